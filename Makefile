@@ -1,0 +1,47 @@
+# A thin front for people: every target is one or two commands that can be typed as well.
+.DEFAULT_GOAL := help
+JOBS ?= $(shell nproc)
+
+.PHONY: help
+help:  ## show this list
+	@sed -n 's/^\([a-z][a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
+
+.PHONY: build
+build:  ## build the programs, optimised, into build/release
+	@./scripts/bootstrap.sh build
+	cmake --preset release
+	cmake --build --preset release -j $(JOBS)
+
+.PHONY: test
+test:  ## run all tests: sanitizers, threads, integration
+	@./scripts/bootstrap.sh build test
+	@python3 scripts/run_tests.py --jobs $(JOBS)
+
+.PHONY: demo
+demo: build  ## show SMC-R between two proxies on this machine
+	@./scripts/bootstrap.sh demo
+	python3 scripts/demo.py
+
+.PHONY: bench
+bench: build  ## compare with other proxies, side by side
+	@./scripts/bootstrap.sh demo
+	python3 tests/bench/bench.py
+
+.PHONY: fuzz
+fuzz:  ## fuzz every decoder for FUZZ_SECONDS (60) each
+	@./scripts/bootstrap.sh build fuzz
+	cmake --preset fuzz
+	cmake --build --preset fuzz -j $(JOBS)
+	python3 scripts/fuzz.py --seconds $(or $(FUZZ_SECONDS),60)
+
+.PHONY: tidy
+tidy:  ## run clang-tidy over what differs from TIDY_BASE (origin/main); TIDY_ALL=1: over everything
+	@./scripts/bootstrap.sh build test
+	cmake --preset dev
+	cmake --build --preset dev -j $(JOBS) --target fairlead_bpf
+	python3 scripts/tidy.py --jobs $(JOBS) $(if $(TIDY_ALL),--all,)
+
+.PHONY: format
+format:  ## bring every source file into shape
+	@./scripts/bootstrap.sh test
+	git ls-files -z '*.h' '*.cc' '*.c' | xargs -0 clang-format-14 -i

@@ -1,0 +1,48 @@
+# The two kinds of target that the tree is made of. Every layer is one static library whose headers
+# are included as "layer/file.h"; every test program is one gtest binary per layer.
+
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS ON)  # SMC_TRY is a statement expression
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+
+add_library(fairlead_options INTERFACE)
+target_compile_options(fairlead_options INTERFACE
+  -Wall -Wextra -Wconversion -Wsign-conversion -Wswitch-enum -Wshadow -Wnon-virtual-dtor
+  -Wno-missing-field-initializers -fno-omit-frame-pointer)
+option(FAIRLEAD_WERROR "Warnings are errors" ON)
+if(FAIRLEAD_WERROR)
+  target_compile_options(fairlead_options INTERFACE -Werror)
+endif()
+set(FAIRLEAD_SANITIZE "" CACHE STRING "Comma-separated sanitizers for everything")
+if(FAIRLEAD_SANITIZE)
+  target_compile_options(fairlead_options INTERFACE -fsanitize=${FAIRLEAD_SANITIZE}
+                         -fno-sanitize-recover=all)
+  target_link_options(fairlead_options INTERFACE -fsanitize=${FAIRLEAD_SANITIZE})
+endif()
+
+# fairlead_layer(name SOURCES … DEPENDS …): library fairlead_<name>, alias fairlead::<name>.
+function(fairlead_layer name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS;PRIVATE" ${ARGN})
+  add_library(fairlead_${name} STATIC ${ARG_SOURCES})
+  add_library(fairlead::${name} ALIAS fairlead_${name})
+  target_include_directories(fairlead_${name} PUBLIC ${PROJECT_SOURCE_DIR}/proxy)
+  target_link_libraries(fairlead_${name} PUBLIC ${ARG_DEPENDS}
+                        PRIVATE fairlead_options ${ARG_PRIVATE})
+endfunction()
+
+# fairlead_test(name SOURCES … DEPENDS … LABELS … TIMEOUT seconds): one gtest program, one ctest entry.
+function(fairlead_test name)
+  cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;DEPENDS;LABELS" ${ARGN})
+  if(NOT ARG_TIMEOUT)
+    set(ARG_TIMEOUT 60)
+  endif()
+  add_executable(${name} ${ARG_SOURCES})
+  target_link_libraries(${name} PRIVATE fairlead_options ${ARG_DEPENDS} GTest::gtest GTest::gmock
+                        GTest::gtest_main)
+  target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
+  target_compile_definitions(${name} PRIVATE FAIRLEAD_SOURCE_DIR="${PROJECT_SOURCE_DIR}"
+                             FAIRLEAD_BINARY_DIR="${PROJECT_BINARY_DIR}")
+  add_test(NAME ${name} COMMAND ${name})
+  set_tests_properties(${name} PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS}")
+endfunction()

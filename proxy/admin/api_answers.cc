@@ -1,0 +1,100 @@
+// The answers that need no worker.
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "admin/api.h"
+#include "admin/json.h"
+#include "admin/query.h"
+#include "base/log.h"
+
+namespace fairlead::admin {
+
+using event::HttpRequest;
+using event::HttpResponse;
+
+namespace {
+
+constexpr std::string_view kLogLevels = "trace, debug, info, warn, error, off";
+
+}  // namespace
+
+HttpResponse AdminApi::alive(const HttpRequest&) {
+  return json_response(200, {{"status", "alive"}});
+}
+
+std::vector<std::string> AdminApi::not_ready_reasons() {
+  if (was_ready_ || !sources_.not_ready) {
+    was_ready_ = true;
+    return {};
+  }
+  std::vector<std::string> reasons = sources_.not_ready();
+  was_ready_ = reasons.empty();
+  return reasons;
+}
+
+std::vector<Fact> AdminApi::facts() const {
+  return sources_.facts ? sources_.facts() : std::vector<Fact>();
+}
+
+bool AdminApi::draining() const { return sources_.draining && sources_.draining(); }
+
+HttpResponse AdminApi::ready(const HttpRequest&) {
+  const std::vector<std::string> reasons = not_ready_reasons();
+  return json_response(reasons.empty() ? 200 : 503,
+                       {{"status", reasons.empty() ? "ready" : "not_ready"},
+                        {"draining", draining()},
+                        {"reasons", reasons}});
+}
+
+HttpResponse AdminApi::stats(const HttpRequest& request) {
+  const std::string_view format = parameter(request, "format").value_or("text");
+  if (format != "text" && format != "json")
+    return error_response(400, "format must be text or json, not " + quoted(format));
+  const StatsSpan all = sources_.stats;
+  Json workers = Json::array();
+  for (std::size_t index = 0; index < all.size(); ++index)
+    workers.push_back(stats_json(all.subspan(index, 1)));
+  const Json json = {{"build", to_json(sources_.build)},
+                     {"ready", not_ready_reasons().empty()},
+                     {"draining", draining()},
+                     {"total", stats_json(all)},
+                     {"workers", std::move(workers)}};
+  if (format == "json") return json_response(200, json);
+  return {.body = flat_text(json)};
+}
+
+HttpResponse AdminApi::fallbacks(const HttpRequest& request) {
+  const std::string_view all = parameter(request, "all").value_or("false");
+  if (all != "true" && all != "false")
+    return error_response(400, "all must be true or false, not " + quoted(all));
+  return json_response(200, {{"fallbacks", fallbacks_json(sources_.stats, all == "true")}});
+}
+
+HttpResponse AdminApi::config(const HttpRequest&) {
+  if (!sources_.config_dump) return error_response(404, "no configuration to show");
+  return {.content_type = "application/yaml", .body = sources_.config_dump()};
+}
+
+HttpResponse AdminApi::show_log_level(const HttpRequest&) {
+  return json_response(200, {{"level", to_string(log_level())}});
+}
+
+HttpResponse AdminApi::set_log_level_to(const HttpRequest& request) {
+  const auto name = parameter(request, "level");
+  const auto level = name ? log_level_from(*name) : std::nullopt;
+  if (!level) return error_response(400, "level must be one of " + std::string(kLogLevels));
+  const std::string_view before = to_string(log_level());
+  log_set_level(*level);
+  LogEvent(LogLevel::kWarn, "admin", "log_level").field("from", before).field("to", *name);
+  return show_log_level(request);
+}
+
+HttpResponse AdminApi::drain(const HttpRequest&) {
+  if (!sources_.drain) return error_response(404, "this proxy cannot drain");
+  sources_.drain();
+  return json_response(202, {{"draining", true}});
+}
+
+}  // namespace fairlead::admin

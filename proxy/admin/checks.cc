@@ -1,0 +1,155 @@
+#include "admin/checks.h"
+
+#include <cstdint>
+#include <set>
+#include <utility>
+
+namespace fairlead::admin {
+namespace {
+
+Fact ok(std::string name, std::string text) {
+  return {std::move(name), FactStatus::kOk, std::move(text), ""};
+}
+Fact warn(std::string name, std::string text, std::string fix) {
+  return {std::move(name), FactStatus::kWarn, std::move(text), std::move(fix)};
+}
+Fact fail(std::string name, std::string text, std::string fix) {
+  return {std::move(name), FactStatus::kFail, std::move(text), std::move(fix)};
+}
+
+template <class List>
+std::string join(const List& list, const char* separator) {
+  std::string text;
+  for (const auto& item : list) {
+    if (!text.empty()) text += separator;
+    text += item;
+  }
+  return text;
+}
+
+Fact check_ready(const CheckInput& input) {
+  if (!input.not_ready.empty())
+    return fail("ready", join(input.not_ready, "; "), "wait, or see the proxy's log");
+  if (input.draining)
+    return warn("ready", "draining: new connections are TCP",
+                "nothing to do if the pod is ending; else restart the proxy");
+  return ok("ready", "able to serve");
+}
+
+Fact check_workers(const CheckInput& input) {
+  const std::string all = std::to_string(input.stats.size());
+  if (input.snapshot.silent.empty()) return ok("workers", all + " answering");
+  std::vector<std::string> numbers;
+  for (unsigned worker : input.snapshot.silent) numbers.push_back(std::to_string(worker));
+  return fail("workers", "no answer in time from worker " + join(numbers, ", ") + " of " + all,
+              "the worker is stuck or starved of CPU; raise the CPU limit, or restart the proxy");
+}
+
+Fact check_devices(const CheckInput& input) {
+  std::set<std::string> active;
+  std::set<std::string> lacking_gid;
+  std::set<std::string> down;
+  for (const WorkerSnapshot& worker : input.snapshot.workers) {
+    for (const DeviceRow& row : worker.devices) {
+      const std::string port = row.name + "/" + std::to_string(row.port);
+      if (row.state != "active")
+        down.insert(row.detail.empty() ? port : port + " (" + row.detail + ")");
+      else if (row.gid.empty())
+        lacking_gid.insert(port);
+      else
+        active.insert(port);
+    }
+  }
+  if (active.empty() && down.empty() && lacking_gid.empty())
+    return warn("devices", "no device: every connection is TCP",
+                "enable the shm device, or give the container an RDMA device");
+  if (active.empty() && !lacking_gid.empty())
+    return fail("devices", "no usable GID on " + join(lacking_gid, ", "),
+                "give the RNIC's network interface an IPv4 address; see fairleadctl devices");
+  if (active.empty())
+    return fail("devices", "no active port: " + join(down, ", "),
+                "see fairleadctl devices; check cable, switch, and /dev/infiniband");
+  std::string text = "active " + join(active, ", ");
+  if (lacking_gid.empty() && down.empty()) return ok("devices", std::move(text));
+  if (!down.empty()) text += "; down " + join(down, ", ");
+  if (!lacking_gid.empty()) text += "; without usable GID " + join(lacking_gid, ", ");
+  return warn("devices", std::move(text),
+              "connections lack a second path; see fairleadctl devices");
+}
+
+Fact check_link_groups(const CheckInput& input) {
+  const auto sum = [&](Counter WorkerStats::*counter) { return sum_of(input.stats, counter); };
+  const std::uint64_t asymmetric = sum(&WorkerStats::link_groups_asymmetric_local) +
+                                   sum(&WorkerStats::link_groups_asymmetric_peer);
+  const std::uint64_t dead = sum(&WorkerStats::link_groups_none);
+  const std::uint64_t healthy =
+      sum(&WorkerStats::link_groups_single) + sum(&WorkerStats::link_groups_symmetric);
+  const std::string all = std::to_string(asymmetric + dead + healthy);
+  if (dead > 0)
+    return warn("link_groups", std::to_string(dead) + " of " + all + " have no active link",
+                "see fairleadctl links; a port or the path to the peer is down");
+  if (asymmetric > 0)
+    return warn("link_groups", std::to_string(asymmetric) + " of " + all + " are asymmetric",
+                "one side reaches the group by a single RNIC; see fairleadctl linkgroups");
+  return ok("link_groups", healthy == 0 ? "none yet" : all + " healthy");
+}
+
+Fact check_fallbacks(const CheckInput& input) {
+  std::uint64_t unexpected = 0;
+  std::uint64_t expected = 0;
+  std::uint64_t most = 0;
+  const FallbackInfo* worst = nullptr;
+  for (const FallbackInfo& info : fallback_table()) {
+    std::uint64_t count = 0;
+    for (Direction direction : {Direction::kOutbound, Direction::kInbound})
+      for (Side side : {Side::kLocal, Side::kPeer})
+        count += sum_of(input.stats, [&](const WorkerStats& worker) -> const Counter& {
+          return worker.fallback_of(direction, side, info.reason);
+        });
+    (info.expected ? expected : unexpected) += count;
+    if (!info.expected && count > most) {
+      most = count;
+      worst = &info;
+    }
+  }
+  if (worst == nullptr)
+    return ok("fallbacks",
+              "none that was not expected (" + std::to_string(expected) + " expected)");
+  return warn("fallbacks",
+              std::to_string(unexpected) + " connections became TCP, mostly by " +
+                  std::string(worst->name) + " (" + std::to_string(most) +
+                  "): " + std::string(worst->sentence),
+              std::string(worst->hint));
+}
+
+Fact check_memory(const CheckInput& input) {
+  const std::uint64_t pinned = sum_of(input.stats, &WorkerStats::pinned_bytes);
+  const std::uint64_t limit = sum_of(input.stats, &WorkerStats::pinned_limit_bytes);
+  const std::string used = std::to_string(pinned >> 10) + " KiB registered";
+  if (limit == 0) return ok("memory", used + ", no limit known");
+  std::string text = used + " of " + std::to_string(limit >> 10) + " KiB";
+  if (static_cast<double>(pinned) < kPinnedShareWarn * static_cast<double>(limit))
+    return ok("memory", std::move(text));
+  return warn("memory", std::move(text),
+              "raise memory.limit or RLIMIT_MEMLOCK, or lower buffers.size");
+}
+
+Fact check_limits(const CheckInput& input) {
+  const std::uint64_t refused = sum_of(input.stats, &WorkerStats::refused);
+  const std::uint64_t accept_errors = sum_of(input.stats, &WorkerStats::accept_errors);
+  if (refused == 0 && accept_errors == 0) return ok("limits", "none was reached");
+  return warn("limits",
+              std::to_string(refused) + " connections refused, " + std::to_string(accept_errors) +
+                  " failures of accept",
+              "raise limits.connections and the container's nofile limit");
+}
+
+}  // namespace
+
+std::vector<Fact> standing_checks(const CheckInput& input) {
+  return {check_ready(input),       check_workers(input),   check_devices(input),
+          check_link_groups(input), check_fallbacks(input), check_memory(input),
+          check_limits(input)};
+}
+
+}  // namespace fairlead::admin

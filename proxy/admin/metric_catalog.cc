@@ -1,0 +1,132 @@
+#include "admin/metric_catalog.h"
+
+#include <array>
+#include <cstddef>
+
+#include "base/assert.h"
+
+namespace fairlead::admin {
+namespace {
+
+using M = Metric;
+using T = MetricType;
+
+constexpr std::string_view kNoLabels = "";
+constexpr std::string_view kTraffic = "`direction` (outbound, inbound), `transport` (smcr, tcp)";
+constexpr std::string_view kPort = "`rnic` (device), `port` (number)";
+constexpr std::string_view kMessages = "`result` (sent, received, rejected)";
+
+constexpr std::array kCatalog = {
+    MetricInfo{M::kBuildInfo, "fairlead_build_info", T::kGauge,
+               "`version`, `revision`, `backend` (kinds of devices)",
+               "Always 1; the labels tell what was built."},
+    MetricInfo{M::kReady, "fairlead_ready", T::kGauge, kNoLabels,
+               "1 once the proxy was able to serve; it stays 1 from then on."},
+    MetricInfo{M::kDraining, "fairlead_draining", T::kGauge, kNoLabels,
+               "1 while the proxy drains and gives new connections to TCP."},
+    MetricInfo{M::kWorkers, "fairlead_workers", T::kGauge, "`state` (answering, silent)",
+               "Workers, by whether they answered this scrape in time."},
+    MetricInfo{M::kConnectionsTotal, "fairlead_connections_total", T::kCounter, kTraffic,
+               "Connections that were carried, by what carried them."},
+    MetricInfo{M::kConnectionsActive, "fairlead_connections_active", T::kGauge, kTraffic,
+               "Connections that are open now."},
+    MetricInfo{M::kBytesTotal, "fairlead_bytes_total", T::kCounter,
+               "`direction` (outbound, inbound), `transport` (smcr, tcp), `flow` (tx: towards the "
+               "peer, rx: from the peer)",
+               "Bytes of applications that were carried."},
+    MetricInfo{
+        M::kFallbackTotal, "fairlead_fallback_total", T::kCounter,
+        "`direction` (outbound, inbound), `side` (local, peer: who decided), `reason` and "
+        "`code` (see reasons.md)",
+        "Connections that are TCP and not SMC-R, by reason; every reason exists from the start, "
+        "at 0."},
+    MetricInfo{M::kHandshakeDuration, "fairlead_handshake_duration_seconds", T::kHistogram,
+               "`result` (smcr, fallback)",
+               "Time from the TCP connection to the decision on its transport."},
+    MetricInfo{M::kFallbackHandshake, "fairlead_fallback_handshake_seconds", T::kHistogram,
+               kNoLabels, "Time that connections lost in a handshake which ended in TCP."},
+    MetricInfo{M::kConnectionsMoved, "fairlead_connections_moved_total", T::kCounter, kNoLabels,
+               "Connections that went on over another link when theirs had failed."},
+    MetricInfo{M::kConnectionsReset, "fairlead_connections_reset_total", T::kCounter, kNoLabels,
+               "Connections that ended in an abort of either side."},
+    MetricInfo{M::kConnectionsRefused, "fairlead_connections_refused_total", T::kCounter, kNoLabels,
+               "Connections of applications that were closed because a limit was reached."},
+    MetricInfo{M::kAcceptErrors, "fairlead_accept_errors_total", T::kCounter, kNoLabels,
+               "Failures of accept(2), for want of descriptors or memory."},
+    MetricInfo{M::kLinkGroups, "fairlead_link_groups", T::kGauge,
+               "`state` (single, symmetric, asymmetric_local, asymmetric_peer, none)",
+               "Link groups, by the redundancy of their links."},
+    MetricInfo{M::kLinksActive, "fairlead_links_active", T::kGauge, kNoLabels,
+               "Links that are active, on all devices."},
+    MetricInfo{M::kLinks, "fairlead_links", T::kGauge,
+               "`rnic` (device), `port` (number), `state` (activating, active, deleting)",
+               "Links, by device and state."},
+    MetricInfo{M::kLinkEvents, "fairlead_link_events_total", T::kCounter,
+               "`event` (added, deleted, failed, moved)", "What happened to links."},
+    MetricInfo{M::kLinkTest, "fairlead_link_test_total", T::kCounter, "`result` (ok, timeout)",
+               "TEST_LINK exchanges that were completed."},
+    MetricInfo{M::kLinkRtt, "fairlead_link_rtt_seconds", T::kGauge, "`rnic` (device)",
+               "Round trip of the last TEST_LINK, the longest among the links of the device."},
+    MetricInfo{M::kRnicPortUp, "fairlead_rnic_port_up", T::kGauge, kPort,
+               "1 if the port is active in the view of every worker."},
+    MetricInfo{M::kRnicGidUsable, "fairlead_rnic_gid_usable", T::kGauge, kPort,
+               "1 if the port has a GID that SMC-R can use."},
+    MetricInfo{M::kPnetInfo, "fairlead_pnet_info", T::kGauge,
+               "`pnet`, `source` (where it came from)",
+               "Always 1; the labels tell the PNET IDs in use."},
+    MetricInfo{
+        M::kRedirectConfigured, "fairlead_redirect_configured", T::kGauge, kNoLabels,
+        "1 if connections are redirected to the proxy; absent where it is not asked to know."},
+    MetricInfo{M::kPinnedMemory, "fairlead_pinned_memory_bytes", T::kGauge, kNoLabels,
+               "Memory that is registered with devices and cannot be swapped."},
+    MetricInfo{M::kPinnedMemoryLimit, "fairlead_pinned_memory_limit_bytes", T::kGauge, kNoLabels,
+               "How much memory the proxy may register; 0 means no limit is known."},
+    MetricInfo{M::kRmbBytes, "fairlead_rmb_bytes", T::kGauge, "`state` (used, free)",
+               "Receive buffers (RMBs), by whether a connection has them."},
+    MetricInfo{M::kBufferFull, "fairlead_buffer_full_total", T::kCounter,
+               "`side` (local: our ring, peer: the peer's RMB)",
+               "Turns in which a sender found no room."},
+    MetricInfo{M::kBufferDowngrade, "fairlead_buffer_downgrade_total", T::kCounter, kNoLabels,
+               "Receive buffers that were given smaller than asked for."},
+    MetricInfo{M::kCdcMessages, "fairlead_cdc_messages_total", T::kCounter, kMessages,
+               "CDC messages, which carry the cursors of connections."},
+    MetricInfo{M::kLlcMessages, "fairlead_llc_messages_total", T::kCounter, kMessages,
+               "LLC messages, which control links."},
+    MetricInfo{M::kReceiveQueueLow, "fairlead_receive_queue_low_total", T::kCounter, kNoLabels,
+               "Times that the shared receive queue had to be refilled in a hurry."},
+    MetricInfo{M::kLoopTurns, "fairlead_loop_turns_total", T::kCounter, kNoLabels,
+               "Turns of the workers' event loops."},
+    MetricInfo{M::kSpinPolls, "fairlead_spin_polls_total", T::kCounter, "`result` (hit, miss)",
+               "Spins on the completion queue before sleeping, by whether something came."},
+    MetricInfo{M::kSpinSeconds, "fairlead_spin_seconds_total", T::kCounter, kNoLabels,
+               "Time spent in such spins."},
+    MetricInfo{M::kProcessCpu, "process_cpu_seconds_total", T::kCounter, kNoLabels,
+               "CPU time of the process, user and system."},
+    MetricInfo{M::kProcessMemory, "process_resident_memory_bytes", T::kGauge, kNoLabels,
+               "Resident memory of the process."},
+    MetricInfo{M::kProcessOpenFds, "process_open_fds", T::kGauge, kNoLabels,
+               "File descriptors that are open."},
+    MetricInfo{M::kProcessMaxFds, "process_max_fds", T::kGauge, kNoLabels,
+               "File descriptors that may be open."},
+    MetricInfo{M::kProcessStart, "process_start_time_seconds", T::kGauge, kNoLabels,
+               "When the process started, in seconds since 1970."},
+};
+
+constexpr bool catalog_is_ordered() {
+  for (std::size_t i = 0; i < kCatalog.size(); ++i)
+    if (static_cast<std::size_t>(kCatalog[i].metric) != i) return false;
+  return kCatalog.size() == kMetricCount;
+}
+static_assert(catalog_is_ordered());
+
+}  // namespace
+
+std::span<const MetricInfo> metric_catalog() { return kCatalog; }
+
+const MetricInfo& metric_info(Metric metric) {
+  const auto index = static_cast<std::size_t>(metric);
+  SMC_ASSERT(index < kCatalog.size(), index);
+  return kCatalog[index];
+}
+
+}  // namespace fairlead::admin

@@ -1,0 +1,285 @@
+#include "admin/metrics.h"
+
+#include <prometheus/metric_family.h>
+#include <prometheus/text_serializer.h>
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <map>
+#include <set>
+#include <sstream>
+#include <tuple>
+#include <utility>
+
+#include "admin/code_text.h"
+#include "admin/metric_catalog.h"
+
+namespace fairlead::admin {
+namespace {
+
+using Labels = std::vector<prometheus::ClientMetric::Label>;
+
+constexpr std::array kBothDirections = {Direction::kOutbound, Direction::kInbound};
+constexpr std::array kBothTransports = {Transport::kSmcr, Transport::kTcp};
+constexpr std::array kBothSides = {Side::kLocal, Side::kPeer};
+
+prometheus::MetricType to_prometheus(MetricType type) {
+  switch (type) {
+    case MetricType::kCounter:
+      return prometheus::MetricType::Counter;
+    case MetricType::kGauge:
+      return prometheus::MetricType::Gauge;
+    case MetricType::kHistogram:
+      return prometheus::MetricType::Histogram;
+  }
+  return prometheus::MetricType::Untyped;
+}
+
+// One family per entry of the catalogue; those that get no value are left out of the text.
+class Families {
+ public:
+  Families() {
+    for (const MetricInfo& info : metric_catalog())
+      families_.push_back(
+          {std::string(info.name), std::string(info.help), to_prometheus(info.type), {}});
+  }
+
+  void set(Metric metric, Labels labels, double value) {
+    prometheus::ClientMetric& made = add(metric, std::move(labels));
+    if (metric_info(metric).type == MetricType::kCounter)
+      made.counter.value = value;
+    else
+      made.gauge.value = value;
+  }
+  void set(Metric metric, Labels labels, std::uint64_t value) {
+    set(metric, std::move(labels), static_cast<double>(value));
+  }
+  void set(Metric metric, std::uint64_t value) { set(metric, {}, value); }
+
+  void set(Metric metric, Labels labels, prometheus::ClientMetric::Histogram histogram) {
+    add(metric, std::move(labels)).histogram = std::move(histogram);
+  }
+
+  std::string text() {
+    std::erase_if(families_, [](const auto& family) { return family.metric.empty(); });
+    std::ostringstream out;
+    prometheus::TextSerializer().Serialize(out, families_);
+    return out.str();
+  }
+
+ private:
+  prometheus::ClientMetric& add(Metric metric, Labels labels) {
+    auto& list = families_[static_cast<std::size_t>(metric)].metric;
+    list.emplace_back().label = std::move(labels);
+    return list.back();
+  }
+
+  std::vector<prometheus::MetricFamily> families_;
+};
+
+Labels traffic_labels(Direction direction, Transport transport) {
+  return {{"direction", std::string(to_string(direction))},
+          {"transport", std::string(to_string(transport))}};
+}
+
+Labels with(Labels labels, const char* name, std::string value) {
+  labels.push_back({name, std::move(value)});
+  return labels;
+}
+
+void add_traffic(Families& out, StatsSpan stats) {
+  for (Direction direction : kBothDirections) {
+    for (Transport transport : kBothTransports) {
+      const auto sum = [&](Counter TrafficStats::*counter) {
+        return sum_of(stats, [&](const WorkerStats& worker) -> const Counter& {
+          return worker.traffic_of(direction, transport).*counter;
+        });
+      };
+      const Labels labels = traffic_labels(direction, transport);
+      out.set(Metric::kConnectionsTotal, labels, sum(&TrafficStats::connections_total));
+      out.set(Metric::kConnectionsActive, labels, sum(&TrafficStats::connections_active));
+      out.set(Metric::kBytesTotal, with(labels, "flow", "tx"), sum(&TrafficStats::tx_bytes));
+      out.set(Metric::kBytesTotal, with(labels, "flow", "rx"), sum(&TrafficStats::rx_bytes));
+    }
+  }
+}
+
+void add_fallbacks(Families& out, StatsSpan stats) {
+  for (Direction direction : kBothDirections) {
+    for (Side side : kBothSides) {
+      for (const FallbackInfo& info : fallback_table()) {
+        out.set(Metric::kFallbackTotal,
+                {{"direction", std::string(to_string(direction))},
+                 {"side", std::string(to_string(side))},
+                 {"reason", std::string(info.name)},
+                 {"code", code_text(info.code)}},
+                sum_of(stats, [&](const WorkerStats& worker) -> const Counter& {
+                  return worker.fallback_of(direction, side, info.reason);
+                }));
+      }
+    }
+  }
+}
+
+prometheus::ClientMetric::Histogram sum_histogram(StatsSpan stats,
+                                                  Histogram WorkerStats::*histogram) {
+  prometheus::ClientMetric::Histogram sum;
+  std::uint64_t nanoseconds = 0;
+  for (const WorkerStats* worker : stats) nanoseconds += (worker->*histogram).sum_nanoseconds();
+  sum.sample_sum = static_cast<double>(nanoseconds) / 1e9;
+  for (std::size_t index = 0; index < Histogram::kBucketCount; ++index) {
+    for (const WorkerStats* worker : stats) sum.sample_count += (worker->*histogram).bucket(index);
+    const double bound = index < kHandshakeBucketsSeconds.size()
+                             ? kHandshakeBucketsSeconds[index]
+                             : std::numeric_limits<double>::infinity();
+    sum.bucket.push_back({sum.sample_count, bound});
+  }
+  return sum;
+}
+
+void add_handshakes(Families& out, StatsSpan stats) {
+  out.set(Metric::kHandshakeDuration, {{"result", "smcr"}},
+          sum_histogram(stats, &WorkerStats::handshake_smcr));
+  const auto fallback = sum_histogram(stats, &WorkerStats::handshake_fallback);
+  out.set(Metric::kHandshakeDuration, {{"result", "fallback"}}, fallback);
+  out.set(Metric::kFallbackHandshake, {}, fallback);
+}
+
+// A counter of WorkerStats that is exported under one label, or under none.
+struct PlainMetric {
+  Metric metric;
+  Counter WorkerStats::*counter;
+  const char* label;
+  const char* value;
+};
+
+constexpr PlainMetric kPlainMetrics[] = {
+    {Metric::kConnectionsMoved, &WorkerStats::connections_moved, nullptr, nullptr},
+    {Metric::kConnectionsReset, &WorkerStats::connections_reset, nullptr, nullptr},
+    {Metric::kConnectionsRefused, &WorkerStats::refused, nullptr, nullptr},
+    {Metric::kAcceptErrors, &WorkerStats::accept_errors, nullptr, nullptr},
+    {Metric::kLinkGroups, &WorkerStats::link_groups_single, "state", "single"},
+    {Metric::kLinkGroups, &WorkerStats::link_groups_symmetric, "state", "symmetric"},
+    {Metric::kLinkGroups, &WorkerStats::link_groups_asymmetric_local, "state", "asymmetric_local"},
+    {Metric::kLinkGroups, &WorkerStats::link_groups_asymmetric_peer, "state", "asymmetric_peer"},
+    {Metric::kLinkGroups, &WorkerStats::link_groups_none, "state", "none"},
+    {Metric::kLinksActive, &WorkerStats::links_active, nullptr, nullptr},
+    {Metric::kLinkEvents, &WorkerStats::link_added, "event", "added"},
+    {Metric::kLinkEvents, &WorkerStats::link_deleted, "event", "deleted"},
+    {Metric::kLinkEvents, &WorkerStats::link_failed, "event", "failed"},
+    {Metric::kLinkEvents, &WorkerStats::link_moved, "event", "moved"},
+    {Metric::kLinkTest, &WorkerStats::link_test_ok, "result", "ok"},
+    {Metric::kLinkTest, &WorkerStats::link_test_timeout, "result", "timeout"},
+    {Metric::kPinnedMemory, &WorkerStats::pinned_bytes, nullptr, nullptr},
+    {Metric::kPinnedMemoryLimit, &WorkerStats::pinned_limit_bytes, nullptr, nullptr},
+    {Metric::kRmbBytes, &WorkerStats::rmb_used_bytes, "state", "used"},
+    {Metric::kRmbBytes, &WorkerStats::rmb_free_bytes, "state", "free"},
+    {Metric::kBufferFull, &WorkerStats::buffer_full_local, "side", "local"},
+    {Metric::kBufferFull, &WorkerStats::buffer_full_peer, "side", "peer"},
+    {Metric::kBufferDowngrade, &WorkerStats::buffer_downgrade, nullptr, nullptr},
+    {Metric::kCdcMessages, &WorkerStats::cdc_sent, "result", "sent"},
+    {Metric::kCdcMessages, &WorkerStats::cdc_received, "result", "received"},
+    {Metric::kCdcMessages, &WorkerStats::cdc_rejected, "result", "rejected"},
+    {Metric::kLlcMessages, &WorkerStats::llc_sent, "result", "sent"},
+    {Metric::kLlcMessages, &WorkerStats::llc_received, "result", "received"},
+    {Metric::kLlcMessages, &WorkerStats::llc_rejected, "result", "rejected"},
+    {Metric::kReceiveQueueLow, &WorkerStats::receive_limit_events, nullptr, nullptr},
+    {Metric::kLoopTurns, &WorkerStats::loop_turns, nullptr, nullptr},
+    {Metric::kSpinPolls, &WorkerStats::spin_hits, "result", "hit"},
+    {Metric::kSpinPolls, &WorkerStats::spin_misses, "result", "miss"},
+};
+
+void add_plain(Families& out, StatsSpan stats) {
+  for (const PlainMetric& plain : kPlainMetrics) {
+    Labels labels;
+    if (plain.label != nullptr) labels.push_back({plain.label, plain.value});
+    out.set(plain.metric, std::move(labels), sum_of(stats, plain.counter));
+  }
+  out.set(Metric::kSpinSeconds, {},
+          static_cast<double>(sum_of(stats, &WorkerStats::spin_nanoseconds)) / 1e9);
+}
+
+using PortKey = std::pair<std::string, unsigned>;
+
+Labels port_labels(const PortKey& port) {
+  return {{"rnic", port.first}, {"port", std::to_string(port.second)}};
+}
+
+void add_devices(Families& out, const GatheredSnapshot& snapshot) {
+  std::map<PortKey, bool> up;
+  std::map<PortKey, bool> gid_usable;
+  std::set<std::pair<std::string, std::string>> pnets;
+  for (const WorkerSnapshot& worker : snapshot.workers) {
+    for (const DeviceRow& row : worker.devices) {
+      const PortKey port{row.name, row.port};
+      // Every worker has opened the device for itself; one that lost it is worth an alert.
+      const auto [seen_up, first] = up.try_emplace(port, true);
+      seen_up->second = seen_up->second && row.state == "active";
+      gid_usable[port] = gid_usable[port] || !row.gid.empty();
+      if (!row.pnet.empty()) pnets.emplace(row.pnet, row.pnet_source);
+    }
+  }
+  for (const auto& [port, is_up] : up)
+    out.set(Metric::kRnicPortUp, port_labels(port), std::uint64_t{is_up});
+  for (const auto& [port, is_usable] : gid_usable)
+    out.set(Metric::kRnicGidUsable, port_labels(port), std::uint64_t{is_usable});
+  for (const auto& [pnet, source] : pnets)
+    out.set(Metric::kPnetInfo, {{"pnet", pnet}, {"source", source}}, std::uint64_t{1});
+}
+
+void add_links(Families& out, const GatheredSnapshot& snapshot) {
+  std::map<std::tuple<std::string, unsigned, std::string>, std::uint64_t> counts;
+  std::map<std::string, double> rtt_max;
+  for (const WorkerSnapshot& worker : snapshot.workers) {
+    for (const LinkGroupRow& group : worker.link_groups) {
+      for (const LinkRow& link : group.links) {
+        ++counts[{link.rnic, link.port, link.state}];
+        if (link.rtt_seconds > 0)
+          rtt_max[link.rnic] = std::max(rtt_max[link.rnic], link.rtt_seconds);
+      }
+    }
+  }
+  for (const auto& [key, count] : counts) {
+    const auto& [rnic, port, state] = key;
+    out.set(Metric::kLinks, with(port_labels({rnic, port}), "state", state), count);
+  }
+  for (const auto& [rnic, seconds] : rtt_max) out.set(Metric::kLinkRtt, {{"rnic", rnic}}, seconds);
+}
+
+void add_process(Families& out, const ProcessUsage& process) {
+  out.set(Metric::kProcessCpu, {}, process.cpu_seconds);
+  out.set(Metric::kProcessMemory, process.resident_bytes);
+  out.set(Metric::kProcessOpenFds, process.open_fds);
+  out.set(Metric::kProcessMaxFds, process.max_fds);
+  out.set(Metric::kProcessStart, {}, process.start_time_seconds);
+}
+
+}  // namespace
+
+std::string render_metrics(const MetricsInput& input) {
+  Families out;
+  out.set(Metric::kBuildInfo,
+          {{"version", input.build.version},
+           {"revision", input.build.revision},
+           {"backend", input.build.backend}},
+          std::uint64_t{1});
+  out.set(Metric::kReady, std::uint64_t{input.ready});
+  out.set(Metric::kDraining, std::uint64_t{input.draining});
+  out.set(Metric::kWorkers, {{"state", "answering"}},
+          std::uint64_t{input.stats.size() - input.snapshot.silent.size()});
+  out.set(Metric::kWorkers, {{"state", "silent"}}, std::uint64_t{input.snapshot.silent.size()});
+  add_traffic(out, input.stats);
+  add_fallbacks(out, input.stats);
+  add_handshakes(out, input.stats);
+  add_plain(out, input.stats);
+  add_links(out, input.snapshot);
+  add_devices(out, input.snapshot);
+  for (const Fact& fact : input.facts)
+    if (fact.name == kFactRedirect)
+      out.set(Metric::kRedirectConfigured, std::uint64_t{fact.status == FactStatus::kOk});
+  add_process(out, input.process);
+  return out.text();
+}
+
+}  // namespace fairlead::admin

@@ -1,0 +1,28 @@
+// The state of the proxy in the text format of Prometheus. Counters come from WorkerStats, which
+// needs no worker's help; what is labelled by device comes from the snapshots, and lacks silent
+// workers.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "admin/gather.h"
+#include "admin/process_usage.h"
+#include "admin/sources.h"
+#include "admin/stats_sum.h"
+
+namespace fairlead::admin {
+
+struct MetricsInput {
+  const BuildInfo& build;
+  StatsSpan stats;
+  const GatheredSnapshot& snapshot;
+  std::vector<Fact> facts;
+  bool ready = false;
+  bool draining = false;
+  ProcessUsage process;
+};
+
+std::string render_metrics(const MetricsInput& input);
+
+}  // namespace fairlead::admin

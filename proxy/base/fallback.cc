@@ -1,0 +1,181 @@
+#include "base/fallback.h"
+
+#include <array>
+
+#include "base/assert.h"
+
+namespace fairlead {
+namespace {
+
+using R = FallbackReason;
+
+constexpr std::uint32_t kDeclineNoRdmaDevice = 0x03030002;
+constexpr std::uint32_t kDeclineConfig = 0x03000000;
+constexpr std::uint32_t kDeclineMemory = 0x01010000;
+
+constexpr FallbackInfo protocol(R reason, std::string_view name, std::uint32_t code,
+                                std::string_view sentence, std::string_view hint) {
+  return {reason, name, code, code, false, sentence, hint};
+}
+
+constexpr FallbackInfo ours(R reason, std::string_view name, std::uint8_t number,
+                            std::uint32_t wire_code, bool expected, std::string_view sentence,
+                            std::string_view hint) {
+  return {reason, name, 0x0f000000U + number, wire_code, expected, sentence, hint};
+}
+
+constexpr std::array kTable = {
+    protocol(R::kMemory, "memory", 0x01010000, "no memory for buffers",
+             "raise memory.limit, or lower buffers.size"),
+    protocol(R::kConfirmLinkTimeout, "confirm_link_timeout", 0x02010000,
+             "the new link was not confirmed in time",
+             "check that RoCE traffic (UDP port 4791) passes between the nodes in both directions"),
+    protocol(R::kAddLinkTimeout, "add_link_timeout", 0x02020000,
+             "the second link was not added in time",
+             "check the second RNIC of both nodes with fairleadctl devices"),
+    protocol(R::kConfigError, "config_error", 0x03000000, "configuration error",
+             "run fairlead-proxy --validate on both sides"),
+    protocol(R::kPeerNoSmc, "peer_no_smc", 0x03010000, "the peer offered no SMC path that we speak",
+             "the peer must offer SMC-R version 2; see fairleadctl why"),
+    protocol(R::kIpsec, "ipsec", 0x03020000, "IPsec is in use on the connection",
+             "SMC-R does not pass through IPsec; exclude the peer or drop the policy"),
+    protocol(R::kNoDevice, "no_device", 0x03030000, "no SMC device, or no UEID in common",
+             "give both sides a UEID in common (smc.ueids; smcr ueid add on a kernel peer)"),
+    protocol(R::kNoSmcdDevice, "no_smcd_device", 0x03030001, "no SMC-D device",
+             "SMC-D was asked for; Fairlead speaks SMC-R"),
+    protocol(R::kNoRdmaDevice, "no_rdma_device", 0x03030002, "no RDMA device reaches the peer",
+             "no active device towards this peer; see fairleadctl doctor"),
+    protocol(R::kNoIsmV2, "no_ismv2", 0x03030003, "no ISMv2 device",
+             "SMC-D was asked for; Fairlead speaks SMC-R"),
+    protocol(R::kNoV2Extension, "no_v2_extension", 0x03030004,
+             "the Proposal lacks its version 2 extension",
+             "the peer's SMC implementation is at fault"),
+    protocol(R::kNoSmcdV2Extension, "no_smcd_v2_extension", 0x03030005,
+             "the Proposal lacks its SMC-D version 2 extension",
+             "the peer's SMC implementation is at fault"),
+    protocol(R::kNoSeid, "no_seid", 0x03030006, "no system EID was sent",
+             "SMC-D was asked for; Fairlead speaks SMC-R"),
+    protocol(R::kNoSmcdV2Device, "no_smcd_v2_device", 0x03030007,
+             "no matching SMC-D version 2 device", "SMC-D was asked for; Fairlead speaks SMC-R"),
+    protocol(R::kPeerNoUeid, "peer_no_ueid", 0x03030008, "the Proposal carried no UEID",
+             "give the client a UEID (smc.ueids; smcr ueid add on a kernel peer)"),
+    protocol(R::kReleaseMismatch, "release_mismatch", 0x03030009, "the SMC releases do not match",
+             "the peer changed its release between Accept and Confirm; report it"),
+    protocol(R::kMaxConnectionsMismatch, "max_connections_mismatch", 0x0303000a,
+             "no agreement on the connections of a link group",
+             "smc.max_connections_per_group must be 16 to 255 on both sides"),
+    protocol(R::kMaxLinksMismatch, "max_links_mismatch", 0x0303000b,
+             "no agreement on the links of a link group",
+             "smc.max_links must be at least 1 on both sides"),
+    protocol(R::kModeMismatch, "mode_mismatch", 0x03040000,
+             "the peer answered with a version or path that was not offered",
+             "the peer's SMC implementation is at fault"),
+    protocol(R::kRmbeEyecatcher, "rmbe_eyecatcher", 0x03050000,
+             "the peer insists on eyecatchers in its buffers",
+             "switch eyecatchers off at the peer (z/OS)"),
+    protocol(R::kUnsupportedOption, "unsupported_option", 0x03060000,
+             "a socket option that SMC cannot honour", "TCP fast open excludes SMC"),
+    protocol(R::kPrefixMismatch, "prefix_mismatch", 0x03070000,
+             "the peers are not in one IP subnet (SMC version 1)",
+             "SMC version 1 needs one subnet; use version 2 with a UEID"),
+    protocol(R::kVlan, "vlan", 0x03080000, "the VLAN of the route cannot be found out",
+             "check the route towards the peer"),
+    protocol(R::kIsmVlan, "ism_vlan", 0x03090000, "the VLAN cannot be used on the ISM device",
+             "SMC-D was asked for; Fairlead speaks SMC-R"),
+    protocol(R::kNoActiveLink, "no_active_link", 0x030a0000, "the link group has no active link",
+             "see fairleadctl links; a port may be down"),
+    protocol(R::kLinkNotFound, "link_not_found", 0x030b0000,
+             "the link that the peer named does not exist any more",
+             "happens when a link dies during set-up; the next connection recovers"),
+    protocol(R::kVersionMismatch, "version_mismatch", 0x030c0000, "the SMC versions do not match",
+             "both sides must speak SMC version 2"),
+    protocol(R::kSmcdBufferLimit, "smcd_buffer_limit", 0x030d0000, "SMC-D buffer limit",
+             "SMC-D was asked for; Fairlead speaks SMC-R"),
+    protocol(R::kNoRoute, "no_route", 0x030e0000, "no route to the peer's RNIC",
+             "ping the peer's GID address from the RNIC's network"),
+    protocol(R::kIndirectMismatch, "indirect_mismatch", 0x030f0000,
+             "the sides disagree on whether a gateway lies between them",
+             "compare `ip route get` of both RNIC addresses"),
+    protocol(R::kSyncError, "sync_error", 0x04000000, "the sides disagree about their link groups",
+             "normal once after a peer restarts; the next connection makes a new group"),
+    protocol(R::kPeerDeclined, "peer_declined", 0x05000000, "the peer declined",
+             "the peer's own log tells why; peer_code is its reason"),
+    protocol(R::kInternal, "internal_error", 0x09990000, "internal error",
+             "report it, with the log"),
+    protocol(R::kRkey, "rkey_error", 0x09990001, "the peer's table of RMBs is full",
+             "more than 255 RMBs in a group; lower smc.max_connections_per_group"),
+    protocol(R::kQueuePairNotReady, "qp_not_ready", 0x09990002,
+             "the queue pair could not be readied",
+             "see fairleadctl devices; GID, MTU or route may not fit"),
+    protocol(R::kMemoryRegistration, "memory_registration", 0x09990003,
+             "memory could not be registered, or its key was not confirmed",
+             "check RLIMIT_MEMLOCK with fairleadctl doctor"),
+    ours(R::kRedirectMissing, "redirect_missing", 0x01, kDeclineConfig, false,
+         "the connection has no original destination",
+         "it reached the redirect port directly; check the pod's redirect rules"),
+    ours(R::kNoPnet, "no_pnet", 0x02, kDeclineNoRdmaDevice, false, "no PNET ID could be found",
+         "set pnet.id, or let the node side hand one over"),
+    ours(R::kNoUsableGid, "no_usable_gid", 0x03, kDeclineNoRdmaDevice, false,
+         "the RNIC port has no usable GID",
+         "see fairleadctl devices; the RoCEv2 GID may be filtered"),
+    ours(R::kMemlockLimit, "memlock_limit", 0x04, kDeclineMemory, false,
+         "the limit on locked memory is used up",
+         "raise RLIMIT_MEMLOCK of the container runtime, or lower buffers.size"),
+    ours(R::kDeviceOpenEperm, "device_open_eperm", 0x05, kDeclineNoRdmaDevice, false,
+         "the device may not be opened", "request the RDMA device resource for the container"),
+    ours(R::kPolicyExcluded, "policy_excluded", 0x06, kDeclineNoRdmaDevice, true,
+         "excluded by configuration", "smc.exclude lists this peer or port"),
+    ours(R::kPeerNotInjected, "peer_not_injected", 0x07, 0x03010000, true,
+         "the peer speaks plain TCP: its segment carried no SMC option",
+         "nothing to do, unless the peer should run Fairlead or smc_run"),
+    ours(R::kOptionStripped, "option_stripped", 0x08, 0x03010000, false,
+         "the SMC option was removed on the way",
+         "a box between the peers edits TCP options; exclude this path"),
+    ours(R::kRnicExclusiveMode, "rnic_exclusive_mode", 0x09, kDeclineNoRdmaDevice, false,
+         "the RDMA subsystem is in exclusive namespace mode",
+         "use rdma system set netns shared, or give the pod a VF"),
+    ours(R::kDisabled, "disabled", 0x0a, kDeclineNoRdmaDevice, true, "SMC is switched off",
+         "smc.enabled is false"),
+    ours(R::kNoOptionProgram, "no_option_program", 0x0b, kDeclineConfig, true,
+         "nothing writes the SMC option: no eBPF program is attached",
+         "grant CAP_BPF and CAP_NET_ADMIN, let the node side attach it, or list peers in "
+         "smc.assume"),
+    ours(R::kHandshakeTimeout, "handshake_timeout", 0x0c, 0x02010000, false,
+         "the peer was silent during the handshake",
+         "look at the peer's log; it may be overloaded"),
+    ours(R::kConnectionLimit, "connection_limit", 0x0d, kDeclineMemory, false,
+         "a limit on connections or descriptors is reached",
+         "raise limits.connections or the container's nofile limit"),
+    ours(R::kMalformedClc, "malformed_clc", 0x0e, 0x09990000, false,
+         "the peer sent something that is not CLC",
+         "the peer is no SMC peer, or something rewrites the stream"),
+    ours(R::kDraining, "draining", 0x0f, kDeclineNoRdmaDevice, true, "this proxy is shutting down",
+         "nothing to do"),
+};
+
+constexpr bool table_is_ordered() {
+  for (std::size_t i = 0; i < kTable.size(); ++i)
+    if (static_cast<std::size_t>(kTable[i].reason) != i) return false;
+  return kTable.size() == static_cast<std::size_t>(R::kDraining) + 1;
+}
+static_assert(table_is_ordered());
+
+}  // namespace
+
+std::span<const FallbackInfo> fallback_table() { return kTable; }
+
+const FallbackInfo& fallback_info(FallbackReason reason) {
+  const auto index = static_cast<std::size_t>(reason);
+  SMC_ASSERT(index < kTable.size(), index);
+  return kTable[index];
+}
+
+std::size_t fallback_reason_count() { return kTable.size(); }
+
+FallbackReason fallback_from_wire(std::uint32_t code) {
+  for (const FallbackInfo& info : kTable)
+    if (info.code == code) return info.reason;
+  return R::kPeerDeclined;
+}
+
+}  // namespace fairlead

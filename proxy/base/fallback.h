@@ -1,0 +1,100 @@
+// Why a connection is TCP and not SMC-R: one table, from which the log line, the metric labels, the
+// Decline on the wire, `fairleadctl fallbacks` and the reference in docs/ are all made.
+//
+// Reasons with a code below 0x0f000000 are the protocol's (docs/wire.md 2.5, smcss(8)); 0x0f0000NN
+// are ours and never leave the host: their `wire_code` is what a Decline carries instead.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+namespace fairlead {
+
+enum class FallbackReason : std::uint8_t {
+  kMemory,
+  kConfirmLinkTimeout,
+  kAddLinkTimeout,
+  kConfigError,
+  kPeerNoSmc,
+  kIpsec,
+  kNoDevice,
+  kNoSmcdDevice,
+  kNoRdmaDevice,
+  kNoIsmV2,
+  kNoV2Extension,
+  kNoSmcdV2Extension,
+  kNoSeid,
+  kNoSmcdV2Device,
+  kPeerNoUeid,
+  kReleaseMismatch,
+  kMaxConnectionsMismatch,
+  kMaxLinksMismatch,
+  kModeMismatch,
+  kRmbeEyecatcher,
+  kUnsupportedOption,
+  kPrefixMismatch,
+  kVlan,
+  kIsmVlan,
+  kNoActiveLink,
+  kLinkNotFound,
+  kVersionMismatch,
+  kSmcdBufferLimit,
+  kNoRoute,
+  kIndirectMismatch,
+  kSyncError,
+  kPeerDeclined,
+  kInternal,
+  kRkey,
+  kQueuePairNotReady,
+  kMemoryRegistration,
+  // Ours.
+  kRedirectMissing,
+  kNoPnet,
+  kNoUsableGid,
+  kMemlockLimit,
+  kDeviceOpenEperm,
+  kPolicyExcluded,
+  kPeerNotInjected,
+  kOptionStripped,
+  kRnicExclusiveMode,
+  kDisabled,
+  kNoOptionProgram,
+  kHandshakeTimeout,
+  kConnectionLimit,
+  kMalformedClc,
+  kDraining,
+};
+
+struct FallbackInfo {
+  FallbackReason reason;
+  std::string_view name;      // snake_case; the value of the label `reason`
+  std::uint32_t code;         // shown to people and in the label `code`
+  std::uint32_t wire_code;    // what our Decline carries
+  bool expected;              // ordinary life (a stranger, a policy): DEBUG after the first time
+  std::string_view sentence;  // what happened
+  std::string_view hint;      // what to do about it
+};
+
+// In the order of the enumeration.
+std::span<const FallbackInfo> fallback_table();
+const FallbackInfo& fallback_info(FallbackReason reason);
+std::size_t fallback_reason_count();
+
+// The reason a peer gave in its Decline; an unknown code is kPeerDeclined.
+FallbackReason fallback_from_wire(std::uint32_t code);
+
+enum class Side : std::uint8_t { kLocal, kPeer };
+enum class Direction : std::uint8_t { kOutbound, kInbound };
+enum class Transport : std::uint8_t { kSmcr, kTcp };
+
+constexpr std::string_view to_string(Side side) { return side == Side::kLocal ? "local" : "peer"; }
+constexpr std::string_view to_string(Direction direction) {
+  return direction == Direction::kOutbound ? "outbound" : "inbound";
+}
+constexpr std::string_view to_string(Transport transport) {
+  return transport == Transport::kSmcr ? "smcr" : "tcp";
+}
+
+}  // namespace fairlead

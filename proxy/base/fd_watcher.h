@@ -1,0 +1,21 @@
+// The seam between whoever owns descriptors that wake it (a device) and whoever waits (the loop).
+#pragma once
+
+#include <cstdint>
+
+namespace fairlead {
+
+// A set of descriptors that wake the owner's thread.
+class FdWatcher {
+ public:
+  enum class Trigger : std::uint8_t {
+    kLevel,
+    kEdge,  // each write to the descriptor is one event; it need never be read
+  };
+  virtual ~FdWatcher() = default;
+  virtual void watch_readable(int fd, Trigger trigger) = 0;
+  // Before the descriptor is closed.
+  virtual void unwatch(int fd) = 0;
+};
+
+}  // namespace fairlead

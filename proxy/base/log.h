@@ -1,0 +1,45 @@
+// A thin front to spdlog. Lines are `message key value key value` in the house style (no "=" in
+// free text); events that people and programs search for are made by LogEvent, which prints logfmt
+// or JSON with fixed keys. wire and smc may not include this file.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace fairlead {
+
+enum class LogLevel : std::uint8_t { kTrace, kDebug, kInfo, kWarn, kError, kOff };
+enum class LogFormat : std::uint8_t { kLogfmt, kJson };
+
+std::optional<LogLevel> log_level_from(std::string_view name);
+std::string_view to_string(LogLevel level);
+
+// Thread-safe. Before log_start() everything goes to stderr at info.
+void log_start(LogLevel level, LogFormat format);
+void log_set_level(LogLevel level);
+LogLevel log_level();
+inline bool log_enabled(LogLevel level) { return level >= log_level(); }
+
+// One line: time, level, `logger` ("smc.fallback", "relay", …), then key=value pairs in the order
+// given. Values with spaces or quotes are quoted. Written when the object dies.
+class LogEvent {
+ public:
+  LogEvent(LogLevel level, std::string_view logger, std::string_view event);
+  LogEvent(const LogEvent&) = delete;
+  LogEvent& operator=(const LogEvent&) = delete;
+  ~LogEvent();
+
+  LogEvent& field(std::string_view key, std::string_view value);
+  LogEvent& field(std::string_view key, std::uint64_t value);
+  LogEvent& code(std::string_view key, std::uint32_t value);     // 0x%08x; 0 prints "-"
+  LogEvent& milliseconds(std::string_view key, double seconds);  // one decimal
+
+ private:
+  LogLevel level_;
+  bool enabled_;
+  std::string line_;
+};
+
+}  // namespace fairlead

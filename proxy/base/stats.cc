@@ -1,0 +1,13 @@
+#include "base/stats.h"
+
+namespace fairlead {
+
+void Histogram::observe(double seconds) noexcept {
+  std::size_t index = 0;
+  while (index < kHandshakeBucketsSeconds.size() && seconds > kHandshakeBucketsSeconds[index])
+    ++index;
+  buckets_[index].add();
+  sum_nanoseconds_.add(static_cast<std::uint64_t>(seconds * 1e9));
+}
+
+}  // namespace fairlead

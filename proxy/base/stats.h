@@ -1,0 +1,97 @@
+// Counters of one worker. The worker alone writes them, with relaxed stores; the admin thread reads
+// them at any time and never stops a worker. A name here is the name of the metric, see
+// admin/metrics.cc.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "base/fallback.h"
+
+namespace fairlead {
+
+// Single writer: an increment is a plain load and store, no locked instruction.
+class Counter {
+ public:
+  void add(std::uint64_t n = 1) noexcept { value_.store(get() + n, std::memory_order_relaxed); }
+  void sub(std::uint64_t n = 1) noexcept { value_.store(get() - n, std::memory_order_relaxed); }
+  void set(std::uint64_t n) noexcept { value_.store(n, std::memory_order_relaxed); }
+  std::uint64_t get() const noexcept { return value_.load(std::memory_order_relaxed); }
+
+ private:
+  std::atomic<std::uint64_t> value_{0};
+};
+
+// Upper bounds in seconds, shared by the handshake histograms; the last bucket is +Inf.
+inline constexpr std::array<double, 12> kHandshakeBucketsSeconds = {
+    0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.05, 0.25, 1.0, 2.5, 6.0};
+
+class Histogram {
+ public:
+  void observe(double seconds) noexcept;
+  std::uint64_t bucket(std::size_t index) const noexcept { return buckets_[index].get(); }
+  std::uint64_t sum_nanoseconds() const noexcept { return sum_nanoseconds_.get(); }
+  static constexpr std::size_t kBucketCount = kHandshakeBucketsSeconds.size() + 1;
+
+ private:
+  std::array<Counter, kBucketCount> buckets_;  // not cumulative
+  Counter sum_nanoseconds_;
+};
+
+inline constexpr std::size_t kFallbackReasonsMax = 64;
+inline constexpr std::size_t kDirections = 2;
+inline constexpr std::size_t kSides = 2;
+inline constexpr std::size_t kTransports = 2;
+
+struct TrafficStats {
+  Counter connections_total;
+  Counter connections_active;
+  Counter tx_bytes;  // towards the peer
+  Counter rx_bytes;  // from the peer
+};
+
+struct WorkerStats {
+  std::array<std::array<TrafficStats, kTransports>, kDirections> traffic;
+  std::array<std::array<std::array<Counter, kFallbackReasonsMax>, kSides>, kDirections> fallback;
+  Histogram handshake_smcr;
+  Histogram handshake_fallback;
+
+  Counter link_groups_single, link_groups_symmetric, link_groups_asymmetric_local,
+      link_groups_asymmetric_peer, link_groups_none;
+  Counter links_active;
+  Counter link_added, link_deleted, link_failed, link_moved;
+  Counter link_test_ok, link_test_timeout;
+  Counter connections_moved;
+  Counter connections_reset;  // ended by an abort, either side's
+
+  Counter rmb_used_bytes, rmb_free_bytes;
+  Counter pinned_bytes, pinned_limit_bytes;
+  Counter buffer_full_local, buffer_full_peer;  // turns in which a sender found no room
+  Counter buffer_downgrade;                     // elements given smaller than asked for
+
+  Counter cdc_sent, cdc_received, cdc_rejected;
+  Counter llc_sent, llc_received, llc_rejected;
+  Counter receive_limit_events;  // the shared receive queue ran low
+  Counter loop_turns, spin_hits, spin_misses, spin_nanoseconds;
+  Counter accept_errors;  // accept(2) failed: descriptors or memory
+  Counter refused;        // application connections closed at a limit
+
+  TrafficStats& traffic_of(Direction d, Transport t) {
+    return traffic[static_cast<std::size_t>(d)][static_cast<std::size_t>(t)];
+  }
+  const TrafficStats& traffic_of(Direction d, Transport t) const {
+    return traffic[static_cast<std::size_t>(d)][static_cast<std::size_t>(t)];
+  }
+  Counter& fallback_of(Direction d, Side s, FallbackReason r) {
+    return fallback[static_cast<std::size_t>(d)][static_cast<std::size_t>(s)]
+                   [static_cast<std::size_t>(r)];
+  }
+  const Counter& fallback_of(Direction d, Side s, FallbackReason r) const {
+    return fallback[static_cast<std::size_t>(d)][static_cast<std::size_t>(s)]
+                   [static_cast<std::size_t>(r)];
+  }
+};
+
+}  // namespace fairlead

@@ -1,0 +1,148 @@
+/* Writes and reads the SMC-R option on the SYN and SYN/ACK of TCP sockets that asked for it.
+ *
+ * "Asked for it" is an entry in `requested`, a map whose entries live inside the sockets. User
+ * space makes it by socket descriptor before connect(2) or listen(2); or, when `by_uid` is set, the
+ * sock_create program below makes it for every TCP socket that `proxy_uid` opens in the cgroup.
+ *
+ * Life of a socket here (linux/bpf.h, BPF_SOCK_OPS_*):
+ *   TCP_CONNECT_CB, TCP_LISTEN_CB   ask to be called for the headers of this socket
+ *   HDR_OPT_LEN_CB                  reserve room, on every SYN and SYN/ACK, retransmitted ones too
+ *   WRITE_HDR_OPT_CB                fill it
+ *   ACTIVE_ESTABLISHED_CB           look for the peer's answer, tell user space, stop being called
+ *   PASSIVE_ESTABLISHED_CB          stop being called for the accepted socket
+ *
+ * Several programs of this kind, and strangers, may be attached to one cgroup: all of them run for
+ * every socket. So a socket without our entry is never touched, its flags included, and `reply`,
+ * which is shared, is never written.
+ *
+ * A SYN/ACK belongs to a request, not yet to a socket, and has no entry: it counts as ours when
+ * some program has asked to be called for the listener and the SYN carries the option. Two of us on
+ * one listener reserve twice; the second store finds the option there, and the kernel pads with
+ * NOPs.
+ */
+#include <linux/bpf.h> /* first: the next one uses its types */
+
+#include <bpf/bpf_helpers.h>
+#include <stdbool.h>
+
+#include "smc_option.h"
+
+#define SOL_SOCKET 1
+#define SO_PRIORITY 12
+#define SOCK_STREAM 1
+#define AF_INET 2
+#define AF_INET6 10
+#define TCP_FLAG_SYN 0x02
+#define TCP_FLAG_ACK 0x10
+#define TCP_OPTIONS_BYTES_MAX 40
+
+const volatile bool by_uid = false;
+const volatile __u32 proxy_uid = 0;
+
+/* Accepted sockets inherit the entry of their listener (BPF_F_CLONE) as they inherit its flags: it
+ * says that the inherited flag is ours to clear. */
+struct {
+  __uint(type, BPF_MAP_TYPE_SK_STORAGE);
+  __uint(map_flags, BPF_F_NO_PREALLOC | BPF_F_CLONE);
+  __type(key, int);
+  __type(value, __u32);
+} requested SEC(".maps");
+
+struct smc_option {
+  __u8 kind;
+  __u8 length;
+  __u8 magic[4];
+};
+
+#define SMC_OPTION(option_length)                                           \
+  {                                                                         \
+    .kind = FAIRLEAD_TCP_OPTION_KIND, .length = (option_length), .magic = { \
+      FAIRLEAD_TCP_OPTION_MAGIC_0,                                          \
+      FAIRLEAD_TCP_OPTION_MAGIC_1,                                          \
+      FAIRLEAD_TCP_OPTION_MAGIC_2,                                          \
+      FAIRLEAD_TCP_OPTION_MAGIC_3                                           \
+    }                                                                       \
+  }
+
+static __always_inline bool is_requested(struct bpf_sock_ops* ops) {
+  struct bpf_sock* socket = ops->sk;
+  return socket && bpf_sk_storage_get(&requested, socket, 0, 0);
+}
+
+/* Whether the segment at hand (the SYN that a request came from with BPF_LOAD_HDR_OPT_TCP_SYN) has
+ * the option. As the kernel's own SMC does, lengths above six are taken if even. */
+static __always_inline bool has_option(struct bpf_sock_ops* ops, __u64 where) {
+  union {
+    struct smc_option option;
+    __u8 bytes[TCP_OPTIONS_BYTES_MAX];
+  } found = {.option = SMC_OPTION(FAIRLEAD_TCP_OPTION_BYTES)};
+  if (bpf_load_hdr_opt(ops, &found, sizeof found, where) < 0) return false;
+  return found.option.length % 2 == 0;
+}
+
+/* HDR_OPT_LEN and WRITE_HDR_OPT must come to the same answer, else one fills room of another's. */
+static __always_inline bool carries_option(struct bpf_sock_ops* ops) {
+  __u32 flags = ops->skb_tcp_flags;
+  if (!(flags & TCP_FLAG_SYN)) return false;
+  if (!(flags & TCP_FLAG_ACK)) return is_requested(ops);
+  /* A SYN cookie forgets what the SYN said: the accepted socket could not be told, so the client
+   * must not be either. */
+  if (ops->args[0] == BPF_WRITE_HDR_TCP_SYNACK_COOKIE) return false;
+  return has_option(ops, BPF_LOAD_HDR_OPT_TCP_SYN);
+}
+
+static __always_inline void ask_for_headers(struct bpf_sock_ops* ops) {
+  bpf_sock_ops_cb_flags_set(ops, ops->bpf_sock_ops_cb_flags | BPF_SOCK_OPS_WRITE_HDR_OPT_CB_FLAG);
+}
+
+/* The handshake is over; data segments need no call. */
+static __always_inline void leave(struct bpf_sock_ops* ops) {
+  struct bpf_sock* socket = ops->sk;
+  bpf_sock_ops_cb_flags_set(ops, ops->bpf_sock_ops_cb_flags & ~BPF_SOCK_OPS_WRITE_HDR_OPT_CB_FLAG);
+  if (socket) bpf_sk_storage_delete(&requested, socket);
+}
+
+SEC("sockops")
+int smc_option(struct bpf_sock_ops* ops) {
+  switch (ops->op) {
+    case BPF_SOCK_OPS_TCP_CONNECT_CB:
+    case BPF_SOCK_OPS_TCP_LISTEN_CB:
+      if (is_requested(ops)) ask_for_headers(ops);
+      break;
+    case BPF_SOCK_OPS_HDR_OPT_LEN_CB:
+      if (carries_option(ops)) bpf_reserve_hdr_opt(ops, FAIRLEAD_TCP_OPTION_BYTES, 0);
+      break;
+    case BPF_SOCK_OPS_WRITE_HDR_OPT_CB:
+      if (carries_option(ops)) {
+        struct smc_option option = SMC_OPTION(FAIRLEAD_TCP_OPTION_BYTES);
+        bpf_store_hdr_opt(ops, &option, sizeof option, 0);
+      }
+      break;
+    case BPF_SOCK_OPS_ACTIVE_ESTABLISHED_CB:
+      if (!is_requested(ops)) break;
+      if (has_option(ops, 0)) {
+        int answered = FAIRLEAD_PRIORITY_ANSWERED;
+        bpf_setsockopt(ops, SOL_SOCKET, SO_PRIORITY, &answered, sizeof answered);
+      }
+      leave(ops);
+      break;
+    case BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB:
+      if (is_requested(ops)) leave(ops);
+      break;
+    default:
+      break;
+  }
+  return 1;
+}
+
+/* Loaded only for `by_uid`. The uid is that of the initial user namespace. */
+SEC("cgroup/sock_create")
+int smc_mark(struct bpf_sock* socket) {
+  if (!by_uid || (__u32)bpf_get_current_uid_gid() != proxy_uid) return 1;
+  if (socket->type != SOCK_STREAM) return 1;
+  if (socket->family != AF_INET && socket->family != AF_INET6) return 1;
+  bpf_sk_storage_get(&requested, socket, 0, BPF_SK_STORAGE_GET_F_CREATE);
+  return 1;
+}
+
+char _license[] SEC("license") = "Dual BSD/GPL";

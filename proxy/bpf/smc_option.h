@@ -1,0 +1,25 @@
+/* What the option program and its C++ side must agree on. Plain C: clang compiles it for eBPF, g++
+ * for the proxy.
+ *
+ * The option says that a host can speak SMC-R (RFC 7609, section 3.1). It stands in SYN and
+ * SYN/ACK:
+ *
+ *   byte  0     experimental option kind 254 (RFC 6994)
+ *   byte  1     length of the whole option, 6
+ *   byte  2..5  E2 D4 C3 D9, "SMCR" in EBCDIC
+ */
+#pragma once
+
+#define FAIRLEAD_TCP_OPTION_KIND 254
+#define FAIRLEAD_TCP_OPTION_BYTES 6
+#define FAIRLEAD_TCP_OPTION_MAGIC_0 0xe2
+#define FAIRLEAD_TCP_OPTION_MAGIC_1 0xd4
+#define FAIRLEAD_TCP_OPTION_MAGIC_2 0xc3
+#define FAIRLEAD_TCP_OPTION_MAGIC_3 0xd9
+
+/* SO_PRIORITY of a connected socket whose peer answered with the option. A capability-free proxy
+ * can read nothing else that a program of somebody else's writes. Queueing disciplines read the
+ * same word, in two ways: as a class id, whose major number 0x534d ("SM") no sane tree uses, and as
+ * a band in the low four bits, which are those of priority 0. So the mark changes no packet's
+ * place. */
+#define FAIRLEAD_PRIORITY_ANSWERED 0x534d4300

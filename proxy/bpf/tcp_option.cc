@@ -1,0 +1,221 @@
+#include "bpf/tcp_option.h"
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <array>
+#include <cerrno>
+#include <optional>
+
+#include "base/address.h"
+#include "base/handle.h"
+#include "bpf/smc_option.h"
+
+namespace fairlead::bpf {
+namespace {
+
+using Bytes = std::span<const std::byte>;
+
+constexpr std::array<std::uint8_t, 4> kMagic = {
+    FAIRLEAD_TCP_OPTION_MAGIC_0, FAIRLEAD_TCP_OPTION_MAGIC_1, FAIRLEAD_TCP_OPTION_MAGIC_2,
+    FAIRLEAD_TCP_OPTION_MAGIC_3};
+
+constexpr std::size_t kIpv4HeaderBytes = 20;
+constexpr std::size_t kIpv6HeaderBytes = 40;
+constexpr std::size_t kTcpHeaderBytes = 20;
+constexpr std::uint8_t kTcpFlagSyn = 0x02;
+constexpr std::uint8_t kEndOfOptions = 0;
+constexpr std::uint8_t kNoOperation = 1;
+
+std::uint8_t at(Bytes bytes, std::size_t index) { return static_cast<std::uint8_t>(bytes[index]); }
+
+std::optional<Bytes> tcp_in_ipv4(Bytes packet) {
+  if (packet.size() < kIpv4HeaderBytes || at(packet, 9) != IPPROTO_TCP) return std::nullopt;
+  std::size_t header = 4U * (at(packet, 0) & 0x0f);
+  if (header < kIpv4HeaderBytes || header > packet.size()) return std::nullopt;
+  return packet.subspan(header);
+}
+
+// Steps over extension headers (RFC 8200, section 4), whose first byte says what follows and whose
+// second, fragment headers apart, how long they are.
+std::optional<Bytes> tcp_in_ipv6(Bytes packet) {
+  if (packet.size() < kIpv6HeaderBytes) return std::nullopt;
+  std::uint8_t next = at(packet, 6);
+  Bytes rest = packet.subspan(kIpv6HeaderBytes);
+  for (std::size_t seen = 0; seen <= kExtensionHeadersMax; ++seen) {
+    if (next == IPPROTO_TCP) return rest;
+    if (rest.size() < 2) return std::nullopt;
+    std::size_t length = 0;
+    switch (next) {
+      case IPPROTO_HOPOPTS:
+      case IPPROTO_ROUTING:
+      case IPPROTO_DSTOPTS:
+        length = 8U * (at(rest, 1) + 1U);
+        break;
+      case IPPROTO_FRAGMENT:
+        length = 8;
+        break;
+      case IPPROTO_AH:
+        length = 4U * (at(rest, 1) + 2U);
+        break;
+      default:
+        return std::nullopt;
+    }
+    if (length > rest.size()) return std::nullopt;
+    next = at(rest, 0);
+    rest = rest.subspan(length);
+  }
+  return std::nullopt;
+}
+
+std::optional<Bytes> options_of_syn(Bytes tcp) {
+  if (tcp.size() < kTcpHeaderBytes) return std::nullopt;
+  std::size_t header = 4U * (at(tcp, 12) >> 4);
+  if (header < kTcpHeaderBytes || header > tcp.size()) return std::nullopt;
+  if ((at(tcp, 13) & kTcpFlagSyn) == 0) return std::nullopt;
+  return tcp.subspan(kTcpHeaderBytes, header - kTcpHeaderBytes);
+}
+
+// The first option with our kind and magic decides, as in the option program: both must tell the
+// same of one SYN, or client and server part ways.
+bool find_option(Bytes options) {
+  while (!options.empty()) {
+    std::uint8_t kind = at(options, 0);
+    if (kind == kEndOfOptions) return false;
+    if (kind == kNoOperation) {
+      options = options.subspan(1);
+      continue;
+    }
+    if (options.size() < 2) return false;
+    std::size_t length = at(options, 1);
+    if (length < 2 || length > options.size()) return false;
+    if (kind == FAIRLEAD_TCP_OPTION_KIND && length >= FAIRLEAD_TCP_OPTION_BYTES) {
+      bool ours = true;
+      for (std::size_t i = 0; i < kMagic.size(); ++i) ours &= at(options, 2 + i) == kMagic[i];
+      if (ours) return length % 2 == 0;
+    }
+    options = options.subspan(length);
+  }
+  return false;
+}
+
+// A connection of this process to itself.
+struct SelfConnection {
+  FileDescriptor listener, client, accepted;
+};
+
+Result<SocketAddress> listen_on_loopback(int fd, const SocketAddress& loopback) {
+  if (::bind(fd, loopback.data(), loopback.size()) != 0)
+    return system_error("probe: bind to loopback", errno);
+  if (::listen(fd, 1) != 0) return system_error("probe: listen", errno);
+  sockaddr_storage bound{};
+  socklen_t length = sizeof bound;
+  if (::getsockname(fd, reinterpret_cast<sockaddr*>(&bound), &length) != 0)
+    return system_error("probe: getsockname", errno);
+  return SocketAddress::from(bound, length);
+}
+
+// Waits for the one event of `fd`, at most until `deadline`.
+Result<void> wait_for(int fd, short events, TimePoint deadline) {
+  for (;;) {
+    auto left = std::chrono::ceil<std::chrono::milliseconds>(
+        deadline - std::chrono::time_point_cast<Duration>(std::chrono::steady_clock::now()));
+    pollfd waiting{fd, events, 0};
+    int count = ::poll(&waiting, 1, left.count() > 0 ? static_cast<int>(left.count()) : 0);
+    if (count > 0) return {};
+    if (count == 0) return Error{Errc::kTimedOut, "probe: connecting over loopback"};
+    if (errno != EINTR) return system_error("probe: poll", errno);
+  }
+}
+
+Result<SelfConnection> connect_to_self(const SocketAddress& loopback, TimePoint deadline) {
+  constexpr int kType = SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC;
+  SelfConnection self;
+  self.listener.reset(::socket(loopback.family(), kType, IPPROTO_TCP));
+  if (!self.listener) return system_error("probe: socket", errno);
+  self.client.reset(::socket(loopback.family(), kType, IPPROTO_TCP));
+  if (!self.client) return system_error("probe: socket", errno);
+  SMC_TRY(save_syn(self.listener.get()));
+  SocketAddress target = SMC_TRY(listen_on_loopback(self.listener.get(), loopback));
+
+  if (::connect(self.client.get(), target.data(), target.size()) != 0 && errno != EINPROGRESS)
+    return system_error("probe: connect", errno);
+  SMC_TRY(wait_for(self.client.get(), POLLOUT, deadline));
+  int failure = 0;
+  socklen_t length = sizeof failure;
+  if (::getsockopt(self.client.get(), SOL_SOCKET, SO_ERROR, &failure, &length) != 0)
+    return system_error("probe: SO_ERROR", errno);
+  if (failure != 0) return system_error("probe: connect", failure);
+  SMC_TRY(wait_for(self.listener.get(), POLLIN, deadline));
+  self.accepted.reset(::accept4(self.listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
+  if (!self.accepted) return system_error("probe: accept", errno);
+  return self;
+}
+
+}  // namespace
+
+bool syn_has_smc_option(std::span<const std::byte> ip_and_tcp_headers) {
+  if (ip_and_tcp_headers.empty()) return false;
+  std::optional<Bytes> tcp;
+  switch (at(ip_and_tcp_headers, 0) >> 4) {
+    case 4:
+      tcp = tcp_in_ipv4(ip_and_tcp_headers);
+      break;
+    case 6:
+      tcp = tcp_in_ipv6(ip_and_tcp_headers);
+      break;
+    default:
+      break;
+  }
+  if (!tcp) return false;
+  auto options = options_of_syn(*tcp);
+  return options && find_option(*options);
+}
+
+bool peer_answered_option(int connected_fd) {
+  int priority = 0;
+  socklen_t length = sizeof priority;
+  if (::getsockopt(connected_fd, SOL_SOCKET, SO_PRIORITY, &priority, &length) != 0) return false;
+  if (priority != FAIRLEAD_PRIORITY_ANSWERED) return false;
+  // Failing to reset loses nothing: the value names no class and no band of its own.
+  priority = 0;
+  (void)::setsockopt(connected_fd, SOL_SOCKET, SO_PRIORITY, &priority, sizeof priority);
+  return true;
+}
+
+Result<void> save_syn(int listener_fd) {
+  int on = 1;
+  if (::setsockopt(listener_fd, IPPROTO_TCP, TCP_SAVE_SYN, &on, sizeof on) != 0)
+    return system_error("TCP_SAVE_SYN", errno);
+  return {};
+}
+
+Result<bool> syn_carried_option(int accepted_fd) {
+  std::array<std::byte, kSavedSynBytesMax> headers;
+  socklen_t length = headers.size();
+  if (::getsockopt(accepted_fd, IPPROTO_TCP, TCP_SAVED_SYN, headers.data(), &length) != 0) {
+    // The kernel says EINVAL and the length that it wants; the SYN stays saved then.
+    if (errno == EINVAL && length > headers.size())
+      return Error{Errc::kExhausted, "headers of the client's SYN", EINVAL};
+    return system_error("TCP_SAVED_SYN", errno);
+  }
+  return syn_has_smc_option(Bytes(headers).first(length));
+}
+
+Result<bool> probe_external(Duration deadline) {
+  TimePoint until =
+      std::chrono::time_point_cast<Duration>(std::chrono::steady_clock::now()) + deadline;
+  in_addr v4{};
+  v4.s_addr = htonl(INADDR_LOOPBACK);
+  auto self = connect_to_self(SocketAddress(v4, 0), until);
+  // A host may do without IPv4, loopback included.
+  if (!self && self.error().code != Errc::kTimedOut)
+    self = connect_to_self(SocketAddress(in6addr_loopback, 0), until);
+  if (!self) return Error(self.error());
+  bool carried = SMC_TRY(syn_carried_option(self->accepted.get()));
+  return carried && peer_answered_option(self->client.get());
+}
+
+}  // namespace fairlead::bpf

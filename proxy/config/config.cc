@@ -1,0 +1,76 @@
+#include "config/config.h"
+
+#include <algorithm>
+
+#include "config/cpu_limit.h"
+
+namespace fairlead::config {
+
+bool Exclusion::matches(const SocketAddress& destination) const {
+  if (!cidr.contains(destination)) return false;
+  return ports.empty() || std::find(ports.begin(), ports.end(), destination.port()) != ports.end();
+}
+
+std::string_view to_string(ListenerMode mode) {
+  switch (mode) {
+    case ListenerMode::kStatic:
+      return "static";
+    case ListenerMode::kRedirect:
+      return "redirect";
+    case ListenerMode::kTproxy:
+      return "tproxy";
+  }
+  return "";
+}
+
+std::string_view to_string(OptionProgram program) {
+  switch (program) {
+    case OptionProgram::kAuto:
+      return "auto";
+    case OptionProgram::kAttach:
+      return "attach";
+    case OptionProgram::kExternal:
+      return "external";
+    case OptionProgram::kNone:
+      return "none";
+  }
+  return "";
+}
+
+std::string_view to_string(FallbackPolicy policy) {
+  switch (policy) {
+    case FallbackPolicy::kAllow:
+      return "allow";
+    case FallbackPolicy::kDeny:
+      return "deny";
+  }
+  return "";
+}
+
+std::string_view to_string(LogFormat format) {
+  switch (format) {
+    case LogFormat::kLogfmt:
+      return "logfmt";
+    case LogFormat::kJson:
+      return "json";
+  }
+  return "";
+}
+
+unsigned worker_count(const Config& config) {
+  const unsigned wanted = config.concurrency != 0 ? config.concurrency : cpu_limit();
+  return std::clamp(wanted, 1U, kConcurrencyMax);
+}
+
+bool excluded(const Smc& smc, const SocketAddress& destination) {
+  return std::any_of(smc.exclude.begin(), smc.exclude.end(),
+                     [&](const Exclusion& exclusion) { return exclusion.matches(destination); });
+}
+
+bool assumed(const Smc& smc, const SocketAddress& destination) {
+  const bool listed = std::any_of(smc.assume.begin(), smc.assume.end(),
+                                  [&](const Cidr& block) { return block.contains(destination); });
+  return listed && !excluded(smc, destination);
+}
+
+}  // namespace fairlead::config

@@ -1,0 +1,254 @@
+// The configuration of one proxy as one plain value: what config/proxy.yaml says after it has been
+// checked. Made once by config::load_file() (load.h), then given read-only to everything else.
+//
+// Every field names its key, unit, range and default. A default-constructed Config holds exactly
+// the defaults; it lacks only listeners, which have none. A Config that came from the loader obeys
+// every range and relation written here, so that nobody has to check again.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/address.h"
+#include "base/fallback.h"
+#include "base/log.h"
+#include "base/time.h"
+
+namespace fairlead::config {
+
+inline constexpr std::size_t kKibibyte = 1024;
+inline constexpr std::size_t kMebibyte = 1024 * kKibibyte;
+
+inline constexpr unsigned kConcurrencyMax = 64;
+inline constexpr std::size_t kListenersMax = 64;
+inline constexpr std::size_t kListenerNameCharsMax = 63;
+inline constexpr std::size_t kUeidsMax = 8;
+inline constexpr std::size_t kUeidCharsMax = 32;
+inline constexpr std::size_t kHostNameCharsMax = 32;  // the field of the first contact extension
+inline constexpr std::size_t kAssumeMax = 256;
+inline constexpr std::size_t kExcludeMax = 256;
+inline constexpr std::size_t kExcludePortsMax = 64;
+inline constexpr std::size_t kBufferBytesMin = 16 * kKibibyte;
+inline constexpr std::size_t kBufferBytesMax = 512 * kMebibyte;
+inline constexpr std::size_t kUnixPathCharsMax = 107;  // sun_path without its terminator
+inline constexpr std::size_t kPnetCharsMax = 16;
+
+// How a listener learns where the application wanted to go.
+enum class ListenerMode : std::uint8_t {
+  kStatic,    // always `upstream`
+  kRedirect,  // the address before a NAT redirect, SO_ORIGINAL_DST
+  kTproxy,    // the local address of the accepted socket; needs CAP_NET_ADMIN
+};
+
+struct Listener {
+  // listeners[].name: unique; 1 to 63 of a-z 0-9 and "-". Required. In logs and metrics.
+  std::string name;
+  // listeners[].direction: "outbound" takes connections of the application beside us, "inbound"
+  // those of other hosts for it. Required.
+  Direction direction = Direction::kOutbound;
+  // listeners[].mode: static, redirect or tproxy. Required.
+  ListenerMode mode = ListenerMode::kStatic;
+  // listeners[].listen: address and port; port 0 lets the kernel choose. Required; no two alike,
+  // port 0 excepted.
+  SocketAddress listen;
+  // listeners[].upstream: where to connect to; port 1 to 65535. Present exactly when mode is
+  // kStatic.
+  std::optional<SocketAddress> upstream;
+
+  friend bool operator==(const Listener&, const Listener&) = default;
+};
+
+// Destinations that stay TCP.
+struct Exclusion {
+  // smc.exclude[].cidr: required.
+  Cidr cidr;
+  // smc.exclude[].ports: at most 64, each 1 to 65535. Default: empty, which means every port.
+  std::vector<std::uint16_t> ports;
+
+  bool matches(const SocketAddress& destination) const;
+  friend bool operator==(const Exclusion&, const Exclusion&) = default;
+};
+
+// Who sets TCP option 254 on our SYNs.
+enum class OptionProgram : std::uint8_t {
+  kAuto,      // attach if we may, else use what somebody attached before us, else go without
+  kAttach,    // attach to our own cgroup, or refuse to start
+  kExternal,  // the node side has attached it; only read the answer
+  kNone,      // nobody: only `assume` leads to SMC-R
+};
+
+struct Smc {
+  // smc.enabled: false relays everything as TCP. Default true.
+  bool enabled = true;
+  // smc.ueids: 1 to 8, each 1 to 32 of A-Z 0-9 "." "-", first one alphanumeric, upper-cased, no
+  // duplicates. Peers must share one. Default [FAIRLEAD].
+  std::vector<std::string> ueids = {"FAIRLEAD"};
+  // smc.max_connections_per_group: 16 to 255. Default 255.
+  unsigned max_connections_per_group = 255;
+  // smc.max_links: links of one link group, 1 to 3. Default 1.
+  unsigned max_links = 1;
+  // smc.group_idle_timeout: how long a link group without connections is kept, 0 to 24h. Default
+  // 600s.
+  Duration group_idle_timeout = std::chrono::seconds(600);
+  // smc.test_link_interval: idle time of a link before it is probed; 0 is never, else 1s to 1h.
+  // Default 30s.
+  Duration test_link_interval = std::chrono::seconds(30);
+  // smc.handshake_timeout: from the first CLC byte to the end of the handshake, 100ms to 60s.
+  // Default 6s.
+  Duration handshake_timeout = std::chrono::seconds(6);
+  // smc.assume: at most 256 blocks whose hosts are taken to speak SMC-R although no TCP option said
+  // so. Default none.
+  std::vector<Cidr> assume;
+  // smc.exclude: at most 256; wins over `assume` and over the TCP option. Default none.
+  std::vector<Exclusion> exclude;
+  // smc.option_program: auto, attach, external or none. Default auto.
+  OptionProgram option_program = OptionProgram::kAuto;
+  // smc.host_name: at most 32 printable ASCII characters, told to peers; empty means gethostname(),
+  // cut to 32. Default "".
+  std::string host_name;
+
+  friend bool operator==(const Smc&, const Smc&) = default;
+};
+
+// What becomes of a connection that cannot be SMC-R.
+enum class FallbackPolicy : std::uint8_t {
+  kAllow,  // it is relayed as TCP
+  kDeny,   // it is reset
+};
+
+struct ShmDevice {
+  // devices.shm.enabled: default true.
+  bool enabled = true;
+  // devices.shm.directory: absolute path, at most 80 characters; proxies that see the same
+  // directory can reach each other. Made if missing. Default /run/fairlead/shm.
+  std::string directory = "/run/fairlead/shm";
+  // devices.shm.ports: 1 or 2; two let a link group have a second link. Default 1.
+  unsigned ports = 1;
+  // devices.shm.addressable: the application's bytes are read straight into the peer's memory;
+  // false makes the device behave like an RNIC. Default true.
+  bool addressable = true;
+
+  friend bool operator==(const ShmDevice&, const ShmDevice&) = default;
+};
+
+struct Devices {
+  ShmDevice shm;
+  friend bool operator==(const Devices&, const Devices&) = default;
+};
+
+// Sizes of the rings of one connection. Both ends of SMC-R allow 16 KiB times a power of two only.
+struct Buffers {
+  // buffers.size: bytes of the RMB element and of the send ring asked for; 16KiB*2^k up to 512MiB.
+  // Default 512KiB.
+  std::size_t size = 512 * kKibibyte;
+  // buffers.size_min: smallest size accepted when memory is short, before the connection is TCP;
+  // 16KiB*2^k, at most `size`. Default 16KiB.
+  std::size_t size_min = 16 * kKibibyte;
+  // buffers.publish: bytes after which the peer is told of progress although more is at hand; 4KiB
+  // to `size`. Default 128KiB.
+  std::size_t publish = 128 * kKibibyte;
+
+  friend bool operator==(const Buffers&, const Buffers&) = default;
+};
+
+struct Memory {
+  // memory.limit: bytes of registered memory of the whole proxy, shared out evenly to the workers;
+  // at least 1MiB and at least buffers.size_min, at most 1TiB. Default 256MiB.
+  std::size_t limit = 256 * kMebibyte;
+  friend bool operator==(const Memory&, const Memory&) = default;
+};
+
+// For the whole proxy, shared out evenly to the workers.
+struct Limits {
+  // limits.connections: proxied connections at a time, 1 to 1000000. Default 10000.
+  unsigned connections = 10000;
+  // limits.handshakes: SMC handshakes at a time, 1 to 65536, at most `connections`; beyond it new
+  // connections are TCP. Default 1024.
+  unsigned handshakes = 1024;
+  // limits.dial_timeout: for a TCP connect of ours, 10ms to 5m. Default 5s.
+  Duration dial_timeout = std::chrono::seconds(5);
+
+  friend bool operator==(const Limits&, const Limits&) = default;
+};
+
+struct Latency {
+  // latency.spin: how long a worker polls before it blocks; 0 is off, at most 1ms. Default 50us.
+  Duration spin = std::chrono::microseconds(50);
+  // latency.spin_share_max: percent of one core that fruitless polling may cost, 0 to 100.
+  // Default 10.
+  unsigned spin_share_max = 10;
+
+  friend bool operator==(const Latency&, const Latency&) = default;
+};
+
+struct Admin {
+  // admin.listen: address and port of the HTTP interface, "" for none. Default 127.0.0.1:4590.
+  std::optional<SocketAddress> listen = SocketAddress(in_addr{htonl(INADDR_LOOPBACK)}, 4590);
+  // admin.socket: the same on a Unix socket: an absolute path, or "@name" in the abstract
+  // namespace; at most 107 characters, "" for none. Default @fairlead-admin.
+  std::string socket = "@fairlead-admin";
+
+  friend bool operator==(const Admin&, const Admin&) = default;
+};
+
+struct Drain {
+  // drain.timeout: from SIGTERM or SIGINT until what is left is reset, 0 to 1h. Default 30s.
+  Duration timeout = std::chrono::seconds(30);
+  friend bool operator==(const Drain&, const Drain&) = default;
+};
+
+struct Log {
+  // log.level: trace, debug, info, warn, error or off. Default info.
+  LogLevel level = LogLevel::kInfo;
+  // log.format: logfmt or json. Default logfmt.
+  LogFormat format = LogFormat::kLogfmt;
+  friend bool operator==(const Log&, const Log&) = default;
+};
+
+struct Pnet {
+  // pnet.id: the physical network, 1 to 16 of A-Z 0-9, upper-cased; "" finds it out. Default "".
+  std::string id;
+  friend bool operator==(const Pnet&, const Pnet&) = default;
+};
+
+struct Config {
+  // concurrency: workers, 0 to 64; 0 means worker_count() decides by the CPU limit. Default 0.
+  unsigned concurrency = 0;
+  // listeners: 1 to 64.
+  std::vector<Listener> listeners;
+  Smc smc;
+  // fallback: allow or deny. Default allow.
+  FallbackPolicy fallback = FallbackPolicy::kAllow;
+  Devices devices;
+  Buffers buffers;
+  Memory memory;
+  Limits limits;
+  Latency latency;
+  Admin admin;
+  Drain drain;
+  Log log;
+  Pnet pnet;
+
+  friend bool operator==(const Config&, const Config&) = default;
+};
+
+// The spellings of the file.
+std::string_view to_string(ListenerMode mode);
+std::string_view to_string(OptionProgram program);
+std::string_view to_string(FallbackPolicy policy);
+std::string_view to_string(LogFormat format);
+
+// `concurrency`, or if that is 0 the CPU limit of this process (cpu_limit.h). 1 to 64.
+unsigned worker_count(const Config& config);
+
+// True when some exclusion matches.
+bool excluded(const Smc& smc, const SocketAddress& destination);
+// True when some block of `assume` holds the address and no exclusion matches.
+bool assumed(const Smc& smc, const SocketAddress& destination);
+
+}  // namespace fairlead::config

@@ -1,0 +1,19 @@
+// How many CPUs this process may use: the quota of its control groups, or what it may be scheduled
+// on, whichever is less. std::thread::hardware_concurrency() knows nothing of the quota, and a
+// proxy with 64 workers in a container of half a CPU is throttled most of the time.
+#pragma once
+
+#include <string>
+
+namespace fairlead::config {
+
+// At least 1. Reads /proc and the cgroup file systems; whatever cannot be read is taken as no
+// limit.
+unsigned cpu_limit();
+
+// The quota part alone, a fraction rounded up, 0 when there is none: the least of all quotas
+// between the process' own group and the root of the mount, of cgroup v2 and of the v1 cpu
+// controller. `root` is put before every path, so that a test can bring its own /proc and /sys.
+unsigned cpu_quota(const std::string& root);
+
+}  // namespace fairlead::config

@@ -1,0 +1,190 @@
+// Every key of the file, in the order of config/proxy.yaml. A new setting is a member in config.h,
+// a line here, and a paragraph there; the tests notice when one of the three is missing.
+#include <array>
+#include <chrono>
+
+#include "config/key.h"
+
+#define FAIRLEAD_MEMBER(member) \
+  [](auto& s) -> auto& { return s.member; }
+
+namespace fairlead::config {
+namespace {
+
+using std::chrono::hours;
+using std::chrono::microseconds;
+using std::chrono::milliseconds;
+using std::chrono::minutes;
+using std::chrono::seconds;
+
+constexpr std::size_t kMemoryBytesMin = kMebibyte;
+constexpr std::size_t kMemoryBytesMax = kMebibyte * kMebibyte;
+constexpr std::size_t kPublishBytesMin = 4 * kKibibyte;
+constexpr unsigned kConnectionsMax = 1'000'000;
+constexpr unsigned kHandshakesMax = 65536;
+
+constexpr EnumCodec kDirections{std::array{Direction::kOutbound, Direction::kInbound}};
+constexpr EnumCodec kModes{
+    std::array{ListenerMode::kStatic, ListenerMode::kRedirect, ListenerMode::kTproxy}};
+constexpr EnumCodec kPrograms{std::array{OptionProgram::kAuto, OptionProgram::kAttach,
+                                         OptionProgram::kExternal, OptionProgram::kNone}};
+constexpr EnumCodec kFallbacks{std::array{FallbackPolicy::kAllow, FallbackPolicy::kDeny}};
+constexpr EnumCodec kLevels{std::array{LogLevel::kTrace, LogLevel::kDebug, LogLevel::kInfo,
+                                       LogLevel::kWarn, LogLevel::kError, LogLevel::kOff}};
+constexpr EnumCodec kFormats{std::array{LogFormat::kLogfmt, LogFormat::kJson}};
+
+constexpr TextCodec kListenerName{check_listener_name, "1 to 63 characters of a-z, 0-9 and -"};
+constexpr TextCodec kUeid{check_ueid,
+                          "1 to 32 characters of A-Z, 0-9, . and -, the first a letter or digit"};
+constexpr TextCodec kHostName{check_host_name, "at most 32 printable ASCII characters"};
+constexpr TextCodec kDirectory{check_directory, "an absolute path of at most 80 characters"};
+constexpr TextCodec kSocketName{
+    check_socket_name, "an absolute path or @name, at most 107 characters, or \"\" for none"};
+constexpr TextCodec kPnetId{check_pnet_id, "1 to 16 characters of A-Z and 0-9, or \"\""};
+
+template <class Struct>
+Key<Struct> required(Key<Struct> key) {
+  key.required = true;
+  return key;
+}
+
+std::span<const Key<Listener>> listener_keys() {
+  static const std::array kKeys = {
+      required(single<Listener>("name", FAIRLEAD_MEMBER(name), kListenerName)),
+      required(single<Listener>("direction", FAIRLEAD_MEMBER(direction), kDirections)),
+      required(single<Listener>("mode", FAIRLEAD_MEMBER(mode), kModes)),
+      required(single<Listener>("listen", FAIRLEAD_MEMBER(listen), EndpointCodec{})),
+      single<Listener>("upstream", FAIRLEAD_MEMBER(upstream), OptionalEndpointCodec{false, false}),
+  };
+  return kKeys;
+}
+
+std::span<const Key<Exclusion>> exclusion_keys() {
+  static const std::array kKeys = {
+      required(single<Exclusion>("cidr", FAIRLEAD_MEMBER(cidr), CidrCodec{})),
+      list_of<Exclusion>("ports", FAIRLEAD_MEMBER(ports), PortCodec{}, {0, kExcludePortsMax}),
+  };
+  return kKeys;
+}
+
+// "10.0.0.0/8", or "10.0.0.0/8 port 80 443".
+std::optional<Exclusion> exclusion_from(const Node& node, const std::string& key,
+                                        Reading& reading) {
+  std::vector<std::string_view> words;
+  std::string_view rest = node.text;
+  while (true) {
+    rest.remove_prefix(std::min(rest.find_first_not_of(' '), rest.size()));
+    if (rest.empty()) break;
+    words.push_back(rest.substr(0, rest.find(' ')));
+    rest.remove_prefix(words.back().size());
+  }
+  const std::string allowed =
+      "CIDR, \"CIDR port P\", or a mapping with cidr and ports; CIDR is " + CidrCodec::allowed();
+  const bool shaped = words.size() == 1 || (words.size() >= 3 && words[1] == "port" &&
+                                            words.size() - 2 <= kExcludePortsMax);
+  if (!shaped) {
+    reading.wrong(node, key, in_quotes(node.text) + " is not a block with or without ports",
+                  allowed);
+    return std::nullopt;
+  }
+  Exclusion exclusion;
+  const Parsed<Cidr> cidr = CidrCodec::from(words[0]);
+  if (!cidr) {
+    reading.wrong(node, key, cidr.error(), allowed);
+    return std::nullopt;
+  }
+  exclusion.cidr = *cidr;
+  for (std::size_t i = 2; i < words.size(); ++i) {
+    const Parsed<std::uint16_t> port = PortCodec{}.from(words[i]);
+    if (!port) {
+      reading.wrong(node, key, port.error(), PortCodec::allowed());
+      return std::nullopt;
+    }
+    exclusion.ports.push_back(*port);
+  }
+  return exclusion;
+}
+
+std::vector<Key<Config>> smc_keys() {
+  return {
+      single<Config>("smc.enabled", FAIRLEAD_MEMBER(smc.enabled), BooleanCodec{}),
+      list_of<Config>("smc.ueids", FAIRLEAD_MEMBER(smc.ueids), kUeid, {1, kUeidsMax}),
+      single<Config>("smc.max_connections_per_group",
+                     FAIRLEAD_MEMBER(smc.max_connections_per_group), IntegerCodec{16, 255}),
+      single<Config>("smc.max_links", FAIRLEAD_MEMBER(smc.max_links), IntegerCodec{1, 3}),
+      single<Config>("smc.group_idle_timeout", FAIRLEAD_MEMBER(smc.group_idle_timeout),
+                     DurationCodec{seconds(0), hours(24)}),
+      single<Config>("smc.test_link_interval", FAIRLEAD_MEMBER(smc.test_link_interval),
+                     DurationCodec{seconds(1), hours(1), true}),
+      single<Config>("smc.handshake_timeout", FAIRLEAD_MEMBER(smc.handshake_timeout),
+                     DurationCodec{milliseconds(100), seconds(60)}),
+      list_of<Config>("smc.assume", FAIRLEAD_MEMBER(smc.assume), CidrCodec{}, {0, kAssumeMax}),
+      list_of_structs<Config, Exclusion>("smc.exclude", FAIRLEAD_MEMBER(smc.exclude),
+                                         exclusion_keys(), {0, kExcludeMax}, exclusion_from),
+      single<Config>("smc.option_program", FAIRLEAD_MEMBER(smc.option_program), kPrograms),
+      single<Config>("smc.host_name", FAIRLEAD_MEMBER(smc.host_name), kHostName,
+                     KeyShape::kSingleOrNone),
+  };
+}
+
+std::vector<Key<Config>> resource_keys() {
+  return {
+      single<Config>("fallback", FAIRLEAD_MEMBER(fallback), kFallbacks),
+      single<Config>("devices.shm.enabled", FAIRLEAD_MEMBER(devices.shm.enabled), BooleanCodec{}),
+      single<Config>("devices.shm.directory", FAIRLEAD_MEMBER(devices.shm.directory), kDirectory),
+      single<Config>("devices.shm.ports", FAIRLEAD_MEMBER(devices.shm.ports), IntegerCodec{1, 2}),
+      single<Config>("devices.shm.addressable", FAIRLEAD_MEMBER(devices.shm.addressable),
+                     BooleanCodec{}),
+      single<Config>("buffers.size", FAIRLEAD_MEMBER(buffers.size),
+                     SizeCodec{kBufferBytesMin, kBufferBytesMax, true}),
+      single<Config>("buffers.size_min", FAIRLEAD_MEMBER(buffers.size_min),
+                     SizeCodec{kBufferBytesMin, kBufferBytesMax, true}),
+      single<Config>("buffers.publish", FAIRLEAD_MEMBER(buffers.publish),
+                     SizeCodec{kPublishBytesMin, kBufferBytesMax}),
+      single<Config>("memory.limit", FAIRLEAD_MEMBER(memory.limit),
+                     SizeCodec{kMemoryBytesMin, kMemoryBytesMax}),
+      single<Config>("limits.connections", FAIRLEAD_MEMBER(limits.connections),
+                     IntegerCodec{1, kConnectionsMax}),
+      single<Config>("limits.handshakes", FAIRLEAD_MEMBER(limits.handshakes),
+                     IntegerCodec{1, kHandshakesMax}),
+      single<Config>("limits.dial_timeout", FAIRLEAD_MEMBER(limits.dial_timeout),
+                     DurationCodec{milliseconds(10), minutes(5)}),
+      single<Config>("latency.spin", FAIRLEAD_MEMBER(latency.spin),
+                     DurationCodec{seconds(0), milliseconds(1)}),
+      single<Config>("latency.spin_share_max", FAIRLEAD_MEMBER(latency.spin_share_max),
+                     IntegerCodec{0, 100}),
+  };
+}
+
+std::vector<Key<Config>> operation_keys() {
+  return {
+      single<Config>("admin.listen", FAIRLEAD_MEMBER(admin.listen), OptionalEndpointCodec{},
+                     KeyShape::kSingleOrNone),
+      single<Config>("admin.socket", FAIRLEAD_MEMBER(admin.socket), kSocketName,
+                     KeyShape::kSingleOrNone),
+      single<Config>("drain.timeout", FAIRLEAD_MEMBER(drain.timeout),
+                     DurationCodec{seconds(0), hours(1)}),
+      single<Config>("log.level", FAIRLEAD_MEMBER(log.level), kLevels),
+      single<Config>("log.format", FAIRLEAD_MEMBER(log.format), kFormats),
+      single<Config>("pnet.id", FAIRLEAD_MEMBER(pnet.id), kPnetId, KeyShape::kSingleOrNone),
+  };
+}
+
+}  // namespace
+
+std::span<const Key<Config>> config_keys() {
+  static const std::vector<Key<Config>> kKeys = [] {
+    std::vector<Key<Config>> keys = {
+        single<Config>("concurrency", FAIRLEAD_MEMBER(concurrency),
+                       IntegerCodec{0, kConcurrencyMax}),
+        list_of_structs<Config, Listener>("listeners", FAIRLEAD_MEMBER(listeners), listener_keys(),
+                                          {1, kListenersMax}),
+    };
+    for (const auto& part : {smc_keys(), resource_keys(), operation_keys()})
+      keys.insert(keys.end(), part.begin(), part.end());
+    return keys;
+  }();
+  return kKeys;
+}
+
+}  // namespace fairlead::config

@@ -1,0 +1,69 @@
+// drain, log-level, version.
+#include <string>
+
+#include "ctl/commands.h"
+#include "ctl/table.h"
+
+namespace fairlead::ctl {
+namespace {
+
+void drain(Console& console) {
+  const auto body = console.post("/drain");
+  if (!body) return;
+  console.show(*body, [](const Json&) {
+    return std::string("draining: new connections are TCP, open ones go on until drain.timeout\n");
+  });
+}
+
+void log_level(Console& console, const std::string& level) {
+  const auto body =
+      level.empty() ? console.get("/logging") : console.post("/logging?level=" + level);
+  if (!body) return;
+  console.show(*body, [](const Json& reply) { return printable(text(reply, "level")) + '\n'; });
+}
+
+// A proxy that is not there is no error: the client's version is known all the same.
+void version(Console& console) {
+  std::string reason;
+  const auto reply = console.try_request("GET", "/", reason);
+  const Json body = reply ? parse_json(reply->body) : Json();
+  const Json& build = member(body, "build");
+  if (console.wants_json()) {
+    const Json versions = {{"client", {{"version", FAIRLEAD_VERSION}}}, {"proxy", build}};
+    constexpr int kIndent = 2;
+    console.print(versions.dump(kIndent, ' ', false, Json::error_handler_t::replace) + '\n');
+    return;
+  }
+  console.print("fairleadctl     " FAIRLEAD_VERSION "\n");
+  console.print(
+      printable("fairlead-proxy  " +
+                (build.is_object() ? text(build, "version") + " (" + text(build, "revision") + ")"
+                                   : "not reached")) +
+      '\n');
+}
+
+}  // namespace
+
+void add_control_commands(CLI::App& app, Console& console) {
+  CLI::App* drain_command =
+      app.add_subcommand("drain", "Gives new connections to TCP and ends SMC-R in good order");
+  drain_command->footer("Examples:\n  fairleadctl drain");
+  drain_command->callback([&console] { drain(console); });
+
+  CLI::App* level_command = app.add_subcommand("log-level", "Shows or sets the log level");
+  level_command->add_option("LEVEL", "trace, debug, info, warn, error or off")
+      ->check(CLI::IsMember({"trace", "debug", "info", "warn", "error", "off"}));
+  level_command->footer("Examples:\n  fairleadctl log-level\n  fairleadctl log-level debug");
+  level_command->callback([&console, level_command] {
+    log_level(console, level_command->count("LEVEL") > 0
+                           ? (*level_command)["LEVEL"]->as<std::string>()
+                           : std::string());
+  });
+
+  CLI::App* version_command =
+      app.add_subcommand("version", "Versions of this program and the proxy");
+  version_command->footer("Examples:\n  fairleadctl version -o json");
+  version_command->callback([&console] { version(console); });
+}
+
+}  // namespace fairlead::ctl

@@ -1,0 +1,72 @@
+// doctor: the proxy's checks on itself, then those of the place it runs in.
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "ctl/commands.h"
+#include "ctl/local_checks.h"
+#include "ctl/reports.h"
+
+namespace fairlead::ctl {
+namespace {
+
+// The proxy's part; without a proxy, a failure in its place.
+std::vector<Check> proxy_checks(Console& console, ProxyFacts& facts) {
+  std::string reason;
+  const auto reply = console.try_request("GET", "/doctor", reason);
+  if (!reply)
+    return {{"proxy", Check::Status::kFail, "no answer: " + reason,
+             "is fairlead-proxy running here? see --admin"}};
+  if (reply->status != 200)
+    return {{"proxy", Check::Status::kFail, "answered " + std::to_string(reply->status),
+             "is another program listening there? see --admin"}};
+  const Json body = parse_json(reply->body);
+  const Json& build = member(body, "build");
+  facts.uses_verbs = text(build, "backend").find("verbs") != std::string::npos;
+  std::vector<Check> checks = checks_from(body);
+  const auto is_ok = [&checks](const char* name) {
+    return std::any_of(checks.begin(), checks.end(), [name](const Check& check) {
+      return check.name == name && check.status == Check::Status::kOk;
+    });
+  };
+  facts.option_program_ok = is_ok("option_program");
+  facts.devices_ok = is_ok("devices");
+  checks.insert(checks.begin(),
+                {"proxy", Check::Status::kOk,
+                 "version " + text(build, "version") + ", devices " + text(build, "backend"), ""});
+  return checks;
+}
+
+void run_doctor(Console& console, const std::string& shm_directory) {
+  ProxyFacts proxy;
+  std::vector<Check> checks = proxy_checks(console, proxy);
+  HostPaths paths;
+  paths.shm_directory = shm_directory;
+  for (Check& check : local_checks(read_host_facts(paths), proxy))
+    checks.push_back(std::move(check));
+  constexpr int kIndent = 2;
+  console.print(
+      console.wants_json()
+          ? checks_json(checks).dump(kIndent, ' ', false, Json::error_handler_t::replace) + '\n'
+          : checks_text(checks));
+  console.exit = static_cast<Exit>(worst_of(checks));
+}
+
+}  // namespace
+
+void add_doctor_command(CLI::App& app, Console& console) {
+  CLI::App* doctor = app.add_subcommand("doctor", "Checks the proxy and where it runs");
+  doctor->add_option("--shm-directory", "Where proxies of this node meet: devices.shm.directory")
+      ->type_name("PATH")
+      ->default_val(HostPaths().shm_directory);
+  doctor->footer(
+      "One line per check: ok, warn or fail; name; finding; -> what to do.\n"
+      "Returns 0 if all is well, 1 with warnings, 2 with failures.\n"
+      "Examples:\n"
+      "  fairleadctl doctor\n"
+      "  kubectl exec POD -c fairlead-proxy -- fairleadctl doctor");
+  doctor->callback(
+      [&console, doctor] { run_doctor(console, (*doctor)["--shm-directory"]->as<std::string>()); });
+}
+
+}  // namespace fairlead::ctl

@@ -1,0 +1,43 @@
+#include "ctl/json_value.h"
+
+namespace fairlead::ctl {
+
+Json parse_json(std::string_view text) {
+  Json parsed = Json::parse(text, nullptr, false);
+  return parsed.is_discarded() ? Json() : parsed;
+}
+
+const Json& member(const Json& object, std::string_view name) {
+  static const Json kNull;
+  if (!object.is_object()) return kNull;
+  const auto found = object.find(std::string(name));
+  return found == object.end() ? kNull : *found;
+}
+
+const Json& list(const Json& object, std::string_view name) {
+  static const Json kEmpty = Json::array();
+  const Json& found = member(object, name);
+  return found.is_array() ? found : kEmpty;
+}
+
+std::string text(const Json& object, std::string_view name) {
+  const Json& found = member(object, name);
+  return found.is_string() ? found.get<std::string>() : std::string();
+}
+
+std::uint64_t number(const Json& object, std::string_view name) {
+  const Json& found = member(object, name);
+  return found.is_number_unsigned() ? found.get<std::uint64_t>() : 0;
+}
+
+double real(const Json& object, std::string_view name) {
+  const Json& found = member(object, name);
+  return found.is_number() ? found.get<double>() : 0;
+}
+
+bool flag(const Json& object, std::string_view name) {
+  const Json& found = member(object, name);
+  return found.is_boolean() && found.get<bool>();
+}
+
+}  // namespace fairlead::ctl

@@ -1,0 +1,28 @@
+// Reading JSON whose sender may be older or newer than this program: what is missing, or of another
+// type than expected, reads as empty or zero. Nothing here throws.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+
+namespace fairlead::ctl {
+
+using Json = nlohmann::ordered_json;
+
+// Null if the text is not JSON.
+Json parse_json(std::string_view text);
+
+// The member of that name; null if there is none.
+const Json& member(const Json& object, std::string_view name);
+
+// The array of that name; an empty one if there is none.
+const Json& list(const Json& object, std::string_view name);
+
+std::string text(const Json& object, std::string_view name);
+std::uint64_t number(const Json& object, std::string_view name);
+double real(const Json& object, std::string_view name);
+bool flag(const Json& object, std::string_view name);
+
+}  // namespace fairlead::ctl

@@ -1,0 +1,50 @@
+// The checks of `fairleadctl doctor` that need no proxy: what this container is given by its
+// kernel, its runtime and its node. Reading and judging are two functions, so that the judging can
+// be tested.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "ctl/reports.h"
+
+namespace fairlead::ctl {
+
+struct HostPaths {
+  std::string infiniband = "/dev/infiniband";
+  std::string mounts = "/proc/mounts";
+  std::string status = "/proc/self/status";
+  std::string shm_directory = "/run/fairlead/shm";  // devices.shm.directory
+};
+
+struct HostFacts {
+  std::uint64_t memlock_bytes = 0;  // soft limits; ~0 is none
+  std::uint64_t descriptors_max = 0;
+  std::vector<std::string> verbs_devices;  // "uverbs0", sorted
+  std::string cgroup2_mount;               // empty: not mounted
+  std::uint64_t effective_capabilities = 0;
+  std::string shm_directory;
+  int shm_error = 0;  // errno of access(2), 0 if it can be written
+  std::string kernel_release;
+};
+
+HostFacts read_host_facts(const HostPaths& paths);
+
+// What the running proxy says, where it matters for judging.
+struct ProxyFacts {
+  bool uses_verbs = true;          // also when not known
+  bool option_program_ok = false;  // somebody has attached it
+  bool devices_ok = false;         // it has all the devices it wants
+};
+
+std::vector<Check> local_checks(const HostFacts& host, const ProxyFacts& proxy);
+
+// The capabilities in the text of /proc/PID/status; 0 if there is no such line.
+std::uint64_t parse_effective_capabilities(const std::string& status);
+
+// The first cgroup2 mount point in the text of /proc/mounts; empty if there is none.
+std::string parse_cgroup2_mount(const std::string& mounts);
+
+}  // namespace fairlead::ctl

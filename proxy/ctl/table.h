@@ -1,0 +1,45 @@
+// Tables in the manner of smcss and smcr: a header line, columns of equal width, two spaces
+// between.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace fairlead::ctl {
+
+enum class Align : std::uint8_t { kLeft, kRight };
+
+struct Column {
+  std::string_view header;  // outlives the table
+  Align align = Align::kLeft;
+};
+
+class Table {
+ public:
+  explicit Table(std::vector<Column> columns) : columns_(std::move(columns)) {}
+
+  // REQUIRES: one cell per column. An empty cell prints as "-".
+  void add_row(std::vector<std::string> cells);
+  bool empty() const { return rows_.empty(); }
+
+  // Each line ends with a newline and has no spaces before it.
+  std::string text() const;
+
+ private:
+  std::vector<Column> columns_;
+  std::vector<std::vector<std::string>> rows_;
+};
+
+// Names come from peers: whatever a terminal might act upon, or count as another width, becomes
+// "?".
+std::string printable(std::string_view text);
+
+// 0, 512, 1.5Ki, 12Mi: three digits at most before the unit.
+std::string bytes_text(std::uint64_t bytes);
+
+// 250us, 1.8ms, 12.0s, 3m05s, 2h10m, 4d03h. Zero and less is "-".
+std::string seconds_text(double seconds);
+
+}  // namespace fairlead::ctl

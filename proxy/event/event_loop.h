@@ -1,0 +1,63 @@
+// One libevent base, owned by one thread. It waits for descriptors and for an absolute deadline;
+// timers are the caller's (timer_queue.h), so that they can run under another clock.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <unordered_map>
+
+#include "base/fd_watcher.h"
+#include "base/handle.h"
+#include "base/result.h"
+#include "base/time.h"
+
+struct event_base;
+struct event;
+
+namespace fairlead::event {
+
+void free_base(event_base* base) noexcept;
+void free_event(::event* handle) noexcept;
+using EventBase = Handle<event_base, free_base>;
+using EventHandle = Handle<::event, free_event>;
+
+class EventLoop final : public FdWatcher {
+ public:
+  static Result<std::unique_ptr<EventLoop>> create();
+  ~EventLoop() override;
+
+  static TimePoint now();
+
+  // Dispatches what is ready; never blocks.
+  void poll();
+  // Blocks until something is ready, wake() is called or `deadline` has passed.
+  void wait(std::optional<TimePoint> deadline);
+  // Ends a wait(). The only method that other threads may call.
+  void wake();
+
+  // Called with each descriptor of watch_readable() that became readable.
+  void set_watch_handler(std::function<void(int fd)> handler) { handler_ = std::move(handler); }
+  void watch_readable(int fd, Trigger trigger) override;
+  void unwatch(int fd) override;
+
+  // How many callbacks have run: whether a poll() found anything.
+  std::uint64_t dispatch_count() const { return dispatched_; }
+  void count_dispatch() { ++dispatched_; }
+  event_base* base() { return base_.get(); }
+
+ private:
+  explicit EventLoop(EventBase base);
+  static void on_watched(int fd, short what, void* self) noexcept;
+  static void on_wake(int fd, short what, void* self) noexcept;
+
+  EventBase base_;
+  EventHandle timeout_;
+  FileDescriptor wake_fd_;
+  EventHandle wake_event_;
+  std::unordered_map<int, EventHandle> watched_;
+  std::function<void(int)> handler_;
+  std::uint64_t dispatched_ = 0;
+};
+
+}  // namespace fairlead::event

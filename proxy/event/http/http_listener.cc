@@ -1,0 +1,54 @@
+#include "event/http/http_listener.h"
+
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <string>
+
+namespace fairlead::event {
+namespace {
+
+constexpr int kBacklog = 128;
+
+// A socket file outlives the process that made it. It is ours to remove only when nobody answers.
+void remove_stale_socket(const HttpEndpoint& endpoint) {
+  const std::string path = endpoint.path();
+  struct stat status {};
+  if (::lstat(path.c_str(), &status) != 0 || !S_ISSOCK(status.st_mode)) return;
+  const FileDescriptor probe(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!probe) return;
+  if (::connect(probe.get(), endpoint.data(), endpoint.size()) != 0 && errno == ECONNREFUSED)
+    ::unlink(path.c_str());
+}
+
+}  // namespace
+
+Result<FileDescriptor> open_http_listener(const HttpEndpoint& endpoint) {
+  if (endpoint.is_unix_path()) remove_stale_socket(endpoint);
+  FileDescriptor fd(
+      ::socket(endpoint.data()->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!fd) return system_error("socket", errno);
+  const int on = 1;
+  if (endpoint.is_tcp() && ::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) != 0)
+    return system_error("setsockopt SO_REUSEADDR", errno);
+  // The mode of the file must be right from its first moment; umask is process-wide, fchmod is not,
+  // and it works on a socket before bind.
+  if (endpoint.is_unix_path() && ::fchmod(fd.get(), 0600) != 0)
+    return system_error("fchmod", errno);
+  if (::bind(fd.get(), endpoint.data(), endpoint.size()) != 0) return system_error("bind", errno);
+  if (::listen(fd.get(), kBacklog) != 0) return system_error("listen", errno);
+  return fd;
+}
+
+Result<HttpEndpoint> bound_http_endpoint(const HttpEndpoint& asked, int fd) {
+  if (!asked.is_tcp()) return asked;
+  sockaddr_storage address{};
+  socklen_t length = sizeof(address);
+  if (::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &length) != 0)
+    return system_error("getsockname", errno);
+  return HttpEndpoint(SMC_TRY(SocketAddress::from(address, length)));
+}
+
+}  // namespace fairlead::event

@@ -1,0 +1,274 @@
+#include "event/http/http_server.h"
+
+#include <event2/buffer.h>
+#include <event2/bufferevent.h>
+#include <event2/event.h>
+#include <event2/http.h>
+#include <event2/keyvalq_struct.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "base/assert.h"
+#include "event/http/http_connections.h"
+#include "event/http/http_listener.h"
+#include "event/http/libevent_time.h"
+
+namespace fairlead::event {
+namespace {
+
+// Every method that evhttp can read, so that the answer to a wrong one is the handler's and not
+// HTML.
+constexpr std::uint16_t kAllMethods = EVHTTP_REQ_GET | EVHTTP_REQ_POST | EVHTTP_REQ_HEAD |
+                                      EVHTTP_REQ_PUT | EVHTTP_REQ_DELETE | EVHTTP_REQ_OPTIONS |
+                                      EVHTTP_REQ_TRACE | EVHTTP_REQ_CONNECT | EVHTTP_REQ_PATCH;
+
+const char* method_name(evhttp_cmd_type method) {
+  switch (method) {
+    case EVHTTP_REQ_GET:
+      return "GET";
+    case EVHTTP_REQ_POST:
+      return "POST";
+    case EVHTTP_REQ_HEAD:
+      return "HEAD";
+    case EVHTTP_REQ_PUT:
+      return "PUT";
+    case EVHTTP_REQ_DELETE:
+      return "DELETE";
+    case EVHTTP_REQ_OPTIONS:
+      return "OPTIONS";
+    case EVHTTP_REQ_TRACE:
+      return "TRACE";
+    case EVHTTP_REQ_CONNECT:
+      return "CONNECT";
+    case EVHTTP_REQ_PATCH:
+      return "PATCH";
+  }
+  return "";
+}
+
+bool is_this_host(int fd) {
+  sockaddr_storage peer{};
+  socklen_t length = sizeof(peer);
+  if (::getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &length) != 0) return false;
+  if (peer.ss_family == AF_UNIX) return true;
+  const auto address = SocketAddress::from(peer, length);
+  return address && address->is_loopback();
+}
+
+void read_query(const char* text, HttpRequest& request) {
+  if (text == nullptr || *text == '\0') return;
+  evkeyvalq pairs{};
+  if (evhttp_parse_query_str(text, &pairs) != 0) {
+    request.query_malformed = true;
+    return;
+  }
+  for (const evkeyval* pair = pairs.tqh_first; pair != nullptr; pair = pair->next.tqe_next)
+    request.query.emplace_back(pair->key, pair->value);
+  evhttp_clear_headers(&pairs);
+}
+
+HttpRequest read_request(::evhttp_request* raw) {
+  HttpRequest request;
+  request.method = method_name(evhttp_request_get_command(raw));
+  const evhttp_uri* uri = evhttp_request_get_evhttp_uri(raw);
+  const char* path = evhttp_uri_get_path(uri);
+  request.path = path == nullptr || *path == '\0' ? "/" : path;
+  read_query(evhttp_uri_get_query(uri), request);
+  evbuffer* body = evhttp_request_get_input_buffer(raw);
+  request.body.resize(evbuffer_get_length(body));
+  evbuffer_remove(body, request.body.data(), request.body.size());
+  ::evhttp_connection* connection = evhttp_request_get_connection(raw);
+  request.from_this_host =
+      is_this_host(bufferevent_getfd(evhttp_connection_get_bufferevent(connection)));
+  return request;
+}
+
+}  // namespace
+
+struct HttpTimer::State {
+  std::function<void()> callback;
+  HttpEventHandle event;
+};
+
+HttpTimer::HttpTimer() noexcept = default;
+HttpTimer::HttpTimer(HttpTimer&&) noexcept = default;
+HttpTimer& HttpTimer::operator=(HttpTimer&&) noexcept = default;
+HttpTimer::~HttpTimer() = default;
+
+void HttpTimer::on_due(int, short, void* state) noexcept {
+  // The callback may destroy its timer, and with it the function object.
+  const auto callback = std::move(static_cast<State*>(state)->callback);
+  callback();
+}
+
+HttpExchange::HttpExchange(HttpServer& server, ::evhttp_request* raw, HttpRequest request)
+    : server_(&server), raw_(raw), request_(std::move(request)) {
+  ++server_->exchanges_;
+}
+
+HttpExchange::HttpExchange(HttpExchange&& other) noexcept
+    : server_(other.server_),
+      raw_(std::exchange(other.raw_, nullptr)),
+      request_(std::move(other.request_)) {}
+
+HttpExchange& HttpExchange::operator=(HttpExchange&& other) noexcept {
+  if (this != &other) {
+    answer_if_pending();
+    server_ = other.server_;
+    raw_ = std::exchange(other.raw_, nullptr);
+    request_ = std::move(other.request_);
+  }
+  return *this;
+}
+
+HttpExchange::~HttpExchange() { answer_if_pending(); }
+
+void HttpExchange::answer_if_pending() noexcept {
+  if (raw_ != nullptr) respond({.status = 500, .body = "the request was dropped\n"});
+}
+
+void HttpExchange::respond(const HttpResponse& response) {
+  SMC_ASSERT(raw_ != nullptr);
+  ::evhttp_request* raw = std::exchange(raw_, nullptr);
+  --server_->exchanges_;
+  evkeyvalq* headers = evhttp_request_get_output_headers(raw);
+  evhttp_add_header(headers, "Content-Type", response.content_type.c_str());
+  evhttp_add_header(headers, "Connection", "close");
+  for (const auto& [name, value] : response.headers)
+    evhttp_add_header(headers, name.c_str(), value.c_str());
+  evbuffer_add(evhttp_request_get_output_buffer(raw), response.body.data(), response.body.size());
+  evhttp_request_set_on_complete_cb(
+      raw,
+      [](::evhttp_request*, void* connections) {
+        static_cast<HttpConnections*>(connections)->sweep_soon();
+      },
+      server_->connections_.get());
+  evhttp_send_reply(raw, response.status, nullptr, nullptr);
+}
+
+HttpServer::HttpServer(const HttpLimits& limits, Handler handler)
+    : limits_(limits), handler_(std::move(handler)) {}
+
+Result<std::unique_ptr<HttpServer>> HttpServer::create(const HttpLimits& limits, Handler handler) {
+  std::unique_ptr<HttpServer> server(new HttpServer(limits, std::move(handler)));
+  SMC_TRY(server->open());
+  return server;
+}
+
+Result<void> HttpServer::open() {
+  constexpr Error kNoMemory{Errc::kExhausted, "libevent", 0};
+  wake_ = FileDescriptor(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
+  if (!wake_) return system_error("eventfd", errno);
+  base_.reset(event_base_new());
+  if (!base_) return kNoMemory;
+  wake_event_.reset(
+      event_new(base_.get(), wake_.get(), EV_READ | EV_PERSIST, &HttpServer::on_wake, this));
+  if (!wake_event_ || event_add(wake_event_.get(), nullptr) != 0) return kNoMemory;
+  connections_ = SMC_TRY(HttpConnections::create(base_.get(), limits_));
+  http_.reset(evhttp_new(base_.get()));
+  if (!http_) return kNoMemory;
+  evhttp_set_bevcb(
+      http_.get(),
+      [](::event_base*, void* connections) {
+        return static_cast<HttpConnections*>(connections)->open();
+      },
+      connections_.get());
+  evhttp_set_gencb(http_.get(), &HttpServer::on_request, this);
+  evhttp_set_allowed_methods(http_.get(), kAllMethods);
+  evhttp_set_max_headers_size(http_.get(), static_cast<ev_ssize_t>(limits_.header_bytes_max));
+  evhttp_set_max_body_size(http_.get(), static_cast<ev_ssize_t>(limits_.body_bytes_max));
+  const timeval idle = to_timeval(limits_.idle_max);
+  evhttp_set_timeout_tv(http_.get(), &idle);
+  return {};
+}
+
+HttpServer::~HttpServer() {
+  SMC_ASSERT(exchanges_ == 0, exchanges_);
+  if (connections_) connections_->forget_listeners();
+  http_.reset();
+  for (const std::string& path : socket_files_) ::unlink(path.c_str());
+}
+
+Result<HttpEndpoint> HttpServer::listen(const HttpEndpoint& endpoint) {
+  FileDescriptor fd = SMC_TRY(open_http_listener(endpoint));
+  HttpEndpoint bound = SMC_TRY(bound_http_endpoint(endpoint, fd.get()));
+  if (endpoint.is_unix_path()) socket_files_.push_back(endpoint.path());
+  evhttp_bound_socket* socket = evhttp_accept_socket_with_handle(http_.get(), fd.get());
+  if (socket == nullptr) return Error{Errc::kExhausted, "evhttp_accept_socket", 0};
+  (void)fd.release();  // evhttp's listener closes it
+  connections_->add_listener(evhttp_bound_socket_get_listener(socket));
+  return bound;
+}
+
+void HttpServer::run() {
+  // libevent writes without MSG_NOSIGNAL; a client that has gone must not end the process.
+  sigset_t pipe;
+  sigemptyset(&pipe);
+  sigaddset(&pipe, SIGPIPE);
+  pthread_sigmask(SIG_BLOCK, &pipe, nullptr);
+  event_base_dispatch(base_.get());
+}
+
+void HttpServer::stop() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopped_ = true;
+  }
+  eventfd_write(wake_.get(), 1);
+}
+
+bool HttpServer::post(std::function<void()> task) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (stopped_ || tasks_.size() >= kTasksMax) return false;
+    tasks_.push_back(std::move(task));
+  }
+  eventfd_write(wake_.get(), 1);
+  return true;
+}
+
+HttpTimer HttpServer::call_after(Duration delay, std::function<void()> callback) {
+  HttpTimer timer;
+  timer.state_ = std::make_unique<HttpTimer::State>();
+  timer.state_->callback = std::move(callback);
+  timer.state_->event.reset(event_new(base_.get(), -1, 0, &HttpTimer::on_due, timer.state_.get()));
+  SMC_ASSERT(timer.state_->event != nullptr);
+  const timeval due = to_timeval(delay);
+  event_add(timer.state_->event.get(), &due);
+  return timer;
+}
+
+void HttpServer::run_tasks() {
+  std::vector<std::function<void()>> due;
+  bool stopped = false;
+  {
+    const std::lock_guard lock(mutex_);
+    due.swap(tasks_);
+    stopped = stopped_;
+  }
+  for (const auto& task : due) task();
+  if (stopped) event_base_loopbreak(base_.get());
+}
+
+void HttpServer::handle(::evhttp_request* raw) {
+  handler_(HttpExchange(*this, raw, read_request(raw)));
+}
+
+void HttpServer::on_wake(int fd, short, void* server) noexcept {
+  eventfd_t count = 0;
+  eventfd_read(fd, &count);
+  static_cast<HttpServer*>(server)->run_tasks();
+}
+
+void HttpServer::on_request(::evhttp_request* raw, void* server) noexcept {
+  static_cast<HttpServer*>(server)->handle(raw);
+}
+
+}  // namespace fairlead::event

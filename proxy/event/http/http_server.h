@@ -1,0 +1,153 @@
+// A small HTTP/1.1 server for people, probes and scrapers: RAII over libevent's evhttp. It has an
+// event base of its own and is run by one thread of its caller's; nothing here belongs on a data
+// path.
+//
+// Every response closes its connection, so that a connection is one request: its time limit is then
+// the limit of the whole exchange, and a client that sends a byte a second cannot stay for ever.
+// Connections above the limit wait in the backlog of the kernel.
+//
+// What evhttp finds malformed it answers itself, in HTML: 400, 413 (body or headers too long), 501
+// (unknown method), 417. Everything else goes to the handler.
+//
+// Timers: kIdleMax per connection without a byte, kConnectionMax per connection in all, a sweep
+// every kSweepInterval while connections exist, kAcceptPause after accept(2) failed.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "base/handle.h"
+#include "base/result.h"
+#include "base/time.h"
+#include "event/http/http_endpoint.h"
+#include "event/http/http_message.h"
+
+// libevent's types stay out of the headers.
+struct bufferevent;
+struct event;
+struct event_base;
+struct evhttp;
+struct evhttp_request;
+extern "C" {
+void event_base_free(struct event_base*);
+void event_free(struct event*);
+void evhttp_free(struct evhttp*);
+}
+
+namespace fairlead::event {
+
+using HttpBaseHandle = Handle<::event_base, event_base_free>;
+using HttpEventHandle = Handle<::event, event_free>;
+using HttpHandle = Handle<::evhttp, evhttp_free>;
+
+class HttpConnections;
+class HttpServer;
+
+struct HttpLimits {
+  std::size_t connections_max = 64;
+  std::size_t header_bytes_max = 8 * 1024;
+  std::size_t body_bytes_max = 4 * 1024;
+  Duration idle_max = std::chrono::seconds(5);
+  Duration connection_max = std::chrono::seconds(20);
+};
+
+// A request that waits for its response. May be kept and answered later, on the server's thread and
+// before the server dies. One that is dropped unanswered answers 500. A client that has gone in the
+// meantime is no error.
+class HttpExchange {
+ public:
+  HttpExchange(HttpExchange&& other) noexcept;
+  HttpExchange& operator=(HttpExchange&& other) noexcept;
+  ~HttpExchange();
+
+  const HttpRequest& request() const { return request_; }
+  // REQUIRES: not answered yet.
+  void respond(const HttpResponse& response);
+
+ private:
+  friend class HttpServer;
+  HttpExchange(HttpServer& server, ::evhttp_request* raw, HttpRequest request);
+  void answer_if_pending() noexcept;
+
+  HttpServer* server_ = nullptr;
+  ::evhttp_request* raw_ = nullptr;
+  HttpRequest request_;
+};
+
+// A call that is due later; destroying the object cancels it. Server's thread only.
+class HttpTimer {
+ public:
+  HttpTimer() noexcept;
+  HttpTimer(HttpTimer&&) noexcept;
+  HttpTimer& operator=(HttpTimer&&) noexcept;
+  ~HttpTimer();
+
+ private:
+  friend class HttpServer;
+  struct State;
+  static void on_due(int fd, short what, void* state) noexcept;
+  std::unique_ptr<State> state_;
+};
+
+class HttpServer {
+ public:
+  using Handler = std::function<void(HttpExchange)>;
+
+  // The handler runs on the thread that is in run().
+  static Result<std::unique_ptr<HttpServer>> create(const HttpLimits& limits, Handler handler);
+  ~HttpServer();
+  HttpServer(const HttpServer&) = delete;
+  HttpServer& operator=(const HttpServer&) = delete;
+
+  // REQUIRES: run() was not called yet. Returns the endpoint with the port that the kernel chose,
+  // if it was 0. A socket file that nobody listens on any more is replaced; files are made with
+  // mode 0600, because who may connect may also change things.
+  Result<HttpEndpoint> listen(const HttpEndpoint& endpoint);
+
+  // Serves until stop(). Blocks SIGPIPE in the calling thread.
+  void run();
+
+  // Any thread, also before run(). After it, post() refuses.
+  void stop();
+
+  // Any thread: runs `task` on the server's thread, in order. False, and nothing done, when
+  // kTasksMax already wait or the server was stopped.
+  bool post(std::function<void()> task);
+
+  // Server's thread, or before run().
+  HttpTimer call_after(Duration delay, std::function<void()> callback);
+
+  static constexpr std::size_t kTasksMax = 1024;
+  static constexpr Duration kSweepInterval = std::chrono::milliseconds(500);
+  static constexpr Duration kSweepIntervalFull = std::chrono::milliseconds(20);
+  static constexpr Duration kAcceptPause = std::chrono::seconds(1);
+
+ private:
+  friend class HttpExchange;
+  HttpServer(const HttpLimits& limits, Handler handler);
+  Result<void> open();
+  void run_tasks();
+  void handle(::evhttp_request* raw);
+  static void on_wake(int fd, short what, void* server) noexcept;
+  static void on_request(::evhttp_request* raw, void* server) noexcept;
+
+  HttpLimits limits_;
+  Handler handler_;
+  FileDescriptor wake_;
+  HttpBaseHandle base_;
+  HttpEventHandle wake_event_;
+  std::unique_ptr<HttpConnections> connections_;  // must outlive http_, which calls into it
+  HttpHandle http_;
+  std::vector<std::string> socket_files_;  // removed at the end
+  std::size_t exchanges_ = 0;              // alive and unanswered
+
+  std::mutex mutex_;  // guards the two below
+  std::vector<std::function<void()>> tasks_;
+  bool stopped_ = false;
+};
+
+}  // namespace fairlead::event

@@ -1,0 +1,77 @@
+#include "event/listener.h"
+
+#include <event2/event.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <cerrno>
+
+#include "event/tcp_stream.h"
+
+namespace fairlead::event {
+
+Listener::Listener(EventLoop& loop, TimerQueue& timers, ListenerHandlers handlers)
+    : loop_(loop),
+      handlers_(std::move(handlers)),
+      resume_(timers, [this] { event_add(event_.get(), nullptr); }) {}
+
+Listener::~Listener() = default;
+
+Result<std::unique_ptr<Listener>> Listener::open(EventLoop& loop, TimerQueue& timers,
+                                                 const SocketAddress& address,
+                                                 ListenerHandlers handlers) {
+  std::unique_ptr<Listener> listener(new Listener(loop, timers, std::move(handlers)));
+  listener->socket_ = SMC_TRY(TcpStream::make_socket(address.family()));
+  const int fd = listener->socket_.get();
+  const int on = 1;
+  (void)::setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  if (::setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &on, sizeof on) != 0)
+    return system_error("SO_REUSEPORT", errno);
+  if (listener->handlers_.before_bind) SMC_TRY(listener->handlers_.before_bind(fd));
+  if (::bind(fd, address.data(), address.size()) != 0) return system_error("bind", errno);
+  if (listener->handlers_.before_listen) SMC_TRY(listener->handlers_.before_listen(fd));
+  if (::listen(fd, kBacklog) != 0) return system_error("listen", errno);
+  sockaddr_storage storage{};
+  socklen_t length = sizeof storage;
+  if (::getsockname(fd, reinterpret_cast<sockaddr*>(&storage), &length) != 0)
+    return system_error("getsockname", errno);
+  listener->address_ = SMC_TRY(SocketAddress::from(storage, length));
+  listener->event_.reset(
+      event_new(loop.base(), fd, EV_READ | EV_PERSIST, &Listener::on_readable, listener.get()));
+  if (!listener->event_ || event_add(listener->event_.get(), nullptr) != 0)
+    return Error{Errc::kExhausted, "event_new"};
+  return listener;
+}
+
+void Listener::on_readable(int, short, void* self) noexcept {
+  static_cast<Listener*>(self)->accept_some();
+}
+
+void Listener::accept_some() {
+  loop_.count_dispatch();
+  for (unsigned i = 0; i < kAcceptsPerTurn; ++i) {
+    sockaddr_storage storage{};
+    socklen_t length = sizeof storage;
+    FileDescriptor socket(::accept4(socket_.get(), reinterpret_cast<sockaddr*>(&storage), &length,
+                                    SOCK_NONBLOCK | SOCK_CLOEXEC));
+    if (!socket) {
+      const bool exhausted =
+          errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS;
+      if (exhausted) pause(errno);
+      return;
+    }
+    const Result<SocketAddress> peer = SocketAddress::from(storage, length);
+    Result<std::unique_ptr<Stream>> stream =
+        TcpStream::adopt(loop_, std::move(socket), peer ? *peer : SocketAddress{});
+    if (!stream) return pause(stream.error().system);
+    handlers_.accepted(std::move(*stream));
+  }
+}
+
+void Listener::pause(int error) {
+  event_del(event_.get());
+  resume_.set(EventLoop::now() + kAcceptPause);
+  if (handlers_.failed) handlers_.failed(error);
+}
+
+}  // namespace fairlead::event

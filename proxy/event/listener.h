@@ -1,0 +1,57 @@
+// A listening TCP socket. Several workers listen on one address with SO_REUSEPORT; the kernel
+// spreads connections among them.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+
+#include "base/handle.h"
+#include "base/result.h"
+#include "event/event_loop.h"
+#include "event/stream.h"
+#include "event/timer_queue.h"
+
+namespace fairlead::event {
+
+inline constexpr int kBacklog = 4096;
+// Accepted in one go before other descriptors get their turn.
+inline constexpr unsigned kAcceptsPerTurn = 64;
+// After running out of descriptors or memory: a wait, because nothing tells when there are some
+// again.
+inline constexpr Duration kAcceptPause = std::chrono::milliseconds(100);
+
+struct ListenerHandlers {
+  // An accepted connection.
+  std::function<void(std::unique_ptr<Stream>)> accepted;
+  // accept(2) failed for want of descriptors or memory (errno); connections wait in the backlog.
+  std::function<void(int error)> failed;
+  // The socket exists and is not bound yet, and: it is bound, but not listening yet.
+  std::function<Result<void>(int fd)> before_bind;
+  std::function<Result<void>(int fd)> before_listen;
+};
+
+class Listener {
+ public:
+  static Result<std::unique_ptr<Listener>> open(EventLoop& loop, TimerQueue& timers,
+                                                const SocketAddress& address,
+                                                ListenerHandlers handlers);
+  ~Listener();
+  // With the port that the kernel chose.
+  const SocketAddress& address() const { return address_; }
+
+ private:
+  Listener(EventLoop& loop, TimerQueue& timers, ListenerHandlers handlers);
+  static void on_readable(int fd, short what, void* self) noexcept;
+  void accept_some();
+  void pause(int error);
+
+  EventLoop& loop_;
+  ListenerHandlers handlers_;
+  FileDescriptor socket_;
+  SocketAddress address_;
+  EventHandle event_;
+  Timer resume_;
+};
+
+}  // namespace fairlead::event

@@ -1,0 +1,42 @@
+// Where an application wanted to go, when a packet filter has led its connection to our listener
+// instead. Free functions, thread-safe; sockets are the caller's and stay so.
+//
+// Two ways lead here. A NAT redirect rewrites the destination, and connection tracking remembers it
+// (SO_ORIGINAL_DST). TPROXY rewrites nothing: the accepted socket bears the destination as its own
+// address.
+//
+// IPv4 addresses are IPv4 in all results, also those that a dual-stack listener sees as mapped.
+#pragma once
+
+#include "base/address.h"
+#include "base/result.h"
+
+namespace fairlead::event {
+
+struct OriginalDestination {
+  SocketAddress address;
+  // False when nobody led the connection here: it was made to the listener itself. Dialling
+  // `address` would come back to us, for ever.
+  bool redirected = false;
+
+  friend bool operator==(const OriginalDestination&, const OriginalDestination&) = default;
+};
+
+// For a connection accepted behind a NAT redirect, IPv4 and IPv6. A connection that tracking does
+// not know, because it was forgotten or never runs here, counts as not redirected.
+Result<OriginalDestination> redirect_destination(int accepted_fd);
+
+// For a connection accepted behind a TPROXY rule on a listener bound to `listener`. A listener
+// bound to all addresses cannot tell a connection to another host's port of the same number from
+// one made to itself; it takes it for the latter.
+Result<OriginalDestination> tproxy_destination(int accepted_fd, const SocketAddress& listener);
+
+// Lets a listener accept connections to addresses that are not this host's, as TPROXY needs. Before
+// bind(2). Errors: kPermission without CAP_NET_ADMIN.
+Result<void> allow_foreign_addresses(int listener_fd);
+
+// getsockname(2) and getpeername(2).
+Result<SocketAddress> local_address(int fd);
+Result<SocketAddress> peer_address(int fd);
+
+}  // namespace fairlead::event

@@ -1,0 +1,87 @@
+// The seam to a TCP connection: a byte stream that is read and written without blocking and tells
+// when more can be done. TcpStream (tcp_stream.h) is the real one; a simulation brings its own.
+//
+// Readiness is remembered here, edge-triggered: readable() stays true until a read found the end of
+// what was there, so nobody asks the kernel twice.
+//
+// Threads: one, the owner's. The handler outlives the stream or is replaced by nullptr.
+#pragma once
+
+#include <sys/uio.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "base/address.h"
+
+namespace fairlead::event {
+
+class Stream;
+
+class StreamHandler {
+ public:
+  virtual ~StreamHandler() = default;
+  // Something about readable(), writable() or connected() changed. May be called at any time from
+  // the loop; do the work in a turn of your own.
+  virtual void handle_ready(Stream& stream) = 0;
+};
+
+struct IoResult {
+  enum class Kind : std::uint8_t {
+    kBytes,       // `count` bytes, at least 1
+    kWouldBlock,  // nothing now
+    kEnd,         // read: the peer's FIN
+    kError,       // `error` is errno: ECONNRESET, EPIPE, EFAULT, …
+  };
+  Kind kind = Kind::kWouldBlock;
+  std::size_t count = 0;
+  int error = 0;
+};
+
+class Stream {
+ public:
+  virtual ~Stream() = default;
+  Stream(const Stream&) = delete;
+  Stream& operator=(const Stream&) = delete;
+
+  void set_handler(StreamHandler* handler) { handler_ = handler; }
+
+  bool connected() const { return connected_; }
+  bool readable() const { return readable_; }
+  bool writable() const { return writable_; }
+  // The peer's FIN or RST has arrived, perhaps behind data that is still to be read.
+  bool hung_up() const { return hung_up_; }
+  // For who moves bytes past this class, with splice(2): it has met EAGAIN.
+  void set_not_readable() { readable_ = false; }
+  void set_not_writable() { writable_ = false; }
+
+  virtual IoResult read(std::span<const iovec> into) = 0;
+  virtual IoResult write(std::span<const iovec> from) = 0;
+  // Takes the pending error of the connection: a failed connect, or an RST that no read has met
+  // yet.
+  virtual int take_error() = 0;
+  virtual void shutdown_write() = 0;
+  // The peer sees an RST instead of a FIN when the stream is destroyed.
+  virtual void reset_on_close() = 0;
+  virtual SocketAddress local_address() const = 0;
+  virtual SocketAddress peer_address() const = 0;
+  // For splice(2) and socket options; -1 where there is none.
+  virtual int descriptor() const = 0;
+
+ protected:
+  Stream() = default;
+  void notify() {
+    if (handler_ != nullptr) handler_->handle_ready(*this);
+  }
+
+  bool connected_ = false;
+  bool readable_ = false;
+  bool writable_ = false;
+  bool hung_up_ = false;
+
+ private:
+  StreamHandler* handler_ = nullptr;
+};
+
+}  // namespace fairlead::event

@@ -1,0 +1,294 @@
+// The composition root: the only file that chooses implementations. Parses, builds, announces,
+// runs, drains. Exit codes: 0 after a drain, 1 when something could not be set up, 64 for a bad
+// command line or configuration.
+
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <random>
+#include <vector>
+
+#include "admin/server.h"
+#include "base/log.h"
+#include "bpf/option_program.h"
+#include "bpf/tcp_option.h"
+#include "config/dump.h"
+#include "relay/worker_thread.h"
+#include "shm_reach.h"
+#include "startup.h"
+#include "wire/eid.h"
+
+extern char** environ;
+
+namespace fairlead {
+namespace {
+
+void log_error(const char* event, const Error& error) {
+  LogEvent(LogLevel::kError, "main", event).field("what", to_string(error));
+}
+
+// What writes the SMC option, and what to tell about it.
+struct OptionChoice {
+  relay::OptionSource source = relay::OptionSource::kNone;
+  std::optional<bpf::OptionProgram> program;
+  admin::Fact fact;
+};
+
+Result<OptionChoice> choose_option_program(const config::Config& config) {
+  using Mode = config::OptionProgram;
+  OptionChoice choice;
+  choice.fact.name = admin::kFactOptionProgram;
+  const Mode mode = config.smc.option_program;
+  if (!config.smc.enabled || mode == Mode::kNone) {
+    choice.fact.text = "not used, by configuration";
+    return choice;
+  }
+  Error refusal{};
+  if (mode != Mode::kExternal) {
+    Result<bpf::OptionProgram> program = bpf::OptionProgram::attach();
+    if (program) {
+      choice.source = relay::OptionSource::kOwn;
+      choice.program.emplace(std::move(*program));
+      choice.fact.text = "attached to our own cgroup";
+      return choice;
+    }
+    refusal = program.error();
+    if (mode == Mode::kAttach) return refusal;
+  }
+  const Result<bool> external = bpf::probe_external();
+  if (external && *external) {
+    choice.source = relay::OptionSource::kExternal;
+    choice.fact.text = "attached by the node side";
+    return choice;
+  }
+  choice.fact.status =
+      config.smc.assume.empty() ? admin::FactStatus::kFail : admin::FactStatus::kWarn;
+  choice.fact.text = mode == Mode::kExternal ? "no program writes the option for our sockets"
+                                             : "cannot attach: " + to_string(refusal);
+  choice.fact.fix = std::string(fallback_info(FallbackReason::kNoOptionProgram).hint);
+  return choice;
+}
+
+PeerId random_peer_id() {
+  std::random_device random;
+  PeerId id;
+  for (std::uint8_t& byte : id.bytes) byte = static_cast<std::uint8_t>(random());
+  id.bytes[0] |= 1;  // never all zero
+  return id;
+}
+
+std::string host_name(const config::Config& config) {
+  if (!config.smc.host_name.empty()) return config.smc.host_name;
+  char name[64] = {};
+  if (::gethostname(name, sizeof name - 1) != 0) return "";
+  return name;
+}
+
+relay::WorkerSettings settings_for(const config::Config& config, unsigned index, unsigned count) {
+  relay::WorkerSettings settings;
+  settings.index = index;
+  settings.config = &config;
+  settings.offer.peer_id = random_peer_id();
+  for (const std::string& text : config.smc.ueids)
+    if (const Result<wire::Eid> ueid = wire::eid_from(text)) settings.offer.ueids.push_back(*ueid);
+  settings.offer.max_connections = static_cast<std::uint8_t>(config.smc.max_connections_per_group);
+  settings.offer.max_links = static_cast<std::uint8_t>(config.smc.max_links);
+  settings.offer.host_name = host_name(config);
+  settings.connections_max = (config.limits.connections + count - 1) / count;
+  settings.handshakes_max = (config.limits.handshakes + count - 1) / count;
+  settings.memory_bytes = config.memory.limit / count;
+  settings.seed = std::random_device{}();
+  return settings;
+}
+
+Result<void> add_shm(relay::Worker& worker, const config::Config& config) {
+  rdma::shm::ShmOptions options;
+  options.directory = config.devices.shm.directory;
+  options.peer_id = worker.offer().peer_id;
+  options.ports = config.devices.shm.ports;
+  options.addressable = config.devices.shm.addressable;
+  std::unique_ptr<rdma::shm::ShmDevice> device = SMC_TRY(rdma::shm::ShmDevice::open(options));
+  auto reach = std::make_unique<ShmReach>(*device);
+  return worker.add_device(std::move(device), std::move(reach));
+}
+
+class Proxy {
+ public:
+  explicit Proxy(Startup startup) : config_(std::move(startup.config)) {}
+
+  Result<void> build() {
+    OptionChoice option = SMC_TRY(choose_option_program(config_));
+    facts_.push_back(option.fact);
+    program_ = std::move(option.program);
+    if (option.fact.status != admin::FactStatus::kOk)
+      LogEvent(LogLevel::kWarn, "main", "no_option_program")
+          .field("what", option.fact.text)
+          .field("hint", option.fact.fix);
+    const unsigned count = config::worker_count(config_);
+    for (unsigned i = 0; i < count; ++i)
+      workers_.push_back(SMC_TRY(relay::WorkerThread::create(
+          settings_for(config_, i, count), option.source, program_ ? &*program_ : nullptr)));
+    for (const std::unique_ptr<relay::WorkerThread>& worker : workers_) add_devices(*worker);
+    SMC_TRY(listen());
+    return serve_admin();
+  }
+
+  void run() {
+    for (const std::unique_ptr<relay::WorkerThread>& worker : workers_) worker->start();
+    if (admin_) admin_->start();
+    ready_.store(true);
+    LogEvent(LogLevel::kInfo, "main", "ready")
+        .field("workers", std::uint64_t{workers_.size()})
+        .field("version", FAIRLEAD_VERSION);
+    wait_for_signal();
+    draining_.store(true);
+    const TimePoint deadline = event::EventLoop::now() + config_.drain.timeout;
+    for (const std::unique_ptr<relay::WorkerThread>& worker : workers_) worker->finish(deadline);
+    for (const std::unique_ptr<relay::WorkerThread>& worker : workers_) worker->join();
+    if (admin_) admin_->stop();
+    LogEvent(LogLevel::kInfo, "main", "stopped");
+  }
+
+  static void block_signals() {
+    ::signal(SIGPIPE, SIG_IGN);
+    const sigset_t set = signals();
+    ::pthread_sigmask(SIG_BLOCK, &set, nullptr);
+  }
+
+ private:
+  static sigset_t signals() {
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGINT);
+    return set;
+  }
+
+  void add_devices(relay::WorkerThread& thread) {
+    if (!config_.devices.shm.enabled)
+      return thread.worker().set_no_device_reason(FallbackReason::kNoRdmaDevice);
+    const Result<void> added = add_shm(thread.worker(), config_);
+    if (added) return;
+    log_error("no_shm_device", added.error());
+    const FallbackReason reason =
+        added.error().code == Errc::kPermission  ? FallbackReason::kDeviceOpenEperm
+        : added.error().code == Errc::kExhausted ? FallbackReason::kMemory
+                                                 : FallbackReason::kNoRdmaDevice;
+    thread.worker().set_no_device_reason(reason);
+    facts_.push_back({"shm_device", admin::FactStatus::kFail, to_string(added.error()),
+                      "make devices.shm.directory writable: " + config_.devices.shm.directory});
+  }
+
+  Result<void> listen() {
+    for (config::Listener& listener : config_.listeners) {
+      for (const std::unique_ptr<relay::WorkerThread>& worker : workers_) {
+        const Result<SocketAddress> address = worker->listen(listener);
+        if (!address) {
+          LogEvent(LogLevel::kError, "main", "listen_failed")
+              .field("listener", listener.name)
+              .field("address", to_string(listener.listen))
+              .field("what", to_string(address.error()));
+          return address.error();
+        }
+        // Port 0 is chosen once; the other workers share it.
+        listener.listen = *address;
+      }
+      LogEvent(LogLevel::kInfo, "main", "listening")
+          .field("listener", listener.name)
+          .field("direction", to_string(listener.direction))
+          .field("mode", config::to_string(listener.mode))
+          .field("address", to_string(listener.listen));
+    }
+    return {};
+  }
+
+  Result<void> serve_admin() {
+    if (!config_.admin.listen && config_.admin.socket.empty()) return {};
+    admin_ = SMC_TRY(admin::AdminServer::create({}, admin_sources()));
+    if (config_.admin.listen) SMC_TRY(listen_admin(event::HttpEndpoint(*config_.admin.listen)));
+    if (!config_.admin.socket.empty()) {
+      const event::HttpEndpoint socket = SMC_TRY(event::HttpEndpoint::parse(config_.admin.socket));
+      SMC_TRY(listen_admin(socket));
+    }
+    return {};
+  }
+
+  Result<void> listen_admin(const event::HttpEndpoint& wanted) {
+    const Result<event::HttpEndpoint> bound = admin_->listen(wanted);
+    if (!bound) {
+      LogEvent(LogLevel::kError, "main", "listen_failed")
+          .field("listener", "admin")
+          .field("address", to_string(wanted))
+          .field("what", to_string(bound.error()))
+          .field("hint", "two proxies in one network namespace need admin addresses of their own");
+      return bound.error();
+    }
+    LogEvent(LogLevel::kInfo, "main", "admin").field("address", to_string(*bound));
+    return {};
+  }
+
+  admin::AdminSources admin_sources() {
+    admin::AdminSources sources;
+    sources.build = {FAIRLEAD_VERSION, FAIRLEAD_REVISION, "shm"};
+    for (const std::unique_ptr<relay::WorkerThread>& worker : workers_)
+      sources.stats.push_back(&worker->stats());
+    sources.snapshot = [this](const SnapshotRequest& request, const admin::SnapshotReply& reply) {
+      for (const std::unique_ptr<relay::WorkerThread>& worker : workers_)
+        worker->post([request, reply](relay::Worker& own) { reply(own.snapshot(request)); });
+    };
+    sources.not_ready = [this]() -> std::vector<std::string> {
+      if (ready_.load()) return {};
+      return {"the workers have not started yet"};
+    };
+    sources.drain = [this] { drain(); };
+    sources.draining = [this] { return draining_.load(); };
+    sources.config_dump = [this] { return config::to_yaml(config_); };
+    sources.facts = [this] { return facts_; };
+    return sources;
+  }
+
+  void wait_for_signal() {
+    const sigset_t set = signals();
+    int number = 0;
+    ::sigwait(&set, &number);
+    LogEvent(LogLevel::kInfo, "main", "drain").field("signal", ::strsignal(number));
+  }
+
+  // Takes the proxy out of SMC; it goes on to carry connections until a signal ends it.
+  void drain() {
+    draining_.store(true);
+    for (const std::unique_ptr<relay::WorkerThread>& worker : workers_) worker->start_drain();
+  }
+
+  config::Config config_;
+  std::vector<admin::Fact> facts_;
+  std::optional<bpf::OptionProgram> program_;
+  std::atomic<bool> ready_{false};
+  std::atomic<bool> draining_{false};
+  std::vector<std::unique_ptr<relay::WorkerThread>> workers_;
+  std::unique_ptr<admin::AdminServer> admin_;
+};
+
+}  // namespace
+}  // namespace fairlead
+
+int main(int argc, char** argv) {
+  using namespace fairlead;
+  Parsed parsed = parse_command_line(argc, argv, environ);
+  if (!parsed.startup) return parsed.exit_code;
+  log_start(parsed.startup->config.log.level, parsed.startup->config.log.format);
+  for (const std::string& warning : parsed.startup->warnings)
+    LogEvent(LogLevel::kWarn, "main", "environment").field("what", warning);
+  Proxy::block_signals();
+  Proxy proxy(std::move(*parsed.startup));
+  if (const Result<void> built = proxy.build(); !built) {
+    log_error("start_failed", built.error());
+    return kExitFailure;
+  }
+  proxy.run();
+  return 0;
+}

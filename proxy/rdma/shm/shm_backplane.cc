@@ -1,0 +1,198 @@
+#include "rdma/shm/shm_backplane.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/assert.h"
+#include "rdma/shm/shm_queue_pair.h"
+#include "rdma/shm/shm_receive_queue.h"
+
+namespace fairlead::rdma::shm {
+
+Backplane::Backplane(Fabric fabric, PeerId self, std::uint32_t random, std::vector<Port> ports,
+                     bool addressable)
+    : addressable_(addressable),
+      ports_(std::move(ports)),
+      channels_(std::move(fabric), self, buffers),
+      queue_pairs_(random),
+      faults_(kFaultsMax) {}
+
+PortState Backplane::port_state(PortNumber port) const {
+  return port.value >= 1 && port.value <= ports_.size() ? ports_[port.value - 1u].state
+                                                        : PortState::kDown;
+}
+
+void Backplane::set_port_state(PortNumber port, PortState state) {
+  SMC_ASSERT(port.value >= 1 && port.value <= ports_.size(), port.value, ports_.size());
+  if (std::exchange(ports_[port.value - 1u].state, state) == state) return;
+  events.port_changed(port, state);
+  if (state == PortState::kActive) return;
+  queue_pairs_.for_each([&](ShmQueuePair& queue_pair) {
+    if (queue_pair.port() == port && queue_pair.state() == ShmQueuePair::State::kReady)
+      queue_pair.break_down(CompletionStatus::kRetryExceeded, true);
+  });
+}
+
+std::optional<ShmFault> Backplane::poll_fault() {
+  if (faults_.empty()) return std::nullopt;
+  return faults_.pop();
+}
+
+Result<void> Backplane::add(ShmQueuePair& queue_pair) {
+  queue_pair.set_number(SMC_TRY(queue_pairs_.add(queue_pair)));
+  return {};
+}
+
+void Backplane::remove(ShmQueuePair& queue_pair) {
+  std::erase(broken_, &queue_pair);
+  unstall(queue_pair);
+  events.forget(queue_pair.number());
+  queue_pairs_.remove(queue_pair.number());
+}
+
+Result<Channel*> Backplane::channel_to(PeerId peer) {
+  drain_control(peer);
+  Channel* channel = channels_.find_open(peer);
+  if (channel == nullptr) channel = SMC_TRY(channels_.dial(peer));
+  activate(*channel);
+  return channel;
+}
+
+void Backplane::release(Channel& channel) {
+  SMC_ASSERT(channel.users != 0);
+  if (--channel.users != 0) return;
+  channel.remote.forget_views();
+  channels_.note_unused(channel);
+}
+
+void Backplane::send(Channel& channel, const ControlMessage& message) {
+  channel.send(message);
+  // A channel that broke, or with messages left over, is something to come back to.
+  if (channel.state() == Channel::State::kClosing || channel.control_waiting() ||
+      !channel.control_flushed()) {
+    activate(channel);
+    list_bell(channel);
+  }
+}
+
+void Backplane::note_posted(Channel& channel) {
+  activate(channel);
+  list_bell(channel);
+}
+
+void Backplane::activate(Channel& channel) {
+  channel.idle_arms = 0;
+  if (channel.active || channel.state() == Channel::State::kDead) return;
+  channel.active = true;
+  channel.stay_awake();
+  active_.push_back(&channel);
+}
+
+void Backplane::list_bell(Channel& channel) {
+  if (channel.bell_listed || channel.state() == Channel::State::kDead) return;
+  channel.bell_listed = true;
+  bells_.push_back(&channel);
+}
+
+void Backplane::unstall(const ShmQueuePair& queue_pair) {
+  std::erase_if(stalled_, [&](Channel* channel) {
+    if (channel->stalled_on != &queue_pair) return false;
+    channel->stalled_on = nullptr;
+    activate(*channel);
+    return true;
+  });
+}
+
+void Backplane::receive_queue_refilled(const ShmReceiveQueue& queue) {
+  std::erase_if(stalled_, [&](Channel* channel) {
+    if (&channel->stalled_on->receive_queue() != &queue) return false;
+    channel->stalled_on = nullptr;
+    activate(*channel);
+    return true;
+  });
+}
+
+void Backplane::queue_pair_connected(ShmQueuePair& queue_pair, PeerId peer, QpNumber peer_number) {
+  unstall(queue_pair);
+  channels_.for_each([&](Channel& channel) {
+    if (channel.peer() != peer || channel.state() == Channel::State::kDead) return;
+    const RemoteQueuePair* remote = channel.remote.find_queue_pair(peer_number);
+    if (remote != nullptr && remote->destination == queue_pair.number())
+      queue_pair.attach_incoming(channel, remote->domain);
+  });
+}
+
+void Backplane::queue_pair_broken(ShmQueuePair& queue_pair, bool report, bool has_requests) {
+  unstall(queue_pair);
+  if (has_requests) broken_.push_back(&queue_pair);
+  if (report) events.queue_pair_fatal(queue_pair.number());
+}
+
+void Backplane::kill(Channel& channel, const Error& error) {
+  if (channel.state() == Channel::State::kDead) return;
+  if (faults_.full()) (void)faults_.pop();
+  faults_.push({channel.peer(), error});
+  end(channel);
+}
+
+// All queue pairs that depend on the channel die with it.
+void Backplane::end(Channel& channel) {
+  channels_.terminate(channel);
+  queue_pairs_.for_each([&](ShmQueuePair& queue_pair) {
+    if (queue_pair.uses(channel)) queue_pair.break_down(CompletionStatus::kRetryExceeded, true);
+  });
+}
+
+void Backplane::forget_dead() {
+  auto is_dead = [](const Channel* channel) { return channel->state() == Channel::State::kDead; };
+  for (auto* list : {&active_, &asleep_, &bells_, &stalled_}) std::erase_if(*list, is_dead);
+  channels_.erase_dead();
+}
+
+bool Backplane::pending() const noexcept {
+  if (!broken_.empty() || !events.empty()) return true;
+  return std::any_of(active_.begin(), active_.end(),
+                     [](const Channel* channel) { return channel->has_work(false); });
+}
+
+bool Backplane::arm() {
+  ring_doorbells();
+  if (pending()) return false;
+  for (Channel* channel : active_) channel->fall_asleep();
+  asleep_.clear();
+  std::erase_if(active_, [&](Channel* channel) {
+    if (channel->has_work(true)) {
+      channel->stay_awake();
+      return false;
+    }
+    channel->active = false;
+    ++channel->idle_arms;
+    asleep_.push_back(channel);
+    return true;
+  });
+  return active_.empty();
+}
+
+// Channels with recent traffic are looked at again before the next sleep anyway, so their peers
+// need not ring until then.
+void Backplane::disarm() {
+  for (Channel* channel : asleep_) {
+    if (channel->active || channel->idle_arms >= kIdleArmsMax) continue;
+    channel->active = true;
+    channel->stay_awake();
+    active_.push_back(channel);
+  }
+  asleep_.clear();
+}
+
+void Backplane::ring_doorbells() {
+  std::erase_if(bells_, [&](Channel* channel) {
+    channel->flush_control();
+    channel->ring_if_due();
+    if (!channel->control_flushed()) return false;
+    channel->bell_listed = false;
+    return true;
+  });
+}
+
+}  // namespace fairlead::rdma::shm

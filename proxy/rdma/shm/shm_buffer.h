@@ -1,0 +1,95 @@
+// Registered buffers and protection domains of the shared-memory device. A buffer is a memfd of its
+// own; a domain knows which channels its buffers are announced on: those on which one of its queue
+// pairs is connected, no others.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "rdma/device.h"
+#include "rdma/shm/shm_control.h"
+#include "rdma/shm/shm_limits.h"
+#include "rdma/shm/shm_segment.h"
+
+namespace fairlead::rdma::shm {
+
+class Backplane;
+class Channel;
+class ShmBuffer;
+
+// Finds the buffers of one device by their keys.
+class BufferTable {
+ public:
+  BufferTable();
+  // A key that is random above its 12 bits of index, never 0. Errors: kExhausted at kBuffersMax.
+  Result<RemoteKey> add(ShmBuffer& buffer);
+  void remove(RemoteKey key);
+  // -1 for keys that are not, or no longer, in use.
+  int descriptor_of(RemoteKey key) const;
+
+ private:
+  struct Entry {
+    ShmBuffer* buffer = nullptr;
+    RemoteKey key;
+  };
+  std::vector<Entry> entries_;
+  std::vector<std::uint32_t> free_;  // indices below entries_.size()
+};
+
+class ShmDomain final : public ProtectionDomain {
+ public:
+  ShmDomain(Backplane& backplane, DomainId id) : backplane_(&backplane), id_(id) {}
+  // REQUIRES: its buffers and queue pairs are gone.
+  ~ShmDomain() override;
+
+  DomainId id() const { return id_; }
+  Backplane& backplane() const { return *backplane_; }
+  // A queue pair of ours is connected over `channel`, or ceases to be. The first announces our
+  // buffers.
+  void join(Channel& channel);
+  void leave(Channel& channel);
+  void add(ShmBuffer& buffer);     // announces it on all joined channels
+  void remove(ShmBuffer& buffer);  // withdraws it
+
+ private:
+  struct Audience {
+    Channel* channel;
+    std::uint32_t queue_pairs;
+  };
+  void announce(Channel& channel, const ShmBuffer& buffer);
+
+  Backplane* backplane_;
+  DomainId id_;
+  std::vector<Audience> audience_;
+  std::vector<ShmBuffer*> buffers_;
+};
+
+class ShmBuffer final : public RegisteredBuffer {
+ public:
+  static Result<std::unique_ptr<ShmBuffer>> create(ShmDomain& domain, BufferTable& table,
+                                                   std::size_t size_bytes);
+  ~ShmBuffer() override;
+  ShmBuffer(const ShmBuffer&) = delete;
+  ShmBuffer& operator=(const ShmBuffer&) = delete;
+
+  std::span<std::byte> bytes() const override { return segment_.mapping.bytes(); }
+  LocalKey lkey() const override { return LocalKey(key_.value); }
+  RemoteKey rkey() const override { return key_; }
+  RemoteAddress address() const override { return address_; }
+  const ShmDomain& domain() const { return *domain_; }
+  int descriptor() const { return segment_.fd.get(); }
+
+ private:
+  ShmBuffer(ShmDomain& domain, BufferTable& table, Segment segment)
+      : domain_(&domain), table_(&table), segment_(std::move(segment)) {}
+
+  ShmDomain* domain_;
+  BufferTable* table_;
+  Segment segment_;
+  RemoteKey key_;  // 0 until it is in the table
+  RemoteAddress address_;
+};
+
+}  // namespace fairlead::rdma::shm

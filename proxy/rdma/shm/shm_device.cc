@@ -1,0 +1,140 @@
+#include "rdma/shm/shm_device.h"
+
+#include <signal.h>
+#include <sys/random.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+#include "base/assert.h"
+#include "rdma/shm/shm_backplane.h"
+#include "rdma/shm/shm_queue_pair.h"
+#include "rdma/shm/shm_receive_queue.h"
+
+namespace fairlead::rdma::shm {
+namespace {
+
+constexpr std::uint32_t kPsnMask = 0xffffff;
+constexpr std::uint32_t kPsnStride = 0x9e3779;  // consecutive queue pairs start far apart
+constexpr std::uint8_t kLocalMac = 0x02;        // locally administered, unicast
+
+std::vector<Port> make_ports(FabricId fabric, const ShmOptions& options) {
+  std::vector<Port> ports;
+  for (unsigned i = 1; i <= options.ports; ++i) {
+    Port port;
+    port.number = PortNumber(static_cast<std::uint8_t>(i));
+    port.state = PortState::kActive;
+    port.gid = gid_of(fabric, port.number, options.peer_id);
+    port.mac.bytes[0] = kLocalMac;
+    std::copy_n(options.peer_id.bytes.end() - 4, 4, port.mac.bytes.begin() + 1);
+    port.mac.bytes[5] = port.number.value;
+    port.mtu = Mtu::k4096;
+    ports.push_back(port);
+  }
+  return ports;
+}
+
+void ignore_broken_pipes() {
+  struct sigaction now {};
+  if (::sigaction(SIGPIPE, nullptr, &now) == 0 && now.sa_handler == SIG_DFL)
+    (void)::signal(SIGPIPE, SIG_IGN);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<ShmDevice>> ShmDevice::open(const ShmOptions& options) {
+  if (options.ports < 1 || options.ports > kPortsMax || options.peer_id.is_zero())
+    return Error{Errc::kUnsupported, "ports or peer id of a shared-memory device"};
+  std::uint32_t random = 0;
+  if (::getrandom(&random, sizeof random, 0) != sizeof random)
+    return system_error("getrandom", errno);
+  Fabric fabric = SMC_TRY(Fabric::open(options.directory, options.peer_id));
+  ignore_broken_pipes();
+  auto ports = make_ports(fabric.id(), options);
+  auto backplane = std::make_unique<Backplane>(std::move(fabric), options.peer_id, random,
+                                               std::move(ports), options.addressable);
+  const Capabilities capabilities{.remote_memory_addressable = options.addressable,
+                                  .receive_queue_crosses_domains = true,
+                                  .send_requests_max = kSendRequestsMax,
+                                  .receive_requests_max = kReceiveRequestsMax};
+  return std::unique_ptr<ShmDevice>(
+      new ShmDevice(options.name, capabilities, std::move(backplane), random));
+}
+
+ShmDevice::ShmDevice(std::string name, const Capabilities& capabilities,
+                     std::unique_ptr<Backplane> backplane, std::uint32_t random)
+    : name_(std::move(name)),
+      capabilities_(capabilities),
+      backplane_(std::move(backplane)),
+      random_(random) {}
+
+ShmDevice::~ShmDevice() = default;
+
+FabricId ShmDevice::fabric() const { return backplane_->fabric_id(); }
+
+bool ShmDevice::reachable(const Gid& gid) const {
+  const auto parsed = shm::parse_gid(gid);
+  if (!parsed || parsed->fabric != fabric()) return false;
+  return backplane_->has_channel(parsed->peer) || backplane_->fabric().has_socket(parsed->peer);
+}
+
+void ShmDevice::set_port_state(PortNumber port, PortState state) {
+  backplane_->set_port_state(port, state);
+}
+
+std::optional<ShmFault> ShmDevice::poll_fault() { return backplane_->poll_fault(); }
+
+std::span<const Port> ShmDevice::ports() const { return backplane_->ports(); }
+
+Result<std::unique_ptr<ProtectionDomain>> ShmDevice::create_protection_domain() {
+  const DomainId id(random_ + domains_made_++);
+  return std::unique_ptr<ProtectionDomain>(std::make_unique<ShmDomain>(*backplane_, id));
+}
+
+Result<std::unique_ptr<SharedReceiveQueue>> ShmDevice::create_shared_receive_queue(
+    ProtectionDomain&, std::uint32_t requests_max) {
+  if (requests_max == 0 || requests_max > kReceiveRequestsMax)
+    return Error{Errc::kExhausted, "receive requests"};
+  return std::unique_ptr<SharedReceiveQueue>(
+      std::make_unique<ShmReceiveQueue>(*backplane_, requests_max));
+}
+
+Result<std::unique_ptr<RegisteredBuffer>> ShmDevice::allocate_buffer(ProtectionDomain& domain,
+                                                                     std::size_t size_bytes) {
+  std::unique_ptr<RegisteredBuffer> buffer =
+      SMC_TRY(ShmBuffer::create(static_cast<ShmDomain&>(domain), backplane_->buffers, size_bytes));
+  return buffer;
+}
+
+Result<std::unique_ptr<QueuePair>> ShmDevice::create_queue_pair(const QueuePairOptions& options) {
+  SMC_ASSERT(options.domain != nullptr && options.receive_queue != nullptr);
+  if (options.send_requests == 0 || options.send_requests > kSendRequestsMax)
+    return Error{Errc::kExhausted, "send requests"};
+  if (options.port.value == 0 || options.port.value > ports().size())
+    return Error{Errc::kNotFound, "port"};
+  const PacketSeq psn((random_ + kPsnStride * ++queue_pairs_made_) & kPsnMask);
+  auto queue_pair = std::make_unique<ShmQueuePair>(*backplane_, options, psn);
+  SMC_TRY(backplane_->add(*queue_pair));
+  return std::unique_ptr<QueuePair>(std::move(queue_pair));
+}
+
+std::size_t ShmDevice::poll(std::span<Completion> completions) {
+  return backplane_->poll(completions);
+}
+
+std::optional<AsyncEvent> ShmDevice::poll_async_event() { return backplane_->events.poll(); }
+
+bool ShmDevice::pending() const noexcept { return backplane_->pending(); }
+
+bool ShmDevice::arm() { return backplane_->arm(); }
+
+void ShmDevice::disarm() { backplane_->disarm(); }
+
+void ShmDevice::ring_doorbells() { backplane_->ring_doorbells(); }
+
+void ShmDevice::set_watcher(FdWatcher* watcher) { backplane_->set_watcher(watcher); }
+
+void ShmDevice::handle_readable(int fd) { backplane_->handle_readable(fd); }
+
+}  // namespace fairlead::rdma::shm

@@ -1,0 +1,72 @@
+// A shared-memory fabric is a directory: whoever sees it can reach the others in it. This file
+// knows how that directory looks (docs/shm.md): its identity, the socket of each device, and GIDs.
+#pragma once
+
+#include <array>
+#include <compare>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "base/handle.h"
+#include "base/ids.h"
+#include "base/result.h"
+
+namespace fairlead::rdma::shm {
+
+// Random, the same for all who see one directory, different for any two directories.
+struct FabricId {
+  std::array<std::uint8_t, 5> bytes{};
+  friend constexpr auto operator<=>(const FabricId&, const FabricId&) = default;
+};
+
+struct ParsedShmGid {
+  FabricId fabric;
+  PortNumber port;
+  PeerId peer;
+};
+
+// fdfa | fabric (5) | port (1) | peer id (8): a unique local IPv6 address (RFC 4193) that names the
+// device alone, so that no lookup is needed to reach it.
+Gid gid_of(FabricId fabric, PortNumber port, PeerId peer);
+// Nothing for GIDs of another form.
+std::optional<ParsedShmGid> parse_gid(const Gid& gid);
+
+class Fabric {
+ public:
+  // Makes directory and identity where missing, removes the sockets of devices that died, and
+  // listens as `self`. Errors: kUnsupported for a path too long for a socket, kWrongState when a
+  // living device already listens as `self`, kMalformed for a damaged identity, those of the file
+  // system.
+  static Result<Fabric> open(const std::string& directory, PeerId self);
+  Fabric(Fabric&&) noexcept = default;
+  Fabric& operator=(Fabric&&) = delete;
+  ~Fabric();  // removes the own socket
+
+  FabricId id() const { return id_; }
+  int listener() const { return listener_.get(); }
+
+  // A connected, non-blocking socket to that device. Errors: kPeerGone when nobody listens,
+  // kPermission for a process of another user, kExhausted when its backlog or our descriptors are.
+  Result<FileDescriptor> dial(PeerId peer) const;
+  // True when a socket of that name is there; its owner may be dead nevertheless.
+  bool has_socket(PeerId peer) const;
+
+  // A waiting connection. kWouldBlock when there is none; kPermission when it was one of another
+  // user, and kExhausted when descriptors are used up: then it was taken and closed, lest the
+  // listener stays readable for ever. After any other error it may be readable still.
+  Result<FileDescriptor> accept();
+
+ private:
+  Fabric(std::string directory, FabricId id) : directory_(std::move(directory)), id_(id) {}
+  std::string socket_path(PeerId peer) const;
+  Result<void> listen_as(PeerId self);
+
+  std::string directory_;
+  FabricId id_;
+  std::string own_path_;  // empty while there is nothing to remove
+  FileDescriptor listener_;
+  FileDescriptor spare_;  // given up for a moment by accept()
+};
+
+}  // namespace fairlead::rdma::shm

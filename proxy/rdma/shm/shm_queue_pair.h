@@ -1,0 +1,97 @@
+// A queue pair of the shared-memory device. What it sends goes into the ring of one channel, what
+// it writes goes at once into the peer's mapped buffers.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/bounded_queue.h"
+#include "rdma/device.h"
+#include "rdma/shm/shm_buffer.h"
+#include "rdma/shm/shm_channel.h"
+
+namespace fairlead::rdma::shm {
+
+class ShmReceiveQueue;
+
+class ShmQueuePair final : public QueuePair {
+ public:
+  enum class State : std::uint8_t { kUnconnected, kReady, kError };
+
+  ShmQueuePair(Backplane& backplane, const QueuePairOptions& options, PacketSeq first_psn);
+  ~ShmQueuePair() override;
+  ShmQueuePair(const ShmQueuePair&) = delete;
+  ShmQueuePair& operator=(const ShmQueuePair&) = delete;
+
+  QpNumber number() const override { return number_; }
+  PacketSeq first_psn() const override { return first_psn_; }
+  Result<void> connect(const PeerEndpoint& peer) override;
+  Result<void> post(std::span<const WorkRequest> requests) override;
+  std::uint32_t send_room() const override;
+  Result<std::span<std::byte>> remote_memory(const RemoteSlice& slice,
+                                             std::size_t length_bytes) override;
+  void fail() override { break_down(CompletionStatus::kFlushed, false); }
+
+  // For the table of queue pairs, when it gives the number.
+  void set_number(QpNumber number) { number_ = number; }
+  State state() const { return state_; }
+  PortNumber port() const { return options_.port; }
+  ShmReceiveQueue& receive_queue() const;
+  bool uses(const Channel& channel) const { return out_ == &channel || in_ == &channel; }
+
+  // True when `source` of device `peer` may be our other end: it is, or we have none yet.
+  bool may_face(PeerId peer, QpNumber source) const;
+  // True when messages of `source` that come in over `channel` are for us.
+  bool faces(const Channel& channel, QpNumber source) const {
+    return state_ == State::kReady && in_ == &channel && peer_number_ == source;
+  }
+  // The other end has said on `channel` that it will send there.
+  void attach_incoming(Channel& channel, DomainId remote_domain);
+  // It is in error or destroyed; what it sent before is still delivered. What we sent counts as
+  // arrived only if that was seen before.
+  void note_peer_left() {
+    if (!peer_left_) settled_ = out_->reaped_head;
+    peer_left_ = true;
+  }
+  bool peer_left() const { return peer_left_; }
+
+  // Into the error state. `first`: status of the oldest request that did not get through, those
+  // after it are flushed. `report`: raise kQueuePairFatal.
+  void break_down(CompletionStatus first, bool report);
+
+  // Makes completions of requests that are done, or of all in the error state. `more`: there was
+  // not enough room for them.
+  std::size_t reap(std::span<Completion> into, bool& more);
+
+ private:
+  struct Sent {
+    WorkId id{};
+    std::uint64_t position = 0;  // done when the channel's ring is consumed up to here
+    bool signaled = false;
+    CompletionStatus status = CompletionStatus::kSuccess;  // what has failed already
+  };
+
+  void look_at_control();
+  void note_blocked() const;
+  CompletionStatus write(const WorkRequest& request);
+  std::byte* find_remote(const RemoteSlice& slice, std::size_t length_bytes, bool handed_out);
+  bool has_room(std::size_t requests, std::uint64_t slots);
+
+  Backplane* backplane_;
+  QueuePairOptions options_;
+  QpNumber number_;
+  PacketSeq first_psn_;
+  State state_ = State::kUnconnected;
+  PeerId peer_;
+  QpNumber peer_number_;
+  Channel* out_ = nullptr;  // we post there; both stay valid until we are destroyed
+  Channel* in_ = nullptr;   // the peer posts there and announces its buffers there
+  DomainId remote_domain_;
+  bool peer_left_ = false;
+  BoundedQueue<Sent> sent_;
+  std::uint32_t signaled_ = 0;  // in sent_
+  std::uint64_t settled_ = 0;   // when broken or left alone: what was consumed until then
+  CompletionStatus first_failure_ = CompletionStatus::kFlushed;
+};
+
+}  // namespace fairlead::rdma::shm

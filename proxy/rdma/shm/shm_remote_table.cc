@@ -1,0 +1,98 @@
+#include "rdma/shm/shm_remote_table.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "rdma/shm/shm_limits.h"
+
+namespace fairlead::rdma::shm {
+
+Result<void> RemoteTable::add_queue_pair(QpNumber number, const RemoteQueuePair& queue_pair) {
+  if (queue_pairs_.size() >= kRemoteQueuePairsMax)
+    return Error{Errc::kExhausted, "queue pairs of a peer"};
+  if (!queue_pairs_.emplace(number, queue_pair).second)
+    return Error{Errc::kMalformed, "queue pair announced twice"};
+  return {};
+}
+
+Result<void> RemoteTable::remove_queue_pair(QpNumber number) {
+  auto found = queue_pairs_.find(number);
+  if (found == queue_pairs_.end()) return {};
+  const DomainId domain = found->second.domain;
+  queue_pairs_.erase(found);
+  if (has_domain(domain)) return {};
+  for (auto at = buffers_.begin(); at != buffers_.end();) {
+    if (at->second.domain == domain) {
+      release(at->second);
+      at = buffers_.erase(at);
+    } else {
+      ++at;
+    }
+  }
+  return check_sinks();
+}
+
+const RemoteQueuePair* RemoteTable::find_queue_pair(QpNumber number) const {
+  auto found = queue_pairs_.find(number);
+  return found == queue_pairs_.end() ? nullptr : &found->second;
+}
+
+bool RemoteTable::has_domain(DomainId domain) const {
+  return std::any_of(queue_pairs_.begin(), queue_pairs_.end(),
+                     [&](const auto& entry) { return entry.second.domain == domain; });
+}
+
+Result<void> RemoteTable::add_buffer(const ControlMessage& announcement, int fd) {
+  if (!has_domain(announcement.domain)) return {};
+  const std::uint64_t size = announcement.size_bytes;
+  if (size == 0 || size > kBufferBytesMax || announcement.address.value + size < size)
+    return Error{Errc::kMalformed, "range of an announced buffer"};
+  if (buffers_.contains(announcement.rkey))
+    return Error{Errc::kMalformed, "buffer announced twice"};
+  if (buffers_.size() >= kRemoteBuffersMax || mapped_bytes_ + size > kRemoteBytesMax)
+    return Error{Errc::kExhausted, "buffers of a peer"};
+  Buffer buffer;
+  buffer.mapping = SMC_TRY(adopt_segment(fd, static_cast<std::size_t>(size)));
+  buffer.address = announcement.address.value;
+  buffer.domain = announcement.domain;
+  buffers_.emplace(announcement.rkey, std::move(buffer));
+  mapped_bytes_ += size;
+  return {};
+}
+
+Result<void> RemoteTable::remove_buffer(RemoteKey key) {
+  auto found = buffers_.find(key);
+  if (found == buffers_.end()) return {};
+  release(found->second);
+  buffers_.erase(found);
+  return check_sinks();
+}
+
+Result<void> RemoteTable::check_sinks() const {
+  if (sinks_.size() > kSinksMax) return Error{Errc::kExhausted, "withdrawn buffers of a peer"};
+  return {};
+}
+
+// The view given out by QueuePair::remote_memory() must stay valid memory, but not the peer's.
+void RemoteTable::release(Buffer& buffer) {
+  mapped_bytes_ -= buffer.mapping.bytes().size();
+  if (!buffer.handed_out) return;
+  buffer.mapping.detach_from_file();
+  sinks_.push_back(std::move(buffer.mapping));
+}
+
+std::byte* RemoteTable::find(DomainId domain, RemoteKey key, RemoteAddress address,
+                             std::size_t length_bytes, bool handed_out) {
+  auto found = buffers_.find(key);
+  if (found == buffers_.end() || found->second.domain != domain) return nullptr;
+  Buffer& buffer = found->second;
+  const std::span<std::byte> bytes = buffer.mapping.bytes();
+  const std::uint64_t offset = address.value - buffer.address;
+  if (address.value < buffer.address || offset > bytes.size() ||
+      length_bytes > bytes.size() - offset)
+    return nullptr;
+  buffer.handed_out |= handed_out;
+  return bytes.data() + offset;
+}
+
+}  // namespace fairlead::rdma::shm

@@ -1,0 +1,91 @@
+#include "rdma/shm/shm_segment.h"
+
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+
+#include <cerrno>
+#include <utility>
+
+namespace fairlead::rdma::shm {
+namespace {
+
+// Under strict overcommit the kernel may refuse a page at the first touch, which is a SIGBUS. There
+// we reserve at creation, where it is an error value.
+bool strict_overcommit() {
+  static const bool strict = [] {
+    FileDescriptor fd(::open("/proc/sys/vm/overcommit_memory", O_RDONLY | O_CLOEXEC));
+    char mode = '0';
+    return fd && ::read(fd.get(), &mode, 1) == 1 && mode == '2';
+  }();
+  return strict;
+}
+
+}  // namespace
+
+Mapping::Mapping(Mapping&& other) noexcept
+    : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+
+Mapping& Mapping::operator=(Mapping&& other) noexcept {
+  if (this != &other) {
+    Mapping old(std::move(*this));
+    data_ = std::exchange(other.data_, nullptr);
+    size_ = std::exchange(other.size_, 0);
+  }
+  return *this;
+}
+
+Mapping::~Mapping() {
+  if (data_ != nullptr && ::munmap(data_, size_) != 0) report_failed_destroy("munmap", errno);
+}
+
+Result<Mapping> Mapping::map(int fd, std::size_t size_bytes) {
+  void* at = ::mmap(nullptr, size_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
+  if (at == MAP_FAILED) return system_error("mmap", errno);
+  Mapping mapping;
+  mapping.data_ = static_cast<std::byte*>(at);
+  mapping.size_ = size_bytes;
+  return mapping;
+}
+
+void Mapping::detach_from_file() noexcept {
+  // MAP_FIXED replaces the old pages in one step; a failure leaves them as they were.
+  if (data_ != nullptr)
+    (void)::mmap(data_, size_, PROT_READ | PROT_WRITE,
+                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+}
+
+Result<Segment> create_segment(const char* name, std::size_t size_bytes) {
+  Segment segment;
+  segment.fd.reset(::memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!segment.fd) return system_error("memfd_create", errno);
+  const int fd = segment.fd.get();
+  const auto length = static_cast<off_t>(size_bytes);
+  if (::ftruncate(fd, length) != 0) return system_error("ftruncate", errno);
+  if (strict_overcommit() && ::fallocate(fd, 0, 0, length) != 0)
+    return system_error("fallocate", errno);
+  if (::fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0)
+    return system_error("F_ADD_SEALS", errno);
+  segment.mapping = SMC_TRY(Mapping::map(fd, size_bytes));
+  return segment;
+}
+
+Result<Mapping> adopt_segment(int fd, std::size_t size_bytes) {
+  const int seals = ::fcntl(fd, F_GET_SEALS);
+  if (seals < 0 || (seals & F_SEAL_SHRINK) == 0)
+    return Error{Errc::kMalformed, "segment not sealed against shrinking"};
+  struct statfs file_system {};
+  // Huge pages can be unavailable at the first touch, which would be a SIGBUS.
+  if (::fstatfs(fd, &file_system) != 0 || file_system.f_type != TMPFS_MAGIC)
+    return Error{Errc::kMalformed, "segment of another file system"};
+  struct stat status {};
+  if (::fstat(fd, &status) != 0) return system_error("fstat", errno);
+  if (size_bytes == 0 || status.st_size < 0 ||
+      static_cast<std::size_t>(status.st_size) < size_bytes)
+    return Error{Errc::kMalformed, "segment smaller than announced"};
+  return Mapping::map(fd, size_bytes);
+}
+
+}  // namespace fairlead::rdma::shm

@@ -1,0 +1,48 @@
+// Memory that two processes share: a sealed memfd and its mapping. Sealing against shrinking is
+// what makes it safe to touch memory that somebody else made: no page of the mapping can vanish.
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+#include "base/handle.h"
+#include "base/result.h"
+
+namespace fairlead::rdma::shm {
+
+// A mapped range, unmapped when it dies. Move only.
+class Mapping {
+ public:
+  Mapping() = default;
+  Mapping(Mapping&& other) noexcept;
+  Mapping& operator=(Mapping&& other) noexcept;
+  ~Mapping();
+
+  // MAP_SHARED, readable and writable, nothing prefaulted. Errors: those of mmap(2).
+  static Result<Mapping> map(int fd, std::size_t size_bytes);
+
+  std::span<std::byte> bytes() const { return {data_, size_}; }
+
+  // Lets go of the shared memory but keeps the address range valid, as private zero pages: for
+  // views that somebody may still hold. When the kernel refuses, the shared memory stays.
+  void detach_from_file() noexcept;
+
+ private:
+  std::byte* data_ = nullptr;
+  std::size_t size_ = 0;
+};
+
+struct Segment {
+  FileDescriptor fd;
+  Mapping mapping;
+};
+
+// A new zeroed memfd of that size, sealed against shrinking, growing and further sealing.
+// Errors: kExhausted for descriptors and memory.
+Result<Segment> create_segment(const char* name, std::size_t size_bytes);
+
+// Maps a memfd that a peer sent. kMalformed unless it is a memfd of ordinary pages, sealed against
+// shrinking and at least `size_bytes` long.
+Result<Mapping> adopt_segment(int fd, std::size_t size_bytes);
+
+}  // namespace fairlead::rdma::shm

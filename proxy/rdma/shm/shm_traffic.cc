@@ -1,0 +1,157 @@
+// The part of the backplane that moves messages and makes completions.
+#include <algorithm>
+#include <utility>
+
+#include "rdma/shm/shm_backplane.h"
+#include "rdma/shm/shm_queue_pair.h"
+#include "rdma/shm/shm_receive_queue.h"
+
+namespace fairlead::rdma::shm {
+
+std::size_t Backplane::poll(std::span<Completion> completions) {
+  std::size_t count = flush_broken(completions);
+  // Serving one channel may activate another; that one is served next time.
+  const std::size_t channels = active_.size();
+  const std::size_t first = channels == 0 ? 0 : next_active_++ % channels;
+  for (std::size_t i = 0; i < channels && count < completions.size(); ++i)
+    count += serve(*active_[(first + i) % channels], completions.subspan(count));
+  if (channels_.has_dead()) forget_dead();
+  return count;
+}
+
+std::size_t Backplane::flush_broken(std::span<Completion> into) {
+  std::size_t count = 0;
+  std::erase_if(broken_, [&](ShmQueuePair* queue_pair) {
+    bool more = false;
+    count += queue_pair->reap(into.subspan(count), more);
+    return !more;
+  });
+  return count;
+}
+
+std::size_t Backplane::serve(Channel& channel, std::span<Completion> into) {
+  if (channel.state() == Channel::State::kDead) return 0;
+  const bool was_closing = channel.state() == Channel::State::kClosing;
+  // The indices are looked at before the control messages: a message never overtakes what its
+  // sender had told before, and a message that was refused does not seem to have arrived.
+  if (!channel.consumer.refresh() || !channel.producer.refresh()) {
+    kill(channel, Error{Errc::kMalformed, "index of a ring"});
+    return 0;
+  }
+  if (channel.control_waiting()) handle_control(channel, kControlBatch);
+  const bool all_told = channel.state() != Channel::State::kOpen || !channel.control_waiting();
+  if (!all_told) return 0;
+  std::size_t count = complete_sends(channel, into);
+  count += receive(channel, into.subspan(count));
+  if (channel.state() == Channel::State::kDead) return count;
+  // Messages of those who left come first, unless nobody can take them.
+  const bool stalled = channel.stalled_on != nullptr;
+  if (channel.failures_due && (stalled || channel.consumer.head() >= channel.failure_at))
+    fail_departed(channel);
+  if (was_closing && (stalled || channel.consumer.empty())) end(channel);
+  return count;
+}
+
+std::size_t Backplane::complete_sends(Channel& channel, std::span<Completion> into) {
+  if (channel.state() == Channel::State::kDead) return 0;
+  if (channel.senders.empty()) {
+    channel.blocked = channel.completions_due = false;
+    return 0;
+  }
+  const std::uint64_t head = channel.producer.head();
+  if (std::exchange(channel.reaped_head, head) == head && !channel.completions_due) return 0;
+  channel.blocked = false;
+  channel.idle_arms = 0;
+  std::size_t count = 0;
+  bool more = false;
+  for (ShmQueuePair* queue_pair : channel.senders)
+    count += queue_pair->reap(into.subspan(count), more);
+  channel.completions_due = more;
+  return count;
+}
+
+std::size_t Backplane::receive(Channel& channel, std::span<Completion> into) {
+  if (channel.state() == Channel::State::kDead || channel.stalled_on != nullptr) return 0;
+  const std::uint64_t before = channel.consumer.head();
+  std::size_t count = 0;
+  while (count < into.size() && !channel.consumer.empty()) {
+    auto header = channel.consumer.front();
+    if (!header) {
+      kill(channel, header.error());
+      return count;
+    }
+    const Delivery delivery = deliver(channel, *header, into[count]);
+    if (delivery == Delivery::kStalled) {
+      stalled_.push_back(&channel);
+      break;
+    }
+    if (delivery == Delivery::kDone) ++count;
+    channel.consumer.pop(*header);
+    if (channel.state() == Channel::State::kDead) return count;
+  }
+  if (channel.consumer.head() != before) {
+    channel.consumer.publish();
+    channel.note_consumed();
+    channel.idle_arms = 0;
+    list_bell(channel);
+  }
+  return count;
+}
+
+Backplane::Delivery Backplane::deliver(Channel& channel, const MessageHeader& header,
+                                       Completion& into) {
+  ShmQueuePair* queue_pair = queue_pairs_.find(header.destination);
+  if (queue_pair == nullptr) return refuse(channel, header);
+  switch (queue_pair->state()) {
+    case ShmQueuePair::State::kError:
+      return Delivery::kDropped;
+    case ShmQueuePair::State::kUnconnected: {
+      // The other end was faster than our handshake: the message waits as for a receive request.
+      const RemoteQueuePair* remote = channel.remote.find_queue_pair(header.source);
+      if (remote == nullptr || remote->destination != header.destination)
+        return refuse(channel, header);
+      channel.stalled_on = queue_pair;
+      return Delivery::kStalled;
+    }
+    case ShmQueuePair::State::kReady:
+      break;
+  }
+  if (!queue_pair->faces(channel, header.source)) return refuse(channel, header);
+  const auto request = queue_pair->receive_queue().take();
+  if (!request) {
+    channel.stalled_on = queue_pair;
+    return Delivery::kStalled;
+  }
+  into = {.kind = Completion::Kind::kReceive,
+          .status = CompletionStatus::kSuccess,
+          .id = request->id,
+          .queue_pair = header.destination,
+          .length_bytes = header.length_bytes};
+  if (header.length_bytes <= request->length_bytes) {
+    channel.consumer.copy_front(
+        request->buffer->bytes().subspan(request->offset, header.length_bytes));
+  } else {
+    into.status = CompletionStatus::kLocalError;
+    into.length_bytes = 0;
+    queue_pair->break_down(CompletionStatus::kFlushed, true);
+  }
+  return Delivery::kDone;
+}
+
+// No such pair of queue pairs: the sender learns that its own is of no use. It may be late, not
+// evil, so the channel lives on.
+Backplane::Delivery Backplane::refuse(Channel& channel, const MessageHeader& header) {
+  send(channel, ControlMessage{.kind = ControlMessage::Kind::kQueuePairGone,
+                               .source = header.destination,
+                               .destination = header.source});
+  return Delivery::kDropped;
+}
+
+void Backplane::fail_departed(Channel& channel) {
+  channel.failures_due = false;
+  queue_pairs_.for_each([&](ShmQueuePair& queue_pair) {
+    if (queue_pair.peer_left()) queue_pair.break_down(CompletionStatus::kRetryExceeded, true);
+  });
+}
+
+}  // namespace fairlead::rdma::shm

@@ -1,0 +1,78 @@
+#include "relay/buffer_slabs.h"
+
+#include "smc/cursor.h"
+
+namespace fairlead::relay {
+
+BufferSlabs::~BufferSlabs() {
+  budget_.give_back(slabs_.total_bytes());
+  stats_.pinned_bytes.sub(slabs_.total_bytes());
+  stats_.rmb_used_bytes.sub(slabs_.used_bytes());
+  stats_.rmb_free_bytes.sub(slabs_.total_bytes() - slabs_.used_bytes());
+}
+
+Result<smc::ElementId> BufferSlabs::take(const BufferSizes& sizes) {
+  std::optional<smc::ElementId> element = slabs_.take(sizes.wanted_code);
+  if (!element) {
+    const Result<void> added = add_slab(sizes);
+    element = slabs_.take_at_most(sizes.wanted_code, sizes.least_code);
+    if (!element) return added ? Error{Errc::kExhausted, "no RMB element"} : added.error();
+  }
+  if (slabs_.size_code(element->slab) < sizes.wanted_code) stats_.buffer_downgrade.add();
+  count_use(*element, true);
+  return *element;
+}
+
+Result<void> BufferSlabs::add_slab(const BufferSizes& sizes) {
+  if (slabs_.full()) return Error{Errc::kExhausted, "slabs of the link group"};
+  std::optional<smc::SlabPlan> plan =
+      smc::plan_slab(budget_.left_bytes(), sizes.wanted_code, sizes.least_code);
+  if (!plan) return Error{Errc::kExhausted, "memory.limit"};
+  // A smaller element that is free already is better than registering another slab of its size.
+  if (plan->size_code < sizes.wanted_code)
+    if (const auto spare = slabs_.take_at_most(sizes.wanted_code, plan->size_code)) {
+      slabs_.release(*spare);
+      return {};
+    }
+  for (;;) {
+    Result<std::unique_ptr<rdma::RegisteredBuffer>> buffer =
+        device_.allocate_buffer(domain_, plan->bytes());
+    if (buffer) {
+      budget_.take(plan->bytes());
+      stats_.pinned_bytes.add(plan->bytes());
+      stats_.rmb_free_bytes.add(plan->bytes());
+      slabs_.add(*plan);
+      buffers_.push_back(std::move(*buffer));
+      return {};
+    }
+    // The device has less than the budget promised: try a smaller slab before giving up.
+    if (plan->element_count > 1)
+      plan->element_count = (plan->element_count + 1) / 2;
+    else if (plan->size_code > sizes.least_code)
+      --plan->size_code;
+    else
+      return buffer.error();
+  }
+}
+
+void BufferSlabs::release(smc::ElementId element) {
+  slabs_.release(element);
+  count_use(element, false);
+}
+
+void BufferSlabs::count_use(smc::ElementId element, bool taken) {
+  const std::uint64_t size = smc::element_bytes(size_code(element));
+  (taken ? stats_.rmb_used_bytes : stats_.rmb_free_bytes).add(size);
+  (taken ? stats_.rmb_free_bytes : stats_.rmb_used_bytes).sub(size);
+}
+
+std::size_t BufferSlabs::offset_bytes(smc::ElementId element) const {
+  return std::size_t{smc::element_bytes(size_code(element))} * (element.index.value - 1U);
+}
+
+std::span<std::byte> BufferSlabs::bytes(smc::ElementId element) const {
+  return buffer(element).bytes().subspan(offset_bytes(element),
+                                         smc::element_bytes(size_code(element)));
+}
+
+}  // namespace fairlead::relay

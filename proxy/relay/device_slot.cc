@@ -1,0 +1,154 @@
+#include "relay/device_slot.h"
+
+#include <array>
+
+#include "base/log.h"
+
+namespace fairlead::relay {
+namespace {
+
+const char* describe(rdma::CompletionStatus status) {
+  switch (status) {
+    case rdma::CompletionStatus::kSuccess:
+      return "success";
+    case rdma::CompletionStatus::kFlushed:
+      return "queue pair in error";
+    case rdma::CompletionStatus::kRemoteAccessError:
+      return "remote access error";
+    case rdma::CompletionStatus::kRetryExceeded:
+      return "peer does not answer";
+    case rdma::CompletionStatus::kLocalError:
+      return "local error";
+  }
+  return "?";
+}
+
+}  // namespace
+
+DeviceSlot::DeviceSlot(std::unique_ptr<rdma::Device> device,
+                       std::unique_ptr<Reachability> reachability)
+    : device_(std::move(device)), reachability_(std::move(reachability)) {}
+
+DeviceSlot::~DeviceSlot() = default;
+
+Result<std::unique_ptr<DeviceSlot>> DeviceSlot::create(
+    std::unique_ptr<rdma::Device> device, std::unique_ptr<Reachability> reachability,
+    smc::RmbBudget& budget, event::TimerQueue& timers, WorkerStats& stats,
+    const smc::GroupTimes& times, std::function<TimePoint()> now) {
+  std::unique_ptr<DeviceSlot> slot(new DeviceSlot(std::move(device), std::move(reachability)));
+  rdma::Device& own = *slot->device_;
+  slot->domain_ = SMC_TRY(own.create_protection_domain());
+  slot->receive_queue_ = SMC_TRY(own.create_shared_receive_queue(*slot->domain_, kReceiveEntries));
+  slot->receive_memory_ = SMC_TRY(
+      own.allocate_buffer(*slot->domain_, std::size_t{kReceiveEntries} * rdma::kMessageBytesMax));
+  slot->resources_.device = &own;
+  slot->resources_.receive_domain = slot->domain_.get();
+  slot->resources_.receive_queue = slot->receive_queue_.get();
+  slot->resources_.budget = &budget;
+  slot->resources_.timers = &timers;
+  slot->resources_.stats = &stats;
+  slot->resources_.times = times;
+  slot->resources_.now = std::move(now);
+  for (std::uint32_t i = 0; i < kReceiveEntries; ++i)
+    slot->reposts_.push_back({rdma::WorkId{i}, slot->receive_memory_.get(),
+                              std::size_t{i} * rdma::kMessageBytesMax, rdma::kMessageBytesMax});
+  SMC_TRY(slot->post_receives());
+  SMC_TRY(slot->receive_queue_->arm_limit(kReceiveLimit));
+  return slot;
+}
+
+Result<void> DeviceSlot::post_receives() {
+  if (reposts_.empty()) return {};
+  SMC_TRY(receive_queue_->post(reposts_));
+  reposts_.clear();
+  if (limit_hit_) {
+    limit_hit_ = false;
+    SMC_TRY(receive_queue_->arm_limit(kReceiveLimit));
+  }
+  return {};
+}
+
+std::optional<rdma::Port> DeviceSlot::active_port() const {
+  for (const rdma::Port& port : device_->ports())
+    if (port.state == rdma::PortState::kActive) return port;
+  return std::nullopt;
+}
+
+bool DeviceSlot::poll(TimePoint now) {
+  std::array<rdma::Completion, kCompletionsPerPoll> completions;
+  bool more = false;
+  for (unsigned round = 0; round < kPollsPerTurn; ++round) {
+    const std::size_t count = device_->poll(completions);
+    for (std::size_t i = 0; i < count; ++i) take(completions[i], now);
+    if (const Result<void> posted = post_receives(); !posted)
+      LogEvent(LogLevel::kError, "relay.device", "receives_lost")
+          .field("device", device_->name())
+          .field("what", to_string(posted.error()));
+    more = count == completions.size();
+    if (!more) break;
+  }
+  while (const std::optional<rdma::AsyncEvent> event = device_->poll_async_event())
+    take(*event, now);
+  return more;
+}
+
+void DeviceSlot::take(const rdma::Completion& completion, TimePoint now) {
+  Group* group = peers_.by_queue_pair(completion.queue_pair);
+  if (completion.kind == rdma::Completion::Kind::kReceive) {
+    const std::size_t index = static_cast<std::size_t>(completion.id);
+    const std::size_t offset = index * rdma::kMessageBytesMax;
+    if (group != nullptr && completion.status == rdma::CompletionStatus::kSuccess)
+      group->handle_message(group->link_of(completion.queue_pair),
+                            receive_memory_->bytes().subspan(offset, completion.length_bytes), now);
+    reposts_.push_back({completion.id, receive_memory_.get(), offset, rdma::kMessageBytesMax});
+  }
+  if (group == nullptr) return;
+  const smc::LinkIndex link = group->link_of(completion.queue_pair);
+  if (completion.status != rdma::CompletionStatus::kSuccess)
+    group->handle_link_failure(link, describe(completion.status), now);
+  else if (completion.kind == rdma::Completion::Kind::kSend)
+    group->handle_send_done(link, completion.id);
+}
+
+void DeviceSlot::take(const rdma::AsyncEvent& event, TimePoint now) {
+  switch (event.kind) {
+    case rdma::AsyncEvent::Kind::kReceiveLimit:
+      resources_.stats->receive_limit_events.add();
+      limit_hit_ = true;
+      break;
+    case rdma::AsyncEvent::Kind::kQueuePairFatal:
+      if (Group* group = peers_.by_queue_pair(event.queue_pair))
+        group->handle_link_failure(group->link_of(event.queue_pair),
+                                   "the peer's queue pair has gone", now);
+      break;
+    case rdma::AsyncEvent::Kind::kDeviceFatal:
+      peers_.for_each([&](Group& group) {
+        for (smc::LinkIndex i = 0; i < smc::kLinksMax; ++i)
+          group.handle_link_failure(i, "the device has failed", now);
+      });
+      break;
+    case rdma::AsyncEvent::Kind::kPortDown:
+    case rdma::AsyncEvent::Kind::kPortUp:
+    case rdma::AsyncEvent::Kind::kGidChange:
+      LogEvent(event.kind == rdma::AsyncEvent::Kind::kPortDown ? LogLevel::kWarn : LogLevel::kInfo,
+               "relay.device",
+               event.kind == rdma::AsyncEvent::Kind::kPortDown ? "port_down"
+               : event.kind == rdma::AsyncEvent::Kind::kPortUp ? "port_up"
+                                                               : "gid_change")
+          .field("device", device_->name())
+          .field("port", std::uint64_t{event.port.value});
+      break;
+  }
+}
+
+void DeviceSlot::flush(TimePoint now) {
+  bool any = false;
+  peers_.for_each([&](Group& group) {
+    if (!group.dirty()) return;
+    group.flush(now);
+    any = true;
+  });
+  if (any) device_->ring_doorbells();
+}
+
+}  // namespace fairlead::relay

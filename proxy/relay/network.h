@@ -1,0 +1,33 @@
+// The seam to everything outside that is not a device: dialling, the SMC option of a connection,
+// the clock. SocketNetwork is the real one; a simulation brings its own.
+#pragma once
+
+#include <chrono>
+#include <memory>
+
+#include "base/address.h"
+#include "base/result.h"
+#include "base/time.h"
+#include "event/stream.h"
+
+namespace fairlead::relay {
+
+class Network {
+ public:
+  virtual ~Network() = default;
+  virtual TimePoint now() const = 0;
+  // Wall clock, for people.
+  virtual std::chrono::system_clock::time_point wall_now() const = 0;
+
+  // Begins to connect. With `smc_option` the SYN carries the SMC option where that can be had.
+  virtual Result<std::unique_ptr<event::Stream>> dial(const SocketAddress& to, bool smc_option) = 0;
+
+  // True when something writes the option for our sockets at all.
+  virtual bool option_available() const = 0;
+  // Dialled stream, once, when connected: the SYN/ACK carried the option.
+  virtual bool option_answered(event::Stream& stream) = 0;
+  // Accepted stream, once: the SYN carried the option, and so did our SYN/ACK.
+  virtual bool option_requested(event::Stream& stream) = 0;
+};
+
+}  // namespace fairlead::relay

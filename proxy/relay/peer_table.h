@@ -1,0 +1,60 @@
+// Which link groups lead to which peer, inside one worker. A peer is told apart by role, system id
+// and GID, as Linux does (docs/wire.md, "Link groups"); when a group is full, the next one is made.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "base/ids.h"
+#include "relay/group.h"
+
+namespace fairlead::relay {
+
+inline constexpr std::size_t kGroupsMax = 4096;  // per worker
+
+struct PeerKey {
+  smc::GroupRole role = smc::GroupRole::kClient;
+  PeerId peer;
+  Gid gid;
+  friend auto operator<=>(const PeerKey&, const PeerKey&) = default;
+};
+
+class PeerTable {
+ public:
+  bool full() const { return groups_.size() >= kGroupsMax; }
+  Group& add(const PeerKey& key, std::unique_ptr<Group> group);
+
+  // A group in which a server can seat one more connection, or nothing.
+  Group* with_room(const PeerKey& key) const;
+  // A first contact with this peer is under way.
+  Group* forming(const PeerKey& key) const;
+  // The client's group whose link ends at this queue pair of the peer: what a reusing Accept names.
+  Group* by_link(const PeerKey& key, QpNumber peer_queue_pair) const;
+  // Local queue pair of a completion.
+  Group* by_queue_pair(QpNumber number) const;
+
+  // The group finds no more connections; it is destroyed by remove().
+  void remove(Group& group);
+
+  template <class Visit>
+  void for_each(Visit visit) {
+    // By index: a visit may add groups.
+    for (std::size_t i = 0; i < groups_.size(); ++i) visit(*groups_[i].group);
+  }
+  std::size_t count() const { return groups_.size(); }
+
+ private:
+  struct Entry {
+    PeerKey key;
+    std::unique_ptr<Group> group;
+  };
+  std::vector<Entry> groups_;
+  std::multimap<PeerKey, Group*> by_peer_;
+  std::unordered_map<QpNumber, Group*> by_queue_pair_;
+};
+
+}  // namespace fairlead::relay

@@ -1,0 +1,236 @@
+#include "relay/session.h"
+
+#include <algorithm>
+
+#include "base/assert.h"
+#include "base/log.h"
+#include "relay/worker.h"
+
+namespace fairlead::relay {
+namespace {
+
+double seconds(Duration duration) { return std::chrono::duration<double>(duration).count(); }
+
+}  // namespace
+
+Session::Session(Worker& worker, std::uint64_t number, Direction direction,
+                 SocketAddress destination, std::unique_ptr<event::Stream> accepted, TimePoint now)
+    : worker_(worker),
+      number_(number),
+      direction_(direction),
+      destination_(destination),
+      setup_(std::make_unique<SetUp>(worker.timers(), [this] { on_timer(); })),
+      began_(now) {
+  std::unique_ptr<event::Stream>& mine = direction == Direction::kOutbound ? app_ : net_;
+  mine = std::move(accepted);
+  mine->set_handler(this);
+}
+
+Session::~Session() {
+  if (setup_) end_setup();
+}
+
+std::string Session::id() const { return session_id(number_); }
+
+void Session::start(TimePoint now) { outbound() ? start_outbound(now) : start_inbound(now); }
+
+void Session::handle_ready(event::Stream&) { worker_.mark_ready(*this); }
+
+void Session::note(const char* step) {
+  if (setup_) setup_->steps.push_back(step);
+}
+
+void Session::run(TimePoint now) {
+  switch (phase_) {
+    case Phase::kDialing:
+      return run_dialing(now);
+    case Phase::kHandshake:
+    case Phase::kQueued:
+      return run_handshake(now);
+    case Phase::kSmc:
+      return run_smc(now);
+    case Phase::kTcp:
+      return run_tcp(now);
+    case Phase::kDead:
+      return;
+  }
+}
+
+void Session::on_timer() {
+  const TimePoint now = worker_.network().now();
+  if (phase_ == Phase::kDialing) return dial_failed(ETIMEDOUT);
+  if (phase_ == Phase::kQueued) {
+    note("the first contact of another connection took too long");
+    return decline(FallbackReason::kHandshakeTimeout, false, now);
+  }
+  if (setup_ && setup_->handshake) setup_->handshake->handle_deadline(now);
+  worker_.mark_ready(*this);
+}
+
+void Session::arm_timer() {
+  if (setup_ && setup_->handshake) setup_->timer.set(setup_->handshake->next_deadline());
+}
+
+void Session::end_setup() {
+  worker_.stop_waiting(*this);
+  if (setup_->counted) worker_.end_handshake();
+  setup_.reset();
+}
+
+void Session::record_decision(Transport transport, Side side, const FallbackInfo* info,
+                              std::uint32_t peer_code, TimePoint now) {
+  Decision decision;
+  decision.session = number_;
+  decision.time = worker_.network().wall_now();
+  decision.direction = direction_;
+  decision.side = side;
+  decision.transport = transport;
+  // Worth a system call only where something went wrong.
+  if (transport == Transport::kTcp) decision.local = net_->local_address();
+  decision.peer = outbound() ? destination_ : net_->peer_address();
+  if (info != nullptr) decision.reason = info->reason;
+  decision.peer_code = peer_code;
+  decision.elapsed_seconds = seconds(now - began_);
+  decision.steps = std::move(setup_->steps);
+  worker_.decisions().add(std::move(decision));
+}
+
+void Session::become_smc(TimePoint now) {
+  phase_ = Phase::kSmc;
+  WorkerStats& stats = worker_.stats();
+  TrafficStats& traffic = stats.traffic_of(direction_, Transport::kSmcr);
+  traffic.connections_total.add();
+  traffic.connections_active.add();
+  stats.handshake_smcr.observe(seconds(now - began_));
+  note("carried over SMC-R");
+  worker_.fallback_log().report_success(direction_,
+                                        outbound() ? destination_ : net_->peer_address(), id());
+  LogEvent(LogLevel::kDebug, "relay.session", "smcr")
+      .field("conn", id())
+      .field("group", smc_->group->id());
+  record_decision(Transport::kSmcr, Side::kLocal, nullptr, 0, now);
+  end_setup();
+  worker_.mark_ready(*this);
+}
+
+void Session::become_tcp(Side side, FallbackReason reason, std::uint32_t peer_code,
+                         const char* detail, TimePoint now) {
+  SMC_ASSERT(app_ != nullptr && net_ != nullptr);
+  reason_ = reason;
+  WorkerStats& stats = worker_.stats();
+  stats.fallback_of(direction_, side, reason).add();
+  stats.handshake_fallback.observe(seconds(now - began_));
+  FallbackEvent event;
+  event.direction = direction_;
+  event.side = side;
+  event.reason = reason;
+  event.peer_code = peer_code;
+  event.local = net_->local_address();
+  event.peer = outbound() ? destination_ : net_->peer_address();
+  event.phase = setup_->phase;
+  event.elapsed_seconds = seconds(now - began_);
+  event.connection = id();
+  event.pnet = worker_.config().pnet.id;
+  event.detail = detail;
+  worker_.fallback_log().report(event, now);
+  record_decision(Transport::kTcp, side, &fallback_info(reason), peer_code, now);
+  if (worker_.config().fallback == config::FallbackPolicy::kDeny) {
+    stats.refused.add();
+    return abandon("fallback is denied by configuration");
+  }
+  phase_ = Phase::kTcp;
+  TrafficStats& traffic = stats.traffic_of(direction_, Transport::kTcp);
+  traffic.connections_total.add();
+  traffic.connections_active.add();
+  tcp_ = std::make_unique<TcpRelay>(*app_, *net_, worker_.tcp_resources());
+  if (!setup_->unread.empty()) tcp_->towards_app().prepend(setup_->unread);
+  leave_group(now, false);
+  smc_.reset();
+  end_setup();
+  worker_.mark_ready(*this);
+}
+
+void Session::abandon(const char* why) {
+  if (phase_ == Phase::kDead) return;
+  LogEvent(LogLevel::kDebug, "relay.session", "abandoned").field("conn", id()).field("why", why);
+  if (app_) app_->reset_on_close();
+  if (net_) net_->reset_on_close();
+  die();
+}
+
+void Session::shut_down(const char* why) {
+  if (phase_ != Phase::kSmc) return abandon(why);
+  Group& group = *smc_->group;
+  smc_->connection.abort();
+  group.mark_dirty(*smc_);
+  group.flush(worker_.network().now());
+  abandon(why);
+}
+
+void Session::die() {
+  if (phase_ == Phase::kDead) return;
+  if (phase_ == Phase::kSmc || phase_ == Phase::kTcp)
+    worker_.stats()
+        .traffic_of(direction_, phase_ == Phase::kSmc ? Transport::kSmcr : Transport::kTcp)
+        .connections_active.sub();
+  // Others may wait for the first contact that this one was to make.
+  if (setup_) fail_forming_group(worker_.network().now());
+  const bool quarantine = smc_ && !smc_->connection.finished() && !smc_->connection.lost();
+  leave_group(worker_.network().now(), quarantine);
+  if (setup_) end_setup();
+  timer_.reset();
+  tcp_.reset();
+  app_.reset();
+  net_.reset();
+  phase_ = Phase::kDead;
+  worker_.bury(*this);
+}
+
+void Session::handle_group_confirmed(TimePoint now) {
+  if (!setup_ || !setup_->handshake) return;
+  if (phase_ == Phase::kQueued) {
+    phase_ = Phase::kHandshake;
+    note("the first contact of another connection is done");
+    answer_proposal(now);
+  } else if (setup_->handshake->state() == smc::Handshake::State::kAwaitingLink) {
+    // A server's queue pair, and with it the access to its memory, stands only now.
+    if (outbound() && !set_peer(setup_->handshake->answer()))
+      return decline(FallbackReason::kMemoryRegistration, false, now);
+    setup_->handshake->link_confirmed();
+  }
+  worker_.mark_ready(*this);
+}
+
+void Session::handle_group_refused(FallbackReason reason, TimePoint now) {
+  if (!setup_ || !setup_->handshake) return;
+  if (setup_->handshake->state() == smc::Handshake::State::kAwaitingLink)
+    decline(reason, false, now);
+}
+
+void Session::handle_group_lost(TimePoint now) {
+  if (phase_ == Phase::kSmc) {
+    smc_->connection.handle_link_lost();
+    return worker_.mark_ready(*this);
+  }
+  if (!setup_ || !setup_->handshake) return;
+  leave_group(now, true);
+  if (phase_ == Phase::kQueued) {
+    phase_ = Phase::kHandshake;
+    answer_proposal(now);  // this one makes the first contact instead
+    return worker_.mark_ready(*this);
+  }
+  switch (setup_->handshake->state()) {
+    case smc::Handshake::State::kAwaitingLink:
+    case smc::Handshake::State::kInHand:
+      return decline(FallbackReason::kNoActiveLink, false, now);
+    case smc::Handshake::State::kAwaitingPeer:
+      // Our Accept names a link that is gone; the peer's Confirm will be declined.
+      return;
+    case smc::Handshake::State::kEstablished:
+    case smc::Handshake::State::kTcp:
+    case smc::Handshake::State::kFailed:
+      return;
+  }
+}
+
+}  // namespace fairlead::relay

@@ -1,0 +1,179 @@
+// One proxied connection, from the accepted socket to the end: two streams, the negotiation that
+// decides which way the bytes go, and then one of the two relays.
+//
+//   app   the stream to the application in our pod
+//   net   the stream to the other side; while the bytes go over SMC-R it lies idle as the liveness
+//         and close companion
+//
+// All fallback decisions are made here: session_outbound.cc (client of the handshake) and
+// session_inbound.cc (server). session_join.cc is what both do to get a seat in a link group.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/address.h"
+#include "base/fallback.h"
+#include "base/snapshot.h"
+#include "event/stream.h"
+#include "event/timer_queue.h"
+#include "relay/group.h"
+#include "relay/smc_relay.h"
+#include "relay/tcp_relay.h"
+#include "smc/handshake.h"
+#include "smc/negotiate.h"
+
+namespace fairlead::relay {
+
+class Worker;
+class DeviceSlot;
+struct PeerKey;
+
+// Both sides have closed their applications, but the peer does not confirm it.
+inline constexpr Duration kCloseAnswerWait = std::chrono::seconds(60);
+inline constexpr std::size_t kHandshakeReadBytes = 4096;
+// How long a peer that is only assumed to speak SMC may be silent before it is taken for plain TCP.
+inline constexpr Duration kSniffWait = std::chrono::seconds(2);
+
+class Session final : public event::StreamHandler {
+ public:
+  enum class Phase : std::uint8_t {
+    kDialing,    // connecting to the destination (outbound) or the application (inbound)
+    kHandshake,  // CLC
+    kQueued,     // inbound: another connection makes the first contact with this peer
+    kSmc,
+    kTcp,
+    kDead,
+  };
+
+  Session(Worker& worker, std::uint64_t number, Direction direction, SocketAddress destination,
+          std::unique_ptr<event::Stream> accepted, TimePoint now);
+  ~Session() override;
+
+  // Decides what to try, and begins.
+  void start(TimePoint now);
+  // Called in a turn after mark_ready().
+  void run(TimePoint now);
+  void handle_ready(event::Stream& stream) override;
+
+  // From the worker: news of a link group that this session belongs to or waits for.
+  void handle_group_confirmed(TimePoint now);
+  void handle_group_refused(FallbackReason reason, TimePoint now);
+  void handle_group_lost(TimePoint now);
+  // The worker ends: what the application was told is sent goes out, then the connection is
+  // aborted.
+  void shut_down(const char* why);
+  // Ends at once, with a reset on both streams.
+  void abandon(const char* why);
+
+  std::uint64_t number() const { return number_; }
+  Phase phase() const { return phase_; }
+  Direction direction() const { return direction_; }
+  bool negotiating() const { return setup_ != nullptr; }
+  SmcRelay* smc() { return smc_ ? smc_.get() : nullptr; }
+  std::string id() const;
+  ConnectionRow row(TimePoint now) const;
+
+  bool queued = false;  // in the worker's ready list
+
+ private:
+  // What only the negotiation needs; freed when it is over.
+  struct SetUp {
+    explicit SetUp(event::TimerQueue& timers, std::function<void()> on_timer)
+        : timer(timers, std::move(on_timer)) {}
+    event::Timer timer;
+    std::optional<smc::Handshake> handshake;
+    std::vector<std::byte> unread;  // read from `net`, not yet taken by the handshake
+    std::vector<const char*> steps;
+    const char* phase = "accept";
+    // Decided: TCP, as soon as both streams stand; `outcome` has the rest.
+    std::optional<FallbackReason> plain_reason;
+    bool assumed = false;      // by configuration; no option was seen
+    bool counted = false;      // as one of limits.handshakes
+    bool forms_group = false;  // ours is the first contact
+    DeviceSlot* slot = nullptr;
+    Gid peer_gid;
+    smc::Terms terms;
+    wire::Proposal proposal;     // outbound: what we sent
+    wire::AcceptConfirm accept;  // inbound: what we sent
+    smc::Handshake::Outcome outcome;
+
+    bool accept_sent() const { return accept.alert_token.value != 0; }
+  };
+
+  bool outbound() const { return direction_ == Direction::kOutbound; }
+  void note(const char* step);
+  void on_timer();
+  void arm_timer();
+
+  void start_outbound(TimePoint now);
+  void start_inbound(TimePoint now);
+  void dial_net(bool with_option, TimePoint now);
+  void dial_app(TimePoint now);
+  void run_dialing(TimePoint now);
+  void net_connected(TimePoint now);
+  void app_connected(TimePoint now);
+  void dial_failed(int error);
+  void redial_plain(FallbackReason reason, const char* detail, TimePoint now);
+
+  void run_handshake(TimePoint now);
+  bool write_handshake();
+  bool read_handshake(TimePoint now);
+  void handshake_declined(TimePoint now);
+  void handshake_failed(TimePoint now);
+  void message_in_hand(TimePoint now);
+  void handle_accept(TimePoint now);
+  void join_named_link(const PeerKey& key, const wire::AcceptConfirm& accept, TimePoint now);
+  void handle_proposal(TimePoint now);
+  void answer_proposal(TimePoint now);
+  void handle_confirm(TimePoint now);
+  void decline(FallbackReason reason, bool out_of_sync, TimePoint now);
+
+  // session_join.cc
+  Group* make_group(smc::GroupRole role, const PeerKey& key, TimePoint now);
+  bool take_seat(Group& group, smc::LinkIndex link);
+  bool set_peer(const wire::AcceptConfirm& answer);
+  wire::AcceptConfirm describe_seat(wire::ClcType type, bool first_contact) const;
+  void leave_group(TimePoint now, bool quarantine);
+  void fail_forming_group(TimePoint now);
+
+  void become_smc(TimePoint now);
+  void become_tcp(Side side, FallbackReason reason, std::uint32_t peer_code, const char* detail,
+                  TimePoint now);
+  void become_tcp_expected(FallbackReason reason, TimePoint now) {
+    become_tcp(Side::kLocal, reason, 0, "", now);
+  }
+  void record_decision(Transport transport, Side side, const FallbackInfo* info,
+                       std::uint32_t peer_code, TimePoint now);
+  void end_setup();
+  void run_smc(TimePoint now);
+  void await_last_word(TimePoint now);
+  void wake_at(std::optional<TimePoint> deadline);
+  void run_tcp(TimePoint now);
+  void watch_companion(TimePoint now);
+  void count_bytes();
+  void die();
+
+  Worker& worker_;
+  const std::uint64_t number_;
+  const Direction direction_;
+  Phase phase_ = Phase::kDialing;
+  SocketAddress destination_;
+  std::unique_ptr<event::Stream> app_;
+  std::unique_ptr<event::Stream> net_;
+  std::unique_ptr<SetUp> setup_;
+  std::unique_ptr<SmcRelay> smc_;
+  std::unique_ptr<TcpRelay> tcp_;
+  std::optional<Group::Seat> seat_;
+  std::optional<event::Timer> timer_;  // grace and close waits of an SMC connection
+  std::optional<TimePoint> close_wait_;
+  std::optional<FallbackReason> reason_;
+  TimePoint began_;
+  std::uint64_t counted_tx_ = 0;
+  std::uint64_t counted_rx_ = 0;
+};
+
+}  // namespace fairlead::relay

@@ -1,0 +1,170 @@
+// Driving the CLC handshake over the stream, in either role.
+
+#include <algorithm>
+
+#include "base/log.h"
+#include "relay/session.h"
+#include "relay/worker.h"
+
+namespace fairlead::relay {
+
+using State = smc::Handshake::State;
+using Kind = event::IoResult::Kind;
+
+void Session::run_dialing(TimePoint now) {
+  event::Stream& accepted = outbound() ? *app_ : *net_;
+  if (accepted.hung_up() && accepted.take_error() != 0) return abandon("reset while dialling");
+  event::Stream* dialled = outbound() ? net_.get() : app_.get();
+  if (dialled == nullptr || !dialled->connected()) return;
+  if (const int error = dialled->take_error(); error != 0) return dial_failed(error);
+  outbound() ? net_connected(now) : app_connected(now);
+}
+
+void Session::dial_failed(int error) {
+  LogEvent(LogLevel::kInfo, "relay.session", "dial_failed")
+      .field("conn", id())
+      .field("direction", to_string(direction_))
+      .field("to", to_string(destination_))
+      .field("what", to_string(system_error("connect", error)));
+  abandon("the destination cannot be reached");
+}
+
+void Session::run_handshake(TimePoint now) {
+  while (phase_ == Phase::kHandshake) {
+    if (!write_handshake()) return;
+    switch (setup_->handshake->state()) {
+      case State::kAwaitingPeer:
+      case State::kAwaitingLink:
+        if (!read_handshake(now)) return;
+        break;
+      case State::kInHand:
+        message_in_hand(now);
+        break;
+      case State::kEstablished:
+        if (!setup_->handshake->output_empty()) return;  // the Confirm waits for room
+        return become_smc(now);
+      case State::kTcp:
+        return handshake_declined(now);
+      case State::kFailed:
+        return handshake_failed(now);
+    }
+  }
+}
+
+// False when the session has ended, or when what is to be written must wait for room.
+bool Session::write_handshake() {
+  smc::Handshake& handshake = *setup_->handshake;
+  while (!handshake.output_empty()) {
+    if (!net_->writable()) return false;
+    const std::span<const std::byte> bytes = handshake.output();
+    const iovec piece{const_cast<std::byte*>(bytes.data()), bytes.size()};
+    const event::IoResult result = net_->write({&piece, 1});
+    if (result.kind == Kind::kError) {
+      abandon("the peer reset the connection during the handshake");
+      return false;
+    }
+    if (result.kind != Kind::kBytes) return false;
+    handshake.output_written(result.count);
+  }
+  return true;
+}
+
+// True when the handshake has been given something.
+bool Session::read_handshake(TimePoint now) {
+  std::vector<std::byte>& unread = setup_->unread;
+  if (unread.empty()) {
+    if (!net_->readable()) return false;
+    std::byte chunk[kHandshakeReadBytes];
+    const iovec into{chunk, sizeof chunk};
+    const event::IoResult result = net_->read({&into, 1});
+    if (result.kind == Kind::kWouldBlock) return false;
+    if (result.kind != Kind::kBytes) {
+      abandon("the peer closed the connection during the handshake");
+      return false;
+    }
+    unread.assign(chunk, chunk + result.count);
+  }
+  smc::Handshake& handshake = *setup_->handshake;
+  const std::size_t before = handshake.unconsumed().size();
+  const std::size_t taken = handshake.handle_bytes(unread, now);
+  if (handshake.state() == State::kFailed) {
+    // For an application that speaks no CLC, every byte counts.
+    const auto earlier = handshake.unconsumed().first(before);
+    unread.insert(unread.begin(), earlier.begin(), earlier.end());
+  } else {
+    unread.erase(unread.begin(), unread.begin() + static_cast<std::ptrdiff_t>(taken));
+  }
+  arm_timer();
+  return true;
+}
+
+void Session::message_in_hand(TimePoint now) {
+  if (outbound()) return handle_accept(now);
+  setup_->accept_sent() ? handle_confirm(now) : handle_proposal(now);
+}
+
+void Session::decline(FallbackReason reason, bool out_of_sync, TimePoint now) {
+  note("declined");
+  fail_forming_group(now);
+  // A client that has our Accept may be writing already.
+  leave_group(now, setup_->accept_sent());
+  setup_->handshake->decline(reason, out_of_sync);
+  setup_->timer.cancel();
+  phase_ = Phase::kHandshake;
+  worker_.stop_waiting(*this);
+  worker_.mark_ready(*this);
+}
+
+void Session::fail_forming_group(TimePoint now) {
+  if (!setup_->forms_group || !smc_) return;
+  setup_->forms_group = false;
+  smc_->group->handle_link_failure(smc_->link, "the first contact failed", now);
+}
+
+// Both sides know that the stream is TCP from here on.
+void Session::handshake_declined(TimePoint now) {
+  const smc::Handshake::Outcome outcome = setup_->handshake->outcome();
+  if (outcome.side == Side::kPeer) {
+    note("the peer declined");
+    if (outcome.out_of_sync && smc_)
+      smc_->group->handle_link_failure(smc_->link, "the peer does not know the link group", now);
+    fail_forming_group(now);
+    leave_group(now, false);
+  }
+  setup_->outcome = outcome;
+  setup_->plain_reason = outcome.reason;
+  if (!outbound() && app_ == nullptr) return dial_app(now);
+  become_tcp(outcome.side, outcome.reason, outcome.peer_code, outcome.detail, now);
+}
+
+void Session::handshake_failed(TimePoint now) {
+  smc::Handshake::Outcome outcome = setup_->handshake->outcome();
+  if (outbound()) return redial_plain(outcome.reason, outcome.detail, now);
+  const bool silent = outcome.reason == FallbackReason::kHandshakeTimeout;
+  const std::size_t seen = std::min<std::size_t>(setup_->unread.size(), 4);
+  // Whatever the handshake still holds after a silence has begun like CLC.
+  const bool clc = silent ? !setup_->handshake->unconsumed().empty()
+                          : seen != 0 && wire::may_be_clc(std::span(setup_->unread).first(seen));
+  // A stranger in an assumed network, or a client whose SYN/ACK lost our option on the way: what it
+  // sent is for the application.
+  if (app_ == nullptr && !setup_->accept_sent() && !clc && (!silent || setup_->assumed)) {
+    outcome.reason =
+        setup_->assumed ? FallbackReason::kPeerNotInjected : FallbackReason::kOptionStripped;
+    note("the peer speaks no CLC");
+    setup_->outcome = outcome;
+    setup_->plain_reason = outcome.reason;
+    setup_->handshake.reset();
+    return dial_app(now);
+  }
+  worker_.stats().refused.add();
+  LogEvent(LogLevel::kWarn, "smc.handshake", "refused")
+      .field("conn", id())
+      .field("peer", to_string(net_->peer_address()))
+      .field("reason", fallback_info(outcome.reason).name)
+      .field("phase", setup_->phase)
+      .field("detail", outcome.detail);
+  fail_forming_group(now);
+  abandon("the handshake failed");
+}
+
+}  // namespace fairlead::relay

@@ -1,0 +1,143 @@
+// The inbound side: connections of the world to our application. The server of the handshake. The
+// application is dialled before the Accept, so that a closed port is still a refused connection.
+
+#include "base/log.h"
+#include "relay/session.h"
+#include "relay/worker.h"
+
+namespace fairlead::relay {
+
+void Session::start_inbound(TimePoint now) {
+  const config::Config& config = worker_.config();
+  const SocketAddress peer = net_->peer_address();
+  const bool requested =
+      worker_.network().option_available() && worker_.network().option_requested(*net_);
+  setup_->assumed = !requested && config.smc.enabled && config::assumed(config.smc, peer);
+  if (!requested && !setup_->assumed) {
+    setup_->plain_reason = !config.smc.enabled                  ? FallbackReason::kDisabled
+                           : config::excluded(config.smc, peer) ? FallbackReason::kPolicyExcluded
+                           : !worker_.network().option_available()
+                               ? FallbackReason::kNoOptionProgram
+                               : FallbackReason::kPeerNotInjected;
+    note("the SYN carried no SMC option");
+    return dial_app(now);
+  }
+  note(requested ? "the SYN carried the SMC option" : "the peer is assumed to speak SMC");
+  // A peer that has seen our option sends CLC first, whatever we want to do: it must be answered.
+  setup_->handshake.emplace(
+      smc::Handshake::server(worker_.offer().peer_id, now,
+                             setup_->assumed ? std::min(kSniffWait, config.smc.handshake_timeout)
+                                             : config.smc.handshake_timeout));
+  setup_->phase = "clc_proposal";
+  phase_ = Phase::kHandshake;
+  arm_timer();
+  run_handshake(now);
+}
+
+void Session::dial_app(TimePoint now) {
+  phase_ = Phase::kDialing;
+  Result<std::unique_ptr<event::Stream>> app = worker_.network().dial(destination_, false);
+  if (!app) return dial_failed(app.error().system);
+  app_ = std::move(*app);
+  app_->set_handler(this);
+  setup_->timer.set(now + worker_.config().limits.dial_timeout);
+}
+
+void Session::app_connected(TimePoint now) {
+  setup_->timer.cancel();
+  if (setup_->plain_reason) {
+    const smc::Handshake::Outcome outcome = setup_->outcome;
+    return become_tcp(outcome.side, *setup_->plain_reason, outcome.peer_code, outcome.detail, now);
+  }
+  phase_ = Phase::kHandshake;
+  answer_proposal(now);
+  if (phase_ == Phase::kHandshake) run_handshake(now);
+}
+
+void Session::handle_proposal(TimePoint now) {
+  const wire::Proposal& proposal = setup_->handshake->proposal();
+  const config::Config& config = worker_.config();
+  if (!config.smc.enabled) return decline(FallbackReason::kDisabled, false, now);
+  if (config::excluded(config.smc, net_->peer_address()))
+    return decline(FallbackReason::kPolicyExcluded, false, now);
+  if (worker_.draining()) return decline(FallbackReason::kDraining, false, now);
+  const smc::Judgement<smc::Terms> terms = smc::judge_proposal(proposal, worker_.offer());
+  if (!terms) return decline(terms.error(), false, now);
+  setup_->terms = *terms;
+  if (!setup_->counted && !(setup_->counted = worker_.begin_handshake()))
+    return decline(FallbackReason::kConnectionLimit, false, now);
+  for (const std::unique_ptr<DeviceSlot>& slot : worker_.slots()) {
+    const std::optional<Gid> gid = slot->reachability().client_gid(proposal);
+    if (!gid || !slot->active_port()) continue;
+    setup_->slot = slot.get();
+    setup_->peer_gid = *gid;
+    break;
+  }
+  if (setup_->slot == nullptr) {
+    note("no device of ours reaches the client: it is on another node, or sees another directory");
+    return decline(
+        worker_.slots().empty() ? worker_.no_device_reason() : FallbackReason::kNoRdmaDevice, false,
+        now);
+  }
+  dial_app(now);
+}
+
+void Session::answer_proposal(TimePoint now) {
+  const wire::Proposal& proposal = setup_->handshake->proposal();
+  const PeerKey key{smc::GroupRole::kServer, proposal.peer_id, setup_->peer_gid};
+  PeerTable& peers = setup_->slot->peers();
+  Group* group = peers.with_room(key);
+  const bool first_contact = group == nullptr;
+  if (first_contact) {
+    if (Group* forming = peers.forming(key)) {
+      if (!worker_.wait_for_group(*forming, *this))
+        return decline(FallbackReason::kConnectionLimit, false, now);
+      note("waiting for the first contact of another connection");
+      phase_ = Phase::kQueued;
+      setup_->timer.set(now + worker_.config().smc.handshake_timeout);
+      return;
+    }
+    group = make_group(smc::GroupRole::kServer, key, now);
+    if (group == nullptr) return decline(FallbackReason::kQueuePairNotReady, false, now);
+    note("first contact: a new link group");
+  } else {
+    note("an existing link group is used");
+    setup_->terms = group->protocol().terms();
+  }
+  setup_->forms_group = first_contact;
+  if (!take_seat(*group, first_contact ? smc::LinkIndex{0} : group->protocol().choose_link())) {
+    if (first_contact) group->handle_link_failure(0, "no memory for the first connection", now);
+    return decline(FallbackReason::kMemory, false, now);
+  }
+  setup_->accept = describe_seat(wire::ClcType::kAccept, first_contact);
+  setup_->phase = "clc_confirm";
+  setup_->handshake->send_accept(setup_->accept, now);
+  arm_timer();
+}
+
+void Session::handle_confirm(TimePoint now) {
+  const wire::AcceptConfirm& confirm = setup_->handshake->answer();
+  const smc::Judgement<smc::Terms> terms =
+      smc::judge_confirm(confirm, setup_->accept, setup_->terms);
+  if (!terms) return decline(terms.error(), false, now);
+  if (!smc_) return decline(FallbackReason::kNoActiveLink, false, now);
+  Group& group = *smc_->group;
+  if (confirm.first_contact) {
+    if (confirm.first_contact_v2) group.set_peer_host(confirm.first_contact_v2->host_name);
+    const Result<void> connected =
+        group.connect_first_link({setup_->peer_gid, confirm.mac, confirm.queue_pair,
+                                  confirm.first_psn, std::min(confirm.mtu, setup_->accept.mtu)},
+                                 now);
+    if (!connected) {
+      note(connected.error().what);
+      return decline(FallbackReason::kQueuePairNotReady, false, now);
+    }
+  }
+  if (!set_peer(confirm)) return decline(FallbackReason::kMemoryRegistration, false, now);
+  if (!confirm.first_contact) return setup_->handshake->establish();
+  setup_->phase = "confirm_link";
+  setup_->handshake->await_link(now);
+  arm_timer();
+}
+
+}  // namespace fairlead::relay

@@ -1,0 +1,87 @@
+// Getting into a link group, and out of it: what client and server of a handshake do alike.
+
+#include <bit>
+
+#include "base/log.h"
+#include "relay/session.h"
+#include "relay/worker.h"
+
+namespace fairlead::relay {
+
+Group* Session::make_group(smc::GroupRole role, const PeerKey& key, TimePoint now) {
+  DeviceSlot& slot = *setup_->slot;
+  const std::optional<rdma::Port> port = slot.active_port();
+  if (!port || slot.peers().full()) return nullptr;
+  Result<std::unique_ptr<Group>> group =
+      Group::create(slot.resources(), worker_.next_group_id(), role, key.peer, setup_->terms,
+                    port->number, worker_.random(), now);
+  if (!group) {
+    LogEvent(LogLevel::kWarn, "relay.group", "create_failed")
+        .field("what", to_string(group.error()));
+    return nullptr;
+  }
+  return &worker_.adopt_group(slot, key, std::move(*group));
+}
+
+bool Session::take_seat(Group& group, smc::LinkIndex link) {
+  const Result<Group::Seat> seat = group.take_seat(worker_.buffer_sizes(), link);
+  if (!seat) {
+    note(seat.error().what);
+    return false;
+  }
+  seat_ = *seat;
+  const std::span<std::byte> memory = group.rmbs().bytes(seat->element);
+  smc_ = std::make_unique<SmcRelay>(seat->token, static_cast<std::uint32_t>(memory.size()));
+  smc_->buffers.element = seat->element;
+  smc_->buffers.local = memory;
+  smc_->group = &group;
+  smc_->link = link;
+  smc_->owner = this;
+  // From here on the peer's messages find us: they may overtake its Confirm.
+  group.connections().set(seat->token, smc_.get());
+  return true;
+}
+
+// What the peer's Accept or Confirm says of its half. False when it cannot be used.
+bool Session::set_peer(const wire::AcceptConfirm& answer) {
+  smc::RmbElement element;
+  element.rkey = answer.rmb_rkey;
+  element.size_bytes = smc::element_bytes(answer.rmb_size_code);
+  element.address = RemoteAddress{answer.rmb_address.value + std::uint64_t{element.size_bytes} *
+                                                                 (answer.rmb_index.value - 1U)};
+  const Result<void> ready =
+      smc_->group->prepare_sending(*smc_, element, answer.alert_token, worker_.buffer_sizes());
+  if (!ready) note(ready.error().what);
+  return ready.has_value();
+}
+
+wire::AcceptConfirm Session::describe_seat(wire::ClcType type, bool first_contact) const {
+  const Group& group = *smc_->group;
+  wire::AcceptConfirm answer =
+      smc::make_answer(type, worker_.offer(), setup_->terms, first_contact, /*direct=*/true);
+  const smc::LinkIdentity identity = smc_->group->identity();
+  const BufferSlabs& rmbs = group.rmbs();
+  answer.gid = identity.gid;
+  answer.mac = identity.mac;
+  answer.queue_pair = identity.queue_pair;
+  answer.first_psn = smc_->group->queue_pair(smc_->link).first_psn();
+  answer.rmb_rkey = rmbs.buffer(seat_->element).rkey();
+  answer.rmb_address = rmbs.buffer(seat_->element).address();
+  answer.rmb_index = seat_->element.index;
+  answer.rmb_size_code = rmbs.size_code(seat_->element);
+  answer.alert_token = seat_->token;
+  answer.mtu = group.port().mtu;
+  if (type == wire::ClcType::kConfirm && first_contact) answer.gids.push(identity.gid);
+  return answer;
+}
+
+void Session::leave_group(TimePoint now, bool quarantine) {
+  if (!seat_) return;
+  Group& group = *smc_->group;
+  group.release_sending(*smc_);
+  group.leave_seat(*seat_, smc_->link, quarantine, now);
+  seat_.reset();
+  smc_.reset();
+}
+
+}  // namespace fairlead::relay

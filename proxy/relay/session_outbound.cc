@@ -1,0 +1,134 @@
+// The outbound side: connections of our application to the world. Dials with the SMC option where
+// the configuration wants it, and is the client of the handshake.
+
+#include "base/log.h"
+#include "relay/session.h"
+#include "relay/worker.h"
+
+namespace fairlead::relay {
+
+void Session::start_outbound(TimePoint now) {
+  const config::Config& config = worker_.config();
+  const bool assumed = config::assumed(config.smc, destination_);
+  std::optional<FallbackReason>& plain = setup_->plain_reason;
+  if (!config.smc.enabled) {
+    plain = FallbackReason::kDisabled;
+  } else if (config::excluded(config.smc, destination_)) {
+    plain = FallbackReason::kPolicyExcluded;
+  } else if (worker_.draining()) {
+    plain = FallbackReason::kDraining;
+  } else if (!worker_.active_slot()) {
+    plain = worker_.no_device_reason();
+  } else if (!assumed && !worker_.network().option_available()) {
+    plain = FallbackReason::kNoOptionProgram;
+  } else if (!worker_.begin_handshake()) {
+    plain = FallbackReason::kConnectionLimit;
+  } else {
+    setup_->counted = true;
+  }
+  setup_->assumed = assumed;
+  if (plain) note("the connection is to stay TCP");
+  dial_net(!plain && !assumed, now);
+}
+
+void Session::dial_net(bool with_option, TimePoint now) {
+  setup_->phase = "dial";
+  phase_ = Phase::kDialing;
+  Result<std::unique_ptr<event::Stream>> net = worker_.network().dial(destination_, with_option);
+  if (!net) return dial_failed(net.error().system);
+  net_ = std::move(*net);
+  net_->set_handler(this);
+  setup_->timer.set(now + worker_.config().limits.dial_timeout);
+}
+
+void Session::net_connected(TimePoint now) {
+  setup_->timer.cancel();
+  if (setup_->plain_reason) {
+    const smc::Handshake::Outcome outcome = setup_->outcome;
+    return become_tcp(outcome.side, *setup_->plain_reason, outcome.peer_code, outcome.detail, now);
+  }
+  if (!setup_->assumed && !worker_.network().option_answered(*net_)) {
+    note("the SYN/ACK carried no SMC option");
+    return become_tcp_expected(FallbackReason::kPeerNotInjected, now);
+  }
+  note(setup_->assumed ? "the peer is assumed to speak SMC" : "the SYN/ACK carried the SMC option");
+  DeviceSlot* slot = worker_.active_slot();
+  setup_->phase = "clc_proposal";
+  const rdma::Port port = slot != nullptr ? *slot->active_port() : rdma::Port{};
+  setup_->proposal =
+      smc::make_proposal(worker_.offer(), port.gid, port.mac,
+                         slot != nullptr ? slot->reachability().vendor_area() : wire::VendorArea{});
+  setup_->handshake.emplace(smc::Handshake::client(setup_->proposal, worker_.offer().peer_id, now,
+                                                   worker_.config().smc.handshake_timeout));
+  phase_ = Phase::kHandshake;
+  arm_timer();
+  run_handshake(now);
+}
+
+// The stream is spoilt, but no byte of the application has been lost: a new one, plain TCP from the
+// start, carries them.
+void Session::redial_plain(FallbackReason reason, const char* detail, TimePoint now) {
+  note("the handshake failed; connecting anew without SMC");
+  setup_->outcome = {Side::kLocal, reason, 0, false, detail};
+  setup_->plain_reason = reason;
+  setup_->handshake.reset();
+  setup_->unread.clear();
+  fail_forming_group(now);
+  leave_group(now, true);
+  net_->reset_on_close();
+  net_.reset();
+  dial_net(false, now);
+}
+
+void Session::handle_accept(TimePoint now) {
+  setup_->phase = "clc_accept";
+  const wire::AcceptConfirm& accept = setup_->handshake->answer();
+  const smc::Judgement<smc::Terms> terms = smc::judge_accept(accept, setup_->proposal);
+  if (!terms) return decline(terms.error(), false, now);
+  setup_->terms = *terms;
+  setup_->slot = worker_.slot_of_server(accept.gid);
+  if (setup_->slot == nullptr) return decline(FallbackReason::kNoRoute, false, now);
+  const PeerKey key{smc::GroupRole::kClient, accept.peer_id, accept.gid};
+  if (!accept.first_contact) return join_named_link(key, accept, now);
+  note("first contact: a new link group");
+  Group* group = make_group(smc::GroupRole::kClient, key, now);
+  if (group == nullptr) return decline(FallbackReason::kQueuePairNotReady, false, now);
+  setup_->forms_group = true;
+  if (accept.first_contact_v2) group->set_peer_host(accept.first_contact_v2->host_name);
+  if (!take_seat(*group, 0)) {
+    group->handle_link_failure(0, "no memory for the first connection", now);
+    return decline(FallbackReason::kMemory, false, now);
+  }
+  wire::AcceptConfirm confirm = describe_seat(wire::ClcType::kConfirm, true);
+  confirm.mtu = std::min(confirm.mtu, accept.mtu);
+  const Result<void> connected = group->connect_first_link(
+      {accept.gid, accept.mac, accept.queue_pair, accept.first_psn, confirm.mtu}, now);
+  if (!connected) {
+    note(connected.error().what);
+    return decline(FallbackReason::kQueuePairNotReady, false, now);
+  }
+  setup_->phase = "confirm_link";
+  setup_->handshake->send_confirm(confirm);
+  setup_->handshake->await_link(now);
+  arm_timer();
+}
+
+void Session::join_named_link(const PeerKey& key, const wire::AcceptConfirm& accept,
+                              TimePoint now) {
+  Group* group = setup_->slot->peers().by_link(key, accept.queue_pair);
+  if (group == nullptr) {
+    note("the peer named a link group that we do not have");
+    return decline(FallbackReason::kSyncError, true, now);
+  }
+  setup_->terms = group->protocol().terms();
+  if (!take_seat(*group, *group->link_to(accept.queue_pair)))
+    return decline(FallbackReason::kMemory, false, now);
+  if (!set_peer(accept)) return decline(FallbackReason::kMemoryRegistration, false, now);
+  note("an existing link group is used");
+  wire::AcceptConfirm confirm = describe_seat(wire::ClcType::kConfirm, false);
+  confirm.mtu = std::min(confirm.mtu, accept.mtu);
+  setup_->handshake->send_confirm(confirm);
+  setup_->handshake->establish();
+}
+
+}  // namespace fairlead::relay

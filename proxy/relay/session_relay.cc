@@ -1,0 +1,133 @@
+// A session after its negotiation: one of the two relays, turn by turn.
+
+#include <algorithm>
+
+#include "base/log.h"
+#include "relay/session.h"
+#include "relay/worker.h"
+
+namespace fairlead::relay {
+
+void Session::run_tcp(TimePoint) {
+  const HalfRelay::Step step = tcp_->pump();
+  count_bytes();
+  switch (step) {
+    case HalfRelay::Step::kIdle:
+      // A reset may hide behind bytes that the other side does not take.
+      if ((app_->hung_up() && app_->take_error() != 0) ||
+          (net_->hung_up() && net_->take_error() != 0))
+        abandon("reset");
+      return;
+    case HalfRelay::Step::kMore:
+      return worker_.mark_ready(*this);
+    case HalfRelay::Step::kEnded:
+      return die();
+    case HalfRelay::Step::kReset:
+      return abandon("reset");
+  }
+}
+
+void Session::run_smc(TimePoint now) {
+  if (!app_) return await_last_word(now);
+  watch_companion(now);
+  if (smc_->connection.next_deadline() && now >= *smc_->connection.next_deadline())
+    smc_->connection.handle_deadline(now);
+  const SmcRelay::Step step =
+      smc_->pump(*app_, static_cast<std::uint32_t>(worker_.config().buffers.publish), now);
+  if (smc_->connection.tx_blocked()) worker_.stats().buffer_full_peer.add();
+  count_bytes();
+  if (smc_->connection.transmit_due() && !smc_->connection.lost()) smc_->group->mark_dirty(*smc_);
+  switch (step) {
+    case SmcRelay::Step::kMore:
+      worker_.mark_ready(*this);
+      break;
+    case SmcRelay::Step::kReset:
+      worker_.stats().connections_reset.add();
+      net_->reset_on_close();
+      app_.reset();
+      net_.reset();
+      close_wait_ = now + kCloseAnswerWait;
+      return await_last_word(now);
+    case SmcRelay::Step::kFinished:
+      return die();
+    case SmcRelay::Step::kIdle:
+      break;
+  }
+  std::optional<TimePoint> deadline = smc_->connection.next_deadline();
+  if (smc_->said_all()) {
+    if (!close_wait_) close_wait_ = now + kCloseAnswerWait;
+    if (now >= *close_wait_) return die();
+    if (!deadline || *close_wait_ < *deadline) deadline = close_wait_;
+  }
+  if (deadline || timer_) wake_at(deadline);
+}
+
+// Both streams are gone. But until the peer has answered our abort, it may write into the element,
+// which therefore stays ours; a connection that nobody answers for keeps it out of use for good.
+void Session::await_last_word(TimePoint now) {
+  if (smc_->connection.finished() || smc_->connection.lost() || now >= *close_wait_) return die();
+  wake_at(close_wait_);
+}
+
+void Session::wake_at(std::optional<TimePoint> deadline) {
+  if (!timer_) timer_.emplace(worker_.timers(), [this] { worker_.mark_ready(*this); });
+  timer_->set(deadline);
+}
+
+// The TCP connection under an SMC-R connection carries nothing. Only its reset means something: the
+// peer's group, or the peer itself, has gone without a word.
+void Session::watch_companion(TimePoint now) {
+  if (!net_->readable()) return;
+  std::byte scratch[512];
+  const iovec into{scratch, sizeof scratch};
+  const event::IoResult result = net_->read({&into, 1});
+  if (result.kind == event::IoResult::Kind::kEnd) return net_->set_not_readable();
+  if (result.kind != event::IoResult::Kind::kError) return;
+  net_->set_not_readable();
+  if (smc_->connection.finished()) return;
+  LogEvent(LogLevel::kDebug, "relay.session", "companion_reset").field("conn", id());
+  smc_->connection.abort();
+  (void)now;
+}
+
+void Session::count_bytes() {
+  const std::uint64_t tx = smc_ ? smc_->connection.tx_bytes() : tcp_->towards_net().bytes();
+  const std::uint64_t rx = smc_ ? smc_->connection.rx_bytes() : tcp_->towards_app().bytes();
+  TrafficStats& traffic =
+      worker_.stats().traffic_of(direction_, smc_ ? Transport::kSmcr : Transport::kTcp);
+  traffic.tx_bytes.add(tx - counted_tx_);
+  traffic.rx_bytes.add(rx - counted_rx_);
+  counted_tx_ = tx;
+  counted_rx_ = rx;
+}
+
+ConnectionRow Session::row(TimePoint now) const {
+  ConnectionRow row;
+  row.id = id();
+  row.worker = 0;
+  row.direction = direction_;
+  row.transport = phase_ == Phase::kSmc ? Transport::kSmcr : Transport::kTcp;
+  row.state = setup_ ? "handshake" : "active";
+  if (app_) row.app = to_string(outbound() ? app_->peer_address() : destination_);
+  if (net_) row.peer = to_string(outbound() ? destination_ : net_->peer_address());
+  if (reason_) {
+    row.reason = fallback_info(*reason_).name;
+    row.reason_code = fallback_info(*reason_).code;
+  }
+  row.age_seconds = std::chrono::duration<double>(now - began_).count();
+  row.tx_bytes = counted_tx_;
+  row.rx_bytes = counted_rx_;
+  if (!smc_) return row;
+  if (phase_ == Phase::kSmc) row.state = smc::to_string(smc_->connection.close_state());
+  row.group = smc_->group != nullptr ? smc_->group->id() : "";
+  if (smc_->group != nullptr)
+    if (const auto& link = smc_->group->protocol().link(smc_->link))
+      row.link = link->number().value;
+  row.local_token = smc_->connection.local_token().value;
+  row.peer_token = smc_->connection.peer_token().value;
+  row.rmb_bytes = smc_->connection.local_element_bytes();
+  row.peer_rmb_bytes = smc_->connection.peer_element().size_bytes;
+  return row;
+}
+
+}  // namespace fairlead::relay

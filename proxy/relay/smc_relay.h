@@ -1,0 +1,65 @@
+// One connection over SMC-R: the application's stream on one side, an smc::Connection on the other.
+// Moves bytes between the socket and the rings and performs what the protocol asks for; it decides
+// nothing. Bytes are never copied in user space: readv(2) puts them into the peer's memory (or into
+// the registered send ring), writev(2) takes them out of our RMB element.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "event/stream.h"
+#include "relay/buffer_slabs.h"
+#include "smc/connection.h"
+
+namespace fairlead::relay {
+
+class Group;
+
+// Where the bytes of one connection live.
+struct SmcBuffers {
+  smc::ElementId element;                 // of ours
+  std::span<std::byte> local;             // its memory
+  std::span<std::byte> remote;            // the peer's element, where addressable
+  std::optional<smc::ElementId> staging;  // the send ring otherwise
+  std::span<std::byte> staging_bytes;
+};
+
+class SmcRelay {
+ public:
+  enum class Step : std::uint8_t {
+    kIdle,
+    kMore,      // the turn's share is used up
+    kFinished,  // both sides have closed and said so
+    kReset,     // aborted or lost, and nothing is left to be told
+  };
+
+  SmcRelay(AlertToken token, std::uint32_t element_bytes) : connection(token, element_bytes) {}
+
+  // One turn: what can be moved now, at most about `publish_bytes` each way. Afterwards the caller
+  // asks connection.transmit_due().
+  Step pump(event::Stream& app, std::uint32_t publish_bytes, TimePoint now);
+
+  // Both FINs have been handed over, or the connection is being aborted: only the peer's last word
+  // is awaited.
+  bool said_all() const { return app_reset_ || (app_ended_ && app_finished_); }
+
+  smc::Connection connection;
+  SmcBuffers buffers;
+  Group* group = nullptr;
+  std::uint8_t link = 0;
+  bool in_dirty_list = false;
+  void* owner = nullptr;  // the Session, for who finds us by token
+
+ private:
+  bool pump_to_app(event::Stream& app, TimePoint now);
+  bool pump_from_app(event::Stream& app, std::uint32_t publish_bytes);
+  void discard_from_app(event::Stream& app);
+  void check_blocked_reset(event::Stream& app);
+
+  bool app_ended_ = false;     // FIN read from the application
+  bool app_finished_ = false;  // FIN given to the application
+  bool app_reset_ = false;
+};
+
+}  // namespace fairlead::relay

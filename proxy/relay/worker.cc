@@ -1,0 +1,294 @@
+#include "relay/worker.h"
+
+#include <algorithm>
+
+#include "base/assert.h"
+#include "base/log.h"
+#include "smc/cursor.h"
+
+namespace fairlead::relay {
+namespace {
+
+// Sessions that may wait for one first contact; more would time out before their turn.
+constexpr std::size_t kWaitersMax = 1024;
+// Sessions run before what they have to send is sent.
+constexpr unsigned kSessionsPerFlush = 4;
+
+smc::GroupTimes times_of(const config::Smc& smc) {
+  return {smc.test_link_interval, smc.group_idle_timeout};
+}
+
+}  // namespace
+
+Worker::Worker(WorkerSettings settings, Network& network, WorkerStats& stats)
+    : settings_(std::move(settings)),
+      network_(network),
+      stats_(stats),
+      sizes_{smc::element_code(settings_.config->buffers.size),
+             smc::element_code(settings_.config->buffers.size_min)},
+      budget_(settings_.memory_bytes),
+      random_(settings_.seed) {
+  stats_.pinned_limit_bytes.set(settings_.memory_bytes);
+}
+
+Worker::~Worker() {
+  // Sessions refer to groups, groups to devices.
+  ready_.clear();
+  sessions_.clear();
+  graveyard_.clear();
+}
+
+Result<void> Worker::add_device(std::unique_ptr<rdma::Device> device,
+                                std::unique_ptr<Reachability> reachability) {
+  slots_.push_back(SMC_TRY(DeviceSlot::create(std::move(device), std::move(reachability), budget_,
+                                              timers_, stats_, times_of(config().smc),
+                                              [this] { return network_.now(); })));
+  return {};
+}
+
+DeviceSlot* Worker::active_slot() const {
+  for (const std::unique_ptr<DeviceSlot>& slot : slots_)
+    if (slot->active_port()) return slot.get();
+  return nullptr;
+}
+
+DeviceSlot* Worker::slot_of_server(const Gid& gid) const {
+  for (const std::unique_ptr<DeviceSlot>& slot : slots_)
+    if (slot->active_port() && slot->reachability().server_reachable(gid)) return slot.get();
+  return nullptr;
+}
+
+void Worker::accept(Direction direction, const SocketAddress& destination,
+                    std::unique_ptr<event::Stream> stream) {
+  if (sessions_.size() >= settings_.connections_max) return refuse(*stream);
+  const TimePoint now = network_.now();
+  const std::uint64_t number = (++session_numbers_ << 8) | settings_.index;
+  auto session =
+      std::make_unique<Session>(*this, number, direction, destination, std::move(stream), now);
+  Session& started = *session;
+  sessions_.emplace(number, std::move(session));
+  started.start(now);
+}
+
+void Worker::refuse(event::Stream& stream) {
+  stream.reset_on_close();
+  stats_.refused.add();
+  if (stats_.refused.get() % kRefusalsPerLine == 1)
+    LogEvent(LogLevel::kWarn, "relay.worker", "refused")
+        .field("reason", "connection_limit")
+        .field("connections", std::uint64_t{sessions_.size()})
+        .field("hint", "raise limits.connections");
+}
+
+void Worker::mark_ready(Session& session) {
+  if (session.queued || session.phase() == Session::Phase::kDead) return;
+  session.queued = true;
+  ready_.push_back(&session);
+}
+
+void Worker::bury(Session& session) {
+  const auto found = sessions_.find(session.number());
+  SMC_ASSERT(found != sessions_.end(), session.number());
+  // It may have been made ready in the very turn in which it dies, and does not live to the next.
+  if (session.queued) std::erase(ready_, &session);
+  graveyard_.push_back(std::move(found->second));
+  sessions_.erase(found);
+}
+
+bool Worker::begin_handshake() {
+  if (handshakes_ >= settings_.handshakes_max) return false;
+  ++handshakes_;
+  return true;
+}
+
+std::string Worker::next_group_id() {
+  return "g-" + std::to_string(settings_.index) + "." + std::to_string(++group_numbers_);
+}
+
+Group& Worker::adopt_group(DeviceSlot& slot, const PeerKey& key, std::unique_ptr<Group> group) {
+  Group& added = slot.peers().add(key, std::move(group));
+  added.on_connection_news = [this](SmcRelay& relay) {
+    mark_ready(*static_cast<Session*>(relay.owner));
+  };
+  // Looked at in the turn, not inside the call that made the news.
+  added.on_protocol_news = [this, &slot](Group& changed) {
+    group_news_.push_back({&slot, &changed});
+  };
+  stats_.link_added.add();
+  LogEvent(LogLevel::kInfo, "smc.group", "forming")
+      .field("group", added.id())
+      .field("role", key.role == smc::GroupRole::kServer ? "server" : "client")
+      .field("peer_id", to_string(key.peer));
+  return added;
+}
+
+bool Worker::wait_for_group(Group& group, Session& session) {
+  if (waiting_.size() >= kWaitersMax) return false;
+  waiting_.emplace(&group, &session);
+  return true;
+}
+
+void Worker::stop_waiting(Session& session) {
+  if (waiting_.empty()) return;
+  std::erase_if(waiting_, [&](const auto& entry) { return entry.second == &session; });
+}
+
+bool Worker::turn() {
+  const TimePoint now = network_.now();
+  bool more = false;
+  stats_.loop_turns.add();
+  for (const std::unique_ptr<DeviceSlot>& slot : slots_) more = slot->poll(now) || more;
+  timers_.run(now);
+  run_ready();
+  // News may make sessions ready and sessions make news; what comes late waits for the next turn.
+  std::vector<GroupNews> news;
+  news.swap(group_news_);
+  for (const GroupNews& item : news) handle_group_events(*item.slot, *item.group);
+  flush();
+  reap_groups();
+  graveyard_.clear();
+  return more || !ready_.empty() || !group_news_.empty();
+}
+
+void Worker::flush() {
+  const TimePoint now = network_.now();
+  for (const std::unique_ptr<DeviceSlot>& slot : slots_) slot->flush(now);
+}
+
+void Worker::run_ready() {
+  running_.swap(ready_);
+  unsigned since_flush = 0;
+  for (Session* session : running_) {
+    session->queued = false;
+    if (session->phase() != Session::Phase::kDead) session->run(network_.now());
+    // The peer begins with the first messages while we still read the next: without this, many
+    // small requests move as one convoy and one side always waits for the other.
+    if (++since_flush % kSessionsPerFlush == 0) flush();
+  }
+  running_.clear();
+}
+
+void Worker::handle_group_events(DeviceSlot& slot, Group& group) {
+  const TimePoint now = network_.now();
+  while (const std::optional<smc::GroupEvent> event = group.protocol().poll_event()) {
+    switch (event->kind) {
+      case smc::GroupEvent::Kind::kLinkConfirmed: {
+        LogEvent(LogLevel::kInfo, "smc.group", "established").field("group", group.id());
+        std::vector<Session*> waiters = sessions_of(group);
+        for (Session* session : waiters) session->handle_group_confirmed(now);
+        break;
+      }
+      case smc::GroupEvent::Kind::kLinkRefused:
+        for (Session* session : sessions_of(group))
+          session->handle_group_refused(event->reason, now);
+        break;
+      case smc::GroupEvent::Kind::kLinkTested:
+        stats_.link_test_ok.add();
+        group.set_round_trip(event->round_trip);
+        break;
+      case smc::GroupEvent::Kind::kLinkDead:
+        stats_.link_test_timeout.add();
+        break;
+      case smc::GroupEvent::Kind::kRkeyDeleted:
+        // Our peers keep their slabs as long as the group; a kernel deletes a key only after the
+        // connection that used it, so there is nobody left to stop.
+        break;
+      case smc::GroupEvent::Kind::kTerminated:
+        group_terminated(slot, group, event->why);
+        return;
+    }
+  }
+}
+
+std::vector<Session*> Worker::sessions_of(Group& group) {
+  std::vector<Session*> sessions;
+  group.connections().for_each(
+      [&](SmcRelay& relay) { sessions.push_back(static_cast<Session*>(relay.owner)); });
+  for (auto [at, end] = waiting_.equal_range(&group); at != end; ++at)
+    sessions.push_back(at->second);
+  waiting_.erase(&group);
+  return sessions;
+}
+
+void Worker::group_terminated(DeviceSlot& slot, Group& group, const char* why) {
+  const TimePoint now = network_.now();
+  stats_.link_deleted.add();
+  const std::vector<Session*> sessions = sessions_of(group);
+  LogEvent(sessions.empty() ? LogLevel::kInfo : LogLevel::kWarn, "smc.group", "terminated")
+      .field("group", group.id())
+      .field("connections", std::uint64_t{sessions.size()})
+      .field("why", why);
+  closing_.push_back({&slot, &group, now + kClosingWait});
+  for (Session* session : sessions) session->handle_group_lost(now);
+}
+
+// A terminated group dies when its connections have left and the peer has taken its last words.
+void Worker::reap_groups() {
+  if (closing_.empty()) return;
+  const TimePoint now = network_.now();
+  std::erase_if(closing_, [&](const ClosingGroup& closing) {
+    Group& group = *closing.group;
+    const bool silent = group.drained() || now >= closing.until;
+    if (group.connections().count() != 0 || !silent) return false;
+    std::erase_if(group_news_, [&](const GroupNews& news) { return news.group == &group; });
+    closing.slot->peers().remove(group);
+    return true;
+  });
+  if (closing_.empty()) return;
+  if (!closing_timer_) closing_timer_.emplace(timers_, [] {});
+  closing_timer_->set(now + std::chrono::milliseconds(10));
+}
+
+void Worker::shut_down(const char* why) {
+  std::vector<Session*> left;
+  for (const auto& [number, session] : sessions_) left.push_back(session.get());
+  for (Session* session : left) session->shut_down(why);
+  const TimePoint now = network_.now();
+  for (const std::unique_ptr<DeviceSlot>& slot : slots_)
+    slot->peers().for_each([&](Group& group) {
+      if (!group.protocol().terminated()) group.terminate(why);
+      group.flush(now);
+    });
+  for (const std::unique_ptr<DeviceSlot>& slot : slots_) slot->device().ring_doorbells();
+}
+
+bool Worker::shut_down_done() const {
+  for (const std::unique_ptr<DeviceSlot>& slot : slots_) {
+    bool drained = true;
+    slot->peers().for_each([&](Group& group) { drained = drained && group.drained(); });
+    if (!drained) return false;
+  }
+  return true;
+}
+
+WorkerSnapshot Worker::snapshot(const SnapshotRequest& request) {
+  const TimePoint now = network_.now();
+  WorkerSnapshot snapshot;
+  snapshot.worker = settings_.index;
+  for (const auto& [number, session] : sessions_) {
+    if (snapshot.connections.size() >= request.connections_max) break;
+    snapshot.connections.push_back(session->row(now));
+    snapshot.connections.back().worker = settings_.index;
+  }
+  for (const std::unique_ptr<DeviceSlot>& slot : slots_) {
+    slot->peers().for_each(
+        [&](Group& group) { snapshot.link_groups.push_back(group.row(settings_.index, now)); });
+    for (const rdma::Port& port : slot->device().ports()) {
+      DeviceRow row;
+      row.name = slot->device().name();
+      row.kind = slot->kind();
+      row.port = port.number.value;
+      row.state = port.state == rdma::PortState::kActive ? "active" : "down";
+      row.gid = to_string(port.gid);
+      row.mac = to_string(port.mac);
+      row.pnet = config().pnet.id;
+      row.pnet_source = config().pnet.id.empty() ? "" : "configuration";
+      row.mtu_bytes = 128U << static_cast<unsigned>(port.mtu);
+      snapshot.devices.push_back(row);
+    }
+  }
+  if (request.decisions) snapshot.decisions = decisions_.rows();
+  return snapshot;
+}
+
+}  // namespace fairlead::relay

@@ -1,0 +1,148 @@
+// One worker: everything that one thread owns, driven in turns. It knows streams, deadlines and
+// devices, but neither sockets nor threads nor a clock; worker_thread.h gives it those, a
+// simulation gives it others.
+//
+// A turn takes in what has arrived from the devices, runs what is due, moves the bytes of the
+// sessions that are ready, and sends what has become due to be sent: one doorbell a peer and turn.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <random>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "base/snapshot.h"
+#include "base/stats.h"
+#include "config/config.h"
+#include "event/timer_queue.h"
+#include "relay/decision_log.h"
+#include "relay/device_slot.h"
+#include "relay/fallback_log.h"
+#include "relay/network.h"
+#include "relay/session.h"
+#include "smc/negotiate.h"
+
+namespace fairlead::relay {
+
+// Refusals at a limit are logged one in so many.
+inline constexpr std::uint64_t kRefusalsPerLine = 1000;
+
+struct WorkerSettings {
+  unsigned index = 0;
+  const config::Config* config = nullptr;  // outlives the worker
+  smc::LocalOffer offer;
+  std::size_t connections_max = 0;  // this worker's share of limits.connections
+  std::size_t handshakes_max = 0;
+  std::size_t memory_bytes = 0;  // of memory.limit
+  std::uint64_t seed = 0;        // for tokens
+};
+
+class Worker {
+ public:
+  Worker(WorkerSettings settings, Network& network, WorkerStats& stats);
+  ~Worker();
+  Worker(const Worker&) = delete;
+  Worker& operator=(const Worker&) = delete;
+
+  // Before the first turn. The device's own descriptors are the caller's to watch.
+  Result<void> add_device(std::unique_ptr<rdma::Device> device,
+                          std::unique_ptr<Reachability> reachability);
+  // Why there is no device; for the decisions that follow from it.
+  void set_no_device_reason(FallbackReason reason) { no_device_ = reason; }
+
+  // A connection has been accepted for this destination.
+  void accept(Direction direction, const SocketAddress& destination,
+              std::unique_ptr<event::Stream> stream);
+
+  // True when there is more to do at once.
+  bool turn();
+  std::optional<TimePoint> next_deadline() const { return timers_.next_deadline(); }
+  bool ready_pending() const { return !ready_.empty(); }
+
+  // No more SMC for new connections; what runs goes on.
+  void start_drain() { draining_ = true; }
+  bool draining() const { return draining_; }
+  std::size_t session_count() const { return sessions_.size(); }
+  // Resets what is left and tells every peer that its groups are gone.
+  void shut_down(const char* why);
+  // True when the peers have taken what shut_down() had to say.
+  bool shut_down_done() const;
+
+  WorkerSnapshot snapshot(const SnapshotRequest& request);
+  WorkerStats& stats() { return stats_; }
+
+  // For Session and Group; not for the owner of the worker.
+  const config::Config& config() const { return *settings_.config; }
+  const smc::LocalOffer& offer() const { return settings_.offer; }
+  BufferSizes buffer_sizes() const { return sizes_; }
+  Network& network() { return network_; }
+  event::TimerQueue& timers() { return timers_; }
+  TcpRelayResources& tcp_resources() { return tcp_resources_; }
+  FallbackLog& fallback_log() { return fallback_log_; }
+  DecisionLog& decisions() { return decisions_; }
+  std::vector<std::unique_ptr<DeviceSlot>>& slots() { return slots_; }
+  FallbackReason no_device_reason() const { return no_device_; }
+  // The device to offer in a Proposal; nothing while no port is up.
+  DeviceSlot* active_slot() const;
+  // The device that reaches the GID of an Accept.
+  DeviceSlot* slot_of_server(const Gid& gid) const;
+  void mark_ready(Session& session);
+  void bury(Session& session);
+  bool begin_handshake();  // false: limits.handshakes is reached
+  void end_handshake() { --handshakes_; }
+  std::uint32_t random() { return static_cast<std::uint32_t>(random_()); }
+  std::string next_group_id();
+  Group& adopt_group(DeviceSlot& slot, const PeerKey& key, std::unique_ptr<Group> group);
+  // The session waits until `group` is confirmed or lost. False when too many do.
+  bool wait_for_group(Group& group, Session& session);
+  void stop_waiting(Session& session);
+
+ private:
+  void handle_group_events(DeviceSlot& slot, Group& group);
+  void group_terminated(DeviceSlot& slot, Group& group, const char* why);
+  // Those with a seat, and those that wait; these wait no longer.
+  std::vector<Session*> sessions_of(Group& group);
+  void reap_groups();
+  void run_ready();
+  void flush();
+  void refuse(event::Stream& stream);
+
+  WorkerSettings settings_;
+  Network& network_;
+  WorkerStats& stats_;
+  BufferSizes sizes_;
+  smc::RmbBudget budget_;
+  event::TimerQueue timers_;
+  TcpRelayResources tcp_resources_;
+  FallbackLog fallback_log_;
+  DecisionLog decisions_;
+  std::mt19937_64 random_;
+  FallbackReason no_device_ = FallbackReason::kNoRdmaDevice;
+  std::vector<std::unique_ptr<DeviceSlot>> slots_;
+  std::unordered_map<std::uint64_t, std::unique_ptr<Session>> sessions_;
+  std::vector<Session*> ready_;
+  std::vector<Session*> running_;
+  std::vector<std::unique_ptr<Session>> graveyard_;
+  std::unordered_multimap<Group*, Session*> waiting_;
+  struct ClosingGroup {
+    DeviceSlot* slot;
+    Group* group;
+    TimePoint until;
+  };
+  std::vector<ClosingGroup> closing_;
+  std::optional<event::Timer> closing_timer_;
+  struct GroupNews {
+    DeviceSlot* slot;
+    Group* group;
+  };
+  std::vector<GroupNews> group_news_;
+  std::uint64_t session_numbers_ = 0;
+  std::uint64_t group_numbers_ = 0;
+  std::size_t handshakes_ = 0;
+  bool draining_ = false;
+};
+
+}  // namespace fairlead::relay

@@ -1,0 +1,217 @@
+#include "relay/worker_thread.h"
+
+#include <sched.h>
+
+#include "base/log.h"
+#include "event/origdst/original_destination.h"
+
+namespace fairlead::relay {
+namespace {
+
+// Turns between two looks at the sockets while there is work at hand.
+constexpr unsigned kTurnsPerPoll = 4;
+// Looks at the devices between two looks at the sockets while spinning.
+constexpr unsigned kPendingChecks = 16;
+// Peers get as long as this to take our last words.
+constexpr Duration kShutdownWait = std::chrono::seconds(2);
+
+inline void cpu_relax() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+}  // namespace
+
+Result<std::unique_ptr<WorkerThread>> WorkerThread::create(WorkerSettings settings,
+                                                           OptionSource source,
+                                                           const bpf::OptionProgram* program) {
+  std::unique_ptr<event::EventLoop> loop = SMC_TRY(event::EventLoop::create());
+  return std::unique_ptr<WorkerThread>(
+      new WorkerThread(std::move(settings), std::move(loop), source, program));
+}
+
+WorkerThread::WorkerThread(WorkerSettings settings, std::unique_ptr<event::EventLoop> loop,
+                           OptionSource source, const bpf::OptionProgram* program)
+    : config_(*settings.config),
+      stats_(std::make_unique<WorkerStats>()),
+      loop_(std::move(loop)),
+      network_(*loop_, source, program),
+      worker_(std::make_unique<Worker>(std::move(settings), network_, *stats_)),
+      spin_(config_.latency.spin, config_.latency.spin_share_max) {}
+
+WorkerThread::~WorkerThread() {
+  if (thread_.joinable()) {
+    finish(event::EventLoop::now());
+    thread_.join();
+  }
+}
+
+Result<SocketAddress> WorkerThread::listen(const config::Listener& listener) {
+  event::ListenerHandlers handlers;
+  const std::size_t index = listeners_.size();
+  handlers.accepted = [this, &listener, index](std::unique_ptr<event::Stream> stream) {
+    accepted(listener, std::move(stream), listeners_[index]->address());
+  };
+  handlers.failed = [this](int error) {
+    stats_->accept_errors.add();
+    if (stats_->accept_errors.get() % kRefusalsPerLine == 1)
+      LogEvent(LogLevel::kWarn, "relay.worker", "accept_failed")
+          .field("what", to_string(system_error("accept", error)))
+          .field("hint", "raise the descriptor limit (nofile), or lower limits.connections");
+  };
+  if (listener.mode == config::ListenerMode::kTproxy)
+    handlers.before_bind = event::allow_foreign_addresses;
+  if (listener.direction == Direction::kInbound)
+    handlers.before_listen = [this](int fd) { return network_.prepare_listener(fd); };
+  listeners_.push_back(SMC_TRY(
+      event::Listener::open(*loop_, worker_->timers(), listener.listen, std::move(handlers))));
+  return listeners_.back()->address();
+}
+
+void WorkerThread::accepted(const config::Listener& listener, std::unique_ptr<event::Stream> stream,
+                            const SocketAddress& own) {
+  if (listener.mode == config::ListenerMode::kStatic)
+    return worker_->accept(listener.direction, *listener.upstream, std::move(stream));
+  const Result<event::OriginalDestination> destination =
+      listener.mode == config::ListenerMode::kRedirect
+          ? event::redirect_destination(stream->descriptor())
+          : event::tproxy_destination(stream->descriptor(), own);
+  if (destination && destination->redirected)
+    return worker_->accept(listener.direction, destination->address, std::move(stream));
+  // Dialling our own listener would go round for ever.
+  stats_->refused.add();
+  LogEvent(LogLevel::kWarn, "relay.worker", "refused")
+      .field("reason", "redirect_missing")
+      .field("listener", listener.name)
+      .field("peer", to_string(stream->peer_address()))
+      .field("hint", fallback_info(FallbackReason::kRedirectMissing).hint);
+  stream->reset_on_close();
+}
+
+void WorkerThread::start() {
+  loop_->set_watch_handler([this](int fd) {
+    for (const auto& slot : worker_->slots()) slot->device().handle_readable(fd);
+  });
+  for (const auto& slot : worker_->slots()) slot->device().set_watcher(loop_.get());
+  running_.store(true, std::memory_order_release);
+  thread_ = std::thread([this] { run(); });
+}
+
+bool WorkerThread::post(std::function<void(Worker&)> task) {
+  {
+    const std::lock_guard lock(mailbox_mutex_);
+    if (mailbox_.size() >= kMailboxMax) return false;
+    mailbox_.push_back(std::move(task));
+  }
+  mailbox_full_.store(true, std::memory_order_release);
+  loop_->wake();
+  return true;
+}
+
+void WorkerThread::start_drain() {
+  post([](Worker& worker) { worker.start_drain(); });
+}
+
+void WorkerThread::finish(TimePoint deadline) {
+  post([this, deadline](Worker& worker) {
+    worker.start_drain();
+    if (!drain_deadline_ || deadline < *drain_deadline_) drain_deadline_ = deadline;
+  });
+}
+
+void WorkerThread::join() {
+  if (thread_.joinable()) thread_.join();
+}
+
+void WorkerThread::run_mailbox() {
+  if (!mailbox_full_.load(std::memory_order_acquire)) return;
+  std::deque<std::function<void(Worker&)>> tasks;
+  {
+    const std::lock_guard lock(mailbox_mutex_);
+    tasks.swap(mailbox_);
+    mailbox_full_.store(false, std::memory_order_release);
+  }
+  for (std::function<void(Worker&)>& task : tasks) task(*worker_);
+}
+
+bool WorkerThread::drain_finished() {
+  if (!drain_deadline_) return false;
+  const TimePoint now = event::EventLoop::now();
+  if (!shutdown_deadline_) {
+    if (worker_->session_count() != 0 && now < *drain_deadline_) return false;
+    listeners_.clear();
+    worker_->shut_down("the proxy is shutting down");
+    shutdown_deadline_ = now + kShutdownWait;
+  }
+  return worker_->shut_down_done() || now >= *shutdown_deadline_;
+}
+
+void WorkerThread::run() {
+  unsigned turns = 0;
+  for (;;) {
+    run_mailbox();
+    const bool more = worker_->turn();
+    if (drain_finished()) break;
+    if (more) {
+      if (++turns % kTurnsPerPoll == 0) loop_->poll();
+      continue;
+    }
+    if (!spin()) sleep();
+  }
+  running_.store(false, std::memory_order_release);
+}
+
+bool WorkerThread::devices_pending() const {
+  for (const auto& slot : worker_->slots())
+    if (slot->device().pending()) return true;
+  return false;
+}
+
+// True when there is something to do.
+bool WorkerThread::spin() {
+  const TimePoint begin = event::EventLoop::now();
+  const Duration allowance = spin_.allowance(begin);
+  if (allowance == Duration::zero()) return false;
+  const std::uint64_t dispatched = loop_->dispatch_count();
+  TimePoint now = begin;
+  while (now - begin < allowance) {
+    // First the core goes to who can use it: as a rule the application that was just given
+    // something.
+    ::sched_yield();
+    const TimePoint after = event::EventLoop::now();
+    const bool hogged = spin_.yielded(after - now, after);
+    now = after;
+    loop_->poll();
+    bool hit = loop_->dispatch_count() != dispatched;
+    for (unsigned i = 0; i < kPendingChecks && !hit; ++i) {
+      hit = devices_pending();
+      cpu_relax();
+    }
+    if (hit) {
+      stats_->spin_hits.add();
+      return true;
+    }
+    if (hogged) break;
+  }
+  spin_.miss(now - begin);
+  stats_->spin_misses.add();
+  stats_->spin_nanoseconds.add(static_cast<std::uint64_t>((now - begin).count()));
+  return false;
+}
+
+void WorkerThread::sleep() {
+  bool quiet = true;
+  for (const auto& slot : worker_->slots()) quiet = slot->device().arm() && quiet;
+  if (quiet) {
+    std::optional<TimePoint> deadline = worker_->next_deadline();
+    for (const auto& limit : {drain_deadline_, shutdown_deadline_})
+      if (limit && (!deadline || *limit < *deadline)) deadline = limit;
+    loop_->wait(deadline);
+  }
+  for (const auto& slot : worker_->slots()) slot->device().disarm();
+}
+
+}  // namespace fairlead::relay

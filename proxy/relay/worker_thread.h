@@ -1,0 +1,77 @@
+// A worker with its thread, loop, listeners and clock. The only place of the relay that blocks.
+#pragma once
+
+#include <atomic>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "base/result.h"
+#include "event/event_loop.h"
+#include "event/listener.h"
+#include "relay/socket_network.h"
+#include "relay/spin.h"
+#include "relay/worker.h"
+
+namespace fairlead::relay {
+
+inline constexpr std::size_t kMailboxMax = 256;
+
+class WorkerThread {
+ public:
+  // Built on the caller's thread; nothing runs before start().
+  static Result<std::unique_ptr<WorkerThread>> create(WorkerSettings settings, OptionSource source,
+                                                      const bpf::OptionProgram* program);
+  ~WorkerThread();  // stops
+
+  Worker& worker() { return *worker_; }  // before start() only
+  const WorkerStats& stats() const { return *stats_; }
+
+  // Before start(). `listener` says where and how; returns the address with its port.
+  Result<SocketAddress> listen(const config::Listener& listener);
+
+  void start();
+  // Runs on the worker's thread, in a turn of its own; dropped when the mailbox is full. Any
+  // thread.
+  bool post(std::function<void(Worker&)> task);
+  // From now on new connections are TCP. Any thread.
+  void start_drain();
+  // The same, and the thread ends when no session is left, or at `deadline`. Any thread.
+  void finish(TimePoint deadline);
+  void join();
+  // True while sessions exist. Any thread.
+  bool running() const { return running_.load(std::memory_order_acquire); }
+
+ private:
+  WorkerThread(WorkerSettings settings, std::unique_ptr<event::EventLoop> loop, OptionSource source,
+               const bpf::OptionProgram* program);
+  void run();
+  void run_mailbox();
+  bool drain_finished();
+  bool spin();
+  void sleep();
+  bool devices_pending() const;
+  void accepted(const config::Listener& listener, std::unique_ptr<event::Stream> stream,
+                const SocketAddress& own);
+
+  const config::Config& config_;
+  std::unique_ptr<WorkerStats> stats_;
+  std::unique_ptr<event::EventLoop> loop_;
+  SocketNetwork network_;
+  std::unique_ptr<Worker> worker_;
+  std::vector<std::unique_ptr<event::Listener>> listeners_;
+  SpinBudget spin_;
+
+  std::mutex mailbox_mutex_;  // control only, never on the data path
+  std::deque<std::function<void(Worker&)>> mailbox_;
+  std::atomic<bool> mailbox_full_{false};
+  std::atomic<bool> running_{false};
+  std::optional<TimePoint> drain_deadline_;  // worker's thread
+  std::optional<TimePoint> shutdown_deadline_;
+  std::thread thread_;
+};
+
+}  // namespace fairlead::relay

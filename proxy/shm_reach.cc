@@ -1,0 +1,25 @@
+#include "shm_reach.h"
+
+namespace fairlead {
+namespace {
+
+// Locally administered, so that it is nobody's.
+constexpr std::array<std::uint8_t, 3> kOui = {0xfa, 0x1e, 0xad};
+// Links of a group are added over other ports; the first contact is made over the first.
+constexpr PortNumber kFirstPort{1};
+
+}  // namespace
+
+wire::VendorArea ShmReach::vendor_area() const { return {kOui, device_.fabric().bytes}; }
+
+std::optional<Gid> ShmReach::client_gid(const wire::Proposal& proposal) const {
+  const bool same_fabric = proposal.vendor == vendor_area();
+  if (!same_fabric || proposal.peer_id.is_zero()) return std::nullopt;
+  const Gid gid = rdma::shm::gid_of(device_.fabric(), kFirstPort, proposal.peer_id);
+  if (!device_.reachable(gid)) return std::nullopt;
+  return gid;
+}
+
+bool ShmReach::server_reachable(const Gid& gid) const { return device_.reachable(gid); }
+
+}  // namespace fairlead

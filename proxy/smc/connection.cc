@@ -1,0 +1,273 @@
+#include "smc/connection.h"
+
+#include <algorithm>
+
+#include "base/assert.h"
+
+namespace fairlead::smc {
+namespace {
+
+std::uint32_t span_bytes(std::uint64_t from, std::uint64_t to) {
+  return static_cast<std::uint32_t>(to - from);
+}
+
+}  // namespace
+
+Connection::Connection(AlertToken local_token, std::uint32_t local_element_bytes)
+    : local_token_(local_token), rx_size_(local_element_bytes) {
+  SMC_ASSERT(local_token.value != 0);
+  SMC_ASSERT(local_element_bytes >= kElementBytesMin &&
+                 (local_element_bytes & (local_element_bytes - 1)) == 0,
+             local_element_bytes);
+}
+
+void Connection::set_peer(AlertToken peer_token, const RmbElement& element,
+                          std::uint32_t staging_bytes) {
+  SMC_ASSERT(!has_peer_);
+  SMC_ASSERT(element.size_bytes >= kElementBytesMin, element.size_bytes);
+  SMC_ASSERT((staging_bytes & (staging_bytes - 1)) == 0, staging_bytes);
+  peer_token_ = peer_token;
+  peer_element_ = element;
+  staging_size_ = staging_bytes;
+  has_peer_ = true;
+}
+
+std::uint32_t Connection::peer_free() const {
+  return peer_element_.size_bytes - span_bytes(tx_peer_consumed_, tx_produced_);
+}
+
+std::uint32_t Connection::staged_pending() const { return span_bytes(tx_produced_, tx_staged_); }
+
+RingWindow Connection::tx_window() const {
+  if (!has_peer_ || tx_ended_ || lost_ || abort_wanted_ || peer_closed_) return {};
+  if (!staged()) return ring_window(tx_produced_, peer_element_.size_bytes, peer_free());
+  return ring_window(tx_staged_, staging_size_, staging_size_ - span_bytes(tx_acked_, tx_staged_));
+}
+
+void Connection::produced(std::uint32_t bytes) {
+  SMC_ASSERT(bytes <= tx_window().bytes(), bytes, tx_window().bytes());
+  tx_staged_ += bytes;
+  if (!staged()) tx_produced_ += bytes;
+  invariants();
+}
+
+RingWindow Connection::rx_window() const {
+  if (peer_aborted_ || lost_ || abort_wanted_) return {};
+  return ring_window(rx_consumed_, rx_size_, span_bytes(rx_consumed_, rx_produced_));
+}
+
+void Connection::consumed(std::uint32_t bytes, TimePoint now) {
+  SMC_ASSERT(bytes <= rx_window().bytes(), bytes, rx_window().bytes());
+  rx_consumed_ += bytes;
+  // The kernel answers our update at once when it had data left: the grace begins with the update.
+  if (peer_ended() && peer_write_blocked_ && rx_consumed_ == rx_produced_)
+    grace_until_ = now + kCloseGrace;
+  invariants();
+}
+
+void Connection::shutdown_write() { tx_ended_ = true; }
+
+void Connection::close() {
+  tx_ended_ = true;
+  close_wanted_ = true;
+}
+
+void Connection::abort() {
+  abort_wanted_ = true;
+  grace_until_.reset();
+}
+
+void Connection::handle_link_lost() {
+  lost_ = true;
+  grace_until_.reset();
+  state_ = CloseState::kClosed;
+}
+
+bool Connection::data_due() const {
+  if (staged()) return staged_pending() != 0 && peer_free() != 0 && !peer_closed_;
+  return tx_produced_ != tx_announced_;
+}
+
+bool Connection::update_due() const {
+  const std::uint32_t unconfirmed = span_bytes(rx_confirmed_, rx_consumed_);
+  if (unconfirmed == 0 || (peer_ended() && !peer_write_blocked_)) return false;
+  if (update_requested_) return true;
+  if (rx_urgent_at_ != 0 && rx_consumed_ >= rx_urgent_at_) return true;
+  const std::uint32_t limit = std::max(rx_size_ / 10, kUpdateBytesMin);
+  // A kernel that has closed with data left goes on only when it sees room, however little.
+  if (peer_write_blocked_ && (unconfirmed > limit || peer_ended())) return true;
+  const std::uint32_t sender_free = rx_size_ - span_bytes(rx_confirmed_, rx_produced_);
+  return unconfirmed > limit && sender_free <= rx_size_ / 2;
+}
+
+bool Connection::done_writing_due() const {
+  return tx_ended_ && !sent_.done_writing && !sent_.closed && !sent_.aborted && tx_drained();
+}
+
+bool Connection::transmit_due() const {
+  if (!has_peer_ || lost_ || sent_.aborted) return false;
+  if (abort_due()) return true;
+  if (sent_.closed) return update_due();
+  return data_due() || update_due() || done_writing_due() || (close_due() && tx_drained());
+}
+
+void Connection::stage_writes(Transmit& transmit) {
+  std::uint32_t left = std::min(staged_pending(), peer_free());
+  while (left != 0 && transmit.write_count < Transmit::kWritesMax) {
+    const auto from = static_cast<std::uint32_t>(tx_produced_ % staging_size_);
+    const auto to = static_cast<std::uint32_t>(tx_produced_ % peer_element_.size_bytes);
+    const std::uint32_t length =
+        std::min({left, staging_size_ - from, peer_element_.size_bytes - to});
+    transmit.writes[transmit.write_count++] = {from, to, length};
+    tx_produced_ += length;
+    left -= length;
+  }
+}
+
+void Connection::fill_state_flags(wire::CdcMessage& cdc) {
+  if (abort_due()) {
+    const CloseFacts facts{sent_.closed, peer_closed_ || peer_aborted_};
+    sent_.aborted = true;
+    state_ = next(state_, CloseEvent::kSentAbort, facts);
+  } else if (!sent_.aborted) {
+    if (done_writing_due()) {
+      sent_.done_writing = true;
+      apply(CloseEvent::kSentDoneWriting);
+    }
+    if (close_due() && tx_drained()) {
+      apply(CloseEvent::kSentClosed);
+      sent_.closed = true;
+    }
+  }
+  cdc.state = sent_;
+}
+
+std::optional<Transmit> Connection::poll_transmit() {
+  if (!transmit_due()) return std::nullopt;
+  Transmit transmit;
+  if (staged() && !abort_due() && !peer_closed_) stage_writes(transmit);
+  wire::CdcMessage& cdc = transmit.cdc;
+  fill_state_flags(cdc);
+  cdc.sequence = ++tx_sequence_;
+  cdc.token = peer_token_;
+  cdc.producer = cursor_at(tx_produced_, peer_element_.size_bytes);
+  cdc.consumer = cursor_at(rx_consumed_, rx_size_);
+  // Said only while more may follow: a peer that sees it beside "closed" waits for the rest.
+  cdc.producer_flags.write_blocked = peer_free() == 0 && !(tx_ended_ && staged_pending() == 0);
+  transmit.staged_until = tx_produced_;
+  tx_announced_ = tx_produced_;
+  rx_confirmed_ = rx_consumed_;
+  update_requested_ = false;
+  if (rx_urgent_at_ != 0 && rx_consumed_ >= rx_urgent_at_) rx_urgent_at_ = 0;
+  invariants();
+  return transmit;
+}
+
+void Connection::handle_transmit_done(std::uint64_t staged_until) {
+  SMC_ASSERT(staged_until <= tx_produced_, staged_until, tx_produced_);
+  if (staged_until > tx_acked_) tx_acked_ = staged_until;
+  invariants();
+}
+
+Result<void> Connection::handle_cdc(const wire::CdcMessage& message, TimePoint now) {
+  if (lost_ || state_ == CloseState::kClosed) return {};
+  // Older messages were overtaken on another link; an equal number is a repetition.
+  const auto ahead = static_cast<std::int16_t>(message.sequence - rx_sequence_);
+  if (message.producer_flags.failover_validation) {
+    if (ahead <= 0) return {};
+    fail_locally();
+    return Error{Errc::kMalformed, "failover validation: messages were lost"};
+  }
+  if (rx_started_ && ahead < 0) return {};
+  rx_started_ = true;
+  rx_sequence_ = message.sequence;
+  if (Result<void> taken = take_cursors(message); !taken) {
+    fail_locally();
+    return taken;
+  }
+  peer_write_blocked_ = message.producer_flags.write_blocked;
+  if (message.producer_flags.consumer_update_requested) update_requested_ = true;
+  if (message.producer_flags.urgent_present) rx_urgent_at_ = rx_produced_;
+  take_state(message.state, now);
+  invariants();
+  return {};
+}
+
+Result<void> Connection::take_cursors(const wire::CdcMessage& message) {
+  // What we have not announced as free, the peer may not touch, even if it is free by now.
+  const std::uint32_t rx_free = rx_size_ - span_bytes(rx_confirmed_, rx_produced_);
+  const CursorStep producer = cursor_step(rx_produced_, message.producer, rx_size_, rx_free);
+  if (producer.kind == CursorStep::Kind::kIllegal)
+    return Error{Errc::kMalformed, "CDC producer cursor is beyond the free space"};
+  std::uint32_t consumed = 0;
+  if (has_peer_) {
+    const CursorStep consumer =
+        cursor_step(tx_peer_consumed_, message.consumer, peer_element_.size_bytes,
+                    span_bytes(tx_peer_consumed_, tx_produced_));
+    if (consumer.kind == CursorStep::Kind::kIllegal)
+      return Error{Errc::kMalformed, "CDC consumer cursor is beyond the bytes in flight"};
+    consumed = consumer.bytes;
+  } else if (message.consumer != wire::CdcCursor{}) {
+    return Error{Errc::kMalformed, "CDC consumer cursor moved before any data was sent"};
+  }
+  if (producer.bytes != 0) grace_until_.reset();
+  rx_produced_ += producer.bytes;
+  tx_peer_consumed_ += consumed;
+  return {};
+}
+
+void Connection::take_state(const wire::ConnectionStateFlags& state, TimePoint now) {
+  if (state.aborted && !peer_aborted_) {
+    apply(CloseEvent::kGotAbort);
+    peer_aborted_ = true;
+    grace_until_.reset();
+    // Always answered, unless we have closed already.
+    if (state_ != CloseState::kClosed) abort_wanted_ = true;
+    return;
+  }
+  if (state.done_writing && !peer_done_) {
+    peer_done_ = true;
+    apply(CloseEvent::kGotDoneWriting);
+  }
+  if (state.closed && !peer_closed_) {
+    apply(CloseEvent::kGotClosed);
+    peer_closed_ = true;
+  }
+  if (peer_ended() && peer_write_blocked_ && rx_consumed_ == rx_produced_ && !grace_until_)
+    grace_until_ = now + kCloseGrace;
+}
+
+void Connection::handle_deadline(TimePoint now) {
+  if (!grace_until_ || now < *grace_until_) return;
+  grace_until_.reset();
+  peer_write_blocked_ =
+      false;  // nothing came: that flag was left over from a window filled exactly
+}
+
+StreamEnd Connection::rx_end() const {
+  if (peer_aborted_ || lost_ || abort_wanted_) return StreamEnd::kReset;
+  if (!peer_ended() || rx_consumed_ != rx_produced_) return StreamEnd::kNone;
+  if (peer_write_blocked_) return StreamEnd::kNone;  // until the grace is over
+  return StreamEnd::kFin;
+}
+
+void Connection::apply(CloseEvent event) {
+  state_ = next(state_, event, {sent_.closed || sent_.aborted, peer_closed_ || peer_aborted_});
+}
+
+void Connection::fail_locally() {
+  abort_wanted_ = true;
+  grace_until_.reset();
+}
+
+void Connection::invariants() const {
+  SMC_ASSERT(rx_confirmed_ <= rx_consumed_ && rx_consumed_ <= rx_produced_, rx_confirmed_,
+             rx_consumed_, rx_produced_);
+  SMC_ASSERT(rx_produced_ - rx_confirmed_ <= rx_size_, rx_produced_, rx_confirmed_, rx_size_);
+  SMC_ASSERT(tx_peer_consumed_ <= tx_produced_ && tx_produced_ <= tx_staged_, tx_peer_consumed_,
+             tx_produced_, tx_staged_);
+  SMC_ASSERT(!has_peer_ || tx_produced_ - tx_peer_consumed_ <= peer_element_.size_bytes,
+             tx_produced_, tx_peer_consumed_);
+}
+
+}  // namespace fairlead::smc

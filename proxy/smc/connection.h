@@ -1,0 +1,174 @@
+// One SMC-R connection: cursors of both directions, CDC messages, close states. Sans-IO: it owns no
+// memory of the rings, only says which ranges may be read or written.
+// Read first: docs/wire.md, "CDC", "Cursors", "Consumer updates", "Closing".
+//
+// How to drive it. In: handle_cdc() for each CDC that names our token, handle_transmit_done() for
+// completed transmissions of a staged connection, handle_deadline(). The application: produced(),
+// consumed(), shutdown_write(), close(), abort(). Out: after any of these, drain poll_transmit()
+// while the link has room, then look at rx_window(), rx_end() and finished(), and arm
+// next_deadline().
+//
+// Two ways of sending. Direct: the caller writes into the peer's element itself, at tx_window(),
+// and then calls produced(). Staged: tx_window() names ranges of a local send ring of
+// `staging_bytes`; poll_transmit() says which RDMA WRITEs move them, and handle_transmit_done()
+// frees them.
+//
+// Timers: only the end-of-stream grace, see kCloseGrace.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+
+#include "base/ids.h"
+#include "base/result.h"
+#include "base/time.h"
+#include "smc/close_state.h"
+#include "smc/cursor.h"
+#include "wire/cdc.h"
+
+namespace fairlead::smc {
+
+// Linux sends "done writing" or "closed" two seconds after shutdown() or close() even if data is
+// left, and says so only by leaving write_blocked set. After draining such a stream we wait this
+// long for more before believing it.
+inline constexpr Duration kCloseGrace = std::chrono::milliseconds(200);
+
+// A consumer update is due only when more than this is unconfirmed, or a tenth of the element.
+inline constexpr std::uint32_t kUpdateBytesMin = 2304;
+
+struct RmbElement {
+  RemoteKey rkey;
+  RemoteAddress address;  // of the element, not of the RMB
+  std::uint32_t size_bytes = 0;
+};
+
+// One piece of a staged transmission.
+struct StagedWrite {
+  std::uint32_t staging_offset = 0;
+  std::uint32_t remote_offset = 0;
+  std::uint32_t length = 0;
+};
+
+struct Transmit {
+  static constexpr unsigned kWritesMax = 3;  // both rings may wrap once
+  StagedWrite writes[kWritesMax];
+  unsigned write_count = 0;
+  wire::CdcMessage cdc;
+  std::uint64_t staged_until = 0;  // for handle_transmit_done()
+};
+
+enum class StreamEnd : std::uint8_t {
+  kNone,   // more may come
+  kFin,    // the peer's data ended and all of it was consumed
+  kReset,  // the peer aborted, or the connection was lost
+};
+
+class Connection {
+ public:
+  Connection(AlertToken local_token, std::uint32_t local_element_bytes);
+
+  // The peer's half, from its Accept or Confirm. Before this, CDCs are taken but nothing can be
+  // sent: the peer's data may overtake its Confirm. `staging_bytes` 0 means direct.
+  void set_peer(AlertToken peer_token, const RmbElement& element, std::uint32_t staging_bytes);
+
+  AlertToken local_token() const { return local_token_; }
+  AlertToken peer_token() const { return peer_token_; }
+  const RmbElement& peer_element() const { return peer_element_; }
+  std::uint32_t local_element_bytes() const { return rx_size_; }
+  CloseState close_state() const { return state_; }
+  std::uint64_t tx_bytes() const { return tx_produced_; }
+  std::uint64_t rx_bytes() const { return rx_consumed_; }
+
+  // An error means the peer broke the protocol and the connection has been aborted locally; what is
+  // left is to send the abort and to reset the application.
+  Result<void> handle_cdc(const wire::CdcMessage& message, TimePoint now);
+  void handle_transmit_done(std::uint64_t staged_until);
+  void handle_deadline(TimePoint now);
+  // The link group is gone; nothing can be sent any more.
+  void handle_link_lost();
+
+  // Where bytes of the application may be put now; empty when blocked or ended.
+  RingWindow tx_window() const;
+  void produced(std::uint32_t bytes);  // REQUIRES: bytes <= tx_window().bytes()
+  // Where bytes for the application lie.
+  RingWindow rx_window() const;
+  void consumed(std::uint32_t bytes, TimePoint now);  // REQUIRES: bytes <= rx_window().bytes()
+
+  void shutdown_write();  // the application's FIN: no more produced()
+  void close();           // FINs of both directions have been handed over
+  void abort();
+
+  // True when poll_transmit() has something to say. Cheap.
+  bool transmit_due() const;
+  std::optional<Transmit> poll_transmit();
+  std::optional<TimePoint> next_deadline() const { return grace_until_; }
+
+  StreamEnd rx_end() const;
+  // The peer's application has closed: whatever ours still sends has no reader.
+  bool peer_closed() const { return peer_closed_; }
+  // The peer waits for room of ours.
+  bool peer_write_blocked() const { return peer_write_blocked_; }
+  bool tx_blocked() const { return has_peer_ && tx_window().bytes() == 0 && !tx_ended_; }
+  // Both sides have closed or aborted and said so: element and token may be used again.
+  bool finished() const { return state_ == CloseState::kClosed && !close_due() && !abort_due(); }
+  bool lost() const { return lost_; }
+
+ private:
+  bool staged() const { return staging_size_ != 0; }
+  std::uint32_t peer_free() const;
+  std::uint32_t staged_pending() const;
+  // Nothing is left that the peer could still want.
+  bool tx_drained() const { return staged_pending() == 0 || peer_closed_; }
+  bool peer_ended() const { return peer_done_ || peer_closed_; }
+  bool data_due() const;
+  bool update_due() const;
+  bool done_writing_due() const;
+  bool close_due() const { return close_wanted_ && !sent_.closed && !sent_.aborted; }
+  bool abort_due() const { return abort_wanted_ && !sent_.aborted; }
+  void stage_writes(Transmit& transmit);
+  void fill_state_flags(wire::CdcMessage& cdc);
+  Result<void> take_cursors(const wire::CdcMessage& message);
+  void take_state(const wire::ConnectionStateFlags& state, TimePoint now);
+  void apply(CloseEvent event);
+  void fail_locally();
+  void invariants() const;
+
+  AlertToken local_token_;
+  AlertToken peer_token_;
+  bool has_peer_ = false;
+  bool lost_ = false;
+
+  // Towards the peer. staged: acked <= produced <= staged_; direct: staged_ == produced.
+  RmbElement peer_element_;
+  std::uint32_t staging_size_ = 0;
+  std::uint64_t tx_staged_ = 0;         // taken from the application
+  std::uint64_t tx_produced_ = 0;       // in the peer's element
+  std::uint64_t tx_announced_ = 0;      // told by a CDC
+  std::uint64_t tx_acked_ = 0;          // staging bytes free again
+  std::uint64_t tx_peer_consumed_ = 0;  // the peer's consumer cursor
+  std::uint16_t tx_sequence_ = 0;
+  bool tx_ended_ = false;
+
+  // From the peer. confirmed <= consumed <= produced <= confirmed + size.
+  std::uint32_t rx_size_;
+  std::uint64_t rx_produced_ = 0;
+  std::uint64_t rx_consumed_ = 0;
+  std::uint64_t rx_confirmed_ = 0;
+  std::uint64_t rx_urgent_at_ = 0;  // position behind the urgent byte; 0 = none
+  std::uint16_t rx_sequence_ = 0;
+  bool rx_started_ = false;
+  bool peer_write_blocked_ = false;
+  bool update_requested_ = false;
+
+  CloseState state_ = CloseState::kActive;
+  wire::ConnectionStateFlags sent_;
+  bool close_wanted_ = false;
+  bool abort_wanted_ = false;
+  bool peer_done_ = false;
+  bool peer_closed_ = false;
+  bool peer_aborted_ = false;
+  std::optional<TimePoint> grace_until_;
+};
+
+}  // namespace fairlead::smc

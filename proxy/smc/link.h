@@ -1,0 +1,63 @@
+// One link of a group: a queue pair seen by the protocol. Holds its state and the TEST_LINK timer;
+// the flows that involve the group as a whole are in link_group.h.
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <cstdint>
+#include <optional>
+
+#include "base/ids.h"
+#include "base/time.h"
+
+namespace fairlead::smc {
+
+// How long a peer may take for the answer to an LLC request (Linux waits as long).
+inline constexpr Duration kLlcAnswerWait = std::chrono::seconds(2);
+
+enum class LinkState : std::uint8_t {
+  kActivating,  // CONFIRM_LINK is under way
+  kActive,
+  kDown,  // dead or deleted; the slot is reused by the next link
+};
+
+struct LinkIdentity {
+  Gid gid;
+  Mac mac;
+  QpNumber queue_pair;
+};
+
+class Link {
+ public:
+  Link(LinkNumber number, const LinkIdentity& local, TimePoint now)
+      : number_(number), local_(local), last_received_(now) {}
+
+  LinkNumber number() const { return number_; }
+  LinkState state() const { return state_; }
+  const LinkIdentity& local() const { return local_; }
+  void set_number(LinkNumber number) { number_ = number; }
+  void set_state(LinkState state) { state_ = state; }
+
+  // Anything that arrives proves the peer alive; cheap, called for every message.
+  void handle_received(TimePoint now) { last_received_ = now; }
+
+  // The TEST_LINK timer. `interval` 0 switches it off.
+  enum class TestStep : std::uint8_t { kNothing, kSend, kDead };
+  TestStep handle_test_deadline(TimePoint now, Duration interval);
+  std::optional<TimePoint> test_deadline(Duration interval) const;
+  // What to put into the request that kSend asked for.
+  std::array<std::byte, 16> test_data() const;
+  // The round trip, when `data` answers the outstanding request.
+  std::optional<Duration> handle_test_response(const std::array<std::byte, 16>& data,
+                                               TimePoint now);
+
+ private:
+  LinkNumber number_;
+  LinkIdentity local_;
+  LinkState state_ = LinkState::kActivating;
+  TimePoint last_received_;
+  std::optional<TimePoint> test_sent_;
+  std::uint64_t test_count_ = 0;
+};
+
+}  // namespace fairlead::smc

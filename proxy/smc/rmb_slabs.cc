@@ -1,0 +1,83 @@
+#include "smc/rmb_slabs.h"
+
+#include <algorithm>
+
+#include "base/assert.h"
+#include "smc/cursor.h"
+
+namespace fairlead::smc {
+
+std::size_t SlabPlan::bytes() const {
+  return std::size_t{element_bytes(size_code)} * element_count;
+}
+
+void RmbBudget::take(std::size_t bytes) {
+  SMC_ASSERT(bytes <= left_bytes(), bytes, used_, limit_);
+  used_ += bytes;
+}
+
+void RmbBudget::give_back(std::size_t bytes) {
+  SMC_ASSERT(bytes <= used_, bytes, used_);
+  used_ -= bytes;
+}
+
+std::optional<SlabPlan> plan_slab(std::size_t budget_left_bytes, std::uint8_t wanted_code,
+                                  std::uint8_t least_code) {
+  SMC_ASSERT(least_code <= wanted_code && wanted_code <= kElementCodeMax, least_code, wanted_code);
+  std::uint8_t code = wanted_code;
+  while (code > least_code && element_bytes(code) > budget_left_bytes / kBudgetShare) --code;
+  // A small budget: even the least size may be more than its share, but it is what there is.
+  const std::size_t size = element_bytes(code);
+  if (size > budget_left_bytes) return std::nullopt;
+  const std::size_t slab_bytes = std::min(kSlabBytesWanted, std::max(size, budget_left_bytes / 8));
+  const std::size_t count = std::clamp<std::size_t>(slab_bytes / size, 1, kSlabElementsMax);
+  return SlabPlan{code, static_cast<unsigned>(count)};
+}
+
+ElementId RmbSlabs::take_from(std::size_t index) {
+  Slab& slab = slabs_[index];
+  for (unsigned i = 0; i < slab.element_count; ++i) {
+    if (slab.used[i]) continue;
+    slab.used[i] = true;
+    --slab.free_count;
+    used_bytes_ += element_bytes(slab.size_code);
+    return {static_cast<std::uint16_t>(index), RmbIndex{static_cast<std::uint8_t>(i + 1)}};
+  }
+  SMC_UNREACHABLE();
+}
+
+std::optional<ElementId> RmbSlabs::take(std::uint8_t size_code) {
+  for (std::size_t i = 0; i < slabs_.size(); ++i)
+    if (slabs_[i].size_code == size_code && slabs_[i].free_count != 0) return take_from(i);
+  return std::nullopt;
+}
+
+std::optional<ElementId> RmbSlabs::take_at_most(std::uint8_t size_code, std::uint8_t least_code) {
+  for (int code = size_code; code >= least_code; --code)
+    if (auto element = take(static_cast<std::uint8_t>(code))) return element;
+  return std::nullopt;
+}
+
+void RmbSlabs::release(ElementId element) {
+  SMC_ASSERT(element.slab < slabs_.size() && element.index.value != 0, element.slab,
+             element.index.value);
+  Slab& slab = slabs_[element.slab];
+  const unsigned i = element.index.value - 1U;
+  SMC_ASSERT(i < slab.element_count && slab.used[i], i, slab.element_count);
+  slab.used[i] = false;
+  ++slab.free_count;
+  used_bytes_ -= element_bytes(slab.size_code);
+}
+
+std::uint16_t RmbSlabs::add(const SlabPlan& plan) {
+  SMC_ASSERT(!full() && plan.element_count != 0 && plan.element_count <= kSlabElementsMax,
+             plan.element_count);
+  Slab slab;
+  slab.size_code = plan.size_code;
+  slab.element_count = slab.free_count = plan.element_count;
+  slabs_.push_back(slab);
+  total_bytes_ += plan.bytes();
+  return static_cast<std::uint16_t>(slabs_.size() - 1);
+}
+
+}  // namespace fairlead::smc

@@ -1,0 +1,90 @@
+// RMB elements for the connections of one link group. Memory is registered in slabs: one
+// registration, one rkey, up to 255 elements of one size, indexed from 1 (docs/wire.md, "Link
+// groups"). So a peer's table of rkeys holds one entry a slab, and a connection costs no
+// registration and no CONFIRM_RKEY.
+//
+// Pure bookkeeping: the caller registers and frees the memory. Slabs are never given back before
+// the group ends, because a peer may keep the rkey.
+#pragma once
+
+#include <bitset>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "base/ids.h"
+
+namespace fairlead::smc {
+
+inline constexpr std::size_t kSlabsMax = 64;       // per link group
+inline constexpr unsigned kSlabElementsMax = 255;  // the index has 8 bits and starts at 1
+inline constexpr std::size_t kSlabBytesWanted = 8 * 1024 * 1024;
+// A slab of this fraction of what is left of the budget keeps room for many more connections.
+inline constexpr std::size_t kBudgetShare = 256;
+
+struct ElementId {
+  std::uint16_t slab = 0;
+  RmbIndex index{1};
+  friend constexpr bool operator==(const ElementId&, const ElementId&) = default;
+};
+
+struct SlabPlan {
+  std::uint8_t size_code = 0;
+  unsigned element_count = 0;
+  std::size_t bytes() const;
+};
+
+// How much memory may be registered by all groups of one worker.
+class RmbBudget {
+ public:
+  explicit RmbBudget(std::size_t limit_bytes) : limit_(limit_bytes) {}
+  std::size_t limit_bytes() const { return limit_; }
+  std::size_t used_bytes() const { return used_; }
+  std::size_t left_bytes() const { return limit_ - used_; }
+  void take(std::size_t bytes);  // REQUIRES: bytes <= left_bytes()
+  void give_back(std::size_t bytes);
+
+ private:
+  std::size_t limit_;
+  std::size_t used_ = 0;
+};
+
+// The slab to register so that one more connection gets an element of at most `wanted_code` and at
+// least `least_code`: the size steps down as the budget fills, so that late connections get small
+// buffers before they get none. Nothing when even the least does not fit.
+std::optional<SlabPlan> plan_slab(std::size_t budget_left_bytes, std::uint8_t wanted_code,
+                                  std::uint8_t least_code);
+
+class RmbSlabs {
+ public:
+  // A free element of exactly this size.
+  std::optional<ElementId> take(std::uint8_t size_code);
+  // The biggest free element between the sizes, for when no slab can be added.
+  std::optional<ElementId> take_at_most(std::uint8_t size_code, std::uint8_t least_code);
+  void release(ElementId element);
+
+  bool full() const { return slabs_.size() == kSlabsMax; }
+  // The next take() of that size succeeds. Returns the number of the slab, from 0 upwards.
+  std::uint16_t add(const SlabPlan& plan);
+
+  std::uint8_t size_code(std::uint16_t slab) const { return slabs_[slab].size_code; }
+  std::size_t slab_count() const { return slabs_.size(); }
+  std::size_t used_bytes() const { return used_bytes_; }
+  std::size_t total_bytes() const { return total_bytes_; }
+
+ private:
+  struct Slab {
+    std::uint8_t size_code = 0;
+    unsigned element_count = 0;
+    unsigned free_count = 0;
+    std::bitset<kSlabElementsMax> used;
+  };
+  ElementId take_from(std::size_t slab);
+
+  std::vector<Slab> slabs_;
+  std::size_t used_bytes_ = 0;
+  std::size_t total_bytes_ = 0;
+};
+
+}  // namespace fairlead::smc

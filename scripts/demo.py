@@ -1,0 +1,260 @@
+#!/usr/bin/env python3
+"""Shows Fairlead on this machine: Redis and nginx behind one proxy, their clients behind another.
+
+    scripts/demo.py [--seconds 60] [--build DIR] [--loopback]
+
+Ends with one line: "demo: OK …", or "demo: FAILED …" and a status other than 0. Takes away all it
+made; with DEMO_KEEP=1 in the environment it leaves it running and says how to look and how to stop.
+"""
+import argparse
+import csv
+import filecmp
+import os
+import signal
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+sys.dont_write_bytecode = True
+from demo_places import NGINX, REDIS, Loopback, Pods, Unavailable  # noqa: E402
+from demo_proxy import Proxy  # noqa: E402
+from demo_scene import Failure, Scene, shown  # noqa: E402
+
+MIB = 1 << 20
+FILE_BYTES = 64 * MIB
+SECONDS_MAX = 60
+NGINX_CONFIG = """daemon off; pid {0}/nginx.pid; worker_processes 1; {2}
+events {{ worker_connections 512; }}
+http {{ access_log off; sendfile on;
+  client_body_temp_path {0}; proxy_temp_path {0}; fastcgi_temp_path {0}; uwsgi_temp_path {0};
+  scgi_temp_path {0}; server {{ listen {1}; root {0}/www; }} }}
+"""
+
+
+class Interrupted(Exception):
+    """By a signal. No failure, because some of those are expected and tried again."""
+
+
+def say(text=""):
+    print(text, flush=True)
+
+
+def expect(holds, otherwise):
+    if not holds:
+        raise Failure(otherwise)
+
+
+def wait_for(what, holds):
+    deadline = time.monotonic() + 5
+    while not holds():
+        expect(time.monotonic() < deadline, f"waited 5 s for {what}")
+        time.sleep(0.02)
+
+
+class Demo:
+    def __init__(self, arguments, make_place):
+        programs = arguments.build / "proxy"
+        self.share = min(1.0, arguments.seconds / SECONDS_MAX)  # of the full load
+        self.scene = Scene()
+        try:
+            self.place = make_place(self.scene, programs / "fairlead-proxy")
+            self.proxies = {pod: Proxy(self.scene, pod, programs / "ctl" / "fairleadctl")
+                            for pod in ("client", "server")}
+            for proxy in self.proxies.values():
+                self.place.start_proxy(proxy)
+        except BaseException:
+            self.scene.close()
+            raise
+
+    def in_client(self, *command):
+        return self.scene.run(self.place.inside("client", command))
+
+    def redis(self, program, place, *options):
+        return [program, "-h", place[0], "-p", str(place[1]), *options]
+
+    def url(self, through_proxies):
+        return "http://%s:%d/data" % self.place.dial(NGINX, through_proxies)
+
+    def start_programs(self):
+        (self.scene.directory / "www").mkdir()
+        (self.scene.directory / "www" / "data").write_bytes(os.urandom(FILE_BYTES))
+        config = self.scene.write("nginx.conf", NGINX_CONFIG.format(
+            self.scene.directory, "%s:%d" % self.place.listen("server", NGINX),
+            "user root;" if os.geteuid() == 0 else ""))
+        self.scene.start("nginx", self.place.inside("server", ["nginx", "-e", "stderr", "-c", config]))
+        for pod in ("server", "stranger") if isinstance(self.place, Pods) else ("server",):
+            host, port = self.place.listen(pod, REDIS)
+            self.scene.start("redis-" + pod, self.place.inside(pod, [
+                "redis-server", "--bind", host, "--port", str(port), "--save", "",
+                "--protected-mode", "no"]))
+        wait_for("Redis and nginx to start", lambda: self.bytes_survive(False))
+
+    def bytes_survive(self, through_proxies):
+        """Bytes come as they were sent; False while the servers do not answer yet."""
+        copy = self.scene.directory / "copy"
+        command = self.redis("redis-cli", self.place.dial(REDIS, through_proxies), "echo", "hello")
+        try:
+            answer = self.in_client(*command).strip()
+            self.in_client("curl", "-sSf", "-o", copy, self.url(through_proxies))
+        except Failure:
+            return False
+        expect(answer == "hello", f"{shown(command)}: {answer}")
+        expect(filecmp.cmp(copy, self.scene.directory / "www" / "data", shallow=False),
+               "the file that curl got is not the file that nginx has")
+        return True
+
+    def measure(self, through_proxies):
+        """What the same commands do in a second."""
+        output = self.in_client(*self.redis(
+            "redis-benchmark", self.place.dial(REDIS, through_proxies), "-t", "set,get", "-c", "32",
+            "-d", "1024", "-n", str(int(40000 * self.share)), "--csv"))
+        rates = {row[0]: float(row[1]) for row in csv.reader(output.splitlines())
+                 if row and row[0] in ("SET", "GET")}
+        files = max(1, int(12 * self.share))
+        begin = time.monotonic()
+        self.in_client("curl", "-sSf", "-o", "/dev/null", f"{self.url(through_proxies)}?[1-{files}]")
+        speed = files * FILE_BYTES / MIB / (time.monotonic() - begin)
+        return [("redis SET, 1 KiB, 32 clients", "requests/s", rates["SET"]),
+                ("redis GET, 1 KiB, 32 clients", "requests/s", rates["GET"]),
+                (f"curl, {files * FILE_BYTES // MIB} MiB from nginx", "MiB/s", speed)]
+
+    def compare(self):
+        without = self.measure(False)
+        self.place.redirect()
+        before = self.place.wire_bytes()
+        expect(self.bytes_survive(True), "no answer through the proxies")
+        through = self.measure(True)
+        crossed = self.place.wire_bytes() - before
+        say(f"{'':30}  {'without':>9}  {'Fairlead':>9}  ratio")
+        for (name, unit, plain), (_, _, proxied) in zip(without, through):
+            say(f"{name:30}  {plain:9,.0f}  {proxied:9,.0f}  {proxied / plain:5.2f}  {unit}")
+        carried = self.carried("bytes_total")
+        if before:
+            say(f"\nSMC-R carried {carried / MIB:,.0f} MiB. The network between the pods saw"
+                f" {crossed / MIB:.1f} MiB of them.")
+        expect(crossed < carried / 10, f"{crossed} bytes crossed the network")
+
+    def carried(self, metric):
+        return self.proxies["client"].total(metric, transport="smcr")
+
+    def show_tables(self):
+        load = self.scene.start("load", self.place.inside("client", self.redis(
+            "redis-benchmark", self.place.dial(REDIS, True), "-c", "3", "-n", "10000000")))
+        wait_for("open connections", lambda: self.carried("connections_active") >= 3)
+        for table in ("connections", "linkgroups"):
+            self.show("client", table)
+        self.scene.stop(load)
+        wait_for("all connections to end", lambda: self.carried("connections_active") == 0)
+
+    def show(self, pod, command):
+        text = self.scene.run([*self.proxies[pod].ctl_command, command]).rstrip()
+        say(f"\n{pod}$ fairleadctl {command}\n{text}")
+
+    def fallbacks(self):
+        return self.proxies[self.place.falls_back].total("fallback_total", reason="peer_not_injected")
+
+    def meet_stranger(self):
+        command = self.redis("redis-cli", self.place.stranger(), "ping")
+        answer = self.in_client(*command).strip()
+        say(f"client$ {shown(command)}\n{answer}")
+        expect(answer == "PONG", f"{shown(command)}: {answer}")
+        wait_for("the fallback to be counted", self.fallbacks)
+        pod = self.place.falls_back
+        lines = [line for line in self.proxies[pod].log.read_text().splitlines()
+                 if "event=fallback" in line]
+        expect(lines, "the log has no line about the fallback")
+        say(f"\nThe proxy of the {pod} says in its log:\n" + textwrap.fill(
+            lines[-1], 100, initial_indent="  ", subsequent_indent="    ",
+            break_on_hyphens=False, break_long_words=False))
+        self.show(pod, "fallbacks")
+        self.show(pod, "why")
+
+    def verdict(self):
+        """The last line, when what the proxies have counted is as it must be."""
+        count = self.carried("connections_total")
+        expect(count > 0, "no connection was SMC-R")
+        other = self.proxies["server"].total("connections_total", transport="smcr")
+        expect(other == count, f"{count} SMC-R connections at the client, {other} at the server")
+        total = sum(proxy.total("fallback_total") for proxy in self.proxies.values())
+        expect(total == self.fallbacks(), f"{total} fallbacks, not all of them as expected")
+        return (f"demo: OK smcr_connections={count} tcp_fallbacks={total} "
+                f"bytes={self.carried('bytes_total')}")
+
+    def show_logs(self):
+        for pod, proxy in self.proxies.items():
+            lines = proxy.log.read_text().splitlines()[-5:]
+            say("\n".join([f"\nlast words of the proxy of the {pod}:", *lines]))
+
+    def explain_keeping(self):
+        commands = [self.place.inside("client", self.redis("redis-cli", self.place.dial(REDIS, True))),
+                    [*self.proxies["client"].ctl_command, "connections"],
+                    [*self.proxies["server"].ctl_command, "why"]]
+        say("\nKept running: Redis at %s:%d, nginx at %s. Try:" % (
+            *self.place.dial(REDIS, True), self.url(True)))
+        say("\n".join("  " + " ".join(map(str, command)) for command in commands))
+        say(f"Stop all of it:\n  sh {self.scene.keep()}")
+
+
+def set_stage(arguments):
+    if not arguments.loopback:
+        try:
+            return Demo(arguments, Pods)
+        except Unavailable as error:
+            say(f"No pods can be had here ({error}): a simpler show follows.\n")
+    return Demo(arguments, Loopback)
+
+
+def play(demo):
+    say(f"Fairlead on {demo.place.title}.")
+    say("\n[1/4] Redis and nginx in the server pod, their clients in the client pod")
+    demo.start_programs()
+    say("\n[2/4] The same load without Fairlead, and then with a proxy beside both\n")
+    demo.compare()
+    say("\n[3/4] What the proxy knows while Redis is busy")
+    demo.show_tables()
+    say("\n[4/4] A peer without Fairlead: the connection stays TCP, and says why\n")
+    demo.meet_stranger()
+    return demo.verdict()
+
+
+def interrupted(number, _):
+    raise Interrupted("it took too long" if number == signal.SIGALRM else "interrupted")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seconds", type=int, default=SECONDS_MAX, help="the longest it may take")
+    parser.add_argument("--build", type=Path, default=Path(__file__).parent.parent / "build/release")
+    parser.add_argument("--loopback", action="store_true", help="no namespaces, even if permitted")
+    arguments = parser.parse_args()
+    arguments.build = arguments.build.resolve()
+    ends = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGALRM)
+    for number in ends:
+        signal.signal(number, interrupted)
+    signal.alarm(max(5, arguments.seconds - 6))  # the rest is for cleaning up
+    demo, kept = None, False
+    try:
+        demo = set_stage(arguments)
+        last, status = play(demo), 0
+        if os.environ.get("DEMO_KEEP", "0") not in ("", "0"):
+            demo.explain_keeping()
+            kept = True
+    except BrokenPipeError:  # nobody reads what we say
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        last, status = "", 1
+    except Exception as error:  # whatever it was, the last line has to say so
+        last, status = f"demo: FAILED {' '.join(str(error).split())}", 1
+        if demo:
+            demo.show_logs()
+    finally:
+        for number in ends:
+            signal.signal(number, signal.SIG_IGN)
+        if demo and not kept:
+            demo.scene.close()
+    say(f"\n{last}")
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())

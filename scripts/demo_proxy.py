@@ -1,0 +1,56 @@
+"""One fairlead-proxy of the demo: started, waited for, asked."""
+import json
+import re
+import time
+
+from demo_scene import Failure
+
+SECONDS_TO_START = 8
+SAMPLE = re.compile(r"^(\w+)(?:\{(.*)\})? (\S+)$", re.MULTILINE)
+
+
+class Proxy:
+    def __init__(self, scene, name, ctl):
+        self.scene = scene
+        self.name = name
+        self.log = scene.directory / f"{name}.log"
+        self.socket = scene.directory / "run" / f"{name}.sock"
+        self.ctl_command = [ctl, "--admin", f"unix:{self.socket}"]
+
+    def start(self, command, settings):
+        """`command` gets --config. JSON is YAML, too."""
+        config = self.scene.write(f"{self.name}.yaml", json.dumps(dict(settings, **{
+            "concurrency": 1,
+            "devices": {"shm": {"directory": str(self.scene.directory / "run" / "shm")}},
+            "admin": {"listen": "", "socket": str(self.socket)},
+            "drain": {"timeout": "1s"}}), indent=2) + "\n")
+        process = self.scene.start(self.name, [*command, "--config", config])
+        deadline = time.monotonic() + SECONDS_TO_START
+        while True:
+            try:
+                return self.get("/readyz")
+            except Failure:
+                if process.poll() is not None or time.monotonic() > deadline:
+                    raise Failure(f"the proxy of the {self.name} does not start: "
+                                  + self.log.read_text()[-300:]) from None
+                time.sleep(0.05)
+
+    def get(self, path):
+        """An answer of the admin interface."""
+        return self.scene.run(["curl", "-sSf", "--unix-socket", self.socket,
+                               f"http://fairlead{path}"])
+
+    def fact(self, name):
+        """One finding of the proxy about itself: (status, finding)."""
+        checks = json.loads(self.get("/doctor"))["checks"]
+        return next((check["status"], check["finding"]) for check in checks
+                    if check["name"] == name)
+
+    def total(self, metric, **labels):
+        """The sum over the samples of a metric that carry these labels."""
+        found = 0.0
+        for name, text, value in SAMPLE.findall(self.get("/metrics")):
+            has = dict(re.findall(r'(\w+)="([^"]*)"', text))
+            if name == "fairlead_" + metric and labels.items() <= has.items():
+                found += float(value)
+        return int(found)

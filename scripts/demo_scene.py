@@ -1,0 +1,84 @@
+"""What a run of the demo has made, and how all of it goes away again."""
+import os
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+SECONDS_TO_END = 4
+ENVIRONMENT = {name: value for name, value in os.environ.items()
+               if not name.startswith("FAIRLEAD_")}  # those are settings of another proxy
+ENVIRONMENT["PATH"] = ENVIRONMENT.get("PATH", "") + ":/usr/sbin:/sbin"  # where servers lie
+
+
+class Failure(Exception):
+    """What went wrong, for the last line."""
+
+
+class Scene:
+    """Processes, network namespaces and one directory."""
+
+    def __init__(self):
+        # Not below $TMPDIR: a proxy that runs as another user has to get in.
+        self.directory = Path(tempfile.mkdtemp(prefix="fairlead-demo-", dir="/tmp"))
+        self.directory.chmod(0o755)
+        self.started = []
+        self.namespaces = []
+
+    def write(self, name, text):
+        (self.directory / name).write_text(text, encoding="utf-8")
+        return self.directory / name
+
+    def start(self, name, command):
+        """A process of its own session, so that Ctrl-C reaches us alone. What it says is in <name>.log."""
+        with open(self.directory / f"{name}.log", "wb") as log:
+            self.started.append(subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.directory,
+                env=ENVIRONMENT, start_new_session=True))
+        return self.started[-1]
+
+    def run(self, command, seconds=20):
+        """Runs to the end; what it printed."""
+        try:
+            done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                  stderr=subprocess.STDOUT, encoding="utf-8", env=ENVIRONMENT,
+                                  start_new_session=True, timeout=seconds, check=False)
+        except subprocess.TimeoutExpired:
+            raise Failure(f"{shown(command)} took longer than {seconds} s") from None
+        if done.returncode != 0:
+            raise Failure(f"{shown(command)}: {done.stdout.strip()[-300:] or done.returncode}")
+        return done.stdout
+
+    def add_namespace(self, name):
+        self.namespaces.append(name)
+        self.run(["ip", "netns", "add", name])
+
+    def stop(self, process):
+        """Kindly first."""
+        self.started.remove(process)
+        process.terminate()
+        try:
+            process.wait(SECONDS_TO_END)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+    def close(self):
+        for process in self.started[::-1]:
+            self.stop(process)
+        for name in self.namespaces:
+            subprocess.run(["ip", "netns", "del", name], env=ENVIRONMENT, check=False,
+                           stderr=subprocess.DEVNULL)
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+    def keep(self):
+        """Leaves everything as it is, with a script that ends it."""
+        pids = " ".join(str(process.pid) for process in self.started[::-1])
+        namespaces = "".join(f"ip netns del {name}\n" for name in self.namespaces)
+        return self.write("stop", f"kill {pids}\n{namespaces}rm -r {self.directory}\n")
+
+
+def shown(command):
+    """A command as a person would type it, without what puts it into its pod."""
+    words = list(map(str, command[2:] if command[0] == "nsenter" else command))
+    return " ".join([os.path.basename(words[0]), *words[1:]])

@@ -1,0 +1,477 @@
+// A small TCP load generator and its server, for bench.py.
+//
+//   loadgen server <ip> <port>
+//   loadgen bulk   <ip> <port> <streams> <seconds> <send bytes>    one way, byte counts verified
+//   loadgen pp     <ip> <port> <bytes> <seconds> [gap us]          ping-pong on one connection
+//   loadgen crr    <ip> <port> <workers> <seconds> [bytes]         whole short connections
+//   loadgen idle   <ip> <port> <connections> <seconds>             open, echo, hold, echo again
+//
+// One file, long because the benchmark compiles it with a single call of cc on any machine.
+//
+// Every client prints JSON, one object a line, and exits with 0 only when every byte came back
+// right. Every load is bounded in time; a watchdog ends the process when something hangs.
+#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <netinet/tcp.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+enum {
+  kMagic = 0x4c474e31,
+  kModeSink = 1,  // the server counts what comes and answers the count after the end
+  kModeEcho = 2,  // the server answers every message of `size` bytes with the same bytes
+  kStreamsMax = 1024,
+  kWorkersMax = 256,
+  kDialFailuresMax = 200,
+  kMessageBytesMax = 64 << 20,
+  kSinkBufferBytes = 256 << 10,
+  kRoundTripsMax = 8 << 20,
+};
+
+// The first bytes of every connection.
+struct hello {
+  uint32_t magic, mode;
+  uint64_t size;
+};
+
+static struct sockaddr_in target;
+static double seconds;
+static size_t message_bytes;
+
+static void die(const char* what) {
+  perror(what);
+  exit(1);
+}
+
+static double now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+static struct sockaddr_in address_of(const char* ip, const char* port) {
+  struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons((uint16_t)atoi(port))};
+  if (inet_pton(AF_INET, ip, &address.sin_addr) != 1) {
+    fprintf(stderr, "not an IPv4 address: %s\n", ip);
+    exit(2);
+  }
+  return address;
+}
+
+static void set_no_delay(int fd) {
+  int on = 1;
+  setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+}
+
+static int dial(void) {
+  int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  if (fd < 0) return -1;
+  if (connect(fd, (struct sockaddr*)&target, sizeof target) < 0) {
+    int error = errno;
+    close(fd);
+    errno = error;
+    return -1;
+  }
+  set_no_delay(fd);
+  return fd;
+}
+
+static bool send_all(int fd, const void* bytes, size_t count) {
+  const char* at = bytes;
+  while (count > 0) {
+    ssize_t sent = send(fd, at, count, MSG_NOSIGNAL);
+    if (sent < 0 && errno == EINTR) continue;
+    if (sent <= 0) return false;
+    at += sent;
+    count -= (size_t)sent;
+  }
+  return true;
+}
+
+static bool receive_all(int fd, void* bytes, size_t count) {
+  char* at = bytes;
+  while (count > 0) {
+    ssize_t received = recv(fd, at, count, 0);
+    if (received < 0 && errno == EINTR) continue;
+    if (received <= 0) return false;
+    at += received;
+    count -= (size_t)received;
+  }
+  return true;
+}
+
+static void* must_allocate(size_t count, size_t size) {
+  void* memory = calloc(count > 0 ? count : 1, size);
+  if (memory == NULL) die("calloc");
+  return memory;
+}
+
+// ------------------------------------------------------------------------------------- server
+
+struct connection {
+  int fd;
+  size_t hello_bytes;  // of `hello`, received
+  struct hello hello;
+  char* message;
+  size_t received;  // of `message`
+};
+
+// A bulk connection has a thread of its own, so that the receiver is never the narrow place.
+static void* sink(void* argument) {
+  int fd = (int)(intptr_t)argument;
+  char* buffer = must_allocate(kSinkBufferBytes, 1);
+  uint64_t total = 0;
+  for (;;) {
+    ssize_t received = recv(fd, buffer, kSinkBufferBytes, 0);
+    if (received < 0 && errno == EINTR) continue;
+    if (received <= 0) break;
+    total += (uint64_t)received;
+  }
+  send_all(fd, &total, sizeof total);
+  close(fd);
+  free(buffer);
+  return NULL;
+}
+
+static void hand_to_sink(int fd) {
+  pthread_t thread;
+  pthread_attr_t attributes;
+  pthread_attr_init(&attributes);
+  pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+  fcntl(fd, F_SETFL, 0);
+  if (pthread_create(&thread, &attributes, sink, (void*)(intptr_t)fd) != 0) close(fd);
+  pthread_attr_destroy(&attributes);
+}
+
+static void close_connection(struct connection* c) {
+  close(c->fd);
+  free(c->message);
+  free(c);
+}
+
+static void accept_all(int listener, int epoll) {
+  int fd;
+  while ((fd = accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC)) >= 0) {
+    set_no_delay(fd);
+    struct connection* c = must_allocate(1, sizeof *c);
+    c->fd = fd;
+    struct epoll_event event = {.events = EPOLLIN, .data.ptr = c};
+    if (epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event) != 0) close_connection(c);
+  }
+}
+
+// False when the connection is over, or no longer this loop's.
+static bool greet(struct connection* c, int epoll) {
+  ssize_t received =
+      recv(c->fd, (char*)&c->hello + c->hello_bytes, sizeof c->hello - c->hello_bytes, 0);
+  if (received < 0 && (errno == EAGAIN || errno == EINTR)) return true;
+  if (received <= 0) return close_connection(c), false;
+  c->hello_bytes += (size_t)received;
+  if (c->hello_bytes < sizeof c->hello) return true;
+  if (c->hello.magic != kMagic || c->hello.size > kMessageBytesMax)
+    return close_connection(c), false;
+  if (c->hello.mode == kModeSink) {
+    epoll_ctl(epoll, EPOLL_CTL_DEL, c->fd, NULL);
+    hand_to_sink(c->fd);
+    free(c);
+    return false;
+  }
+  if (c->hello.mode != kModeEcho || c->hello.size == 0) return close_connection(c), false;
+  c->message = must_allocate(c->hello.size, 1);
+  return true;
+}
+
+static void echo(struct connection* c) {
+  ssize_t received = recv(c->fd, c->message + c->received, c->hello.size - c->received, 0);
+  if (received < 0 && (errno == EAGAIN || errno == EINTR)) return;
+  if (received <= 0) {
+    close_connection(c);
+    return;
+  }
+  c->received += (size_t)received;
+  if (c->received < c->hello.size) return;
+  c->received = 0;
+  // Replies are small: waiting for room is simpler than keeping what is left.
+  for (size_t sent = 0; sent < c->hello.size;) {
+    ssize_t count = send(c->fd, c->message + sent, c->hello.size - sent, MSG_NOSIGNAL);
+    if (count >= 0) {
+      sent += (size_t)count;
+    } else if (errno == EAGAIN) {
+      usleep(50);
+    } else if (errno != EINTR) {
+      return;  // the next recv sees it too
+    }
+  }
+}
+
+static _Noreturn void serve(const char* ip, const char* port) {
+  struct sockaddr_in address = address_of(ip, port);
+  int on = 1, epoll = epoll_create1(EPOLL_CLOEXEC);
+  int listener = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+  setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  if (bind(listener, (struct sockaddr*)&address, sizeof address) < 0) die("bind");
+  if (listen(listener, 4096) < 0) die("listen");
+  struct epoll_event event = {.events = EPOLLIN, .data.ptr = NULL}, events[256];
+  if (epoll_ctl(epoll, EPOLL_CTL_ADD, listener, &event) != 0) die("epoll_ctl");
+  for (;;) {
+    int count = epoll_wait(epoll, events, 256, -1);
+    for (int i = 0; i < count; i++) {
+      struct connection* c = events[i].data.ptr;
+      if (c == NULL) {
+        accept_all(listener, epoll);
+      } else if (c->message == NULL) {
+        // What follows the greeting is still in the socket: epoll reports it again.
+        greet(c, epoll);
+      } else {
+        echo(c);
+      }
+    }
+  }
+}
+
+// --------------------------------------------------------------------------------------- bulk
+
+struct stream {
+  uint64_t sent, counted;  // by us, by the server
+  bool failed;
+};
+static struct stream streams[kStreamsMax];
+static pthread_barrier_t all_connected;
+
+static void* bulk_stream(void* argument) {
+  struct stream* stream = argument;
+  struct hello hello = {kMagic, kModeSink, 0};
+  int fd = dial();
+  if (fd < 0) perror("connect");
+  stream->failed = fd < 0 || !send_all(fd, &hello, sizeof hello);
+  char* bytes = must_allocate(message_bytes, 1);
+  memset(bytes, 'x' + (int)(stream - streams) % 64, message_bytes);
+  pthread_barrier_wait(&all_connected);
+  double end = now() + seconds;
+  while (!stream->failed && now() < end) {
+    ssize_t sent = send(fd, bytes, message_bytes, MSG_NOSIGNAL);
+    if (sent >= 0) {
+      stream->sent += (uint64_t)sent;
+    } else if (errno != EINTR) {
+      perror("send");
+      stream->failed = true;
+    }
+  }
+  if (fd >= 0) {
+    shutdown(fd, SHUT_WR);
+    if (!receive_all(fd, &stream->counted, sizeof stream->counted)) {
+      fprintf(stderr, "no final count on stream %d\n", (int)(stream - streams));
+      stream->failed = true;
+    }
+    close(fd);
+  }
+  free(bytes);
+  return NULL;
+}
+
+static int bulk(int count) {
+  if (count < 1 || count > kStreamsMax) return 2;
+  pthread_t threads[kStreamsMax];
+  pthread_barrier_init(&all_connected, NULL, (unsigned)count + 1);
+  for (int i = 0; i < count; i++) pthread_create(&threads[i], NULL, bulk_stream, &streams[i]);
+  pthread_barrier_wait(&all_connected);
+  double start = now();
+  for (int i = 0; i < count; i++) pthread_join(threads[i], NULL);
+  double elapsed = now() - start;
+  uint64_t sent = 0;
+  bool right = true;
+  for (int i = 0; i < count; i++) {
+    sent += streams[i].sent;
+    right &= !streams[i].failed && streams[i].sent == streams[i].counted;
+  }
+  printf("{\"bytes\":%" PRIu64 ",\"ok\":%s,\"seconds\":%.4f,\"gbytes_per_s\":%.4f}\n", sent,
+         right ? "true" : "false", elapsed, (double)sent / elapsed / 1e9);
+  return right ? 0 : 1;
+}
+
+// ---------------------------------------------------------------------------------- ping-pong
+
+static int by_value(const void* a, const void* b) {
+  float left = *(const float*)a, right = *(const float*)b;
+  return (left > right) - (left < right);
+}
+
+static int ping_pong(int gap_us) {
+  struct hello hello = {kMagic, kModeEcho, message_bytes};
+  char* sent = must_allocate(message_bytes, 1);
+  char* received = must_allocate(message_bytes, 1);
+  float* times_us = must_allocate(kRoundTripsMax, sizeof *times_us);
+  for (size_t i = 0; i < message_bytes; i++) sent[i] = (char)(i * 31);
+  int fd = dial();
+  if (fd < 0) die("connect");
+  if (!send_all(fd, &hello, sizeof hello)) die("send");
+  for (double warm = now() + 0.2; now() < warm;)
+    if (!send_all(fd, sent, message_bytes) || !receive_all(fd, received, message_bytes))
+      die("warming up");
+  size_t count = 0;
+  double start = now(), end = start + seconds;
+  while (count < kRoundTripsMax) {
+    double before = now();
+    if (before >= end) break;
+    memcpy(sent, &count, message_bytes < sizeof count ? message_bytes : sizeof count);
+    if (!send_all(fd, sent, message_bytes) || !receive_all(fd, received, message_bytes))
+      die("ping-pong");
+    times_us[count++] = (float)((now() - before) * 1e6);
+    if (memcmp(sent, received, message_bytes) != 0) {
+      fprintf(stderr, "the echo differs\n");
+      return 1;
+    }
+    if (gap_us > 0) usleep((useconds_t)gap_us);
+  }
+  double elapsed = now() - start;
+  qsort(times_us, count, sizeof *times_us, by_value);
+  printf("{\"n\":%zu,\"rps\":%.1f,\"p50_us\":%.2f,\"p99_us\":%.2f,\"p999_us\":%.2f}\n", count,
+         (double)count / elapsed, times_us[count / 2], times_us[count * 99 / 100],
+         times_us[count * 999 / 1000]);
+  return 0;
+}
+
+// ----------------------------------------------------------- connect, request, response, close
+
+struct worker {
+  uint64_t done, failed;
+  double worst;  // seconds
+};
+static struct worker workers[kWorkersMax];
+
+static void* connect_again_and_again(void* argument) {
+  struct worker* worker = argument;
+  struct hello hello = {kMagic, kModeEcho, message_bytes};
+  size_t request_bytes = sizeof hello + message_bytes;
+  char* request = must_allocate(request_bytes, 1);
+  char* response = must_allocate(message_bytes, 1);
+  memcpy(request, &hello, sizeof hello);
+  for (double end = now() + seconds; now() < end;) {
+    double before = now();
+    int fd = dial();
+    if (fd < 0) {
+      worker->failed++;
+      usleep(1000);
+      continue;
+    }
+    if (send_all(fd, request, request_bytes) && receive_all(fd, response, message_bytes))
+      worker->done++;
+    else
+      worker->failed++;
+    close(fd);
+    double took = now() - before;
+    if (took > worker->worst) worker->worst = took;
+  }
+  free(request);
+  free(response);
+  return NULL;
+}
+
+static int short_connections(int count) {
+  if (count < 1 || count > kWorkersMax) return 2;
+  pthread_t threads[kWorkersMax];
+  double start = now(), worst = 0;
+  for (int i = 0; i < count; i++)
+    pthread_create(&threads[i], NULL, connect_again_and_again, &workers[i]);
+  uint64_t done = 0, failed = 0;
+  for (int i = 0; i < count; i++) {
+    pthread_join(threads[i], NULL);
+    done += workers[i].done;
+    failed += workers[i].failed;
+    if (workers[i].worst > worst) worst = workers[i].worst;
+  }
+  printf("{\"n\":%" PRIu64 ",\"fail\":%" PRIu64 ",\"cps\":%.1f,\"worst_ms\":%.2f}\n", done, failed,
+         (double)done / (now() - start), worst * 1e3);
+  return 0;
+}
+
+// --------------------------------------------------------------------------------------- idle
+
+static int idle(int count) {
+  enum { kMessage = 64 };
+  struct {
+    struct hello hello;
+    char message[kMessage];
+  } request = {.hello = {kMagic, kModeEcho, kMessage}};
+  char response[kMessage];
+  if (count < 1) return 2;
+  int* sockets = must_allocate((size_t)count, sizeof *sockets);
+  for (int i = 0; i < count; i++) sockets[i] = -1;
+  struct timeval patience = {5, 0};
+  double start = now();
+  int opened = 0, failed = 0;
+  for (int i = 0; i < count && failed <= kDialFailuresMax; i++) {
+    int fd = dial();
+    if (fd >= 0) {
+      setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+      if (send_all(fd, &request, sizeof request) && receive_all(fd, response, kMessage)) {
+        sockets[i] = fd;
+        opened++;
+        continue;
+      }
+      close(fd);
+    }
+    failed++;
+  }
+  printf("{\"open\":%d,\"fail\":%d,\"open_secs\":%.3f}\n", opened, failed, now() - start);
+  fflush(stdout);
+  usleep((useconds_t)(seconds * 1e6));
+  int alive = 0;
+  for (int i = 0; i < count; i++)
+    if (sockets[i] >= 0 && send_all(sockets[i], request.message, kMessage) &&
+        receive_all(sockets[i], response, kMessage))
+      alive++;
+  printf("{\"alive\":%d}\n", alive);
+  return 0;
+}
+
+// --------------------------------------------------------------------------------------- main
+
+static void raise_descriptor_limit(void) {
+  struct rlimit limit;
+  getrlimit(RLIMIT_NOFILE, &limit);
+  limit.rlim_cur = limit.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+int main(int argc, char** argv) {
+  signal(SIGPIPE, SIG_IGN);
+  raise_descriptor_limit();
+  if (argc >= 4 && strcmp(argv[1], "server") == 0) serve(argv[2], argv[3]);
+  if (argc < 6) {
+    fprintf(stderr, "usage: see the head of loadgen.c\n");
+    return 2;
+  }
+  const char* mode = argv[1];
+  target = address_of(argv[2], argv[3]);
+  seconds = atof(argv[5]);
+  alarm((unsigned)(seconds * 3) + 20 + (strcmp(mode, "idle") == 0 ? 120 : 0));
+  int count = atoi(argv[4]), last = argc > 6 ? atoi(argv[6]) : 0;
+  if (strcmp(mode, "bulk") == 0 && last > 0) {
+    message_bytes = (size_t)last;
+    return bulk(count);
+  }
+  if (strcmp(mode, "pp") == 0 && count > 0) {
+    message_bytes = (size_t)count;
+    return ping_pong(last);
+  }
+  if (strcmp(mode, "crr") == 0) {
+    message_bytes = last > 0 ? (size_t)last : 64;
+    return short_connections(count);
+  }
+  if (strcmp(mode, "idle") == 0) return idle(count);
+  fprintf(stderr, "no such mode: %s\n", mode);
+  return 2;
+}

@@ -1,0 +1,41 @@
+// Waits for the descriptors of a device with epoll(7), as the event loop does: level for level,
+// edge for edge, so that descriptors which are never read do not wake us for ever.
+#pragma once
+
+#include <sys/epoll.h>
+
+#include "base/handle.h"
+#include "rdma/device.h"
+
+namespace fairlead::rdma {
+
+class EpollWatcher final : public FdWatcher {
+ public:
+  EpollWatcher() : epoll_(::epoll_create1(EPOLL_CLOEXEC)) {}
+
+  void watch_readable(int fd, Trigger trigger) override {
+    epoll_event event{};
+    event.events = EPOLLIN | (trigger == Trigger::kEdge ? static_cast<unsigned>(EPOLLET) : 0u);
+    event.data.fd = fd;
+    if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) != 0) ++failures_;
+  }
+  void unwatch(int fd) override {
+    if (::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr) != 0) ++failures_;
+  }
+
+  // Hands readable descriptors to `device`; returns how many there were.
+  int wait(Device& device, int timeout_milliseconds) {
+    epoll_event events[16];
+    const int count = ::epoll_wait(epoll_.get(), events, 16, timeout_milliseconds);
+    for (int i = 0; i < count; ++i) device.handle_readable(events[i].data.fd);
+    return count < 0 ? 0 : count;
+  }
+
+  int failures() const { return failures_; }  // calls with a descriptor that epoll refused
+
+ private:
+  FileDescriptor epoll_;
+  int failures_ = 0;
+};
+
+}  // namespace fairlead::rdma

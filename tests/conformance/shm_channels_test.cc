@@ -1,0 +1,205 @@
+// What only the shared-memory device does: fabrics, sockets, channels between devices that come and
+// go in any order. Processes that die are in shm_process_test.cc.
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <thread>
+
+#include "conformance/endpoint.h"
+#include "conformance/shm_device_pair.h"
+#include "rdma/shm/shm_limits.h"
+
+namespace fairlead::rdma::shm {
+namespace {
+
+template <class... Endpoints>
+bool run_until(const std::function<bool()>& done, Endpoints&... endpoints) {
+  for (int idle = 0; idle < 1000;) {
+    if (done()) return true;
+    const bool busy = (endpoints.turn() | ...);
+    idle = busy ? 0 : idle + 1;
+    if (idle > 2) (endpoints.watcher().wait(endpoints.device(), 1), ...);
+  }
+  return done();
+}
+
+// Until nothing happens for a few turns.
+template <class... Endpoints>
+void settle(Endpoints&... endpoints) {
+  for (int idle = 0; idle < 8; ++idle) {
+    if ((endpoints.turn() | ...)) idle = 0;
+    (endpoints.watcher().wait(endpoints.device(), 0), ...);
+  }
+}
+
+bool exchange(Endpoint& from, QueuePair& sender, Endpoint& to) {
+  const std::size_t before = to.received.size();
+  const Bytes message = pattern(100, 5);
+  return post(sender, send_request(message)) &&
+         run_until([&] { return to.received.size() > before; }, from, to) &&
+         to.received.back().bytes == message;
+}
+
+TEST(ShmChannels, NobodyAnswersForAGidOfTheDead) {
+  FabricDirectory directory;
+  auto device = open_device(directory, 1);
+  Endpoint end(*device);
+  auto connect = [&](const Gid& gid) {
+    return end.add_queue_pair().connect({.gid = gid, .queue_pair = QpNumber(0x1000)}).error().code;
+  };
+  EXPECT_EQ(connect(ShmDevice::gid_of(device->fabric(), PortNumber(1), peer_id(9))),
+            Errc::kPeerGone);
+  EXPECT_EQ(connect(Gid{}), Errc::kPeerGone);
+  FabricDirectory elsewhere;
+  auto other = open_device(elsewhere, 2);
+  EXPECT_EQ(connect(other->ports()[0].gid), Errc::kPeerGone);
+}
+
+TEST(ShmChannels, TalksToItself) {
+  FabricDirectory directory;
+  auto device = open_device(directory, 1);
+  Endpoint end(*device);
+  QueuePair& one = end.add_queue_pair();
+  QueuePair& two = end.add_queue_pair();
+  ASSERT_TRUE(one.connect(end.address_of(two)));
+  ASSERT_TRUE(two.connect(end.address_of(one)));
+  ASSERT_TRUE(end.post_receives(8));
+  const Bytes ping = pattern(50, 1), pong = pattern(60, 2);
+  ASSERT_TRUE(post(one, send_request(ping, true)));
+  ASSERT_TRUE(run_until([&] { return end.received.size() == 1 && end.sends.size() == 1; }, end));
+  EXPECT_EQ(end.received[0].queue_pair, two.number());
+  ASSERT_TRUE(post(two, send_request(pong, true)));
+  ASSERT_TRUE(run_until([&] { return end.received.size() == 2 && end.sends.size() == 2; }, end));
+  EXPECT_EQ(end.received[1].bytes, pong);
+}
+
+TEST(ShmChannels, MessageSentBeforeThePeerConnectsWaitsForIt) {
+  FabricDirectory directory;
+  auto a = open_device(directory, 1), b = open_device(directory, 2);
+  Endpoint left(*a), right(*b);
+  QueuePair& early = left.add_queue_pair();
+  QueuePair& late = right.add_queue_pair();
+  ASSERT_TRUE(right.post_receives(8));
+  ASSERT_TRUE(early.connect(right.address_of(late)));
+  ASSERT_TRUE(post(early, send_request(pattern(100, 5), true)));
+  EXPECT_FALSE(
+      run_until([&] { return !right.received.empty() || !left.events.empty(); }, left, right));
+  EXPECT_FALSE(b->pending());
+  ASSERT_TRUE(late.connect(left.address_of(early)));
+  EXPECT_TRUE(run_until([&] { return right.received.size() == 1; }, left, right));
+}
+
+TEST(ShmChannels, QueuePairThatNeverConnectedIsMissed) {
+  FabricDirectory directory;
+  auto a = open_device(directory, 1), b = open_device(directory, 2);
+  Endpoint left(*a), right(*b);
+  QueuePair& early = left.add_queue_pair();
+  ASSERT_TRUE(early.connect(right.address_of(right.add_queue_pair())));
+  ASSERT_TRUE(post(early, send_request(std::span(kAnyMessage), true)));
+  settle(left, right);
+  right.queue_pairs.clear();
+  EXPECT_TRUE(
+      run_until([&] { return left.has_fatal(early) && left.sends.size() == 1; }, left, right));
+  EXPECT_NE(left.sends[0].status, CompletionStatus::kSuccess);
+}
+
+TEST(ShmChannels, SimultaneousConnectsMeet) {
+  for (int round = 0; round < 100; ++round) {
+    FabricDirectory directory;
+    auto a = open_device(directory, 1), b = open_device(directory, 2);
+    Endpoint left(*a, 16), right(*b, 16);
+    QueuePair& one = left.add_queue_pair();
+    QueuePair& two = right.add_queue_pair();
+    const PeerEndpoint to_left = left.address_of(one), to_right = right.address_of(two);
+    std::thread other([&] { EXPECT_TRUE(two.connect(to_left)); });
+    EXPECT_TRUE(one.connect(to_right));
+    other.join();
+    ASSERT_TRUE(left.post_receives(8));
+    ASSERT_TRUE(right.post_receives(8));
+    ASSERT_TRUE(exchange(left, one, right));
+    ASSERT_TRUE(exchange(right, two, left));
+    std::memset(left.memory().bytes().data(), round, 16);
+    ASSERT_TRUE(post(one, write_request(left.memory(), 0, 16, at(right.memory()), true)));
+    ASSERT_TRUE(run_until([&] { return left.sends.size() == 1; }, left, right));
+    EXPECT_EQ(left.sends[0].status, CompletionStatus::kSuccess);
+  }
+}
+
+TEST(ShmChannels, ReconnectsToASuccessorOfTheSameName) {
+  FabricDirectory directory;
+  auto a = open_device(directory, 1), b = open_device(directory, 2);
+  Endpoint left(*a);
+  auto right = std::make_unique<Endpoint>(*b);
+  ASSERT_TRUE(left.post_receives(8));
+  for (int life = 0; life < 3; ++life) {
+    QueuePair& one = left.add_queue_pair();
+    QueuePair& two = right->add_queue_pair();
+    ASSERT_TRUE(one.connect(right->address_of(two)));
+    ASSERT_TRUE(two.connect(left.address_of(one)));
+    ASSERT_TRUE(right->post_receives(8));
+    ASSERT_TRUE(exchange(left, one, *right));
+    // Its last words arrive although it is gone.
+    ASSERT_TRUE(post(two, send_request(pattern(77, 1))));
+    right.reset();
+    b.reset();
+    b = open_device(directory, 2);
+    right = std::make_unique<Endpoint>(*b);
+    ASSERT_TRUE(run_until([&] { return left.has_fatal(one); }, left, *right));
+    ASSERT_EQ(left.received.size(), static_cast<std::size_t>(life) + 1);
+    EXPECT_EQ(left.received.back().bytes, pattern(77, 1));
+  }
+}
+
+TEST(ShmChannels, AnnouncementsBeyondTheSocketsRoomArriveBeforeTheMessageAfterThem) {
+  FabricDirectory directory;
+  auto a = open_device(directory, 1), b = open_device(directory, 2);
+  Endpoint left(*a), right(*b);
+  ASSERT_TRUE(right.post_receives(8));
+  std::vector<std::unique_ptr<RegisteredBuffer>> buffers;
+  for (int i = 0; i < 1500; ++i)
+    buffers.push_back(std::move(a->allocate_buffer(left.domain(), 4096).value()));
+  QueuePair& one = left.add_queue_pair();
+  QueuePair& two = right.add_queue_pair();
+  ASSERT_TRUE(one.connect(right.address_of(two)));
+  EXPECT_EQ(one.send_room(), 0u);
+  EXPECT_EQ(post(one, send_request(std::span(kAnyMessage))).error().code, Errc::kExhausted);
+  buffers[700].reset();  // its announcement may still wait
+  ASSERT_TRUE(two.connect(left.address_of(one)));
+  ASSERT_TRUE(run_until([&] { return one.send_room() > 0; }, left, right));
+  ASSERT_TRUE(exchange(left, one, right));
+  right.memory().bytes()[0] = std::byte{9};
+  for (int i = 0; i < 1500; ++i) {
+    if (i == 700) continue;
+    ASSERT_TRUE(post(two, write_request(right.memory(), 0, 1, at(*buffers[std::size_t(i)], 4095))));
+    ASSERT_EQ(buffers[std::size_t(i)]->bytes()[4095], std::byte{9}) << i;
+  }
+  EXPECT_FALSE(b->poll_fault());
+  left.queue_pairs.clear();
+}
+
+TEST(ShmChannels, IdleChannelStillWakes) {
+  FabricDirectory directory;
+  auto a = open_device(directory, 1), b = open_device(directory, 2);
+  Endpoint left(*a), right(*b);
+  QueuePair& one = left.add_queue_pair();
+  QueuePair& two = right.add_queue_pair();
+  ASSERT_TRUE(one.connect(right.address_of(two)));
+  ASSERT_TRUE(two.connect(left.address_of(one)));
+  ASSERT_TRUE(right.post_receives(8));
+  ASSERT_TRUE(exchange(left, one, right));
+  settle(left, right);
+  for (unsigned i = 0; i < 2 * kIdleArmsMax; ++i) {
+    ASSERT_TRUE(b->arm());
+    b->disarm();
+  }
+  ASSERT_TRUE(b->arm());
+  ASSERT_TRUE(post(one, send_request(std::span(kAnyMessage))));
+  a->ring_doorbells();
+  EXPECT_GT(right.watcher().wait(*b, 1000), 0);
+  b->disarm();
+  right.turn();
+  EXPECT_EQ(right.received.size(), 2u);
+}
+
+}  // namespace
+}  // namespace fairlead::rdma::shm

@@ -1,0 +1,17 @@
+// Runs the conformance suite on the shared-memory device.
+#include <gtest/gtest.h>
+
+#include "conformance/conformance_test.h"
+#include "conformance/shm_device_pair.h"
+
+namespace fairlead::rdma {
+
+constexpr unsigned kPingPongs = 200000;
+
+INSTANTIATE_TEST_SUITE_P(Shm, DeviceConformance,
+                         testing::Values(DeviceKind{"ShmAddressable", shm::make_addressable_pair,
+                                                    kPingPongs},
+                                         DeviceKind{"ShmPlain", shm::make_plain_pair, kPingPongs}),
+                         [](const auto& kind) { return std::string(kind.param.name); });
+
+}  // namespace fairlead::rdma

@@ -1,0 +1,231 @@
+// Goal: whatever a peer does to the shared-memory device costs that peer's own channel at most.
+// Method: a fake peer misbehaves in one way per test; then its queue pair must be dead (or the
+// insult without effect), the device must still be able to sleep, hold no descriptor too many, and
+// serve an honest device that was connected all the time.
+#include <gtest/gtest.h>
+
+#include "conformance/shm_hostile_test.h"
+
+namespace fairlead::rdma::shm {
+namespace {
+
+TEST_F(ShmHostile, TailThatLapsTheRing) {
+  face_fake();
+  fake_->out().tail = kRingSlots + 1;
+  expect_given_up();
+}
+
+TEST_F(ShmHostile, TailThatRunsBackwards) {
+  face_fake();
+  fake_->put(facing_->number(), kFakeQp, 10);
+  run();
+  EXPECT_EQ(victim_->received.size(), 1u);
+  fake_->out().tail = 0;
+  expect_given_up();
+}
+
+TEST_F(ShmHostile, HeadBeyondWhatWasSent) {
+  face_fake();
+  ASSERT_TRUE(post(*facing_, send_request(std::span(kAnyMessage), true)));
+  fake_->in().head = std::uint64_t{1} << 60;
+  expect_given_up();
+  ASSERT_EQ(victim_->sent(*facing_).size(), 1u);
+  EXPECT_EQ(victim_->sent(*facing_)[0].status, CompletionStatus::kRetryExceeded);
+}
+
+TEST_F(ShmHostile, HeadThatRunsBackwards) {
+  face_fake();
+  for (int i = 0; i < 3; ++i)
+    ASSERT_TRUE(post(*facing_, send_request(std::span(kAnyMessage), true)));
+  fake_->in().head = 2;
+  run();
+  EXPECT_EQ(victim_->sent(*facing_).size(), 2u);
+  fake_->in().head = 1;
+  expect_given_up();
+}
+
+TEST_F(ShmHostile, MessageOfLengthZero) {
+  face_fake();
+  fake_->put(facing_->number(), kFakeQp, 0);
+  expect_given_up();
+}
+
+TEST_F(ShmHostile, MessageLongerThanAnyMayBe) {
+  face_fake();
+  fake_->out().tail = kRingSlots;
+  fake_->tail = 0;
+  Slot& slot = fake_->out().slots[0];
+  slot.words[0] = static_cast<std::uint64_t>(kFakeQp.value) << 32 | facing_->number().value;
+  slot.words[1] = kMessageBytesMax + 1;
+  expect_given_up();
+}
+
+TEST_F(ShmHostile, MessageWithAllBitsInItsLength) {
+  face_fake();
+  fake_->put(facing_->number(), kFakeQp, ~std::uint64_t{0});
+  expect_given_up();
+}
+
+TEST_F(ShmHostile, MessageThatReachesPastTheTail) {
+  face_fake();
+  fake_->put(facing_->number(), kFakeQp, 49);
+  expect_given_up();
+}
+
+TEST_F(ShmHostile, MessageForAQueuePairThatIsNot) {
+  face_fake();
+  fake_->put(QpNumber(0xffffffff), kFakeQp, 44);
+  run();
+  bool refused = false;
+  while (auto heard = fake_->hear())
+    refused |= heard->message.kind == Kind::kQueuePairGone &&
+               heard->message.source == QpNumber(0xffffffff) &&
+               heard->message.destination == kFakeQp;
+  EXPECT_TRUE(refused);
+  expect_unmoved();
+}
+
+TEST_F(ShmHostile, MessageForSomebodyElsesQueuePair) {
+  face_fake();
+  fake_->put(ours_->number(), kFakeQp, 44);
+  fake_->put(ours_->number(), theirs_->number(), 44);
+  run();
+  EXPECT_TRUE(victim_->received.empty());
+  expect_unmoved();
+}
+
+TEST_F(ShmHostile, EndOfSomebodyElsesQueuePair) {
+  face_fake();
+  fake_->say(
+      {.kind = Kind::kQueuePairGone, .source = theirs_->number(), .destination = ours_->number()});
+  fake_->say({.kind = Kind::kQueuePairReady,
+              .source = theirs_->number(),
+              .destination = ours_->number(),
+              .domain = kFakeDomain});
+  expect_unmoved();
+}
+
+TEST_F(ShmHostile, FalseNameOnASecondChannelDoesNotReachTheFirst) {
+  fake_->dial(peer_id(1));
+  fake_->segment = std::move(create_segment("fake", sizeof(ChannelMemory)).value());
+  fake_->say({.kind = Kind::kHello, .peer = peer_id(2), .fabric = fake_->fabric()},
+             fake_->segment.fd.get());
+  fake_->say({.kind = Kind::kQueuePairReady,
+              .source = theirs_->number(),
+              .destination = ours_->number(),
+              .domain = kFakeDomain});
+  fake_->say(
+      {.kind = Kind::kQueuePairGone, .source = theirs_->number(), .destination = ours_->number()});
+  fake_->put(ours_->number(), theirs_->number(), 44);
+  run();
+  EXPECT_TRUE(victim_->received.empty());
+  EXPECT_FALSE(victim_->has_fatal(*ours_));
+}
+
+TEST_F(ShmHostile, BufferThatCouldShrink) {
+  face_fake();
+  FileDescriptor fd(::memfd_create("unsealed", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  ASSERT_EQ(::ftruncate(fd.get(), 8192), 0);
+  fake_->say(announcement(8192), fd.get());
+  expect_given_up();
+}
+
+TEST_F(ShmHostile, BufferSmallerThanItSays) {
+  face_fake();
+  Segment small = std::move(create_segment("small", 4096).value());
+  fake_->say(announcement(8192), small.fd.get());
+  expect_given_up();
+}
+
+TEST_F(ShmHostile, BufferOfAbsurdSize) {
+  for (std::uint64_t size :
+       {std::uint64_t{0}, ~std::uint64_t{0}, std::uint64_t{kBufferBytesMax} + 1}) {
+    face_fake();
+    Segment small = std::move(create_segment("small", 4096).value());
+    fake_->say(announcement(size), small.fd.get());
+    expect_given_up();
+  }
+}
+
+TEST_F(ShmHostile, BufferThatIsNoMemfd) {
+  face_fake();
+  FileDescriptor null(::open("/dev/null", O_RDWR | O_CLOEXEC));
+  fake_->say(announcement(4096), null.get());
+  expect_given_up();
+}
+
+TEST_F(ShmHostile, BufferOfHugePages) {
+  FileDescriptor huge(::memfd_create("huge", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_HUGETLB));
+  if (!huge) GTEST_SKIP() << "no huge pages in this kernel";
+  ASSERT_EQ(::ftruncate(huge.get(), 2 << 20), 0);
+  ASSERT_EQ(::fcntl(huge.get(), F_ADD_SEALS, F_SEAL_SHRINK), 0);
+  face_fake();
+  fake_->say(announcement(4096), huge.get());
+  expect_given_up();
+}
+
+TEST_F(ShmHostile, BufferAnnouncedTwice) {
+  face_fake();
+  Segment segment = std::move(create_segment("twice", 4096).value());
+  fake_->say(announcement(4096), segment.fd.get());
+  fake_->say(announcement(4096), segment.fd.get());
+  expect_given_up();
+}
+
+TEST_F(ShmHostile, HolesPunchedIntoABufferInUse) {
+  face_fake();
+  Segment segment = std::move(create_segment("holes", 1 << 16).value());
+  fake_->say(announcement(1 << 16), segment.fd.get());
+  run();
+  auto view = facing_->remote_memory({RemoteKey(1), RemoteAddress(0x10000)}, 1 << 16);
+  ASSERT_TRUE(view);
+  for (int i = 0; i < 4; ++i) {
+    std::memset(view->data(), i, view->size());
+    ASSERT_EQ(::fallocate(segment.fd.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 1 << 16),
+              0);
+  }
+  expect_unmoved();
+}
+
+TEST_F(ShmHostile, ViewOfAWithdrawnBufferStaysMemory) {
+  face_fake();
+  Segment segment = std::move(create_segment("gone", 4096).value());
+  fake_->say(announcement(4096), segment.fd.get());
+  run();
+  auto view = facing_->remote_memory({RemoteKey(1), RemoteAddress(0x10000)}, 4096);
+  ASSERT_TRUE(view);
+  fake_->say({.kind = Kind::kWithdraw, .rkey = RemoteKey(1)});
+  run();
+  std::memset(view->data(), 0xff, view->size());
+  EXPECT_EQ(segment.mapping.bytes()[0], std::byte{0});
+  EXPECT_FALSE(facing_->remote_memory({RemoteKey(1), RemoteAddress(0x10000)}, 4096));
+  expect_unmoved();
+}
+
+TEST_F(ShmHostile, MoreBuffersThanAnybodyNeeds) {
+  face_fake();
+  Segment segment = std::move(create_segment("many", 4096).value());
+  for (std::uint32_t key = 1; key <= kRemoteBuffersMax + 1; ++key) {
+    fake_->say(announcement(4096, key), segment.fd.get());
+    if (key % 64 == 0) run();
+    if (key == kRemoteBuffersMax) {
+      EXPECT_FALSE(fake_->is_shut_out());
+    }
+  }
+  expect_given_up();
+}
+
+TEST_F(ShmHostile, AnnouncementsOfAStrangersDomainAreNotMapped) {
+  face_fake();
+  Segment segment = std::move(create_segment("other", 4096).value());
+  for (std::uint32_t key = 1; key <= 2000; ++key) {
+    ControlMessage message = announcement(4096, 1);
+    message.domain = DomainId(kFakeDomain.value + key);
+    fake_->say(message, segment.fd.get());
+    if (key % 64 == 0) run();
+  }
+  expect_unmoved();
+}
+
+}  // namespace
+}  // namespace fairlead::rdma::shm

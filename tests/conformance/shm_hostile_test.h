@@ -1,0 +1,124 @@
+// Goal: whatever a peer does to the shared-memory device costs that peer's own channel at most.
+// Method: a fake peer misbehaves in one way per test; then its queue pair must be dead (or the
+// insult without effect), the device must still be able to sleep, hold no descriptor too many, and
+// serve an honest device that was connected all the time.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <memory>
+
+#include "conformance/endpoint.h"
+#include "conformance/fake_peer.h"
+
+namespace fairlead::rdma::shm {
+
+inline constexpr QpNumber kFakeQp{0x123456};
+inline constexpr DomainId kFakeDomain{77};
+
+inline std::size_t open_descriptors() {
+  std::size_t count = 0;
+  for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator("/proc/self/fd"))
+    ++count;
+  return count;
+}
+
+class ShmHostile : public testing::Test {
+ protected:
+  using Kind = ControlMessage::Kind;
+
+  void SetUp() override {
+    device_ = open_device(directory_, 1);
+    honest_ = open_device(directory_, 2);
+    ASSERT_TRUE(device_ && honest_);
+    victim_ = std::make_unique<Endpoint>(*device_);
+    friend_ = std::make_unique<Endpoint>(*honest_);
+    ours_ = &victim_->add_queue_pair();
+    theirs_ = &friend_->add_queue_pair();
+    ASSERT_TRUE(theirs_->connect(victim_->address_of(*ours_)));
+    ASSERT_TRUE(ours_->connect(friend_->address_of(*theirs_)));
+    ASSERT_TRUE(victim_->post_receives(64));
+    ASSERT_TRUE(friend_->post_receives(64));
+    fake_ = std::make_unique<FakePeer>(directory_, 9);
+    run();
+    descriptors_ = open_descriptors();
+  }
+  // Whatever happened, the honest pair goes on and the device can sleep.
+  void TearDown() override {
+    fake_->socket.reset();
+    fake_->segment = Segment{};
+    run();
+    EXPECT_FALSE(victim_->has_fatal(*ours_));
+    const std::size_t before = victim_->received.size();
+    const Bytes message = pattern(1000, 1);
+    EXPECT_TRUE(post(*theirs_, send_request(message, true)));
+    EXPECT_TRUE(post(*ours_, send_request(message, true)));
+    run();
+    ASSERT_EQ(victim_->received.size(), before + 1);
+    EXPECT_EQ(victim_->received.back().bytes, message);
+    EXPECT_EQ(victim_->received.back().queue_pair, ours_->number());
+    EXPECT_FALSE(friend_->received.empty());
+    run();
+    EXPECT_TRUE(device_->arm());
+    device_->disarm();
+    victim_->queue_pairs.clear();
+    friend_->queue_pairs.clear();
+    run();
+    EXPECT_LE(open_descriptors(), descriptors_);
+  }
+
+  void run() {
+    for (int idle = 0; idle < 6; ++idle) {
+      while (victim_->watcher().wait(*device_, 0) != 0 && idle < 5) ++idle;
+      friend_->watcher().wait(*honest_, 0);
+      if (victim_->turn() | friend_->turn()) idle = 0;
+    }
+  }
+
+  // A queue pair of the device that takes the fake for its peer, as after a handshake.
+  void face_fake() {
+    fake_->open_channel(peer_id(1));
+    facing_ = &victim_->add_queue_pair();
+    ASSERT_TRUE(facing_->connect({.gid = fake_->gid(), .queue_pair = kFakeQp}));
+    fake_->say({.kind = Kind::kQueuePairReady,
+                .source = kFakeQp,
+                .destination = facing_->number(),
+                .domain = kFakeDomain});
+    run();
+    ASSERT_FALSE(victim_->has_fatal(*facing_));
+  }
+  ControlMessage announcement(std::uint64_t size, std::uint32_t key = 1) const {
+    return {.kind = Kind::kAnnounce,
+            .domain = kFakeDomain,
+            .rkey = RemoteKey(key),
+            .address = RemoteAddress(0x10000),
+            .size_bytes = size};
+  }
+  void expect_given_up() {
+    run();
+    EXPECT_TRUE(fake_->is_shut_out());
+    EXPECT_TRUE(victim_->has_fatal(*facing_));
+    auto fault = device_->poll_fault();
+    ASSERT_TRUE(fault);
+    EXPECT_EQ(fault->peer, peer_id(9));
+    EXPECT_STRNE(fault->error.what, "");
+  }
+  void expect_unmoved() {
+    run();
+    EXPECT_FALSE(fake_->is_shut_out());
+    EXPECT_FALSE(victim_->has_fatal(*facing_));
+    EXPECT_FALSE(device_->poll_fault());
+  }
+
+  FabricDirectory directory_;
+  std::unique_ptr<ShmDevice> device_, honest_;
+  std::unique_ptr<Endpoint> victim_, friend_;
+  std::unique_ptr<FakePeer> fake_;
+  QueuePair* ours_ = nullptr;
+  QueuePair* theirs_ = nullptr;
+  QueuePair* facing_ = nullptr;
+  std::size_t descriptors_ = 0;
+};
+
+}  // namespace fairlead::rdma::shm

@@ -1,0 +1,194 @@
+// The shared-memory device between processes: a forked child is the peer, and dies.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <functional>
+
+#include "conformance/endpoint.h"
+#include "conformance/shm_device_pair.h"
+
+namespace fairlead::rdma::shm {
+namespace {
+
+// Numbers pass through pipes, as they would in the handshake over TCP.
+struct Pipe {
+  Pipe() {
+    int ends[2] = {-1, -1};
+    if (::pipe2(ends, O_CLOEXEC) != 0) std::abort();
+    read_end.reset(ends[0]);
+    write_end.reset(ends[1]);
+  }
+  void put(std::uint32_t value) const {
+    if (::write(write_end.get(), &value, sizeof value) != sizeof value) std::abort();
+  }
+  std::uint32_t get() const {
+    std::uint32_t value = 0;
+    if (::read(read_end.get(), &value, sizeof value) != sizeof value) std::abort();
+    return value;
+  }
+  FileDescriptor read_end, write_end;
+};
+
+class ShmProcess : public testing::Test {
+ protected:
+  ~ShmProcess() override { reap(); }
+
+  // Forks before any device exists; the child's device has peer id 2 and one queue pair that faces
+  // ours. It never returns.
+  void start(const std::function<void(Endpoint&, QueuePair&)>& live) {
+    child_ = ::fork();
+    ASSERT_GE(child_, 0);
+    if (child_ == 0) {
+      ::alarm(60);  // should the parent fail
+      auto device = open_device(directory_, 2);
+      Endpoint end(*device);
+      QueuePair& queue_pair = end.add_queue_pair();
+      if (!end.post_receives(64)) std::abort();
+      from_child_.put(queue_pair.number().value);
+      const Port& port = device->ports()[0];
+      const Gid ours = ShmDevice::gid_of(device->fabric(), port.number, peer_id(1));
+      const QpNumber number(to_child_.get());
+      if (!queue_pair.connect({.gid = ours, .queue_pair = number})) std::abort();
+      from_child_.put(1);
+      live(end, queue_pair);
+      ::_exit(0);
+    }
+    device_ = open_device(directory_, 1);
+    ASSERT_TRUE(device_);
+    end_ = std::make_unique<Endpoint>(*device_);
+    ASSERT_TRUE(end_->post_receives(64));
+    queue_pair_ = &end_->add_queue_pair();
+    const QpNumber number(from_child_.get());
+    to_child_.put(queue_pair_->number().value);
+    from_child_.get();
+    const Gid theirs = ShmDevice::gid_of(device_->fabric(), PortNumber(1), peer_id(2));
+    ASSERT_TRUE(queue_pair_->connect({.gid = theirs, .queue_pair = number}));
+  }
+
+  void reap() {
+    if (child_ <= 0) return;
+    ::kill(child_, SIGKILL);
+    ::waitpid(std::exchange(child_, -1), nullptr, 0);
+  }
+
+  // Sleeps as an event loop does.
+  bool run_until(const std::function<bool()>& done) {
+    for (int turns = 0; turns < 1000000; ++turns) {
+      if (done()) return true;
+      if (end_->turn() || !device_->arm()) continue;
+      const int woken = end_->watcher().wait(*device_, 5000);
+      device_->disarm();
+      if (woken == 0) return done();
+    }
+    return done();
+  }
+
+  FabricDirectory directory_;
+  Pipe to_child_, from_child_;
+  pid_t child_ = -1;
+  std::unique_ptr<ShmDevice> device_;
+  std::unique_ptr<Endpoint> end_;
+  QueuePair* queue_pair_ = nullptr;
+};
+
+TEST_F(ShmProcess, PingPong) {
+  constexpr unsigned kRounds = 20000;
+  start([](Endpoint& end, QueuePair& queue_pair) {
+    for (;;) {
+      if (!end.turn() && end.device().arm()) {
+        end.watcher().wait(end.device(), -1);
+        end.device().disarm();
+      }
+      for (const auto& message : end.received)
+        if (!post(queue_pair, send_request(message.bytes, true))) ::_exit(1);
+      end.received.clear();
+      end.sends.clear();
+      end.device().ring_doorbells();
+    }
+  });
+  for (unsigned round = 0; round < kRounds; ++round) {
+    const Bytes message = pattern(1 + round % 500, round);
+    ASSERT_TRUE(post(*queue_pair_, send_request(message, true)));
+    ASSERT_TRUE(run_until([&] { return !end_->received.empty(); }));
+    ASSERT_EQ(end_->received[0].bytes, message);
+    end_->received.clear();
+    end_->sends.clear();
+  }
+}
+
+TEST_F(ShmProcess, DeathOfThePeerIsNoticedAfterItsLastMessages) {
+  start([&](Endpoint& end, QueuePair& queue_pair) {
+    for (unsigned i = 0; i < 20; ++i)
+      if (!post(queue_pair, send_request(pattern(100, i)))) ::_exit(1);
+    end.device().ring_doorbells();
+    from_child_.put(2);
+    for (;;) ::pause();
+  });
+  from_child_.get();
+  for (std::uint64_t i = 0; i < 5; ++i)
+    ASSERT_TRUE(post(*queue_pair_, send_request(std::span(kAnyMessage), false, i)));
+  reap();
+  ASSERT_TRUE(run_until([&] { return end_->has_fatal(*queue_pair_) && end_->sends.size() == 5; }));
+  ASSERT_EQ(end_->received.size(), 20u);
+  for (unsigned i = 0; i < 20; ++i) EXPECT_EQ(end_->received[i].bytes, pattern(100, i));
+  EXPECT_EQ(end_->sends[0].status, CompletionStatus::kRetryExceeded);
+  EXPECT_EQ(end_->sends[4].status, CompletionStatus::kFlushed);
+  EXPECT_FALSE(device_->poll_fault());
+}
+
+TEST_F(ShmProcess, MemoryOfADeadPeerCanStillBeWritten) {
+  start([&](Endpoint& end, QueuePair&) {
+    from_child_.put(end.memory().rkey().value);
+    from_child_.put(static_cast<std::uint32_t>(end.memory().address().value >> 32));
+    from_child_.put(static_cast<std::uint32_t>(end.memory().address().value));
+    for (;;) ::pause();
+  });
+  const RemoteKey key(from_child_.get());
+  std::uint64_t address = from_child_.get();
+  address = address << 32 | from_child_.get();
+  auto view = queue_pair_->remote_memory({key, RemoteAddress(address)}, 1 << 20);
+  ASSERT_TRUE(view);
+  reap();
+  std::memset(view->data(), 1, view->size());
+  ASSERT_TRUE(run_until([&] { return end_->has_fatal(*queue_pair_); }));
+  std::memset(view->data(), 2, view->size());
+  EXPECT_FALSE(queue_pair_->remote_memory({key, RemoteAddress(address)}, 1));
+}
+
+TEST_F(ShmProcess, PeerKilledAtAnyMomentOfABulkTransfer) {
+  for (unsigned round = 0; round < 10; ++round) {
+    start([](Endpoint& end, QueuePair& queue_pair) {
+      const Bytes message = pattern(700, 1);
+      for (;;) {
+        while (queue_pair.send_room() > 0 && post(queue_pair, send_request(message, true))) {
+        }
+        end.turn();
+        end.sends.clear();
+      }
+    });
+    const std::size_t goal = 1 + 997 * round;
+    std::size_t count = 0;
+    auto check = [&] {
+      for (const auto& message : end_->received) EXPECT_EQ(message.bytes, pattern(700, 1));
+      count += end_->received.size();
+      end_->received.clear();
+    };
+    ASSERT_TRUE(run_until([&] {
+      check();
+      return count >= goal;
+    }));
+    reap();
+    ASSERT_TRUE(run_until([&] {
+      check();
+      return end_->has_fatal(*queue_pair_);
+    }));
+    end_.reset();
+    device_.reset();
+  }
+}
+
+}  // namespace
+}  // namespace fairlead::rdma::shm

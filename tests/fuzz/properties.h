@@ -1,0 +1,109 @@
+// What must hold for every input of a decoder, hostile or not. Shared by the fuzz targets and by
+// the unit test that truncates and mutates valid messages.
+//
+// Each function decodes `message`. Refused: the error names a field. Accepted: the value can be
+// encoded, and the encoded message decodes to an equal value. Whatever else happens aborts. Returns
+// whether the message was accepted.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <span>
+
+#include "base/assert.h"
+#include "wire/cdc.h"
+#include "wire/clc.h"
+#include "wire/llc.h"
+
+namespace fairlead::wire::fuzz {
+
+using Input = std::span<const std::byte>;
+
+inline bool refused(const Error& error) {
+  SMC_ASSERT(error.what[0] != '\0');
+  SMC_ASSERT(error.code == Errc::kTruncated || error.code == Errc::kMalformed ||
+                 error.code == Errc::kUnsupported,
+             error.code);
+  return false;
+}
+
+inline bool check_clc_header(Input message) {
+  const Result<ClcHeader> header = decode_clc_header(message);
+  if (!header) return refused(header.error());
+  SMC_ASSERT(may_be_clc(message.first<4>()));
+  SMC_ASSERT(header->length_bytes >= kClcHeaderBytes + 4, header->length_bytes);
+  SMC_ASSERT(header->length_bytes <= kClcBytesMax, header->length_bytes);
+  SMC_ASSERT(header->version == 1 || header->version == 2, header->version);
+  const Result<ClcHeader> alone = decode_clc_header(message.first<kClcHeaderBytes>());
+  SMC_ASSERT(alone.has_value() && *alone == *header);
+  return true;
+}
+
+// A message that a decoder takes has a header that says the same.
+inline void check_framing(Input message, ClcType type) {
+  const Result<ClcHeader> header = decode_clc_header(message);
+  SMC_ASSERT(header.has_value());
+  SMC_ASSERT(header->length_bytes == message.size(), header->length_bytes, message.size());
+  SMC_ASSERT(header->type == type, header->type);
+}
+
+inline bool check_proposal(Input message) {
+  const Result<Proposal> decoded = decode_proposal(message);
+  if (!decoded) return refused(decoded.error());
+  check_framing(message, ClcType::kProposal);
+  std::array<std::byte, kProposalBytesMax> bytes{};
+  const std::size_t length = encode(*decoded, bytes);
+  const Result<Proposal> again = decode_proposal(Input(bytes).first(length));
+  SMC_ASSERT(again.has_value());
+  SMC_ASSERT(*again == without_smcd(*decoded));
+  SMC_ASSERT(decoded->had_smcd || *again == *decoded);
+  return true;
+}
+
+inline bool check_accept_confirm(Input message) {
+  const Result<AcceptConfirm> decoded = decode_accept_confirm(message);
+  if (!decoded) return refused(decoded.error());
+  check_framing(message, decoded->type);
+  std::array<std::byte, kConfirmBytesMax> bytes{};
+  const std::size_t length = encode(*decoded, bytes);
+  SMC_ASSERT(length == message.size(), length, message.size());
+  const Result<AcceptConfirm> again = decode_accept_confirm(Input(bytes).first(length));
+  SMC_ASSERT(again.has_value() && *again == *decoded);
+  return true;
+}
+
+inline bool check_decline(Input message) {
+  const Result<Decline> decoded = decode_decline(message);
+  if (!decoded) return refused(decoded.error());
+  check_framing(message, ClcType::kDecline);
+  std::array<std::byte, kDeclineBytesMax> bytes{};
+  const std::size_t length = encode(*decoded, bytes);
+  SMC_ASSERT(length == message.size(), length, message.size());
+  const Result<Decline> again = decode_decline(Input(bytes).first(length));
+  SMC_ASSERT(again.has_value() && *again == *decoded);
+  return true;
+}
+
+inline bool check_llc(Input message) {
+  const Result<LlcMessage> decoded = decode_llc(message);
+  if (!decoded) return refused(decoded.error());
+  std::array<std::byte, kLlcBytesMax> bytes{};
+  const std::size_t length = encode(*decoded, bytes);
+  SMC_ASSERT(length >= kLlcBytes && length <= message.size(), length, message.size());
+  const Result<LlcMessage> again = decode_llc(Input(bytes).first(length));
+  SMC_ASSERT(again.has_value() && *again == *decoded);
+  return true;
+}
+
+inline bool check_cdc(Input message) {
+  const Result<CdcMessage> decoded = decode_cdc(message);
+  if (!decoded) return refused(decoded.error());
+  SMC_ASSERT(is_cdc(message));
+  std::array<std::byte, kCdcBytes> bytes{};
+  encode(*decoded, bytes);
+  const Result<CdcMessage> again = decode_cdc(bytes);
+  SMC_ASSERT(again.has_value() && *again == *decoded);
+  return true;
+}
+
+}  // namespace fairlead::wire::fuzz

@@ -1,0 +1,284 @@
+"""Starts real proxies for tests: on free ports, in a folder of their own, and ends them whatever
+happens.
+
+Environment:
+  FAIRLEAD_BIN       the folder with fairlead-proxy and ctl/fairleadctl
+  FAIRLEAD_SLOWNESS  how much slower than an optimised build these programs are (default 1): deadlines
+                     grow by it, amounts of data shrink by it
+  FAIRLEAD_VARIANT   direct (default), staged, workers or tcp: see VARIANTS
+  FAIRLEAD_SHOW_LOGS show the logs of the proxies also of tests that pass
+
+A proxy that dies of a signal, that says "assertion failed" or in whose stderr a sanitizer speaks fails
+the test that started it.
+"""
+import json
+import os
+import re
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+from metrics import Metrics
+
+SLOWNESS = float(os.environ.get("FAIRLEAD_SLOWNESS", "1"))
+# The ways in which one and the same test of streams is run.
+VARIANTS = {
+    "direct": {},  # from the socket into the peer's memory
+    "staged": {"devices": {"shm": {"addressable": False}}},  # through a send ring, as with an RNIC
+    "workers": {"concurrency": 2},
+    "tcp": {"smc": {"enabled": False}},  # the fallback
+}
+VARIANT = os.environ.get("FAIRLEAD_VARIANT", "direct")
+CRASH_WORDS = re.compile(r"assertion failed|Sanitizer|runtime error:|terminate called")
+SKIPPED = 77  # exit code of a test program of which nothing could run
+
+
+def programs():
+    return Path(os.environ.get("FAIRLEAD_BIN", Path(__file__).parents[2] / "build/dev/proxy")).resolve()
+
+
+def sanitized():
+    """Whether the proxy was built with UBSan."""
+    return b"__ubsan_" in (programs() / "fairlead-proxy").read_bytes()
+
+
+def seconds(amount):
+    """A deadline, for this build."""
+    return amount * SLOWNESS
+
+
+def amount(count):
+    """A number of bytes or of repetitions, for this build."""
+    return max(1, int(count / SLOWNESS))
+
+
+def wait_until(condition, what, timeout=10):
+    """Polls until `condition` gives something true, which is returned."""
+    deadline = time.monotonic() + seconds(timeout)
+    while True:
+        value = condition()
+        if value:
+            return value
+        if time.monotonic() > deadline:
+            raise AssertionError(f"waited in vain for {what}")
+        time.sleep(0.01)
+
+
+class Proxy:
+    """One fairlead-proxy process."""
+
+    def __init__(self, folder, name, config, environment=None, wrapper=(), limits=(), flags=()):
+        self.name = name
+        self.config = config
+        # A restarted proxy has a log of its own.
+        count = len(list(Path(folder).glob(f"{name}.*.log")))
+        self.log_path = Path(folder) / f"{name}.{count}.log"
+        self.config_path = Path(folder) / f"{name}.yaml"
+        self.config_path.write_text(json.dumps(config, indent=1))  # JSON is YAML
+        self.expected_exit = 0
+        self.addresses = {}
+
+        def before_exec():
+            for what, value in limits:
+                resource.setrlimit(what, (value, value))
+
+        with open(self.log_path, "wb") as log:
+            self.process = subprocess.Popen(
+                [*wrapper, programs() / "fairlead-proxy", "-c", self.config_path, *flags],
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                env={**os.environ, **(environment or {})}, preexec_fn=before_exec)
+
+    @property
+    def pid(self):
+        return self.process.pid
+
+    def log(self):
+        return self.log_path.read_text(errors="replace")
+
+    def wait_ready(self):
+        def ready():
+            if self.process.poll() is not None:
+                raise AssertionError(f"{self.name} ended with {self.process.returncode}:\n{self.log()}")
+            return " event=ready " in self.log()
+        wait_until(ready, f"{self.name} to become ready", 20)
+        for name, address in re.findall(r"event=listening listener=(\S+) .*address=(\S+)", self.log()):
+            self.addresses[name] = address
+        self.admin = re.search(r"event=admin address=(\S+)", self.log()).group(1)
+        return self
+
+    def address(self, listener):
+        host, port = self.addresses[listener].rsplit(":", 1)
+        return host.strip("[]"), int(port)
+
+    def get(self, path):
+        with urllib.request.urlopen(f"http://{self.admin}{path}", timeout=seconds(10)) as answer:
+            return answer.read().decode()
+
+    def get_json(self, path):
+        return json.loads(self.get(path))
+
+    def post(self, path):
+        request = urllib.request.Request(f"http://{self.admin}{path}", method="POST")
+        with urllib.request.urlopen(request, timeout=seconds(10)) as answer:
+            return answer.read().decode()
+
+    def metrics(self):
+        return Metrics(self.get("/metrics"))
+
+    def smcr_connections(self):
+        return self.metrics().connections("smcr")
+
+    def ctl(self, *arguments):
+        return json.loads(subprocess.run(
+            [programs() / "ctl/fairleadctl", "--admin", self.admin, "-o", "json", *arguments],
+            capture_output=True, text=True, check=True, timeout=seconds(10)).stdout)
+
+    def resident_bytes(self):
+        status = Path(f"/proc/{self.pid}/status").read_text()
+        return int(re.search(r"VmRSS:\s+(\d+)", status).group(1)) * 1024
+
+    def kill(self):
+        self.expected_exit = -signal.SIGKILL
+        self.process.kill()
+        self.process.wait()
+
+    def terminate(self):
+        self.process.send_signal(signal.SIGTERM)
+
+    def wait_exit(self, timeout=10):
+        return self.process.wait(timeout=seconds(timeout))
+
+    def finish(self):
+        """Ends the process and says what was wrong with it, or nothing."""
+        if self.process.poll() is None:
+            self.terminate()
+            try:
+                self.wait_exit(20)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+                return f"{self.name} did not end after SIGTERM"
+        if CRASH_WORDS.search(self.log()):
+            return f"{self.name} reports a bug in itself"
+        if self.process.returncode != self.expected_exit:
+            return f"{self.name} ended with {self.process.returncode}, not {self.expected_exit}"
+        return None
+
+
+def listener(name, direction, upstream=None, listen="127.0.0.1:0", mode="static"):
+    made = {"name": name, "direction": direction, "mode": mode, "listen": listen}
+    if upstream is not None:
+        made["upstream"] = join(upstream)
+    return made
+
+
+def join(address):
+    host, port = address[:2]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def merge(base, changes):
+    """Nested dictionaries, the changes win."""
+    merged = dict(base)
+    for key, value in changes.items():
+        both = isinstance(value, dict) and isinstance(merged.get(key), dict)
+        merged[key] = merge(merged[key], value) if both else value
+    return merged
+
+
+class ProxyTest(unittest.TestCase):
+    """A test with a folder and proxies of its own."""
+
+    options = {}  # of every proxy that the test class starts
+
+    def setUp(self):
+        self.folder = Path(tempfile.mkdtemp(prefix="fairlead-"))
+        os.chmod(self.folder, 0o755)
+        self.proxies = []
+        self.addCleanup(self._end)
+
+    def _end(self):
+        # Outbound proxies were started last and end first: they tell their peers.
+        problems = [problem for proxy in reversed(self.proxies) if (problem := proxy.finish())]
+        if problems or not self._outcome.success or os.environ.get("FAIRLEAD_SHOW_LOGS"):
+            for proxy in self.proxies:
+                print(f"--- {self.id()}: log of {proxy.name}\n{proxy.log()[-8000:]}", file=sys.stderr)
+        shutil.rmtree(self.folder, ignore_errors=True)
+        self.assertEqual(problems, [])
+
+    def base_config(self, listeners):
+        return {"concurrency": 1, "listeners": listeners,
+                "devices": {"shm": {"directory": str(self.folder / "shm")}},
+                "admin": {"listen": "127.0.0.1:0", "socket": ""}, "drain": {"timeout": "2s"},
+                "log": {"level": "debug"}}
+
+    def start(self, name, listeners, options=None, **how):
+        """Starts a proxy; `options` change its configuration, `how` goes to Proxy."""
+        (self.folder / "shm").mkdir(exist_ok=True)
+        config = self.base_config(listeners)
+        for changes in (VARIANTS[VARIANT], self.options, options or {}):
+            config = merge(config, changes)
+        if config["devices"]["shm"].get("directory") is None:
+            del config["devices"]["shm"]["directory"]
+        proxy = Proxy(self.folder, name, config, **how)
+        self.proxies.append(proxy)
+        return proxy.wait_ready()
+
+    def start_pair(self, application, client=None, server=None):
+        """Two proxies in a row towards `application`; where to connect is left in self.entry."""
+        self.inbound = self.start("in", [listener("in", "inbound", application)], server)
+        self.outbound = self.start(
+            "out", [listener("out", "outbound", self.inbound.address("in"))], client)
+        self.entry = self.outbound.address("out")
+        return self.outbound, self.inbound
+
+    def assert_smcr(self, *proxies, at_least=1):
+        """All that the proxies carried so far went over SMC-R."""
+        for proxy in proxies or self.proxies:
+            metrics = proxy.metrics()
+            self.assertEqual(metrics.fallbacks(), {}, proxy.name)
+            self.assertEqual(metrics.connections("tcp"), 0, proxy.name)
+            self.assertGreaterEqual(metrics.connections("smcr"), at_least, proxy.name)
+
+    def assert_carried(self, at_least=1):
+        """All connections went as the variant has it, on all proxies."""
+        if VARIANT != "tcp":
+            return self.assert_smcr(at_least=at_least)
+        for proxy in self.proxies:
+            metrics = proxy.metrics()
+            self.assertEqual(metrics.connections("smcr"), 0, proxy.name)
+            self.assertGreaterEqual(metrics.connections("tcp"), at_least, proxy.name)
+            self.assertEqual(list(metrics.fallbacks()), [("disabled", "local")], proxy.name)
+
+    def wait_idle(self, *proxies):
+        """Until no connection is left, and no buffer in use."""
+        for proxy in proxies or self.proxies:
+            def idle():
+                metrics = proxy.metrics()
+                return metrics.active() == 0 and proxy.get_json("/connections")["connections"] == [] \
+                    and metrics.value("fairlead_rmb_bytes", state="used") == 0
+            wait_until(idle, f"the connections of {proxy.name} to end")
+
+    def wait_fallback(self, proxy, reason, side="local", count=1):
+        wait_until(lambda: proxy.metrics().fallbacks().get((reason, side), 0) >= count,
+                   f"{count} fallbacks {reason} ({side}) at {proxy.name}; "
+                   f"there are {proxy.metrics().fallbacks()}")
+        self.assertEqual(proxy.metrics().fallbacks(), {(reason, side): count}, proxy.name)
+
+
+def main():
+    program = unittest.main(exit=False, verbosity=2, module="__main__")
+    result = program.result
+    for test, reason in result.skipped:
+        print(f"skipped: {test.id()}: {reason}")
+    if not result.wasSuccessful():
+        sys.exit(1)
+    sys.exit(SKIPPED if result.testsRun and len(result.skipped) == result.testsRun else 0)

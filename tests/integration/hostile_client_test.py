@@ -1,0 +1,224 @@
+"""A raw client in an assumed network says all kinds of things to the inbound port. Whatever it is, the
+proxy answers, hands it to the application or resets; nothing stays behind, and others do not notice."""
+import contextlib
+import random
+import socket
+import struct
+
+import clc
+import peers
+from harness import ProxyTest, main, seconds, wait_until
+
+TIMEOUT = f"{int(seconds(0.4) * 1000)}ms"
+ASSUMED = {"smc": {"assume": ["127.0.0.0/8"], "handshake_timeout": TIMEOUT}}
+
+
+class HostileClient(ProxyTest):
+    def setUp(self):
+        super().setUp()
+        self.server = peers.Server(peers.echo)
+        self.addCleanup(self.server.close)
+        # The outbound one stands for an honest peer, whose identity the hostile one may borrow.
+        self.start_pair(self.server.address, server=ASSUMED)
+        self.target = self.inbound.address("in")
+        self.honest = clc.Gid(self.outbound)
+
+    def proposal(self, **changes):
+        return clc.proposal(**{"peer_id": self.honest.peer_id, "fabric": self.honest.fabric, **changes})
+
+    def finish(self, fallbacks, refused=0):
+        """All is counted, nothing is left, and an honest client is served."""
+        def counted():
+            metrics = self.inbound.metrics()
+            return metrics.fallbacks() == fallbacks and \
+                metrics.value("fairlead_connections_refused_total") == refused
+        wait_until(counted, f"{fallbacks} and {refused} refused, there is "
+                   f"{self.inbound.metrics().fallbacks()} and "
+                   f"{self.inbound.metrics().value('fairlead_connections_refused_total')}")
+        self.wait_idle()
+        with peers.connect(self.entry) as sock:
+            sock.sendall(b"honest")
+            self.assertEqual(peers.receive_exactly(sock, 6), b"honest")
+        self.assert_smcr(self.outbound)
+        self.wait_idle()
+
+    def assert_echo(self, sock, sent):
+        sock.sendall(sent)
+        self.assertEqual(peers.receive_exactly(sock, len(sent)), sent)
+
+    def test_plain_bytes_reach_the_application(self):
+        plain = [b"GET / HTTP/1.1\r\n\r\n", b"x", random.Random(1).randbytes(100_000),
+                 b"\xe2\xd4\xc3\xd8" + bytes(152),  # the eyecatcher, but for its last bit
+                 b"\xe2\xd4xyz", bytes(5000)]
+        for data in plain:
+            with peers.connect(self.target) as sock:
+                self.assert_echo(sock, data)
+        self.finish({("peer_not_injected", "local"): len(plain)})
+
+    def test_silent_stranger_gets_its_application(self):
+        """As clients of protocols whose server speaks first are."""
+        def greet(sock):
+            sock.sendall(b"hello")
+            peers.echo(sock)
+        self.server.handle = greet
+        with peers.connect(self.target) as sock:
+            self.assertEqual(peers.receive_exactly(sock, 5), b"hello")
+            self.assert_echo(sock, b"thank you")
+        self.server.handle = peers.echo
+        self.finish({("peer_not_injected", "local"): 1})
+
+    def test_malformed_messages_are_refused(self):
+        good = self.proposal()
+        first = clc.answer(clc.ACCEPT, self.honest.bytes)
+        bad = {
+            "length below a header": clc.frame(clc.PROPOSAL, bytes(32), 0x22, length=7),
+            "length zero": clc.frame(clc.PROPOSAL, bytes(32), 0x22, length=0),
+            "length without end": clc.frame(clc.PROPOSAL, bytes(32), 0x22, length=0xFFFF),
+            "length one too large": good[:5] + struct.pack(">H", len(good) + 1) + good[7:] + b"\0",
+            "version 0": good[:7] + b"\x02" + good[8:],
+            "type 0": good[:4] + b"\0" + good[5:],
+            "type 99": good[:4] + b"c" + good[5:],
+            "trailer": good[:-1] + b"\0",
+            "Accept first": first,
+            "Confirm first": clc.answer(clc.CONFIRM, self.honest.bytes),
+            "nine UEIDs": clc.proposal(ueids=["A"] * 9),
+            "UEID count beyond the message": good[:80] + b"\x08" + good[81:],
+            "extension outside": good[:50] + struct.pack(">H", 5000) + good[52:],
+            "IP area outside": good[:38] + struct.pack(">H", 9999) + good[40:],
+        }
+        for name, data in bad.items():
+            with self.subTest(name), peers.connect(self.target) as sock:
+                sock.sendall(data)
+                self.assertTrue(peers.ends_in_reset(sock))
+        self.finish({}, refused=len(bad))
+        self.assertEqual(len(self.server.tasks), 1)  # the honest one
+
+    def test_random_damage(self):
+        """One changed byte or a cut anywhere: never a crash, never a hang."""
+        generator = random.Random(2)
+        good = self.proposal()
+        for _ in range(300):
+            data = bytearray(good)
+            data[generator.randrange(4, len(data))] = generator.randrange(256)
+            if generator.randrange(3) == 0:
+                del data[generator.randrange(4, len(data)):]
+            with contextlib.suppress(OSError):  # a reset, wherever it is noticed
+                with peers.connect(self.target) as sock:
+                    sock.sendall(data)
+                    sock.shutdown(socket.SHUT_WR)
+                    peers.receive_all(sock)
+        self.wait_idle()
+        with peers.connect(self.entry) as sock:
+            self.assert_echo(sock, b"honest")
+        self.assert_smcr(self.outbound)
+
+    def test_declined_proposals_go_on_as_tcp(self):
+        cases = [
+            ({"fabric": bytes(5)}, clc.NO_RDMA_DEVICE, "no_rdma_device"),
+            ({"fabric": bytes(4) + b"\1"}, clc.NO_RDMA_DEVICE, "no_rdma_device"),
+            ({"peer_id": bytes(7) + b"\1"}, clc.NO_RDMA_DEVICE, "no_rdma_device"),
+            ({"ueids": ["STRANGER"]}, clc.NO_DEVICE, "no_device"),
+            ({"ueids": []}, clc.NO_UEID, "peer_no_ueid"),
+            ({"max_connections": 15}, clc.MAX_CONNECTIONS, "max_connections_mismatch"),
+            ({"max_links": 0}, clc.MAX_LINKS, "max_links_mismatch"),
+        ]
+        counts = {}
+        for changes, code, reason in cases:
+            with self.subTest(changes), peers.connect(self.target) as sock:
+                sock.sendall(self.proposal(**changes))
+                self.assertEqual(clc.receive(sock, clc.DECLINE).reason, code)
+                self.assert_echo(sock, b"and so it is TCP")
+                counts[reason, "local"] = counts.get((reason, "local"), 0) + 1
+        self.finish(counts)
+
+    def test_decline_first(self):
+        """A kernel without an RNIC does so; data may be right behind."""
+        for message in (clc.decline(clc.NO_DEVICE), clc.decline_v1(clc.NO_DEVICE)):
+            with peers.connect(self.target) as sock:
+                self.assert_echo_after(sock, message, b"data right behind")
+        self.finish({("no_device", "peer"): 2})
+
+    def assert_echo_after(self, sock, message, data):
+        sock.sendall(message + data)
+        self.assertEqual(peers.receive_exactly(sock, len(data)), data)
+        self.assert_echo(sock, b"and more")
+
+    def test_proposal_byte_by_byte(self):
+        with peers.connect(self.target) as sock:
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            for byte in self.proposal(fabric=bytes(5)):
+                sock.sendall(bytes([byte]))
+            self.assertEqual(clc.receive(sock, clc.DECLINE).reason, clc.NO_RDMA_DEVICE)
+            self.assert_echo(sock, b"in small steps")
+        self.finish({("no_rdma_device", "local"): 1})
+
+    def test_silence_in_the_middle_of_a_proposal(self):
+        with peers.connect(self.target) as sock:
+            sock.sendall(self.proposal()[:100])
+            self.assertTrue(peers.ends_in_reset(sock))
+        self.finish({}, refused=1)
+
+    def receive_accept(self, sock):
+        sock.sendall(self.proposal())
+        accept = clc.receive(sock, clc.ACCEPT)
+        self.assertEqual(accept.gid, clc.Gid(self.inbound).bytes)
+        return accept
+
+    def test_wrong_answers_to_an_accept_are_refused(self):
+        """And the application's connection ends as well."""
+        answers = {"nothing": b"", "garbage": bytes(200), "half a Confirm":
+                   clc.answer(clc.CONFIRM, self.honest.bytes)[:90], "a Proposal": self.proposal(),
+                   "an Accept": clc.answer(clc.ACCEPT, self.honest.bytes),
+                   "no token": clc.answer(clc.CONFIRM, self.honest.bytes, token=0),
+                   "no element": clc.answer(clc.CONFIRM, self.honest.bytes, index=0)}
+        for name, data in answers.items():
+            with self.subTest(name), peers.connect(self.target) as sock:
+                self.receive_accept(sock)
+                sock.sendall(data)
+                self.assertTrue(peers.ends_in_reset(sock))
+        wait_until(lambda: len(self.server.tasks) == len(answers), "the application's connections")
+        for task in self.server.tasks:
+            with contextlib.suppress(ConnectionResetError):
+                task.finish()
+        self.finish({}, refused=len(answers))
+
+    def test_confirm_that_does_not_fit_is_declined(self):
+        cases = [({"release": 0}, clc.RELEASE_MISMATCH, "release_mismatch"),
+                 ({"max_connections": 16}, clc.MAX_CONNECTIONS, "max_connections_mismatch"),
+                 ({"max_links": 2}, clc.MAX_LINKS, "max_links_mismatch"),
+                 ({"first_contact": False}, clc.SYNC_ERROR, "sync_error")]
+        for changes, code, _ in cases:
+            with self.subTest(changes), peers.connect(self.target) as sock:
+                self.receive_accept(sock)
+                sock.sendall(clc.answer(clc.CONFIRM, self.honest.bytes, **changes))
+                self.assertEqual(clc.receive(sock, clc.DECLINE).reason, code)
+                self.assert_echo(sock, b"and so it is TCP")
+        self.finish({(reason, "local"): 1 for _, _, reason in cases})
+
+    def test_decline_after_the_accept(self):
+        with peers.connect(self.target) as sock:
+            self.receive_accept(sock)
+            self.assert_echo_after(sock, clc.decline(clc.NO_ROUTE), b"data right behind")
+        self.finish({("no_route", "peer"): 1})
+
+    def test_disconnect_in_each_phase(self):
+        end = [lambda sock: sock.close(), peers.reset]
+        for leave in end * 3:
+            leave(peers.connect(self.target))
+            sock = peers.connect(self.target)
+            sock.sendall(self.proposal()[:50])
+            leave(sock)
+            sock = peers.connect(self.target)
+            sock.sendall(self.proposal())
+            leave(sock)
+            sock = peers.connect(self.target)
+            self.receive_accept(sock)
+            leave(sock)
+        self.wait_idle()
+        with peers.connect(self.entry) as sock:
+            self.assert_echo(sock, b"honest")
+        self.assert_smcr(self.outbound)
+
+
+if __name__ == "__main__":
+    main()

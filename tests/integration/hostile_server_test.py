@@ -1,0 +1,201 @@
+"""A raw server in an assumed network answers the Proposals of the outbound side with all kinds of
+things. The application's bytes arrive in any case, over TCP, once and in order."""
+import queue
+import socket
+
+import clc
+import peers
+from harness import ProxyTest, listener, main, seconds, wait_until
+
+TIMEOUT_MS = int(seconds(0.4) * 1000)
+ASSUMED = {"smc": {"assume": ["127.0.0.0/8"], "handshake_timeout": f"{TIMEOUT_MS}ms"}}
+
+
+class HostileServer(ProxyTest):
+    def setUp(self):
+        super().setUp()
+        # An honest proxy of the same fabric, whose GID the hostile server may borrow.
+        self.bystander = self.start("bystander", [listener("in", "inbound", ("127.0.0.1", 9))])
+        self.borrowed = clc.Gid(self.bystander).bytes
+        self.seen = queue.Queue()
+
+    def serve(self, *behaviours):
+        """The first connection gets the first behaviour, and so on; the last one all others."""
+        waiting = list(behaviours)
+
+        def handle(sock):
+            behaviour = waiting.pop(0) if len(waiting) > 1 else waiting[0]
+            return behaviour(sock)
+        self.server = peers.Server(handle)
+        self.addCleanup(self.server.close)
+        self.outbound = self.start("out", [listener("out", "outbound", self.server.address)], ASSUMED)
+        self.entry = self.outbound.address("out")
+
+    def after_proposal(self, say):
+        """Reads the Proposal, says something, and then reads what the proxy makes of it."""
+        def behave(sock):
+            proposal = clc.receive(sock, clc.PROPOSAL)
+            self.seen.put(proposal)
+            say(sock)
+            return peers.receive_all(sock)
+        return behave
+
+    def talk(self, data=b"the application's first words"):
+        with peers.connect(self.entry) as sock:
+            sock.sendall(data)
+            self.assertEqual(peers.receive_exactly(sock, len(data)), data)
+            sock.sendall(b"more")
+            self.assertEqual(peers.receive_exactly(sock, 4), b"more")
+
+    def assert_redialled(self, say, reason):
+        self.serve(self.after_proposal(say), peers.echo)
+        self.talk()
+        self.wait_fallback(self.outbound, reason)
+        self.wait_idle()
+        proposal = self.seen.get_nowait()
+        self.assertEqual(proposal.peer_id, clc.Gid(self.outbound).peer_id)
+        self.assertEqual(len(self.server.tasks), 2)
+
+    def test_proposal_is_what_the_documents_say(self):
+        def check(sock):
+            proposal = clc.receive(sock, clc.PROPOSAL).data
+            own = clc.Gid(self.outbound)
+            self.assertEqual(proposal, clc.proposal(
+                peer_id=own.peer_id, fabric=own.fabric, gid=own.bytes)[:32] + proposal[32:38] +
+                clc.proposal(peer_id=own.peer_id, fabric=own.fabric, gid=own.bytes)[38:])
+            sock.sendall(clc.decline(clc.NO_DEVICE))
+            peers.echo(sock)
+        self.serve(check)
+        self.talk()
+        self.server.results()
+
+    def test_silence(self):
+        self.assert_redialled(lambda sock: None, "handshake_timeout")
+
+    def test_half_an_accept(self):
+        self.assert_redialled(
+            lambda sock: sock.sendall(clc.answer(clc.ACCEPT, self.borrowed)[:80]),
+            "handshake_timeout")
+
+    def test_accept_in_pieces_that_come_too_slowly(self):
+        """Each piece in time does not make the whole in time."""
+        def drip(sock):
+            message = clc.answer(clc.ACCEPT, self.borrowed)
+            sock.settimeout(TIMEOUT_MS / 4000)
+            for byte in message:
+                sock.sendall(bytes([byte]))
+                try:
+                    if not sock.recv(1):
+                        return
+                except socket.timeout:
+                    continue
+                except ConnectionResetError:
+                    return
+
+        def drip_all(sock):
+            clc.receive(sock, clc.PROPOSAL)
+            drip(sock)
+        self.serve(drip_all, peers.echo)
+        self.talk()
+        self.wait_fallback(self.outbound, "handshake_timeout")
+
+    def test_garbage(self):
+        self.assert_redialled(lambda sock: sock.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n"),
+                              "malformed_clc")
+
+    def test_malformed_accepts(self):
+        for name, message in {
+                "no token": clc.answer(clc.ACCEPT, self.borrowed, token=0),
+                "no element": clc.answer(clc.ACCEPT, self.borrowed, index=0),
+                "MTU code 0": clc.answer(clc.ACCEPT, self.borrowed, mtu=0),
+                "MTU code 6": clc.answer(clc.ACCEPT, self.borrowed, mtu=6),
+                "trailer": clc.answer(clc.ACCEPT, self.borrowed, end=b"\0\0\0\0"),
+                "length": clc.answer(clc.ACCEPT, self.borrowed, length=0xFFFF),
+                "Confirm": clc.answer(clc.CONFIRM, self.borrowed),
+                "Proposal": clc.proposal()}.items():
+            with self.subTest(name):
+                self.assert_redialled(lambda sock, data=message: sock.sendall(data), "malformed_clc")
+
+    def test_decline_with_data_behind_it(self):
+        for message, reason in ((clc.decline(clc.NO_DEVICE), "no_device"),
+                                (clc.decline_v1(clc.NO_RDMA_DEVICE), "no_rdma_device"),
+                                (clc.decline(0x12345678), "peer_declined")):
+            with self.subTest(reason):
+                def greet(sock, data=message):
+                    clc.receive(sock, clc.PROPOSAL)
+                    sock.sendall(data + b"220 hello, all in one segment")
+                    peers.echo(sock)
+                self.serve(greet)
+                with peers.connect(self.entry) as sock:
+                    self.assertEqual(peers.receive_exactly(sock, 29),
+                                     b"220 hello, all in one segment")
+                    sock.sendall(b"x" * 100_000)
+                    self.assertEqual(peers.receive_exactly(sock, 100_000), b"x" * 100_000)
+                self.wait_fallback(self.outbound, reason, side="peer")
+                self.wait_idle(self.outbound)
+
+    def assert_declined(self, code, reason, **values):
+        """An Accept that is well formed and wrong: a Decline comes back, then TCP follows."""
+        def accept(sock):
+            clc.receive(sock, clc.PROPOSAL)
+            sock.sendall(clc.answer(clc.ACCEPT, **{"gid": self.borrowed, **values}))
+            message = clc.receive(sock)
+            while message.kind == clc.CONFIRM:
+                message = clc.receive(sock)
+            self.seen.put(message)
+            peers.echo(sock)
+        self.serve(accept)
+        self.talk()
+        message = self.seen.get(timeout=seconds(10))
+        self.assertEqual((message.kind, message.reason), (clc.DECLINE, code))
+        self.wait_fallback(self.outbound, reason)
+        self.wait_idle(self.outbound)
+        return message
+
+    def test_accepts_that_do_not_fit_are_declined(self):
+        stranger = bytes.fromhex("00000000000000000000ffff0a000001")
+        for changes, code, reason in (
+                ({"gid": stranger}, clc.NO_ROUTE, "no_route"),
+                ({"gid": self.borrowed[:8] + bytes(8)}, clc.NO_ROUTE, "no_route"),
+                ({"release": 2}, clc.RELEASE_MISMATCH, "release_mismatch"),
+                ({"max_connections": 15}, clc.MAX_CONNECTIONS, "max_connections_mismatch"),
+                ({"max_links": 2}, clc.MAX_LINKS, "max_links_mismatch"),
+                ({"max_links": 0}, clc.MAX_LINKS, "max_links_mismatch")):
+            with self.subTest(str(changes)):
+                self.assert_declined(code, reason, **changes)
+
+    def test_unknown_link_group_is_out_of_sync(self):
+        message = self.assert_declined(clc.SYNC_ERROR, "sync_error", first_contact=False)
+        self.assertTrue(message.out_of_sync)
+
+    def test_link_that_nobody_confirms(self):
+        """All is well until the Confirm; then nobody is at the other end of the queue pair."""
+        def accept(sock):
+            clc.receive(sock, clc.PROPOSAL)
+            sock.sendall(clc.answer(clc.ACCEPT, self.borrowed))
+            message = clc.receive(sock)
+            while message.kind == clc.CONFIRM:
+                message = clc.receive(sock)
+            self.seen.put(message.kind)
+            peers.echo(sock)
+        self.serve(accept, peers.echo)
+        self.talk()
+        wait_until(lambda: self.outbound.metrics().fallbacks(), "the fallback")
+        self.assertEqual(self.outbound.metrics().connections("smcr"), 0)
+        (reason, side), = self.outbound.metrics().fallbacks()
+        self.assertEqual(side, "local")
+        self.assertIn(reason, ("confirm_link_timeout", "qp_not_ready", "no_active_link"))
+        self.wait_idle(self.outbound)
+
+    def test_disconnect_after_the_proposal(self):
+        """The application sees the end at once; it is not left alone with an open connection."""
+        for leave in (socket.socket.close, peers.reset):
+            with self.subTest(leave.__name__):
+                self.serve(self.after_proposal(leave))
+                with peers.connect(self.entry) as sock:
+                    self.assertTrue(peers.ends_in_reset(sock))
+                self.wait_idle(self.outbound)
+
+
+if __name__ == "__main__":
+    main()

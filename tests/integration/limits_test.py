@@ -1,0 +1,182 @@
+"""At every limit a proxy refuses or falls back, says so, and recovers when there is room again."""
+import os
+import resource
+import shutil
+import socket
+import subprocess
+import unittest
+
+import peers
+from harness import ProxyTest, listener, main, sanitized, seconds, wait_until
+
+
+class Limits(ProxyTest):
+    def setUp(self):
+        super().setUp()
+        self.server = peers.Server(peers.echo)
+        self.addCleanup(self.server.close)
+        self.socks = []
+        self.resets = 0
+        self.addCleanup(self.close_all)
+
+    def close_all(self):
+        for sock in self.socks:
+            sock.close()
+        self.socks = []
+
+    def talk(self, sock, message=b"hello"):
+        sock.sendall(message)
+        return peers.receive_exactly(sock, len(message)) == message
+
+    def crowd(self, count):
+        """Connects and says something on each; nobody waits for an answer."""
+        for _ in range(count):
+            try:
+                self.socks.append(peers.connect(self.entry))
+                self.socks[-1].sendall(b"?")
+            except (ConnectionResetError, BrokenPipeError):
+                self.resets += 1  # and the next read finds an end
+
+    def fates(self):
+        """How many were answered, how many reset, and how many know nothing yet."""
+        fates = {"answered": 0, "reset": 0, "waiting": 0}
+        for sock in list(self.socks):
+            sock.settimeout(0)
+            try:
+                fates["answered" if sock.recv(1, socket.MSG_PEEK) else "reset"] += 1
+            except BlockingIOError:
+                fates["waiting"] += 1
+            except ConnectionResetError:
+                # The kernel tells it once only.
+                self.socks.remove(sock)
+                sock.close()
+                self.resets += 1
+        fates["reset"] += self.resets
+        return fates
+
+    def assert_recovers(self):
+        self.close_all()
+        self.wait_idle()
+
+        def served():
+            # Those who left while they waited to be accepted may still be in the way.
+            try:
+                with peers.connect(self.entry) as sock:
+                    return self.talk(sock, b"recovered" * 10_000)
+            except (ConnectionResetError, BrokenPipeError):
+                return False
+        wait_until(served, "a connection to be served again")
+        self.wait_idle()
+
+    def starve(self, proxy_name):
+        """A hundred connections, two descriptors each, do not fit sixty-four."""
+        if sanitized():
+            raise unittest.SkipTest("UBSan needs descriptors to look at types: it takes their lack "
+                                    "for a bug")
+        self.start_pair(self.server.address)
+        starving = {"in": self.inbound, "out": self.outbound}[proxy_name]
+        resource.prlimit(starving.pid, resource.RLIMIT_NOFILE, (64, 64))
+        for _ in range(3):
+            self.crowd(100)
+            # They are served or refused, or wait in the listener's backlog for their turn.
+            wait_until(lambda: self.fates()["waiting"] < 90, "some to be served or refused")
+            self.close_all()
+            self.wait_idle()
+        self.assert_recovers()
+        self.assertEqual(starving.metrics().value("process_max_fds"), 64)
+
+    def test_no_descriptors_at_the_inbound_proxy(self):
+        self.starve("in")
+
+    def test_no_descriptors_at_the_outbound_proxy(self):
+        self.starve("out")
+
+    def test_connections(self):
+        self.start_pair(self.server.address, client={"limits": {"connections": 10}})
+        self.crowd(25)
+        wait_until(lambda: self.fates()["answered"] == 10 and self.fates()["reset"] == 15,
+                   "10 to be served and 15 refused")
+        metrics = self.outbound.metrics()
+        self.assertEqual(metrics.value("fairlead_connections_refused_total"), 15)
+        self.assertEqual(metrics.connections("smcr"), 10)
+        self.assertIn("limits.connections", self.outbound.log())
+        self.assert_recovers()
+
+    def test_handshakes(self):
+        """One handshake hangs; the next connection does not wait for it but is TCP."""
+        def be_silent(sock):
+            peers.receive_all(sock)
+        with peers.Server(be_silent) as silent:
+            assumed = {"smc": {"assume": ["127.0.0.0/8"],
+                               "handshake_timeout": f"{int(seconds(1.5))}s"}}
+            self.inbound = self.start("in", [listener("in", "inbound", self.server.address)], assumed)
+            self.outbound = self.start(
+                "out", [listener("hangs", "outbound", silent.address),
+                        listener("out", "outbound", self.inbound.address("in"))],
+                {**assumed, "limits": {"handshakes": 1}})
+            self.entry = self.outbound.address("out")
+            hanging = peers.connect(self.outbound.address("hangs"))
+            self.socks.append(hanging)
+            wait_until(lambda: silent.tasks, "the handshake to begin")
+            with peers.connect(self.entry) as sock:
+                self.assertTrue(self.talk(sock))
+            self.wait_fallback(self.outbound, "connection_limit")
+            wait_until(lambda: ("handshake_timeout", "local") in self.outbound.metrics().fallbacks(),
+                       "the handshake to end")
+            with peers.connect(self.entry) as sock:
+                self.assertTrue(self.talk(sock))
+            self.assertEqual(self.outbound.metrics().connections("smcr"), 1)
+
+    def test_memory(self):
+        """First the rings become smaller, then the connections become TCP."""
+        self.start_pair(self.server.address, server={"memory": {"limit": "1MiB"}})
+        self.crowd(100)
+        wait_until(lambda: self.fates()["answered"] == 100, "all to be served")
+        metrics = self.inbound.metrics()
+        self.assertGreater(metrics.value("fairlead_buffer_downgrade_total"), 0)
+        self.assertGreater(metrics.connections("smcr"), 0)
+        fallbacks = metrics.fallbacks()
+        self.assertEqual(list(fallbacks), [("memory", "local")])
+        self.assertEqual(metrics.connections("smcr") + fallbacks["memory", "local"], 100)
+        self.assertLessEqual(metrics.value("fairlead_pinned_memory_bytes"), 1 << 20)
+        self.assertEqual(list(self.outbound.metrics().fallbacks()), [("memory", "peer")])
+        before = metrics.connections("smcr")
+        self.assert_recovers()
+        self.assertEqual(self.inbound.metrics().connections("smcr"), before + 1)
+
+    def test_memory_of_the_client(self):
+        self.start_pair(self.server.address, client={"memory": {"limit": "1MiB"}})
+        self.crowd(100)
+        wait_until(lambda: self.fates()["answered"] == 100, "all to be served")
+        self.assertEqual(list(self.outbound.metrics().fallbacks()), [("memory", "local")])
+        self.assertEqual(list(self.inbound.metrics().fallbacks()), [("memory", "peer")])
+        self.assert_recovers()
+
+    def test_full_directory(self):
+        """No file can be made where the proxies would meet."""
+        if os.geteuid() != 0 or shutil.which("unshare") is None:
+            raise unittest.SkipTest("needs root and unshare to mount a file system that is full")
+        if subprocess.run(["unshare", "-m", "true"], capture_output=True, check=False).returncode:
+            raise unittest.SkipTest("mount namespaces are not allowed here")
+        place = self.folder / "full"
+        place.mkdir()
+        mount = f"mount -t tmpfs -o size=4k,nr_inodes=1 none {place} && exec \"$@\""
+        self.inbound = self.start(
+            "in", [listener("in", "inbound", self.server.address)],
+            {"devices": {"shm": {"directory": str(place)}}},
+            wrapper=["unshare", "-m", "--propagation", "private", "sh", "-c", mount, "sh"])
+        self.outbound = self.start("out", [listener("out", "outbound", self.inbound.address("in"))])
+        self.entry = self.outbound.address("out")
+        with peers.connect(self.entry) as sock:
+            self.assertTrue(self.talk(sock))
+        self.assertIn("no_shm_device", self.inbound.log())
+        (reason, side), = self.inbound.metrics().fallbacks()
+        self.assertEqual(side, "local")
+        self.assertIn(reason, ("no_rdma_device", "memory"))
+        doctor = {check["name"]: check["status"]
+                  for check in self.inbound.get_json("/doctor")["checks"]}
+        self.assertEqual(doctor["shm_device"], "fail")
+
+
+if __name__ == "__main__":
+    main()

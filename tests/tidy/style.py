@@ -1,0 +1,167 @@
+"""Sizes, banned words and calls, dead files, dead links."""
+import re
+from pathlib import PurePosixPath
+
+import function_length
+import source_tree
+
+FILE_LINES_MAX = 500
+FILE_LINES_WITHOUT_REASON = 300
+REASON = "long because"
+FUNCTION_LINES_MAX = 70
+
+# Spelled in halves, because this file is looked at too.
+MARKERS = re.compile(r"\b(" + "|".join(["TO" + "DO", "FIX" + "ME", "XX" + "X", "HA" + "CK"]) + r")\b")
+
+# Pattern, where it counts (beginnings of paths), where it is excused, and why it is banned.
+BANNED = [
+    (r"\bstd::(shared|weak)_ptr\b|\bmake_shared\b", ("proxy/",), ("proxy/base/log.cc",),
+     "one worker owns all it touches: unique_ptr or value"),
+    (r"\bthrow\b(?!\s*\(\s*\))", ("proxy/", "cni/", "injector/"), (), "errors are values"),
+    (r"\b(sleep_for|sleep_until|usleep|nanosleep)\b|(?<![\w.:>])sleep\s*\(", ("tests/",), ("tests/bench/",),
+     "sleeping synchronises nothing"),
+    (r"\b(class|struct)\s+\w*(Manager|Helper|Util|Utils|Context)\b(?!\s*[;*&>])",
+     ("proxy/", "cni/", "injector/", "tests/"), (), "say what it is instead"),
+    (r"#\s*define\s+(private|protected)\b|\w_for_tests?\b", ("proxy/", "cni/", "injector/", "tests/"),
+     (), "tests use public interfaces"),
+    (r"\b(strcpy|strcat|sprintf|gets|strtok|atoi|atol)\s*\(", ("proxy/", "cni/", "injector/"), (),
+     "no bounds or no errors"),
+    (r"\bassert\s*\(", ("proxy/", "cni/", "injector/"), (), "SMC_ASSERT is on in every build"),
+]
+
+
+def check_file_size(tree):
+    """At most 500 lines; above 300 the opening comment says "long because"."""
+    for path, text in tree.items():
+        if not path.endswith(source_tree.CXX_SUFFIXES + (".py",)):
+            continue
+        count = text.count("\n")
+        opening = re.split(r"\n\s*\n", text, maxsplit=1)[0]
+        if count > FILE_LINES_MAX:
+            yield path, count, f"{count} lines, {FILE_LINES_MAX} allowed"
+        elif count > FILE_LINES_WITHOUT_REASON and REASON not in opening:
+            yield path, count, f'{count} lines without an opening comment that says "{REASON} …"'
+
+
+def check_function_size(tree):
+    """At most 70 lines from heading to closing brace, tests included."""
+    for path, text in tree.items():
+        if path.endswith(source_tree.CXX_SUFFIXES):
+            functions = function_length.cxx_functions(text)
+        elif path.endswith(".py"):
+            functions = function_length.python_functions(text)
+        else:
+            continue
+        for line, count, heading in functions:
+            if count > FUNCTION_LINES_MAX:
+                yield path, line, f"{count} lines, {FUNCTION_LINES_MAX} allowed: {heading[:60]}"
+
+
+def check_markers(tree):
+    """Nothing is left for later."""
+    for path, text in tree.items():
+        for number, line in enumerate(text.split("\n"), 1):
+            if match := MARKERS.search(line):
+                yield path, number, f"leftover {match.group(0)}"
+
+
+def check_banned(tree):
+    """Calls and names that the house does without."""
+    for path, text in tree.items():
+        if not path.endswith(source_tree.CXX_SUFFIXES):
+            continue
+        rules = [rule for rule in BANNED if path.startswith(rule[1]) and not path.startswith(rule[2])]
+        for number, line in enumerate(source_tree.code_only(text).split("\n"), 1):
+            for pattern, _, _, reason in rules:
+                if match := re.search(pattern, line):
+                    yield path, number, f"{match.group(0).strip()}: {reason}"
+
+
+def check_headers(tree):
+    """A header opens with a comment, is guarded, and imposes no namespace."""
+    for path, text in tree.items():
+        if not path.endswith(".h"):
+            continue
+        if not text.startswith(("//", "/*")):
+            yield path, 1, "a header opens with what it is for"
+        code = source_tree.code_only(text)
+        if "#pragma once" not in code and "#ifndef" not in code:
+            yield path, 1, "not guarded by #pragma once"
+        for number, line in enumerate(code.split("\n"), 1):
+            if re.match(r"using namespace\b", line):
+                yield path, number, "using namespace in a header"
+
+
+def check_text(tree):
+    """UTF-8, lines that end in LF, no blanks before the end, one newline at the end."""
+    for path, text in tree.items():
+        for number, line in enumerate(text.split("\n"), 1):
+            if line != line.rstrip():
+                yield path, number, "blank or CR at the end of the line"
+            if "\ufffd" in line:
+                yield path, number, "not UTF-8"
+            if "\t" in line and PurePosixPath(path).suffix in source_tree.CXX_SUFFIXES + (".py",):
+                yield path, number, "tab"
+        if text and (not text.endswith("\n") or text.endswith("\n\n")):
+            yield path, text.count("\n"), "ends with no newline, or with more than one"
+
+
+def check_dead_files(tree):
+    """Every source is built, every header included, every script called."""
+    builds = "\n".join(text for path, text in tree.items()
+                       if path.endswith(("CMakeLists.txt", ".py")))
+    included = {name for path, text in tree.items() if path.endswith(source_tree.CXX_SUFFIXES)
+                for _, name, _ in source_tree.includes(text)}
+    for path in tree:
+        name, stem = PurePosixPath(path).name, PurePosixPath(path).stem
+        if path.endswith((".cc", ".c")):
+            if not is_word_of(name, builds) and not built_by_pattern(path, tree):
+                yield path, 1, "built by no CMakeLists.txt"
+        elif path.endswith(".h"):
+            # "layer/file.h", or "file.h" beside the file that includes it.
+            if not any(path == i or path.endswith("/" + i) for i in included):
+                yield path, 1, "included by nobody"
+        elif path.endswith((".py", ".sh")):
+            called = re.compile(rf"{re.escape(name)}|\b(import|from) ([\w.]+\.|\w+ import )?{stem}\b"
+                                rf"|-m unittest [^\n]*\b{stem}\b")
+            if not any(called.search(text) for other, text in tree.items() if other != path) and (
+                    not built_by_pattern(path, tree)):
+                yield path, 1, "called by nobody"
+
+
+def is_word_of(word, text):
+    return re.search(rf"(?<![\w-]){re.escape(word)}(?![\w-])", text) is not None
+
+
+def built_by_pattern(path, tree):
+    """The CMakeLists.txt beside it says "${variable}_rest.cc", and names what the variable holds."""
+    name = PurePosixPath(path).name
+    build = tree.get(normalise(PurePosixPath(path).parent / "CMakeLists.txt"), "")
+    return any(name.endswith(rest) and is_word_of(name.removesuffix(rest), build)
+               for rest in re.findall(r"\$\{\w+\}(\w*\.\w+)", build))
+
+
+def check_links(tree):
+    """A relative link of a document leads to a file."""
+    folders = {str(parent) for path in tree for parent in PurePosixPath(path).parents}
+    for path, text in tree.items():
+        if not path.endswith(".md"):
+            continue
+        for number, line in enumerate(text.split("\n"), 1):
+            for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", line):
+                if re.match(r"[a-z]+:", target):
+                    continue
+                base = PurePosixPath(path).parent
+                resolved = normalise(base / target)
+                if resolved not in tree and resolved not in folders:
+                    yield path, number, f"the link {target} leads nowhere"
+
+
+def normalise(path):
+    parts = []
+    for part in path.parts:
+        if part == "..":
+            parts = parts[:-1]
+        elif part != ".":
+            parts.append(part)
+    return "/".join(parts) or "."

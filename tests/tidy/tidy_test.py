@@ -1,0 +1,180 @@
+"""Every check of tidy.py finds what it is for, and lets pass what is right."""
+import unittest
+
+import arrows
+import function_length
+import source_tree
+import style
+import tidy
+
+# (check, path, text that is right, text that is not, part of the finding)
+CASES = [
+    (arrows.check_arrows, "proxy/smc/link.cc", '#include "wire/llc.h"\n',
+     '#include "rdma/device.h"\n', "smc may not include rdma/device.h"),
+    (arrows.check_arrows, "proxy/base/log.cc", '#include "base/log.h"\n',
+     '#include "event/stream.h"\n', "base may not include"),
+    (arrows.check_arrows, "proxy/admin/server.cc", '#include "event/stream.h"\n',
+     '#include "relay/worker.h"\n', "admin may not include"),
+    (arrows.check_arrows, "proxy/relay/worker.cc", '#include "rdma/device.h"\n',
+     '#include "rdma/shm/shm_device.h"\n', "only main.cc may include"),
+    (arrows.check_arrows, "proxy/rdma/shm/shm_device.cc", '#include "rdma/shm/shm_ring.h"\n',
+     '#include "rdma/verbs/verbs_device.h"\n', "only main.cc may include"),
+    (arrows.check_arrows, "injector/patch.cc", '#include "injector/patch.h"\n',
+     '#include "relay/worker.h"\n', "injector may not include relay/worker.h"),
+    (arrows.check_homes, "proxy/rdma/verbs/verbs_device.cc", "#include <infiniband/verbs.h>\n",
+     "#include <event2/event.h>\n", "belongs into proxy/event/"),
+    (arrows.check_homes, "proxy/config/document.cc", "#include <yaml-cpp/parser.h>\n",
+     "#include <nlohmann/json.hpp>\n", "belongs into proxy/admin/"),
+    (arrows.check_homes, "proxy/base/log.cc", "#include <spdlog/spdlog.h>\n",
+     "#include <CLI/CLI.hpp>\n", "belongs into proxy/main.cc"),
+    (arrows.check_pure_layers, "proxy/wire/cdc.cc", "#include <cstring>\n",
+     "#include <sys/socket.h>\n", "no place in a pure layer"),
+    (arrows.check_pure_layers, "proxy/smc/link.cc", "void f(TimePoint now);\n",
+     "auto now = std::chrono::steady_clock::now();\n", "_clock::now"),
+    (arrows.check_pure_layers, "proxy/smc/link.cc", "// a <mutex> in words\n", "#include <mutex>\n",
+     "no place in a pure layer"),
+    (arrows.check_pure_layers, "proxy/smc/link.cc", '#include "base/result.h"\n',
+     '#include "base/log.h"\n', "no place in a pure layer"),
+    (style.check_file_size, "proxy/base/ids.cc", "int a;\n" * 300, "int a;\n" * 301, "301 lines"),
+    (style.check_file_size, "proxy/base/ids.cc",
+     "// A table, long because the RFC's is.\n\n" + "int a;\n" * 490,
+     "// A table, long because the RFC's is.\n\n" + "int a;\n" * 500, "500 allowed"),
+    (style.check_function_size, "proxy/base/ids.cc", "void f() {\n" + "a;\n" * 68 + "}\n",
+     "void f() {\n" + "a;\n" * 69 + "}\n", "71 lines, 70 allowed: void f()"),
+    (style.check_function_size, "tests/unit/a_test.cc", "TEST(A, B) {\n" + "a;\n" * 68 + "}\n",
+     "TEST(A, B) {\n" + "a;\n" * 69 + "}\n", "TEST(A, B)"),
+    (style.check_function_size, "scripts/a.py", "def f():\n" + "    a = 1\n" * 69,
+     "def f():\n" + "    a = 1\n" * 70, "71 lines, 70 allowed: def f"),
+    (style.check_markers, "README.md", "to do\n", "TO" + "DO: write\n", "leftover"),
+    (style.check_markers, "proxy/base/ids.cc", "mkstemp(\"/tmp/a-XXXXXX\");\n", "// FIX" + "ME\n",
+     "leftover"),
+    (style.check_banned, "proxy/relay/worker.cc", "std::unique_ptr<int> a;  // no shared_ptr\n",
+     "std::shared_ptr<int> a;\n", "unique_ptr or value"),
+    (style.check_banned, "proxy/relay/worker.cc", 'log("do not throw it");\n', "throw 1;\n",
+     "errors are values"),
+    (style.check_banned, "tests/unit/a_test.cc", "clock.advance(1s);\n",
+     "std::this_thread::sleep_for(1s);\n", "synchronises nothing"),
+    (style.check_banned, "tests/unit/a_test.cc", "usleeper();\n", "::usleep(1);\n",
+     "synchronises nothing"),
+    (style.check_banned, "proxy/relay/worker.cc", "struct ibv_context;\nclass Worker {\n",
+     "class WorkerManager {\n", "say what it is"),
+    (style.check_banned, "tests/unit/a_test.cc", '#include "base/ids.h"\n',
+     "#define private public\n", "public interfaces"),
+    (style.check_banned, "proxy/relay/worker.cc", "snprintf(a, 1, b);\n", "strcpy(a, b);\n",
+     "no bounds"),
+    (style.check_banned, "proxy/relay/worker.cc", "static_assert(a);\nSMC_ASSERT(a);\n",
+     "assert(a);\n", "on in every build"),
+    (style.check_headers, "proxy/base/ids.h", "// Ids.\n#pragma once\n", "#pragma once\n",
+     "opens with what it is for"),
+    (style.check_headers, "proxy/base/ids.h", "// Ids.\n#ifndef A\n", "// Ids.\n", "not guarded"),
+    (style.check_headers, "proxy/base/ids.h", "// Ids.\n#pragma once\nusing std::swap;\n",
+     "// Ids.\n#pragma once\nusing namespace std;\n", "using namespace"),
+    (style.check_text, "README.md", "a\n", "a \n", "end of the line"),
+    (style.check_text, "README.md", "a\n", "a\r\n", "end of the line"),
+    (style.check_text, "README.md", "a\n", "a", "no newline"),
+    (style.check_text, "README.md", "ä\n", "\ufffd\n", "not UTF-8"),
+    (style.check_text, "proxy/base/ids.cc", "  a;\n", "\ta;\n", "tab"),
+]
+
+
+class Checks(unittest.TestCase):
+    def test_each_finds_the_wrong_text_and_passes_the_right_one(self):
+        for check, path, right, wrong, finding in CASES:
+            with self.subTest(check=check.__name__, wrong=wrong[:60]):
+                self.assertEqual(list(check({path: right})), [])
+                found = list(check({path: wrong}))
+                self.assertTrue(found)
+                self.assertIn(finding, found[0][2])
+                self.assertEqual(found[0][0], path)
+
+    def test_every_check_is_tested(self):
+        tested = {case[0] for case in CASES} | {style.check_dead_files, style.check_links}
+        self.assertEqual(set(tidy.CHECKS), tested)
+
+    def test_excuses_hold_only_at_home(self):
+        text = "std::make_shared<int>();\n"
+        self.assertEqual(list(style.check_banned({"proxy/base/log.cc": text})), [])
+        self.assertTrue(list(style.check_banned({"proxy/base/ids.cc": text})))
+
+    def test_dead_sources_headers_and_scripts(self):
+        tree = {
+            "CMakeLists.txt": "add_library(a used.cc tool.c)\nadd_test(NAME t COMMAND run.py)\n"
+                              "add_test(NAME u COMMAND python3 -m unittest unit)\n",
+            "proxy/a/used.cc": '#include "a/used.h"\n#include "beside.h"\n',
+            "proxy/a/used.h": "", "proxy/a/beside.h": "", "proxy/a/tool.c": "",
+            "tests/run.py": "import library\n", "tests/library.py": "",
+            "tests/unit.py": "",
+        }
+        self.assertEqual(list(style.check_dead_files(tree)), [])
+        for path in ("proxy/a/unused.cc", "proxy/a/used.h.cc", "proxy/a/unused.h", "tests/lost.py",
+                     "scripts/lost.sh", "tests/brary.py"):
+            with self.subTest(path=path):
+                self.assertEqual([f[0] for f in style.check_dead_files({**tree, path: ""})], [path])
+
+    def test_files_named_by_a_pattern_are_alive(self):
+        tree = {"a/CMakeLists.txt": "foreach(t clc llc)\nadd_executable(x ${t}_fuzzer.cc)\n"
+                                    "add_test(NAME ${t} COMMAND ${t}_test.py)\n",
+                "a/clc_fuzzer.cc": "", "a/llc_test.py": ""}
+        self.assertEqual(list(style.check_dead_files(tree)), [])
+        for path in ("a/cdc_fuzzer.cc", "a/cdc_test.py", "b/clc_fuzzer.cc", "a/clc_other.cc"):
+            with self.subTest(path=path):
+                self.assertEqual([f[0] for f in style.check_dead_files({**tree, path: ""})], [path])
+
+    def test_dead_links(self):
+        tree = {"docs/a.md": "[b](b.md#part) [up](../README.md) [web](https://a.b/c) [dir](adr/)\n",
+                "docs/b.md": "", "README.md": "[docs](docs) [a](#here)\n", "docs/adr/1.md": ""}
+        self.assertEqual(list(style.check_links(tree)), [])
+        tree["docs/b.md"] = "one\n[gone](gone.md)\n"
+        self.assertEqual(list(style.check_links(tree)),
+                         [("docs/b.md", 2, "the link gone.md leads nowhere")])
+
+
+class FunctionLength(unittest.TestCase):
+    def measure(self, text):
+        return [(line, count) for line, count, _ in function_length.cxx_functions(text)]
+
+    def test_scopes_are_not_functions_and_their_members_are(self):
+        text = ("namespace a {\n"
+                "class B : public C<int> {\n"
+                " public:\n"
+                "  explicit B(int b) : b_{b} {\n"
+                "  }\n"
+                "  int get() const noexcept { return b_; }\n"
+                " private:\n"
+                "  int b_{1};\n"
+                "};\n"
+                "enum class D { kOne };\n"
+                'extern "C" {\n'
+                "void f();\n"
+                "}\n"
+                "}\n")
+        self.assertEqual(self.measure(text), [(4, 2), (6, 1)])
+
+    def test_initializers_and_lambdas_belong_to_what_holds_them(self):
+        self.assertEqual(self.measure("const int a[] = {1,\n2};\nstruct S s = {f(1)};\n"), [])
+        self.assertEqual(self.measure("void f() {\n  g([] {\n    h();\n  });\n}\n"), [(1, 5)])
+
+    def test_templates_with_classes_in_their_heading_are_functions(self):
+        self.assertEqual(self.measure("template <class T>\nT f(T t) {\n  return t;\n}\n"), [(1, 4)])
+
+    def test_braces_in_literals_comments_and_macros_do_not_count(self):
+        text = ('#define M(x) { \\\n  x\n'
+                'void f() {\n  a = "}";\n  b = \'}\';\n  // }\n  /* } */\n  c = R"({{)";\n'
+                "  d = 1'000'000;\n}\nvoid g() {\n}\n")
+        self.assertEqual(self.measure(text), [(3, 8), (11, 2)])
+
+
+class CodeOnly(unittest.TestCase):
+    def test_keeps_lines_and_columns(self):
+        text = 'a /* x\ny */ "b//c" d; // e\n#include "f/g.h"  // h\n'
+        code = source_tree.code_only(text)
+        self.assertEqual([len(line) for line in code.split("\n")][:2],
+                         [len(line) for line in text.split("\n")][:2])
+        self.assertNotIn("x", code)
+        self.assertNotIn("c", code.split("\n")[1])
+        self.assertIn('#include "f/g.h"', code)
+        self.assertNotIn("h  ", code.split("\n")[2].split('"')[2])
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,121 @@
+#include "admin/checks.h"
+
+#include <gtest/gtest.h>
+
+#include "unit/admin/canned.h"
+
+namespace fairlead::admin {
+namespace {
+
+class StandingChecks : public testing::Test {
+ protected:
+  Fact check(const std::string& name) {
+    const AdminSources sources = proxy_.sources();
+    for (Fact& fact : standing_checks({.stats = sources.stats,
+                      .snapshot = snapshot_,
+                      .not_ready = not_ready_,
+                      .draining = draining_}))
+      if (fact.name == name) {
+        // Whatever is not as it should be comes with something to do.
+        EXPECT_EQ(fact.fix.empty(), fact.status == FactStatus::kOk) << name;
+        return fact;
+      }
+    ADD_FAILURE() << "no check " << name;
+    return {};
+  }
+
+  CannedProxy proxy_;
+  GatheredSnapshot snapshot_ = {{canned_snapshot(0), canned_snapshot(1)}, {}};
+  std::vector<std::string> not_ready_;
+  bool draining_ = false;
+};
+
+TEST_F(StandingChecks, HealthyProxyHasNothingToReportButFallbacks) {
+  for (const char* name : {"ready", "workers", "devices", "link_groups", "memory", "limits"})
+    EXPECT_EQ(check(name).status, FactStatus::kOk) << name;
+}
+
+TEST_F(StandingChecks, UnexpectedFallbacksNameTheMostFrequentReason) {
+  const Fact fact = check("fallbacks");
+  EXPECT_EQ(fact.status, FactStatus::kWarn);
+  EXPECT_NE(fact.text.find("no_rdma_device (6)"), std::string::npos) << fact.text;
+  EXPECT_EQ(fact.fix, fallback_info(FallbackReason::kNoRdmaDevice).hint);
+}
+
+TEST_F(StandingChecks, ExpectedFallbacksAreNoFault) {
+  for (auto& stats : proxy_.stats)
+    stats->fallback_of(Direction::kInbound, Side::kPeer, FallbackReason::kNoRdmaDevice).set(0);
+  const Fact fact = check("fallbacks");
+  EXPECT_EQ(fact.status, FactStatus::kOk);
+  EXPECT_NE(fact.text.find("4 expected"), std::string::npos) << fact.text;
+}
+
+TEST_F(StandingChecks, ReasonsForNotBeingReadyAreRepeated) {
+  not_ready_ = {"one", "two"};
+  EXPECT_EQ(check("ready").status, FactStatus::kFail);
+  EXPECT_EQ(check("ready").text, "one; two");
+}
+
+TEST_F(StandingChecks, DrainingIsAWarning) {
+  draining_ = true;
+  EXPECT_EQ(check("ready").status, FactStatus::kWarn);
+}
+
+TEST_F(StandingChecks, SilentWorkerIsAFailure) {
+  snapshot_.silent = {1};
+  EXPECT_EQ(check("workers").status, FactStatus::kFail);
+  EXPECT_NE(check("workers").text.find("worker 1 of 2"), std::string::npos);
+}
+
+TEST_F(StandingChecks, NoDeviceAtAllIsAWarning) {
+  for (WorkerSnapshot& worker : snapshot_.workers) worker.devices.clear();
+  EXPECT_EQ(check("devices").status, FactStatus::kWarn);
+}
+
+TEST_F(StandingChecks, NoActivePortIsAFailureThatSaysWhy) {
+  for (WorkerSnapshot& worker : snapshot_.workers) {
+    worker.devices[0].state = "down";
+    worker.devices[0].detail = "cable is out";
+  }
+  EXPECT_EQ(check("devices").status, FactStatus::kFail);
+  EXPECT_NE(check("devices").text.find("shm0/1 (cable is out)"), std::string::npos);
+}
+
+TEST_F(StandingChecks, PortWithoutGidIsAFailureWhenItIsTheOnlyOne) {
+  for (WorkerSnapshot& worker : snapshot_.workers) worker.devices[0].gid = "";
+  EXPECT_EQ(check("devices").status, FactStatus::kFail);
+  EXPECT_NE(check("devices").text.find("GID"), std::string::npos);
+}
+
+TEST_F(StandingChecks, OneOfTwoPortsDownIsAWarning) {
+  DeviceRow second = snapshot_.workers[0].devices[0];
+  second.port = 2;
+  second.state = "down";
+  snapshot_.workers[0].devices.push_back(second);
+  EXPECT_EQ(check("devices").status, FactStatus::kWarn);
+}
+
+TEST_F(StandingChecks, GroupsWithoutRedundancyOrLinkAreWarnings) {
+  proxy_.stats[0]->link_groups_asymmetric_local.add(1);
+  EXPECT_EQ(check("link_groups").status, FactStatus::kWarn);
+  EXPECT_NE(check("link_groups").text.find("1 of 3 are asymmetric"), std::string::npos);
+  proxy_.stats[0]->link_groups_none.add(1);
+  EXPECT_NE(check("link_groups").text.find("no active link"), std::string::npos);
+}
+
+TEST_F(StandingChecks, MemoryNearItsLimitIsAWarning) {
+  for (auto& stats : proxy_.stats) stats->pinned_bytes.set(15 << 20);
+  EXPECT_EQ(check("memory").status, FactStatus::kWarn);
+  for (auto& stats : proxy_.stats) stats->pinned_limit_bytes.set(0);
+  EXPECT_EQ(check("memory").status, FactStatus::kOk);
+}
+
+TEST_F(StandingChecks, LimitsThatWereReachedAreAWarning) {
+  proxy_.stats[0]->refused.add(4);
+  proxy_.stats[1]->accept_errors.add(2);
+  EXPECT_EQ(check("limits").status, FactStatus::kWarn);
+  EXPECT_NE(check("limits").text.find("4 connections refused, 2 failures"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace fairlead::admin

@@ -1,0 +1,35 @@
+#include "base/fallback.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "base/stats.h"
+
+namespace fairlead {
+namespace {
+
+TEST(FallbackTable, NamesAndCodesAreUnique) {
+  std::set<std::string_view> names;
+  std::set<std::uint32_t> codes;
+  for (const FallbackInfo& info : fallback_table()) {
+    EXPECT_TRUE(names.insert(info.name).second) << info.name;
+    EXPECT_TRUE(codes.insert(info.code).second) << info.name;
+    EXPECT_FALSE(info.sentence.empty()) << info.name;
+    EXPECT_FALSE(info.hint.empty()) << info.name;
+  }
+  EXPECT_LE(fallback_reason_count(), kFallbackReasonsMax);
+}
+
+TEST(FallbackTable, OurOwnCodesNeverLeaveTheHost) {
+  for (const FallbackInfo& info : fallback_table())
+    EXPECT_LT(info.wire_code, 0x0f000000U) << info.name;
+}
+
+TEST(FallbackTable, UnknownWireCodeMeansThePeerDeclined) {
+  EXPECT_EQ(fallback_from_wire(0x03030002), FallbackReason::kNoRdmaDevice);
+  EXPECT_EQ(fallback_from_wire(0x12345678), FallbackReason::kPeerDeclined);
+}
+
+}  // namespace
+}  // namespace fairlead

@@ -1,0 +1,209 @@
+// fairleadctl as a whole, against an admin server with a canned proxy.
+#include "ctl/app.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "admin/server.h"
+#include "base/log.h"
+#include "unit/admin/canned.h"
+
+namespace fairlead::ctl {
+namespace {
+
+struct Outcome {
+  int exit_code = 0;
+  std::string out;
+  std::string err;
+};
+
+Outcome run_with(std::vector<const char*> arguments) {
+  arguments.insert(arguments.begin(), "fairleadctl");
+  std::ostringstream out;
+  std::ostringstream err;
+  const int exit_code = run(static_cast<int>(arguments.size()), arguments.data(), out, err);
+  return {exit_code, out.str(), err.str()};
+}
+
+class Fairleadctl : public testing::Test {
+ protected:
+  Fairleadctl() : address_("@fairlead-ctl-test-" + std::to_string(::getpid())) {
+    start(std::chrono::seconds(10));
+  }
+  ~Fairleadctl() override { ::unsetenv("FAIRLEAD_ADMIN"); }
+
+  void start(Duration snapshot_timeout) {
+    server_.reset();
+    server_ = std::move(*admin::AdminServer::create(
+        {.snapshot_timeout = snapshot_timeout, .http = {}}, proxy_.sources()));
+    EXPECT_TRUE(server_->listen(*event::HttpEndpoint::parse(address_)));
+    server_->start();
+  }
+
+  Outcome ask(std::vector<const char*> arguments) {
+    arguments.insert(arguments.end(), {"--admin", address_.c_str()});
+    return run_with(std::move(arguments));
+  }
+
+  admin::CannedProxy proxy_;
+  std::string address_;
+  std::unique_ptr<admin::AdminServer> server_;
+};
+
+TEST_F(Fairleadctl, TablesShowWhatTheProxyHas) {
+  EXPECT_NE(ask({"connections"}).out.find("c-1  active  out  SMCR"), std::string::npos);
+  EXPECT_NE(ask({"linkgroups"}).out.find("node-b"), std::string::npos);
+  EXPECT_NE(ask({"links"}).out.find("shm0"), std::string::npos);
+  EXPECT_NE(ask({"devices"}).out.find("NETA"), std::string::npos);
+  EXPECT_NE(ask({"fallbacks"}).out.find("no_rdma_device"), std::string::npos);
+  EXPECT_NE(ask({"stats"}).out.find("outbound  SMCR     10"), std::string::npos);
+}
+
+TEST_F(Fairleadctl, ShortNamesOfTheSmcToolsWork) {
+  EXPECT_EQ(ask({"ss"}).out, ask({"connections"}).out);
+  EXPECT_EQ(ask({"linkgroup"}).out, ask({"linkgroups"}).out);
+  EXPECT_EQ(ask({"link"}).out, ask({"links"}).out);
+}
+
+TEST_F(Fairleadctl, JsonIsTheAnswerOfTheProxy) {
+  for (const char* command : {"connections", "linkgroups", "links", "devices", "fallbacks", "why",
+                              "stats", "version", "doctor", "log-level"}) {
+    const Outcome outcome = ask({command, "-o", "json"});
+    EXPECT_TRUE(nlohmann::json::accept(outcome.out)) << command << ": " << outcome.out;
+    EXPECT_EQ(outcome.err, "") << command;
+  }
+}
+
+TEST_F(Fairleadctl, WhyFindsAPeerOrWarns) {
+  const Outcome found = ask({"why", "10.1.2.7:9090"});
+  EXPECT_EQ(found.exit_code, 0);
+  EXPECT_NE(found.out.find("10.1.2.7:9090: TCP, not SMC-R"), std::string::npos) << found.out;
+  EXPECT_NE(ask({"why", "[fd00::7]:80"}).out.find("[fd00::7]:80"), std::string::npos);
+  const Outcome none = ask({"why", "192.0.2.1"});
+  EXPECT_EQ(none.exit_code, 1);
+  EXPECT_EQ(none.out, "");
+  EXPECT_NE(none.err.find("192.0.2.1"), std::string::npos);
+}
+
+TEST_F(Fairleadctl, LimitsAndFiltersReachTheProxy) {
+  const Outcome limited = ask({"connections", "--limit", "1"});
+  EXPECT_EQ(limited.exit_code, 0);
+  EXPECT_NE(limited.err.find("showing 1 of 2"), std::string::npos) << limited.err;
+  EXPECT_EQ(ask({"connections", "--state", "hand shake"}).out, "no connections\n");
+}
+
+TEST_F(Fairleadctl, SilentWorkerIsAWarning) {
+  proxy_.silent_worker = 1;
+  start(std::chrono::milliseconds(20));
+  const Outcome outcome = ask({"connections"});
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_NE(outcome.err.find("worker 1 did not answer"), std::string::npos);
+}
+
+TEST_F(Fairleadctl, DoctorReturnsTheWorstFinding) {
+  const Outcome warned = ask({"doctor", "--shm-directory", "/"});
+  EXPECT_EQ(warned.exit_code, 1) << warned.out;  // the canned proxy has seen fallbacks
+  EXPECT_NE(warned.out.find("ok    option_program  attached\n"), std::string::npos) << warned.out;
+  proxy_.facts.push_back({"broken", admin::FactStatus::kFail, "is broken", "mend it"});
+  const Outcome failed = ask({"doctor"});
+  EXPECT_EQ(failed.exit_code, 2);
+  EXPECT_NE(failed.out.find("is broken  -> mend it\n"), std::string::npos) << failed.out;
+}
+
+TEST_F(Fairleadctl, DoctorWithoutAProxyStillChecksTheHost) {
+  server_.reset();
+  const Outcome outcome = ask({"doctor"});
+  EXPECT_EQ(outcome.exit_code, 2);
+  EXPECT_TRUE(outcome.out.starts_with("fail  proxy ")) << outcome.out;
+  EXPECT_NE(outcome.out.find("  kernel "), std::string::npos);
+}
+
+TEST_F(Fairleadctl, DrainAndLogLevelChangeTheProxy) {
+  const LogLevel before = log_level();
+  EXPECT_EQ(ask({"drain"}).exit_code, 0);
+  EXPECT_TRUE(proxy_.draining);
+  EXPECT_EQ(ask({"log-level", "error"}).out, "error\n");
+  EXPECT_EQ(log_level(), LogLevel::kError);
+  EXPECT_EQ(ask({"log-level"}).out, "error\n");
+  log_set_level(before);
+}
+
+TEST_F(Fairleadctl, StatsAreRepeatedAsOftenAsAsked) {
+  const Outcome outcome = ask({"stats", "--watch", "0.1", "--times", "2"});
+  EXPECT_EQ(outcome.exit_code, 0);
+  const std::size_t first = outcome.out.find("fairlead-proxy 1.2.3");
+  EXPECT_NE(outcome.out.find("fairlead-proxy 1.2.3", first + 1), std::string::npos);
+}
+
+TEST_F(Fairleadctl, EndpointComesFromTheEnvironmentToo) {
+  ::setenv("FAIRLEAD_ADMIN", address_.c_str(), 1);
+  EXPECT_EQ(run_with({"devices"}).exit_code, 0);
+  ::setenv("FAIRLEAD_ADMIN", "@fairlead-nobody-here", 1);
+  EXPECT_EQ(run_with({"devices"}).exit_code, 2);
+  EXPECT_EQ(ask({"devices"}).exit_code, 0);
+}
+
+TEST_F(Fairleadctl, UnreachableProxyIsAFailureThatNamesTheEndpoint) {
+  const Outcome outcome = run_with({"connections", "--admin", "@fairlead-nobody-here"});
+  EXPECT_EQ(outcome.exit_code, 2);
+  EXPECT_NE(outcome.err.find("@fairlead-nobody-here: connect: "), std::string::npos) << outcome.err;
+  EXPECT_EQ(run_with({"connections", "--admin", "nonsense"}).exit_code, 2);
+}
+
+TEST_F(Fairleadctl, VersionNeedsNoProxy) {
+  EXPECT_NE(ask({"version"}).out.find("fairlead-proxy  1.2.3 (abc123)"), std::string::npos);
+  server_.reset();
+  const Outcome outcome = ask({"version"});
+  EXPECT_EQ(outcome.exit_code, 0);
+  EXPECT_NE(outcome.out.find("not reached"), std::string::npos);
+}
+
+TEST(FairleadctlUsage, MistakesReturnTwoAndHelpReturnsZero) {
+  EXPECT_EQ(run_with({}).exit_code, 2);
+  EXPECT_EQ(run_with({"bogus"}).exit_code, 2);
+  EXPECT_EQ(run_with({"connections", "--limit", "0"}).exit_code, 2);
+  EXPECT_EQ(run_with({"connections", "-o", "xml"}).exit_code, 2);
+  EXPECT_EQ(run_with({"log-level", "loud"}).exit_code, 2);
+  EXPECT_EQ(run_with({"--help"}).exit_code, 0);
+}
+
+TEST(FairleadctlUsage, EveryCommandHasHelpWithAnExample) {
+  for (const char* command : {"connections", "linkgroups", "links", "devices", "fallbacks", "why",
+                              "stats", "doctor", "drain", "log-level", "version", "completion"}) {
+    const Outcome outcome = run_with({command, "--help"});
+    EXPECT_EQ(outcome.exit_code, 0) << command;
+    EXPECT_NE(outcome.out.find(std::string("fairleadctl ") + command), std::string::npos)
+        << outcome.out;
+    EXPECT_NE(outcome.out.find("Examples:\n"), std::string::npos) << command;
+  }
+}
+
+TEST(FairleadctlUsage, CompletionIsAScriptThatBashTakes) {
+  const Outcome outcome = run_with({"completion", "bash"});
+  EXPECT_EQ(outcome.exit_code, 0);
+  EXPECT_EQ(outcome.out.find("docs"), std::string::npos);
+  const std::string path = testing::TempDir() + "fairlead-completion-" + std::to_string(::getpid());
+  std::ofstream(path) << outcome.out
+                      << "COMP_WORDS=(fairleadctl why --a)\nCOMP_CWORD=2\n_fairleadctl\n"
+                         "[ \"${COMPREPLY[*]}\" = \"--all --admin\" ]\n";
+  EXPECT_EQ(std::system(("bash -eu " + path).c_str()), 0);
+  std::remove(path.c_str());
+}
+
+TEST(GeneratedDocs, AreWhatTheCodeSays) {
+  for (const char* page : {"metrics", "reasons"}) {
+    const std::string path = std::string(FAIRLEAD_SOURCE_DIR "/docs/") + page + ".md";
+    std::ostringstream committed;
+    committed << std::ifstream(path).rdbuf();
+    EXPECT_EQ(run_with({"docs", page}).out, committed.str())
+        << "make " << path << " anew: fairleadctl docs " << page << " >docs/" << page << ".md";
+  }
+}
+
+}  // namespace
+}  // namespace fairlead::ctl

@@ -1,0 +1,64 @@
+#include "event/listener.h"
+
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include <cerrno>
+#include <vector>
+
+#include "socket_pair.h"
+
+namespace fairlead::event {
+namespace {
+
+TEST(Listener, TellsThePortThatTheKernelChose) {
+  SocketPair pair;
+  EXPECT_NE(pair.listener->address().port(), 0);
+}
+
+TEST(Listener, TwoMayShareOneAddress) {
+  SocketPair pair;
+  EXPECT_TRUE(Listener::open(*pair.loop, pair.timers, pair.listener->address(), {}));
+}
+
+TEST(Listener, RefusesAnAddressThatIsNotOurs) {
+  SocketPair pair;
+  const auto listener =
+      Listener::open(*pair.loop, pair.timers, *SocketAddress::parse("192.0.2.1:80"), {});
+  ASSERT_FALSE(listener);
+  EXPECT_EQ(listener.error().system, EADDRNOTAVAIL);
+}
+
+// Goal: running out of descriptors costs a pause, no connection and no spinning. Method: lower the
+// limit to what is open, connect, and raise it again.
+TEST(Listener, WaitsWhenDescriptorsRunOutAndGoesOnAfterwards) {
+  SocketPair pair;
+  int failed = 0;
+  std::unique_ptr<Stream> accepted;
+  ListenerHandlers handlers;
+  handlers.accepted = [&](std::unique_ptr<Stream> stream) { accepted = std::move(stream); };
+  handlers.failed = [&](int error) {
+    EXPECT_EQ(error, EMFILE);
+    ++failed;
+  };
+  auto listener = std::move(
+      *Listener::open(*pair.loop, pair.timers, *SocketAddress::parse("127.0.0.1:0"), handlers));
+  FileDescriptor socket = std::move(*TcpStream::make_socket(AF_INET));
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  rlimit lowered = before;
+  lowered.rlim_cur = static_cast<rlim_t>(socket.get()) + 1;
+  auto stream = std::move(*TcpStream::connect(*pair.loop, std::move(socket), listener->address()));
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &lowered), 0);
+  pair.until([&] { return failed != 0; });
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_EQ(failed, 1);
+  EXPECT_FALSE(accepted);
+  pair.until([&] {
+    pair.timers.run(EventLoop::now());
+    return accepted != nullptr;
+  });
+}
+
+}  // namespace
+}  // namespace fairlead::event

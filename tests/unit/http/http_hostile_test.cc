@@ -1,0 +1,166 @@
+// Goal: whatever a client does, it gets an error or is hung up on, and the next one is served.
+// Method: raw sockets that send garbage, too much, too slowly, or nothing.
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <future>
+#include <optional>
+#include <vector>
+
+#include "event/http/http_server.h"
+#include "unit/http/raw_client.h"
+#include "unit/http/running_server.h"
+
+namespace fairlead::event {
+namespace {
+
+constexpr const char* kGet = "GET / HTTP/1.1\r\nHost: h\r\n\r\n";
+
+class HttpHostile : public testing::Test {
+ protected:
+  void start(const HttpLimits& limits = {}) {
+    running_.emplace([](HttpExchange exchange) { exchange.respond({.body = "fine"}); }, limits);
+    endpoint_.emplace(running_->listen("@fairlead-http-hostile-" + std::to_string(::getpid())));
+    running_->start();
+  }
+
+  std::string answer_to(std::string_view bytes) {
+    RawClient client(*endpoint_);
+    client.send(bytes);
+    return client.read_to_end();
+  }
+
+  void expect_alive() { EXPECT_TRUE(answer_to(kGet).ends_with("fine")); }
+
+  std::optional<RunningServer> running_;
+  std::optional<HttpEndpoint> endpoint_;
+};
+
+TEST_F(HttpHostile, GarbageIsABadRequest) {
+  start();
+  EXPECT_TRUE(answer_to("\x16\x03\x01garbage garbage\r\n\r\n").find(" 400 ") != std::string::npos);
+  EXPECT_TRUE(answer_to("GET\r\n\r\n").find(" 400 ") != std::string::npos);
+  EXPECT_TRUE(answer_to("GET / HTTP/9.9 extra words\r\n\r\n").find(" 400 ") != std::string::npos);
+  expect_alive();
+}
+
+TEST_F(HttpHostile, UnknownMethodIsNotImplemented) {
+  start();
+  EXPECT_TRUE(answer_to("BREW / HTTP/1.1\r\n\r\n").find(" 501 ") != std::string::npos);
+  expect_alive();
+}
+
+TEST_F(HttpHostile, HeadersBeyondTheLimitAreRefused) {
+  start();
+  const std::string reply =
+      answer_to("GET / HTTP/1.1\r\nX-Long: " + std::string(64 * 1024, 'x') + "\r\n\r\n");
+  EXPECT_TRUE(reply.empty() || reply.starts_with("HTTP/1.1 4")) << reply;
+  EXPECT_EQ(reply.find("fine"), std::string::npos);
+  expect_alive();
+}
+
+TEST_F(HttpHostile, BodyBeyondTheLimitIsRefused) {
+  start();
+  const std::string reply =
+      answer_to("POST / HTTP/1.1\r\nContent-Length: 100000\r\n\r\n" + std::string(5000, 'x'));
+  EXPECT_TRUE(reply.empty() || reply.starts_with("HTTP/1.1 4")) << reply;
+  EXPECT_EQ(reply.find("fine"), std::string::npos);
+  expect_alive();
+}
+
+TEST_F(HttpHostile, NonsenseInContentLengthIsRefused) {
+  start();
+  for (const char* length : {"-1", "99999999999999999999", "1x", ""}) {
+    const std::string reply =
+        answer_to("POST / HTTP/1.1\r\nContent-Length: " + std::string(length) + "\r\n\r\nx");
+    EXPECT_EQ(reply.find("fine"), std::string::npos) << length;
+  }
+  expect_alive();
+}
+
+TEST_F(HttpHostile, OnlyTheFirstOfSeveralRequestsIsAnswered) {
+  start();
+  const std::string reply = answer_to(std::string(kGet) + kGet + kGet);
+  EXPECT_EQ(reply.find("fine"), reply.rfind("fine"));
+}
+
+TEST_F(HttpHostile, SilentClientIsHungUpOn) {
+  start({.idle_max = std::chrono::milliseconds(50)});
+  EXPECT_EQ(answer_to(""), "");
+  expect_alive();
+}
+
+TEST_F(HttpHostile, ClientThatTricklesIsHungUpOn) {
+  start({.idle_max = std::chrono::seconds(60), .connection_max = std::chrono::milliseconds(100)});
+  RawClient client(*endpoint_);
+  client.send("GET / HTTP/1.1\r\n");
+  while (!client.readable_within(5))
+    if (!client.send("X-More: 1\r\n")) break;
+  EXPECT_EQ(client.read_to_end(), "");
+}
+
+TEST_F(HttpHostile, ClientThatNeverReadsIsHungUpOn) {
+  const std::string large(8 << 20, 'b');
+  running_.emplace([&large](HttpExchange exchange) { exchange.respond({.body = large}); },
+                   HttpLimits{.idle_max = std::chrono::seconds(60),
+                              .connection_max = std::chrono::milliseconds(100)});
+  endpoint_.emplace(running_->listen("@fairlead-http-unread-" + std::to_string(::getpid())));
+  running_->start();
+  RawClient client(*endpoint_);
+  client.send(kGet);
+  // Waits for the server's hang-up without reading: the writing side of the socket fails.
+  pollfd waited{.fd = client.fd(), .events = 0, .revents = 0};
+  EXPECT_GT(::poll(&waited, 1, 20'000), 0);
+  EXPECT_LT(client.read_to_end().size(), large.size());
+}
+
+TEST_F(HttpHostile, ConnectionsBeyondTheLimitWaitUntilOneEnds) {
+  start({.connections_max = 2,
+         .idle_max = std::chrono::seconds(60),
+         .connection_max = std::chrono::seconds(60)});
+  RawClient first(*endpoint_);
+  RawClient second(*endpoint_);
+  RawClient third(*endpoint_);
+  ASSERT_TRUE(third.send(kGet));
+  EXPECT_FALSE(third.readable_within(100));
+  first.close();
+  EXPECT_TRUE(third.read_to_end().ends_with("fine"));
+}
+
+TEST_F(HttpHostile, ManyClientsThatVanishLeaveNothingBehind) {
+  start({.connections_max = 4});
+  for (int round = 0; round < 100; ++round) {
+    RawClient client(*endpoint_);
+    client.send("GET / HT");
+  }
+  expect_alive();
+}
+
+TEST_F(HttpHostile, ClientThatLeavesBeforeTheAnswerHarmsNothing) {
+  std::optional<HttpExchange> kept;
+  std::promise<void> has_come;
+  std::promise<void> answered;
+  running_.emplace([&](HttpExchange exchange) {
+    if (exchange.request().path == "/second") return exchange.respond({.body = "fine"});
+    kept.emplace(std::move(exchange));
+    has_come.set_value();
+  });
+  endpoint_.emplace(running_->listen("@fairlead-http-left-" + std::to_string(::getpid())));
+  running_->start();
+  {
+    RawClient client(*endpoint_);
+    client.send(kGet);
+    has_come.get_future().wait();
+  }
+  running_->server().post([&] {
+    kept->respond({.body = std::string(1 << 20, 'x')});
+    kept.reset();
+    answered.set_value();
+  });
+  answered.get_future().wait();
+  EXPECT_TRUE(answer_to("GET /second HTTP/1.1\r\n\r\n").ends_with("fine"));
+}
+
+}  // namespace
+}  // namespace fairlead::event

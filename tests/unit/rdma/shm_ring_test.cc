@@ -1,0 +1,162 @@
+#include "rdma/shm/shm_ring.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <random>
+#include <thread>
+#include <vector>
+
+namespace fairlead::rdma::shm {
+namespace {
+
+using Bytes = std::vector<std::byte>;
+
+Bytes pattern(std::size_t size, unsigned seed) {
+  Bytes bytes(size);
+  for (std::size_t i = 0; i < size; ++i) bytes[i] = static_cast<std::byte>(seed * 31 + i);
+  return bytes;
+}
+
+class ShmRing : public testing::Test {
+ protected:
+  bool push(const Bytes& message, std::uint32_t source = 7, std::uint32_t destination = 9) {
+    if (slots_for(message.size()) > producer_.free_slots()) return false;
+    producer_.push({QpNumber(destination), QpNumber(source)}, message);
+    producer_.publish();
+    return true;
+  }
+  // The message at the front, or nothing.
+  std::optional<Bytes> pull() {
+    if (!consumer_.refresh() || consumer_.empty()) return std::nullopt;
+    auto header = consumer_.front();
+    if (!header) return std::nullopt;
+    EXPECT_EQ(header->source, QpNumber(7));
+    EXPECT_EQ(header->destination, QpNumber(9));
+    Bytes bytes(header->length_bytes);
+    consumer_.copy_front(bytes);
+    consumer_.pop(*header);
+    consumer_.publish();
+    return bytes;
+  }
+
+  std::unique_ptr<RingMemory> memory_ = std::make_unique<RingMemory>();
+  RingProducer producer_{*memory_};
+  RingConsumer consumer_{*memory_};
+};
+
+TEST_F(ShmRing, CountsSlots) {
+  static_assert(slots_for(1) == 1);
+  static_assert(slots_for(kShortMessageBytes) == 1);
+  static_assert(slots_for(kShortMessageBytes + 1) == 2);
+  static_assert(slots_for(44) == 1);
+  static_assert(slots_for(kMessageBytesMax) == kSlotsPerMessageMax);
+  EXPECT_EQ(producer_.free_slots(), kRingSlots);
+}
+
+TEST_F(ShmRing, KeepsProducerAndConsumerOffEachOthersCacheLines) {
+  const auto* base = reinterpret_cast<const std::byte*>(memory_.get());
+  auto line = [&](const void* at) { return (static_cast<const std::byte*>(at) - base) / 64; };
+  EXPECT_NE(line(&memory_->tail), line(&memory_->head));
+  EXPECT_EQ(line(&memory_->tail), line(&memory_->control_sent));
+  EXPECT_NE(line(&memory_->head), line(memory_->slots));
+}
+
+TEST_F(ShmRing, NothingIsSeenBeforePublish) {
+  producer_.push({QpNumber(9), QpNumber(7)}, pattern(10, 1));
+  EXPECT_FALSE(pull());
+  producer_.publish();
+  EXPECT_EQ(pull(), pattern(10, 1));
+}
+
+TEST_F(ShmRing, MessagesOfAllSizesPassTheWrap) {
+  unsigned seed = 0;
+  for (std::size_t size = 1; size <= kMessageBytesMax; size += 1 + size / 7) {
+    for (int twice = 0; twice < 2; ++twice) {
+      const Bytes message = pattern(size, ++seed);
+      ASSERT_TRUE(producer_.refresh());
+      ASSERT_TRUE(push(message));
+      ASSERT_EQ(pull(), message) << size;
+    }
+  }
+  EXPECT_GT(producer_.tail(), kRingSlots);  // else nothing wrapped
+}
+
+TEST_F(ShmRing, FillsUpAndDrains) {
+  std::uint64_t count = 0;
+  while (push(pattern(44, static_cast<unsigned>(count)))) ++count;
+  EXPECT_EQ(count, kRingSlots);
+  ASSERT_TRUE(producer_.refresh());
+  EXPECT_EQ(producer_.free_slots(), 0u);
+  for (unsigned i = 0; i < count; ++i) ASSERT_EQ(pull(), pattern(44, i));
+  EXPECT_EQ(producer_.free_slots(), 0u);
+  ASSERT_TRUE(producer_.refresh());
+  EXPECT_EQ(producer_.free_slots(), kRingSlots);
+}
+
+TEST_F(ShmRing, ConsumerRefusesImpossibleTails) {
+  ASSERT_TRUE(push(pattern(44, 1)));
+  ASSERT_TRUE(push(pattern(44, 1)));
+  ASSERT_TRUE(pull());
+  for (std::uint64_t lie : {std::uint64_t{1}, kRingSlots + 2, std::uint64_t{1} << 63,
+                            ~std::uint64_t{0}, std::uint64_t{0}}) {
+    memory_->tail = lie;
+    EXPECT_FALSE(consumer_.refresh()) << lie;
+  }
+  memory_->tail = kRingSlots + 1;  // full, but possible
+  EXPECT_TRUE(consumer_.refresh());
+}
+
+TEST_F(ShmRing, ProducerRefusesImpossibleHeads) {
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(push(pattern(44, 1)));
+  ASSERT_TRUE(pull());
+  ASSERT_TRUE(pull());
+  ASSERT_TRUE(producer_.refresh());
+  for (std::uint64_t lie : {std::uint64_t{1}, std::uint64_t{4}, ~std::uint64_t{0}}) {
+    memory_->head = lie;
+    EXPECT_FALSE(producer_.refresh()) << lie;
+  }
+  EXPECT_EQ(producer_.head(), 2u);
+}
+
+TEST_F(ShmRing, ConsumerRefusesImpossibleLengths) {
+  for (std::uint64_t lie :
+       {std::uint64_t{0}, std::uint64_t{kMessageBytesMax} + 1, std::uint64_t{1} << 32,
+        ~std::uint64_t{0}, std::uint64_t{kShortMessageBytes} + 1}) {
+    auto memory = std::make_unique<RingMemory>();
+    memory->slots[0].words[1] = lie;
+    memory->tail = 1;
+    RingConsumer consumer(*memory);
+    ASSERT_TRUE(consumer.refresh());
+    auto header = consumer.front();
+    ASSERT_FALSE(header) << lie;
+    EXPECT_EQ(header.error().code, Errc::kMalformed);
+  }
+}
+
+TEST_F(ShmRing, TwoThreadsSeeWholeMessagesInOrder) {
+  constexpr unsigned kMessages = 20000;
+  auto size_of = [](unsigned i) { return 1 + (i * 7919u) % (i % 16 == 0 ? 8192u : 150u); };
+  std::thread sender([&] {
+    for (unsigned i = 0; i < kMessages;) {
+      if (push(pattern(size_of(i), i))) {
+        ++i;
+      } else {
+        ASSERT_TRUE(producer_.refresh());
+        std::this_thread::yield();
+      }
+    }
+  });
+  for (unsigned i = 0; i < kMessages;) {
+    if (auto message = pull()) {
+      EXPECT_EQ(*message, pattern(size_of(i), i)) << i;
+      ++i;
+    } else {
+      std::this_thread::yield();
+    }
+  }
+  sender.join();
+}
+
+}  // namespace
+}  // namespace fairlead::rdma::shm

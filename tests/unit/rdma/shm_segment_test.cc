@@ -1,0 +1,93 @@
+#include "rdma/shm/shm_segment.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+namespace fairlead::rdma::shm {
+namespace {
+
+// Of a mapping, pages that exist.
+std::size_t resident_pages(std::span<std::byte> bytes) {
+  std::vector<unsigned char> present((bytes.size() + 4095) / 4096);
+  if (::mincore(bytes.data(), bytes.size(), present.data()) != 0) return SIZE_MAX;
+  std::size_t count = 0;
+  for (unsigned char page : present) count += page & 1;
+  return count;
+}
+
+TEST(ShmSegment, IsZeroedSealedAndCostsNothingUntouched) {
+  auto segment = create_segment("test", 1 << 20);
+  ASSERT_TRUE(segment);
+  EXPECT_EQ(segment->mapping.bytes().size(), std::size_t{1} << 20);
+  EXPECT_EQ(resident_pages(segment->mapping.bytes()), 0u);
+  for (std::byte byte : segment->mapping.bytes().first(5000)) ASSERT_EQ(byte, std::byte{0});
+  EXPECT_EQ(::ftruncate(segment->fd.get(), 4096), -1);
+  EXPECT_EQ(errno, EPERM);
+  EXPECT_EQ(::ftruncate(segment->fd.get(), 2 << 20), -1);
+  EXPECT_EQ(::fcntl(segment->fd.get(), F_ADD_SEALS, F_SEAL_FUTURE_WRITE), -1);
+}
+
+TEST(ShmSegment, AdoptedMemoryIsTheSameMemory) {
+  auto segment = create_segment("test", 10000);
+  ASSERT_TRUE(segment);
+  auto adopted = adopt_segment(segment->fd.get(), 10000);
+  ASSERT_TRUE(adopted);
+  segment->fd.reset();
+  segment->mapping.bytes()[9999] = std::byte{5};
+  EXPECT_EQ(adopted->bytes()[9999], std::byte{5});
+}
+
+TEST(ShmSegment, DetachedMappingStaysValidAndLetsGoOfTheFile) {
+  auto segment = create_segment("test", 8192);
+  ASSERT_TRUE(segment);
+  auto adopted = adopt_segment(segment->fd.get(), 8192);
+  ASSERT_TRUE(adopted);
+  std::byte* const before = adopted->bytes().data();
+  adopted->bytes()[0] = std::byte{1};
+  adopted->detach_from_file();
+  EXPECT_EQ(adopted->bytes().data(), before);
+  EXPECT_EQ(adopted->bytes()[0], std::byte{0});
+  adopted->bytes()[0] = std::byte{2};
+  EXPECT_EQ(segment->mapping.bytes()[0], std::byte{1});
+}
+
+TEST(ShmSegment, RefusesMemoryThatCouldVanish) {
+  FileDescriptor open(::memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  ASSERT_EQ(::ftruncate(open.get(), 8192), 0);
+  EXPECT_EQ(adopt_segment(open.get(), 8192).error().code, Errc::kMalformed);
+  ASSERT_EQ(::fcntl(open.get(), F_ADD_SEALS, F_SEAL_GROW), 0);
+  EXPECT_EQ(adopt_segment(open.get(), 8192).error().code, Errc::kMalformed);
+  ASSERT_EQ(::fcntl(open.get(), F_ADD_SEALS, F_SEAL_SHRINK), 0);
+  EXPECT_TRUE(adopt_segment(open.get(), 8192));
+  EXPECT_TRUE(adopt_segment(open.get(), 100));
+  EXPECT_EQ(adopt_segment(open.get(), 8193).error().code, Errc::kMalformed);
+  EXPECT_EQ(adopt_segment(open.get(), 0).error().code, Errc::kMalformed);
+  EXPECT_EQ(adopt_segment(open.get(), SIZE_MAX).error().code, Errc::kMalformed);
+}
+
+TEST(ShmSegment, RefusesMemoryThatMayNotBeWritten) {
+  FileDescriptor sealed(::memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  ASSERT_EQ(::ftruncate(sealed.get(), 8192), 0);
+  ASSERT_EQ(::fcntl(sealed.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_WRITE), 0);
+  EXPECT_EQ(adopt_segment(sealed.get(), 8192).error().code, Errc::kPermission);
+}
+
+TEST(ShmSegment, LackOfDescriptorsIsAnError) {
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  rlimit none = before;
+  none.rlim_cur = 0;
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
+  auto refused = create_segment("test", 4096);
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, Errc::kExhausted);
+}
+
+}  // namespace
+}  // namespace fairlead::rdma::shm

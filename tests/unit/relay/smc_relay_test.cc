@@ -1,0 +1,125 @@
+// Two SmcRelays over plain memory: what socket and protocol do to each other.
+
+#include "relay/smc_relay.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "fake_stream.h"
+
+namespace fairlead::relay {
+namespace {
+
+using Step = SmcRelay::Step;
+constexpr std::uint32_t kRing = 16384;
+
+class SmcRelayTest : public testing::Test {
+ protected:
+  SmcRelayTest() {
+    a.connection.set_peer(AlertToken{2}, {RemoteKey{1}, RemoteAddress{0}, kRing}, 0);
+    b.connection.set_peer(AlertToken{1}, {RemoteKey{1}, RemoteAddress{0}, kRing}, 0);
+    a.buffers.local = b.buffers.remote = a_memory;
+    b.buffers.local = a.buffers.remote = b_memory;
+  }
+  // Until nobody has anything to do.
+  void settle() {
+    for (bool any = true; any;) {
+      any = false;
+      a_step = a.pump(a_app, 131072, now);
+      b_step = b.pump(b_app, 131072, now);
+      while (const auto transmit = a.connection.poll_transmit()) {
+        EXPECT_TRUE(b.connection.handle_cdc(transmit->cdc, now));
+        any = true;
+      }
+      while (const auto transmit = b.connection.poll_transmit()) {
+        EXPECT_TRUE(a.connection.handle_cdc(transmit->cdc, now));
+        any = true;
+      }
+      any = any || a_step == Step::kMore || b_step == Step::kMore;
+    }
+  }
+
+  TimePoint now{std::chrono::hours(1)};
+  std::vector<std::byte> a_memory{kRing}, b_memory{kRing};
+  FakeStream a_app, b_app;
+  SmcRelay a{AlertToken{1}, kRing}, b{AlertToken{2}, kRing};
+  Step a_step = Step::kIdle, b_step = Step::kIdle;
+};
+
+TEST_F(SmcRelayTest, CarriesMoreThanARingInOrder) {
+  std::string bytes;
+  for (int i = 0; i < 20000; ++i) bytes += std::to_string(i) + ",";
+  a_app.feed(bytes);
+  settle();
+  EXPECT_EQ(b_app.outgoing, bytes);
+}
+
+TEST_F(SmcRelayTest, ASlowReaderHoldsTheWriterBack) {
+  b_app.allow(100);
+  a_app.feed(std::string(3 * kRing, 'x'));
+  settle();
+  EXPECT_EQ(b_app.outgoing.size(), 100U);
+  EXPECT_GE(a_app.incoming.size(), kRing);  // not taken from the application
+  b_app.allow(1 << 20);
+  settle();
+  EXPECT_EQ(b_app.outgoing.size(), 3U * kRing);
+}
+
+TEST_F(SmcRelayTest, FinsOfBothSidesEndTheConnection) {
+  a_app.feed("request");
+  a_app.feed_end();
+  settle();
+  EXPECT_EQ(b_app.outgoing, "request");
+  EXPECT_TRUE(b_app.shut_down);
+  EXPECT_EQ(a_step, Step::kIdle);
+  b_app.feed("reply");
+  b_app.feed_end();
+  settle();
+  EXPECT_EQ(a_app.outgoing, "reply");
+  EXPECT_TRUE(a_app.shut_down);
+  EXPECT_EQ(a_step, Step::kFinished);
+  EXPECT_EQ(b_step, Step::kFinished);
+  EXPECT_FALSE(a_app.reset);
+  EXPECT_FALSE(b_app.reset);
+}
+
+TEST_F(SmcRelayTest, AResetOfOneApplicationResetsTheOther) {
+  a_app.feed("lost");
+  settle();
+  a_app.feed_reset();
+  settle();
+  EXPECT_EQ(a_step, Step::kReset);
+  EXPECT_EQ(b_step, Step::kReset);
+  EXPECT_TRUE(b_app.reset);
+}
+
+TEST_F(SmcRelayTest, AResetIsSeenAlthoughThereIsNoRoomToRead) {
+  b_app.allow(0);
+  b_app.set_not_writable();
+  a_app.feed(std::string(2 * kRing, 'x'));
+  settle();
+  a_app.feed_reset();
+  settle();
+  EXPECT_TRUE(b_app.reset);
+}
+
+TEST_F(SmcRelayTest, AFullyClosedPeerResetsAnApplicationThatGoesOnSending) {
+  // b's application closes both ways: its proxy learns it when it writes to it.
+  a_app.feed("one");
+  settle();
+  b_app.feed_reset();
+  a_app.feed("two");
+  settle();
+  EXPECT_TRUE(a_app.reset);
+}
+
+TEST_F(SmcRelayTest, ALostLinkResetsTheApplication) {
+  a_app.feed("x");
+  a.connection.handle_link_lost();
+  EXPECT_EQ(a.pump(a_app, 131072, now), Step::kReset);
+  EXPECT_TRUE(a_app.reset);
+}
+
+}  // namespace
+}  // namespace fairlead::relay

@@ -1,0 +1,104 @@
+// Two connections joined by hand: messages are carried when the test says so, and bytes really move
+// through rings, so that a wrong window shows as wrong data.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <deque>
+#include <string>
+#include <vector>
+
+#include "smc/connection.h"
+
+namespace fairlead::smc {
+
+struct Endpoint {
+  Endpoint(std::uint32_t token, std::uint32_t rmb_bytes, std::uint32_t staging_bytes)
+      : connection(AlertToken{token}, rmb_bytes), rmb(rmb_bytes), staging(staging_bytes) {}
+
+  Connection connection;
+  std::vector<char> rmb;
+  std::vector<char> staging;
+  std::deque<wire::CdcMessage> on_the_way;  // towards the other side
+  std::deque<std::uint64_t> completions;
+};
+
+class ConnectionPair {
+ public:
+  explicit ConnectionPair(std::uint32_t a_rmb = 16384, std::uint32_t b_rmb = 16384,
+                          std::uint32_t staging = 0)
+      : a(0x101, a_rmb, staging), b(0x202, b_rmb, staging) {
+    a.connection.set_peer(AlertToken{0x202}, {RemoteKey{1}, RemoteAddress{0}, b_rmb}, staging);
+    b.connection.set_peer(AlertToken{0x101}, {RemoteKey{2}, RemoteAddress{0}, a_rmb}, staging);
+  }
+
+  Endpoint a, b;
+  TimePoint now{std::chrono::hours(1)};
+
+  // The application writes; returns what fitted.
+  std::size_t write(Endpoint& from, const std::string& bytes) {
+    const RingWindow window = from.connection.tx_window();
+    const auto n = std::min<std::size_t>(bytes.size(), window.bytes());
+    std::vector<char>& ring = from.staging.empty() ? other(from).rmb : from.staging;
+    put(ring, window, bytes.substr(0, n));
+    from.connection.produced(static_cast<std::uint32_t>(n));
+    return n;
+  }
+
+  // The application reads all there is.
+  std::string read(Endpoint& to) {
+    const RingWindow window = to.connection.rx_window();
+    std::string bytes(to.rmb.data() + window.first.offset, window.first.length);
+    bytes.append(to.rmb.data() + window.second.offset, window.second.length);
+    to.connection.consumed(static_cast<std::uint32_t>(bytes.size()), now);
+    return bytes;
+  }
+
+  // Everything that is due is sent, nothing is received.
+  unsigned transmit(Endpoint& from) {
+    unsigned count = 0;
+    while (auto transmit = from.connection.poll_transmit()) {
+      for (unsigned i = 0; i < transmit->write_count; ++i) {
+        const StagedWrite& write = transmit->writes[i];
+        std::memcpy(other(from).rmb.data() + write.remote_offset,
+                    from.staging.data() + write.staging_offset, write.length);
+      }
+      from.on_the_way.push_back(transmit->cdc);
+      from.completions.push_back(transmit->staged_until);
+      ++count;
+    }
+    return count;
+  }
+
+  // The next message arrives.
+  Result<void> deliver(Endpoint& from) {
+    const wire::CdcMessage message = from.on_the_way.front();
+    from.on_the_way.pop_front();
+    if (!from.staging.empty()) {
+      from.connection.handle_transmit_done(from.completions.front());
+      from.completions.pop_front();
+    }
+    return other(from).connection.handle_cdc(message, now);
+  }
+
+  // Until neither side has anything to say.
+  void settle() {
+    while (transmit(a) + transmit(b) != 0 || !a.on_the_way.empty() || !b.on_the_way.empty()) {
+      while (!a.on_the_way.empty()) EXPECT_TRUE(deliver(a));
+      while (!b.on_the_way.empty()) EXPECT_TRUE(deliver(b));
+    }
+  }
+
+  Endpoint& other(Endpoint& one) { return &one == &a ? b : a; }
+
+ private:
+  static void put(std::vector<char>& ring, const RingWindow& window, const std::string& bytes) {
+    const std::size_t first = std::min<std::size_t>(bytes.size(), window.first.length);
+    std::memcpy(ring.data() + window.first.offset, bytes.data(), first);
+    std::memcpy(ring.data() + window.second.offset, bytes.data() + first, bytes.size() - first);
+  }
+};
+
+}  // namespace fairlead::smc

@@ -1,0 +1,171 @@
+#include "smc/handshake.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <string>
+
+#include "smc/negotiate.h"
+
+namespace fairlead::smc {
+namespace {
+
+using State = Handshake::State;
+constexpr Duration kTimeout = std::chrono::seconds(6);
+
+// A client and a server whose bytes the test carries.
+class HandshakePair : public testing::Test {
+ protected:
+  static LocalOffer make_offer() {
+    LocalOffer offer;
+    offer.peer_id.bytes[0] = 9;
+    offer.ueids.push_back(*wire::eid_from("A"));
+    return offer;
+  }
+  // Moves all output of one into the other; returns what was not taken.
+  std::size_t carry(Handshake& from, Handshake& to, const std::string& behind = "") {
+    std::vector<std::byte> bytes(from.output().begin(), from.output().end());
+    from.output_written(bytes.size());
+    for (char c : behind) bytes.push_back(static_cast<std::byte>(c));
+    return bytes.size() - to.handle_bytes(bytes, now);
+  }
+  wire::AcceptConfirm answer(wire::ClcType type, bool first_contact) {
+    wire::AcceptConfirm message = make_answer(type, offer, terms, first_contact, true);
+    message.alert_token = AlertToken{5};
+    if (type == wire::ClcType::kConfirm && first_contact) message.gids.push(Gid{});
+    return message;
+  }
+
+  TimePoint now{std::chrono::hours(1)};
+  LocalOffer offer = make_offer();
+  wire::Proposal proposal = make_proposal(offer, Gid{}, Mac{}, {});
+  Terms terms = *judge_proposal(proposal, offer);
+  Handshake client = Handshake::client(proposal, offer.peer_id, now, kTimeout);
+  Handshake server = Handshake::server(offer.peer_id, now, kTimeout);
+};
+
+TEST_F(HandshakePair, FirstContactIsEstablishedWhenTheLinkIsConfirmed) {
+  EXPECT_EQ(carry(client, server), 0U);
+  ASSERT_EQ(server.state(), State::kInHand);
+  EXPECT_EQ(server.proposal(), proposal);
+  server.send_accept(answer(wire::ClcType::kAccept, true), now);
+  EXPECT_EQ(carry(server, client), 0U);
+  ASSERT_EQ(client.state(), State::kInHand);
+  client.send_confirm(answer(wire::ClcType::kConfirm, true));
+  client.await_link(now);
+  EXPECT_EQ(carry(client, server), 0U);
+  ASSERT_EQ(server.state(), State::kInHand);
+  server.await_link(now);
+  server.link_confirmed();
+  client.link_confirmed();
+  EXPECT_EQ(server.state(), State::kEstablished);
+  EXPECT_EQ(client.state(), State::kEstablished);
+  EXPECT_FALSE(client.next_deadline());
+}
+
+TEST_F(HandshakePair, ReuseIsEstablishedByTheConfirm) {
+  carry(client, server);
+  server.send_accept(answer(wire::ClcType::kAccept, false), now);
+  carry(server, client);
+  client.send_confirm(answer(wire::ClcType::kConfirm, false));
+  client.establish();
+  carry(client, server);
+  server.establish();
+  EXPECT_EQ(client.state(), State::kEstablished);
+  EXPECT_EQ(server.state(), State::kEstablished);
+}
+
+TEST_F(HandshakePair, TakesMessagesByteByByte) {
+  const std::vector<std::byte> bytes(client.output().begin(), client.output().end());
+  for (const std::byte& byte : bytes) EXPECT_EQ(server.handle_bytes({&byte, 1}, now), 1U);
+  EXPECT_EQ(server.state(), State::kInHand);
+}
+
+TEST_F(HandshakePair, LeavesTheApplicationsBytesBehindADecline) {
+  carry(client, server);
+  server.decline(FallbackReason::kNoRdmaDevice);
+  EXPECT_EQ(carry(server, client, "220 ready"), 9U);
+  EXPECT_EQ(client.state(), State::kTcp);
+  EXPECT_EQ(client.outcome().side, Side::kPeer);
+  EXPECT_EQ(client.outcome().reason, FallbackReason::kNoRdmaDevice);
+  EXPECT_EQ(client.outcome().peer_code, 0x03030002U);
+}
+
+TEST_F(HandshakePair, OurOwnReasonsAreSentAsCodesOfTheProtocol) {
+  carry(client, server);
+  server.decline(FallbackReason::kDraining);
+  carry(server, client);
+  EXPECT_EQ(server.outcome().reason, FallbackReason::kDraining);
+  EXPECT_LT(client.outcome().peer_code, 0x0f000000U);
+}
+
+TEST_F(HandshakePair, AnOutOfSyncDeclineTellsTheServerToDropTheGroup) {
+  carry(client, server);
+  server.send_accept(answer(wire::ClcType::kAccept, false), now);
+  carry(server, client);
+  client.decline(FallbackReason::kSyncError, true);
+  carry(client, server);
+  EXPECT_EQ(server.state(), State::kTcp);
+  EXPECT_TRUE(server.outcome().out_of_sync);
+}
+
+TEST_F(HandshakePair, AVersionOneDeclineMayBeTheVeryFirstMessage) {
+  wire::Decline decline;
+  decline.version = 1;
+  decline.reason = 0x03030000;
+  std::array<std::byte, wire::kDeclineBytesMax> bytes;
+  const std::size_t count = wire::encode(decline, bytes);
+  EXPECT_EQ(count, 28U);
+  EXPECT_EQ(server.handle_bytes(std::span(bytes).first(count), now), count);
+  EXPECT_EQ(server.state(), State::kTcp);
+  EXPECT_EQ(server.outcome().reason, FallbackReason::kNoDevice);
+}
+
+TEST_F(HandshakePair, ASilentPeerFailsEachWait) {
+  server.handle_deadline(now + kTimeout - Duration(1));
+  EXPECT_EQ(server.state(), State::kAwaitingPeer);
+  server.handle_deadline(now + kTimeout);
+  EXPECT_EQ(server.state(), State::kFailed);
+  EXPECT_EQ(server.outcome().reason, FallbackReason::kHandshakeTimeout);
+  client.handle_deadline(now + kTimeout);
+  EXPECT_EQ(client.state(), State::kFailed);
+}
+
+TEST_F(HandshakePair, AnUnconfirmedLinkEndsInADeclineAfterAGrace) {
+  carry(client, server);
+  server.send_accept(answer(wire::ClcType::kAccept, true), now);
+  carry(server, client);
+  client.send_confirm(answer(wire::ClcType::kConfirm, true));
+  client.await_link(now);
+  client.output_written(client.output().size());
+  client.handle_deadline(now + kLinkWaitClient);
+  EXPECT_EQ(client.state(), State::kAwaitingLink);  // the peer's Decline would go first
+  client.handle_deadline(now + kLinkWaitClient + kDeclineWait);
+  EXPECT_EQ(client.state(), State::kTcp);
+  EXPECT_EQ(client.outcome().reason, FallbackReason::kConfirmLinkTimeout);
+  EXPECT_FALSE(client.output_empty());
+}
+
+TEST_F(HandshakePair, BytesThatAreNotClcFailAndAreKept) {
+  const std::string text = "GET / HTTP/1.1";
+  server.handle_bytes(std::as_bytes(std::span(text.data(), text.size())), now);
+  EXPECT_EQ(server.state(), State::kFailed);
+  EXPECT_EQ(server.outcome().reason, FallbackReason::kMalformedClc);
+}
+
+TEST_F(HandshakePair, AMessageOutOfTurnFails) {
+  wire::AcceptConfirm accept = answer(wire::ClcType::kAccept, true);
+  std::array<std::byte, wire::kConfirmBytesMax> bytes;
+  const std::size_t count = wire::encode(accept, bytes);
+  server.handle_bytes(std::span(bytes).first(count), now);
+  EXPECT_EQ(server.state(), State::kFailed);
+}
+
+TEST_F(HandshakePair, ATruncatedMessageIsAwaitedNotGuessed) {
+  const auto bytes = client.output();
+  EXPECT_EQ(server.handle_bytes(bytes.first(bytes.size() - 1), now), bytes.size() - 1);
+  EXPECT_EQ(server.state(), State::kAwaitingPeer);
+}
+
+}  // namespace
+}  // namespace fairlead::smc

@@ -1,0 +1,280 @@
+#include "smc/link_group.h"
+
+#include <gtest/gtest.h>
+
+#include "smc/connection_table.h"
+
+namespace fairlead::smc {
+namespace {
+
+using Kind = GroupEvent::Kind;
+
+constexpr GroupTimes kTimes{std::chrono::seconds(30), std::chrono::seconds(600)};
+
+class GroupPair : public testing::Test {
+ protected:
+  static Terms terms() {
+    Terms t;
+    t.max_connections = 16;
+    return t;
+  }
+  void confirm() {
+    client.start_first_contact({}, now);
+    server.start_first_contact({}, now);
+    settle();
+  }
+  static wire::LlcMessage decode(const LlcToSend& out) {
+    const auto message = wire::decode_llc(out.bytes);
+    EXPECT_TRUE(message);
+    return *message;
+  }
+  void settle() {
+    for (bool any = true; any;) {
+      any = false;
+      while (const auto out = server.poll_llc()) {
+        client.handle_received(out->link, now);
+        client.handle_llc(out->link, decode(*out), now);
+        any = true;
+      }
+      while (const auto out = client.poll_llc()) {
+        server.handle_received(out->link, now);
+        server.handle_llc(out->link, decode(*out), now);
+        any = true;
+      }
+    }
+  }
+  static std::vector<Kind> events(LinkGroup& group) {
+    std::vector<Kind> kinds;
+    while (const auto event = group.poll_event()) kinds.push_back(event->kind);
+    return kinds;
+  }
+  // What the group says in answer to one request.
+  template <class Answer, class Request>
+  Answer ask(LinkGroup& group, const Request& request) {
+    group.handle_llc(0, {wire::LlcVersion::k2, request}, now);
+    const auto out = group.poll_llc();
+    EXPECT_TRUE(out);
+    return std::get<Answer>(decode(*out).body);
+  }
+
+  TimePoint now{std::chrono::hours(1)};
+  LinkGroup server{GroupRole::kServer, PeerId{}, terms(), kTimes, now};
+  LinkGroup client{GroupRole::kClient, PeerId{}, terms(), kTimes, now};
+};
+
+TEST_F(GroupPair, FirstContactConfirmsLinkOneOnBothSides) {
+  EXPECT_FALSE(server.usable());
+  confirm();
+  EXPECT_TRUE(server.usable());
+  EXPECT_TRUE(client.usable());
+  EXPECT_EQ(client.link(0)->number(), LinkNumber{1});
+  EXPECT_EQ(events(server), std::vector{Kind::kLinkConfirmed});
+  EXPECT_EQ(events(client), std::vector{Kind::kLinkConfirmed});
+}
+
+TEST_F(GroupPair, AnUnansweredConfirmLinkIsRepeatedOnce) {
+  server.start_first_contact({}, now);
+  EXPECT_TRUE(server.poll_llc());
+  EXPECT_FALSE(server.poll_llc());
+  server.handle_deadline(now + kConfirmLinkRepeat);
+  EXPECT_TRUE(server.poll_llc());
+  server.handle_deadline(now + 5 * kConfirmLinkRepeat);
+  EXPECT_FALSE(server.poll_llc());
+}
+
+TEST_F(GroupPair, ARepeatedConfirmLinkIsAnsweredAgain) {
+  confirm();
+  wire::ConfirmLink again;
+  again.link = LinkNumber{1};
+  EXPECT_EQ(ask<wire::ConfirmLink>(client, again).kind, wire::LlcKind::kResponse);
+  EXPECT_EQ(events(client), std::vector{Kind::kLinkConfirmed});
+}
+
+TEST_F(GroupPair, APeerThatKeepsEyecatchersIsRefused) {
+  client.start_first_contact({}, now);
+  wire::ConfirmLink request;
+  request.eyecatcher_flags = 0;
+  client.handle_llc(0, {wire::LlcVersion::k2, request}, now);
+  const auto event = client.poll_event();
+  ASSERT_TRUE(event);
+  EXPECT_EQ(event->kind, Kind::kLinkRefused);
+  EXPECT_EQ(event->reason, FallbackReason::kRmbeEyecatcher);
+}
+
+TEST_F(GroupPair, AnswersRkeyRequests) {
+  confirm();
+  wire::ConfirmRkey rkey;
+  rkey.rkey = RemoteKey{7};
+  const auto confirmed = ask<wire::ConfirmRkey>(client, rkey);
+  EXPECT_EQ(confirmed.kind, wire::LlcKind::kResponse);
+  EXPECT_FALSE(confirmed.refused);
+  EXPECT_EQ(confirmed.rkey, RemoteKey{7});
+  events(client);
+  wire::DeleteRkey gone;
+  gone.rkeys.push(RemoteKey{7});
+  EXPECT_EQ(ask<wire::DeleteRkey>(client, gone).kind, wire::LlcKind::kResponse);
+  const auto event = client.poll_event();
+  ASSERT_TRUE(event);
+  EXPECT_EQ(event->kind, Kind::kRkeyDeleted);
+  EXPECT_EQ(event->rkey, RemoteKey{7});
+}
+
+TEST_F(GroupPair, RejectsASecondLinkItDidNotAgreeTo) {
+  confirm();
+  wire::AddLink request;
+  request.link = LinkNumber{2};
+  const auto answer = ask<wire::AddLink>(client, request);
+  EXPECT_EQ(answer.kind, wire::LlcKind::kResponse);
+  EXPECT_TRUE(answer.rejected);
+  wire::ReqAddLink wish;
+  wish.gids.push(Gid{});
+  EXPECT_TRUE(ask<wire::ReqAddLink>(server, wish).rejected);
+}
+
+TEST_F(GroupPair, AnIdleLinkIsTestedAndTheEchoMeasured) {
+  confirm();
+  events(server);
+  now += kTimes.test_link_interval;
+  server.handle_deadline(now);
+  const auto out = server.poll_llc();
+  ASSERT_TRUE(out);
+  client.handle_llc(0, decode(*out), now);
+  now += std::chrono::microseconds(50);
+  settle();
+  const auto event = server.poll_event();
+  ASSERT_TRUE(event);
+  EXPECT_EQ(event->kind, Kind::kLinkTested);
+  EXPECT_EQ(event->round_trip, std::chrono::microseconds(50));
+}
+
+TEST_F(GroupPair, ASilentPeerIsFoundByTheTestAndEndsTheGroup) {
+  confirm();
+  events(server);
+  now += kTimes.test_link_interval;
+  server.handle_deadline(now);
+  server.handle_deadline(now + kLlcAnswerWait - Duration(1));
+  EXPECT_TRUE(server.usable());
+  server.handle_deadline(now + kLlcAnswerWait);
+  EXPECT_TRUE(server.terminated());
+  EXPECT_EQ(events(server), (std::vector{Kind::kLinkDead, Kind::kTerminated}));
+}
+
+TEST_F(GroupPair, TrafficProvesThePeerAlive) {
+  confirm();
+  now += kTimes.test_link_interval;
+  server.handle_deadline(now);
+  server.handle_received(0, now + Duration(1));
+  server.handle_deadline(now + kLlcAnswerWait);
+  EXPECT_TRUE(server.usable());
+}
+
+TEST_F(GroupPair, AnIdleGroupIsEndedByTheServerFirst) {
+  confirm();
+  events(client);
+  now += kTimes.linger;
+  client.handle_deadline(now);
+  EXPECT_TRUE(client.usable());
+  server.handle_deadline(now);
+  EXPECT_TRUE(server.terminated());
+  settle();
+  EXPECT_TRUE(client.terminated());
+}
+
+TEST_F(GroupPair, AGroupInUseDoesNotLinger) {
+  confirm();
+  server.connection_added(0);
+  server.handle_received(0, now + kTimes.linger);
+  server.handle_deadline(now + kTimes.linger);
+  EXPECT_TRUE(server.usable());
+  server.connection_removed(0, now + kTimes.linger);
+  server.handle_received(0, now + 2 * kTimes.linger);
+  server.handle_deadline(now + 2 * kTimes.linger);
+  EXPECT_TRUE(server.terminated());
+}
+
+TEST_F(GroupPair, HasRoomForTheAgreedNumberOfConnections) {
+  confirm();
+  for (int i = 0; i < 16; ++i) {
+    EXPECT_TRUE(server.has_room());
+    server.connection_added(server.choose_link());
+  }
+  EXPECT_FALSE(server.has_room());
+}
+
+TEST_F(GroupPair, DeletingTheOnlyLinkEndsTheGroupAndIsAnswered) {
+  confirm();
+  wire::DeleteLink request;
+  request.link = LinkNumber{1};
+  EXPECT_EQ(ask<wire::DeleteLink>(client, request).reason, wire::DeleteLinkReason::kOk);
+  EXPECT_TRUE(client.terminated());
+}
+
+TEST_F(GroupPair, DeletingAnUnknownLinkIsAnsweredAndHarmless) {
+  confirm();
+  wire::DeleteLink request;
+  request.link = LinkNumber{9};
+  EXPECT_EQ(ask<wire::DeleteLink>(client, request).reason, wire::DeleteLinkReason::kUnknownLink);
+  EXPECT_TRUE(client.usable());
+}
+
+TEST_F(GroupPair, APeerThatAsksWithoutListeningLosesAnswersOnly) {
+  confirm();
+  for (int i = 0; i < 1000; ++i)
+    server.handle_llc(0, {wire::LlcVersion::k2, wire::TestLink{}}, now);
+  EXPECT_TRUE(server.usable());
+  EXPECT_GT(server.dropped_answers(), 900U);
+  wire::DeleteLink all;
+  all.all = true;
+  for (int i = 0; i < 1000; ++i) {
+    wire::DeleteRkey flood;
+    flood.rkeys.push(RemoteKey{1});
+    server.handle_llc(0, {wire::LlcVersion::k2, flood}, now);
+  }
+  server.handle_llc(0, {wire::LlcVersion::k2, all}, now);
+  EXPECT_EQ(events(server).back(), Kind::kTerminated);
+}
+
+TEST_F(GroupPair, MessagesOfTheOtherVersionAreIgnored) {
+  confirm();
+  server.handle_llc(0, {wire::LlcVersion::k1, wire::TestLink{}}, now);
+  EXPECT_FALSE(server.poll_llc());
+}
+
+TEST_F(GroupPair, UnaskedAnswersAreIgnored) {
+  confirm();
+  events(server);
+  wire::TestLink echo;
+  echo.kind = wire::LlcKind::kResponse;
+  server.handle_llc(0, {wire::LlcVersion::k2, echo}, now);
+  wire::ConfirmLink wrong;
+  wrong.kind = wire::LlcKind::kResponse;
+  wrong.link = LinkNumber{3};
+  server.handle_llc(0, {wire::LlcVersion::k2, wrong}, now);
+  EXPECT_FALSE(server.poll_event());
+  EXPECT_FALSE(server.poll_llc());
+}
+
+TEST(ConnectionTable, ALateMessageOfAFormerConnectionFindsNobody) {
+  int one = 0;
+  ConnectionTable<int> table(1234);
+  std::vector<AlertToken> tokens;
+  for (unsigned i = 0; i < kConnectionsPerGroupMax; ++i) {
+    const auto token = table.reserve();
+    ASSERT_TRUE(token);
+    EXPECT_NE(token->value, 0U);
+    table.set(*token, &one);
+    tokens.push_back(*token);
+  }
+  EXPECT_FALSE(table.reserve());
+  table.release(tokens[7]);
+  EXPECT_EQ(table.find(tokens[7]), nullptr);
+  const auto again = table.reserve();
+  ASSERT_TRUE(again);
+  EXPECT_NE(*again, tokens[7]);
+  EXPECT_EQ(table.find(*again), nullptr);  // reserved, nothing there yet
+  EXPECT_EQ(table.find(AlertToken{0}), nullptr);
+  EXPECT_EQ(table.find(AlertToken{0xffffffff}), nullptr);
+}
+
+}  // namespace
+}  // namespace fairlead::smc

@@ -1,0 +1,247 @@
+#include <gtest/gtest.h>
+
+#include <array>
+
+#include "unit/wire/hex.h"
+#include "wire/clc.h"
+
+namespace fairlead::wire::test {
+namespace {
+
+// Peer id to initial PSN, as a Linux server wrote them.
+const std::string kCommon =
+    "0582525400000001 z10 ffff 0a090001 525400000001 000011 0000034b 01 00000001 23 00 "
+    "ff1902f4c54f0000 00 a01521 ";
+const std::string kEid = "'LAB-UEID-1'32 z8 ";
+const std::string kFirstContact = "80 21 0000 '(none)'32 ff 02 0001 00000000 z8 ";
+const std::string kFirstContactRelease0 = "00 20 0000 '(none)'32 z16 ";
+const std::string kTrailer = "e2d4c3d9";
+
+const std::string kAcceptV1 = "e2d4c3d9 02 0044 10" + kCommon + kTrailer;
+const std::string kAcceptV1First = "e2d4c3d9 02 0044 18" + kCommon + kTrailer;
+const std::string kAcceptReuse = "e2d4c3d9 02 006c 20" + kCommon + kEid + kTrailer;
+const std::string kAcceptFirst = "e2d4c3d9 02 00a0 28" + kCommon + kEid + kFirstContact + kTrailer;
+const std::string kAcceptRelease0 =
+    "e2d4c3d9 02 00a0 28" + kCommon + kEid + kFirstContactRelease0 + kTrailer;
+const std::string kConfirmReuse = "e2d4c3d9 03 006c 20" + kCommon + kEid + kTrailer;
+
+// A Confirm of first contact with `count` GIDs.
+std::string confirm_first(std::size_t count) {
+  const std::size_t length = 164 + 16 * count;
+  const std::byte big_endian[] = {static_cast<std::byte>(length >> 8U),
+                                  static_cast<std::byte>(length)};
+  const std::byte in_list[] = {static_cast<std::byte>(count)};
+  std::string hex = "e2d4c3d9 03" + to_hex(big_endian) + "28 " + kCommon + kEid + kFirstContact +
+                    to_hex(in_list) + "000000 ";
+  for (std::size_t i = 0; i < count; ++i) hex += " z10 ffff 0a09000" + std::to_string(i);
+  return hex + " " + kTrailer;
+}
+
+Result<AcceptConfirm> decode(const std::string& hex) {
+  return decode_accept_confirm(from_hex(hex));
+}
+
+std::string encoded(const AcceptConfirm& message) {
+  std::array<std::byte, kConfirmBytesMax> bytes;
+  bytes.fill(std::byte{0xee});
+  return to_hex(std::span(bytes).first(encode(message, bytes)));
+}
+
+AcceptConfirm common() {
+  AcceptConfirm message;
+  message.peer_id = {{0x05, 0x82, 0x52, 0x54, 0, 0, 0, 1}};
+  message.gid = {{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0x0a, 0x09, 0, 1}};
+  message.mac = {{0x52, 0x54, 0, 0, 0, 1}};
+  message.queue_pair = QpNumber(0x11);
+  message.rmb_rkey = RemoteKey(0x34b);
+  message.rmb_index = RmbIndex(1);
+  message.alert_token = AlertToken(1);
+  message.rmb_size_code = 2;
+  message.mtu = Mtu::k1024;
+  message.rmb_address = RemoteAddress(0xff1902f4c54f0000);
+  message.first_psn = PacketSeq(0xa01521);
+  return message;
+}
+
+AcceptConfirm first_contact_accept() {
+  AcceptConfirm message = common();
+  message.first_contact = true;
+  message.eid = *eid_from("LAB-UEID-1");
+  FirstContact& first = message.first_contact_v2.emplace();
+  const std::string_view name = "(none)";
+  std::copy(name.begin(), name.end(), first.host_name.begin());
+  first.max_links = 2;
+  first.feature_mask = 1;
+  return message;
+}
+
+}  // namespace
+
+TEST(Accept, OfAFirstContactBothWays) {
+  const Result<AcceptConfirm> decoded = decode(kAcceptFirst);
+  ASSERT_TRUE(decoded);
+  EXPECT_TRUE(*decoded == first_contact_accept());
+  EXPECT_EQ(encoded(first_contact_accept()), to_hex(from_hex(kAcceptFirst)));
+  EXPECT_EQ(from_hex(kAcceptFirst).size(), kAcceptBytesMax);
+}
+
+TEST(Accept, OfVersion1BothWays) {
+  AcceptConfirm expected = common();
+  expected.version = 1;
+  EXPECT_TRUE(*decode(kAcceptV1) == expected);
+  EXPECT_EQ(encoded(expected), to_hex(from_hex(kAcceptV1)));
+  expected.first_contact = true;
+  EXPECT_TRUE(*decode(kAcceptV1First) == expected);
+  EXPECT_EQ(encoded(expected), to_hex(from_hex(kAcceptV1First)));
+}
+
+TEST(Accept, OfAReusedGroupBothWays) {
+  AcceptConfirm expected = common();
+  expected.eid = *eid_from("LAB-UEID-1");
+  EXPECT_TRUE(*decode(kAcceptReuse) == expected);
+  EXPECT_EQ(encoded(expected), to_hex(from_hex(kAcceptReuse)));
+  expected.type = ClcType::kConfirm;
+  EXPECT_TRUE(*decode(kConfirmReuse) == expected);
+  EXPECT_EQ(encoded(expected), to_hex(from_hex(kConfirmReuse)));
+}
+
+TEST(Accept, OfRelease0HasAnEmptyTail) {
+  const Result<AcceptConfirm> decoded = decode(kAcceptRelease0);
+  ASSERT_TRUE(decoded);
+  const FirstContact& first = *decoded->first_contact_v2;
+  EXPECT_EQ(first.release, 0);
+  EXPECT_FALSE(first.direct);
+  EXPECT_EQ(first.max_connections, 0);
+  EXPECT_EQ(first.max_links, 0);
+  EXPECT_EQ(encoded(*decoded), to_hex(from_hex(kAcceptRelease0)));
+
+  Bytes dirty = from_hex(kAcceptRelease0);
+  for (std::size_t at = 140; at < 156; ++at) dirty[at] = std::byte{0xff};
+  EXPECT_TRUE(*decode_accept_confirm(dirty) == *decoded) << "the tail means nothing in release 0";
+}
+
+TEST(Confirm, OfAFirstContactListsUpToEightGids) {
+  for (std::size_t count = 0; count <= kConfirmGidsMax; ++count) {
+    const Result<AcceptConfirm> decoded = decode(confirm_first(count));
+    ASSERT_TRUE(decoded) << decoded.error().what;
+    ASSERT_EQ(decoded->gids.count, count);
+    for (std::size_t i = 0; i < count; ++i) EXPECT_EQ(decoded->gids.items[i].bytes[15], i);
+    EXPECT_EQ(encoded(*decoded), to_hex(from_hex(confirm_first(count))));
+  }
+}
+
+TEST(Accept, HostNameOfAHostilePeerIsDropped) {
+  for (std::byte bad : {std::byte{0x80}, std::byte{'\n'}, std::byte{0}, std::byte{0x7f}}) {
+    Bytes bytes = from_hex(kAcceptFirst);
+    bytes[108 + 31] = bad;
+    EXPECT_EQ(decode_accept_confirm(bytes)->first_contact_v2->host_name, Eid::blank());
+  }
+}
+
+TEST(Accept, ReservedBytesAreIgnored) {
+  Bytes bytes = from_hex(kAcceptFirst);
+  for (std::size_t at : {51U, 60U, 96U, 103U, 106U, 107U, 148U, 155U}) bytes[at] = std::byte{0xff};
+  bytes[104] = std::byte{0xff};  // only its highest bit means something
+  EXPECT_TRUE(*decode_accept_confirm(bytes) == first_contact_accept());
+}
+
+TEST(Accept, EveryMtuAndSizeCodeBothWays) {
+  Bytes bytes = from_hex(kAcceptReuse);
+  for (unsigned size = 0; size <= 15; ++size) {
+    for (unsigned mtu = 1; mtu <= 5; ++mtu) {
+      bytes[50] = static_cast<std::byte>(size << 4U | mtu);
+      const Result<AcceptConfirm> decoded = decode_accept_confirm(bytes);
+      ASSERT_TRUE(decoded);
+      EXPECT_EQ(decoded->rmb_size_code, size);
+      EXPECT_EQ(static_cast<unsigned>(decoded->mtu), mtu);
+      EXPECT_EQ(encoded(*decoded), to_hex(bytes));
+    }
+  }
+}
+
+TEST(Accept, OfSmcdIsUnsupported) {
+  for (const char* hex : {"e2d4c3c4 02 0030 11 z36 e2d4c3c4", "e2d4c3c4 02 004e 21 z66 e2d4c3c4",
+                          "e2d4c3d9 02 006c 21 z96 e2d4c3d9"})
+    EXPECT_EQ(decode(hex).error(), (Error{Errc::kUnsupported, "path"})) << hex;
+}
+
+struct Damage {
+  const char* name;
+  const std::string* message;
+  std::size_t at;
+  std::uint8_t value;
+  Error error;
+};
+
+class AcceptRefuses : public testing::TestWithParam<Damage> {};
+
+TEST_P(AcceptRefuses, AndNamesTheField) {
+  Bytes bytes = from_hex(*GetParam().message);
+  ASSERT_TRUE(decode_accept_confirm(bytes));
+  bytes.at(GetParam().at) = std::byte{GetParam().value};
+  const Result<AcceptConfirm> decoded = decode_accept_confirm(bytes);
+  ASSERT_FALSE(decoded);
+  EXPECT_EQ(decoded.error(), GetParam().error) << decoded.error().what;
+}
+
+const std::string kConfirmFirst1 = confirm_first(1);
+
+INSTANTIATE_TEST_SUITE_P(
+    Table, AcceptRefuses,
+    testing::Values(
+        Damage{"Eyecatcher", &kAcceptFirst, 0, 0, {Errc::kMalformed, "CLC eyecatcher"}},
+        Damage{"Trailer", &kAcceptFirst, 159, 0, {Errc::kMalformed, "CLC trailer"}},
+        Damage{"Proposal", &kAcceptFirst, 4, 1, {Errc::kMalformed, "CLC type"}},
+        Damage{"Decline", &kAcceptFirst, 4, 4, {Errc::kMalformed, "CLC type"}},
+        Damage{"TooShortForItsLength", &kAcceptFirst, 6, 0xa1, {Errc::kTruncated, "CLC message"}},
+        Damage{"TooLongForItsLength", &kAcceptFirst, 6, 0x9f, {Errc::kMalformed, "CLC length"}},
+        Damage{"Version0", &kAcceptFirst, 7, 0x08, {Errc::kMalformed, "CLC version"}},
+        Damage{"Version1Of160", &kAcceptFirst, 7, 0x18, {Errc::kMalformed, "CLC length"}},
+        Damage{"ReuseOf160", &kAcceptFirst, 7, 0x20, {Errc::kMalformed, "CLC length"}},
+        Damage{"ConfirmWithoutGids", &kAcceptFirst, 4, 3, {Errc::kMalformed, "CLC length"}},
+        Damage{"AcceptWithGids", &kConfirmFirst1, 4, 2, {Errc::kMalformed, "CLC length"}},
+        Damage{"FirstContactOf108", &kAcceptReuse, 7, 0x28, {Errc::kMalformed, "CLC length"}},
+        Damage{"Version2Of68", &kAcceptV1, 7, 0x20, {Errc::kMalformed, "CLC length"}},
+        Damage{"PathNone", &kAcceptFirst, 7, 0x2a, {Errc::kMalformed, "path"}},
+        Damage{"PathBoth", &kAcceptFirst, 7, 0x2b, {Errc::kMalformed, "path"}},
+        Damage{"RmbIndex0", &kAcceptFirst, 45, 0, {Errc::kMalformed, "RMB index"}},
+        Damage{"AlertToken0", &kAcceptFirst, 49, 0, {Errc::kMalformed, "alert token"}},
+        Damage{"MtuCode0", &kAcceptFirst, 50, 0x20, {Errc::kMalformed, "MTU code"}},
+        Damage{"MtuCode6", &kAcceptFirst, 50, 0x26, {Errc::kMalformed, "MTU code"}},
+        Damage{"MtuCode15", &kAcceptFirst, 50, 0x2f, {Errc::kMalformed, "MTU code"}},
+        Damage{"GidCount0", &kConfirmFirst1, 156, 0, {Errc::kMalformed, "GID count"}},
+        Damage{"GidCount2", &kConfirmFirst1, 156, 2, {Errc::kMalformed, "GID count"}},
+        Damage{"GidCount9", &kConfirmFirst1, 156, 9, {Errc::kMalformed, "GID count"}},
+        Damage{"GidCount255", &kConfirmFirst1, 156, 255, {Errc::kMalformed, "GID count"}}),
+    [](const auto& param) { return std::string(param.param.name); });
+
+TEST(Accept, RefusesEveryLengthButTheKnownOnes) {
+  for (std::size_t length = 78; length <= 300; ++length) {
+    Bytes bytes = from_hex(kAcceptFirst);
+    bytes.resize(length);
+    const Bytes trailer = from_hex(kTrailer);
+    std::copy(trailer.begin(), trailer.end(), bytes.end() - 4);
+    bytes[5] = static_cast<std::byte>(length >> 8U);
+    bytes[6] = static_cast<std::byte>(length);
+    EXPECT_EQ(decode_accept_confirm(bytes).has_value(), length == 160) << length;
+    bytes[7] = std::byte{0x20};
+    EXPECT_EQ(decode_accept_confirm(bytes).has_value(), length == 108) << length;
+  }
+}
+
+TEST(AcceptDeathTest, EncodeInsistsOnAConsistentValue) {
+  AcceptConfirm message = first_contact_accept();
+  message.first_contact_v2.reset();
+  EXPECT_DEATH(encoded(message), "first_contact");
+  message = first_contact_accept();
+  message.type = ClcType::kProposal;
+  EXPECT_DEATH(encoded(message), "message.type");
+  message = first_contact_accept();
+  message.path = ClcPath::kSmcd;
+  EXPECT_DEATH(encoded(message), "message.path");
+  message = first_contact_accept();
+  message.rmb_size_code = 16;
+  EXPECT_DEATH(encoded(message), "message.rmb_size_code");
+}
+
+}  // namespace fairlead::wire::test

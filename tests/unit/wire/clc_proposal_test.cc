@@ -1,0 +1,228 @@
+#include <gtest/gtest.h>
+
+#include <array>
+
+#include "unit/wire/hex.h"
+#include "unit/wire/proposal_samples.h"
+#include "wire/clc.h"
+
+namespace fairlead::wire::test {
+namespace {
+
+Result<Proposal> decode(const std::string& hex) { return decode_proposal(from_hex(hex)); }
+
+std::string encoded(const Proposal& proposal) {
+  std::array<std::byte, kProposalBytesMax> bytes;
+  bytes.fill(std::byte{0xee});
+  return to_hex(std::span(bytes).first(encode(proposal, bytes)));
+}
+
+Proposal lab_proposal() {
+  Proposal proposal;
+  ProposalV2& v2 = proposal.v2.emplace();
+  v2.ueids.push(*eid_from("LAB-UEID-1"));
+  v2.gid = {{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0x0a, 0x09, 0, 2}};
+  v2.max_links = 2;
+  v2.feature_mask = 1;
+  return proposal;
+}
+
+IpArea lab_ip_area() {
+  IpArea area;
+  area.ipv4_network = {10, 9, 0, 0};
+  area.ipv4_length_bits = 24;
+  return area;
+}
+
+}  // namespace
+
+TEST(Proposal, OfALinuxClientBothWays) {
+  EXPECT_EQ(from_hex(kProposalLinux).size(), 156U);
+  const Result<Proposal> decoded = decode(kProposalLinux);
+  ASSERT_TRUE(decoded);
+  EXPECT_TRUE(*decoded == lab_proposal());
+  EXPECT_EQ(encoded(lab_proposal()), to_hex(from_hex(kProposalLinux)));
+}
+
+TEST(Proposal, FieldsOfVersion1AndVendorAreaBothWays) {
+  Proposal expected = lab_proposal();
+  expected.v1_path = ClcPath::kSmcr;
+  expected.peer_id = {{1, 2, 3, 4, 5, 6, 7, 8}};
+  expected.v1_gid = {{0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 9}};
+  expected.mac = {{0x52, 0x54, 0, 0, 0, 2}};
+  expected.vendor = {{0xfa, 0x1e, 0xad}, {1, 2, 3, 4, 5}};
+  IpArea& area = expected.ip_area.emplace(lab_ip_area());
+  area.ipv6.push({{0xfd, 1}, 64});
+  area.ipv6.push({{0xfd, 2}, 48});
+  const Result<Proposal> decoded = decode(kProposalEverything);
+  ASSERT_TRUE(decoded) << decoded.error().what;
+  EXPECT_TRUE(*decoded == expected);
+  EXPECT_EQ(encoded(expected), to_hex(from_hex(kProposalEverything)));
+}
+
+TEST(Proposal, OfVersion1BothWays) {
+  Proposal expected;
+  expected.version = 1;
+  expected.v1_path = ClcPath::kSmcr;
+  expected.v2_path = ClcPath::kNone;
+  expected.peer_id = {{1, 2, 3, 4, 5, 6, 7, 8}};
+  expected.mac = {{0x52, 0x54, 0, 0, 0, 2}};
+  expected.ip_area = lab_ip_area();
+  EXPECT_EQ(from_hex(kProposalV1).size(), 52U);
+  EXPECT_TRUE(*decode(kProposalV1) == expected);
+  EXPECT_EQ(encoded(expected), to_hex(from_hex(kProposalV1)));
+}
+
+TEST(Proposal, OfVersion1MayKeepTheIpAreaBehindAnSmcdBlock) {
+  const Result<Proposal> decoded = decode(kProposalV1Both);
+  ASSERT_TRUE(decoded) << decoded.error().what;
+  EXPECT_TRUE(decoded->had_smcd);
+  EXPECT_EQ(decoded->v1_path, ClcPath::kBoth);
+  EXPECT_TRUE(*decoded->ip_area == lab_ip_area());
+  EXPECT_EQ(encoded(*decoded), to_hex(from_hex(kProposalV1))) << "without SMC-D";
+}
+
+TEST(Proposal, OfVersion1ThatOffersOnlySmcdKeepsItsSelector) {
+  Bytes bytes = from_hex(kProposalV1);
+  bytes[7] = std::byte{0x11};
+  const Result<Proposal> decoded = decode_proposal(bytes);
+  ASSERT_TRUE(decoded);
+  EXPECT_EQ(decoded->v1_path, ClcPath::kSmcd);
+  EXPECT_TRUE(without_smcd(*decoded) == *decoded);
+  EXPECT_EQ(encoded(*decoded), to_hex(bytes));
+}
+
+TEST(Proposal, SmcdPartsOfVersion2AreSkippedAndNotWritten) {
+  const Result<Proposal> decoded = decode(kProposalWithSmcd);
+  ASSERT_TRUE(decoded) << decoded.error().what;
+  EXPECT_TRUE(decoded->had_smcd);
+  EXPECT_EQ(decoded->v2_path, ClcPath::kBoth);
+  Proposal expected = lab_proposal();
+  EXPECT_TRUE(without_smcd(*decoded) == expected);
+  EXPECT_EQ(encoded(*decoded), to_hex(from_hex(kProposalLinux)));
+}
+
+TEST(Proposal, OfSmcdAloneLeavesNothing) {
+  Proposal only_smcd = *decode(kProposalWithSmcd);
+  only_smcd.v2_path = ClcPath::kSmcd;
+  const Result<Proposal> again = decode(encoded(only_smcd));
+  ASSERT_TRUE(again);
+  EXPECT_EQ(again->v1_path, ClcPath::kNone);
+  EXPECT_EQ(again->v2_path, ClcPath::kNone);
+  EXPECT_FALSE(again->v2.has_value());
+  EXPECT_FALSE(again->had_smcd);
+}
+
+TEST(Proposal, OfTheLargestSizeBothWays) {
+  Proposal proposal = lab_proposal();
+  proposal.v1_path = ClcPath::kSmcr;
+  IpArea& area = proposal.ip_area.emplace(lab_ip_area());
+  for (std::uint8_t i = 0; i < kIpv6PrefixesMax; ++i) area.ipv6.push({{0xfd, i}, i});
+  while (proposal.v2->ueids.count < kUeidsMax) proposal.v2->ueids.push(*eid_from("X"));
+  const std::string hex = encoded(proposal);
+  EXPECT_EQ(hex.size() / 2, 524U) << "652 with the largest SMC-D extension";
+  EXPECT_TRUE(*decode(hex) == proposal);
+
+  // The same with that extension: 48 bytes and 8 entries of 10.
+  Bytes largest = from_hex(hex);
+  largest[7] = std::byte{0x2c};
+  largest[5] = std::byte{652 >> 8};
+  largest[6] = std::byte{652 & 0xff};
+  largest[52 + 172 + 1] = std::byte{8};
+  largest.insert(largest.end() - 4, 48 + 8 * 10, std::byte{0xdd});
+  const Result<Proposal> decoded = decode_proposal(largest);
+  ASSERT_TRUE(decoded) << decoded.error().what;
+  EXPECT_TRUE(without_smcd(*decoded) == proposal);
+}
+
+TEST(Proposal, WithoutUeidsIsWellFormed) {
+  Proposal proposal = lab_proposal();
+  proposal.v2->ueids = {};
+  const std::string hex = encoded(proposal);
+  EXPECT_EQ(hex.size() / 2, 124U);
+  EXPECT_TRUE(*decode(hex) == proposal);
+}
+
+TEST(Proposal, ReservedBytesAreIgnored) {
+  Bytes bytes = from_hex(kProposalLinux);
+  for (std::size_t at = 40; at < 50; ++at) bytes[at] = std::byte{0xff};  // the ISM device's
+  for (std::size_t at = 60; at < 80; ++at) bytes[at] = std::byte{0xff};
+  for (std::size_t at : {82U, 84U, 85U, 86U, 87U, 108U, 119U}) bytes[at] = std::byte{0xff};
+  bytes[83] = std::byte{0x1f};
+  EXPECT_TRUE(*decode_proposal(bytes) == lab_proposal());
+}
+
+TEST(Proposal, VersionsAbove2AreReadAs2) {
+  Bytes bytes = from_hex(kProposalLinux);
+  bytes[7] = std::byte{0x32};
+  EXPECT_TRUE(*decode_proposal(bytes) == lab_proposal());
+}
+
+struct Damage {
+  const char* name;
+  const std::string* message;
+  std::size_t at;
+  std::uint8_t value;
+  Error error;
+};
+
+class ProposalRefuses : public testing::TestWithParam<Damage> {};
+
+TEST_P(ProposalRefuses, AndNamesTheField) {
+  Bytes bytes = from_hex(*GetParam().message);
+  ASSERT_TRUE(decode_proposal(bytes));
+  bytes.at(GetParam().at) = std::byte{GetParam().value};
+  const Result<Proposal> decoded = decode_proposal(bytes);
+  ASSERT_FALSE(decoded);
+  EXPECT_EQ(decoded.error(), GetParam().error) << decoded.error().what;
+}
+
+constexpr Errc kMalformed = Errc::kMalformed;
+
+INSTANTIATE_TEST_SUITE_P(
+    Table, ProposalRefuses,
+    testing::Values(
+        Damage{"Eyecatcher", &kProposalLinux, 3, 0, {kMalformed, "CLC eyecatcher"}},
+        Damage{"Trailer", &kProposalLinux, 155, 0, {kMalformed, "CLC trailer"}},
+        Damage{"Accept", &kProposalLinux, 4, 2, {kMalformed, "CLC type"}},
+        Damage{"TooShort", &kProposalLinux, 6, 0x9d, {Errc::kTruncated, "CLC message"}},
+        Damage{"TooLong", &kProposalLinux, 6, 0x9b, {kMalformed, "CLC length"}},
+        Damage{"Version0", &kProposalLinux, 7, 0x02, {kMalformed, "CLC version"}},
+        Damage{"Version1OfNoPath", &kProposalLinux, 7, 0x12, {kMalformed, "path"}},
+        Damage{"Version1OfThisLength", &kProposalLinux, 7, 0x10, {kMalformed, "CLC length"}},
+        Damage{"NoVersion2Path", &kProposalLinux, 7, 0x2a, {kMalformed, "CLC length"}},
+        Damage{"SmcdTooButNotThere", &kProposalLinux, 7, 0x2e, {kMalformed, "CLC length"}},
+        Damage{"IpAreaNotThere", &kProposalLinux, 7, 0x20, {kMalformed, "CLC length"}},
+        Damage{"IpAreaOffset41", &kProposalLinux, 39, 41, {kMalformed, "IP area offset"}},
+        Damage{"IpAreaOffset256", &kProposalLinux, 38, 1, {kMalformed, "IP area offset"}},
+        Damage{"NoExtension", &kProposalLinux, 51, 0, {kMalformed, "v2 extension offset"}},
+        Damage{"ExtensionAt27", &kProposalLinux, 51, 27, {kMalformed, "v2 extension offset"}},
+        Damage{"ExtensionAt173", &kProposalLinux, 51, 173, {kMalformed, "v2 extension offset"}},
+        Damage{"ExtensionAt284", &kProposalLinux, 50, 1, {kMalformed, "v2 extension offset"}},
+        Damage{"ExtensionBeyond", &kProposalLinux, 51, 172, {kMalformed, "v2 extension"}},
+        Damage{"ExtensionMoved", &kProposalLinux, 51, 29, {kMalformed, "CLC length"}},
+        Damage{"NoUeid", &kProposalLinux, 80, 0, {kMalformed, "CLC length"}},
+        Damage{"TwoUeids", &kProposalLinux, 80, 2, {kMalformed, "v2 extension"}},
+        Damage{"NineUeids", &kProposalLinux, 80, 9, {kMalformed, "UEID count"}},
+        Damage{"NineIsmEntries", &kProposalLinux, 81, 9, {kMalformed, "ISM GID count"}},
+        Damage{"IsmEntryNotThere", &kProposalWithSmcd, 81, 2, {kMalformed, "CLC length"}},
+        Damage{"Ipv6Prefixes9", &kProposalV1, 47, 9, {kMalformed, "IPv6 prefix count"}},
+        Damage{"Ipv6PrefixNotThere", &kProposalV1, 47, 1, {kMalformed, "IP area"}},
+        Damage{"Ipv6PrefixTooFew", &kProposalEverything, 87, 1, {kMalformed, "CLC length"}},
+        Damage{"Ipv6PrefixOneMore", &kProposalEverything, 87, 3, {kMalformed, "CLC length"}},
+        Damage{"Version1WithOffset", &kProposalV1, 39, 1, {kMalformed, "IP area"}}),
+    [](const auto& param) { return std::string(param.param.name); });
+
+TEST(ProposalDeathTest, EncodeInsistsOnAConsistentValue) {
+  Proposal proposal = lab_proposal();
+  proposal.v2.reset();
+  EXPECT_DEATH(encoded(proposal), "given.v2");
+  proposal = lab_proposal();
+  proposal.ip_area = lab_ip_area();
+  EXPECT_DEATH(encoded(proposal), "ip_area");
+  proposal = lab_proposal();
+  proposal.version = 1;
+  EXPECT_DEATH(encoded(proposal), "!v1");
+}
+
+}  // namespace fairlead::wire::test
