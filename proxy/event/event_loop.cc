@@ -46,7 +46,9 @@ Result<std::unique_ptr<EventLoop>> EventLoop::create() {
   loop->timeout_.reset(event_new(loop->base_.get(), -1, 0, on_timeout, nullptr));
   loop->wake_event_.reset(event_new(loop->base_.get(), loop->wake_fd_.get(),
                                     EV_READ | EV_PERSIST | EV_ET, &EventLoop::on_wake, loop.get()));
-  if (!loop->timeout_ || !loop->wake_event_ || event_add(loop->wake_event_.get(), nullptr) != 0)
+  loop->second_look_timer_.reset(
+      event_new(loop->base_.get(), -1, 0, &EventLoop::on_second_look, loop.get()));
+  if (!loop->timeout_ || !loop->second_look_timer_ || !loop->wake_event_ || event_add(loop->wake_event_.get(), nullptr) != 0)
     return Error{Errc::kExhausted, "event_new"};
   return loop;
 }
@@ -76,6 +78,34 @@ void EventLoop::wake() {
 // Edge-triggered and never read, as the doorbells of a device.
 void EventLoop::on_wake(int, short, void* self) noexcept {
   static_cast<EventLoop*>(self)->count_dispatch();
+}
+
+void EventLoop::look_again_at(SecondLook& who) {
+  if (who.place_ != SecondLook::kNone) return;
+  if (second_looks_.empty()) {
+    const timeval delay = to_timeval(kSecondLookDelay);
+    event_add(second_look_timer_.get(), &delay);
+  }
+  who.place_ = second_looks_.size();
+  second_looks_.push_back(&who);
+}
+
+void EventLoop::forget(SecondLook& who) {
+  if (who.place_ == SecondLook::kNone) return;
+  SecondLook* last = second_looks_.back();
+  second_looks_[who.place_] = last;
+  last->place_ = who.place_;
+  second_looks_.pop_back();
+  who.place_ = SecondLook::kNone;
+}
+
+void EventLoop::on_second_look(int, short, void* self) noexcept {
+  auto* loop = static_cast<EventLoop*>(self);
+  while (!loop->second_looks_.empty()) {
+    SecondLook& who = *loop->second_looks_.back();
+    loop->forget(who);
+    who.look_again();
+  }
 }
 
 void EventLoop::on_watched(int fd, short, void* self) noexcept {

@@ -2,10 +2,13 @@
 // timers are the caller's (timer_queue.h), so that they can run under another clock.
 #pragma once
 
+#include <chrono>
+#include <cstddef>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <unordered_map>
+#include <vector>
 
 #include "base/fd_watcher.h"
 #include "base/handle.h"
@@ -21,6 +24,21 @@ void free_base(event_base* base) noexcept;
 void free_event(::event* handle) noexcept;
 using EventBase = Handle<event_base, free_base>;
 using EventHandle = Handle<::event, free_event>;
+
+// How long after a request for a second look it is taken.
+inline constexpr Duration kSecondLookDelay = std::chrono::milliseconds(10);
+
+// Something that libevent's events may have told only half of; see EventLoop::look_again_at().
+class SecondLook {
+ public:
+  virtual ~SecondLook() = default;
+  virtual void look_again() noexcept = 0;
+
+ private:
+  friend class EventLoop;
+  static constexpr std::size_t kNone = SIZE_MAX;
+  std::size_t place_ = kNone;  // in EventLoop::second_looks_
+};
 
 class EventLoop final : public FdWatcher {
  public:
@@ -41,6 +59,11 @@ class EventLoop final : public FdWatcher {
   void watch_readable(int fd, Trigger trigger) override;
   void unwatch(int fd) override;
 
+  // Calls who.look_again() once, after kSecondLookDelay; asking twice is asking once. Whoever dies
+  // first takes its request back.
+  void look_again_at(SecondLook& who);
+  void forget(SecondLook& who);
+
   // How many callbacks have run: whether a poll() found anything.
   std::uint64_t dispatch_count() const { return dispatched_; }
   void count_dispatch() { ++dispatched_; }
@@ -50,11 +73,14 @@ class EventLoop final : public FdWatcher {
   explicit EventLoop(EventBase base);
   static void on_watched(int fd, short what, void* self) noexcept;
   static void on_wake(int fd, short what, void* self) noexcept;
+  static void on_second_look(int fd, short what, void* self) noexcept;
 
   EventBase base_;
   EventHandle timeout_;
   FileDescriptor wake_fd_;
   EventHandle wake_event_;
+  EventHandle second_look_timer_;
+  std::vector<SecondLook*> second_looks_;  // each knows its place
   std::unordered_map<int, EventHandle> watched_;
   std::function<void(int)> handler_;
   std::uint64_t dispatched_ = 0;

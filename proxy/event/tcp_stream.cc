@@ -65,7 +65,7 @@ Result<void> TcpStream::watch() {
   return {};
 }
 
-TcpStream::~TcpStream() = default;
+TcpStream::~TcpStream() { loop_.forget(*this); }
 
 void TcpStream::on_event(int, short what, void* self) noexcept {
   static_cast<TcpStream*>(self)->take_events(what);
@@ -84,17 +84,32 @@ void TcpStream::take_events(short what) {
   notify();
 }
 
+void TcpStream::look_again() noexcept {
+  // What is readable will be read, and its end met, or this look asked for anew.
+  if (readable_ || pending_error_ != 0) return;
+  pending_error_ = socket_error(socket_.get());
+  if (pending_error_ == 0) return;
+  hung_up_ = readable_ = true;
+  loop_.count_dispatch();
+  notify();
+}
+
 IoResult TcpStream::read(std::span<const iovec> into) {
-  if (pending_error_ != 0) return {IoResult::Kind::kError, 0, pending_error_};
   // One range is the usual case, and recv is the shorter way through the kernel.
   const ssize_t n = into.size() == 1
                         ? ::recv(socket_.get(), into[0].iov_base, into[0].iov_len, 0)
                         : ::readv(socket_.get(), into.data(), static_cast<int>(into.size()));
   if (n > 0) {
-    // A short read has drained the socket; only a FIN may hide behind it.
-    if (static_cast<std::size_t>(n) < total_bytes(into) && !hung_up_) readable_ = false;
+    // A short read has drained the socket; only a FIN may hide behind it, which was announced, or an
+    // RST, of which libevent says no more than "readable": one event for the bytes and for it.
+    if (static_cast<std::size_t>(n) < total_bytes(into) && !hung_up_) {
+      readable_ = false;
+      loop_.look_again_at(*this);
+    }
     return {IoResult::Kind::kBytes, static_cast<std::size_t>(n), 0};
   }
+  // What came before the RST is still there; only its error has been taken already.
+  if (pending_error_ != 0) return {IoResult::Kind::kError, 0, pending_error_};
   if (n == 0) return {IoResult::Kind::kEnd, 0, 0};
   if (errno == EAGAIN || errno == EINTR) {
     if (errno == EAGAIN) readable_ = false;

@@ -11,7 +11,7 @@
 
 namespace fairlead::event {
 
-class TcpStream final : public Stream {
+class TcpStream final : public Stream, private SecondLook {
  public:
   // An accepted, non-blocking socket, and whom accept(2) named as its peer.
   static Result<std::unique_ptr<Stream>> adopt(EventLoop& loop, FileDescriptor socket,
@@ -40,6 +40,7 @@ class TcpStream final : public Stream {
   Result<void> watch();
   static void on_event(int fd, short what, void* self) noexcept;
   void take_events(short what);
+  void look_again() noexcept override;
 
   EventLoop& loop_;
   FileDescriptor socket_;

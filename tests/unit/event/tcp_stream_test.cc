@@ -60,6 +60,42 @@ TEST(TcpStream, AResetIsSeenBehindBytesThatNobodyReads) {
   pair.dialled.reset();
   pair.until([&] { return pair.accepted->hung_up(); });
   EXPECT_EQ(pair.accepted->take_error(), ECONNRESET);
+  std::string bytes;
+  EXPECT_EQ(SocketPair::read(*pair.accepted, bytes).kind, Kind::kBytes);
+  EXPECT_EQ(bytes, "unread");
+  EXPECT_TRUE(pair.accepted->readable());
+  EXPECT_EQ(SocketPair::read(*pair.accepted, bytes).error, ECONNRESET);
+}
+
+// Both come as one event, in which libevent hides the RST.
+TEST(TcpStream, AResetBehindBytesIsNotMissed) {
+  SocketPair pair;
+  SocketPair::write(*pair.dialled, "first");
+  std::string bytes;
+  pair.until([&] { return SocketPair::read(*pair.accepted, bytes).kind == Kind::kBytes; });
+  ASSERT_FALSE(pair.accepted->readable());
+  SocketPair::write(*pair.dialled, "last");
+  pair.dialled->reset_on_close();
+  pair.dialled.reset();
+  pair.until([&] { return pair.accepted->readable(); });
+  ASSERT_EQ(SocketPair::read(*pair.accepted, bytes).kind, Kind::kBytes);
+  EXPECT_EQ(bytes, "last");
+  pair.until([&] { return pair.accepted->readable(); });
+  const IoResult result = SocketPair::read(*pair.accepted, bytes);
+  EXPECT_EQ(result.kind, Kind::kError);
+  EXPECT_EQ(result.error, ECONNRESET);
+}
+
+TEST(TcpStream, AStreamMayDieBeforeItsSecondLook) {
+  SocketPair pair;
+  SocketPair::write(*pair.dialled, "one");
+  SocketPair::write(*pair.accepted, "two");
+  std::string bytes;
+  pair.until([&] { return SocketPair::read(*pair.accepted, bytes).kind == Kind::kBytes; });
+  pair.until([&] { return SocketPair::read(*pair.dialled, bytes).kind == Kind::kBytes; });
+  pair.accepted.reset();  // the first in line, whose place the other takes
+  pair.until([&] { return pair.dialled->hung_up(); });
+  EXPECT_EQ(SocketPair::read(*pair.dialled, bytes).kind, Kind::kEnd);
 }
 
 TEST(TcpStream, AFullSocketIsNotWritableUntilThePeerReads) {
