@@ -120,6 +120,9 @@ class Session final : public event::StreamHandler {
   void redial_plain(FallbackReason reason, const char* detail, TimePoint now);
 
   void run_handshake(TimePoint now);
+  bool handshake_awaits_link() const {
+    return setup_->handshake->state() == smc::Handshake::State::kAwaitingLink;
+  }
   bool write_handshake();
   bool read_handshake(TimePoint now);
   void handshake_declined(TimePoint now);
@@ -153,7 +156,7 @@ class Session final : public event::StreamHandler {
   void await_last_word(TimePoint now);
   void wake_at(std::optional<TimePoint> deadline);
   void run_tcp(TimePoint now);
-  void watch_companion(TimePoint now);
+  void watch_companion();
   void count_bytes();
   void die();
 
@@ -171,6 +174,7 @@ class Session final : public event::StreamHandler {
   std::optional<event::Timer> timer_;  // grace and close waits of an SMC connection
   std::optional<TimePoint> close_wait_;
   std::optional<FallbackReason> reason_;
+  bool companion_reset_ = false;  // `net` was reset before its connection was SMC-R
   TimePoint began_;
   std::uint64_t counted_tx_ = 0;
   std::uint64_t counted_rx_ = 0;

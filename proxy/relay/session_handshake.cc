@@ -79,6 +79,12 @@ bool Session::read_handshake(TimePoint now) {
     const event::IoResult result = net_->read({&into, 1});
     if (result.kind == Kind::kWouldBlock) return false;
     if (result.kind != Kind::kBytes) {
+      if (!outbound() && handshake_awaits_link()) {
+        // The client has all it wanted: its end may overtake its last LLC message. The link stands
+        // or falls by itself, others wait for it, and what became of the connection its CDC says.
+        companion_reset_ = companion_reset_ || result.kind == Kind::kError;
+        return false;
+      }
       abandon("the peer closed the connection during the handshake");
       return false;
     }

@@ -29,7 +29,7 @@ void Session::run_tcp(TimePoint) {
 
 void Session::run_smc(TimePoint now) {
   if (!app_) return await_last_word(now);
-  watch_companion(now);
+  watch_companion();
   if (smc_->connection.next_deadline() && now >= *smc_->connection.next_deadline())
     smc_->connection.handle_deadline(now);
   const SmcRelay::Step step =
@@ -76,18 +76,19 @@ void Session::wake_at(std::optional<TimePoint> deadline) {
 
 // The TCP connection under an SMC-R connection carries nothing. Only its reset means something: the
 // peer's group, or the peer itself, has gone without a word.
-void Session::watch_companion(TimePoint now) {
+void Session::watch_companion() {
   if (!net_->readable()) return;
   std::byte scratch[512];
   const iovec into{scratch, sizeof scratch};
   const event::IoResult result = net_->read({&into, 1});
-  if (result.kind == event::IoResult::Kind::kEnd) return net_->set_not_readable();
-  if (result.kind != event::IoResult::Kind::kError) return;
+  const bool ended = result.kind == event::IoResult::Kind::kEnd && !companion_reset_;
+  if (ended) return net_->set_not_readable();
+  if (result.kind != event::IoResult::Kind::kError && !companion_reset_) return;
+  companion_reset_ = false;
   net_->set_not_readable();
   if (smc_->connection.finished()) return;
   LogEvent(LogLevel::kDebug, "relay.session", "companion_reset").field("conn", id());
   smc_->connection.abort();
-  (void)now;
 }
 
 void Session::count_bytes() {
