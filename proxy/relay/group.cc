@@ -129,9 +129,11 @@ Result<Group::Seat> Group::take_seat(const BufferSizes& sizes, smc::LinkIndex li
 
 void Group::leave_seat(const Seat& seat, smc::LinkIndex link, bool quarantine, TimePoint now) {
   table_.release(seat.token);
-  if (!quarantine) rmbs_->release(seat.element);
+  quarantine ? void(++quarantined_) : rmbs_->release(seat.element);
   protocol_.connection_removed(link, now);
   timer_.set(protocol_.next_deadline());
+  if (quarantined_ >= kQuarantinedMax && protocol_.connection_count() == 0 && protocol_.usable())
+    terminate("too many connections that the peer never finished");
 }
 
 Result<void> Group::prepare_sending(SmcRelay& relay, const smc::RmbElement& element,

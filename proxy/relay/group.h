@@ -58,6 +58,9 @@ inline constexpr std::uint32_t kSendRequestsPerLink = 256;
 inline constexpr std::uint32_t kRequestsPerTransmit = smc::Transmit::kWritesMax + 1;
 // Without data of ours to free, a completion now and then keeps the send queue's account.
 inline constexpr unsigned kSignalEvery = 32;
+// Elements in quarantine with which a group takes no more connections: a peer that never finishes
+// them cannot use up all memory with one group.
+inline constexpr unsigned kQuarantinedMax = 32;
 // How long a terminated group waits for its last words to be taken.
 inline constexpr Duration kClosingWait = std::chrono::seconds(2);
 
@@ -96,8 +99,11 @@ class Group {
     smc::ElementId element;
   };
   Result<Seat> take_seat(const BufferSizes& sizes, smc::LinkIndex link);
-  // `quarantine`: the peer may still write into the element, so it stays taken.
+  // `quarantine`: the peer may still write into the element, so it stays taken. A group with too
+  // many of them ends with its last connection.
   void leave_seat(const Seat& seat, smc::LinkIndex link, bool quarantine, TimePoint now);
+  // Takes connections, as far as we are concerned.
+  bool has_room() const { return protocol_.has_room() && quarantined_ < kQuarantinedMax; }
   // The way to the peer's element: its memory where addressable, else a send ring.
   Result<void> prepare_sending(SmcRelay& relay, const smc::RmbElement& element,
                                AlertToken peer_token, const BufferSizes& sizes);
@@ -169,6 +175,7 @@ class Group {
   std::vector<SmcRelay*> flushing_;
   std::optional<smc::LlcToSend> llc_waiting_;
   bool llc_due_ = false;
+  unsigned quarantined_ = 0;
   bool counted_active_ = false;
   event::Timer timer_;
 };

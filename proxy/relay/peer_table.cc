@@ -17,7 +17,7 @@ Group& PeerTable::add(const PeerKey& key, std::unique_ptr<Group> group) {
 
 Group* PeerTable::with_room(const PeerKey& key) const {
   for (auto [at, end] = by_peer_.equal_range(key); at != end; ++at)
-    if (at->second->protocol().has_room()) return at->second;
+    if (at->second->has_room()) return at->second;
   return nullptr;
 }
 

@@ -7,6 +7,7 @@ Environment:
                      grow by it, amounts of data shrink by it
   FAIRLEAD_VARIANT   direct (default), staged, workers or tcp: see VARIANTS
   FAIRLEAD_SHOW_LOGS show the logs of the proxies also of tests that pass
+  FAIRLEAD_LOG_CHARACTERS  how much of the end of each log is shown (default 8000)
 
 A proxy that dies of a signal, that says "assertion failed" or in whose stderr a sanitizer speaks fails
 the test that started it.
@@ -38,6 +39,7 @@ VARIANTS = {
 }
 VARIANT = os.environ.get("FAIRLEAD_VARIANT", "direct")
 CRASH_WORDS = re.compile(r"assertion failed|Sanitizer|runtime error:|terminate called")
+LOG_CHARACTERS_SHOWN = int(os.environ.get("FAIRLEAD_LOG_CHARACTERS", "8000"))
 SKIPPED = 77  # exit code of a test program of which nothing could run
 
 
@@ -205,12 +207,18 @@ class ProxyTest(unittest.TestCase):
         self.proxies = []
         self.addCleanup(self._end)
 
+    def _has_failed(self):
+        # The outcome's own flag is True again while cleanups run.
+        result = self._outcome.result
+        return any(test is self for test, _ in [*result.errors, *result.failures])
+
     def _end(self):
         # Outbound proxies were started last and end first: they tell their peers.
         problems = [problem for proxy in reversed(self.proxies) if (problem := proxy.finish())]
-        if problems or not self._outcome.success or os.environ.get("FAIRLEAD_SHOW_LOGS"):
+        if problems or self._has_failed() or os.environ.get("FAIRLEAD_SHOW_LOGS"):
             for proxy in self.proxies:
-                print(f"--- {self.id()}: log of {proxy.name}\n{proxy.log()[-8000:]}", file=sys.stderr)
+                print(f"--- {self.id()}: log of {proxy.name}\n{proxy.log()[-LOG_CHARACTERS_SHOWN:]}",
+                      file=sys.stderr)
         shutil.rmtree(self.folder, ignore_errors=True)
         self.assertEqual(problems, [])
 
@@ -265,7 +273,10 @@ class ProxyTest(unittest.TestCase):
                 metrics = proxy.metrics()
                 return metrics.active() == 0 and proxy.get_json("/connections")["connections"] == [] \
                     and metrics.value("fairlead_rmb_bytes", state="used") == 0
-            wait_until(idle, f"the connections of {proxy.name} to end")
+            try:
+                wait_until(idle, f"the connections of {proxy.name} to end")
+            except AssertionError as error:
+                raise AssertionError(f"{error}; left are {proxy.get('/connections')}") from error
 
     def wait_fallback(self, proxy, reason, side="local", count=1):
         wait_until(lambda: proxy.metrics().fallbacks().get((reason, side), 0) >= count,

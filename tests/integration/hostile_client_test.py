@@ -219,6 +219,23 @@ class HostileClient(ProxyTest):
             self.assert_echo(sock, b"honest")
         self.assert_smcr(self.outbound)
 
+    def test_accepts_that_nobody_answers_end_their_group(self):
+        """The elements that they named come back at the latest when the honest peer's own are idle."""
+        with peers.connect(self.entry) as before:
+            self.assert_echo(before, b"first")
+            for _ in range(40):  # more than a group keeps in quarantine
+                with peers.connect(self.target) as sock:
+                    self.receive_accept(sock)
+            with peers.connect(self.entry) as after:
+                self.assert_echo(after, b"second")
+                self.assert_echo(before, b"still there")
+                groups = self.inbound.get_json("/linkgroups")["link_groups"]
+                self.assertEqual([group["connections"] for group in groups], [1, 1], groups)
+        self.wait_idle()
+        self.assertEqual(self.inbound.log().count(
+            'why="too many connections that the peer never finished"'), 1)
+        self.assert_smcr(self.outbound)
+
 
 if __name__ == "__main__":
     main()
