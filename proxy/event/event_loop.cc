@@ -48,7 +48,8 @@ Result<std::unique_ptr<EventLoop>> EventLoop::create() {
                                     EV_READ | EV_PERSIST | EV_ET, &EventLoop::on_wake, loop.get()));
   loop->second_look_timer_.reset(
       event_new(loop->base_.get(), -1, 0, &EventLoop::on_second_look, loop.get()));
-  if (!loop->timeout_ || !loop->second_look_timer_ || !loop->wake_event_ || event_add(loop->wake_event_.get(), nullptr) != 0)
+  if (!loop->timeout_ || !loop->second_look_timer_ || !loop->wake_event_ ||
+      event_add(loop->wake_event_.get(), nullptr) != 0)
     return Error{Errc::kExhausted, "event_new"};
   return loop;
 }

@@ -100,8 +100,8 @@ IoResult TcpStream::read(std::span<const iovec> into) {
                         ? ::recv(socket_.get(), into[0].iov_base, into[0].iov_len, 0)
                         : ::readv(socket_.get(), into.data(), static_cast<int>(into.size()));
   if (n > 0) {
-    // A short read has drained the socket; only a FIN may hide behind it, which was announced, or an
-    // RST, of which libevent says no more than "readable": one event for the bytes and for it.
+    // A short read has drained the socket; only a FIN may hide behind it, which was announced, or
+    // an RST, of which libevent says no more than "readable": one event for the bytes and for it.
     if (static_cast<std::size_t>(n) < total_bytes(into) && !hung_up_) {
       readable_ = false;
       loop_.look_again_at(*this);
