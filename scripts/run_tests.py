@@ -17,6 +17,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 LABEL_OF_RUN = {"dev": None, "tsan": "threads", "release": "integration"}
+# Besides one test a processor: some tests take minutes and hardly any of its time.
+LEISURELY_TESTS_MAX = 6
 SECONDS_PER_TEST_MAX = 600  # for tests that set no limit of their own
 
 # Sanitizers speak up with a stack, and a finding is a failure.
@@ -144,8 +146,8 @@ def run_preset(run_name, jobs, tally):
     environment = {**SANITIZER_OPTIONS, **os.environ, "GTEST_OUTPUT": f"xml:{reports}/",
                    "GTEST_COLOR": "no"}
     done = run(["ctest", "--test-dir", build, "--output-on-failure", "--output-junit", junit,
-                "--timeout", str(SECONDS_PER_TEST_MAX), "--no-tests=ignore", "-j", str(jobs),
-                *selection(label)], env=environment)
+                "--timeout", str(SECONDS_PER_TEST_MAX), "--no-tests=ignore", "-j",
+                str(jobs + LEISURELY_TESTS_MAX), *selection(label)], env=environment)
     if not junit.exists():
         tally.failures.append(f"{run_name}: ctest left no report, exit code {done.returncode}")
         return
