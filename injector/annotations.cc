@@ -1,0 +1,160 @@
+#include "injector/annotations.h"
+
+#include <algorithm>
+#include <array>
+
+#include "base/kubernetes_names.h"
+#include "injector/annotation_values.h"
+
+namespace fairlead::injector {
+namespace {
+
+using R = Reader;
+
+constexpr std::string_view kPorts =
+    "1 to 64 ports or ranges from 1 to 65535 between commas, as in 5432,8000-8010";
+constexpr std::string_view kCidrs =
+    "1 to 64 blocks between commas, without bits behind the prefix, as in 10.0.0.0/8,fd00::/8";
+constexpr std::string_view kCpu = "a CPU quantity above 0, as in 50m or 0.5";
+constexpr std::string_view kMemory = "a whole number with Ki, Mi or Gi, as in 64Mi";
+constexpr std::string_view kMemoryLimit = "a whole number with Ki, Mi or Gi, at least 32Mi";
+
+constexpr std::array kTable = {
+    AnnotationInfo{"inject", R::kInjector, "enabled or disabled",
+                   "Whether the pod gets the sidecar. Wins over the label of the namespace.",
+                   "enabled", is_enabled_or_disabled},
+    AnnotationInfo{"allow-mesh", R::kInjector, "true or false",
+                   "Inject beside the sidecar of a service mesh too; otherwise such a pod is "
+                   "left alone.",
+                   "true", is_boolean},
+    AnnotationInfo{"image", R::kInjector, "an image reference of at most 255 characters",
+                   "Image of the sidecar of this pod.", "registry.example/fairlead:0.1.0",
+                   is_image},
+    AnnotationInfo{"rnic-resource", R::kInjector,
+                   "none, or the name of an extended resource, as in rdma/hca_shared",
+                   "The resource by which the sidecar asks for an RDMA device.", "rdma/hca_shared",
+                   is_rnic_resource},
+    AnnotationInfo{"proxy-cpu-request", R::kInjector, kCpu, "CPU request of the sidecar.", "100m",
+                   is_cpu},
+    AnnotationInfo{"proxy-cpu-limit", R::kInjector, kCpu,
+                   "CPU limit of the sidecar; it then runs as many workers as that is CPUs.", "2",
+                   is_cpu},
+    AnnotationInfo{"proxy-memory-request", R::kInjector, kMemory, "Memory request of the sidecar.",
+                   "128Mi", is_memory},
+    AnnotationInfo{"proxy-memory-limit", R::kInjector, kMemoryLimit,
+                   "Memory limit of the sidecar; half of it becomes the budget for buffers.",
+                   "512Mi", is_memory_limit},
+    AnnotationInfo{"admin-port", R::kSidecar, "a port from 1024 to 65535, not 4540 and not 4543",
+                   "Port of metrics, probes and fairleadctl.", "4590", is_admin_port},
+    AnnotationInfo{"fallback", R::kSidecar, "allow or deny",
+                   "What becomes of a connection that cannot be SMC-R: TCP, or a reset.", "allow",
+                   is_fallback},
+    AnnotationInfo{"log-level", R::kSidecar, "trace, debug, info, warn, error or off",
+                   "Log level of the sidecar.", "info", is_log_level},
+    AnnotationInfo{"log-format", R::kSidecar, "logfmt or json", "Log format of the sidecar.",
+                   "logfmt", is_log_format},
+    AnnotationInfo{"pnet-id", R::kSidecar, "1 to 16 of A-Z, a-z and 0-9",
+                   "Use RNICs of this physical network only; otherwise the node decides.", "NETA",
+                   is_pnet_id},
+    AnnotationInfo{"buffer-size", R::kSidecar,
+                   "16KiB, 32KiB, 64KiB and so on, doubling up to 512MiB",
+                   "Receive buffer of a connection.", "1MiB", is_buffer_size},
+    AnnotationInfo{"max-conns-per-group", R::kSidecar, "a whole number from 16 to 255",
+                   "Connections that share a link group.", "255", is_connections_per_group},
+    AnnotationInfo{"shutdown-grace-period", R::kSidecar,
+                   "a whole number with s or m, at most 3600s or 60m",
+                   "How long open connections may go on after the application has ended.", "30s",
+                   is_grace_period},
+    AnnotationInfo{"skip-inbound-ports", R::kNode, kPorts,
+                   "Ports of the application that are never redirected to the sidecar.", "9100",
+                   is_port_list},
+    AnnotationInfo{"skip-outbound-ports", R::kNode, kPorts,
+                   "Destination ports that are never redirected to the sidecar.", "5432,6379",
+                   is_port_list},
+    AnnotationInfo{"skip-subnets", R::kNode, kCidrs,
+                   "Destinations that are never redirected to the sidecar.", "192.168.0.0/16",
+                   is_cidr_list},
+    AnnotationInfo{"include-inbound-ports", R::kNode, kPorts,
+                   "Ports that are redirected although a client sends no SMC option; for nodes "
+                   "where the option cannot be sent.",
+                   "8080", is_port_list},
+    AnnotationInfo{"include-cidrs", R::kNode, kCidrs,
+                   "Destinations that are redirected, in place of those of the node's "
+                   "configuration.",
+                   "10.42.0.0/16", is_cidr_list},
+};
+
+constexpr std::size_t kShownCharsMax = 64;
+constexpr std::size_t kSlipLettersMax = 2;
+
+// Control characters and what is not ASCII would let a value rewrite the terminal that shows it.
+std::string shown(std::string_view text) {
+  std::string out;
+  for (const char c : text.substr(0, kShownCharsMax)) out += c >= ' ' && c <= '~' ? c : '?';
+  if (text.size() > kShownCharsMax) out += "...";
+  return out;
+}
+
+std::size_t distance(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  for (std::size_t j = 0; j <= b.size(); ++j) row[j] = j;
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    std::size_t diagonal = row[0];
+    row[0] = i;
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      const std::size_t replaced = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
+      diagonal = row[j];
+      row[j] = std::min({row[j] + 1, row[j - 1] + 1, replaced});
+    }
+  }
+  return row[b.size()];
+}
+
+std::string unknown_key(std::string_view name) {
+  std::string text = std::string(kubernetes::kAnnotationPrefix) + shown(name) +
+                     " is no annotation of Fairlead and has no effect";
+  if (name.size() > kShownCharsMax) return text;
+  const auto nearest = std::min_element(kTable.begin(), kTable.end(),
+                                        [name](const AnnotationInfo& a, const AnnotationInfo& b) {
+                                          return distance(name, a.name) < distance(name, b.name);
+                                        });
+  if (distance(name, nearest->name) <= kSlipLettersMax)
+    text += "; did you mean " + std::string(kubernetes::kAnnotationPrefix) +
+            std::string(nearest->name) + "?";
+  return text;
+}
+
+}  // namespace
+
+std::span<const AnnotationInfo> annotation_table() { return kTable; }
+
+const AnnotationInfo* find_annotation(std::string_view name) {
+  const auto* found =
+      std::find_if(kTable.begin(), kTable.end(),
+                   [name](const AnnotationInfo& info) { return info.name == name; });
+  return found == kTable.end() ? nullptr : found;
+}
+
+AnnotationReport read_annotations(
+    const std::map<std::string, std::string, std::less<>>& annotations) {
+  AnnotationReport report;
+  for (auto at = annotations.lower_bound(kubernetes::kAnnotationPrefix);
+       at != annotations.end() && at->first.starts_with(kubernetes::kAnnotationPrefix); ++at) {
+    if (at->first == kubernetes::kStatusKey) continue;
+    const std::string_view name =
+        std::string_view(at->first).substr(kubernetes::kAnnotationPrefix.size());
+    const AnnotationInfo* info = find_annotation(name);
+    if (info == nullptr) {
+      if (report.warnings.size() < kFindingsMax) report.warnings.push_back(unknown_key(name));
+    } else if (!info->is_allowed(at->second)) {
+      if (report.errors.size() < kFindingsMax)
+        report.errors.push_back(at->first + ": \"" + shown(at->second) +
+                                "\" is not allowed; allowed: " + std::string(info->allowed));
+    } else {
+      report.wishes.emplace(name, at->second);
+    }
+  }
+  return report;
+}
+
+}  // namespace fairlead::injector

@@ -1,0 +1,61 @@
+// The annotations by which a pod's author steers Fairlead: one table, from which the checks, the
+// reference in docs/ and the warnings about slips are made. Pure.
+//
+// The chart's admission policy makes the same checks in CEL; a test runs both over the same values.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace fairlead::injector {
+
+// Lists longer than this are refused: each entry becomes an element of a packet filter set.
+inline constexpr std::size_t kListEntriesMax = 64;
+inline constexpr unsigned kUnprivilegedPortMin = 1024;
+inline constexpr unsigned kConnectionsPerGroupMin = 16;
+inline constexpr unsigned kConnectionsPerGroupMax = 255;
+inline constexpr std::size_t kImageCharsMax = 255;
+// Below it the proxy has no room for buffers beside itself.
+inline constexpr std::uint64_t kMemoryBytesMin = 32ULL << 20;
+
+// Who acts on an annotation.
+enum class Reader : std::uint8_t { kInjector, kSidecar, kNode };
+
+struct AnnotationInfo {
+  std::string_view name;  // without the prefix
+  Reader reader;
+  std::string_view allowed;  // for people, in errors and in the reference
+  std::string_view meaning;
+  std::string_view example;
+  bool (*is_allowed)(std::string_view value);
+};
+
+std::span<const AnnotationInfo> annotation_table();
+const AnnotationInfo* find_annotation(std::string_view name);
+
+// What a pod says: name without prefix, value; only names of the table, all values allowed.
+using Wishes = std::map<std::string, std::string, std::less<>>;
+
+struct AnnotationReport {
+  Wishes wishes;
+  std::vector<std::string> errors;    // each names key, value and what is allowed
+  std::vector<std::string> warnings;  // keys under our prefix that mean nothing
+};
+
+// `annotations`: whatever the pod has, of any owner. At most kFindingsMax errors and as many
+// warnings are kept, and long values are cut in them.
+inline constexpr std::size_t kFindingsMax = 16;
+AnnotationReport read_annotations(
+    const std::map<std::string, std::string, std::less<>>& annotations);
+
+// "0.05", "50m" -> 50. Absent: not a quantity of CPU, or not a whole number of milli-CPUs.
+std::optional<std::uint64_t> cpu_millis(std::string_view text);
+// "64Mi" -> bytes; Ki, Mi, Gi only. Absent: anything else, or beyond 2^60.
+std::optional<std::uint64_t> memory_bytes(std::string_view text);
+
+}  // namespace fairlead::injector

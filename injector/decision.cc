@@ -1,0 +1,201 @@
+#include "injector/decision.h"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+
+#include "injector/annotations.h"
+#include "injector/sidecar.h"
+
+namespace fairlead::injector {
+namespace {
+
+using kubernetes::kInjectKey;
+using kubernetes::kSidecarName;
+using kubernetes::kStatusKey;
+
+constexpr std::array kOutcomes = {
+    Outcome::kInjected,      Outcome::kNotRequested, Outcome::kDisabled, Outcome::kAlreadyInjected,
+    Outcome::kHostNetwork,   Outcome::kOtherMesh,    Outcome::kWindows,  Outcome::kPortConflict,
+    Outcome::kBadAnnotation, Outcome::kMalformedPod};
+
+constexpr const char* kDefaultContainerKey = "kubectl.kubernetes.io/default-container";
+// NRI's ulimit-adjuster reads it when it makes the container.
+constexpr const char* kUlimitKeyPrefix = "ulimits.nri.containerd.io/container.";
+
+struct MeshMark {
+  const char* annotation;
+  const char* mesh;
+};
+constexpr MeshMark kMeshMarks[] = {{"sidecar.istio.io/status", "Istio"},
+                                   {"linkerd.io/proxy-version", "Linkerd"}};
+
+// RFC 6901
+std::string escaped(std::string_view key) {
+  std::string out;
+  for (const char c : key) out += c == '~' ? "~0" : c == '/' ? "~1" : std::string(1, c);
+  return out;
+}
+
+bool has_container(const Json& spec, const char* list, std::string_view name) {
+  const Json& containers = items_of(member(spec, list));
+  return std::any_of(containers.begin(), containers.end(), [name](const Json& container) {
+    return text_of(member(container, "name")) == name;
+  });
+}
+
+// A port of the pod that is one of ours, or 0.
+std::uint64_t taken_port(const Json& spec, std::uint16_t admin_port) {
+  const std::uint64_t ours[] = {kubernetes::kOutboundPort, kubernetes::kInboundPort, admin_port};
+  for (const char* list : {"containers", "initContainers"})
+    for (const Json& container : items_of(member(spec, list)))
+      for (const Json& port : items_of(member(container, "ports"))) {
+        const Json& number = member(port, "containerPort");
+        if (number.is_number_unsigned() && std::find(std::begin(ours), std::end(ours),
+                                                     number.get<std::uint64_t>()) != std::end(ours))
+          return number.get<std::uint64_t>();
+      }
+  return 0;
+}
+
+Decision no(Outcome outcome, std::string explanation) {
+  Decision decision;
+  decision.outcome = outcome;
+  decision.explanation = std::move(explanation);
+  return decision;
+}
+
+bool has_the_shape_of_a_pod(const Json& pod) {
+  const Json& metadata = member(pod, "metadata");
+  const Json& annotations = member(metadata, "annotations");
+  const Json& init = member(pod, "spec", "initContainers");
+  return (metadata.is_null() || metadata.is_object()) && member(pod, "spec").is_object() &&
+         member(pod, "spec", "containers").is_array() && (init.is_null() || init.is_array()) &&
+         (annotations.is_null() || annotations.is_object());
+}
+
+// What stands against an injection that was asked for, besides its annotations.
+std::optional<Decision> obstacle(const Json& pod, const AnnotationReport& report,
+                                 const Settings& settings) {
+  const Json& spec = member(pod, "spec");
+  const Json& annotations = member(pod, "metadata", "annotations");
+  if (!member(annotations, kStatusKey).is_null() ||
+      has_container(spec, "containers", kSidecarName) ||
+      has_container(spec, "initContainers", kSidecarName))
+    return no(Outcome::kAlreadyInjected, "the pod has the sidecar already");
+  if (member(spec, "hostNetwork") == Json(true))
+    return no(Outcome::kHostNetwork, "the pod uses the network of the node (hostNetwork)");
+  if (text_of(member(spec, "os", "name")) == "windows")
+    return no(Outcome::kWindows, "the pod runs on Windows");
+  const auto allow_mesh = report.wishes.find("allow-mesh");
+  if (allow_mesh == report.wishes.end() || allow_mesh->second != "true")
+    for (const MeshMark& mark : kMeshMarks)
+      if (!member(annotations, mark.annotation).is_null())
+        return no(Outcome::kOtherMesh,
+                  std::string("the pod has the sidecar of ") + mark.mesh +
+                      "; fairlead.io/allow-mesh: \"true\" injects all the same");
+  const std::uint16_t admin_port = admin_port_of(settings, report.wishes);
+  if (const std::uint64_t port = taken_port(spec, admin_port); port != 0)
+    return no(Outcome::kPortConflict,
+              "a container of the pod uses port " + std::to_string(port) +
+                  ", which the sidecar needs" +
+                  (port == admin_port ? "; fairlead.io/admin-port chooses another" : ""));
+  return std::nullopt;
+}
+
+Json status_of(const Settings& settings) {
+  return {{"version", settings.version},
+          {"revision", settings.revision},
+          {"containers", Json::array({kSidecarName})}};
+}
+
+std::string ulimits_of(const std::string& memlock) {
+  const std::string bytes = std::to_string(memory_bytes(memlock).value_or(0));
+  return "- type: memlock\n  hard: " + bytes + "\n  soft: " + bytes + "\n";
+}
+
+Json patch_for(const Json& pod, const Settings& settings, const Wishes& wishes) {
+  Json patch = Json::array();
+  const auto add = [&patch](std::string path, Json value) {
+    patch.push_back({{"op", "add"}, {"path", std::move(path)}, {"value", std::move(value)}});
+  };
+  const Json& annotations = member(pod, "metadata", "annotations");
+  if (!member(pod, "metadata").is_object()) add("/metadata", Json::object());
+  if (!annotations.is_object()) add("/metadata/annotations", Json::object());
+  const auto annotate = [&](std::string_view key, std::string value) {
+    add("/metadata/annotations/" + escaped(key), std::move(value));
+  };
+  const Json& containers = items_of(member(pod, "spec", "containers"));
+  if (member(annotations, kDefaultContainerKey).is_null() && !containers.empty())
+    annotate(kDefaultContainerKey, text_of(member(containers.front(), "name")));
+  annotate(kStatusKey, status_of(settings).dump());
+  if (!settings.memlock.empty())
+    annotate(kUlimitKeyPrefix + std::string(kSidecarName), ulimits_of(settings.memlock));
+  if (!member(pod, "spec", "initContainers").is_array()) add("/spec/initContainers", Json::array());
+  // First, so that the init containers of the application have their connections carried too.
+  add("/spec/initContainers/0", sidecar_container(settings, wishes));
+  return patch;
+}
+
+}  // namespace
+
+std::string_view to_string(Outcome outcome) {
+  switch (outcome) {
+    case Outcome::kInjected:
+      return "injected";
+    case Outcome::kNotRequested:
+      return "not_requested";
+    case Outcome::kDisabled:
+      return "disabled";
+    case Outcome::kAlreadyInjected:
+      return "already_injected";
+    case Outcome::kHostNetwork:
+      return "host_network";
+    case Outcome::kOtherMesh:
+      return "other_mesh";
+    case Outcome::kWindows:
+      return "windows";
+    case Outcome::kPortConflict:
+      return "port_conflict";
+    case Outcome::kBadAnnotation:
+      return "bad_annotation";
+    case Outcome::kMalformedPod:
+      return "malformed_pod";
+  }
+  return "";
+}
+
+std::span<const Outcome> outcomes() { return kOutcomes; }
+
+bool is_worth_a_warning(Outcome outcome) {
+  return outcome != Outcome::kInjected && outcome != Outcome::kNotRequested &&
+         outcome != Outcome::kDisabled && outcome != Outcome::kAlreadyInjected;
+}
+
+Decision decide(const Json& pod, const Settings& settings, bool namespace_opted_in) {
+  if (!has_the_shape_of_a_pod(pod)) return no(Outcome::kMalformedPod, "what came is not a pod");
+  const auto annotations = strings_of(member(pod, "metadata", "annotations"));
+  const auto asked = annotations.find(kInjectKey);
+  if (asked == annotations.end() && !namespace_opted_in)
+    return no(Outcome::kNotRequested, "neither pod nor namespace asks for the sidecar");
+  if (asked != annotations.end() && asked->second == "disabled")
+    return no(Outcome::kDisabled, "fairlead.io/inject is disabled");
+  AnnotationReport report = read_annotations(annotations);
+  std::optional<Decision> found = obstacle(pod, report, settings);
+  if (!found) {
+    if (auto conflict = resource_conflict(settings, report.wishes))
+      report.errors.push_back(std::move(*conflict));
+    if (!report.errors.empty())
+      found = no(Outcome::kBadAnnotation, "an annotation of the pod cannot be acted on");
+  }
+  Decision decision = found ? std::move(*found) : no(Outcome::kInjected, "");
+  if (decision.outcome == Outcome::kAlreadyInjected) return decision;
+  if (is_worth_a_warning(decision.outcome))
+    decision.warnings.push_back("no Fairlead sidecar: " + decision.explanation);
+  for (auto* list : {&report.errors, &report.warnings})
+    decision.warnings.insert(decision.warnings.end(), list->begin(), list->end());
+  if (!found) decision.patch = patch_for(pod, settings, report.wishes);
+  return decision;
+}
+
+}  // namespace fairlead::injector

@@ -1,0 +1,47 @@
+// What becomes of a pod: a JSON patch (RFC 6902) that adds the sidecar, or the reason why there is
+// none. A pure function of the pod, the settings and how the namespace is marked; the webhook,
+// `fairleadctl inject` and the chart's admission policy all give what this gives.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "injector/bounded_json.h"
+#include "injector/settings.h"
+
+namespace fairlead::injector {
+
+enum class Outcome : std::uint8_t {
+  kInjected,
+  kNotRequested,     // nobody asked for it
+  kDisabled,         // the annotation says no
+  kAlreadyInjected,  // the sidecar or its status annotation is there
+  kHostNetwork,      // the node's network is not ours to redirect
+  kOtherMesh,        // another sidecar redirects the same connections
+  kWindows,
+  kPortConflict,   // a container of the pod wants one of our ports
+  kBadAnnotation,  // a value that we cannot act on: better TCP than something nobody asked for
+  kMalformedPod,   // not the shape of a pod
+};
+
+// For metrics and log: snake_case, a closed set.
+std::string_view to_string(Outcome outcome);
+std::span<const Outcome> outcomes();
+
+// Whether a user who asked for the sidecar has to be told that there is none.
+bool is_worth_a_warning(Outcome outcome);
+
+struct Decision {
+  Outcome outcome = Outcome::kNotRequested;
+  std::string explanation;            // empty for kInjected; else a sentence
+  std::vector<std::string> warnings;  // for the user: errors and unknown keys
+  Json patch = Json::array();         // empty unless kInjected
+};
+
+// `namespace_opted_in`: the namespace carries the label, so that a pod without annotation is meant.
+Decision decide(const Json& pod, const Settings& settings, bool namespace_opted_in);
+
+}  // namespace fairlead::injector

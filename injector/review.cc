@@ -1,0 +1,95 @@
+#include "injector/review.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace fairlead::injector {
+namespace {
+
+constexpr const char* kApiVersion = "admission.k8s.io/v1";
+constexpr const char* kKind = "AdmissionReview";
+constexpr std::size_t kUidCharsMax = 128;
+
+std::string unexpected_text(std::string_view field, const Json& value, std::string_view allowed) {
+  constexpr std::size_t kShownMax = 64;
+  std::string shown = value.is_structured()
+                          ? value.type_name()
+                          : value.dump(-1, ' ', true, Json::error_handler_t::replace);
+  if (shown.size() > kShownMax) shown = shown.substr(0, kShownMax) + "...";
+  return std::string(field) + ": " + shown + " is not allowed; allowed: " + std::string(allowed);
+}
+
+}  // namespace
+
+tl::expected<Review, std::string> decode_review(std::string_view body) {
+  if (body.size() > kReviewBytesMax)
+    return tl::unexpected("the body has " + std::to_string(body.size()) +
+                          " bytes; allowed: " + std::to_string(kReviewBytesMax));
+  auto parsed = parse_bounded_json(body);
+  if (!parsed)
+    return tl::unexpected("the body is " + parsed.error() + "; allowed: AdmissionReview");
+  if (!parsed->is_object())
+    return tl::unexpected(unexpected_text("the body", *parsed, "an AdmissionReview"));
+  const auto wants = [&parsed](std::string_view field, const char* value) {
+    return text_of(member(*parsed, field)) == value
+               ? std::string()
+               : unexpected_text(field, member(*parsed, field), value);
+  };
+  for (const auto& error : {wants("apiVersion", kApiVersion), wants("kind", kKind)})
+    if (!error.empty()) return tl::unexpected(error);
+  const Json& request = member(*parsed, "request");
+  if (!request.is_object()) return tl::unexpected(unexpected_text("request", request, "an object"));
+  Review review;
+  review.uid = text_of(member(request, "uid"));
+  if (review.uid.empty() || review.uid.size() > kUidCharsMax)
+    return tl::unexpected(
+        unexpected_text("request.uid", member(request, "uid"), "a string of 1 to 128 characters"));
+  const Json& kind = member(request, "kind", "kind");
+  if (text_of(kind) != "Pod" || text_of(member(request, "operation")) != "CREATE")
+    return tl::unexpected(unexpected_text("request.kind.kind", kind, "Pod, with operation CREATE"));
+  review.name_space = text_of(member(request, "namespace"));
+  review.dry_run = member(request, "dryRun") == Json(true);
+  review.pod = std::move((*parsed)["request"]["object"]);
+  return review;
+}
+
+std::string encode_answer(const Review& review, const Decision& decision) {
+  Json response = {{"uid", review.uid}, {"allowed", true}};
+  if (!decision.patch.empty()) {
+    response["patchType"] = "JSONPatch";
+    response["patch"] = base64(decision.patch.dump());
+  }
+  Json warnings = Json::array();
+  for (const std::string& warning : decision.warnings)
+    if (warnings.size() < kWarningsMax) warnings.push_back(warning.substr(0, kWarningCharsMax));
+  if (!warnings.empty()) response["warnings"] = std::move(warnings);
+  return Json{{"apiVersion", kApiVersion}, {"kind", kKind}, {"response", std::move(response)}}.dump(
+      -1, ' ', false, Json::error_handler_t::replace);
+}
+
+Subject subject_of(const Review& review) {
+  const Json& metadata = member(review.pod, "metadata");
+  for (const Json& owner : items_of(member(metadata, "ownerReferences")))
+    if (member(owner, "controller") == Json(true))
+      return {text_of(member(owner, "apiVersion")), text_of(member(owner, "kind")),
+              text_of(member(owner, "name")), text_of(member(owner, "uid"))};
+  return {"v1", "Pod", text_of(member(metadata, "name")), ""};
+}
+
+std::string base64(std::string_view bytes) {
+  constexpr char kLetters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::string text;
+  text.reserve((bytes.size() + 2) / 3 * 4);
+  for (std::size_t at = 0; at < bytes.size(); at += 3) {
+    const auto byte = [&](std::size_t i) -> unsigned {
+      return at + i < bytes.size() ? static_cast<unsigned char>(bytes[at + i]) : 0;
+    };
+    const unsigned group = byte(0) << 16 | byte(1) << 8 | byte(2);
+    const std::size_t count = std::min<std::size_t>(bytes.size() - at, 3);
+    for (std::size_t i = 0; i < 4; ++i)
+      text += i <= count ? kLetters[group >> (18 - 6 * i) & 0x3f] : '=';
+  }
+  return text;
+}
+
+}  // namespace fairlead::injector

@@ -1,0 +1,47 @@
+// What an installation decides for all its pods; each can be overruled by an annotation where there
+// is one. The chart writes it as JSON, the injector reads it from its --settings file.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <tl/expected.hpp>
+#include <utility>
+#include <vector>
+
+#include "base/kubernetes_names.h"
+
+namespace fairlead::injector {
+
+inline constexpr std::size_t kExtraVariablesMax = 64;
+
+struct Settings {
+  std::string version = FAIRLEAD_VERSION;          // "version": told in the status annotation
+  std::string revision = "default";                // "revision": which installation did it
+  std::string image;                               // "image": required
+  std::string image_pull_policy = "IfNotPresent";  // "imagePullPolicy": Always, IfNotPresent, Never
+  // "concurrency": workers of a sidecar without a CPU limit, 1 to 64. Without it a proxy takes all
+  // CPUs of the node, which is not what a sidecar is for.
+  unsigned concurrency = 2;
+  std::uint16_t admin_port = kubernetes::kAdminPort;  // "adminPort"
+  std::string fallback = "allow";                     // "fallback"
+  std::string log_level = "info";                     // "logLevel"
+  std::string log_format = "logfmt";                  // "logFormat"
+  std::string grace_period = "30s";                   // "shutdownGracePeriod"
+  std::string cpu_request = "50m";                    // "cpuRequest"; "" for none
+  std::string memory_request = "64Mi";                // "memoryRequest"; "" for none
+  std::string cpu_limit;                              // "cpuLimit"; "" for none
+  std::string memory_limit;                           // "memoryLimit"; "" for none
+  std::string rnic_resource;                          // "rnicResource"; "" for none
+  // "memlock": bytes of locked memory, as an annotation for the NRI plugin ulimit-adjuster; "" for
+  // none.
+  std::string memlock;
+  std::string pnet_id;                                         // "pnetId"; "" lets the node decide
+  std::vector<std::pair<std::string, std::string>> variables;  // "env": [{name, value}]
+};
+
+// Error: a sentence that names the field, its value and what is allowed. Unknown fields are errors.
+tl::expected<Settings, std::string> parse_settings(std::string_view json);
+
+}  // namespace fairlead::injector

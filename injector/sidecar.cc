@@ -1,0 +1,162 @@
+#include "injector/sidecar.h"
+
+#include <algorithm>
+#include <charconv>
+#include <string_view>
+
+namespace fairlead::injector {
+namespace {
+
+constexpr const char* kConfigFile = "/etc/fairlead/pod.yaml";  // part of the image
+constexpr int kStartupSecondsMax = 60;
+constexpr int kLivenessPeriodSeconds = 10;
+constexpr int kLivenessFailuresMax = 3;
+constexpr int kProbeTimeoutSeconds = 5;
+// Half of the memory limit is for buffers; the rest is for the proxy itself and the kernel's part
+// of its sockets.
+constexpr std::uint64_t kBufferShare = 2;
+
+std::string wish_or(const Wishes& wishes, std::string_view name, const std::string& otherwise) {
+  const auto found = wishes.find(name);
+  return found == wishes.end() ? otherwise : found->second;
+}
+
+// Of several units only one is used for each resource, so the smaller is found by its value.
+template <class Parse>
+std::string request_of(const std::string& wished, const std::string& usual,
+                       const std::string& limit, Parse parse) {
+  if (!wished.empty() || limit.empty()) return wished.empty() ? usual : wished;
+  const auto most = parse(limit);
+  return most && parse(usual).value_or(0) > *most ? limit : usual;
+}
+
+struct Resources {
+  std::string cpu_request;
+  std::string cpu_limit;
+  std::string memory_request;
+  std::string memory_limit;
+  std::string rnic;
+};
+
+Resources resources_of(const Settings& settings, const Wishes& wishes) {
+  Resources wants;
+  wants.cpu_limit = wish_or(wishes, "proxy-cpu-limit", settings.cpu_limit);
+  wants.memory_limit = wish_or(wishes, "proxy-memory-limit", settings.memory_limit);
+  wants.cpu_request = request_of(wish_or(wishes, "proxy-cpu-request", ""), settings.cpu_request,
+                                 wants.cpu_limit, cpu_millis);
+  wants.memory_request = request_of(wish_or(wishes, "proxy-memory-request", ""),
+                                    settings.memory_request, wants.memory_limit, memory_bytes);
+  wants.rnic = wish_or(wishes, "rnic-resource", settings.rnic_resource);
+  if (wants.rnic == "none") wants.rnic.clear();
+  return wants;
+}
+
+Json resources_json(const Resources& wants) {
+  Json requests = Json::object();
+  Json limits = Json::object();
+  if (!wants.cpu_request.empty()) requests["cpu"] = wants.cpu_request;
+  if (!wants.memory_request.empty()) requests["memory"] = wants.memory_request;
+  if (!wants.cpu_limit.empty()) limits["cpu"] = wants.cpu_limit;
+  if (!wants.memory_limit.empty()) limits["memory"] = wants.memory_limit;
+  if (!wants.rnic.empty()) {
+    // Of an extended resource, request and limit have to be the same.
+    requests[wants.rnic] = "1";
+    limits[wants.rnic] = "1";
+  }
+  Json resources = Json::object();
+  if (!requests.empty()) resources["requests"] = std::move(requests);
+  if (!limits.empty()) resources["limits"] = std::move(limits);
+  return resources;
+}
+
+Json environment(const Settings& settings, const Wishes& wishes, const Resources& wants) {
+  Json list = Json::array();
+  const auto add = [&list](const char* name, const std::string& value) {
+    list.push_back({{"name", name}, {"value", value}});
+  };
+  const auto add_wish = [&](const char* name, std::string_view wish) {
+    if (const auto found = wishes.find(wish); found != wishes.end()) add(name, found->second);
+  };
+  add("FAIRLEAD_ADMIN_LISTEN", "[::]:" + std::to_string(admin_port_of(settings, wishes)));
+  // 0: as many workers as the CPU limit allows.
+  add("FAIRLEAD_CONCURRENCY", wants.cpu_limit.empty() ? std::to_string(settings.concurrency) : "0");
+  add("FAIRLEAD_FALLBACK", wish_or(wishes, "fallback", settings.fallback));
+  add("FAIRLEAD_LOG_LEVEL", wish_or(wishes, "log-level", settings.log_level));
+  add("FAIRLEAD_LOG_FORMAT", wish_or(wishes, "log-format", settings.log_format));
+  add("FAIRLEAD_DRAIN_TIMEOUT", wish_or(wishes, "shutdown-grace-period", settings.grace_period));
+  if (!wants.memory_limit.empty())
+    add("FAIRLEAD_MEMORY_LIMIT",
+        std::to_string(memory_bytes(wants.memory_limit).value_or(0) / kBufferShare));
+  if (const std::string pnet = wish_or(wishes, "pnet-id", settings.pnet_id); !pnet.empty())
+    add("SMC_PNET_ID", pnet);
+  add_wish("FAIRLEAD_BUFFERS_SIZE", "buffer-size");
+  add_wish("FAIRLEAD_SMC_MAX_CONNECTIONS_PER_GROUP", "max-conns-per-group");
+  for (const auto& [name, value] : settings.variables) add(name.c_str(), value);
+  return list;
+}
+
+Json probe(const char* path, int period_seconds, int failures_max) {
+  return {{"httpGet", {{"path", path}, {"port", kubernetes::kAdminPortName}}},
+          {"periodSeconds", period_seconds},
+          {"timeoutSeconds", kProbeTimeoutSeconds},
+          {"failureThreshold", failures_max}};
+}
+
+Json security_context() {
+  return {{"runAsNonRoot", true},
+          {"runAsUser", kubernetes::kSidecarUid},
+          {"runAsGroup", kubernetes::kSidecarUid},
+          {"readOnlyRootFilesystem", true},
+          {"allowPrivilegeEscalation", false},
+          {"capabilities", {{"drop", Json::array({"ALL"})}}},
+          {"seccompProfile", {{"type", "RuntimeDefault"}}}};
+}
+
+}  // namespace
+
+std::uint16_t admin_port_of(const Settings& settings, const Wishes& wishes) {
+  std::uint16_t port = settings.admin_port;
+  if (const auto found = wishes.find("admin-port"); found != wishes.end())
+    std::from_chars(found->second.data(), found->second.data() + found->second.size(), port);
+  return port;
+}
+
+Json sidecar_container(const Settings& settings, const Wishes& wishes) {
+  const Resources wants = resources_of(settings, wishes);
+  Json container = {
+      {"name", kubernetes::kSidecarName},
+      {"image", wish_or(wishes, "image", settings.image)},
+      {"imagePullPolicy", settings.image_pull_policy},
+      {"args", Json::array({"--config", kConfigFile})},
+      {"env", environment(settings, wishes, wants)},
+      {"ports", Json::array({{{"name", kubernetes::kAdminPortName},
+                              {"containerPort", admin_port_of(settings, wishes)},
+                              {"protocol", "TCP"}}})},
+      {"restartPolicy", "Always"},
+      {"startupProbe", probe("/readyz", 1, kStartupSecondsMax)},
+      {"livenessProbe", probe("/livez", kLivenessPeriodSeconds, kLivenessFailuresMax)},
+      {"securityContext", security_context()},
+      {"terminationMessagePolicy", "FallbackToLogsOnError"}};
+  if (Json resources = resources_json(wants); !resources.empty())
+    container["resources"] = std::move(resources);
+  return container;
+}
+
+std::optional<std::string> resource_conflict(const Settings& settings, const Wishes& wishes) {
+  const Resources wants = resources_of(settings, wishes);
+  // A usual request gives way to a limit; only one that was asked for can be above.
+  const auto above = [](std::string_view what, const std::string& request,
+                        const std::string& limit) {
+    return "fairlead.io/proxy-" + std::string(what) + "-request: \"" + request +
+           "\" is not allowed; allowed: at most the limit, which is " + limit;
+  };
+  const auto cpu = cpu_millis(wants.cpu_limit);
+  if (cpu && cpu_millis(wants.cpu_request).value_or(0) > *cpu)
+    return above("cpu", wants.cpu_request, wants.cpu_limit);
+  const auto memory = memory_bytes(wants.memory_limit);
+  if (memory && memory_bytes(wants.memory_request).value_or(0) > *memory)
+    return above("memory", wants.memory_request, wants.memory_limit);
+  return std::nullopt;
+}
+
+}  // namespace fairlead::injector

@@ -1,0 +1,28 @@
+// Names and numbers that the parts of Fairlead in a Kubernetes cluster agree on: injector, CNI
+// plugin, node side, chart. The chart cannot include this file; a test holds its copies against it.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+namespace fairlead::kubernetes {
+
+// Every annotation and label of ours is "fairlead.io/" and a name.
+inline constexpr std::string_view kAnnotationPrefix = "fairlead.io/";
+inline constexpr std::string_view kInjectKey =
+    "fairlead.io/inject";  // on pods; label of namespaces
+inline constexpr std::string_view kStatusKey = "fairlead.io/status";  // written by the injection
+
+inline constexpr std::string_view kSidecarName = "fairlead-proxy";
+// Kubernetes allows a port 15 characters.
+inline constexpr std::string_view kAdminPortName = "fairlead-admin";
+
+// The redirect leaves out what this user sends.
+inline constexpr std::uint32_t kSidecarUid = 2201;
+
+inline constexpr std::uint16_t kOutboundPort = 4540;
+inline constexpr std::uint16_t kInboundPort = 4543;
+inline constexpr std::uint16_t kAdminPort = 4590;
+inline constexpr std::uint16_t kWebhookPort = 9443;
+
+}  // namespace fairlead::kubernetes

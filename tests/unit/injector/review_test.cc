@@ -1,0 +1,122 @@
+// Goal: a review from anywhere is decoded or refused with a sentence, at a cost that is bounded.
+#include "injector/review.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace fairlead::injector {
+namespace {
+
+using testing::HasSubstr;
+
+Json review_json() {
+  return {{"apiVersion", "admission.k8s.io/v1"},
+          {"kind", "AdmissionReview"},
+          {"request",
+           {{"uid", "u-1"},
+            {"kind", {{"group", ""}, {"version", "v1"}, {"kind", "Pod"}}},
+            {"operation", "CREATE"},
+            {"namespace", "shop"},
+            {"object",
+             {{"metadata", {{"annotations", {{"fairlead.io/inject", "enabled"}}}}},
+              {"spec", {{"containers", Json::array({{{"name", "app"}}})}}}}}}}};
+}
+
+TEST(Review, IsDecoded) {
+  const auto review = decode_review(review_json().dump());
+  ASSERT_TRUE(review) << review.error();
+  EXPECT_EQ(review->uid, "u-1");
+  EXPECT_EQ(review->name_space, "shop");
+  EXPECT_FALSE(review->dry_run);
+  EXPECT_TRUE(review->pod.contains("spec"));
+}
+
+TEST(Review, WrongTypesAreNamed) {
+  struct Row {
+    const char* pointer;
+    Json value;
+    const char* error;
+  };
+  const Row rows[] = {
+      {"/apiVersion", "admission.k8s.io/v1beta1",
+       "apiVersion: \"admission.k8s.io/v1beta1\" is not allowed; allowed: admission.k8s.io/v1"},
+      {"/kind", 7, "kind: 7 is not allowed; allowed: AdmissionReview"},
+      {"/request", Json::array(), "request: array is not allowed; allowed: an object"},
+      {"/request/uid", "", "request.uid: \"\" is not allowed"},
+      {"/request/uid", std::string(129, 'x'), "request.uid"},
+      {"/request/kind/kind", "Node", "request.kind.kind: \"Node\" is not allowed"},
+      {"/request/operation", "DELETE", "operation CREATE"},
+  };
+  for (const Row& row : rows) {
+    Json changed = review_json();
+    changed[Json::json_pointer(row.pointer)] = row.value;
+    const auto review = decode_review(changed.dump());
+    ASSERT_FALSE(review) << row.pointer;
+    EXPECT_THAT(review.error(), HasSubstr(row.error));
+  }
+}
+
+TEST(Review, HostileBodiesAreRefused) {
+  const std::string deep = std::string(1'000'000, '[');
+  const std::string many = "[" + std::string(2 * kJsonValuesMax, '0') + "]";
+  std::string values = "[0";
+  for (std::size_t i = 0; i < kJsonValuesMax; ++i) values += ",0";
+  const std::string bad_utf8 = "{\"kind\":\"\xc3\x28\"}";
+  for (const std::string& body :
+       {std::string(), std::string("{"), deep, many, values + "]", bad_utf8,
+        std::string(kReviewBytesMax + 1, ' '), std::string("{}garbage"), std::string("\0{}", 3)}) {
+    const auto review = decode_review(body);
+    ASSERT_FALSE(review);
+    EXPECT_THAT(review.error(), HasSubstr("allowed"));
+    EXPECT_LT(review.error().size(), 300U);
+  }
+  EXPECT_THAT(decode_review(deep).error(), HasSubstr("nested deeper than 64 levels"));
+  EXPECT_THAT(decode_review(values + "]").error(), HasSubstr("more than 100000 values"));
+}
+
+TEST(Review, TheAnswerAllowsAndCarriesThePatch) {
+  const auto review = decode_review(review_json().dump());
+  Settings settings;
+  settings.image = "i";
+  const Decision decision = decide(review->pod, settings, false);
+  const Json answer = Json::parse(encode_answer(*review, decision));
+  EXPECT_EQ(answer["response"]["uid"], "u-1");
+  EXPECT_EQ(answer["response"]["allowed"], true);
+  EXPECT_EQ(answer["response"]["patchType"], "JSONPatch");
+  EXPECT_EQ(answer["response"]["patch"], base64(decision.patch.dump()));
+  EXPECT_FALSE(answer["response"].contains("warnings"));
+}
+
+TEST(Review, WarningsAreCutToWhatAnApiServerTakes) {
+  Decision decision;
+  decision.warnings.assign(40, std::string(1000, 'w'));
+  const Json answer = Json::parse(encode_answer({}, decision));
+  ASSERT_EQ(answer["response"]["warnings"].size(), kWarningsMax);
+  EXPECT_EQ(answer["response"]["warnings"][0].get<std::string>().size(), kWarningCharsMax);
+  EXPECT_FALSE(answer["response"].contains("patch"));
+}
+
+TEST(Review, TheSubjectIsTheController) {
+  Json changed = review_json();
+  changed["request"]["object"]["metadata"]["ownerReferences"] =
+      Json::array({{{"kind", "X"}, {"name", "x"}},
+                   {{"apiVersion", "apps/v1"},
+                    {"kind", "ReplicaSet"},
+                    {"name", "web"},
+                    {"uid", "r-1"},
+                    {"controller", true}}});
+  const Subject subject = subject_of(*decode_review(changed.dump()));
+  EXPECT_EQ(subject.kind, "ReplicaSet");
+  EXPECT_EQ(subject.uid, "r-1");
+}
+
+TEST(Review, Base64HasThePaddingOfItsStandard) {
+  EXPECT_EQ(base64(""), "");
+  EXPECT_EQ(base64("f"), "Zg==");
+  EXPECT_EQ(base64("fo"), "Zm8=");
+  EXPECT_EQ(base64("foo"), "Zm9v");
+  EXPECT_EQ(base64("\xff\xfe\xfd\xfc"), "//79/A==");
+}
+
+}  // namespace
+}  // namespace fairlead::injector
