@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs the Debian packages that are missing, and nothing else.
 #
-#   scripts/bootstrap.sh [build] [test] [demo] [fuzz]     default: build
+#   scripts/bootstrap.sh [build] [test] [lab] [demo] [fuzz]     default: build
 #
 # Needs root or sudo only when something is missing. Services that come with a package are not
 # started. Costs a fraction of a second when everything is there.
@@ -15,6 +15,9 @@ declare -A groups=(
   [test]="clang-format-14 clang-tidy-14 prometheus redis-server redis-tools nginx-light
           libnginx-mod-stream haproxy postgresql postgresql-contrib curl iproute2 nftables iperf3
           python3-yaml procps openssl"
+  [lab]="qemu-system-x86 busybox-static kmod perftest rdma-core ibverbs-utils ibverbs-providers
+         iproute2 tshark libnl-3-dev libnl-genl-3-dev redis-server redis-tools nginx-light curl
+         iperf3 haproxy python3"
   [demo]="curl iproute2 iperf3 redis-server redis-tools nginx-light nftables haproxy procps python3"
   [fuzz]="clang-14 llvm-14 libclang-rt-14-dev"
 )

@@ -1,0 +1,42 @@
+#!/bin/sh
+# Process 1 of a guest, on the host's tree: mounts what a system has, sets up the network and the
+# RDMA device, then hands over to the agent. The kernel's command line names the node: lab.node=1.
+PATH=/usr/sbin:/usr/bin:/sbin:/bin
+export PATH
+here=$(dirname "$0")
+
+mount -t proc proc /proc
+mount -t sysfs sys /sys
+mount -t devtmpfs dev /dev
+mkdir -p /dev/pts /dev/shm
+mount -t devpts devpts /dev/pts
+for place in /dev/shm /run /tmp/lab; do
+  mkdir -p "$place"
+  mount -t tmpfs tmpfs "$place"
+done
+mount -t cgroup2 cgroup2 /sys/fs/cgroup
+mount -t bpf bpf /sys/fs/bpf
+
+word() { sed -n "s|.*lab\.$1=\([^ ]*\).*|\1|p" /proc/cmdline; }
+node=$(word node)
+mkdir -p /lib/modules
+mount --bind "$(word modules)" /lib/modules
+mkdir -p /tmp/results
+mount -t 9p -o rw,trans=virtio,version=9p2000.L,msize=524288,cache=none results /tmp/results
+
+modprobe -a virtio_net veth rdma_rxe ib_uverbs smc smc_diag sch_netem tcp_diag inet_diag
+hostname "node$node"
+# Groups are told apart by name, not by guess: nothing here but what the lab sets up.
+sysctl -qw net.ipv4.ip_forward=1 net.ipv4.conf.all.rp_filter=0 net.ipv6.conf.all.disable_ipv6=0 \
+  net.core.somaxconn=4096 net.ipv4.tcp_max_syn_backlog=4096
+ip link set lo up
+ip link set eth0 mtu "$(word mtu)" up
+ip address add "10.9.0.$node/24" dev eth0
+rdma link add rxe0 type rxe netdev eth0
+# The nodes of a device are for everybody there too, where udev runs.
+chmod 0666 /dev/infiniband/uverbs* 2>/dev/null
+ulimit -l unlimited
+ulimit -n 65536
+
+python3 -B "$here/agent.py"
+poweroff -f

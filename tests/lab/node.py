@@ -1,0 +1,282 @@
+"""A guest as the host sees it: a QEMU process, and commands that run inside."""
+import base64
+import ctypes
+import json
+import os
+import queue
+import signal
+import socket
+import subprocess
+import threading
+import time
+from pathlib import Path
+
+import kernel
+
+SECONDS_TO_BOOT = 180
+MEMORY_MIB = 1536
+PR_SET_PDEATHSIG = 1
+
+
+class LabError(Exception):
+    """Something in the lab did not do what it was to do."""
+
+
+def die_with_parent():
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+class Process:
+    """What runs in a guest: a program, or a function of ours (tests/lab/guest)."""
+
+    def __init__(self, node, number, what):
+        self.node, self.number, self.what = node, number, what
+        self.events = queue.Queue()
+        self.ended = threading.Event()
+        self.end = None
+
+    def handle(self, message):
+        if "event" in message:
+            self.events.put(message["event"])
+        else:
+            self.end = message
+            self.ended.set()
+            self.events.put(None)
+
+    @property
+    def running(self):
+        return not self.ended.is_set()
+
+    def event(self, timeout=30):
+        """The next thing that the function tells."""
+        try:
+            event = self.events.get(timeout=timeout)
+        except queue.Empty:
+            raise LabError(f"{self}: silent for {timeout} s") from None
+        if event is None:
+            self.events.put(None)
+            raise LabError(f"{self}: ended early: {self.complaint()}")
+        return event
+
+    def wait(self, timeout=60):
+        """Its exit code; negative: the signal that ended it."""
+        if not self.ended.wait(timeout):
+            self.send_signal(signal.SIGKILL, group=True)
+            self.ended.wait(10)
+            raise LabError(f"{self}: not done after {timeout} s: {self.complaint()}")
+        return self.end["exit"]
+
+    def value(self, timeout=60):
+        """What the function returned."""
+        if self.wait(timeout) != 0 or "error" in self.end:
+            raise LabError(f"{self}: {self.complaint()}")
+        return self.end.get("value")
+
+    @property
+    def output(self):
+        return self.end["output"]
+
+    def complaint(self):
+        end = self.end or {}
+        return f"{end.get('error') or 'exit ' + str(end.get('exit'))}\n{end.get('output', '')[-2000:]}"
+
+    def send_signal(self, number=signal.SIGTERM, group=False):
+        if self.running:
+            self.node.send({"id": self.number, "op": "signal", "signal": int(number),
+                            "group": group})
+
+    def stop(self, number=signal.SIGKILL, timeout=20):
+        self.send_signal(number, group=True)
+        return self.wait(timeout)
+
+    def __str__(self):
+        return f"{self.node.name}: {self.what}"
+
+
+class Node:
+    """One guest. Start it on the main thread: it dies with the thread that started it."""
+
+    def __init__(self, number, folder, the_kernel, initramfs, link, mtu):
+        self.number, self.name = number, "ab"[number - 1]
+        self.address = f"10.9.0.{number}"
+        self.folder = folder
+        self.link, self.mtu = link, mtu
+        self.processes = {}
+        self.count = 0
+        self.lock = threading.Lock()
+        self.hello = threading.Event()
+        self.console = folder / f"console.{self.name}.log"
+        self.qemu = subprocess.Popen(
+            self.command(the_kernel, initramfs), stdin=subprocess.DEVNULL,
+            stdout=open(folder / f"qemu.{self.name}.log", "wb"), stderr=subprocess.STDOUT,
+            preexec_fn=die_with_parent)
+        self.port = None
+
+    def command(self, the_kernel, initramfs):
+        words = (f"console=ttyS0 quiet panic=-1 mitigations=off lab.node={self.number} "
+                 f"lab.modules={the_kernel.modules} lab.mtu={self.mtu}")
+        mac = f"52:54:00:00:00:{self.number:02x}"
+        return [
+            "qemu-system-x86_64", "-nodefaults", "-no-user-config", "-display", "none",
+            "-accel", os.environ.get("LAB_ACCEL", "tcg,thread=multi"), "-cpu", "max", "-smp", "2",
+            "-m", str(MEMORY_MIB), "-kernel", the_kernel.image, "-initrd", initramfs,
+            "-append", words, "-serial", f"file:{self.console}",
+            "-virtfs", "local,path=/,mount_tag=root,security_model=none,readonly=on,multidevs=remap",
+            "-virtfs", f"local,path={self.folder},mount_tag=results,security_model=none",
+            "-device", "virtio-serial-pci",
+            "-chardev", f"socket,id=agent,path={self.folder}/agent.{self.name},server=on,wait=off",
+            "-device", "virtserialport,chardev=agent,name=fairlead.agent",
+            "-netdev", f"stream,id=wire,server={'on' if self.number == 1 else 'off'},"
+                       f"addr.type=unix,addr.path={self.link}",
+            "-device", f"virtio-net-pci,netdev=wire,mac={mac},romfile=",
+            "-device", "virtio-rng-pci"]
+
+    def connect(self):
+        """Until the agent has said hello."""
+        deadline = time.monotonic() + SECONDS_TO_BOOT
+        self.port = socket.socket(socket.AF_UNIX)
+        while True:
+            try:
+                self.port.connect(str(self.folder / f"agent.{self.name}"))
+                break
+            except OSError:
+                self.check_alive()
+                if time.monotonic() > deadline:
+                    raise LabError(f"{self.name}: QEMU opens no agent port") from None
+                time.sleep(0.05)
+        threading.Thread(target=self.listen, daemon=True).start()
+        self.wait_hello()
+
+    def wait_hello(self):
+        deadline = time.monotonic() + SECONDS_TO_BOOT
+        while not self.hello.wait(0.2):
+            self.check_alive()
+            if time.monotonic() > deadline:
+                raise LabError(f"{self.name}: no word from the agent; console: {self.console_tail()}")
+
+    def check_alive(self):
+        if self.qemu.poll() is not None:
+            raise LabError(f"{self.name}: QEMU ended with {self.qemu.returncode}: "
+                           + (self.folder / f"qemu.{self.name}.log").read_text()[-500:]
+                           + self.console_tail())
+
+    def console_tail(self):
+        return self.console.read_text(errors="replace")[-1500:] if self.console.exists() else ""
+
+    def listen(self):
+        with self.port.makefile("rb") as lines:
+            for line in lines:
+                # A guest that resets may leave half a line behind.
+                start = line.find(b'{"')
+                message = json.loads(line[start:]) if start >= 0 else {}
+                if "hello" in message:
+                    self.hello.set()
+                elif message.get("id") in self.processes:
+                    process = self.processes[message["id"]]
+                    process.handle(message)
+        for process in list(self.processes.values()):
+            process.handle({"exit": -1, "output": "", "error": "the guest has gone"})
+
+    def send(self, message):
+        with self.lock:
+            self.port.sendall(json.dumps(message).encode() + b"\n")
+
+    def request(self, what, message):
+        with self.lock:
+            self.count += 1
+            process = self.processes[self.count] = Process(self, self.count, what)
+        self.send({"id": process.number, **message})
+        return process
+
+    def start(self, argv, **how):
+        """Starts a program. `how`: netns, uid, cgroup, environment, memlock, log (a file name in the
+        folder of results; without it the output is in .output at the end)."""
+        if "log" in how:
+            how["log"] = f"/tmp/results/{how['log']}"
+        argv = [str(word) for word in argv]
+        return self.request(" ".join(argv)[:120], {"op": "exec", "argv": argv, **how})
+
+    def run(self, argv, timeout=60, check=True, **how):
+        """Runs a program to its end and returns its output."""
+        process = self.start(argv, **how)
+        if process.wait(timeout) != 0 and check:
+            raise LabError(f"{process}: {process.complaint()}")
+        return process.output
+
+    def spawn(self, function, netns=None, environment=None, uid=None, **arguments):
+        """Starts a function of tests/lab/guest: "traffic.echo"."""
+        message = {"op": "call", "function": function, "arguments": arguments}
+        for name, value in (("netns", netns), ("environment", environment), ("uid", uid)):
+            if value is not None:
+                message[name] = value
+        return self.request(function, message)
+
+    def call(self, function, timeout=60, **arguments):
+        return self.spawn(function, **arguments).value(timeout)
+
+    def write(self, path, content):
+        self.call("system.write", path=str(path),
+                  content=base64.b64encode(content.encode()).decode())
+
+    def stop_all(self, but=()):
+        """Ends whatever still runs, for the next scenario to begin on an empty node."""
+        left = [process for process in self.processes.values()
+                if process.running and process not in but]
+        for process in left:
+            process.send_signal(signal.SIGKILL, group=True)
+        for process in left:
+            process.wait(20)
+        self.processes = {number: process for number, process in self.processes.items()
+                          if process.running}
+
+    def expect_reboot(self):
+        """Call before the guest resets; wait_hello() then waits for the new one."""
+        self.hello.clear()
+        for process in list(self.processes.values()):
+            if process.running:
+                process.handle({"exit": -1, "output": "", "error": "the guest was reset"})
+
+    def kill(self):
+        """Ends QEMU."""
+        self.qemu.kill()
+        self.qemu.wait()
+
+
+class Lab:
+    """Two nodes on one wire, 10.9.0.1 and 10.9.0.2, each with a Soft-RoCE device rxe0."""
+
+    def __init__(self, folder, initramfs_build, say, mtu=9000):
+        folder.mkdir(parents=True, exist_ok=True)
+        self.folder, self.say = folder, say
+        self.nodes = []
+        the_kernel = kernel.find(say)
+        say(f"booting two nodes with {the_kernel.version}")
+        image = folder / "initramfs"
+        start = Path(__file__).parent / "guest/start.sh"
+        image.write_bytes(initramfs_build(the_kernel, start))
+        wire = folder / "wire"
+        for old in (wire, folder / "agent.a", folder / "agent.b"):
+            old.unlink(missing_ok=True)
+        begun = time.monotonic()
+        try:
+            for number in (1, 2):
+                self.nodes.append(Node(number, folder, the_kernel, image, wire, mtu))
+                self.wait_for_wire(wire)
+            for node in self.nodes:
+                node.connect()
+        except BaseException:
+            self.close()
+            raise
+        say(f"both are up after {time.monotonic() - begun:.0f} s")
+
+    def wait_for_wire(self, wire):
+        deadline = time.monotonic() + 30
+        while not wire.exists():
+            self.nodes[0].check_alive()
+            if time.monotonic() > deadline:
+                raise LabError("QEMU opens no socket for the wire")
+            time.sleep(0.05)
+
+    def close(self):
+        for node in self.nodes:
+            node.kill()
