@@ -149,6 +149,7 @@ struct PeerEndpoint {
   QpNumber queue_pair;
   PacketSeq first_psn;
   Mtu mtu = Mtu::k1024;
+  bool direct = false;  // no gateway on the way there
 };
 
 class QueuePair {
@@ -186,6 +187,7 @@ struct QueuePairOptions {
   ProtectionDomain* domain = nullptr;
   SharedReceiveQueue* receive_queue = nullptr;
   PortNumber port{1};
+  Gid gid;  // the port's GID to speak from; zero is Port::gid
   std::uint32_t send_requests = 64;
 };
 

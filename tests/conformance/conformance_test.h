@@ -76,6 +76,13 @@ class DeviceConformance : public testing::TestWithParam<DeviceKind> {
            right->received.back().queue_pair == connection.right->number();
   }
 
+  // A request from left to right has failed, and both ends have heard of it.
+  bool both_notice(const Connection& connection) {
+    return run_until([&] {
+      return right->has_fatal(*connection.right) && !left->sent(*connection.left).empty();
+    });
+  }
+
   std::unique_ptr<DevicePair> pair;
   std::unique_ptr<Endpoint> left, right;
 };

@@ -1,0 +1,48 @@
+// Which entry of a port's GID table to use. Chosen by type and address: the index of a GID differs
+// from pod to pod and from boot to boot, so nobody may configure one. Pure.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include "base/ids.h"
+
+namespace fairlead::rdma::verbs {
+
+enum class GidType : std::uint8_t { kInfiniBand, kRoceV1, kRoceV2 };
+
+struct GidEntry {
+  Gid gid;
+  GidType type = GidType::kRoceV2;
+  std::uint32_t index = 0;         // in the port's table
+  std::uint32_t netdev_index = 0;  // interface index in the namespace of the device; 0: none known
+  friend bool operator==(const GidEntry&, const GidEntry&) = default;
+};
+
+bool is_link_local(const Gid& gid);  // fe80::/10
+
+// How much an entry is to be preferred; less is better, nothing is unusable. A Linux kernel speaks
+// SMC-R version 2 from IPv4-mapped RoCEv2 GIDs only, so these come first; then IPv6, then what
+// reaches no farther than the own segment.
+std::optional<unsigned> gid_rank(const GidEntry& entry);
+
+// The best of the table, the first among equals.
+std::optional<GidEntry> choose_gid(std::span<const GidEntry> table);
+// The entry with this address; of several types the best.
+std::optional<GidEntry> find_gid(std::span<const GidEntry> table, const Gid& gid);
+
+const char* to_string(GidType type);  // "RoCEv2"
+
+// The MAC that an EUI-64 was made of: the link-local GID of a RoCE port, a node GUID. Nothing when
+// it was made of something else.
+std::optional<Mac> mac_from_eui64(std::span<const std::uint8_t, 8> eui64);
+// Of a port, from its table; the address of its interface may be out of sight in a pod.
+std::optional<Mac> mac_of_port(std::span<const GidEntry> table);
+
+// An InfiniBand port has no MAC, and CLC has no field for its LID: between two Fairlead proxies the
+// MAC field carries it, as the locally administered 02:49:42:00:LL:LL ("IB").
+Mac mac_of_lid(std::uint16_t lid);
+std::optional<std::uint16_t> lid_of_mac(const Mac& mac);
+
+}  // namespace fairlead::rdma::verbs

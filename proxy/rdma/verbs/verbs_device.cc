@@ -1,0 +1,254 @@
+#include "rdma/verbs/verbs_device.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "base/assert.h"
+#include "rdma/verbs/verbs_buffer.h"
+#include "rdma/verbs/verbs_completions.h"
+#include "rdma/verbs/verbs_ports.h"
+#include "rdma/verbs/verbs_probe.h"
+#include "rdma/verbs/verbs_queue_pair.h"
+#include "rdma/verbs/verbs_receive_queue.h"
+#include "rdma/verbs/verbs_status.h"
+
+namespace fairlead::rdma::verbs {
+namespace {
+
+constexpr const char* kDevicesFolder = "/sys/class/infiniband";
+
+Result<ContextHandle> open_context(const std::string& name) {
+  int count = 0;
+  const DeviceListHandle list(ibv_get_device_list(&count));
+  for (int i = 0; list != nullptr && i < count; ++i) {
+    ibv_device* device = list.get()[i];
+    if (name != ibv_get_device_name(device)) continue;
+    errno = 0;
+    ContextHandle context(ibv_open_device(device));
+    if (context != nullptr) return context;
+    Error error = system_error("ibv_open_device", errno);
+    // The device exists, but a container sees no node of it: nobody granted it.
+    if (error.code == Errc::kNotFound) error.code = Errc::kPermission;
+    return error;
+  }
+  return Error{Errc::kNotFound, "RDMA device of that name"};
+}
+
+}  // namespace
+
+struct VerbsDevice::Parts {
+  ContextHandle context;
+  ibv_device_attr limits{};
+  std::vector<VerbsPort> ports;
+  std::unique_ptr<CompletionQueue> completions;
+};
+
+std::vector<std::string> device_names() {
+  std::vector<std::string> names;
+  const Handle<DIR, ::closedir> folder(::opendir(kDevicesFolder));
+  while (folder != nullptr) {
+    const dirent* entry = ::readdir(folder.get());
+    if (entry == nullptr) break;
+    if (entry->d_name[0] != '.') names.emplace_back(entry->d_name);
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+VerbsDevice::VerbsDevice(std::string name, MemlockAccount& memlock, std::unique_ptr<Parts> parts)
+    : name_(std::move(name)), memlock_(memlock), parts_(std::move(parts)) {}
+
+VerbsDevice::~VerbsDevice() { set_watcher(nullptr); }
+
+Result<std::unique_ptr<VerbsDevice>> VerbsDevice::open(const VerbsOptions& options) {
+  SMC_ASSERT(options.memlock != nullptr);
+  auto parts = std::make_unique<Parts>();
+  parts->context = SMC_TRY(open_context(options.name));
+  std::unique_ptr<VerbsDevice> device(
+      new VerbsDevice(options.name, *options.memlock, std::move(parts)));
+  SMC_TRY(device->set_up());
+  return device;
+}
+
+Result<void> VerbsDevice::set_up() {
+  ibv_context& context = *parts_->context;
+  ibv_device_attr& limits = parts_->limits;
+  if (const int error = ibv_query_device(&context, &limits); error != 0)
+    return system_error("ibv_query_device", error);
+  if (limits.max_srq <= 0 || limits.max_srq_wr <= 0)
+    return Error{Errc::kUnsupported, "the device has no shared receive queues"};
+  const int flags = ::fcntl(context.async_fd, F_GETFL);
+  if (flags < 0 || ::fcntl(context.async_fd, F_SETFL, flags | O_NONBLOCK) != 0)
+    return system_error("fcntl of the event channel", errno);
+  capabilities_.send_requests_max =
+      std::min(kSendRequestsMax, static_cast<std::uint32_t>(limits.max_qp_wr));
+  capabilities_.receive_requests_max =
+      std::min(kReceiveRequestsMax, static_cast<std::uint32_t>(limits.max_srq_wr));
+  capabilities_.registered_bytes_max = memlock_.limit_bytes();
+  parts_->completions = SMC_TRY(
+      CompletionQueue::create(context, static_cast<std::uint32_t>(std::max(limits.max_cqe, 1))));
+  parts_->ports.resize(limits.phys_port_cnt);
+  SMC_TRY(read_ports());
+  for (const Port& port : ports_) {
+    if (port.state != PortState::kActive || port.gid.is_zero()) continue;
+    capabilities_.receive_queue_crosses_domains = receive_queue_crosses_domains(*this, port);
+    break;
+  }
+  return {};
+}
+
+Result<void> VerbsDevice::read_ports() {
+  ports_.clear();
+  for (std::size_t i = 0; i < parts_->ports.size(); ++i) {
+    VerbsPort& port = parts_->ports[i];
+    SMC_TRY(read_port(*parts_->context, static_cast<std::uint8_t>(i + 1), port));
+    ports_.push_back(port.port);
+  }
+  return {};
+}
+
+std::span<const GidEntry> VerbsDevice::gids(PortNumber port) const {
+  if (port.value == 0 || port.value > parts_->ports.size()) return {};
+  return parts_->ports[port.value - 1U].gids;
+}
+
+Result<std::unique_ptr<ProtectionDomain>> VerbsDevice::create_protection_domain() {
+  DomainHandle domain(ibv_alloc_pd(parts_->context.get()));
+  if (domain == nullptr) return system_error("ibv_alloc_pd", errno);
+  return std::unique_ptr<ProtectionDomain>(std::make_unique<VerbsDomain>(std::move(domain)));
+}
+
+Result<std::unique_ptr<SharedReceiveQueue>> VerbsDevice::create_shared_receive_queue(
+    ProtectionDomain& domain, std::uint32_t requests_max) {
+  if (requests_max == 0 || requests_max > capabilities_.receive_requests_max)
+    return Error{Errc::kExhausted, "receive requests"};
+  std::unique_ptr<SharedReceiveQueue> queue = SMC_TRY(VerbsReceiveQueue::create(
+      static_cast<VerbsDomain&>(domain), *parts_->completions, requests_max));
+  return queue;
+}
+
+Result<std::unique_ptr<RegisteredBuffer>> VerbsDevice::allocate_buffer(ProtectionDomain& domain,
+                                                                       std::size_t size_bytes) {
+  std::unique_ptr<RegisteredBuffer> buffer =
+      SMC_TRY(VerbsBuffer::create(static_cast<VerbsDomain&>(domain), memlock_, size_bytes));
+  return buffer;
+}
+
+Result<std::unique_ptr<QueuePair>> VerbsDevice::create_queue_pair(const QueuePairOptions& options) {
+  SMC_ASSERT(options.domain != nullptr && options.receive_queue != nullptr);
+  if (options.send_requests == 0 || options.send_requests > capabilities_.send_requests_max)
+    return Error{Errc::kExhausted, "send requests"};
+  if (options.port.value == 0 || options.port.value > ports_.size())
+    return Error{Errc::kNotFound, "port"};
+  std::unique_ptr<QueuePair> queue_pair = SMC_TRY(VerbsQueuePair::create(
+      *parts_->completions, memlock_, parts_->ports[options.port.value - 1U], options));
+  return queue_pair;
+}
+
+std::size_t VerbsDevice::poll(std::span<Completion> completions) {
+  return parts_->completions->poll(completions);
+}
+
+bool VerbsDevice::pending() const noexcept {
+  return events_waiting_ || !events_.empty() || parts_->completions->pending();
+}
+
+bool VerbsDevice::arm() {
+  return !events_waiting_ && events_.empty() && parts_->completions->arm();
+}
+
+void VerbsDevice::set_watcher(FdWatcher* watcher) {
+  for (const int fd : {parts_->completions->fd(), parts_->context->async_fd}) {
+    if (gone_ && fd == parts_->context->async_fd) continue;
+    if (watcher_ != nullptr) watcher_->unwatch(fd);
+    if (watcher != nullptr) watcher->watch_readable(fd, FdWatcher::Trigger::kLevel);
+  }
+  watcher_ = watcher;
+}
+
+void VerbsDevice::handle_readable(int fd) {
+  if (fd == parts_->completions->fd()) parts_->completions->take_notices();
+  if (fd == parts_->context->async_fd) events_waiting_ = true;
+}
+
+std::optional<AsyncEvent> VerbsDevice::poll_async_event() {
+  while (events_.empty() && events_waiting_) events_waiting_ = take_event();
+  if (events_.empty()) return std::nullopt;
+  const AsyncEvent event = events_.front();
+  events_.pop_front();
+  return event;
+}
+
+// False when none is left.
+bool VerbsDevice::take_event() {
+  ibv_async_event event{};
+  if (ibv_get_async_event(parts_->context.get(), &event) != 0) {
+    if (errno != EAGAIN && errno != EINTR) lose_device();
+    return errno == EINTR;
+  }
+  take(event);
+  ibv_ack_async_event(&event);
+  return !gone_;
+}
+
+void VerbsDevice::take(const ibv_async_event& event) {
+  const std::optional<EventMeaning> meaning = meaning_of(event.event_type);
+  if (!meaning) return;
+  switch (meaning->subject) {
+    case EventSubject::kPort:
+      take_port_event(meaning->kind, PortNumber{static_cast<std::uint8_t>(event.element.port_num)});
+      break;
+    case EventSubject::kQueuePair: {
+      auto& queue_pair = *static_cast<VerbsQueuePair*>(event.element.qp->qp_context);
+      if (queue_pair.note_fatal())
+        events_.push_back({meaning->kind, queue_pair.port(), queue_pair.number()});
+      break;
+    }
+    case EventSubject::kReceiveQueue:
+      events_.push_back({meaning->kind, {}, {}});
+      break;
+    case EventSubject::kDevice:
+      lose_device();
+      break;
+  }
+}
+
+void VerbsDevice::take_port_event(AsyncEvent::Kind kind, PortNumber number) {
+  if (number.value == 0 || number.value > ports_.size()) return;
+  const PortState before = ports_[number.value - 1U].state;
+  if (!read_ports()) return lose_device();
+  const PortState now = ports_[number.value - 1U].state;
+  // The state counts, not the event: a port may have come back before anybody looked.
+  if (kind == AsyncEvent::Kind::kGidChange || now == before) {
+    events_.push_back({AsyncEvent::Kind::kGidChange, number, {}});
+    return;
+  }
+  events_.push_back(
+      {now == PortState::kActive ? AsyncEvent::Kind::kPortUp : AsyncEvent::Kind::kPortDown,
+       number,
+       {}});
+  if (now == PortState::kActive) return;
+  // Retrying would take seconds to find out what is known already.
+  parts_->completions->for_each([&](VerbsQueuePair& queue_pair) {
+    if (queue_pair.port() != number || !queue_pair.connected()) return;
+    queue_pair.fail();
+    events_.push_back({AsyncEvent::Kind::kQueuePairFatal, number, queue_pair.number()});
+  });
+}
+
+void VerbsDevice::lose_device() {
+  if (gone_) return;
+  if (watcher_ != nullptr) watcher_->unwatch(parts_->context->async_fd);
+  gone_ = true;
+  events_waiting_ = false;
+  for (Port& port : ports_) port.state = PortState::kDown;
+  for (VerbsPort& port : parts_->ports) port.port.state = PortState::kDown;
+  events_.push_back({AsyncEvent::Kind::kDeviceFatal, {}, {}});
+}
+
+}  // namespace fairlead::rdma::verbs

@@ -1,0 +1,86 @@
+// An RNIC through libibverbs: reliable connected queue pairs over RoCE or InfiniBand, without
+// rdma_cm. Passes the same conformance suite as the shared-memory device.
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "rdma/device.h"
+#include "rdma/verbs/gid_select.h"
+#include "rdma/verbs/memlock.h"
+
+struct ibv_context;
+struct ibv_async_event;
+
+namespace fairlead::rdma::verbs {
+
+inline constexpr std::uint32_t kSendRequestsMax = 1024;      // per queue pair
+inline constexpr std::uint32_t kReceiveRequestsMax = 32768;  // per shared receive queue
+
+struct VerbsOptions {
+  std::string name;                   // of the device: "mlx5_0"
+  MemlockAccount* memlock = nullptr;  // of the process; outlives the device
+};
+
+// Names of the devices that the kernel shows us, in its order. Costs a readdir(3).
+std::vector<std::string> device_names();
+
+class VerbsDevice final : public Device {
+ public:
+  // Errors: kNotFound without a device of that name, kPermission when its node may not be opened or
+  // is not there, kUnsupported when it lacks shared receive queues, those of libibverbs.
+  static Result<std::unique_ptr<VerbsDevice>> open(const VerbsOptions& options);
+  ~VerbsDevice() override;
+
+  // The port's GID table as last read.
+  std::span<const GidEntry> gids(PortNumber port) const;
+  // The kernel has taken the device away; nothing works any more.
+  bool gone() const { return gone_; }
+
+  const std::string& name() const override { return name_; }
+  const Capabilities& capabilities() const override { return capabilities_; }
+  std::span<const Port> ports() const override { return ports_; }
+  Result<std::unique_ptr<ProtectionDomain>> create_protection_domain() override;
+  Result<std::unique_ptr<SharedReceiveQueue>> create_shared_receive_queue(
+      ProtectionDomain& domain, std::uint32_t requests_max) override;
+  Result<std::unique_ptr<RegisteredBuffer>> allocate_buffer(ProtectionDomain& domain,
+                                                            std::size_t size_bytes) override;
+  Result<std::unique_ptr<QueuePair>> create_queue_pair(const QueuePairOptions& options) override;
+  std::size_t poll(std::span<Completion> completions) override;
+  std::optional<AsyncEvent> poll_async_event() override;
+  bool pending() const noexcept override;
+  bool arm() override;
+  // Nothing to do: the device rings for as long as nobody has looked.
+  void disarm() override {}
+  // Nothing to do: post() rings.
+  void ring_doorbells() override {}
+  void set_watcher(FdWatcher* watcher) override;
+  void handle_readable(int fd) override;
+
+ private:
+  struct Parts;  // what is made of libibverbs' types
+
+  VerbsDevice(std::string name, MemlockAccount& memlock, std::unique_ptr<Parts> parts);
+  Result<void> set_up();
+  Result<void> read_ports();
+  bool take_event();
+  void take(const ibv_async_event& event);
+  void take_port_event(AsyncEvent::Kind kind, PortNumber number);
+  void lose_device();
+
+  std::string name_;
+  MemlockAccount& memlock_;
+  Capabilities capabilities_;
+  std::unique_ptr<Parts> parts_;
+  std::vector<Port> ports_;
+  // Of one event of the device: at most one a queue pair, and one of the port.
+  std::deque<AsyncEvent> events_;
+  FdWatcher* watcher_ = nullptr;
+  bool events_waiting_ = false;
+  bool gone_ = false;
+};
+
+}  // namespace fairlead::rdma::verbs

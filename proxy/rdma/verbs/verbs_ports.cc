@@ -1,0 +1,67 @@
+#include "rdma/verbs/verbs_ports.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "rdma/verbs/verbs_status.h"
+
+namespace fairlead::rdma::verbs {
+namespace {
+
+GidType type_from(std::uint32_t type) {
+  switch (type) {
+    case IBV_GID_TYPE_IB:
+      return GidType::kInfiniBand;
+    case IBV_GID_TYPE_ROCE_V1:
+      return GidType::kRoceV1;
+    default:
+      return GidType::kRoceV2;
+  }
+}
+
+Result<std::vector<GidEntry>> read_gids(ibv_context& context, std::uint8_t number) {
+  std::vector<ibv_gid_entry> table(kGidsMax);
+  const ssize_t count = ibv_query_gid_table(&context, table.data(), table.size(), 0);
+  if (count < 0) return system_error("ibv_query_gid_table", static_cast<int>(-count));
+  table.resize(static_cast<std::size_t>(count));
+  std::vector<GidEntry> gids;
+  for (const ibv_gid_entry& entry : table) {
+    // The address handle has eight bits for it.
+    if (entry.port_num != number || entry.gid_index > 0xff) continue;
+    GidEntry gid;
+    std::memcpy(gid.gid.bytes.data(), entry.gid.raw, gid.gid.bytes.size());
+    gid.type = type_from(entry.gid_type);
+    gid.index = entry.gid_index;
+    gid.netdev_index = entry.ndev_ifindex;
+    gids.push_back(gid);
+  }
+  return gids;
+}
+
+Mac mac_from_node_guid(const ibv_context& context) {
+  const __be64 guid = ibv_get_device_guid(context.device);
+  std::array<std::uint8_t, 8> bytes;
+  std::memcpy(bytes.data(), &guid, bytes.size());
+  return mac_from_eui64(bytes).value_or(Mac{});
+}
+
+}  // namespace
+
+Result<void> read_port(ibv_context& context, std::uint8_t number, VerbsPort& port) {
+  ibv_port_attr attributes{};
+  if (const int error = ibv_query_port(&context, number, &attributes); error != 0)
+    return system_error("ibv_query_port", error);
+  port.gids = SMC_TRY(read_gids(context, number));
+  port.infiniband = attributes.link_layer == IBV_LINK_LAYER_INFINIBAND;
+  port.port.number = PortNumber{number};
+  port.port.state = attributes.state == IBV_PORT_ACTIVE ? PortState::kActive : PortState::kDown;
+  port.port.mtu = mtu_from(attributes.active_mtu);
+  const std::optional<GidEntry> chosen = choose_gid(port.gids);
+  port.port.gid = chosen ? chosen->gid : Gid{};
+  port.port.mac = port.infiniband ? mac_of_lid(attributes.lid)
+                                  : mac_of_port(port.gids).value_or(mac_from_node_guid(context));
+  return {};
+}
+
+}  // namespace fairlead::rdma::verbs
