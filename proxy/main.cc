@@ -43,12 +43,12 @@ Result<OptionChoice> choose_option_program(const config::Config& config) {
   OptionChoice choice;
   choice.fact.name = admin::kFactOptionProgram;
   const Mode mode = config.smc.option_program;
-  if (!config.smc.enabled || mode == Mode::kNone) {
+  if (mode == Mode::kNone) {
     choice.fact.text = "not used, by configuration";
     return choice;
   }
   Error refusal{};
-  if (mode != Mode::kExternal) {
+  if (mode != Mode::kExternal && config.smc.enabled) {
     Result<bpf::OptionProgram> program = bpf::OptionProgram::attach();
     if (program) {
       choice.source = relay::OptionSource::kOwn;
@@ -59,10 +59,15 @@ Result<OptionChoice> choose_option_program(const config::Config& config) {
     refusal = program.error();
     if (mode == Mode::kAttach) return refusal;
   }
+  // Without SMC too: whoever saw the option awaits a Decline.
   const Result<bool> external = bpf::probe_external();
   if (external && *external) {
     choice.source = relay::OptionSource::kExternal;
     choice.fact.text = "attached by the node side";
+    return choice;
+  }
+  if (!config.smc.enabled) {
+    choice.fact.text = "not used, by configuration";
     return choice;
   }
   choice.fact.status =

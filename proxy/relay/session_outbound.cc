@@ -45,6 +45,15 @@ void Session::net_connected(TimePoint now) {
   setup_->timer.cancel();
   if (setup_->plain_reason) {
     const smc::Handshake::Outcome outcome = setup_->outcome;
+    // A program of the node side writes the option without being asked. Who answered it awaits CLC,
+    // and would take the application's bytes for that.
+    if (worker_.network().option_answered(*net_)) {
+      note("the SYN carried the SMC option all the same: declined");
+      setup_->handshake.emplace(
+          smc::Handshake::refusal(worker_.offer().peer_id, *setup_->plain_reason, outcome.detail));
+      phase_ = Phase::kHandshake;
+      return run_handshake(now);
+    }
     return become_tcp(outcome.side, *setup_->plain_reason, outcome.peer_code, outcome.detail, now);
   }
   if (!setup_->assumed && !worker_.network().option_answered(*net_)) {

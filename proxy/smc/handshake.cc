@@ -25,6 +25,14 @@ Handshake Handshake::server(const PeerId& own, TimePoint now, Duration timeout) 
   return Handshake(Role::kServer, own, now, timeout);
 }
 
+Handshake Handshake::refusal(const PeerId& own, FallbackReason reason, const char* detail) {
+  Handshake handshake(Role::kClient, own, TimePoint{}, Duration{});
+  handshake.state_ = State::kInHand;
+  handshake.decline(reason);
+  handshake.outcome_.detail = detail;
+  return handshake;
+}
+
 template <class Message>
 void Handshake::queue(const Message& message) {
   // Encoded aside, because the fixed-extent span of an encoder may be longer than what is left

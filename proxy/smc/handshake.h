@@ -59,6 +59,9 @@ class Handshake {
   static Handshake client(const wire::Proposal& proposal, const PeerId& own, TimePoint now,
                           Duration timeout);
   static Handshake server(const PeerId& own, TimePoint now, Duration timeout);
+  // A client that does not want SMC, of a server that awaits CLC because it saw the option: begins
+  // in kTcp, with a Decline to be written.
+  static Handshake refusal(const PeerId& own, FallbackReason reason, const char* detail);
 
   State state() const { return state_; }
   const Outcome& outcome() const { return outcome_; }

@@ -121,6 +121,18 @@ TEST_F(HandshakePair, AVersionOneDeclineMayBeTheVeryFirstMessage) {
   EXPECT_EQ(server.outcome().reason, FallbackReason::kNoDevice);
 }
 
+TEST_F(HandshakePair, ARefusalIsADeclineBeforeAnyProposal) {
+  Handshake refusal = Handshake::refusal(offer.peer_id, FallbackReason::kPolicyExcluded, "why");
+  ASSERT_EQ(refusal.state(), State::kTcp);
+  EXPECT_EQ(refusal.outcome().side, Side::kLocal);
+  EXPECT_EQ(refusal.outcome().reason, FallbackReason::kPolicyExcluded);
+  EXPECT_STREQ(refusal.outcome().detail, "why");
+  EXPECT_FALSE(refusal.next_deadline().has_value());
+  EXPECT_EQ(carry(refusal, server, "GET /"), 5U);
+  EXPECT_EQ(server.state(), State::kTcp);
+  EXPECT_EQ(server.outcome().peer_code, fallback_info(FallbackReason::kPolicyExcluded).wire_code);
+}
+
 TEST_F(HandshakePair, ASilentPeerFailsEachWait) {
   server.handle_deadline(now + kTimeout - Duration(1));
   EXPECT_EQ(server.state(), State::kAwaitingPeer);
