@@ -14,8 +14,13 @@ build:  ## build the programs, optimised, into build/release
 
 .PHONY: test
 test:  ## run all tests: sanitizers, threads, integration
-	@./scripts/bootstrap.sh build test
+	@./scripts/bootstrap.sh build test lab
 	@python3 scripts/run_tests.py --jobs $(JOBS)
+
+.PHONY: lab
+lab: build  ## two virtual machines with RDMA: us and the kernel's SMC; LAB_KEEP=1 stays for commands
+	@./scripts/bootstrap.sh lab
+	python3 -B tests/lab/lab.py
 
 .PHONY: demo
 demo: build  ## show SMC-R between two proxies on this machine

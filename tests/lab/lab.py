@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 """The lab: two virtual machines with Debian's kernel, Soft-RoCE, and the kernel's own SMC as a peer.
 
+    tests/lab/lab.py [--only NAME …]     run the scenarios, or those whose names have a NAME in them
+    tests/lab/lab.py --list              name the scenarios
     tests/lab/lab.py --run 'COMMAND'     run a shell command in node a, say its output, end with its code
     tests/lab/lab.py --shell             boot, then read lines "a COMMAND" or "b COMMAND"
 
@@ -13,10 +15,14 @@ import shutil
 import signal
 import sys
 import time
+import traceback
 from pathlib import Path
 
 import initramfs
 import kernel
+import scenario
+import scenarios_fallback  # noqa: F401  an import registers the scenarios in it
+import scenarios_self  # noqa: F401
 from node import Lab, LabError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -64,6 +70,42 @@ def shell(lab):
     return 0
 
 
+def run_scenarios(lab, chosen, deadline):
+    """The names of those that failed."""
+    stage = scenario.Stage(lab)
+    for node in lab.nodes:
+        stage.prepare(node)
+    failed = []
+    for function in chosen:
+        name, begun = function.__name__, time.monotonic()
+        if begun - BEGUN > deadline:
+            failed.append(name)
+            say(f"FAILED {name}: not begun, the lab's {deadline:.0f} s are over")
+            continue
+        try:
+            stage.name = name
+            function(stage)
+            word = "ok"
+        except Exception as error:  # the others still have something to tell
+            failed.append(name)
+            word = f"FAILED: {error if isinstance(error, LabError) else traceback.format_exc()}"
+        say(f"{name} ({time.monotonic() - begun:.1f} s): {function.__doc__}: {word}")
+        try:
+            stage.finish(failed=name in failed)
+        except LabError as error:
+            failed.append(name)
+            say(f"FAILED {name}: {error}")
+    return failed
+
+
+def choose(names):
+    chosen = [function for function in scenario.SCENARIOS
+              if not names or any(name in function.__name__ for name in names)]
+    if not chosen:
+        raise LabError(f"no scenario has one of {' '.join(names)} in its name")
+    return chosen
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--folder", type=Path, default=ROOT / "build/lab")
@@ -71,15 +113,29 @@ def main():
     parser.add_argument("--run", metavar="COMMAND")
     parser.add_argument("--timeout", type=float, default=540, help="seconds for --run")
     parser.add_argument("--shell", action="store_true")
+    parser.add_argument("--only", nargs="+", default=[], metavar="NAME")
+    parser.add_argument("--list", action="store_true")
+    parser.add_argument("--deadline", type=float, default=660, help="seconds; no scenario begins later")
     arguments = parser.parse_args()
+    if arguments.list:
+        for function in scenario.SCENARIOS:
+            print(f"{function.__name__}: {function.__doc__}")
+        return 0
     arguments.folder = arguments.folder.resolve()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, end_on_signal)
     try:
+        chosen = choose(arguments.only)
         lab = boot(arguments)
         if arguments.run:
             return run_command(lab, arguments.run, arguments.timeout)
-        return shell(lab)
+        if arguments.shell:
+            return shell(lab)
+        failed = run_scenarios(lab, chosen, arguments.deadline)
+        if os.environ.get("LAB_KEEP"):
+            shell(lab)
+        print(f"lab: FAILED {' '.join(failed)}" if failed else f"lab: OK {len(chosen)} scenarios")
+        return 1 if failed else 0
     except kernel.Unavailable as error:
         print(f"lab: cannot run here: {error}")
         return SKIPPED

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import kernel
 
+ROOT = kernel.ROOT
+BUILD = Path(os.environ.get("FAIRLEAD_BUILD", ROOT / "build/release"))
 SECONDS_TO_BOOT = 180
 MEMORY_MIB = 1536
 PR_SET_PDEATHSIG = 1

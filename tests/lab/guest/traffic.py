@@ -1,0 +1,232 @@
+"""Streams of bytes that prove themselves, over TCP or the kernel's SMC.
+
+The server does with each connection what the client's first line says: so a scenario is two lists of
+steps, one for each end, and one call. A step is [name, argument, …]; each returns something that
+travels to the host. See Talk for the names.
+"""
+import ctypes
+import hashlib
+import json
+import os
+import random
+import select
+import socket
+import struct
+import threading
+import time
+
+AF_SMC = 43
+BLOCK_BYTES = 64 * 1024
+CONNECTION_SECONDS = 120  # for any single call on a socket
+libc = ctypes.CDLL(None, use_errno=True)
+
+
+def open_socket(family):
+    """A stream socket of IPv4: "tcp", or "smc" for the kernel's. Python knows no address of the latter
+    family, but takes its descriptor for one of IPv4."""
+    if family == "tcp":
+        return socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    fd = libc.socket(AF_SMC, socket.SOCK_STREAM | socket.SOCK_CLOEXEC, 0)
+    if fd < 0:
+        raise OSError(ctypes.get_errno(), "socket(AF_SMC)")
+    return socket.socket(socket.AF_INET, socket.SOCK_STREAM, 0, fileno=fd)
+
+
+def set_buffers(sock, buffers):
+    """SO_RCVBUF, which for SMC is the size of our element, and SO_SNDBUF."""
+    for option, size in zip((socket.SO_RCVBUF, socket.SO_SNDBUF), buffers or ()):
+        # The kernel doubles what it is told, for TCP's sake and for SMC's.
+        sock.setsockopt(socket.SOL_SOCKET, option, size // 2)
+
+
+class Stream:
+    """Pseudo-random bytes; both ends know them by the seed."""
+
+    def __init__(self, seed):
+        self.generator = random.Random(seed)
+        self.block = self.generator.randbytes(BLOCK_BYTES)
+
+    def part(self, count):
+        # A fresh head makes every block its own, at a fraction of the cost of fresh bytes.
+        return (self.generator.randbytes(64) + self.block[64:])[:count]
+
+
+class Talk:
+    """One end of a connection, and the steps it can do."""
+
+    def __init__(self, sock):
+        self.sock = sock
+        sock.settimeout(CONNECTION_SECONDS)
+
+    def perform(self, steps):
+        results = []
+        for name, *arguments in steps:
+            try:
+                results.append(getattr(self, name)(*arguments))
+            except OSError as error:
+                results.append(type(error).__name__)
+                break
+        return results
+
+    def send(self, count, seed=1):
+        """[bytes, SHA-256] of what was sent."""
+        stream, digest, left = Stream(seed), hashlib.sha256(), count
+        while left:
+            part = stream.part(min(left, BLOCK_BYTES))
+            self.sock.sendall(part)
+            digest.update(part)
+            left -= len(part)
+        return [count, digest.hexdigest()]
+
+    def receive(self, limit=None, each=BLOCK_BYTES, pause=0.0):
+        """[bytes, SHA-256] up to the limit, or the end of the stream. With a pause after each read, a
+        slow reader."""
+        digest, count = hashlib.sha256(), 0
+        while limit is None or count < limit:
+            part = self.sock.recv(each if limit is None else min(each, limit - count))
+            if not part:
+                break
+            digest.update(part)
+            count += len(part)
+            if pause:
+                time.sleep(pause)
+        return [count, digest.hexdigest()]
+
+    def pong(self, count, size):
+        """Sends back `count` messages of `size` bytes."""
+        for _ in range(count):
+            self.sock.sendall(self.exactly(size))
+
+    def ping(self, count, size):
+        """Seconds for `count` rounds, [all, median of one]."""
+        message, rounds = os.urandom(size), []
+        begun = time.monotonic()
+        for _ in range(count):
+            before = time.monotonic()
+            self.sock.sendall(message)
+            if self.exactly(size) != message:
+                raise AssertionError("another message came back")
+            rounds.append(time.monotonic() - before)
+        return [time.monotonic() - begun, sorted(rounds)[len(rounds) // 2]]
+
+    def exactly(self, size):
+        data = b""
+        while len(data) < size:
+            part = self.sock.recv(size - len(data))
+            if not part:
+                raise ConnectionResetError("end of stream")
+            data += part
+        return data
+
+    def shutdown(self):
+        self.sock.shutdown(socket.SHUT_WR)
+
+    def close(self):
+        self.sock.close()
+
+    def reset(self):
+        """TCP: closes with RST. SMC: closes with what came unread, which aborts."""
+        self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.sock.close()
+
+    def wait_input(self):
+        """Until there is something to read, which is left there."""
+        return bool(select.select([self.sock], [], [], CONNECTION_SECONDS)[0])
+
+    def ending(self):
+        """How the stream ends: "fin" or "reset". An SMC socket may tell of an abort by SO_ERROR only."""
+        try:
+            while self.sock.recv(BLOCK_BYTES):
+                pass
+        except OSError as error:
+            return "reset" if isinstance(error, (ConnectionError, BrokenPipeError)) else str(error)
+        return "reset" if self.sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) else "fin"
+
+    def send_until_refused(self):
+        """"reset" when the peer has gone; else the time runs out."""
+        try:
+            while True:
+                self.sock.sendall(bytes(BLOCK_BYTES))
+        except ConnectionError:
+            return "reset"
+
+    def urgent(self, byte):
+        return self.sock.send(bytes([byte]), socket.MSG_OOB)
+
+    def pause(self, seconds):
+        time.sleep(seconds)
+
+    def hold(self):
+        """Keeps the connection until the other end ends it: [how, seconds]."""
+        begun = time.monotonic()
+        self.sock.settimeout(None)
+        how = self.ending()
+        return [how, round(time.monotonic() - begun, 2)]
+
+
+def read_line(sock):
+    line = b""
+    while not line.endswith(b"\n"):
+        part = sock.recv(1)
+        if not part:
+            return b""
+        line += part
+    return line
+
+
+def serve(speak, family="tcp", address="0.0.0.0", port=0, buffers=None):
+    """A server until it is killed. Tells {"port"}, then for each connection {"results", "key"}."""
+    listener = open_socket(family)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    set_buffers(listener, buffers)
+    listener.bind((address, port))
+    listener.listen(1024)
+    speak(port=listener.getsockname()[1])
+
+    def handle(sock):
+        try:
+            sock.settimeout(CONNECTION_SECONDS)
+            order = json.loads(read_line(sock) or "null")
+            if order:
+                speak(key=order["key"], results=Talk(sock).perform(order["steps"]))
+        except (OSError, ValueError) as error:
+            speak(key=None, results=[f"{type(error).__name__}: {error}"])
+        finally:
+            sock.close()
+
+    while True:
+        # accept() of Python would give the accepted socket the listener's family, which is right.
+        sock, _ = listener.accept()
+        threading.Thread(target=handle, args=(sock,), daemon=True).start()
+
+
+serve.speaks = True
+
+
+def connect(address, port, family="tcp", buffers=None, timeout=30):
+    sock = open_socket(family)
+    set_buffers(sock, buffers)
+    sock.settimeout(timeout)
+    sock.connect((address, port))
+    return sock
+
+
+def talk(speak, address, port, mine, theirs, family="tcp", buffers=None, count=1, at_once=1, key=""):
+    """Opens `count` connections, `at_once` at a time, and does the steps on each; a list of results. Tells
+    {"connected": …} each time `at_once` are open."""
+    all_results = []
+    for first in range(0, count, at_once):
+        talks = []
+        for index in range(first, min(count, first + at_once)):
+            sock = connect(address, port, family, buffers)
+            order = {"key": f"{key}{index}", "steps": theirs}
+            sock.sendall(json.dumps(order).encode() + b"\n")
+            talks.append(Talk(sock))
+        speak(connected=len(talks))
+        for one in talks:
+            all_results.append(one.perform(mine))
+            one.sock.close()
+    return all_results
+
+
+talk.speaks = True

@@ -1,0 +1,92 @@
+"""Where a scenario plays: the nodes, their pods and kernels, proxies and servers on them."""
+import time
+
+import guest_proxy
+import pods
+from expect import expect
+from kernel_smc import KernelSmc
+from node import LabError
+
+SCENARIOS = []  # in the order in which they run
+
+
+def scenario(function):
+    """Registers a function that takes a Stage; its docstring is the sentence about it."""
+    SCENARIOS.append(function)
+    return function
+
+
+class Stage:
+    """Where a scenario plays. Everything started on it ends with it."""
+
+    UEID = "FAIRLEAD"
+
+    def __init__(self, lab):
+        self.lab = lab
+        self.a, self.b = lab.nodes
+        self.kernels = {node.name: KernelSmc(node) for node in lab.nodes}
+        self.counter = 0
+        self.proxies = []
+        self.lasting = []  # processes that outlive a scenario
+
+    def prepare(self, node):
+        """Once after each boot of a node."""
+        self.kernels[node.name].tell("ueid", "add", self.UEID)
+        other = self.b if node is self.a else self.a
+        pods.make(node, other)
+        self.lasting.append(guest_proxy.attach_option_program(node))
+
+    def finish(self, failed=False):
+        """Ends everything; says what was wrong with the proxies."""
+        problems = [problem for proxy in reversed(self.proxies) if (problem := proxy.finish())]
+        if failed or problems:
+            for proxy in self.proxies:
+                print(f"--- end of the log of {proxy.name}\n{proxy.log()[-4000:]}", flush=True)
+        self.proxies.clear()
+        for node in self.lab.nodes:
+            node.stop_all(but=self.lasting)
+        expect(not problems, "; ".join(problems))
+
+    def proxy(self, node, listeners, options=None, netns=None):
+        """A proxy without capabilities; it ends with the scenario, and its exit code counts."""
+        self.counter += 1
+        name = f"{self.name}.{node.name}{self.counter}"
+        made = guest_proxy.GuestProxy(node, name, listeners, options, netns)
+        self.proxies.append(made)
+        return made
+
+    def outbound(self, node, host, port, options=None):
+        """A proxy in the node's own network, towards a static upstream; [proxy, port to connect to]."""
+        made = self.proxy(node, [guest_proxy.static("out", "outbound", f"{host}:{port}")], options)
+        return made, made.ports["out"]
+
+    def inbound(self, node, port, options=None):
+        """The same in front of a local application."""
+        made = self.proxy(node, [guest_proxy.static("in", "inbound", f"127.0.0.1:{port}",
+                                                    f"{node.address}:0")], options)
+        return made, made.ports["in"]
+
+    def serve(self, node, family, netns=None, **arguments):
+        """[process, port]"""
+        server = node.spawn("traffic.serve", netns=netns, family=family, **arguments)
+        return server, server.event()["port"]
+
+    def outcome(self, server, key, timeout=60):
+        """What the server's end of a talk came to."""
+        deadline = time.monotonic() + timeout
+        while True:
+            event = server.event(max(0.1, deadline - time.monotonic()))
+            if event.get("key") == key:
+                return event["results"]
+
+    def talk(self, node, server, address, port, mine, theirs, timeout=120, **how):
+        """[results of the client's steps, results of the server's] of one connection."""
+        self.counter += 1
+        key = f"talk{self.counter}."
+        client = node.spawn("traffic.talk", address=address, port=port, mine=mine, theirs=theirs,
+                            key=key, **how)
+        results = client.value(timeout)
+        try:
+            return results[0], self.outcome(server, f"{key}0", 20)
+        except LabError as error:
+            raise LabError(f"{error}; the client's end: {results[0]}") from None

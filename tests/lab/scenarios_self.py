@@ -1,0 +1,49 @@
+"""The lab checks itself: two kernels, no program of ours between them."""
+from expect import expect, expect_equal, expect_stream
+from kernel_smc import Change
+from scenario import scenario
+
+COUNT = 300_000
+
+
+@scenario
+def kernel_to_kernel(stage):
+    """two kernels speak SMC-R with each other, by their own statistics"""
+    server, port = stage.serve(stage.b, "smc")
+    a, b = Change(stage.kernels["a"]), Change(stage.kernels["b"])
+    mine, theirs = stage.talk(
+        stage.a, server, stage.b.address, port, family="smc",
+        mine=[["send", COUNT, 1], ["shutdown"], ["receive"]],
+        theirs=[["receive"], ["send", COUNT, 2], ["close"]])
+    expect_stream(mine[0], theirs[0], "a to b")
+    expect_stream(theirs[1], mine[2], "b to a")
+    client, serving = a.look(), b.look()
+    expect_equal(client["client_v2"], 1, "SMC-Rv2 connections of the client")
+    expect_equal(serving["server_v2"], 1, "SMC-Rv2 connections of the server")
+    expect(client["sent_bytes"] >= COUNT and serving["received_bytes"] >= COUNT, "bytes by SMC-R")
+    expect_equal((client["reasons"], serving["reasons"]), ({}, {}), "fallbacks")
+
+
+@scenario
+def kernel_by_preload(stage):
+    """an unchanged program on AF_SMC by preload: curl and a kernel server"""
+    server, port = stage.serve(stage.b, "smc")
+    a = Change(stage.kernels["a"])
+    preload = {"LD_PRELOAD": str(stage.kernels["a"].TOOL.parent / "libsmc_preload.so")}
+    stage.a.run(["curl", "-s", "-m", "3", "telnet://%s:%d" % (stage.b.address, port)],
+                environment=preload, check=False, timeout=30)
+    expect_equal(a.look()["client_v2"], 1, "SMC-Rv2 connections of curl")
+    expect(server.running, "the server has died")
+
+
+@scenario
+def tcp_to_kernel(stage):
+    """a client without SMC reaches a kernel server, which falls back"""
+    server, port = stage.serve(stage.b, "smc")
+    b = Change(stage.kernels["b"])
+    mine, theirs = stage.talk(stage.a, server, stage.b.address, port,
+                              mine=[["send", COUNT, 1], ["shutdown"], ["receive"]],
+                              theirs=[["receive"], ["send", COUNT, 2], ["close"]])
+    expect_stream(mine[0], theirs[0], "a to b")
+    expect_stream(theirs[1], mine[2], "b to a")
+    expect_equal(b.look()["reasons"], {("server", 0x03010000): 1}, "reasons of the kernel")
