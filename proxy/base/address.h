@@ -89,6 +89,8 @@ class Cidr {
 
   sa_family_t family() const { return family_; }
   unsigned prefix_length() const { return prefix_length_; }
+  // Its first address in network order, all 16 bytes; IPv4 in the first four, zeros behind.
+  std::span<const std::uint8_t, 16> network() const { return network_; }
   friend bool operator==(const Cidr&, const Cidr&) = default;
   friend std::string to_string(const Cidr& block);
 

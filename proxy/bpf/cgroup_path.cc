@@ -107,8 +107,12 @@ Result<std::string> own_cgroup_path(std::string_view self_cgroup, std::string_vi
 
 Result<std::string> own_cgroup_path() {
   std::string self_cgroup = SMC_TRY(read_file("/proc/self/cgroup", "/proc/self/cgroup"));
-  std::string mountinfo = SMC_TRY(read_file("/proc/self/mountinfo", "/proc/self/mountinfo"));
+  std::string mountinfo = SMC_TRY(read_mountinfo());
   return own_cgroup_path(self_cgroup, mountinfo);
+}
+
+Result<std::string> read_mountinfo() {
+  return read_file("/proc/self/mountinfo", "/proc/self/mountinfo");
 }
 
 }  // namespace fairlead::bpf

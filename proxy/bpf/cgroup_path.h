@@ -19,4 +19,7 @@ Result<std::string> own_cgroup_path(std::string_view self_cgroup, std::string_vi
 // The same for the calling process.
 Result<std::string> own_cgroup_path();
 
+// The text of /proc/self/mountinfo.
+Result<std::string> read_mountinfo();
+
 }  // namespace fairlead::bpf

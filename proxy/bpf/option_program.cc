@@ -4,6 +4,7 @@
 #include <bpf/libbpf.h>
 #include <fcntl.h>
 
+#include <array>
 #include <cerrno>
 #include <cstdarg>
 #include <cstdio>
@@ -69,6 +70,47 @@ Error attach_error(int error_number) {
   }
 }
 
+Result<FileDescriptor> open_cgroup(const std::string& path) {
+  FileDescriptor directory(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!directory) return system_error("opening the cgroup directory", errno);
+  return directory;
+}
+
+Result<Skeleton> load_skeleton(const uid_t* uid) {
+  libbpf_set_print(keep_first_complaint);
+  first_complaint[0] = '\0';
+  Skeleton skeleton(smc_option_bpf__open());
+  if (!skeleton) return load_error(errno);
+  skeleton->rodata->by_uid = uid != nullptr;
+  skeleton->rodata->proxy_uid = uid != nullptr ? *uid : 0;
+  bpf_program__set_autoload(skeleton->progs.smc_mark, uid != nullptr);
+  if (int rc = smc_option_bpf__load(skeleton.get()); rc != 0) return load_error(-rc);
+  return skeleton;
+}
+
+// As in smc_option.bpf.c.
+constexpr const char* kMarkerName = "smc_mark";
+constexpr const char* kOptionName = "smc_option";
+constexpr bpf_attach_type kMarkerType = BPF_CGROUP_INET_SOCK_CREATE;
+constexpr std::size_t kProgramsMax = 64;  // the kernel's own limit for one cgroup
+
+// The program of this name among those attached to the cgroup, or an empty descriptor.
+Result<FileDescriptor> find_attached(int cgroup, bpf_attach_type type, const char* name) {
+  std::array<__u32, kProgramsMax> ids{};
+  __u32 flags = 0;
+  __u32 count = ids.size();
+  if (bpf_prog_query(cgroup, type, 0, &flags, ids.data(), &count) != 0) return load_error(errno);
+  for (std::size_t i = 0; i < count && i < ids.size(); ++i) {
+    FileDescriptor program(bpf_prog_get_fd_by_id(ids[i]));
+    bpf_prog_info info{};
+    __u32 length = sizeof info;
+    if (program && bpf_obj_get_info_by_fd(program.get(), &info, &length) == 0 &&
+        std::strcmp(info.name, name) == 0)
+      return program;
+  }
+  return FileDescriptor();
+}
+
 }  // namespace
 
 // In the order in which they are made: links die before the programs they hold.
@@ -94,20 +136,10 @@ Result<OptionProgram> OptionProgram::attach_for_uid(const std::string& cgroup, u
 }
 
 Result<OptionProgram> OptionProgram::load(const std::string& cgroup, const uid_t* uid) {
-  libbpf_set_print(keep_first_complaint);
-  first_complaint[0] = '\0';
-
-  FileDescriptor directory(::open(cgroup.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (!directory) return system_error("opening the cgroup directory", errno);
-
+  const FileDescriptor directory = SMC_TRY(open_cgroup(cgroup));
   auto attached = std::make_unique<Attached>();
-  attached->skeleton.reset(smc_option_bpf__open());
-  if (!attached->skeleton) return load_error(errno);
+  attached->skeleton = SMC_TRY(load_skeleton(uid));
   smc_option_bpf& skeleton = *attached->skeleton;
-  skeleton.rodata->by_uid = uid != nullptr;
-  skeleton.rodata->proxy_uid = uid != nullptr ? *uid : 0;
-  bpf_program__set_autoload(skeleton.progs.smc_mark, uid != nullptr);
-  if (int rc = smc_option_bpf__load(&skeleton); rc != 0) return load_error(-rc);
 
   // The marker first: a socket that it misses would be without the option for its whole life.
   if (uid != nullptr) {
@@ -125,6 +157,45 @@ Result<void> OptionProgram::request(int socket_fd) const {
   if (bpf_map_update_elem(map, &socket_fd, &mark, BPF_ANY) != 0)
     return system_error("requesting the TCP option for a socket", errno);
   return {};
+}
+
+Result<void> attach_lasting(const std::string& cgroup, uid_t uid) {
+  const FileDescriptor directory = SMC_TRY(open_cgroup(cgroup));
+  // The marker is attached last: where it is, all is.
+  const FileDescriptor before = SMC_TRY(find_attached(directory.get(), kMarkerType, kMarkerName));
+  if (before) return {};
+  const Skeleton skeleton = SMC_TRY(load_skeleton(&uid));
+  const auto attach = [&](const bpf_program* program, bpf_attach_type type) {
+    return bpf_prog_attach(bpf_program__fd(program), directory.get(), type, BPF_F_ALLOW_MULTI);
+  };
+  if (attach(skeleton->progs.smc_option, BPF_CGROUP_SOCK_OPS) != 0) return attach_error(errno);
+  if (attach(skeleton->progs.smc_mark, kMarkerType) != 0) return attach_error(errno);
+  return {};
+}
+
+Result<bool> is_attached(const std::string& cgroup) {
+  const FileDescriptor directory = SMC_TRY(open_cgroup(cgroup));
+  const FileDescriptor marker = SMC_TRY(find_attached(directory.get(), kMarkerType, kMarkerName));
+  return static_cast<bool>(marker);
+}
+
+Result<void> detach_lasting(const std::string& cgroup) {
+  const auto directory = open_cgroup(cgroup);
+  if (!directory && directory.error().code == Errc::kNotFound) return {};
+  if (!directory) return Error(directory.error());
+  // More than one, when an attach_lasting() was killed half-way.
+  const auto detach = [&](const char* name, bpf_attach_type type) -> Result<void> {
+    for (std::size_t i = 0; i < kProgramsMax; ++i) {
+      const FileDescriptor program = SMC_TRY(find_attached(directory->get(), type, name));
+      if (!program) break;
+      const int rc = bpf_prog_detach2(program.get(), directory->get(), type);
+      if (rc != 0 && errno == ENOENT) break;  // attached by a link, whose owner will see to it
+      if (rc != 0) return attach_error(errno);
+    }
+    return {};
+  };
+  SMC_TRY(detach(kMarkerName, kMarkerType));
+  return detach(kOptionName, BPF_CGROUP_SOCK_OPS);
 }
 
 std::string refusal() {

@@ -46,6 +46,17 @@ class OptionProgram {
   std::unique_ptr<Attached> attached_;
 };
 
+// The same as attach_for_uid(), but attached until detach_lasting() or until the cgroup goes: for
+// programs that do not stay, such as a CNI plugin. Once is enough; a second call finds the first.
+Result<void> attach_lasting(const std::string& cgroup, uid_t uid);
+
+// Whether attach_lasting() has been here. Errors: those of opening and asking.
+Result<bool> is_attached(const std::string& cgroup);
+
+// Sockets that are already connecting or listening keep the option. A cgroup that is gone, or has
+// no program of ours, is no error.
+Result<void> detach_lasting(const std::string& cgroup);
+
 // What libbpf first complained about in the last attach() of this thread, one line; empty when it
 // did not. It never prints to stderr by itself.
 std::string refusal();

@@ -1,0 +1,218 @@
+#include "cni/node_config.h"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+
+#include "cni/ranges.h"
+
+namespace fairlead::cni {
+namespace {
+
+constexpr std::array kTable = {
+    KeyInfo{"logLevel", "info", "debug, info, warn or error", "What the plugin writes to stderr."},
+    KeyInfo{"runDir", "/run/fairlead-cni", "an absolute path of at most 80 characters",
+            "State of the attachments and sockets of the node side; on a tmpfs."},
+    KeyInfo{"ports.outbound", "4540", "a port from 1 to 65535",
+            "Where connections of the application are redirected to."},
+    KeyInfo{"ports.inbound", "4543", "a port from 1 to 65535, not that of ports.outbound",
+            "Where connections to the application that carry the SMC option are redirected to."},
+    KeyInfo{"proxyUid", "2201", "a whole number from 1 to 4294967294",
+            "User of the sidecar: what it sends is not redirected, and its SYNs get the option."},
+    KeyInfo{"rnicMode", "auto", "auto, shared or none",
+            "Whether pods are told of RDMA devices. They are shared with the node, never moved."},
+    KeyInfo{"failClosed", "false", "true or false",
+            "ADD fails when the redirect cannot be installed, instead of leaving the pod to TCP."},
+    KeyInfo{"pnet", "[]", "at most 16 of {id, rnics, interfaces}",
+            "Physical networks of the node: id is 1 to 16 of A-Z and 0-9, rnics are 1 to 8 like "
+            "mlx5_0/1, interfaces at most 8 names."},
+    KeyInfo{"includeCIDRs", "10.0.0.0/8, 100.64.0.0/10, 172.16.0.0/12, 192.168.0.0/16, fc00::/7",
+            "1 to 64 blocks like 10.0.0.0/8", "Destinations that are redirected."},
+};
+// Keys that belong to the specification or to the runtime.
+constexpr std::array<std::string_view, 12> kForeign = {
+    "cniVersion", "cniVersions", "name",         "type",          "args",       "ipMasq",
+    "ipam",       "dns",         "capabilities", "runtimeConfig", "prevResult", "disableCheck"};
+
+constexpr std::size_t kRunDirCharsMax = 80;  // leaves room for a socket's name in sun_path
+constexpr std::size_t kRnicCharsMax = 64;
+constexpr double kUidMax = 4294967294.0;
+
+tl::unexpected<PluginError> refuse(const std::string& key, const Json& value,
+                                   std::string_view name) {
+  const auto info = std::find_if(kTable.begin(), kTable.end(),
+                                 [name](const KeyInfo& entry) { return entry.name == name; });
+  return fail(Code::kConfig, key + ": " + shown(value) +
+                                 " is not allowed; allowed: " + std::string(info->allowed));
+}
+
+std::optional<std::uint64_t> whole_number(const Json& value, double least, double most) {
+  if (!value.is_number()) return std::nullopt;
+  const double number = value.get<double>();
+  if (!(number >= least && number <= most)) return std::nullopt;
+  const auto whole = static_cast<std::uint64_t>(number);
+  if (static_cast<double>(whole) != number) return std::nullopt;
+  return whole;
+}
+
+Outcome<void> read_log_level(const Json& value, NodeConfig& config) {
+  constexpr std::array<std::string_view, 4> kNames = {"debug", "info", "warn", "error"};
+  const auto found = value.is_string() ? std::find(kNames.begin(), kNames.end(),
+                                                   value.get_ref<const std::string&>())
+                                       : kNames.end();
+  if (found == kNames.end()) return refuse("logLevel", value, "logLevel");
+  config.log_level = static_cast<PluginLogLevel>(found - kNames.begin());
+  return {};
+}
+
+Outcome<void> read_run_dir(const Json& value, NodeConfig& config) {
+  const bool good = value.is_string() && value.get_ref<const std::string&>().starts_with('/') &&
+                    value.get_ref<const std::string&>().size() <= kRunDirCharsMax &&
+                    value.get_ref<const std::string&>().find('\0') == std::string::npos;
+  if (!good) return refuse("runDir", value, "runDir");
+  config.run_dir = value.get<std::string>();
+  return {};
+}
+
+Outcome<void> read_ports(const Json& value, NodeConfig& config) {
+  if (!value.is_object())
+    return fail(Code::kConfig,
+                "ports: " + shown(value) + " is not allowed; allowed: {outbound, inbound}");
+  for (const auto& [key, port] : value.items()) {
+    if (key != "outbound" && key != "inbound")
+      return fail(Code::kConfig,
+                  "ports: " + in_quotes(key) + " is not allowed; allowed: outbound, inbound");
+    const auto number = whole_number(port, 1, 65535);
+    if (!number) return refuse("ports." + key, port, "ports." + key);
+    (key == "outbound" ? config.outbound_port : config.inbound_port) =
+        static_cast<std::uint16_t>(*number);
+  }
+  if (config.outbound_port == config.inbound_port) return refuse("ports", value, "ports.inbound");
+  return {};
+}
+
+bool is_rnic(const Json& value) {
+  if (!value.is_string()) return false;
+  const std::string& text = value.get_ref<const std::string&>();
+  const std::size_t slash = text.find('/');
+  return text.size() <= kRnicCharsMax && slash != 0 && slash != std::string::npos &&
+         slash + 1 < text.size() &&
+         std::all_of(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(slash),
+                     [](char c) {
+                       return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+                              (c >= '0' && c <= '9') || c == '_' || c == '-';
+                     }) &&
+         std::all_of(text.begin() + static_cast<std::ptrdiff_t>(slash) + 1, text.end(),
+                     [](char c) { return c >= '0' && c <= '9'; });
+}
+
+Outcome<Pnet> read_pnet(const Json& value, const std::string& key) {
+  if (!value.is_object()) return refuse(key, value, "pnet");
+  Pnet pnet;
+  for (const auto& [name, part] : value.items()) {
+    if (name == "id" && part.is_string()) {
+      pnet.id = canonical_pnet(part.get_ref<const std::string&>());
+      if (pnet.id.empty()) return refuse(key + ".id", part, "pnet");
+    } else if ((name == "rnics" || name == "interfaces") && part.is_array() &&
+               part.size() <= kRnicsMax) {
+      for (const Json& entry : part) {
+        const bool rnic = name == "rnics";
+        const bool good = rnic ? is_rnic(entry) : entry.is_string();
+        if (!good) return refuse(key + "." + name, entry, "pnet");
+        (rnic ? pnet.rnics : pnet.interfaces).push_back(entry.get<std::string>());
+      }
+    } else {
+      return refuse(key + "." + name, part, "pnet");
+    }
+  }
+  if (pnet.id.empty() || pnet.rnics.empty()) return refuse(key, value, "pnet");
+  return pnet;
+}
+
+Outcome<void> read_pnets(const Json& value, NodeConfig& config) {
+  if (!value.is_array() || value.size() > kPnetsMax) return refuse("pnet", value, "pnet");
+  for (const Json& entry : value) {
+    auto pnet = read_pnet(entry, "pnet[" + std::to_string(config.pnets.size()) + "]");
+    if (!pnet) return tl::unexpected(pnet.error());
+    config.pnets.push_back(std::move(*pnet));
+  }
+  return {};
+}
+
+Outcome<void> read_include(const Json& value, NodeConfig& config) {
+  if (!value.is_array() || value.empty() || value.size() > kListEntriesMax)
+    return refuse("includeCIDRs", value, "includeCIDRs");
+  config.include.clear();
+  for (const Json& entry : value) {
+    const Result<Cidr> block = entry.is_string()
+                                   ? Cidr::parse(entry.get_ref<const std::string&>())
+                                   : Result<Cidr>(Error{Errc::kMalformed, "includeCIDRs"});
+    if (!block)
+      return refuse("includeCIDRs[" + std::to_string(config.include.size()) + "]", entry,
+                    "includeCIDRs");
+    config.include.push_back(*block);
+  }
+  return {};
+}
+
+Outcome<void> read_key(const std::string& key, const Json& value, NodeConfigRead& read) {
+  NodeConfig& config = read.config;
+  if (key == "logLevel") return read_log_level(value, config);
+  if (key == "runDir") return read_run_dir(value, config);
+  if (key == "ports") return read_ports(value, config);
+  if (key == "pnet") return read_pnets(value, config);
+  if (key == "includeCIDRs") return read_include(value, config);
+  if (key == "proxyUid") {
+    const auto uid = whole_number(value, 1, kUidMax);
+    if (!uid) return refuse(key, value, key);
+    config.proxy_uid = static_cast<std::uint32_t>(*uid);
+    return {};
+  }
+  if (key == "rnicMode") {
+    if (value != "auto" && value != "shared" && value != "none") return refuse(key, value, key);
+    config.use_rnics = value != "none";
+    return {};
+  }
+  if (key == "failClosed") {
+    if (!value.is_boolean()) return refuse(key, value, key);
+    config.fail_closed = value.get<bool>();
+    return {};
+  }
+  const bool foreign = std::find(kForeign.begin(), kForeign.end(), key) != kForeign.end() ||
+                       key.starts_with("cni.dev/");
+  if (!foreign) read.warnings.push_back(in_quotes(key) + " is no key of fairlead-cni");
+  return {};
+}
+
+}  // namespace
+
+std::vector<Cidr> default_include() {
+  std::vector<Cidr> blocks;
+  for (const char* text :
+       {"10.0.0.0/8", "100.64.0.0/10", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7"})
+    blocks.push_back(*Cidr::parse(text));
+  return blocks;
+}
+
+Outcome<NodeConfigRead> read_node_config(const Json& config) {
+  NodeConfigRead read;
+  read.config.include = default_include();
+  for (const auto& [key, value] : config.items())
+    if (auto one = read_key(key, value, read); !one) return tl::unexpected(one.error());
+  return read;
+}
+
+std::span<const KeyInfo> node_config_table() { return kTable; }
+
+std::string canonical_pnet(std::string_view text) {
+  if (text.empty() || text.size() > kPnetCharsMax) return "";
+  std::string upper;
+  for (const char c : text) {
+    const char big = c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c;
+    if (!((big >= 'A' && big <= 'Z') || (big >= '0' && big <= '9'))) return "";
+    upper += big;
+  }
+  return upper;
+}
+
+}  // namespace fairlead::cni

@@ -1,0 +1,66 @@
+// The keys of the plugin's entry in a network configuration, and what of them is the node's
+// business rather than a pod's. Pure.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/address.h"
+#include "base/kubernetes_names.h"
+#include "cni/json_text.h"
+#include "cni/plugin_error.h"
+
+namespace fairlead::cni {
+
+inline constexpr std::size_t kPnetsMax = 16;
+inline constexpr std::size_t kRnicsMax = 8;  // of one PNET
+inline constexpr std::size_t kPnetCharsMax = 16;
+
+enum class PluginLogLevel : std::uint8_t { kDebug, kInfo, kWarn, kError };
+
+// A physical network that this node is on.
+struct Pnet {
+  std::string id;                       // upper case
+  std::vector<std::string> rnics;       // "mlx5_0/1": device and port
+  std::vector<std::string> interfaces;  // of the node
+};
+
+struct NodeConfig {
+  PluginLogLevel log_level = PluginLogLevel::kInfo;         // logLevel
+  std::string run_dir = "/run/fairlead-cni";                // runDir
+  std::uint16_t outbound_port = kubernetes::kOutboundPort;  // ports.outbound
+  std::uint16_t inbound_port = kubernetes::kInboundPort;    // ports.inbound
+  std::uint32_t proxy_uid = kubernetes::kSidecarUid;        // proxyUid
+  bool use_rnics = true;                                    // rnicMode: auto, shared, none
+  bool fail_closed = false;                                 // failClosed
+  std::vector<Pnet> pnets;                                  // pnet
+  std::vector<Cidr> include;                                // includeCIDRs
+};
+
+// The destinations that are redirected when nothing else is said: private and shared address space
+// (RFC 1918, RFC 6598, RFC 4193).
+std::vector<Cidr> default_include();
+
+struct NodeConfigRead {
+  NodeConfig config;
+  std::vector<std::string> warnings;  // keys that mean nothing to us
+};
+
+// `config` is the whole network configuration. The error names the key.
+Outcome<NodeConfigRead> read_node_config(const Json& config);
+
+struct KeyInfo {
+  std::string_view name;
+  std::string_view otherwise;  // the default, for people
+  std::string_view allowed;
+  std::string_view meaning;
+};
+std::span<const KeyInfo> node_config_table();
+
+// 1 to 16 of A-Z and 0-9 after upper-casing, as the kernel's table has it; else empty.
+std::string canonical_pnet(std::string_view text);
+
+}  // namespace fairlead::cni

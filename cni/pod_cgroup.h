@@ -1,0 +1,19 @@
+// Where a pod's cgroup is, for the program that writes the SMC option.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "base/result.h"
+
+namespace fairlead::cni {
+
+// Directory below the cgroup v2 mount that `mountinfo` (the text of /proc/self/mountinfo) shows.
+// `cgroup_path` is what the runtime passes: "/kubepods.slice/...", or the name of a systemd slice
+// alone, which says all its parents. Errors: kNotFound without a cgroup2 mount or a path,
+// kMalformed for a path that leads out of the hierarchy.
+Result<std::string> pod_cgroup(std::string_view cgroup_path, std::string_view mountinfo);
+// On this node; kNotFound too when the directory does not exist, as on nodes with cgroup v1 alone.
+Result<std::string> pod_cgroup(std::string_view cgroup_path);
+
+}  // namespace fairlead::cni

@@ -1,0 +1,84 @@
+#include "cni/pod_plan.h"
+
+#include <algorithm>
+
+namespace fairlead::cni {
+namespace {
+
+std::vector<std::string> present_of(const Pnet& pnet, const std::vector<RnicPort>& present) {
+  std::vector<std::string> names;
+  for (const std::string& rnic : pnet.rnics)
+    if (std::any_of(present.begin(), present.end(),
+                    [&rnic](const RnicPort& port) { return port.name == rnic; }))
+      names.push_back(rnic);
+  return names;
+}
+
+PnetChoice configured(const Pnet& pnet, std::vector<std::string> rnics, const char* source) {
+  return {{pnet.id, std::move(rnics)}, source, ""};
+}
+
+}  // namespace
+
+Families families_of(const Json& previous_result) {
+  Families families;
+  const auto ips = previous_result.find("ips");
+  if (ips == previous_result.end() || !ips->is_array()) return families;
+  for (const Json& ip : *ips) {
+    if (!ip.is_object()) continue;
+    const auto address = ip.find("address");
+    if (address == ip.end() || !address->is_string()) continue;
+    const bool v6 = address->get_ref<const std::string&>().find(':') != std::string::npos;
+    (v6 ? families.ipv6 : families.ipv4) = true;
+  }
+  return families;
+}
+
+RedirectPlan redirect_plan(const NodeConfig& config, const Wishes& wishes, Families families) {
+  RedirectPlan plan;
+  plan.proxy_uid = config.proxy_uid;
+  plan.outbound_port = config.outbound_port;
+  plan.inbound_port = config.inbound_port;
+  plan.skip_inbound = wishes.skip_inbound;
+  plan.include_inbound = wishes.include_inbound;
+  plan.skip_outbound = wishes.skip_outbound;
+  const std::vector<Cidr>& include = wishes.include_cidrs ? *wishes.include_cidrs : config.include;
+  if (families.ipv4) {
+    plan.skip4 = intervals_of(wishes.skip_subnets, AF_INET);
+    plan.include4 = intervals_of(include, AF_INET);
+  }
+  if (families.ipv6) {
+    plan.skip6 = intervals_of(wishes.skip_subnets, AF_INET6);
+    plan.include6 = intervals_of(include, AF_INET6);
+  }
+  return plan;
+}
+
+PnetChoice choose_pnet(const NodeConfig& config, const Wishes& wishes,
+                       const std::vector<RnicPort>& present) {
+  if (!config.use_rnics) return {{}, "none", "rnicMode is none"};
+  if (!wishes.pnet_id.empty()) {
+    for (const Pnet& pnet : config.pnets) {
+      if (pnet.id != wishes.pnet_id) continue;
+      auto rnics = present_of(pnet, present);
+      if (rnics.empty()) return {{}, "none", "no RNIC of PNET " + pnet.id + " is on this node"};
+      return configured(pnet, std::move(rnics), "annotation");
+    }
+    if (!config.pnets.empty())
+      return {{}, "none", "PNET " + wishes.pnet_id + " is not one of this node's"};
+  }
+  for (const Pnet& pnet : config.pnets)
+    if (auto rnics = present_of(pnet, present); !rnics.empty())
+      return configured(pnet, std::move(rnics), "configuration");
+  if (!config.pnets.empty()) return {{}, "none", "no configured RNIC is on this node"};
+  if (present.empty()) return {{}, "none", "this node has no RNIC"};
+  PnetChoice choice;
+  choice.source = wishes.pnet_id.empty() ? "rnic" : "annotation";
+  choice.note.pnet = wishes.pnet_id.empty() ? canonical_pnet(present.front().mac) : wishes.pnet_id;
+  for (const RnicPort& port : present) choice.note.rnics.push_back(port.name);
+  if (choice.note.pnet.empty())
+    return {{}, "none", "RNIC " + present.front().name + " has no interface to be named after"};
+  return choice;
+}
+
+}  // namespace fairlead::cni

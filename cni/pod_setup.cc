@@ -1,0 +1,146 @@
+#include "cni/pod_setup.h"
+
+#include <utility>
+
+#include "bpf/option_program.h"
+#include "cni/kernel_pnet.h"
+#include "cni/link_alias.h"
+#include "cni/netns.h"
+#include "cni/pod_cgroup.h"
+#include "cni/pod_plan.h"
+#include "cni/redirect.h"
+#include "cni/rnics.h"
+
+namespace fairlead::cni {
+namespace {
+
+void note(AttachmentState& state, Code code, std::string what) {
+  if (state.problems.size() < kProblemsMax) state.problems.push_back({code, std::move(what)});
+}
+
+std::string argument(const Request& request, std::string_view key) {
+  const auto found = request.arguments.find(key);
+  return found == request.arguments.end() ? std::string() : found->second;
+}
+
+void hand_over(AttachmentState& state, const PnetChoice& choice) {
+  state.pnet_source = choice.source;
+  const Result<std::string> before = read_loopback_alias();
+  if (!before) return note(state, Code::kHandOver, to_string(before.error()));
+  if (!before->empty() && !before->starts_with(kAliasPrefix))
+    return note(state, Code::kHandOver, "interface lo has an alias of somebody else's");
+  const std::string alias = to_alias(choice.note);
+  const Result<void> written = write_loopback_alias(alias);
+  if (!written) return note(state, Code::kHandOver, to_string(written.error()));
+  state.alias = alias;
+}
+
+void enter_kernel_pnet(AttachmentState& state, const PnetChoice& choice) {
+  if (choice.note.pnet.empty()) return;
+  const Result<void> added = add_kernel_pnet(choice.note.pnet, state.attachment.ifname);
+  if (added) {
+    state.kernel_pnet = choice.note.pnet;
+  } else if (added.error().code != Errc::kNotFound) {
+    note(state, Code::kPnet, to_string(added.error()));
+  }
+}
+
+void attach_option(AttachmentState& state, const Request& request, const NodeConfig& config) {
+  const Result<std::string> cgroup = pod_cgroup(request.cgroup_path);
+  if (!cgroup) return note(state, Code::kOption, to_string(cgroup.error()));
+  const Result<void> attached = bpf::attach_lasting(*cgroup, config.proxy_uid);
+  if (!attached) {
+    const std::string more = bpf::refusal();
+    return note(state, Code::kOption,
+                to_string(attached.error()) + (more.empty() ? "" : ": " + more));
+  }
+  state.option_cgroup = *cgroup;
+}
+
+void act_inside(AttachmentState& state, const Netns& netns, const RedirectPlan& plan,
+                const PnetChoice& choice) {
+  const Result<NetnsVisit> visit = NetnsVisit::enter(netns);
+  if (!visit) return note(state, Code::kNetns, to_string(visit.error()));
+  hand_over(state, choice);
+  enter_kernel_pnet(state, choice);
+  // Last: with it, the pod's connections depend on the sidecar.
+  auto reading = install_redirect(plan);
+  if (!reading) return note(state, reading.error().code, reading.error().message);
+  state.redirect = std::move(*reading);
+}
+
+}  // namespace
+
+Outcome<AttachmentState> set_up_pod(const Request& request, const NodeConfig& config,
+                                    const Wishes& wishes, const ContainerState& container) {
+  AttachmentState state;
+  state.attachment = request.attachment;
+  state.network = request.network;
+  state.netns = request.netns;
+  state.pod_namespace = argument(request, "K8S_POD_NAMESPACE");
+  state.pod_name = argument(request, "K8S_POD_NAME");
+  state.pod_uid = argument(request, "K8S_POD_UID");
+  const Result<Netns> netns = Netns::open(request.netns);
+  if (netns) state.identity = netns->identity();
+  if (!netns) note(state, Code::kNetns, request.netns + ": " + to_string(netns.error()));
+  if (const Result<std::string> cgroup = pod_cgroup(request.cgroup_path); netns && cgroup)
+    state.option_cgroup = *cgroup;  // to be found, should we not come to the end
+  if (auto stored = container.store(state); !stored) return tl::unexpected(stored.error());
+  state.option_cgroup.clear();
+  if (netns) {
+    attach_option(state, request, config);
+    const PnetChoice choice =
+        choose_pnet(config, wishes, config.use_rnics ? find_rnic_ports() : std::vector<RnicPort>());
+    if (!wishes.pnet_id.empty() && choice.note.pnet.empty()) note(state, Code::kPnet, choice.hint);
+    const Families families = families_of(*request.previous_result);
+    act_inside(state, *netns, redirect_plan(config, wishes, families), choice);
+  }
+  state.finished = true;
+  if (auto stored = container.store(state); !stored) return tl::unexpected(stored.error());
+  return state;
+}
+
+void undo_pod(const AttachmentState& state) {
+  if (!state.option_cgroup.empty()) (void)bpf::detach_lasting(state.option_cgroup);
+  const Result<Netns> netns = Netns::open(state.netns);
+  if (!netns || netns->identity() != state.identity) return;
+  const Result<NetnsVisit> visit = NetnsVisit::enter(*netns);
+  if (!visit) return;
+  (void)remove_redirect();
+  const Result<std::string> alias = read_loopback_alias();
+  if (alias && alias->starts_with(kAliasPrefix)) (void)write_loopback_alias("");
+  if (!state.kernel_pnet.empty()) (void)remove_kernel_pnet(state.kernel_pnet);
+}
+
+Outcome<void> check_pod(const AttachmentState& state) {
+  if (!state.finished) return fail(Code::kState, "ADD did not come to its end");
+  if (!state.problems.empty())
+    return fail(state.problems.front().code, state.problems.front().what, "since ADD");
+  const Result<Netns> netns = Netns::open(state.netns);
+  if (!netns) return fail(Code::kNetns, state.netns + ": " + to_string(netns.error()));
+  if (netns->identity() != state.identity)
+    return fail(Code::kNetns, state.netns + ": another network namespace than at ADD");
+  {
+    const Result<NetnsVisit> visit = NetnsVisit::enter(*netns);
+    if (!visit) return fail(Code::kNetns, state.netns + ": " + to_string(visit.error()));
+    const auto reading = read_redirect();
+    if (!reading) return tl::unexpected(reading.error());
+    if (const std::string changes = difference(state.redirect, *reading); !changes.empty())
+      return fail(Code::kRedirect, "redirect: not as ADD left it", changes);
+    const Result<std::string> alias = read_loopback_alias();
+    if (!alias || *alias != state.alias)
+      return fail(Code::kHandOver, "alias of lo: not as ADD left it",
+                  "is " + in_quotes(alias ? *alias : "") + ", was " + in_quotes(state.alias));
+    if (!state.kernel_pnet.empty()) {
+      const Result<std::string> pnet = read_kernel_pnet(state.attachment.ifname);
+      if (!pnet || *pnet != state.kernel_pnet)
+        return fail(Code::kPnet, "PNET entry: not as ADD left it", "was " + state.kernel_pnet);
+    }
+  }
+  const Result<bool> attached = bpf::is_attached(state.option_cgroup);
+  if (!attached || !*attached)
+    return fail(Code::kOption, "option program: not attached any more", state.option_cgroup);
+  return {};
+}
+
+}  // namespace fairlead::cni

@@ -1,0 +1,10 @@
+// The tables of docs/cni.md, made from the tables in the code.
+#pragma once
+
+#include <string>
+
+namespace fairlead::cni {
+
+std::string reference_page();
+
+}  // namespace fairlead::cni

@@ -1,0 +1,212 @@
+#include "cni/verbs.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "cni/agent_query.h"
+#include "cni/node_config.h"
+#include "cni/plugin_log.h"
+#include "cni/pod_setup.h"
+#include "cni/redirect.h"
+#include "cni/wishes.h"
+
+namespace fairlead::cni {
+namespace {
+
+bool is_enabled(const NodeConfig& config) {
+  return ::access((config.run_dir + "/" + kEnabledName).c_str(), F_OK) == 0;
+}
+
+std::string echo(const Request& request) {
+  Json result = *request.previous_result;
+  result["cniVersion"] = request.cni_version;
+  return to_text(result);
+}
+
+Json error_fields(const PluginError& error) {
+  Json fields = {{"code", static_cast<unsigned>(error.code)}, {"what", error.message}};
+  if (!error.details.empty()) fields["details"] = error.details;
+  return fields;
+}
+
+// The annotations of a pod that wants something of us, if it does.
+std::optional<StringMap> annotations_of(const Request& request, const NodeConfig& config,
+                                        const PluginLog& log) {
+  std::optional<StringMap> annotations = request.annotations;
+  if (!annotations) annotations = ask_agent(config.run_dir, request);
+  if (!annotations) {
+    log.debug("no_annotations");
+    return std::nullopt;
+  }
+  if (!opted_in(*annotations)) return std::nullopt;
+  return annotations;
+}
+
+// D0: what we cannot do, the pod does without, unless the operator said otherwise.
+Outcome<void> judge(const NodeConfig& config, const AttachmentState& state, const PluginLog& log) {
+  for (const Problem& problem : state.problems)
+    log.warn("not_done", {{"code", static_cast<unsigned>(problem.code)}, {"what", problem.what}});
+  if (!config.fail_closed) return {};
+  for (const Problem& problem : state.problems)
+    if (problem.code == Code::kNetns || problem.code == Code::kRedirect)
+      return fail(problem.code, problem.what, "failClosed is true");
+  return {};
+}
+
+Outcome<void> set_up(const Request& request, const NodeConfig& config, const StringMap& annotations,
+                     const PluginLog& log) {
+  const auto wishes = read_wishes(annotations);
+  if (!wishes) return tl::unexpected(wishes.error());
+  auto container = ContainerState::open(config.run_dir, request.attachment.container_id, true);
+  if (!container) return tl::unexpected(container.error());
+  // There is one redirect in a pod, and the first of its interfaces has it.
+  for (const std::string& other : (*container)->interfaces()) {
+    if (other == request.attachment.ifname) continue;
+    log.info("redirect_present", {{"of", other}});
+    return {};
+  }
+  const auto state = set_up_pod(request, config, *wishes, **container);
+  if (!state) return tl::unexpected(state.error());
+  log.info("added", {{"redirect", !state->redirect.empty()},
+                     {"option", !state->option_cgroup.empty()},
+                     {"alias", state->alias},
+                     {"pnet_source", state->pnet_source}});
+  auto judged = judge(config, *state, log);
+  if (!judged) {
+    undo_pod(*state);
+    (*container)->remove(request.attachment.ifname);
+  }
+  return judged;
+}
+
+// A pod that has no sidecar costs no system call but those of reading and writing.
+Outcome<std::string> add(const Request& request) {
+  if (request.annotations && !opted_in(*request.annotations)) return echo(request);
+  auto read = read_node_config(request.config);
+  if (!read) return tl::unexpected(read.error());
+  const NodeConfig& config = read->config;
+  const PluginLog log(config, request);
+  if (!is_enabled(config)) return echo(request);
+  for (const std::string& warning : read->warnings) log.warn("configuration", {{"what", warning}});
+  const auto annotations = annotations_of(request, config, log);
+  if (!annotations) return echo(request);
+  const auto done = set_up(request, config, *annotations, log);
+  if (done) return echo(request);
+  log.error("add_failed", error_fields(done.error()));
+  const bool theirs = done.error().code == Code::kConfig;
+  if (theirs || config.fail_closed) return tl::unexpected(done.error());
+  return echo(request);
+}
+
+// Where the state is has to be known even if the rest of the configuration is not to be read.
+NodeConfig config_for_clean_up(const Request& request) {
+  if (auto read = read_node_config(request.config)) return std::move(read->config);
+  NodeConfig config;
+  if (const auto found = request.config.find("runDir"); found != request.config.end())
+    if (auto read = read_node_config(Json{{"runDir", *found}}))
+      config.run_dir = read->config.run_dir;
+  return config;
+}
+
+Outcome<void> forget(const std::string& run_dir, const Attachment& attachment) {
+  auto container = ContainerState::open(run_dir, attachment.container_id, false);
+  if (!container) return tl::unexpected(container.error());
+  if (!*container) return {};
+  if (const auto state = (*container)->load(attachment.ifname)) undo_pod(*state);
+  (*container)->remove(attachment.ifname);
+  return {};
+}
+
+// A pod must be able to go, whatever we have forgotten about it.
+Outcome<std::string> del(const Request& request) {
+  const NodeConfig config = config_for_clean_up(request);
+  const auto done = forget(config.run_dir, request.attachment);
+  if (!done) PluginLog(config, request).error("del_failed", error_fields(done.error()));
+  return std::string();
+}
+
+Outcome<std::string> check(const Request& request) {
+  if (request.annotations && !opted_in(*request.annotations)) return std::string();
+  auto read = read_node_config(request.config);
+  if (!read) return tl::unexpected(read.error());
+  const NodeConfig& config = read->config;
+  if (!is_enabled(config)) return std::string();
+  auto container = ContainerState::open(config.run_dir, request.attachment.container_id, false);
+  if (!container) return tl::unexpected(container.error());
+  const auto state = *container ? (*container)->load(request.attachment.ifname) : std::nullopt;
+  if (!state) {
+    // Without annotations nobody can say whether there should have been one.
+    const bool other = *container && !(*container)->interfaces().empty();
+    if (!request.annotations || other) return std::string();
+    return fail(Code::kState, "no state of " + request.attachment.container_id + "/" +
+                                  request.attachment.ifname + " in " + config.run_dir);
+  }
+  const auto checked = check_pod(*state);
+  if (!checked) return tl::unexpected(checked.error());
+  return std::string();
+}
+
+Outcome<std::string> collect_garbage(const Request& request) {
+  const NodeConfig config = config_for_clean_up(request);
+  const PluginLog log(config, request);
+  for (const std::string& id : known_containers(config.run_dir)) {
+    auto container = ContainerState::open(config.run_dir, id, false);
+    if (!container || !*container) continue;
+    for (const std::string& ifname : (*container)->interfaces()) {
+      const Attachment attachment{id, ifname};
+      const auto state = (*container)->load(ifname);
+      // Another network of this node has a list of its own.
+      if (state && !state->network.empty() && state->network != request.network) continue;
+      if (std::find(request.valid.begin(), request.valid.end(), attachment) != request.valid.end())
+        continue;
+      if (state) undo_pod(*state);
+      (*container)->remove(ifname);
+      log.info("collected", {{"container", id}, {"interface", ifname}});
+    }
+  }
+  return std::string();
+}
+
+// An answer other than 0 makes the runtime call the whole node not ready: only where no pod with a
+// sidecar could be started at all.
+Outcome<std::string> status(const Request& request) {
+  const auto read = read_node_config(request.config);
+  if (!read) {
+    const auto closed = request.config.find("failClosed");
+    if (closed == request.config.end() || *closed != true) return std::string();
+    return fail(Code::kNotAvailable, read.error().message);
+  }
+  if (!read->config.fail_closed || !is_enabled(read->config)) return std::string();
+  const auto reading = read_redirect();  // of the node's own namespace: it need only be possible
+  if (!reading) return fail(Code::kNotAvailable, reading.error().message, "failClosed is true");
+  return std::string();
+}
+
+std::string version(const Request& request) {
+  return to_text(
+      Json{{"cniVersion", request.cni_version}, {"supportedVersions", supported_versions()}});
+}
+
+}  // namespace
+
+Outcome<std::string> run_verb(const Request& request) {
+  switch (request.verb) {
+    case Verb::kAdd:
+      return add(request);
+    case Verb::kDel:
+      return del(request);
+    case Verb::kCheck:
+      return check(request);
+    case Verb::kGc:
+      return collect_garbage(request);
+    case Verb::kStatus:
+      return status(request);
+    case Verb::kVersion:
+      return version(request);
+  }
+  return std::string();
+}
+
+}  // namespace fairlead::cni

@@ -1,0 +1,231 @@
+"""Calls fairlead-cni as a runtime does: by environment and standard input, with network namespaces as
+pods and a run folder of the test's own.
+
+Environment: FAIRLEAD_CNI, the plugin; FAIRLEAD_SLOWNESS as in tests/integration/harness.py.
+"""
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import unittest
+from pathlib import Path
+
+PLUGIN = Path(os.environ.get("FAIRLEAD_CNI", Path(__file__).parents[2] / "build/dev/cni/fairlead-cni"))
+SLOWNESS = float(os.environ.get("FAIRLEAD_SLOWNESS", "1"))
+SKIPPED = 77
+CALL_SECONDS_MAX = 60
+ANNOTATIONS = "io.kubernetes.cri.pod-annotations"
+IN = {"fairlead.io/status": "{}", "fairlead.io/inject": "enabled"}  # a pod that was injected
+VERSION = "1.1.0"
+
+
+def run(*command):
+    return subprocess.run([str(word) for word in command], check=True, capture_output=True,
+                          text=True).stdout
+
+
+def cgroup_root():
+    for line in Path("/proc/mounts").read_text(encoding="utf-8").splitlines():
+        if line.split()[2] == "cgroup2":
+            return Path(line.split()[1])
+    return None
+
+
+class Answer:
+    def __init__(self, code, stdout, stderr, usage):
+        self.code, self.stdout, self.stderr = code, stdout, stderr
+        self.cpu_seconds = usage.ru_utime + usage.ru_stime
+
+    @property
+    def json(self):
+        return json.loads(self.stdout)
+
+    def events(self):
+        return [json.loads(line) for line in self.stderr.splitlines()]
+
+
+class Pod:
+    """A network namespace with eth0 and addresses, and a cgroup."""
+    count = 0
+
+    def __init__(self, addresses=("10.88.0.5/24",), with_cgroup=True):
+        Pod.count += 1
+        self.name = f"flcni{os.getpid()}n{Pod.count}"
+        self.container = f"c{os.getpid()}n{Pod.count}"
+        self.addresses = addresses
+        run("ip", "netns", "add", self.name)
+        self.path = f"/run/netns/{self.name}"
+        self.cgroup = None
+        run("ip", "-n", self.name, "link", "add", "eth0", "type", "veth", "peer", "name", "out0")
+        # Addresses that come by themselves would come during a test.
+        for device in ("eth0", "out0"):
+            run("ip", "-n", self.name, "link", "set", device, "addrgenmode", "none")
+        for device in ("lo", "eth0", "out0"):
+            run("ip", "-n", self.name, "link", "set", device, "up")
+        for address in addresses:
+            nodad = ["nodad"] if ":" in address else []
+            run("ip", "-n", self.name, "address", "add", address, "dev", "eth0", *nodad)
+        root = cgroup_root()
+        if with_cgroup and root is not None:
+            self.cgroup = root / self.name
+            self.cgroup.mkdir()
+
+    def previous_result(self):
+        return {"cniVersion": VERSION, "interfaces": [{"name": "eth0", "sandbox": self.path}],
+                "ips": [{"address": address, "interface": 0} for address in self.addresses],
+                "routes": [{"dst": "0.0.0.0/0"}], "dns": {}}
+
+    def nft(self):
+        return self.inside("nft", "-s", "list", "ruleset")
+
+    def alias(self):
+        return self.inside("cat", "/sys/class/net/lo/ifalias").strip()
+
+    def inside(self, *command):
+        return run("ip", "netns", "exec", self.name, *command)
+
+    def snapshot(self):
+        """All that a plugin could change in here."""
+        return {"nft": self.nft(), "sysctl": self.inside("sh", "-c", "grep -rs . /proc/sys/net | sort"),
+                "routes": run("ip", "-n", self.name, "route", "show", "table", "all"),
+                "routes6": run("ip", "-6", "-n", self.name, "route", "show", "table", "all"),
+                "rules": run("ip", "-n", self.name, "rule"),
+                "addresses": run("ip", "-n", self.name, "address"),
+                "links": run("ip", "-n", self.name, "-details", "link"),
+                "programs": self.programs()}
+
+    def programs(self):
+        if self.cgroup is None:
+            return []
+        shown = json.loads(run("bpftool", "-j", "cgroup", "show", self.cgroup).strip() or "[]")
+        return sorted(program["name"] for program in shown)
+
+    def close(self):
+        subprocess.run(["ip", "netns", "del", self.name], check=False, capture_output=True)
+        if self.cgroup is not None and self.cgroup.exists():
+            self.cgroup.rmdir()
+
+
+class PluginTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        if os.geteuid() != 0:
+            raise unittest.SkipTest("needs root to make network namespaces")
+        for program in ("ip", "nft", "bpftool"):
+            if shutil.which(program, path=os.environ["PATH"] + ":/usr/sbin:/sbin") is None:
+                raise unittest.SkipTest(f"{program} is not installed")
+        probe = f"flcni{os.getpid()}"
+        made = subprocess.run(["ip", "netns", "add", probe], check=False, capture_output=True, text=True)
+        if made.returncode != 0:
+            raise unittest.SkipTest(f"no network namespaces here: {made.stderr.strip()}")
+        run("ip", "netns", "del", probe)
+
+    def setUp(self):
+        self.run_dir = Path(tempfile.mkdtemp(prefix="fairlead-cni-"))
+        self.addCleanup(shutil.rmtree, self.run_dir, ignore_errors=True)
+        (self.run_dir / "enabled").touch()
+
+    def pod(self, *arguments, **options):
+        pod = Pod(*arguments, **options)
+        self.addCleanup(pod.close)
+        return pod
+
+    def config(self, pod=None, annotations=None, **changes):
+        config = {"cniVersion": VERSION, "name": "podnet", "type": "fairlead-cni",
+                  "runDir": str(self.run_dir),
+                  "capabilities": {ANNOTATIONS: True, "cgroupPath": True}}
+        if pod is not None:
+            config["prevResult"] = pod.previous_result()
+            config["runtimeConfig"] = {}
+            if annotations is not None:
+                config["runtimeConfig"][ANNOTATIONS] = annotations
+            if pod.cgroup is not None:
+                config["runtimeConfig"]["cgroupPath"] = "/" + pod.cgroup.name
+        config.update(changes)
+        return {key: value for key, value in config.items() if value is not None}
+
+    def environment(self, verb, pod=None, **changes):
+        variables = {"CNI_COMMAND": verb, "CNI_PATH": "/opt/cni/bin"}
+        if pod is not None:
+            variables.update(CNI_CONTAINERID=pod.container, CNI_NETNS=pod.path, CNI_IFNAME="eth0",
+                             CNI_ARGS="K8S_POD_NAME=web-0;IgnoreUnknown=1;K8S_POD_NAMESPACE=default")
+        variables.update(changes)
+        kept = {key: value for key, value in variables.items() if value is not None}
+        # Sanitizers' options and the like belong to the plugin, too.
+        return {**{k: v for k, v in os.environ.items() if not k.startswith("CNI_")}, **kept}
+
+    def start(self, environment, text):
+        process = subprocess.Popen([PLUGIN], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                   stderr=subprocess.PIPE, env=environment)
+        return process, text if isinstance(text, bytes) else text.encode()
+
+    def raw(self, environment, text):
+        """One call, with what it cost."""
+        with tempfile.TemporaryFile() as stdin, tempfile.TemporaryFile() as stdout, \
+                tempfile.TemporaryFile() as stderr:
+            stdin.write(text if isinstance(text, bytes) else text.encode())
+            stdin.seek(0)
+            # Waited for by hand: only wait4 says what this one child has cost.
+            process = subprocess.Popen([PLUGIN], stdin=stdin, stdout=stdout, stderr=stderr,
+                                       env=environment)
+            limit = threading.Timer(CALL_SECONDS_MAX, process.kill)
+            limit.start()
+            _, status, usage = os.wait4(process.pid, 0)
+            limit.cancel()
+            process.returncode = os.waitstatus_to_exitcode(status)
+            stdout.seek(0)
+            stderr.seek(0)
+            answer = Answer(process.returncode, stdout.read().decode(errors="replace"),
+                            stderr.read().decode(errors="replace"), usage)
+        self.assertIn(answer.code, (0, 1), answer.stderr)
+        return answer
+
+    def call(self, verb, pod=None, annotations=None, env=None, **changes):
+        return self.raw(self.environment(verb, pod, **(env or {})),
+                        json.dumps(self.config(pod, annotations, **changes)))
+
+    def good(self, verb, *arguments, **options):
+        answer = self.call(verb, *arguments, **options)
+        self.assertEqual(answer.code, 0, answer.stdout + answer.stderr)
+        return answer
+
+    def bad(self, code, words, verb, *arguments, **options):
+        answer = self.call(verb, *arguments, **options)
+        self.assertEqual(answer.code, 1, answer.stdout + answer.stderr)
+        self.assertEqual(answer.json["code"], code, answer.stdout)
+        for word in words:
+            self.assertIn(word, answer.json["msg"])
+        return answer
+
+    def add(self, pod, annotations=None, **options):
+        """ADD, which echoes what the plugin before it said."""
+        answer = self.good("ADD", pod, IN if annotations is None else annotations, **options)
+        self.assertEqual(answer.json, pod.previous_result())
+        return answer
+
+    def assert_set_up(self, pod):
+        self.assertIn("table inet fairlead", pod.nft())
+        self.assertTrue(pod.alias().startswith("smc1;"), pod.alias())
+        if pod.cgroup is not None:
+            self.assertEqual(pod.programs(), ["smc_mark", "smc_option"])
+
+    def attachments(self):
+        return sorted(str(path.relative_to(self.run_dir)) for path in
+                      (self.run_dir / "attachments").rglob("*"))
+
+    def state(self, pod, ifname="eth0"):
+        path = self.run_dir / "attachments" / pod.container / f"{ifname}.json"
+        return json.loads(path.read_text(encoding="utf-8"))
+
+
+def main():
+    program = unittest.main(exit=False, verbosity=2, module="__main__")
+    result = program.result
+    for test, reason in result.skipped:
+        print(f"skipped: {test.id()}: {reason}")
+    if not result.wasSuccessful():
+        sys.exit(1)
+    sys.exit(SKIPPED if result.skipped and not result.testsRun - len(result.skipped) > 0 else 0)

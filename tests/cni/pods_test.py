@@ -1,0 +1,205 @@
+"""Goal: two pods, wired as a runtime wires them, speak SMC-R without their applications knowing. Method:
+for each pod the bridge plugin and then ours are called by protocol; a real sidecar without any privilege
+runs in each, redis-server in one, redis-benchmark in the other; the sidecars' admin interfaces say what
+became of the connections."""
+import contextlib
+import ctypes
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+sys.path.insert(1, str(Path(__file__).parents[1] / "integration"))
+
+import harness  # pylint: disable=wrong-import-position
+import plugin  # pylint: disable=wrong-import-position
+
+BRIDGE_DIRS = [Path("/usr/lib/cni"), Path("/opt/cni/bin")]
+CLONE_NEWNET = 0x40000000
+REQUESTS = 2000
+NEEDED = ("ip", "nsenter", "setpriv", "redis-server", "redis-benchmark", "redis-cli")
+
+
+def enter(file):
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.setns(file.fileno(), CLONE_NEWNET) != 0:
+        raise OSError(ctypes.get_errno(), "setns")
+
+
+class WiredPod(plugin.Pod):
+    """A namespace and a cgroup; what else there is, the plugins make."""
+
+    def __init__(self):  # pylint: disable=super-init-not-called
+        plugin.Pod.count += 1
+        self.name = f"flpod{os.getpid()}n{plugin.Pod.count}"
+        self.container = self.name
+        self.path = f"/run/netns/{self.name}"
+        plugin.run("ip", "netns", "add", self.name)
+        self.cgroup = plugin.cgroup_root() / self.name
+        self.cgroup.mkdir()
+        self.result = None
+
+    def previous_result(self):
+        return self.result
+
+    def address(self):
+        return self.result["ips"][0]["address"].split("/")[0]
+
+    def command(self, *words):
+        return ["nsenter", f"--net={self.path}", *words]
+
+    @contextlib.contextmanager
+    def namespace(self):
+        with open("/proc/thread-self/ns/net", encoding="ascii") as home, \
+                open(self.path, encoding="ascii") as there:
+            enter(there)
+            try:
+                yield
+            finally:
+                enter(home)
+
+
+class Pods(harness.ProxyTest, plugin.PluginTest):
+    def setUp(self):
+        harness.ProxyTest.setUp(self)
+        plugin.PluginTest.setUp(self)
+        for program in NEEDED:
+            if shutil.which(program, path=os.environ["PATH"] + ":/usr/sbin:/sbin") is None:
+                raise unittest.SkipTest(f"{program} is not installed")
+        if plugin.cgroup_root() is None:
+            raise unittest.SkipTest("no cgroup2 hierarchy is mounted")
+        self.plugins = next((path for path in BRIDGE_DIRS if (path / "bridge").exists()), None)
+        if self.plugins is None:
+            raise unittest.SkipTest("the bridge plugin is not installed")
+        self.bridge = f"flbr{os.getpid()}"[:15]
+        self.addCleanup(subprocess.run, ["ip", "link", "del", self.bridge], check=False,
+                        capture_output=True)
+        # The sidecar's user may be barred from where the tree lies.
+        self.binaries = Path(tempfile.mkdtemp(prefix="fairlead-bin-"))
+        self.addCleanup(shutil.rmtree, self.binaries, ignore_errors=True)
+        self.binaries.chmod(0o755)
+        shutil.copy(harness.programs() / "fairlead-proxy", self.binaries)
+        before = os.environ.get("FAIRLEAD_BIN")
+        os.environ["FAIRLEAD_BIN"] = str(self.binaries)
+        self.addCleanup(os.environ.update, {"FAIRLEAD_BIN": before} if before else {})
+        (self.folder / "shm").mkdir()
+        (self.folder / "shm").chmod(0o777)
+
+    def call_bridge(self, verb, pod):
+        config = {"cniVersion": plugin.VERSION if verb == "VERSION" else "1.0.0", "name": "podnet",
+                  "type": "bridge", "bridge": self.bridge, "isGateway": True,
+                  "ipam": {"type": "host-local", "dataDir": str(self.run_dir / "ipam"),
+                           "ranges": [[{"subnet": "10.213.91.0/24"}]],
+                           "routes": [{"dst": "0.0.0.0/0"}]}}
+        environment = {**self.environment(verb, pod), "CNI_PATH": str(self.plugins)}
+        done = subprocess.run([self.plugins / "bridge"], input=json.dumps(config), env=environment,
+                              capture_output=True, text=True, check=False, timeout=60)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        return json.loads(done.stdout or "null")
+
+    def wired_pod(self, annotations):
+        pod = WiredPod()
+        self.addCleanup(self.remove, pod)
+        pod.inside("ip", "link", "set", "lo", "up")
+        pod.result = self.call_bridge("ADD", pod)
+        self.good("ADD", pod, annotations, cniVersion="1.0.0")
+        return pod
+
+    def remove(self, pod):
+        self.good("DEL", pod, cniVersion="1.0.0")
+        self.call_bridge("DEL", pod)
+        pod.close()
+
+    def sidecar(self, pod, name):
+        """As the injection has it: uid 2201, no capability, no way to get one."""
+        # What joins the cgroup is the process that then becomes the proxy.
+        join = f'echo $$ > {pod.cgroup}/cgroup.procs && exec "$@"'
+        wrapper = ["sh", "-c", join, "sh", *pod.command(
+            "setpriv", "--reuid=2201", "--regid=2201", "--clear-groups", "--no-new-privs",
+            "--bounding-set=-all", "--inh-caps=-all")]
+        listeners = [harness.listener("outbound", "outbound", listen="0.0.0.0:4540", mode="redirect"),
+                     harness.listener("inbound", "inbound", listen="0.0.0.0:4543", mode="redirect")]
+        proxy = self.start(name, listeners, {"smc": {"option_program": "external"}}, wrapper=wrapper)
+        outside = proxy.get
+
+        def get(path):
+            with pod.namespace():
+                return outside(path)
+        proxy.get = get
+        return proxy
+
+    def redis(self, pod):
+        # In the pod's cgroup like everything else of the pod, but of another user.
+        join = f'echo $$ > {pod.cgroup}/cgroup.procs && exec "$@"'
+        server = subprocess.Popen(
+            ["sh", "-c", join, "sh", *pod.command(
+                "redis-server", "--bind", "0.0.0.0", "--port", "6379", "--protected-mode", "no",
+                "--save", "", "--dir", str(self.folder))],
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self.addCleanup(server.wait)
+        self.addCleanup(server.kill)
+        harness.wait_until(lambda: self.ping(pod, "127.0.0.1"), "redis-server", 20)
+
+    def ping(self, pod, host):
+        done = subprocess.run(pod.command("redis-cli", "-h", host, "PING"), capture_output=True,
+                              text=True, check=False, timeout=60)
+        return "PONG" in done.stdout
+
+    def benchmark(self, pod, host):
+        requests = str(harness.amount(REQUESTS))
+        done = subprocess.run(
+            pod.command("redis-benchmark", "-h", host, "-n", requests, "-c", "8", "-d", "1000", "-t",
+                        "set,get", "--csv"), capture_output=True, text=True, check=False,
+            timeout=harness.seconds(120))
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertIn('"GET"', done.stdout)
+        return done.stdout
+
+    def test_redis_between_pods_is_smcr(self):
+        server, client = self.wired_pod(plugin.IN), self.wired_pod(plugin.IN)
+        inbound, outbound = self.sidecar(server, "server"), self.sidecar(client, "client")
+        self.redis(server)
+        self.benchmark(client, server.address())
+        for proxy in (inbound, outbound):
+            metrics = proxy.metrics()
+            self.assertEqual(metrics.fallbacks(), {}, proxy.name)
+            self.assertGreaterEqual(metrics.connections("smcr"), 8, proxy.name)
+            self.assertEqual(metrics.connections("tcp"), 0, proxy.name)
+        decision = outbound.get_json("/why")["decisions"][0]
+        self.assertEqual(decision["peer"], f"{server.address()}:6379")
+        print(f"redis-benchmark: {outbound.smcr_connections():.0f} connections, all SMC-R")
+        for pod in (server, client):
+            self.good("CHECK", pod, plugin.IN, cniVersion="1.0.0")
+
+    def test_excluded_port_is_plain_tcp(self):
+        server = self.wired_pod(plugin.IN)
+        client = self.wired_pod({**plugin.IN, "fairlead.io/skip-outbound-ports": "6379"})
+        proxies = [self.sidecar(server, "server"), self.sidecar(client, "client")]
+        self.redis(server)
+        self.assertTrue(self.ping(client, server.address()))
+        for proxy in proxies:
+            self.assertEqual(proxy.smcr_connections(), 0, proxy.name)
+
+    def test_stranger_reaches_the_application_with_its_own_address(self):
+        """A pod without sidecar, and a probe from the node, find no proxy in their way."""
+        server, stranger = self.wired_pod(plugin.IN), self.wired_pod({"app": "web"})
+        inbound = self.sidecar(server, "server")
+        self.redis(server)
+        holder = subprocess.Popen(stranger.command("redis-cli", "-h", server.address()),
+                                  stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        holder.stdin.write("PING\n")
+        holder.stdin.flush()
+        self.assertEqual(holder.stdout.readline().strip(), "PONG")
+        clients = subprocess.run(server.command("redis-cli", "CLIENT", "LIST"), capture_output=True,
+                                 text=True, check=True, timeout=60).stdout
+        holder.communicate()
+        self.assertIn(f"addr={stranger.address()}:", clients)
+        self.assertEqual(inbound.get_json("/connections")["connections"], [])
+
+
+if __name__ == "__main__":
+    plugin.main()

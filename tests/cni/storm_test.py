@@ -1,0 +1,113 @@
+"""Goal: calls that run side by side, are cut off, or are many leave pods and state as calls one after
+the other would; and the plugin is cheap."""
+import json
+import random
+import statistics
+import subprocess
+
+from plugin import IN, SLOWNESS, PluginTest, cgroup_root, main
+
+PARALLEL = 50
+KILLS = 24
+CPU_SECONDS_WITHOUT_SIDECAR = 0.005
+CPU_SECONDS_WITH_SIDECAR = 0.030
+COST_CALLS = 15
+
+
+class Storm(PluginTest):
+    def start_all(self, verb, pods, annotations):
+        running = []
+        for pod in pods:
+            text = json.dumps(self.config(pod, annotations))
+            process, data = self.start(self.environment(verb, pod), text)
+            process.stdin.write(data)
+            process.stdin.close()
+            running.append(process)
+        return running
+
+    def finish_all(self, running):
+        for process in running:
+            error = process.stderr.read()
+            answer = process.stdout.read()
+            process.stdout.close()
+            process.stderr.close()
+            self.assertEqual(process.wait(60), 0, (answer, error))
+
+    def test_fifty_at_once(self):
+        pods = [self.pod() for _ in range(PARALLEL)]
+        before = pods[-1].snapshot()
+        self.finish_all(self.start_all("ADD", pods, IN))
+        for pod in pods:
+            self.assert_set_up(pod)
+        self.finish_all(self.start_all("DEL", pods, IN))
+        self.assertEqual(pods[-1].snapshot(), before)
+        self.assertEqual(self.attachments(), [])
+
+    def test_fifty_at_once_for_one_pod(self):
+        """A runtime that lost patience calls again while the first call still runs."""
+        pod = self.pod()
+        before = pod.snapshot()
+        running = []
+        for number in range(PARALLEL):
+            running += self.start_all("DEL" if number % 5 == 4 else "ADD", [pod], IN)
+        self.finish_all(running)
+        self.add(pod)
+        self.assert_set_up(pod)
+        self.good("CHECK", pod, IN)
+        self.good("DEL", pod)
+        self.assertEqual(pod.snapshot(), before)
+        self.assertEqual(self.attachments(), [])
+
+    def test_killed_in_the_middle(self):
+        pod = self.pod()
+        before = pod.snapshot()
+        chance = random.Random(9)
+        longest = max(self.add(pod).cpu_seconds for _ in range(3))
+        self.good("DEL", pod)
+        cut_off = 0
+        for number in range(KILLS):
+            if number % 4 == 3:
+                self.add(pod)
+            process, = self.start_all("DEL" if number % 4 == 3 else "ADD", [pod], IN)
+            # How far it comes is chance, and all that is asked of it is that it is somewhere.
+            try:
+                process.wait(chance.uniform(0, longest * 1.5))
+            except subprocess.TimeoutExpired:
+                process.kill()
+                cut_off += 1
+            process.wait()
+            process.stdout.close()
+            process.stderr.close()
+            if "fairlead" in pod.nft():
+                self.assertIn("option 254", pod.nft())  # all of it, or nothing
+            if number % 2:
+                self.add(pod)
+                self.assert_set_up(pod)
+                self.good("CHECK", pod, IN)
+            self.good("DEL", pod)
+            self.assertEqual(pod.snapshot(), before)
+            self.assertEqual(self.attachments(), [])
+        print(f"killed {cut_off} of {KILLS} calls")
+        self.assertGreater(cut_off, KILLS // 8)
+
+
+class Cost(PluginTest):
+    def measure(self, annotations):
+        pod = self.pod()
+        costs = [self.add(pod, annotations).cpu_seconds for _ in range(COST_CALLS)]
+        return statistics.median(costs)
+
+    def test_processor_time_of_add(self):
+        without = self.measure({"app": "web"})
+        with_sidecar = self.measure(IN)
+        program = "" if cgroup_root() else ", without the option program: no cgroup2 here"
+        print(f"ADD costs {without * 1000:.1f} ms of processor time for a pod without sidecar, "
+              f"{with_sidecar * 1000:.1f} ms for one with it{program}")
+        # Sanitizers have a price that nobody pays on a node.
+        if SLOWNESS == 1:
+            self.assertLessEqual(without, CPU_SECONDS_WITHOUT_SIDECAR)
+            self.assertLessEqual(with_sidecar, CPU_SECONDS_WITH_SIDECAR)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,66 @@
+// Goal: lists of ports and blocks become the disjoint intervals that the packet filter takes.
+#include "cni/ranges.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace fairlead::cni {
+namespace {
+
+// "80 443-445" of port intervals.
+std::string text_of(const std::optional<Intervals>& intervals) {
+  if (!intervals) return "refused";
+  std::string text;
+  for (const Interval& interval : *intervals) {
+    const auto port = [](const Key& key) { return key[0] * 256 + key[1]; };
+    text += (text.empty() ? "" : " ") + std::to_string(port(interval.first));
+    if (interval.first != interval.last) text += "-" + std::to_string(port(interval.last));
+  }
+  return text;
+}
+
+TEST(Ports, SortsAndJoinsWhatTouchesOrOverlaps) {
+  EXPECT_EQ(text_of(parse_ports("443,80")), "80 443");
+  EXPECT_EQ(text_of(parse_ports("80,81,82-90,85-100,200")), "80-100 200");
+  EXPECT_EQ(text_of(parse_ports("1-100,50")), "1-100");
+  EXPECT_EQ(text_of(parse_ports("65535,1-65534")), "1-65535");
+}
+
+TEST(Ports, RefusesWhatIsNoListOfPorts) {
+  for (const char* text : {"", ",", "80,", ",80", "0", "65536", "9-8", "a", "1-", "-1", "1--2",
+                           "80 81", "+80", "0x50", "80\n"})
+    EXPECT_EQ(text_of(parse_ports(text)), "refused") << text;
+}
+
+TEST(Ports, RefusesMoreThan64) {
+  std::string list = "1";
+  for (int port = 3; port < 129; port += 2) list += "," + std::to_string(port);
+  EXPECT_EQ(parse_ports(list)->size(), 64U);
+  EXPECT_FALSE(parse_ports(list + ",200"));
+}
+
+TEST(Blocks, BecomeFirstAndLastAddress) {
+  const auto blocks = parse_cidrs("10.0.0.0/8, 172.16.0.0/12,fd00::/9,192.0.2.7");
+  ASSERT_TRUE(blocks);
+  const Intervals v4 = intervals_of(*blocks, AF_INET);
+  ASSERT_EQ(v4.size(), 3U);
+  EXPECT_EQ(v4[0], (Interval{{10}, {10, 255, 255, 255}}));
+  EXPECT_EQ(v4[1], (Interval{{172, 16}, {172, 31, 255, 255}}));
+  EXPECT_EQ(v4[2], (Interval{{192, 0, 2, 7}, {192, 0, 2, 7}}));
+  const Intervals v6 = intervals_of(*blocks, AF_INET6);
+  ASSERT_EQ(v6.size(), 1U);
+  EXPECT_EQ(v6[0].last[1], 0x7f);
+  EXPECT_EQ(v6[0].last[15], 0xff);
+}
+
+TEST(Blocks, JoinNeighboursAndReachTheEnd) {
+  const auto halves = parse_cidrs("128.0.0.0/1,0.0.0.0/1");
+  const Intervals all = intervals_of(*halves, AF_INET);
+  ASSERT_EQ(all.size(), 1U);
+  EXPECT_FALSE(successor(all[0].last, 4));
+  EXPECT_EQ(successor({1, 255}, 2), (Key{2, 0}));
+}
+
+}  // namespace
+}  // namespace fairlead::cni
