@@ -96,7 +96,7 @@ void Group::protocol_changed() {
 Result<void> Group::connect_first_link(const rdma::PeerEndpoint& peer, TimePoint now) {
   SMC_TRY(lanes_[0].queue_pair->connect(peer));
   lanes_[0].peer = peer;
-  protocol_.start_first_contact(identity_, now);
+  protocol_.start_first_contact(identity_, {peer.gid, peer.mac, peer.queue_pair}, now);
   protocol_changed();
   return {};
 }

@@ -136,6 +136,7 @@ class Group {
   struct SendRecord {
     rdma::WorkId id{};
     AlertToken token;
+    std::uint64_t sequence = 0;
     std::uint64_t staged_until = 0;
   };
   // A link's queue pair and what is on its way there.

@@ -29,7 +29,7 @@ bool Group::flush_llc(SendBatch& batch) {
     if (lane.queue_pair->send_room() <= batch.count) return false;
     batch.link = llc_waiting_->link;
     rdma::WorkRequest& request = batch.add();
-    batch.message() = llc_waiting_->bytes;
+    std::copy(llc_waiting_->bytes.begin(), llc_waiting_->bytes.end(), batch.message().begin());
     request.kind = rdma::WorkRequest::Kind::kSend;
     request.signaled = true;
     request.id = rdma::WorkId{lane.next_id++};
@@ -66,7 +66,8 @@ bool Group::transmit(SmcRelay& relay, SendBatch& batch) {
   send.signaled = staged || ++lane.unsignaled >= kSignalEvery;
   if (send.signaled) lane.unsignaled = 0;
   if (staged && !lane.records.full())
-    lane.records.push({send.id, relay.connection.local_token(), transmit->staged_until});
+    lane.records.push(
+        {send.id, relay.connection.local_token(), transmit->sequence, transmit->staged_until});
   shared_.stats->cdc_sent.add();
   // What the session waited for may have been this word of ours, and no event of the peer follows.
   const bool over = relay.connection.finished() || transmit->cdc.state.aborted;
@@ -118,7 +119,7 @@ void Group::handle_send_done(smc::LinkIndex link, rdma::WorkId id) {
     const SendRecord record = records.pop();
     SmcRelay* relay = table_.find(record.token);
     if (relay == nullptr) continue;
-    relay->connection.handle_transmit_done(record.staged_until);
+    relay->connection.handle_transmit_done(record.sequence, record.staged_until);
     if (on_connection_news) on_connection_news(*relay);
   }
 }

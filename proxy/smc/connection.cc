@@ -47,7 +47,7 @@ RingWindow Connection::tx_window() const {
 void Connection::produced(std::uint32_t bytes) {
   SMC_ASSERT(bytes <= tx_window().bytes(), bytes, tx_window().bytes());
   tx_staged_ += bytes;
-  if (!staged()) tx_produced_ += bytes;
+  if (!staged()) tx_reached_ = tx_produced_ += bytes;
   invariants();
 }
 
@@ -105,7 +105,9 @@ bool Connection::done_writing_due() const {
 }
 
 bool Connection::transmit_due() const {
-  if (!has_peer_ || lost_ || sent_.aborted) return false;
+  if (!has_peer_ || lost_) return false;
+  if (validation_due_ || repeat_due_) return true;
+  if (sent_.aborted) return false;
   if (abort_due()) return true;
   if (sent_.closed) return update_due();
   return data_due() || update_due() || done_writing_due() || (close_due() && tx_drained());
@@ -122,6 +124,7 @@ void Connection::stage_writes(Transmit& transmit) {
     tx_produced_ += length;
     left -= length;
   }
+  tx_reached_ = std::max(tx_reached_, tx_produced_);
 }
 
 void Connection::fill_state_flags(wire::CdcMessage& cdc) {
@@ -144,11 +147,13 @@ void Connection::fill_state_flags(wire::CdcMessage& cdc) {
 
 std::optional<Transmit> Connection::poll_transmit() {
   if (!transmit_due()) return std::nullopt;
+  if (validation_due_) return validation();
   Transmit transmit;
-  if (staged() && !abort_due() && !peer_closed_) stage_writes(transmit);
+  if (staged() && !abort_due() && !sent_.aborted && !peer_closed_) stage_writes(transmit);
   wire::CdcMessage& cdc = transmit.cdc;
   fill_state_flags(cdc);
-  cdc.sequence = ++tx_sequence_;
+  transmit.sequence = ++tx_sequence_;
+  cdc.sequence = static_cast<std::uint16_t>(tx_sequence_);
   cdc.token = peer_token_;
   cdc.producer = cursor_at(tx_produced_, peer_element_.size_bytes);
   cdc.consumer = cursor_at(rx_consumed_, rx_size_);
@@ -158,13 +163,16 @@ std::optional<Transmit> Connection::poll_transmit() {
   tx_announced_ = tx_produced_;
   rx_confirmed_ = rx_consumed_;
   update_requested_ = false;
+  repeat_due_ = false;
   if (rx_urgent_at_ != 0 && rx_consumed_ >= rx_urgent_at_) rx_urgent_at_ = 0;
   invariants();
   return transmit;
 }
 
-void Connection::handle_transmit_done(std::uint64_t staged_until) {
+void Connection::handle_transmit_done(std::uint64_t sequence, std::uint64_t staged_until) {
   SMC_ASSERT(staged_until <= tx_produced_, staged_until, tx_produced_);
+  SMC_ASSERT(sequence <= tx_sequence_, sequence, tx_sequence_);
+  tx_sequence_done_ = std::max(tx_sequence_done_, sequence);
   if (staged_until > tx_acked_) tx_acked_ = staged_until;
   invariants();
 }
@@ -203,7 +211,7 @@ Result<void> Connection::take_cursors(const wire::CdcMessage& message) {
   if (has_peer_) {
     const CursorStep consumer =
         cursor_step(tx_peer_consumed_, message.consumer, peer_element_.size_bytes,
-                    span_bytes(tx_peer_consumed_, tx_produced_));
+                    span_bytes(tx_peer_consumed_, tx_reached_));
     if (consumer.kind == CursorStep::Kind::kIllegal)
       return Error{Errc::kMalformed, "CDC consumer cursor is beyond the bytes in flight"};
     consumed = consumer.bytes;
@@ -213,6 +221,8 @@ Result<void> Connection::take_cursors(const wire::CdcMessage& message) {
   if (producer.bytes != 0) grace_until_.reset();
   rx_produced_ += producer.bytes;
   tx_peer_consumed_ += consumed;
+  // After a switch the peer may know more of what arrived than we do.
+  tx_produced_ = std::max(tx_produced_, tx_peer_consumed_);
   return {};
 }
 
@@ -266,6 +276,7 @@ void Connection::invariants() const {
   SMC_ASSERT(rx_produced_ - rx_confirmed_ <= rx_size_, rx_produced_, rx_confirmed_, rx_size_);
   SMC_ASSERT(tx_peer_consumed_ <= tx_produced_ && tx_produced_ <= tx_staged_, tx_peer_consumed_,
              tx_produced_, tx_staged_);
+  SMC_ASSERT(tx_produced_ <= tx_reached_ && tx_reached_ <= tx_staged_, tx_produced_, tx_reached_);
   SMC_ASSERT(!has_peer_ || tx_produced_ - tx_peer_consumed_ <= peer_element_.size_bytes,
              tx_produced_, tx_peer_consumed_);
 }

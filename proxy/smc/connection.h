@@ -13,6 +13,10 @@
 // `staging_bytes`; poll_transmit() says which RDMA WRITEs move them, and handle_transmit_done()
 // frees them.
 //
+// When its link dies, handle_link_switched() begins anew on another one: a failover validation,
+// then one message with the state of everything, behind the writes whose completion was not seen.
+// That message also repeats a consumer update or an end that was lost, which Linux does not.
+//
 // Timers: only the end-of-stream grace, see kCloseGrace.
 #pragma once
 
@@ -55,7 +59,9 @@ struct Transmit {
   StagedWrite writes[kWritesMax];
   unsigned write_count = 0;
   wire::CdcMessage cdc;
-  std::uint64_t staged_until = 0;  // for handle_transmit_done()
+  bool validation = false;     // nothing to be told of its completion
+  std::uint64_t sequence = 0;  // these two: for handle_transmit_done()
+  std::uint64_t staged_until = 0;
 };
 
 enum class StreamEnd : std::uint8_t {
@@ -83,8 +89,11 @@ class Connection {
   // An error means the peer broke the protocol and the connection has been aborted locally; what is
   // left is to send the abort and to reset the application.
   Result<void> handle_cdc(const wire::CdcMessage& message, TimePoint now);
-  void handle_transmit_done(std::uint64_t staged_until);
+  void handle_transmit_done(std::uint64_t sequence, std::uint64_t staged_until);
   void handle_deadline(TimePoint now);
+  // The link died and `element` is the peer's on another one. What was not reported done before
+  // this call counts as lost, and no report of the old link may follow.
+  void handle_link_switched(const RmbElement& element);
   // The link group is gone; nothing can be sent any more.
   void handle_link_lost();
 
@@ -111,7 +120,9 @@ class Connection {
   bool peer_write_blocked() const { return peer_write_blocked_; }
   bool tx_blocked() const { return has_peer_ && tx_window().bytes() == 0 && !tx_ended_; }
   // Both sides have closed or aborted and said so: element and token may be used again.
-  bool finished() const { return state_ == CloseState::kClosed && !close_due() && !abort_due(); }
+  bool finished() const {
+    return state_ == CloseState::kClosed && !close_due() && !abort_due() && !repeat_due_;
+  }
   bool lost() const { return lost_; }
 
  private:
@@ -127,6 +138,7 @@ class Connection {
   bool close_due() const { return close_wanted_ && !sent_.closed && !sent_.aborted; }
   bool abort_due() const { return abort_wanted_ && !sent_.aborted; }
   void stage_writes(Transmit& transmit);
+  Transmit validation();
   void fill_state_flags(wire::CdcMessage& cdc);
   Result<void> take_cursors(const wire::CdcMessage& message);
   void take_state(const wire::ConnectionStateFlags& state, TimePoint now);
@@ -146,8 +158,12 @@ class Connection {
   std::uint64_t tx_produced_ = 0;       // in the peer's element
   std::uint64_t tx_announced_ = 0;      // told by a CDC
   std::uint64_t tx_acked_ = 0;          // staging bytes free again
+  std::uint64_t tx_reached_ = 0;        // highest tx_produced_ ever; above it after a switch only
   std::uint64_t tx_peer_consumed_ = 0;  // the peer's consumer cursor
-  std::uint16_t tx_sequence_ = 0;
+  std::uint64_t tx_sequence_ = 0;       // of the last message; the wire takes 16 bits
+  std::uint64_t tx_sequence_done_ = 0;  // of the last one whose completion was seen
+  bool validation_due_ = false;
+  bool repeat_due_ = false;  // everything is to be said again
   bool tx_ended_ = false;
 
   // From the peer. confirmed <= consumed <= produced <= confirmed + size.

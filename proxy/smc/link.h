@@ -18,7 +18,7 @@ inline constexpr Duration kLlcAnswerWait = std::chrono::seconds(2);
 enum class LinkState : std::uint8_t {
   kActivating,  // CONFIRM_LINK is under way
   kActive,
-  kDown,  // dead or deleted; the slot is reused by the next link
+  kDown,  // dead or deleted; the slot waits for its release
 };
 
 struct LinkIdentity {
@@ -35,6 +35,8 @@ class Link {
   LinkNumber number() const { return number_; }
   LinkState state() const { return state_; }
   const LinkIdentity& local() const { return local_; }
+  const LinkIdentity& peer() const { return peer_; }
+  void set_peer(const LinkIdentity& peer) { peer_ = peer; }
   void set_number(LinkNumber number) { number_ = number; }
   void set_state(LinkState state) { state_ = state; }
 
@@ -54,6 +56,7 @@ class Link {
  private:
   LinkNumber number_;
   LinkIdentity local_;
+  LinkIdentity peer_;
   LinkState state_ = LinkState::kActivating;
   TimePoint last_received_;
   std::optional<TimePoint> test_sent_;

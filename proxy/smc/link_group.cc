@@ -21,19 +21,13 @@ void keep_earliest(std::optional<TimePoint>& earliest, std::optional<TimePoint> 
 }  // namespace
 
 LinkGroup::LinkGroup(GroupRole role, const PeerId& peer, const Terms& terms,
-                     const GroupTimes& times, TimePoint now)
-    : role_(role), peer_(peer), terms_(terms), times_(times), idle_since_(now) {}
-
-LinkIndex LinkGroup::choose_link() const {
-  SMC_ASSERT(usable(), state_);
-  std::optional<LinkIndex> best;
-  for (LinkIndex i = 0; i < kLinksMax; ++i) {
-    if (!links_[i] || links_[i]->state() != LinkState::kActive) continue;
-    if (!best || link_connections_[i] < link_connections_[*best]) best = i;
-  }
-  SMC_ASSERT(best.has_value(), connection_count_);
-  return *best;
-}
+                     const GroupTimes& times, TimePoint now, std::uint8_t links_max)
+    : role_(role),
+      peer_(peer),
+      terms_(terms),
+      times_(times),
+      links_max_(std::min({links_max, terms.max_links, kLinksPerGroupMax})),
+      idle_since_(now) {}
 
 wire::ConfirmLink LinkGroup::confirm_link(const Link& link, wire::LlcKind kind) const {
   wire::ConfirmLink message;
@@ -49,14 +43,16 @@ wire::ConfirmLink LinkGroup::confirm_link(const Link& link, wire::LlcKind kind) 
   return message;
 }
 
-LinkIndex LinkGroup::start_first_contact(const LinkIdentity& local, TimePoint now) {
+LinkIndex LinkGroup::start_first_contact(const LinkIdentity& local, const LinkIdentity& peer,
+                                         TimePoint now) {
   SMC_ASSERT(state_ == State::kForming && !links_[0], state_);
   // The server numbers its links from 1; a client learns the number from CONFIRM_LINK.
-  links_[0].emplace(LinkNumber{role_ == GroupRole::kServer ? std::uint8_t{1} : std::uint8_t{0}},
-                    local, now);
+  links_[0].emplace(role_ == GroupRole::kServer ? next_number() : LinkNumber{0}, local, now);
+  links_[0]->set_peer(peer);
   if (role_ == GroupRole::kServer) {
     send(0, confirm_link(*links_[0], wire::LlcKind::kRequest));
     confirm_repeat_ = now + kConfirmLinkRepeat;
+    confirm_on_ = 0;
   }
   return 0;
 }
@@ -69,17 +65,22 @@ void LinkGroup::send(LinkIndex link, const wire::LlcBody& body) {
   }
   std::array<std::byte, wire::kLlcBytesMax> bytes;
   const std::size_t count = wire::encode(wire::LlcMessage{llc_version(terms_), body}, bytes);
-  SMC_ASSERT(count == wire::kLlcBytes, count);
-  LlcToSend out;
-  out.link = link;
-  std::copy_n(bytes.begin(), wire::kLlcBytes, out.bytes.begin());
-  llc_.push(out);
+  llc_.push({link, std::vector<std::byte>(bytes.begin(),
+                                          bytes.begin() + static_cast<std::ptrdiff_t>(count))});
 }
 
 void LinkGroup::emit(const GroupEvent& event) {
   // Repeatable news may be dropped under a flood; the end of the group may not.
   if (events_.room() <= 1 && event.kind != GroupEvent::Kind::kTerminated) return;
   events_.push(event);
+}
+
+void LinkGroup::emit(GroupEvent::Kind kind, LinkIndex link, const char* why) {
+  GroupEvent event{kind};
+  event.link = link;
+  if (links_[link]) event.number = links_[link]->number();
+  event.why = why;
+  emit(event);
 }
 
 void LinkGroup::handle_received(LinkIndex link, TimePoint now) {
@@ -92,11 +93,11 @@ void LinkGroup::handle_llc(LinkIndex link, const wire::LlcMessage& message, Time
   std::visit([&](const auto& body) { take(link, body, now); }, message.body);
 }
 
-void LinkGroup::take(LinkIndex link, const wire::ConfirmLink& message, TimePoint) {
+void LinkGroup::take(LinkIndex link, const wire::ConfirmLink& message, TimePoint now) {
   Link& own = *links_[link];
   const bool expected = message.kind == (role_ == GroupRole::kServer ? wire::LlcKind::kResponse
                                                                      : wire::LlcKind::kRequest);
-  if (!expected) return;
+  if (!expected || own.state() == LinkState::kDown) return;
   if ((message.eyecatcher_flags & kNoEyecatcher) == 0) {
     GroupEvent event{GroupEvent::Kind::kLinkRefused};
     event.link = link;
@@ -104,78 +105,27 @@ void LinkGroup::take(LinkIndex link, const wire::ConfirmLink& message, TimePoint
     event.why = "CONFIRM_LINK: peer keeps eyecatchers in its buffers";
     return emit(event);
   }
+  const bool first = state_ == State::kForming;
   if (role_ == GroupRole::kClient) {
-    if (own.state() == LinkState::kActivating) own.set_number(message.link);
+    if (first) own.set_number(message.link);
+    if (message.link != own.number()) return;
+    // The server cannot know our keys before version 1 has told them.
+    if (adding(AddStep::kExchangingKeys) && link == flow_link_) return;
     send(link, confirm_link(own, wire::LlcKind::kResponse));
   } else if (message.link != own.number()) {
     return;
   }
   if (own.state() != LinkState::kActivating) return;  // a repetition
+  if (!first && !(adding(AddStep::kAwaitingConfirm) && link == flow_link_)) return;
   own.set_state(LinkState::kActive);
   confirm_repeat_.reset();
+  if (!first) return link_added(link, now);
   state_ = State::kUsable;
-  GroupEvent event{GroupEvent::Kind::kLinkConfirmed};
-  event.link = link;
-  emit(event);
-}
-
-void LinkGroup::take(LinkIndex link, const wire::AddLink& message, TimePoint) {
-  if (message.kind != wire::LlcKind::kRequest) return;
-  // Answered within the server's two seconds, so that its accept() is not held up.
-  wire::AddLink reject = message;
-  reject.kind = wire::LlcKind::kResponse;
-  reject.rejected = true;
-  reject.reject_reason = 1;
-  reject.rkeys.count = 0;
-  send(link, reject);
-}
-
-void LinkGroup::take(LinkIndex, const wire::AddLinkCont&, TimePoint) {}
-
-void LinkGroup::take(LinkIndex link, const wire::ReqAddLink& message, TimePoint) {
-  if (message.rejected) return;
-  // Unanswered, a Linux client blocks all its later rkey flows.
-  wire::ReqAddLink refusal;
-  refusal.rejected = true;
-  send(link, refusal);
-}
-
-void LinkGroup::take(LinkIndex link, const wire::DeleteLink& message, TimePoint) {
-  if (message.kind != wire::LlcKind::kRequest) return;
-  if (message.all) return end(link, "the peer deleted the link group");
-  wire::DeleteLink answer;
-  answer.kind = wire::LlcKind::kResponse;
-  answer.orderly = message.orderly;
-  answer.link = message.link;
-  if (message.link != links_[link]->number()) {
-    answer.reason = wire::DeleteLinkReason::kUnknownLink;
-    return send(link, answer);
-  }
-  send(link, answer);
-  end(link, "the peer deleted the last link");
-}
-
-void LinkGroup::take(LinkIndex link, const wire::ConfirmRkey& message, TimePoint) {
-  if (message.kind != wire::LlcKind::kRequest) return;
-  // The keys that we use come in Accept and Confirm; a positive answer is all the peer waits for.
-  wire::ConfirmRkey answer = message;
-  answer.kind = wire::LlcKind::kResponse;
-  answer.refused = answer.retry = false;
-  send(link, answer);
-}
-
-void LinkGroup::take(LinkIndex link, const wire::DeleteRkey& message, TimePoint) {
-  if (message.kind != wire::LlcKind::kRequest) return;
-  for (const RemoteKey& rkey : message.rkeys.view()) {
-    GroupEvent event{GroupEvent::Kind::kRkeyDeleted};
-    event.link = link;
-    event.rkey = rkey;
-    emit(event);
-  }
-  wire::DeleteRkey answer;
-  answer.kind = wire::LlcKind::kResponse;
-  if (!message.rkeys.view().empty()) answer.rkeys.push(message.rkeys.items[0]);
-  send(link, answer);
+  emit(GroupEvent::Kind::kLinkConfirmed, link, "");
+  if (role_ != GroupRole::kServer) return;
+  // Linux as a client waits for this and delays its application by three seconds without.
+  request_add(true);
+  start_next_flow(now);
 }
 
 void LinkGroup::take(LinkIndex link, const wire::TestLink& message, TimePoint now) {
@@ -193,25 +143,17 @@ void LinkGroup::take(LinkIndex link, const wire::TestLink& message, TimePoint no
   emit(event);
 }
 
-void LinkGroup::handle_link_down(LinkIndex link, TimePoint, const char* why) {
-  if (state_ == State::kTerminated) return;
-  if (!links_[link]) {
-    // A first contact may fail before there is a link; the group has failed with it.
-    if (state_ == State::kForming) end(link, why);
-    return;
-  }
-  links_[link]->set_state(LinkState::kDown);
-  for (const std::optional<Link>& other : links_)
-    if (other && other->state() == LinkState::kActive) return;
-  end(link, why);
-}
-
 void LinkGroup::handle_deadline(TimePoint now) {
   if (state_ == State::kTerminated) return;
   if (confirm_repeat_ && now >= *confirm_repeat_) {
     confirm_repeat_.reset();
-    send(0, confirm_link(*links_[0], wire::LlcKind::kRequest));
+    send(confirm_on_, confirm_link(*links_[confirm_on_], wire::LlcKind::kRequest));
   }
+  if (lost_until_ && now >= *lost_until_) {
+    lost_until_.reset();
+    start_next_flow(now);
+  }
+  if (flow_deadline_ && now >= *flow_deadline_) flow_overdue(now);
   for (LinkIndex i = 0; i < kLinksMax; ++i) {
     if (!links_[i]) continue;
     switch (links_[i]->handle_test_deadline(now, times_.test_link_interval)) {
@@ -221,9 +163,7 @@ void LinkGroup::handle_deadline(TimePoint now) {
         send(i, wire::TestLink{wire::LlcKind::kRequest, links_[i]->test_data()});
         break;
       case Link::TestStep::kDead: {
-        GroupEvent event{GroupEvent::Kind::kLinkDead};
-        event.link = i;
-        emit(event);
+        emit(GroupEvent::Kind::kLinkDead, i, "");
         handle_link_down(i, now, "TEST_LINK stayed unanswered");
         break;
       }
@@ -244,6 +184,8 @@ std::optional<TimePoint> LinkGroup::next_deadline() const {
   std::optional<TimePoint> earliest;
   if (state_ == State::kTerminated) return earliest;
   keep_earliest(earliest, confirm_repeat_);
+  keep_earliest(earliest, lost_until_);
+  keep_earliest(earliest, flow_deadline_);
   keep_earliest(earliest, linger_deadline());
   for (const std::optional<Link>& link : links_)
     if (link) keep_earliest(earliest, link->test_deadline(times_.test_link_interval));
@@ -279,10 +221,8 @@ void LinkGroup::terminate(wire::DeleteLinkReason reason, bool orderly, const cha
 void LinkGroup::end(LinkIndex link, const char* why) {
   state_ = State::kTerminated;
   confirm_repeat_.reset();
-  GroupEvent event{GroupEvent::Kind::kTerminated};
-  event.link = link;
-  event.why = why;
-  emit(event);
+  end_flow();
+  emit(GroupEvent::Kind::kTerminated, link, why);
 }
 
 std::optional<LlcToSend> LinkGroup::poll_llc() {

@@ -3,19 +3,28 @@
 // holds them). Read first: docs/wire.md, "LLC" and "Link groups"; RFC 7609 section 4.4 and 4.5.
 //
 // How to drive it. In: start_first_contact() once the queue pair is connected, handle_llc() and
-// handle_received() for what arrives, handle_link_down(), handle_deadline(), connection_added() and
-// connection_removed(). The owner: terminate(). Out: poll_llc() (send each on its link) and
-// poll_event() until empty; then next_deadline().
+// handle_received() for what arrives, handle_link_down(), handle_port_up(), handle_deadline(),
+// connection_added() and connection_removed(). The owner: terminate(). Out, after any of these:
+// poll_task() first (do it and report), then poll_llc() (send each on its link), poll_event() until
+// empty, and next_deadline().
+//
+// A group of more than one link adds and deletes links by itself. The server decides: it adds one
+// after first contact, when one was lost, when a port of its own comes up, and when the client
+// asks. One flow runs at a time: adding a link, deleting one in good order, telling an RMB's keys.
+// A link that is lost waits for none of them.
 //
 // Timers: CONFIRM_LINK repeated once by a server after kConfirmLinkRepeat (its loss is possible: a
-// Linux client may drop it while it still sends its Confirm); TEST_LINK (link.h); the linger of a
-// group without connections, kClientLingerExtra longer for a client so that the server ends it.
+// Linux client may drop it while it still sends its Confirm); answers kLlcAnswerWait; CONFIRM_LINK
+// of an added link kAddedLinkWait; TEST_LINK (link.h); the linger of a group without connections,
+// kClientLingerExtra longer for a client so that the server ends it.
 #pragma once
 
 #include <array>
 #include <chrono>
 #include <cstdint>
+#include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "base/bounded_queue.h"
@@ -24,77 +33,89 @@
 #include "base/result.h"
 #include "base/time.h"
 #include "smc/link.h"
+#include "smc/link_tasks.h"
 #include "smc/negotiate.h"
+#include "smc/rmb_keys.h"
 #include "wire/llc.h"
 
 namespace fairlead::smc {
 
-inline constexpr std::size_t kLinksMax = 3;
 inline constexpr std::size_t kLlcQueueMax = 32;  // answers a peer can make us owe
 inline constexpr std::size_t kGroupEventsMax = 16;
 inline constexpr Duration kConfirmLinkRepeat = std::chrono::seconds(1);
+inline constexpr Duration kAddedLinkWait = std::chrono::seconds(5);
 inline constexpr Duration kClientLingerExtra = std::chrono::seconds(10);
 
 enum class GroupRole : std::uint8_t { kServer, kClient };
-
-using LinkIndex = std::uint8_t;  // slot in the group, 0 to kLinksMax-1; not the link number
 
 struct GroupTimes {
   Duration test_link_interval = std::chrono::seconds(30);  // 0: off
   Duration linger = std::chrono::seconds(600);
 };
 
-struct LlcToSend {
-  LinkIndex link = 0;
-  std::array<std::byte, wire::kLlcBytes> bytes{};
-};
-
-struct GroupEvent {
-  enum class Kind : std::uint8_t {
-    kLinkConfirmed,  // first contact is complete: the group may be used
-    kLinkRefused,    // first contact cannot be completed: `reason`
-    kLinkTested,     // `round_trip` of a TEST_LINK
-    kLinkDead,       // a TEST_LINK stayed unanswered
-    kTerminated,     // no link is left or the peer ended the group: abort every connection
-    kRkeyDeleted,    // the peer gives `rkey` up: never write to it again
-  };
-  Kind kind = Kind::kTerminated;
-  LinkIndex link = 0;
-  FallbackReason reason = FallbackReason::kInternal;
-  Duration round_trip{};
-  RemoteKey rkey;
-  const char* why = "";
-};
-
 class LinkGroup {
  public:
+  // `links_max`: how many links the owner can make; the terms may allow fewer.
   LinkGroup(GroupRole role, const PeerId& peer, const Terms& terms, const GroupTimes& times,
-            TimePoint now);
+            TimePoint now, std::uint8_t links_max = 1);
 
   GroupRole role() const { return role_; }
   const PeerId& peer() const { return peer_; }
   const Terms& terms() const { return terms_; }
   bool usable() const { return state_ == State::kUsable; }
   bool terminated() const { return state_ == State::kTerminated; }
+  unsigned links_max() const { return links_max_; }
+  GroupType type() const;
+  unsigned active_links() const;
   unsigned connection_count() const { return connection_count_; }
+  unsigned connection_count(LinkIndex link) const { return link_connections_[link]; }
   bool has_room() const { return usable() && connection_count_ < terms_.max_connections; }
   std::optional<TimePoint> idle_since() const { return idle_since_; }
   const std::optional<Link>& link(LinkIndex index) const { return links_[index]; }
+  bool active(LinkIndex index) const {
+    return links_[index] && links_[index]->state() == LinkState::kActive;
+  }
+  // The link shares a port of ours or of the peer's with an older one; it goes when a better comes.
+  bool redundant(LinkIndex index) const;
   // The active link to give the next connection to: the least used. REQUIRES: usable()
   LinkIndex choose_link() const;
 
   // The queue pair of the first link is ready. The server asks for confirmation, the client waits.
-  LinkIndex start_first_contact(const LinkIdentity& local, TimePoint now);
+  LinkIndex start_first_contact(const LinkIdentity& local, const LinkIdentity& peer, TimePoint now);
 
   void handle_llc(LinkIndex link, const wire::LlcMessage& message, TimePoint now);
   void handle_received(LinkIndex link, TimePoint now);
   void handle_link_down(LinkIndex link, TimePoint now, const char* why);
+  // A port of ours can carry links again. `gids`: those of all ports that can.
+  void handle_port_up(std::span<const Gid> gids, TimePoint now);
   void handle_deadline(TimePoint now);
   std::optional<TimePoint> next_deadline() const;
+
+  // Tasks and what they came to. Reports about a link that is not waited for any more are ignored.
+  std::optional<LinkTask> poll_task(TimePoint now);
+  void link_prepared(LinkIndex link, const LinkOffer& offer, TimePoint now);
+  void link_unavailable(LinkIndex link, TimePoint now);
+  void link_connected(LinkIndex link, TimePoint now);
+
+  // Own RMBs. The key on a link is set before link_prepared() of that link. kExhausted at kRmbsMax.
+  Result<RmbRow> add_rmb(LinkIndex link, const RmbKey& key);
+  void set_rmb_key(RmbRow rmb, LinkIndex link, const RmbKey& key) { own_rmbs_.set(rmb, link, key); }
+  const RmbKeys& own_rmbs() const { return own_rmbs_; }
+  // The peer knows the keys on all links, or there is only one, which Accept and Confirm speak of.
+  // Otherwise it is being told: kRmbTold or kRmbRefused follows.
+  bool rmb_told(RmbRow rmb) const;
+  void tell_rmbs(TimePoint now) { start_next_flow(now); }
+  // The peer's: as named in an Accept or Confirm, and as it is reached over another link.
+  void peer_rmb_named(LinkIndex link, const RmbKey& key) { (void)peer_rmbs_.add(link, key); }
+  std::optional<RmbKey> peer_key(LinkIndex from, const RmbKey& key, LinkIndex to) const {
+    return from == to ? key : peer_rmbs_.translate(from, key, to);
+  }
 
   void connection_added(LinkIndex link);
   void connection_removed(LinkIndex link, TimePoint now);
 
+  // Deletes one link in good order, if another is left. Ignored where there is no such link.
+  void delete_link(LinkIndex link, wire::DeleteLinkReason reason, TimePoint now);
   // Tells the peer (DELETE_LINK, all) as long as a link is left, and ends the group.
   void terminate(wire::DeleteLinkReason reason, bool orderly, const char* why);
 
@@ -104,12 +125,52 @@ class LinkGroup {
 
  private:
   enum class State : std::uint8_t { kForming, kUsable, kTerminated };
+  enum class Flow : std::uint8_t { kNone, kAddLink, kDeleteLink, kConfirmRkey };
+  enum class AddStep : std::uint8_t {
+    kPreparing,        // the owner makes a queue pair
+    kAwaitingAnswer,   // server: ADD_LINK has gone out
+    kConnecting,       // the owner connects it
+    kExchangingKeys,   // version 1: ADD_LINK_CONT
+    kAwaitingConfirm,  // CONFIRM_LINK is under way on the new link
+  };
 
   void send(LinkIndex link, const wire::LlcBody& body);
   void emit(const GroupEvent& event);
+  void emit(GroupEvent::Kind kind, LinkIndex link, const char* why);
   void end(LinkIndex link, const char* why);
   std::optional<TimePoint> linger_deadline() const;
   wire::ConfirmLink confirm_link(const Link& link, wire::LlcKind kind) const;
+  std::optional<LinkIndex> find_number(LinkNumber number) const;
+  std::optional<LinkIndex> survivor_of(LinkIndex link) const;
+  std::optional<LinkIndex> free_slot() const;
+  LinkNumber next_number();
+  void take_down(LinkIndex link);
+  void lose(LinkIndex link, bool tell, const char* why, TimePoint now);
+  void start_next_flow(TimePoint now);
+  void end_flow();
+  void flow_overdue(TimePoint now);
+
+  // link_group_add.cc
+  void request_add(bool wanted) { add_wanted_ = wanted && links_max_ > 1; }
+  bool room_for_link() const;
+  bool start_add(TimePoint now);
+  void refuse_wish();
+  void answer_add(LinkIndex link, const wire::AddLink& request, TimePoint now);
+  bool acceptable(const wire::AddLink& request) const;
+  void reject(LinkIndex link, const wire::AddLink& request);
+  void take_add_answer(LinkIndex link, const wire::AddLink& answer, TimePoint now);
+  wire::AddLink describe_new_link(wire::LlcKind kind);
+  void learn_keys(LinkIndex known_on, LinkIndex on, std::span<const wire::RkeyEntry> entries);
+  void send_keys(wire::LlcKind kind);
+  void take_keys(LinkIndex link, const wire::AddLinkCont& message, TimePoint now);
+  void ask_to_confirm(TimePoint now);
+  void link_added(LinkIndex link, TimePoint now);
+  void add_failed(const char* why, TimePoint now);
+  void drop_redundant();
+  bool adding(AddStep step) const { return flow_ == Flow::kAddLink && add_step_ == step; }
+  // link_group_rkeys.cc
+  bool start_telling(TimePoint now);
+  void told(bool accepted, TimePoint now);
 
   void take(LinkIndex link, const wire::ConfirmLink& message, TimePoint now);
   void take(LinkIndex link, const wire::AddLink& message, TimePoint now);
@@ -124,12 +185,41 @@ class LinkGroup {
   PeerId peer_;
   Terms terms_;
   GroupTimes times_;
+  std::uint8_t links_max_;
   State state_ = State::kForming;
   std::array<std::optional<Link>, kLinksMax> links_;
   std::array<unsigned, kLinksMax> link_connections_{};
   unsigned connection_count_ = 0;
   std::optional<TimePoint> idle_since_;
   std::optional<TimePoint> confirm_repeat_;
+  LinkIndex confirm_on_ = 0;  // what is to be repeated
+
+  Flow flow_ = Flow::kNone;
+  std::optional<TimePoint> flow_deadline_;
+  LinkIndex flow_link_ = 0;     // the link that is added or deleted
+  LinkIndex flow_carrier_ = 0;  // over which the flow goes
+  AddStep add_step_ = AddStep::kPreparing;
+  LinkOffer add_offer_;
+  LinkPeer add_peer_;
+  std::unique_ptr<wire::AddLink> add_request_;  // client: what is being answered
+  std::unique_ptr<wire::AddLink> parked_;       // client: a request that came during another flow
+  LinkIndex parked_link_ = 0;
+  std::size_t next_key_ = 0;  // version 1: the own row to be told next
+  std::size_t key_rounds_ = 0;
+  std::optional<LinkIndex> wish_on_;  // server: where a REQ_ADD_LINK came that needs an answer
+  bool add_wanted_ = false;
+  std::array<wire::DeleteLinkReason, kLinksMax> delete_wanted_{};  // kOk: not wanted
+  // Server: a lost link whose deletion the client has not answered. No other flow starts before.
+  std::optional<LinkNumber> lost_number_;
+  std::optional<TimePoint> lost_until_;
+  LinkNumber last_number_{0};
+
+  RmbKeys own_rmbs_, peer_rmbs_;
+  std::array<std::uint8_t, kRmbsMax> told_on_{};  // by own row, a bit a link
+  RmbRow telling_ = 0;
+  std::uint8_t telling_on_ = 0;
+
+  BoundedQueue<LinkTask> tasks_{kLinkTasksMax};
   BoundedQueue<LlcToSend> llc_{kLlcQueueMax};
   BoundedQueue<GroupEvent> events_{kGroupEventsMax};
   std::uint64_t dropped_answers_ = 0;

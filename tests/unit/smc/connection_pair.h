@@ -21,8 +21,13 @@ struct Endpoint {
   Connection connection;
   std::vector<char> rmb;
   std::vector<char> staging;
-  std::deque<wire::CdcMessage> on_the_way;  // towards the other side
-  std::deque<std::uint64_t> completions;
+  std::deque<wire::CdcMessage> on_the_way;                          // towards the other side
+  std::deque<std::pair<std::uint64_t, std::uint64_t>> completions;  // sequence, staged_until
+  struct Write {
+    std::uint32_t remote_offset;
+    std::vector<char> bytes;
+  };
+  std::deque<std::vector<Write>> writes;  // that go before each message
 };
 
 class ConnectionPair {
@@ -60,13 +65,14 @@ class ConnectionPair {
   unsigned transmit(Endpoint& from) {
     unsigned count = 0;
     while (auto transmit = from.connection.poll_transmit()) {
+      std::vector<Endpoint::Write>& writes = from.writes.emplace_back();
       for (unsigned i = 0; i < transmit->write_count; ++i) {
         const StagedWrite& write = transmit->writes[i];
-        std::memcpy(other(from).rmb.data() + write.remote_offset,
-                    from.staging.data() + write.staging_offset, write.length);
+        const char* begin = from.staging.data() + write.staging_offset;
+        writes.push_back({write.remote_offset, {begin, begin + write.length}});
       }
       from.on_the_way.push_back(transmit->cdc);
-      from.completions.push_back(transmit->staged_until);
+      from.completions.emplace_back(transmit->sequence, transmit->staged_until);
       ++count;
     }
     return count;
@@ -76,11 +82,35 @@ class ConnectionPair {
   Result<void> deliver(Endpoint& from) {
     const wire::CdcMessage message = from.on_the_way.front();
     from.on_the_way.pop_front();
-    if (!from.staging.empty()) {
-      from.connection.handle_transmit_done(from.completions.front());
-      from.completions.pop_front();
-    }
+    for (const Endpoint::Write& write : from.writes.front())
+      std::memcpy(other(from).rmb.data() + write.remote_offset, write.bytes.data(),
+                  write.bytes.size());
+    from.writes.pop_front();
+    const auto [sequence, staged_until] = from.completions.front();
+    from.completions.pop_front();
+    if (!message.producer_flags.failover_validation)
+      from.connection.handle_transmit_done(sequence, staged_until);
     return other(from).connection.handle_cdc(message, now);
+  }
+
+  // The link dies: what is on the way is lost, but what `from_a` and `from_b` say arrives, without
+  // the sender learning it. Both go on over another one.
+  void switch_link(std::size_t from_a = 0, std::size_t from_b = 0) {
+    for (Endpoint* from : {&a, &b}) {
+      const std::size_t arriving = from == &a ? from_a : from_b;
+      for (std::size_t i = 0; i < arriving && !from->on_the_way.empty(); ++i) {
+        from->completions.front() = {0, 0};
+        EXPECT_TRUE(deliver(*from));
+      }
+      from->on_the_way.clear();
+      from->completions.clear();
+      from->writes.clear();
+    }
+    for (Endpoint* end : {&a, &b}) {
+      RmbElement element = end->connection.peer_element();
+      element.rkey.value += 100;
+      end->connection.handle_link_switched(element);
+    }
   }
 
   // Until neither side has anything to say.

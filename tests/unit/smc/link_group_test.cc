@@ -19,8 +19,8 @@ class GroupPair : public testing::Test {
     return t;
   }
   void confirm() {
-    client.start_first_contact({}, now);
-    server.start_first_contact({}, now);
+    client.start_first_contact({}, {}, now);
+    server.start_first_contact({}, {}, now);
     settle();
   }
   static wire::LlcMessage decode(const LlcToSend& out) {
@@ -73,7 +73,7 @@ TEST_F(GroupPair, FirstContactConfirmsLinkOneOnBothSides) {
 }
 
 TEST_F(GroupPair, AnUnansweredConfirmLinkIsRepeatedOnce) {
-  server.start_first_contact({}, now);
+  server.start_first_contact({}, {}, now);
   EXPECT_TRUE(server.poll_llc());
   EXPECT_FALSE(server.poll_llc());
   server.handle_deadline(now + kConfirmLinkRepeat);
@@ -91,7 +91,7 @@ TEST_F(GroupPair, ARepeatedConfirmLinkIsAnsweredAgain) {
 }
 
 TEST_F(GroupPair, APeerThatKeepsEyecatchersIsRefused) {
-  client.start_first_contact({}, now);
+  client.start_first_contact({}, {}, now);
   wire::ConfirmLink request;
   request.eyecatcher_flags = 0;
   client.handle_llc(0, {wire::LlcVersion::k2, request}, now);

@@ -1,0 +1,114 @@
+// What a worker does about the news of its link groups.
+
+#include <algorithm>
+
+#include "base/log.h"
+#include "relay/worker.h"
+
+namespace fairlead::relay {
+namespace {
+
+void log_link(LogLevel level, const char* name, const Group& group, const smc::GroupEvent& event) {
+  LogEvent line(level, "smc.link", name);
+  line.field("group", group.id())
+      .field("link", std::uint64_t{event.number.value})
+      .field("type", smc::to_string(group.protocol().type()))
+      .field("links", std::uint64_t{group.protocol().active_links()});
+  if (*event.why != 0) line.field("why", event.why);
+}
+
+}  // namespace
+
+void Worker::handle_group_events(DeviceSlot& slot, Group& group) {
+  const TimePoint now = network_.now();
+  while (const std::optional<smc::GroupEvent> event = group.protocol().poll_event()) {
+    switch (event->kind) {
+      case smc::GroupEvent::Kind::kLinkConfirmed: {
+        LogEvent(LogLevel::kInfo, "smc.group", "established").field("group", group.id());
+        std::vector<Session*> waiters = sessions_of(group);
+        for (Session* session : waiters) session->handle_group_confirmed(now);
+        break;
+      }
+      case smc::GroupEvent::Kind::kLinkRefused:
+        for (Session* session : sessions_of(group))
+          session->handle_group_refused(event->reason, now);
+        break;
+      case smc::GroupEvent::Kind::kLinkTested:
+        stats_.link_test_ok.add();
+        group.set_round_trip(event->round_trip);
+        break;
+      case smc::GroupEvent::Kind::kLinkDead:
+        stats_.link_test_timeout.add();
+        break;
+      case smc::GroupEvent::Kind::kLinkAdded:
+        stats_.link_added.add();
+        log_link(LogLevel::kInfo, "link_added", group, *event);
+        break;
+      case smc::GroupEvent::Kind::kLinkNotAdded:
+        log_link(LogLevel::kInfo, "link_not_added", group, *event);
+        break;
+      case smc::GroupEvent::Kind::kLinkLost:
+        log_link(LogLevel::kWarn, "link_lost", group, *event);
+        break;
+      case smc::GroupEvent::Kind::kLinkDeleted:
+        stats_.link_deleted.add();
+        log_link(LogLevel::kInfo, "link_deleted", group, *event);
+        break;
+      case smc::GroupEvent::Kind::kRmbRefused:
+        LogEvent(LogLevel::kWarn, "smc.group", "keys_refused")
+            .field("group", group.id())
+            .field("hint", "connections in this buffer end with their link");
+        break;
+      case smc::GroupEvent::Kind::kRmbTold:
+        break;
+      case smc::GroupEvent::Kind::kRkeyDeleted:
+        // Our peers keep their slabs as long as the group; a kernel deletes a key only after the
+        // connection that used it, so there is nobody left to stop.
+        break;
+      case smc::GroupEvent::Kind::kTerminated:
+        group_terminated(slot, group, event->why);
+        return;
+    }
+  }
+}
+
+std::vector<Session*> Worker::sessions_of(Group& group) {
+  std::vector<Session*> sessions;
+  group.connections().for_each(
+      [&](SmcRelay& relay) { sessions.push_back(static_cast<Session*>(relay.owner)); });
+  for (auto [at, end] = waiting_.equal_range(&group); at != end; ++at)
+    sessions.push_back(at->second);
+  waiting_.erase(&group);
+  return sessions;
+}
+
+void Worker::group_terminated(DeviceSlot& slot, Group& group, const char* why) {
+  const TimePoint now = network_.now();
+  stats_.link_deleted.add();
+  const std::vector<Session*> sessions = sessions_of(group);
+  LogEvent(sessions.empty() ? LogLevel::kInfo : LogLevel::kWarn, "smc.group", "terminated")
+      .field("group", group.id())
+      .field("connections", std::uint64_t{sessions.size()})
+      .field("why", why);
+  closing_.push_back({&slot, &group, now + kClosingWait});
+  for (Session* session : sessions) session->handle_group_lost(now);
+}
+
+// A terminated group dies when its connections have left and the peer has taken its last words.
+void Worker::reap_groups() {
+  if (closing_.empty()) return;
+  const TimePoint now = network_.now();
+  std::erase_if(closing_, [&](const ClosingGroup& closing) {
+    Group& group = *closing.group;
+    const bool silent = group.drained() || now >= closing.until;
+    if (group.connections().count() != 0 || !silent) return false;
+    std::erase_if(group_news_, [&](const GroupNews& news) { return news.group == &group; });
+    closing.slot->peers().remove(group);
+    return true;
+  });
+  if (closing_.empty()) return;
+  if (!closing_timer_) closing_timer_.emplace(timers_, [] {});
+  closing_timer_->set(now + std::chrono::milliseconds(10));
+}
+
+}  // namespace fairlead::relay

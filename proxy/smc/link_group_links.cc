@@ -1,0 +1,275 @@
+// The links of a group: which there are, which are lost, how one is deleted, and the order of
+// flows.
+
+#include <algorithm>
+
+#include "base/assert.h"
+#include "smc/link_group.h"
+
+namespace fairlead::smc {
+
+unsigned LinkGroup::active_links() const {
+  unsigned count = 0;
+  for (LinkIndex i = 0; i < kLinksMax; ++i) count += active(i) ? 1U : 0U;
+  return count;
+}
+
+bool LinkGroup::redundant(LinkIndex index) const {
+  if (!active(index)) return false;
+  const Link& link = *links_[index];
+  for (LinkIndex i = 0; i < kLinksMax; ++i) {
+    if (i == index || !active(i) || links_[i]->number() >= link.number()) continue;
+    const bool shared =
+        links_[i]->local().gid == link.local().gid || links_[i]->peer().gid == link.peer().gid;
+    if (shared && !redundant(i)) return true;
+  }
+  return false;
+}
+
+GroupType LinkGroup::type() const {
+  if (!usable() || active_links() == 0) return GroupType::kNone;
+  if (active_links() == 1) return GroupType::kSingle;
+  unsigned distinct = 0;
+  std::optional<LinkIndex> first;
+  std::optional<LinkIndex> spare;
+  for (LinkIndex i = 0; i < kLinksMax; ++i) {
+    if (!active(i)) continue;
+    if (redundant(i)) {
+      spare = i;
+    } else {
+      ++distinct;
+      first = i;
+    }
+  }
+  if (distinct >= 2) return GroupType::kSymmetric;
+  SMC_ASSERT(first && spare, distinct);
+  return links_[*first]->local().gid == links_[*spare]->local().gid ? GroupType::kAsymmetricLocal
+                                                                    : GroupType::kAsymmetricPeer;
+}
+
+LinkIndex LinkGroup::choose_link() const {
+  SMC_ASSERT(usable(), state_);
+  std::optional<LinkIndex> best;
+  for (LinkIndex i = 0; i < kLinksMax; ++i) {
+    if (!active(i) || redundant(i)) continue;
+    if (!best || link_connections_[i] < link_connections_[*best]) best = i;
+  }
+  SMC_ASSERT(best.has_value(), connection_count_);
+  return *best;
+}
+
+std::optional<LinkIndex> LinkGroup::find_number(LinkNumber number) const {
+  for (LinkIndex i = 0; i < kLinksMax; ++i)
+    if (links_[i] && links_[i]->state() != LinkState::kDown && links_[i]->number() == number)
+      return i;
+  return std::nullopt;
+}
+
+std::optional<LinkIndex> LinkGroup::survivor_of(LinkIndex link) const {
+  std::optional<LinkIndex> best;
+  // The oldest, so that both sides choose the same.
+  for (LinkIndex i = 0; i < kLinksMax; ++i)
+    if (i != link && active(i) && (!best || links_[i]->number() < links_[*best]->number()))
+      best = i;
+  return best;
+}
+
+std::optional<LinkIndex> LinkGroup::free_slot() const {
+  for (LinkIndex i = 0; i < kLinksMax; ++i)
+    if (!links_[i]) return i;
+  return std::nullopt;
+}
+
+LinkNumber LinkGroup::next_number() {
+  do {
+    if (++last_number_.value == 0) ++last_number_.value;
+  } while (find_number(last_number_));
+  return last_number_;
+}
+
+// Its connections go to another one, and what was to be done with it is forgotten.
+void LinkGroup::take_down(LinkIndex link) {
+  const bool was_active = active(link);
+  links_[link]->set_state(LinkState::kDown);
+  delete_wanted_[link] = wire::DeleteLinkReason::kOk;
+  if (confirm_repeat_ && confirm_on_ == link) confirm_repeat_.reset();
+  const std::optional<LinkIndex> to = survivor_of(link);
+  if (was_active && to) {
+    tasks_.push({LinkTask::Kind::kMove, link, *to, {}});
+    link_connections_[*to] += link_connections_[link];
+    link_connections_[link] = 0;
+  }
+  tasks_.push({LinkTask::Kind::kRelease, link, 0, {}});
+  if (flow_ == Flow::kNone) return;
+  if (flow_ != Flow::kConfirmRkey && link == flow_link_) return end_flow();
+  if (link != flow_carrier_ || !to) return;
+  // The answer went down with the link. Keys are told anew; a new link has to be begun anew.
+  if (flow_ == Flow::kAddLink && links_[flow_link_] &&
+      links_[flow_link_]->state() == LinkState::kActivating) {
+    links_[flow_link_]->set_state(LinkState::kDown);
+    tasks_.push({LinkTask::Kind::kRelease, flow_link_, 0, {}});
+    request_add(role_ == GroupRole::kServer);
+  }
+  end_flow();
+}
+
+void LinkGroup::lose(LinkIndex link, bool tell, const char* why, TimePoint now) {
+  const LinkNumber number = links_[link]->number();
+  const bool was_active = active(link);
+  const std::optional<LinkIndex> to = survivor_of(link);
+  if (!to) {
+    links_[link]->set_state(LinkState::kDown);
+    return end(link, why);
+  }
+  take_down(link);
+  GroupEvent event{was_active ? GroupEvent::Kind::kLinkLost : GroupEvent::Kind::kLinkNotAdded};
+  event.link = link;
+  event.number = number;
+  event.why = why;
+  emit(event);
+  // Told at once, whatever flow is under way: the peer must not write over the old link any more.
+  if (tell) {
+    wire::DeleteLink message;
+    message.orderly = true;
+    message.link = number;
+    message.reason = wire::DeleteLinkReason::kPathLost;
+    send(*to, message);
+  }
+  if (role_ == GroupRole::kServer && was_active) {
+    lost_number_ = number;
+    lost_until_ = now + kLlcAnswerWait;
+    request_add(true);
+  }
+  start_next_flow(now);
+}
+
+void LinkGroup::handle_link_down(LinkIndex link, TimePoint now, const char* why) {
+  if (state_ == State::kTerminated) return;
+  if (!links_[link]) {
+    // A first contact may fail before there is a link; the group has failed with it.
+    if (state_ == State::kForming) end(link, why);
+    return;
+  }
+  if (flow_ == Flow::kAddLink && flow_link_ == link) return add_failed(why, now);
+  if (links_[link]->state() != LinkState::kDown) lose(link, true, why, now);
+}
+
+void LinkGroup::take(LinkIndex link, const wire::DeleteLink& message, TimePoint now) {
+  if (message.kind == wire::LlcKind::kResponse) {
+    if (flow_ == Flow::kDeleteLink && links_[flow_link_] &&
+        links_[flow_link_]->number() == message.link) {
+      flow_deadline_ = now;
+      return flow_overdue(now);
+    }
+    if (lost_until_ && lost_number_ == message.link) {
+      lost_until_.reset();
+      start_next_flow(now);
+    }
+    return;
+  }
+  if (message.all) return end(link, "the peer deleted the link group");
+  wire::DeleteLink answer;
+  answer.kind = wire::LlcKind::kResponse;
+  answer.orderly = message.orderly;
+  answer.link = message.link;
+  const std::optional<LinkIndex> named = find_number(message.link);
+  if (!named) {
+    // Both ends have noticed the loss, and the server's word counts: its request is under way.
+    if (role_ == GroupRole::kServer && lost_until_ && lost_number_ == message.link) return;
+    answer.reason = wire::DeleteLinkReason::kUnknownLink;
+    return send(link, answer);
+  }
+  const std::optional<LinkIndex> to = survivor_of(*named);
+  if (!to) {
+    send(link, answer);
+    return end(link, "the peer deleted the last link");
+  }
+  if (role_ == GroupRole::kServer) {
+    // The server deletes; a client's request is sent back to it as ours.
+    answer.kind = wire::LlcKind::kRequest;
+    answer.reason = message.reason;
+  }
+  send(*to, answer);
+  lose(*named, false, "the peer deleted the link", now);
+}
+
+void LinkGroup::delete_link(LinkIndex link, wire::DeleteLinkReason reason, TimePoint now) {
+  if (!usable() || !active(link) || !survivor_of(link)) return;
+  delete_wanted_[link] = reason;
+  start_next_flow(now);
+}
+
+void LinkGroup::start_next_flow(TimePoint now) {
+  // A slot is free again when the owner has let go of the link that was lost.
+  if (state_ != State::kUsable || flow_ != Flow::kNone || lost_until_ || !tasks_.empty()) return;
+  for (LinkIndex i = 0; i < kLinksMax; ++i) {
+    if (delete_wanted_[i] == wire::DeleteLinkReason::kOk) continue;
+    const wire::DeleteLinkReason reason =
+        std::exchange(delete_wanted_[i], wire::DeleteLinkReason::kOk);
+    const std::optional<LinkIndex> to = survivor_of(i);
+    if (!active(i) || !to) continue;
+    wire::DeleteLink message;
+    message.orderly = true;
+    message.link = links_[i]->number();
+    message.reason = reason;
+    send(*to, message);
+    flow_ = Flow::kDeleteLink;
+    flow_link_ = i;
+    flow_carrier_ = *to;
+    flow_deadline_ = now + kLlcAnswerWait;
+    return;
+  }
+  if (parked_) {
+    const std::unique_ptr<wire::AddLink> request = std::move(parked_);
+    if (links_[parked_link_] && active(parked_link_))
+      return answer_add(parked_link_, *request, now);
+  }
+  if (start_add(now)) return;
+  (void)start_telling(now);
+}
+
+void LinkGroup::end_flow() {
+  flow_ = Flow::kNone;
+  flow_deadline_.reset();
+  add_request_.reset();
+}
+
+// What was awaited has not come in time, or has come: a link that is deleted goes either way.
+void LinkGroup::flow_overdue(TimePoint now) {
+  switch (flow_) {
+    case Flow::kNone:
+      flow_deadline_.reset();
+      return;
+    case Flow::kAddLink:
+      return add_failed("the peer did not answer in time", now);
+    case Flow::kDeleteLink: {
+      const LinkIndex link = flow_link_;
+      GroupEvent event{GroupEvent::Kind::kLinkDeleted};
+      event.link = link;
+      event.number = links_[link]->number();
+      event.why = "it is not needed any more";
+      take_down(link);
+      emit(event);
+      return start_next_flow(now);
+    }
+    case Flow::kConfirmRkey:
+      return told(false, now);
+  }
+}
+
+std::optional<LinkTask> LinkGroup::poll_task(TimePoint now) {
+  if (tasks_.empty()) return std::nullopt;
+  const LinkTask task = tasks_.pop();
+  if (task.kind == LinkTask::Kind::kRelease) {
+    // Behind the move, which still had to know the keys of both links.
+    links_[task.link].reset();
+    own_rmbs_.remove_link(task.link);
+    peer_rmbs_.remove_link(task.link);
+    for (std::uint8_t& links : told_on_)
+      links = static_cast<std::uint8_t>(links & ~(1U << task.link));
+  }
+  if (tasks_.empty()) start_next_flow(now);
+  return task;
+}
+
+}  // namespace fairlead::smc

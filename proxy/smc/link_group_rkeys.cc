@@ -1,0 +1,163 @@
+// Keys of RMBs: ours are told to the peer when there is more than one link (CONFIRM_RKEY), the
+// peer's are remembered for all links.
+
+#include <algorithm>
+
+#include "base/assert.h"
+#include "smc/link_group.h"
+
+namespace fairlead::smc {
+namespace {
+
+constexpr std::uint8_t bit(LinkIndex link) { return static_cast<std::uint8_t>(1U << link); }
+
+}  // namespace
+
+Result<RmbRow> LinkGroup::add_rmb(LinkIndex link, const RmbKey& key) {
+  const std::optional<RmbRow> row = own_rmbs_.add(link, key);
+  if (!row) return Error{Errc::kExhausted, "RMBs of the link group"};
+  return *row;
+}
+
+bool LinkGroup::rmb_told(RmbRow rmb) const {
+  if (active_links() <= 1) return true;
+  for (LinkIndex i = 0; i < kLinksMax; ++i)
+    if (active(i) && (told_on_[rmb] & bit(i)) == 0) return false;
+  return true;
+}
+
+bool LinkGroup::start_telling(TimePoint now) {
+  for (std::size_t row = 0; row < own_rmbs_.rows(); ++row) {
+    const auto rmb = static_cast<RmbRow>(row);
+    if (!own_rmbs_.used(rmb) || rmb_told(rmb)) continue;
+    wire::ConfirmRkey request;
+    std::optional<LinkIndex> carrier;
+    telling_on_ = 0;
+    for (LinkIndex i = 0; i < kLinksMax; ++i) {
+      if (!active(i)) continue;
+      telling_on_ |= bit(i);
+      const std::optional<RmbKey>& key = own_rmbs_.key(rmb, i);
+      if (!key) continue;
+      if (carrier) {
+        request.others.push({links_[i]->number(), key->rkey, key->address});
+        continue;
+      }
+      carrier = i;
+      request.rkey = key->rkey;
+      request.address = key->address;
+    }
+    SMC_ASSERT(carrier.has_value(), row);
+    send(*carrier, request);
+    flow_ = Flow::kConfirmRkey;
+    flow_carrier_ = *carrier;
+    flow_deadline_ = now + kLlcAnswerWait;
+    telling_ = rmb;
+    return true;
+  }
+  return false;
+}
+
+// Refused or not, it is not asked again before another link comes: the connections that wait for it
+// must know, and those that do not are as well off as with one link.
+void LinkGroup::told(bool accepted, TimePoint now) {
+  told_on_[telling_] |= telling_on_;
+  GroupEvent event{accepted ? GroupEvent::Kind::kRmbTold : GroupEvent::Kind::kRmbRefused};
+  event.rmb = telling_;
+  emit(event);
+  end_flow();
+  start_next_flow(now);
+}
+
+void LinkGroup::take(LinkIndex link, const wire::ConfirmRkey& message, TimePoint now) {
+  if (message.kind == wire::LlcKind::kResponse) {
+    if (flow_ != Flow::kConfirmRkey || link != flow_carrier_) return;
+    const std::optional<RmbKey>& asked = own_rmbs_.key(telling_, link);
+    if (asked && asked->rkey == message.rkey) told(!message.refused, now);
+    return;
+  }
+  wire::ConfirmRkey answer = message;
+  answer.kind = wire::LlcKind::kResponse;
+  answer.refused = answer.retry = false;
+  if (const auto row = peer_rmbs_.add(link, {message.rkey, message.address})) {
+    for (const wire::RkeyOnLink& other : message.others.view())
+      // A link that has gone meanwhile is no reason to refuse the others.
+      if (const auto named = find_number(other.link))
+        peer_rmbs_.set(*row, *named, {other.rkey, other.address});
+  } else {
+    answer.refused = true;
+  }
+  send(link, answer);
+}
+
+void LinkGroup::take(LinkIndex link, const wire::DeleteRkey& message, TimePoint) {
+  if (message.kind != wire::LlcKind::kRequest) return;
+  wire::DeleteRkey answer;
+  answer.kind = wire::LlcKind::kResponse;
+  unsigned index = 0;
+  for (const RemoteKey& rkey : message.rkeys.view()) {
+    const std::optional<RmbRow> row = peer_rmbs_.find(link, rkey);
+    if (row) {
+      peer_rmbs_.remove(*row);
+    } else {
+      answer.some_unknown = true;
+      answer.error_mask = static_cast<std::uint8_t>(
+          terms_.version == 1 ? answer.error_mask | 0x80U >> index : answer.error_mask + 1U);
+    }
+    ++index;
+    GroupEvent event{GroupEvent::Kind::kRkeyDeleted};
+    event.link = link;
+    event.rkey = rkey;
+    emit(event);
+  }
+  if (!message.rkeys.view().empty()) answer.rkeys.push(message.rkeys.items[0]);
+  send(link, answer);
+}
+
+void LinkGroup::learn_keys(LinkIndex known_on, LinkIndex on,
+                           std::span<const wire::RkeyEntry> entries) {
+  for (const wire::RkeyEntry& entry : entries)
+    if (const auto row = peer_rmbs_.find(known_on, entry.known_rkey))
+      peer_rmbs_.set(*row, on, {entry.new_rkey, entry.new_address});
+}
+
+// Version 1: two keys a message, by turns, until both sides have told all.
+void LinkGroup::send_keys(wire::LlcKind kind) {
+  wire::AddLinkCont message;
+  message.kind = kind;
+  message.link = links_[flow_link_]->number();
+  std::size_t left = 0;
+  const std::size_t begin = next_key_;
+  for (std::size_t row = begin; row < own_rmbs_.rows(); ++row) {
+    const std::optional<RmbKey>& known = own_rmbs_.key(static_cast<RmbRow>(row), flow_carrier_);
+    const std::optional<RmbKey>& now = own_rmbs_.key(static_cast<RmbRow>(row), flow_link_);
+    if (!known || !now) continue;
+    if (left++ < 2) {
+      message.rkeys.push({known->rkey, now->rkey, now->address});
+      next_key_ = row + 1;
+      told_on_[row] =
+          static_cast<std::uint8_t>(told_on_[row] | 1U << flow_link_ | 1U << flow_carrier_);
+    }
+  }
+  if (left <= 2) next_key_ = own_rmbs_.rows();
+  message.rkeys_left = static_cast<std::uint8_t>(left);
+  send(flow_carrier_, message);
+}
+
+void LinkGroup::take(LinkIndex link, const wire::AddLinkCont& message, TimePoint now) {
+  if (!adding(AddStep::kExchangingKeys) || link != flow_carrier_ ||
+      message.link != links_[flow_link_]->number())
+    return;
+  const bool server = role_ == GroupRole::kServer;
+  if (message.kind != (server ? wire::LlcKind::kResponse : wire::LlcKind::kRequest)) return;
+  learn_keys(flow_carrier_, flow_link_, message.rkeys.view());
+  const bool heard_all = message.rkeys_left <= 2;
+  if (server && heard_all && next_key_ >= own_rmbs_.rows()) return ask_to_confirm(now);
+  // A peer that never comes to an end is stopped by the number of keys that there can be.
+  if (++key_rounds_ > kRmbsMax)
+    return add_failed("the peer does not come to an end of its keys", now);
+  flow_deadline_ = now + (server ? kLlcAnswerWait : kAddedLinkWait);
+  send_keys(server ? wire::LlcKind::kRequest : wire::LlcKind::kResponse);
+  if (!server && heard_all && next_key_ >= own_rmbs_.rows()) add_step_ = AddStep::kAwaitingConfirm;
+}
+
+}  // namespace fairlead::smc

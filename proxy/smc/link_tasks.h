@@ -1,0 +1,101 @@
+// What a link group asks of its owner, and what it has to tell it: values only (link_group.h).
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "base/fallback.h"
+#include "base/ids.h"
+#include "base/time.h"
+#include "smc/link.h"
+#include "smc/rmb_keys.h"
+
+namespace fairlead::smc {
+
+// Between two calls of the owner there are three links at most, and of each a handful of tasks.
+inline constexpr std::size_t kLinkTasksMax = 32;
+
+enum class GroupType : std::uint8_t {
+  kNone,             // no link is active
+  kSingle,           // one link: a failure ends all connections
+  kSymmetric,        // two or more, without a port in common
+  kAsymmetricLocal,  // … that share a port of ours
+  kAsymmetricPeer,   // … that share a port of the peer's
+};
+
+constexpr std::string_view to_string(GroupType type) {
+  switch (type) {
+    case GroupType::kNone:
+      return "none";
+    case GroupType::kSingle:
+      return "single";
+    case GroupType::kSymmetric:
+      return "symmetric";
+    case GroupType::kAsymmetricLocal:
+      return "asymmetric_local";
+    case GroupType::kAsymmetricPeer:
+      return "asymmetric_peer";
+  }
+  return "?";
+}
+
+// A queue pair of ours for a new link.
+struct LinkOffer {
+  LinkIdentity local;
+  PacketSeq first_psn;
+  Mtu mtu = Mtu::k1024;
+};
+
+// Where it is to be connected to.
+struct LinkPeer {
+  LinkIdentity identity;
+  PacketSeq first_psn;
+  Mtu mtu = Mtu::k1024;  // what both can
+};
+
+struct LinkTask {
+  enum class Kind : std::uint8_t {
+    kPrepare,  // make a queue pair on a port that no link uses, else on another; then
+               // link_prepared() or link_unavailable(). A client knows `peer` already.
+    kConnect,  // connect it to `peer`; then link_connected() or handle_link_down()
+    kMove,     // all connections of `link` go on over `to`
+    kRelease,  // the link is no more, nor is its queue pair
+  };
+  Kind kind = Kind::kRelease;
+  LinkIndex link = 0;
+  LinkIndex to = 0;
+  LinkPeer peer;
+};
+
+struct LlcToSend {
+  LinkIndex link = 0;
+  std::vector<std::byte> bytes;  // 44, or more where a message lists keys
+};
+
+struct GroupEvent {
+  enum class Kind : std::uint8_t {
+    kLinkConfirmed,  // first contact is complete: the group may be used
+    kLinkRefused,    // first contact cannot be completed: `reason`
+    kLinkTested,     // `round_trip` of a TEST_LINK
+    kLinkDead,       // a TEST_LINK stayed unanswered
+    kLinkAdded,      // one more link can be used
+    kLinkNotAdded,   // … cannot: `why`
+    kLinkLost,       // the link failed, its connections have been moved
+    kLinkDeleted,    // the link was taken away on purpose, likewise
+    kRmbTold,        // the peer knows `rmb` on all links
+    kRmbRefused,     // … does not
+    kTerminated,     // no link is left or the peer ended the group: abort every connection
+    kRkeyDeleted,    // the peer gives `rkey` up: never write to it again
+  };
+  Kind kind = Kind::kTerminated;
+  LinkIndex link = 0;
+  LinkNumber number;  // of the link, which may have gone
+  FallbackReason reason = FallbackReason::kInternal;
+  Duration round_trip{};
+  RemoteKey rkey;
+  RmbRow rmb = 0;
+  const char* why = "";
+};
+
+}  // namespace fairlead::smc

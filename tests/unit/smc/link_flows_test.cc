@@ -1,0 +1,291 @@
+// Goal: links come and go as the reference says, between two groups of ours. Method: link_hosts.h.
+#include "unit/smc/link_hosts.h"
+
+namespace fairlead::smc {
+namespace {
+
+using Kind = GroupEvent::Kind;
+using wire::DeleteLinkReason;
+using wire::LlcKind;
+
+class LinkFlow : public LinkHosts {};
+
+class LinkFlowVersions : public LinkHosts, public testing::WithParamInterface<std::uint8_t> {};
+INSTANTIATE_TEST_SUITE_P(Versions, LinkFlowVersions, testing::Values(1, 2));
+
+TEST_P(LinkFlowVersions, ASecondPortOnBothSidesMakesASymmetricGroup) {
+  connect(2, 2, 2, GetParam());
+  expect_types(GroupType::kSymmetric, GroupType::kSymmetric);
+  EXPECT_EQ(numbers(*server), (std::vector<unsigned>{1, 2}));
+  EXPECT_TRUE(server->saw(Kind::kLinkAdded));
+  EXPECT_TRUE(client->saw(Kind::kLinkAdded));
+  // The keys of the first RMB were told on the way.
+  EXPECT_EQ(server->group.peer_key(0, client->key(0, 0), 1), client->key(0, 1));
+  EXPECT_EQ(client->group.peer_key(0, server->key(0, 0), 1), server->key(0, 1));
+  EXPECT_TRUE(server->group.rmb_told(0));
+  EXPECT_TRUE(client->group.rmb_told(0));
+}
+
+TEST_P(LinkFlowVersions, ManyKeysAreAllTold) {
+  set_up(2, 2, 2, GetParam());
+  for (int i = 1; i < 9; ++i) {
+    server->add_rmb();
+    server->group.peer_rmb_named(0, client->key(static_cast<std::size_t>(i), 0));
+    if (i >= 6) continue;
+    client->add_rmb();
+  }
+  for (int i = 1; i < 9; ++i)
+    client->group.peer_rmb_named(0, server->key(static_cast<std::size_t>(i), 0));
+  settle();
+  expect_types(GroupType::kSymmetric, GroupType::kSymmetric);
+  for (std::size_t row = 0; row < 9; ++row)
+    EXPECT_EQ(client->group.peer_key(0, server->key(row, 0), 1), server->key(row, 1)) << row;
+  for (std::size_t row = 0; row < 6; ++row)
+    EXPECT_EQ(server->group.peer_key(0, client->key(row, 0), 1), client->key(row, 1)) << row;
+  EXPECT_EQ(server->group.peer_key(0, client->key(7, 0), 1), std::nullopt);
+}
+
+TEST_P(LinkFlowVersions, AnotherPortOfTheClientIsAskedForWhenItComesBack) {
+  connect(2, 2, 2, GetParam());
+  cut(*client, 1);
+  expect_types(GroupType::kAsymmetricPeer, GroupType::kAsymmetricLocal);
+  restore(*client, 1);
+  expect_types(GroupType::kSymmetric, GroupType::kSymmetric);
+  EXPECT_EQ(numbers(*server), (std::vector<unsigned>{1, 4}));
+  const auto deleted = sent<wire::DeleteLink>(true);
+  ASSERT_FALSE(deleted.empty());
+  EXPECT_EQ(deleted.back().reason, DeleteLinkReason::kAsymmetricNotNeeded);
+  EXPECT_EQ(deleted.back().link, LinkNumber{3});
+}
+
+TEST_F(LinkFlow, OnePortOnBothSidesStaysASingleLink) {
+  connect(1, 1);
+  expect_types(GroupType::kSingle, GroupType::kSingle);
+  ASSERT_EQ(sent<wire::AddLink>(false).size(), 1U);
+  EXPECT_TRUE(sent<wire::AddLink>(false)[0].rejected);
+  EXPECT_TRUE(server->saw(Kind::kLinkNotAdded));
+  // Its number is spent.
+  server->up.push_back(true);
+  client->up.push_back(true);
+  restore(*server, 1);
+  EXPECT_EQ(numbers(*server), (std::vector<unsigned>{1, 3}));
+}
+
+TEST_F(LinkFlow, OnePortAtTheServerMakesAnAsymmetricGroup) {
+  connect(1, 2);
+  expect_types(GroupType::kAsymmetricLocal, GroupType::kAsymmetricPeer);
+}
+
+TEST_F(LinkFlow, OnePortAtTheClientMakesAnAsymmetricGroup) {
+  connect(2, 1);
+  expect_types(GroupType::kAsymmetricPeer, GroupType::kAsymmetricLocal);
+  // A link that shares a port is for emergencies: connections go to the other.
+  for (int i = 0; i < 4; ++i) {
+    EXPECT_EQ(server->group.choose_link(), 0);
+    server->group.connection_added(0);
+  }
+}
+
+TEST_F(LinkFlow, ThreePortsCarryThreeLinksWhereAgreed) {
+  connect(3, 3, 3);
+  expect_types(GroupType::kSymmetric, GroupType::kSymmetric);
+  EXPECT_EQ(numbers(*client), (std::vector<unsigned>{1, 2, 3}));
+  for (int i = 0; i < 6; ++i) server->group.connection_added(server->group.choose_link());
+  for (LinkIndex i = 0; i < kLinksMax; ++i) EXPECT_EQ(server->group.connection_count(i), 2U);
+}
+
+TEST_F(LinkFlow, MorePortsThanLinksAgreedMakeNoMoreLinks) {
+  connect(3, 3, 2);
+  EXPECT_EQ(numbers(*server), (std::vector<unsigned>{1, 2}));
+  restore(*server, 2);
+  restore(*client, 2);
+  EXPECT_EQ(numbers(*server), (std::vector<unsigned>{1, 2}));
+}
+
+TEST_F(LinkFlow, ALostLinkMovesItsConnectionsAndIsReplaced) {
+  connect(2, 2);
+  server->group.connection_added(0);
+  server->group.connection_added(1);
+  server->events();
+  cut(*server, 0);
+  ASSERT_EQ(server->moves.size(), 1U);
+  EXPECT_EQ(server->moves[0], (std::pair<LinkIndex, LinkIndex>{0, 1}));
+  EXPECT_EQ(client->moves.size(), 1U);
+  EXPECT_EQ(server->group.connection_count(1), 2U);
+  EXPECT_TRUE(server->saw(Kind::kLinkLost));
+  // The server's only port left carries a second link to the client's free port.
+  expect_types(GroupType::kAsymmetricLocal, GroupType::kAsymmetricPeer);
+  restore(*server, 0);
+  expect_types(GroupType::kSymmetric, GroupType::kSymmetric);
+}
+
+TEST_F(LinkFlow, TheOtherSideLearnsOfTheLossByDeleteLink) {
+  connect(2, 2);
+  only_one_notices = true;
+  cut(*client, 1);
+  EXPECT_EQ(server->moves.size(), 1U);
+  expect_types(GroupType::kAsymmetricPeer, GroupType::kAsymmetricLocal);
+  trace.clear();
+  cut(*server, 1);
+  EXPECT_EQ(client->moves.size(), 2U);
+  EXPECT_TRUE(server->group.usable());
+  EXPECT_TRUE(client->group.usable());
+}
+
+TEST_F(LinkFlow, ALossIsToldInTheOrderOfTheReference) {
+  connect(2, 2);
+  only_one_notices = true;
+  trace.clear();
+  cut(*client, 1);
+  std::string order;
+  for (const auto& [from_server, body] : trace) {
+    order += from_server ? 's' : 'c';
+    order += std::to_string(body.index());
+    order += ' ';
+  }
+  // DELETE_LINK (3) from the client, sent back, answered; ADD_LINK (1) twice; CONFIRM_LINK (0).
+  EXPECT_EQ(order, "c3 s3 c3 s1 c1 s0 c0 ");
+  const auto from_client = sent<wire::DeleteLink>(false);
+  EXPECT_EQ(from_client[0].reason, DeleteLinkReason::kPathLost);
+  EXPECT_EQ(from_client[1].kind, LlcKind::kResponse);
+  EXPECT_EQ(from_client[1].reason, DeleteLinkReason::kUnknownLink);
+}
+
+TEST_F(LinkFlow, TheLastLinkEndsTheGroup) {
+  connect(2, 2);
+  cut(*server, 1);
+  cut(*server, 0);
+  EXPECT_TRUE(server->group.terminated());
+  EXPECT_TRUE(client->group.terminated());
+  EXPECT_EQ(server->group.type(), GroupType::kNone);
+}
+
+TEST_F(LinkFlow, BothPortsDownAtOnceEndTheGroup) {
+  connect(2, 2);
+  for (LinkIndex i = 0; i < 2; ++i) client->group.handle_link_down(i, now, "cut");
+  EXPECT_TRUE(client->group.terminated());
+  EXPECT_EQ(client->group.poll_task(now)->kind, LinkTask::Kind::kMove);
+}
+
+TEST_F(LinkFlow, ANewRmbIsToldOnAllLinks) {
+  connect(2, 2);
+  const RmbRow row = server->add_rmb();
+  EXPECT_FALSE(server->group.rmb_told(row));
+  server->group.tell_rmbs(now);
+  settle();
+  EXPECT_TRUE(server->group.rmb_told(row));
+  EXPECT_TRUE(server->saw(Kind::kRmbTold));
+  EXPECT_EQ(client->group.peer_key(1, server->key(row, 1), 0), server->key(row, 0));
+}
+
+TEST_F(LinkFlow, AnRmbMadeWhileALinkIsAddedIsToldAfterwards) {
+  set_up(2, 2);
+  while (sent<wire::AddLink>(false).empty()) ASSERT_TRUE(carry(*server) || carry(*client));
+  const RmbRow row = client->add_rmb();
+  settle();
+  EXPECT_TRUE(client->group.rmb_told(row));
+  EXPECT_EQ(server->group.peer_key(0, client->key(row, 0), 1), client->key(row, 1));
+}
+
+TEST_F(LinkFlow, AnOperatorDeletesALinkInGoodOrder) {
+  connect(2, 2);
+  server->up[1] = false;  // so that it is not added again at once
+  server->group.delete_link(1, DeleteLinkReason::kOperator, now);
+  for (const auto* port : {&server->up}) EXPECT_FALSE((*port)[1]);
+  const auto out = server->group.poll_llc();
+  ASSERT_TRUE(out);
+  EXPECT_EQ(out->link, 0);
+  const auto message = wire::decode_llc(out->bytes);
+  inject(*client, 0, std::get<wire::DeleteLink>(message->body));
+  settle();
+  EXPECT_EQ(numbers(*client), (std::vector<unsigned>{1}));
+  EXPECT_EQ(numbers(*server), (std::vector<unsigned>{1}));
+  EXPECT_TRUE(server->saw(Kind::kLinkDeleted));
+}
+
+TEST_F(LinkFlow, AClientThatCannotConnectRejects) {
+  set_up(2, 2);
+  client->refuse_to_connect = true;
+  settle();
+  expect_types(GroupType::kSingle, GroupType::kSingle);
+  EXPECT_TRUE(sent<wire::AddLink>(false).back().rejected);
+}
+
+TEST_F(LinkFlow, AServerThatCannotConnectDeletesTheNewLink) {
+  set_up(2, 2);
+  server->refuse_to_connect = true;
+  settle();
+  expect_types(GroupType::kSingle, GroupType::kSingle);
+  EXPECT_EQ(sent<wire::DeleteLink>(true).back().link, LinkNumber{2});
+  EXPECT_EQ(client->released, (std::vector<LinkIndex>{1}));
+}
+
+TEST_F(LinkFlow, TheCarrierMayDieWhileALinkIsAdded) {
+  connect(3, 3, 3);
+  cut(*client, 2);
+  trace.clear();
+  client->up[2] = true;
+  client->group.handle_port_up(std::vector{client->gid(0), client->gid(2)}, now);
+  while (sent<wire::AddLink>(true).empty()) ASSERT_TRUE(carry(*server) || carry(*client));
+  cut(*server, 0);
+  for (int i = 0; i < 8; ++i) advance(std::chrono::seconds(2));
+  EXPECT_EQ(numbers(*server), numbers(*client));
+  EXPECT_GE(server->group.active_links(), 2U);
+}
+
+class LossyLinkFlow : public LinkHosts {
+ protected:
+  bool lost(const wire::LlcBody& body) override { return body.index() == drop; }
+  std::size_t drop = 99;
+};
+
+TEST_F(LossyLinkFlow, AnUnansweredAddLinkIsGivenUpAfterTwoSeconds) {
+  drop = 1;
+  connect(2, 2);
+  EXPECT_EQ(server->group.next_deadline(), now + kLlcAnswerWait);
+  advance(kLlcAnswerWait);
+  expect_types(GroupType::kSingle, GroupType::kSingle);
+  drop = 99;
+  restore(*server, 1);
+  expect_types(GroupType::kSymmetric, GroupType::kSymmetric);
+  EXPECT_EQ(numbers(*server), (std::vector<unsigned>{1, 3}));
+}
+
+TEST_F(LossyLinkFlow, AnUnansweredKeyIsReportedAndBlocksNothing) {
+  connect(2, 2);
+  drop = 5;
+  const RmbRow row = server->add_rmb();
+  server->group.tell_rmbs(now);
+  settle();
+  advance(kLlcAnswerWait);
+  EXPECT_TRUE(server->saw(Kind::kRmbRefused));
+  EXPECT_TRUE(server->group.rmb_told(row));
+  drop = 99;
+  cut(*client, 1);
+  expect_types(GroupType::kAsymmetricPeer, GroupType::kAsymmetricLocal);
+}
+
+TEST_F(LossyLinkFlow, AnUnconfirmedLinkIsDeletedOnBothSides) {
+  set_up(2, 2);
+  while (sent<wire::ConfirmLink>(false).empty()) ASSERT_TRUE(carry(*server) || carry(*client));
+  drop = 0;
+  settle();
+  EXPECT_EQ(server->group.active_links(), 1U);
+  for (int i = 0; i < 4; ++i) advance(std::chrono::seconds(2));
+  expect_types(GroupType::kSingle, GroupType::kSingle);
+  EXPECT_EQ(server->released, (std::vector<LinkIndex>{1}));
+  EXPECT_EQ(client->released, (std::vector<LinkIndex>{1}));
+}
+
+TEST_F(LossyLinkFlow, ALostLinkIsReplacedAlsoWhenItsDeletionIsNotAnswered) {
+  connect(2, 2);
+  drop = 3;
+  cut(*client, 1);
+  advance(kLlcAnswerWait);
+  drop = 99;
+  settle();
+  EXPECT_EQ(server->group.active_links(), 2U);
+}
+
+}  // namespace
+}  // namespace fairlead::smc
