@@ -124,6 +124,8 @@ class Pods(harness.ProxyTest, plugin.PluginTest):
         listeners = [harness.listener("outbound", "outbound", listen="0.0.0.0:4540", mode="redirect"),
                      harness.listener("inbound", "inbound", listen="0.0.0.0:4543", mode="redirect")]
         proxy = self.start(name, listeners, {"smc": {"option_program": "external"}}, wrapper=wrapper)
+        # Before its pod goes; whatever is wrong with it is found at the end of the test.
+        self.addCleanup(proxy.finish)
         outside = proxy.get
 
         def get(path):
