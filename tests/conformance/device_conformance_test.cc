@@ -19,9 +19,11 @@ TEST_P(DeviceConformance, WriteIsVisibleWhenTheSendAfterItArrives) {
     std::memset(source.data(), static_cast<int>(round), 5000);
     const Bytes message = pattern(44, round);
     const WorkRequest chain[] = {write_request(left->memory(), 0, 5000, at(right->memory(), 100)),
-                                 send_request(message)};
+                                 send_request(message, round % 16 == 0)};
     ASSERT_TRUE(connection.left->post(chain));
-    ASSERT_TRUE(run_until([&] { return right->received.size() == round; }));
+    // Room in the send queue is promised by signaled completions only.
+    ASSERT_TRUE(run_until(
+        [&] { return right->received.size() == round && left->sends.size() == round / 16; }));
     EXPECT_EQ(right->received.back().bytes, message);
     const auto target = right->memory().bytes();
     EXPECT_EQ(target[100], static_cast<std::byte>(round));

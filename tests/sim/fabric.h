@@ -1,0 +1,118 @@
+// A simulated RDMA network: the devices on it, the queue pairs of all, and how their requests take
+// effect at the other end, one packet at a time. When a packet moves is the Pace's choice.
+//
+// Order: the requests of one queue pair move in the order posted, one by one; those of different
+// queue pairs in any. A SEND waits for a receive request as long as it takes (infinite RNR retry).
+//
+// Threads: none in a simulation. The conformance suite uses one for each device, therefore the
+// lock.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <span>
+
+#include "base/ids.h"
+#include "rdma/device.h"
+
+namespace fairlead::sim {
+
+class SimDevice;
+class SimQueuePair;
+
+class Pace {
+ public:
+  virtual ~Pace() = default;
+  // Runs `move` after the time that a packet or its answer takes.
+  virtual void soon(std::function<void()> move) = 0;
+  // Runs `move` when the retries of a sender are spent; never, where packets take no time.
+  virtual void after_retries(std::function<void()> move) = 0;
+  // A queue pair that dies is announced to its peer. Else the peer finds out by its next request.
+  virtual bool announced() = 0;
+  // So often in a thousand.
+  virtual bool chance(unsigned per_mille) = 0;
+  // Called when the call that made things move is over.
+  virtual void settle() {}
+};
+
+// Registered memory as the network sees it. Outlives the buffer: who has been given a view of it
+// writes into pages that are nobody's any more.
+class Memory {
+ public:
+  explicit Memory(std::size_t size_bytes);
+  ~Memory();
+  Memory(const Memory&) = delete;
+  Memory& operator=(const Memory&) = delete;
+
+  std::span<std::byte> bytes;  // zeroed; empty if there is no memory
+  std::uint64_t domain = 0;
+  RemoteKey rkey;
+  RemoteAddress address;
+  bool granted = true;
+};
+
+// Objects alive, to find what was never freed.
+struct FabricCounts {
+  std::size_t domains = 0, buffers = 0, receive_queues = 0, queue_pairs = 0, devices = 0;
+  bool none() const { return domains + buffers + receive_queues + queue_pairs + devices == 0; }
+};
+
+class Fabric {
+ public:
+  explicit Fabric(Pace& pace) : pace_(pace) {}
+  Fabric(const Fabric&) = delete;
+  Fabric& operator=(const Fabric&) = delete;
+
+  bool knows(const Gid& gid) const;
+  const FabricCounts& counts() const { return counts_; }
+  // Sees every message that is received. For checkers.
+  std::function<void(const SimQueuePair& sender, std::span<const std::byte> message)> on_message;
+
+ private:
+  friend class SimDevice;
+  friend class SimQueuePair;
+  friend class SimReceiveQueue;
+  friend class SimDomain;
+  friend class SimBuffer;
+
+  // Held by every call that comes from outside.
+  class Access {
+   public:
+    explicit Access(Fabric& fabric) : fabric_(fabric), lock_(fabric.mutex_) {}
+    ~Access() { fabric_.pace_.settle(); }
+    Access(const Access&) = delete;
+    Access& operator=(const Access&) = delete;
+
+   private:
+    Fabric& fabric_;
+    std::lock_guard<std::recursive_mutex> lock_;
+  };
+
+  enum class Route : std::uint8_t { kOpen, kNotYet, kGone };
+  struct Target {
+    Route route = Route::kGone;
+    SimQueuePair* queue_pair = nullptr;
+  };
+
+  void start(SimQueuePair& sender);
+  void move(std::uint64_t sender);
+  bool deliver(SimQueuePair& sender, SimQueuePair& target);
+  void wait_for_retries(SimQueuePair& sender);
+  Target target_of(const SimQueuePair& sender) const;
+  SimQueuePair* find(std::uint64_t id) const;
+  // The peer of a queue pair that has died.
+  void peer_died(const Gid& gid, QpNumber peer, QpNumber dead);
+
+  Pace& pace_;
+  mutable std::recursive_mutex mutex_;
+  std::map<Gid, SimDevice*> devices_;
+  std::map<std::uint64_t, SimQueuePair*> queue_pairs_;
+  FabricCounts counts_;
+  std::uint64_t next_id_ = 1;
+  std::uint64_t next_address_ = 0x100000;
+};
+
+}  // namespace fairlead::sim
