@@ -144,6 +144,8 @@ void Session::become_tcp(Side side, FallbackReason reason, std::uint32_t peer_co
   traffic.connections_active.add();
   tcp_ = std::make_unique<TcpRelay>(*app_, *net_, worker_.tcp_resources());
   if (!setup_->unread.empty()) tcp_->towards_app().prepend(setup_->unread);
+  if (setup_->handshake && setup_->handshake->peer_may_have_declined())
+    tcp_->towards_app().skip_late_decline();
   leave_group(now, false);
   smc_.reset();
   end_setup();

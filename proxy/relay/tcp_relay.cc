@@ -3,7 +3,10 @@
 #include <fcntl.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
+
+#include "smc/clc_stream.h"
 
 namespace fairlead::relay {
 
@@ -18,6 +21,8 @@ void HalfRelay::prepend(std::span<const std::byte> bytes) {
 
 HalfRelay::Step HalfRelay::pump() {
   if (ended_) return Step::kEnded;
+  if (late_decline_)
+    if (const Step step = look_for_decline(); step != Step::kMore) return step;
   std::size_t moved = 0;
   while (moved < kTurnBytesMax) {
     const std::size_t before = moved;
@@ -29,6 +34,28 @@ HalfRelay::Step HalfRelay::pump() {
     if (moved == before && !saw_fin_ && !from_.readable()) return Step::kIdle;
   }
   return Step::kMore;
+}
+
+// kMore when it is known what the first bytes are.
+HalfRelay::Step HalfRelay::look_for_decline() {
+  for (;;) {
+    smc::ClcStream stream;
+    const Result<std::size_t> taken = stream.feed(leftover_);
+    const bool whole = taken && stream.complete();
+    if (whole && stream.header().type == wire::ClcType::kDecline)
+      leftover_.erase(leftover_.begin(), leftover_.begin() + static_cast<std::ptrdiff_t>(*taken));
+    late_decline_ = taken && !whole && !saw_fin_;
+    if (!late_decline_) return Step::kMore;
+    if (!from_.readable()) return Step::kIdle;
+    std::array<std::byte, wire::kDeclineBytesMax> chunk;
+    const iovec into{chunk.data(), chunk.size()};
+    const event::IoResult got = from_.read({&into, 1});
+    if (got.kind == Kind::kError) return Step::kReset;
+    if (got.kind == Kind::kWouldBlock) return Step::kIdle;
+    saw_fin_ = got.kind == Kind::kEnd;
+    leftover_.insert(leftover_.end(), chunk.begin(),
+                     chunk.begin() + static_cast<std::ptrdiff_t>(got.count));
+  }
 }
 
 HalfRelay::Step HalfRelay::finish() {

@@ -45,11 +45,14 @@ class HalfRelay {
 
   // Bytes read before the relay began; they go first.
   void prepend(std::span<const std::byte> bytes);
+  // The first bytes may be a Decline that crossed ours. It is not for the application.
+  void skip_late_decline() { late_decline_ = true; }
   Step pump();
   std::uint64_t bytes() const { return bytes_; }
   bool ended() const { return ended_; }
 
  private:
+  Step look_for_decline();
   Step flush_leftover();
   Step copy_once(std::size_t& moved);
   Step splice_once(std::size_t& moved);
@@ -66,6 +69,7 @@ class HalfRelay {
   std::size_t piped_ = 0;
   unsigned small_splices_ = 0;
   std::uint64_t bytes_ = 0;
+  bool late_decline_ = false;  // still looked for; what has come of it is in leftover_
   bool saw_fin_ = false;
   bool ended_ = false;
 };

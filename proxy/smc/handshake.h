@@ -64,7 +64,15 @@ class Handshake {
   static Handshake refusal(const PeerId& own, FallbackReason reason, const char* detail);
 
   State state() const { return state_; }
+  // Server: not a byte has come.
+  bool proposal_awaited() const {
+    return state_ == State::kAwaitingPeer && expected_ == wire::ClcType::kProposal &&
+           stream_.empty();
+  }
   const Outcome& outcome() const { return outcome_; }
+  // We have declined when the peer might have done so too, at the same time: its Decline may still
+  // come before the bytes of the application.
+  bool peer_may_have_declined() const { return peer_may_have_declined_; }
   const wire::Proposal& proposal() const { return std::get<wire::Proposal>(received_); }
   const wire::AcceptConfirm& answer() const { return std::get<wire::AcceptConfirm>(received_); }
   // What has come of an unfinished or refused message: for TCP, when the peer turns out to be no
@@ -104,6 +112,7 @@ class Handshake {
   wire::ClcType expected_;
   std::uint8_t version_ = 2;
   bool link_overdue_ = false;
+  bool peer_may_have_declined_ = false;
   std::optional<TimePoint> deadline_;
   Outcome outcome_;
   ClcStream stream_;
