@@ -229,6 +229,8 @@ void Session::handle_group_lost(TimePoint now) {
       // Our Accept names a link that is gone; the peer's Confirm will be declined.
       return;
     case smc::Handshake::State::kEstablished:
+      // Agreed on, but not begun: the peer may have begun already.
+      return abandon("the link group was lost");
     case smc::Handshake::State::kTcp:
     case smc::Handshake::State::kFailed:
       return;
