@@ -65,7 +65,8 @@ Result<std::unique_ptr<Group>> Group::create(GroupResources& shared, std::string
 }
 
 Group::~Group() {
-  count_state(false);
+  // What could not be made whole was never counted.
+  if (lanes_[0].queue_pair) count_state(false);
   // Before the slabs, whose memory the peer might still be writing.
   for (Lane& lane : lanes_) lane.queue_pair.reset();
 }
@@ -136,8 +137,16 @@ void Group::leave_seat(const Seat& seat, smc::LinkIndex link, bool quarantine, T
     terminate("too many connections that the peer never finished");
 }
 
+Result<void> Group::take_send_ring(SmcRelay& relay, const BufferSizes& sizes) {
+  if (shared_.device->capabilities().remote_memory_addressable) return {};
+  const smc::ElementId staging = SMC_TRY(staging_->take(sizes));
+  relay.buffers.staging = staging;
+  relay.buffers.staging_bytes = staging_->bytes(staging);
+  return {};
+}
+
 Result<void> Group::prepare_sending(SmcRelay& relay, const smc::RmbElement& element,
-                                    AlertToken peer_token, const BufferSizes& sizes) {
+                                    AlertToken peer_token) {
   Lane& lane = lanes_[relay.link];
   if (shared_.device->capabilities().remote_memory_addressable) {
     relay.buffers.remote = SMC_TRY(
@@ -145,9 +154,6 @@ Result<void> Group::prepare_sending(SmcRelay& relay, const smc::RmbElement& elem
     relay.connection.set_peer(peer_token, element, 0);
     return {};
   }
-  const smc::ElementId staging = SMC_TRY(staging_->take(sizes));
-  relay.buffers.staging = staging;
-  relay.buffers.staging_bytes = staging_->bytes(staging);
   relay.connection.set_peer(peer_token, element,
                             static_cast<std::uint32_t>(relay.buffers.staging_bytes.size()));
   return {};

@@ -104,9 +104,12 @@ class Group {
   void leave_seat(const Seat& seat, smc::LinkIndex link, bool quarantine, TimePoint now);
   // Takes connections, as far as we are concerned.
   bool has_room() const { return protocol_.has_room() && quarantined_ < kQuarantinedMax; }
-  // The way to the peer's element: its memory where addressable, else a send ring.
+  // A send ring, where the peer's memory is not addressable. Taken with the seat, because nobody
+  // can decline any more once the peer has confirmed.
+  Result<void> take_send_ring(SmcRelay& relay, const BufferSizes& sizes);
+  // The way to the peer's element: its memory where addressable, else the send ring.
   Result<void> prepare_sending(SmcRelay& relay, const smc::RmbElement& element,
-                               AlertToken peer_token, const BufferSizes& sizes);
+                               AlertToken peer_token);
   void release_sending(SmcRelay& relay);
 
   void handle_message(smc::LinkIndex link, std::span<const std::byte> message, TimePoint now);

@@ -39,6 +39,11 @@ bool Session::take_seat(Group& group, smc::LinkIndex link) {
   smc_->owner = this;
   // From here on the peer's messages find us: they may overtake its Confirm.
   group.connections().set(seat->token, smc_.get());
+  if (const Result<void> ring = group.take_send_ring(*smc_, worker_.buffer_sizes()); !ring) {
+    note(ring.error().what);
+    leave_group(worker_.network().now(), false);
+    return false;
+  }
   return true;
 }
 
@@ -49,8 +54,7 @@ bool Session::set_peer(const wire::AcceptConfirm& answer) {
   element.size_bytes = smc::element_bytes(answer.rmb_size_code);
   element.address = RemoteAddress{answer.rmb_address.value + std::uint64_t{element.size_bytes} *
                                                                  (answer.rmb_index.value - 1U)};
-  const Result<void> ready =
-      smc_->group->prepare_sending(*smc_, element, answer.alert_token, worker_.buffer_sizes());
+  const Result<void> ready = smc_->group->prepare_sending(*smc_, element, answer.alert_token);
   if (!ready) note(ready.error().what);
   return ready.has_value();
 }
