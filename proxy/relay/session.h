@@ -127,6 +127,7 @@ class Session final : public event::StreamHandler {
   bool read_handshake(TimePoint now);
   void handshake_declined(TimePoint now);
   void handshake_failed(TimePoint now);
+  void serve_stranger(smc::Handshake::Outcome outcome, TimePoint now);
   void message_in_hand(TimePoint now);
   void handle_accept(TimePoint now);
   void join_named_link(const PeerKey& key, const wire::AcceptConfirm& accept, TimePoint now);

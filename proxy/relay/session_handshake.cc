@@ -71,6 +71,7 @@ bool Session::write_handshake() {
 
 // True when the handshake has been given something.
 bool Session::read_handshake(TimePoint now) {
+  smc::Handshake& handshake = *setup_->handshake;
   std::vector<std::byte>& unread = setup_->unread;
   if (unread.empty()) {
     if (!net_->readable()) return false;
@@ -85,12 +86,16 @@ bool Session::read_handshake(TimePoint now) {
         companion_reset_ = companion_reset_ || result.kind == Kind::kError;
         return false;
       }
+      const bool said_nothing = !outbound() && handshake.proposal_awaited();
+      if (said_nothing && result.kind == Kind::kEnd) {
+        serve_stranger({}, now);
+        return false;
+      }
       abandon("the peer closed the connection during the handshake");
       return false;
     }
     unread.assign(chunk, chunk + result.count);
   }
-  smc::Handshake& handshake = *setup_->handshake;
   const std::size_t before = handshake.unconsumed().size();
   const std::size_t taken = handshake.handle_bytes(unread, now);
   if (handshake.state() == State::kFailed) {
@@ -153,15 +158,8 @@ void Session::handshake_failed(TimePoint now) {
                           : seen != 0 && wire::may_be_clc(std::span(setup_->unread).first(seen));
   // A stranger in an assumed network, or a client whose SYN/ACK lost our option on the way: what it
   // sent is for the application.
-  if (app_ == nullptr && !setup_->accept_sent() && !clc && (!silent || setup_->assumed)) {
-    outcome.reason =
-        setup_->assumed ? FallbackReason::kPeerNotInjected : FallbackReason::kOptionStripped;
-    note("the peer speaks no CLC");
-    setup_->outcome = outcome;
-    setup_->plain_reason = outcome.reason;
-    setup_->handshake.reset();
-    return dial_app(now);
-  }
+  if (app_ == nullptr && !setup_->accept_sent() && !clc && (!silent || setup_->assumed))
+    return serve_stranger(outcome, now);
   worker_.stats().refused.add();
   LogEvent(LogLevel::kWarn, "smc.handshake", "refused")
       .field("conn", id())
@@ -171,6 +169,17 @@ void Session::handshake_failed(TimePoint now) {
       .field("detail", outcome.detail);
   fail_forming_group(now);
   abandon("the handshake failed");
+}
+
+// A peer that speaks no CLC, whatever its SYN said: what it sends is for the application.
+void Session::serve_stranger(smc::Handshake::Outcome outcome, TimePoint now) {
+  outcome.reason =
+      setup_->assumed ? FallbackReason::kPeerNotInjected : FallbackReason::kOptionStripped;
+  note("the peer speaks no CLC");
+  setup_->outcome = outcome;
+  setup_->plain_reason = outcome.reason;
+  setup_->handshake.reset();
+  dial_app(now);
 }
 
 }  // namespace fairlead::relay
