@@ -39,6 +39,14 @@ fuzz:  ## fuzz every decoder for FUZZ_SECONDS (60) each
 	cmake --build --preset fuzz -j $(JOBS)
 	python3 scripts/fuzz.py --seconds $(or $(FUZZ_SECONDS),60)
 
+.PHONY: sim
+sim:  ## simulate whole clusters: SEEDS (1000) runs from FIRST_SEED (1), or the seeds of SEED_LIST
+	@./scripts/bootstrap.sh build test
+	cmake --preset release
+	cmake --build --preset release -j $(JOBS) --target simulate
+	build/release/tests/sim/simulate --seeds $(or $(SEEDS),1000) --first-seed $(or $(FIRST_SEED),1) \
+	  $(if $(SEED_LIST),--list $(SEED_LIST))
+
 .PHONY: tidy
 tidy:  ## run clang-tidy over what differs from TIDY_BASE (origin/main); TIDY_ALL=1: over everything
 	@./scripts/bootstrap.sh build test

@@ -1,0 +1,82 @@
+// Scripted applications. Each end of a connection sends a byte stream that is a function of the
+// connection's number and the direction, and compares what it receives with the other end's, byte
+// for byte. What may end how is judged in checks.h.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "sim/tcp.h"
+
+namespace fairlead::sim {
+
+inline constexpr std::uint64_t kNever = UINT64_MAX;
+
+struct Script {
+  enum class Ending : std::uint8_t {
+    kShutdown,  // FIN when all is sent, close when the peer's FIN has come
+    kAnswer,    // FIN only after the peer's
+    kClose,     // close when all is sent, whatever the peer still sends
+  };
+  Ending ending = Ending::kShutdown;
+  std::uint64_t bytes = 0;        // to send
+  std::uint64_t lead = kNever;    // how far sending may be ahead of receiving; small: ping-pong
+  std::size_t chunk_max = 16384;  // of a write
+  std::size_t read_max = 16384;
+  Duration pause_max{};  // between two steps
+  Duration start_delay{};
+  std::uint64_t stall_after = kNever;  // received so much, it reads nothing for a while
+  Duration stall{};
+  std::uint64_t reset_after = kNever;  // sent and received so much in all, it resets
+};
+
+// What an end has done and seen.
+struct EndReport {
+  std::uint64_t sent = 0, received = 0;
+  bool accepted = false;  // dialled or accepted at all
+  bool finished = false;  // all bytes ended by a FIN of ours
+  bool rude = false;      // has reset, or closed with the peer's bytes on the way
+  bool saw_fin = false;
+  int saw_error = 0;
+  bool gone = false;  // has closed or reset
+};
+
+class Application final : public event::StreamHandler {
+ public:
+  // `connection` and `dialler` say which bytes.
+  Application(World& world, unsigned connection, bool dialler, const Script& script)
+      : world_(world), connection_(connection), dialler_(dialler), script_(script) {}
+
+  // The other end's report. A server may be dialled again when the first attempt came to nothing.
+  void set_peer(const EndReport& peer) { peer_ = &peer; }
+
+  void attach(std::unique_ptr<SimStream> stream);
+  const EndReport& report() const { return report_; }
+  unsigned connection() const { return connection_; }
+  const char* name() const { return dialler_ ? "client" : "server"; }
+  bool started() const { return stream_ != nullptr || report_.gone; }
+
+ private:
+  void handle_ready(event::Stream&) override { schedule(Duration{}); }
+  void schedule(Duration delay);
+  void step();
+  bool receive();
+  bool send();
+  void finish_if_done();
+  void leave(const char* how);
+  std::byte byte_of(bool dialler, std::uint64_t at) const;
+
+  World& world_;
+  const unsigned connection_;
+  const bool dialler_;
+  const Script script_;
+  const EndReport* peer_ = nullptr;
+  std::unique_ptr<SimStream> stream_;
+  EndReport report_;
+  bool scheduled_ = false;
+  bool paced_ = false;  // waits for the next step of its own
+  TimePoint stalled_until_;
+  bool stalled_ = false;
+};
+
+}  // namespace fairlead::sim

@@ -1,0 +1,62 @@
+// What must hold in every simulation, whatever was planned.
+//
+//   always    bytes arrive as they were sent, in order (application.cc); a FIN means that all of
+//             them have arrived; no byte reaches two servers; cursors on the wire never go back;
+//             counters of memory agree with each other and with the limit; no negotiation outlasts
+//             its timers
+//   unless    a connection is reset only if an application was rude, nobody listened, or the plan
+//   stormy    is stormy
+//   at last   every application has ended, every session and group is gone, and with the proxies
+//             every queue pair, buffer and TCP connection
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "sim/plan.h"
+#include "wire/cdc.h"
+
+namespace fairlead::sim {
+
+// One planned connection, as it came out. The last server is the one that counts.
+struct Conversation {
+  const ConnectionPlan* plan = nullptr;
+  unsigned number = 0;
+  std::unique_ptr<Application> client;
+  std::vector<std::unique_ptr<Application>> servers;
+  bool excused = false;  // a process on the way was killed, and the kernel said FIN for it
+
+  bool over() const;
+};
+
+void judge(World& world, const Conversation& conversation, bool stormy);
+
+// After each turn of a proxy.
+class TurnChecks {
+ public:
+  explicit TurnChecks(World& world) : world_(world) {}
+  void check(SimProxy& proxy, const ProxySettings& settings);
+
+ private:
+  void check_rows(SimProxy& proxy);
+
+  World& world_;
+  std::uint64_t turns_ = 0;
+  std::map<std::pair<std::uint64_t, std::string>, std::pair<std::uint64_t, std::uint64_t>> bytes_;
+};
+
+// Sees every message on the fabric.
+class CdcChecks {
+ public:
+  explicit CdcChecks(World& world) : world_(world) {}
+  void check(const SimQueuePair& sender, std::span<const std::byte> message);
+
+ private:
+  World& world_;
+  std::map<std::pair<std::uint64_t, std::uint32_t>, wire::CdcMessage> last_;
+};
+
+}  // namespace fairlead::sim

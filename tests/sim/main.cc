@@ -1,0 +1,130 @@
+// Runs simulations, one a seed, and says which seed failed and what happened last.
+#include <signal.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <cinttypes>
+#include <cstdio>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "base/log.h"
+#include "sim/cluster.h"
+
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/common_interface_defs.h>
+#endif
+
+namespace {
+
+using fairlead::sim::Outcome;
+using fairlead::sim::World;
+
+struct Options {
+  std::uint64_t first_seed = 1;
+  std::uint64_t seeds = 100;
+  std::string list;
+  std::size_t lines = 60;
+  bool trace = false;
+  bool quiet = false;
+};
+
+std::uint64_t running_seed = 0;
+const World* running_world = nullptr;
+std::size_t lines_wanted = 60;
+
+void report(std::uint64_t seed, const World& world, const char* what) {
+  std::fprintf(stderr, "\nseed %" PRIu64 " failed: %s\nthe last that happened:\n", seed, what);
+  world.write_trace(stderr, lines_wanted);
+  std::fprintf(stderr, "again: simulate --seeds 1 --first-seed %" PRIu64 " --trace\n", seed);
+}
+
+// An assertion or a sanitizer ends the process in the middle of a run.
+void report_death() {
+  if (running_world != nullptr) report(running_seed, *running_world, "the program died");
+  running_world = nullptr;
+}
+
+void on_abort(int) {
+  report_death();
+  ::signal(SIGABRT, SIG_DFL);
+  ::raise(SIGABRT);
+}
+
+bool run(std::uint64_t seed, const Options& options, Outcome& sum) {
+  World world(seed);
+  world.print_trace = options.trace;
+  running_seed = seed;
+  running_world = &world;
+  const Outcome outcome = fairlead::sim::simulate(world);
+  running_world = nullptr;
+  sum.steps += outcome.steps;
+  sum.connections += outcome.connections;
+  sum.over_smc += outcome.over_smc;
+  if (!outcome.failure) return true;
+  report(seed, world, outcome.failure->c_str());
+  return false;
+}
+
+// One seed a line; what follows a # is a comment.
+bool read_list(const std::string& path, std::vector<std::uint64_t>& seeds) {
+  std::ifstream file(path);
+  std::string line;
+  while (std::getline(file, line)) {
+    line = line.substr(0, line.find('#'));
+    if (line.find_first_not_of(" \t") == std::string::npos) continue;
+    std::size_t end = 0;
+    const std::uint64_t seed = std::stoull(line, &end);
+    if (line.find_first_not_of(" \t", end) != std::string::npos) return false;
+    seeds.push_back(seed);
+  }
+  return file.eof();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Options options;
+  CLI::App app{"Simulates whole proxies under a virtual clock, one run a seed."};
+  app.add_option("--seeds", options.seeds, "how many")->capture_default_str();
+  app.add_option("--first-seed", options.first_seed, "the first of them")->capture_default_str();
+  app.add_option("--list", options.list, "first the seeds of this file")->check(CLI::ExistingFile);
+  app.add_option("--lines", options.lines, "lines of the trace shown after a failure")
+      ->capture_default_str();
+  app.add_flag("--trace", options.trace, "print what happens, and the proxies' logs");
+  app.add_flag("--quiet", options.quiet, "print no progress");
+  CLI11_PARSE(app, argc, argv);
+  lines_wanted = options.lines;
+  fairlead::log_start(options.trace ? fairlead::LogLevel::kDebug : fairlead::LogLevel::kOff,
+                      fairlead::LogFormat::kLogfmt);
+  ::signal(SIGABRT, on_abort);
+#if defined(__SANITIZE_ADDRESS__)
+  __sanitizer_set_death_callback(report_death);
+#endif
+  std::vector<std::uint64_t> seeds;
+  if (!options.list.empty() && !read_list(options.list, seeds)) {
+    std::fprintf(stderr, "%s: a line is not a seed\n", options.list.c_str());
+    return 64;
+  }
+  for (std::uint64_t i = 0; i < options.seeds; ++i) seeds.push_back(options.first_seed + i);
+
+  Outcome sum;
+  std::size_t failed = 0, done = 0;
+  auto shown = std::chrono::steady_clock::now();
+  for (const std::uint64_t seed : seeds) {
+    if (!run(seed, options, sum)) ++failed;
+    ++done;
+    const auto now = std::chrono::steady_clock::now();
+    if (!options.quiet && now - shown > std::chrono::seconds(1)) {
+      std::fprintf(stderr, "\r%zu of %zu seeds, %zu failed ", done, seeds.size(), failed);
+      shown = now;
+    }
+  }
+  std::printf("%s%zu seeds, %zu failed; %" PRIu64 " connections, %" PRIu64
+              " ends over SMC-R, %" PRIu64 " steps\n",
+              options.quiet ? "" : "\r", seeds.size(), failed, sum.connections, sum.over_smc,
+              sum.steps);
+  return failed == 0 ? 0 : 1;
+}

@@ -1,0 +1,185 @@
+#include "sim/plan.h"
+
+namespace fairlead::sim {
+namespace {
+
+using std::chrono::microseconds;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+class Draw {
+ public:
+  explicit Draw(Random random) : random_(random) {}
+
+  Plan plan() {
+    plan_.stormy = random_.chance(500);
+    const auto pods = static_cast<Pod>(random_.between(2, random_.chance(200) ? 4 : 2));
+    const bool addressable = random_.chance(500);
+    for (Pod pod = 1; pod <= pods; ++pod) plan_.proxies.push_back(proxy(pod, addressable));
+    weather();
+    const auto count = random_.chance(150) ? random_.between(8, 30) : random_.between(1, 6);
+    for (std::uint64_t i = 0; i < count; ++i) plan_.connections.push_back(connection(pods));
+    for (auto n = random_.between(0, 2); n != 0; --n) plan_.faults.push_back(refusal(pods));
+    // Where the answer's option was lost, the server waits for a client to say something.
+    if (plan_.net.strip_answer_per_mille != 0)
+      for (ConnectionPlan& plan : plan_.connections)
+        if (plan.client.ending == Script::Ending::kAnswer && plan.client.bytes == 0)
+          plan.client.bytes = 1;
+    if (plan_.stormy) storm(pods);
+    return std::move(plan_);
+  }
+
+ private:
+  Duration up_to(Duration most) {
+    return Duration{
+        static_cast<std::int64_t>(random_.between(0, static_cast<std::uint64_t>(most.count())))};
+  }
+  std::size_t power(unsigned least, unsigned most) {
+    return std::size_t{1} << random_.between(least, most);
+  }
+
+  ProxySettings proxy(Pod pod, bool addressable) {
+    ProxySettings settings = default_proxy(pod);
+    settings.addressable = addressable;
+    settings.config.buffers.size = power(14, 16);
+    settings.config.buffers.publish = power(12, 14);
+    settings.config.smc.max_connections_per_group = 16;
+    settings.config.smc.max_links = static_cast<unsigned>(random_.between(1, 3));
+    settings.config.smc.group_idle_timeout = up_to(seconds(3));
+    settings.config.smc.test_link_interval = random_.chance(300) ? Duration{} : seconds(1);
+    settings.ports = static_cast<unsigned>(random_.between(1, 2));
+    settings.memory_bytes = random_.chance(200) ? power(14, 17) : power(18, 22);
+    if (random_.chance(100)) settings.handshakes_max = random_.between(1, 3);
+    if (random_.chance(30)) settings.config.smc.enabled = false;
+    if (random_.chance(30)) settings.has_device = false;
+    return settings;
+  }
+
+  void weather() {
+    if (random_.chance(300)) plan_.tcp.delay_max = milliseconds(2);
+    if (random_.chance(300)) plan_.tcp.coalesced_per_mille = 800;
+    if (random_.chance(200)) plan_.tcp.straggler_per_mille = 60;
+    if (random_.chance(300)) plan_.tcp.buffer_bytes_max = 4096;
+    if (random_.chance(300)) plan_.fabric.delay_max = milliseconds(1);
+    if (random_.chance(200)) plan_.fabric.straggler_per_mille = 50;
+    if (random_.chance(150)) plan_.net.strip_syn_per_mille = 300;
+    if (random_.chance(150)) plan_.net.strip_answer_per_mille = 300;
+  }
+
+  std::uint64_t bytes() {
+    switch (random_.between(0, 4)) {
+      case 0:
+        return 0;
+      case 1:
+        return random_.between(1, 200);
+      case 2:
+        return random_.between(1, 9000);
+      default:
+        return random_.between(1, 150000);
+    }
+  }
+
+  Script script() {
+    Script script;
+    script.bytes = bytes();
+    script.chunk_max = power(6, 14);
+    script.read_max = power(8, 14);
+    if (script.bytes > 40000) {
+      script.chunk_max = power(11, 14);
+      script.read_max = power(11, 14);
+    }
+    if (random_.chance(300)) script.pause_max = up_to(milliseconds(2));
+    if (random_.chance(300)) script.start_delay = up_to(milliseconds(5));
+    if (random_.chance(200)) {
+      script.stall_after = random_.between(0, 30000);
+      script.stall = up_to(random_.chance(100) ? Duration(seconds(5)) : milliseconds(200));
+    }
+    if (random_.chance(80)) script.reset_after = random_.between(0, 2 * script.bytes);
+    return script;
+  }
+
+  ConnectionPlan connection(Pod pods) {
+    ConnectionPlan plan;
+    plan.from = static_cast<Pod>(random_.between(1, pods));
+    plan.to = static_cast<Pod>(random_.between(1, pods - 1));
+    if (plan.to >= plan.from) ++plan.to;
+    plan.at = up_to(random_.chance(300) ? Duration(seconds(8)) : milliseconds(5));
+    plan.listening = !random_.chance(30);
+    plan.client = script();
+    plan.server = script();
+    if (random_.chance(250)) {
+      // Ping-pong.
+      plan.client.bytes = plan.server.bytes = random_.between(1, 4000);
+      plan.client.lead = random_.between(1, 300);
+      plan.server.lead = 0;
+    }
+    switch (random_.between(0, 5)) {
+      case 0:
+        plan.server.ending = Script::Ending::kAnswer;
+        break;
+      case 1:
+        plan.client.ending = Script::Ending::kAnswer;
+        break;
+      case 2:
+        (random_.chance(500) ? plan.client : plan.server).ending = Script::Ending::kClose;
+        break;
+      default:
+        break;
+    }
+    return plan;
+  }
+
+  // These lead to TCP, not to resets.
+  Fault refusal(Pod pods) {
+    constexpr Fault::Kind kKinds[] = {Fault::Kind::kRefuseMemory, Fault::Kind::kRefuseQueuePairs,
+                                      Fault::Kind::kRefuseConnect, Fault::Kind::kStall};
+    Fault fault;
+    fault.kind = kKinds[random_.between(0, std::size(kKinds) - 1)];
+    fault.pod = static_cast<Pod>(random_.between(1, pods));
+    fault.at = up_to(milliseconds(20));
+    fault.lasting = up_to(milliseconds(400));
+    // A peer that is silent for two seconds is taken for dead.
+    fault.per_mille = static_cast<unsigned>(random_.between(50, 1000));
+    return fault;
+  }
+
+  void storm(Pod pods) {
+    if (random_.chance(250)) plan_.net.refuse_per_mille = 100;
+    if (random_.chance(150)) plan_.net.swallow_per_mille = 60;
+    if (random_.chance(400)) plan_.net.reset_per_mille = 300;
+    plan_.net.reset_within = up_to(milliseconds(20));
+    plan_.fabric.announced_per_mille = static_cast<unsigned>(random_.between(0, 1000));
+    for (auto n = random_.between(0, 3); n != 0; --n) {
+      constexpr Fault::Kind kKinds[] = {Fault::Kind::kQueuePairDies, Fault::Kind::kQueuePairDies,
+                                        Fault::Kind::kPortDown,      Fault::Kind::kPortDown,
+                                        Fault::Kind::kTerminate,     Fault::Kind::kKill,
+                                        Fault::Kind::kDrain,         Fault::Kind::kCut,
+                                        Fault::Kind::kStall,         Fault::Kind::kRefuseRemote};
+      Fault fault;
+      fault.kind = kKinds[random_.between(0, std::size(kKinds) - 1)];
+      fault.pod = static_cast<Pod>(random_.between(1, pods));
+      fault.at = up_to(random_.chance(700) ? Duration(milliseconds(20)) : seconds(8));
+      fault.lasting = up_to(random_.chance(500) ? Duration(milliseconds(50)) : seconds(6));
+      fault.grace = up_to(milliseconds(50));
+      plan_.faults.push_back(fault);
+    }
+  }
+
+  Random random_;
+  Plan plan_;
+};
+
+}  // namespace
+
+ProxySettings default_proxy(Pod pod) {
+  ProxySettings settings;
+  settings.pod = pod;
+  settings.config.buffers.size = settings.config.buffers.size_min = 16 * config::kKibibyte;
+  settings.config.buffers.publish = 8 * config::kKibibyte;
+  settings.config.smc.group_idle_timeout = seconds(2);
+  return settings;
+}
+
+Plan draw_plan(Random random) { return Draw(random).plan(); }
+
+}  // namespace fairlead::sim

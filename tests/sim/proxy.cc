@@ -1,0 +1,194 @@
+#include "sim/proxy.h"
+
+#include "base/assert.h"
+#include "wire/eid.h"
+
+namespace fairlead::sim {
+namespace {
+
+constexpr Duration kTurnDelayMax = std::chrono::microseconds(20);
+constexpr Duration kShutdownWait = std::chrono::seconds(2);
+
+// Devices find each other by the GIDs that the messages name, as RNICs do.
+class SimReach final : public relay::Reachability {
+ public:
+  explicit SimReach(const Fabric& fabric) : fabric_(fabric) {}
+  const char* kind() const override { return "sim"; }
+  wire::VendorArea vendor_area() const override { return {}; }
+  std::optional<Gid> client_gid(const wire::Proposal& proposal) const override {
+    if (!proposal.v2 || !fabric_.knows(proposal.v2->gid)) return std::nullopt;
+    return proposal.v2->gid;
+  }
+  bool server_reachable(const Gid& gid) const override { return fabric_.knows(gid); }
+
+ private:
+  const Fabric& fabric_;
+};
+
+}  // namespace
+
+SimProxy::SimProxy(World& world, Net& net, Fabric& fabric, ProxySettings settings)
+    : world_(world),
+      net_(net),
+      fabric_(fabric),
+      settings_(std::move(settings)),
+      stats_(std::make_unique<WorkerStats>()) {}
+
+SimProxy::~SimProxy() { end(); }
+
+void SimProxy::start() {
+  SMC_ASSERT(!running());
+  ++life_;
+  stats_ = std::make_unique<WorkerStats>();
+  relay::WorkerSettings settings;
+  settings.config = &settings_.config;
+  settings.connections_max = settings_.connections_max;
+  settings.handshakes_max = settings_.handshakes_max;
+  settings.memory_bytes = settings_.memory_bytes;
+  settings.seed = world_.random.next();
+  for (std::uint8_t& byte : settings.offer.peer_id.bytes)
+    byte = static_cast<std::uint8_t>(world_.random.next());
+  for (const std::string& name : settings_.config.smc.ueids)
+    settings.offer.ueids.push_back(*wire::eid_from(name));
+  settings.offer.max_connections =
+      static_cast<std::uint8_t>(settings_.config.smc.max_connections_per_group);
+  settings.offer.max_links = static_cast<std::uint8_t>(settings_.config.smc.max_links);
+  settings.offer.host_name = "pod";
+  worker_ = std::make_unique<relay::Worker>(std::move(settings), *this, *stats_);
+  if (settings_.has_device) {
+    auto device = std::make_unique<SimDevice>(
+        fabric_, SimDeviceOptions{.number = settings_.pod << 4 | static_cast<unsigned>(life_ & 15),
+                                  .ports = settings_.ports,
+                                  .addressable = settings_.addressable});
+    device_ = device.get();
+    device_->on_wake = [this] { poke(); };
+    const Result<void> added =
+        worker_->add_device(std::move(device), std::make_unique<SimReach>(fabric_));
+    SMC_ASSERT(added.has_value());
+  }
+  net_.set_inbound(settings_.pod, [this](auto stream, const SocketAddress& to) {
+    accept(Direction::kInbound, std::move(stream), to);
+  });
+  net_.set_outbound(settings_.pod, [this](auto stream, const SocketAddress& to) {
+    accept(Direction::kOutbound, std::move(stream), to);
+  });
+  poke();
+}
+
+void SimProxy::end() {
+  ++life_;
+  net_.set_inbound(settings_.pod, nullptr);
+  net_.set_outbound(settings_.pod, nullptr);
+  worker_.reset();
+  device_ = nullptr;
+  scheduled_ = false;
+  alarm_.reset();
+  drain_deadline_.reset();
+  shutdown_deadline_.reset();
+}
+
+void SimProxy::kill() {
+  world_.trace("pod %u: the proxy is killed", settings_.pod);
+  end();
+}
+
+void SimProxy::drain() {
+  world_.trace("pod %u: the proxy drains", settings_.pod);
+  worker_->start_drain();
+}
+
+void SimProxy::terminate(Duration deadline) {
+  drain();
+  drain_deadline_ = world_.now() + deadline;
+  world_.at(*drain_deadline_, [this, life = life_] {
+    if (life == life_) poke();
+  });
+  poke();
+}
+
+void SimProxy::stall(Duration duration) { stalled_until_ = world_.now() + duration; }
+
+bool SimProxy::idle() const {
+  return stats_->pinned_bytes.get() == 0 && stats_->link_groups_none.get() == 0 &&
+         stats_->link_groups_single.get() == 0 && (!worker_ || worker_->session_count() == 0);
+}
+
+void SimProxy::accept(Direction direction, std::unique_ptr<SimStream> stream,
+                      const SocketAddress& to) {
+  // The listener went between the SYN and now.
+  if (!running()) return stream->reset_on_close();
+  stream->on_notify = [this] { poke(); };
+  worker_->accept(direction, to, std::move(stream));
+  poke();
+}
+
+Result<std::unique_ptr<event::Stream>> SimProxy::dial(const SocketAddress& to, bool smc_option) {
+  std::unique_ptr<SimStream> stream = net_.dial(settings_.pod, to, smc_option);
+  stream->on_notify = [this] { poke(); };
+  return std::unique_ptr<event::Stream>(std::move(stream));
+}
+
+bool SimProxy::option_answered(event::Stream& stream) {
+  return settings_.option_available && static_cast<SimStream&>(stream).connection().option_answered;
+}
+
+bool SimProxy::option_requested(event::Stream& stream) {
+  return settings_.option_available &&
+         static_cast<SimStream&>(stream).connection().option_requested;
+}
+
+void SimProxy::poke() {
+  if (scheduled_ || !running()) return;
+  scheduled_ = true;
+  const auto most = static_cast<std::uint64_t>(kTurnDelayMax.count());
+  TimePoint when =
+      world_.now() + Duration{static_cast<std::int64_t>(world_.random.between(1, most))};
+  when = std::max(when, stalled_until_);
+  world_.at(when, [this, life = life_] {
+    if (life == life_) turn();
+  });
+}
+
+void SimProxy::turn() {
+  scheduled_ = false;
+  if (device_ != nullptr) device_->disarm();
+  const bool more = worker_->turn();
+  if (after_turn) after_turn(*this);
+  if (finish()) return;
+  if (more) return poke();
+  if (device_ != nullptr && !device_->arm()) return poke();
+  set_alarm();
+}
+
+// As WorkerThread::drain_finished().
+bool SimProxy::finish() {
+  if (!drain_deadline_) return false;
+  const TimePoint now = world_.now();
+  if (!shutdown_deadline_) {
+    if (worker_->session_count() != 0 && now < *drain_deadline_) return false;
+    net_.set_inbound(settings_.pod, nullptr);
+    net_.set_outbound(settings_.pod, nullptr);
+    worker_->shut_down("the proxy is shutting down");
+    shutdown_deadline_ = now + kShutdownWait;
+    world_.at(*shutdown_deadline_, [this, life = life_] {
+      if (life == life_) poke();
+    });
+  }
+  if (!worker_->shut_down_done() && now < *shutdown_deadline_) return false;
+  world_.trace("pod %u: the proxy ends", settings_.pod);
+  end();
+  return true;
+}
+
+void SimProxy::set_alarm() {
+  const std::optional<TimePoint> deadline = worker_->next_deadline();
+  if (!deadline || (alarm_ && *alarm_ <= *deadline)) return;
+  alarm_ = deadline;
+  world_.at(*deadline, [this, life = life_, when = *deadline] {
+    if (life != life_ || alarm_ != when) return;
+    alarm_.reset();
+    poke();
+  });
+}
+
+}  // namespace fairlead::sim

@@ -1,0 +1,89 @@
+// A proxy of one worker in a pod: what WorkerThread is to a Worker in the real world, on the
+// virtual clock. A turn comes some time after something has happened; between turns the worker
+// sleeps with its device armed, so that a wake-up it was not given is noticed as a standstill.
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "config/config.h"
+#include "relay/worker.h"
+#include "sim/net.h"
+#include "sim/sim_device.h"
+
+namespace fairlead::sim {
+
+struct ProxySettings {
+  Pod pod = 1;
+  config::Config config;
+  std::size_t memory_bytes = 1 << 20;
+  std::size_t connections_max = 1000;
+  std::size_t handshakes_max = 100;
+  unsigned ports = 1;
+  bool addressable = true;
+  bool option_available = true;
+  bool has_device = true;
+};
+
+class SimProxy final : public relay::Network {
+ public:
+  SimProxy(World& world, Net& net, Fabric& fabric, ProxySettings settings);
+  ~SimProxy() override;
+
+  // A new process: another system id, another device.
+  void start();
+  bool running() const { return worker_ != nullptr; }
+  // As SIGKILL does it.
+  void kill();
+  // As SIGTERM does it: drains, resets what is left at `deadline`, says goodbye and ends.
+  void terminate(Duration deadline);
+  void drain();
+  // Nothing happens in the worker for so long.
+  void stall(Duration duration);
+
+  Pod pod() const { return settings_.pod; }
+  // Tells processes apart, those of all pods.
+  std::uint64_t life() const { return life_ << 8 | settings_.pod; }
+  const WorkerStats& stats() const { return *stats_; }
+  relay::Worker* worker() { return worker_.get(); }
+  SimDevice* device() { return device_; }
+  // Nothing is left of connections and groups.
+  bool idle() const;
+  // Called after each turn.
+  std::function<void(SimProxy&)> after_turn;
+
+ private:
+  TimePoint now() const override { return world_.now(); }
+  std::chrono::system_clock::time_point wall_now() const override {
+    return std::chrono::system_clock::time_point(
+        std::chrono::duration_cast<std::chrono::system_clock::duration>(
+            world_.now().time_since_epoch()));
+  }
+  Result<std::unique_ptr<event::Stream>> dial(const SocketAddress& to, bool smc_option) override;
+  bool option_available() const override { return settings_.option_available; }
+  bool option_answered(event::Stream& stream) override;
+  bool option_requested(event::Stream& stream) override;
+
+  void accept(Direction direction, std::unique_ptr<SimStream> stream, const SocketAddress& to);
+  void poke();
+  void turn();
+  bool finish();
+  void set_alarm();
+  void end();
+
+  World& world_;
+  Net& net_;
+  Fabric& fabric_;
+  ProxySettings settings_;
+  std::unique_ptr<WorkerStats> stats_;
+  std::unique_ptr<relay::Worker> worker_;
+  SimDevice* device_ = nullptr;  // the worker's
+  std::uint64_t life_ = 0;       // of which process an event is
+  bool scheduled_ = false;
+  std::optional<TimePoint> alarm_;
+  std::optional<TimePoint> drain_deadline_;
+  std::optional<TimePoint> shutdown_deadline_;
+  TimePoint stalled_until_;
+};
+
+}  // namespace fairlead::sim

@@ -1,0 +1,222 @@
+// Situations of which somebody once thought, or that a seed has found, as plans written by hand.
+// Each runs under many seeds or with its event at many moments: what is asserted holds for all.
+#include <gtest/gtest.h>
+
+#include "base/log.h"
+#include "sim/cluster.h"
+
+namespace fairlead::sim {
+namespace {
+
+using std::chrono::microseconds;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+class Scenario : public testing::TestWithParam<bool> {
+ protected:
+  static void SetUpTestSuite() { log_start(LogLevel::kOff, LogFormat::kLogfmt); }
+
+  // Two pods.
+  Plan plan() const {
+    Plan plan;
+    for (Pod pod = 1; pod <= 2; ++pod) {
+      plan.proxies.push_back(default_proxy(pod));
+      plan.proxies.back().addressable = GetParam();
+    }
+    plan.tcp.straggler_per_mille = plan.fabric.straggler_per_mille = 0;
+    return plan;
+  }
+  static ConnectionPlan talk(std::uint64_t out, std::uint64_t in, Duration at = {}) {
+    ConnectionPlan connection;
+    connection.at = at;
+    connection.client.bytes = out;
+    connection.server.bytes = in;
+    return connection;
+  }
+  static Outcome run(const Plan& plan, std::uint64_t seed) {
+    World world(seed);
+    Cluster cluster(world, plan);
+    const Outcome outcome = cluster.run();
+    EXPECT_FALSE(outcome.failure) << *outcome.failure << ", seed " << seed;
+    if (outcome.failure) world.write_trace(stderr, 40);
+    return outcome;
+  }
+  static bool complete(const Ends& ends) {
+    return ends.client.saw_fin && ends.server.saw_fin && ends.client.received == ends.server.sent &&
+           ends.server.received == ends.client.sent;
+  }
+};
+
+constexpr std::uint64_t kSeeds = 40;
+
+TEST_P(Scenario, QuietConnectionsAreSmcAndComplete) {
+  Plan quiet = plan();
+  for (int i = 0; i < 20; ++i) quiet.connections.push_back(talk(60000, 50000));
+  const Outcome outcome = run(quiet, 1);
+  for (const Ends& ends : outcome.ends) EXPECT_TRUE(complete(ends));
+  EXPECT_EQ(outcome.over_smc, 40u);
+}
+
+// The reset of an application must not take the link group along that its connection forms: others
+// wait for it.
+TEST_P(Scenario, ResetDuringTheFirstContactDisturbsNobodyElse) {
+  for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
+    Plan crowd = plan();
+    // LLC takes longer than TCP, so that the RST comes while the link is being confirmed.
+    crowd.fabric.delay_max = milliseconds(2);
+    crowd.connections.push_back(talk(100, 100));
+    crowd.connections[0].client.reset_after = 0;
+    crowd.connections[0].client.start_delay = microseconds(30 * seed);
+    for (int i = 0; i < 5; ++i) crowd.connections.push_back(talk(3000, 3000, microseconds(50)));
+    const Outcome outcome = run(crowd, seed);
+    for (std::size_t i = 1; i < outcome.ends.size(); ++i)
+      EXPECT_TRUE(complete(outcome.ends[i])) << i << ", seed " << seed;
+    EXPECT_GE(outcome.over_smc, 10u) << "seed " << seed;
+  }
+}
+
+TEST_P(Scenario, ResetThatArrivesWithDataIsNoEnd) {
+  for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
+    Plan together = plan();
+    together.tcp.coalesced_per_mille = 1000;
+    together.connections.push_back(talk(20000, 0));
+    together.connections[0].client.reset_after = 500 * seed;
+    together.connections[0].client.start_delay = milliseconds(2);  // SMC-R by then
+    together.connections[0].server.ending = Script::Ending::kAnswer;
+    const Outcome outcome = run(together, seed);
+    EXPECT_NE(outcome.ends[0].server.saw_error, 0) << "seed " << seed;
+    EXPECT_FALSE(outcome.ends[0].server.saw_fin) << "seed " << seed;
+  }
+}
+
+// Whatever a device refuses, and on whichever side: before the first byte it means TCP.
+TEST_P(Scenario, RefusalOfADeviceMeansTcp) {
+  using Kind = Fault::Kind;
+  for (const Kind kind :
+       {Kind::kRefuseMemory, Kind::kRefuseQueuePairs, Kind::kRefuseConnect, Kind::kRefuseRemote})
+    for (Pod pod = 1; pod <= 2; ++pod)
+      for (std::uint64_t seed = 1; seed <= 10; ++seed) {
+        if (kind == Kind::kRefuseRemote && !GetParam()) continue;
+        Plan refused = plan();
+        Fault fault;
+        fault.kind = kind;
+        fault.pod = pod;
+        fault.lasting = seconds(100);
+        refused.faults.push_back(fault);
+        for (int i = 0; i < 4; ++i)
+          refused.connections.push_back(talk(20000, 20000, microseconds(10 + 20 * i)));
+        const Outcome outcome = run(refused, seed);
+        for (const Ends& ends : outcome.ends) EXPECT_TRUE(complete(ends));
+        EXPECT_EQ(outcome.over_smc, 0u) << static_cast<int>(kind) << " pod " << pod;
+      }
+}
+
+// The queue pair dies at any moment between the first SYN and the last byte.
+TEST_P(Scenario, GroupLostInAnyPhaseEndsConnectionsCleanly) {
+  for (const unsigned announced : {0U, 1000U})
+    for (Pod pod = 1; pod <= 2; ++pod)
+      for (int moment = 0; moment < 60; ++moment) {
+        Plan lost = plan();
+        lost.stormy = true;
+        lost.fabric.announced_per_mille = announced;
+        Fault fault;
+        fault.kind = Fault::Kind::kQueuePairDies;
+        fault.pod = pod;
+        fault.at = microseconds(200 + 25 * moment);
+        lost.faults.push_back(fault);
+        for (int i = 0; i < 3; ++i)
+          lost.connections.push_back(talk(30000, 30000, microseconds(100 * i)));
+        (void)run(lost, 1000U + static_cast<unsigned>(moment));
+      }
+}
+
+TEST_P(Scenario, DrainLetsConnectionsEndAndMakesNewOnesTcp) {
+  for (Pod pod = 1; pod <= 2; ++pod) {
+    Plan drained = plan();
+    Fault fault;
+    fault.kind = Fault::Kind::kDrain;
+    fault.pod = pod;
+    fault.at = milliseconds(2);
+    drained.faults.push_back(fault);
+    drained.connections.push_back(talk(100000, 100000));
+    drained.connections[0].client.pause_max = milliseconds(2);
+    drained.connections.push_back(talk(1000, 1000, milliseconds(10)));
+    const Outcome outcome = run(drained, pod);
+    for (const Ends& ends : outcome.ends) EXPECT_TRUE(complete(ends));
+    EXPECT_EQ(outcome.over_smc, 2u);
+  }
+}
+
+TEST_P(Scenario, EndOfADrainIsAResetAndNoEnd) {
+  for (Pod pod = 1; pod <= 2; ++pod)
+    for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+      Plan ended = plan();
+      ended.stormy = true;
+      Fault fault;
+      fault.kind = Fault::Kind::kTerminate;
+      fault.pod = pod;
+      fault.at = microseconds(300 * seed);
+      fault.grace = milliseconds(1);
+      ended.faults.push_back(fault);
+      ended.connections.push_back(talk(200000, 200000));
+      ended.connections[0].client.pause_max = milliseconds(5);
+      const Ends ends = run(ended, seed).ends[0];
+      EXPECT_NE(ends.client.saw_error, 0) << "seed " << seed;
+      EXPECT_FALSE(ends.client.saw_fin) << "seed " << seed;
+    }
+}
+
+// The kernel says FIN for a process that is killed; behind SMC-R that must not pass for the end of
+// the application's data.
+TEST_P(Scenario, KilledProxyIsAResetForItsPeer) {
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    Plan killed = plan();
+    killed.stormy = true;
+    Fault fault;
+    fault.kind = Fault::Kind::kKill;
+    fault.pod = 2;
+    fault.at = milliseconds(3) + microseconds(100 * seed);
+    fault.lasting = seconds(1);
+    killed.faults.push_back(fault);
+    killed.connections.push_back(talk(200000, 200000));
+    killed.connections[0].client.pause_max = killed.connections[0].server.pause_max =
+        milliseconds(5);
+    const Outcome outcome = run(killed, seed);
+    EXPECT_NE(outcome.ends[0].client.saw_error, 0) << "seed " << seed;
+    EXPECT_FALSE(outcome.ends[0].client.saw_fin) << "seed " << seed;
+  }
+}
+
+// The option was lost on the way back, and the client has nothing to say but that it has ended.
+TEST_P(Scenario, StrangerThatOnlyEndsReachesTheApplication) {
+  Plan silent = plan();
+  silent.net.strip_answer_per_mille = 1000;
+  silent.connections.push_back(talk(0, 5000));
+  EXPECT_TRUE(complete(run(silent, 1).ends[0]));
+}
+
+// The client's memory turns out unusable only when the client has begun to use the connection.
+TEST_P(Scenario, LateRefusalOnALinkInUseHangsNobody) {
+  if (!GetParam()) GTEST_SKIP() << "only a device with addressable memory looks at it so late";
+  Plan late = plan();
+  late.stormy = true;
+  Fault fault;
+  fault.kind = Fault::Kind::kRefuseRemote;
+  fault.pod = 2;
+  fault.at = milliseconds(5);
+  fault.lasting = seconds(100);
+  late.faults.push_back(fault);
+  late.connections.push_back(talk(100000, 100000));
+  late.connections[0].client.pause_max = milliseconds(5);
+  late.connections.push_back(talk(1000, 1000, milliseconds(10)));
+  const Outcome outcome = run(late, 1);
+  EXPECT_TRUE(complete(outcome.ends[0]));
+  EXPECT_NE(outcome.ends[1].client.saw_error, 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Devices, Scenario, testing::Bool(), [](const auto& device) {
+  return std::string(device.param ? "Addressable" : "Staged");
+});
+
+}  // namespace
+}  // namespace fairlead::sim

@@ -1,0 +1,136 @@
+// TCP connections in memory. Each direction is a queue of packets with a bounded buffer at its end;
+// what an application, a proxy or the network does to a connection has the effects it has with the
+// Linux kernel:
+//
+//   close, everything read     FIN behind the data; data that still comes is answered by RST
+//   close, something unread    RST behind the data
+//   reset_on_close             RST, behind the data or instead of what is still on its way
+//   RST received               what was received before can be read, then reads fail
+//   take_error                 takes the RST away: the reads that would have met it find an end
+//
+// Readiness is edge-triggered as event/stream.h says.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "base/address.h"
+#include "event/stream.h"
+#include "sim/world.h"
+
+namespace fairlead::sim {
+
+class SimStream;
+
+// How the network of one simulation treats its packets.
+struct TcpWeather {
+  Duration delay_min = std::chrono::microseconds(5);
+  Duration delay_max = std::chrono::microseconds(60);
+  unsigned straggler_per_mille = 2;  // packets that come late, with all behind them
+  Duration straggle_max = std::chrono::milliseconds(300);
+  unsigned coalesced_per_mille = 200;  // arrivals that bring everything sent so far
+  std::size_t buffer_bytes_min = 2048;
+  std::size_t buffer_bytes_max = 65536;
+
+  Duration draw_delay(Random& random) const;
+};
+
+class TcpConnection : public std::enable_shared_from_this<TcpConnection> {
+ public:
+  enum Side : unsigned { kDialler = 0, kListener = 1 };
+
+  TcpConnection(World& world, const TcpWeather& weather, const SocketAddress& from,
+                const SocketAddress& to, std::size_t& live);
+  ~TcpConnection();
+  TcpConnection(const TcpConnection&) = delete;
+  TcpConnection& operator=(const TcpConnection&) = delete;
+
+  // The object for one end, once. The dialler's is not connected until open() or refuse().
+  std::unique_ptr<SimStream> make_stream(Side side, bool connected);
+  void open();
+  void refuse(int error);
+  // Somebody between the ends resets the connection towards both.
+  void cut();
+  bool dead() const { return dead_; }
+
+  bool option_requested = false;
+  bool option_answered = false;
+
+ private:
+  friend class SimStream;
+  struct Packet {
+    std::vector<std::byte> bytes;
+    bool fin = false;
+    bool rst = false;
+  };
+  struct End {
+    SimStream* stream = nullptr;
+    bool closed = false;  // the stream has been there and has gone
+    bool reset_on_close = false;
+    std::deque<std::byte> inbox;
+    bool fin_received = false;
+    bool fin_sent = false;
+    int error = 0;
+    bool broken = false;  // RST sent or received: nothing more goes either way
+    bool write_blocked = false;
+    std::deque<Packet> outgoing;
+    std::size_t outgoing_bytes = 0;
+    TimePoint last_arrival;
+  };
+  static Side other(Side side) { return side == kDialler ? kListener : kDialler; }
+
+  event::IoResult read(Side side, std::span<const iovec> into);
+  event::IoResult write(Side side, std::span<const iovec> from);
+  void shutdown_write(Side side);
+  void close(Side side);
+  void send(Side side, Packet packet);
+  void arrive(Side at);
+  void take(Side at, Packet& packet);
+  void reset(Side sender, bool overtaking);
+  void tell(Side side);
+
+  World& world_;
+  const TcpWeather& weather_;
+  const std::array<SocketAddress, 2> addresses_;
+  std::size_t& live_;
+  std::size_t buffer_bytes_;
+  std::array<End, 2> ends_;
+  bool dead_ = false;
+};
+
+class SimStream final : public event::Stream {
+ public:
+  SimStream(std::shared_ptr<TcpConnection> connection, TcpConnection::Side side)
+      : connection_(std::move(connection)), side_(side) {}
+  ~SimStream() override { connection_->close(side_); }
+
+  event::IoResult read(std::span<const iovec> into) override {
+    return connection_->read(side_, into);
+  }
+  event::IoResult write(std::span<const iovec> from) override {
+    return connection_->write(side_, from);
+  }
+  int take_error() override { return std::exchange(connection_->ends_[side_].error, 0); }
+  void shutdown_write() override { connection_->shutdown_write(side_); }
+  void reset_on_close() override { connection_->ends_[side_].reset_on_close = true; }
+  SocketAddress local_address() const override { return connection_->addresses_[side_]; }
+  SocketAddress peer_address() const override {
+    return connection_->addresses_[TcpConnection::other(side_)];
+  }
+  int descriptor() const override { return -1; }
+
+  TcpConnection& connection() { return *connection_; }
+  // Wakes whoever sleeps until a handler has been called.
+  std::function<void()> on_notify;
+
+ private:
+  friend class TcpConnection;
+  std::shared_ptr<TcpConnection> connection_;
+  TcpConnection::Side side_;
+};
+
+}  // namespace fairlead::sim

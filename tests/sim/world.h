@@ -1,0 +1,115 @@
+// What all parts of a simulation share: the virtual clock with what is to happen, chance, the trace
+// of what has happened, and the verdict.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdarg>
+#include <cstdio>
+#include <functional>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/time.h"
+#include "sim/random.h"
+
+namespace fairlead::sim {
+
+inline constexpr std::size_t kTraceLines = 400;
+
+class World {
+ public:
+  explicit World(std::uint64_t seed) : random(seed), ties_(random.fork()) {}
+  World(const World&) = delete;
+  World& operator=(const World&) = delete;
+
+  // Starts at a second, because zero could be taken for "not set".
+  TimePoint now() const { return now_; }
+
+  // Things due at the same instant happen in an order drawn from the seed.
+  void at(TimePoint when, std::function<void()> what) {
+    events_.push_back({std::max(when, now_), ties_.next(), std::move(what)});
+    std::push_heap(events_.begin(), events_.end(), later);
+  }
+  void after(Duration delay, std::function<void()> what) { at(now_ + delay, std::move(what)); }
+
+  // The next thing happens. False when there is none, none before `until`, or all is lost.
+  bool step(TimePoint until) {
+    if (failure_ || events_.empty() || events_.front().when > until) return false;
+    std::pop_heap(events_.begin(), events_.end(), later);
+    Event event = std::move(events_.back());
+    events_.pop_back();
+    now_ = event.when;
+    ++steps_;
+    event.what();
+    return true;
+  }
+  std::uint64_t steps() const { return steps_; }
+  // Nothing of what was to happen will. Frees what waits for it.
+  void forget_all() { events_.clear(); }
+
+  // Keeps the first only: what follows follows from it.
+  __attribute__((format(printf, 2, 3))) void fail(const char* format, ...) {
+    if (failure_) return;
+    va_list arguments;
+    va_start(arguments, format);
+    failure_ = formatted(format, arguments);
+    va_end(arguments);
+    trace("FAILED: %s", failure_->c_str());
+  }
+  const std::optional<std::string>& failure() const { return failure_; }
+
+  __attribute__((format(printf, 2, 3))) void trace(const char* format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    std::string text = formatted(format, arguments);
+    va_end(arguments);
+    if (print_trace) std::fprintf(stderr, "%14.6f %s\n", seconds(now_), text.c_str());
+    lines_[line_count_++ % kTraceLines] = {now_, std::move(text)};
+  }
+  // The last lines of the trace, oldest first.
+  void write_trace(std::FILE* out, std::size_t count_max) const {
+    const std::size_t count = std::min({line_count_, kTraceLines, count_max});
+    for (std::size_t i = line_count_ - count; i < line_count_; ++i) {
+      const Line& line = lines_[i % kTraceLines];
+      std::fprintf(out, "%14.6f %s\n", seconds(line.when), line.text.c_str());
+    }
+  }
+
+  Random random;
+  bool print_trace = false;
+
+ private:
+  struct Event {
+    TimePoint when;
+    std::uint64_t tie = 0;
+    std::function<void()> what;
+  };
+  struct Line {
+    TimePoint when;
+    std::string text;
+  };
+  static bool later(const Event& a, const Event& b) {
+    return std::pair(a.when, a.tie) > std::pair(b.when, b.tie);
+  }
+  static double seconds(TimePoint when) {
+    return std::chrono::duration<double>(when.time_since_epoch()).count();
+  }
+  static std::string formatted(const char* format, va_list arguments) {
+    char text[240];
+    std::vsnprintf(text, sizeof text, format, arguments);
+    return text;
+  }
+
+  TimePoint now_{std::chrono::seconds(1)};
+  Random ties_;
+  std::vector<Event> events_;
+  std::uint64_t steps_ = 0;
+  std::optional<std::string> failure_;
+  std::array<Line, kTraceLines> lines_;
+  std::size_t line_count_ = 0;
+};
+
+}  // namespace fairlead::sim
