@@ -14,6 +14,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 namespace fairlead::cni::netlink {
@@ -38,6 +39,9 @@ Bytes bytes_of(const T& value) {
   return std::as_bytes(std::span(&value, 1));
 }
 
+// Of protocols whose messages have no fixed part of their own.
+struct NoFamily {};
+
 class Writer {
  public:
   // A message, whose fixed part after the netlink header is `family`. end() closes it.
@@ -50,7 +54,7 @@ class Writer {
     header.nlmsg_flags = static_cast<std::uint16_t>(flags | NLM_F_REQUEST);
     header.nlmsg_seq = sequence;
     append(bytes_of(header));
-    append(bytes_of(family));
+    if constexpr (!std::is_empty_v<Family>) append(bytes_of(family));
   }
   void end();
 

@@ -23,7 +23,7 @@ IMPLEMENTATIONS = ("rdma/verbs/", "rdma/shm/")
 # Beginning of a foreign include: the paths under proxy/, cni/ and injector/ that may have it.
 HOMES = {
     "infiniband/": ["proxy/rdma/verbs/"],
-    "rdma/": ["proxy/rdma/verbs/"],
+    "rdma/": ["proxy/rdma/verbs/", "cni/node/inventory.cc"],
     "event2/": ["proxy/event/"],
     "event.h": ["proxy/event/"],
     "openssl/": ["proxy/event/", "injector/"],

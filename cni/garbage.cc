@@ -1,0 +1,44 @@
+#include "cni/garbage.h"
+
+#include <unistd.h>
+
+#include "cni/netns.h"
+#include "cni/pod_setup.h"
+#include "cni/state.h"
+
+namespace fairlead::cni {
+namespace {
+
+// An ADD that is under way holds the lock, so what is seen here is complete, or was cut off.
+bool lives(const AttachmentState& state) {
+  const auto netns = Netns::open(state.netns);
+  if (netns) return netns->identity() == state.identity;
+  if (netns.error().code != Errc::kNotFound && netns.error().code != Errc::kMalformed) return true;
+  // In a container that lacks the mount of /run/netns, every pod would seem dead.
+  const std::string folder = state.netns.substr(0, state.netns.rfind('/') + 1);
+  return ::access(folder.c_str(), F_OK) != 0;
+}
+
+}  // namespace
+
+GarbageCount collect_dead(const std::string& run_dir) {
+  GarbageCount count;
+  for (const std::string& id : known_containers(run_dir)) {
+    auto container = ContainerState::open(run_dir, id, false);
+    if (!container || !*container) continue;
+    for (const std::string& ifname : (*container)->interfaces()) {
+      const auto state = (*container)->load(ifname);
+      if (!state) continue;
+      if (lives(*state)) {
+        ++count.kept;
+        continue;
+      }
+      undo_pod(*state);
+      (*container)->remove(ifname);
+      ++count.collected;
+    }
+  }
+  return count;
+}
+
+}  // namespace fairlead::cni

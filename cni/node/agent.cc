@@ -1,0 +1,195 @@
+#include "cni/node/agent.h"
+
+#include <poll.h>
+#include <sys/inotify.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <thread>
+#include <utility>
+
+#include "base/handle.h"
+#include "base/log.h"
+#include "cni/garbage.h"
+#include "cni/node/agent_metrics.h"
+#include "cni/node/inventory.h"
+#include "cni/plugin_log.h"
+#include "event/http/http_server.h"
+
+namespace fairlead::cni::node {
+namespace {
+
+constexpr const char* kLogger = "node";
+constexpr std::uint32_t kWatched = IN_CLOSE_WRITE | IN_MOVED_TO | IN_MOVED_FROM | IN_DELETE;
+// Our own rename wakes us once more; a program that undoes our entry at once must not make us spin.
+constexpr int kQuietMilliseconds = 200;
+
+tl::unexpected<PluginError> failed(const std::string& what, int error_number) {
+  return fail(Code::kState, to_string(fairlead::system_error(what.c_str(), error_number)));
+}
+
+Outcome<FileDescriptor> open_log_socket(const std::string& path) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  if (path.size() >= sizeof address.sun_path) return failed(path, ENAMETOOLONG);
+  path.copy(address.sun_path, path.size());
+  FileDescriptor socket(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!socket) return failed(path, errno);
+  (void)::unlink(path.c_str());  // of the agent before
+  if (::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0 ||
+      ::chmod(path.c_str(), 0600) != 0)
+    return failed(path, errno);
+  return socket;
+}
+
+Outcome<FileDescriptor> watch(const Places& places) {
+  FileDescriptor watcher(::inotify_init1(IN_CLOEXEC | IN_NONBLOCK));
+  if (!watcher) return failed("inotify", errno);
+  if (::inotify_add_watch(watcher.get(), places.conf_dir.c_str(), kWatched) < 0)
+    return failed(places.conf_dir, errno);
+  return watcher;
+}
+
+void drain(int fd) {
+  std::array<char, 4096> buffer;
+  while (::read(fd, buffer.data(), buffer.size()) > 0) continue;
+}
+
+}  // namespace
+
+struct Agent::Parts {
+  AgentSettings settings;
+  AgentMetrics metrics;
+  FileDescriptor log_socket;
+  FileDescriptor watcher;
+  std::unique_ptr<event::HttpServer> http;
+  std::thread http_thread;
+
+  ~Parts() {
+    if (http) http->stop();
+    if (http_thread.joinable()) http_thread.join();
+    (void)::unlink((settings.places.run_dir + "/" + kLogSocketName).c_str());
+  }
+
+  void note(const Outcome<Installed>& installed) {
+    if (!installed) {
+      metrics.set_install_ready(false);
+      metrics.count_install(false);
+      LogEvent(LogLevel::kError, kLogger, "install_failed")
+          .field("what", installed.error().message);
+      return;
+    }
+    metrics.set_install_ready(installed->change != ListChange::kWaiting);
+    if (installed->change == ListChange::kNone) return;
+    const bool written = installed->change == ListChange::kWritten;
+    if (written) metrics.count_install(true);
+    LogEvent(LogLevel::kInfo, kLogger, written ? "installed" : "install_waits")
+        .field("file", installed->file);
+  }
+
+  void collect() {
+    const GarbageCount count = collect_dead(settings.places.run_dir);
+    metrics.set_garbage(count.kept, count.collected);
+    metrics.set_inventory(take_inventory());
+    if (count.collected != 0)
+      LogEvent(LogLevel::kInfo, kLogger, "collected").field("attachments", count.collected);
+  }
+
+  // Lines are the plugin's own, complete with time and level; a socket that root alone can open is
+  // where they come from.
+  void relay_log() {
+    std::array<char, kLogLineBytesMax + 1024> line;
+    for (;;) {
+      const ssize_t count = ::recv(log_socket.get(), line.data(), line.size(), 0);
+      if (count <= 0) return;
+      metrics.count_plugin_line({line.data(), static_cast<std::size_t>(count)});
+      (void)!::write(STDERR_FILENO, line.data(), static_cast<std::size_t>(count));
+    }
+  }
+
+  Outcome<void> serve() {
+    if (settings.listen.empty()) return {};
+    const auto endpoint = event::HttpEndpoint::parse(settings.listen);
+    if (!endpoint)
+      return fail(Code::kConfig, "listen: " + settings.listen +
+                                     " is not allowed; "
+                                     "allowed: an address and port like 0.0.0.0:4591");
+    auto created = event::HttpServer::create({}, [this](event::HttpExchange exchange) {
+      const std::string& path = exchange.request().path;
+      if (path == "/metrics")
+        exchange.respond({200, "text/plain; version=0.0.4; charset=utf-8", metrics.text(), {}});
+      else if (path == "/livez" || (path == "/readyz" && metrics.install_ready()))
+        exchange.respond({200, "text/plain", "ok\n", {}});
+      else if (path == "/readyz")
+        exchange.respond({503, "text/plain", "the plugin is not installed\n", {}});
+      else
+        exchange.respond({404, "text/plain", "/metrics, /readyz, /livez\n", {}});
+    });
+    if (!created) return fail(Code::kState, to_string(created.error()));
+    http = std::move(*created);
+    const auto bound = http->listen(*endpoint);
+    if (!bound) return fail(Code::kState, settings.listen + ": " + to_string(bound.error()));
+    LogEvent(LogLevel::kInfo, kLogger, "listening").field("address", to_string(*bound));
+    http_thread = std::thread([this] { http->run(); });
+    return {};
+  }
+};
+
+Agent::Agent(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
+Agent::~Agent() = default;
+
+Outcome<std::unique_ptr<Agent>> Agent::start(AgentSettings settings) {
+  auto parts = std::make_unique<Parts>();
+  parts->settings = std::move(settings);
+  const Places& places = parts->settings.places;
+  // Before the first look, so that no change falls between.
+  auto watcher = watch(places);
+  if (!watcher) return tl::unexpected(watcher.error());
+  parts->watcher = std::move(*watcher);
+  const auto installed = install(places, parts->settings.entry);
+  if (!installed) return tl::unexpected(installed.error());
+  parts->note(installed);
+  auto log_socket = open_log_socket(places.run_dir + "/" + kLogSocketName);
+  if (!log_socket) return tl::unexpected(log_socket.error());
+  parts->log_socket = std::move(*log_socket);
+  if (auto served = parts->serve(); !served) return tl::unexpected(served.error());
+  return std::unique_ptr<Agent>(new Agent(std::move(parts)));
+}
+
+void Agent::run() {
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, SIGTERM);
+  sigaddset(&set, SIGINT);
+  const FileDescriptor signals(::signalfd(-1, &set, SFD_CLOEXEC));
+  auto next_collection = std::chrono::steady_clock::now();
+  LogEvent(LogLevel::kInfo, kLogger, "ready");
+  for (;;) {
+    const auto now = std::chrono::steady_clock::now();
+    if (now >= next_collection) {
+      parts_->collect();
+      next_collection = now + kCollectInterval;
+    }
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(next_collection - now).count();
+    std::array<pollfd, 3> waiting = {pollfd{signals.get(), POLLIN, 0},
+                                     pollfd{parts_->log_socket.get(), POLLIN, 0},
+                                     pollfd{parts_->watcher.get(), POLLIN, 0}};
+    if (::poll(waiting.data(), waiting.size(), left > 0 ? static_cast<int>(left) : 0) < 0) continue;
+    if (waiting[0].revents != 0) break;
+    if (waiting[1].revents != 0) parts_->relay_log();
+    if (waiting[2].revents == 0) continue;
+    // Whoever writes a configuration often writes several files.
+    (void)::poll(waiting.data(), 1, kQuietMilliseconds);
+    drain(parts_->watcher.get());
+    parts_->note(install_entry(parts_->settings.places, parts_->settings.entry));
+  }
+  LogEvent(LogLevel::kInfo, kLogger, "stopped");
+}
+
+}  // namespace fairlead::cni::node

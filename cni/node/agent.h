@@ -1,0 +1,41 @@
+// fairlead-node while it runs: keeps the plugin installed, shows what the plugin says, collects
+// what dead pods left, and tells about it in metrics.
+//
+// Threads: run() on the caller's; metrics on a second one, which reads counters under a lock.
+// Timers: a collection at the start and every kCollectInterval.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <string>
+
+#include "base/result.h"
+#include "cni/node/install.h"
+
+namespace fairlead::cni::node {
+
+struct AgentSettings {
+  Places places;
+  OrderedJson entry;
+  std::string listen;  // address and port of /metrics, /readyz and /livez; empty for none
+};
+
+inline constexpr std::chrono::minutes kCollectInterval{10};
+
+class Agent {
+ public:
+  // Installs, opens the log socket in run_dir and listens. Errors name the cause in `what`.
+  static Outcome<std::unique_ptr<Agent>> start(AgentSettings settings);
+  ~Agent();
+
+  // Until SIGTERM or SIGINT, which the caller has blocked. Removes nothing: an agent that goes is
+  // most often one that is being replaced.
+  void run();
+
+ private:
+  struct Parts;
+  explicit Agent(std::unique_ptr<Parts> parts);
+  std::unique_ptr<Parts> parts_;
+};
+
+}  // namespace fairlead::cni::node

@@ -1,0 +1,40 @@
+// The counters of fairlead-node. Thread-safe.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "cni/node/inventory.h"
+
+namespace fairlead::cni::node {
+
+class AgentMetrics {
+ public:
+  void set_install_ready(bool ready);
+  void count_install(bool good);
+  // Takes a line of the plugin's log; lines that are not one count as event "other".
+  void count_plugin_line(std::string_view line);
+  void set_garbage(std::size_t kept, std::size_t collected);
+  void set_inventory(const Inventory& inventory);
+
+  bool install_ready() const;
+  std::string text() const;  // in Prometheus' format
+
+ private:
+  mutable std::mutex mutex_;
+  bool install_ready_ = false;
+  std::uint64_t installs_good_ = 0;
+  std::uint64_t installs_bad_ = 0;
+  std::map<std::pair<std::string, std::string>, std::uint64_t> events_;  // command, event
+  std::size_t attachments_ = 0;
+  std::uint64_t collected_ = 0;
+  std::map<std::string, std::size_t> rnics_;  // by state
+};
+
+}  // namespace fairlead::cni::node

@@ -1,0 +1,127 @@
+// fairlead-node: the side of fairlead-cni that stays on a node. Exit codes: 0; 1 when something
+// could not be done; 64 for a bad command line.
+#include <CLI/CLI.hpp>
+#include <csignal>
+#include <cstdio>
+#include <string>
+
+#include "base/log.h"
+#include "cni/garbage.h"
+#include "cni/node/agent.h"
+#include "cni/node/install.h"
+#include "cni/node/inventory.h"
+
+namespace fairlead::cni::node {
+namespace {
+
+constexpr int kExitFailure = 1;
+constexpr int kExitUsage = 64;
+
+struct Options {
+  Places places;
+  std::string settings = "{}";
+  std::string listen = "0.0.0.0:4591";
+};
+
+int report(const PluginError& error) {
+  std::fprintf(stderr, "fairlead-node: %s\n", error.message.c_str());
+  return kExitFailure;
+}
+
+void add_places(CLI::App& command, Options& options) {
+  command
+      .add_option("--bin-dir", options.places.bin_dirs, "folder of CNI plugins; may be repeated")
+      ->default_val(std::vector<std::string>{"/opt/cni/bin"});
+  command.add_option("--conf-dir", options.places.conf_dir, "folder of network configurations")
+      ->default_val("/etc/cni/net.d");
+  command.add_option("--run-dir", options.places.run_dir, "runDir of the plugin")
+      ->default_val("/run/fairlead-cni");
+}
+
+void add_plugin(CLI::App& command, Options& options) {
+  add_places(command, options);
+  command.add_option("--plugin", options.places.plugin, "the fairlead-cni to install")
+      ->default_val("/usr/local/bin/fairlead-cni");
+  command.add_option("--settings", options.settings,
+                     "keys of the plugin's entry as JSON, see docs/cni-reference.md");
+}
+
+// Entry and places must speak of one folder.
+Outcome<OrderedJson> entry_of(const Options& options) {
+  auto entry = make_entry(options.settings);
+  if (entry && !entry->contains("runDir")) (*entry)["runDir"] = options.places.run_dir;
+  return entry;
+}
+
+int run_install(const Options& options) {
+  const auto entry = entry_of(options);
+  if (!entry) return report(entry.error());
+  const auto installed = install(options.places, *entry);
+  if (!installed) return report(installed.error());
+  std::printf("%s: %s\n", installed->change == ListChange::kWaiting ? "waiting" : "installed",
+              installed->file.c_str());
+  return 0;
+}
+
+int run_uninstall(const Options& options) {
+  if (auto done = remove_entries(options.places); !done) return report(done.error());
+  if (auto done = remove_binaries(options.places); !done) return report(done.error());
+  return 0;
+}
+
+int run_agent(const Options& options) {
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, SIGTERM);
+  sigaddset(&set, SIGINT);
+  ::pthread_sigmask(SIG_BLOCK, &set, nullptr);
+  ::signal(SIGPIPE, SIG_IGN);
+  auto entry = entry_of(options);
+  if (!entry) return report(entry.error());
+  auto agent = Agent::start({options.places, std::move(*entry), options.listen});
+  if (!agent) return report(agent.error());
+  (*agent)->run();
+  return 0;
+}
+
+int run_collection(const Options& options) {
+  const GarbageCount count = collect_dead(options.places.run_dir);
+  std::printf("%zu kept, %zu collected\n", count.kept, count.collected);
+  return 0;
+}
+
+int dispatch(int argc, char** argv) {
+  CLI::App app{"Keeps fairlead-cni installed on a node, and tells what the node has for SMC-R."};
+  app.name("fairlead-node");
+  app.set_version_flag("--version", FAIRLEAD_VERSION);
+  app.require_subcommand(1);
+  Options options;
+  CLI::App* run = app.add_subcommand("run", "install, then stay until SIGTERM");
+  CLI::App* install = app.add_subcommand("install", "put the plugin on this node, or upgrade it");
+  CLI::App* uninstall = app.add_subcommand("uninstall", "take everything of it off this node");
+  CLI::App* inventory = app.add_subcommand("inventory", "RDMA ports, GIDs and limits, as JSON");
+  CLI::App* collect = app.add_subcommand("gc", "forget pods that went without a DEL");
+  add_plugin(*run, options);
+  run->add_option("--listen", options.listen, "address of /metrics and probes; \"\" for none");
+  add_plugin(*install, options);
+  add_places(*uninstall, options);
+  add_places(*collect, options);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : kExitUsage;
+  }
+  if (*run) return run_agent(options);
+  if (*install) return run_install(options);
+  if (*uninstall) return run_uninstall(options);
+  if (*inventory) {
+    std::printf("%s\n", to_json(take_inventory()).dump(2).c_str());
+    return 0;
+  }
+  return *collect ? run_collection(options) : kExitUsage;
+}
+
+}  // namespace
+}  // namespace fairlead::cni::node
+
+int main(int argc, char** argv) { return fairlead::cni::node::dispatch(argc, argv); }

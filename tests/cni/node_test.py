@@ -1,0 +1,207 @@
+"""Goal: fairlead-node puts the plugin on a node, keeps it there, and takes it off without a trace. Method:
+folders of the test's own in place of the node's, the real programs, and a runtime's files as they are
+found on nodes."""
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+import unittest
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+from plugin import IN, PLUGIN, SLOWNESS, PluginTest, main
+
+NODE = Path(os.environ.get("FAIRLEAD_NODE", PLUGIN.with_name("fairlead-node")))
+LIST = {"cniVersion": "1.0.0", "name": "podnet", "plugins": [
+    {"type": "bridge", "bridge": "cni0", "ipam": {"type": "host-local", "subnet": "10.244.0.0/24"}},
+    {"type": "portmap", "capabilities": {"portMappings": True}}]}
+SECONDS_MAX = 20
+
+
+class Node(unittest.TestCase):
+    def setUp(self):
+        self.folder = Path(tempfile.mkdtemp(prefix="fairlead-node-"))
+        self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
+        self.conf, self.run_dir = self.folder / "net.d", self.folder / "run"
+        self.bins = [self.folder / "bin", self.folder / "bin2"]
+        self.conf.mkdir()
+        self.plugin = self.folder / "fairlead-cni"
+        shutil.copy(PLUGIN, self.plugin)
+        self.list = self.conf / "10-podnet.conflist"
+        self.list.write_text(json.dumps(LIST, indent=4))
+        self.list.chmod(0o640)
+
+    def places(self):
+        return ["--conf-dir", self.conf, "--run-dir", self.run_dir,
+                *[word for folder in self.bins for word in ("--bin-dir", folder)]]
+
+    def run_node(self, verb, *words, code=0):
+        done = subprocess.run([NODE, verb, *self.places(), *words], capture_output=True, text=True,
+                              check=False, timeout=SECONDS_MAX * SLOWNESS)
+        self.assertEqual(done.returncode, code, done.stdout + done.stderr)
+        return done.stdout + done.stderr
+
+    def install(self, *words, code=0):
+        return self.run_node("install", "--plugin", self.plugin, *words, code=code)
+
+    def plugins(self, path=None):
+        return json.loads((path or self.list).read_text())["plugins"]
+
+    def everything(self):
+        return {str(path.relative_to(self.folder)): path.read_bytes()
+                for path in sorted(self.folder.rglob("*")) if path.is_file()}
+
+    def wait_until(self, condition, what):
+        deadline = time.monotonic() + SECONDS_MAX * SLOWNESS
+        while not condition():
+            self.assertLess(time.monotonic(), deadline, f"waited in vain for {what}")
+            time.sleep(0.02)
+
+
+class Install(Node):
+    def test_appends_its_entry_and_takes_it_out_again(self):
+        before = self.everything()
+        self.install("--settings", json.dumps({"includeCIDRs": ["10.244.0.0/16"]}))
+        self.assertEqual(self.plugins()[:2], LIST["plugins"])
+        self.assertEqual(self.plugins()[2], {
+            "type": "fairlead-cni", "runDir": str(self.run_dir), "includeCIDRs": ["10.244.0.0/16"],
+            "capabilities": {"io.kubernetes.cri.pod-annotations": True, "cgroupPath": True}})
+        self.assertEqual(list(json.loads(self.list.read_text())), list(LIST))  # the order of keys
+        self.assertEqual(self.list.stat().st_mode & 0o777, 0o640)
+        for folder in self.bins:
+            self.assertEqual((folder / "fairlead-cni").read_bytes(), PLUGIN.read_bytes())
+            self.assertTrue(os.access(folder / "fairlead-cni", os.X_OK))
+        self.assertTrue((self.run_dir / "enabled").exists())
+        for _ in range(2):
+            self.run_node("uninstall")
+            after = self.everything()
+            self.assertEqual(json.loads(after.pop(name := "net.d/10-podnet.conflist")), LIST)
+            self.assertEqual(after, {key: value for key, value in before.items() if key != name})
+
+    def test_twice_changes_nothing(self):
+        self.install()
+        before = {path: path.stat().st_ino for path in (self.list, self.bins[0] / "fairlead-cni")}
+        self.install()
+        self.assertEqual({path: path.stat().st_ino for path in before}, before)
+
+    def test_upgrade_replaces_binary_and_entry(self):
+        self.install()
+        self.plugin.write_bytes(PLUGIN.read_bytes() + b"newer")
+        self.install("--settings", '{"failClosed": true}')
+        self.assertTrue((self.bins[1] / "fairlead-cni").read_bytes().endswith(b"newer"))
+        ours = [plugin for plugin in self.plugins() if plugin["type"] == "fairlead-cni"]
+        self.assertEqual([plugin["failClosed"] for plugin in ours], [True])
+
+    def test_single_plugin_file_is_copied_and_not_touched(self):
+        self.list.unlink()
+        single = self.conf / "10-only.conf"
+        text = '{"cniVersion":"0.3.1","name":"only","type":"bridge","x":1}'
+        single.write_text(text)
+        self.install()
+        own = json.loads((self.conf / "00-fairlead.conflist").read_text())
+        self.assertEqual((own["cniVersion"], own["name"]), ("0.3.1", "only"))
+        self.assertEqual(own["plugins"][0], {"type": "bridge", "x": 1})
+        self.assertEqual(own["plugins"][1]["type"], "fairlead-cni")
+        self.assertEqual(single.read_text(), text)
+        self.run_node("uninstall")
+        self.assertEqual([path.name for path in self.conf.iterdir()], ["10-only.conf"])
+        (self.conf / "00-a.conf").write_text(text)
+        self.assertIn("00-a.conf", self.install(code=1))
+
+    def test_waits_for_a_configuration_that_can_be_read(self):
+        for text in (None, "{", "[]", "{}", '{"plugins": []}'):
+            self.list.unlink(missing_ok=True)
+            if text is not None:
+                self.list.write_text(text)
+            self.assertIn("waiting", self.install())
+            self.assertEqual(self.list.read_text() if text is not None else None, text)
+
+    def test_refuses_settings_that_the_plugin_would_refuse(self):
+        before = self.everything()
+        for settings, words in (('{"ports": {"inbound": 0}}', "ports.inbound: 0 is not allowed"),
+                                ('{"includeCidrs": []}', '"includeCidrs" is no key'),
+                                ("nonsense", "settings")):
+            self.assertIn(words, self.install("--settings", settings, code=1))
+        self.assertEqual(self.everything(), before)
+        self.run_node("install", "--no-such-option", code=64)
+
+    def test_inventory_is_json(self):
+        done = subprocess.run([NODE, "inventory"], capture_output=True, text=True, check=True)
+        self.assertIn(json.loads(done.stdout)["rdma_mode"], ("none", "shared", "exclusive"))
+
+
+class Agent(Node, PluginTest):
+    def setUp(self):
+        Node.setUp(self)
+        # One folder for both; install makes it, or PluginTest did.
+        PluginTest.setUp(self)
+        self.log = self.folder.with_name(self.folder.name + ".log")
+        self.addCleanup(self.log.unlink, missing_ok=True)
+
+    def start_agent(self):
+        with open(self.log, "wb") as log:
+            agent = subprocess.Popen([NODE, "run", *self.places(), "--plugin", self.plugin, "--listen",
+                                      "127.0.0.1:0"], stdout=log, stderr=log)
+        self.addCleanup(agent.wait)
+        self.addCleanup(agent.kill)
+        self.wait_until(lambda: "event=ready" in self.log.read_text(), "the agent")
+        self.address = re.search(r"event=listening address=(\S+)", self.log.read_text()).group(1)
+        return agent
+
+    def get(self, path):
+        try:
+            with urllib.request.urlopen(f"http://{self.address}{path}", timeout=SECONDS_MAX) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, error.read().decode()
+
+    def test_puts_its_entry_back_and_leaves_it_when_it_goes(self):
+        agent = self.start_agent()
+        self.assertEqual(self.get("/readyz")[0], 200)
+        for number in range(3):
+            changed = {**LIST, "name": f"podnet{number}"}
+            fresh = self.conf / ".new"
+            fresh.write_text(json.dumps(changed))
+            fresh.rename(self.list)
+            self.wait_until(lambda: len(self.plugins()) == 3, "the entry")
+        self.list.unlink()
+        self.wait_until(lambda: self.get("/readyz")[0] == 503, "the agent to notice")
+        self.list.write_text(json.dumps(LIST))
+        self.wait_until(lambda: self.get("/readyz")[0] == 200, "the agent to notice")
+        agent.send_signal(signal.SIGTERM)
+        self.assertEqual(agent.wait(SECONDS_MAX * SLOWNESS), 0, self.log.read_text())
+        self.assertEqual(len(self.plugins()), 3)
+        self.assertTrue((self.run_dir / "enabled").exists())
+        self.run_node("uninstall")
+        self.assertEqual(self.plugins(), LIST["plugins"])
+
+    def test_shows_and_counts_what_the_plugin_says(self):
+        self.start_agent()
+        pod = self.pod()
+        self.add(pod)
+        self.wait_until(lambda: '"event":"added"' in self.log.read_text(), "the line")
+        line = 'fairlead_node_cni_events_total{command="ADD",event="added"} 1'
+        self.wait_until(lambda: line in self.get("/metrics")[1], "the count")
+        self.assertIn("fairlead_node_install_ready 1", self.get("/metrics")[1])
+        self.good("DEL", pod)
+
+    def test_collects_what_dead_pods_left(self):
+        pods = [self.pod(), self.pod()]
+        for pod in pods:
+            self.add(pod)
+        subprocess.run(["ip", "netns", "del", pods[0].name], check=True)
+        self.assertIn("1 kept, 1 collected", self.run_node("gc"))
+        self.assertEqual(pods[0].programs(), [])
+        self.assert_set_up(pods[1])
+        self.assertIn("1 kept, 0 collected", self.run_node("gc"))
+        self.good("DEL", pods[1])
+
+
+if __name__ == "__main__":
+    main()
