@@ -188,7 +188,12 @@ class Agent(Node, PluginTest):
         self.wait_until(lambda: '"event":"added"' in self.log.read_text(), "the line")
         line = 'fairlead_node_cni_events_total{command="ADD",event="added"} 1'
         self.wait_until(lambda: line in self.get("/metrics")[1], "the count")
-        self.assertIn("fairlead_node_install_ready 1", self.get("/metrics")[1])
+        text = self.get("/metrics")[1]
+        self.assertIn("fairlead_node_install_ready 1", text)
+        if shutil.which("promtool"):
+            checked = subprocess.run(["promtool", "check", "metrics"], input=text, capture_output=True,
+                                     text=True, check=False)
+            self.assertEqual((checked.returncode, checked.stdout), (0, ""), checked.stderr)
         self.good("DEL", pod)
 
     def test_collects_what_dead_pods_left(self):

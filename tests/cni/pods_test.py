@@ -46,8 +46,9 @@ class WiredPod(plugin.Pod):
     def previous_result(self):
         return self.result
 
-    def address(self):
-        return self.result["ips"][0]["address"].split("/")[0]
+    def address(self, ipv6=False):
+        addresses = [ip["address"].split("/")[0] for ip in self.result["ips"]]
+        return next(address for address in addresses if (":" in address) == ipv6)
 
     def command(self, *words):
         return ["nsenter", f"--net={self.path}", *words]
@@ -93,8 +94,8 @@ class Pods(harness.ProxyTest, plugin.PluginTest):
         config = {"cniVersion": plugin.VERSION if verb == "VERSION" else "1.0.0", "name": "podnet",
                   "type": "bridge", "bridge": self.bridge, "isGateway": True,
                   "ipam": {"type": "host-local", "dataDir": str(self.run_dir / "ipam"),
-                           "ranges": [[{"subnet": "10.213.91.0/24"}]],
-                           "routes": [{"dst": "0.0.0.0/0"}]}}
+                           "ranges": [[{"subnet": "10.213.91.0/24"}], [{"subnet": "fd91::/64"}]],
+                           "routes": [{"dst": "0.0.0.0/0"}, {"dst": "::/0"}]}}
         environment = {**self.environment(verb, pod), "CNI_PATH": str(self.plugins)}
         done = subprocess.run([self.plugins / "bridge"], input=json.dumps(config), env=environment,
                               capture_output=True, text=True, check=False, timeout=60)
@@ -121,8 +122,8 @@ class Pods(harness.ProxyTest, plugin.PluginTest):
         wrapper = ["sh", "-c", join, "sh", *pod.command(
             "setpriv", "--reuid=2201", "--regid=2201", "--clear-groups", "--no-new-privs",
             "--bounding-set=-all", "--inh-caps=-all")]
-        listeners = [harness.listener("outbound", "outbound", listen="0.0.0.0:4540", mode="redirect"),
-                     harness.listener("inbound", "inbound", listen="0.0.0.0:4543", mode="redirect")]
+        listeners = [harness.listener("outbound", "outbound", listen="[::]:4540", mode="redirect"),
+                     harness.listener("inbound", "inbound", listen="[::]:4543", mode="redirect")]
         proxy = self.start(name, listeners, {"smc": {"option_program": "external"}}, wrapper=wrapper)
         # Before its pod goes; whatever is wrong with it is found at the end of the test.
         self.addCleanup(proxy.finish)
@@ -139,7 +140,7 @@ class Pods(harness.ProxyTest, plugin.PluginTest):
         join = f'echo $$ > {pod.cgroup}/cgroup.procs && exec "$@"'
         server = subprocess.Popen(
             ["sh", "-c", join, "sh", *pod.command(
-                "redis-server", "--bind", "0.0.0.0", "--port", "6379", "--protected-mode", "no",
+                "redis-server", "--bind", "0.0.0.0", "::", "--port", "6379", "--protected-mode", "no",
                 "--save", "", "--dir", str(self.folder))],
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         self.addCleanup(server.wait)
@@ -161,21 +162,28 @@ class Pods(harness.ProxyTest, plugin.PluginTest):
         self.assertIn('"GET"', done.stdout)
         return done.stdout
 
-    def test_redis_between_pods_is_smcr(self):
+    def talk(self, ipv6):
         server, client = self.wired_pod(plugin.IN), self.wired_pod(plugin.IN)
         inbound, outbound = self.sidecar(server, "server"), self.sidecar(client, "client")
         self.redis(server)
-        self.benchmark(client, server.address())
+        address = server.address(ipv6)
+        self.benchmark(client, address)
         for proxy in (inbound, outbound):
             metrics = proxy.metrics()
             self.assertEqual(metrics.fallbacks(), {}, proxy.name)
             self.assertGreaterEqual(metrics.connections("smcr"), 8, proxy.name)
             self.assertEqual(metrics.connections("tcp"), 0, proxy.name)
         decision = outbound.get_json("/why")["decisions"][0]
-        self.assertEqual(decision["peer"], f"{server.address()}:6379")
+        self.assertEqual(decision["peer"], harness.join((address, 6379)))
         print(f"redis-benchmark: {outbound.smcr_connections():.0f} connections, all SMC-R")
         for pod in (server, client):
             self.good("CHECK", pod, plugin.IN, cniVersion="1.0.0")
+
+    def test_redis_between_pods_is_smcr(self):
+        self.talk(ipv6=False)
+
+    def test_redis_over_ipv6_is_smcr(self):
+        self.talk(ipv6=True)
 
     def test_excluded_port_is_plain_tcp(self):
         server = self.wired_pod(plugin.IN)
