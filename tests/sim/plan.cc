@@ -138,7 +138,6 @@ class Draw {
     fault.pod = static_cast<Pod>(random_.between(1, pods));
     fault.at = up_to(milliseconds(20));
     fault.lasting = up_to(milliseconds(400));
-    // A peer that is silent for two seconds is taken for dead.
     fault.per_mille = static_cast<unsigned>(random_.between(50, 1000));
     return fault;
   }
@@ -148,6 +147,9 @@ class Draw {
     if (random_.chance(150)) plan_.net.swallow_per_mille = 60;
     if (random_.chance(400)) plan_.net.reset_per_mille = 300;
     plan_.net.reset_within = up_to(milliseconds(20));
+    // Without TEST_LINK nobody would notice a peer that has gone without a word and owes nothing.
+    for (ProxySettings& settings : plan_.proxies)
+      settings.config.smc.test_link_interval = seconds(1);
     plan_.fabric.announced_per_mille = static_cast<unsigned>(random_.between(0, 1000));
     for (auto n = random_.between(0, 3); n != 0; --n) {
       constexpr Fault::Kind kKinds[] = {Fault::Kind::kQueuePairDies, Fault::Kind::kQueuePairDies,

@@ -2,7 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
+
 #include "fake_stream.h"
+#include "wire/clc.h"
 
 namespace fairlead::relay {
 namespace {
@@ -31,6 +34,34 @@ TEST_F(TcpRelayTest, GivesTheFirstBytesBeforeAllOthers) {
   net.feed(" more");
   relay.pump();
   EXPECT_EQ(app.outgoing, "220 ready more");
+}
+
+std::string late_decline() {
+  std::array<std::byte, wire::kDeclineBytesMax> bytes;
+  const std::size_t count = wire::encode(wire::Decline{}, bytes);
+  return std::string(reinterpret_cast<const char*>(bytes.data()), count);
+}
+
+TEST_F(TcpRelayTest, DropsADeclineThatCrossedOurs) {
+  const std::string decline = late_decline();
+  relay.towards_app().skip_late_decline();
+  net.feed(decline.substr(0, 5));
+  EXPECT_EQ(relay.pump(), Step::kIdle);
+  net.feed(decline.substr(5) + "data");
+  relay.pump();
+  net.feed(decline);  // the second one is the application's
+  relay.pump();
+  EXPECT_EQ(app.outgoing, "data" + decline);
+}
+
+TEST_F(TcpRelayTest, GivesAllBytesWhereNoDeclineCrossed) {
+  relay.towards_app().skip_late_decline();
+  const std::string begins_alike = late_decline().substr(0, 7);
+  net.feed(begins_alike);
+  net.feed_end();
+  relay.pump();
+  EXPECT_EQ(app.outgoing, begins_alike);
+  EXPECT_TRUE(app.shut_down);
 }
 
 TEST_F(TcpRelayTest, KeepsWhatTheOtherSideDoesNotTakeYet) {
