@@ -18,11 +18,16 @@ import time
 import traceback
 from pathlib import Path
 
+import guest_proxy
 import initramfs
 import kernel
 import scenario
-import scenarios_fallback  # noqa: F401  an import registers the scenarios in it
-import scenarios_self  # noqa: F401
+import scenarios_self  # noqa: F401  an import registers the scenarios in it
+import scenarios_interop  # noqa: F401
+import scenarios_fallback  # noqa: F401
+import scenarios_pods  # noqa: F401
+import scenarios_wire  # noqa: F401
+import scenarios_ends  # noqa: F401
 from node import Lab, LabError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -101,6 +106,9 @@ def run_scenarios(lab, chosen, deadline):
 def choose(names):
     chosen = [function for function in scenario.SCENARIOS
               if not names or any(name in function.__name__ for name in names)]
+    if not guest_proxy.uses_rnics():
+        say("this fairlead-proxy has no devices.verbs: only what the kernel does by itself is shown")
+        chosen = [function for function in chosen if function.__module__ == "scenarios_self"]
     if not chosen:
         raise LabError(f"no scenario has one of {' '.join(names)} in its name")
     return chosen
@@ -115,7 +123,7 @@ def main():
     parser.add_argument("--shell", action="store_true")
     parser.add_argument("--only", nargs="+", default=[], metavar="NAME")
     parser.add_argument("--list", action="store_true")
-    parser.add_argument("--deadline", type=float, default=660, help="seconds; no scenario begins later")
+    parser.add_argument("--deadline", type=float, default=1200, help="seconds; no scenario begins later")
     arguments = parser.parse_args()
     if arguments.list:
         for function in scenario.SCENARIOS:

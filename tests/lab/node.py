@@ -205,10 +205,15 @@ class Node:
             raise LabError(f"{process}: {process.complaint()}")
         return process.output
 
-    def spawn(self, function, netns=None, environment=None, uid=None, **arguments):
+    def run_away(self, command):
+        """For a command after which nobody answers."""
+        self.request(command, {"op": "exec", "argv": ["/bin/sh", "-c", command]})
+
+    def spawn(self, function, netns=None, environment=None, uid=None, cgroup=None, **arguments):
         """Starts a function of tests/lab/guest: "traffic.echo"."""
         message = {"op": "call", "function": function, "arguments": arguments}
-        for name, value in (("netns", netns), ("environment", environment), ("uid", uid)):
+        for name, value in (("netns", netns), ("environment", environment), ("uid", uid),
+                            ("cgroup", cgroup)):
             if value is not None:
                 message[name] = value
         return self.request(function, message)
@@ -232,7 +237,8 @@ class Node:
                           if process.running}
 
     def expect_reboot(self):
-        """Call before the guest resets; wait_hello() then waits for the new one."""
+        """The guest is being reset: all that runs there counts as ended; wait_hello() then waits
+        for the new agent."""
         self.hello.clear()
         for process in list(self.processes.values()):
             if process.running:

@@ -22,12 +22,14 @@ class Stage:
     UEID = "FAIRLEAD"
 
     def __init__(self, lab):
-        self.lab = lab
+        self.lab, self.say = lab, lab.say
+        self.name = ""  # of the scenario
         self.a, self.b = lab.nodes
         self.kernels = {node.name: KernelSmc(node) for node in lab.nodes}
         self.counter = 0
         self.proxies = []
         self.lasting = []  # processes that outlive a scenario
+        self.redirected = []  # nodes whose pod sends its TCP to a proxy
 
     def prepare(self, node):
         """Once after each boot of a node."""
@@ -36,6 +38,22 @@ class Stage:
         pods.make(node, other)
         self.lasting.append(guest_proxy.attach_option_program(node))
 
+    def redirect(self, node):
+        """The pod's TCP goes to the proxy in it, until the end of the scenario."""
+        self.redirected.append(node)
+        pods.redirect(node)
+
+    def reboot(self, node, wait=True):
+        """The guest is reset without a word to anybody; it comes back prepared."""
+        node.run_away("echo b > /proc/sysrq-trigger")
+        node.expect_reboot()
+        if wait:
+            self.wait_boot(node)
+
+    def wait_boot(self, node):
+        node.wait_hello()
+        self.prepare(node)
+
     def finish(self, failed=False):
         """Ends everything; says what was wrong with the proxies."""
         problems = [problem for proxy in reversed(self.proxies) if (problem := proxy.finish())]
@@ -43,6 +61,9 @@ class Stage:
             for proxy in self.proxies:
                 print(f"--- end of the log of {proxy.name}\n{proxy.log()[-4000:]}", flush=True)
         self.proxies.clear()
+        for node in self.redirected:
+            pods.no_redirect(node)
+        self.redirected.clear()
         for node in self.lab.nodes:
             node.stop_all(but=self.lasting)
         expect(not problems, "; ".join(problems))

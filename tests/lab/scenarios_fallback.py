@@ -2,7 +2,8 @@
 byte is lost."""
 import contextlib
 
-from expect import expect_equal, expect_stream
+import pods
+from expect import expect, expect_equal, expect_stream
 from kernel_smc import Change
 from scenario import scenario
 
@@ -14,18 +15,7 @@ NO_UEID_MATCH = 0x03030000
 PEER_NO_OPTION = 0x03010000
 
 
-@contextlib.contextmanager
-def no_rnic(node):
-    node.run(["rdma", "link", "delete", "rxe0"])
-    try:
-        yield
-    finally:
-        add_rnic(node)
-
-
-def add_rnic(node):
-    node.run(["rdma", "link", "add", "rxe0", "type", "rxe", "netdev", "eth0"])
-    node.run(["/bin/sh", "-c", "chmod 0666 /dev/infiniband/uverbs*"])
+NO_RNIC = {"devices": {"shm": {"enabled": False}, "verbs": {"enabled": False}}}
 
 
 def talk_both_ways(stage, node, server, address, port, **how):
@@ -59,9 +49,8 @@ def expect_no_smcr(counts):
 @scenario
 def no_device_of_ours_as_client(stage):
     """our proxy sees no RDMA device: TCP to a kernel server, which is told so by a Decline"""
-    with no_rnic(stage.a):
-        proxy, counts = to_kernel(stage)
-        proxy.expect_fallback("no_rdma_device", "local")
+    proxy, counts = to_kernel(stage, NO_RNIC)
+    proxy.expect_fallback("no_rdma_device", "local")
     expect_no_smcr(counts)
     # The program of the node side writes the option all the same, so the kernel awaits CLC.
     expect_equal(counts["reasons"], {("server", DECLINED_BY_PEER): 1}, "reasons of the kernel")
@@ -70,11 +59,18 @@ def no_device_of_ours_as_client(stage):
 @scenario
 def no_device_of_ours_as_server(stage):
     """our proxy sees no RDMA device and declines a kernel client's Proposal"""
-    with no_rnic(stage.a):
-        proxy, counts = from_kernel(stage)
-        proxy.expect_fallback("no_rdma_device", "local")
+    proxy, counts = from_kernel(stage, NO_RNIC)
+    proxy.expect_fallback("no_rdma_device", "local")
     expect_no_smcr(counts)
     expect_equal(counts["reasons"], {("client", DECLINED_BY_PEER): 1}, "reasons of the kernel")
+
+
+@scenario
+def plain_tcp_server(stage):
+    """a server without SMC: the SYN/ACK has no option, TCP from the first byte"""
+    proxy, counts = to_kernel(stage, family="tcp")
+    proxy.expect_fallback("peer_not_injected", "local")
+    expect_no_smcr(counts)
 
 
 @scenario
@@ -84,3 +80,80 @@ def plain_tcp_client(stage):
     proxy, entry = stage.inbound(stage.a, port)
     talk_both_ways(stage, stage.b, server, stage.a.address, entry)
     proxy.expect_fallback("peer_not_injected", "local")
+
+
+@scenario
+def no_common_ueid_as_client(stage):
+    """no UEID in common: a kernel server declines our Proposal"""
+    proxy, counts = to_kernel(stage, {"smc": {"ueids": ["OTHER"], "option_program": "external"}})
+    proxy.expect_fallback("no_device", "peer")
+    expect_no_smcr(counts)
+    expect_equal(counts["reasons"], {("server", NO_UEID_MATCH): 1}, "reasons of the kernel")
+
+
+@scenario
+def no_common_ueid_as_server(stage):
+    """no UEID in common: we decline a kernel client's Proposal"""
+    proxy, counts = from_kernel(stage, {"smc": {"ueids": ["OTHER"], "option_program": "external"}})
+    proxy.expect_fallback("no_device", "local")
+    expect_no_smcr(counts)
+    expect_equal(counts["reasons"], {("client", DECLINED_BY_PEER): 1}, "reasons of the kernel")
+
+
+@scenario
+def no_device_of_the_kernel_as_server(stage):
+    """a kernel server whose network no RDMA device belongs to declines: one in a pod"""
+    server, port = stage.serve(stage.b, "smc", netns=pods.NAME)
+    proxy, entry = stage.outbound(stage.a, pods.address(stage.b), port)
+    talk_both_ways(stage, stage.a, server, "127.0.0.1", entry)
+    proxy.expect_fallback("no_rdma_device", "peer")
+
+
+@scenario
+def no_device_of_the_kernel_as_client(stage):
+    """a kernel client without RDMA device declines, before any Proposal"""
+    server, port = stage.serve(stage.a, "tcp")
+    proxy, entry = stage.inbound(stage.a, port)
+    talk_both_ways(stage, stage.b, server, stage.a.address, entry, family="smc", netns=pods.NAME)
+    proxy.expect_fallback("no_device", "peer")
+
+
+@contextlib.contextmanager
+def option_stripped(node):
+    """A box between the nodes that takes the SMC option off every SYN/ACK of this one."""
+    node.write("/run/strip.nft", """
+        table ip strip {
+          chain out {
+            type filter hook output priority mangle;
+            oifname eth0 tcp flags & (syn | ack) == (syn | ack) reset tcp option 254
+          }
+        }
+        """)
+    node.run(["nft", "-f", "/run/strip.nft"])
+    try:
+        yield
+    finally:
+        node.run(["nft", "delete", "table", "ip", "strip"])
+
+
+@scenario
+def option_stripped_on_the_way_back(stage):
+    """our SYN/ACK loses its option: the kernel client sends data where we await CLC, and gets it through"""
+    with option_stripped(stage.a):
+        proxy, counts = from_kernel(stage)
+    proxy.expect_fallback("option_stripped", "local")
+    expect_no_smcr(counts)
+
+
+@scenario
+def handshake_stall_of_the_client(stage):
+    """a client with the option that then says nothing: given up after the timeout, the proxy goes on"""
+    server, port = stage.serve(stage.a, "tcp")
+    proxy, entry = stage.inbound(stage.a, port, {
+        "smc": {"handshake_timeout": "1s", "option_program": "external"}})
+    ending = stage.b.call("traffic.silent", address=stage.a.address, port=entry, uid=2201,
+                          cgroup="fairlead")
+    expect(ending in ("fin", "reset"), f"the silent client saw {ending}")
+    talk_both_ways(stage, stage.b, server, stage.a.address, entry, family="smc")
+    proxy.wait_idle()
+    expect_equal(proxy.metrics().connections("smcr"), 1, "SMC-R connections behind the silent client")

@@ -17,6 +17,7 @@ import time
 
 AF_SMC = 43
 BLOCK_BYTES = 64 * 1024
+GREETING = b"!"
 CONNECTION_SECONDS = 120  # for any single call on a socket
 libc = ctypes.CDLL(None, use_errno=True)
 
@@ -188,6 +189,7 @@ def serve(speak, family="tcp", address="0.0.0.0", port=0, buffers=None):
             sock.settimeout(CONNECTION_SECONDS)
             order = json.loads(read_line(sock) or "null")
             if order:
+                sock.sendall(GREETING)
                 speak(key=order["key"], results=Talk(sock).perform(order["steps"]))
         except (OSError, ValueError) as error:
             speak(key=None, results=[f"{type(error).__name__}: {error}"])
@@ -221,6 +223,8 @@ def talk(speak, address, port, mine, theirs, family="tcp", buffers=None, count=1
             sock = connect(address, port, family, buffers)
             order = {"key": f"{key}{index}", "steps": theirs}
             sock.sendall(json.dumps(order).encode() + b"\n")
+            # One after the other: the kernel makes its handshakes one at a time, and gives each 6 s.
+            Talk(sock).exactly(len(GREETING))
             talks.append(Talk(sock))
         speak(connected=len(talks))
         for one in talks:
@@ -230,3 +234,9 @@ def talk(speak, address, port, mine, theirs, family="tcp", buffers=None, count=1
 
 
 talk.speaks = True
+
+
+def silent(address, port):
+    """Connects and says nothing; how it ends. By the user of the proxies, the SYN carries the option."""
+    with connect(address, port) as sock:
+        return Talk(sock).ending()

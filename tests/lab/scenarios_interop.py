@@ -1,0 +1,190 @@
+"""Our proxy and the kernel's SMC, each as client and as server, over Soft-RoCE. Every scenario has two
+directions; both sides must say that the bytes went by SMC-R, and the bytes must be the same."""
+from expect import expect, expect_equal, expect_stream, wait_until
+from kernel_smc import Change
+from scenario import scenario
+
+KIB = 1024
+BULK_BYTES = 30_000_000  # of 100 MB, one way takes half a minute
+CONNECTIONS = 300  # more than the 255 of one link group
+
+
+class Way:
+    """One direction: applications beside a proxy on a, the kernel's SMC on b."""
+
+    def __init__(self, stage, role, options=None, kernel_buffers=None):
+        """`role` is the proxy's: "client" or "server"."""
+        self.stage, self.role = stage, role
+        self.kernel = Change(stage.kernels["b"])
+        self.how = {}
+        if role == "client":
+            self.server, port = stage.serve(stage.b, "smc", buffers=kernel_buffers)
+            self.proxy, self.port = stage.outbound(stage.a, stage.b.address, port, options)
+            self.node, self.address = stage.a, "127.0.0.1"
+        else:
+            self.server, port = stage.serve(stage.a, "tcp")
+            self.proxy, self.port = stage.inbound(stage.a, port, options)
+            self.node, self.address = stage.b, stage.a.address
+            self.how = {"family": "smc", "buffers": kernel_buffers}
+
+    def talk(self, mine, theirs, **how):
+        return self.stage.talk(self.node, self.server, self.address, self.port, mine, theirs,
+                               **{**self.how, **how})
+
+    def spawn(self, mine, theirs, key, **how):
+        return self.node.spawn("traffic.talk", address=self.address, port=self.port, mine=mine,
+                               theirs=theirs, key=key, **{**self.how, **how})
+
+    def exchange(self, count, seed=1):
+        """Both ways, ending in half-closes: the client's end first."""
+        mine, theirs = self.talk([["send", count, seed], ["shutdown"], ["receive"]],
+                                 [["receive"], ["send", count, seed + 1], ["close"]])
+        expect_stream(mine[0], theirs[0], "client to server")
+        expect_stream(theirs[1], mine[2], "server to client")
+
+    def expect_smcr(self, connections, at_least_bytes=0):
+        """By both sides' account: so many connections, no fallback, and the bytes by SMC-R."""
+        metrics = self.proxy.expect_smcr(connections)
+        expect_equal(metrics.connections("smcr"), connections, "SMC-R connections of the proxy")
+        counts = self.kernel.look()
+        side = "server_v2" if self.role == "client" else "client_v2"
+        expect_equal(counts[side], connections, f"SMC-R connections of the kernel ({side})")
+        expect_equal(counts["reasons"], {}, "fallbacks of the kernel")
+        for name in ("sent_bytes", "received_bytes"):
+            expect(counts[name] >= at_least_bytes, f"kernel: only {counts[name]} {name} by SMC-R")
+        return counts
+
+
+def both(function):
+    """Two scenarios: the proxy as client, the proxy as server."""
+    for role in ("client", "server"):
+        def play(stage, role=role):
+            function(stage, role)
+        play.__name__ = f"{function.__name__}_as_{role}"
+        play.__doc__ = function.__doc__
+        scenario(play)
+    return function
+
+
+@both
+def first_contact(stage, role):
+    """first contact, then a second connection on the same group"""
+    way = Way(stage, role)
+    way.exchange(100_000)
+    way.exchange(50_000, seed=3)
+    way.expect_smcr(2, 150_000)
+    groups = way.proxy.get_json("/linkgroups")["link_groups"]
+    expect_equal(len(groups), 1, "link groups of the proxy")
+    kernel_groups = [group for group in stage.kernels["b"].show()["groups"]
+                     if group["v2"]["peer_host"].startswith("node1")]
+    expect(kernel_groups, "the kernel shows no link group with node1")
+
+
+@both
+def three_hundred_connections(stage, role):
+    """300 connections at once: a second group, then all of them closed and the groups used anew"""
+    way = Way(stage, role)
+    client = way.spawn([["send", 1000, 1], ["shutdown"], ["receive"]],
+                       [["receive"], ["send", 1000, 2], ["close"]], "many.",
+                       count=CONNECTIONS, at_once=CONNECTIONS)
+    client.event(240)
+    groups = way.proxy.get_json("/linkgroups")["link_groups"]
+    results = client.value(240)
+    outcomes = {}
+    for _ in range(CONNECTIONS):
+        event = way.server.event(60)
+        outcomes[event["key"]] = event["results"]
+    for index, mine in enumerate(results):
+        theirs = outcomes[f"many.{index}"]
+        expect_stream(mine[0], theirs[0], f"connection {index} to the server")
+        expect_stream(theirs[1], mine[2], f"connection {index} to the client")
+    expect_equal(len(groups), 2, "link groups of the proxy")
+    way.proxy.wait_idle()
+    way.exchange(1000)
+    way.expect_smcr(CONNECTIONS + 1)
+    expect_equal(len(way.proxy.get_json("/linkgroups")["link_groups"]), 2, "groups after reuse")
+
+
+@both
+def half_close(stage, role):
+    """the end of one direction leaves the other open, whoever ends first"""
+    way = Way(stage, role)
+    mine, theirs = way.talk([["send", 20_000, 1], ["receive", 20_000], ["shutdown"], ["receive"]],
+                            [["receive", 20_000], ["send", 20_000, 2], ["receive"],
+                             ["send", 200_000, 3], ["close"]])
+    expect_stream(theirs[3], mine[3], "after the client's end")
+    mine, theirs = way.talk([["receive", 20_000], ["receive"], ["send", 200_000, 4], ["shutdown"]],
+                            [["send", 20_000, 5], ["shutdown"], ["receive"], ["close"]])
+    expect_stream(mine[2], theirs[2], "after the server's end")
+    way.expect_smcr(2)
+    way.proxy.wait_idle()
+
+
+@both
+def abort(stage, role):
+    """a reset of either application reaches the other"""
+    way = Way(stage, role)
+    mine, theirs = way.talk([["send", 1000, 1], ["receive", 1000], ["reset"]],
+                            [["receive", 1000], ["send", 2000, 2], ["ending"]])
+    expect_equal(theirs[2], "reset", "what the server saw")
+    mine, theirs = way.talk([["send", 2000, 1], ["receive", 1000], ["ending"]],
+                            [["receive", 1000], ["send", 1000, 2], ["wait_input"], ["reset"]])
+    expect_equal(mine[2], "reset", "what the client saw")
+    way.expect_smcr(2)
+    way.proxy.wait_idle()
+
+
+@both
+def bulk(stage, role):
+    """30 MB each way"""
+    way = Way(stage, role, kernel_buffers=(1024 * KIB, 1024 * KIB))
+    mine, theirs = way.talk([["send", BULK_BYTES, 1], ["shutdown"], ["receive"]],
+                            [["receive"], ["send", BULK_BYTES, 2], ["close"]], timeout=300)
+    expect_stream(mine[0], theirs[0], "client to server")
+    expect_stream(theirs[1], mine[2], "server to client")
+    way.expect_smcr(1, BULK_BYTES)
+
+
+@both
+def urgent_data(stage, role):
+    """a byte of urgent data of the kernel's application arrives in its place, and the stream goes on"""
+    way = Way(stage, role)
+    speaker = [["send", 5000, 1], ["urgent", 33], ["send", 50_000, 2], ["shutdown"], ["receive"]]
+    hearer = [["receive", 5000], ["receive", 1], ["receive"], ["close"]]
+    if role == "server":
+        spoken, heard = way.talk(speaker, hearer)
+    else:
+        heard, spoken = way.talk(hearer, speaker)
+    expect_stream(spoken[0], heard[0], "before the urgent byte")
+    expect_equal(heard[1][0], 1, "the urgent byte")
+    expect_stream(spoken[2], heard[2], "behind it")
+    way.expect_smcr(1)
+
+
+@both
+def buffer_sizes(stage, role):
+    """buffers of 16 KiB to 1 MiB on either side"""
+    for ours, theirs in ((16, 1024), (1024, 16)):
+        size = f"{ours}KiB"
+        way = Way(stage, role, {"buffers": {"size": size, "publish": f"{min(ours, 128)}KiB"}},
+                  kernel_buffers=(theirs * KIB, theirs * KIB))
+        way.exchange(400_000)
+        way.expect_smcr(1, 400_000)
+
+
+@both
+def slow_reader(stage, role):
+    """a reader that takes its time, on either side: the writer is blocked and nothing is lost"""
+    way = Way(stage, role, {"buffers": {"size": "64KiB", "publish": "16KiB"}})
+    count = 1_000_000
+    slowly = ["receive", None, 16 * KIB, 0.01]
+    mine, theirs = way.talk([["send", count, 1], ["shutdown"], ["receive"]],
+                            [["pause", 0.5], slowly, ["close"]])
+    expect_stream(mine[0], theirs[1], "to a slow server")
+    mine, theirs = way.talk([["pause", 0.5], slowly],
+                            [["send", count, 2], ["close"]])
+    expect_stream(theirs[0], mine[1], "to a slow client")
+    counts = way.expect_smcr(2, count)
+    expect(counts["full_at_peer"] > 0, "the kernel never found our element full")
+    wait_until(lambda: way.proxy.metrics().value("fairlead_buffer_full_total") > 0,
+               "the proxy to have found the kernel's element full")

@@ -1,0 +1,93 @@
+"""What others make of our traffic: a dissector, and a bad wire."""
+import contextlib
+import json
+import signal
+import subprocess
+
+from expect import expect, expect_equal, wait_until
+from scenario import scenario
+from scenarios_interop import Way
+
+CDC = "fe:2c"
+
+
+def dissect(path, *arguments):
+    done = subprocess.run(["tshark", "-r", path, *arguments], capture_output=True, text=True,
+                          timeout=120, check=True)
+    return done.stdout
+
+
+@contextlib.contextmanager
+def capture(stage, name):
+    """The wire as node b sees it, in build/lab/NAME.pcap."""
+    b = stage.b
+    target = b.folder / f"{name}.pcap"
+    target.unlink(missing_ok=True)
+    # Straight into the shared folder it would lose packets.
+    dump = b.start(["dumpcap", "-q", "-i", "eth0", "-B", "32", "-w", "/tmp/lab/wire.pcap", "-P"])
+    wait_until(lambda: b.run(["/bin/sh", "-c", "test -s /tmp/lab/wire.pcap && echo yes"],
+                             check=False).strip() == "yes", "the capture")
+    try:
+        yield target
+    finally:
+        dump.send_signal(signal.SIGINT)
+        dump.wait(30)
+        b.run(["cp", "/tmp/lab/wire.pcap", f"/tmp/results/{name}.pcap"])
+
+
+@scenario
+def dissected(stage):
+    """tshark finds every CLC and CDC message of ours well-formed, and the lengths are right"""
+    with capture(stage, "dissected") as path:
+        for role in ("client", "server"):
+            way = Way(stage, role)
+            for seed in (1, 3):
+                way.exchange(60_000, seed)
+            way.expect_smcr(2, 120_000)
+            way.proxy.wait_idle()
+    frames = json.loads(dissect(path, "-Y", "smc && tcp", "-T", "json", "-e", "frame.number",
+                                "-e", "_ws.malformed", "-e", "_ws.col.Info"))
+    expect(len(frames) >= 12, f"tshark sees only {len(frames)} segments with CLC")
+    broken = [frame for frame in frames if "_ws.malformed" in frame["_source"]["layers"]]
+    expect_equal(broken, [], "malformed CLC")
+    messages = json.loads(dissect(path, "-Y", "smc && infiniband", "-T", "json",
+                                  "-e", "_ws.malformed", "-e", "_ws.col.Info"))
+    infos = [(frame["_source"]["layers"].get("_ws.col.Info", [""])[0],
+              "_ws.malformed" in frame["_source"]["layers"]) for frame in messages]
+    data = [entry for entry in infos if "CDC" in entry[0]]
+    expect(len(data) >= 8, f"tshark sees only {len(data)} CDC messages: {infos[:5]}")
+    expect_equal([entry for entry in data if entry[1]], [], "malformed CDC")
+
+
+@contextlib.contextmanager
+def bad_wire(stage, *words):
+    nodes = (stage.a, stage.b)
+    for node in nodes:
+        node.run(["tc", "qdisc", "add", "dev", "eth0", "root", "netem", *words])
+    try:
+        yield
+    finally:
+        for node in nodes:
+            node.run(["tc", "qdisc", "delete", "dev", "eth0", "root"])
+
+
+def survive(stage, *words):
+    for role in ("client", "server"):
+        with bad_wire(stage, *words):
+            way = Way(stage, role)
+            way.exchange(1_000_000)
+            way.exchange(1_000_000, seed=3)
+            way.expect_smcr(2, 2_000_000)
+            expect_equal(way.proxy.metrics().value("fairlead_connections_reset_total"), 0, "resets")
+
+
+@scenario
+def one_percent_lost(stage):
+    """1 % of all packets lost, both ways: nothing lost above, no reset"""
+    survive(stage, "loss", "1%")
+
+
+@scenario
+def late_and_out_of_order(stage):
+    """2 ms of delay, and every tenth packet overtaken"""
+    survive(stage, "delay", "2ms", "reorder", "90%", "50%")
