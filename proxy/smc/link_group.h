@@ -143,9 +143,10 @@ class LinkGroup {
   std::optional<LinkIndex> find_number(LinkNumber number) const;
   std::optional<LinkIndex> survivor_of(LinkIndex link) const;
   std::optional<LinkIndex> free_slot() const;
+  void reuse_slot(LinkIndex slot);
   LinkNumber next_number();
   void take_down(LinkIndex link);
-  void lose(LinkIndex link, bool tell, const char* why, TimePoint now);
+  void lose(LinkIndex link, GroupEvent::Kind kind, const char* why, TimePoint now);
   void start_next_flow(TimePoint now);
   void end_flow();
   void flow_overdue(TimePoint now);

@@ -38,7 +38,7 @@ bool LinkGroup::start_add(TimePoint now) {
     return false;
   }
   flow_ = Flow::kAddLink;
-  flow_link_ = *free_slot();
+  reuse_slot(*free_slot());
   flow_carrier_ = *carrier;
   add_step_ = AddStep::kPreparing;
   tasks_.push({LinkTask::Kind::kPrepare, flow_link_, 0, {}});
@@ -59,14 +59,14 @@ void LinkGroup::refuse_wish() {
 void LinkGroup::take(LinkIndex link, const wire::ReqAddLink& message, TimePoint now) {
   if (message.rejected) return;
   wish_on_ = link;
-  if (role_ != GroupRole::kServer || !usable() || links_max_ <= 1 || !room_for_link())
-    return refuse_wish();
+  if (role_ != GroupRole::kServer || !usable() || links_max_ <= 1) return refuse_wish();
+  // Whether there is room is known when the flow under way is over.
   request_add(true);
   start_next_flow(now);
 }
 
 void LinkGroup::handle_port_up(std::span<const Gid> gids, TimePoint now) {
-  if (!usable() || links_max_ <= 1 || !room_for_link() || gids.empty()) return;
+  if (!usable() || links_max_ <= 1 || gids.empty()) return;
   const std::optional<LinkIndex> carrier = survivor_of(kLinksMax);
   if (!carrier) return;
   if (role_ == GroupRole::kServer) {
@@ -168,7 +168,7 @@ void LinkGroup::answer_add(LinkIndex link, const wire::AddLink& request, TimePoi
   if (!acceptable(request)) return reject(link, request);
   add_request_ = std::make_unique<wire::AddLink>(request);
   flow_ = Flow::kAddLink;
-  flow_link_ = *free_slot();
+  reuse_slot(*free_slot());
   flow_carrier_ = link;
   add_step_ = AddStep::kPreparing;
   flow_deadline_ = now + kAddedLinkWait;
@@ -222,7 +222,8 @@ void LinkGroup::link_added(LinkIndex link, TimePoint now) {
   emit(GroupEvent::Kind::kLinkAdded, link, "");
   if (role_ == GroupRole::kServer) {
     drop_redundant();
-    request_add(active_links() < links_max_);
+    // A wish that came meanwhile is not forgotten.
+    if (active_links() < links_max_) request_add(true);
   }
   start_next_flow(now);
 }

@@ -75,9 +75,20 @@ std::optional<LinkIndex> LinkGroup::survivor_of(LinkIndex link) const {
 }
 
 std::optional<LinkIndex> LinkGroup::free_slot() const {
-  for (LinkIndex i = 0; i < kLinksMax; ++i)
-    if (!links_[i]) return i;
+  for (unsigned i = 1; i <= kLinksMax; ++i) {
+    const auto slot = static_cast<LinkIndex>((flow_link_ + i) % kLinksMax);
+    if (!links_[slot]) return slot;
+  }
   return std::nullopt;
+}
+
+// Keys of a link that has gone stay known until here: an Accept may still be on its way that names
+// it.
+void LinkGroup::reuse_slot(LinkIndex slot) {
+  flow_link_ = slot;
+  own_rmbs_.remove_link(slot);
+  peer_rmbs_.remove_link(slot);
+  for (std::uint8_t& links : told_on_) links = static_cast<std::uint8_t>(links & ~(1U << slot));
 }
 
 LinkNumber LinkGroup::next_number() {
@@ -113,7 +124,7 @@ void LinkGroup::take_down(LinkIndex link) {
   end_flow();
 }
 
-void LinkGroup::lose(LinkIndex link, bool tell, const char* why, TimePoint now) {
+void LinkGroup::lose(LinkIndex link, GroupEvent::Kind kind, const char* why, TimePoint now) {
   const LinkNumber number = links_[link]->number();
   const bool was_active = active(link);
   const std::optional<LinkIndex> to = survivor_of(link);
@@ -122,13 +133,13 @@ void LinkGroup::lose(LinkIndex link, bool tell, const char* why, TimePoint now) 
     return end(link, why);
   }
   take_down(link);
-  GroupEvent event{was_active ? GroupEvent::Kind::kLinkLost : GroupEvent::Kind::kLinkNotAdded};
+  GroupEvent event{was_active ? kind : GroupEvent::Kind::kLinkNotAdded};
   event.link = link;
   event.number = number;
   event.why = why;
   emit(event);
   // Told at once, whatever flow is under way: the peer must not write over the old link any more.
-  if (tell) {
+  if (kind == GroupEvent::Kind::kLinkLost) {
     wire::DeleteLink message;
     message.orderly = true;
     message.link = number;
@@ -151,7 +162,7 @@ void LinkGroup::handle_link_down(LinkIndex link, TimePoint now, const char* why)
     return;
   }
   if (flow_ == Flow::kAddLink && flow_link_ == link) return add_failed(why, now);
-  if (links_[link]->state() != LinkState::kDown) lose(link, true, why, now);
+  if (links_[link]->state() != LinkState::kDown) lose(link, GroupEvent::Kind::kLinkLost, why, now);
 }
 
 void LinkGroup::take(LinkIndex link, const wire::DeleteLink& message, TimePoint now) {
@@ -190,7 +201,10 @@ void LinkGroup::take(LinkIndex link, const wire::DeleteLink& message, TimePoint 
     answer.reason = message.reason;
   }
   send(*to, answer);
-  lose(*named, false, "the peer deleted the link", now);
+  lose(*named, GroupEvent::Kind::kLinkDeleted,
+       message.reason == wire::DeleteLinkReason::kPathLost ? "the peer lost it"
+                                                           : "the peer does not need it",
+       now);
 }
 
 void LinkGroup::delete_link(LinkIndex link, wire::DeleteLinkReason reason, TimePoint now) {
@@ -263,10 +277,6 @@ std::optional<LinkTask> LinkGroup::poll_task(TimePoint now) {
   if (task.kind == LinkTask::Kind::kRelease) {
     // Behind the move, which still had to know the keys of both links.
     links_[task.link].reset();
-    own_rmbs_.remove_link(task.link);
-    peer_rmbs_.remove_link(task.link);
-    for (std::uint8_t& links : told_on_)
-      links = static_cast<std::uint8_t>(links & ~(1U << task.link));
   }
   if (tasks_.empty()) start_next_flow(now);
   return task;

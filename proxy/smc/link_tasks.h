@@ -81,8 +81,8 @@ struct GroupEvent {
     kLinkDead,       // a TEST_LINK stayed unanswered
     kLinkAdded,      // one more link can be used
     kLinkNotAdded,   // … cannot: `why`
-    kLinkLost,       // the link failed, its connections have been moved
-    kLinkDeleted,    // the link was taken away on purpose, likewise
+    kLinkLost,       // the link failed here, its connections have been moved
+    kLinkDeleted,    // the link was deleted on purpose, or by the peer; likewise
     kRmbTold,        // the peer knows `rmb` on all links
     kRmbRefused,     // … does not
     kTerminated,     // no link is left or the peer ended the group: abort every connection

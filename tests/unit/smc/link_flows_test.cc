@@ -1,4 +1,5 @@
 // Goal: links come and go as the reference says, between two groups of ours. Method: link_hosts.h.
+// This file is long because every way in which a link comes or goes has its case here.
 #include "unit/smc/link_hosts.h"
 
 namespace fairlead::smc {
@@ -130,6 +131,27 @@ TEST_F(LinkFlow, TheOtherSideLearnsOfTheLossByDeleteLink) {
   EXPECT_EQ(client->moves.size(), 2U);
   EXPECT_TRUE(server->group.usable());
   EXPECT_TRUE(client->group.usable());
+}
+
+// A port that flaps faster than links are made is not forgotten.
+class PortFlap : public LinkHosts, public testing::WithParamInterface<int> {};
+INSTANTIATE_TEST_SUITE_P(AfterMessages, PortFlap, testing::Range(0, 14));
+
+TEST_P(PortFlap, EndsInASymmetricGroupWheneverThePortReturns) {
+  for (const bool of_server : {false, true}) {
+    trace.clear();
+    connect(2, 2);
+    Host& host = of_server ? *server : *client;
+    host.up[1] = false;
+    for (Host* end : {&host, &other(host)}) {
+      end->group.handle_link_down(1, now, "the cable was cut");
+      end->perform(now);
+    }
+    for (int i = 0; i < GetParam(); ++i) (void)(carry(*server) || carry(*client));
+    restore(host, 1);
+    for (int i = 0; i < 4; ++i) advance(std::chrono::seconds(2));
+    expect_types(GroupType::kSymmetric, GroupType::kSymmetric);
+  }
 }
 
 TEST_F(LinkFlow, ALossIsToldInTheOrderOfTheReference) {

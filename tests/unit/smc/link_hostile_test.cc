@@ -73,7 +73,7 @@ TEST_F(HostileLink, ALinkThatIsNeverConfirmedIsLetGoAndTold) {
   client->group.handle_deadline(now);
   client->perform(now);
   EXPECT_EQ(answer<wire::DeleteLink>(*client).link, LinkNumber{7});
-  EXPECT_EQ(client->released, (std::vector<LinkIndex>{1}));
+  EXPECT_EQ(client->released.size(), 1U);
   EXPECT_TRUE(client->group.usable());
 }
 
