@@ -37,8 +37,9 @@ void on_accept_error(::evconnlistener* listener, void*) {
 }  // namespace
 
 Result<std::unique_ptr<HttpConnections>> HttpConnections::create(::event_base* base,
-                                                                 const HttpLimits& limits) {
-  std::unique_ptr<HttpConnections> made(new HttpConnections(limits));
+                                                                 const HttpLimits& limits,
+                                                                 HttpStreamMaker make_stream) {
+  std::unique_ptr<HttpConnections> made(new HttpConnections(limits, std::move(make_stream)));
   made->base_ = base;
   made->sweep_event_.reset(event_new(base, -1, 0, &HttpConnections::on_sweep, made.get()));
   if (!made->sweep_event_) return Error{Errc::kExhausted, "event_new", 0};
@@ -55,7 +56,8 @@ void HttpConnections::add_listener(::evconnlistener* listener) {
 }
 
 ::bufferevent* HttpConnections::open() {
-  ::bufferevent* stream = bufferevent_socket_new(base_, -1, BEV_OPT_CLOSE_ON_FREE);
+  ::bufferevent* stream =
+      make_stream_ ? make_stream_(base_) : bufferevent_socket_new(base_, -1, BEV_OPT_CLOSE_ON_FREE);
   if (stream == nullptr) return nullptr;
   bufferevent_incref(stream);
   connections_.push_back({stream, std::chrono::steady_clock::now() + limits_.connection_max});

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstddef>
+#include <utility>
 #include <vector>
 
 #include "base/time.h"
@@ -19,7 +20,8 @@ namespace fairlead::event {
 class HttpConnections {
  public:
   static Result<std::unique_ptr<HttpConnections>> create(::event_base* base,
-                                                         const HttpLimits& limits);
+                                                         const HttpLimits& limits,
+                                                         HttpStreamMaker make_stream);
   // REQUIRES: evhttp was freed before, so that no connection is in use.
   ~HttpConnections();
 
@@ -41,7 +43,8 @@ class HttpConnections {
     TimePoint deadline;
   };
 
-  explicit HttpConnections(const HttpLimits& limits) : limits_(limits) {}
+  HttpConnections(const HttpLimits& limits, HttpStreamMaker make_stream)
+      : limits_(limits), make_stream_(std::move(make_stream)) {}
   void sweep();
   void sweep_later();
   bool is_full() const { return connections_.size() >= limits_.connections_max; }
@@ -49,6 +52,7 @@ class HttpConnections {
   static void on_sweep(int fd, short what, void* self) noexcept;
 
   HttpLimits limits_;
+  HttpStreamMaker make_stream_;
   ::event_base* base_ = nullptr;
   HttpEventHandle sweep_event_;
   std::vector<Connection> connections_;

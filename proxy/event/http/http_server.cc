@@ -156,13 +156,14 @@ void HttpExchange::respond(const HttpResponse& response) {
 HttpServer::HttpServer(const HttpLimits& limits, Handler handler)
     : limits_(limits), handler_(std::move(handler)) {}
 
-Result<std::unique_ptr<HttpServer>> HttpServer::create(const HttpLimits& limits, Handler handler) {
+Result<std::unique_ptr<HttpServer>> HttpServer::create(const HttpLimits& limits, Handler handler,
+                                                       HttpStreamMaker make_stream) {
   std::unique_ptr<HttpServer> server(new HttpServer(limits, std::move(handler)));
-  SMC_TRY(server->open());
+  SMC_TRY(server->open(std::move(make_stream)));
   return server;
 }
 
-Result<void> HttpServer::open() {
+Result<void> HttpServer::open(HttpStreamMaker make_stream) {
   constexpr Error kNoMemory{Errc::kExhausted, "libevent", 0};
   wake_ = FileDescriptor(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
   if (!wake_) return system_error("eventfd", errno);
@@ -171,7 +172,7 @@ Result<void> HttpServer::open() {
   wake_event_.reset(
       event_new(base_.get(), wake_.get(), EV_READ | EV_PERSIST, &HttpServer::on_wake, this));
   if (!wake_event_ || event_add(wake_event_.get(), nullptr) != 0) return kNoMemory;
-  connections_ = SMC_TRY(HttpConnections::create(base_.get(), limits_));
+  connections_ = SMC_TRY(HttpConnections::create(base_.get(), limits_, std::move(make_stream)));
   http_.reset(evhttp_new(base_.get()));
   if (!http_) return kNoMemory;
   evhttp_set_bevcb(

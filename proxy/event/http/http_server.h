@@ -55,6 +55,10 @@ struct HttpLimits {
   Duration connection_max = std::chrono::seconds(20);
 };
 
+// Makes the stream of a connection that was accepted, without its socket yet: null for lack of
+// memory. Whoever speaks TLS brings one (event/https); without, it is plain TCP.
+using HttpStreamMaker = std::function<::bufferevent*(::event_base*)>;
+
 // A request that waits for its response. May be kept and answered later, on the server's thread and
 // before the server dies. One that is dropped unanswered answers 500. A client that has gone in the
 // meantime is no error.
@@ -98,7 +102,8 @@ class HttpServer {
   using Handler = std::function<void(HttpExchange)>;
 
   // The handler runs on the thread that is in run().
-  static Result<std::unique_ptr<HttpServer>> create(const HttpLimits& limits, Handler handler);
+  static Result<std::unique_ptr<HttpServer>> create(const HttpLimits& limits, Handler handler,
+                                                    HttpStreamMaker make_stream = {});
   ~HttpServer();
   HttpServer(const HttpServer&) = delete;
   HttpServer& operator=(const HttpServer&) = delete;
@@ -129,7 +134,7 @@ class HttpServer {
  private:
   friend class HttpExchange;
   HttpServer(const HttpLimits& limits, Handler handler);
-  Result<void> open();
+  Result<void> open(HttpStreamMaker make_stream);
   void run_tasks();
   void handle(::evhttp_request* raw);
   static void on_wake(int fd, short what, void* server) noexcept;

@@ -1,0 +1,40 @@
+// An HTTPS client for the few calls that a program of ours makes to an API server: one connection
+// and one request at a time, the caller's thread waits. The peer is verified against the given CA.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "base/result.h"
+#include "base/time.h"
+
+namespace fairlead::event {
+
+struct HttpsTarget {
+  std::string host;  // a numeric address; no name is looked up
+  std::uint16_t port = 443;
+  std::string ca_pem;  // one or more certificates
+};
+
+struct HttpsRequest {
+  std::string method = "GET";  // GET, POST, PUT or PATCH
+  std::string path;            // with query
+  std::string bearer;          // token; empty for none
+  std::string content_type;
+  std::string body;
+};
+
+struct HttpsReply {
+  int status = 0;
+  std::string body;
+};
+
+inline constexpr std::size_t kHttpsReplyBytesMax = 4 << 20;
+
+// Errors: kTimedOut, kPeerGone (refused, reset, not the peer that `ca_pem` vouches for), kMalformed
+// (no certificate in `ca_pem`, unknown method), kExhausted. Blocks for `timeout` at most.
+Result<HttpsReply> https_call(const HttpsTarget& target, const HttpsRequest& request,
+                              Duration timeout);
+
+}  // namespace fairlead::event

@@ -1,0 +1,23 @@
+// OpenSSL's objects, owned. Private to this folder.
+#pragma once
+
+#include <openssl/bio.h>
+#include <openssl/evp.h>
+#include <openssl/ssl.h>
+#include <openssl/x509.h>
+
+#include "base/handle.h"
+
+namespace fairlead::event {
+
+using BioHandle = Handle<BIO, BIO_free_all>;
+using KeyHandle = Handle<EVP_PKEY, EVP_PKEY_free>;
+using X509Handle = Handle<X509, X509_free>;
+using SslHandle = Handle<SSL, SSL_free>;
+using SslContextHandle = Handle<SSL_CTX, SSL_CTX_free>;
+
+inline BioHandle bio_over(const std::string& text) {
+  return BioHandle(BIO_new_mem_buf(text.data(), static_cast<int>(text.size())));
+}
+
+}  // namespace fairlead::event
