@@ -45,15 +45,15 @@ bool has_container(const Json& spec, const char* list, std::string_view name) {
 }
 
 // A port of the pod that is one of ours, or 0.
-std::uint64_t taken_port(const Json& spec, std::uint16_t admin_port) {
-  const std::uint64_t ours[] = {kubernetes::kOutboundPort, kubernetes::kInboundPort, admin_port};
+std::int64_t taken_port(const Json& spec, std::uint16_t admin_port) {
+  const std::int64_t ours[] = {kubernetes::kOutboundPort, kubernetes::kInboundPort, admin_port};
   for (const char* list : {"containers", "initContainers"})
     for (const Json& container : items_of(member(spec, list)))
       for (const Json& port : items_of(member(container, "ports"))) {
         const Json& number = member(port, "containerPort");
-        if (number.is_number_unsigned() && std::find(std::begin(ours), std::end(ours),
-                                                     number.get<std::uint64_t>()) != std::end(ours))
-          return number.get<std::uint64_t>();
+        if (number.is_number_integer() && std::find(std::begin(ours), std::end(ours),
+                                                    number.get<std::int64_t>()) != std::end(ours))
+          return number.get<std::int64_t>();
       }
   return 0;
 }
@@ -95,7 +95,7 @@ std::optional<Decision> obstacle(const Json& pod, const AnnotationReport& report
                   std::string("the pod has the sidecar of ") + mark.mesh +
                       "; fairlead.io/allow-mesh: \"true\" injects all the same");
   const std::uint16_t admin_port = admin_port_of(settings, report.wishes);
-  if (const std::uint64_t port = taken_port(spec, admin_port); port != 0)
+  if (const std::int64_t port = taken_port(spec, admin_port); port != 0)
     return no(Outcome::kPortConflict,
               "a container of the pod uses port " + std::to_string(port) +
                   ", which the sidecar needs" +

@@ -6,6 +6,8 @@
 #include "admin/metric_catalog.h"
 #include "base/fallback.h"
 #include "ctl/commands.h"
+#include "injector/annotations.h"
+#include "injector/injector_metrics.h"
 
 namespace fairlead::ctl {
 namespace {
@@ -31,6 +33,44 @@ std::string metrics_page() {
     page += "| `" + std::string(info.name) + "` | " + std::string(to_string(info.type)) + " | " +
             std::string(info.labels) + " | " + std::string(info.help) + " |\n";
   }
+  page +=
+      "\n## Injector\n\n`fairlead-injector` serves these at `/metrics` of its admin port.\n\n"
+      "| metric | type | labels | meaning |\n|---|---|---|---|\n";
+  for (const injector::InjectorMetricInfo& info : injector::injector_metric_table()) {
+    page += "| `" + std::string(info.name) + "` | " + std::string(info.type) + " | " +
+            std::string(info.labels) + " | " + std::string(info.help) + " |\n";
+  }
+  return page;
+}
+
+const char* reader_text(injector::Reader reader) {
+  switch (reader) {
+    case injector::Reader::kInjector:
+      return "injection";
+    case injector::Reader::kSidecar:
+      return "sidecar";
+    case injector::Reader::kNode:
+      return "node";
+  }
+  return "";
+}
+
+std::string annotations_page() {
+  std::string page =
+      "# Annotations\n\n" + notice("annotations") +
+      "They stand on pods, which for a Deployment means in its pod template, and take effect when "
+      "a pod is made. A value that\nis not allowed leaves the pod without sidecar, with a warning "
+      "and an Event that name it; a key under `fairlead.io/`\nthat is not in this table is warned "
+      "about. A namespace is opted in by the *label* `fairlead.io/inject=enabled`.\n\n"
+      "| annotation | acted on by | allowed | meaning | example |\n|---|---|---|---|---|\n";
+  for (const injector::AnnotationInfo& info : injector::annotation_table()) {
+    page += "| `fairlead.io/" + std::string(info.name) + "` | " + reader_text(info.reader) + " | " +
+            std::string(info.allowed) + " | " + std::string(info.meaning) + " | `" +
+            std::string(info.example) + "` |\n";
+  }
+  page +=
+      "\n`fairlead.io/status` is written by the injection: version, revision and the containers "
+      "that were added.\n";
   return page;
 }
 
@@ -55,18 +95,52 @@ std::string reasons_page() {
   return page;
 }
 
+// What to look at depends on who decided, and on whether the reason is one to act on.
+std::string runbook_page() {
+  std::string page =
+      "# Runbook: reasons for TCP\n\n" + notice("runbook") +
+      "A section for each reason why a connection is TCP and not SMC-R, with its code. The "
+      "connection works; this page is about\nmaking it SMC-R. `fairleadctl why PEER:PORT` tells "
+      "the "
+      "reason of one connection, step by step; with `side=peer` the other\nside decided, and its "
+      "log "
+      "says more. Alerts are in [alerts.md](alerts.md).\n";
+  for (const FallbackInfo& info : fallback_table()) {
+    const std::string name(info.name);
+    page += "\n## " + name + "\n\nCode " + admin::code_text(info.code) + ": " +
+            std::string(info.sentence) + ".\n\n- What to do: " + std::string(info.hint) + ".\n";
+    page +=
+        info.expected
+            ? "- This is ordinary life: it is logged once for each peer and no alert counts it.\n"
+            : "- It counts for the alerts, unless it is draining or disabled.\n";
+    page +=
+        "- How often, and who decided: `sum by (namespace, pod, side, direction) "
+        "(increase(fairlead_fallback_total{reason=\"" +
+        name + "\"}[1h])) > 0`\n";
+    page += info.code == info.wire_code
+                ? "- A Linux peer shows the same code in `smcss -a`, in the column of the mode.\n"
+                : "- The code never leaves the host; the peer is told " +
+                      admin::code_text(info.wire_code) + ".\n";
+  }
+  return page;
+}
+
+std::string page_named(const std::string& name) {
+  if (name == "metrics") return metrics_page();
+  if (name == "annotations") return annotations_page();
+  return name == "runbook" ? runbook_page() : reasons_page();
+}
+
 }  // namespace
 
 void add_docs_command(CLI::App& app, Console& console) {
   CLI::App* docs = app.add_subcommand("docs", "Prints a page of the reference");
   docs->group("");
-  docs->add_option("PAGE", "metrics or reasons")
+  docs->add_option("PAGE", "annotations, metrics, reasons or runbook")
       ->required()
-      ->check(CLI::IsMember({"metrics", "reasons"}));
-  docs->callback([&console, docs] {
-    console.print((*docs)["PAGE"]->as<std::string>() == "metrics" ? metrics_page()
-                                                                  : reasons_page());
-  });
+      ->check(CLI::IsMember({"annotations", "metrics", "reasons", "runbook"}));
+  docs->callback(
+      [&console, docs] { console.print(page_named((*docs)["PAGE"]->as<std::string>())); });
 }
 
 }  // namespace fairlead::ctl

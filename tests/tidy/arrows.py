@@ -27,7 +27,7 @@ HOMES = {
     "event2/": ["proxy/event/"],
     "event.h": ["proxy/event/"],
     "openssl/": ["proxy/event/", "injector/"],
-    "yaml-cpp/": ["proxy/config/"],
+    "yaml-cpp/": ["proxy/config/", "injector/manifest.cc"],
     "prometheus/": ["proxy/admin/"],
     "nlohmann/": ["proxy/admin/", "proxy/ctl/", "cni/", "injector/"],
     "bpf/": ["proxy/bpf/"],

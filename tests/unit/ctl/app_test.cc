@@ -196,7 +196,7 @@ TEST(FairleadctlUsage, CompletionIsAScriptThatBashTakes) {
 }
 
 TEST(GeneratedDocs, AreWhatTheCodeSays) {
-  for (const char* page : {"metrics", "reasons"}) {
+  for (const char* page : {"annotations", "metrics", "reasons", "runbook"}) {
     const std::string path = std::string(FAIRLEAD_SOURCE_DIR "/docs/") + page + ".md";
     std::ostringstream committed;
     committed << std::ifstream(path).rdbuf();

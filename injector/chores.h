@@ -1,0 +1,76 @@
+// What the injector does beside answering reviews, on a thread of its own because it waits for the
+// API server: it looks after the certificate, and tells people by Events about pods without
+// sidecar.
+//
+// Timers: `interval` between two looks at the certificate, kRetryInterval after a failure,
+// kRepeatInterval before the same Event is made again.
+#pragma once
+
+#include <condition_variable>
+#include <cstddef>
+#include <deque>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "injector/injector_metrics.h"
+#include "injector/own_certificates.h"
+
+namespace fairlead::injector {
+
+struct EventOrder {
+  std::string name_space;
+  Subject about;
+  std::string reason;
+  std::string message;
+};
+
+class Chores {
+ public:
+  static constexpr Duration kRetryInterval = std::chrono::seconds(5);
+  static constexpr Duration kRepeatInterval = std::chrono::minutes(10);
+  static constexpr std::size_t kOrdersMax = 256;
+  static constexpr std::size_t kRememberedMax = 1024;
+
+  using Refresh = std::function<Called<KeyPair>(unsigned& renewed)>;
+  // Called on this thread when the certificate is another one than before. Returns what is wrong
+  // with it, if anything; it is then offered again at the next look.
+  using Serve = std::function<Result<void>(const KeyPair&)>;
+
+  // `cluster`: for Events; without one they are counted as lost. All references must outlive this.
+  Chores(InjectorMetrics& metrics, std::optional<Cluster> cluster, Duration interval,
+         Refresh refresh, Serve serve);
+  ~Chores() { stop(); }
+
+  void start();
+  // Waits for a call under way. Afterwards orders are taken and forgotten.
+  void stop();
+
+  // Any thread, never blocks. Beyond kOrdersMax, Events are lost and counted.
+  void order_event(EventOrder order);
+
+ private:
+  void run();
+  bool refresh();
+  void make_event(const EventOrder& order);
+
+  InjectorMetrics& metrics_;
+  std::optional<Cluster> cluster_;
+  Duration interval_;
+  Refresh refresh_;
+  Serve serve_;
+  std::string served_pem_;
+  std::map<std::string, TimePoint> told_;  // by namespace, object and message
+
+  std::mutex mutex_;  // guards the three below
+  std::condition_variable changed_;
+  std::deque<EventOrder> orders_;
+  bool stopped_ = false;
+
+  std::thread thread_;
+};
+
+}  // namespace fairlead::injector

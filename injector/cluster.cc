@@ -1,0 +1,208 @@
+#include "injector/cluster.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <chrono>
+#include <cstdlib>
+#include <ctime>
+#include <fstream>
+#include <iterator>
+#include <utility>
+
+namespace fairlead::injector {
+namespace {
+
+constexpr const char* kAccountFolder = "/var/run/secrets/kubernetes.io/serviceaccount";
+constexpr const char* kJsonType = "application/json";
+constexpr int kOk = 200;
+constexpr int kCreated = 201;
+constexpr int kConflict = 409;
+constexpr std::size_t kShownMax = 200;
+constexpr std::size_t kNameCharsMax = 253;
+constexpr std::size_t kEventMessageMax = 1024;  // beyond it the API server refuses the Event
+
+std::string read_file(const std::string& path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+std::string trimmed(std::string text) {
+  while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) text.pop_back();
+  return text;
+}
+
+std::string secret_path(const std::string& name_space, const std::string& name) {
+  return "/api/v1/namespaces/" + name_space + "/secrets/" + name;
+}
+
+std::string now_text() {
+  const std::time_t now = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
+  std::tm broken_down{};
+  ::gmtime_r(&now, &broken_down);
+  std::array<char, 32> text{};
+  const std::size_t length =
+      std::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%SZ", &broken_down);
+  return {text.data(), length};
+}
+
+std::string named(const event::HttpsRequest& request, const std::string& what) {
+  return request.method + " " + request.path + ": " + what;
+}
+
+}  // namespace
+
+Called<Cluster> Cluster::from_pod() {
+  const char* host = std::getenv("KUBERNETES_SERVICE_HOST");
+  const char* port = std::getenv("KUBERNETES_SERVICE_PORT");
+  if (host == nullptr || port == nullptr)
+    return tl::unexpected(
+        std::string("KUBERNETES_SERVICE_HOST and _PORT are not set; allowed: "
+                    "a pod, or --cert-dir"));
+  event::HttpsTarget target;
+  target.host = host;
+  const std::string_view digits = port;
+  const auto [end, error] =
+      std::from_chars(digits.data(), digits.data() + digits.size(), target.port);
+  if (error != std::errc{} || end != digits.data() + digits.size())
+    return tl::unexpected("KUBERNETES_SERVICE_PORT: \"" + std::string(digits) +
+                          "\" is not allowed; allowed: a port");
+  const char* folder = std::getenv("FAIRLEAD_SERVICE_ACCOUNT");
+  const std::string account = folder != nullptr ? folder : kAccountFolder;
+  target.ca_pem = read_file(account + "/ca.crt");
+  return Cluster(std::move(target), account + "/token");
+}
+
+Called<event::HttpsReply> Cluster::send(event::HttpsRequest request) const {
+  request.bearer = trimmed(read_file(token_file_));
+  if (!request.body.empty() && request.content_type.empty()) request.content_type = kJsonType;
+  auto reply = event::https_call(target_, request, kCallMax);
+  if (!reply) return tl::unexpected(named(request, to_string(reply.error())));
+  return std::move(*reply);
+}
+
+Called<Json> Cluster::call(const event::HttpsRequest& request, int expected_status) const {
+  const auto reply = send(request);
+  if (!reply) return tl::unexpected(reply.error());
+  const auto body = parse_bounded_json(reply->body);
+  if (reply->status != expected_status) {
+    const std::string message = body ? text_of(member(*body, "message")) : std::string();
+    return tl::unexpected(named(
+        request, "status " + std::to_string(reply->status) + " " + message.substr(0, kShownMax)));
+  }
+  if (!body) return tl::unexpected(named(request, "the answer is " + body.error()));
+  return *body;
+}
+
+Called<Cluster::Secret> Cluster::read_secret(const std::string& name_space,
+                                             const std::string& name) const {
+  auto object = call({"GET", secret_path(name_space, name), "", "", ""}, kOk);
+  if (!object) return tl::unexpected(object.error());
+  Secret secret;
+  for (const auto& [key, text] : strings_of(member(*object, "data")))
+    if (auto decoded = base64_decoded(text)) secret.data[key] = std::move(*decoded);
+  secret.object = std::move(*object);
+  return secret;
+}
+
+Called<bool> Cluster::replace_secret(const Secret& secret) const {
+  Json object = secret.object;
+  const Json& metadata = member(object, "metadata");
+  const std::string path =
+      secret_path(text_of(member(metadata, "namespace")), text_of(member(metadata, "name")));
+  object["data"] = Json::object();
+  for (const auto& [key, value] : secret.data) object["data"][key] = base64(value);
+  // The version that was read is in the metadata; the API server compares it.
+  const auto reply = send({"PUT", path, "", "", object.dump()});
+  if (!reply) return tl::unexpected(reply.error());
+  if (reply->status == kConflict) return false;
+  if (reply->status != kOk)
+    return tl::unexpected("PUT " + path + ": status " + std::to_string(reply->status));
+  return true;
+}
+
+Called<bool> Cluster::set_ca_bundle(const std::string& configuration,
+                                    const std::string& bundle_pem) const {
+  const std::string path =
+      "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/" + configuration;
+  const auto object = call({"GET", path, "", "", ""}, kOk);
+  if (!object) return tl::unexpected(object.error());
+  const std::string bundle = base64(bundle_pem);
+  Json patch = Json::array();
+  const Json& webhooks = items_of(member(*object, "webhooks"));
+  for (std::size_t i = 0; i < webhooks.size(); ++i) {
+    if (text_of(member(webhooks[i], "clientConfig", "caBundle")) == bundle) continue;
+    const std::string hook = "/webhooks/" + std::to_string(i);
+    // If the list was changed since, the test fails and nothing is changed.
+    patch.push_back(
+        {{"op", "test"}, {"path", hook + "/name"}, {"value", member(webhooks[i], "name")}});
+    patch.push_back({{"op", "add"}, {"path", hook + "/clientConfig/caBundle"}, {"value", bundle}});
+  }
+  if (patch.empty()) return false;
+  const auto patched = call({"PATCH", path, "", "application/json-patch+json", patch.dump()}, kOk);
+  if (!patched) return tl::unexpected(patched.error());
+  return true;
+}
+
+Called<void> Cluster::create_event(const std::string& name_space, const Subject& about,
+                                   const std::string& reason, const std::string& message) const {
+  const std::string now = now_text();
+  const Json event = {
+      {"apiVersion", "v1"},
+      {"kind", "Event"},
+      {"metadata", {{"generateName", "fairlead-injector."}, {"namespace", name_space}}},
+      {"involvedObject",
+       {{"apiVersion", about.api_version},
+        {"kind", about.kind},
+        {"name", about.name},
+        {"namespace", name_space},
+        {"uid", about.uid}}},
+      {"type", "Warning"},
+      {"reason", reason},
+      {"message", message.substr(0, kEventMessageMax)},
+      {"source", {{"component", "fairlead-injector"}}},
+      {"firstTimestamp", now},
+      {"lastTimestamp", now},
+      {"count", 1}};
+  const std::string body = event.dump(-1, ' ', false, Json::error_handler_t::replace);
+  const auto made =
+      call({"POST", "/api/v1/namespaces/" + name_space + "/events", "", "", body}, kCreated);
+  if (!made) return tl::unexpected(made.error());
+  return {};
+}
+
+std::optional<std::string> base64_decoded(std::string_view text) {
+  std::string bytes;
+  unsigned group = 0;
+  std::size_t bits = 0;
+  std::size_t padding = 0;
+  for (const char c : text) {
+    const unsigned value = c >= 'A' && c <= 'Z'   ? static_cast<unsigned>(c - 'A')
+                           : c >= 'a' && c <= 'z' ? static_cast<unsigned>(c - 'a') + 26
+                           : c >= '0' && c <= '9' ? static_cast<unsigned>(c - '0') + 52
+                           : c == '+'             ? 62
+                           : c == '/'             ? 63
+                                                  : 64;
+    if (c == '=') {
+      ++padding;
+      continue;
+    }
+    if (value == 64 || padding != 0) return std::nullopt;
+    group = (group << 6 | value) & 0xffffffU;
+    bits += 6;
+    if (bits >= 8) {
+      bits -= 8;
+      bytes += static_cast<char>(group >> bits & 0xff);
+    }
+  }
+  return text.size() % 4 == 0 && padding <= 2 ? std::optional(std::move(bytes)) : std::nullopt;
+}
+
+bool is_object_name(std::string_view name) {
+  return !name.empty() && name.size() <= kNameCharsMax && name.front() != '.' &&
+         std::all_of(name.begin(), name.end(), [](char c) {
+           return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || c == '-' || c == '.';
+         });
+}
+
+}  // namespace fairlead::injector

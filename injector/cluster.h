@@ -1,0 +1,58 @@
+// The few calls that the injector makes to its API server. Each blocks for kCallMax at most.
+// Source: Kubernetes API reference, Secret v1, MutatingWebhookConfiguration v1, Event v1 (core).
+#pragma once
+
+#include <string>
+#include <tl/expected.hpp>
+
+#include "event/https/https_client.h"
+#include "injector/bounded_json.h"
+#include "injector/review.h"
+
+namespace fairlead::injector {
+
+// Errors are sentences for the log: what was called, and what came back.
+template <class T>
+using Called = tl::expected<T, std::string>;
+
+class Cluster {
+ public:
+  static constexpr Duration kCallMax = std::chrono::seconds(10);
+
+  // `token_file` is read at each call: the kubelet replaces its content every hour.
+  Cluster(event::HttpsTarget target, std::string token_file)
+      : target_(std::move(target)), token_file_(std::move(token_file)) {}
+
+  // From the environment and the files that every pod with a service account has.
+  static Called<Cluster> from_pod();
+
+  // Secret.data, decoded; `version` is what replace_secret() wants.
+  struct Secret {
+    std::map<std::string, std::string, std::less<>> data;
+    Json object;
+  };
+  Called<Secret> read_secret(const std::string& name_space, const std::string& name) const;
+  // False if somebody else has changed it in the meantime; then read it again.
+  Called<bool> replace_secret(const Secret& secret) const;
+
+  // Makes `bundle_pem` the caBundle of every webhook of the configuration. True if one had another.
+  Called<bool> set_ca_bundle(const std::string& configuration, const std::string& bundle_pem) const;
+
+  Called<void> create_event(const std::string& name_space, const Subject& about,
+                            const std::string& reason, const std::string& message) const;
+
+ private:
+  Called<Json> call(const event::HttpsRequest& request, int expected_status) const;
+  Called<event::HttpsReply> send(event::HttpsRequest request) const;
+
+  event::HttpsTarget target_;
+  std::string token_file_;
+};
+
+// RFC 4648; nothing for what is no base64.
+std::optional<std::string> base64_decoded(std::string_view text);
+
+// What a namespace or another name of Kubernetes may consist of, so that it can stand in a path.
+bool is_object_name(std::string_view name);
+
+}  // namespace fairlead::injector

@@ -1,0 +1,54 @@
+// What the injector counts, and its /metrics. Written by its threads, read by any; relaxed.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "base/time.h"
+#include "injector/decision.h"
+
+namespace fairlead::injector {
+
+struct InjectorMetricInfo {
+  std::string_view name;
+  std::string_view type;    // counter, gauge or histogram
+  std::string_view labels;  // for people
+  std::string_view help;
+};
+
+// In the order of the output; docs/metrics.md is made from it.
+std::span<const InjectorMetricInfo> injector_metric_table();
+
+class InjectorMetrics {
+ public:
+  static constexpr std::array kBucketSeconds = {0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1};
+
+  void count(Outcome outcome) { ++outcomes_[static_cast<std::size_t>(outcome)]; }
+  void count_malformed() { ++malformed_; }
+  void observe(Duration review);
+  void count_event(bool was_made) { ++(was_made ? events_made_ : events_lost_); }
+  void count_renewals(unsigned count) { renewals_ += count; }
+  void count_certificate_error() { ++certificate_errors_; }
+  // Seconds since 1970.
+  void set_expiry(std::int64_t seconds) { expiry_.store(seconds); }
+
+  std::string text() const;  // Prometheus text format
+
+ private:
+  using Counter = std::atomic<std::uint64_t>;
+  std::array<Counter, static_cast<std::size_t>(Outcome::kMalformedPod) + 1> outcomes_{};
+  Counter malformed_{0};
+  std::array<Counter, kBucketSeconds.size() + 1> buckets_{};
+  Counter review_nanoseconds_{0};
+  Counter events_made_{0};
+  Counter events_lost_{0};
+  Counter renewals_{0};
+  Counter certificate_errors_{0};
+  std::atomic<std::int64_t> expiry_{0};
+};
+
+}  // namespace fairlead::injector

@@ -1,0 +1,47 @@
+// Kubernetes manifests as people keep them: a stream of YAML documents, or JSON, as trees that keep
+// the order of their keys. Offline use only; what comes over the network is bounded_json.h.
+#pragma once
+
+#include <cstddef>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <tl/expected.hpp>
+#include <vector>
+
+#include "injector/decision.h"
+
+namespace fairlead::injector {
+
+using OrderedJson = nlohmann::ordered_json;
+
+inline constexpr std::size_t kManifestBytesMax = 64 << 20;
+// Aliases may repeat each other; this ends what would not end.
+inline constexpr std::size_t kManifestValuesMax = 2'000'000;
+inline constexpr std::size_t kManifestDepthMax = 128;
+
+struct Manifest {
+  std::vector<OrderedJson> documents;  // null for an empty one
+  bool is_json = false;                // it was one JSON value
+};
+
+// Plain scalars become what YAML 1.1 makes of them, as kubectl reads them: true, yes, 12, 1.5, ~.
+// Error: a sentence with line and column.
+tl::expected<Manifest, std::string> parse_manifest(std::string_view text);
+// Documents after each other, or the JSON value. Comments are gone; strings that could be taken for
+// something else are quoted.
+std::string print_manifest(const Manifest& manifest);
+
+struct InjectedPod {
+  std::string kind;
+  std::string name;
+  Decision decision;
+};
+
+// Injects into every pod and pod template of the document: Pod, Deployment, StatefulSet, DaemonSet,
+// ReplicaSet, ReplicationController, Job, CronJob, and List of them. `namespace_opted_in`: pods
+// without annotation are meant, too.
+std::vector<InjectedPod> inject_into(OrderedJson& document, const Settings& settings,
+                                     bool namespace_opted_in);
+
+}  // namespace fairlead::injector

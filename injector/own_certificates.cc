@@ -1,0 +1,84 @@
+#include "injector/own_certificates.h"
+
+#include <fstream>
+#include <iterator>
+
+namespace fairlead::injector {
+namespace {
+
+// Several replicas may start at once; one of them wins, the others take what it has made.
+constexpr int kConflictsMax = 5;
+
+constexpr const char* kBundleKey = "ca.crt";
+constexpr const char* kAuthorityKeyKey = "ca.key";
+constexpr const char* kLeafKey = "tls.crt";
+constexpr const char* kLeafKeyKey = "tls.key";
+
+bool is_fresh(const std::string& certificate_pem, WallTime now) {
+  const auto validity = validity_of(certificate_pem);
+  return validity && !is_due(*validity, now);
+}
+
+Called<std::string> read_file(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return tl::unexpected(path + ": cannot be read");
+  return std::string{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+}  // namespace
+
+Called<bool> OwnCertificates::renew(std::map<std::string, std::string, std::less<>>& data,
+                                    WallTime now) const {
+  const std::string host = names_.service + "." + names_.name_space + ".svc";
+  bool is_changed = false;
+  KeyPair authority{first_certificate(data[kBundleKey]), data[kAuthorityKeyKey]};
+  if (!is_fresh(authority.certificate_pem, now) ||
+      !make_leaf(authority, {host}, now, kLeafLifetime)) {
+    const auto made = make_authority(now);
+    if (!made) return tl::unexpected(to_string(made.error()));
+    // The one before stays in the bundle, for replicas that still serve its leaf.
+    data[kBundleKey] = made->certificate_pem + authority.certificate_pem;
+    data[kAuthorityKeyKey] = made->key_pem;
+    authority = *made;
+    is_changed = true;
+  }
+  const KeyPair leaf{data[kLeafKey], data[kLeafKeyKey]};
+  if (is_changed || !is_fresh(leaf.certificate_pem, now) ||
+      !is_usable(leaf, data[kBundleKey], host)) {
+    const auto made = make_leaf(authority, {host, host + ".cluster.local"}, now);
+    if (!made) return tl::unexpected(to_string(made.error()));
+    data[kLeafKey] = made->certificate_pem;
+    data[kLeafKeyKey] = made->key_pem;
+    is_changed = true;
+  }
+  return is_changed;
+}
+
+Called<KeyPair> OwnCertificates::refresh(WallTime now, unsigned& renewed) {
+  for (int attempt = 0; attempt < kConflictsMax; ++attempt) {
+    auto secret = cluster_.read_secret(names_.name_space, names_.secret);
+    if (!secret) return tl::unexpected(secret.error());
+    const auto changed = renew(secret->data, now);
+    if (!changed) return tl::unexpected(changed.error());
+    if (*changed) {
+      const auto replaced = cluster_.replace_secret(*secret);
+      if (!replaced) return tl::unexpected(replaced.error());
+      if (!*replaced) continue;
+      ++renewed;
+    }
+    const auto set = cluster_.set_ca_bundle(names_.configuration, secret->data[kBundleKey]);
+    if (!set) return tl::unexpected(set.error());
+    return KeyPair{secret->data[kLeafKey], secret->data[kLeafKeyKey]};
+  }
+  return tl::unexpected("the Secret " + names_.secret + " is changed by others all the time");
+}
+
+Called<KeyPair> read_certificate_files(const std::string& folder) {
+  const auto certificate = read_file(folder + "/" + kLeafKey);
+  if (!certificate) return tl::unexpected(certificate.error());
+  const auto key = read_file(folder + "/" + kLeafKeyKey);
+  if (!key) return tl::unexpected(key.error());
+  return KeyPair{*certificate, *key};
+}
+
+}  // namespace fairlead::injector

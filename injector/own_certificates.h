@@ -1,0 +1,39 @@
+// The webhook's certificates where the injector makes them itself: kept in a Secret that all its
+// replicas share, and vouched for by the caBundle of the webhook configuration.
+#pragma once
+
+#include <string>
+
+#include "injector/certificate.h"
+#include "injector/cluster.h"
+
+namespace fairlead::injector {
+
+struct OwnNames {
+  std::string name_space;
+  std::string secret;         // must exist; the chart makes it empty
+  std::string configuration;  // MutatingWebhookConfiguration
+  std::string service;        // the leaf is for <service>.<name_space>.svc
+};
+
+class OwnCertificates {
+ public:
+  OwnCertificates(Cluster cluster, OwnNames names)
+      : cluster_(std::move(cluster)), names_(std::move(names)) {}
+
+  // Reads the Secret, renews what is due, and sees to the caBundle. What comes back is safe to
+  // serve: the API server knows its authority already. `renewed` counts what was made.
+  Called<KeyPair> refresh(WallTime now, unsigned& renewed);
+
+ private:
+  // True if `data` was changed.
+  Called<bool> renew(std::map<std::string, std::string, std::less<>>& data, WallTime now) const;
+
+  Cluster cluster_;
+  OwnNames names_;
+};
+
+// tls.crt and tls.key of a folder, as cert-manager and Secrets of type kubernetes.io/tls have them.
+Called<KeyPair> read_certificate_files(const std::string& folder);
+
+}  // namespace fairlead::injector

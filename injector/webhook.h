@@ -1,0 +1,56 @@
+// The two HTTP interfaces of the injector: reviews over TLS, and probes with metrics without.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <string>
+
+#include "event/http/http_server.h"
+#include "injector/chores.h"
+#include "injector/injector_metrics.h"
+#include "injector/review.h"
+#include "injector/settings.h"
+
+namespace fairlead::injector {
+
+// POST /mutate/pods        pods that carry the annotation
+// POST /mutate/namespaces  pods of namespaces that carry the label
+class Webhook {
+ public:
+  // Bodies are held in memory while they come in, so this bounds what strangers can make us hold.
+  static event::HttpLimits limits() {
+    event::HttpLimits limits;
+    limits.connections_max = 16;
+    limits.body_bytes_max = kReviewBytesMax;
+    limits.idle_max = std::chrono::seconds(10);
+    return limits;
+  }
+
+  // `order_event` may be called from the thread that serves.
+  Webhook(Settings settings, InjectorMetrics& metrics, std::function<void(EventOrder)> order_event)
+      : settings_(std::move(settings)), metrics_(metrics), order_event_(std::move(order_event)) {}
+
+  void handle(event::HttpExchange exchange);
+
+ private:
+  event::HttpResponse answer(const event::HttpRequest& request);
+  void report(const Review& review, const Decision& decision);
+
+  Settings settings_;
+  InjectorMetrics& metrics_;
+  std::function<void(EventOrder)> order_event_;
+};
+
+// GET /livez /readyz /metrics
+class AdminPages {
+ public:
+  AdminPages(const InjectorMetrics& metrics, const std::atomic<bool>& is_ready)
+      : metrics_(metrics), is_ready_(is_ready) {}
+  void handle(event::HttpExchange exchange) const;
+
+ private:
+  const InjectorMetrics& metrics_;
+  const std::atomic<bool>& is_ready_;
+};
+
+}  // namespace fairlead::injector

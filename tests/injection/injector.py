@@ -1,0 +1,196 @@
+"""A running fairlead-injector, and what it talks to: an API server of our own making."""
+import base64
+import http.client
+import http.server
+import json
+import os
+import socket
+import ssl
+import subprocess
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+HERE = Path(__file__).parent
+SECONDS_MAX = 60
+HOST = "fairlead-injector.fairlead-system.svc"
+
+
+def openssl(*arguments, **options):
+    return subprocess.run(["openssl", *arguments], check=True, capture_output=True, timeout=60, **options)
+
+
+def make_certificate(folder, subject, alternative):
+    """Self-signed tls.crt and tls.key."""
+    folder.mkdir(exist_ok=True)
+    openssl("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "30",
+            "-subj", f"/CN={subject}", "-addext", f"subjectAltName={alternative}",
+            "-keyout", folder / "tls.key", "-out", folder / "tls.crt")
+
+
+def wait_for(what, predicate):
+    """Polls what the program does by itself; the deadline is for a machine that is very busy."""
+    deadline = time.monotonic() + SECONDS_MAX
+    pause = threading.Event()
+    while time.monotonic() < deadline:
+        if value := predicate():
+            return value
+        pause.wait(0.05)
+    raise AssertionError(f"waited {SECONDS_MAX} s for {what}")
+
+
+class Injector:
+    def __init__(self, binary, *arguments, settings=HERE / "settings.json", environment=None):
+        self.folder = tempfile.TemporaryDirectory()
+        self.log = Path(self.folder.name) / "log"
+        with open(self.log, "wb") as log:
+            self.process = subprocess.Popen(
+                [binary, "--settings", settings, "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", *arguments],
+                stderr=log, stdout=log, env={**os.environ, **(environment or {})})
+        self.admin_port = self.port_of("admin")
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.terminate()
+        code = self.process.wait(SECONDS_MAX)
+        text = self.log.read_text(errors="replace")
+        self.folder.cleanup()
+        assert code == 0, f"exit code {code}\n{text}"
+
+    def port_of(self, what):
+        def find():
+            assert self.process.poll() is None, self.log.read_text()
+            for line in self.log.read_text().splitlines():
+                if f"event=listening what={what} " in line:
+                    return int(line.rsplit(":", 1)[1])
+            return None
+        return wait_for(f"the port of {what}", find)
+
+    def get(self, path):
+        connection = http.client.HTTPConnection("127.0.0.1", self.admin_port, timeout=SECONDS_MAX)
+        connection.request("GET", path)
+        reply = connection.getresponse()
+        return reply.status, reply.read().decode()
+
+    def metrics(self):
+        return {line.rsplit(" ", 1)[0]: float(line.rsplit(" ", 1)[1])
+                for line in self.get("/metrics")[1].splitlines() if not line.startswith("#")}
+
+
+class Client:
+    """Like an API server: HTTPS, and the certificate is verified for the name of the Service."""
+
+    def __init__(self, port, ca_pem, name=HOST):
+        self.port, self.name = port, name
+        self.context = ssl.create_default_context(cadata=ca_pem)
+
+    def connect(self):
+        connection = http.client.HTTPSConnection("127.0.0.1", self.port, timeout=SECONDS_MAX)
+        connection.connect = lambda: None
+        raw = socket.create_connection(("127.0.0.1", self.port), SECONDS_MAX)
+        connection.sock = self.context.wrap_socket(raw, server_hostname=self.name)
+        return connection
+
+    def post(self, path, body):
+        connection = self.connect()
+        try:
+            connection.request("POST", path, body, {"Content-Type": "application/json"})
+            reply = connection.getresponse()
+            return reply.status, reply.read()
+        finally:
+            connection.close()
+
+    def served_certificate(self):
+        connection = self.connect()
+        try:
+            return connection.sock.getpeercert(binary_form=True)
+        finally:
+            connection.close()
+
+
+def review(pod, uid="u-1", **more):
+    return json.dumps({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",
+                       "request": {"uid": uid, "kind": {"group": "", "version": "v1", "kind": "Pod"},
+                                   "operation": "CREATE", "namespace": "shop", "object": pod, **more}})
+
+
+class ApiServer:
+    """The part of an API server that the injector uses, with its rules for versions of objects."""
+
+    def __init__(self, folder, token):
+        make_certificate(folder, "api", "IP:127.0.0.1")
+        self.account = folder
+        (folder / "ca.crt").write_bytes((folder / "tls.crt").read_bytes())
+        (folder / "token").write_text(token)
+        self.lock = threading.Lock()
+        self.secret = {"apiVersion": "v1", "kind": "Secret",
+                       "metadata": {"name": "certs", "namespace": "fairlead-system", "resourceVersion": "1"}}
+        self.hooks = {"webhooks": [{"name": "a", "clientConfig": {"service": {}}},
+                                   {"name": "b", "clientConfig": {"service": {}, "caBundle": "b2xk"}}]}
+        self.events, self.refused = [], []
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(folder / "tls.crt", folder / "tls.key")
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), self.handler(token))
+        self.server.socket = context.wrap_socket(self.server.socket, server_side=True)
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+    def environment(self):
+        return {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "FAIRLEAD_SERVICE_ACCOUNT": str(self.account),
+                "KUBERNETES_SERVICE_PORT": str(self.server.server_port)}
+
+    def bundles(self):
+        with self.lock:
+            return [base64.b64decode(hook["clientConfig"].get("caBundle", "")).decode()
+                    for hook in self.hooks["webhooks"]]
+
+    def answer(self, method, path, body):
+        if path == "/api/v1/namespaces/fairlead-system/secrets/certs":
+            if method == "PUT":
+                sent = json.loads(body)
+                if sent["metadata"]["resourceVersion"] != self.secret["metadata"]["resourceVersion"]:
+                    return 409, {"message": "conflict"}
+                sent["metadata"]["resourceVersion"] = str(int(sent["metadata"]["resourceVersion"]) + 1)
+                self.secret = sent
+            return 200, self.secret
+        if path.endswith("/mutatingwebhookconfigurations/fairlead"):
+            if method == "PATCH":
+                for step in json.loads(body):
+                    _, _, index, *rest = step["path"].split("/")
+                    hook = self.hooks["webhooks"][int(index)]
+                    if step["op"] == "test":
+                        assert hook[rest[0]] == step["value"]
+                    else:
+                        hook["clientConfig"]["caBundle"] = step["value"]
+            return 200, self.hooks
+        if method == "POST" and path == "/api/v1/namespaces/shop/events":
+            self.events.append(json.loads(body))
+            return 201, {}
+        return 404, {"message": f"no {method} {path}"}
+
+    def handler(self, token):
+        api = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_any(self):
+                body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+                with api.lock:
+                    if self.headers.get("Authorization") != f"Bearer {token}":
+                        status, reply = 401, {"message": "who are you"}
+                        api.refused.append(self.path)
+                    else:
+                        status, reply = api.answer(self.command, self.path, body)
+                text = json.dumps(reply).encode()
+                self.send_response(status)
+                self.send_header("Content-Length", str(len(text)))
+                self.end_headers()
+                self.wfile.write(text)
+
+            do_GET = do_PUT = do_PATCH = do_POST = do_any
+
+            def log_message(self, *_):
+                pass
+
+        return Handler

@@ -1,0 +1,183 @@
+#!/usr/bin/env python3
+"""The webhook as an API server meets it: webhook_test.py <folder of fairlead-injector>
+
+Real process, real TLS. Golden pods come out as by the library; hostile reviews cost their own
+request; certificates are reloaded, made and renewed; Events are made.
+"""
+import base64
+import json
+import socket
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+from injector import HERE, HOST, ApiServer, Client, Injector, make_certificate, openssl, review, wait_for
+
+BINARY = Path(sys.argv.pop(1)) / "fairlead-injector"
+
+
+def apply_patch(document, patch):
+    """RFC 6902, as far as the injector uses it: add only."""
+    document = json.loads(json.dumps(document))
+    for step in patch:
+        assert step["op"] == "add", step
+        *parents, last = [part.replace("~1", "/").replace("~0", "~") for part in step["path"].split("/")[1:]]
+        place = document
+        for part in parents:
+            place = place[part]
+        if isinstance(place, list):
+            place.insert(int(last), step["value"])
+        else:
+            place[last] = step["value"]
+    return document
+
+
+class WithFiles(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.temporary = tempfile.TemporaryDirectory()
+        cls.folder = Path(cls.temporary.name)
+        make_certificate(cls.folder, HOST, f"DNS:{HOST}")
+        cls.injector = Injector(BINARY, "--cert-dir", cls.folder)
+        cls.client = Client(cls.injector.port_of("reviews"), (cls.folder / "tls.crt").read_text())
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.injector.__exit__()
+        cls.temporary.cleanup()
+
+    def test_golden_pods(self):
+        for path in sorted((HERE / "cases").glob("*.json")):
+            case = json.loads(path.read_text())
+            expected = json.loads((HERE / "expected" / path.name).read_text())
+            where = "/mutate/namespaces" if case["namespace_opted_in"] else "/mutate/pods"
+            status, body = self.client.post(where, review(case["pod"], uid=path.stem))
+            self.assertEqual(status, 200, body)
+            answer = json.loads(body)["response"]
+            self.assertTrue(answer["allowed"])
+            self.assertEqual(answer["uid"], path.stem)
+            patch = json.loads(base64.b64decode(answer.get("patch", "W10=")))
+            self.assertEqual(apply_patch(case["pod"], patch), expected["pod"], path.name)
+            self.assertEqual(answer.get("warnings", []), expected["warnings"], path.name)
+
+    def test_hostile_reviews_cost_their_own_request(self):
+        deep = "[" * 1_000_000
+        bodies = [(b"", 400), (b"{", 400), (deep.encode(), 400), (b'{"kind":"\xc3\x28"}', 400), (b"7", 400),
+                  (review([]).encode(), 200), (review({"metadata": 1, "spec": "x"}).encode(), 200),
+                  (b"[" + b"0," * 1_500_000 + b"0]", 400), (b" " * (3 << 20), 400),
+                  (b'{"a":"' + b"x" * (4 << 20) + b'"}', 413)]
+        for body, status in bodies:
+            try:
+                self.assertEqual(self.client.post("/mutate/pods", body)[0], status, body[:20])
+            except (BrokenPipeError, ConnectionResetError):
+                self.assertEqual(status, 413)  # it did not wait for the rest
+        self.test_golden_pods()
+
+    def test_wrong_paths_and_methods(self):
+        self.assertEqual(self.client.post("/", "{}")[0], 404)
+        connection = self.client.connect()
+        connection.request("GET", "/mutate/pods")
+        self.assertEqual(connection.getresponse().status, 405)
+        connection.close()
+        self.assertEqual(self.injector.get("/nowhere")[0], 404)
+
+    def test_idle_and_plain_connections_hold_nobody_up(self):
+        idle = [socket.create_connection(("127.0.0.1", self.client.port)) for _ in range(8)]
+        idle[0].sendall(b"POST /mutate/pods HTTP/1.1\r\n\r\n")  # no TLS
+        self.test_golden_pods()
+        for connection in idle:
+            connection.close()
+
+    def test_probes_and_metrics(self):
+        self.assertEqual(self.injector.get("/livez")[0], 200)
+        self.assertEqual(self.injector.get("/readyz")[0], 200)
+        before = self.injector.metrics()
+        self.client.post("/mutate/pods", review(json.loads((HERE / "cases/host_network.json").read_text())["pod"]))
+        self.client.post("/mutate/pods", "{")
+        after = self.injector.metrics()
+        for name in ('fairlead_injector_requests_total{result="skipped",reason="host_network"}',
+                     'fairlead_injector_requests_total{result="refused",reason="malformed_review"}'):
+            self.assertEqual(after[name] - before[name], 1)
+        self.assertGreater(after["fairlead_injector_cert_expiry_timestamp_seconds"], 1e9)
+
+
+class Reload(unittest.TestCase):
+    def test_a_new_certificate_is_served_without_restart(self):
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            make_certificate(folder, HOST, f"DNS:{HOST}")
+            first = (folder / "tls.crt").read_text()
+            with Injector(BINARY, "--cert-dir", folder) as injector:
+                client = Client(injector.port_of("reviews"), first)
+                old = client.served_certificate()
+                (folder / "tls.crt").write_text("garbage")
+                wait_for("the complaint", lambda: injector.metrics()["fairlead_injector_cert_errors_total"] > 0)
+                self.assertEqual(client.served_certificate(), old)
+                make_certificate(folder, HOST, f"DNS:{HOST}")
+                client = Client(client.port, first + (folder / "tls.crt").read_text())
+                wait_for("the new certificate", lambda: client.served_certificate() != old)
+
+
+class OwnCertificates(unittest.TestCase):
+    ARGUMENTS = ("--namespace", "fairlead-system", "--secret", "certs", "--service", "fairlead-injector",
+                 "--webhook", "fairlead")
+
+    def setUp(self):
+        self.temporary = tempfile.TemporaryDirectory()
+        self.api = ApiServer(Path(self.temporary.name) / "account", "secret-token")
+
+    def tearDown(self):
+        self.api.server.shutdown()
+        self.temporary.cleanup()
+
+    def start(self):
+        return Injector(BINARY, *self.ARGUMENTS, environment=self.api.environment())
+
+    def test_made_shared_and_vouched_for(self):
+        with self.start() as first, self.start() as second:
+            ports = [first.port_of("reviews"), second.port_of("reviews")]
+            bundles = self.api.bundles()
+            self.assertEqual(bundles[0], bundles[1])
+            served = [Client(port, bundles[0]).served_certificate() for port in ports]
+            self.assertEqual(served[0], served[1])
+            renewals = [one.metrics()["fairlead_injector_cert_renewals_total"] for one in (first, second)]
+            self.assertEqual(sum(renewals), 1)
+        self.assertEqual(self.api.refused, [])
+
+    def test_a_due_leaf_is_renewed_under_the_same_authority(self):
+        with self.start() as injector:
+            injector.port_of("reviews")
+        bundle = self.api.bundles()[0]
+        data = self.api.secret["data"]
+        old = base64.b64decode(data["tls.crt"])
+        # 1 of 30 days is left of this one, and it is not signed by our authority either.
+        make_certificate(Path(self.temporary.name) / "other", HOST, f"DNS:{HOST}")
+        data["tls.crt"] = base64.b64encode((Path(self.temporary.name) / "other/tls.crt").read_bytes()).decode()
+        with self.start() as injector:
+            client = Client(injector.port_of("reviews"), bundle)
+            client.served_certificate()
+        self.assertEqual(self.api.bundles()[0], bundle)
+        self.assertNotEqual(base64.b64decode(self.api.secret["data"]["tls.crt"]), old)
+        text = openssl("x509", "-noout", "-text", input=base64.b64decode(self.api.secret["data"]["tls.crt"])).stdout
+        self.assertIn(b"TLS Web Server Authentication", text)
+
+    def test_events_are_made_about_the_controller_and_once(self):
+        pod = json.loads((HERE / "cases/bad_values.json").read_text())["pod"]
+        pod["metadata"]["ownerReferences"] = [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web-1",
+                                               "uid": "r-1", "controller": True}]
+        with self.start() as injector:
+            client = Client(injector.port_of("reviews"), self.api.bundles()[0])
+            for _ in range(3):
+                client.post("/mutate/pods", review(pod))
+            client.post("/mutate/pods", review(pod, dryRun=True))
+            wait_for("the Event", lambda: self.api.events)
+            made = 'fairlead_injector_events_total{result="made"}'
+            wait_for("its count", lambda: injector.metrics()[made] == 1)
+        self.assertEqual(len(self.api.events), 1)
+        self.assertEqual(self.api.events[0]["involvedObject"]["name"], "web-1")
+        self.assertIn('"loud" is not allowed', self.api.events[0]["message"])
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=1)
