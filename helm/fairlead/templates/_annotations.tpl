@@ -1,0 +1,48 @@
+{{- /*
+What annotations may hold, in CEL over `v`, the value. The same table is in injector/annotations.cc,
+and a test runs both over the same values. A list: name, expression, allowed.
+*/ -}}
+{{- define "fairlead.annotationChecks" -}}
+{{- $ports := "v.split(',').size() <= 64 && v.split(',').all(e, e.matches(r'^[1-9][0-9]{0,4}(-[1-9][0-9]{0,4})?$') && e.split('-').all(n, int(n) <= 65535) && int(e.split('-')[0]) <= int(e.split('-')[e.split('-').size() - 1]))" -}}
+{{- $portsAllowed := "1 to 64 ports or ranges from 1 to 65535 between commas, as in 5432,8000-8010" -}}
+{{- $cidrs := "v.split(',').size() <= 64 && v.split(',').all(e, e.contains('/') && isCIDR(e) && string(cidr(e)) == string(cidr(e).masked()))" -}}
+{{- $cidrsAllowed := "1 to 64 blocks between commas, without bits behind the prefix, as in 10.0.0.0/8,fd00::/8" -}}
+{{- $cpu := "(v.matches(r'^(0|[1-9][0-9]{0,14})m$') || v.matches(r'^(0|[1-9][0-9]{0,14})([.][0-9]{1,3})?$')) && quantity(v).isGreaterThan(quantity('0'))" -}}
+{{- $cpuAllowed := "a CPU quantity above 0, as in 50m or 0.5" -}}
+{{- $memory := "v.matches(r'^[1-9][0-9]{0,14}[KMG]i$') && quantity(v).isLessThan(quantity('1Ei'))" -}}
+{{- list
+  (list "inject" "v in ['enabled', 'disabled']" "enabled or disabled")
+  (list "allow-mesh" "v in ['true', 'false']" "true or false")
+  (list "image" "v.matches(r'^[A-Za-z0-9][A-Za-z0-9._:/@-]{0,254}$')" "an image reference of at most 255 characters")
+  (list "rnic-resource" "v == 'none' || v.matches(r'^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$')" "none, or the name of an extended resource, as in rdma/hca_shared")
+  (list "proxy-cpu-request" $cpu $cpuAllowed)
+  (list "proxy-cpu-limit" $cpu $cpuAllowed)
+  (list "proxy-memory-request" $memory "a whole number with Ki, Mi or Gi, as in 64Mi")
+  (list "proxy-memory-limit" (printf "%s && quantity(v).compareTo(quantity('32Mi')) >= 0" $memory) "a whole number with Ki, Mi or Gi, at least 32Mi")
+  (list "admin-port" "v.matches(r'^[1-9][0-9]{3,4}$') && int(v) >= 1024 && int(v) <= 65535 && !(v in ['4540', '4543'])" "a port from 1024 to 65535, not 4540 and not 4543")
+  (list "fallback" "v in ['allow', 'deny']" "allow or deny")
+  (list "log-level" "v in ['trace', 'debug', 'info', 'warn', 'error', 'off']" "trace, debug, info, warn, error or off")
+  (list "log-format" "v in ['logfmt', 'json']" "logfmt or json")
+  (list "pnet-id" "v.matches(r'^[A-Za-z0-9]{1,16}$')" "1 to 16 of A-Z, a-z and 0-9")
+  (list "buffer-size" "v.matches(r'^((16|32|64|128|256|512)KiB|(1|2|4|8|16|32|64|128|256|512)MiB)$')" "16KiB, 32KiB, 64KiB and so on, doubling up to 512MiB")
+  (list "max-conns-per-group" "v.matches(r'^[1-9][0-9]{1,2}$') && int(v) >= 16 && int(v) <= 255" "a whole number from 16 to 255")
+  (list "shutdown-grace-period" "v.matches(r'^(0|[1-9][0-9]{0,3})[sm]$') && int(v.substring(0, v.size() - 1)) <= (v.endsWith('s') ? 3600 : 60)" "a whole number with s or m, at most 3600s or 60m")
+  (list "skip-inbound-ports" $ports $portsAllowed)
+  (list "skip-outbound-ports" $ports $portsAllowed)
+  (list "skip-subnets" $cidrs $cidrsAllowed)
+  (list "include-inbound-ports" $ports $portsAllowed)
+  (list "include-cidrs" $cidrs $cidrsAllowed)
+  | toJson -}}
+{{- end -}}
+
+{{- /* A value of the pod's annotation, else of the settings. */}}
+{{- define "fairlead.wish" -}}variables.a[?'fairlead.io/{{ index . 0 }}'].orValue({{ index . 1 | squote }}){{- end }}
+{{- define "fairlead.match" -}}
+resourceRules:
+  - {apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods], scope: Namespaced}
+namespaceSelector:
+  matchExpressions:
+    - key: kubernetes.io/metadata.name
+      operator: NotIn
+      values: {{ include "fairlead.excludedNamespaces" . }}
+{{- end }}

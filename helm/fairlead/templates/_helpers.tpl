@@ -1,0 +1,59 @@
+{{- define "fairlead.name" -}}fairlead{{- end -}}
+
+{{- define "fairlead.labels" -}}
+app.kubernetes.io/name: fairlead
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
+{{- end -}}
+
+{{- define "fairlead.selector" -}}
+app.kubernetes.io/name: fairlead
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end -}}
+
+{{- define "fairlead.image" -}}
+{{- if .Values.image.digest -}}
+{{ .Values.image.repository }}@{{ .Values.image.digest }}
+{{- else -}}
+{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
+{{- end -}}
+{{- end -}}
+
+{{- define "fairlead.injector" -}}{{ .Release.Name }}-injector{{- end -}}
+
+{{- /* Names of cluster-wide objects carry the namespace, so that two releases do not meet. */ -}}
+{{- define "fairlead.clusterName" -}}{{ .Release.Namespace }}-{{ .Release.Name }}{{- end -}}
+
+{{- define "fairlead.logLevel" -}}{{ if eq .Values.profile "lab" }}debug{{ else }}{{ .level }}{{ end }}{{- end -}}
+
+{{- /* settings.json of the injector; the policy is rendered from the same. */ -}}
+{{- define "fairlead.settings" -}}
+{{- $p := .Values.proxy -}}
+{{- dict "version" .Chart.AppVersion "revision" $p.revision "image" (include "fairlead.image" .)
+    "imagePullPolicy" .Values.image.pullPolicy "concurrency" (int $p.concurrency)
+    "adminPort" (int $p.adminPort) "fallback" $p.fallback
+    "logLevel" (include "fairlead.logLevel" (dict "Values" .Values "level" $p.logLevel))
+    "logFormat" $p.logFormat "shutdownGracePeriod" $p.shutdownGracePeriod
+    "cpuRequest" $p.cpuRequest "memoryRequest" $p.memoryRequest "cpuLimit" $p.cpuLimit
+    "memoryLimit" $p.memoryLimit "rnicResource" $p.rnicResource "memlock" $p.memlock
+    "pnetId" $p.pnetId "env" $p.env | toPrettyJson -}}
+{{- end -}}
+
+{{- define "fairlead.podSecurity" -}}
+runAsNonRoot: true
+runAsUser: 2201
+runAsGroup: 2201
+seccompProfile: {type: RuntimeDefault}
+{{- end -}}
+
+{{- define "fairlead.containerSecurity" -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+capabilities: {drop: [ALL]}
+{{- end -}}
+
+{{- define "fairlead.excludedNamespaces" -}}
+{{ concat (list "kube-system") .Values.injector.excludedNamespaces | uniq | toJson }}
+{{- end -}}

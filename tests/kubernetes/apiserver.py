@@ -1,0 +1,115 @@
+"""A real API server with its etcd, for as long as a test needs it.
+
+kube-apiserver is looked for in $FAIRLEAD_KUBE_APISERVER and in the path; scripts/kube_apiserver.sh builds it.
+"""
+import http.client
+import json
+import os
+import shutil
+import socket
+import ssl
+import subprocess
+import threading
+import time
+from pathlib import Path
+
+SECONDS_MAX = 120
+TOKEN = "fairlead-test"
+
+
+def find_programs():
+    """kube-apiserver, etcd; or why one is missing."""
+    server = os.environ.get("FAIRLEAD_KUBE_APISERVER") or shutil.which("kube-apiserver")
+    etcd = shutil.which("etcd")
+    if not server:
+        return None, "no kube-apiserver; scripts/kube_apiserver.sh builds one for FAIRLEAD_KUBE_APISERVER"
+    if not etcd:
+        return None, "no etcd; Debian's package is etcd-server"
+    return (server, etcd), ""
+
+
+def free_ports(count):
+    """Both programs insist on being told their ports."""
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [s.getsockname()[1] for s in sockets]
+    for s in sockets:
+        s.close()
+    return ports
+
+
+class ApiServer:
+    def __init__(self, programs, folder):
+        server, etcd = programs
+        client, peer, self.port = free_ports(3)
+        self.folder = Path(folder)
+        key = self.folder / "account.key"
+        subprocess.run(["openssl", "genrsa", "-out", key, "2048"], check=True, capture_output=True)
+        (self.folder / "tokens").write_text(f"{TOKEN},admin,admin,system:masters\n")
+        self.logs = [open(self.folder / name, "wb") for name in ("etcd.log", "apiserver.log")]
+        self.processes = [subprocess.Popen(
+            [etcd, "--data-dir", self.folder / "etcd", "--listen-client-urls", f"http://127.0.0.1:{client}",
+             "--advertise-client-urls", f"http://127.0.0.1:{client}", "--listen-peer-urls", f"http://127.0.0.1:{peer}"],
+            stdout=self.logs[0], stderr=self.logs[0])]
+        self.processes.append(subprocess.Popen(
+            [server, "--etcd-servers", f"http://127.0.0.1:{client}", "--secure-port", str(self.port),
+             "--bind-address", "127.0.0.1", "--advertise-address", "127.0.0.1", "--cert-dir", self.folder / "certs",
+             "--service-cluster-ip-range", "10.96.0.0/16", "--authorization-mode", "RBAC",
+             "--token-auth-file", self.folder / "tokens", "--service-account-issuer", "https://fairlead.test",
+             "--service-account-key-file", key, "--service-account-signing-key-file", key,
+             "--disable-admission-plugins", "ServiceAccount", "--enable-aggregator-routing"],
+            stdout=self.logs[1], stderr=self.logs[1]))
+        self.context = ssl._create_unverified_context()
+        self.wait(lambda: self.call("GET", "/readyz", raw=True)[0] == 200, "the API server to be ready")
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        for process in reversed(self.processes):
+            process.terminate()
+            try:
+                process.wait(30)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        for log in self.logs:
+            log.close()
+
+    def wait(self, predicate, what):
+        deadline = time.monotonic() + SECONDS_MAX
+        pause = threading.Event()
+        while time.monotonic() < deadline:
+            for process, log in zip(self.processes, ("etcd.log", "apiserver.log")):
+                assert process.poll() is None, (self.folder / log).read_text()[-3000:]
+            try:
+                if predicate():
+                    return
+            except OSError:
+                pass
+            pause.wait(0.2)
+        raise AssertionError(f"waited {SECONDS_MAX} s for {what}")
+
+    def call(self, method, path, body=None, raw=False, content_type="application/json"):
+        """Status, object, warnings."""
+        connection = http.client.HTTPSConnection("127.0.0.1", self.port, timeout=60, context=self.context)
+        try:
+            connection.request(method, path, json.dumps(body) if body is not None else None,
+                               {"Authorization": f"Bearer {TOKEN}", "Content-Type": content_type})
+            reply = connection.getresponse()
+            text = reply.read()
+            warnings = [value.split('"', 1)[1].rsplit('"', 1)[0].replace('\\"', '"')
+                        for name, value in reply.getheaders() if name == "Warning"]
+            return reply.status, text if raw else json.loads(text), warnings
+        finally:
+            connection.close()
+
+    def apply(self, thing, namespace):
+        """Creates an object of the kinds that the chart has."""
+        group, kind = thing["apiVersion"], thing["kind"].lower()
+        plural = kind[:-1] + "ies" if kind.endswith("y") else kind + "s"
+        cluster_wide = kind.startswith(("cluster", "mutating", "validating", "namespace"))
+        place = "" if cluster_wide else f"/namespaces/{thing['metadata'].get('namespace', namespace)}"
+        root = f"/api/{group}" if "/" not in group else f"/apis/{group}"
+        status, reply, warnings = self.call("POST", f"{root}{place}/{plural}?fieldValidation=Strict", thing)
+        assert status in (200, 201), f"{thing['kind']} {thing['metadata']['name']}: {reply.get('message')}"
+        return warnings

@@ -1,0 +1,166 @@
+#!/usr/bin/env python3
+"""The chart in a real API server: apiserver_test.py <folder of fairlead-injector>
+
+Everything that the chart renders is taken under strict validation. The golden pods come out of the
+webhook, with certificates and rights of its own, and of the admission policy as the library makes them.
+"""
+import base64
+import copy
+import json
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+import yaml
+
+import apiserver
+import helm
+
+ROOT = Path(__file__).parents[2]
+INJECTION = ROOT / "tests" / "injection"
+BINARY = Path(sys.argv.pop(1)) / "fairlead-injector"
+SYSTEM = "fairlead-system"
+PROGRAMS, WHY_NOT = apiserver.find_programs()
+HELM, WHY_NO_HELM = helm.find_helm() if PROGRAMS else (None, "")
+CASES = {path.stem: json.loads(path.read_text()) for path in sorted((INJECTION / "cases").glob("*.json"))}
+EXPECTED = {name: json.loads((INJECTION / "expected" / f"{name}.json").read_text()) for name in CASES}
+
+
+def own_address():
+    """An address of this host that is not loopback: the API server takes no other for endpoints."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.1", 9))
+            return probe.getsockname()[0]
+        except OSError:
+            return None
+
+
+class InCluster(unittest.TestCase):
+    def setUp(self):
+        self.temporary = tempfile.TemporaryDirectory()
+        self.folder = Path(self.temporary.name)
+        self.api = apiserver.ApiServer(PROGRAMS, self.folder)
+        for name, labels in ((SYSTEM, {}), ("plain", {}), ("marked", {"fairlead.io/inject": "enabled"})):
+            self.api.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}, "")
+
+    def tearDown(self):
+        self.api.__exit__()
+        self.temporary.cleanup()
+
+    def install(self, *arguments):
+        code, text, error = helm.template(HELM, *arguments)
+        self.assertEqual(code, 0, error)
+        objects = [thing for thing in yaml.safe_load_all(text) if thing]
+        known = [thing for thing in objects if "helm.sh/hook" not in thing["metadata"].get("annotations", {})
+                 and thing["apiVersion"].split("/")[0] not in ("monitoring.coreos.com", "cert-manager.io")]
+        for thing in known:
+            self.api.apply(thing, SYSTEM)
+        return known
+
+    def create(self, pod, namespace):
+        pod = copy.deepcopy(pod)
+        pod["metadata"]["namespace"] = namespace
+        status, reply, warnings = self.api.call("POST", f"/api/v1/namespaces/{namespace}/pods?dryRun=All", pod)
+        self.assertEqual(status, 201, reply)
+        return {"annotations": reply["metadata"].get("annotations"), "spec": reply["spec"]}, warnings
+
+    def wait_until_installed(self):
+        """The API server looks for new policies and webhooks every few seconds."""
+        good, bad = CASES["annotated"]["pod"], CASES["bad_values"]["pod"]
+        self.api.wait(lambda: self.create(good, "plain")[0]["spec"].get("initContainers"), "the first injection")
+        self.api.wait(lambda: self.create(bad, "plain")[1], "the first warning")
+
+    def check_golden_pods(self, has_all_warnings):
+        self.wait_until_installed()
+        for name, case in CASES.items():
+            made, warnings = self.create(case["pod"], "marked" if case["namespace_opted_in"] else "plain")
+            # What the API server makes of the expected pod where nobody injects, defaults included.
+            wanted, _ = self.create(EXPECTED[name]["pod"], SYSTEM)
+            self.assertEqual(made, wanted, name)
+            for warning in EXPECTED[name]["warnings"]:
+                is_about_a_value = "is not allowed" in warning and "at most the limit" not in warning
+                if has_all_warnings or is_about_a_value:
+                    self.assertTrue(any(warning in text for text in warnings), (name, warning, warnings))
+
+    def test_policy(self):
+        self.install("--set", "injector.mode=policy")
+        self.check_golden_pods(has_all_warnings=False)
+
+    def test_policy_agrees_about_values(self):
+        """Each value at a border: the policy injects exactly where the library does."""
+        self.install("--set", "injector.mode=policy")
+        self.wait_until_installed()
+        for line in (ROOT / "tests" / "injection" / "values.txt").read_text().splitlines():
+            if not line or line.startswith("#"):
+                continue
+            verdict, key, value = line.split(" ", 2)
+            pod = copy.deepcopy(CASES["annotated"]["pod"])
+            pod["metadata"]["annotations"][f"fairlead.io/{key}"] = json.loads(value)
+            made, warnings = self.create(pod, "plain")
+            is_injected = bool(made["spec"].get("initContainers"))
+            if key != "inject":
+                self.assertEqual(is_injected, verdict == "good", line)
+            self.assertEqual(any("is not allowed" in text for text in warnings), verdict == "bad", (line, warnings))
+
+    def test_webhook_with_certificates_and_rights_of_its_own(self):
+        address = own_address()
+        if not address:
+            self.skipTest("this host has no address besides loopback")
+        self.install()
+        account = self.folder / "account"
+        account.mkdir()
+        (account / "ca.crt").write_bytes((self.folder / "certs" / "apiserver.crt").read_bytes())
+        status, reply, _ = self.api.call(
+            "POST", f"/api/v1/namespaces/{SYSTEM}/serviceaccounts/fairlead-injector/token",
+            {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}})
+        self.assertEqual(status, 201, reply)
+        (account / "token").write_text(reply["status"]["token"])
+        settings = self.api.call("GET", f"/api/v1/namespaces/{SYSTEM}/configmaps/fairlead-injector")[1]["data"]
+        (self.folder / "settings.json").write_text(settings["settings.json"])
+        deployment = self.api.call("GET", f"/apis/apps/v1/namespaces/{SYSTEM}/deployments/fairlead-injector")[1]
+        arguments = [a for a in deployment["spec"]["template"]["spec"]["containers"][0]["args"]
+                     if not a.startswith("--settings")]
+        log = self.folder / "injector.log"
+        with open(log, "wb") as out, subprocess.Popen(
+                [BINARY, "--settings", self.folder / "settings.json", *arguments, "--listen", f"{address}:0",
+                 "--admin", "127.0.0.1:0"], stderr=out,
+                env={**os.environ, "KUBERNETES_SERVICE_HOST": "127.0.0.1",
+                     "KUBERNETES_SERVICE_PORT": str(self.api.port), "FAIRLEAD_SERVICE_ACCOUNT": str(account)}) as injector:
+            try:
+                self.api.wait(lambda: "what=reviews" in log.read_text() or injector.poll() is not None, "certificates")
+                line = next(x for x in log.read_text().splitlines() if "what=reviews" in x)
+                self.announce(address, int(line.rsplit(":", 1)[1]))
+                self.check_golden_pods(has_all_warnings=True)
+                self.check_events(log)
+            finally:
+                injector.terminate()
+        secret = self.api.call("GET", f"/api/v1/namespaces/{SYSTEM}/secrets/fairlead-injector-certs")[1]
+        self.assertIn(b"BEGIN CERTIFICATE", base64.b64decode(secret["data"]["tls.crt"]))
+
+    def announce(self, address, port):
+        self.api.apply({"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4",
+                        "metadata": {"name": "fairlead-injector", "labels": {"kubernetes.io/service-name": "fairlead-injector"}},
+                        "endpoints": [{"addresses": [address], "conditions": {"ready": True}}],
+                        "ports": [{"name": "https", "port": port, "protocol": "TCP"}]}, SYSTEM)
+
+    def check_events(self, log):
+        pod = copy.deepcopy(CASES["bad_values"]["pod"])
+        pod["metadata"]["namespace"] = "plain"
+        status, reply, _ = self.api.call("POST", "/api/v1/namespaces/plain/pods", pod)
+        self.assertEqual(status, 403 if "serviceaccount" in str(reply) else 201, reply)
+        self.api.wait(lambda: self.api.call("GET", "/api/v1/namespaces/plain/events")[1]["items"], log.read_text())
+        event = self.api.call("GET", "/api/v1/namespaces/plain/events")[1]["items"][0]
+        self.assertEqual(event["reason"], "FairleadNotInjected")
+
+
+if __name__ == "__main__":
+    why = WHY_NOT or WHY_NO_HELM
+    if why:
+        print(f"skipped: {why}")
+        sys.exit(77)
+    unittest.main(verbosity=1)

@@ -1,0 +1,115 @@
+#!/usr/bin/env python3
+"""The chart under the real helm: lint, rendering in every mode, refusal by schema, agreement with the code."""
+import json
+import re
+import subprocess
+import sys
+import unittest
+
+import yaml
+
+import helm
+
+ROOT = helm.CHART.parents[1]
+HELM, WHY_NOT = helm.find_helm()
+EVERYTHING = ("metrics.podMonitor.enabled=true,metrics.rules.enabled=true,metrics.dashboards.enabled=true,"
+              "metrics.annotations=true,networkPolicy.enabled=true,node.enabled=true,profile=ha")
+
+
+def render(*arguments, **options):
+    code, text, error = helm.template(HELM, *arguments, **options)
+    assert code == 0, error
+    return [thing for thing in yaml.safe_load_all(text) if thing]
+
+
+def of_kind(objects, kind):
+    return [thing for thing in objects if thing["kind"] == kind]
+
+
+class Chart(unittest.TestCase):
+    def test_lint_is_strict(self):
+        done = subprocess.run([HELM, "lint", "--strict", helm.CHART], capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+
+    def test_every_mode_renders(self):
+        for mode in ("webhook", "policy", "manual"):
+            for certs in ("selfManaged", "certManager", "existingSecret"):
+                objects = render("--set", f"injector.mode={mode},injector.certs.mode={certs},"
+                                 f"injector.certs.existingSecret=mine,{EVERYTHING}")
+                self.assertEqual(bool(of_kind(objects, "MutatingWebhookConfiguration")), mode == "webhook")
+                self.assertEqual(bool(of_kind(objects, "MutatingAdmissionPolicy")), mode == "policy")
+                names = [(t["kind"], t["metadata"]["name"]) for t in objects]
+                self.assertEqual(len(names), len(set(names)))
+
+    def test_what_fails_is_named(self):
+        for setting, named in (
+                ("colour=red", "colour"), ("injector.mod=policy", "mod"), ("proxy.logLevel=loud", "logLevel"),
+                ("proxy.adminPort=4540", "adminPort"), ("profile=large", "profile"), ("injector.replicas=0", "replicas"),
+                ("proxy.memoryLimit=1G", "memoryLimit"), ("nodePools[0].name=A B", "name"),
+                ("image.digest=sha256:xyz", "digest"), ("node.includeCIDRs[0]=all", "includeCIDRs"),
+                ("injector.certs.mode=existingSecret", "injector.certs.existingSecret")):
+            code, _, error = helm.template(HELM, "--set", setting)
+            self.assertNotEqual(code, 0, setting)
+            self.assertIn(named, error, setting)
+
+    def test_old_clusters_are_refused(self):
+        self.assertIn("1.29", helm.template(HELM, kubernetes="1.29.0")[2])
+
+    def test_every_value_is_in_the_schema_and_the_reference(self):
+        schema = json.loads((helm.CHART / "values.schema.json").read_text())
+        values = yaml.safe_load((helm.CHART / "values.yaml").read_text())
+
+        def walk(node, rule, path):
+            if not isinstance(node, dict) or "properties" not in rule:
+                return
+            self.assertFalse(rule["additionalProperties"], path)
+            for key, value in node.items():
+                self.assertIn(key, rule["properties"], path)
+                walk(value, rule["properties"][key], f"{path}.{key}")
+        walk(values, schema, "values")
+        made = subprocess.run([sys.executable, ROOT / "scripts/values_page.py"], capture_output=True, text=True, check=True)
+        self.assertEqual(made.stdout, (ROOT / "docs/values.md").read_text(), "scripts/values_page.py >docs/values.md")
+
+    def test_a_pool_is_a_daemonset(self):
+        objects = render("--set", "node.enabled=true", "--set-json",
+                         'nodePools=[{"name":"a","nodeSelector":{"pool":"a"},"pnet":{"id":"NETA","rnics":["mlx5_0/1"]}},'
+                         '{"name":"b"}]')
+        sets = of_kind(objects, "DaemonSet")
+        self.assertEqual([s["metadata"]["name"] for s in sets], ["fairlead-node-a", "fairlead-node-b"])
+        self.assertEqual(sets[0]["spec"]["template"]["spec"]["nodeSelector"], {"pool": "a"})
+        arguments = sets[0]["spec"]["template"]["spec"]["containers"][0]["args"]
+        plugin = json.loads(next(a.removeprefix("--settings=") for a in arguments if a.startswith("--settings=")))
+        self.assertEqual(plugin["pnet"], [{"id": "NETA", "rnics": ["mlx5_0/1"]}])
+
+    def test_high_availability_has_two_and_a_budget(self):
+        objects = render("--set", "profile=ha")
+        self.assertEqual(of_kind(objects, "Deployment")[0]["spec"]["replicas"], 2)
+        self.assertTrue(of_kind(objects, "PodDisruptionBudget"))
+
+    def test_names_and_ports_are_those_of_the_code(self):
+        header = (ROOT / "proxy/base/kubernetes_names.h").read_text()
+        known = dict(re.findall(r"(k\w+) =\s+\"?([\w./-]+)\"?;", header))
+        text = yaml.safe_dump_all(render("--set", "injector.mode=policy")) + yaml.safe_dump_all(render())
+        for name in ("kInjectKey", "kStatusKey", "kSidecarName", "kAdminPortName"):
+            self.assertIn(known[name], text)
+        for name in ("kSidecarUid", "kOutboundPort", "kInboundPort", "kAdminPort", "kWebhookPort"):
+            self.assertRegex(text, rf"\b{known[name]}\b")
+        chart = yaml.safe_load((helm.CHART / "Chart.yaml").read_text())
+        self.assertIn(f"VERSION {chart['appVersion']} ", (ROOT / "CMakeLists.txt").read_text())
+
+    def test_containers_of_ours_have_no_rights(self):
+        for thing in of_kind(render(), "Deployment"):
+            pod = thing["spec"]["template"]["spec"]
+            self.assertEqual(pod["securityContext"]["runAsUser"], 2201)
+            for container in pod["containers"]:
+                context = container["securityContext"]
+                self.assertEqual(context["capabilities"], {"drop": ["ALL"]})
+                self.assertTrue(context["readOnlyRootFilesystem"])
+                self.assertFalse(context["allowPrivilegeEscalation"])
+
+
+if __name__ == "__main__":
+    if WHY_NOT:
+        print(f"skipped: {WHY_NOT}")
+        sys.exit(77)
+    unittest.main(verbosity=1)
