@@ -1,0 +1,71 @@
+#!/usr/bin/env bash
+# Lays out what the image adds to its base: collect.sh <build folder> <root of the image>
+#
+# Programs, stripped; the shared libraries that they load; configuration; and an SBOM (SPDX 2.3, JSON) of the packages that these libraries came from.
+set -euo pipefail
+build=$1 root=$2
+here=$(cd "$(dirname "$0")/.." && pwd)
+
+mkdir -p "$root/usr/local/bin" "$root/etc/fairlead" "$root/run/fairlead" "$root/usr/share/doc/fairlead"
+programs=()
+for program in proxy/fairlead-proxy proxy/ctl/fairleadctl injector/fairlead-injector cni/fairlead-cni \
+  cni/fairlead-node node/fairlead-node; do
+  # The node's programs are part of builds that have them.
+  [[ -x $build/$program ]] || continue
+  install -m 755 -s "$build/$program" "$root/usr/local/bin/"
+  programs+=("$root/usr/local/bin/$(basename "$program")")
+done
+install -m 644 "$here/config/pod.yaml" "$here/config/proxy.yaml" "$root/etc/fairlead/"
+mkdir -p "$root/run/fairlead/shm"
+chown -R 2201:2201 "$root/run/fairlead"
+echo 'fairlead:x:2201:2201::/:/usr/sbin/nologin' >"$root/etc/passwd"
+echo 'fairlead:x:2201:' >"$root/etc/group"
+
+# The image needs no base: it has every library that a program loads, the loader too. RDMA providers
+# are loaded by name when a device is there, so no program names them.
+libraries=$({
+  for program in "${programs[@]}"; do ldd "$program" || true; done
+  find /usr/lib/*/libibverbs -name '*.so' -exec ldd {} + 2>/dev/null || true
+} | awk '$2 == "=>" && $3 ~ /^\// {print $3} $1 ~ /^\// && $1 !~ /:$/ {print $1}' | sort -u)
+packages=()
+# Which package a library is of. The packages know some by the path from before /lib became a link.
+package_of() {
+  local path
+  path=$(realpath "$1")
+  { dpkg-query -S "$path" 2>/dev/null || dpkg-query -S "${path#/usr}" 2>/dev/null || true; } |
+    head -1 | cut -d: -f1
+}
+for library in $libraries; do
+  target=$root$(realpath "$(dirname "$library")")
+  mkdir -p "$target"
+  cp -L "$library" "$target/"
+  packages+=("$(package_of "$library")")
+done
+mkdir -p "$root/usr/lib" "$root/usr/lib64"
+ln -sfn usr/lib "$root/lib"
+ln -sfn usr/lib64 "$root/lib64"
+for folder in /usr/lib/*/libibverbs /etc/libibverbs.d; do
+  [[ -d $folder ]] || continue
+  cp -a --parents "$folder" "$root/"
+  packages+=(ibverbs-providers)
+done
+
+# A stable order, so that the same input gives the same bytes.
+{
+  printf '{\n "spdxVersion": "SPDX-2.3",\n "dataLicense": "CC0-1.0",\n "SPDXID": "SPDXRef-DOCUMENT",\n'
+  printf ' "name": "fairlead",\n "documentNamespace": "urn:fairlead:image:%s",\n' \
+    "$(cat "${programs[@]}" | sha256sum | cut -c1-32)"
+  printf ' "creationInfo": {"created": "%s", "creators": ["Tool: docker/collect.sh"]},\n "packages": [' \
+    "$(date -u -d "@${SOURCE_DATE_EPOCH:-$(date +%s)}" +%Y-%m-%dT%H:%M:%SZ)"
+  separator=$'\n'
+  while read -r package; do
+    [[ -n $package ]] || continue
+    version=$(dpkg-query -W -f '${Version}' "$package" 2>/dev/null | head -1)
+    printf '%s  {"SPDXID": "SPDXRef-%s", "name": "%s", "versionInfo": "%s", "downloadLocation": "NOASSERTION",' \
+      "$separator" "${package//[^A-Za-z0-9.-]/-}" "$package" "$version"
+    printf ' "externalRefs": [{"referenceCategory": "PACKAGE-MANAGER", "referenceType": "purl",'
+    printf ' "referenceLocator": "pkg:deb/debian/%s@%s"}]}' "$package" "${version//+/%2B}"
+    separator=$',\n'
+  done < <(printf '%s\n' "${packages[@]}" | sort -u)
+  printf '\n ]\n}\n'
+} >"$root/usr/share/doc/fairlead/sbom.spdx.json"
