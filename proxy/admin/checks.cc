@@ -45,13 +45,22 @@ Fact check_workers(const CheckInput& input) {
               "the worker is stuck or starved of CPU; raise the CPU limit, or restart the proxy");
 }
 
+std::string hint_of(const std::string& reason) {
+  for (const FallbackInfo& info : fallback_table())
+    if (info.name == reason) return std::string(info.hint);
+  return "";
+}
+
 Fact check_devices(const CheckInput& input) {
   std::set<std::string> active;
   std::set<std::string> lacking_gid;
   std::set<std::string> down;
+  std::string hint;  // of the first device with a reason
   for (const WorkerSnapshot& worker : input.snapshot.workers) {
     for (const DeviceRow& row : worker.devices) {
-      const std::string port = row.name + "/" + std::to_string(row.port);
+      // A device that could not be opened shows no ports.
+      const std::string port = row.port == 0 ? row.name : row.name + "/" + std::to_string(row.port);
+      if (hint.empty()) hint = hint_of(row.reason);
       if (row.state != "active")
         down.insert(row.detail.empty() ? port : port + " (" + row.detail + ")");
       else if (row.gid.empty())
@@ -67,14 +76,15 @@ Fact check_devices(const CheckInput& input) {
     return fail("devices", "no usable GID on " + join(lacking_gid, ", "),
                 "give the RNIC's network interface an IPv4 address; see fairleadctl devices");
   if (active.empty())
-    return fail("devices", "no active port: " + join(down, ", "),
-                "see fairleadctl devices; check cable, switch, and /dev/infiniband");
+    return fail(
+        "devices", "no active port: " + join(down, ", "),
+        hint.empty() ? "see fairleadctl devices; check cable, switch, and /dev/infiniband" : hint);
   std::string text = "active " + join(active, ", ");
   if (lacking_gid.empty() && down.empty()) return ok("devices", std::move(text));
   if (!down.empty()) text += "; down " + join(down, ", ");
   if (!lacking_gid.empty()) text += "; without usable GID " + join(lacking_gid, ", ");
   return warn("devices", std::move(text),
-              "connections lack a second path; see fairleadctl devices");
+              hint.empty() ? "connections lack a second path; see fairleadctl devices" : hint);
 }
 
 Fact check_link_groups(const CheckInput& input) {

@@ -151,12 +151,14 @@ constexpr std::array kTable = {
          "the peer is no SMC peer, or something rewrites the stream"),
     ours(R::kDraining, "draining", 0x0f, kDeclineNoRdmaDevice, true, "this proxy is shutting down",
          "nothing to do"),
+    ours(R::kPortDown, "rnic_port_down", 0x10, kDeclineNoRdmaDevice, false,
+         "no port of the RNIC is up", "check cable, switch, and the RNIC's network interface"),
 };
 
 constexpr bool table_is_ordered() {
   for (std::size_t i = 0; i < kTable.size(); ++i)
     if (static_cast<std::size_t>(kTable[i].reason) != i) return false;
-  return kTable.size() == static_cast<std::size_t>(R::kDraining) + 1;
+  return kTable.size() == static_cast<std::size_t>(R::kPortDown) + 1;
 }
 static_assert(table_is_ordered());
 

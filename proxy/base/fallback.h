@@ -65,6 +65,7 @@ enum class FallbackReason : std::uint8_t {
   kConnectionLimit,
   kMalformedClc,
   kDraining,
+  kPortDown,
 };
 
 struct FallbackInfo {

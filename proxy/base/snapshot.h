@@ -73,6 +73,7 @@ struct DeviceRow {
   std::string gid, mac, pnet, pnet_source;
   unsigned mtu_bytes = 0;
   std::string detail;  // a sentence when it cannot be used
+  std::string reason;  // then: the name of the fallback reason
 };
 
 // The chain of decisions of one connection, newest first in the snapshot: for `fairleadctl why`.

@@ -11,6 +11,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
@@ -205,6 +206,8 @@ class Device {
   virtual Result<std::unique_ptr<RegisteredBuffer>> allocate_buffer(ProtectionDomain& domain,
                                                                     std::size_t size_bytes) = 0;
   virtual Result<std::unique_ptr<QueuePair>> create_queue_pair(const QueuePairOptions& options) = 0;
+  // What allocate_buffer() may still hand out as far as a limit is known.
+  virtual std::size_t registrable_bytes() const { return std::numeric_limits<std::size_t>::max(); }
 
   // Takes up to completions.size() completions; never blocks.
   virtual std::size_t poll(std::span<Completion> completions) = 0;

@@ -1,5 +1,7 @@
 #include "relay/buffer_slabs.h"
 
+#include <algorithm>
+
 #include "smc/cursor.h"
 
 namespace fairlead::relay {
@@ -26,7 +28,8 @@ Result<smc::ElementId> BufferSlabs::take(const BufferSizes& sizes) {
 Result<void> BufferSlabs::add_slab(const BufferSizes& sizes) {
   if (slabs_.full()) return Error{Errc::kExhausted, "slabs of the link group"};
   std::optional<smc::SlabPlan> plan =
-      smc::plan_slab(budget_.left_bytes(), sizes.wanted_code, sizes.least_code);
+      smc::plan_slab(std::min(budget_.left_bytes(), device_.registrable_bytes()), sizes.wanted_code,
+                     sizes.least_code);
   if (!plan) return Error{Errc::kExhausted, "memory.limit"};
   // A smaller element that is free already is better than registering another slab of its size.
   if (plan->size_code < sizes.wanted_code)

@@ -1,5 +1,6 @@
 #include "relay/device_slot.h"
 
+#include <algorithm>
 #include <array>
 
 #include "base/log.h"
@@ -24,6 +25,19 @@ const char* describe(rdma::CompletionStatus status) {
 }
 
 }  // namespace
+
+bool usable(const rdma::Port& port) {
+  return port.state == rdma::PortState::kActive && !port.gid.is_zero();
+}
+
+std::optional<rdma::Port> Reachability::choose_port(std::span<const rdma::Port> ports,
+                                                    const Place&) const {
+  const auto found = std::find_if(ports.begin(), ports.end(), usable);
+  if (found == ports.end()) return std::nullopt;
+  return *found;
+}
+
+bool Reachability::direct(const Gid&, const Gid&) const { return true; }
 
 DeviceSlot::DeviceSlot(std::unique_ptr<rdma::Device> device,
                        std::unique_ptr<Reachability> reachability)
@@ -68,10 +82,8 @@ Result<void> DeviceSlot::post_receives() {
   return {};
 }
 
-std::optional<rdma::Port> DeviceSlot::active_port() const {
-  for (const rdma::Port& port : device_->ports())
-    if (port.state == rdma::PortState::kActive) return port;
-  return std::nullopt;
+bool DeviceSlot::active() const {
+  return std::any_of(device_->ports().begin(), device_->ports().end(), usable);
 }
 
 bool DeviceSlot::poll(TimePoint now) {

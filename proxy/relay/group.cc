@@ -37,7 +37,7 @@ Group::Group(GroupResources& shared, std::string id, smc::GroupRole role, const 
 
 Result<std::unique_ptr<Group>> Group::create(GroupResources& shared, std::string id,
                                              smc::GroupRole role, const PeerId& peer,
-                                             const smc::Terms& terms, PortNumber port,
+                                             const smc::Terms& terms, const rdma::Port& port,
                                              std::uint32_t random, TimePoint now) {
   std::unique_ptr<Group> group(new Group(shared, std::move(id), role, peer, terms, random, now));
   group->domain_ = shared.receive_domain;
@@ -53,12 +53,12 @@ Result<std::unique_ptr<Group>> Group::create(GroupResources& shared, std::string
   rdma::QueuePairOptions options;
   options.domain = group->domain_;
   options.receive_queue = shared.receive_queue;
-  options.port = port;
+  options.port = port.number;
+  options.gid = port.gid;
   options.send_requests =
       std::min(kSendRequestsPerLink, shared.device->capabilities().send_requests_max);
   group->lanes_[0].queue_pair = SMC_TRY(shared.device->create_queue_pair(options));
-  for (const rdma::Port& candidate : shared.device->ports())
-    if (candidate.number == port) group->port_ = candidate;
+  group->port_ = port;
   group->identity_ = {group->port_.gid, group->port_.mac, group->lanes_[0].queue_pair->number()};
   group->count_state(true);
   return group;

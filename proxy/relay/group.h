@@ -68,7 +68,7 @@ class Group {
  public:
   static Result<std::unique_ptr<Group>> create(GroupResources& shared, std::string id,
                                                smc::GroupRole role, const PeerId& peer,
-                                               const smc::Terms& terms, PortNumber port,
+                                               const smc::Terms& terms, const rdma::Port& port,
                                                std::uint32_t random, TimePoint now);
   ~Group();
   Group(const Group&) = delete;

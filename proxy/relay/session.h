@@ -20,6 +20,7 @@
 #include "base/snapshot.h"
 #include "event/stream.h"
 #include "event/timer_queue.h"
+#include "relay/device_slot.h"
 #include "relay/group.h"
 #include "relay/smc_relay.h"
 #include "relay/tcp_relay.h"
@@ -29,7 +30,6 @@
 namespace fairlead::relay {
 
 class Worker;
-class DeviceSlot;
 struct PeerKey;
 
 // Both sides have closed their applications, but the peer does not confirm it.
@@ -73,6 +73,8 @@ class Session final : public event::StreamHandler {
   Phase phase() const { return phase_; }
   Direction direction() const { return direction_; }
   bool negotiating() const { return setup_ != nullptr; }
+  // The negotiation refers to it.
+  bool uses(const DeviceSlot& slot) const { return setup_ != nullptr && setup_->slot == &slot; }
   SmcRelay* smc() { return smc_ ? smc_.get() : nullptr; }
   std::string id() const;
   ConnectionRow row(TimePoint now) const;
@@ -91,10 +93,11 @@ class Session final : public event::StreamHandler {
     const char* phase = "accept";
     // Decided: TCP, as soon as both streams stand; `outcome` has the rest.
     std::optional<FallbackReason> plain_reason;
-    bool assumed = false;      // by configuration; no option was seen
-    bool counted = false;      // as one of limits.handshakes
-    bool forms_group = false;  // ours is the first contact
-    DeviceSlot* slot = nullptr;
+    bool assumed = false;        // by configuration; no option was seen
+    bool counted = false;        // as one of limits.handshakes
+    bool forms_group = false;    // ours is the first contact
+    DeviceSlot* slot = nullptr;  // that leads to the peer; outbound, before the Accept: the offered
+    rdma::Port port;             // of `slot`
     Gid peer_gid;
     smc::Terms terms;
     wire::Proposal proposal;     // outbound: what we sent
@@ -105,6 +108,9 @@ class Session final : public event::StreamHandler {
   };
 
   bool outbound() const { return direction_ == Direction::kOutbound; }
+  Place place(std::optional<Gid> peer_gid = std::nullopt) const {
+    return {net_->local_address(), net_->peer_address(), peer_gid};
+  }
   void note(const char* step);
   void on_timer();
   void arm_timer();
@@ -130,6 +136,7 @@ class Session final : public event::StreamHandler {
   void serve_stranger(smc::Handshake::Outcome outcome, TimePoint now);
   void message_in_hand(TimePoint now);
   void handle_accept(TimePoint now);
+  bool choose_slot_of_server(const Gid& gid);
   void join_named_link(const PeerKey& key, const wire::AcceptConfirm& accept, TimePoint now);
   void handle_proposal(TimePoint now);
   void answer_proposal(TimePoint now);

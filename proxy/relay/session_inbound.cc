@@ -68,16 +68,16 @@ void Session::handle_proposal(TimePoint now) {
     return decline(FallbackReason::kConnectionLimit, false, now);
   for (const std::unique_ptr<DeviceSlot>& slot : worker_.slots()) {
     const std::optional<Gid> gid = slot->reachability().client_gid(proposal);
-    if (!gid || !slot->active_port()) continue;
+    const std::optional<rdma::Port> port = gid ? slot->choose_port(place(gid)) : std::nullopt;
+    if (!port) continue;
     setup_->slot = slot.get();
+    setup_->port = *port;
     setup_->peer_gid = *gid;
     break;
   }
   if (setup_->slot == nullptr) {
     note("no device of ours reaches the client: it is on another node, or sees another directory");
-    return decline(
-        worker_.slots().empty() ? worker_.no_device_reason() : FallbackReason::kNoRdmaDevice, false,
-        now);
+    return decline(worker_.no_device_reason(), false, now);
   }
   dial_app(now);
 }
@@ -124,10 +124,10 @@ void Session::handle_confirm(TimePoint now) {
   Group& group = *smc_->group;
   if (confirm.first_contact) {
     if (confirm.first_contact_v2) group.set_peer_host(confirm.first_contact_v2->host_name);
-    const Result<void> connected =
-        group.connect_first_link({setup_->peer_gid, confirm.mac, confirm.queue_pair,
-                                  confirm.first_psn, std::min(confirm.mtu, setup_->accept.mtu)},
-                                 now);
+    const Result<void> connected = group.connect_first_link(
+        {setup_->peer_gid, confirm.mac, confirm.queue_pair, confirm.first_psn,
+         std::min(confirm.mtu, setup_->accept.mtu), setup_->accept.first_contact_v2->direct},
+        now);
     if (!connected) {
       note(connected.error().what);
       return decline(FallbackReason::kQueuePairNotReady, false, now);

@@ -10,11 +10,10 @@ namespace fairlead::relay {
 
 Group* Session::make_group(smc::GroupRole role, const PeerKey& key, TimePoint now) {
   DeviceSlot& slot = *setup_->slot;
-  const std::optional<rdma::Port> port = slot.active_port();
-  if (!port || slot.peers().full()) return nullptr;
+  if (slot.peers().full()) return nullptr;
   Result<std::unique_ptr<Group>> group =
       Group::create(slot.resources(), worker_.next_group_id(), role, key.peer, setup_->terms,
-                    port->number, worker_.random(), now);
+                    setup_->port, worker_.random(), now);
   if (!group) {
     LogEvent(LogLevel::kWarn, "relay.group", "create_failed")
         .field("what", to_string(group.error()));
@@ -61,8 +60,10 @@ bool Session::set_peer(const wire::AcceptConfirm& answer) {
 
 wire::AcceptConfirm Session::describe_seat(wire::ClcType type, bool first_contact) const {
   const Group& group = *smc_->group;
+  const bool direct =
+      first_contact && setup_->slot->reachability().direct(group.port().gid, setup_->peer_gid);
   wire::AcceptConfirm answer =
-      smc::make_answer(type, worker_.offer(), setup_->terms, first_contact, /*direct=*/true);
+      smc::make_answer(type, worker_.offer(), setup_->terms, first_contact, direct);
   const smc::LinkIdentity identity = smc_->group->identity();
   const BufferSlabs& rmbs = group.rmbs();
   answer.gid = identity.gid;

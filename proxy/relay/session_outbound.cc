@@ -17,7 +17,7 @@ void Session::start_outbound(TimePoint now) {
     plain = FallbackReason::kPolicyExcluded;
   } else if (worker_.draining()) {
     plain = FallbackReason::kDraining;
-  } else if (!worker_.active_slot()) {
+  } else if (!worker_.any_active_slot()) {
     plain = worker_.no_device_reason();
   } else if (!assumed && !worker_.network().option_available()) {
     plain = FallbackReason::kNoOptionProgram;
@@ -61,12 +61,12 @@ void Session::net_connected(TimePoint now) {
     return become_tcp_expected(FallbackReason::kPeerNotInjected, now);
   }
   note(setup_->assumed ? "the peer is assumed to speak SMC" : "the SYN/ACK carried the SMC option");
-  DeviceSlot* slot = worker_.active_slot();
   setup_->phase = "clc_proposal";
-  const rdma::Port port = slot != nullptr ? *slot->active_port() : rdma::Port{};
+  const Worker::Offered offered = worker_.offer_towards(place());
+  setup_->slot = offered.slot;
+  setup_->port = offered.port;
   setup_->proposal =
-      smc::make_proposal(worker_.offer(), port.gid, port.mac,
-                         slot != nullptr ? slot->reachability().vendor_area() : wire::VendorArea{});
+      smc::make_proposal(worker_.offer(), offered.port.gid, offered.port.mac, offered.vendor);
   setup_->handshake.emplace(smc::Handshake::client(setup_->proposal, worker_.offer().peer_id, now,
                                                    worker_.config().smc.handshake_timeout));
   phase_ = Phase::kHandshake;
@@ -95,8 +95,7 @@ void Session::handle_accept(TimePoint now) {
   const smc::Judgement<smc::Terms> terms = smc::judge_accept(accept, setup_->proposal);
   if (!terms) return decline(terms.error(), false, now);
   setup_->terms = *terms;
-  setup_->slot = worker_.slot_of_server(accept.gid);
-  if (setup_->slot == nullptr) return decline(FallbackReason::kNoRoute, false, now);
+  if (!choose_slot_of_server(accept.gid)) return decline(FallbackReason::kNoRoute, false, now);
   const PeerKey key{smc::GroupRole::kClient, accept.peer_id, accept.gid};
   if (!accept.first_contact) return join_named_link(key, accept, now);
   note("first contact: a new link group");
@@ -110,8 +109,10 @@ void Session::handle_accept(TimePoint now) {
   }
   wire::AcceptConfirm confirm = describe_seat(wire::ClcType::kConfirm, true);
   confirm.mtu = std::min(confirm.mtu, accept.mtu);
-  const Result<void> connected = group->connect_first_link(
-      {accept.gid, accept.mac, accept.queue_pair, accept.first_psn, confirm.mtu}, now);
+  const Result<void> connected =
+      group->connect_first_link({accept.gid, accept.mac, accept.queue_pair, accept.first_psn,
+                                 confirm.mtu, confirm.first_contact_v2->direct},
+                                now);
   if (!connected) {
     note(connected.error().what);
     return decline(FallbackReason::kQueuePairNotReady, false, now);
@@ -120,6 +121,18 @@ void Session::handle_accept(TimePoint now) {
   setup_->handshake->send_confirm(confirm);
   setup_->handshake->await_link(now);
   arm_timer();
+}
+
+// The server may lead us to another device than the one whose GID we told: that of the same node.
+bool Session::choose_slot_of_server(const Gid& gid) {
+  const DeviceSlot* offered = setup_->slot;
+  setup_->slot = worker_.slot_of_server(gid);
+  setup_->peer_gid = gid;
+  if (setup_->slot == nullptr) return false;
+  if (setup_->slot == offered) return true;
+  const std::optional<rdma::Port> port = setup_->slot->choose_port(place(gid));
+  if (port) setup_->port = *port;
+  return port.has_value();
 }
 
 void Session::join_named_link(const PeerKey& key, const wire::AcceptConfirm& accept,

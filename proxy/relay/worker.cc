@@ -43,18 +43,13 @@ Result<void> Worker::add_device(std::unique_ptr<rdma::Device> device,
   slots_.push_back(SMC_TRY(DeviceSlot::create(std::move(device), std::move(reachability), budget_,
                                               timers_, stats_, times_of(config().smc),
                                               [this] { return network_.now(); })));
+  if (watcher_ != nullptr) slots_.back()->device().set_watcher(watcher_);
   return {};
-}
-
-DeviceSlot* Worker::active_slot() const {
-  for (const std::unique_ptr<DeviceSlot>& slot : slots_)
-    if (slot->active_port()) return slot.get();
-  return nullptr;
 }
 
 DeviceSlot* Worker::slot_of_server(const Gid& gid) const {
   for (const std::unique_ptr<DeviceSlot>& slot : slots_)
-    if (slot->active_port() && slot->reachability().server_reachable(gid)) return slot.get();
+    if (slot->active() && slot->reachability().server_reachable(gid)) return slot.get();
   return nullptr;
 }
 
@@ -188,36 +183,6 @@ bool Worker::shut_down_done() const {
     if (!drained) return false;
   }
   return true;
-}
-
-WorkerSnapshot Worker::snapshot(const SnapshotRequest& request) {
-  const TimePoint now = network_.now();
-  WorkerSnapshot snapshot;
-  snapshot.worker = settings_.index;
-  for (const auto& [number, session] : sessions_) {
-    if (snapshot.connections.size() >= request.connections_max) break;
-    snapshot.connections.push_back(session->row(now));
-    snapshot.connections.back().worker = settings_.index;
-  }
-  for (const std::unique_ptr<DeviceSlot>& slot : slots_) {
-    slot->peers().for_each(
-        [&](Group& group) { snapshot.link_groups.push_back(group.row(settings_.index, now)); });
-    for (const rdma::Port& port : slot->device().ports()) {
-      DeviceRow row;
-      row.name = slot->device().name();
-      row.kind = slot->kind();
-      row.port = port.number.value;
-      row.state = port.state == rdma::PortState::kActive ? "active" : "down";
-      row.gid = to_string(port.gid);
-      row.mac = to_string(port.mac);
-      row.pnet = config().pnet.id;
-      row.pnet_source = config().pnet.id.empty() ? "" : "configuration";
-      row.mtu_bytes = 128U << static_cast<unsigned>(port.mtu);
-      snapshot.devices.push_back(row);
-    }
-  }
-  if (request.decisions) snapshot.decisions = decisions_.rows();
-  return snapshot;
 }
 
 }  // namespace fairlead::relay

@@ -47,11 +47,19 @@ class Worker {
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;
 
-  // Before the first turn. The device's own descriptors are the caller's to watch.
+  // The earlier one is preferred where two lead to a peer.
   Result<void> add_device(std::unique_ptr<rdma::Device> device,
                           std::unique_ptr<Reachability> reachability);
   // Why there is no device; for the decisions that follow from it.
   void set_no_device_reason(FallbackReason reason) { no_device_ = reason; }
+  // Of all devices, now and later; outlives them.
+  void set_device_watcher(FdWatcher* watcher);
+  // Called now and every `interval`: looks for devices that have come or gone.
+  void look_for_devices(std::function<void(Worker&)> look, Duration interval);
+  // Destroys a device that is gone for good. False while link groups or handshakes use it.
+  bool remove_device(const std::string& name);
+  // Devices that are there, but cannot be used; for people.
+  void set_unusable_devices(std::vector<DeviceRow> rows) { unusable_devices_ = std::move(rows); }
 
   // A connection has been accepted for this destination.
   void accept(Direction direction, const SocketAddress& destination,
@@ -84,9 +92,17 @@ class Worker {
   FallbackLog& fallback_log() { return fallback_log_; }
   DecisionLog& decisions() { return decisions_; }
   std::vector<std::unique_ptr<DeviceSlot>>& slots() { return slots_; }
-  FallbackReason no_device_reason() const { return no_device_; }
-  // The device to offer in a Proposal; nothing while no port is up.
-  DeviceSlot* active_slot() const;
+  // Why other nodes cannot be reached.
+  FallbackReason no_device_reason() const;
+  bool any_active_slot() const;
+  // What a Proposal says: the port of a device that leaves the node, where there is one, and the
+  // fabric of the one that does not.
+  struct Offered {
+    DeviceSlot* slot = nullptr;
+    rdma::Port port;
+    wire::VendorArea vendor;
+  };
+  Offered offer_towards(const Place& place) const;
   // The device that reaches the GID of an Accept.
   DeviceSlot* slot_of_server(const Gid& gid) const;
   void mark_ready(Session& session);
@@ -109,6 +125,7 @@ class Worker {
   void run_ready();
   void flush();
   void refuse(event::Stream& stream);
+  DeviceRow device_row(DeviceSlot& slot, const rdma::Port& port) const;
 
   WorkerSettings settings_;
   Network& network_;
@@ -121,6 +138,11 @@ class Worker {
   DecisionLog decisions_;
   std::mt19937_64 random_;
   FallbackReason no_device_ = FallbackReason::kNoRdmaDevice;
+  std::vector<DeviceRow> unusable_devices_;
+  FdWatcher* watcher_ = nullptr;
+  std::function<void(Worker&)> look_;
+  Duration look_interval_{};
+  std::optional<event::Timer> look_timer_;
   std::vector<std::unique_ptr<DeviceSlot>> slots_;
   std::unordered_map<std::uint64_t, std::unique_ptr<Session>> sessions_;
   std::vector<Session*> ready_;

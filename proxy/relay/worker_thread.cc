@@ -95,7 +95,7 @@ void WorkerThread::start() {
   loop_->set_watch_handler([this](int fd) {
     for (const auto& slot : worker_->slots()) slot->device().handle_readable(fd);
   });
-  for (const auto& slot : worker_->slots()) slot->device().set_watcher(loop_.get());
+  worker_->set_device_watcher(loop_.get());
   running_.store(true, std::memory_order_release);
   thread_ = std::thread([this] { run(); });
 }

@@ -81,6 +81,20 @@ TEST_F(StandingChecks, NoActivePortIsAFailureThatSaysWhy) {
   EXPECT_NE(check("devices").text.find("shm0/1 (cable is out)"), std::string::npos);
 }
 
+TEST_F(StandingChecks, RnicThatMayNotBeOpenedIsNamedWithWhatToDo) {
+  DeviceRow row;
+  row.name = "mlx5_0";
+  row.kind = "verbs";
+  row.state = "down";
+  row.reason = "device_open_eperm";
+  row.detail = "ibv_open_device: Permission denied";
+  snapshot_.workers[0].devices.push_back(row);
+  EXPECT_EQ(check("devices").status, FactStatus::kWarn);
+  EXPECT_NE(check("devices").text.find("mlx5_0 (ibv_open_device: Permission denied)"),
+            std::string::npos);
+  EXPECT_NE(check("devices").fix.find("RDMA device resource"), std::string::npos);
+}
+
 TEST_F(StandingChecks, PortWithoutGidIsAFailureWhenItIsTheOnlyOne) {
   for (WorkerSnapshot& worker : snapshot_.workers) worker.devices[0].gid = "";
   EXPECT_EQ(check("devices").status, FactStatus::kFail);

@@ -1,0 +1,116 @@
+// The devices of a worker: which of them is offered, what is told of them, and how they come and
+// go.
+
+#include <algorithm>
+
+#include "base/assert.h"
+#include "relay/worker.h"
+
+namespace fairlead::relay {
+
+void Worker::set_device_watcher(FdWatcher* watcher) {
+  watcher_ = watcher;
+  for (const std::unique_ptr<DeviceSlot>& slot : slots_) slot->device().set_watcher(watcher);
+}
+
+void Worker::look_for_devices(std::function<void(Worker&)> look, Duration interval) {
+  look_ = std::move(look);
+  look_interval_ = interval;
+  look_timer_.emplace(timers_, [this] {
+    look_(*this);
+    look_timer_->set(network_.now() + look_interval_);
+  });
+  look_(*this);
+  look_timer_->set(network_.now() + look_interval_);
+}
+
+bool Worker::remove_device(const std::string& name) {
+  const auto found = std::find_if(slots_.begin(), slots_.end(),
+                                  [&](const auto& slot) { return slot->device().name() == name; });
+  if (found == slots_.end()) return true;
+  DeviceSlot* slot = found->get();
+  const auto uses = [&](const auto& entry) { return entry.second->uses(*slot); };
+  if (slot->peers().count() != 0 || std::any_of(sessions_.begin(), sessions_.end(), uses))
+    return false;
+  slots_.erase(found);
+  return true;
+}
+
+FallbackReason Worker::no_device_reason() const {
+  std::optional<FallbackReason> reason;
+  for (const std::unique_ptr<DeviceSlot>& slot : slots_) {
+    if (!slot->reachability().leaves_node()) continue;
+    // One that is well does not lead there.
+    if (slot->active()) return FallbackReason::kNoRdmaDevice;
+    const std::span<const rdma::Port> ports = slot->device().ports();
+    const bool up = std::any_of(ports.begin(), ports.end(), [](const rdma::Port& port) {
+      return port.state == rdma::PortState::kActive;
+    });
+    if (!reason) reason = up ? FallbackReason::kNoUsableGid : FallbackReason::kPortDown;
+  }
+  return reason.value_or(no_device_);
+}
+
+bool Worker::any_active_slot() const {
+  return std::any_of(slots_.begin(), slots_.end(), [](const auto& slot) { return slot->active(); });
+}
+
+Worker::Offered Worker::offer_towards(const Place& place) const {
+  Offered offered;
+  for (const std::unique_ptr<DeviceSlot>& slot : slots_) {
+    if (!slot->active()) continue;
+    if (offered.vendor == wire::VendorArea{}) offered.vendor = slot->reachability().vendor_area();
+    const bool farther = slot->reachability().leaves_node();
+    if (offered.slot != nullptr && (!farther || offered.slot->reachability().leaves_node()))
+      continue;
+    if (const std::optional<rdma::Port> port = slot->choose_port(place)) {
+      offered.slot = slot.get();
+      offered.port = *port;
+    }
+  }
+  return offered;
+}
+
+WorkerSnapshot Worker::snapshot(const SnapshotRequest& request) {
+  const TimePoint now = network_.now();
+  WorkerSnapshot snapshot;
+  snapshot.worker = settings_.index;
+  for (const auto& [number, session] : sessions_) {
+    if (snapshot.connections.size() >= request.connections_max) break;
+    snapshot.connections.push_back(session->row(now));
+    snapshot.connections.back().worker = settings_.index;
+  }
+  for (const std::unique_ptr<DeviceSlot>& slot : slots_) {
+    slot->peers().for_each(
+        [&](Group& group) { snapshot.link_groups.push_back(group.row(settings_.index, now)); });
+    for (const rdma::Port& port : slot->device().ports())
+      snapshot.devices.push_back(device_row(*slot, port));
+  }
+  for (const DeviceRow& row : unusable_devices_) snapshot.devices.push_back(row);
+  if (request.decisions) snapshot.decisions = decisions_.rows();
+  return snapshot;
+}
+
+DeviceRow Worker::device_row(DeviceSlot& slot, const rdma::Port& port) const {
+  DeviceRow row;
+  row.name = slot.device().name();
+  row.kind = slot.kind();
+  row.port = port.number.value;
+  const bool up = port.state == rdma::PortState::kActive;
+  row.state = up ? "active" : "down";
+  if (!port.gid.is_zero()) row.gid = to_string(port.gid);
+  row.mac = to_string(port.mac);
+  PnetOfPort pnet = slot.reachability().pnet(port);
+  if (pnet.id.empty() && !config().pnet.id.empty()) pnet = {config().pnet.id, "configuration"};
+  row.pnet = pnet.id;
+  row.pnet_source = pnet.source;
+  row.mtu_bytes = 128U << static_cast<unsigned>(port.mtu);
+  if (!usable(port)) {
+    const FallbackReason reason = up ? FallbackReason::kNoUsableGid : FallbackReason::kPortDown;
+    row.reason = fallback_info(reason).name;
+    row.detail = fallback_info(reason).sentence;
+  }
+  return row;
+}
+
+}  // namespace fairlead::relay
