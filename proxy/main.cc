@@ -17,8 +17,8 @@
 #include "bpf/option_program.h"
 #include "bpf/tcp_option.h"
 #include "config/dump.h"
+#include "device_source.h"
 #include "relay/worker_thread.h"
-#include "shm_reach.h"
 #include "startup.h"
 #include "wire/eid.h"
 
@@ -110,17 +110,6 @@ relay::WorkerSettings settings_for(const config::Config& config, unsigned index,
   return settings;
 }
 
-Result<void> add_shm(relay::Worker& worker, const config::Config& config) {
-  rdma::shm::ShmOptions options;
-  options.directory = config.devices.shm.directory;
-  options.peer_id = worker.offer().peer_id;
-  options.ports = config.devices.shm.ports;
-  options.addressable = config.devices.shm.addressable;
-  std::unique_ptr<rdma::shm::ShmDevice> device = SMC_TRY(rdma::shm::ShmDevice::open(options));
-  auto reach = std::make_unique<ShmReach>(*device);
-  return worker.add_device(std::move(device), std::move(reach));
-}
-
 class Proxy {
  public:
   explicit Proxy(Startup startup) : config_(std::move(startup.config)) {}
@@ -137,7 +126,9 @@ class Proxy {
     for (unsigned i = 0; i < count; ++i)
       workers_.push_back(SMC_TRY(relay::WorkerThread::create(
           settings_for(config_, i, count), option.source, program_ ? &*program_ : nullptr)));
-    for (const std::unique_ptr<relay::WorkerThread>& worker : workers_) add_devices(*worker);
+    for (const std::unique_ptr<relay::WorkerThread>& worker : workers_)
+      if (const std::optional<admin::Fact> fact = devices_.give_to(worker->worker()))
+        facts_.push_back(*fact);
     SMC_TRY(listen());
     return serve_admin();
   }
@@ -171,21 +162,6 @@ class Proxy {
     sigaddset(&set, SIGTERM);
     sigaddset(&set, SIGINT);
     return set;
-  }
-
-  void add_devices(relay::WorkerThread& thread) {
-    if (!config_.devices.shm.enabled)
-      return thread.worker().set_no_device_reason(FallbackReason::kNoRdmaDevice);
-    const Result<void> added = add_shm(thread.worker(), config_);
-    if (added) return;
-    log_error("no_shm_device", added.error());
-    const FallbackReason reason =
-        added.error().code == Errc::kPermission  ? FallbackReason::kDeviceOpenEperm
-        : added.error().code == Errc::kExhausted ? FallbackReason::kMemory
-                                                 : FallbackReason::kNoRdmaDevice;
-    thread.worker().set_no_device_reason(reason);
-    facts_.push_back({"shm_device", admin::FactStatus::kFail, to_string(added.error()),
-                      "make devices.shm.directory writable: " + config_.devices.shm.directory});
   }
 
   Result<void> listen() {
@@ -238,7 +214,7 @@ class Proxy {
 
   admin::AdminSources admin_sources() {
     admin::AdminSources sources;
-    sources.build = {FAIRLEAD_VERSION, FAIRLEAD_REVISION, "shm"};
+    sources.build = {FAIRLEAD_VERSION, FAIRLEAD_REVISION, devices_.kinds()};
     for (const std::unique_ptr<relay::WorkerThread>& worker : workers_)
       sources.stats.push_back(&worker->stats());
     sources.snapshot = [this](const SnapshotRequest& request, const admin::SnapshotReply& reply) {
@@ -274,6 +250,7 @@ class Proxy {
   std::optional<bpf::OptionProgram> program_;
   std::atomic<bool> ready_{false};
   std::atomic<bool> draining_{false};
+  DeviceSource devices_{config_};
   std::vector<std::unique_ptr<relay::WorkerThread>> workers_;
   std::unique_ptr<admin::AdminServer> admin_;
 };

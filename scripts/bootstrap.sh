@@ -9,9 +9,10 @@ set -euo pipefail
 
 declare -A groups=(
   [build]="cmake ninja-build g++ make pkg-config libevent-dev libibverbs-dev ibverbs-providers
+           libnl-3-dev libnl-genl-3-dev
            libyaml-cpp-dev prometheus-cpp-dev libspdlog-dev nlohmann-json3-dev libexpected-dev
            libcli11-dev libbpf-dev libssl-dev zlib1g-dev libgtest-dev libgmock-dev libbenchmark-dev
-           clang-14 llvm-14 bpftool libnl-genl-3-dev git python3"
+           clang-14 llvm-14 bpftool git python3"
   [test]="clang-format-14 clang-tidy-14 prometheus redis-server redis-tools nginx-light
           libnginx-mod-stream haproxy postgresql postgresql-contrib curl iproute2 nftables iperf3
           python3-yaml procps openssl util-linux containernetworking-plugins"

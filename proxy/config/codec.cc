@@ -142,6 +142,15 @@ std::string check_host_name(std::string& text) {
   return printable(text) ? "" : in_quotes(text) + " has blanks or characters that are not ASCII";
 }
 
+std::string check_device_name(std::string& text) {
+  if (text.empty()) return "the name is empty";
+  if (text.size() > kDeviceNameCharsMax) return too_long(text, kDeviceNameCharsMax);
+  const bool legal = std::all_of(text.begin(), text.end(), [](char c) {
+    return is_alphanumeric(c) || c == '_' || c == '-' || c == '.';
+  });
+  return legal ? "" : in_quotes(text) + " has other characters than letters, digits, _, - and .";
+}
+
 std::string check_directory(std::string& text) {
   if (text.empty() || text[0] != '/') return in_quotes(text) + " is not an absolute path";
   if (text.size() > kDirectoryCharsMax) return too_long(text, kDirectoryCharsMax);

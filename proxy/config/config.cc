@@ -47,6 +47,18 @@ std::string_view to_string(FallbackPolicy policy) {
   return "";
 }
 
+std::string_view to_string(DeviceUse use) {
+  switch (use) {
+    case DeviceUse::kAuto:
+      return "auto";
+    case DeviceUse::kTrue:
+      return "true";
+    case DeviceUse::kFalse:
+      return "false";
+  }
+  return "";
+}
+
 std::string_view to_string(LogFormat format) {
   switch (format) {
     case LogFormat::kLogfmt:

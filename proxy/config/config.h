@@ -35,7 +35,9 @@ inline constexpr std::size_t kExcludeMax = 256;
 inline constexpr std::size_t kExcludePortsMax = 64;
 inline constexpr std::size_t kBufferBytesMin = 16 * kKibibyte;
 inline constexpr std::size_t kBufferBytesMax = 512 * kMebibyte;
-inline constexpr std::size_t kUnixPathCharsMax = 107;  // sun_path without its terminator
+inline constexpr std::size_t kDeviceNamesMax = 16;
+inline constexpr std::size_t kDeviceNameCharsMax = 63;  // IB_DEVICE_NAME_MAX without its end
+inline constexpr std::size_t kUnixPathCharsMax = 107;   // sun_path without its terminator
 inline constexpr std::size_t kPnetCharsMax = 16;
 
 // How a listener learns where the application wanted to go.
@@ -136,8 +138,26 @@ struct ShmDevice {
   friend bool operator==(const ShmDevice&, const ShmDevice&) = default;
 };
 
+// Whether devices of a kind are used.
+enum class DeviceUse : std::uint8_t {
+  kAuto,   // those that are there
+  kTrue,   // the same, and their absence is worth a warning
+  kFalse,  // none
+};
+
+struct VerbsDevices {
+  // devices.verbs.enabled: auto, true or false. Default auto.
+  DeviceUse enabled = DeviceUse::kAuto;
+  // devices.verbs.names: at most 16 RNICs that may be used ("mlx5_0"), each 1 to 63 of letters,
+  // digits, "_", "-" and "."; empty means all. Default empty.
+  std::vector<std::string> names;
+
+  friend bool operator==(const VerbsDevices&, const VerbsDevices&) = default;
+};
+
 struct Devices {
   ShmDevice shm;
+  VerbsDevices verbs;
   friend bool operator==(const Devices&, const Devices&) = default;
 };
 
@@ -241,6 +261,7 @@ struct Config {
 std::string_view to_string(ListenerMode mode);
 std::string_view to_string(OptionProgram program);
 std::string_view to_string(FallbackPolicy policy);
+std::string_view to_string(DeviceUse use);
 std::string_view to_string(LogFormat format);
 
 // `concurrency`, or if that is 0 the CPU limit of this process (cpu_limit.h). 1 to 64.

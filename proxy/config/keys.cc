@@ -29,6 +29,7 @@ constexpr EnumCodec kModes{
 constexpr EnumCodec kPrograms{std::array{OptionProgram::kAuto, OptionProgram::kAttach,
                                          OptionProgram::kExternal, OptionProgram::kNone}};
 constexpr EnumCodec kFallbacks{std::array{FallbackPolicy::kAllow, FallbackPolicy::kDeny}};
+constexpr EnumCodec kDeviceUses{std::array{DeviceUse::kAuto, DeviceUse::kTrue, DeviceUse::kFalse}};
 constexpr EnumCodec kLevels{std::array{LogLevel::kTrace, LogLevel::kDebug, LogLevel::kInfo,
                                        LogLevel::kWarn, LogLevel::kError, LogLevel::kOff}};
 constexpr EnumCodec kFormats{std::array{LogFormat::kLogfmt, LogFormat::kJson}};
@@ -37,6 +38,8 @@ constexpr TextCodec kListenerName{check_listener_name, "1 to 63 characters of a-
 constexpr TextCodec kUeid{check_ueid,
                           "1 to 32 characters of A-Z, 0-9, . and -, the first a letter or digit"};
 constexpr TextCodec kHostName{check_host_name, "at most 32 printable ASCII characters"};
+constexpr TextCodec kDeviceName{check_device_name,
+                                "1 to 63 letters, digits, _, - and ., as in ibv_devices(1)"};
 constexpr TextCodec kDirectory{check_directory, "an absolute path of at most 80 characters"};
 constexpr TextCodec kSocketName{
     check_socket_name, "an absolute path or @name, at most 107 characters, or \"\" for none"};
@@ -135,6 +138,9 @@ std::vector<Key<Config>> resource_keys() {
       single<Config>("devices.shm.ports", FAIRLEAD_MEMBER(devices.shm.ports), IntegerCodec{1, 2}),
       single<Config>("devices.shm.addressable", FAIRLEAD_MEMBER(devices.shm.addressable),
                      BooleanCodec{}),
+      single<Config>("devices.verbs.enabled", FAIRLEAD_MEMBER(devices.verbs.enabled), kDeviceUses),
+      list_of<Config>("devices.verbs.names", FAIRLEAD_MEMBER(devices.verbs.names), kDeviceName,
+                      {0, kDeviceNamesMax}),
       single<Config>("buffers.size", FAIRLEAD_MEMBER(buffers.size),
                      SizeCodec{kBufferBytesMin, kBufferBytesMax, true}),
       single<Config>("buffers.size_min", FAIRLEAD_MEMBER(buffers.size_min),

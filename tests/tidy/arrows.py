@@ -24,6 +24,7 @@ IMPLEMENTATIONS = ("rdma/verbs/", "rdma/shm/")
 HOMES = {
     "infiniband/": ["proxy/rdma/verbs/"],
     "rdma/": ["proxy/rdma/verbs/", "cni/node/inventory.cc"],
+    "netlink/": ["proxy/rdma/verbs/"],
     "event2/": ["proxy/event/"],
     "event.h": ["proxy/event/"],
     "openssl/": ["proxy/event/", "injector/"],

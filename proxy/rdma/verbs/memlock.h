@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <cstddef>
+#include <limits>
 
 namespace fairlead::rdma::verbs {
 
@@ -20,6 +21,10 @@ class MemlockAccount {
   void give_back(std::size_t size_bytes) noexcept;
 
   std::size_t limit_bytes() const noexcept { return limit_bytes_; }
+  std::size_t left_bytes() const noexcept {
+    if (limit_bytes_ == 0) return std::numeric_limits<std::size_t>::max();
+    return limit_bytes_ - used_bytes();
+  }
   std::size_t used_bytes() const noexcept { return used_bytes_.load(std::memory_order_relaxed); }
 
  private:

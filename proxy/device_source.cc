@@ -1,0 +1,56 @@
+#include "device_source.h"
+
+#include "base/log.h"
+#include "rdma/shm/shm_device.h"
+#include "shm_reach.h"
+
+namespace fairlead {
+namespace {
+
+Result<void> add_shm(relay::Worker& worker, const config::Config& config) {
+  rdma::shm::ShmOptions options;
+  options.directory = config.devices.shm.directory;
+  options.peer_id = worker.offer().peer_id;
+  options.ports = config.devices.shm.ports;
+  options.addressable = config.devices.shm.addressable;
+  std::unique_ptr<rdma::shm::ShmDevice> device = SMC_TRY(rdma::shm::ShmDevice::open(options));
+  auto reach = std::make_unique<ShmReach>(*device);
+  return worker.add_device(std::move(device), std::move(reach));
+}
+
+}  // namespace
+
+std::optional<admin::Fact> DeviceSource::give_to(relay::Worker& worker) {
+  std::optional<admin::Fact> fact;
+  if (config_.devices.shm.enabled) fact = give_shm(worker);
+  if (config_.devices.verbs.enabled == config::DeviceUse::kFalse) return fact;
+  // After shared memory, which is the shorter way where both lead to a peer.
+  finders_.push_back(std::make_unique<VerbsFinder>(config_, memlock_, finders_.empty()));
+  worker.look_for_devices(
+      [finder = finders_.back().get()](relay::Worker& own) { finder->look(own); },
+      kDeviceLookInterval);
+  return fact;
+}
+
+std::optional<admin::Fact> DeviceSource::give_shm(relay::Worker& worker) {
+  const Result<void> added = add_shm(worker, config_);
+  if (added) return std::nullopt;
+  LogEvent(LogLevel::kError, "main", "no_shm_device").field("what", to_string(added.error()));
+  worker.set_no_device_reason(
+      added.error().code == Errc::kPermission  ? FallbackReason::kDeviceOpenEperm
+      : added.error().code == Errc::kExhausted ? FallbackReason::kMemory
+                                               : FallbackReason::kNoRdmaDevice);
+  return admin::Fact{"shm_device", admin::FactStatus::kFail, to_string(added.error()),
+                     "make devices.shm.directory writable: " + config_.devices.shm.directory};
+}
+
+std::string DeviceSource::kinds() const {
+  using Use = config::DeviceUse;
+  const Use use = config_.devices.verbs.enabled;
+  const bool verbs =
+      use == Use::kTrue || (use == Use::kAuto && !rdma::verbs::device_names().empty());
+  if (!config_.devices.shm.enabled) return verbs ? "verbs" : "none";
+  return verbs ? "shm,verbs" : "shm";
+}
+
+}  // namespace fairlead

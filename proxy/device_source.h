@@ -1,0 +1,38 @@
+// The devices that each worker gets: shared memory, then RNICs.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "admin/sources.h"
+#include "config/config.h"
+#include "rdma/verbs/memlock.h"
+#include "relay/worker.h"
+#include "verbs_finder.h"
+
+namespace fairlead {
+
+class DeviceSource {
+ public:
+  // `config` outlives the source, and the source all workers.
+  explicit DeviceSource(const config::Config& config)
+      : config_(config), memlock_(rdma::verbs::memlock_limit_bytes()) {}
+
+  // Before the worker runs. A fact when shared memory was wanted and is not to be had; what is the
+  // matter with RNICs is told by the worker (DeviceRow), because it may change.
+  std::optional<admin::Fact> give_to(relay::Worker& worker);
+
+  // "shm", "shm,verbs", …: what is configured, RNICs on "auto" only when there is one.
+  std::string kinds() const;
+
+ private:
+  std::optional<admin::Fact> give_shm(relay::Worker& worker);
+
+  const config::Config& config_;
+  rdma::verbs::MemlockAccount memlock_;
+  std::vector<std::unique_ptr<VerbsFinder>> finders_;  // one a worker
+};
+
+}  // namespace fairlead

@@ -1,0 +1,123 @@
+#include "verbs_finder.h"
+
+#include <algorithm>
+
+#include "base/log.h"
+
+namespace fairlead {
+
+using rdma::verbs::VerbsDevice;
+
+namespace {
+
+FallbackReason reason_of(const Error& error) {
+  if (error.code == Errc::kPermission) return FallbackReason::kDeviceOpenEperm;
+  if (error.code == Errc::kExhausted) return FallbackReason::kMemlockLimit;
+  return FallbackReason::kNoRdmaDevice;
+}
+
+relay::DeviceSlot* slot_named(relay::Worker& worker, const std::string& name) {
+  for (const auto& slot : worker.slots())
+    if (slot->device().name() == name && slot->reachability().leaves_node()) return slot.get();
+  return nullptr;
+}
+
+}  // namespace
+
+bool VerbsFinder::allowed(const std::string& name) const {
+  const std::vector<std::string>& names = config_.devices.verbs.names;
+  return names.empty() || std::find(names.begin(), names.end(), name) != names.end();
+}
+
+void VerbsFinder::look(relay::Worker& worker) {
+  std::vector<std::string> names = rdma::verbs::device_names();
+  std::erase_if(names, [&](const std::string& name) { return !allowed(name); });
+  std::erase_if(troubles_, [&](const auto& entry) {
+    return std::find(names.begin(), names.end(), entry.first) == names.end();
+  });
+  std::vector<std::string> gone;
+  for (const auto& slot : worker.slots())
+    if (slot->reachability().leaves_node() &&
+        static_cast<const VerbsDevice&>(slot->device()).gone())
+      gone.push_back(slot->device().name());
+  for (const std::string& name : gone)
+    if (worker.remove_device(name) && speaks_)
+      LogEvent(LogLevel::kWarn, "main", "device_removed").field("device", name);
+  if (!names.empty()) look_at_network();
+  for (const std::string& name : names) {
+    if (slot_named(worker, name) != nullptr) continue;
+    const Result<void> opened = open(worker, name);
+    if (opened)
+      troubles_.erase(name);
+    else
+      note(name, {reason_of(opened.error()), to_string(opened.error())});
+  }
+  const bool wanted = config_.devices.verbs.enabled == config::DeviceUse::kTrue;
+  if (wanted && names.empty() && !missing_told_ && speaks_)
+    LogEvent(LogLevel::kWarn, "main", "no_rdma_device")
+        .field("hint", "give the container an RDMA device, or set devices.verbs.enabled to auto");
+  missing_told_ = names.empty();
+  tell(worker);
+}
+
+void VerbsFinder::look_at_network() {
+  view_.addresses = rdma::verbs::interface_addresses();
+  view_.route_interface = rdma::verbs::default_route_interface(view_.addresses);
+  auto table = rdma::verbs::read_pnet_table();
+  view_.pnet_table = table ? std::move(*table) : std::vector<rdma::verbs::PnetEntry>{};
+}
+
+Result<void> VerbsFinder::open(relay::Worker& worker, const std::string& name) {
+  std::unique_ptr<VerbsDevice> device =
+      SMC_TRY(VerbsDevice::open({.name = name, .memlock = &memlock_}));
+  const VerbsDevice& opened = *device;
+  auto reach = std::make_unique<VerbsReach>(opened, view_, config_.pnet.id);
+  const VerbsReach& how = *reach;
+  SMC_TRY(worker.add_device(std::move(device), std::move(reach)));
+  if (!speaks_) return {};
+  for (const rdma::Port& port : opened.ports()) {
+    const relay::PnetOfPort pnet = how.pnet(port);
+    LogEvent(LogLevel::kInfo, "main", "device")
+        .field("device", name)
+        .field("port", std::uint64_t{port.number.value})
+        .field("state", port.state == rdma::PortState::kActive ? "active" : "down")
+        .field("gid", port.gid.is_zero() ? "" : to_string(port.gid))
+        .field("pnet", pnet.id)
+        .field("pnet_source", pnet.source)
+        .field("used", how.ours(port) ? "yes" : "no, it is of another physical network");
+  }
+  return {};
+}
+
+void VerbsFinder::note(const std::string& name, const Trouble& trouble) {
+  Trouble& known = troubles_[name];
+  if (known == trouble) return;
+  known = trouble;
+  if (!speaks_) return;
+  LogEvent(LogLevel::kWarn, "main", "device_unusable")
+      .field("device", name)
+      .field("reason", fallback_info(trouble.reason).name)
+      .field("what", trouble.what)
+      .field("hint", fallback_info(trouble.reason).hint);
+}
+
+void VerbsFinder::tell(relay::Worker& worker) {
+  std::vector<DeviceRow> rows;
+  for (const auto& [name, trouble] : troubles_) {
+    DeviceRow row;
+    row.name = name;
+    row.kind = "verbs";
+    row.state = "down";
+    row.reason = fallback_info(trouble.reason).name;
+    row.detail = trouble.what;
+    rows.push_back(std::move(row));
+  }
+  worker.set_unusable_devices(std::move(rows));
+  if (!troubles_.empty())
+    worker.set_no_device_reason(troubles_.begin()->second.reason);
+  else if (reason_told_)
+    worker.set_no_device_reason(FallbackReason::kNoRdmaDevice);
+  reason_told_ = !troubles_.empty();
+}
+
+}  // namespace fairlead

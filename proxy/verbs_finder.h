@@ -1,0 +1,51 @@
+// Finds the RNICs for a worker, at the start and whenever it looks again: opens those that have
+// appeared or have become usable, gives up those that have gone, and says once what is the matter
+// with the others.
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "config/config.h"
+#include "rdma/verbs/memlock.h"
+#include "relay/worker.h"
+#include "verbs_reach.h"
+
+namespace fairlead {
+
+// Costs a readdir(3) where there is no RNIC.
+inline constexpr Duration kDeviceLookInterval = std::chrono::seconds(5);
+
+class VerbsFinder {
+ public:
+  // Both outlive the finder, and the finder the worker's devices.
+  // Of several workers' finders, which all see the same, one speaks in the log.
+  VerbsFinder(const config::Config& config, rdma::verbs::MemlockAccount& memlock, bool speaks)
+      : config_(config), memlock_(memlock), speaks_(speaks) {}
+
+  // On the worker's thread, or before it runs.
+  void look(relay::Worker& worker);
+
+ private:
+  struct Trouble {
+    FallbackReason reason = FallbackReason::kNoRdmaDevice;
+    std::string what;
+    friend bool operator==(const Trouble&, const Trouble&) = default;
+  };
+
+  bool allowed(const std::string& name) const;
+  void look_at_network();
+  Result<void> open(relay::Worker& worker, const std::string& name);
+  void note(const std::string& name, const Trouble& trouble);
+  void tell(relay::Worker& worker);
+
+  const config::Config& config_;
+  rdma::verbs::MemlockAccount& memlock_;
+  bool speaks_;
+  NetworkView view_;
+  std::map<std::string, Trouble> troubles_;
+  bool missing_told_ = false;
+  bool reason_told_ = false;
+};
+
+}  // namespace fairlead
