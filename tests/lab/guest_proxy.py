@@ -3,7 +3,6 @@ its cgroup from outside, asked over its admin interface."""
 import json
 import re
 import signal
-import subprocess
 import sys
 
 from expect import Failed, expect, expect_equal, wait_until
@@ -16,13 +15,6 @@ PROXY = BUILD / "proxy/fairlead-proxy"
 ATTACH = BUILD / "tests/lab/option_attach"
 UID = 2201
 CRASH_WORDS = re.compile(r"assertion failed|Sanitizer|runtime error:|terminate called")
-
-
-def uses_rnics():
-    """Whether this build can use RNICs at all; without, there is nothing to meet the kernel with."""
-    asked = subprocess.run([PROXY, "--set", "devices.verbs.enabled=auto", "--validate",
-                            ROOT / "config/proxy.yaml"], capture_output=True, timeout=20, check=False)
-    return asked.returncode == 0
 
 
 def attach_option_program(node, cgroup="fairlead"):

@@ -18,7 +18,6 @@ import time
 import traceback
 from pathlib import Path
 
-import guest_proxy
 import initramfs
 import kernel
 import scenario
@@ -107,9 +106,6 @@ def run_scenarios(lab, chosen, deadline):
 def choose(names):
     chosen = [function for function in scenario.SCENARIOS
               if not names or any(name in function.__name__ for name in names)]
-    if not guest_proxy.uses_rnics():
-        say("this fairlead-proxy has no devices.verbs: only what the kernel does by itself is shown")
-        chosen = [function for function in chosen if function.__module__ == "scenarios_self"]
     if not chosen:
         raise LabError(f"no scenario has one of {' '.join(names)} in its name")
     return chosen

@@ -15,7 +15,7 @@ import kernel
 
 ROOT = kernel.ROOT
 BUILD = Path(os.environ.get("FAIRLEAD_BUILD", ROOT / "build/release"))
-SECONDS_TO_BOOT = 180
+SECONDS_TO_BOOT = 300
 MEMORY_MIB = 1536
 PR_SET_PDEATHSIG = 1
 

@@ -33,12 +33,13 @@ def start_in_pod(node, argv, port):
     return server
 
 
-def expect_only_smcr(proxies, at_least):
+def expect_only_smcr(proxies, at_least, resets=0):
     for proxy in proxies:
         metrics = proxy.expect_smcr(at_least)
         groups = proxy.get_json("/linkgroups")["link_groups"]
         expect(groups, f"{proxy.name} has no link group")
-        expect_equal(metrics.value("fairlead_connections_reset_total"), 0, f"resets of {proxy.name}")
+        count = metrics.value("fairlead_connections_reset_total")
+        expect(count <= resets, f"{proxy.name} has seen {count:.0f} resets")
     for proxy in proxies:
         proxy.wait_idle()
 
@@ -86,4 +87,5 @@ def iperf_between_pods(stage):
         end = json.loads(said)["end"]
         # The receiver stops counting when the sender has finished; the rest is in buffers.
         expect(end["sum_received"]["bytes"] >= 10_000_000, f"iperf3 moved {end['sum_received']}")
-    expect_only_smcr(proxies, 4)
+    # Its server closes the stream of data with some of it unread, which is a reset.
+    expect_only_smcr(proxies, 4, resets=2)
