@@ -138,9 +138,14 @@ TEST(ShmDevice, LimitsAreErrorsNotCrashes) {
     auto made = device->create_queue_pair(changed);
     return !made;
   };
-  EXPECT_TRUE(refused({&end.domain(), &end.receive_queue(), PortNumber(1), 0}));
-  EXPECT_TRUE(refused({&end.domain(), &end.receive_queue(), PortNumber(1), kSendRequestsMax + 1}));
-  EXPECT_TRUE(refused({&end.domain(), &end.receive_queue(), PortNumber(2), 4}));
+  QueuePairOptions wrong = options;
+  wrong.send_requests = 0;
+  EXPECT_TRUE(refused(wrong));
+  wrong.send_requests = kSendRequestsMax + 1;
+  EXPECT_TRUE(refused(wrong));
+  wrong = options;
+  wrong.port = PortNumber(2);
+  EXPECT_TRUE(refused(wrong));
   EXPECT_FALSE(device->create_shared_receive_queue(end.domain(), 0));
   EXPECT_FALSE(device->create_shared_receive_queue(end.domain(), kReceiveRequestsMax + 1));
   EXPECT_FALSE(device->allocate_buffer(end.domain(), 0));
