@@ -14,7 +14,7 @@ build:  ## build the programs, optimised, into build/release
 
 .PHONY: test
 test:  ## run all tests: sanitizers, threads, integration
-	@./scripts/bootstrap.sh build test lab
+	@./scripts/bootstrap.sh build test
 	@python3 scripts/run_tests.py --jobs $(JOBS)
 
 .PHONY: lab
