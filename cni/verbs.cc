@@ -44,7 +44,7 @@ std::optional<StringMap> annotations_of(const Request& request, const NodeConfig
   return annotations;
 }
 
-// D0: what we cannot do, the pod does without, unless the operator said otherwise.
+// What we cannot do, the pod does without, unless the operator said otherwise.
 Outcome<void> judge(const NodeConfig& config, const AttachmentState& state, const PluginLog& log) {
   for (const Problem& problem : state.problems)
     log.warn("not_done", {{"code", static_cast<unsigned>(problem.code)}, {"what", problem.what}});
