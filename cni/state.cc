@@ -76,7 +76,6 @@ std::string to_json_text(const AttachmentState& state) {
                       {"podNamespace", state.pod_namespace},
                       {"podName", state.pod_name},
                       {"podUID", state.pod_uid},
-                      {"previousAlias", state.previous_alias},
                       {"alias", state.alias},
                       {"redirect", state.redirect},
                       {"kernelPnet", state.kernel_pnet},
@@ -102,7 +101,6 @@ Outcome<AttachmentState> parse_state(std::string_view text) {
   state.pod_namespace = text_of(*json, "podNamespace");
   state.pod_name = text_of(*json, "podName");
   state.pod_uid = text_of(*json, "podUID");
-  state.previous_alias = text_of(*json, "previousAlias");
   state.alias = text_of(*json, "alias");
   state.kernel_pnet = text_of(*json, "kernelPnet");
   state.pnet_source = text_of(*json, "pnetSource");

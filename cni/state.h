@@ -30,7 +30,6 @@ struct AttachmentState {
   std::string netns;
   NetnsIdentity identity;
   std::string pod_namespace, pod_name, pod_uid;  // from CNI_ARGS, may be empty
-  std::string previous_alias;                    // of lo, before ours
   std::string alias;                             // ours, empty when not written
   std::vector<std::string> redirect;             // TableReading; empty when not installed
   std::string kernel_pnet;                       // entry for the interface, or empty
