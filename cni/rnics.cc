@@ -1,29 +1,13 @@
 #include "cni/rnics.h"
 
-#include <algorithm>
 #include <filesystem>
-#include <fstream>
+
+#include "cni/files.h"
 
 namespace fairlead::cni {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::vector<std::string> names_in(const fs::path& folder) {
-  std::vector<std::string> names;
-  std::error_code error;
-  for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error))
-    names.push_back(at->path().filename().string());
-  std::sort(names.begin(), names.end());
-  return names;
-}
-
-std::string first_line(const fs::path& path) {
-  std::ifstream file(path);
-  std::string line;
-  std::getline(file, line);
-  return line;
-}
 
 std::string mac_of(const fs::path& sysfs, const std::string& interface) {
   std::string mac = first_line(sysfs / "class/net" / interface / "address");

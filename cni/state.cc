@@ -1,16 +1,14 @@
 #include "cni/state.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <array>
 #include <cerrno>
-#include <cstdio>
 #include <utility>
+
+#include "cni/files.h"
 
 namespace fairlead::cni {
 namespace {
@@ -27,15 +25,6 @@ tl::unexpected<PluginError> failed(const std::string& path, int error_number) {
   return fail(Code::kState, "state: " + to_string(system_error(path.c_str(), error_number)));
 }
 
-std::vector<std::string> names_in(const std::string& path) {
-  std::vector<std::string> names;
-  const Handle<DIR, ::closedir> folder(::opendir(path.c_str()));
-  if (!folder) return names;
-  while (const dirent* entry = ::readdir(folder.get())) names.emplace_back(entry->d_name);
-  std::sort(names.begin(), names.end());
-  return names;
-}
-
 std::string text_of(const Json& value, const char* key) {
   const auto found = value.find(key);
   return found != value.end() && found->is_string() ? found->get<std::string>() : std::string();
@@ -44,20 +33,6 @@ std::string text_of(const Json& value, const char* key) {
 std::uint64_t number_of(const Json& value, const char* key) {
   const auto found = value.find(key);
   return found != value.end() && found->is_number_unsigned() ? found->get<std::uint64_t>() : 0;
-}
-
-std::optional<std::string> read_file(const std::string& path) {
-  const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
-  if (!file) return std::nullopt;
-  std::string text;
-  std::array<char, 4096> chunk;
-  while (text.size() < kStateBytesMax) {
-    const ssize_t count = ::read(file.get(), chunk.data(), chunk.size());
-    if (count < 0 && errno == EINTR) continue;
-    if (count <= 0) break;
-    text.append(chunk.data(), static_cast<std::size_t>(count));
-  }
-  return text;
 }
 
 }  // namespace
@@ -148,9 +123,10 @@ ContainerState::~ContainerState() {
 }
 
 std::optional<AttachmentState> ContainerState::load(const std::string& ifname) const {
-  const auto text = read_file(path_ + "/" + ifname + std::string(kSuffix));
-  if (!text) return std::nullopt;
-  auto state = parse_state(*text);
+  const auto text =
+      read_file(path_ + "/" + ifname + std::string(kSuffix), kStateBytesMax, O_NOFOLLOW);
+  if (!text && text.error().system == ENOENT) return std::nullopt;
+  auto state = parse_state(text ? *text : std::string());
   if (state) return std::move(*state);
   AttachmentState unknown;
   unknown.attachment = {path_.substr(path_.rfind('/') + 1), ifname};
@@ -161,17 +137,8 @@ Outcome<void> ContainerState::store(const AttachmentState& state) const {
   const std::string path = path_ + "/" + state.attachment.ifname + std::string(kSuffix);
   // A blank stands in no interface's name, so this is nobody's state.
   const std::string fresh = path_ + "/ new";
-  const std::string text = to_json_text(state);
-  FileDescriptor file(
-      ::open(fresh.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600));
-  if (!file) return failed(fresh, errno);
-  for (std::size_t done = 0; done < text.size();) {
-    const ssize_t count = ::write(file.get(), text.data() + done, text.size() - done);
-    if (count < 0 && errno == EINTR) continue;
-    if (count <= 0) return failed(fresh, errno);
-    done += static_cast<std::size_t>(count);
-  }
-  if (::rename(fresh.c_str(), path.c_str()) != 0) return failed(path, errno);
+  const auto written = replace_file(path, fresh, to_json_text(state), 0600);
+  if (!written) return failed(path, written.error().system);
   return {};
 }
 

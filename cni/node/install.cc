@@ -1,17 +1,13 @@
 #include "cni/node/install.h"
 
-#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <utility>
 
-#include "base/handle.h"
-#include "base/result.h"
+#include "cni/files.h"
 #include "cni/verbs.h"
 
 namespace fairlead::cni::node {
@@ -27,12 +23,10 @@ tl::unexpected<PluginError> failed(const fs::path& path, int error_number) {
   return fail(Code::kState, to_string(fairlead::system_error(path.c_str(), error_number)));
 }
 
-Outcome<std::string> read_file(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return failed(path, errno);
-  std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-  if (text.size() > kBinaryBytesMax) return failed(path, EFBIG);
-  return text;
+Outcome<std::string> content_of(const fs::path& path) {
+  auto text = read_file(path, kBinaryBytesMax);
+  if (!text) return failed(path, text.error().system);
+  return std::move(*text);
 }
 
 Outcome<void> make_folder(const fs::path& path) {
@@ -43,19 +37,10 @@ Outcome<void> make_folder(const fs::path& path) {
 }
 
 // Beside its place first, under a name that no runtime takes for a configuration or a plugin.
-Outcome<void> replace_file(const fs::path& path, const std::string& text, mode_t mode) {
+Outcome<void> put(const fs::path& path, const std::string& text, mode_t mode) {
   const fs::path fresh = path.parent_path() / ("." + path.filename().string() + ".fairlead-new");
-  FileDescriptor file(::open(fresh.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, mode));
-  if (!file || ::fchmod(file.get(), mode) != 0) return failed(fresh, errno);
-  for (std::size_t done = 0; done < text.size();) {
-    const ssize_t count = ::write(file.get(), text.data() + done, text.size() - done);
-    if (count < 0 && errno == EINTR) continue;
-    if (count <= 0) return failed(fresh, errno);
-    done += static_cast<std::size_t>(count);
-  }
-  // Else a crash of the node could leave the name with nothing behind it.
-  if (::fsync(file.get()) != 0) return failed(fresh, errno);
-  if (::rename(fresh.c_str(), path.c_str()) != 0) return failed(path, errno);
+  const auto done = replace_file(path, fresh, text, mode);
+  if (!done) return failed(path, done.error().system);
   return {};
 }
 
@@ -69,23 +54,15 @@ mode_t mode_of(const fs::path& path) {
   return ::stat(path.c_str(), &status) == 0 ? status.st_mode & 07777 : kListMode;
 }
 
-std::vector<std::string> names_in(const fs::path& folder) {
-  std::vector<std::string> names;
-  std::error_code error;
-  for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error))
-    names.push_back(at->path().filename().string());
-  return names;
-}
-
 Outcome<void> install_binaries(const Places& places) {
-  const auto wanted = read_file(places.plugin);
+  const auto wanted = content_of(places.plugin);
   if (!wanted) return tl::unexpected(wanted.error());
   for (const std::string& folder : places.bin_dirs) {
     if (auto made = make_folder(folder); !made) return made;
     const fs::path path = fs::path(folder) / kPluginType;
-    const auto present = read_file(path);
+    const auto present = content_of(path);
     if (present && *present == *wanted && mode_of(path) == kBinaryMode) continue;
-    if (auto written = replace_file(path, *wanted, kBinaryMode); !written) return written;
+    if (auto written = put(path, *wanted, kBinaryMode); !written) return written;
   }
   return {};
 }
@@ -100,7 +77,7 @@ Outcome<Installed> install_entry(const Places& places, const OrderedJson& entry)
     if (auto gone = remove_file(folder / kOwnListName); !gone) return tl::unexpected(gone.error());
     return Installed{ListChange::kWaiting, "no network configuration in " + places.conf_dir};
   }
-  const auto text = read_file(folder / *primary);
+  const auto text = content_of(folder / *primary);
   const auto list = text ? parse_list(*text) : Outcome<OrderedJson>(tl::unexpected(text.error()));
   // Another program may be writing it at this moment.
   if (!list) return Installed{ListChange::kWaiting, *primary + ": " + list.error().message};
@@ -112,21 +89,20 @@ Outcome<Installed> install_entry(const Places& places, const OrderedJson& entry)
   if (!bare)
     if (auto gone = remove_file(folder / kOwnListName); !gone) return tl::unexpected(gone.error());
   const std::string wanted = with_entry(*list, entry).dump(2) + "\n";
-  const auto present = read_file(target);
+  const auto present = content_of(target);
   if (present && *present == wanted) return Installed{ListChange::kNone, target.string()};
   // Nothing but our own entry differs from what would be written: then the formatting is theirs.
   if (present && !bare && OrderedJson::parse(*present, nullptr, false) == with_entry(*list, entry))
     return Installed{ListChange::kNone, target.string()};
   const mode_t mode = mode_of(bare ? folder / *primary : target);
-  if (auto written = replace_file(target, wanted, mode); !written)
-    return tl::unexpected(written.error());
+  if (auto written = put(target, wanted, mode); !written) return tl::unexpected(written.error());
   return Installed{ListChange::kWritten, target.string()};
 }
 
 Outcome<Installed> install(const Places& places, const OrderedJson& entry) {
   if (auto done = install_binaries(places); !done) return tl::unexpected(done.error());
   if (auto made = make_folder(places.run_dir); !made) return tl::unexpected(made.error());
-  if (auto made = replace_file(fs::path(places.run_dir) / kEnabledName, "", kListMode); !made)
+  if (auto made = put(fs::path(places.run_dir) / kEnabledName, "", kListMode); !made)
     return tl::unexpected(made.error());
   return install_entry(places, entry);
 }
@@ -135,12 +111,11 @@ Outcome<void> remove_entries(const Places& places) {
   const fs::path folder(places.conf_dir);
   if (auto gone = remove_file(folder / kOwnListName); !gone) return gone;
   for (const std::string& name : names_in(folder)) {
-    const auto text = read_file(folder / name);
+    const auto text = content_of(folder / name);
     const auto list = text ? parse_list(*text) : Outcome<OrderedJson>(tl::unexpected(text.error()));
     if (!list || !has_entry(*list)) continue;  // not ours to judge
     const OrderedJson rest = without_entry(*list);
-    if (auto written = replace_file(folder / name, rest.dump(2) + "\n", mode_of(folder / name));
-        !written)
+    if (auto written = put(folder / name, rest.dump(2) + "\n", mode_of(folder / name)); !written)
       return written;
   }
   return remove_file(fs::path(places.run_dir) / kEnabledName);

@@ -6,9 +6,9 @@
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
-#include <fstream>
 #include <utility>
 
+#include "cni/files.h"
 #include "cni/netlink/socket.h"
 
 namespace fairlead::cni::node {
@@ -18,19 +18,9 @@ namespace fs = std::filesystem;
 
 constexpr const char* kNoGid = "0000:0000:0000:0000:0000:0000:0000:0000";
 
-std::string first_line(const fs::path& path) {
-  std::ifstream file(path);
-  std::string line;
-  std::getline(file, line);
-  return line;
-}
-
-std::vector<std::string> names_in(const fs::path& folder) {
-  std::vector<std::string> names;
-  std::error_code error;
-  for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error))
-    names.push_back(at->path().filename().string());
-  // 2 before 10.
+// 2 before 10.
+std::vector<std::string> numbers_in(const fs::path& folder) {
+  std::vector<std::string> names = names_in(folder);
   std::sort(names.begin(), names.end(), [](const std::string& a, const std::string& b) {
     return a.size() != b.size() ? a.size() < b.size() : a < b;
   });
@@ -43,7 +33,7 @@ PortEntry read_port(const fs::path& folder, std::string name) {
   // "4: ACTIVE"
   if (const std::size_t colon = port.state.find(": "); colon != std::string::npos)
     port.state.erase(0, colon + 2);
-  for (const std::string& index : names_in(folder / "gids")) {
+  for (const std::string& index : numbers_in(folder / "gids")) {
     std::string gid = first_line(folder / "gids" / index);
     if (gid.empty() || gid == kNoGid) continue;
     if (port.gids.size() == kGidsShownMax) break;
@@ -80,7 +70,7 @@ Inventory take_inventory(const std::string& sysfs, const std::string& procfs) {
   Inventory inventory;
   const fs::path devices = fs::path(sysfs) / "class/infiniband";
   for (const std::string& device : names_in(devices))
-    for (const std::string& port : names_in(devices / device / "ports"))
+    for (const std::string& port : numbers_in(devices / device / "ports"))
       inventory.ports.push_back(read_port(devices / device / "ports" / port, device + "/" + port));
   inventory.rdma_mode = inventory.ports.empty() ? "none" : rdma_mode();
   std::error_code error;
