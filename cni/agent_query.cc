@@ -2,25 +2,18 @@
 
 #include <sys/socket.h>
 #include <sys/time.h>
-#include <sys/un.h>
 
 #include <cerrno>
 
 #include "base/handle.h"
+#include "base/unix_address.h"
 
 namespace fairlead::cni {
 namespace {
 
-std::string argument(const Request& request, std::string_view key) {
-  const auto found = request.arguments.find(key);
-  return found == request.arguments.end() ? std::string() : found->second;
-}
-
 FileDescriptor connect_to(const std::string& path) {
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  if (path.size() >= sizeof address.sun_path) return {};
-  path.copy(address.sun_path, path.size());
+  const auto address = unix_address(path);
+  if (!address) return {};
   FileDescriptor socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
   if (!socket) return {};
   // connect(2) too waits no longer than this, when the listener's queue is full.
@@ -28,7 +21,7 @@ FileDescriptor connect_to(const std::string& path) {
   if (::setsockopt(socket.get(), SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit) != 0 ||
       ::setsockopt(socket.get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit) != 0)
     return {};
-  if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0)
+  if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&*address), sizeof *address) != 0)
     return {};
   return socket;
 }
@@ -36,14 +29,14 @@ FileDescriptor connect_to(const std::string& path) {
 }  // namespace
 
 std::optional<StringMap> ask_agent(const std::string& run_dir, const Request& request) {
-  const std::string pod = argument(request, "K8S_POD_NAME");
+  const std::string pod = request.argument("K8S_POD_NAME");
   if (pod.empty()) return std::nullopt;
   const FileDescriptor socket = connect_to(run_dir + "/" + kAgentSocketName);
   if (!socket) return std::nullopt;
   const std::string question = to_text(Json{{"ask", "annotations"},
-                                            {"namespace", argument(request, "K8S_POD_NAMESPACE")},
+                                            {"namespace", request.argument("K8S_POD_NAMESPACE")},
                                             {"pod", pod},
-                                            {"uid", argument(request, "K8S_POD_UID")}});
+                                            {"uid", request.argument("K8S_POD_UID")}});
   if (::send(socket.get(), question.data(), question.size(), MSG_NOSIGNAL) < 0) return std::nullopt;
   std::string answer(kAgentMessageBytesMax, '\0');
   const ssize_t count = ::recv(socket.get(), answer.data(), answer.size(), 0);

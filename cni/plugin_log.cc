@@ -1,7 +1,6 @@
 #include "cni/plugin_log.h"
 
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <array>
@@ -9,6 +8,7 @@
 #include <utility>
 
 #include "base/handle.h"
+#include "base/unix_address.h"
 
 namespace fairlead::cni {
 namespace {
@@ -26,14 +26,12 @@ std::string timestamp() {
 
 // Drops the line when the node side is not there or does not keep up.
 void relay(const std::string& path, std::string_view line) {
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  if (path.size() >= sizeof address.sun_path) return;
-  path.copy(address.sun_path, path.size());
+  const auto address = unix_address(path);
+  if (!address) return;
   const FileDescriptor socket(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!socket) return;
   (void)::sendto(socket.get(), line.data(), line.size(), MSG_NOSIGNAL,
-                 reinterpret_cast<const sockaddr*>(&address), sizeof address);
+                 reinterpret_cast<const sockaddr*>(&*address), sizeof *address);
 }
 
 }  // namespace
@@ -47,8 +45,7 @@ PluginLog::PluginLog(const NodeConfig& config, const Request& request)
   }
   for (const auto& [key, name] :
        {std::pair{"K8S_POD_NAMESPACE", "namespace"}, std::pair{"K8S_POD_NAME", "pod"}})
-    if (const auto found = request.arguments.find(key); found != request.arguments.end())
-      about_[name] = found->second;
+    if (auto value = request.argument(key); !value.empty()) about_[name] = std::move(value);
 }
 
 void PluginLog::write(PluginLogLevel level, std::string_view event, Json fields) const {

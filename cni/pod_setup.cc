@@ -18,11 +18,6 @@ void note(AttachmentState& state, Code code, std::string what) {
   if (state.problems.size() < kProblemsMax) state.problems.push_back({code, std::move(what)});
 }
 
-std::string argument(const Request& request, std::string_view key) {
-  const auto found = request.arguments.find(key);
-  return found == request.arguments.end() ? std::string() : found->second;
-}
-
 void hand_over(AttachmentState& state, const PnetChoice& choice) {
   state.pnet_source = choice.source;
   const Result<std::string> before = read_loopback_alias();
@@ -77,9 +72,9 @@ Outcome<AttachmentState> set_up_pod(const Request& request, const NodeConfig& co
   state.attachment = request.attachment;
   state.network = request.network;
   state.netns = request.netns;
-  state.pod_namespace = argument(request, "K8S_POD_NAMESPACE");
-  state.pod_name = argument(request, "K8S_POD_NAME");
-  state.pod_uid = argument(request, "K8S_POD_UID");
+  state.pod_namespace = request.argument("K8S_POD_NAMESPACE");
+  state.pod_name = request.argument("K8S_POD_NAME");
+  state.pod_uid = request.argument("K8S_POD_UID");
   const Result<Netns> netns = Netns::open(request.netns);
   if (netns) state.identity = netns->identity();
   if (!netns) note(state, Code::kNetns, request.netns + ": " + to_string(netns.error()));

@@ -180,6 +180,8 @@ std::string_view to_string(Verb verb) {
   return "";
 }
 
+std::string Request::argument(std::string_view name) const { return value_of(arguments, name); }
+
 std::vector<std::string_view> supported_versions() { return {kVersions.begin(), kVersions.end()}; }
 
 bool is_container_id(std::string_view text) {

@@ -43,6 +43,9 @@ struct Request {
   std::optional<Json> previous_result;  // prevResult
   std::vector<Attachment> valid;        // GC
   Json config = Json::object();         // all of standard input
+
+  // Of CNI_ARGS; empty when there is none of that name.
+  std::string argument(std::string_view name) const;
 };
 
 // `environment`: the CNI_* variables. `input`: standard input. VERSION takes an empty input.

@@ -5,7 +5,6 @@
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <array>
@@ -16,6 +15,7 @@
 
 #include "base/handle.h"
 #include "base/log.h"
+#include "base/unix_address.h"
 #include "cni/garbage.h"
 #include "cni/node/agent_metrics.h"
 #include "cni/node/inventory.h"
@@ -35,14 +35,12 @@ tl::unexpected<PluginError> failed(const std::string& what, int error_number) {
 }
 
 Outcome<FileDescriptor> open_log_socket(const std::string& path) {
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  if (path.size() >= sizeof address.sun_path) return failed(path, ENAMETOOLONG);
-  path.copy(address.sun_path, path.size());
+  const auto address = unix_address(path);
+  if (!address) return failed(path, ENAMETOOLONG);
   FileDescriptor socket(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!socket) return failed(path, errno);
   (void)::unlink(path.c_str());  // of the agent before
-  if (::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0 ||
+  if (::bind(socket.get(), reinterpret_cast<const sockaddr*>(&*address), sizeof *address) != 0 ||
       ::chmod(path.c_str(), 0600) != 0)
     return failed(path, errno);
   return socket;

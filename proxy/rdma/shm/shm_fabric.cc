@@ -5,15 +5,14 @@
 #include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
-#include <cstring>
 #include <string_view>
 #include <utility>
 
+#include "base/unix_address.h"
 #include "rdma/shm/shm_limits.h"
 
 namespace fairlead::rdma::shm {
@@ -41,14 +40,6 @@ Result<std::string> unfinished_name(const std::string& directory) {
   return directory + name;
 }
 
-bool address_of(const std::string& path, sockaddr_un& into) {
-  into = {};
-  into.sun_family = AF_UNIX;
-  if (path.size() >= sizeof into.sun_path) return false;
-  std::memcpy(into.sun_path, path.data(), path.size());
-  return true;
-}
-
 // The peer's directory entry could be anybody's: only processes of our user, or root, are let in.
 bool is_trusted_user(int socket) {
   ucred peer{};
@@ -58,11 +49,11 @@ bool is_trusted_user(int socket) {
 }
 
 Result<FileDescriptor> connect_to(const std::string& path) {
-  sockaddr_un address;
-  if (!address_of(path, address)) return Error{Errc::kUnsupported, "socket path too long"};
+  const auto address = unix_address(path);
+  if (!address) return Error{Errc::kUnsupported, "socket path too long"};
   FileDescriptor fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!fd) return system_error("socket", errno);
-  if (::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0)
+  if (::connect(fd.get(), reinterpret_cast<const sockaddr*>(&*address), sizeof *address) == 0)
     return fd;
   if (errno == ENOENT) return Error{Errc::kPeerGone, "no socket of that device", errno};
   if (errno == EAGAIN) return Error{Errc::kExhausted, "backlog of the peer's socket", errno};
@@ -162,7 +153,7 @@ Fabric::~Fabric() {
 }
 
 Result<Fabric> Fabric::open(const std::string& directory, PeerId self) {
-  if (sockaddr_un probe; !address_of(directory + '/' + std::string(kSocketNameBytes, 'x'), probe))
+  if (!unix_address(directory + '/' + std::string(kSocketNameBytes, 'x')))
     return Error{Errc::kUnsupported, "directory path too long for a socket"};
   SMC_TRY(make_directory(directory));
   const std::string identity = directory + "/fabric";
@@ -187,11 +178,11 @@ std::string Fabric::socket_path(PeerId peer) const {
 // the socket of a dead process does, and would be swept.
 Result<void> Fabric::listen_as(PeerId self) {
   const std::string unfinished = SMC_TRY(unfinished_name(directory_));
-  sockaddr_un address;
-  if (!address_of(unfinished, address)) return Error{Errc::kUnsupported, "socket path too long"};
+  const auto address = unix_address(unfinished);
+  if (!address) return Error{Errc::kUnsupported, "socket path too long"};
   FileDescriptor fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!fd) return system_error("socket", errno);
-  if (::bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0)
+  if (::bind(fd.get(), reinterpret_cast<const sockaddr*>(&*address), sizeof *address) != 0)
     return system_error("bind", errno);
   int error = ::listen(fd.get(), kBacklog) == 0 ? 0 : errno;
   const std::string path = socket_path(self);
