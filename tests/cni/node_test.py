@@ -8,13 +8,12 @@ import shutil
 import signal
 import subprocess
 import tempfile
-import time
 import unittest
 import urllib.error
 import urllib.request
 from pathlib import Path
 
-from plugin import IN, PLUGIN, SLOWNESS, PluginTest, main
+from plugin import IN, PLUGIN, SLOWNESS, PluginTest, main, wait_until
 
 NODE = Path(os.environ.get("FAIRLEAD_NODE", PLUGIN.with_name("fairlead-node")))
 LIST = {"cniVersion": "1.0.0", "name": "podnet", "plugins": [
@@ -55,12 +54,6 @@ class Node(unittest.TestCase):
     def everything(self):
         return {str(path.relative_to(self.folder)): path.read_bytes()
                 for path in sorted(self.folder.rglob("*")) if path.is_file()}
-
-    def wait_until(self, condition, what):
-        deadline = time.monotonic() + SECONDS_MAX * SLOWNESS
-        while not condition():
-            self.assertLess(time.monotonic(), deadline, f"waited in vain for {what}")
-            time.sleep(0.02)
 
 
 class Install(Node):
@@ -149,7 +142,7 @@ class Agent(Node, PluginTest):
                                       "127.0.0.1:0"], stdout=log, stderr=log)
         self.addCleanup(agent.wait)
         self.addCleanup(agent.kill)
-        self.wait_until(lambda: "event=ready" in self.log.read_text(), "the agent")
+        wait_until(lambda: "event=ready" in self.log.read_text(), "the agent", SECONDS_MAX)
         self.address = re.search(r"event=listening address=(\S+)", self.log.read_text()).group(1)
         return agent
 
@@ -169,11 +162,11 @@ class Agent(Node, PluginTest):
             fresh = self.conf / ".new"
             fresh.write_text(json.dumps(changed))
             fresh.rename(self.list)
-            self.wait_until(lambda: len(self.plugins()) == 3, "the entry")
+            wait_until(lambda: len(self.plugins()) == 3, "the entry", SECONDS_MAX)
         self.list.unlink()
-        self.wait_until(lambda: self.get("/readyz")[0] == 503, "the agent to notice")
+        wait_until(lambda: self.get("/readyz")[0] == 503, "the agent to notice", SECONDS_MAX)
         self.list.write_text(json.dumps(LIST))
-        self.wait_until(lambda: self.get("/readyz")[0] == 200, "the agent to notice")
+        wait_until(lambda: self.get("/readyz")[0] == 200, "the agent to notice", SECONDS_MAX)
         agent.send_signal(signal.SIGTERM)
         self.assertEqual(agent.wait(SECONDS_MAX * SLOWNESS), 0, self.log.read_text())
         self.assertEqual(len(self.plugins()), 3)
@@ -185,9 +178,9 @@ class Agent(Node, PluginTest):
         self.start_agent()
         pod = self.pod()
         self.add(pod)
-        self.wait_until(lambda: '"event":"added"' in self.log.read_text(), "the line")
+        wait_until(lambda: '"event":"added"' in self.log.read_text(), "the line", SECONDS_MAX)
         line = 'fairlead_node_cni_events_total{command="ADD",event="added"} 1'
-        self.wait_until(lambda: line in self.get("/metrics")[1], "the count")
+        wait_until(lambda: line in self.get("/metrics")[1], "the count", SECONDS_MAX)
         text = self.get("/metrics")[1]
         self.assertIn("fairlead_node_install_ready 1", text)
         if shutil.which("promtool"):

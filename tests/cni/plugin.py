@@ -1,7 +1,7 @@
 """Calls fairlead-cni as a runtime does: by environment and standard input, with network namespaces as
 pods and a run folder of the test's own.
 
-Environment: FAIRLEAD_CNI, the plugin; FAIRLEAD_SLOWNESS as in tests/integration/harness.py.
+Environment: FAIRLEAD_CNI, the plugin; FAIRLEAD_SLOWNESS as in tests/suite.py.
 """
 import json
 import os
@@ -13,9 +13,11 @@ import threading
 import unittest
 from pathlib import Path
 
+sys.path.insert(1, str(Path(__file__).parents[1]))
+
+from suite import SLOWNESS, main, wait_until  # pylint: disable=wrong-import-position,unused-import
+
 PLUGIN = Path(os.environ.get("FAIRLEAD_CNI", Path(__file__).parents[2] / "build/dev/cni/fairlead-cni"))
-SLOWNESS = float(os.environ.get("FAIRLEAD_SLOWNESS", "1"))
-SKIPPED = 77
 CALL_SECONDS_MAX = 60
 ANNOTATIONS = "io.kubernetes.cri.pod-annotations"
 IN = {"fairlead.io/status": "{}", "fairlead.io/inject": "enabled"}  # a pod that was injected
@@ -219,13 +221,3 @@ class PluginTest(unittest.TestCase):
     def state(self, pod, ifname="eth0"):
         path = self.run_dir / "attachments" / pod.container / f"{ifname}.json"
         return json.loads(path.read_text(encoding="utf-8"))
-
-
-def main():
-    program = unittest.main(exit=False, verbosity=2, module="__main__")
-    result = program.result
-    for test, reason in result.skipped:
-        print(f"skipped: {test.id()}: {reason}")
-    if not result.wasSuccessful():
-        sys.exit(1)
-    sys.exit(SKIPPED if result.skipped and not result.testsRun - len(result.skipped) > 0 else 0)

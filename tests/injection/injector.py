@@ -7,10 +7,14 @@ import os
 import socket
 import ssl
 import subprocess
+import sys
 import tempfile
 import threading
-import time
 from pathlib import Path
+
+sys.path.insert(1, str(Path(__file__).parents[1]))
+
+from suite import wait_until  # pylint: disable=wrong-import-position
 
 HERE = Path(__file__).parent
 SECONDS_MAX = 60
@@ -31,13 +35,7 @@ def make_certificate(folder, subject, alternative):
 
 def wait_for(what, predicate):
     """Polls what the program does by itself; the deadline is for a machine that is very busy."""
-    deadline = time.monotonic() + SECONDS_MAX
-    pause = threading.Event()
-    while time.monotonic() < deadline:
-        if value := predicate():
-            return value
-        pause.wait(0.05)
-    raise AssertionError(f"waited {SECONDS_MAX} s for {what}")
+    return wait_until(predicate, what, SECONDS_MAX)
 
 
 class Injector:

@@ -3,8 +3,7 @@ happens.
 
 Environment:
   FAIRLEAD_BIN       the folder with fairlead-proxy and ctl/fairleadctl
-  FAIRLEAD_SLOWNESS  how much slower than an optimised build these programs are (default 1): deadlines
-                     grow by it, amounts of data shrink by it
+  FAIRLEAD_SLOWNESS  as in tests/suite.py
   FAIRLEAD_VARIANT   direct (default), staged, workers or tcp: see VARIANTS
   FAIRLEAD_SHOW_LOGS show the logs of the proxies also of tests that pass
   FAIRLEAD_LOG_CHARACTERS  how much of the end of each log is shown (default 8000)
@@ -21,7 +20,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 import unittest
 import urllib.error
 import urllib.request
@@ -29,7 +27,10 @@ from pathlib import Path
 
 from metrics import Metrics
 
-SLOWNESS = float(os.environ.get("FAIRLEAD_SLOWNESS", "1"))
+sys.path.insert(1, str(Path(__file__).parents[1]))
+
+from suite import SLOWNESS, main, seconds, wait_until  # pylint: disable=wrong-import-position,unused-import
+
 # The ways in which one and the same test of streams is run.
 VARIANTS = {
     "direct": {},  # from the socket into the peer's memory
@@ -40,7 +41,6 @@ VARIANTS = {
 VARIANT = os.environ.get("FAIRLEAD_VARIANT", "direct")
 CRASH_WORDS = re.compile(r"assertion failed|Sanitizer|runtime error:|terminate called")
 LOG_CHARACTERS_SHOWN = int(os.environ.get("FAIRLEAD_LOG_CHARACTERS", "8000"))
-SKIPPED = 77  # exit code of a test program of which nothing could run
 
 
 def programs():
@@ -52,26 +52,9 @@ def sanitized():
     return b"__ubsan_" in (programs() / "fairlead-proxy").read_bytes()
 
 
-def seconds(amount):
-    """A deadline, for this build."""
-    return amount * SLOWNESS
-
-
 def amount(count):
     """A number of bytes or of repetitions, for this build."""
     return max(1, int(count / SLOWNESS))
-
-
-def wait_until(condition, what, timeout=10):
-    """Polls until `condition` gives something true, which is returned."""
-    deadline = time.monotonic() + seconds(timeout)
-    while True:
-        value = condition()
-        if value:
-            return value
-        if time.monotonic() > deadline:
-            raise AssertionError(f"waited in vain for {what}")
-        time.sleep(0.01)
 
 
 class Proxy:
@@ -283,13 +266,3 @@ class ProxyTest(unittest.TestCase):
                    f"{count} fallbacks {reason} ({side}) at {proxy.name}; "
                    f"there are {proxy.metrics().fallbacks()}")
         self.assertEqual(proxy.metrics().fallbacks(), {(reason, side): count}, proxy.name)
-
-
-def main():
-    program = unittest.main(exit=False, verbosity=2, module="__main__")
-    result = program.result
-    for test, reason in result.skipped:
-        print(f"skipped: {test.id()}: {reason}")
-    if not result.wasSuccessful():
-        sys.exit(1)
-    sys.exit(SKIPPED if result.testsRun and len(result.skipped) == result.testsRun else 0)

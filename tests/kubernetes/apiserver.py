@@ -9,9 +9,12 @@ import shutil
 import socket
 import ssl
 import subprocess
-import threading
-import time
+import sys
 from pathlib import Path
+
+sys.path.insert(1, str(Path(__file__).parents[1]))
+
+from suite import wait_until  # pylint: disable=wrong-import-position
 
 SECONDS_MAX = 120
 TOKEN = "fairlead-test"
@@ -76,18 +79,15 @@ class ApiServer:
             log.close()
 
     def wait(self, predicate, what):
-        deadline = time.monotonic() + SECONDS_MAX
-        pause = threading.Event()
-        while time.monotonic() < deadline:
+        def holds():
             for process, log in zip(self.processes, ("etcd.log", "apiserver.log")):
                 assert process.poll() is None, (self.folder / log).read_text()[-3000:]
             try:
-                if predicate():
-                    return
+                return predicate()
             except OSError:
-                pass
-            pause.wait(0.2)
-        raise AssertionError(f"waited {SECONDS_MAX} s for {what}")
+                return False
+
+        wait_until(holds, what, SECONDS_MAX)
 
     def call(self, method, path, body=None, raw=False, content_type="application/json"):
         """Status, object, warnings."""

@@ -1,7 +1,12 @@
 """What a scenario expects, and waiting for it."""
-import time
+import sys
+from pathlib import Path
 
 from node import LabError
+
+sys.path.insert(1, str(Path(__file__).parents[1]))
+
+import suite  # pylint: disable=wrong-import-position
 
 
 class Failed(LabError):
@@ -20,14 +25,7 @@ def expect_equal(got, wanted, what):
 
 def wait_until(condition, what, timeout=30):
     """Polls until `condition` gives something true, which is returned."""
-    deadline = time.monotonic() + timeout
-    while True:
-        value = condition()
-        if value:
-            return value
-        if time.monotonic() > deadline:
-            raise Failed(f"waited {timeout} s in vain for {what}")
-        time.sleep(0.1)
+    return suite.wait_until(condition, what, timeout, Failed)
 
 
 def expect_stream(sent, received, what):
