@@ -214,7 +214,8 @@ void Group::handle_link_failure(smc::LinkIndex link, const char* why, TimePoint 
   lane.failed = true;
   lane.queue_pair->fail();
   lane.records.clear();
-  shared_.stats->link_failed.add();
+  // A peer that parted from us takes its queue pair away.
+  if (!protocol_.terminated()) shared_.stats->link_failed.add();
   protocol_.handle_link_down(link, now, why);
   protocol_changed();
 }
@@ -224,13 +225,15 @@ void Group::terminate(const char* why) {
   protocol_changed();
 }
 
-bool Group::drained() const {
+bool Group::parted() const {
   if (llc_waiting_ || llc_due_) return false;
-  for (const Lane& lane : lanes_) {
-    if (!lane.queue_pair || lane.failed) continue;
-    if (lane.queue_pair->send_room() <
-        std::min(kSendRequestsPerLink, shared_.device->capabilities().send_requests_max))
-      return false;
+  const std::uint32_t all_room =
+      std::min(kSendRequestsPerLink, shared_.device->capabilities().send_requests_max);
+  for (smc::LinkIndex i = 0; i < smc::kLinksMax; ++i) {
+    const Lane& lane = lanes_[i];
+    // Without a link the queue pair was never connected.
+    if (!lane.queue_pair || lane.failed || !protocol_.link(i)) continue;
+    if (!protocol_.peer_parted() || lane.queue_pair->send_room() < all_room) return false;
   }
   return true;
 }

@@ -61,7 +61,8 @@ inline constexpr unsigned kSignalEvery = 32;
 // Elements in quarantine with which a group takes no more connections: a peer that never finishes
 // them cannot use up all memory with one group.
 inline constexpr unsigned kQuarantinedMax = 32;
-// How long a terminated group waits for its last words to be taken.
+// How long a terminated group waits for its last words to be taken and the peer's to come. A peer
+// whose last message finds no queue pair repeats it for ever on some devices.
 inline constexpr Duration kClosingWait = std::chrono::seconds(2);
 
 class Group {
@@ -124,8 +125,9 @@ class Group {
   bool dirty() const { return !dirty_.empty() || llc_waiting_.has_value() || llc_due_; }
   // Sends what is due as far as the links have room.
   void flush(TimePoint now);
-  // True when everything posted has been taken by the peer, or no link is left.
-  bool drained() const;
+  // REQUIRES: terminated. True when both sides have said and heard their last words, or no link is
+  // left to say them on.
+  bool parted() const;
 
   // Called for a connection whose windows or state changed by a message.
   std::function<void(SmcRelay&)> on_connection_news;

@@ -177,12 +177,8 @@ void Worker::shut_down(const char* why) {
 }
 
 bool Worker::shut_down_done() const {
-  for (const std::unique_ptr<DeviceSlot>& slot : slots_) {
-    bool drained = true;
-    slot->peers().for_each([&](Group& group) { drained = drained && group.drained(); });
-    if (!drained) return false;
-  }
-  return true;
+  return std::all_of(slots_.begin(), slots_.end(),
+                     [](const auto& slot) { return slot->peers().count() == 0; });
 }
 
 }  // namespace fairlead::relay

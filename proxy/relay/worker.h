@@ -74,9 +74,10 @@ class Worker {
   void start_drain() { draining_ = true; }
   bool draining() const { return draining_; }
   std::size_t session_count() const { return sessions_.size(); }
-  // Resets what is left and tells every peer that its groups are gone.
+  // Resets what is left and tells every peer that its groups are gone. To be followed by turns
+  // until shut_down_done().
   void shut_down(const char* why);
-  // True when the peers have taken what shut_down() had to say.
+  // True when all peers have taken what shut_down() had to say and have answered, or were given up.
   bool shut_down_done() const;
 
   WorkerSnapshot snapshot(const SnapshotRequest& request);

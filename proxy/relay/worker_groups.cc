@@ -94,14 +94,14 @@ void Worker::group_terminated(DeviceSlot& slot, Group& group, const char* why) {
   for (Session* session : sessions) session->handle_group_lost(now);
 }
 
-// A terminated group dies when its connections have left and the peer has taken its last words.
+// A terminated group dies when its connections have left and both sides have had their last words.
 void Worker::reap_groups() {
   if (closing_.empty()) return;
   const TimePoint now = network_.now();
   std::erase_if(closing_, [&](const ClosingGroup& closing) {
     Group& group = *closing.group;
-    const bool silent = group.drained() || now >= closing.until;
-    if (group.connections().count() != 0 || !silent) return false;
+    const bool parted = group.parted() || now >= closing.until;
+    if (group.connections().count() != 0 || !parted) return false;
     std::erase_if(group_news_, [&](const GroupNews& news) { return news.group == &group; });
     closing.slot->peers().remove(group);
     return true;

@@ -88,8 +88,9 @@ void LinkGroup::handle_received(LinkIndex link, TimePoint now) {
 }
 
 void LinkGroup::handle_llc(LinkIndex link, const wire::LlcMessage& message, TimePoint now) {
-  if (state_ == State::kTerminated || !links_[link]) return;
+  if (!links_[link]) return;
   if (message.version != llc_version(terms_)) return;  // as Linux: dropped without an answer
+  if (state_ == State::kTerminated) return take_farewell(message);
   std::visit([&](const auto& body) { take(link, body, now); }, message.body);
 }
 
@@ -215,7 +216,31 @@ void LinkGroup::terminate(wire::DeleteLinkReason reason, bool orderly, const cha
     send(i, message);
     return end(i, why);
   }
+  peer_parted_ = true;
   end(0, why);
+}
+
+// Not orderly, as Linux says it when it has aborted everything. It says so without being asked and
+// needs no such word itself; a peer of our kind waits for it.
+void LinkGroup::answer_farewell() {
+  wire::DeleteLink message;
+  message.all = true;
+  message.reason = wire::DeleteLinkReason::kProgram;
+  for (LinkIndex i = 0; i < kLinksMax; ++i)
+    if (links_[i] && links_[i]->state() != LinkState::kDown) return send(i, message);
+}
+
+// The group is over, and all that counts is the peer's last word.
+void LinkGroup::take_farewell(const wire::LlcMessage& message) {
+  const auto* last = std::get_if<wire::DeleteLink>(&message.body);
+  if (last == nullptr || !last->all || peer_parted_) return;
+  if (last->orderly) {
+    // A Linux server repeats our request like this, before it aborts its connections.
+    if (role_ == GroupRole::kClient) return;
+    // From a client it is its own request, which has crossed ours: it waits as well.
+    answer_farewell();
+  }
+  peer_parted_ = true;
 }
 
 void LinkGroup::end(LinkIndex link, const char* why) {

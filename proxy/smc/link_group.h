@@ -64,6 +64,9 @@ class LinkGroup {
   const Terms& terms() const { return terms_; }
   bool usable() const { return state_ == State::kUsable; }
   bool terminated() const { return state_ == State::kTerminated; }
+  // Terminated, and the peer has nothing more to say: only now may its queue pairs lose theirs
+  // without losing a word. False for ever if the peer has gone; the owner's patience has a limit.
+  bool peer_parted() const { return peer_parted_; }
   unsigned links_max() const { return links_max_; }
   GroupType type() const;
   unsigned active_links() const;
@@ -116,7 +119,8 @@ class LinkGroup {
 
   // Deletes one link in good order, if another is left. Ignored where there is no such link.
   void delete_link(LinkIndex link, wire::DeleteLinkReason reason, TimePoint now);
-  // Tells the peer (DELETE_LINK, all) as long as a link is left, and ends the group.
+  // Tells the peer (DELETE_LINK, all) as long as a link is left, and ends the group. The peer
+  // answers with its aborts and a DELETE_LINK of its own, see peer_parted().
   void terminate(wire::DeleteLinkReason reason, bool orderly, const char* why);
 
   std::optional<LlcToSend> poll_llc();
@@ -138,6 +142,8 @@ class LinkGroup {
   void emit(const GroupEvent& event);
   void emit(GroupEvent::Kind kind, LinkIndex link, const char* why);
   void end(LinkIndex link, const char* why);
+  void answer_farewell();
+  void take_farewell(const wire::LlcMessage& message);
   std::optional<TimePoint> linger_deadline() const;
   wire::ConfirmLink confirm_link(const Link& link, wire::LlcKind kind) const;
   std::optional<LinkIndex> find_number(LinkNumber number) const;
@@ -188,6 +194,7 @@ class LinkGroup {
   GroupTimes times_;
   std::uint8_t links_max_;
   State state_ = State::kForming;
+  bool peer_parted_ = false;
   std::array<std::optional<Link>, kLinksMax> links_;
   std::array<unsigned, kLinksMax> link_connections_{};
   unsigned connection_count_ = 0;

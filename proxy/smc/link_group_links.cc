@@ -178,7 +178,11 @@ void LinkGroup::take(LinkIndex link, const wire::DeleteLink& message, TimePoint 
     }
     return;
   }
-  if (message.all) return end(link, "the peer deleted the link group");
+  if (message.all) {
+    if (message.orderly) answer_farewell();
+    peer_parted_ = true;
+    return end(link, "the peer deleted the link group");
+  }
   wire::DeleteLink answer;
   answer.kind = wire::LlcKind::kResponse;
   answer.orderly = message.orderly;
@@ -193,6 +197,7 @@ void LinkGroup::take(LinkIndex link, const wire::DeleteLink& message, TimePoint 
   const std::optional<LinkIndex> to = survivor_of(*named);
   if (!to) {
     send(link, answer);
+    peer_parted_ = true;
     return end(link, "the peer deleted the last link");
   }
   if (role_ == GroupRole::kServer) {

@@ -1,0 +1,176 @@
+// Goal: the queue pairs of a terminated group go only when the peer has said its last word, and two
+// groups of our kind end each other without waiting. Method: every way to end a group, in both
+// roles, with every message that may follow.
+#include <gtest/gtest.h>
+
+#include <optional>
+#include <string>
+
+#include "smc/link_group.h"
+
+namespace fairlead::smc {
+namespace {
+
+constexpr GroupTimes kTimes{std::chrono::seconds(30), std::chrono::seconds(600)};
+constexpr TimePoint kNow{std::chrono::hours(1)};
+
+LinkGroup confirmed(GroupRole role) {
+  Terms terms;
+  terms.max_connections = 16;
+  LinkGroup group(role, PeerId{}, terms, kTimes, kNow);
+  group.start_first_contact({}, {}, kNow);
+  wire::ConfirmLink confirm;
+  confirm.kind = role == GroupRole::kServer ? wire::LlcKind::kResponse : wire::LlcKind::kRequest;
+  confirm.link = LinkNumber{1};
+  group.handle_llc(0, {wire::LlcVersion::k2, confirm}, kNow);
+  while (group.poll_llc()) continue;
+  EXPECT_TRUE(group.usable());
+  return group;
+}
+
+wire::DeleteLink all(bool orderly) {
+  wire::DeleteLink message;
+  message.all = true;
+  message.orderly = orderly;
+  return message;
+}
+
+// The farewell among what the group says, if there is one.
+std::optional<wire::DeleteLink> farewell(LinkGroup& group) {
+  std::optional<wire::DeleteLink> found;
+  while (const auto out = group.poll_llc()) {
+    const auto message = wire::decode_llc(out->bytes);
+    EXPECT_TRUE(message);
+    const auto* last = std::get_if<wire::DeleteLink>(&message->body);
+    if (last == nullptr) continue;
+    EXPECT_FALSE(found.has_value()) << "said twice";
+    found = *last;
+  }
+  return found;
+}
+
+enum class Says { kOrderlyAll, kAll, kOneLink, kResponse, kTestLink };
+
+void hear(LinkGroup& group, Says says) {
+  wire::LlcBody body = wire::TestLink{};
+  wire::DeleteLink message;
+  message.link = LinkNumber{1};
+  switch (says) {
+    case Says::kOrderlyAll:
+      body = all(true);
+      break;
+    case Says::kAll:
+      body = all(false);
+      break;
+    case Says::kOneLink:
+      body = message;
+      break;
+    case Says::kResponse:
+      message.kind = wire::LlcKind::kResponse;
+      body = message;
+      break;
+    case Says::kTestLink:
+      break;
+  }
+  group.handle_llc(0, {wire::LlcVersion::k2, body}, kNow);
+}
+
+struct Row {
+  GroupRole role;
+  Says says;
+  bool parted;
+  bool answered;
+};
+
+TEST(Parting, AGroupThatWeEndWaitsForThePeersLastWord) {
+  constexpr Row kRows[] = {
+      // A Linux server repeats the request first, and aborts its connections after that.
+      {GroupRole::kClient, Says::kOrderlyAll, false, false},
+      {GroupRole::kClient, Says::kAll, true, false},
+      {GroupRole::kClient, Says::kOneLink, false, false},
+      {GroupRole::kClient, Says::kResponse, false, false},
+      {GroupRole::kClient, Says::kTestLink, false, false},
+      // The client ended it at the same time, and waits for our answer.
+      {GroupRole::kServer, Says::kOrderlyAll, true, true},
+      {GroupRole::kServer, Says::kAll, true, false},
+      {GroupRole::kServer, Says::kOneLink, false, false},
+      {GroupRole::kServer, Says::kResponse, false, false},
+      {GroupRole::kServer, Says::kTestLink, false, false},
+  };
+  for (const Row& row : kRows) {
+    SCOPED_TRACE(std::string(row.role == GroupRole::kServer ? "server" : "client") + " hears " +
+                 std::to_string(static_cast<int>(row.says)));
+    LinkGroup group = confirmed(row.role);
+    group.terminate(wire::DeleteLinkReason::kOperator, true, "drained");
+    ASSERT_TRUE(farewell(group));
+    EXPECT_FALSE(group.peer_parted());
+    hear(group, row.says);
+    EXPECT_EQ(group.peer_parted(), row.parted);
+    EXPECT_EQ(farewell(group).has_value(), row.answered);
+  }
+}
+
+TEST(Parting, AnOrderlyEndByThePeerIsAnsweredOnce) {
+  for (const GroupRole role : {GroupRole::kClient, GroupRole::kServer}) {
+    LinkGroup group = confirmed(role);
+    hear(group, Says::kOrderlyAll);
+    EXPECT_TRUE(group.terminated());
+    EXPECT_TRUE(group.peer_parted());
+    const std::optional<wire::DeleteLink> answer = farewell(group);
+    ASSERT_TRUE(answer);
+    EXPECT_TRUE(answer->all);
+    EXPECT_FALSE(answer->orderly);
+    hear(group, Says::kOrderlyAll);
+    hear(group, Says::kAll);
+    EXPECT_FALSE(farewell(group));
+  }
+}
+
+TEST(Parting, ALastWordOfThePeerNeedsNoAnswer) {
+  for (const GroupRole role : {GroupRole::kClient, GroupRole::kServer}) {
+    LinkGroup group = confirmed(role);
+    hear(group, Says::kAll);
+    EXPECT_TRUE(group.peer_parted());
+    EXPECT_FALSE(farewell(group));
+  }
+}
+
+TEST(Parting, ThePeersEndOfTheOnlyLinkIsItsLastWord) {
+  LinkGroup group = confirmed(GroupRole::kClient);
+  hear(group, Says::kOneLink);
+  EXPECT_TRUE(group.terminated());
+  EXPECT_TRUE(group.peer_parted());
+}
+
+TEST(Parting, AGroupThatNeverHadALinkWaitsForNobody) {
+  LinkGroup group(GroupRole::kServer, PeerId{}, Terms{}, kTimes, kNow);
+  group.terminate(wire::DeleteLinkReason::kOperator, true, "drained");
+  EXPECT_TRUE(group.peer_parted());
+  EXPECT_FALSE(group.poll_llc());
+}
+
+// Whoever ends it, and also when both do at once.
+TEST(Parting, TwoOfOurKindPartWithoutWaiting) {
+  for (const bool server_ends : {false, true})
+    for (const bool client_ends : {false, true}) {
+      if (!server_ends && !client_ends) continue;
+      LinkGroup server = confirmed(GroupRole::kServer);
+      LinkGroup client = confirmed(GroupRole::kClient);
+      if (server_ends) server.terminate(wire::DeleteLinkReason::kOperator, true, "drained");
+      if (client_ends) client.terminate(wire::DeleteLinkReason::kProgram, true, "idle");
+      for (bool any = true; any;) {
+        any = false;
+        for (LinkGroup* from : {&server, &client})
+          while (const auto out = from->poll_llc()) {
+            (from == &server ? client : server)
+                .handle_llc(out->link, *wire::decode_llc(out->bytes), kNow);
+            any = true;
+          }
+      }
+      EXPECT_TRUE(server.peer_parted());
+      EXPECT_TRUE(client.peer_parted());
+    }
+}
+
+}  // namespace
+}  // namespace fairlead::smc
