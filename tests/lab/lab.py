@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """The lab: two virtual machines with Debian's kernel, Soft-RoCE, and the kernel's own SMC as a peer.
 
-    tests/lab/lab.py [--only NAME …]     run the scenarios, or those whose names have a NAME in them
+    tests/lab/lab.py [--only NAME …]     run the scenarios, or those whose names have a NAME in them;
+                                         --repeat TIMES: that often
     tests/lab/lab.py --list              name the scenarios
     tests/lab/lab.py --run 'COMMAND'     run a shell command in node a, say its output, end with its code
     tests/lab/lab.py --shell             boot, then read lines "a COMMAND" or "b COMMAND"
@@ -119,6 +120,7 @@ def main():
     parser.add_argument("--timeout", type=float, default=540, help="seconds for --run")
     parser.add_argument("--shell", action="store_true")
     parser.add_argument("--only", nargs="+", default=[], metavar="NAME")
+    parser.add_argument("--repeat", type=int, default=1, metavar="TIMES")
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--deadline", type=float, default=1200, help="seconds; no scenario begins later")
     arguments = parser.parse_args()
@@ -130,7 +132,7 @@ def main():
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, end_on_signal)
     try:
-        chosen = choose(arguments.only)
+        chosen = choose(arguments.only) * arguments.repeat
         lab = boot(arguments)
         if arguments.run:
             return run_command(lab, arguments.run, arguments.timeout)
