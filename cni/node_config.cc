@@ -4,7 +4,7 @@
 #include <array>
 #include <optional>
 
-#include "cni/ranges.h"
+#include "base/node_annotations.h"
 
 namespace fairlead::cni {
 namespace {
@@ -140,7 +140,7 @@ Outcome<void> read_pnets(const Json& value, NodeConfig& config) {
 }
 
 Outcome<void> read_include(const Json& value, NodeConfig& config) {
-  if (!value.is_array() || value.empty() || value.size() > kListEntriesMax)
+  if (!value.is_array() || value.empty() || value.size() > kubernetes::kListEntriesMax)
     return refuse("includeCIDRs", value, "includeCIDRs");
   config.include.clear();
   for (const Json& entry : value) {
@@ -203,16 +203,5 @@ Outcome<NodeConfigRead> read_node_config(const Json& config) {
 }
 
 std::span<const KeyInfo> node_config_table() { return kTable; }
-
-std::string canonical_pnet(std::string_view text) {
-  if (text.empty() || text.size() > kPnetCharsMax) return "";
-  std::string upper;
-  for (const char c : text) {
-    const char big = c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c;
-    if (!((big >= 'A' && big <= 'Z') || (big >= '0' && big <= '9'))) return "";
-    upper += big;
-  }
-  return upper;
-}
 
 }  // namespace fairlead::cni

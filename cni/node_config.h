@@ -10,6 +10,7 @@
 
 #include "base/address.h"
 #include "base/kubernetes_names.h"
+#include "base/pnet_id.h"
 #include "cni/json_text.h"
 #include "cni/plugin_error.h"
 
@@ -17,7 +18,6 @@ namespace fairlead::cni {
 
 inline constexpr std::size_t kPnetsMax = 16;
 inline constexpr std::size_t kRnicsMax = 8;  // of one PNET
-inline constexpr std::size_t kPnetCharsMax = 16;
 
 enum class PluginLogLevel : std::uint8_t { kDebug, kInfo, kWarn, kError };
 
@@ -59,8 +59,5 @@ struct KeyInfo {
   std::string_view meaning;
 };
 std::span<const KeyInfo> node_config_table();
-
-// 1 to 16 of A-Z and 0-9 after upper-casing, as the kernel's table has it; else empty.
-std::string canonical_pnet(std::string_view text);
 
 }  // namespace fairlead::cni

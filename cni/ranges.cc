@@ -1,37 +1,12 @@
 #include "cni/ranges.h"
 
 #include <algorithm>
-#include <charconv>
+#include <utility>
 
 namespace fairlead::cni {
 namespace {
 
 constexpr std::size_t kPortBytes = 2;
-
-std::string_view trimmed(std::string_view text) {
-  while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
-  while (!text.empty() && text.back() == ' ') text.remove_suffix(1);
-  return text;
-}
-
-// Calls `take` for each entry between commas; false when one is refused or there are too many.
-template <class Take>
-bool each_entry(std::string_view text, Take take) {
-  for (std::size_t count = 0; count < kListEntriesMax; ++count) {
-    const std::size_t comma = text.find(',');
-    if (!take(trimmed(text.substr(0, comma)))) return false;
-    if (comma == std::string_view::npos) return true;
-    text.remove_prefix(comma + 1);
-  }
-  return false;
-}
-
-std::optional<std::uint16_t> parse_port(std::string_view text) {
-  std::uint16_t port = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), port);
-  if (error != std::errc() || end != text.data() + text.size() || port == 0) return std::nullopt;
-  return port;
-}
 
 Key key_of(std::uint16_t port) {
   return {static_cast<std::uint8_t>(port >> 8), static_cast<std::uint8_t>(port & 0xff)};
@@ -39,29 +14,11 @@ Key key_of(std::uint16_t port) {
 
 }  // namespace
 
-std::optional<Intervals> parse_ports(std::string_view text) {
+Intervals intervals_of(const std::vector<kubernetes::PortRange>& ranges) {
   Intervals intervals;
-  const bool good = each_entry(text, [&](std::string_view entry) {
-    const std::size_t dash = entry.find('-');
-    const auto first = parse_port(entry.substr(0, dash));
-    const auto last = dash == std::string_view::npos ? first : parse_port(entry.substr(dash + 1));
-    if (!first || !last || *first > *last) return false;
-    intervals.push_back({key_of(*first), key_of(*last)});
-    return true;
-  });
-  if (!good) return std::nullopt;
+  for (const kubernetes::PortRange& range : ranges)
+    intervals.push_back({key_of(range.first), key_of(range.last)});
   return merged(std::move(intervals), kPortBytes);
-}
-
-std::optional<std::vector<Cidr>> parse_cidrs(std::string_view text) {
-  std::vector<Cidr> blocks;
-  const bool good = each_entry(text, [&](std::string_view entry) {
-    const Result<Cidr> block = Cidr::parse(entry);
-    if (block) blocks.push_back(*block);
-    return block.has_value();
-  });
-  if (!good) return std::nullopt;
-  return blocks;
 }
 
 Intervals port_interval(std::uint16_t port) { return {{key_of(port), key_of(port)}}; }

@@ -6,14 +6,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <string_view>
 #include <vector>
 
 #include "base/address.h"
+#include "base/node_annotations.h"
 
 namespace fairlead::cni {
-
-inline constexpr std::size_t kListEntriesMax = 64;
 
 // Keys are big-endian: 2 bytes of a port, 4 of IPv4, 16 of IPv6, at the front of the array.
 using Key = std::array<std::uint8_t, 16>;
@@ -25,13 +23,7 @@ struct Interval {
 };
 using Intervals = std::vector<Interval>;
 
-// "80", "80,443", "8000-8010": 1 to 64 of them, each from 1 to 65535, blanks around commas allowed.
-// Nothing for anything else.
-std::optional<Intervals> parse_ports(std::string_view text);
-
-// "10.0.0.0/8,fd00::/8": 1 to 64 blocks. Nothing for anything else.
-std::optional<std::vector<Cidr>> parse_cidrs(std::string_view text);
-
+Intervals intervals_of(const std::vector<kubernetes::PortRange>& ranges);
 Intervals port_interval(std::uint16_t port);
 // Of one family: AF_INET or AF_INET6.
 Intervals intervals_of(const std::vector<Cidr>& blocks, sa_family_t family);

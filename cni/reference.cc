@@ -2,9 +2,10 @@
 
 #include <array>
 
+#include "base/kubernetes_names.h"
+#include "base/node_annotations.h"
 #include "cni/node_config.h"
 #include "cni/plugin_error.h"
-#include "cni/wishes.h"
 
 namespace fairlead::cni {
 namespace {
@@ -45,9 +46,9 @@ std::string reference_page() {
     page += "| `" + std::string(key.name) + "` | `" + std::string(key.otherwise) + "` | " +
             std::string(key.allowed) + " | " + std::string(key.meaning) + " |\n";
   page += "\n## Annotations of a pod\n\n| annotation | allowed | meaning |\n|---|---|---|\n";
-  for (const WishInfo& wish : wish_table())
-    page += "| `" + std::string(wish.name) + "` | " + std::string(wish.allowed) + " | " +
-            std::string(wish.meaning) + " |\n";
+  for (const kubernetes::NodeAnnotationInfo& info : kubernetes::kNodeAnnotations)
+    page += "| `" + std::string(kubernetes::kAnnotationPrefix) + std::string(info.name) + "` | " +
+            std::string(info.allowed) + " | " + std::string(info.meaning) + " |\n";
   page += "\n## Errors\n\n| code | meaning |\n|---|---|\n";
   for (const CodeInfo& code : code_table())
     page += "| " + std::to_string(static_cast<unsigned>(code.code)) + " | " +

@@ -2,9 +2,7 @@
 #pragma once
 
 #include <optional>
-#include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "base/address.h"
@@ -28,12 +26,5 @@ bool opted_in(const StringMap& annotations);
 
 // The error names the annotation. Annotations of others are not looked at.
 Outcome<Wishes> read_wishes(const StringMap& annotations);
-
-struct WishInfo {
-  std::string_view name;
-  std::string_view allowed;
-  std::string_view meaning;
-};
-std::span<const WishInfo> wish_table();
 
 }  // namespace fairlead::cni

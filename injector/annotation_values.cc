@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <optional>
 
-#include "base/address.h"
 #include "base/kubernetes_names.h"
+#include "base/node_annotations.h"
 #include "injector/annotations.h"
 
 namespace fairlead::injector {
@@ -16,7 +16,6 @@ namespace {
 constexpr std::size_t kNumberDigitsMax = 15;
 constexpr std::uint64_t kPortMax = 65535;
 constexpr std::uint64_t kGraceSecondsMax = 3600;
-constexpr std::size_t kPnetCharsMax = 16;
 constexpr std::size_t kResourceNameCharsMax = 63;
 constexpr std::size_t kResourcePrefixCharsMax = 253;
 
@@ -46,29 +45,6 @@ bool is_one_of(std::string_view value, const std::array<std::string_view, N>& al
   return std::find(allowed.begin(), allowed.end(), value) != allowed.end();
 }
 
-// True if the list between commas has 1 to kListEntriesMax entries and each of them passes.
-bool is_list(std::string_view value, bool (*is_entry)(std::string_view)) {
-  for (std::size_t count = 1; count <= kListEntriesMax; ++count) {
-    const std::size_t comma = value.find(',');
-    if (!is_entry(value.substr(0, comma))) return false;
-    if (comma == std::string_view::npos) return true;
-    value.remove_prefix(comma + 1);
-  }
-  return false;
-}
-
-bool is_port_or_range(std::string_view entry) {
-  const std::size_t dash = entry.find('-');
-  if (dash == std::string_view::npos) return is_between(entry, 1, kPortMax);
-  const std::string_view low = entry.substr(0, dash);
-  const std::string_view high = entry.substr(dash + 1);
-  return is_between(low, 1, kPortMax) && is_between(high, *whole_number(low), kPortMax);
-}
-
-bool is_cidr(std::string_view entry) {
-  return entry.find('/') != std::string_view::npos && Cidr::parse(entry).has_value();
-}
-
 }  // namespace
 
 bool is_enabled_or_disabled(std::string_view value) {
@@ -77,14 +53,11 @@ bool is_enabled_or_disabled(std::string_view value) {
 
 bool is_boolean(std::string_view value) { return value == "true" || value == "false"; }
 
-bool is_port_list(std::string_view value) { return is_list(value, is_port_or_range); }
+bool is_port_list(std::string_view value) { return kubernetes::parse_port_list(value).has_value(); }
 
-bool is_cidr_list(std::string_view value) { return is_list(value, is_cidr); }
+bool is_cidr_list(std::string_view value) { return kubernetes::parse_cidr_list(value).has_value(); }
 
-bool is_pnet_id(std::string_view value) {
-  return !value.empty() && value.size() <= kPnetCharsMax &&
-         std::all_of(value.begin(), value.end(), is_letter_or_digit);
-}
+bool is_pnet_id(std::string_view value) { return !canonical_pnet(value).empty(); }
 
 bool is_fallback(std::string_view value) { return value == "allow" || value == "deny"; }
 

@@ -4,17 +4,22 @@
 #include <array>
 
 #include "base/kubernetes_names.h"
+#include "base/node_annotations.h"
 #include "injector/annotation_values.h"
 
 namespace fairlead::injector {
 namespace {
 
 using R = Reader;
+using kubernetes::NodeAnnotation;
 
-constexpr std::string_view kPorts =
-    "1 to 64 ports or ranges from 1 to 65535 between commas, as in 5432,8000-8010";
-constexpr std::string_view kCidrs =
-    "1 to 64 blocks between commas, without bits behind the prefix, as in 10.0.0.0/8,fd00::/8";
+// One that the CNI plugin judges too.
+constexpr AnnotationInfo shared(NodeAnnotation annotation, Reader reader,
+                                bool (*is_allowed)(std::string_view)) {
+  const kubernetes::NodeAnnotationInfo& info = kubernetes::info_of(annotation);
+  return {info.name, reader, info.allowed, info.meaning, info.example, is_allowed};
+}
+
 constexpr std::string_view kCpu = "a CPU quantity above 0, as in 50m or 0.5";
 constexpr std::string_view kMemory = "a whole number with Ki, Mi or Gi, as in 64Mi";
 constexpr std::string_view kMemoryLimit = "a whole number with Ki, Mi or Gi, at least 32Mi";
@@ -53,9 +58,7 @@ constexpr std::array kTable = {
                    "Log level of the sidecar.", "info", is_log_level},
     AnnotationInfo{"log-format", R::kSidecar, "logfmt or json", "Log format of the sidecar.",
                    "logfmt", is_log_format},
-    AnnotationInfo{"pnet-id", R::kSidecar, "1 to 16 of A-Z, a-z and 0-9",
-                   "Use RNICs of this physical network only; otherwise the node decides.", "NETA",
-                   is_pnet_id},
+    shared(NodeAnnotation::kPnetId, R::kSidecar, is_pnet_id),
     AnnotationInfo{"buffer-size", R::kSidecar,
                    "16KiB, 32KiB, 64KiB and so on, doubling up to 512MiB",
                    "Receive buffer of a connection.", "1MiB", is_buffer_size},
@@ -65,23 +68,11 @@ constexpr std::array kTable = {
                    "a whole number with s or m, at most 3600s or 60m",
                    "How long open connections may go on after the application has ended.", "30s",
                    is_grace_period},
-    AnnotationInfo{"skip-inbound-ports", R::kNode, kPorts,
-                   "Ports of the application that are never redirected to the sidecar.", "9100",
-                   is_port_list},
-    AnnotationInfo{"skip-outbound-ports", R::kNode, kPorts,
-                   "Destination ports that are never redirected to the sidecar.", "5432,6379",
-                   is_port_list},
-    AnnotationInfo{"skip-subnets", R::kNode, kCidrs,
-                   "Destinations that are never redirected to the sidecar.", "192.168.0.0/16",
-                   is_cidr_list},
-    AnnotationInfo{"include-inbound-ports", R::kNode, kPorts,
-                   "Ports that are redirected although a client sends no SMC option; for nodes "
-                   "where the option cannot be sent.",
-                   "8080", is_port_list},
-    AnnotationInfo{"include-cidrs", R::kNode, kCidrs,
-                   "Destinations that are redirected, in place of those of the node's "
-                   "configuration.",
-                   "10.42.0.0/16", is_cidr_list},
+    shared(NodeAnnotation::kSkipInboundPorts, R::kNode, is_port_list),
+    shared(NodeAnnotation::kSkipOutboundPorts, R::kNode, is_port_list),
+    shared(NodeAnnotation::kSkipSubnets, R::kNode, is_cidr_list),
+    shared(NodeAnnotation::kIncludeInboundPorts, R::kNode, is_port_list),
+    shared(NodeAnnotation::kIncludeCidrs, R::kNode, is_cidr_list),
 };
 
 constexpr std::size_t kShownCharsMax = 64;

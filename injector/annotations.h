@@ -14,8 +14,6 @@
 
 namespace fairlead::injector {
 
-// Lists longer than this are refused: each entry becomes an element of a packet filter set.
-inline constexpr std::size_t kListEntriesMax = 64;
 inline constexpr unsigned kUnprivilegedPortMin = 1024;
 inline constexpr unsigned kConnectionsPerGroupMin = 16;
 inline constexpr unsigned kConnectionsPerGroupMax = 255;

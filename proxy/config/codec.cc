@@ -1,6 +1,9 @@
 #include "config/codec.h"
 
 #include <limits>
+#include <utility>
+
+#include "base/pnet_id.h"
 
 namespace fairlead::config {
 namespace {
@@ -168,9 +171,10 @@ std::string check_socket_name(std::string& text) {
 
 std::string check_pnet_id(std::string& text) {
   if (text.size() > kPnetCharsMax) return too_long(text, kPnetCharsMax);
-  if (!std::all_of(text.begin(), text.end(), is_alphanumeric))
+  std::string canonical = canonical_pnet(text);
+  if (canonical.size() != text.size())
     return in_quotes(text) + " has other characters than A-Z and 0-9";
-  std::transform(text.begin(), text.end(), text.begin(), upper);
+  text = std::move(canonical);
   return "";
 }
 

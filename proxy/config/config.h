@@ -38,7 +38,6 @@ inline constexpr std::size_t kBufferBytesMax = 512 * kMebibyte;
 inline constexpr std::size_t kDeviceNamesMax = 16;
 inline constexpr std::size_t kDeviceNameCharsMax = 63;  // IB_DEVICE_NAME_MAX without its end
 inline constexpr std::size_t kUnixPathCharsMax = 107;   // sun_path without its terminator
-inline constexpr std::size_t kPnetCharsMax = 16;
 
 // How a listener learns where the application wanted to go.
 enum class ListenerMode : std::uint8_t {

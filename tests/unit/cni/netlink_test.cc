@@ -64,7 +64,7 @@ TEST(Netlink, SurvivesEveryCutAndEveryLength) {
 
 TEST(Netlink, BatchIsAListOfWellFormedMessages) {
   RedirectPlan plan;
-  plan.skip4 = intervals_of(*parse_cidrs("10.0.0.0/8,192.168.0.0/16"), AF_INET);
+  plan.skip4 = intervals_of(*kubernetes::parse_cidr_list("10.0.0.0/8,192.168.0.0/16"), AF_INET);
   const Batch batch = install_batch(plan);
   Bytes rest = batch.request.bytes();
   Message read;
