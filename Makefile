@@ -13,8 +13,9 @@ build:  ## build the programs, optimised, into build/release
 	cmake --build --preset release -j $(JOBS)
 
 .PHONY: test
-test:  ## run all tests: sanitizers, threads, integration
+test:  ## run all tests: sanitizers, threads, integration, lab
 	@./scripts/bootstrap.sh build test
+	@./scripts/bootstrap.sh lab || echo "test: without some packages of the lab"
 	@python3 scripts/run_tests.py --jobs $(JOBS)
 
 .PHONY: lab

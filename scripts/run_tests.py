@@ -4,10 +4,8 @@
     scripts/run_tests.py [--runs dev,tsan,release] [--jobs N]
 
 Three runs, each a preset of CMake: everything under AddressSanitizer and UBSan (dev), the tests
-labelled "threads" under ThreadSanitizer (tsan), the tests labelled "integration" on the optimised
-build (release). A test program made with GoogleTest counts once a case, any other once.
-
-The two virtual machines of tests/lab are not among them: make lab.
+labelled "threads" under ThreadSanitizer (tsan), the tests labelled "integration" and "lab" on the
+optimised build (release). A test program made with GoogleTest counts once a case, any other once.
 """
 import argparse
 import json
@@ -18,7 +16,7 @@ import xml.etree.ElementTree as xml
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-LABEL_OF_RUN = {"dev": None, "tsan": "threads", "release": "integration"}
+LABEL_OF_RUN = {"dev": None, "tsan": "threads", "release": "integration|lab"}
 # Besides one test a processor: some tests take minutes and hardly any of its time.
 LEISURELY_TESTS_MAX = 6
 SECONDS_PER_TEST_MAX = 600  # for tests that set no limit of their own
