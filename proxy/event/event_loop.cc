@@ -2,6 +2,7 @@
 
 #include <event2/event.h>
 #include <sys/eventfd.h>
+#include <sys/timerfd.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -20,13 +21,10 @@ struct ConfigDestroy {
   void operator()(event_config* config) const noexcept { event_config_free(config); }
 };
 
-void on_timeout(int, short, void*) noexcept {}
-
-timeval to_timeval(Duration duration) {
-  const auto us =
-      std::chrono::ceil<std::chrono::microseconds>(std::max(duration, Duration::zero()));
-  return {static_cast<time_t>(us.count() / 1000000),
-          static_cast<suseconds_t>(us.count() % 1000000)};
+timespec to_timespec(TimePoint at) {
+  const auto ns = std::chrono::nanoseconds(at.time_since_epoch()).count();
+  constexpr std::int64_t kPerSecond = 1'000'000'000;
+  return {static_cast<time_t>(ns / kPerSecond), static_cast<long>(ns % kPerSecond)};
 }
 
 }  // namespace
@@ -43,13 +41,18 @@ Result<std::unique_ptr<EventLoop>> EventLoop::create() {
   std::unique_ptr<EventLoop> loop(new EventLoop(std::move(base)));
   loop->wake_fd_.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!loop->wake_fd_) return system_error("eventfd", errno);
-  loop->timeout_.reset(event_new(loop->base_.get(), -1, 0, on_timeout, nullptr));
-  loop->wake_event_.reset(event_new(loop->base_.get(), loop->wake_fd_.get(),
-                                    EV_READ | EV_PERSIST | EV_ET, &EventLoop::on_wake, loop.get()));
-  loop->second_look_timer_.reset(
-      event_new(loop->base_.get(), -1, 0, &EventLoop::on_second_look, loop.get()));
-  if (!loop->timeout_ || !loop->second_look_timer_ || !loop->wake_event_ ||
-      event_add(loop->wake_event_.get(), nullptr) != 0)
+  loop->alarm_fd_.reset(::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
+  if (!loop->alarm_fd_) return system_error("timerfd_create", errno);
+  // Edge-triggered and never read, as the doorbells of a device.
+  constexpr short kFlags = EV_READ | EV_PERSIST | EV_ET;
+  event_base* const handle = loop->base_.get();
+  loop->wake_event_.reset(
+      event_new(handle, loop->wake_fd_.get(), kFlags, &EventLoop::on_wake, loop.get()));
+  loop->alarm_event_.reset(
+      event_new(handle, loop->alarm_fd_.get(), kFlags, &EventLoop::on_alarm, loop.get()));
+  if (!loop->wake_event_ || !loop->alarm_event_ ||
+      event_add(loop->wake_event_.get(), nullptr) != 0 ||
+      event_add(loop->alarm_event_.get(), nullptr) != 0)
     return Error{Errc::kExhausted, "event_new"};
   return loop;
 }
@@ -63,11 +66,19 @@ void EventLoop::poll() { event_base_loop(base_.get(), EVLOOP_NONBLOCK | EVLOOP_O
 
 void EventLoop::wait(std::optional<TimePoint> deadline) {
   if (deadline) {
-    const timeval delay = to_timeval(*deadline - now());
-    event_add(timeout_.get(), &delay);
+    if (*deadline <= now()) return poll();
+    wake_at(*deadline);
   }
   event_base_loop(base_.get(), EVLOOP_ONCE | EVLOOP_NO_EXIT_ON_EMPTY);
-  if (deadline) event_del(timeout_.get());
+}
+
+void EventLoop::wake_at(TimePoint at) {
+  if (alarm_ && *alarm_ <= at) return;
+  itimerspec spec = {};
+  spec.it_value = to_timespec(at);
+  const int rc = ::timerfd_settime(alarm_fd_.get(), TFD_TIMER_ABSTIME, &spec, nullptr);
+  SMC_ASSERT(rc == 0, errno);
+  alarm_ = at;
 }
 
 void EventLoop::wake() {
@@ -76,7 +87,6 @@ void EventLoop::wake() {
   if (::write(wake_fd_.get(), &one, sizeof one) < 0) return;
 }
 
-// Edge-triggered and never read, as the doorbells of a device.
 void EventLoop::on_wake(int, short, void* self) noexcept {
   static_cast<EventLoop*>(self)->count_dispatch();
 }
@@ -84,8 +94,8 @@ void EventLoop::on_wake(int, short, void* self) noexcept {
 void EventLoop::look_again_at(SecondLook& who) {
   if (who.place_ != SecondLook::kNone) return;
   if (second_looks_.empty()) {
-    const timeval delay = to_timeval(kSecondLookDelay);
-    event_add(second_look_timer_.get(), &delay);
+    second_looks_due_ = now() + kSecondLookDelay;
+    wake_at(second_looks_due_);
   }
   who.place_ = second_looks_.size();
   second_looks_.push_back(&who);
@@ -100,11 +110,20 @@ void EventLoop::forget(SecondLook& who) {
   who.place_ = SecondLook::kNone;
 }
 
-void EventLoop::on_second_look(int, short, void* self) noexcept {
+void EventLoop::on_alarm(int, short, void* self) noexcept {
   auto* loop = static_cast<EventLoop*>(self);
-  while (!loop->second_looks_.empty()) {
-    SecondLook& who = *loop->second_looks_.back();
-    loop->forget(who);
+  loop->alarm_.reset();
+  if (loop->second_looks_.empty()) return;
+  if (loop->second_looks_due_ <= now())
+    loop->take_second_looks();
+  else
+    loop->wake_at(loop->second_looks_due_);
+}
+
+void EventLoop::take_second_looks() {
+  while (!second_looks_.empty()) {
+    SecondLook& who = *second_looks_.back();
+    forget(who);
     who.look_again();
   }
 }

@@ -1,5 +1,9 @@
 // One libevent base, owned by one thread. It waits for descriptors and for an absolute deadline;
 // timers are the caller's (timer_queue.h), so that they can run under another clock.
+//
+// What the loop itself waits for is a timerfd, armed anew only for an earlier time, never a timeout
+// of epoll_wait(2): the kernel sets and clears that at every sleep, and when it is near, the
+// processor's own timer with it. A timer that fires early costs one turn of the loop.
 #pragma once
 
 #include <chrono>
@@ -73,14 +77,18 @@ class EventLoop final : public FdWatcher {
   explicit EventLoop(EventBase base);
   static void on_watched(int fd, short what, void* self) noexcept;
   static void on_wake(int fd, short what, void* self) noexcept;
-  static void on_second_look(int fd, short what, void* self) noexcept;
+  static void on_alarm(int fd, short what, void* self) noexcept;
+  void wake_at(TimePoint at);
+  void take_second_looks();
 
   EventBase base_;
-  EventHandle timeout_;
   FileDescriptor wake_fd_;
   EventHandle wake_event_;
-  EventHandle second_look_timer_;
+  FileDescriptor alarm_fd_;
+  EventHandle alarm_event_;
+  std::optional<TimePoint> alarm_;         // when alarm_fd_ fires
   std::vector<SecondLook*> second_looks_;  // each knows its place
+  TimePoint second_looks_due_;             // valid while there are any
   std::unordered_map<int, EventHandle> watched_;
   std::function<void(int)> handler_;
   std::uint64_t dispatched_ = 0;
