@@ -125,13 +125,5 @@ TEST(TcpStream, ARefusedConnectTellsItsError) {
   EXPECT_EQ((*stream)->take_error(), ECONNREFUSED);
 }
 
-TEST(EventLoop, WakeEndsAWaitFromAnotherThread) {
-  SocketPair pair;
-  const std::uint64_t before = pair.loop->dispatch_count();
-  pair.loop->wake();
-  pair.loop->wait(EventLoop::now() + std::chrono::seconds(10));
-  EXPECT_GT(pair.loop->dispatch_count(), before);
-}
-
 }  // namespace
 }  // namespace fairlead::event

@@ -1,0 +1,91 @@
+#include "event/event_loop.h"
+
+#include <gtest/gtest.h>
+
+#include <thread>
+
+namespace fairlead::event {
+namespace {
+
+using std::chrono::milliseconds;
+
+class EventLoopTest : public testing::Test {
+ protected:
+  // How long a wait until `delay` from now takes.
+  Duration wait_for(Duration delay) {
+    const TimePoint begin = EventLoop::now();
+    loop_->wait(begin + delay);
+    return EventLoop::now() - begin;
+  }
+
+  std::unique_ptr<EventLoop> loop_ = EventLoop::create().value();
+};
+
+struct Look : SecondLook {
+  explicit Look(EventLoop& its_loop) : loop(its_loop) {}
+  ~Look() override { loop.forget(*this); }
+  void look_again() noexcept override { ++looks; }
+  EventLoop& loop;
+  int looks = 0;
+};
+
+TEST_F(EventLoopTest, WaitEndsAtItsDeadline) {
+  EXPECT_GE(wait_for(milliseconds(5)), milliseconds(5));
+}
+
+TEST_F(EventLoopTest, WaitForThePastReturnsAtOnce) {
+  EXPECT_LT(wait_for(milliseconds(-5)), std::chrono::minutes(1));
+}
+
+TEST_F(EventLoopTest, AnEarlierDeadlineMovesTheAlarmForward) {
+  loop_->wake();
+  EXPECT_LT(wait_for(std::chrono::hours(1)),
+            std::chrono::minutes(1));  // ended by wake(); the alarm stays
+  EXPECT_LT(wait_for(milliseconds(5)), std::chrono::minutes(1));
+}
+
+TEST_F(EventLoopTest, AnAlarmOfAForgottenDeadlineEndsOneWaitOnly) {
+  loop_->wake();
+  wait_for(milliseconds(5));  // ended by wake(); the alarm stays
+  EXPECT_LT(wait_for(milliseconds(200)), milliseconds(200));
+  EXPECT_GE(wait_for(milliseconds(50)), milliseconds(50));
+}
+
+TEST_F(EventLoopTest, WakeOfAnotherThreadEndsAWaitWithoutDeadline) {
+  std::thread other([this] { loop_->wake(); });
+  loop_->wait(std::nullopt);
+  other.join();
+}
+
+TEST_F(EventLoopTest, ASecondLookComesOnceAfterItsDelay) {
+  Look look(*loop_);
+  const TimePoint begin = EventLoop::now();
+  loop_->look_again_at(look);
+  loop_->look_again_at(look);
+  while (look.looks == 0) loop_->wait(std::nullopt);
+  EXPECT_GE(EventLoop::now() - begin, kSecondLookDelay);
+  wait_for(2 * kSecondLookDelay);
+  EXPECT_EQ(look.looks, 1);
+}
+
+TEST_F(EventLoopTest, ASecondLookIsNotTakenAtAnEarlierAlarm) {
+  Look look(*loop_);
+  wait_for(milliseconds(0));
+  loop_->wake();
+  wait_for(milliseconds(1));  // leaves an alarm earlier than the look's
+  const TimePoint begin = EventLoop::now();
+  loop_->look_again_at(look);
+  while (look.looks == 0) loop_->wait(std::nullopt);
+  EXPECT_GE(EventLoop::now() - begin, kSecondLookDelay);
+}
+
+TEST_F(EventLoopTest, AForgottenSecondLookIsNotTaken) {
+  Look look(*loop_);
+  loop_->look_again_at(look);
+  loop_->forget(look);
+  wait_for(2 * kSecondLookDelay);
+  EXPECT_EQ(look.looks, 0);
+}
+
+}  // namespace
+}  // namespace fairlead::event
