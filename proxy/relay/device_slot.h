@@ -11,6 +11,7 @@
 
 #include "base/address.h"
 #include "base/ids.h"
+#include "event/stream.h"
 #include "event/timer_queue.h"
 #include "rdma/device.h"
 #include "relay/group.h"
@@ -21,8 +22,8 @@ namespace fairlead::relay {
 
 // The connection for which a device is wanted.
 struct Place {
-  SocketAddress local, peer;    // of the TCP connection between the proxies
-  std::optional<Gid> peer_gid;  // when the peer has told it
+  const event::Stream& companion;  // the TCP connection between the proxies
+  std::optional<Gid> peer_gid;     // when the peer has told it
 };
 
 struct PnetOfPort {

@@ -130,7 +130,10 @@ Result<Group::Seat> Group::take_seat(const BufferSizes& sizes, smc::LinkIndex li
 
 void Group::leave_seat(const Seat& seat, smc::LinkIndex link, bool quarantine, TimePoint now) {
   table_.release(seat.token);
-  quarantine ? void(++quarantined_) : rmbs_->release(seat.element);
+  if (quarantine)
+    ++quarantined_;
+  else
+    rmbs_->release(seat.element);
   protocol_.connection_removed(link, now);
   timer_.set(protocol_.next_deadline());
   if (quarantined_ >= kQuarantinedMax && protocol_.connection_count() == 0 && protocol_.usable())

@@ -29,6 +29,7 @@ bool Group::flush_llc(SendBatch& batch) {
     if (lane.queue_pair->send_room() <= batch.count) return false;
     batch.link = llc_waiting_->link;
     rdma::WorkRequest& request = batch.add();
+    SMC_ASSERT(llc_waiting_->bytes.size() <= batch.message().size(), llc_waiting_->bytes.size());
     std::copy(llc_waiting_->bytes.begin(), llc_waiting_->bytes.end(), batch.message().begin());
     request.kind = rdma::WorkRequest::Kind::kSend;
     request.signaled = true;

@@ -109,7 +109,7 @@ class Session final : public event::StreamHandler {
 
   bool outbound() const { return direction_ == Direction::kOutbound; }
   Place place(std::optional<Gid> peer_gid = std::nullopt) const {
-    return {net_->local_address(), net_->peer_address(), peer_gid};
+    return {*net_, peer_gid};
   }
   void note(const char* step);
   void on_timer();

@@ -81,11 +81,11 @@ void Session::watch_companion() {
   std::byte scratch[512];
   const iovec into{scratch, sizeof scratch};
   const event::IoResult result = net_->read({&into, 1});
-  const bool ended = result.kind == event::IoResult::Kind::kEnd && !companion_reset_;
-  if (ended) return net_->set_not_readable();
-  if (result.kind != event::IoResult::Kind::kError && !companion_reset_) return;
-  companion_reset_ = false;
+  const bool reset = companion_reset_ || result.kind == event::IoResult::Kind::kError;
+  if (!reset && result.kind != event::IoResult::Kind::kEnd) return;
   net_->set_not_readable();
+  companion_reset_ = false;
+  if (!reset) return;
   if (smc_->connection.finished()) return;
   LogEvent(LogLevel::kDebug, "relay.session", "companion_reset").field("conn", id());
   smc_->connection.abort();

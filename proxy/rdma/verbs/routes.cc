@@ -84,14 +84,19 @@ std::vector<InterfaceAddress> interface_addresses() {
 }
 
 std::string default_route_interface(std::span<const InterfaceAddress> addresses) {
-  // proc(5): a heading, then lines of interface, destination, gateway, …, mask; in hexadecimal.
+  // proc(5): a heading, then lines of interface, destination, gateway, flags, reference count, use,
+  // metric, mask; addresses in hexadecimal.
+  constexpr std::string_view kAny = "00000000";
   std::ifstream routes("/proc/net/route");
   std::string line;
   std::getline(routes, line);
   while (std::getline(routes, line)) {
     std::istringstream words(line);
-    std::string interface_name, destination;
-    if (words >> interface_name >> destination && destination == "00000000") return interface_name;
+    std::string interface_name, destination, unused, mask;
+    words >> interface_name >> destination;
+    for (int i = 0; i < 5; ++i) words >> unused;
+    // 0.0.0.0/1 begins with the same address.
+    if (words >> mask && destination == kAny && mask == kAny) return interface_name;
   }
   std::set<std::string> names;
   for (const InterfaceAddress& entry : addresses) {
