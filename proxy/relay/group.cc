@@ -223,6 +223,11 @@ void Group::handle_link_failure(smc::LinkIndex link, const char* why, TimePoint 
   protocol_changed();
 }
 
+void Group::doubt(smc::LinkIndex link, TimePoint now) {
+  protocol_.doubt(link, now);
+  timer_.set(protocol_.next_deadline());
+}
+
 void Group::terminate(const char* why) {
   protocol_.terminate(wire::DeleteLinkReason::kOperator, true, why);
   protocol_changed();

@@ -116,6 +116,8 @@ class Group {
   void handle_message(smc::LinkIndex link, std::span<const std::byte> message, TimePoint now);
   // Connections whose staged bytes were freed are reported through on_connection_news.
   void handle_send_done(smc::LinkIndex link, rdma::WorkId id);
+  // A connection of the link has a sign that the peer is gone.
+  void doubt(smc::LinkIndex link, TimePoint now);
   void handle_link_failure(smc::LinkIndex link, const char* why, TimePoint now);
 
   // Tells the peer that the group is gone.

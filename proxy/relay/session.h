@@ -108,9 +108,7 @@ class Session final : public event::StreamHandler {
   };
 
   bool outbound() const { return direction_ == Direction::kOutbound; }
-  Place place(std::optional<Gid> peer_gid = std::nullopt) const {
-    return {*net_, peer_gid};
-  }
+  Place place(std::optional<Gid> peer_gid = std::nullopt) const { return {*net_, peer_gid}; }
   void note(const char* step);
   void on_timer();
   void arm_timer();
@@ -164,7 +162,7 @@ class Session final : public event::StreamHandler {
   void await_last_word(TimePoint now);
   void wake_at(std::optional<TimePoint> deadline);
   void run_tcp(TimePoint now);
-  void watch_companion();
+  void watch_companion(TimePoint now);
   void count_bytes();
   void die();
 

@@ -29,7 +29,7 @@ void Session::run_tcp(TimePoint) {
 
 void Session::run_smc(TimePoint now) {
   if (!app_) return await_last_word(now);
-  watch_companion();
+  watch_companion(now);
   if (smc_->connection.next_deadline() && now >= *smc_->connection.next_deadline())
     smc_->connection.handle_deadline(now);
   const SmcRelay::Step step =
@@ -74,9 +74,10 @@ void Session::wake_at(std::optional<TimePoint> deadline) {
   timer_->set(deadline);
 }
 
-// The TCP connection under an SMC-R connection carries nothing. Only its reset means something: the
-// peer's group, or the peer itself, has gone without a word.
-void Session::watch_companion() {
+// The TCP connection under an SMC-R connection carries nothing. But its reset means that the peer's
+// group, or the peer itself, has gone without a word; and its end either that the peer is done, and
+// its last word is about to come, or that its process is dead.
+void Session::watch_companion(TimePoint now) {
   if (!net_->readable()) return;
   std::byte scratch[512];
   const iovec into{scratch, sizeof scratch};
@@ -85,8 +86,8 @@ void Session::watch_companion() {
   if (!reset && result.kind != event::IoResult::Kind::kEnd) return;
   net_->set_not_readable();
   companion_reset_ = false;
-  if (!reset) return;
-  if (smc_->connection.finished()) return;
+  if (smc_->connection.finished() || smc_->connection.lost()) return;
+  if (!reset) return smc_->group->doubt(smc_->link, now);
   LogEvent(LogLevel::kDebug, "relay.session", "companion_reset").field("conn", id());
   smc_->connection.abort();
 }

@@ -5,8 +5,10 @@
 namespace fairlead::smc {
 
 std::optional<TimePoint> Link::test_deadline(Duration interval) const {
-  if (state_ != LinkState::kActive || interval == Duration::zero()) return std::nullopt;
+  if (state_ != LinkState::kActive) return std::nullopt;
   if (test_sent_) return *test_sent_ + kLlcAnswerWait;
+  if (doubted_) return doubted_;
+  if (interval == Duration::zero()) return std::nullopt;
   return last_received_ + interval;
 }
 
@@ -15,6 +17,7 @@ Link::TestStep Link::handle_test_deadline(TimePoint now, Duration interval) {
   if (!due || now < *due) return TestStep::kNothing;
   if (!test_sent_) {
     test_sent_ = now;
+    doubted_.reset();
     ++test_count_;
     return TestStep::kSend;
   }

@@ -43,7 +43,12 @@ class Link {
   // Anything that arrives proves the peer alive; cheap, called for every message.
   void handle_received(TimePoint now) { last_received_ = now; }
 
-  // The TEST_LINK timer. `interval` 0 switches it off.
+  // There is a sign that the peer may be gone: it is asked now, not only after the interval.
+  void doubt(TimePoint now) {
+    if (!test_sent_) doubted_ = now;
+  }
+
+  // The TEST_LINK timer. `interval` 0 switches it off, but for doubts.
   enum class TestStep : std::uint8_t { kNothing, kSend, kDead };
   TestStep handle_test_deadline(TimePoint now, Duration interval);
   std::optional<TimePoint> test_deadline(Duration interval) const;
@@ -59,6 +64,7 @@ class Link {
   LinkIdentity peer_;
   LinkState state_ = LinkState::kActivating;
   TimePoint last_received_;
+  std::optional<TimePoint> doubted_;
   std::optional<TimePoint> test_sent_;
   std::uint64_t test_count_ = 0;
 };

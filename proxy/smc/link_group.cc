@@ -87,6 +87,10 @@ void LinkGroup::handle_received(LinkIndex link, TimePoint now) {
   if (links_[link]) links_[link]->handle_received(now);
 }
 
+void LinkGroup::doubt(LinkIndex link, TimePoint now) {
+  if (links_[link]) links_[link]->doubt(now);
+}
+
 void LinkGroup::handle_llc(LinkIndex link, const wire::LlcMessage& message, TimePoint now) {
   if (!links_[link]) return;
   if (message.version != llc_version(terms_)) return;  // as Linux: dropped without an answer

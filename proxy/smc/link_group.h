@@ -123,6 +123,9 @@ class LinkGroup {
   // answers with its aborts and a DELETE_LINK of its own, see peer_parted().
   void terminate(wire::DeleteLinkReason reason, bool orderly, const char* why);
 
+  // Asks the peer at once, by TEST_LINK, whether it still is on the link. One question at a time.
+  void doubt(LinkIndex link, TimePoint now);
+
   std::optional<LlcToSend> poll_llc();
   std::optional<GroupEvent> poll_event();
   std::uint64_t dropped_answers() const { return dropped_answers_; }

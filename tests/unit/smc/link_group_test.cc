@@ -159,6 +159,40 @@ TEST_F(GroupPair, ASilentPeerIsFoundByTheTestAndEndsTheGroup) {
   EXPECT_EQ(events(server), (std::vector{Kind::kLinkDead, Kind::kTerminated}));
 }
 
+TEST_F(GroupPair, ADoubtIsAskedAtOnceAndOnlyOnce) {
+  confirm();
+  server.doubt(0, now);
+  EXPECT_EQ(server.next_deadline(), now);
+  server.handle_deadline(now);
+  server.doubt(0, now);
+  server.handle_deadline(now);
+  const auto out = server.poll_llc();
+  ASSERT_TRUE(out);
+  EXPECT_TRUE(std::holds_alternative<wire::TestLink>(decode(*out).body));
+  EXPECT_FALSE(server.poll_llc());
+  client.handle_llc(0, decode(*out), now);
+  settle();
+  server.handle_deadline(now + kLlcAnswerWait);
+  EXPECT_TRUE(server.usable());
+}
+
+TEST_F(GroupPair, ADoubtOfASilentPeerEndsTheGroupWithoutAnInterval) {
+  constexpr GroupTimes kNoInterval{Duration::zero(), kTimes.linger};
+  LinkGroup never(GroupRole::kServer, PeerId{}, terms(), kNoInterval, now);
+  never.start_first_contact({}, {}, now);
+  client.start_first_contact({}, {}, now);
+  for (bool any = true; any;) {
+    any = false;
+    while (const auto out = never.poll_llc()) client.handle_llc(0, decode(*out), now), any = true;
+    while (const auto out = client.poll_llc()) never.handle_llc(0, decode(*out), now), any = true;
+  }
+  ASSERT_TRUE(never.usable());
+  never.doubt(0, now);
+  never.handle_deadline(now);
+  never.handle_deadline(now + kLlcAnswerWait);
+  EXPECT_TRUE(never.terminated());
+}
+
 TEST_F(GroupPair, TrafficProvesThePeerAlive) {
   confirm();
   now += kTimes.test_link_interval;
