@@ -32,7 +32,7 @@ EXPECTED_RULES = """\
 class Add(PluginTest):
     def test_redirects_by_address_and_port(self):
         pod = self.pod(("10.88.0.5/24", "fd88::5/64"))
-        self.add(pod, {**IN, "fairlead.io/skip-outbound-ports": "5432, 6379,6380-6390",
+        self.add(pod, {**IN, "fairlead.io/skip-outbound-ports": "5432,6379,6380-6390",
                        "fairlead.io/skip-inbound-ports": "9100",
                        "fairlead.io/include-inbound-ports": "8000-8010",
                        "fairlead.io/skip-subnets": "10.9.0.0/16"})
