@@ -12,22 +12,20 @@
 #include <ctime>
 
 #include "base/handle.h"
+#include "event/https/openssl_handles.h"
 
 namespace fairlead::injector {
 namespace {
 
-using BioHandle = Handle<BIO, BIO_free_all>;
-using KeyHandle = Handle<EVP_PKEY, EVP_PKEY_free>;
-using X509Handle = Handle<X509, X509_free>;
+using event::bio_over;
+using event::BioHandle;
+using event::KeyHandle;
+using event::X509Handle;
 using ExtensionHandle = Handle<X509_EXTENSION, X509_EXTENSION_free>;
 
 constexpr Error kRefused{Errc::kSystem, "OpenSSL refuses to make a certificate", 0};
 constexpr std::size_t kSerialBytes = 16;
 constexpr long kVersion3 = 2;  // counted from 0
-
-BioHandle bio_over(const std::string& text) {
-  return BioHandle(BIO_new_mem_buf(text.data(), static_cast<int>(text.size())));
-}
 
 std::string text_in(BIO* bio) {
   char* data = nullptr;
