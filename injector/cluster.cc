@@ -10,6 +10,8 @@
 #include <iterator>
 #include <utility>
 
+#include "injector/base64.h"
+
 namespace fairlead::injector {
 namespace {
 
@@ -169,33 +171,6 @@ Called<void> Cluster::create_event(const std::string& name_space, const Subject&
       call({"POST", "/api/v1/namespaces/" + name_space + "/events", "", "", body}, kCreated);
   if (!made) return tl::unexpected(made.error());
   return {};
-}
-
-std::optional<std::string> base64_decoded(std::string_view text) {
-  std::string bytes;
-  unsigned group = 0;
-  std::size_t bits = 0;
-  std::size_t padding = 0;
-  for (const char c : text) {
-    const unsigned value = c >= 'A' && c <= 'Z'   ? static_cast<unsigned>(c - 'A')
-                           : c >= 'a' && c <= 'z' ? static_cast<unsigned>(c - 'a') + 26
-                           : c >= '0' && c <= '9' ? static_cast<unsigned>(c - '0') + 52
-                           : c == '+'             ? 62
-                           : c == '/'             ? 63
-                                                  : 64;
-    if (c == '=') {
-      ++padding;
-      continue;
-    }
-    if (value == 64 || padding != 0) return std::nullopt;
-    group = (group << 6 | value) & 0xffffffU;
-    bits += 6;
-    if (bits >= 8) {
-      bits -= 8;
-      bytes += static_cast<char>(group >> bits & 0xff);
-    }
-  }
-  return text.size() % 4 == 0 && padding <= 2 ? std::optional(std::move(bytes)) : std::nullopt;
 }
 
 bool is_object_name(std::string_view name) {

@@ -49,9 +49,6 @@ class Cluster {
   std::string token_file_;
 };
 
-// RFC 4648; nothing for what is no base64.
-std::optional<std::string> base64_decoded(std::string_view text);
-
 // What a namespace or another name of Kubernetes may consist of, so that it can stand in a path.
 bool is_object_name(std::string_view name);
 

@@ -1,7 +1,8 @@
 #include "injector/review.h"
 
-#include <algorithm>
 #include <utility>
+
+#include "injector/base64.h"
 
 namespace fairlead::injector {
 namespace {
@@ -74,22 +75,6 @@ Subject subject_of(const Review& review) {
       return {text_of(member(owner, "apiVersion")), text_of(member(owner, "kind")),
               text_of(member(owner, "name")), text_of(member(owner, "uid"))};
   return {"v1", "Pod", text_of(member(metadata, "name")), ""};
-}
-
-std::string base64(std::string_view bytes) {
-  constexpr char kLetters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  std::string text;
-  text.reserve((bytes.size() + 2) / 3 * 4);
-  for (std::size_t at = 0; at < bytes.size(); at += 3) {
-    const auto byte = [&](std::size_t i) -> unsigned {
-      return at + i < bytes.size() ? static_cast<unsigned char>(bytes[at + i]) : 0;
-    };
-    const unsigned group = byte(0) << 16 | byte(1) << 8 | byte(2);
-    const std::size_t count = std::min<std::size_t>(bytes.size() - at, 3);
-    for (std::size_t i = 0; i < 4; ++i)
-      text += i <= count ? kLetters[group >> (18 - 6 * i) & 0x3f] : '=';
-  }
-  return text;
 }
 
 }  // namespace fairlead::injector

@@ -43,7 +43,4 @@ std::string encode_answer(const Review& review, const Decision& decision);
 
 Subject subject_of(const Review& review);
 
-// RFC 4648, with padding.
-std::string base64(std::string_view bytes);
-
 }  // namespace fairlead::injector
