@@ -4,7 +4,7 @@ JOBS ?= $(shell nproc)
 
 .PHONY: help
 help:  ## show this list
-	@sed -n 's/^\([a-z][a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
+	@sed -n 's/^\([a-z][a-z0-9-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
 
 .PHONY: build
 build:  ## build the programs, optimised, into build/release
@@ -13,10 +13,18 @@ build:  ## build the programs, optimised, into build/release
 	cmake --build --preset release -j $(JOBS)
 
 .PHONY: test
-test:  ## run all tests: sanitizers, threads, integration, lab
+test:  ## run all tests: sanitizers, threads, integration, pods, lab
 	@./scripts/bootstrap.sh build test
 	@./scripts/bootstrap.sh lab || echo "test: without some packages of the lab"
+	@./scripts/bootstrap.sh k8s || echo "test: without a container runtime"
 	@python3 scripts/run_tests.py --jobs $(JOBS)
+
+.PHONY: k8s-test
+k8s-test: build  ## build the image as its Dockerfile says; run it in pods, the chart and the plugin against real programs
+	@./scripts/bootstrap.sh test k8s
+	docker/build.sh
+	FAIRLEAD_IMAGES=$(CURDIR)/build/image ctest --test-dir build/release -R '^(kubernetes|cni|injection)_' \
+	  --output-on-failure --no-tests=error -V
 
 .PHONY: lab
 lab: build  ## two virtual machines with RDMA: us and the kernel's SMC; LAB_KEEP=1 stays for commands

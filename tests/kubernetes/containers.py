@@ -1,0 +1,119 @@
+"""A real container runtime of a test's own: podman, which calls CNI plugins from a configuration as any runtime
+does. Images and containers live in a folder that the test names; nothing of the host's podman is touched.
+
+Environment: FAIRLEAD_IMAGES, a folder of docker/build.sh with the image; without it, docker/build.sh makes one of the
+programs under test.
+"""
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+NEEDED = ("podman", "buildah", "runc", "conmon", "ip")
+PLUGIN_DIRS = [Path("/usr/lib/cni"), Path("/opt/cni/bin")]
+FAIRLEAD = "localhost/fairlead"
+REDIS = "localhost/redis"
+REDIS_PROGRAMS = ("redis-server", "redis-cli", "redis-benchmark")
+BUILD_SECONDS_MAX = 120
+
+
+def why_not(*programs):
+    """What is missing for containers, and for `programs` of the test; or nothing."""
+    if os.geteuid() != 0:
+        return "not root"
+    path = os.environ["PATH"] + ":/usr/sbin:/sbin"
+    missing = [name for name in (*NEEDED, *programs) if shutil.which(name, path=path) is None]
+    if missing:
+        return f"{', '.join(missing)} not installed; scripts/bootstrap.sh k8s"
+    if not any((path / "bridge").exists() for path in PLUGIN_DIRS):
+        return "the CNI plugins are not installed; scripts/bootstrap.sh k8s"
+    return ""
+
+
+def image_folder(build, folder):
+    """Where the image is, made of the programs in `build` unless the environment names one."""
+    if given := os.environ.get("FAIRLEAD_IMAGES"):
+        return Path(given)
+    subprocess.run([ROOT / "docker" / "build.sh", "--programs", build, folder], check=True, timeout=BUILD_SECONDS_MAX,
+                   stdin=subprocess.DEVNULL)
+    return Path(folder)
+
+
+def copy_with_libraries(program, root):
+    """A program of this machine, and what it loads, at the same paths below `root`."""
+    path = shutil.which(program)
+    listed = subprocess.run(["ldd", path], check=True, capture_output=True, text=True).stdout
+    libraries = [word for word in listed.split() if word.startswith("/")]
+    for name in (path, *libraries):
+        (root / name[1:]).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(name, root / name[1:])
+
+
+class Runtime:
+    def __init__(self, images, folder):
+        self.images, self.folder = Path(images).resolve(), Path(folder)
+        self.conf_dir, self.bin_dir = self.folder / "net.d", self.folder / "bin"
+        for path in (self.conf_dir, self.bin_dir):
+            path.mkdir()
+        plugins = [str(path) for path in (self.bin_dir, *PLUGIN_DIRS)]
+        # The cgroup manager and the limits are those that work inside of a container as well.
+        (self.folder / "containers.conf").write_text(
+            f'[network]\nnetwork_backend = "cni"\nnetwork_config_dir = "{self.conf_dir}"\n'
+            f"cni_plugin_dirs = {json.dumps(plugins)}\n"
+            '[engine]\nruntime = "runc"\ncgroup_manager = "cgroupfs"\nevents_logger = "file"\n'
+            '[containers]\nlog_driver = "k8s-file"\ndefault_ulimits = ["nofile=20000:20000", "nproc=1000:1000"]\n')
+        self.environment = {**os.environ, "CONTAINERS_CONF": str(self.folder / "containers.conf")}
+        self.storage = ["--storage-driver", "vfs", "--root", str(self.images / "storage"),
+                        "--runroot", str(self.images / "run")]
+        self.pods, self.containers = [], []
+
+    def podman(self, *words, check=True, timeout=300):
+        done = subprocess.run(["podman", *self.storage, *map(str, words)], env=self.environment, check=False,
+                              capture_output=True, text=True, timeout=timeout)
+        if check and done.returncode != 0:
+            raise AssertionError(f"podman {' '.join(map(str, words))}: {done.stderr}")
+        return done.stdout
+
+    def buildah(self, *words):
+        subprocess.run(["buildah", *self.storage, *map(str, words)], check=True, capture_output=True, text=True,
+                       timeout=BUILD_SECONDS_MAX)
+
+    def make_redis(self):
+        """The application, of this machine's packages: no registry is asked."""
+        root = self.folder / "redis"
+        (root / "tmp").mkdir(parents=True)
+        for program in REDIS_PROGRAMS:
+            copy_with_libraries(program, root)
+        (self.folder / "Dockerfile.redis").write_text("FROM scratch\nCOPY . /\n")
+        self.buildah("bud", "--isolation", "chroot", "-t", REDIS, "-f", self.folder / "Dockerfile.redis", root)
+
+    def why_no_container(self):
+        """What keeps a plain container from running here, such as missing rights; or nothing."""
+        done = subprocess.run(["podman", *self.storage, "run", "--rm", "--network", "none", REDIS, "redis-cli", "--version"],
+                              env=self.environment, check=False, capture_output=True, text=True, timeout=120)
+        return "" if done.returncode == 0 else "no container runs here: " + done.stderr.strip()
+
+    def pod(self, name, network):
+        self.podman("pod", "create", "--name", name, "--network", network, "--share", "net")
+        self.pods.append(name)
+        self.podman("pod", "start", name)  # its network namespace, by the plugins
+        infra = json.loads(self.podman("pod", "inspect", name))["InfraContainerID"]
+        settings = json.loads(self.podman("container", "inspect", infra))[0]["NetworkSettings"]
+        return settings["Networks"][network]["IPAddress"]
+
+    def run(self, name, *words):
+        self.podman("run", "--detach", "--name", name, *words)
+        self.containers.append(name)
+
+    def logs(self, name):
+        done = subprocess.run(["podman", *self.storage, "logs", name], env=self.environment, check=False,
+                              capture_output=True, text=True, timeout=60)
+        return done.stdout + done.stderr
+
+    def remove_all(self):
+        for name in reversed(self.containers):
+            self.podman("rm", "--force", "--time", "5", name, check=False)
+        for name in reversed(self.pods):
+            self.podman("pod", "rm", "--force", "--time", "5", name, check=False)

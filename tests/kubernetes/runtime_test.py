@@ -1,0 +1,188 @@
+#!/usr/bin/env python3
+"""Two pods of a real container runtime, with the real image: runtime_test.py <build folder>
+
+The node side of the image installs the plugin into the runtime's network, as the chart's DaemonSet does; the runtime
+calls it for each pod; fairleadctl says what a sidecar looks like; redis is in one pod and redis-benchmark in the other.
+What became of the connections is in the sidecars' logs and in a Prometheus that scrapes them.
+
+podman knows neither pod annotations nor native sidecars, and hands plugins no cgroup: the test answers for the
+annotations at the node side's socket, starts the sidecar itself as a container with the settings of the injection, and
+goes the way of nodes that cannot send the TCP option, which is the annotation include-inbound-ports and `smc.assume`.
+"""
+import json
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import unittest
+import urllib.parse
+import urllib.request
+from pathlib import Path
+
+import yaml
+
+import containers
+
+sys.path.insert(1, str(Path(__file__).parents[1]))
+
+from suite import main, wait_until  # pylint: disable=wrong-import-position
+
+BUILD = Path(sys.argv.pop(1))
+CTL = BUILD / "proxy" / "ctl" / "fairleadctl"
+NETWORK = "fairlead-test"
+SUBNET = "10.213.77.0/24"
+ADMIN_PORT = 4590
+SCRAPE_SECONDS = 1
+ANNOTATIONS = {"fairlead.io/inject": "enabled", "fairlead.io/include-inbound-ports": "6379"}
+MANIFEST = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "pod", "annotations": ANNOTATIONS},
+            "spec": {"containers": [{"name": "redis", "image": containers.REDIS}]}}
+
+
+class Annotations(threading.Thread):
+    """What the node side answers where a runtime passes no annotations."""
+
+    def __init__(self, path, annotations):
+        super().__init__(daemon=True)
+        self.annotations, self.asked = annotations, []
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.socket.bind(str(path))
+        self.socket.listen()
+        self.start()
+
+    def run(self):
+        while True:
+            try:
+                connection, _ = self.socket.accept()
+            except OSError:
+                return
+            with connection:
+                self.asked.append(json.loads(connection.recv(65536)))
+                connection.send(json.dumps({"annotations": self.annotations}).encode())
+
+
+class RealRuntime(unittest.TestCase):
+    def setUp(self):
+        if why := containers.why_not("prometheus", *containers.REDIS_PROGRAMS):
+            self.skipTest(why)
+        temporary = tempfile.TemporaryDirectory(prefix="fairlead-pods-")
+        self.addCleanup(temporary.cleanup)
+        self.folder = Path(temporary.name)
+        self.folder.chmod(0o755)
+        self.run_dir, self.fabric = self.folder / "run", self.folder / "shm"
+        self.run_dir.mkdir()
+        self.fabric.mkdir()
+        os.chown(self.fabric, 2201, 2201)
+        images = containers.image_folder(BUILD, self.folder / "images")
+        self.runtime = containers.Runtime(images, self.folder)
+        self.addCleanup(self.runtime.remove_all)
+        self.runtime.make_redis()
+        if why := self.runtime.why_no_container():
+            self.skipTest(why)
+        self.bridge = f"flct{os.getpid()}"[:15]
+        self.addCleanup(subprocess.run, ["ip", "link", "del", self.bridge], check=False, capture_output=True)
+
+    def make_network(self):
+        list_path = self.runtime.conf_dir / "10-test.conflist"
+        list_path.write_text(json.dumps({
+            "cniVersion": "0.4.0", "name": NETWORK, "plugins": [
+                {"type": "bridge", "bridge": self.bridge, "isGateway": True,
+                 "ipam": {"type": "host-local", "dataDir": str(self.folder / "ipam"),
+                          "ranges": [[{"subnet": SUBNET}]], "routes": [{"dst": "0.0.0.0/0"}]}}]}))
+        return list_path
+
+    def start_node(self):
+        """The DaemonSet's container: it installs the plugin, and relays its log."""
+        self.runtime.run(
+            "node", "--network", "host", "--user", "0", "--cap-add", "SYS_ADMIN,NET_ADMIN",
+            "-v", f"{self.folder}:{self.folder}", "-v", f"{self.runtime.conf_dir}:/etc/cni/net.d",
+            "-v", f"{self.runtime.bin_dir}:/opt/cni/bin", "--entrypoint", "/usr/local/bin/fairlead-node",
+            containers.FAIRLEAD, "run", "--listen", "", "--run-dir", self.run_dir, "--settings",
+            json.dumps({"includeCIDRs": [SUBNET], "logLevel": "debug"}))
+        wait_until(lambda: "event=ready" in self.runtime.logs("node"), "the node side", 30)
+
+    def start_sidecar(self, name):
+        """The container of the injected manifest, as far as podman knows the words."""
+        done = subprocess.run([CTL, "inject", "-f", "-", "--image", containers.FAIRLEAD], input=json.dumps(MANIFEST),
+                              check=True, capture_output=True, text=True, timeout=60)
+        injected = yaml.safe_load(done.stdout)
+        self.annotations.update(injected["metadata"]["annotations"])
+        sidecar = injected["spec"]["initContainers"][0]
+        security = sidecar["securityContext"]
+        self.assertTrue(security["readOnlyRootFilesystem"] and not security["allowPrivilegeEscalation"])
+        settings = {entry["name"]: entry["value"] for entry in sidecar["env"]}
+        settings |= {"FAIRLEAD_SMC_ASSUME": SUBNET, "FAIRLEAD_SMC_OPTION_PROGRAM": "none"}
+        words = [word for item in settings.items() for word in ("--env", "=".join(item))]
+        self.runtime.run(f"{name}-proxy", "--pod", name, *words, "--read-only", "--cap-drop", "ALL",
+                         "--security-opt", "no-new-privileges",
+                         "--user", f"{security['runAsUser']}:{security['runAsGroup']}",
+                         "-v", f"{self.fabric}:/run/fairlead/shm", sidecar["image"], *sidecar["args"])
+
+    def start_prometheus(self, addresses):
+        with socket.create_server(("127.0.0.1", 0)) as probe:
+            port = probe.getsockname()[1]
+        config = self.folder / "prometheus.yaml"
+        jobs = [{"job_name": "fairlead", "scrape_interval": f"{SCRAPE_SECONDS}s", "static_configs": [
+            {"targets": [f"{address}:{ADMIN_PORT}"], "labels": {"pod": name, "namespace": "test"}}
+            for name, address in addresses.items()]}]
+        config.write_text(yaml.safe_dump({"scrape_configs": jobs}))
+        process = subprocess.Popen(
+            ["prometheus", f"--config.file={config}", f"--storage.tsdb.path={self.folder / 'tsdb'}",
+             f"--web.listen-address=127.0.0.1:{port}"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.terminate)
+        return f"http://127.0.0.1:{port}"
+
+    def query(self, url, expression):
+        try:
+            with urllib.request.urlopen(f"{url}/api/v1/query?query={urllib.parse.quote(expression)}", timeout=10) as reply:
+                return {row["metric"].get("pod", ""): float(row["value"][1])
+                        for row in json.load(reply)["data"]["result"]}
+        except OSError:
+            return {}
+
+    def redis(self, *words, check=True):
+        return self.runtime.podman("exec", "client-redis", *words, check=check)
+
+    def test_redis_between_pods_is_smcr(self):
+        conflist = self.make_network()
+        self.start_node()
+        self.assertTrue((self.runtime.bin_dir / "fairlead-cni").exists())
+        self.assertEqual([entry["type"] for entry in json.loads(conflist.read_text())["plugins"]],
+                         ["bridge", "fairlead-cni"])
+        self.annotations = {}
+        answers = Annotations(self.run_dir / "agent.sock", self.annotations)
+        self.addCleanup(answers.socket.close)
+        self.annotations |= ANNOTATIONS | {"fairlead.io/status": "{}"}
+        addresses = {name: self.runtime.pod(name, NETWORK) for name in ("server", "client")}
+        self.assertEqual(len(answers.asked), 2, answers.asked)
+        for name in addresses:
+            self.start_sidecar(name)
+        url = self.start_prometheus(addresses)
+        self.runtime.run("server-redis", "--pod", "server", containers.REDIS, "redis-server", "--bind", "0.0.0.0",
+                         "--protected-mode", "no", "--save", "", "--dir", "/tmp")
+        self.runtime.run("client-redis", "--pod", "client", containers.REDIS, "redis-server", "--bind",
+                         "127.0.0.1", "--save", "", "--dir", "/tmp")  # to stay; there is no sleep in the image
+        wait_until(lambda: "PONG" in self.redis("redis-cli", "-h", addresses["server"], "PING", check=False),
+                   "redis", 60)
+        print(self.redis("redis-benchmark", "-h", addresses["server"], "-n", "5000", "-c", "8", "-t", "set,get", "--csv"))
+        carried = 'sum by (pod) (fairlead_connections_total{transport="smcr"})'
+        seen = wait_until(lambda: (rows := self.query(url, carried)) and len(rows) == 2 and min(rows.values()) >= 8 and rows,
+                          "Prometheus to see the connections", 30)
+        print("Prometheus:", seen)
+        self.assertEqual(self.query(url, 'sum by (pod) (fairlead_connections_total{transport="tcp"})'),
+                         {"server": 0, "client": 0})
+        for name in addresses:
+            log = self.runtime.logs(f"{name}-proxy")
+            self.assertIn("event=ready", log)
+            self.assertIn("event=established", log, log)
+            print("".join(f"{name}: {line}\n" for line in log.splitlines() if "smc.group" in line), end="")
+        self.assertIn('"event":"added"', self.runtime.logs("node"))
+        print(self.runtime.podman("exec", "client-proxy", "/usr/local/bin/fairleadctl", "why"))
+        self.runtime.remove_all()
+        self.assertEqual(list((self.run_dir / "attachments").iterdir()), [])
+
+
+if __name__ == "__main__":
+    main()
