@@ -19,6 +19,16 @@ test:  ## run all tests: sanitizers, threads, integration, pods, lab
 	@./scripts/bootstrap.sh k8s || echo "test: without a container runtime"
 	@python3 scripts/run_tests.py --jobs $(JOBS)
 
+.PHONY: nightly
+nightly: arm64 k8s-test fuzz  ## what takes too long for every change: arm64, the image from scratch, fuzzing
+
+.PHONY: arm64
+arm64:  ## build the protocol for arm64 and run its tests under qemu-user
+	@./scripts/bootstrap.sh build arm64
+	cmake --preset arm64
+	cmake --build --preset arm64 -j $(JOBS)
+	ctest --preset arm64
+
 .PHONY: k8s-test
 k8s-test: build  ## build the image as its Dockerfile says; run it in pods, the chart and the plugin against real programs
 	@./scripts/bootstrap.sh test k8s

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs the Debian packages that are missing, and nothing else.
 #
-#   scripts/bootstrap.sh [build] [test] [k8s] [lab] [demo] [fuzz]     default: build
+#   scripts/bootstrap.sh [build] [test] [arm64] [k8s] [lab] [demo] [fuzz]     default: build
 #
 # Needs root or sudo only when something is missing. Services that come with a package are not
 # started. Costs a fraction of a second when everything is there.
@@ -19,6 +19,7 @@ declare -A groups=(
   [lab]="qemu-system-x86 busybox-static kmod perftest rdma-core ibverbs-utils ibverbs-providers
          iproute2 nftables tshark redis-server redis-tools nginx-light curl iperf3 haproxy
          python3"
+  [arm64]="g++-aarch64-linux-gnu qemu-user-static googletest"
   [k8s]="podman buildah debootstrap runc conmon catatonit containernetworking-plugins iproute2
          prometheus redis-server redis-tools python3 python3-yaml etcd-server"
   [demo]="curl iproute2 iperf3 redis-server redis-tools nginx-light nftables haproxy procps python3"
