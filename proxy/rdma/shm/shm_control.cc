@@ -1,12 +1,10 @@
 #include "rdma/shm/shm_control.h"
 
-#include <sys/socket.h>
-#include <sys/uio.h>
-
-#include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "base/assert.h"
+#include "base/record_socket.h"
 #include "rdma/shm/shm_limits.h"
 
 namespace fairlead::rdma::shm {
@@ -30,25 +28,6 @@ T get(std::span<const std::byte> from, std::size_t at) {
   T value;
   std::memcpy(&value, from.data() + at, sizeof value);
   return value;
-}
-
-// A peer may send more descriptors than we ask for; all that arrive must be closed.
-constexpr std::size_t kDescriptorsRead = 4;
-
-// Takes the descriptors out of `header`; the first is returned, the others closed.
-FileDescriptor take_descriptors(msghdr& header, std::size_t& count) {
-  FileDescriptor first;
-  for (cmsghdr* part = CMSG_FIRSTHDR(&header); part != nullptr; part = CMSG_NXTHDR(&header, part)) {
-    if (part->cmsg_level != SOL_SOCKET || part->cmsg_type != SCM_RIGHTS) continue;
-    const std::size_t here = (part->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-    for (std::size_t i = 0; i < here; ++i) {
-      int number = -1;
-      std::memcpy(&number, CMSG_DATA(part) + i * sizeof(int), sizeof number);
-      FileDescriptor fd(number);
-      if (count++ == 0) first = std::move(fd);
-    }
-  }
-  return first;
 }
 
 }  // namespace
@@ -100,54 +79,17 @@ Result<ControlMessage> decode_control(std::span<const std::byte> bytes) {
 
 Result<void> send_control(int socket, const ControlMessage& message, int fd) {
   SMC_ASSERT((fd >= 0) == carries_descriptor(message.kind), message.kind);
-  ControlBytes bytes = encode(message);
-  iovec part{bytes.data(), bytes.size()};
-  alignas(cmsghdr) char ancillary[CMSG_SPACE(sizeof(int))] = {};
-  msghdr header{};
-  header.msg_iov = &part;
-  header.msg_iovlen = 1;
-  if (fd >= 0) {
-    header.msg_control = ancillary;
-    header.msg_controllen = sizeof ancillary;
-    cmsghdr* rights = CMSG_FIRSTHDR(&header);
-    rights->cmsg_level = SOL_SOCKET;
-    rights->cmsg_type = SCM_RIGHTS;
-    rights->cmsg_len = CMSG_LEN(sizeof fd);
-    std::memcpy(CMSG_DATA(rights), &fd, sizeof fd);
-  }
-  if (::sendmsg(socket, &header, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0) return {};
-  // Both pass when the peer reads.
-  if (errno == ENOBUFS || errno == ETOOMANYREFS) return Error{Errc::kWouldBlock, "sendmsg", errno};
-  return system_error("sendmsg", errno);
+  return send_record(socket, encode(message), fd);
 }
 
 Result<ReceivedControl> receive_control(int socket) {
   ControlBytes bytes;
-  iovec part{bytes.data(), bytes.size()};
-  alignas(cmsghdr) char ancillary[CMSG_SPACE(kDescriptorsRead * sizeof(int))];
-  msghdr header{};
-  header.msg_iov = &part;
-  header.msg_iovlen = 1;
-  header.msg_control = ancillary;
-  header.msg_controllen = sizeof ancillary;
-  constexpr int kFlags = MSG_DONTWAIT | MSG_CMSG_CLOEXEC;
-  ssize_t count = ::recvmsg(socket, &header, kFlags);
-  // Said once when the peer closed without reading all; what it sent before is still there.
-  if (count < 0 && errno == ECONNRESET) count = ::recvmsg(socket, &header, kFlags);
-  if (count < 0) return system_error("recvmsg", errno);
-  std::size_t descriptors = 0;
-  FileDescriptor fd = take_descriptors(header, descriptors);
-  if (count == 0) return Error{Errc::kPeerGone, "channel closed by the peer"};
-  if ((header.msg_flags & MSG_CTRUNC) != 0)
-    return Error{Errc::kExhausted, "descriptor of a control message lost"};
-  if ((header.msg_flags & MSG_TRUNC) != 0)
-    return Error{Errc::kMalformed, "control message too long"};
+  ReceivedRecord record = SMC_TRY(receive_record(socket, bytes));
   ReceivedControl received;
-  received.message =
-      SMC_TRY(decode_control(std::span(bytes).first(static_cast<std::size_t>(count))));
-  if (descriptors != (carries_descriptor(received.message.kind) ? 1u : 0u))
+  received.message = SMC_TRY(decode_control(std::span(bytes).first(record.size_bytes)));
+  if (record.descriptors != (carries_descriptor(received.message.kind) ? 1u : 0u))
     return Error{Errc::kMalformed, "descriptors of a control message"};
-  received.fd = std::move(fd);
+  received.fd = std::move(record.fd);
   return received;
 }
 

@@ -1,0 +1,74 @@
+#include "base/record_socket.h"
+
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+namespace fairlead {
+namespace {
+
+// A peer may send more descriptors than we ask for; all that arrive must be closed.
+constexpr std::size_t kDescriptorsRead = 4;
+
+void take_descriptors(msghdr& header, ReceivedRecord& into) {
+  for (cmsghdr* part = CMSG_FIRSTHDR(&header); part != nullptr; part = CMSG_NXTHDR(&header, part)) {
+    if (part->cmsg_level != SOL_SOCKET || part->cmsg_type != SCM_RIGHTS) continue;
+    const std::size_t here = (part->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+    for (std::size_t i = 0; i < here; ++i) {
+      int number = -1;
+      std::memcpy(&number, CMSG_DATA(part) + i * sizeof(int), sizeof number);
+      FileDescriptor fd(number);
+      if (into.descriptors++ == 0) into.fd = std::move(fd);
+    }
+  }
+}
+
+}  // namespace
+
+Result<void> send_record(int socket, std::span<const std::byte> record, int fd) {
+  iovec part{const_cast<std::byte*>(record.data()), record.size()};
+  alignas(cmsghdr) char ancillary[CMSG_SPACE(sizeof(int))] = {};
+  msghdr header{};
+  header.msg_iov = &part;
+  header.msg_iovlen = 1;
+  if (fd >= 0) {
+    header.msg_control = ancillary;
+    header.msg_controllen = sizeof ancillary;
+    cmsghdr* rights = CMSG_FIRSTHDR(&header);
+    rights->cmsg_level = SOL_SOCKET;
+    rights->cmsg_type = SCM_RIGHTS;
+    rights->cmsg_len = CMSG_LEN(sizeof fd);
+    std::memcpy(CMSG_DATA(rights), &fd, sizeof fd);
+  }
+  if (::sendmsg(socket, &header, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0) return {};
+  // Both pass when the peer reads.
+  if (errno == ENOBUFS || errno == ETOOMANYREFS) return Error{Errc::kWouldBlock, "sendmsg", errno};
+  return system_error("sendmsg", errno);
+}
+
+Result<ReceivedRecord> receive_record(int socket, std::span<std::byte> into) {
+  iovec part{into.data(), into.size()};
+  alignas(cmsghdr) char ancillary[CMSG_SPACE(kDescriptorsRead * sizeof(int))];
+  msghdr header{};
+  header.msg_iov = &part;
+  header.msg_iovlen = 1;
+  header.msg_control = ancillary;
+  header.msg_controllen = sizeof ancillary;
+  constexpr int kFlags = MSG_DONTWAIT | MSG_CMSG_CLOEXEC;
+  ssize_t count = ::recvmsg(socket, &header, kFlags);
+  // Said once when the peer closed without reading all; what it sent before is still there.
+  if (count < 0 && errno == ECONNRESET) count = ::recvmsg(socket, &header, kFlags);
+  if (count < 0) return system_error("recvmsg", errno);
+  ReceivedRecord received;
+  received.size_bytes = static_cast<std::size_t>(count);
+  take_descriptors(header, received);
+  if (count == 0) return Error{Errc::kPeerGone, "closed by the peer"};
+  if ((header.msg_flags & MSG_CTRUNC) != 0) return Error{Errc::kExhausted, "descriptor lost"};
+  if ((header.msg_flags & MSG_TRUNC) != 0) return Error{Errc::kMalformed, "record too long"};
+  return received;
+}
+
+}  // namespace fairlead
