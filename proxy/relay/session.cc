@@ -195,9 +195,13 @@ void Session::handle_group_confirmed(TimePoint now) {
     note("the first contact of another connection is done");
     answer_proposal(now);
   } else if (setup_->handshake->state() == smc::Handshake::State::kAwaitingLink) {
-    // A server's queue pair, and with it the access to its memory, stands only now.
-    if (outbound() && !set_peer(setup_->handshake->answer()))
+    // Only now the peer's queue pair stands for certain, and with it the access to its memory: what
+    // it says over TCP may overtake what it says over the device.
+    if (!set_peer(setup_->handshake->answer())) {
+      // A client has begun with its answer to our CONFIRM LINK, and hears no Decline.
+      if (!outbound()) return abandon("the client's memory cannot be used");
       return decline(FallbackReason::kMemoryRegistration, false, now);
+    }
     setup_->handshake->link_confirmed();
   }
   worker_.mark_ready(*this);

@@ -133,12 +133,11 @@ void Session::handle_confirm(TimePoint now) {
       return decline(FallbackReason::kQueuePairNotReady, false, now);
     }
   }
-  if (!set_peer(confirm)) {
+  if (!confirm.first_contact) {
     // The client of a link that is in use has begun with its Confirm, and hears no Decline.
-    if (!confirm.first_contact) return abandon("the client's memory cannot be used");
-    return decline(FallbackReason::kMemoryRegistration, false, now);
+    if (!set_peer(confirm)) return abandon("the client's memory cannot be used");
+    return setup_->handshake->establish();
   }
-  if (!confirm.first_contact) return setup_->handshake->establish();
   setup_->phase = "confirm_link";
   setup_->handshake->await_link(now);
   arm_timer();
