@@ -112,7 +112,7 @@ void VerbsFinder::tell(relay::Worker& worker) {
     row.detail = trouble.what;
     rows.push_back(std::move(row));
   }
-  worker.set_unusable_devices(std::move(rows));
+  worker.set_unusable_devices("verbs", std::move(rows));
   if (!troubles_.empty())
     worker.set_no_device_reason(troubles_.begin()->second.reason);
   else if (reason_told_)

@@ -40,10 +40,15 @@ Worker::~Worker() {
 
 Result<void> Worker::add_device(std::unique_ptr<rdma::Device> device,
                                 std::unique_ptr<Reachability> reachability) {
-  slots_.push_back(SMC_TRY(DeviceSlot::create(std::move(device), std::move(reachability), budget_,
-                                              timers_, stats_, times_of(config().smc),
-                                              [this] { return network_.now(); })));
-  if (watcher_ != nullptr) slots_.back()->device().set_watcher(watcher_);
+  const bool farther = reachability->leaves_node();
+  std::unique_ptr<DeviceSlot> slot = SMC_TRY(
+      DeviceSlot::create(std::move(device), std::move(reachability), budget_, timers_, stats_,
+                         times_of(config().smc), [this] { return network_.now(); }));
+  if (watcher_ != nullptr) slot->device().set_watcher(watcher_);
+  const auto place = std::find_if(slots_.begin(), slots_.end(), [&](const auto& other) {
+    return !farther && other->reachability().leaves_node();
+  });
+  slots_.insert(place, std::move(slot));
   return {};
 }
 

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <random>
 #include <string>
@@ -47,19 +48,21 @@ class Worker {
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;
 
-  // The earlier one is preferred where two lead to a peer.
+  // Where two lead to a peer, one that does not leave the node is preferred, then the earlier one.
   Result<void> add_device(std::unique_ptr<rdma::Device> device,
                           std::unique_ptr<Reachability> reachability);
   // Why there is no device; for the decisions that follow from it.
   void set_no_device_reason(FallbackReason reason) { no_device_ = reason; }
   // Of all devices, now and later; outlives them.
   void set_device_watcher(FdWatcher* watcher);
-  // Called now and every `interval`: looks for devices that have come or gone.
+  // Called now and every `interval`: looks for devices that have come or gone. One for each kind.
   void look_for_devices(std::function<void(Worker&)> look, Duration interval);
   // Destroys a device that is gone for good. False while link groups or handshakes use it.
   bool remove_device(const std::string& name);
-  // Devices that are there, but cannot be used; for people.
-  void set_unusable_devices(std::vector<DeviceRow> rows) { unusable_devices_ = std::move(rows); }
+  // Devices of one kind that are there, but cannot be used; for people.
+  void set_unusable_devices(const std::string& kind, std::vector<DeviceRow> rows) {
+    unusable_devices_[kind] = std::move(rows);
+  }
 
   // A connection has been accepted for this destination.
   void accept(Direction direction, const SocketAddress& destination,
@@ -139,11 +142,14 @@ class Worker {
   DecisionLog decisions_;
   std::mt19937_64 random_;
   FallbackReason no_device_ = FallbackReason::kNoRdmaDevice;
-  std::vector<DeviceRow> unusable_devices_;
+  std::map<std::string, std::vector<DeviceRow>> unusable_devices_;  // by kind
   FdWatcher* watcher_ = nullptr;
-  std::function<void(Worker&)> look_;
-  Duration look_interval_{};
-  std::optional<event::Timer> look_timer_;
+  struct Looker {
+    std::function<void(Worker&)> look;
+    Duration interval{};
+    std::optional<event::Timer> timer;
+  };
+  std::vector<std::unique_ptr<Looker>> lookers_;
   std::vector<std::unique_ptr<DeviceSlot>> slots_;
   std::unordered_map<std::uint64_t, std::unique_ptr<Session>> sessions_;
   std::vector<Session*> ready_;

@@ -14,14 +14,15 @@ void Worker::set_device_watcher(FdWatcher* watcher) {
 }
 
 void Worker::look_for_devices(std::function<void(Worker&)> look, Duration interval) {
-  look_ = std::move(look);
-  look_interval_ = interval;
-  look_timer_.emplace(timers_, [this] {
-    look_(*this);
-    look_timer_->set(network_.now() + look_interval_);
+  Looker& looker = *lookers_.emplace_back(std::make_unique<Looker>());
+  looker.look = std::move(look);
+  looker.interval = interval;
+  looker.timer.emplace(timers_, [this, &looker] {
+    looker.look(*this);
+    looker.timer->set(network_.now() + looker.interval);
   });
-  look_(*this);
-  look_timer_->set(network_.now() + look_interval_);
+  looker.look(*this);
+  looker.timer->set(network_.now() + looker.interval);
 }
 
 bool Worker::remove_device(const std::string& name) {
@@ -86,7 +87,8 @@ WorkerSnapshot Worker::snapshot(const SnapshotRequest& request) {
     for (const rdma::Port& port : slot->device().ports())
       snapshot.devices.push_back(device_row(*slot, port));
   }
-  for (const DeviceRow& row : unusable_devices_) snapshot.devices.push_back(row);
+  for (const auto& [kind, rows] : unusable_devices_)
+    snapshot.devices.insert(snapshot.devices.end(), rows.begin(), rows.end());
   if (request.decisions) snapshot.decisions = decisions_.rows();
   return snapshot;
 }
