@@ -5,6 +5,20 @@
 #include <cstdio>
 
 namespace fairlead {
+namespace {
+
+template <std::size_t N>
+std::string hexadecimal(const std::array<std::uint8_t, N>& bytes) {
+  constexpr char kDigits[] = "0123456789abcdef";
+  std::string text;
+  for (const std::uint8_t byte : bytes) {
+    text += kDigits[byte >> 4];
+    text += kDigits[byte & 15];
+  }
+  return text;
+}
+
+}  // namespace
 
 std::string to_string(const Gid& gid) {
   char text[INET6_ADDRSTRLEN] = {};
@@ -20,11 +34,8 @@ std::string to_string(const Mac& mac) {
   return text;
 }
 
-std::string to_string(const PeerId& peer) {
-  char text[17];
-  for (std::size_t i = 0; i < peer.bytes.size(); ++i)
-    std::snprintf(text + 2 * i, 3, "%02x", peer.bytes[i]);
-  return text;
-}
+std::string to_string(const PeerId& peer) { return hexadecimal(peer.bytes); }
+
+std::string to_string(const FabricId& fabric) { return hexadecimal(fabric.bytes); }
 
 }  // namespace fairlead

@@ -57,12 +57,19 @@ struct PeerId {
   constexpr bool is_zero() const { return *this == PeerId{}; }
 };
 
+// A set of shared-memory devices that can reach each other. Random, the same for all of one set.
+struct FabricId {
+  std::array<std::uint8_t, 5> bytes{};
+  friend constexpr auto operator<=>(const FabricId&, const FabricId&) = default;
+};
+
 // Path MTU codes of InfiniBand, as CLC and LLC carry them.
 enum class Mtu : std::uint8_t { k256 = 1, k512 = 2, k1024 = 3, k2048 = 4, k4096 = 5 };
 
-std::string to_string(const Gid& gid);      // as an IPv6 address
-std::string to_string(const Mac& mac);      // aa:bb:cc:dd:ee:ff
-std::string to_string(const PeerId& peer);  // 16 hex digits
+std::string to_string(const Gid& gid);          // as an IPv6 address
+std::string to_string(const Mac& mac);          // aa:bb:cc:dd:ee:ff
+std::string to_string(const PeerId& peer);      // 16 hex digits
+std::string to_string(const FabricId& fabric);  // 10 hex digits
 
 template <std::size_t N>
 std::size_t hash_bytes(const std::array<std::uint8_t, N>& bytes) {

@@ -9,11 +9,11 @@
 
 namespace fairlead::rdma::shm {
 
-Backplane::Backplane(Fabric fabric, PeerId self, std::uint32_t random, std::vector<Port> ports,
-                     bool addressable)
+Backplane::Backplane(std::unique_ptr<Rendezvous> rendezvous, PeerId self, std::uint32_t random,
+                     std::vector<Port> ports, bool addressable)
     : addressable_(addressable),
       ports_(std::move(ports)),
-      channels_(std::move(fabric), self, buffers),
+      channels_(std::move(rendezvous), self, buffers),
       queue_pairs_(random),
       faults_(kFaultsMax) {}
 
@@ -61,6 +61,8 @@ Result<Channel*> Backplane::channel_to(PeerId peer) {
 void Backplane::release(Channel& channel) {
   SMC_ASSERT(channel.users != 0);
   if (--channel.users != 0) return;
+  // Else the next to want it would wait for an answer that may have been lost.
+  if (channel.awaits_socket()) channels_.terminate(channel);
   channel.remote.forget_views();
   channels_.note_unused(channel);
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <vector>
@@ -18,16 +19,17 @@ namespace fairlead::rdma::shm {
 
 class Backplane {
  public:
-  Backplane(Fabric fabric, PeerId self, std::uint32_t random, std::vector<Port> ports,
-            bool addressable);
+  Backplane(std::unique_ptr<Rendezvous> rendezvous, PeerId self, std::uint32_t random,
+            std::vector<Port> ports, bool addressable);
   Backplane(const Backplane&) = delete;
   Backplane& operator=(const Backplane&) = delete;
 
   AsyncEvents events;
   BufferTable buffers;
 
-  FabricId fabric_id() const { return channels_.fabric().id(); }
-  const Fabric& fabric() const { return channels_.fabric(); }
+  FabricId fabric_id() const { return channels_.rendezvous().id(); }
+  const Rendezvous& rendezvous() const { return channels_.rendezvous(); }
+  void reconnect();  // Rendezvous::reconnect(), and what has come of it
   bool addressable() const { return addressable_; }
   std::span<const Port> ports() const { return ports_; }
   PortState port_state(PortNumber port) const;

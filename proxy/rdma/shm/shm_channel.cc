@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <utility>
 
+#include "base/assert.h"
 #include "rdma/shm/shm_buffer.h"
 #include "rdma/shm/shm_limits.h"
 
@@ -23,11 +24,27 @@ Channel::Channel(PeerId peer, Side side, FileDescriptor socket, Mapping memory,
       mapping_(std::move(memory)),
       buffers_(&buffers) {}
 
+Channel::Channel(PeerId peer, Segment segment, const BufferTable& buffers)
+    : Channel(peer, Side::kDialler, FileDescriptor(), std::move(segment.mapping), buffers) {
+  memory_ = std::move(segment.fd);
+}
+
+Result<void> Channel::attach(FileDescriptor socket, PeerId self, FabricId fabric) {
+  SMC_ASSERT(awaits_socket(), state_);
+  socket_ = std::move(socket);
+  const ControlMessage hello{.kind = ControlMessage::Kind::kHello, .peer = self, .fabric = fabric};
+  SMC_TRY(send_control(socket_.get(), hello, memory_.get()));
+  memory_.reset();
+  flush_control();
+  return {};
+}
+
 ChannelMemory& Channel::memory() const {
   return *reinterpret_cast<ChannelMemory*>(mapping_.bytes().data());
 }
 
 Result<void> Channel::send_now(const ControlMessage& message) {
+  if (!socket_) return Error{Errc::kWouldBlock, "socket is still to come"};
   int fd = -1;
   if (message.kind == ControlMessage::Kind::kAnnounce) {
     fd = buffers_->descriptor_of(message.rkey);
@@ -65,6 +82,7 @@ void Channel::lose_peer() {
 
 Result<ReceivedControl> Channel::receive() {
   if (state_ != State::kOpen) return Error{Errc::kWouldBlock, "channel is closed"};
+  if (!socket_) return Error{Errc::kWouldBlock, "socket is still to come"};
   // Loaded first: what is counted here is in the socket by now, so that finding the socket empty
   // means that all of it was read.
   const std::uint64_t announced = rings_in().control_sent.load(std::memory_order_acquire);
@@ -88,6 +106,7 @@ void Channel::terminate() {
   state_ = State::kDead;
   control_queue_.clear();
   socket_.reset();
+  memory_.reset();
   own_doorbell_.reset();
   peer_doorbell_.reset();
 }
@@ -153,13 +172,6 @@ bool Channel::has_work(bool ordered) const {
   }
   if (signaled_outstanding == 0 && !blocked) return false;
   return (ordered ? producer.peek_head_ordered() : producer.peek_head()) != reaped_head;
-}
-
-Result<Mapping> open_channel_memory(int socket, PeerId self, FabricId fabric) {
-  Segment segment = SMC_TRY(create_segment("fairlead-channel", sizeof(ChannelMemory)));
-  const ControlMessage hello{.kind = ControlMessage::Kind::kHello, .peer = self, .fabric = fabric};
-  SMC_TRY(send_control(socket, hello, segment.fd.get()));
-  return std::move(segment.mapping);
 }
 
 }  // namespace fairlead::rdma::shm

@@ -44,7 +44,7 @@ class Channel {
  public:
   enum class Side : std::uint8_t { kDialler = 0, kAcceptor = 1 };
   enum class State : std::uint8_t {
-    kOpen,
+    kOpen,     // its socket may be still to come
     kClosing,  // the peer is gone; what it put into the ring before is still received
     kDead,
   };
@@ -53,9 +53,16 @@ class Channel {
   Channel(PeerId peer, Side side, FileDescriptor socket, Mapping memory,
           const BufferTable& buffers);
 
+  // As the dialler, before there is a socket: what is said waits for attach().
+  Channel(PeerId peer, Segment segment, const BufferTable& buffers);
+
+  // Gives the channel its socket, and the peer the Hello of `self`. Errors: kPeerGone, others.
+  Result<void> attach(FileDescriptor socket, PeerId self, FabricId fabric);
+  bool awaits_socket() const { return state_ == State::kOpen && !socket_; }
+
   PeerId peer() const { return peer_; }
   State state() const { return state_; }
-  int socket() const { return socket_.get(); }
+  int socket() const { return socket_.get(); }                // -1 while it is awaited
   int peer_doorbell() const { return peer_doorbell_.get(); }  // -1 until the peer sent one
 
   // Queued when the socket is full, dropped when the peer is gone: that is noticed by receive(),
@@ -121,6 +128,7 @@ class Channel {
   Side side_;
   State state_ = State::kOpen;
   FileDescriptor socket_;
+  FileDescriptor memory_;  // for the Hello of attach()
   Mapping mapping_;
   const BufferTable* buffers_;
   FileDescriptor own_doorbell_;   // write end
@@ -132,9 +140,5 @@ class Channel {
   bool posted_ = false;
   bool consumed_ = false;
 };
-
-// Makes the memory of a new channel and sends the peer a Hello. Errors: kPeerGone, kExhausted,
-// others.
-Result<Mapping> open_channel_memory(int socket, PeerId self, FabricId fabric);
 
 }  // namespace fairlead::rdma::shm

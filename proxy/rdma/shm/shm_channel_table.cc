@@ -12,23 +12,33 @@ namespace fairlead::rdma::shm {
 
 using Trigger = FdWatcher::Trigger;
 
-ChannelTable::ChannelTable(Fabric fabric, PeerId self, const BufferTable& buffers)
-    : fabric_(std::move(fabric)), self_(self), buffers_(&buffers) {}
+ChannelTable::ChannelTable(std::unique_ptr<Rendezvous> rendezvous, PeerId self,
+                           const BufferTable& buffers)
+    : rendezvous_(std::move(rendezvous)), self_(self), buffers_(&buffers) {}
 
 ChannelTable::~ChannelTable() { set_watcher(nullptr); }
 
 void ChannelTable::set_watcher(FdWatcher* watcher) {
   if (watcher_ != nullptr) {
-    if (listener_watched_) unwatch(fabric_.listener());
-    for (const FileDescriptor& stranger : strangers_) unwatch(stranger.get());
+    if (listener_watched_) unwatch(rendezvous_->descriptor());
+    for (const Stranger& stranger : strangers_) unwatch(stranger.socket.get());
     for (const auto& [fd, channel] : by_fd_) unwatch(fd);
   }
   watcher_ = watcher;
-  listener_watched_ = true;
-  watch(fabric_.listener(), Trigger::kLevel);
-  for (const FileDescriptor& stranger : strangers_) watch(stranger.get(), Trigger::kLevel);
+  listener_watched_ = false;
+  watch_listener(true);
+  for (const Stranger& stranger : strangers_) watch(stranger.socket.get(), Trigger::kLevel);
   for (const auto& [fd, channel] : by_fd_)
     watch(fd, fd == channel->socket() ? Trigger::kLevel : Trigger::kEdge);
+}
+
+void ChannelTable::watch_listener(bool wanted) {
+  if (wanted == listener_watched_ || rendezvous_->descriptor() < 0) return;
+  listener_watched_ = wanted;
+  if (wanted)
+    watch(rendezvous_->descriptor(), Trigger::kLevel);
+  else
+    unwatch(rendezvous_->descriptor());
 }
 
 void ChannelTable::watch(int fd, Trigger trigger) {
@@ -63,47 +73,86 @@ bool ChannelTable::make_room() {
 
 Result<Channel*> ChannelTable::dial(PeerId peer) {
   if (!make_room()) return Error{Errc::kExhausted, "channels"};
-  FileDescriptor socket = SMC_TRY(fabric_.dial(peer));
-  Mapping memory = SMC_TRY(open_channel_memory(socket.get(), self_, fabric_.id()));
-  const int fd = socket.get();
-  Channel& channel = add(std::make_unique<Channel>(peer, Channel::Side::kDialler, std::move(socket),
-                                                   std::move(memory), *buffers_));
-  watch(fd, Trigger::kLevel);
-  return &channel;
+  FileDescriptor socket = SMC_TRY(rendezvous_->dial(peer));
+  Segment segment = SMC_TRY(create_segment("fairlead-channel", sizeof(ChannelMemory)));
+  auto channel = std::make_unique<Channel>(peer, std::move(segment), *buffers_);
+  Channel& added = *channel;
+  if (socket) SMC_TRY(attach(added, std::move(socket)));
+  channels_.push_back(std::move(channel));
+  return &added;
 }
 
-Result<int> ChannelTable::accept() {
-  auto accepted = fabric_.accept();
-  if (!accepted && accepted.error().code == Errc::kSystem && listener_watched_) {
-    listener_watched_ = false;
-    unwatch(fabric_.listener());
+Result<void> ChannelTable::attach(Channel& channel, FileDescriptor socket) {
+  SMC_TRY(channel.attach(std::move(socket), self_, rendezvous_->id()));
+  by_fd_[channel.socket()] = &channel;
+  watch(channel.socket(), Trigger::kLevel);
+  return {};
+}
+
+Result<ChannelTable::Arrived> ChannelTable::accept() {
+  auto accepted = rendezvous_->accept();
+  if (!accepted && accepted.error().code == Errc::kSystem) watch_listener(false);
+  if (!accepted && accepted.error().code == Errc::kPeerGone) {
+    watch_listener(false);
+    give_up_awaiting();
   }
-  FileDescriptor socket = SMC_TRY(std::move(accepted));
-  const int fd = socket.get();
+  Arrival arrival = SMC_TRY(std::move(accepted));
+  if (arrival.asked) return Arrived{.channel = answer(std::move(arrival))};
+  return Arrived{.stranger = take_in(std::move(arrival))};
+}
+
+void ChannelTable::reconnect() {
+  watch_listener(false);
+  rendezvous_->reconnect();
+  watch_listener(true);
+}
+
+int ChannelTable::take_in(Arrival arrival) {
+  const int fd = arrival.socket.get();
   // Whoever connects and says nothing must not keep others out.
   if (strangers_.size() >= kStrangersMax) {
-    unwatch(strangers_.front().get());
+    unwatch(strangers_.front().socket.get());
     strangers_.erase(strangers_.begin());
   }
-  strangers_.push_back(std::move(socket));
+  strangers_.push_back({std::move(arrival.socket), arrival.peer});
   watch(fd, Trigger::kLevel);
   return fd;
 }
 
+Channel* ChannelTable::awaiting(PeerId peer) const {
+  const auto found = std::find_if(channels_.begin(), channels_.end(), [&](const auto& channel) {
+    return channel->peer() == peer && channel->awaits_socket();
+  });
+  return found == channels_.end() ? nullptr : found->get();
+}
+
+// Nobody waits any more: then the peer finds its end closed.
+Channel* ChannelTable::answer(Arrival arrival) {
+  Channel* channel = awaiting(arrival.peer);
+  if (channel == nullptr) return nullptr;
+  if (!arrival.socket || !attach(*channel, std::move(arrival.socket))) channel->close();
+  return channel;
+}
+
+void ChannelTable::give_up_awaiting() {
+  for (const auto& channel : channels_)
+    if (channel->awaits_socket()) channel->close();
+}
+
 bool ChannelTable::is_stranger(int fd) const {
   return std::any_of(strangers_.begin(), strangers_.end(),
-                     [&](const FileDescriptor& one) { return one.get() == fd; });
+                     [&](const Stranger& one) { return one.socket.get() == fd; });
 }
 
 std::vector<int> ChannelTable::strangers() const {
   std::vector<int> all;
-  for (const FileDescriptor& one : strangers_) all.push_back(one.get());
+  for (const Stranger& one : strangers_) all.push_back(one.socket.get());
   return all;
 }
 
 Result<Channel*> ChannelTable::greet(int stranger) {
   auto found = std::find_if(strangers_.begin(), strangers_.end(),
-                            [&](const FileDescriptor& one) { return one.get() == stranger; });
+                            [&](const Stranger& one) { return one.socket.get() == stranger; });
   auto hello = receive_control(stranger);
   if (!hello && hello.error().code == Errc::kWouldBlock) return nullptr;
   auto adopted = hello ? adopt(*found, *hello) : hello.error();
@@ -113,10 +162,11 @@ Result<Channel*> ChannelTable::greet(int stranger) {
   return adopted;
 }
 
-Result<Channel*> ChannelTable::adopt(FileDescriptor& socket, const ReceivedControl& hello) {
+Result<Channel*> ChannelTable::adopt(Stranger& stranger, const ReceivedControl& hello) {
   const ControlMessage& message = hello.message;
-  if (message.kind != ControlMessage::Kind::kHello || message.fabric != fabric_.id() ||
-      message.peer.is_zero())
+  const bool is_who_it_says = stranger.peer.is_zero() || stranger.peer == message.peer;
+  if (message.kind != ControlMessage::Kind::kHello || message.fabric != rendezvous_->id() ||
+      message.peer.is_zero() || !is_who_it_says)
     return Error{Errc::kMalformed, "first message of a channel"};
   const auto of_this_peer =
       std::count_if(channels_.begin(), channels_.end(), [&](const auto& channel) {
@@ -125,8 +175,8 @@ Result<Channel*> ChannelTable::adopt(FileDescriptor& socket, const ReceivedContr
   if (static_cast<std::size_t>(of_this_peer) >= kChannelsPerPeerMax || !make_room())
     return Error{Errc::kExhausted, "channels"};
   Mapping memory = SMC_TRY(adopt_segment(hello.fd.get(), sizeof(ChannelMemory)));
-  return &add(std::make_unique<Channel>(message.peer, Channel::Side::kAcceptor, std::move(socket),
-                                        std::move(memory), *buffers_));
+  return &add(std::make_unique<Channel>(message.peer, Channel::Side::kAcceptor,
+                                        std::move(stranger.socket), std::move(memory), *buffers_));
 }
 
 Channel* ChannelTable::find(int fd) const {
@@ -163,10 +213,7 @@ void ChannelTable::terminate(Channel& channel) {
   }
   channel.terminate();
   has_dead_ = true;
-  if (!listener_watched_) {
-    listener_watched_ = true;
-    watch(fabric_.listener(), Trigger::kLevel);
-  }
+  watch_listener(true);
 }
 
 void ChannelTable::erase_dead() {

@@ -9,24 +9,32 @@
 
 #include "rdma/device.h"
 #include "rdma/shm/shm_channel.h"
-#include "rdma/shm/shm_fabric.h"
+#include "rdma/shm/shm_rendezvous.h"
 
 namespace fairlead::rdma::shm {
 
 class ChannelTable {
  public:
   // `buffers` outlives *this.
-  ChannelTable(Fabric fabric, PeerId self, const BufferTable& buffers);
+  ChannelTable(std::unique_ptr<Rendezvous> rendezvous, PeerId self, const BufferTable& buffers);
   ~ChannelTable();
 
-  const Fabric& fabric() const { return fabric_; }
+  const Rendezvous& rendezvous() const { return *rendezvous_; }
   void set_watcher(FdWatcher* watcher);
 
-  // Errors: those of Fabric::dial(), kExhausted at kChannelsMax.
+  // Errors: those of Rendezvous::dial(), kExhausted at kChannelsMax.
   Result<Channel*> dial(PeerId peer);
-  // Takes a waiting connection in as a stranger: its descriptor. Errors: those of Fabric::accept().
-  // When the listener cannot be emptied it is not watched until some descriptor was closed.
-  Result<int> accept();
+  // What has arrived: a visitor is a stranger first, an answer gives a channel its socket, or ends
+  // it.
+  struct Arrived {
+    int stranger = -1;
+    Channel* channel = nullptr;
+  };
+  // Errors: those of Rendezvous::accept(). When the listener cannot be emptied it is not watched
+  // until some descriptor was closed. kPeerGone ends the channels that wait for a socket.
+  Result<Arrived> accept();
+  // Rendezvous::reconnect().
+  void reconnect();
   bool is_stranger(int fd) const;
   // Reads a stranger's Hello: nullptr when it has not come yet. On error the stranger is shut out.
   Result<Channel*> greet(int stranger);
@@ -34,6 +42,7 @@ class ChannelTable {
 
   Channel* find(int fd) const;            // by socket or doorbell
   Channel* find_open(PeerId peer) const;  // the newest
+  bool is_listener(int fd) const { return fd == rendezvous_->descriptor(); }
   template <class Visit>
   void for_each(Visit visit) const {  // `visit` may neither add nor erase
     for (const auto& channel : channels_) visit(*channel);
@@ -51,17 +60,28 @@ class ChannelTable {
   }
 
  private:
+  // A visitor that has not said Hello.
+  struct Stranger {
+    FileDescriptor socket;
+    PeerId peer;  // as the rendezvous has it, or zero
+  };
   Channel& add(std::unique_ptr<Channel> channel);
   bool make_room();
-  Result<Channel*> adopt(FileDescriptor& socket, const ReceivedControl& hello);
+  int take_in(Arrival arrival);
+  Result<Channel*> adopt(Stranger& stranger, const ReceivedControl& hello);
+  Channel* awaiting(PeerId peer) const;
+  Channel* answer(Arrival arrival);
+  Result<void> attach(Channel& channel, FileDescriptor socket);
+  void give_up_awaiting();
+  void watch_listener(bool wanted);
   void watch(int fd, FdWatcher::Trigger trigger);
   void unwatch(int fd);
 
-  Fabric fabric_;
+  std::unique_ptr<Rendezvous> rendezvous_;
   PeerId self_;
   const BufferTable* buffers_;
   FdWatcher* watcher_ = nullptr;
-  std::vector<FileDescriptor> strangers_;
+  std::vector<Stranger> strangers_;
   std::vector<std::unique_ptr<Channel>> channels_;
   std::unordered_map<int, Channel*> by_fd_;
   bool has_dead_ = false;

@@ -35,6 +35,11 @@ std::vector<Port> make_ports(FabricId fabric, const ShmOptions& options) {
   return ports;
 }
 
+Result<void> check(const ShmOptions& options) {
+  if (options.ports >= 1 && options.ports <= kPortsMax && !options.peer_id.is_zero()) return {};
+  return Error{Errc::kUnsupported, "ports or peer id of a shared-memory device"};
+}
+
 void ignore_broken_pipes() {
   struct sigaction now {};
   if (::sigaction(SIGPIPE, nullptr, &now) == 0 && now.sa_handler == SIG_DFL)
@@ -44,15 +49,20 @@ void ignore_broken_pipes() {
 }  // namespace
 
 Result<std::unique_ptr<ShmDevice>> ShmDevice::open(const ShmOptions& options) {
-  if (options.ports < 1 || options.ports > kPortsMax || options.peer_id.is_zero())
-    return Error{Errc::kUnsupported, "ports or peer id of a shared-memory device"};
+  SMC_TRY(check(options));
+  auto fabric = std::make_unique<Fabric>(SMC_TRY(Fabric::open(options.directory, options.peer_id)));
+  return open(options, std::move(fabric));
+}
+
+Result<std::unique_ptr<ShmDevice>> ShmDevice::open(const ShmOptions& options,
+                                                   std::unique_ptr<Rendezvous> rendezvous) {
+  SMC_TRY(check(options));
   std::uint32_t random = 0;
   if (::getrandom(&random, sizeof random, 0) != sizeof random)
     return system_error("getrandom", errno);
-  Fabric fabric = SMC_TRY(Fabric::open(options.directory, options.peer_id));
   ignore_broken_pipes();
-  auto ports = make_ports(fabric.id(), options);
-  auto backplane = std::make_unique<Backplane>(std::move(fabric), options.peer_id, random,
+  auto ports = make_ports(rendezvous->id(), options);
+  auto backplane = std::make_unique<Backplane>(std::move(rendezvous), options.peer_id, random,
                                                std::move(ports), options.addressable);
   const Capabilities capabilities{.remote_memory_addressable = options.addressable,
                                   .receive_queue_crosses_domains = true,
@@ -73,10 +83,14 @@ ShmDevice::~ShmDevice() = default;
 
 FabricId ShmDevice::fabric() const { return backplane_->fabric_id(); }
 
+const Rendezvous& ShmDevice::rendezvous() const { return backplane_->rendezvous(); }
+
+void ShmDevice::reconnect() { backplane_->reconnect(); }
+
 bool ShmDevice::reachable(const Gid& gid) const {
   const auto parsed = shm::parse_gid(gid);
   if (!parsed || parsed->fabric != fabric()) return false;
-  return backplane_->has_channel(parsed->peer) || backplane_->fabric().has_socket(parsed->peer);
+  return backplane_->has_channel(parsed->peer) || backplane_->rendezvous().may_reach(parsed->peer);
 }
 
 void ShmDevice::set_port_state(PortNumber port, PortState state) {

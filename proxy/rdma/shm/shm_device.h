@@ -30,6 +30,9 @@ class ShmDevice final : public Device {
   // default disposition it is ignored from now on: a doorbell of a peer that died must not kill the
   // process.
   static Result<std::unique_ptr<ShmDevice>> open(const ShmOptions& options);
+  // On the fabric of that rendezvous; options.directory is not looked at.
+  static Result<std::unique_ptr<ShmDevice>> open(const ShmOptions& options,
+                                                 std::unique_ptr<Rendezvous> rendezvous);
   ~ShmDevice() override;
 
   static Gid gid_of(FabricId fabric, PortNumber port, PeerId peer) {
@@ -38,6 +41,8 @@ class ShmDevice final : public Device {
   static std::optional<ParsedShmGid> parse_gid(const Gid& gid) { return shm::parse_gid(gid); }
 
   FabricId fabric() const;
+  const Rendezvous& rendezvous() const;
+  void reconnect();  // Rendezvous::reconnect()
   // True when `gid` is of this fabric and its device seems to live. Costs at most a stat(2).
   bool reachable(const Gid& gid) const;
   // As if the cable was pulled or plugged in: connected queue pairs of the port break on both

@@ -195,22 +195,22 @@ Result<void> Fabric::listen_as(PeerId self) {
   return {};
 }
 
-Result<FileDescriptor> Fabric::dial(PeerId peer) const {
+Result<FileDescriptor> Fabric::dial(PeerId peer) {
   FileDescriptor fd = SMC_TRY(connect_to(socket_path(peer)));
   if (!is_trusted_user(fd.get())) return Error{Errc::kPermission, "peer of another user"};
   return fd;
 }
 
-bool Fabric::has_socket(PeerId peer) const {
+bool Fabric::may_reach(PeerId peer) const {
   struct stat status {};
   return ::stat(socket_path(peer).c_str(), &status) == 0 && S_ISSOCK(status.st_mode);
 }
 
-Result<FileDescriptor> Fabric::accept() {
+Result<Arrival> Fabric::accept() {
   FileDescriptor fd(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
   if (fd) {
     if (!is_trusted_user(fd.get())) return Error{Errc::kPermission, "peer of another user"};
-    return fd;
+    return Arrival{.socket = std::move(fd)};
   }
   const int error = errno;
   if (error == EMFILE || error == ENFILE) {

@@ -2,23 +2,15 @@
 // knows how that directory looks (docs/shm.md): its identity, the socket of each device, and GIDs.
 #pragma once
 
-#include <array>
-#include <compare>
-#include <cstdint>
 #include <optional>
 #include <string>
 
 #include "base/handle.h"
 #include "base/ids.h"
 #include "base/result.h"
+#include "rdma/shm/shm_rendezvous.h"
 
 namespace fairlead::rdma::shm {
-
-// Random, the same for all who see one directory, different for any two directories.
-struct FabricId {
-  std::array<std::uint8_t, 5> bytes{};
-  friend constexpr auto operator<=>(const FabricId&, const FabricId&) = default;
-};
 
 struct ParsedShmGid {
   FabricId fabric;
@@ -32,7 +24,7 @@ Gid gid_of(FabricId fabric, PortNumber port, PeerId peer);
 // Nothing for GIDs of another form.
 std::optional<ParsedShmGid> parse_gid(const Gid& gid);
 
-class Fabric {
+class Fabric final : public Rendezvous {
  public:
   // Makes directory and identity where missing, removes the sockets of devices that died, and
   // listens as `self`. Errors: kUnsupported for a path too long for a socket, kWrongState when a
@@ -41,21 +33,21 @@ class Fabric {
   static Result<Fabric> open(const std::string& directory, PeerId self);
   Fabric(Fabric&&) noexcept = default;
   Fabric& operator=(Fabric&&) = delete;
-  ~Fabric();  // removes the own socket
+  ~Fabric() override;  // removes the own socket
 
-  FabricId id() const { return id_; }
-  int listener() const { return listener_.get(); }
+  FabricId id() const override { return id_; }
+  int descriptor() const override { return listener_.get(); }
 
   // A connected, non-blocking socket to that device. Errors: kPeerGone when nobody listens,
   // kPermission for a process of another user, kExhausted when its backlog or our descriptors are.
-  Result<FileDescriptor> dial(PeerId peer) const;
+  Result<FileDescriptor> dial(PeerId peer) override;
   // True when a socket of that name is there; its owner may be dead nevertheless.
-  bool has_socket(PeerId peer) const;
+  bool may_reach(PeerId peer) const override;
 
   // A waiting connection. kWouldBlock when there is none; kPermission when it was one of another
   // user, and kExhausted when descriptors are used up: then it was taken and closed, lest the
   // listener stays readable for ever. After any other error it may be readable still.
-  Result<FileDescriptor> accept();
+  Result<Arrival> accept() override;
 
  private:
   Fabric(std::string directory, FabricId id) : directory_(std::move(directory)), id_(id) {}

@@ -9,7 +9,7 @@ namespace fairlead::rdma::shm {
 using Kind = ControlMessage::Kind;
 
 void Backplane::handle_readable(int fd) {
-  if (fd == channels_.fabric().listener()) return accept_waiting();
+  if (channels_.is_listener(fd)) return accept_waiting();
   if (channels_.is_stranger(fd)) return greet(fd);
   Channel* channel = channels_.find(fd);
   if (channel == nullptr) return;  // closed since the descriptor was seen to be readable
@@ -17,16 +17,28 @@ void Backplane::handle_readable(int fd) {
   if (fd == channel->socket()) handle_control(*channel, kControlBatch);
 }
 
+void Backplane::reconnect() {
+  channels_.reconnect();
+  accept_waiting();
+}
+
 void Backplane::accept_waiting() {
   // A refused or lost connection is not the last one; an empty or failing listener is.
   for (std::size_t i = 0; i < kStrangersMax; ++i) {
-    auto stranger = channels_.accept();
-    if (stranger) {
-      greet(*stranger);
-    } else if (stranger.error().code != Errc::kPermission &&
-               stranger.error().code != Errc::kExhausted) {
-      return;
+    const auto arrived = channels_.accept();
+    if (arrived && arrived->stranger >= 0) greet(arrived->stranger);
+    if (arrived && arrived->channel != nullptr) {
+      activate(*arrived->channel);
+      list_bell(*arrived->channel);
     }
+    if (arrived || arrived.error().code == Errc::kPermission ||
+        arrived.error().code == Errc::kExhausted)
+      continue;
+    if (arrived.error().code == Errc::kPeerGone)
+      channels_.for_each([&](Channel& channel) {
+        if (channel.state() == Channel::State::kClosing) activate(channel);
+      });
+    return;
   }
 }
 

@@ -70,8 +70,8 @@ TEST(ShmFabric, DialledConnectionIsAccepted) {
   ASSERT_TRUE(accepted);
   EXPECT_EQ(::write(dialled->get(), "x", 1), 1);
   char byte = 0;
-  EXPECT_EQ(::read(accepted->get(), &byte, 1), 1);
-  EXPECT_EQ(::read(accepted->get(), &byte, 1), -1);  // it does not block
+  EXPECT_EQ(::read(accepted->socket.get(), &byte, 1), 1);
+  EXPECT_EQ(::read(accepted->socket.get(), &byte, 1), -1);  // it does not block
 }
 
 TEST(ShmFabric, DiallingNobodyIsPeerGone) {
@@ -79,8 +79,8 @@ TEST(ShmFabric, DiallingNobodyIsPeerGone) {
   auto one = Fabric::open(directory.path(), peer_id(1));
   ASSERT_TRUE(one);
   EXPECT_EQ(one->dial(peer_id(2)).error().code, Errc::kPeerGone);
-  EXPECT_FALSE(one->has_socket(peer_id(2)));
-  EXPECT_TRUE(one->has_socket(peer_id(1)));
+  EXPECT_FALSE(one->may_reach(peer_id(2)));
+  EXPECT_TRUE(one->may_reach(peer_id(1)));
 }
 
 TEST(ShmFabric, FullBacklogIsExhaustedAndDoesNotBlock) {
@@ -106,7 +106,7 @@ TEST(ShmFabric, NameIsFreeAgainAfterClosing) {
     auto fabric = Fabric::open(directory.path(), peer_id(1));
     ASSERT_TRUE(fabric);
     EXPECT_EQ(Fabric::open(directory.path(), peer_id(1)).error().code, Errc::kWrongState);
-    EXPECT_TRUE(fabric->has_socket(peer_id(1)));
+    EXPECT_TRUE(fabric->may_reach(peer_id(1)));
   }
 }
 
