@@ -4,6 +4,7 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
+#include <cstddef>
 #include <optional>
 #include <string_view>
 
@@ -16,6 +17,21 @@ inline std::optional<sockaddr_un> unix_address(std::string_view path) {
   if (path.size() >= sizeof address.sun_path) return std::nullopt;
   path.copy(address.sun_path, path.size());
   return address;
+}
+
+// The same for "@name", which is in the abstract namespace and lives as long as its socket.
+struct UnixName {
+  sockaddr_un address;
+  socklen_t length_bytes;
+  const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&address); }
+};
+inline std::optional<UnixName> unix_name(std::string_view name) {
+  auto address = unix_address(name);
+  if (!address || name.empty()) return std::nullopt;
+  const bool abstract = name.front() == '@';
+  if (abstract) address->sun_path[0] = '\0';
+  const std::size_t length = offsetof(sockaddr_un, sun_path) + name.size() + (abstract ? 0 : 1);
+  return UnixName{*address, static_cast<socklen_t>(length)};
 }
 
 }  // namespace fairlead

@@ -8,13 +8,14 @@ ARROWS = {
     "base": [],
     "wire": ["base"],
     "smc": ["wire", "base"],
-    "rdma": ["base"],
+    "broker": ["base"],
+    "rdma": ["broker", "base"],
     "event": ["base"],
     "bpf": ["base"],
     "config": ["base"],
     "relay": ["smc", "wire", "rdma", "event", "bpf", "config", "base"],
     "admin": ["event", "config", "base"],
-    "cni": ["bpf", "event", "base"],
+    "cni": ["bpf", "broker", "event", "base"],
     "injector": ["event", "base"],
 }
 # Folders inside a layer that only the composition root and the folder itself may name.

@@ -1,5 +1,5 @@
-// How the devices of one fabric get a socket to each other: by a directory that all of them see
-// (shm_fabric.h).
+// How the devices of one fabric get a socket to each other. Two ways: a directory that all of them
+// see (shm_fabric.h), and a broker that passes each of two devices its end (shm_broker_link.h).
 #pragma once
 
 #include "base/handle.h"

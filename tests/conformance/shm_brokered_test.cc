@@ -1,0 +1,148 @@
+// Devices that only a broker brings together: what is different while their socket is still to
+// come, and when the broker goes.
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "conformance/endpoint.h"
+#include "conformance/shm_broker.h"
+
+namespace fairlead::rdma::shm {
+namespace {
+
+using State = BrokerLink::State;
+
+class ShmBrokered : public testing::Test {
+ protected:
+  void SetUp() override {
+    ASSERT_NE(left_device_, nullptr);
+    ASSERT_NE(right_device_, nullptr);
+    left_ = std::make_unique<Endpoint>(*left_device_);
+    right_ = std::make_unique<Endpoint>(*right_device_);
+    ASSERT_TRUE(left_->post_receives(16));
+    ASSERT_TRUE(right_->post_receives(16));
+  }
+  bool run_until(const std::function<bool()>& done) {
+    for (int idle = 0; idle < 2000;) {
+      if (done()) return true;
+      const bool busy = left_->turn() | right_->turn();
+      idle = busy ? 0 : idle + 1;
+      if (idle <= 2) continue;
+      left_->watcher().wait(*left_device_, 1);
+      right_->watcher().wait(*right_device_, 1);
+    }
+    return done();
+  }
+  struct Connection {
+    QueuePair* left;
+    QueuePair* right;
+  };
+  Connection connect() {
+    Connection made{&left_->add_queue_pair(), &right_->add_queue_pair()};
+    EXPECT_TRUE(made.left->connect(right_->address_of(*made.right)));
+    EXPECT_TRUE(made.right->connect(left_->address_of(*made.left)));
+    return made;
+  }
+  bool works(const Connection& connection) {
+    const std::size_t right_before = right_->received.size(), left_before = left_->received.size();
+    const Bytes message = pattern(100, 7);
+    if (!run_until([&] {
+          return connection.left->send_room() != 0 && connection.right->send_room() != 0;
+        }))
+      return false;
+    return post(*connection.left, send_request(message)) &&
+           post(*connection.right, send_request(message)) && run_until([&] {
+             return right_->received.size() > right_before && left_->received.size() > left_before;
+           }) &&
+           right_->received.back().bytes == message && left_->received.back().bytes == message;
+  }
+  State state_of(const ShmDevice& device) const {
+    return static_cast<const BrokerLink&>(device.rendezvous()).state();
+  }
+
+  BrokerThread broker_;
+  std::unique_ptr<ShmDevice> left_device_ = open_device(broker_, 1);
+  std::unique_ptr<ShmDevice> right_device_ = open_device(broker_, 2);
+  std::unique_ptr<Endpoint> left_, right_;
+};
+
+TEST_F(ShmBrokered, SpeaksWhenTheSocketHasCome) {
+  EXPECT_EQ(left_device_->fabric(), right_device_->fabric());
+  EXPECT_TRUE(left_device_->reachable(right_device_->ports()[0].gid));
+  auto& early = left_->add_queue_pair();
+  EXPECT_EQ(early.send_room(), 0u);
+  const Connection connection = connect();
+  EXPECT_TRUE(works(connection));
+  EXPECT_TRUE(works(connect()));
+  const Bytes bytes = pattern(1000, 3);
+  std::copy(bytes.begin(), bytes.end(), left_->memory().bytes().begin());
+  EXPECT_TRUE(post(*connection.left,
+                   write_request(left_->memory(), 0, 1000, at(right_->memory(), 5000), true)));
+  EXPECT_TRUE(run_until([&] { return !left_->sent(*connection.left).empty(); }));
+  EXPECT_TRUE(std::equal(bytes.begin(), bytes.end(), right_->memory().bytes().begin() + 5000));
+}
+
+TEST_F(ShmBrokered, TheUnknownBreaksTheQueuePair) {
+  auto& alone = left_->add_queue_pair();
+  const Gid gid = ShmDevice::gid_of(left_device_->fabric(), PortNumber(1), peer_id(9));
+  ASSERT_TRUE(alone.connect({.gid = gid, .queue_pair = QpNumber(0x1000)}));
+  EXPECT_EQ(alone.send_room(), 0u);
+  EXPECT_TRUE(run_until([&] { return left_->has_fatal(alone); }));
+  EXPECT_TRUE(works(connect()));
+}
+
+TEST_F(ShmBrokered, ALostBrokerBreaksWhatWaitsForItAndNothingElse) {
+  const Connection before = connect();
+  ASSERT_TRUE(works(before));
+  broker_.stop();
+  auto& waiting = left_->add_queue_pair();
+  const Gid gid = ShmDevice::gid_of(left_device_->fabric(), PortNumber(1), peer_id(9));
+  // Refused at once if the loss is known already.
+  if (waiting.connect({.gid = gid, .queue_pair = QpNumber(0x1000)})) {
+    EXPECT_TRUE(run_until([&] { return left_->has_fatal(waiting); }));
+  }
+  EXPECT_TRUE(run_until([&] { return state_of(*left_device_) == State::kDown; }));
+  EXPECT_FALSE(left_device_->reachable(gid));
+  EXPECT_TRUE(left_device_->reachable(right_device_->ports()[0].gid));
+  EXPECT_TRUE(works(before));
+  EXPECT_TRUE(works(connect()));  // over the channel that is there
+}
+
+TEST_F(ShmBrokered, TheNextBrokerIsTakenUp) {
+  broker_.stop();
+  const auto both = [&](State state) {
+    return run_until(
+        [&] { return state_of(*left_device_) == state && state_of(*right_device_) == state; });
+  };
+  ASSERT_TRUE(both(State::kDown));
+  left_device_->reconnect();
+  EXPECT_EQ(state_of(*left_device_), State::kDown);
+  broker_.start();
+  left_device_->reconnect();
+  right_device_->reconnect();
+  ASSERT_TRUE(both(State::kUp));
+  EXPECT_TRUE(works(connect()));
+}
+
+TEST_F(ShmBrokered, ADeviceThatAsksForItselfGetsItself) {
+  auto& one = left_->add_queue_pair();
+  auto& two = left_->add_queue_pair();
+  ASSERT_TRUE(one.connect(left_->address_of(two)));
+  ASSERT_TRUE(two.connect(left_->address_of(one)));
+  ASSERT_TRUE(run_until([&] { return one.send_room() != 0; }));
+  ASSERT_TRUE(post(one, send_request(kAnyMessage)));
+  EXPECT_TRUE(run_until([&] { return !left_->received.empty(); }));
+}
+
+TEST_F(ShmBrokered, WhoWaitsNoLongerIsForgotten) {
+  for (int i = 0; i < 20; ++i) {
+    auto& waiting = left_->add_queue_pair();
+    ASSERT_TRUE(waiting.connect(right_->address_of(right_->add_queue_pair())));
+    left_->queue_pairs.clear();
+  }
+  right_->queue_pairs.clear();
+  EXPECT_TRUE(works(connect()));
+}
+
+}  // namespace
+}  // namespace fairlead::rdma::shm
