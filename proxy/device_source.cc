@@ -8,12 +8,8 @@ namespace fairlead {
 namespace {
 
 Result<void> add_shm(relay::Worker& worker, const config::Config& config) {
-  rdma::shm::ShmOptions options;
-  options.directory = config.devices.shm.directory;
-  options.peer_id = worker.offer().peer_id;
-  options.ports = config.devices.shm.ports;
-  options.addressable = config.devices.shm.addressable;
-  std::unique_ptr<rdma::shm::ShmDevice> device = SMC_TRY(rdma::shm::ShmDevice::open(options));
+  std::unique_ptr<rdma::shm::ShmDevice> device =
+      SMC_TRY(rdma::shm::ShmDevice::open(shm_options(worker, config)));
   auto reach = std::make_unique<ShmReach>(*device);
   return worker.add_device(std::move(device), std::move(reach));
 }
@@ -25,14 +21,23 @@ std::optional<admin::Fact> DeviceSource::give_to(relay::Worker& worker) {
   if (config_.devices.shm.enabled) fact = give_shm(worker);
   if (config_.devices.verbs.enabled == config::DeviceUse::kFalse) return fact;
   // After shared memory, which is the shorter way where both lead to a peer.
-  finders_.push_back(std::make_unique<VerbsFinder>(config_, memlock_, finders_.empty()));
+  verbs_finders_.push_back(
+      std::make_unique<VerbsFinder>(config_, memlock_, verbs_finders_.empty()));
   worker.look_for_devices(
-      [finder = finders_.back().get()](relay::Worker& own) { finder->look(own); },
+      [finder = verbs_finders_.back().get()](relay::Worker& own) { finder->look(own); },
       kDeviceLookInterval);
   return fact;
 }
 
 std::optional<admin::Fact> DeviceSource::give_shm(relay::Worker& worker) {
+  if (!config_.devices.shm.broker.empty()) {
+    shm_finders_.push_back(std::make_unique<ShmFinder>(config_, shm_finders_.empty()));
+    ShmFinder* const finder = shm_finders_.back().get();
+    finder->begin(worker);
+    worker.look_for_devices([finder](relay::Worker& own) { finder->look(own); },
+                            kBrokerLookInterval);
+    return std::nullopt;
+  }
   const Result<void> added = add_shm(worker, config_);
   if (added) return std::nullopt;
   LogEvent(LogLevel::kError, "main", "no_shm_device").field("what", to_string(added.error()));

@@ -10,6 +10,7 @@
 #include "config/config.h"
 #include "rdma/verbs/memlock.h"
 #include "relay/worker.h"
+#include "shm_finder.h"
 #include "verbs_finder.h"
 
 namespace fairlead {
@@ -21,7 +22,8 @@ class DeviceSource {
       : config_(config), memlock_(rdma::verbs::memlock_limit_bytes()) {}
 
   // Before the worker runs. A fact when shared memory was wanted and is not to be had; what is the
-  // matter with RNICs is told by the worker (DeviceRow), because it may change.
+  // matter with RNICs, or with the broker, is told by the worker (DeviceRow), because it may
+  // change.
   std::optional<admin::Fact> give_to(relay::Worker& worker);
 
   // "shm", "shm,verbs", …: what is configured, RNICs on "auto" only when there is one.
@@ -32,7 +34,8 @@ class DeviceSource {
 
   const config::Config& config_;
   rdma::verbs::MemlockAccount memlock_;
-  std::vector<std::unique_ptr<VerbsFinder>> finders_;  // one a worker
+  std::vector<std::unique_ptr<ShmFinder>> shm_finders_;      // one a worker
+  std::vector<std::unique_ptr<VerbsFinder>> verbs_finders_;  // one a worker
 };
 
 }  // namespace fairlead

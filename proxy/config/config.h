@@ -128,6 +128,10 @@ struct ShmDevice {
   // devices.shm.directory: absolute path, at most 80 characters; proxies that see the same
   // directory can reach each other. Made if missing. Default /run/fairlead/shm.
   std::string directory = "/run/fairlead/shm";
+  // devices.shm.broker: "@name" or absolute path of the socket of the node's broker, through which
+  // proxies reach each other instead of through a directory; at most 107 characters, "" for none.
+  // Default "".
+  std::string broker;
   // devices.shm.ports: 1 or 2; two let a link group have a second link. Default 1.
   unsigned ports = 1;
   // devices.shm.addressable: the application's bytes are read straight into the peer's memory;

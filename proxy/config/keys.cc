@@ -135,6 +135,8 @@ std::vector<Key<Config>> resource_keys() {
       single<Config>("fallback", FAIRLEAD_MEMBER(fallback), kFallbacks),
       single<Config>("devices.shm.enabled", FAIRLEAD_MEMBER(devices.shm.enabled), BooleanCodec{}),
       single<Config>("devices.shm.directory", FAIRLEAD_MEMBER(devices.shm.directory), kDirectory),
+      single<Config>("devices.shm.broker", FAIRLEAD_MEMBER(devices.shm.broker), kSocketName,
+                     KeyShape::kSingleOrNone),
       single<Config>("devices.shm.ports", FAIRLEAD_MEMBER(devices.shm.ports), IntegerCodec{1, 2}),
       single<Config>("devices.shm.addressable", FAIRLEAD_MEMBER(devices.shm.addressable),
                      BooleanCodec{}),

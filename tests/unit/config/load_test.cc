@@ -180,6 +180,7 @@ TEST(Load, KeepsEveryRange) {
        {"[ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456]", "[\"\"]", "[a_b]", "[.a]", "[A, a]"}},
       {"smc.host_name", {"\"\"", "a.b"}, {"\"a b\"", "012345678901234567890123456789012"}},
       {"devices.shm.directory", {"/a"}, {"a", "\"\"", "\"/a b\""}},
+      {"devices.shm.broker", {"\"@a\"", "/a", "\"\""}, {"a", "\"@\""}},
       {"devices.shm.ports", {"1", "2"}, {"0", "3"}},
       {"buffers.size", {"16KiB", "512MiB"}, {"8KiB", "1GiB", "48KiB", "16385", "0"}},
       {"buffers.size_min", {"16KiB", "512KiB"}, {"8KiB", "17KiB"}},

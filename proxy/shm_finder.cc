@@ -1,0 +1,120 @@
+#include "shm_finder.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/log.h"
+#include "shm_reach.h"
+
+namespace fairlead {
+
+using rdma::shm::BrokerLink;
+using rdma::shm::ShmDevice;
+using State = BrokerLink::State;
+
+namespace {
+
+constexpr const char* kNoTrouble = "-";
+constexpr const char* kHint =
+    "fairlead-node of this node is the broker; it is looked for again every second";
+
+}  // namespace
+
+rdma::shm::ShmOptions shm_options(const relay::Worker& worker, const config::Config& config) {
+  rdma::shm::ShmOptions options;
+  options.directory = config.devices.shm.directory;
+  options.peer_id = worker.offer().peer_id;
+  options.ports = config.devices.shm.ports;
+  options.addressable = config.devices.shm.addressable;
+  return options;
+}
+
+void ShmFinder::begin(relay::Worker& worker) {
+  open_link(worker);
+  if (link_) link_->await_welcome(kWelcomeWaitMax);
+  look(worker);
+}
+
+void ShmFinder::look(relay::Worker& worker) {
+  if (ShmDevice* const device = device_of(worker)) return tend(worker, *device);
+  if (!link_) open_link(worker);
+  if (!link_) return;
+  switch (link_->greet()) {
+    case State::kGreeting:
+      return;
+    case State::kUp:
+      return open_device(worker);
+    case State::kDown:
+    case State::kMigrated:
+      missing(worker, link_->trouble());
+      link_.reset();
+  }
+}
+
+ShmDevice* ShmFinder::device_of(relay::Worker& worker) const {
+  const auto& slots = worker.slots();
+  const auto slot = std::find_if(slots.begin(), slots.end(), [](const auto& one) {
+    return !one->reachability().leaves_node();
+  });
+  return slot == slots.end() ? nullptr : static_cast<ShmDevice*>(&(*slot)->device());
+}
+
+void ShmFinder::tend(relay::Worker& worker, ShmDevice& device) {
+  const auto& link = static_cast<const BrokerLink&>(device.rendezvous());
+  switch (link.state()) {
+    case State::kGreeting:
+      return;
+    case State::kUp:
+      return found(worker);
+    case State::kDown:
+      missing(worker, link.trouble());
+      return device.reconnect();
+    case State::kMigrated:
+      missing(worker, link.trouble());
+      // False while connections use it, which need no broker. Then a new one is opened at once.
+      if (worker.remove_device(device.name())) look(worker);
+  }
+}
+
+void ShmFinder::open_link(relay::Worker& worker) {
+  auto opened = BrokerLink::open(config_.devices.shm.broker, worker.offer().peer_id);
+  if (opened)
+    link_ = std::move(*opened);
+  else
+    missing(worker, to_string(opened.error()));
+}
+
+void ShmFinder::open_device(relay::Worker& worker) {
+  auto device = ShmDevice::open(shm_options(worker, config_), std::move(link_));
+  if (!device) return missing(worker, to_string(device.error()));
+  auto reach = std::make_unique<ShmReach>(**device);
+  const Result<void> added = worker.add_device(std::move(*device), std::move(reach));
+  if (!added) return missing(worker, to_string(added.error()));
+  found(worker);
+}
+
+void ShmFinder::found(relay::Worker& worker) {
+  if (std::exchange(told_, kNoTrouble) == kNoTrouble) return;
+  worker.set_unusable_devices("shm", {});
+  if (speaks_)
+    LogEvent(LogLevel::kInfo, "main", "broker_found").field("broker", config_.devices.shm.broker);
+}
+
+void ShmFinder::missing(relay::Worker& worker, const std::string& trouble) {
+  if (std::exchange(told_, trouble) == trouble) return;
+  DeviceRow row;
+  row.name = "shm0";
+  row.kind = "shm";
+  row.state = "down";
+  row.reason = fallback_info(FallbackReason::kNoRdmaDevice).name;
+  row.detail = config_.devices.shm.broker + ": " + trouble;
+  // A device that has lost the broker is still one.
+  if (device_of(worker) == nullptr) worker.set_unusable_devices("shm", {std::move(row)});
+  if (speaks_)
+    LogEvent(LogLevel::kWarn, "main", "no_broker")
+        .field("broker", config_.devices.shm.broker)
+        .field("what", trouble)
+        .field("hint", kHint);
+}
+
+}  // namespace fairlead

@@ -1,0 +1,48 @@
+// Gives a worker its shared-memory device by way of the node's broker: as soon as there is one, and
+// looks after the link to it from then on. Devices that are connected with each other need no
+// broker, so a loss is felt by new pairs only.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "config/config.h"
+#include "rdma/shm/shm_broker_link.h"
+#include "rdma/shm/shm_device.h"
+#include "relay/worker.h"
+
+namespace fairlead {
+
+inline constexpr Duration kBrokerLookInterval = std::chrono::seconds(1);
+// At the start it is waited for a broker that is there, so that the first connection finds a
+// device.
+inline constexpr Duration kWelcomeWaitMax = std::chrono::milliseconds(250);
+
+rdma::shm::ShmOptions shm_options(const relay::Worker& worker, const config::Config& config);
+
+class ShmFinder {
+ public:
+  // `config` outlives the finder, and the finder the worker's devices. Of several workers' finders,
+  // which all see the same, one speaks in the log.
+  ShmFinder(const config::Config& config, bool speaks) : config_(config), speaks_(speaks) {}
+
+  // Before the worker runs. Waits up to kWelcomeWaitMax.
+  void begin(relay::Worker& worker);
+  // On the worker's thread. Never waits.
+  void look(relay::Worker& worker);
+
+ private:
+  rdma::shm::ShmDevice* device_of(relay::Worker& worker) const;
+  void tend(relay::Worker& worker, rdma::shm::ShmDevice& device);
+  void open_link(relay::Worker& worker);
+  void open_device(relay::Worker& worker);
+  void found(relay::Worker& worker);
+  void missing(relay::Worker& worker, const std::string& trouble);
+
+  const config::Config& config_;
+  bool speaks_;
+  std::unique_ptr<rdma::shm::BrokerLink> link_;  // until a device has it
+  std::string told_;                             // the last trouble that was told, "-" for none
+};
+
+}  // namespace fairlead
