@@ -7,9 +7,7 @@
 #include "cni/state.h"
 
 namespace fairlead::cni {
-namespace {
 
-// An ADD that is under way holds the lock, so what is seen here is complete, or was cut off.
 bool lives(const AttachmentState& state) {
   const auto netns = Netns::open(state.netns);
   if (netns) return netns->identity() == state.identity;
@@ -19,14 +17,13 @@ bool lives(const AttachmentState& state) {
   return ::access(folder.c_str(), F_OK) != 0;
 }
 
-}  // namespace
-
 GarbageCount collect_dead(const std::string& run_dir) {
   GarbageCount count;
   for (const std::string& id : known_containers(run_dir)) {
     auto container = ContainerState::open(run_dir, id, false);
     if (!container || !*container) continue;
     for (const std::string& ifname : (*container)->interfaces()) {
+      // An ADD that is under way holds the lock, so this is complete, or was cut off.
       const auto state = (*container)->load(ifname);
       if (!state) continue;
       if (lives(*state)) {

@@ -5,7 +5,12 @@
 #include <cstddef>
 #include <string>
 
+#include "cni/state.h"
+
 namespace fairlead::cni {
+
+// The pod's network namespace is still there, or it cannot be told.
+bool lives(const AttachmentState& state);
 
 struct GarbageCount {
   std::size_t kept = 0;

@@ -19,8 +19,6 @@ constexpr int kFormat = 1;
 // A folder that vanishes under us as often as this is not another call's tidiness.
 constexpr int kLockAttemptsMax = 1000;
 
-std::string attachments_dir(const std::string& run_dir) { return run_dir + "/attachments"; }
-
 tl::unexpected<PluginError> failed(const std::string& path, int error_number) {
   return fail(Code::kState, "state: " + to_string(system_error(path.c_str(), error_number)));
 }
@@ -33,6 +31,19 @@ std::string text_of(const Json& value, const char* key) {
 std::uint64_t number_of(const Json& value, const char* key) {
   const auto found = value.find(key);
   return found != value.end() && found->is_number_unsigned() ? found->get<std::uint64_t>() : 0;
+}
+
+std::string state_path(const std::string& folder, const std::string& ifname) {
+  return folder + "/" + ifname + std::string(kSuffix);
+}
+
+std::vector<std::string> interfaces_in(const std::string& folder) {
+  std::vector<std::string> interfaces;
+  for (const std::string& name : names_in(folder))
+    if (name.ends_with(kSuffix) &&
+        is_interface_name(std::string_view(name).substr(0, name.size() - kSuffix.size())))
+      interfaces.push_back(name.substr(0, name.size() - kSuffix.size()));
+  return interfaces;
 }
 
 }  // namespace
@@ -123,8 +134,7 @@ ContainerState::~ContainerState() {
 }
 
 std::optional<AttachmentState> ContainerState::load(const std::string& ifname) const {
-  const auto text =
-      read_file(path_ + "/" + ifname + std::string(kSuffix), kStateBytesMax, O_NOFOLLOW);
+  const auto text = read_file(state_path(path_, ifname), kStateBytesMax, O_NOFOLLOW);
   if (!text && text.error().system == ENOENT) return std::nullopt;
   auto state = parse_state(text ? *text : std::string());
   if (state) return std::move(*state);
@@ -134,7 +144,7 @@ std::optional<AttachmentState> ContainerState::load(const std::string& ifname) c
 }
 
 Outcome<void> ContainerState::store(const AttachmentState& state) const {
-  const std::string path = path_ + "/" + state.attachment.ifname + std::string(kSuffix);
+  const std::string path = state_path(path_, state.attachment.ifname);
   // A blank stands in no interface's name, so this is nobody's state.
   const std::string fresh = path_ + "/ new";
   const auto written = replace_file(path, fresh, to_json_text(state), 0600);
@@ -147,13 +157,19 @@ void ContainerState::remove(const std::string& ifname) const {
   (void)::unlink((path_ + "/ new").c_str());  // of a call that was killed
 }
 
-std::vector<std::string> ContainerState::interfaces() const {
-  std::vector<std::string> interfaces;
-  for (const std::string& name : names_in(path_))
-    if (name.ends_with(kSuffix) &&
-        is_interface_name(std::string_view(name).substr(0, name.size() - kSuffix.size())))
-      interfaces.push_back(name.substr(0, name.size() - kSuffix.size()));
-  return interfaces;
+std::vector<std::string> ContainerState::interfaces() const { return interfaces_in(path_); }
+
+std::string attachments_dir(const std::string& run_dir) { return run_dir + "/attachments"; }
+
+std::optional<AttachmentState> peek_state(const std::string& run_dir,
+                                          const std::string& container_id) {
+  const std::string folder = attachments_dir(run_dir) + "/" + container_id;
+  for (const std::string& ifname : interfaces_in(folder)) {
+    const auto text = read_file(state_path(folder, ifname), kStateBytesMax, O_NOFOLLOW);
+    auto state = parse_state(text ? *text : std::string());
+    if (state && !state->netns.empty() && state->identity.inode != 0) return std::move(*state);
+  }
+  return std::nullopt;
 }
 
 std::vector<std::string> known_containers(const std::string& run_dir) {

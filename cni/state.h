@@ -70,6 +70,14 @@ class ContainerState {
   FileDescriptor lock_;
 };
 
+// What is known of the container without its lock: a state appears whole, by rename. Nothing when
+// there is none that names a network namespace.
+std::optional<AttachmentState> peek_state(const std::string& run_dir,
+                                          const std::string& container_id);
+
+// Folder of a container's states, and of all containers.
+std::string attachments_dir(const std::string& run_dir);
+
 // Every container that has a folder.
 std::vector<std::string> known_containers(const std::string& run_dir);
 

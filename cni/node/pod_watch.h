@@ -1,0 +1,39 @@
+// Which pods of this node have a sidecar: what the plugin has written, and a descriptor that says
+// when that has changed.
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "base/handle.h"
+#include "cni/netns.h"
+#include "cni/plugin_error.h"
+
+namespace fairlead::cni::node {
+
+struct WatchedPod {
+  std::string netns;
+  NetnsIdentity identity;
+  friend bool operator==(const WatchedPod&, const WatchedPod&) = default;
+};
+using WatchedPods = std::map<std::string, WatchedPod>;  // by container id
+
+class PodWatch {
+ public:
+  // Makes the folder of the plugin's states if it is missing. Errors: kState.
+  static Outcome<PodWatch> open(const std::string& run_dir);
+
+  int descriptor() const { return inotify_.get(); }  // readable when it is time to look()
+  // Those whose network namespace is still there, or cannot be told to have gone: a runtime that
+  // crashed takes no state away.
+  const WatchedPods& look();
+
+ private:
+  PodWatch(std::string run_dir, FileDescriptor inotify)
+      : run_dir_(std::move(run_dir)), inotify_(std::move(inotify)) {}
+  std::string run_dir_;
+  FileDescriptor inotify_;
+  WatchedPods pods_;
+};
+
+}  // namespace fairlead::cni::node

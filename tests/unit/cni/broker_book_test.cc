@@ -1,0 +1,174 @@
+// Who may be who, and who may ask for how much.
+#include "cni/node/broker_book.h"
+
+#include <gtest/gtest.h>
+
+#include "cni/node/broker_file.h"
+
+namespace fairlead::cni::node {
+namespace {
+
+using broker::Refusal;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+constexpr TimePoint kStart{seconds(1000)};
+
+PeerId peer(int number) {
+  return {{0x10, 0, 0, 0, 0, 0, static_cast<std::uint8_t>(number >> 8),
+           static_cast<std::uint8_t>(number)}};
+}
+
+class BrokerBookTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    ASSERT_TRUE(book_.add_pod("a"));
+    ASSERT_TRUE(book_.add_pod("b"));
+  }
+  Refusal come(const std::string& pod, int member, PeerId id) {
+    EXPECT_EQ(book_.connect(pod, member), std::nullopt);
+    return book_.enroll(member, id);
+  }
+  BrokerBook book_;
+};
+
+TEST_F(BrokerBookTest, FindsADeviceByItsIdUntilItLeaves) {
+  EXPECT_EQ(come("a", 1, peer(1)), Refusal::kNone);
+  EXPECT_EQ(book_.find(peer(1)), 1);
+  EXPECT_EQ(book_.peer_of(1), peer(1));
+  EXPECT_TRUE(book_.enrolled(1));
+  book_.disconnect(1);
+  EXPECT_EQ(book_.find(peer(1)), std::nullopt);
+  EXPECT_FALSE(book_.enrolled(1));
+  EXPECT_EQ(book_.device_count(), 0u);
+}
+
+TEST_F(BrokerBookTest, AnIdInUseIsTaken) {
+  EXPECT_EQ(come("a", 1, peer(1)), Refusal::kNone);
+  EXPECT_EQ(come("a", 2, peer(1)), Refusal::kTaken);
+  EXPECT_EQ(come("b", 3, peer(1)), Refusal::kTaken);
+  EXPECT_EQ(come("b", 4, PeerId{}), Refusal::kTaken);
+}
+
+TEST_F(BrokerBookTest, AnIdBelongsToItsPodForAsLongAsThePodLives) {
+  EXPECT_EQ(come("a", 1, peer(1)), Refusal::kNone);
+  book_.disconnect(1);
+  EXPECT_EQ(come("b", 2, peer(1)), Refusal::kTaken);
+  EXPECT_EQ(come("a", 3, peer(1)), Refusal::kNone);
+  EXPECT_EQ(book_.remove_pod("a"), std::vector<int>{3});
+  book_.disconnect(2);
+  EXPECT_EQ(come("b", 4, peer(1)), Refusal::kNone);
+}
+
+TEST_F(BrokerBookTest, OwnershipOutlivesTheBookInItsFile) {
+  EXPECT_EQ(come("a", 1, peer(1)), Refusal::kNone);
+  EXPECT_EQ(come("b", 2, peer(2)), Refusal::kNone);
+  const BrokerRecord record{FabricId{{1, 2, 3, 4, 5}}, book_.ownerships()};
+  const auto read = parse_broker_record(to_json_text(record));
+  ASSERT_TRUE(read) << read.error().message;
+  EXPECT_EQ(*read, record);
+  BrokerBook next;
+  next.restore(read->owners);
+  ASSERT_TRUE(next.add_pod("b"));
+  (void)next.connect("b", 1);
+  EXPECT_EQ(next.enroll(1, peer(1)), Refusal::kTaken);
+  next.forget_strangers();  // "a" has not come back
+  EXPECT_EQ(next.enroll(1, peer(1)), Refusal::kNone);
+}
+
+TEST_F(BrokerBookTest, DamagedRecordsSayWhatIsWrong) {
+  for (const auto* text : {"", "[]", "{}", R"({"fabric":"0000000000"})", R"({"fabric":"01020304"})",
+                           R"({"fabric":"010203040g"})", R"({"fabric":1})",
+                           R"({"fabric":"0102030405","owners":{"x":"a"}})",
+                           R"({"fabric":"0102030405","owners":{"0000000000000001":1}})",
+                           R"({"fabric":"0102030405","owners":[1]})"}) {
+    const auto read = parse_broker_record(text);
+    ASSERT_FALSE(read) << text;
+    EXPECT_NE(read.error().message.find("broker.json: "), std::string::npos);
+  }
+}
+
+TEST_F(BrokerBookTest, APodHasSoManyDevices) {
+  for (int i = 1; i <= static_cast<int>(kDevicesPerPodMax); ++i)
+    EXPECT_EQ(come("a", i, peer(i)), Refusal::kNone);
+  EXPECT_EQ(come("a", 1000, peer(1000)), Refusal::kLimit);
+  EXPECT_EQ(come("b", 1001, peer(1000)), Refusal::kNone);
+}
+
+TEST_F(BrokerBookTest, OfTooManyIdsTheOldestThatIsNotInUseIsFree) {
+  EXPECT_EQ(come("a", 1, peer(1)), Refusal::kNone);  // stays
+  for (int i = 2; i <= static_cast<int>(kPeerIdsPerPodMax) + 1; ++i) {
+    EXPECT_EQ(come("a", 2, peer(i)), Refusal::kNone);
+    book_.disconnect(2);
+  }
+  EXPECT_EQ(book_.ownerships().size(), kPeerIdsPerPodMax);
+  EXPECT_EQ(come("b", 3, peer(2)), Refusal::kNone);
+  EXPECT_EQ(come("b", 4, peer(3)), Refusal::kTaken);
+  EXPECT_EQ(book_.find(peer(1)), 1);
+}
+
+TEST_F(BrokerBookTest, SilentGuestsMakeRoomForNewOnes) {
+  for (int i = 1; i <= static_cast<int>(kGuestsPerPodMax); ++i)
+    EXPECT_EQ(book_.connect("a", i), std::nullopt);
+  EXPECT_EQ(book_.enroll(1, peer(1)), Refusal::kNone);
+  EXPECT_EQ(book_.connect("a", 100), std::nullopt);
+  EXPECT_EQ(book_.connect("a", 101), 2);
+  EXPECT_EQ(book_.connect("b", 102), std::nullopt);
+  EXPECT_TRUE(book_.enrolled(1));
+}
+
+TEST_F(BrokerBookTest, AGreedyPodWaitsAloneAndNotForLong) {
+  for (int i = 0; i < static_cast<int>(kRequestsBurst); ++i)
+    ASSERT_EQ(book_.spend("a", kStart), std::nullopt);
+  const auto wait = book_.spend("a", kStart);
+  ASSERT_TRUE(wait);
+  EXPECT_LE(*wait, milliseconds(4));
+  EXPECT_GT(*wait, Duration::zero());
+  EXPECT_EQ(book_.spend("b", kStart), std::nullopt);
+  EXPECT_EQ(book_.spend("a", kStart + *wait), std::nullopt);
+  EXPECT_TRUE(book_.spend("a", kStart + *wait));
+  // What was not used is not saved up without end.
+  for (int i = 0; i < static_cast<int>(kRequestsBurst); ++i)
+    ASSERT_EQ(book_.spend("a", kStart + seconds(3600)), std::nullopt);
+  EXPECT_TRUE(book_.spend("a", kStart + seconds(3600)));
+}
+
+TEST_F(BrokerBookTest, NewIdsCostMoreThanKnownOnes) {
+  const auto count = [&](TimePoint now) {
+    int requests = 0;
+    while (!book_.spend("a", now)) ++requests;
+    return requests;
+  };
+  EXPECT_EQ(come("a", 1, peer(1)), Refusal::kNone);
+  book_.disconnect(1);
+  EXPECT_EQ(count(kStart), static_cast<int>(kRequestsBurst - kRequestsPerPeerId));
+  EXPECT_EQ(book_.spend("a", kStart + seconds(3600)), std::nullopt);
+  EXPECT_EQ(come("a", 1, peer(1)), Refusal::kNone);
+  EXPECT_EQ(count(kStart + seconds(3600)), static_cast<int>(kRequestsBurst) - 1);
+  // What is owed is waited for.
+  EXPECT_EQ(come("a", 2, peer(2)), Refusal::kNone);
+  EXPECT_GT(*book_.spend("a", kStart + seconds(3600)), milliseconds(50));
+}
+
+TEST_F(BrokerBookTest, PodsHaveALimit) {
+  for (std::size_t i = 2; i < kBrokeredPodsMax; ++i)
+    ASSERT_TRUE(book_.add_pod("pod" + std::to_string(i)));
+  EXPECT_FALSE(book_.add_pod("one more"));
+  (void)book_.remove_pod("a");
+  EXPECT_TRUE(book_.add_pod("one more"));
+}
+
+TEST_F(BrokerBookTest, OnlyWhatIsRememberedIsAChange) {
+  const auto before = book_.changes();
+  EXPECT_EQ(come("a", 1, peer(1)), Refusal::kNone);
+  const auto first = book_.changes();
+  EXPECT_NE(first, before);
+  book_.disconnect(1);
+  EXPECT_EQ(come("a", 1, peer(1)), Refusal::kNone);
+  EXPECT_EQ(book_.changes(), first);
+  (void)book_.remove_pod("a");
+  EXPECT_NE(book_.changes(), first);
+}
+
+}  // namespace
+}  // namespace fairlead::cni::node
