@@ -14,10 +14,12 @@
 #include <utility>
 
 #include "base/handle.h"
+#include "base/kubernetes_names.h"
 #include "base/log.h"
 #include "base/unix_address.h"
 #include "cni/garbage.h"
 #include "cni/node/agent_metrics.h"
+#include "cni/node/broker.h"
 #include "cni/node/inventory.h"
 #include "cni/plugin_log.h"
 #include "event/http/http_server.h"
@@ -68,8 +70,12 @@ struct Agent::Parts {
   FileDescriptor watcher;
   std::unique_ptr<event::HttpServer> http;
   std::thread http_thread;
+  std::unique_ptr<Broker> broker;
+  std::thread broker_thread;
 
   ~Parts() {
+    if (broker) broker->stop();
+    if (broker_thread.joinable()) broker_thread.join();
     if (http) http->stop();
     if (http_thread.joinable()) http_thread.join();
     (void)::unlink((settings.places.run_dir + "/" + kLogSocketName).c_str());
@@ -109,6 +115,19 @@ struct Agent::Parts {
       metrics.count_plugin_line({line.data(), static_cast<std::size_t>(count)});
       (void)!::write(STDERR_FILENO, line.data(), static_cast<std::size_t>(count));
     }
+  }
+
+  // Without it sidecars of this node have their RNICs, or TCP, as before they had a broker.
+  void start_broker() {
+    auto created = Broker::create(
+        {settings.places.run_dir, settings.entry.value("proxyUid", kubernetes::kSidecarUid)});
+    if (!created) {
+      LogEvent(LogLevel::kError, kLogger, "no_broker").field("what", created.error().message);
+      return;
+    }
+    broker = std::move(*created);
+    metrics.show_broker(&broker->counts());
+    broker_thread = std::thread([this] { broker->run(); });
   }
 
   Outcome<void> serve() {
@@ -156,6 +175,7 @@ Outcome<std::unique_ptr<Agent>> Agent::start(AgentSettings settings) {
   auto log_socket = open_log_socket(places.run_dir + "/" + kLogSocketName);
   if (!log_socket) return tl::unexpected(log_socket.error());
   parts->log_socket = std::move(*log_socket);
+  parts->start_broker();
   if (auto served = parts->serve(); !served) return tl::unexpected(served.error());
   return std::unique_ptr<Agent>(new Agent(std::move(parts)));
 }

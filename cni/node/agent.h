@@ -1,7 +1,8 @@
 // fairlead-node while it runs: keeps the plugin installed, shows what the plugin says, collects
-// what dead pods left, and tells about it in metrics.
+// what dead pods left, is the broker of the node's sidecars, and tells about it in metrics.
 //
-// Threads: run() on the caller's; metrics on a second one, which reads counters under a lock.
+// Threads: run() on the caller's; metrics on a second one, which reads counters under a lock; the
+// broker on a third.
 // Timers: a collection at the start and every kCollectInterval.
 #pragma once
 

@@ -30,6 +30,37 @@ std::string sample(const char* name, const std::string& labels, std::uint64_t va
   return name + (labels.empty() ? "" : "{" + labels + "}") + " " + std::to_string(value) + "\n";
 }
 
+std::string by_result(const char* name,
+                      const std::array<std::atomic<std::uint64_t>, Broker::kRefusals>& counts) {
+  std::string text;
+  for (std::size_t i = 0; i < counts.size(); ++i) {
+    const auto refusal = static_cast<broker::Refusal>(i);
+    const std::string result = refusal == broker::Refusal::kNone ? "good" : to_string(refusal);
+    text += sample(name, "result=\"" + result + "\"", counts[i]);
+  }
+  return text;
+}
+
+std::string broker_text(const Broker::Counts& counts) {
+  std::string text = family("fairlead_node_broker_pods", "gauge",
+                            "Pods with a sidecar, by whether they can reach the broker.");
+  text += sample("fairlead_node_broker_pods", "state=\"open\"", counts.doors);
+  text += sample("fairlead_node_broker_pods", "state=\"failed\"", counts.doors_failed);
+  text += family("fairlead_node_broker_devices", "gauge",
+                 "Shared-memory devices, one for each worker of a sidecar, at the broker.");
+  text += sample("fairlead_node_broker_devices", "", counts.devices);
+  text += family("fairlead_node_broker_registrations_total", "counter",
+                 "Devices that said who they are.");
+  text += by_result("fairlead_node_broker_registrations_total", counts.registrations);
+  text += family("fairlead_node_broker_introductions_total", "counter",
+                 "Wishes of a device to be connected with another.");
+  text += by_result("fairlead_node_broker_introductions_total", counts.introductions);
+  text += family("fairlead_node_broker_strangers_total", "counter",
+                 "Connections to the broker of another user, or that spoke otherwise.");
+  text += sample("fairlead_node_broker_strangers_total", "", counts.strangers);
+  return text;
+}
+
 }  // namespace
 
 void AgentMetrics::set_install_ready(bool ready) {
@@ -91,6 +122,7 @@ std::string AgentMetrics::text() const {
   text += family("fairlead_node_rnics", "gauge", "RDMA ports of the node.");
   for (const auto& [state, count] : rnics_)
     text += sample("fairlead_node_rnics", "state=\"" + state + "\"", count);
+  if (broker_ != nullptr) text += broker_text(*broker_);
   return text;
 }
 

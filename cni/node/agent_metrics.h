@@ -10,6 +10,7 @@
 #include <string_view>
 #include <utility>
 
+#include "cni/node/broker.h"
 #include "cni/node/inventory.h"
 
 namespace fairlead::cni::node {
@@ -22,6 +23,8 @@ class AgentMetrics {
   void count_plugin_line(std::string_view line);
   void set_garbage(std::size_t kept, std::size_t collected);
   void set_inventory(const Inventory& inventory);
+  // Before anybody asks for text(); outlives the metrics.
+  void show_broker(const Broker::Counts* counts) { broker_ = counts; }
 
   bool install_ready() const;
   std::string text() const;  // in Prometheus' format
@@ -35,6 +38,7 @@ class AgentMetrics {
   std::size_t attachments_ = 0;
   std::uint64_t collected_ = 0;
   std::map<std::string, std::size_t> rnics_;  // by state
+  const Broker::Counts* broker_ = nullptr;
 };
 
 }  // namespace fairlead::cni::node

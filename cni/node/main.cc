@@ -1,5 +1,7 @@
 // fairlead-node: the side of fairlead-cni that stays on a node. Exit codes: 0; 1 when something
 // could not be done; 64 for a bad command line.
+#include <sys/resource.h>
+
 #include <CLI/CLI.hpp>
 #include <csignal>
 #include <cstdio>
@@ -69,7 +71,16 @@ int run_uninstall(const Options& options) {
   return 0;
 }
 
+// The broker has some for each pod; the soft limit is what it is for the sake of select(2).
+void raise_descriptor_limit() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  (void)::setrlimit(RLIMIT_NOFILE, &limit);
+}
+
 int run_agent(const Options& options) {
+  raise_descriptor_limit();
   sigset_t set;
   sigemptyset(&set);
   sigaddset(&set, SIGTERM);

@@ -1,0 +1,163 @@
+"""Pods wired as a runtime wires them, with a real sidecar in each, by protocol alone."""
+import contextlib
+import ctypes
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+sys.path.insert(1, str(Path(__file__).parents[1] / "integration"))
+
+import harness  # pylint: disable=wrong-import-position
+import plugin  # pylint: disable=wrong-import-position
+
+BRIDGE_DIRS = [Path("/usr/lib/cni"), Path("/opt/cni/bin")]
+CLONE_NEWNET = 0x40000000
+REQUESTS = 2000
+NEEDED = ("ip", "nsenter", "setpriv", "redis-server", "redis-benchmark", "redis-cli")
+
+
+def enter(file):
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.setns(file.fileno(), CLONE_NEWNET) != 0:
+        raise OSError(ctypes.get_errno(), "setns")
+
+
+class WiredPod(plugin.Pod):
+    """A namespace and a cgroup; what else there is, the plugins make."""
+
+    def __init__(self):  # pylint: disable=super-init-not-called
+        plugin.Pod.count += 1
+        self.name = f"flpod{os.getpid()}n{plugin.Pod.count}"
+        self.container = self.name
+        self.path = f"/run/netns/{self.name}"
+        plugin.run("ip", "netns", "add", self.name)
+        self.cgroup = plugin.cgroup_root() / self.name
+        self.cgroup.mkdir()
+        self.result = None
+
+    def previous_result(self):
+        return self.result
+
+    def address(self, ipv6=False):
+        addresses = [ip["address"].split("/")[0] for ip in self.result["ips"]]
+        return next(address for address in addresses if (":" in address) == ipv6)
+
+    def command(self, *words):
+        return ["nsenter", f"--net={self.path}", *words]
+
+    @contextlib.contextmanager
+    def namespace(self):
+        with open("/proc/thread-self/ns/net", encoding="ascii") as home, \
+                open(self.path, encoding="ascii") as there:
+            enter(there)
+            try:
+                yield
+            finally:
+                enter(home)
+
+
+class WiredTest(harness.ProxyTest, plugin.PluginTest):
+    def setUp(self):
+        harness.ProxyTest.setUp(self)
+        plugin.PluginTest.setUp(self)
+        for program in NEEDED:
+            if shutil.which(program, path=os.environ["PATH"] + ":/usr/sbin:/sbin") is None:
+                raise unittest.SkipTest(f"{program} is not installed")
+        if plugin.cgroup_root() is None:
+            raise unittest.SkipTest("no cgroup2 hierarchy is mounted")
+        self.plugins = next((path for path in BRIDGE_DIRS if (path / "bridge").exists()), None)
+        if self.plugins is None:
+            raise unittest.SkipTest("the bridge plugin is not installed")
+        self.bridge = f"flbr{os.getpid()}"[:15]
+        self.addCleanup(subprocess.run, ["ip", "link", "del", self.bridge], check=False,
+                        capture_output=True)
+        # The sidecar's user may be barred from where the tree lies.
+        self.binaries = Path(tempfile.mkdtemp(prefix="fairlead-bin-"))
+        self.addCleanup(shutil.rmtree, self.binaries, ignore_errors=True)
+        self.binaries.chmod(0o755)
+        shutil.copy(harness.programs() / "fairlead-proxy", self.binaries)
+        shutil.copytree(harness.programs() / "ctl", self.binaries / "ctl",
+                        ignore=lambda folder, names: set(names) - {"fairleadctl"})
+        before = os.environ.get("FAIRLEAD_BIN")
+        os.environ["FAIRLEAD_BIN"] = str(self.binaries)
+        self.addCleanup(os.environ.update, {"FAIRLEAD_BIN": before} if before else {})
+        (self.folder / "shm").mkdir()
+        (self.folder / "shm").chmod(0o777)
+
+    def call_bridge(self, verb, pod):
+        config = {"cniVersion": plugin.VERSION if verb == "VERSION" else "1.0.0", "name": "podnet",
+                  "type": "bridge", "bridge": self.bridge, "isGateway": True,
+                  "ipam": {"type": "host-local", "dataDir": str(self.run_dir / "ipam"),
+                           "ranges": [[{"subnet": "10.213.91.0/24"}], [{"subnet": "fd91::/64"}]],
+                           "routes": [{"dst": "0.0.0.0/0"}, {"dst": "::/0"}]}}
+        environment = {**self.environment(verb, pod), "CNI_PATH": str(self.plugins)}
+        done = subprocess.run([self.plugins / "bridge"], input=json.dumps(config), env=environment,
+                              capture_output=True, text=True, check=False, timeout=60)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        return json.loads(done.stdout or "null")
+
+    def wired_pod(self, annotations):
+        pod = WiredPod()
+        self.addCleanup(self.remove, pod)
+        pod.inside("ip", "link", "set", "lo", "up")
+        pod.result = self.call_bridge("ADD", pod)
+        self.good("ADD", pod, annotations, cniVersion="1.0.0")
+        return pod
+
+    def remove(self, pod):
+        self.good("DEL", pod, cniVersion="1.0.0")
+        self.call_bridge("DEL", pod)
+        pod.close()
+
+    def sidecar(self, pod, name, options=None):
+        """As the injection has it: uid 2201, no capability, no way to get one."""
+        # What joins the cgroup is the process that then becomes the proxy.
+        join = f'echo $$ > {pod.cgroup}/cgroup.procs && exec "$@"'
+        wrapper = ["sh", "-c", join, "sh", *pod.command(
+            "setpriv", "--reuid=2201", "--regid=2201", "--clear-groups", "--no-new-privs",
+            "--bounding-set=-all", "--inh-caps=-all")]
+        listeners = [harness.listener("outbound", "outbound", listen="[::]:4540", mode="redirect"),
+                     harness.listener("inbound", "inbound", listen="[::]:4543", mode="redirect")]
+        settings = harness.merge({"smc": {"option_program": "external"}}, options or {})
+        proxy = self.start(name, listeners, settings, wrapper=wrapper)
+        # Before its pod goes; whatever is wrong with it is found at the end of the test.
+        self.addCleanup(proxy.finish)
+        outside = proxy.get
+
+        def get(path):
+            with pod.namespace():
+                return outside(path)
+        proxy.get = get
+        return proxy
+
+    def redis(self, pod):
+        # In the pod's cgroup like everything else of the pod, but of another user.
+        join = f'echo $$ > {pod.cgroup}/cgroup.procs && exec "$@"'
+        server = subprocess.Popen(
+            ["sh", "-c", join, "sh", *pod.command(
+                "redis-server", "--bind", "0.0.0.0", "::", "--port", "6379", "--protected-mode", "no",
+                "--save", "", "--dir", str(self.folder))],
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self.addCleanup(server.wait)
+        self.addCleanup(server.kill)
+        harness.wait_until(lambda: self.ping(pod, "127.0.0.1"), "redis-server", 20)
+
+    def ping(self, pod, host):
+        done = subprocess.run(pod.command("redis-cli", "-h", host, "PING"), capture_output=True,
+                              text=True, check=False, timeout=60)
+        return "PONG" in done.stdout
+
+    def benchmark(self, pod, host):
+        requests = str(harness.amount(REQUESTS))
+        done = subprocess.run(
+            pod.command("redis-benchmark", "-h", host, "-n", requests, "-c", "8", "-d", "1000", "-t",
+                        "set,get", "--csv"), capture_output=True, text=True, check=False,
+            timeout=harness.seconds(120))
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertIn('"GET"', done.stdout)
+        return done.stdout
