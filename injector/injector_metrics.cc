@@ -2,62 +2,43 @@
 
 #include <unistd.h>
 
-#include <cstdio>
 #include <fstream>
+#include <limits>
+#include <utility>
+
+#include "exposition/families.h"
 
 namespace fairlead::injector {
 namespace {
 
+using M = InjectorMetric;
+using T = exposition::MetricType;
+
 constexpr std::array kTable = {
-    InjectorMetricInfo{"fairlead_injector_build_info", "gauge", "`version`",
+    InjectorMetricInfo{M::kBuildInfo, "fairlead_injector_build_info", T::kGauge, "`version`",
                        "Always 1; the label tells what was built."},
-    InjectorMetricInfo{"fairlead_injector_requests_total", "counter",
+    InjectorMetricInfo{M::kRequests, "fairlead_injector_requests_total", T::kCounter,
                        "`result` (injected, skipped, refused), `reason`",
                        "Admission reviews, by what became of the pod; every reason exists from the "
                        "start, at 0."},
-    InjectorMetricInfo{"fairlead_injector_review_duration_seconds", "histogram", "",
-                       "Time from a review's last byte to the answer."},
-    InjectorMetricInfo{"fairlead_injector_events_total", "counter", "`result` (made, lost)",
+    InjectorMetricInfo{M::kReviewDuration, "fairlead_injector_review_duration_seconds",
+                       T::kHistogram, "", "Time from a review's last byte to the answer."},
+    InjectorMetricInfo{M::kEvents, "fairlead_injector_events_total", T::kCounter,
+                       "`result` (made, lost)",
                        "Events about pods that asked for a sidecar and got none."},
-    InjectorMetricInfo{"fairlead_injector_cert_expiry_timestamp_seconds", "gauge", "",
+    InjectorMetricInfo{M::kCertificateExpiry, "fairlead_injector_cert_expiry_timestamp_seconds",
+                       T::kGauge, "",
                        "When the certificate that is served expires, in seconds since 1970; 0 "
                        "without one."},
-    InjectorMetricInfo{"fairlead_injector_cert_renewals_total", "counter", "",
-                       "Certificates that this replica has made."},
-    InjectorMetricInfo{"fairlead_injector_cert_errors_total", "counter", "",
+    InjectorMetricInfo{M::kCertificateRenewals, "fairlead_injector_cert_renewals_total",
+                       T::kCounter, "", "Certificates that this replica has made."},
+    InjectorMetricInfo{M::kCertificateErrors, "fairlead_injector_cert_errors_total", T::kCounter,
+                       "",
                        "Attempts to look after the certificate that failed; they are repeated."},
-    InjectorMetricInfo{"process_resident_memory_bytes", "gauge", "",
+    InjectorMetricInfo{M::kProcessMemory, "process_resident_memory_bytes", T::kGauge, "",
                        "Resident memory of the process."},
 };
-
-// Text of one metric after the other, in the order of the table.
-class Page {
- public:
-  void begin(std::string_view name) {
-    name_ = name;
-    for (const InjectorMetricInfo& info : kTable)
-      if (info.name == name)
-        text_ += "# HELP " + name_ + " " + std::string(info.help) + "\n# TYPE " + name_ + " " +
-                 std::string(info.type) + "\n";
-  }
-  void sample(const std::string& suffix, const std::string& value) {
-    text_ += name_ + suffix + " " + value + "\n";
-  }
-  void sample(const std::string& suffix, std::uint64_t value) {
-    sample(suffix, std::to_string(value));
-  }
-  std::string take() { return std::move(text_); }
-
- private:
-  std::string name_;
-  std::string text_;
-};
-
-std::string seconds(double value) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%g", value);
-  return text;
-}
+static_assert(is_complete(kTable, M::kProcessMemory));
 
 std::uint64_t resident_bytes() {
   std::ifstream statm("/proc/self/statm");
@@ -81,38 +62,29 @@ void InjectorMetrics::observe(Duration review) {
 }
 
 std::string InjectorMetrics::text() const {
-  Page page;
-  page.begin("fairlead_injector_build_info");
-  page.sample("{version=\"" FAIRLEAD_VERSION "\"}", 1);
-  page.begin("fairlead_injector_requests_total");
+  exposition::Families<M> out(kTable);
+  out.set(M::kBuildInfo, {{"version", FAIRLEAD_VERSION}}, std::uint64_t{1});
   for (const Outcome outcome : outcomes()) {
-    const char* result = outcome == Outcome::kInjected ? "injected" : "skipped";
-    const std::string reason(outcome == Outcome::kInjected ? "" : to_string(outcome));
-    page.sample("{result=\"" + std::string(result) + "\",reason=\"" + reason + "\"}",
-                outcomes_[static_cast<std::size_t>(outcome)]);
+    const bool is_injected = outcome == Outcome::kInjected;
+    out.set(M::kRequests,
+            {{"result", is_injected ? "injected" : "skipped"},
+             {"reason", is_injected ? "" : std::string(to_string(outcome))}},
+            outcomes_[static_cast<std::size_t>(outcome)]);
   }
-  page.sample("{result=\"refused\",reason=\"malformed_review\"}", malformed_);
-  page.begin("fairlead_injector_review_duration_seconds");
-  std::uint64_t count = 0;
-  for (std::size_t i = 0; i < buckets_.size(); ++i) {
-    count += buckets_[i];
-    const std::string bound = i < kBucketSeconds.size() ? seconds(kBucketSeconds[i]) : "+Inf";
-    page.sample("_bucket{le=\"" + bound + "\"}", count);
-  }
-  page.sample("_sum", seconds(static_cast<double>(review_nanoseconds_.load()) / 1e9));
-  page.sample("_count", count);
-  page.begin("fairlead_injector_events_total");
-  page.sample("{result=\"made\"}", events_made_);
-  page.sample("{result=\"lost\"}", events_lost_);
-  page.begin("fairlead_injector_cert_expiry_timestamp_seconds");
-  page.sample("", std::to_string(expiry_.load()));
-  page.begin("fairlead_injector_cert_renewals_total");
-  page.sample("", renewals_);
-  page.begin("fairlead_injector_cert_errors_total");
-  page.sample("", certificate_errors_);
-  page.begin("process_resident_memory_bytes");
-  page.sample("", resident_bytes());
-  return page.take();
+  out.set(M::kRequests, {{"result", "refused"}, {"reason", "malformed_review"}}, malformed_);
+  exposition::HistogramValue reviews{{}, static_cast<double>(review_nanoseconds_) / 1e9};
+  for (std::size_t i = 0; i < buckets_.size(); ++i)
+    reviews.buckets.push_back(
+        {i < kBucketSeconds.size() ? kBucketSeconds[i] : std::numeric_limits<double>::infinity(),
+         buckets_[i]});
+  out.set(M::kReviewDuration, {}, std::move(reviews));
+  out.set(M::kEvents, {{"result", "made"}}, events_made_);
+  out.set(M::kEvents, {{"result", "lost"}}, events_lost_);
+  out.set(M::kCertificateExpiry, {}, static_cast<double>(expiry_));
+  out.set(M::kCertificateRenewals, renewals_);
+  out.set(M::kCertificateErrors, certificate_errors_);
+  out.set(M::kProcessMemory, resident_bytes());
+  return out.text();
 }
 
 }  // namespace fairlead::injector

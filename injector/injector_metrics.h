@@ -6,19 +6,24 @@
 #include <cstdint>
 #include <span>
 #include <string>
-#include <string_view>
 
 #include "base/time.h"
+#include "exposition/metric_info.h"
 #include "injector/decision.h"
 
 namespace fairlead::injector {
 
-struct InjectorMetricInfo {
-  std::string_view name;
-  std::string_view type;    // counter, gauge or histogram
-  std::string_view labels;  // for people
-  std::string_view help;
+enum class InjectorMetric : std::uint8_t {
+  kBuildInfo,
+  kRequests,
+  kReviewDuration,
+  kEvents,
+  kCertificateExpiry,
+  kCertificateRenewals,
+  kCertificateErrors,
+  kProcessMemory,
 };
+using InjectorMetricInfo = exposition::MetricInfo<InjectorMetric>;
 
 // In the order of the output; docs/metrics.md is made from it.
 std::span<const InjectorMetricInfo> injector_metric_table();

@@ -1,15 +1,12 @@
 #include "admin/metric_catalog.h"
 
 #include <array>
-#include <cstddef>
-
-#include "base/assert.h"
 
 namespace fairlead::admin {
 namespace {
 
 using M = Metric;
-using T = MetricType;
+using T = exposition::MetricType;
 
 constexpr std::string_view kNoLabels = "";
 constexpr std::string_view kTraffic = "`direction` (outbound, inbound), `transport` (smcr, tcp)";
@@ -112,21 +109,10 @@ constexpr std::array kCatalog = {
                "When the process started, in seconds since 1970."},
 };
 
-constexpr bool catalog_is_ordered() {
-  for (std::size_t i = 0; i < kCatalog.size(); ++i)
-    if (static_cast<std::size_t>(kCatalog[i].metric) != i) return false;
-  return kCatalog.size() == kMetricCount;
-}
-static_assert(catalog_is_ordered());
+static_assert(is_complete(kCatalog, M::kProcessStart));
 
 }  // namespace
 
 std::span<const MetricInfo> metric_catalog() { return kCatalog; }
-
-const MetricInfo& metric_info(Metric metric) {
-  const auto index = static_cast<std::size_t>(metric);
-  SMC_ASSERT(index < kCatalog.size(), index);
-  return kCatalog[index];
-}
 
 }  // namespace fairlead::admin

@@ -7,7 +7,8 @@
 
 #include <cstdint>
 #include <span>
-#include <string_view>
+
+#include "exposition/metric_info.h"
 
 namespace fairlead::admin {
 
@@ -54,32 +55,9 @@ enum class Metric : std::uint8_t {
   kProcessStart,
 };
 
-inline constexpr std::size_t kMetricCount = static_cast<std::size_t>(Metric::kProcessStart) + 1;
-
-enum class MetricType : std::uint8_t { kCounter, kGauge, kHistogram };
-
-constexpr std::string_view to_string(MetricType type) {
-  switch (type) {
-    case MetricType::kCounter:
-      return "counter";
-    case MetricType::kGauge:
-      return "gauge";
-    case MetricType::kHistogram:
-      return "histogram";
-  }
-  return "";
-}
-
-struct MetricInfo {
-  Metric metric;
-  std::string_view name;
-  MetricType type;
-  std::string_view labels;  // for people: `direction` (outbound, inbound), …; may be empty
-  std::string_view help;    // one sentence
-};
+using MetricInfo = exposition::MetricInfo<Metric>;
 
 // In the order of the enumeration, which is the order of the output.
 std::span<const MetricInfo> metric_catalog();
-const MetricInfo& metric_info(Metric metric);
 
 }  // namespace fairlead::admin

@@ -1,82 +1,27 @@
 #include "admin/metrics.h"
 
-#include <prometheus/metric_family.h>
-#include <prometheus/text_serializer.h>
-
 #include <algorithm>
 #include <array>
 #include <limits>
 #include <map>
 #include <set>
-#include <sstream>
 #include <tuple>
 #include <utility>
 
 #include "admin/code_text.h"
 #include "admin/metric_catalog.h"
+#include "exposition/families.h"
 
 namespace fairlead::admin {
 namespace {
 
-using Labels = std::vector<prometheus::ClientMetric::Label>;
+using exposition::HistogramValue;
+using exposition::Labels;
+using Families = exposition::Families<Metric>;
 
 constexpr std::array kBothDirections = {Direction::kOutbound, Direction::kInbound};
 constexpr std::array kBothTransports = {Transport::kSmcr, Transport::kTcp};
 constexpr std::array kBothSides = {Side::kLocal, Side::kPeer};
-
-prometheus::MetricType to_prometheus(MetricType type) {
-  switch (type) {
-    case MetricType::kCounter:
-      return prometheus::MetricType::Counter;
-    case MetricType::kGauge:
-      return prometheus::MetricType::Gauge;
-    case MetricType::kHistogram:
-      return prometheus::MetricType::Histogram;
-  }
-  return prometheus::MetricType::Untyped;
-}
-
-// One family per entry of the catalogue; those that get no value are left out of the text.
-class Families {
- public:
-  Families() {
-    for (const MetricInfo& info : metric_catalog())
-      families_.push_back(
-          {std::string(info.name), std::string(info.help), to_prometheus(info.type), {}});
-  }
-
-  void set(Metric metric, Labels labels, double value) {
-    prometheus::ClientMetric& made = add(metric, std::move(labels));
-    if (metric_info(metric).type == MetricType::kCounter)
-      made.counter.value = value;
-    else
-      made.gauge.value = value;
-  }
-  void set(Metric metric, Labels labels, std::uint64_t value) {
-    set(metric, std::move(labels), static_cast<double>(value));
-  }
-  void set(Metric metric, std::uint64_t value) { set(metric, {}, value); }
-
-  void set(Metric metric, Labels labels, prometheus::ClientMetric::Histogram histogram) {
-    add(metric, std::move(labels)).histogram = std::move(histogram);
-  }
-
-  std::string text() {
-    std::erase_if(families_, [](const auto& family) { return family.metric.empty(); });
-    std::ostringstream out;
-    prometheus::TextSerializer().Serialize(out, families_);
-    return out.str();
-  }
-
- private:
-  prometheus::ClientMetric& add(Metric metric, Labels labels) {
-    auto& list = families_[static_cast<std::size_t>(metric)].metric;
-    list.emplace_back().label = std::move(labels);
-    return list.back();
-  }
-
-  std::vector<prometheus::MetricFamily> families_;
-};
 
 Labels traffic_labels(Direction direction, Transport transport) {
   return {{"direction", std::string(to_string(direction))},
@@ -122,18 +67,18 @@ void add_fallbacks(Families& out, StatsSpan stats) {
   }
 }
 
-prometheus::ClientMetric::Histogram sum_histogram(StatsSpan stats,
-                                                  Histogram WorkerStats::*histogram) {
-  prometheus::ClientMetric::Histogram sum;
+HistogramValue sum_histogram(StatsSpan stats, Histogram WorkerStats::*histogram) {
+  HistogramValue sum;
   std::uint64_t nanoseconds = 0;
   for (const WorkerStats* worker : stats) nanoseconds += (worker->*histogram).sum_nanoseconds();
-  sum.sample_sum = static_cast<double>(nanoseconds) / 1e9;
+  sum.sum = static_cast<double>(nanoseconds) / 1e9;
   for (std::size_t index = 0; index < Histogram::kBucketCount; ++index) {
-    for (const WorkerStats* worker : stats) sum.sample_count += (worker->*histogram).bucket(index);
     const double bound = index < kHandshakeBucketsSeconds.size()
                              ? kHandshakeBucketsSeconds[index]
                              : std::numeric_limits<double>::infinity();
-    sum.bucket.push_back({sum.sample_count, bound});
+    std::uint64_t count = 0;
+    for (const WorkerStats* worker : stats) count += (worker->*histogram).bucket(index);
+    sum.buckets.push_back({bound, count});
   }
   return sum;
 }
@@ -258,7 +203,7 @@ void add_process(Families& out, const ProcessUsage& process) {
 }  // namespace
 
 std::string render_metrics(const MetricsInput& input) {
-  Families out;
+  Families out(metric_catalog());
   out.set(Metric::kBuildInfo,
           {{"version", input.build.version},
            {"revision", input.build.revision},

@@ -1,5 +1,6 @@
 // docs: the reference pages that are made from the tables in the code. Hidden, because it is for
 // those who change the tables; a test compares what it prints with the files in docs/.
+#include <span>
 #include <string>
 
 #include "admin/code_text.h"
@@ -21,25 +22,25 @@ std::string notice(const std::string& page) {
   return text.replace(text.find("%PAGE%"), 6, page);
 }
 
+template <class Metric>
+std::string rows(std::span<const exposition::MetricInfo<Metric>> table) {
+  std::string text = "| metric | type | labels | meaning |\n|---|---|---|---|\n";
+  for (const auto& info : table)
+    text += "| `" + std::string(info.name) + "` | " + std::string(to_string(info.type)) + " | " +
+            std::string(info.labels) + " | " + std::string(info.help) + " |\n";
+  return text;
+}
+
 std::string metrics_page() {
   std::string page =
       "# Metrics\n\n" + notice("metrics") +
       "The proxy serves these at `/metrics` of its admin endpoint, in the text format of "
       "Prometheus. Labels are\nclosed sets, or names of the node's own devices and "
       "networks: no label holds an address of a peer. Counters are\nsums over the "
-      "workers.\n\n"
-      "| metric | type | labels | meaning |\n|---|---|---|---|\n";
-  for (const admin::MetricInfo& info : admin::metric_catalog()) {
-    page += "| `" + std::string(info.name) + "` | " + std::string(to_string(info.type)) + " | " +
-            std::string(info.labels) + " | " + std::string(info.help) + " |\n";
-  }
-  page +=
-      "\n## Injector\n\n`fairlead-injector` serves these at `/metrics` of its admin port.\n\n"
-      "| metric | type | labels | meaning |\n|---|---|---|---|\n";
-  for (const injector::InjectorMetricInfo& info : injector::injector_metric_table()) {
-    page += "| `" + std::string(info.name) + "` | " + std::string(info.type) + " | " +
-            std::string(info.labels) + " | " + std::string(info.help) + " |\n";
-  }
+      "workers.\n\n" +
+      rows(admin::metric_catalog());
+  page += "\n## Injector\n\n`fairlead-injector` serves these at `/metrics` of its admin port.\n\n" +
+          rows(injector::injector_metric_table());
   return page;
 }
 

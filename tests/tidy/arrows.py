@@ -11,12 +11,13 @@ ARROWS = {
     "broker": ["base"],
     "rdma": ["broker", "base"],
     "event": ["base"],
+    "exposition": ["base"],
     "bpf": ["base"],
     "config": ["base"],
     "relay": ["smc", "wire", "rdma", "event", "bpf", "config", "base"],
-    "admin": ["event", "config", "base"],
-    "cni": ["bpf", "broker", "event", "base"],
-    "injector": ["event", "base"],
+    "admin": ["event", "exposition", "config", "base"],
+    "cni": ["bpf", "broker", "event", "exposition", "base"],
+    "injector": ["event", "exposition", "base"],
 }
 # Folders inside a layer that only the composition root and the folder itself may name.
 IMPLEMENTATIONS = ("rdma/verbs/", "rdma/shm/")
@@ -30,7 +31,7 @@ HOMES = {
     "event.h": ["proxy/event/"],
     "openssl/": ["proxy/event/", "injector/"],
     "yaml-cpp/": ["proxy/config/", "injector/manifest.cc"],
-    "prometheus/": ["proxy/admin/"],
+    "prometheus/": ["proxy/exposition/"],
     "nlohmann/": ["proxy/admin/", "proxy/ctl/", "cni/", "injector/"],
     "bpf/": ["proxy/bpf/"],
     "spdlog/": ["proxy/base/log.cc"],

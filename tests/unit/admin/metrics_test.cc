@@ -149,7 +149,8 @@ TEST(MetricCatalogue, NamesAreUniqueAndHelpIsASentence) {
   for (const MetricInfo& info : metric_catalog()) {
     EXPECT_TRUE(names.insert(info.name).second) << info.name;
     EXPECT_TRUE(info.help.ends_with('.')) << info.name;
-    EXPECT_EQ(info.type == MetricType::kCounter, info.name.ends_with("_total")) << info.name;
+    EXPECT_EQ(info.type == exposition::MetricType::kCounter, info.name.ends_with("_total"))
+        << info.name;
   }
 }
 
