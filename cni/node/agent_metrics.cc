@@ -2,6 +2,9 @@
 
 #include <algorithm>
 
+#include "cni/node/agent_metric_table.h"
+#include "exposition/families.h"
+
 namespace fairlead::cni::node {
 namespace {
 
@@ -22,43 +25,24 @@ std::string known(const Json& line, const char* key,
   return good ? found->get<std::string>() : "other";
 }
 
-std::string family(const char* name, const char* type, const char* help) {
-  return std::string("# HELP ") + name + " " + help + "\n# TYPE " + name + " " + type + "\n";
-}
+using Families = exposition::Families<AgentMetric>;
 
-std::string sample(const char* name, const std::string& labels, std::uint64_t value) {
-  return name + (labels.empty() ? "" : "{" + labels + "}") + " " + std::to_string(value) + "\n";
-}
-
-std::string by_result(const char* name,
-                      const std::array<std::atomic<std::uint64_t>, Broker::kRefusals>& counts) {
-  std::string text;
+void add_results(Families& out, AgentMetric metric,
+                 const std::array<std::atomic<std::uint64_t>, Broker::kRefusals>& counts) {
   for (std::size_t i = 0; i < counts.size(); ++i) {
     const auto refusal = static_cast<broker::Refusal>(i);
-    const std::string result = refusal == broker::Refusal::kNone ? "good" : to_string(refusal);
-    text += sample(name, "result=\"" + result + "\"", counts[i]);
+    out.set(metric, {{"result", refusal == broker::Refusal::kNone ? "good" : to_string(refusal)}},
+            counts[i]);
   }
-  return text;
 }
 
-std::string broker_text(const Broker::Counts& counts) {
-  std::string text = family("fairlead_node_broker_pods", "gauge",
-                            "Pods with a sidecar, by whether they can reach the broker.");
-  text += sample("fairlead_node_broker_pods", "state=\"open\"", counts.doors);
-  text += sample("fairlead_node_broker_pods", "state=\"failed\"", counts.doors_failed);
-  text += family("fairlead_node_broker_devices", "gauge",
-                 "Shared-memory devices, one for each worker of a sidecar, at the broker.");
-  text += sample("fairlead_node_broker_devices", "", counts.devices);
-  text += family("fairlead_node_broker_registrations_total", "counter",
-                 "Devices that said who they are.");
-  text += by_result("fairlead_node_broker_registrations_total", counts.registrations);
-  text += family("fairlead_node_broker_introductions_total", "counter",
-                 "Wishes of a device to be connected with another.");
-  text += by_result("fairlead_node_broker_introductions_total", counts.introductions);
-  text += family("fairlead_node_broker_strangers_total", "counter",
-                 "Connections to the broker of another user, or that spoke otherwise.");
-  text += sample("fairlead_node_broker_strangers_total", "", counts.strangers);
-  return text;
+void add_broker(Families& out, const Broker::Counts& counts) {
+  out.set(AgentMetric::kBrokerPods, {{"state", "open"}}, counts.doors);
+  out.set(AgentMetric::kBrokerPods, {{"state", "failed"}}, counts.doors_failed);
+  out.set(AgentMetric::kBrokerDevices, counts.devices);
+  add_results(out, AgentMetric::kBrokerRegistrations, counts.registrations);
+  add_results(out, AgentMetric::kBrokerIntroductions, counts.introductions);
+  out.set(AgentMetric::kBrokerStrangers, counts.strangers);
 }
 
 }  // namespace
@@ -101,29 +85,17 @@ bool AgentMetrics::install_ready() const {
 
 std::string AgentMetrics::text() const {
   const std::lock_guard lock(mutex_);
-  std::string text = family("fairlead_node_install_ready", "gauge",
-                            "Whether the plugin is in the runtime's network configuration.");
-  text += sample("fairlead_node_install_ready", "", install_ready_ ? 1 : 0);
-  text += family("fairlead_node_installs_total", "counter",
-                 "Times that the plugin's entry was written, or could not be.");
-  text += sample("fairlead_node_installs_total", "result=\"success\"", installs_good_);
-  text += sample("fairlead_node_installs_total", "result=\"failure\"", installs_bad_);
-  text += family("fairlead_node_cni_events_total", "counter",
-                 "Lines of the plugin's log that reached the node side.");
+  Families out(agent_metric_table());
+  out.set(AgentMetric::kInstallReady, std::uint64_t{install_ready_});
+  out.set(AgentMetric::kInstalls, {{"result", "success"}}, installs_good_);
+  out.set(AgentMetric::kInstalls, {{"result", "failure"}}, installs_bad_);
   for (const auto& [key, count] : events_)
-    text += sample("fairlead_node_cni_events_total",
-                   "command=\"" + key.first + "\",event=\"" + key.second + "\"", count);
-  text +=
-      family("fairlead_node_attachments", "gauge", "Pods with a redirect, at the last collection.");
-  text += sample("fairlead_node_attachments", "", attachments_);
-  text += family("fairlead_node_collected_total", "counter",
-                 "Attachments of pods that went without a DEL.");
-  text += sample("fairlead_node_collected_total", "", collected_);
-  text += family("fairlead_node_rnics", "gauge", "RDMA ports of the node.");
-  for (const auto& [state, count] : rnics_)
-    text += sample("fairlead_node_rnics", "state=\"" + state + "\"", count);
-  if (broker_ != nullptr) text += broker_text(*broker_);
-  return text;
+    out.set(AgentMetric::kCniEvents, {{"command", key.first}, {"event", key.second}}, count);
+  out.set(AgentMetric::kAttachments, attachments_);
+  out.set(AgentMetric::kCollected, collected_);
+  for (const auto& [state, count] : rnics_) out.set(AgentMetric::kRnics, {{"state", state}}, count);
+  if (broker_ != nullptr) add_broker(out, *broker_);
+  return out.text();
 }
 
 }  // namespace fairlead::cni::node

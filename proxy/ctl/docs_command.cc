@@ -6,6 +6,7 @@
 #include "admin/code_text.h"
 #include "admin/metric_catalog.h"
 #include "base/fallback.h"
+#include "cni/node/agent_metric_table.h"
 #include "ctl/commands.h"
 #include "injector/annotations.h"
 #include "injector/injector_metrics.h"
@@ -41,6 +42,8 @@ std::string metrics_page() {
       rows(admin::metric_catalog());
   page += "\n## Injector\n\n`fairlead-injector` serves these at `/metrics` of its admin port.\n\n" +
           rows(injector::injector_metric_table());
+  page += "\n## Node\n\n`fairlead-node` serves these at `/metrics` of its port.\n\n" +
+          rows(cni::node::agent_metric_table());
   return page;
 }
 

@@ -1,0 +1,29 @@
+// Every metric of fairlead-node; docs/metrics.md is made from this table.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "exposition/metric_info.h"
+
+namespace fairlead::cni::node {
+
+enum class AgentMetric : std::uint8_t {
+  kInstallReady,
+  kInstalls,
+  kCniEvents,
+  kAttachments,
+  kCollected,
+  kRnics,
+  kBrokerPods,
+  kBrokerDevices,
+  kBrokerRegistrations,
+  kBrokerIntroductions,
+  kBrokerStrangers,
+};
+using AgentMetricInfo = exposition::MetricInfo<AgentMetric>;
+
+// In the order of the output.
+std::span<const AgentMetricInfo> agent_metric_table();
+
+}  // namespace fairlead::cni::node
