@@ -4,7 +4,6 @@
 Each alert has a case in alerts_test.yaml that fires it and one that does not, run by promtool; and a section in
 docs/alerts.md.
 """
-import json
 import re
 import shutil
 import subprocess
@@ -15,11 +14,12 @@ from pathlib import Path
 
 import yaml
 
+import dashboard
+
 ROOT = Path(__file__).parents[2]
 FILES = ROOT / "helm" / "fairlead" / "files"
 RULES = yaml.safe_load((FILES / "rules.yaml").read_text())["groups"]
 ALERTS = [rule for group in RULES for rule in group["rules"]]
-PANELS = json.loads((FILES / "dashboard.json").read_text())["panels"]
 # From the scrape, not from us.
 FOREIGN_LABELS = {"namespace", "pod", "container", "le"}
 
@@ -39,10 +39,9 @@ def promtool(*arguments):
 
 
 def dashboard_expressions():
-    for panel in PANELS:
-        for target in panel["targets"]:
-            # What Grafana replaces before it asks.
-            yield panel["title"], target["expr"].replace("$__rate_interval", "5m").replace("$namespace", ".*")
+    for panel in dashboard.PANELS:
+        for expression in dashboard.expressions(panel):
+            yield panel["title"], expression
 
 
 class Monitoring(unittest.TestCase):

@@ -2,8 +2,9 @@
 """Two pods of a real container runtime, with the real image: runtime_test.py <build folder>
 
 The node side of the image installs the plugin into the runtime's network, as the chart's DaemonSet does; the runtime
-calls it for each pod; fairleadctl says what a sidecar looks like; redis is in one pod and redis-benchmark in the other.
-What became of the connections is in the sidecars' logs and in a Prometheus that scrapes them.
+calls it for each pod; fairleadctl says what a sidecar looks like, which has no mount and no capability and finds the
+node's broker all the same; redis is in one pod and redis-benchmark in the other. What became of the connections is in
+the sidecars' logs and in a Prometheus that scrapes them.
 
 podman knows neither pod annotations nor native sidecars, and hands plugins no cgroup: the test answers for the
 annotations at the node side's socket, starts the sidecar itself as a container with the settings of the injection, and
@@ -17,13 +18,12 @@ import sys
 import tempfile
 import threading
 import unittest
-import urllib.parse
-import urllib.request
 from pathlib import Path
 
 import yaml
 
 import containers
+import dashboard
 
 sys.path.insert(1, str(Path(__file__).parents[1]))
 
@@ -70,10 +70,8 @@ class RealRuntime(unittest.TestCase):
         self.addCleanup(temporary.cleanup)
         self.folder = Path(temporary.name)
         self.folder.chmod(0o755)
-        self.run_dir, self.fabric = self.folder / "run", self.folder / "shm"
+        self.run_dir = self.folder / "run"
         self.run_dir.mkdir()
-        self.fabric.mkdir()
-        os.chown(self.fabric, 2201, 2201)
         images = containers.image_folder(BUILD, self.folder / "images")
         self.runtime = containers.Runtime(images, self.folder)
         self.addCleanup(self.runtime.remove_all)
@@ -95,8 +93,9 @@ class RealRuntime(unittest.TestCase):
     def start_node(self):
         """The DaemonSet's container: it installs the plugin, and relays its log."""
         self.runtime.run(
-            "node", "--network", "host", "--user", "0", "--cap-add", "SYS_ADMIN,NET_ADMIN",
-            "-v", f"{self.folder}:{self.folder}", "-v", f"{self.runtime.conf_dir}:/etc/cni/net.d",
+            "node", "--network", "host", "--user", "0", "--read-only", "--cap-drop", "ALL",
+            "--cap-add", "DAC_OVERRIDE,SYS_ADMIN,SYS_PTRACE", "--security-opt", "no-new-privileges",
+            *(word for place in ("/run/netns", "/var/run/netns") for word in ("-v", f"/run/netns:{place}:rslave")), "-v", f"{self.folder}:{self.folder}", "-v", f"{self.runtime.conf_dir}:/etc/cni/net.d",
             "-v", f"{self.runtime.bin_dir}:/opt/cni/bin", "--entrypoint", "/usr/local/bin/fairlead-node",
             containers.FAIRLEAD, "run", "--listen", "", "--run-dir", self.run_dir, "--settings",
             json.dumps({"includeCIDRs": [SUBNET], "logLevel": "debug"}))
@@ -117,30 +116,22 @@ class RealRuntime(unittest.TestCase):
         self.runtime.run(f"{name}-proxy", "--pod", name, *words, "--read-only", "--cap-drop", "ALL",
                          "--security-opt", "no-new-privileges",
                          "--user", f"{security['runAsUser']}:{security['runAsGroup']}",
-                         "-v", f"{self.fabric}:/run/fairlead/shm", sidecar["image"], *sidecar["args"])
+                         sidecar["image"], *sidecar["args"])
+        self.wait_for_device(f"{name}-proxy")
+
+    def wait_for_device(self, sidecar):
+        """The node's broker has opened its door in the pod, and the sidecar has found it."""
+        wait_until(lambda: '"kind": "shm"' in self.runtime.podman(
+            "exec", sidecar, "/usr/local/bin/fairleadctl", "-o", "json", "devices", check=False), "the node's broker", 30)
 
     def start_prometheus(self, addresses):
-        with socket.create_server(("127.0.0.1", 0)) as probe:
-            port = probe.getsockname()[1]
-        config = self.folder / "prometheus.yaml"
-        jobs = [{"job_name": "fairlead", "scrape_interval": f"{SCRAPE_SECONDS}s", "static_configs": [
-            {"targets": [f"{address}:{ADMIN_PORT}"], "labels": {"pod": name, "namespace": "test"}}
-            for name, address in addresses.items()]}]
-        config.write_text(yaml.safe_dump({"scrape_configs": jobs}))
-        process = subprocess.Popen(
-            ["prometheus", f"--config.file={config}", f"--storage.tsdb.path={self.folder / 'tsdb'}",
-             f"--web.listen-address=127.0.0.1:{port}"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        self.addCleanup(process.wait)
-        self.addCleanup(process.terminate)
-        return f"http://127.0.0.1:{port}"
+        targets = [(f"{address}:{ADMIN_PORT}", {"pod": name}) for name, address in addresses.items()]
+        prometheus = dashboard.Prometheus(self.folder, targets, SCRAPE_SECONDS)
+        self.addCleanup(prometheus.close)
+        return prometheus
 
-    def query(self, url, expression):
-        try:
-            with urllib.request.urlopen(f"{url}/api/v1/query?query={urllib.parse.quote(expression)}", timeout=10) as reply:
-                return {row["metric"].get("pod", ""): float(row["value"][1])
-                        for row in json.load(reply)["data"]["result"]}
-        except OSError:
-            return {}
+    def by_pod(self, prometheus, expression):
+        return {row["metric"]["pod"]: float(row["value"][1]) for row in prometheus.ask("query", query=expression)}
 
     def redis(self, *words, check=True):
         return self.runtime.podman("exec", "client-redis", *words, check=check)
@@ -159,7 +150,7 @@ class RealRuntime(unittest.TestCase):
         self.assertEqual(len(answers.asked), 2, answers.asked)
         for name in addresses:
             self.start_sidecar(name)
-        url = self.start_prometheus(addresses)
+        prometheus = self.start_prometheus(addresses)
         self.runtime.run("server-redis", "--pod", "server", containers.REDIS, "redis-server", "--bind", "0.0.0.0",
                          "--protected-mode", "no", "--save", "", "--dir", "/tmp")
         self.runtime.run("client-redis", "--pod", "client", containers.REDIS, "redis-server", "--bind",
@@ -168,10 +159,10 @@ class RealRuntime(unittest.TestCase):
                    "redis", 60)
         print(self.redis("redis-benchmark", "-h", addresses["server"], "-n", "5000", "-c", "8", "-t", "set,get", "--csv"))
         carried = 'sum by (pod) (fairlead_connections_total{transport="smcr"})'
-        seen = wait_until(lambda: (rows := self.query(url, carried)) and len(rows) == 2 and min(rows.values()) >= 8 and rows,
+        seen = wait_until(lambda: (rows := self.by_pod(prometheus, carried)) and len(rows) == 2 and min(rows.values()) >= 8 and rows,
                           "Prometheus to see the connections", 30)
         print("Prometheus:", seen)
-        self.assertEqual(self.query(url, 'sum by (pod) (fairlead_connections_total{transport="tcp"})'),
+        self.assertEqual(self.by_pod(prometheus, 'sum by (pod) (fairlead_connections_total{transport="tcp"})'),
                          {"server": 0, "client": 0})
         for name in addresses:
             log = self.runtime.logs(f"{name}-proxy")

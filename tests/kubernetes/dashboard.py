@@ -1,0 +1,81 @@
+"""The chart's dashboard, its questions put to a real Prometheus in place of Grafana."""
+import json
+import re
+import socket
+import subprocess
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from pathlib import Path
+
+FILE = Path(__file__).parents[2] / "helm" / "fairlead" / "files" / "dashboard.json"
+PANELS = json.loads(FILE.read_text())["panels"]
+
+
+def expressions(panel, rate_interval="5m"):
+    """With what Grafana replaces before it asks."""
+    return [target["expr"].replace("$__rate_interval", rate_interval).replace("$namespace", ".*")
+            for target in panel["targets"]]
+
+
+class Prometheus:
+    def __init__(self, folder, targets, interval_seconds):
+        """`targets`: address of /metrics, and the labels that a PodMonitor gives it. JSON is YAML."""
+        config = folder / "prometheus.yaml"
+        config.write_text(json.dumps({"scrape_configs": [{
+            "job_name": "fairlead", "scrape_interval": f"{interval_seconds}s", "scrape_timeout": f"{interval_seconds}s",
+            "static_configs": [{"targets": [address], "labels": labels} for address, labels in targets]}]}))
+        with socket.create_server(("127.0.0.1", 0)) as probe:
+            port = probe.getsockname()[1]
+        self.url = f"http://127.0.0.1:{port}"
+        self.process = subprocess.Popen(
+            ["prometheus", f"--config.file={config}", f"--storage.tsdb.path={folder / 'tsdb'}",
+             f"--web.listen-address=127.0.0.1:{port}"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    def close(self):
+        self.process.terminate()
+        self.process.wait()
+
+    def ask(self, path, **query):
+        """Rows; none while it starts."""
+        try:
+            with urllib.request.urlopen(f"{self.url}/api/v1/{path}?{urllib.parse.urlencode(query)}", timeout=10) as reply:
+                return json.load(reply)["data"]["result"]
+        except urllib.error.HTTPError as error:
+            if error.code != 503:
+                raise AssertionError(error.read().decode()) from None
+            return []
+        except OSError:
+            return []
+
+
+def legend(form, labels):
+    return re.sub(r"{{(\w+)}}", lambda match: labels.get(match.group(1), ""), form)
+
+
+def draw(prometheus, seconds, rate_interval, path):
+    """The panels at their places; a picture of what Prometheus answers, not one of Grafana."""
+    from matplotlib import figure  # pylint: disable=import-outside-toplevel
+    end = time.time()
+    begin = end - seconds
+    rows = 1 + max(panel["gridPos"]["y"] // panel["gridPos"]["h"] for panel in PANELS)
+    picture = figure.Figure(figsize=(13, 2.6 * rows), layout="constrained")
+    grid = picture.add_gridspec(rows, 2)
+    for panel in PANELS:
+        place = panel["gridPos"]
+        axes = picture.add_subplot(grid[place["y"] // place["h"], place["x"] // place["w"]])
+        axes.set_title(panel["title"], fontsize=9, loc="left")
+        unit = panel["fieldConfig"]["defaults"].get("unit", "")
+        axes.set_ylabel("" if unit == "short" else unit, fontsize=7)
+        axes.tick_params(labelsize=7)
+        axes.grid(alpha=0.3)
+        for target, expression in zip(panel["targets"], expressions(panel, rate_interval)):
+            for row in prometheus.ask("query_range", query=expression, start=begin, end=end, step=1):
+                points = [(at - begin, float(value)) for at, value in row["values"]]
+                axes.plot(*zip(*points), linewidth=1, label=legend(target["legendFormat"], row["metric"]))
+        axes.set_xlim(0, seconds)
+        axes.set_ylim(bottom=0)
+        if axes.lines:
+            axes.legend(fontsize=6, ncols=2, loc="upper right")
+    picture.savefig(path, dpi=80)
