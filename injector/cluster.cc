@@ -1,22 +1,15 @@
 #include "injector/cluster.h"
 
 #include <algorithm>
-#include <array>
-#include <charconv>
-#include <chrono>
-#include <cstdlib>
 #include <ctime>
-#include <fstream>
-#include <iterator>
 #include <utility>
 
+#include "base/utc_time.h"
 #include "injector/base64.h"
 
 namespace fairlead::injector {
 namespace {
 
-constexpr const char* kAccountFolder = "/var/run/secrets/kubernetes.io/serviceaccount";
-constexpr const char* kJsonType = "application/json";
 constexpr int kOk = 200;
 constexpr int kCreated = 201;
 constexpr int kConflict = 409;
@@ -24,28 +17,8 @@ constexpr std::size_t kShownMax = 200;
 constexpr std::size_t kNameCharsMax = 253;
 constexpr std::size_t kEventMessageMax = 1024;  // beyond it the API server refuses the Event
 
-std::string read_file(const std::string& path) {
-  std::ifstream file(path);
-  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-}
-
-std::string trimmed(std::string text) {
-  while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) text.pop_back();
-  return text;
-}
-
 std::string secret_path(const std::string& name_space, const std::string& name) {
   return "/api/v1/namespaces/" + name_space + "/secrets/" + name;
-}
-
-std::string now_text() {
-  const std::time_t now = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
-  std::tm broken_down{};
-  ::gmtime_r(&now, &broken_down);
-  std::array<char, 32> text{};
-  const std::size_t length =
-      std::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%SZ", &broken_down);
-  return {text.data(), length};
 }
 
 std::string named(const event::HttpsRequest& request, const std::string& what) {
@@ -54,37 +27,8 @@ std::string named(const event::HttpsRequest& request, const std::string& what) {
 
 }  // namespace
 
-Called<Cluster> Cluster::from_pod() {
-  const char* host = std::getenv("KUBERNETES_SERVICE_HOST");
-  const char* port = std::getenv("KUBERNETES_SERVICE_PORT");
-  if (host == nullptr || port == nullptr)
-    return tl::unexpected(
-        std::string("KUBERNETES_SERVICE_HOST and _PORT are not set; allowed: "
-                    "a pod, or --cert-dir"));
-  event::HttpsTarget target;
-  target.host = host;
-  const std::string_view digits = port;
-  const auto [end, error] =
-      std::from_chars(digits.data(), digits.data() + digits.size(), target.port);
-  if (error != std::errc{} || end != digits.data() + digits.size())
-    return tl::unexpected("KUBERNETES_SERVICE_PORT: \"" + std::string(digits) +
-                          "\" is not allowed; allowed: a port");
-  const char* folder = std::getenv("FAIRLEAD_SERVICE_ACCOUNT");
-  const std::string account = folder != nullptr ? folder : kAccountFolder;
-  target.ca_pem = read_file(account + "/ca.crt");
-  return Cluster(std::move(target), account + "/token");
-}
-
-Called<event::HttpsReply> Cluster::send(event::HttpsRequest request) const {
-  request.bearer = trimmed(read_file(token_file_));
-  if (!request.body.empty() && request.content_type.empty()) request.content_type = kJsonType;
-  auto reply = event::https_call(target_, request, kCallMax);
-  if (!reply) return tl::unexpected(named(request, to_string(reply.error())));
-  return std::move(*reply);
-}
-
 Called<Json> Cluster::call(const event::HttpsRequest& request, int expected_status) const {
-  const auto reply = send(request);
+  const auto reply = server_.send(request);
   if (!reply) return tl::unexpected(reply.error());
   const auto body = parse_bounded_json(reply->body);
   if (reply->status != expected_status) {
@@ -115,7 +59,7 @@ Called<bool> Cluster::replace_secret(const Secret& secret) const {
   object["data"] = Json::object();
   for (const auto& [key, value] : secret.data) object["data"][key] = base64(value);
   // The version that was read is in the metadata; the API server compares it.
-  const auto reply = send({"PUT", path, "", "", object.dump()});
+  const auto reply = server_.send({"PUT", path, "", "", object.dump()});
   if (!reply) return tl::unexpected(reply.error());
   if (reply->status == kConflict) return false;
   if (reply->status != kOk)
@@ -148,7 +92,7 @@ Called<bool> Cluster::set_ca_bundle(const std::string& configuration,
 
 Called<void> Cluster::create_event(const std::string& name_space, const Subject& about,
                                    const std::string& reason, const std::string& message) const {
-  const std::string now = now_text();
+  const std::string now = utc_text(std::time(nullptr));
   const Json event = {
       {"apiVersion", "v1"},
       {"kind", "Event"},

@@ -1,11 +1,12 @@
-// The few calls that the injector makes to its API server. Each blocks for kCallMax at most.
+// The few calls that the injector makes to its API server. Each blocks for ApiServer::kCallMax at
+// most.
 // Source: Kubernetes API reference, Secret v1, MutatingWebhookConfiguration v1, Event v1 (core).
 #pragma once
 
 #include <string>
 #include <tl/expected.hpp>
 
-#include "event/https/https_client.h"
+#include "event/https/api_server.h"
 #include "injector/bounded_json.h"
 #include "injector/review.h"
 
@@ -17,14 +18,7 @@ using Called = tl::expected<T, std::string>;
 
 class Cluster {
  public:
-  static constexpr Duration kCallMax = std::chrono::seconds(10);
-
-  // `token_file` is read at each call: the kubelet replaces its content every hour.
-  Cluster(event::HttpsTarget target, std::string token_file)
-      : target_(std::move(target)), token_file_(std::move(token_file)) {}
-
-  // From the environment and the files that every pod with a service account has.
-  static Called<Cluster> from_pod();
+  explicit Cluster(event::ApiServer server) : server_(std::move(server)) {}
 
   // Secret.data, decoded; `version` is what replace_secret() wants.
   struct Secret {
@@ -43,10 +37,8 @@ class Cluster {
 
  private:
   Called<Json> call(const event::HttpsRequest& request, int expected_status) const;
-  Called<event::HttpsReply> send(event::HttpsRequest request) const;
 
-  event::HttpsTarget target_;
-  std::string token_file_;
+  event::ApiServer server_;
 };
 
 // What a namespace or another name of Kubernetes may consist of, so that it can stand in a path.

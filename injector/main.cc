@@ -89,11 +89,13 @@ class Injector {
     announce("admin", SMC_TRY(admin_->listen(where)));
     review_endpoint_ = SMC_TRY(event::HttpEndpoint::parse(options_.listen));
     std::optional<Cluster> cluster;
-    auto from_pod = Cluster::from_pod();
-    if (from_pod) cluster = std::move(*from_pod);
+    auto from_pod = event::ApiServer::from_pod();
+    if (from_pod) cluster.emplace(std::move(*from_pod));
     const bool makes_own = options_.certificate_folder.empty();
     if (makes_own && !cluster) {
-      LogEvent(LogLevel::kError, "injector", "no_cluster").field("what", from_pod.error());
+      LogEvent(LogLevel::kError, "injector", "no_cluster")
+          .field("what", from_pod.error())
+          .field("hint", "with --cert-dir none is needed");
       return Error{Errc::kNotFound, "API server", 0};
     }
     Duration interval = std::chrono::seconds(5);  // two small files

@@ -1,7 +1,6 @@
 """A running fairlead-injector, and what it talks to: an API server of our own making."""
 import base64
 import http.client
-import http.server
 import json
 import os
 import socket
@@ -9,28 +8,17 @@ import ssl
 import subprocess
 import sys
 import tempfile
-import threading
 from pathlib import Path
 
 sys.path.insert(1, str(Path(__file__).parents[1]))
 
+from fake_api_server import (  # pylint: disable=wrong-import-position,unused-import
+    FakeApiServer, make_certificate, openssl)
 from suite import wait_until  # pylint: disable=wrong-import-position
 
 HERE = Path(__file__).parent
 SECONDS_MAX = 60
 HOST = "fairlead-injector.fairlead-system.svc"
-
-
-def openssl(*arguments, **options):
-    return subprocess.run(["openssl", *arguments], check=True, capture_output=True, timeout=60, **options)
-
-
-def make_certificate(folder, subject, alternative):
-    """Self-signed tls.crt and tls.key."""
-    folder.mkdir(exist_ok=True)
-    openssl("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "30",
-            "-subj", f"/CN={subject}", "-addext", f"subjectAltName={alternative}",
-            "-keyout", folder / "tls.key", "-out", folder / "tls.crt")
 
 
 def wait_for(what, predicate):
@@ -115,29 +103,16 @@ def review(pod, uid="u-1", **more):
                                    "operation": "CREATE", "namespace": "shop", "object": pod, **more}})
 
 
-class ApiServer:
+class ApiServer(FakeApiServer):
     """The part of an API server that the injector uses, with its rules for versions of objects."""
 
     def __init__(self, folder, token):
-        make_certificate(folder, "api", "IP:127.0.0.1")
-        self.account = folder
-        (folder / "ca.crt").write_bytes((folder / "tls.crt").read_bytes())
-        (folder / "token").write_text(token)
-        self.lock = threading.Lock()
         self.secret = {"apiVersion": "v1", "kind": "Secret",
                        "metadata": {"name": "certs", "namespace": "fairlead-system", "resourceVersion": "1"}}
         self.hooks = {"webhooks": [{"name": "a", "clientConfig": {"service": {}}},
                                    {"name": "b", "clientConfig": {"service": {}, "caBundle": "b2xk"}}]}
-        self.events, self.refused = [], []
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(folder / "tls.crt", folder / "tls.key")
-        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), self.handler(token))
-        self.server.socket = context.wrap_socket(self.server.socket, server_side=True)
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
-
-    def environment(self):
-        return {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "FAIRLEAD_SERVICE_ACCOUNT": str(self.account),
-                "KUBERNETES_SERVICE_PORT": str(self.server.server_port)}
+        self.events = []
+        super().__init__(folder, token)
 
     def bundles(self):
         with self.lock:
@@ -167,28 +142,3 @@ class ApiServer:
             self.events.append(json.loads(body))
             return 201, {}
         return 404, {"message": f"no {method} {path}"}
-
-    def handler(self, token):
-        api = self
-
-        class Handler(http.server.BaseHTTPRequestHandler):
-            def do_any(self):
-                body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-                with api.lock:
-                    if self.headers.get("Authorization") != f"Bearer {token}":
-                        status, reply = 401, {"message": "who are you"}
-                        api.refused.append(self.path)
-                    else:
-                        status, reply = api.answer(self.command, self.path, body)
-                text = json.dumps(reply).encode()
-                self.send_response(status)
-                self.send_header("Content-Length", str(len(text)))
-                self.end_headers()
-                self.wfile.write(text)
-
-            do_GET = do_PUT = do_PATCH = do_POST = do_any
-
-            def log_message(self, *_):
-                pass
-
-        return Handler

@@ -1,0 +1,56 @@
+#include "event/https/api_server.h"
+
+#include <charconv>
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <string_view>
+
+namespace fairlead::event {
+namespace {
+
+constexpr const char* kAccountFolder = "/var/run/secrets/kubernetes.io/serviceaccount";
+constexpr const char* kJsonType = "application/json";
+
+std::string read_file(const std::string& path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+std::string trimmed(std::string text) {
+  while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) text.pop_back();
+  return text;
+}
+
+}  // namespace
+
+tl::expected<ApiServer, std::string> ApiServer::from_pod() {
+  const char* host = std::getenv("KUBERNETES_SERVICE_HOST");
+  const char* port = std::getenv("KUBERNETES_SERVICE_PORT");
+  if (host == nullptr || port == nullptr)
+    return tl::unexpected(
+        std::string("KUBERNETES_SERVICE_HOST and _PORT are not set, as they are in a pod"));
+  HttpsTarget target;
+  target.host = host;
+  const std::string_view digits = port;
+  const auto [end, error] =
+      std::from_chars(digits.data(), digits.data() + digits.size(), target.port);
+  if (error != std::errc{} || end != digits.data() + digits.size())
+    return tl::unexpected("KUBERNETES_SERVICE_PORT: \"" + std::string(digits) +
+                          "\" is not allowed; allowed: a port");
+  const char* folder = std::getenv("FAIRLEAD_SERVICE_ACCOUNT");
+  const std::string account = folder != nullptr ? folder : kAccountFolder;
+  target.ca_pem = read_file(account + "/ca.crt");
+  return ApiServer(std::move(target), account + "/token");
+}
+
+tl::expected<HttpsReply, std::string> ApiServer::send(HttpsRequest request) const {
+  request.bearer = trimmed(read_file(token_file_));
+  if (!request.body.empty() && request.content_type.empty()) request.content_type = kJsonType;
+  auto reply = https_call(target_, request, kCallMax);
+  if (!reply)
+    return tl::unexpected(request.method + " " + request.path + ": " + to_string(reply.error()));
+  return std::move(*reply);
+}
+
+}  // namespace fairlead::event
