@@ -41,9 +41,9 @@ std::string cut(std::string text) {
 
 }  // namespace
 
-tl::expected<Json, std::string> parse_json(std::string_view text) {
-  if (text.size() > kJsonBytesMax)
-    return tl::unexpected("longer than " + std::to_string(kJsonBytesMax) + " bytes");
+tl::expected<Json, std::string> parse_json(std::string_view text, std::size_t bytes_max) {
+  if (text.size() > bytes_max)
+    return tl::unexpected("longer than " + std::to_string(bytes_max) + " bytes");
   if (depth_of(text) > kJsonDepthMax)
     return tl::unexpected("nested more than " + std::to_string(kJsonDepthMax) + " deep");
   try {

@@ -17,7 +17,8 @@ inline constexpr std::size_t kJsonBytesMax = 1 << 20;
 inline constexpr std::size_t kJsonDepthMax = 32;
 
 // Error: what is wrong and where, for people.
-tl::expected<Json, std::string> parse_json(std::string_view text);
+tl::expected<Json, std::string> parse_json(std::string_view text,
+                                           std::size_t bytes_max = kJsonBytesMax);
 
 // One line; bytes that are not UTF-8 are replaced.
 std::string to_text(const Json& value);

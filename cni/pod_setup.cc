@@ -6,7 +6,6 @@
 #include "cni/kernel_pnet.h"
 #include "cni/link_alias.h"
 #include "cni/netns.h"
-#include "cni/pod_cgroup.h"
 #include "cni/pod_plan.h"
 #include "cni/redirect.h"
 #include "cni/rnics.h"
@@ -40,8 +39,8 @@ void enter_kernel_pnet(AttachmentState& state, const PnetChoice& choice) {
   }
 }
 
-void attach_option(AttachmentState& state, const Request& request, const NodeConfig& config) {
-  const Result<std::string> cgroup = pod_cgroup(request.cgroup_path);
+void attach_option(AttachmentState& state, const Result<std::string>& cgroup,
+                   const NodeConfig& config) {
   if (!cgroup) return note(state, Code::kOption, to_string(cgroup.error()));
   const Result<void> attached = bpf::attach_lasting(*cgroup, config.proxy_uid);
   if (!attached) {
@@ -67,7 +66,8 @@ void act_inside(AttachmentState& state, const Netns& netns, const RedirectPlan& 
 }  // namespace
 
 Outcome<AttachmentState> set_up_pod(const Request& request, const NodeConfig& config,
-                                    const Wishes& wishes, const ContainerState& container) {
+                                    const Wishes& wishes, const ContainerState& container,
+                                    const Result<std::string>& cgroup) {
   AttachmentState state;
   state.attachment = request.attachment;
   state.network = request.network;
@@ -78,12 +78,11 @@ Outcome<AttachmentState> set_up_pod(const Request& request, const NodeConfig& co
   const Result<Netns> netns = Netns::open(request.netns);
   if (netns) state.identity = netns->identity();
   if (!netns) note(state, Code::kNetns, request.netns + ": " + to_string(netns.error()));
-  if (const Result<std::string> cgroup = pod_cgroup(request.cgroup_path); netns && cgroup)
-    state.option_cgroup = *cgroup;  // to be found, should we not come to the end
+  if (netns && cgroup) state.option_cgroup = *cgroup;  // to be found, should we not come to the end
   if (auto stored = container.store(state); !stored) return tl::unexpected(stored.error());
   state.option_cgroup.clear();
   if (netns) {
-    attach_option(state, request, config);
+    attach_option(state, cgroup, config);
     const PnetChoice choice =
         choose_pnet(config, wishes, config.use_rnics ? find_rnic_ports() : std::vector<RnicPort>());
     if (!wishes.pnet_id.empty() && choice.note.pnet.empty()) note(state, Code::kPnet, choice.hint);

@@ -8,6 +8,7 @@
 #include "cni/agent_query.h"
 #include "cni/node_config.h"
 #include "cni/plugin_log.h"
+#include "cni/pod_cgroup.h"
 #include "cni/pod_setup.h"
 #include "cni/redirect.h"
 #include "cni/wishes.h"
@@ -67,7 +68,8 @@ Outcome<void> set_up(const Request& request, const NodeConfig& config, const Str
     log.info("redirect_present", {{"of", other}});
     return {};
   }
-  const auto state = set_up_pod(request, config, *wishes, **container);
+  const auto state =
+      set_up_pod(request, config, *wishes, **container, pod_cgroup(request.cgroup_path));
   if (!state) return tl::unexpected(state.error());
   log.info("added", {{"redirect", !state->redirect.empty()},
                      {"option", !state->option_cgroup.empty()},

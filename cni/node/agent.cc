@@ -10,6 +10,7 @@
 #include <array>
 #include <cerrno>
 #include <csignal>
+#include <optional>
 #include <thread>
 #include <utility>
 
@@ -20,6 +21,7 @@
 #include "cni/garbage.h"
 #include "cni/node/agent_metrics.h"
 #include "cni/node/broker.h"
+#include "cni/node/cluster_chores.h"
 #include "cni/node/inventory.h"
 #include "cni/plugin_log.h"
 #include "event/http/http_server.h"
@@ -72,8 +74,10 @@ struct Agent::Parts {
   std::thread http_thread;
   std::unique_ptr<Broker> broker;
   std::thread broker_thread;
+  std::optional<ClusterChores> chores;
 
   ~Parts() {
+    chores.reset();
     if (broker) broker->stop();
     if (broker_thread.joinable()) broker_thread.join();
     if (http) http->stop();
@@ -130,6 +134,22 @@ struct Agent::Parts {
     broker_thread = std::thread([this] { broker->run(); });
   }
 
+  // Without it pods are set up when they start, and only then.
+  void start_chores() {
+    const ClusterSettings& wanted = settings.cluster;
+    if (!wanted.repair) return;
+    auto server = event::ApiServer::from_pod();
+    const auto read = read_node_config(Json(settings.entry));
+    if (server && read && !wanted.node.empty()) {
+      chores.emplace(wanted, std::move(*server), read->config, metrics);
+      return;
+    }
+    LogEvent(LogLevel::kWarn, kLogger, "no_cluster")
+        .field("what", wanted.node.empty() ? "--node-name is not given"
+                       : server            ? read.error().message
+                                           : server.error());
+  }
+
   Outcome<void> serve() {
     if (settings.listen.empty()) return {};
     const auto endpoint = event::HttpEndpoint::parse(settings.listen);
@@ -177,6 +197,7 @@ Outcome<std::unique_ptr<Agent>> Agent::start(AgentSettings settings) {
   parts->log_socket = std::move(*log_socket);
   parts->start_broker();
   if (auto served = parts->serve(); !served) return tl::unexpected(served.error());
+  parts->start_chores();
   return std::unique_ptr<Agent>(new Agent(std::move(parts)));
 }
 

@@ -1,8 +1,9 @@
 // fairlead-node while it runs: keeps the plugin installed, shows what the plugin says, collects
-// what dead pods left, is the broker of the node's sidecars, and tells about it in metrics.
+// what dead pods left, is the broker of the node's sidecars, repairs pods, and
+// tells about it in metrics.
 //
 // Threads: run() on the caller's; metrics on a second one, which reads counters under a lock; the
-// broker on a third.
+// broker on a third; what has to do with the API server on a fourth.
 // Timers: a collection at the start and every kCollectInterval.
 #pragma once
 
@@ -11,6 +12,7 @@
 #include <string>
 
 #include "base/result.h"
+#include "cni/node/cluster_chores.h"
 #include "cni/node/install.h"
 
 namespace fairlead::cni::node {
@@ -19,6 +21,7 @@ struct AgentSettings {
   Places places;
   OrderedJson entry;
   std::string listen;  // address and port of /metrics, /readyz and /livez; empty for none
+  ClusterSettings cluster;
 };
 
 inline constexpr std::chrono::minutes kCollectInterval{10};

@@ -23,6 +23,12 @@ constexpr std::array kTable = {
                     "Pods with a redirect, at the last collection."},
     AgentMetricInfo{M::kCollected, "fairlead_node_collected_total", T::kCounter, "",
                     "Attachments of pods that went without a DEL."},
+    AgentMetricInfo{M::kRepairs, "fairlead_node_repairs_total", T::kCounter,
+                    "`result` (repaired, failed)",
+                    "Pods that were started before the plugin was there, by whether they could be "
+                    "given a redirect; a failure counts when it is told in the log."},
+    AgentMetricInfo{M::kApiErrors, "fairlead_node_api_errors_total", T::kCounter, "",
+                    "Calls to the API server that failed; they are repeated."},
     AgentMetricInfo{M::kRnics, "fairlead_node_rnics", T::kGauge, "`state` (active, inactive)",
                     "RDMA ports of the node."},
     AgentMetricInfo{M::kBrokerPods, "fairlead_node_broker_pods", T::kGauge,

@@ -14,6 +14,8 @@ enum class AgentMetric : std::uint8_t {
   kCniEvents,
   kAttachments,
   kCollected,
+  kRepairs,
+  kApiErrors,
   kRnics,
   kBrokerPods,
   kBrokerDevices,

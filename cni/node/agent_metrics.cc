@@ -93,6 +93,9 @@ std::string AgentMetrics::text() const {
     out.set(AgentMetric::kCniEvents, {{"command", key.first}, {"event", key.second}}, count);
   out.set(AgentMetric::kAttachments, attachments_);
   out.set(AgentMetric::kCollected, collected_);
+  out.set(AgentMetric::kRepairs, {{"result", "repaired"}}, repaired_);
+  out.set(AgentMetric::kRepairs, {{"result", "failed"}}, not_repaired_);
+  out.set(AgentMetric::kApiErrors, api_errors_);
   for (const auto& [state, count] : rnics_) out.set(AgentMetric::kRnics, {{"state", state}}, count);
   if (broker_ != nullptr) add_broker(out, *broker_);
   return out.text();

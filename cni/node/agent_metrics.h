@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -21,6 +22,8 @@ class AgentMetrics {
   void count_install(bool good);
   // Takes a line of the plugin's log; lines that are not one count as event "other".
   void count_plugin_line(std::string_view line);
+  void count_repair(bool done) { ++(done ? repaired_ : not_repaired_); }
+  void count_api_error() { ++api_errors_; }
   void set_garbage(std::size_t kept, std::size_t collected);
   void set_inventory(const Inventory& inventory);
   // Before anybody asks for text(); outlives the metrics.
@@ -39,6 +42,7 @@ class AgentMetrics {
   std::uint64_t collected_ = 0;
   std::map<std::string, std::size_t> rnics_;  // by state
   const Broker::Counts* broker_ = nullptr;
+  std::atomic<std::uint64_t> repaired_{0}, not_repaired_{0}, api_errors_{0};
 };
 
 }  // namespace fairlead::cni::node

@@ -23,6 +23,7 @@ struct Options {
   Places places;
   std::string settings = "{}";
   std::string listen = "0.0.0.0:4591";
+  ClusterSettings cluster;
 };
 
 int report(const PluginError& error) {
@@ -46,6 +47,25 @@ void add_plugin(CLI::App& command, Options& options) {
       ->default_val("/usr/local/bin/fairlead-cni");
   command.add_option("--settings", options.settings,
                      "keys of the plugin's entry as JSON, see docs/cni-reference.md");
+}
+
+void add_cluster(CLI::App& command, ClusterSettings& cluster) {
+  command.add_option("--node-name", cluster.node, "of this node in its cluster")
+      ->envname("NODE_NAME");
+  command.add_flag("--repair", cluster.repair,
+                   "redirect pods too that were started before the plugin was installed");
+  command
+      .add_option_function<double>(
+          "--api-interval",
+          [&cluster](double s) { cluster.interval = decltype(cluster.interval)(s); },
+          "seconds between two looks at the API server; default 15")
+      ->check(CLI::Range(0.1, 3600.0));
+  command
+      .add_option("--netns-dir", cluster.places.netns_dir,
+                  "where the runtime has the names of network namespaces")
+      ->capture_default_str();
+  command.add_option("--cgroup-root", cluster.places.cgroup_root, "the node's cgroups")
+      ->capture_default_str();
 }
 
 // Entry and places must speak of one folder.
@@ -89,7 +109,7 @@ int run_agent(const Options& options) {
   ::signal(SIGPIPE, SIG_IGN);
   auto entry = entry_of(options);
   if (!entry) return report(entry.error());
-  auto agent = Agent::start({options.places, std::move(*entry), options.listen});
+  auto agent = Agent::start({options.places, std::move(*entry), options.listen, options.cluster});
   if (!agent) return report(agent.error());
   (*agent)->run();
   return 0;
@@ -114,6 +134,7 @@ int dispatch(int argc, char** argv) {
   CLI::App* collect = app.add_subcommand("gc", "forget pods that went without a DEL");
   add_plugin(*run, options);
   run->add_option("--listen", options.listen, "address of /metrics and probes; \"\" for none");
+  add_cluster(*run, options.cluster);
   add_plugin(*install, options);
   add_places(*uninstall, options);
   add_places(*collect, options);

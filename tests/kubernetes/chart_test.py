@@ -81,6 +81,20 @@ class Chart(unittest.TestCase):
         plugin = json.loads(next(a.removeprefix("--settings=") for a in arguments if a.startswith("--settings=")))
         self.assertEqual(plugin["pnet"], [{"id": "NETA", "rnics": ["mlx5_0/1"]}])
 
+    def test_a_node_has_the_rights_that_it_uses(self):
+        for repair, resources in ((True, ["events", "pods"]), (False, None)):
+            objects = render("--set", f"node.repair={json.dumps(repair)}")
+            roles = [r for r in of_kind(objects, "ClusterRole") if r["metadata"]["name"].endswith("-node")]
+            granted = sorted(name for role in roles for rule in role["rules"] for name in rule["resources"])
+            self.assertEqual(granted, resources or [])
+            pod = of_kind(objects, "DaemonSet")[0]["spec"]["template"]["spec"]
+            self.assertEqual("serviceAccountName" in pod, resources is not None)
+            node = pod["containers"][0]
+            self.assertEqual("NET_ADMIN" in node["securityContext"]["capabilities"]["add"], repair)
+            self.assertEqual("--repair" in node["args"], repair)
+            mounts = {mount["name"] for mount in node["volumeMounts"]}
+            self.assertEqual(mounts, {volume["name"] for volume in pod["volumes"]})
+
     def test_high_availability_has_two_and_a_budget(self):
         objects = render("--set", "profile=ha")
         self.assertEqual(of_kind(objects, "Deployment")[0]["spec"]["replicas"], 2)

@@ -1,0 +1,157 @@
+#include "cni/node/cluster_chores.h"
+
+#include <algorithm>
+#include <ctime>
+#include <iterator>
+#include <utility>
+
+#include "base/log.h"
+#include "base/utc_time.h"
+#include "cni/json_text.h"
+
+namespace fairlead::cni::node {
+namespace {
+
+constexpr const char* kLogger = "node";
+constexpr int kOk = 200;
+constexpr int kCreated = 201;
+constexpr std::size_t kMessageCharsMax = 1024;  // beyond it the API server refuses an Event
+
+std::string event_about(const Repaired& repaired, const std::string& node) {
+  const NodePod& pod = *repaired.pod;
+  const std::string now = utc_text(std::time(nullptr));
+  std::string message = repaired.done
+                            ? "Connections are redirected to the sidecar from now on; the pod was "
+                              "started before the plugin was installed"
+                            : "Connections are not redirected to the sidecar";
+  if (!repaired.trouble.empty()) message += ": " + repaired.trouble;
+  return to_text(
+      Json{{"apiVersion", "v1"},
+           {"kind", "Event"},
+           {"metadata", {{"generateName", "fairlead-node."}, {"namespace", pod.name_space}}},
+           {"involvedObject",
+            {{"apiVersion", "v1"},
+             {"kind", "Pod"},
+             {"name", pod.name},
+             {"namespace", pod.name_space},
+             {"uid", pod.uid}}},
+           {"type", repaired.done ? "Normal" : "Warning"},
+           {"reason", repaired.done ? "FairleadRepaired" : "FairleadNotRepaired"},
+           {"message", message.substr(0, kMessageCharsMax)},
+           {"source", {{"component", "fairlead-node"}, {"host", node}}},
+           {"firstTimestamp", now},
+           {"lastTimestamp", now},
+           {"count", 1}});
+}
+
+}  // namespace
+
+ClusterChores::ClusterChores(ClusterSettings settings, event::ApiServer server, NodeConfig config,
+                             AgentMetrics& metrics)
+    : settings_(std::move(settings)),
+      server_(std::move(server)),
+      config_(std::move(config)),
+      metrics_(metrics),
+      thread_([this] { run(); }) {}
+
+ClusterChores::~ClusterChores() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopped_ = true;
+  }
+  changed_.notify_one();
+  thread_.join();
+}
+
+void ClusterChores::run() {
+  std::unique_lock lock(mutex_);
+  while (!stopped_) {
+    lock.unlock();
+    look();
+    lock.lock();
+    changed_.wait_for(lock, settings_.interval, [this] { return stopped_; });
+  }
+}
+
+void ClusterChores::look() {
+  if (settings_.repair) log_once("pods_not_listed", list_trouble_, repair_pods());
+}
+
+void ClusterChores::log_once(const char* event, std::string& told, const Trouble& trouble) {
+  if (!trouble.empty()) metrics_.count_api_error();
+  if (std::exchange(told, trouble) == trouble || trouble.empty()) return;
+  LogEvent(LogLevel::kWarn, kLogger, event).field("what", trouble);
+}
+
+tl::expected<std::string, std::string> ClusterChores::call(event::HttpsRequest request,
+                                                           int expected) const {
+  const std::string what = request.method + " " + request.path;
+  auto reply = server_.send(std::move(request));
+  if (!reply) return tl::unexpected(reply.error());
+  if (reply->status != expected)
+    return tl::unexpected(what + ": status " + std::to_string(reply->status));
+  return std::move(reply->body);
+}
+
+tl::expected<PodPage, std::string> ClusterChores::read_page(const std::string& next) const {
+  tl::expected<PodPage, std::string> page = tl::unexpected(std::string());
+  for (const unsigned limit : {kPodsPerPage, 1U}) {
+    const auto body = call({"GET", pod_page_path(settings_.node, limit, next), "", "", ""}, kOk);
+    page = body ? parse_pod_page(*body) : tl::unexpected(body.error());
+    if (page) break;
+  }
+  return page;
+}
+
+tl::expected<std::vector<NodePod>, std::string> ClusterChores::list_pods() const {
+  std::vector<NodePod> pods;
+  std::string next;
+  do {
+    auto page = read_page(next);
+    if (!page) return tl::unexpected(page.error());
+    std::move(page->pods.begin(), page->pods.end(), std::back_inserter(pods));
+    next = page->next;
+  } while (!next.empty() && pods.size() < kPodsMax);
+  return pods;
+}
+
+ClusterChores::Trouble ClusterChores::repair_pods() {
+  const auto pods = list_pods();
+  if (!pods) return pods.error();
+  std::erase_if(told_, [&](const auto& one) {
+    return std::none_of(pods->begin(), pods->end(),
+                        [&](const NodePod& pod) { return pod.uid == one.first; });
+  });
+  for (const Repaired& repaired : repair(settings_.places, config_, *pods)) tell(repaired);
+  return {};
+}
+
+// What cannot be repaired is tried each time, and told about when there is news, but not more often
+// than every kRepeatInterval: a pod may change its addresses as it likes.
+bool ClusterChores::is_news(const Repaired& repaired) {
+  const TimePoint now = std::chrono::steady_clock::now();
+  const auto [told, fresh] = told_.try_emplace(repaired.pod->uid);
+  if (!fresh && !repaired.done &&
+      (told->second.trouble == repaired.trouble || now < told->second.at + kRepeatInterval))
+    return false;
+  told->second = {repaired.trouble, now};
+  return true;
+}
+
+void ClusterChores::tell(const Repaired& repaired) {
+  if (!is_news(repaired)) return;
+  const NodePod& pod = *repaired.pod;
+  metrics_.count_repair(repaired.done);
+  LogEvent(repaired.done ? LogLevel::kInfo : LogLevel::kWarn, kLogger,
+           repaired.done ? "repaired" : "not_repaired")
+      .field("pod", pod.name_space + "/" + pod.name)
+      .field("what", repaired.trouble);
+  const auto made = call({"POST", "/api/v1/namespaces/" + pod.name_space + "/events", "", "",
+                          event_about(repaired, settings_.node)},
+                         kCreated);
+  if (made) return;
+  metrics_.count_api_error();
+  LogEvent(LogLevel::kDebug, kLogger, "no_event").field("what", made.error());
+}
+
+}  // namespace fairlead::cni::node

@@ -1,0 +1,89 @@
+#include "cni/node/node_pods.h"
+
+#include <utility>
+
+#include "base/kubernetes_names.h"
+#include "cni/json_text.h"
+
+namespace fairlead::cni::node {
+namespace {
+
+// A missing member is null, as is a member of what is no object.
+const Json& member(const Json& object, const char* name) {
+  static const Json kNothing;
+  if (!object.is_object()) return kNothing;
+  const auto found = object.find(name);
+  return found == object.end() ? kNothing : *found;
+}
+
+std::string text_of(const Json& value) {
+  return value.is_string() ? value.get<std::string>() : std::string();
+}
+
+// Whether the kubelet has seen it ready: from then on it takes the connections that are redirected.
+bool runs(const Json& containers) {
+  for (const Json& container : containers)
+    if (text_of(member(container, "name")) == kubernetes::kSidecarName)
+      return member(container, "started") == true &&
+             member(member(container, "state"), "running").is_object();
+  return false;
+}
+
+NodePod parse_pod(const Json& object) {
+  const Json& metadata = member(object, "metadata");
+  const Json& status = member(object, "status");
+  NodePod pod;
+  pod.name_space = text_of(member(metadata, "namespace"));
+  pod.name = text_of(member(metadata, "name"));
+  pod.uid = text_of(member(metadata, "uid"));
+  if (const Json& annotations = member(metadata, "annotations"); annotations.is_object())
+    for (const auto& [key, value] : annotations.items())
+      if (value.is_string()) pod.annotations.emplace(key, value.get<std::string>());
+  if (member(member(object, "spec"), "hostNetwork") != true)
+    for (const Json& address : member(status, "podIPs"))
+      if (std::string ip = text_of(member(address, "ip")); !ip.empty())
+        pod.addresses.push_back(std::move(ip));
+  pod.sidecar_runs =
+      text_of(member(status, "phase")) == "Running" &&
+      (runs(member(status, "initContainerStatuses")) || runs(member(status, "containerStatuses")));
+  return pod;
+}
+
+std::string escaped(std::string_view text) {
+  constexpr std::string_view kPlain =
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~";
+  constexpr std::string_view kDigits = "0123456789ABCDEF";
+  std::string result;
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (kPlain.find(c) != std::string_view::npos)
+      result += c;
+    else
+      result += {'%', kDigits[byte >> 4], kDigits[byte & 15]};
+  }
+  return result;
+}
+
+}  // namespace
+
+tl::expected<PodPage, std::string> parse_pod_page(std::string_view text) {
+  const auto json = parse_json(text, kPodPageBytesMax);
+  if (!json) return tl::unexpected("list of pods: " + json.error());
+  if (text_of(member(*json, "kind")) != "PodList")
+    return tl::unexpected("list of pods: " + shown(member(*json, "kind")) + " is no PodList");
+  PodPage page;
+  page.next = text_of(member(member(*json, "metadata"), "continue"));
+  for (const Json& item : member(*json, "items"))
+    if (NodePod pod = parse_pod(item); !pod.name.empty() && !pod.uid.empty())
+      page.pods.push_back(std::move(pod));
+  return page;
+}
+
+std::string pod_page_path(std::string_view node, unsigned limit, std::string_view next) {
+  std::string path = "/api/v1/pods?fieldSelector=spec.nodeName%3D" + escaped(node) +
+                     "&limit=" + std::to_string(limit);
+  if (!next.empty()) path += "&continue=" + escaped(next);
+  return path;
+}
+
+}  // namespace fairlead::cni::node

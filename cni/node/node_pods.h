@@ -1,0 +1,35 @@
+// Pods of this node as the API server has them: what repair needs to know of each. Pure.
+// Source: Kubernetes API reference, PodList v1.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <tl/expected.hpp>
+#include <vector>
+
+#include "cni/request.h"
+
+namespace fairlead::cni::node {
+
+struct NodePod {
+  std::string name_space, name, uid;
+  StringMap annotations;
+  std::vector<std::string> addresses;  // of the pod's own network; none on the node's
+  bool sidecar_runs = false;
+};
+
+// What the HTTP client takes in.
+inline constexpr std::size_t kPodPageBytesMax = 4 << 20;
+
+struct PodPage {
+  std::vector<NodePod> pods;
+  std::string next;  // what the next page is asked for with; empty after the last
+};
+
+// A pod without name or uid is left out. The error is a sentence.
+tl::expected<PodPage, std::string> parse_pod_page(std::string_view text);
+
+// The path and query of a page of at most `limit` pods.
+std::string pod_page_path(std::string_view node, unsigned limit, std::string_view next);
+
+}  // namespace fairlead::cni::node

@@ -1,0 +1,105 @@
+#include "cni/node/repair.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <optional>
+#include <set>
+
+#include "cni/pod_setup.h"
+#include "cni/state.h"
+#include "cni/verbs.h"
+#include "cni/wishes.h"
+
+namespace fairlead::cni::node {
+namespace {
+
+// Containers of a runtime have other names, and networks too: neither a DEL nor a GC of it means
+// these states, which the collection takes away with the network namespace.
+constexpr const char* kContainerPrefix = "repaired-";
+constexpr const char* kNetwork = "fairlead-node";
+
+struct Known {
+  std::set<std::string> uids;
+  std::vector<NetnsIdentity> namespaces;
+};
+
+Known known_pods(const std::string& run_dir) {
+  Known known;
+  for (const std::string& container : known_containers(run_dir)) {
+    const auto state = peek_state(run_dir, container);
+    if (!state) continue;
+    known.namespaces.push_back(state->identity);
+    if (!state->pod_uid.empty()) known.uids.insert(state->pod_uid);
+  }
+  return known;
+}
+
+Request request_for(const NodePod& pod, const PodNetns& netns) {
+  Request request;
+  request.verb = Verb::kAdd;
+  request.network = kNetwork;
+  request.attachment = {kContainerPrefix + pod.uid, netns.ifname};
+  request.netns = netns.path;
+  request.arguments = {
+      {"K8S_POD_NAMESPACE", pod.name_space}, {"K8S_POD_NAME", pod.name}, {"K8S_POD_UID", pod.uid}};
+  Json ips = Json::array();
+  for (const std::string& address : pod.addresses)
+    ips.push_back(
+        {{"address", address + (address.find(':') == std::string::npos ? "/32" : "/128")}});
+  request.previous_result = Json{{"ips", std::move(ips)}};
+  return request;
+}
+
+Outcome<AttachmentState> set_up(const Request& request, const RepairPlaces& places,
+                                const NodeConfig& config, const NodePod& pod) {
+  const auto wishes = read_wishes(pod.annotations);
+  if (!wishes) return tl::unexpected(wishes.error());
+  auto container = ContainerState::open(config.run_dir, request.attachment.container_id, true);
+  if (!container) return tl::unexpected(container.error());
+  auto state = set_up_pod(request, config, *wishes, **container,
+                          find_pod_cgroup(places.cgroup_root, pod.uid));
+  if (state && state->redirect.empty()) {
+    undo_pod(*state);
+    (*container)->remove(request.attachment.ifname);
+  }
+  return state;
+}
+
+Repaired repair_pod(const NodePod& pod, const PodNetns& netns, const RepairPlaces& places,
+                    const NodeConfig& config) {
+  if (!is_container_id(kContainerPrefix + pod.uid)) return {&pod, false, "its uid is no name"};
+  const auto state = set_up(request_for(pod, netns), places, config, pod);
+  if (!state) return {&pod, false, state.error().message};
+  return {&pod, !state->redirect.empty(),
+          state->problems.empty() ? "" : state->problems.front().what};
+}
+
+}  // namespace
+
+std::vector<Repaired> repair(const RepairPlaces& places, const NodeConfig& config,
+                             const std::vector<NodePod>& pods) {
+  if (::access((config.run_dir + "/" + kEnabledName).c_str(), F_OK) != 0) return {};
+  const Known known = known_pods(config.run_dir);
+  std::optional<NetnsAddresses> namespaces;
+  std::vector<Repaired> all;
+  for (const NodePod& pod : pods) {
+    if (!pod.sidecar_runs || pod.addresses.empty() || !opted_in(pod.annotations) ||
+        known.uids.contains(pod.uid))
+      continue;
+    if (!namespaces) namespaces = NetnsAddresses::read(places.netns_dir);
+    const auto netns = namespaces->find(pod.addresses);
+    if (!netns) {
+      all.push_back({&pod, false, netns.error()});
+      continue;
+    }
+    // Of a runtime that tells the plugin no uid.
+    if (std::find(known.namespaces.begin(), known.namespaces.end(), netns->identity) !=
+        known.namespaces.end())
+      continue;
+    all.push_back(repair_pod(pod, *netns, places, config));
+  }
+  return all;
+}
+
+}  // namespace fairlead::cni::node

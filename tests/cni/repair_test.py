@@ -1,0 +1,198 @@
+"""Goal: pods that were started before the plugin was there get what ADD would have given them. Method: namespaces as pods, the real agent, and an
+API server of the test's own, which serves what it is told and remembers what it was asked."""
+import json
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+import urllib.parse
+import urllib.request
+from pathlib import Path
+
+import plugin
+from fake_api_server import FakeApiServer
+from plugin import IN, PLUGIN, SLOWNESS, PluginTest, cgroup_root, main, wait_until
+
+NODE = Path(os.environ.get("FAIRLEAD_NODE", PLUGIN.with_name("fairlead-node")))
+LIST = {"cniVersion": "1.0.0", "name": "podnet", "plugins": [{"type": "bridge"}]}
+SECONDS_MAX = 20
+RUNS = {"name": "fairlead-proxy", "started": True, "state": {"running": {}}}
+
+
+class Api(FakeApiServer):
+    def __init__(self, folder):
+        self.pods, self.events, self.limits = [], [], []
+        super().__init__(folder, "secret")
+
+    def answer(self, method, path, body):
+        url = urllib.parse.urlsplit(path)
+        query = dict(urllib.parse.parse_qsl(url.query))
+        if (method, url.path) == ("GET", "/api/v1/pods"):
+            assert query["fieldSelector"] == "spec.nodeName=n1", query
+            self.limits.append(int(query["limit"]))
+            begin = int(query.get("continue", "0 /").split()[0])
+            end = begin + self.limits[-1]
+            more = {"continue": f"{end} /+&"} if end < len(self.pods) else {}
+            return 200, {"kind": "PodList", "metadata": more, "items": self.pods[begin:end]}
+        if (method, url.path) == ("POST", "/api/v1/namespaces/shop/events"):
+            self.events.append(json.loads(body))
+            return 201, {}
+        return 404, {}
+
+    def reasons(self):
+        with self.lock:
+            return [(event["involvedObject"]["name"], event["reason"]) for event in self.events]
+
+    def rounds(self):
+        with self.lock:
+            return len(self.limits)
+
+
+class Repair(PluginTest):
+    def setUp(self):
+        super().setUp()
+        self.folder = Path(tempfile.mkdtemp(prefix="fairlead-repair-"))
+        self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
+        self.api = Api(self.folder / "account")
+        self.addCleanup(self.api.close)
+        self.conf = self.folder / "net.d"
+        self.conf.mkdir()
+        (self.conf / "10-podnet.conflist").write_text(json.dumps(LIST))
+        self.log = self.folder / "log"
+        self.kubelet = cgroup_root() / f"flkubelet{os.getpid()}" if cgroup_root() else None
+        if self.kubelet:
+            self.kubelet.mkdir()
+            self.addCleanup(self.kubelet.rmdir)
+
+    def start_agent(self, *words, environment=None):
+        settings = {"pnet": [{"id": "NETA", "rnics": ["mlx5_0/1"]}]}
+        with open(self.log, "wb") as log:
+            agent = subprocess.Popen(
+                [NODE, "run", "--conf-dir", self.conf, "--run-dir", self.run_dir, "--bin-dir", self.folder / "bin",
+                 "--plugin", PLUGIN, "--listen", "127.0.0.1:0", "--settings", json.dumps(settings),
+                 "--api-interval", "0.2", *words],
+                stdout=log, stderr=log, env={**os.environ, "NODE_NAME": "n1", **self.api.environment(),
+                                             **(environment or {})})
+        self.addCleanup(agent.wait)
+        self.addCleanup(agent.kill)
+        self.wait(lambda: "event=ready" in self.log.read_text(), "the agent")
+        self.address = re.search(r"event=listening address=(\S+)", self.log.read_text()).group(1)
+        return agent
+
+    def wait(self, condition, what):
+        wait_until(condition, what, SECONDS_MAX)
+
+    def wait_rounds(self, count):
+        """So many more looks, each of which is over when the next has begun."""
+        wanted = self.api.rounds() + count + 1
+        self.wait(lambda: self.api.rounds() >= wanted, "the next look")
+
+    def metric(self, name):
+        with urllib.request.urlopen(f"http://{self.address}/metrics", timeout=SECONDS_MAX * SLOWNESS) as answer:
+            found = re.search(rf"^{re.escape(name)} (\d+)$", answer.read().decode(), re.M)
+        return int(found.group(1)) if found else None
+
+    def running_pod(self, *arguments, annotations=IN, status=RUNS, spec=None):
+        """A pod that nobody called the plugin for, and its object."""
+        pod = plugin.Pod(*arguments, with_cgroup=False)
+        uid = f"0000-{pod.container}"
+        if self.kubelet:
+            pod.cgroup = self.kubelet / f"kubepods-pod{uid.replace('-', '_')}.slice"
+            pod.cgroup.mkdir()
+        self.addCleanup(pod.close)
+        with self.api.lock:
+            self.api.pods.append({
+                "metadata": {"namespace": "shop", "name": pod.name, "uid": uid, "annotations": annotations},
+                "spec": spec or {},
+                "status": {"phase": "Running", "initContainerStatuses": [status],
+                           "podIPs": [{"ip": address.split("/")[0]} for address in pod.addresses]}})
+        return pod
+
+    def states(self):
+        return [json.loads(path.read_text()) for path in (self.run_dir / "attachments").rglob("*.json")]
+
+    def test_gives_a_running_pod_what_add_gives(self):
+        model = self.pod(("10.88.0.4/24", "fd88::4/64"))
+        late = self.running_pod(("10.88.0.5/24", "fd88::5/64"))
+        self.start_agent("--repair")
+        self.wait(lambda: self.api.reasons() == [(late.name, "FairleadRepaired")], "the event")
+        self.assert_set_up(late)
+        config = {"pnet": [{"id": "NETA", "rnics": ["mlx5_0/1"]}]}
+        self.add(model, **config)
+        self.assertEqual(late.nft(), model.nft())
+        self.assertEqual(late.alias(), model.alias())
+        self.wait_rounds(2)
+        self.assertEqual(len(self.api.reasons()), 1)
+        self.assertEqual(self.metric('fairlead_node_repairs_total{result="repaired"}'), 1)
+        self.assertEqual(self.metric('fairlead_node_repairs_total{result="failed"}'), 0)
+        self.wait(lambda: self.metric('fairlead_node_broker_pods{state="open"}') == 2, "the broker's doors")
+        # A runtime that knows nothing of it neither takes it off nor hinders the pod from going.
+        self.good("DEL", late)
+        self.good("GC", **{"cni.dev/valid-attachments": []})
+        self.assert_set_up(late)
+        subprocess.run(["ip", "netns", "del", late.name], check=True)
+        done = subprocess.run([NODE, "gc", "--run-dir", self.run_dir], capture_output=True, text=True, check=True)
+        self.assertIn(" 1 collected", done.stdout)
+        self.assertEqual(late.programs(), [])
+
+    def test_leaves_all_others_alone(self):
+        others = [self.running_pod(("10.88.1.1/24",), annotations={}),
+                  self.running_pod(("10.88.1.2/24",), annotations={**IN, "fairlead.io/inject": "disabled"}),
+                  self.running_pod(("10.88.1.3/24",), status={**RUNS, "started": False}),
+                  self.running_pod(("10.88.1.4/24",), status={**RUNS, "state": {"terminated": {}}}),
+                  self.running_pod(("10.88.1.5/24",), status={**RUNS, "name": "other"}),
+                  self.running_pod(("10.88.1.6/24",), spec={"hostNetwork": True})]
+        known = self.running_pod(("10.88.1.7/24",))
+        self.add(known)
+        before = [pod.snapshot() for pod in [*others, known]]
+        self.start_agent("--repair")
+        self.wait_rounds(2)
+        self.assertEqual([pod.snapshot() for pod in [*others, known]], before)
+        self.assertEqual(self.api.reasons(), [])
+        self.assertEqual(len(self.states()), 1)
+
+    def test_an_address_that_two_have_is_nobodys(self):
+        victim = self.running_pod(("10.88.2.1/24",))
+        thief = self.pod(("10.88.2.2/24", "10.88.2.1/24"))
+        gone = self.running_pod(("10.88.2.3/24",))
+        gone.close()
+        self.start_agent("--repair")
+        self.wait(lambda: len(self.api.reasons()) == 2, "the events")
+        self.wait_rounds(2)
+        self.assertEqual(sorted(self.api.reasons()), sorted((pod.name, "FairleadNotRepaired") for pod in (victim, gone)))
+        self.assertEqual(self.metric('fairlead_node_repairs_total{result="failed"}'), 2)
+        messages = [event["message"] for event in self.api.events]
+        self.assertTrue(any("two network namespaces have the address 10.88.2.1" in text for text in messages), messages)
+        self.assertNotIn("fairlead", victim.nft() + thief.nft())
+        self.assertEqual(self.states(), [])
+        plugin.run("ip", "-n", thief.name, "address", "del", "10.88.2.1/24", "dev", "eth0")
+        self.wait(lambda: self.api.reasons()[2:] == [(victim.name, "FairleadRepaired")], "the repair")
+        self.assert_set_up(victim)
+
+    def test_fat_pods_keep_nobody_from_repair(self):
+        fat = {"annotations": {"blob": "x" * 1_500_000}}
+        with self.api.lock:
+            self.api.pods += [{"metadata": {"namespace": "shop", "name": f"fat{i}", "uid": f"f{i}", **fat}}
+                              for i in range(3)]
+        late = self.running_pod(("10.88.3.1/24",))
+        self.start_agent("--repair")
+        self.wait(lambda: self.api.reasons() == [(late.name, "FairleadRepaired")], "the event")
+        self.assertIn(1, self.api.limits)
+
+    def test_without_an_api_server_the_node_works(self):
+        (self.folder / "account" / "token").write_text("wrong")
+        agent = self.start_agent("--repair")
+        self.wait(lambda: (self.metric("fairlead_node_api_errors_total") or 0) >= 2, "errors to be counted")
+        text = self.log.read_text()
+        self.assertEqual(text.count("event=pods_not_listed"), 1, text)
+        self.assertIn("status 401", text)
+        self.assertEqual(self.metric("fairlead_node_install_ready"), 1)
+        agent.terminate()
+        self.assertEqual(agent.wait(SECONDS_MAX * SLOWNESS), 0)
+        self.start_agent("--repair", environment={"KUBERNETES_SERVICE_HOST": "", "KUBERNETES_SERVICE_PORT": "x"})
+        self.assertIn("event=no_cluster", self.log.read_text())
+
+
+if __name__ == "__main__":
+    main()

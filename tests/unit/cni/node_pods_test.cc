@@ -1,0 +1,89 @@
+// Goal: of a list of pods what repair needs, whatever shape it has.
+#include "cni/node/node_pods.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "cni/json_text.h"
+
+namespace fairlead::cni::node {
+namespace {
+
+using testing::ElementsAre;
+
+Json pod() {
+  return Json::parse(R"({
+    "metadata": {"namespace": "shop", "name": "web-0", "uid": "u-1",
+                 "annotations": {"fairlead.io/inject": "enabled", "odd": 1}},
+    "spec": {},
+    "status": {"phase": "Running", "podIPs": [{"ip": "10.0.0.1"}, {"ip": "fd00::1"}, {}],
+               "initContainerStatuses": [
+                 {"name": "fairlead-proxy", "started": true, "state": {"running": {}}}]}})");
+}
+
+std::string list(const Json& items, const char* next = "") {
+  return to_text(Json{{"kind", "PodList"}, {"metadata", {{"continue", next}}}, {"items", items}});
+}
+
+NodePod read(const Json& object) {
+  const auto page = parse_pod_page(list(Json::array({object})));
+  EXPECT_TRUE(page);
+  EXPECT_EQ(page->pods.size(), 1u);
+  return page->pods.at(0);
+}
+
+TEST(NodePods, AreReadFromTheirList) {
+  const auto page = parse_pod_page(list(Json::array({pod(), pod()}), "more"));
+  ASSERT_TRUE(page) << page.error();
+  EXPECT_EQ(page->next, "more");
+  ASSERT_EQ(page->pods.size(), 2u);
+  const NodePod& one = page->pods.front();
+  EXPECT_EQ(one.name_space + "/" + one.name + "/" + one.uid, "shop/web-0/u-1");
+  EXPECT_EQ(one.annotations, (StringMap{{"fairlead.io/inject", "enabled"}}));
+  EXPECT_THAT(one.addresses, ElementsAre("10.0.0.1", "fd00::1"));
+  EXPECT_TRUE(one.sidecar_runs);
+}
+
+TEST(NodePods, OnTheNodesNetworkHaveNoAddressOfTheirOwn) {
+  Json object = pod();
+  object["spec"]["hostNetwork"] = true;
+  EXPECT_TRUE(read(object).addresses.empty());
+}
+
+TEST(NodePods, TheSidecarRunsOnceTheKubeletHasSeenItReady) {
+  for (const auto& [pointer, value] : std::map<std::string, Json>{
+           {"/status/phase", "Pending"},
+           {"/status/initContainerStatuses/0/started", false},
+           {"/status/initContainerStatuses/0/name", "other"},
+           {"/status/initContainerStatuses/0/state", Json{{"waiting", Json::object()}}},
+           {"/status/initContainerStatuses", 1},
+           {"/status", nullptr}}) {
+    Json object = pod();
+    object[Json::json_pointer(pointer)] = value;
+    EXPECT_FALSE(read(object).sidecar_runs) << pointer;
+  }
+  Json object = pod();
+  object["status"]["containerStatuses"] = object["status"]["initContainerStatuses"];
+  object["status"].erase("initContainerStatuses");
+  EXPECT_TRUE(read(object).sidecar_runs);
+}
+
+TEST(NodePods, WhatIsNoListOfPodsIsAnError) {
+  for (const auto* text : {"", "{}", "[]", "{\"kind\":\"Status\"}", "{\"kind\":1}"})
+    EXPECT_FALSE(parse_pod_page(text)) << text;
+  EXPECT_FALSE(parse_pod_page(std::string(kPodPageBytesMax + 1, ' ')));
+  const auto odd = parse_pod_page(
+      R"({"kind":"PodList","items":[1,null,{},{"metadata":{"name":"x"}},{"metadata":[]}]})");
+  ASSERT_TRUE(odd);
+  EXPECT_TRUE(odd->pods.empty());
+}
+
+TEST(NodePods, TheNextPageIsAskedForWithWhatTheServerSaid) {
+  EXPECT_EQ(pod_page_path("n-1.example", 32, ""),
+            "/api/v1/pods?fieldSelector=spec.nodeName%3Dn-1.example&limit=32");
+  EXPECT_EQ(pod_page_path("n", 1, "a+/=&b"),
+            "/api/v1/pods?fieldSelector=spec.nodeName%3Dn&limit=1&continue=a%2B%2F%3D%26b");
+}
+
+}  // namespace
+}  // namespace fairlead::cni::node
