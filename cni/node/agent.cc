@@ -137,7 +137,7 @@ struct Agent::Parts {
   // Without it pods are set up when they start, and only then.
   void start_chores() {
     const ClusterSettings& wanted = settings.cluster;
-    if (!wanted.repair) return;
+    if (!wanted.repair && !wanted.label) return;
     auto server = event::ApiServer::from_pod();
     const auto read = read_node_config(Json(settings.entry));
     if (server && read && !wanted.node.empty()) {

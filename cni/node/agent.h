@@ -1,5 +1,5 @@
 // fairlead-node while it runs: keeps the plugin installed, shows what the plugin says, collects
-// what dead pods left, is the broker of the node's sidecars, repairs pods, and
+// what dead pods left, is the broker of the node's sidecars, repairs pods, labels its node, and
 // tells about it in metrics.
 //
 // Threads: run() on the caller's; metrics on a second one, which reads counters under a lock; the

@@ -15,7 +15,11 @@ namespace {
 constexpr const char* kLogger = "node";
 constexpr int kOk = 200;
 constexpr int kCreated = 201;
+constexpr std::string_view kReadyLabel = "fairlead.io/ready";
+constexpr std::string_view kPnetLabelPrefix = "fairlead.io/pnet.";
 constexpr std::size_t kMessageCharsMax = 1024;  // beyond it the API server refuses an Event
+
+std::string node_path(const std::string& node) { return "/api/v1/nodes/" + node; }
 
 std::string event_about(const Repaired& repaired, const std::string& node) {
   const NodePod& pod = *repaired.pod;
@@ -44,7 +48,28 @@ std::string event_about(const Repaired& repaired, const std::string& node) {
            {"count", 1}});
 }
 
+std::vector<std::string> labels_in(std::string_view node) {
+  const auto json = parse_json(node);
+  if (!json) return {};
+  const Json labels = json->value(Json::json_pointer("/metadata/labels"), Json::object());
+  std::vector<std::string> names;
+  if (labels.is_object())
+    for (const auto& [name, value] : labels.items()) names.push_back(name);
+  return names;
+}
+
 }  // namespace
+
+std::string label_patch(bool ready, const std::vector<Pnet>& pnets,
+                        const std::vector<std::string>& present) {
+  Json labels = Json::object();
+  for (const std::string& name : present)
+    if (name == kReadyLabel || name.starts_with(kPnetLabelPrefix)) labels[name] = nullptr;
+  labels[std::string(kReadyLabel)] = ready ? Json("true") : Json();
+  if (ready)
+    for (const Pnet& pnet : pnets) labels[std::string(kPnetLabelPrefix) + pnet.id] = "true";
+  return to_text(Json{{"metadata", {{"labels", std::move(labels)}}}});
+}
 
 ClusterChores::ClusterChores(ClusterSettings settings, event::ApiServer server, NodeConfig config,
                              AgentMetrics& metrics)
@@ -74,6 +99,7 @@ void ClusterChores::run() {
 }
 
 void ClusterChores::look() {
+  if (settings_.label) log_once("not_labelled", label_trouble_, tend_label());
   if (settings_.repair) log_once("pods_not_listed", list_trouble_, repair_pods());
 }
 
@@ -91,6 +117,25 @@ tl::expected<std::string, std::string> ClusterChores::call(event::HttpsRequest r
   if (reply->status != expected)
     return tl::unexpected(what + ": status " + std::to_string(reply->status));
   return std::move(reply->body);
+}
+
+// The answer to a patch is the whole node, so that what it has too much is seen, and goes.
+ClusterChores::Trouble ClusterChores::tend_label() {
+  const bool ready = metrics_.install_ready();
+  const std::string wanted = label_patch(ready, config_.pnets, {});
+  const TimePoint now = std::chrono::steady_clock::now();
+  if (wanted == labelled_ && now < labelled_at_ + kLabelInterval) return {};
+  labelled_.clear();
+  event::HttpsRequest patch{"PATCH", node_path(settings_.node), "", "application/merge-patch+json",
+                            wanted};
+  auto answer = call(patch, kOk);
+  if (!answer) return answer.error();
+  patch.body = label_patch(ready, config_.pnets, labels_in(*answer));
+  if (patch.body != wanted) answer = call(patch, kOk);
+  if (!answer) return answer.error();
+  labelled_ = wanted;
+  labelled_at_ = now;
+  return {};
 }
 
 tl::expected<PodPage, std::string> ClusterChores::read_page(const std::string& next) const {

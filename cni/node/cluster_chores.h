@@ -1,8 +1,9 @@
 // What fairlead-node does with the API server, on a thread of its own because it waits for it:
-// repairs pods that were started before the plugin was there, and makes Events about them. Without
-// an API server a node works all the same.
+// labels its node, and repairs pods that were started before the plugin was there, about which it
+// makes Events. Without an API server a node works all the same.
 //
-// Timers: `interval` between two looks, kRepeatInterval before more Events about one pod.
+// Timers: `interval` between two looks; the label is set again after kLabelInterval, because
+// anybody may have taken it off; kRepeatInterval before more Events about one pod.
 #pragma once
 
 #include <chrono>
@@ -21,21 +22,27 @@
 namespace fairlead::cni::node {
 
 struct ClusterSettings {
-  std::string node;  // its name in the cluster
-  bool repair = false;
+  std::string node;     // its name in the cluster; empty for neither of the two
+  bool repair = false;  // pods
+  bool label = false;   // the node
   std::chrono::duration<double> interval{15};  // between two looks
   RepairPlaces places;
 };
 
+// The labels of a node as a merge patch; `present` are those that it has, for what has to go.
+std::string label_patch(bool ready, const std::vector<Pnet>& pnets,
+                        const std::vector<std::string>& present);
+
 class ClusterChores {
  public:
+  static constexpr Duration kLabelInterval = std::chrono::minutes(10);
   // Before more is said about a pod that cannot be repaired.
   static constexpr Duration kRepeatInterval = std::chrono::minutes(10);
   // Pods a page. One that does not fit into an answer is asked for one by one.
   static constexpr unsigned kPodsPerPage = 32;
   static constexpr std::size_t kPodsMax = 4096;
 
-  // `metrics` outlives this.
+  // `metrics` outlives this, and says whether the plugin is installed.
   ClusterChores(ClusterSettings settings, event::ApiServer server, NodeConfig config,
                 AgentMetrics& metrics);
   ~ClusterChores();
@@ -45,6 +52,7 @@ class ClusterChores {
 
   void run();
   void look();
+  Trouble tend_label();
   Trouble repair_pods();
   tl::expected<std::vector<NodePod>, std::string> list_pods() const;
   tl::expected<PodPage, std::string> read_page(const std::string& next) const;
@@ -62,7 +70,9 @@ class ClusterChores {
     TimePoint at;
   };
   std::map<std::string, Told> told_;  // by uid of the pod
-  std::string list_trouble_;
+  std::string label_trouble_, list_trouble_;
+  std::string labelled_;  // the patch that the node has had, and when
+  TimePoint labelled_at_{};
 
   std::mutex mutex_;  // guards stopped_
   std::condition_variable changed_;

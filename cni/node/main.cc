@@ -54,6 +54,8 @@ void add_cluster(CLI::App& command, ClusterSettings& cluster) {
       ->envname("NODE_NAME");
   command.add_flag("--repair", cluster.repair,
                    "redirect pods too that were started before the plugin was installed");
+  command.add_flag("--label-node", cluster.label,
+                   "fairlead.io/ready and fairlead.io/pnet.ID on the node");
   command
       .add_option_function<double>(
           "--api-interval",

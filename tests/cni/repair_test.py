@@ -1,4 +1,5 @@
-"""Goal: pods that were started before the plugin was there get what ADD would have given them. Method: namespaces as pods, the real agent, and an
+"""Goal: what fairlead-node does with the API server: pods that were started before the plugin was there get
+what ADD would have given them, and the node its labels. Method: namespaces as pods, the real agent, and an
 API server of the test's own, which serves what it is told and remembers what it was asked."""
 import json
 import os
@@ -22,7 +23,7 @@ RUNS = {"name": "fairlead-proxy", "started": True, "state": {"running": {}}}
 
 class Api(FakeApiServer):
     def __init__(self, folder):
-        self.pods, self.events, self.limits = [], [], []
+        self.pods, self.events, self.labels, self.limits = [], [], {}, []
         super().__init__(folder, "secret")
 
     def answer(self, method, path, body):
@@ -35,6 +36,12 @@ class Api(FakeApiServer):
             end = begin + self.limits[-1]
             more = {"continue": f"{end} /+&"} if end < len(self.pods) else {}
             return 200, {"kind": "PodList", "metadata": more, "items": self.pods[begin:end]}
+        if (method, url.path) == ("PATCH", "/api/v1/nodes/n1"):
+            for name, value in json.loads(body)["metadata"]["labels"].items():
+                self.labels[name] = value
+                if value is None:
+                    del self.labels[name]
+            return 200, {"metadata": {"labels": self.labels}}
         if (method, url.path) == ("POST", "/api/v1/namespaces/shop/events"):
             self.events.append(json.loads(body))
             return 201, {}
@@ -180,12 +187,22 @@ class Repair(PluginTest):
         self.wait(lambda: self.api.reasons() == [(late.name, "FairleadRepaired")], "the event")
         self.assertIn(1, self.api.limits)
 
+    def test_labels_its_node_while_the_plugin_is_installed(self):
+        ours = {"fairlead.io/ready": "true", "fairlead.io/pnet.NETA": "true"}
+        others = {"fairlead-pool": "a", "fairlead.io/other": "x"}
+        self.api.labels = {**others, "fairlead.io/pnet.OLD": "true"}
+        self.start_agent("--label-node")
+        self.wait(lambda: self.api.labels == {**others, **ours}, "the labels")
+        (self.conf / "10-podnet.conflist").unlink()
+        self.wait(lambda: self.api.labels == others, "the labels to go")
+        self.assertEqual(self.api.limits, [])
+
     def test_without_an_api_server_the_node_works(self):
         (self.folder / "account" / "token").write_text("wrong")
-        agent = self.start_agent("--repair")
-        self.wait(lambda: (self.metric("fairlead_node_api_errors_total") or 0) >= 2, "errors to be counted")
+        agent = self.start_agent("--repair", "--label-node")
+        self.wait(lambda: (self.metric("fairlead_node_api_errors_total") or 0) >= 4, "errors to be counted")
         text = self.log.read_text()
-        self.assertEqual(text.count("event=pods_not_listed"), 1, text)
+        self.assertEqual((text.count("event=not_labelled"), text.count("event=pods_not_listed")), (1, 1), text)
         self.assertIn("status 401", text)
         self.assertEqual(self.metric("fairlead_node_install_ready"), 1)
         agent.terminate()

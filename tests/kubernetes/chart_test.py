@@ -82,8 +82,9 @@ class Chart(unittest.TestCase):
         self.assertEqual(plugin["pnet"], [{"id": "NETA", "rnics": ["mlx5_0/1"]}])
 
     def test_a_node_has_the_rights_that_it_uses(self):
-        for repair, resources in ((True, ["events", "pods"]), (False, None)):
-            objects = render("--set", f"node.repair={json.dumps(repair)}")
+        for repair, label, resources in ((True, True, ["events", "nodes", "pods"]), (True, False, ["events", "pods"]),
+                                         (False, True, ["nodes"]), (False, False, None)):
+            objects = render("--set", f"node.repair={json.dumps(repair)},node.label={json.dumps(label)}")
             roles = [r for r in of_kind(objects, "ClusterRole") if r["metadata"]["name"].endswith("-node")]
             granted = sorted(name for role in roles for rule in role["rules"] for name in rule["resources"])
             self.assertEqual(granted, resources or [])
@@ -91,7 +92,7 @@ class Chart(unittest.TestCase):
             self.assertEqual("serviceAccountName" in pod, resources is not None)
             node = pod["containers"][0]
             self.assertEqual("NET_ADMIN" in node["securityContext"]["capabilities"]["add"], repair)
-            self.assertEqual("--repair" in node["args"], repair)
+            self.assertEqual(("--repair" in node["args"], "--label-node" in node["args"]), (repair, label))
             mounts = {mount["name"] for mount in node["volumeMounts"]}
             self.assertEqual(mounts, {volume["name"] for volume in pod["volumes"]})
 

@@ -1,10 +1,11 @@
-// Goal: of a list of pods what repair needs, whatever shape it has.
+// Goal: of a list of pods what repair needs, whatever shape it has; labels that are ours.
 #include "cni/node/node_pods.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "cni/json_text.h"
+#include "cni/node/cluster_chores.h"
 
 namespace fairlead::cni::node {
 namespace {
@@ -83,6 +84,18 @@ TEST(NodePods, TheNextPageIsAskedForWithWhatTheServerSaid) {
             "/api/v1/pods?fieldSelector=spec.nodeName%3Dn-1.example&limit=32");
   EXPECT_EQ(pod_page_path("n", 1, "a+/=&b"),
             "/api/v1/pods?fieldSelector=spec.nodeName%3Dn&limit=1&continue=a%2B%2F%3D%26b");
+}
+
+TEST(NodeLabels, AreSetWhileReadyAndTakenOffElse) {
+  const std::vector<Pnet> pnets = {Pnet{"NETA", {}, {}}};
+  EXPECT_EQ(
+      label_patch(true, pnets, {}),
+      R"({"metadata":{"labels":{"fairlead.io/pnet.NETA":"true","fairlead.io/ready":"true"}}})");
+  EXPECT_EQ(label_patch(false, pnets, {}), R"({"metadata":{"labels":{"fairlead.io/ready":null}}})");
+  EXPECT_EQ(label_patch(false, pnets, {"fairlead.io/pnet.NETA", "fairlead.io/ready", "zone"}),
+            R"({"metadata":{"labels":{"fairlead.io/pnet.NETA":null,"fairlead.io/ready":null}}})");
+  EXPECT_EQ(label_patch(true, {}, {"fairlead.io/pnet.OLD", "fairlead.io/other"}),
+            R"({"metadata":{"labels":{"fairlead.io/pnet.OLD":null,"fairlead.io/ready":"true"}}})");
 }
 
 }  // namespace
