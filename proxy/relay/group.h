@@ -56,8 +56,10 @@ struct GroupResources {
 inline constexpr std::uint32_t kSendRequestsPerLink = 256;
 // A transmission is at most three writes and one message.
 inline constexpr std::uint32_t kRequestsPerTransmit = smc::Transmit::kWritesMax + 1;
-// Without data of ours to free, a completion now and then keeps the send queue's account.
+// A completion is a wake-up that only gives back room: for the send queue now and then, for a
+// connection's send ring once this part of it is taken.
 inline constexpr unsigned kSignalEvery = 32;
+inline constexpr unsigned kRingShareHeld = 4;
 // Elements in quarantine with which a group takes no more connections: a peer that never finishes
 // them cannot use up all memory with one group.
 inline constexpr unsigned kQuarantinedMax = 32;

@@ -64,7 +64,10 @@ bool Group::transmit(SmcRelay& relay, SendBatch& batch) {
   send.message = batch.message();
   wire::encode(transmit->cdc, batch.message());
   const bool staged = relay.buffers.staging.has_value();
-  send.signaled = staged || ++lane.unsignaled >= kSignalEvery;
+  const std::size_t ring_bytes = relay.buffers.staging_bytes.size();
+  const bool tight =
+      staged && relay.connection.tx_window().bytes() <= ring_bytes - ring_bytes / kRingShareHeld;
+  send.signaled = ++lane.unsignaled >= kSignalEvery || tight;
   if (send.signaled) lane.unsignaled = 0;
   if (staged && !lane.records.full())
     lane.records.push(
