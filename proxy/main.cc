@@ -105,6 +105,7 @@ relay::WorkerSettings settings_for(const config::Config& config, unsigned index,
   settings.offer.host_name = host_name(config);
   settings.connections_max = (config.limits.connections + count - 1) / count;
   settings.handshakes_max = (config.limits.handshakes + count - 1) / count;
+  settings.handshakes_per_peer_max = (config.limits.handshakes_per_peer + count - 1) / count;
   settings.memory_bytes = config.memory.limit / count;
   settings.seed = std::random_device{}();
   return settings;

@@ -155,6 +155,8 @@ std::vector<Key<Config>> resource_keys() {
                      IntegerCodec{1, kConnectionsMax}),
       single<Config>("limits.handshakes", FAIRLEAD_MEMBER(limits.handshakes),
                      IntegerCodec{1, kHandshakesMax}),
+      single<Config>("limits.handshakes_per_peer", FAIRLEAD_MEMBER(limits.handshakes_per_peer),
+                     IntegerCodec{1, kHandshakesMax}),
       single<Config>("limits.dial_timeout", FAIRLEAD_MEMBER(limits.dial_timeout),
                      DurationCodec{milliseconds(10), minutes(5)}),
       single<Config>("latency.spin", FAIRLEAD_MEMBER(latency.spin),

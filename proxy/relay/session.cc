@@ -27,7 +27,10 @@ Session::Session(Worker& worker, std::uint64_t number, Direction direction,
 }
 
 Session::~Session() {
-  if (setup_) end_setup();
+  if (!setup_) return;
+  // The worker ends, and nobody is left whose turn could come.
+  setup_->turn = Turn::kNone;
+  end_setup();
 }
 
 std::string Session::id() const { return session_id(number_); }
@@ -58,6 +61,7 @@ void Session::run(TimePoint now) {
 
 void Session::on_timer() {
   const TimePoint now = worker_.network().now();
+  if (setup_ && setup_->turn == Turn::kInLine) return give_up_line(now);
   if (phase_ == Phase::kDialing) return dial_failed(ETIMEDOUT);
   if (phase_ == Phase::kQueued) {
     note("the first contact of another connection took too long");
@@ -74,6 +78,7 @@ void Session::arm_timer() {
 void Session::end_setup() {
   worker_.stop_waiting(*this);
   if (setup_->counted) worker_.end_handshake();
+  end_turn();
   setup_.reset();
 }
 

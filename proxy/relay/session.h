@@ -63,6 +63,8 @@ class Session final : public event::StreamHandler {
   void handle_group_confirmed(TimePoint now);
   void handle_group_refused(FallbackReason reason, TimePoint now);
   void handle_group_lost(TimePoint now);
+  // It stood in line for a handshake with its peer.
+  void handle_turn();
   // The worker ends: what the application was told is sent goes out, then the connection is
   // aborted.
   void shut_down(const char* why);
@@ -82,6 +84,7 @@ class Session final : public event::StreamHandler {
   bool queued = false;  // in the worker's ready list
 
  private:
+  enum class Turn : std::uint8_t { kNone, kInLine, kTaken };
   // What only the negotiation needs; freed when it is over.
   struct SetUp {
     explicit SetUp(event::TimerQueue& timers, std::function<void()> on_timer)
@@ -95,6 +98,7 @@ class Session final : public event::StreamHandler {
     std::optional<FallbackReason> plain_reason;
     bool assumed = false;        // by configuration; no option was seen
     bool counted = false;        // as one of limits.handshakes
+    Turn turn = Turn::kNone;     // outbound: among the handshakes with the destination
     bool forms_group = false;    // ours is the first contact
     DeviceSlot* slot = nullptr;  // that leads to the peer; outbound, before the Accept: the offered
     rdma::Port port;             // of `slot`
@@ -116,6 +120,8 @@ class Session final : public event::StreamHandler {
   void start_outbound(TimePoint now);
   void start_inbound(TimePoint now);
   void dial_net(bool with_option, TimePoint now);
+  void give_up_line(TimePoint now);
+  void end_turn();
   void dial_app(TimePoint now);
   void run_dialing(TimePoint now);
   void net_connected(TimePoint now);

@@ -14,6 +14,7 @@ using Kind = event::IoResult::Kind;
 void Session::run_dialing(TimePoint now) {
   event::Stream& accepted = outbound() ? *app_ : *net_;
   if (accepted.hung_up() && accepted.take_error() != 0) return abandon("reset while dialling");
+  if (setup_->turn == Turn::kTaken && net_ == nullptr) return dial_net(!setup_->assumed, now);
   event::Stream* dialled = outbound() ? net_.get() : app_.get();
   if (dialled == nullptr || !dialled->connected()) return;
   if (const int error = dialled->take_error(); error != 0) return dial_failed(error);

@@ -1,6 +1,8 @@
 // The outbound side: connections of our application to the world. Dials with the SMC option where
 // the configuration wants it, and is the client of the handshake.
 
+#include <utility>
+
 #include "base/log.h"
 #include "relay/session.h"
 #include "relay/worker.h"
@@ -27,8 +29,43 @@ void Session::start_outbound(TimePoint now) {
     setup_->counted = true;
   }
   setup_->assumed = assumed;
-  if (plain) note("the connection is to stay TCP");
+  if (plain) {
+    note("the connection is to stay TCP");
+  } else if (!worker_.turns().take(destination_, number_)) {
+    note("waiting: the peer has many handshakes in hand");
+    setup_->phase = "turn";
+    setup_->turn = Turn::kInLine;
+    return setup_->timer.set(now + config.smc.handshake_timeout);
+  } else {
+    setup_->turn = Turn::kTaken;
+  }
   dial_net(!plain && !assumed, now);
+}
+
+void Session::handle_turn() {
+  setup_->turn = Turn::kTaken;
+  worker_.mark_ready(*this);
+}
+
+// Who has waited as long as a handshake may take is not kept waiting for one.
+void Session::give_up_line(TimePoint now) {
+  end_turn();
+  note("no turn for a handshake with the peer");
+  setup_->plain_reason = FallbackReason::kConnectionLimit;
+  setup_->outcome.detail = "no turn among limits.handshakes_per_peer";
+  dial_net(false, now);
+}
+
+void Session::end_turn() {
+  switch (std::exchange(setup_->turn, Turn::kNone)) {
+    case Turn::kNone:
+      return;
+    case Turn::kInLine:
+      return worker_.turns().leave(destination_, number_);
+    case Turn::kTaken:
+      if (const std::optional<std::uint64_t> next = worker_.turns().give_back(destination_))
+        worker_.next_turn(*next);
+  }
 }
 
 void Session::dial_net(bool with_option, TimePoint now) {

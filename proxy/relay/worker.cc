@@ -27,7 +27,8 @@ Worker::Worker(WorkerSettings settings, Network& network, WorkerStats& stats)
       sizes_{smc::element_code(settings_.config->buffers.size),
              smc::element_code(settings_.config->buffers.size_min)},
       budget_(settings_.memory_bytes),
-      random_(settings_.seed) {
+      random_(settings_.seed),
+      turns_(settings_.handshakes_per_peer_max) {
   stats_.pinned_limit_bytes.set(settings_.memory_bytes);
 }
 
@@ -99,6 +100,12 @@ bool Worker::begin_handshake() {
   if (handshakes_ >= settings_.handshakes_max) return false;
   ++handshakes_;
   return true;
+}
+
+void Worker::next_turn(std::uint64_t session) {
+  const auto found = sessions_.find(session);
+  SMC_ASSERT(found != sessions_.end(), session);
+  found->second->handle_turn();
 }
 
 std::string Worker::next_group_id() {

@@ -22,6 +22,7 @@
 #include "relay/decision_log.h"
 #include "relay/device_slot.h"
 #include "relay/fallback_log.h"
+#include "relay/handshake_turns.h"
 #include "relay/network.h"
 #include "relay/session.h"
 #include "smc/negotiate.h"
@@ -37,8 +38,9 @@ struct WorkerSettings {
   smc::LocalOffer offer;
   std::size_t connections_max = 0;  // this worker's share of limits.connections
   std::size_t handshakes_max = 0;
-  std::size_t memory_bytes = 0;  // of memory.limit
-  std::uint64_t seed = 0;        // for tokens
+  std::size_t handshakes_per_peer_max = 1;  // not 0
+  std::size_t memory_bytes = 0;             // of memory.limit
+  std::uint64_t seed = 0;                   // for tokens
 };
 
 class Worker {
@@ -113,6 +115,9 @@ class Worker {
   void bury(Session& session);
   bool begin_handshake();  // false: limits.handshakes is reached
   void end_handshake() { --handshakes_; }
+  HandshakeTurns& turns() { return turns_; }
+  // Its turn has come.
+  void next_turn(std::uint64_t session);
   std::uint32_t random() { return static_cast<std::uint32_t>(random_()); }
   std::string next_group_id();
   Group& adopt_group(DeviceSlot& slot, const PeerKey& key, std::unique_ptr<Group> group);
@@ -171,6 +176,7 @@ class Worker {
   std::uint64_t session_numbers_ = 0;
   std::uint64_t group_numbers_ = 0;
   std::size_t handshakes_ = 0;
+  HandshakeTurns turns_;
   bool draining_ = false;
 };
 

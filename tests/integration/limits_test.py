@@ -123,6 +123,28 @@ class Limits(ProxyTest):
             self.wait_fallback(self.outbound, "connection_limit")
             wait_until(lambda: ("handshake_timeout", "local") in self.outbound.metrics().fallbacks(),
                        "the handshake to end")
+
+    def test_handshakes_with_one_peer(self):
+        """One handshake hangs; the next with this address stands in line behind it, and is SMC-R."""
+        def be_silent(sock):
+            peers.receive_all(sock)
+        with peers.Server(be_silent) as silent:
+            assumed = {"smc": {"assume": ["127.0.0.0/8"],
+                               "handshake_timeout": f"{int(seconds(1.5))}s"}}
+            self.inbound = self.start("in", [listener("in", "inbound", self.server.address)], assumed)
+            self.outbound = self.start(
+                "out", [listener("hangs", "outbound", silent.address),
+                        listener("out", "outbound", self.inbound.address("in"))],
+                {**assumed, "limits": {"handshakes_per_peer": 1}})
+            hanging = peers.connect(self.outbound.address("hangs"))
+            self.socks.append(hanging)
+            wait_until(lambda: silent.tasks, "the handshake to begin")
+            self.entry = self.outbound.address("out")
+            with peers.connect(self.entry) as sock:
+                self.assertTrue(self.talk(sock))
+            metrics = self.outbound.metrics()
+            self.assertEqual(metrics.fallbacks(), {("handshake_timeout", "local"): 1})
+            self.assertEqual(metrics.connections("smcr"), 1)
             with peers.connect(self.entry) as sock:
                 self.assertTrue(self.talk(sock))
             self.assertEqual(self.outbound.metrics().connections("smcr"), 1)

@@ -41,6 +41,7 @@ class Draw {
   ProxySettings proxy(Pod pod, bool addressable) {
     ProxySettings settings = default_proxy(pod);
     settings.addressable = addressable;
+    settings.handshakes_per_peer_max = pod % 2 == 1 ? 2 : 100;
     settings.config.buffers.size = power(14, 16);
     settings.config.buffers.publish = power(12, 14);
     settings.config.smc.max_connections_per_group = 16;

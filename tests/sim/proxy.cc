@@ -44,6 +44,7 @@ void SimProxy::start() {
   settings.config = &settings_.config;
   settings.connections_max = settings_.connections_max;
   settings.handshakes_max = settings_.handshakes_max;
+  settings.handshakes_per_peer_max = settings_.handshakes_per_peer_max;
   settings.memory_bytes = settings_.memory_bytes;
   settings.seed = world_.random.next();
   for (std::uint8_t& byte : settings.offer.peer_id.bytes)

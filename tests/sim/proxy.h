@@ -19,6 +19,7 @@ struct ProxySettings {
   std::size_t memory_bytes = 1 << 20;
   std::size_t connections_max = 1000;
   std::size_t handshakes_max = 100;
+  std::size_t handshakes_per_peer_max = 100;
   unsigned ports = 1;
   bool addressable = true;
   bool option_available = true;

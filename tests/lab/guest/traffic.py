@@ -213,9 +213,11 @@ def connect(address, port, family="tcp", buffers=None, timeout=30):
     return sock
 
 
-def talk(speak, address, port, mine, theirs, family="tcp", buffers=None, count=1, at_once=1, key=""):
+def talk(speak, address, port, mine, theirs, family="tcp", buffers=None, count=1, at_once=1, key="",
+         queue=True):
     """Opens `count` connections, `at_once` at a time, and does the steps on each; a list of results. Tells
-    {"connected": …} each time `at_once` are open."""
+    {"connected": …} each time `at_once` are open. `queue`: each is opened when the one before it
+    stands, as the kernel needs it, which makes its handshakes one at a time and gives each 6 s."""
     all_results = []
     for first in range(0, count, at_once):
         talks = []
@@ -223,9 +225,12 @@ def talk(speak, address, port, mine, theirs, family="tcp", buffers=None, count=1
             sock = connect(address, port, family, buffers)
             order = {"key": f"{key}{index}", "steps": theirs}
             sock.sendall(json.dumps(order).encode() + b"\n")
-            # One after the other: the kernel makes its handshakes one at a time, and gives each 6 s.
-            Talk(sock).exactly(len(GREETING))
             talks.append(Talk(sock))
+            if queue:
+                talks[-1].exactly(len(GREETING))
+        if not queue:
+            for one in talks:
+                one.exactly(len(GREETING))
         speak(connected=len(talks))
         for one in talks:
             all_results.append(one.perform(mine))

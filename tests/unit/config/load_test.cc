@@ -188,6 +188,7 @@ TEST(Load, KeepsEveryRange) {
       {"memory.limit", {"1MiB", "1024GiB"}, {"1048575", "1025GiB"}},
       {"limits.connections", {"1", "1000000"}, {"0", "1000001"}},
       {"limits.handshakes", {"1", "10000"}, {"0", "65537"}},
+      {"limits.handshakes_per_peer", {"1", "65536"}, {"0", "65537"}},
       {"limits.dial_timeout", {"10ms", "5m"}, {"9ms", "301s", "0"}},
       {"latency.spin", {"0", "1us", "1ms"}, {"1001us"}},
       {"latency.spin_share_max", {"0", "100"}, {"101"}},
