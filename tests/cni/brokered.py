@@ -78,8 +78,9 @@ class BrokerTest(wired.WiredTest):
         log_path = self.folder / f"node{self.logs}.log"
         with open(log_path, "wb") as log:
             agent = subprocess.Popen(
-                [NODE, "run", "--conf-dir", self.run_dir / "net.d", "--bin-dir", self.run_dir / "bin",
-                 "--run-dir", self.run_dir, "--plugin", plugin.PLUGIN, "--listen", "127.0.0.1:0"],
+                plugin.with_rights_of_the_chart(
+                    NODE, "run", "--conf-dir", self.run_dir / "net.d", "--bin-dir", self.run_dir / "bin",
+                    "--run-dir", self.run_dir, "--plugin", plugin.PLUGIN, "--listen", "127.0.0.1:0"),
                 stdout=log, stderr=log)
         self.addCleanup(agent.wait)
         self.addCleanup(agent.kill)

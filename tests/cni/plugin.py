@@ -5,6 +5,7 @@ Environment: FAIRLEAD_CNI, the plugin; FAIRLEAD_SLOWNESS as in tests/suite.py.
 """
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -22,11 +23,20 @@ CALL_SECONDS_MAX = 60
 ANNOTATIONS = "io.kubernetes.cri.pod-annotations"
 IN = {"fairlead.io/status": "{}", "fairlead.io/inject": "enabled"}  # a pod that was injected
 VERSION = "1.1.0"
+NODE_TEMPLATE = Path(__file__).parents[2] / "helm/fairlead/templates/node.yaml"
 
 
 def run(*command):
     return subprocess.run([str(word) for word in command], check=True, capture_output=True,
                           text=True).stdout
+
+
+def with_rights_of_the_chart(*command):
+    """fairlead-node as the DaemonSet has it: root, but with no capability besides those that the chart adds."""
+    added = re.search(r"^ *add: \[(.*)\]$", NODE_TEMPLATE.read_text(encoding="utf-8"), re.M).group(1)
+    names = re.findall(r"\b[A-Z]+_[A-Z]+\b", added)
+    return ["setpriv", "--inh-caps=-all", "--bounding-set=-all" + "".join(f",+{name.lower()}" for name in names),
+            "--no-new-privs", *command]
 
 
 def cgroup_root():

@@ -76,9 +76,10 @@ class Repair(PluginTest):
         settings = {"pnet": [{"id": "NETA", "rnics": ["mlx5_0/1"]}]}
         with open(self.log, "wb") as log:
             agent = subprocess.Popen(
-                [NODE, "run", "--conf-dir", self.conf, "--run-dir", self.run_dir, "--bin-dir", self.folder / "bin",
-                 "--plugin", PLUGIN, "--listen", "127.0.0.1:0", "--settings", json.dumps(settings),
-                 "--api-interval", "0.2", *words],
+                plugin.with_rights_of_the_chart(
+                    NODE, "run", "--conf-dir", self.conf, "--run-dir", self.run_dir, "--bin-dir", self.folder / "bin",
+                    "--plugin", PLUGIN, "--listen", "127.0.0.1:0", "--settings", json.dumps(settings),
+                    "--api-interval", "0.2", *words),
                 stdout=log, stderr=log, env={**os.environ, "NODE_NAME": "n1", **self.api.environment(),
                                              **(environment or {})})
         self.addCleanup(agent.wait)
