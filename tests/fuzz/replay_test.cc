@@ -19,6 +19,7 @@ int fuzz_decline(const std::uint8_t* data, std::size_t size);
 int fuzz_llc(const std::uint8_t* data, std::size_t size);
 int fuzz_cdc(const std::uint8_t* data, std::size_t size);
 int fuzz_cni(const std::uint8_t* data, std::size_t size);
+int fuzz_node(const std::uint8_t* data, std::size_t size);
 int fuzz_review(const std::uint8_t* data, std::size_t size);
 }
 
@@ -65,7 +66,7 @@ INSTANTIATE_TEST_SUITE_P(Targets, Replay,
                                          Target{"accept_confirm", fuzz_accept_confirm, 10},
                                          Target{"decline", fuzz_decline, 3},
                                          Target{"llc", fuzz_llc, 30}, Target{"cdc", fuzz_cdc, 20},
-                                         Target{"cni", fuzz_cni, 10},
+                                         Target{"cni", fuzz_cni, 10}, Target{"node", fuzz_node, 14},
                                          Target{"review", fuzz_review, 25}),
                          [](const auto& param) { return std::string(param.param.name); });
 

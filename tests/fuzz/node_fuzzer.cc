@@ -1,0 +1,53 @@
+// What fairlead-node reads: records of sidecars, its own file, and lists of pods. Properties: a
+// refusal says something; a record that is accepted is the same again after encoding; an id of the
+// file belongs to one pod.
+#include <cstdint>
+#include <string_view>
+
+#include "base/assert.h"
+#include "broker/message.h"
+#include "cni/node/broker_file.h"
+#include "cni/node/node_pods.h"
+
+namespace {
+
+using namespace fairlead;
+using namespace fairlead::cni::node;
+
+void refused(std::string_view why) { SMC_ASSERT(!why.empty()); }
+
+void check_record(std::span<const std::byte> input) {
+  const auto message = broker::decode(input);
+  if (!message) return refused(message.error().what);
+  const auto again = broker::decode(broker::encode(*message));
+  SMC_ASSERT(again.has_value() && *again == *message);
+}
+
+void check_file(std::string_view text) {
+  const auto record = parse_broker_record(text);
+  if (!record) return refused(record.error().message);
+  BrokerBook book;
+  book.restore(record->owners);
+  SMC_ASSERT(book.ownerships().size() <= record->owners.size());
+  const auto again = parse_broker_record(to_json_text({record->fabric, book.ownerships()}));
+  SMC_ASSERT(again.has_value() && again->fabric == record->fabric);
+  SMC_ASSERT(again->owners.size() == book.ownerships().size());
+}
+
+void check_pods(std::string_view text) {
+  const auto page = parse_pod_page(text);
+  if (!page) return refused(page.error());
+  for (const NodePod& pod : page->pods) SMC_ASSERT(!pod.name.empty() && !pod.uid.empty());
+  const std::string path = pod_page_path(text, 1, page->next);
+  for (const char c : path) SMC_ASSERT(c > ' ' && c <= '~', c);
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const std::string_view text(reinterpret_cast<const char*>(data), size);
+  check_record(std::as_bytes(std::span(data, size)));
+  check_file(text);
+  check_pods(text);
+  return 0;
+}
