@@ -74,9 +74,10 @@ class Client:
         self.context = ssl.create_default_context(cadata=ca_pem)
 
     def connect(self):
-        connection = http.client.HTTPSConnection("127.0.0.1", self.port, timeout=SECONDS_MAX)
+        connection = http.client.HTTPSConnection("127.0.0.1", self.port, timeout=SECONDS_MAX, context=self.context)
         connection.connect = lambda: None
         raw = socket.create_connection(("127.0.0.1", self.port), SECONDS_MAX)
+        raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         connection.sock = self.context.wrap_socket(raw, server_hostname=self.name)
         return connection
 
