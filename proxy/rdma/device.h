@@ -206,7 +206,7 @@ class Device {
   virtual Result<std::unique_ptr<RegisteredBuffer>> allocate_buffer(ProtectionDomain& domain,
                                                                     std::size_t size_bytes) = 0;
   virtual Result<std::unique_ptr<QueuePair>> create_queue_pair(const QueuePairOptions& options) = 0;
-  // What allocate_buffer() may still hand out as far as a limit is known.
+  // What buffers for data may still take, as far as a limit is known.
   virtual std::size_t registrable_bytes() const { return std::numeric_limits<std::size_t>::max(); }
 
   // Takes up to completions.size() completions; never blocks.

@@ -3,6 +3,7 @@
 // verbs device that threads share.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <limits>
@@ -21,9 +22,13 @@ class MemlockAccount {
   void give_back(std::size_t size_bytes) noexcept;
 
   std::size_t limit_bytes() const noexcept { return limit_bytes_; }
-  std::size_t left_bytes() const noexcept {
+  // What data buffers may take of it. A quarter stays for queue pairs, completion queues and their
+  // messages: drivers lock memory for these beside this account, and without them buffers are of no
+  // use.
+  std::size_t left_for_data_bytes() const noexcept {
     if (limit_bytes_ == 0) return std::numeric_limits<std::size_t>::max();
-    return limit_bytes_ - used_bytes();
+    const std::size_t share = limit_bytes_ - limit_bytes_ / 4;
+    return share - std::min(share, used_bytes());
   }
   std::size_t used_bytes() const noexcept { return used_bytes_.load(std::memory_order_relaxed); }
 

@@ -49,7 +49,7 @@ class VerbsDevice final : public Device {
   Result<std::unique_ptr<RegisteredBuffer>> allocate_buffer(ProtectionDomain& domain,
                                                             std::size_t size_bytes) override;
   Result<std::unique_ptr<QueuePair>> create_queue_pair(const QueuePairOptions& options) override;
-  std::size_t registrable_bytes() const override { return memlock_.left_bytes(); }
+  std::size_t registrable_bytes() const override { return memlock_.left_for_data_bytes(); }
   std::size_t poll(std::span<Completion> completions) override;
   std::optional<AsyncEvent> poll_async_event() override;
   bool pending() const noexcept override;

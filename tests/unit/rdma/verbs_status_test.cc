@@ -67,6 +67,17 @@ TEST(MemlockAccount, GivesWholePagesUntilTheLimit) {
   EXPECT_TRUE(account.take(4096));
 }
 
+TEST(MemlockAccount, KeepsAQuarterFromData) {
+  MemlockAccount account(8 << 20);
+  EXPECT_EQ(account.left_for_data_bytes(), 6U << 20);
+  EXPECT_TRUE(account.take(5 << 20));
+  EXPECT_EQ(account.left_for_data_bytes(), 1U << 20);
+  EXPECT_TRUE(account.take(2 << 20));
+  EXPECT_EQ(account.left_for_data_bytes(), 0U);
+  EXPECT_TRUE(account.take(1 << 20)) << "queue pairs may";
+  EXPECT_EQ(MemlockAccount(0).left_for_data_bytes(), std::numeric_limits<std::size_t>::max());
+}
+
 TEST(MemlockAccount, HugeSizesDoNotWrapAround) {
   MemlockAccount account(1 << 20);
   EXPECT_TRUE(account.take(4096));
