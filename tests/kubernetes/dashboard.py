@@ -75,7 +75,7 @@ def draw(prometheus, seconds, rate_interval, path):
                 points = [(at - begin, float(value)) for at, value in row["values"]]
                 axes.plot(*zip(*points), linewidth=1, label=legend(target["legendFormat"], row["metric"]))
         axes.set_xlim(0, seconds)
-        axes.set_ylim(bottom=0)
         if axes.lines:
+            axes.set_ylim(0, max(1e-3, 1.3 * axes.dataLim.ymax))  # room for the legend
             axes.legend(fontsize=6, ncols=2, loc="upper right")
-    picture.savefig(path, dpi=80)
+    picture.savefig(path, dpi=70)

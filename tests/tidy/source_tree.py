@@ -6,6 +6,7 @@ from pathlib import Path
 CXX_SUFFIXES = (".h", ".cc", ".c")
 TEXT_SUFFIXES = CXX_SUFFIXES + (".py", ".sh", ".md", ".txt", ".cmake", ".yaml", ".yml", ".json",
                                 ".conflist", ".tpl")
+PICTURE_SUFFIXES = (".png",)  # which links may lead to
 TEXT_NAMES = ("Makefile", "Dockerfile", "run")
 # Captures and corpora are data; build trees are not ours to judge.
 IGNORED = ("build/", "tests/captures/", "tests/fuzz/corpus/")
@@ -28,6 +29,8 @@ def load(root):
         file = Path(root) / path
         if file.is_file() and (path.endswith(TEXT_SUFFIXES) or file.name in TEXT_NAMES):
             tree[path] = file.read_bytes().decode("utf-8", "replace")
+        elif file.is_file() and path.endswith(PICTURE_SUFFIXES):
+            tree[path] = ""
     return tree
 
 
