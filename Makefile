@@ -41,6 +41,11 @@ lab: build  ## two virtual machines with RDMA: us and the kernel's SMC; LAB_KEEP
 	@./scripts/bootstrap.sh lab
 	python3 -B tests/lab/lab.py
 
+.PHONY: lab-bench
+lab-bench: build  ## speeds in the lab, side by side: TCP, the kernel's SMC-R, HAProxy, us, the device
+	@./scripts/bootstrap.sh lab
+	python3 -B tests/lab/bench.py
+
 .PHONY: demo
 demo: build  ## show SMC-R between two proxies on this machine
 	@./scripts/bootstrap.sh demo

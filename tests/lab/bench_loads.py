@@ -1,0 +1,143 @@
+"""The loads of the lab's benchmark, and the ways on which they go from node a to node b."""
+import json
+import re
+import subprocess
+from collections import namedtuple
+
+from expect import expect, wait_until
+from kernel_smc import Change
+from node import BUILD, ROOT
+
+SETUP_CONNECTIONS = 20
+REDIS_CLIENTS, REDIS_REQUESTS = 10, 2000
+SEND_BYTES = 128 * 1024
+# By the device alone, without any proxy: [program, its options, how much of a figure is one unit].
+DEVICE_TESTS = {"bulk": ["ib_write_bw", ["-s", "65536"], 1.0],
+                # It tells half a round trip.
+                "ping": ["ib_send_lat", ["-s", "64"], 2.0]}
+HAPROXY = """global
+  nbthread 1
+defaults
+  mode tcp
+  timeout connect 5s
+  timeout client 1h
+  timeout server 1h
+"""
+
+Route = namedtuple("Route", "host load redis environment")
+
+
+class Routes:
+    """Servers on b, and pairs of proxies in front of them; they stay for the whole run."""
+
+    TCP_PORTS = (7001, 7002)  # the load generator's server, redis
+    SMC_PORTS = (7011, 7012)
+    HAPROXY_PORTS = {"a": (7021, 7022), "b": (7031, 7032)}
+
+    def __init__(self, stage, folder, settings):
+        self.stage, self.a, self.b = stage, stage.a, stage.b
+        self.loadgen = folder / "loadgen"
+        subprocess.run(["cc", "-O2", "-o", self.loadgen, ROOT / "tests/bench/loadgen.c", "-lpthread"],
+                       check=True)
+        self.preload = {"LD_PRELOAD": str(BUILD / "tests/lab/libsmc_preload.so")}
+        self.device_port = 18500
+        self.serve(self.TCP_PORTS, None)
+        self.serve(self.SMC_PORTS, self.preload)
+        self.kernel = Change(stage.kernels["a"])
+        self.by_name = {
+            "direct": Route(self.b.address, *self.TCP_PORTS, None),
+            "kernel": Route(self.b.address, *self.SMC_PORTS, self.preload),
+            "haproxy": Route("127.0.0.1", *self.haproxy(), None),
+            "fairlead": Route("127.0.0.1", *self.fairlead(settings), None)}
+
+    def serve(self, ports, environment):
+        how = {"environment": environment} if environment else {}
+        self.b.start([self.loadgen, "server", "0.0.0.0", ports[0]], **how)
+        self.b.start(["redis-server", "--port", ports[1], "--bind", "0.0.0.0", "--save", "",
+                      "--protected-mode", "no"], **how)
+        if environment:
+            # No tool lists a listener of AF_SMC by its port, and the first connection is a warm-up.
+            self.probe(self.b.address, ports, how)
+        else:
+            self.wait_listening(self.b, ports)
+
+    def probe(self, host, ports, how):
+        wait_until(lambda: "alive" in self.a.run([self.loadgen, "idle", host, ports[0], 1, 0],
+                                                 check=False, timeout=200, **how),
+                   "the server behind AF_SMC", 60)
+        wait_until(lambda: "PONG" in self.a.run(["redis-cli", "-h", host, "-p", ports[1], "ping"],
+                                                check=False, **how), "redis behind AF_SMC", 60)
+
+    def wait_listening(self, node, ports):
+        wait_until(lambda: all(f":{port} " in node.run(["ss", "-Hltn"]) for port in ports),
+                   f"servers at {ports}", 60)
+
+    def haproxy(self):
+        """A pair; its ports on node a."""
+        ways = {"a": [(port, f"{self.b.address}:{to}")
+                      for port, to in zip(self.HAPROXY_PORTS["a"], self.HAPROXY_PORTS["b"])],
+                "b": [(port, f"127.0.0.1:{to}")
+                      for port, to in zip(self.HAPROXY_PORTS["b"], self.TCP_PORTS)]}
+        for node in (self.b, self.a):
+            lines = [f"listen l{port}\n  bind :{port}\n  server next {to}\n"
+                     for port, to in ways[node.name]]
+            node.write("/tmp/lab/haproxy.cfg", HAPROXY + "".join(lines))
+            node.start(["haproxy", "-db", "-f", "/tmp/lab/haproxy.cfg"])
+            self.wait_listening(node, self.HAPROXY_PORTS[node.name])
+        return self.HAPROXY_PORTS["a"]
+
+    def fairlead(self, settings):
+        """The same of ours, with default settings but for these."""
+        options = {"log": {"level": "info"}, **settings}
+        self.ours, entries = [], []
+        for to in self.TCP_PORTS:
+            inbound, port = self.stage.inbound(self.b, to, options)
+            outbound, entry = self.stage.outbound(self.a, self.b.address, port, options)
+            self.ours += [inbound, outbound]
+            entries.append(entry)
+        return entries
+
+    def sample(self, workload, target, seconds):
+        if target == "device":
+            return self.device(workload, seconds)
+        route = self.by_name[target]
+        how = {"environment": route.environment} if route.environment else {}
+        if workload == "redis":
+            said = self.a.run(["redis-benchmark", "-h", route.host, "-p", route.redis, "-c",
+                               REDIS_CLIENTS, "-n", REDIS_REQUESTS, "-t", "get", "--csv"],
+                              timeout=180, **how)
+            return float(said.strip().splitlines()[-1].split(",")[1].strip('"'))
+        words = {"bulk": ["bulk", route.host, route.load, 1, seconds, SEND_BYTES],
+                 "ping": ["pp", route.host, route.load, 64, seconds],
+                 "setup": ["idle", route.host, route.load, SETUP_CONNECTIONS, 0]}[workload]
+        said = self.a.run([self.loadgen, *words], timeout=180, **how)
+        result = json.loads(said.splitlines()[0])
+        if workload == "bulk":
+            return result["gbytes_per_s"] * 1e3
+        if workload == "ping":
+            return result["p50_us"]
+        expect(result["open"] == SETUP_CONNECTIONS, f"{target}: {result}")
+        return result["open_secs"] / SETUP_CONNECTIONS * 1e3
+
+    def device(self, workload, seconds):
+        program, options, factor = DEVICE_TESTS[workload]
+        self.device_port += 1
+        words = [program, "-d", "rxe0", "-x", "1", "-F", "-p", self.device_port, *options]
+        words += ["-D", max(2, round(seconds)), "--report_gbits"] if workload == "bulk" else ["-n", 1000]
+        server = self.b.start(words)
+        self.wait_listening(self.b, [self.device_port])
+        said = self.a.run([*words, self.b.address], timeout=120)
+        server.wait(30)
+        rows = [line.split() for line in said.splitlines() if re.match(r"^\s*(65536|64)\s", line)]
+        expect(rows, f"{program} says no figure: {said[-500:]}")
+        # Columns: bulk: bytes, iterations, peak, average (Gbit/s); latency: …, least, most, typical.
+        return float(rows[-1][3]) * 125 if workload == "bulk" else float(rows[-1][4]) * factor
+
+    def check(self):
+        """What was to be SMC-R was SMC-R."""
+        for proxy in self.ours[:2]:
+            proxy.expect_smcr()
+        for proxy in self.ours[2:]:
+            proxy.expect_smcr(at_least=0)  # redis may have been left out
+        counts = self.kernel.look()
+        expect(counts["client_v2"] > 0 and not counts["reasons"], f"the kernel's client: {counts}")
