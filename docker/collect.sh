@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Lays out what the image adds to its base: collect.sh <build folder> <root of the image>
 #
-# Programs, stripped; the shared libraries that they load; configuration; and an SBOM (SPDX 2.3, JSON) of the packages that these libraries came from.
+# Programs, stripped; the shared libraries that they load; configuration; and an SBOM (SPDX 2.3, JSON) of the packages that
+# these libraries came from, and of those that are inside of the programs.
 set -euo pipefail
 build=$1 root=$2
 here=$(cd "$(dirname "$0")/.." && pwd)
@@ -9,9 +10,7 @@ here=$(cd "$(dirname "$0")/.." && pwd)
 mkdir -p "$root/usr/local/bin" "$root/etc/fairlead" "$root/run/fairlead" "$root/usr/share/doc/fairlead"
 programs=()
 for program in proxy/fairlead-proxy proxy/ctl/fairleadctl injector/fairlead-injector cni/fairlead-cni \
-  cni/fairlead-node node/fairlead-node; do
-  # The node's programs are part of builds that have them.
-  [[ -x $build/$program ]] || continue
+  cni/fairlead-node; do
   install -m 755 -s "$build/$program" "$root/usr/local/bin/"
   programs+=("$root/usr/local/bin/$(basename "$program")")
 done
@@ -27,7 +26,8 @@ libraries=$({
   for program in "${programs[@]}"; do ldd "$program" || true; done
   find /usr/lib/*/libibverbs -name '*.so' -exec ldd {} + 2>/dev/null || true
 } | awk '$2 == "=>" && $3 ~ /^\// {print $3} $1 ~ /^\// && $1 !~ /:$/ {print $1}' | sort -u)
-packages=()
+# Headers alone, and what the plugin is linked with: no file in the image tells of them.
+packages=(libcli11-dev libexpected-dev libspdlog-dev nlohmann-json3-dev libbpf-dev libelf-dev zlib1g-dev libc6-dev)
 # Which package a library is of. The packages know some by the path from before /lib became a link.
 package_of() {
   local path

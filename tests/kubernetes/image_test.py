@@ -17,6 +17,7 @@ BUILD = Path(sys.argv.pop(1))
 PROGRAMS = {"fairlead-proxy", "fairlead-injector", "fairlead-cni", "fairlead-node", "fairleadctl"}
 LABELS = {"title", "description", "version", "revision"}
 MEGABYTES_MAX = 60
+COMPILED_IN = {"nlohmann-json3-dev", "libspdlog-dev", "libbpf-dev", "libc6-dev"}
 USER = 2201
 
 
@@ -77,6 +78,7 @@ class Image(unittest.TestCase):
             owners = subprocess.run(["dpkg-query", "-S", f"*/{library}"], check=False, capture_output=True, text=True).stdout
             names = {line.split(":")[0] for line in owners.splitlines()}
             self.assertTrue(names & packages.keys(), f"{library} of {names}")
+        self.assertLessEqual(COMPILED_IN, packages.keys())
         print(f"sbom: {len(packages)} packages")
 
 
