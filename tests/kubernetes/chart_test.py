@@ -2,9 +2,12 @@
 """The chart under the real helm: lint, rendering in every mode, refusal by schema, agreement with the code."""
 import json
 import re
+import shutil
 import subprocess
 import sys
+import tempfile
 import unittest
+from pathlib import Path
 
 import yaml
 
@@ -111,6 +114,24 @@ class Chart(unittest.TestCase):
             self.assertRegex(text, rf"\b{known[name]}\b")
         chart = yaml.safe_load((helm.CHART / "Chart.yaml").read_text())
         self.assertIn(f"VERSION {chart['appVersion']} ", (ROOT / "CMakeLists.txt").read_text())
+
+    def test_notes_name_what_is_there(self):
+        with tempfile.TemporaryDirectory() as folder:
+            chart = Path(folder) / "fairlead"
+            shutil.copytree(helm.CHART, chart)
+            notes = chart / "templates" / "NOTES.txt"  # which helm shows only where it installs
+            text = notes.read_text()
+            notes.unlink()
+            (notes.parent / "notes.yaml").write_text("---\nkind: Notes\nmetadata: {name: notes}\ntext: |\n" + "".join(
+                line if line.startswith("{{") else f"  {line}" for line in text.splitlines(keepends=True)))
+            for mode in ("webhook", "policy", "manual"):
+                for node in (True, False):
+                    objects = render("--set", f"injector.mode={mode},node.enabled={str(node).lower()}", chart=chart)
+                    (shown,) = (thing["text"] for thing in of_kind(objects, "Notes"))
+                    names = [thing["metadata"]["name"] for thing in of_kind(objects, "Deployment")]
+                    self.assertEqual(re.findall(r"rollout status deploy/(\S+)", shown), names)
+                    self.assertEqual("rollout status ds" in shown, bool(of_kind(objects, "DaemonSet")))
+                    self.assertEqual("kubectl label namespace" in shown, mode != "manual")
 
     def test_containers_of_ours_have_no_rights(self):
         for thing in of_kind(render(), "Deployment"):

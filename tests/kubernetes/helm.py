@@ -28,9 +28,9 @@ def find_helm():
     return str(CACHE / "helm"), ""
 
 
-def template(helm, *arguments, kubernetes="1.36.0"):
+def template(helm, *arguments, kubernetes="1.36.0", chart=CHART):
     """Exit code, text, complaint."""
-    done = subprocess.run([helm, "template", "fairlead", CHART, "--namespace", "fairlead-system",
+    done = subprocess.run([helm, "template", "fairlead", chart, "--namespace", "fairlead-system",
                            "--kube-version", kubernetes, *SETTINGS, *arguments],
                           capture_output=True, text=True, timeout=120, check=False)
     return done.returncode, done.stdout, done.stderr
