@@ -22,8 +22,10 @@ from pathlib import Path
 import initramfs
 import kernel
 import scenario
-import scenarios_self  # noqa: F401  an import registers the scenarios in it
+import scenarios_devices  # noqa: F401  an import registers the scenarios in it
+import scenarios_self  # noqa: F401
 import scenarios_interop  # noqa: F401
+import scenarios_sockets  # noqa: F401
 import scenarios_fallback  # noqa: F401
 import scenarios_pods  # noqa: F401
 import scenarios_wire  # noqa: F401

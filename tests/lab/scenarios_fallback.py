@@ -3,25 +3,17 @@ byte is lost."""
 import contextlib
 
 import pods
-from expect import expect, expect_equal, expect_stream
+from exchange import talk_both_ways
+from expect import expect, expect_equal
 from kernel_smc import Change
 from scenario import scenario
 
-COUNT = 200_000
-BOTH_WAYS = [["send", COUNT, 1], ["shutdown"], ["receive"]]
-AND_BACK = [["receive"], ["send", COUNT, 2], ["close"]]
 DECLINED_BY_PEER = 0x05000000
 NO_UEID_MATCH = 0x03030000
 PEER_NO_OPTION = 0x03010000
 
 
 NO_RNIC = {"devices": {"shm": {"enabled": False}, "verbs": {"enabled": False}}}
-
-
-def talk_both_ways(stage, node, server, address, port, **how):
-    mine, theirs = stage.talk(node, server, address, port, BOTH_WAYS, AND_BACK, **how)
-    expect_stream(mine[0], theirs[0], "to the server")
-    expect_stream(theirs[1], mine[2], "to the client")
 
 
 def to_kernel(stage, options=None, family="smc"):

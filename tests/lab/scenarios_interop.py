@@ -5,7 +5,7 @@ from kernel_smc import Change
 from scenario import scenario
 
 KIB = 1024
-BULK_BYTES = 30_000_000  # of 100 MB, one way takes half a minute
+BULK_BYTES = 100_000_000
 CONNECTIONS = 300  # more than the 255 of one link group
 
 
@@ -138,7 +138,7 @@ def abort(stage, role):
 
 @both
 def bulk(stage, role):
-    """30 MB each way"""
+    """100 MB each way"""
     way = Way(stage, role, kernel_buffers=(1024 * KIB, 1024 * KIB))
     mine, theirs = way.talk([["send", BULK_BYTES, 1], ["shutdown"], ["receive"]],
                             [["receive"], ["send", BULK_BYTES, 2], ["close"]], timeout=300)

@@ -2,6 +2,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -32,6 +33,9 @@ Result<ContextHandle> open_context(const std::string& name) {
     ContextHandle context(ibv_open_device(device));
     if (context != nullptr) return context;
     Error error = system_error("ibv_open_device", errno);
+    // The library forgets why the device's node did not open.
+    const std::string node = std::string("/dev/infiniband/") + device->dev_name;
+    if (::access(node.c_str(), R_OK | W_OK) != 0) error = system_error("the device's node", errno);
     // The device exists, but a container sees no node of it: nobody granted it.
     if (error.code == Errc::kNotFound) error.code = Errc::kPermission;
     return error;
