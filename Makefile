@@ -56,6 +56,11 @@ bench: build  ## compare with other proxies, side by side
 	@./scripts/bootstrap.sh demo
 	python3 tests/bench/bench.py
 
+.PHONY: scale
+scale: build  ## measure growth: with connections, link groups, peers and time
+	@./scripts/bootstrap.sh demo plot
+	python3 tests/bench/scale.py
+
 .PHONY: fuzz
 fuzz:  ## fuzz every decoder for FUZZ_SECONDS (60) each
 	@./scripts/bootstrap.sh build fuzz

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs the Debian packages that are missing, and nothing else.
 #
-#   scripts/bootstrap.sh [build] [test] [arm64] [k8s] [lab] [demo] [fuzz]     default: build
+#   scripts/bootstrap.sh [build] [test] [arm64] [k8s] [lab] [demo] [plot] [fuzz]     default: build
 #
 # Needs root or sudo only when something is missing. Services that come with a package are not
 # started. Costs a fraction of a second when everything is there.
@@ -23,6 +23,7 @@ declare -A groups=(
   [k8s]="podman buildah debootstrap runc conmon catatonit containernetworking-plugins iproute2
          prometheus redis-server redis-tools python3 python3-yaml etcd-server docker-compose"
   [demo]="curl iproute2 iperf3 redis-server redis-tools nginx-light nftables haproxy procps python3"
+  [plot]="python3-matplotlib"
   [fuzz]="clang-14 llvm-14 libclang-rt-14-dev"
 )
 

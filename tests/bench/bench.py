@@ -15,7 +15,6 @@ import shlex
 import signal
 import subprocess
 import sys
-import time
 
 import report
 import targets as target_list
@@ -113,15 +112,9 @@ def check_means(options):
 
 
 def describe(options, congestion_control):
-    commit = subprocess.run(["git", "-C", ROOT, "describe", "--always", "--dirty"],
-                            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-                            check=False).stdout.strip()
-    return {"commit": commit or "unknown", "date": time.strftime("%Y-%m-%d %H:%M:%SZ",
-                                                                 time.gmtime()),
-            "command": shlex.join(sys.argv), "kernel": os.uname().release,
-            "cpus": os.cpu_count(), "congestion_control": congestion_control,
-            "pin": options.pin, "secs": options.secs, "reps": options.reps,
-            "quick": options.quick}
+    return report.about(ROOT) | {
+        "congestion_control": congestion_control, "pin": options.pin, "secs": options.secs,
+        "reps": options.reps, "quick": options.quick}
 
 
 def interrupt(*_):

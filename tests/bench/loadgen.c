@@ -4,7 +4,8 @@
 //   loadgen bulk   <ip> <port> <streams> <seconds> <send bytes>    one way, byte counts verified
 //   loadgen pp     <ip> <port> <bytes> <seconds> [gap us]          ping-pong on one connection
 //   loadgen crr    <ip> <port> <workers> <seconds> [bytes]         whole short connections
-//   loadgen idle   <ip> <port> <connections> <seconds>             open, echo, hold, echo again
+//   loadgen idle   <ip> <port> <connections> <seconds>             open, echo, hold, echo again;
+//                                                                  SIGUSR1 ends the holding
 //
 // One file, long because the benchmark compiles it with a single call of cc on any machine.
 //
@@ -408,6 +409,10 @@ static int idle(int count) {
   char response[kMessage];
   if (count < 1) return 2;
   int* sockets = must_allocate((size_t)count, sizeof *sockets);
+  sigset_t enough;
+  sigemptyset(&enough);
+  sigaddset(&enough, SIGUSR1);
+  sigprocmask(SIG_BLOCK, &enough, NULL);
   for (int i = 0; i < count; i++) sockets[i] = -1;
   struct timeval patience = {5, 0};
   double start = now();
@@ -427,7 +432,8 @@ static int idle(int count) {
   }
   printf("{\"open\":%d,\"fail\":%d,\"open_secs\":%.3f}\n", opened, failed, now() - start);
   fflush(stdout);
-  usleep((useconds_t)(seconds * 1e6));
+  const struct timespec hold = {(time_t)seconds, (long)((seconds - (double)(time_t)seconds) * 1e9)};
+  sigtimedwait(&enough, NULL, &hold);
   int alive = 0;
   for (int i = 0; i < count; i++)
     if (sockets[i] >= 0 && send_all(sockets[i], request.message, kMessage) &&

@@ -2,7 +2,11 @@
 
 import json
 import os
+import shlex
 import statistics
+import subprocess
+import sys
+import time
 
 import workloads
 
@@ -69,16 +73,30 @@ def failures(samples):
              "error": s.error} for s in samples if s.error]
 
 
-def write(path, samples, about, retaken, unusable, complete):
-    """Replaces the report as a whole, so that a reader never sees half of one."""
-    os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
-    report = {"rows": rows(samples), "about": about, "noise": noise(samples, retaken),
+def about(root):
+    """What was measured, when, where, and by which command."""
+    commit = subprocess.run(["git", "-C", root, "describe", "--always", "--dirty"],
+                            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+                            check=False).stdout.strip()
+    return {"commit": commit or "unknown",
+            "date": time.strftime("%Y-%m-%d %H:%M:%SZ", time.gmtime()),
+            "command": shlex.join(sys.argv), "kernel": os.uname().release, "cpus": os.cpu_count()}
+
+
+def write(path, samples, about_run, retaken, unusable, complete):
+    report = {"rows": rows(samples), "about": about_run, "noise": noise(samples, retaken),
               "failures": failures(samples), "left_out": unusable, "complete": complete}
+    write_json(path, report)
+    return report
+
+
+def write_json(path, report):
+    """Replaces the file as a whole, so that a reader never sees half of one."""
+    os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
     with open(path + ".new", "w", encoding="utf-8") as file:
         json.dump(report, file, indent=1)
         file.write("\n")
     os.replace(path + ".new", path)
-    return report
 
 
 def number(value):

@@ -149,7 +149,7 @@ def fairlead(name, program, settings=None, over_smc=True):
                                "listen": bind, "upstream": to}],
                 "smc": {"option_program": "auto"},
                 "devices": {"shm": {"directory": place.directory + "/shm"}},
-                "admin": {"listen": "", "socket": ""},
+                "admin": {"listen": "", "socket": f"{place.directory}/{side}.sock"},
                 "log": {"level": "warn"}}
             for section, values in (settings or {}).items():
                 config.setdefault(section, {}).update(values)

@@ -1,0 +1,124 @@
+"""Proxies in two pods, their link groups, and connections that are held through them."""
+
+import json
+import os
+import signal
+import subprocess
+import time
+from dataclasses import dataclass, field
+
+import targets as target_list
+from pods import CONNECTIONS_MAX, Pods, run
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+READY_SECONDS = 10.0
+POLL_SECONDS = 0.05
+HOLD_SECONDS = 900  # at most; a signal ends it
+# The default of 10000 would be near.
+SETTINGS = {"limits": {"connections": 20000}}
+
+
+@dataclass
+class Proxies:
+    """One inbound proxy in pod B, and those in pod A that lead to it."""
+    inbound: subprocess.Popen
+    inbound_admin: str
+    outbound: list = field(default_factory=list)
+    ports: list = field(default_factory=list)  # where each of `outbound` listens
+
+    def all(self):
+        return [self.inbound, *self.outbound]
+
+
+class Cluster:
+    def __init__(self, options):
+        self.options = options
+        self.pods = Pods("split" if (os.cpu_count() or 1) > 1 else "free", options.keep)
+        self.loadgen = os.path.join(self.pods.scratch, "loadgen")
+        self.app_port = self.pods.port()
+
+    def open(self):
+        self.pods.open(["cubic", "reno"])
+        run("cc", "-O2", "-o", self.loadgen, os.path.join(HERE, "loadgen.c"), "-lpthread")
+        self.pods.start("B", [self.loadgen, "server", "0.0.0.0", str(self.app_port)])
+
+    def close(self):
+        self.pods.close()
+
+    # -- the proxies ------------------------------------------------------------------------------
+
+    def start_proxies(self, name):
+        """A pair of their own for each part: what one part leaves behind is none of the next's."""
+        directory = self.pods.directory(name)
+        peer_port = self.pods.port()
+        proxies = Proxies(self.start_side("b", directory, directory, peer_port, 0),
+                          f"{directory}/b.sock")
+        self.add_outbound(proxies, directory, directory, peer_port)
+        return proxies
+
+    def add_outbound(self, proxies, directory, shared, peer_port):
+        port = self.pods.port()
+        proxies.outbound.append(self.start_side("a", directory, shared, peer_port, port))
+        proxies.ports.append(port)
+        self.wait_until_smc(proxies, port, f"{directory}/a.sock")
+
+    def start_side(self, side, directory, shared, peer_port, listen_port):
+        place = target_list.Place("127.0.0.1", listen_port, self.pods.ips["B"], peer_port,
+                                  "127.0.0.1", self.app_port, directory,
+                                  self.pods.namespace("A"), self.pods.namespace("B"),
+                                  CONNECTIONS_MAX)
+        settings = {**SETTINGS, "devices": {"shm": {"directory": shared + "/shm"}}}
+        commands = target_list.fairlead("fairlead", self.options.proxy, settings).make(place)
+        path = os.path.join(directory, side + ".yaml")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(commands.files[side + ".yaml"])
+        command = commands.a if side == "a" else commands.b
+        return self.pods.start(side.upper(), ["sh", "-c", "exec " + command],
+                               os.path.join(directory, side + ".log"))
+
+    def wait_until_smc(self, proxies, port, admin):
+        """Until a connection through the new proxy is in a link group."""
+        deadline = time.monotonic() + READY_SECONDS
+        while True:
+            output, complaint = self.load(port, "pp", 64, 0.02)
+            if output and self.groups(admin):
+                return
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"no SMC-R through the proxies: {complaint}")
+            time.sleep(POLL_SECONDS)
+
+    def groups(self, admin):
+        """The link groups of a proxy, as fairleadctl gives them."""
+        done = subprocess.run([self.options.ctl, "--admin", "unix:" + admin, "-o", "json",
+                               "linkgroups"], capture_output=True, text=True, check=False)
+        return json.loads(done.stdout)["link_groups"] if done.returncode in (0, 1) else []
+
+    def load(self, port, mode, size, seconds, last=None, host="127.0.0.1"):
+        words = [self.loadgen, mode, host, str(port), str(size), str(seconds)]
+        return self.pods.finish("A", words + ([] if last is None else [str(last)]),
+                                seconds * 4 + 60)
+
+    # -- holding connections ----------------------------------------------------------------------
+
+    def hold(self, port, count):
+        """(process that holds `count` connections, what it says of their set-up)."""
+        client = self.pods.start("A", [self.loadgen, "idle", "127.0.0.1", str(port), str(count),
+                                       str(HOLD_SECONDS)], stdout=subprocess.PIPE)
+        opened = json.loads(client.stdout.readline() or "{}")
+        if opened.get("open") != count:
+            raise RuntimeError(f"of {count} connections {opened.get('open', 0)} were opened")
+        return client, opened
+
+    def release(self, clients):
+        """Ends the holding; gives how many connections still echoed."""
+        alive = 0
+        for client in clients:
+            # The load generator runs beneath nsenter and taskset, which have become it by exec.
+            client.send_signal(signal.SIGUSR1)
+            alive += json.loads(client.stdout.readline() or "{}").get("alive", 0)
+            self.pods.stop(client)
+        return alive
+
+    def stop(self, proxies):
+        for process in proxies.all():
+            self.pods.stop(process)

@@ -1,0 +1,93 @@
+"""From the samples of scale.py to its tables, and to a picture."""
+
+import statistics
+
+TABLES = {
+    "connections": ("Idle connections through one pair", {
+        "connections": "connections", "groups": "groups", "over_smc": "over SMC-R",
+        "setups_per_s": "set-ups/s", "kib_per_connection": "KiB each, both proxies",
+        "idle_cpu_percent": "idle CPU %"}),
+    "active": ("Streams at once", {
+        "streams": "streams", "target": "target", "gbps": "GB/s", "low": "lowest",
+        "high": "highest", "to_fewest": "to the fewest"}),
+    "churn": ("Short connections, connect to close", {
+        "second": "second", "connections_per_s": "connections/s", "worst_ms": "worst ms",
+        "cpu_us_per_connection": "CPU us each", "memory_mib": "MiB, both proxies"}),
+    "peers": ("Peers of one proxy", {
+        "peers": "peers", "groups": "groups", "memory_mib": "MiB", "kib_per_peer": "KiB a peer",
+        "seconds_per_peer": "s to add one", "idle_cpu_percent": "idle CPU %"}),
+}
+
+
+def active_rows(samples):
+    """Rows of {(target, streams): [GB/s]}; the ratio is to the target's own fewest streams."""
+    fewest = min(streams for _, streams in samples)
+    rows = []
+    for (target, streams), found in sorted(samples.items()):
+        base = statistics.median(samples[target, fewest])
+        rows.append({"streams": streams, "target": target, "gbps": statistics.median(found),
+                     "low": min(found), "high": max(found),
+                     "to_fewest": statistics.median(found) / base})
+    return rows
+
+
+def cell(value):
+    if isinstance(value, float):
+        return f"{value:.0f}" if abs(value) >= 100 else f"{value:.2f}"
+    return str(value)
+
+
+def table(part, rows):
+    """Lines of a Markdown table, so that it can be taken over into a page as it is."""
+    columns = TABLES[part][1]
+    lines = ["| " + " | ".join(columns.values()) + " |", "|" + "---|" * len(columns)]
+    return lines + ["| " + " | ".join(cell(row[name]) for name in columns) + " |" for row in rows]
+
+
+def print_tables(report):
+    about = report["about"]
+    print(f"commit {about['commit']}, {about['date']}, kernel {about['kernel']}, "
+          f"{about['cpus']} CPUs\ncommand: {about['command']}")
+    for part, (title, _) in TABLES.items():
+        if part in report:
+            print("\n".join(["", title, "", *table(part, report[part])]))
+
+
+def draw(path, report):
+    """The parts as curves; says so where the library is not installed."""
+    try:
+        import matplotlib
+    except ImportError:
+        print("no picture: the package python3-matplotlib is not installed")
+        return
+    matplotlib.use("Agg")
+    matplotlib.rcParams.update({"svg.hashsalt": "fairlead", "font.size": 9})
+    from matplotlib import pyplot
+    figure, axes = pyplot.subplots(2, 3, figsize=(11, 6), constrained_layout=True)
+    curves = (
+        ("connections", "connections", "kib_per_connection", "KiB a connection, both proxies"),
+        ("connections", "connections", "setups_per_s", "connections set up per second"),
+        ("connections", "connections", "idle_cpu_percent", "CPU of both idle proxies, %"),
+        ("peers", "peers", "memory_mib", "memory of one proxy, MiB"),
+        ("churn", "second", "memory_mib", "memory under churn, MiB"),
+    )
+    for axis, (part, x, y, title) in zip(axes.flat, curves):
+        rows = report.get(part, [])
+        axis.plot([row[x] for row in rows], [row[y] for row in rows], marker="o", markersize=3)
+        label(axis, x, title)
+    for target in sorted({row["target"] for row in report.get("active", [])}):
+        rows = [row for row in report["active"] if row["target"] == target]
+        axes.flat[-1].plot([row["streams"] for row in rows], [row["gbps"] for row in rows],
+                           marker="o", markersize=3, label=target)
+        axes.flat[-1].set_xscale("log")
+        axes.flat[-1].legend()
+    label(axes.flat[-1], "streams", "GB/s")
+    figure.savefig(path, metadata={"Date": None})
+    print(f"picture: {path}")
+
+
+def label(axis, x, title):
+    axis.set_xlabel(x)
+    axis.set_title(title, fontsize=9)
+    axis.set_ylim(bottom=0)
+    axis.grid(alpha=0.3)
