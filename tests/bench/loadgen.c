@@ -7,16 +7,19 @@
 //   loadgen idle   <ip> <port> <connections> <seconds>             open, echo, hold, echo again;
 //                                                                  SIGUSR1 ends the holding
 //
-// One file, long because the benchmark compiles it with a single call of cc on any machine.
+// It is long because it has all the loads: each is small, and the benchmarks compile one program.
 //
 // Every client prints JSON, one object a line, and exits with 0 only when every byte came back
 // right. Every load is bounded in time; a watchdog ends the process when something hangs.
 #define _GNU_SOURCE
+#include "loadgen.h"
+
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -30,28 +33,17 @@
 #include <unistd.h>
 
 enum {
-  kMagic = 0x4c474e31,
-  kModeSink = 1,  // the server counts what comes and answers the count after the end
-  kModeEcho = 2,  // the server answers every message of `size` bytes with the same bytes
   kStreamsMax = 1024,
   kWorkersMax = 256,
   kDialFailuresMax = 200,
-  kMessageBytesMax = 64 << 20,
-  kSinkBufferBytes = 256 << 10,
   kRoundTripsMax = 8 << 20,
-};
-
-// The first bytes of every connection.
-struct hello {
-  uint32_t magic, mode;
-  uint64_t size;
 };
 
 static struct sockaddr_in target;
 static double seconds;
 static size_t message_bytes;
 
-static void die(const char* what) {
+void die(const char* what) {
   perror(what);
   exit(1);
 }
@@ -62,7 +54,7 @@ static double now(void) {
   return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-static struct sockaddr_in address_of(const char* ip, const char* port) {
+struct sockaddr_in address_of(const char* ip, const char* port) {
   struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons((uint16_t)atoi(port))};
   if (inet_pton(AF_INET, ip, &address.sin_addr) != 1) {
     fprintf(stderr, "not an IPv4 address: %s\n", ip);
@@ -71,7 +63,7 @@ static struct sockaddr_in address_of(const char* ip, const char* port) {
   return address;
 }
 
-static void set_no_delay(int fd) {
+void set_no_delay(int fd) {
   int on = 1;
   setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
 }
@@ -89,7 +81,7 @@ static int dial(void) {
   return fd;
 }
 
-static bool send_all(int fd, const void* bytes, size_t count) {
+bool send_all(int fd, const void* bytes, size_t count) {
   const char* at = bytes;
   while (count > 0) {
     ssize_t sent = send(fd, at, count, MSG_NOSIGNAL);
@@ -113,183 +105,103 @@ static bool receive_all(int fd, void* bytes, size_t count) {
   return true;
 }
 
-static void* must_allocate(size_t count, size_t size) {
+void* must_allocate(size_t count, size_t size) {
   void* memory = calloc(count > 0 ? count : 1, size);
   if (memory == NULL) die("calloc");
   return memory;
-}
-
-// ------------------------------------------------------------------------------------- server
-
-struct connection {
-  int fd;
-  size_t hello_bytes;  // of `hello`, received
-  struct hello hello;
-  char* message;
-  size_t received;  // of `message`
-};
-
-// A bulk connection has a thread of its own, so that the receiver is never the narrow place.
-static void* sink(void* argument) {
-  int fd = (int)(intptr_t)argument;
-  char* buffer = must_allocate(kSinkBufferBytes, 1);
-  uint64_t total = 0;
-  for (;;) {
-    ssize_t received = recv(fd, buffer, kSinkBufferBytes, 0);
-    if (received < 0 && errno == EINTR) continue;
-    if (received <= 0) break;
-    total += (uint64_t)received;
-  }
-  send_all(fd, &total, sizeof total);
-  close(fd);
-  free(buffer);
-  return NULL;
-}
-
-static void hand_to_sink(int fd) {
-  pthread_t thread;
-  pthread_attr_t attributes;
-  pthread_attr_init(&attributes);
-  pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-  fcntl(fd, F_SETFL, 0);
-  if (pthread_create(&thread, &attributes, sink, (void*)(intptr_t)fd) != 0) close(fd);
-  pthread_attr_destroy(&attributes);
-}
-
-static void close_connection(struct connection* c) {
-  close(c->fd);
-  free(c->message);
-  free(c);
-}
-
-static void accept_all(int listener, int epoll) {
-  int fd;
-  while ((fd = accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC)) >= 0) {
-    set_no_delay(fd);
-    struct connection* c = must_allocate(1, sizeof *c);
-    c->fd = fd;
-    struct epoll_event event = {.events = EPOLLIN, .data.ptr = c};
-    if (epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event) != 0) close_connection(c);
-  }
-}
-
-// False when the connection is over, or no longer this loop's.
-static bool greet(struct connection* c, int epoll) {
-  ssize_t received =
-      recv(c->fd, (char*)&c->hello + c->hello_bytes, sizeof c->hello - c->hello_bytes, 0);
-  if (received < 0 && (errno == EAGAIN || errno == EINTR)) return true;
-  if (received <= 0) return close_connection(c), false;
-  c->hello_bytes += (size_t)received;
-  if (c->hello_bytes < sizeof c->hello) return true;
-  if (c->hello.magic != kMagic || c->hello.size > kMessageBytesMax)
-    return close_connection(c), false;
-  if (c->hello.mode == kModeSink) {
-    epoll_ctl(epoll, EPOLL_CTL_DEL, c->fd, NULL);
-    hand_to_sink(c->fd);
-    free(c);
-    return false;
-  }
-  if (c->hello.mode != kModeEcho || c->hello.size == 0) return close_connection(c), false;
-  c->message = must_allocate(c->hello.size, 1);
-  return true;
-}
-
-static void echo(struct connection* c) {
-  ssize_t received = recv(c->fd, c->message + c->received, c->hello.size - c->received, 0);
-  if (received < 0 && (errno == EAGAIN || errno == EINTR)) return;
-  if (received <= 0) {
-    close_connection(c);
-    return;
-  }
-  c->received += (size_t)received;
-  if (c->received < c->hello.size) return;
-  c->received = 0;
-  // Replies are small: waiting for room is simpler than keeping what is left.
-  for (size_t sent = 0; sent < c->hello.size;) {
-    ssize_t count = send(c->fd, c->message + sent, c->hello.size - sent, MSG_NOSIGNAL);
-    if (count >= 0) {
-      sent += (size_t)count;
-    } else if (errno == EAGAIN) {
-      usleep(50);
-    } else if (errno != EINTR) {
-      return;  // the next recv sees it too
-    }
-  }
-}
-
-static _Noreturn void serve(const char* ip, const char* port) {
-  struct sockaddr_in address = address_of(ip, port);
-  int on = 1, epoll = epoll_create1(EPOLL_CLOEXEC);
-  int listener = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-  setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-  if (bind(listener, (struct sockaddr*)&address, sizeof address) < 0) die("bind");
-  if (listen(listener, 4096) < 0) die("listen");
-  struct epoll_event event = {.events = EPOLLIN, .data.ptr = NULL}, events[256];
-  if (epoll_ctl(epoll, EPOLL_CTL_ADD, listener, &event) != 0) die("epoll_ctl");
-  for (;;) {
-    int count = epoll_wait(epoll, events, 256, -1);
-    for (int i = 0; i < count; i++) {
-      struct connection* c = events[i].data.ptr;
-      if (c == NULL) {
-        accept_all(listener, epoll);
-      } else if (c->message == NULL) {
-        // What follows the greeting is still in the socket: epoll reports it again.
-        greet(c, epoll);
-      } else {
-        echo(c);
-      }
-    }
-  }
 }
 
 // --------------------------------------------------------------------------------------- bulk
 
 struct stream {
   uint64_t sent, counted;  // by us, by the server
+  int fd;
   bool failed;
 };
 static struct stream streams[kStreamsMax];
 static pthread_barrier_t all_connected;
 
-static void* bulk_stream(void* argument) {
-  struct stream* stream = argument;
+// Up to kBulkThreadsMax streams have a thread each. More share them: a thread a stream would take
+// the processor from the proxies, and measure the scheduler.
+enum { kBulkThreadsMax = 8 };
+struct bundle {
+  struct stream* streams[kStreamsMax / kBulkThreadsMax + 1];
+  int count;
+};
+static struct bundle bundles[kBulkThreadsMax];
+
+static void begin(struct stream* stream) {
   struct hello hello = {kMagic, kModeSink, 0};
-  int fd = dial();
-  if (fd < 0) perror("connect");
-  stream->failed = fd < 0 || !send_all(fd, &hello, sizeof hello);
+  stream->fd = dial();
+  if (stream->fd < 0) perror("connect");
+  stream->failed = stream->fd < 0 || !send_all(stream->fd, &hello, sizeof hello);
+}
+
+static void send_some(struct stream* stream, const char* bytes, int flags) {
+  ssize_t sent = send(stream->fd, bytes, message_bytes, MSG_NOSIGNAL | flags);
+  if (sent >= 0) {
+    stream->sent += (uint64_t)sent;
+  } else if (errno != EINTR && errno != EAGAIN) {
+    perror("send");
+    stream->failed = true;
+  }
+}
+
+static void finish(struct stream* stream) {
+  if (stream->fd < 0) return;
+  if (!receive_all(stream->fd, &stream->counted, sizeof stream->counted)) {
+    fprintf(stderr, "no final count on stream %d\n", (int)(stream - streams));
+    stream->failed = true;
+  }
+  close(stream->fd);
+}
+
+static void send_to_ready(struct bundle* bundle, const char* bytes) {
+  struct pollfd ready[kStreamsMax / kBulkThreadsMax + 1];
+  for (int i = 0; i < bundle->count; i++) {
+    struct stream* stream = bundle->streams[i];
+    ready[i] = (struct pollfd){.fd = stream->failed ? -1 : stream->fd, .events = POLLOUT};
+  }
+  if (poll(ready, (nfds_t)bundle->count, 100) <= 0) return;
+  for (int i = 0; i < bundle->count; i++)
+    if (ready[i].revents != 0) send_some(bundle->streams[i], bytes, MSG_DONTWAIT);
+}
+
+static void* bulk_bundle(void* argument) {
+  struct bundle* bundle = argument;
   char* bytes = must_allocate(message_bytes, 1);
-  memset(bytes, 'x' + (int)(stream - streams) % 64, message_bytes);
+  memset(bytes, 'x' + (int)(bundle - bundles), message_bytes);
+  for (int i = 0; i < bundle->count; i++) begin(bundle->streams[i]);
   pthread_barrier_wait(&all_connected);
-  double end = now() + seconds;
-  while (!stream->failed && now() < end) {
-    ssize_t sent = send(fd, bytes, message_bytes, MSG_NOSIGNAL);
-    if (sent >= 0) {
-      stream->sent += (uint64_t)sent;
-    } else if (errno != EINTR) {
-      perror("send");
-      stream->failed = true;
-    }
+  for (double end = now() + seconds; now() < end;) {
+    if (bundle->count > 1)
+      send_to_ready(bundle, bytes);
+    else if (!bundle->streams[0]->failed)
+      send_some(bundle->streams[0], bytes, 0);
+    else
+      break;
   }
-  if (fd >= 0) {
-    shutdown(fd, SHUT_WR);
-    if (!receive_all(fd, &stream->counted, sizeof stream->counted)) {
-      fprintf(stderr, "no final count on stream %d\n", (int)(stream - streams));
-      stream->failed = true;
-    }
-    close(fd);
-  }
+  for (int i = 0; i < bundle->count; i++)
+    if (bundle->streams[i]->fd >= 0) shutdown(bundle->streams[i]->fd, SHUT_WR);
+  for (int i = 0; i < bundle->count; i++) finish(bundle->streams[i]);
   free(bytes);
   return NULL;
 }
 
 static int bulk(int count) {
   if (count < 1 || count > kStreamsMax) return 2;
-  pthread_t threads[kStreamsMax];
-  pthread_barrier_init(&all_connected, NULL, (unsigned)count + 1);
-  for (int i = 0; i < count; i++) pthread_create(&threads[i], NULL, bulk_stream, &streams[i]);
+  int thread_count = count < kBulkThreadsMax ? count : kBulkThreadsMax;
+  for (int i = 0; i < count; i++) {
+    struct bundle* bundle = &bundles[i % thread_count];
+    bundle->streams[bundle->count++] = &streams[i];
+  }
+  pthread_t threads[kBulkThreadsMax];
+  pthread_barrier_init(&all_connected, NULL, (unsigned)thread_count + 1);
+  for (int i = 0; i < thread_count; i++)
+    pthread_create(&threads[i], NULL, bulk_bundle, &bundles[i]);
   pthread_barrier_wait(&all_connected);
   double start = now();
-  for (int i = 0; i < count; i++) pthread_join(threads[i], NULL);
+  for (int i = 0; i < thread_count; i++) pthread_join(threads[i], NULL);
   double elapsed = now() - start;
   uint64_t sent = 0;
   bool right = true;

@@ -12,6 +12,7 @@ import tempfile
 
 import processes
 
+HERE = os.path.dirname(os.path.abspath(__file__))
 SUBNET = "10.213.77"
 FIRST_PORT = 15000
 RESERVED_PORTS = "14000-16999"  # kept from connect(2), which would take them as source ports
@@ -22,6 +23,11 @@ CONNECTIONS_MAX = (DESCRIPTORS - 100) // 2  # a proxied connection takes two
 def run(*command, check=True):
     return subprocess.run(command, check=check, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                           text=True).stdout
+
+
+def build_loadgen(program):
+    sources = [os.path.join(HERE, name) for name in ("loadgen.c", "loadgen_server.c")]
+    run("cc", "-O2", "-o", program, *sources, "-lpthread")
 
 
 def raise_descriptor_limit():

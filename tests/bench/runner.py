@@ -13,10 +13,9 @@ from dataclasses import dataclass, field
 
 import targets as target_list
 import workloads
-from pods import CONNECTIONS_MAX, Pods, run
+from pods import CONNECTIONS_MAX, Pods, build_loadgen
 from sampling import Sampler
 
-HERE = os.path.dirname(os.path.abspath(__file__))
 READY_SECONDS = 5.0
 POLL_SECONDS = 0.1
 
@@ -144,7 +143,7 @@ class Runner:
         return ""
 
     def bring_up(self):
-        run("cc", "-O2", "-o", self.loadgen, os.path.join(HERE, "loadgen.c"), "-lpthread")
+        build_loadgen(self.loadgen)
         ready = []
         for target in self.targets:
             missing = target.missing()

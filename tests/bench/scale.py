@@ -5,7 +5,7 @@ Two pods on one host, a proxy beside each, as in bench.py. Needs root.
 
   scale.py                  what `make scale` runs; the report is build/bench/scale.json
   scale.py --quick          few steps and short samples: a first look, no evidence
-  scale.py --only peers     one part of: connections, active, churn, peers
+  scale.py --only peers     one part of: connections, active, clients, churn, peers
 
 Prints a table a part, and draws build/bench/scale.svg where matplotlib is installed.
 """
@@ -39,6 +39,7 @@ class Plan:
     active: tuple
     repetitions: int
     seconds: float        # of a bulk sample
+    requests: int         # of a sample with redis
     idle_seconds: float   # over which CPU is read
     churn_seconds: int
     peers: tuple
@@ -46,10 +47,10 @@ class Plan:
 
 PLANS = {
     False: Plan((255, 510, 1020, 2040, 3060, 4080, 5100, 6120, 7140, 8160, 9000), (8, 100, 1000),
-                3, 1.5, 3.0, 120, (1, 25, 50, 100, 150, 200)),
-    True: Plan((100, 300, 600), (8, 64), 1, 0.4, 0.5, 2 * CHURN_SLICE_SECONDS, (1, 4, 8)),
+                3, 2.0, 40000, 3.0, 120, (1, 25, 50, 100, 150, 200)),
+    True: Plan((100, 300, 600), (8, 64), 1, 0.4, 5000, 0.5, 2 * CHURN_SLICE_SECONDS, (1, 4, 8)),
 }
-PARTS = ("connections", "active", "churn", "peers")
+PARTS = ("connections", "active", "clients", "churn", "peers")
 
 
 class Scale:
@@ -103,6 +104,24 @@ class Scale:
                     rate = json.loads(output.splitlines()[0])["gbytes_per_s"]
                     samples.setdefault((target, count), []).append(rate)
             progress(f"active connections, repetition {repetition + 1}")
+        self.cluster.stop(proxies)
+        return scale_report.active_rows(samples)
+
+    def clients(self):
+        """Requests and responses: what most connections of a service are for."""
+        proxies = self.cluster.start_proxies("clients", to_redis=True)
+        samples = {}
+        for repetition in range(self.plan.repetitions):
+            for count in self.plan.active:
+                for target, host, port in (
+                        (DIRECT, self.cluster.pods.ips["B"], self.cluster.redis_port),
+                        ("Fairlead", "127.0.0.1", proxies.ports[0])):
+                    output, complaint = self.cluster.redis(port, count, self.plan.requests, host)
+                    if output is None:
+                        raise RuntimeError(f"{count} clients, {target}: {complaint}")
+                    rate = float(output.splitlines()[1].split(",")[1].strip('"')) / 1e3
+                    samples.setdefault((target, count), []).append(rate)
+            progress(f"requests, repetition {repetition + 1}")
         self.cluster.stop(proxies)
         return scale_report.active_rows(samples)
 
@@ -183,7 +202,7 @@ def main():
     options = parse_arguments()
     if os.geteuid() != 0:
         sys.exit("scale.py needs root: it makes network namespaces")
-    missing = installed("ip", "taskset", "sysctl", "cc", options.proxy, options.ctl)
+    missing = installed("ip", "taskset", "sysctl", "cc", "redis-server", options.proxy, options.ctl)
     if missing:
         sys.exit(f"missing: {', '.join(missing)}")
     cluster = Cluster(options)

@@ -8,9 +8,8 @@ import time
 from dataclasses import dataclass, field
 
 import targets as target_list
-from pods import CONNECTIONS_MAX, Pods, run
+from pods import CONNECTIONS_MAX, Pods, build_loadgen
 
-HERE = os.path.dirname(os.path.abspath(__file__))
 READY_SECONDS = 10.0
 POLL_SECONDS = 0.05
 HOLD_SECONDS = 900  # at most; a signal ends it
@@ -35,36 +34,39 @@ class Cluster:
         self.options = options
         self.pods = Pods("split" if (os.cpu_count() or 1) > 1 else "free", options.keep)
         self.loadgen = os.path.join(self.pods.scratch, "loadgen")
-        self.app_port = self.pods.port()
+        self.app_port, self.redis_port = self.pods.port(), self.pods.port()
 
     def open(self):
         self.pods.open(["cubic", "reno"])
-        run("cc", "-O2", "-o", self.loadgen, os.path.join(HERE, "loadgen.c"), "-lpthread")
+        build_loadgen(self.loadgen)
         self.pods.start("B", [self.loadgen, "server", "0.0.0.0", str(self.app_port)])
+        self.pods.start("B", ["redis-server", "--bind", "0.0.0.0", "--port", str(self.redis_port),
+                              "--save", "", "--appendonly", "no", "--protected-mode", "no"])
 
     def close(self):
         self.pods.close()
 
     # -- the proxies ------------------------------------------------------------------------------
 
-    def start_proxies(self, name):
+    def start_proxies(self, name, to_redis=False):
         """A pair of their own for each part: what one part leaves behind is none of the next's."""
         directory = self.pods.directory(name)
         peer_port = self.pods.port()
-        proxies = Proxies(self.start_side("b", directory, directory, peer_port, 0),
+        proxies = Proxies(self.start_side("b", directory, directory, peer_port, 0, to_redis),
                           f"{directory}/b.sock")
-        self.add_outbound(proxies, directory, directory, peer_port)
+        self.add_outbound(proxies, directory, directory, peer_port, to_redis)
         return proxies
 
-    def add_outbound(self, proxies, directory, shared, peer_port):
+    def add_outbound(self, proxies, directory, shared, peer_port, to_redis=False):
         port = self.pods.port()
         proxies.outbound.append(self.start_side("a", directory, shared, peer_port, port))
         proxies.ports.append(port)
-        self.wait_until_smc(proxies, port, f"{directory}/a.sock")
+        self.wait_until_smc(port, f"{directory}/a.sock", to_redis)
 
-    def start_side(self, side, directory, shared, peer_port, listen_port):
+    def start_side(self, side, directory, shared, peer_port, listen_port, to_redis=False):
         place = target_list.Place("127.0.0.1", listen_port, self.pods.ips["B"], peer_port,
-                                  "127.0.0.1", self.app_port, directory,
+                                  "127.0.0.1",
+                                  self.redis_port if to_redis else self.app_port, directory,
                                   self.pods.namespace("A"), self.pods.namespace("B"),
                                   CONNECTIONS_MAX)
         settings = {**SETTINGS, "devices": {"shm": {"directory": shared + "/shm"}}}
@@ -76,11 +78,14 @@ class Cluster:
         return self.pods.start(side.upper(), ["sh", "-c", "exec " + command],
                                os.path.join(directory, side + ".log"))
 
-    def wait_until_smc(self, proxies, port, admin):
+    def wait_until_smc(self, port, admin, to_redis):
         """Until a connection through the new proxy is in a link group."""
         deadline = time.monotonic() + READY_SECONDS
         while True:
-            output, complaint = self.load(port, "pp", 64, 0.02)
+            if to_redis:
+                output, complaint = self.redis(port, 1, 10)
+            else:
+                output, complaint = self.load(port, "pp", 64, 0.02)
             if output and self.groups(admin):
                 return
             if time.monotonic() > deadline:
@@ -97,6 +102,11 @@ class Cluster:
         words = [self.loadgen, mode, host, str(port), str(size), str(seconds)]
         return self.pods.finish("A", words + ([] if last is None else [str(last)]),
                                 seconds * 4 + 60)
+
+    def redis(self, port, clients, requests, host="127.0.0.1"):
+        return self.pods.finish("A", ["redis-benchmark", "-h", host, "-p", str(port), "-c",
+                                      str(clients), "-n", str(requests), "-t", "get", "--csv"],
+                                120)
 
     # -- holding connections ----------------------------------------------------------------------
 

@@ -7,8 +7,11 @@ TABLES = {
         "connections": "connections", "groups": "groups", "over_smc": "over SMC-R",
         "setups_per_s": "set-ups/s", "kib_per_connection": "KiB each, both proxies",
         "idle_cpu_percent": "idle CPU %"}),
-    "active": ("Streams at once", {
-        "streams": "streams", "target": "target", "gbps": "GB/s", "low": "lowest",
+    "active": ("Streams at once, one way", {
+        "count": "streams", "target": "target", "rate": "GB/s", "low": "lowest",
+        "high": "highest", "to_fewest": "to the fewest"}),
+    "clients": ("redis clients at once, GET", {
+        "count": "clients", "target": "target", "rate": "thousand/s", "low": "lowest",
         "high": "highest", "to_fewest": "to the fewest"}),
     "churn": ("Short connections, connect to close", {
         "second": "second", "connections_per_s": "connections/s", "worst_ms": "worst ms",
@@ -20,12 +23,12 @@ TABLES = {
 
 
 def active_rows(samples):
-    """Rows of {(target, streams): [GB/s]}; the ratio is to the target's own fewest streams."""
-    fewest = min(streams for _, streams in samples)
+    """Rows of {(target, connections at once): [rate]}; the ratio is to the target's own fewest."""
+    fewest = min(count for _, count in samples)
     rows = []
-    for (target, streams), found in sorted(samples.items()):
+    for (target, count), found in sorted(samples.items()):
         base = statistics.median(samples[target, fewest])
-        rows.append({"streams": streams, "target": target, "gbps": statistics.median(found),
+        rows.append({"count": count, "target": target, "rate": statistics.median(found),
                      "low": min(found), "high": max(found),
                      "to_fewest": statistics.median(found) / base})
     return rows
@@ -75,13 +78,13 @@ def draw(path, report):
         rows = report.get(part, [])
         axis.plot([row[x] for row in rows], [row[y] for row in rows], marker="o", markersize=3)
         label(axis, x, title)
-    for target in sorted({row["target"] for row in report.get("active", [])}):
-        rows = [row for row in report["active"] if row["target"] == target]
-        axes.flat[-1].plot([row["streams"] for row in rows], [row["gbps"] for row in rows],
+    for target in sorted({row["target"] for row in report.get("clients", [])}):
+        rows = [row for row in report["clients"] if row["target"] == target]
+        axes.flat[-1].plot([row["count"] for row in rows], [row["rate"] for row in rows],
                            marker="o", markersize=3, label=target)
         axes.flat[-1].set_xscale("log")
         axes.flat[-1].legend()
-    label(axes.flat[-1], "streams", "GB/s")
+    label(axes.flat[-1], "redis clients", "thousand requests/s")
     figure.savefig(path, metadata={"Date": None})
     print(f"picture: {path}")
 

@@ -11,7 +11,7 @@ class Active(unittest.TestCase):
 
     def test_rows_hold_median_and_span(self):
         first = self.rows[0]
-        self.assertEqual((first["streams"], first["gbps"], first["low"], first["high"]),
+        self.assertEqual((first["count"], first["rate"], first["low"], first["high"]),
                          (8, 4.0, 3.0, 5.0))
 
     def test_the_ratio_is_to_the_targets_own_fewest_streams(self):

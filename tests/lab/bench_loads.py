@@ -37,8 +37,8 @@ class Routes:
     def __init__(self, stage, folder, settings):
         self.stage, self.a, self.b = stage, stage.a, stage.b
         self.loadgen = folder / "loadgen"
-        subprocess.run(["cc", "-O2", "-o", self.loadgen, ROOT / "tests/bench/loadgen.c", "-lpthread"],
-                       check=True)
+        sources = sorted((ROOT / "tests/bench").glob("loadgen*.c"))
+        subprocess.run(["cc", "-O2", "-o", self.loadgen, *sources, "-lpthread"], check=True)
         self.preload = {"LD_PRELOAD": str(BUILD / "tests/lab/libsmc_preload.so")}
         self.device_port = 18500
         self.serve(self.TCP_PORTS, None)

@@ -1,0 +1,32 @@
+// What the clients and the server of the load generator share.
+#pragma once
+
+#include <netinet/in.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum {
+  kMagic = 0x4c474e31,
+  kModeSink = 1,  // the server counts what comes and answers the count after the end
+  kModeEcho = 2,  // the server answers every message of `size` bytes with the same bytes
+};
+
+// The first bytes of every connection.
+struct hello {
+  uint32_t magic, mode;
+  uint64_t size;
+};
+
+// Says what failed, and ends the process.
+void die(const char* what);
+// Ends the process for what is not an address.
+struct sockaddr_in address_of(const char* ip, const char* port);
+void set_no_delay(int fd);
+// False when the connection is dead.
+bool send_all(int fd, const void* bytes, size_t count);
+// Zeroed; ends the process when there is none.
+void* must_allocate(size_t count, size_t size);
+
+// The server; ends only by a signal.
+_Noreturn void serve(const char* ip, const char* port);
