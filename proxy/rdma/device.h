@@ -173,7 +173,8 @@ class QueuePair {
   // Where the peer's memory [address, address+length) is addressable by our CPU: a view that stays
   // valid while this queue pair lives and is not in error. Bytes written there become visible to
   // the peer before any SEND posted afterwards. kNotFound when the rkey or the range is not granted
-  // to us, kUnsupported when the device cannot.
+  // to us, or we have not heard of it yet; kExhausted when it cannot be mapped; kUnsupported when
+  // the device cannot.
   virtual Result<std::span<std::byte>> remote_memory(const RemoteSlice& slice,
                                                      std::size_t length_bytes) = 0;
 

@@ -200,9 +200,8 @@ void Session::handle_group_confirmed(TimePoint now) {
     note("the first contact of another connection is done");
     answer_proposal(now);
   } else if (setup_->handshake->state() == smc::Handshake::State::kAwaitingLink) {
-    // Only now the peer's queue pair stands for certain, and with it the access to its memory: what
-    // it says over TCP may overtake what it says over the device.
-    if (!set_peer(setup_->handshake->answer())) {
+    // Only now the peer's queue pair stands for certain, and with it the access to its memory.
+    if (!setup_->peer_memory_known && !set_peer(setup_->handshake->answer())) {
       // A client has begun with its answer to our CONFIRM LINK, and hears no Decline.
       if (!outbound()) return abandon("the client's memory cannot be used");
       return decline(FallbackReason::kMemoryRegistration, false, now);

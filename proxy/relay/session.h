@@ -96,10 +96,11 @@ class Session final : public event::StreamHandler {
     const char* phase = "accept";
     // Decided: TCP, as soon as both streams stand; `outcome` has the rest.
     std::optional<FallbackReason> plain_reason;
-    bool assumed = false;        // by configuration; no option was seen
-    bool counted = false;        // as one of limits.handshakes
-    Turn turn = Turn::kNone;     // outbound: among the handshakes with the destination
-    bool forms_group = false;    // ours is the first contact
+    bool assumed = false;      // by configuration; no option was seen
+    bool counted = false;      // as one of limits.handshakes
+    Turn turn = Turn::kNone;   // outbound: among the handshakes with the destination
+    bool forms_group = false;  // ours is the first contact
+    bool peer_memory_known = false;
     DeviceSlot* slot = nullptr;  // that leads to the peer; outbound, before the Accept: the offered
     rdma::Port port;             // of `slot`
     Gid peer_gid;
@@ -150,7 +151,7 @@ class Session final : public event::StreamHandler {
   // session_join.cc
   Group* make_group(smc::GroupRole role, const PeerKey& key, TimePoint now);
   bool take_seat(Group& group, smc::LinkIndex link);
-  bool set_peer(const wire::AcceptConfirm& answer);
+  Result<void> set_peer(const wire::AcceptConfirm& answer);
   wire::AcceptConfirm describe_seat(wire::ClcType type, bool first_contact) const;
   void leave_group(TimePoint now, bool quarantine);
   void fail_forming_group(TimePoint now);

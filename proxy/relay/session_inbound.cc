@@ -133,11 +133,15 @@ void Session::handle_confirm(TimePoint now) {
       return decline(FallbackReason::kQueuePairNotReady, false, now);
     }
   }
-  if (!confirm.first_contact) {
+  if (const Result<void> ready = set_peer(confirm); !ready) {
     // The client of a link that is in use has begun with its Confirm, and hears no Decline.
-    if (!set_peer(confirm)) return abandon("the client's memory cannot be used");
-    return setup_->handshake->establish();
+    if (!confirm.first_contact) return abandon("the client's memory cannot be used");
+    // What a client says over TCP may overtake what it says over the device: there is a second look
+    // when the link is confirmed.
+    if (ready.error().code != Errc::kNotFound)
+      return decline(FallbackReason::kMemoryRegistration, false, now);
   }
+  if (!confirm.first_contact) return setup_->handshake->establish();
   setup_->phase = "confirm_link";
   setup_->handshake->await_link(now);
   arm_timer();

@@ -47,15 +47,16 @@ bool Session::take_seat(Group& group, smc::LinkIndex link) {
 }
 
 // What the peer's Accept or Confirm says of its half. False when it cannot be used.
-bool Session::set_peer(const wire::AcceptConfirm& answer) {
+Result<void> Session::set_peer(const wire::AcceptConfirm& answer) {
   smc::RmbElement element;
   element.rkey = answer.rmb_rkey;
   element.size_bytes = smc::element_bytes(answer.rmb_size_code);
   element.address = RemoteAddress{answer.rmb_address.value + std::uint64_t{element.size_bytes} *
                                                                  (answer.rmb_index.value - 1U)};
-  const Result<void> ready = smc_->group->prepare_sending(*smc_, element, answer.alert_token);
+  Result<void> ready = smc_->group->prepare_sending(*smc_, element, answer.alert_token);
+  setup_->peer_memory_known = ready.has_value();
   if (!ready) note(ready.error().what);
-  return ready.has_value();
+  return ready;
 }
 
 wire::AcceptConfirm Session::describe_seat(wire::ClcType type, bool first_contact) const {

@@ -194,8 +194,9 @@ Result<std::span<std::byte>> SimQueuePair::remote_memory(const rdma::RemoteSlice
   // The access to a peer's memory stands when both queue pairs do.
   if (target.route == Fabric::Route::kOpen)
     memory = find_remote(*target.queue_pair, slice, length_bytes);
-  if (memory == nullptr || fabric.pace_.chance(device_.faults.refuse_remote_per_mille))
-    return Error{Errc::kNotFound, "remote key or range"};
+  if (memory == nullptr) return Error{Errc::kNotFound, "remote key or range"};
+  if (fabric.pace_.chance(device_.faults.refuse_remote_per_mille))
+    return Error{Errc::kExhausted, "mapping of remote memory"};
   const std::uint64_t offset = slice.address.value - memory->address.value;
   const std::span<std::byte> view = memory->bytes.subspan(offset, length_bytes);
   if (std::find(views_.begin(), views_.end(), memory) == views_.end())
