@@ -30,6 +30,10 @@ int socket_error(int fd) {
 
 }  // namespace
 
+void bound_receive_memory(int fd, int bytes) {
+  (void)::setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof bytes);
+}
+
 Result<FileDescriptor> TcpStream::make_socket(int family) {
   FileDescriptor socket(::socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!socket) return system_error("socket", errno);

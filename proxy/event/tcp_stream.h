@@ -11,6 +11,10 @@
 
 namespace fairlead::event {
 
+// The kernel then keeps about so many bytes for `fd` instead of what it thinks fit. For a socket
+// that does not listen or connect yet.
+void bound_receive_memory(int fd, int bytes);
+
 class TcpStream final : public Stream, private SecondLook {
  public:
   // An accepted, non-blocking socket, and whom accept(2) named as its peer.

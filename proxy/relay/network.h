@@ -19,8 +19,12 @@ class Network {
   // Wall clock, for people.
   virtual std::chrono::system_clock::time_point wall_now() const = 0;
 
-  // Begins to connect. With `smc_option` the SYN carries the SMC option where that can be had.
-  virtual Result<std::unique_ptr<event::Stream>> dial(const SocketAddress& to, bool smc_option) = 0;
+  // Begins to connect to the application beside us.
+  virtual Result<std::unique_ptr<event::Stream>> dial_application(const SocketAddress& to) = 0;
+  // Begins to connect to a host that may have a proxy. With `smc_option` the SYN carries the SMC
+  // option where that can be had.
+  virtual Result<std::unique_ptr<event::Stream>> dial_peer(const SocketAddress& to,
+                                                           bool smc_option) = 0;
 
   // True when something writes the option for our sockets at all.
   virtual bool option_available() const = 0;

@@ -36,7 +36,7 @@ void Session::start_inbound(TimePoint now) {
 
 void Session::dial_app(TimePoint now) {
   phase_ = Phase::kDialing;
-  Result<std::unique_ptr<event::Stream>> app = worker_.network().dial(destination_, false);
+  Result<std::unique_ptr<event::Stream>> app = worker_.network().dial_application(destination_);
   if (!app) return dial_failed(app.error().system);
   app_ = std::move(*app);
   app_->set_handler(this);

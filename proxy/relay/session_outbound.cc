@@ -71,7 +71,8 @@ void Session::end_turn() {
 void Session::dial_net(bool with_option, TimePoint now) {
   setup_->phase = "dial";
   phase_ = Phase::kDialing;
-  Result<std::unique_ptr<event::Stream>> net = worker_.network().dial(destination_, with_option);
+  Result<std::unique_ptr<event::Stream>> net =
+      worker_.network().dial_peer(destination_, with_option);
   if (!net) return dial_failed(net.error().system);
   net_ = std::move(*net);
   net_->set_handler(this);

@@ -5,8 +5,14 @@
 
 namespace fairlead::relay {
 
-Result<std::unique_ptr<event::Stream>> SocketNetwork::dial(const SocketAddress& to,
-                                                           bool smc_option) {
+Result<std::unique_ptr<event::Stream>> SocketNetwork::dial_application(const SocketAddress& to) {
+  FileDescriptor socket = SMC_TRY(event::TcpStream::make_socket(to.family()));
+  event::bound_receive_memory(socket.get(), kApplicationReceiveBytes);
+  return event::TcpStream::connect(loop_, std::move(socket), to);
+}
+
+Result<std::unique_ptr<event::Stream>> SocketNetwork::dial_peer(const SocketAddress& to,
+                                                                bool smc_option) {
   FileDescriptor socket = SMC_TRY(event::TcpStream::make_socket(to.family()));
   if (smc_option && program_ != nullptr) SMC_TRY(program_->request(socket.get()));
   return event::TcpStream::connect(loop_, std::move(socket), to);
@@ -22,11 +28,16 @@ bool SocketNetwork::option_requested(event::Stream& stream) {
   return carried && *carried;
 }
 
-Result<void> SocketNetwork::prepare_listener(int fd) const {
+Result<void> SocketNetwork::prepare_peer_listener(int fd) const {
   if (!option_available()) return {};
   SMC_TRY(bpf::save_syn(fd));
   if (program_ != nullptr) SMC_TRY(program_->request(fd));
   return {};
+}
+
+void SocketNetwork::prepare_application_listener(int fd) {
+  // Accepted sockets inherit it.
+  event::bound_receive_memory(fd, kApplicationReceiveBytes);
 }
 
 }  // namespace fairlead::relay

@@ -15,6 +15,11 @@ enum class OptionSource : std::uint8_t {
   kExternal,  // somebody attached one that covers all our sockets
 };
 
+// What may wait in our socket from an application beside us. It is microseconds away, so more would
+// not be faster: it would only fill the memory of the pod, which the kernel lets grow to megabytes
+// a connection, and come out of a cold cache. The host's net.core.rmem_max may lower it.
+inline constexpr int kApplicationReceiveBytes = 256 * 1024;
+
 class SocketNetwork final : public Network {
  public:
   // `program` is there exactly with kOwn; it is shared by all workers and outlives them.
@@ -25,13 +30,17 @@ class SocketNetwork final : public Network {
   std::chrono::system_clock::time_point wall_now() const override {
     return std::chrono::system_clock::now();
   }
-  Result<std::unique_ptr<event::Stream>> dial(const SocketAddress& to, bool smc_option) override;
+  Result<std::unique_ptr<event::Stream>> dial_application(const SocketAddress& to) override;
+  Result<std::unique_ptr<event::Stream>> dial_peer(const SocketAddress& to,
+                                                   bool smc_option) override;
   bool option_available() const override { return source_ != OptionSource::kNone; }
   bool option_answered(event::Stream& stream) override;
   bool option_requested(event::Stream& stream) override;
 
-  // For a listener of ours, before listen(2).
-  Result<void> prepare_listener(int fd) const;
+  // For a listener of ours, before listen(2): where other hosts connect, and where applications
+  // beside us do.
+  Result<void> prepare_peer_listener(int fd) const;
+  static void prepare_application_listener(int fd);
 
  private:
   event::EventLoop& loop_;

@@ -64,8 +64,11 @@ Result<SocketAddress> WorkerThread::listen(const config::Listener& listener) {
   };
   if (listener.mode == config::ListenerMode::kTproxy)
     handlers.before_bind = event::allow_foreign_addresses;
-  if (listener.direction == Direction::kInbound)
-    handlers.before_listen = [this](int fd) { return network_.prepare_listener(fd); };
+  handlers.before_listen = [this, direction = listener.direction](int fd) -> Result<void> {
+    if (direction == Direction::kInbound) return network_.prepare_peer_listener(fd);
+    SocketNetwork::prepare_application_listener(fd);
+    return {};
+  };
   listeners_.push_back(SMC_TRY(
       event::Listener::open(*loop_, worker_->timers(), listener.listen, std::move(handlers))));
   return listeners_.back()->address();

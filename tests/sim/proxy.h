@@ -60,7 +60,11 @@ class SimProxy final : public relay::Network {
         std::chrono::duration_cast<std::chrono::system_clock::duration>(
             world_.now().time_since_epoch()));
   }
-  Result<std::unique_ptr<event::Stream>> dial(const SocketAddress& to, bool smc_option) override;
+  Result<std::unique_ptr<event::Stream>> dial_application(const SocketAddress& to) override {
+    return dial_peer(to, false);
+  }
+  Result<std::unique_ptr<event::Stream>> dial_peer(const SocketAddress& to,
+                                                   bool smc_option) override;
   bool option_available() const override { return settings_.option_available; }
   bool option_answered(event::Stream& stream) override;
   bool option_requested(event::Stream& stream) override;

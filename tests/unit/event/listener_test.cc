@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 
 #include <cerrno>
 #include <vector>
@@ -27,6 +28,27 @@ TEST(Listener, RefusesAnAddressThatIsNotOurs) {
       Listener::open(*pair.loop, pair.timers, *SocketAddress::parse("192.0.2.1:80"), {});
   ASSERT_FALSE(listener);
   EXPECT_EQ(listener.error().system, EADDRNOTAVAIL);
+}
+
+TEST(Listener, AcceptedSocketsInheritABoundOnReceiveMemory) {
+  SocketPair pair;
+  constexpr int kBytes = 16 * 1024;
+  std::unique_ptr<Stream> accepted;
+  ListenerHandlers handlers;
+  handlers.accepted = [&](std::unique_ptr<Stream> stream) { accepted = std::move(stream); };
+  handlers.before_listen = [](int fd) -> Result<void> {
+    bound_receive_memory(fd, kBytes);
+    return {};
+  };
+  auto listener = std::move(
+      *Listener::open(*pair.loop, pair.timers, *SocketAddress::parse("127.0.0.1:0"), handlers));
+  auto stream = std::move(*TcpStream::connect(
+      *pair.loop, std::move(*TcpStream::make_socket(AF_INET)), listener->address()));
+  pair.until([&] { return accepted != nullptr; });
+  int bytes = 0;
+  socklen_t length = sizeof bytes;
+  ASSERT_EQ(::getsockopt(accepted->descriptor(), SOL_SOCKET, SO_RCVBUF, &bytes, &length), 0);
+  EXPECT_EQ(bytes, 2 * kBytes);  // the kernel counts its own overhead: socket(7)
 }
 
 // Goal: running out of descriptors costs a pause, no connection and no spinning. Method: lower the
