@@ -3,6 +3,7 @@ import http.server
 import json
 import ssl
 import subprocess
+import sys
 import threading
 
 
@@ -18,6 +19,13 @@ def make_certificate(folder, subject, alternative):
             "-keyout", folder / "tls.key", "-out", folder / "tls.crt")
 
 
+class Server(http.server.ThreadingHTTPServer):
+    def handle_error(self, request, client_address):
+        """A client that hangs up before it has read everything is no news."""
+        if not isinstance(sys.exc_info()[1], OSError):
+            super().handle_error(request, client_address)
+
+
 class FakeApiServer:
     """answer() is for whoever inherits: it is called under `lock`, and gives status and JSON."""
 
@@ -30,7 +38,7 @@ class FakeApiServer:
         self.refused = []
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(folder / "tls.crt", folder / "tls.key")
-        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), self.handler(token))
+        self.server = Server(("127.0.0.1", 0), self.handler(token))
         self.server.socket = context.wrap_socket(self.server.socket, server_side=True)
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
 

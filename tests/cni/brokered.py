@@ -87,7 +87,7 @@ class BrokerTest(wired.WiredTest):
 
         def address():
             self.assertIsNone(agent.poll(), log_path.read_text())
-            return re.search(r"logger=node event=ready|event=ready", log_path.read_text()) and \
+            return " node event=ready" in log_path.read_text() and \
                 re.search(r"event=listening address=(\S+)", log_path.read_text())
         self.node_address = harness.wait_until(address, "fairlead-node", 20).group(1)
         return agent

@@ -142,7 +142,7 @@ class Agent(Node, PluginTest):
                                       "127.0.0.1:0"], stdout=log, stderr=log)
         self.addCleanup(agent.wait)
         self.addCleanup(agent.kill)
-        wait_until(lambda: "event=ready" in self.log.read_text(), "the agent", SECONDS_MAX)
+        wait_until(lambda: " node event=ready" in self.log.read_text(), "the agent", SECONDS_MAX)
         self.address = re.search(r"event=listening address=(\S+)", self.log.read_text()).group(1)
         return agent
 

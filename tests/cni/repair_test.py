@@ -84,7 +84,7 @@ class Repair(PluginTest):
                                              **(environment or {})})
         self.addCleanup(agent.wait)
         self.addCleanup(agent.kill)
-        self.wait(lambda: "event=ready" in self.log.read_text(), "the agent")
+        self.wait(lambda: " node event=ready" in self.log.read_text(), "the agent")
         self.address = re.search(r"event=listening address=(\S+)", self.log.read_text()).group(1)
         return agent
 
