@@ -164,6 +164,8 @@ Result<void> attach_lasting(const std::string& cgroup, uid_t uid) {
   // The marker is attached last: where it is, all is.
   const FileDescriptor before = SMC_TRY(find_attached(directory.get(), kMarkerType, kMarkerName));
   if (before) return {};
+  // A call that was killed half-way left an option that no marker asks for.
+  SMC_TRY(detach_lasting(cgroup));
   const Skeleton skeleton = SMC_TRY(load_skeleton(&uid));
   const auto attach = [&](const bpf_program* program, bpf_attach_type type) {
     return bpf_prog_attach(bpf_program__fd(program), directory.get(), type, BPF_F_ALLOW_MULTI);

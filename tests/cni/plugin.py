@@ -115,6 +115,13 @@ class Pod:
         shown = json.loads(run("bpftool", "-j", "cgroup", "show", self.cgroup).strip() or "[]")
         return sorted(program["name"] for program in shown)
 
+    def detach(self, name):
+        """Takes one of these programs away."""
+        for program in json.loads(run("bpftool", "-j", "cgroup", "show", self.cgroup)):
+            if program["name"] == name:
+                run("bpftool", "cgroup", "detach", self.cgroup, program["attach_type"], "id",
+                    str(program["id"]))
+
     def close(self):
         subprocess.run(["ip", "netns", "del", self.name], check=False, capture_output=True)
         if self.cgroup is not None and self.cgroup.exists():

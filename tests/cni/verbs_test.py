@@ -72,6 +72,16 @@ class Add(PluginTest):
         self.good("DEL", pod)
         self.assertEqual(pod.snapshot(), before)
 
+    def test_again_after_a_call_was_killed_between_two_programs(self):
+        if cgroup_root() is None:
+            self.skipTest("no cgroup v2 hierarchy to be written")
+        pod = self.pod()
+        self.add(pod)
+        pod.detach("smc_mark")  # which is attached last
+        self.assertEqual(pod.programs(), ["smc_option"])
+        self.add(pod)
+        self.assert_set_up(pod)
+
     def test_a_pod_without_sidecar_stays_what_it_was(self):
         pod = self.pod(("10.88.0.5/24", "fd88::5/64"))
         before = pod.snapshot()
