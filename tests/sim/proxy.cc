@@ -117,7 +117,7 @@ bool SimProxy::idle() const {
 void SimProxy::accept(Direction direction, std::unique_ptr<SimStream> stream,
                       const SocketAddress& to) {
   // The listener went between the SYN and now.
-  if (!running()) return stream->reset_on_close();
+  if (!running() || shutdown_deadline_) return stream->reset_on_close();
   stream->on_notify = [this] { poke(); };
   worker_->accept(direction, to, std::move(stream));
   poke();
