@@ -75,11 +75,13 @@ void Connection::close() {
 void Connection::abort() {
   abort_wanted_ = true;
   grace_until_.reset();
+  missing_until_.reset();
 }
 
 void Connection::handle_link_lost() {
   lost_ = true;
   grace_until_.reset();
+  missing_until_.reset();
   state_ = CloseState::kClosed;
 }
 
@@ -182,15 +184,17 @@ Result<void> Connection::handle_cdc(const wire::CdcMessage& message, TimePoint n
   // Older messages were overtaken on another link; an equal number is a repetition.
   const auto ahead = static_cast<std::int16_t>(message.sequence - rx_sequence_);
   if (message.producer_flags.failover_validation) {
-    if (ahead <= 0) return {};
-    fail_locally();
-    return Error{Errc::kMalformed, "failover validation: messages were lost"};
+    // What was acknowledged may still have died with our end of the link. The next message says it
+    // all again, because cursors and flags count from the beginning.
+    if (ahead > 0 && !missing_until_) missing_until_ = now + kValidationWait;
+    return {};
   }
   if (rx_started_ && ahead < 0) return {};
+  missing_until_.reset();
   rx_started_ = true;
   rx_sequence_ = message.sequence;
   if (Result<void> taken = take_cursors(message); !taken) {
-    fail_locally();
+    abort();
     return taken;
   }
   peer_write_blocked_ = message.producer_flags.write_blocked;
@@ -248,6 +252,7 @@ void Connection::take_state(const wire::ConnectionStateFlags& state, TimePoint n
 }
 
 void Connection::handle_deadline(TimePoint now) {
+  if (missing_until_ && now >= *missing_until_) abort();
   if (!grace_until_ || now < *grace_until_) return;
   grace_until_.reset();
   peer_write_blocked_ =
@@ -263,11 +268,6 @@ StreamEnd Connection::rx_end() const {
 
 void Connection::apply(CloseEvent event) {
   state_ = next(state_, event, {sent_.closed || sent_.aborted, peer_closed_ || peer_aborted_});
-}
-
-void Connection::fail_locally() {
-  abort_wanted_ = true;
-  grace_until_.reset();
 }
 
 void Connection::invariants() const {

@@ -17,7 +17,8 @@
 // then one message with the state of everything, behind the writes whose completion was not seen.
 // That message also repeats a consumer update or an end that was lost, which Linux does not.
 //
-// Timers: only the end-of-stream grace, see kCloseGrace.
+// Timers: the end-of-stream grace, see kCloseGrace, and the wait for what a failover validation
+// found missing, see kValidationWait.
 #pragma once
 
 #include <chrono>
@@ -37,6 +38,10 @@ namespace fairlead::smc {
 // left, and says so only by leaving write_blocked set. After draining such a stream we wait this
 // long for more before believing it.
 inline constexpr Duration kCloseGrace = std::chrono::milliseconds(200);
+
+// After a failover validation that is ahead of what has come. Our peers repeat everything at once,
+// others do so only when they have something to send.
+inline constexpr Duration kValidationWait = std::chrono::seconds(2);
 
 // A consumer update is due only when more than this is unconfirmed, or a tenth of the element.
 inline constexpr std::uint32_t kUpdateBytesMin = 2304;
@@ -83,7 +88,7 @@ class Connection {
   const RmbElement& peer_element() const { return peer_element_; }
   std::uint32_t local_element_bytes() const { return rx_size_; }
   CloseState close_state() const { return state_; }
-  std::uint64_t tx_bytes() const { return tx_produced_; }
+  std::uint64_t tx_bytes() const { return tx_reached_; }
   std::uint64_t rx_bytes() const { return rx_consumed_; }
 
   // An error means the peer broke the protocol and the connection has been aborted locally; what is
@@ -111,7 +116,10 @@ class Connection {
   // True when poll_transmit() has something to say. Cheap.
   bool transmit_due() const;
   std::optional<Transmit> poll_transmit();
-  std::optional<TimePoint> next_deadline() const { return grace_until_; }
+  std::optional<TimePoint> next_deadline() const {
+    if (!missing_until_ || (grace_until_ && *grace_until_ < *missing_until_)) return grace_until_;
+    return missing_until_;
+  }
 
   StreamEnd rx_end() const;
   // The peer's application has closed: whatever ours still sends has no reader.
@@ -143,7 +151,6 @@ class Connection {
   Result<void> take_cursors(const wire::CdcMessage& message);
   void take_state(const wire::ConnectionStateFlags& state, TimePoint now);
   void apply(CloseEvent event);
-  void fail_locally();
   void invariants() const;
 
   AlertToken local_token_;
@@ -185,6 +192,7 @@ class Connection {
   bool peer_closed_ = false;
   bool peer_aborted_ = false;
   std::optional<TimePoint> grace_until_;
+  std::optional<TimePoint> missing_until_;  // messages of the peer that it took for received
 };
 
 }  // namespace fairlead::smc

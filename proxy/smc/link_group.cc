@@ -215,13 +215,12 @@ void LinkGroup::terminate(wire::DeleteLinkReason reason, bool orderly, const cha
   message.all = true;
   message.orderly = orderly;
   message.reason = reason;
-  for (LinkIndex i = 0; i < kLinksMax; ++i) {
-    if (!links_[i] || links_[i]->state() == LinkState::kDown) continue;
-    send(i, message);
-    return end(i, why);
-  }
-  peer_parted_ = true;
-  end(0, why);
+  const std::optional<LinkIndex> carrier = any_link();
+  if (carrier)
+    send(*carrier, message);
+  else
+    peer_parted_ = true;
+  end(carrier.value_or(0), why);
 }
 
 // Not orderly, as Linux says it when it has aborted everything. It says so without being asked and
@@ -230,8 +229,16 @@ void LinkGroup::answer_farewell() {
   wire::DeleteLink message;
   message.all = true;
   message.reason = wire::DeleteLinkReason::kProgram;
+  if (const std::optional<LinkIndex> carrier = any_link()) send(*carrier, message);
+}
+
+// Where something can be said, if only before the first link is confirmed: one that is just being
+// added may not have been connected yet.
+std::optional<LinkIndex> LinkGroup::any_link() const {
+  if (const std::optional<LinkIndex> active = survivor_of(kLinksMax)) return active;
   for (LinkIndex i = 0; i < kLinksMax; ++i)
-    if (links_[i] && links_[i]->state() != LinkState::kDown) return send(i, message);
+    if (links_[i] && links_[i]->state() != LinkState::kDown) return i;
+  return std::nullopt;
 }
 
 // The group is over, and all that counts is the peer's last word.

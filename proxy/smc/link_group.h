@@ -104,12 +104,16 @@ class LinkGroup {
   Result<RmbRow> add_rmb(LinkIndex link, const RmbKey& key);
   void set_rmb_key(RmbRow rmb, LinkIndex link, const RmbKey& key) { own_rmbs_.set(rmb, link, key); }
   const RmbKeys& own_rmbs() const { return own_rmbs_; }
-  // The peer knows the keys on all links, or there is only one, which Accept and Confirm speak of.
-  // Otherwise it is being told: kRmbTold or kRmbRefused follows.
+  // The peer knows the keys on all links, or there is never more than the one of which Accept and
+  // Confirm speak. Otherwise call tell_rmbs(): kRmbTold or kRmbRefused follows, and before that the
+  // RMB must not be named to the peer.
   bool rmb_told(RmbRow rmb) const;
   void tell_rmbs(TimePoint now) { start_next_flow(now); }
   // The peer's: as named in an Accept or Confirm, and as it is reached over another link.
-  void peer_rmb_named(LinkIndex link, const RmbKey& key) { (void)peer_rmbs_.add(link, key); }
+  void peer_rmb_named(LinkIndex link, const RmbKey& key) {
+    if ((state_ == State::kForming || active(link)) && !peer_rmbs_.known(key))
+      (void)peer_rmbs_.add(link, key);
+  }
   std::optional<RmbKey> peer_key(LinkIndex from, const RmbKey& key, LinkIndex to) const {
     return from == to ? key : peer_rmbs_.translate(from, key, to);
   }
@@ -151,6 +155,7 @@ class LinkGroup {
   wire::ConfirmLink confirm_link(const Link& link, wire::LlcKind kind) const;
   std::optional<LinkIndex> find_number(LinkNumber number) const;
   std::optional<LinkIndex> survivor_of(LinkIndex link) const;
+  std::optional<LinkIndex> any_link() const;
   std::optional<LinkIndex> free_slot() const;
   void reuse_slot(LinkIndex slot);
   LinkNumber next_number();
@@ -224,6 +229,8 @@ class LinkGroup {
   std::optional<LinkNumber> lost_number_;
   std::optional<TimePoint> lost_until_;
   LinkNumber last_number_{0};
+  std::array<std::uint64_t, kLinksMax> released_{};  // when each slot became free, counted
+  std::uint64_t releases_ = 0;
 
   RmbKeys own_rmbs_, peer_rmbs_;
   std::array<std::uint8_t, kRmbsMax> told_on_{};  // by own row, a bit a link

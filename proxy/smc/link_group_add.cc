@@ -99,10 +99,10 @@ wire::AddLink LinkGroup::describe_new_link(wire::LlcKind kind) {
   for (std::size_t row = 0; row < own_rmbs_.rows(); ++row) {
     const std::optional<RmbKey>& known = own_rmbs_.key(static_cast<RmbRow>(row), flow_carrier_);
     const std::optional<RmbKey>& now = own_rmbs_.key(static_cast<RmbRow>(row), flow_link_);
-    if (!known || !now) continue;
+    const bool told = (told_on_[row] & 1U << flow_carrier_) != 0;
+    if (!known || !now || !told) continue;
     message.rkeys.push({known->rkey, now->rkey, now->address});
-    told_on_[row] =
-        static_cast<std::uint8_t>(told_on_[row] | 1U << flow_link_ | 1U << flow_carrier_);
+    told_on_[row] = static_cast<std::uint8_t>(told_on_[row] | 1U << flow_link_);
   }
   return message;
 }

@@ -74,12 +74,12 @@ std::optional<LinkIndex> LinkGroup::survivor_of(LinkIndex link) const {
   return best;
 }
 
+// The one that has been free for longest.
 std::optional<LinkIndex> LinkGroup::free_slot() const {
-  for (unsigned i = 1; i <= kLinksMax; ++i) {
-    const auto slot = static_cast<LinkIndex>((flow_link_ + i) % kLinksMax);
-    if (!links_[slot]) return slot;
-  }
-  return std::nullopt;
+  std::optional<LinkIndex> best;
+  for (LinkIndex i = 0; i < kLinksMax; ++i)
+    if (!links_[i] && (!best || released_[i] < released_[*best])) best = i;
+  return best;
 }
 
 // Keys of a link that has gone stay known until here: an Accept may still be on its way that names
@@ -282,6 +282,7 @@ std::optional<LinkTask> LinkGroup::poll_task(TimePoint now) {
   if (task.kind == LinkTask::Kind::kRelease) {
     // Behind the move, which still had to know the keys of both links.
     links_[task.link].reset();
+    released_[task.link] = ++releases_;
   }
   if (tasks_.empty()) start_next_flow(now);
   return task;

@@ -16,11 +16,15 @@ constexpr std::uint8_t bit(LinkIndex link) { return static_cast<std::uint8_t>(1U
 Result<RmbRow> LinkGroup::add_rmb(LinkIndex link, const RmbKey& key) {
   const std::optional<RmbRow> row = own_rmbs_.add(link, key);
   if (!row) return Error{Errc::kExhausted, "RMBs of the link group"};
+  // Of this one the first Accept or Confirm speaks, before any LLC message can.
+  if (state_ == State::kForming) told_on_[*row] |= bit(link);
   return *row;
 }
 
 bool LinkGroup::rmb_told(RmbRow rmb) const {
-  if (active_links() <= 1) return true;
+  // An Accept or Confirm may still be on its way when ADD_LINK lists the keys, and what is listed
+  // must be known by then. So where links may be added, an RMB is told before it is used.
+  if (links_max_ <= 1) return true;
   for (LinkIndex i = 0; i < kLinksMax; ++i)
     if (active(i) && (told_on_[rmb] & bit(i)) == 0) return false;
   return true;
@@ -78,7 +82,16 @@ void LinkGroup::take(LinkIndex link, const wire::ConfirmRkey& message, TimePoint
   wire::ConfirmRkey answer = message;
   answer.kind = wire::LlcKind::kResponse;
   answer.refused = answer.retry = false;
-  if (const auto row = peer_rmbs_.add(link, {message.rkey, message.address})) {
+  // One that is known by another link already is told anew when links have come since.
+  std::optional<RmbRow> row;
+  for (const wire::RkeyOnLink& other : message.others.view())
+    if (const auto named = find_number(other.link); named && !row)
+      row = peer_rmbs_.find(*named, RmbKey{other.rkey, other.address});
+  if (row)
+    peer_rmbs_.set(*row, link, {message.rkey, message.address});
+  else
+    row = peer_rmbs_.add(link, {message.rkey, message.address});
+  if (row) {
     for (const wire::RkeyOnLink& other : message.others.view())
       // A link that has gone meanwhile is no reason to refuse the others.
       if (const auto named = find_number(other.link))
@@ -130,12 +143,11 @@ void LinkGroup::send_keys(wire::LlcKind kind) {
   for (std::size_t row = begin; row < own_rmbs_.rows(); ++row) {
     const std::optional<RmbKey>& known = own_rmbs_.key(static_cast<RmbRow>(row), flow_carrier_);
     const std::optional<RmbKey>& now = own_rmbs_.key(static_cast<RmbRow>(row), flow_link_);
-    if (!known || !now) continue;
+    if (!known || !now || (told_on_[row] & bit(flow_carrier_)) == 0) continue;
     if (left++ < 2) {
       message.rkeys.push({known->rkey, now->rkey, now->address});
       next_key_ = row + 1;
-      told_on_[row] =
-          static_cast<std::uint8_t>(told_on_[row] | 1U << flow_link_ | 1U << flow_carrier_);
+      told_on_[row] |= bit(flow_link_);
     }
   }
   if (left <= 2) next_key_ = own_rmbs_.rows();

@@ -1,6 +1,7 @@
 #include "smc/rmb_keys.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace fairlead::smc {
 
@@ -25,6 +26,12 @@ std::optional<RmbRow> RmbKeys::add(LinkIndex link, const RmbKey& key) {
   return static_cast<RmbRow>(*spare);
 }
 
+std::optional<RmbRow> RmbKeys::find(LinkIndex link, const RmbKey& key) const {
+  for (std::size_t i = 0; i < rows_.size(); ++i)
+    if (rows_[i].keys[link] == key) return static_cast<RmbRow>(i);
+  return std::nullopt;
+}
+
 std::optional<RmbRow> RmbKeys::find(LinkIndex link, RemoteKey rkey) const {
   for (std::size_t i = 0; i < rows_.size(); ++i) {
     const std::optional<RmbKey>& key = rows_[i].keys[link];
@@ -33,10 +40,21 @@ std::optional<RmbRow> RmbKeys::find(LinkIndex link, RemoteKey rkey) const {
   return std::nullopt;
 }
 
+bool RmbKeys::Row::has(const RmbKey& key) const {
+  const auto is = [&](const std::optional<RmbKey>& one) { return one == key; };
+  return std::any_of(keys.begin(), keys.end(), is) || std::any_of(former.begin(), former.end(), is);
+}
+
 std::optional<RmbKey> RmbKeys::translate(LinkIndex from, const RmbKey& key, LinkIndex to) const {
-  for (std::size_t i = 0; i < rows_.size(); ++i)
-    if (rows_[i].keys[from] == key) return rows_[i].keys[to];
+  for (const Row& row : rows_)
+    if (row.keys[from] == key) return row.keys[to];
+  for (const Row& row : rows_)
+    if (row.has(key)) return row.keys[to];
   return std::nullopt;
+}
+
+bool RmbKeys::known(const RmbKey& key) const {
+  return std::any_of(rows_.begin(), rows_.end(), [&](const Row& row) { return row.has(key); });
 }
 
 void RmbKeys::remove(RmbRow row) {
@@ -48,8 +66,10 @@ void RmbKeys::remove(RmbRow row) {
 void RmbKeys::remove_link(LinkIndex link) {
   for (std::size_t i = 0; i < rows_.size(); ++i) {
     if (!rows_[i].keys[link]) continue;
-    rows_[i].keys[link].reset();
-    if (!used(static_cast<RmbRow>(i))) --count_;
+    rows_[i].former[link] = std::exchange(rows_[i].keys[link], std::nullopt);
+    if (used(static_cast<RmbRow>(i))) continue;
+    rows_[i] = {};
+    --count_;
   }
 }
 

@@ -29,12 +29,16 @@ class RmbKeys {
   // The row with this key on this link; made when there is none. Nothing when all rows are taken.
   std::optional<RmbRow> add(LinkIndex link, const RmbKey& key);
   std::optional<RmbRow> find(LinkIndex link, RemoteKey rkey) const;
+  std::optional<RmbRow> find(LinkIndex link, const RmbKey& key) const;
   const std::optional<RmbKey>& key(RmbRow row, LinkIndex link) const {
     return rows_[row].keys[link];
   }
   void set(RmbRow row, LinkIndex link, const RmbKey& key) { rows_[row].keys[link] = key; }
-  // The same RMB on another link.
+  // The same RMB on another link. An Accept or Confirm may take so long that the link it speaks of
+  // is no more, and its slot another's; then the key alone tells, as long as it was the last there.
   std::optional<RmbKey> translate(LinkIndex from, const RmbKey& key, LinkIndex to) const;
+  // Some link has, or the last one in a slot had, an RMB under this key.
+  bool known(const RmbKey& key) const;
 
   void remove(RmbRow row);
   // The link is gone; with its last link goes the RMB.
@@ -48,6 +52,8 @@ class RmbKeys {
  private:
   struct Row {
     std::array<std::optional<RmbKey>, kLinksMax> keys;
+    std::array<std::optional<RmbKey>, kLinksMax> former;  // of the link that had the slot before
+    bool has(const RmbKey& key) const;
   };
   std::vector<Row> rows_;
   std::size_t count_ = 0;

@@ -92,12 +92,31 @@ TEST_P(Failover, ALostAbortIsRecovered) {
   EXPECT_TRUE(pair.a.connection.finished());
 }
 
-TEST_P(Failover, AValidationAheadOfWhatCameAborts) {
-  wire::CdcMessage validation;
-  validation.sequence = 5;
-  validation.producer_flags.failover_validation = true;
-  EXPECT_FALSE(pair.a.connection.handle_cdc(validation, pair.now));
+class ValidationAhead : public Failover {
+ protected:
+  void validate() {
+    wire::CdcMessage validation;
+    validation.sequence = 5;
+    validation.producer_flags.failover_validation = true;
+    EXPECT_TRUE(pair.a.connection.handle_cdc(validation, pair.now));
+    EXPECT_EQ(pair.a.connection.next_deadline(), pair.now + kValidationWait);
+  }
+};
+INSTANTIATE_TEST_SUITE_P(DirectAndStaged, ValidationAhead, testing::Values(0, 16384));
+
+TEST_P(ValidationAhead, AbortsWhenNothingFollows) {
+  validate();
+  pair.a.connection.handle_deadline(pair.now + kValidationWait);
   EXPECT_EQ(pair.a.connection.rx_end(), StreamEnd::kReset);
+  EXPECT_EQ(pair.a.connection.next_deadline(), std::nullopt);
+}
+
+TEST_P(ValidationAhead, IsForgottenWhenTheNextMessageSaysItAll) {
+  validate();
+  pair.write(pair.b, "all");
+  pair.settle();
+  EXPECT_EQ(pair.a.connection.next_deadline(), std::nullopt);
+  EXPECT_EQ(pair.read(pair.a), "all");
 }
 
 TEST_P(Failover, TheLinkMayDieAgainAtOnce) {

@@ -245,14 +245,6 @@ TEST(Connection, SequenceNumbersWrapAround) {
   }
 }
 
-TEST(Connection, FailoverValidationWithALossAborts) {
-  ConnectionPair pair;
-  wire::CdcMessage message = next_message(pair.b, 3);
-  message.producer_flags.failover_validation = true;
-  EXPECT_FALSE(pair.b.connection.handle_cdc(message, pair.now));
-  EXPECT_EQ(pair.b.connection.rx_end(), StreamEnd::kReset);
-}
-
 TEST(Connection, FailoverValidationWithoutALossChangesNothing) {
   ConnectionPair pair;
   pair.write(pair.a, "x");

@@ -189,6 +189,22 @@ TEST_F(LinkFlow, BothPortsDownAtOnceEndTheGroup) {
   EXPECT_EQ(client->group.poll_task(now)->kind, LinkTask::Kind::kMove);
 }
 
+TEST_F(LinkFlow, TheLastWordIsNotSaidOnALinkThatIsJustBeingAdded) {
+  connect(2, 2);
+  cut(*server, 0);
+  server->up[0] = true;
+  const Gid gids[] = {server->gid(0), server->gid(1)};
+  server->group.handle_port_up(gids, now);
+  server->perform(now);
+  ASSERT_TRUE(server->group.link(0));
+  ASSERT_EQ(server->group.link(0)->state(), LinkState::kActivating);
+  server->group.terminate(DeleteLinkReason::kOperator, true, "the end");
+  std::optional<LinkIndex> carrier;
+  while (const auto out = server->group.poll_llc()) carrier = out->link;
+  ASSERT_TRUE(carrier.has_value());
+  EXPECT_TRUE(server->group.active(*carrier));
+}
+
 TEST_F(LinkFlow, ANewRmbIsToldOnAllLinks) {
   connect(2, 2);
   const RmbRow row = server->add_rmb();
@@ -197,6 +213,20 @@ TEST_F(LinkFlow, ANewRmbIsToldOnAllLinks) {
   settle();
   EXPECT_TRUE(server->group.rmb_told(row));
   EXPECT_TRUE(server->saw(Kind::kRmbTold));
+  EXPECT_EQ(client->group.peer_key(1, server->key(row, 1), 0), server->key(row, 0));
+}
+
+TEST_F(LinkFlow, AnRmbToldAnewOverAnotherLinkIsTheSameRmb) {
+  connect(2, 2);
+  const RmbRow row = server->add_rmb();
+  wire::ConfirmRkey told;
+  told.rkey = server->key(row, 1).rkey;
+  told.address = server->key(row, 1).address;
+  inject(*client, 1, told);
+  told.rkey = server->key(row, 0).rkey;
+  told.others.push(
+      {client->group.link(1)->number(), server->key(row, 1).rkey, server->key(row, 1).address});
+  inject(*client, 0, told);
   EXPECT_EQ(client->group.peer_key(1, server->key(row, 1), 0), server->key(row, 0));
 }
 
