@@ -228,6 +228,13 @@ class Proxy {
     };
     sources.drain = [this] { drain(); };
     sources.draining = [this] { return draining_.load(); };
+    sources.take_port = [this](const std::string& device, std::uint8_t port, bool up) {
+      const auto state = up ? rdma::PortState::kActive : rdma::PortState::kDown;
+      for (const std::unique_ptr<relay::WorkerThread>& worker : workers_)
+        worker->post([device, port, state](relay::Worker& own) {
+          (void)own.take_port(device, PortNumber{port}, state);
+        });
+    };
     sources.config_dump = [this] { return config::to_yaml(config_); };
     sources.facts = [this] { return facts_; };
     return sources;

@@ -15,7 +15,7 @@ using event::HttpRequest;
 using event::HttpResponse;
 
 struct AdminApi::Route {
-  static constexpr std::size_t kParametersMax = 2;
+  static constexpr std::size_t kParametersMax = 3;
 
   std::string_view method;
   std::string_view path;
@@ -42,6 +42,12 @@ const AdminApi::Route AdminApi::kRoutes[] = {
     {"GET", "/config", "the configuration in effect", {}, &AdminApi::config, nullptr},
     {"GET", "/logging", "the log level", {}, &AdminApi::show_log_level, nullptr},
     {"POST", "/logging", "sets the log level", {"level"}, &AdminApi::set_log_level_to, nullptr},
+    {"POST",
+     "/ports",
+     "takes a port of a device out of use, or back",
+     {"device", "port", "state"},
+     &AdminApi::take_port,
+     nullptr},
     {"POST", "/drain", "starts draining", {}, &AdminApi::drain, nullptr},
 };
 

@@ -16,6 +16,9 @@
 //   GET  /config                   the configuration in effect, YAML
 //   GET  /logging                  the log level
 //   POST /logging?level=           sets it
+//   POST /ports?device=&port=&state=
+//                                  takes a port of a shared-memory device out of use (down), or
+//                                  back (up)
 //   POST /drain                    starts draining
 //
 // Readiness is a latch: once true it stays true, also while draining, because a draining proxy
@@ -64,6 +67,7 @@ class AdminApi {
   event::HttpResponse config(const event::HttpRequest& request);
   event::HttpResponse show_log_level(const event::HttpRequest& request);
   event::HttpResponse set_log_level_to(const event::HttpRequest& request);
+  event::HttpResponse take_port(const event::HttpRequest& request);
   event::HttpResponse drain(const event::HttpRequest& request);
 
   event::HttpResponse metrics(const event::HttpRequest& request, const GatheredSnapshot& snapshot);

@@ -1,4 +1,5 @@
 // The answers that need no worker.
+#include <charconv>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -89,6 +90,25 @@ HttpResponse AdminApi::set_log_level_to(const HttpRequest& request) {
   log_set_level(*level);
   LogEvent(LogLevel::kWarn, "admin", "log_level").field("from", before).field("to", *name);
   return show_log_level(request);
+}
+
+// What came of it is seen in /devices: a worker may be busy, and an RNIC takes no such orders.
+HttpResponse AdminApi::take_port(const HttpRequest& request) {
+  if (!sources_.take_port) return error_response(404, "this proxy has no devices");
+  const auto device = parameter(request, "device");
+  const auto port = parameter(request, "port");
+  const auto state = parameter(request, "state");
+  std::uint8_t number = 0;
+  const char* end = port ? port->data() + port->size() : nullptr;
+  if (!device || !port || std::from_chars(port->data(), end, number).ptr != end || number == 0)
+    return error_response(400, "device must be a name and port a number from 1 to 255");
+  if (state != "up" && state != "down") return error_response(400, "state must be up or down");
+  LogEvent(LogLevel::kWarn, "admin", "port")
+      .field("device", *device)
+      .field("port", std::uint64_t{number})
+      .field("state", *state);
+  sources_.take_port(std::string(*device), number, state == "up");
+  return json_response(202, {{"device", *device}, {"port", number}, {"state", *state}});
 }
 
 HttpResponse AdminApi::drain(const HttpRequest&) {

@@ -70,6 +70,9 @@ struct AdminSources {
   std::function<void()> drain;
   std::function<bool()> draining;
 
+  // Takes a port of a device out of use on all workers, or back. Not waited for.
+  std::function<void(const std::string& device, std::uint8_t port, bool up)> take_port;
+
   // The configuration in effect, as YAML.
   std::function<std::string()> config_dump;
 

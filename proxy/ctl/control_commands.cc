@@ -1,7 +1,8 @@
-// drain, log-level, version.
+// drain, port, log-level, version.
 #include <string>
 
 #include "ctl/commands.h"
+#include "ctl/http_client.h"
 #include "ctl/table.h"
 
 namespace fairlead::ctl {
@@ -12,6 +13,16 @@ void drain(Console& console) {
   if (!body) return;
   console.show(*body, [](const Json&) {
     return std::string("draining: new connections are TCP, open ones go on until drain.timeout\n");
+  });
+}
+
+void take_port(Console& console, const std::string& device, unsigned port,
+               const std::string& state) {
+  const auto body = console.post("/ports?device=" + percent_encoded(device) +
+                                 "&port=" + std::to_string(port) + "&state=" + state);
+  if (!body) return;
+  console.show(*body, [](const Json& reply) {
+    return printable("told to go " + text(reply, "state")) + "; see fairleadctl devices\n";
   });
 }
 
@@ -49,6 +60,17 @@ void add_control_commands(CLI::App& app, Console& console) {
       app.add_subcommand("drain", "Gives new connections to TCP and ends SMC-R in good order");
   drain_command->footer("Examples:\n  fairleadctl drain");
   drain_command->callback([&console] { drain(console); });
+
+  CLI::App* port_command =
+      app.add_subcommand("port", "Takes a port of a shared-memory device out of use, or back");
+  port_command->add_option("DEVICE", "name of the device")->required();
+  port_command->add_option("PORT", "number of the port")->required()->check(CLI::Range(1, 255));
+  port_command->add_option("STATE", "up or down")->required()->check(CLI::IsMember({"up", "down"}));
+  port_command->footer("Examples:\n  fairleadctl port shm0 2 down\n  fairleadctl port shm0 2 up");
+  port_command->callback([&console, port_command] {
+    take_port(console, (*port_command)["DEVICE"]->as<std::string>(),
+              (*port_command)["PORT"]->as<unsigned>(), (*port_command)["STATE"]->as<std::string>());
+  });
 
   CLI::App* level_command = app.add_subcommand("log-level", "Shows or sets the log level");
   level_command->add_option("LEVEL", "trace, debug, info, warn, error or off")

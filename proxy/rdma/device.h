@@ -210,6 +210,10 @@ class Device {
   // What buffers for data may still take, as far as a limit is known.
   virtual std::size_t registrable_bytes() const { return std::numeric_limits<std::size_t>::max(); }
 
+  // An operator takes a port out of use, or back. False where there is no such port, and where this
+  // is for the device's own tools.
+  virtual bool take_port(PortNumber, PortState) { return false; }
+
   // Takes up to completions.size() completions; never blocks.
   virtual std::size_t poll(std::span<Completion> completions) = 0;
   virtual std::optional<AsyncEvent> poll_async_event() = 0;

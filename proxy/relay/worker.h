@@ -61,6 +61,8 @@ class Worker {
   void look_for_devices(std::function<void(Worker&)> look, Duration interval);
   // Destroys a device that is gone for good. False while link groups or handshakes use it.
   bool remove_device(const std::string& name);
+  // An operator takes a port out of use, or back. False where that cannot be done.
+  bool take_port(const std::string& device, PortNumber port, rdma::PortState state);
   // Devices of one kind that are there, but cannot be used; for people.
   void set_unusable_devices(const std::string& kind, std::vector<DeviceRow> rows) {
     unusable_devices_[kind] = std::move(rows);

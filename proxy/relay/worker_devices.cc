@@ -37,6 +37,12 @@ bool Worker::remove_device(const std::string& name) {
   return true;
 }
 
+bool Worker::take_port(const std::string& device, PortNumber port, rdma::PortState state) {
+  for (const std::unique_ptr<DeviceSlot>& slot : slots_)
+    if (slot->device().name() == device) return slot->device().take_port(port, state);
+  return false;
+}
+
 FallbackReason Worker::no_device_reason() const {
   std::optional<FallbackReason> reason;
   for (const std::unique_ptr<DeviceSlot>& slot : slots_) {

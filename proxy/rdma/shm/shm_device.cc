@@ -97,6 +97,12 @@ void ShmDevice::set_port_state(PortNumber port, PortState state) {
   backplane_->set_port_state(port, state);
 }
 
+bool ShmDevice::take_port(PortNumber port, PortState state) {
+  if (port.value == 0 || port.value > ports().size()) return false;
+  set_port_state(port, state);
+  return true;
+}
+
 std::optional<ShmFault> ShmDevice::poll_fault() { return backplane_->poll_fault(); }
 
 std::span<const Port> ShmDevice::ports() const { return backplane_->ports(); }

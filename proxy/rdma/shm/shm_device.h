@@ -51,6 +51,8 @@ class ShmDevice final : public Device {
   // Channels that were given up because the peer broke the rules, oldest first, a few are kept.
   std::optional<ShmFault> poll_fault();
 
+  bool take_port(PortNumber port, PortState state) override;
+
   const std::string& name() const override { return name_; }
   const Capabilities& capabilities() const override { return capabilities_; }
   std::span<const Port> ports() const override;

@@ -78,6 +78,18 @@ TEST_F(AdminServerTest, DrainReachesTheProxy) {
   EXPECT_TRUE(proxy_.draining);
 }
 
+TEST_F(AdminServerTest, PortsAreTakenOutOfUseAndBack) {
+  EXPECT_EQ(ask("POST", "/ports?device=shm0&port=2&state=down").status, 202);
+  EXPECT_EQ(proxy_.port_order, "shm0 2 down");
+  EXPECT_EQ(ask("POST", "/ports?device=shm0&port=255&state=up").status, 202);
+  EXPECT_EQ(proxy_.port_order, "shm0 255 up");
+  for (const char* wrong : {"port=2&state=down", "device=shm0&state=down", "device=shm0&port=2",
+                            "device=shm0&port=0&state=up", "device=shm0&port=256&state=up",
+                            "device=shm0&port=2x&state=up", "device=shm0&port=2&state=sideways"})
+    EXPECT_EQ(ask("POST", std::string("/ports?") + wrong).status, 400) << wrong;
+  EXPECT_EQ(proxy_.port_order, "shm0 255 up");
+}
+
 TEST_F(AdminServerTest, LogLevelIsShownAndSet) {
   const LogLevel before = log_level();
   EXPECT_EQ(ask("POST", "/logging?level=error").status, 200);
@@ -202,6 +214,7 @@ TEST_F(AdminServerTest, ProxyWithoutOptionalPartsStillAnswers) {
     EXPECT_EQ(get(path).status, 200) << path;
   EXPECT_EQ(get("/config").status, 404);
   EXPECT_EQ(ask("POST", "/drain").status, 404);
+  EXPECT_EQ(ask("POST", "/ports?device=shm0&port=1&state=up").status, 404);
 }
 
 }  // namespace

@@ -145,6 +145,9 @@ class CannedProxy {
     };
     made.not_ready = [this] { return not_ready; };
     made.drain = [this] { draining = true; };
+    made.take_port = [this](const std::string& device, std::uint8_t port, bool up) {
+      port_order = device + " " + std::to_string(port) + (up ? " up" : " down");
+    };
     made.draining = [this] { return draining.load(); };
     made.config_dump = [] { return std::string("smc:\n  enabled: true\n"); };
     made.facts = [this] { return facts; };
@@ -159,6 +162,7 @@ class CannedProxy {
   std::vector<std::string> not_ready;
   std::vector<Fact> facts = {{"option_program", FactStatus::kOk, "attached", ""}};
   std::atomic<bool> draining = false;
+  std::string port_order;  // the last; read it when the answer has come
 };
 
 }  // namespace fairlead::admin

@@ -127,6 +127,8 @@ TEST_F(Fairleadctl, DrainAndLogLevelChangeTheProxy) {
   const LogLevel before = log_level();
   EXPECT_EQ(ask({"drain"}).exit_code, 0);
   EXPECT_TRUE(proxy_.draining);
+  EXPECT_EQ(ask({"port", "shm0", "2", "down"}).exit_code, 0);
+  EXPECT_EQ(proxy_.port_order, "shm0 2 down");
   EXPECT_EQ(ask({"log-level", "error"}).out, "error\n");
   EXPECT_EQ(log_level(), LogLevel::kError);
   EXPECT_EQ(ask({"log-level"}).out, "error\n");
@@ -173,8 +175,9 @@ TEST(FairleadctlUsage, MistakesReturnTwoAndHelpReturnsZero) {
 }
 
 TEST(FairleadctlUsage, EveryCommandHasHelpWithAnExample) {
-  for (const char* command : {"connections", "linkgroups", "links", "devices", "fallbacks", "why",
-                              "stats", "doctor", "drain", "log-level", "version", "completion"}) {
+  for (const char* command :
+       {"connections", "linkgroups", "links", "devices", "fallbacks", "why", "stats", "doctor",
+        "drain", "port", "log-level", "version", "completion"}) {
     const Outcome outcome = run_with({command, "--help"});
     EXPECT_EQ(outcome.exit_code, 0) << command;
     EXPECT_NE(outcome.out.find(std::string("fairleadctl ") + command), std::string::npos)
