@@ -56,7 +56,7 @@ constexpr std::array kCatalog = {
     MetricInfo{M::kLinksActive, "fairlead_links_active", T::kGauge, kNoLabels,
                "Links that are active, on all devices."},
     MetricInfo{M::kLinks, "fairlead_links", T::kGauge,
-               "`rnic` (device), `port` (number), `state` (activating, active, deleting)",
+               "`rnic` (device), `port` (number), `state` (activating, active, down)",
                "Links, by device and state."},
     MetricInfo{M::kLinkEvents, "fairlead_link_events_total", T::kCounter,
                "`event` (added, deleted, failed, moved)", "What happened to links."},
