@@ -19,6 +19,7 @@ class ShmReach final : public relay::Reachability {
   wire::VendorArea vendor_area() const override;
   std::optional<Gid> client_gid(const wire::Proposal& proposal) const override;
   bool server_reachable(const Gid& gid) const override;
+  bool alike(const rdma::Port&, const rdma::Port&) const override { return true; }
 
  private:
   const rdma::shm::ShmDevice& device_;

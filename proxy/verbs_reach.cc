@@ -26,11 +26,10 @@ std::optional<int> gid_fitness(const GidEntry& gid, const relay::Place& place,
   int fitness = kKindMax - static_cast<int>(*rank);
   const InterfaceAddress* holder = holder_of(view.addresses, gid.gid);
   if (holder == nullptr) return fitness;
-  if (subnet_covers(view.addresses, gid.gid, gid_from(place.companion.local_address().unmapped())))
+  if (subnet_covers(view.addresses, gid.gid, gid_from(place.local().unmapped())))
     fitness += kSubnetOfConnection;
   if (routes == nullptr) return fitness;
-  const Gid target =
-      place.peer_gid ? *place.peer_gid : gid_from(place.companion.peer_address().unmapped());
+  const Gid target = place.peer_gid ? *place.peer_gid : gid_from(place.peer().unmapped());
   const std::optional<Route> route = routes->look_up(target, gid.gid);
   // Where the peer's own GID is known, one that cannot be routed to will not answer.
   if (!route && place.peer_gid && !is_link_local(*place.peer_gid)) return std::nullopt;

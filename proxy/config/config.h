@@ -91,7 +91,7 @@ struct Smc {
   std::vector<std::string> ueids = {"FAIRLEAD"};
   // smc.max_connections_per_group: 16 to 255. Default 255.
   unsigned max_connections_per_group = 255;
-  // smc.max_links: links of one link group, 1 to 3. Default 1.
+  // smc.max_links: links of one link group, 1 to 3; a handshake agrees on 2 at most. Default 1.
   unsigned max_links = 1;
   // smc.group_idle_timeout: how long a link group without connections is kept, 0 to 24h. Default
   // 600s.

@@ -38,6 +38,7 @@ class BufferSlabs {
     return *buffers_[element.slab];
   }
   std::size_t offset_bytes(smc::ElementId element) const;
+  std::size_t slab_count() const { return buffers_.size(); }
   std::size_t used_bytes() const { return slabs_.used_bytes(); }
   std::size_t total_bytes() const { return slabs_.total_bytes(); }
 

@@ -26,19 +26,6 @@ const char* describe(rdma::CompletionStatus status) {
 
 }  // namespace
 
-bool usable(const rdma::Port& port) {
-  return port.state == rdma::PortState::kActive && !port.gid.is_zero();
-}
-
-std::optional<rdma::Port> Reachability::choose_port(std::span<const rdma::Port> ports,
-                                                    const Place&) const {
-  const auto found = std::find_if(ports.begin(), ports.end(), usable);
-  if (found == ports.end()) return std::nullopt;
-  return *found;
-}
-
-bool Reachability::direct(const Gid&, const Gid&) const { return true; }
-
 DeviceSlot::DeviceSlot(std::unique_ptr<rdma::Device> device,
                        std::unique_ptr<Reachability> reachability)
     : device_(std::move(device)), reachability_(std::move(reachability)) {}
@@ -56,6 +43,7 @@ Result<std::unique_ptr<DeviceSlot>> DeviceSlot::create(
   slot->receive_memory_ = SMC_TRY(
       own.allocate_buffer(*slot->domain_, std::size_t{kReceiveEntries} * rdma::kMessageBytesMax));
   slot->resources_.device = &own;
+  slot->resources_.reachability = slot->reachability_.get();
   slot->resources_.receive_domain = slot->domain_.get();
   slot->resources_.receive_queue = slot->receive_queue_.get();
   slot->resources_.budget = &budget;
@@ -105,21 +93,20 @@ bool DeviceSlot::poll(TimePoint now) {
 }
 
 void DeviceSlot::take(const rdma::Completion& completion, TimePoint now) {
-  Group* group = peers_.by_queue_pair(completion.queue_pair);
+  const std::optional<PeerTable::LinkPlace> at = peers_.by_queue_pair(completion.queue_pair);
   if (completion.kind == rdma::Completion::Kind::kReceive) {
     const std::size_t index = static_cast<std::size_t>(completion.id);
     const std::size_t offset = index * rdma::kMessageBytesMax;
-    if (group != nullptr && completion.status == rdma::CompletionStatus::kSuccess)
-      group->handle_message(group->link_of(completion.queue_pair),
-                            receive_memory_->bytes().subspan(offset, completion.length_bytes), now);
+    if (at && completion.status == rdma::CompletionStatus::kSuccess)
+      at->group->handle_message(
+          at->link, receive_memory_->bytes().subspan(offset, completion.length_bytes), now);
     reposts_.push_back({completion.id, receive_memory_.get(), offset, rdma::kMessageBytesMax});
   }
-  if (group == nullptr) return;
-  const smc::LinkIndex link = group->link_of(completion.queue_pair);
+  if (!at) return;
   if (completion.status != rdma::CompletionStatus::kSuccess)
-    group->handle_link_failure(link, describe(completion.status), now);
+    at->group->handle_link_failure(at->link, describe(completion.status), now);
   else if (completion.kind == rdma::Completion::Kind::kSend)
-    group->handle_send_done(link, completion.id);
+    at->group->handle_send_done(at->link, completion.id);
 }
 
 void DeviceSlot::take(const rdma::AsyncEvent& event, TimePoint now) {
@@ -129,9 +116,8 @@ void DeviceSlot::take(const rdma::AsyncEvent& event, TimePoint now) {
       limit_hit_ = true;
       break;
     case rdma::AsyncEvent::Kind::kQueuePairFatal:
-      if (Group* group = peers_.by_queue_pair(event.queue_pair))
-        group->handle_link_failure(group->link_of(event.queue_pair),
-                                   "the peer's queue pair has gone", now);
+      if (const auto at = peers_.by_queue_pair(event.queue_pair))
+        at->group->handle_link_failure(at->link, "the peer's queue pair has gone", now);
       break;
     case rdma::AsyncEvent::Kind::kDeviceFatal:
       peers_.for_each([&](Group& group) {
@@ -149,6 +135,10 @@ void DeviceSlot::take(const rdma::AsyncEvent& event, TimePoint now) {
                                                                : "gid_change")
           .field("device", device_->name())
           .field("port", std::uint64_t{event.port.value});
+      if (event.kind == rdma::AsyncEvent::Kind::kPortDown)
+        peers_.for_each([&](Group& group) { group.handle_port_down(event.port, now); });
+      else
+        peers_.for_each([&](Group& group) { group.handle_port_up(now); });
       break;
   }
 }

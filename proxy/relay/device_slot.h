@@ -9,51 +9,13 @@
 #include <string>
 #include <vector>
 
-#include "base/address.h"
-#include "base/ids.h"
-#include "event/stream.h"
 #include "event/timer_queue.h"
 #include "rdma/device.h"
 #include "relay/group.h"
 #include "relay/peer_table.h"
-#include "wire/clc.h"
+#include "relay/reachability.h"
 
 namespace fairlead::relay {
-
-// The connection for which a device is wanted.
-struct Place {
-  const event::Stream& companion;  // the TCP connection between the proxies
-  std::optional<Gid> peer_gid;     // when the peer has told it
-};
-
-struct PnetOfPort {
-  std::string id;      // empty: none known
-  std::string source;  // "configuration", "kernel table", "route"
-};
-
-// How a handshake leads to a device. Main brings one for each kind.
-class Reachability {
- public:
-  virtual ~Reachability() = default;
-  virtual const char* kind() const = 0;  // "shm", "verbs"
-  // The device leads to other nodes.
-  virtual bool leaves_node() const { return false; }
-  // Goes into our Proposals.
-  virtual wire::VendorArea vendor_area() const = 0;
-  // Server: where the client's queue pairs are on this device; nothing if it cannot be reached.
-  virtual std::optional<Gid> client_gid(const wire::Proposal& proposal) const = 0;
-  // Client: the GID of an Accept is one of this device.
-  virtual bool server_reachable(const Gid& gid) const = 0;
-  // Which of the device's ports to speak from, and with which of its GIDs; nothing if none will do.
-  // The first that is active, unless a device knows better.
-  virtual std::optional<rdma::Port> choose_port(std::span<const rdma::Port> ports,
-                                                const Place& place) const;
-  // No gateway lies between these GIDs.
-  virtual bool direct(const Gid& local, const Gid& peer) const;
-  virtual PnetOfPort pnet(const rdma::Port&) const { return {}; }
-};
-
-bool usable(const rdma::Port& port);  // active, and has a GID
 
 // Receives posted to the queue of a worker: K·M entries for all links, not K for each of N.
 inline constexpr std::uint32_t kReceiveEntries = 512;

@@ -6,40 +6,23 @@
 #include "base/log.h"
 
 namespace fairlead::relay {
-namespace {
-
-unsigned mtu_bytes(Mtu mtu) { return 128U << static_cast<unsigned>(mtu); }
-
-const char* link_state_name(smc::LinkState state) {
-  switch (state) {
-    case smc::LinkState::kActivating:
-      return "activating";
-    case smc::LinkState::kActive:
-      return "active";
-    case smc::LinkState::kDown:
-      return "down";
-  }
-  return "?";
-}
-
-}  // namespace
-
-Group::Group(GroupResources& shared, std::string id, smc::GroupRole role, const PeerId& peer,
-             const smc::Terms& terms, std::uint32_t random, TimePoint now)
+Group::Group(GroupResources& shared, const GroupStart& start, TimePoint now)
     : shared_(shared),
-      id_(std::move(id)),
-      protocol_(role, peer, terms, shared.times, now),
-      table_(random),
+      id_(start.id),
+      protocol_(start.role, start.peer, start.terms, shared.times, now,
+                static_cast<std::uint8_t>(start.links_max)),
+      place_(start.place),
+      first_port_(start.port),
+      table_(start.random),
       timer_(*shared.timers, [this] {
-        protocol_.handle_deadline(shared_.now());
-        protocol_changed();
+        const TimePoint due = shared_.now();
+        protocol_.handle_deadline(due);
+        protocol_changed(due);
       }) {}
 
-Result<std::unique_ptr<Group>> Group::create(GroupResources& shared, std::string id,
-                                             smc::GroupRole role, const PeerId& peer,
-                                             const smc::Terms& terms, const rdma::Port& port,
-                                             std::uint32_t random, TimePoint now) {
-  std::unique_ptr<Group> group(new Group(shared, std::move(id), role, peer, terms, random, now));
+Result<std::unique_ptr<Group>> Group::create(GroupResources& shared, const GroupStart& start,
+                                             TimePoint now) {
+  std::unique_ptr<Group> group(new Group(shared, start, now));
   group->domain_ = shared.receive_domain;
   if (shared.device->capabilities().receive_queue_crosses_domains) {
     // A domain of its own makes this peer's keys worthless to every other.
@@ -50,45 +33,20 @@ Result<std::unique_ptr<Group>> Group::create(GroupResources& shared, std::string
       std::make_unique<BufferSlabs>(*shared.device, *group->domain_, *shared.budget, *shared.stats);
   group->staging_ =
       std::make_unique<BufferSlabs>(*shared.device, *group->domain_, *shared.budget, *shared.stats);
-  rdma::QueuePairOptions options;
-  options.domain = group->domain_;
-  options.receive_queue = shared.receive_queue;
-  options.port = port.number;
-  options.gid = port.gid;
-  options.send_requests =
-      std::min(kSendRequestsPerLink, shared.device->capabilities().send_requests_max);
-  group->lanes_[0].queue_pair = SMC_TRY(shared.device->create_queue_pair(options));
-  group->port_ = port;
-  group->identity_ = {group->port_.gid, group->port_.mac, group->lanes_[0].queue_pair->number()};
-  group->count_state(true);
+  SMC_TRY(group->make_lane(0, start.port));
+  group->count_state(group->protocol_.type());
   return group;
 }
 
 Group::~Group() {
-  // What could not be made whole was never counted.
-  if (lanes_[0].queue_pair) count_state(false);
+  count_state(std::nullopt);
   // Before the slabs, whose memory the peer might still be writing.
   for (Lane& lane : lanes_) lane.queue_pair.reset();
 }
 
-void Group::count_state(bool present) {
-  Counter& counter =
-      protocol_.usable() ? shared_.stats->link_groups_single : shared_.stats->link_groups_none;
-  if (!present) {
-    (counted_active_ ? shared_.stats->link_groups_single : shared_.stats->link_groups_none).sub();
-    if (counted_active_) shared_.stats->links_active.sub();
-    return;
-  }
-  counter.add();
-  counted_active_ = protocol_.usable();
-  if (counted_active_) shared_.stats->links_active.add();
-}
-
-void Group::protocol_changed() {
-  if (counted_active_ != protocol_.usable()) {
-    count_state(false);
-    count_state(true);
-  }
+void Group::protocol_changed(TimePoint now) {
+  perform_tasks(now);
+  count_state(protocol_.type());
   timer_.set(protocol_.next_deadline());
   llc_due_ = true;
   if (on_protocol_news) on_protocol_news(*this);
@@ -97,22 +55,28 @@ void Group::protocol_changed() {
 Result<void> Group::connect_first_link(const rdma::PeerEndpoint& peer, TimePoint now) {
   SMC_TRY(lanes_[0].queue_pair->connect(peer));
   lanes_[0].peer = peer;
-  protocol_.start_first_contact(identity_, {peer.gid, peer.mac, peer.queue_pair}, now);
-  protocol_changed();
+  protocol_.start_first_contact(identity(0), {peer.gid, peer.mac, peer.queue_pair}, now);
+  protocol_changed(now);
   return {};
 }
 
-smc::LinkIndex Group::link_of(QpNumber local_queue_pair) const {
-  for (smc::LinkIndex i = 0; i < smc::kLinksMax; ++i)
-    if (lanes_[i].queue_pair && lanes_[i].queue_pair->number() == local_queue_pair) return i;
-  SMC_UNREACHABLE();
+smc::LinkIdentity Group::identity(smc::LinkIndex link) const {
+  const Lane& lane = lanes_[link];
+  return {lane.port.gid, lane.port.mac, lane.queue_pair->number()};
 }
 
-std::optional<smc::LinkIndex> Group::link_to(QpNumber peer_queue_pair) const {
+std::optional<smc::LinkIndex> Group::link_to(QpNumber queue_pair, const Gid& gid) const {
   for (smc::LinkIndex i = 0; i < smc::kLinksMax; ++i)
-    if (lanes_[i].queue_pair && !lanes_[i].failed && lanes_[i].peer.queue_pair == peer_queue_pair)
+    if (lanes_[i].queue_pair && lanes_[i].peer.queue_pair == queue_pair &&
+        lanes_[i].peer.gid == gid)
       return i;
   return std::nullopt;
+}
+
+bool Group::leads_to(const Gid& peer) const {
+  for (smc::LinkIndex i = 0; i < smc::kLinksMax; ++i)
+    if (protocol_.active(i) && lanes_[i].peer.gid == peer) return true;
+  return false;
 }
 
 Result<Group::Seat> Group::take_seat(const BufferSizes& sizes, smc::LinkIndex link) {
@@ -122,6 +86,11 @@ Result<Group::Seat> Group::take_seat(const BufferSizes& sizes, smc::LinkIndex li
   if (!element) {
     table_.release(*token);
     return element.error();
+  }
+  if (const Result<void> listed = list_slabs(link); !listed) {
+    rmbs_->release(*element);
+    table_.release(*token);
+    return listed.error();
   }
   protocol_.connection_added(link);
   timer_.set(protocol_.next_deadline());
@@ -148,16 +117,21 @@ Result<void> Group::take_send_ring(SmcRelay& relay, const BufferSizes& sizes) {
   return {};
 }
 
-Result<void> Group::prepare_sending(SmcRelay& relay, const smc::RmbElement& element,
-                                    AlertToken peer_token) {
-  Lane& lane = lanes_[relay.link];
-  if (shared_.device->capabilities().remote_memory_addressable) {
-    relay.buffers.remote = SMC_TRY(
-        lane.queue_pair->remote_memory({element.rkey, element.address}, element.size_bytes));
-    relay.connection.set_peer(peer_token, element, 0);
-    return {};
+Result<void> Group::prepare_sending(SmcRelay& relay, const PeerElement& element,
+                                    smc::LinkIndex named, AlertToken peer_token) {
+  relay.buffers.peer = element;
+  relay.buffers.named_on = named;
+  smc::RmbElement found = SMC_TRY(find_element(relay.buffers, relay.link));
+  for (Result<void> open = open_way(relay, found); !open; open = open_way(relay, found)) {
+    // A link that has died without our knowing leads nowhere. Where another one is left, the
+    // connection is on that afterwards.
+    if (protocol_.active_links() <= 1) return open.error();
+    const smc::LinkIndex tried = relay.link;
+    handle_link_failure(tried, open.error().what, shared_.now());
+    if (!protocol_.usable() || relay.link == tried) return open.error();
+    found = SMC_TRY(find_element(relay.buffers, relay.link));
   }
-  relay.connection.set_peer(peer_token, element,
+  relay.connection.set_peer(peer_token, found,
                             static_cast<std::uint32_t>(relay.buffers.staging_bytes.size()));
   return {};
 }
@@ -208,19 +182,7 @@ void Group::handle_llc(smc::LinkIndex link, std::span<const std::byte> message, 
     return;
   }
   protocol_.handle_llc(link, *llc, now);
-  protocol_changed();
-}
-
-void Group::handle_link_failure(smc::LinkIndex link, const char* why, TimePoint now) {
-  Lane& lane = lanes_[link];
-  if (lane.failed || !lane.queue_pair) return;
-  lane.failed = true;
-  lane.queue_pair->fail();
-  lane.records.clear();
-  // A peer that parted from us takes its queue pair away.
-  if (!protocol_.terminated()) shared_.stats->link_failed.add();
-  protocol_.handle_link_down(link, now, why);
-  protocol_changed();
+  protocol_changed(now);
 }
 
 void Group::doubt(smc::LinkIndex link, TimePoint now) {
@@ -230,11 +192,11 @@ void Group::doubt(smc::LinkIndex link, TimePoint now) {
 
 void Group::terminate(const char* why) {
   protocol_.terminate(wire::DeleteLinkReason::kOperator, true, why);
-  protocol_changed();
+  protocol_changed(shared_.now());
 }
 
 bool Group::parted() const {
-  if (llc_waiting_ || llc_due_) return false;
+  if (llc_waiting_ || llc_due_ || !last_words_.empty()) return false;
   const std::uint32_t all_room =
       std::min(kSendRequestsPerLink, shared_.device->capabilities().send_requests_max);
   for (smc::LinkIndex i = 0; i < smc::kLinksMax; ++i) {
@@ -244,51 +206,6 @@ bool Group::parted() const {
     if (!protocol_.peer_parted() || lane.queue_pair->send_room() < all_room) return false;
   }
   return true;
-}
-
-void Group::set_peer_host(const std::array<char, 32>& padded) {
-  peer_host_.clear();
-  for (char c : padded) {
-    if (c <= ' ' || static_cast<unsigned char>(c) >= 0x7f) break;
-    peer_host_ += c;
-  }
-}
-
-LinkGroupRow Group::row(unsigned worker, TimePoint now) const {
-  LinkGroupRow row;
-  row.id = id_;
-  row.worker = worker;
-  row.role = protocol_.role() == smc::GroupRole::kServer ? "server" : "client";
-  row.type = protocol_.usable() ? "single" : "none";
-  row.peer_id = to_string(protocol_.peer());
-  row.peer_host = peer_host_;
-  row.version = protocol_.terms().release >= 1 ? "2.1" : "2.0";
-  row.ueid = wire::to_string(protocol_.terms().eid);
-  row.connections = protocol_.connection_count();
-  row.connections_max = protocol_.terms().max_connections;
-  row.links_max = protocol_.terms().max_links;
-  row.rmb_bytes = rmbs_->total_bytes();
-  if (const auto idle = protocol_.idle_since())
-    row.idle_seconds = std::chrono::duration<double>(now - *idle).count();
-  for (smc::LinkIndex i = 0; i < smc::kLinksMax; ++i) {
-    const std::optional<smc::Link>& link = protocol_.link(i);
-    if (!link) continue;
-    LinkRow entry;
-    entry.group = id_;
-    entry.number = link->number().value;
-    entry.state = link_state_name(link->state());
-    entry.rnic = shared_.device->name();
-    entry.port = port_.number.value;
-    entry.local_gid = to_string(port_.gid);
-    entry.peer_gid = to_string(lanes_[i].peer.gid);
-    entry.local_qp = link->local().queue_pair.value;
-    entry.peer_qp = lanes_[i].peer.queue_pair.value;
-    entry.mtu_bytes = mtu_bytes(lanes_[i].peer.mtu);
-    entry.connections = protocol_.connection_count();
-    entry.rtt_seconds = std::chrono::duration<double>(round_trip_).count();
-    row.links.push_back(entry);
-  }
-  return row;
 }
 
 }  // namespace fairlead::relay

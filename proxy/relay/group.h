@@ -1,9 +1,13 @@
 // A link group with all it owns on the device: protection domain, queue pairs, registered slabs,
 // and the table of its connections. Performs what smc::LinkGroup asks for.
+//
+// A queue pair that has failed stays, for nothing but its name, until its slot is used again:
+// messages that it has received may still be polled, and an Accept may be on its way that names it.
 #pragma once
 
 #include <array>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -16,6 +20,7 @@
 #include "event/timer_queue.h"
 #include "rdma/device.h"
 #include "relay/buffer_slabs.h"
+#include "relay/reachability.h"
 #include "relay/smc_relay.h"
 #include "smc/connection_table.h"
 #include "smc/link_group.h"
@@ -43,6 +48,7 @@ struct SendBatch {
 // What the groups on one device of a worker share.
 struct GroupResources {
   rdma::Device* device = nullptr;
+  const Reachability* reachability = nullptr;
   rdma::ProtectionDomain* receive_domain = nullptr;
   rdma::SharedReceiveQueue* receive_queue = nullptr;
   smc::RmbBudget* budget = nullptr;
@@ -67,12 +73,21 @@ inline constexpr unsigned kQuarantinedMax = 32;
 // whose last message finds no queue pair repeats it for ever on some devices.
 inline constexpr Duration kClosingWait = std::chrono::seconds(2);
 
+struct GroupStart {
+  std::string id;
+  smc::GroupRole role = smc::GroupRole::kClient;
+  PeerId peer;
+  smc::Terms terms;
+  rdma::Port port;             // of the first link
+  std::optional<Place> place;  // what other links lead from and to; wanted where there may be any
+  unsigned links_max = 1;
+  std::uint32_t random = 0;
+};
+
 class Group {
  public:
-  static Result<std::unique_ptr<Group>> create(GroupResources& shared, std::string id,
-                                               smc::GroupRole role, const PeerId& peer,
-                                               const smc::Terms& terms, const rdma::Port& port,
-                                               std::uint32_t random, TimePoint now);
+  static Result<std::unique_ptr<Group>> create(GroupResources& shared, const GroupStart& start,
+                                               TimePoint now);
   ~Group();
   Group(const Group&) = delete;
   Group& operator=(const Group&) = delete;
@@ -80,14 +95,14 @@ class Group {
   const std::string& id() const { return id_; }
   smc::LinkGroup& protocol() { return protocol_; }
   const smc::LinkGroup& protocol() const { return protocol_; }
-  rdma::QueuePair& queue_pair(smc::LinkIndex link) { return *lanes_[link].queue_pair; }
-  const rdma::PeerEndpoint& peer_endpoint(smc::LinkIndex link) const { return lanes_[link].peer; }
-  smc::LinkIdentity identity() const { return identity_; }
-  const rdma::Port& port() const { return port_; }
-  // REQUIRES: one of this group's local queue pairs
-  smc::LinkIndex link_of(QpNumber local_queue_pair) const;
-  // The link that ends at this queue pair of the peer.
-  std::optional<smc::LinkIndex> link_to(QpNumber peer_queue_pair) const;
+  // Nothing where a link has no queue pair, be it a failed one.
+  rdma::QueuePair* queue_pair(smc::LinkIndex link) const { return lanes_[link].queue_pair.get(); }
+  const rdma::Port& port(smc::LinkIndex link) const { return lanes_[link].port; }
+  smc::LinkIdentity identity(smc::LinkIndex link) const;
+  // The link that ends, or has ended, at this queue pair of the peer.
+  std::optional<smc::LinkIndex> link_to(QpNumber queue_pair, const Gid& gid) const;
+  // A link of the group leads to that port of the peer.
+  bool leads_to(const Gid& peer) const;
   BufferSlabs& rmbs() { return *rmbs_; }
   const BufferSlabs& rmbs() const { return *rmbs_; }
   smc::ConnectionTable<SmcRelay>& connections() { return table_; }
@@ -102,6 +117,9 @@ class Group {
     smc::ElementId element;
   };
   Result<Seat> take_seat(const BufferSizes& sizes, smc::LinkIndex link);
+  // The peer can find the element on all links. Otherwise it is being told, and the seat must not
+  // be named before the group has news of that.
+  bool seat_told(const Seat& seat) const;
   // `quarantine`: the peer may still write into the element, so it stays taken. A group with too
   // many of them ends with its last connection.
   void leave_seat(const Seat& seat, smc::LinkIndex link, bool quarantine, TimePoint now);
@@ -110,8 +128,13 @@ class Group {
   // A send ring, where the peer's memory is not addressable. Taken with the seat, because nobody
   // can decline any more once the peer has confirmed.
   Result<void> take_send_ring(SmcRelay& relay, const BufferSizes& sizes);
-  // The way to the peer's element: its memory where addressable, else the send ring.
-  Result<void> prepare_sending(SmcRelay& relay, const smc::RmbElement& element,
+  // The peer has named an RMB of its own as it is reached over `link`.
+  void peer_rmb_named(smc::LinkIndex link, const smc::RmbKey& key) {
+    if (protocol_.links_max() > 1) protocol_.peer_rmb_named(link, key);
+  }
+  // The way to the peer's element, which was named on link `named`: its memory where addressable,
+  // else the send ring.
+  Result<void> prepare_sending(SmcRelay& relay, const PeerElement& element, smc::LinkIndex named,
                                AlertToken peer_token);
   void release_sending(SmcRelay& relay);
 
@@ -121,12 +144,17 @@ class Group {
   // A connection of the link has a sign that the peer is gone.
   void doubt(smc::LinkIndex link, TimePoint now);
   void handle_link_failure(smc::LinkIndex link, const char* why, TimePoint now);
+  // Only where another link is left: what goes over this one would find out by itself.
+  void handle_port_down(PortNumber port, TimePoint now);
+  void handle_port_up(TimePoint now);
 
   // Tells the peer that the group is gone.
   void terminate(const char* why);
 
   void mark_dirty(SmcRelay& relay);
-  bool dirty() const { return !dirty_.empty() || llc_waiting_.has_value() || llc_due_; }
+  bool dirty() const {
+    return !dirty_.empty() || llc_waiting_.has_value() || llc_due_ || !last_words_.empty();
+  }
   // Sends what is due as far as the links have room.
   void flush(TimePoint now);
   // REQUIRES: terminated. True when both sides have said and heard their last words, or no link is
@@ -136,10 +164,14 @@ class Group {
   // Called for a connection whose windows or state changed by a message.
   std::function<void(SmcRelay&)> on_connection_news;
   std::function<void(Group&)> on_protocol_news;  // protocol().poll_event() has something
+  // A queue pair is there, for that link, or is no more.
+  std::function<void(QpNumber, std::optional<smc::LinkIndex>)> on_queue_pair;
   LinkGroupRow row(unsigned worker, TimePoint now) const;
 
   void set_peer_host(const std::array<char, 32>& padded);
-  void set_round_trip(Duration round_trip) { round_trip_ = round_trip; }
+  void set_round_trip(smc::LinkIndex link, Duration round_trip) {
+    lanes_[link].round_trip = round_trip;
+  }
 
  private:
   struct SendRecord {
@@ -148,25 +180,51 @@ class Group {
     std::uint64_t sequence = 0;
     std::uint64_t staged_until = 0;
   };
+  // The last message of a connection that has gone since. Its peer waits for it.
+  struct LastWord {
+    rdma::WorkId id{};
+    AlertToken token;
+    std::array<std::byte, wire::kCdcBytes> message{};
+  };
   // A link's queue pair and what is on its way there.
   struct Lane {
     std::unique_ptr<rdma::QueuePair> queue_pair;
+    rdma::Port port;
     rdma::PeerEndpoint peer;
     BoundedQueue<SendRecord> records{kSendRequestsPerLink};
+    std::deque<LastWord> last_words;  // kSendRequestsPerLink at most; where links can be added
     std::uint64_t next_id = 1;
     unsigned unsignaled = 0;
+    Duration round_trip{};
     bool failed = false;
   };
 
-  Group(GroupResources& shared, std::string id, smc::GroupRole role, const PeerId& peer,
-        const smc::Terms& terms, std::uint32_t random, TimePoint now);
+  Group(GroupResources& shared, const GroupStart& start, TimePoint now);
+  bool several_links() const { return protocol_.links_max() > 1; }
+  Result<void> make_lane(smc::LinkIndex link, const rdma::Port& port);
+  void drop_lane(smc::LinkIndex link);
+  void perform_tasks(TimePoint now);
+  void prepare_link(const smc::LinkTask& task, TimePoint now);
+  void connect_link(const smc::LinkTask& task, TimePoint now);
+  void move_connections(const smc::LinkTask& task, TimePoint now);
+  bool move(SmcRelay& relay);
+  std::optional<rdma::Port> port_for_link(const smc::LinkPeer& peer) const;
+  bool port_taken(PortNumber port, bool may_be_spare) const;
+  Result<smc::RmbElement> find_element(const SmcBuffers& buffers, smc::LinkIndex on) const;
+  Result<void> open_way(SmcRelay& relay, const smc::RmbElement& element);
+  smc::RmbKey key_of(std::uint16_t slab) const;
+  Result<void> list_slabs(smc::LinkIndex link);
+  bool fail_lane(smc::LinkIndex link);
   void handle_cdc(smc::LinkIndex link, std::span<const std::byte> message, TimePoint now);
   void handle_llc(smc::LinkIndex link, std::span<const std::byte> message, TimePoint now);
-  bool flush_llc(SendBatch& batch);
+  bool flush_llc(SendBatch& batch, TimePoint now);
   bool transmit(SmcRelay& relay, SendBatch& batch);
+  void flush_last_words(SendBatch& batch, TimePoint now);
+  void keep_last_word(Lane& lane, const SmcRelay& relay, rdma::WorkRequest& request);
   void post(SendBatch& batch, TimePoint now);
-  void protocol_changed();
-  void count_state(bool present);
+  void protocol_changed(TimePoint now);
+  void count_state(std::optional<smc::GroupType> type);  // nothing: the group is no more
+  Counter& counter_of(smc::GroupType type) const;
 
   GroupResources& shared_;
   std::string id_;
@@ -176,17 +234,20 @@ class Group {
   std::unique_ptr<BufferSlabs> rmbs_;
   std::unique_ptr<BufferSlabs> staging_;
   std::array<Lane, smc::kLinksMax> lanes_;
-  smc::LinkIdentity identity_;
-  rdma::Port port_;
+  std::optional<Place> place_;  // where links can be added
+  rdma::Port first_port_;
   smc::ConnectionTable<SmcRelay> table_;
   std::string peer_host_;
-  Duration round_trip_{};
   std::vector<SmcRelay*> dirty_;
   std::vector<SmcRelay*> flushing_;
   std::optional<smc::LlcToSend> llc_waiting_;
   bool llc_due_ = false;
+  std::vector<smc::RmbRow> rows_;    // by slab; where links can be added
+  std::deque<LastWord> last_words_;  // that died with their link, to be said on another
   unsigned quarantined_ = 0;
-  bool counted_active_ = false;
+  std::optional<smc::GroupType> counted_type_;
+  unsigned counted_links_ = 0;
+  bool performing_ = false;
   event::Timer timer_;
 };
 

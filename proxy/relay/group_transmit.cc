@@ -14,7 +14,8 @@ void Group::mark_dirty(SmcRelay& relay) {
   dirty_.push_back(&relay);
 }
 
-bool Group::flush_llc(SendBatch& batch) {
+// False when a link has no room, or when the batch has to go out first.
+bool Group::flush_llc(SendBatch& batch, TimePoint now) {
   while (batch.room() != 0) {
     if (!llc_waiting_) llc_waiting_ = protocol_.poll_llc();
     if (!llc_waiting_) {
@@ -26,16 +27,22 @@ bool Group::flush_llc(SendBatch& batch) {
       llc_waiting_.reset();
       continue;
     }
+    const bool is_long = llc_waiting_->bytes.size() > wire::kCdcBytes;
+    if (batch.count != 0 && (is_long || batch.link != llc_waiting_->link)) return false;
     if (lane.queue_pair->send_room() <= batch.count) return false;
     batch.link = llc_waiting_->link;
     rdma::WorkRequest& request = batch.add();
-    SMC_ASSERT(llc_waiting_->bytes.size() <= batch.message().size(), llc_waiting_->bytes.size());
-    std::copy(llc_waiting_->bytes.begin(), llc_waiting_->bytes.end(), batch.message().begin());
     request.kind = rdma::WorkRequest::Kind::kSend;
     request.signaled = true;
     request.id = rdma::WorkId{lane.next_id++};
-    request.message = batch.message();
+    request.message = llc_waiting_->bytes;
     shared_.stats->llc_sent.add();
+    if (is_long) {
+      post(batch, now);
+    } else {
+      std::copy(llc_waiting_->bytes.begin(), llc_waiting_->bytes.end(), batch.message().begin());
+      request.message = batch.message();
+    }
     llc_waiting_.reset();
   }
   return true;
@@ -69,6 +76,8 @@ bool Group::transmit(SmcRelay& relay, SendBatch& batch) {
       staged && relay.connection.tx_window().bytes() <= ring_bytes - ring_bytes / kRingShareHeld;
   send.signaled = ++lane.unsignaled >= kSignalEvery || tight;
   if (send.signaled) lane.unsignaled = 0;
+  if (several_links() && (transmit->cdc.state.closed || transmit->cdc.state.aborted))
+    keep_last_word(lane, relay, send);
   if (staged && !lane.records.full())
     lane.records.push(
         {send.id, relay.connection.local_token(), transmit->sequence, transmit->staged_until});
@@ -77,6 +86,36 @@ bool Group::transmit(SmcRelay& relay, SendBatch& batch) {
   const bool over = relay.connection.finished() || transmit->cdc.state.aborted;
   if (over && on_connection_news) on_connection_news(relay);
   return true;
+}
+
+// Once it has been posted, the connection may go, and nobody is left to repeat it.
+void Group::keep_last_word(Lane& lane, const SmcRelay& relay, rdma::WorkRequest& request) {
+  request.signaled = true;
+  lane.unsignaled = 0;
+  if (lane.last_words.size() == kSendRequestsPerLink) lane.last_words.pop_front();
+  LastWord& word = lane.last_words.emplace_back();
+  word.id = request.id;
+  word.token = relay.connection.local_token();
+  std::copy(request.message.begin(), request.message.end(), word.message.begin());
+}
+
+void Group::flush_last_words(SendBatch& batch, TimePoint now) {
+  if (!protocol_.usable()) return last_words_.clear();
+  const smc::LinkIndex link = protocol_.choose_link();
+  Lane& lane = lanes_[link];
+  while (!last_words_.empty() && batch.room() != 0 && lane.queue_pair->send_room() > batch.count) {
+    LastWord word = last_words_.front();
+    last_words_.pop_front();
+    batch.link = link;
+    rdma::WorkRequest& request = batch.add();
+    batch.message() = word.message;
+    request.kind = rdma::WorkRequest::Kind::kSend;
+    request.signaled = true;
+    request.id = word.id = rdma::WorkId{lane.next_id++};
+    request.message = batch.message();
+    lane.last_words.push_back(word);
+  }
+  post(batch, now);
 }
 
 void Group::post(SendBatch& batch, TimePoint now) {
@@ -91,12 +130,13 @@ void Group::post(SendBatch& batch, TimePoint now) {
 void Group::flush(TimePoint now) {
   SendBatch& batch = shared_.batch;
   while (llc_due_ || llc_waiting_) {
-    const bool done = flush_llc(batch);
+    const bool done = flush_llc(batch, now);
     const bool any = batch.count != 0;
     post(batch, now);
     if (done && !llc_waiting_) break;
     if (!any) break;
   }
+  if (!last_words_.empty()) flush_last_words(batch, now);
   flushing_.swap(dirty_);
   for (SmcRelay* relay : flushing_) {
     relay->in_dirty_list = false;
@@ -118,6 +158,8 @@ void Group::flush(TimePoint now) {
 }
 
 void Group::handle_send_done(smc::LinkIndex link, rdma::WorkId id) {
+  std::deque<LastWord>& words = lanes_[link].last_words;
+  while (!words.empty() && words.front().id <= id) words.pop_front();
   BoundedQueue<SendRecord>& records = lanes_[link].records;
   while (!records.empty() && records.front().id <= id) {
     const SendRecord record = records.pop();

@@ -10,41 +10,60 @@ Group& PeerTable::add(const PeerKey& key, std::unique_ptr<Group> group) {
   SMC_ASSERT(!full(), groups_.size());
   Group& added = *group;
   by_peer_.emplace(key, &added);
-  by_queue_pair_.emplace(added.identity().queue_pair, &added);
+  added.on_queue_pair = [this, &added](QpNumber number, std::optional<smc::LinkIndex> link) {
+    if (link)
+      by_queue_pair_[number] = {&added, *link};
+    else
+      by_queue_pair_.erase(number);
+  };
+  added.on_queue_pair(added.queue_pair(0)->number(), smc::LinkIndex{0});
   groups_.push_back({key, std::move(group)});
   return added;
 }
 
-Group* PeerTable::with_room(const PeerKey& key) const {
+// Those that were made for this GID first, then those with a link there. A peer without a system id
+// has no name but its GID.
+template <class Wanted>
+Group* PeerTable::find(const PeerKey& key, Wanted wanted) const {
   for (auto [at, end] = by_peer_.equal_range(key); at != end; ++at)
-    if (at->second->has_room()) return at->second;
+    if (wanted(*at->second)) return at->second;
+  if (key.peer.is_zero()) return nullptr;
+  for (auto at = by_peer_.lower_bound({key.role, key.peer, Gid{}});
+       at != by_peer_.end() && at->first.role == key.role && at->first.peer == key.peer; ++at)
+    if (at->second->leads_to(key.gid) && wanted(*at->second)) return at->second;
   return nullptr;
+}
+
+Group* PeerTable::with_room(const PeerKey& key) const {
+  return find(key, [](const Group& group) { return group.has_room(); });
 }
 
 Group* PeerTable::forming(const PeerKey& key) const {
-  for (auto [at, end] = by_peer_.equal_range(key); at != end; ++at) {
-    const smc::LinkGroup& protocol = at->second->protocol();
-    if (!protocol.usable() && !protocol.terminated()) return at->second;
-  }
-  return nullptr;
+  return find(key, [](const Group& group) {
+    return !group.protocol().usable() && !group.protocol().terminated();
+  });
 }
 
-Group* PeerTable::by_link(const PeerKey& key, QpNumber peer_queue_pair) const {
-  for (auto [at, end] = by_peer_.equal_range(key); at != end; ++at) {
+std::optional<PeerTable::LinkPlace> PeerTable::by_link(const PeerKey& key,
+                                                       QpNumber peer_queue_pair) const {
+  for (auto at = by_peer_.lower_bound({key.role, key.peer, Gid{}});
+       at != by_peer_.end() && at->first.role == key.role && at->first.peer == key.peer; ++at) {
     Group& group = *at->second;
     if (!group.protocol().usable()) continue;
-    if (group.link_to(peer_queue_pair)) return &group;
+    const std::optional<smc::LinkIndex> link = group.link_to(peer_queue_pair, key.gid);
+    if (link) return LinkPlace{&group, *link};
   }
-  return nullptr;
+  return std::nullopt;
 }
 
-Group* PeerTable::by_queue_pair(QpNumber number) const {
+std::optional<PeerTable::LinkPlace> PeerTable::by_queue_pair(QpNumber number) const {
   const auto found = by_queue_pair_.find(number);
-  return found == by_queue_pair_.end() ? nullptr : found->second;
+  if (found == by_queue_pair_.end()) return std::nullopt;
+  return found->second;
 }
 
 void PeerTable::remove(Group& group) {
-  by_queue_pair_.erase(group.identity().queue_pair);
+  std::erase_if(by_queue_pair_, [&](const auto& entry) { return entry.second.group == &group; });
   std::erase_if(by_peer_, [&](const auto& entry) { return entry.second == &group; });
   std::erase_if(groups_, [&](const Entry& entry) { return entry.group.get() == &group; });
 }

@@ -1,5 +1,6 @@
 // Which link groups lead to which peer, inside one worker. A peer is told apart by role, system id
 // and GID, as Linux does (docs/wire.md, "Link groups"); when a group is full, the next one is made.
+// The GID may be that of any link of the group: a peer speaks from the port that is up.
 #pragma once
 
 #include <compare>
@@ -32,10 +33,15 @@ class PeerTable {
   Group* with_room(const PeerKey& key) const;
   // A first contact with this peer is under way.
   Group* forming(const PeerKey& key) const;
-  // The client's group whose link ends at this queue pair of the peer: what a reusing Accept names.
-  Group* by_link(const PeerKey& key, QpNumber peer_queue_pair) const;
+  // The client's group that has, or had, a link to this queue pair of the peer: what a reusing
+  // Accept names.
+  struct LinkPlace {
+    Group* group = nullptr;
+    smc::LinkIndex link = 0;
+  };
+  std::optional<LinkPlace> by_link(const PeerKey& key, QpNumber peer_queue_pair) const;
   // Local queue pair of a completion.
-  Group* by_queue_pair(QpNumber number) const;
+  std::optional<LinkPlace> by_queue_pair(QpNumber number) const;
 
   // The group finds no more connections; it is destroyed by remove().
   void remove(Group& group);
@@ -48,13 +54,16 @@ class PeerTable {
   std::size_t count() const { return groups_.size(); }
 
  private:
+  template <class Wanted>
+  Group* find(const PeerKey& key, Wanted wanted) const;
   struct Entry {
     PeerKey key;
     std::unique_ptr<Group> group;
   };
   std::vector<Entry> groups_;
+  // Under the GID of the first link.
   std::multimap<PeerKey, Group*> by_peer_;
-  std::unordered_map<QpNumber, Group*> by_queue_pair_;
+  std::unordered_map<QpNumber, LinkPlace> by_queue_pair_;
 };
 
 }  // namespace fairlead::relay

@@ -64,7 +64,8 @@ void Session::on_timer() {
   if (setup_ && setup_->turn == Turn::kInLine) return give_up_line(now);
   if (phase_ == Phase::kDialing) return dial_failed(ETIMEDOUT);
   if (phase_ == Phase::kQueued) {
-    note("the first contact of another connection took too long");
+    note(setup_->telling ? "telling the peer of our memory took too long"
+                         : "the first contact of another connection took too long");
     return decline(FallbackReason::kHandshakeTimeout, false, now);
   }
   if (setup_ && setup_->handshake) setup_->handshake->handle_deadline(now);
@@ -194,7 +195,8 @@ void Session::die() {
 }
 
 void Session::handle_group_confirmed(TimePoint now) {
-  if (!setup_ || !setup_->handshake) return;
+  // Who is telling the peer came when the group was confirmed, but this was not news yet.
+  if (!setup_ || !setup_->handshake || setup_->telling) return;
   if (phase_ == Phase::kQueued) {
     phase_ = Phase::kHandshake;
     note("the first contact of another connection is done");
@@ -225,6 +227,8 @@ void Session::handle_group_lost(TimePoint now) {
   if (!setup_ || !setup_->handshake) return;
   leave_group(now, true);
   if (phase_ == Phase::kQueued) {
+    setup_->telling = false;
+    if (outbound()) return decline(FallbackReason::kNoActiveLink, false, now);
     phase_ = Phase::kHandshake;
     answer_proposal(now);  // this one makes the first contact instead
     return worker_.mark_ready(*this);

@@ -43,7 +43,8 @@ class Session final : public event::StreamHandler {
   enum class Phase : std::uint8_t {
     kDialing,    // connecting to the destination (outbound) or the application (inbound)
     kHandshake,  // CLC
-    kQueued,     // inbound: another connection makes the first contact with this peer
+    kQueued,     // another connection makes the first contact with this peer, or the peer is being
+                 // told where our memory is
     kSmc,
     kTcp,
     kDead,
@@ -63,6 +64,7 @@ class Session final : public event::StreamHandler {
   void handle_group_confirmed(TimePoint now);
   void handle_group_refused(FallbackReason reason, TimePoint now);
   void handle_group_lost(TimePoint now);
+  void handle_rmb_told(TimePoint now);
   // It stood in line for a handshake with its peer.
   void handle_turn();
   // The worker ends: what the application was told is sent goes out, then the connection is
@@ -101,6 +103,9 @@ class Session final : public event::StreamHandler {
     Turn turn = Turn::kNone;   // outbound: among the handshakes with the destination
     bool forms_group = false;  // ours is the first contact
     bool peer_memory_known = false;
+    bool telling = false;   // queued until the peer knows the memory of our seat
+    LinkNumber named_link;  // by the Accept; 0 at first contact
+    smc::LinkIndex named_on = 0;
     DeviceSlot* slot = nullptr;  // that leads to the peer; outbound, before the Accept: the offered
     rdma::Port port;             // of `slot`
     Gid peer_gid;
@@ -113,7 +118,7 @@ class Session final : public event::StreamHandler {
   };
 
   bool outbound() const { return direction_ == Direction::kOutbound; }
-  Place place(std::optional<Gid> peer_gid = std::nullopt) const { return {*net_, peer_gid}; }
+  Place place(std::optional<Gid> peer_gid = std::nullopt) const { return Place(*net_, peer_gid); }
   void note(const char* step);
   void on_timer();
   void arm_timer();
@@ -143,14 +148,19 @@ class Session final : public event::StreamHandler {
   void handle_accept(TimePoint now);
   bool choose_slot_of_server(const Gid& gid);
   void join_named_link(const PeerKey& key, const wire::AcceptConfirm& accept, TimePoint now);
+  void confirm_named_link(TimePoint now);
   void handle_proposal(TimePoint now);
   void answer_proposal(TimePoint now);
+  void send_accept(TimePoint now);
   void handle_confirm(TimePoint now);
+  void forget_named_link(TimePoint now);
   void decline(FallbackReason reason, bool out_of_sync, TimePoint now);
 
   // session_join.cc
   Group* make_group(smc::GroupRole role, const PeerKey& key, TimePoint now);
   bool take_seat(Group& group, smc::LinkIndex link);
+  bool await_told(TimePoint now);
+  void name_peer_rmb(const wire::AcceptConfirm& answer);
   Result<void> set_peer(const wire::AcceptConfirm& answer);
   wire::AcceptConfirm describe_seat(wire::ClcType type, bool first_contact) const;
   void leave_group(TimePoint now, bool quarantine);

@@ -138,8 +138,7 @@ void Session::handshake_declined(TimePoint now) {
   const smc::Handshake::Outcome outcome = setup_->handshake->outcome();
   if (outcome.side == Side::kPeer) {
     note("the peer declined");
-    if (outcome.out_of_sync && smc_)
-      smc_->group->handle_link_failure(smc_->link, "the peer does not know the link group", now);
+    if (outcome.out_of_sync && smc_) forget_named_link(now);
     fail_forming_group(now);
     leave_group(now, false);
   }
@@ -147,6 +146,14 @@ void Session::handshake_declined(TimePoint now) {
   setup_->plain_reason = outcome.reason;
   if (!outbound() && app_ == nullptr) return dial_app(now);
   become_tcp(outcome.side, outcome.reason, outcome.peer_code, outcome.detail, now);
+}
+
+// The peer does not know the link of our Accept. The connection may be on another one by now.
+void Session::forget_named_link(TimePoint now) {
+  Group& group = *smc_->group;
+  const std::optional<smc::Link>& link = group.protocol().link(setup_->named_on);
+  if (!link || link->number() != setup_->named_link) return;
+  group.handle_link_failure(setup_->named_on, "the peer does not know the link group", now);
 }
 
 void Session::handshake_failed(TimePoint now) {

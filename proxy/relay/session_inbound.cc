@@ -109,7 +109,14 @@ void Session::answer_proposal(TimePoint now) {
     if (first_contact) group->handle_link_failure(0, "no memory for the first connection", now);
     return decline(FallbackReason::kMemory, false, now);
   }
-  setup_->accept = describe_seat(wire::ClcType::kAccept, first_contact);
+  if (!await_told(now)) send_accept(now);
+}
+
+void Session::send_accept(TimePoint now) {
+  const std::optional<smc::Link>& link = smc_->group->protocol().link(smc_->link);
+  setup_->named_on = smc_->link;
+  setup_->named_link = link ? link->number() : LinkNumber{0};
+  setup_->accept = describe_seat(wire::ClcType::kAccept, setup_->forms_group);
   setup_->phase = "clc_confirm";
   setup_->handshake->send_accept(setup_->accept, now);
   arm_timer();
@@ -122,6 +129,12 @@ void Session::handle_confirm(TimePoint now) {
   if (!terms) return decline(terms.error(), false, now);
   if (!smc_) return decline(FallbackReason::kNoActiveLink, false, now);
   Group& group = *smc_->group;
+  if (!confirm.first_contact) {
+    // The client speaks of the link that it uses, when the one of the Accept has gone meanwhile.
+    const auto named = group.link_to(confirm.queue_pair, confirm.gid);
+    if (named) setup_->named_on = *named;
+  }
+  name_peer_rmb(confirm);
   if (confirm.first_contact) {
     if (confirm.first_contact_v2) group.set_peer_host(confirm.first_contact_v2->host_name);
     const Result<void> connected = group.connect_first_link(

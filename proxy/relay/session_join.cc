@@ -11,9 +11,16 @@ namespace fairlead::relay {
 Group* Session::make_group(smc::GroupRole role, const PeerKey& key, TimePoint now) {
   DeviceSlot& slot = *setup_->slot;
   if (slot.peers().full()) return nullptr;
-  Result<std::unique_ptr<Group>> group =
-      Group::create(slot.resources(), worker_.next_group_id(), role, key.peer, setup_->terms,
-                    setup_->port, worker_.random(), now);
+  GroupStart start;
+  start.id = worker_.next_group_id();
+  start.role = role;
+  start.peer = key.peer;
+  start.terms = setup_->terms;
+  start.port = setup_->port;
+  start.links_max = worker_.config().smc.max_links;
+  if (start.links_max > 1) start.place = place(setup_->peer_gid).kept();
+  start.random = worker_.random();
+  Result<std::unique_ptr<Group>> group = Group::create(slot.resources(), start, now);
   if (!group) {
     LogEvent(LogLevel::kWarn, "relay.group", "create_failed")
         .field("what", to_string(group.error()));
@@ -46,14 +53,39 @@ bool Session::take_seat(Group& group, smc::LinkIndex link) {
   return true;
 }
 
+// False when the peer knows where our element is. Otherwise handle_rmb_told() follows, in time or
+// not.
+bool Session::await_told(TimePoint now) {
+  if (smc_->group->seat_told(*seat_)) return false;
+  note("the peer is told where our memory is");
+  setup_->telling = true;
+  phase_ = Phase::kQueued;
+  setup_->timer.set(now + worker_.config().smc.handshake_timeout);
+  return true;
+}
+
+void Session::handle_rmb_told(TimePoint now) {
+  if (phase_ != Phase::kQueued || !setup_->telling || !smc_->group->seat_told(*seat_)) return;
+  setup_->telling = false;
+  setup_->timer.cancel();
+  phase_ = Phase::kHandshake;
+  outbound() ? confirm_named_link(now) : send_accept(now);
+  worker_.mark_ready(*this);
+}
+
+// Before any link is added or lost, so that the group can find the same memory over other links.
+void Session::name_peer_rmb(const wire::AcceptConfirm& answer) {
+  smc_->group->peer_rmb_named(setup_->named_on, {answer.rmb_rkey, answer.rmb_address});
+}
+
 // What the peer's Accept or Confirm says of its half. False when it cannot be used.
 Result<void> Session::set_peer(const wire::AcceptConfirm& answer) {
-  smc::RmbElement element;
-  element.rkey = answer.rmb_rkey;
+  PeerElement element;
+  element.rmb = {answer.rmb_rkey, answer.rmb_address};
   element.size_bytes = smc::element_bytes(answer.rmb_size_code);
-  element.address = RemoteAddress{answer.rmb_address.value + std::uint64_t{element.size_bytes} *
-                                                                 (answer.rmb_index.value - 1U)};
-  Result<void> ready = smc_->group->prepare_sending(*smc_, element, answer.alert_token);
+  element.offset = std::uint64_t{element.size_bytes} * (answer.rmb_index.value - 1U);
+  Result<void> ready =
+      smc_->group->prepare_sending(*smc_, element, setup_->named_on, answer.alert_token);
   setup_->peer_memory_known = ready.has_value();
   if (!ready) note(ready.error().what);
   return ready;
@@ -61,22 +93,22 @@ Result<void> Session::set_peer(const wire::AcceptConfirm& answer) {
 
 wire::AcceptConfirm Session::describe_seat(wire::ClcType type, bool first_contact) const {
   const Group& group = *smc_->group;
-  const bool direct =
-      first_contact && setup_->slot->reachability().direct(group.port().gid, setup_->peer_gid);
+  const bool direct = first_contact && setup_->slot->reachability().direct(
+                                           group.port(smc_->link).gid, setup_->peer_gid);
   wire::AcceptConfirm answer =
       smc::make_answer(type, worker_.offer(), setup_->terms, first_contact, direct);
-  const smc::LinkIdentity identity = smc_->group->identity();
+  const smc::LinkIdentity identity = group.identity(smc_->link);
   const BufferSlabs& rmbs = group.rmbs();
   answer.gid = identity.gid;
   answer.mac = identity.mac;
   answer.queue_pair = identity.queue_pair;
-  answer.first_psn = smc_->group->queue_pair(smc_->link).first_psn();
+  answer.first_psn = group.queue_pair(smc_->link)->first_psn();
   answer.rmb_rkey = rmbs.buffer(seat_->element).rkey();
   answer.rmb_address = rmbs.buffer(seat_->element).address();
   answer.rmb_index = seat_->element.index;
   answer.rmb_size_code = rmbs.size_code(seat_->element);
   answer.alert_token = seat_->token;
-  answer.mtu = group.port().mtu;
+  answer.mtu = group.port(smc_->link).mtu;
   if (type == wire::ClcType::kConfirm && first_contact) answer.gids.push(identity.gid);
   return answer;
 }

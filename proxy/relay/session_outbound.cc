@@ -140,11 +140,13 @@ void Session::handle_accept(TimePoint now) {
   Group* group = make_group(smc::GroupRole::kClient, key, now);
   if (group == nullptr) return decline(FallbackReason::kQueuePairNotReady, false, now);
   setup_->forms_group = true;
+  setup_->named_on = 0;
   if (accept.first_contact_v2) group->set_peer_host(accept.first_contact_v2->host_name);
   if (!take_seat(*group, 0)) {
     group->handle_link_failure(0, "no memory for the first connection", now);
     return decline(FallbackReason::kMemory, false, now);
   }
+  name_peer_rmb(accept);
   wire::AcceptConfirm confirm = describe_seat(wire::ClcType::kConfirm, true);
   confirm.mtu = std::min(confirm.mtu, accept.mtu);
   const Result<void> connected =
@@ -175,14 +177,24 @@ bool Session::choose_slot_of_server(const Gid& gid) {
 
 void Session::join_named_link(const PeerKey& key, const wire::AcceptConfirm& accept,
                               TimePoint now) {
-  Group* group = setup_->slot->peers().by_link(key, accept.queue_pair);
-  if (group == nullptr) {
+  const std::optional<PeerTable::LinkPlace> named =
+      setup_->slot->peers().by_link(key, accept.queue_pair);
+  if (!named) {
     note("the peer named a link group that we do not have");
     return decline(FallbackReason::kSyncError, true, now);
   }
-  setup_->terms = group->protocol().terms();
-  if (!take_seat(*group, *group->link_to(accept.queue_pair)))
+  Group& group = *named->group;
+  setup_->terms = group.protocol().terms();
+  setup_->named_on = named->link;
+  // The link may have failed while the Accept was on its way.
+  const bool active = group.protocol().active(named->link);
+  if (!take_seat(group, active ? named->link : group.protocol().choose_link()))
     return decline(FallbackReason::kMemory, false, now);
+  if (!await_told(now)) confirm_named_link(now);
+}
+
+void Session::confirm_named_link(TimePoint now) {
+  const wire::AcceptConfirm& accept = setup_->handshake->answer();
   if (!set_peer(accept)) return decline(FallbackReason::kMemoryRegistration, false, now);
   note("an existing link group is used");
   wire::AcceptConfirm confirm = describe_seat(wire::ClcType::kConfirm, false);

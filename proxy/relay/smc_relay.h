@@ -11,10 +11,21 @@
 #include "event/stream.h"
 #include "relay/buffer_slabs.h"
 #include "smc/connection.h"
+#include "smc/rmb_keys.h"
 
 namespace fairlead::relay {
 
 class Group;
+
+// An element of the peer's, as it is reached over one link. The key is another on each link.
+struct PeerElement {
+  smc::RmbKey rmb;
+  std::uint64_t offset = 0;  // in the RMB
+  std::uint32_t size_bytes = 0;
+  smc::RmbElement over(const smc::RmbKey& key) const {
+    return {key.rkey, RemoteAddress{key.address.value + offset}, size_bytes};
+  }
+};
 
 // Where the bytes of one connection live.
 struct SmcBuffers {
@@ -23,6 +34,8 @@ struct SmcBuffers {
   std::span<std::byte> remote;            // the peer's element, where addressable
   std::optional<smc::ElementId> staging;  // the send ring otherwise
   std::span<std::byte> staging_bytes;
+  PeerElement peer;  // as it was found last, on link `named_on`
+  std::uint8_t named_on = 0;
 };
 
 class SmcRelay {

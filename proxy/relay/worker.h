@@ -130,6 +130,8 @@ class Worker {
  private:
   void handle_group_events(DeviceSlot& slot, Group& group);
   void group_terminated(DeviceSlot& slot, Group& group, const char* why);
+  // To those that wait for it.
+  void tell_told(Group& group);
   // Those with a seat, and those that wait; these wait no longer.
   std::vector<Session*> sessions_of(Group& group);
   void reap_groups();

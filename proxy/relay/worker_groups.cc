@@ -35,7 +35,7 @@ void Worker::handle_group_events(DeviceSlot& slot, Group& group) {
         break;
       case smc::GroupEvent::Kind::kLinkTested:
         stats_.link_test_ok.add();
-        group.set_round_trip(event->round_trip);
+        group.set_round_trip(event->link, event->round_trip);
         break;
       case smc::GroupEvent::Kind::kLinkDead:
         stats_.link_test_timeout.add();
@@ -58,8 +58,10 @@ void Worker::handle_group_events(DeviceSlot& slot, Group& group) {
         LogEvent(LogLevel::kWarn, "smc.group", "keys_refused")
             .field("group", group.id())
             .field("hint", "connections in this buffer end with their link");
+        tell_told(group);
         break;
       case smc::GroupEvent::Kind::kRmbTold:
+        tell_told(group);
         break;
       case smc::GroupEvent::Kind::kRkeyDeleted:
         // Our peers keep their slabs as long as the group; a kernel deletes a key only after the
@@ -70,6 +72,15 @@ void Worker::handle_group_events(DeviceSlot& slot, Group& group) {
         return;
     }
   }
+}
+
+void Worker::tell_told(Group& group) {
+  std::vector<Session*> sessions;
+  group.connections().for_each([&](SmcRelay& relay) {
+    auto* session = static_cast<Session*>(relay.owner);
+    if (session->negotiating()) sessions.push_back(session);
+  });
+  for (Session* session : sessions) session->handle_rmb_told(network_.now());
 }
 
 std::vector<Session*> Worker::sessions_of(Group& group) {

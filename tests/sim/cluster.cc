@@ -1,9 +1,14 @@
 #include "sim/cluster.h"
 
+#include "sim/spare.h"
+
 namespace fairlead::sim {
 namespace {
 
 constexpr std::uint16_t kFirstPort = 1000;
+// For how long, and how often, a moment is looked for in which something can be spared.
+constexpr Duration kSpareWait = std::chrono::milliseconds(100);
+constexpr Duration kSpareLook = std::chrono::microseconds(300);
 
 }  // namespace
 
@@ -116,6 +121,8 @@ void Cluster::strike(const Fault& fault) {
     case Fault::Kind::kCut:
     case Fault::Kind::kQueuePairDies:
     case Fault::Kind::kPortDown:
+    case Fault::Kind::kSpareQueuePairDies:
+    case Fault::Kind::kSparePortDown:
     case Fault::Kind::kRefuseMemory:
     case Fault::Kind::kRefuseQueuePairs:
     case Fault::Kind::kRefuseConnect:
@@ -128,15 +135,24 @@ void Cluster::strike(const Fault& fault) {
 void Cluster::strike_device(const Fault& fault) {
   SimProxy& proxy = *proxies_[fault.pod - 1];
   SimDevice& device = *proxy.device();
-  if (fault.kind == Fault::Kind::kQueuePairDies) {
+  const bool spare =
+      fault.kind == Fault::Kind::kSpareQueuePairDies || fault.kind == Fault::Kind::kSparePortDown;
+  const auto later = [&] {
+    if (world_.now() < TimePoint(std::chrono::seconds(1)) + fault.at + kSpareWait)
+      world_.after(kSpareLook, [this, &fault] { strike(fault); });
+  };
+  if (fault.kind == Fault::Kind::kQueuePairDies || fault.kind == Fault::Kind::kSpareQueuePairDies) {
     const std::vector<QpNumber> numbers = device.connected_queue_pairs();
-    if (numbers.empty()) return;
+    if (numbers.empty()) return spare ? later() : void();
+    const QpNumber number = numbers[world_.random.between(0, numbers.size() - 1)];
+    if (spare && !can_spare(proxies_, fabric_, {fault.pod, {}, number})) return later();
     world_.trace("pod %u: a queue pair dies", fault.pod);
-    return device.fail_queue_pair(numbers[world_.random.between(0, numbers.size() - 1)]);
+    return device.fail_queue_pair(number);
   }
-  if (fault.kind == Fault::Kind::kPortDown) {
+  if (fault.kind == Fault::Kind::kPortDown || fault.kind == Fault::Kind::kSparePortDown) {
     const PortNumber port(
         static_cast<std::uint8_t>(world_.random.between(1, device.ports().size())));
+    if (spare && !can_spare(proxies_, fabric_, {fault.pod, port, {}})) return later();
     world_.trace("pod %u: port %u goes down", fault.pod, port.value);
     device.set_port_state(port, rdma::PortState::kDown);
     return world_.after(fault.lasting, [this, &proxy, port] {
@@ -206,6 +222,7 @@ Outcome Cluster::run() {
   Outcome outcome;
   outcome.connections = conversations_.size();
   outcome.over_smc = smc_of_the_dead_ + count_smc();
+  for (const auto& proxy : proxies_) outcome.moved += proxy->stats().connections_moved.get();
   for (const auto& conversation : conversations_) {
     Ends& ends = outcome.ends.emplace_back();
     if (conversation->client) ends.client = conversation->client->report();

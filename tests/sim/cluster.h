@@ -29,6 +29,7 @@ struct Outcome {
   std::uint64_t steps = 0;
   std::uint64_t connections = 0;
   std::uint64_t over_smc = 0;  // ends of connections that were SMC-R
+  std::uint64_t moved = 0;     // … that went on over another link
 };
 
 class Cluster {

@@ -25,6 +25,12 @@ bool Fabric::knows(const Gid& gid) const {
   return devices_.contains(gid);
 }
 
+const SimQueuePair* Fabric::opposite(const SimQueuePair& queue_pair) const {
+  const std::lock_guard lock(mutex_);
+  const Target target = target_of(queue_pair);
+  return target.route == Route::kOpen ? target.queue_pair : nullptr;
+}
+
 SimQueuePair* Fabric::find(std::uint64_t id) const {
   const auto found = queue_pairs_.find(id);
   return found == queue_pairs_.end() ? nullptr : found->second;

@@ -67,6 +67,8 @@ class Fabric {
   Fabric& operator=(const Fabric&) = delete;
 
   bool knows(const Gid& gid) const;
+  // The queue pair that would receive what this one sends now.
+  const SimQueuePair* opposite(const SimQueuePair& queue_pair) const;
   const FabricCounts& counts() const { return counts_; }
   // Sees every message that is received. For checkers.
   std::function<void(const SimQueuePair& sender, std::span<const std::byte> message)> on_message;

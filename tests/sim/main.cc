@@ -63,6 +63,7 @@ bool run(std::uint64_t seed, const Options& options, Outcome& sum) {
   sum.steps += outcome.steps;
   sum.connections += outcome.connections;
   sum.over_smc += outcome.over_smc;
+  sum.moved += outcome.moved;
   if (!outcome.failure) return true;
   report(seed, world, outcome.failure->c_str());
   return false;
@@ -123,8 +124,8 @@ int main(int argc, char** argv) {
     }
   }
   std::printf("%s%zu seeds, %zu failed; %" PRIu64 " connections, %" PRIu64
-              " ends over SMC-R, %" PRIu64 " steps\n",
+              " ends over SMC-R, %" PRIu64 " moved, %" PRIu64 " steps\n",
               options.quiet ? "" : "\r", seeds.size(), failed, sum.connections, sum.over_smc,
-              sum.steps);
+              sum.moved, sum.steps);
   return failed == 0 ? 0 : 1;
 }

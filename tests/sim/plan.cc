@@ -26,6 +26,7 @@ class Draw {
         if (plan.client.ending == Script::Ending::kAnswer && plan.client.bytes == 0)
           plan.client.bytes = 1;
     if (plan_.stormy) storm(pods);
+    if (random_.chance(600)) flapping(pods);
     return std::move(plan_);
   }
 
@@ -164,6 +165,24 @@ class Draw {
       fault.at = up_to(random_.chance(700) ? Duration(milliseconds(20)) : seconds(8));
       fault.lasting = up_to(random_.chance(500) ? Duration(milliseconds(50)) : seconds(6));
       fault.grace = up_to(milliseconds(50));
+      plan_.faults.push_back(fault);
+    }
+  }
+
+  // Several links, of which now and then one goes. No reason to reset anything.
+  void flapping(Pod pods) {
+    for (ProxySettings& settings : plan_.proxies) {
+      settings.config.smc.max_links = 2;
+      settings.ports = random_.chance(150) ? 1 : static_cast<unsigned>(random_.between(2, 3));
+    }
+    const bool fast = random_.chance(500);
+    for (auto n = random_.between(1, 20); n != 0; --n) {
+      Fault fault;
+      fault.kind =
+          random_.chance(300) ? Fault::Kind::kSpareQueuePairDies : Fault::Kind::kSparePortDown;
+      fault.pod = static_cast<Pod>(random_.between(1, pods));
+      fault.at = up_to(fast ? Duration(milliseconds(15)) : seconds(8));
+      fault.lasting = up_to(fast ? Duration(milliseconds(3)) : seconds(4));
       plan_.faults.push_back(fault);
     }
   }

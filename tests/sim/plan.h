@@ -30,7 +30,11 @@ struct ConnectionPlan {
 struct Fault {
   enum class Kind : std::uint8_t {
     kQueuePairDies,
-    kPortDown,   // comes back after `lasting`
+    kPortDown,  // comes back after `lasting`
+    // The same, but only of what every link group can do without, so that nobody may notice. Waits
+    // for that moment for a while.
+    kSpareQueuePairDies,
+    kSparePortDown,
     kKill,       // started anew after `lasting`
     kTerminate,  // the same, in good order; `grace` is the deadline of the drain
     kDrain,

@@ -20,6 +20,7 @@ class SimReach final : public relay::Reachability {
     return proposal.v2->gid;
   }
   bool server_reachable(const Gid& gid) const override { return fabric_.knows(gid); }
+  bool alike(const rdma::Port&, const rdma::Port&) const override { return true; }
 
  private:
   const Fabric& fabric_;
@@ -110,8 +111,12 @@ void SimProxy::terminate(Duration deadline) {
 void SimProxy::stall(Duration duration) { stalled_until_ = world_.now() + duration; }
 
 bool SimProxy::idle() const {
-  return stats_->pinned_bytes.get() == 0 && stats_->link_groups_none.get() == 0 &&
-         stats_->link_groups_single.get() == 0 && (!worker_ || worker_->session_count() == 0);
+  const std::uint64_t groups = stats_->link_groups_none.get() + stats_->link_groups_single.get() +
+                               stats_->link_groups_symmetric.get() +
+                               stats_->link_groups_asymmetric_local.get() +
+                               stats_->link_groups_asymmetric_peer.get();
+  return stats_->pinned_bytes.get() == 0 && groups == 0 && stats_->links_active.get() == 0 &&
+         (!worker_ || worker_->session_count() == 0);
 }
 
 void SimProxy::accept(Direction direction, std::unique_ptr<SimStream> stream,

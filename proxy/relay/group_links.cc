@@ -1,0 +1,236 @@
+// The links of a group as queue pairs: made, connected and let go as smc::LinkGroup asks for it,
+// and what becomes of the connections of one that has failed.
+
+#include <algorithm>
+
+#include "base/log.h"
+#include "relay/group.h"
+
+namespace fairlead::relay {
+
+Result<void> Group::make_lane(smc::LinkIndex link, const rdma::Port& port) {
+  drop_lane(link);
+  rdma::QueuePairOptions options;
+  options.domain = domain_;
+  options.receive_queue = shared_.receive_queue;
+  options.port = port.number;
+  options.gid = port.gid;
+  options.send_requests =
+      std::min(kSendRequestsPerLink, shared_.device->capabilities().send_requests_max);
+  Lane& lane = lanes_[link];
+  lane.queue_pair = SMC_TRY(shared_.device->create_queue_pair(options));
+  lane.port = port;
+  if (on_queue_pair) on_queue_pair(lane.queue_pair->number(), link);
+  return {};
+}
+
+void Group::drop_lane(smc::LinkIndex link) {
+  Lane& lane = lanes_[link];
+  if (!lane.queue_pair) return;
+  if (on_queue_pair) on_queue_pair(lane.queue_pair->number(), std::nullopt);
+  lane = {};
+}
+
+// Nothing goes over it any more, and nothing that was posted to it will be reported.
+bool Group::fail_lane(smc::LinkIndex link) {
+  Lane& lane = lanes_[link];
+  if (lane.failed || !lane.queue_pair) return false;
+  lane.failed = true;
+  lane.queue_pair->fail();
+  lane.records.clear();
+  // A connection that is still there says everything again by itself.
+  for (const LastWord& word : lane.last_words)
+    if (table_.find(word.token) == nullptr) last_words_.push_back(word);
+  lane.last_words.clear();
+  return true;
+}
+
+void Group::handle_link_failure(smc::LinkIndex link, const char* why, TimePoint now) {
+  if (!fail_lane(link)) return;
+  // A peer that parted from us takes its queue pair away.
+  if (!protocol_.terminated()) shared_.stats->link_failed.add();
+  protocol_.handle_link_down(link, now, why);
+  protocol_changed(now);
+}
+
+void Group::handle_port_down(PortNumber port, TimePoint now) {
+  // Old news: what has survived the outage is needed more than ever when the next one is at hand.
+  for (const rdma::Port& own : shared_.device->ports())
+    if (own.number == port && own.state == rdma::PortState::kActive) return;
+  const auto hit = [&](smc::LinkIndex i) {
+    return protocol_.link(i) && lanes_[i].port.number == port;
+  };
+  bool another = false;
+  for (smc::LinkIndex i = 0; i < smc::kLinksMax; ++i)
+    another = another || (protocol_.active(i) && !hit(i));
+  if (!another) return;
+  for (smc::LinkIndex i = 0; i < smc::kLinksMax; ++i)
+    if (hit(i)) handle_link_failure(i, "its port went down", now);
+}
+
+void Group::handle_port_up(TimePoint now) {
+  if (!several_links()) return;
+  std::vector<Gid> gids;
+  for (const rdma::Port& port : shared_.device->ports())
+    if (usable(port) && shared_.reachability->alike(first_port_, port)) gids.push_back(port.gid);
+  protocol_.handle_port_up(gids, now);
+  protocol_changed(now);
+}
+
+void Group::perform_tasks(TimePoint now) {
+  // What goes wrong with one task makes others, which the loop below finds.
+  if (performing_) return;
+  performing_ = true;
+  while (const std::optional<smc::LinkTask> task = protocol_.poll_task(now)) {
+    switch (task->kind) {
+      case smc::LinkTask::Kind::kPrepare:
+        prepare_link(*task, now);
+        break;
+      case smc::LinkTask::Kind::kConnect:
+        connect_link(*task, now);
+        break;
+      case smc::LinkTask::Kind::kMove:
+        move_connections(*task, now);
+        break;
+      case smc::LinkTask::Kind::kRelease:
+        (void)fail_lane(task->link);
+        break;
+    }
+  }
+  performing_ = false;
+}
+
+void Group::prepare_link(const smc::LinkTask& task, TimePoint now) {
+  const std::optional<rdma::Port> port = port_for_link(task.peer);
+  if (!port || !make_lane(task.link, *port)) return protocol_.link_unavailable(task.link, now);
+  for (std::size_t slab = 0; slab < rows_.size(); ++slab)
+    protocol_.set_rmb_key(rows_[slab], task.link, key_of(static_cast<std::uint16_t>(slab)));
+  protocol_.link_prepared(
+      task.link, {identity(task.link), lanes_[task.link].queue_pair->first_psn(), port->mtu}, now);
+}
+
+// A port without a link, else one whose link can be spared. One port may carry two links only where
+// the other side has two.
+std::optional<rdma::Port> Group::port_for_link(const smc::LinkPeer& peer) const {
+  Place place = *place_;
+  const bool server = protocol_.role() == smc::GroupRole::kServer;
+  place.peer_gid = server ? lanes_[0].peer.gid : peer.identity.gid;
+  const auto fit = [&](const rdma::Port& port) -> std::optional<rdma::Port> {
+    if (!usable(port) || !shared_.reachability->alike(first_port_, port)) return std::nullopt;
+    return shared_.reachability->choose_port({&port, 1}, place);
+  };
+  for (const bool may_be_spare : {false, true})
+    for (const rdma::Port& port : shared_.device->ports())
+      if (!port_taken(port.number, may_be_spare))
+        if (const auto chosen = fit(port)) return chosen;
+  if (server && protocol_.active_links() > 1) return std::nullopt;
+  if (!server && leads_to(peer.identity.gid)) return std::nullopt;
+  for (const rdma::Port& port : shared_.device->ports())
+    if (const auto chosen = fit(port)) return chosen;
+  return std::nullopt;
+}
+
+bool Group::port_taken(PortNumber port, bool may_be_spare) const {
+  for (smc::LinkIndex i = 0; i < smc::kLinksMax; ++i)
+    if (protocol_.active(i) && lanes_[i].port.number == port &&
+        !(may_be_spare && protocol_.redundant(i)))
+      return true;
+  return false;
+}
+
+void Group::connect_link(const smc::LinkTask& task, TimePoint now) {
+  Lane& lane = lanes_[task.link];
+  const smc::LinkIdentity& peer = task.peer.identity;
+  lane.peer = {peer.gid,        peer.mac,
+               peer.queue_pair, task.peer.first_psn,
+               task.peer.mtu,   shared_.reachability->direct(lane.port.gid, peer.gid)};
+  if (const Result<void> connected = lane.queue_pair->connect(lane.peer); !connected)
+    return handle_link_failure(task.link, connected.error().what, now);
+  protocol_.link_connected(task.link, now);
+}
+
+void Group::move_connections(const smc::LinkTask& task, TimePoint now) {
+  unsigned moved = 0;
+  bool reached = true;
+  table_.for_each([&](SmcRelay& relay) {
+    if (relay.link != task.link) return;
+    relay.link = task.to;
+    ++moved;
+    reached = move(relay) && reached;
+  });
+  shared_.stats->link_moved.add();
+  shared_.stats->connections_moved.add(moved);
+  LogEvent(LogLevel::kInfo, "smc.link", "connections_moved")
+      .field("group", id_)
+      .field("from", std::uint64_t{protocol_.link(task.link)->number().value})
+      .field("to", std::uint64_t{protocol_.link(task.to)->number().value})
+      .field("connections", std::uint64_t{moved});
+  if (!reached) handle_link_failure(task.to, "the peer's memory is out of reach there", now);
+}
+
+// False when the new link is of no use either. The connection keeps its old way then: until it is
+// told that it is lost it may still write there, into memory that nobody looks at any more.
+bool Group::move(SmcRelay& relay) {
+  // Without an element of the peer's it is in negotiation, and will be told of one for any link.
+  if (relay.connection.lost() || relay.buffers.peer.size_bytes == 0) return true;
+  Result<smc::RmbElement> element = find_element(relay.buffers, relay.link);
+  if (!element) {
+    LogEvent(LogLevel::kWarn, "smc.link", "connection_left_behind")
+        .field("group", id_)
+        .code("token", relay.connection.local_token().value)
+        .field("why", element.error().what);
+    relay.connection.abort();
+    element = relay.connection.peer_element();
+  } else if (!open_way(relay, *element)) {
+    return false;
+  }
+  relay.connection.handle_link_switched(*element);
+  mark_dirty(relay);
+  if (on_connection_news) on_connection_news(relay);
+  return true;
+}
+
+Result<smc::RmbElement> Group::find_element(const SmcBuffers& buffers, smc::LinkIndex on) const {
+  const auto key = protocol_.peer_key(buffers.named_on, buffers.peer.rmb, on);
+  if (!key) return Error{Errc::kNotFound, "the peer did not tell the key of its buffer there"};
+  return buffers.peer.over(*key);
+}
+
+// Where the peer's memory is addressable its element, else nothing but its key is needed.
+Result<void> Group::open_way(SmcRelay& relay, const smc::RmbElement& element) {
+  if (shared_.device->capabilities().remote_memory_addressable)
+    relay.buffers.remote = SMC_TRY(lanes_[relay.link].queue_pair->remote_memory(
+        {element.rkey, element.address}, element.size_bytes));
+  relay.buffers.peer.rmb = {element.rkey,
+                            RemoteAddress{element.address.value - relay.buffers.peer.offset}};
+  relay.buffers.named_on = relay.link;
+  return {};
+}
+
+smc::RmbKey Group::key_of(std::uint16_t slab) const {
+  const rdma::RegisteredBuffer& buffer = rmbs_->buffer({slab, RmbIndex{1}});
+  return {buffer.rkey(), buffer.address()};
+}
+
+// The peer must know each slab on each link before an element of it is named.
+Result<void> Group::list_slabs(smc::LinkIndex link) {
+  if (!several_links()) return {};
+  while (rows_.size() < rmbs_->slab_count()) {
+    const smc::RmbKey key = key_of(static_cast<std::uint16_t>(rows_.size()));
+    const smc::RmbRow row = SMC_TRY(protocol_.add_rmb(link, key));
+    rows_.push_back(row);
+    for (smc::LinkIndex i = 0; i < smc::kLinksMax; ++i)
+      if (protocol_.link(i)) protocol_.set_rmb_key(row, i, key);
+    if (protocol_.rmb_told(row)) continue;
+    const TimePoint now = shared_.now();
+    protocol_.tell_rmbs(now);
+    protocol_changed(now);
+  }
+  return {};
+}
+
+bool Group::seat_told(const Seat& seat) const {
+  return !several_links() || protocol_.rmb_told(rows_[seat.element.slab]);
+}
+
+}  // namespace fairlead::relay

@@ -1,0 +1,36 @@
+#include "relay/reachability.h"
+
+#include <algorithm>
+
+namespace fairlead::relay {
+
+bool usable(const rdma::Port& port) {
+  return port.state == rdma::PortState::kActive && !port.gid.is_zero();
+}
+
+SocketAddress Place::local() const {
+  const Ends* kept = std::get_if<Ends>(&ends_);
+  return kept ? kept->local : std::get<const event::Stream*>(ends_)->local_address();
+}
+
+SocketAddress Place::peer() const {
+  const Ends* kept = std::get_if<Ends>(&ends_);
+  return kept ? kept->peer : std::get<const event::Stream*>(ends_)->peer_address();
+}
+
+std::optional<rdma::Port> Reachability::choose_port(std::span<const rdma::Port> ports,
+                                                    const Place&) const {
+  const auto found = std::find_if(ports.begin(), ports.end(), usable);
+  if (found == ports.end()) return std::nullopt;
+  return *found;
+}
+
+bool Reachability::direct(const Gid&, const Gid&) const { return true; }
+
+bool Reachability::alike(const rdma::Port& one, const rdma::Port& other) const {
+  if (one.number == other.number) return true;
+  const std::string id = pnet(one).id;
+  return !id.empty() && id == pnet(other).id;
+}
+
+}  // namespace fairlead::relay

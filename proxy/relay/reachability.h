@@ -1,0 +1,72 @@
+// What is known of a device beyond rdma::Device: whom it reaches, and how a handshake leads to it.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <variant>
+
+#include "base/address.h"
+#include "base/ids.h"
+#include "event/stream.h"
+#include "rdma/device.h"
+#include "wire/clc.h"
+
+namespace fairlead::relay {
+
+// The connection for which a device is wanted: the TCP connection between the proxies, whose socket
+// is asked for its addresses only when somebody wants to know.
+class Place {
+ public:
+  Place(const event::Stream& companion, std::optional<Gid> known)
+      : peer_gid(known), ends_(&companion) {}
+
+  SocketAddress local() const;
+  SocketAddress peer() const;
+  // One that may outlive the connection.
+  Place kept() const { return Place(Ends{local(), peer()}, peer_gid); }
+
+  std::optional<Gid> peer_gid;  // when the peer has told it
+
+ private:
+  struct Ends {
+    SocketAddress local, peer;
+  };
+  Place(const Ends& ends, std::optional<Gid> known) : peer_gid(known), ends_(ends) {}
+
+  std::variant<const event::Stream*, Ends> ends_;
+};
+
+struct PnetOfPort {
+  std::string id;      // empty: none known
+  std::string source;  // "configuration", "kernel table", "route"
+};
+
+// How a handshake leads to a device. Main brings one for each kind.
+class Reachability {
+ public:
+  virtual ~Reachability() = default;
+  virtual const char* kind() const = 0;  // "shm", "verbs"
+  // The device leads to other nodes.
+  virtual bool leaves_node() const { return false; }
+  // Goes into our Proposals.
+  virtual wire::VendorArea vendor_area() const = 0;
+  // Server: where the client's queue pairs are on this device; nothing if it cannot be reached.
+  virtual std::optional<Gid> client_gid(const wire::Proposal& proposal) const = 0;
+  // Client: the GID of an Accept is one of this device.
+  virtual bool server_reachable(const Gid& gid) const = 0;
+  // Which of the device's ports to speak from, and with which of its GIDs; nothing if none will do.
+  // The first that is active, unless a device knows better.
+  virtual std::optional<rdma::Port> choose_port(std::span<const rdma::Port> ports,
+                                                const Place& place) const;
+  // No gateway lies between these GIDs.
+  virtual bool direct(const Gid& local, const Gid& peer) const;
+  virtual PnetOfPort pnet(const rdma::Port&) const { return {}; }
+  // Links of one group may begin at either port: both lead to the same peers. On hardware only
+  // people can know; they say so by a PNET ID in common.
+  virtual bool alike(const rdma::Port& one, const rdma::Port& other) const;
+};
+
+bool usable(const rdma::Port& port);  // active, and has a GID
+
+}  // namespace fairlead::relay

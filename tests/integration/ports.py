@@ -1,0 +1,23 @@
+"""Proxies whose shared-memory devices have two ports each, and cables to pull."""
+from harness import wait_until
+
+TWO_PORTS = {"devices": {"shm": {"ports": 2}}, "smc": {"max_links": 2}}
+
+
+def take_port(proxy, port, state):
+    """Pulls the cable ("down") or plugs it in ("up")."""
+    proxy.post(f"/ports?device=shm0&port={port}&state={state}")
+    want = "active" if state == "up" else "down"
+    wait_until(lambda: [row["state"] for row in proxy.get_json("/devices")["devices"]
+                        if row["port"] == port] == [want], f"port {port} of {proxy.name} to go {state}")
+
+
+def group_types(proxy):
+    return [group["type"] for group in proxy.get_json("/linkgroups")["link_groups"]]
+
+
+def wait_symmetric(*proxies):
+    """Until every link group has two links without a port in common, at both ends."""
+    for proxy in proxies:
+        wait_until(lambda: (types := group_types(proxy)) and set(types) == {"symmetric"},
+                   f"the link groups of {proxy.name} to become symmetric")

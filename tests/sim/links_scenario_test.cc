@@ -1,0 +1,147 @@
+// Link groups of several links: what happens at a port or a queue pair is nobody's business but the
+// group's. Each test under many seeds or with its event at many moments.
+#include "sim/scenario.h"
+
+namespace fairlead::sim {
+namespace {
+
+using std::chrono::microseconds;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+class Links : public Scenario {
+ protected:
+  // Two pods with two ports each.
+  Plan two_ports() const {
+    Plan plan = this->plan();
+    for (ProxySettings& settings : plan.proxies) {
+      settings.ports = settings.config.smc.max_links = 2;
+      settings.config.smc.group_idle_timeout = seconds(20);
+    }
+    return plan;
+  }
+  static Fault spare_port(Pod pod, Duration at, Duration lasting) {
+    Fault fault;
+    fault.kind = Fault::Kind::kSparePortDown;
+    fault.pod = pod;
+    fault.at = at;
+    fault.lasting = lasting;
+    return fault;
+  }
+  static LinkGroupRow group_of(SimProxy& proxy) {
+    const auto groups = proxy.worker()->snapshot({}).link_groups;
+    EXPECT_EQ(groups.size(), 1u);
+    return groups.empty() ? LinkGroupRow{} : groups.front();
+  }
+};
+
+TEST_P(Links, ConnectionsAreSpreadOverTwoLinks) {
+  Plan spread = two_ports();
+  for (int i = 0; i < 8; ++i) {
+    spread.connections.push_back(talk(50000, 50000, milliseconds(5 + i)));
+    spread.connections.back().client.pause_max = milliseconds(10);
+  }
+  World world(1);
+  Cluster cluster(world, spread);
+  (void)cluster.run_until([] { return false; }, milliseconds(20));
+  for (Pod pod = 1; pod <= 2; ++pod) {
+    const LinkGroupRow group = group_of(cluster.proxy(pod));
+    EXPECT_EQ(group.type, "symmetric");
+    ASSERT_EQ(group.links.size(), 2u);
+    EXPECT_NE(group.links[0].port, group.links[1].port);
+    EXPECT_EQ(group.links[0].connections, 4u);
+    EXPECT_EQ(group.links[1].connections, 4u);
+  }
+  EXPECT_FALSE(cluster.run().failure);
+}
+
+// The moment is looked for in which the port can be spared; from there on it goes at any step of
+// whatever is under way.
+TEST_P(Links, APortThatDiesAndReturnsAtAnyMomentIsNoticedByNobody) {
+  std::uint64_t moved = 0;
+  for (const unsigned announced : {0U, 1000U})
+    for (Pod pod = 1; pod <= 2; ++pod)
+      for (int moment = 0; moment < 60; ++moment) {
+        Plan flap = two_ports();
+        flap.fabric.announced_per_mille = announced;
+        flap.fabric.retry_max = milliseconds(200);
+        flap.faults.push_back(spare_port(pod, microseconds(1000 + 40 * moment), milliseconds(2)));
+        flap.faults.push_back(
+            spare_port(static_cast<Pod>(3 - pod), milliseconds(6), milliseconds(2)));
+        for (int i = 0; i < 6; ++i) {
+          flap.connections.push_back(talk(40000, 40000, microseconds(400 * i)));
+          flap.connections.back().client.pause_max = milliseconds(1);
+        }
+        const Outcome outcome = run(flap, 2000U + static_cast<unsigned>(moment));
+        for (const Ends& ends : outcome.ends) EXPECT_TRUE(complete(ends));
+        EXPECT_EQ(outcome.over_smc, 12u) << "moment " << moment;
+        moved += outcome.moved;
+      }
+  EXPECT_GT(moved, 200u);
+}
+
+TEST_P(Links, ALinkIsMadeAnewWhenItsPortReturns) {
+  for (Pod pod = 1; pod <= 2; ++pod)
+    for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+      Plan returns = two_ports();
+      returns.faults.push_back(spare_port(pod, milliseconds(10), milliseconds(10)));
+      returns.connections.push_back(talk(200000, 200000));
+      returns.connections[0].client.pause_max = milliseconds(10);
+      World world(seed);
+      Cluster cluster(world, returns);
+      (void)cluster.run_until([] { return false; }, milliseconds(60));
+      for (Pod side = 1; side <= 2; ++side) {
+        EXPECT_GE(cluster.proxy(side).stats().link_added.get(), 3u) << "seed " << seed;
+        EXPECT_EQ(group_of(cluster.proxy(side)).type, "symmetric") << "seed " << seed;
+      }
+      EXPECT_FALSE(cluster.run().failure);
+    }
+}
+
+// A last word that died with its link would leave the other side waiting for a minute.
+TEST_P(Links, ACloseThatDiesWithItsLinkIsRepeated) {
+  for (std::uint64_t seed = 1; seed <= 60; ++seed) {
+    Plan closing = two_ports();
+    for (int i = 0; i < 8; ++i) closing.connections.push_back(talk(100, 100, milliseconds(5)));
+    closing.faults.push_back(
+        spare_port(1 + seed % 2, milliseconds(5) + microseconds(20 * seed), seconds(1)));
+    World world(seed);
+    Cluster cluster(world, closing);
+    EXPECT_FALSE(cluster.run_until([] { return false; }, seconds(5)));
+    for (Pod pod = 1; pod <= 2; ++pod)
+      EXPECT_EQ(cluster.proxy(pod).worker()->session_count(), 0u) << "seed " << seed;
+    EXPECT_FALSE(cluster.run().failure);
+  }
+}
+
+TEST_P(Links, OnePortAtOneSideMakesAnAsymmetricGroup) {
+  Plan one = two_ports();
+  one.proxies[0].ports = 1;
+  one.connections.push_back(talk(50000, 50000));
+  one.connections[0].client.pause_max = milliseconds(10);
+  World world(1);
+  Cluster cluster(world, one);
+  (void)cluster.run_until([] { return false; }, milliseconds(20));
+  EXPECT_EQ(group_of(cluster.proxy(1)).type, "asymmetric_local");
+  EXPECT_EQ(group_of(cluster.proxy(2)).type, "asymmetric_peer");
+  EXPECT_FALSE(cluster.run().failure);
+}
+
+TEST_P(Links, OneLinkIsAllWhereOnlyOneIsAllowed) {
+  Plan single = two_ports();
+  single.proxies[1].config.smc.max_links = 1;
+  single.connections.push_back(talk(50000, 50000));
+  single.connections[0].client.pause_max = milliseconds(10);
+  World world(1);
+  Cluster cluster(world, single);
+  (void)cluster.run_until([] { return false; }, milliseconds(20));
+  for (Pod pod = 1; pod <= 2; ++pod) EXPECT_EQ(group_of(cluster.proxy(pod)).type, "single");
+  EXPECT_FALSE(cluster.run().failure);
+}
+
+INSTANTIATE_TEST_SUITE_P(Devices, Links, testing::Bool(), [](const auto& device) {
+  return std::string(device.param ? "Addressable" : "Staged");
+});
+
+}  // namespace
+}  // namespace fairlead::sim

@@ -1,0 +1,47 @@
+// What tests with plans written by hand have in common.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include "base/log.h"
+#include "sim/cluster.h"
+
+namespace fairlead::sim {
+
+// The parameter: remote memory is addressable.
+class Scenario : public testing::TestWithParam<bool> {
+ protected:
+  static void SetUpTestSuite() { log_start(LogLevel::kOff, LogFormat::kLogfmt); }
+
+  // Two pods.
+  Plan plan() const {
+    Plan plan;
+    for (Pod pod = 1; pod <= 2; ++pod) {
+      plan.proxies.push_back(default_proxy(pod));
+      plan.proxies.back().addressable = GetParam();
+    }
+    plan.tcp.straggler_per_mille = plan.fabric.straggler_per_mille = 0;
+    return plan;
+  }
+  static ConnectionPlan talk(std::uint64_t out, std::uint64_t in, Duration at = {}) {
+    ConnectionPlan connection;
+    connection.at = at;
+    connection.client.bytes = out;
+    connection.server.bytes = in;
+    return connection;
+  }
+  static Outcome run(const Plan& plan, std::uint64_t seed) {
+    World world(seed);
+    Cluster cluster(world, plan);
+    const Outcome outcome = cluster.run();
+    EXPECT_FALSE(outcome.failure) << *outcome.failure << ", seed " << seed;
+    if (outcome.failure) world.write_trace(stderr, 40);
+    return outcome;
+  }
+  static bool complete(const Ends& ends) {
+    return ends.client.saw_fin && ends.server.saw_fin && ends.client.received == ends.server.sent &&
+           ends.server.received == ends.client.sent;
+  }
+};
+
+}  // namespace fairlead::sim

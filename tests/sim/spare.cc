@@ -1,0 +1,67 @@
+#include "sim/spare.h"
+
+#include <set>
+#include <vector>
+
+#include "sim/sim_queue_pair.h"
+
+namespace fairlead::sim {
+namespace {
+
+class Look {
+ public:
+  Look(std::span<const std::unique_ptr<SimProxy>> proxies, const Fabric& fabric,
+       const Victim& victim)
+      : fabric_(fabric), victim_(victim), device_(proxies[victim.pod - 1]->device()) {
+    each_group(proxies, [&](relay::Group& group) {
+      for (smc::LinkIndex i = 0; i < smc::kLinksMax; ++i)
+        if (group.protocol().active(i)) active_.insert(&queue_pair(group, i));
+    });
+    each_group(proxies, [&](relay::Group& group) { spare_ = spare_ && can_do_without(group); });
+  }
+  bool spare() const { return spare_; }
+
+ private:
+  template <class Visit>
+  void each_group(std::span<const std::unique_ptr<SimProxy>> proxies, Visit visit) {
+    for (const auto& proxy : proxies)
+      if (proxy->running())
+        for (const auto& slot : proxy->worker()->slots()) slot->peers().for_each(visit);
+  }
+  static const SimQueuePair& queue_pair(const relay::Group& group, smc::LinkIndex link) {
+    return static_cast<const SimQueuePair&>(*group.queue_pair(link));
+  }
+  bool hit(const SimQueuePair& queue_pair) const {
+    if (&queue_pair.device() != device_) return false;
+    return queue_pair.number() == victim_.queue_pair || queue_pair.port() == victim_.port;
+  }
+  bool can_do_without(const relay::Group& group) const {
+    if (group.protocol().terminated()) return true;
+    bool touched = false;
+    for (smc::LinkIndex i = 0; i < smc::kLinksMax; ++i) {
+      if (group.queue_pair(i) == nullptr) continue;
+      const SimQueuePair& own = queue_pair(group, i);
+      const SimQueuePair* peer = fabric_.opposite(own);
+      const bool goes = hit(own) || (peer != nullptr && hit(*peer));
+      touched = touched || goes;
+      if (!goes && peer != nullptr && active_.contains(&own) && active_.contains(peer)) return true;
+    }
+    // What is just being made has no other link, and may not have met its peer yet.
+    return group.protocol().usable() && !touched;
+  }
+
+  const Fabric& fabric_;
+  const Victim& victim_;
+  const SimDevice* device_;
+  std::set<const SimQueuePair*> active_;
+  bool spare_ = true;
+};
+
+}  // namespace
+
+bool can_spare(std::span<const std::unique_ptr<SimProxy>> proxies, const Fabric& fabric,
+               const Victim& victim) {
+  return Look(proxies, fabric, victim).spare();
+}
+
+}  // namespace fairlead::sim

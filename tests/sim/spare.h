@@ -1,0 +1,21 @@
+// What could go without a connection having to notice: a port or a queue pair beside which every
+// link group that it carries has another link, alive at both ends.
+#pragma once
+
+#include <memory>
+#include <span>
+
+#include "sim/proxy.h"
+
+namespace fairlead::sim {
+
+struct Victim {
+  Pod pod = 1;
+  PortNumber port;      // 0: only the queue pair
+  QpNumber queue_pair;  // 0: all of the port
+};
+
+bool can_spare(std::span<const std::unique_ptr<SimProxy>> proxies, const Fabric& fabric,
+               const Victim& victim);
+
+}  // namespace fairlead::sim
