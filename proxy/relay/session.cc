@@ -69,6 +69,7 @@ void Session::on_timer() {
     return decline(FallbackReason::kHandshakeTimeout, false, now);
   }
   if (setup_ && setup_->handshake) setup_->handshake->handle_deadline(now);
+  arm_timer();  // the wait for a Decline of the peer's follows that for the link
   worker_.mark_ready(*this);
 }
 

@@ -114,6 +114,26 @@ TEST_P(Scenario, RefusalOfADeviceMeansTcp) {
       }
 }
 
+// At one of the moments the client has confirmed and says nothing more: the server waits for its
+// link, then for its Decline, and then no longer.
+TEST_P(Scenario, AClientThatFallsSilentHoldsTheServerForAWhileOnly) {
+  for (int moment = 0; moment < 80; ++moment) {
+    Plan silent = plan();
+    silent.stormy = true;
+    silent.connections.push_back(talk(1000, 1000));
+    Fault fault;
+    fault.kind = Fault::Kind::kStall;
+    fault.pod = 1;
+    fault.at = microseconds(15 * moment);
+    fault.lasting = seconds(10);
+    silent.faults.push_back(fault);
+    fault.kind = Fault::Kind::kCut;
+    fault.at += milliseconds(1);
+    silent.faults.push_back(fault);
+    (void)run(silent, 1);
+  }
+}
+
 // The queue pair dies at any moment between the first SYN and the last byte.
 TEST_P(Scenario, GroupLostInAnyPhaseEndsConnectionsCleanly) {
   for (const unsigned announced : {0U, 1000U})
