@@ -139,9 +139,11 @@ void Session::handshake_declined(TimePoint now) {
   if (outcome.side == Side::kPeer) {
     note("the peer declined");
     if (outcome.out_of_sync && smc_) forget_named_link(now);
-    fail_forming_group(now);
-    leave_group(now, false);
   }
+  // Still to do when the peer declined, or the handshake gave up by itself: then the peer may yet
+  // write to our element.
+  fail_forming_group(now);
+  leave_group(now, outcome.side == Side::kLocal);
   setup_->outcome = outcome;
   setup_->plain_reason = outcome.reason;
   if (!outbound() && app_ == nullptr) return dial_app(now);
