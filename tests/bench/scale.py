@@ -22,7 +22,7 @@ import report as bench_report
 import scale_report
 from pods import CONNECTIONS_MAX
 from runner import installed
-from scale_cluster import Cluster, Proxies
+from scale_cluster import CROWDED, Cluster, Proxies
 from targets import proxy_path
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -147,6 +147,7 @@ class Scale:
         return rows
 
     def peers(self):
+        self.cluster.settings = CROWDED
         shared = self.cluster.pods.directory("peers")
         peer_port = self.cluster.pods.port()
         inbound = self.cluster.start_side("b", shared, shared, peer_port, 0)

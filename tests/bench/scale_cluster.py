@@ -8,13 +8,15 @@ import time
 from dataclasses import dataclass, field
 
 import targets as target_list
-from pods import CONNECTIONS_MAX, Pods, build_loadgen
+from pods import CONNECTIONS_MAX, SUBNET, Pods, build_loadgen
 
 READY_SECONDS = 10.0
 POLL_SECONDS = 0.05
 HOLD_SECONDS = 900  # at most; a signal ends it
-# The default of 10000 would be near.
-SETTINGS = {"limits": {"connections": 20000}}
+# The defaults are for some 1,600 connections over SMC-R; beyond them new ones are TCP.
+SETTINGS = {"limits": {"connections": 20000}, "memory": {"limit": "8GiB"}}
+# Hundreds of proxies in one cgroup, which takes 64 option programs. In pods each has its own.
+CROWDED = {**SETTINGS, "smc": {"option_program": "none", "assume": [SUBNET + ".0/24"]}}
 
 
 @dataclass
@@ -31,7 +33,7 @@ class Proxies:
 
 class Cluster:
     def __init__(self, options):
-        self.options = options
+        self.options, self.settings = options, SETTINGS
         self.pods = Pods("split" if (os.cpu_count() or 1) > 1 else "free", options.keep)
         self.loadgen = os.path.join(self.pods.scratch, "loadgen")
         self.app_port, self.redis_port = self.pods.port(), self.pods.port()
@@ -69,7 +71,7 @@ class Cluster:
                                   self.redis_port if to_redis else self.app_port, directory,
                                   self.pods.namespace("A"), self.pods.namespace("B"),
                                   CONNECTIONS_MAX)
-        settings = {**SETTINGS, "devices": {"shm": {"directory": shared + "/shm"}}}
+        settings = {**self.settings, "devices": {"shm": {"directory": shared + "/shm"}}}
         commands = target_list.fairlead("fairlead", self.options.proxy, settings).make(place)
         path = os.path.join(directory, side + ".yaml")
         with open(path, "w", encoding="utf-8") as file:
@@ -85,7 +87,8 @@ class Cluster:
             if to_redis:
                 output, complaint = self.redis(port, 1, 10)
             else:
-                output, complaint = self.load(port, "pp", 64, 0.02)
+                # Two messages: more would touch the pages whose growth is to be seen.
+                output, complaint = self.load(port, "idle", 1, 0.01)
             if output and self.groups(admin):
                 return
             if time.monotonic() > deadline:

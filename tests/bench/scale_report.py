@@ -92,5 +92,5 @@ def draw(path, report):
 def label(axis, x, title):
     axis.set_xlabel(x)
     axis.set_title(title, fontsize=9)
-    axis.set_ylim(bottom=0)
+    axis.set_ylim(0, axis.get_ylim()[1] * 1.1)
     axis.grid(alpha=0.3)
