@@ -6,7 +6,7 @@ from pathlib import Path
 CXX_SUFFIXES = (".h", ".cc", ".c")
 TEXT_SUFFIXES = CXX_SUFFIXES + (".py", ".sh", ".md", ".txt", ".cmake", ".yaml", ".yml", ".json",
                                 ".conflist", ".tpl")
-PICTURE_SUFFIXES = (".png",)  # which links may lead to
+PICTURE_SUFFIXES = (".png", ".svg")  # which links may lead to
 TEXT_NAMES = ("Makefile", "Dockerfile", "run")
 # Captures and corpora are data; build trees are not ours to judge.
 IGNORED = ("build/", "tests/captures/", "tests/fuzz/corpus/")
