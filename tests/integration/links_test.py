@@ -90,6 +90,10 @@ class Links(ProxyTest):
         self.start_loaded_pair()
         count = amount(300_000_000)
         with peers.connect(self.entry) as sock:
+            # Between two workers that had no link group yet it has made one.
+            sock.sendall(b"?")
+            self.assertEqual(peers.receive_exactly(sock, 1), b"?")
+            wait_symmetric(self.outbound, self.inbound)
             receiver = peers.Task(peers.receive_exactly_digest, sock, count)
             sender = peers.Task(peers.send_random, sock, count, 7)
             turn = 0

@@ -5,11 +5,15 @@ TWO_PORTS = {"devices": {"shm": {"ports": 2}}, "smc": {"max_links": 2}}
 
 
 def take_port(proxy, port, state):
-    """Pulls the cable ("down") or plugs it in ("up")."""
+    """Pulls the cable ("down") or plugs it in ("up"), at the devices of all workers."""
     proxy.post(f"/ports?device=shm0&port={port}&state={state}")
     want = "active" if state == "up" else "down"
-    wait_until(lambda: [row["state"] for row in proxy.get_json("/devices")["devices"]
-                        if row["port"] == port] == [want], f"port {port} of {proxy.name} to go {state}")
+    wait_until(lambda: port_states(proxy, port) == {want}, f"port {port} of {proxy.name} to go {state}")
+
+
+def port_states(proxy, port):
+    """Each worker has a device, and may be a moment behind the others."""
+    return {row["state"] for row in proxy.get_json("/devices")["devices"] if row["port"] == port}
 
 
 def group_types(proxy):
