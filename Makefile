@@ -20,7 +20,7 @@ test:  ## run all tests: sanitizers, threads, integration, pods, lab
 	@python3 scripts/run_tests.py --jobs $(JOBS)
 
 .PHONY: nightly
-nightly: arm64 k8s-test fuzz  ## what takes too long for every change: arm64, the image from scratch, fuzzing
+nightly: arm64 k8s-test fuzz soak  ## what takes too long for every change: arm64, the image from scratch, fuzzing, soak
 
 .PHONY: arm64
 arm64:  ## build the protocol for arm64 and run its tests under qemu-user
@@ -75,6 +75,15 @@ sim:  ## simulate whole clusters: SEEDS (1000) runs from FIRST_SEED (1), or the 
 	cmake --build --preset release -j $(JOBS) --target simulate
 	build/release/tests/sim/simulate --seeds $(or $(SEEDS),1000) --first-seed $(or $(FIRST_SEED),1) \
 	  $(if $(SEED_LIST),--list $(SEED_LIST))
+
+.PHONY: soak
+soak:  ## mixed load while ports fail, SOAK_SECONDS (600) each under ASan and TSan, drawn from SOAK_SEED (1)
+	@./scripts/bootstrap.sh build test
+	cmake --preset dev
+	cmake --build --preset dev -j $(JOBS) --target fairlead-proxy fairleadctl
+	cmake --preset tsan
+	cmake --build --preset tsan -j $(JOBS) --target fairlead-proxy fairleadctl
+	python3 scripts/soak.py --seconds $(or $(SOAK_SECONDS),600) --seed $(or $(SOAK_SEED),1)
 
 .PHONY: tidy
 tidy:  ## run clang-tidy over what differs from TIDY_BASE (origin/main); TIDY_ALL=1: over everything
