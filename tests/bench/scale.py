@@ -90,38 +90,35 @@ class Scale:
         return rows
 
     def active(self):
+        def measure(host, port, count):
+            output, complaint = self.cluster.load(port, "bulk", count, self.plan.seconds, SEND_BYTES,
+                                                  host)
+            if output is None:
+                raise RuntimeError(f"{count} streams: {complaint}")
+            return json.loads(output.splitlines()[0])["gbytes_per_s"]
         proxies = self.cluster.start_proxies("active")
-        samples = {}
-        for repetition in range(self.plan.repetitions):
-            for count in self.plan.active:
-                for target, host, port in (
-                        (DIRECT, self.cluster.pods.ips["B"], self.cluster.app_port),
-                        ("Fairlead", "127.0.0.1", proxies.ports[0])):
-                    output, complaint = self.cluster.load(port, "bulk", count, self.plan.seconds,
-                                                          SEND_BYTES, host)
-                    if output is None:
-                        raise RuntimeError(f"{count} streams, {target}: {complaint}")
-                    rate = json.loads(output.splitlines()[0])["gbytes_per_s"]
-                    samples.setdefault((target, count), []).append(rate)
-            progress(f"active connections, repetition {repetition + 1}")
-        self.cluster.stop(proxies)
-        return scale_report.active_rows(samples)
+        return self.beside_direct(proxies, self.cluster.app_port, measure)
 
     def clients(self):
         """Requests and responses: what most connections of a service are for."""
+        def measure(host, port, count):
+            output, complaint = self.cluster.redis(port, count, self.plan.requests, host)
+            if output is None:
+                raise RuntimeError(f"{count} clients: {complaint}")
+            return float(output.splitlines()[1].split(",")[1].strip('"')) / 1e3
         proxies = self.cluster.start_proxies("clients", to_redis=True)
+        return self.beside_direct(proxies, self.cluster.redis_port, measure)
+
+    def beside_direct(self, proxies, direct_port, measure):
+        """Rows of `measure` for each number at once, through the proxies and beside them in turn."""
         samples = {}
         for repetition in range(self.plan.repetitions):
             for count in self.plan.active:
                 for target, host, port in (
-                        (DIRECT, self.cluster.pods.ips["B"], self.cluster.redis_port),
+                        (DIRECT, self.cluster.pods.ips["B"], direct_port),
                         ("Fairlead", "127.0.0.1", proxies.ports[0])):
-                    output, complaint = self.cluster.redis(port, count, self.plan.requests, host)
-                    if output is None:
-                        raise RuntimeError(f"{count} clients, {target}: {complaint}")
-                    rate = float(output.splitlines()[1].split(",")[1].strip('"')) / 1e3
-                    samples.setdefault((target, count), []).append(rate)
-            progress(f"requests, repetition {repetition + 1}")
+                    samples.setdefault((target, count), []).append(measure(host, port, count))
+            progress(f"at once, repetition {repetition + 1}")
         self.cluster.stop(proxies)
         return scale_report.active_rows(samples)
 
