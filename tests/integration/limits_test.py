@@ -102,22 +102,22 @@ class Limits(ProxyTest):
         self.assertIn("limits.connections", self.outbound.log())
         self.assert_recovers()
 
+    def start_with_a_hanging_handshake(self, silent, limits):
+        """A pair under these limits of its client, which has one handshake with `silent` in hand."""
+        assumed = {"smc": {"assume": ["127.0.0.0/8"], "handshake_timeout": f"{int(seconds(1.5))}s"}}
+        self.inbound = self.start("in", [listener("in", "inbound", self.server.address)], assumed)
+        self.outbound = self.start(
+            "out", [listener("hangs", "outbound", silent.address),
+                    listener("out", "outbound", self.inbound.address("in"))],
+            {**assumed, "limits": limits})
+        self.entry = self.outbound.address("out")
+        self.socks.append(peers.connect(self.outbound.address("hangs")))
+        wait_until(lambda: silent.tasks, "the handshake to begin")
+
     def test_handshakes(self):
         """One handshake hangs; the next connection does not wait for it but is TCP."""
-        def be_silent(sock):
-            peers.receive_all(sock)
-        with peers.Server(be_silent) as silent:
-            assumed = {"smc": {"assume": ["127.0.0.0/8"],
-                               "handshake_timeout": f"{int(seconds(1.5))}s"}}
-            self.inbound = self.start("in", [listener("in", "inbound", self.server.address)], assumed)
-            self.outbound = self.start(
-                "out", [listener("hangs", "outbound", silent.address),
-                        listener("out", "outbound", self.inbound.address("in"))],
-                {**assumed, "limits": {"handshakes": 1}})
-            self.entry = self.outbound.address("out")
-            hanging = peers.connect(self.outbound.address("hangs"))
-            self.socks.append(hanging)
-            wait_until(lambda: silent.tasks, "the handshake to begin")
+        with peers.Server(peers.receive_all) as silent:
+            self.start_with_a_hanging_handshake(silent, {"handshakes": 1})
             with peers.connect(self.entry) as sock:
                 self.assertTrue(self.talk(sock))
             self.wait_fallback(self.outbound, "connection_limit")
@@ -126,20 +126,8 @@ class Limits(ProxyTest):
 
     def test_handshakes_with_one_peer(self):
         """One handshake hangs; the next with this address stands in line behind it, and is SMC-R."""
-        def be_silent(sock):
-            peers.receive_all(sock)
-        with peers.Server(be_silent) as silent:
-            assumed = {"smc": {"assume": ["127.0.0.0/8"],
-                               "handshake_timeout": f"{int(seconds(1.5))}s"}}
-            self.inbound = self.start("in", [listener("in", "inbound", self.server.address)], assumed)
-            self.outbound = self.start(
-                "out", [listener("hangs", "outbound", silent.address),
-                        listener("out", "outbound", self.inbound.address("in"))],
-                {**assumed, "limits": {"handshakes_per_peer": 1}})
-            hanging = peers.connect(self.outbound.address("hangs"))
-            self.socks.append(hanging)
-            wait_until(lambda: silent.tasks, "the handshake to begin")
-            self.entry = self.outbound.address("out")
+        with peers.Server(peers.receive_all) as silent:
+            self.start_with_a_hanging_handshake(silent, {"handshakes_per_peer": 1})
             with peers.connect(self.entry) as sock:
                 self.assertTrue(self.talk(sock))
             metrics = self.outbound.metrics()
