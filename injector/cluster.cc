@@ -1,10 +1,9 @@
 #include "injector/cluster.h"
 
 #include <algorithm>
-#include <ctime>
 #include <utility>
 
-#include "base/utc_time.h"
+#include "event/https/cluster_event.h"
 #include "injector/base64.h"
 
 namespace fairlead::injector {
@@ -15,7 +14,6 @@ constexpr int kCreated = 201;
 constexpr int kConflict = 409;
 constexpr std::size_t kShownMax = 200;
 constexpr std::size_t kNameCharsMax = 253;
-constexpr std::size_t kEventMessageMax = 1024;  // beyond it the API server refuses the Event
 
 std::string secret_path(const std::string& name_space, const std::string& name) {
   return "/api/v1/namespaces/" + name_space + "/secrets/" + name;
@@ -92,27 +90,14 @@ Called<bool> Cluster::set_ca_bundle(const std::string& configuration,
 
 Called<void> Cluster::create_event(const std::string& name_space, const Subject& about,
                                    const std::string& reason, const std::string& message) const {
-  const std::string now = utc_text(std::time(nullptr));
-  const Json event = {
-      {"apiVersion", "v1"},
-      {"kind", "Event"},
-      {"metadata", {{"generateName", "fairlead-injector."}, {"namespace", name_space}}},
-      {"involvedObject",
-       {{"apiVersion", about.api_version},
-        {"kind", about.kind},
-        {"name", about.name},
-        {"namespace", name_space},
-        {"uid", about.uid}}},
-      {"type", "Warning"},
-      {"reason", reason},
-      {"message", message.substr(0, kEventMessageMax)},
-      {"source", {{"component", "fairlead-injector"}}},
-      {"firstTimestamp", now},
-      {"lastTimestamp", now},
-      {"count", 1}};
-  const std::string body = event.dump(-1, ' ', false, Json::error_handler_t::replace);
+  event::ClusterEvent event;
+  event.component = "fairlead-injector";
+  event.name_space = name_space;
+  event.about = {about.api_version, about.kind, about.name, about.uid};
+  event.reason = reason;
+  event.message = message;
   const auto made =
-      call({"POST", "/api/v1/namespaces/" + name_space + "/events", "", "", body}, kCreated);
+      call({"POST", cluster_event_path(event), "", "", cluster_event_body(event)}, kCreated);
   if (!made) return tl::unexpected(made.error());
   return {};
 }

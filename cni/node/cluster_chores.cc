@@ -1,13 +1,12 @@
 #include "cni/node/cluster_chores.h"
 
 #include <algorithm>
-#include <ctime>
 #include <iterator>
 #include <utility>
 
 #include "base/log.h"
-#include "base/utc_time.h"
 #include "cni/json_text.h"
+#include "event/https/cluster_event.h"
 
 namespace fairlead::cni::node {
 namespace {
@@ -17,35 +16,24 @@ constexpr int kOk = 200;
 constexpr int kCreated = 201;
 constexpr std::string_view kReadyLabel = "fairlead.io/ready";
 constexpr std::string_view kPnetLabelPrefix = "fairlead.io/pnet.";
-constexpr std::size_t kMessageCharsMax = 1024;  // beyond it the API server refuses an Event
 
 std::string node_path(const std::string& node) { return "/api/v1/nodes/" + node; }
 
-std::string event_about(const Repaired& repaired, const std::string& node) {
+event::ClusterEvent event_about(const Repaired& repaired, const std::string& node) {
   const NodePod& pod = *repaired.pod;
-  const std::string now = utc_text(std::time(nullptr));
-  std::string message = repaired.done
-                            ? "Connections are redirected to the sidecar from now on; the pod was "
-                              "started before the plugin was installed"
-                            : "Connections are not redirected to the sidecar";
-  if (!repaired.trouble.empty()) message += ": " + repaired.trouble;
-  return to_text(
-      Json{{"apiVersion", "v1"},
-           {"kind", "Event"},
-           {"metadata", {{"generateName", "fairlead-node."}, {"namespace", pod.name_space}}},
-           {"involvedObject",
-            {{"apiVersion", "v1"},
-             {"kind", "Pod"},
-             {"name", pod.name},
-             {"namespace", pod.name_space},
-             {"uid", pod.uid}}},
-           {"type", repaired.done ? "Normal" : "Warning"},
-           {"reason", repaired.done ? "FairleadRepaired" : "FairleadNotRepaired"},
-           {"message", message.substr(0, kMessageCharsMax)},
-           {"source", {{"component", "fairlead-node"}, {"host", node}}},
-           {"firstTimestamp", now},
-           {"lastTimestamp", now},
-           {"count", 1}});
+  event::ClusterEvent event;
+  event.component = "fairlead-node";
+  event.host = node;
+  event.name_space = pod.name_space;
+  event.about = {"v1", "Pod", pod.name, pod.uid};
+  event.warning = !repaired.done;
+  event.reason = repaired.done ? "FairleadRepaired" : "FairleadNotRepaired";
+  event.message = repaired.done
+                      ? "Connections are redirected to the sidecar from now on; the pod was "
+                        "started before the plugin was installed"
+                      : "Connections are not redirected to the sidecar";
+  if (!repaired.trouble.empty()) event.message += ": " + repaired.trouble;
+  return event;
 }
 
 std::vector<std::string> labels_in(std::string_view node) {
@@ -191,9 +179,9 @@ void ClusterChores::tell(const Repaired& repaired) {
            repaired.done ? "repaired" : "not_repaired")
       .field("pod", pod.name_space + "/" + pod.name)
       .field("what", repaired.trouble);
-  const auto made = call({"POST", "/api/v1/namespaces/" + pod.name_space + "/events", "", "",
-                          event_about(repaired, settings_.node)},
-                         kCreated);
+  const event::ClusterEvent event = event_about(repaired, settings_.node);
+  const auto made =
+      call({"POST", cluster_event_path(event), "", "", cluster_event_body(event)}, kCreated);
   if (made) return;
   metrics_.count_api_error();
   LogEvent(LogLevel::kDebug, kLogger, "no_event").field("what", made.error());

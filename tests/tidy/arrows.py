@@ -32,7 +32,7 @@ HOMES = {
     "openssl/": ["proxy/event/", "injector/"],
     "yaml-cpp/": ["proxy/config/", "injector/manifest.cc"],
     "prometheus/": ["proxy/exposition/"],
-    "nlohmann/": ["proxy/admin/", "proxy/ctl/", "cni/", "injector/"],
+    "nlohmann/": ["proxy/admin/", "proxy/ctl/", "proxy/event/https/", "cni/", "injector/"],
     "bpf/": ["proxy/bpf/"],
     "spdlog/": ["proxy/base/log.cc"],
     "fmt/": ["proxy/base/log.cc"],
