@@ -14,6 +14,7 @@
 
 #include "admin/server.h"
 #include "base/log.h"
+#include "base/random_id.h"
 #include "bpf/option_program.h"
 #include "bpf/tcp_option.h"
 #include "config/dump.h"
@@ -78,14 +79,6 @@ Result<OptionChoice> choose_option_program(const config::Config& config) {
   return choice;
 }
 
-PeerId random_peer_id() {
-  std::random_device random;
-  PeerId id;
-  for (std::uint8_t& byte : id.bytes) byte = static_cast<std::uint8_t>(random());
-  id.bytes[0] |= 1;  // never all zero
-  return id;
-}
-
 std::string host_name(const config::Config& config) {
   if (!config.smc.host_name.empty()) return config.smc.host_name;
   char name[64] = {};
@@ -97,7 +90,7 @@ relay::WorkerSettings settings_for(const config::Config& config, unsigned index,
   relay::WorkerSettings settings;
   settings.index = index;
   settings.config = &config;
-  settings.offer.peer_id = random_peer_id();
+  settings.offer.peer_id = random_id<PeerId>();
   for (const std::string& text : config.smc.ueids)
     if (const Result<wire::Eid> ueid = wire::eid_from(text)) settings.offer.ueids.push_back(*ueid);
   settings.offer.max_connections = static_cast<std::uint8_t>(config.smc.max_connections_per_group);

@@ -3,9 +3,9 @@
 #include <fcntl.h>
 
 #include <charconv>
-#include <random>
 
 #include "base/log.h"
+#include "base/random_id.h"
 #include "cni/files.h"
 #include "cni/json_text.h"
 
@@ -29,14 +29,6 @@ bool read_hexadecimal(std::string_view text, std::array<std::uint8_t, N>& into) 
 
 tl::unexpected<PluginError> wrong(const std::string& what) {
   return fail(Code::kState, "broker.json: " + what);
-}
-
-FabricId random_fabric() {
-  std::random_device random;
-  FabricId fabric;
-  for (std::uint8_t& byte : fabric.bytes) byte = static_cast<std::uint8_t>(random());
-  fabric.bytes[0] |= 1;  // never all zero
-  return fabric;
 }
 
 }  // namespace
@@ -76,7 +68,7 @@ BrokerRecord load_broker_record(const std::string& run_dir) {
     LogEvent(LogLevel::kWarn, "node", "broker_record_damaged")
         .field("what", record.error().message);
   }
-  return {random_fabric(), {}};
+  return {random_id<FabricId>(), {}};
 }
 
 Outcome<void> store_broker_record(const std::string& run_dir, const BrokerRecord& record) {

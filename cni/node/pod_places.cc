@@ -7,10 +7,10 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <memory>
 #include <optional>
 #include <utility>
 
+#include "base/handle.h"
 #include "cni/files.h"
 
 namespace fairlead::cni::node {
@@ -18,15 +18,11 @@ namespace {
 
 constexpr int kCgroupDepthMax = 4;
 
-struct FreeAddresses {
-  void operator()(ifaddrs* list) const { ::freeifaddrs(list); }
-};
-
 // Of the namespace that the thread is in: address and interface.
 std::vector<std::pair<SocketAddress, std::string>> present_addresses() {
   ifaddrs* first = nullptr;
   if (::getifaddrs(&first) != 0) return {};
-  const std::unique_ptr<ifaddrs, FreeAddresses> list(first);
+  const Handle<ifaddrs, ::freeifaddrs> list(first);
   std::vector<std::pair<SocketAddress, std::string>> present;
   for (const ifaddrs* one = list.get(); one != nullptr; one = one->ifa_next) {
     if (one->ifa_addr == nullptr || (one->ifa_flags & IFF_LOOPBACK) != 0) continue;

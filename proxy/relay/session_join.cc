@@ -78,7 +78,8 @@ void Session::name_peer_rmb(const wire::AcceptConfirm& answer) {
   smc_->group->peer_rmb_named(setup_->named_on, {answer.rmb_rkey, answer.rmb_address});
 }
 
-// What the peer's Accept or Confirm says of its half. False when it cannot be used.
+// What the peer's Accept or Confirm says of its half. An error when it cannot be used, see
+// rdma::QueuePair::remote_memory().
 Result<void> Session::set_peer(const wire::AcceptConfirm& answer) {
   PeerElement element;
   element.rmb = {answer.rmb_rkey, answer.rmb_address};
