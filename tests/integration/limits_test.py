@@ -1,13 +1,15 @@
 """At every limit a proxy refuses or falls back, says so, and recovers when there is room again."""
+import contextlib
 import os
 import resource
 import shutil
 import socket
 import subprocess
+import threading
 import unittest
 
 import peers
-from harness import ProxyTest, listener, main, sanitized, seconds, wait_until
+from harness import ProxyTest, listener, main, sanitized, wait_until
 
 
 class Limits(ProxyTest):
@@ -102,41 +104,45 @@ class Limits(ProxyTest):
         self.assertIn("limits.connections", self.outbound.log())
         self.assert_recovers()
 
-    def start_with_a_hanging_handshake(self, silent, limits):
-        """A pair under these limits of its client, which has one handshake with `silent` in hand."""
-        assumed = {"smc": {"assume": ["127.0.0.0/8"], "handshake_timeout": f"{int(seconds(1.5))}s"}}
-        self.inbound = self.start("in", [listener("in", "inbound", self.server.address)], assumed)
-        self.outbound = self.start(
-            "out", [listener("hangs", "outbound", silent.address),
-                    listener("out", "outbound", self.inbound.address("in"))],
-            {**assumed, "limits": limits})
-        self.entry = self.outbound.address("out")
-        self.socks.append(peers.connect(self.outbound.address("hangs")))
-        wait_until(lambda: silent.tasks, "the handshake to begin")
+    @contextlib.contextmanager
+    def hanging_handshake(self, limits):
+        """A pair under these limits of its client, which has one handshake in hand until the block ends."""
+        over = threading.Event()
+        assumed = {"smc": {"assume": ["127.0.0.0/8"], "handshake_timeout": "60s"}}
+        with peers.Server(lambda _: over.wait()) as silent:
+            self.inbound = self.start("in", [listener("in", "inbound", self.server.address)], assumed)
+            self.outbound = self.start(
+                "out", [listener("hangs", "outbound", silent.address),
+                        listener("out", "outbound", self.inbound.address("in"))],
+                {**assumed, "limits": limits})
+            self.entry = self.outbound.address("out")
+            self.socks.append(peers.connect(self.outbound.address("hangs")))
+            wait_until(lambda: silent.tasks, "the handshake to begin")
+            try:
+                yield
+            finally:
+                over.set()
 
     def test_handshakes(self):
         """One handshake hangs; the next connection does not wait for it but is TCP."""
-        with peers.Server(peers.receive_all) as silent:
-            self.start_with_a_hanging_handshake(silent, {"handshakes": 1})
-            with peers.connect(self.entry) as sock:
-                self.assertTrue(self.talk(sock))
+        with self.hanging_handshake({"handshakes": 1}), peers.connect(self.entry) as sock:
+            self.assertTrue(self.talk(sock))
             self.wait_fallback(self.outbound, "connection_limit")
-            wait_until(lambda: ("handshake_timeout", "local") in self.outbound.metrics().fallbacks(),
-                       "the handshake to end")
 
     def test_handshakes_with_one_peer(self):
         """One handshake hangs; the next with this address stands in line behind it, and is SMC-R."""
-        with peers.Server(peers.receive_all) as silent:
-            self.start_with_a_hanging_handshake(silent, {"handshakes_per_peer": 1})
-            with peers.connect(self.entry) as sock:
-                self.assertTrue(self.talk(sock))
-            metrics = self.outbound.metrics()
-            self.assertEqual(metrics.fallbacks(), {("handshake_timeout", "local"): 1})
-            self.assertEqual(metrics.connections("smcr"), 1)
-            # The line is empty again: nobody waits for a whole handshake_timeout.
-            with peers.connect(self.entry) as sock:
-                self.assertTrue(self.talk(sock))
-            wait_until(lambda: self.outbound.metrics().connections("smcr") == 2, "the next one")
+        with contextlib.ExitStack() as stack:
+            with self.hanging_handshake({"handshakes_per_peer": 1}):
+                sock = stack.enter_context(peers.connect(self.entry))
+                wait_until(lambda: len(self.outbound.get_json("/connections")["connections"]) == 2,
+                           "the next to stand in line")
+                self.assertEqual(self.inbound.get_json("/connections")["connections"], [])
+            self.assertTrue(self.talk(sock))
+            # The line is empty again: the next has its turn at once.
+            self.assertTrue(self.talk(stack.enter_context(peers.connect(self.entry))))
+        metrics = self.outbound.metrics()
+        self.assertEqual(metrics.connections("smcr"), 2)
+        self.assertNotIn(("connection_limit", "local"), metrics.fallbacks())
 
     def test_memory(self):
         """First the rings become smaller, then the connections become TCP."""
