@@ -80,6 +80,8 @@ class LinkGroup {
   }
   // The link shares a port of ours or of the peer's with an older one; it goes when a better comes.
   bool redundant(LinkIndex index) const;
+  // The peer has been asked to let the link go, which cannot be taken back.
+  bool leaving(LinkIndex index) const { return flow_ == Flow::kDeleteLink && flow_link_ == index; }
   // The active link to give the next connection to: the least used. REQUIRES: usable()
   LinkIndex choose_link() const;
 

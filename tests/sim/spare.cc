@@ -15,7 +15,8 @@ class Look {
       : fabric_(fabric), victim_(victim), device_(proxies[victim.pod - 1]->device()) {
     each_group(proxies, [&](relay::Group& group) {
       for (smc::LinkIndex i = 0; i < smc::kLinksMax; ++i)
-        if (group.protocol().active(i)) active_.insert(&queue_pair(group, i));
+        if (group.protocol().active(i) && !group.protocol().leaving(i))
+          active_.insert(&queue_pair(group, i));
     });
     each_group(proxies, [&](relay::Group& group) { spare_ = spare_ && can_do_without(group); });
   }
