@@ -5,7 +5,7 @@ Two pods on one host, a proxy beside each, as in bench.py. Needs root.
 
   scale.py                  what `make scale` runs; the report is build/bench/scale.json
   scale.py --quick          few steps and short samples: a first look, no evidence
-  scale.py --only peers     one part of: connections, active, clients, churn, peers
+  scale.py --only peers     one part of: connections, active, clients, churn, failover, peers
 
 Prints a table a part, and draws build/bench/scale.svg where matplotlib is installed.
 """
@@ -23,6 +23,7 @@ import scale_report
 from pods import CONNECTIONS_MAX
 from runner import installed
 from scale_cluster import CROWDED, Cluster, Proxies
+from scale_failover import failover
 from targets import proxy_path
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -42,15 +43,16 @@ class Plan:
     requests: int         # of a sample with redis
     idle_seconds: float   # over which CPU is read
     churn_seconds: int
+    kills: int            # of ports, at each side
     peers: tuple
 
 
 PLANS = {
     False: Plan((255, 510, 1020, 2040, 3060, 4080, 5100, 6120, 7140, 8160, 9000), (8, 100, 1000),
-                3, 2.0, 40000, 3.0, 120, (1, 25, 50, 100, 150, 200)),
-    True: Plan((100, 300, 600), (8, 64), 1, 0.4, 5000, 0.5, 2 * CHURN_SLICE_SECONDS, (1, 4, 8)),
+                3, 2.0, 40000, 3.0, 120, 25, (1, 25, 50, 100, 150, 200)),
+    True: Plan((100, 300, 600), (8, 64), 1, 0.4, 5000, 0.5, 2 * CHURN_SLICE_SECONDS, 2, (1, 4, 8)),
 }
-PARTS = ("connections", "active", "clients", "churn", "peers")
+PARTS = ("connections", "active", "clients", "churn", "failover", "peers")
 
 
 class Scale:
@@ -142,6 +144,11 @@ class Scale:
         progress("churn")
         self.cluster.stop(proxies)
         return rows
+
+    def failover(self):
+        samples, moved, rate = failover(self.cluster, self.plan.kills)
+        progress(f"{moved} connections moved beside streams of {rate:.1f} GB/s")
+        return scale_report.failover_rows(samples)
 
     def peers(self):
         self.cluster.settings = CROWDED

@@ -71,7 +71,8 @@ class Cluster:
                                   self.redis_port if to_redis else self.app_port, directory,
                                   self.pods.namespace("A"), self.pods.namespace("B"),
                                   CONNECTIONS_MAX)
-        settings = {**self.settings, "devices": {"shm": {"directory": shared + "/shm"}}}
+        shm = self.settings.get("devices", {}).get("shm", {})
+        settings = {**self.settings, "devices": {"shm": {**shm, "directory": shared + "/shm"}}}
         commands = target_list.fairlead("fairlead", self.options.proxy, settings).make(place)
         path = os.path.join(directory, side + ".yaml")
         with open(path, "w", encoding="utf-8") as file:
@@ -97,9 +98,13 @@ class Cluster:
 
     def groups(self, admin):
         """The link groups of a proxy, as fairleadctl gives them."""
-        done = subprocess.run([self.options.ctl, "--admin", "unix:" + admin, "-o", "json",
-                               "linkgroups"], capture_output=True, text=True, check=False)
-        return json.loads(done.stdout)["link_groups"] if done.returncode in (0, 1) else []
+        return self.ctl(admin, "linkgroups").get("link_groups", [])
+
+    def ctl(self, admin, *words):
+        """What fairleadctl says; empty while there is nothing to say, or nobody to ask."""
+        done = subprocess.run([self.options.ctl, "--admin", "unix:" + admin, "-o", "json", *words],
+                              capture_output=True, text=True, check=False)
+        return json.loads(done.stdout) if done.returncode in (0, 1) and done.stdout else {}
 
     def load(self, port, mode, size, seconds, last=None, host="127.0.0.1"):
         words = [self.loadgen, mode, host, str(port), str(size), str(seconds)]

@@ -16,6 +16,8 @@ TABLES = {
     "churn": ("Short connections, connect to close", {
         "second": "second", "connections_per_s": "connections/s", "worst_ms": "worst ms",
         "cpu_us_per_connection": "CPU us each", "memory_mib": "MiB, both proxies"}),
+    "failover": ("A port that goes down under load: the longest wait of any connection for an answer", {
+        "what": "port of", "times": "times", "median_ms": "median ms", "high_ms": "longest ms"}),
     "peers": ("Peers of one proxy", {
         "peers": "peers", "groups": "groups", "memory_mib": "MiB", "kib_per_peer": "KiB a peer",
         "seconds_per_peer": "s to add one", "idle_cpu_percent": "idle CPU %"}),
@@ -32,6 +34,12 @@ def active_rows(samples):
                      "low": min(found), "high": max(found),
                      "to_fewest": statistics.median(found) / base})
     return rows
+
+
+def failover_rows(samples):
+    """Rows of {what went down: [longest wait, ms]}."""
+    return [{"what": what, "times": len(found), "median_ms": statistics.median(found),
+             "high_ms": max(found)} for what, found in samples.items()]
 
 
 def cell(value):

@@ -18,6 +18,14 @@ class Active(unittest.TestCase):
         self.assertEqual([row["to_fewest"] for row in self.rows], [1.0, 0.5, 1.0, 3.0])
 
 
+class Failover(unittest.TestCase):
+    def test_rows_hold_median_and_longest(self):
+        rows = scale_report.failover_rows({"nothing": [1.0, 2.0, 9.0], "a port": [4.0]})
+        self.assertEqual([(row["times"], row["median_ms"], row["high_ms"]) for row in rows],
+                         [(3, 2.0, 9.0), (1, 4.0, 4.0)])
+        self.assertEqual(set(scale_report.TABLES["failover"][1]), set(rows[0]))
+
+
 class Table(unittest.TestCase):
     def test_is_markdown_with_a_cell_for_each_column(self):
         lines = scale_report.table("active", Active.rows)
