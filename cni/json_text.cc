@@ -53,6 +53,13 @@ tl::expected<Json, std::string> parse_json(std::string_view text, std::size_t by
   }
 }
 
+const Json& member(const Json& object, const char* name) {
+  static const Json kNothing;
+  if (!object.is_object()) return kNothing;
+  const auto found = object.find(name);
+  return found == object.end() ? kNothing : *found;
+}
+
 std::string to_text(const Json& value) {
   return value.dump(-1, ' ', false, Json::error_handler_t::replace);
 }

@@ -20,6 +20,9 @@ inline constexpr std::size_t kJsonDepthMax = 32;
 tl::expected<Json, std::string> parse_json(std::string_view text,
                                            std::size_t bytes_max = kJsonBytesMax);
 
+// A missing member is null, as is a member of what is no object.
+const Json& member(const Json& object, const char* name);
+
 // One line; bytes that are not UTF-8 are replaced.
 std::string to_text(const Json& value);
 

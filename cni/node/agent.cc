@@ -23,8 +23,8 @@
 #include "cni/node/broker.h"
 #include "cni/node/cluster_chores.h"
 #include "cni/node/inventory.h"
+#include "cni/node/probes.h"
 #include "cni/plugin_log.h"
-#include "event/http/http_server.h"
 
 namespace fairlead::cni::node {
 namespace {
@@ -70,8 +70,7 @@ struct Agent::Parts {
   AgentMetrics metrics;
   FileDescriptor log_socket;
   FileDescriptor watcher;
-  std::unique_ptr<event::HttpServer> http;
-  std::thread http_thread;
+  std::unique_ptr<Probes> probes;
   std::unique_ptr<Broker> broker;
   std::thread broker_thread;
   std::optional<ClusterChores> chores;
@@ -80,8 +79,7 @@ struct Agent::Parts {
     chores.reset();
     if (broker) broker->stop();
     if (broker_thread.joinable()) broker_thread.join();
-    if (http) http->stop();
-    if (http_thread.joinable()) http_thread.join();
+    probes.reset();
     (void)::unlink((settings.places.run_dir + "/" + kLogSocketName).c_str());
   }
 
@@ -152,28 +150,12 @@ struct Agent::Parts {
 
   Outcome<void> serve() {
     if (settings.listen.empty()) return {};
-    const auto endpoint = event::HttpEndpoint::parse(settings.listen);
-    if (!endpoint)
-      return fail(Code::kConfig, "listen: " + settings.listen +
-                                     " is not allowed; "
-                                     "allowed: an address and port like 0.0.0.0:4591");
-    auto created = event::HttpServer::create({}, [this](event::HttpExchange exchange) {
-      const std::string& path = exchange.request().path;
-      if (path == "/metrics")
-        exchange.respond({200, "text/plain; version=0.0.4; charset=utf-8", metrics.text(), {}});
-      else if (path == "/livez" || (path == "/readyz" && metrics.install_ready()))
-        exchange.respond({200, "text/plain", "ok\n", {}});
-      else if (path == "/readyz")
-        exchange.respond({503, "text/plain", "the plugin is not installed\n", {}});
-      else
-        exchange.respond({404, "text/plain", "/metrics, /readyz, /livez\n", {}});
-    });
-    if (!created) return fail(Code::kState, to_string(created.error()));
-    http = std::move(*created);
-    const auto bound = http->listen(*endpoint);
-    if (!bound) return fail(Code::kState, settings.listen + ": " + to_string(bound.error()));
-    LogEvent(LogLevel::kInfo, kLogger, "listening").field("address", to_string(*bound));
-    http_thread = std::thread([this] { http->run(); });
+    auto started = Probes::start(
+        settings.listen,
+        {[this] { return metrics.install_ready() ? "" : "the plugin is not installed"; },
+         [this] { return metrics.text(); }});
+    if (!started) return tl::unexpected(started.error());
+    probes = std::move(*started);
     return {};
   }
 };

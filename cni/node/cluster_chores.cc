@@ -6,6 +6,8 @@
 
 #include "base/log.h"
 #include "cni/json_text.h"
+#include "cni/node/api_call.h"
+#include "cni/node/node_label.h"
 #include "event/https/cluster_event.h"
 
 namespace fairlead::cni::node {
@@ -14,10 +16,6 @@ namespace {
 constexpr const char* kLogger = "node";
 constexpr int kOk = 200;
 constexpr int kCreated = 201;
-constexpr std::string_view kReadyLabel = "fairlead.io/ready";
-constexpr std::string_view kPnetLabelPrefix = "fairlead.io/pnet.";
-
-std::string node_path(const std::string& node) { return "/api/v1/nodes/" + node; }
 
 event::ClusterEvent event_about(const Repaired& repaired, const std::string& node) {
   const NodePod& pod = *repaired.pod;
@@ -36,28 +34,7 @@ event::ClusterEvent event_about(const Repaired& repaired, const std::string& nod
   return event;
 }
 
-std::vector<std::string> labels_in(std::string_view node) {
-  const auto json = parse_json(node);
-  if (!json) return {};
-  const Json labels = json->value(Json::json_pointer("/metadata/labels"), Json::object());
-  std::vector<std::string> names;
-  if (labels.is_object())
-    for (const auto& [name, value] : labels.items()) names.push_back(name);
-  return names;
-}
-
 }  // namespace
-
-std::string label_patch(bool ready, const std::vector<Pnet>& pnets,
-                        const std::vector<std::string>& present) {
-  Json labels = Json::object();
-  for (const std::string& name : present)
-    if (name == kReadyLabel || name.starts_with(kPnetLabelPrefix)) labels[name] = nullptr;
-  labels[std::string(kReadyLabel)] = ready ? Json("true") : Json();
-  if (ready)
-    for (const Pnet& pnet : pnets) labels[std::string(kPnetLabelPrefix) + pnet.id] = "true";
-  return to_text(Json{{"metadata", {{"labels", std::move(labels)}}}});
-}
 
 ClusterChores::ClusterChores(ClusterSettings settings, event::ApiServer server, NodeConfig config,
                              AgentMetrics& metrics)
@@ -97,31 +74,14 @@ void ClusterChores::log_once(const char* event, std::string& told, const Trouble
   LogEvent(LogLevel::kWarn, kLogger, event).field("what", trouble);
 }
 
-tl::expected<std::string, std::string> ClusterChores::call(event::HttpsRequest request,
-                                                           int expected) const {
-  const std::string what = request.method + " " + request.path;
-  auto reply = server_.send(std::move(request));
-  if (!reply) return tl::unexpected(reply.error());
-  if (reply->status != expected)
-    return tl::unexpected(what + ": status " + std::to_string(reply->status));
-  return std::move(reply->body);
-}
-
-// The answer to a patch is the whole node, so that what it has too much is seen, and goes.
 ClusterChores::Trouble ClusterChores::tend_label() {
   const bool ready = metrics_.install_ready();
-  const std::string wanted = label_patch(ready, config_.pnets, {});
   const TimePoint now = std::chrono::steady_clock::now();
-  if (wanted == labelled_ && now < labelled_at_ + kLabelInterval) return {};
-  labelled_.clear();
-  event::HttpsRequest patch{"PATCH", node_path(settings_.node), "", "application/merge-patch+json",
-                            wanted};
-  auto answer = call(patch, kOk);
-  if (!answer) return answer.error();
-  patch.body = label_patch(ready, config_.pnets, labels_in(*answer));
-  if (patch.body != wanted) answer = call(patch, kOk);
-  if (!answer) return answer.error();
-  labelled_ = wanted;
+  if (labelled_ == ready && now < labelled_at_ + kLabelInterval) return {};
+  labelled_.reset();
+  const auto set = set_node_labels(server_, settings_.node, ready, config_.pnets);
+  if (!set) return set.error();
+  labelled_ = ready;
   labelled_at_ = now;
   return {};
 }
@@ -129,7 +89,8 @@ ClusterChores::Trouble ClusterChores::tend_label() {
 tl::expected<PodPage, std::string> ClusterChores::read_page(const std::string& next) const {
   tl::expected<PodPage, std::string> page = tl::unexpected(std::string());
   for (const unsigned limit : {kPodsPerPage, 1U}) {
-    const auto body = call({"GET", pod_page_path(settings_.node, limit, next), "", "", ""}, kOk);
+    const auto body =
+        call_api(server_, {"GET", pod_page_path(settings_.node, limit, next), "", "", ""}, kOk);
     page = body ? parse_pod_page(*body) : tl::unexpected(body.error());
     if (page) break;
   }
@@ -180,8 +141,8 @@ void ClusterChores::tell(const Repaired& repaired) {
       .field("pod", pod.name_space + "/" + pod.name)
       .field("what", repaired.trouble);
   const event::ClusterEvent event = event_about(repaired, settings_.node);
-  const auto made =
-      call({"POST", cluster_event_path(event), "", "", cluster_event_body(event)}, kCreated);
+  const auto made = call_api(
+      server_, {"POST", cluster_event_path(event), "", "", cluster_event_body(event)}, kCreated);
   if (made) return;
   metrics_.count_api_error();
   LogEvent(LogLevel::kDebug, kLogger, "no_event").field("what", made.error());

@@ -10,6 +10,7 @@
 #include <condition_variable>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -28,10 +29,6 @@ struct ClusterSettings {
   std::chrono::duration<double> interval{15};  // between two looks
   RepairPlaces places;
 };
-
-// The labels of a node as a merge patch; `present` are those that it has, for what has to go.
-std::string label_patch(bool ready, const std::vector<Pnet>& pnets,
-                        const std::vector<std::string>& present);
 
 class ClusterChores {
  public:
@@ -56,7 +53,6 @@ class ClusterChores {
   Trouble repair_pods();
   tl::expected<std::vector<NodePod>, std::string> list_pods() const;
   tl::expected<PodPage, std::string> read_page(const std::string& next) const;
-  tl::expected<std::string, std::string> call(event::HttpsRequest request, int expected) const;
   bool is_news(const Repaired& repaired);
   void tell(const Repaired& repaired);
   void log_once(const char* event, std::string& told, const Trouble& trouble);
@@ -71,7 +67,7 @@ class ClusterChores {
   };
   std::map<std::string, Told> told_;  // by uid of the pod
   std::string label_trouble_, list_trouble_;
-  std::string labelled_;  // the patch that the node has had, and when
+  std::optional<bool> labelled_;  // what the node was told, and when
   TimePoint labelled_at_{};
 
   std::mutex mutex_;  // guards stopped_

@@ -8,14 +8,6 @@
 namespace fairlead::cni::node {
 namespace {
 
-// A missing member is null, as is a member of what is no object.
-const Json& member(const Json& object, const char* name) {
-  static const Json kNothing;
-  if (!object.is_object()) return kNothing;
-  const auto found = object.find(name);
-  return found == object.end() ? kNothing : *found;
-}
-
 std::string text_of(const Json& value) {
   return value.is_string() ? value.get<std::string>() : std::string();
 }

@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "cni/json_text.h"
-#include "cni/node/cluster_chores.h"
+#include "cni/node/node_label.h"
 
 namespace fairlead::cni::node {
 namespace {

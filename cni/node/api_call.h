@@ -1,0 +1,15 @@
+// A call to the API server that has one good answer.
+#pragma once
+
+#include <string>
+#include <tl/expected.hpp>
+
+#include "event/https/api_server.h"
+
+namespace fairlead::cni::node {
+
+// The body of the answer, if it has that status; else a sentence. Blocks as ApiServer::send() does.
+tl::expected<std::string, std::string> call_api(const event::ApiServer& server,
+                                                event::HttpsRequest request, int expected);
+
+}  // namespace fairlead::cni::node

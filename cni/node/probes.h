@@ -1,0 +1,32 @@
+// What fairlead-node serves over HTTP: /livez, /readyz and /metrics, on a thread of its own.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "cni/plugin_error.h"
+#include "event/http/http_server.h"
+
+namespace fairlead::cni::node {
+
+// Called on the thread of the probes.
+struct ProbeAnswers {
+  std::function<std::string()> not_ready;  // why not; empty when it is
+  std::function<std::string()> metrics;    // in Prometheus' format
+};
+
+class Probes {
+ public:
+  // `listen` is an address and a port. kConfig when it is not, kState when it cannot be had.
+  static Outcome<std::unique_ptr<Probes>> start(const std::string& listen, ProbeAnswers answers);
+  ~Probes();
+
+ private:
+  Probes() = default;
+  std::unique_ptr<event::HttpServer> server_;
+  std::thread thread_;
+};
+
+}  // namespace fairlead::cni::node
