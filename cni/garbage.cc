@@ -7,6 +7,11 @@
 #include "cni/state.h"
 
 namespace fairlead::cni {
+namespace {
+
+constexpr std::string_view kNodeCgroups = "/sys/fs/cgroup";
+
+}  // namespace
 
 bool lives(const AttachmentState& state) {
   const auto netns = Netns::open(state.netns);
@@ -33,6 +38,24 @@ GarbageCount collect_dead(const std::string& run_dir) {
       undo_pod(*state);
       (*container)->remove(ifname);
       ++count.collected;
+    }
+  }
+  return count;
+}
+
+std::size_t collect_all(const std::string& run_dir, const std::string& cgroup_root) {
+  std::size_t count = 0;
+  for (const std::string& id : known_containers(run_dir)) {
+    auto container = ContainerState::open(run_dir, id, false);
+    if (!container || !*container) continue;
+    for (const std::string& ifname : (*container)->interfaces()) {
+      if (auto state = (*container)->load(ifname)) {
+        if (state->option_cgroup.starts_with(kNodeCgroups))
+          state->option_cgroup.replace(0, kNodeCgroups.size(), cgroup_root);
+        undo_pod(*state);
+      }
+      (*container)->remove(ifname);
+      ++count;
     }
   }
   return count;

@@ -20,4 +20,8 @@ struct GarbageCount {
 // Collects those whose network namespace is not at its path any more.
 GarbageCount collect_dead(const std::string& run_dir);
 
+// Takes from every pod what it was given, also from those that run. The plugin has written the
+// paths of cgroups as the node has them; we see these under `cgroup_root`. How many there were.
+std::size_t collect_all(const std::string& run_dir, const std::string& cgroup_root);
+
 }  // namespace fairlead::cni

@@ -12,6 +12,8 @@
 #include "cni/node/agent.h"
 #include "cni/node/install.h"
 #include "cni/node/inventory.h"
+#include "cni/node/leave.h"
+#include "cni/node/withdraw.h"
 
 namespace fairlead::cni::node {
 namespace {
@@ -24,6 +26,8 @@ struct Options {
   std::string settings = "{}";
   std::string listen = "0.0.0.0:4591";
   ClusterSettings cluster;
+  bool leave = false;
+  WithdrawSettings withdrawal;
 };
 
 int report(const PluginError& error) {
@@ -49,6 +53,11 @@ void add_plugin(CLI::App& command, Options& options) {
                      "keys of the plugin's entry as JSON, see docs/cni-reference.md");
 }
 
+void add_cgroups(CLI::App& command, ClusterSettings& cluster) {
+  command.add_option("--cgroup-root", cluster.places.cgroup_root, "the node's cgroups")
+      ->capture_default_str();
+}
+
 void add_cluster(CLI::App& command, ClusterSettings& cluster) {
   command.add_option("--node-name", cluster.node, "of this node in its cluster")
       ->envname("NODE_NAME");
@@ -66,8 +75,21 @@ void add_cluster(CLI::App& command, ClusterSettings& cluster) {
       .add_option("--netns-dir", cluster.places.netns_dir,
                   "where the runtime has the names of network namespaces")
       ->capture_default_str();
-  command.add_option("--cgroup-root", cluster.places.cgroup_root, "the node's cgroups")
-      ->capture_default_str();
+  add_cgroups(command, cluster);
+}
+
+void add_withdrawal(CLI::App& command, WithdrawSettings& settings) {
+  command.add_option("daemonsets", settings.daemonsets, "of fairlead-node")->required();
+  command.add_option("--namespace", settings.name_space, "theirs")
+      ->envname("NAMESPACE")
+      ->required();
+  command
+      .add_option_function<double>(
+          "--timeout", [&settings](double s) { settings.timeout = decltype(settings.timeout)(s); },
+          "seconds until nodes that do not answer are given up; default 240")
+      ->check(CLI::Range(0.1, 86400.0));
+  command.add_flag("--best-effort", settings.best_effort,
+                   "exit code 0 although some have been given up");
 }
 
 // Entry and places must speak of one folder.
@@ -88,9 +110,17 @@ int run_install(const Options& options) {
 }
 
 int run_uninstall(const Options& options) {
-  if (auto done = remove_entries(options.places); !done) return report(done.error());
-  if (auto done = remove_binaries(options.places); !done) return report(done.error());
-  return 0;
+  const auto left = leave_node(options.places, options.cluster.places.cgroup_root);
+  return left ? 0 : report(left.error());
+}
+
+int run_withdrawal(const WithdrawSettings& settings) {
+  const auto server = event::ApiServer::from_pod();
+  if (!server) {
+    std::fprintf(stderr, "fairlead-node: %s\n", server.error().c_str());
+    return kExitFailure;
+  }
+  return withdraw(*server, settings) || settings.best_effort ? 0 : kExitFailure;
 }
 
 // The broker has some for each pod; the soft limit is what it is for the sake of select(2).
@@ -109,6 +139,10 @@ int run_agent(const Options& options) {
   sigaddset(&set, SIGINT);
   ::pthread_sigmask(SIG_BLOCK, &set, nullptr);
   ::signal(SIGPIPE, SIG_IGN);
+  if (options.leave) {
+    const auto left = leave_and_stay({options.places, options.listen, options.cluster});
+    return left ? 0 : report(left.error());
+  }
   auto entry = entry_of(options);
   if (!entry) return report(entry.error());
   auto agent = Agent::start({options.places, std::move(*entry), options.listen, options.cluster});
@@ -132,13 +166,20 @@ int dispatch(int argc, char** argv) {
   CLI::App* run = app.add_subcommand("run", "install, then stay until SIGTERM");
   CLI::App* install = app.add_subcommand("install", "put the plugin on this node, or upgrade it");
   CLI::App* uninstall = app.add_subcommand("uninstall", "take everything of it off this node");
+  CLI::App* withdrawal =
+      app.add_subcommand("withdraw", "have the DaemonSets take everything of it off their nodes");
   CLI::App* inventory = app.add_subcommand("inventory", "RDMA ports, GIDs and limits, as JSON");
   CLI::App* collect = app.add_subcommand("gc", "forget pods that went without a DEL");
   add_plugin(*run, options);
   run->add_option("--listen", options.listen, "address of /metrics and probes; \"\" for none");
   add_cluster(*run, options.cluster);
   add_plugin(*install, options);
+  run->add_flag("--leave", options.leave,
+                "take everything of it off this node instead, and stay until SIGTERM")
+      ->envname(kLeaveVariable);
   add_places(*uninstall, options);
+  add_cgroups(*uninstall, options.cluster);
+  add_withdrawal(*withdrawal, options.withdrawal);
   add_places(*collect, options);
   try {
     app.parse(argc, argv);
@@ -148,6 +189,7 @@ int dispatch(int argc, char** argv) {
   if (*run) return run_agent(options);
   if (*install) return run_install(options);
   if (*uninstall) return run_uninstall(options);
+  if (*withdrawal) return run_withdrawal(options.withdrawal);
   if (*inventory) {
     std::printf("%s\n", to_json(take_inventory()).dump(2).c_str());
     return 0;

@@ -189,6 +189,25 @@ class Agent(Node, PluginTest):
             self.assertEqual((checked.returncode, checked.stdout), (0, ""), checked.stderr)
         self.good("DEL", pod)
 
+    def test_uninstall_takes_what_running_pods_have(self):
+        pods = [self.pod(("10.88.0.4/24", "fd88::4/64")), self.pod()]
+        untouched = self.pod()
+        agent = self.start_agent()
+        for pod in pods:
+            self.add(pod)
+            self.assert_set_up(pod)
+        agent.send_signal(signal.SIGTERM)
+        self.assertEqual(agent.wait(SECONDS_MAX * SLOWNESS), 0, self.log.read_text())
+        for _ in range(2):
+            self.run_node("uninstall")
+            for pod in pods:
+                self.assertEqual((pod.nft(), pod.alias(), pod.programs()),
+                                 (untouched.nft(), untouched.alias(), []))
+            self.assertEqual(list(self.run_dir.iterdir()), [])
+        # A runtime that remembers the old configuration may still call what it remembers.
+        for verb in ("CHECK", "DEL"):
+            self.good(verb, pods[0])
+
     def test_collects_what_dead_pods_left(self):
         pods = [self.pod(), self.pod()]
         for pod in pods:

@@ -1,12 +1,14 @@
 """Goal: what fairlead-node does with the API server: pods that were started before the plugin was there get
 what ADD would have given them, and the node its labels. Method: namespaces as pods, the real agent, and an
-API server of the test's own, which serves what it is told and remembers what it was asked."""
+API server of the test's own, which serves what it is told and remembers what it was asked. Then the way
+back: a node is left, and all nodes are, by way of their DaemonSets."""
 import json
 import os
 import re
 import shutil
 import subprocess
 import tempfile
+import urllib.error
 import urllib.parse
 import urllib.request
 from pathlib import Path
@@ -24,6 +26,7 @@ RUNS = {"name": "fairlead-proxy", "started": True, "state": {"running": {}}}
 class Api(FakeApiServer):
     def __init__(self, folder):
         self.pods, self.events, self.labels, self.limits = [], [], {}, []
+        self.sets, self.patches = {}, []  # DaemonSets by name: [nodes, those that are left a look]
         super().__init__(folder, "secret")
 
     def answer(self, method, path, body):
@@ -45,7 +48,23 @@ class Api(FakeApiServer):
         if (method, url.path) == ("POST", "/api/v1/namespaces/shop/events"):
             self.events.append(json.loads(body))
             return 201, {}
+        if url.path.startswith("/apis/apps/v1/namespaces/fl/daemonsets/"):
+            return self.daemonset(method, url.path.rsplit("/", 1)[1], body)
         return 404, {}
+
+    def daemonset(self, method, name, body):
+        """As the controller rolls it out, one step at each look."""
+        if name not in self.sets:
+            return 404, {}
+        nodes, steps = self.sets[name]
+        if method == "PATCH":
+            self.patches.append((name, json.loads(body)))
+            seen, done = 1, nodes  # the status is still that of the pods before
+        else:
+            seen, done = 2, steps.pop(0) if len(steps) > 1 else steps[0]
+        return 200, {"metadata": {"generation": 2},
+                     "status": {"observedGeneration": seen, "desiredNumberScheduled": nodes,
+                                "updatedNumberScheduled": nodes, "numberReady": done}}
 
     def reasons(self):
         with self.lock:
@@ -72,7 +91,7 @@ class Repair(PluginTest):
             self.kubelet.mkdir()
             self.addCleanup(self.kubelet.rmdir)
 
-    def start_agent(self, *words, environment=None):
+    def start_agent(self, *words, environment=None, sign="ready"):
         settings = {"pnet": [{"id": "NETA", "rnics": ["mlx5_0/1"]}]}
         with open(self.log, "wb") as log:
             agent = subprocess.Popen(
@@ -84,7 +103,7 @@ class Repair(PluginTest):
                                              **(environment or {})})
         self.addCleanup(agent.wait)
         self.addCleanup(agent.kill)
-        self.wait(lambda: " node event=ready" in self.log.read_text(), "the agent")
+        self.wait(lambda: f" node event={sign}" in self.log.read_text(), "the agent")
         self.address = re.search(r"event=listening address=(\S+)", self.log.read_text()).group(1)
         return agent
 
@@ -197,6 +216,68 @@ class Repair(PluginTest):
         (self.conf / "10-podnet.conflist").unlink()
         self.wait(lambda: self.api.labels == others, "the labels to go")
         self.assertEqual(self.api.limits, [])
+
+    def ready(self):
+        try:
+            with urllib.request.urlopen(f"http://{self.address}/readyz", timeout=SECONDS_MAX * SLOWNESS):
+                return True
+        except urllib.error.HTTPError as error:
+            with error:
+                return False
+
+    def test_a_node_is_left_without_a_trace(self):
+        others = {"fairlead-pool": "a", "fairlead.io/other": "x"}
+        self.api.labels = dict(others)
+        before = {path.name: path.read_text() for path in self.conf.iterdir()}
+        late = self.running_pod(("10.88.4.1/24",))
+        agent = self.start_agent("--label-node", "--repair")
+        self.wait(lambda: len(self.api.labels) == 4 and self.api.reasons(), "labels and repair")
+        self.assert_set_up(late)
+        agent.terminate()
+        self.assertEqual(agent.wait(SECONDS_MAX * SLOWNESS), 0)
+        self.assertEqual(len(self.api.labels), 4)
+        token = self.folder / "account" / "token"
+        token.write_text("wrong")
+        agent = self.start_agent("--label-node", "--repair", environment={"FAIRLEAD_LEAVE": "true"}, sign="not_left")
+        self.assertFalse(self.ready())
+        token.write_text("secret")
+        self.wait(self.ready, "the node to be left")
+        self.assertEqual(self.api.labels, others)
+        self.assertEqual({path.name: json.loads(path.read_text()) for path in self.conf.iterdir()},
+                         {name: json.loads(text) for name, text in before.items()})
+        self.assertEqual((list(self.run_dir.iterdir()), list((self.folder / "bin").iterdir())), ([], []))
+        self.assertEqual((late.nft(), late.alias(), late.programs()), ("", "", []))
+        self.assertEqual(len(self.api.reasons()), 1)  # and nobody repairs it again
+        agent.terminate()
+        self.assertEqual(agent.wait(SECONDS_MAX * SLOWNESS), 0)
+
+    def withdraw(self, *words):
+        done = subprocess.run([NODE, "withdraw", "--namespace", "fl", *words], capture_output=True, text=True,
+                              env={**os.environ, **self.api.environment()}, timeout=60 * SLOWNESS, check=False)
+        return done.returncode, done.stderr
+
+    def test_all_nodes_are_left_before_it_says_so(self):
+        self.api.sets = {"a": [3, [0, 2, 3]], "b": [0, [0]]}
+        code, log = self.withdraw("a", "b", "gone")
+        self.assertEqual((code, log.count("event=all_left"), log.count("nodes=3 left=3")), (0, 3, 1), log)
+        self.assertEqual(self.api.sets["a"][1], [3])
+        self.assertEqual([name for name, _ in self.api.patches], ["a", "b"])
+        spec = self.api.patches[0][1]["spec"]
+        self.assertEqual(spec["template"]["spec"]["containers"],
+                         [{"name": "node", "env": [{"name": "FAIRLEAD_LEAVE", "value": "true"}]}])
+        self.assertEqual(spec["updateStrategy"]["rollingUpdate"]["maxUnavailable"], "100%")
+
+    def test_nodes_that_do_not_answer_are_given_up(self):
+        self.api.sets = {"a": [3, [2]], "b": [1, [1]]}
+        for words, code in (((), 1), (("--best-effort",), 0)):
+            ended, log = self.withdraw("--timeout", "1.5", "a", "b", *words)
+            self.assertEqual(ended, code, log)
+            self.assertIn("event=not_all_left daemonset=a nodes=3 left=2", log)
+            self.assertIn("event=all_left daemonset=b", log)
+        (self.folder / "account" / "token").write_text("wrong")
+        ended, log = self.withdraw("--timeout", "0.5", "a")
+        self.assertEqual(ended, 1)
+        self.assertIn("status 401", log)
 
     def test_without_an_api_server_the_node_works(self):
         (self.folder / "account" / "token").write_text("wrong")

@@ -99,6 +99,24 @@ class Chart(unittest.TestCase):
             mounts = {mount["name"] for mount in node["volumeMounts"]}
             self.assertEqual(mounts, {volume["name"] for volume in pod["volumes"]})
 
+    def test_the_uninstallation_may_do_what_it_does_and_no_more(self):
+        objects = render("--set-json", 'nodePools=[{"name":"a"},{"name":"b"}]')
+        hooks = [thing for thing in objects if thing["metadata"].get("annotations", {}).get("helm.sh/hook") == "pre-delete"]
+        self.assertEqual(sorted(thing["kind"] for thing in hooks), ["Job", "Role", "RoleBinding", "ServiceAccount"])
+        order = {thing["kind"]: int(thing["metadata"]["annotations"]["helm.sh/hook-weight"]) for thing in hooks}
+        self.assertTrue(order["ServiceAccount"] <= order["Role"] < order["RoleBinding"] < order["Job"])
+        (role,), (job,), sets = of_kind(hooks, "Role"), of_kind(hooks, "Job"), of_kind(objects, "DaemonSet")
+        names = [s["metadata"]["name"] for s in sets]
+        self.assertEqual(role["rules"], [{"apiGroups": ["apps"], "resources": ["daemonsets"], "resourceNames": names,
+                                          "verbs": ["get", "patch"]}])
+        pod = job["spec"]["template"]["spec"]
+        self.assertEqual(pod["containers"][0]["args"][-2:], names)
+        self.assertEqual(pod["serviceAccountName"], role["metadata"]["name"])
+        # The patch names the container.
+        self.assertEqual([s["spec"]["template"]["spec"]["containers"][0]["name"] for s in sets], ["node", "node"])
+        self.assertFalse([thing for thing in render("--set", "node.enabled=false")
+                          if thing["metadata"].get("annotations", {}).get("helm.sh/hook") == "pre-delete"])
+
     def test_high_availability_has_two_and_a_budget(self):
         objects = render("--set", "profile=ha")
         self.assertEqual(of_kind(objects, "Deployment")[0]["spec"]["replicas"], 2)

@@ -57,3 +57,10 @@ capabilities: {drop: [ALL]}
 {{- define "fairlead.excludedNamespaces" -}}
 {{ concat (list "kube-system") .Values.injector.excludedNamespaces | uniq | toJson }}
 {{- end -}}
+
+{{- /* Of a weight; nothing of it outlives the uninstallation. */ -}}
+{{- define "fairlead.uninstallHook" -}}
+helm.sh/hook: pre-delete
+helm.sh/hook-weight: {{ . | quote }}
+helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded,hook-failed
+{{- end -}}

@@ -1,0 +1,43 @@
+// Has every node left, by way of the DaemonSets of fairlead-node: each is told to run its pods anew
+// with FAIRLEAD_LEAVE, and a pod of it is ready when its node is left. What a Job of the chart does
+// before the chart's objects are deleted.
+// Source: Kubernetes API reference, DaemonSet v1 apps; "Update API Objects in Place Using kubectl
+// patch", section on strategic merge patches.
+#pragma once
+
+#include <chrono>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "event/https/api_server.h"
+
+namespace fairlead::cni::node {
+
+// The variable that makes `fairlead-node run` leave; see leave.h.
+inline constexpr const char* kLeaveVariable = "FAIRLEAD_LEAVE";
+
+struct WithdrawSettings {
+  std::string name_space;
+  std::vector<std::string> daemonsets;
+  std::chrono::duration<double> interval{1}, timeout{240};
+  bool best_effort = false;  // of the caller: nodes that are given up are no failure
+};
+
+// How far the pods of a DaemonSet are, of its status.
+struct Rollout {
+  std::int64_t wanted = 0;
+  std::int64_t done = 0;  // pods of the present template that are ready
+  bool known = false;     // the status speaks of the present template
+  bool complete() const { return known && done >= wanted; }
+};
+Rollout read_rollout(std::string_view daemonset);
+
+// The patch that makes the pods of a DaemonSet leave, all at once.
+std::string leave_patch();
+
+// True when all nodes are left. Says on the log how far it got. A DaemonSet that is not there has
+// left. Blocks for `timeout`, and one call, at most.
+bool withdraw(const event::ApiServer& server, const WithdrawSettings& settings);
+
+}  // namespace fairlead::cni::node
