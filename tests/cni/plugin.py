@@ -3,6 +3,8 @@ pods and a run folder of the test's own.
 
 Environment: FAIRLEAD_CNI, the plugin; FAIRLEAD_SLOWNESS as in tests/suite.py.
 """
+import contextlib
+import ctypes
 import json
 import os
 import re
@@ -20,6 +22,7 @@ from suite import SLOWNESS, main, wait_until  # pylint: disable=wrong-import-pos
 
 PLUGIN = Path(os.environ.get("FAIRLEAD_CNI", Path(__file__).parents[2] / "build/dev/cni/fairlead-cni"))
 CALL_SECONDS_MAX = 60
+CLONE_NEWNET = 0x40000000
 ANNOTATIONS = "io.kubernetes.cri.pod-annotations"
 IN = {"fairlead.io/status": "{}", "fairlead.io/inject": "enabled"}  # a pod that was injected
 VERSION = "1.1.0"
@@ -44,6 +47,12 @@ def cgroup_root():
         if line.split()[2] == "cgroup2":
             return Path(line.split()[1])
     return None
+
+
+def enter(file):
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.setns(file.fileno(), CLONE_NEWNET) != 0:
+        raise OSError(ctypes.get_errno(), "setns")
 
 
 class Answer:
@@ -89,6 +98,16 @@ class Pod:
         return {"cniVersion": VERSION, "interfaces": [{"name": "eth0", "sandbox": self.path}],
                 "ips": [{"address": address, "interface": 0} for address in self.addresses],
                 "routes": [{"dst": "0.0.0.0/0"}], "dns": {}}
+
+    @contextlib.contextmanager
+    def namespace(self):
+        """The calling thread is in it."""
+        with open("/proc/thread-self/ns/net", encoding="ascii") as home, open(self.path, encoding="ascii") as there:
+            enter(there)
+            try:
+                yield
+            finally:
+                enter(home)
 
     def nft(self):
         return self.inside("nft", "-s", "list", "ruleset")

@@ -1,6 +1,4 @@
 """Pods wired as a runtime wires them, with a real sidecar in each, by protocol alone."""
-import contextlib
-import ctypes
 import json
 import os
 import shutil
@@ -16,15 +14,8 @@ import harness  # pylint: disable=wrong-import-position
 import plugin  # pylint: disable=wrong-import-position
 
 BRIDGE_DIRS = [Path("/usr/lib/cni"), Path("/opt/cni/bin")]
-CLONE_NEWNET = 0x40000000
 REQUESTS = 2000
 NEEDED = ("ip", "nsenter", "setpriv", "redis-server", "redis-benchmark", "redis-cli")
-
-
-def enter(file):
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.setns(file.fileno(), CLONE_NEWNET) != 0:
-        raise OSError(ctypes.get_errno(), "setns")
 
 
 class WiredPod(plugin.Pod):
@@ -49,16 +40,6 @@ class WiredPod(plugin.Pod):
 
     def command(self, *words):
         return ["nsenter", f"--net={self.path}", *words]
-
-    @contextlib.contextmanager
-    def namespace(self):
-        with open("/proc/thread-self/ns/net", encoding="ascii") as home, \
-                open(self.path, encoding="ascii") as there:
-            enter(there)
-            try:
-                yield
-            finally:
-                enter(home)
 
 
 class WiredTest(harness.ProxyTest, plugin.PluginTest):

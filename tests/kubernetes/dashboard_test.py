@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Every panel of the dashboard shows data of a real scrape: dashboard_test.py <folder of fairlead-injector>
 
-Two proxies, with connections that become SMC-R and others that cannot, and an injector with reviews are scraped by a
-real Prometheus, under the labels that a PodMonitor gives; it is asked what Grafana would ask.
+Two proxies, with connections that become SMC-R and others that cannot, an injector with reviews, and a node's daemon
+with pods are scraped by a real Prometheus, under the labels that a PodMonitor gives; it is asked what Grafana would ask.
+Without root there is no daemon, and what its panels ask is only parsed.
 
 Environment: FAIRLEAD_BIN as in tests/integration/harness.py; FAIRLEAD_PICTURE, a file to draw the dashboard into after
 PICTURE_SECONDS, which needs python3-matplotlib.
@@ -24,6 +25,7 @@ sys.path[1:1] = [str(TESTS / "integration"), str(TESTS / "injection"), str(TESTS
 
 # pylint: disable=wrong-import-position
 import peers
+from node_load import NodeLoad
 from harness import ProxyTest, listener, main, wait_until
 from injector import HOST, Client, Injector, make_certificate, review
 
@@ -88,10 +90,25 @@ class Dashboard(ProxyTest):
         client = Client(injector.port_of("reviews"), (certificate / "tls.crt").read_text())
         return injector, Load(lambda count: client.post("/mutate/pods", review(PODS[count % len(PODS)])), 0.1)
 
-    def start_prometheus(self, injector):
+    def start_node(self):
+        """Nothing where there can be none."""
+        try:
+            node = NodeLoad(self.folder / "node")
+        except unittest.SkipTest as why:
+            print(f"skipped: the panels of nodes: {why}")
+            return None
+        self.addCleanup(node.close)
+        node.start()
+        load = Load(node.step, 0.2)
+        self.addCleanup(load.close)
+        return node
+
+    def start_prometheus(self, injector, node):
         targets = [(proxy.admin, {"namespace": "shop", "pod": f"{proxy.name}-0", "container": "fairlead-proxy"})
                    for proxy in self.proxies]
         targets.append((f"127.0.0.1:{injector.admin_port}", {"namespace": "fairlead-system", "pod": "injector-0"}))
+        if node:
+            targets.append((node.address, {"namespace": "fairlead-system", "pod": "node-0"}))
         prometheus = dashboard.Prometheus(self.folder, targets, SCRAPE_SECONDS)
         self.addCleanup(prometheus.close)
         return prometheus
@@ -101,10 +118,14 @@ class Dashboard(ProxyTest):
         connections = self.start_proxies(server.address)
         injector, reviews = self.start_injector()
         self.addCleanup(connections.close)
-        prometheus = self.start_prometheus(injector)
+        node = self.start_node()
+        prometheus = self.start_prometheus(injector, node)
         begin = time.monotonic()
         for panel in dashboard.PANELS:
             for expression in dashboard.expressions(panel, RATE_INTERVAL):
+                if node is None and "fairlead_node_" in expression:
+                    prometheus.ask("query", query=expression)
+                    continue
                 wait_until(lambda: values(prometheus, expression),  # pylint: disable=cell-var-from-loop
                            f"{panel['title']}: {expression}", 30)
         (share,) = (panel for panel in dashboard.PANELS if panel["title"].startswith("Share"))

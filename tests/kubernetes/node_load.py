@@ -1,0 +1,82 @@
+"""fairlead-node with something to do: pods come and go by the real plugin, and devices of their sidecars, which
+speak the broker's protocol by hand, meet at its broker. Needs what tests/cni needs."""
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+sys.path.insert(1, str(Path(__file__).parents[1] / "cni"))
+
+# pylint: disable=wrong-import-position
+import brokered
+import plugin
+from brokered import INTRODUCE, INTRODUCED, WELCOME
+
+LIST = {"cniVersion": "1.0.0", "name": "podnet", "plugins": [{"type": "bridge"}]}
+
+
+class NodeLoad:
+    def __init__(self, folder):
+        """SkipTest where it cannot be."""
+        plugin.PluginTest.setUpClass()
+        self.run_dir, self.log = folder / "run", folder / "node.log"
+        conf = folder / "net.d"
+        for place in (folder, conf):
+            place.mkdir()
+        (conf / "10-podnet.conflist").write_text(json.dumps(LIST))
+        with open(self.log, "wb") as log:
+            self.agent = subprocess.Popen(
+                [brokered.NODE, "run", "--conf-dir", conf, "--bin-dir", folder / "bin", "--run-dir", self.run_dir,
+                 "--plugin", plugin.PLUGIN, "--listen", "127.0.0.1:0"], stdout=log, stderr=log)
+        self.pods, self.callee = [], None
+
+    def start(self):
+        plugin.wait_until(lambda: " node event=ready" in self.log.read_text(), "fairlead-node", 20)
+        self.address = re.search(r"event=listening address=(\S+)", self.log.read_text()).group(1)
+        for _ in range(2):
+            self.pods.append(plugin.Pod())
+            self.call("ADD", self.pods[-1])
+        self.callee = self.device(self.pods[0])
+        assert self.callee.enroll(b"callee00")[0] == WELCOME
+
+    def close(self):
+        self.agent.terminate()
+        self.agent.wait()
+        for pod in self.pods:
+            pod.close()
+        if self.callee:
+            self.callee.close()
+
+    def call(self, verb, pod):
+        config = {"cniVersion": plugin.VERSION, "name": "podnet", "type": "fairlead-cni", "runDir": str(self.run_dir),
+                  "prevResult": pod.previous_result(), "runtimeConfig": {plugin.ANNOTATIONS: plugin.IN}}
+        subprocess.run([plugin.PLUGIN], input=json.dumps(config), text=True, check=True, capture_output=True, timeout=60,
+                       env={**os.environ, "CNI_COMMAND": verb, "CNI_PATH": "/opt/cni/bin", "CNI_IFNAME": "eth0",
+                            "CNI_CONTAINERID": pod.container, "CNI_NETNS": pod.path})
+
+    def device(self, pod):
+        """As soon as the broker has a door there."""
+        def knock():
+            try:
+                return brokered.Device(pod)
+            except ConnectionRefusedError:
+                return None
+        return plugin.wait_until(knock, "the broker's door", 20)
+
+    def step(self, count):
+        """One device comes, meets another, and goes; every fifth time, so does a pod."""
+        caller = self.device(self.pods[1])
+        assert caller.enroll(b"call%04d" % (count % 10000))[0] == WELCOME
+        caller.say(INTRODUCE, b"callee00")
+        assert caller.hear()[0] == INTRODUCED
+        self.callee.hear()
+        caller.close()
+        if count % 5 == 0:
+            pod = plugin.Pod()
+            try:
+                self.call("ADD", pod)
+                self.call("DEL", pod)
+            finally:
+                pod.close()
