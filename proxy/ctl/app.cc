@@ -21,6 +21,7 @@ void add_options(CLI::App& app, Console& console) {
       ->check(CLI::IsMember({"table", "json"}));
   app.add_option("--timeout", console.timeout_seconds, "Seconds to wait for the proxy")
       ->check(CLI::Range(kTimeoutSecondsMin, kTimeoutSecondsMax));
+  app.set_version_flag("--version", FAIRLEAD_VERSION, "Print the version of this program and exit");
   app.require_subcommand(1);
   // Options of all commands may also stand behind the command, where people type them.
   app.fallthrough();

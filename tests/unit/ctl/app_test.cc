@@ -163,6 +163,9 @@ TEST_F(Fairleadctl, VersionNeedsNoProxy) {
   const Outcome outcome = ask({"version"});
   EXPECT_EQ(outcome.exit_code, 0);
   EXPECT_NE(outcome.out.find("not reached"), std::string::npos);
+  const Outcome flag = run_with({"--version"});
+  EXPECT_EQ(flag.exit_code, 0);
+  EXPECT_NE(outcome.out.find("fairleadctl     " + flag.out), std::string::npos) << flag.out;
 }
 
 TEST(FairleadctlUsage, MistakesReturnTwoAndHelpReturnsZero) {
