@@ -140,8 +140,9 @@ class Repair(PluginTest):
         return [json.loads(path.read_text()) for path in (self.run_dir / "attachments").rglob("*.json")]
 
     def test_gives_a_running_pod_what_add_gives(self):
-        model = self.pod(("10.88.0.4/24", "fd88::4/64"))
-        late = self.running_pod(("10.88.0.5/24", "fd88::5/64"))
+        # Addresses that no pod of another test has meanwhile: the node looks at all namespaces.
+        model = self.pod(("10.88.5.1/24", "fd88:5::1/64"))
+        late = self.running_pod(("10.88.5.2/24", "fd88:5::2/64"))
         self.start_agent("--repair")
         self.wait(lambda: self.api.reasons() == [(late.name, "FairleadRepaired")], "the event")
         self.assert_set_up(late)

@@ -149,19 +149,20 @@ class Closing(ProxyTest):
         self.finish()
 
     def test_closed_port_is_a_reset(self):
-        closed = socket.create_server(("127.0.0.1", 0))
-        address = closed.getsockname()
-        closed.close()
-        self.start_pair(address)
-        for _ in range(5):
-            with contextlib.suppress(ConnectionResetError), peers.connect(self.entry) as sock:
-                self.assertTrue(peers.ends_in_reset(sock))
-        self.wait_idle()
-        for proxy in self.proxies:
-            self.assertEqual(proxy.metrics().connections("smcr"), 0)
-        # The next one must not suffer from what these have left behind.
-        with peers.Server(peers.echo_at_end, port=address[1]):
-            self.assertEqual(peers.exchange(self.entry, b"open now"), b"open now")
+        # Bound, so that it becomes nobody else's port, not even the proxies', but nobody listens.
+        with socket.socket() as closed:
+            closed.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            closed.bind(("127.0.0.1", 0))
+            self.start_pair(closed.getsockname())
+            for _ in range(5):
+                with contextlib.suppress(ConnectionResetError), peers.connect(self.entry) as sock:
+                    self.assertTrue(peers.ends_in_reset(sock))
+            self.wait_idle()
+            for proxy in self.proxies:
+                self.assertEqual(proxy.metrics().connections("smcr"), 0)
+            # The next one must not suffer from what these have left behind.
+            with peers.Server(peers.echo_at_end, port=closed.getsockname()[1]):
+                self.assertEqual(peers.exchange(self.entry, b"open now"), b"open now")
         self.finish()
 
 
