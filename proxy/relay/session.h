@@ -155,10 +155,11 @@ class Session final : public event::StreamHandler {
   void handle_confirm(TimePoint now);
   void forget_named_link(TimePoint now);
   void decline(FallbackReason reason, bool out_of_sync, TimePoint now);
+  FallbackReason reason_for(const Error& lack, FallbackReason reason);
 
   // session_join.cc
-  Group* make_group(smc::GroupRole role, const PeerKey& key, TimePoint now);
-  bool take_seat(Group& group, smc::LinkIndex link);
+  Result<Group*> make_group(smc::GroupRole role, const PeerKey& key, TimePoint now);
+  Result<void> take_seat(Group& group, smc::LinkIndex link);
   bool await_told(TimePoint now);
   void name_peer_rmb(const wire::AcceptConfirm& answer);
   Result<void> set_peer(const wire::AcceptConfirm& answer);

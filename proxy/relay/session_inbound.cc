@@ -97,17 +97,22 @@ void Session::answer_proposal(TimePoint now) {
       setup_->timer.set(now + worker_.config().smc.handshake_timeout);
       return;
     }
-    group = make_group(smc::GroupRole::kServer, key, now);
-    if (group == nullptr) return decline(FallbackReason::kQueuePairNotReady, false, now);
+    const Result<Group*> made = make_group(smc::GroupRole::kServer, key, now);
+    if (!made)
+      return decline(reason_for(made.error(), FallbackReason::kQueuePairNotReady), false, now);
+    group = *made;
     note("first contact: a new link group");
   } else {
     note("an existing link group is used");
     setup_->terms = group->protocol().terms();
   }
   setup_->forms_group = first_contact;
-  if (!take_seat(*group, first_contact ? smc::LinkIndex{0} : group->protocol().choose_link())) {
+  const Result<void> seated =
+      take_seat(*group, first_contact ? smc::LinkIndex{0} : group->protocol().choose_link());
+  if (!seated) {
+    const FallbackReason reason = reason_for(seated.error(), FallbackReason::kMemory);
     if (first_contact) group->handle_link_failure(0, "no memory for the first connection", now);
-    return decline(FallbackReason::kMemory, false, now);
+    return decline(reason, false, now);
   }
   if (!await_told(now)) send_accept(now);
 }

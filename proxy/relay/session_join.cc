@@ -1,6 +1,7 @@
 // Getting into a link group, and out of it: what client and server of a handshake do alike.
 
 #include <bit>
+#include <cerrno>
 
 #include "base/log.h"
 #include "relay/session.h"
@@ -8,9 +9,9 @@
 
 namespace fairlead::relay {
 
-Group* Session::make_group(smc::GroupRole role, const PeerKey& key, TimePoint now) {
+Result<Group*> Session::make_group(smc::GroupRole role, const PeerKey& key, TimePoint now) {
   DeviceSlot& slot = *setup_->slot;
-  if (slot.peers().full()) return nullptr;
+  if (slot.peers().full()) return Error{Errc::kExhausted, "link groups of the device"};
   GroupStart start;
   start.id = worker_.next_group_id();
   start.role = role;
@@ -24,33 +25,38 @@ Group* Session::make_group(smc::GroupRole role, const PeerKey& key, TimePoint no
   if (!group) {
     LogEvent(LogLevel::kWarn, "relay.group", "create_failed")
         .field("what", to_string(group.error()));
-    return nullptr;
+    return group.error();
   }
   return &worker_.adopt_group(slot, key, std::move(*group));
 }
 
-bool Session::take_seat(Group& group, smc::LinkIndex link) {
-  const Result<Group::Seat> seat = group.take_seat(worker_.buffer_sizes(), link);
-  if (!seat) {
-    note(seat.error().what);
-    return false;
-  }
-  seat_ = *seat;
-  const std::span<std::byte> memory = group.rmbs().bytes(seat->element);
-  smc_ = std::make_unique<SmcRelay>(seat->token, static_cast<std::uint32_t>(memory.size()));
-  smc_->buffers.element = seat->element;
+// `reason`, unless the device may lock no more memory. To be asked before anything is given back.
+FallbackReason Session::reason_for(const Error& lack, FallbackReason reason) {
+  note(lack.what);
+  const rdma::Device& device = setup_->slot->device();
+  if (lack.code != Errc::kExhausted || device.capabilities().registered_bytes_max == 0)
+    return reason;
+  // Drivers lock memory of their own, so that the kernel may find the limit reached before we do.
+  const std::size_t least_bytes = smc::element_bytes(worker_.buffer_sizes().least_code);
+  const bool spent = lack.system == ENOMEM || device.registrable_bytes() < least_bytes;
+  return spent ? FallbackReason::kMemlockLimit : reason;
+}
+
+Result<void> Session::take_seat(Group& group, smc::LinkIndex link) {
+  const Group::Seat seat = SMC_TRY(group.take_seat(worker_.buffer_sizes(), link));
+  seat_ = seat;
+  const std::span<std::byte> memory = group.rmbs().bytes(seat.element);
+  smc_ = std::make_unique<SmcRelay>(seat.token, static_cast<std::uint32_t>(memory.size()));
+  smc_->buffers.element = seat.element;
   smc_->buffers.local = memory;
   smc_->group = &group;
   smc_->link = link;
   smc_->owner = this;
   // From here on the peer's messages find us: they may overtake its Confirm.
-  group.connections().set(seat->token, smc_.get());
-  if (const Result<void> ring = group.take_send_ring(*smc_, worker_.buffer_sizes()); !ring) {
-    note(ring.error().what);
-    leave_group(worker_.network().now(), false);
-    return false;
-  }
-  return true;
+  group.connections().set(seat.token, smc_.get());
+  Result<void> ring = group.take_send_ring(*smc_, worker_.buffer_sizes());
+  if (!ring) leave_group(worker_.network().now(), false);
+  return ring;
 }
 
 // False when the peer knows where our element is. Otherwise handle_rmb_told() follows, in time or

@@ -137,14 +137,17 @@ void Session::handle_accept(TimePoint now) {
   const PeerKey key{smc::GroupRole::kClient, accept.peer_id, accept.gid};
   if (!accept.first_contact) return join_named_link(key, accept, now);
   note("first contact: a new link group");
-  Group* group = make_group(smc::GroupRole::kClient, key, now);
-  if (group == nullptr) return decline(FallbackReason::kQueuePairNotReady, false, now);
+  const Result<Group*> made = make_group(smc::GroupRole::kClient, key, now);
+  if (!made)
+    return decline(reason_for(made.error(), FallbackReason::kQueuePairNotReady), false, now);
+  Group* const group = *made;
   setup_->forms_group = true;
   setup_->named_on = 0;
   if (accept.first_contact_v2) group->set_peer_host(accept.first_contact_v2->host_name);
-  if (!take_seat(*group, 0)) {
+  if (const Result<void> seated = take_seat(*group, 0); !seated) {
+    const FallbackReason reason = reason_for(seated.error(), FallbackReason::kMemory);
     group->handle_link_failure(0, "no memory for the first connection", now);
-    return decline(FallbackReason::kMemory, false, now);
+    return decline(reason, false, now);
   }
   name_peer_rmb(accept);
   wire::AcceptConfirm confirm = describe_seat(wire::ClcType::kConfirm, true);
@@ -188,8 +191,9 @@ void Session::join_named_link(const PeerKey& key, const wire::AcceptConfirm& acc
   setup_->named_on = named->link;
   // The link may have failed while the Accept was on its way.
   const bool active = group.protocol().active(named->link);
-  if (!take_seat(group, active ? named->link : group.protocol().choose_link()))
-    return decline(FallbackReason::kMemory, false, now);
+  const Result<void> seated =
+      take_seat(group, active ? named->link : group.protocol().choose_link());
+  if (!seated) return decline(reason_for(seated.error(), FallbackReason::kMemory), false, now);
   if (!await_told(now)) confirm_named_link(now);
 }
 

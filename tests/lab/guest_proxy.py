@@ -32,9 +32,9 @@ def attach_option_program(node, cgroup="fairlead"):
 
 
 class GuestProxy:
-    """One fairlead-proxy in a guest; `options` change its configuration."""
+    """One fairlead-proxy in a guest; `options` change its configuration, `how` its process."""
 
-    def __init__(self, node, name, listeners, options=None, netns=None):
+    def __init__(self, node, name, listeners, options=None, netns=None, **how):
         self.node, self.name, self.netns = node, name, netns
         config = {"concurrency": 1, "listeners": listeners,
                   "smc": {"option_program": "external"},
@@ -51,7 +51,7 @@ class GuestProxy:
         self.expected_exit = 0
         self.process = node.start([PROXY, "-c", f"/tmp/results/{path.name}"], uid=UID,
                                   cgroup="fairlead", log=self.log_path.name,
-                                  **({"netns": netns} if netns else {}))
+                                  **({"netns": netns} if netns else {}), **how)
         wait_until(lambda: not self.process.running or " event=ready " in self.log(),
                    f"{name} to become ready", 60)
         if not self.process.running:

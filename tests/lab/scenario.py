@@ -68,23 +68,25 @@ class Stage:
             node.stop_all(but=self.lasting)
         expect(not problems, "; ".join(problems))
 
-    def proxy(self, node, listeners, options=None, netns=None):
-        """A proxy without capabilities; it ends with the scenario, and its exit code counts."""
+    def proxy(self, node, listeners, options=None, netns=None, **how):
+        """A proxy without capabilities; it ends with the scenario, and its exit code counts. `how` as in
+        Node.start()."""
         self.counter += 1
         name = f"{self.name}.{node.name}{self.counter}"
-        made = guest_proxy.GuestProxy(node, name, listeners, options, netns)
+        made = guest_proxy.GuestProxy(node, name, listeners, options, netns, **how)
         self.proxies.append(made)
         return made
 
-    def outbound(self, node, host, port, options=None):
+    def outbound(self, node, host, port, options=None, **how):
         """A proxy in the node's own network, towards a static upstream; [proxy, port to connect to]."""
-        made = self.proxy(node, [guest_proxy.static("out", "outbound", f"{host}:{port}")], options)
+        made = self.proxy(node, [guest_proxy.static("out", "outbound", f"{host}:{port}")],
+                          options, **how)
         return made, made.ports["out"]
 
-    def inbound(self, node, port, options=None):
+    def inbound(self, node, port, options=None, **how):
         """The same in front of a local application."""
         made = self.proxy(node, [guest_proxy.static("in", "inbound", f"127.0.0.1:{port}",
-                                                    f"{node.address}:0")], options)
+                                                    f"{node.address}:0")], options, **how)
         return made, made.ports["in"]
 
     def serve(self, node, family, netns=None, **arguments):

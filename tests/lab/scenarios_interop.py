@@ -12,18 +12,18 @@ CONNECTIONS = 300  # more than the 255 of one link group
 class Way:
     """One direction: applications beside a proxy on a, the kernel's SMC on b."""
 
-    def __init__(self, stage, role, options=None, kernel_buffers=None):
-        """`role` is the proxy's: "client" or "server"."""
+    def __init__(self, stage, role, options=None, kernel_buffers=None, **how):
+        """`role` is the proxy's: "client" or "server"; `how` its process is started."""
         self.stage, self.role = stage, role
         self.kernel = Change(stage.kernels["b"])
         self.how = {}
         if role == "client":
             self.server, port = stage.serve(stage.b, "smc", buffers=kernel_buffers)
-            self.proxy, self.port = stage.outbound(stage.a, stage.b.address, port, options)
+            self.proxy, self.port = stage.outbound(stage.a, stage.b.address, port, options, **how)
             self.node, self.address = stage.a, "127.0.0.1"
         else:
             self.server, port = stage.serve(stage.a, "tcp")
-            self.proxy, self.port = stage.inbound(stage.a, port, options)
+            self.proxy, self.port = stage.inbound(stage.a, port, options, **how)
             self.node, self.address = stage.b, stage.a.address
             self.how = {"family": "smc", "buffers": kernel_buffers}
 

@@ -61,7 +61,8 @@ void SimProxy::start() {
     auto device = std::make_unique<SimDevice>(
         fabric_, SimDeviceOptions{.number = settings_.pod << 4 | static_cast<unsigned>(life_ & 15),
                                   .ports = settings_.ports,
-                                  .addressable = settings_.addressable});
+                                  .addressable = settings_.addressable,
+                                  .lock_limit_bytes = settings_.lock_limit_bytes});
     device_ = device.get();
     device_->on_wake = [this] { poke(); };
     const Result<void> added =

@@ -17,6 +17,7 @@ struct ProxySettings {
   Pod pod = 1;
   config::Config config;
   std::size_t memory_bytes = 1 << 20;
+  std::size_t lock_limit_bytes = 0;  // of the device; 0 for none
   std::size_t connections_max = 1000;
   std::size_t handshakes_max = 100;
   std::size_t handshakes_per_peer_max = 100;

@@ -10,6 +10,8 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 
 constexpr std::uint64_t kSeeds = 40;
+// A worker registers so much for the messages of all links.
+constexpr std::size_t kReceiveBytes = relay::kReceiveEntries * rdma::kMessageBytesMax;
 
 TEST_P(Scenario, QuietConnectionsAreSmcAndComplete) {
   Plan quiet = plan();
@@ -112,6 +114,34 @@ TEST_P(Scenario, RefusalOfADeviceMeansTcp) {
         for (const Ends& ends : outcome.ends) EXPECT_TRUE(complete(ends));
         EXPECT_EQ(outcome.over_smc, 0u) << static_cast<int>(kind) << " pod " << pod;
       }
+}
+
+// Room for the device's own messages and a few connections: those after them are TCP, each side
+// says which limit it was, and what ends leaves its room to others.
+TEST_P(Scenario, LockedMemoryThatIsSpentMeansTcpAndSaysSo) {
+  for (Pod pod = 1; pod <= 2; ++pod) {
+    Plan tight = plan();
+    tight.proxies[pod - 1U].lock_limit_bytes = kReceiveBytes + (128 << 10);
+    for (int i = 0; i < 12; ++i) {
+      tight.connections.push_back(talk(20000, 20000));
+      tight.connections.back().client.pause_max = milliseconds(10);
+    }
+    tight.connections.push_back(talk(20000, 20000, seconds(5)));
+    World world(1);
+    Cluster cluster(world, tight);
+    const Outcome outcome = cluster.run();
+    EXPECT_FALSE(outcome.failure) << *outcome.failure;
+    for (const Ends& ends : outcome.ends) EXPECT_TRUE(complete(ends));
+    const Direction direction = pod == 1 ? Direction::kOutbound : Direction::kInbound;
+    const std::uint64_t spent =
+        cluster.proxy(pod)
+            .stats()
+            .fallback_of(direction, Side::kLocal, FallbackReason::kMemlockLimit)
+            .get();
+    EXPECT_GE(spent, 4u) << "pod " << pod;
+    EXPECT_EQ(outcome.over_smc, 2 * (13 - spent)) << "pod " << pod;
+    EXPECT_GE(outcome.over_smc, 4u) << "pod " << pod;
+  }
 }
 
 // At one of the moments the client has confirmed and says nothing more: the server waits for its

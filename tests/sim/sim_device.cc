@@ -51,7 +51,8 @@ SimDevice::SimDevice(Fabric& fabric, const SimDeviceOptions& options)
       capabilities_{.remote_memory_addressable = options.addressable,
                     .receive_queue_crosses_domains = options.receive_queue_crosses_domains,
                     .send_requests_max = kSimSendRequestsMax,
-                    .receive_requests_max = kSimReceiveRequestsMax} {
+                    .receive_requests_max = kSimReceiveRequestsMax,
+                    .registered_bytes_max = options.lock_limit_bytes} {
   const Fabric::Access access(fabric_);
   for (unsigned i = 1; i <= options.ports; ++i) {
     rdma::Port port;
@@ -99,7 +100,8 @@ Result<std::unique_ptr<rdma::RegisteredBuffer>> SimDevice::allocate_buffer(
     rdma::ProtectionDomain& domain, std::size_t size_bytes) {
   const Fabric::Access access(fabric_);
   if (fabric_.pace_.chance(faults.refuse_memory_per_mille))
-    return Error{Errc::kExhausted, "locked memory"};
+    return Error{Errc::kExhausted, "memory"};
+  if (size_bytes > registrable_bytes()) return Error{Errc::kExhausted, "locked memory"};
   auto memory = std::make_shared<Memory>(size_bytes);
   if (memory->bytes.empty()) return Error{Errc::kExhausted, "memory"};
   memory->domain = static_cast<SimDomain&>(domain).id();
@@ -107,6 +109,7 @@ Result<std::unique_ptr<rdma::RegisteredBuffer>> SimDevice::allocate_buffer(
   memory->address = RemoteAddress(fabric_.next_address_);
   fabric_.next_address_ += size_bytes + kAddressGap;
   registered_.emplace(memory->rkey.value, memory);
+  locked_bytes_ += size_bytes;
   return std::unique_ptr<rdma::RegisteredBuffer>(
       std::make_unique<SimBuffer>(*this, std::move(memory)));
 }
@@ -215,6 +218,17 @@ void SimDevice::forget(const SimQueuePair& queue_pair) {
     return finished.completion.kind == rdma::Completion::Kind::kSend &&
            finished.completion.queue_pair == queue_pair.number();
   });
+}
+
+std::size_t SimDevice::registrable_bytes() const {
+  return options_.lock_limit_bytes == 0 ? rdma::Device::registrable_bytes()
+                                        : options_.lock_limit_bytes - locked_bytes_;
+}
+
+void SimDevice::unregister(RemoteKey rkey) {
+  const auto found = registered_.find(rkey.value);
+  locked_bytes_ -= found->second->bytes.size();
+  registered_.erase(found);
 }
 
 std::shared_ptr<Memory> SimDevice::registered(RemoteKey rkey) const {

@@ -46,6 +46,7 @@ struct SimDeviceOptions {
   unsigned ports = 1;
   bool addressable = true;
   bool receive_queue_crosses_domains = true;
+  std::size_t lock_limit_bytes = 0;  // 0 for none
 };
 
 // How often in a thousand something is refused.
@@ -74,6 +75,7 @@ class SimDevice final : public rdma::Device {
                                                                   std::size_t size_bytes) override;
   Result<std::unique_ptr<rdma::QueuePair>> create_queue_pair(
       const rdma::QueuePairOptions& options) override;
+  std::size_t registrable_bytes() const override;
   std::size_t poll(std::span<rdma::Completion> completions) override;
   std::optional<rdma::AsyncEvent> poll_async_event() override;
   bool pending() const noexcept override;
@@ -98,7 +100,7 @@ class SimDevice final : public rdma::Device {
   void complete(const rdma::Completion& completion, std::uint64_t sequence);
   void raise(const rdma::AsyncEvent& event);
   std::shared_ptr<Memory> registered(RemoteKey rkey) const;
-  void unregister(RemoteKey rkey) { registered_.erase(rkey.value); }
+  void unregister(RemoteKey rkey);
 
  private:
   struct Finished {
@@ -115,6 +117,7 @@ class SimDevice final : public rdma::Device {
   std::map<std::uint32_t, SimQueuePair*> queue_pairs_;
   std::deque<Finished> finished_;
   std::deque<rdma::AsyncEvent> events_;
+  std::size_t locked_bytes_ = 0;
   std::uint32_t next_number_ = 1;
   std::uint32_t next_key_ = 1;
   bool armed_ = false;
