@@ -80,8 +80,11 @@ class LinkGroup {
   }
   // The link shares a port of ours or of the peer's with an older one; it goes when a better comes.
   bool redundant(LinkIndex index) const;
-  // The peer has been asked to let the link go, which cannot be taken back.
-  bool leaving(LinkIndex index) const { return flow_ == Flow::kDeleteLink && flow_link_ == index; }
+  // The peer is asked to let the link go, which cannot be taken back, or will be.
+  bool leaving(LinkIndex index) const {
+    return delete_wanted_[index] != wire::DeleteLinkReason::kOk ||
+           (flow_ == Flow::kDeleteLink && flow_link_ == index);
+  }
   // The active link to give the next connection to: the least used. REQUIRES: usable()
   LinkIndex choose_link() const;
 
@@ -216,6 +219,7 @@ class LinkGroup {
   std::optional<TimePoint> flow_deadline_;
   LinkIndex flow_link_ = 0;     // the link that is added or deleted
   LinkIndex flow_carrier_ = 0;  // over which the flow goes
+  wire::DeleteLinkReason delete_reason_ = wire::DeleteLinkReason::kOk;  // of kDeleteLink
   AddStep add_step_ = AddStep::kPreparing;
   LinkOffer add_offer_;
   LinkPeer add_peer_;

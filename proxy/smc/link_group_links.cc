@@ -114,7 +114,9 @@ void LinkGroup::take_down(LinkIndex link) {
   if (flow_ == Flow::kNone) return;
   if (flow_ != Flow::kConfirmRkey && link == flow_link_) return end_flow();
   if (link != flow_carrier_ || !to) return;
-  // The answer went down with the link. Keys are told anew; a new link has to be begun anew.
+  // The answer went down with the link. Keys are told anew, and a peer that may have heard what was
+  // to be deleted is asked again; a new link has to be begun anew.
+  if (flow_ == Flow::kDeleteLink) delete_wanted_[flow_link_] = delete_reason_;
   if (flow_ == Flow::kAddLink && links_[flow_link_] &&
       links_[flow_link_]->state() == LinkState::kActivating) {
     links_[flow_link_]->set_state(LinkState::kDown);
@@ -233,6 +235,7 @@ void LinkGroup::start_next_flow(TimePoint now) {
     message.reason = reason;
     send(*to, message);
     flow_ = Flow::kDeleteLink;
+    delete_reason_ = reason;
     flow_link_ = i;
     flow_carrier_ = *to;
     flow_deadline_ = now + kLlcAnswerWait;

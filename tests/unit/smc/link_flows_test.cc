@@ -255,6 +255,35 @@ TEST_F(LinkFlow, AnOperatorDeletesALinkInGoodOrder) {
   EXPECT_TRUE(server->saw(Kind::kLinkDeleted));
 }
 
+// Whether the client has heard it, nobody knows who does not ask.
+TEST_F(LinkFlow, ALinkToBeDeletedIsAskedForAgainWhenTheCarrierDies) {
+  for (const bool heard : {false, true}) {
+    connect(3, 3, 3);
+    trace.clear();
+    server->group.delete_link(2, DeleteLinkReason::kOperator, now);
+    const auto out = server->group.poll_llc();
+    ASSERT_TRUE(out);
+    const auto message = wire::decode_llc(out->bytes);
+    const LinkNumber number = std::get<wire::DeleteLink>(message->body).link;
+    if (heard) inject(*client, out->link, std::get<wire::DeleteLink>(message->body));
+    EXPECT_TRUE(server->group.leaving(2));
+    cut(*server, server->port_of[out->link]);
+    for (int i = 0; i < 3; ++i) advance(kLlcAnswerWait);
+    const auto asked = sent<wire::DeleteLink>(true);
+    EXPECT_EQ(std::count_if(asked.begin(), asked.end(),
+                            [&](const wire::DeleteLink& one) {
+                              return one.link == number &&
+                                     one.reason == DeleteLinkReason::kOperator;
+                            }),
+              1);
+    EXPECT_FALSE(server->group.leaving(2));
+    EXPECT_EQ(numbers(*server), numbers(*client));
+    const auto left = numbers(*server);
+    EXPECT_EQ(std::count(left.begin(), left.end(), number.value), 0);
+    EXPECT_GE(left.size(), 2U);
+  }
+}
+
 TEST_F(LinkFlow, AClientThatCannotConnectRejects) {
   set_up(2, 2);
   client->refuse_to_connect = true;
