@@ -23,6 +23,26 @@ Outcome<OrderedJson> parse_ordered(std::string_view text) {
   return OrderedJson::parse(text, nullptr, false);
 }
 
+// Both kinds of Multus: the plugin that does its work itself, and the one that asks a daemon.
+bool is_multus(const OrderedJson& plugin) {
+  if (!plugin.is_object()) return false;
+  const OrderedJson type = plugin.value("type", OrderedJson());
+  return type == "multus" || type == "multus-shim";
+}
+
+// Of a configuration that may be changed, or not.
+template <class Configuration>
+Configuration& first_plugin(Configuration& configuration) {
+  const auto plugins = configuration.find("plugins");
+  return plugins == configuration.end() ? configuration : plugins->front();
+}
+
+template <class Configuration>
+Configuration& default_network(Configuration& configuration) {
+  if (shape_of(configuration) != Shape::kDelegates) return configuration;
+  return first_plugin(configuration)["delegates"].front();
+}
+
 }  // namespace
 
 std::optional<std::string> primary_file(std::vector<std::string> names) {
@@ -36,43 +56,65 @@ std::optional<std::string> primary_file(std::vector<std::string> names) {
   return std::nullopt;
 }
 
-Outcome<OrderedJson> parse_list(std::string_view text) {
+Outcome<OrderedJson> parse_configuration(std::string_view text) {
   auto json = parse_ordered(text);
   if (!json) return json;
   const auto plugins = json->find("plugins");
-  if (plugins != json->end()) {
-    if (!plugins->is_array() || plugins->empty())
-      return fail(Code::kConfig, "plugins: not allowed; allowed: a list of at least one plugin");
-    return json;
-  }
-  if (!json->contains("type"))
+  if (plugins != json->end() && (!plugins->is_array() || plugins->empty()))
+    return fail(Code::kConfig, "plugins: not allowed; allowed: a list of at least one plugin");
+  if (plugins == json->end() && !json->contains("type"))
     return fail(Code::kConfig, "neither plugins nor type: no network configuration");
+  return json;
+}
+
+Shape shape_of(const OrderedJson& configuration) {
+  const OrderedJson& first = first_plugin(configuration);
+  if (is_multus(first)) {
+    const auto delegates = first.find("delegates");
+    const bool copied = delegates != first.end() && delegates->is_array() && !delegates->empty() &&
+                        delegates->front().is_object();
+    return copied ? Shape::kDelegates : Shape::kElsewhere;
+  }
+  return configuration.contains("plugins") ? Shape::kList : Shape::kSingle;
+}
+
+std::string cluster_network(const OrderedJson& configuration) {
+  const OrderedJson name = first_plugin(configuration).value("clusterNetwork", OrderedJson());
+  return name.is_string() ? name.get<std::string>() : std::string();
+}
+
+OrderedJson as_list(OrderedJson single) {
   OrderedJson list = OrderedJson::object();
   for (const char* key : {"cniVersion", "name"})
-    if (json->contains(key)) list[key] = (*json)[key];
-  json->erase("cniVersion");
-  json->erase("name");
-  list["plugins"] = OrderedJson::array({std::move(*json)});
+    if (single.contains(key)) list[key] = single[key];
+  single.erase("cniVersion");
+  single.erase("name");
+  list["plugins"] = OrderedJson::array({std::move(single)});
   return list;
 }
 
-bool has_entry(const OrderedJson& list) {
-  const OrderedJson& plugins = list["plugins"];
-  return std::any_of(plugins.begin(), plugins.end(), is_ours);
+bool has_entry(const OrderedJson& configuration) {
+  const OrderedJson& network = default_network(configuration);
+  const auto plugins = network.find("plugins");
+  return plugins != network.end() && std::any_of(plugins->begin(), plugins->end(), is_ours);
 }
 
-OrderedJson without_entry(OrderedJson list) {
+OrderedJson without_entry(OrderedJson configuration) {
+  OrderedJson& network = default_network(configuration);
+  if (!network.contains("plugins")) return configuration;
   OrderedJson kept = OrderedJson::array();
-  for (const OrderedJson& plugin : list["plugins"])
+  for (const OrderedJson& plugin : network["plugins"])
     if (!is_ours(plugin)) kept.push_back(plugin);
-  list["plugins"] = std::move(kept);
-  return list;
+  network["plugins"] = std::move(kept);
+  return configuration;
 }
 
-OrderedJson with_entry(OrderedJson list, const OrderedJson& entry) {
-  list = without_entry(std::move(list));
-  list["plugins"].push_back(entry);
-  return list;
+OrderedJson with_entry(OrderedJson configuration, const OrderedJson& entry) {
+  configuration = without_entry(std::move(configuration));
+  OrderedJson& network = default_network(configuration);
+  if (!network.contains("plugins")) network = as_list(std::move(network));
+  network["plugins"].push_back(entry);
+  return configuration;
 }
 
 Outcome<OrderedJson> make_entry(std::string_view settings) {

@@ -15,21 +15,36 @@ namespace fairlead::cni::node {
 using OrderedJson = nlohmann::ordered_json;
 
 inline constexpr const char* kPluginType = "fairlead-cni";
-// Ours, where the runtime's first file is a bare .conf, which holds one plugin only: a copy of it
-// as a list. The .conf itself is not touched.
-inline constexpr const char* kOwnListName = "00-fairlead.conflist";
+// Ours, where the default network is a bare .conf, which holds one plugin only: a copy of it as a
+// list. The .conf itself is not touched. After Multus' own file, which takes the first one behind
+// itself for the default network, and before all others.
+inline constexpr const char* kOwnListName = "01-fairlead.conflist";
 
 // The file that runtimes take: the first by name with .conf, .conflist or .json, ours apart.
 // Nothing when there is none yet.
 std::optional<std::string> primary_file(std::vector<std::string> names);
 
-// A list from the text of either kind of file. The error says what is wrong with it.
-Outcome<OrderedJson> parse_list(std::string_view text);
+// Where a configuration says what the default network of pods is.
+enum class Shape {
+  kList,       // itself, a list of plugins
+  kSingle,     // itself, one plugin: nothing can follow it
+  kDelegates,  // Multus', which has a copy of it
+  kElsewhere,  // Multus', which names the file, or the network, see cluster_network()
+};
+// The error says what is wrong with the text.
+Outcome<OrderedJson> parse_configuration(std::string_view text);
+Shape shape_of(const OrderedJson& configuration);
+// Of shape kElsewhere: a path as Multus sees it, or the name of a network.
+std::string cluster_network(const OrderedJson& configuration);
 
-bool has_entry(const OrderedJson& list);
+// A list of a configuration that is kSingle.
+OrderedJson as_list(OrderedJson single);
+
+// REQUIRES: of shape kList or kDelegates, whose default network is meant.
+bool has_entry(const OrderedJson& configuration);
 // With `entry` as the last plugin, in place of any that was there.
-OrderedJson with_entry(OrderedJson list, const OrderedJson& entry);
-OrderedJson without_entry(OrderedJson list);
+OrderedJson with_entry(OrderedJson configuration, const OrderedJson& entry);
+OrderedJson without_entry(OrderedJson configuration);
 
 // Our entry: `settings`, the keys of docs/cni-reference.md, with type and capabilities. The error
 // is the one that the plugin would give.

@@ -5,9 +5,11 @@
 
 #include <cerrno>
 #include <filesystem>
+#include <optional>
 #include <utility>
 
 #include "cni/files.h"
+#include "cni/json_text.h"
 #include "cni/verbs.h"
 
 namespace fairlead::cni::node {
@@ -67,36 +69,95 @@ Outcome<void> install_binaries(const Places& places) {
   return {};
 }
 
+// The default network of the node's pods.
+struct Network {
+  std::string name;  // of its file
+  OrderedJson configuration;
+  bool by_multus = false;  // in a file that Multus names
+};
+
+tl::expected<OrderedJson, std::string> read_configuration(const fs::path& path) {
+  const auto text = content_of(path);
+  const auto read =
+      text ? parse_configuration(*text) : Outcome<OrderedJson>(tl::unexpected(text.error()));
+  // Another program may be writing it at this moment.
+  if (!read) return tl::unexpected(path.filename().string() + ": " + read.error().message);
+  return *read;
+}
+
+// Multus, in a container, sees the folder at another path; it may also say the network's name.
+std::optional<std::string> file_of(const fs::path& folder, const std::string& cluster_network) {
+  const bool path = cluster_network.find('/') != std::string::npos;
+  const std::string wanted = path ? fs::path(cluster_network).filename().string() : cluster_network;
+  for (const std::string& name : names_in(folder)) {
+    if (path && name == wanted) return name;
+    if (path) continue;
+    const auto configuration = read_configuration(folder / name);
+    if (configuration && configuration->value("name", OrderedJson()) == wanted) return name;
+  }
+  return std::nullopt;
+}
+
+tl::expected<Network, std::string> follow_multus(const fs::path& folder, const std::string& multus,
+                                                 const std::string& cluster_network) {
+  const auto name = file_of(folder, cluster_network);
+  if (!name)
+    return tl::unexpected(multus + ": its clusterNetwork " + in_quotes(cluster_network) +
+                          " is nothing in " + folder.string());
+  auto configuration = read_configuration(folder / *name);
+  if (!configuration) return tl::unexpected(configuration.error());
+  const Shape shape = shape_of(*configuration);
+  if (shape == Shape::kDelegates || shape == Shape::kElsewhere)
+    return tl::unexpected(multus + ": its clusterNetwork is Multus itself");
+  return Network{*name, std::move(*configuration), true};
+}
+
+// The error says what there is to wait for.
+tl::expected<Network, std::string> find_network(const fs::path& folder) {
+  const auto primary = primary_file(names_in(folder));
+  if (!primary) {
+    // What our copy was made of has gone.
+    if (auto gone = remove_file(folder / kOwnListName); !gone)
+      return tl::unexpected(gone.error().message);
+    return tl::unexpected("no network configuration in " + folder.string());
+  }
+  auto configuration = read_configuration(folder / *primary);
+  if (!configuration) return tl::unexpected(configuration.error());
+  if (shape_of(*configuration) == Shape::kElsewhere)
+    return follow_multus(folder, *primary, cluster_network(*configuration));
+  return Network{*primary, std::move(*configuration), false};
+}
+
 }  // namespace
 
 Outcome<Installed> install_entry(const Places& places, const OrderedJson& entry) {
   const fs::path folder(places.conf_dir);
-  const auto primary = primary_file(names_in(folder));
-  if (!primary) {
-    // What our copy was made of has gone.
+  const auto network = find_network(folder);
+  if (!network) return Installed{ListChange::kWaiting, network.error()};
+  const bool single = shape_of(network->configuration) == Shape::kSingle;
+  if (single && network->name < kOwnListName)
+    return fail(Code::kConfig, "conf_dir: " + network->name +
+                                   " is a single plugin that comes before " + kOwnListName +
+                                   "; allowed: a name that comes after it");
+  const fs::path target = folder / (single ? std::string(kOwnListName) : network->name);
+  if (target.filename() != kOwnListName)
     if (auto gone = remove_file(folder / kOwnListName); !gone) return tl::unexpected(gone.error());
-    return Installed{ListChange::kWaiting, "no network configuration in " + places.conf_dir};
-  }
-  const auto text = content_of(folder / *primary);
-  const auto list = text ? parse_list(*text) : Outcome<OrderedJson>(tl::unexpected(text.error()));
-  // Another program may be writing it at this moment.
-  if (!list) return Installed{ListChange::kWaiting, *primary + ": " + list.error().message};
-  const bool bare = !OrderedJson::parse(*text, nullptr, false).contains("plugins");
-  if (bare && *primary < kOwnListName)
-    return fail(Code::kConfig, "conf_dir: " + *primary + " is a single plugin that comes before " +
-                                   kOwnListName + "; allowed: a name that comes after it");
-  const fs::path target = folder / (bare ? std::string(kOwnListName) : *primary);
-  if (!bare)
-    if (auto gone = remove_file(folder / kOwnListName); !gone) return tl::unexpected(gone.error());
-  const std::string wanted = with_entry(*list, entry).dump(2) + "\n";
+  const OrderedJson wanted =
+      with_entry(single ? as_list(network->configuration) : network->configuration, entry);
+  const ListChange nothing =
+      single && network->by_multus ? ListChange::kWaiting : ListChange::kNone;
+  const std::string told =
+      nothing == ListChange::kNone
+          ? target.string()
+          : network->name + ": a single plugin; Multus takes " + kOwnListName + " when it starts";
   const auto present = content_of(target);
-  if (present && *present == wanted) return Installed{ListChange::kNone, target.string()};
   // Nothing but our own entry differs from what would be written: then the formatting is theirs.
-  if (present && !bare && OrderedJson::parse(*present, nullptr, false) == with_entry(*list, entry))
-    return Installed{ListChange::kNone, target.string()};
-  const mode_t mode = mode_of(bare ? folder / *primary : target);
-  if (auto written = put(target, wanted, mode); !written) return tl::unexpected(written.error());
-  return Installed{ListChange::kWritten, target.string()};
+  if (present && OrderedJson::parse(*present, nullptr, false) == wanted)
+    return Installed{nothing, told};
+  const mode_t mode = mode_of(folder / network->name);
+  if (auto written = put(target, wanted.dump(2) + "\n", mode); !written)
+    return tl::unexpected(written.error());
+  return Installed{nothing == ListChange::kNone ? ListChange::kWritten : nothing, told};
 }
 
 Outcome<Installed> install(const Places& places, const OrderedJson& entry) {
@@ -112,9 +173,10 @@ Outcome<void> remove_entries(const Places& places) {
   if (auto gone = remove_file(folder / kOwnListName); !gone) return gone;
   for (const std::string& name : names_in(folder)) {
     const auto text = content_of(folder / name);
-    const auto list = text ? parse_list(*text) : Outcome<OrderedJson>(tl::unexpected(text.error()));
-    if (!list || !has_entry(*list)) continue;  // not ours to judge
-    const OrderedJson rest = without_entry(*list);
+    const auto known =
+        text ? parse_configuration(*text) : Outcome<OrderedJson>(tl::unexpected(text.error()));
+    if (!known || !has_entry(*known)) continue;  // not ours to judge
+    const OrderedJson rest = without_entry(*known);
     if (auto written = put(folder / name, rest.dump(2) + "\n", mode_of(folder / name)); !written)
       return written;
   }

@@ -96,7 +96,7 @@ class Install(Node):
         text = '{"cniVersion":"0.3.1","name":"only","type":"bridge","x":1}'
         single.write_text(text)
         self.install()
-        own = json.loads((self.conf / "00-fairlead.conflist").read_text())
+        own = json.loads((self.conf / "01-fairlead.conflist").read_text())
         self.assertEqual((own["cniVersion"], own["name"]), ("0.3.1", "only"))
         self.assertEqual(own["plugins"][0], {"type": "bridge", "x": 1})
         self.assertEqual(own["plugins"][1]["type"], "fairlead-cni")
@@ -126,6 +126,82 @@ class Install(Node):
     def test_inventory_is_json(self):
         done = subprocess.run([NODE, "inventory"], capture_output=True, text=True, check=True)
         self.assertIn(json.loads(done.stdout)["rdma_mode"], ("none", "shared", "exclusive"))
+
+
+class Multus(Node):
+    """The shapes in which Multus, in front of the network, says what the network is. Wherever they lead, the runtime
+    still calls Multus first, and Multus never calls itself."""
+    OURS = "fairlead-cni"
+
+    def setUp(self):
+        super().setUp()
+        self.multus = self.conf / "00-multus.conf"
+
+    def write(self, path, **configuration):
+        path.write_text(json.dumps({"cniVersion": "1.0.0", "name": path.stem, **configuration}))
+
+    def types(self, plugins):
+        return [plugin["type"] for plugin in plugins]
+
+    def runtime_takes(self):
+        return min(path.name for path in self.conf.iterdir())
+
+    def test_copy_of_the_network_gets_the_entry(self):
+        for delegate in (LIST, {"cniVersion": "1.0.0", "name": "podnet", "type": "bridge"}):
+            for inside in (lambda multus: multus, lambda multus: {"plugins": [multus, {"type": "tuning"}]}):
+                self.write(self.multus, **inside({"type": "multus", "kubeconfig": "/k", "delegates": [delegate]}))
+                before = json.loads(self.multus.read_text())
+                primary = self.list.read_bytes()
+                for _ in range(2):
+                    self.assertIn("installed", self.install())
+                after = json.loads(self.multus.read_text())
+                (given,) = after.get("plugins", [after])[0]["delegates"]
+                self.assertEqual(self.types(given["plugins"]),
+                                 [*self.types(delegate.get("plugins", [delegate])), self.OURS])
+                self.assertEqual(given["name"], "podnet")
+                self.assertEqual((self.list.read_bytes(), self.runtime_takes()), (primary, "00-multus.conf"))
+                self.run_node("uninstall")
+                if "plugins" in delegate:
+                    self.assertEqual(json.loads(self.multus.read_text()), before)
+                self.assertNotIn(self.OURS, self.multus.read_text())
+
+    def test_file_that_it_names_gets_the_entry(self):
+        for name in (f"/host/etc/cni/net.d/{self.list.name}", LIST["name"]):
+            self.write(self.multus, type="multus-shim", clusterNetwork=name)
+            before = self.multus.read_bytes()
+            self.assertIn(f"installed: {self.list}", self.install())
+            self.assertEqual(self.types(self.plugins()), [*self.types(LIST["plugins"]), self.OURS])
+            self.assertEqual((self.multus.read_bytes(), self.runtime_takes()), (before, "00-multus.conf"))
+            self.run_node("uninstall")
+            self.assertEqual(json.loads(self.list.read_text()), LIST)
+
+    def test_single_plugin_waits_until_it_takes_our_list(self):
+        self.list.unlink()
+        single = self.conf / "10-only.conf"
+        self.write(single, type="bridge")
+        self.write(self.multus, type="multus-shim", clusterNetwork=f"/host/etc/cni/net.d/{single.name}")
+        before = (single.read_bytes(), self.multus.read_bytes())
+        for _ in range(2):
+            self.assertIn("waiting", self.install())
+        self.assertEqual((single.read_bytes(), self.multus.read_bytes(), self.runtime_takes()),
+                         (*before, "00-multus.conf"))
+        # When it starts, it takes the first file that is not its own.
+        first = min(path.name for path in self.conf.iterdir() if not path.name.startswith("00-multus"))
+        self.assertEqual(self.types(self.plugins(self.conf / first)), ["bridge", self.OURS])
+        self.write(self.multus, type="multus-shim", clusterNetwork=f"/host/etc/cni/net.d/{first}")
+        self.assertIn("installed", self.install())
+        self.assertEqual(self.types(self.plugins(self.conf / first)), ["bridge", self.OURS])
+
+    def test_what_leads_nowhere_is_waited_for(self):
+        before = self.list.read_bytes()
+        for multus in ({"clusterNetwork": "/host/etc/cni/net.d/20-gone.conflist"}, {"clusterNetwork": "ns/net"},
+                       {"clusterNetwork": "/host/00-multus.conf"}, {}, {"delegates": []}, {"delegates": [1]},
+                       {"clusterNetwork": 3}):
+            self.write(self.multus, type="multus", **multus)
+            text = self.multus.read_bytes()
+            self.assertIn("waiting", self.install(), multus)
+            self.assertEqual((self.multus.read_bytes(), self.list.read_bytes()), (text, before))
+            self.assertEqual(len(list(self.conf.iterdir())), 2)
 
 
 class Agent(Node, PluginTest):
