@@ -28,28 +28,46 @@ FileDescriptor connect_to(const std::string& path) {
 
 }  // namespace
 
-std::optional<StringMap> ask_agent(const std::string& run_dir, const Request& request) {
-  const std::string pod = request.argument("K8S_POD_NAME");
-  if (pod.empty()) return std::nullopt;
+std::string to_json_text(const PodQuestion& question) {
+  return to_text(Json{{"ask", "annotations"},
+                      {"namespace", question.name_space},
+                      {"pod", question.pod},
+                      {"uid", question.uid}});
+}
+
+tl::expected<PodQuestion, std::string> parse_question(std::string_view text) {
+  const auto json = parse_json(text);
+  if (!json) return tl::unexpected(json.error());
+  if (text_of(member(*json, "ask")) != "annotations")
+    return tl::unexpected(shown(member(*json, "ask")) + " is nothing that is answered");
+  PodQuestion question{text_of(member(*json, "namespace")), text_of(member(*json, "pod")),
+                       text_of(member(*json, "uid"))};
+  if (question.name_space.empty() || question.pod.empty())
+    return tl::unexpected(std::string("no namespace, or no pod"));
+  return question;
+}
+
+std::optional<PodAnswer> ask_agent(const std::string& run_dir, const Request& request) {
+  const PodQuestion question{request.argument("K8S_POD_NAMESPACE"),
+                             request.argument("K8S_POD_NAME"), request.argument("K8S_POD_UID")};
+  if (question.pod.empty()) return std::nullopt;
   const FileDescriptor socket = connect_to(run_dir + "/" + kAgentSocketName);
   if (!socket) return std::nullopt;
-  const std::string question = to_text(Json{{"ask", "annotations"},
-                                            {"namespace", request.argument("K8S_POD_NAMESPACE")},
-                                            {"pod", pod},
-                                            {"uid", request.argument("K8S_POD_UID")}});
-  if (::send(socket.get(), question.data(), question.size(), MSG_NOSIGNAL) < 0) return std::nullopt;
+  const std::string text = to_json_text(question);
+  if (::send(socket.get(), text.data(), text.size(), MSG_NOSIGNAL) < 0) return std::nullopt;
   std::string answer(kAgentMessageBytesMax, '\0');
   const ssize_t count = ::recv(socket.get(), answer.data(), answer.size(), 0);
   if (count <= 0) return std::nullopt;
   answer.resize(static_cast<std::size_t>(count));
   const auto json = parse_json(answer);
-  if (!json || !json->is_object()) return std::nullopt;
-  const auto found = json->find("annotations");
-  if (found == json->end() || !found->is_object()) return std::nullopt;
-  StringMap annotations;
-  for (const auto& [key, value] : found->items())
-    if (value.is_string()) annotations.emplace(key, value.get<std::string>());
-  return annotations;
+  if (!json) return std::nullopt;
+  const Json& annotations = member(*json, "annotations");
+  if (!annotations.is_object()) return std::nullopt;
+  PodAnswer known;
+  for (const auto& [key, value] : annotations.items())
+    if (value.is_string()) known.annotations.emplace(key, value.get<std::string>());
+  known.cgroup_path = text_of(member(*json, "cgroup"));
+  return known;
 }
 
 }  // namespace fairlead::cni

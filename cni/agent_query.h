@@ -2,7 +2,10 @@
 //
 // Over <runDir>/agent.sock, SOCK_SEQPACKET, one message each way:
 //   {"ask":"annotations","namespace":"default","pod":"web-0","uid":"..."}
-//   {"annotations":{"fairlead.io/inject":"enabled", ...}}   or   {"error":"..."}
+//   {"annotations":{"fairlead.io/inject":"enabled", ...},"cgroup":"/kubepods/..."}   or
+//   {"error":"..."}
+// The uid may be empty, and "cgroup", below the root of the hierarchy, missing: whoever passes no
+// annotations passes no cgroup either.
 #pragma once
 
 #include <optional>
@@ -16,7 +19,19 @@ inline constexpr const char* kAgentSocketName = "agent.sock";
 inline constexpr int kAgentMillisecondsMax = 500;
 inline constexpr std::size_t kAgentMessageBytesMax = 512 * 1024;  // annotations are 256 KiB at most
 
+struct PodQuestion {
+  std::string name_space, pod, uid;
+};
+std::string to_json_text(const PodQuestion& question);
+// The error is a sentence.
+tl::expected<PodQuestion, std::string> parse_question(std::string_view text);
+
+struct PodAnswer {
+  StringMap annotations;
+  std::string cgroup_path;  // as runtimeConfig.cgroupPath; may be empty
+};
+
 // Nothing when nobody answers in time, or does not know.
-std::optional<StringMap> ask_agent(const std::string& run_dir, const Request& request);
+std::optional<PodAnswer> ask_agent(const std::string& run_dir, const Request& request);
 
 }  // namespace fairlead::cni

@@ -60,6 +60,10 @@ const Json& member(const Json& object, const char* name) {
   return found == object.end() ? kNothing : *found;
 }
 
+std::string text_of(const Json& value) {
+  return value.is_string() ? value.get<std::string>() : std::string();
+}
+
 std::string to_text(const Json& value) {
   return value.dump(-1, ' ', false, Json::error_handler_t::replace);
 }

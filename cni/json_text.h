@@ -22,6 +22,8 @@ tl::expected<Json, std::string> parse_json(std::string_view text,
 
 // A missing member is null, as is a member of what is no object.
 const Json& member(const Json& object, const char* name);
+// Empty when it is no string.
+std::string text_of(const Json& value);
 
 // One line; bytes that are not UTF-8 are replaced.
 std::string to_text(const Json& value);

@@ -32,17 +32,21 @@ Json error_fields(const PluginError& error) {
   return fields;
 }
 
-// The annotations of a pod that wants something of us, if it does.
-std::optional<StringMap> annotations_of(const Request& request, const NodeConfig& config,
-                                        const PluginLog& log) {
-  std::optional<StringMap> annotations = request.annotations;
-  if (!annotations) annotations = ask_agent(config.run_dir, request);
-  if (!annotations) {
+// What there is to know of a pod that wants something of us, if it does.
+std::optional<PodAnswer> facts_of(const Request& request, const NodeConfig& config,
+                                  const PluginLog& log) {
+  std::optional<PodAnswer> facts;
+  if (request.annotations)
+    facts = PodAnswer{*request.annotations, request.cgroup_path};
+  else
+    facts = ask_agent(config.run_dir, request);
+  if (!facts) {
     log.debug("no_annotations");
     return std::nullopt;
   }
-  if (!opted_in(*annotations)) return std::nullopt;
-  return annotations;
+  if (!opted_in(facts->annotations)) return std::nullopt;
+  if (!request.cgroup_path.empty()) facts->cgroup_path = request.cgroup_path;
+  return facts;
 }
 
 // What we cannot do, the pod does without, unless the operator said otherwise.
@@ -56,9 +60,9 @@ Outcome<void> judge(const NodeConfig& config, const AttachmentState& state, cons
   return {};
 }
 
-Outcome<void> set_up(const Request& request, const NodeConfig& config, const StringMap& annotations,
+Outcome<void> set_up(const Request& request, const NodeConfig& config, const PodAnswer& facts,
                      const PluginLog& log) {
-  const auto wishes = read_wishes(annotations);
+  const auto wishes = read_wishes(facts.annotations);
   if (!wishes) return tl::unexpected(wishes.error());
   auto container = ContainerState::open(config.run_dir, request.attachment.container_id, true);
   if (!container) return tl::unexpected(container.error());
@@ -69,7 +73,7 @@ Outcome<void> set_up(const Request& request, const NodeConfig& config, const Str
     return {};
   }
   const auto state =
-      set_up_pod(request, config, *wishes, **container, pod_cgroup(request.cgroup_path));
+      set_up_pod(request, config, *wishes, **container, pod_cgroup(facts.cgroup_path));
   if (!state) return tl::unexpected(state.error());
   log.info("added", {{"redirect", !state->redirect.empty()},
                      {"option", !state->option_cgroup.empty()},
@@ -92,9 +96,9 @@ Outcome<std::string> add(const Request& request) {
   const PluginLog log(config, request);
   if (!is_enabled(config)) return echo(request);
   for (const std::string& warning : read->warnings) log.warn("configuration", {{"what", warning}});
-  const auto annotations = annotations_of(request, config, log);
-  if (!annotations) return echo(request);
-  const auto done = set_up(request, config, *annotations, log);
+  const auto facts = facts_of(request, config, log);
+  if (!facts) return echo(request);
+  const auto done = set_up(request, config, *facts, log);
   if (done) return echo(request);
   log.error("add_failed", error_fields(done.error()));
   const bool theirs = done.error().code == Code::kConfig;

@@ -23,6 +23,7 @@
 #include "cni/node/broker.h"
 #include "cni/node/cluster_chores.h"
 #include "cni/node/inventory.h"
+#include "cni/node/pod_answers.h"
 #include "cni/node/probes.h"
 #include "cni/plugin_log.h"
 
@@ -73,10 +74,12 @@ struct Agent::Parts {
   std::unique_ptr<Probes> probes;
   std::unique_ptr<Broker> broker;
   std::thread broker_thread;
+  std::unique_ptr<PodAnswers> answers;
   std::optional<ClusterChores> chores;
 
   ~Parts() {
     chores.reset();
+    answers.reset();
     if (broker) broker->stop();
     if (broker_thread.joinable()) broker_thread.join();
     probes.reset();
@@ -132,6 +135,16 @@ struct Agent::Parts {
     broker_thread = std::thread([this] { broker->run(); });
   }
 
+  // Without them pods of which the plugin is told no annotations are repaired later.
+  void start_answers(const event::ApiServer& server) {
+    auto started =
+        PodAnswers::start(settings.places.run_dir, settings.cluster.places.cgroup_root, server);
+    if (started)
+      answers = std::move(*started);
+    else
+      LogEvent(LogLevel::kWarn, kLogger, "no_answers").field("what", started.error().message);
+  }
+
   // Without it pods are set up when they start, and only then.
   void start_chores() {
     const ClusterSettings& wanted = settings.cluster;
@@ -139,6 +152,7 @@ struct Agent::Parts {
     auto server = event::ApiServer::from_pod();
     const auto read = read_node_config(Json(settings.entry));
     if (server && read && !wanted.node.empty()) {
+      if (wanted.repair) start_answers(*server);
       chores.emplace(wanted, std::move(*server), read->config, metrics);
       return;
     }

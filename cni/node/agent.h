@@ -3,8 +3,8 @@
 // tells about it in metrics.
 //
 // Threads: run() on the caller's; metrics on a second one, which reads counters under a lock; the
-// broker on a third; what has to do with the API server on a fourth.
-// Timers: a collection at the start and every kCollectInterval.
+// broker on a third; what has to do with the API server on a fourth, and on a fifth the questions
+// of the plugin. Timers: a collection at the start and every kCollectInterval.
 #pragma once
 
 #include <chrono>

@@ -8,10 +8,6 @@
 namespace fairlead::cni::node {
 namespace {
 
-std::string text_of(const Json& value) {
-  return value.is_string() ? value.get<std::string>() : std::string();
-}
-
 // Whether the kubelet has seen it ready: from then on it takes the connections that are redirected.
 bool runs(const Json& containers) {
   for (const Json& container : containers)
@@ -21,7 +17,7 @@ bool runs(const Json& containers) {
   return false;
 }
 
-NodePod parse_pod(const Json& object) {
+NodePod read_pod(const Json& object) {
   const Json& metadata = member(object, "metadata");
   const Json& status = member(object, "status");
   NodePod pod;
@@ -66,9 +62,22 @@ tl::expected<PodPage, std::string> parse_pod_page(std::string_view text) {
   PodPage page;
   page.next = text_of(member(member(*json, "metadata"), "continue"));
   for (const Json& item : member(*json, "items"))
-    if (NodePod pod = parse_pod(item); !pod.name.empty() && !pod.uid.empty())
+    if (NodePod pod = read_pod(item); !pod.name.empty() && !pod.uid.empty())
       page.pods.push_back(std::move(pod));
   return page;
+}
+
+tl::expected<NodePod, std::string> parse_pod(std::string_view text) {
+  const auto json = parse_json(text, kPodPageBytesMax);
+  if (!json) return tl::unexpected("pod: " + json.error());
+  NodePod pod = read_pod(*json);
+  if (pod.name.empty() || pod.uid.empty())
+    return tl::unexpected(std::string("pod: without name or uid"));
+  return pod;
+}
+
+std::string pod_path(std::string_view name_space, std::string_view name) {
+  return "/api/v1/namespaces/" + escaped(name_space) + "/pods/" + escaped(name);
 }
 
 std::string pod_page_path(std::string_view node, unsigned limit, std::string_view next) {

@@ -29,6 +29,12 @@ struct PodPage {
 // A pod without name or uid is left out. The error is a sentence.
 tl::expected<PodPage, std::string> parse_pod_page(std::string_view text);
 
+// One pod alone. The error is a sentence.
+tl::expected<NodePod, std::string> parse_pod(std::string_view text);
+
+// The path of a pod.
+std::string pod_path(std::string_view name_space, std::string_view name);
+
 // The path and query of a page of at most `limit` pods.
 std::string pod_page_path(std::string_view node, unsigned limit, std::string_view next);
 

@@ -6,6 +6,7 @@
 
 #include "cni/json_text.h"
 #include "cni/node/node_label.h"
+#include "cni/node/pod_answers.h"
 
 namespace fairlead::cni::node {
 namespace {
@@ -84,6 +85,28 @@ TEST(NodePods, TheNextPageIsAskedForWithWhatTheServerSaid) {
             "/api/v1/pods?fieldSelector=spec.nodeName%3Dn-1.example&limit=32");
   EXPECT_EQ(pod_page_path("n", 1, "a+/=&b"),
             "/api/v1/pods?fieldSelector=spec.nodeName%3Dn&limit=1&continue=a%2B%2F%3D%26b");
+}
+
+TEST(PodAnswers, HaveOurAnnotationsOfTheVeryPod) {
+  const PodQuestion question{"shop", "web-0", "u-1"};
+  EXPECT_EQ(answer_about(question, to_text(pod()), "/kubepods/podu-1"),
+            R"({"annotations":{"fairlead.io/inject":"enabled"},"cgroup":"/kubepods/podu-1"})");
+  EXPECT_EQ(answer_about({"shop", "web-0", ""}, to_text(pod()), ""),
+            R"({"annotations":{"fairlead.io/inject":"enabled"}})");
+  EXPECT_EQ(answer_about({"shop", "web-0", "u-2"}, to_text(pod()), ""),
+            R"({"error":"another pod by now"})");
+  for (const auto* text : {"", "{", "[]", R"({"kind":"Status"})"})
+    EXPECT_TRUE(answer_about(question, text, "").starts_with(R"({"error":")")) << text;
+}
+
+TEST(PodAnswers, QuestionsOfStrangersAreNone) {
+  const auto again = parse_question(to_json_text({"shop", "web-0", "u-1"}));
+  ASSERT_TRUE(again);
+  EXPECT_EQ(again->name_space + again->pod + again->uid, "shopweb-0u-1");
+  for (const auto* text : {"", "[]", R"({"ask":"annotations"})", R"({"ask":1,"pod":"x"})",
+                           R"({"ask":"annotations","namespace":"a","pod":3})"})
+    EXPECT_FALSE(parse_question(text)) << text;
+  EXPECT_EQ(pod_path("a b", "../c"), "/api/v1/namespaces/a%20b/pods/..%2Fc");
 }
 
 TEST(NodeLabels, AreSetWhileReadyAndTakenOffElse) {

@@ -1,0 +1,50 @@
+// The node side's half of cni/agent_query.h: where a runtime, or Multus, passes the plugin no
+// annotations, the plugin asks for them here while the pod waits. What cannot be answered in time
+// is repaired once the pod runs.
+//
+// One thread, which waits for the API server. One question at a time: those of a plugin that has
+// given up in the meantime are dropped unread.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <thread>
+
+#include "base/handle.h"
+#include "cni/agent_query.h"
+#include "cni/plugin_error.h"
+#include "event/https/api_server.h"
+
+namespace fairlead::cni::node {
+
+class PodAnswers {
+ public:
+  // Listens in `run_dir`, at a socket that root alone can open. `cgroup_root` is where this process
+  // sees the node's cgroups.
+  static Outcome<std::unique_ptr<PodAnswers>> start(const std::string& run_dir,
+                                                    std::string cgroup_root,
+                                                    event::ApiServer server);
+  ~PodAnswers();
+
+ private:
+  PodAnswers(std::string path, std::string cgroup_root, event::ApiServer server,
+             FileDescriptor listener, FileDescriptor stop);
+  void run();
+  void answer_one(int socket) const;
+  std::string answer_to(const std::string& question) const;
+
+  const std::string path_;
+  const std::string cgroup_root_;
+  const event::ApiServer server_;
+  const FileDescriptor listener_;
+  const FileDescriptor stop_;
+  std::thread thread_;
+};
+
+// The answer, of what the API server says of the pod and where its cgroup is below the hierarchy's
+// root, which may be empty. Pure.
+std::string answer_about(const PodQuestion& question, std::string_view pod,
+                         std::string_view cgroup_path);
+
+}  // namespace fairlead::cni::node

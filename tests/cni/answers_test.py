@@ -1,0 +1,68 @@
+"""Goal: a pod of which the plugin is told no annotations, as behind Multus, gets what others get, by the answer of
+the node side; and waits for no answer that does not come. Method: clustered.py."""
+import json
+import socket
+import time
+
+from clustered import RUNS, SECONDS_MAX, ClusterTest
+from plugin import IN, SLOWNESS, main
+
+
+class Answers(ClusterTest):
+    def add_as_multus(self, pod, uid=None):
+        """Of the runtime's configuration it passes the delegate CNI_ARGS alone."""
+        arguments = (f"IgnoreUnknown=true;K8S_POD_NAMESPACE=shop;K8S_POD_NAME={pod.name};"
+                     f"K8S_POD_INFRA_CONTAINER_ID={pod.container};K8S_POD_UID={uid or '0000-' + pod.container}")
+        return self.good("ADD", pod, runtimeConfig=None, logLevel="debug", env={"CNI_ARGS": arguments},
+                         pnet=[{"id": "NETA", "rnics": ["mlx5_0/1"]}], cniVersion="0.3.1")
+
+    def test_tells_the_plugin_what_nobody_else_does(self):
+        model = self.pod(("10.88.5.1/24",))
+        self.add(model, pnet=[{"id": "NETA", "rnics": ["mlx5_0/1"]}])
+        starting = {**RUNS, "started": False}
+        pod = self.running_pod(("10.88.5.2/24",), annotations={**IN, "other/annotation": "x" * 200_000}, status=starting)
+        plain = self.running_pod(("10.88.5.3/24",), annotations={}, status=starting)
+        before = plain.snapshot()
+        self.start_agent("--repair")
+        self.add_as_multus(pod)
+        self.assert_set_up(pod)
+        self.assertEqual((pod.nft(), pod.alias()), (model.nft(), model.alias()))
+        (state,) = [state for state in self.states() if state["containerID"] == pod.container]
+        self.assertEqual(state["problems"], [] if pod.cgroup else state["problems"])
+        self.add_as_multus(plain)
+        self.assertEqual(plain.snapshot(), before)
+        self.assertEqual(self.api.asked, 2)
+        self.good("DEL", pod)
+        self.assertEqual((pod.nft(), pod.programs()), ("", []))
+        # Another pod of that name is none of its business, nor is one that nobody knows.
+        self.assertEqual(self.add_as_multus(pod, uid="of-another").events()[0]["event"], "no_annotations")
+        with self.api.lock:
+            self.api.pods.clear()
+        self.assertEqual(self.add_as_multus(pod).events()[0]["event"], "no_annotations")
+        self.assertEqual(pod.nft(), "")
+
+    def test_a_silent_api_server_holds_no_pod_up(self):
+        pods = [self.running_pod((f"10.88.6.{number + 1}/24",), status={**RUNS, "started": False})
+                for number in range(3)]
+        self.start_agent("--repair")
+        with self.api.lock:  # which every answer needs
+            begun = time.monotonic()
+            for pod in pods:
+                self.assertEqual(self.add_as_multus(pod).events()[0]["event"], "no_annotations")
+            self.assertLess(time.monotonic() - begun, 3 * SLOWNESS)
+        self.wait(lambda: "no_annotations" not in [event["event"] for event in self.add_as_multus(pods[0]).events()],
+                  "an answer")
+        self.assert_set_up(pods[0])
+        for nonsense in (b"", b"{", b"[]", b'{"ask":"secrets","namespace":"shop","pod":"x"}', b'{"ask":"annotations"}',
+                         b"[" * 4000):
+            with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as client:
+                client.connect(str(self.run_dir / "agent.sock"))
+                client.send(nonsense)
+                client.settimeout(SECONDS_MAX * SLOWNESS)
+                answer = client.recv(65536)
+            self.assertIn("error", json.loads(answer or b'{"error": 1}'))
+        self.assertEqual((self.run_dir / "agent.sock").stat().st_mode & 0o777, 0o600)
+
+
+if __name__ == "__main__":
+    main()

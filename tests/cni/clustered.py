@@ -1,0 +1,151 @@
+"""fairlead-node beside an API server: the real agent in folders of the test's own, namespaces as pods, and an API
+server of the test's own, which serves what it is told and remembers what it was asked."""
+import json
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+import urllib.error
+import urllib.parse
+import urllib.request
+from pathlib import Path
+
+import plugin
+from fake_api_server import FakeApiServer
+from plugin import IN, PLUGIN, SLOWNESS, PluginTest, cgroup_root, wait_until
+
+NODE = Path(os.environ.get("FAIRLEAD_NODE", PLUGIN.with_name("fairlead-node")))
+LIST = {"cniVersion": "1.0.0", "name": "podnet", "plugins": [{"type": "bridge"}]}
+SECONDS_MAX = 20
+RUNS = {"name": "fairlead-proxy", "started": True, "state": {"running": {}}}
+
+
+class Api(FakeApiServer):
+    def __init__(self, folder):
+        self.pods, self.events, self.labels, self.limits = [], [], {}, []
+        self.asked = 0  # for one pod alone
+        self.sets, self.patches = {}, []  # DaemonSets by name: [nodes, those that are left a look]
+        super().__init__(folder, "secret")
+
+    def answer(self, method, path, body):
+        url = urllib.parse.urlsplit(path)
+        query = dict(urllib.parse.parse_qsl(url.query))
+        if (method, url.path) == ("GET", "/api/v1/pods"):
+            assert query["fieldSelector"] == "spec.nodeName=n1", query
+            self.limits.append(int(query["limit"]))
+            begin = int(query.get("continue", "0 /").split()[0])
+            end = begin + self.limits[-1]
+            more = {"continue": f"{end} /+&"} if end < len(self.pods) else {}
+            return 200, {"kind": "PodList", "metadata": more, "items": self.pods[begin:end]}
+        if (method, url.path) == ("PATCH", "/api/v1/nodes/n1"):
+            for name, value in json.loads(body)["metadata"]["labels"].items():
+                self.labels[name] = value
+                if value is None:
+                    del self.labels[name]
+            return 200, {"metadata": {"labels": self.labels}}
+        if method == "GET" and url.path.startswith("/api/v1/namespaces/shop/pods/"):
+            self.asked += 1
+            found = [pod for pod in self.pods if pod["metadata"]["name"] == url.path.rsplit("/", 1)[1]]
+            return (200, found[0]) if found else (404, {})
+        if (method, url.path) == ("POST", "/api/v1/namespaces/shop/events"):
+            self.events.append(json.loads(body))
+            return 201, {}
+        if url.path.startswith("/apis/apps/v1/namespaces/fl/daemonsets/"):
+            return self.daemonset(method, url.path.rsplit("/", 1)[1], body)
+        return 404, {}
+
+    def daemonset(self, method, name, body):
+        """As the controller rolls it out, one step at each look."""
+        if name not in self.sets:
+            return 404, {}
+        nodes, steps = self.sets[name]
+        if method == "PATCH":
+            self.patches.append((name, json.loads(body)))
+            seen, done = 1, nodes  # the status is still that of the pods before
+        else:
+            seen, done = 2, steps.pop(0) if len(steps) > 1 else steps[0]
+        return 200, {"metadata": {"generation": 2},
+                     "status": {"observedGeneration": seen, "desiredNumberScheduled": nodes,
+                                "updatedNumberScheduled": nodes, "numberReady": done}}
+
+    def reasons(self):
+        with self.lock:
+            return [(event["involvedObject"]["name"], event["reason"]) for event in self.events]
+
+    def rounds(self):
+        with self.lock:
+            return len(self.limits)
+
+
+class ClusterTest(PluginTest):
+    def setUp(self):
+        super().setUp()
+        self.folder = Path(tempfile.mkdtemp(prefix="fairlead-cluster-"))
+        self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
+        self.api = Api(self.folder / "account")
+        self.addCleanup(self.api.close)
+        self.conf = self.folder / "net.d"
+        self.conf.mkdir()
+        (self.conf / "10-podnet.conflist").write_text(json.dumps(LIST))
+        self.log = self.folder / "log"
+        self.kubelet = cgroup_root() / f"flkubelet{os.getpid()}" if cgroup_root() else None
+        if self.kubelet:
+            self.kubelet.mkdir()
+            self.addCleanup(self.kubelet.rmdir)
+
+    def start_agent(self, *words, environment=None, sign="ready"):
+        settings = {"pnet": [{"id": "NETA", "rnics": ["mlx5_0/1"]}]}
+        with open(self.log, "wb") as log:
+            agent = subprocess.Popen(
+                plugin.with_rights_of_the_chart(
+                    NODE, "run", "--conf-dir", self.conf, "--run-dir", self.run_dir, "--bin-dir", self.folder / "bin",
+                    "--plugin", PLUGIN, "--listen", "127.0.0.1:0", "--settings", json.dumps(settings),
+                    "--api-interval", "0.2", *words),
+                stdout=log, stderr=log, env={**os.environ, "NODE_NAME": "n1", **self.api.environment(),
+                                             **(environment or {})})
+        self.addCleanup(agent.wait)
+        self.addCleanup(agent.kill)
+        self.wait(lambda: f" node event={sign}" in self.log.read_text(), "the agent")
+        self.address = re.search(r"event=listening address=(\S+)", self.log.read_text()).group(1)
+        return agent
+
+    def wait(self, condition, what):
+        wait_until(condition, what, SECONDS_MAX)
+
+    def wait_rounds(self, count):
+        """So many more looks, each of which is over when the next has begun."""
+        wanted = self.api.rounds() + count + 1
+        self.wait(lambda: self.api.rounds() >= wanted, "the next look")
+
+    def metric(self, name):
+        with urllib.request.urlopen(f"http://{self.address}/metrics", timeout=SECONDS_MAX * SLOWNESS) as answer:
+            found = re.search(rf"^{re.escape(name)} (\d+)$", answer.read().decode(), re.M)
+        return int(found.group(1)) if found else None
+
+    def running_pod(self, *arguments, annotations=IN, status=RUNS, spec=None):
+        """A pod that nobody called the plugin for, and its object."""
+        pod = plugin.Pod(*arguments, with_cgroup=False)
+        uid = f"0000-{pod.container}"
+        if self.kubelet:
+            pod.cgroup = self.kubelet / f"kubepods-pod{uid.replace('-', '_')}.slice"
+            pod.cgroup.mkdir()
+        self.addCleanup(pod.close)
+        with self.api.lock:
+            self.api.pods.append({
+                "metadata": {"namespace": "shop", "name": pod.name, "uid": uid, "annotations": annotations},
+                "spec": spec or {},
+                "status": {"phase": "Running", "initContainerStatuses": [status],
+                           "podIPs": [{"ip": address.split("/")[0]} for address in pod.addresses]}})
+        return pod
+
+    def states(self):
+        return [json.loads(path.read_text()) for path in (self.run_dir / "attachments").rglob("*.json")]
+
+    def ready(self):
+        try:
+            with urllib.request.urlopen(f"http://{self.address}/readyz", timeout=SECONDS_MAX * SLOWNESS):
+                return True
+        except urllib.error.HTTPError as error:
+            with error:
+                return False
