@@ -22,18 +22,23 @@ Connection::Connection(AlertToken local_token, std::uint32_t local_element_bytes
 }
 
 void Connection::set_peer(AlertToken peer_token, const RmbElement& element,
-                          std::uint32_t staging_bytes) {
+                          std::uint32_t staging_bytes, std::uint32_t reserve_bytes) {
   SMC_ASSERT(!has_peer_);
+  SMC_ASSERT(reserve_bytes < element.size_bytes, reserve_bytes);
   SMC_ASSERT(element.size_bytes >= kElementBytesMin, element.size_bytes);
   SMC_ASSERT((staging_bytes & (staging_bytes - 1)) == 0, staging_bytes);
   peer_token_ = peer_token;
   peer_element_ = element;
   staging_size_ = staging_bytes;
+  tx_reserve_ = reserve_bytes;
   has_peer_ = true;
 }
 
 std::uint32_t Connection::peer_free() const {
-  return peer_element_.size_bytes - span_bytes(tx_peer_consumed_, tx_produced_);
+  const std::uint64_t all = tx_peer_consumed_ + peer_element_.size_bytes;
+  std::uint64_t limit = all - tx_reserve_;
+  if (update_doubtful()) limit = std::max(limit, std::min(all, tx_doubtful_ + 1));
+  return limit > tx_produced_ ? span_bytes(tx_produced_, limit) : 0;
 }
 
 std::uint32_t Connection::staged_pending() const { return span_bytes(tx_produced_, tx_staged_); }
@@ -160,6 +165,7 @@ std::optional<Transmit> Connection::poll_transmit() {
   cdc.producer = cursor_at(tx_produced_, peer_element_.size_bytes);
   cdc.consumer = cursor_at(rx_consumed_, rx_size_);
   // Said only while more may follow: a peer that sees it beside "closed" waits for the rest.
+  cdc.producer_flags.consumer_update_requested = update_doubtful();
   cdc.producer_flags.write_blocked = peer_free() == 0 && !(tx_ended_ && staged_pending() == 0);
   transmit.staged_until = tx_produced_;
   tx_announced_ = tx_produced_;

@@ -43,6 +43,11 @@ inline constexpr Duration kCloseGrace = std::chrono::milliseconds(200);
 // others do so only when they have something to send.
 inline constexpr Duration kValidationWait = std::chrono::seconds(2);
 
+// Of a peer's element, where links can be lost: never used but after a switch, a byte each. Linux
+// does not repeat a consumer update that died with a link, and says it again only when its
+// application takes something new: a sender that had filled the element would wait for ever.
+inline constexpr std::uint32_t kSwitchReserveBytes = 64;
+
 // A consumer update is due only when more than this is unconfirmed, or a tenth of the element.
 inline constexpr std::uint32_t kUpdateBytesMin = 2304;
 
@@ -80,8 +85,10 @@ class Connection {
   Connection(AlertToken local_token, std::uint32_t local_element_bytes);
 
   // The peer's half, from its Accept or Confirm. Before this, CDCs are taken but nothing can be
-  // sent: the peer's data may overtake its Confirm. `staging_bytes` 0 means direct.
-  void set_peer(AlertToken peer_token, const RmbElement& element, std::uint32_t staging_bytes);
+  // sent: the peer's data may overtake its Confirm. `staging_bytes` 0 means direct. `reserve_bytes`
+  // of the element, less than all, are kept for questions after a switch (kSwitchReserveBytes).
+  void set_peer(AlertToken peer_token, const RmbElement& element, std::uint32_t staging_bytes,
+                std::uint32_t reserve_bytes = 0);
 
   AlertToken local_token() const { return local_token_; }
   AlertToken peer_token() const { return peer_token_; }
@@ -136,6 +143,7 @@ class Connection {
  private:
   bool staged() const { return staging_size_ != 0; }
   std::uint32_t peer_free() const;
+  bool update_doubtful() const { return tx_peer_consumed_ < tx_doubtful_; }
   std::uint32_t staged_pending() const;
   // Nothing is left that the peer could still want.
   bool tx_drained() const { return staged_pending() == 0 || peer_closed_; }
@@ -167,6 +175,8 @@ class Connection {
   std::uint64_t tx_acked_ = 0;          // staging bytes free again
   std::uint64_t tx_reached_ = 0;        // highest tx_produced_ ever; above it after a switch only
   std::uint64_t tx_peer_consumed_ = 0;  // the peer's consumer cursor
+  std::uint64_t tx_doubtful_ = 0;       // below it, news of that cursor may have died with a link
+  std::uint32_t tx_reserve_ = 0;
   std::uint64_t tx_sequence_ = 0;       // of the last message; the wire takes 16 bits
   std::uint64_t tx_sequence_done_ = 0;  // of the last one whose completion was seen
   bool validation_due_ = false;

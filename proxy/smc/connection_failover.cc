@@ -15,6 +15,7 @@ void Connection::handle_link_switched(const RmbElement& element) {
   // As in Linux: whoever is closing moves without being asked.
   validation_due_ = state_ == CloseState::kActive;
   repeat_due_ = true;
+  tx_doubtful_ = tx_reached_;
   if (!staged()) return;  // the bytes themselves are where they belong
   // What the peer has consumed has arrived, even if nobody told us in time. Writing the rest again
   // puts the same bytes into the same places.

@@ -57,6 +57,38 @@ TEST_P(Failover, ALostConsumerUpdateIsRecovered) {
   EXPECT_EQ(pair.a.connection.tx_window().bytes(), full.size());
 }
 
+// Linux says its cursor again only when its application takes a byte that it did not have before.
+TEST(FailoverOfLinux, AFullElementLeavesAByteToAskWith) {
+  constexpr std::uint32_t kBytes = 16384;
+  constexpr std::uint32_t kUsed = kBytes - kSwitchReserveBytes;
+  Connection connection(AlertToken{0x101}, kBytes);
+  connection.set_peer(AlertToken{0x202}, {RemoteKey{1}, RemoteAddress{0}, kBytes}, kBytes,
+                      kSwitchReserveBytes);
+  connection.produced(kBytes);
+  const wire::CdcMessage full = connection.poll_transmit()->cdc;
+  EXPECT_EQ(full.producer, cursor_at(kUsed, kBytes));
+  EXPECT_TRUE(full.producer_flags.write_blocked);
+  EXPECT_FALSE(full.producer_flags.consumer_update_requested);
+  for (std::uint32_t switches = 1; switches <= 3; ++switches) {
+    connection.handle_link_switched({RemoteKey{switches}, RemoteAddress{0}, kBytes});
+    EXPECT_TRUE(connection.poll_transmit()->validation);
+    const std::optional<Transmit> asking = connection.poll_transmit();
+    ASSERT_TRUE(asking);
+    EXPECT_EQ(asking->cdc.producer, cursor_at(kUsed + switches, kBytes));
+    EXPECT_TRUE(asking->cdc.producer_flags.consumer_update_requested);
+    EXPECT_FALSE(connection.transmit_due());
+  }
+  wire::CdcMessage update;
+  update.sequence = 1;
+  update.token = AlertToken{0x101};
+  update.consumer = cursor_at(kUsed + 3, kBytes);
+  ASSERT_TRUE(connection.handle_cdc(update, TimePoint{}));
+  const std::optional<Transmit> rest = connection.poll_transmit();
+  ASSERT_TRUE(rest);
+  EXPECT_EQ(rest->cdc.producer, cursor_at(kBytes, kBytes));
+  EXPECT_FALSE(rest->cdc.producer_flags.consumer_update_requested);
+}
+
 TEST_P(Failover, LostEndsAreRecovered) {
   pair.write(pair.a, "last");
   pair.a.connection.shutdown_write();
