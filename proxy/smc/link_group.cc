@@ -169,6 +169,9 @@ void LinkGroup::handle_deadline(TimePoint now) {
         break;
       case Link::TestStep::kDead: {
         emit(GroupEvent::Kind::kLinkDead, i, "");
+        // Where a peer is silent on one link it may be gone altogether.
+        for (LinkIndex other = 0; other < kLinksMax; ++other)
+          if (other != i && active(other)) links_[other]->doubt(now);
         handle_link_down(i, now, "TEST_LINK stayed unanswered");
         break;
       }

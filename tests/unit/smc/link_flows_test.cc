@@ -368,5 +368,22 @@ TEST_F(LossyLinkFlow, ALostLinkIsReplacedAlsoWhenItsDeletionIsNotAnswered) {
   EXPECT_EQ(server->group.active_links(), 2U);
 }
 
+class SilentPeer : public LinkHosts {
+ protected:
+  bool lost(const wire::LlcBody&) override { return silent; }
+  bool silent = false;
+};
+
+TEST_F(SilentPeer, OnOneLinkIsAskedAtOnceOnTheOthers) {
+  connect(2, 2, 2);
+  silent = true;
+  server->group.doubt(0, now);
+  advance(Duration::zero());
+  advance(kLlcAnswerWait);
+  EXPECT_EQ(server->group.active_links(), 1U);
+  advance(kLlcAnswerWait);
+  EXPECT_TRUE(server->group.terminated());
+}
+
 }  // namespace
 }  // namespace fairlead::smc
