@@ -206,6 +206,12 @@ class Device {
   // Zeroed; kExhausted when memory or the locked-memory limit is spent.
   virtual Result<std::unique_ptr<RegisteredBuffer>> allocate_buffer(ProtectionDomain& domain,
                                                                     std::size_t size_bytes) = 0;
+  // Registers here what a buffer of another device holds: the same bytes under keys of this device.
+  // `buffer` outlives the result. kUnsupported where memory cannot belong to two devices.
+  virtual Result<std::unique_ptr<RegisteredBuffer>> share_buffer(ProtectionDomain&,
+                                                                 const RegisteredBuffer&) {
+    return Error{Errc::kUnsupported, "memory of another device"};
+  }
   virtual Result<std::unique_ptr<QueuePair>> create_queue_pair(const QueuePairOptions& options) = 0;
   // What buffers for data may still take, as far as a limit is known.
   virtual std::size_t registrable_bytes() const { return std::numeric_limits<std::size_t>::max(); }

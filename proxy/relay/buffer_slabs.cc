@@ -13,6 +13,21 @@ BufferSlabs::~BufferSlabs() {
   stats_.rmb_free_bytes.sub(slabs_.total_bytes() - slabs_.used_bytes());
 }
 
+Result<void> BufferSlabs::add_device(rdma::Device& device, rdma::ProtectionDomain& domain) {
+  std::vector<std::unique_ptr<rdma::RegisteredBuffer>> shared;
+  for (const Slab& slab : memory_)
+    shared.push_back(SMC_TRY(device.share_buffer(domain, *slab.memory)));
+  for (std::size_t i = 0; i < memory_.size(); ++i)
+    memory_[i].elsewhere.push_back(std::move(shared[i]));
+  homes_.push_back({&device, &domain});
+  return {};
+}
+
+void BufferSlabs::remove_device() {
+  for (Slab& slab : memory_) slab.elsewhere.pop_back();
+  homes_.pop_back();
+}
+
 Result<smc::ElementId> BufferSlabs::take(const BufferSizes& sizes) {
   std::optional<smc::ElementId> element = slabs_.take(sizes.wanted_code);
   if (!element) {
@@ -27,9 +42,8 @@ Result<smc::ElementId> BufferSlabs::take(const BufferSizes& sizes) {
 
 Result<void> BufferSlabs::add_slab(const BufferSizes& sizes) {
   if (slabs_.full()) return Error{Errc::kExhausted, "slabs of the link group"};
-  std::optional<smc::SlabPlan> plan =
-      smc::plan_slab(std::min(budget_.left_bytes(), device_.registrable_bytes()), sizes.wanted_code,
-                     sizes.least_code);
+  std::optional<smc::SlabPlan> plan = smc::plan_slab(
+      std::min(budget_.left_bytes(), registrable_bytes()), sizes.wanted_code, sizes.least_code);
   if (!plan) return Error{Errc::kExhausted, "memory.limit"};
   // A smaller element that is free already is better than registering another slab of its size.
   if (plan->size_code < sizes.wanted_code)
@@ -38,14 +52,13 @@ Result<void> BufferSlabs::add_slab(const BufferSizes& sizes) {
       return {};
     }
   for (;;) {
-    Result<std::unique_ptr<rdma::RegisteredBuffer>> buffer =
-        device_.allocate_buffer(domain_, plan->bytes());
-    if (buffer) {
+    Result<Slab> slab = register_slab(plan->bytes());
+    if (slab) {
       budget_.take(plan->bytes());
       stats_.pinned_bytes.add(plan->bytes());
       stats_.rmb_free_bytes.add(plan->bytes());
       slabs_.add(*plan);
-      buffers_.push_back(std::move(*buffer));
+      memory_.push_back(std::move(*slab));
       return {};
     }
     // The device has less than the budget promised: try a smaller slab before giving up.
@@ -54,8 +67,22 @@ Result<void> BufferSlabs::add_slab(const BufferSizes& sizes) {
     else if (plan->size_code > sizes.least_code)
       --plan->size_code;
     else
-      return buffer.error();
+      return slab.error();
   }
+}
+
+Result<BufferSlabs::Slab> BufferSlabs::register_slab(std::size_t size_bytes) {
+  Slab slab;
+  slab.memory = SMC_TRY(homes_[0].device->allocate_buffer(*homes_[0].domain, size_bytes));
+  for (std::size_t i = 1; i < homes_.size(); ++i)
+    slab.elsewhere.push_back(
+        SMC_TRY(homes_[i].device->share_buffer(*homes_[i].domain, *slab.memory)));
+  return slab;
+}
+
+// Each registration locks the same pages once more, by the kernel's account.
+std::size_t BufferSlabs::registrable_bytes() const {
+  return homes_[0].device->registrable_bytes() / homes_.size();
 }
 
 void BufferSlabs::release(smc::ElementId element) {

@@ -1,5 +1,6 @@
-// The registered memory of one link group: RmbSlabs decides, this class registers. One object
-// serves RMB elements, another the send rings of devices whose remote memory cannot be addressed.
+// The registered memory of one link group: RmbSlabs decides, this class registers, with every
+// device that carries a link. One object serves RMB elements, another the send rings of devices
+// whose remote memory cannot be addressed.
 #pragma once
 
 #include <cstddef>
@@ -23,10 +24,15 @@ class BufferSlabs {
  public:
   BufferSlabs(rdma::Device& device, rdma::ProtectionDomain& domain, smc::RmbBudget& budget,
               WorkerStats& stats)
-      : device_(device), domain_(domain), budget_(budget), stats_(stats) {}
+      : budget_(budget), stats_(stats), homes_{{&device, &domain}} {}
   ~BufferSlabs();
   BufferSlabs(const BufferSlabs&) = delete;
   BufferSlabs& operator=(const BufferSlabs&) = delete;
+
+  // Registers all slabs, those to come included, with one more device. All or nothing.
+  Result<void> add_device(rdma::Device& device, rdma::ProtectionDomain& domain);
+  // The one added last.
+  void remove_device();
 
   // kExhausted when not even the least size can be had.
   Result<smc::ElementId> take(const BufferSizes& sizes);
@@ -34,24 +40,36 @@ class BufferSlabs {
 
   std::uint8_t size_code(smc::ElementId element) const { return slabs_.size_code(element.slab); }
   std::span<std::byte> bytes(smc::ElementId element) const;
-  const rdma::RegisteredBuffer& buffer(smc::ElementId element) const {
-    return *buffers_[element.slab];
+  // As registered with a device, counted in the order in which they were added.
+  const rdma::RegisteredBuffer& buffer(smc::ElementId element, std::size_t device = 0) const {
+    const Slab& slab = memory_[element.slab];
+    return device == 0 ? *slab.memory : *slab.elsewhere[device - 1];
   }
   std::size_t offset_bytes(smc::ElementId element) const;
-  std::size_t slab_count() const { return buffers_.size(); }
+  std::size_t slab_count() const { return memory_.size(); }
   std::size_t used_bytes() const { return slabs_.used_bytes(); }
   std::size_t total_bytes() const { return slabs_.total_bytes(); }
 
  private:
+  struct Home {
+    rdma::Device* device = nullptr;
+    rdma::ProtectionDomain* domain = nullptr;
+  };
+  struct Slab {
+    std::unique_ptr<rdma::RegisteredBuffer> memory;
+    std::vector<std::unique_ptr<rdma::RegisteredBuffer>> elsewhere;  // the same, by added device
+  };
+
+  Result<Slab> register_slab(std::size_t size_bytes);
+  std::size_t registrable_bytes() const;
   Result<void> add_slab(const BufferSizes& sizes);
   void count_use(smc::ElementId element, bool taken);
 
-  rdma::Device& device_;
-  rdma::ProtectionDomain& domain_;
   smc::RmbBudget& budget_;
   WorkerStats& stats_;
   smc::RmbSlabs slabs_;
-  std::vector<std::unique_ptr<rdma::RegisteredBuffer>> buffers_;  // by slab number
+  std::vector<Home> homes_;
+  std::vector<Slab> memory_;  // by slab number
 };
 
 }  // namespace fairlead::relay

@@ -27,30 +27,27 @@ const char* describe(rdma::CompletionStatus status) {
 }  // namespace
 
 DeviceSlot::DeviceSlot(std::unique_ptr<rdma::Device> device,
-                       std::unique_ptr<Reachability> reachability)
-    : device_(std::move(device)), reachability_(std::move(reachability)) {}
+                       std::unique_ptr<Reachability> reachability, PeerTable& groups,
+                       WorkerStats& stats)
+    : device_(std::move(device)),
+      reachability_(std::move(reachability)),
+      groups_(groups),
+      stats_(stats) {}
 
 DeviceSlot::~DeviceSlot() = default;
 
-Result<std::unique_ptr<DeviceSlot>> DeviceSlot::create(
-    std::unique_ptr<rdma::Device> device, std::unique_ptr<Reachability> reachability,
-    smc::RmbBudget& budget, event::TimerQueue& timers, WorkerStats& stats,
-    const smc::GroupTimes& times, std::function<TimePoint()> now) {
-  std::unique_ptr<DeviceSlot> slot(new DeviceSlot(std::move(device), std::move(reachability)));
+Result<std::unique_ptr<DeviceSlot>> DeviceSlot::create(std::unique_ptr<rdma::Device> device,
+                                                       std::unique_ptr<Reachability> reachability,
+                                                       PeerTable& groups, WorkerStats& stats) {
+  std::unique_ptr<DeviceSlot> slot(
+      new DeviceSlot(std::move(device), std::move(reachability), groups, stats));
   rdma::Device& own = *slot->device_;
   slot->domain_ = SMC_TRY(own.create_protection_domain());
   slot->receive_queue_ = SMC_TRY(own.create_shared_receive_queue(*slot->domain_, kReceiveEntries));
   slot->receive_memory_ = SMC_TRY(
       own.allocate_buffer(*slot->domain_, std::size_t{kReceiveEntries} * rdma::kMessageBytesMax));
-  slot->resources_.device = &own;
-  slot->resources_.reachability = slot->reachability_.get();
-  slot->resources_.receive_domain = slot->domain_.get();
-  slot->resources_.receive_queue = slot->receive_queue_.get();
-  slot->resources_.budget = &budget;
-  slot->resources_.timers = &timers;
-  slot->resources_.stats = &stats;
-  slot->resources_.times = times;
-  slot->resources_.now = std::move(now);
+  slot->own_ = {
+      &own, slot->reachability_.get(), slot->domain_.get(), slot->receive_queue_.get(), {}};
   for (std::uint32_t i = 0; i < kReceiveEntries; ++i)
     slot->reposts_.push_back({rdma::WorkId{i}, slot->receive_memory_.get(),
                               std::size_t{i} * rdma::kMessageBytesMax, rdma::kMessageBytesMax});
@@ -93,7 +90,8 @@ bool DeviceSlot::poll(TimePoint now) {
 }
 
 void DeviceSlot::take(const rdma::Completion& completion, TimePoint now) {
-  const std::optional<PeerTable::LinkPlace> at = peers_.by_queue_pair(completion.queue_pair);
+  const auto found = own_.queue_pairs.find(completion.queue_pair);
+  const LinkPlace* at = found == own_.queue_pairs.end() ? nullptr : &found->second;
   if (completion.kind == rdma::Completion::Kind::kReceive) {
     const std::size_t index = static_cast<std::size_t>(completion.id);
     const std::size_t offset = index * rdma::kMessageBytesMax;
@@ -112,18 +110,17 @@ void DeviceSlot::take(const rdma::Completion& completion, TimePoint now) {
 void DeviceSlot::take(const rdma::AsyncEvent& event, TimePoint now) {
   switch (event.kind) {
     case rdma::AsyncEvent::Kind::kReceiveLimit:
-      resources_.stats->receive_limit_events.add();
+      stats_.receive_limit_events.add();
       limit_hit_ = true;
       break;
     case rdma::AsyncEvent::Kind::kQueuePairFatal:
-      if (const auto at = peers_.by_queue_pair(event.queue_pair))
-        at->group->handle_link_failure(at->link, "the peer's queue pair has gone", now);
+      if (const auto at = own_.queue_pairs.find(event.queue_pair); at != own_.queue_pairs.end()) {
+        const LinkPlace place = at->second;
+        place.group->handle_link_failure(place.link, "the peer's queue pair has gone", now);
+      }
       break;
     case rdma::AsyncEvent::Kind::kDeviceFatal:
-      peers_.for_each([&](Group& group) {
-        for (smc::LinkIndex i = 0; i < smc::kLinksMax; ++i)
-          group.handle_link_failure(i, "the device has failed", now);
-      });
+      groups_.for_each([&](Group& group) { group.handle_device_down(own_, now); });
       break;
     case rdma::AsyncEvent::Kind::kPortDown:
     case rdma::AsyncEvent::Kind::kPortUp:
@@ -136,21 +133,11 @@ void DeviceSlot::take(const rdma::AsyncEvent& event, TimePoint now) {
           .field("device", device_->name())
           .field("port", std::uint64_t{event.port.value});
       if (event.kind == rdma::AsyncEvent::Kind::kPortDown)
-        peers_.for_each([&](Group& group) { group.handle_port_down(event.port, now); });
+        groups_.for_each([&](Group& group) { group.handle_port_down(own_, event.port, now); });
       else
-        peers_.for_each([&](Group& group) { group.handle_port_up(now); });
+        groups_.for_each([&](Group& group) { group.handle_port_up(own_, event.port, now); });
       break;
   }
-}
-
-void DeviceSlot::flush(TimePoint now) {
-  bool any = false;
-  peers_.for_each([&](Group& group) {
-    if (!group.dirty()) return;
-    group.flush(now);
-    any = true;
-  });
-  if (any) device_->ring_doorbells();
 }
 
 }  // namespace fairlead::relay

@@ -1,5 +1,5 @@
-// One device as a worker uses it: its shared receive queue with the buffers posted there, and the
-// link groups whose queue pairs it carries.
+// One device as a worker uses it: its shared receive queue with the buffers posted there, and what
+// arrives for the link groups whose queue pairs it carries.
 #pragma once
 
 #include <functional>
@@ -26,19 +26,16 @@ inline constexpr unsigned kPollsPerTurn = 8;
 
 class DeviceSlot {
  public:
+  // `groups` are those of the worker.
   static Result<std::unique_ptr<DeviceSlot>> create(std::unique_ptr<rdma::Device> device,
                                                     std::unique_ptr<Reachability> reachability,
-                                                    smc::RmbBudget& budget,
-                                                    event::TimerQueue& timers, WorkerStats& stats,
-                                                    const smc::GroupTimes& times,
-                                                    std::function<TimePoint()> now);
+                                                    PeerTable& groups, WorkerStats& stats);
   ~DeviceSlot();
 
   rdma::Device& device() { return *device_; }
   const Reachability& reachability() const { return *reachability_; }
   const char* kind() const { return reachability_->kind(); }
-  GroupResources& resources() { return resources_; }
-  PeerTable& peers() { return peers_; }
+  LinkDevice& link_device() { return own_; }
   // Some port could be used.
   bool active() const;
   std::optional<rdma::Port> choose_port(const Place& place) const {
@@ -47,10 +44,10 @@ class DeviceSlot {
 
   // Takes in what has arrived. True when more may be there.
   bool poll(TimePoint now);
-  void flush(TimePoint now);
 
  private:
-  DeviceSlot(std::unique_ptr<rdma::Device> device, std::unique_ptr<Reachability> reachability);
+  DeviceSlot(std::unique_ptr<rdma::Device> device, std::unique_ptr<Reachability> reachability,
+             PeerTable& groups, WorkerStats& stats);
   Result<void> post_receives();
   void take(const rdma::Completion& completion, TimePoint now);
   void take(const rdma::AsyncEvent& event, TimePoint now);
@@ -60,8 +57,9 @@ class DeviceSlot {
   std::unique_ptr<rdma::ProtectionDomain> domain_;
   std::unique_ptr<rdma::RegisteredBuffer> receive_memory_;
   std::unique_ptr<rdma::SharedReceiveQueue> receive_queue_;
-  GroupResources resources_;
-  PeerTable peers_;
+  LinkDevice own_;
+  PeerTable& groups_;
+  WorkerStats& stats_;
   std::vector<rdma::ReceiveRequest> reposts_;
   bool limit_hit_ = false;
 };

@@ -23,17 +23,7 @@ Group::Group(GroupResources& shared, const GroupStart& start, TimePoint now)
 Result<std::unique_ptr<Group>> Group::create(GroupResources& shared, const GroupStart& start,
                                              TimePoint now) {
   std::unique_ptr<Group> group(new Group(shared, start, now));
-  group->domain_ = shared.receive_domain;
-  if (shared.device->capabilities().receive_queue_crosses_domains) {
-    // A domain of its own makes this peer's keys worthless to every other.
-    group->own_domain_ = SMC_TRY(shared.device->create_protection_domain());
-    group->domain_ = group->own_domain_.get();
-  }
-  group->rmbs_ =
-      std::make_unique<BufferSlabs>(*shared.device, *group->domain_, *shared.budget, *shared.stats);
-  group->staging_ =
-      std::make_unique<BufferSlabs>(*shared.device, *group->domain_, *shared.budget, *shared.stats);
-  SMC_TRY(group->make_lane(0, start.port));
+  SMC_TRY(group->make_lane(0, {start.device, start.port}));
   group->count_state(group->protocol_.type());
   return group;
 }
@@ -41,7 +31,7 @@ Result<std::unique_ptr<Group>> Group::create(GroupResources& shared, const Group
 Group::~Group() {
   count_state(std::nullopt);
   // Before the slabs, whose memory the peer might still be writing.
-  for (Lane& lane : lanes_) lane.queue_pair.reset();
+  for (smc::LinkIndex i = 0; i < smc::kLinksMax; ++i) drop_lane(i);
 }
 
 void Group::protocol_changed(TimePoint now) {
@@ -110,7 +100,7 @@ void Group::leave_seat(const Seat& seat, smc::LinkIndex link, bool quarantine, T
 }
 
 Result<void> Group::take_send_ring(SmcRelay& relay, const BufferSizes& sizes) {
-  if (shared_.device->capabilities().remote_memory_addressable) return {};
+  if (footholds_[0].on->device->capabilities().remote_memory_addressable) return {};
   const smc::ElementId staging = SMC_TRY(staging_->take(sizes));
   relay.buffers.staging = staging;
   relay.buffers.staging_bytes = staging_->bytes(staging);
@@ -131,8 +121,11 @@ Result<void> Group::prepare_sending(SmcRelay& relay, const PeerElement& element,
     if (!protocol_.usable() || relay.link == tried) return open.error();
     found = SMC_TRY(find_element(relay.buffers, relay.link));
   }
-  relay.connection.set_peer(peer_token, found,
-                            static_cast<std::uint32_t>(relay.buffers.staging_bytes.size()));
+  const auto staging_bytes = static_cast<std::uint32_t>(relay.buffers.staging_bytes.size());
+  // Where memory is addressable the peer is one of ours, which repeats everything.
+  const bool reserved = several_links() && staging_bytes != 0;
+  relay.connection.set_peer(peer_token, found, staging_bytes,
+                            reserved ? smc::kSwitchReserveBytes : 0);
   return {};
 }
 
@@ -197,12 +190,12 @@ void Group::terminate(const char* why) {
 
 bool Group::parted() const {
   if (llc_waiting_ || llc_due_ || !last_words_.empty()) return false;
-  const std::uint32_t all_room =
-      std::min(kSendRequestsPerLink, shared_.device->capabilities().send_requests_max);
   for (smc::LinkIndex i = 0; i < smc::kLinksMax; ++i) {
     const Lane& lane = lanes_[i];
     // Without a link the queue pair was never connected.
     if (!lane.queue_pair || lane.failed || !protocol_.link(i)) continue;
+    const std::uint32_t all_room =
+        std::min(kSendRequestsPerLink, device_of(lane).device->capabilities().send_requests_max);
     if (!protocol_.peer_parted() || lane.queue_pair->send_room() < all_room) return false;
   }
   return true;

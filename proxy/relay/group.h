@@ -1,5 +1,6 @@
-// A link group with all it owns on the device: protection domain, queue pairs, registered slabs,
-// and the table of its connections. Performs what smc::LinkGroup asks for.
+// A link group with all it owns on its devices: protection domains, queue pairs, registered slabs,
+// and the table of its connections. Performs what smc::LinkGroup asks for. It begins on one device
+// and goes to others that lead to the same peers as links ask for them.
 //
 // A queue pair that has failed stays, for nothing but its name, until its slot is used again:
 // messages that it has received may still be polled, and an Accept may be on its way that names it.
@@ -20,6 +21,7 @@
 #include "event/timer_queue.h"
 #include "rdma/device.h"
 #include "relay/buffer_slabs.h"
+#include "relay/link_device.h"
 #include "relay/reachability.h"
 #include "relay/smc_relay.h"
 #include "smc/connection_table.h"
@@ -45,12 +47,9 @@ struct SendBatch {
   std::array<std::byte, wire::kCdcBytes>& message() { return messages[count - 1]; }
 };
 
-// What the groups on one device of a worker share.
+// What the groups of a worker share.
 struct GroupResources {
-  rdma::Device* device = nullptr;
-  const Reachability* reachability = nullptr;
-  rdma::ProtectionDomain* receive_domain = nullptr;
-  rdma::SharedReceiveQueue* receive_queue = nullptr;
+  std::vector<LinkDevice*> devices;  // all there are, in the order in which they are preferred
   smc::RmbBudget* budget = nullptr;
   event::TimerQueue* timers = nullptr;
   WorkerStats* stats = nullptr;
@@ -78,8 +77,9 @@ struct GroupStart {
   smc::GroupRole role = smc::GroupRole::kClient;
   PeerId peer;
   smc::Terms terms;
-  rdma::Port port;             // of the first link
-  std::optional<Place> place;  // what other links lead from and to; wanted where there may be any
+  LinkDevice* device = nullptr;  // of the first link
+  rdma::Port port;               // likewise
+  std::optional<Place> place;    // what other links lead from and to; wanted where there may be any
   unsigned links_max = 1;
   std::uint32_t random = 0;
 };
@@ -103,6 +103,8 @@ class Group {
   std::optional<smc::LinkIndex> link_to(QpNumber queue_pair, const Gid& gid) const;
   // A link of the group leads to that port of the peer.
   bool leads_to(const Gid& peer) const;
+  // Under which key the peer reaches a slab of RMBs over a link that has a queue pair.
+  smc::RmbKey rmb_key(std::uint16_t slab, smc::LinkIndex link) const;
   BufferSlabs& rmbs() { return *rmbs_; }
   const BufferSlabs& rmbs() const { return *rmbs_; }
   smc::ConnectionTable<SmcRelay>& connections() { return table_; }
@@ -145,8 +147,11 @@ class Group {
   void doubt(smc::LinkIndex link, TimePoint now);
   void handle_link_failure(smc::LinkIndex link, const char* why, TimePoint now);
   // Only where another link is left: what goes over this one would find out by itself.
-  void handle_port_down(PortNumber port, TimePoint now);
-  void handle_port_up(TimePoint now);
+  void handle_port_down(const LinkDevice& device, PortNumber port, TimePoint now);
+  void handle_port_up(const LinkDevice& device, PortNumber port, TimePoint now);
+  void handle_device_down(const LinkDevice& device, TimePoint now);
+  // Something of the group lives on the device.
+  bool uses(const LinkDevice& device) const;
 
   // Tells the peer that the group is gone.
   void terminate(const char* why);
@@ -164,8 +169,6 @@ class Group {
   // Called for a connection whose windows or state changed by a message.
   std::function<void(SmcRelay&)> on_connection_news;
   std::function<void(Group&)> on_protocol_news;  // protocol().poll_event() has something
-  // A queue pair is there, for that link, or is no more.
-  std::function<void(QpNumber, std::optional<smc::LinkIndex>)> on_queue_pair;
   LinkGroupRow row(unsigned worker, TimePoint now) const;
 
   void set_peer_host(const std::array<char, 32>& padded);
@@ -186,9 +189,21 @@ class Group {
     AlertToken token;
     std::array<std::byte, wire::kCdcBytes> message{};
   };
+  // What the group has on one device.
+  struct Foothold {
+    LinkDevice* on = nullptr;
+    std::unique_ptr<rdma::ProtectionDomain> own_domain;
+    rdma::ProtectionDomain* domain = nullptr;
+  };
+  // A port of a device.
+  struct Outlet {
+    LinkDevice* device = nullptr;
+    rdma::Port port;
+  };
   // A link's queue pair and what is on its way there.
   struct Lane {
     std::unique_ptr<rdma::QueuePair> queue_pair;
+    std::size_t foothold = 0;  // the one that it stands on
     rdma::Port port;
     rdma::PeerEndpoint peer;
     BoundedQueue<SendRecord> records{kSendRequestsPerLink};
@@ -201,18 +216,21 @@ class Group {
 
   Group(GroupResources& shared, const GroupStart& start, TimePoint now);
   bool several_links() const { return protocol_.links_max() > 1; }
-  Result<void> make_lane(smc::LinkIndex link, const rdma::Port& port);
+  Result<std::size_t> set_foot(LinkDevice& device);
+  LinkDevice& device_of(const Lane& lane) const { return *footholds_[lane.foothold].on; }
+  Result<void> make_lane(smc::LinkIndex link, const Outlet& outlet);
   void drop_lane(smc::LinkIndex link);
+  void want_link(TimePoint now);
   void perform_tasks(TimePoint now);
   void prepare_link(const smc::LinkTask& task, TimePoint now);
   void connect_link(const smc::LinkTask& task, TimePoint now);
   void move_connections(const smc::LinkTask& task, TimePoint now);
   bool move(SmcRelay& relay);
-  std::optional<rdma::Port> port_for_link(const smc::LinkPeer& peer) const;
-  bool port_taken(PortNumber port, bool may_be_spare) const;
+  std::vector<Outlet> outlets() const;
+  std::optional<Outlet> outlet_for_link(const smc::LinkPeer& peer) const;
+  bool outlet_taken(const Outlet& outlet, bool may_be_spare) const;
   Result<smc::RmbElement> find_element(const SmcBuffers& buffers, smc::LinkIndex on) const;
   Result<void> open_way(SmcRelay& relay, const smc::RmbElement& element);
-  smc::RmbKey key_of(std::uint16_t slab) const;
   Result<void> list_slabs(smc::LinkIndex link);
   bool fail_lane(smc::LinkIndex link);
   void handle_cdc(smc::LinkIndex link, std::span<const std::byte> message, TimePoint now);
@@ -229,8 +247,7 @@ class Group {
   GroupResources& shared_;
   std::string id_;
   smc::LinkGroup protocol_;
-  std::unique_ptr<rdma::ProtectionDomain> own_domain_;
-  rdma::ProtectionDomain* domain_ = nullptr;
+  std::vector<Foothold> footholds_;  // kLinksMax at most; the first is that of the first link
   std::unique_ptr<BufferSlabs> rmbs_;
   std::unique_ptr<BufferSlabs> staging_;
   std::array<Lane, smc::kLinksMax> lanes_;

@@ -8,26 +8,56 @@
 
 namespace fairlead::relay {
 
-Result<void> Group::make_lane(smc::LinkIndex link, const rdma::Port& port) {
+// The slabs that there are, and those to come, are registered there.
+Result<std::size_t> Group::set_foot(LinkDevice& device) {
+  for (std::size_t i = 0; i < footholds_.size(); ++i)
+    if (footholds_[i].on == &device) return i;
+  if (footholds_.size() == smc::kLinksMax) return Error{Errc::kExhausted, "devices of the group"};
+  Foothold foothold{&device, nullptr, device.receive_domain};
+  if (device.device->capabilities().receive_queue_crosses_domains) {
+    // A domain of its own makes this peer's keys worthless to every other.
+    foothold.own_domain = SMC_TRY(device.device->create_protection_domain());
+    foothold.domain = foothold.own_domain.get();
+  }
+  rdma::ProtectionDomain& domain = *foothold.domain;
+  if (footholds_.empty()) {
+    const auto slabs = [&] {
+      return std::make_unique<BufferSlabs>(*device.device, domain, *shared_.budget, *shared_.stats);
+    };
+    rmbs_ = slabs();
+    staging_ = slabs();
+  } else {
+    SMC_TRY(rmbs_->add_device(*device.device, domain));
+    if (const Result<void> added = staging_->add_device(*device.device, domain); !added) {
+      rmbs_->remove_device();
+      return added.error();
+    }
+  }
+  footholds_.push_back(std::move(foothold));
+  return footholds_.size() - 1;
+}
+
+Result<void> Group::make_lane(smc::LinkIndex link, const Outlet& outlet) {
   drop_lane(link);
-  rdma::QueuePairOptions options;
-  options.domain = domain_;
-  options.receive_queue = shared_.receive_queue;
-  options.port = port.number;
-  options.gid = port.gid;
-  options.send_requests =
-      std::min(kSendRequestsPerLink, shared_.device->capabilities().send_requests_max);
   Lane& lane = lanes_[link];
-  lane.queue_pair = SMC_TRY(shared_.device->create_queue_pair(options));
-  lane.port = port;
-  if (on_queue_pair) on_queue_pair(lane.queue_pair->number(), link);
+  lane.foothold = SMC_TRY(set_foot(*outlet.device));
+  rdma::QueuePairOptions options;
+  options.domain = footholds_[lane.foothold].domain;
+  options.receive_queue = outlet.device->receive_queue;
+  options.port = outlet.port.number;
+  options.gid = outlet.port.gid;
+  rdma::Device& device = *outlet.device->device;
+  options.send_requests = std::min(kSendRequestsPerLink, device.capabilities().send_requests_max);
+  lane.queue_pair = SMC_TRY(device.create_queue_pair(options));
+  lane.port = outlet.port;
+  outlet.device->queue_pairs[lane.queue_pair->number()] = {this, link};
   return {};
 }
 
 void Group::drop_lane(smc::LinkIndex link) {
   Lane& lane = lanes_[link];
   if (!lane.queue_pair) return;
-  if (on_queue_pair) on_queue_pair(lane.queue_pair->number(), std::nullopt);
+  device_of(lane).queue_pairs.erase(lane.queue_pair->number());
   lane = {};
 }
 
@@ -50,30 +80,6 @@ void Group::handle_link_failure(smc::LinkIndex link, const char* why, TimePoint 
   // A peer that parted from us takes its queue pair away.
   if (!protocol_.terminated()) shared_.stats->link_failed.add();
   protocol_.handle_link_down(link, now, why);
-  protocol_changed(now);
-}
-
-void Group::handle_port_down(PortNumber port, TimePoint now) {
-  // Old news: what has survived the outage is needed more than ever when the next one is at hand.
-  for (const rdma::Port& own : shared_.device->ports())
-    if (own.number == port && own.state == rdma::PortState::kActive) return;
-  const auto hit = [&](smc::LinkIndex i) {
-    return protocol_.link(i) && lanes_[i].port.number == port;
-  };
-  bool another = false;
-  for (smc::LinkIndex i = 0; i < smc::kLinksMax; ++i)
-    another = another || (protocol_.active(i) && !hit(i));
-  if (!another) return;
-  for (smc::LinkIndex i = 0; i < smc::kLinksMax; ++i)
-    if (hit(i)) handle_link_failure(i, "its port went down", now);
-}
-
-void Group::handle_port_up(TimePoint now) {
-  if (!several_links()) return;
-  std::vector<Gid> gids;
-  for (const rdma::Port& port : shared_.device->ports())
-    if (usable(port) && shared_.reachability->alike(first_port_, port)) gids.push_back(port.gid);
-  protocol_.handle_port_up(gids, now);
   protocol_changed(now);
 }
 
@@ -101,41 +107,14 @@ void Group::perform_tasks(TimePoint now) {
 }
 
 void Group::prepare_link(const smc::LinkTask& task, TimePoint now) {
-  const std::optional<rdma::Port> port = port_for_link(task.peer);
-  if (!port || !make_lane(task.link, *port)) return protocol_.link_unavailable(task.link, now);
+  const auto outlet = protocol_.usable() ? outlet_for_link(task.peer) : std::nullopt;
+  if (!outlet || !make_lane(task.link, *outlet)) return protocol_.link_unavailable(task.link, now);
   for (std::size_t slab = 0; slab < rows_.size(); ++slab)
-    protocol_.set_rmb_key(rows_[slab], task.link, key_of(static_cast<std::uint16_t>(slab)));
+    protocol_.set_rmb_key(rows_[slab], task.link,
+                          rmb_key(static_cast<std::uint16_t>(slab), task.link));
   protocol_.link_prepared(
-      task.link, {identity(task.link), lanes_[task.link].queue_pair->first_psn(), port->mtu}, now);
-}
-
-// A port without a link, else one whose link can be spared. One port may carry two links only where
-// the other side has two.
-std::optional<rdma::Port> Group::port_for_link(const smc::LinkPeer& peer) const {
-  Place place = *place_;
-  const bool server = protocol_.role() == smc::GroupRole::kServer;
-  place.peer_gid = server ? lanes_[0].peer.gid : peer.identity.gid;
-  const auto fit = [&](const rdma::Port& port) -> std::optional<rdma::Port> {
-    if (!usable(port) || !shared_.reachability->alike(first_port_, port)) return std::nullopt;
-    return shared_.reachability->choose_port({&port, 1}, place);
-  };
-  for (const bool may_be_spare : {false, true})
-    for (const rdma::Port& port : shared_.device->ports())
-      if (!port_taken(port.number, may_be_spare))
-        if (const auto chosen = fit(port)) return chosen;
-  if (server && protocol_.active_links() > 1) return std::nullopt;
-  if (!server && leads_to(peer.identity.gid)) return std::nullopt;
-  for (const rdma::Port& port : shared_.device->ports())
-    if (const auto chosen = fit(port)) return chosen;
-  return std::nullopt;
-}
-
-bool Group::port_taken(PortNumber port, bool may_be_spare) const {
-  for (smc::LinkIndex i = 0; i < smc::kLinksMax; ++i)
-    if (protocol_.active(i) && lanes_[i].port.number == port &&
-        !(may_be_spare && protocol_.redundant(i)))
-      return true;
-  return false;
+      task.link, {identity(task.link), lanes_[task.link].queue_pair->first_psn(), outlet->port.mtu},
+      now);
 }
 
 void Group::connect_link(const smc::LinkTask& task, TimePoint now) {
@@ -143,7 +122,7 @@ void Group::connect_link(const smc::LinkTask& task, TimePoint now) {
   const smc::LinkIdentity& peer = task.peer.identity;
   lane.peer = {peer.gid,        peer.mac,
                peer.queue_pair, task.peer.first_psn,
-               task.peer.mtu,   shared_.reachability->direct(lane.port.gid, peer.gid)};
+               task.peer.mtu,   device_of(lane).reachability->direct(lane.port.gid, peer.gid)};
   if (const Result<void> connected = lane.queue_pair->connect(lane.peer); !connected)
     return handle_link_failure(task.link, connected.error().what, now);
   protocol_.link_connected(task.link, now);
@@ -198,17 +177,18 @@ Result<smc::RmbElement> Group::find_element(const SmcBuffers& buffers, smc::Link
 
 // Where the peer's memory is addressable its element, else nothing but its key is needed.
 Result<void> Group::open_way(SmcRelay& relay, const smc::RmbElement& element) {
-  if (shared_.device->capabilities().remote_memory_addressable)
-    relay.buffers.remote = SMC_TRY(lanes_[relay.link].queue_pair->remote_memory(
-        {element.rkey, element.address}, element.size_bytes));
+  const Lane& lane = lanes_[relay.link];
+  if (device_of(lane).device->capabilities().remote_memory_addressable)
+    relay.buffers.remote = SMC_TRY(
+        lane.queue_pair->remote_memory({element.rkey, element.address}, element.size_bytes));
   relay.buffers.peer.rmb = {element.rkey,
                             RemoteAddress{element.address.value - relay.buffers.peer.offset}};
   relay.buffers.named_on = relay.link;
   return {};
 }
 
-smc::RmbKey Group::key_of(std::uint16_t slab) const {
-  const rdma::RegisteredBuffer& buffer = rmbs_->buffer({slab, RmbIndex{1}});
+smc::RmbKey Group::rmb_key(std::uint16_t slab, smc::LinkIndex link) const {
+  const rdma::RegisteredBuffer& buffer = rmbs_->buffer({slab, RmbIndex{1}}, lanes_[link].foothold);
   return {buffer.rkey(), buffer.address()};
 }
 
@@ -216,11 +196,11 @@ smc::RmbKey Group::key_of(std::uint16_t slab) const {
 Result<void> Group::list_slabs(smc::LinkIndex link) {
   if (!several_links()) return {};
   while (rows_.size() < rmbs_->slab_count()) {
-    const smc::RmbKey key = key_of(static_cast<std::uint16_t>(rows_.size()));
-    const smc::RmbRow row = SMC_TRY(protocol_.add_rmb(link, key));
+    const auto slab = static_cast<std::uint16_t>(rows_.size());
+    const smc::RmbRow row = SMC_TRY(protocol_.add_rmb(link, rmb_key(slab, link)));
     rows_.push_back(row);
     for (smc::LinkIndex i = 0; i < smc::kLinksMax; ++i)
-      if (protocol_.link(i)) protocol_.set_rmb_key(row, i, key);
+      if (protocol_.link(i)) protocol_.set_rmb_key(row, i, rmb_key(slab, i));
     if (protocol_.rmb_told(row)) continue;
     const TimePoint now = shared_.now();
     protocol_.tell_rmbs(now);

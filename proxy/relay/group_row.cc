@@ -80,7 +80,7 @@ LinkGroupRow Group::row(unsigned worker, TimePoint now) const {
     entry.group = id_;
     entry.number = link->number().value;
     entry.state = link_state_name(link->state());
-    entry.rnic = shared_.device->name();
+    entry.rnic = device_of(lanes_[i]).device->name();
     entry.port = lanes_[i].port.number.value;
     entry.local_gid = to_string(lanes_[i].port.gid);
     entry.peer_gid = to_string(lanes_[i].peer.gid);

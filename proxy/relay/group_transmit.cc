@@ -57,7 +57,7 @@ bool Group::transmit(SmcRelay& relay, SendBatch& batch) {
     rdma::WorkRequest& request = batch.add();
     request.kind = rdma::WorkRequest::Kind::kWrite;
     request.id = rdma::WorkId{lane.next_id++};
-    request.from = {&staging_->buffer(*relay.buffers.staging),
+    request.from = {&staging_->buffer(*relay.buffers.staging, lane.foothold),
                     staging_->offset_bytes(*relay.buffers.staging) + write.staging_offset,
                     write.length};
     request.to = {

@@ -10,13 +10,6 @@ Group& PeerTable::add(const PeerKey& key, std::unique_ptr<Group> group) {
   SMC_ASSERT(!full(), groups_.size());
   Group& added = *group;
   by_peer_.emplace(key, &added);
-  added.on_queue_pair = [this, &added](QpNumber number, std::optional<smc::LinkIndex> link) {
-    if (link)
-      by_queue_pair_[number] = {&added, *link};
-    else
-      by_queue_pair_.erase(number);
-  };
-  added.on_queue_pair(added.queue_pair(0)->number(), smc::LinkIndex{0});
   groups_.push_back({key, std::move(group)});
   return added;
 }
@@ -44,8 +37,7 @@ Group* PeerTable::forming(const PeerKey& key) const {
   });
 }
 
-std::optional<PeerTable::LinkPlace> PeerTable::by_link(const PeerKey& key,
-                                                       QpNumber peer_queue_pair) const {
+std::optional<LinkPlace> PeerTable::by_link(const PeerKey& key, QpNumber peer_queue_pair) const {
   for (auto at = by_peer_.lower_bound({key.role, key.peer, Gid{}});
        at != by_peer_.end() && at->first.role == key.role && at->first.peer == key.peer; ++at) {
     Group& group = *at->second;
@@ -56,14 +48,7 @@ std::optional<PeerTable::LinkPlace> PeerTable::by_link(const PeerKey& key,
   return std::nullopt;
 }
 
-std::optional<PeerTable::LinkPlace> PeerTable::by_queue_pair(QpNumber number) const {
-  const auto found = by_queue_pair_.find(number);
-  if (found == by_queue_pair_.end()) return std::nullopt;
-  return found->second;
-}
-
 void PeerTable::remove(Group& group) {
-  std::erase_if(by_queue_pair_, [&](const auto& entry) { return entry.second.group == &group; });
   std::erase_if(by_peer_, [&](const auto& entry) { return entry.second == &group; });
   std::erase_if(groups_, [&](const Entry& entry) { return entry.group.get() == &group; });
 }

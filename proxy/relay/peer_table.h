@@ -1,13 +1,14 @@
 // Which link groups lead to which peer, inside one worker. A peer is told apart by role, system id
 // and GID, as Linux does (docs/wire.md, "Link groups"); when a group is full, the next one is made.
-// The GID may be that of any link of the group: a peer speaks from the port that is up.
+// The GID may be that of any link of the group: a peer speaks from the port that is up. Which
+// device of ours a group began on does not matter, because a link may be on any.
 #pragma once
 
 #include <compare>
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <unordered_map>
+#include <optional>
 #include <vector>
 
 #include "base/ids.h"
@@ -35,13 +36,7 @@ class PeerTable {
   Group* forming(const PeerKey& key) const;
   // The client's group that has, or had, a link to this queue pair of the peer: what a reusing
   // Accept names.
-  struct LinkPlace {
-    Group* group = nullptr;
-    smc::LinkIndex link = 0;
-  };
   std::optional<LinkPlace> by_link(const PeerKey& key, QpNumber peer_queue_pair) const;
-  // Local queue pair of a completion.
-  std::optional<LinkPlace> by_queue_pair(QpNumber number) const;
 
   // The group finds no more connections; it is destroyed by remove().
   void remove(Group& group);
@@ -63,7 +58,6 @@ class PeerTable {
   std::vector<Entry> groups_;
   // Under the GID of the first link.
   std::multimap<PeerKey, Group*> by_peer_;
-  std::unordered_map<QpNumber, LinkPlace> by_queue_pair_;
 };
 
 }  // namespace fairlead::relay

@@ -1,6 +1,7 @@
 #include "relay/reachability.h"
 
 #include <algorithm>
+#include <string_view>
 
 namespace fairlead::relay {
 
@@ -26,6 +27,14 @@ std::optional<rdma::Port> Reachability::choose_port(std::span<const rdma::Port> 
 }
 
 bool Reachability::direct(const Gid&, const Gid&) const { return true; }
+
+bool alike(const Reachability& one_device, const rdma::Port& one, const Reachability& other_device,
+           const rdma::Port& other) {
+  if (&one_device == &other_device) return one_device.alike(one, other);
+  if (std::string_view(one_device.kind()) != other_device.kind()) return false;
+  const std::string id = one_device.pnet(one).id;
+  return !id.empty() && id == other_device.pnet(other).id;
+}
 
 bool Reachability::alike(const rdma::Port& one, const rdma::Port& other) const {
   if (one.number == other.number) return true;

@@ -67,6 +67,10 @@ class Reachability {
   virtual bool alike(const rdma::Port& one, const rdma::Port& other) const;
 };
 
+// Likewise for ports of any two devices.
+bool alike(const Reachability& one_device, const rdma::Port& one, const Reachability& other_device,
+           const rdma::Port& other);
+
 bool usable(const rdma::Port& port);  // active, and has a GID
 
 }  // namespace fairlead::relay

@@ -85,7 +85,7 @@ void Session::handle_proposal(TimePoint now) {
 void Session::answer_proposal(TimePoint now) {
   const wire::Proposal& proposal = setup_->handshake->proposal();
   const PeerKey key{smc::GroupRole::kServer, proposal.peer_id, setup_->peer_gid};
-  PeerTable& peers = setup_->slot->peers();
+  PeerTable& peers = worker_.peers();
   Group* group = peers.with_room(key);
   const bool first_contact = group == nullptr;
   if (first_contact) {

@@ -10,24 +10,24 @@
 namespace fairlead::relay {
 
 Result<Group*> Session::make_group(smc::GroupRole role, const PeerKey& key, TimePoint now) {
-  DeviceSlot& slot = *setup_->slot;
-  if (slot.peers().full()) return Error{Errc::kExhausted, "link groups of the device"};
+  if (worker_.peers().full()) return Error{Errc::kExhausted, "link groups of the worker"};
   GroupStart start;
   start.id = worker_.next_group_id();
   start.role = role;
   start.peer = key.peer;
   start.terms = setup_->terms;
+  start.device = &setup_->slot->link_device();
   start.port = setup_->port;
   start.links_max = worker_.config().smc.max_links;
   if (start.links_max > 1) start.place = place(setup_->peer_gid).kept();
   start.random = worker_.random();
-  Result<std::unique_ptr<Group>> group = Group::create(slot.resources(), start, now);
+  Result<std::unique_ptr<Group>> group = Group::create(worker_.group_resources(), start, now);
   if (!group) {
     LogEvent(LogLevel::kWarn, "relay.group", "create_failed")
         .field("what", to_string(group.error()));
     return group.error();
   }
-  return &worker_.adopt_group(slot, key, std::move(*group));
+  return &worker_.adopt_group(key, std::move(*group));
 }
 
 // `reason`, unless the device may lock no more memory. To be asked before anything is given back.
@@ -105,15 +105,15 @@ wire::AcceptConfirm Session::describe_seat(wire::ClcType type, bool first_contac
   wire::AcceptConfirm answer =
       smc::make_answer(type, worker_.offer(), setup_->terms, first_contact, direct);
   const smc::LinkIdentity identity = group.identity(smc_->link);
-  const BufferSlabs& rmbs = group.rmbs();
+  const smc::RmbKey rmb = group.rmb_key(seat_->element.slab, smc_->link);
   answer.gid = identity.gid;
   answer.mac = identity.mac;
   answer.queue_pair = identity.queue_pair;
   answer.first_psn = group.queue_pair(smc_->link)->first_psn();
-  answer.rmb_rkey = rmbs.buffer(seat_->element).rkey();
-  answer.rmb_address = rmbs.buffer(seat_->element).address();
+  answer.rmb_rkey = rmb.rkey;
+  answer.rmb_address = rmb.address;
   answer.rmb_index = seat_->element.index;
-  answer.rmb_size_code = rmbs.size_code(seat_->element);
+  answer.rmb_size_code = group.rmbs().size_code(seat_->element);
   answer.alert_token = seat_->token;
   answer.mtu = group.port(smc_->link).mtu;
   if (type == wire::ClcType::kConfirm && first_contact) answer.gids.push(identity.gid);

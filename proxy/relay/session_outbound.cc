@@ -169,7 +169,7 @@ void Session::handle_accept(TimePoint now) {
 // The server may lead us to another device than the one whose GID we told: that of the same node.
 bool Session::choose_slot_of_server(const Gid& gid) {
   const DeviceSlot* offered = setup_->slot;
-  setup_->slot = worker_.slot_of_server(gid);
+  setup_->slot = worker_.slot_of_server(gid, setup_->slot);
   setup_->peer_gid = gid;
   if (setup_->slot == nullptr) return false;
   if (setup_->slot == offered) return true;
@@ -180,8 +180,7 @@ bool Session::choose_slot_of_server(const Gid& gid) {
 
 void Session::join_named_link(const PeerKey& key, const wire::AcceptConfirm& accept,
                               TimePoint now) {
-  const std::optional<PeerTable::LinkPlace> named =
-      setup_->slot->peers().by_link(key, accept.queue_pair);
+  const std::optional<LinkPlace> named = worker_.peers().by_link(key, accept.queue_pair);
   if (!named) {
     note("the peer named a link group that we do not have");
     return decline(FallbackReason::kSyncError, true, now);

@@ -30,6 +30,11 @@ Worker::Worker(WorkerSettings settings, Network& network, WorkerStats& stats)
       random_(settings_.seed),
       turns_(settings_.handshakes_per_peer_max) {
   stats_.pinned_limit_bytes.set(settings_.memory_bytes);
+  group_resources_.budget = &budget_;
+  group_resources_.timers = &timers_;
+  group_resources_.stats = &stats_;
+  group_resources_.times = times_of(config().smc);
+  group_resources_.now = [this] { return network_.now(); };
 }
 
 Worker::~Worker() {
@@ -42,18 +47,30 @@ Worker::~Worker() {
 Result<void> Worker::add_device(std::unique_ptr<rdma::Device> device,
                                 std::unique_ptr<Reachability> reachability) {
   const bool farther = reachability->leaves_node();
-  std::unique_ptr<DeviceSlot> slot = SMC_TRY(
-      DeviceSlot::create(std::move(device), std::move(reachability), budget_, timers_, stats_,
-                         times_of(config().smc), [this] { return network_.now(); }));
+  std::unique_ptr<DeviceSlot> slot =
+      SMC_TRY(DeviceSlot::create(std::move(device), std::move(reachability), peers_, stats_));
   if (watcher_ != nullptr) slot->device().set_watcher(watcher_);
   const auto place = std::find_if(slots_.begin(), slots_.end(), [&](const auto& other) {
     return !farther && other->reachability().leaves_node();
   });
-  slots_.insert(place, std::move(slot));
+  LinkDevice& added = (*slots_.insert(place, std::move(slot)))->link_device();
+  list_devices();
+  // Groups that are there may have waited for it.
+  for (const rdma::Port& port : added.device->ports())
+    peers_.for_each(
+        [&](Group& group) { group.handle_port_up(added, port.number, network_.now()); });
   return {};
 }
 
-DeviceSlot* Worker::slot_of_server(const Gid& gid) const {
+void Worker::list_devices() {
+  group_resources_.devices.clear();
+  for (const std::unique_ptr<DeviceSlot>& slot : slots_)
+    group_resources_.devices.push_back(&slot->link_device());
+}
+
+DeviceSlot* Worker::slot_of_server(const Gid& gid, DeviceSlot* offered) const {
+  if (offered != nullptr && offered->active() && offered->reachability().server_reachable(gid))
+    return offered;
   for (const std::unique_ptr<DeviceSlot>& slot : slots_)
     if (slot->active() && slot->reachability().server_reachable(gid)) return slot.get();
   return nullptr;
@@ -112,15 +129,13 @@ std::string Worker::next_group_id() {
   return "g-" + std::to_string(settings_.index) + "." + std::to_string(++group_numbers_);
 }
 
-Group& Worker::adopt_group(DeviceSlot& slot, const PeerKey& key, std::unique_ptr<Group> group) {
-  Group& added = slot.peers().add(key, std::move(group));
+Group& Worker::adopt_group(const PeerKey& key, std::unique_ptr<Group> group) {
+  Group& added = peers_.add(key, std::move(group));
   added.on_connection_news = [this](SmcRelay& relay) {
     mark_ready(*static_cast<Session*>(relay.owner));
   };
   // Looked at in the turn, not inside the call that made the news.
-  added.on_protocol_news = [this, &slot](Group& changed) {
-    group_news_.push_back({&slot, &changed});
-  };
+  added.on_protocol_news = [this](Group& changed) { group_news_.push_back(&changed); };
   stats_.link_added.add();
   LogEvent(LogLevel::kInfo, "smc.group", "forming")
       .field("group", added.id())
@@ -148,9 +163,9 @@ bool Worker::turn() {
   timers_.run(now);
   run_ready();
   // News may make sessions ready and sessions make news; what comes late waits for the next turn.
-  std::vector<GroupNews> news;
+  std::vector<Group*> news;
   news.swap(group_news_);
-  for (const GroupNews& item : news) handle_group_events(*item.slot, *item.group);
+  for (Group* group : news) handle_group_events(*group);
   flush();
   reap_groups();
   graveyard_.clear();
@@ -159,7 +174,14 @@ bool Worker::turn() {
 
 void Worker::flush() {
   const TimePoint now = network_.now();
-  for (const std::unique_ptr<DeviceSlot>& slot : slots_) slot->flush(now);
+  bool any = false;
+  peers_.for_each([&](Group& group) {
+    if (!group.dirty()) return;
+    group.flush(now);
+    any = true;
+  });
+  if (!any) return;
+  for (const std::unique_ptr<DeviceSlot>& slot : slots_) slot->device().ring_doorbells();
 }
 
 void Worker::run_ready() {
@@ -180,17 +202,13 @@ void Worker::shut_down(const char* why) {
   for (const auto& [number, session] : sessions_) left.push_back(session.get());
   for (Session* session : left) session->shut_down(why);
   const TimePoint now = network_.now();
-  for (const std::unique_ptr<DeviceSlot>& slot : slots_)
-    slot->peers().for_each([&](Group& group) {
-      if (!group.protocol().terminated()) group.terminate(why);
-      group.flush(now);
-    });
+  peers_.for_each([&](Group& group) {
+    if (!group.protocol().terminated()) group.terminate(why);
+    group.flush(now);
+  });
   for (const std::unique_ptr<DeviceSlot>& slot : slots_) slot->device().ring_doorbells();
 }
 
-bool Worker::shut_down_done() const {
-  return std::all_of(slots_.begin(), slots_.end(),
-                     [](const auto& slot) { return slot->peers().count() == 0; });
-}
+bool Worker::shut_down_done() const { return peers_.count() == 0; }
 
 }  // namespace fairlead::relay

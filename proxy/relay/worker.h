@@ -100,6 +100,8 @@ class Worker {
   FallbackLog& fallback_log() { return fallback_log_; }
   DecisionLog& decisions() { return decisions_; }
   std::vector<std::unique_ptr<DeviceSlot>>& slots() { return slots_; }
+  PeerTable& peers() { return peers_; }
+  GroupResources& group_resources() { return group_resources_; }
   // Why other nodes cannot be reached.
   FallbackReason no_device_reason() const;
   bool any_active_slot() const;
@@ -111,8 +113,8 @@ class Worker {
     wire::VendorArea vendor;
   };
   Offered offer_towards(const Place& place) const;
-  // The device that reaches the GID of an Accept.
-  DeviceSlot* slot_of_server(const Gid& gid) const;
+  // The device that reaches the GID of an Accept: the offered one, if it does.
+  DeviceSlot* slot_of_server(const Gid& gid, DeviceSlot* offered) const;
   void mark_ready(Session& session);
   void bury(Session& session);
   bool begin_handshake();  // false: limits.handshakes is reached
@@ -122,14 +124,15 @@ class Worker {
   void next_turn(std::uint64_t session);
   std::uint32_t random() { return static_cast<std::uint32_t>(random_()); }
   std::string next_group_id();
-  Group& adopt_group(DeviceSlot& slot, const PeerKey& key, std::unique_ptr<Group> group);
+  Group& adopt_group(const PeerKey& key, std::unique_ptr<Group> group);
   // The session waits until `group` is confirmed or lost. False when too many do.
   bool wait_for_group(Group& group, Session& session);
   void stop_waiting(Session& session);
 
  private:
-  void handle_group_events(DeviceSlot& slot, Group& group);
-  void group_terminated(DeviceSlot& slot, Group& group, const char* why);
+  void handle_group_events(Group& group);
+  void group_terminated(Group& group, const char* why);
+  void list_devices();
   // To those that wait for it.
   void tell_told(Group& group);
   // Those with a seat, and those that wait; these wait no longer.
@@ -160,23 +163,20 @@ class Worker {
   };
   std::vector<std::unique_ptr<Looker>> lookers_;
   std::vector<std::unique_ptr<DeviceSlot>> slots_;
+  GroupResources group_resources_;
+  PeerTable peers_;
   std::unordered_map<std::uint64_t, std::unique_ptr<Session>> sessions_;
   std::vector<Session*> ready_;
   std::vector<Session*> running_;
   std::vector<std::unique_ptr<Session>> graveyard_;
   std::unordered_multimap<Group*, Session*> waiting_;
   struct ClosingGroup {
-    DeviceSlot* slot;
     Group* group;
     TimePoint until;
   };
   std::vector<ClosingGroup> closing_;
   std::optional<event::Timer> closing_timer_;
-  struct GroupNews {
-    DeviceSlot* slot;
-    Group* group;
-  };
-  std::vector<GroupNews> group_news_;
+  std::vector<Group*> group_news_;
   std::uint64_t session_numbers_ = 0;
   std::uint64_t group_numbers_ = 0;
   std::size_t handshakes_ = 0;

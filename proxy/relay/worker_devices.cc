@@ -31,9 +31,11 @@ bool Worker::remove_device(const std::string& name) {
   if (found == slots_.end()) return true;
   DeviceSlot* slot = found->get();
   const auto uses = [&](const auto& entry) { return entry.second->uses(*slot); };
-  if (slot->peers().count() != 0 || std::any_of(sessions_.begin(), sessions_.end(), uses))
-    return false;
+  bool used = std::any_of(sessions_.begin(), sessions_.end(), uses);
+  peers_.for_each([&](Group& group) { used = used || group.uses(slot->link_device()); });
+  if (used) return false;
   slots_.erase(found);
+  list_devices();
   return true;
 }
 
@@ -87,9 +89,9 @@ WorkerSnapshot Worker::snapshot(const SnapshotRequest& request) {
     snapshot.connections.push_back(session->row(now));
     snapshot.connections.back().worker = settings_.index;
   }
+  peers_.for_each(
+      [&](Group& group) { snapshot.link_groups.push_back(group.row(settings_.index, now)); });
   for (const std::unique_ptr<DeviceSlot>& slot : slots_) {
-    slot->peers().for_each(
-        [&](Group& group) { snapshot.link_groups.push_back(group.row(settings_.index, now)); });
     for (const rdma::Port& port : slot->device().ports())
       snapshot.devices.push_back(device_row(*slot, port));
   }

@@ -19,7 +19,7 @@ void log_link(LogLevel level, const char* name, const Group& group, const smc::G
 
 }  // namespace
 
-void Worker::handle_group_events(DeviceSlot& slot, Group& group) {
+void Worker::handle_group_events(Group& group) {
   const TimePoint now = network_.now();
   while (const std::optional<smc::GroupEvent> event = group.protocol().poll_event()) {
     switch (event->kind) {
@@ -68,7 +68,7 @@ void Worker::handle_group_events(DeviceSlot& slot, Group& group) {
         // connection that used it, so there is nobody left to stop.
         break;
       case smc::GroupEvent::Kind::kTerminated:
-        group_terminated(slot, group, event->why);
+        group_terminated(group, event->why);
         return;
     }
   }
@@ -93,7 +93,7 @@ std::vector<Session*> Worker::sessions_of(Group& group) {
   return sessions;
 }
 
-void Worker::group_terminated(DeviceSlot& slot, Group& group, const char* why) {
+void Worker::group_terminated(Group& group, const char* why) {
   const TimePoint now = network_.now();
   stats_.link_deleted.add();
   const std::vector<Session*> sessions = sessions_of(group);
@@ -101,7 +101,7 @@ void Worker::group_terminated(DeviceSlot& slot, Group& group, const char* why) {
       .field("group", group.id())
       .field("connections", std::uint64_t{sessions.size()})
       .field("why", why);
-  closing_.push_back({&slot, &group, now + kClosingWait});
+  closing_.push_back({&group, now + kClosingWait});
   for (Session* session : sessions) session->handle_group_lost(now);
 }
 
@@ -113,8 +113,8 @@ void Worker::reap_groups() {
     Group& group = *closing.group;
     const bool parted = group.parted() || now >= closing.until;
     if (group.connections().count() != 0 || !parted) return false;
-    std::erase_if(group_news_, [&](const GroupNews& news) { return news.group == &group; });
-    closing.slot->peers().remove(group);
+    std::erase(group_news_, &group);
+    peers_.remove(group);
     return true;
   });
   if (closing_.empty()) return;

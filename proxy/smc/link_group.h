@@ -3,10 +3,10 @@
 // holds them). Read first: docs/wire.md, "LLC" and "Link groups"; RFC 7609 section 4.4 and 4.5.
 //
 // How to drive it. In: start_first_contact() once the queue pair is connected, handle_llc() and
-// handle_received() for what arrives, handle_link_down(), handle_port_up(), handle_deadline(),
-// connection_added() and connection_removed(). The owner: terminate(). Out, after any of these:
-// poll_task() first (do it and report), then poll_llc() (send each on its link), poll_event() until
-// empty, and next_deadline().
+// handle_received() for what arrives, handle_link_down(), handle_ports_changed(),
+// handle_deadline(), connection_added() and connection_removed(). The owner: terminate(). Out,
+// after any of these: poll_task() first (do it and report), then poll_llc() (send each on its
+// link), poll_event() until empty, and next_deadline().
 //
 // A group of more than one link adds and deletes links by itself. The server decides: it adds one
 // after first contact, when one was lost, when a port of its own comes up, and when the client
@@ -94,8 +94,8 @@ class LinkGroup {
   void handle_llc(LinkIndex link, const wire::LlcMessage& message, TimePoint now);
   void handle_received(LinkIndex link, TimePoint now);
   void handle_link_down(LinkIndex link, TimePoint now, const char* why);
-  // A port of ours can carry links again. `gids`: those of all ports that can.
-  void handle_port_up(std::span<const Gid> gids, TimePoint now);
+  // Other ports of ours than before can carry links. `gids`: those of all that can.
+  void handle_ports_changed(std::span<const Gid> gids, TimePoint now);
   void handle_deadline(TimePoint now);
   std::optional<TimePoint> next_deadline() const;
 

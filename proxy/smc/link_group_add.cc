@@ -65,7 +65,7 @@ void LinkGroup::take(LinkIndex link, const wire::ReqAddLink& message, TimePoint 
   start_next_flow(now);
 }
 
-void LinkGroup::handle_port_up(std::span<const Gid> gids, TimePoint now) {
+void LinkGroup::handle_ports_changed(std::span<const Gid> gids, TimePoint now) {
   if (!usable() || links_max_ <= 1 || gids.empty()) return;
   const std::optional<LinkIndex> carrier = survivor_of(kLinksMax);
   if (!carrier) return;

@@ -68,7 +68,8 @@ void TurnChecks::check(SimProxy& proxy, const ProxySettings& settings) {
     for (const TrafficStats& traffic : direction) active += traffic.connections_active.get();
   if (active > proxy.worker()->session_count())
     world_.fail("pod %u: more active connections than sessions", proxy.pod());
-  if (stats.cdc_rejected.get() != 0 && !proxy.device()) world_.fail("a CDC without a device");
+  if (stats.cdc_rejected.get() != 0 && proxy.devices().empty())
+    world_.fail("a CDC without a device");
   if (++turns_ % kTurnsPerLook == 0) check_rows(proxy);
 }
 

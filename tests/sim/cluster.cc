@@ -129,12 +129,14 @@ void Cluster::strike(const Fault& fault) {
     case Fault::Kind::kRefuseRemote:
       break;
   }
-  if (proxy.device() != nullptr) strike_device(fault);
+  if (!proxy.devices().empty()) strike_device(fault);
 }
 
 void Cluster::strike_device(const Fault& fault) {
   SimProxy& proxy = *proxies_[fault.pod - 1];
-  SimDevice& device = *proxy.device();
+  const std::size_t count = proxy.devices().size();
+  const std::size_t index = count == 1 ? 0 : world_.random.between(0, count - 1);
+  SimDevice& device = *proxy.devices()[index];
   const bool spare =
       fault.kind == Fault::Kind::kSpareQueuePairDies || fault.kind == Fault::Kind::kSparePortDown;
   const auto later = [&] {
@@ -145,20 +147,21 @@ void Cluster::strike_device(const Fault& fault) {
     const std::vector<QpNumber> numbers = device.connected_queue_pairs();
     if (numbers.empty()) return spare ? later() : void();
     const QpNumber number = numbers[world_.random.between(0, numbers.size() - 1)];
-    if (spare && !can_spare(proxies_, fabric_, {fault.pod, {}, number})) return later();
+    if (spare && !can_spare(proxies_, fabric_, {fault.pod, index, {}, number})) return later();
     world_.trace("pod %u: a queue pair dies", fault.pod);
     return device.fail_queue_pair(number);
   }
   if (fault.kind == Fault::Kind::kPortDown || fault.kind == Fault::Kind::kSparePortDown) {
     const PortNumber port(
         static_cast<std::uint8_t>(world_.random.between(1, device.ports().size())));
-    if (spare && !can_spare(proxies_, fabric_, {fault.pod, port, {}})) return later();
-    world_.trace("pod %u: port %u goes down", fault.pod, port.value);
+    if (spare && !can_spare(proxies_, fabric_, {fault.pod, index, port, {}})) return later();
+    world_.trace("pod %u: port %u of %s goes down", fault.pod, port.value, device.name().c_str());
     device.set_port_state(port, rdma::PortState::kDown);
-    return world_.after(fault.lasting, [this, &proxy, port] {
-      if (proxy.device() == nullptr) return;
-      world_.trace("pod %u: port %u comes up", proxy.pod(), port.value);
-      proxy.device()->set_port_state(port, rdma::PortState::kActive);
+    return world_.after(fault.lasting, [this, &proxy, index, port] {
+      if (proxy.devices().empty()) return;
+      SimDevice& same = *proxy.devices()[index];
+      world_.trace("pod %u: port %u of %s comes up", proxy.pod(), port.value, same.name().c_str());
+      same.set_port_state(port, rdma::PortState::kActive);
     });
   }
   const auto setting = [kind = fault.kind](SimDeviceFaults& faults) -> unsigned& {
@@ -170,8 +173,8 @@ void Cluster::strike_device(const Fault& fault) {
   world_.trace("pod %u: the device refuses (kind %u)", fault.pod,
                static_cast<unsigned>(fault.kind));
   setting(device.faults) = fault.per_mille;
-  world_.after(fault.lasting, [&proxy, setting] {
-    if (proxy.device() != nullptr) setting(proxy.device()->faults) = 0;
+  world_.after(fault.lasting, [&proxy, index, setting] {
+    if (!proxy.devices().empty()) setting(proxy.devices()[index]->faults) = 0;
   });
 }
 

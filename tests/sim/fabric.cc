@@ -16,8 +16,10 @@ Memory::Memory(std::size_t size_bytes) {
   if (at != MAP_FAILED) bytes = {static_cast<std::byte*>(at), size_bytes};
 }
 
+Memory::Memory(std::shared_ptr<Memory> other) : bytes(other->bytes), owner_(std::move(other)) {}
+
 Memory::~Memory() {
-  if (!bytes.empty()) (void)::munmap(bytes.data(), bytes.size());
+  if (owner_ == nullptr && !bytes.empty()) (void)::munmap(bytes.data(), bytes.size());
 }
 
 bool Fabric::knows(const Gid& gid) const {

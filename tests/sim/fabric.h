@@ -43,6 +43,8 @@ class Pace {
 class Memory {
  public:
   explicit Memory(std::size_t size_bytes);
+  // The same bytes, for another device to register.
+  explicit Memory(std::shared_ptr<Memory> other);
   ~Memory();
   Memory(const Memory&) = delete;
   Memory& operator=(const Memory&) = delete;
@@ -52,6 +54,9 @@ class Memory {
   RemoteKey rkey;
   RemoteAddress address;
   bool granted = true;
+
+ private:
+  std::shared_ptr<Memory> owner_;  // of the bytes, where it is another
 };
 
 // Objects alive, to find what was never freed.

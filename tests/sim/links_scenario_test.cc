@@ -11,11 +11,12 @@ using std::chrono::seconds;
 
 class Links : public Scenario {
  protected:
-  // Two pods with two ports each.
+  // Two pods with two ports each, of one device or of two.
   Plan two_ports() const {
     Plan plan = this->plan();
     for (ProxySettings& settings : plan.proxies) {
-      settings.ports = settings.config.smc.max_links = 2;
+      (GetParam().apart ? settings.devices : settings.ports) = 2;
+      settings.config.smc.max_links = 2;
       settings.config.smc.group_idle_timeout = seconds(20);
     }
     return plan;
@@ -48,7 +49,7 @@ TEST_P(Links, ConnectionsAreSpreadOverTwoLinks) {
     const LinkGroupRow group = group_of(cluster.proxy(pod));
     EXPECT_EQ(group.type, "symmetric");
     ASSERT_EQ(group.links.size(), 2u);
-    EXPECT_NE(group.links[0].port, group.links[1].port);
+    EXPECT_NE(group.links[0].local_gid, group.links[1].local_gid);
     EXPECT_EQ(group.links[0].connections, 4u);
     EXPECT_EQ(group.links[1].connections, 4u);
   }
@@ -116,7 +117,7 @@ TEST_P(Links, ACloseThatDiesWithItsLinkIsRepeated) {
 
 TEST_P(Links, OnePortAtOneSideMakesAnAsymmetricGroup) {
   Plan one = two_ports();
-  one.proxies[0].ports = 1;
+  one.proxies[0].ports = one.proxies[0].devices = 1;
   one.connections.push_back(talk(50000, 50000));
   one.connections[0].client.pause_max = milliseconds(10);
   World world(1);
@@ -139,9 +140,11 @@ TEST_P(Links, OneLinkIsAllWhereOnlyOneIsAllowed) {
   EXPECT_FALSE(cluster.run().failure);
 }
 
-INSTANTIATE_TEST_SUITE_P(Devices, Links, testing::Bool(), [](const auto& device) {
-  return std::string(device.param ? "Addressable" : "Staged");
-});
+INSTANTIATE_TEST_SUITE_P(Devices, Links,
+                         testing::Values(DeviceKind{"Addressable", true},
+                                         DeviceKind{"Staged", false},
+                                         DeviceKind{"TwoDevices", false, true}),
+                         [](const auto& device) { return std::string(device.param.name); });
 
 }  // namespace
 }  // namespace fairlead::sim

@@ -53,7 +53,7 @@ class Draw {
     settings.memory_bytes = random_.chance(200) ? power(14, 17) : power(18, 22);
     if (random_.chance(100)) settings.handshakes_max = random_.between(1, 3);
     if (random_.chance(30)) settings.config.smc.enabled = false;
-    if (random_.chance(30)) settings.has_device = false;
+    if (random_.chance(30)) settings.devices = 0;
     return settings;
   }
 
@@ -174,6 +174,10 @@ class Draw {
     for (ProxySettings& settings : plan_.proxies) {
       settings.config.smc.max_links = 2;
       settings.ports = random_.chance(150) ? 1 : static_cast<unsigned>(random_.between(2, 3));
+      // Three ports are those of three devices as often as not.
+      Random coin = random_;  // so that what is drawn after it does not depend on it
+      if (settings.ports == 3 && settings.devices == 1 && coin.chance(500))
+        std::swap(settings.ports, settings.devices);
     }
     const bool fast = random_.chance(500);
     for (auto n = random_.between(1, 20); n != 0; --n) {

@@ -8,6 +8,7 @@ namespace {
 
 constexpr Duration kTurnDelayMax = std::chrono::microseconds(20);
 constexpr Duration kShutdownWait = std::chrono::seconds(2);
+constexpr unsigned kDeviceNumbers = 1024;  // to a proxy's next device
 
 // Devices find each other by the GIDs that the messages name, as RNICs do.
 class SimReach final : public relay::Reachability {
@@ -20,7 +21,7 @@ class SimReach final : public relay::Reachability {
     return proposal.v2->gid;
   }
   bool server_reachable(const Gid& gid) const override { return fabric_.knows(gid); }
-  bool alike(const rdma::Port&, const rdma::Port&) const override { return true; }
+  relay::PnetOfPort pnet(const rdma::Port&) const override { return {"SIM", "simulation"}; }
 
  private:
   const Fabric& fabric_;
@@ -57,14 +58,16 @@ void SimProxy::start() {
   settings.offer.max_links = static_cast<std::uint8_t>(settings_.config.smc.max_links);
   settings.offer.host_name = "pod";
   worker_ = std::make_unique<relay::Worker>(std::move(settings), *this, *stats_);
-  if (settings_.has_device) {
+  for (unsigned i = 0; i < settings_.devices; ++i) {
+    const unsigned number = settings_.pod << 4 | static_cast<unsigned>(life_ & 15);
     auto device = std::make_unique<SimDevice>(
-        fabric_, SimDeviceOptions{.number = settings_.pod << 4 | static_cast<unsigned>(life_ & 15),
+        fabric_, SimDeviceOptions{.name = "sim" + std::to_string(i),
+                                  .number = i * kDeviceNumbers + number,
                                   .ports = settings_.ports,
                                   .addressable = settings_.addressable,
                                   .lock_limit_bytes = settings_.lock_limit_bytes});
-    device_ = device.get();
-    device_->on_wake = [this] { poke(); };
+    device->on_wake = [this] { poke(); };
+    devices_.push_back(device.get());
     const Result<void> added =
         worker_->add_device(std::move(device), std::make_unique<SimReach>(fabric_));
     SMC_ASSERT(added.has_value());
@@ -83,7 +86,7 @@ void SimProxy::end() {
   net_.set_inbound(settings_.pod, nullptr);
   net_.set_outbound(settings_.pod, nullptr);
   worker_.reset();
-  device_ = nullptr;
+  devices_.clear();
   scheduled_ = false;
   alarm_.reset();
   drain_deadline_.reset();
@@ -159,12 +162,13 @@ void SimProxy::poke() {
 
 void SimProxy::turn() {
   scheduled_ = false;
-  if (device_ != nullptr) device_->disarm();
+  for (SimDevice* device : devices_) device->disarm();
   const bool more = worker_->turn();
   if (after_turn) after_turn(*this);
   if (finish()) return;
   if (more) return poke();
-  if (device_ != nullptr && !device_->arm()) return poke();
+  for (SimDevice* device : devices_)
+    if (!device->arm()) return poke();
   set_alarm();
 }
 

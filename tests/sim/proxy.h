@@ -5,6 +5,8 @@
 
 #include <memory>
 #include <optional>
+#include <span>
+#include <vector>
 
 #include "config/config.h"
 #include "relay/worker.h"
@@ -21,10 +23,10 @@ struct ProxySettings {
   std::size_t connections_max = 1000;
   std::size_t handshakes_max = 100;
   std::size_t handshakes_per_peer_max = 100;
-  unsigned ports = 1;
+  unsigned ports = 1;    // of each device
+  unsigned devices = 1;  // on one physical network
   bool addressable = true;
   bool option_available = true;
-  bool has_device = true;
 };
 
 class SimProxy final : public relay::Network {
@@ -48,7 +50,8 @@ class SimProxy final : public relay::Network {
   std::uint64_t life() const { return life_ << 8 | settings_.pod; }
   const WorkerStats& stats() const { return *stats_; }
   relay::Worker* worker() { return worker_.get(); }
-  SimDevice* device() { return device_; }
+  // The worker's; none while it does not run.
+  std::span<SimDevice* const> devices() const { return devices_; }
   // Nothing is left of connections and groups.
   bool idle() const;
   // Called after each turn.
@@ -83,8 +86,8 @@ class SimProxy final : public relay::Network {
   ProxySettings settings_;
   std::unique_ptr<WorkerStats> stats_;
   std::unique_ptr<relay::Worker> worker_;
-  SimDevice* device_ = nullptr;  // the worker's
-  std::uint64_t life_ = 0;       // of which process an event is
+  std::vector<SimDevice*> devices_;
+  std::uint64_t life_ = 0;  // of which process an event is
   bool scheduled_ = false;
   std::optional<TimePoint> alarm_;
   std::optional<TimePoint> drain_deadline_;

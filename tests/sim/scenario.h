@@ -8,8 +8,13 @@
 
 namespace fairlead::sim {
 
-// The parameter: remote memory is addressable.
-class Scenario : public testing::TestWithParam<bool> {
+struct DeviceKind {
+  const char* name;
+  bool addressable;    // remote memory is
+  bool apart = false;  // a second port is that of a second device
+};
+
+class Scenario : public testing::TestWithParam<DeviceKind> {
  protected:
   static void SetUpTestSuite() { log_start(LogLevel::kOff, LogFormat::kLogfmt); }
 
@@ -18,7 +23,7 @@ class Scenario : public testing::TestWithParam<bool> {
     Plan plan;
     for (Pod pod = 1; pod <= 2; ++pod) {
       plan.proxies.push_back(default_proxy(pod));
-      plan.proxies.back().addressable = GetParam();
+      plan.proxies.back().addressable = GetParam().addressable;
     }
     plan.tcp.straggler_per_mille = plan.fabric.straggler_per_mille = 0;
     return plan;

@@ -101,7 +101,7 @@ TEST_P(Scenario, RefusalOfADeviceMeansTcp) {
        {Kind::kRefuseMemory, Kind::kRefuseQueuePairs, Kind::kRefuseConnect, Kind::kRefuseRemote})
     for (Pod pod = 1; pod <= 2; ++pod)
       for (std::uint64_t seed = 1; seed <= 10; ++seed) {
-        if (kind == Kind::kRefuseRemote && !GetParam()) continue;
+        if (kind == Kind::kRefuseRemote && !GetParam().addressable) continue;
         Plan refused = plan();
         Fault fault;
         fault.kind = kind;
@@ -250,7 +250,8 @@ TEST_P(Scenario, StrangerThatOnlyEndsReachesTheApplication) {
 
 // The client's memory turns out unusable only when the client has begun to use the connection.
 TEST_P(Scenario, LateRefusalOnALinkInUseHangsNobody) {
-  if (!GetParam()) GTEST_SKIP() << "only a device with addressable memory looks at it so late";
+  if (!GetParam().addressable)
+    GTEST_SKIP() << "only a device with addressable memory looks at it so late";
   Plan late = plan();
   late.stormy = true;
   Fault fault;
@@ -267,9 +268,10 @@ TEST_P(Scenario, LateRefusalOnALinkInUseHangsNobody) {
   EXPECT_NE(outcome.ends[1].client.saw_error, 0);
 }
 
-INSTANTIATE_TEST_SUITE_P(Devices, Scenario, testing::Bool(), [](const auto& device) {
-  return std::string(device.param ? "Addressable" : "Staged");
-});
+INSTANTIATE_TEST_SUITE_P(Devices, Scenario,
+                         testing::Values(DeviceKind{"Addressable", true},
+                                         DeviceKind{"Staged", false}),
+                         [](const auto& device) { return std::string(device.param.name); });
 
 }  // namespace
 }  // namespace fairlead::sim

@@ -104,12 +104,27 @@ Result<std::unique_ptr<rdma::RegisteredBuffer>> SimDevice::allocate_buffer(
   if (size_bytes > registrable_bytes()) return Error{Errc::kExhausted, "locked memory"};
   auto memory = std::make_shared<Memory>(size_bytes);
   if (memory->bytes.empty()) return Error{Errc::kExhausted, "memory"};
+  return register_memory(domain, std::move(memory));
+}
+
+Result<std::unique_ptr<rdma::RegisteredBuffer>> SimDevice::share_buffer(
+    rdma::ProtectionDomain& domain, const rdma::RegisteredBuffer& buffer) {
+  const Fabric::Access access(fabric_);
+  if (fabric_.pace_.chance(faults.refuse_memory_per_mille) ||
+      buffer.bytes().size() > registrable_bytes())
+    return Error{Errc::kExhausted, "locked memory"};
+  return register_memory(domain,
+                         std::make_shared<Memory>(static_cast<const SimBuffer&>(buffer).memory()));
+}
+
+Result<std::unique_ptr<rdma::RegisteredBuffer>> SimDevice::register_memory(
+    rdma::ProtectionDomain& domain, std::shared_ptr<Memory> memory) {
   memory->domain = static_cast<SimDomain&>(domain).id();
   memory->rkey = RemoteKey(next_key_++);
   memory->address = RemoteAddress(fabric_.next_address_);
-  fabric_.next_address_ += size_bytes + kAddressGap;
+  fabric_.next_address_ += memory->bytes.size() + kAddressGap;
   registered_.emplace(memory->rkey.value, memory);
-  locked_bytes_ += size_bytes;
+  locked_bytes_ += memory->bytes.size();
   return std::unique_ptr<rdma::RegisteredBuffer>(
       std::make_unique<SimBuffer>(*this, std::move(memory)));
 }

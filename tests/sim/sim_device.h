@@ -73,6 +73,8 @@ class SimDevice final : public rdma::Device {
       rdma::ProtectionDomain& domain, std::uint32_t requests_max) override;
   Result<std::unique_ptr<rdma::RegisteredBuffer>> allocate_buffer(rdma::ProtectionDomain& domain,
                                                                   std::size_t size_bytes) override;
+  Result<std::unique_ptr<rdma::RegisteredBuffer>> share_buffer(
+      rdma::ProtectionDomain& domain, const rdma::RegisteredBuffer& buffer) override;
   Result<std::unique_ptr<rdma::QueuePair>> create_queue_pair(
       const rdma::QueuePairOptions& options) override;
   std::size_t registrable_bytes() const override;
@@ -108,6 +110,8 @@ class SimDevice final : public rdma::Device {
     std::uint64_t sequence = 0;
   };
   void wake();
+  Result<std::unique_ptr<rdma::RegisteredBuffer>> register_memory(rdma::ProtectionDomain& domain,
+                                                                  std::shared_ptr<Memory> memory);
 
   Fabric& fabric_;
   SimDeviceOptions options_;

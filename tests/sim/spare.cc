@@ -12,7 +12,9 @@ class Look {
  public:
   Look(std::span<const std::unique_ptr<SimProxy>> proxies, const Fabric& fabric,
        const Victim& victim)
-      : fabric_(fabric), victim_(victim), device_(proxies[victim.pod - 1]->device()) {
+      : fabric_(fabric),
+        victim_(victim),
+        device_(proxies[victim.pod - 1]->devices()[victim.device]) {
     each_group(proxies, [&](relay::Group& group) {
       for (smc::LinkIndex i = 0; i < smc::kLinksMax; ++i)
         if (group.protocol().active(i) && !group.protocol().leaving(i))
@@ -26,8 +28,7 @@ class Look {
   template <class Visit>
   void each_group(std::span<const std::unique_ptr<SimProxy>> proxies, Visit visit) {
     for (const auto& proxy : proxies)
-      if (proxy->running())
-        for (const auto& slot : proxy->worker()->slots()) slot->peers().for_each(visit);
+      if (proxy->running()) proxy->worker()->peers().for_each(visit);
   }
   static const SimQueuePair& queue_pair(const relay::Group& group, smc::LinkIndex link) {
     return static_cast<const SimQueuePair&>(*group.queue_pair(link));

@@ -11,6 +11,7 @@ namespace fairlead::sim {
 
 struct Victim {
   Pod pod = 1;
+  std::size_t device = 0;
   PortNumber port;      // 0: only the queue pair
   QpNumber queue_pair;  // 0: all of the port
 };

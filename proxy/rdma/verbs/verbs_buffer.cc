@@ -15,14 +15,21 @@ Result<std::unique_ptr<VerbsBuffer>> VerbsBuffer::create(const VerbsDomain& doma
                                                          MemlockAccount& account,
                                                          std::size_t size_bytes) {
   if (size_bytes == 0) return Error{Errc::kUnsupported, "buffer of no bytes"};
-  MemlockShare share(account, size_bytes);
-  if (!share) return Error{Errc::kExhausted, "RLIMIT_MEMLOCK"};
   MappedPages pages = SMC_TRY(MappedPages::create(size_bytes));
+  std::unique_ptr<VerbsBuffer> buffer = SMC_TRY(create(domain, account, pages.bytes()));
+  buffer->pages_.swap(pages);
+  return buffer;
+}
+
+Result<std::unique_ptr<VerbsBuffer>> VerbsBuffer::create(const VerbsDomain& domain,
+                                                         MemlockAccount& account,
+                                                         std::span<std::byte> bytes) {
+  MemlockShare share(account, bytes.size());
+  if (!share) return Error{Errc::kExhausted, "RLIMIT_MEMLOCK"};
   constexpr int kAccess = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;
-  MemoryHandle region(ibv_reg_mr(domain.get(), pages.bytes().data(), size_bytes, kAccess));
+  MemoryHandle region(ibv_reg_mr(domain.get(), bytes.data(), bytes.size(), kAccess));
   if (region == nullptr) return system_error("ibv_reg_mr", errno);
-  return std::unique_ptr<VerbsBuffer>(
-      new VerbsBuffer(std::move(share), std::move(pages), std::move(region)));
+  return std::unique_ptr<VerbsBuffer>(new VerbsBuffer(std::move(share), bytes, std::move(region)));
 }
 
 }  // namespace fairlead::rdma::verbs

@@ -4,6 +4,8 @@
 #include <sys/mman.h>
 
 #include <memory>
+#include <span>
+#include <utility>
 
 #include "rdma/device.h"
 #include "rdma/verbs/memlock.h"
@@ -20,12 +22,14 @@ class VerbsDomain final : public ProtectionDomain {
   DomainHandle domain_;
 };
 
-// Whole pages of zeros from mmap(2).
+// Whole pages of zeros from mmap(2), or none.
 class MappedPages {
  public:
+  MappedPages() = default;
   static Result<MappedPages> create(std::size_t size_bytes);
   MappedPages(MappedPages&& other) noexcept : bytes_(other.bytes_) { other.bytes_ = {}; }
   MappedPages& operator=(MappedPages&&) = delete;
+  void swap(MappedPages& other) noexcept { std::swap(bytes_, other.bytes_); }
   ~MappedPages() {
     if (!bytes_.empty()) ::munmap(bytes_.data(), bytes_.size());
   }
@@ -42,20 +46,25 @@ class VerbsBuffer final : public RegisteredBuffer {
   static Result<std::unique_ptr<VerbsBuffer>> create(const VerbsDomain& domain,
                                                      MemlockAccount& account,
                                                      std::size_t size_bytes);
+  // The memory of another buffer, which outlives this one.
+  static Result<std::unique_ptr<VerbsBuffer>> create(const VerbsDomain& domain,
+                                                     MemlockAccount& account,
+                                                     std::span<std::byte> bytes);
 
-  std::span<std::byte> bytes() const override { return pages_.bytes(); }
+  std::span<std::byte> bytes() const override { return bytes_; }
   LocalKey lkey() const override { return LocalKey{region_->lkey}; }
   RemoteKey rkey() const override { return RemoteKey{region_->rkey}; }
   RemoteAddress address() const override {
-    return RemoteAddress{reinterpret_cast<std::uintptr_t>(pages_.bytes().data())};
+    return RemoteAddress{reinterpret_cast<std::uintptr_t>(bytes_.data())};
   }
 
  private:
-  VerbsBuffer(MemlockShare share, MappedPages pages, MemoryHandle region)
-      : share_(std::move(share)), pages_(std::move(pages)), region_(std::move(region)) {}
+  VerbsBuffer(MemlockShare share, std::span<std::byte> bytes, MemoryHandle region)
+      : share_(std::move(share)), bytes_(bytes), region_(std::move(region)) {}
 
   MemlockShare share_;
-  MappedPages pages_;
+  MappedPages pages_;  // where they are its own
+  std::span<std::byte> bytes_;
   MemoryHandle region_;
 };
 

@@ -143,6 +143,13 @@ Result<std::unique_ptr<RegisteredBuffer>> VerbsDevice::allocate_buffer(Protectio
   return buffer;
 }
 
+Result<std::unique_ptr<RegisteredBuffer>> VerbsDevice::share_buffer(
+    ProtectionDomain& domain, const RegisteredBuffer& buffer) {
+  std::unique_ptr<RegisteredBuffer> shared =
+      SMC_TRY(VerbsBuffer::create(static_cast<VerbsDomain&>(domain), memlock_, buffer.bytes()));
+  return shared;
+}
+
 Result<std::unique_ptr<QueuePair>> VerbsDevice::create_queue_pair(const QueuePairOptions& options) {
   SMC_ASSERT(options.domain != nullptr && options.receive_queue != nullptr);
   if (options.send_requests == 0 || options.send_requests > capabilities_.send_requests_max)

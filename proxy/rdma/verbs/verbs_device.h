@@ -48,6 +48,9 @@ class VerbsDevice final : public Device {
       ProtectionDomain& domain, std::uint32_t requests_max) override;
   Result<std::unique_ptr<RegisteredBuffer>> allocate_buffer(ProtectionDomain& domain,
                                                             std::size_t size_bytes) override;
+  // `buffer` is one of a VerbsDevice of this process.
+  Result<std::unique_ptr<RegisteredBuffer>> share_buffer(ProtectionDomain& domain,
+                                                         const RegisteredBuffer& buffer) override;
   Result<std::unique_ptr<QueuePair>> create_queue_pair(const QueuePairOptions& options) override;
   std::size_t registrable_bytes() const override { return memlock_.left_for_data_bytes(); }
   std::size_t poll(std::span<Completion> completions) override;

@@ -208,7 +208,7 @@ class Stand {
         if (group_->link(i) && group_->link(i)->number() == deleted->link)
           group_->handle_link_down(i, now_, "its port went down");
     if (const auto* wish = body_as<wire::ReqAddLink>(recorded))
-      group_->handle_port_up(wish->gids.view(), now_);
+      group_->handle_ports_changed(wish->gids.view(), now_);
     perform();
   }
 

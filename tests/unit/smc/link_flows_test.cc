@@ -194,7 +194,7 @@ TEST_F(LinkFlow, TheLastWordIsNotSaidOnALinkThatIsJustBeingAdded) {
   cut(*server, 0);
   server->up[0] = true;
   const Gid gids[] = {server->gid(0), server->gid(1)};
-  server->group.handle_port_up(gids, now);
+  server->group.handle_ports_changed(gids, now);
   server->perform(now);
   ASSERT_TRUE(server->group.link(0));
   ASSERT_EQ(server->group.link(0)->state(), LinkState::kActivating);
@@ -306,7 +306,7 @@ TEST_F(LinkFlow, TheCarrierMayDieWhileALinkIsAdded) {
   cut(*client, 2);
   trace.clear();
   client->up[2] = true;
-  client->group.handle_port_up(std::vector{client->gid(0), client->gid(2)}, now);
+  client->group.handle_ports_changed(std::vector{client->gid(0), client->gid(2)}, now);
   while (sent<wire::AddLink>(true).empty()) ASSERT_TRUE(carry(*server) || carry(*client));
   cut(*server, 0);
   for (int i = 0; i < 8; ++i) advance(std::chrono::seconds(2));

@@ -189,7 +189,7 @@ class LinkHosts : public testing::Test {
     std::vector<Gid> gids;
     for (std::size_t i = 0; i < host.up.size(); ++i)
       if (host.up[i]) gids.push_back(host.gid(i));
-    host.group.handle_port_up(gids, now);
+    host.group.handle_ports_changed(gids, now);
     settle();
   }
   std::vector<unsigned> numbers(const Host& host) {

@@ -1,0 +1,29 @@
+// One device as link groups use it. A group has its links on any devices of its worker that lead to
+// the same peers, so a queue pair is found by its device first: numbers are unique only there.
+#pragma once
+
+#include <unordered_map>
+
+#include "base/ids.h"
+#include "rdma/device.h"
+#include "relay/reachability.h"
+#include "smc/rmb_keys.h"
+
+namespace fairlead::relay {
+
+class Group;
+
+struct LinkPlace {
+  Group* group = nullptr;
+  smc::LinkIndex link = 0;
+};
+
+struct LinkDevice {
+  rdma::Device* device = nullptr;
+  const Reachability* reachability = nullptr;
+  rdma::ProtectionDomain* receive_domain = nullptr;
+  rdma::SharedReceiveQueue* receive_queue = nullptr;
+  std::unordered_map<QpNumber, LinkPlace> queue_pairs;  // of all groups, kept by them
+};
+
+}  // namespace fairlead::relay
