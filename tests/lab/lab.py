@@ -32,6 +32,7 @@ import scenarios_pods  # noqa: F401
 import scenarios_wire  # noqa: F401
 import scenarios_ends  # noqa: F401
 import scenarios_verbs  # noqa: F401
+import scenarios_links  # noqa: F401
 from node import Lab, LabError
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -60,6 +60,11 @@ class Process:
             raise LabError(f"{self}: ended early: {self.complaint()}")
         return event
 
+    def forget_events(self):
+        """event() then gives what is told from now on."""
+        while not self.ended.is_set() and not self.events.empty():
+            self.events.get()
+
     def wait(self, timeout=60):
         """Its exit code; negative: the signal that ended it."""
         if not self.ended.wait(timeout):

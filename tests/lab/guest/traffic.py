@@ -19,6 +19,8 @@ AF_SMC = 43
 BLOCK_BYTES = 64 * 1024
 GREETING = b"!"
 CONNECTION_SECONDS = 120  # for any single call on a socket
+PROGRESS_ROUNDS = 5
+REST = ".rest"
 libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -55,8 +57,8 @@ class Stream:
 class Talk:
     """One end of a connection, and the steps it can do."""
 
-    def __init__(self, sock):
-        self.sock = sock
+    def __init__(self, sock, speak=None):
+        self.sock, self.speak = sock, speak
         sock.settimeout(CONNECTION_SECONDS)
 
     def perform(self, steps):
@@ -109,6 +111,49 @@ class Talk:
                 raise AssertionError("another message came back")
             rounds.append(time.monotonic() - before)
         return [time.monotonic() - begun, sorted(rounds)[len(rounds) // 2]]
+
+    def echo(self):
+        """Sends back whatever comes, to the end of the stream."""
+        while part := self.sock.recv(BLOCK_BYTES):
+            self.sock.sendall(part)
+
+    def ask_until(self, path, size_max, seed=1):
+        """Asks an echo and checks its answers until there is such a file: [rounds, longest wait].
+        Tells {"rounds"} now and then, and {"resting"} when told to rest."""
+        chance = random.Random(seed)
+        rounds, longest, last = 0, 0.0, time.monotonic()
+        while not os.path.exists(path):
+            if self.rest(path):
+                last = time.monotonic()
+            message = chance.randbytes(chance.randint(1, size_max))
+            self.sock.sendall(message)
+            if self.exactly(len(message)) != message:
+                raise AssertionError("another message came back")
+            now = time.monotonic()
+            rounds, longest, last = rounds + 1, max(longest, now - last), now
+            if rounds % PROGRESS_ROUNDS == 0:
+                self.speak(rounds=rounds)
+        return [rounds, round(longest, 3)]
+
+    def send_until(self, path, seed=1):
+        """As send(), until there is such a file."""
+        stream, digest, count = Stream(seed), hashlib.sha256(), 0
+        while not os.path.exists(path):
+            self.rest(path)
+            part = stream.part(BLOCK_BYTES)
+            self.sock.sendall(part)
+            digest.update(part)
+            count += len(part)
+        return [count, digest.hexdigest()]
+
+    def rest(self, path):
+        """Says and does nothing as long as there is a file of that name with "rest" behind it."""
+        if not os.path.exists(path + REST):
+            return False
+        self.speak(resting=True)
+        while os.path.exists(path + REST):
+            time.sleep(0.05)
+        return True
 
     def exactly(self, size):
         data = b""
@@ -225,7 +270,7 @@ def talk(speak, address, port, mine, theirs, family="tcp", buffers=None, count=1
             sock = connect(address, port, family, buffers)
             order = {"key": f"{key}{index}", "steps": theirs}
             sock.sendall(json.dumps(order).encode() + b"\n")
-            talks.append(Talk(sock))
+            talks.append(Talk(sock, speak))
             if queue:
                 talks[-1].exactly(len(GREETING))
         if not queue:
