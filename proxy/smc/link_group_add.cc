@@ -181,7 +181,10 @@ void LinkGroup::take_add_answer(LinkIndex link, const wire::AddLink& answer, Tim
   if (!adding(AddStep::kAwaitingAnswer) || link != flow_carrier_ ||
       answer.link != links_[flow_link_]->number())
     return;
-  if (answer.rejected) return add_failed("the peer rejects another link", now);
+  if (answer.rejected) {
+    add_step_ = AddStep::kPreparing;  // the client waits for nothing any more
+    return add_failed("the peer rejects another link", now);
+  }
   if (answer.mtu_code < 1 || answer.mtu_code > static_cast<std::uint8_t>(add_offer_.mtu))
     return add_failed("the peer's MTU is out of range", now);
   links_[flow_link_]->set_peer(identity_of(answer));
@@ -252,8 +255,9 @@ void LinkGroup::add_failed(const char* why, TimePoint now) {
   if (confirm_repeat_ && confirm_on_ == link) confirm_repeat_.reset();
   end_flow();
   emit(event);
+  // A client that has heard of the link may wait for it, and rejects any other meanwhile.
   const bool promised = step == AddStep::kExchangingKeys || step == AddStep::kAwaitingConfirm ||
-                        (role_ == GroupRole::kServer && step == AddStep::kConnecting);
+                        (role_ == GroupRole::kServer && step != AddStep::kPreparing);
   if (promised) {
     wire::DeleteLink message;
     message.link = event.number;

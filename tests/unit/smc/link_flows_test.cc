@@ -368,6 +368,19 @@ TEST_F(LossyLinkFlow, ALostLinkIsReplacedAlsoWhenItsDeletionIsNotAnswered) {
   EXPECT_EQ(server->group.active_links(), 2U);
 }
 
+// Its client has answered by then, and would reject the next one while it waits for the first.
+TEST_F(LinkFlow, AnAddedLinkWhosePortGoesDownIsTakenBackBeforeTheNextIsTried) {
+  set_up(2, 2, 2, 2);
+  while (sent<wire::AddLink>(true).empty()) ASSERT_TRUE(carry(*server) || carry(*client));
+  ASSERT_TRUE(server->group.link(1));
+  server->group.handle_link_down(1, now, "its port went down");
+  settle();
+  EXPECT_EQ(client->group.active_links(), 1U);
+  ASSERT_FALSE(sent<wire::DeleteLink>(true).empty());
+  restore(*server, 1);
+  expect_types(GroupType::kSymmetric, GroupType::kSymmetric);
+}
+
 class SilentPeer : public LinkHosts {
  protected:
   bool lost(const wire::LlcBody&) override { return silent; }
