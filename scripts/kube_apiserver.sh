@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
 # Builds the API server of Kubernetes with Go, for tests/kubernetes/apiserver_test.py:
 #
-#   export FAIRLEAD_KUBE_APISERVER=$(scripts/kube_apiserver.sh)
+#   scripts/kube_apiserver.sh
 #
-# Takes some ten minutes the first time, two seconds later. Needs Go and its module proxy.
+# and says where it is: in the user's cache, where the test finds it.
+# Takes seven and a half minutes of processor time the first time (Go 1.26, 2 cores, nothing cached), none later. Needs
+# Go and its module proxy.
 set -euo pipefail
 
 version=${KUBERNETES_VERSION:-1.36.3}

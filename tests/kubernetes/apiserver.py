@@ -1,10 +1,12 @@
 """A real API server with its etcd, for as long as a test needs it.
 
-kube-apiserver is looked for in $FAIRLEAD_KUBE_APISERVER and in the path; scripts/kube_apiserver.sh builds it.
+kube-apiserver is looked for in $FAIRLEAD_KUBE_APISERVER, in the path, and in the user's cache, where
+scripts/kube_apiserver.sh builds it.
 """
 import http.client
 import json
 import os
+import re
 import shutil
 import socket
 import ssl
@@ -20,12 +22,19 @@ SECONDS_MAX = 120
 TOKEN = "fairlead-test"
 
 
+def built_program():
+    """Of the newest version in the cache, if there is one."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "fairlead"
+    built = cache.glob("kubernetes-*/kube-apiserver")
+    return max(built, key=lambda path: [int(number) for number in re.findall(r"\d+", path.parent.name)], default=None)
+
+
 def find_programs():
     """kube-apiserver, etcd; or why one is missing."""
-    server = os.environ.get("FAIRLEAD_KUBE_APISERVER") or shutil.which("kube-apiserver")
+    server = os.environ.get("FAIRLEAD_KUBE_APISERVER") or shutil.which("kube-apiserver") or built_program()
     etcd = shutil.which("etcd")
     if not server:
-        return None, "no kube-apiserver; scripts/kube_apiserver.sh builds one for FAIRLEAD_KUBE_APISERVER"
+        return None, "no kube-apiserver; make k8s-test, or scripts/kube_apiserver.sh, builds one"
     if not etcd:
         return None, "no etcd; Debian's package is etcd-server"
     return (server, etcd), ""
@@ -89,12 +98,12 @@ class ApiServer:
 
         wait_until(holds, what, SECONDS_MAX)
 
-    def call(self, method, path, body=None, raw=False, content_type="application/json"):
+    def call(self, method, path, body=None, raw=False, content_type="application/json", token=TOKEN):
         """Status, object, warnings."""
         connection = http.client.HTTPSConnection("127.0.0.1", self.port, timeout=60, context=self.context)
         try:
             connection.request(method, path, json.dumps(body) if body is not None else None,
-                               {"Authorization": f"Bearer {TOKEN}", "Content-Type": content_type})
+                               {"Authorization": f"Bearer {token}", "Content-Type": content_type})
             reply = connection.getresponse()
             text = reply.read()
             warnings = [value.split('"', 1)[1].rsplit('"', 1)[0].replace('\\"', '"')
@@ -107,9 +116,21 @@ class ApiServer:
         """Creates an object of the kinds that the chart has."""
         group, kind = thing["apiVersion"], thing["kind"].lower()
         plural = kind[:-1] + "ies" if kind.endswith("y") else kind + "s"
-        cluster_wide = kind.startswith(("cluster", "mutating", "validating", "namespace"))
+        cluster_wide = kind.startswith(("cluster", "mutating", "validating", "namespace", "node"))
         place = "" if cluster_wide else f"/namespaces/{thing['metadata'].get('namespace', namespace)}"
         root = f"/api/{group}" if "/" not in group else f"/apis/{group}"
         status, reply, warnings = self.call("POST", f"{root}{place}/{plural}?fieldValidation=Strict", thing)
         assert status in (200, 201), f"{thing['kind']} {thing['metadata']['name']}: {reply.get('message')}"
         return warnings
+
+    def account(self, name, namespace):
+        """A folder as a pod of that service account has it, and the environment to find it."""
+        folder = self.folder / f"account-{name}"
+        folder.mkdir()
+        (folder / "ca.crt").write_bytes((self.folder / "certs" / "apiserver.crt").read_bytes())
+        status, reply, _ = self.call("POST", f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token",
+                                     {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}})
+        assert status == 201, reply
+        (folder / "token").write_text(reply["status"]["token"])
+        return {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": str(self.port),
+                "FAIRLEAD_SERVICE_ACCOUNT": str(folder)}

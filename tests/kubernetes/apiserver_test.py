@@ -23,6 +23,7 @@ import helm
 ROOT = Path(__file__).parents[2]
 INJECTION = ROOT / "tests" / "injection"
 BINARY = Path(sys.argv.pop(1)) / "fairlead-injector"
+CNI = BINARY.parents[1] / "cni"
 SYSTEM = "fairlead-system"
 PROGRAMS, WHY_NOT = apiserver.find_programs()
 HELM, WHY_NO_HELM = helm.find_helm() if PROGRAMS else (None, "")
@@ -52,15 +53,21 @@ class InCluster(unittest.TestCase):
         self.api.__exit__()
         self.temporary.cleanup()
 
-    def install(self, *arguments):
+    def render(self, *arguments):
+        """What is installed, and what runs before a deletion."""
         code, text, error = helm.template(HELM, *arguments)
         self.assertEqual(code, 0, error)
         objects = [thing for thing in yaml.safe_load_all(text) if thing]
-        known = [thing for thing in objects if "helm.sh/hook" not in thing["metadata"].get("annotations", {})
-                 and thing["apiVersion"].split("/")[0] not in ("monitoring.coreos.com", "cert-manager.io")]
+        hooks = {"": [], "pre-delete": [], "test": []}
+        for thing in objects:
+            if thing["apiVersion"].split("/")[0] not in ("monitoring.coreos.com", "cert-manager.io"):
+                hooks[thing["metadata"].get("annotations", {}).get("helm.sh/hook", "")].append(thing)
+        return hooks[""], hooks["pre-delete"]
+
+    def install(self, *arguments):
+        known, _ = self.render(*arguments)
         for thing in known:
             self.api.apply(thing, SYSTEM)
-        return known
 
     def create(self, pod, namespace):
         pod = copy.deepcopy(pod)
@@ -112,14 +119,7 @@ class InCluster(unittest.TestCase):
         if not address:
             self.skipTest("this host has no address besides loopback")
         self.install()
-        account = self.folder / "account"
-        account.mkdir()
-        (account / "ca.crt").write_bytes((self.folder / "certs" / "apiserver.crt").read_bytes())
-        status, reply, _ = self.api.call(
-            "POST", f"/api/v1/namespaces/{SYSTEM}/serviceaccounts/fairlead-injector/token",
-            {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}})
-        self.assertEqual(status, 201, reply)
-        (account / "token").write_text(reply["status"]["token"])
+        account = self.api.account("fairlead-injector", SYSTEM)
         settings = self.api.call("GET", f"/api/v1/namespaces/{SYSTEM}/configmaps/fairlead-injector")[1]["data"]
         (self.folder / "settings.json").write_text(settings["settings.json"])
         deployment = self.api.call("GET", f"/apis/apps/v1/namespaces/{SYSTEM}/deployments/fairlead-injector")[1]
@@ -129,8 +129,7 @@ class InCluster(unittest.TestCase):
         with open(log, "wb") as out, subprocess.Popen(
                 [BINARY, "--settings", self.folder / "settings.json", *arguments, "--listen", f"{address}:0",
                  "--admin", "127.0.0.1:0"], stderr=out,
-                env={**os.environ, "KUBERNETES_SERVICE_HOST": "127.0.0.1",
-                     "KUBERNETES_SERVICE_PORT": str(self.api.port), "FAIRLEAD_SERVICE_ACCOUNT": str(account)}) as injector:
+                env={**os.environ, **account}) as injector:
             try:
                 self.api.wait(lambda: "what=reviews" in log.read_text() or injector.poll() is not None, "certificates")
                 line = next(x for x in log.read_text().splitlines() if "what=reviews" in x)
@@ -141,6 +140,77 @@ class InCluster(unittest.TestCase):
                 injector.terminate()
         secret = self.api.call("GET", f"/api/v1/namespaces/{SYSTEM}/secrets/fairlead-injector-certs")[1]
         self.assertIn(b"BEGIN CERTIFICATE", base64.b64decode(secret["data"]["tls.crt"]))
+
+    def start_node(self, environment, sign):
+        """fairlead-node as its DaemonSet has it, in folders of this test."""
+        node, log = self.folder / "node", self.folder / f"node-{sign}.log"
+        (node / "net.d").mkdir(parents=True, exist_ok=True)
+        conflist = node / "net.d" / "10-net.conflist"
+        if not conflist.exists():
+            conflist.write_text('{"cniVersion": "1.0.0", "name": "net", "plugins": [{"type": "bridge"}]}')
+        pool = {"pnet": [{"id": "NETA", "rnics": ["mlx5_0/1"]}]}
+        with open(log, "wb") as out:
+            agent = subprocess.Popen(
+                [CNI / "fairlead-node", "run", "--conf-dir", node / "net.d", "--bin-dir", node / "bin", "--run-dir",
+                 node / "run", "--plugin", CNI / "fairlead-cni", "--listen", "127.0.0.1:0", "--api-interval", "0.5",
+                 "--label-node", "--repair", "--settings", json.dumps(pool)],
+                stderr=out, env={**os.environ, **environment, "NODE_NAME": "n1"})
+        self.addCleanup(agent.wait)
+        self.addCleanup(agent.kill)
+        self.api.wait(lambda: f"event={sign}" in log.read_text(), f"fairlead-node: {sign}")
+        return agent, log
+
+    def labels(self):
+        return self.api.call("GET", "/api/v1/nodes/n1")[1]["metadata"]["labels"]
+
+    def test_nodes_are_labelled_and_left_by_the_rights_of_the_chart(self):
+        if os.geteuid() != 0:
+            self.skipTest("fairlead-node needs root")
+        self.api.apply({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1", "labels": {"zone": "a"}}}, "")
+        before = self.labels()
+        self.install("--set", "injector.mode=manual")
+        node = self.api.account("fairlead-node", SYSTEM)
+        agent, log = self.start_node(node, "ready")
+        self.api.wait(lambda: self.labels() == {**before, "fairlead.io/ready": "true", "fairlead.io/pnet.NETA": "true"},
+                      "the labels")
+        # What helm does before it deletes anything.
+        for thing in self.render("--set", "injector.mode=manual")[1]:
+            self.api.apply(thing, SYSTEM)
+        uninstall = self.api.account("fairlead-uninstall", SYSTEM)
+        job = self.api.call("GET", f"/apis/batch/v1/namespaces/{SYSTEM}/jobs/fairlead-uninstall")[1]
+        arguments = job["spec"]["template"]["spec"]["containers"][0]["args"]
+        path = f"/apis/apps/v1/namespaces/{SYSTEM}/daemonsets/{arguments[-1]}"
+        was = self.api.call("GET", path)[1]["spec"]["template"]["spec"]["containers"][0]
+        with subprocess.Popen([CNI / "fairlead-node", "withdraw", *arguments], stderr=subprocess.PIPE, text=True,
+                              env={**os.environ, **uninstall}) as withdrawal:
+            self.api.wait(lambda: self.api.call("GET", path)[1]["metadata"]["generation"] > 1, "the patch")
+            daemonset = self.api.call("GET", path)[1]
+            container = daemonset["spec"]["template"]["spec"]["containers"][0]
+            self.assertEqual({**container, "env": container["env"][1:]}, {**was, "env": was["env"]})
+            self.assertEqual(container["env"][0], {"name": "FAIRLEAD_LEAVE", "value": "true"})
+            # What the controller and the kubelet do then.
+            agent.terminate()
+            agent.wait()
+            left, log = self.start_node({**node, container["env"][0]["name"]: "true"}, "left")
+            self.api.wait(lambda: self.labels() == before, log.read_text())
+            self.assertIsNone(withdrawal.poll())
+            status = {"currentNumberScheduled": 1, "numberMisscheduled": 0, "desiredNumberScheduled": 1, "numberReady": 1,
+                      "updatedNumberScheduled": 1, "observedGeneration": daemonset["metadata"]["generation"]}
+            code, reply, _ = self.api.call("PATCH", f"{path}/status", {"status": status},
+                                           content_type="application/merge-patch+json")
+            self.assertEqual(code, 200, reply)
+            self.assertIn("event=all_left", withdrawal.communicate(timeout=60)[1])
+            self.assertEqual(withdrawal.returncode, 0)
+        left.terminate()
+        self.check_no_other_rights(uninstall, path)
+
+    def check_no_other_rights(self, account, path):
+        token = (Path(account["FAIRLEAD_SERVICE_ACCOUNT"]) / "token").read_text()
+        for method, target in (("GET", path.rsplit("/", 1)[0]), ("DELETE", path), ("GET", "/api/v1/nodes/n1"),
+                               ("GET", f"/api/v1/namespaces/{SYSTEM}/secrets"), ("PATCH", path.replace("default", "x"))):
+            code = self.api.call(method, target, {} if method == "PATCH" else None, token=token,
+                                 content_type="application/merge-patch+json")[0]
+            self.assertEqual(code, 403, (method, target))
 
     def announce(self, address, port):
         self.api.apply({"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4",
