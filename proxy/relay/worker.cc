@@ -39,7 +39,8 @@ Worker::Worker(WorkerSettings settings, Network& network, WorkerStats& stats)
 
 Worker::~Worker() {
   // Sessions refer to groups, groups to devices.
-  ready_.clear();
+  negotiating_.clear();
+  relaying_.clear();
   sessions_.clear();
   graveyard_.clear();
 }
@@ -101,14 +102,14 @@ void Worker::refuse(event::Stream& stream) {
 void Worker::mark_ready(Session& session) {
   if (session.queued || session.phase() == Session::Phase::kDead) return;
   session.queued = true;
-  ready_.push_back(&session);
+  (session.negotiating() ? negotiating_ : relaying_).push_back(&session);
 }
 
 void Worker::bury(Session& session) {
   const auto found = sessions_.find(session.number());
   SMC_ASSERT(found != sessions_.end(), session.number());
   // It may have been made ready in the very turn in which it dies, and does not live to the next.
-  if (session.queued) std::erase(ready_, &session);
+  if (session.queued && std::erase(negotiating_, &session) == 0) std::erase(relaying_, &session);
   graveyard_.push_back(std::move(found->second));
   sessions_.erase(found);
 }
@@ -161,7 +162,8 @@ bool Worker::turn() {
   stats_.loop_turns.add();
   for (const std::unique_ptr<DeviceSlot>& slot : slots_) more = slot->poll(now) || more;
   timers_.run(now);
-  run_ready();
+  run(negotiating_);
+  run(relaying_);
   // News may make sessions ready and sessions make news; what comes late waits for the next turn.
   std::vector<Group*> news;
   news.swap(group_news_);
@@ -169,7 +171,7 @@ bool Worker::turn() {
   flush();
   reap_groups();
   graveyard_.clear();
-  return more || !ready_.empty() || !group_news_.empty();
+  return more || !negotiating_.empty() || !relaying_.empty() || !group_news_.empty();
 }
 
 void Worker::flush() {
@@ -184,17 +186,22 @@ void Worker::flush() {
   for (const std::unique_ptr<DeviceSlot>& slot : slots_) slot->device().ring_doorbells();
 }
 
-void Worker::run_ready() {
-  running_.swap(ready_);
+void Worker::run(std::deque<Session*>& ready) {
+  TimePoint now = network_.now();
+  const TimePoint deadline = now + settings_.turn_max;
   unsigned since_flush = 0;
-  for (Session* session : running_) {
-    session->queued = false;
-    if (session->phase() != Session::Phase::kDead) session->run(network_.now());
+  // Who becomes ready meanwhile waits for the next turn.
+  for (std::size_t left = ready.size(); left != 0 && !ready.empty(); --left) {
+    Session& session = *ready.front();
+    ready.pop_front();
+    session.queued = false;
+    session.run(now);
     // The peer begins with the first messages while we still read the next: without this, many
     // small requests move as one convoy and one side always waits for the other.
     if (++since_flush % kSessionsPerFlush == 0) flush();
+    now = network_.now();
+    if (now >= deadline) break;
   }
-  running_.clear();
 }
 
 void Worker::shut_down(const char* why) {

@@ -4,9 +4,12 @@
 //
 // A turn takes in what has arrived from the devices, runs what is due, moves the bytes of the
 // sessions that are ready, and sends what has become due to be sent: one doorbell a peer and turn.
+// It is short however many are ready: streams that never end must not keep a newcomer from its
+// handshake, whose peer waits under a deadline.
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -32,6 +35,9 @@ namespace fairlead::relay {
 // Refusals at a limit are logged one in so many.
 inline constexpr std::uint64_t kRefusalsPerLine = 1000;
 
+// How long the sessions of one kind, those that negotiate and those that relay, may run in a turn.
+inline constexpr Duration kTurnMax = std::chrono::milliseconds(1);
+
 struct WorkerSettings {
   unsigned index = 0;
   const config::Config* config = nullptr;  // outlives the worker
@@ -41,6 +47,7 @@ struct WorkerSettings {
   std::size_t handshakes_per_peer_max = 1;  // not 0
   std::size_t memory_bytes = 0;             // of memory.limit
   std::uint64_t seed = 0;                   // for tokens
+  Duration turn_max = kTurnMax;             // 0: one session of each kind a turn
 };
 
 class Worker {
@@ -75,7 +82,6 @@ class Worker {
   // True when there is more to do at once.
   bool turn();
   std::optional<TimePoint> next_deadline() const { return timers_.next_deadline(); }
-  bool ready_pending() const { return !ready_.empty(); }
 
   // No more SMC for new connections; what runs goes on.
   void start_drain() { draining_ = true; }
@@ -138,7 +144,7 @@ class Worker {
   // Those with a seat, and those that wait; these wait no longer.
   std::vector<Session*> sessions_of(Group& group);
   void reap_groups();
-  void run_ready();
+  void run(std::deque<Session*>& ready);
   void flush();
   void refuse(event::Stream& stream);
   DeviceRow device_row(DeviceSlot& slot, const rdma::Port& port) const;
@@ -166,8 +172,9 @@ class Worker {
   GroupResources group_resources_;
   PeerTable peers_;
   std::unordered_map<std::uint64_t, std::unique_ptr<Session>> sessions_;
-  std::vector<Session*> ready_;
-  std::vector<Session*> running_;
+  // Ready to run, in this order; by what they did when they became it.
+  std::deque<Session*> negotiating_;
+  std::deque<Session*> relaying_;
   std::vector<std::unique_ptr<Session>> graveyard_;
   std::unordered_multimap<Group*, Session*> waiting_;
   struct ClosingGroup {

@@ -9,7 +9,10 @@ namespace fairlead::relay {
 namespace {
 
 // Turns between two looks at the sockets while there is work at hand.
+// While there is more to do at once, sockets are asked for news after so many turns, or after so
+// long a time.
 constexpr unsigned kTurnsPerPoll = 4;
+constexpr Duration kPollInterval = std::chrono::microseconds(500);
 // Looks at the devices between two looks at the sockets while spinning.
 constexpr unsigned kPendingChecks = 16;
 // Peers get as long as this to take our last words.
@@ -154,15 +157,20 @@ bool WorkerThread::drain_finished() {
 
 void WorkerThread::run() {
   unsigned turns = 0;
+  TimePoint polled = event::EventLoop::now();
   for (;;) {
     run_mailbox();
     const bool more = worker_->turn();
     if (drain_finished()) break;
-    if (more) {
-      if (++turns % kTurnsPerPoll == 0) loop_->poll();
+    if (!more) {
+      if (!spin()) sleep();
+      polled = event::EventLoop::now();
       continue;
     }
-    if (!spin()) sleep();
+    const TimePoint now = event::EventLoop::now();
+    if (++turns % kTurnsPerPoll != 0 && now - polled < kPollInterval) continue;
+    loop_->poll();
+    polled = now;
   }
   running_.store(false, std::memory_order_release);
 }

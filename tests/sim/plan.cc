@@ -43,6 +43,7 @@ class Draw {
     ProxySettings settings = default_proxy(pod);
     settings.addressable = addressable;
     settings.handshakes_per_peer_max = pod % 2 == 1 ? 2 : 100;
+    if (pod % 2 == 0) settings.turn_max = Duration{};
     settings.config.buffers.size = power(14, 16);
     settings.config.buffers.publish = power(12, 14);
     settings.config.smc.max_connections_per_group = 16;

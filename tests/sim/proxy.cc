@@ -48,6 +48,7 @@ void SimProxy::start() {
   settings.handshakes_max = settings_.handshakes_max;
   settings.handshakes_per_peer_max = settings_.handshakes_per_peer_max;
   settings.memory_bytes = settings_.memory_bytes;
+  settings.turn_max = settings_.turn_max;
   settings.seed = world_.random.next();
   for (std::uint8_t& byte : settings.offer.peer_id.bytes)
     byte = static_cast<std::uint8_t>(world_.random.next());

@@ -23,8 +23,9 @@ struct ProxySettings {
   std::size_t connections_max = 1000;
   std::size_t handshakes_max = 100;
   std::size_t handshakes_per_peer_max = 100;
-  unsigned ports = 1;    // of each device
-  unsigned devices = 1;  // on one physical network
+  Duration turn_max = relay::kTurnMax;  // takes no time here: all that are ready, or 0 for one
+  unsigned ports = 1;                   // of each device
+  unsigned devices = 1;                 // on one physical network
   bool addressable = true;
   bool option_available = true;
 };

@@ -30,6 +30,27 @@ TEST_P(Scenario, ManyAtOnceStandInLineForTheirHandshakes) {
   EXPECT_EQ(outcome.over_smc, 40u);
 }
 
+// With so little time for it, a handshake comes to nothing where each of its steps waits until all
+// streams have had their turn.
+TEST_P(Scenario, NewcomersDoNotWaitForStreams) {
+  Plan busy = plan();
+  for (ProxySettings& settings : busy.proxies) {
+    settings.turn_max = Duration{};
+    settings.memory_bytes = 1 << 24;
+    settings.config.smc.handshake_timeout = microseconds(1500);
+  }
+  constexpr int kStreams = 100;
+  for (int i = 0; i < kStreams; ++i) {
+    busy.connections.push_back(talk(100000, 0, milliseconds(2 * i)));
+    busy.connections.back().client.start_delay = milliseconds(2 * kStreams + 1 - 2 * i);
+  }
+  for (int i = 0; i < 5; ++i)
+    busy.connections.push_back(talk(100, 100, milliseconds(2 * kStreams + 2 + i)));
+  const Outcome outcome = run(busy, 1);
+  for (const Ends& ends : outcome.ends) EXPECT_TRUE(complete(ends));
+  EXPECT_EQ(outcome.over_smc, 2u * (kStreams + 5));
+}
+
 // The first one has its turn for as long as the peer is silent; nobody waits longer for it than for
 // a handshake.
 TEST_P(Scenario, WhoStandsInLineForTooLongIsTcp) {
