@@ -30,8 +30,9 @@ int socket_error(int fd) {
 
 }  // namespace
 
-void bound_receive_memory(int fd, int bytes) {
-  (void)::setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof bytes);
+void bound_memory(int fd, int bytes) {
+  for (const int buffer : {SO_RCVBUF, SO_SNDBUF})
+    (void)::setsockopt(fd, SOL_SOCKET, buffer, &bytes, sizeof bytes);
 }
 
 Result<FileDescriptor> TcpStream::make_socket(int family) {

@@ -11,9 +11,9 @@
 
 namespace fairlead::event {
 
-// The kernel then keeps about so many bytes for `fd` instead of what it thinks fit. For a socket
-// that does not listen or connect yet.
-void bound_receive_memory(int fd, int bytes);
+// The kernel then keeps about so many bytes for `fd` in each direction instead of what it thinks
+// fit. For a socket that does not listen or connect yet.
+void bound_memory(int fd, int bytes);
 
 class TcpStream final : public Stream, private SecondLook {
  public:

@@ -7,7 +7,7 @@ namespace fairlead::relay {
 
 Result<std::unique_ptr<event::Stream>> SocketNetwork::dial_application(const SocketAddress& to) {
   FileDescriptor socket = SMC_TRY(event::TcpStream::make_socket(to.family()));
-  event::bound_receive_memory(socket.get(), kApplicationReceiveBytes);
+  event::bound_memory(socket.get(), kApplicationSocketBytes);
   return event::TcpStream::connect(loop_, std::move(socket), to);
 }
 
@@ -37,7 +37,7 @@ Result<void> SocketNetwork::prepare_peer_listener(int fd) const {
 
 void SocketNetwork::prepare_application_listener(int fd) {
   // Accepted sockets inherit it.
-  event::bound_receive_memory(fd, kApplicationReceiveBytes);
+  event::bound_memory(fd, kApplicationSocketBytes);
 }
 
 }  // namespace fairlead::relay

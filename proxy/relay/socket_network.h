@@ -15,10 +15,11 @@ enum class OptionSource : std::uint8_t {
   kExternal,  // somebody attached one that covers all our sockets
 };
 
-// What may wait in our socket from an application beside us. It is microseconds away, so more would
-// not be faster: it would only fill the memory of the pod, which the kernel lets grow to megabytes
-// a connection, and come out of a cold cache. The host's net.core.rmem_max may lower it.
-inline constexpr int kApplicationReceiveBytes = 256 * 1024;
+// What may wait in our socket from and for an application beside us. It is microseconds away, so
+// more would not be faster: it would only fill the memory that the kernel has for TCP, which it
+// lets grow to megabytes a connection, and come out of a cold cache. The host's net.core.rmem_max
+// and wmem_max may lower it.
+inline constexpr int kApplicationSocketBytes = 256 * 1024;
 
 class SocketNetwork final : public Network {
  public:

@@ -30,14 +30,14 @@ TEST(Listener, RefusesAnAddressThatIsNotOurs) {
   EXPECT_EQ(listener.error().system, EADDRNOTAVAIL);
 }
 
-TEST(Listener, AcceptedSocketsInheritABoundOnReceiveMemory) {
+TEST(Listener, AcceptedSocketsInheritABoundOnMemory) {
   SocketPair pair;
   constexpr int kBytes = 16 * 1024;
   std::unique_ptr<Stream> accepted;
   ListenerHandlers handlers;
   handlers.accepted = [&](std::unique_ptr<Stream> stream) { accepted = std::move(stream); };
   handlers.before_listen = [](int fd) -> Result<void> {
-    bound_receive_memory(fd, kBytes);
+    bound_memory(fd, kBytes);
     return {};
   };
   auto listener = std::move(
@@ -45,10 +45,12 @@ TEST(Listener, AcceptedSocketsInheritABoundOnReceiveMemory) {
   auto stream = std::move(*TcpStream::connect(
       *pair.loop, std::move(*TcpStream::make_socket(AF_INET)), listener->address()));
   pair.until([&] { return accepted != nullptr; });
-  int bytes = 0;
-  socklen_t length = sizeof bytes;
-  ASSERT_EQ(::getsockopt(accepted->descriptor(), SOL_SOCKET, SO_RCVBUF, &bytes, &length), 0);
-  EXPECT_EQ(bytes, 2 * kBytes);  // the kernel counts its own overhead: socket(7)
+  for (const int buffer : {SO_RCVBUF, SO_SNDBUF}) {
+    int bytes = 0;
+    socklen_t length = sizeof bytes;
+    ASSERT_EQ(::getsockopt(accepted->descriptor(), SOL_SOCKET, buffer, &bytes, &length), 0);
+    EXPECT_EQ(bytes, 2 * kBytes) << buffer;  // the kernel counts its own overhead: socket(7)
+  }
 }
 
 // Goal: running out of descriptors costs a pause, no connection and no spinning. Method: lower the
