@@ -61,7 +61,7 @@ Result<Channel*> Backplane::channel_to(PeerId peer) {
 void Backplane::release(Channel& channel) {
   SMC_ASSERT(channel.users != 0);
   if (--channel.users != 0) return;
-  // Else the next to want it would wait for an answer that may have been lost.
+  // Else the next to want it would wait for an answer that may be a refusal.
   if (channel.awaits_socket()) channels_.terminate(channel);
   channel.remote.forget_views();
   channels_.note_unused(channel);

@@ -74,8 +74,10 @@ bool ChannelTable::make_room() {
 Result<Channel*> ChannelTable::dial(PeerId peer) {
   if (!make_room()) return Error{Errc::kExhausted, "channels"};
   FileDescriptor socket = SMC_TRY(rendezvous_->dial(peer));
-  Segment segment = SMC_TRY(create_segment("fairlead-channel", sizeof(ChannelMemory)));
-  auto channel = std::make_unique<Channel>(peer, std::move(segment), *buffers_);
+  Result<Segment> segment = create_segment("fairlead-channel", sizeof(ChannelMemory));
+  if (!segment && !socket) ++abandoned_[peer];
+  if (!segment) return segment.error();
+  auto channel = std::make_unique<Channel>(peer, std::move(*segment), *buffers_);
   Channel& added = *channel;
   if (socket) SMC_TRY(attach(added, std::move(socket)));
   channels_.push_back(std::move(channel));
@@ -92,6 +94,8 @@ Result<void> ChannelTable::attach(Channel& channel, FileDescriptor socket) {
 Result<ChannelTable::Arrived> ChannelTable::accept() {
   auto accepted = rendezvous_->accept();
   if (!accepted && accepted.error().code == Errc::kSystem) watch_listener(false);
+  // An answer may have been lost: better one that nobody wanted than one too few.
+  if (!accepted && accepted.error().code == Errc::kExhausted) abandoned_.clear();
   if (!accepted && accepted.error().code == Errc::kPeerGone) {
     watch_listener(false);
     give_up_awaiting();
@@ -126,8 +130,14 @@ Channel* ChannelTable::awaiting(PeerId peer) const {
   return found == channels_.end() ? nullptr : found->get();
 }
 
-// Nobody waits any more: then the peer finds its end closed.
+// Nobody waits any more: then the peer finds its end closed. Who has asked anew meanwhile must not
+// take it: of many visitors that say nothing the peer keeps the latest.
 Channel* ChannelTable::answer(Arrival arrival) {
+  const auto abandoned = abandoned_.find(arrival.peer);
+  if (abandoned != abandoned_.end()) {
+    if (--abandoned->second == 0) abandoned_.erase(abandoned);
+    return nullptr;
+  }
   Channel* channel = awaiting(arrival.peer);
   if (channel == nullptr) return nullptr;
   if (!arrival.socket || !attach(*channel, std::move(arrival.socket))) channel->close();
@@ -135,6 +145,7 @@ Channel* ChannelTable::answer(Arrival arrival) {
 }
 
 void ChannelTable::give_up_awaiting() {
+  abandoned_.clear();
   for (const auto& channel : channels_)
     if (channel->awaits_socket()) channel->close();
 }
@@ -211,6 +222,7 @@ void ChannelTable::terminate(Channel& channel) {
     unwatch(fd);
     by_fd_.erase(fd);
   }
+  if (channel.awaits_socket()) ++abandoned_[channel.peer()];
   channel.terminate();
   has_dead_ = true;
   watch_listener(true);

@@ -84,6 +84,9 @@ class ChannelTable {
   std::vector<Stranger> strangers_;
   std::vector<std::unique_ptr<Channel>> channels_;
   std::unordered_map<int, Channel*> by_fd_;
+  // Answers of the rendezvous still to come for which nobody waits any more; it gives them in the
+  // order of the questions. There are no more of them than its socket holds.
+  std::unordered_map<PeerId, std::size_t> abandoned_;
   bool has_dead_ = false;
   bool listener_watched_ = true;
 };
