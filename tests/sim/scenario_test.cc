@@ -21,68 +21,6 @@ TEST_P(Scenario, QuietConnectionsAreSmcAndComplete) {
   EXPECT_EQ(outcome.over_smc, 40u);
 }
 
-TEST_P(Scenario, ManyAtOnceStandInLineForTheirHandshakes) {
-  Plan crowd = plan();
-  crowd.proxies[0].handshakes_per_peer_max = 1;
-  for (int i = 0; i < 20; ++i) crowd.connections.push_back(talk(5000, 5000));
-  const Outcome outcome = run(crowd, 1);
-  for (const Ends& ends : outcome.ends) EXPECT_TRUE(complete(ends));
-  EXPECT_EQ(outcome.over_smc, 40u);
-}
-
-// With so little time for it, a handshake comes to nothing where each of its steps waits until all
-// streams have had their turn.
-TEST_P(Scenario, NewcomersDoNotWaitForStreams) {
-  Plan busy = plan();
-  for (ProxySettings& settings : busy.proxies) {
-    settings.turn_max = Duration{};
-    settings.memory_bytes = 1 << 24;
-    settings.config.smc.handshake_timeout = microseconds(1500);
-  }
-  constexpr int kStreams = 100;
-  for (int i = 0; i < kStreams; ++i) {
-    busy.connections.push_back(talk(100000, 0, milliseconds(2 * i)));
-    busy.connections.back().client.start_delay = milliseconds(2 * kStreams + 1 - 2 * i);
-  }
-  for (int i = 0; i < 5; ++i)
-    busy.connections.push_back(talk(100, 100, milliseconds(2 * kStreams + 2 + i)));
-  const Outcome outcome = run(busy, 1);
-  for (const Ends& ends : outcome.ends) EXPECT_TRUE(complete(ends));
-  EXPECT_EQ(outcome.over_smc, 2u * (kStreams + 5));
-}
-
-// The first one has its turn for as long as the peer is silent; nobody waits longer for it than for
-// a handshake.
-TEST_P(Scenario, WhoStandsInLineForTooLongIsTcp) {
-  Plan stuck = plan();
-  stuck.proxies[0].handshakes_per_peer_max = 1;
-  stuck.proxies[0].config.smc.handshake_timeout = seconds(1);
-  Fault fault;
-  fault.kind = Fault::Kind::kStall;
-  fault.pod = 2;
-  fault.lasting = seconds(3);
-  stuck.faults.push_back(fault);
-  for (int i = 0; i < 5; ++i) stuck.connections.push_back(talk(5000, 5000, milliseconds(1)));
-  const Outcome outcome = run(stuck, 1);
-  for (const Ends& ends : outcome.ends) EXPECT_TRUE(complete(ends));
-  EXPECT_EQ(outcome.over_smc, 0u);
-}
-
-// An application that gives up while it stands in line holds nobody up.
-TEST_P(Scenario, WhoLeavesTheLineHoldsNobodyUp) {
-  for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
-    Plan crowd = plan();
-    crowd.proxies[0].handshakes_per_peer_max = 1;
-    for (int i = 0; i < 6; ++i) crowd.connections.push_back(talk(1000, 1000));
-    for (int i = 1; i < 6; i += 2) {
-      crowd.connections[static_cast<std::size_t>(i)].client.reset_after = 0;
-      crowd.connections[static_cast<std::size_t>(i)].client.start_delay = microseconds(20 * seed);
-    }
-    const Outcome outcome = run(crowd, seed);
-    for (std::size_t i = 0; i < 6; i += 2) EXPECT_TRUE(complete(outcome.ends[i])) << seed;
-  }
-}
-
 // The reset of an application must not take the link group along that its connection forms: others
 // wait for it.
 TEST_P(Scenario, ResetDuringTheFirstContactDisturbsNobodyElse) {
