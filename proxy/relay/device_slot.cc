@@ -42,29 +42,17 @@ Result<std::unique_ptr<DeviceSlot>> DeviceSlot::create(std::unique_ptr<rdma::Dev
   std::unique_ptr<DeviceSlot> slot(
       new DeviceSlot(std::move(device), std::move(reachability), groups, stats));
   rdma::Device& own = *slot->device_;
-  slot->domain_ = SMC_TRY(own.create_protection_domain());
-  slot->receive_queue_ = SMC_TRY(own.create_shared_receive_queue(*slot->domain_, kReceiveEntries));
-  slot->receive_memory_ = SMC_TRY(
-      own.allocate_buffer(*slot->domain_, std::size_t{kReceiveEntries} * rdma::kMessageBytesMax));
-  slot->own_ = {
-      &own, slot->reachability_.get(), slot->domain_.get(), slot->receive_queue_.get(), {}};
-  for (std::uint32_t i = 0; i < kReceiveEntries; ++i)
-    slot->reposts_.push_back({rdma::WorkId{i}, slot->receive_memory_.get(),
-                              std::size_t{i} * rdma::kMessageBytesMax, rdma::kMessageBytesMax});
-  SMC_TRY(slot->post_receives());
-  SMC_TRY(slot->receive_queue_->arm_limit(kReceiveLimit));
+  slot->own_.device = &own;
+  slot->own_.reachability = slot->reachability_.get();
+  slot->receive_domain_ = SMC_TRY(own.create_protection_domain());
+  const bool shared = own.capabilities().receive_queue_crosses_domains;
+  std::unique_ptr<ReceivePool> pool = SMC_TRY(ReceivePool::create(
+      slot->own_.receives, own, *slot->receive_domain_, shared ? kPoolOfWorker : kPoolOfGroup));
+  // Otherwise it was a trial: a device on which no group could have one is of no use.
+  if (!shared) return slot;
+  slot->shared_pool_ = std::move(pool);
+  slot->own_.shared_pool = slot->shared_pool_.get();
   return slot;
-}
-
-Result<void> DeviceSlot::post_receives() {
-  if (reposts_.empty()) return {};
-  SMC_TRY(receive_queue_->post(reposts_));
-  reposts_.clear();
-  if (limit_hit_) {
-    limit_hit_ = false;
-    SMC_TRY(receive_queue_->arm_limit(kReceiveLimit));
-  }
-  return {};
 }
 
 bool DeviceSlot::active() const {
@@ -77,7 +65,7 @@ bool DeviceSlot::poll(TimePoint now) {
   for (unsigned round = 0; round < kPollsPerTurn; ++round) {
     const std::size_t count = device_->poll(completions);
     for (std::size_t i = 0; i < count; ++i) take(completions[i], now);
-    if (const Result<void> posted = post_receives(); !posted)
+    if (const Result<void> posted = own_.receives.post_again(); !posted)
       LogEvent(LogLevel::kError, "relay.device", "receives_lost")
           .field("device", device_->name())
           .field("what", to_string(posted.error()));
@@ -93,12 +81,9 @@ void DeviceSlot::take(const rdma::Completion& completion, TimePoint now) {
   const auto found = own_.queue_pairs.find(completion.queue_pair);
   const LinkPlace* at = found == own_.queue_pairs.end() ? nullptr : &found->second;
   if (completion.kind == rdma::Completion::Kind::kReceive) {
-    const std::size_t index = static_cast<std::size_t>(completion.id);
-    const std::size_t offset = index * rdma::kMessageBytesMax;
     if (at && completion.status == rdma::CompletionStatus::kSuccess)
-      at->group->handle_message(
-          at->link, receive_memory_->bytes().subspan(offset, completion.length_bytes), now);
-    reposts_.push_back({completion.id, receive_memory_.get(), offset, rdma::kMessageBytesMax});
+      at->group->handle_message(at->link, own_.receives.message(completion), now);
+    own_.receives.take_back(completion);
   }
   if (!at) return;
   if (completion.status != rdma::CompletionStatus::kSuccess)
@@ -111,7 +96,7 @@ void DeviceSlot::take(const rdma::AsyncEvent& event, TimePoint now) {
   switch (event.kind) {
     case rdma::AsyncEvent::Kind::kReceiveLimit:
       stats_.receive_limit_events.add();
-      limit_hit_ = true;
+      own_.receives.limit_reached();
       break;
     case rdma::AsyncEvent::Kind::kQueuePairFatal:
       if (const auto at = own_.queue_pairs.find(event.queue_pair); at != own_.queue_pairs.end()) {

@@ -17,9 +17,6 @@
 
 namespace fairlead::relay {
 
-// Receives posted to the queue of a worker: K·M entries for all links, not K for each of N.
-inline constexpr std::uint32_t kReceiveEntries = 512;
-inline constexpr std::uint32_t kReceiveLimit = 64;
 inline constexpr std::size_t kCompletionsPerPoll = 64;
 // Polls of one turn; what is left waits for the next, so that sockets get theirs.
 inline constexpr unsigned kPollsPerTurn = 8;
@@ -48,20 +45,16 @@ class DeviceSlot {
  private:
   DeviceSlot(std::unique_ptr<rdma::Device> device, std::unique_ptr<Reachability> reachability,
              PeerTable& groups, WorkerStats& stats);
-  Result<void> post_receives();
   void take(const rdma::Completion& completion, TimePoint now);
   void take(const rdma::AsyncEvent& event, TimePoint now);
 
   std::unique_ptr<rdma::Device> device_;
   std::unique_ptr<Reachability> reachability_;
-  std::unique_ptr<rdma::ProtectionDomain> domain_;
-  std::unique_ptr<rdma::RegisteredBuffer> receive_memory_;
-  std::unique_ptr<rdma::SharedReceiveQueue> receive_queue_;
   LinkDevice own_;
+  std::unique_ptr<rdma::ProtectionDomain> receive_domain_;
+  std::unique_ptr<ReceivePool> shared_pool_;
   PeerTable& groups_;
   WorkerStats& stats_;
-  std::vector<rdma::ReceiveRequest> reposts_;
-  bool limit_hit_ = false;
 };
 
 }  // namespace fairlead::relay

@@ -192,8 +192,9 @@ class Group {
   // What the group has on one device.
   struct Foothold {
     LinkDevice* on = nullptr;
-    std::unique_ptr<rdma::ProtectionDomain> own_domain;
-    rdma::ProtectionDomain* domain = nullptr;
+    // Its own makes this peer's keys worthless to every other.
+    std::unique_ptr<rdma::ProtectionDomain> domain;
+    std::unique_ptr<ReceivePool> own_pool;  // where one for all groups cannot be
   };
   // A port of a device.
   struct Outlet {

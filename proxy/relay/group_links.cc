@@ -13,13 +13,11 @@ Result<std::size_t> Group::set_foot(LinkDevice& device) {
   for (std::size_t i = 0; i < footholds_.size(); ++i)
     if (footholds_[i].on == &device) return i;
   if (footholds_.size() == smc::kLinksMax) return Error{Errc::kExhausted, "devices of the group"};
-  Foothold foothold{&device, nullptr, device.receive_domain};
-  if (device.device->capabilities().receive_queue_crosses_domains) {
-    // A domain of its own makes this peer's keys worthless to every other.
-    foothold.own_domain = SMC_TRY(device.device->create_protection_domain());
-    foothold.domain = foothold.own_domain.get();
-  }
+  Foothold foothold{&device, SMC_TRY(device.device->create_protection_domain()), nullptr};
   rdma::ProtectionDomain& domain = *foothold.domain;
+  if (device.shared_pool == nullptr)
+    foothold.own_pool =
+        SMC_TRY(ReceivePool::create(device.receives, *device.device, domain, kPoolOfGroup));
   if (footholds_.empty()) {
     const auto slabs = [&] {
       return std::make_unique<BufferSlabs>(*device.device, domain, *shared_.budget, *shared_.stats);
@@ -42,8 +40,10 @@ Result<void> Group::make_lane(smc::LinkIndex link, const Outlet& outlet) {
   Lane& lane = lanes_[link];
   lane.foothold = SMC_TRY(set_foot(*outlet.device));
   rdma::QueuePairOptions options;
-  options.domain = footholds_[lane.foothold].domain;
-  options.receive_queue = outlet.device->receive_queue;
+  const Foothold& foothold = footholds_[lane.foothold];
+  options.domain = foothold.domain.get();
+  options.receive_queue =
+      &(foothold.own_pool ? *foothold.own_pool : *outlet.device->shared_pool).queue();
   options.port = outlet.port.number;
   options.gid = outlet.port.gid;
   rdma::Device& device = *outlet.device->device;

@@ -7,6 +7,7 @@
 #include "base/ids.h"
 #include "rdma/device.h"
 #include "relay/reachability.h"
+#include "relay/receive_pool.h"
 #include "smc/rmb_keys.h"
 
 namespace fairlead::relay {
@@ -21,8 +22,8 @@ struct LinkPlace {
 struct LinkDevice {
   rdma::Device* device = nullptr;
   const Reachability* reachability = nullptr;
-  rdma::ProtectionDomain* receive_domain = nullptr;
-  rdma::SharedReceiveQueue* receive_queue = nullptr;
+  ReceivePools receives;
+  ReceivePool* shared_pool = nullptr;  // of all groups, where its queue crosses domains
   std::unordered_map<QpNumber, LinkPlace> queue_pairs;  // of all groups, kept by them
 };
 

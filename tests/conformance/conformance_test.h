@@ -58,9 +58,10 @@ class DeviceConformance : public testing::TestWithParam<DeviceKind> {
     QueuePair* right;
   };
   Connection connect(PortNumber port = PortNumber(1), std::uint32_t send_requests = 64,
-                     ProtectionDomain* right_domain = nullptr) {
+                     ProtectionDomain* right_domain = nullptr,
+                     SharedReceiveQueue* right_queue = nullptr) {
     Connection made{&left->add_queue_pair(port, send_requests),
-                    &right->add_queue_pair(port, send_requests, right_domain)};
+                    &right->add_queue_pair(port, send_requests, right_domain, right_queue)};
     EXPECT_TRUE(made.left->connect(right->address_of(*made.right, port)));
     EXPECT_TRUE(made.right->connect(left->address_of(*made.left, port)));
     return made;

@@ -228,46 +228,6 @@ TEST_P(DeviceConformance, UnregisteringUnderLoadEndsInARemoteAccessError) {
   EXPECT_TRUE(works(other));
 }
 
-TEST_P(DeviceConformance, ProtectionDomainsIsolate) {
-  auto domain = std::move(right->device().create_protection_domain().value());
-  auto secret = std::move(right->device().allocate_buffer(*domain, 4096).value());
-  Connection outsider = connect();  // in the endpoint's own domain
-  Connection insider{nullptr, nullptr};
-  if (right->device().capabilities().receive_queue_crosses_domains) {
-    insider = connect(PortNumber(1), 64, domain.get());
-  }
-  settle();
-  std::memset(left->memory().bytes().data(), 0x11, 64);
-  EXPECT_FALSE(outsider.left->remote_memory(at(*secret), 64));
-  ASSERT_TRUE(post(*outsider.left, write_request(left->memory(), 0, 64, at(*secret), true, 1)));
-  ASSERT_TRUE(run_until(
-      [&] { return right->has_fatal(*outsider.right) && !left->sent(*outsider.left).empty(); }));
-  ASSERT_EQ(left->sent(*outsider.left).size(), 1u);
-  EXPECT_EQ(left->sent(*outsider.left)[0].status, CompletionStatus::kRemoteAccessError);
-  EXPECT_EQ(secret->bytes()[0], std::byte{0});
-  if (insider.left != nullptr) {
-    ASSERT_TRUE(post(*insider.left, write_request(left->memory(), 0, 64, at(*secret), true, 2)));
-    ASSERT_TRUE(run_until([&] { return left->sent(*insider.left).size() == 1; }));
-    EXPECT_EQ(left->sent(*insider.left)[0].status, CompletionStatus::kSuccess);
-    EXPECT_EQ(secret->bytes()[63], std::byte{0x11});
-  }
-  right->queue_pairs.clear();
-  secret.reset();
-}
-
-TEST_P(DeviceConformance, LocalBufferOfAnotherDomainIsALocalError) {
-  auto domain = std::move(left->device().create_protection_domain().value());
-  auto foreign = std::move(left->device().allocate_buffer(*domain, 4096).value());
-  Connection connection = connect();
-  ASSERT_TRUE(post(*connection.left, write_request(*foreign, 0, 64, at(right->memory()), true, 1)));
-  ASSERT_TRUE(run_until([&] { return left->sends.size() == 1; }));
-  // Soft-RoCE flushes what it fails of.
-  EXPECT_THAT(left->sends[0].status,
-              testing::AnyOf(CompletionStatus::kLocalError, CompletionStatus::kFlushed));
-  EXPECT_EQ(right->memory().bytes()[0], std::byte{0});
-  left->queue_pairs.clear();
-}
-
 TEST_P(DeviceConformance, PortDownKillsItsQueuePairsOnly) {
   start(2);
   if (left->device().ports().size() < 2) GTEST_SKIP() << "this device has one port";

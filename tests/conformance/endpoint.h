@@ -55,11 +55,13 @@ class Endpoint {
   RegisteredBuffer& memory() { return *memory_; }  // 1 MiB, for both ends of writes
 
   QueuePair& add_queue_pair(PortNumber port = PortNumber(1), std::uint32_t send_requests = 64,
-                            ProtectionDomain* domain = nullptr) {
+                            ProtectionDomain* domain = nullptr,
+                            SharedReceiveQueue* receive_queue = nullptr) {
+    if (receive_queue == nullptr) receive_queue = receive_queue_.get();
     queue_pairs.push_back(
         std::move(device_
                       ->create_queue_pair({.domain = domain != nullptr ? domain : domain_.get(),
-                                           .receive_queue = receive_queue_.get(),
+                                           .receive_queue = receive_queue,
                                            .port = port,
                                            .send_requests = send_requests})
                       .value()));

@@ -1,11 +1,18 @@
-"""The device behind SMC-R: the conformance suite on Soft-RoCE, in one guest; and a limit on locked memory,
-which only registration at a real device knows."""
+"""The device behind SMC-R: the conformance suite on Soft-RoCE, in one guest; what peers cost on it; and a
+limit on locked memory, which only registration at a real device knows."""
+import re
+
+from exchange import talk_both_ways
 from expect import expect, expect_equal, expect_stream
 from node import BUILD
 from scenario import scenario
 from scenarios_interop import Way, both
 
 SECONDS_MAX = 240
+PEERS = 4
+# A slab of 255 elements for an RMB and one for send rings, 4,080 KiB each; 1,024 KiB of receive buffers.
+SMALL = {"buffers": {"size": "16KiB", "size_min": "16KiB"}}
+KIB_A_PEER_MAX = 9216
 
 
 @scenario
@@ -16,9 +23,8 @@ def verbs_conformance(stage):
     expect("[  PASSED  ]" in output and "no RDMA device" not in output, output[-1500:])
 
 
-# Of three quarters of it a proxy with one worker spends 4 MiB on the messages of all links, which leaves
-# rings for a few connections.
-LOCKED_BYTES = 5_800_000
+# Of three quarters of it a link group spends 1 MiB on messages, which leaves rings for a few connections.
+LOCKED_BYTES = 1_600_000
 CONNECTIONS = 16
 
 
@@ -62,3 +68,25 @@ def locked_memory_too_little(stage):
     way.proxy.expect_fallback("memlock_limit", "local")
     row = next(row for row in way.proxy.get_json("/devices")["devices"] if row["name"] == "rxe0")
     expect_equal((row["state"], row["detail"]), ("down", "RLIMIT_MEMLOCK"), "the device's row")
+
+
+def pinned_kib(node, proxy):
+    """What the kernel holds in memory for the RNIC."""
+    pid = node.run(["pgrep", "-f", f"/{proxy.name}.yaml"]).split()[0]
+    return int(re.search(r"VmPin:\s+(\d+) kB", node.run(["cat", f"/proc/{pid}/status"])).group(1))
+
+
+@scenario
+def peers_apart(stage):
+    """each peer of one proxy has a protection domain with its own receive queue, at a bounded price"""
+    server, port = stage.serve(stage.a, "tcp")
+    inbound, entry = stage.inbound(stage.a, port, SMALL)
+    pinned = [pinned_kib(stage.a, inbound)]
+    for _ in range(PEERS):
+        _, out = stage.outbound(stage.b, stage.a.address, entry, SMALL)
+        talk_both_ways(stage, stage.b, server, "127.0.0.1", out)
+        pinned.append(pinned_kib(stage.a, inbound))
+    inbound.expect_smcr(at_least=PEERS)
+    expect_equal(len(inbound.get_json("/linkgroups")["link_groups"]), PEERS, "link groups")
+    stage.say(f"pinned for 0 to {PEERS} peers, KiB: {pinned}")
+    expect((pinned[-1] - pinned[0]) / PEERS <= KIB_A_PEER_MAX, f"pinned: {pinned} KiB")

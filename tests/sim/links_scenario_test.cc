@@ -143,7 +143,8 @@ TEST_P(Links, OneLinkIsAllWhereOnlyOneIsAllowed) {
 INSTANTIATE_TEST_SUITE_P(Devices, Links,
                          testing::Values(DeviceKind{"Addressable", true},
                                          DeviceKind{"Staged", false},
-                                         DeviceKind{"TwoDevices", false, true}),
+                                         DeviceKind{"TwoDevices", false, true},
+                                         DeviceKind{"TwoSevereDevices", false, true, false}),
                          [](const auto& device) { return std::string(device.param.name); });
 
 }  // namespace

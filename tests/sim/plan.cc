@@ -27,6 +27,8 @@ class Draw {
           plan.client.bytes = 1;
     if (plan_.stormy) storm(pods);
     if (random_.chance(600)) flapping(pods);
+    for (ProxySettings& settings : plan_.proxies)
+      settings.receive_queue_crosses_domains = random_.chance(500);
     return std::move(plan_);
   }
 

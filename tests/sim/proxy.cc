@@ -62,11 +62,13 @@ void SimProxy::start() {
   for (unsigned i = 0; i < settings_.devices; ++i) {
     const unsigned number = settings_.pod << 4 | static_cast<unsigned>(life_ & 15);
     auto device = std::make_unique<SimDevice>(
-        fabric_, SimDeviceOptions{.name = "sim" + std::to_string(i),
-                                  .number = i * kDeviceNumbers + number,
-                                  .ports = settings_.ports,
-                                  .addressable = settings_.addressable,
-                                  .lock_limit_bytes = settings_.lock_limit_bytes});
+        fabric_,
+        SimDeviceOptions{.name = "sim" + std::to_string(i),
+                         .number = i * kDeviceNumbers + number,
+                         .ports = settings_.ports,
+                         .addressable = settings_.addressable,
+                         .receive_queue_crosses_domains = settings_.receive_queue_crosses_domains,
+                         .lock_limit_bytes = settings_.lock_limit_bytes});
     device->on_wake = [this] { poke(); };
     devices_.push_back(device.get());
     const Result<void> added =

@@ -27,6 +27,7 @@ struct ProxySettings {
   unsigned ports = 1;                   // of each device
   unsigned devices = 1;                 // on one physical network
   bool addressable = true;
+  bool receive_queue_crosses_domains = true;
   bool option_available = true;
 };
 

@@ -10,8 +10,9 @@ namespace fairlead::sim {
 
 struct DeviceKind {
   const char* name;
-  bool addressable;    // remote memory is
-  bool apart = false;  // a second port is that of a second device
+  bool addressable;     // remote memory is
+  bool apart = false;   // a second port is that of a second device
+  bool crosses = true;  // a receive queue serves queue pairs of any protection domain
 };
 
 class Scenario : public testing::TestWithParam<DeviceKind> {
@@ -24,6 +25,7 @@ class Scenario : public testing::TestWithParam<DeviceKind> {
     for (Pod pod = 1; pod <= 2; ++pod) {
       plan.proxies.push_back(default_proxy(pod));
       plan.proxies.back().addressable = GetParam().addressable;
+      plan.proxies.back().receive_queue_crosses_domains = GetParam().crosses;
     }
     plan.tcp.straggler_per_mille = plan.fabric.straggler_per_mille = 0;
     return plan;

@@ -10,8 +10,11 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 
 constexpr std::uint64_t kSeeds = 40;
-// A worker registers so much for the messages of all links.
-constexpr std::size_t kReceiveBytes = relay::kReceiveEntries * rdma::kMessageBytesMax;
+// So much is registered for messages: by the worker for all links, or for its one link group.
+std::size_t receive_bytes(const DeviceKind& kind) {
+  const relay::PoolSize pool = kind.crosses ? relay::kPoolOfWorker : relay::kPoolOfGroup;
+  return pool.entries * rdma::kMessageBytesMax;
+}
 
 TEST_P(Scenario, QuietConnectionsAreSmcAndComplete) {
   Plan quiet = plan();
@@ -80,7 +83,7 @@ TEST_P(Scenario, RefusalOfADeviceMeansTcp) {
 TEST_P(Scenario, LockedMemoryThatIsSpentMeansTcpAndSaysSo) {
   for (Pod pod = 1; pod <= 2; ++pod) {
     Plan tight = plan();
-    tight.proxies[pod - 1U].lock_limit_bytes = kReceiveBytes + (128 << 10);
+    tight.proxies[pod - 1U].lock_limit_bytes = receive_bytes(GetParam()) + (128 << 10);
     for (int i = 0; i < 12; ++i) {
       tight.connections.push_back(talk(20000, 20000));
       tight.connections.back().client.pause_max = milliseconds(10);
@@ -229,7 +232,7 @@ TEST_P(Scenario, LateRefusalOnALinkInUseHangsNobody) {
 
 INSTANTIATE_TEST_SUITE_P(Devices, Scenario,
                          testing::Values(DeviceKind{"Addressable", true},
-                                         DeviceKind{"Staged", false}),
+                                         DeviceKind{"Staged", false, false, false}),
                          [](const auto& device) { return std::string(device.param.name); });
 
 }  // namespace

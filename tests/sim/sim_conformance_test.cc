@@ -34,8 +34,8 @@ class AtOnce final : public Pace {
 class SimDevicePair final : public rdma::DevicePair {
  public:
   SimDevicePair(unsigned ports, bool addressable)
-      : left_(fabric_, {.number = 1, .ports = ports, .addressable = addressable}),
-        right_(fabric_, {.number = 2, .ports = ports, .addressable = addressable}) {}
+      : left_(fabric_, options(1, ports, addressable)),
+        right_(fabric_, options(2, ports, addressable)) {}
   rdma::Device& left() override { return left_; }
   rdma::Device& right() override { return right_; }
   bool set_left_port(PortNumber port, rdma::PortState state) override {
@@ -44,6 +44,15 @@ class SimDevicePair final : public rdma::DevicePair {
   }
 
  private:
+  static SimDeviceOptions options(std::uint32_t number, unsigned ports, bool addressable) {
+    SimDeviceOptions options;
+    options.number = number;
+    options.ports = ports;
+    options.addressable = addressable;
+    options.receive_queue_crosses_domains = addressable;  // as with an RNIC that cannot
+    return options;
+  }
+
   AtOnce pace_;
   Fabric fabric_{pace_};
   SimDevice left_, right_;

@@ -88,12 +88,12 @@ Result<std::unique_ptr<rdma::ProtectionDomain>> SimDevice::create_protection_dom
 }
 
 Result<std::unique_ptr<rdma::SharedReceiveQueue>> SimDevice::create_shared_receive_queue(
-    rdma::ProtectionDomain&, std::uint32_t requests_max) {
+    rdma::ProtectionDomain& domain, std::uint32_t requests_max) {
   const Fabric::Access access(fabric_);
   if (requests_max == 0 || requests_max > kSimReceiveRequestsMax)
     return Error{Errc::kExhausted, "receive requests"};
   return std::unique_ptr<rdma::SharedReceiveQueue>(
-      std::make_unique<SimReceiveQueue>(*this, requests_max));
+      std::make_unique<SimReceiveQueue>(*this, static_cast<SimDomain&>(domain), requests_max));
 }
 
 Result<std::unique_ptr<rdma::RegisteredBuffer>> SimDevice::allocate_buffer(
@@ -139,6 +139,10 @@ Result<std::unique_ptr<rdma::QueuePair>> SimDevice::create_queue_pair(
   if (options.port.value == 0 || options.port.value > ports_.size())
     return Error{Errc::kNotFound, "port"};
   const QpNumber number((options_.number << 12 | next_number_++) & kNumberMask);
+  const bool at_home = static_cast<SimDomain&>(*options.domain).id() ==
+                       static_cast<SimReceiveQueue&>(*options.receive_queue).domain();
+  if (!at_home && !capabilities_.receive_queue_crosses_domains)
+    return Error{Errc::kUnsupported, "receive queue of another protection domain"};
   auto queue_pair =
       std::make_unique<SimQueuePair>(*this, options, number, PacketSeq(number.value ^ 0x5a5a));
   const bool added = queue_pairs_.emplace(number.value, queue_pair.get()).second;

@@ -10,8 +10,9 @@ namespace fairlead::sim {
 
 using rdma::CompletionStatus;
 
-SimReceiveQueue::SimReceiveQueue(SimDevice& device, std::uint32_t requests_max)
-    : device_(device), requests_max_(requests_max) {
+SimReceiveQueue::SimReceiveQueue(SimDevice& device, const SimDomain& domain,
+                                 std::uint32_t requests_max)
+    : device_(device), domain_(domain.id()), requests_max_(requests_max) {
   ++device_.fabric().counts_.receive_queues;
 }
 

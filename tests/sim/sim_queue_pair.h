@@ -17,12 +17,13 @@ class SimBuffer;
 
 class SimReceiveQueue final : public rdma::SharedReceiveQueue {
  public:
-  SimReceiveQueue(SimDevice& device, std::uint32_t requests_max);
+  SimReceiveQueue(SimDevice& device, const SimDomain& domain, std::uint32_t requests_max);
   ~SimReceiveQueue() override;
 
   Result<void> post(std::span<const rdma::ReceiveRequest> requests) override;
   Result<void> arm_limit(std::uint32_t count) override;
 
+  std::uint64_t domain() const { return domain_; }
   bool empty() const { return requests_.empty(); }
   // The sender goes on when a request is posted.
   void wait(std::uint64_t sender) { waiting_.push_back(sender); }
@@ -31,6 +32,7 @@ class SimReceiveQueue final : public rdma::SharedReceiveQueue {
 
  private:
   SimDevice& device_;
+  std::uint64_t domain_;
   std::uint32_t requests_max_;
   std::uint32_t limit_ = 0;
   std::deque<rdma::ReceiveRequest> requests_;

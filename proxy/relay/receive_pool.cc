@@ -1,0 +1,91 @@
+#include "relay/receive_pool.h"
+
+#include <algorithm>
+
+#include "base/assert.h"
+
+namespace fairlead::relay {
+namespace {
+
+// A WorkId: 32 bits number of the pool, 16 bits index of the buffer. More a device does not keep.
+constexpr unsigned kIndexBits = 16;
+
+std::uint32_t index_of(rdma::WorkId id) {
+  return static_cast<std::uint32_t>(id) & ((1U << kIndexBits) - 1);
+}
+
+}  // namespace
+
+ReceivePool* ReceivePools::pool_of(rdma::WorkId id) const {
+  const auto found =
+      pools_.find(static_cast<std::uint32_t>(static_cast<std::uint64_t>(id) >> kIndexBits));
+  return found == pools_.end() ? nullptr : found->second;
+}
+
+std::span<const std::byte> ReceivePools::message(const rdma::Completion& received) const {
+  const ReceivePool* pool = pool_of(received.id);
+  if (pool == nullptr) return {};
+  const rdma::ReceiveRequest request = pool->request(index_of(received.id));
+  return request.buffer->bytes().subspan(request.offset, received.length_bytes);
+}
+
+void ReceivePools::take_back(const rdma::Completion& received) {
+  ReceivePool* pool = pool_of(received.id);
+  if (pool == nullptr) return;
+  if (pool->reposts_.empty()) due_.push_back(pool);
+  pool->reposts_.push_back(pool->request(index_of(received.id)));
+}
+
+Result<void> ReceivePools::post_again() {
+  Result<void> result;
+  // One that fails keeps its buffers, and must not keep others from theirs.
+  std::erase_if(due_, [&](ReceivePool* pool) {
+    const Result<void> posted = pool->post();
+    if (!posted) result = posted;
+    return pool->reposts_.empty();
+  });
+  return result;
+}
+
+void ReceivePools::limit_reached() {
+  for (const auto& [number, pool] : pools_) pool->limit_reached_ = true;
+}
+
+ReceivePool::ReceivePool(ReceivePools& pools, PoolSize size) : pools_(pools), size_(size) {
+  SMC_ASSERT(size.entries <= 1U << kIndexBits, size.entries);
+  do number_ = ++pools_.last_number_;
+  while (pools_.pools_.contains(number_));
+  pools_.pools_.emplace(number_, this);
+}
+
+ReceivePool::~ReceivePool() {
+  pools_.pools_.erase(number_);
+  std::erase(pools_.due_, this);
+}
+
+Result<std::unique_ptr<ReceivePool>> ReceivePool::create(ReceivePools& pools, rdma::Device& device,
+                                                         rdma::ProtectionDomain& domain,
+                                                         PoolSize size) {
+  std::unique_ptr<ReceivePool> pool(new ReceivePool(pools, size));
+  pool->queue_ = SMC_TRY(device.create_shared_receive_queue(domain, size.entries));
+  pool->memory_ =
+      SMC_TRY(device.allocate_buffer(domain, std::size_t{size.entries} * rdma::kMessageBytesMax));
+  for (std::uint32_t i = 0; i < size.entries; ++i) pool->reposts_.push_back(pool->request(i));
+  SMC_TRY(pool->post());
+  return pool;
+}
+
+rdma::ReceiveRequest ReceivePool::request(std::uint32_t index) const {
+  return {rdma::WorkId{std::uint64_t{number_} << kIndexBits | index}, memory_.get(),
+          std::size_t{index} * rdma::kMessageBytesMax, rdma::kMessageBytesMax};
+}
+
+Result<void> ReceivePool::post() {
+  SMC_TRY(queue_->post(reposts_));
+  reposts_.clear();
+  if (!limit_reached_) return {};
+  limit_reached_ = false;
+  return queue_->arm_limit(size_.limit);
+}
+
+}  // namespace fairlead::relay

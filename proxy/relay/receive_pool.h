@@ -1,0 +1,77 @@
+// Buffers that wait for messages in a shared receive queue, and that queue. Where a queue serves
+// queue pairs of any protection domain, all groups of a worker share one pool: K·M buffers, not K
+// for each of N. On other devices each group has a pool in its own domain, so that no peer's keys
+// are worth anything to another peer.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "rdma/device.h"
+
+namespace fairlead::relay {
+
+struct PoolSize {
+  std::uint32_t entries = 0;  // messages of rdma::kMessageBytesMax
+  std::uint32_t limit = 0;    // with fewer left the device says so
+};
+inline constexpr PoolSize kPoolOfWorker{512, 64};
+inline constexpr PoolSize kPoolOfGroup{128, 16};
+
+class ReceivePool;
+
+// The pools of one device: finds the one of a completion. Outlives them.
+class ReceivePools {
+ public:
+  ReceivePools() = default;
+  ReceivePools(const ReceivePools&) = delete;
+  ReceivePools& operator=(const ReceivePools&) = delete;
+
+  // What was received, until take_back(). Empty when the pool has gone meanwhile.
+  std::span<const std::byte> message(const rdma::Completion& received) const;
+  // The buffer waits for another message after the next post_again().
+  void take_back(const rdma::Completion& received);
+  Result<void> post_again();
+  // A limit was reached; the device does not tell whose. All are armed again.
+  void limit_reached();
+
+ private:
+  friend class ReceivePool;
+  ReceivePool* pool_of(rdma::WorkId id) const;
+
+  std::unordered_map<std::uint32_t, ReceivePool*> pools_;  // by number, the upper part of a WorkId
+  std::vector<ReceivePool*> due_;                          // have something to post again
+  std::uint32_t last_number_ = 0;
+};
+
+class ReceivePool {
+ public:
+  // All buffers are posted. `domain` outlives the pool, which outlives the queue pairs on its
+  // queue.
+  static Result<std::unique_ptr<ReceivePool>> create(ReceivePools& pools, rdma::Device& device,
+                                                     rdma::ProtectionDomain& domain, PoolSize size);
+  ~ReceivePool();
+  ReceivePool(const ReceivePool&) = delete;
+  ReceivePool& operator=(const ReceivePool&) = delete;
+
+  rdma::SharedReceiveQueue& queue() { return *queue_; }
+
+ private:
+  friend class ReceivePools;
+  ReceivePool(ReceivePools& pools, PoolSize size);
+  rdma::ReceiveRequest request(std::uint32_t index) const;
+  Result<void> post();
+
+  ReceivePools& pools_;
+  PoolSize size_;
+  std::uint32_t number_ = 0;
+  std::unique_ptr<rdma::RegisteredBuffer> memory_;
+  std::unique_ptr<rdma::SharedReceiveQueue> queue_;
+  std::vector<rdma::ReceiveRequest> reposts_;
+  bool limit_reached_ = true;  // to be armed with the next post
+};
+
+}  // namespace fairlead::relay

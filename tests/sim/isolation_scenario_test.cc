@@ -1,0 +1,89 @@
+// A peer that writes with the key of another peer's memory, on devices whose receive queues serve
+// any protection domain and on those where each domain has its own.
+#include <algorithm>
+#include <cstring>
+
+#include "sim/scenario.h"
+
+namespace fairlead::sim {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+constexpr Pod kServer = 1, kHostile = 2, kVictim = 3;
+constexpr std::size_t kBytes = 4096;
+
+class Isolation : public Scenario {
+ protected:
+  // Two pods with a connection each to the third, in which something remains to be said.
+  Plan two_peers() const {
+    Plan plan = this->plan();
+    plan.stormy = true;
+    plan.proxies.push_back(plan.proxies.back());
+    plan.proxies.back().pod = kVictim;
+    for (const Pod pod : {kHostile, kVictim}) {
+      ConnectionPlan connection = talk(60000, 60000);
+      connection.from = pod;
+      connection.to = kServer;
+      connection.client.pause_max = milliseconds(50);
+      plan.connections.push_back(connection);
+    }
+    return plan;
+  }
+  static relay::Group& only_group_of(SimProxy& proxy) {
+    EXPECT_EQ(proxy.worker()->peers().count(), 1u);
+    relay::Group* only = nullptr;
+    proxy.worker()->peers().for_each([&](relay::Group& group) { only = &group; });
+    return *only;
+  }
+  // Of the server, the one that leads there.
+  static relay::Group& group_towards(SimProxy& server, SimProxy& client) {
+    const QpNumber peer = only_group_of(client).queue_pair(0)->number();
+    relay::Group* towards = nullptr;
+    server.worker()->peers().for_each([&](relay::Group& group) {
+      if (group.protocol().link(0)->peer().queue_pair == peer) towards = &group;
+    });
+    return *towards;
+  }
+};
+
+TEST_P(Isolation, AKeyOfAnotherPeersMemoryKillsOnlyWhoUsesIt) {
+  World world(1);
+  Cluster cluster(world, two_peers());
+  const auto both_talk = [&] { return cluster.proxy(kServer).worker()->peers().count() == 2; };
+  (void)cluster.run_until(both_talk, seconds(1));
+  (void)cluster.run_until([] { return false; }, milliseconds(2));
+  relay::Group& hostile = only_group_of(cluster.proxy(kHostile));
+  relay::Group& target = group_towards(cluster.proxy(kServer), cluster.proxy(kVictim));
+  // The end of each slab, where no element is in use yet.
+  const rdma::RegisteredBuffer& own = hostile.rmbs().buffer({0, RmbIndex{1}});
+  const rdma::RegisteredBuffer& prey = target.rmbs().buffer({0, RmbIndex{1}});
+  const std::span<std::byte> written = prey.bytes().last(kBytes);
+  std::memset(own.bytes().last(kBytes).data(), 0xee, kBytes);
+  rdma::WorkRequest write;
+  write.kind = rdma::WorkRequest::Kind::kWrite;
+  write.signaled = true;
+  write.from = {&own, own.bytes().size() - kBytes, kBytes};
+  write.to = {prey.rkey(), RemoteAddress{prey.address().value + prey.bytes().size() - kBytes}};
+  ASSERT_TRUE(hostile.queue_pair(0)->post({&write, 1}));
+  cluster.proxy(kHostile).devices()[0]->ring_doorbells();
+  (void)cluster.run_until([&] { return cluster.conversation(0).client->report().saw_error != 0; },
+                          seconds(1));
+  EXPECT_TRUE(std::all_of(written.begin(), written.end(),
+                          [](std::byte byte) { return byte == std::byte{0}; }));
+
+  const Outcome outcome = cluster.run();
+  EXPECT_FALSE(outcome.failure) << *outcome.failure;
+  EXPECT_NE(outcome.ends[0].client.saw_error, 0);
+  EXPECT_TRUE(complete(outcome.ends[1]));
+}
+
+INSTANTIATE_TEST_SUITE_P(Devices, Isolation,
+                         testing::Values(DeviceKind{"Addressable", true},
+                                         DeviceKind{"Staged", false},
+                                         DeviceKind{"ReceiveQueueADomain", false, false, false}),
+                         [](const auto& device) { return std::string(device.param.name); });
+
+}  // namespace
+}  // namespace fairlead::sim
