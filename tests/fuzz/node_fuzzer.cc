@@ -1,13 +1,17 @@
-// What fairlead-node reads: records of sidecars, its own file, and lists of pods. Properties: a
-// refusal says something; a record that is accepted is the same again after encoding; an id of the
-// file belongs to one pod.
+// What fairlead-node reads: records of sidecars, its own file, what the API server says of pods and
+// DaemonSets, and the plugin's questions. Properties: a refusal says something; a record that is
+// accepted is the same again after encoding; an id of the file belongs to one pod; an answer to the
+// plugin is one that it can read.
 #include <cstdint>
 #include <string_view>
 
 #include "base/assert.h"
 #include "broker/message.h"
+#include "cni/json_text.h"
 #include "cni/node/broker_file.h"
 #include "cni/node/node_pods.h"
+#include "cni/node/pod_answers.h"
+#include "cni/node/withdraw.h"
 
 namespace {
 
@@ -42,6 +46,15 @@ void check_pods(std::string_view text) {
   for (const char c : path) SMC_ASSERT(c > ' ' && c <= '~', c);
 }
 
+void check_answers(std::string_view text) {
+  (void)read_rollout(text).complete();
+  const auto question = cni::parse_question(text);
+  if (!question) refused(question.error());
+  const std::string answer = answer_about(question.value_or(cni::PodQuestion{}), text, "/x");
+  const auto read = cni::parse_json(answer);
+  SMC_ASSERT(read.has_value() && read->contains("annotations") != read->contains("error"));
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
@@ -49,5 +62,6 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   check_record(std::as_bytes(std::span(data, size)));
   check_file(text);
   check_pods(text);
+  check_answers(text);
   return 0;
 }

@@ -12,12 +12,13 @@ ARROWS = {
     "rdma": ["broker", "base"],
     "event": ["base"],
     "exposition": ["base"],
+    "json": [],
     "bpf": ["base"],
     "config": ["base"],
     "relay": ["smc", "wire", "rdma", "event", "bpf", "config", "base"],
     "admin": ["event", "exposition", "config", "base"],
-    "cni": ["bpf", "broker", "event", "exposition", "base"],
-    "injector": ["event", "exposition", "base"],
+    "cni": ["bpf", "broker", "event", "exposition", "json", "base"],
+    "injector": ["event", "exposition", "json", "base"],
 }
 # Folders inside a layer that only the composition root and the folder itself may name.
 IMPLEMENTATIONS = ("rdma/verbs/", "rdma/shm/")
@@ -32,7 +33,7 @@ HOMES = {
     "openssl/": ["proxy/event/", "injector/"],
     "yaml-cpp/": ["proxy/config/", "injector/manifest.cc"],
     "prometheus/": ["proxy/exposition/"],
-    "nlohmann/": ["proxy/admin/", "proxy/ctl/", "proxy/event/https/", "cni/", "injector/"],
+    "nlohmann/": ["proxy/json/", "proxy/admin/", "proxy/ctl/", "proxy/event/https/", "cni/", "injector/"],
     "bpf/": ["proxy/bpf/"],
     "spdlog/": ["proxy/base/log.cc"],
     "fmt/": ["proxy/base/log.cc"],
