@@ -24,7 +24,7 @@ CASES = [
     (arrows.check_homes, "proxy/rdma/verbs/verbs_device.cc", "#include <infiniband/verbs.h>\n",
      "#include <event2/event.h>\n", "belongs into proxy/event/"),
     (arrows.check_homes, "proxy/config/document.cc", "#include <yaml-cpp/parser.h>\n",
-     "#include <nlohmann/json.hpp>\n", "belongs into proxy/admin/"),
+     "#include <nlohmann/json.hpp>\n", "belongs into proxy/json/"),
     (arrows.check_homes, "proxy/base/log.cc", "#include <spdlog/spdlog.h>\n",
      "#include <CLI/CLI.hpp>\n", "belongs into proxy/main.cc"),
     (arrows.check_pure_layers, "proxy/wire/cdc.cc", "#include <cstring>\n",
