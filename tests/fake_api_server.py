@@ -60,7 +60,10 @@ class FakeApiServer:
             def do_any(self):
                 body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
                 with api.lock:
-                    if self.headers.get("Authorization") != f"Bearer {token}":
+                    if self.headers.get("Connection", "").lower() == "close":
+                        # Then the end comes with the reply, and a client by libevent may see it first.
+                        status, reply = 400, {"message": "let the client close"}
+                    elif self.headers.get("Authorization") != f"Bearer {token}":
                         status, reply = 401, {"message": "who are you"}
                         api.refused.append(self.path)
                     else:

@@ -74,7 +74,8 @@ std::string host_header(const HttpsTarget& target) {
   if (raw == nullptr) return nullptr;
   evkeyvalq* headers = evhttp_request_get_output_headers(raw);
   evhttp_add_header(headers, "Host", host_header(target).c_str());
-  evhttp_add_header(headers, "Connection", "close");
+  // Nothing about closing: we close when the reply is complete. Where the server closes, libevent
+  // may report the end before the reply that came with it, and the call fails.
   evhttp_add_header(headers, "Accept", "application/json");
   if (!request.bearer.empty())
     evhttp_add_header(headers, "Authorization", ("Bearer " + request.bearer).c_str());
