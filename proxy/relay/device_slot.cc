@@ -81,9 +81,12 @@ void DeviceSlot::take(const rdma::Completion& completion, TimePoint now) {
   const auto found = own_.queue_pairs.find(completion.queue_pair);
   const LinkPlace* at = found == own_.queue_pairs.end() ? nullptr : &found->second;
   if (completion.kind == rdma::Completion::Kind::kReceive) {
-    if (at && completion.status == rdma::CompletionStatus::kSuccess)
-      at->group->handle_message(at->link, own_.receives.message(completion), now);
-    own_.receives.take_back(completion);
+    // Of a group that is gone there may be neither; its own pool goes with it.
+    if (ReceivePool* pool = own_.receives.pool_of(completion)) {
+      if (at && completion.status == rdma::CompletionStatus::kSuccess)
+        at->group->handle_message(at->link, pool->message(completion), now);
+      pool->take_back(completion);
+    }
   }
   if (!at) return;
   if (completion.status != rdma::CompletionStatus::kSuccess)

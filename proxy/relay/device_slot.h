@@ -1,8 +1,7 @@
-// One device as a worker uses it: its shared receive queue with the buffers posted there, and what
-// arrives for the link groups whose queue pairs it carries.
+// One device as a worker uses it: what all link groups share on it, and what arrives for those
+// whose queue pairs it carries.
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <optional>
 #include <span>

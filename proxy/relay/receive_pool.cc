@@ -16,24 +16,10 @@ std::uint32_t index_of(rdma::WorkId id) {
 
 }  // namespace
 
-ReceivePool* ReceivePools::pool_of(rdma::WorkId id) const {
-  const auto found =
-      pools_.find(static_cast<std::uint32_t>(static_cast<std::uint64_t>(id) >> kIndexBits));
+ReceivePool* ReceivePools::pool_of(const rdma::Completion& received) const {
+  const auto found = pools_.find(
+      static_cast<std::uint32_t>(static_cast<std::uint64_t>(received.id) >> kIndexBits));
   return found == pools_.end() ? nullptr : found->second;
-}
-
-std::span<const std::byte> ReceivePools::message(const rdma::Completion& received) const {
-  const ReceivePool* pool = pool_of(received.id);
-  if (pool == nullptr) return {};
-  const rdma::ReceiveRequest request = pool->request(index_of(received.id));
-  return request.buffer->bytes().subspan(request.offset, received.length_bytes);
-}
-
-void ReceivePools::take_back(const rdma::Completion& received) {
-  ReceivePool* pool = pool_of(received.id);
-  if (pool == nullptr) return;
-  if (pool->reposts_.empty()) due_.push_back(pool);
-  pool->reposts_.push_back(pool->request(index_of(received.id)));
 }
 
 Result<void> ReceivePools::post_again() {
@@ -73,6 +59,15 @@ Result<std::unique_ptr<ReceivePool>> ReceivePool::create(ReceivePools& pools, rd
   for (std::uint32_t i = 0; i < size.entries; ++i) pool->reposts_.push_back(pool->request(i));
   SMC_TRY(pool->post());
   return pool;
+}
+
+std::span<const std::byte> ReceivePool::message(const rdma::Completion& received) const {
+  return memory_->bytes().subspan(request(index_of(received.id)).offset, received.length_bytes);
+}
+
+void ReceivePool::take_back(const rdma::Completion& received) {
+  if (reposts_.empty()) pools_.due_.push_back(this);
+  reposts_.push_back(request(index_of(received.id)));
 }
 
 rdma::ReceiveRequest ReceivePool::request(std::uint32_t index) const {

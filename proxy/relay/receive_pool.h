@@ -30,17 +30,15 @@ class ReceivePools {
   ReceivePools(const ReceivePools&) = delete;
   ReceivePools& operator=(const ReceivePools&) = delete;
 
-  // What was received, until take_back(). Empty when the pool has gone meanwhile.
-  std::span<const std::byte> message(const rdma::Completion& received) const;
-  // The buffer waits for another message after the next post_again().
-  void take_back(const rdma::Completion& received);
+  // Null when the pool of that message has gone meanwhile.
+  ReceivePool* pool_of(const rdma::Completion& received) const;
+  // What was taken back waits for other messages from here on.
   Result<void> post_again();
   // A limit was reached; the device does not tell whose. All are armed again.
   void limit_reached();
 
  private:
   friend class ReceivePool;
-  ReceivePool* pool_of(rdma::WorkId id) const;
 
   std::unordered_map<std::uint32_t, ReceivePool*> pools_;  // by number, the upper part of a WorkId
   std::vector<ReceivePool*> due_;                          // have something to post again
@@ -58,6 +56,10 @@ class ReceivePool {
   ReceivePool& operator=(const ReceivePool&) = delete;
 
   rdma::SharedReceiveQueue& queue() { return *queue_; }
+  // What was received, until take_back().
+  std::span<const std::byte> message(const rdma::Completion& received) const;
+  // Its buffer is free again, for ReceivePools::post_again().
+  void take_back(const rdma::Completion& received);
 
  private:
   friend class ReceivePools;
