@@ -63,11 +63,7 @@ std::optional<PodAnswer> ask_agent(const std::string& run_dir, const Request& re
   if (!json) return std::nullopt;
   const Json& annotations = member(*json, "annotations");
   if (!annotations.is_object()) return std::nullopt;
-  PodAnswer known;
-  for (const auto& [key, value] : annotations.items())
-    if (value.is_string()) known.annotations.emplace(key, value.get<std::string>());
-  known.cgroup_path = text_of(member(*json, "cgroup"));
-  return known;
+  return PodAnswer{strings_of(annotations), text_of(member(*json, "cgroup"))};
 }
 
 }  // namespace fairlead::cni

@@ -13,6 +13,7 @@ namespace fairlead::cni {
 
 using json::Json;
 using json::member;
+using json::strings_of;
 using json::text_of;
 
 // A network configuration with the result of a long chain has some ten kilobytes.

@@ -24,9 +24,7 @@ NodePod read_pod(const Json& object) {
   pod.name_space = text_of(member(metadata, "namespace"));
   pod.name = text_of(member(metadata, "name"));
   pod.uid = text_of(member(metadata, "uid"));
-  if (const Json& annotations = member(metadata, "annotations"); annotations.is_object())
-    for (const auto& [key, value] : annotations.items())
-      if (value.is_string()) pod.annotations.emplace(key, value.get<std::string>());
+  pod.annotations = strings_of(member(metadata, "annotations"));
   if (member(member(object, "spec"), "hostNetwork") != true)
     for (const Json& address : member(status, "podIPs"))
       if (std::string ip = text_of(member(address, "ip")); !ip.empty())
