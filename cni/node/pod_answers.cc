@@ -24,6 +24,7 @@ namespace {
 constexpr int kOk = 200;
 constexpr int kBacklog = 64;
 constexpr std::size_t kQuestionBytesMax = 4096;
+constexpr int kAcceptPauseMilliseconds = 100;
 constexpr std::string_view kHybrid = "/unified";
 
 Outcome<FileDescriptor> listen_at(const std::string& path) {
@@ -59,14 +60,13 @@ bool hung_up(int socket) {
 
 }  // namespace
 
-std::string answer_about(const PodQuestion& question, std::string_view pod,
+std::string answer_about(const PodQuestion& question, const tl::expected<NodePod, std::string>& pod,
                          std::string_view cgroup_path) {
-  const auto read = parse_pod(pod);
-  if (!read) return refusal(read.error());
+  if (!pod) return refusal(pod.error());
   // Another one of that name, as a StatefulSet makes them.
-  if (!question.uid.empty() && question.uid != read->uid) return refusal("another pod by now");
+  if (!question.uid.empty() && question.uid != pod->uid) return refusal("another pod by now");
   Json annotations = Json::object();
-  for (const auto& [key, value] : read->annotations)
+  for (const auto& [key, value] : pod->annotations)
     if (key.starts_with(kubernetes::kAnnotationPrefix)) annotations[key] = value;
   Json answer{{"annotations", std::move(annotations)}};
   if (!cgroup_path.empty()) answer["cgroup"] = cgroup_path;
@@ -109,6 +109,8 @@ void PodAnswers::run() {
     if (waiting[0].revents != 0) return;
     const FileDescriptor socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
     if (socket && !hung_up(socket.get())) answer_one(socket.get());
+    // Out of descriptors: the question is still there, and would be found at once again.
+    if (!socket) (void)::poll(waiting.data(), 1, kAcceptPauseMilliseconds);
   }
 }
 
@@ -128,17 +130,17 @@ void PodAnswers::answer_one(int socket) const {
 std::string PodAnswers::answer_to(const std::string& question) const {
   const auto asked = parse_question(question);
   if (!asked) return refusal(asked.error());
-  const auto pod =
+  const auto body =
       call_api(server_, {"GET", pod_path(asked->name_space, asked->pod), "", "", ""}, kOk);
+  const auto pod = body ? parse_pod(*body) : tl::unexpected(body.error());
   if (!pod) {
     LogEvent(LogLevel::kWarn, "node", "no_answer")
         .field("pod", asked->name_space + "/" + asked->pod)
         .field("what", pod.error());
     return refusal(pod.error());
   }
-  const auto read = parse_pod(*pod);
-  const Result<std::string> cgroup = find_pod_cgroup(cgroup_root_, read ? read->uid : asked->uid);
-  return answer_about(*asked, *pod, cgroup ? below_root(*cgroup, cgroup_root_) : std::string());
+  const Result<std::string> cgroup = find_pod_cgroup(cgroup_root_, pod->uid);
+  return answer_about(*asked, pod, cgroup ? below_root(*cgroup, cgroup_root_) : std::string());
 }
 
 }  // namespace fairlead::cni::node

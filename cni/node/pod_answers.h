@@ -13,6 +13,7 @@
 
 #include "base/handle.h"
 #include "cni/agent_query.h"
+#include "cni/node/node_pods.h"
 #include "cni/plugin_error.h"
 #include "event/https/api_server.h"
 
@@ -42,9 +43,9 @@ class PodAnswers {
   std::thread thread_;
 };
 
-// The answer, of what the API server says of the pod and where its cgroup is below the hierarchy's
-// root, which may be empty. Pure.
-std::string answer_about(const PodQuestion& question, std::string_view pod,
+// The answer, of the pod as the API server has it, or why it is not known, and where its cgroup is
+// below the hierarchy's root, which may be empty. Pure.
+std::string answer_about(const PodQuestion& question, const tl::expected<NodePod, std::string>& pod,
                          std::string_view cgroup_path);
 
 }  // namespace fairlead::cni::node

@@ -50,7 +50,8 @@ void check_answers(std::string_view text) {
   (void)read_rollout(text).complete();
   const auto question = cni::parse_question(text);
   if (!question) refused(question.error());
-  const std::string answer = answer_about(question.value_or(cni::PodQuestion{}), text, "/x");
+  const std::string answer =
+      answer_about(question.value_or(cni::PodQuestion{}), parse_pod(text), "/x");
   const auto read = cni::parse_json(answer);
   SMC_ASSERT(read.has_value() && read->contains("annotations") != read->contains("error"));
 }

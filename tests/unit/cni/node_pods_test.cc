@@ -89,14 +89,14 @@ TEST(NodePods, TheNextPageIsAskedForWithWhatTheServerSaid) {
 
 TEST(PodAnswers, HaveOurAnnotationsOfTheVeryPod) {
   const PodQuestion question{"shop", "web-0", "u-1"};
-  EXPECT_EQ(answer_about(question, to_text(pod()), "/kubepods/podu-1"),
+  EXPECT_EQ(answer_about(question, parse_pod(to_text(pod())), "/kubepods/podu-1"),
             R"({"annotations":{"fairlead.io/inject":"enabled"},"cgroup":"/kubepods/podu-1"})");
-  EXPECT_EQ(answer_about({"shop", "web-0", ""}, to_text(pod()), ""),
+  EXPECT_EQ(answer_about({"shop", "web-0", ""}, parse_pod(to_text(pod())), ""),
             R"({"annotations":{"fairlead.io/inject":"enabled"}})");
-  EXPECT_EQ(answer_about({"shop", "web-0", "u-2"}, to_text(pod()), ""),
+  EXPECT_EQ(answer_about({"shop", "web-0", "u-2"}, parse_pod(to_text(pod())), ""),
             R"({"error":"another pod by now"})");
   for (const auto* text : {"", "{", "[]", R"({"kind":"Status"})"})
-    EXPECT_TRUE(answer_about(question, text, "").starts_with(R"({"error":")")) << text;
+    EXPECT_TRUE(answer_about(question, parse_pod(text), "").starts_with(R"({"error":")")) << text;
 }
 
 TEST(PodAnswers, QuestionsOfStrangersAreNone) {
