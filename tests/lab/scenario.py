@@ -16,6 +16,19 @@ def scenario(function):
     return function
 
 
+def scenarios_by(roles):
+    """Decorates a function that takes a Stage and a role: a scenario for each of {role: end of its name}."""
+    def register(function):
+        for role, ending in roles.items():
+            def play(stage, role=role):
+                function(stage, role)
+            play.__name__ = f"{function.__name__}_{ending}"
+            play.__doc__ = function.__doc__
+            scenario(play)
+        return function
+    return register
+
+
 class Stage:
     """Where a scenario plays. Everything started on it ends with it."""
 

@@ -2,7 +2,7 @@
 directions; both sides must say that the bytes went by SMC-R, and the bytes must be the same."""
 from expect import expect, expect_equal, expect_stream, wait_until
 from kernel_smc import Change
-from scenario import scenario
+from scenario import scenarios_by
 
 KIB = 1024
 BULK_BYTES = 100_000_000
@@ -55,15 +55,20 @@ class Way:
         return counts
 
 
-def both(function):
-    """Two scenarios: the proxy as client, the proxy as server."""
-    for role in ("client", "server"):
-        def play(stage, role=role):
-            function(stage, role)
-        play.__name__ = f"{function.__name__}_as_{role}"
-        play.__doc__ = function.__doc__
-        scenario(play)
-    return function
+both = scenarios_by({"client": "as_client", "server": "as_server"})
+
+
+def collect(way, client, count):
+    """What `count` connections that were begun at once, as "many.", carried both ways."""
+    results = client.value(240)
+    outcomes = {}
+    for _ in range(count):
+        event = way.server.event(60)
+        outcomes[event["key"]] = event["results"]
+    for index, mine in enumerate(results):
+        theirs = outcomes[f"many.{index}"]
+        expect_stream(mine[0], theirs[0], f"connection {index} to the server")
+        expect_stream(theirs[1], mine[2], f"connection {index} to the client")
 
 
 @both
@@ -91,15 +96,7 @@ def three_hundred_connections(stage, role):
                        count=CONNECTIONS, at_once=CONNECTIONS, queue=role == "server")
     client.event(240)
     groups = way.proxy.get_json("/linkgroups")["link_groups"]
-    results = client.value(240)
-    outcomes = {}
-    for _ in range(CONNECTIONS):
-        event = way.server.event(60)
-        outcomes[event["key"]] = event["results"]
-    for index, mine in enumerate(results):
-        theirs = outcomes[f"many.{index}"]
-        expect_stream(mine[0], theirs[0], f"connection {index} to the server")
-        expect_stream(theirs[1], mine[2], f"connection {index} to the client")
+    collect(way, client, CONNECTIONS)
     expect_equal(len(groups), 2, "link groups of the proxy")
     way.proxy.wait_idle()
     way.exchange(1000)

@@ -7,7 +7,7 @@ from exchange import talk_both_ways
 from expect import expect, expect_equal, expect_stream, wait_until
 from kernel_smc import Change
 from node import LabError
-from scenario import scenario
+from scenario import scenarios_by
 
 ASKERS = 4  # two on each link
 MESSAGE_BYTES_MAX = 20_000
@@ -166,15 +166,8 @@ class Load:
                       "the stream")
 
 
-def all_roles(function):
-    """Three scenarios: two proxies; the proxy as client and as server of the kernel."""
-    for role, name in (("proxies", "of_proxies"), ("client", "to_kernel"), ("server", "from_kernel")):
-        def play(stage, role=role):
-            function(stage, role)
-        play.__name__ = f"{function.__name__}_{name}"
-        play.__doc__ = function.__doc__
-        scenario(play)
-    return function
+# Two proxies; the proxy as client and as server of the kernel.
+all_roles = scenarios_by({"proxies": "of_proxies", "client": "to_kernel", "server": "from_kernel"})
 
 
 @all_roles

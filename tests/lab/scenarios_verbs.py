@@ -3,10 +3,10 @@ limit on locked memory, which only registration at a real device knows."""
 import re
 
 from exchange import talk_both_ways
-from expect import expect, expect_equal, expect_stream
+from expect import expect, expect_equal
 from node import BUILD
 from scenario import scenario
-from scenarios_interop import Way, both
+from scenarios_interop import Way, both, collect
 
 SECONDS_MAX = 240
 PEERS = 4
@@ -32,15 +32,7 @@ def exchange_at_once(way):
     client = way.spawn([["send", 5000, 1], ["shutdown"], ["receive"]],
                        [["receive"], ["send", 5000, 2], ["close"]], "many.",
                        count=CONNECTIONS, at_once=CONNECTIONS)
-    results = client.value(240)
-    outcomes = {}
-    for _ in range(CONNECTIONS):
-        event = way.server.event(60)
-        outcomes[event["key"]] = event["results"]
-    for index, mine in enumerate(results):
-        theirs = outcomes[f"many.{index}"]
-        expect_stream(mine[0], theirs[0], f"connection {index} to the server")
-        expect_stream(theirs[1], mine[2], f"connection {index} to the client")
+    collect(way, client, CONNECTIONS)
 
 
 @both
