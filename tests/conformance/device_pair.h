@@ -25,6 +25,7 @@ struct DeviceKind {
   const char* name;
   std::unique_ptr<DevicePair> (*make)(unsigned ports);  // nullptr: not on this machine
   unsigned ping_pongs = 1000;                           // that fit a few seconds
+  bool shares_buffers = true;                           // Device::share_buffer()
 };
 
 inline void PrintTo(const DeviceKind& kind, std::ostream* out) { *out << kind.name; }

@@ -8,10 +8,10 @@ namespace fairlead::rdma {
 
 constexpr unsigned kPingPongs = 200000;
 
-INSTANTIATE_TEST_SUITE_P(Shm, DeviceConformance,
-                         testing::Values(DeviceKind{"ShmAddressable", shm::make_addressable_pair,
-                                                    kPingPongs},
-                                         DeviceKind{"ShmPlain", shm::make_plain_pair, kPingPongs}),
-                         [](const auto& kind) { return std::string(kind.param.name); });
+INSTANTIATE_TEST_SUITE_P(
+    Shm, DeviceConformance,
+    testing::Values(DeviceKind{"ShmAddressable", shm::make_addressable_pair, kPingPongs, false},
+                    DeviceKind{"ShmPlain", shm::make_plain_pair, kPingPongs, false}),
+    [](const auto& kind) { return std::string(kind.param.name); });
 
 }  // namespace fairlead::rdma
