@@ -210,10 +210,14 @@ TEST_P(Scenario, StrangerThatOnlyEndsReachesTheApplication) {
   EXPECT_TRUE(complete(run(silent, 1).ends[0]));
 }
 
+// Only a device with addressable memory looks at it so late.
+class AddressableScenario : public Scenario {};
+INSTANTIATE_TEST_SUITE_P(Devices, AddressableScenario,
+                         testing::Values(DeviceKind{"Addressable", true}),
+                         [](const auto& device) { return std::string(device.param.name); });
+
 // The client's memory turns out unusable only when the client has begun to use the connection.
-TEST_P(Scenario, LateRefusalOnALinkInUseHangsNobody) {
-  if (!GetParam().addressable)
-    GTEST_SKIP() << "only a device with addressable memory looks at it so late";
+TEST_P(AddressableScenario, LateRefusalOnALinkInUseHangsNobody) {
   Plan late = plan();
   late.stormy = true;
   Fault fault;
