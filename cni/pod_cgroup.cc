@@ -1,6 +1,12 @@
 #include "cni/pod_cgroup.h"
 
+#include <linux/magic.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <optional>
 
 #include "bpf/cgroup_path.h"
 
@@ -8,6 +14,7 @@ namespace fairlead::cni {
 namespace {
 
 constexpr std::string_view kSlice = ".slice";
+constexpr int kCgroupDepthMax = 4;
 
 // systemd.slice(5): "a-b.slice" is a child of "a.slice".
 std::string expanded_slice(std::string_view name) {
@@ -27,6 +34,40 @@ bool leads_out(std::string_view path) {
   }
   return path.find('\0') != std::string_view::npos;
 }
+
+bool is_cgroup2(const std::string& path) {
+  struct statfs where {};
+  return ::statfs(path.c_str(), &where) == 0 && where.f_type == CGROUP2_SUPER_MAGIC;
+}
+
+// Looks for the pod's directory below those of the kubelet.
+class Search {
+ public:
+  explicit Search(std::string_view uid) : plain_("pod" + std::string(uid)), slice_(plain_) {
+    std::replace(slice_.begin(), slice_.end(), '-', '_');
+    slice_ += ".slice";
+  }
+
+  std::optional<std::filesystem::path> below(const std::filesystem::path& folder, int depth) {
+    std::error_code ignored;
+    for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
+      if (++looked_at_ > kCgroupsLookedAtMax) return std::nullopt;
+      if (!entry.is_directory(ignored)) continue;
+      const std::string name = entry.path().filename();
+      if (name == plain_ || name.ends_with("-" + slice_)) return entry.path();
+      const bool kubelets = depth > 0 || name.find("kube") != std::string::npos;
+      const bool other_pod = name.starts_with("pod") || name.find("-pod") != std::string::npos;
+      if (!kubelets || other_pod || depth >= kCgroupDepthMax) continue;
+      if (auto found = below(entry.path(), depth + 1)) return found;
+    }
+    return std::nullopt;
+  }
+
+ private:
+  std::string plain_;
+  std::string slice_;
+  std::size_t looked_at_ = 0;
+};
 
 }  // namespace
 
@@ -48,6 +89,14 @@ Result<std::string> pod_cgroup(std::string_view cgroup_path) {
   if (::stat(path.c_str(), &status) != 0 || !S_ISDIR(status.st_mode))
     return Error{Errc::kNotFound, "cgroup of the pod in the version 2 hierarchy"};
   return path;
+}
+
+Result<std::string> find_pod_cgroup(const std::string& root, std::string_view uid) {
+  const std::string base = is_cgroup2(root) ? root : root + "/unified";
+  if (!is_cgroup2(base)) return Error{Errc::kNotFound, "cgroup version 2 hierarchy"};
+  const auto found = Search(uid).below(base, 0);
+  if (!found) return Error{Errc::kNotFound, "cgroup of the pod in the version 2 hierarchy"};
+  return found->string();
 }
 
 }  // namespace fairlead::cni

@@ -16,6 +16,8 @@
 namespace fairlead::cni {
 namespace {
 
+constexpr const char* kCgroupRoot = "/sys/fs/cgroup";
+
 bool is_enabled(const NodeConfig& config) {
   return ::access((config.run_dir + "/" + kEnabledName).c_str(), F_OK) == 0;
 }
@@ -49,6 +51,13 @@ std::optional<PodAnswer> facts_of(const Request& request, const NodeConfig& conf
   return facts;
 }
 
+// Not every runtime says it; the kubelet makes it before it asks for the pod's network.
+Result<std::string> cgroup_of(const Request& request, const PodAnswer& facts) {
+  const std::string uid = request.argument("K8S_POD_UID");
+  if (facts.cgroup_path.empty() && !uid.empty()) return find_pod_cgroup(kCgroupRoot, uid);
+  return pod_cgroup(facts.cgroup_path);
+}
+
 // What we cannot do, the pod does without, unless the operator said otherwise.
 Outcome<void> judge(const NodeConfig& config, const AttachmentState& state, const PluginLog& log) {
   for (const Problem& problem : state.problems)
@@ -72,8 +81,7 @@ Outcome<void> set_up(const Request& request, const NodeConfig& config, const Pod
     log.info("redirect_present", {{"of", other}});
     return {};
   }
-  const auto state =
-      set_up_pod(request, config, *wishes, **container, pod_cgroup(facts.cgroup_path));
+  const auto state = set_up_pod(request, config, *wishes, **container, cgroup_of(request, facts));
   if (!state) return tl::unexpected(state.error());
   log.info("added", {{"redirect", !state->redirect.empty()},
                      {"option", !state->option_cgroup.empty()},

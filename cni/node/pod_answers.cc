@@ -16,7 +16,7 @@
 #include "base/unix_address.h"
 #include "cni/node/api_call.h"
 #include "cni/node/node_pods.h"
-#include "cni/node/pod_places.h"
+#include "cni/pod_cgroup.h"
 
 namespace fairlead::cni::node {
 namespace {

@@ -1,21 +1,18 @@
-// Where a pod is on its node, when no runtime says it: its network namespace, by the addresses that
-// the kernel finds there, and its cgroup, by the name that the kubelet gives it.
+// Where a pod's network namespace is, when no runtime says it: by the addresses that the kernel
+// finds there.
 #pragma once
 
 #include <map>
 #include <string>
-#include <string_view>
 #include <tl/expected.hpp>
 #include <vector>
 
 #include "base/address.h"
-#include "base/result.h"
 #include "cni/netns.h"
 
 namespace fairlead::cni::node {
 
 inline constexpr std::size_t kNamespacesMax = 2048;
-inline constexpr std::size_t kCgroupsLookedAtMax = 16 * 1024;
 
 struct PodNetns {
   std::string path;
@@ -36,10 +33,5 @@ class NetnsAddresses {
  private:
   std::multimap<SocketAddress, PodNetns> found_;  // port 0
 };
-
-// Directory of the pod's cgroup below `root`, a cgroup v2 mount or a folder that has one as
-// "unified": /kubepods/…/pod<uid> or a slice that ends so, as the kubelet's two drivers name it.
-// Errors: kNotFound.
-Result<std::string> find_pod_cgroup(const std::string& root, std::string_view uid);
 
 }  // namespace fairlead::cni::node

@@ -6,6 +6,7 @@
 #include <optional>
 #include <set>
 
+#include "cni/pod_cgroup.h"
 #include "cni/pod_setup.h"
 #include "cni/state.h"
 #include "cni/verbs.h"

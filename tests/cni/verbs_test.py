@@ -142,12 +142,6 @@ class FailOpen(PluginTest):
         self.bad(100, ["/etc/hostname"], "ADD", pod, IN, env={"CNI_NETNS": "/etc/hostname"},
                  failClosed=True)
 
-    def test_no_cgroup(self):
-        pod = self.pod(with_cgroup=False)
-        self.add(pod)
-        self.assert_set_up(pod)
-        self.assertEqual([problem["code"] for problem in self.state(pod)["problems"]], [106])
-
     def test_run_dir_that_cannot_be_written(self):
         pod = self.pod()
         (self.run_dir / "attachments").write_text("a file")

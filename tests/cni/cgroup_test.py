@@ -1,0 +1,35 @@
+"""Goal: the option program is attached to the pod's cgroup, whoever says where that is. Method: the plugin's process,
+cgroups named as the kubelet names them, and bpftool as a witness."""
+import os
+import unittest
+
+from plugin import ANNOTATIONS, IN, PluginTest, cgroup_root, main
+
+
+class Cgroup(PluginTest):
+    def test_no_cgroup_to_be_found(self):
+        pod = self.pod(with_cgroup=False)
+        self.add(pod)
+        self.assert_set_up(pod)
+        self.assertEqual([problem["code"] for problem in self.state(pod)["problems"]], [106])
+
+    @unittest.skipIf(cgroup_root() is None, "no cgroup v2 hierarchy to be written")
+    def test_cgroup_by_the_name_that_the_kubelet_gives_it(self):
+        """Runtimes that pass the pod's uid, but no cgroup: containerd before 1.7.1."""
+        top = cgroup_root() / f"kubefl{os.getpid()}"
+        top.mkdir()
+        self.addCleanup(top.rmdir)
+        for uid, name in (("11-22", "pod11-22"), ("33-44", "kubefl-pod33_44.slice")):
+            pod = self.pod(with_cgroup=False)
+            pod.cgroup = top / name
+            pod.cgroup.mkdir()
+            self.addCleanup(pod.close)
+            self.add(pod, runtimeConfig={ANNOTATIONS: IN}, env={"CNI_ARGS": f"IgnoreUnknown=1;K8S_POD_UID={uid}"})
+            self.assert_set_up(pod)
+            self.assertEqual(self.state(pod)["problems"], [])
+            self.good("DEL", pod)
+            self.assertEqual(pod.programs(), [])
+
+
+if __name__ == "__main__":
+    main()
