@@ -8,6 +8,7 @@
 #include <csignal>
 #include <cstring>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <random>
 #include <vector>
@@ -15,10 +16,9 @@
 #include "admin/server.h"
 #include "base/log.h"
 #include "base/random_id.h"
-#include "bpf/option_program.h"
-#include "bpf/tcp_option.h"
 #include "config/dump.h"
 #include "device_source.h"
+#include "option_choice.h"
 #include "relay/worker_thread.h"
 #include "startup.h"
 #include "wire/eid.h"
@@ -30,53 +30,6 @@ namespace {
 
 void log_error(const char* event, const Error& error) {
   LogEvent(LogLevel::kError, "main", event).field("what", to_string(error));
-}
-
-// What writes the SMC option, and what to tell about it.
-struct OptionChoice {
-  relay::OptionSource source = relay::OptionSource::kNone;
-  std::optional<bpf::OptionProgram> program;
-  admin::Fact fact;
-};
-
-Result<OptionChoice> choose_option_program(const config::Config& config) {
-  using Mode = config::OptionProgram;
-  OptionChoice choice;
-  choice.fact.name = admin::kFactOptionProgram;
-  const Mode mode = config.smc.option_program;
-  if (mode == Mode::kNone) {
-    choice.fact.text = "not used, by configuration";
-    return choice;
-  }
-  Error refusal{};
-  if (mode != Mode::kExternal && config.smc.enabled) {
-    Result<bpf::OptionProgram> program = bpf::OptionProgram::attach();
-    if (program) {
-      choice.source = relay::OptionSource::kOwn;
-      choice.program.emplace(std::move(*program));
-      choice.fact.text = "attached to our own cgroup";
-      return choice;
-    }
-    refusal = program.error();
-    if (mode == Mode::kAttach) return refusal;
-  }
-  // Without SMC too: whoever saw the option awaits a Decline.
-  const Result<bool> external = bpf::probe_external();
-  if (external && *external) {
-    choice.source = relay::OptionSource::kExternal;
-    choice.fact.text = "attached by the node side";
-    return choice;
-  }
-  if (!config.smc.enabled) {
-    choice.fact.text = "not used, by configuration";
-    return choice;
-  }
-  choice.fact.status =
-      config.smc.assume.empty() ? admin::FactStatus::kFail : admin::FactStatus::kWarn;
-  choice.fact.text = mode == Mode::kExternal ? "no program writes the option for our sockets"
-                                             : "cannot attach: " + to_string(refusal);
-  choice.fact.fix = std::string(fallback_info(FallbackReason::kNoOptionProgram).hint);
-  return choice;
 }
 
 std::string host_name(const config::Config& config) {
@@ -111,6 +64,7 @@ class Proxy {
   Result<void> build() {
     OptionChoice option = SMC_TRY(choose_option_program(config_));
     facts_.push_back(option.fact);
+    option_awaited_ = may_appear(config_, option);
     program_ = std::move(option.program);
     if (option.fact.status != admin::FactStatus::kOk)
       LogEvent(LogLevel::kWarn, "main", "no_option_program")
@@ -130,11 +84,13 @@ class Proxy {
   void run() {
     for (const std::unique_ptr<relay::WorkerThread>& worker : workers_) worker->start();
     if (admin_) admin_->start();
+    if (option_awaited_) option_watch_.emplace([this] { return use_option_of_node_side(); });
     ready_.store(true);
     LogEvent(LogLevel::kInfo, "main", "ready")
         .field("workers", std::uint64_t{workers_.size()})
         .field("version", FAIRLEAD_VERSION);
     wait_for_signal();
+    option_watch_.reset();
     draining_.store(true);
     const TimePoint deadline = event::EventLoop::now() + config_.drain.timeout;
     for (const std::unique_ptr<relay::WorkerThread>& worker : workers_) worker->finish(deadline);
@@ -229,8 +185,23 @@ class Proxy {
         });
     };
     sources.config_dump = [this] { return config::to_yaml(config_); };
-    sources.facts = [this] { return facts_; };
+    sources.facts = [this] {
+      const std::lock_guard lock(facts_mutex_);
+      return facts_;
+    };
     return sources;
+  }
+
+  // On the watch's thread. False: not all of us know it yet.
+  bool use_option_of_node_side() {
+    for (const std::unique_ptr<relay::WorkerThread>& worker : workers_)
+      if (!worker->use_external_option()) return false;
+    const admin::Fact fact = appeared_fact();
+    LogEvent(LogLevel::kInfo, "main", "option_program").field("what", fact.text);
+    const std::lock_guard lock(facts_mutex_);
+    for (admin::Fact& one : facts_)
+      if (one.name == fact.name) one = fact;
+    return true;
   }
 
   void wait_for_signal() {
@@ -247,6 +218,7 @@ class Proxy {
   }
 
   config::Config config_;
+  std::mutex facts_mutex_;
   std::vector<admin::Fact> facts_;
   std::optional<bpf::OptionProgram> program_;
   std::atomic<bool> ready_{false};
@@ -254,6 +226,8 @@ class Proxy {
   DeviceSource devices_{config_};
   std::vector<std::unique_ptr<relay::WorkerThread>> workers_;
   std::unique_ptr<admin::AdminServer> admin_;
+  bool option_awaited_ = false;
+  std::optional<OptionWatch> option_watch_;
 };
 
 }  // namespace

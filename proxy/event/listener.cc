@@ -44,12 +44,15 @@ Result<std::unique_ptr<Listener>> Listener::open(EventLoop& loop, TimerQueue& ti
 }
 
 void Listener::on_readable(int, short, void* self) noexcept {
-  static_cast<Listener*>(self)->accept_some();
+  auto& listener = *static_cast<Listener*>(self);
+  listener.loop_.count_dispatch();
+  listener.accept_some(kAcceptsPerTurn);
 }
 
-void Listener::accept_some() {
-  loop_.count_dispatch();
-  for (unsigned i = 0; i < kAcceptsPerTurn; ++i) {
+void Listener::accept_rest() { accept_some(kBacklog); }
+
+void Listener::accept_some(unsigned count) {
+  for (unsigned i = 0; i < count; ++i) {
     sockaddr_storage storage{};
     socklen_t length = sizeof storage;
     FileDescriptor socket(::accept4(socket_.get(), reinterpret_cast<sockaddr*>(&storage), &length,

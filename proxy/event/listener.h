@@ -39,11 +39,13 @@ class Listener {
   ~Listener();
   // With the port that the kernel chose.
   const SocketAddress& address() const { return address_; }
+  // Accepts what waits already: before a listener goes whose place another has taken.
+  void accept_rest();
 
  private:
   Listener(EventLoop& loop, TimerQueue& timers, ListenerHandlers handlers);
   static void on_readable(int fd, short what, void* self) noexcept;
-  void accept_some();
+  void accept_some(unsigned count);
   void pause(int error);
 
   EventLoop& loop_;

@@ -29,7 +29,7 @@ bool SocketNetwork::option_requested(event::Stream& stream) {
 }
 
 Result<void> SocketNetwork::prepare_peer_listener(int fd) const {
-  if (!option_available()) return {};
+  // Without a program too: one may be attached while we run.
   SMC_TRY(bpf::save_syn(fd));
   if (program_ != nullptr) SMC_TRY(program_->request(fd));
   return {};

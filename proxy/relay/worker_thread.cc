@@ -8,7 +8,6 @@
 namespace fairlead::relay {
 namespace {
 
-// Turns between two looks at the sockets while there is work at hand.
 // While there is more to do at once, sockets are asked for news after so many turns, or after so
 // long a time.
 constexpr unsigned kTurnsPerPoll = 4;
@@ -53,10 +52,14 @@ WorkerThread::~WorkerThread() {
 }
 
 Result<SocketAddress> WorkerThread::listen(const config::Listener& listener) {
+  entrances_.push_back({&listener, SMC_TRY(open(listener))});
+  return entrances_.back().listener->address();
+}
+
+Result<std::unique_ptr<event::Listener>> WorkerThread::open(const config::Listener& listener) {
   event::ListenerHandlers handlers;
-  const std::size_t index = listeners_.size();
-  handlers.accepted = [this, &listener, index](std::unique_ptr<event::Stream> stream) {
-    accepted(listener, std::move(stream), listeners_[index]->address());
+  handlers.accepted = [this, &listener](std::unique_ptr<event::Stream> stream) {
+    accepted(listener, std::move(stream));
   };
   handlers.failed = [this](int error) {
     stats_->accept_errors.add();
@@ -72,19 +75,32 @@ Result<SocketAddress> WorkerThread::listen(const config::Listener& listener) {
     SocketNetwork::prepare_application_listener(fd);
     return {};
   };
-  listeners_.push_back(SMC_TRY(
-      event::Listener::open(*loop_, worker_->timers(), listener.listen, std::move(handlers))));
-  return listeners_.back()->address();
+  return event::Listener::open(*loop_, worker_->timers(), listener.listen, std::move(handlers));
 }
 
-void WorkerThread::accepted(const config::Listener& listener, std::unique_ptr<event::Stream> stream,
-                            const SocketAddress& own) {
+void WorkerThread::reopen_for_peers() {
+  for (Entrance& entrance : entrances_) {
+    if (entrance.configured->direction != Direction::kInbound) continue;
+    auto opened = open(*entrance.configured);
+    if (!opened) {
+      LogEvent(LogLevel::kWarn, "relay.worker", "not_reopened")
+          .field("listener", entrance.configured->name)
+          .field("what", to_string(opened.error()));
+      continue;
+    }
+    entrance.listener->accept_rest();
+    entrance.listener = std::move(*opened);
+  }
+}
+
+void WorkerThread::accepted(const config::Listener& listener,
+                            std::unique_ptr<event::Stream> stream) {
   if (listener.mode == config::ListenerMode::kStatic)
     return worker_->accept(listener.direction, *listener.upstream, std::move(stream));
   const Result<event::OriginalDestination> destination =
       listener.mode == config::ListenerMode::kRedirect
           ? event::redirect_destination(stream->descriptor())
-          : event::tproxy_destination(stream->descriptor(), own);
+          : event::tproxy_destination(stream->descriptor(), listener.listen);
   if (destination && destination->redirected)
     return worker_->accept(listener.direction, destination->address, std::move(stream));
   // Dialling our own listener would go round for ever.
@@ -115,6 +131,13 @@ bool WorkerThread::post(std::function<void(Worker&)> task) {
   mailbox_full_.store(true, std::memory_order_release);
   loop_->wake();
   return true;
+}
+
+bool WorkerThread::use_external_option() {
+  return post([this](Worker&) {
+    network_.use_external_option();
+    reopen_for_peers();
+  });
 }
 
 void WorkerThread::start_drain() {
@@ -148,7 +171,7 @@ bool WorkerThread::drain_finished() {
   const TimePoint now = event::EventLoop::now();
   if (!shutdown_deadline_) {
     if (worker_->session_count() != 0 && now < *drain_deadline_) return false;
-    listeners_.clear();
+    entrances_.clear();
     worker_->shut_down("the proxy is shutting down");
     shutdown_deadline_ = now + kShutdownWait;
   }

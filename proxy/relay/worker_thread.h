@@ -30,13 +30,17 @@ class WorkerThread {
   Worker& worker() { return *worker_; }  // before start() only
   const WorkerStats& stats() const { return *stats_; }
 
-  // Before start(). `listener` says where and how; returns the address with its port.
+  // Before start(). `listener` says where and how, and outlives us; returns the address with its
+  // port, which the caller puts into it.
   Result<SocketAddress> listen(const config::Listener& listener);
 
   void start();
   // Runs on the worker's thread, in a turn of its own; dropped when the mailbox is full. Any
   // thread.
   bool post(std::function<void(Worker&)> task);
+  // A program of somebody else's writes the SMC option for sockets that are opened from now on; the
+  // listeners for peers are opened anew. False when the mailbox is full. Any thread.
+  bool use_external_option();
   // From now on new connections are TCP. Any thread.
   void start_drain();
   // The same, and the thread ends when no session is left, or at `deadline`. Any thread.
@@ -48,21 +52,26 @@ class WorkerThread {
  private:
   WorkerThread(WorkerSettings settings, std::unique_ptr<event::EventLoop> loop, OptionSource source,
                const bpf::OptionProgram* program);
+  struct Entrance {
+    const config::Listener* configured;
+    std::unique_ptr<event::Listener> listener;
+  };
+  Result<std::unique_ptr<event::Listener>> open(const config::Listener& listener);
+  void reopen_for_peers();
   void run();
   void run_mailbox();
   bool drain_finished();
   bool spin();
   void sleep();
   bool devices_pending() const;
-  void accepted(const config::Listener& listener, std::unique_ptr<event::Stream> stream,
-                const SocketAddress& own);
+  void accepted(const config::Listener& listener, std::unique_ptr<event::Stream> stream);
 
   const config::Config& config_;
   std::unique_ptr<WorkerStats> stats_;
   std::unique_ptr<event::EventLoop> loop_;
   SocketNetwork network_;
   std::unique_ptr<Worker> worker_;
-  std::vector<std::unique_ptr<event::Listener>> listeners_;
+  std::vector<Entrance> entrances_;
   SpinBudget spin_;
 
   std::mutex mailbox_mutex_;  // control only, never on the data path

@@ -33,6 +33,18 @@ class Pods(wired.WiredTest):
     def test_redis_over_ipv6_is_smcr(self):
         self.talk(ipv6=True)
 
+    def test_sidecars_that_the_plugin_finds_running(self):
+        """As after a repair: they begin without option program, and use it when it comes."""
+        pods = [self.wired_pod({"app": "web"}), self.wired_pod({"app": "web"})]
+        proxies = [self.sidecar(pod, name) for pod, name in zip(pods, ("server", "client"))]
+        self.redis(pods[0])
+        self.assertTrue(self.ping(pods[1], pods[0].address()))
+        for pod in pods:
+            self.good("ADD", pod, plugin.IN, cniVersion="1.0.0")
+        harness.wait_until(lambda: self.ping(pods[1], pods[0].address()) and proxies[1].smcr_connections() > 0,
+                           "a connection over SMC-R", 20)
+        self.assertGreater(proxies[0].smcr_connections(), 0)
+
     def test_excluded_port_is_plain_tcp(self):
         server = self.wired_pod(plugin.IN)
         client = self.wired_pod({**plugin.IN, "fairlead.io/skip-outbound-ports": "6379"})
