@@ -33,7 +33,7 @@ arm64:  ## build the protocol for arm64 and run its tests under qemu-user
 k8s-test: build  ## build the image as its Dockerfile says; run it in pods, the chart and the plugin against real programs
 	@./scripts/bootstrap.sh test k8s
 	docker/build.sh
-	@./scripts/kube_apiserver.sh >/dev/null || echo "k8s-test: without an API server"
+	@./scripts/kubernetes.sh >/dev/null || echo "k8s-test: without a cluster"
 	FAIRLEAD_IMAGES=$(CURDIR)/build/image ctest --test-dir build/release -R '^(kubernetes|cni|injection)_' \
 	  --output-on-failure --no-tests=error -V
 

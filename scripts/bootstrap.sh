@@ -21,7 +21,8 @@ declare -A groups=(
          python3"
   [arm64]="g++-aarch64-linux-gnu qemu-user-static googletest"
   [k8s]="podman buildah debootstrap runc conmon catatonit containernetworking-plugins iproute2
-         prometheus redis-server redis-tools python3 python3-yaml etcd-server docker-compose"
+         prometheus redis-server redis-tools python3 python3-yaml etcd-server docker-compose containerd conntrack
+         nftables"
   [demo]="curl iproute2 iperf3 redis-server redis-tools nginx-light nftables haproxy procps python3"
   [plot]="python3-matplotlib"
   [fuzz]="clang-14 llvm-14 libclang-rt-14-dev"

@@ -1,7 +1,7 @@
 """A real API server with its etcd, for as long as a test needs it.
 
 kube-apiserver is looked for in $FAIRLEAD_KUBE_APISERVER, in the path, and in the user's cache, where
-scripts/kube_apiserver.sh builds it.
+scripts/kubernetes.sh builds it.
 """
 import http.client
 import json
@@ -22,19 +22,19 @@ SECONDS_MAX = 120
 TOKEN = "fairlead-test"
 
 
-def built_program():
+def built_program(name):
     """Of the newest version in the cache, if there is one."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "fairlead"
-    built = cache.glob("kubernetes-*/kube-apiserver")
+    built = cache.glob(f"kubernetes-*/{name}")
     return max(built, key=lambda path: [int(number) for number in re.findall(r"\d+", path.parent.name)], default=None)
 
 
 def find_programs():
     """kube-apiserver, etcd; or why one is missing."""
-    server = os.environ.get("FAIRLEAD_KUBE_APISERVER") or shutil.which("kube-apiserver") or built_program()
+    server = os.environ.get("FAIRLEAD_KUBE_APISERVER") or shutil.which("kube-apiserver") or built_program("kube-apiserver")
     etcd = shutil.which("etcd")
     if not server:
-        return None, "no kube-apiserver; make k8s-test, or scripts/kube_apiserver.sh, builds one"
+        return None, "no kube-apiserver; make k8s-test, or scripts/kubernetes.sh, builds one"
     if not etcd:
         return None, "no etcd; Debian's package is etcd-server"
     return (server, etcd), ""

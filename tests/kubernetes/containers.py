@@ -86,8 +86,13 @@ class Runtime:
         (root / "tmp").mkdir(parents=True)
         for program in REDIS_PROGRAMS:
             copy_with_libraries(program, root)
-        (self.folder / "Dockerfile.redis").write_text("FROM scratch\nCOPY . /\n")
-        self.buildah("bud", "--isolation", "chroot", "-t", REDIS, "-f", self.folder / "Dockerfile.redis", root)
+        self.make_image(REDIS, root)
+
+    def make_image(self, name, root, *command):
+        """Of nothing but the files below `root`."""
+        recipe = self.folder / "Dockerfile.files"
+        recipe.write_text(f"FROM scratch\nCOPY . /\nENTRYPOINT {json.dumps(command)}\n")
+        self.buildah("bud", "--isolation", "chroot", "-t", name, "-f", recipe, root)
 
     def why_no_container(self):
         """What keeps a plain container from running here, such as missing rights; or nothing."""

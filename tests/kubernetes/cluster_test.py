@@ -1,0 +1,212 @@
+#!/usr/bin/env python3
+"""Fairlead in a real cluster of one node, by the commands of the README: cluster_test.py <build folder>
+
+A kubelet starts the pods and containerd calls the plugin; Pod Security admission enforces `restricted` where the
+applications are. The chart is installed by helm, two Deployments are restarted, and their connections move to SMC-R.
+After that a pod is deleted, another one started without its node side, and the chart uninstalled.
+"""
+import json
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+from pathlib import Path
+
+import cluster
+import containers
+import helm
+
+sys.path.insert(1, str(Path(__file__).parents[1]))
+
+from suite import main, wait_until  # pylint: disable=wrong-import-position
+
+BUILD = Path(sys.argv.pop(1))
+VERSION = "0.1.0"
+IMAGES = {containers.FAIRLEAD: VERSION, containers.REDIS: "1", "localhost/pause": "1"}
+RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted"}
+SYSTEM = ("-n", "fairlead-system")
+SHOP = ("-n", "shop")
+GRACE_SECONDS = 20
+KINDS = ("all,clusterrole,clusterrolebinding,configmap,mutatingadmissionpolicy,mutatingadmissionpolicybinding,"
+         "mutatingwebhookconfiguration,role,rolebinding,secret,serviceaccount")
+
+
+def deployment(name):
+    """redis-server, in the client's pod too: it stays, and there is no sleep in the image."""
+    labels = {"app": name}
+    redis = {"name": "redis", "image": f"{containers.REDIS}:{IMAGES[containers.REDIS]}",
+             "command": ["/usr/bin/redis-server", "--bind", "0.0.0.0", "--protected-mode", "no", "--save", "",
+                         "--dir", "/tmp"],
+             "readinessProbe": {"tcpSocket": {"port": 6379}, "periodSeconds": 1},
+             "securityContext": {"runAsNonRoot": True, "runAsUser": 1000, "allowPrivilegeEscalation": False,
+                                 "capabilities": {"drop": ["ALL"]}, "seccompProfile": {"type": "RuntimeDefault"}}}
+    pod = {"terminationGracePeriodSeconds": GRACE_SECONDS, "containers": [redis]}
+    return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name, "namespace": "shop"},
+            "spec": {"selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels}, "spec": pod}}}
+
+
+SERVICE = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "redis", "namespace": "shop"},
+           "spec": {"selector": {"app": "redis"}, "ports": [{"port": 6379}]}}
+
+
+class RealCluster(unittest.TestCase):
+    def setUp(self):
+        self.helm, why = helm.find_helm()
+        why = why or cluster.why_not() or containers.why_not(*containers.REDIS_PROGRAMS)
+        if why:
+            self.skipTest(why)
+        temporary = tempfile.TemporaryDirectory(prefix="fairlead-cluster-")
+        self.addCleanup(temporary.cleanup)
+        self.folder = Path(temporary.name)
+        self.folder.chmod(0o755)
+        plugins = next(path for path in containers.PLUGIN_DIRS if (path / "bridge").exists())
+        self.cluster = cluster.Cluster(self.folder, plugins)
+        self.addCleanup(self.cluster.close)
+        self.cluster.start()
+        self.add_images()
+
+    def add_images(self):
+        images = containers.image_folder(BUILD, self.folder / "images")
+        runtime = containers.Runtime(images, self.folder)
+        runtime.make_redis()
+        runtime.make_image("localhost/pause", self.pause(), "/pause")
+        for name, tag in IMAGES.items():
+            archive = self.folder / f"{Path(name).name}.tar"
+            runtime.buildah("push", name, f"docker-archive:{archive}:{name}:{tag}")
+            self.cluster.add_image(archive)
+
+    def pause(self):
+        """The container that keeps a pod's namespaces."""
+        root = self.folder / "pause"
+        root.mkdir()
+        subprocess.run(["gcc", "-static", "-o", root / "pause", "-x", "c", "-"], input=cluster.PAUSE, text=True,
+                       check=True, timeout=60)
+        return root
+
+    def shown(self, *words, check=True):
+        """A command as a person gives it, and what that person sees."""
+        done = self.cluster.in_node("env", f"KUBECONFIG={self.cluster.config}", *words, check=check)
+        names = {str(self.helm): "helm", self.cluster.programs["kubectl"]: "kubectl", str(helm.CHART): "helm/fairlead"}
+        print("$", " ".join(names.get(str(word), str(word)) for word in words), f"\n{done}", flush=True)
+        return done
+
+    def kubectl(self, *words, check=True):
+        return self.shown(self.cluster.programs["kubectl"], *words, check=check)
+
+    def install(self, verb, *settings):
+        self.shown(self.helm, verb, "fairlead", helm.CHART, *SYSTEM, "--create-namespace", "--wait", "--set",
+                   f"image.repository={containers.FAIRLEAD}", *settings)
+
+    def rolled_out(self, name):
+        self.kubectl(*SHOP, "rollout", "status", f"deploy/{name}", "--timeout=120s")
+
+    def restart(self):
+        self.kubectl(*SHOP, "rollout", "restart", "deploy")
+        for name in ("redis", "web"):
+            self.rolled_out(name)
+        wait_until(lambda: len(self.pods()) == 2, "the old pods to be gone", 60)
+        self.kubectl(*SHOP, "get", "pods")
+
+    def pods(self):
+        return json.loads(self.cluster.kubectl(*SHOP, "get", "pods", "-o", "json"))["items"]
+
+    def would_be_injected(self):
+        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "dry", "namespace": "shop"},
+               "spec": deployment("dry")["spec"]["template"]["spec"]}
+        made = self.cluster.kubectl("create", "--dry-run=server", "-o", "json", "-f", "-", input=json.dumps(pod))
+        return "initContainers" in json.loads(made)["spec"]
+
+    def in_web(self, container, *words, check=True):
+        return self.cluster.kubectl(*SHOP, "exec", "deploy/web", "-c", container, "--", *words, check=check)
+
+    def ping(self):
+        """From a pod through the Service."""
+        address = self.cluster.kubectl(*SHOP, "get", "service", "redis", "-o", "jsonpath={.spec.clusterIP}")
+        return "PONG" in self.in_web("redis", "redis-cli", "-h", address, "PING", check=False)
+
+    def sidecar_log(self, name):
+        return self.cluster.kubectl(*SHOP, "logs", f"deploy/{name}", "-c", "fairlead-proxy")
+
+    def assert_carried(self):
+        """The next connection goes over SMC-R, or one soon after: sidecars look for the broker each second."""
+        def carried():
+            if not self.ping():
+                return False
+            why = json.loads(self.in_web("fairlead-proxy", "fairleadctl", "-o", "json", "why"))
+            return why["decisions"][0]["transport"] == "smcr"
+
+        wait_until(carried, "a connection over SMC-R", 30)
+        self.kubectl(*SHOP, "exec", "deploy/web", "-c", "fairlead-proxy", "--", "fairleadctl", "why")
+
+    def assert_sidecars_are_native(self):
+        for pod in self.pods():
+            (sidecar,) = pod["spec"]["initContainers"]
+            self.assertEqual((sidecar["name"], sidecar["restartPolicy"]), ("fairlead-proxy", "Always"))
+            (status,) = pod["status"]["initContainerStatuses"]
+            self.assertTrue(status["started"] and status["ready"] and status["restartCount"] == 0, status)
+
+    def assert_ends_after_its_application(self):
+        """The kubelet ends the sidecar last, and it goes at once."""
+        (name,) = [pod["metadata"]["name"] for pod in self.pods() if pod["metadata"]["labels"]["app"] == "web"]
+        log = self.folder / "web.log"
+        with open(log, "wb") as file:
+            follower = subprocess.Popen(
+                [*self.cluster.enter, "env", f"KUBECONFIG={self.cluster.config}", self.cluster.programs["kubectl"],
+                 *SHOP, "logs", "-f", name, "-c", "fairlead-proxy"], stdout=file, stderr=file)
+        wait_until(lambda: "event=ready" in log.read_text(), "the sidecar's log", 30)
+        begun = time.monotonic()
+        self.kubectl(*SHOP, "delete", "pod", name)
+        self.assertLess(time.monotonic() - begun, GRACE_SECONDS)
+        follower.wait(30)
+        self.assertIn("event=drain signal=Terminated", log.read_text())
+        self.assertIn("event=stopped", log.read_text())
+        self.rolled_out("web")
+
+    def assert_uninstalled(self):
+        self.assertNotIn("fairlead", self.cluster.in_node("cat", "/etc/cni/net.d/10-pods.conflist"))
+        self.assertNotIn("fairlead-cni", self.cluster.in_node("ls", "/opt/cni/bin"))
+        self.assertEqual(self.cluster.in_node("ls", "/run/fairlead-cni"), "")
+        labels = self.cluster.kubectl("get", "node", cluster.NODE, "-o", "jsonpath={.metadata.labels}")
+        self.assertNotIn("fairlead", labels)
+        wait_until(lambda: "fairlead" not in self.cluster.kubectl("get", KINDS, "-A", "-o", "name"),
+                   "everything of the release to be gone", 60)
+
+    def test_readme(self):
+        self.cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop", "labels": RESTRICTED}})
+        self.cluster.apply(deployment("redis"), deployment("web"), SERVICE)
+        for name in ("redis", "web"):
+            self.rolled_out(name)
+        wait_until(self.ping, "redis by its Service", 60)
+
+        self.install("install")
+        self.kubectl("label", "namespace", "shop", "fairlead.io/inject=enabled")
+        self.restart()
+        self.assert_sidecars_are_native()
+        self.assert_carried()
+        self.assertIn("event=established", self.sidecar_log("redis"))
+        self.assert_ends_after_its_application()
+        self.assert_carried()
+
+        self.shown(self.helm, "test", "fairlead", *SYSTEM)
+
+        self.shown(self.helm, "uninstall", "fairlead", *SYSTEM)
+        self.assert_uninstalled()
+        self.assertTrue(self.ping())  # by TCP, past sidecars that still run
+
+        self.install("install", "--set", "injector.mode=policy,node.enabled=false")
+        wait_until(self.would_be_injected, "the API server to know the policy", 60)
+        self.restart()
+        self.assert_sidecars_are_native()
+        self.assertTrue(self.ping())
+        self.install("upgrade", "--set", "injector.mode=policy")
+        wait_until(lambda: self.cluster.kubectl(*SHOP, "get", "events").count("FairleadRepaired") == 2,
+                   "both pods to be repaired", 60)
+        ready = "option_program what=\"attached by the node side\""
+        for name in ("redis", "web"):
+            wait_until(lambda name=name: ready in self.sidecar_log(name), f"the sidecar of {name}", 60)
+        self.assert_carried()
+
+
+if __name__ == "__main__":
+    main()
