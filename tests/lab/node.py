@@ -113,11 +113,15 @@ class Node:
         self.lock = threading.Lock()
         self.hello = threading.Event()
         self.console = folder / f"console.{self.name}.log"
-        self.qemu = subprocess.Popen(
-            self.command(the_kernel, initramfs), stdin=subprocess.DEVNULL,
-            stdout=open(folder / f"qemu.{self.name}.log", "wb"), stderr=subprocess.STDOUT,
-            preexec_fn=die_with_parent)
-        self.port = None
+        self.console.unlink(missing_ok=True)
+        self.words = self.command(the_kernel, initramfs)
+        self.port = self.listener = None
+        self.switch_on()
+
+    def switch_on(self):
+        with open(self.folder / f"qemu.{self.name}.log", "ab") as log:
+            self.qemu = subprocess.Popen(self.words, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                                         preexec_fn=die_with_parent)
 
     def command(self, the_kernel, initramfs):
         words = (f"console=ttyS0 quiet panic=-1 mitigations=off lab.node={self.number} "
@@ -127,7 +131,8 @@ class Node:
             "qemu-system-x86_64", "-nodefaults", "-no-user-config", "-display", "none",
             "-accel", os.environ.get("LAB_ACCEL", "tcg,thread=multi"), "-cpu", "max", "-smp", "2",
             "-m", str(MEMORY_MIB), "-kernel", the_kernel.image, "-initrd", initramfs,
-            "-append", words, "-serial", f"file:{self.console}",
+            "-append", words, "-serial", "chardev:console",
+            "-chardev", f"file,id=console,path={self.console},append=on",
             "-virtfs", "local,path=/,mount_tag=root,security_model=none,readonly=on,multidevs=remap",
             "-virtfs", f"local,path={self.folder},mount_tag=results,security_model=none",
             "-device", "virtio-serial-pci",
@@ -151,7 +156,8 @@ class Node:
                 if time.monotonic() > deadline:
                     raise LabError(f"{self.name}: QEMU opens no agent port") from None
                 time.sleep(0.05)
-        threading.Thread(target=self.listen, daemon=True).start()
+        self.listener = threading.Thread(target=self.listen, daemon=True)
+        self.listener.start()
         self.wait_hello()
 
     def wait_hello(self):
@@ -173,16 +179,17 @@ class Node:
     def listen(self):
         with self.port.makefile("rb") as lines:
             for line in lines:
-                # A guest that resets may leave half a line behind.
-                start = line.find(b'{"')
-                message = json.loads(line[start:]) if start >= 0 else {}
+                if not line.endswith(b"\n"):
+                    break  # switched off in the middle of it
+                message = json.loads(line)
                 if "hello" in message:
                     self.hello.set()
                 elif message.get("id") in self.processes:
                     process = self.processes[message["id"]]
                     process.handle(message)
         for process in list(self.processes.values()):
-            process.handle({"exit": -1, "output": "", "error": "the guest has gone"})
+            if process.running:
+                process.handle({"exit": -1, "output": "", "error": "the guest has gone"})
 
     def send(self, message):
         with self.lock:
@@ -209,10 +216,6 @@ class Node:
         if process.wait(timeout) != 0 and check:
             raise LabError(f"{process}: {process.complaint()}")
         return process.output
-
-    def run_away(self, command):
-        """For a command after which nobody answers."""
-        self.request(command, {"op": "exec", "argv": ["/bin/sh", "-c", command]})
 
     def spawn(self, function, netns=None, environment=None, uid=None, cgroup=None, **arguments):
         """Starts a function of tests/lab/guest: "traffic.echo"."""
@@ -241,13 +244,13 @@ class Node:
         self.processes = {number: process for number, process in self.processes.items()
                           if process.running}
 
-    def expect_reboot(self):
-        """The guest is being reset: all that runs there counts as ended; wait_hello() then waits
-        for the new agent."""
+    def power_cycle(self):
+        """The guest is gone from one instant to the next, and boots; connect() waits for it. Not by a reset of the
+        machine: emulated, that has taken minutes."""
+        self.kill()
+        self.listener.join()
         self.hello.clear()
-        for process in list(self.processes.values()):
-            if process.running:
-                process.handle({"exit": -1, "output": "", "error": "the guest was reset"})
+        self.switch_on()
 
     def kill(self):
         """Ends QEMU."""

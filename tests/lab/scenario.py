@@ -56,15 +56,9 @@ class Stage:
         self.redirected.append(node)
         pods.redirect(node)
 
-    def reboot(self, node, wait=True):
-        """The guest is reset without a word to anybody; it comes back prepared."""
-        node.run_away("echo b > /proc/sysrq-trigger")
-        node.expect_reboot()
-        if wait:
-            self.wait_boot(node)
-
     def wait_boot(self, node):
-        node.wait_hello()
+        """Until a node that was switched off and on is prepared again."""
+        node.connect()
         self.prepare(node)
 
     def finish(self, failed=False):

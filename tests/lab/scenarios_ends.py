@@ -54,14 +54,14 @@ def drained_proxy(stage):
 
 @scenario
 def rebooted_kernel(stage):
-    """the kernel's host is reset: we notice by our own test of the link; where we do not, the kernel knows
+    """the kernel's host loses its power for a moment: we notice by our own test of the link; where we do not, the kernel knows
     its old group no more, one connection is TCP and the next makes a new group"""
     def options(interval):
         return {"smc": {"test_link_interval": interval, "option_program": "external"}}
     way, client = begin(stage, "client", **options("2s"))
     unaware = Way(stage, "server", options("0s"))
     unaware.exchange(10_000)
-    stage.reboot(stage.b, wait=False)
+    stage.b.power_cycle()
     how, seconds = client.value(90)[0][0]
     expect(how == "reset", f"our application saw {how}")
     stage.say(f"    reset after {seconds} s")
