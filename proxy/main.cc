@@ -64,12 +64,10 @@ class Proxy {
   Result<void> build() {
     OptionChoice option = SMC_TRY(choose_option_program(config_));
     facts_.push_back(option.fact);
-    option_awaited_ = may_appear(config_, option);
+    if (may_change(config_, option))
+      external_option_ = option.source == relay::OptionSource::kExternal;
     program_ = std::move(option.program);
-    if (option.fact.status != admin::FactStatus::kOk)
-      LogEvent(LogLevel::kWarn, "main", "no_option_program")
-          .field("what", option.fact.text)
-          .field("hint", option.fact.fix);
+    if (option.fact.status != admin::FactStatus::kOk) warn_no_option_program(option.fact);
     const unsigned count = config::worker_count(config_);
     for (unsigned i = 0; i < count; ++i)
       workers_.push_back(SMC_TRY(relay::WorkerThread::create(
@@ -84,7 +82,9 @@ class Proxy {
   void run() {
     for (const std::unique_ptr<relay::WorkerThread>& worker : workers_) worker->start();
     if (admin_) admin_->start();
-    if (option_awaited_) option_watch_.emplace([this] { return use_option_of_node_side(); });
+    if (external_option_)
+      option_watch_.emplace(*external_option_,
+                            [this](bool attached) { return set_external_option(attached); });
     ready_.store(true);
     LogEvent(LogLevel::kInfo, "main", "ready")
         .field("workers", std::uint64_t{workers_.size()})
@@ -193,15 +193,24 @@ class Proxy {
   }
 
   // On the watch's thread. False: not all of us know it yet.
-  bool use_option_of_node_side() {
+  bool set_external_option(bool attached) {
     for (const std::unique_ptr<relay::WorkerThread>& worker : workers_)
-      if (!worker->use_external_option()) return false;
-    const admin::Fact fact = appeared_fact();
-    LogEvent(LogLevel::kInfo, "main", "option_program").field("what", fact.text);
+      if (!worker->set_external_option(attached)) return false;
+    const admin::Fact fact = external_fact(config_, attached);
+    if (attached)
+      LogEvent(LogLevel::kInfo, "main", "option_program").field("what", fact.text);
+    else
+      warn_no_option_program(fact);
     const std::lock_guard lock(facts_mutex_);
     for (admin::Fact& one : facts_)
       if (one.name == fact.name) one = fact;
     return true;
+  }
+
+  static void warn_no_option_program(const admin::Fact& fact) {
+    LogEvent(LogLevel::kWarn, "main", "no_option_program")
+        .field("what", fact.text)
+        .field("hint", fact.fix);
   }
 
   void wait_for_signal() {
@@ -226,7 +235,7 @@ class Proxy {
   DeviceSource devices_{config_};
   std::vector<std::unique_ptr<relay::WorkerThread>> workers_;
   std::unique_ptr<admin::AdminServer> admin_;
-  bool option_awaited_ = false;
+  std::optional<bool> external_option_;  // at the start; none: it is not to be watched
   std::optional<OptionWatch> option_watch_;
 };
 

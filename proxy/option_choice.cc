@@ -10,7 +10,14 @@ namespace {
 
 using Mode = config::OptionProgram;
 
-constexpr const char* kByNodeSide = "attached by the node side";
+admin::Fact missing_fact(const config::Config& config, std::string text) {
+  admin::Fact fact;
+  fact.name = admin::kFactOptionProgram;
+  fact.status = config.smc.assume.empty() ? admin::FactStatus::kFail : admin::FactStatus::kWarn;
+  fact.text = std::move(text);
+  fact.fix = std::string(fallback_info(FallbackReason::kNoOptionProgram).hint);
+  return fact;
+}
 
 }  // namespace
 
@@ -38,35 +45,34 @@ Result<OptionChoice> choose_option_program(const config::Config& config) {
   const Result<bool> external = bpf::probe_external();
   if (external && *external) {
     choice.source = relay::OptionSource::kExternal;
-    choice.fact.text = kByNodeSide;
+    choice.fact = external_fact(config, true);
     return choice;
   }
   if (!config.smc.enabled) {
     choice.fact.text = "not used, by configuration";
     return choice;
   }
-  choice.fact.status =
-      config.smc.assume.empty() ? admin::FactStatus::kFail : admin::FactStatus::kWarn;
-  choice.fact.text = mode == Mode::kExternal ? "no program writes the option for our sockets"
-                                             : "cannot attach: " + to_string(refusal);
-  choice.fact.fix = std::string(fallback_info(FallbackReason::kNoOptionProgram).hint);
+  choice.fact = mode == Mode::kExternal
+                    ? external_fact(config, false)
+                    : missing_fact(config, "cannot attach: " + to_string(refusal));
   return choice;
 }
 
-bool may_appear(const config::Config& config, const OptionChoice& choice) {
-  return choice.source == relay::OptionSource::kNone && config.smc.enabled &&
+bool may_change(const config::Config& config, const OptionChoice& choice) {
+  return choice.source != relay::OptionSource::kOwn && config.smc.enabled &&
          config.smc.option_program != Mode::kNone;
 }
 
-admin::Fact appeared_fact() {
+admin::Fact external_fact(const config::Config& config, bool attached) {
+  if (!attached) return missing_fact(config, "no program writes the option for our sockets");
   admin::Fact fact;
   fact.name = admin::kFactOptionProgram;
-  fact.text = kByNodeSide;
+  fact.text = "attached by the node side";
   return fact;
 }
 
-OptionWatch::OptionWatch(std::function<bool()> appeared)
-    : appeared_(std::move(appeared)), thread_([this] { run(); }) {}
+OptionWatch::OptionWatch(bool attached, std::function<bool(bool attached)> changed)
+    : attached_(attached), changed_(std::move(changed)), thread_([this] { run(); }) {}
 
 OptionWatch::~OptionWatch() {
   {
@@ -82,7 +88,7 @@ void OptionWatch::run() {
   while (!stop_.wait_for(lock, kOptionProbeInterval, [this] { return stopped_; })) {
     lock.unlock();
     const Result<bool> external = bpf::probe_external();
-    if (external && *external && appeared_()) return;
+    if (external && *external != attached_ && changed_(*external)) attached_ = *external;
     lock.lock();
   }
 }

@@ -1,5 +1,5 @@
-// What writes the SMC option for our sockets: chosen at the start, and looked for again where there
-// was nothing.
+// What writes the SMC option for our sockets: chosen at the start, and looked at again where that
+// is somebody else's business.
 #pragma once
 
 #include <condition_variable>
@@ -28,21 +28,23 @@ struct OptionChoice {
 // Blocks for a moment. Errors: what kept us from attaching, where the configuration insists on it.
 Result<OptionChoice> choose_option_program(const config::Config& config);
 
-// True when the node side may still attach a program: it repairs pods that were started before it.
-bool may_appear(const config::Config& config, const OptionChoice& choice);
-admin::Fact appeared_fact();
+// True when the node side may attach a program or take its own away, while we run: it repairs pods
+// that were started before it, and can be uninstalled.
+bool may_change(const config::Config& config, const OptionChoice& choice);
+admin::Fact external_fact(const config::Config& config, bool attached);
 
-// A thread that probes until a program writes the option.
+// A thread that probes at intervals, for as long as it lives.
 class OptionWatch {
  public:
-  // `appeared` is called on the watch's thread, again after an interval while it returns false.
-  explicit OptionWatch(std::function<bool()> appeared);
+  // `changed` is called on the watch's thread, again after an interval while it returns false.
+  OptionWatch(bool attached, std::function<bool(bool attached)> changed);
   ~OptionWatch();
 
  private:
   void run();
 
-  std::function<bool()> appeared_;
+  bool attached_;
+  std::function<bool(bool)> changed_;
   std::mutex mutex_;
   std::condition_variable stop_;
   bool stopped_ = false;

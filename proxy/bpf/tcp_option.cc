@@ -137,6 +137,9 @@ Result<SelfConnection> connect_to_self(const SocketAddress& loopback, TimePoint 
   if (!self.listener) return system_error("probe: socket", errno);
   self.client.reset(::socket(loopback.family(), kType, IPPROTO_TCP));
   if (!self.client) return system_error("probe: socket", errno);
+  // Closed by a reset: repeated, probes would fill the table of those that wait for late segments.
+  const linger at_once{.l_onoff = 1, .l_linger = 0};
+  (void)::setsockopt(self.client.get(), SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
   SMC_TRY(save_syn(self.listener.get()));
   SocketAddress target = SMC_TRY(listen_on_loopback(self.listener.get(), loopback));
 

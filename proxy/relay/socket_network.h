@@ -35,8 +35,10 @@ class SocketNetwork final : public Network {
   Result<std::unique_ptr<event::Stream>> dial_peer(const SocketAddress& to,
                                                    bool smc_option) override;
   bool option_available() const override { return source_ != OptionSource::kNone; }
-  // A program was attached from outside while there was none.
-  void use_external_option() { source_ = OptionSource::kExternal; }
+  // Not with kOwn.
+  void set_external_option(bool attached) {
+    source_ = attached ? OptionSource::kExternal : OptionSource::kNone;
+  }
   bool option_answered(event::Stream& stream) override;
   bool option_requested(event::Stream& stream) override;
 

@@ -133,10 +133,10 @@ bool WorkerThread::post(std::function<void(Worker&)> task) {
   return true;
 }
 
-bool WorkerThread::use_external_option() {
-  return post([this](Worker&) {
-    network_.use_external_option();
-    reopen_for_peers();
+bool WorkerThread::set_external_option(bool attached) {
+  return post([this, attached](Worker&) {
+    network_.set_external_option(attached);
+    if (attached) reopen_for_peers();
   });
 }
 

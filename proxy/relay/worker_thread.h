@@ -38,9 +38,10 @@ class WorkerThread {
   // Runs on the worker's thread, in a turn of its own; dropped when the mailbox is full. Any
   // thread.
   bool post(std::function<void(Worker&)> task);
-  // A program of somebody else's writes the SMC option for sockets that are opened from now on; the
-  // listeners for peers are opened anew. False when the mailbox is full. Any thread.
-  bool use_external_option();
+  // A program of somebody else's writes the SMC option from now on, or does no more. It answers for
+  // sockets only that it saw being made, so the listeners for peers are opened anew. False when the
+  // mailbox is full. Any thread.
+  bool set_external_option(bool attached);
   // From now on new connections are TCP. Any thread.
   void start_drain();
   // The same, and the thread ends when no session is left, or at `deadline`. Any thread.

@@ -45,6 +45,21 @@ class Pods(wired.WiredTest):
                            "a connection over SMC-R", 20)
         self.assertGreater(proxies[0].smcr_connections(), 0)
 
+    def test_sidecars_that_outlive_an_installation(self):
+        """The option program goes with one, and the next one's is another."""
+        pods = [self.wired_pod(plugin.IN), self.wired_pod(plugin.IN)]
+        proxies = [self.sidecar(pod, name) for pod, name in zip(pods, ("server", "client"))]
+        self.redis(pods[0])
+        for pod in pods:
+            self.good("DEL", pod, cniVersion="1.0.0")
+        for proxy in proxies:
+            harness.wait_until(lambda proxy=proxy: "event=no_option_program" in proxy.log(), "its end to be noticed", 20)
+        self.assertTrue(self.ping(pods[1], pods[0].address()))
+        for pod in pods:
+            self.good("ADD", pod, plugin.IN, cniVersion="1.0.0")
+        harness.wait_until(lambda: self.ping(pods[1], pods[0].address()) and proxies[1].smcr_connections() > 0,
+                           "a connection over SMC-R", 20)
+
     def test_excluded_port_is_plain_tcp(self):
         server = self.wired_pod(plugin.IN)
         client = self.wired_pod({**plugin.IN, "fairlead.io/skip-outbound-ports": "6379"})
