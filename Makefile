@@ -23,8 +23,9 @@ test:  ## run all tests: sanitizers, threads, integration, pods, lab
 nightly: arm64 k8s-test fuzz soak  ## what takes too long for every change: arm64, the image from scratch, fuzzing, soak
 
 .PHONY: arm64
-arm64:  ## build the protocol for arm64 and run its tests under qemu-user
+arm64:  ## build everything for arm64 and run the unit tests under qemu-user
 	@./scripts/bootstrap.sh build arm64
+	@./scripts/arm64_sysroot.sh
 	cmake --preset arm64
 	cmake --build --preset arm64 -j $(JOBS)
 	ctest --preset arm64

@@ -2,6 +2,7 @@
 # Installs the Debian packages that are missing, and nothing else.
 #
 #   scripts/bootstrap.sh [build] [test] [arm64] [k8s] [lab] [demo] [plot] [fuzz]     default: build
+#   scripts/bootstrap.sh --print build     only says which they are, a line each
 #
 # Needs root or sudo only when something is missing. Services that come with a package are not
 # started. Costs a fraction of a second when everything is there.
@@ -19,7 +20,7 @@ declare -A groups=(
   [lab]="qemu-system-x86 busybox-static kmod perftest rdma-core ibverbs-utils ibverbs-providers
          iproute2 nftables tshark redis-server redis-tools nginx-light curl iperf3 haproxy
          python3"
-  [arm64]="g++-aarch64-linux-gnu qemu-user-static googletest"
+  [arm64]="g++-aarch64-linux-gnu qemu-user-static mmdebstrap"
   [k8s]="podman buildah debootstrap runc conmon catatonit containernetworking-plugins iproute2
          prometheus redis-server redis-tools python3 python3-yaml etcd-server docker-compose containerd conntrack
          nftables"
@@ -28,6 +29,11 @@ declare -A groups=(
   [fuzz]="clang-14 llvm-14 libclang-rt-14-dev"
 )
 
+only_print=no
+if [[ ${1:-} == --print ]]; then
+  only_print=yes
+  shift
+fi
 wanted=()
 for group in "${@:-build}"; do
   if [[ -z "${groups[$group]:-}" ]]; then
@@ -37,6 +43,10 @@ for group in "${@:-build}"; do
   read -r -d '' -a packages <<<"${groups[$group]}" || true
   wanted+=("${packages[@]}")
 done
+if [[ $only_print == yes ]]; then
+  printf '%s\n' "${wanted[@]}"
+  exit 0
+fi
 
 if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
   echo "bootstrap: not a Debian system; please provide: ${wanted[*]}" >&2
