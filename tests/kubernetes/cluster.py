@@ -8,7 +8,6 @@ The programs of Kubernetes are looked for in the path and in the user's cache, w
 import json
 import os
 import shutil
-import signal
 import subprocess
 from pathlib import Path
 
@@ -16,7 +15,7 @@ import apiserver
 from suite import wait_until
 
 KUBERNETES = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy", "kubelet", "kubectl")
-OTHERS = ("etcd", "containerd", "ctr", "runc", "nft", "conntrack", "nsenter", "unshare", "ip", "gcc")
+OTHERS = ("etcd", "containerd", "ctr", "runc", "nft", "conntrack", "nsenter", "setpriv", "unshare", "ip", "gcc")
 SERVICES = "10.96.0.0/16"
 PODS = "10.244.0.0/24"
 NODE = "node-1"
@@ -84,7 +83,7 @@ def why_not():
         return f"no {', '.join(missing)}; make k8s-test, or scripts/kubernetes.sh, builds them"
     if missing := [name for name in OTHERS if not find(name)]:
         return f"{', '.join(missing)} not installed; scripts/bootstrap.sh k8s"
-    if list(CGROUPS.glob("**/kubepods*")):
+    if any(path.read_text() for path in CGROUPS.glob("**/kubepods*/**/cgroup.procs")):
         return f"there are pods of a kubelet on this machine, in {CGROUPS}"
     return ""
 
@@ -97,23 +96,17 @@ class Cluster:
     """Of a folder, which is the caller's to remove."""
 
     def __init__(self, folder, plugins):
-        self.folder = Path(folder)
+        self.folder, self.plugins = Path(folder), plugins
         self.config = self.folder / "kubeconfig"
         self.programs = {name: str(find(name)) for name in KUBERNETES + OTHERS}
         self.processes = {}
         self.sysctls = {name: Path("/proc/sys", name).read_text() for name in SYSCTLS}
-        self.node = subprocess.Popen(
-            ["unshare", "--mount", "--net", "--pid", "--fork", "--kill-child", "--mount-proc",
-             "bash", "-c", NODE_SETUP, "node", self.folder, plugins])
-        wait_until(lambda: self.node.poll() is not None or (self.folder / "node.ready").exists(), "the node", 30)
-        assert self.node.poll() is None, "the node's namespaces could not be made"
-        children = Path(f"/proc/{self.node.pid}/task/{self.node.pid}/children").read_text().split()
-        self.enter = [self.programs["nsenter"], "-t", children[0], "-m", "-n", "-p", "--"]
+        self.node, self.enter = None, []
 
     def start(self):
+        self.start_node()
         self.start_api_server()
         self.start_containerd()
-        self.write_config()
         client = ["--kubeconfig", self.config]
         self.launch("kube-controller-manager", *client, "--leader-elect=false", "--bind-address=127.0.0.1",
                     "--service-account-private-key-file", self.folder / "account.key",
@@ -128,6 +121,16 @@ class Cluster:
                     "--conntrack-tcp-timeout-close-wait=0s")
         ready = "jsonpath={.status.conditions[?(@.type=='Ready')].status}"
         self.wait(lambda: "True" in self.kubectl("get", "node", NODE, "-o", ready, check=False), "the node to be ready")
+
+    def start_node(self):
+        self.node = subprocess.Popen(
+            ["setpriv", "--pdeathsig", "KILL",
+             "unshare", "--mount", "--net", "--pid", "--fork", "--kill-child", "--mount-proc",
+             "bash", "-c", NODE_SETUP, "node", self.folder, self.plugins])
+        wait_until(lambda: self.node.poll() is not None or (self.folder / "node.ready").exists(), "the node", 30)
+        assert self.node.poll() is None, "the node's namespaces could not be made"
+        children = Path(f"/proc/{self.node.pid}/task/{self.node.pid}/children").read_text().split()
+        self.enter = [self.programs["nsenter"], "-t", children[0], "-m", "-n", "-p", "--"]
 
     def start_api_server(self):
         subprocess.run(["openssl", "genrsa", "-out", self.folder / "account.key", "2048"], check=True,
@@ -194,8 +197,10 @@ class Cluster:
         self.ctr("images", "import", archive)
 
     def close(self):
-        self.node.send_signal(signal.SIGKILL)
-        for process in (self.node, *self.processes.values()):
+        if self.node:
+            self.node.kill()
+            self.node.wait()
+        for process in self.processes.values():
             process.wait()
         for name, value in self.sysctls.items():
             Path("/proc/sys", name).write_text(value)

@@ -3,7 +3,8 @@
 
 A kubelet starts the pods and containerd calls the plugin; Pod Security admission enforces `restricted` where the
 applications are. The chart is installed by helm, two Deployments are restarted, and their connections move to SMC-R.
-After that a pod is deleted, another one started without its node side, and the chart uninstalled.
+After that a pod is deleted, the chart uninstalled, and installed again in policy mode, first without its node side:
+pods that run then are repaired.
 """
 import json
 import subprocess
