@@ -64,6 +64,9 @@ void VerbsFinder::look_at_network() {
   view_.addresses = rdma::verbs::interface_addresses();
   view_.route_interface = rdma::verbs::default_route_interface(view_.addresses);
   auto table = rdma::verbs::read_pnet_table();
+  const auto alias = rdma::verbs::read_loopback_alias();
+  const auto handed = alias ? rdma::verbs::parse_hand_over(*alias) : std::nullopt;
+  view_.handed = handed.value_or(rdma::verbs::HandOver{});
   view_.pnet_table = table ? std::move(*table) : std::vector<rdma::verbs::PnetEntry>{};
 }
 
@@ -84,7 +87,7 @@ Result<void> VerbsFinder::open(relay::Worker& worker, const std::string& name) {
         .field("gid", port.gid.is_zero() ? "" : to_string(port.gid))
         .field("pnet", pnet.id)
         .field("pnet_source", pnet.source)
-        .field("used", how.ours(port) ? "yes" : "no, it is of another physical network");
+        .field("used", how.ours(port) ? "yes" : "no, PNET ID or node say otherwise");
   }
   return {};
 }

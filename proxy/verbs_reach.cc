@@ -82,6 +82,7 @@ bool VerbsReach::direct(const Gid& local, const Gid& peer) const {
 PnetAnswer VerbsReach::answer_for(const rdma::Port& port) const {
   PnetQuestion question;
   question.configured = configured_pnet_;
+  question.handed = view_.handed;
   question.rnic = device_.name();
   question.port = port.number;
   for (const GidEntry& gid : device_.gids(port.number))

@@ -18,6 +18,7 @@ struct NetworkView {
   std::vector<rdma::verbs::InterfaceAddress> addresses;
   std::vector<rdma::verbs::PnetEntry> pnet_table;
   std::string route_interface;  // that carries the default route
+  rdma::verbs::HandOver handed;
 };
 
 // How well a GID fits a place; more is better, nothing is not at all. Pure but for `routes`.
@@ -40,7 +41,7 @@ class VerbsReach final : public relay::Reachability {
   bool direct(const Gid& local, const Gid& peer) const override;
   relay::PnetOfPort pnet(const rdma::Port& port) const override;
 
-  // Whether pnet.id or the kernel's table gives the port to us.
+  // Whether pnet.id, the node's hand-over or the kernel's table gives the port to us.
   bool ours(const rdma::Port& port) const { return answer_for(port).ours; }
 
  private:

@@ -124,6 +124,28 @@ def port_down_and_up(stage):
 
 
 @scenario
+def handed_over(stage):
+    """the alias of lo, as the CNI plugin writes it, says which RNICs a pod may use, and their network"""
+    def hand_over(rnic):
+        alias = f"smc1;pnet=NETA;mode=shared;gid=auto;rnic={rnic}" if rnic else ""
+        stage.a.run(["ip", "link", "set", "lo", "alias", alias])
+    try:
+        hand_over("rxe9/1")
+        server, port = stage.serve(stage.b, "smc")
+        proxy, entry = stage.outbound(stage.a, stage.b.address, port)
+        wait_device(proxy, "active")
+        talk_both_ways(stage, stage.a, server, "127.0.0.1", entry)
+        proxy.expect_fallback("no_route", "local")
+        hand_over("rxe0/1")
+        wait_until(lambda: talk_both_ways(stage, stage.a, server, "127.0.0.1", entry)
+                   or proxy.metrics().connections("smcr"), "SMC-R by the RNIC that is handed over", SECONDS_TO_NOTICE)
+        row = device_of(proxy)
+        expect_equal((row["pnet"], row["pnet_source"]), ("NETA", "node"), "the network of rxe0")
+    finally:
+        hand_over("")
+
+
+@scenario
 def ipv6_gids(stage):
     """two proxies that meet over IPv6 use the GIDs of their IPv6 addresses"""
     for node in (stage.a, stage.b):

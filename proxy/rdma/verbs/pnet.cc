@@ -6,6 +6,8 @@
 #include <netlink/genl/genl.h>
 #include <netlink/netlink.h>
 
+#include <algorithm>
+
 #include "base/handle.h"
 
 namespace fairlead::rdma::verbs {
@@ -56,6 +58,12 @@ const PnetEntry* of_port(std::span<const PnetEntry> table, const PnetQuestion& q
   return of_interface(table, question.rnic_interface);
 }
 
+bool is_handed(const PnetQuestion& question) {
+  const std::vector<HandedRnic>& rnics = question.handed.rnics;
+  const HandedRnic asked{question.rnic, question.port};
+  return rnics.empty() || std::find(rnics.begin(), rnics.end(), asked) != rnics.end();
+}
+
 }  // namespace
 
 Result<std::vector<PnetEntry>> read_pnet_table() {
@@ -76,11 +84,15 @@ Result<std::vector<PnetEntry>> read_pnet_table() {
 PnetAnswer pnet_of(const PnetQuestion& question, std::span<const PnetEntry> table) {
   const PnetEntry* port = of_port(table, question);
   const PnetEntry* route = of_interface(table, question.route_interface);
-  const std::string& ours =
-      question.configured.empty() && route != nullptr ? route->id : question.configured;
+  const std::string ours = !question.configured.empty()    ? question.configured
+                           : !question.handed.pnet.empty() ? question.handed.pnet
+                           : route != nullptr              ? route->id
+                                                           : "";
   if (port != nullptr && !ours.empty() && port->id != ours)
     return {port->id, "kernel table", false};
-  if (!question.configured.empty()) return {question.configured, "configuration", true};
+  const bool usable = question.handed.pnet != ours || is_handed(question);
+  if (!question.configured.empty()) return {ours, "configuration", usable};
+  if (!question.handed.pnet.empty()) return {ours, "node", usable};
   if (port != nullptr) return {port->id, "kernel table", true};
   const bool on_route =
       !question.rnic_interface.empty() && question.rnic_interface == question.route_interface;

@@ -9,6 +9,7 @@
 
 #include "base/ids.h"
 #include "base/result.h"
+#include "rdma/verbs/hand_over.h"
 
 namespace fairlead::rdma::verbs {
 
@@ -26,6 +27,7 @@ Result<std::vector<PnetEntry>> read_pnet_table();
 
 struct PnetQuestion {
   std::string configured;  // pnet.id
+  HandOver handed;         // by the node; default: nothing was
   std::string rnic;
   PortNumber port;
   std::string rnic_interface;   // of the RNIC, "" where it cannot be seen
@@ -34,12 +36,13 @@ struct PnetQuestion {
 
 struct PnetAnswer {
   std::string id;      // of the port; empty: none
-  std::string source;  // who said so: "configuration", "kernel table", "route", or ""
+  std::string source;  // who said so: "configuration", "node", "kernel table", "route", or ""
   bool ours = true;    // the port may be used
 };
 
-// Configuration before the kernel's table before the interface of the route. A port that the table
-// puts into another network than ours is not used; one that nobody knows is. Pure.
+// Configuration before the node's hand-over before the kernel's table before the interface of the
+// route. A port that the table puts into another network than ours is not used, nor is one that the
+// node leaves out where it names those of our network; one that nobody knows is. Pure.
 PnetAnswer pnet_of(const PnetQuestion& question, std::span<const PnetEntry> table);
 
 }  // namespace fairlead::rdma::verbs

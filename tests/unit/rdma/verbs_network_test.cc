@@ -76,7 +76,7 @@ TEST(Routes, OfTwoFamiliesThereAreNone) {
 class Pnet : public testing::Test {
  protected:
   PnetAnswer answer() const { return pnet_of(question_, table_); }
-  PnetQuestion question_{"", "mlx5_0", PortNumber{1}, "ens1", "ens1"};
+  PnetQuestion question_{"", {}, "mlx5_0", PortNumber{1}, "ens1", "ens1"};
   std::vector<PnetEntry> table_;
 };
 
@@ -128,6 +128,49 @@ TEST_F(Pnet, PortThatNobodyKnowsIsNotOfAKnownNetwork) {
   question_.configured = "NETB";
   EXPECT_TRUE(answer().ours);
 }
+
+TEST_F(Pnet, TheNodeKnowsBetterThanTheTable) {
+  question_.handed = {"NETC", {}};
+  EXPECT_EQ(answer().id, "NETC");
+  EXPECT_EQ(answer().source, "node");
+  EXPECT_TRUE(answer().ours);
+  table_ = {{"NETA", "mlx5_0", PortNumber{1}, ""}};
+  EXPECT_FALSE(answer().ours);
+  EXPECT_EQ(answer().id, "NETA");
+}
+
+TEST_F(Pnet, TheNodeLeavesPortsOut) {
+  question_.handed = {"NETC", {{"mlx5_0", PortNumber{2}}, {"mlx5_1", PortNumber{1}}}};
+  EXPECT_FALSE(answer().ours);
+  EXPECT_EQ(answer().source, "node");
+  question_.port = PortNumber{2};
+  EXPECT_TRUE(answer().ours);
+  question_.port = PortNumber{1};
+  question_.configured = "NETC";
+  EXPECT_FALSE(answer().ours);
+  // Of another network the node said nothing.
+  question_.configured = "NETD";
+  EXPECT_TRUE(answer().ours);
+  EXPECT_EQ(answer().source, "configuration");
+}
+
+TEST(HandOver, IsWhatThePluginWrites) {
+  const HandOver both{"NETA", {{"mlx5_0", PortNumber{1}}, {"mlx5_1", PortNumber{2}}}};
+  EXPECT_EQ(parse_hand_over("smc1;pnet=NETA;mode=shared;gid=auto;rnic=mlx5_0/1,mlx5_1/2"), both);
+  EXPECT_EQ(parse_hand_over("smc1;rnic=mlx5_0/1,mlx5_1/2;later=x;pnet=neta"), both);
+  EXPECT_EQ(parse_hand_over("smc1;pnet=NETA;mode=shared;gid=auto"), (HandOver{"NETA", {}}));
+  EXPECT_EQ(parse_hand_over("smc1;mode=none"), HandOver{});
+}
+
+TEST(HandOver, OfSomebodyElseOrMalformedIsNone) {
+  for (const char* alias :
+       {"", "loopback", "smc2;pnet=NETA", "smc1;pnet=", "smc1;pnet=N-A", "smc1;rnic=mlx5_0",
+        "smc1;rnic=/1", "smc1;rnic=mlx5_0/", "smc1;rnic=mlx5_0/0", "smc1;rnic=mlx5_0/256",
+        "smc1;rnic=mlx5_0/1x", "smc1;rnic=,"})
+    EXPECT_FALSE(parse_hand_over(alias)) << alias;
+}
+
+TEST(HandOver, LoopbackIsAsked) { EXPECT_TRUE(read_loopback_alias()); }
 
 }  // namespace
 }  // namespace fairlead::rdma::verbs
