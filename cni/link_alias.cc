@@ -27,11 +27,9 @@ std::string to_alias(const HandOver& note) {
   if (note.pnet.empty()) return text + "mode=none";
   text += "pnet=" + note.pnet + ";mode=shared;gid=auto";
   std::string rnics;
-  for (const std::string& rnic : note.rnics) {
-    const std::string more = (rnics.empty() ? ";rnic=" : ",") + rnic;
-    if (text.size() + rnics.size() + more.size() > kAliasBytesMax) break;
-    rnics += more;
-  }
+  for (const std::string& rnic : note.rnics) rnics += (rnics.empty() ? ";rnic=" : ",") + rnic;
+  // Half of them would forbid the others.
+  if (text.size() + rnics.size() > kAliasBytesMax) return text;
   return text + rnics;
 }
 

@@ -22,11 +22,11 @@ inline constexpr std::string_view kAliasPrefix = "smc1;";
 
 struct HandOver {
   std::string pnet;                // empty: no physical network
-  std::vector<std::string> rnics;  // "mlx5_0/1"
+  std::vector<std::string> rnics;  // "mlx5_0/1"; empty: whichever there are
   bool operator==(const HandOver&) const = default;
 };
 
-// As many RNICs as there is room for.
+// With all RNICs, or none where there is no room for all.
 std::string to_alias(const HandOver& note);
 
 // Of lo in the network namespace of the calling thread; empty when there is none.

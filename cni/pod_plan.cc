@@ -5,17 +5,11 @@
 namespace fairlead::cni {
 namespace {
 
-std::vector<std::string> present_of(const Pnet& pnet, const std::vector<RnicPort>& present) {
-  std::vector<std::string> names;
-  for (const std::string& rnic : pnet.rnics)
-    if (std::any_of(present.begin(), present.end(),
-                    [&rnic](const RnicPort& port) { return port.name == rnic; }))
-      names.push_back(rnic);
-  return names;
-}
-
-PnetChoice configured(const Pnet& pnet, std::vector<std::string> rnics, const char* source) {
-  return {{pnet.id, std::move(rnics)}, source, ""};
+// Ports that are down now may be used later, so the note names them too.
+bool any_present(const Pnet& pnet, const std::vector<RnicPort>& present) {
+  return std::any_of(present.begin(), present.end(), [&pnet](const RnicPort& port) {
+    return std::find(pnet.rnics.begin(), pnet.rnics.end(), port.name) != pnet.rnics.end();
+  });
 }
 
 }  // namespace
@@ -60,22 +54,20 @@ PnetChoice choose_pnet(const NodeConfig& config, const Wishes& wishes,
   if (!wishes.pnet_id.empty()) {
     for (const Pnet& pnet : config.pnets) {
       if (pnet.id != wishes.pnet_id) continue;
-      auto rnics = present_of(pnet, present);
-      if (rnics.empty()) return {{}, "none", "no RNIC of PNET " + pnet.id + " is on this node"};
-      return configured(pnet, std::move(rnics), "annotation");
+      if (!any_present(pnet, present))
+        return {{}, "none", "no RNIC of PNET " + pnet.id + " is on this node"};
+      return {{pnet.id, pnet.rnics}, "annotation", ""};
     }
     if (!config.pnets.empty())
       return {{}, "none", "PNET " + wishes.pnet_id + " is not one of this node's"};
   }
   for (const Pnet& pnet : config.pnets)
-    if (auto rnics = present_of(pnet, present); !rnics.empty())
-      return configured(pnet, std::move(rnics), "configuration");
+    if (any_present(pnet, present)) return {{pnet.id, pnet.rnics}, "configuration", ""};
   if (!config.pnets.empty()) return {{}, "none", "no configured RNIC is on this node"};
   if (present.empty()) return {{}, "none", "this node has no RNIC"};
   PnetChoice choice;
   choice.source = wishes.pnet_id.empty() ? "rnic" : "annotation";
   choice.note.pnet = wishes.pnet_id.empty() ? canonical_pnet(present.front().mac) : wishes.pnet_id;
-  for (const RnicPort& port : present) choice.note.rnics.push_back(port.name);
   if (choice.note.pnet.empty())
     return {{}, "none", "RNIC " + present.front().name + " has no interface to be named after"};
   return choice;
