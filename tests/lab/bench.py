@@ -24,7 +24,8 @@ import initramfs
 import kernel
 import lab
 import scenario
-from node import ROOT, Lab, LabError
+from node import ROOT, LabError
+from two_nodes import Lab
 
 # MTU of RDMA: that of the wire below it, which needs room for the headers.
 WIRE_MTU = {4096: 9000, 1024: 1500}

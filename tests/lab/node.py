@@ -114,6 +114,7 @@ class Node:
         self.hello = threading.Event()
         self.console = folder / f"console.{self.name}.log"
         self.console.unlink(missing_ok=True)
+        self.panics = 0  # of those on the console, how many are known
         self.words = self.command(the_kernel, initramfs)
         self.port = self.listener = None
         self.switch_on()
@@ -244,55 +245,23 @@ class Node:
         self.processes = {number: process for number, process in self.processes.items()
                           if process.running}
 
+    def has_died(self):
+        """Whether its kernel has panicked since the last call; it boots anew by itself then."""
+        before, self.panics = self.panics, self.console.read_text(errors="replace").count("Kernel panic")
+        return self.panics > before
+
     def power_cycle(self):
         """The guest is gone from one instant to the next, and boots; connect() waits for it. Not by a reset of the
         machine: emulated, that has taken minutes."""
+        self.switch_off()
+        self.switch_on()
+
+    def switch_off(self):
         self.kill()
         self.listener.join()
         self.hello.clear()
-        self.switch_on()
 
     def kill(self):
         """Ends QEMU."""
         self.qemu.kill()
         self.qemu.wait()
-
-
-class Lab:
-    """Two nodes on one wire, 10.9.0.1 and 10.9.0.2, each with a Soft-RoCE device rxe0."""
-
-    def __init__(self, folder, initramfs_build, say, mtu=9000):
-        folder.mkdir(parents=True, exist_ok=True)
-        self.folder, self.say = folder, say
-        self.nodes = []
-        the_kernel = kernel.find(say)
-        say(f"booting two nodes with {the_kernel.version}")
-        image = folder / "initramfs"
-        start = Path(__file__).parent / "guest/start.sh"
-        image.write_bytes(initramfs_build(the_kernel, start))
-        wire = folder / "wire"
-        for old in (wire, folder / "agent.a", folder / "agent.b"):
-            old.unlink(missing_ok=True)
-        begun = time.monotonic()
-        try:
-            for number in (1, 2):
-                self.nodes.append(Node(number, folder, the_kernel, image, wire, mtu))
-                self.wait_for_wire(wire)
-            for node in self.nodes:
-                node.connect()
-        except BaseException:
-            self.close()
-            raise
-        say(f"both are up after {time.monotonic() - begun:.0f} s")
-
-    def wait_for_wire(self, wire):
-        deadline = time.monotonic() + 30
-        while not wire.exists():
-            self.nodes[0].check_alive()
-            if time.monotonic() > deadline:
-                raise LabError("QEMU opens no socket for the wire")
-            time.sleep(0.05)
-
-    def close(self):
-        for node in self.nodes:
-            node.kill()
