@@ -11,8 +11,8 @@ Exit codes: 0 all is well, 1 not, 77 the lab cannot run here (the last line says
 Up to three scenarios that failed are played once more, and named at the end.
 """
 import argparse
-import contextlib
 import atexit
+import contextlib
 import os
 import shutil
 import signal
