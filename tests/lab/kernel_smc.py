@@ -1,4 +1,5 @@
 """The kernel's own SMC on a node: what it holds and what it has counted."""
+import contextlib
 import json
 
 from node import BUILD
@@ -14,6 +15,17 @@ class KernelSmc:
 
     def tell(self, *words):
         self.node.run([self.TOOL, *words], timeout=20)
+
+    @contextlib.contextmanager
+    def testing_links_every(self, seconds):
+        """Its groups made meanwhile send TEST_LINK on links that were silent for so long, instead of after 30 s."""
+        name = "net.smc.smcr_testlink_time"
+        before = self.node.run(["sysctl", "-n", name]).strip()
+        self.node.run(["sysctl", "-qw", f"{name}={seconds}"])
+        try:
+            yield
+        finally:
+            self.node.run(["sysctl", "-qw", f"{name}={before}"])
 
     def show(self):
         return json.loads(self.node.run([self.TOOL, "show"], timeout=20))
