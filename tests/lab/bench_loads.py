@@ -1,14 +1,17 @@
 """The loads of the lab's benchmark, and the ways on which they go from node a to node b."""
+import itertools
 import json
 import re
+import signal
 import subprocess
-from collections import namedtuple
+from collections import Counter, namedtuple
 
 from expect import expect, wait_until
 from kernel_smc import Change
 from node import BUILD, ROOT
 
 SETUP_CONNECTIONS = 20
+HOLD_SECONDS = 120
 REDIS_CLIENTS, REDIS_REQUESTS = 10, 2000
 SEND_BYTES = 128 * 1024
 # By the device alone, without any proxy: [program, its options, how much of a figure is one unit].
@@ -36,6 +39,7 @@ class Routes:
 
     def __init__(self, stage, folder, settings):
         self.stage, self.a, self.b = stage, stage.a, stage.b
+        self.folder = folder
         self.loadgen = folder / "loadgen"
         sources = sorted((ROOT / "tests/bench").glob("loadgen*.c"))
         subprocess.run(["cc", "-O2", "-o", self.loadgen, *sources, "-lpthread"], check=True)
@@ -44,6 +48,8 @@ class Routes:
         self.serve(self.TCP_PORTS, None)
         self.serve(self.SMC_PORTS, self.preload)
         self.kernel = Change(stage.kernels["a"])
+        self.most_open = Counter()
+        self.numbers = itertools.count()
         self.by_name = {
             "direct": Route(self.b.address, *self.TCP_PORTS, None),
             "kernel": Route(self.b.address, *self.SMC_PORTS, self.preload),
@@ -107,17 +113,44 @@ class Routes:
                                REDIS_CLIENTS, "-n", REDIS_REQUESTS, "-t", "get", "--csv"],
                               timeout=180, **how)
             return float(said.strip().splitlines()[-1].split(",")[1].strip('"'))
+        if workload == "setup":
+            return self.open_some(target)
+        if workload == "setup_more":
+            return self.open_more(target)
         words = {"bulk": ["bulk", route.host, route.load, 1, seconds, SEND_BYTES],
-                 "ping": ["pp", route.host, route.load, 64, seconds],
-                 "setup": ["idle", route.host, route.load, SETUP_CONNECTIONS, 0]}[workload]
+                 "ping": ["pp", route.host, route.load, 64, seconds]}[workload]
         said = self.a.run([self.loadgen, *words], timeout=180, **how)
         result = json.loads(said.splitlines()[0])
-        if workload == "bulk":
-            return result["gbytes_per_s"] * 1e3
-        if workload == "ping":
-            return result["p50_us"]
+        return result["gbytes_per_s"] * 1e3 if workload == "bulk" else result["p50_us"]
+
+    def start_idle(self, target, connections, seconds):
+        route = self.by_name[target]
+        how = {"environment": route.environment} if route.environment else {}
+        log = self.folder / f"idle.{next(self.numbers)}.log"
+        log.unlink(missing_ok=True)  # before the guest has ever seen it
+        words = [self.loadgen, "idle", route.host, route.load, connections, seconds]
+        return self.a.start(words, log=log.name, **how), log
+
+    def open_some(self, target):
+        """Milliseconds a connection, one after the other, all kept until the last has had its answer."""
+        process, log = self.start_idle(target, SETUP_CONNECTIONS, 0)
+        expect(process.wait(180) == 0, f"{target}: {process.complaint()}")
+        result = json.loads(log.read_text().splitlines()[0])
         expect(result["open"] == SETUP_CONNECTIONS, f"{target}: {result}")
+        self.most_open[target] = max(self.most_open[target], SETUP_CONNECTIONS)
         return result["open_secs"] / SETUP_CONNECTIONS * 1e3
+
+    def open_more(self, target):
+        """The same while as many are open as ever were at once: no buffer is left over from an earlier one."""
+        held = self.most_open[target]
+        holder, log = self.start_idle(target, held, HOLD_SECONDS)
+        wait_until(lambda: log.exists() and "\n" in log.read_text(), f"{held} connections of {target}", 120)
+        expect(json.loads(log.read_text().splitlines()[0])["open"] == held, f"{target}: {log.read_text()}")
+        took = self.open_some(target)
+        self.most_open[target] = held + SETUP_CONNECTIONS
+        holder.send_signal(signal.SIGUSR1)
+        expect(holder.wait(60) == 0, f"{target}: {holder.complaint()}")
+        return took
 
     def device(self, workload, seconds):
         program, options, factor = DEVICE_TESTS[workload]
