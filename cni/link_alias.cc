@@ -22,17 +22,6 @@ ifinfomsg loopback() {
 
 }  // namespace
 
-std::string to_alias(const HandOver& note) {
-  std::string text(kAliasPrefix);
-  if (note.pnet.empty()) return text + "mode=none";
-  text += "pnet=" + note.pnet + ";mode=shared;gid=auto";
-  std::string rnics;
-  for (const std::string& rnic : note.rnics) rnics += (rnics.empty() ? ";rnic=" : ",") + rnic;
-  // Half of them would forbid the others.
-  if (text.size() + rnics.size() > kAliasBytesMax) return text;
-  return text + rnics;
-}
-
 Result<std::string> read_loopback_alias() {
   netlink::Socket socket = SMC_TRY(netlink::Socket::open(NETLINK_ROUTE));
   netlink::Writer request;

@@ -35,7 +35,6 @@ constexpr std::array<std::string_view, 12> kForeign = {
     "ipam",       "dns",         "capabilities", "runtimeConfig", "prevResult", "disableCheck"};
 
 constexpr std::size_t kRunDirCharsMax = 80;  // leaves room for a socket's name in sun_path
-constexpr std::size_t kRnicCharsMax = 64;
 constexpr double kUidMax = 4294967294.0;
 
 tl::unexpected<PluginError> refuse(const std::string& key, const Json& value,
@@ -91,19 +90,10 @@ Outcome<void> read_ports(const Json& value, NodeConfig& config) {
   return {};
 }
 
-bool is_rnic(const Json& value) {
-  if (!value.is_string()) return false;
-  const std::string& text = value.get_ref<const std::string&>();
-  const std::size_t slash = text.find('/');
-  return text.size() <= kRnicCharsMax && slash != 0 && slash != std::string::npos &&
-         slash + 1 < text.size() &&
-         std::all_of(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(slash),
-                     [](char c) {
-                       return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
-                              (c >= '0' && c <= '9') || c == '_' || c == '-';
-                     }) &&
-         std::all_of(text.begin() + static_cast<std::ptrdiff_t>(slash) + 1, text.end(),
-                     [](char c) { return c >= '0' && c <= '9'; });
+// Nothing for what is none.
+std::optional<RnicPortName> rnic_port_of(const Json& value) {
+  if (!value.is_string()) return std::nullopt;
+  return parse_rnic_port(value.get_ref<const std::string&>());
 }
 
 Outcome<Pnet> read_pnet(const Json& value, const std::string& key) {
@@ -113,13 +103,16 @@ Outcome<Pnet> read_pnet(const Json& value, const std::string& key) {
     if (name == "id" && part.is_string()) {
       pnet.id = canonical_pnet(part.get_ref<const std::string&>());
       if (pnet.id.empty()) return refuse(key + ".id", part, "pnet");
-    } else if ((name == "rnics" || name == "interfaces") && part.is_array() &&
-               part.size() <= kRnicsMax) {
+    } else if (name == "rnics" && part.is_array() && part.size() <= kRnicsMax) {
       for (const Json& entry : part) {
-        const bool rnic = name == "rnics";
-        const bool good = rnic ? is_rnic(entry) : entry.is_string();
-        if (!good) return refuse(key + "." + name, entry, "pnet");
-        (rnic ? pnet.rnics : pnet.interfaces).push_back(entry.get<std::string>());
+        auto rnic = rnic_port_of(entry);
+        if (!rnic) return refuse(key + ".rnics", entry, "pnet");
+        pnet.rnics.push_back(std::move(*rnic));
+      }
+    } else if (name == "interfaces" && part.is_array() && part.size() <= kRnicsMax) {
+      for (const Json& entry : part) {
+        if (!entry.is_string()) return refuse(key + ".interfaces", entry, "pnet");
+        pnet.interfaces.push_back(entry.get<std::string>());
       }
     } else {
       return refuse(key + "." + name, part, "pnet");

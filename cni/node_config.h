@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/address.h"
+#include "base/hand_over.h"
 #include "base/kubernetes_names.h"
 #include "base/pnet_id.h"
 #include "cni/json_text.h"
@@ -23,8 +24,8 @@ enum class PluginLogLevel : std::uint8_t { kDebug, kInfo, kWarn, kError };
 
 // A physical network that this node is on.
 struct Pnet {
-  std::string id;                       // upper case
-  std::vector<std::string> rnics;       // "mlx5_0/1": device and port
+  std::string id;  // upper case
+  std::vector<RnicPortName> rnics;
   std::vector<std::string> interfaces;  // of the node
 };
 

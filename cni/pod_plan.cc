@@ -69,7 +69,9 @@ PnetChoice choose_pnet(const NodeConfig& config, const Wishes& wishes,
   choice.source = wishes.pnet_id.empty() ? "rnic" : "annotation";
   choice.note.pnet = wishes.pnet_id.empty() ? canonical_pnet(present.front().mac) : wishes.pnet_id;
   if (choice.note.pnet.empty())
-    return {{}, "none", "RNIC " + present.front().name + " has no interface to be named after"};
+    return {{},
+            "none",
+            "RNIC " + to_string(present.front().name) + " has no interface to be named after"};
   return choice;
 }
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "cni/link_alias.h"
+#include "base/hand_over.h"
 #include "cni/node_config.h"
 #include "cni/redirect_plan.h"
 #include "cni/request.h"
@@ -14,7 +14,7 @@ namespace fairlead::cni {
 
 // An RDMA port of the node.
 struct RnicPort {
-  std::string name;       // "mlx5_0/1"
+  RnicPortName name;
   std::string interface;  // of its GIDs, may be empty
   std::string mac;        // of that interface, twelve hexadecimal digits, or empty
 };

@@ -26,7 +26,9 @@ std::vector<RnicPort> find_rnic_ports(const std::string& sysfs) {
       // "4: ACTIVE"
       if (first_line(folder / "state").find("ACTIVE") == std::string::npos) continue;
       if (found.size() == kRnicPortsMax) return found;
-      RnicPort one{device + "/" + port, first_line(folder / "gid_attrs/ndevs/0"), ""};
+      const auto name = parse_rnic_port(device + "/" + port);
+      if (!name) continue;
+      RnicPort one{*name, first_line(folder / "gid_attrs/ndevs/0"), ""};
       if (!one.interface.empty()) one.mac = mac_of(sysfs, one.interface);
       found.push_back(std::move(one));
     }

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 
+#include "base/hand_over.h"
 #include "base/log.h"
+#include "rdma/verbs/loopback_alias.h"
 
 namespace fairlead {
 
@@ -65,8 +67,8 @@ void VerbsFinder::look_at_network() {
   view_.route_interface = rdma::verbs::default_route_interface(view_.addresses);
   auto table = rdma::verbs::read_pnet_table();
   const auto alias = rdma::verbs::read_loopback_alias();
-  const auto handed = alias ? rdma::verbs::parse_hand_over(*alias) : std::nullopt;
-  view_.handed = handed.value_or(rdma::verbs::HandOver{});
+  const auto handed = alias ? parse_alias(*alias) : std::nullopt;
+  view_.handed = handed.value_or(HandOver{});
   view_.pnet_table = table ? std::move(*table) : std::vector<rdma::verbs::PnetEntry>{};
 }
 

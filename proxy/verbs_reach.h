@@ -18,7 +18,7 @@ struct NetworkView {
   std::vector<rdma::verbs::InterfaceAddress> addresses;
   std::vector<rdma::verbs::PnetEntry> pnet_table;
   std::string route_interface;  // that carries the default route
-  rdma::verbs::HandOver handed;
+  HandOver handed;
 };
 
 // How well a GID fits a place; more is better, nothing is not at all. Pure but for `routes`.

@@ -17,6 +17,7 @@ BAD_CONFIGS = [
     ("rnicMode", "vf", ["auto, shared or none"]), ("failClosed", "yes", ["true or false"]),
     ("pnet", {}, ["{id, rnics, interfaces}"]), ("pnet", [{"id": "NET-A", "rnics": ["a/1"]}], ["NET-A"]),
     ("pnet", [{"id": "NETA", "rnics": ["mlx5_0"]}], ["pnet[0].rnics", "mlx5_0"]),
+    ("pnet", [{"id": "NETA", "rnics": ["mlx5_0/256"]}], ["pnet[0].rnics", "mlx5_0/256"]),
     ("pnet", [{"id": "NETA"}], ["pnet[0]"]),
     ("includeCIDRs", [], ["1 to 64"]), ("includeCIDRs", ["10.0.0.1/8"], ["includeCIDRs[0]", "10.0.0.1/8"]),
 ]

@@ -59,8 +59,8 @@ const PnetEntry* of_port(std::span<const PnetEntry> table, const PnetQuestion& q
 }
 
 bool is_handed(const PnetQuestion& question) {
-  const std::vector<HandedRnic>& rnics = question.handed.rnics;
-  const HandedRnic asked{question.rnic, question.port};
+  const std::vector<RnicPortName>& rnics = question.handed.rnics;
+  const RnicPortName asked{question.rnic, question.port};
   return rnics.empty() || std::find(rnics.begin(), rnics.end(), asked) != rnics.end();
 }
 

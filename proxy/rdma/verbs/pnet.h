@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "base/hand_over.h"
 #include "base/ids.h"
 #include "base/result.h"
-#include "rdma/verbs/hand_over.h"
 
 namespace fairlead::rdma::verbs {
 

@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 
-#include "cni/link_alias.h"
 #include "cni/pod_cgroup.h"
 #include "cni/pod_plan.h"
 #include "cni/redirect.h"
@@ -11,12 +10,13 @@
 namespace fairlead::cni {
 namespace {
 
-const RnicPort kFirst{"mlx5_0/1", "ens1f0", "0a1b2c3d4e5f"};
-const RnicPort kSecond{"mlx5_1/1", "ens1f1", "0a1b2c3d4e60"};
+const RnicPort kFirst{{"mlx5_0", PortNumber{1}}, "ens1f0", "0a1b2c3d4e5f"};
+const RnicPort kSecond{{"mlx5_1", PortNumber{1}}, "ens1f1", "0a1b2c3d4e60"};
+const RnicPortName kThirdName{"mlx5_2", PortNumber{1}};
 
 NodeConfig configured() {
   NodeConfig config;
-  config.pnets = {{"NETA", {"mlx5_0/1"}, {}}, {"NETB", {"mlx5_1/1", "mlx5_2/1"}, {}}};
+  config.pnets = {{"NETA", {kFirst.name}, {}}, {"NETB", {kSecond.name, kThirdName}, {}}};
   return config;
 }
 
@@ -44,7 +44,7 @@ TEST(Pnet, NamedAfterTheRnicWhereNothingIsConfigured) {
   EXPECT_EQ(choice.note, (HandOver{"0A1B2C3D4E5F", {}}));
   EXPECT_EQ(choice.source, "rnic");
   EXPECT_EQ(choose_pnet({}, {}, {}).hint, "this node has no RNIC");
-  EXPECT_EQ(choose_pnet({}, {}, {{"mlx5_0/1", "", ""}}).source, "none");
+  EXPECT_EQ(choose_pnet({}, {}, {{kFirst.name, "", ""}}).source, "none");
 }
 
 TEST(Pnet, NoneWhenTheNodeUsesNoRnics) {
@@ -53,22 +53,10 @@ TEST(Pnet, NoneWhenTheNodeUsesNoRnics) {
   EXPECT_EQ(choose_pnet(config, {}, {kFirst}).source, "none");
 }
 
-TEST(Alias, SaysVersionNetworkAndRnics) {
-  EXPECT_EQ(to_alias({"NETA", {"mlx5_0/1", "mlx5_1/1"}}),
-            "smc1;pnet=NETA;mode=shared;gid=auto;rnic=mlx5_0/1,mlx5_1/1");
-  EXPECT_EQ(to_alias({}), "smc1;mode=none");
-}
-
 TEST(Pnet, NamesPortsThatMayComeUpLater) {
   NodeConfig config;
-  config.pnets = {{"NETA", {"mlx5_0/1", "mlx5_9/1"}, {}}};
-  EXPECT_EQ(choose_pnet(config, {}, {kFirst}).note, (HandOver{"NETA", {"mlx5_0/1", "mlx5_9/1"}}));
-}
-
-TEST(Alias, HoldsAllRnicsOrNone) {
-  const HandOver note{"NETA", std::vector<std::string>(20, std::string(60, 'r') + "/1")};
-  const std::string alias = to_alias(note);
-  EXPECT_EQ(alias, "smc1;pnet=NETA;mode=shared;gid=auto");
+  config.pnets = {{"NETA", {kFirst.name, kThirdName}, {}}};
+  EXPECT_EQ(choose_pnet(config, {}, {kFirst}).note, (HandOver{"NETA", {kFirst.name, kThirdName}}));
 }
 
 TEST(Cgroup, IsFoundBelowTheMount) {

@@ -4,6 +4,7 @@
 
 #include <vector>
 
+#include "rdma/verbs/loopback_alias.h"
 #include "rdma/verbs/pnet.h"
 #include "rdma/verbs/routes.h"
 
@@ -154,23 +155,7 @@ TEST_F(Pnet, TheNodeLeavesPortsOut) {
   EXPECT_EQ(answer().source, "configuration");
 }
 
-TEST(HandOver, IsWhatThePluginWrites) {
-  const HandOver both{"NETA", {{"mlx5_0", PortNumber{1}}, {"mlx5_1", PortNumber{2}}}};
-  EXPECT_EQ(parse_hand_over("smc1;pnet=NETA;mode=shared;gid=auto;rnic=mlx5_0/1,mlx5_1/2"), both);
-  EXPECT_EQ(parse_hand_over("smc1;rnic=mlx5_0/1,mlx5_1/2;later=x;pnet=neta"), both);
-  EXPECT_EQ(parse_hand_over("smc1;pnet=NETA;mode=shared;gid=auto"), (HandOver{"NETA", {}}));
-  EXPECT_EQ(parse_hand_over("smc1;mode=none"), HandOver{});
-}
-
-TEST(HandOver, OfSomebodyElseOrMalformedIsNone) {
-  for (const char* alias :
-       {"", "loopback", "smc2;pnet=NETA", "smc1;pnet=", "smc1;pnet=N-A", "smc1;rnic=mlx5_0",
-        "smc1;rnic=/1", "smc1;rnic=mlx5_0/", "smc1;rnic=mlx5_0/0", "smc1;rnic=mlx5_0/256",
-        "smc1;rnic=mlx5_0/1x", "smc1;rnic=,"})
-    EXPECT_FALSE(parse_hand_over(alias)) << alias;
-}
-
-TEST(HandOver, LoopbackIsAsked) { EXPECT_TRUE(read_loopback_alias()); }
+TEST(LoopbackAlias, IsAsked) { EXPECT_TRUE(read_loopback_alias()); }
 
 }  // namespace
 }  // namespace fairlead::rdma::verbs

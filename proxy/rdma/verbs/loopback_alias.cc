@@ -1,4 +1,4 @@
-#include "rdma/verbs/hand_over.h"
+#include "rdma/verbs/loopback_alias.h"
 
 #include <linux/if_link.h>
 #include <linux/rtnetlink.h>
@@ -6,35 +6,14 @@
 #include <netlink/msg.h>
 #include <netlink/netlink.h>
 
-#include <charconv>
-
 #include "base/handle.h"
-#include "base/pnet_id.h"
 
 namespace fairlead::rdma::verbs {
 namespace {
 
 using Socket = Handle<nl_sock, nl_socket_free>;
 
-constexpr std::string_view kVersion = "smc1";
 constexpr int kLoopbackIndex = 1;  // in every network namespace
-
-// Takes what comes before `separator` off the front.
-std::string_view take(std::string_view& text, char separator) {
-  const std::size_t end = std::min(text.find(separator), text.size());
-  const std::string_view part = text.substr(0, end);
-  text.remove_prefix(std::min(end + 1, text.size()));
-  return part;
-}
-
-std::optional<HandedRnic> parse_rnic(std::string_view text) {
-  const std::string_view name = take(text, '/');
-  std::uint8_t port = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), port);
-  if (name.empty() || error != std::errc() || end != text.data() + text.size() || port == 0)
-    return std::nullopt;
-  return HandedRnic{std::string(name), PortNumber{port}};
-}
 
 int take_alias(nl_msg* message, void* into) noexcept {
   nlmsghdr* header = nlmsg_hdr(message);
@@ -48,26 +27,6 @@ int take_alias(nl_msg* message, void* into) noexcept {
 }
 
 }  // namespace
-
-std::optional<HandOver> parse_hand_over(std::string_view alias) {
-  if (take(alias, ';') != kVersion) return std::nullopt;
-  HandOver note;
-  while (!alias.empty()) {
-    std::string_view value = take(alias, ';');
-    const std::string_view key = take(value, '=');
-    if (key == "pnet") {
-      note.pnet = canonical_pnet(value);
-      if (note.pnet.empty()) return std::nullopt;
-    } else if (key == "rnic") {
-      while (!value.empty()) {
-        std::optional<HandedRnic> rnic = parse_rnic(take(value, ','));
-        if (!rnic) return std::nullopt;
-        note.rnics.push_back(std::move(*rnic));
-      }
-    }
-  }
-  return note;
-}
 
 Result<std::string> read_loopback_alias() {
   const Socket socket(nl_socket_alloc());

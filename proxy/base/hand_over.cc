@@ -1,0 +1,74 @@
+#include "base/hand_over.h"
+
+#include <algorithm>
+#include <charconv>
+
+#include "base/pnet_id.h"
+
+namespace fairlead {
+namespace {
+
+bool is_device_char(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
+         c == '-' || c == '.';
+}
+
+// Takes what comes before `separator` off the front.
+std::string_view take(std::string_view& text, char separator) {
+  const std::size_t end = std::min(text.find(separator), text.size());
+  const std::string_view part = text.substr(0, end);
+  text.remove_prefix(std::min(end + 1, text.size()));
+  return part;
+}
+
+}  // namespace
+
+std::string to_string(const RnicPortName& name) {
+  return name.device + "/" + std::to_string(name.port.value);
+}
+
+std::optional<RnicPortName> parse_rnic_port(std::string_view text) {
+  const std::string_view device = take(text, '/');
+  if (device.empty() || device.size() > kRnicNameCharsMax ||
+      !std::all_of(device.begin(), device.end(), is_device_char))
+    return std::nullopt;
+  std::uint8_t port = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), port);
+  if (error != std::errc() || end != text.data() + text.size() || port == 0) return std::nullopt;
+  return RnicPortName{std::string(device), PortNumber{port}};
+}
+
+std::string to_alias(const HandOver& note) {
+  std::string text(kAliasPrefix);
+  if (note.pnet.empty()) return text + "mode=none";
+  text += "pnet=" + note.pnet + ";mode=shared;gid=auto";
+  std::string rnics;
+  for (const RnicPortName& rnic : note.rnics)
+    rnics += (rnics.empty() ? ";rnic=" : ",") + to_string(rnic);
+  // Half of them would forbid the others.
+  if (text.size() + rnics.size() > kAliasBytesMax) return text;
+  return text + rnics;
+}
+
+std::optional<HandOver> parse_alias(std::string_view alias) {
+  if (!alias.starts_with(kAliasPrefix)) return std::nullopt;
+  alias.remove_prefix(kAliasPrefix.size());
+  HandOver note;
+  while (!alias.empty()) {
+    std::string_view value = take(alias, ';');
+    const std::string_view key = take(value, '=');
+    if (key == "pnet") {
+      note.pnet = canonical_pnet(value);
+      if (note.pnet.empty()) return std::nullopt;
+    } else if (key == "rnic") {
+      while (!value.empty()) {
+        std::optional<RnicPortName> rnic = parse_rnic_port(take(value, ','));
+        if (!rnic) return std::nullopt;
+        note.rnics.push_back(std::move(*rnic));
+      }
+    }
+  }
+  return note;
+}
+
+}  // namespace fairlead

@@ -1,0 +1,47 @@
+// What a node tells a sidecar of its RNICs: the alias of interface lo in the pod's network
+// namespace. The CNI plugin writes it, the proxy reads it. It needs no mount, is readable without
+// privilege, and lives and dies with the namespace (docs/cni.md, "What is done to a pod").
+//
+//   smc1;pnet=NETA;mode=shared;gid=auto;rnic=mlx5_0/1,mlx5_1/1
+//
+// "smc1" is the version; after it come key=value pairs in any order. Readers pass over keys that
+// they do not know.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/ids.h"
+
+namespace fairlead {
+
+inline constexpr std::size_t kAliasBytesMax = 255;  // IFALIASZ without its terminator
+inline constexpr std::string_view kAliasPrefix = "smc1;";
+inline constexpr std::size_t kRnicNameCharsMax = 63;  // IB_DEVICE_NAME_MAX less its terminator
+
+struct RnicPortName {
+  std::string device;  // of letters, digits, '_', '-' and '.'
+  PortNumber port;
+  friend bool operator==(const RnicPortName&, const RnicPortName&) = default;
+};
+
+// "mlx5_0/1"
+std::string to_string(const RnicPortName& name);
+std::optional<RnicPortName> parse_rnic_port(std::string_view text);
+
+struct HandOver {
+  std::string pnet;                 // empty: the node knows of none for this pod
+  std::vector<RnicPortName> rnics;  // in that network; empty: whichever there are
+  friend bool operator==(const HandOver&, const HandOver&) = default;
+};
+
+// With all RNICs, or none where there is no room for all. What parse_alias() makes of it is `note`,
+// or `note` without RNICs.
+std::string to_alias(const HandOver& note);
+// Nothing for an alias that is somebody else's, of a version to come, or malformed.
+std::optional<HandOver> parse_alias(std::string_view alias);
+
+}  // namespace fairlead

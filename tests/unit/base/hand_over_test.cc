@@ -1,0 +1,56 @@
+// Goal: the plugin's note of RNICs is read as it was written, and nothing else is taken for one.
+// Method: round trips, and tables of texts.
+#include "base/hand_over.h"
+
+#include <gtest/gtest.h>
+
+namespace fairlead {
+namespace {
+
+const HandOver kBoth{"NETA", {{"mlx5_0", PortNumber{1}}, {"mlx5_1", PortNumber{2}}}};
+
+TEST(HandOver, HasThisText) {
+  EXPECT_EQ(to_alias(kBoth), "smc1;pnet=NETA;mode=shared;gid=auto;rnic=mlx5_0/1,mlx5_1/2");
+  EXPECT_EQ(to_alias({"NETA", {}}), "smc1;pnet=NETA;mode=shared;gid=auto");
+  EXPECT_EQ(to_alias({}), "smc1;mode=none");
+}
+
+TEST(HandOver, IsReadAsItWasWritten) {
+  for (const HandOver& note : {kBoth, HandOver{"NETA", {}}, HandOver{}})
+    EXPECT_EQ(parse_alias(to_alias(note)), note) << to_alias(note);
+}
+
+TEST(HandOver, HoldsAllRnicsOrNone) {
+  HandOver note{"NETA", {}};
+  while (to_alias(note).size() + 8 <= kAliasBytesMax)
+    note.rnics.push_back({"rxe" + std::to_string(note.rnics.size() + 10), PortNumber{1}});
+  EXPECT_EQ(parse_alias(to_alias(note)), note);
+  note.rnics.push_back({"rxe99", PortNumber{1}});
+  EXPECT_EQ(parse_alias(to_alias(note)), (HandOver{"NETA", {}}));
+}
+
+TEST(HandOver, HasItsPairsInAnyOrderAndUnknownOnes) {
+  EXPECT_EQ(parse_alias("smc1;rnic=mlx5_0/1,mlx5_1/2;later=x;pnet=neta"), kBoth);
+}
+
+TEST(HandOver, OfSomebodyElseOrMalformedIsNone) {
+  for (const char* alias :
+       {"", "loopback", "smc1", "smc2;pnet=NETA", "smc1;pnet=", "smc1;pnet=N-A", "smc1;rnic=mlx5_0",
+        "smc1;rnic=/1", "smc1;rnic=mlx5_0/", "smc1;rnic=mlx5_0/0", "smc1;rnic=mlx5_0/256",
+        "smc1;rnic=mlx5_0/1x", "smc1;rnic=,"})
+    EXPECT_FALSE(parse_alias(alias)) << alias;
+}
+
+TEST(RnicPortName, IsADeviceAndAPort) {
+  EXPECT_EQ(parse_rnic_port("mlx5_0/1"), kBoth.rnics[0]);
+  EXPECT_EQ(to_string(kBoth.rnics[0]), "mlx5_0/1");
+  EXPECT_TRUE(parse_rnic_port(std::string(kRnicNameCharsMax, 'r') + "/255"));
+  for (const std::string& text :
+       {std::string(), std::string("mlx5_0"), std::string("mlx5_0/01/1"), std::string("mlx 5/1"),
+        std::string("mlx5;0/1"), std::string("mlx5_0/-1"), std::string("mlx5_0/+1"),
+        std::string(kRnicNameCharsMax + 1, 'r') + "/1"})
+    EXPECT_FALSE(parse_rnic_port(text)) << text;
+}
+
+}  // namespace
+}  // namespace fairlead
