@@ -161,8 +161,8 @@ class Load:
                       "the stream")
 
 
-# Two proxies; the proxy as client and as server of the kernel.
-all_roles = scenarios_by({"proxies": "of_proxies", "client": "to_kernel", "server": "from_kernel"})
+# Two proxies; the proxy as server and as client of the kernel.
+all_roles = scenarios_by({"proxies": "of_proxies", "server": "from_kernel", "client": "to_kernel"})
 
 
 @all_roles
@@ -210,10 +210,11 @@ def one_rnic(stage, role):
 @all_roles
 def both_rnics(stage, role):
     """both RNICs of a side are lost: applications are reset, new connections are TCP; back, they are SMC-R"""
-    for loser in (stage.a, stage.b):
+    for loser in (stage.b, stage.a):
         # A kernel that serves moves the connection before it gives the group up, and says so over a link that has
         # gone as well. Soft-RoCE repeats that for ever, and the kernel resets nobody before it has been taken: it
-        # hangs in smc_cdc_wait_pend_tx_wr(), so its own test of the link must not come in time.
+        # hangs in smc_cdc_wait_pend_tx_wr(), so its own test of the link must not come in time. For
+        # half a minute after that it adds no link to other groups either, so this is played last.
         kernel_hangs = role == "client" and loser is stage.a
         probe = contextlib.nullcontext() if kernel_hangs else stage.kernels["b"].testing_links_every(PROBE)
         with rnics.in_use(stage), probe:
