@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/hand_over.h"
 #include "rdma/verbs/pnet.h"
 #include "rdma/verbs/routes.h"
 #include "rdma/verbs/verbs_device.h"

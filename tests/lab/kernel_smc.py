@@ -1,5 +1,4 @@
 """The kernel's own SMC on a node: what it holds and what it has counted."""
-import contextlib
 import json
 
 from node import BUILD
@@ -9,23 +8,20 @@ class KernelSmc:
     """The kernel's SMC on a node."""
 
     TOOL = BUILD / "tests/lab/smc_state"
+    TEST_LINK_SECONDS = 30  # by default
 
     def __init__(self, node):
         self.node = node
+        self.probe = self.TEST_LINK_SECONDS
 
     def tell(self, *words):
         self.node.run([self.TOOL, *words], timeout=20)
 
-    @contextlib.contextmanager
-    def testing_links_every(self, seconds):
-        """Its groups made meanwhile send TEST_LINK on links that were silent for so long, instead of after 30 s."""
-        name = "net.smc.smcr_testlink_time"
-        before = self.node.run(["sysctl", "-n", name]).strip()
-        self.node.run(["sysctl", "-qw", f"{name}={seconds}"])
-        try:
-            yield
-        finally:
-            self.node.run(["sysctl", "-qw", f"{name}={before}"])
+    def test_links_every(self, seconds=TEST_LINK_SECONDS):
+        """Groups made from now on, until the end of the scenario, send TEST_LINK on links that were silent for so long."""
+        if seconds != self.probe:
+            self.node.run(["sysctl", "-qw", f"net.smc.smcr_testlink_time={seconds}"])
+        self.probe = seconds
 
     def show(self):
         return json.loads(self.node.run([self.TOOL, "show"], timeout=20))

@@ -73,6 +73,7 @@ class Stage:
         self.redirected.clear()
         for node in self.lab.nodes:
             node.stop_all(but=self.lasting)
+            self.kernels[node.name].test_links_every()
         expect(not problems, "; ".join(problems))
 
     def proxy(self, node, listeners, options=None, netns=None, **how):

@@ -96,7 +96,7 @@ def port_down_and_up(stage):
     """the RNIC's port goes down under load: the connection is reset and its group gone, new ones are TCP for
     that reason; up again, they are SMC-R"""
     a = stage.a
-    stage.b.run(["sysctl", "-qw", f"net.smc.smcr_testlink_time={PROBE}"])
+    stage.kernels["b"].test_links_every(PROBE)
     server, port = stage.serve(stage.b, "smc")
     proxy, entry = stage.outbound(a, stage.b.address, port)
     neighbour, near_port = stage.serve(a, "smc", netns=pods.NAME)

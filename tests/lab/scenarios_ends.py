@@ -9,7 +9,7 @@ ANSWER = 2  # the kernel's limit for an answer
 
 def begin(stage, role, **options):
     """A connection on which both ends wait for the end: [way, the client's process]"""
-    stage.b.run(["sysctl", "-qw", f"net.smc.smcr_testlink_time={PROBE}"])
+    stage.kernels["b"].test_links_every(PROBE)
     way = Way(stage, role, options)
     client = way.spawn([["hold"]], [["hold"]], "held.")
     client.event(30)

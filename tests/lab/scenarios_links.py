@@ -213,16 +213,18 @@ def both_rnics(stage, role):
     for loser in (stage.b, stage.a):
         # A kernel that serves moves the connection before it gives the group up, and says so over a link that has
         # gone as well. Soft-RoCE repeats that for ever, and the kernel resets nobody before it has been taken: it
-        # hangs in smc_cdc_wait_pend_tx_wr(), so its own test of the link must not come in time. For
-        # half a minute after that it adds no link to other groups either, so this is played last.
+        # hangs in smc_cdc_wait_pend_tx_wr(), so its own test of the link must not come in time. For half a minute
+        # after that it adds no link to other groups either, so this is played last.
         kernel_hangs = role == "client" and loser is stage.a
-        probe = contextlib.nullcontext() if kernel_hangs else stage.kernels["b"].testing_links_every(PROBE)
-        with rnics.in_use(stage), probe:
-            lose_both(stage, Pair(stage, role), loser, kernel_hangs)
+        if not kernel_hangs:
+            stage.kernels["b"].test_links_every(PROBE)
+        with rnics.in_use(stage):
+            lose_both(Pair(stage, role), loser, kernel_hangs)
         stage.finish()
 
 
-def lose_both(stage, pair, loser, kernel_hangs):
+def lose_both(pair, loser, kernel_hangs):
+    stage = pair.stage
     pair.talk()
     pair.wait_links("symmetric")
     ends = hold_one(pair)
