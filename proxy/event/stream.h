@@ -52,6 +52,8 @@ class Stream {
   bool writable() const { return writable_; }
   // The peer's FIN or RST has arrived, perhaps behind data that is still to be read.
   bool hung_up() const { return hung_up_; }
+  // For who reads on the chance that something has come of which no event has told yet.
+  void assume_readable() { readable_ = true; }
   // For who moves bytes past this class, with splice(2): it has met EAGAIN.
   void set_not_readable() { readable_ = false; }
   void set_not_writable() { writable_ = false; }

@@ -58,6 +58,8 @@ class Session final : public event::StreamHandler {
   void start(TimePoint now);
   // Called in a turn after mark_ready().
   void run(TimePoint now);
+  // Tries the application's stream without waiting for its event; true when a turn is due.
+  bool look();
   void handle_ready(event::Stream& stream) override;
 
   // From the worker: news of a link group that this session belongs to or waits for.
@@ -177,6 +179,7 @@ class Session final : public event::StreamHandler {
                        std::uint32_t peer_code, TimePoint now);
   void end_setup();
   void run_smc(TimePoint now);
+  std::uint32_t publish_bytes() const;
   void await_last_word(TimePoint now);
   void wake_at(std::optional<TimePoint> deadline);
   void run_tcp(TimePoint now);

@@ -32,8 +32,7 @@ void Session::run_smc(TimePoint now) {
   watch_companion(now);
   if (smc_->connection.next_deadline() && now >= *smc_->connection.next_deadline())
     smc_->connection.handle_deadline(now);
-  const SmcRelay::Step step =
-      smc_->pump(*app_, static_cast<std::uint32_t>(worker_.config().buffers.publish), now);
+  const SmcRelay::Step step = smc_->pump(*app_, publish_bytes(), now);
   if (smc_->connection.tx_blocked()) worker_.stats().buffer_full_peer.add();
   count_bytes();
   if (smc_->connection.transmit_due() && !smc_->connection.lost()) smc_->group->mark_dirty(*smc_);
@@ -60,6 +59,16 @@ void Session::run_smc(TimePoint now) {
     if (!deadline || *close_wait_ < *deadline) deadline = close_wait_;
   }
   if (deadline || timer_) wake_at(deadline);
+}
+
+bool Session::look() {
+  if (phase_ != Phase::kSmc || !app_ || !smc_->look(*app_, publish_bytes())) return false;
+  worker_.mark_ready(*this);
+  return true;
+}
+
+std::uint32_t Session::publish_bytes() const {
+  return static_cast<std::uint32_t>(worker_.config().buffers.publish);
 }
 
 // Both streams are gone. But until the peer has answered our abort, it may write into the element,

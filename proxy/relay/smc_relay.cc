@@ -102,6 +102,14 @@ bool SmcRelay::pump_from_app(event::Stream& app, std::uint32_t publish_bytes) {
   return false;
 }
 
+bool SmcRelay::look(event::Stream& app, std::uint32_t publish_bytes) {
+  if (app_ended_ || app.readable() || connection.tx_window().bytes() == 0) return false;
+  const std::uint64_t before = connection.tx_bytes();
+  app.assume_readable();
+  pump_from_app(app, publish_bytes);
+  return app.readable() || connection.tx_bytes() != before;
+}
+
 // Nobody reads what the application still sends: it gets the RST that a closed peer would give.
 void SmcRelay::discard_from_app(event::Stream& app) {
   std::byte scratch[4096];

@@ -53,6 +53,10 @@ class SmcRelay {
   // asks connection.transmit_due().
   Step pump(event::Stream& app, std::uint32_t publish_bytes, TimePoint now);
 
+  // Reads what the application may have sent since its stream was last found empty, before the loop
+  // tells of it. True when there was something: a turn is due.
+  bool look(event::Stream& app, std::uint32_t publish_bytes);
+
   // Both FINs have been handed over, or the connection is being aborted: only the peer's last word
   // is awaited.
   bool said_all() const { return app_reset_ || (app_ended_ && app_finished_); }

@@ -110,6 +110,7 @@ void Worker::bury(Session& session) {
   SMC_ASSERT(found != sessions_.end(), session.number());
   // It may have been made ready in the very turn in which it dies, and does not live to the next.
   if (session.queued && std::erase(negotiating_, &session) == 0) std::erase(relaying_, &session);
+  std::erase(active_, &session);
   graveyard_.push_back(std::move(found->second));
   sessions_.erase(found);
 }
@@ -163,6 +164,7 @@ bool Worker::turn() {
   for (const std::unique_ptr<DeviceSlot>& slot : slots_) more = slot->poll(now) || more;
   timers_.run(now);
   run(negotiating_);
+  if (!relaying_.empty() && ++relaying_turns_ % kActiveTurns == 0) active_.clear();
   run(relaying_);
   // News may make sessions ready and sessions make news; what comes late waits for the next turn.
   std::vector<Group*> news;
@@ -172,6 +174,18 @@ bool Worker::turn() {
   reap_groups();
   graveyard_.clear();
   return more || !negotiating_.empty() || !relaying_.empty() || !group_news_.empty();
+}
+
+void Worker::note_active(Session& session) {
+  if (active_.size() > kLookedAtMax) return;
+  if (std::find(active_.begin(), active_.end(), &session) != active_.end()) return;
+  active_.push_back(&session);
+}
+
+bool Worker::look() {
+  bool due = false;
+  for (Session* session : active_) due = session->look() || due;
+  return due;
 }
 
 void Worker::flush() {
@@ -195,6 +209,7 @@ void Worker::run(std::deque<Session*>& ready) {
     Session& session = *ready.front();
     ready.pop_front();
     session.queued = false;
+    if (!session.negotiating()) note_active(session);
     session.run(now);
     // The peer begins with the first messages while we still read the next: without this, many
     // small requests move as one convoy and one side always waits for the other.

@@ -38,6 +38,11 @@ inline constexpr std::uint64_t kRefusalsPerLine = 1000;
 // How long the sessions of one kind, those that negotiate and those that relay, may run in a turn.
 inline constexpr Duration kTurnMax = std::chrono::milliseconds(1);
 
+// So many sessions at most are worth a look at each instead of a question to the loop, and so many
+// turns that move bytes tell how many there are.
+inline constexpr std::size_t kLookedAtMax = 2;
+inline constexpr std::uint64_t kActiveTurns = 64;
+
 struct WorkerSettings {
   unsigned index = 0;
   const config::Config* config = nullptr;  // outlives the worker
@@ -81,6 +86,11 @@ class Worker {
 
   // True when there is more to do at once.
   bool turn();
+  // Between turns, for who polls: whether so few sessions are active that look(), which tries each
+  // of their streams, is the quicker way to hear of the next bytes.
+  bool few_active() const { return !active_.empty() && active_.size() <= kLookedAtMax; }
+  // True when a turn is due.
+  bool look();
   std::optional<TimePoint> next_deadline() const { return timers_.next_deadline(); }
 
   // No more SMC for new connections; what runs goes on.
@@ -145,6 +155,7 @@ class Worker {
   std::vector<Session*> sessions_of(Group& group);
   void reap_groups();
   void run(std::deque<Session*>& ready);
+  void note_active(Session& session);
   void flush();
   void refuse(event::Stream& stream);
   DeviceRow device_row(DeviceSlot& slot, const rdma::Port& port) const;
@@ -175,6 +186,9 @@ class Worker {
   // Ready to run, in this order; by what they did when they became it.
   std::deque<Session*> negotiating_;
   std::deque<Session*> relaying_;
+  // That relayed in the latest turns, kActiveTurns at most; kLookedAtMax + 1 stand for many.
+  std::vector<Session*> active_;
+  std::uint64_t relaying_turns_ = 0;
   std::vector<std::unique_ptr<Session>> graveyard_;
   std::unordered_multimap<Group*, Session*> waiting_;
   struct ClosingGroup {

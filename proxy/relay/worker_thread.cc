@@ -14,6 +14,8 @@ constexpr unsigned kTurnsPerPoll = 4;
 constexpr Duration kPollInterval = std::chrono::microseconds(500);
 // Looks at the devices between two looks at the sockets while spinning.
 constexpr unsigned kPendingChecks = 16;
+// A spinning worker that knows whom to look at asks for news of all others so often.
+constexpr Duration kPollWhileLooking = std::chrono::microseconds(10);
 // Peers get as long as this to take our last words.
 constexpr Duration kShutdownWait = std::chrono::seconds(2);
 
@@ -180,22 +182,24 @@ bool WorkerThread::drain_finished() {
 
 void WorkerThread::run() {
   unsigned turns = 0;
-  TimePoint polled = event::EventLoop::now();
+  polled_ = event::EventLoop::now();
   for (;;) {
     run_mailbox();
     const bool more = worker_->turn();
     if (drain_finished()) break;
-    if (!more) {
-      if (!spin()) sleep();
-      polled = event::EventLoop::now();
+    if (!more && !spin()) {
+      sleep();
       continue;
     }
     const TimePoint now = event::EventLoop::now();
-    if (++turns % kTurnsPerPoll != 0 && now - polled < kPollInterval) continue;
-    loop_->poll();
-    polled = now;
+    if ((more && ++turns % kTurnsPerPoll == 0) || now - polled_ >= kPollInterval) poll_sockets(now);
   }
   running_.store(false, std::memory_order_release);
+}
+
+void WorkerThread::poll_sockets(TimePoint now) {
+  loop_->poll();
+  polled_ = now;
 }
 
 bool WorkerThread::devices_pending() const {
@@ -210,6 +214,7 @@ bool WorkerThread::spin() {
   const Duration allowance = spin_.allowance(begin);
   if (allowance == Duration::zero()) return false;
   const std::uint64_t dispatched = loop_->dispatch_count();
+  const bool few = worker_->few_active();
   TimePoint now = begin;
   while (now - begin < allowance) {
     // First the core goes to who can use it: as a rule the application that was just given
@@ -218,8 +223,13 @@ bool WorkerThread::spin() {
     const TimePoint after = event::EventLoop::now();
     const bool hogged = spin_.yielded(after - now, after);
     now = after;
-    loop_->poll();
-    bool hit = loop_->dispatch_count() != dispatched;
+    // With many sessions, the sockets go first: what they have is then one batch for the peer.
+    bool hit = few && devices_pending();
+    hit = hit || (few && worker_->look());
+    if (!hit && (!few || now - polled_ >= kPollWhileLooking)) {
+      poll_sockets(now);
+      hit = loop_->dispatch_count() != dispatched;
+    }
     for (unsigned i = 0; i < kPendingChecks && !hit; ++i) {
       hit = devices_pending();
       cpu_relax();
@@ -244,6 +254,7 @@ void WorkerThread::sleep() {
     for (const auto& limit : {drain_deadline_, shutdown_deadline_})
       if (limit && (!deadline || *limit < *deadline)) deadline = limit;
     loop_->wait(deadline);
+    polled_ = event::EventLoop::now();
   }
   for (const auto& slot : worker_->slots()) slot->device().disarm();
 }

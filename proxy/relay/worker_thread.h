@@ -63,6 +63,7 @@ class WorkerThread {
   void run_mailbox();
   bool drain_finished();
   bool spin();
+  void poll_sockets(TimePoint now);
   void sleep();
   bool devices_pending() const;
   void accepted(const config::Listener& listener, std::unique_ptr<event::Stream> stream);
@@ -74,6 +75,7 @@ class WorkerThread {
   std::unique_ptr<Worker> worker_;
   std::vector<Entrance> entrances_;
   SpinBudget spin_;
+  TimePoint polled_;  // when the sockets were last asked for news
 
   std::mutex mailbox_mutex_;  // control only, never on the data path
   std::deque<std::function<void(Worker&)>> mailbox_;

@@ -104,6 +104,47 @@ TEST_F(SmcRelayTest, AResetIsSeenAlthoughThereIsNoRoomToRead) {
   EXPECT_TRUE(b_app.reset);
 }
 
+TEST_F(SmcRelayTest, ALookFindsWhatNoEventHasToldOf) {
+  settle();
+  ASSERT_FALSE(a_app.readable());
+  a_app.incoming = "unannounced";
+  EXPECT_TRUE(a.look(a_app, 131072));
+  settle();
+  EXPECT_EQ(b_app.outgoing, "unannounced");
+  a_app.set_not_readable();
+  a_app.ended = true;
+  EXPECT_TRUE(a.look(a_app, 131072));
+  settle();
+  EXPECT_TRUE(b_app.shut_down);
+}
+
+TEST_F(SmcRelayTest, ALookInVainChangesNothing) {
+  settle();
+  EXPECT_FALSE(a.look(a_app, 131072));
+  EXPECT_FALSE(a_app.readable());
+  EXPECT_FALSE(a.connection.transmit_due());
+}
+
+TEST_F(SmcRelayTest, ALookDoesNotReadWithoutRoom) {
+  b_app.allow(0);
+  b_app.set_not_writable();
+  a_app.feed(std::string(2 * kRing, 'x'));
+  settle();
+  a_app.set_not_readable();
+  const int reads = a_app.reads;
+  EXPECT_FALSE(a.look(a_app, 131072));
+  EXPECT_EQ(a_app.reads, reads);
+  EXPECT_FALSE(a_app.readable());  // so that the event of what comes next is not a reset's
+}
+
+TEST_F(SmcRelayTest, ALookMeetsAReset) {
+  settle();
+  a_app.error = ECONNRESET;
+  EXPECT_TRUE(a.look(a_app, 131072));
+  settle();
+  EXPECT_TRUE(b_app.reset);
+}
+
 TEST_F(SmcRelayTest, AFullyClosedPeerResetsAnApplicationThatGoesOnSending) {
   // b's application closes both ways: its proxy learns it when it writes to it.
   a_app.feed("one");
