@@ -172,8 +172,8 @@ struct Buffers {
   // buffers.size_min: smallest size accepted when memory is short, before the connection is TCP;
   // 16KiB*2^k, at most `size`. Default 16KiB.
   std::size_t size_min = 16 * kKibibyte;
-  // buffers.publish: bytes after which the peer is told of progress although more is at hand; 4KiB
-  // to `size`. Default 128KiB.
+  // buffers.publish: bytes after which the peer is told of progress although more is at hand, while
+  // few connections are active; 4KiB to `size`. Default 128KiB.
   std::size_t publish = 128 * kKibibyte;
 
   friend bool operator==(const Buffers&, const Buffers&) = default;

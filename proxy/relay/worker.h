@@ -89,6 +89,8 @@ class Worker {
   // Between turns, for who polls: whether so few sessions are active that look(), which tries each
   // of their streams, is the quicker way to hear of the next bytes.
   bool few_active() const { return !active_.empty() && active_.size() <= kLookedAtMax; }
+  // Whether both ends have something to do beside any one session.
+  bool many_active() const { return active_.size() > kLookedAtMax; }
   // True when a turn is due.
   bool look();
   std::optional<TimePoint> next_deadline() const { return timers_.next_deadline(); }
