@@ -19,7 +19,6 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <netinet/tcp.h>
-#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -125,6 +124,7 @@ static pthread_barrier_t all_connected;
 // the processor from the proxies, and measure the scheduler.
 enum { kBulkThreadsMax = 8 };
 struct bundle {
+  int epoll;  // tells which of several can be written to
   struct stream* streams[kStreamsMax / kBulkThreadsMax + 1];
   int count;
 };
@@ -157,14 +157,24 @@ static void finish(struct stream* stream) {
 }
 
 static void send_to_ready(struct bundle* bundle, const char* bytes) {
-  struct pollfd ready[kStreamsMax / kBulkThreadsMax + 1];
+  struct epoll_event ready[64];
+  int count = epoll_wait(bundle->epoll, ready, 64, 100);
+  for (int i = 0; i < count; i++) {
+    struct stream* stream = ready[i].data.ptr;
+    send_some(stream, bytes, MSG_DONTWAIT);
+    if (stream->failed) epoll_ctl(bundle->epoll, EPOLL_CTL_DEL, stream->fd, NULL);
+  }
+}
+
+static void watch_all(struct bundle* bundle) {
+  bundle->epoll = epoll_create1(EPOLL_CLOEXEC);
+  if (bundle->epoll < 0) die("epoll_create1");
   for (int i = 0; i < bundle->count; i++) {
     struct stream* stream = bundle->streams[i];
-    ready[i] = (struct pollfd){.fd = stream->failed ? -1 : stream->fd, .events = POLLOUT};
+    struct epoll_event event = {.events = EPOLLOUT, .data.ptr = stream};
+    if (!stream->failed && epoll_ctl(bundle->epoll, EPOLL_CTL_ADD, stream->fd, &event) != 0)
+      die("epoll_ctl");
   }
-  if (poll(ready, (nfds_t)bundle->count, 100) <= 0) return;
-  for (int i = 0; i < bundle->count; i++)
-    if (ready[i].revents != 0) send_some(bundle->streams[i], bytes, MSG_DONTWAIT);
 }
 
 static void* bulk_bundle(void* argument) {
@@ -172,6 +182,7 @@ static void* bulk_bundle(void* argument) {
   char* bytes = must_allocate(message_bytes, 1);
   memset(bytes, 'x' + (int)(bundle - bundles), message_bytes);
   for (int i = 0; i < bundle->count; i++) begin(bundle->streams[i]);
+  watch_all(bundle);
   pthread_barrier_wait(&all_connected);
   for (double end = now() + seconds; now() < end;) {
     if (bundle->count > 1)

@@ -1,4 +1,4 @@
-// The server of the load generator: one loop for what is echoed, a thread for each bulk connection.
+// The server of the load generator: one loop for what is echoed, some more for bulk connections.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -13,6 +13,7 @@
 enum {
   kMessageBytesMax = 64 << 20,
   kSinkBufferBytes = 256 << 10,
+  kSinkThreads = 8,
 };
 
 struct connection {
@@ -20,40 +21,58 @@ struct connection {
   size_t hello_bytes;  // of `hello`, received
   struct hello hello;
   char* message;
-  size_t received;  // of `message`
+  size_t received;  // of `message`, or in all by a sink
 };
-
-// A bulk connection has a thread of its own, so that the receiver is never the narrow place.
-static void* sink(void* argument) {
-  int fd = (int)(intptr_t)argument;
-  char* buffer = must_allocate(kSinkBufferBytes, 1);
-  uint64_t total = 0;
-  for (;;) {
-    ssize_t received = recv(fd, buffer, kSinkBufferBytes, 0);
-    if (received < 0 && errno == EINTR) continue;
-    if (received <= 0) break;
-    total += (uint64_t)received;
-  }
-  send_all(fd, &total, sizeof total);
-  close(fd);
-  free(buffer);
-  return NULL;
-}
-
-static void hand_to_sink(int fd) {
-  pthread_t thread;
-  pthread_attr_t attributes;
-  pthread_attr_init(&attributes);
-  pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-  fcntl(fd, F_SETFL, 0);
-  if (pthread_create(&thread, &attributes, sink, (void*)(intptr_t)fd) != 0) close(fd);
-  pthread_attr_destroy(&attributes);
-}
 
 static void close_connection(struct connection* c) {
   close(c->fd);
   free(c->message);
   free(c);
+}
+
+// Up to kSinkThreads bulk connections have a thread each, so that the receiver is not the narrow
+// place. More share them, and their buffers: a thread and a buffer for each of a thousand would
+// measure the scheduler and the caches.
+static int sink_epolls[kSinkThreads];
+
+static void count_received(struct connection* c, char* buffer) {
+  ssize_t received = recv(c->fd, buffer, kSinkBufferBytes, MSG_DONTWAIT);
+  if (received < 0 && (errno == EAGAIN || errno == EINTR)) return;
+  if (received > 0) {
+    c->received += (size_t)received;
+    return;
+  }
+  uint64_t total = c->received;
+  send_all(c->fd, &total, sizeof total);
+  close_connection(c);
+}
+
+static void* sink(void* argument) {
+  int epoll = *(const int*)argument;
+  char* buffer = must_allocate(kSinkBufferBytes, 1);
+  struct epoll_event events[64];
+  for (;;) {
+    int count = epoll_wait(epoll, events, 64, -1);
+    for (int i = 0; i < count; i++) count_received(events[i].data.ptr, buffer);
+  }
+  return NULL;
+}
+
+static void start_sinks(void) {
+  for (int i = 0; i < kSinkThreads; i++) {
+    pthread_t thread;
+    sink_epolls[i] = epoll_create1(EPOLL_CLOEXEC);
+    if (sink_epolls[i] < 0 || pthread_create(&thread, NULL, sink, &sink_epolls[i]) != 0)
+      die("sink");
+    pthread_detach(thread);
+  }
+}
+
+static void hand_to_sink(struct connection* c) {
+  static unsigned next;
+  struct epoll_event event = {.events = EPOLLIN, .data.ptr = c};
+  if (epoll_ctl(sink_epolls[next++ % kSinkThreads], EPOLL_CTL_ADD, c->fd, &event) != 0)
+    close_connection(c);
 }
 
 static void accept_all(int listener, int epoll) {
@@ -79,8 +98,7 @@ static bool greet(struct connection* c, int epoll) {
     return close_connection(c), false;
   if (c->hello.mode == kModeSink) {
     epoll_ctl(epoll, EPOLL_CTL_DEL, c->fd, NULL);
-    hand_to_sink(c->fd);
-    free(c);
+    hand_to_sink(c);
     return false;
   }
   if (c->hello.mode != kModeEcho || c->hello.size == 0) return close_connection(c), false;
@@ -119,6 +137,7 @@ _Noreturn void serve(const char* ip, const char* port) {
   if (bind(listener, (struct sockaddr*)&address, sizeof address) < 0) die("bind");
   if (listen(listener, 4096) < 0) die("listen");
   struct epoll_event event = {.events = EPOLLIN, .data.ptr = NULL}, events[256];
+  start_sinks();
   if (epoll_ctl(epoll, EPOLL_CTL_ADD, listener, &event) != 0) die("epoll_ctl");
   for (;;) {
     int count = epoll_wait(epoll, events, 256, -1);
