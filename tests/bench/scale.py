@@ -114,13 +114,13 @@ class Scale:
     def beside_direct(self, proxies, direct_port, measure):
         """Rows of `measure` for each number at once, through the proxies and beside them in turn."""
         samples = {}
-        # Not counted: rings that nobody has touched yet, which the kernel has to find memory for.
-        measure("127.0.0.1", proxies.ports[0], max(self.plan.active))
         for repetition in range(self.plan.repetitions):
             for count in self.plan.active:
                 for target, host, port in (
                         (DIRECT, self.cluster.pods.ips["B"], direct_port),
                         ("Fairlead", "127.0.0.1", proxies.ports[0])):
+                    # Not counted: the kernel has to find memory for what the last one did not use.
+                    measure(host, port, count)
                     samples.setdefault((target, count), []).append(measure(host, port, count))
             progress(f"at once, repetition {repetition + 1}")
         self.cluster.stop(proxies)
