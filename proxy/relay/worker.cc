@@ -177,9 +177,15 @@ bool Worker::turn() {
 }
 
 void Worker::note_active(Session& session) {
-  if (active_.size() > kLookedAtMax) return;
+  if (many_active()) return;
   if (std::find(active_.begin(), active_.end(), &session) != active_.end()) return;
   active_.push_back(&session);
+}
+
+bool Worker::few_active() const {
+  if (active_.empty() || many_active()) return false;
+  return std::all_of(active_.begin(), active_.end(),
+                     [](Session* session) { return session->smc() != nullptr; });
 }
 
 bool Worker::look() {

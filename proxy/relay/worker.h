@@ -86,9 +86,9 @@ class Worker {
 
   // True when there is more to do at once.
   bool turn();
-  // Between turns, for who polls: whether so few sessions are active that look(), which tries each
-  // of their streams, is the quicker way to hear of the next bytes.
-  bool few_active() const { return !active_.empty() && active_.size() <= kLookedAtMax; }
+  // Between turns, for who polls: whether so few sessions are active, all of them over SMC-R, that
+  // look(), which tries each of their streams, is the quicker way to hear of the next bytes.
+  bool few_active() const;
   // Whether both ends have something to do beside any one session.
   bool many_active() const { return active_.size() > kLookedAtMax; }
   // True when a turn is due.

@@ -24,6 +24,31 @@ TEST_P(Scenario, QuietConnectionsAreSmcAndComplete) {
   EXPECT_EQ(outcome.over_smc, 40u);
 }
 
+// What a polling worker goes by: whose streams it tries itself, and how much it passes on at once.
+TEST_P(Scenario, AWorkerKnowsWhetherFewOrManyAreActive) {
+  struct Case {
+    int connections;
+    bool smc, few, many;
+  };
+  for (const Case& expected :
+       {Case{2, true, true, false}, Case{3, true, false, true}, Case{2, false, false, false}}) {
+    Plan active = plan();
+    active.proxies[0].option_available = expected.smc;
+    for (int i = 0; i < expected.connections; ++i) {
+      active.connections.push_back(talk(50000, 50000));
+      active.connections.back().client.pause_max = milliseconds(5);
+    }
+    World world(1);
+    Cluster cluster(world, active);
+    (void)cluster.run_until([] { return false; }, milliseconds(20));
+    relay::Worker& worker = *cluster.proxy(1).worker();
+    EXPECT_EQ(worker.session_count(), static_cast<std::size_t>(expected.connections));
+    EXPECT_EQ(worker.few_active(), expected.few) << expected.connections;
+    EXPECT_EQ(worker.many_active(), expected.many) << expected.connections;
+    EXPECT_FALSE(cluster.run().failure);
+  }
+}
+
 // The reset of an application must not take the link group along that its connection forms: others
 // wait for it.
 TEST_P(Scenario, ResetDuringTheFirstContactDisturbsNobodyElse) {
