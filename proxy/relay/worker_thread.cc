@@ -187,10 +187,7 @@ void WorkerThread::run() {
     run_mailbox();
     const bool more = worker_->turn();
     if (drain_finished()) break;
-    if (!more && !spin()) {
-      sleep();
-      continue;
-    }
+    if (!more && !spin()) sleep();
     const TimePoint now = event::EventLoop::now();
     if ((more && ++turns % kTurnsPerPoll == 0) || now - polled_ >= kPollInterval) poll_sockets(now);
   }
@@ -224,8 +221,7 @@ bool WorkerThread::spin() {
     const bool hogged = spin_.yielded(after - now, after);
     now = after;
     // With many sessions, the sockets go first: what they have is then one batch for the peer.
-    bool hit = few && devices_pending();
-    hit = hit || (few && worker_->look());
+    bool hit = few && (devices_pending() || worker_->look());
     if (!hit && (!few || now - polled_ >= kPollWhileLooking)) {
       poll_sockets(now);
       hit = loop_->dispatch_count() != dispatched;
