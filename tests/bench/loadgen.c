@@ -182,7 +182,7 @@ static void* bulk_bundle(void* argument) {
   char* bytes = must_allocate(message_bytes, 1);
   memset(bytes, 'x' + (int)(bundle - bundles), message_bytes);
   for (int i = 0; i < bundle->count; i++) begin(bundle->streams[i]);
-  watch_all(bundle);
+  if (bundle->count > 1) watch_all(bundle);
   pthread_barrier_wait(&all_connected);
   for (double end = now() + seconds; now() < end;) {
     if (bundle->count > 1)

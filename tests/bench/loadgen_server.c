@@ -1,7 +1,6 @@
 // The server of the load generator: one loop for what is echoed, some more for bulk connections.
 #define _GNU_SOURCE
 #include <errno.h>
-#include <fcntl.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
@@ -36,7 +35,7 @@ static void close_connection(struct connection* c) {
 static int sink_epolls[kSinkThreads];
 
 static void count_received(struct connection* c, char* buffer) {
-  ssize_t received = recv(c->fd, buffer, kSinkBufferBytes, MSG_DONTWAIT);
+  ssize_t received = recv(c->fd, buffer, kSinkBufferBytes, 0);
   if (received < 0 && (errno == EAGAIN || errno == EINTR)) return;
   if (received > 0) {
     c->received += (size_t)received;
