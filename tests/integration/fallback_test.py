@@ -120,8 +120,7 @@ class Fallback(ProxyTest):
     def test_denied(self):
         self.outbound = self.start("out", [listener("out", "outbound", self.server.address)],
                                    {"fallback": "deny"})
-        with peers.connect(self.outbound.address("out")) as sock:
-            self.assertTrue(peers.ends_in_reset(sock))
+        self.assertTrue(peers.meets_reset(self.outbound.address("out")))
         self.wait_fallback(self.outbound, "peer_not_injected")
         metrics = self.outbound.metrics()
         self.assertEqual(metrics.connections("tcp"), 0)

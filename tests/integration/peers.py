@@ -67,6 +67,15 @@ def ends_in_reset(sock):
         return True
 
 
+def meets_reset(address):
+    """Connects and reads to the end; True when that was a RST, even one that connect(2) met already."""
+    try:
+        with connect(address) as sock:
+            return ends_in_reset(sock)
+    except ConnectionResetError:
+        return True
+
+
 class Digest:
     """SHA-256 and length of a stream."""
 
