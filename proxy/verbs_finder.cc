@@ -12,12 +12,6 @@ using rdma::verbs::VerbsDevice;
 
 namespace {
 
-FallbackReason reason_of(const Error& error) {
-  if (error.code == Errc::kPermission) return FallbackReason::kDeviceOpenEperm;
-  if (error.code == Errc::kExhausted) return FallbackReason::kMemlockLimit;
-  return FallbackReason::kNoRdmaDevice;
-}
-
 relay::DeviceSlot* slot_named(relay::Worker& worker, const std::string& name) {
   for (const auto& slot : worker.slots())
     if (slot->device().name() == name && slot->reachability().leaves_node()) return slot.get();
@@ -52,7 +46,7 @@ void VerbsFinder::look(relay::Worker& worker) {
     if (opened)
       troubles_.erase(name);
     else
-      note(name, {reason_of(opened.error()), to_string(opened.error())});
+      note(name, {fallback_from_open(opened.error()), to_string(opened.error())});
   }
   const bool wanted = config_.devices.verbs.enabled == config::DeviceUse::kTrue;
   if (wanted && names.empty() && !missing_told_ && speaks_)

@@ -1,6 +1,7 @@
 #include "base/fallback.h"
 
 #include <array>
+#include <cerrno>
 
 #include "base/assert.h"
 
@@ -178,6 +179,13 @@ FallbackReason fallback_from_wire(std::uint32_t code) {
   for (const FallbackInfo& info : kTable)
     if (info.code == code) return info.reason;
   return R::kPeerDeclined;
+}
+
+FallbackReason fallback_from_open(const Error& error) {
+  if (error.system == EMFILE || error.system == ENFILE) return R::kConnectionLimit;
+  if (error.code == Errc::kPermission) return R::kDeviceOpenEperm;
+  if (error.code == Errc::kExhausted) return R::kMemlockLimit;
+  return R::kNoRdmaDevice;
 }
 
 }  // namespace fairlead

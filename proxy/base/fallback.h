@@ -10,6 +10,8 @@
 #include <span>
 #include <string_view>
 
+#include "base/result.h"
+
 namespace fairlead {
 
 enum class FallbackReason : std::uint8_t {
@@ -85,6 +87,9 @@ std::size_t fallback_reason_count();
 
 // The reason a peer gave in its Decline; an unknown code is kPeerDeclined.
 FallbackReason fallback_from_wire(std::uint32_t code);
+
+// Why connections are TCP while an RDMA device cannot be opened.
+FallbackReason fallback_from_open(const Error& error);
 
 enum class Side : std::uint8_t { kLocal, kPeer };
 enum class Direction : std::uint8_t { kOutbound, kInbound };

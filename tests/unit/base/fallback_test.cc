@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cerrno>
 #include <set>
 
 #include "base/stats.h"
@@ -29,6 +30,18 @@ TEST(FallbackTable, OurOwnCodesNeverLeaveTheHost) {
 TEST(FallbackTable, UnknownWireCodeMeansThePeerDeclined) {
   EXPECT_EQ(fallback_from_wire(0x03030002), FallbackReason::kNoRdmaDevice);
   EXPECT_EQ(fallback_from_wire(0x12345678), FallbackReason::kPeerDeclined);
+}
+
+TEST(FallbackFromOpen, TellsWhatIsToBeRaisedOrGranted) {
+  const auto reason = [](int error) {
+    return fallback_from_open(system_error("ibv_open_device", error));
+  };
+  EXPECT_EQ(reason(EACCES), FallbackReason::kDeviceOpenEperm);
+  EXPECT_EQ(reason(ENOMEM), FallbackReason::kMemlockLimit);
+  EXPECT_EQ(reason(EMFILE), FallbackReason::kConnectionLimit);
+  EXPECT_EQ(reason(ENFILE), FallbackReason::kConnectionLimit);
+  EXPECT_EQ(reason(ENODEV), FallbackReason::kNoRdmaDevice);
+  EXPECT_EQ(fallback_from_open({Errc::kExhausted, "locked memory"}), FallbackReason::kMemlockLimit);
 }
 
 }  // namespace
