@@ -159,6 +159,11 @@ void LinkGroup::handle_deadline(TimePoint now) {
     start_next_flow(now);
   }
   if (flow_deadline_ && now >= *flow_deadline_) flow_overdue(now);
+  if (add_again_ && now >= *add_again_) {
+    add_again_.reset();
+    add_wanted_ = true;
+    start_next_flow(now);
+  }
   for (LinkIndex i = 0; i < kLinksMax; ++i) {
     if (!links_[i]) continue;
     switch (links_[i]->handle_test_deadline(now, times_.test_link_interval)) {
@@ -194,6 +199,7 @@ std::optional<TimePoint> LinkGroup::next_deadline() const {
   keep_earliest(earliest, confirm_repeat_);
   keep_earliest(earliest, lost_until_);
   keep_earliest(earliest, flow_deadline_);
+  keep_earliest(earliest, add_again_);
   keep_earliest(earliest, linger_deadline());
   for (const std::optional<Link>& link : links_)
     if (link) keep_earliest(earliest, link->test_deadline(times_.test_link_interval));

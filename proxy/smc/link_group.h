@@ -9,9 +9,10 @@
 // link), poll_event() until empty, and next_deadline().
 //
 // A group of more than one link adds and deletes links by itself. The server decides: it adds one
-// after first contact, when one was lost, when a port of its own comes up, and when the client
-// asks. One flow runs at a time: adding a link, deleting one in good order, telling an RMB's keys.
-// A link that is lost waits for none of them.
+// after first contact, when one was lost, when a port of its own comes up, when the client asks,
+// and some time after the client has left such a request unanswered. One flow runs at a time:
+// adding a link, deleting one in good order, telling an RMB's keys. A link that is lost waits for
+// none of them.
 //
 // Timers: CONFIRM_LINK repeated once by a server after kConfirmLinkRepeat (its loss is possible: a
 // Linux client may drop it while it still sends its Confirm); answers kLlcAnswerWait; CONFIRM_LINK
@@ -44,6 +45,9 @@ inline constexpr std::size_t kLlcQueueMax = 32;  // answers a peer can make us o
 inline constexpr std::size_t kGroupEventsMax = 16;
 inline constexpr Duration kConfirmLinkRepeat = std::chrono::seconds(1);
 inline constexpr Duration kAddedLinkWait = std::chrono::seconds(5);
+// A peer that has not answered may have been busy: so often in a row, it is asked again.
+inline constexpr Duration kAddLinkRetryWait = std::chrono::seconds(10);
+inline constexpr unsigned kAddLinkRetriesMax = 3;
 inline constexpr Duration kClientLingerExtra = std::chrono::seconds(10);
 
 enum class GroupRole : std::uint8_t { kServer, kClient };
@@ -171,9 +175,10 @@ class LinkGroup {
   void flow_overdue(TimePoint now);
 
   // link_group_add.cc
-  void request_add(bool wanted) { add_wanted_ = wanted && links_max_ > 1; }
+  void request_add(bool wanted);
   bool room_for_link() const;
   bool start_add(TimePoint now);
+  void retry_add_later(TimePoint now);
   void refuse_wish();
   void answer_add(LinkIndex link, const wire::AddLink& request, TimePoint now);
   bool acceptable(const wire::AddLink& request) const;
@@ -230,6 +235,8 @@ class LinkGroup {
   std::size_t key_rounds_ = 0;
   std::optional<LinkIndex> wish_on_;  // server: where a REQ_ADD_LINK came that needs an answer
   bool add_wanted_ = false;
+  unsigned add_retries_left_ = 0;
+  std::optional<TimePoint> add_again_;
   std::array<wire::DeleteLinkReason, kLinksMax> delete_wanted_{};  // kOk: not wanted
   // Server: a lost link whose deletion the client has not answered. No other flow starts before.
   std::optional<LinkNumber> lost_number_;

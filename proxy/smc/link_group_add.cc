@@ -28,11 +28,17 @@ bool LinkGroup::room_for_link() const {
   return links < kLinksMax && links < links_max_ + (spare ? 1U : 0U);
 }
 
+void LinkGroup::request_add(bool wanted) {
+  add_wanted_ = wanted && links_max_ > 1;
+  add_retries_left_ = kAddLinkRetriesMax;
+}
+
 bool LinkGroup::start_add(TimePoint now) {
   if (role_ != GroupRole::kServer || !add_wanted_) return false;
   const std::optional<LinkIndex> carrier = survivor_of(kLinksMax);
   if (!carrier) return false;
   add_wanted_ = false;
+  add_again_.reset();
   if (!room_for_link()) {
     refuse_wish();
     return false;
@@ -44,6 +50,12 @@ bool LinkGroup::start_add(TimePoint now) {
   tasks_.push({LinkTask::Kind::kPrepare, flow_link_, 0, {}});
   flow_deadline_ = now + kLlcAnswerWait;
   return true;
+}
+
+void LinkGroup::retry_add_later(TimePoint now) {
+  if (role_ != GroupRole::kServer || add_retries_left_ == 0) return;
+  --add_retries_left_;
+  add_again_ = now + kAddLinkRetryWait;
 }
 
 // Unanswered, a Linux client blocks all its later rkey flows.

@@ -263,6 +263,7 @@ void LinkGroup::flow_overdue(TimePoint now) {
       flow_deadline_.reset();
       return;
     case Flow::kAddLink:
+      retry_add_later(now);
       return add_failed("the peer did not answer in time", now);
     case Flow::kDeleteLink: {
       const LinkIndex link = flow_link_;

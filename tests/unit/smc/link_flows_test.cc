@@ -290,6 +290,9 @@ TEST_F(LinkFlow, AClientThatCannotConnectRejects) {
   settle();
   expect_types(GroupType::kSingle, GroupType::kSingle);
   EXPECT_TRUE(sent<wire::AddLink>(false).back().rejected);
+  // That was its answer, and another would be the same.
+  for (int i = 0; i < 10; ++i) advance(std::chrono::seconds(5));
+  EXPECT_EQ(sent<wire::AddLink>(true).size(), 1U);
 }
 
 TEST_F(LinkFlow, AServerThatCannotConnectDeletesTheNewLink) {
@@ -330,6 +333,39 @@ TEST_F(LossyLinkFlow, AnUnansweredAddLinkIsGivenUpAfterTwoSeconds) {
   restore(*server, 1);
   expect_types(GroupType::kSymmetric, GroupType::kSymmetric);
   EXPECT_EQ(numbers(*server), (std::vector<unsigned>{1, 3}));
+}
+
+TEST_F(LossyLinkFlow, AnUnansweredAddLinkIsTriedAgain) {
+  drop = 1;
+  connect(2, 2);
+  advance(kLlcAnswerWait);
+  EXPECT_EQ(server->group.next_deadline(), now + kAddLinkRetryWait);
+  drop = 99;
+  advance(kAddLinkRetryWait);
+  expect_types(GroupType::kSymmetric, GroupType::kSymmetric);
+}
+
+TEST_F(LossyLinkFlow, APeerThatNeverAnswersIsAskedSoOftenAndNoMore) {
+  drop = 1;
+  connect(2, 2);
+  for (int i = 0; i < 100; ++i) advance(kLlcAnswerWait);
+  EXPECT_EQ(sent<wire::AddLink>(true).size(), 1 + kAddLinkRetriesMax);
+  // A new reason is as good as the first.
+  restore(*server, 1);
+  for (int i = 0; i < 100; ++i) advance(kLlcAnswerWait);
+  EXPECT_EQ(sent<wire::AddLink>(true).size(), 2 * (1 + kAddLinkRetriesMax));
+}
+
+TEST_F(LossyLinkFlow, ATryIsNotRepeatedWhereAnotherReasonHasCome) {
+  drop = 1;
+  connect(2, 2);
+  advance(kLlcAnswerWait);
+  drop = 99;
+  restore(*server, 1);
+  expect_types(GroupType::kSymmetric, GroupType::kSymmetric);
+  const std::size_t asked = sent<wire::AddLink>(true).size();
+  for (int i = 0; i < 100; ++i) advance(kLlcAnswerWait);
+  EXPECT_EQ(sent<wire::AddLink>(true).size(), asked);
 }
 
 TEST_F(LossyLinkFlow, AnUnansweredKeyIsReportedAndBlocksNothing) {
