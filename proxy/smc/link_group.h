@@ -45,7 +45,8 @@ inline constexpr std::size_t kLlcQueueMax = 32;  // answers a peer can make us o
 inline constexpr std::size_t kGroupEventsMax = 16;
 inline constexpr Duration kConfirmLinkRepeat = std::chrono::seconds(1);
 inline constexpr Duration kAddedLinkWait = std::chrono::seconds(5);
-// A peer that has not answered may have been busy: so often in a row, it is asked again.
+// A peer that has not answered may have been busy, and a Linux client that has been asked twice for
+// its CONFIRM_LINK passes over the first ADD_LINK: so often in a row, it is asked again.
 inline constexpr Duration kAddLinkRetryWait = std::chrono::seconds(10);
 inline constexpr unsigned kAddLinkRetriesMax = 3;
 inline constexpr Duration kClientLingerExtra = std::chrono::seconds(10);
