@@ -16,8 +16,9 @@
 //
 // Timers: CONFIRM_LINK repeated once by a server after kConfirmLinkRepeat (its loss is possible: a
 // Linux client may drop it while it still sends its Confirm); answers kLlcAnswerWait; CONFIRM_LINK
-// of an added link kAddedLinkWait; TEST_LINK (link.h); the linger of a group without connections,
-// kClientLingerExtra longer for a client so that the server ends it.
+// of an added link kAddedLinkWait; kAddLinkRetryWait until an unanswered try is repeated; TEST_LINK
+// (link.h); the linger of a group without connections, kClientLingerExtra longer for a client so
+// that the server ends it.
 #pragma once
 
 #include <array>
@@ -236,8 +237,8 @@ class LinkGroup {
   std::size_t key_rounds_ = 0;
   std::optional<LinkIndex> wish_on_;  // server: where a REQ_ADD_LINK came that needs an answer
   bool add_wanted_ = false;
+  std::optional<TimePoint> add_again_;  // server: the last try was left unanswered
   unsigned add_retries_left_ = 0;
-  std::optional<TimePoint> add_again_;
   std::array<wire::DeleteLinkReason, kLinksMax> delete_wanted_{};  // kOk: not wanted
   // Server: a lost link whose deletion the client has not answered. No other flow starts before.
   std::optional<LinkNumber> lost_number_;

@@ -392,6 +392,10 @@ TEST_F(LossyLinkFlow, AnUnconfirmedLinkIsDeletedOnBothSides) {
   expect_types(GroupType::kSingle, GroupType::kSingle);
   EXPECT_EQ(server->released, (std::vector<LinkIndex>{1}));
   EXPECT_EQ(client->released, (std::vector<LinkIndex>{1}));
+  // Both are ready for the next try.
+  drop = 99;
+  advance(kAddLinkRetryWait);
+  expect_types(GroupType::kSymmetric, GroupType::kSymmetric);
 }
 
 TEST_F(LossyLinkFlow, ALostLinkIsReplacedAlsoWhenItsDeletionIsNotAnswered) {
