@@ -1,0 +1,66 @@
+// A device at the node's broker: the connection to it, the ring of its requests, its buffers, and
+// records for which its socket has no room yet.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "base/handle.h"
+#include "base/result.h"
+#include "broker/message.h"
+#include "broker/request_ring.h"
+#include "broker/shared_objects.h"
+
+namespace fairlead::cni::node {
+
+inline constexpr std::size_t kOutboxMax = 1024;  // records that wait for one device
+inline constexpr std::size_t kBlanksPerDevice = 16;
+inline constexpr std::size_t kBuffersPerDeviceMax = 1024;
+
+class BrokerMember {
+ public:
+  struct Buffer {
+    FileDescriptor memory;
+    bool blank = true;
+  };
+  // Makes the request ring and tells the device of it. Errors: those of making it, kWouldBlock.
+  static Result<std::unique_ptr<BrokerMember>> create(FileDescriptor socket, unsigned index,
+                                                      std::uint64_t instance);
+
+  unsigned index() const { return index_; }  // of the device in its pod
+  broker::RequestReader& requests() { return *requests_; }
+
+  // Sends a record, or keeps it until there is room. kExhausted at kOutboxMax, kPeerGone and others
+  // when the device is lost.
+  Result<void> send(const broker::Message& message, std::span<const int> fds = {});
+  // Sends what waits. Errors: those for a lost device.
+  Result<void> flush();
+  bool has_waiting() const { return !outbox_.empty(); }
+  std::size_t waiting() const { return outbox_.size(); }
+
+  // By the number of the buffer.
+  std::unordered_map<std::uint64_t, Buffer> buffers;
+  std::size_t blanks = 0;
+  std::uint8_t layout = 0;
+  std::uint32_t channel_bytes = 0;
+
+ private:
+  struct Waiting {
+    broker::Message message;
+    std::vector<FileDescriptor> fds;
+  };
+  BrokerMember(FileDescriptor socket, unsigned index) : socket_(std::move(socket)), index_(index) {}
+
+  FileDescriptor socket_;
+  unsigned index_;
+  broker::RequestRingMapping ring_;
+  std::unique_ptr<broker::RequestReader> requests_;
+  std::deque<Waiting> outbox_;
+};
+
+}  // namespace fairlead::cni::node

@@ -1,0 +1,36 @@
+// One side's part in the bells of a channel: the end that wakes the peer, and the end that wakes
+// us. docs/shm.md, "Sleeping and waking".
+#pragma once
+
+#include <utility>
+
+#include "base/handle.h"
+#include "base/result.h"
+
+namespace fairlead::rdma::shm {
+
+class ChannelBell {
+ public:
+  ChannelBell() = default;
+  // Errors: kMalformed when an end is not a Unix socket of type SOCK_SEQPACKET.
+  static Result<ChannelBell> adopt(FileDescriptor ring, FileDescriptor watch);
+
+  // Wakes the peer. Never blocks.
+  void ring() const;
+  // False when the peer has closed its end, or has tampered with it.
+  bool peer_alive() const;
+  int descriptor() const { return watch_.get(); }  // to be watched edge-triggered; -1 for none
+  void close() {
+    ring_.reset();
+    watch_.reset();
+  }
+
+ private:
+  ChannelBell(FileDescriptor ring, FileDescriptor watch)
+      : ring_(std::move(ring)), watch_(std::move(watch)) {}
+
+  FileDescriptor ring_;
+  FileDescriptor watch_;
+};
+
+}  // namespace fairlead::rdma::shm

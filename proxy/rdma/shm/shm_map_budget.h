@@ -1,0 +1,54 @@
+// How much of peers' memory one device has mapped. Each mapping takes address space and one of the
+// process's mappings, of which there is a limit that malloc(3) shares.
+#pragma once
+
+#include <cstddef>
+#include <utility>
+
+#include "base/result.h"
+#include "rdma/shm/shm_segment.h"
+
+namespace fairlead::rdma::shm {
+
+class MapBudget;
+
+// Memory of a peer, counted in a budget that outlives it.
+class CountedMapping {
+ public:
+  CountedMapping() = default;
+  CountedMapping(CountedMapping&& other) noexcept
+      : mapping_(std::move(other.mapping_)), budget_(std::exchange(other.budget_, nullptr)) {}
+  CountedMapping& operator=(CountedMapping&& other) noexcept;
+  ~CountedMapping();
+
+  std::span<std::byte> bytes() const { return mapping_.bytes(); }
+  void detach_from_file() noexcept { mapping_.detach_from_file(); }
+
+ private:
+  friend class MapBudget;
+  CountedMapping(Mapping mapping, MapBudget& budget)
+      : mapping_(std::move(mapping)), budget_(&budget) {}
+  Mapping mapping_;
+  MapBudget* budget_ = nullptr;
+};
+
+class MapBudget {
+ public:
+  MapBudget() = default;
+  MapBudget(const MapBudget&) = delete;
+  MapBudget& operator=(const MapBudget&) = delete;
+
+  // Maps all of a memfd. Errors: kExhausted at a limit of shm_limits.h, those of
+  // adopt_whole_segment().
+  Result<CountedMapping> map(int fd);
+  std::size_t count() const { return count_; }
+  std::size_t bytes() const { return bytes_; }
+
+ private:
+  friend class CountedMapping;
+  void give_back(std::size_t size_bytes);
+  std::size_t count_ = 0;
+  std::size_t bytes_ = 0;
+};
+
+}  // namespace fairlead::rdma::shm
