@@ -1,0 +1,138 @@
+#include "client_address_watch.h"
+
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <utility>
+
+#include "base/client_address_delivery.h"
+#include "base/log.h"
+#include "base/record_socket.h"
+#include "base/unix_address.h"
+#include "bpf/client_address_probe.h"
+
+namespace fairlead {
+namespace {
+
+constexpr const char* kLogger = "client_address";
+
+Result<FileDescriptor> listen_for_node_side() {
+  const auto address = unix_name(kClientAddressSocket);
+  FileDescriptor fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!fd) return system_error("socket", errno);
+  if (::bind(fd.get(), address->get(), address->length_bytes) != 0)
+    return system_error("bind to @fairlead-client-address", errno);
+  if (::listen(fd.get(), 1) != 0) return system_error("listen", errno);
+  return fd;
+}
+
+bool is_root(int connection) {
+  ucred peer{};
+  socklen_t length = sizeof peer;
+  return ::getsockopt(connection, SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0 && peer.uid == 0;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<ClientAddressWatch>> ClientAddressWatch::start(Changed changed) {
+  FileDescriptor stop(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!stop) return system_error("eventfd", errno);
+  return std::unique_ptr<ClientAddressWatch>(
+      new ClientAddressWatch(std::move(changed), std::move(stop)));
+}
+
+ClientAddressWatch::ClientAddressWatch(Changed changed, FileDescriptor stop_event)
+    : changed_(std::move(changed)),
+      stop_event_(std::move(stop_event)),
+      thread_([this] { run(); }) {}
+
+ClientAddressWatch::~ClientAddressWatch() {
+  const std::uint64_t one = 1;
+  (void)!::write(stop_event_.get(), &one, sizeof one);
+  thread_.join();
+}
+
+void ClientAddressWatch::run() {
+  const int interval = static_cast<int>(
+      std::chrono::duration_cast<std::chrono::milliseconds>(kClientAddressProbeInterval).count());
+  for (;;) {
+    if (!listener_) listen();
+    // A descriptor of -1 is passed over.
+    std::array<pollfd, 3> waiting = {pollfd{stop_event_.get(), POLLIN, 0},
+                                     pollfd{listener_.get(), POLLIN, 0},
+                                     pollfd{node_.get(), POLLIN, 0}};
+    const int ready = ::poll(waiting.data(), waiting.size(), interval);
+    if (waiting[0].revents != 0) return;
+    if (ready == 0 && map_) probe();
+    if (waiting[2].revents != 0) take_record();
+    if (waiting[1].revents != 0) accept();
+  }
+}
+
+void ClientAddressWatch::listen() {
+  auto opened = listen_for_node_side();
+  if (opened) {
+    listener_ = std::move(*opened);
+    return;
+  }
+  const std::string trouble = to_string(opened.error());
+  if (trouble != trouble_) LogEvent(LogLevel::kWarn, kLogger, "no_socket").field("what", trouble);
+  trouble_ = trouble;
+}
+
+// The latest one counts: the node side was replaced.
+void ClientAddressWatch::accept() {
+  FileDescriptor connection(
+      ::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  // Only root gives descriptors: what another process passes could be anything.
+  if (connection && is_root(connection.get())) node_ = std::move(connection);
+}
+
+void ClientAddressWatch::take_record() {
+  std::array<std::byte, 64> record;
+  auto received = receive_record(node_.get(), record);
+  if (!received) {
+    if (received.error().code != Errc::kWouldBlock) node_.reset();
+    return;
+  }
+  const bool known =
+      received->size_bytes >= kClientAddressRecord.size() &&
+      std::equal(kClientAddressRecord.begin(), kClientAddressRecord.end(), record.begin());
+  if (known && received->descriptors == 1) return adopt(std::move(received->fds[0]));
+  LogEvent(LogLevel::kWarn, kLogger, "refused").field("what", "a record of another format");
+  node_.reset();
+}
+
+void ClientAddressWatch::adopt(FileDescriptor map) {
+  const Result<std::uint32_t> id = bpf::map_id(map.get());
+  if (!maps_.empty() && id && *id == bpf::map_id(maps_.back().get()).value_or(0)) return;
+  auto opened = bpf::ClientAddressMap::open(map.get());
+  if (!opened || maps_.size() >= kClientAddressMapsMax) {
+    LogEvent(LogLevel::kWarn, kLogger, "refused")
+        .field("what",
+               opened ? "more maps than one sidecar takes; restart it" : to_string(opened.error()));
+    return;
+  }
+  maps_.push_back(std::move(map));
+  map_.emplace(std::move(*opened));
+  told_.reset();
+  probe();
+}
+
+void ClientAddressWatch::probe() {
+  const Result<bool> works = bpf::client_address_works(*map_);
+  if (works) return tell(*works, "the programs that the node side attached have no effect");
+  tell(false, "the programs cannot be tried: " + to_string(works.error()));
+}
+
+void ClientAddressWatch::tell(bool works, const std::string& why) {
+  if (told_ == works) return;
+  if (changed_(works ? std::optional(maps_.back().get()) : std::nullopt, why)) told_ = works;
+}
+
+}  // namespace fairlead

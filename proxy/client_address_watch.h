@@ -1,0 +1,56 @@
+// Takes the map of the client-address programs from the node side, and looks at intervals whether
+// the programs still read it.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/handle.h"
+#include "base/result.h"
+#include "base/time.h"
+#include "bpf/client_address_map.h"
+
+namespace fairlead {
+
+inline constexpr Duration kClientAddressProbeInterval = std::chrono::seconds(5);
+// Maps of one life of a sidecar: a pod gets another one only when its programs are attached anew.
+inline constexpr std::size_t kClientAddressMapsMax = 8;
+
+// A thread that listens and probes for as long as it lives.
+class ClientAddressWatch {
+ public:
+  // `map_fd`: of a map that applications' addresses are read from, from now on; nothing, with the
+  // reason: they are not, for now. Called on the watch's thread. The descriptor stays open as long
+  // as the watch lives. False: not everybody knows it yet, and it is called again later.
+  using Changed = std::function<bool(std::optional<int> map_fd, const std::string& why)>;
+
+  static Result<std::unique_ptr<ClientAddressWatch>> start(Changed changed);
+  ~ClientAddressWatch();
+
+ private:
+  ClientAddressWatch(Changed changed, FileDescriptor stop_event);
+  void run();
+  void listen();
+  void accept();
+  void take_record();
+  void adopt(FileDescriptor map);
+  void probe();
+  void tell(bool works, const std::string& why);
+
+  Changed changed_;
+  FileDescriptor stop_event_;
+  FileDescriptor listener_;
+  FileDescriptor node_;  // the node side, that has delivered or will
+  std::vector<FileDescriptor> maps_;
+  std::optional<bpf::ClientAddressMap> map_;  // the last of them
+  std::optional<bool> told_;                  // whether it works
+  std::string trouble_;                       // what was last logged
+  std::thread thread_;
+};
+
+}  // namespace fairlead
