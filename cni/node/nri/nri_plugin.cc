@@ -1,0 +1,134 @@
+#include "cni/node/nri/nri_plugin.h"
+
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <utility>
+
+#include "base/log.h"
+#include "base/unix_address.h"
+
+namespace fairlead::cni::node::nri {
+namespace {
+
+constexpr const char* kLogger = "nri";
+constexpr std::size_t kReadBytes = 64 << 10;
+
+Result<FileDescriptor> connect_to(const std::string& path) {
+  const auto address = unix_address(path);
+  if (!address) return Error{Errc::kUnsupported, "path of the NRI socket"};
+  FileDescriptor socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!socket) return system_error("socket", errno);
+  if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&*address), sizeof *address) != 0)
+    return system_error("connect to the NRI socket", errno);
+  return socket;
+}
+
+// Sends what the socket takes now.
+Result<void> flush(int socket, std::string& output) {
+  while (!output.empty()) {
+    const ssize_t sent = ::send(socket, output.data(), output.size(), MSG_NOSIGNAL);
+    if (sent < 0 && errno == EINTR) continue;
+    if (sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) break;
+    if (sent < 0) return system_error("send to the runtime", errno);
+    output.erase(0, static_cast<std::size_t>(sent));
+  }
+  if (output.size() > kUnsentBytesMax)
+    return Error{Errc::kExhausted, "answers the runtime does not read"};
+  return {};
+}
+
+Result<void> receive(int socket, PluginSession& session) {
+  std::array<std::byte, kReadBytes> buffer;
+  const ssize_t count = ::recv(socket, buffer.data(), buffer.size(), 0);
+  if (count == 0) return Error{Errc::kPeerGone, "the runtime closed the connection"};
+  if (count < 0 && (errno == EINTR || errno == EAGAIN || errno == EWOULDBLOCK)) return {};
+  if (count < 0) return system_error("receive from the runtime", errno);
+  return session.handle_bytes({buffer.data(), static_cast<std::size_t>(count)});
+}
+
+}  // namespace
+
+Result<std::unique_ptr<NriPlugin>> NriPlugin::start(std::string socket_path,
+                                                    ContainerHandler& handler) {
+  FileDescriptor stop_event(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!stop_event) return system_error("eventfd", errno);
+  std::unique_ptr<NriPlugin> plugin(
+      new NriPlugin(std::move(socket_path), handler, std::move(stop_event)));
+  plugin->thread_ = std::thread([raw = plugin.get()] { raw->run(); });
+  return plugin;
+}
+
+NriPlugin::NriPlugin(std::string socket_path, ContainerHandler& handler, FileDescriptor stop_event)
+    : socket_path_(std::move(socket_path)),
+      handler_(&handler),
+      stop_event_(std::move(stop_event)) {}
+
+NriPlugin::~NriPlugin() {
+  const std::uint64_t one = 1;
+  (void)!::write(stop_event_.get(), &one, sizeof one);
+  if (thread_.joinable()) thread_.join();
+}
+
+void NriPlugin::run() {
+  do {
+    auto socket = connect_to(socket_path_);
+    if (!socket) {
+      report(socket.error());
+      continue;
+    }
+    if (!serve(*socket)) return;
+    counts_.connected = false;
+  } while (!wait_stop(kReconnectPause));
+}
+
+bool NriPlugin::wait_stop(std::chrono::milliseconds limit) {
+  pollfd waiting{stop_event_.get(), POLLIN, 0};
+  return ::poll(&waiting, 1, static_cast<int>(limit.count())) > 0;
+}
+
+bool NriPlugin::serve(const FileDescriptor& socket) {
+  PluginSession session(*handler_);
+  const auto give_up_at = std::chrono::steady_clock::now() + kRegistrationTimeout;
+  Result<void> good = flush(socket.get(), session.output());
+  while (good) {
+    const bool registered = session.state() == PluginSession::State::kRegistered;
+    if (registered && !counts_.connected.exchange(true)) {
+      ++counts_.registrations;
+      reported_.clear();
+      LogEvent(LogLevel::kInfo, kLogger, "registered").field("runtime", session.runtime());
+    }
+    const short events = session.output().empty() ? POLLIN : POLLIN | POLLOUT;
+    std::array<pollfd, 2> waiting = {pollfd{stop_event_.get(), POLLIN, 0},
+                                     pollfd{socket.get(), events, 0}};
+    const int limit =
+        registered ? -1 : static_cast<int>(std::chrono::milliseconds(kRegistrationTimeout).count());
+    if (::poll(waiting.data(), waiting.size(), limit) < 0 && errno != EINTR) break;
+    if (waiting[0].revents != 0) return false;
+    if (!registered && std::chrono::steady_clock::now() > give_up_at)
+      good = Error{Errc::kTimedOut, "registration at the runtime"};
+    else if ((waiting[1].revents & (POLLIN | POLLHUP | POLLERR)) != 0)
+      good = receive(socket.get(), session);
+    if (good) good = flush(socket.get(), session.output());
+  }
+  ++counts_.errors;
+  if (!good) report(good.error());
+  return true;
+}
+
+void NriPlugin::report(const Error& error) {
+  const std::string trouble = to_string(error);
+  if (std::exchange(reported_, trouble) == trouble) return;
+  LogEvent(LogLevel::kWarn, kLogger, "not_connected")
+      .field("socket", socket_path_)
+      .field("what", trouble)
+      .field("hint",
+             "sidecars start without RNICs; containerd before 2.0 and CRI-O before 1.30 need NRI "
+             "enabled in their configuration");
+}
+
+}  // namespace fairlead::cni::node::nri

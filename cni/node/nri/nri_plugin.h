@@ -1,0 +1,61 @@
+// fairlead-node's connection to the container runtime's NRI socket: a thread that connects, serves
+// the runtime's calls, and connects again after a pause when the runtime has gone or was never
+// there.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "base/handle.h"
+#include "base/result.h"
+#include "cni/node/nri/plugin_session.h"
+
+namespace fairlead::cni::node::nri {
+
+inline constexpr const char* kDefaultSocket = "/var/run/nri/nri.sock";
+inline constexpr std::chrono::seconds kReconnectPause{1};
+// The runtime answers a registration within its own limits, which are seconds.
+inline constexpr std::chrono::seconds kRegistrationTimeout{30};
+// Unsent bytes: a runtime that reads nothing is given up.
+inline constexpr std::size_t kUnsentBytesMax = 1 << 20;
+
+class NriPlugin {
+ public:
+  // Written by the plugin's thread, read by any.
+  struct Counts {
+    std::atomic<bool> connected{false};
+    std::atomic<std::uint64_t> registrations{0};
+    std::atomic<std::uint64_t> errors{
+        0};  // connections that ended by an error, the first attempts excluded
+  };
+
+  // Starts the thread. `handler` is called on it and outlives *this. Errors: of eventfd(2).
+  static Result<std::unique_ptr<NriPlugin>> start(std::string socket_path,
+                                                  ContainerHandler& handler);
+  // Ends the connection and the thread.
+  ~NriPlugin();
+
+  const Counts& counts() const { return counts_; }
+
+ private:
+  NriPlugin(std::string socket_path, ContainerHandler& handler, FileDescriptor stop_event);
+  void run();
+  // Until the connection ends or *this does. False when *this does.
+  bool serve(const FileDescriptor& socket);
+  bool wait_stop(std::chrono::milliseconds limit);
+  void report(const Error& error);
+
+  std::string socket_path_;
+  ContainerHandler* handler_;
+  FileDescriptor stop_event_;
+  Counts counts_;
+  std::string reported_;  // the last trouble that was logged, so that it is logged once
+  std::thread thread_;
+};
+
+}  // namespace fairlead::cni::node::nri

@@ -1,0 +1,83 @@
+#include "cni/node/nri/rnic_adjustment.h"
+
+#include <algorithm>
+#include <array>
+
+#include "base/kubernetes_names.h"
+#include "cni/wishes.h"
+
+namespace fairlead::cni::node::nri {
+namespace {
+
+constexpr std::uint32_t kEverybodyMode = 0666;
+constexpr const char* kRnicAccessAnnotation = "fairlead.io/rnic-access";
+
+// True when the sidecar's user can open the device as it stands.
+bool opens_as_it_is(const ContainerDevice& device, std::uint32_t uid) {
+  const std::uint32_t mode = device.mode.value_or(kEverybodyMode);
+  const std::uint32_t owner_bits = 0600, other_bits = 0006;
+  if (device.uid.value_or(0) == uid) return (mode & owner_bits) == owner_bits;
+  return (mode & other_bits) == other_bits;
+}
+
+bool is_denied(const StringMap& annotations) {
+  const auto found = annotations.find(kRnicAccessAnnotation);
+  return found != annotations.end() && found->second == "none";
+}
+
+bool may_have_rnics(const RnicAccessPolicy& policy, const std::string& pod_namespace) {
+  return policy.namespaces.empty() || std::find(policy.namespaces.begin(), policy.namespaces.end(),
+                                                pod_namespace) != policy.namespaces.end();
+}
+
+}  // namespace
+
+std::string device_path(const UverbsDevice& device) {
+  return "/dev/infiniband/uverbs" + std::to_string(device.number);
+}
+
+std::string_view to_string(RnicAccess access) {
+  constexpr std::array<std::string_view, kRnicAccessCount> kNames = {
+      "granted",    "not_sidecar", "disabled",       "namespace",
+      "wrong_user", "no_rnic",     "exclusive_mode", "already_granted"};
+  return kNames[static_cast<std::size_t>(access)];
+}
+
+bool is_sidecar(const ContainerFacts& container) {
+  return container.container_name == kubernetes::kSidecarName &&
+         opted_in(container.pod_annotations);
+}
+
+RnicAdjustment adjust_rnics(const ContainerFacts& container, const RnicAccessPolicy& policy,
+                            bool exclusive_mode, const std::vector<std::string>& rnics,
+                            const std::vector<UverbsDevice>& uverbs) {
+  RnicAdjustment adjustment;
+  if (!is_sidecar(container)) return adjustment;
+  const auto refuse = [&](RnicAccess why) {
+    adjustment.access = why;
+    return adjustment;
+  };
+  if (!policy.enabled || is_denied(container.pod_annotations)) return refuse(RnicAccess::kDisabled);
+  if (!may_have_rnics(policy, container.pod_namespace)) return refuse(RnicAccess::kNamespace);
+  if (container.uid && *container.uid != policy.sidecar_uid) return refuse(RnicAccess::kWrongUser);
+  if (exclusive_mode) return refuse(RnicAccess::kExclusiveMode);
+  bool found_any = false;
+  for (const UverbsDevice& device : uverbs) {
+    if (std::find(rnics.begin(), rnics.end(), device.rnic) == rnics.end()) continue;
+    found_any = true;
+    // Two plugins that set the same path, or the same limit, keep the container from starting.
+    const auto present =
+        std::find_if(container.devices.begin(), container.devices.end(),
+                     [&](const ContainerDevice& one) { return one.path == device_path(device); });
+    if (present != container.devices.end() && opens_as_it_is(*present, policy.sidecar_uid))
+      continue;
+    if (adjustment.devices.size() < kRnicDevicesMax) adjustment.devices.push_back(device);
+  }
+  if (!found_any) return refuse(RnicAccess::kNoRnic);
+  if (!container.has_memlock_limit) adjustment.memlock_bytes = policy.memlock_bytes;
+  adjustment.access =
+      adjustment.devices.empty() ? RnicAccess::kAlreadyGranted : RnicAccess::kGranted;
+  return adjustment;
+}
+
+}  // namespace fairlead::cni::node::nri

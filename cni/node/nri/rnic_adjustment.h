@@ -1,0 +1,91 @@
+// Which device nodes and which limit of locked memory a new container gets. Pure.
+//
+// Only the sidecar of a pod that opted in gets anything: the device nodes of the RNICs of its PNET,
+// owned by the sidecar's user and mode 0600, and RLIMIT_MEMLOCK. Everything else, and every doubt,
+// leaves the container alone.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cni/request.h"
+
+namespace fairlead::cni::node::nri {
+
+inline constexpr std::size_t kRnicDevicesMax = 8;  // of one container
+inline constexpr std::uint32_t kDeviceMode = 0600;
+inline constexpr std::string_view kMemlockType = "RLIMIT_MEMLOCK";
+
+// A character device of libibverbs on the node.
+struct UverbsDevice {
+  std::string rnic;  // "mlx5_0"
+  unsigned number =
+      0;  // N of /dev/infiniband/uverbsN; libibverbs looks for the same N in the container
+  std::uint32_t major = 0;
+  std::uint32_t minor = 0;
+  friend bool operator==(const UverbsDevice&, const UverbsDevice&) = default;
+};
+
+// "/dev/infiniband/uverbs0"
+std::string device_path(const UverbsDevice& device);
+
+// A device that the container has already, from its specification or another plugin.
+struct ContainerDevice {
+  std::string path;
+  std::optional<std::uint32_t> uid;
+  std::optional<std::uint32_t> mode;  // permission bits
+};
+
+// What the runtime says of the container that it is about to create.
+struct ContainerFacts {
+  std::string container_name;
+  std::string pod_namespace;
+  StringMap pod_annotations;
+  std::optional<std::uint32_t> uid;  // of its process, where the runtime tells
+  std::vector<ContainerDevice> devices;
+  bool has_memlock_limit = false;
+};
+
+// What the node allows.
+struct RnicAccessPolicy {
+  bool enabled = true;
+  std::uint32_t sidecar_uid = 0;
+  // Namespaces whose pods may have an RNIC; empty: all.
+  std::vector<std::string> namespaces;
+  // Bytes for RLIMIT_MEMLOCK, RLIM_INFINITY for no limit; nothing leaves the limit alone.
+  std::optional<std::uint64_t> memlock_bytes;
+};
+
+// Why a sidecar gets no device, as the label of a metric and for the log.
+enum class RnicAccess : std::uint8_t {
+  kGranted,
+  kNotSidecar,      // another container, or a pod that did not opt in: nothing to say about
+  kDisabled,        // by configuration or annotation
+  kNamespace,       // the pod's namespace may not have RNICs
+  kWrongUser,       // the container runs as another user than sidecars do
+  kNoRnic,          // the node has no RNIC of the pod's PNET
+  kExclusiveMode,   // the node's RDMA devices belong to network namespaces
+  kAlreadyGranted,  // by a device plugin or another plugin: nothing to add
+};
+inline constexpr int kRnicAccessCount = static_cast<int>(RnicAccess::kAlreadyGranted) + 1;
+std::string_view to_string(RnicAccess access);
+
+struct RnicAdjustment {
+  RnicAccess access = RnicAccess::kNotSidecar;
+  std::vector<UverbsDevice> devices;
+  std::optional<std::uint64_t> memlock_bytes;
+};
+
+// True for the container that the injection adds to pods that opted in, whatever its pod may have.
+bool is_sidecar(const ContainerFacts& container);
+
+// `rnics` are the RNICs of the pod's PNET, whatever the state of their ports; `uverbs` the devices
+// of the node.
+RnicAdjustment adjust_rnics(const ContainerFacts& container, const RnicAccessPolicy& policy,
+                            bool exclusive_mode, const std::vector<std::string>& rnics,
+                            const std::vector<UverbsDevice>& uverbs);
+
+}  // namespace fairlead::cni::node::nri

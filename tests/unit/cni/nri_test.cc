@@ -1,0 +1,304 @@
+// Goal: the bytes that a container runtime reads and writes, and the decision who gets an RNIC.
+// Method: vectors that a real runtime's library took; messages cut at every place; refusals one at
+// a time.
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "cni/node/nri/framing.h"
+#include "cni/node/nri/plugin_session.h"
+#include "cni/node/nri/rnic_adjustment.h"
+#include "nri.pb.h"
+
+namespace fairlead::cni::node::nri {
+namespace {
+
+namespace messages = fairlead::nri;
+
+std::string from_hex(std::string_view text) {
+  std::string bytes;
+  std::string digits;
+  for (const char c : text) {
+    if (c == ' ') continue;
+    digits.push_back(c);
+    if (digits.size() < 2) continue;
+    bytes.push_back(static_cast<char>(std::stoi(digits, nullptr, 16)));
+    digits.clear();
+  }
+  return bytes;
+}
+
+std::span<const std::byte> bytes_of(const std::string& text) {
+  return {reinterpret_cast<const std::byte*>(text.data()), text.size()};
+}
+
+// Gives the sidecar one device, and remembers what existed before.
+class FixedHandler : public ContainerHandler {
+ public:
+  void create_container(const messages::PodSandbox&, const messages::Container& container,
+                        messages::ContainerAdjustment& adjustment) override {
+    if (container.name() != "fairlead-proxy") return;
+    auto& device = *adjustment.mutable_linux_container()->add_devices();
+    device.set_path("/dev/infiniband/uverbs0");
+    device.set_type("c");
+    device.set_major(231);
+    device.set_minor(192);
+    device.mutable_file_mode()->set_value(0600);
+    device.mutable_uid()->set_value(2201);
+    device.mutable_gid()->set_value(2201);
+    auto& limit = *adjustment.add_rlimits();
+    limit.set_type("RLIMIT_MEMLOCK");
+    limit.set_hard(~std::uint64_t{0});
+    limit.set_soft(~std::uint64_t{0});
+  }
+  void existing_container(const messages::PodSandbox& pod,
+                          const messages::Container& container) override {
+    existing.push_back(pod.name() + "/" + container.name());
+  }
+  std::vector<std::string> existing;
+};
+
+std::string call(std::string_view method, const std::string& payload, std::uint32_t stream,
+                 std::string_view service = "nri.pkg.api.v1alpha1.Plugin") {
+  messages::Request request;
+  request.set_service(std::string(service));
+  request.set_method(std::string(method));
+  request.set_payload(payload);
+  std::string out;
+  append_message({kPluginConnection, stream, MessageType::kRequest, request.SerializeAsString()},
+                 out);
+  return out;
+}
+
+std::string create_container(const std::string& name) {
+  messages::CreateContainerRequest request;
+  request.mutable_pod()->set_id("sandbox");
+  request.mutable_container()->set_name(name);
+  return request.SerializeAsString();
+}
+
+const std::string kRegistration = from_hex(
+    "000000020000004f 0000004500000001 0100 0a1c "
+    "6e72692e706b672e6170692e7631616c706861312e52756e74696d65"
+    "120e 5265676973746572506c7567696e 1a15 0a08 666169726c656164 1202 3930 1a05 302e382e30");
+const std::string kConfigured = from_hex("000000010000000e 0000000400000001 0200 1202 1008");
+const std::string kNoAdjustment = from_hex("000000010000000a 0000000000000003 0200");
+const std::string kDeviceAndMemlock = from_hex(
+    "000000010000006b 0000006100000005 0200 125f 0a5d 3233 0a31 0a17"
+    "2f6465762f696e66696e6962616e642f75766572627330 1201 63 18e701 20c001"
+    "2a03 088003 3203 089911 3a03 089911 3a26 0a0e 524c494d49545f4d454d4c4f434b"
+    "10ffffffffffffffffff01 18ffffffffffffffffff01");
+
+std::string taken(PluginSession& session) { return std::exchange(session.output(), {}); }
+
+TEST(NriPluginSession, WritesTheBytesThatRuntimesTake) {
+  FixedHandler handler;
+  PluginSession session(handler);
+  EXPECT_EQ(taken(session), kRegistration);
+  ASSERT_TRUE(session.handle_bytes(bytes_of(call("Configure", "", 1))));
+  EXPECT_EQ(taken(session), kConfigured);
+  ASSERT_TRUE(session.handle_bytes(bytes_of(call("CreateContainer", create_container("app"), 3))));
+  EXPECT_EQ(taken(session), kNoAdjustment);
+  ASSERT_TRUE(session.handle_bytes(
+      bytes_of(call("CreateContainer", create_container("fairlead-proxy"), 5))));
+  EXPECT_EQ(taken(session), kDeviceAndMemlock);
+}
+
+TEST(NriPluginSession, IsRegisteredOnceTheRuntimeSaysSo) {
+  FixedHandler handler;
+  PluginSession session(handler);
+  EXPECT_EQ(session.state(), PluginSession::State::kRegistering);
+  std::string answer;
+  append_message({kRuntimeConnection, 1, MessageType::kResponse, ""}, answer);
+  ASSERT_TRUE(session.handle_bytes(bytes_of(answer)));
+  EXPECT_EQ(session.state(), PluginSession::State::kRegistered);
+}
+
+TEST(NriPluginSession, ReportsARefusedRegistration) {
+  FixedHandler handler;
+  PluginSession session(handler);
+  messages::Response refusal;
+  refusal.mutable_status()->set_code(2);
+  std::string answer;
+  append_message({kRuntimeConnection, 1, MessageType::kResponse, refusal.SerializeAsString()},
+                 answer);
+  const auto result = session.handle_bytes(bytes_of(answer));
+  ASSERT_FALSE(result);
+  EXPECT_EQ(result.error().code, Errc::kPermission);
+}
+
+TEST(NriPluginSession, UnderstandsMessagesCutAnywhere) {
+  const std::string calls = call("Configure", "", 1) +
+                            call("CreateContainer", create_container("app"), 3) +
+                            call("CreateContainer", create_container("fairlead-proxy"), 5);
+  for (std::size_t part = 1; part < calls.size(); ++part) {
+    FixedHandler handler;
+    PluginSession session(handler);
+    (void)taken(session);
+    for (std::size_t at = 0; at < calls.size(); at += part)
+      ASSERT_TRUE(session.handle_bytes(bytes_of(calls.substr(at, part))));
+    ASSERT_EQ(taken(session), kConfigured + kNoAdjustment + kDeviceAndMemlock) << part;
+  }
+}
+
+TEST(NriPluginSession, NeverAnswersAnUnreadableRequestWithAnError) {
+  FixedHandler handler;
+  PluginSession session(handler);
+  (void)taken(session);
+  for (const std::string payload : {"\xff\xff", "\x0a\x7f", "x"})
+    ASSERT_TRUE(session.handle_bytes(bytes_of(call("CreateContainer", payload, 3))));
+  EXPECT_EQ(taken(session), kNoAdjustment + kNoAdjustment + kNoAdjustment);
+  std::string garbage;
+  append_message({kPluginConnection, 3, MessageType::kRequest, "\xff\xff"}, garbage);
+  ASSERT_TRUE(session.handle_bytes(bytes_of(garbage)));
+  EXPECT_EQ(taken(session), kNoAdjustment);
+}
+
+TEST(NriPluginSession, SaysOfUnknownCallsThatTheyAreNotImplemented) {
+  FixedHandler handler;
+  PluginSession session(handler);
+  (void)taken(session);
+  ASSERT_TRUE(session.handle_bytes(bytes_of(call("ValidateContainerAdjustment", "", 7))));
+  MessageReader reader;
+  std::vector<RpcMessage> answers;
+  ASSERT_TRUE(reader.feed(bytes_of(taken(session)), answers));
+  ASSERT_EQ(answers.size(), 1u);
+  messages::Response response;
+  ASSERT_TRUE(response.ParseFromString(answers[0].payload));
+  EXPECT_EQ(response.status().code(), 12);
+  EXPECT_EQ(answers[0].stream, 7u);
+}
+
+TEST(NriPluginSession, FindsPodsOfASplitSynchronisation) {
+  FixedHandler handler;
+  PluginSession session(handler);
+  messages::SynchronizeRequest first, second;
+  first.add_pods()->set_id("p1");
+  first.mutable_pods(0)->set_name("web");
+  first.set_more(true);
+  auto& container = *second.add_containers();
+  container.set_pod_sandbox_id("p1");
+  container.set_name("fairlead-proxy");
+  ASSERT_TRUE(session.handle_bytes(bytes_of(call("Synchronize", first.SerializeAsString(), 1))));
+  EXPECT_TRUE(handler.existing.empty());
+  ASSERT_TRUE(session.handle_bytes(bytes_of(call("Synchronize", second.SerializeAsString(), 3))));
+  EXPECT_EQ(handler.existing, std::vector<std::string>{"web/fairlead-proxy"});
+}
+
+TEST(NriFraming, SendsFramesThatRuntimesTake) {
+  std::string out;
+  append_message({kPluginConnection, 9, MessageType::kResponse, std::string(20'000, 'x')}, out);
+  std::size_t frames = 0;
+  for (std::size_t at = 0; at < out.size(); ++frames) {
+    const auto byte = [&](std::size_t i) {
+      return static_cast<std::size_t>(static_cast<std::uint8_t>(out[at + i]));
+    };
+    const std::size_t length = byte(4) << 24 | byte(5) << 16 | byte(6) << 8 | byte(7);
+    EXPECT_LE(length, kFrameBytesMax);
+    at += kMuxHeaderBytes + length;
+  }
+  EXPECT_EQ(frames, 5u);
+  MessageReader reader;
+  std::vector<RpcMessage> read;
+  ASSERT_TRUE(reader.feed(bytes_of(out), read));
+  ASSERT_EQ(read.size(), 1u);
+  EXPECT_EQ(read[0].payload.size(), 20'000u);
+}
+
+TEST(NriFraming, RefusesLengthsAndNumbersOutOfRange) {
+  const auto refused = [](std::string_view hex) {
+    MessageReader reader;
+    std::vector<RpcMessage> read;
+    const auto result = reader.feed(bytes_of(from_hex(hex)), read);
+    return result ? Errc::kWouldBlock : result.error().code;
+  };
+  EXPECT_EQ(refused("00000000 00000001 00"), Errc::kMalformed);
+  EXPECT_EQ(refused("00000003 00000001 00"), Errc::kMalformed);
+  EXPECT_EQ(refused("00000001 ffffffff"), Errc::kExhausted);
+  EXPECT_EQ(refused("00000001 0000000a ffffffff 00000001 0100"), Errc::kExhausted);
+  EXPECT_EQ(refused("00000001 0000000a 00000001 00000001 0900"), Errc::kMalformed);
+  EXPECT_EQ(refused("00000001 0000000a 00000001 00000001 01"), Errc::kWouldBlock);
+}
+
+class RnicAdjustmentTest : public testing::Test {
+ protected:
+  RnicAdjustmentTest() {
+    container.container_name = "fairlead-proxy";
+    container.pod_namespace = "shop";
+    container.pod_annotations = {{"fairlead.io/status", "{}"}, {"fairlead.io/inject", "enabled"}};
+    policy.sidecar_uid = 2201;
+    policy.memlock_bytes = 1 << 28;
+  }
+  RnicAdjustment adjust() const {
+    return adjust_rnics(container, policy, exclusive, rnics, uverbs);
+  }
+
+  ContainerFacts container;
+  RnicAccessPolicy policy;
+  bool exclusive = false;
+  std::vector<std::string> rnics = {"mlx5_0", "mlx5_1"};
+  std::vector<UverbsDevice> uverbs = {
+      {"mlx5_0", 0, 231, 192}, {"mlx5_1", 1, 231, 193}, {"mlx5_2", 2, 231, 194}};
+};
+
+TEST_F(RnicAdjustmentTest, GivesTheSidecarTheDevicesOfItsPnet) {
+  const RnicAdjustment made = adjust();
+  EXPECT_EQ(made.access, RnicAccess::kGranted);
+  EXPECT_EQ(made.devices, (std::vector<UverbsDevice>{uverbs[0], uverbs[1]}));
+  EXPECT_EQ(made.memlock_bytes, 1u << 28);
+  EXPECT_EQ(device_path(made.devices[1]), "/dev/infiniband/uverbs1");
+}
+
+TEST_F(RnicAdjustmentTest, GivesNothingToAnybodyElse) {
+  container.container_name = "app";
+  EXPECT_EQ(adjust().access, RnicAccess::kNotSidecar);
+  container.container_name = "fairlead-proxy";
+  container.pod_annotations.erase("fairlead.io/status");
+  EXPECT_EQ(adjust().access, RnicAccess::kNotSidecar);
+  EXPECT_TRUE(adjust().devices.empty());
+  EXPECT_FALSE(adjust().memlock_bytes);
+}
+
+TEST_F(RnicAdjustmentTest, ObeysNamespaceUserAndSwitches) {
+  policy.namespaces = {"prod"};
+  EXPECT_EQ(adjust().access, RnicAccess::kNamespace);
+  policy.namespaces = {"prod", "shop"};
+  EXPECT_EQ(adjust().access, RnicAccess::kGranted);
+  container.uid = 0;
+  EXPECT_EQ(adjust().access, RnicAccess::kWrongUser);
+  container.uid = 2201;
+  exclusive = true;
+  EXPECT_EQ(adjust().access, RnicAccess::kExclusiveMode);
+  exclusive = false;
+  policy.enabled = false;
+  EXPECT_EQ(adjust().access, RnicAccess::kDisabled);
+  policy.enabled = true;
+  container.pod_annotations["fairlead.io/rnic-access"] = "none";
+  EXPECT_EQ(adjust().access, RnicAccess::kDisabled);
+}
+
+TEST_F(RnicAdjustmentTest, SaysThatTheNodeHasNoRnic) {
+  rnics = {"mlx5_7"};
+  EXPECT_EQ(adjust().access, RnicAccess::kNoRnic);
+  EXPECT_FALSE(adjust().memlock_bytes);
+  rnics.clear();
+  EXPECT_EQ(adjust().access, RnicAccess::kNoRnic);
+}
+
+// Two plugins that set one path, or one limit, keep the container from starting.
+TEST_F(RnicAdjustmentTest, LeavesAloneWhatAnotherPluginSet) {
+  container.has_memlock_limit = true;
+  container.devices = {{"/dev/infiniband/uverbs0", 2201, 0600},
+                       {"/dev/infiniband/uverbs1", 0, 0600}};
+  RnicAdjustment made = adjust();
+  EXPECT_EQ(made.devices, std::vector<UverbsDevice>{uverbs[1]});
+  EXPECT_FALSE(made.memlock_bytes);
+  container.devices[1].mode = 0666;
+  made = adjust();
+  EXPECT_EQ(made.access, RnicAccess::kAlreadyGranted);
+  EXPECT_TRUE(made.devices.empty());
+}
+
+}  // namespace
+}  // namespace fairlead::cni::node::nri
