@@ -1,0 +1,61 @@
+#!/usr/bin/env python3
+"""Attacks an innocent pair of pods with hostile sidecars, on the build under AddressSanitizer and on the optimised one.
+
+    scripts/hostile.py [--seeds 1000] [--first-seed 1] [--builds dev,release]
+
+Each build runs all seeds. The last line is "hostile: OK seeds=N longest_gap_ms=N control_ms=N": the seeds of each
+build, the longest time that a connection of the pair stood still under attack, and the same without an attacker. A
+failed run names the seeds of its block; run it again with these.
+"""
+import argparse
+import os
+import re
+import subprocess
+import sys
+
+from run_tests import ROOT, SANITIZER_OPTIONS
+
+SLOWNESS = {"dev": "4", "release": "1"}
+RESULT = re.compile(r"^hostile: OK seeds=(\d+) longest_gap_ms=(\d+) control_ms=(\d+)$")
+
+
+def run(build_name, seeds, first_seed):
+    """The figures of one build, or nothing when it failed."""
+    build = ROOT / "build" / build_name
+    environment = {**SANITIZER_OPTIONS, **os.environ, "HOSTILE_SEEDS": str(seeds), "HOSTILE_FIRST_SEED": str(first_seed),
+                   "FAIRLEAD_CNI": str(build / "cni/fairlead-cni"), "FAIRLEAD_NODE": str(build / "cni/fairlead-node"),
+                   "FAIRLEAD_BIN": str(build / "proxy"), "FAIRLEAD_SLOWNESS": SLOWNESS[build_name]}
+    print(f"hostile: {seeds} seeds from {first_seed} on {build_name}", flush=True)
+    found = None
+    with subprocess.Popen([sys.executable, "-B", ROOT / "tests/hostile/hostile_test.py"], env=environment,
+                          stdout=subprocess.PIPE, text=True) as process:
+        for line in process.stdout:
+            match = RESULT.match(line.strip())
+            if match:
+                found = [int(group) for group in match.groups()]
+            else:
+                print(line, end="", flush=True)
+    return found if process.returncode == 0 else None
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seeds", type=int, default=1000)
+    parser.add_argument("--first-seed", type=int, default=1)
+    parser.add_argument("--builds", default="dev,release")
+    arguments = parser.parse_args()
+    results = []
+    for build_name in arguments.builds.split(","):
+        if build_name not in SLOWNESS:
+            parser.error(f"--builds: {build_name!r} is not allowed; allowed: {', '.join(SLOWNESS)}")
+        results.append(run(build_name, arguments.seeds, arguments.first_seed))
+    if None in results:
+        print(f"hostile: FAILED seeds={arguments.seeds} first_seed={arguments.first_seed}", flush=True)
+        return 1
+    gap, control = (max(result[at] for result in results) for at in (1, 2))
+    print(f"hostile: OK seeds={arguments.seeds} longest_gap_ms={gap} control_ms={control}", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,116 @@
+"""The table of system calls that are to fail, shared with failing_calls.c, and the errors of each."""
+import errno
+import mmap
+import subprocess
+import struct
+from pathlib import Path
+
+# In the order of `enum call`.
+CALLS = ("accept4", "bind", "close", "connect", "epoll_create1", "epoll_ctl", "epoll_wait", "eventfd", "fallocate",
+         "fcntl", "fstat", "ftruncate", "getpeername", "getrandom", "getsockname", "getsockopt", "link", "listen",
+         "memfd_create", "mkdir", "mmap", "munmap", "open", "pipe2", "read", "readv", "recv", "recvmsg", "send",
+         "sendmsg", "setsockopt", "shutdown", "socket", "splice", "timerfd_create", "unlink", "write", "writev")
+# In the order of `enum object`.
+OBJECTS = ("any", "tcp", "unix", "pipe", "other")
+RULE = struct.Struct("iiiii")
+RULES_MAX = 64
+
+DESCRIPTORS = "EMFILE ENFILE"
+MEMORY = "ENOBUFS ENOMEM"
+FILES = "EACCES ENOENT ENOMEM ENOSPC EROFS EDQUOT ELOOP EPERM"
+BROKEN_TCP = "ECONNRESET ETIMEDOUT EHOSTUNREACH ENETUNREACH"
+# What the manual pages promise, without the errors of a caller that is wrong (EBADF, EFAULT, EINVAL, ENOTSOCK and
+# their like), and without EAGAIN and the ENOTCONN of shutdown(2): an event or a reset comes with them, which a made-up
+# failure does not bring.
+ERRORS = {
+    ("accept4", "any"): f"EINTR ECONNABORTED EPERM EPROTO ENETDOWN EHOSTUNREACH {DESCRIPTORS} {MEMORY}",
+    ("bind", "any"): "EACCES EADDRINUSE EADDRNOTAVAIL ENOMEM EROFS",
+    ("close", "any"): "EINTR EIO",
+    ("connect", "tcp"): "EINTR EACCES EPERM EADDRNOTAVAIL EAGAIN ECONNREFUSED ENETUNREACH ETIMEDOUT ENOBUFS",
+    ("connect", "unix"): "EACCES EPERM EAGAIN ECONNREFUSED ENOENT",
+    ("epoll_create1", "any"): f"{DESCRIPTORS} ENOMEM",
+    ("epoll_ctl", "any"): "ENOMEM ENOSPC EPERM",
+    ("epoll_wait", "any"): "EINTR",
+    ("eventfd", "any"): f"{DESCRIPTORS} ENODEV ENOMEM",
+    ("fallocate", "any"): "EINTR EFBIG EIO ENOSPC ENODEV EOPNOTSUPP EPERM",
+    ("fcntl", "any"): "EPERM EBUSY ENOMEM",
+    ("fstat", "any"): "ENOMEM EOVERFLOW",
+    ("ftruncate", "any"): "EINTR EFBIG EIO EPERM",
+    ("getpeername", "any"): "ENOTCONN ENOBUFS",
+    ("getrandom", "any"): "EINTR ENOSYS",
+    ("getsockname", "any"): "ENOBUFS",
+    ("getsockopt", "any"): "ENOPROTOOPT EPERM ENOMEM",
+    ("link", "any"): f"EEXIST EMLINK EXDEV EIO {FILES}",
+    ("listen", "any"): "EADDRINUSE",
+    ("memfd_create", "any"): f"{DESCRIPTORS} ENOMEM EPERM",
+    ("mkdir", "any"): f"EEXIST EMLINK {FILES}",
+    ("mmap", "any"): "EACCES EAGAIN ENFILE ENODEV ENOMEM EPERM",
+    ("munmap", "any"): "ENOMEM",
+    ("open", "any"): f"EINTR EEXIST {DESCRIPTORS} {FILES}",
+    ("pipe2", "any"): f"{DESCRIPTORS}",
+    ("read", "pipe"): "EINTR EIO",
+    ("read", "other"): "EINTR EIO",
+    ("readv", "tcp"): f"EINTR ENOMEM {BROKEN_TCP}",
+    ("recv", "tcp"): f"EINTR ENOMEM {BROKEN_TCP}",
+    ("recv", "unix"): "EINTR ENOMEM ECONNRESET",
+    ("recvmsg", "unix"): "EINTR ENOMEM ECONNRESET",
+    ("send", "tcp"): f"EINTR EPIPE {MEMORY} {BROKEN_TCP}",
+    ("send", "unix"): f"EINTR EPIPE ECONNRESET {MEMORY}",
+    ("sendmsg", "tcp"): f"EINTR EPIPE {MEMORY} {BROKEN_TCP}",
+    ("sendmsg", "unix"): f"EINTR EPIPE ECONNRESET ETOOMANYREFS {MEMORY}",
+    ("setsockopt", "any"): "ENOPROTOOPT EPERM EDOM ENOMEM ENOBUFS",
+    ("socket", "any"): f"EACCES EAFNOSUPPORT EPROTONOSUPPORT {DESCRIPTORS} {MEMORY}",
+    ("splice", "tcp"): f"EINTR ENOMEM {BROKEN_TCP}",
+    ("splice", "pipe"): f"EINTR ENOMEM EPIPE {BROKEN_TCP}",
+    ("timerfd_create", "any"): f"{DESCRIPTORS} ENODEV ENOMEM EPERM",
+    ("unlink", "any"): f"EBUSY EIO {FILES}",
+    ("write", "pipe"): "EINTR EPIPE EIO",
+    ("writev", "tcp"): f"EINTR EPIPE {MEMORY} {BROKEN_TCP}",
+}
+
+
+class Failure:
+    """One errno of one call, for the `turn`-th such call from now on."""
+
+    def __init__(self, call, target, name, turn=1):
+        self.call, self.target, self.name, self.turn = call, target, name, turn
+
+    def __str__(self):
+        target = "" if self.target == "any" else f" of {self.target}"
+        return f"{self.call}{target} #{self.turn}: {self.name}"
+
+
+def all_failures():
+    return [Failure(call, target, name) for (call, target), names in ERRORS.items() for name in names.split()]
+
+
+class Table:
+    """The failures of one process."""
+
+    def __init__(self, path):
+        self.path = Path(path)
+        self.path.write_bytes(bytes(RULES_MAX * RULE.size))
+        with open(self.path, "r+b") as file:
+            self.memory = mmap.mmap(file.fileno(), 0)
+
+    def environment(self, library, program):
+        """For a program with or without a sanitizer, whose library has to be loaded first."""
+        return {"FAIRLEAD_FAULTS": str(self.path),
+                "LD_PRELOAD": ":".join([*sanitizers(program), str(library)])}
+
+    def arm(self, failures):
+        for index, failure in enumerate(failures):
+            RULE.pack_into(self.memory, index * RULE.size, CALLS.index(failure.call), OBJECTS.index(failure.target),
+                           getattr(errno, failure.name), failure.turn, 0)
+
+    def disarm(self):
+        """How many calls have failed."""
+        fired = sum(RULE.unpack_from(self.memory, index * RULE.size)[4] for index in range(RULES_MAX))
+        self.memory[:] = bytes(len(self.memory))
+        return fired
+
+
+def sanitizers(program):
+    """The libraries of sanitizers that it is linked with: libasan.so.8."""
+    needed = subprocess.run(["ldd", program], capture_output=True, text=True, check=True).stdout
+    return [line.split("=>")[1].split()[0] for line in needed.splitlines() if "libasan" in line and "=>" in line]

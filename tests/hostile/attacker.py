@@ -1,0 +1,780 @@
+"""A hostile sidecar, driven by seeds. It runs in the network namespace and cgroup of a pod of its own, as the
+sidecar's user, and speaks the protocols of docs/broker.md, docs/shm.md and docs/wire.md by hand: in and out of order,
+with wrong values, too much, too little, and with every kind of descriptor wherever one might travel.
+
+    attacker.py --victim-gids GID,GID --victim-addresses ADDRESS,ADDRESS --victim-port PORT SEED ...
+
+One seed is one run of some actions, drawn from that seed alone. The last line of the output is JSON: how often each
+action was carried out. An action that the kernel refuses counts under its name and the error.
+"""
+import argparse
+import collections
+import contextlib
+import ctypes
+import fcntl
+import ipaddress
+import json
+import mmap
+import os
+import random
+import select
+import signal
+import socket
+import struct
+import sys
+import time
+import traceback
+from pathlib import Path
+
+HERE = Path(__file__).parent
+sys.path.insert(1, str(HERE.parent / "integration"))
+
+import clc  # pylint: disable=wrong-import-position
+
+ADMIN_PORT = 4590
+DEVICES_MAX = 3
+CONNECTIONS_MAX = 24
+KEPT_DESCRIPTORS_MAX = 400
+ACTIONS_PER_SEED = 8
+REGISTRATION_SECONDS = 1
+F_ADD_SEALS, F_SETPIPE_SZ = 1033, 1031
+SIOCOUTQ = 0x5411
+O_PATH = 0o10000000
+
+# docs/broker.md
+RECORD = struct.Struct("=4sBBBB8s5sB2xQQI20x")
+REQUEST = struct.Struct("=BBHI8sQQ")
+REQUEST_RING, WELCOME, REFUSED, CHANNEL, BLANK, GRANTED, ROOM = range(1, 8)
+REGISTER, CONNECT, TAKE, GRANT, FREE = range(1, 6)
+REQUEST_SLOTS, REQUEST_SLOTS_OFFSET = 1024, 4096
+LAYOUT, CHANNEL_BYTES = 2, 164480
+# docs/shm.md
+CONTROL = struct.Struct("=BBBxIIIIxxxxQQQQ8x")
+CONTROL_OFFSET, CONTROL_RING_BYTES, CONTROL_SLOTS = 128, 16512, 256
+MESSAGE_OFFSET, MESSAGE_RING_BYTES, MESSAGE_SLOTS = 33152, 65664, 1024
+SLOT_BYTES, SLOTS_OFFSET, HEAD_OFFSET = 64, 128, 64
+QUEUE_PAIR_READY, QUEUE_PAIR_GONE, ANNOUNCE, WITHDRAW = range(1, 5)
+
+INTERESTING = (0, 1, 2, 3, 0x7F, 0x80, 0xFF, 0xFFFF, 1 << 31, (1 << 32) - 1, 1 << 32, 1 << 40, 1 << 63,
+               (1 << 64) - 1)
+
+
+def number(rng, bits):
+    value = rng.choice(INTERESTING) if rng.random() < 0.5 else rng.getrandbits(bits)
+    return value & ((1 << bits) - 1)
+
+
+class Channel:
+    """One side of a channel that the broker made."""
+
+    def __init__(self, record, descriptors):
+        self.side, self.peer = record["side"], record["peer"]
+        self.memory_fd = descriptors[0]
+        self.ring_end, self.watch_end = (socket.socket(fileno=fd) for fd in descriptors[1:])
+        self.memory = mmap.mmap(self.memory_fd, CHANNEL_BYTES)
+        self.control_tail = self.message_tail = 0
+
+    def word(self, offset, value=None):
+        if value is None:
+            return struct.unpack_from("=Q", self.memory, offset)[0]
+        struct.pack_into("=Q", self.memory, offset, value & ((1 << 64) - 1))
+        return value
+
+    def control_ring(self, side):
+        return CONTROL_OFFSET + side * CONTROL_RING_BYTES
+
+    def message_ring(self, side):
+        return MESSAGE_OFFSET + side * MESSAGE_RING_BYTES
+
+    def say(self, kind, **fields):
+        """One control message, as a device would put it there."""
+        values = dict(source_port=1, destination_port=1, domain=0, source=0, destination=0, rkey=0, address=0,
+                      size=0, instance=0, number=0)
+        values.update(fields)
+        ring = self.control_ring(self.side)
+        slot = ring + SLOTS_OFFSET + self.control_tail % CONTROL_SLOTS * SLOT_BYTES
+        CONTROL.pack_into(self.memory, slot, kind, values["source_port"], values["destination_port"],
+                          values["domain"], values["source"], values["destination"], values["rkey"],
+                          values["address"], values["size"], values["instance"], values["number"])
+        self.control_tail += 1
+        self.word(ring, self.control_tail)
+
+    def send(self, destination, source, payload, length=None):
+        """One message of the message ring."""
+        ring = self.message_ring(self.side)
+        header = struct.pack("=IIQ", destination, source, len(payload) if length is None else length)
+        data = header + payload
+        slots = -(-len(data) // SLOT_BYTES)
+        for index in range(slots):
+            slot = ring + SLOTS_OFFSET + (self.message_tail + index) % MESSAGE_SLOTS * SLOT_BYTES
+            part = data[index * SLOT_BYTES:(index + 1) * SLOT_BYTES]
+            self.memory[slot:slot + len(part)] = part
+        self.message_tail += slots
+        self.word(ring, self.message_tail)
+
+    def consume(self):
+        """Takes whatever the peer has sent, unread: a peer that waits for room attacks nobody."""
+        for ring in (self.control_ring(1 - self.side), self.message_ring(1 - self.side)):
+            self.word(ring + HEAD_OFFSET, self.word(ring))
+
+    def heard(self):
+        """Control messages of the peer that are still in its ring."""
+        ring = self.control_ring(1 - self.side)
+        tail = self.word(ring)
+        messages = []
+        for index in range(max(0, tail - CONTROL_SLOTS), tail):
+            slot = ring + SLOTS_OFFSET + index % CONTROL_SLOTS * SLOT_BYTES
+            kind, _, _, domain, source, destination, rkey, address, size, _, _ = CONTROL.unpack_from(self.memory, slot)
+            messages.append((kind, domain, source, destination, rkey, address, size))
+        return messages
+
+    def ring(self, times=1):
+        for _ in range(times):
+            with contextlib.suppress(OSError):
+                self.ring_end.shutdown(socket.SHUT_RDWR)
+
+    def close(self):
+        self.memory.close()
+        os.close(self.memory_fd)
+        self.ring_end.close()
+        self.watch_end.close()
+
+
+class Device:
+    """What a sidecar's worker has at the broker."""
+
+    def __init__(self, rng):
+        self.peer = rng.randbytes(8)
+        self.channels, self.blanks, self.granted = [], [], []
+        self.connection = self.ring_memory = None
+        self.tail = 0
+        self.instance = 0
+        self.fabric = None
+        self.listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK)
+        for index in range(64):
+            with contextlib.suppress(OSError):
+                self.listener.bind(f"\0fairlead-proxy-{index}")
+                break
+        else:
+            raise OSError("all names of devices are taken")
+        self.listener.listen(4)
+
+    def register(self):
+        """As an honest device does. False when the broker does not come: it may have us wait."""
+        deadline = time.monotonic() + REGISTRATION_SECONDS
+        while self.fabric is None:
+            left = deadline - time.monotonic()
+            if left <= 0 or not select.select([self.connection or self.listener], [], [], left)[0]:
+                return False
+            if self.connection is None:
+                self.connection = self.listener.accept()[0]
+                self.connection.setblocking(False)
+            if not self.drain():
+                return False
+        return True
+
+    def drain(self):
+        """Takes the broker's records. False when it has hung up."""
+        while True:
+            try:
+                data, descriptors, _, _ = socket.recv_fds(self.connection, RECORD.size, 8)
+            except BlockingIOError:
+                return True
+            except OSError:
+                return False
+            if not data:
+                return False
+            self.handle(data, descriptors)
+
+    def handle(self, data, descriptors):
+        magic, version, kind, refusal, side, peer, fabric, _, instance, buffer, _ = RECORD.unpack(data)
+        assert magic == b"FLbk" and version == 2, data
+        if kind == REQUEST_RING:
+            self.instance = instance
+            self.ring_memory = mmap.mmap(descriptors[0], 0)
+            self.request(REGISTER, layout=LAYOUT, channel_bytes=CHANNEL_BYTES, peer=self.peer)
+            self.ring()
+        elif kind == WELCOME:
+            self.fabric = fabric
+        elif kind == CHANNEL:
+            self.channels.append(Channel({"side": side, "peer": peer}, descriptors))
+            return
+        elif kind == BLANK:
+            self.blanks.append((buffer, descriptors[0]))
+            return
+        elif kind == GRANTED:
+            self.granted.append((peer, instance, buffer, descriptors[0]))
+            return
+        for descriptor in descriptors:
+            os.close(descriptor)
+
+    def request(self, kind, layout=0, channel_bytes=0, peer=bytes(8), instance=0, buffer=0, zero=0):
+        slot = REQUEST_SLOTS_OFFSET + self.tail % REQUEST_SLOTS * REQUEST.size
+        REQUEST.pack_into(self.ring_memory, slot, kind, layout, zero, channel_bytes, peer, instance, buffer)
+        self.tail += 1
+        struct.pack_into("=Q", self.ring_memory, 0, self.tail & ((1 << 64) - 1))
+
+    def ring(self, times=1):
+        for _ in range(times):
+            with contextlib.suppress(OSError):
+                self.connection.shutdown(socket.SHUT_WR)
+
+    def close(self):
+        for channel in self.channels:
+            channel.close()
+        for descriptor in [blank[1] for blank in self.blanks] + [grant[3] for grant in self.granted]:
+            os.close(descriptor)
+        for one in (self.connection, self.listener):
+            if one is not None:
+                one.close()
+        if self.ring_memory is not None:
+            self.ring_memory.close()
+
+
+class Attacker:
+    """The state of one attacking process, and all that it can do."""
+
+    def __init__(self, gids, addresses, port):
+        self.victims = [ipaddress.IPv6Address(gid).packed for gid in gids]
+        self.addresses, self.port = addresses, port
+        self.counts = collections.Counter()
+        self.devices = []
+        self.connections = []
+        self.kept = []  # sockets and descriptors that only use something up
+        self.children = []
+        self.actions = [
+            (4, self.open_device), (1, self.close_device), (3, self.odd_registration), (4, self.connect_victim),
+            (3, self.request_nonsense), (2, self.request_ring_indices), (2, self.request_flood), (2, self.silence),
+            (4, self.control_nonsense), (2, self.control_indices), (4, self.message_nonsense), (2, self.message_indices),
+            (2, self.scribble), (2, self.sleep_words), (3, self.bell_storm), (1, self.eat_the_byte),
+            (2, self.close_channel), (2, self.hold_in_a_child), (3, self.buffers), (2, self.resize_memory),
+            (4, self.send_descriptors), (2, self.descriptors_in_flight), (2, self.epoll_watches), (1, self.pipe_pages),
+            (4, self.handshake), (3, self.deep_link), (2, self.tcp_nonsense), (2, self.slow_http), (1, self.old_names),
+        ]
+
+    def run(self, seed):
+        rng = random.Random(seed)
+        actions = rng.choices([action for _, action in self.actions], [weight for weight, _ in self.actions],
+                              k=ACTIONS_PER_SEED)
+        for action in actions:
+            name = action.__name__
+            try:
+                action(rng)
+            except (OSError, ValueError) as error:  # ValueError: a mapping or socket that is closed
+                name += f"/{errno_name(error)}"
+            self.counts[name] += 1
+        for device in self.devices:
+            if device.connection is not None and not device.drain():
+                self.counts["hung_up"] += 1
+                device.close()
+                device.connection = None
+        self.devices = [device for device in self.devices if device.connection is not None]
+        self.trim()
+
+    def trim(self):
+        """Old connections and descriptors go: what was held for a while is let go suddenly."""
+        while len(self.connections) > CONNECTIONS_MAX:
+            self.connections.pop(0).close()
+        while len(self.kept) > KEPT_DESCRIPTORS_MAX:
+            close(self.kept.pop(0))
+        while len(self.children) > 4:
+            end_child(self.children.pop(0))
+        for device in self.devices:
+            while len(device.channels) > 6:
+                device.channels.pop(0).close()
+            while len(device.granted) > 64:
+                os.close(device.granted.pop(0)[3])
+
+    def finish(self):
+        for child in self.children:
+            end_child(child)
+        for device in self.devices:
+            device.close()
+        for one in self.connections + self.kept:
+            close(one)
+
+    # At the broker
+
+    def device(self, rng):
+        if not self.devices:
+            self.open_device(rng)
+        if not self.devices:
+            raise OSError("no device")
+        device = rng.choice(self.devices)
+        device.drain()
+        return device
+
+    def channel(self, rng):
+        device = self.device(rng)
+        if not device.channels:
+            self.connect_victim(rng, device)
+        if not device.channels:
+            raise OSError("no channel")
+        return device, rng.choice(device.channels)
+
+    def open_device(self, rng):
+        if len(self.devices) >= DEVICES_MAX:
+            self.devices.pop(0).close()
+        device = Device(rng)
+        if device.register():
+            self.devices.append(device)
+        else:
+            device.close()
+            raise TimeoutError("not registered")
+
+    def close_device(self, rng):
+        if self.devices:
+            self.devices.pop(rng.randrange(len(self.devices))).close()
+
+    def odd_registration(self, rng):
+        """Wrong ids, sizes and layouts; a second Register; other requests first; or no word at all."""
+        device = Device(rng)
+        if rng.random() < 0.3:
+            device.peer = rng.choice(self.victims)[8:]
+        elif rng.random() < 0.2:
+            device.peer = bytes(8)
+        if not select.select([device.listener], [], [], REGISTRATION_SECONDS)[0]:
+            device.close()
+            raise TimeoutError("not connected")
+        if rng.random() < 0.3:  # the connection waits in the backlog, and goes with the listener
+            return device.close()
+        device.connection = device.listener.accept()[0]
+        device.connection.settimeout(REGISTRATION_SECONDS)
+        data, descriptors, _, _ = socket.recv_fds(device.connection, RECORD.size, 8)
+        if not data:
+            return device.close()
+        device.connection.setblocking(False)
+        device.ring_memory = mmap.mmap(descriptors[0], 0)
+        os.close(descriptors[0])
+        for _ in range(rng.randint(0, 3)):
+            device.request(rng.choice((REGISTER, REGISTER, CONNECT, TAKE, GRANT, FREE, 0, 77)),
+                           layout=number(rng, 8), channel_bytes=rng.choice((CHANNEL_BYTES, number(rng, 32))),
+                           peer=device.peer, instance=number(rng, 64), buffer=number(rng, 64))
+        device.ring()
+        self.kept.append(device)
+        return None
+
+    def connect_victim(self, rng, device=None):
+        device = device or self.device(rng)
+        before = len(device.channels)
+        for _ in range(rng.choice((1, 1, 1, 8))):
+            device.request(CONNECT, peer=rng.choice(self.victims)[8:])
+        device.ring()
+        if select.select([device.connection], [], [], 0.1)[0]:
+            device.drain()
+        if len(device.channels) > before:
+            self.counts["channels"] += len(device.channels) - before
+
+    def request_nonsense(self, rng):
+        device = self.device(rng)
+        for _ in range(rng.randint(1, 20)):
+            device.request(rng.choice((REGISTER, CONNECT, TAKE, GRANT, GRANT, FREE, 0, 6, 255)),
+                           layout=number(rng, 8), channel_bytes=number(rng, 32),
+                           peer=rng.choice((rng.choice(self.victims)[8:], device.peer, bytes(8), rng.randbytes(8))),
+                           instance=rng.choice((device.instance, 0, number(rng, 64))), buffer=number(rng, 64),
+                           zero=rng.choice((0, 0, 1)))
+        device.ring()
+
+    def request_ring_indices(self, rng):
+        device = self.device(rng)
+        offset = rng.choice((0, 0, 64, 128))
+        struct.pack_into("=Q", device.ring_memory, offset, number(rng, 64))
+        device.ring(rng.randint(1, 3))
+
+    def request_flood(self, rng):
+        """Connects and grants to the victims, as fast as the ring takes them; answers stay unread."""
+        device = self.device(rng)
+        for _ in range(rng.randint(100, 1500)):
+            if rng.random() < 0.5 or not device.blanks:
+                device.request(CONNECT, peer=rng.choice(self.victims)[8:])
+            else:
+                device.request(GRANT, peer=rng.choice(self.victims)[8:], instance=device.instance,
+                               buffer=rng.choice(device.blanks)[0])
+        device.ring(rng.randint(1, 200))
+
+    def silence(self, rng):
+        """Listeners that never accept, with and without a backlog."""
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        listener.bind(f"\0fairlead-proxy-{rng.randrange(64)}")
+        listener.listen(rng.choice((0, 0, 8)))
+        self.kept.append(listener)
+
+    # On channels
+
+    def control_nonsense(self, rng):
+        device, channel = self.channel(rng)
+        for _ in range(rng.randint(1, 30)):
+            own = rng.choice(device.blanks) if device.blanks else (0, -1)
+            channel.say(rng.choice((QUEUE_PAIR_READY, QUEUE_PAIR_GONE, ANNOUNCE, ANNOUNCE, WITHDRAW, 0, 5, 255)),
+                        source_port=number(rng, 8), destination_port=number(rng, 8), domain=number(rng, 32),
+                        source=number(rng, 32), destination=number(rng, 32), rkey=number(rng, 32),
+                        address=number(rng, 64), size=number(rng, 64),
+                        instance=rng.choice((device.instance, number(rng, 64))),
+                        number=rng.choice((own[0], number(rng, 64))))
+        channel.ring()
+
+    def control_indices(self, rng):
+        _, channel = self.channel(rng)
+        ring = channel.control_ring(rng.choice((0, 1)))
+        channel.word(ring + rng.choice((0, HEAD_OFFSET)), number(rng, 64))
+        channel.ring()
+
+    def message_nonsense(self, rng):
+        _, channel = self.channel(rng)
+        channel.consume()
+        for _ in range(rng.randint(1, 20)):
+            payload = rng.randbytes(rng.choice((0, 1, 44, 48, 48, 200, 8192)))
+            channel.send(number(rng, 32), number(rng, 32), payload,
+                         length=rng.choice((None, None, number(rng, 64))))
+        channel.ring()
+
+    def message_indices(self, rng):
+        _, channel = self.channel(rng)
+        ring = channel.message_ring(rng.choice((0, 1)))
+        channel.word(ring + rng.choice((0, HEAD_OFFSET)), number(rng, 64))
+        channel.ring()
+
+    def scribble(self, rng):
+        _, channel = self.channel(rng)
+        for _ in range(rng.randint(1, 400)):
+            channel.word(rng.randrange(CHANNEL_BYTES // 8) * 8, number(rng, 64))
+        channel.ring()
+
+    def sleep_words(self, rng):
+        _, channel = self.channel(rng)
+        for _ in range(100):
+            channel.word(rng.choice((0, 64)), rng.choice((0, 1, 2, 3, number(rng, 64))))
+            channel.ring()
+
+    def bell_storm(self, rng):
+        _, channel = self.channel(rng)
+        channel.ring(rng.choice((10, 1000, 5000)))
+        with contextlib.suppress(OSError):
+            channel.watch_end.shutdown(socket.SHUT_RDWR)
+
+    def eat_the_byte(self, rng):
+        _, channel = self.channel(rng)
+        for end in (channel.ring_end, channel.watch_end):
+            end.setblocking(False)
+            with contextlib.suppress(OSError):
+                end.recv(16)
+        if rng.random() < 0.5:
+            channel.ring()
+
+    def close_channel(self, rng):
+        device, channel = self.channel(rng)
+        device.channels.remove(channel)
+        channel.close()
+
+    def hold_in_a_child(self, rng):
+        """The process that registered goes on without its ends; somebody else keeps them open."""
+        device, channel = self.channel(rng)
+        child = os.fork()
+        if child == 0:
+            signal.pause()
+            os._exit(0)
+        self.children.append(child)
+        if rng.random() < 0.5:
+            device.channels.remove(channel)
+            channel.close()
+
+    def buffers(self, rng):
+        """Grants without announcements, announcements without grants, other sizes than announced."""
+        device, channel = self.channel(rng)
+        if not device.blanks:
+            raise OSError("no blank")
+        buffer, descriptor = device.blanks[rng.randrange(len(device.blanks))]
+        size = rng.choice((0, 1, 4096, 1 << 20, (1 << 20) + 1, 1 << 30, 1 << 40, 1 << 62))
+        with contextlib.suppress(OSError):
+            os.ftruncate(descriptor, size)
+        if rng.random() < 0.7:
+            device.request(TAKE, instance=device.instance, buffer=buffer)
+        if rng.random() < 0.7:
+            device.request(GRANT, peer=channel.peer, instance=device.instance, buffer=buffer)
+        if rng.random() < 0.3:
+            device.request(FREE, instance=device.instance, buffer=buffer)
+        device.ring()
+        for _ in range(rng.randint(0, 4)):
+            channel.say(ANNOUNCE, domain=rng.randrange(4), rkey=number(rng, 32), address=number(rng, 64) & ~4095,
+                        size=rng.choice((size, number(rng, 64))), instance=device.instance, number=buffer)
+        channel.ring()
+
+    def resize_memory(self, rng):
+        """What the seals forbid, and what they do not."""
+        device, channel = self.channel(rng)
+        for descriptor in [channel.memory_fd, *(blank[1] for blank in device.blanks[:2]),
+                           *(grant[3] for grant in device.granted[:2])]:
+            for attempt in (lambda: os.ftruncate(descriptor, 0), lambda: os.ftruncate(descriptor, 1 << 50),
+                            lambda: fcntl.fcntl(descriptor, F_ADD_SEALS, 0xF),
+                            lambda: os.posix_fallocate(descriptor, 0, 1 << 20),
+                            lambda: fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)):
+                try:
+                    attempt()
+                    self.counts["resize/allowed"] += 1
+                except OSError:
+                    self.counts["resize/refused"] += 1
+
+    # Descriptors
+
+    def shelf(self):
+        """Every kind of descriptor with a behaviour of its own, and the one that is not closed by its number alone."""
+        made = []
+
+        def add(function):
+            try:
+                made.append(function())
+            except OSError as error:
+                self.counts[f"shelf/{errno_name(error)}"] += 1
+        fifo = f"/tmp/fairlead-hostile-{os.getpid()}"
+        with contextlib.suppress(OSError):
+            os.mkfifo(fifo)
+        for flags in (O_PATH, os.O_RDONLY | os.O_NONBLOCK, os.O_RDWR | os.O_NONBLOCK):
+            add(lambda flags=flags: os.open(fifo, flags))
+        with contextlib.suppress(OSError):
+            os.unlink(fifo)
+        add(lambda: os.eventfd(0))
+        add(lambda: os.memfd_create("unsealed"))
+        add(lambda: os.memfd_create("sealed-late", os.MFD_ALLOW_SEALING))
+        add(lambda: os.memfd_create("huge", os.MFD_HUGETLB))
+        lingering = LingeringSocket()
+        made.append(lingering.descriptor)
+        add(lambda: socket.create_server(("127.0.0.1", 0)).detach())
+        add(lambda: os.dup(select.epoll().fileno()))
+        add(timerfd)
+        add(lambda: os.pidfd_open(os.getpid()))
+        add(lambda: os.open("/", os.O_RDONLY | os.O_DIRECTORY))
+        add(lambda: os.open("/dev/null", os.O_RDWR))
+        return made, lingering
+
+    def send_descriptors(self, rng):
+        """Over every socket that leads out of this pod. None may take one."""
+        device, channel = self.channel(rng)
+        shelf, lingering = self.shelf()
+        try:
+            for one in (device.connection, channel.ring_end, channel.watch_end):
+                one.setblocking(False)
+                for data in (b"x" * 32, b"x" * RECORD.size):
+                    try:
+                        socket.send_fds(one, [data], shelf[:rng.randint(1, len(shelf))])
+                        self.counts["descriptors/SENT"] += 1
+                    except OSError as error:
+                        self.counts[f"descriptors/{errno_name(error)}"] += 1
+        finally:
+            lingering.disarm()
+            for descriptor in shelf:
+                os.close(descriptor)
+
+    def descriptors_in_flight(self, rng):
+        """The kernel counts them for the user, not for the pod."""
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+        ours.setblocking(False)
+        null = os.open("/dev/null", os.O_RDWR)
+        for _ in range(rng.choice((1, 4, 40))):
+            try:
+                socket.send_fds(ours, [b"x"], [null] * 250)
+            except OSError as error:
+                self.counts[f"in_flight/{errno_name(error)}"] += 1
+                break
+        os.close(null)
+        self.kept += [ours, theirs]
+
+    def epoll_watches(self, rng):
+        _, channel = self.channel(rng)
+        for _ in range(rng.choice((1, 20))):
+            watcher = select.epoll()
+            for end in (channel.ring_end, channel.watch_end):
+                watcher.register(end.fileno(), select.EPOLLIN | select.EPOLLET)
+            self.kept.append(watcher)
+
+    def pipe_pages(self, rng):
+        for _ in range(rng.choice((1, 16))):
+            reading, writing = os.pipe()
+            self.kept += [reading, writing]
+            fcntl.fcntl(writing, F_SETPIPE_SZ, 1 << 20)
+
+    # Over TCP
+
+    def dial(self, rng, port=None, seconds=0.3):
+        made = socket.create_connection((rng.choice(self.addresses), port or self.port), timeout=seconds)
+        self.connections.append(made)
+        return made
+
+    def identity(self, rng):
+        """Fabric and peer id to claim: of a device of this process, of a victim, or of nobody."""
+        if self.devices and rng.random() < 0.6:
+            device = rng.choice(self.devices)
+            return device.fabric, device.peer
+        victim = rng.choice(self.victims)
+        return victim[2:7], rng.choice((victim[8:], rng.randbytes(8)))
+
+    def handshake(self, rng):
+        fabric, peer = self.identity(rng)
+        gid = b"\xfd\xfa" + fabric + bytes([rng.choice((1, 1, 2, 0))]) + peer
+        connection = self.dial(rng)
+        message = clc.proposal(peer_id=peer, fabric=fabric, gid=gid,
+                               max_connections=rng.choice((255, 255, 0, 16)), max_links=rng.choice((1, 2, 0, 3)))
+        if rng.random() < 0.3:
+            message = mutated(rng, message)
+        connection.sendall(message)
+        if rng.random() < 0.5:
+            self.counts["answers"] += bool(connection.recv(1024))
+        if rng.random() < 0.5:
+            reply = clc.answer(rng.choice((clc.CONFIRM, clc.ACCEPT)), gid, peer, queue_pair=number(rng, 24),
+                               rkey=number(rng, 32), index=number(rng, 8), token=number(rng, 32),
+                               size_code=number(rng, 4), address=number(rng, 64),
+                               first_contact=rng.random() < 0.7)
+            connection.sendall(mutated(rng, reply) if rng.random() < 0.3 else reply)
+
+    def deep_link(self, rng):
+        """A real first contact with the victim, as far as its own link; then LLC and CDC messages of all kinds."""
+        device = self.device(rng)
+        gid = b"\xfd\xfa" + device.fabric + b"\x01" + device.peer
+        connection = self.dial(rng)
+        connection.sendall(clc.proposal(peer_id=device.peer, fabric=device.fabric, gid=gid))
+        accept = clc.receive(connection)
+        if accept.kind != clc.ACCEPT:
+            self.counts["deep_link/declined"] += 1
+            return
+        victim_queue_pair = int.from_bytes(accept.data[38:41], "big")
+        own_queue_pair = rng.randrange(2, 1 << 24)
+        if not device.blanks:
+            device.drain()
+        buffer, descriptor = device.blanks.pop() if device.blanks else (0, -1)
+        deadline = time.monotonic() + 0.5
+        victim = accept.data[8:16]
+        while not any(one.peer == victim for one in device.channels):
+            if time.monotonic() > deadline:
+                break
+            device.request(CONNECT, peer=victim)
+            device.ring()
+            select.select([device.connection], [], [], 0.1)
+            device.drain()
+        channels = [one for one in device.channels if one.peer == victim]
+        if not channels:
+            self.counts["deep_link/no_channel"] += 1
+            return
+        channel = channels[-1]
+        if descriptor >= 0:
+            os.ftruncate(descriptor, 1 << 20)
+            device.request(TAKE, instance=device.instance, buffer=buffer)
+            device.request(GRANT, peer=victim, instance=device.instance, buffer=buffer)
+            device.ring()
+        channel.say(QUEUE_PAIR_READY, domain=1, source=own_queue_pair, destination=victim_queue_pair)
+        channel.say(ANNOUNCE, domain=1, rkey=0x5001, address=0x100000, size=1 << 20, instance=device.instance,
+                    number=buffer)
+        channel.ring()
+        connection.sendall(clc.answer(clc.CONFIRM, gid, device.peer, queue_pair=own_queue_pair, rkey=0x5001,
+                                      token=0x77, address=0x100000, size_code=rng.choice((0, 1, 5, 15))))
+        self.counts["deep_link/confirmed"] += 1
+        for _ in range(rng.randint(1, 30)):
+            channel.consume()
+            payload = bytearray(rng.randbytes(44))
+            payload[0] = rng.choice((0xFE, 0xFE, 0x21, 0x22, 0x24, 0x26, 0x27, 0x28, 0x29, 0x01, 0x02, 0x07, 0xEE))
+            payload[1] = 44
+            channel.send(victim_queue_pair, own_queue_pair, bytes(payload))
+            channel.ring()
+        if descriptor >= 0:
+            os.close(descriptor)
+
+    def tcp_nonsense(self, rng):
+        connection = self.dial(rng)
+        connection.sendall(rng.choice((clc.EYECATCHER, b"", clc.EYECATCHER + b"\x01\xff\xff", rng.randbytes(200))))
+        if rng.random() < 0.5:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            self.connections.remove(connection)
+            connection.close()
+
+    def slow_http(self, rng):
+        for _ in range(rng.choice((1, 12))):
+            self.dial(rng, ADMIN_PORT).sendall(b"GET /metrics HTTP/1.1\r\nX-Slow: ")
+
+    def old_names(self, _):
+        """A broker that listened in pods would be a way for descriptors."""
+        one = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        try:
+            one.connect("\0fairlead-node")
+            self.counts["old_names/CONNECTED"] += 1
+        finally:
+            one.close()
+
+
+class LingeringSocket:
+    """Its last close waits until what it has sent is taken, or for as long as its maker likes."""
+
+    def __init__(self):
+        listener = socket.create_server(("127.0.0.1", 0))
+        self.one = socket.create_connection(listener.getsockname())
+        self.peer = listener.accept()[0]
+        listener.close()
+        self.one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 30))
+        self.one.setblocking(False)
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                self.one.send(bytes(65536))
+        self.descriptor = os.dup(self.one.fileno())
+
+    def disarm(self):
+        """This process must not be its own victim."""
+        self.one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.one.close()
+        self.peer.close()
+
+
+def timerfd():
+    made = ctypes.CDLL(None, use_errno=True).timerfd_create(1, 0)
+    if made < 0:
+        raise OSError(ctypes.get_errno(), "timerfd_create")
+    return made
+
+
+def mutated(rng, message):
+    data = bytearray(message)
+    for _ in range(rng.randint(1, 4)):
+        data[rng.randrange(len(data))] = number(rng, 8)
+    return bytes(data[:rng.randint(1, len(data))]) if rng.random() < 0.3 else bytes(data)
+
+
+def errno_name(error):
+    if isinstance(error, TimeoutError):
+        return "TIMEOUT"
+    number_ = getattr(error, "errno", None)
+    return os.strerror(number_).replace(" ", "_") if number_ else type(error).__name__
+
+
+def close(one):
+    if isinstance(one, int):
+        os.close(one)
+    else:
+        one.close()
+
+
+def end_child(child):
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--victim-gids", required=True)
+    parser.add_argument("--victim-addresses", required=True)
+    parser.add_argument("--victim-port", type=int, required=True)
+    parser.add_argument("seeds", nargs="+", type=int)
+    arguments = parser.parse_args()
+    signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+    attacker = Attacker(arguments.victim_gids.split(","), arguments.victim_addresses.split(","),
+                        arguments.victim_port)
+    try:
+        for seed in arguments.seeds:
+            try:
+                attacker.run(seed)
+            except Exception:  # the seed says how to see it again
+                print(f"attacker: seed {seed}\n{traceback.format_exc()}", file=sys.stderr)
+                return 1
+    finally:
+        attacker.finish()
+    print(json.dumps(dict(sorted(attacker.counts.items()))))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,105 @@
+"""A crowd of clients that never finish what they begin, for tests of HTTP servers."""
+import resource
+import select
+import socket
+import threading
+import time
+
+from suite import SLOWNESS
+
+CROWD = 1000
+ATTEMPTS = 5000
+PROBES = 60
+PROBE_SECONDS_MAX = 1
+ROUNDS_MAX = 5
+BATCH = 250  # connections that are opened between two pauses: some thousand a second
+
+
+def allow_descriptors(count):
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = count + 500
+    if hard != resource.RLIM_INFINITY and hard < wanted:
+        wanted = hard
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+class SlowClients(threading.Thread):
+    """Keeps CROWD connections open that have sent `first` and then a byte now and then. What the
+    server ends is opened again. They come from the address `source`."""
+
+    def __init__(self, address, first, source):
+        super().__init__(daemon=True)
+        self.address, self.first, self.source = address, first, source
+        self.attempts = 0
+        self.open = {}
+        self.poll = select.poll()
+        self.stopping = threading.Event()
+        allow_descriptors(CROWD)
+
+    def __enter__(self):
+        self.start()
+        return self
+
+    def __exit__(self, *_):
+        self.stopping.set()
+        self.join()
+
+    def connect(self):
+        self.attempts += 1
+        client = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        client.setblocking(False)
+        client.bind((self.source, 0))
+        client.connect_ex(self.address)
+        self.open[client.fileno()] = client
+        self.poll.register(client, select.POLLIN | select.POLLOUT)
+
+    def forget(self, descriptor):
+        self.poll.unregister(descriptor)
+        self.open.pop(descriptor).close()
+
+    def run(self):
+        while not self.stopping.wait(0.05):
+            for _ in range(min(BATCH, CROWD - len(self.open))):
+                self.connect()
+            for descriptor, events in self.poll.poll(0):
+                try:
+                    if events & (select.POLLIN | select.POLLERR | select.POLLHUP):
+                        self.forget(descriptor)
+                    elif events & select.POLLOUT:
+                        self.open[descriptor].send(self.first)
+                        # From here on it is silent, until the server ends it.
+                        self.poll.modify(descriptor, select.POLLIN)
+                except OSError:
+                    self.forget(descriptor)
+        for client in self.open.values():
+            client.close()
+
+
+def slowest(probe):
+    """Seconds of the slowest of PROBES calls."""
+    times = []
+    for _ in range(PROBES):
+        begin = time.monotonic()
+        probe()
+        times.append(time.monotonic() - begin)
+    return max(times)
+
+
+def assert_probes_are_answered(test, address, probe, first, source="127.0.0.1"):
+    """`probe` asks the server at `address` and judges the answer itself. How long it takes is judged
+    on the optimised build only, and of several rounds the best counts, because other programs may use
+    the processors."""
+    for _ in range(ROUNDS_MAX):
+        control = slowest(probe)
+        with SlowClients(address, first, source) as crowd:
+            taken = slowest(probe)
+            # The crowd goes on until it has tried often enough, and so do the probes.
+            while crowd.attempts < ATTEMPTS:
+                taken = max(taken, slowest(probe))
+        print(f"slowest of {PROBES} probes: {taken * 1000:.1f} ms beside {CROWD} slow clients "
+              f"({crowd.attempts} attempts), {control * 1000:.1f} ms without")
+        limit = max(PROBE_SECONDS_MAX, 4 * control)
+        if SLOWNESS > 1 or taken < limit:
+            return
+    test.assertLess(taken, limit)

@@ -1,0 +1,52 @@
+"""Memcached's own tests. Each starts the servers it wants, and connects to them."""
+import os
+import re
+import shutil
+
+from sources import program, source
+from suite_base import FAILED, PASSED, WHOLE, Suite, log_of, run_logged
+
+from pathlib import Path
+
+UNIT_SECONDS_MAX = 300
+RESULT = re.compile(r"^(ok|not ok) (\d+)(?: - (.*))?$", re.MULTILINE)
+HERE = Path(__file__).resolve().parent
+# They ask for a build with other options, for a test of somebody else's, or for UDP or local sockets only.
+LEFT_OUT = re.compile(
+    r"^(ssl_|issue_42|unixsocket|udp|whitespace|line-lengths|proxy|00-startup|daemonize|dash-M|shutdown)")
+
+
+class Memcached(Suite):
+    name = "memcached"
+    excerpt = ("cas.t", "stats.t", "touch.t", "noreply.t", "incrdecr.t", "item_size_max.t")
+
+    def prepare(self):
+        self.memcached = program("memcached")
+        program("perl")
+        self.source = source("memcached", "memcached")
+
+    def units(self):
+        return sorted(path.name for path in (self.source / "t").glob("*.t") if not LEFT_OUT.match(path.name))
+
+    def tree(self, folder):
+        tree = folder / "memcached"
+        if not tree.exists():
+            shutil.copytree(self.source / "t", tree / "t")
+            for name in ("memcached-debug", "memcached"):
+                (tree / name).symlink_to(self.memcached)
+            # The suite's own is a program in C that ends what runs for too long, as we do ourselves. The
+            # option exists only in builds for tests.
+            (tree / "timedrun").write_text(
+                '#!/bin/sh\nshift\nexec $(echo "$@" | sed "s/ -o relaxed_privileges//")\n')
+            os.chmod(tree / "timedrun", 0o755)
+        return tree
+
+    def run(self, units, folder):
+        tree = self.tree(folder)
+        for unit in units:
+            log = log_of(folder, unit)
+            code = run_logged(["perl", f"-I{HERE}", "-MListening", "-I", "t/lib", f"t/{unit}"], log,
+                              UNIT_SECONDS_MAX, cwd=tree)
+            checks = {f"{number} {name}".strip(): PASSED if word == "ok" else FAILED
+                      for word, number, name in RESULT.findall(log.read_text(errors="replace"))}
+            yield {unit: {**checks, WHOLE: PASSED if code == 0 else FAILED} if checks or code else {}}

@@ -1,0 +1,146 @@
+"""The loopback of a network namespace, with two proxies on it for every connection, or none.
+
+nftables redirects the applications' connections to the outbound proxy, its connections to the inbound proxy, and
+leaves alone the inbound proxy's: the three are told apart by the group of their process. So a suite needs
+no change: it starts its servers where it likes and connects to them as ever. Belongs to one thread;
+its network namespace must not be shared with others.
+"""
+import ctypes
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+sys.path.insert(1, str(Path(__file__).parents[1] / "integration"))
+
+from harness import Proxy, listener, programs  # pylint: disable=wrong-import-position,unused-import
+
+OUTBOUND_GROUP, INBOUND_GROUP = 2201, 2202
+OUTBOUND_PORT, INBOUND_PORT = 4540, 4543
+CLONE_NEWNET = 0x40000000
+TRANSPORTS = ("direct", "smcr", "tcp")
+
+RULES = f"""table inet fairlead {{ chain out {{
+    type nat hook output priority -100;
+    meta skgid {INBOUND_GROUP} return
+    meta l4proto tcp ip daddr 127.0.0.1 meta skgid {OUTBOUND_GROUP} redirect to :{INBOUND_PORT}
+    meta l4proto tcp ip6 daddr ::1 meta skgid {OUTBOUND_GROUP} redirect to :{INBOUND_PORT}
+    meta l4proto tcp ip daddr 127.0.0.1 redirect to :{OUTBOUND_PORT}
+    meta l4proto tcp ip6 daddr ::1 redirect to :{OUTBOUND_PORT}
+    }}
+}}
+"""
+
+
+def reasons_against():
+    """Why no place can be made here, or nothing."""
+    if os.geteuid() != 0:
+        return "needs root for a network namespace and for redirection"
+    for name in ("ip", "nft", "unshare", "setpriv"):
+        if shutil.which(name) is None:
+            return f"{name} is not installed"
+    if not (programs() / "fairlead-proxy").exists():
+        return f"there is no proxy in {programs()}"
+    if subprocess.run(["unshare", "--net", "true"], capture_output=True, check=False).returncode != 0:
+        return "no network namespace can be made"
+    return None
+
+
+def enter_namespace():
+    """Gives this process, and all that it starts from now on, a network namespace of its own."""
+    if ctypes.CDLL(None, use_errno=True).unshare(CLONE_NEWNET) != 0:
+        raise OSError(ctypes.get_errno(), "unshare(CLONE_NEWNET)")
+    subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
+    # Entries of closed connections leave the conntrack table early: suites make many thousands.
+    quick = Path("/proc/sys/net/netfilter/nf_conntrack_tcp_timeout_time_wait")
+    if quick.exists():
+        quick.write_text("5")
+
+
+def opened_connections():
+    """TCP connections that were opened in this network namespace so far."""
+    names, values = [line.split() for line in Path("/proc/self/net/snmp").read_text().splitlines()
+                     if line.startswith("Tcp:")]
+    return int(values[names.index("ActiveOpens")])
+
+
+class Carried:
+    """What the proxies have carried since the counts that this was made from."""
+
+    def __init__(self, counts):
+        self.counts = counts
+
+    def since(self, earlier):
+        return Carried({name: value - earlier.counts.get(name, 0) for name, value in self.counts.items()})
+
+    def wrong(self, transport):
+        """Why these cannot be the counts of a suite that this transport carried, or nothing."""
+        other = "tcp" if transport == "smcr" else "smcr"
+        for proxy in ("out", "in"):
+            if self.counts[proxy, transport] < 1 or self.counts[proxy, "bytes"] < 1:
+                return f"no connection of the proxy {proxy!r} moved bytes over {transport}: {self.counts}"
+            if self.counts[proxy, other] > 0:
+                return f"the proxy {proxy!r} carried connections over {other}: {self.counts}"
+        return None
+
+
+class Place:
+    """Two proxies, started and ended with a `with`; over "direct" there are none, and no redirection."""
+
+    def __init__(self, transport):
+        self.transport = transport
+        self.folder = Path(tempfile.mkdtemp(prefix="fairlead-suite-"))
+        os.chmod(self.folder, 0o755)
+        self.proxies = []
+        self.problems = []
+
+    def _start(self, name, direction, group, port):
+        listeners = [listener(f"{name}4", direction, listen=f"127.0.0.1:{port}", mode="redirect"),
+                     listener(f"{name}6", direction, listen=f"[::1]:{port}", mode="redirect")]
+        config = {"concurrency": 1, "listeners": listeners,
+                  "devices": {"shm": {"directory": str(self.folder / "shm")}},
+                  "admin": {"listen": "", "socket": str(self.folder / f"{name}.sock")}, "drain": {"timeout": "2s"},
+                  # No timer of theirs runs out because other programs have the processors.
+                  "smc": {"enabled": self.transport == "smcr", "handshake_timeout": "60s"},
+                  "limits": {"dial_timeout": "60s"}}
+        proxy = Proxy(self.folder, name, config,
+                      wrapper=["setpriv", "--regid", str(group), "--clear-groups", "--"])
+        self.proxies.append(proxy)
+        return proxy.wait_ready()
+
+    def __enter__(self):
+        if self.transport != "direct":
+            (self.folder / "shm").mkdir()
+            os.chmod(self.folder / "shm", 0o777)
+            try:
+                self._start("in", "inbound", INBOUND_GROUP, INBOUND_PORT)
+                self._start("out", "outbound", OUTBOUND_GROUP, OUTBOUND_PORT)
+                subprocess.run(["nft", "-f", "-"], input=RULES, text=True, check=True)
+            except BaseException:
+                self._end()
+                raise
+        return self
+
+    def _end(self):
+        subprocess.run(["nft", "delete", "table", "inet", "fairlead"], capture_output=True, check=False)
+        self.problems = [problem for proxy in reversed(self.proxies) if (problem := proxy.finish())]
+        for proxy in self.proxies if self.problems else []:
+            print(f"--- log of {proxy.name}\n{proxy.log()[-8000:]}", flush=True)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def __exit__(self, *_):
+        self._end()
+
+    def carried(self):
+        """The counts of now. A connection is counted under its transport once that is agreed on."""
+        counts = {}
+        for proxy in self.proxies:
+            metrics = proxy.metrics()
+            for transport in ("smcr", "tcp"):
+                counts[proxy.name, transport] = int(metrics.connections(transport))
+            counts[proxy.name, "bytes"] = int(metrics.value("fairlead_bytes_total"))
+            for (reason, side), count in metrics.fallbacks().items():
+                counts[proxy.name, f"fallback {reason} ({side})"] = count
+        return Carried(counts)
