@@ -1,0 +1,33 @@
+// Tells a host that is gone from one that only does not read, on a TCP connection that waits for an
+// acknowledgement.
+//
+// TCP_USER_TIMEOUT cannot: since Linux 5.11 it also ends connections whose peer answers every probe
+// but keeps its window closed. Here any acknowledgement counts as life.
+#pragma once
+
+#include <optional>
+
+#include "base/time.h"
+
+namespace fairlead::relay {
+
+// The part of TCP_INFO that matters.
+struct TcpWait {
+  bool answer_due = false;  // data or a probe is unacknowledged
+  Duration since_ack{};     // since the last acknowledgement, of whatever kind
+};
+
+// nullopt for what is no TCP socket.
+std::optional<TcpWait> read_tcp_wait(int fd);
+
+// Fed at intervals, a few within the timeout. One for each connection.
+class PeerSilence {
+ public:
+  // True when an answer has been due at each look for `timeout`, and no acknowledgement has come.
+  bool gone(const TcpWait& seen, TimePoint now, Duration timeout);
+
+ private:
+  std::optional<TimePoint> since_;
+};
+
+}  // namespace fairlead::relay

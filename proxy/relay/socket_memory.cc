@@ -1,0 +1,124 @@
+#include "relay/socket_memory.h"
+
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+
+#include "event/tcp_stream.h"
+#include "relay/tcp_relay.h"
+
+namespace fairlead::relay {
+namespace {
+
+// The kernel counts a buffer's bookkeeping, and allows twice what it was asked for.
+constexpr std::size_t kKernelFactor = 2;
+constexpr std::size_t kDirections = 2;
+constexpr int kLeast = 1;  // the kernel makes its minimum of it
+
+int option(int fd, int name) {
+  int value = 0;
+  socklen_t length = sizeof value;
+  if (::getsockopt(fd, SOL_SOCKET, name, &value, &length) != 0) return 0;
+  return value;
+}
+
+bool set_tuning(int fd, bool by_kernel) {
+  // Both locks of <linux/sockios.h>'s SOCK_BUF_LOCK_MASK: send and receive buffer.
+  const int locks = by_kernel ? 0 : 3;
+  return ::setsockopt(fd, SOL_SOCKET, SO_BUF_LOCK, &locks, sizeof locks) == 0;
+}
+
+}  // namespace
+
+std::optional<SocketMemory> SocketMemory::begin(MemoryBudget& budget) {
+  SocketMemory memory;
+  memory.budget_ = &budget;
+  const std::size_t left = budget.left_bytes();
+  const std::size_t limit = budget.limit_bytes();
+  memory.level_ = left >= limit - limit / 4 ? 2 : left >= limit / 2 ? 1 : 0;
+  for (;;) {
+    auto charge = MemoryCharge::take(budget, MemoryUse::kConnections, memory.cost(memory.level_));
+    if (charge) {
+      memory.charge_ = std::move(*charge);
+      memory.grow_at_ = kSocketBufferBytes[memory.level_] * kBuffersMovedToGrow;
+      return memory;
+    }
+    if (memory.level_-- == 0) return std::nullopt;
+  }
+}
+
+std::size_t SocketMemory::copy_bytes() const {
+  return std::min(kSocketBufferBytes[level_], kCopyBytes);
+}
+
+std::size_t SocketMemory::cost(unsigned level) const {
+  const std::size_t write =
+      level < kUnboundedWritesLevel ? kSocketBufferBytes[level] : kPacketBytesMax;
+  const std::size_t socket = kDirections * kKernelFactor * kSocketBufferBytes[level] + write;
+  const std::size_t fixed = kConnectionBytes + early_bytes_;
+  if (smc_) return fixed + socket;
+  const std::size_t in_hand = kDirections * std::min(kSocketBufferBytes[level], kCopyBytes);
+  return fixed + 2 * socket + in_hand;
+}
+
+bool SocketMemory::bound(event::Stream& stream) {
+  if (budget_ == nullptr || stream.descriptor() < 0) return true;
+  resize(stream);
+  int waiting = 0;
+  if (::ioctl(stream.descriptor(), FIONREAD, &waiting) != 0) return true;
+  const std::size_t early = kKernelFactor * static_cast<std::size_t>(waiting);
+  if (early <= kKernelFactor * kSocketBufferBytes[level_]) return true;
+  if (!charge_.resize(charge_.bytes() + early)) return false;
+  early_bytes_ += early;
+  return true;
+}
+
+void SocketMemory::resize(event::Stream& stream) const {
+  event::bound_memory(stream.descriptor(), static_cast<int>(kSocketBufferBytes[level_]));
+  stream.set_write_max(level_ < kUnboundedWritesLevel ? kSocketBufferBytes[level_] : 0);
+}
+
+void SocketMemory::become_smc(event::Stream& net) {
+  if (budget_ == nullptr) return;
+  smc_ = true;
+  event::bound_memory(net.descriptor(), kLeast);
+  charge_.resize(cost(level_));
+}
+
+void SocketMemory::moved(std::uint64_t bytes, event::Stream& app, event::Stream* net) {
+  if (budget_ == nullptr || bytes < grow_at_) return;
+  if (level_ + 1 < kSocketLevels) {
+    grow(app, net);
+    grow_at_ = bytes + kSocketBufferBytes[level_] * kBuffersMovedToGrow;
+  } else if (net != nullptr) {
+    look_at_tuned(*net);
+    grow_at_ = bytes + kTunedLookBytes;
+  } else {
+    grow_at_ = UINT64_MAX;
+  }
+}
+
+void SocketMemory::grow(event::Stream& app, event::Stream* net) {
+  early_bytes_ = 0;
+  charge_.resize(cost(level_));
+  if (!charge_.resize(cost(level_ + 1), budget_->limit_bytes() / 2)) return;
+  ++level_;
+  resize(app);
+  if (net != nullptr) resize(*net);
+}
+
+// What the kernel has made of the buffers is paid for, or stays as it is from now on.
+void SocketMemory::look_at_tuned(event::Stream& net) {
+  const int fd = net.descriptor();
+  const std::size_t fixed = cost(level_) - kDirections * kKernelFactor * kSocketBufferBytes[level_];
+  const std::size_t now = static_cast<std::size_t>(option(fd, SO_SNDBUF)) +
+                          static_cast<std::size_t>(option(fd, SO_RCVBUF));
+  const std::size_t wanted = fixed + now + kTunedMarginBytes;
+  const bool paid = charge_.resize(std::max(wanted, cost(level_)), budget_->limit_bytes() / 2);
+  if (paid == tuned_) return;
+  // Kernels before 5.15 know no way back to tuning: the buffers keep the size of the last level.
+  if (set_tuning(fd, paid)) tuned_ = paid;
+}
+
+}  // namespace fairlead::relay

@@ -1,0 +1,80 @@
+// What one connection costs in the kernel and in its own state, and how large its sockets' buffers
+// are.
+//
+// The kernel lets the buffers of a TCP socket grow to megabytes, and charges them to the cgroup. So
+// a connection begins with small ones and pays for what they can hold at most. One that moves bytes
+// gets larger ones, as long as half of the budget is left for others: buffers of a connection that
+// stalls stay as they are. In the end a socket towards the network is left to the kernel's own
+// tuning, which a long way needs, and pays for what the kernel has made of it.
+//
+//   what counts            SMC-R                         TCP
+//   state, kernel objects  kConnectionBytes              the same
+//   application's socket   two buffers                   the same
+//   socket to the network  in kConnectionBytes           two buffers
+//   bytes in hand          none, they are in the ring    two copies of one read
+//
+// A buffer counts twice its size, as the kernel counts it, and a send buffer one write more, by
+// which the kernel lets it be exceeded. What a peer sent before its socket was bounded counts as
+// well, until the connection grows. Pipes count in tcp_relay.cc.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+
+#include "event/stream.h"
+#include "relay/memory_budget.h"
+
+namespace fairlead::relay {
+
+// State of the session, two sockets with file, inode, dentry, epoll item and address, and the
+// smallest buffers of an idle socket. About 11 KiB were measured (docs/operations.md).
+inline constexpr std::size_t kConnectionBytes = 16 * 1024;
+// By level: what is asked of the kernel for each direction of a socket.
+inline constexpr std::size_t kSocketBufferBytes[] = {4096, 16384, 65536, 262144};
+inline constexpr unsigned kSocketLevels = 4;
+// Below this level writes are bounded to the size of a buffer.
+inline constexpr unsigned kUnboundedWritesLevel = 2;
+inline constexpr std::size_t kPacketBytesMax = 64 * 1024;  // that the kernel makes of large writes
+// Beyond the last level the kernel tunes the socket to the network by itself. Between two looks at
+// what it has made, so many bytes may be moved, by which it may grow so much.
+inline constexpr std::uint64_t kTunedLookBytes = 256 * 1024;
+inline constexpr std::size_t kTunedMarginBytes = 1024 * 1024;
+// A connection is given a level more when it has moved so many buffers full.
+inline constexpr std::uint64_t kBuffersMovedToGrow = 4;
+
+class SocketMemory {
+ public:
+  // Of a stream without descriptor, as in a simulation: nothing counts.
+  SocketMemory() = default;
+  // Nothing where the budget has no room for one more connection.
+  static std::optional<SocketMemory> begin(MemoryBudget& budget);
+
+  // The streams are those of one connection. Each is bounded as soon as it is connected. False
+  // where the budget has no room for what has come in before.
+  bool bound(event::Stream& stream);
+  // The connection is SMC-R: the socket to the network carries nothing more.
+  void become_smc(event::Stream& net);
+  // The application has moved so many bytes in all. `net`: of a TCP connection, else null.
+  void moved(std::uint64_t bytes, event::Stream& app, event::Stream* net);
+
+  // How much a TCP relay may have in hand in each direction.
+  std::size_t copy_bytes() const;
+  std::size_t charged_bytes() const { return charge_.bytes(); }
+
+ private:
+  std::size_t cost(unsigned level) const;
+  void resize(event::Stream& stream) const;
+  void grow(event::Stream& app, event::Stream* net);
+  void look_at_tuned(event::Stream& net);
+
+  MemoryBudget* budget_ = nullptr;
+  MemoryCharge charge_;
+  unsigned level_ = kSocketLevels - 1;
+  std::size_t early_bytes_ = 0;  // that came before a socket was bounded, as the kernel counts them
+  bool smc_ = false;
+  bool tuned_ = false;  // the kernel tunes the socket to the network
+  std::uint64_t grow_at_ = 0;
+};
+
+}  // namespace fairlead::relay

@@ -1,0 +1,100 @@
+#include "relay/socket_memory.h"
+
+#include <gtest/gtest.h>
+#include <linux/sock_diag.h>
+#include <sys/socket.h>
+
+#include <vector>
+
+#include "relay/tcp_relay.h"
+#include "unit/event/socket_pair.h"
+
+namespace fairlead::relay {
+namespace {
+
+constexpr std::size_t kMiB = 1024 * 1024;
+
+// What is charged does not depend on sockets, and a stream without descriptor is left alone.
+TEST(SocketMemory, BeginsSmallerAsTheBudgetIsUsedUpAndThenNotAtAll) {
+  WorkerStats stats;
+  MemoryBudget budget(32 * kMiB, 0, stats);
+  std::vector<SocketMemory> connections;
+  std::size_t last = SIZE_MAX;
+  while (auto memory = SocketMemory::begin(budget)) {
+    EXPECT_LE(memory->charged_bytes(), last);
+    last = memory->charged_bytes();
+    connections.push_back(std::move(*memory));
+  }
+  EXPECT_LE(last, 64u * 1024);
+  EXPECT_LT(budget.left_bytes(), last);
+  EXPECT_GT(connections.size(), 250u);
+  connections.clear();
+  EXPECT_EQ(budget.left_bytes(), 32 * kMiB);
+}
+
+class BoundedSockets : public testing::Test {
+ protected:
+  std::size_t queued(int what) const {
+    std::uint32_t values[SK_MEMINFO_VARS] = {};
+    socklen_t length = sizeof values;
+    EXPECT_EQ(::getsockopt(pair_.dialled->descriptor(), SOL_SOCKET, SO_MEMINFO, values, &length),
+              0);
+    return values[what];
+  }
+
+  WorkerStats stats_;
+  MemoryBudget budget_{256 * kMiB, 0, stats_};
+  event::SocketPair pair_;
+};
+
+TEST_F(BoundedSockets, AReaderThatStallsCostsNoMoreThanWasSetAside) {
+  ASSERT_TRUE(budget_.take(MemoryUse::kConnections, 200 * kMiB));
+  auto memory = SocketMemory::begin(budget_);
+  ASSERT_TRUE(memory);
+  ASSERT_TRUE(memory->bound(*pair_.dialled));
+  const std::string piece(kCopyBytes, 'x');
+  // The other side reads nothing; what it takes is the kernel's buffers.
+  while (event::SocketPair::write(*pair_.dialled, piece) != 0)
+    ASSERT_LE(queued(SK_MEMINFO_WMEM_QUEUED), memory->charged_bytes() - kConnectionBytes);
+  EXPECT_LE(queued(SK_MEMINFO_WMEM_QUEUED), 4 * kSocketBufferBytes[0]);
+}
+
+TEST_F(BoundedSockets, AConnectionThatMovesBytesGrowsWhileHalfOfTheBudgetIsFree) {
+  auto memory = SocketMemory::begin(budget_);
+  ASSERT_TRUE(memory);
+  ASSERT_TRUE(memory->bound(*pair_.dialled));
+  const std::size_t before = memory->charged_bytes();
+  const std::size_t buffer = queued(SK_MEMINFO_SNDBUF);
+  memory->moved(kMiB, *pair_.dialled, pair_.accepted.get());
+  EXPECT_GT(memory->charged_bytes(), before);
+  EXPECT_GT(queued(SK_MEMINFO_SNDBUF), buffer);
+
+  auto late = SocketMemory::begin(budget_);
+  ASSERT_TRUE(budget_.take(MemoryUse::kConnections, 130 * kMiB));
+  const std::size_t kept = late->charged_bytes();
+  late->moved(kMiB, *pair_.dialled, pair_.accepted.get());
+  EXPECT_EQ(late->charged_bytes(), kept);
+}
+
+TEST_F(BoundedSockets, AnSmcConnectionGivesBackWhatTcpWouldNeed) {
+  auto memory = SocketMemory::begin(budget_);
+  ASSERT_TRUE(memory);
+  const std::size_t before = memory->charged_bytes();
+  memory->become_smc(*pair_.accepted);
+  EXPECT_LT(memory->charged_bytes(), before / 2);
+}
+
+TEST_F(BoundedSockets, WhatCameInBeforeIsPaidForToo) {
+  ASSERT_TRUE(budget_.take(MemoryUse::kConnections, 200 * kMiB));
+  auto memory = SocketMemory::begin(budget_);
+  ASSERT_TRUE(memory);
+  const std::size_t before = memory->charged_bytes();
+  const std::string flood(32 * 1024, 'x');
+  ASSERT_EQ(event::SocketPair::write(*pair_.accepted, flood), flood.size());
+  pair_.until([&] { return pair_.dialled->readable(); });
+  ASSERT_TRUE(memory->bound(*pair_.dialled));
+  EXPECT_GE(memory->charged_bytes(), before + flood.size());
+}
+
+}  // namespace
+}  // namespace fairlead::relay

@@ -1,0 +1,225 @@
+// Urgent data in the CDC's flags: what Linux expects, what it sends, and what a hostile peer may.
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "connection_pair.h"
+#include "smc/connection.h"
+
+namespace fairlead::smc {
+namespace {
+
+wire::CdcMessage next_message(const Endpoint& to, std::uint16_t sequence) {
+  wire::CdcMessage message;
+  message.sequence = sequence;
+  message.token = to.connection.local_token();
+  return message;
+}
+
+TEST(ConnectionUrgent, TheByteIsAWindowOfItsOwn) {
+  ConnectionPair pair;
+  pair.write(pair.a, "before");
+  ASSERT_TRUE(pair.write_urgent(pair.a, '!'));
+  pair.settle();
+  EXPECT_FALSE(pair.b.connection.rx_urgent());
+  EXPECT_EQ(pair.read(pair.b), "before");
+  EXPECT_TRUE(pair.b.connection.rx_urgent());
+  EXPECT_EQ(pair.read(pair.b), "!");
+  EXPECT_FALSE(pair.b.connection.rx_urgent());
+}
+
+TEST(ConnectionUrgent, TheSenderWaitsUntilTheByteIsConsumedAndTold) {
+  ConnectionPair pair;
+  pair.write(pair.a, "before");
+  pair.write_urgent(pair.a, '!');
+  pair.settle();
+  EXPECT_EQ(pair.a.connection.tx_window().bytes(), 0U);
+  EXPECT_FALSE(pair.a.connection.tx_blocked());  // the element is not full
+  pair.read(pair.b);
+  pair.settle();
+  EXPECT_EQ(pair.a.connection.tx_window().bytes(), 0U);
+  pair.read(pair.b);
+  EXPECT_TRUE(pair.b.connection.transmit_due());
+  pair.settle();
+  EXPECT_EQ(pair.a.connection.tx_window().bytes(), 16384U);
+  pair.write(pair.a, "behind");
+  pair.settle();
+  EXPECT_FALSE(pair.b.connection.rx_urgent());
+  EXPECT_EQ(pair.read(pair.b), "behind");
+}
+
+TEST(ConnectionUrgent, TheMessageThatEndsBehindTheByteHasBothFlags) {
+  ConnectionPair pair;
+  pair.write(pair.a, "four");
+  pair.write_urgent(pair.a, '!');
+  const auto transmit = pair.a.connection.poll_transmit();
+  ASSERT_TRUE(transmit);
+  EXPECT_EQ(transmit->cdc.producer, (wire::CdcCursor{0, 5}));
+  EXPECT_TRUE(transmit->cdc.producer_flags.urgent_pending);
+  EXPECT_TRUE(transmit->cdc.producer_flags.urgent_present);
+  EXPECT_FALSE(pair.a.connection.transmit_due());
+  pair.a.connection.shutdown_write();
+  const auto next = pair.a.connection.poll_transmit();
+  ASSERT_TRUE(next);
+  EXPECT_TRUE(next->cdc.state.done_writing);
+  EXPECT_FALSE(next->cdc.producer_flags.urgent_pending);
+  EXPECT_FALSE(next->cdc.producer_flags.urgent_present);
+}
+
+TEST(ConnectionUrgent, MessagesBeforeTheByteSayThatItIsPending) {
+  ConnectionPair pair(16384, 16384, 32768);  // the send ring holds more than the peer
+  const std::string bytes(20000, 'z');
+  pair.write(pair.a, bytes);
+  pair.write_urgent(pair.a, '!');
+  pair.transmit(pair.a);
+  EXPECT_TRUE(pair.a.on_the_way.back().producer_flags.urgent_pending);
+  EXPECT_FALSE(pair.a.on_the_way.back().producer_flags.urgent_present);
+  pair.settle();
+  std::string got;
+  while (!pair.b.connection.rx_urgent()) {
+    got += pair.read(pair.b);
+    pair.settle();
+  }
+  EXPECT_EQ(got, bytes);
+  EXPECT_EQ(pair.read(pair.b), "!");
+}
+
+TEST(ConnectionUrgent, ANewerByteMakesTheOlderOrdinary) {
+  ConnectionPair pair;
+  for (std::uint16_t i = 1; i <= 2; ++i) {
+    wire::CdcMessage message = next_message(pair.b, i);
+    message.producer = {0, i * 5U};
+    message.producer_flags.urgent_present = true;
+    ASSERT_TRUE(pair.b.connection.handle_cdc(message, pair.now));
+  }
+  EXPECT_EQ(pair.read(pair.b).size(), 9U);
+  EXPECT_TRUE(pair.b.connection.rx_urgent());
+  EXPECT_EQ(pair.read(pair.b).size(), 1U);
+}
+
+TEST(ConnectionUrgent, DataBehindTheByteStaysOrdinary) {
+  ConnectionPair pair;
+  wire::CdcMessage message = next_message(pair.b, 1);
+  message.producer = {0, 5};
+  message.producer_flags.urgent_present = true;
+  ASSERT_TRUE(pair.b.connection.handle_cdc(message, pair.now));
+  message = next_message(pair.b, 2);
+  message.producer = {0, 50};
+  ASSERT_TRUE(pair.b.connection.handle_cdc(message, pair.now));
+  EXPECT_EQ(pair.read(pair.b).size(), 4U);
+  EXPECT_TRUE(pair.b.connection.rx_urgent());
+  EXPECT_EQ(pair.read(pair.b).size(), 1U);
+  EXPECT_EQ(pair.read(pair.b).size(), 45U);
+}
+
+TEST(ConnectionUrgent, AFlagThatNamesNoUnreadByteIsIgnored) {
+  ConnectionPair pair;
+  wire::CdcMessage message = next_message(pair.b, 1);
+  message.producer_flags.urgent_present = true;
+  ASSERT_TRUE(pair.b.connection.handle_cdc(message, pair.now));  // nothing was sent at all
+  EXPECT_FALSE(pair.b.connection.rx_urgent());
+  message = next_message(pair.b, 2);
+  message.producer = {0, 5};
+  ASSERT_TRUE(pair.b.connection.handle_cdc(message, pair.now));
+  EXPECT_EQ(pair.read(pair.b).size(), 5U);
+  message.producer_flags.urgent_present = true;  // all of it was read before
+  message.sequence = 3;
+  ASSERT_TRUE(pair.b.connection.handle_cdc(message, pair.now));
+  EXPECT_EQ(pair.b.connection.rx_window().bytes(), 0U);
+  message.producer = {0, 20};
+  message.sequence = 4;
+  message.producer_flags.urgent_present = false;
+  ASSERT_TRUE(pair.b.connection.handle_cdc(message, pair.now));
+  message.producer = {0, 3};  // a cursor that has gone by
+  message.sequence = 5;
+  message.producer_flags.urgent_present = true;
+  ASSERT_TRUE(pair.b.connection.handle_cdc(message, pair.now));
+  EXPECT_EQ(pair.read(pair.b).size(), 15U);
+}
+
+TEST(ConnectionUrgent, AFlagBeyondTheFreeSpaceResetsTheConnection) {
+  ConnectionPair pair;
+  wire::CdcMessage message = next_message(pair.b, 1);
+  message.producer = {1, 1};
+  message.producer_flags.urgent_present = true;
+  EXPECT_FALSE(pair.b.connection.handle_cdc(message, pair.now));
+  EXPECT_EQ(pair.b.connection.rx_end(), StreamEnd::kReset);
+}
+
+class ConnectionUrgentSwitch : public testing::TestWithParam<std::uint32_t> {};
+
+TEST_P(ConnectionUrgentSwitch, TheByteIsAnnouncedAgainWhenItsLinkDies) {
+  ConnectionPair pair(16384, 16384, GetParam());
+  pair.write(pair.a, "before");
+  pair.write_urgent(pair.a, '!');
+  pair.transmit(pair.a);
+  pair.switch_link();
+  pair.transmit(pair.a);
+  // Linux would take "pending" without news for a second urgent byte.
+  EXPECT_FALSE(pair.a.on_the_way.back().producer_flags.urgent_pending);
+  EXPECT_TRUE(pair.a.on_the_way.back().producer_flags.urgent_present);
+  pair.settle();
+  EXPECT_EQ(pair.read(pair.b), "before");
+  EXPECT_TRUE(pair.b.connection.rx_urgent());
+  EXPECT_EQ(pair.read(pair.b), "!");
+  pair.settle();
+  EXPECT_NE(pair.a.connection.tx_window().bytes(), 0U);
+}
+
+TEST_P(ConnectionUrgentSwitch, TheByteIsUrgentOnceWhenItsAnnouncementArrivedBefore) {
+  ConnectionPair pair(16384, 16384, GetParam());
+  pair.write(pair.a, "before");
+  pair.write_urgent(pair.a, '!');
+  pair.transmit(pair.a);
+  ASSERT_TRUE(pair.deliver(pair.a));
+  pair.read(pair.b);
+  pair.read(pair.b);
+  pair.transmit(pair.b);  // the confirmation is lost
+  pair.switch_link();
+  pair.settle();
+  EXPECT_EQ(pair.b.connection.rx_window().bytes(), 0U);
+  EXPECT_NE(pair.a.connection.tx_window().bytes(), 0U);
+  pair.write(pair.a, "behind");
+  pair.settle();
+  EXPECT_FALSE(pair.b.connection.rx_urgent());
+  EXPECT_EQ(pair.read(pair.b), "behind");
+}
+
+INSTANTIATE_TEST_SUITE_P(DirectAndStaged, ConnectionUrgentSwitch, testing::Values(0U, 32768U));
+
+// Rings of other sizes, so that the byte lies at every place of a ring.
+class ConnectionUrgentStream : public testing::TestWithParam<std::uint32_t> {};
+
+TEST_P(ConnectionUrgentStream, EachByteArrivesInItsPlaceAndUrgent) {
+  ConnectionPair pair(65536, 32768, GetParam());
+  std::mt19937 random(7);
+  std::string sent, received;
+  std::vector<std::size_t> urgent_sent, urgent_received;
+  while (received.size() < (1 << 20)) {
+    if (random() % 4 == 0) {
+      const char byte = static_cast<char>(random());
+      if (pair.write_urgent(pair.a, byte)) {
+        urgent_sent.push_back(sent.size());
+        sent += byte;
+      }
+    } else {
+      std::string chunk(1 + random() % 9000, ' ');
+      for (char& c : chunk) c = static_cast<char>(random());
+      sent += chunk.substr(0, pair.write(pair.a, chunk));
+    }
+    pair.settle();
+    if (random() % 3 == 0) continue;
+    if (pair.b.connection.rx_urgent()) urgent_received.push_back(received.size());
+    received += pair.read(pair.b);
+    ASSERT_EQ(received, sent.substr(0, received.size()));
+  }
+  urgent_sent.resize(urgent_received.size());
+  EXPECT_EQ(urgent_received, urgent_sent);
+  EXPECT_GT(urgent_received.size(), 50U);
+}
+
+INSTANTIATE_TEST_SUITE_P(DirectAndStaged, ConnectionUrgentStream, testing::Values(0U, 16384U));
+
+}  // namespace
+}  // namespace fairlead::smc

@@ -1,0 +1,70 @@
+#include "smc/rmb_keys.h"
+
+#include <gtest/gtest.h>
+
+namespace fairlead::smc {
+namespace {
+
+RmbKey key_of(std::uint32_t number) { return {RemoteKey{number}, RemoteAddress{number << 12}}; }
+
+class RmbKeysTest : public testing::Test {
+ protected:
+  // One RMB that stays on link 0, under key 1 there, while slot 1 has one link after the other.
+  // Returns the key on the last of these links.
+  RmbKey replace_links(std::size_t count) {
+    const RmbRow row = *keys.add(0, key_of(1));
+    for (std::size_t i = 0; i < count; ++i) {
+      keys.remove_link(1);
+      keys.set(row, 1, key_on_link(i));
+    }
+    return key_on_link(count - 1);
+  }
+  static RmbKey key_on_link(std::size_t i) { return key_of(static_cast<std::uint32_t>(100 + i)); }
+
+  RmbKeys keys;
+};
+
+TEST_F(RmbKeysTest, FindsTheSameRmbOnAnotherLink) {
+  const RmbKey there = replace_links(1);
+  EXPECT_EQ(keys.translate(0, key_of(1), 1), there);
+  EXPECT_EQ(keys.translate(1, there, 0), key_of(1));
+  EXPECT_EQ(keys.translate(1, key_of(2), 0), std::nullopt);
+}
+
+// A Confirm may arrive after its link and several successors in the same slot are deleted.
+TEST_F(RmbKeysTest, KeepsTheKeysOfDeletedLinks) {
+  replace_links(kPreviousKeysMax + 1);
+  for (std::size_t i = 0; i < kPreviousKeysMax; ++i) {
+    EXPECT_TRUE(keys.known(key_on_link(i))) << i;
+    EXPECT_EQ(keys.translate(std::nullopt, key_on_link(i), 0), key_of(1)) << i;
+  }
+}
+
+TEST_F(RmbKeysTest, ForgetsTheOldestKeyAtTheLimit) {
+  const RmbKey last = replace_links(kPreviousKeysMax + 2);
+  EXPECT_FALSE(keys.known(key_on_link(0)));
+  EXPECT_TRUE(keys.known(key_on_link(1)));
+  EXPECT_EQ(keys.translate(std::nullopt, key_on_link(0), 0), std::nullopt);
+  EXPECT_EQ(keys.translate(std::nullopt, last, 0), key_of(1));
+}
+
+// A device may give the key of a deleted link to another RMB.
+TEST_F(RmbKeysTest, PrefersAKeyInUseToAKeyOfADeletedLink) {
+  replace_links(2);
+  const RmbRow other = *keys.add(0, key_of(2));
+  keys.set(other, 1, key_on_link(0));
+  EXPECT_EQ(keys.translate(std::nullopt, key_on_link(0), 0), key_of(2));
+}
+
+TEST_F(RmbKeysTest, AnRmbGoesWithItsLastLink) {
+  const RmbKey there = replace_links(2);
+  keys.remove_link(0);
+  EXPECT_EQ(keys.count(), 1U);
+  keys.remove_link(1);
+  EXPECT_EQ(keys.count(), 0U);
+  EXPECT_FALSE(keys.known(there));
+  EXPECT_FALSE(keys.known(key_on_link(0)));
+}
+
+}  // namespace
+}  // namespace fairlead::smc
