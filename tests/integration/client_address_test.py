@@ -1,0 +1,335 @@
+"""Goal: an application sees the client's address where it asks for its peer's, on every connection
+that the proxy made for that client and on no other. Method: two pods as network namespaces; the
+application tells each client what accept(2) and, at the end, getpeername(2) reported; a client knows
+its own address. Over SMC-R the client of the server's pod is a proxy, whose addresses the proxy of
+the server's pod tells. The file is long because each way to an application is tried, over both families and transports."""
+import contextlib
+import json
+import os
+import socket
+import threading
+import unittest
+from pathlib import Path
+
+import peers
+from harness import listener, main, wait_until
+from pod_pair import CLIENT, CLIENT6, SERVER, SERVER6, Pods
+
+CHURN = 10_000  # more than there are slots, so each is used again
+THREADS = 8
+LIVE = 60
+SOURCE_BLOCK = range(0x7f800000, 0x80000000)  # 127.128.0.0/9
+PORT_FIRST = 61440
+
+
+def plain(address):
+    """Address and port as one value, IPv4-mapped as IPv4."""
+    return address[0].removeprefix("::ffff:"), address[1]
+
+
+class Application:
+    """Tells each client what it saw of it, after the client has said something."""
+
+    def __init__(self, host):
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        self.listener = socket.socket(family, socket.SOCK_STREAM)
+        for option in (socket.SO_REUSEADDR, socket.SO_REUSEPORT):
+            self.listener.setsockopt(socket.SOL_SOCKET, option, 1)
+        if family == socket.AF_INET6:
+            self.listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        self.listener.bind((host, 0))
+        self.listener.listen(1024)
+        self.port = self.listener.getsockname()[1]
+        for _ in range(THREADS):
+            threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self):
+        while True:
+            try:
+                sock, accepted = self.listener.accept()
+            except OSError:
+                return
+            with sock, contextlib.suppress(OSError):
+                sock.settimeout(60)
+                if not sock.recv(1):
+                    continue
+                report = {"accept": accepted[:2], "getpeername": sock.getpeername()[:2]}
+                sock.sendall(json.dumps(report).encode())
+
+    def close(self):
+        with contextlib.suppress(OSError):
+            self.listener.shutdown(socket.SHUT_RDWR)
+        self.listener.close()
+
+
+def seen_by(sock):
+    """What the application saw: (by accept, by getpeername)."""
+    sock.sendall(b"?")
+    report = json.loads(peers.receive_all(sock))
+    return tuple(report["accept"]), tuple(report["getpeername"])
+
+
+class ClientAddress(Pods):
+    def setUp(self):
+        super().setUp()
+        if os.environ.get("FAIRLEAD_VARIANT", "direct") != "direct":
+            raise unittest.SkipTest("has variants of its own")
+
+    def application(self, host):
+        with self.namespace(self.names[1]):
+            application = Application(host)
+        self.addCleanup(application.close)
+        return application
+
+    def start_inbound(self, host="0.0.0.0", **options):
+        self.rules(self.names[1], """table inet fairlead { chain in {
+            type nat hook prerouting priority -100;
+            iifname "wire" meta l4proto tcp redirect to :4543
+            }
+            }""")
+        self.inbound = self.start_in(
+            self.names[1], "in",
+            [listener("in", "inbound", listen=f"{host}:4543", mode="redirect")], options=options)
+        if not options.get("client_address"):
+            self.require_programs()
+
+    def require_programs(self):
+        for check in self.inbound.get_json("/doctor")["checks"]:
+            if check["name"] == "client_address" and check["status"] != "ok":
+                raise unittest.SkipTest(check["finding"])
+
+    def connect(self, server, port):
+        with self.namespace(self.names[0]):
+            return peers.connect((server, port))
+
+    def assert_shown(self, sock, as_mapped=False):
+        own = sock.getsockname()[:2]
+        if as_mapped:
+            own = ("::ffff:" + own[0], own[1])
+        self.assertEqual(seen_by(sock), (own, own))
+
+    def results(self):
+        samples = {}
+        for name in ("shown", "off", "unavailable", "no_slot", "family", "refused"):
+            samples[name] = self.inbound.metrics().value("fairlead_client_address_total", result=name)
+        return {name: int(count) for name, count in samples.items() if count}
+
+    def test_over_ipv4(self):
+        self.start_inbound()
+        application = self.application("0.0.0.0")
+        with self.connect(SERVER, application.port) as sock:
+            self.assertEqual(sock.getsockname()[0], CLIENT)
+            rows = self.live_rows(1)
+            self.assertEqual([row["client_address"] for row in rows], ["shown"])
+            self.assert_shown(sock)
+        self.assertEqual(self.results(), {"shown": 1})
+        steps = self.inbound.get_json("/why")["decisions"][0]["steps"]
+        self.assertIn("the application sees the client's address", steps)
+
+    def live_rows(self, count):
+        def rows():
+            found = self.inbound.get_json("/connections")["connections"]
+            return found if len(found) >= count and all(row["client_address"] for row in found) else []
+        wait_until(rows, f"{count} connections at the proxy")
+        return rows()
+
+    def test_over_ipv6(self):
+        self.start_inbound("[::]")
+        application = self.application("::")
+        with self.connect(SERVER6, application.port) as sock:
+            self.assertEqual(sock.getsockname()[0], CLIENT6)
+            self.assert_shown(sock)
+        with self.connect(SERVER, application.port) as sock:
+            self.assert_shown(sock, as_mapped=True)
+        self.assertEqual(self.results(), {"shown": 2})
+
+    def over_smcr(self, listen, server):
+        self.rules(self.names[0], f"""table inet fairlead {{ chain out {{
+            type nat hook output priority -100;
+            meta l4proto tcp meta skgid != 2201 ip daddr {SERVER} redirect to :4540
+            meta l4proto tcp meta skgid != 2201 ip6 daddr {SERVER6} redirect to :4540
+            }}
+            }}""")
+        self.start_inbound(listen)
+        self.outbound = self.start_in(
+            self.names[0], "out",
+            [listener("out", "outbound", listen=f"{listen}:4540", mode="redirect")])
+        application = self.application("::" if ":" in server else "0.0.0.0")
+        socks = [self.connect(server, application.port) for _ in range(LIVE)]
+        try:
+            rows = self.live_rows(LIVE)
+            seen = [seen_by(sock) for sock in socks]
+        finally:
+            for sock in socks:
+                sock.close()
+        at_proxy = {row["peer"] for row in rows}
+        self.assertEqual(len(at_proxy), LIVE)
+        self.assertEqual({accepted for accepted, _ in seen}, {named for _, named in seen})
+        self.assertEqual({peers_text(accepted) for accepted, _ in seen}, at_proxy)
+        self.assert_smcr(at_least=LIVE)
+
+    def test_over_smcr_and_ipv4(self):
+        self.over_smcr("0.0.0.0", SERVER)
+
+    def test_over_smcr_and_ipv6(self):
+        self.over_smcr("[::]", SERVER6)
+
+    def churn(self, server, application, count):
+        """`count` connections by threads; what was seen wrongly."""
+        wrong = []
+
+        def connect_often():
+            with self.namespace(self.names[0]):
+                for _ in range(count // THREADS):
+                    with peers.connect((server, application.port), timeout=60) as sock:
+                        own = plain(sock.getsockname())
+                        seen = tuple(plain(each) for each in seen_by(sock))
+                        if seen != (own, own):
+                            wrong.append((own, seen))
+        tasks = [peers.Task(connect_often) for _ in range(THREADS)]
+        return tasks, wrong
+
+    def outward(self, application, done):
+        """Connections of the application to remote ports of the numbers that the proxy uses, from
+        the application's own port; until `done`, and at least one."""
+        wrong, made = [], 0
+        while not done() or made == 0:
+            for family, remote, ports in ((socket.AF_INET, CLIENT, self.source_ports()),
+                                          (socket.AF_INET6, CLIENT6, range(PORT_FIRST, PORT_FIRST + 5))):
+                for port in list(ports)[:5]:
+                    made += self.connect_outward(family, remote, port, application.port, wrong)
+        return made, wrong
+
+    def source_ports(self):
+        """Of the proxy's connections to the application that stand now."""
+        ports = []
+        with self.namespace(self.names[1]):
+            table = Path("/proc/thread-self/net/tcp").read_text()
+        for line in table.splitlines()[1:]:
+            local = line.split()[1]
+            address, port = local.split(":")
+            if int.from_bytes(bytes.fromhex(address), "little") in SOURCE_BLOCK:
+                ports.append(int(port, 16))
+        return ports
+
+    def connect_outward(self, family, remote, port, own_port, wrong):
+        with contextlib.ExitStack() as stack:
+            try:
+                with self.namespace(self.names[0]):
+                    server = stack.enter_context(socket.create_server((remote, port), family=family))
+                with self.namespace(self.names[1]):
+                    sock = stack.enter_context(socket.socket(family, socket.SOCK_STREAM))
+                for option in (socket.SO_REUSEADDR, socket.SO_REUSEPORT):
+                    sock.setsockopt(socket.SOL_SOCKET, option, 1)
+                sock.bind(("0.0.0.0" if family == socket.AF_INET else "::", own_port))
+                sock.connect((remote, port))
+            except OSError:
+                return 0  # the port is in use just now, or in TIME_WAIT
+            accepted = stack.enter_context(server.accept()[0])
+            if plain(sock.getpeername()) != (remote, port):
+                wrong.append((sock.getpeername(), (remote, port)))
+            # The packet filter may change the port, for the sake of a client's connection.
+            if plain(accepted.getpeername())[0] not in (SERVER, SERVER6):
+                wrong.append((accepted.getpeername(), sock.getsockname()))
+            peers.reset(sock)
+        return 1
+
+    def run_churn(self, listen, server):
+        self.start_inbound(listen, concurrency=2)
+        application = self.application("::")
+        tasks, wrong = self.churn(server, application, CHURN)
+        made, misreported = self.outward(application, lambda: not any(t.is_alive() for t in tasks))
+        for task in tasks:
+            task.finish()
+        self.assertEqual(misreported, [])
+        self.assertEqual(wrong[:10], [], f"{len(wrong)} of {CHURN}")
+        # A few may pass by the proxy: for the packet filter they belong to an outward connection.
+        self.assertEqual(set(self.results()), {"shown"})
+        self.assertGreater(self.results()["shown"], CHURN * 9 // 10)
+        print(f"{CHURN} connections to {server}, {made} outward: none misreported")
+
+    def test_churn_over_ipv4(self):
+        self.run_churn("0.0.0.0", SERVER)
+
+    def test_churn_over_ipv6(self):
+        self.run_churn("[::]", SERVER6)
+
+    def test_restarted_proxy_confuses_nothing(self):
+        self.start_inbound()
+        application = self.application("0.0.0.0")
+        for _ in range(3):
+            with self.connect(SERVER, application.port) as sock:
+                self.assert_shown(sock)
+            self.inbound.terminate()
+            self.inbound.wait_exit()
+            self.inbound = self.start_in(
+                self.names[1], "in", [listener("in", "inbound", listen="0.0.0.0:4543", mode="redirect")])
+
+    def test_switched_off(self):
+        self.start_inbound(client_address="off")
+        application = self.application("0.0.0.0")
+        with self.connect(SERVER, application.port) as sock:
+            accepted, named = seen_by(sock)
+        self.assertEqual(accepted[0], SERVER)
+        self.assertEqual(accepted, named)
+        self.assertEqual(self.results(), {"off": 1})
+
+    def test_without_privileges_the_connection_goes_on_and_says_so(self):
+        self.rules(self.names[1], """table inet fairlead { chain in {
+            type nat hook prerouting priority -100;
+            iifname "wire" meta l4proto tcp redirect to :4543
+            }
+            }""")
+        os.chmod(self.folder, 0o777)
+        (self.folder / "shm").mkdir()
+        os.chmod(self.folder / "shm", 0o777)
+        config = [listener("in", "inbound", listen="0.0.0.0:4543", mode="redirect")]
+        wrapper = ["nsenter", f"--net=/run/netns/{self.names[1]}", "setpriv", "--reuid", "2201",
+                   "--regid", "2201", "--clear-groups", "--no-new-privs", "--bounding-set", "-all"]
+        self.inbound = self.start("in", config, wrapper=wrapper)
+        outside = self.inbound.get
+
+        def get(path):
+            with self.namespace(self.names[1]):
+                return outside(path)
+        self.inbound.get = get
+        application = self.application("0.0.0.0")
+        with self.connect(SERVER, application.port) as sock:
+            accepted, named = seen_by(sock)
+        self.assertEqual((accepted[0], accepted), (SERVER, named))
+        self.assertEqual(self.results(), {"unavailable": 1})
+        check = [check for check in self.inbound.get_json("/doctor")["checks"]
+                 if check["name"] == "client_address"]
+        self.assertEqual([each["status"] for each in check], ["warn"])
+        self.assertIn("CAP_BPF", check[0]["finding"])
+        steps = self.inbound.get_json("/why")["decisions"][0]["steps"]
+        self.assertTrue(any("does not see the client's address" in step for step in steps), steps)
+
+    def test_static_listener(self):
+        """Its application listens on loopback; one on another host cannot be told."""
+        application = self.application("127.0.0.1")
+        self.inbound = self.start_in(
+            self.names[1], "in",
+            [listener("in", "inbound", ("127.0.0.1", application.port), listen=f"{SERVER}:4600")])
+        self.require_programs()
+        with self.connect(SERVER, 4600) as sock:
+            self.assert_shown(sock)
+        with self.namespace(self.names[0]):
+            remote = Application(CLIENT)
+        self.addCleanup(remote.close)
+        self.inbound = self.start_in(
+            self.names[1], "far",
+            [listener("in", "inbound", (CLIENT, remote.port), listen=f"{SERVER}:4601")])
+        with self.connect(SERVER, 4601) as sock:
+            accepted, _ = seen_by(sock)
+        self.assertEqual(accepted[0], SERVER)
+        self.assertEqual(self.results(), {"refused": 1})
+
+
+def peers_text(address):
+    host, port = plain(address)
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,206 @@
+"""What an application said before its connection was reset reaches the other one before the reset.
+
+The proxies learn of last words and of resets in every order: a proxy that is stopped meanwhile finds
+all of it at once when it goes on."""
+import contextlib
+import itertools
+import os
+import queue
+import select
+import signal
+import threading
+from pathlib import Path
+
+import peers
+from harness import VARIANT, ProxyTest, amount, main, seconds, wait_until
+
+REFUSAL = b"-ERR Protocol error: too big mbulk count string\r\n"
+WHO_IS_STOPPED = ((), ("in",), ("out",), ("in", "out"))
+
+
+def until_reset(sock):
+    """All that comes, and whether a FIN or a RST ended it."""
+    parts = []
+    try:
+        while part := sock.recv(peers.BLOCK_BYTES):
+            parts.append(part)
+        return b"".join(parts), "fin"
+    except (ConnectionResetError, BrokenPipeError):
+        return b"".join(parts), "reset"
+
+
+def wait_input(sock):
+    """Until something is there that nobody reads."""
+    if not select.select([sock], [], [], seconds(20))[0]:
+        raise AssertionError("no input came")
+
+
+class Rendezvous:
+    """A server's side of a conversation, step by step as the test says."""
+
+    def __init__(self):
+        self.accepted = queue.Queue()
+
+    def handle(self, sock):
+        done = threading.Event()
+        self.accepted.put((sock, done))
+        done.wait(seconds(120))
+
+    def meet(self):
+        """The socket, and the event that ends the conversation."""
+        return self.accepted.get(timeout=seconds(20))
+
+
+class LastWords(ProxyTest):
+    def setUp(self):
+        super().setUp()
+        self.meeting = Rendezvous()
+        server = peers.Server(self.meeting.handle)
+        self.addCleanup(server.close)
+        self.start_pair(server.address)
+
+    @contextlib.contextmanager
+    def connection(self):
+        """Both ends of a connection that has carried a byte each way."""
+        with peers.connect(self.entry) as client:
+            server, done = self.meeting.meet()
+            try:
+                client.sendall(b"h")
+                self.assertEqual(peers.receive_exactly(server, 1), b"h")
+                server.sendall(b"i")
+                self.assertEqual(peers.receive_exactly(client, 1), b"i")
+                yield client, server
+            finally:
+                server.close()
+                done.set()
+
+    @contextlib.contextmanager
+    def stopped(self, names):
+        """What happens meanwhile, the named proxies learn all at once."""
+        proxies = [proxy for proxy in self.proxies if proxy.name in names]
+        for proxy in proxies:
+            os.kill(proxy.pid, signal.SIGSTOP)
+            stat = Path(f"/proc/{proxy.pid}/stat")
+            wait_until(lambda s=stat: s.read_text().rsplit(")", 1)[1].split()[0] == "T",
+                       f"{proxy.name} to stop")
+        try:
+            yield
+        finally:
+            for proxy in proxies:
+                os.kill(proxy.pid, signal.SIGCONT)
+
+    def carried(self, proxy, flow):
+        direction = "outbound" if proxy is self.outbound else "inbound"
+        return proxy.metrics().value("fairlead_bytes_total", direction=direction, flow=flow)
+
+    def passed_on(self, proxy):
+        """Grows when `proxy` has announced bytes to its peer."""
+        if VARIANT == "tcp":
+            return self.carried(proxy, "tx")
+        return proxy.metrics().value("fairlead_cdc_messages_total", result="sent")
+
+    def test_a_reply_before_a_reset_arrives_in_every_order(self):
+        """A server that answers and closes with input unread, while the client still speaks."""
+        for stop, speaks_on, length in itertools.product(
+                WHO_IS_STOPPED, (False, True), (1, 1000, 50_000)):
+            reply = b"r" * length
+            with self.subTest(stop=stop, speaks_on=speaks_on, length=length), \
+                    self.connection() as (client, server):
+                client.sendall(b"unread")
+                wait_input(server)
+                with self.stopped(stop):
+                    if speaks_on:
+                        before = self.carried(self.outbound, "tx") if "out" not in stop else None
+                        client.sendall(b"more" * 100)
+                        if before is not None:
+                            wait_until(lambda b=before: self.carried(self.outbound, "tx") > b,
+                                       "the client's words to be passed on")
+                    server.sendall(reply)
+                    server.close()
+                self.assertEqual(until_reset(client), (reply, "reset"))
+        self.assert_carried()
+        self.wait_idle()
+
+    def test_a_request_before_a_reset_arrives_in_every_order(self):
+        for stop, speaks_on, length in itertools.product(
+                WHO_IS_STOPPED, (False, True), (1, 1000, 50_000)):
+            request = b"q" * length
+            with self.subTest(stop=stop, speaks_on=speaks_on, length=length), \
+                    self.connection() as (client, server):
+                server.sendall(b"unread")
+                wait_input(client)
+                with self.stopped(stop):
+                    if speaks_on:
+                        before = self.carried(self.inbound, "tx") if "in" not in stop else None
+                        server.sendall(b"more" * 100)
+                        if before is not None:
+                            wait_until(lambda b=before: self.carried(self.inbound, "tx") > b,
+                                       "the server's words to be passed on")
+                    client.sendall(request)
+                    client.close()
+                self.assertEqual(until_reset(server), (request, "reset"))
+        self.assert_carried()
+        self.wait_idle()
+
+    def test_a_fin_before_a_reset_arrives_too(self):
+        """A server that answers and closes, and whose kernel then refuses what still comes."""
+        for stop in WHO_IS_STOPPED:
+            with self.subTest(stop=stop), self.connection() as (client, server):
+                with self.stopped(stop):
+                    server.sendall(b"bye")
+                    server.close()
+                    client.sendall(b"too late")
+                self.assertEqual(until_reset(client), (b"bye", "fin"))
+                with self.assertRaises((ConnectionResetError, BrokenPipeError)):
+                    while True:
+                        client.sendall(b"much too late")
+
+    def test_a_client_that_never_stops_speaking_reads_the_refusal(self):
+        """As a Redis server does with nonsense: it takes some, answers, and closes."""
+        for _ in range(amount(100)):
+            with self.connection() as (client, server):
+                def refuse(sock):
+                    peers.receive_exactly(sock, 65536)
+                    sock.sendall(REFUSAL)
+                    sock.close()
+                refusing = peers.Task(refuse, server)
+                with self.assertRaises((ConnectionResetError, BrokenPipeError)):
+                    while True:
+                        client.sendall(b"x" * 10_000)
+                self.assertEqual(until_reset(client)[0], REFUSAL)
+                refusing.finish()
+        self.assert_carried()
+        self.wait_idle()
+
+    def test_what_a_dead_peer_announced_arrives(self):
+        """A proxy that is killed right after it has passed on the last byte."""
+        with self.connection() as (client, server):
+            before = self.passed_on(self.inbound)
+            with self.stopped(["out"]):
+                server.sendall(b"w" * 10_000)
+                wait_until(lambda: self.passed_on(self.inbound) > before,
+                           "the server's words to be passed on")
+                self.inbound.kill()
+            said, end = until_reset(client)
+            self.assertEqual(said, b"w" * 10_000)
+            # Over TCP a killed process says FIN: nobody can tell that from an orderly end.
+            self.assertEqual(end, "fin" if VARIANT == "tcp" else "reset")
+
+    def test_a_stalled_reader_learns_of_the_reset(self):
+        """Nobody waits for ever for a reader that has stopped to read."""
+        with self.connection() as (client, server):
+            client.setblocking(False)
+            with contextlib.suppress(BlockingIOError):
+                while True:
+                    client.send(bytes(peers.BLOCK_BYTES))
+            client.setblocking(True)
+            peers.reset(client)
+            poll = select.poll()
+            poll.register(server, 0)
+            self.assertTrue(poll.poll(1000 * seconds(20)), "the server is not told of the reset")
+            self.assertEqual(until_reset(server)[1], "reset")
+        self.wait_idle()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,194 @@
+"""A sidecar in a container of 64 MiB whose memory.limit is 32 MiB. A thousand connections each way
+stall, at both ends and in both directions of the stream: nothing is killed, those that were there go
+on, and those that find no room are TCP, then refused, each with its reason."""
+import contextlib
+import resource
+import selectors
+import socket
+import unittest
+
+import cgroups
+import peers
+from harness import ProxyTest, VARIANT, join, listener, main, sanitized, wait_until
+
+CONTAINER_BYTES = 64 << 20
+LIMIT = "32MiB"
+COUNT = 1000
+# More than rings and sockets of a connection hold, whatever their size.
+PUSHED_MAX = 64 << 20
+BLOCK = bytes(256 * 1024)
+
+
+class Stalled:
+    """Sockets that are written to as long as they take something, and never read."""
+
+    def __init__(self):
+        self.selector = selectors.DefaultSelector()
+        self.pushed = {}
+        self.ended = 0
+
+    def add(self, sock):
+        sock.setblocking(False)
+        self.pushed[sock] = 0
+        self.selector.register(sock, selectors.EVENT_WRITE)
+
+    def push(self, timeout):
+        """Writes what is taken now; how much that was."""
+        moved = 0
+        for key, _ in self.selector.select(timeout):
+            sock = key.fileobj
+            try:
+                count = sock.send(BLOCK)
+            except BlockingIOError:
+                continue
+            except OSError:
+                self.drop(sock)
+                continue
+            moved += count
+            self.pushed[sock] += count
+            if self.pushed[sock] > PUSHED_MAX:
+                raise AssertionError("a connection whose reader stalls takes without end")
+        return moved
+
+    def drop(self, sock):
+        self.selector.unregister(sock)
+        del self.pushed[sock]
+        sock.close()
+        self.ended += 1
+
+    def close(self):
+        for sock in list(self.pushed):
+            self.drop(sock)
+        self.selector.close()
+
+
+class Application:
+    """Listens; what connects is stalled."""
+
+    def __init__(self, stalled):
+        self.stalled = stalled
+        self.listener = socket.create_server(("127.0.0.1", 0), backlog=4096)
+        self.listener.setblocking(False)
+        self.address = self.listener.getsockname()
+
+    def accept(self):
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                self.stalled.add(self.listener.accept()[0])
+
+    def close(self):
+        self.listener.close()
+
+
+class Memory(ProxyTest):
+    def setUp(self):
+        if why := cgroups.missing():
+            raise unittest.SkipTest(why)
+        if sanitized():
+            raise unittest.SkipTest("the memory of the sanitizers does not fit the container")
+        super().setUp()
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        if hard < 4 * COUNT + 1000:
+            raise unittest.SkipTest(f"needs {4 * COUNT + 1000} descriptors, {hard} are allowed")
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        self.addCleanup(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
+        self.stalled = Stalled()
+        self.addCleanup(self.stalled.close)
+        self.echo = peers.Server(peers.echo)
+        self.addCleanup(self.echo.close)
+        self.cgroups = {}
+
+    def start_contained(self, name, listeners):
+        group = cgroups.MemoryCgroup(CONTAINER_BYTES)
+        self.cgroups[name] = group
+        proxy = self.start(name, listeners, {"memory": {"limit": LIMIT}, "log": {"level": "info"}},
+                           wrapper=group.wrapper)
+        # Before the folder goes, after the processes have ended.
+        self._cleanups.insert(0, (group.close, (), {}))
+        return proxy
+
+    def start_both(self):
+        """Two sidecars, each with an application and clients beside it."""
+        self.applications = [Application(self.stalled), Application(self.stalled)]
+        for application in self.applications:
+            self.addCleanup(application.close)
+        # Each has to know the other's address. A socket that does not listen keeps a port free.
+        kept = socket.socket()
+        self.addCleanup(kept.close)
+        kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        kept.bind(("127.0.0.1", 0))
+        here = self.start_contained("here", [
+            listener("in", "inbound", self.applications[0].address),
+            listener("echo-in", "inbound", self.echo.address),
+            listener("out", "outbound", kept.getsockname())])
+        there = self.start_contained("there", [
+            listener("in", "inbound", self.applications[1].address, join(kept.getsockname())),
+            listener("out", "outbound", here.address("in")),
+            listener("echo-out", "outbound", here.address("echo-in"))])
+        return here, there
+
+    def storm(self, entries):
+        """COUNT connections through each entry, which push and never read, until nothing moves."""
+        for _ in range(COUNT):
+            for entry in entries:
+                try:
+                    self.stalled.add(peers.connect(entry))
+                except OSError:
+                    self.stalled.ended += 1  # refused
+            self.turn(0)
+        quiet = 0
+
+        def standstill():
+            nonlocal quiet
+            quiet = 0 if self.turn(0.2) else quiet + 1
+            return quiet >= 5
+        wait_until(standstill, "all connections to stall", 60)
+
+    def turn(self, timeout):
+        for application in self.applications:
+            application.accept()
+        for proxy in self.proxies:
+            self.assertIsNone(proxy.process.poll(), f"{proxy.name} was killed: "
+                              f"{ {name: g.oom_kills() for name, g in self.cgroups.items()} }")
+        return self.stalled.push(timeout)
+
+    def talk(self, sock, message):
+        sock.sendall(message)
+        return peers.receive_exactly(sock, len(message)) == message
+
+    def judge(self):
+        for name, group in self.cgroups.items():
+            print(f"{name}: peak {group.peak_bytes() >> 10} KiB, of that TCP "
+                  f"{group.tcp_peak_bytes() >> 10} KiB, {group.oom_kills()} killed")
+        for name, group in self.cgroups.items():
+            self.assertEqual(group.oom_kills(), 0, name)
+            self.assertLessEqual(group.peak_bytes(), CONTAINER_BYTES, name)
+
+    def test_stalled_connections_each_way(self):
+        here, there = self.start_both()
+        with peers.connect(there.address("echo-out")) as early:
+            self.assertTrue(self.talk(early, b"early" * 1000))
+            self.storm([there.address("out"), here.address("out")])
+            for proxy in self.proxies:
+                metrics = proxy.metrics()
+                print(proxy.name, "smcr", metrics.connections("smcr"), "tcp",
+                      metrics.connections("tcp"), metrics.fallbacks(), "refused",
+                      metrics.value("fairlead_memory_refused_total"))
+            self.judge()
+            self.assertTrue(self.talk(early, b"still here" * 10_000))
+            for proxy in (here, there):
+                metrics = proxy.metrics()
+                self.assertGreater(metrics.value("fairlead_memory_refused_total"), 0, proxy.name)
+                self.assertIn("reason=memory", proxy.log())
+                if VARIANT != "tcp":
+                    self.assertGreater(metrics.connections("smcr"), 0, proxy.name)
+                    self.assertGreater(metrics.fallbacks().get(("memory", "local"), 0) +
+                                       metrics.fallbacks().get(("memory", "peer"), 0), 0)
+        self.stalled.close()
+        self.wait_idle()
+        with peers.connect(there.address("echo-out")) as late:
+            self.assertTrue(self.talk(late, b"late" * 1000))
+
+
+if __name__ == "__main__":
+    main()

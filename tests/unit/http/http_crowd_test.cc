@@ -1,0 +1,218 @@
+// Goal: a client that sends its request at once is answered however many others are slow.
+// Method: crowds of slow clients that hold more connections than the server has room for. The
+// server's time limits are an hour, so that only its choice of whom to end can help.
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <list>
+#include <optional>
+
+#include "event/http/http_server.h"
+#include "unit/http/raw_client.h"
+#include "unit/http/running_server.h"
+
+namespace fairlead::event {
+namespace {
+
+constexpr const char* kGet = "GET / HTTP/1.1\r\nHost: h\r\n\r\n";
+constexpr const char* kHalf = "GET / HTTP/1.1\r\nX-Slow: ";
+constexpr int kCrowd = 1000;
+constexpr int kProbes = 60;
+constexpr Duration kNever = std::chrono::hours(1);
+
+HttpLimits patient() {
+  HttpLimits limits;
+  limits.request_max = limits.idle_max = limits.connection_max = kNever;
+  return limits;
+}
+
+class HttpCrowd : public testing::TestWithParam<const char*> {
+ protected:
+  HttpCrowd() {
+    rlimit limit{};
+    getrlimit(RLIMIT_NOFILE, &limit);
+    limit.rlim_cur = limit.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &limit);
+  }
+
+  void start(const HttpLimits& limits, const std::string& body = "fine") {
+    running_.emplace([body](HttpExchange exchange) { exchange.respond({.body = body}); }, limits);
+    endpoint_.emplace(running_->listen(where()));
+    running_->start();
+  }
+  static std::string where() {
+    const std::string where = GetParam();
+    return where.starts_with('@') ? where + std::to_string(::getpid()) : where;
+  }
+
+  void expect_probe_is_answered() {
+    RawClient probe(*endpoint_);
+    ASSERT_TRUE(probe.send(kGet));
+    EXPECT_TRUE(probe.read_to_end().ends_with("fine"));
+  }
+  std::uint64_t refused(HttpRefusal reason) { return running_->server().refusals().count(reason); }
+
+  std::optional<RunningServer> running_;
+  std::optional<HttpEndpoint> endpoint_;
+};
+
+INSTANTIATE_TEST_SUITE_P(Sockets, HttpCrowd, testing::Values("127.0.0.1:0", "@fairlead-crowd-"),
+                         [](const auto& sockets) { return sockets.index == 0 ? "Tcp" : "Unix"; });
+
+TEST_P(HttpCrowd, ProbesAreAnsweredBesideSlowClients) {
+  start(patient());
+  std::list<RawClient> crowd;
+  for (int probe = 0; probe < kProbes; ++probe) {
+    for (int i = 0; i < kCrowd / kProbes + 1; ++i) crowd.emplace_back(*endpoint_).send(kHalf);
+    expect_probe_is_answered();
+  }
+  EXPECT_GT(refused(HttpRefusal::kCrowded), 0U);
+}
+
+TEST_P(HttpCrowd, ProbesAreAnsweredBesideSilentClients) {
+  start(patient());
+  std::list<RawClient> crowd;
+  for (int i = 0; i < kCrowd; ++i) crowd.emplace_back(*endpoint_);
+  for (int probe = 0; probe < kProbes; ++probe) expect_probe_is_answered();
+}
+
+TEST_P(HttpCrowd, ProbesAreAnsweredBesideClientsThatDoNotRead) {
+  HttpLimits limits = patient();
+  limits.held_bytes_max = 1 << 20;
+  running_.emplace(
+      [](HttpExchange exchange) {
+        const bool is_probe = exchange.request().path == "/";
+        exchange.respond({.body = is_probe ? "fine" : std::string(300'000, 'x')});
+      },
+      limits);
+  endpoint_.emplace(running_->listen(where()));
+  running_->start();
+  // More than the table holds; each answer takes the server time.
+  constexpr int kReaders = 300;
+  std::list<RawClient> crowd;
+  for (int i = 0; i < kReaders; ++i)
+    crowd.emplace_back(*endpoint_).send("GET /large HTTP/1.1\r\nHost: h\r\n\r\n");
+  for (int probe = 0; probe < kProbes; ++probe) expect_probe_is_answered();
+  EXPECT_GT(refused(HttpRefusal::kMemory), 0U);
+}
+
+TEST_P(HttpCrowd, RequestsThatComeInHoldLimitedMemory) {
+  HttpLimits limits = patient();
+  limits.body_bytes_max = 1 << 20;
+  limits.held_bytes_max = 1 << 20;
+  start(limits);
+  std::list<RawClient> crowd;
+  const std::string part =
+      "POST / HTTP/1.1\r\nContent-Length: 1000000\r\n\r\n" + std::string(100'000, 'x');
+  for (int i = 0; i < 50; ++i) crowd.emplace_back(*endpoint_).send(part);
+  expect_probe_is_answered();
+  // All of the crowd but the last ten or so are ended; they see it without a time limit.
+  EXPECT_EQ(crowd.front().read_to_end(), "");
+  EXPECT_GT(refused(HttpRefusal::kMemory), 0U);
+}
+
+TEST_P(HttpCrowd, OneAnswerAloneMayExceedTheLimitOfMemory) {
+  HttpLimits limits = patient();
+  limits.held_bytes_max = 1000;
+  const std::string body(4 << 20, 'b');
+  start(limits, body);
+  RawClient client(*endpoint_);
+  client.send(kGet);
+  EXPECT_TRUE(client.read_to_end().ends_with(body.substr(0, 1000)));
+  EXPECT_EQ(refused(HttpRefusal::kMemory), 0U);
+}
+
+TEST_P(HttpCrowd, ClientThatSendsOnBehindItsRequestIsEnded) {
+  start(patient(), std::string(16 << 20, 'b'));
+  RawClient client(*endpoint_);
+  ASSERT_TRUE(client.send(kGet));
+  // Blocks when the server does not read, and fails once it has hung up: the test's time limit
+  // judges whether it ever does.
+  const std::string chunk(64 * 1024, 'x');
+  while (client.send(chunk)) {
+  }
+  EXPECT_EQ(refused(HttpRefusal::kBadRequest), 1U);
+}
+
+TEST_P(HttpCrowd, RequestThatNeverEndsIsRefusedInTime) {
+  HttpLimits limits = patient();
+  limits.request_max = std::chrono::milliseconds(50);
+  start(limits);
+  RawClient client(*endpoint_);
+  client.send(kHalf);
+  EXPECT_EQ(client.read_to_end(), "");
+  EXPECT_EQ(refused(HttpRefusal::kSlowRequest), 1U);
+}
+
+class HttpSources : public testing::Test {};
+
+// A client at an address of its own within 127.0.0.0/8.
+FileDescriptor connect_from(const char* source, const HttpEndpoint& to) {
+  FileDescriptor fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const SocketAddress from = *SocketAddress::parse(std::string(source) + ":0");
+  EXPECT_EQ(::bind(fd.get(), from.data(), from.size()), 0);
+  EXPECT_EQ(::connect(fd.get(), to.data(), to.size()), 0);
+  return fd;
+}
+
+TEST_F(HttpSources, CrowdOfOneSourceDisplacesItselfAndNotOthers) {
+  HttpLimits limits = patient();
+  limits.connections_max = 16;
+  RunningServer running([](HttpExchange exchange) { exchange.respond({.body = "fine"}); }, limits);
+  const HttpEndpoint endpoint = running.listen("127.0.0.1:0");
+  running.start();
+  const FileDescriptor slow_but_honest = connect_from("127.0.0.2", endpoint);
+  std::list<FileDescriptor> crowd;
+  for (int i = 0; i < 200; ++i) crowd.push_back(connect_from("127.0.0.3", endpoint));
+  RawClient probe(endpoint);
+  probe.send(kGet);
+  EXPECT_TRUE(probe.read_to_end().ends_with("fine"));
+  ASSERT_GT(::send(slow_but_honest.get(), kGet, std::string_view(kGet).size(), MSG_NOSIGNAL), 0);
+  std::array<char, 512> answer{};
+  const ssize_t count = ::recv(slow_but_honest.get(), answer.data(), answer.size(), 0);
+  ASSERT_GT(count, 0);
+  EXPECT_TRUE(std::string_view(answer.data(), 15).starts_with("HTTP/1.1 200"));
+}
+
+TEST_F(HttpSources, SourceThatOpensTooFastIsRefusedUnderPressureOnly) {
+  HttpLimits limits = patient();
+  limits.connections_max = 40;
+  limits.connections_per_second = 1;
+  RunningServer running([](HttpExchange exchange) { exchange.respond({.body = "fine"}); }, limits);
+  const HttpEndpoint endpoint = running.listen("127.0.0.1:0");
+  running.start();
+  for (int i = 0; i < 30; ++i) {
+    RawClient probe(endpoint);
+    probe.send(kGet);
+    EXPECT_TRUE(probe.read_to_end().ends_with("fine"));
+  }
+  EXPECT_EQ(running.server().refusals().count(HttpRefusal::kRate), 0U);
+  std::list<FileDescriptor> crowd;
+  for (int i = 0; i < 30; ++i) crowd.push_back(connect_from("127.0.0.3", endpoint));
+  RawClient probe(endpoint);
+  probe.send(kGet);
+  (void)probe.read_to_end();
+  EXPECT_GT(running.server().refusals().count(HttpRefusal::kRate), 0U);
+}
+
+TEST_F(HttpSources, CallerOverAUnixSocketIsKnownByItsUser) {
+  HttpRequest seen;
+  RunningServer running([&seen](HttpExchange exchange) {
+    seen = exchange.request();
+    exchange.respond({});
+  });
+  const HttpEndpoint endpoint = running.listen("@fairlead-http-user-" + std::to_string(::getpid()));
+  running.start();
+  RawClient client(endpoint);
+  client.send(kGet);
+  client.read_to_end();
+  running.stop();
+  EXPECT_EQ(seen.peer_uid, ::geteuid());
+  EXPECT_EQ(seen.source, "uid " + std::to_string(::geteuid()));
+  EXPECT_FALSE(seen.over_tcp);
+}
+
+}  // namespace
+}  // namespace fairlead::event
