@@ -16,6 +16,7 @@ build:  ## build the programs, optimised, into build/release
 test:  ## run all tests: sanitizers, threads, integration, pods, lab
 	@./scripts/bootstrap.sh build test
 	@./scripts/bootstrap.sh lab || echo "test: without some packages of the lab"
+	@./scripts/bootstrap.sh suites || echo "test: without some packages of the suites"
 	@./scripts/bootstrap.sh k8s || echo "test: without a container runtime"
 	@python3 scripts/run_tests.py --jobs $(JOBS)
 
@@ -78,6 +79,15 @@ sim:  ## simulate whole clusters: SEEDS (1000) runs from FIRST_SEED (1), or the 
 	build/release/tests/sim/simulate --seeds $(or $(SEEDS),1000) --first-seed $(or $(FIRST_SEED),1) \
 	  $(if $(SEED_LIST),--list $(SEED_LIST))
 
+.PHONY: hostile
+hostile:  ## attack an innocent pair of pods: SEEDS (1000) from FIRST_SEED (1), under ASan and on the release build
+	@./scripts/bootstrap.sh build test
+	cmake --preset dev
+	cmake --build --preset dev -j $(JOBS) --target fairlead-proxy fairleadctl fairlead-cni fairlead-node
+	cmake --preset release
+	cmake --build --preset release -j $(JOBS) --target fairlead-proxy fairleadctl fairlead-cni fairlead-node
+	python3 scripts/hostile.py --seeds $(or $(SEEDS),1000) --first-seed $(or $(FIRST_SEED),1)
+
 .PHONY: soak
 soak:  ## mixed load while ports fail, SOAK_SECONDS (600) each under ASan and TSan, drawn from SOAK_SEED (1)
 	@./scripts/bootstrap.sh build test
@@ -86,6 +96,11 @@ soak:  ## mixed load while ports fail, SOAK_SECONDS (600) each under ASan and TS
 	cmake --preset tsan
 	cmake --build --preset tsan -j $(JOBS) --target fairlead-proxy fairleadctl
 	python3 scripts/soak.py --seconds $(or $(SOAK_SECONDS),600) --seed $(or $(SOAK_SEED),1)
+
+.PHONY: suites
+suites: build  ## test suites of real servers through two proxies; SUITES=redis,... SUITES_UNITS=regex select
+	@./scripts/bootstrap.sh suites
+	python3 -B scripts/suites.py
 
 .PHONY: tidy
 tidy:  ## run clang-tidy over what differs from TIDY_BASE (origin/main); TIDY_ALL=1: over everything

@@ -23,6 +23,8 @@ constexpr std::array kTable = {
             "Whether pods are told of RDMA devices. They are shared with the node, never moved."},
     KeyInfo{"failClosed", "false", "true or false",
             "ADD fails when the redirect cannot be installed, instead of leaving the pod to TCP."},
+    KeyInfo{"clientAddress", "enabled", "enabled or disabled",
+            "Whether the programs that report clients' addresses to applications are attached."},
     KeyInfo{"pnet", "[]", "at most 16 of {id, rnics, interfaces}",
             "Physical networks of the node: id is 1 to 16 of A-Z and 0-9, rnics are 1 to 8 like "
             "mlx5_0/1, interfaces at most 8 names."},
@@ -164,6 +166,11 @@ Outcome<void> read_key(const std::string& key, const Json& value, NodeConfigRead
   if (key == "rnicMode") {
     if (value != "auto" && value != "shared" && value != "none") return refuse(key, value, key);
     config.use_rnics = value != "none";
+    return {};
+  }
+  if (key == "clientAddress") {
+    if (value != "enabled" && value != "disabled") return refuse(key, value, key);
+    config.client_address = value == "enabled";
     return {};
   }
   if (key == "failClosed") {

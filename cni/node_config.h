@@ -37,6 +37,7 @@ struct NodeConfig {
   std::uint32_t proxy_uid = kubernetes::kSidecarUid;        // proxyUid
   bool use_rnics = true;                                    // rnicMode: auto, shared, none
   bool fail_closed = false;                                 // failClosed
+  bool client_address = true;                               // clientAddress: enabled, disabled
   std::vector<Pnet> pnets;                                  // pnet
   std::vector<Cidr> include;                                // includeCIDRs
 };

@@ -25,6 +25,7 @@ enum class Code : unsigned {
   kHandOver = 104,
   kState = 105,
   kOption = 106,
+  kClientAddress = 107,
 };
 
 struct CodeInfo {

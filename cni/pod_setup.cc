@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "bpf/client_address_program.h"
 #include "bpf/option_program.h"
 #include "cni/kernel_pnet.h"
 #include "cni/link_alias.h"
@@ -51,6 +52,22 @@ void attach_option(AttachmentState& state, const Result<std::string>& cgroup,
   state.option_cgroup = *cgroup;
 }
 
+void attach_client_address(AttachmentState& state, const Result<std::string>& cgroup,
+                           const NodeConfig& config, const Wishes& wishes) {
+  if (!wishes.client_address.value_or(config.client_address)) return;
+  if (!cgroup) return;  // said of the option program already
+  const Result<void> attached = bpf::attach_client_address(*cgroup);
+  if (!attached) {
+    const std::string more = bpf::refusal();
+    return note(state, Code::kClientAddress,
+                to_string(attached.error()) + (more.empty() ? "" : ": " + more));
+  }
+  state.client_address_cgroup = *cgroup;
+  const Result<std::uint32_t> map = bpf::find_client_address_map(*cgroup);
+  if (!map) return note(state, Code::kClientAddress, to_string(map.error()));
+  state.client_address_map = *map;
+}
+
 void act_inside(AttachmentState& state, const Netns& netns, const RedirectPlan& plan,
                 const PnetChoice& choice) {
   const Result<NetnsVisit> visit = NetnsVisit::enter(netns);
@@ -78,11 +95,14 @@ Outcome<AttachmentState> set_up_pod(const Request& request, const NodeConfig& co
   const Result<Netns> netns = Netns::open(request.netns);
   if (netns) state.identity = netns->identity();
   if (!netns) note(state, Code::kNetns, request.netns + ": " + to_string(netns.error()));
-  if (netns && cgroup) state.option_cgroup = *cgroup;  // to be found, should we not come to the end
+  // To be found, should we not come to the end.
+  if (netns && cgroup) state.option_cgroup = state.client_address_cgroup = *cgroup;
   if (auto stored = container.store(state); !stored) return tl::unexpected(stored.error());
   state.option_cgroup.clear();
+  state.client_address_cgroup.clear();
   if (netns) {
     attach_option(state, cgroup, config);
+    attach_client_address(state, cgroup, config, wishes);
     const PnetChoice choice =
         choose_pnet(config, wishes, config.use_rnics ? find_rnic_ports() : std::vector<RnicPort>());
     if (!wishes.pnet_id.empty() && choice.note.pnet.empty()) note(state, Code::kPnet, choice.hint);
@@ -96,6 +116,8 @@ Outcome<AttachmentState> set_up_pod(const Request& request, const NodeConfig& co
 
 void undo_pod(const AttachmentState& state) {
   if (!state.option_cgroup.empty()) (void)bpf::detach_lasting(state.option_cgroup);
+  if (!state.client_address_cgroup.empty())
+    (void)bpf::detach_client_address(state.client_address_cgroup);
   const Result<Netns> netns = Netns::open(state.netns);
   if (!netns || netns->identity() != state.identity) return;
   const Result<NetnsVisit> visit = NetnsVisit::enter(*netns);
@@ -134,6 +156,11 @@ Outcome<void> check_pod(const AttachmentState& state) {
   const Result<bool> attached = bpf::is_attached(state.option_cgroup);
   if (!attached || !*attached)
     return fail(Code::kOption, "option program: not attached any more", state.option_cgroup);
+  if (state.client_address_cgroup.empty()) return {};
+  const Result<std::uint32_t> map = bpf::find_client_address_map(state.client_address_cgroup);
+  if (!map || *map != state.client_address_map)
+    return fail(Code::kClientAddress, "client-address programs: not attached any more",
+                state.client_address_cgroup);
   return {};
 }
 

@@ -29,6 +29,8 @@ constexpr std::array kCodes = {
     CodeInfo{Code::kHandOver, "The alias of lo belongs to somebody else, or has changed."},
     CodeInfo{Code::kState, "The state below runDir cannot be written, or is missing."},
     CodeInfo{Code::kOption, "The option program is not attached to the pod's cgroup."},
+    CodeInfo{Code::kClientAddress,
+             "The client-address programs are not attached to the pod's cgroup."},
 };
 
 }  // namespace

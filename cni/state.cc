@@ -67,6 +67,8 @@ std::string to_json_text(const AttachmentState& state) {
                       {"kernelPnet", state.kernel_pnet},
                       {"pnetSource", state.pnet_source},
                       {"optionCgroup", state.option_cgroup},
+                      {"clientAddressCgroup", state.client_address_cgroup},
+                      {"clientAddressMap", state.client_address_map},
                       {"finished", state.finished},
                       {"problems", std::move(problems)}}) +
          "\n";
@@ -91,6 +93,8 @@ Outcome<AttachmentState> parse_state(std::string_view text) {
   state.kernel_pnet = text_of(*json, "kernelPnet");
   state.pnet_source = text_of(*json, "pnetSource");
   state.option_cgroup = text_of(*json, "optionCgroup");
+  state.client_address_cgroup = text_of(*json, "clientAddressCgroup");
+  state.client_address_map = static_cast<std::uint32_t>(number_of(*json, "clientAddressMap"));
   state.finished = json->value("finished", Json(false)) == true;
   for (const Json& line : json->value("redirect", Json::array()))
     if (line.is_string()) state.redirect.push_back(line.get<std::string>());

@@ -35,7 +35,9 @@ struct AttachmentState {
   std::string kernel_pnet;                       // entry for the interface, or empty
   std::string pnet_source;                       // "annotation", "configuration", "rnic" or "none"
   std::string option_cgroup;                     // where the option program is attached, or empty
-  bool finished = false;                         // ADD has come to its end
+  std::string client_address_cgroup;     // where the client-address programs are attached, or empty
+  std::uint32_t client_address_map = 0;  // its id, 0 when there is none
+  bool finished = false;                 // ADD has come to its end
   std::vector<Problem> problems;
 };
 

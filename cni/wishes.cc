@@ -42,6 +42,9 @@ bool take(NodeAnnotation annotation, std::string_view value, Wishes& wishes) {
     case NodeAnnotation::kIncludeCidrs:
       wishes.include_cidrs = kubernetes::parse_cidr_list(value);
       return wishes.include_cidrs.has_value();
+    case NodeAnnotation::kClientAddress:
+      wishes.client_address = kubernetes::parse_switch(value);
+      return wishes.client_address.has_value();
   }
   return false;
 }

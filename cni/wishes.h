@@ -17,6 +17,7 @@ struct Wishes {
   Intervals skip_outbound;
   std::vector<Cidr> skip_subnets;
   std::optional<std::vector<Cidr>> include_cidrs;  // in place of the node's
+  std::optional<bool> client_address;              // in place of the node's
   std::string pnet_id;                             // upper case, or empty
 };
 

@@ -6,6 +6,7 @@
 #include <limits>
 #include <utility>
 
+#include "base/log.h"
 #include "exposition/families.h"
 
 namespace fairlead::injector {
@@ -35,6 +36,13 @@ constexpr std::array kTable = {
     InjectorMetricInfo{M::kCertificateErrors, "fairlead_injector_cert_errors_total", T::kCounter,
                        "",
                        "Attempts to look after the certificate that failed; they are repeated."},
+    InjectorMetricInfo{M::kLogDropped, "fairlead_injector_log_dropped_total", T::kCounter, "",
+                       "Lines of the log that were dropped because nobody read standard error in "
+                       "time."},
+    InjectorMetricInfo{M::kHttpRefused, "fairlead_injector_http_refused_total", T::kCounter,
+                       "`server` (reviews, admin), `reason` (crowded, slow_request, slow_reader, "
+                       "memory, rate, bad_request, not_served, forbidden)",
+                       "Connections and requests that were refused."},
     InjectorMetricInfo{M::kProcessMemory, "process_resident_memory_bytes", T::kGauge, "",
                        "Resident memory of the process."},
 };
@@ -83,6 +91,14 @@ std::string InjectorMetrics::text() const {
   out.set(M::kCertificateExpiry, {}, static_cast<double>(expiry_));
   out.set(M::kCertificateRenewals, renewals_);
   out.set(M::kCertificateErrors, certificate_errors_);
+  out.set(M::kLogDropped, log_dropped_lines());
+  for (const event::HttpRefusal reason : event::kAllHttpRefusals) {
+    const std::string name(to_string(reason));
+    out.set(M::kHttpRefused, {{"server", "reviews"}, {"reason", name}},
+            review_refusals_.count(reason));
+    out.set(M::kHttpRefused, {{"server", "admin"}, {"reason", name}},
+            admin_refusals_.count(reason));
+  }
   out.set(M::kProcessMemory, resident_bytes());
   return out.text();
 }

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "base/time.h"
+#include "event/http/http_refusals.h"
 #include "exposition/metric_info.h"
 #include "injector/decision.h"
 
@@ -21,6 +22,8 @@ enum class InjectorMetric : std::uint8_t {
   kCertificateExpiry,
   kCertificateRenewals,
   kCertificateErrors,
+  kLogDropped,
+  kHttpRefused,
   kProcessMemory,
 };
 using InjectorMetricInfo = exposition::MetricInfo<InjectorMetric>;
@@ -41,6 +44,10 @@ class InjectorMetrics {
   // Seconds since 1970.
   void set_expiry(std::int64_t seconds) { expiry_.store(seconds); }
 
+  // Where the servers for reviews and for probes and metrics count what they refuse.
+  event::HttpRefusals& review_refusals() { return review_refusals_; }
+  event::HttpRefusals& admin_refusals() { return admin_refusals_; }
+
   std::string text() const;  // Prometheus text format
 
  private:
@@ -54,6 +61,8 @@ class InjectorMetrics {
   Counter renewals_{0};
   Counter certificate_errors_{0};
   std::atomic<std::int64_t> expiry_{0};
+  event::HttpRefusals review_refusals_;
+  event::HttpRefusals admin_refusals_;
 };
 
 }  // namespace fairlead::injector

@@ -82,9 +82,10 @@ class Injector {
     reviews_ = SMC_TRY(event::HttpServer::create(
         Webhook::limits(),
         [this](event::HttpExchange exchange) { webhook_.handle(std::move(exchange)); },
-        identity_.stream_maker()));
+        identity_.stream_maker(), &metrics_.review_refusals()));
     admin_ = SMC_TRY(event::HttpServer::create(
-        {}, [this](event::HttpExchange exchange) { pages_.handle(std::move(exchange)); }));
+        {}, [this](event::HttpExchange exchange) { pages_.handle(std::move(exchange)); }, {},
+        &metrics_.admin_refusals()));
     const event::HttpEndpoint where = SMC_TRY(event::HttpEndpoint::parse(options_.admin));
     announce("admin", SMC_TRY(admin_->listen(where)));
     review_endpoint_ = SMC_TRY(event::HttpEndpoint::parse(options_.listen));
@@ -181,6 +182,7 @@ int run(int argc, char** argv) {
   if (!settings) return usage(options.settings_file + ": " + settings.error());
   log_start(*log_level_from(options.log_level),
             options.log_format == "json" ? LogFormat::kJson : LogFormat::kLogfmt);
+  const LogQueue log_queue;
   // Three threads that rarely allocate at once need no arena each.
   mallopt(M_ARENA_MAX, 1);
   std::signal(SIGPIPE, SIG_IGN);

@@ -40,6 +40,8 @@ const TextField kTextFields[] = {
     {"imagePullPolicy", &Settings::image_pull_policy, is_pull_policy, "Always, IfNotPresent, Never",
      false},
     {"fallback", &Settings::fallback, is_fallback, "allow or deny", false},
+    {"clientAddress", &Settings::client_address, is_enabled_or_disabled, "enabled or disabled",
+     false},
     {"logLevel", &Settings::log_level, is_log_level, "trace, debug, info, warn, error or off",
      false},
     {"logFormat", &Settings::log_format, is_log_format, "logfmt or json", false},

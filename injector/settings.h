@@ -26,6 +26,7 @@ struct Settings {
   unsigned concurrency = 2;
   std::uint16_t admin_port = kubernetes::kAdminPort;  // "adminPort"
   std::string fallback = "allow";                     // "fallback"
+  std::string client_address = "enabled";             // "clientAddress"
   std::string log_level = "info";                     // "logLevel"
   std::string log_format = "logfmt";                  // "logFormat"
   std::string grace_period = "30s";                   // "shutdownGracePeriod"

@@ -12,8 +12,8 @@ constexpr int kStartupSecondsMax = 60;
 constexpr int kLivenessPeriodSeconds = 10;
 constexpr int kLivenessFailuresMax = 3;
 constexpr int kProbeTimeoutSeconds = 5;
-// Half of the memory limit is for buffers; the rest is for the proxy itself and the kernel's part
-// of its sockets.
+// Half of the memory limit is for connections, the kernel's part included; the rest is for the
+// proxy itself (docs/configuration.md, "Memory").
 constexpr std::uint64_t kBufferShare = 2;
 
 std::string wish_or(const Wishes& wishes, std::string_view name, const std::string& otherwise) {
@@ -84,6 +84,9 @@ Json environment(const Settings& settings, const Wishes& wishes, const Resources
   add("FAIRLEAD_LOG_LEVEL", wish_or(wishes, "log-level", settings.log_level));
   add("FAIRLEAD_LOG_FORMAT", wish_or(wishes, "log-format", settings.log_format));
   add("FAIRLEAD_DRAIN_TIMEOUT", wish_or(wishes, "shutdown-grace-period", settings.grace_period));
+  // Left out where it is the proxy's own default.
+  if (wish_or(wishes, "client-address", settings.client_address) == "disabled")
+    add("FAIRLEAD_CLIENT_ADDRESS", "off");
   if (!wants.memory_limit.empty())
     add("FAIRLEAD_MEMORY_LIMIT",
         std::to_string(memory_bytes(wants.memory_limit).value_or(0) / kBufferShare));

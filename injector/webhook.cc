@@ -25,6 +25,8 @@ HttpResponse text(int status, std::string body) {
 void Webhook::handle(event::HttpExchange exchange) {
   const TimePoint begin = std::chrono::steady_clock::now();
   const HttpResponse response = answer(exchange.request());
+  if (response.status == 404 || response.status == 405)
+    exchange.note_refusal(event::HttpRefusal::kNotServed, "no such path or method");
   exchange.respond(response);
   metrics_.observe(std::chrono::steady_clock::now() - begin);
 }
@@ -73,8 +75,10 @@ void AdminPages::handle(event::HttpExchange exchange) const {
   if (path == "/readyz")
     return exchange.respond(is_ready_.load() ? text(200, "ok")
                                              : text(503, "there is no certificate yet"));
-  if (path != "/metrics")
+  if (path != "/metrics") {
+    exchange.note_refusal(event::HttpRefusal::kNotServed, "no such path");
     return exchange.respond(text(404, "no such path; allowed: /livez, /readyz, /metrics"));
+  }
   HttpResponse response;
   response.content_type = "text/plain; version=0.0.4; charset=utf-8";
   response.body = metrics_.text();

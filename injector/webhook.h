@@ -17,12 +17,18 @@ namespace fairlead::injector {
 // POST /mutate/namespaces  pods of namespaces that carry the label
 class Webhook {
  public:
-  // Bodies are held in memory while they come in, so this bounds what strangers can make us hold.
+  // Bodies are held in memory while they come in. The memory of the container bounds them and the
+  // TLS connections, which need some 50 KiB each.
+  static constexpr std::size_t kConnectionsMax = 256;
+  static constexpr std::size_t kHeldBytesMax = 24 << 20;
+  // A handshake costs the server half a millisecond or so. An API server asks far less often.
+  static constexpr unsigned kConnectionsPerSecond = 200;
   static event::HttpLimits limits() {
     event::HttpLimits limits;
-    limits.connections_max = 16;
+    limits.connections_max = kConnectionsMax;
     limits.body_bytes_max = kReviewBytesMax;
-    limits.idle_max = std::chrono::seconds(10);
+    limits.held_bytes_max = kHeldBytesMax;
+    limits.connections_per_second = kConnectionsPerSecond;
     return limits;
   }
 

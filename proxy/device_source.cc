@@ -1,5 +1,7 @@
 #include "device_source.h"
 
+#include <algorithm>
+
 #include "base/log.h"
 #include "rdma/shm/shm_device.h"
 #include "shm_reach.h"
@@ -33,7 +35,7 @@ std::optional<admin::Fact> DeviceSource::give_shm(relay::Worker& worker) {
   if (!config_.devices.shm.broker.empty()) {
     shm_finders_.push_back(std::make_unique<ShmFinder>(config_, shm_finders_.empty()));
     ShmFinder* const finder = shm_finders_.back().get();
-    finder->begin(worker);
+    broker_wait_left_ -= std::min(broker_wait_left_, finder->begin(worker, broker_wait_left_));
     worker.look_for_devices([finder](relay::Worker& own) { finder->look(own); },
                             kBrokerLookInterval);
     return std::nullopt;

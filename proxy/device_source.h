@@ -33,6 +33,7 @@ class DeviceSource {
   std::optional<admin::Fact> give_shm(relay::Worker& worker);
 
   const config::Config& config_;
+  Duration broker_wait_left_ = kWelcomeWaitMax;  // of all workers together
   rdma::verbs::MemlockAccount memlock_;
   std::vector<std::unique_ptr<ShmFinder>> shm_finders_;      // one a worker
   std::vector<std::unique_ptr<VerbsFinder>> verbs_finders_;  // one a worker

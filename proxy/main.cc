@@ -1,6 +1,7 @@
 // The composition root: the only file that chooses implementations. Parses, builds, announces,
-// runs, drains. Exit codes: 0 after a drain, 1 when something could not be set up, 64 for a bad
-// command line or configuration.
+// runs, drains. The file is long because every part is built, connected and ended here. Exit codes:
+// 0 after a drain, 1 when something could not be set up, 64 for a bad command line or
+// configuration.
 
 #include <sys/signalfd.h>
 #include <unistd.h>
@@ -16,6 +17,8 @@
 #include "admin/server.h"
 #include "base/log.h"
 #include "base/random_id.h"
+#include "client_address_choice.h"
+#include "client_address_watch.h"
 #include "config/dump.h"
 #include "device_source.h"
 #include "option_choice.h"
@@ -42,6 +45,7 @@ std::string host_name(const config::Config& config) {
 relay::WorkerSettings settings_for(const config::Config& config, unsigned index, unsigned count) {
   relay::WorkerSettings settings;
   settings.index = index;
+  settings.workers = count;
   settings.config = &config;
   settings.offer.peer_id = random_id<PeerId>();
   for (const std::string& text : config.smc.ueids)
@@ -75,6 +79,7 @@ class Proxy {
     for (const std::unique_ptr<relay::WorkerThread>& worker : workers_)
       if (const std::optional<admin::Fact> fact = devices_.give_to(worker->worker()))
         facts_.push_back(*fact);
+    show_client_addresses();
     SMC_TRY(listen());
     return serve_admin();
   }
@@ -85,6 +90,7 @@ class Proxy {
     if (external_option_)
       option_watch_.emplace(*external_option_,
                             [this](bool attached) { return set_external_option(attached); });
+    if (client_address_.state == ClientAddress::kUnavailable) watch_client_address();
     ready_.store(true);
     LogEvent(LogLevel::kInfo, "main", "ready")
         .field("workers", std::uint64_t{workers_.size()})
@@ -95,6 +101,7 @@ class Proxy {
     const TimePoint deadline = event::EventLoop::now() + config_.drain.timeout;
     for (const std::unique_ptr<relay::WorkerThread>& worker : workers_) worker->finish(deadline);
     for (const std::unique_ptr<relay::WorkerThread>& worker : workers_) worker->join();
+    client_address_watch_.reset();
     if (admin_) admin_->stop();
     LogEvent(LogLevel::kInfo, "main", "stopped");
   }
@@ -112,6 +119,54 @@ class Proxy {
     sigaddset(&set, SIGTERM);
     sigaddset(&set, SIGINT);
     return set;
+  }
+
+  void show_client_addresses() {
+    client_address_ = choose_client_address(config_);
+    for (const std::unique_ptr<relay::WorkerThread>& worker : workers_) {
+      if (!client_address_.program) {
+        worker->hide_client_addresses(client_address_.state);
+        continue;
+      }
+      const Result<void> shown =
+          worker->show_client_addresses(client_address_.program->map_descriptor());
+      if (!shown) client_address_.fact = client_address_unavailable(to_string(shown.error()));
+    }
+    log_client_address(client_address_.fact);
+    facts_.push_back(client_address_.fact);
+  }
+
+  // What the node side delivers: a pod's programs, attached by somebody else.
+  void watch_client_address() {
+    auto started =
+        ClientAddressWatch::start([this](std::optional<int> map, const std::string& why) {
+          return set_client_address(map, why);
+        });
+    if (started)
+      client_address_watch_ = std::move(*started);
+    else
+      log_error("client_address", started.error());
+  }
+
+  // On the watch's thread. False: not all of us know it yet.
+  bool set_client_address(std::optional<int> map, const std::string& why) {
+    for (const std::unique_ptr<relay::WorkerThread>& worker : workers_)
+      if (!worker->set_client_address_map(map)) return false;
+    replace_fact(map ? client_address_from_node() : client_address_unavailable(why));
+    log_client_address(map ? client_address_from_node() : client_address_unavailable(why));
+    return true;
+  }
+
+  static void log_client_address(const admin::Fact& fact) {
+    LogEvent(LogLevel::kInfo, "main", "client_address")
+        .field("what", fact.text)
+        .field("hint", fact.fix);
+  }
+
+  void replace_fact(const admin::Fact& fact) {
+    const std::lock_guard lock(facts_mutex_);
+    for (admin::Fact& one : facts_)
+      if (one.name == fact.name) one = fact;
   }
 
   Result<void> listen() {
@@ -201,9 +256,7 @@ class Proxy {
       LogEvent(LogLevel::kInfo, "main", "option_program").field("what", fact.text);
     else
       warn_no_option_program(fact);
-    const std::lock_guard lock(facts_mutex_);
-    for (admin::Fact& one : facts_)
-      if (one.name == fact.name) one = fact;
+    replace_fact(fact);
     return true;
   }
 
@@ -230,6 +283,7 @@ class Proxy {
   std::mutex facts_mutex_;
   std::vector<admin::Fact> facts_;
   std::optional<bpf::OptionProgram> program_;
+  ClientAddressChoice client_address_;
   std::atomic<bool> ready_{false};
   std::atomic<bool> draining_{false};
   DeviceSource devices_{config_};
@@ -237,6 +291,7 @@ class Proxy {
   std::unique_ptr<admin::AdminServer> admin_;
   std::optional<bool> external_option_;  // at the start; none: it is not to be watched
   std::optional<OptionWatch> option_watch_;
+  std::unique_ptr<ClientAddressWatch> client_address_watch_;
 };
 
 }  // namespace
@@ -247,6 +302,7 @@ int main(int argc, char** argv) {
   Parsed parsed = parse_command_line(argc, argv, environ);
   if (!parsed.startup) return parsed.exit_code;
   log_start(parsed.startup->config.log.level, parsed.startup->config.log.format);
+  const LogQueue log_queue;
   for (const std::string& warning : parsed.startup->warnings)
     LogEvent(LogLevel::kWarn, "main", "environment").field("what", warning);
   Proxy::block_signals();

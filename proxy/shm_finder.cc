@@ -8,15 +8,15 @@
 
 namespace fairlead {
 
-using rdma::shm::BrokerLink;
+using rdma::shm::BrokerConnector;
 using rdma::shm::ShmDevice;
-using State = BrokerLink::State;
+using State = BrokerConnector::State;
 
 namespace {
 
 constexpr const char* kNoTrouble = "-";
 constexpr const char* kHint =
-    "fairlead-node of this node is the broker; it is looked for again every second";
+    "check that fairlead-node runs on this node: it is the broker and connects to the proxy";
 
 }  // namespace
 
@@ -29,25 +29,27 @@ rdma::shm::ShmOptions shm_options(const relay::Worker& worker, const config::Con
   return options;
 }
 
-void ShmFinder::begin(relay::Worker& worker) {
-  open_link(worker);
-  if (link_) link_->await_welcome(kWelcomeWaitMax);
+Duration ShmFinder::begin(relay::Worker& worker, Duration wait_max) {
+  const auto start = std::chrono::steady_clock::now();
+  open_connector(worker);
+  if (connector_) connector_->wait_registered(wait_max);
   look(worker);
+  return std::chrono::steady_clock::now() - start;
 }
 
 void ShmFinder::look(relay::Worker& worker) {
   if (ShmDevice* const device = device_of(worker)) return tend(worker, *device);
-  if (!link_) open_link(worker);
-  if (!link_) return;
-  switch (link_->greet()) {
-    case State::kGreeting:
+  if (!connector_) open_connector(worker);
+  if (!connector_) return;
+  switch (connector_->poll_registration()) {
+    case State::kRegistering:
       return;
-    case State::kUp:
+    case State::kRegistered:
       return open_device(worker);
+    case State::kListening:
     case State::kDown:
-    case State::kMigrated:
-      missing(worker, link_->trouble());
-      link_.reset();
+    case State::kFabricChanged:
+      missing(worker, connector_->error_text());
   }
 }
 
@@ -60,32 +62,32 @@ ShmDevice* ShmFinder::device_of(relay::Worker& worker) const {
 }
 
 void ShmFinder::tend(relay::Worker& worker, ShmDevice& device) {
-  const auto& link = static_cast<const BrokerLink&>(device.rendezvous());
-  switch (link.state()) {
-    case State::kGreeting:
+  const auto& connector = static_cast<const BrokerConnector&>(device.connector());
+  switch (connector.state()) {
+    case State::kRegistering:
       return;
-    case State::kUp:
+    case State::kRegistered:
       return found(worker);
+    case State::kListening:
     case State::kDown:
-      missing(worker, link.trouble());
-      return device.reconnect();
-    case State::kMigrated:
-      missing(worker, link.trouble());
+      return missing(worker, connector.error_text());
+    case State::kFabricChanged:
+      missing(worker, connector.error_text());
       // False while connections use it, which need no broker. Then a new one is opened at once.
       if (worker.remove_device(device.name())) look(worker);
   }
 }
 
-void ShmFinder::open_link(relay::Worker& worker) {
-  auto opened = BrokerLink::open(config_.devices.shm.broker, worker.offer().peer_id);
+void ShmFinder::open_connector(relay::Worker& worker) {
+  auto opened = BrokerConnector::open(config_.devices.shm.broker, worker.offer().peer_id);
   if (opened)
-    link_ = std::move(*opened);
+    connector_ = std::move(*opened);
   else
     missing(worker, to_string(opened.error()));
 }
 
 void ShmFinder::open_device(relay::Worker& worker) {
-  auto device = ShmDevice::open(shm_options(worker, config_), std::move(link_));
+  auto device = ShmDevice::open(shm_options(worker, config_), std::move(connector_));
   if (!device) return missing(worker, to_string(device.error()));
   auto reach = std::make_unique<ShmReach>(**device);
   const Result<void> added = worker.add_device(std::move(*device), std::move(reach));

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "config/config.h"
-#include "rdma/shm/shm_broker_link.h"
+#include "rdma/shm/shm_broker_connector.h"
 #include "rdma/shm/shm_device.h"
 #include "relay/worker.h"
 
@@ -15,8 +15,8 @@ namespace fairlead {
 
 inline constexpr Duration kBrokerLookInterval = std::chrono::seconds(1);
 // At the start it is waited for a broker that is there, so that the first connection finds a
-// device.
-inline constexpr Duration kWelcomeWaitMax = std::chrono::milliseconds(250);
+// device. The broker looks every 100 ms; what all workers wait for together is bounded.
+inline constexpr Duration kWelcomeWaitMax = std::chrono::milliseconds(400);
 
 rdma::shm::ShmOptions shm_options(const relay::Worker& worker, const config::Config& config);
 
@@ -26,23 +26,23 @@ class ShmFinder {
   // which all see the same, one speaks in the log.
   ShmFinder(const config::Config& config, bool speaks) : config_(config), speaks_(speaks) {}
 
-  // Before the worker runs. Waits up to kWelcomeWaitMax.
-  void begin(relay::Worker& worker);
+  // Before the worker runs. Waits up to `wait_max`, and returns how long it has waited.
+  Duration begin(relay::Worker& worker, Duration wait_max);
   // On the worker's thread. Never waits.
   void look(relay::Worker& worker);
 
  private:
   rdma::shm::ShmDevice* device_of(relay::Worker& worker) const;
   void tend(relay::Worker& worker, rdma::shm::ShmDevice& device);
-  void open_link(relay::Worker& worker);
+  void open_connector(relay::Worker& worker);
   void open_device(relay::Worker& worker);
   void found(relay::Worker& worker);
   void missing(relay::Worker& worker, const std::string& trouble);
 
   const config::Config& config_;
   bool speaks_;
-  std::unique_ptr<rdma::shm::BrokerLink> link_;  // until a device has it
-  std::string told_;                             // the last trouble that was told, "-" for none
+  std::unique_ptr<rdma::shm::BrokerConnector> connector_;  // until a device has it
+  std::string told_;  // the last trouble that was told, "-" for none
 };
 
 }  // namespace fairlead

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs the Debian packages that are missing, and nothing else.
 #
-#   scripts/bootstrap.sh [build] [test] [arm64] [k8s] [lab] [demo] [plot] [fuzz]     default: build
+#   scripts/bootstrap.sh [build] [test] [arm64] [k8s] [lab] [demo] [plot] [fuzz] [suites]     default: build
 #   scripts/bootstrap.sh --print build     only says which they are, a line each
 #
 # Needs root or sudo only when something is missing. Services that come with a package are not
@@ -12,7 +12,7 @@ declare -A groups=(
   [build]="cmake ninja-build g++ make pkg-config libevent-dev libibverbs-dev ibverbs-providers
            libnl-3-dev libnl-genl-3-dev
            libyaml-cpp-dev prometheus-cpp-dev libspdlog-dev nlohmann-json3-dev libexpected-dev
-           libcli11-dev libbpf-dev libssl-dev zlib1g-dev libgtest-dev libgmock-dev libbenchmark-dev
+           libcli11-dev libprotobuf-dev protobuf-compiler libbpf-dev libssl-dev zlib1g-dev libgtest-dev libgmock-dev libbenchmark-dev
            clang-14 llvm-14 bpftool git python3"
   [test]="clang-format-14 clang-tidy-14 prometheus redis-server redis-tools nginx-light
           libnginx-mod-stream haproxy postgresql postgresql-contrib curl iproute2 nftables iperf3
@@ -26,6 +26,8 @@ declare -A groups=(
          nftables"
   [demo]="curl iproute2 iperf3 redis-server redis-tools nginx-light nftables haproxy procps python3"
   [plot]="python3-matplotlib"
+  [suites]="dpkg-dev patch gcc iproute2 nftables util-linux redis-server redis-tools tcl postgresql
+            memcached perl lighttpd lighttpd-mod-webdav litmus python3"
   [fuzz]="clang-14 llvm-14 libclang-rt-14-dev"
 )
 

@@ -24,6 +24,7 @@ from demo_scene import Failure, Scene, shown  # noqa: E402
 MIB = 1 << 20
 FILE_BYTES = 64 * MIB
 SECONDS_MAX = 60
+STEP_SECONDS_MAX = 30
 NGINX_CONFIG = """daemon off; pid {0}/nginx.pid; worker_processes 1; {2}
 events {{ worker_connections 512; }}
 http {{ access_log off; sendfile on;
@@ -46,9 +47,9 @@ def expect(holds, otherwise):
 
 
 def wait_for(what, holds):
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + STEP_SECONDS_MAX
     while not holds():
-        expect(time.monotonic() < deadline, f"waited 5 s for {what}")
+        expect(time.monotonic() < deadline, f"waited {STEP_SECONDS_MAX} s for {what}")
         time.sleep(0.02)
 
 

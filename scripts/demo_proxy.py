@@ -5,7 +5,7 @@ import time
 
 from demo_scene import Failure
 
-SECONDS_TO_START = 8
+SECONDS_TO_START = 30
 SAMPLE = re.compile(r"^(\w+)(?:\{(.*)\})? (\S+)$", re.MULTILINE)
 
 

@@ -37,7 +37,7 @@ class Scene:
                 env=ENVIRONMENT, start_new_session=True))
         return self.started[-1]
 
-    def run(self, command, seconds=20):
+    def run(self, command, seconds=60):
         """Runs to the end; what it printed."""
         try:
             done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,

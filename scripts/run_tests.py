@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parent.parent
 LABEL_OF_RUN = {"dev": None, "tsan": "threads", "release": "integration|lab"}
 # Besides one test a processor: some tests take minutes and hardly any of its time.
 LEISURELY_TESTS_MAX = 6
-SECONDS_PER_TEST_MAX = 600  # for tests that set no limit of their own
+SECONDS_PER_TEST_MAX = 1800  # for tests that set no limit of their own
 
 # Sanitizers speak up with a stack, and a finding is a failure.
 SANITIZER_OPTIONS = {

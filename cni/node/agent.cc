@@ -21,6 +21,7 @@
 #include "cni/garbage.h"
 #include "cni/node/agent_metrics.h"
 #include "cni/node/broker.h"
+#include "cni/node/client_address_delivery.h"
 #include "cni/node/cluster_chores.h"
 #include "cni/node/inventory.h"
 #include "cni/node/pod_answers.h"
@@ -74,12 +75,16 @@ struct Agent::Parts {
   std::unique_ptr<Probes> probes;
   std::unique_ptr<Broker> broker;
   std::thread broker_thread;
+  std::unique_ptr<ClientAddressDelivery> delivery;
+  std::thread delivery_thread;
   std::unique_ptr<PodAnswers> answers;
   std::optional<ClusterChores> chores;
 
   ~Parts() {
     chores.reset();
     answers.reset();
+    if (delivery) delivery->stop();
+    if (delivery_thread.joinable()) delivery_thread.join();
     if (broker) broker->stop();
     if (broker_thread.joinable()) broker_thread.join();
     probes.reset();
@@ -135,6 +140,19 @@ struct Agent::Parts {
     broker_thread = std::thread([this] { broker->run(); });
   }
 
+  // Without it applications of this node see their own pod's address as that of their peer.
+  void start_delivery() {
+    auto created = ClientAddressDelivery::create(
+        settings.places.run_dir, settings.entry.value("proxyUid", kubernetes::kSidecarUid));
+    if (!created) {
+      LogEvent(LogLevel::kError, kLogger, "no_client_address")
+          .field("what", created.error().message);
+      return;
+    }
+    delivery = std::move(*created);
+    delivery_thread = std::thread([this] { delivery->run(); });
+  }
+
   // Without them pods of which the plugin is told no annotations are repaired later.
   void start_answers(const event::ApiServer& server) {
     auto started =
@@ -167,7 +185,7 @@ struct Agent::Parts {
     auto started = Probes::start(
         settings.listen,
         {[this] { return metrics.install_ready() ? "" : "the plugin is not installed"; },
-         [this] { return metrics.text(); }});
+         [this] { return metrics.text(); }, &metrics.http_refusals()});
     if (!started) return tl::unexpected(started.error());
     probes = std::move(*started);
     return {};
@@ -192,6 +210,7 @@ Outcome<std::unique_ptr<Agent>> Agent::start(AgentSettings settings) {
   if (!log_socket) return tl::unexpected(log_socket.error());
   parts->log_socket = std::move(*log_socket);
   parts->start_broker();
+  parts->start_delivery();
   if (auto served = parts->serve(); !served) return tl::unexpected(served.error());
   parts->start_chores();
   return std::unique_ptr<Agent>(new Agent(std::move(parts)));

@@ -2,6 +2,8 @@
 
 #include <array>
 
+#include "event/http/http_refusals.h"
+
 namespace fairlead::cni::node {
 namespace {
 
@@ -41,9 +43,19 @@ constexpr std::array kTable = {
     AgentMetricInfo{M::kBrokerIntroductions, "fairlead_node_broker_introductions_total",
                     T::kCounter, kBrokerResult, "Wishes of a device to be connected with another."},
     AgentMetricInfo{M::kBrokerStrangers, "fairlead_node_broker_strangers_total", T::kCounter, "",
-                    "Connections to the broker of another user, or that spoke otherwise."},
+                    "Listeners of another user, and devices that spoke otherwise."},
+    AgentMetricInfo{M::kBrokerBuffers, "fairlead_node_broker_buffers", T::kGauge, "",
+                    "Buffers that the broker holds for the devices of the node."},
+    AgentMetricInfo{M::kBrokerBuffersRefused, "fairlead_node_broker_buffers_refused_total",
+                    T::kCounter, "", "Times a stock was not refilled for a limit of buffers."},
+    AgentMetricInfo{M::kLogDropped, "fairlead_node_log_dropped_total", T::kCounter, "",
+                    "Lines of the log that were dropped because nobody read standard error in "
+                    "time."},
+    AgentMetricInfo{M::kHttpRefused, "fairlead_node_http_refused_total", T::kCounter,
+                    event::kHttpRefusalLabel,
+                    "Connections and requests that the server of probes and metrics refused."},
 };
-static_assert(is_complete(kTable, M::kBrokerStrangers));
+static_assert(is_complete(kTable, M::kHttpRefused));
 
 }  // namespace
 

@@ -22,6 +22,10 @@ enum class AgentMetric : std::uint8_t {
   kBrokerRegistrations,
   kBrokerIntroductions,
   kBrokerStrangers,
+  kBrokerBuffers,
+  kBrokerBuffersRefused,
+  kLogDropped,
+  kHttpRefused,
 };
 using AgentMetricInfo = exposition::MetricInfo<AgentMetric>;
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/log.h"
 #include "cni/node/agent_metric_table.h"
 #include "exposition/families.h"
 
@@ -37,12 +38,14 @@ void add_results(Families& out, AgentMetric metric,
 }
 
 void add_broker(Families& out, const Broker::Counts& counts) {
-  out.set(AgentMetric::kBrokerPods, {{"state", "open"}}, counts.doors);
-  out.set(AgentMetric::kBrokerPods, {{"state", "failed"}}, counts.doors_failed);
+  out.set(AgentMetric::kBrokerPods, {{"state", "open"}}, counts.pods);
+  out.set(AgentMetric::kBrokerPods, {{"state", "failed"}}, counts.pods_failed);
   out.set(AgentMetric::kBrokerDevices, counts.devices);
   add_results(out, AgentMetric::kBrokerRegistrations, counts.registrations);
   add_results(out, AgentMetric::kBrokerIntroductions, counts.introductions);
   out.set(AgentMetric::kBrokerStrangers, counts.strangers);
+  out.set(AgentMetric::kBrokerBuffers, counts.buffers);
+  out.set(AgentMetric::kBrokerBuffersRefused, counts.buffers_refused);
 }
 
 }  // namespace
@@ -98,6 +101,10 @@ std::string AgentMetrics::text() const {
   out.set(AgentMetric::kApiErrors, api_errors_);
   for (const auto& [state, count] : rnics_) out.set(AgentMetric::kRnics, {{"state", state}}, count);
   if (broker_ != nullptr) add_broker(out, *broker_);
+  out.set(AgentMetric::kLogDropped, log_dropped_lines());
+  for (const event::HttpRefusal reason : event::kAllHttpRefusals)
+    out.set(AgentMetric::kHttpRefused, {{"reason", std::string(to_string(reason))}},
+            http_refusals_.count(reason));
   return out.text();
 }
 

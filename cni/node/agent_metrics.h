@@ -13,6 +13,7 @@
 
 #include "cni/node/broker.h"
 #include "cni/node/inventory.h"
+#include "event/http/http_refusals.h"
 
 namespace fairlead::cni::node {
 
@@ -29,6 +30,9 @@ class AgentMetrics {
   // Before anybody asks for text(); outlives the metrics.
   void show_broker(const Broker::Counts* counts) { broker_ = counts; }
 
+  // Where the server of the probes counts what it refuses.
+  event::HttpRefusals& http_refusals() { return http_refusals_; }
+
   bool install_ready() const;
   std::string text() const;  // in Prometheus' format
 
@@ -42,6 +46,7 @@ class AgentMetrics {
   std::uint64_t collected_ = 0;
   std::map<std::string, std::size_t> rnics_;  // by state
   const Broker::Counts* broker_ = nullptr;
+  event::HttpRefusals http_refusals_;
   std::atomic<std::uint64_t> repaired_{0}, not_repaired_{0}, api_errors_{0};
 };
 

@@ -1,29 +1,37 @@
+// long because it is one class: the pods, their devices, and what these ask for
 #include "cni/node/broker.h"
 
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <random>
 #include <utility>
+#include <vector>
 
 #include "base/log.h"
-#include "cni/node/broker_door.h"
 #include "cni/node/broker_file.h"
+#include "cni/node/broker_probe.h"
 
 namespace fairlead::cni::node {
 namespace {
 
+using broker::BufferId;
 using broker::Message;
 using broker::Refusal;
+using broker::Request;
 using Kind = broker::Message::Kind;
 
 constexpr const char* kLogger = "broker";
 constexpr std::size_t kEventsPerTurn = 64;
-// Descriptors are used up, and a door that cannot be emptied would wake us for ever.
-constexpr std::chrono::seconds kNoDescriptorsPause{1};
+// Descriptors are used up, or a device was refused.
+constexpr std::chrono::seconds kPause{1};
+// Devices ring by shutdown(2), which nobody takes back: each ring is an edge.
+constexpr std::uint32_t kMemberEvents = EPOLLIN | EPOLLRDHUP | EPOLLET;
 
 TimePoint now_() { return std::chrono::steady_clock::now(); }
 
@@ -31,7 +39,18 @@ tl::unexpected<PluginError> failed(const char* what) {
   return fail(Code::kState, to_string(system_error(what, errno)));
 }
 
-std::size_t index(Refusal refusal) { return static_cast<std::size_t>(refusal); }
+std::size_t index_of(Refusal refusal) { return static_cast<std::size_t>(refusal); }
+
+std::uint64_t random_instance() {
+  std::random_device random;
+  return (std::uint64_t{random()} << 32 | random()) | 1;
+}
+
+std::size_t half_of_descriptors() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return 0;
+  return static_cast<std::size_t>(std::min<rlim_t>(limit.rlim_cur / 2, kBuffersPerNodeMax));
+}
 
 }  // namespace
 
@@ -44,10 +63,13 @@ Outcome<std::unique_ptr<Broker>> Broker::create(BrokerSettings settings) {
   if (!stop_event) return failed("eventfd");
   std::unique_ptr<Broker> made(
       new Broker(std::move(settings), std::move(*pods), std::move(epoll), std::move(stop_event)));
-  if (!made->watch(made->watch_.descriptor()) || !made->watch(made->stop_event_.get()))
+  if (!made->watch(made->watch_.descriptor(), EPOLLIN) ||
+      !made->watch(made->stop_event_.get(), EPOLLIN))
     return failed("epoll");
   const BrokerRecord record = load_broker_record(made->settings_.run_dir);
   made->fabric_ = record.fabric;
+  made->instance_ = random_instance();
+  made->buffers_max_ = half_of_descriptors();
   made->book_.restore(record.owners);
   if (auto stored = store_broker_record(made->settings_.run_dir, record); !stored)
     return tl::unexpected(stored.error());
@@ -74,204 +96,433 @@ void Broker::run() {
   book_.forget_strangers();
   LogEvent(LogLevel::kInfo, kLogger, "ready")
       .field("fabric", to_string(fabric_))
-      .field("pods", std::uint64_t{listeners_.size()});
+      .field("pods", std::uint64_t{pods_.size()});
   for (;;) {
     std::array<epoll_event, kEventsPerTurn> events;
     const int count = ::epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()),
                                    milliseconds_to_wait(now_()));
     for (int i = 0; i < count; ++i) {
-      const int fd = events[static_cast<std::size_t>(i)].data.fd;
-      if (fd == stop_event_.get()) return;
-      handle(fd, now_());
+      const epoll_event& event = events[static_cast<std::size_t>(i)];
+      if (event.data.fd == stop_event_.get()) return;
+      handle(event.data.fd, event.events, now_());
     }
+    for (const Member member : std::exchange(unfinished_, {})) serve(member, now_());
     if (now_() >= next_look_) look();
+    probe_due(now_());
     resume_paused(now_());
     remember();
   }
 }
 
 int Broker::milliseconds_to_wait(TimePoint now) const {
+  if (!unfinished_.empty()) return 0;
   TimePoint until = next_look_;
-  for (const auto& [pod, door] : doors_)
-    if (door.paused_until) until = std::min(until, *door.paused_until);
+  for (const auto& [name, pod] : pods_) {
+    if (pod.paused_until)
+      until = std::min(until, *pod.paused_until);
+    else if (pod.probe)
+      until = std::min(until, pod.next_probe);
+  }
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - now).count();
   return static_cast<int>(std::max<std::int64_t>(0, left));
 }
 
 void Broker::look() {
-  const WatchedPods& pods = watch_.look();
+  const WatchedPods& seen = watch_.look();
   std::vector<std::string> gone;
-  for (const auto& [pod, door] : doors_)
-    if (const auto found = pods.find(pod); found == pods.end() || found->second != door.pod)
-      gone.push_back(pod);
-  for (const std::string& pod : gone) close_door(pod);
-  std::uint64_t closed = 0;
-  for (const auto& [pod, what] : pods) {
-    if (doors_.contains(pod) || book_.add_pod(pod))
-      doors_.try_emplace(pod, Door{what, {}, {}, {}});
+  for (const auto& [name, pod] : pods_)
+    if (const auto found = seen.find(name); found == seen.end() || found->second != pod.pod)
+      gone.push_back(name);
+  for (const std::string& name : gone) leave(name);
+  std::uint64_t refused = 0, open = 0;
+  for (const auto& [name, what] : seen) {
+    if (pods_.contains(name)) continue;
+    if (book_.add_pod(name))
+      pods_[name].pod = what;
     else
-      ++closed;
+      ++refused;
   }
-  for (auto& [pod, door] : doors_) {
-    if (!door.listener) open_door(pod, door);
-    if (!door.listener) ++closed;
-  }
-  const auto interval = closed == 0 ? kLookInterval : kRetryInterval;
-  next_look_ = now_() + interval;
-  counts_.doors = listeners_.size();
-  counts_.doors_failed = closed;
+  for (auto& [name, pod] : pods_) (pod.probe || enter(name, pod) ? open : refused) += 1;
+  next_look_ = now_() + (refused == 0 ? kLookInterval : kRetryInterval);
+  counts_.pods = open;
+  counts_.pods_failed = refused;
   counts_.devices = book_.device_count();
 }
 
-void Broker::open_door(const std::string& pod, Door& door) {
-  auto listener = listen_in(door.pod, settings_.socket_name);
-  if (listener && !watch(listener->get())) listener = system_error("epoll", errno);
-  if (listener) {
-    door.listener = std::move(*listener);
-    listeners_[door.listener.get()] = pod;
-    LogEvent(LogLevel::kDebug, kLogger, "door_opened").field("container", pod);
-    return;
+bool Broker::enter(const std::string& name, Pod& pod) {
+  auto probe = make_probe(pod.pod);
+  if (probe) {
+    pod.probe = std::move(*probe);
+    pod.trouble.clear();
+    return true;
   }
-  const std::string trouble = to_string(listener.error());
-  if (std::exchange(door.trouble, trouble) == trouble) return;
-  LogEvent(LogLevel::kWarn, kLogger, "door_failed")
-      .field("container", pod)
+  const std::string trouble = to_string(probe.error());
+  if (std::exchange(pod.trouble, trouble) == trouble) return false;
+  LogEvent(LogLevel::kWarn, kLogger, "pod_not_entered")
+      .field("container", name)
       .field("what", trouble)
-      .field("hint",
-             "needs CAP_SYS_ADMIN, the node's /run/netns, and a name that nobody has taken");
+      .field("hint", "needs CAP_SYS_ADMIN and the node's /run/netns");
+  return false;
 }
 
-void Broker::close_door(const std::string& pod) {
-  for (const BrokerBook::Member member : book_.members_of(pod)) drop(member);
-  (void)book_.remove_pod(pod);
-  const auto door = doors_.find(pod);
-  listeners_.erase(door->second.listener.get());
-  doors_.erase(door);
-  LogEvent(LogLevel::kDebug, kLogger, "door_closed").field("container", pod);
+void Broker::leave(const std::string& name) {
+  for (const Member member : book_.members_of(name)) drop(member, false);
+  (void)book_.remove_pod(name);
+  pods_.erase(name);
+  LogEvent(LogLevel::kDebug, kLogger, "pod_left").field("container", name);
 }
 
-bool Broker::watch(int fd) {
+void Broker::probe_due(TimePoint now) {
+  for (auto& [name, pod] : pods_)
+    if (pod.probe && now >= pod.next_probe && !pod.paused_until) probe(name, pod, now);
+}
+
+void Broker::probe(const std::string& name, Pod& pod, TimePoint now) {
+  unsigned silent = 0;
+  for (unsigned index = 0; index <= broker::kSocketIndexMax && silent < kProbeGapMax; ++index) {
+    if (pod.connected.contains(index)) {
+      silent = 0;
+      continue;
+    }
+    const auto refused = pod.not_before.find(index);
+    if (refused != pod.not_before.end() && now < refused->second) {
+      silent = 0;
+      continue;
+    }
+    if (!pod.probe && !enter(name, pod)) break;
+    if (!may_ask(name, now)) return;
+    silent = probe_index(name, pod, index, now) ? 0 : silent + 1;
+  }
+  if (!pod.probe && !enter(name, pod)) next_look_ = std::min(next_look_, now + kRetryInterval);
+  const auto interval = pod.connected.empty()        ? kProbeNoDevice
+                        : now < pod.new_device_until ? kProbeNewDevice
+                                                     : kProbeSettled;
+  pod.next_probe = now + interval;
+  // Others may have freed what there was too little of.
+  for (const Member member : book_.members_of(name)) refill(member);
+}
+
+bool Broker::probe_index(const std::string& name, Pod& pod, unsigned index, TimePoint now) {
+  const auto connected =
+      connect_device(pod.probe.get(), settings_.socket_name, index, settings_.sidecar_uid);
+  if (connected) {
+    take_in(name, pod, index, now);
+    return true;
+  }
+  if (connected.error().code == Errc::kNotFound) {
+    pod.strangers.erase(index);
+    return false;
+  }
+  pod.not_before[index] = now + kPause;
+  if (connected.error().code != Errc::kPermission) return true;
+  pod.probe.reset();  // it is connected to somebody
+  if (!pod.strangers.insert(index).second) return true;
+  ++counts_.strangers;
+  LogEvent(LogLevel::kWarn, kLogger, "listener_of_another_user")
+      .field("container", name)
+      .field("name", settings_.socket_name + "-" + std::to_string(index));
+  return true;
+}
+
+void Broker::take_in(const std::string& name, Pod& pod, unsigned index, TimePoint now) {
+  pod.not_before[index] = now + kPause;
+  const int fd = pod.probe.get();
+  auto made = BrokerMember::create(std::move(pod.probe), index, instance_);
+  if (!made || !watch(fd, kMemberEvents)) return;
+  pod.connected.insert(index);
+  pod.new_device_until = now + kNewDeviceTime;
+  members_[fd] = std::move(*made);
+  book_.charge(name, kRequestsPerDevice);
+  const auto leaves = book_.connect(name, fd);
+  if (!leaves) return;
+  // It is not connected to again at once, in place of the next.
+  const unsigned left = members_.at(*leaves)->index();
+  drop(*leaves, false);
+  pod.not_before[left] = now + kPause;
+}
+
+bool Broker::watch(int fd, std::uint32_t events) {
   epoll_event event{};
-  event.events = EPOLLIN;
+  event.events = events;
   event.data.fd = fd;
   return ::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) == 0 || errno == EEXIST;
 }
 
 void Broker::unwatch(int fd) { (void)::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr); }
 
+// Changing the events gives the edge again if there is one.
+void Broker::rewatch(Member member) {
+  epoll_event event{};
+  event.events = kMemberEvents | (members_.at(member)->has_waiting() ? EPOLLOUT : 0u);
+  event.data.fd = member;
+  (void)::epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, member, &event);
+}
+
 // A descriptor may have been closed by an earlier event of the same turn, or be another by now:
 // nothing here waits, so a look in vain does no harm.
-void Broker::handle(int fd, TimePoint now) {
+void Broker::handle(int fd, std::uint32_t events, TimePoint now) {
   if (fd == watch_.descriptor()) return look();
-  if (const auto door = listeners_.find(fd); door != listeners_.end())
-    return accept(std::string(door->second), now);
-  if (!members_.contains(fd)) return;
-  if (may_ask(book_.pod_of(fd), now)) read(fd);
+  const auto found = members_.find(fd);
+  if (found == members_.end()) return;
+  if ((events & (EPOLLHUP | EPOLLERR)) != 0) {
+    drop(fd, false);
+    return;
+  }
+  if ((events & EPOLLOUT) != 0) {
+    if (!found->second->flush()) {
+      drop(fd, false);
+      return;
+    }
+    if (!found->second->has_waiting()) rewatch(fd);
+  }
+  if (may_ask(book_.pod_of(fd), now)) serve(fd, now);
 }
 
 bool Broker::may_ask(const std::string& pod, TimePoint now) {
   const std::optional<Duration> wait = book_.spend(pod, now);
-  if (wait) pause(pod, now + *wait);
-  return !wait;
+  if (!wait) return true;
+  // Each device has an event when it is listened to again, whether it has asked or not: there has
+  // to be something left then.
+  const std::chrono::duration<double> looks(
+      2.0 * static_cast<double>(book_.members_of(pod).size()) / kRequestsPerSecond);
+  pause(pod, now + *wait + std::chrono::ceil<std::chrono::milliseconds>(looks));
+  return false;
 }
 
-void Broker::pause(const std::string& pod, TimePoint until) {
-  Door& door = doors_.at(pod);
-  if (!door.paused_until) {
-    unwatch(door.listener.get());
-    for (const BrokerBook::Member member : book_.members_of(pod)) unwatch(member);
-  }
-  door.paused_until = until;
+void Broker::pause(const std::string& name, TimePoint until) {
+  Pod& pod = pods_.at(name);
+  if (!pod.paused_until)
+    for (const Member member : book_.members_of(name)) unwatch(member);
+  pod.paused_until = until;
 }
 
+// Whoever has rung meanwhile, or has gone, has an event at once.
 void Broker::resume_paused(TimePoint now) {
-  for (auto& [pod, door] : doors_) {
-    if (!door.paused_until || *door.paused_until > now) continue;
-    door.paused_until.reset();
-    bool good = watch(door.listener.get());
-    for (const BrokerBook::Member member : book_.members_of(pod)) good = watch(member) && good;
-    if (!good) door.paused_until = now + kNoDescriptorsPause;
+  for (auto& [name, pod] : pods_) {
+    if (!pod.paused_until || *pod.paused_until > now) continue;
+    pod.paused_until.reset();
+    bool good = true;
+    for (const Member member : book_.members_of(name)) {
+      good = watch(member, kMemberEvents) && good;
+      if (good) rewatch(member);
+    }
+    if (!good) pod.paused_until = now + kPause;
   }
 }
 
-void Broker::accept(const std::string& pod, TimePoint now) {
-  if (!may_ask(pod, now)) return;
-  auto socket = accept_sidecar(doors_.at(pod).listener.get(), settings_.sidecar_uid);
-  if (!socket) {
-    if (socket.error().code == Errc::kWouldBlock) return;
-    if (socket.error().code != Errc::kPermission) return pause(pod, now + kNoDescriptorsPause);
+bool Broker::drop(Member member, bool hostile) {
+  const auto found = members_.find(member);
+  if (found == members_.end()) return false;
+  const std::string name = book_.pod_of(member);
+  if (hostile) {
     ++counts_.strangers;
-    return;
+    LogEvent(LogLevel::kDebug, kLogger, "device_speaks_otherwise").field("container", name);
   }
-  const int fd = socket->get();
-  if (!watch(fd)) return;
-  members_[fd] = std::move(*socket);
-  if (const auto leaves = book_.connect(pod, fd)) drop(*leaves);
-}
-
-void Broker::drop(BrokerBook::Member member) {
+  Pod& pod = pods_.at(name);
+  pod.connected.erase(found->second->index());
+  pod.not_before[found->second->index()] = now_() + (hostile ? kPause : std::chrono::seconds(0));
+  pod.next_probe = std::min(pod.next_probe, now_() + kProbeNoDevice);
+  pod.buffers -= found->second->buffers.size();
+  counts_.buffers -= found->second->buffers.size();
+  std::erase_if(held_grants_, [&](const auto& held) { return held.second.owner == member; });
   book_.disconnect(member);
-  members_.erase(member);
+  unfinished_.erase(member);
+  members_.erase(found);
   counts_.devices = book_.device_count();
+  return false;
 }
 
-void Broker::read(BrokerBook::Member member) {
-  const auto received = broker::receive(member);
-  if (!received) {
-    if (received.error().code == Errc::kWouldBlock) return;
-    if (received.error().code != Errc::kPeerGone) ++counts_.strangers;
-    return drop(member);
+void Broker::serve(Member member, TimePoint now) {
+  const auto found = members_.find(member);
+  if (found == members_.end()) return;
+  BrokerMember& device = *found->second;
+  const std::string pod = book_.pod_of(member);
+  if (pods_.at(pod).paused_until) return;
+  for (int i = 0; i < kRequestsPerTurn; ++i) {
+    if (!may_ask(pod, now)) return;
+    const auto request = device.requests().take();
+    if (!request && request.error().code == Errc::kWouldBlock) {
+      book_.charge(pod, -1);
+      if (device.requests().take_wish()) (void)send(member, {.kind = Kind::kRoom});
+      return;
+    }
+    if (!request) {
+      drop(member, true);
+      return;
+    }
+    if (!apply(member, *request)) return;
   }
-  const Message& message = received->message;
+  unfinished_.insert(member);
+}
+
+bool Broker::apply(Member member, const Request& request) {
   const bool enrolled = book_.enrolled(member);
-  if (message.kind == Kind::kRegister && !enrolled) return enroll(member, message.peer);
-  if (message.kind == Kind::kIntroduce && enrolled) return introduce(member, message.peer);
-  ++counts_.strangers;
-  drop(member);
+  if (enrolled == (request.kind == Request::Kind::kRegister)) return drop(member, true);
+  switch (request.kind) {
+    case Request::Kind::kRegister:
+      return enroll(member, request);
+    case Request::Kind::kConnect:
+      return introduce(member, request.peer);
+    case Request::Kind::kGrant:
+      return grant(member, request);
+    case Request::Kind::kTake:
+    case Request::Kind::kFree:
+      return take_or_free(member, request);
+  }
+  return drop(member, true);
 }
 
-void Broker::enroll(BrokerBook::Member member, PeerId peer) {
-  const Refusal refusal = book_.enroll(member, peer);
-  ++counts_.registrations[index(refusal)];
+bool Broker::enroll(Member member, const Request& request) {
+  BrokerMember& device = *members_.at(member);
+  if (request.channel_bytes == 0 || request.channel_bytes > broker::kChannelBytesMax)
+    return drop(member, true);
+  const Refusal refusal = book_.enroll(member, request.peer);
+  ++counts_.registrations[index_of(refusal)];
   if (refusal != Refusal::kNone) {
-    refuse(member, peer, refusal);
-    return drop(member);
+    const unsigned index = device.index();
+    Pod& pod = pods_.at(book_.pod_of(member));
+    if (send(member, {.kind = Kind::kRefused, .refusal = refusal, .peer = request.peer}))
+      drop(member, false);
+    pod.not_before[index] = now_() + kPause;
+    return false;
   }
+  device.layout = request.layout;
+  device.channel_bytes = request.channel_bytes;
   counts_.devices = book_.device_count();
   // Before the device hears that the id is its own, so that it stays so whatever becomes of us.
   remember();
-  const Message welcome{.kind = Kind::kWelcome, .peer = peer, .fabric = fabric_};
-  if (!broker::send(member, welcome)) drop(member);
+  if (!send(member, {.kind = Kind::kWelcome, .peer = request.peer, .fabric = fabric_}))
+    return false;
+  refill(member);
+  deliver_held(member, request.peer);
+  return members_.contains(member);
 }
 
-void Broker::introduce(BrokerBook::Member member, PeerId peer) {
-  const std::optional<BrokerBook::Member> other = book_.find(peer);
-  const Refusal refusal = other ? pass_ends(member, *other) : Refusal::kUnknownPeer;
-  ++counts_.introductions[index(refusal)];
-  if (refusal != Refusal::kNone) refuse(member, peer, refusal);
+bool Broker::introduce(Member member, PeerId peer) {
+  book_.charge(book_.pod_of(member), kRequestsPerConnect - 1);
+  const std::optional<Member> other = book_.find(peer);
+  const Refusal refusal = other ? make_channel(member, *other) : Refusal::kUnknownPeer;
+  ++counts_.introductions[index_of(refusal)];
+  if (refusal == Refusal::kNone) return members_.contains(member);
+  if (!members_.contains(member)) return false;  // it asked for itself, and has gone
+  return send(member, {.kind = Kind::kRefused, .refusal = refusal, .peer = peer});
 }
 
-// Made here and not by who asks: a socket keeps the network namespace alive in which it was made,
-// and nobody shall hold on to the end of another.
-Refusal Broker::pass_ends(BrokerBook::Member member, BrokerBook::Member other) {
-  int ends[2];
-  if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) != 0)
-    return Refusal::kFailed;
-  const FileDescriptor theirs(ends[0]), ours(ends[1]);
-  const Message visitor{.kind = Kind::kVisitor, .peer = book_.peer_of(member)};
-  const auto told = broker::send(other, visitor, theirs.get());
-  if (!told && told.error().code == Errc::kWouldBlock) return Refusal::kBusy;
-  if (!told) return Refusal::kUnknownPeer;  // about to be dropped
-  const Message introduced{.kind = Kind::kIntroduced, .peer = book_.peer_of(other)};
-  // The visitor finds its end closed.
-  if (!broker::send(member, introduced, ours.get())) return Refusal::kBusy;
+// Made here: nobody gets what a pod made. In our network namespace, because a socket keeps alive
+// the one in which it was made.
+Refusal Broker::make_channel(Member member, Member other) {
+  const BrokerMember& device = *members_.at(member);
+  BrokerMember& visited = *members_.at(other);
+  if (device.layout != visited.layout || device.channel_bytes != visited.channel_bytes)
+    return Refusal::kVersion;
+  auto ends = broker::make_channel(device.channel_bytes);
+  if (!ends) return Refusal::kFailed;
+  if (visited.waiting() >= kOutboxMax / 2) return Refusal::kBusy;
+  const Message visit{.kind = Kind::kChannel,
+                      .side = 1,
+                      .layout = device.layout,
+                      .peer = book_.peer_of(member),
+                      .pod = book_.number_of(book_.pod_of(member))};
+  const Message answer{.kind = Kind::kChannel,
+                       .side = 0,
+                       .layout = device.layout,
+                       .peer = book_.peer_of(other),
+                       .pod = book_.number_of(book_.pod_of(other))};
+  if (!send(other, visit, (*ends)[1].descriptors())) return Refusal::kUnknownPeer;
+  // Without its answer the other side finds its bell without a peer.
+  (void)send(member, answer, (*ends)[0].descriptors());
   return Refusal::kNone;
 }
 
-// Who does not read even that has to come again.
-void Broker::refuse(BrokerBook::Member member, PeerId peer, Refusal refusal) {
-  const Message message{.kind = Kind::kRefused, .refusal = refusal, .peer = peer};
-  if (!broker::send(member, message)) drop(member);
+bool Broker::grant(Member member, const Request& request) {
+  const auto& buffers = members_.at(member)->buffers;
+  const auto found = buffers.find(request.buffer.number);
+  if (request.buffer.instance != instance_ || found == buffers.end()) return drop(member, true);
+  const std::optional<Member> other = book_.find(request.peer);
+  if (!other) {
+    // Who has gone needs no memory; who has not come yet will.
+    if (book_.has_owner(request.peer) && held_grants_.size() < kHeldGrantsMax &&
+        held_grants_.count(request.peer) < kHeldGrantsPerPeerMax)
+      held_grants_.emplace(request.peer, HeldGrant{member, request.buffer});
+    return true;
+  }
+  const int memory = found->second.memory.get();
+  (void)send(*other,
+             {.kind = Kind::kGranted, .peer = book_.peer_of(member), .buffer = request.buffer},
+             std::span(&memory, 1));
+  return members_.contains(member);
+}
+
+void Broker::deliver_held(Member member, PeerId peer) {
+  std::vector<HeldGrant> held;
+  const auto [begin, end] = held_grants_.equal_range(peer);
+  for (auto at = begin; at != end; ++at) held.push_back(at->second);
+  held_grants_.erase(begin, end);
+  for (const auto& [owner, buffer] : held) {
+    const auto from = members_.find(owner);
+    if (from == members_.end() || !members_.contains(member)) continue;
+    const auto found = from->second->buffers.find(buffer.number);
+    if (found == from->second->buffers.end()) continue;
+    const int memory = found->second.memory.get();
+    (void)send(member, {.kind = Kind::kGranted, .peer = book_.peer_of(owner), .buffer = buffer},
+               std::span(&memory, 1));
+  }
+}
+
+bool Broker::take_or_free(Member member, const Request& request) {
+  BrokerMember& device = *members_.at(member);
+  const auto found = device.buffers.find(request.buffer.number);
+  const bool take = request.kind == Request::Kind::kTake;
+  if (request.buffer.instance != instance_ || found == device.buffers.end() ||
+      (take && !found->second.blank))
+    return drop(member, true);
+  if (std::exchange(found->second.blank, false)) --device.blanks;
+  if (!take) {
+    device.buffers.erase(found);
+    --pods_.at(book_.pod_of(member)).buffers;
+    --counts_.buffers;
+  }
+  refill(member);
+  return members_.contains(member);
+}
+
+bool Broker::may_have_buffer(const Pod& pod, const BrokerMember& device) const {
+  const bool scarce = counts_.buffers >= buffers_max_ / 4 * 3;
+  return device.buffers.size() < kBuffersPerDeviceMax && counts_.buffers < buffers_max_ &&
+         pod.buffers < (scarce ? kBuffersPerPodWhenScarce : kBuffersPerPodMax);
+}
+
+void Broker::refill(Member member) {
+  const auto device = members_.find(member);
+  if (device == members_.end() || !book_.enrolled(member)) return;
+  Pod& pod = pods_.at(book_.pod_of(member));
+  while (device->second->blanks < kBlanksPerDevice && !device->second->has_waiting()) {
+    auto blank = may_have_buffer(pod, *device->second)
+                     ? broker::make_blank()
+                     : Result<FileDescriptor>(Error{Errc::kExhausted, "buffers"});
+    if (!blank) {
+      ++counts_.buffers_refused;
+      return;
+    }
+    const BufferId id{instance_, ++buffers_made_};
+    const int memory = blank->get();
+    device->second->buffers[id.number].memory = std::move(*blank);
+    ++device->second->blanks;
+    ++pod.buffers;
+    ++counts_.buffers;
+    if (!send(member, {.kind = Kind::kBlank, .buffer = id}, std::span(&memory, 1))) return;
+  }
+}
+
+// False when the device has been dropped, because it is gone. One that does not read misses
+// records.
+bool Broker::send(Member member, const Message& message, std::span<const int> fds) {
+  BrokerMember& device = *members_.at(member);
+  const bool waited = device.has_waiting();
+  const auto sent = device.send(message, fds);
+  if (!sent && sent.error().code != Errc::kExhausted) return drop(member, false);
+  if (!waited && device.has_waiting()) rewatch(member);
+  return true;
 }
 
 void Broker::remember() {

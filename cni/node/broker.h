@@ -1,8 +1,7 @@
 // The node's broker: by it sidecars that share no directory reach each other's shared-memory
-// device. In the network namespace of each pod with a sidecar it keeps a door, a listening socket
-// in the abstract namespace; a device comes in by it, says its peer id, and asks for others. For
-// two of them the broker makes a pair of sockets and passes each its end. It carries none of their
-// bytes, and what runs goes on without it (docs/broker.md).
+// device. It connects to the devices of each pod, makes the channels and buffers that they ask for
+// and passes the descriptors. It gets no descriptor and no byte of a connection, and what runs goes
+// on without it (docs/broker.md).
 //
 // Threads: run() on one of its own, which enters and leaves network namespaces. stop() and counts()
 // from any.
@@ -14,35 +13,53 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <unordered_map>
 
 #include "base/handle.h"
 #include "cni/node/broker_book.h"
+#include "cni/node/broker_member.h"
 #include "cni/node/pod_watch.h"
 
 namespace fairlead::cni::node {
 
-// How often it is looked for pods that went without a word, and for doors that could not be opened.
+// How often it is looked for pods that went without a word, and for those that could not be
+// entered.
 inline constexpr std::chrono::seconds kLookInterval{10};
 inline constexpr std::chrono::seconds kRetryInterval{1};
+// How often it is looked for devices in a pod: that has none, that has just got one, and others.
+inline constexpr std::chrono::milliseconds kProbeNoDevice{100};
+inline constexpr std::chrono::milliseconds kProbeNewDevice{20};
+inline constexpr std::chrono::milliseconds kProbeSettled{1000};
+inline constexpr std::chrono::seconds kNewDeviceTime{1};
+inline constexpr unsigned kProbeGapMax = 2;  // indices in a row at which nobody listens
+
+inline constexpr std::size_t kBuffersPerPodMax = 4096;
+inline constexpr std::size_t kBuffersPerNodeMax = 65536;  // or half of the descriptors
+inline constexpr std::size_t kBuffersPerPodWhenScarce = 256;
+inline constexpr std::size_t kHeldGrantsMax = 4096;  // of the node
+inline constexpr std::size_t kHeldGrantsPerPeerMax = 64;
+inline constexpr int kRequestsPerTurn = 64;  // of one device, so that others get theirs
 
 struct BrokerSettings {
   std::string run_dir;
-  std::uint32_t sidecar_uid = 0;  // others of a pod are sent away
+  std::uint32_t sidecar_uid = 0;  // listeners of others are left alone
   std::string socket_name = broker::kSocketName;
 };
 
 class Broker {
  public:
-  static constexpr std::size_t kRefusals = static_cast<std::size_t>(broker::Refusal::kFailed) + 1;
+  static constexpr std::size_t kRefusals = broker::kRefusals;
   struct Counts {
-    std::atomic<std::uint64_t> doors{0};         // pods that can reach the broker
-    std::atomic<std::uint64_t> doors_failed{0};  // pods in which no door could be opened, now
+    std::atomic<std::uint64_t> pods{0};         // whose devices can be looked for
+    std::atomic<std::uint64_t> pods_failed{0};  // that cannot be entered, now
     std::atomic<std::uint64_t> devices{0};
     std::array<std::atomic<std::uint64_t>, kRefusals> registrations{};  // by Refusal, kNone is good
     std::array<std::atomic<std::uint64_t>, kRefusals> introductions{};
     std::atomic<std::uint64_t> strangers{0};  // of another user, or that speak otherwise
+    std::atomic<std::uint64_t> buffers{0};
+    std::atomic<std::uint64_t> buffers_refused{0};
   };
 
   // Errors: kState.
@@ -55,31 +72,54 @@ class Broker {
   const Counts& counts() const { return counts_; }
 
  private:
-  struct Door {
+  using Member = BrokerBook::Member;
+  struct Pod {
     WatchedPod pod;
-    FileDescriptor listener;  // none when it could not be opened
-    std::string trouble;      // why it could not
+    FileDescriptor probe;  // none when the pod cannot be entered
+    std::string trouble;   // why it could not
+    TimePoint next_probe{};
+    TimePoint new_device_until{};
+    std::set<unsigned> connected;              // indices of devices
+    std::map<unsigned, TimePoint> not_before;  // indices that were refused
+    std::set<unsigned> strangers;              // indices at which another user listens
     std::optional<TimePoint> paused_until;
+    std::size_t buffers = 0;
   };
 
   Broker(BrokerSettings settings, PodWatch watch, FileDescriptor epoll, FileDescriptor stop_event);
   void look();
-  void open_door(const std::string& pod, Door& door);
-  void close_door(const std::string& pod);
+  bool enter(const std::string& name, Pod& pod);
+  void leave(const std::string& name);
   int milliseconds_to_wait(TimePoint now) const;
-  void handle(int fd, TimePoint now);
-  void accept(const std::string& pod, TimePoint now);
-  void read(BrokerBook::Member member);
-  void enroll(BrokerBook::Member member, PeerId peer);
-  void introduce(BrokerBook::Member member, PeerId peer);
-  broker::Refusal pass_ends(BrokerBook::Member member, BrokerBook::Member other);
-  void refuse(BrokerBook::Member member, PeerId peer, broker::Refusal refusal);
-  void drop(BrokerBook::Member member);
+
+  void probe_due(TimePoint now);
+  void probe(const std::string& name, Pod& pod, TimePoint now);
+  // False when nobody listens there.
+  bool probe_index(const std::string& name, Pod& pod, unsigned index, TimePoint now);
+  void take_in(const std::string& name, Pod& pod, unsigned index, TimePoint now);
+
+  void handle(int fd, std::uint32_t events, TimePoint now);
+  void serve(Member member, TimePoint now);
+  // False when the device has been dropped.
+  bool apply(Member member, const broker::Request& request);
+  bool enroll(Member member, const broker::Request& request);
+  bool introduce(Member member, PeerId peer);
+  broker::Refusal make_channel(Member member, Member other);
+  bool grant(Member member, const broker::Request& request);
+  void deliver_held(Member member, PeerId peer);
+  bool take_or_free(Member member, const broker::Request& request);
+  void refill(Member member);
+  bool may_have_buffer(const Pod& pod, const BrokerMember& member) const;
+  bool send(Member member, const broker::Message& message, std::span<const int> fds = {});
+  // `hostile`: for what no sidecar does.
+  bool drop(Member member, bool hostile);
+
   // False when the pod has asked for too much and is not listened to for a while.
   bool may_ask(const std::string& pod, TimePoint now);
   void pause(const std::string& pod, TimePoint until);
   void resume_paused(TimePoint now);
-  bool watch(int fd);
+  bool watch(int fd, std::uint32_t events);
+  void rewatch(Member member);
   void unwatch(int fd);
   void remember();
 
@@ -88,12 +128,21 @@ class Broker {
   FileDescriptor epoll_;
   FileDescriptor stop_event_;
   FabricId fabric_;
+  std::uint64_t instance_ = 0;
+  std::uint64_t buffers_made_ = 0;
+  std::size_t buffers_max_ = kBuffersPerNodeMax;
   BrokerBook book_;
   std::uint64_t remembered_ = 0;  // book_.changes() of what is in the file
   std::string record_trouble_;    // why it could not be written, the last time
-  std::map<std::string, Door> doors_;
-  std::unordered_map<int, std::string> listeners_;  // pods by the descriptor of their door
-  std::unordered_map<int, FileDescriptor> members_;
+  std::map<std::string, Pod> pods_;
+  std::unordered_map<int, std::unique_ptr<BrokerMember>> members_;  // by descriptor
+  std::set<Member> unfinished_;  // more requests than one turn handles
+  // Grants to devices that are known and not here yet: their broker was another until just now.
+  struct HeldGrant {
+    Member owner;
+    broker::BufferId buffer;
+  };
+  std::multimap<PeerId, HeldGrant> held_grants_;
   TimePoint next_look_{};
   Counts counts_;
 };

@@ -11,7 +11,9 @@ using broker::Refusal;
 
 bool BrokerBook::add_pod(const std::string& pod) {
   if (pods_.size() >= kBrokeredPodsMax) return false;
-  pods_.try_emplace(pod);
+  const auto [made, fresh] = pods_.try_emplace(pod);
+  if (fresh && ++pods_made_ == 0) ++pods_made_;
+  if (fresh) made->second.number = pods_made_;
   return true;
 }
 
@@ -37,14 +39,15 @@ std::optional<Duration> BrokerBook::spend(const std::string& name, TimePoint now
   return std::chrono::ceil<std::chrono::milliseconds>(missing);
 }
 
+void BrokerBook::charge(const std::string& pod, double requests) {
+  pods_.at(pod).requests -= requests;
+}
+
 std::optional<BrokerBook::Member> BrokerBook::connect(const std::string& name, Member member) {
   Pod& pod = pods_.at(name);
   std::optional<Member> leaves;
   // Whoever connects and says nothing must not keep others of its pod out.
-  if (pod.guests.size() >= kGuestsPerPodMax) {
-    leaves = pod.guests.front();
-    disconnect(*leaves);
-  }
+  if (pod.guests.size() >= kGuestsPerPodMax) leaves = pod.guests.front();
   pod.members.insert(member);
   pod.guests.push_back(member);
   seats_[member] = {name, {}};

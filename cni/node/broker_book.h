@@ -1,9 +1,9 @@
 // Who is connected to the node's broker, and who may be introduced to whom: the broker's memory and
 // its judgement, without sockets or clock.
 //
-// A pod is known by its container id, because that is what the door by which a device came stands
-// for. A peer id belongs to the pod that named it first, for as long as the pod lives: no other pod
-// gets it, also after the broker was restarted.
+// A pod is known by its container id, because that is what the network namespace stands for in
+// which its device listens. A peer id belongs to the pod that named it first, for as long as the
+// pod lives: no other pod gets it, also after the broker was restarted.
 #pragma once
 
 #include <cstddef>
@@ -25,13 +25,15 @@ namespace fairlead::cni::node {
 inline constexpr std::size_t kBrokeredPodsMax = 1024;
 inline constexpr std::size_t kGuestsPerPodMax = 16;    // connected, and have not said who they are
 inline constexpr std::size_t kDevicesPerPodMax = 64;   // workers of the sidecar
-inline constexpr std::size_t kPeerIdsPerPodMax = 256;  // of a sidecar that is restarted
-// What a pod may ask of the broker: each connection and message takes one; when a pod has spent
+inline constexpr std::size_t kPeerIdsPerPodMax = 128;  // of a sidecar that is restarted
+// What a pod may ask of the broker: each wake-up and each request takes one; when a pod has spent
 // them it is not listened to until there is a new one.
-inline constexpr double kRequestsPerSecond = 256;
-inline constexpr double kRequestsBurst = 1024;
+inline constexpr double kRequestsPerSecond = 1024;
+inline constexpr double kRequestsBurst = 4096;
+inline constexpr double kRequestsPerDevice = 16;  // one that is connected: its request ring
+inline constexpr double kRequestsPerConnect = 4;  // a channel: memory and two pairs of sockets
 // A peer id that the pod has not had before takes as many more: it is written to the file.
-inline constexpr double kRequestsPerPeerId = 16;
+inline constexpr double kRequestsPerPeerId = 64;
 
 class BrokerBook {
  public:
@@ -46,8 +48,13 @@ class BrokerBook {
   // Takes one request of the pod. Nothing when there was one, else the time until there is. What
   // enroll() takes may have to be waited for here.
   std::optional<Duration> spend(const std::string& pod, TimePoint now);
+  // Takes more for a request that has been begun; the next spend() waits for it.
+  void charge(const std::string& pod, double requests);
+  // A number for the pod that no other has at the same time, never 0.
+  std::uint32_t number_of(const std::string& pod) const { return pods_.at(pod).number; }
 
-  // A connection has come through the pod's door. The member that has to go for it, if one has.
+  // A device of the pod is connected. The member that has to go for it, if one has:
+  // disconnect() it.
   std::optional<Member> connect(const std::string& pod, Member member);
   void disconnect(Member member);
   // kNone, or why not.
@@ -56,6 +63,7 @@ class BrokerBook {
   PeerId peer_of(Member member) const;
   const std::string& pod_of(Member member) const;
   std::optional<Member> find(PeerId peer) const;
+  bool has_owner(PeerId peer) const { return owners_.contains(peer); }
   std::vector<Member> members_of(const std::string& pod) const;
 
   std::size_t pod_count() const { return pods_.size(); }
@@ -77,6 +85,7 @@ class BrokerBook {
 
  private:
   struct Pod {
+    std::uint32_t number = 0;
     std::set<Member> members;
     std::deque<Member> guests;  // of the members, the oldest first
     double requests = kRequestsBurst;
@@ -95,6 +104,7 @@ class BrokerBook {
   std::map<PeerId, std::string> owners_;
   std::map<std::string, std::deque<PeerId>> ids_;  // by pod, the oldest first
   std::uint64_t changes_ = 0;
+  std::uint32_t pods_made_ = 0;
 };
 
 }  // namespace fairlead::cni::node

@@ -12,7 +12,10 @@
 namespace fairlead::cni::node {
 namespace {
 
-constexpr std::size_t kBytesMax = 64 << 20;  // all pods with all their ids, and room
+// All pods with all their ids, each with the name of its pod. Nothing longer is written, so that
+// all that is written can be read back.
+constexpr std::size_t kEntryBytesMax = 128;
+constexpr std::size_t kBytesMax = kBrokeredPodsMax * kPeerIdsPerPodMax * kEntryBytesMax;
 constexpr mode_t kMode = 0600;
 
 std::string path_in(const std::string& run_dir) { return run_dir + "/broker.json"; }
@@ -40,7 +43,7 @@ std::string to_json_text(const BrokerRecord& record) {
 }
 
 Outcome<BrokerRecord> parse_broker_record(std::string_view text) {
-  const auto json = parse_json(text);
+  const auto json = parse_json(text, kBytesMax);
   if (!json) return wrong(json.error());
   if (!json->is_object()) return wrong("no object");
   const Json fabric = json->value("fabric", Json());
@@ -73,7 +76,11 @@ BrokerRecord load_broker_record(const std::string& run_dir) {
 
 Outcome<void> store_broker_record(const std::string& run_dir, const BrokerRecord& record) {
   const std::string path = path_in(run_dir);
-  const Result<void> written = replace_file(path, path + ".new", to_json_text(record), kMode);
+  const std::string text = to_json_text(record);
+  if (text.size() > kBytesMax)
+    return wrong(std::to_string(text.size()) + " bytes are not allowed; allowed: at most " +
+                 std::to_string(kBytesMax));
+  const Result<void> written = replace_file(path, path + ".new", text, kMode);
   if (!written) return wrong(to_string(written.error()));
   return {};
 }

@@ -133,6 +133,7 @@ void raise_descriptor_limit() {
 
 int run_agent(const Options& options) {
   raise_descriptor_limit();
+  const LogQueue log_queue;
   sigset_t set;
   sigemptyset(&set);
   sigaddset(&set, SIGTERM);

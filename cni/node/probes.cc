@@ -12,18 +12,23 @@ Outcome<std::unique_ptr<Probes>> Probes::start(const std::string& listen, ProbeA
     return fail(Code::kConfig, "listen: " + listen +
                                    " is not allowed; "
                                    "allowed: an address and port like 0.0.0.0:4591");
-  auto created =
-      event::HttpServer::create({}, [answers = std::move(answers)](event::HttpExchange exchange) {
+  event::HttpRefusals* refusals = answers.refusals;
+  auto created = event::HttpServer::create(
+      {},
+      [answers = std::move(answers)](event::HttpExchange exchange) {
         const std::string& path = exchange.request().path;
         if (path == "/metrics")
           return exchange.respond(
               {200, "text/plain; version=0.0.4; charset=utf-8", answers.metrics(), {}});
-        if (path != "/livez" && path != "/readyz")
+        if (path != "/livez" && path != "/readyz") {
+          exchange.note_refusal(event::HttpRefusal::kNotServed, "no such path");
           return exchange.respond({404, "text/plain", "/metrics, /readyz, /livez\n", {}});
+        }
         const std::string trouble = path == "/readyz" ? answers.not_ready() : std::string();
         if (trouble.empty()) return exchange.respond({200, "text/plain", "ok\n", {}});
         exchange.respond({503, "text/plain", trouble + "\n", {}});
-      });
+      },
+      {}, refusals);
   if (!created) return fail(Code::kState, to_string(created.error()));
   std::unique_ptr<Probes> made(new Probes);
   made->server_ = std::move(*created);

@@ -13,8 +13,9 @@ namespace fairlead::cni::node {
 
 // Called on the thread of the probes.
 struct ProbeAnswers {
-  std::function<std::string()> not_ready;  // why not; empty when it is
-  std::function<std::string()> metrics;    // in Prometheus' format
+  std::function<std::string()> not_ready;   // why not; empty when it is
+  std::function<std::string()> metrics;     // in Prometheus' format
+  event::HttpRefusals* refusals = nullptr;  // counts what is refused; null: nobody wants to know
 };
 
 class Probes {

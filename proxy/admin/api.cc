@@ -1,5 +1,6 @@
 #include "admin/api.h"
 
+#include <algorithm>
 #include <array>
 #include <string>
 #include <string_view>
@@ -11,6 +12,7 @@
 namespace fairlead::admin {
 
 using event::HttpExchange;
+using event::HttpRefusal;
 using event::HttpRequest;
 using event::HttpResponse;
 
@@ -53,6 +55,8 @@ const AdminApi::Route AdminApi::kRoutes[] = {
 
 namespace {
 
+constexpr std::array<std::string_view, 3> kPublicPaths = {"/metrics", "/livez", "/readyz"};
+
 // 0: the limit that was asked for is none.
 std::size_t connections_limit(const HttpRequest& request) {
   return row_limit(request, kConnectionRowsDefault, kConnectionRowsMax);
@@ -69,12 +73,30 @@ SnapshotRequest snapshot_request(const HttpRequest& request) {
 
 }  // namespace
 
-AdminApi::AdminApi(event::HttpServer& http, AdminSources sources, Duration snapshot_timeout)
-    : sources_(std::move(sources)),
-      gather_(http, sources_.snapshot, sources_.stats.size(), snapshot_timeout) {}
+AdminApi::AdminApi(event::HttpServer& http, AdminSources sources, Duration snapshot_timeout,
+                   uid_t owner)
+    : http_(http),
+      sources_(std::move(sources)),
+      gather_(http, sources_.snapshot, sources_.stats.size(), snapshot_timeout),
+      owner_(owner) {}
+
+std::optional<std::string> AdminApi::refusal(const HttpRequest& request) const {
+  if (std::ranges::find(kPublicPaths, request.path) != kPublicPaths.end()) return std::nullopt;
+  if (request.over_tcp)
+    return "over TCP there are /metrics, /livez and /readyz only; everything else is on " +
+           (sockets_.empty() ? "the Unix socket, and admin.socket names none"
+                             : "the Unix socket " + sockets_ + ", which fairleadctl uses");
+  if (request.peer_uid == uid_t{0} || request.peer_uid == owner_) return std::nullopt;
+  return "allowed are processes of root and of the proxy's user, uid " + std::to_string(owner_) +
+         "; this is " + request.source;
+}
 
 void AdminApi::handle(HttpExchange exchange) {
   const HttpRequest& request = exchange.request();
+  if (const auto reason = refusal(request)) {
+    exchange.note_refusal(HttpRefusal::kForbidden, *reason);
+    return exchange.respond(error_response(403, *reason));
+  }
   const Route* found = nullptr;
   std::string methods;
   for (const Route& route : kRoutes) {
@@ -83,15 +105,16 @@ void AdminApi::handle(HttpExchange exchange) {
     if (!methods.empty()) methods += ", ";
     methods += route.method;
   }
-  if (methods.empty())
+  if (methods.empty()) {
+    exchange.note_refusal(HttpRefusal::kNotServed, "no such path");
     return exchange.respond(error_response(404, "no such path; GET / lists those there are"));
+  }
   if (found == nullptr) {
+    exchange.note_refusal(HttpRefusal::kNotServed, "the method is not allowed for this path");
     HttpResponse response = error_response(405, "this path takes " + methods + " only");
     response.headers.emplace_back("Allow", methods);
     return exchange.respond(response);
   }
-  if (found->method == "POST" && !request.from_this_host)
-    return exchange.respond(error_response(403, "changes are taken from this host only"));
   if (const auto error = parameter_error(request, found->parameters))
     return exchange.respond(error_response(400, *error));
   if (found->answer != nullptr) return exchange.respond((this->*found->answer)(request));
@@ -102,6 +125,8 @@ void AdminApi::handle(HttpExchange exchange) {
                                                    const GatheredSnapshot& snapshot) {
     return (this->*make)(asked, snapshot);
   };
+  // Scrapers are many and get the same, so that a crowd of them costs the workers one question.
+  if (request.path == "/metrics") return gather_.ask_shared(std::move(exchange), render);
   if (!gather_.ask(snapshot_request(request), exchange, render))
     exchange.respond(error_response(503, "too many requests wait for the workers; try again"));
 }

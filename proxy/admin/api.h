@@ -25,11 +25,17 @@
 // still carries every connection, as TCP. Taking a pod that ends out of its Services is done by
 // Kubernetes.
 //
-// POST is taken from this host only: loopback or a UNIX socket. Errors are JSON, {"error": "…"},
-// with 400 (parameters), 403, 404, 405, 503 (too many requests at once).
+// Over TCP there are /metrics, /livez and /readyz only, because anybody may reach a port.
+// Everything else is for the UNIX socket, and there for processes of root and of the proxy's own
+// user; the kernel tells who connected. Errors are JSON, {"error": "…"}, with 400 (parameters), 403
+// (with the name of the socket), 404, 405, 503 (too many requests at once).
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstddef>
+#include <optional>
+#include <string>
 
 #include "admin/gather.h"
 #include "admin/sources.h"
@@ -47,9 +53,13 @@ inline constexpr std::size_t kDecisionRowsMax = 100;
 // Lives on the admin thread. Keeps unanswered exchanges, so it dies before the HttpServer.
 class AdminApi {
  public:
-  AdminApi(event::HttpServer& http, AdminSources sources, Duration snapshot_timeout);
+  // `owner`: the user who may ask over a UNIX socket, besides root.
+  AdminApi(event::HttpServer& http, AdminSources sources, Duration snapshot_timeout, uid_t owner);
 
   void handle(event::HttpExchange exchange);
+
+  // Where the server listens, for those who ask in the wrong place. Before it serves.
+  void add_socket(const std::string& name) { sockets_ += (sockets_.empty() ? "" : ", ") + name; }
 
  private:
   struct Route;
@@ -59,6 +69,8 @@ class AdminApi {
   using Render = event::HttpResponse (AdminApi::*)(const event::HttpRequest&,
                                                    const GatheredSnapshot&);
 
+  // Why the caller may not have this path; nothing if it may.
+  std::optional<std::string> refusal(const event::HttpRequest& request) const;
   event::HttpResponse list_routes(const event::HttpRequest& request);
   event::HttpResponse alive(const event::HttpRequest& request);
   event::HttpResponse ready(const event::HttpRequest& request);
@@ -84,8 +96,11 @@ class AdminApi {
   std::vector<Fact> facts() const;
   bool draining() const;
 
+  event::HttpServer& http_;
   AdminSources sources_;
   SnapshotGather gather_;
+  uid_t owner_;
+  std::string sockets_;  // names, with commas between; empty: there is none
   bool was_ready_ = false;
 };
 

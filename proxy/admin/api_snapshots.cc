@@ -8,6 +8,7 @@
 #include "admin/json.h"
 #include "admin/metrics.h"
 #include "admin/query.h"
+#include "base/log.h"
 
 namespace fairlead::admin {
 
@@ -29,7 +30,9 @@ HttpResponse AdminApi::metrics(const HttpRequest&, const GatheredSnapshot& snaps
                                   .facts = facts(),
                                   .ready = is_ready,
                                   .draining = draining(),
-                                  .process = read_process_usage()})};
+                                  .process = read_process_usage(),
+                                  .log_dropped = log_dropped_lines(),
+                                  .http_refusals = &http_.refusals()})};
 }
 
 HttpResponse AdminApi::connections(const HttpRequest& request, const GatheredSnapshot& snapshot) {

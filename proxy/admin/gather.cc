@@ -13,19 +13,36 @@ SnapshotGather::SnapshotGather(event::HttpServer& http,
 bool SnapshotGather::ask(const SnapshotRequest& request, event::HttpExchange& exchange,
                          Render render) {
   if (pending_.size() >= kPendingMax) return false;
+  std::vector<event::HttpExchange> one;
+  one.push_back(std::move(exchange));
+  begin(request, std::move(one), std::move(render));
+  return true;
+}
+
+void SnapshotGather::ask_shared(event::HttpExchange exchange, Render render) {
+  sharing_.push_back(std::move(exchange));
+  shared_render_ = std::move(render);
+  if (!shared_is_due_) begin_shared();
+}
+
+void SnapshotGather::begin_shared() {
+  shared_is_due_ = !sharing_.empty();
+  if (!shared_is_due_) return;
+  shared_timer_ = http_.call_after(kSharedInterval, [this] { begin_shared(); });
+  begin({}, std::exchange(sharing_, {}), shared_render_);
+}
+
+void SnapshotGather::begin(const SnapshotRequest& request,
+                           std::vector<event::HttpExchange> exchanges, Render render) {
   const std::uint64_t id = next_id_++;
-  pending_.emplace(id, Pending{std::move(exchange), std::move(render), {}, {}});
-  if (!source_ || worker_count_ == 0) {
-    complete(id);
-    return true;
-  }
+  pending_.emplace(id, Pending{std::move(exchanges), std::move(render), {}, {}});
+  if (!source_ || worker_count_ == 0) return complete(id);
   pending_.at(id).timer = http_.call_after(timeout_, [this, id] { complete(id); });
   // The reply refers to the server and not to this object: the server's queue refuses tasks once it
   // is stopped, and this object may be gone by then.
   source_(request, [this, http = &http_, id](WorkerSnapshot snapshot) {
     http->post([this, id, answer = std::move(snapshot)]() mutable { take(id, std::move(answer)); });
   });
-  return true;
 }
 
 void SnapshotGather::take(std::uint64_t id, WorkerSnapshot snapshot) {
@@ -58,7 +75,8 @@ void SnapshotGather::complete(std::uint64_t id) {
         gathered.silent.push_back(worker);
     }
   }
-  done.exchange.respond(done.render(done.exchange.request(), gathered));
+  const event::HttpResponse response = done.render(done.exchanges.front().request(), gathered);
+  for (event::HttpExchange& exchange : done.exchanges) exchange.respond(response);
 }
 
 }  // namespace fairlead::admin

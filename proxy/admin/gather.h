@@ -33,16 +33,25 @@ class SnapshotGather {
   // time is up. With kPendingMax waiting already, false, and the exchange is left to the caller.
   bool ask(const SnapshotRequest& request, event::HttpExchange& exchange, Render render);
 
+  // Answers all who ask this way with what `render` makes of one and the same snapshot, for the
+  // request of the first. Asks the workers once in kSharedInterval at most; whoever asks meanwhile
+  // waits. The server's limit of connections bounds how many wait.
+  void ask_shared(event::HttpExchange exchange, Render render);
+
   static constexpr std::size_t kPendingMax = 16;
+  static constexpr Duration kSharedInterval = std::chrono::milliseconds(50);
 
  private:
   struct Pending {
-    event::HttpExchange exchange;
+    std::vector<event::HttpExchange> exchanges;  // one, or all that share
     Render render;
     std::vector<WorkerSnapshot> answers;
     event::HttpTimer timer;
   };
 
+  void begin(const SnapshotRequest& request, std::vector<event::HttpExchange> exchanges,
+             Render render);
+  void begin_shared();
   void take(std::uint64_t id, WorkerSnapshot snapshot);
   void complete(std::uint64_t id);
 
@@ -52,6 +61,10 @@ class SnapshotGather {
   Duration timeout_;
   std::uint64_t next_id_ = 1;
   std::map<std::uint64_t, Pending> pending_;
+  std::vector<event::HttpExchange> sharing_;  // wait for the next shared snapshot
+  Render shared_render_;
+  bool shared_is_due_ = false;  // shared_timer_ runs
+  event::HttpTimer shared_timer_;
 };
 
 }  // namespace fairlead::admin

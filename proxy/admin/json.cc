@@ -37,6 +37,7 @@ Json to_json(const ConnectionRow& row) {
           {"link", row.link},
           {"reason", row.reason},
           {"reason_code", row.reason_code == 0 ? "" : code_text(row.reason_code)},
+          {"client_address", row.client_address},
           {"local_token", row.local_token},
           {"peer_token", row.peer_token},
           {"rmb_bytes", row.rmb_bytes},

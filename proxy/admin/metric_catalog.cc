@@ -2,6 +2,8 @@
 
 #include <array>
 
+#include "event/http/http_refusals.h"
+
 namespace fairlead::admin {
 namespace {
 
@@ -48,8 +50,17 @@ constexpr std::array kCatalog = {
                "Connections that ended in an abort of either side."},
     MetricInfo{M::kConnectionsRefused, "fairlead_connections_refused_total", T::kCounter, kNoLabels,
                "Connections of applications that were closed because a limit was reached."},
+    MetricInfo{M::kPeerTimeouts, "fairlead_peer_timeouts_total", T::kCounter, kNoLabels,
+               "Connections over TCP that ended because the peer's host no longer answered."},
+    MetricInfo{M::kMemoryRefused, "fairlead_memory_refused_total", T::kCounter, kNoLabels,
+               "Those of the refused connections that found memory.limit spent."},
     MetricInfo{M::kAcceptErrors, "fairlead_accept_errors_total", T::kCounter, kNoLabels,
                "Failures of accept(2), for want of descriptors or memory."},
+    MetricInfo{M::kLogDropped, "fairlead_log_dropped_total", T::kCounter, kNoLabels,
+               "Lines of the log that were dropped because nobody read standard error in time."},
+    MetricInfo{M::kClientAddress, "fairlead_client_address_total", T::kCounter,
+               "`result` (shown, off, unavailable, no_slot, family, refused)",
+               "Connections to the application, by whether it sees the client's address."},
     MetricInfo{M::kLinkGroups, "fairlead_link_groups", T::kGauge,
                "`state` (single, symmetric, asymmetric_local, asymmetric_peer, none)",
                "Link groups, by the redundancy of their links."},
@@ -74,10 +85,16 @@ constexpr std::array kCatalog = {
     MetricInfo{
         M::kRedirectConfigured, "fairlead_redirect_configured", T::kGauge, kNoLabels,
         "1 if connections are redirected to the proxy; absent where it is not asked to know."},
+    MetricInfo{M::kMemory, "fairlead_memory_bytes", T::kGauge,
+               "`use` (rings, peer_rings, messages, connections)",
+               "Memory that is set aside out of memory.limit, by its use; see configuration.md."},
+    MetricInfo{M::kMemoryLimit, "fairlead_memory_limit_bytes", T::kGauge, kNoLabels,
+               "memory.limit."},
     MetricInfo{M::kPinnedMemory, "fairlead_pinned_memory_bytes", T::kGauge, kNoLabels,
-               "Memory that is registered with devices and cannot be swapped."},
-    MetricInfo{M::kPinnedMemoryLimit, "fairlead_pinned_memory_limit_bytes", T::kGauge, kNoLabels,
-               "How much memory the proxy may register; 0 means no limit is known."},
+               "Rings that are registered with devices; on an RNIC they cannot be swapped."},
+    MetricInfo{
+        M::kPinnedMemoryLimit, "fairlead_pinned_memory_limit_bytes", T::kGauge, kNoLabels,
+        "How much memory the proxy may register: the part of memory.limit that is for rings."},
     MetricInfo{M::kRmbBytes, "fairlead_rmb_bytes", T::kGauge, "`state` (used, free)",
                "Receive buffers (RMBs), by whether a connection has them."},
     MetricInfo{M::kBufferFull, "fairlead_buffer_full_total", T::kCounter,
@@ -97,6 +114,9 @@ constexpr std::array kCatalog = {
                "Spins on the completion queue before sleeping, by whether something came."},
     MetricInfo{M::kSpinSeconds, "fairlead_spin_seconds_total", T::kCounter, kNoLabels,
                "Time spent in such spins."},
+    MetricInfo{M::kHttpRefused, "fairlead_http_refused_total", T::kCounter,
+               event::kHttpRefusalLabel,
+               "Connections and requests that the admin interface refused."},
     MetricInfo{M::kProcessCpu, "process_cpu_seconds_total", T::kCounter, kNoLabels,
                "CPU time of the process, user and system."},
     MetricInfo{M::kProcessMemory, "process_resident_memory_bytes", T::kGauge, kNoLabels,

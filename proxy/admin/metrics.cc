@@ -103,6 +103,8 @@ constexpr PlainMetric kPlainMetrics[] = {
     {Metric::kConnectionsMoved, &WorkerStats::connections_moved, nullptr, nullptr},
     {Metric::kConnectionsReset, &WorkerStats::connections_reset, nullptr, nullptr},
     {Metric::kConnectionsRefused, &WorkerStats::refused, nullptr, nullptr},
+    {Metric::kPeerTimeouts, &WorkerStats::peer_timeouts, nullptr, nullptr},
+    {Metric::kMemoryRefused, &WorkerStats::refused_memory, nullptr, nullptr},
     {Metric::kAcceptErrors, &WorkerStats::accept_errors, nullptr, nullptr},
     {Metric::kLinkGroups, &WorkerStats::link_groups_single, "state", "single"},
     {Metric::kLinkGroups, &WorkerStats::link_groups_symmetric, "state", "symmetric"},
@@ -116,6 +118,7 @@ constexpr PlainMetric kPlainMetrics[] = {
     {Metric::kLinkEvents, &WorkerStats::link_moved, "event", "moved"},
     {Metric::kLinkTest, &WorkerStats::link_test_ok, "result", "ok"},
     {Metric::kLinkTest, &WorkerStats::link_test_timeout, "result", "timeout"},
+    {Metric::kMemoryLimit, &WorkerStats::memory_limit_bytes, nullptr, nullptr},
     {Metric::kPinnedMemory, &WorkerStats::pinned_bytes, nullptr, nullptr},
     {Metric::kPinnedMemoryLimit, &WorkerStats::pinned_limit_bytes, nullptr, nullptr},
     {Metric::kRmbBytes, &WorkerStats::rmb_used_bytes, "state", "used"},
@@ -134,6 +137,26 @@ constexpr PlainMetric kPlainMetrics[] = {
     {Metric::kSpinPolls, &WorkerStats::spin_hits, "result", "hit"},
     {Metric::kSpinPolls, &WorkerStats::spin_misses, "result", "miss"},
 };
+
+void add_client_addresses(Families& out, StatsSpan stats) {
+  for (const ClientAddressInfo& info : kClientAddressTable)
+    out.set(Metric::kClientAddress, {{"result", std::string(info.name)}},
+            sum_of(stats, [&](const WorkerStats& worker) -> const Counter& {
+              return worker.client_address_of(info.value);
+            }));
+}
+
+// In the order of MemoryUse.
+constexpr std::array<const char*, kMemoryUses> kMemoryUseNames = {"rings", "peer_rings", "messages",
+                                                                  "connections"};
+
+void add_memory(Families& out, StatsSpan stats) {
+  for (std::size_t use = 0; use < kMemoryUses; ++use)
+    out.set(Metric::kMemory, {{"use", kMemoryUseNames[use]}},
+            sum_of(stats, [&](const WorkerStats& worker) -> const Counter& {
+              return worker.memory_used[use];
+            }));
+}
 
 void add_plain(Families& out, StatsSpan stats) {
   for (const PlainMetric& plain : kPlainMetrics) {
@@ -217,12 +240,19 @@ std::string render_metrics(const MetricsInput& input) {
   add_traffic(out, input.stats);
   add_fallbacks(out, input.stats);
   add_handshakes(out, input.stats);
+  add_memory(out, input.stats);
   add_plain(out, input.stats);
+  out.set(Metric::kLogDropped, input.log_dropped);
+  add_client_addresses(out, input.stats);
   add_links(out, input.snapshot);
   add_devices(out, input.snapshot);
   for (const Fact& fact : input.facts)
     if (fact.name == kFactRedirect)
       out.set(Metric::kRedirectConfigured, std::uint64_t{fact.status == FactStatus::kOk});
+  if (input.http_refusals != nullptr)
+    for (const event::HttpRefusal reason : event::kAllHttpRefusals)
+      out.set(Metric::kHttpRefused, {{"reason", std::string(to_string(reason))}},
+              input.http_refusals->count(reason));
   add_process(out, input.process);
   return out.text();
 }

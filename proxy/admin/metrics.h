@@ -21,6 +21,8 @@ struct MetricsInput {
   bool ready = false;
   bool draining = false;
   ProcessUsage process;
+  std::uint64_t log_dropped = 0;                       // lines
+  const event::HttpRefusals* http_refusals = nullptr;  // of the admin server; null: none to show
 };
 
 std::string render_metrics(const MetricsInput& input);

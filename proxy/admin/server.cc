@@ -2,6 +2,7 @@
 
 #include <pthread.h>
 #include <signal.h>
+#include <unistd.h>
 
 #include <utility>
 
@@ -17,8 +18,8 @@ Result<std::unique_ptr<AdminServer>> AdminServer::create(const AdminOptions& opt
       event::HttpServer::create(options.http, [admin = server.get()](event::HttpExchange exchange) {
         admin->api_->handle(std::move(exchange));
       }));
-  server->api_ =
-      std::make_unique<AdminApi>(*server->http_, std::move(sources), options.snapshot_timeout);
+  server->api_ = std::make_unique<AdminApi>(*server->http_, std::move(sources),
+                                            options.snapshot_timeout, ::geteuid());
   return server;
 }
 
@@ -26,7 +27,9 @@ AdminServer::~AdminServer() { stop(); }
 
 Result<event::HttpEndpoint> AdminServer::listen(const event::HttpEndpoint& endpoint) {
   SMC_ASSERT(!thread_.joinable());
-  return http_->listen(endpoint);
+  const event::HttpEndpoint bound = SMC_TRY(http_->listen(endpoint));
+  if (!bound.is_tcp()) api_->add_socket(to_string(bound));
+  return bound;
 }
 
 void AdminServer::start() {

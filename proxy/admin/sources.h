@@ -46,6 +46,8 @@ struct Fact {
 inline constexpr std::string_view kFactRedirect = "redirect";  // ok: rules were seen to work
 inline constexpr std::string_view kFactOptionProgram =
     "option_program";  // ok: the SMC option is written
+inline constexpr std::string_view kFactClientAddress =
+    "client_address";  // ok: applications see the addresses of clients
 
 // Takes the answer of one worker. Callable from any thread, for as long as the AdminServer exists;
 // an answer that comes too late is dropped.

@@ -12,6 +12,11 @@ namespace fairlead::detail {
                                    const char* names, const std::uint64_t* values,
                                    unsigned count) noexcept;
 
+// Called once before the message of a failed assertion is written, so that the lines before it come
+// first. Must return in bounded time. nullptr for none.
+using AbortHook = void (*)() noexcept;
+void set_abort_hook(AbortHook hook) noexcept;
+
 template <class T>
 constexpr std::uint64_t assert_value(T value) noexcept {
   if constexpr (std::is_enum_v<T>)

@@ -27,7 +27,7 @@ constexpr FallbackInfo ours(R reason, std::string_view name, std::uint8_t number
 
 constexpr std::array kTable = {
     protocol(R::kMemory, "memory", 0x01010000, "no memory for buffers",
-             "raise memory.limit, or lower buffers.size"),
+             "raise memory.limit, or lower buffers.size; check that fairlead-node runs"),
     protocol(R::kConfirmLinkTimeout, "confirm_link_timeout", 0x02010000,
              "the new link was not confirmed in time",
              "check that RoCE traffic (UDP port 4791) passes between the nodes in both directions"),

@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "base/result.h"
+
 namespace fairlead {
 
 // A set of descriptors that wake the owner's thread.
@@ -13,8 +15,10 @@ class FdWatcher {
     kEdge,  // each write to the descriptor is one event; it need never be read
   };
   virtual ~FdWatcher() = default;
-  virtual void watch_readable(int fd, Trigger trigger) = 0;
-  // Before the descriptor is closed.
+  // Errors: kExhausted and others when the kernel refuses, kWrongState for a descriptor that it
+  // cannot watch. Then the descriptor is not watched, and nothing else has changed.
+  virtual Result<void> watch_readable(int fd, Trigger trigger) = 0;
+  // Before the descriptor is closed. Nothing for one that is not watched.
   virtual void unwatch(int fd) = 0;
 };
 

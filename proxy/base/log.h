@@ -1,8 +1,12 @@
 // A thin front to spdlog. Lines are `message key value key value` in the house style (no "=" in
 // free text); events that people and programs search for are made by LogEvent, which prints logfmt
 // or JSON with fixed keys. wire and smc may not include this file.
+//
+// Lines are written to standard error. A program with workers declares a LogQueue in main(): then a
+// thread of its own writes them, and a standard error that nobody reads stops nobody else.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -21,6 +25,28 @@ void log_start(LogLevel level, LogFormat format);
 void log_set_level(LogLevel level);
 LogLevel log_level();
 inline bool log_enabled(LogLevel level) { return level >= log_level(); }
+
+// Lines that wait for the writing thread at a time. Beyond that the oldest is dropped.
+inline constexpr std::size_t kLogQueueLines = 4096;
+// How long the end of a process waits for lines to be written, and how long its abort does.
+inline constexpr std::chrono::milliseconds kLogEndWait{1000};
+inline constexpr std::chrono::milliseconds kLogAbortWait{200};
+
+// From the first LogQueue of a process on, every line goes through its queue. The destructor waits
+// until the lines so far are written, for at most kLogEndWait. The thread is not joined: it may
+// hang in write(2) until the process ends.
+class LogQueue {
+ public:
+  LogQueue();
+  ~LogQueue();
+  LogQueue(const LogQueue&) = delete;
+  LogQueue& operator=(const LogQueue&) = delete;
+};
+
+// Waits until all lines of the calling thread so far are written. False when that takes longer.
+bool log_flush(std::chrono::milliseconds wait_max);
+// Lines that were dropped because the queue was full, since the start.
+std::uint64_t log_dropped_lines();
 
 // One line: time, level, `logger` ("smc.fallback", "relay", …), then key=value pairs in the order
 // given. Values with spaces or quotes are quoted. Written when the object dies.

@@ -54,4 +54,10 @@ std::optional<std::vector<Cidr>> parse_cidr_list(std::string_view text) {
   return parse_list(text, parse_block);
 }
 
+std::optional<bool> parse_switch(std::string_view text) {
+  if (text == "enabled") return true;
+  if (text == "disabled") return false;
+  return std::nullopt;
+}
+
 }  // namespace fairlead::kubernetes

@@ -31,6 +31,9 @@ std::optional<std::vector<PortRange>> parse_port_list(std::string_view text);
 // "10.0.0.0/8,fd00::/8": 1 to 64 blocks, each with its prefix. Nothing for anything else.
 std::optional<std::vector<Cidr>> parse_cidr_list(std::string_view text);
 
+// "enabled" or "disabled". Nothing for anything else.
+std::optional<bool> parse_switch(std::string_view text);
+
 enum class NodeAnnotation : std::uint8_t {
   kPnetId,
   kSkipInboundPorts,
@@ -38,6 +41,7 @@ enum class NodeAnnotation : std::uint8_t {
   kSkipSubnets,
   kIncludeInboundPorts,
   kIncludeCidrs,
+  kClientAddress,
 };
 
 struct NodeAnnotationInfo {
@@ -52,6 +56,7 @@ inline constexpr std::string_view kPortListAllowed =
     "1 to 64 ports or ranges from 1 to 65535 between commas, as in 5432,8000-8010";
 inline constexpr std::string_view kCidrListAllowed =
     "1 to 64 blocks between commas, without bits behind the prefix, as in 10.0.0.0/8,fd00::/8";
+inline constexpr std::string_view kSwitchAllowed = "enabled or disabled";
 inline constexpr std::string_view kPnetIdAllowed = "1 to 16 of A-Z, a-z and 0-9";
 
 // In the order of the enumeration.
@@ -75,6 +80,10 @@ inline constexpr std::array kNodeAnnotations = {
                        "Destinations that are redirected, in place of those of the node's "
                        "configuration.",
                        "10.42.0.0/16"},
+    NodeAnnotationInfo{NodeAnnotation::kClientAddress, "client-address", kSwitchAllowed,
+                       "Whether the application sees the client's address as that of its peer, or "
+                       "its own pod's.",
+                       "enabled"},
 };
 
 constexpr const NodeAnnotationInfo& info_of(NodeAnnotation annotation) {

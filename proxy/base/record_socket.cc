@@ -7,11 +7,10 @@
 #include <cstring>
 #include <utility>
 
+#include "base/assert.h"
+
 namespace fairlead {
 namespace {
-
-// A peer may send more descriptors than we ask for; all that arrive must be closed.
-constexpr std::size_t kDescriptorsRead = 4;
 
 void take_descriptors(msghdr& header, ReceivedRecord& into) {
   for (cmsghdr* part = CMSG_FIRSTHDR(&header); part != nullptr; part = CMSG_NXTHDR(&header, part)) {
@@ -21,27 +20,29 @@ void take_descriptors(msghdr& header, ReceivedRecord& into) {
       int number = -1;
       std::memcpy(&number, CMSG_DATA(part) + i * sizeof(int), sizeof number);
       FileDescriptor fd(number);
-      if (into.descriptors++ == 0) into.fd = std::move(fd);
+      if (into.descriptors < into.fds.size()) into.fds[into.descriptors] = std::move(fd);
+      ++into.descriptors;
     }
   }
 }
 
 }  // namespace
 
-Result<void> send_record(int socket, std::span<const std::byte> record, int fd) {
+Result<void> send_record(int socket, std::span<const std::byte> record, std::span<const int> fds) {
+  SMC_ASSERT(fds.size() <= kRecordDescriptorsMax, fds.size());
   iovec part{const_cast<std::byte*>(record.data()), record.size()};
-  alignas(cmsghdr) char ancillary[CMSG_SPACE(sizeof(int))] = {};
+  alignas(cmsghdr) char ancillary[CMSG_SPACE(kRecordDescriptorsMax * sizeof(int))] = {};
   msghdr header{};
   header.msg_iov = &part;
   header.msg_iovlen = 1;
-  if (fd >= 0) {
+  if (!fds.empty()) {
     header.msg_control = ancillary;
-    header.msg_controllen = sizeof ancillary;
+    header.msg_controllen = CMSG_SPACE(fds.size_bytes());
     cmsghdr* rights = CMSG_FIRSTHDR(&header);
     rights->cmsg_level = SOL_SOCKET;
     rights->cmsg_type = SCM_RIGHTS;
-    rights->cmsg_len = CMSG_LEN(sizeof fd);
-    std::memcpy(CMSG_DATA(rights), &fd, sizeof fd);
+    rights->cmsg_len = CMSG_LEN(fds.size_bytes());
+    std::memcpy(CMSG_DATA(rights), fds.data(), fds.size_bytes());
   }
   if (::sendmsg(socket, &header, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0) return {};
   // Both pass when the peer reads.
@@ -51,7 +52,7 @@ Result<void> send_record(int socket, std::span<const std::byte> record, int fd) 
 
 Result<ReceivedRecord> receive_record(int socket, std::span<std::byte> into) {
   iovec part{into.data(), into.size()};
-  alignas(cmsghdr) char ancillary[CMSG_SPACE(kDescriptorsRead * sizeof(int))];
+  alignas(cmsghdr) char ancillary[CMSG_SPACE(kRecordDescriptorsMax * sizeof(int))];
   msghdr header{};
   header.msg_iov = &part;
   header.msg_iovlen = 1;

@@ -1,7 +1,8 @@
-// Records that may bring a descriptor along, over a Unix socket of type SOCK_SEQPACKET. Nothing
+// Records that may bring descriptors along, over a Unix socket of type SOCK_SEQPACKET. Nothing
 // here ever blocks.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <span>
 
@@ -10,14 +11,16 @@
 
 namespace fairlead {
 
-// `fd` is sent along when it is not -1 and stays ours. Errors: kWouldBlock when the socket, or what
-// the kernel lets us have in flight, is full; kPeerGone; others.
-Result<void> send_record(int socket, std::span<const std::byte> record, int fd);
+inline constexpr std::size_t kRecordDescriptorsMax = 4;
+
+// `fds`, kRecordDescriptorsMax at most, are sent along and stay ours. Errors: kWouldBlock when the
+// socket, or what the kernel lets us have in flight, is full; kPeerGone; others.
+Result<void> send_record(int socket, std::span<const std::byte> record, std::span<const int> fds);
 
 struct ReceivedRecord {
   std::size_t size_bytes = 0;
-  std::size_t descriptors = 0;  // that came with it; all but the first are closed
-  FileDescriptor fd;
+  std::size_t descriptors = 0;  // that came with it; those beyond kRecordDescriptorsMax are closed
+  std::array<FileDescriptor, kRecordDescriptorsMax> fds;
 };
 // Errors: kWouldBlock, kPeerGone at the end, kExhausted when a descriptor was lost for want of room
 // in our table, kMalformed for a record longer than `into`.

@@ -31,6 +31,7 @@ struct ConnectionRow {
   unsigned link = 0;   // link number, 0 for TCP
   std::string reason;  // fallback reason, empty for SMC-R
   std::uint32_t reason_code = 0;
+  std::string client_address;  // inbound: a name of base/client_address.h, empty before the dial
   std::uint32_t local_token = 0, peer_token = 0;
   std::uint32_t rmb_bytes = 0, peer_rmb_bytes = 0;
   std::uint64_t tx_bytes = 0, rx_bytes = 0;

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/client_address.h"
 #include "base/fallback.h"
 
 namespace fairlead {
@@ -45,6 +46,15 @@ inline constexpr std::size_t kDirections = 2;
 inline constexpr std::size_t kSides = 2;
 inline constexpr std::size_t kTransports = 2;
 
+// What a part of memory.limit is used for.
+enum class MemoryUse : std::uint8_t {
+  kRings,        // registered slabs of RMBs and of send rings
+  kPeerRings,    // RMB elements of peers in shared memory, whose pages the writer is charged for
+  kMessages,     // receive buffers for messages, and what else a link group needs
+  kConnections,  // buffers of sockets, pipes, kernel objects and state of connections
+};
+inline constexpr std::size_t kMemoryUses = 4;
+
 struct TrafficStats {
   Counter connections_total;
   Counter connections_active;
@@ -68,6 +78,8 @@ struct WorkerStats {
 
   Counter rmb_used_bytes, rmb_free_bytes;
   Counter pinned_bytes, pinned_limit_bytes;
+  Counter memory_limit_bytes;  // this worker's part of memory.limit
+  std::array<Counter, kMemoryUses> memory_used;
   Counter buffer_full_local, buffer_full_peer;  // turns in which a sender found no room
   Counter buffer_downgrade;                     // elements given smaller than asked for
 
@@ -75,9 +87,21 @@ struct WorkerStats {
   Counter llc_sent, llc_received, llc_rejected;
   Counter receive_limit_events;  // the shared receive queue ran low
   Counter loop_turns, spin_hits, spin_misses, spin_nanoseconds;
-  Counter accept_errors;  // accept(2) failed: descriptors or memory
-  Counter refused;        // application connections closed at a limit
+  Counter accept_errors;   // accept(2) failed: descriptors or memory
+  Counter peer_timeouts;   // TCP connections whose peer's host no longer answered
+  Counter refused;         // application connections closed at a limit
+  Counter refused_memory;  // those of them that found memory.limit spent
+  // Connections to the application, by whether it sees the client's address.
+  std::array<Counter, kClientAddresses> client_address;
 
+  Counter& memory_used_of(MemoryUse use) { return memory_used[static_cast<std::size_t>(use)]; }
+
+  Counter& client_address_of(ClientAddress value) {
+    return client_address[static_cast<std::size_t>(value)];
+  }
+  const Counter& client_address_of(ClientAddress value) const {
+    return client_address[static_cast<std::size_t>(value)];
+  }
   TrafficStats& traffic_of(Direction d, Transport t) {
     return traffic[static_cast<std::size_t>(d)][static_cast<std::size_t>(t)];
   }

@@ -2,36 +2,17 @@
 
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
-#include <fcntl.h>
 
-#include <array>
 #include <cerrno>
-#include <cstdarg>
-#include <cstdio>
-#include <cstring>
-#include <string_view>
 #include <utility>
 
 #include "base/handle.h"
 #include "bpf/cgroup_path.h"
+#include "bpf/cgroup_programs.h"
 #include "smc_option.skel.h"
 
 namespace fairlead::bpf {
 namespace {
-
-constexpr std::size_t kRefusalBytesMax = 512;
-thread_local char first_complaint[kRefusalBytesMax];
-
-// The first warning names the cause; those after it only say what came of it. Verifier logs arrive
-// as one message of many lines.
-int keep_first_complaint(libbpf_print_level level, const char* format, va_list arguments) noexcept {
-  if (level != LIBBPF_WARN || first_complaint[0] != '\0') return 0;
-  int length = std::vsnprintf(first_complaint, sizeof first_complaint, format, arguments);
-  // Without privileges libbpf takes the kernel for an old one that charges programs to the memory
-  // lock limit, and says so before it comes to the point.
-  if (std::strstr(first_complaint, "bump RLIMIT_MEMLOCK") != nullptr) first_complaint[0] = '\0';
-  return length;
-}
 
 using Skeleton = Handle<smc_option_bpf, smc_option_bpf__destroy>;
 using Link = Handle<bpf_link, bpf_link__destroy>;
@@ -55,30 +36,8 @@ Error load_error(int error_number) {
   }
 }
 
-Error attach_error(int error_number) {
-  switch (error_number) {
-    case EPERM:
-    case EACCES:
-      return Error{Errc::kPermission, "cgroup refused the option program", error_number};
-    case EBADF:
-      return Error{Errc::kUnsupported, "not a cgroup v2 directory", error_number};
-    case EINVAL:
-      return Error{Errc::kUnsupported, "kernel cannot attach eBPF links to cgroups (before 5.7)",
-                   error_number};
-    default:
-      return system_error("attaching the option program", error_number);
-  }
-}
-
-Result<FileDescriptor> open_cgroup(const std::string& path) {
-  FileDescriptor directory(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (!directory) return system_error("opening the cgroup directory", errno);
-  return directory;
-}
-
 Result<Skeleton> load_skeleton(const uid_t* uid) {
-  libbpf_set_print(keep_first_complaint);
-  first_complaint[0] = '\0';
+  collect_complaints();
   Skeleton skeleton(smc_option_bpf__open());
   if (!skeleton) return load_error(errno);
   skeleton->rodata->by_uid = uid != nullptr;
@@ -92,24 +51,6 @@ Result<Skeleton> load_skeleton(const uid_t* uid) {
 constexpr const char* kMarkerName = "smc_mark";
 constexpr const char* kOptionName = "smc_option";
 constexpr bpf_attach_type kMarkerType = BPF_CGROUP_INET_SOCK_CREATE;
-constexpr std::size_t kProgramsMax = 64;  // the kernel's own limit for one cgroup
-
-// The program of this name among those attached to the cgroup, or an empty descriptor.
-Result<FileDescriptor> find_attached(int cgroup, bpf_attach_type type, const char* name) {
-  std::array<__u32, kProgramsMax> ids{};
-  __u32 flags = 0;
-  __u32 count = ids.size();
-  if (bpf_prog_query(cgroup, type, 0, &flags, ids.data(), &count) != 0) return load_error(errno);
-  for (std::size_t i = 0; i < count && i < ids.size(); ++i) {
-    FileDescriptor program(bpf_prog_get_fd_by_id(ids[i]));
-    bpf_prog_info info{};
-    __u32 length = sizeof info;
-    if (program && bpf_obj_get_info_by_fd(program.get(), &info, &length) == 0 &&
-        std::strcmp(info.name, name) == 0)
-      return program;
-  }
-  return FileDescriptor();
-}
 
 }  // namespace
 
@@ -167,12 +108,8 @@ Result<void> attach_lasting(const std::string& cgroup, uid_t uid) {
   // A call that was killed half-way left an option that no marker asks for.
   SMC_TRY(detach_lasting(cgroup));
   const Skeleton skeleton = SMC_TRY(load_skeleton(&uid));
-  const auto attach = [&](const bpf_program* program, bpf_attach_type type) {
-    return bpf_prog_attach(bpf_program__fd(program), directory.get(), type, BPF_F_ALLOW_MULTI);
-  };
-  if (attach(skeleton->progs.smc_option, BPF_CGROUP_SOCK_OPS) != 0) return attach_error(errno);
-  if (attach(skeleton->progs.smc_mark, kMarkerType) != 0) return attach_error(errno);
-  return {};
+  SMC_TRY(attach_without_link(directory.get(), BPF_CGROUP_SOCK_OPS, skeleton->progs.smc_option));
+  return attach_without_link(directory.get(), kMarkerType, skeleton->progs.smc_mark);
 }
 
 Result<bool> is_attached(const std::string& cgroup) {
@@ -185,26 +122,8 @@ Result<void> detach_lasting(const std::string& cgroup) {
   const auto directory = open_cgroup(cgroup);
   if (!directory && directory.error().code == Errc::kNotFound) return {};
   if (!directory) return Error(directory.error());
-  // More than one, when an attach_lasting() was killed half-way.
-  const auto detach = [&](const char* name, bpf_attach_type type) -> Result<void> {
-    for (std::size_t i = 0; i < kProgramsMax; ++i) {
-      const FileDescriptor program = SMC_TRY(find_attached(directory->get(), type, name));
-      if (!program) break;
-      const int rc = bpf_prog_detach2(program.get(), directory->get(), type);
-      if (rc != 0 && errno == ENOENT) break;  // attached by a link, whose owner will see to it
-      if (rc != 0) return attach_error(errno);
-    }
-    return {};
-  };
-  SMC_TRY(detach(kMarkerName, kMarkerType));
-  return detach(kOptionName, BPF_CGROUP_SOCK_OPS);
-}
-
-std::string refusal() {
-  std::string_view line = first_complaint;
-  line = line.substr(0, line.find('\n'));
-  if (line.starts_with("libbpf: ")) line.remove_prefix(8);
-  return std::string(line);
+  SMC_TRY(detach_all(directory->get(), kMarkerType, kMarkerName));
+  return detach_all(directory->get(), BPF_CGROUP_SOCK_OPS, kOptionName);
 }
 
 }  // namespace fairlead::bpf

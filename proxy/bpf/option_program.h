@@ -8,6 +8,7 @@
 #include <string>
 
 #include "base/result.h"
+#include "bpf/refusal.h"
 
 namespace fairlead::bpf {
 
@@ -56,9 +57,5 @@ Result<bool> is_attached(const std::string& cgroup);
 // Sockets that are already connecting or listening keep the option. A cgroup that is gone, or has
 // no program of ours, is no error.
 Result<void> detach_lasting(const std::string& cgroup);
-
-// What libbpf first complained about in the last attach() of this thread, one line; empty when it
-// did not. It never prints to stderr by itself.
-std::string refusal();
 
 }  // namespace fairlead::bpf

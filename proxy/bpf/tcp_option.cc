@@ -2,7 +2,6 @@
 
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <poll.h>
 #include <sys/socket.h>
 
 #include <array>
@@ -10,7 +9,7 @@
 #include <optional>
 
 #include "base/address.h"
-#include "base/handle.h"
+#include "bpf/self_connection.h"
 #include "bpf/smc_option.h"
 
 namespace fairlead::bpf {
@@ -101,62 +100,6 @@ bool find_option(Bytes options) {
   return false;
 }
 
-// A connection of this process to itself.
-struct SelfConnection {
-  FileDescriptor listener, client, accepted;
-};
-
-Result<SocketAddress> listen_on_loopback(int fd, const SocketAddress& loopback) {
-  if (::bind(fd, loopback.data(), loopback.size()) != 0)
-    return system_error("probe: bind to loopback", errno);
-  if (::listen(fd, 1) != 0) return system_error("probe: listen", errno);
-  sockaddr_storage bound{};
-  socklen_t length = sizeof bound;
-  if (::getsockname(fd, reinterpret_cast<sockaddr*>(&bound), &length) != 0)
-    return system_error("probe: getsockname", errno);
-  return SocketAddress::from(bound, length);
-}
-
-// Waits for the one event of `fd`, at most until `deadline`.
-Result<void> wait_for(int fd, short events, TimePoint deadline) {
-  for (;;) {
-    auto left = std::chrono::ceil<std::chrono::milliseconds>(
-        deadline - std::chrono::time_point_cast<Duration>(std::chrono::steady_clock::now()));
-    pollfd waiting{fd, events, 0};
-    int count = ::poll(&waiting, 1, left.count() > 0 ? static_cast<int>(left.count()) : 0);
-    if (count > 0) return {};
-    if (count == 0) return Error{Errc::kTimedOut, "probe: connecting over loopback"};
-    if (errno != EINTR) return system_error("probe: poll", errno);
-  }
-}
-
-Result<SelfConnection> connect_to_self(const SocketAddress& loopback, TimePoint deadline) {
-  constexpr int kType = SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC;
-  SelfConnection self;
-  self.listener.reset(::socket(loopback.family(), kType, IPPROTO_TCP));
-  if (!self.listener) return system_error("probe: socket", errno);
-  self.client.reset(::socket(loopback.family(), kType, IPPROTO_TCP));
-  if (!self.client) return system_error("probe: socket", errno);
-  // Closed by a reset: repeated, probes would fill the table of those that wait for late segments.
-  const linger at_once{.l_onoff = 1, .l_linger = 0};
-  (void)::setsockopt(self.client.get(), SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
-  SMC_TRY(save_syn(self.listener.get()));
-  SocketAddress target = SMC_TRY(listen_on_loopback(self.listener.get(), loopback));
-
-  if (::connect(self.client.get(), target.data(), target.size()) != 0 && errno != EINPROGRESS)
-    return system_error("probe: connect", errno);
-  SMC_TRY(wait_for(self.client.get(), POLLOUT, deadline));
-  int failure = 0;
-  socklen_t length = sizeof failure;
-  if (::getsockopt(self.client.get(), SOL_SOCKET, SO_ERROR, &failure, &length) != 0)
-    return system_error("probe: SO_ERROR", errno);
-  if (failure != 0) return system_error("probe: connect", failure);
-  SMC_TRY(wait_for(self.listener.get(), POLLIN, deadline));
-  self.accepted.reset(::accept4(self.listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
-  if (!self.accepted) return system_error("probe: accept", errno);
-  return self;
-}
-
 }  // namespace
 
 bool syn_has_smc_option(std::span<const std::byte> ip_and_tcp_headers) {
@@ -210,12 +153,13 @@ Result<bool> syn_carried_option(int accepted_fd) {
 Result<bool> probe_external(Duration deadline) {
   TimePoint until =
       std::chrono::time_point_cast<Duration>(std::chrono::steady_clock::now()) + deadline;
+  const SelfConnectionSteps steps{.before_listen = save_syn, .before_connect = nullptr};
   in_addr v4{};
   v4.s_addr = htonl(INADDR_LOOPBACK);
-  auto self = connect_to_self(SocketAddress(v4, 0), until);
+  auto self = connect_to_self(SocketAddress(v4, 0), until, steps);
   // A host may do without IPv4, loopback included.
   if (!self && self.error().code != Errc::kTimedOut)
-    self = connect_to_self(SocketAddress(in6addr_loopback, 0), until);
+    self = connect_to_self(SocketAddress(in6addr_loopback, 0), until, steps);
   if (!self) return Error(self.error());
   bool carried = SMC_TRY(syn_carried_option(self->accepted.get()));
   return carried && peer_answered_option(self->client.get());

@@ -1,5 +1,6 @@
 #include "broker/message.h"
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -9,11 +10,23 @@
 namespace fairlead::broker {
 namespace {
 
-//    0  magic "FLbk"    4  version (1)   5  kind   6  refusal   7  zero
-//    8  peer id        16  fabric id (5)          21  zero
+//    0  magic "FLbk"    4  version (2)   5  kind   6  refusal   7  side
+//    8  peer id        16  fabric id (5)          21  layout    22  zero
+//   24  buffer instance    32  buffer number      40  pod       44  zero
 constexpr std::array<char, 4> kMagic = {'F', 'L', 'b', 'k'};
-constexpr std::uint8_t kVersion = 1;
-constexpr std::size_t kVersionAt = 4, kKindAt = 5, kRefusalAt = 6, kPeerAt = 8, kFabricAt = 16;
+constexpr std::uint8_t kVersion = 2;
+constexpr std::size_t kVersionAt = 4, kKindAt = 5, kRefusalAt = 6, kSideAt = 7, kPeerAt = 8,
+                      kFabricAt = 16, kLayoutAt = 21, kInstanceAt = 24, kNumberAt = 32, kPodAt = 40;
+
+template <class T>
+void put(MessageBytes& into, std::size_t at, const T& value) {
+  std::memcpy(into.data() + at, &value, sizeof value);
+}
+
+template <class T>
+void get(std::span<const std::byte> from, std::size_t at, T& value) {
+  std::memcpy(&value, from.data() + at, sizeof value);
+}
 
 }  // namespace
 
@@ -31,18 +44,25 @@ const char* to_string(Refusal refusal) {
       return "limit";
     case Refusal::kFailed:
       return "failed";
+    case Refusal::kVersion:
+      return "version";
   }
   return "other";
 }
 
 MessageBytes encode(const Message& message) {
   MessageBytes bytes{};
-  std::memcpy(bytes.data(), kMagic.data(), kMagic.size());
-  bytes[kVersionAt] = std::byte{kVersion};
-  bytes[kKindAt] = static_cast<std::byte>(message.kind);
-  bytes[kRefusalAt] = static_cast<std::byte>(message.refusal);
-  std::memcpy(bytes.data() + kPeerAt, message.peer.bytes.data(), message.peer.bytes.size());
-  std::memcpy(bytes.data() + kFabricAt, message.fabric.bytes.data(), message.fabric.bytes.size());
+  put(bytes, 0, kMagic);
+  put(bytes, kVersionAt, kVersion);
+  put(bytes, kKindAt, message.kind);
+  put(bytes, kRefusalAt, message.refusal);
+  put(bytes, kSideAt, message.side);
+  put(bytes, kPeerAt, message.peer.bytes);
+  put(bytes, kFabricAt, message.fabric.bytes);
+  put(bytes, kLayoutAt, message.layout);
+  put(bytes, kInstanceAt, message.buffer.instance);
+  put(bytes, kNumberAt, message.buffer.number);
+  put(bytes, kPodAt, message.pod);
   return bytes;
 }
 
@@ -55,22 +75,28 @@ Result<Message> decode(std::span<const std::byte> bytes) {
     return Error{Errc::kUnsupported, "broker message of another version"};
   const auto kind = static_cast<std::uint8_t>(bytes[kKindAt]);
   const auto refusal = static_cast<std::uint8_t>(bytes[kRefusalAt]);
-  if (kind < static_cast<std::uint8_t>(Message::Kind::kRegister) ||
-      kind > static_cast<std::uint8_t>(Message::Kind::kRefused))
+  if (kind < static_cast<std::uint8_t>(Message::Kind::kRequestRing) ||
+      kind > static_cast<std::uint8_t>(Message::Kind::kRoom))
     return Error{Errc::kMalformed, "kind of a broker message"};
-  if (refusal > static_cast<std::uint8_t>(Refusal::kFailed))
-    return Error{Errc::kMalformed, "refusal of a broker message"};
+  if (refusal >= kRefusals) return Error{Errc::kMalformed, "refusal of a broker message"};
+  if (static_cast<std::uint8_t>(bytes[kSideAt]) > 1)
+    return Error{Errc::kMalformed, "side of a broker message"};
   Message message;
   message.kind = static_cast<Message::Kind>(kind);
   message.refusal = static_cast<Refusal>(refusal);
-  std::memcpy(message.peer.bytes.data(), bytes.data() + kPeerAt, message.peer.bytes.size());
-  std::memcpy(message.fabric.bytes.data(), bytes.data() + kFabricAt, message.fabric.bytes.size());
+  get(bytes, kSideAt, message.side);
+  get(bytes, kPeerAt, message.peer.bytes);
+  get(bytes, kFabricAt, message.fabric.bytes);
+  get(bytes, kLayoutAt, message.layout);
+  get(bytes, kInstanceAt, message.buffer.instance);
+  get(bytes, kNumberAt, message.buffer.number);
+  get(bytes, kPodAt, message.pod);
   return message;
 }
 
-Result<void> send(int socket, const Message& message, int fd) {
-  SMC_ASSERT((fd >= 0) == carries_descriptor(message.kind), message.kind);
-  return send_record(socket, encode(message), fd);
+Result<void> send(int socket, const Message& message, std::span<const int> fds) {
+  SMC_ASSERT(fds.size() == descriptors_of(message.kind), message.kind, fds.size());
+  return send_record(socket, encode(message), fds);
 }
 
 Result<Received> receive(int socket) {
@@ -78,9 +104,9 @@ Result<Received> receive(int socket) {
   ReceivedRecord record = SMC_TRY(receive_record(socket, bytes));
   Received received;
   received.message = SMC_TRY(decode(std::span(bytes).first(record.size_bytes)));
-  if (record.descriptors != (carries_descriptor(received.message.kind) ? 1u : 0u))
+  if (record.descriptors != descriptors_of(received.message.kind))
     return Error{Errc::kMalformed, "descriptors of a broker message"};
-  received.fd = std::move(record.fd);
+  std::move(record.fds.begin(), record.fds.begin() + kDescriptorsMax, received.fds.begin());
   return received;
 }
 

@@ -47,6 +47,16 @@ std::string_view to_string(FallbackPolicy policy) {
   return "";
 }
 
+std::string_view to_string(ClientAddressMode mode) {
+  switch (mode) {
+    case ClientAddressMode::kAuto:
+      return "auto";
+    case ClientAddressMode::kOff:
+      return "off";
+  }
+  return "";
+}
+
 std::string_view to_string(DeviceUse use) {
   switch (use) {
     case DeviceUse::kAuto:

@@ -122,15 +122,21 @@ enum class FallbackPolicy : std::uint8_t {
   kDeny,   // it is reset
 };
 
+// Whether applications see the client's address as that of their peer.
+enum class ClientAddressMode : std::uint8_t {
+  kAuto,  // where eBPF programs report it: ours if we may attach them, else those of the node side
+  kOff,   // they see this pod's own address
+};
+
 struct ShmDevice {
   // devices.shm.enabled: default true.
   bool enabled = true;
   // devices.shm.directory: absolute path, at most 80 characters; proxies that see the same
   // directory can reach each other. Made if missing. Default /run/fairlead/shm.
   std::string directory = "/run/fairlead/shm";
-  // devices.shm.broker: "@name" or absolute path of the socket of the node's broker, through which
-  // proxies reach each other instead of through a directory; at most 107 characters, "" for none.
-  // Default "".
+  // devices.shm.broker: "@name" at which the node's broker finds the devices of this proxy, which
+  // then reach others through it instead of through a directory; at most 107 characters, "" for
+  // none. Default "".
   std::string broker;
   // devices.shm.ports: 1 or 2; two let a link group have a second link. Default 1.
   unsigned ports = 1;
@@ -180,9 +186,10 @@ struct Buffers {
 };
 
 struct Memory {
-  // memory.limit: bytes of registered memory of the whole proxy, shared out evenly to the workers;
-  // at least 1MiB and at least buffers.size_min, at most 1TiB. Default 256MiB.
-  std::size_t limit = 256 * kMebibyte;
+  // memory.limit: bytes that all connections of the proxy may cost at most, in rings, buffers of
+  // sockets and state; shared out evenly to the workers; at least 1MiB and at least
+  // buffers.size_min, at most 1TiB. Default 512MiB.
+  std::size_t limit = 512 * kMebibyte;
   friend bool operator==(const Memory&, const Memory&) = default;
 };
 
@@ -202,6 +209,22 @@ struct Limits {
   friend bool operator==(const Limits&, const Limits&) = default;
 };
 
+// TCP connections to other hosts: when a host that no longer answers is taken for gone.
+struct Tcp {
+  // tcp.keepalive_idle: silence before the first keepalive probe, whole seconds from 1s to 1h; 0
+  // for no probes. Default 30s.
+  Duration keepalive_idle = std::chrono::seconds(30);
+  // tcp.keepalive_interval: between two probes, whole seconds from 1s to 10m. Default 10s.
+  Duration keepalive_interval = std::chrono::seconds(10);
+  // tcp.keepalive_count: unanswered probes after which the connection ends, 1 to 100. Default 3.
+  unsigned keepalive_count = 3;
+  // tcp.user_timeout: how long data of a connection in TCP mode may stay unacknowledged, 1s to 1h;
+  // 0 leaves that to the kernel. Default 60s.
+  Duration user_timeout = std::chrono::seconds(60);
+
+  friend bool operator==(const Tcp&, const Tcp&) = default;
+};
+
 struct Latency {
   // latency.spin: how long a worker polls before it blocks; 0 is off, at most 1ms. Default 50us.
   Duration spin = std::chrono::microseconds(50);
@@ -213,10 +236,10 @@ struct Latency {
 };
 
 struct Admin {
-  // admin.listen: address and port of the HTTP interface, "" for none. Default 127.0.0.1:4590.
+  // admin.listen: address and port of probes and metrics, "" for none. Default 127.0.0.1:4590.
   std::optional<SocketAddress> listen = SocketAddress(in_addr{htonl(INADDR_LOOPBACK)}, 4590);
-  // admin.socket: the same on a Unix socket: an absolute path, or "@name" in the abstract
-  // namespace; at most 107 characters, "" for none. Default @fairlead-admin.
+  // admin.socket: the Unix socket of the whole HTTP interface: an absolute path, or "@name" in the
+  // abstract namespace; at most 107 characters, "" for none. Default @fairlead-admin.
   std::string socket = "@fairlead-admin";
 
   friend bool operator==(const Admin&, const Admin&) = default;
@@ -250,10 +273,13 @@ struct Config {
   Smc smc;
   // fallback: allow or deny. Default allow.
   FallbackPolicy fallback = FallbackPolicy::kAllow;
+  // client_address: auto or off. Default auto.
+  ClientAddressMode client_address = ClientAddressMode::kAuto;
   Devices devices;
   Buffers buffers;
   Memory memory;
   Limits limits;
+  Tcp tcp;
   Latency latency;
   Admin admin;
   Drain drain;
@@ -267,6 +293,7 @@ struct Config {
 std::string_view to_string(ListenerMode mode);
 std::string_view to_string(OptionProgram program);
 std::string_view to_string(FallbackPolicy policy);
+std::string_view to_string(ClientAddressMode mode);
 std::string_view to_string(DeviceUse use);
 std::string_view to_string(LogFormat format);
 

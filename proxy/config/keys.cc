@@ -22,6 +22,7 @@ constexpr std::size_t kMemoryBytesMax = kMebibyte * kMebibyte;
 constexpr std::size_t kPublishBytesMin = 4 * kKibibyte;
 constexpr unsigned kConnectionsMax = 1'000'000;
 constexpr unsigned kHandshakesMax = 65536;
+constexpr unsigned kKeepaliveCountMax = 100;
 
 constexpr EnumCodec kDirections{std::array{Direction::kOutbound, Direction::kInbound}};
 constexpr EnumCodec kModes{
@@ -29,6 +30,8 @@ constexpr EnumCodec kModes{
 constexpr EnumCodec kPrograms{std::array{OptionProgram::kAuto, OptionProgram::kAttach,
                                          OptionProgram::kExternal, OptionProgram::kNone}};
 constexpr EnumCodec kFallbacks{std::array{FallbackPolicy::kAllow, FallbackPolicy::kDeny}};
+constexpr EnumCodec kClientAddressModes{
+    std::array{ClientAddressMode::kAuto, ClientAddressMode::kOff}};
 constexpr EnumCodec kDeviceUses{std::array{DeviceUse::kAuto, DeviceUse::kTrue, DeviceUse::kFalse}};
 constexpr EnumCodec kLevels{std::array{LogLevel::kTrace, LogLevel::kDebug, LogLevel::kInfo,
                                        LogLevel::kWarn, LogLevel::kError, LogLevel::kOff}};
@@ -133,6 +136,7 @@ std::vector<Key<Config>> smc_keys() {
 std::vector<Key<Config>> resource_keys() {
   return {
       single<Config>("fallback", FAIRLEAD_MEMBER(fallback), kFallbacks),
+      single<Config>("client_address", FAIRLEAD_MEMBER(client_address), kClientAddressModes),
       single<Config>("devices.shm.enabled", FAIRLEAD_MEMBER(devices.shm.enabled), BooleanCodec{}),
       single<Config>("devices.shm.directory", FAIRLEAD_MEMBER(devices.shm.directory), kDirectory),
       single<Config>("devices.shm.broker", FAIRLEAD_MEMBER(devices.shm.broker), kSocketName,
@@ -159,6 +163,14 @@ std::vector<Key<Config>> resource_keys() {
                      IntegerCodec{1, kHandshakesMax}),
       single<Config>("limits.dial_timeout", FAIRLEAD_MEMBER(limits.dial_timeout),
                      DurationCodec{milliseconds(10), minutes(5)}),
+      single<Config>("tcp.keepalive_idle", FAIRLEAD_MEMBER(tcp.keepalive_idle),
+                     DurationCodec{seconds(1), hours(1), true}),
+      single<Config>("tcp.keepalive_interval", FAIRLEAD_MEMBER(tcp.keepalive_interval),
+                     DurationCodec{seconds(1), minutes(10)}),
+      single<Config>("tcp.keepalive_count", FAIRLEAD_MEMBER(tcp.keepalive_count),
+                     IntegerCodec{1, kKeepaliveCountMax}),
+      single<Config>("tcp.user_timeout", FAIRLEAD_MEMBER(tcp.user_timeout),
+                     DurationCodec{seconds(1), hours(1), true}),
       single<Config>("latency.spin", FAIRLEAD_MEMBER(latency.spin),
                      DurationCodec{seconds(0), milliseconds(1)}),
       single<Config>("latency.spin_share_max", FAIRLEAD_MEMBER(latency.spin_share_max),

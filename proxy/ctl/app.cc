@@ -14,8 +14,9 @@ constexpr double kTimeoutSecondsMax = 600;
 
 void add_options(CLI::App& app, Console& console) {
   app.add_option("--admin", console.admin,
-                 "The proxy's admin endpoint: ADDR:PORT, unix:PATH or @NAME (abstract socket).\n"
-                 "Default: $FAIRLEAD_ADMIN, else @fairlead-admin, else 127.0.0.1:4590");
+                 "The proxy's admin endpoint: unix:PATH or @NAME (abstract socket); over TCP\n"
+                 "(ADDR:PORT) a proxy serves probes and metrics only.\n"
+                 "Default: $FAIRLEAD_ADMIN, else @fairlead-admin");
   app.add_option("-o,--output", console.output,
                  "table, or json: the answer of the proxy as it came")
       ->check(CLI::IsMember({"table", "json"}));

@@ -14,9 +14,9 @@ namespace fairlead::ctl {
 
 enum class Exit : int { kOk = 0, kWarn = 1, kFail = 2 };
 
-// Tried in this order when neither --admin nor the environment names an endpoint. The abstract
-// socket needs no open port and no file; it is the one that works in a pod.
-inline constexpr const char* kDefaultEndpoints[] = {"@fairlead-admin", "127.0.0.1:4590"};
+// Used when neither --admin nor the environment names an endpoint. The abstract socket needs no
+// open port and no file; it is the one that works in a pod.
+inline constexpr const char* kDefaultEndpoints[] = {"@fairlead-admin"};
 inline constexpr const char* kEndpointVariable = "FAIRLEAD_ADMIN";
 
 class Console {
@@ -24,7 +24,7 @@ class Console {
   Console(std::ostream& out, std::ostream& err) : out_(out), err_(err) {}
 
   // Options; the parser writes them before a command runs.
-  std::string admin;  // empty: the variable, then the defaults
+  std::string admin;  // empty: the variable, then the default
   std::string output = "table";
   double timeout_seconds = 5;
 

@@ -55,6 +55,7 @@ std::string connections_text(const Json& reply, bool details) {
                                  {"Reason"}};
   if (details)
     columns.insert(columns.end(), {{"Code"},
+                                   {"Client-Address"},
                                    {"Token"},
                                    {"Peer-Token"},
                                    {"RMB", Align::kRight},
@@ -79,7 +80,7 @@ std::string connections_text(const Json& reply, bool details) {
       const std::uint64_t peer_token = number(row, "peer_token");
       cells.insert(
           cells.end(),
-          {text(row, "reason_code"), token == 0 ? "" : hex_text(token),
+          {text(row, "reason_code"), text(row, "client_address"), token == 0 ? "" : hex_text(token),
            peer_token == 0 ? "" : hex_text(peer_token), bytes_text(number(row, "rmb_bytes")),
            bytes_text(number(row, "peer_rmb_bytes")), count_text(row, "worker")});
     }

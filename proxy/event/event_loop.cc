@@ -134,12 +134,15 @@ void EventLoop::on_watched(int fd, short, void* self) noexcept {
   if (loop->handler_) loop->handler_(fd);
 }
 
-void EventLoop::watch_readable(int fd, Trigger trigger) {
+Result<void> EventLoop::watch_readable(int fd, Trigger trigger) {
   const short flags =
       static_cast<short>(EV_READ | EV_PERSIST | (trigger == Trigger::kEdge ? EV_ET : 0));
   EventHandle handle(event_new(base_.get(), fd, flags, &EventLoop::on_watched, this));
-  SMC_ASSERT(handle && event_add(handle.get(), nullptr) == 0, fd);
+  if (!handle) return Error{Errc::kExhausted, "event_new"};
+  errno = 0;
+  if (event_add(handle.get(), nullptr) != 0) return system_error("epoll_ctl", errno);
   watched_[fd] = std::move(handle);
+  return {};
 }
 
 void EventLoop::unwatch(int fd) { watched_.erase(fd); }

@@ -60,7 +60,7 @@ class EventLoop final : public FdWatcher {
 
   // Called with each descriptor of watch_readable() that became readable.
   void set_watch_handler(std::function<void(int fd)> handler) { handler_ = std::move(handler); }
-  void watch_readable(int fd, Trigger trigger) override;
+  Result<void> watch_readable(int fd, Trigger trigger) override;
   void unwatch(int fd) override;
 
   // Calls who.look_again() once, after kSecondLookDelay; asking twice is asking once. Whoever dies

@@ -11,9 +11,9 @@
 namespace fairlead::event {
 
 Listener::Listener(EventLoop& loop, TimerQueue& timers, ListenerHandlers handlers)
-    : loop_(loop),
-      handlers_(std::move(handlers)),
-      resume_(timers, [this] { event_add(event_.get(), nullptr); }) {}
+    : loop_(loop), handlers_(std::move(handlers)), resume_(timers, [this] {
+        if (event_add(event_.get(), nullptr) != 0) resume_.set(EventLoop::now() + kAcceptPause);
+      }) {}
 
 Listener::~Listener() = default;
 

@@ -32,11 +32,14 @@ struct IoResult {
     kBytes,       // `count` bytes, at least 1
     kWouldBlock,  // nothing now
     kEnd,         // read: the peer's FIN
-    kError,       // `error` is errno: ECONNRESET, EPIPE, EFAULT, …
+    // `error` is errno: ECONNRESET, EPIPE, EFAULT, … A write meets it while bytes that came before
+    // the RST are still to be read; a read meets it behind them.
+    kError,
   };
   Kind kind = Kind::kWouldBlock;
   std::size_t count = 0;
   int error = 0;
+  bool urgent = false;  // read: the one byte is urgent data; it is in its place in the stream
 };
 
 class Stream {
@@ -58,11 +61,25 @@ class Stream {
   void set_not_readable() { readable_ = false; }
   void set_not_writable() { writable_ = false; }
 
+  // One write takes at most so many bytes, and what it takes is not added to what waits already:
+  // the send buffer is then exceeded by no more than that. 0: no bound.
+  virtual void set_write_max(std::size_t) {}
+
   virtual IoResult read(std::span<const iovec> into) = 0;
   virtual IoResult write(std::span<const iovec> from) = 0;
+  // Writes one byte of urgent data. Of several urgent bytes that the other side has not read, only
+  // the last is urgent to it, as TCP has it.
+  virtual IoResult write_urgent(std::byte byte) = 0;
+  // For who moves bytes past this class, which stops before an urgent byte: true when that is next,
+  // for read() to take.
+  virtual bool at_urgent_byte() = 0;
   // Takes the pending error of the connection: a failed connect, or an RST that no read has met
   // yet.
   virtual int take_error() = 0;
+  // Bytes that were written but have not left this host. A reset would take them along.
+  virtual std::size_t unsent() const = 0;
+  // For who moves bytes past this class: a write has failed with `error`.
+  virtual void note_error(int error) = 0;
   virtual void shutdown_write() = 0;
   // The peer sees an RST instead of a FIN when the stream is destroyed.
   virtual void reset_on_close() = 0;

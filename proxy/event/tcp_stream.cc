@@ -1,10 +1,16 @@
 #include "event/tcp_stream.h"
 
 #include <event2/event.h>
+#include <linux/sockios.h>
 #include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <cerrno>
+
+#include "event/urgent_signal.h"
 
 namespace fairlead::event {
 namespace {
@@ -35,10 +41,42 @@ void bound_memory(int fd, int bytes) {
     (void)::setsockopt(fd, SOL_SOCKET, buffer, &bytes, sizeof bytes);
 }
 
+// All best effort: what a kernel does not know leaves its defaults in place.
+void keep_alive(int fd, const KeepAlive& settings) {
+  const auto set = [fd](int level, int option, long value) {
+    const int number = static_cast<int>(value);
+    (void)::setsockopt(fd, level, option, &number, sizeof number);
+  };
+  const auto whole_seconds = [](Duration duration) {
+    return static_cast<long>(std::chrono::ceil<std::chrono::seconds>(duration).count());
+  };
+  if (settings.idle != Duration::zero()) {
+    set(IPPROTO_TCP, TCP_KEEPIDLE, whole_seconds(settings.idle));
+    set(IPPROTO_TCP, TCP_KEEPINTVL, whole_seconds(settings.interval));
+    set(IPPROTO_TCP, TCP_KEEPCNT, settings.count);
+    set(SOL_SOCKET, SO_KEEPALIVE, 1);
+  }
+  // The back-off of probes into a closed window goes up to two minutes otherwise: too rare to tell
+  // a dead host in time.
+  if (settings.user_timeout != Duration::zero()) {
+    constexpr int kRtoMaxMs = 44;  // TCP_RTO_MAX_MS of Linux 6.15, unknown to older headers
+    const auto quarter =
+        std::chrono::ceil<std::chrono::milliseconds>(settings.user_timeout / 4).count();
+    set(IPPROTO_TCP, kRtoMaxMs, std::clamp<long>(quarter, 1000, 120'000));
+  }
+}
+
 Result<FileDescriptor> TcpStream::make_socket(int family) {
   FileDescriptor socket(::socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!socket) return system_error("socket", errno);
+  const int on = 1;
+  (void)::setsockopt(socket.get(), SOL_SOCKET, SO_OOBINLINE, &on, sizeof on);
   return socket;
+}
+
+TcpStream::TcpStream(EventLoop& loop, FileDescriptor socket, const SocketAddress& peer)
+    : loop_(loop), socket_(std::move(socket)), peer_(peer), urgent_signals_seen_(urgent_signals()) {
+  own_urgent_signals(socket_.get());
 }
 
 Result<std::unique_ptr<Stream>> TcpStream::adopt(EventLoop& loop, FileDescriptor socket,
@@ -46,18 +84,26 @@ Result<std::unique_ptr<Stream>> TcpStream::adopt(EventLoop& loop, FileDescriptor
   set_no_delay(socket.get());
   std::unique_ptr<TcpStream> stream(new TcpStream(loop, std::move(socket), peer));
   stream->connected_ = true;
+  // Urgent data that came before somebody owned the socket.
+  pollfd urgent{stream->socket_.get(), POLLPRI, 0};
+  if (::poll(&urgent, 1, 0) == 1) stream->care_bytes_ = kUrgentCareBytes;
   // The first event tells at once when something is there to be read.
   stream->writable_ = true;
-  SMC_TRY(stream->watch());
+  if (const Result<void> watched = stream->watch(); !watched) {
+    stream->reset_on_close();  // a FIN would be an answer without a byte
+    return watched.error();
+  }
   return std::unique_ptr<Stream>(std::move(stream));
 }
 
 Result<std::unique_ptr<Stream>> TcpStream::connect(EventLoop& loop, FileDescriptor socket,
                                                    const SocketAddress& to) {
   set_no_delay(socket.get());
-  if (::connect(socket.get(), to.data(), to.size()) != 0 && errno != EINPROGRESS)
-    return system_error("connect", errno);
   std::unique_ptr<TcpStream> stream(new TcpStream(loop, std::move(socket), to));
+  // An interrupted attempt goes on as one in progress does.
+  if (::connect(stream->descriptor(), to.data(), to.size()) != 0 && errno != EINPROGRESS &&
+      errno != EINTR)
+    return system_error("connect", errno);
   SMC_TRY(stream->watch());
   return std::unique_ptr<Stream>(std::move(stream));
 }
@@ -92,55 +138,160 @@ void TcpStream::take_events(short what) {
 void TcpStream::look_again() noexcept {
   // What is readable will be read, and its end met, or this look asked for anew.
   if (readable_ || pending_error_ != 0) return;
-  pending_error_ = socket_error(socket_.get());
-  if (pending_error_ == 0) return;
-  hung_up_ = readable_ = true;
+  pollfd now{socket_.get(), POLLIN, 0};
+  if (::poll(&now, 1, 0) != 1) return;
+  if ((now.revents & POLLERR) != 0) {
+    pending_error_ = socket_error(socket_.get());
+    hung_up_ = true;
+  }
+  // Without an error it is what a short read left before an urgent byte of which nobody was told.
+  readable_ = true;
   loop_.count_dispatch();
   notify();
 }
 
+// True when urgent data may have come since the last call, to this socket or to another.
+bool TcpStream::news_of_urgent_data() {
+  const unsigned signals = urgent_signals();
+  if (signals == urgent_signals_seen_) return false;
+  urgent_signals_seen_ = signals;
+  care_bytes_ = kUrgentCareBytes;
+  return true;
+}
+
 IoResult TcpStream::read(std::span<const iovec> into) {
-  // One range is the usual case, and recv is the shorter way through the kernel.
-  const ssize_t n = into.size() == 1
-                        ? ::recv(socket_.get(), into[0].iov_base, into[0].iov_len, 0)
-                        : ::readv(socket_.get(), into.data(), static_cast<int>(into.size()));
-  if (n > 0) {
-    // A short read has drained the socket; only a FIN may hide behind it, which was announced, or
-    // an RST, of which libevent says no more than "readable": one event for the bytes and for it.
-    if (static_cast<std::size_t>(n) < total_bytes(into) && !hung_up_) {
-      readable_ = false;
-      loop_.look_again_at(*this);
-    }
-    return {IoResult::Kind::kBytes, static_cast<std::size_t>(n), 0};
+  if (!news_of_urgent_data() && care_bytes_ == 0) {
+    const IoResult result = read_some(into);
+    if (!news_of_urgent_data()) return result;
+    // What ended this read may have been the urgent byte, of which no event tells again.
+    readable_ = true;
+    if (result.kind != IoResult::Kind::kWouldBlock) return result;
   }
-  // What came before the RST is still there; only its error has been taken already.
-  if (pending_error_ != 0) return {IoResult::Kind::kError, 0, pending_error_};
+  return read_with_care(into);
+}
+
+IoResult TcpStream::read_with_care(std::span<const iovec> into) {
+  do {
+    if (!at_urgent_byte()) {
+      const IoResult result = read_some(into);
+      if (result.kind != IoResult::Kind::kBytes) {
+        if (result.kind != IoResult::Kind::kWouldBlock) return result;
+        continue;
+      }
+      care_bytes_ -= std::min<std::uint64_t>(care_bytes_, result.count);
+      readable_ = true;
+      return result;
+    }
+    ssize_t n;
+    do n = ::recv(socket_.get(), into[0].iov_base, 1, 0);
+    while (n < 0 && errno == EINTR);
+    if (n == 1) {
+      // The next urgent byte comes with a signal of its own.
+      care_bytes_ = 0;
+      readable_ = true;
+      return {IoResult::Kind::kBytes, 1, 0, true};
+    }
+    const IoResult result = read_failed(n);
+    if (result.kind != IoResult::Kind::kWouldBlock) return result;
+    // Announced, but not there yet: an event will tell. Or a signal was pending.
+  } while (news_of_urgent_data());
+  return {IoResult::Kind::kWouldBlock, 0, 0};
+}
+
+bool TcpStream::at_urgent_byte() {
+  int at_mark = 0;
+  if (::ioctl(socket_.get(), SIOCATMARK, &at_mark) != 0 || at_mark == 0) return false;
+  care_bytes_ = kUrgentCareBytes;
+  return true;
+}
+
+IoResult TcpStream::read_some(std::span<const iovec> into) {
+  // One range is the usual case, and recv is the shorter way through the kernel.
+  ssize_t n;
+  do
+    n = into.size() == 1 ? ::recv(socket_.get(), into[0].iov_base, into[0].iov_len, 0)
+                         : ::readv(socket_.get(), into.data(), static_cast<int>(into.size()));
+  while (n < 0 && errno == EINTR);
+  if (n <= 0) return read_failed(n);
+  // A short read has drained the socket; only a FIN may hide behind it, which was announced, or
+  // an RST, of which libevent says no more than "readable": one event for the bytes and for it.
+  if (static_cast<std::size_t>(n) < total_bytes(into) && !hung_up_) {
+    readable_ = false;
+    loop_.look_again_at(*this);
+  }
+  return {IoResult::Kind::kBytes, static_cast<std::size_t>(n), 0};
+}
+
+IoResult TcpStream::read_failed(ssize_t n) {
+  // What came before the RST is still there; only its error has been taken already. EPIPE means
+  // that a FIN had come before the RST.
+  if (pending_error_ != 0 && (n < 0 || pending_error_ != EPIPE))
+    return {IoResult::Kind::kError, 0, pending_error_};
   if (n == 0) return {IoResult::Kind::kEnd, 0, 0};
-  if (errno == EAGAIN || errno == EINTR) {
-    if (errno == EAGAIN) readable_ = false;
+  if (errno == EAGAIN) {
+    readable_ = false;
     return {IoResult::Kind::kWouldBlock, 0, 0};
   }
+  note_error(errno);
   return {IoResult::Kind::kError, 0, errno};
 }
 
 IoResult TcpStream::write(std::span<const iovec> from) {
   if (pending_error_ != 0) return {IoResult::Kind::kError, 0, pending_error_};
+  if (write_max_ != 0) return write_bounded(from);
   msghdr message{};
   message.msg_iov = const_cast<iovec*>(from.data());
   message.msg_iovlen = from.size();
-  const ssize_t n = from.size() == 1
-                        ? ::send(socket_.get(), from[0].iov_base, from[0].iov_len, MSG_NOSIGNAL)
-                        : ::sendmsg(socket_.get(), &message, MSG_NOSIGNAL);
+  ssize_t n;
+  do
+    n = from.size() == 1 ? ::send(socket_.get(), from[0].iov_base, from[0].iov_len, MSG_NOSIGNAL)
+                         : ::sendmsg(socket_.get(), &message, MSG_NOSIGNAL);
+  while (n < 0 && errno == EINTR);
+  return written(n);
+}
+
+// The kernel fills up the last packet that waits without a look at the buffer's size. At the end of
+// a record it begins another, and looks.
+IoResult TcpStream::write_bounded(std::span<const iovec> from) {
+  iovec first = from[0];
+  first.iov_len = std::min(first.iov_len, write_max_);
+  ssize_t n;
+  do n = ::send(socket_.get(), first.iov_base, first.iov_len, MSG_NOSIGNAL | MSG_EOR);
+  while (n < 0 && errno == EINTR);
+  return written(n);
+}
+
+IoResult TcpStream::write_urgent(std::byte byte) {
+  if (pending_error_ != 0) return {IoResult::Kind::kError, 0, pending_error_};
+  ssize_t n;
+  do n = ::send(socket_.get(), &byte, 1, MSG_OOB | MSG_NOSIGNAL);
+  while (n < 0 && errno == EINTR);
+  return written(n);
+}
+
+IoResult TcpStream::written(ssize_t n) {
   if (n >= 0) return {IoResult::Kind::kBytes, static_cast<std::size_t>(n), 0};
-  if (errno == EAGAIN || errno == EINTR) {
-    if (errno == EAGAIN) writable_ = false;
+  if (errno == EAGAIN) {
+    writable_ = false;
     return {IoResult::Kind::kWouldBlock, 0, 0};
   }
-  return {IoResult::Kind::kError, 0, errno};
+  note_error(errno);
+  return {IoResult::Kind::kError, 0, pending_error_};
 }
 
 int TcpStream::take_error() {
-  return pending_error_ != 0 ? pending_error_ : socket_error(socket_.get());
+  if (pending_error_ == 0) pending_error_ = socket_error(socket_.get());
+  return pending_error_;
+}
+
+std::size_t TcpStream::unsent() const {
+  int bytes = 0;
+  if (pending_error_ != 0 || ::ioctl(socket_.get(), SIOCOUTQNSD, &bytes) != 0) return 0;
+  return static_cast<std::size_t>(bytes);
+}
+
+void TcpStream::note_error(int error) {
+  if (pending_error_ == 0) pending_error_ = error;
 }
 
 void TcpStream::shutdown_write() {
@@ -150,7 +301,10 @@ void TcpStream::shutdown_write() {
 
 void TcpStream::reset_on_close() {
   const linger now{1, 0};
-  (void)::setsockopt(socket_.get(), SOL_SOCKET, SO_LINGER, &now, sizeof now);
+  if (::setsockopt(socket_.get(), SOL_SOCKET, SO_LINGER, &now, sizeof now) == 0) return;
+  // A FIN instead would tell the other end that it has all bytes. This disconnects with a reset.
+  const sockaddr none{AF_UNSPEC, {}};
+  (void)::connect(socket_.get(), &none, sizeof none);
 }
 
 SocketAddress TcpStream::local_address() const {

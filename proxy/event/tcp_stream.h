@@ -1,11 +1,17 @@
 // A TCP socket as a Stream, on libevent. Sockets are non-blocking, with TCP_NODELAY set: a proxy
 // that waited for more would only add its delay to the application's own.
+//
+// Urgent data. SO_OOBINLINE keeps the urgent byte in the stream. The kernel ends a read before that
+// byte, and the next read begins with it and goes on behind it; no event follows. So after a SIGURG
+// (urgent_signal.h) a stream reads with care: it asks SIOCATMARK before each read, and takes an
+// urgent byte alone.
 #pragma once
 
 #include <memory>
 
 #include "base/handle.h"
 #include "base/result.h"
+#include "base/time.h"
 #include "event/event_loop.h"
 #include "event/stream.h"
 
@@ -15,13 +21,29 @@ namespace fairlead::event {
 // fit. For a socket that does not listen or connect yet.
 void bound_memory(int fd, int bytes);
 
+// When a host that does not answer is taken for gone. For sockets to other hosts.
+struct KeepAlive {
+  Duration idle{};  // 0: no probes
+  Duration interval{};
+  unsigned count = 0;
+  Duration user_timeout{};  // the owner judges it; the kernel only asks often enough for that
+};
+
+// Accepted sockets inherit it from their listener.
+void keep_alive(int fd, const KeepAlive& settings);
+
+// A stream that reads with care and finds no urgent byte does so for as many bytes: an urgent byte
+// is announced at most a receive window and 64 KiB before it comes.
+inline constexpr std::uint64_t kUrgentCareBytes = 8 * 1024 * 1024;
+
 class TcpStream final : public Stream, private SecondLook {
  public:
   // An accepted, non-blocking socket, and whom accept(2) named as its peer.
   static Result<std::unique_ptr<Stream>> adopt(EventLoop& loop, FileDescriptor socket,
                                                const SocketAddress& peer);
 
-  // A new non-blocking socket for `family`, not yet connected, so that options can be set.
+  // A new non-blocking socket for `family`, not yet connected, so that options can be set. The
+  // sockets that a listening one accepts inherit those that are set here.
   static Result<FileDescriptor> make_socket(int family);
   // Begins to connect; connected() becomes true, or take_error() tells why not, after
   // handle_ready().
@@ -29,9 +51,14 @@ class TcpStream final : public Stream, private SecondLook {
                                                  const SocketAddress& to);
 
   ~TcpStream() override;
+  void set_write_max(std::size_t bytes) override { write_max_ = bytes; }
   IoResult read(std::span<const iovec> into) override;
   IoResult write(std::span<const iovec> from) override;
+  IoResult write_urgent(std::byte byte) override;
+  bool at_urgent_byte() override;
   int take_error() override;
+  std::size_t unsent() const override;
+  void note_error(int error) override;
   void shutdown_write() override;
   void reset_on_close() override;
   SocketAddress local_address() const override;
@@ -39,18 +66,26 @@ class TcpStream final : public Stream, private SecondLook {
   int descriptor() const override { return socket_.get(); }
 
  private:
-  TcpStream(EventLoop& loop, FileDescriptor socket, const SocketAddress& peer)
-      : loop_(loop), socket_(std::move(socket)), peer_(peer) {}
+  TcpStream(EventLoop& loop, FileDescriptor socket, const SocketAddress& peer);
   Result<void> watch();
+  IoResult write_bounded(std::span<const iovec> from);
   static void on_event(int fd, short what, void* self) noexcept;
   void take_events(short what);
+  IoResult read_some(std::span<const iovec> into);
+  IoResult read_with_care(std::span<const iovec> into);
+  IoResult read_failed(ssize_t n);
+  IoResult written(ssize_t n);
+  bool news_of_urgent_data();
   void look_again() noexcept override;
 
   EventLoop& loop_;
   FileDescriptor socket_;
   SocketAddress peer_;
   EventHandle event_;
-  int pending_error_ = 0;  // an RST that was found while nobody read
+  std::size_t write_max_ = 0;
+  unsigned urgent_signals_seen_ = 0;
+  std::uint64_t care_bytes_ = 0;  // still to be read with care
+  int pending_error_ = 0;         // an RST that no read has met; the kernel tells of it only once
 };
 
 }  // namespace fairlead::event

@@ -32,6 +32,9 @@ struct Capabilities {
   bool remote_memory_addressable = false;
   // A SharedReceiveQueue may serve queue pairs of another protection domain.
   bool receive_queue_crosses_domains = false;
+  // A peer may learn of a new buffer only some time after a message that was sent later by another
+  // way. What is sent on a queue pair of the buffer's domain never overtakes that.
+  bool memory_known_late = false;
   std::uint32_t send_requests_max = 0;     // per queue pair
   std::uint32_t receive_requests_max = 0;  // per shared receive queue
   std::size_t registered_bytes_max = 0;    // what may be registered in all; 0 means no known limit
@@ -47,9 +50,18 @@ struct Port {
   Mtu mtu = Mtu::k1024;
 };
 
-// Memory of ours that a peer may write. `address` and `rkey` go to the peer and stay valid until
-// the object is destroyed; destroying it while writes are on their way is safe for us: the peer's
-// queue pair gets a remote access error.
+// What memory is registered for. A peer gets no more access than that needs.
+enum class BufferUse : std::uint8_t {
+  kRmb,       // the remote memory buffers of RFC 7609: peers write into it
+  kSendRing,  // the source of writes; no peer writes into it
+  kMessages,  // messages to send, or those that receive requests take; no peer writes into it
+};
+
+constexpr bool peer_may_write(BufferUse use) { return use == BufferUse::kRmb; }
+
+// Memory that is registered with a device. For BufferUse::kRmb, `address` and `rkey` go to the peer
+// and stay valid until the object is destroyed. A write to memory of another use, or to memory that
+// has been destroyed, moves no byte and ends in a remote access error on the peer's queue pair.
 class RegisteredBuffer {
  public:
   virtual ~RegisteredBuffer() = default;
@@ -205,11 +217,13 @@ class Device {
       ProtectionDomain& domain, std::uint32_t requests_max) = 0;
   // Zeroed; kExhausted when memory or the locked-memory limit is spent.
   virtual Result<std::unique_ptr<RegisteredBuffer>> allocate_buffer(ProtectionDomain& domain,
-                                                                    std::size_t size_bytes) = 0;
+                                                                    std::size_t size_bytes,
+                                                                    BufferUse use) = 0;
   // Registers here what a buffer of another device holds: the same bytes under keys of this device.
   // `buffer` outlives the result. kUnsupported where memory cannot belong to two devices.
   virtual Result<std::unique_ptr<RegisteredBuffer>> share_buffer(ProtectionDomain&,
-                                                                 const RegisteredBuffer&) {
+                                                                 const RegisteredBuffer&,
+                                                                 BufferUse) {
     return Error{Errc::kUnsupported, "memory of another device"};
   }
   virtual Result<std::unique_ptr<QueuePair>> create_queue_pair(const QueuePairOptions& options) = 0;
@@ -237,8 +251,9 @@ class Device {
   virtual void ring_doorbells() = 0;
 
   // Hands every descriptor that can wake us to `watcher`, now and whenever one is added; `watcher`
-  // outlives the device or is replaced by nullptr.
-  virtual void set_watcher(FdWatcher* watcher) = 0;
+  // outlives the device or is replaced by nullptr. Errors: those of the watcher; then it may watch
+  // some of them, and the device is of use only with another watcher.
+  virtual Result<void> set_watcher(FdWatcher* watcher) = 0;
   // One of the watched descriptors is readable.
   virtual void handle_readable(int fd) = 0;
 };

@@ -2,12 +2,13 @@
 
 #include <algorithm>
 
+#include "base/assert.h"
 #include "smc/cursor.h"
 
 namespace fairlead::relay {
 
 BufferSlabs::~BufferSlabs() {
-  budget_.give_back(slabs_.total_bytes());
+  budget_.give_back(MemoryUse::kRings, slabs_.total_bytes());
   stats_.pinned_bytes.sub(slabs_.total_bytes());
   stats_.rmb_used_bytes.sub(slabs_.used_bytes());
   stats_.rmb_free_bytes.sub(slabs_.total_bytes() - slabs_.used_bytes());
@@ -16,7 +17,7 @@ BufferSlabs::~BufferSlabs() {
 Result<void> BufferSlabs::add_device(rdma::Device& device, rdma::ProtectionDomain& domain) {
   std::vector<std::unique_ptr<rdma::RegisteredBuffer>> shared;
   for (const Slab& slab : memory_)
-    shared.push_back(SMC_TRY(device.share_buffer(domain, *slab.memory)));
+    shared.push_back(SMC_TRY(device.share_buffer(domain, *slab.memory, use_)));
   for (std::size_t i = 0; i < memory_.size(); ++i)
     memory_[i].elsewhere.push_back(std::move(shared[i]));
   homes_.push_back({&device, &domain});
@@ -42,9 +43,12 @@ Result<smc::ElementId> BufferSlabs::take(const BufferSizes& sizes) {
 
 Result<void> BufferSlabs::add_slab(const BufferSizes& sizes) {
   if (slabs_.full()) return Error{Errc::kExhausted, "slabs of the link group"};
-  std::optional<smc::SlabPlan> plan = smc::plan_slab(
-      std::min(budget_.left_bytes(), registrable_bytes()), sizes.wanted_code, sizes.least_code);
-  if (!plan) return Error{Errc::kExhausted, "memory.limit"};
+  std::optional<smc::SlabPlan> plan =
+      smc::plan_slab(ring_memory(), sizes.wanted_code, sizes.least_code);
+  if (!plan) {
+    const bool budget_spent = budget_.rings_left_bytes() < smc::element_bytes(sizes.least_code);
+    return Error{Errc::kExhausted, budget_spent ? kBudgetSpent : "locked memory"};
+  }
   // A smaller element that is free already is better than registering another slab of its size.
   if (plan->size_code < sizes.wanted_code)
     if (const auto spare = slabs_.take_at_most(sizes.wanted_code, plan->size_code)) {
@@ -54,7 +58,8 @@ Result<void> BufferSlabs::add_slab(const BufferSizes& sizes) {
   for (;;) {
     Result<Slab> slab = register_slab(plan->bytes());
     if (slab) {
-      budget_.take(plan->bytes());
+      const bool taken = budget_.take(MemoryUse::kRings, plan->bytes());
+      SMC_ASSERT(taken, plan->bytes());
       stats_.pinned_bytes.add(plan->bytes());
       stats_.rmb_free_bytes.add(plan->bytes());
       slabs_.add(*plan);
@@ -73,16 +78,21 @@ Result<void> BufferSlabs::add_slab(const BufferSizes& sizes) {
 
 Result<BufferSlabs::Slab> BufferSlabs::register_slab(std::size_t size_bytes) {
   Slab slab;
-  slab.memory = SMC_TRY(homes_[0].device->allocate_buffer(*homes_[0].domain, size_bytes));
+  slab.memory = SMC_TRY(homes_[0].device->allocate_buffer(*homes_[0].domain, size_bytes, use_));
   for (std::size_t i = 1; i < homes_.size(); ++i)
     slab.elsewhere.push_back(
-        SMC_TRY(homes_[i].device->share_buffer(*homes_[i].domain, *slab.memory)));
+        SMC_TRY(homes_[i].device->share_buffer(*homes_[i].domain, *slab.memory, use_)));
   return slab;
 }
 
 // Each registration locks the same pages once more, by the kernel's account.
-std::size_t BufferSlabs::registrable_bytes() const {
-  return homes_[0].device->registrable_bytes() / homes_.size();
+smc::RingMemory BufferSlabs::ring_memory() const {
+  smc::RingMemory memory{budget_.rings_left_bytes(), budget_.rings_limit_bytes()};
+  const rdma::Device& device = *homes_[0].device;
+  memory.left_bytes = std::min(memory.left_bytes, device.registrable_bytes() / homes_.size());
+  if (const std::size_t most = device.capabilities().registered_bytes_max; most != 0)
+    memory.total_bytes = std::min(memory.total_bytes, most / homes_.size());
+  return memory;
 }
 
 void BufferSlabs::release(smc::ElementId element) {

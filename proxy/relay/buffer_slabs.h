@@ -11,6 +11,7 @@
 #include "base/result.h"
 #include "base/stats.h"
 #include "rdma/device.h"
+#include "relay/memory_budget.h"
 #include "smc/rmb_slabs.h"
 
 namespace fairlead::relay {
@@ -22,9 +23,9 @@ struct BufferSizes {
 
 class BufferSlabs {
  public:
-  BufferSlabs(rdma::Device& device, rdma::ProtectionDomain& domain, smc::RmbBudget& budget,
-              WorkerStats& stats)
-      : budget_(budget), stats_(stats), homes_{{&device, &domain}} {}
+  BufferSlabs(rdma::BufferUse use, rdma::Device& device, rdma::ProtectionDomain& domain,
+              MemoryBudget& budget, WorkerStats& stats)
+      : use_(use), budget_(budget), stats_(stats), homes_{{&device, &domain}} {}
   ~BufferSlabs();
   BufferSlabs(const BufferSlabs&) = delete;
   BufferSlabs& operator=(const BufferSlabs&) = delete;
@@ -61,11 +62,12 @@ class BufferSlabs {
   };
 
   Result<Slab> register_slab(std::size_t size_bytes);
-  std::size_t registrable_bytes() const;
+  smc::RingMemory ring_memory() const;
   Result<void> add_slab(const BufferSizes& sizes);
   void count_use(smc::ElementId element, bool taken);
 
-  smc::RmbBudget& budget_;
+  rdma::BufferUse use_;
+  MemoryBudget& budget_;
   WorkerStats& stats_;
   smc::RmbSlabs slabs_;
   std::vector<Home> homes_;

@@ -38,7 +38,8 @@ DeviceSlot::~DeviceSlot() = default;
 
 Result<std::unique_ptr<DeviceSlot>> DeviceSlot::create(std::unique_ptr<rdma::Device> device,
                                                        std::unique_ptr<Reachability> reachability,
-                                                       PeerTable& groups, WorkerStats& stats) {
+                                                       PeerTable& groups, WorkerStats& stats,
+                                                       MemoryBudget& budget) {
   std::unique_ptr<DeviceSlot> slot(
       new DeviceSlot(std::move(device), std::move(reachability), groups, stats));
   rdma::Device& own = *slot->device_;
@@ -46,8 +47,9 @@ Result<std::unique_ptr<DeviceSlot>> DeviceSlot::create(std::unique_ptr<rdma::Dev
   slot->own_.reachability = slot->reachability_.get();
   slot->receive_domain_ = SMC_TRY(own.create_protection_domain());
   const bool shared = own.capabilities().receive_queue_crosses_domains;
-  std::unique_ptr<ReceivePool> pool = SMC_TRY(ReceivePool::create(
-      slot->own_.receives, own, *slot->receive_domain_, shared ? kPoolOfWorker : kPoolOfGroup));
+  std::unique_ptr<ReceivePool> pool = SMC_TRY(
+      ReceivePool::create(slot->own_.receives, own, *slot->receive_domain_,
+                          shared ? pool_of_worker(budget.limit_bytes()) : kPoolOfGroup, budget));
   // Otherwise it was a trial: a device on which no group could have one is of no use.
   if (!shared) return slot;
   slot->shared_pool_ = std::move(pool);

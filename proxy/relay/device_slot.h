@@ -25,7 +25,8 @@ class DeviceSlot {
   // `groups` are those of the worker.
   static Result<std::unique_ptr<DeviceSlot>> create(std::unique_ptr<rdma::Device> device,
                                                     std::unique_ptr<Reachability> reachability,
-                                                    PeerTable& groups, WorkerStats& stats);
+                                                    PeerTable& groups, WorkerStats& stats,
+                                                    MemoryBudget& budget);
   ~DeviceSlot();
 
   rdma::Device& device() { return *device_; }

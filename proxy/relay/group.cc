@@ -11,6 +11,7 @@ Group::Group(GroupResources& shared, const GroupStart& start, TimePoint now)
       id_(start.id),
       protocol_(start.role, start.peer, start.terms, shared.times, now,
                 static_cast<std::uint8_t>(start.links_max)),
+      peer_rings_(*shared.budget),
       place_(start.place),
       first_port_(start.port),
       table_(start.random),
@@ -22,7 +23,11 @@ Group::Group(GroupResources& shared, const GroupStart& start, TimePoint now)
 
 Result<std::unique_ptr<Group>> Group::create(GroupResources& shared, const GroupStart& start,
                                              TimePoint now) {
+  auto charge = MemoryCharge::take(*shared.budget, MemoryUse::kMessages, kGroupBytes);
+  if (!charge) return Error{Errc::kExhausted, kBudgetSpent};
   std::unique_ptr<Group> group(new Group(shared, start, now));
+  group->charge_ = std::move(*charge);
+  if (start.device->device->capabilities().memory_known_late) group->protocol_.tell_all_rmbs();
   SMC_TRY(group->make_lane(0, {start.device, start.port}));
   group->count_state(group->protocol_.type());
   return group;
@@ -99,16 +104,20 @@ void Group::leave_seat(const Seat& seat, smc::LinkIndex link, bool quarantine, T
     terminate("too many connections that the peer never finished");
 }
 
-Result<void> Group::take_send_ring(SmcRelay& relay, const BufferSizes& sizes) {
-  if (footholds_[0].on->device->capabilities().remote_memory_addressable) return {};
-  const smc::ElementId staging = SMC_TRY(staging_->take(sizes));
+Result<void> Group::take_send_ring(SmcRelay& relay, const RingSizes& sizes) {
+  if (footholds_[0].on->device->capabilities().remote_memory_addressable) {
+    relay.buffers.reserved =
+        SMC_TRY(peer_rings_.reserve(sizes.peer_bytes.value_or(relay.buffers.local.size())));
+    return {};
+  }
+  const smc::ElementId staging = SMC_TRY(staging_->take(sizes.own));
   relay.buffers.staging = staging;
   relay.buffers.staging_bytes = staging_->bytes(staging);
   return {};
 }
 
 Result<void> Group::prepare_sending(SmcRelay& relay, const PeerElement& element,
-                                    smc::LinkIndex named, AlertToken peer_token) {
+                                    std::optional<smc::LinkIndex> named, AlertToken peer_token) {
   relay.buffers.peer = element;
   relay.buffers.named_on = named;
   smc::RmbElement found = SMC_TRY(find_element(relay.buffers, relay.link));
@@ -121,6 +130,11 @@ Result<void> Group::prepare_sending(SmcRelay& relay, const PeerElement& element,
     if (!protocol_.usable() || relay.link == tried) return open.error();
     found = SMC_TRY(find_element(relay.buffers, relay.link));
   }
+  if (!relay.buffers.staging && !relay.buffers.peer_ring) {
+    const PeerRingId ring{found.rkey, found.address};
+    SMC_TRY(peer_rings_.claim(relay.buffers.reserved, ring, found.size_bytes));
+    relay.buffers.peer_ring = ring;
+  }
   const auto staging_bytes = static_cast<std::uint32_t>(relay.buffers.staging_bytes.size());
   // Where memory is addressable the peer is one of ours, which repeats everything.
   const bool reserved = several_links() && staging_bytes != 0;
@@ -132,6 +146,9 @@ Result<void> Group::prepare_sending(SmcRelay& relay, const PeerElement& element,
 void Group::release_sending(SmcRelay& relay) {
   if (relay.buffers.staging) staging_->release(*relay.buffers.staging);
   relay.buffers.staging.reset();
+  if (relay.buffers.peer_ring) peer_rings_.release(*relay.buffers.peer_ring);
+  relay.buffers.peer_ring.reset();
+  relay.buffers.reserved = {};
   if (relay.in_dirty_list) std::erase(dirty_, &relay);
   relay.in_dirty_list = false;
 }

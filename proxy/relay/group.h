@@ -22,6 +22,7 @@
 #include "rdma/device.h"
 #include "relay/buffer_slabs.h"
 #include "relay/link_device.h"
+#include "relay/peer_rings.h"
 #include "relay/reachability.h"
 #include "relay/smc_relay.h"
 #include "smc/connection_table.h"
@@ -50,7 +51,7 @@ struct SendBatch {
 // What the groups of a worker share.
 struct GroupResources {
   std::vector<LinkDevice*> devices;  // all there are, in the order in which they are preferred
-  smc::RmbBudget* budget = nullptr;
+  MemoryBudget* budget = nullptr;
   event::TimerQueue* timers = nullptr;
   WorkerStats* stats = nullptr;
   smc::GroupTimes times;
@@ -71,6 +72,17 @@ inline constexpr unsigned kQuarantinedMax = 32;
 // How long a terminated group waits for its last words to be taken and the peer's to come. A peer
 // whose last message finds no queue pair repeats it for ever on some devices.
 inline constexpr Duration kClosingWait = std::chrono::seconds(2);
+
+// What a connection asks for: an element, and what it sends from or to.
+struct RingSizes {
+  BufferSizes own;
+  // Of the peer's element, which a client knows. A server assumes that of its own element, and so a
+  // client of our kind takes none that is larger.
+  std::optional<std::uint32_t> peer_bytes;
+};
+
+// State of a group and its queue pairs, and the message ring that a channel to its peer may need.
+inline constexpr std::size_t kGroupBytes = 96 * 1024;
 
 struct GroupStart {
   std::string id;
@@ -126,19 +138,24 @@ class Group {
   // many of them ends with its last connection.
   void leave_seat(const Seat& seat, smc::LinkIndex link, bool quarantine, TimePoint now);
   // Takes connections, as far as we are concerned.
-  bool has_room() const { return protocol_.has_room() && quarantined_ < kQuarantinedMax; }
-  // A send ring, where the peer's memory is not addressable. Taken with the seat, because nobody
-  // can decline any more once the peer has confirmed.
-  Result<void> take_send_ring(SmcRelay& relay, const BufferSizes& sizes);
-  // The peer has named an RMB of its own as it is reached over `link`.
-  void peer_rmb_named(smc::LinkIndex link, const smc::RmbKey& key) {
+  bool has_room() const {
+    return protocol_.has_room() && quarantined_ < kQuarantinedMax && !peer_rings_.crowded();
+  }
+  // A send ring, or where the peer's memory is addressable, the budget for the peer's element.
+  // Taken with the seat, because nobody can decline any more once the peer has confirmed.
+  Result<void> take_send_ring(SmcRelay& relay, const RingSizes& sizes);
+  // The peer has named an RMB of its own as it is reached over `link`; empty if that link has been
+  // deleted since.
+  void peer_rmb_named(std::optional<smc::LinkIndex> link, const smc::RmbKey& key) {
     if (protocol_.links_max() > 1) protocol_.peer_rmb_named(link, key);
   }
-  // The way to the peer's element, which was named on link `named`: its memory where addressable,
-  // else the send ring.
-  Result<void> prepare_sending(SmcRelay& relay, const PeerElement& element, smc::LinkIndex named,
-                               AlertToken peer_token);
+  // The way to the peer's element, which was named on link `named` (empty if that link has been
+  // deleted since): its memory where addressable, else the send ring.
+  Result<void> prepare_sending(SmcRelay& relay, const PeerElement& element,
+                               std::optional<smc::LinkIndex> named, AlertToken peer_token);
   void release_sending(SmcRelay& relay);
+  // The peer has deleted the key of a slab: what was paid for its elements is free again.
+  void forget_peer_rings(RemoteKey rkey) { peer_rings_.forget(rkey); }
 
   void handle_message(smc::LinkIndex link, std::span<const std::byte> message, TimePoint now);
   // Connections whose staged bytes were freed are reported through on_connection_news.
@@ -249,6 +266,8 @@ class Group {
   std::string id_;
   smc::LinkGroup protocol_;
   std::vector<Foothold> footholds_;  // kLinksMax at most; the first is that of the first link
+  MemoryCharge charge_;              // kGroupBytes
+  PeerRings peer_rings_;
   std::unique_ptr<BufferSlabs> rmbs_;
   std::unique_ptr<BufferSlabs> staging_;
   std::array<Lane, smc::kLinksMax> lanes_;

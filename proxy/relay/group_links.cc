@@ -16,14 +16,15 @@ Result<std::size_t> Group::set_foot(LinkDevice& device) {
   Foothold foothold{&device, SMC_TRY(device.device->create_protection_domain()), nullptr};
   rdma::ProtectionDomain& domain = *foothold.domain;
   if (device.shared_pool == nullptr)
-    foothold.own_pool =
-        SMC_TRY(ReceivePool::create(device.receives, *device.device, domain, kPoolOfGroup));
+    foothold.own_pool = SMC_TRY(ReceivePool::create(device.receives, *device.device, domain,
+                                                    kPoolOfGroup, *shared_.budget));
   if (footholds_.empty()) {
-    const auto slabs = [&] {
-      return std::make_unique<BufferSlabs>(*device.device, domain, *shared_.budget, *shared_.stats);
+    const auto slabs = [&](rdma::BufferUse use) {
+      return std::make_unique<BufferSlabs>(use, *device.device, domain, *shared_.budget,
+                                           *shared_.stats);
     };
-    rmbs_ = slabs();
-    staging_ = slabs();
+    rmbs_ = slabs(rdma::BufferUse::kRmb);
+    staging_ = slabs(rdma::BufferUse::kSendRing);
   } else {
     SMC_TRY(rmbs_->add_device(*device.device, domain));
     if (const Result<void> added = staging_->add_device(*device.device, domain); !added) {
@@ -194,7 +195,7 @@ smc::RmbKey Group::rmb_key(std::uint16_t slab, smc::LinkIndex link) const {
 
 // The peer must know each slab on each link before an element of it is named.
 Result<void> Group::list_slabs(smc::LinkIndex link) {
-  if (!several_links()) return {};
+  if (!protocol_.tells_rmbs()) return {};
   while (rows_.size() < rmbs_->slab_count()) {
     const auto slab = static_cast<std::uint16_t>(rows_.size());
     const smc::RmbRow row = SMC_TRY(protocol_.add_rmb(link, rmb_key(slab, link)));
@@ -210,7 +211,7 @@ Result<void> Group::list_slabs(smc::LinkIndex link) {
 }
 
 bool Group::seat_told(const Seat& seat) const {
-  return !several_links() || protocol_.rmb_told(rows_[seat.element.slab]);
+  return !protocol_.tells_rmbs() || protocol_.rmb_told(rows_[seat.element.slab]);
 }
 
 }  // namespace fairlead::relay

@@ -6,11 +6,20 @@
 #include <memory>
 
 #include "base/address.h"
+#include "base/client_address.h"
 #include "base/result.h"
 #include "base/time.h"
+#include "bpf/client_address_slots.h"
 #include "event/stream.h"
 
 namespace fairlead::relay {
+
+// A connection to the application beside us.
+struct ApplicationLeg {
+  std::unique_ptr<event::Stream> stream;
+  ClientAddress client_address = ClientAddress::kUnavailable;
+  bpf::ClientAddressLease slot;  // to be kept as long as the stream, where the address is shown
+};
 
 class Network {
  public:
@@ -19,8 +28,9 @@ class Network {
   // Wall clock, for people.
   virtual std::chrono::system_clock::time_point wall_now() const = 0;
 
-  // Begins to connect to the application beside us.
-  virtual Result<std::unique_ptr<event::Stream>> dial_application(const SocketAddress& to) = 0;
+  // Begins to connect to the application beside us, for a connection that `client` made.
+  virtual Result<ApplicationLeg> dial_application(const SocketAddress& to,
+                                                  const SocketAddress& client) = 0;
   // Begins to connect to a host that may have a proxy. With `smc_option` the SYN carries the SMC
   // option where that can be had.
   virtual Result<std::unique_ptr<event::Stream>> dial_peer(const SocketAddress& to,

@@ -11,13 +11,20 @@ std::optional<Pipe> PipePool::take() {
     idle_.pop_back();
     return pipe;
   }
+  if (not_tried_ != 0) {
+    --not_tried_;
+    return std::nullopt;
+  }
   int ends[2];
   if (::pipe2(ends, O_NONBLOCK | O_CLOEXEC) != 0) return std::nullopt;
   Pipe pipe{FileDescriptor(ends[0]), FileDescriptor(ends[1]), 0};
-  // Beyond the user's quota of pipe pages the kernel refuses; the default size works too.
+  // Refused beyond the user's share of pipe pages; what the pipe has already may do.
   (void)::fcntl(pipe.write_end.get(), F_SETPIPE_SZ, static_cast<int>(kPipeBytesWanted));
   const int capacity = ::fcntl(pipe.write_end.get(), F_GETPIPE_SZ);
-  if (capacity <= 0) return std::nullopt;
+  if (capacity < static_cast<int>(kPipeBytesMin)) {
+    not_tried_ = kPipesNotTried;
+    return std::nullopt;
+  }
   pipe.capacity_bytes = static_cast<std::size_t>(capacity);
   return pipe;
 }

@@ -10,7 +10,12 @@
 namespace fairlead::relay {
 
 inline constexpr std::size_t kPipeBytesWanted = 1024 * 1024;
+// Beyond the user's share of pipe pages (pipe-user-pages-soft, which all processes of a user on the
+// node have in common) the kernel makes pipes of a page or two. Copying is cheaper than those.
+inline constexpr std::size_t kPipeBytesMin = 64 * 1024;
 inline constexpr std::size_t kIdlePipesMax = 16;
+// After such a pipe, so many wishes for one are turned down before the kernel is asked again.
+inline constexpr unsigned kPipesNotTried = 256;
 
 struct Pipe {
   FileDescriptor read_end;
@@ -20,12 +25,13 @@ struct Pipe {
 
 class PipePool {
  public:
-  // Nothing when descriptors are short: the caller copies instead.
+  // Nothing when descriptors or pipe pages are short: the caller copies instead.
   std::optional<Pipe> take();
   void give_back(Pipe pipe);  // REQUIRES: empty
 
  private:
   std::vector<Pipe> idle_;
+  unsigned not_tried_ = 0;
 };
 
 }  // namespace fairlead::relay

@@ -16,6 +16,15 @@ std::uint32_t index_of(rdma::WorkId id) {
 
 }  // namespace
 
+PoolSize pool_of_worker(std::size_t memory_bytes) {
+  const std::size_t affordable = memory_bytes / kPoolShare / rdma::kMessageBytesMax;
+  PoolSize size = kPoolOfWorker;
+  size.entries = static_cast<std::uint32_t>(
+      std::clamp<std::size_t>(affordable, kPoolEntriesMin, kPoolOfWorker.entries));
+  size.limit = size.entries / (kPoolOfWorker.entries / kPoolOfWorker.limit);
+  return size;
+}
+
 ReceivePool* ReceivePools::pool_of(const rdma::Completion& received) const {
   const auto found = pools_.find(
       static_cast<std::uint32_t>(static_cast<std::uint64_t>(received.id) >> kIndexBits));
@@ -51,11 +60,14 @@ ReceivePool::~ReceivePool() {
 
 Result<std::unique_ptr<ReceivePool>> ReceivePool::create(ReceivePools& pools, rdma::Device& device,
                                                          rdma::ProtectionDomain& domain,
-                                                         PoolSize size) {
+                                                         PoolSize size, MemoryBudget& budget) {
+  const std::size_t bytes = std::size_t{size.entries} * rdma::kMessageBytesMax;
+  std::optional<MemoryCharge> charge = MemoryCharge::take(budget, MemoryUse::kMessages, bytes);
+  if (!charge) return Error{Errc::kExhausted, kBudgetSpent};
   std::unique_ptr<ReceivePool> pool(new ReceivePool(pools, size));
+  pool->charge_ = std::move(*charge);
   pool->queue_ = SMC_TRY(device.create_shared_receive_queue(domain, size.entries));
-  pool->memory_ =
-      SMC_TRY(device.allocate_buffer(domain, std::size_t{size.entries} * rdma::kMessageBytesMax));
+  pool->memory_ = SMC_TRY(device.allocate_buffer(domain, bytes, rdma::BufferUse::kMessages));
   for (std::uint32_t i = 0; i < size.entries; ++i) pool->reposts_.push_back(pool->request(i));
   SMC_TRY(pool->post());
   return pool;

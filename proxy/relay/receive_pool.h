@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "rdma/device.h"
+#include "relay/memory_budget.h"
 
 namespace fairlead::relay {
 
@@ -20,6 +21,10 @@ struct PoolSize {
 };
 inline constexpr PoolSize kPoolOfWorker{512, 64};
 inline constexpr PoolSize kPoolOfGroup{128, 16};
+// The buffers of a worker's pool take at most this part of its memory, and are so many at least.
+inline constexpr std::size_t kPoolShare = 8;
+inline constexpr std::uint32_t kPoolEntriesMin = 64;
+PoolSize pool_of_worker(std::size_t memory_bytes);
 
 class ReceivePool;
 
@@ -48,9 +53,10 @@ class ReceivePools {
 class ReceivePool {
  public:
   // All buffers are posted. `domain` outlives the pool, which outlives the queue pairs on its
-  // queue.
+  // queue. kExhausted where `budget` has no room for the buffers.
   static Result<std::unique_ptr<ReceivePool>> create(ReceivePools& pools, rdma::Device& device,
-                                                     rdma::ProtectionDomain& domain, PoolSize size);
+                                                     rdma::ProtectionDomain& domain, PoolSize size,
+                                                     MemoryBudget& budget);
   ~ReceivePool();
   ReceivePool(const ReceivePool&) = delete;
   ReceivePool& operator=(const ReceivePool&) = delete;
@@ -70,6 +76,7 @@ class ReceivePool {
   ReceivePools& pools_;
   PoolSize size_;
   std::uint32_t number_ = 0;
+  MemoryCharge charge_;
   std::unique_ptr<rdma::RegisteredBuffer> memory_;
   std::unique_ptr<rdma::SharedReceiveQueue> queue_;
   std::vector<rdma::ReceiveRequest> reposts_;

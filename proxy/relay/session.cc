@@ -14,11 +14,13 @@ double seconds(Duration duration) { return std::chrono::duration<double>(duratio
 }  // namespace
 
 Session::Session(Worker& worker, std::uint64_t number, Direction direction,
-                 SocketAddress destination, std::unique_ptr<event::Stream> accepted, TimePoint now)
+                 SocketAddress destination, std::unique_ptr<event::Stream> accepted,
+                 SocketMemory memory, TimePoint now)
     : worker_(worker),
       number_(number),
       direction_(direction),
       destination_(destination),
+      memory_(std::move(memory)),
       setup_(std::make_unique<SetUp>(worker.timers(), [this] { on_timer(); })),
       began_(now) {
   std::unique_ptr<event::Stream>& mine = direction == Direction::kOutbound ? app_ : net_;
@@ -117,6 +119,7 @@ void Session::become_smc(TimePoint now) {
       .field("group", smc_->group->id());
   record_decision(Transport::kSmcr, Side::kLocal, nullptr, 0, now);
   end_setup();
+  memory_.become_smc(*net_);
   worker_.mark_ready(*this);
 }
 
@@ -150,11 +153,13 @@ void Session::become_tcp(Side side, FallbackReason reason, std::uint32_t peer_co
   traffic.connections_total.add();
   traffic.connections_active.add();
   tcp_ = std::make_unique<TcpRelay>(*app_, *net_, worker_.tcp_resources());
+  tcp_->set_copy_bytes(memory_.copy_bytes());
   if (!setup_->unread.empty()) tcp_->towards_app().prepend(setup_->unread);
   if (setup_->handshake && setup_->handshake->peer_may_have_declined())
     tcp_->towards_app().skip_late_decline();
   leave_group(now, false);
   smc_.reset();
+  watch_silence();
   end_setup();
   worker_.mark_ready(*this);
 }
@@ -188,8 +193,10 @@ void Session::die() {
   leave_group(worker_.network().now(), quarantine);
   if (setup_) end_setup();
   timer_.reset();
+  last_words_timer_.reset();
   tcp_.reset();
   app_.reset();
+  client_slot_.release();
   net_.reset();
   phase_ = Phase::kDead;
   worker_.bury(*this);

@@ -22,7 +22,10 @@
 #include "event/timer_queue.h"
 #include "relay/device_slot.h"
 #include "relay/group.h"
+#include "relay/network.h"
+#include "relay/peer_silence.h"
 #include "relay/smc_relay.h"
+#include "relay/socket_memory.h"
 #include "relay/tcp_relay.h"
 #include "smc/handshake.h"
 #include "smc/negotiate.h"
@@ -51,7 +54,7 @@ class Session final : public event::StreamHandler {
   };
 
   Session(Worker& worker, std::uint64_t number, Direction direction, SocketAddress destination,
-          std::unique_ptr<event::Stream> accepted, TimePoint now);
+          std::unique_ptr<event::Stream> accepted, SocketMemory memory, TimePoint now);
   ~Session() override;
 
   // Decides what to try, and begins.
@@ -105,9 +108,11 @@ class Session final : public event::StreamHandler {
     Turn turn = Turn::kNone;   // outbound: among the handshakes with the destination
     bool forms_group = false;  // ours is the first contact
     bool peer_memory_known = false;
-    bool telling = false;   // queued until the peer knows the memory of our seat
-    LinkNumber named_link;  // by the Accept; 0 at first contact
+    bool telling = false;  // queued until the peer knows the memory of our seat
+    // The link that the Accept or Confirm names. Its slot may have another link meanwhile, which
+    // the number tells; 0 at first contact.
     smc::LinkIndex named_on = 0;
+    LinkNumber named_link;
     DeviceSlot* slot = nullptr;  // that leads to the peer; outbound, before the Accept: the offered
     rdma::Port port;             // of `slot`
     Gid peer_gid;
@@ -161,7 +166,10 @@ class Session final : public event::StreamHandler {
 
   // session_join.cc
   Result<Group*> make_group(smc::GroupRole role, const PeerKey& key, TimePoint now);
-  Result<void> take_seat(Group& group, smc::LinkIndex link);
+  RingSizes sizes_beside(const wire::AcceptConfirm& accept) const;
+  Result<void> take_seat(Group& group, smc::LinkIndex link, const RingSizes& sizes);
+  void set_named_link(smc::LinkIndex link);
+  std::optional<smc::LinkIndex> named_link() const;
   bool await_told(TimePoint now);
   void name_peer_rmb(const wire::AcceptConfirm& answer);
   Result<void> set_peer(const wire::AcceptConfirm& answer);
@@ -184,7 +192,13 @@ class Session final : public event::StreamHandler {
   void wake_at(std::optional<TimePoint> deadline);
   void run_tcp(TimePoint now);
   void watch_companion(TimePoint now);
+  // In TCP mode: looks now and then whether a peer that owes an acknowledgement still is there.
+  void watch_silence();
+  void lose_tcp(int error);  // errno of the socket towards the peer
+  void report_vanished(const std::string& what);
   void count_bytes();
+  void pay_for_growth();
+  void refuse_for_memory();
   void die();
 
   Worker& worker_;
@@ -192,16 +206,23 @@ class Session final : public event::StreamHandler {
   const Direction direction_;
   Phase phase_ = Phase::kDialing;
   SocketAddress destination_;
+  bpf::ClientAddressLease client_slot_;  // outlives app_
+  SocketMemory memory_;
   std::unique_ptr<event::Stream> app_;
   std::unique_ptr<event::Stream> net_;
   std::unique_ptr<SetUp> setup_;
   std::unique_ptr<SmcRelay> smc_;
   std::unique_ptr<TcpRelay> tcp_;
   std::optional<Group::Seat> seat_;
-  std::optional<event::Timer> timer_;  // grace and close waits of an SMC connection
+  std::optional<event::Timer> last_words_timer_;  // of a TCP connection
+  std::optional<event::Timer> timer_;  // waits of an SMC connection, looks of one in TCP mode
+  PeerSilence silence_;
+  bool peer_gone_ = false;  // by silence_
   std::optional<TimePoint> close_wait_;
   std::optional<FallbackReason> reason_;
-  bool companion_reset_ = false;  // `net` was reset before its connection was SMC-R
+  std::optional<ClientAddress> client_address_;  // inbound: once the application was dialled
+  bool companion_reset_ = false;                 // `net` was reset before its connection was SMC-R
+  bool companion_told_ = false;                  // `net` was reset; acted on in the next turn
   TimePoint began_;
   std::uint64_t counted_tx_ = 0;
   std::uint64_t counted_rx_ = 0;

@@ -152,10 +152,9 @@ void Session::handshake_declined(TimePoint now) {
 
 // The peer does not know the link of our Accept. The connection may be on another one by now.
 void Session::forget_named_link(TimePoint now) {
-  Group& group = *smc_->group;
-  const std::optional<smc::Link>& link = group.protocol().link(setup_->named_on);
-  if (!link || link->number() != setup_->named_link) return;
-  group.handle_link_failure(setup_->named_on, "the peer does not know the link group", now);
+  if (setup_->forms_group) return;  // ends with its only link
+  if (const std::optional<smc::LinkIndex> link = named_link())
+    smc_->group->handle_link_failure(*link, "the peer does not know the link group", now);
 }
 
 void Session::handshake_failed(TimePoint now) {

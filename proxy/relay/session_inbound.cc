@@ -36,15 +36,21 @@ void Session::start_inbound(TimePoint now) {
 
 void Session::dial_app(TimePoint now) {
   phase_ = Phase::kDialing;
-  Result<std::unique_ptr<event::Stream>> app = worker_.network().dial_application(destination_);
-  if (!app) return dial_failed(app.error().system);
-  app_ = std::move(*app);
+  Result<ApplicationLeg> leg =
+      worker_.network().dial_application(destination_, net_->peer_address());
+  if (!leg) return dial_failed(leg.error().system);
+  app_ = std::move(leg->stream);
+  client_slot_ = std::move(leg->slot);
+  client_address_ = leg->client_address;
+  worker_.stats().client_address_of(leg->client_address).add();
+  note(client_address_info(leg->client_address).step);
   app_->set_handler(this);
   setup_->timer.set(now + worker_.config().limits.dial_timeout);
 }
 
 void Session::app_connected(TimePoint now) {
   setup_->timer.cancel();
+  if (!memory_.bound(*app_)) return refuse_for_memory();
   if (setup_->plain_reason) {
     const smc::Handshake::Outcome outcome = setup_->outcome;
     return become_tcp(outcome.side, *setup_->plain_reason, outcome.peer_code, outcome.detail, now);
@@ -108,7 +114,8 @@ void Session::answer_proposal(TimePoint now) {
   }
   setup_->forms_group = first_contact;
   const Result<void> seated =
-      take_seat(*group, first_contact ? smc::LinkIndex{0} : group->protocol().choose_link());
+      take_seat(*group, first_contact ? smc::LinkIndex{0} : group->protocol().choose_link(),
+                {worker_.buffer_sizes(), std::nullopt});
   if (!seated) {
     const FallbackReason reason = reason_for(seated.error(), FallbackReason::kMemory);
     if (first_contact) group->handle_link_failure(0, "no memory for the first connection", now);
@@ -118,9 +125,7 @@ void Session::answer_proposal(TimePoint now) {
 }
 
 void Session::send_accept(TimePoint now) {
-  const std::optional<smc::Link>& link = smc_->group->protocol().link(smc_->link);
-  setup_->named_on = smc_->link;
-  setup_->named_link = link ? link->number() : LinkNumber{0};
+  set_named_link(smc_->link);
   setup_->accept = describe_seat(wire::ClcType::kAccept, setup_->forms_group);
   setup_->phase = "clc_confirm";
   setup_->handshake->send_accept(setup_->accept, now);
@@ -137,7 +142,7 @@ void Session::handle_confirm(TimePoint now) {
   if (!confirm.first_contact) {
     // The client speaks of the link that it uses, when the one of the Accept has gone meanwhile.
     const auto named = group.link_to(confirm.queue_pair, confirm.gid);
-    if (named) setup_->named_on = *named;
+    if (named) set_named_link(*named);
   }
   name_peer_rmb(confirm);
   if (confirm.first_contact) {
@@ -157,7 +162,7 @@ void Session::handle_confirm(TimePoint now) {
     // What a client says over TCP may overtake what it says over the device: there is a second look
     // when the link is confirmed.
     if (ready.error().code != Errc::kNotFound)
-      return decline(FallbackReason::kMemoryRegistration, false, now);
+      return decline(reason_for(ready.error(), FallbackReason::kMemoryRegistration), false, now);
   }
   if (!confirm.first_contact) return setup_->handshake->establish();
   setup_->phase = "confirm_link";

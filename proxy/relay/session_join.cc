@@ -1,7 +1,9 @@
 // Getting into a link group, and out of it: what client and server of a handshake do alike.
 
+#include <algorithm>
 #include <bit>
 #include <cerrno>
+#include <string_view>
 
 #include "base/log.h"
 #include "relay/session.h"
@@ -33,6 +35,7 @@ Result<Group*> Session::make_group(smc::GroupRole role, const PeerKey& key, Time
 // `reason`, unless the device may lock no more memory. To be asked before anything is given back.
 FallbackReason Session::reason_for(const Error& lack, FallbackReason reason) {
   note(lack.what);
+  if (lack.what == std::string_view(kBudgetSpent)) return FallbackReason::kMemory;
   const rdma::Device& device = setup_->slot->device();
   if (lack.code != Errc::kExhausted || device.capabilities().registered_bytes_max == 0)
     return reason;
@@ -42,8 +45,18 @@ FallbackReason Session::reason_for(const Error& lack, FallbackReason reason) {
   return spent ? FallbackReason::kMemlockLimit : reason;
 }
 
-Result<void> Session::take_seat(Group& group, smc::LinkIndex link) {
-  const Group::Seat seat = SMC_TRY(group.take_seat(worker_.buffer_sizes(), link));
+// Where memory is addressable, the client's element is not larger than the server's: so the server
+// knows before its Accept what it may have to pay for, see RingSizes.
+RingSizes Session::sizes_beside(const wire::AcceptConfirm& accept) const {
+  RingSizes sizes{worker_.buffer_sizes(), smc::element_bytes(accept.rmb_size_code)};
+  if (!setup_->slot->device().capabilities().remote_memory_addressable) return sizes;
+  sizes.own.wanted_code = std::min(sizes.own.wanted_code, accept.rmb_size_code);
+  sizes.own.least_code = std::min(sizes.own.least_code, sizes.own.wanted_code);
+  return sizes;
+}
+
+Result<void> Session::take_seat(Group& group, smc::LinkIndex link, const RingSizes& sizes) {
+  const Group::Seat seat = SMC_TRY(group.take_seat(sizes.own, link));
   seat_ = seat;
   const std::span<std::byte> memory = group.rmbs().bytes(seat.element);
   smc_ = std::make_unique<SmcRelay>(seat.token, static_cast<std::uint32_t>(memory.size()));
@@ -54,7 +67,7 @@ Result<void> Session::take_seat(Group& group, smc::LinkIndex link) {
   smc_->owner = this;
   // From here on the peer's messages find us: they may overtake its Confirm.
   group.connections().set(seat.token, smc_.get());
-  Result<void> ring = group.take_send_ring(*smc_, worker_.buffer_sizes());
+  Result<void> ring = group.take_send_ring(*smc_, sizes);
   if (!ring) leave_group(worker_.network().now(), false);
   return ring;
 }
@@ -79,9 +92,23 @@ void Session::handle_rmb_told(TimePoint now) {
   worker_.mark_ready(*this);
 }
 
+void Session::set_named_link(smc::LinkIndex link) {
+  const std::optional<smc::Link>& named = smc_->group->protocol().link(link);
+  setup_->named_on = link;
+  setup_->named_link = named ? named->number() : LinkNumber{0};
+}
+
+// Empty if the link has been deleted since; its slot may have another link by now.
+std::optional<smc::LinkIndex> Session::named_link() const {
+  if (setup_->forms_group) return setup_->named_on;
+  const std::optional<smc::Link>& link = smc_->group->protocol().link(setup_->named_on);
+  if (!link || link->number() != setup_->named_link) return std::nullopt;
+  return setup_->named_on;
+}
+
 // Before any link is added or lost, so that the group can find the same memory over other links.
 void Session::name_peer_rmb(const wire::AcceptConfirm& answer) {
-  smc_->group->peer_rmb_named(setup_->named_on, {answer.rmb_rkey, answer.rmb_address});
+  smc_->group->peer_rmb_named(named_link(), {answer.rmb_rkey, answer.rmb_address});
 }
 
 // What the peer's Accept or Confirm says of its half. An error when it cannot be used, see
@@ -92,7 +119,7 @@ Result<void> Session::set_peer(const wire::AcceptConfirm& answer) {
   element.size_bytes = smc::element_bytes(answer.rmb_size_code);
   element.offset = std::uint64_t{element.size_bytes} * (answer.rmb_index.value - 1U);
   Result<void> ready =
-      smc_->group->prepare_sending(*smc_, element, setup_->named_on, answer.alert_token);
+      smc_->group->prepare_sending(*smc_, element, named_link(), answer.alert_token);
   setup_->peer_memory_known = ready.has_value();
   if (!ready) note(ready.error().what);
   return ready;

@@ -81,6 +81,8 @@ void Session::dial_net(bool with_option, TimePoint now) {
 
 void Session::net_connected(TimePoint now) {
   setup_->timer.cancel();
+  // Not before: the window scale of the connection comes from what the buffer could become.
+  if (!memory_.bound(*net_)) return refuse_for_memory();
   if (setup_->plain_reason) {
     const smc::Handshake::Outcome outcome = setup_->outcome;
     // A program of the node side writes the option without being asked. Who answered it awaits CLC,
@@ -144,7 +146,7 @@ void Session::handle_accept(TimePoint now) {
   setup_->forms_group = true;
   setup_->named_on = 0;
   if (accept.first_contact_v2) group->set_peer_host(accept.first_contact_v2->host_name);
-  if (const Result<void> seated = take_seat(*group, 0); !seated) {
+  if (const Result<void> seated = take_seat(*group, 0, sizes_beside(accept)); !seated) {
     const FallbackReason reason = reason_for(seated.error(), FallbackReason::kMemory);
     group->handle_link_failure(0, "no memory for the first connection", now);
     return decline(reason, false, now);
@@ -187,18 +189,19 @@ void Session::join_named_link(const PeerKey& key, const wire::AcceptConfirm& acc
   }
   Group& group = *named->group;
   setup_->terms = group.protocol().terms();
-  setup_->named_on = named->link;
   // The link may have failed while the Accept was on its way.
   const bool active = group.protocol().active(named->link);
   const Result<void> seated =
-      take_seat(group, active ? named->link : group.protocol().choose_link());
+      take_seat(group, active ? named->link : group.protocol().choose_link(), sizes_beside(accept));
   if (!seated) return decline(reason_for(seated.error(), FallbackReason::kMemory), false, now);
+  set_named_link(named->link);
   if (!await_told(now)) confirm_named_link(now);
 }
 
 void Session::confirm_named_link(TimePoint now) {
   const wire::AcceptConfirm& accept = setup_->handshake->answer();
-  if (!set_peer(accept)) return decline(FallbackReason::kMemoryRegistration, false, now);
+  if (const Result<void> ready = set_peer(accept); !ready)
+    return decline(reason_for(ready.error(), FallbackReason::kMemoryRegistration), false, now);
   note("an existing link group is used");
   wire::AcceptConfirm confirm = describe_seat(wire::ClcType::kConfirm, false);
   confirm.mtu = std::min(confirm.mtu, accept.mtu);

@@ -1,6 +1,7 @@
 // A session after its negotiation: one of the two relays, turn by turn.
 
 #include <algorithm>
+#include <cerrno>
 
 #include "base/log.h"
 #include "relay/session.h"
@@ -8,23 +9,71 @@
 
 namespace fairlead::relay {
 
-void Session::run_tcp(TimePoint) {
-  const HalfRelay::Step step = tcp_->pump();
+namespace {
+
+// Looks at a silent peer within tcp.user_timeout.
+constexpr int kSilenceLooks = 4;
+
+// What the kernel says of a host that does not answer; ICMP may have named the cause.
+bool means_vanished(int error) {
+  return error == ETIMEDOUT || error == EHOSTUNREACH || error == ENETUNREACH;
+}
+
+}  // namespace
+
+void Session::run_tcp(TimePoint now) {
+  if (peer_gone_) return lose_tcp(ETIMEDOUT);
+  const HalfRelay::Step step = tcp_->pump(now);
   count_bytes();
+  pay_for_growth();
   switch (step) {
     case HalfRelay::Step::kIdle:
-      // A reset may hide behind bytes that the other side does not take.
-      if ((app_->hung_up() && app_->take_error() != 0) ||
-          (net_->hung_up() && net_->take_error() != 0))
-        abandon("reset");
+      if (const auto deadline = tcp_->next_deadline()) {
+        if (!last_words_timer_)
+          last_words_timer_.emplace(worker_.timers(), [this] { worker_.mark_ready(*this); });
+        last_words_timer_->set(deadline);
+      }
       return;
     case HalfRelay::Step::kMore:
       return worker_.mark_ready(*this);
     case HalfRelay::Step::kEnded:
       return die();
     case HalfRelay::Step::kReset:
-      return abandon("reset");
+    case HalfRelay::Step::kRefused:
+      // The stream remembers what ended it.
+      return lose_tcp(net_->take_error());
   }
+}
+
+void Session::lose_tcp(int error) {
+  if (!means_vanished(error)) return abandon("reset");
+  report_vanished(to_string(system_error("the peer's host", error)));
+  abandon("the peer's host no longer answers");
+}
+
+void Session::report_vanished(const std::string& what) {
+  Counter& count = worker_.stats().peer_timeouts;
+  count.add();
+  // All connections to a host end at once.
+  if (count.get() % kRefusalsPerLine == 1)
+    LogEvent(LogLevel::kWarn, "relay.session", "peer_vanished")
+        .field("conn", id())
+        .field("peer", to_string(outbound() ? destination_ : net_->peer_address()))
+        .field("what", what)
+        .field("total", count.get());
+}
+
+void Session::watch_silence() {
+  const Duration timeout = worker_.config().tcp.user_timeout;
+  if (timeout == Duration::zero() || net_->descriptor() < 0) return;
+  timer_.emplace(worker_.timers(), [this, timeout] {
+    const TimePoint now = worker_.network().now();
+    const std::optional<TcpWait> seen = read_tcp_wait(net_->descriptor());
+    peer_gone_ = seen && silence_.gone(*seen, now, timeout);
+    if (peer_gone_) return worker_.mark_ready(*this);
+    timer_->set(now + timeout / kSilenceLooks);
+  });
+  timer_->set(worker_.network().now() + timeout / kSilenceLooks);
 }
 
 void Session::run_smc(TimePoint now) {
@@ -35,6 +84,7 @@ void Session::run_smc(TimePoint now) {
   const SmcRelay::Step step = smc_->pump(*app_, publish_bytes(), now);
   if (smc_->connection.tx_blocked()) worker_.stats().buffer_full_peer.add();
   count_bytes();
+  pay_for_growth();
   if (smc_->connection.transmit_due() && !smc_->connection.lost()) smc_->group->mark_dirty(*smc_);
   switch (step) {
     case SmcRelay::Step::kMore:
@@ -52,7 +102,7 @@ void Session::run_smc(TimePoint now) {
     case SmcRelay::Step::kIdle:
       break;
   }
-  std::optional<TimePoint> deadline = smc_->connection.next_deadline();
+  std::optional<TimePoint> deadline = smc_->next_deadline();
   if (smc_->said_all()) {
     if (!close_wait_) close_wait_ = now + kCloseAnswerWait;
     if (now >= *close_wait_) return die();
@@ -90,18 +140,29 @@ void Session::wake_at(std::optional<TimePoint> deadline) {
 // group, or the peer itself, has gone without a word; and its end either that the peer is done, and
 // its last word is about to come, or that its process is dead.
 void Session::watch_companion(TimePoint now) {
+  if (companion_told_) {
+    LogEvent(LogLevel::kDebug, "relay.session", "companion_reset").field("conn", id());
+    companion_told_ = false;
+    return smc_->connection.abort();
+  }
   if (!net_->readable()) return;
   std::byte scratch[512];
   const iovec into{scratch, sizeof scratch};
   const event::IoResult result = net_->read({&into, 1});
-  const bool reset = companion_reset_ || result.kind == event::IoResult::Kind::kError;
-  if (!reset && result.kind != event::IoResult::Kind::kEnd) return;
+  // A network that forgot the silent connection says nothing about the way over the devices: what
+  // only timed out is a reason to ask, as its end is.
+  const bool reset = companion_reset_ || (result.kind == event::IoResult::Kind::kError &&
+                                          !means_vanished(result.error));
+  if (!reset && result.kind != event::IoResult::Kind::kEnd &&
+      result.kind != event::IoResult::Kind::kError)
+    return;
   net_->set_not_readable();
   companion_reset_ = false;
   if (smc_->connection.finished() || smc_->connection.lost()) return;
   if (!reset) return smc_->group->doubt(smc_->link, now);
-  LogEvent(LogLevel::kDebug, "relay.session", "companion_reset").field("conn", id());
-  smc_->connection.abort();
+  // What the peer announced before may lie in the device's queue: the next turn looks there first.
+  companion_told_ = true;
+  worker_.mark_ready(*this);
 }
 
 void Session::count_bytes() {
@@ -113,6 +174,17 @@ void Session::count_bytes() {
   traffic.rx_bytes.add(rx - counted_rx_);
   counted_tx_ = tx;
   counted_rx_ = rx;
+}
+
+// A connection that moves bytes may have larger buffers; one that stalls keeps those it has.
+void Session::pay_for_growth() {
+  memory_.moved(counted_tx_ + counted_rx_, *app_, tcp_ ? net_.get() : nullptr);
+  if (tcp_) tcp_->set_copy_bytes(memory_.copy_bytes());
+}
+
+void Session::refuse_for_memory() {
+  worker_.note_refusal(outbound() ? *app_ : *net_, Worker::Refusal::kMemory);
+  abandon("memory.limit is spent");
 }
 
 ConnectionRow Session::row(TimePoint now) const {
@@ -128,6 +200,7 @@ ConnectionRow Session::row(TimePoint now) const {
     row.reason = fallback_info(*reason_).name;
     row.reason_code = fallback_info(*reason_).code;
   }
+  if (client_address_) row.client_address = client_address_info(*client_address_).name;
   row.age_seconds = std::chrono::duration<double>(now - began_).count();
   row.tx_bytes = counted_tx_;
   row.rx_bytes = counted_rx_;

@@ -36,25 +36,50 @@ SmcRelay::Step SmcRelay::pump(event::Stream& app, std::uint32_t publish_bytes, T
   bool more = pump_to_app(app, now);
   more = pump_from_app(app, publish_bytes) || more;
   if (app_ended_ && app_finished_) connection.close();
-  const bool reset = connection.rx_end() == smc::StreamEnd::kReset;
-  if (reset && !app_reset_) {
+  if (app_failed_ || connection.reset()) return pump_last_words(app, more, now);
+  if (connection.finished() && !connection.transmit_due()) return Step::kFinished;
+  return more ? Step::kMore : Step::kIdle;
+}
+
+// The connection ends in a reset, but not before each side has what the other one said, as far as
+// it takes it.
+SmcRelay::Step SmcRelay::pump_last_words(event::Stream& app, bool more, TimePoint now) {
+  if (!app_reset_) {
     app_reset_ = true;
     app.reset_on_close();
   }
-  if (reset && !connection.transmit_due()) return Step::kReset;
-  if (connection.finished() && !connection.transmit_due()) return Step::kFinished;
-  return more && !reset ? Step::kMore : Step::kIdle;
+  const bool delivered = app_failed_ || connection.rx_end() == smc::StreamEnd::kReset;
+  const std::size_t unsent = app_failed_ ? 0 : app.unsent();
+  if (connection.reset() && connection.reset_said() && delivered && unsent == 0)
+    return Step::kReset;
+  // Each term changes one way only.
+  const std::uint64_t moved = connection.tx_bytes() + 2 * connection.rx_bytes() - unsent;
+  if (last_words_.wait(moved, delivered && unsent != 0, now))
+    return more ? Step::kMore : Step::kIdle;
+  app_failed_ = true;
+  connection.abort();
+  return connection.reset_said() ? Step::kReset : Step::kIdle;
+}
+
+std::optional<TimePoint> SmcRelay::next_deadline() const {
+  const std::optional<TimePoint> due = connection.next_deadline();
+  const std::optional<TimePoint> words = last_words_.next_deadline();
+  return due && (!words || *due < *words) ? due : words;
 }
 
 bool SmcRelay::pump_to_app(event::Stream& app, TimePoint now) {
   bool more = false;
-  while (app.writable() && !app_finished_) {
+  while (app.writable() && !app_finished_ && !app_failed_) {
     const smc::RingWindow window = connection.rx_window();
     if (window.bytes() == 0) break;
     const Pieces pieces(buffers.local, window, window.bytes());
-    const event::IoResult result = app.write(pieces.view());
+    const event::IoResult result = connection.rx_urgent()
+                                       ? app.write_urgent(buffers.local[window.first.offset])
+                                       : app.write(pieces.view());
     if (result.kind == Kind::kError) {
-      connection.abort();
+      // What it said before it went is still to be read.
+      app_failed_ = true;
+      app.assume_readable();
       return false;
     }
     if (result.kind != Kind::kBytes) break;
@@ -65,7 +90,10 @@ bool SmcRelay::pump_to_app(event::Stream& app, TimePoint now) {
       break;
     }
   }
-  if (!app_finished_ && connection.rx_end() == smc::StreamEnd::kFin) {
+  const smc::StreamEnd end = connection.rx_end();
+  const bool fin = end == smc::StreamEnd::kFin ||
+                   (end == smc::StreamEnd::kReset && connection.peer_ended() && !app_failed_);
+  if (!app_finished_ && fin) {
     app_finished_ = true;
     app.shutdown_write();
   }
@@ -73,6 +101,8 @@ bool SmcRelay::pump_to_app(event::Stream& app, TimePoint now) {
 }
 
 bool SmcRelay::pump_from_app(event::Stream& app, std::uint32_t publish_bytes) {
+  if (connection.reset()) return false;
+  if (app_failed_ && app_ended_) end_app_words(true);
   if (app_ended_ || !app.readable()) return false;
   const smc::RingWindow window = connection.tx_window();
   if (window.bytes() == 0) {
@@ -87,19 +117,31 @@ bool SmcRelay::pump_from_app(event::Stream& app, std::uint32_t publish_bytes) {
   const event::IoResult result = app.read(pieces.view());
   switch (result.kind) {
     case Kind::kBytes:
-      connection.produced(static_cast<std::uint32_t>(result.count));
+      if (result.urgent)
+        connection.produced_urgent();
+      else
+        connection.produced(static_cast<std::uint32_t>(result.count));
       return app.readable();
     case Kind::kEnd:
-      app_ended_ = true;
-      connection.shutdown_write();
+      end_app_words(true);
       return false;
     case Kind::kError:
-      connection.abort();
+      end_app_words(false);
       return false;
     case Kind::kWouldBlock:
       return false;
   }
   return false;
+}
+
+void SmcRelay::end_app_words(bool fin) {
+  if (fin) {
+    app_ended_ = true;
+    connection.shutdown_write();
+    if (!app_failed_) return;
+  }
+  app_failed_ = true;
+  connection.abort_behind_data();
 }
 
 bool SmcRelay::look(event::Stream& app, std::uint32_t publish_bytes) {
@@ -116,8 +158,7 @@ void SmcRelay::discard_from_app(event::Stream& app) {
   const iovec into{scratch, sizeof scratch};
   const event::IoResult result = app.read({&into, 1});
   if (result.kind == Kind::kEnd) {
-    app_ended_ = true;
-    connection.shutdown_write();
+    end_app_words(true);
   } else if (result.kind != Kind::kWouldBlock) {
     connection.abort();
   }
@@ -125,7 +166,7 @@ void SmcRelay::discard_from_app(event::Stream& app) {
 
 // A reset hides behind data that we have no room to read.
 void SmcRelay::check_blocked_reset(event::Stream& app) {
-  if (app.hung_up() && app.take_error() != 0) connection.abort();
+  if (app.hung_up() && app.take_error() != 0) app_failed_ = true;
 }
 
 }  // namespace fairlead::relay

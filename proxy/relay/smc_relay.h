@@ -10,6 +10,8 @@
 
 #include "event/stream.h"
 #include "relay/buffer_slabs.h"
+#include "relay/last_words.h"
+#include "relay/peer_rings.h"
 #include "smc/connection.h"
 #include "smc/rmb_keys.h"
 
@@ -34,8 +36,10 @@ struct SmcBuffers {
   std::span<std::byte> remote;            // the peer's element, where addressable
   std::optional<smc::ElementId> staging;  // the send ring otherwise
   std::span<std::byte> staging_bytes;
-  PeerElement peer;  // as it was found last, on link `named_on`
-  std::uint8_t named_on = 0;
+  MemoryCharge reserved;                 // for the peer's element until it is known
+  std::optional<PeerRingId> peer_ring;   // that is paid for, where addressable
+  PeerElement peer;                      // as it was found last, on link `named_on`
+  std::optional<std::uint8_t> named_on;  // empty: on a link that has been deleted since
 };
 
 class SmcRelay {
@@ -57,9 +61,12 @@ class SmcRelay {
   // tells of it. True when there was something: a turn is due.
   bool look(event::Stream& app, std::uint32_t publish_bytes);
 
-  // Both FINs have been handed over, or the connection is being aborted: only the peer's last word
-  // is awaited.
+  // Both FINs have been handed over, or the connection is being aborted: only the last words are
+  // awaited.
   bool said_all() const { return app_reset_ || (app_ended_ && app_finished_); }
+
+  // When pump() is to be called again although nothing has happened.
+  std::optional<TimePoint> next_deadline() const;
 
   smc::Connection connection;
   SmcBuffers buffers;
@@ -73,10 +80,14 @@ class SmcRelay {
   bool pump_from_app(event::Stream& app, std::uint32_t publish_bytes);
   void discard_from_app(event::Stream& app);
   void check_blocked_reset(event::Stream& app);
+  void end_app_words(bool fin);
+  Step pump_last_words(event::Stream& app, bool more, TimePoint now);
 
   bool app_ended_ = false;     // FIN read from the application
   bool app_finished_ = false;  // FIN given to the application
-  bool app_reset_ = false;
+  bool app_failed_ = false;    // it takes nothing any more; what it has said may still be unread
+  bool app_reset_ = false;     // its stream ends in a reset
+  LastWords last_words_;
 };
 
 }  // namespace fairlead::relay

@@ -1,19 +1,108 @@
 #include "relay/socket_network.h"
 
+#include <cerrno>
+
+#include "base/assert.h"
+#include "bpf/client_address_probe.h"
 #include "bpf/tcp_option.h"
 #include "event/tcp_stream.h"
 
 namespace fairlead::relay {
+namespace {
 
-Result<std::unique_ptr<event::Stream>> SocketNetwork::dial_application(const SocketAddress& to) {
+// Ports of slots that somebody else may hold, before the connection is made without.
+constexpr unsigned kSlotTriesMax = 4;
+
+// What a socket without a source address of its own may not meet.
+bool blames_source(int error) {
+  switch (error) {
+    case EADDRNOTAVAIL:
+    case EADDRINUSE:
+    case EINVAL:
+    case EACCES:
+    case EPERM:
+    case ENETUNREACH:
+    case EHOSTUNREACH:
+      return true;
+    default:
+      return false;
+  }
+}
+
+bool link_local(const SocketAddress& address) {
+  const auto bytes = address.bytes();
+  return address.is_v6() && bytes[0] == 0xfe && (bytes[1] & 0xc0) == 0x80;
+}
+
+}  // namespace
+
+SocketNetwork::SocketNetwork(event::EventLoop& loop, OptionSource source,
+                             const bpf::OptionProgram* program, const config::Tcp& tcp)
+    : loop_(loop),
+      source_(source),
+      program_(program),
+      keep_alive_{.idle = tcp.keepalive_idle,
+                  .interval = tcp.keepalive_interval,
+                  .count = tcp.keepalive_count,
+                  .user_timeout = tcp.user_timeout} {}
+
+Result<ApplicationLeg> SocketNetwork::dial_application(const SocketAddress& to,
+                                                       const SocketAddress& from) {
+  const SocketAddress client = from.unmapped();
+  ApplicationLeg leg;
+  leg.client_address = client_address_;
+  if (leg.client_address == ClientAddress::kShown &&
+      (client.family() != to.family() || link_local(client)))
+    leg.client_address = ClientAddress::kFamily;
+  for (unsigned tried = 0; leg.client_address == ClientAddress::kShown; ++tried) {
+    auto lease = client_slots_->take(to.family());
+    if (!lease) {
+      leg.client_address = ClientAddress::kNoSlot;
+      break;
+    }
+    const SocketAddress source = lease->publish(client, to);
+    auto dialled = dial(&source, to);
+    if (dialled) {
+      leg.stream = std::move(*dialled);
+      if (source.port() == 0) lease->set_source_port(leg.stream->local_address().port());
+      leg.slot = std::move(*lease);
+      return leg;
+    }
+    if (!blames_source(dialled.error().system)) return Error(dialled.error());
+    // Over IPv6 another slot has another port.
+    if (to.is_v4() || tried + 1 == kSlotTriesMax) leg.client_address = ClientAddress::kRefused;
+  }
+  leg.stream = SMC_TRY(dial(nullptr, to));
+  return leg;
+}
+
+Result<std::unique_ptr<event::Stream>> SocketNetwork::dial(const SocketAddress* source,
+                                                           const SocketAddress& to) {
   FileDescriptor socket = SMC_TRY(event::TcpStream::make_socket(to.family()));
   event::bound_memory(socket.get(), kApplicationSocketBytes);
+  if (source != nullptr) SMC_TRY(bpf::bind_source(socket.get(), *source));
   return event::TcpStream::connect(loop_, std::move(socket), to);
+}
+
+Result<void> SocketNetwork::use_client_address_map(int map_fd, unsigned worker, unsigned workers,
+                                                   std::uint64_t seed) {
+  bpf::ClientAddressMap map = SMC_TRY(bpf::ClientAddressMap::open(map_fd));
+  if (client_slots_)
+    client_slots_->move_to(std::move(map));
+  else
+    client_slots_.emplace(std::move(map), worker, workers, seed);
+  return {};
+}
+
+void SocketNetwork::set_client_address(ClientAddress state) {
+  SMC_ASSERT(state != ClientAddress::kShown || client_slots_);
+  client_address_ = state;
 }
 
 Result<std::unique_ptr<event::Stream>> SocketNetwork::dial_peer(const SocketAddress& to,
                                                                 bool smc_option) {
   FileDescriptor socket = SMC_TRY(event::TcpStream::make_socket(to.family()));
+  event::keep_alive(socket.get(), keep_alive_);
   if (smc_option && program_ != nullptr) SMC_TRY(program_->request(socket.get()));
   return event::TcpStream::connect(loop_, std::move(socket), to);
 }
@@ -31,6 +120,7 @@ bool SocketNetwork::option_requested(event::Stream& stream) {
 Result<void> SocketNetwork::prepare_peer_listener(int fd) const {
   // Without a program too: one may be attached while we run.
   SMC_TRY(bpf::save_syn(fd));
+  event::keep_alive(fd, keep_alive_);
   if (program_ != nullptr) SMC_TRY(program_->request(fd));
   return {};
 }

@@ -2,8 +2,13 @@
 // ours or of somebody else.
 #pragma once
 
+#include <optional>
+
+#include "bpf/client_address_slots.h"
 #include "bpf/option_program.h"
+#include "config/config.h"
 #include "event/event_loop.h"
+#include "event/tcp_stream.h"
 #include "relay/network.h"
 
 namespace fairlead::relay {
@@ -24,14 +29,15 @@ inline constexpr int kApplicationSocketBytes = 256 * 1024;
 class SocketNetwork final : public Network {
  public:
   // `program` is there exactly with kOwn; it is shared by all workers and outlives them.
-  SocketNetwork(event::EventLoop& loop, OptionSource source, const bpf::OptionProgram* program)
-      : loop_(loop), source_(source), program_(program) {}
+  SocketNetwork(event::EventLoop& loop, OptionSource source, const bpf::OptionProgram* program,
+                const config::Tcp& tcp);
 
   TimePoint now() const override { return event::EventLoop::now(); }
   std::chrono::system_clock::time_point wall_now() const override {
     return std::chrono::system_clock::now();
   }
-  Result<std::unique_ptr<event::Stream>> dial_application(const SocketAddress& to) override;
+  Result<ApplicationLeg> dial_application(const SocketAddress& to,
+                                          const SocketAddress& client) override;
   Result<std::unique_ptr<event::Stream>> dial_peer(const SocketAddress& to,
                                                    bool smc_option) override;
   bool option_available() const override { return source_ != OptionSource::kNone; }
@@ -42,15 +48,29 @@ class SocketNetwork final : public Network {
   bool option_answered(event::Stream& stream) override;
   bool option_requested(event::Stream& stream) override;
 
+  // The applications of connections from now on see the client's address (kShown, after
+  // use_client_address_map()), or they do not: kOff or kUnavailable.
+  void set_client_address(ClientAddress state);
+  // Maps it, as the one that programs of our pod's cgroup read. Instead of an earlier one, whose
+  // entries are taken along. Worker `worker` of `workers` uses its share of the slots.
+  Result<void> use_client_address_map(int map_fd, unsigned worker, unsigned workers,
+                                      std::uint64_t seed);
+
   // For a listener of ours, before listen(2): where other hosts connect, and where applications
   // beside us do.
   Result<void> prepare_peer_listener(int fd) const;
   static void prepare_application_listener(int fd);
 
  private:
+  // `source`: to bind to, or nullptr.
+  Result<std::unique_ptr<event::Stream>> dial(const SocketAddress* source, const SocketAddress& to);
+
   event::EventLoop& loop_;
   OptionSource source_;
   const bpf::OptionProgram* program_;
+  event::KeepAlive keep_alive_;  // of sockets to and from other hosts
+  ClientAddress client_address_ = ClientAddress::kUnavailable;
+  std::optional<bpf::ClientAddressSlots> client_slots_;
 };
 
 }  // namespace fairlead::relay

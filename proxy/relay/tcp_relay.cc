@@ -9,6 +9,16 @@
 #include "smc/clc_stream.h"
 
 namespace fairlead::relay {
+namespace {
+
+ssize_t splice_now(int from, int to, std::size_t bytes_max) {
+  ssize_t n;
+  do n = ::splice(from, nullptr, to, nullptr, bytes_max, SPLICE_F_MOVE | SPLICE_F_NONBLOCK);
+  while (n < 0 && errno == EINTR);
+  return n;
+}
+
+}  // namespace
 
 using Kind = event::IoResult::Kind;
 
@@ -65,12 +75,18 @@ HalfRelay::Step HalfRelay::finish() {
   return Step::kEnded;
 }
 
+event::IoResult HalfRelay::write_piece(const std::byte* bytes, std::size_t count, bool urgent) {
+  if (urgent) return to_.write_urgent(*bytes);
+  const iovec piece{const_cast<std::byte*>(bytes), count};
+  return to_.write({&piece, 1});
+}
+
 HalfRelay::Step HalfRelay::flush_leftover() {
   while (leftover_at_ < leftover_.size()) {
     if (!to_.writable()) return Step::kIdle;
-    const iovec piece{leftover_.data() + leftover_at_, leftover_.size() - leftover_at_};
-    const event::IoResult result = to_.write({&piece, 1});
-    if (result.kind == Kind::kError) return Step::kReset;
+    const event::IoResult result = write_piece(leftover_.data() + leftover_at_,
+                                               leftover_.size() - leftover_at_, leftover_urgent_);
+    if (result.kind == Kind::kError) return Step::kRefused;
     if (result.kind == Kind::kWouldBlock) return Step::kIdle;
     leftover_at_ += result.count;
     bytes_ += result.count;
@@ -78,13 +94,14 @@ HalfRelay::Step HalfRelay::flush_leftover() {
   if (!leftover_.empty()) {
     leftover_ = {};
     leftover_at_ = 0;
+    leftover_urgent_ = false;
   }
   return Step::kMore;
 }
 
 HalfRelay::Step HalfRelay::copy_once(std::size_t& moved) {
   if (!from_.readable() || !to_.writable()) return Step::kIdle;
-  const iovec into{shared_.buffer.data(), shared_.buffer.size()};
+  const iovec into{shared_.buffer.data(), std::min(shared_.buffer.size(), copy_bytes_)};
   const event::IoResult got = from_.read({&into, 1});
   if (got.kind == Kind::kError) return Step::kReset;
   if (got.kind == Kind::kEnd) {
@@ -92,9 +109,8 @@ HalfRelay::Step HalfRelay::copy_once(std::size_t& moved) {
     return Step::kMore;
   }
   if (got.kind == Kind::kWouldBlock) return Step::kIdle;
-  const iovec piece{shared_.buffer.data(), got.count};
-  const event::IoResult put = to_.write({&piece, 1});
-  if (put.kind == Kind::kError) return Step::kReset;
+  const event::IoResult put = write_piece(shared_.buffer.data(), got.count, got.urgent);
+  if (put.kind == Kind::kError) return Step::kRefused;
   const std::size_t written = put.kind == Kind::kBytes ? put.count : 0;
   bytes_ += written;
   moved += got.count;
@@ -102,25 +118,39 @@ HalfRelay::Step HalfRelay::copy_once(std::size_t& moved) {
     const auto* rest = shared_.buffer.data() + written;
     leftover_.assign(rest, rest + (got.count - written));
     leftover_at_ = 0;
+    leftover_urgent_ = got.urgent;
   }
   // A full buffer means that more waits: from now on the kernel moves pages instead.
-  if (got.count == shared_.buffer.size() && from_.descriptor() >= 0 && to_.descriptor() >= 0) {
-    pipe_ = shared_.pipes.take();
-    small_splices_ = 0;
-  }
+  if (got.count == shared_.buffer.size() && from_.descriptor() >= 0 && to_.descriptor() >= 0)
+    take_pipe();
   return Step::kMore;
+}
+
+// Without one, or without memory to pay for what it can hold, copying goes on.
+void HalfRelay::take_pipe() {
+  pipe_ = shared_.pipes.take();
+  small_splices_ = 0;
+  if (!pipe_ || shared_.budget == nullptr) return;
+  auto charge = MemoryCharge::take(*shared_.budget, MemoryUse::kConnections, pipe_->capacity_bytes,
+                                   shared_.budget->limit_bytes() / 2);
+  if (charge)
+    pipe_charge_ = std::move(*charge);
+  else
+    leave_splice();
 }
 
 HalfRelay::Step HalfRelay::drain_pipe(std::size_t& moved) {
   while (piped_ != 0) {
     if (!to_.writable()) return Step::kIdle;
-    const ssize_t n = ::splice(pipe_->read_end.get(), nullptr, to_.descriptor(), nullptr, piped_,
-                               SPLICE_F_MOVE | SPLICE_F_NONBLOCK);
-    if (n < 0 && (errno == EAGAIN || errno == EINTR)) {
+    const ssize_t n = splice_now(pipe_->read_end.get(), to_.descriptor(), piped_);
+    if (n < 0 && errno == EAGAIN) {
       to_.set_not_writable();
       return Step::kIdle;
     }
-    if (n <= 0) return Step::kReset;
+    if (n <= 0) {
+      to_.note_error(errno);
+      return Step::kRefused;
+    }
     piped_ -= static_cast<std::size_t>(n);
     bytes_ += static_cast<std::size_t>(n);
     moved += static_cast<std::size_t>(n);
@@ -131,17 +161,23 @@ HalfRelay::Step HalfRelay::drain_pipe(std::size_t& moved) {
 HalfRelay::Step HalfRelay::splice_once(std::size_t& moved) {
   if (const Step step = drain_pipe(moved); step != Step::kMore) return step;
   if (!from_.readable()) return Step::kIdle;
-  const ssize_t n = ::splice(from_.descriptor(), nullptr, pipe_->write_end.get(), nullptr,
-                             pipe_->capacity_bytes, SPLICE_F_MOVE | SPLICE_F_NONBLOCK);
-  if (n < 0 && (errno == EAGAIN || errno == EINTR)) {
+  const ssize_t n = splice_now(from_.descriptor(), pipe_->write_end.get(), pipe_->capacity_bytes);
+  const int error = n < 0 ? errno : 0;
+  // splice(2) takes no urgent byte, and with a FIN behind it looks like the end.
+  if (n <= 0 && from_.at_urgent_byte()) {
+    leave_splice();
+    return Step::kMore;
+  }
+  if (error == EAGAIN) {
     // The pipe is empty, so it is the socket that has nothing.
     from_.set_not_readable();
     if (++small_splices_ >= kSmallSplicesMax) leave_splice();
     return Step::kIdle;
   }
-  if (n < 0) return Step::kReset;
-  if (n == 0) {
-    saw_fin_ = true;
+  if (n <= 0) {
+    // A read tells a FIN from a reset, whose error splice has taken away.
+    if (n < 0) from_.note_error(error);
+    leave_splice();
     return Step::kMore;
   }
   piped_ = static_cast<std::size_t>(n);
@@ -155,18 +191,49 @@ void HalfRelay::leave_splice() {
   // A pipe with bytes in it dies with the connection.
   if (pipe_ && piped_ == 0) shared_.pipes.give_back(std::move(*pipe_));
   pipe_.reset();
+  pipe_charge_ = {};
   small_splices_ = 0;
 }
 
-HalfRelay::Step TcpRelay::pump() {
-  const HalfRelay::Step out = out_.pump();
-  const HalfRelay::Step in = in_.pump();
-  if (out == HalfRelay::Step::kReset || in == HalfRelay::Step::kReset)
-    return HalfRelay::Step::kReset;
-  if (out == HalfRelay::Step::kMore || in == HalfRelay::Step::kMore) return HalfRelay::Step::kMore;
-  if (out == HalfRelay::Step::kEnded && in == HalfRelay::Step::kEnded)
-    return HalfRelay::Step::kEnded;
-  return HalfRelay::Step::kIdle;
+HalfRelay::Step TcpRelay::pump(TimePoint now) {
+  using Step = HalfRelay::Step;
+  if (last_ != nullptr) return pump_last_words(now);
+  const Step out = out_.pump();
+  const Step in = in_.pump();
+  look_for_reset(out, in);
+  if (last_ != nullptr) return pump_last_words(now);
+  if (out == Step::kMore || in == Step::kMore) return Step::kMore;
+  return out == Step::kEnded && in == Step::kEnded ? Step::kEnded : Step::kIdle;
+}
+
+void TcpRelay::look_for_reset(HalfRelay::Step out, HalfRelay::Step in) {
+  using Step = HalfRelay::Step;
+  if (out == Step::kReset || in == Step::kRefused)
+    last_ = &out_;
+  else if (in == Step::kReset || out == Step::kRefused)
+    last_ = &in_;
+  // A reset may hide behind bytes that the other side does not take.
+  else if (out == Step::kMore || in == Step::kMore)
+    return;
+  else if (app_.hung_up() && app_.take_error() != 0)
+    last_ = &out_;
+  else if (net_.hung_up() && net_.take_error() != 0)
+    last_ = &in_;
+  else
+    return;
+  // No event follows a reset.
+  (last_ == &out_ ? app_ : net_).assume_readable();
+}
+
+HalfRelay::Step TcpRelay::pump_last_words(TimePoint now) {
+  using Step = HalfRelay::Step;
+  const Step step = last_->pump();
+  if (step == Step::kRefused) return Step::kReset;
+  const bool passed_on = step == Step::kReset || step == Step::kEnded;
+  const std::size_t unsent = (last_ == &out_ ? net_ : app_).unsent();
+  if (passed_on && unsent == 0) return Step::kReset;
+  if (!last_words_.wait(last_->bytes() - unsent, passed_on, now)) return Step::kReset;
+  return step == Step::kMore ? Step::kMore : Step::kIdle;
 }
 
 }  // namespace fairlead::relay

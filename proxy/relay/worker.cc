@@ -26,11 +26,11 @@ Worker::Worker(WorkerSettings settings, Network& network, WorkerStats& stats)
       stats_(stats),
       sizes_{smc::element_code(settings_.config->buffers.size),
              smc::element_code(settings_.config->buffers.size_min)},
-      budget_(settings_.memory_bytes),
+      budget_(settings_.memory_bytes, settings_.rings_max, stats),
       random_(settings_.seed),
       turns_(settings_.handshakes_per_peer_max) {
-  stats_.pinned_limit_bytes.set(settings_.memory_bytes);
   group_resources_.budget = &budget_;
+  tcp_resources_.budget = &budget_;
   group_resources_.timers = &timers_;
   group_resources_.stats = &stats_;
   group_resources_.times = times_of(config().smc);
@@ -48,9 +48,9 @@ Worker::~Worker() {
 Result<void> Worker::add_device(std::unique_ptr<rdma::Device> device,
                                 std::unique_ptr<Reachability> reachability) {
   const bool farther = reachability->leaves_node();
-  std::unique_ptr<DeviceSlot> slot =
-      SMC_TRY(DeviceSlot::create(std::move(device), std::move(reachability), peers_, stats_));
-  if (watcher_ != nullptr) slot->device().set_watcher(watcher_);
+  std::unique_ptr<DeviceSlot> slot = SMC_TRY(
+      DeviceSlot::create(std::move(device), std::move(reachability), peers_, stats_, budget_));
+  if (watcher_ != nullptr) SMC_TRY(slot->device().set_watcher(watcher_));
   const auto place = std::find_if(slots_.begin(), slots_.end(), [&](const auto& other) {
     return !farther && other->reachability().leaves_node();
   });
@@ -79,24 +79,40 @@ DeviceSlot* Worker::slot_of_server(const Gid& gid, DeviceSlot* offered) const {
 
 void Worker::accept(Direction direction, const SocketAddress& destination,
                     std::unique_ptr<event::Stream> stream) {
-  if (sessions_.size() >= settings_.connections_max) return refuse(*stream);
+  if (sessions_.size() >= settings_.connections_max) return refuse(*stream, Refusal::kConnections);
+  std::optional<SocketMemory> memory;
+  if (stream->descriptor() < 0)
+    memory.emplace();
+  else
+    memory = SocketMemory::begin(budget_);
+  if (!memory || !memory->bound(*stream)) return refuse(*stream, Refusal::kMemory);
   const TimePoint now = network_.now();
   const std::uint64_t number = (++session_numbers_ << 8) | settings_.index;
-  auto session =
-      std::make_unique<Session>(*this, number, direction, destination, std::move(stream), now);
+  auto session = std::make_unique<Session>(*this, number, direction, destination, std::move(stream),
+                                           std::move(*memory), now);
   Session& started = *session;
   sessions_.emplace(number, std::move(session));
   started.start(now);
 }
 
-void Worker::refuse(event::Stream& stream) {
+void Worker::refuse(event::Stream& stream, Refusal why) {
   stream.reset_on_close();
+  note_refusal(stream, why);
+}
+
+void Worker::note_refusal(const event::Stream& accepted, Refusal why) {
   stats_.refused.add();
-  if (stats_.refused.get() % kRefusalsPerLine == 1)
-    LogEvent(LogLevel::kWarn, "relay.worker", "refused")
-        .field("reason", "connection_limit")
-        .field("connections", std::uint64_t{sessions_.size()})
-        .field("hint", "raise limits.connections");
+  const bool memory = why == Refusal::kMemory;
+  if (memory) stats_.refused_memory.add();
+  const std::uint64_t refused_memory = stats_.refused_memory.get();
+  const std::uint64_t alike = memory ? refused_memory : stats_.refused.get() - refused_memory;
+  if (alike % kRefusalsPerLine != 1) return;
+  LogEvent line(LogLevel::kWarn, "relay.worker", "refused");
+  line.field("reason", memory ? "memory" : "connection_limit")
+      .field("connections", std::uint64_t{sessions_.size()});
+  if (memory) line.field("memory_left_bytes", std::uint64_t{budget_.left_bytes()});
+  line.field("peer", to_string(accepted.peer_address()))
+      .field("hint", memory ? "raise memory.limit" : "raise limits.connections");
 }
 
 void Worker::mark_ready(Session& session) {

@@ -26,6 +26,7 @@
 #include "relay/device_slot.h"
 #include "relay/fallback_log.h"
 #include "relay/handshake_turns.h"
+#include "relay/memory_budget.h"
 #include "relay/network.h"
 #include "relay/session.h"
 #include "smc/negotiate.h"
@@ -45,12 +46,14 @@ inline constexpr std::uint64_t kActiveTurns = 64;
 
 struct WorkerSettings {
   unsigned index = 0;
+  unsigned workers = 1;
   const config::Config* config = nullptr;  // outlives the worker
   smc::LocalOffer offer;
   std::size_t connections_max = 0;  // this worker's share of limits.connections
   std::size_t handshakes_max = 0;
   std::size_t handshakes_per_peer_max = 1;  // not 0
   std::size_t memory_bytes = 0;             // of memory.limit
+  std::size_t rings_max = 0;                // of that, for rings; 0: as relay/memory_budget.h says
   std::uint64_t seed = 0;                   // for tokens
   Duration turn_max = kTurnMax;             // 0: one session of each kind a turn
 };
@@ -133,6 +136,9 @@ class Worker {
   Offered offer_towards(const Place& place) const;
   // The device that reaches the GID of an Accept: the offered one, if it does.
   DeviceSlot* slot_of_server(const Gid& gid, DeviceSlot* offered) const;
+  enum class Refusal : std::uint8_t { kConnections, kMemory };
+  // Counts a connection that is reset for want of something, and says so now and then.
+  void note_refusal(const event::Stream& accepted, Refusal why);
   void mark_ready(Session& session);
   void bury(Session& session);
   bool begin_handshake();  // false: limits.handshakes is reached
@@ -159,14 +165,14 @@ class Worker {
   void run(std::deque<Session*>& ready);
   void note_active(Session& session);
   void flush();
-  void refuse(event::Stream& stream);
+  void refuse(event::Stream& stream, Refusal why);
   DeviceRow device_row(DeviceSlot& slot, const rdma::Port& port) const;
 
   WorkerSettings settings_;
   Network& network_;
   WorkerStats& stats_;
   BufferSizes sizes_;
-  smc::RmbBudget budget_;
+  MemoryBudget budget_;
   event::TimerQueue timers_;
   TcpRelayResources tcp_resources_;
   FallbackLog fallback_log_;

@@ -4,13 +4,23 @@
 #include <algorithm>
 
 #include "base/assert.h"
+#include "base/log.h"
 #include "relay/worker.h"
 
 namespace fairlead::relay {
 
 void Worker::set_device_watcher(FdWatcher* watcher) {
   watcher_ = watcher;
-  for (const std::unique_ptr<DeviceSlot>& slot : slots_) slot->device().set_watcher(watcher);
+  // Before the first group: who cannot be watched can still go.
+  std::erase_if(slots_, [&](const std::unique_ptr<DeviceSlot>& slot) {
+    const Result<void> watched = slot->device().set_watcher(watcher);
+    if (watched || watcher == nullptr) return false;
+    LogEvent(LogLevel::kError, "relay.worker", "device_not_watched")
+        .field("device", slot->device().name())
+        .field("what", to_string(watched.error()));
+    return true;
+  });
+  list_devices();
 }
 
 void Worker::look_for_devices(std::function<void(Worker&)> look, Duration interval) {

@@ -64,8 +64,9 @@ void Worker::handle_group_events(Group& group) {
         tell_told(group);
         break;
       case smc::GroupEvent::Kind::kRkeyDeleted:
-        // Our peers keep their slabs as long as the group; a kernel deletes a key only after the
-        // connection that used it, so there is nobody left to stop.
+        // A peer deletes a key only after the connections that used it, so there is nobody left to
+        // stop.
+        group.forget_peer_rings(event->rkey);
         break;
       case smc::GroupEvent::Kind::kTerminated:
         group_terminated(group, event->why);

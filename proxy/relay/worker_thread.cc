@@ -40,9 +40,12 @@ Result<std::unique_ptr<WorkerThread>> WorkerThread::create(WorkerSettings settin
 WorkerThread::WorkerThread(WorkerSettings settings, std::unique_ptr<event::EventLoop> loop,
                            OptionSource source, const bpf::OptionProgram* program)
     : config_(*settings.config),
+      index_(settings.index),
+      workers_(settings.workers),
+      seed_(settings.seed),
       stats_(std::make_unique<WorkerStats>()),
       loop_(std::move(loop)),
-      network_(*loop_, source, program),
+      network_(*loop_, source, program, config_.tcp),
       worker_(std::make_unique<Worker>(std::move(settings), network_, *stats_)),
       spin_(config_.latency.spin, config_.latency.spin_share_max) {}
 
@@ -115,6 +118,12 @@ void WorkerThread::accepted(const config::Listener& listener,
   stream->reset_on_close();
 }
 
+Result<void> WorkerThread::show_client_addresses(int map_fd) {
+  SMC_TRY(network_.use_client_address_map(map_fd, index_, workers_, seed_));
+  network_.set_client_address(ClientAddress::kShown);
+  return {};
+}
+
 void WorkerThread::start() {
   loop_->set_watch_handler([this](int fd) {
     for (const auto& slot : worker_->slots()) slot->device().handle_readable(fd);
@@ -139,6 +148,17 @@ bool WorkerThread::set_external_option(bool attached) {
   return post([this, attached](Worker&) {
     network_.set_external_option(attached);
     if (attached) reopen_for_peers();
+  });
+}
+
+bool WorkerThread::set_client_address_map(std::optional<int> map_fd) {
+  return post([this, map_fd](Worker&) {
+    network_.set_client_address(ClientAddress::kUnavailable);
+    if (!map_fd) return;
+    const Result<void> shown = show_client_addresses(*map_fd);
+    if (!shown)
+      LogEvent(LogLevel::kWarn, "relay.worker", "no_client_address")
+          .field("what", to_string(shown.error()));
   });
 }
 

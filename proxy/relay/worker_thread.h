@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -34,6 +35,12 @@ class WorkerThread {
   // port, which the caller puts into it.
   Result<SocketAddress> listen(const config::Listener& listener);
 
+  // Before start(), or on the worker's thread. Applications see clients' addresses, by the programs
+  // that read this map.
+  Result<void> show_client_addresses(int map_fd);
+  // Before start(). They do not: kOff or kUnavailable, which is the default.
+  void hide_client_addresses(ClientAddress why) { network_.set_client_address(why); }
+
   void start();
   // Runs on the worker's thread, in a turn of its own; dropped when the mailbox is full. Any
   // thread.
@@ -42,6 +49,9 @@ class WorkerThread {
   // sockets only that it saw being made, so the listeners for peers are opened anew. False when the
   // mailbox is full. Any thread.
   bool set_external_option(bool attached);
+  // Another map of client addresses, which stays open as long as we run; none: applications do not
+  // see them for now. False when the mailbox is full. Any thread.
+  bool set_client_address_map(std::optional<int> map_fd);
   // From now on new connections are TCP. Any thread.
   void start_drain();
   // The same, and the thread ends when no session is left, or at `deadline`. Any thread.
@@ -69,6 +79,9 @@ class WorkerThread {
   void accepted(const config::Listener& listener, std::unique_ptr<event::Stream> stream);
 
   const config::Config& config_;
+  const unsigned index_;
+  const unsigned workers_;
+  const std::uint64_t seed_;
   std::unique_ptr<WorkerStats> stats_;
   std::unique_ptr<event::EventLoop> loop_;
   SocketNetwork network_;

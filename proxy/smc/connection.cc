@@ -1,3 +1,6 @@
+// The file is long because cursors, flags and close states of one connection are decided together
+// in every message.
+
 #include "smc/connection.h"
 
 #include <algorithm>
@@ -45,6 +48,7 @@ std::uint32_t Connection::staged_pending() const { return span_bytes(tx_produced
 
 RingWindow Connection::tx_window() const {
   if (!has_peer_ || tx_ended_ || lost_ || abort_wanted_ || peer_closed_) return {};
+  if (tx_urgent_at_ != 0) return {};
   if (!staged()) return ring_window(tx_produced_, peer_element_.size_bytes, peer_free());
   return ring_window(tx_staged_, staging_size_, staging_size_ - span_bytes(tx_acked_, tx_staged_));
 }
@@ -56,9 +60,18 @@ void Connection::produced(std::uint32_t bytes) {
   invariants();
 }
 
+void Connection::produced_urgent() {
+  produced(1);
+  tx_urgent_at_ = tx_staged_;
+  tx_urgent_due_ = true;
+  tx_urgent_told_ = false;
+}
+
 RingWindow Connection::rx_window() const {
-  if (peer_aborted_ || lost_ || abort_wanted_) return {};
-  return ring_window(rx_consumed_, rx_size_, span_bytes(rx_consumed_, rx_produced_));
+  std::uint64_t until = rx_produced_;
+  if (rx_urgent()) until = rx_urgent_at_;
+  if (rx_urgent_at_ > rx_consumed_ + 1) until = rx_urgent_at_ - 1;
+  return ring_window(rx_consumed_, rx_size_, span_bytes(rx_consumed_, until));
 }
 
 void Connection::consumed(std::uint32_t bytes, TimePoint now) {
@@ -79,8 +92,15 @@ void Connection::close() {
 
 void Connection::abort() {
   abort_wanted_ = true;
+  abort_behind_data_ = false;
   grace_until_.reset();
   missing_until_.reset();
+}
+
+void Connection::abort_behind_data() {
+  if (abort_wanted_) return;
+  abort();
+  abort_behind_data_ = true;
 }
 
 void Connection::handle_link_lost() {
@@ -134,8 +154,21 @@ void Connection::stage_writes(Transmit& transmit) {
   tx_reached_ = std::max(tx_reached_, tx_produced_);
 }
 
+// Linux believes "present" only in a message that moves the producer cursor, and takes "pending" in
+// one that does not for a newer urgent byte. So what is said again comes without "pending".
+void Connection::fill_urgent_flags(wire::CdcMessage& cdc) {
+  if (!tx_urgent_due_) return;
+  cdc.producer_flags.urgent_pending = !tx_urgent_told_;
+  if (tx_produced_ != tx_urgent_at_) return;
+  cdc.producer_flags.urgent_present = true;
+  tx_urgent_due_ = false;
+  tx_urgent_told_ = true;
+}
+
 void Connection::fill_state_flags(wire::CdcMessage& cdc) {
   if (abort_due()) {
+    // A FIN that was handed over before the reset is said too: the peer tells the two apart.
+    if (done_writing_due()) sent_.done_writing = true;
     const CloseFacts facts{sent_.closed, peer_closed_ || peer_aborted_};
     sent_.aborted = true;
     state_ = next(state_, CloseEvent::kSentAbort, facts);
@@ -167,6 +200,7 @@ std::optional<Transmit> Connection::poll_transmit() {
   // Said only while more may follow: a peer that sees it beside "closed" waits for the rest.
   cdc.producer_flags.consumer_update_requested = update_doubtful();
   cdc.producer_flags.write_blocked = peer_free() == 0 && !(tx_ended_ && staged_pending() == 0);
+  fill_urgent_flags(cdc);
   transmit.staged_until = tx_produced_;
   tx_announced_ = tx_produced_;
   rx_confirmed_ = rx_consumed_;
@@ -205,10 +239,17 @@ Result<void> Connection::handle_cdc(const wire::CdcMessage& message, TimePoint n
   }
   peer_write_blocked_ = message.producer_flags.write_blocked;
   if (message.producer_flags.consumer_update_requested) update_requested_ = true;
-  if (message.producer_flags.urgent_present) rx_urgent_at_ = rx_produced_;
+  if (message.producer_flags.urgent_present) take_urgent_flag(message);
   take_state(message.state, now);
   invariants();
   return {};
+}
+
+// The urgent byte is the last one before the producer cursor. A newer one makes the older ordinary
+// data, as in TCP. A flag that names no byte that is still unread says nothing.
+void Connection::take_urgent_flag(const wire::CdcMessage& message) {
+  const bool unread = rx_produced_ != rx_consumed_;
+  if (unread && message.producer == cursor_at(rx_produced_, rx_size_)) rx_urgent_at_ = rx_produced_;
 }
 
 Result<void> Connection::take_cursors(const wire::CdcMessage& message) {
@@ -231,6 +272,10 @@ Result<void> Connection::take_cursors(const wire::CdcMessage& message) {
   if (producer.bytes != 0) grace_until_.reset();
   rx_produced_ += producer.bytes;
   tx_peer_consumed_ += consumed;
+  if (tx_peer_consumed_ >= tx_urgent_at_) {
+    tx_urgent_at_ = 0;
+    tx_urgent_due_ = false;
+  }
   // After a switch the peer may know more of what arrived than we do.
   tx_produced_ = std::max(tx_produced_, tx_peer_consumed_);
   return {};
@@ -240,9 +285,11 @@ void Connection::take_state(const wire::ConnectionStateFlags& state, TimePoint n
   if (state.aborted && !peer_aborted_) {
     apply(CloseEvent::kGotAbort);
     peer_aborted_ = true;
+    // A FIN before the reset is passed on before it.
+    peer_done_ = peer_done_ || state.done_writing;
     grace_until_.reset();
     // Always answered, unless we have closed already.
-    if (state_ != CloseState::kClosed) abort_wanted_ = true;
+    if (state_ != CloseState::kClosed) abort();
     return;
   }
   if (state.done_writing && !peer_done_) {
@@ -266,8 +313,9 @@ void Connection::handle_deadline(TimePoint now) {
 }
 
 StreamEnd Connection::rx_end() const {
-  if (peer_aborted_ || lost_ || abort_wanted_) return StreamEnd::kReset;
-  if (!peer_ended() || rx_consumed_ != rx_produced_) return StreamEnd::kNone;
+  if (rx_consumed_ != rx_produced_) return StreamEnd::kNone;
+  if (reset()) return StreamEnd::kReset;
+  if (!peer_ended()) return StreamEnd::kNone;
   if (peer_write_blocked_) return StreamEnd::kNone;  // until the grace is over
   return StreamEnd::kFin;
 }

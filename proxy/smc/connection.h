@@ -75,9 +75,11 @@ struct Transmit {
 };
 
 enum class StreamEnd : std::uint8_t {
-  kNone,   // more may come
-  kFin,    // the peer's data ended and all of it was consumed
-  kReset,  // the peer aborted, or the connection was lost
+  kNone,  // more may come
+  kFin,   // the peer's data ended and all of it was consumed
+  // The peer or this side aborted, or the connection was lost, and all that the peer had announced
+  // was consumed.
+  kReset,
 };
 
 class Connection {
@@ -112,13 +114,24 @@ class Connection {
   // Where bytes of the application may be put now; empty when blocked or ended.
   RingWindow tx_window() const;
   void produced(std::uint32_t bytes);  // REQUIRES: bytes <= tx_window().bytes()
-  // Where bytes for the application lie.
+  // One byte of urgent data was put at tx_window(), which is empty from now on until the peer has
+  // consumed that byte: Linux takes the last byte in its element for the urgent one.
+  void produced_urgent();  // REQUIRES: tx_window().bytes() >= 1
+  // Where bytes for the application lie. Ends before an urgent byte, which then is a window of its
+  // own.
   RingWindow rx_window() const;
+  // The one byte in rx_window() is urgent data.
+  bool rx_urgent() const { return rx_urgent_at_ != 0 && rx_consumed_ + 1 == rx_urgent_at_; }
   void consumed(std::uint32_t bytes, TimePoint now);  // REQUIRES: bytes <= rx_window().bytes()
 
   void shutdown_write();  // the application's FIN: no more produced()
   void close();           // FINs of both directions have been handed over
+  // Resets the connection. The peer learns it with the next message; bytes that no message has
+  // announced may be lost. What the peer announced before stays in rx_window().
   void abort();
+  // Resets the connection behind the bytes that were produced. abort() ends the wait for room in
+  // the peer's element.
+  void abort_behind_data();
 
   // True when poll_transmit() has something to say. Cheap.
   bool transmit_due() const;
@@ -129,11 +142,21 @@ class Connection {
   }
 
   StreamEnd rx_end() const;
+  // Aborted by whichever side, or lost. Bytes may be left in rx_window().
+  bool reset() const { return peer_aborted_ || lost_ || abort_wanted_; }
+  // REQUIRES: reset(). Nothing is left to be said of it.
+  bool reset_said() const {
+    return lost_ || (!transmit_due() && (!abort_wanted_ || sent_.aborted || !has_peer_));
+  }
+  // The peer's data ended in order, although its connection may have been reset afterwards.
+  bool peer_ended() const { return peer_done_ || peer_closed_; }
   // The peer's application has closed: whatever ours still sends has no reader.
   bool peer_closed() const { return peer_closed_; }
   // The peer waits for room of ours.
   bool peer_write_blocked() const { return peer_write_blocked_; }
-  bool tx_blocked() const { return has_peer_ && tx_window().bytes() == 0 && !tx_ended_; }
+  bool tx_blocked() const {
+    return has_peer_ && tx_window().bytes() == 0 && !tx_ended_ && tx_urgent_at_ == 0;
+  }
   // Both sides have closed or aborted and said so: element and token may be used again.
   bool finished() const {
     return state_ == CloseState::kClosed && !close_due() && !abort_due() && !repeat_due_;
@@ -147,13 +170,16 @@ class Connection {
   std::uint32_t staged_pending() const;
   // Nothing is left that the peer could still want.
   bool tx_drained() const { return staged_pending() == 0 || peer_closed_; }
-  bool peer_ended() const { return peer_done_ || peer_closed_; }
   bool data_due() const;
   bool update_due() const;
   bool done_writing_due() const;
   bool close_due() const { return close_wanted_ && !sent_.closed && !sent_.aborted; }
-  bool abort_due() const { return abort_wanted_ && !sent_.aborted; }
+  bool abort_due() const {
+    return abort_wanted_ && !sent_.aborted && (!abort_behind_data_ || tx_drained());
+  }
   void stage_writes(Transmit& transmit);
+  void fill_urgent_flags(wire::CdcMessage& cdc);
+  void take_urgent_flag(const wire::CdcMessage& message);
   Transmit validation();
   void fill_state_flags(wire::CdcMessage& cdc);
   Result<void> take_cursors(const wire::CdcMessage& message);
@@ -179,6 +205,9 @@ class Connection {
   std::uint32_t tx_reserve_ = 0;
   std::uint64_t tx_sequence_ = 0;       // of the last message; the wire takes 16 bits
   std::uint64_t tx_sequence_done_ = 0;  // of the last one whose completion was seen
+  std::uint64_t tx_urgent_at_ = 0;      // position behind the urgent byte; 0 = none that matters
+  bool tx_urgent_due_ = false;          // it is still to be announced
+  bool tx_urgent_told_ = false;         // it was announced, perhaps over a link that died
   bool validation_due_ = false;
   bool repeat_due_ = false;  // everything is to be said again
   bool tx_ended_ = false;
@@ -198,6 +227,7 @@ class Connection {
   wire::ConnectionStateFlags sent_;
   bool close_wanted_ = false;
   bool abort_wanted_ = false;
+  bool abort_behind_data_ = false;
   bool peer_done_ = false;
   bool peer_closed_ = false;
   bool peer_aborted_ = false;

@@ -16,6 +16,7 @@ void Connection::handle_link_switched(const RmbElement& element) {
   validation_due_ = state_ == CloseState::kActive;
   repeat_due_ = true;
   tx_doubtful_ = tx_reached_;
+  tx_urgent_due_ = tx_urgent_at_ != 0;
   if (!staged()) return;  // the bytes themselves are where they belong
   // What the peer has consumed has arrived, even if nobody told us in time. Writing the rest again
   // puts the same bytes into the same places.

@@ -74,6 +74,10 @@ class LinkGroup {
   // without losing a word. False for ever if the peer has gone; the owner's patience has a limit.
   bool peer_parted() const { return peer_parted_; }
   unsigned links_max() const { return links_max_; }
+  // Each own RMB is told by CONFIRM_RKEY before it is used, also where there is never more than one
+  // link: the device lets the peer know of new memory with a delay.
+  void tell_all_rmbs() { tells_rmbs_ = true; }
+  bool tells_rmbs() const { return tells_rmbs_; }
   GroupType type() const;
   unsigned active_links() const;
   unsigned connection_count() const { return connection_count_; }
@@ -115,17 +119,19 @@ class LinkGroup {
   Result<RmbRow> add_rmb(LinkIndex link, const RmbKey& key);
   void set_rmb_key(RmbRow rmb, LinkIndex link, const RmbKey& key) { own_rmbs_.set(rmb, link, key); }
   const RmbKeys& own_rmbs() const { return own_rmbs_; }
-  // The peer knows the keys on all links, or there is never more than the one of which Accept and
-  // Confirm speak. Otherwise call tell_rmbs(): kRmbTold or kRmbRefused follows, and before that the
-  // RMB must not be named to the peer.
+  // The peer knows the keys on all links, or is not told (tells_rmbs()): Accept and Confirm speak
+  // of the only link. Otherwise call tell_rmbs(): kRmbTold or kRmbRefused follows, and before that
+  // the RMB must not be named to the peer.
   bool rmb_told(RmbRow rmb) const;
   void tell_rmbs(TimePoint now) { start_next_flow(now); }
-  // The peer's: as named in an Accept or Confirm, and as it is reached over another link.
-  void peer_rmb_named(LinkIndex link, const RmbKey& key) {
-    if ((state_ == State::kForming || active(link)) && !peer_rmbs_.known(key))
-      (void)peer_rmbs_.add(link, key);
+  // The peer's: as named in an Accept or Confirm, and as it is reached over another link. The link
+  // that the message names may be deleted by then: `link` and `from` are empty in this case.
+  void peer_rmb_named(std::optional<LinkIndex> link, const RmbKey& key) {
+    if (link && (state_ == State::kForming || active(*link)) && !peer_rmbs_.known(key))
+      (void)peer_rmbs_.add(*link, key);
   }
-  std::optional<RmbKey> peer_key(LinkIndex from, const RmbKey& key, LinkIndex to) const {
+  std::optional<RmbKey> peer_key(std::optional<LinkIndex> from, const RmbKey& key,
+                                 LinkIndex to) const {
     return from == to ? key : peer_rmbs_.translate(from, key, to);
   }
 
@@ -213,6 +219,7 @@ class LinkGroup {
   Terms terms_;
   GroupTimes times_;
   std::uint8_t links_max_;
+  bool tells_rmbs_ = links_max_ > 1;
   State state_ = State::kForming;
   bool peer_parted_ = false;
   std::array<std::optional<Link>, kLinksMax> links_;

@@ -24,7 +24,7 @@ Result<RmbRow> LinkGroup::add_rmb(LinkIndex link, const RmbKey& key) {
 bool LinkGroup::rmb_told(RmbRow rmb) const {
   // An Accept or Confirm may still be on its way when ADD_LINK lists the keys, and what is listed
   // must be known by then. So where links may be added, an RMB is told before it is used.
-  if (links_max_ <= 1) return true;
+  if (!tells_rmbs_) return true;
   for (LinkIndex i = 0; i < kLinksMax; ++i)
     if (active(i) && (told_on_[rmb] & bit(i)) == 0) return false;
   return true;

@@ -41,20 +41,30 @@ std::optional<RmbRow> RmbKeys::find(LinkIndex link, RemoteKey rkey) const {
 }
 
 bool RmbKeys::Row::has(const RmbKey& key) const {
-  const auto is = [&](const std::optional<RmbKey>& one) { return one == key; };
-  return std::any_of(keys.begin(), keys.end(), is) || std::any_of(former.begin(), former.end(), is);
+  return std::find(keys.begin(), keys.end(), key) != keys.end();
 }
 
-std::optional<RmbKey> RmbKeys::translate(LinkIndex from, const RmbKey& key, LinkIndex to) const {
-  for (const Row& row : rows_)
-    if (row.keys[from] == key) return row.keys[to];
+bool RmbKeys::Row::had(const RmbKey& key) const {
+  return std::find(previous.begin(), previous.end(), key) != previous.end();
+}
+
+// A key in use precedes the same key of a deleted link: a device may give a key a second time.
+std::optional<RmbKey> RmbKeys::translate(std::optional<LinkIndex> from, const RmbKey& key,
+                                         LinkIndex to) const {
+  if (from) {
+    for (const Row& row : rows_)
+      if (row.keys[*from] == key) return row.keys[to];
+  }
   for (const Row& row : rows_)
     if (row.has(key)) return row.keys[to];
+  for (const Row& row : rows_)
+    if (row.had(key)) return row.keys[to];
   return std::nullopt;
 }
 
 bool RmbKeys::known(const RmbKey& key) const {
-  return std::any_of(rows_.begin(), rows_.end(), [&](const Row& row) { return row.has(key); });
+  return std::any_of(rows_.begin(), rows_.end(),
+                     [&](const Row& row) { return row.has(key) || row.had(key); });
 }
 
 void RmbKeys::remove(RmbRow row) {
@@ -66,7 +76,9 @@ void RmbKeys::remove(RmbRow row) {
 void RmbKeys::remove_link(LinkIndex link) {
   for (std::size_t i = 0; i < rows_.size(); ++i) {
     if (!rows_[i].keys[link]) continue;
-    rows_[i].former[link] = std::exchange(rows_[i].keys[link], std::nullopt);
+    std::vector<RmbKey>& previous = rows_[i].previous;
+    if (previous.size() == kPreviousKeysMax) previous.erase(previous.begin());
+    previous.push_back(*std::exchange(rows_[i].keys[link], std::nullopt));
     if (used(static_cast<RmbRow>(i))) continue;
     rows_[i] = {};
     --count_;

@@ -14,6 +14,9 @@ namespace fairlead::smc {
 
 inline constexpr std::size_t kLinksMax = 3;
 inline constexpr std::size_t kRmbsMax = 255;  // per side and link group, as in Linux
+// Keys of deleted links that are kept for each RMB. A Confirm that is older than as many links of
+// one group names a key that is not known any more.
+inline constexpr std::size_t kPreviousKeysMax = 32;
 
 using LinkIndex = std::uint8_t;  // slot in the group, 0 to kLinksMax-1; not the link number
 using RmbRow = std::uint8_t;
@@ -34,10 +37,11 @@ class RmbKeys {
     return rows_[row].keys[link];
   }
   void set(RmbRow row, LinkIndex link, const RmbKey& key) { rows_[row].keys[link] = key; }
-  // The same RMB on another link. An Accept or Confirm may take so long that the link it speaks of
-  // is no more, and its slot another's; then the key alone tells, as long as it was the last there.
-  std::optional<RmbKey> translate(LinkIndex from, const RmbKey& key, LinkIndex to) const;
-  // Some link has, or the last one in a slot had, an RMB under this key.
+  // The same RMB on another link. An Accept or Confirm may arrive after its link is deleted and
+  // the slot has another link. `from` is empty then, and the key alone identifies the RMB.
+  std::optional<RmbKey> translate(std::optional<LinkIndex> from, const RmbKey& key,
+                                  LinkIndex to) const;
+  // A link has an RMB under this key, or one of the last deleted links had.
   bool known(const RmbKey& key) const;
 
   void remove(RmbRow row);
@@ -52,8 +56,9 @@ class RmbKeys {
  private:
   struct Row {
     std::array<std::optional<RmbKey>, kLinksMax> keys;
-    std::array<std::optional<RmbKey>, kLinksMax> former;  // of the link that had the slot before
+    std::vector<RmbKey> previous;  // of deleted links, the oldest first; at most kPreviousKeysMax
     bool has(const RmbKey& key) const;
+    bool had(const RmbKey& key) const;
   };
   std::vector<Row> rows_;
   std::size_t count_ = 0;

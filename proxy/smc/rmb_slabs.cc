@@ -11,25 +11,27 @@ std::size_t SlabPlan::bytes() const {
   return std::size_t{element_bytes(size_code)} * element_count;
 }
 
-void RmbBudget::take(std::size_t bytes) {
-  SMC_ASSERT(bytes <= left_bytes(), bytes, used_, limit_);
-  used_ += bytes;
+namespace {
+
+std::size_t element_bytes_max(const RingMemory& memory) {
+  if (memory.left_bytes >= memory.total_bytes) return memory.left_bytes / kElementShare;
+  const double left = static_cast<double>(memory.left_bytes);
+  return static_cast<std::size_t>(left / static_cast<double>(memory.total_bytes) * left /
+                                  static_cast<double>(kElementShare));
 }
 
-void RmbBudget::give_back(std::size_t bytes) {
-  SMC_ASSERT(bytes <= used_, bytes, used_);
-  used_ -= bytes;
-}
+}  // namespace
 
-std::optional<SlabPlan> plan_slab(std::size_t budget_left_bytes, std::uint8_t wanted_code,
+std::optional<SlabPlan> plan_slab(const RingMemory& memory, std::uint8_t wanted_code,
                                   std::uint8_t least_code) {
   SMC_ASSERT(least_code <= wanted_code && wanted_code <= kElementCodeMax, least_code, wanted_code);
   std::uint8_t code = wanted_code;
-  while (code > least_code && element_bytes(code) > budget_left_bytes / kBudgetShare) --code;
+  const std::size_t most = element_bytes_max(memory);
+  while (code > least_code && element_bytes(code) > most) --code;
   // A small budget: even the least size may be more than its share, but it is what there is.
   const std::size_t size = element_bytes(code);
-  if (size > budget_left_bytes) return std::nullopt;
-  const std::size_t slab_bytes = std::min(kSlabBytesWanted, std::max(size, budget_left_bytes / 8));
+  if (size > memory.left_bytes) return std::nullopt;
+  const std::size_t slab_bytes = std::min(kSlabBytesWanted, std::max(size, memory.left_bytes / 8));
   const std::size_t count = std::clamp<std::size_t>(slab_bytes / size, 1, kSlabElementsMax);
   return SlabPlan{code, static_cast<unsigned>(count)};
 }

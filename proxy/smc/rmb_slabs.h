@@ -20,8 +20,9 @@ namespace fairlead::smc {
 inline constexpr std::size_t kSlabsMax = 64;       // per link group
 inline constexpr unsigned kSlabElementsMax = 255;  // the index has 8 bits and starts at 1
 inline constexpr std::size_t kSlabBytesWanted = 8 * 1024 * 1024;
-// A slab of this fraction of what is left of the budget keeps room for many more connections.
-inline constexpr std::size_t kBudgetShare = 256;
+// An element is at most this part of all memory while all of it is left. It shrinks with the square
+// of the part that is left, so that early connections have large rings and late ones are many.
+inline constexpr std::size_t kElementShare = 128;
 
 struct ElementId {
   std::uint16_t slab = 0;
@@ -35,25 +36,16 @@ struct SlabPlan {
   std::size_t bytes() const;
 };
 
-// How much memory may be registered by all groups of one worker.
-class RmbBudget {
- public:
-  explicit RmbBudget(std::size_t limit_bytes) : limit_(limit_bytes) {}
-  std::size_t limit_bytes() const { return limit_; }
-  std::size_t used_bytes() const { return used_; }
-  std::size_t left_bytes() const { return limit_ - used_; }
-  void take(std::size_t bytes);  // REQUIRES: bytes <= left_bytes()
-  void give_back(std::size_t bytes);
-
- private:
-  std::size_t limit_;
-  std::size_t used_ = 0;
+// The memory for rings: what is left, of how much.
+struct RingMemory {
+  std::size_t left_bytes = 0;
+  std::size_t total_bytes = 0;
 };
 
 // The slab to register so that one more connection gets an element of at most `wanted_code` and at
 // least `least_code`: the size steps down as the budget fills, so that late connections get small
 // buffers before they get none. Nothing when even the least does not fit.
-std::optional<SlabPlan> plan_slab(std::size_t budget_left_bytes, std::uint8_t wanted_code,
+std::optional<SlabPlan> plan_slab(const RingMemory& memory, std::uint8_t wanted_code,
                                   std::uint8_t least_code);
 
 class RmbSlabs {

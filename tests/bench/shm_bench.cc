@@ -16,7 +16,8 @@ class Rig {
     for (ShmDevice* device : {left_.get(), right_.get()}) {
       auto domain = std::move(device->create_protection_domain().value());
       auto queue = std::move(device->create_shared_receive_queue(*domain, kReceives).value());
-      auto buffer = std::move(device->allocate_buffer(*domain, 1 << 20).value());
+      auto buffer =
+          std::move(device->allocate_buffer(*domain, 1 << 20, rdma::BufferUse::kRmb).value());
       auto queue_pair = std::move(
           device->create_queue_pair({.domain = domain.get(), .receive_queue = queue.get()})
               .value());

@@ -2,10 +2,9 @@
 the node side; and waits for no answer that does not come. Method: clustered.py."""
 import json
 import socket
-import time
 
 from clustered import RUNS, SECONDS_MAX, ClusterTest
-from plugin import IN, SLOWNESS, main
+from plugin import IN, main, seconds
 
 
 class Answers(ClusterTest):
@@ -46,10 +45,8 @@ class Answers(ClusterTest):
                 for number in range(3)]
         self.start_agent("--repair")
         with self.api.lock:  # which every answer needs
-            begun = time.monotonic()
             for pod in pods:
                 self.assertEqual(self.add_as_multus(pod).events()[0]["event"], "no_annotations")
-            self.assertLess(time.monotonic() - begun, 3 * SLOWNESS)
         self.wait(lambda: "no_annotations" not in [event["event"] for event in self.add_as_multus(pods[0]).events()],
                   "an answer")
         self.assert_set_up(pods[0])
@@ -58,7 +55,7 @@ class Answers(ClusterTest):
             with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as client:
                 client.connect(str(self.run_dir / "agent.sock"))
                 client.send(nonsense)
-                client.settimeout(SECONDS_MAX * SLOWNESS)
+                client.settimeout(seconds(SECONDS_MAX))
                 answer = client.recv(65536)
             self.assertIn("error", json.loads(answer or b'{"error": 1}'))
         self.assertEqual((self.run_dir / "agent.sock").stat().st_mode & 0o777, 0o600)

@@ -1,7 +1,8 @@
 """Goal: a hostile pod gets from the broker what is its own, and keeps nobody else from it. Method: as in
 broker_test.py, but the devices are sockets of the test, which say what no sidecar would."""
 import contextlib
-import select
+import fcntl
+import os
 import socket
 import struct
 import subprocess
@@ -10,14 +11,14 @@ import time
 
 import brokered
 import plugin
-from brokered import INTRODUCE, INTRODUCED, LIMIT, REFUSED, REGISTER, TAKEN, UNKNOWN_PEER, VISITOR, WELCOME, record
+from brokered import (BLANK, CHANNEL, CHANNEL_BYTES, CONNECT, FREE, GRANT, GRANTED, LAYOUT, REFUSED, REGISTER,
+                      REQUEST, ROOM, SLOTS, TAKE, TAKEN, UNKNOWN_PEER, VERSION, WELCOME)
 from wired import harness
 
 # Of one pod: cni/node/broker_book.h.
-REQUESTS_PER_SECOND = 256
-REQUESTS_BURST = 1024
-# The broker hangs up on who leaves some forty answers unread.
-UNREAD_MAX = 16
+REQUESTS_PER_SECOND = 1024
+REQUESTS_BURST = 4096
+PER_CONNECT = 4
 
 
 @contextlib.contextmanager
@@ -27,11 +28,11 @@ def flood(device):
     over = threading.Event()
 
     def ask():
-        for _ in range(UNREAD_MAX):
-            device.say(INTRODUCE, b"nobody00")
+        for _ in range(16):
+            device.say(CONNECT, b"nobody00")
         while not over.is_set():
             answers.append(device.hear())
-            device.say(INTRODUCE, b"nobody00")
+            device.say(CONNECT, b"nobody00")
     thread = threading.Thread(target=ask)
     thread.start()
     try:
@@ -51,6 +52,7 @@ class Hostile(brokered.BrokerTest):
         self.assertIsNone(device.hear())
         self.wait_node(0, "fairlead_node_broker_pods", state="open")
         self.assertEqual(self.node("fairlead_node_broker_devices"), 0)
+        self.assertEqual(self.node("fairlead_node_broker_buffers"), 0)
 
     def test_pod_that_ends_without_a_word_is_let_go(self):
         """Else its network namespace would live as long as the broker."""
@@ -59,61 +61,152 @@ class Hostile(brokered.BrokerTest):
         subprocess.run(["ip", "netns", "del", pod.name], check=True)
         self.wait_node(0, "fairlead_node_broker_pods", state="open")
 
+    def test_nothing_can_be_sent_to_the_broker(self):
+        device = self.device(self.wired_pod(plugin.IN)).accept()
+        with open("/dev/null", "rb") as null:
+            with self.assertRaises(BrokenPipeError):
+                socket.send_fds(device.link, [b"x"], [null.fileno()])
+        with self.assertRaises(BrokenPipeError):
+            device.link.send(b"x")
+        self.assertEqual(device.enroll(b"A" * 8)[0], WELCOME)
+        self.assertEqual(device.wait_blank().kind, BLANK)
+
     def test_other_users_and_other_words_are_sent_away(self):
         pod = self.wired_pod(plugin.IN)
         self.wait_node(1, "fairlead_node_broker_pods", state="open")
-        self.assertIsNone(self.device(pod, uid=1000).hear())
-        for words in (b"", b"x", record(REGISTER, b"A" * 8) + b"x", record(REGISTER, b"A" * 8, magic=b"FLsh"),
-                      record(REGISTER, b"A" * 8, version=2), record(INTRODUCE, b"A" * 8),
-                      record(0, b"A" * 8), record(WELCOME, b"A" * 8), record(7, b"A" * 8)):
-            device = self.device(pod)
-            device.socket.send(words)
-            self.assertIsNone(device.hear(), words)
-        device = self.device(pod)
-        with open("/dev/null", "rb") as null:
-            socket.send_fds(device.socket, [record(REGISTER, b"A" * 8)], [null.fileno()])
-        self.assertIsNone(device.hear())
+        stranger = self.device(pod, uid=1000)
+        self.wait_node(1, "fairlead_node_broker_strangers_total")
+        stranger.close()
+        good = REQUEST.pack(REGISTER, LAYOUT, CHANNEL_BYTES, b"A" * 8, 0, 0)
+        for words in (REQUEST.pack(CONNECT, 0, 0, b"A" * 8, 0, 0),
+                      REQUEST.pack(TAKE, 0, 0, bytes(8), 0, 1), bytes(REQUEST.size),
+                      REQUEST.pack(6, 0, 0, b"A" * 8, 0, 0), good[:2] + b"xx" + good[4:],
+                      REQUEST.pack(REGISTER, LAYOUT, 0, b"A" * 8, 0, 0),
+                      REQUEST.pack(REGISTER, LAYOUT, (1 << 20) + 1, b"A" * 8, 0, 0)):
+            with self.subTest(words=words):
+                device = self.device(pod).accept()
+                device.put(words)
+                device.wake()
+                self.assertIsNone(device.hear())
+                device.close()
+        for tail in (SLOTS + 1, (1 << 64) - 1):
+            device = self.device(pod).accept()
+            device.ring[0:8] = struct.pack("=Q", tail)
+            device.wake()
+            self.assertIsNone(device.hear())
+            device.close()
         device = self.device(pod)
         self.assertEqual(device.enroll(b"A" * 8), (WELCOME, 0, b"A" * 8))
         self.assertIsNone(device.enroll(b"B" * 8))
+
+    def test_buffers_of_others_cannot_be_named(self):
+        one, two = [self.device(self.wired_pod(plugin.IN)) for _ in range(2)]
+        self.assertEqual(one.enroll(b"one00000")[0], WELCOME)
+        self.assertEqual(two.enroll(b"two00000")[0], WELCOME)
+        theirs = one.wait_blank()
+        for kind in (TAKE, GRANT, FREE):
+            thief = self.device(self.wired_pod(plugin.IN))
+            self.assertEqual(thief.enroll(b"thief%03d" % kind)[0], WELCOME)
+            thief.say(kind, b"two00000", number=theirs.number)
+            self.assertIsNone(thief.hear())
+        # Of another broker, a number that nobody has, and one that is in use already.
+        own = two.wait_blank()
+        two.say(TAKE, number=own.number)
+        two.say(TAKE, number=own.number)
+        self.assertIsNone(two.hear())
+        one.say(TAKE, number=theirs.number, instance=one.instance + 1)
+        self.assertIsNone(one.hear())
+
+    def test_a_buffer_reaches_its_peer_and_its_memory_is_bounded(self):
+        one, two = [self.device(self.wired_pod(plugin.IN)) for _ in range(2)]
+        self.assertEqual(one.enroll(b"one00000")[0], WELCOME)
+        self.assertEqual(two.enroll(b"two00000")[0], WELCOME)
+        blank = one.wait_blank()
+        seals = fcntl.fcntl(blank.descriptors[0], fcntl.F_GET_SEALS)
+        self.assertEqual(seals, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL)
+        os.ftruncate(blank.descriptors[0], 4096)
+        os.pwrite(blank.descriptors[0], b"hello", 0)
+        one.say(TAKE, number=blank.number)
+        one.say(GRANT, b"two00000", number=blank.number)
+        self.assertEqual(two.hear(), (GRANTED, 0, b"one00000"))
+        self.assertEqual((two.last.instance, two.last.number), (one.instance, blank.number))
+        self.assertEqual(os.pread(two.last.descriptors[0], 5, 0), b"hello")
+        # Whoever takes without end is given no more than a device may have.
+        taken = 1
+        before = self.node("fairlead_node_broker_buffers_refused_total")
+        while self.node("fairlead_node_broker_buffers_refused_total") == before:
+            one.link.settimeout(harness.seconds(1))
+            try:
+                blank = one.wait_blank()
+            except TimeoutError:
+                break
+            os.close(blank.descriptors[0])
+            one.descriptors.remove(blank.descriptors[0])
+            one.say(TAKE, number=blank.number)
+            taken += 1
+        self.assertLessEqual(taken, 1024)
+        self.assertGreater(taken, 1000)
+        self.assertEqual(two.wait_blank().kind, BLANK)  # others have theirs
 
     def test_nobody_is_known_by_the_name_of_another(self):
         victim, thief = self.wired_pod(plugin.IN), self.wired_pod(plugin.IN)
         self.wait_node(2, "fairlead_node_broker_pods", state="open")
         good = self.device(victim)
         self.assertEqual(good.enroll(b"victim01")[0], WELCOME)
-        self.assertEqual(self.device(thief).enroll(b"victim01"), (REFUSED, TAKEN, b"victim01"))
-        self.assertEqual(self.device(thief).enroll(bytes(8)), (REFUSED, TAKEN, bytes(8)))
+
+        def is_taken(pod, peer):
+            device = self.device(pod)
+            self.assertEqual(device.enroll(peer), (REFUSED, TAKEN, peer))
+            self.assertIsNone(device.hear())
+            device.close()
+        is_taken(thief, b"victim01")
+        is_taken(thief, bytes(8))
         # Nor while the victim is away, nor when the broker has been another meanwhile.
         good.close()
         self.wait_node(0, "fairlead_node_broker_devices")
-        self.assertEqual(self.device(thief).enroll(b"victim01"), (REFUSED, TAKEN, b"victim01"))
+        is_taken(thief, b"victim01")
         self.agent.kill()
         self.agent.wait()
         self.agent = self.start_agent()
         self.wait_node(2, "fairlead_node_broker_pods", state="open")
-        self.assertEqual(self.device(thief).enroll(b"victim01"), (REFUSED, TAKEN, b"victim01"))
+        is_taken(thief, b"victim01")
         self.assertEqual(self.device(victim).enroll(b"victim01")[0], WELCOME)
         # Each is told who the other is.
         caller = self.device(thief)
         self.assertEqual(caller.enroll(b"thief001")[0], WELCOME)
-        caller.say(INTRODUCE, b"nobody00")
+        caller.say(CONNECT, b"nobody00")
         self.assertEqual(caller.hear(), (REFUSED, UNKNOWN_PEER, b"nobody00"))
-        caller.say(INTRODUCE, b"thief001")
-        self.assertEqual(caller.hear(), (VISITOR, 0, b"thief001"))
-        self.assertEqual(caller.hear(), (INTRODUCED, 0, b"thief001"))
+        caller.say(CONNECT, b"thief001")
+        self.assertEqual(caller.hear(), (CHANNEL, 0, b"thief001"))
+        self.assertEqual(caller.last.side, 1)
+        self.assertEqual(caller.hear(), (CHANNEL, 0, b"thief001"))
+        self.assertEqual(caller.last.side, 0)
 
-    def test_a_pair_gets_two_ends_of_one_socket(self):
-        pods = [self.wired_pod(plugin.IN), self.wired_pod(plugin.IN)]
-        self.wait_node(2, "fairlead_node_broker_pods", state="open")
-        one, two = [self.device(pod) for pod in pods]
+    def test_a_pair_gets_one_memory_and_bells_that_carry_nothing(self):
+        one, two = [self.device(self.wired_pod(plugin.IN)) for _ in range(2)]
         self.assertEqual(one.enroll(b"one00000")[0], WELCOME)
         self.assertEqual(two.enroll(b"two00000")[0], WELCOME)
-        one.say(INTRODUCE, b"two00000")
-        self.assertEqual(one.hear(), (INTRODUCED, 0, b"two00000"))
-        self.assertEqual(two.hear(), (VISITOR, 0, b"one00000"))
-        one.passed[0].send(b"hello")
-        self.assertEqual(two.passed[0].recv(10), b"hello")
+        one.say(CONNECT, b"two00000")
+        self.assertEqual(one.hear(), (CHANNEL, 0, b"two00000"))
+        self.assertEqual(two.hear(), (CHANNEL, 0, b"one00000"))
+        self.assertNotEqual(one.last.pod, two.last.pod)
+        os.pwrite(one.last.descriptors[0], b"hello", 0)
+        self.assertEqual(os.pread(two.last.descriptors[0], 5, 0), b"hello")
+        self.assertEqual(os.fstat(two.last.descriptors[0]).st_size, CHANNEL_BYTES)
+        for descriptor in one.last.descriptors[1:] + two.last.descriptors[1:]:
+            with socket.socket(fileno=os.dup(descriptor)) as bell:
+                for send in (lambda: bell.send(b"x"), lambda: socket.send_fds(bell, [b"x"], [0])):
+                    with self.assertRaises(BrokenPipeError):
+                        send()
+
+    def test_devices_of_other_layouts_get_no_channel(self):
+        one, two, three = [self.device(self.wired_pod(plugin.IN)) for _ in range(3)]
+        self.assertEqual(one.enroll(b"one00000")[0], WELCOME)
+        self.assertEqual(two.enroll(b"two00000", layout=LAYOUT + 1)[0], WELCOME)
+        self.assertEqual(three.enroll(b"three000", channel_bytes=4096)[0], WELCOME)
+        for peer in (b"two00000", b"three000"):
+            one.say(CONNECT, peer)
+            self.assertEqual(one.hear(), (REFUSED, VERSION, peer))
 
     def test_a_greedy_pod_waits_and_others_do_not(self):
         greedy, modest = self.wired_pod(plugin.IN), self.wired_pod(plugin.IN)
@@ -124,54 +217,54 @@ class Hostile(brokered.BrokerTest):
         self.assertEqual(device.enroll(b"greedy00")[0], WELCOME)
         begin = time.monotonic()
         with flood(device) as answers:
-            harness.wait_until(lambda: len(answers) >= REQUESTS_BURST + REQUESTS_PER_SECOND,
-                               "the flood to have had its burst and a second's share", 20)
+            harness.wait_until(lambda: len(answers) >= (REQUESTS_BURST + REQUESTS_PER_SECOND) / (PER_CONNECT + 2),
+                               "the flood to have had its burst and a second's share", 30)
             # What the flood has to wait for does not delay the others.
-            asked = time.monotonic()
             caller = self.device(modest)
             self.assertEqual(caller.enroll(b"caller00")[0], WELCOME)
-            caller.say(INTRODUCE, b"target00")
-            self.assertEqual(caller.hear(), (INTRODUCED, 0, b"target00"))
-            self.assertLess(time.monotonic() - asked, harness.seconds(2))
+            caller.say(CONNECT, b"target00")
+            self.assertEqual(caller.hear(), (CHANNEL, 0, b"target00"))
         # It got no more than its share.
-        share = REQUESTS_BURST + REQUESTS_PER_SECOND * (time.monotonic() - begin)
+        share = (REQUESTS_BURST + REQUESTS_PER_SECOND * (time.monotonic() - begin)) / PER_CONNECT
         self.assertEqual(set(answers), {(REFUSED, UNKNOWN_PEER, b"nobody00")})
-        self.assertLessEqual(len(answers), share)
+        self.assertLessEqual(len(answers), share + 1)
 
-    def test_a_pod_has_so_many_devices_and_silent_guests_go(self):
+    def test_silent_guests_go_and_a_pod_has_so_many_devices(self):
         pod = self.wired_pod(plugin.IN)
         self.wait_node(1, "fairlead_node_broker_pods", state="open")
-        silent = [self.device(pod) for _ in range(17)]
+        silent = []
+        for _ in range(17):  # cni/node/broker_book.h: 16 that have not said who they are
+            silent.append(self.device(pod).accept())
         self.assertIsNone(silent[0].hear())
+        for device in silent:
+            device.close()
         for number in range(64):
             self.assertEqual(self.device(pod).enroll(struct.pack(">Q", number + 1))[0], WELCOME)
-        self.assertEqual(self.device(pod).enroll(b"toomany0"), (REFUSED, LIMIT, b"toomany0"))
-
-    def test_one_that_does_not_read_its_answers_is_hung_up_on(self):
-        pod = self.wired_pod(plugin.IN)
-        self.wait_node(1, "fairlead_node_broker_pods", state="open")
-        device = self.device(pod)
-        self.assertEqual(device.enroll(b"deaf0000")[0], WELCOME)
-        with self.assertRaises((BrokenPipeError, ConnectionResetError)):
-            for _ in range(REQUESTS_BURST):
-                device.say(INTRODUCE, b"nobody00")
-        self.wait_node(0, "fairlead_node_broker_devices")
+        self.assertEqual(self.node("fairlead_node_broker_devices"), 64)
 
     def test_one_that_does_not_read_is_told_of_so_many(self):
-        pods = [self.wired_pod(plugin.IN), self.wired_pod(plugin.IN)]
-        self.wait_node(2, "fairlead_node_broker_pods", state="open")
-        deaf, caller = [self.device(pod) for pod in pods]
+        deaf, caller = [self.device(self.wired_pod(plugin.IN)) for _ in range(2)]
         self.assertEqual(deaf.enroll(b"deaf0000")[0], WELCOME)
         self.assertEqual(caller.enroll(b"caller00")[0], WELCOME)
-        refused = None
-        for _ in range(900):
-            caller.say(INTRODUCE, b"deaf0000")
-            kind, refused, _ = caller.hear()
+        kind = CHANNEL
+        for _ in range(3000):
+            caller.say(CONNECT, b"deaf0000")
+            kind, _, _ = caller.hear()
             if kind == REFUSED:
                 break
-            caller.passed.pop().close()
+            for descriptor in caller.last.descriptors:
+                os.close(descriptor)
+                caller.descriptors.remove(descriptor)
         self.assertEqual(kind, REFUSED)
-        self.assertFalse(select.select([caller.socket], [], [], 0)[0])
+
+    def test_a_full_ring_is_told_when_there_is_room(self):
+        device = self.device(self.wired_pod(plugin.IN))
+        self.assertEqual(device.enroll(b"full0000")[0], WELCOME)
+        blank = device.wait_blank()
+        device.say(TAKE, number=blank.number)
+        device.ring[128:136] = struct.pack("=Q", 1)
+        device.wake()
+        self.assertEqual(device.hear()[0], ROOM)
 
 
 if __name__ == "__main__":

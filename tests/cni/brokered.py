@@ -1,5 +1,7 @@
 """Wired pods with fairlead-node beside them, and a device that speaks the broker's protocol by hand."""
 import contextlib
+import errno
+import mmap
 import os
 import re
 import socket
@@ -14,55 +16,133 @@ from wired import harness
 
 NODE = Path(os.environ.get("FAIRLEAD_NODE", plugin.PLUGIN.with_name("fairlead-node")))
 SIDECAR_UID = 2201
-BY_BROKER = {"devices": {"shm": {"broker": "@fairlead-node", "directory": None}}}
-REGISTER, WELCOME, INTRODUCE, INTRODUCED, VISITOR, REFUSED = range(1, 7)
-UNKNOWN_PEER, TAKEN, LIMIT = 1, 3, 4
-RECORD = struct.Struct("=4sBBBx8s5s11x")
+BY_BROKER = {"devices": {"shm": {"broker": "@fairlead-proxy", "directory": None}}}
+
+# Records of the broker and requests of a device: docs/broker.md.
+REQUEST_RING, WELCOME, REFUSED, CHANNEL, BLANK, GRANTED, ROOM = range(1, 8)
+REGISTER, CONNECT, TAKE, GRANT, FREE = range(1, 6)
+UNKNOWN_PEER, BUSY, TAKEN, LIMIT, FAILED, VERSION = range(1, 7)
+RECORD = struct.Struct("=4sBBBB8s5sBxxQQI20x")
+REQUEST = struct.Struct("=BBxxI8sQQ")
+SLOTS = 1024
+SLOTS_AT = 4096
+RING_BYTES = SLOTS_AT + SLOTS * REQUEST.size
+CHANNEL_BYTES, LAYOUT = 164480, 2
 
 
-def record(kind, peer, magic=b"FLbk", version=1):
-    return RECORD.pack(magic, version, kind, 0, peer, bytes(5))
+class Record:
+    """One record of the broker, with its descriptors."""
+
+    def __init__(self, data, descriptors):
+        (magic, version, self.kind, self.refusal, self.side, self.peer, self.fabric, self.layout,
+         self.instance, self.number, self.pod) = RECORD.unpack(data)
+        assert (magic, version) == (b"FLbk", 2), data
+        self.descriptors = descriptors
+
+    def brief(self):
+        return self.kind, self.refusal, self.peer
 
 
 class Device:
-    """A sidecar's device that says what it likes."""
+    """A sidecar's device that says what it likes. It listens from the start; the broker comes by itself."""
 
     def __init__(self, pod, uid=SIDECAR_UID):
-        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self.socket.close()
+        self.link, self.ring, self.tail, self.instance, self.last = None, None, 0, None, None
+        self.descriptors = []  # that came along and were not taken by somebody
+        self.blanks = []
         with pod.namespace():
-            self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            self.listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             os.seteuid(uid)
             try:
-                self.socket.connect("\0fairlead-node")
+                for index in range(64):
+                    try:
+                        self.listener.bind(f"\0fairlead-proxy-{index}")
+                    except OSError as error:
+                        if error.errno != errno.EADDRINUSE:
+                            raise
+                    else:
+                        break
+                self.listener.listen(4)
             finally:
                 os.seteuid(0)
-        self.socket.settimeout(harness.seconds(10))
-        self.passed = []  # sockets that came along
+        self.listener.settimeout(harness.seconds(10))
 
-    def say(self, kind, peer, **how):
-        self.socket.send(record(kind, peer, **how))
+    def accept(self):
+        """The broker's connection, with the request ring."""
+        self.link = self.listener.accept()[0]
+        self.link.settimeout(harness.seconds(10))
+        first = self.hear_any()
+        assert first is not None and first.kind == REQUEST_RING
+        self.instance, self.tail = first.instance, 0
+        descriptor = first.descriptors[0]
+        self.ring = mmap.mmap(descriptor, RING_BYTES)
+        os.close(descriptor)
+        self.descriptors.remove(descriptor)
+        return self
 
-    def hear(self):
-        """Kind, refusal and peer; nothing when the broker has hung up."""
+    def wake(self):
+        self.link.shutdown(socket.SHUT_WR)
+
+    def put(self, data):
+        """A slot as it stands there."""
+        at = SLOTS_AT + self.tail % SLOTS * REQUEST.size
+        self.ring[at:at + REQUEST.size] = data
+        self.tail += 1
+        self.ring[0:8] = struct.pack("=Q", self.tail)
+
+    def say(self, kind, peer=bytes(8), number=0, layout=0, channel_bytes=0, instance=None):
+        if instance is None:
+            instance = self.instance if number else 0
+        self.put(REQUEST.pack(kind, layout, channel_bytes, peer, instance, number))
+        self.wake()
+
+    def hear_any(self):
+        """The next record; nothing when the broker has hung up."""
         try:
-            data, passed, _, _ = socket.recv_fds(self.socket, 64, 4)
+            data, descriptors, _, _ = socket.recv_fds(self.link, 128, 8)
         except ConnectionResetError:
             return None
-        self.passed += [socket.socket(fileno=fd) for fd in passed]
         if not data:
             return None
-        magic, version, kind, refusal, peer, _ = RECORD.unpack(data)
-        assert (magic, version) == (b"FLbk", 1)
-        return kind, refusal, peer
+        record = Record(data, descriptors)
+        self.descriptors += descriptors
+        return record
 
-    def enroll(self, peer):
-        self.say(REGISTER, peer)
+    def hear(self):
+        """Kind, refusal and peer of the next record that is no blank; those are kept."""
+        while True:
+            record = self.hear_any()
+            if record is None:
+                return None
+            if record.kind != BLANK:
+                self.last = record
+                return record.brief()
+            self.blanks.append(record)
+
+    def wait_blank(self):
+        """A blank of the stock."""
+        while not self.blanks:
+            record = self.hear_any()
+            assert record is not None and record.kind == BLANK, record and record.brief()
+            self.blanks.append(record)
+        return self.blanks.pop(0)
+
+    def enroll(self, peer, layout=LAYOUT, channel_bytes=CHANNEL_BYTES):
+        if self.link is None:
+            self.accept()
+        self.say(REGISTER, peer, layout=layout, channel_bytes=channel_bytes)
         return self.hear()
 
     def close(self):
-        for one in [self.socket, *self.passed]:
-            one.close()
+        self.listener.close()
+        if self.link is not None:
+            self.link.close()
+        self.drop_descriptors()
+
+    def drop_descriptors(self):
+        for descriptor in self.descriptors:
+            os.close(descriptor)
+        self.descriptors = []
 
 
 class BrokerTest(wired.WiredTest):
@@ -119,7 +199,7 @@ class BrokerTest(wired.WiredTest):
 
     def ctl(self, pod, proxy, *words):
         return subprocess.run(
-            pod.command(str(self.binaries / "ctl" / "fairleadctl"), "--admin", proxy.admin, *words),
+            pod.command(str(self.binaries / "ctl" / "fairleadctl"), "--admin", proxy.socket, *words),
             capture_output=True, text=True, check=True, timeout=harness.seconds(20)).stdout
 
     @contextlib.contextmanager

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import plugin
 from fake_api_server import FakeApiServer
-from plugin import IN, PLUGIN, SLOWNESS, PluginTest, cgroup_root, wait_until
+from plugin import IN, PLUGIN, PluginTest, cgroup_root, seconds, wait_until
 
 NODE = Path(os.environ.get("FAIRLEAD_NODE", PLUGIN.with_name("fairlead-node")))
 LIST = {"cniVersion": "1.0.0", "name": "podnet", "plugins": [{"type": "bridge"}]}
@@ -119,7 +119,7 @@ class ClusterTest(PluginTest):
         self.wait(lambda: self.api.rounds() >= wanted, "the next look")
 
     def metric(self, name):
-        with urllib.request.urlopen(f"http://{self.address}/metrics", timeout=SECONDS_MAX * SLOWNESS) as answer:
+        with urllib.request.urlopen(f"http://{self.address}/metrics", timeout=seconds(SECONDS_MAX)) as answer:
             found = re.search(rf"^{re.escape(name)} (\d+)$", answer.read().decode(), re.M)
         return int(found.group(1)) if found else None
 
@@ -144,7 +144,7 @@ class ClusterTest(PluginTest):
 
     def ready(self):
         try:
-            with urllib.request.urlopen(f"http://{self.address}/readyz", timeout=SECONDS_MAX * SLOWNESS):
+            with urllib.request.urlopen(f"http://{self.address}/readyz", timeout=seconds(SECONDS_MAX)):
                 return True
         except urllib.error.HTTPError as error:
             with error:

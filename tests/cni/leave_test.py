@@ -5,7 +5,7 @@ import os
 import subprocess
 
 from clustered import NODE, SECONDS_MAX, ClusterTest
-from plugin import SLOWNESS, main
+from plugin import main, seconds
 
 
 class Leave(ClusterTest):
@@ -18,7 +18,7 @@ class Leave(ClusterTest):
         self.wait(lambda: len(self.api.labels) == 4 and self.api.reasons(), "labels and repair")
         self.assert_set_up(late)
         agent.terminate()
-        self.assertEqual(agent.wait(SECONDS_MAX * SLOWNESS), 0)
+        self.assertEqual(agent.wait(seconds(SECONDS_MAX)), 0)
         self.assertEqual(len(self.api.labels), 4)
         token = self.folder / "account" / "token"
         token.write_text("wrong")
@@ -33,11 +33,11 @@ class Leave(ClusterTest):
         self.assertEqual((late.nft(), late.alias(), late.programs()), ("", "", []))
         self.assertEqual(len(self.api.reasons()), 1)  # and nobody repairs it again
         agent.terminate()
-        self.assertEqual(agent.wait(SECONDS_MAX * SLOWNESS), 0)
+        self.assertEqual(agent.wait(seconds(SECONDS_MAX)), 0)
 
     def withdraw(self, *words):
         done = subprocess.run([NODE, "withdraw", "--namespace", "fl", *words], capture_output=True, text=True,
-                              env={**os.environ, **self.api.environment()}, timeout=60 * SLOWNESS, check=False)
+                              env={**os.environ, **self.api.environment()}, timeout=seconds(60), check=False)
         return done.returncode, done.stderr
 
     def test_all_nodes_are_left_before_it_says_so(self):

@@ -1,6 +1,6 @@
 """Goal: fairlead-node puts the plugin on a node, keeps it there, and takes it off without a trace. Method:
 folders of the test's own in place of the node's, the real programs, and a runtime's files as they are
-found on nodes."""
+found on nodes. One file, long because all of it shares the folders and the running agent."""
 import json
 import os
 import re
@@ -13,7 +13,8 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
-from plugin import IN, PLUGIN, SLOWNESS, PluginTest, main, wait_until
+from plugin import IN, PLUGIN, PluginTest, main, seconds, wait_until
+from slow_clients import assert_probes_are_answered
 
 NODE = Path(os.environ.get("FAIRLEAD_NODE", PLUGIN.with_name("fairlead-node")))
 LIST = {"cniVersion": "1.0.0", "name": "podnet", "plugins": [
@@ -41,7 +42,7 @@ class Node(unittest.TestCase):
 
     def run_node(self, verb, *words, code=0):
         done = subprocess.run([NODE, verb, *self.places(), *words], capture_output=True, text=True,
-                              check=False, timeout=SECONDS_MAX * SLOWNESS)
+                              check=False, timeout=seconds(SECONDS_MAX))
         self.assertEqual(done.returncode, code, done.stdout + done.stderr)
         return done.stdout + done.stderr
 
@@ -224,11 +225,27 @@ class Agent(Node, PluginTest):
 
     def get(self, path):
         try:
-            with urllib.request.urlopen(f"http://{self.address}{path}", timeout=SECONDS_MAX) as answer:
+            with urllib.request.urlopen(f"http://{self.address}{path}", timeout=seconds(SECONDS_MAX)) as answer:
                 return answer.status, answer.read().decode()
         except urllib.error.HTTPError as error:
             with error:
                 return error.code, error.read().decode()
+
+    def test_answers_probes_beside_slow_clients(self):
+        self.start_agent()
+        host, port = self.address.rsplit(":", 1)
+        assert_probes_are_answered(self, (host, int(port)),
+                                   lambda: self.assertEqual(self.get("/livez")[0], 200),
+                                   b"GET /livez HTTP/1.1\r\nX-Slow: ")
+        self.assertNotIn('fairlead_node_http_refused_total{reason="crowded"} 0\n', self.get("/metrics")[1])
+        wait_until(lambda: " http event=refused reason=crowded source=127.0.0.1 " in self.log.read_text(),
+                   "the line", SECONDS_MAX)
+
+    def test_serves_nothing_but_probes_and_metrics(self):
+        self.start_agent()
+        for path in ("/", "/config", "/pods", "/debug/pprof", "/metrics/.."):
+            self.assertEqual(self.get(path)[0], 404, path)
+        self.assertIn('fairlead_node_http_refused_total{reason="not_served"} 5\n', self.get("/metrics")[1])
 
     def test_puts_its_entry_back_and_leaves_it_when_it_goes(self):
         agent = self.start_agent()
@@ -244,7 +261,7 @@ class Agent(Node, PluginTest):
         self.list.write_text(json.dumps(LIST))
         wait_until(lambda: self.get("/readyz")[0] == 200, "the agent to notice", SECONDS_MAX)
         agent.send_signal(signal.SIGTERM)
-        self.assertEqual(agent.wait(SECONDS_MAX * SLOWNESS), 0, self.log.read_text())
+        self.assertEqual(agent.wait(seconds(SECONDS_MAX)), 0, self.log.read_text())
         self.assertEqual(len(self.plugins()), 3)
         self.assertTrue((self.run_dir / "enabled").exists())
         self.run_node("uninstall")
@@ -273,7 +290,7 @@ class Agent(Node, PluginTest):
             self.add(pod)
             self.assert_set_up(pod)
         agent.send_signal(signal.SIGTERM)
-        self.assertEqual(agent.wait(SECONDS_MAX * SLOWNESS), 0, self.log.read_text())
+        self.assertEqual(agent.wait(seconds(SECONDS_MAX)), 0, self.log.read_text())
         for _ in range(2):
             self.run_node("uninstall")
             for pod in pods:

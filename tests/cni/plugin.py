@@ -18,7 +18,7 @@ from pathlib import Path
 
 sys.path.insert(1, str(Path(__file__).parents[1]))
 
-from suite import SLOWNESS, main, wait_until  # pylint: disable=wrong-import-position,unused-import
+from suite import SLOWNESS, main, seconds, wait_until  # pylint: disable=wrong-import-position,unused-import
 
 PLUGIN = Path(os.environ.get("FAIRLEAD_CNI", Path(__file__).parents[2] / "build/dev/cni/fairlead-cni"))
 CALL_SECONDS_MAX = 60
@@ -209,7 +209,7 @@ class PluginTest(unittest.TestCase):
             # Waited for by hand: only wait4 says what this one child has cost.
             process = subprocess.Popen([PLUGIN], stdin=stdin, stdout=stdout, stderr=stderr,
                                        env=environment)
-            limit = threading.Timer(CALL_SECONDS_MAX, process.kill)
+            limit = threading.Timer(seconds(CALL_SECONDS_MAX), process.kill)
             limit.start()
             _, status, usage = os.wait4(process.pid, 0)
             limit.cancel()
@@ -248,7 +248,8 @@ class PluginTest(unittest.TestCase):
         self.assertIn("table inet fairlead", pod.nft())
         self.assertTrue(pod.alias().startswith("smc1;"), pod.alias())
         if pod.cgroup is not None:
-            self.assertEqual(pod.programs(), ["smc_mark", "smc_option"])
+            self.assertEqual(pod.programs(),
+                             ["client_addr4", "client_addr6", "smc_mark", "smc_option"])
 
     def attachments(self):
         return sorted(str(path.relative_to(self.run_dir)) for path in

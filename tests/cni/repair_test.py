@@ -4,7 +4,7 @@ import subprocess
 
 import plugin
 from clustered import NODE, RUNS, SECONDS_MAX, ClusterTest
-from plugin import IN, SLOWNESS, main
+from plugin import IN, main, seconds
 
 
 class Repair(ClusterTest):
@@ -96,7 +96,7 @@ class Repair(ClusterTest):
         self.assertIn("status 401", text)
         self.assertEqual(self.metric("fairlead_node_install_ready"), 1)
         agent.terminate()
-        self.assertEqual(agent.wait(SECONDS_MAX * SLOWNESS), 0)
+        self.assertEqual(agent.wait(seconds(SECONDS_MAX)), 0)
         self.start_agent("--repair", environment={"KUBERNETES_SERVICE_HOST": "", "KUBERNETES_SERVICE_PORT": "x"})
         self.assertIn("event=no_cluster", self.log.read_text())
 

@@ -69,7 +69,7 @@ class Storm(PluginTest):
         pod = self.pod()
         before = pod.snapshot()
         chance = random.Random(9)
-        usual = statistics.median(self.wall_seconds(pod) for _ in range(5))
+        longest = statistics.median(self.wall_seconds(pod) for _ in range(5))
         self.good("DEL", pod)
         cut_off = 0
         for number in range(KILLS):
@@ -78,9 +78,11 @@ class Storm(PluginTest):
             process, = self.start_all("DEL" if number % 4 == 3 else "ADD", [pod], IN)
             # How far it comes is chance, and all that is asked of it is that it is somewhere.
             ended = os.pidfd_open(process.pid)
-            if not select.select([ended], [], [], chance.uniform(0, usual))[0]:
+            if not select.select([ended], [], [], chance.uniform(0, longest))[0]:
                 process.kill()
                 cut_off += 1
+            else:
+                longest *= 0.7  # the machine has become faster
             os.close(ended)
             process.wait()
             process.stdout.close()
@@ -101,8 +103,8 @@ class Storm(PluginTest):
 class Cost(PluginTest):
     def measure(self, annotations):
         pod = self.pod()
-        costs = [self.add(pod, annotations).cpu_seconds for _ in range(COST_CALLS)]
-        return statistics.median(costs)
+        # The least: what other programs do to the caches only adds to it.
+        return min(self.add(pod, annotations).cpu_seconds for _ in range(COST_CALLS))
 
     def test_processor_time_of_add(self):
         without = self.measure({"app": "web"})

@@ -78,7 +78,7 @@ class Add(PluginTest):
         pod = self.pod()
         self.add(pod)
         pod.detach("smc_mark")  # which is attached last
-        self.assertEqual(pod.programs(), ["smc_option"])
+        self.assertEqual(pod.programs(), ["client_addr4", "client_addr6", "smc_option"])
         self.add(pod)
         self.assert_set_up(pod)
 

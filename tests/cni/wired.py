@@ -108,12 +108,6 @@ class WiredTest(harness.ProxyTest, plugin.PluginTest):
         proxy = self.start(name, listeners, settings, wrapper=wrapper)
         # Before its pod goes; whatever is wrong with it is found at the end of the test.
         self.addCleanup(proxy.finish)
-        outside = proxy.get
-
-        def get(path):
-            with pod.namespace():
-                return outside(path)
-        proxy.get = get
         return proxy
 
     def redis(self, pod):

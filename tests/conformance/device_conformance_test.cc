@@ -269,7 +269,7 @@ TEST_P(DeviceConformance, RemoteMemoryIsThePeersMemory) {
 TEST_P(DeviceConformance, BufferMadeAfterConnectingCanBeWritten) {
   Connection connection = connect();
   ASSERT_TRUE(right->post_receives(4));
-  auto late = right->device().allocate_buffer(right->domain(), 100000);
+  auto late = right->device().allocate_buffer(right->domain(), 100000, BufferUse::kRmb);
   ASSERT_TRUE(late);
   for (const std::byte byte : (*late)->bytes()) ASSERT_EQ(byte, std::byte{0});
   left->memory().bytes()[0] = std::byte{1};

@@ -11,7 +11,7 @@ namespace {
 
 TEST_P(DeviceConformance, ProtectionDomainsIsolate) {
   auto domain = std::move(right->device().create_protection_domain().value());
-  auto secret = std::move(right->device().allocate_buffer(*domain, 4096).value());
+  auto secret = std::move(right->device().allocate_buffer(*domain, 4096, BufferUse::kRmb).value());
   Connection outsider = connect();  // in the endpoint's own domain
   Connection insider{nullptr, nullptr};
   if (right->device().capabilities().receive_queue_crosses_domains) {
@@ -39,7 +39,7 @@ TEST_P(DeviceConformance, ProtectionDomainsIsolate) {
 TEST_P(DeviceConformance, ReceiveQueuesOfSeveralDomainsServeTheirOwn) {
   auto domain = std::move(right->device().create_protection_domain().value());
   auto queue = std::move(right->device().create_shared_receive_queue(*domain, 4).value());
-  auto buffer = std::move(right->device().allocate_buffer(*domain, 4096).value());
+  auto buffer = std::move(right->device().allocate_buffer(*domain, 4096, BufferUse::kRmb).value());
   const ReceiveRequest receive{WorkId(7), buffer.get(), 0, 4096};
   ASSERT_TRUE(queue->post({&receive, 1}));
   ASSERT_TRUE(right->post_receives(1));
@@ -61,7 +61,7 @@ TEST_P(DeviceConformance, ReceiveQueuesOfSeveralDomainsServeTheirOwn) {
 
 TEST_P(DeviceConformance, LocalBufferOfAnotherDomainIsALocalError) {
   auto domain = std::move(left->device().create_protection_domain().value());
-  auto foreign = std::move(left->device().allocate_buffer(*domain, 4096).value());
+  auto foreign = std::move(left->device().allocate_buffer(*domain, 4096, BufferUse::kRmb).value());
   Connection connection = connect();
   ASSERT_TRUE(post(*connection.left, write_request(*foreign, 0, 64, at(right->memory()), true, 1)));
   ASSERT_TRUE(run_until([&] { return left->sends.size() == 1; }));

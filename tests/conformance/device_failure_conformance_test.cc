@@ -208,7 +208,8 @@ TEST_P(DeviceConformance, UnregisteringUnderLoadEndsInARemoteAccessError) {
   Connection victim = connect();
   Connection other = connect();
   ASSERT_TRUE(right->post_receives(64));
-  auto doomed = std::move(right->device().allocate_buffer(right->domain(), 65536).value());
+  auto doomed =
+      std::move(right->device().allocate_buffer(right->domain(), 65536, BufferUse::kRmb).value());
   const RemoteSlice target = at(*doomed);
   std::memset(left->memory().bytes().data(), 0x55, 4096);
   auto write = [&](bool signaled) {

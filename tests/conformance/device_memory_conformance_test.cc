@@ -1,5 +1,9 @@
-// Memory that belongs to two devices at once, as link groups with links on both need it.
+// What a peer may do to memory by its use, and memory that belongs to two devices at once, as link
+// groups with links on both need it.
 #include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
 
 #include "conformance/conformance_test.h"
 
@@ -7,9 +11,9 @@ namespace fairlead::rdma {
 namespace {
 
 TEST_P(DeviceConformance, MemoryOfOneDeviceServesAnotherUnderKeysOfItsOwn) {
-  auto pages = left->device().allocate_buffer(left->domain(), 100000);
+  auto pages = left->device().allocate_buffer(left->domain(), 100000, BufferUse::kRmb);
   ASSERT_TRUE(pages);
-  auto shared = right->device().share_buffer(right->domain(), **pages);
+  auto shared = right->device().share_buffer(right->domain(), **pages, BufferUse::kRmb);
   ASSERT_EQ(shared.has_value(), GetParam().shares_buffers);
   if (!shared) {
     EXPECT_EQ(shared.error().code, Errc::kUnsupported);
@@ -34,6 +38,56 @@ TEST_P(DeviceConformance, MemoryOfOneDeviceServesAnotherUnderKeysOfItsOwn) {
   connection.left->fail();
   shared->reset();
   EXPECT_EQ((*pages)->bytes()[99999], std::byte{1});
+}
+
+// The domain and the range are right, so the use of the buffer is all that stands in the way.
+TEST_P(DeviceConformance, PeersWriteIntoRmbsOnly) {
+  for (const BufferUse use : {BufferUse::kSendRing, BufferUse::kMessages}) {
+    SCOPED_TRACE(static_cast<int>(use));
+    auto buffer = std::move(right->device().allocate_buffer(right->domain(), 4096, use).value());
+    Connection attacker = connect();
+    Connection bystander = connect();
+    ASSERT_TRUE(right->post_receives(4));
+    settle();
+    std::memset(left->memory().bytes().data(), 0x11, 64);
+    EXPECT_FALSE(attacker.left->remote_memory(at(*buffer), 64));
+    ASSERT_TRUE(post(*attacker.left, write_request(left->memory(), 0, 64, at(*buffer), true, 1)));
+    ASSERT_TRUE(both_notice(attacker));
+    ASSERT_EQ(left->sent(*attacker.left).size(), 1u);
+    EXPECT_EQ(left->sent(*attacker.left)[0].status, CompletionStatus::kRemoteAccessError);
+    EXPECT_TRUE(std::ranges::all_of(buffer->bytes(), [](std::byte b) { return b == std::byte{}; }));
+    EXPECT_TRUE(works(bystander));
+    EXPECT_FALSE(right->has_fatal(*bystander.right));
+  }
+}
+
+TEST_P(DeviceConformance, WhatNoPeerMayWriteStillServesItsOwner) {
+  auto ring = left->device().allocate_buffer(left->domain(), 4096, BufferUse::kSendRing);
+  ASSERT_TRUE(ring);
+  Connection connection = connect();
+  settle();
+  std::memset((*ring)->bytes().data(), 0x22, 64);
+  ASSERT_TRUE(post(*connection.left, write_request(**ring, 0, 64, at(right->memory()), true, 1)));
+  ASSERT_TRUE(run_until([&] { return !left->sent(*connection.left).empty(); }));
+  EXPECT_EQ(left->sent(*connection.left)[0].status, CompletionStatus::kSuccess);
+  EXPECT_EQ(right->memory().bytes()[63], std::byte{0x22});
+  left->queue_pairs.clear();
+}
+
+// A device on which the send rings of another are registered grants no more than the first does.
+TEST_P(DeviceConformance, SharingASendRingGrantsPeersNothing) {
+  auto ring = left->device().allocate_buffer(left->domain(), 4096, BufferUse::kSendRing);
+  ASSERT_TRUE(ring);
+  auto shared = right->device().share_buffer(right->domain(), **ring, BufferUse::kSendRing);
+  ASSERT_EQ(shared.has_value(), GetParam().shares_buffers);
+  if (!shared) return;
+  Connection connection = connect();
+  settle();
+  left->memory().bytes()[0] = std::byte{0x11};
+  ASSERT_TRUE(post(*connection.left, write_request(left->memory(), 0, 1, at(**shared), true, 1)));
+  ASSERT_TRUE(both_notice(connection));
+  EXPECT_EQ(left->sent(*connection.left)[0].status, CompletionStatus::kRemoteAccessError);
+  EXPECT_EQ((*ring)->bytes()[0], std::byte{});
 }
 
 }  // namespace

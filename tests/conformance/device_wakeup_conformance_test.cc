@@ -12,7 +12,7 @@ namespace {
 
 // Blocks when there is nothing to do. False when nothing came for so long that a wake-up was lost.
 bool sleep_or_work(Endpoint& endpoint) {
-  constexpr int kLostAfterMilliseconds = 10000;
+  constexpr int kLostAfterMilliseconds = 120'000;
   if (endpoint.turn()) return true;
   if (!endpoint.device().arm()) return true;
   const int woken = endpoint.watcher().wait(endpoint.device(), kLostAfterMilliseconds);

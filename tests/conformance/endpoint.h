@@ -34,16 +34,17 @@ class Endpoint {
 
   explicit Endpoint(Device& device, std::uint32_t receives_max = 256)
       : device_(&device), receives_max_(receives_max) {
-    device_->set_watcher(&watcher_);
+    (void)device_->set_watcher(&watcher_);
     domain_ = std::move(device.create_protection_domain().value());
     receive_queue_ = std::move(device.create_shared_receive_queue(*domain_, receives_max).value());
-    receive_buffer_ =
-        std::move(device.allocate_buffer(*domain_, receives_max * kReceiveBytes).value());
-    memory_ = std::move(device.allocate_buffer(*domain_, 1 << 20).value());
+    receive_buffer_ = std::move(
+        device.allocate_buffer(*domain_, receives_max * kReceiveBytes, BufferUse::kMessages)
+            .value());
+    memory_ = std::move(device.allocate_buffer(*domain_, 1 << 20, BufferUse::kRmb).value());
   }
   ~Endpoint() {
     queue_pairs.clear();
-    device_->set_watcher(nullptr);
+    (void)device_->set_watcher(nullptr);
   }
   Endpoint(const Endpoint&) = delete;
   Endpoint& operator=(const Endpoint&) = delete;

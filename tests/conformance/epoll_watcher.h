@@ -4,6 +4,8 @@
 
 #include <sys/epoll.h>
 
+#include <cerrno>
+
 #include "base/handle.h"
 #include "rdma/device.h"
 
@@ -13,11 +15,13 @@ class EpollWatcher final : public FdWatcher {
  public:
   EpollWatcher() : epoll_(::epoll_create1(EPOLL_CLOEXEC)) {}
 
-  void watch_readable(int fd, Trigger trigger) override {
+  Result<void> watch_readable(int fd, Trigger trigger) override {
     epoll_event event{};
     event.events = EPOLLIN | (trigger == Trigger::kEdge ? static_cast<unsigned>(EPOLLET) : 0u);
     event.data.fd = fd;
-    if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) != 0) ++failures_;
+    if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) == 0) return {};
+    ++failures_;
+    return system_error("epoll_ctl", errno);
   }
   void unwatch(int fd) override {
     if (::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr) != 0) ++failures_;

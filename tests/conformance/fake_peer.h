@@ -1,8 +1,11 @@
-// A peer that speaks the control protocol of the shared-memory fabric by hand, to say what no
-// device would say. Its channels are those it dials; it never answers by itself.
+// A peer that writes the shared-memory protocol by hand, to say what no device would say. It makes
+// channels and grants itself, as a device of the same directory does; it never answers by itself.
 #pragma once
 
 #include <fcntl.h>
+#include <linux/sockios.h>
+#include <poll.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 
@@ -12,9 +15,12 @@
 #include <vector>
 
 #include "base/handle.h"
+#include "base/record_socket.h"
+#include "broker/message.h"
+#include "broker/shared_objects.h"
 #include "conformance/shm_device_pair.h"
-#include "rdma/shm/shm_channel.h"
-#include "rdma/shm/shm_control.h"
+#include "rdma/shm/shm_bell.h"
+#include "rdma/shm/shm_channel_memory.h"
 #include "rdma/shm/shm_fabric.h"
 #include "rdma/shm/shm_segment.h"
 
@@ -23,6 +29,7 @@ namespace fairlead::rdma::shm {
 class FakePeer {
  public:
   using Kind = ControlMessage::Kind;
+  using Record = broker::Message;
 
   FakePeer(const FabricDirectory& directory, std::uint8_t number)
       : fabric_(std::move(Fabric::open(directory.path(), peer_id(number)).value())),
@@ -33,25 +40,60 @@ class FakePeer {
 
   // Connects without a word.
   void dial(PeerId device) { socket = std::move(fabric_.dial(device).value()); }
-  // Opens a channel as a device would.
-  void open_channel(PeerId device) {
+  Record channel_record() const {
+    return {.kind = Record::Kind::kChannel,
+            .side = 1,
+            .layout = kChannelLayout,
+            .peer = self_,
+            .fabric = fabric_.id()};
+  }
+  // Opens a channel as a device would, under any name.
+  void open_channel(PeerId device) { open_channel_as(device, self_); }
+  void open_channel_as(PeerId device, PeerId name) {
     dial(device);
-    segment = std::move(create_segment("fake", sizeof(ChannelMemory)).value());
-    say({.kind = Kind::kHello, .peer = self_, .fabric = fabric_.id()}, segment.fd.get());
+    auto ends = std::move(broker::make_channel(sizeof(ChannelMemory)).value());
+    Record record = channel_record();
+    record.peer = name;
+    (void)broker::send(socket.get(), record, ends[1].descriptors());
+    mapping = std::move(Mapping::map(ends[0].memory.get(), sizeof(ChannelMemory)).value());
+    ring = std::move(ends[0].ring);
+    watch = std::move(ends[0].watch);
+    tail = control_tail = control_head = 0;
   }
-  ChannelMemory& memory() {
-    return *reinterpret_cast<ChannelMemory*>(segment.mapping.bytes().data());
+  void close_channel() {
+    ring.reset();
+    watch.reset();
+    mapping = Mapping();
   }
+  ChannelMemory& memory() { return *reinterpret_cast<ChannelMemory*>(mapping.bytes().data()); }
   RingMemory& out() { return memory().rings[0]; }
   RingMemory& in() { return memory().rings[1]; }
+  ControlRingMemory& control_out() { return memory().controls[0]; }
+  ControlRingMemory& control_in() { return memory().controls[1]; }
 
-  bool say(const ControlMessage& message, int fd = -1) {
-    const bool sent = send_control(socket.get(), message, fd).has_value();
-    if (segment.fd && message.kind != Kind::kHello) out().control_sent.fetch_add(1);
-    return sent;
+  void ring_bell() const { (void)::shutdown(ring.get(), SHUT_RDWR); }
+
+  // Puts a message into the control ring, whether there is room or not.
+  void say(const ControlMessage& message) { say_raw(encode(message)); }
+  void say_raw(const ControlBytes& bytes) {
+    std::memcpy(static_cast<void*>(&control_out().slots[control_tail % kControlSlots]),
+                bytes.data(), bytes.size());
+    control_out().tail = ++control_tail;
+    ring_bell();
   }
-  // Any bytes with any descriptors.
-  bool say_raw(const std::vector<std::byte>& bytes, const std::vector<int>& fds) {
+  // Gives the device memory of ours, of any kind.
+  bool grant(std::uint64_t number, int fd) {
+    return broker::send(socket.get(),
+                        {.kind = Record::Kind::kGranted,
+                         .peer = self_,
+                         .fabric = fabric_.id(),
+                         .buffer = buffer(number)},
+                        std::span(&fd, 1))
+        .has_value();
+  }
+  static BufferId buffer(std::uint64_t number) { return {0xfa4e, number}; }
+  // Any bytes with any descriptors, over the socket.
+  bool send_raw(const std::vector<std::byte>& bytes, const std::vector<int>& fds) {
     iovec part{const_cast<std::byte*>(bytes.data()), bytes.size()};
     std::vector<std::uint64_t> ancillary(CMSG_SPACE(fds.size() * sizeof(int)) / 8 + 1);
     msghdr header{};
@@ -68,17 +110,25 @@ class FakePeer {
     }
     return ::sendmsg(socket.get(), &header, MSG_NOSIGNAL | MSG_DONTWAIT) >= 0;
   }
-  std::optional<ReceivedControl> hear() {
-    auto received = receive_control(socket.get());
-    if (!received) return std::nullopt;
-    return std::move(*received);
+  // The next control message of the device.
+  std::optional<ControlMessage> hear() {
+    if (control_in().tail == control_head) return std::nullopt;
+    ControlBytes bytes;
+    std::memcpy(bytes.data(),
+                static_cast<const void*>(&control_in().slots[control_head % kControlSlots]),
+                bytes.size());
+    control_in().head = ++control_head;
+    return decode_control(bytes).value();
   }
-  // True when the device has hung up on us.
-  bool is_shut_out() {
-    for (;;) {
-      auto received = receive_control(socket.get());
-      if (!received) return received.error().code == Errc::kPeerGone;
-    }
+  // True when the device has given up the channel.
+  bool is_shut_out() const {
+    int unread = 0;
+    return ::ioctl(watch.get(), SIOCOUTQ, &unread) != 0 || unread == 0;
+  }
+  // True when the device has closed our connection to it.
+  bool is_hung_up_on() const {
+    pollfd state{socket.get(), POLLIN, 0};
+    return ::poll(&state, 1, 0) > 0 && (state.revents & POLLHUP) != 0;
   }
 
   // Puts a message of one slot into the ring, as it stands there.
@@ -87,11 +137,14 @@ class FakePeer {
     slot.words[0] = static_cast<std::uint64_t>(source.value) << 32 | destination.value;
     slot.words[1] = length_word;
     out().tail = ++tail;
+    ring_bell();
   }
 
-  FileDescriptor socket;
-  Segment segment;
+  FileDescriptor socket;  // to the device's connector
+  FileDescriptor ring, watch;
+  Mapping mapping;
   std::uint64_t tail = 0;
+  std::uint64_t control_tail = 0, control_head = 0;
 
  private:
   Fabric fabric_;

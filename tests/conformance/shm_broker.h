@@ -1,9 +1,11 @@
-// A broker in a thread, for devices of one process: introduces whoever asks to whoever is there.
+// A broker in a thread, for devices of one process: makes channels and buffers for whoever
+// registers. Faults can be switched on, for what the real one does only under pressure.
 #pragma once
 
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/eventfd.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -15,13 +17,18 @@
 #include <vector>
 
 #include "base/unix_address.h"
+#include "broker/request_ring.h"
+#include "broker/shared_objects.h"
 #include "conformance/shm_device_pair.h"
-#include "rdma/shm/shm_broker_link.h"
+#include "rdma/shm/shm_broker_connector.h"
+#include "rdma/shm/shm_channel_memory.h"
 
 namespace fairlead::rdma::shm {
 
 class BrokerThread {
  public:
+  static constexpr unsigned kStock = 16;
+
   BrokerThread() {
     static std::atomic<unsigned> made{0};
     name_ = "@fairlead-test-" + std::to_string(::getpid()) + "-" + std::to_string(++made);
@@ -32,12 +39,14 @@ class BrokerThread {
   BrokerThread& operator=(const BrokerThread&) = delete;
 
   const std::string& name() const { return name_; }
+  // Grants are swallowed, as by a broker that is slow for ever.
+  std::atomic<bool> swallow_grants{false};
+  std::atomic<bool> no_blanks{false};
+  std::atomic<std::uint64_t> grants{0};
+  std::atomic<std::uint64_t> buffers{0};  // that the broker holds
 
   void start() {
-    const auto address = unix_name(name_);
-    listener_.reset(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-    EXPECT_EQ(::bind(listener_.get(), address->get(), address->length_bytes), 0);
-    EXPECT_EQ(::listen(listener_.get(), 64), 0);
+    instance_ += 1000;
     stop_.reset(::eventfd(0, EFD_CLOEXEC));
     thread_ = std::thread([this] { run(); });
   }
@@ -48,70 +57,149 @@ class BrokerThread {
     EXPECT_EQ(::write(stop_.get(), &one, sizeof one), 8);
     thread_.join();
     devices_.clear();
-    known_.clear();
-    listener_.reset();
+    buffers = 0;
   }
 
  private:
   using Kind = broker::Message::Kind;
+  using Request = broker::Request;
   static constexpr FabricId kFabric{{9, 8, 7, 6, 5}};
+
+  struct Member {
+    FileDescriptor socket;
+    Mapping ring;
+    std::unique_ptr<broker::RequestReader> requests;
+    PeerId peer;
+    std::map<broker::BufferId, FileDescriptor> buffers;
+    unsigned stock = 0;
+  };
 
   void run() {
     for (;;) {
-      std::vector<pollfd> waiting = {{stop_.get(), POLLIN, 0}, {listener_.get(), POLLIN, 0}};
-      for (const auto& [fd, device] : devices_) waiting.push_back({fd, POLLIN, 0});
-      if (::poll(waiting.data(), waiting.size(), -1) < 0) return;
-      if (waiting[0].revents != 0) return;
-      for (std::size_t i = 2; i < waiting.size(); ++i)
-        if (waiting[i].revents != 0) read(waiting[i].fd);
-      if (waiting[1].revents == 0) continue;
-      FileDescriptor device(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
-      const int fd = device.get();
-      devices_[fd] = std::move(device);
+      look();
+      std::vector<pollfd> waiting = {{stop_.get(), POLLIN, 0}};
+      for (int left = 5; left > 0; --left) {
+        if (::poll(waiting.data(), 1, 1) != 0) return;
+        for (auto at = devices_.begin(); at != devices_.end();)
+          at = serve(at->second) ? std::next(at) : devices_.erase(at);
+      }
     }
   }
-  void read(int fd) {
-    const auto received = broker::receive(fd);
-    if (!received) {
-      std::erase_if(known_, [&](const auto& entry) { return entry.second == fd; });
-      devices_.erase(fd);
-      return;
+  // Connects to all that listen and that it is not connected to.
+  void look() {
+    for (unsigned index = 0; index < 16; ++index) {
+      if (devices_.contains(index)) continue;
+      const auto address = unix_name(name_ + "-" + std::to_string(index));
+      FileDescriptor fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+      (void)::shutdown(fd.get(), SHUT_RD);
+      if (::connect(fd.get(), address->get(), address->length_bytes) != 0) continue;
+      Member member;
+      member.socket = std::move(fd);
+      auto memory = broker::make_memory("requests", broker::kRequestRingBytes);
+      member.ring = std::move(Mapping::map(memory->get(), broker::kRequestRingBytes).value());
+      member.requests = std::make_unique<broker::RequestReader>(
+          *reinterpret_cast<broker::RequestRingMemory*>(member.ring.bytes().data()));
+      const int sent = memory->get();
+      (void)broker::send(member.socket.get(),
+                         {.kind = Kind::kRequestRing, .buffer = {instance_, 0}},
+                         std::span(&sent, 1));
+      devices_[index] = std::move(member);
     }
-    const PeerId peer = received->message.peer;
-    if (received->message.kind == Kind::kRegister) {
-      known_[peer] = fd;
-      ids_[fd] = peer;
-      (void)broker::send(fd, {.kind = Kind::kWelcome, .fabric = kFabric});
-      return;
+  }
+  bool serve(Member& member) {
+    pollfd state{member.socket.get(), 0, 0};
+    (void)::poll(&state, 1, 0);
+    if ((state.revents & POLLHUP) != 0) {
+      buffers -= member.buffers.size();
+      return false;
     }
-    const auto other = known_.find(peer);
-    int ends[2] = {-1, -1};
-    if (other == known_.end() ||
-        ::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) != 0) {
-      (void)broker::send(
-          fd, {.kind = Kind::kRefused, .refusal = broker::Refusal::kUnknownPeer, .peer = peer});
-      return;
+    for (;;) {
+      const auto request = member.requests->take();
+      if (!request) break;
+      handle(member, *request);
     }
-    const FileDescriptor theirs(ends[0]), ours(ends[1]);
-    (void)broker::send(other->second, {.kind = Kind::kVisitor, .peer = ids_[fd]}, theirs.get());
-    (void)broker::send(fd, {.kind = Kind::kIntroduced, .peer = peer}, ours.get());
+    if (member.requests->take_wish()) say(member, {.kind = Kind::kRoom});
+    for (; !member.peer.is_zero() && member.stock < kStock && !no_blanks; ++member.stock) {
+      const broker::BufferId id{instance_, ++made_};
+      FileDescriptor& blank = member.buffers[id] = std::move(broker::make_blank().value());
+      ++buffers;
+      say(member, {.kind = Kind::kBlank, .buffer = id}, {blank.get()});
+    }
+    return true;
+  }
+  static void say(Member& to, const broker::Message& message, std::vector<int> fds = {}) {
+    // A test's device reads sooner or later.
+    for (;;) {
+      const auto sent = broker::send(to.socket.get(), message, fds);
+      if (sent || sent.error().code != Errc::kWouldBlock) return;
+      pollfd room{to.socket.get(), POLLOUT, 0};
+      (void)::poll(&room, 1, 10);
+    }
+  }
+  Member* find(PeerId peer) {
+    for (auto& [index, member] : devices_)
+      if (member.peer == peer) return &member;
+    return nullptr;
+  }
+  void handle(Member& member, const Request& request) {
+    switch (request.kind) {
+      case Request::Kind::kRegister:
+        member.peer = request.peer;
+        return say(member, {.kind = Kind::kWelcome, .peer = member.peer, .fabric = kFabric});
+      case Request::Kind::kConnect: {
+        Member* const other = find(request.peer);
+        if (other == nullptr)
+          return say(member, {.kind = Kind::kRefused,
+                              .refusal = broker::Refusal::kUnknownPeer,
+                              .peer = request.peer});
+        auto ends = std::move(broker::make_channel(sizeof(ChannelMemory)).value());
+        for (unsigned side : {1u, 0u}) {
+          const auto fds = ends[side].descriptors();
+          say(side == 0 ? member : *other,
+              {.kind = Kind::kChannel,
+               .side = static_cast<std::uint8_t>(side),
+               .layout = kChannelLayout,
+               .peer = side == 0 ? other->peer : member.peer},
+              {fds.begin(), fds.end()});
+        }
+        return;
+      }
+      case Request::Kind::kTake:
+        --member.stock;
+        return;
+      case Request::Kind::kGrant: {
+        Member* const other = find(request.peer);
+        const auto buffer = member.buffers.find(request.buffer);
+        ++grants;
+        if (other == nullptr || buffer == member.buffers.end() || swallow_grants) return;
+        return say(*other, {.kind = Kind::kGranted, .peer = member.peer, .buffer = request.buffer},
+                   {buffer->second.get()});
+      }
+      case Request::Kind::kFree:
+        buffers -= member.buffers.erase(request.buffer);
+        return;
+    }
   }
 
   std::string name_;
-  FileDescriptor listener_, stop_;
-  std::map<int, FileDescriptor> devices_;
-  std::map<int, PeerId> ids_;
-  std::map<PeerId, int> known_;
+  std::uint64_t instance_ = 0, made_ = 0;
+  FileDescriptor stop_;
+  std::map<unsigned, Member> devices_;
   std::thread thread_;
 };
 
 inline std::unique_ptr<ShmDevice> open_device(const BrokerThread& broker, std::uint8_t number,
-                                              unsigned ports = 1, bool addressable = true) {
-  auto link = BrokerLink::open(broker.name(), peer_id(number));
-  if (!link || (*link)->await_welcome(std::chrono::seconds(10)) != BrokerLink::State::kUp)
+                                              unsigned ports = 1, bool addressable = true,
+                                              Duration grant_wait = kGrantWaitMax) {
+  auto connector = BrokerConnector::open(broker.name(), peer_id(number), ::geteuid());
+  if (!connector || (*connector)->wait_registered(std::chrono::seconds(10)) !=
+                        BrokerConnector::State::kRegistered)
     return nullptr;
-  auto device = ShmDevice::open(
-      {.peer_id = peer_id(number), .ports = ports, .addressable = addressable}, std::move(*link));
+  auto device = ShmDevice::open({.peer_id = peer_id(number),
+                                 .ports = ports,
+                                 .addressable = addressable,
+                                 .grant_wait = grant_wait},
+                                std::move(*connector));
   return device ? std::move(*device) : nullptr;
 }
 

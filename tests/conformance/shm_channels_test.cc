@@ -157,7 +157,7 @@ TEST(ShmChannels, AnnouncementsBeyondTheSocketsRoomArriveBeforeTheMessageAfterTh
   ASSERT_TRUE(right.post_receives(8));
   std::vector<std::unique_ptr<RegisteredBuffer>> buffers;
   for (int i = 0; i < 1500; ++i)
-    buffers.push_back(std::move(a->allocate_buffer(left.domain(), 4096).value()));
+    buffers.push_back(std::move(a->allocate_buffer(left.domain(), 4096, BufferUse::kRmb).value()));
   QueuePair& one = left.add_queue_pair();
   QueuePair& two = right.add_queue_pair();
   ASSERT_TRUE(one.connect(right.address_of(two)));

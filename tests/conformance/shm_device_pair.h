@@ -34,11 +34,15 @@ class FabricDirectory {
 inline PeerId peer_id(std::uint8_t number) { return {{0x10, 0, 0, 0, 0, 0, 0, number}}; }
 
 inline std::unique_ptr<ShmDevice> open_device(const FabricDirectory& directory, std::uint8_t number,
-                                              unsigned ports = 1, bool addressable = true) {
+                                              unsigned ports = 1, bool addressable = true,
+                                              Duration grant_wait = kGrantWaitMax,
+                                              Duration control_stall = kControlStallMax) {
   auto device = ShmDevice::open({.directory = directory.path(),
                                  .peer_id = peer_id(number),
                                  .ports = ports,
-                                 .addressable = addressable});
+                                 .addressable = addressable,
+                                 .grant_wait = grant_wait,
+                                 .control_stall = control_stall});
   return device ? std::move(*device) : nullptr;
 }
 

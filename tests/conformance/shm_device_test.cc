@@ -148,8 +148,8 @@ TEST(ShmDevice, LimitsAreErrorsNotCrashes) {
   EXPECT_TRUE(refused(wrong));
   EXPECT_FALSE(device->create_shared_receive_queue(end.domain(), 0));
   EXPECT_FALSE(device->create_shared_receive_queue(end.domain(), kReceiveRequestsMax + 1));
-  EXPECT_FALSE(device->allocate_buffer(end.domain(), 0));
-  EXPECT_FALSE(device->allocate_buffer(end.domain(), kBufferBytesMax + 1));
+  EXPECT_FALSE(device->allocate_buffer(end.domain(), 0, BufferUse::kRmb));
+  EXPECT_FALSE(device->allocate_buffer(end.domain(), kBufferBytesMax + 1, BufferUse::kRmb));
 }
 
 }  // namespace

@@ -26,108 +26,104 @@ class NoMoreDescriptors {
   rlimit before_{};
 };
 
-TEST_F(ShmHostile, HelloThatIsNoHello) {
-  const ControlBytes good =
-      encode({.kind = Kind::kHello, .peer = peer_id(9), .fabric = fake_->fabric()});
-  Segment segment = std::move(create_segment("fake", sizeof(ChannelMemory)).value());
-  Segment small = std::move(create_segment("fake", sizeof(ChannelMemory) - 4096).value());
-  FileDescriptor unsealed(::memfd_create("unsealed", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  ASSERT_EQ(::ftruncate(unsealed.get(), sizeof(ChannelMemory)), 0);
-  const int fd = segment.fd.get();
-  auto changed = [&](std::size_t at) {
-    std::vector<std::byte> bytes(good.begin(), good.end());
+TEST_F(ShmHostile, RecordThatOpensNoChannel) {
+  auto ends = std::move(broker::make_channel(sizeof(ChannelMemory)).value());
+  const FileDescriptor small = memory_of(sizeof(ChannelMemory) - 4096);
+  const FileDescriptor null(::open("/dev/null", O_RDWR | O_CLOEXEC));
+  const FileDescriptor path(::open("/tmp", O_PATH | O_CLOEXEC));
+  const int memory = ends[1].memory.get(), ring = ends[1].ring.get(), watch = ends[1].watch.get();
+  const auto encoded = broker::encode(fake_->channel_record());
+  const std::vector<std::byte> whole(encoded.begin(), encoded.end());
+  const auto changed = [&](std::size_t at) {
+    std::vector<std::byte> bytes = whole;
     bytes[at] ^= std::byte{0xff};
     return bytes;
   };
-  const std::vector<std::byte> whole(good.begin(), good.end());
   std::vector<std::byte> longer = whole;
   longer.push_back({});
   const struct {
     std::vector<std::byte> bytes;
     std::vector<int> fds;
-  } cases[] = {{whole, {}},
-               {whole, {fd, fd}},
-               {whole, {fd, fd, fd, fd, fd, fd}},
-               {whole, {small.fd.get()}},
-               {whole, {unsealed.get()}},
-               {changed(0), {fd}},   // magic
-               {changed(4), {fd}},   // kind
-               {changed(7), {fd}},   // version
-               {changed(48), {fd}},  // fabric
-               {changed(56), {fd}},  // ring size
-               {{whole.begin(), whole.begin() + 63}, {fd}},
-               {longer, {fd}},
-               {{std::byte{1}}, {}}};
+    bool hung_up;
+  } cases[] = {{whole, {}, true},
+               {whole, {memory}, true},
+               {whole, {memory, ring, watch, ring}, true},
+               {changed(0), {memory, ring, watch}, true},   // magic
+               {changed(4), {memory, ring, watch}, true},   // version
+               {changed(5), {memory, ring, watch}, true},   // kind
+               {changed(7), {memory, ring, watch}, true},   // side
+               {changed(16), {memory, ring, watch}, true},  // fabric
+               {changed(21), {memory, ring, watch}, true},  // layout
+               {{whole.begin(), whole.begin() + 63}, {memory, ring, watch}, true},
+               {longer, {memory, ring, watch}, true},
+               {{std::byte{1}}, {}, true},
+               {whole, {small.get(), ring, watch}, false},
+               {whole, {memory, null.get(), watch}, false},
+               {whole, {memory, ring, null.get()}, false},
+               {whole, {memory, ring, path.get()}, false},
+               {whole, {ring, memory, watch}, false}};
   for (const auto& one : cases) {
     fake_->dial(peer_id(1));
-    ASSERT_TRUE(fake_->say_raw(one.bytes, one.fds));
+    ASSERT_TRUE(fake_->send_raw(one.bytes, one.fds));
     run();
-    EXPECT_TRUE(fake_->is_shut_out()) << &one - cases;
-    EXPECT_TRUE(device_->poll_fault()) << &one - cases;
+    EXPECT_EQ(fake_->is_hung_up_on(), one.hung_up) << &one - cases;
+    EXPECT_EQ(device_->poll_fault().has_value(), !one.hung_up) << &one - cases;
   }
 }
 
-TEST_F(ShmHostile, HelloOfPeerZero) {
-  fake_->dial(peer_id(1));
-  Segment segment = std::move(create_segment("fake", sizeof(ChannelMemory)).value());
-  fake_->say({.kind = Kind::kHello, .fabric = fake_->fabric()}, segment.fd.get());
+TEST_F(ShmHostile, ChannelOfPeerZero) {
+  fake_->open_channel_as(peer_id(1), PeerId{});
   run();
-  EXPECT_TRUE(fake_->is_shut_out());
-}
-
-TEST_F(ShmHostile, StrangersWhoSayNothing) {
-  std::vector<FileDescriptor> silent;
-  for (std::size_t i = 0; i < 3 * kStrangersMax; ++i) {
-    fake_->dial(peer_id(1));
-    silent.push_back(std::move(fake_->socket));
-    run();
-  }
-  silent.erase(silent.begin() + 2 * kStrangersMax, silent.end());
-  run();
-  face_fake();  // gets in nevertheless
-  expect_unmoved();
+  EXPECT_TRUE(fake_->is_hung_up_on());
 }
 
 TEST_F(ShmHostile, ManyChannelsOfOnePeer) {
-  std::vector<FileDescriptor> sockets;
+  std::vector<FileDescriptor> bells;
   std::size_t shut_out = 0;
   for (std::size_t i = 0; i < kChannelsPerPeerMax + 3; ++i) {
     fake_->open_channel(peer_id(1));
     run();
     shut_out += fake_->is_shut_out();
-    sockets.push_back(std::move(fake_->socket));
+    bells.push_back(std::move(fake_->ring));
+    bells.push_back(std::move(fake_->watch));
   }
   EXPECT_EQ(shut_out, 3u);
 }
 
-TEST_F(ShmHostile, SecondHello) {
-  face_fake();
-  fake_->say({.kind = Kind::kHello, .peer = peer_id(9), .fabric = fake_->fabric()},
-             fake_->segment.fd.get());
-  expect_given_up();
-}
-
 TEST_F(ShmHostile, GarbageInsteadOfControlMessages) {
-  for (std::size_t size : {1u, 63u, 64u, 65u, 5000u}) {
+  for (int kind : {0, 5, 255}) {
     face_fake();
-    ASSERT_TRUE(fake_->say_raw(pattern(size, 3), {}));
+    ControlBytes bytes{};
+    bytes[0] = static_cast<std::byte>(kind);
+    fake_->say_raw(bytes);
     expect_given_up();
   }
 }
 
-TEST_F(ShmHostile, DescriptorsWhereNoneBelong) {
+TEST_F(ShmHostile, TailOfTheControlRingThatLapsIt) {
   face_fake();
-  const ControlBytes wake = encode({.kind = Kind::kWake});
-  FileDescriptor null(::open("/dev/null", O_RDONLY | O_CLOEXEC));
-  ASSERT_TRUE(fake_->say_raw({wake.begin(), wake.end()}, {null.get()}));
+  fake_->control_out().tail = fake_->control_tail + kControlSlots + 1;
+  fake_->ring_bell();
   expect_given_up();
 }
 
-TEST_F(ShmHostile, DoorbellThatIsNoPipe) {
+TEST_F(ShmHostile, TailOfTheControlRingThatRunsBackwards) {
   face_fake();
-  FileDescriptor null(::open("/dev/null", O_RDONLY | O_CLOEXEC));
-  fake_->say({.kind = Kind::kDoorbell}, null.get());
+  fake_->control_out().tail = 0;
+  fake_->ring_bell();
   expect_given_up();
+}
+
+TEST_F(ShmHostile, HeadOfTheControlRingBeyondWhatWasSent) {
+  face_fake();
+  fake_->control_in().head = 1000;
+  // Each of these is answered with a refusal, until the ring is full and its head is looked at.
+  for (std::size_t i = 0; i < 2 * kControlSlots; ++i) {
+    fake_->put(QpNumber(0xffffff), kFakeQp, 44);
+    if (i % 64 == 0) run();
+  }
+  run();
+  EXPECT_TRUE(victim_->has_fatal(*facing_));
 }
 
 TEST_F(ShmHostile, QueuePairReadyTwice) {
@@ -141,56 +137,90 @@ TEST_F(ShmHostile, QueuePairReadyTwice) {
 
 TEST_F(ShmHostile, SleepingWordThatNeverRestsDoesNotBlockTheRinger) {
   face_fake();
-  std::size_t doorbells = 0;
-  std::vector<FileDescriptor> pipes;
-  const unsigned rings = 3 * kDoorbellPipeBytes;
-  for (unsigned i = 0; i < rings; ++i) {
+  for (unsigned i = 0; i < 10000; ++i) {
     fake_->memory().sides[0].sleeping = ~std::uint64_t{0};
     ASSERT_TRUE(post(*facing_, send_request(std::span(kAnyMessage), i % 16 == 0)));
     device_->ring_doorbells();
     fake_->in().head = fake_->in().tail.load();
     if (i % 16 == 0) victim_->turn();
-    while (auto heard = fake_->hear()) {
-      if (heard->message.kind != Kind::kDoorbell) continue;
-      ++doorbells;
-      // We make the pipe block, for what it is worth: the end that the device writes to is not
-      // ours.
-      ::fcntl(heard->fd.get(), F_SETFL, 0);
-      pipes.push_back(std::move(heard->fd));
-    }
-  }
-  // Full pipes were replaced; nobody read from them.
-  EXPECT_GE(doorbells, 3u);
-  EXPECT_LE(doorbells, 5u);
-  pipes.clear();
-  expect_unmoved();
-}
-
-TEST_F(ShmHostile, PipeOfTheDoorbellClosed) {
-  face_fake();
-  for (int i = 0; i < 3; ++i) {
-    fake_->memory().sides[0].sleeping = kWakeOnMessage;
-    ASSERT_TRUE(post(*facing_, send_request(std::span(kAnyMessage))));
-    device_->ring_doorbells();
-    while (fake_->hear()) {
-    }
   }
   expect_unmoved();
 }
 
-TEST_F(ShmHostile, HintOfControlMessagesThatNeverCome) {
+// Nothing can be sent over a bell, in neither direction.
+TEST_F(ShmHostile, BellCarriesNoBytes) {
   face_fake();
-  for (std::uint64_t i = 0; i < 1000; ++i) {
-    fake_->out().control_sent = i * 0x123456789;
-    victim_->turn();
+  const char byte = 1;
+  for (const int fd : {fake_->ring.get(), fake_->watch.get()}) {
+    EXPECT_EQ(::send(fd, &byte, 1, MSG_NOSIGNAL | MSG_DONTWAIT), -1);
+    EXPECT_EQ(errno, EPIPE);
   }
+  expect_unmoved();
+}
+
+TEST_F(ShmHostile, BellRungWithoutEnd) {
+  face_fake();
+  for (int i = 0; i < 1000; ++i) {
+    fake_->ring_bell();
+    if (i % 100 == 0) run();
+  }
+  expect_unmoved();
+}
+
+TEST_F(ShmHostile, BellClosedEndsTheChannel) {
+  face_fake();
+  fake_->ring.reset();
   run();
-  EXPECT_TRUE(device_->arm());
-  device_->disarm();
+  EXPECT_TRUE(victim_->has_fatal(*facing_));
+}
+
+// Who eats the byte by which its life is told counts as dead from its next ring on, and its death
+// is seen all the same.
+TEST_F(ShmHostile, PeerThatEatsTheMarkOfItsBell) {
+  for (const bool rings : {true, false}) {
+    face_fake();
+    char byte = 0;
+    ASSERT_EQ(::recv(fake_->ring.get(), &byte, 1, MSG_DONTWAIT), 1);
+    if (rings)
+      fake_->ring_bell();
+    else
+      fake_->ring.reset();
+    run();
+    EXPECT_TRUE(victim_->has_fatal(*facing_)) << rings;
+  }
+}
+
+TEST_F(ShmHostile, AnnouncedMemoryThatNeverComes) {
+  face_fake();
+  fake_->say(announcement(4096));
+  fake_->put(facing_->number(), kFakeQp, 44);
+  run();
+  EXPECT_TRUE(victim_->received.empty());
+  EXPECT_TRUE(device_->arm());  // it sleeps meanwhile
+  // The honest pair goes on, and after its time the channel does.
+  ASSERT_TRUE(post(*theirs_, send_request(std::span(kAnyMessage))));
+  run();
+  EXPECT_EQ(victim_->received.size(), 1u);
+  while (victim_->received.size() < 2) {
+    victim_->watcher().wait(*device_, 1000);
+    run();
+  }
+  EXPECT_FALSE(facing_->remote_memory({RemoteKey(1), RemoteAddress(0x10000)}, 4096));
+  EXPECT_TRUE(device_->poll_fault());
+  EXPECT_FALSE(victim_->has_fatal(*facing_));
+}
+
+TEST_F(ShmHostile, MemoryThatIsNeverAnnounced) {
+  face_fake();
+  const FileDescriptor memory = memory_of(4096);
+  for (std::uint64_t number = 1; number <= 2 * kUnclaimedGrantsMax; ++number) {
+    ASSERT_TRUE(fake_->grant(number, memory.get()));
+    if (number % 64 == 0) run();
+  }
   expect_unmoved();
 }
 
-TEST_F(ShmHostile, PeerThatNeverReadsItsSocketIsGivenUpInTheEnd) {
+TEST_F(ShmHostile, PeerThatNeverTakesControlMessagesIsGivenUpInTheEnd) {
   face_fake();
   // Each of these is answered with a refusal.
   for (std::size_t i = 0; i < kControlQueueMax + 2000; ++i) {
@@ -201,13 +231,18 @@ TEST_F(ShmHostile, PeerThatNeverReadsItsSocketIsGivenUpInTheEnd) {
   EXPECT_TRUE(victim_->has_fatal(*facing_));
 }
 
-TEST_F(ShmHostile, HalfClosedSocketEndsTheChannelAndNotOurSleep) {
+TEST_F(ShmHostile, PeerThatTakesNoControlMessagesForTooLongIsGivenUp) {
   face_fake();
-  ASSERT_EQ(::shutdown(fake_->socket.get(), SHUT_RD), 0);
-  facing_->fail();  // has to tell, and cannot
+  for (std::size_t i = 0; i < kControlSlots + 10; ++i) fake_->put(QpNumber(0xffffff), kFakeQp, 44);
   run();
-  EXPECT_TRUE(device_->arm());
-  device_->disarm();
+  EXPECT_FALSE(victim_->has_fatal(*facing_));
+  while (!victim_->has_fatal(*facing_)) {
+    ASSERT_TRUE(device_->arm());
+    ASSERT_GT(victim_->watcher().wait(*device_, 10000), 0);
+    device_->disarm();
+    run();
+  }
+  EXPECT_TRUE(device_->poll_fault());
 }
 
 TEST_F(ShmHostile, MessagesFloodOneQueuePairOthersGetTheirTurn) {
@@ -223,15 +258,15 @@ TEST_F(ShmHostile, MessagesFloodOneQueuePairOthersGetTheirTurn) {
   EXPECT_LT(victim_->received.size(), 100u);
 }
 
-TEST_F(ShmHostile, DescriptorThatFindsNoRoomCostsTheChannel) {
+TEST_F(ShmHostile, DescriptorThatFindsNoRoomCostsItsBuffer) {
   face_fake();
-  Segment segment = std::move(create_segment("lost", 4096).value());
-  fake_->say(announcement(4096), segment.fd.get());
+  const FileDescriptor memory = memory_of(4096);
+  offer(announcement(4096), memory.get());
   {
     NoMoreDescriptors none;
     run();
   }
-  expect_given_up();
+  expect_memory_refused();
 }
 
 TEST_F(ShmHostile, ConnectionsWithoutDescriptorsLeftDoNotKeepUsAwake) {

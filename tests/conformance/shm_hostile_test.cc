@@ -78,9 +78,8 @@ TEST_F(ShmHostile, MessageForAQueuePairThatIsNot) {
   run();
   bool refused = false;
   while (auto heard = fake_->hear())
-    refused |= heard->message.kind == Kind::kQueuePairGone &&
-               heard->message.source == QpNumber(0xffffffff) &&
-               heard->message.destination == kFakeQp;
+    refused |= heard->kind == Kind::kQueuePairGone && heard->source == QpNumber(0xffffffff) &&
+               heard->destination == kFakeQp;
   EXPECT_TRUE(refused);
   expect_unmoved();
 }
@@ -106,10 +105,7 @@ TEST_F(ShmHostile, EndOfSomebodyElsesQueuePair) {
 }
 
 TEST_F(ShmHostile, FalseNameOnASecondChannelDoesNotReachTheFirst) {
-  fake_->dial(peer_id(1));
-  fake_->segment = std::move(create_segment("fake", sizeof(ChannelMemory)).value());
-  fake_->say({.kind = Kind::kHello, .peer = peer_id(2), .fabric = fake_->fabric()},
-             fake_->segment.fd.get());
+  fake_->open_channel_as(peer_id(1), peer_id(2));
   fake_->say({.kind = Kind::kQueuePairReady,
               .source = theirs_->number(),
               .destination = ours_->number(),
@@ -126,14 +122,14 @@ TEST_F(ShmHostile, BufferThatCouldShrink) {
   face_fake();
   FileDescriptor fd(::memfd_create("unsealed", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   ASSERT_EQ(::ftruncate(fd.get(), 8192), 0);
-  fake_->say(announcement(8192), fd.get());
-  expect_given_up();
+  offer(announcement(8192), fd.get());
+  expect_memory_refused();
 }
 
 TEST_F(ShmHostile, BufferSmallerThanItSays) {
   face_fake();
-  Segment small = std::move(create_segment("small", 4096).value());
-  fake_->say(announcement(8192), small.fd.get());
+  FileDescriptor small = memory_of(4096);
+  offer(announcement(8192), small.get());
   expect_given_up();
 }
 
@@ -141,8 +137,8 @@ TEST_F(ShmHostile, BufferOfAbsurdSize) {
   for (std::uint64_t size :
        {std::uint64_t{0}, ~std::uint64_t{0}, std::uint64_t{kBufferBytesMax} + 1}) {
     face_fake();
-    Segment small = std::move(create_segment("small", 4096).value());
-    fake_->say(announcement(size), small.fd.get());
+    FileDescriptor small = memory_of(4096);
+    offer(announcement(size), small.get());
     expect_given_up();
   }
 }
@@ -150,8 +146,8 @@ TEST_F(ShmHostile, BufferOfAbsurdSize) {
 TEST_F(ShmHostile, BufferThatIsNoMemfd) {
   face_fake();
   FileDescriptor null(::open("/dev/null", O_RDWR | O_CLOEXEC));
-  fake_->say(announcement(4096), null.get());
-  expect_given_up();
+  offer(announcement(4096), null.get());
+  expect_memory_refused();
 }
 
 TEST_F(ShmHostile, BufferOfHugePages) {
@@ -160,28 +156,28 @@ TEST_F(ShmHostile, BufferOfHugePages) {
   ASSERT_EQ(::ftruncate(huge.get(), 2 << 20), 0);
   ASSERT_EQ(::fcntl(huge.get(), F_ADD_SEALS, F_SEAL_SHRINK), 0);
   face_fake();
-  fake_->say(announcement(4096), huge.get());
-  expect_given_up();
+  offer(announcement(4096), huge.get());
+  expect_memory_refused();
 }
 
 TEST_F(ShmHostile, BufferAnnouncedTwice) {
   face_fake();
-  Segment segment = std::move(create_segment("twice", 4096).value());
-  fake_->say(announcement(4096), segment.fd.get());
-  fake_->say(announcement(4096), segment.fd.get());
+  FileDescriptor segment = memory_of(4096);
+  offer(announcement(4096), segment.get());
+  offer(announcement(4096), segment.get());
   expect_given_up();
 }
 
 TEST_F(ShmHostile, HolesPunchedIntoABufferInUse) {
   face_fake();
-  Segment segment = std::move(create_segment("holes", 1 << 16).value());
-  fake_->say(announcement(1 << 16), segment.fd.get());
+  FileDescriptor segment = memory_of(1 << 16);
+  offer(announcement(1 << 16), segment.get());
   run();
   auto view = facing_->remote_memory({RemoteKey(1), RemoteAddress(0x10000)}, 1 << 16);
   ASSERT_TRUE(view);
   for (int i = 0; i < 4; ++i) {
     std::memset(view->data(), i, view->size());
-    ASSERT_EQ(::fallocate(segment.fd.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 1 << 16),
+    ASSERT_EQ(::fallocate(segment.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 1 << 16),
               0);
   }
   expect_unmoved();
@@ -189,24 +185,25 @@ TEST_F(ShmHostile, HolesPunchedIntoABufferInUse) {
 
 TEST_F(ShmHostile, ViewOfAWithdrawnBufferStaysMemory) {
   face_fake();
-  Segment segment = std::move(create_segment("gone", 4096).value());
-  fake_->say(announcement(4096), segment.fd.get());
+  FileDescriptor segment = memory_of(4096);
+  offer(announcement(4096), segment.get());
   run();
   auto view = facing_->remote_memory({RemoteKey(1), RemoteAddress(0x10000)}, 4096);
   ASSERT_TRUE(view);
   fake_->say({.kind = Kind::kWithdraw, .rkey = RemoteKey(1)});
   run();
   std::memset(view->data(), 0xff, view->size());
-  EXPECT_EQ(segment.mapping.bytes()[0], std::byte{0});
+  const Mapping theirs = std::move(Mapping::map(segment.get(), 4096).value());
+  EXPECT_EQ(theirs.bytes()[0], std::byte{0});
   EXPECT_FALSE(facing_->remote_memory({RemoteKey(1), RemoteAddress(0x10000)}, 4096));
   expect_unmoved();
 }
 
 TEST_F(ShmHostile, MoreBuffersThanAnybodyNeeds) {
   face_fake();
-  Segment segment = std::move(create_segment("many", 4096).value());
+  FileDescriptor segment = memory_of(4096);
   for (std::uint32_t key = 1; key <= kRemoteBuffersMax + 1; ++key) {
-    fake_->say(announcement(4096, key), segment.fd.get());
+    offer(announcement(4096, key), segment.get());
     if (key % 64 == 0) run();
     if (key == kRemoteBuffersMax) {
       EXPECT_FALSE(fake_->is_shut_out());
@@ -217,11 +214,11 @@ TEST_F(ShmHostile, MoreBuffersThanAnybodyNeeds) {
 
 TEST_F(ShmHostile, AnnouncementsOfAStrangersDomainAreNotMapped) {
   face_fake();
-  Segment segment = std::move(create_segment("other", 4096).value());
+  FileDescriptor segment = memory_of(4096);
   for (std::uint32_t key = 1; key <= 2000; ++key) {
     ControlMessage message = announcement(4096, 1);
     message.domain = DomainId(kFakeDomain.value + key);
-    fake_->say(message, segment.fd.get());
+    offer(message, segment.get());
     if (key % 64 == 0) run();
   }
   expect_unmoved();

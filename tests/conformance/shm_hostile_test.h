@@ -29,7 +29,8 @@ class ShmHostile : public testing::Test {
   using Kind = ControlMessage::Kind;
 
   void SetUp() override {
-    device_ = open_device(directory_, 1);
+    device_ = open_device(directory_, 1, 1, true, std::chrono::milliseconds(300),
+                          std::chrono::milliseconds(300));
     honest_ = open_device(directory_, 2);
     ASSERT_TRUE(device_ && honest_);
     victim_ = std::make_unique<Endpoint>(*device_);
@@ -46,8 +47,8 @@ class ShmHostile : public testing::Test {
   }
   // Whatever happened, the honest pair goes on and the device can sleep.
   void TearDown() override {
+    fake_->close_channel();
     fake_->socket.reset();
-    fake_->segment = Segment{};
     run();
     EXPECT_FALSE(victim_->has_fatal(*ours_));
     const std::size_t before = victim_->received.size();
@@ -93,7 +94,17 @@ class ShmHostile : public testing::Test {
             .domain = kFakeDomain,
             .rkey = RemoteKey(key),
             .address = RemoteAddress(0x10000),
-            .size_bytes = size};
+            .size_bytes = size,
+            .buffer = FakePeer::buffer(key)};
+  }
+  // Memory as a buffer has it.
+  static FileDescriptor memory_of(std::size_t size_bytes) {
+    return std::move(broker::make_memory("fake", size_bytes).value());
+  }
+  // Grants the memory and announces it.
+  void offer(const ControlMessage& message, int fd) {
+    ASSERT_TRUE(fake_->grant(message.buffer.number, fd));
+    fake_->say(message);
   }
   void expect_given_up() {
     run();
@@ -103,6 +114,17 @@ class ShmHostile : public testing::Test {
     ASSERT_TRUE(fault);
     EXPECT_EQ(fault->peer, peer_id(9));
     EXPECT_STRNE(fault->error.what, "");
+  }
+  // The memory of key 1 was refused: the key is unknown, and the channel goes on.
+  void expect_memory_refused() {
+    run();
+    while (!device_->poll_fault()) {
+      victim_->watcher().wait(*device_, 1000);
+      run();
+    }
+    EXPECT_FALSE(facing_->remote_memory({RemoteKey(1), RemoteAddress(0x10000)}, 1));
+    EXPECT_FALSE(fake_->is_shut_out());
+    EXPECT_FALSE(victim_->has_fatal(*facing_));
   }
   void expect_unmoved() {
     run();

@@ -13,6 +13,7 @@ import unittest
 from pathlib import Path
 
 from injector import HERE, HOST, ApiServer, Client, Injector, make_certificate, openssl, review, wait_for
+from slow_clients import assert_probes_are_answered
 
 BINARY = Path(sys.argv.pop(1)) / "fairlead-injector"
 
@@ -88,6 +89,24 @@ class WithFiles(unittest.TestCase):
         self.test_golden_pods()
         for connection in idle:
             connection.close()
+
+    def test_slow_clients_delay_neither_reviews_nor_probes(self):
+        pod = json.loads((HERE / "cases/host_network.json").read_text())["pod"]
+
+        def ask_for_review():
+            self.assertEqual(self.client.post("/mutate/pods", review(pod))[0], 200)
+        # The first bytes of a TLS handshake, from another address than the API server's: the rate of
+        # handshakes is limited for each.
+        assert_probes_are_answered(self, ("127.0.0.1", self.client.port), ask_for_review,
+                                   b"\x16\x03\x01\x02\x00\x01", "127.0.0.2")
+        assert_probes_are_answered(self, ("127.0.0.1", self.injector.admin_port),
+                                   lambda: self.assertEqual(self.injector.get("/livez")[0], 200),
+                                   b"GET /livez HTTP/1.1\r\nX-Slow: ")
+        metrics = self.injector.metrics()
+        for server in ("reviews", "admin"):
+            self.assertGreater(sum(
+                metrics[f'fairlead_injector_http_refused_total{{server="{server}",reason="{reason}"}}']
+                for reason in ("crowded", "rate")), 0)
 
     def test_probes_and_metrics(self):
         self.assertEqual(self.injector.get("/livez")[0], 200)

@@ -1,5 +1,5 @@
 """Starts real proxies for tests: on free ports, in a folder of their own, and ends them whatever
-happens.
+happens. One file, long because starting, asking and ending a proxy belong together.
 
 Environment:
   FAIRLEAD_BIN       the folder with fairlead-proxy and ctl/fairleadctl
@@ -11,18 +11,18 @@ Environment:
 A proxy that dies of a signal, that says "assertion failed" or in whose stderr a sanitizer speaks fails
 the test that started it.
 """
+import http.client
 import json
 import os
 import re
 import resource
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
 import unittest
-import urllib.error
-import urllib.request
 from pathlib import Path
 
 from metrics import Metrics
@@ -52,13 +52,31 @@ def sanitized():
     return b"__ubsan_" in (programs() / "fairlead-proxy").read_bytes()
 
 
+def short_milliseconds():
+    """For a timer of the proxies that a test lets run out."""
+    return int(400 * SLOWNESS)
+
+
 def amount(count):
     """A number of bytes or of repetitions, for this build."""
     return max(1, int(count / SLOWNESS))
 
 
+class UnixConnection(http.client.HTTPConnection):
+    """HTTP over a Unix socket of the file system."""
+
+    def __init__(self, path, timeout):
+        super().__init__("fairlead", timeout=timeout)
+        self.path = path
+
+    def connect(self):
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(self.path)
+
+
 class Proxy:
-    """One fairlead-proxy process."""
+    """One fairlead-proxy process. It is asked over its Unix socket, which knows no network namespace."""
 
     def __init__(self, folder, name, config, environment=None, wrapper=(), limits=(), flags=()):
         self.name = name
@@ -96,24 +114,35 @@ class Proxy:
         wait_until(ready, f"{self.name} to become ready", 20)
         for name, address in re.findall(r"event=listening listener=(\S+) .*address=(\S+)", self.log()):
             self.addresses[name] = address
-        self.admin = re.search(r"event=admin address=(\S+)", self.log()).group(1)
+        places = re.findall(r"event=admin address=(\S+)", self.log())
+        self.admin = next((place for place in places if not place.startswith(("unix:", "@"))), None)
+        self.socket = next((place for place in places if place.startswith("unix:")), None)
         return self
 
     def address(self, listener):
         host, port = self.addresses[listener].rsplit(":", 1)
         return host.strip("[]"), int(port)
 
+    def ask(self, method, path):
+        connection = UnixConnection(self.socket.removeprefix("unix:"), seconds(10))
+        try:
+            connection.request(method, path)
+            answer = connection.getresponse()
+            body = answer.read().decode()
+        finally:
+            connection.close()
+        if not 200 <= answer.status < 300:
+            raise AssertionError(f"{self.name}: {method} {path}: {answer.status} {body}")
+        return body
+
     def get(self, path):
-        with urllib.request.urlopen(f"http://{self.admin}{path}", timeout=seconds(10)) as answer:
-            return answer.read().decode()
+        return self.ask("GET", path)
 
     def get_json(self, path):
         return json.loads(self.get(path))
 
     def post(self, path):
-        request = urllib.request.Request(f"http://{self.admin}{path}", method="POST")
-        with urllib.request.urlopen(request, timeout=seconds(10)) as answer:
-            return answer.read().decode()
+        return self.ask("POST", path)
 
     def metrics(self):
         return Metrics(self.get("/metrics"))
@@ -123,7 +152,7 @@ class Proxy:
 
     def ctl(self, *arguments):
         return json.loads(subprocess.run(
-            [programs() / "ctl/fairleadctl", "--admin", self.admin, "-o", "json", *arguments],
+            [programs() / "ctl/fairleadctl", "--admin", self.socket, "-o", "json", *arguments],
             capture_output=True, text=True, check=True, timeout=seconds(10)).stdout)
 
     def resident_bytes(self):
@@ -205,16 +234,23 @@ class ProxyTest(unittest.TestCase):
         shutil.rmtree(self.folder, ignore_errors=True)
         self.assertEqual(problems, [])
 
-    def base_config(self, listeners):
+    def base_config(self, listeners, name):
+        # Proxies of other users make their sockets there, too.
+        place = self.folder / "run"
+        place.mkdir(exist_ok=True)
+        place.chmod(0o777)
         return {"concurrency": 1, "listeners": listeners,
                 "devices": {"shm": {"directory": str(self.folder / "shm")}},
-                "admin": {"listen": "127.0.0.1:0", "socket": ""}, "drain": {"timeout": "2s"},
+                "admin": {"listen": "127.0.0.1:0", "socket": str(place / f"{name}.{len(self.proxies)}.sock")},
+                "drain": {"timeout": "2s"},
+                # No timer of theirs runs out because other programs have the processors.
+                "smc": {"handshake_timeout": "60s"}, "limits": {"dial_timeout": "60s"},
                 "log": {"level": "debug"}}
 
     def start(self, name, listeners, options=None, **how):
         """Starts a proxy; `options` change its configuration, `how` goes to Proxy."""
         (self.folder / "shm").mkdir(exist_ok=True)
-        config = self.base_config(listeners)
+        config = self.base_config(listeners, name)
         for changes in (VARIANTS[VARIANT], self.options, options or {}):
             config = merge(config, changes)
         if config["devices"]["shm"].get("directory") is None:

@@ -7,19 +7,19 @@ import struct
 
 import clc
 import peers
-from harness import ProxyTest, main, seconds, wait_until
-
-TIMEOUT = f"{int(seconds(0.4) * 1000)}ms"
-ASSUMED = {"smc": {"assume": ["127.0.0.0/8"], "handshake_timeout": TIMEOUT}}
+from harness import ProxyTest, main, short_milliseconds, wait_until
 
 
-class HostileClient(ProxyTest):
+class ClientTest(ProxyTest):
+    handshake_timeout = "60s"
+
     def setUp(self):
         super().setUp()
         self.server = peers.Server(peers.echo)
         self.addCleanup(self.server.close)
         # The outbound one stands for an honest peer, whose identity the hostile one may borrow.
-        self.start_pair(self.server.address, server=ASSUMED)
+        self.start_pair(self.server.address, server={"smc": {
+            "assume": ["127.0.0.0/8"], "handshake_timeout": self.handshake_timeout}})
         self.target = self.inbound.address("in")
         self.honest = clc.Gid(self.outbound)
 
@@ -39,13 +39,22 @@ class HostileClient(ProxyTest):
         with peers.connect(self.entry) as sock:
             sock.sendall(b"honest")
             self.assertEqual(peers.receive_exactly(sock, 6), b"honest")
-        self.assert_smcr(self.outbound)
+        if self.handshake_timeout == ClientTest.handshake_timeout:
+            self.assert_smcr(self.outbound)
         self.wait_idle()
 
     def assert_echo(self, sock, sent):
         sock.sendall(sent)
         self.assertEqual(peers.receive_exactly(sock, len(sent)), sent)
 
+    def receive_accept(self, sock):
+        sock.sendall(self.proposal())
+        accept = clc.receive(sock, clc.ACCEPT)
+        self.assertEqual(accept.gid, clc.Gid(self.inbound).bytes)
+        return accept
+
+
+class HostileClient(ClientTest):
     def test_plain_bytes_reach_the_application(self):
         plain = [b"GET / HTTP/1.1\r\n\r\n", b"x", random.Random(1).randbytes(100_000),
                  b"\xe2\xd4\xc3\xd8" + bytes(152),  # the eyecatcher, but for its last bit
@@ -54,18 +63,6 @@ class HostileClient(ProxyTest):
             with peers.connect(self.target) as sock:
                 self.assert_echo(sock, data)
         self.finish({("peer_not_injected", "local"): len(plain)})
-
-    def test_silent_stranger_gets_its_application(self):
-        """As clients of protocols whose server speaks first are."""
-        def greet(sock):
-            sock.sendall(b"hello")
-            peers.echo(sock)
-        self.server.handle = greet
-        with peers.connect(self.target) as sock:
-            self.assertEqual(peers.receive_exactly(sock, 5), b"hello")
-            self.assert_echo(sock, b"thank you")
-        self.server.handle = peers.echo
-        self.finish({("peer_not_injected", "local"): 1})
 
     def test_malformed_messages_are_refused(self):
         good = self.proposal()
@@ -152,36 +149,6 @@ class HostileClient(ProxyTest):
             self.assert_echo(sock, b"in small steps")
         self.finish({("no_rdma_device", "local"): 1})
 
-    def test_silence_in_the_middle_of_a_proposal(self):
-        with peers.connect(self.target) as sock:
-            sock.sendall(self.proposal()[:100])
-            self.assertTrue(peers.ends_in_reset(sock))
-        self.finish({}, refused=1)
-
-    def receive_accept(self, sock):
-        sock.sendall(self.proposal())
-        accept = clc.receive(sock, clc.ACCEPT)
-        self.assertEqual(accept.gid, clc.Gid(self.inbound).bytes)
-        return accept
-
-    def test_wrong_answers_to_an_accept_are_refused(self):
-        """And the application's connection ends as well."""
-        answers = {"nothing": b"", "garbage": bytes(200), "half a Confirm":
-                   clc.answer(clc.CONFIRM, self.honest.bytes)[:90], "a Proposal": self.proposal(),
-                   "an Accept": clc.answer(clc.ACCEPT, self.honest.bytes),
-                   "no token": clc.answer(clc.CONFIRM, self.honest.bytes, token=0),
-                   "no element": clc.answer(clc.CONFIRM, self.honest.bytes, index=0)}
-        for name, data in answers.items():
-            with self.subTest(name), peers.connect(self.target) as sock:
-                self.receive_accept(sock)
-                sock.sendall(data)
-                self.assertTrue(peers.ends_in_reset(sock))
-        wait_until(lambda: len(self.server.tasks) == len(answers), "the application's connections")
-        for task in self.server.tasks:
-            with contextlib.suppress(ConnectionResetError):
-                task.finish()
-        self.finish({}, refused=len(answers))
-
     def test_confirm_that_does_not_fit_is_declined(self):
         cases = [({"release": 0}, clc.RELEASE_MISMATCH, "release_mismatch"),
                  ({"max_connections": 16}, clc.MAX_CONNECTIONS, "max_connections_mismatch"),
@@ -235,6 +202,47 @@ class HostileClient(ProxyTest):
         self.assertEqual(self.inbound.log().count(
             'why="too many connections that the peer never finished"'), 1)
         self.assert_smcr(self.outbound)
+
+
+class SilentClient(ClientTest):
+    """What the client leaves unsaid runs into the timeout of the handshake."""
+    handshake_timeout = f"{5 * short_milliseconds()}ms"
+
+    def test_silent_stranger_gets_its_application(self):
+        """As clients of protocols whose server speaks first are."""
+        def greet(sock):
+            sock.sendall(b"hello")
+            peers.echo(sock)
+        self.server.handle = greet
+        with peers.connect(self.target) as sock:
+            self.assertEqual(peers.receive_exactly(sock, 5), b"hello")
+            self.assert_echo(sock, b"thank you")
+        self.server.handle = peers.echo
+        self.finish({("peer_not_injected", "local"): 1})
+
+    def test_silence_in_the_middle_of_a_proposal(self):
+        with peers.connect(self.target) as sock:
+            sock.sendall(self.proposal()[:100])
+            self.assertTrue(peers.ends_in_reset(sock))
+        self.finish({}, refused=1)
+
+    def test_wrong_answers_to_an_accept_are_refused(self):
+        """And the application's connection ends as well."""
+        answers = {"nothing": b"", "garbage": bytes(200), "half a Confirm":
+                   clc.answer(clc.CONFIRM, self.honest.bytes)[:90], "a Proposal": self.proposal(),
+                   "an Accept": clc.answer(clc.ACCEPT, self.honest.bytes),
+                   "no token": clc.answer(clc.CONFIRM, self.honest.bytes, token=0),
+                   "no element": clc.answer(clc.CONFIRM, self.honest.bytes, index=0)}
+        for name, data in answers.items():
+            with self.subTest(name), peers.connect(self.target) as sock:
+                self.receive_accept(sock)
+                sock.sendall(data)
+                self.assertTrue(peers.ends_in_reset(sock))
+        wait_until(lambda: len(self.server.tasks) == len(answers), "the application's connections")
+        for task in self.server.tasks:
+            with contextlib.suppress(ConnectionResetError):
+                task.finish()
+        self.finish({}, refused=len(answers))
 
 
 if __name__ == "__main__":

@@ -5,10 +5,9 @@ import socket
 
 import clc
 import peers
-from harness import ProxyTest, listener, main, seconds, wait_until
+from harness import ProxyTest, listener, main, seconds, short_milliseconds, wait_until
 
-TIMEOUT_MS = int(seconds(0.4) * 1000)
-ASSUMED = {"smc": {"assume": ["127.0.0.0/8"], "handshake_timeout": f"{TIMEOUT_MS}ms"}}
+ASSUMED = {"smc": {"assume": ["127.0.0.0/8"]}}
 
 
 class HostileServer(ProxyTest):
@@ -18,6 +17,11 @@ class HostileServer(ProxyTest):
         self.bystander = self.start("bystander", [listener("in", "inbound", ("127.0.0.1", 9))])
         self.borrowed = clc.Gid(self.bystander).bytes
         self.seen = queue.Queue()
+        self.options = ASSUMED
+
+    def expect_timeout(self):
+        """Of the handshake: soon, for a server that stays silent."""
+        self.options = {"smc": {**ASSUMED["smc"], "handshake_timeout": f"{short_milliseconds()}ms"}}
 
     def serve(self, *behaviours):
         """The first connection gets the first behaviour, and so on; the last one all others."""
@@ -28,7 +32,7 @@ class HostileServer(ProxyTest):
             return behaviour(sock)
         self.server = peers.Server(handle)
         self.addCleanup(self.server.close)
-        self.outbound = self.start("out", [listener("out", "outbound", self.server.address)], ASSUMED)
+        self.outbound = self.start("out", [listener("out", "outbound", self.server.address)])
         self.entry = self.outbound.address("out")
 
     def after_proposal(self, say):
@@ -70,9 +74,11 @@ class HostileServer(ProxyTest):
         self.server.results()
 
     def test_silence(self):
+        self.expect_timeout()
         self.assert_redialled(lambda sock: None, "handshake_timeout")
 
     def test_half_an_accept(self):
+        self.expect_timeout()
         self.assert_redialled(
             lambda sock: sock.sendall(clc.answer(clc.ACCEPT, self.borrowed)[:80]),
             "handshake_timeout")
@@ -81,7 +87,7 @@ class HostileServer(ProxyTest):
         """Each piece in time does not make the whole in time."""
         def drip(sock):
             message = clc.answer(clc.ACCEPT, self.borrowed)
-            sock.settimeout(TIMEOUT_MS / 4000)
+            sock.settimeout(short_milliseconds() / 4000)
             for byte in message:
                 sock.sendall(bytes([byte]))
                 try:
@@ -95,6 +101,7 @@ class HostileServer(ProxyTest):
         def drip_all(sock):
             clc.receive(sock, clc.PROPOSAL)
             drip(sock)
+        self.expect_timeout()
         self.serve(drip_all, peers.echo)
         self.talk()
         self.wait_fallback(self.outbound, "handshake_timeout")
@@ -178,6 +185,7 @@ class HostileServer(ProxyTest):
                 message = clc.receive(sock)
             self.seen.put(message.kind)
             peers.echo(sock)
+        self.expect_timeout()
         self.serve(accept, peers.echo)
         self.talk()
         wait_until(lambda: self.outbound.metrics().fallbacks(), "the fallback")

@@ -146,7 +146,7 @@ class Limits(ProxyTest):
 
     def test_memory(self):
         """First the rings become smaller, then the connections become TCP."""
-        self.start_pair(self.server.address, server={"memory": {"limit": "1MiB"}})
+        self.start_pair(self.server.address, server={"memory": {"limit": "10MiB"}})
         self.crowd(100)
         wait_until(lambda: self.fates()["answered"] == 100, "all to be served")
         metrics = self.inbound.metrics()
@@ -155,14 +155,14 @@ class Limits(ProxyTest):
         fallbacks = metrics.fallbacks()
         self.assertEqual(list(fallbacks), [("memory", "local")])
         self.assertEqual(metrics.connections("smcr") + fallbacks["memory", "local"], 100)
-        self.assertLessEqual(metrics.value("fairlead_pinned_memory_bytes"), 1 << 20)
+        self.assertLessEqual(metrics.value("fairlead_pinned_memory_bytes"), 8 << 20)
         self.assertEqual(list(self.outbound.metrics().fallbacks()), [("memory", "peer")])
         before = metrics.connections("smcr")
         self.assert_recovers()
         self.assertEqual(self.inbound.metrics().connections("smcr"), before + 1)
 
     def test_memory_of_the_client(self):
-        self.start_pair(self.server.address, client={"memory": {"limit": "1MiB"}})
+        self.start_pair(self.server.address, client={"memory": {"limit": "16MiB"}})
         self.crowd(100)
         wait_until(lambda: self.fates()["answered"] == 100, "all to be served")
         self.assertEqual(list(self.outbound.metrics().fallbacks()), [("memory", "local")])

@@ -12,7 +12,7 @@ sys.path.insert(1, str(Path(__file__).parents[1] / "cni"))
 # pylint: disable=wrong-import-position
 import brokered
 import plugin
-from brokered import INTRODUCE, INTRODUCED, WELCOME
+from brokered import CHANNEL, CONNECT, WELCOME
 
 LIST = {"cniVersion": "1.0.0", "name": "podnet", "plugins": [{"type": "bridge"}]}
 
@@ -57,21 +57,17 @@ class NodeLoad:
                             "CNI_CONTAINERID": pod.container, "CNI_NETNS": pod.path})
 
     def device(self, pod):
-        """As soon as the broker has a door there."""
-        def knock():
-            try:
-                return brokered.Device(pod)
-            except ConnectionRefusedError:
-                return None
-        return plugin.wait_until(knock, "the broker's door", 20)
+        """The broker comes to it by itself."""
+        return brokered.Device(pod)
 
     def step(self, count):
         """One device comes, meets another, and goes; every fifth time, so does a pod."""
         caller = self.device(self.pods[1])
         assert caller.enroll(b"call%04d" % (count % 10000))[0] == WELCOME
-        caller.say(INTRODUCE, b"callee00")
-        assert caller.hear()[0] == INTRODUCED
-        self.callee.hear()
+        caller.say(CONNECT, b"callee00")
+        assert caller.hear()[0] == CHANNEL
+        assert self.callee.hear()[0] == CHANNEL
+        self.callee.drop_descriptors()
         caller.close()
         if count % 5 == 0:
             pod = plugin.Pod()

@@ -120,7 +120,7 @@ class RealRuntime(unittest.TestCase):
         self.wait_for_device(f"{name}-proxy")
 
     def wait_for_device(self, sidecar):
-        """The node's broker has opened its door in the pod, and the sidecar has found it."""
+        """The node's broker has found the sidecar."""
         wait_until(lambda: '"kind": "shm"' in self.runtime.podman(
             "exec", sidecar, "/usr/local/bin/fairleadctl", "-o", "json", "devices", check=False), "the node's broker", 30)
 

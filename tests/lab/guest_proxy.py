@@ -39,7 +39,7 @@ class GuestProxy:
         config = {"concurrency": 1, "listeners": listeners,
                   "smc": {"option_program": "external"},
                   "devices": {"shm": {"enabled": False}},
-                  "admin": {"listen": "127.0.0.1:0", "socket": ""}, "drain": {"timeout": "2s"},
+                  "admin": {"listen": "", "socket": f"@fairlead-{name}"}, "drain": {"timeout": "2s"},
                   "log": {"level": "debug"}}
         for key, value in (options or {}).items():
             both = isinstance(value, dict) and isinstance(config.get(key), dict)
@@ -64,7 +64,7 @@ class GuestProxy:
         return self.log_path.read_text(errors="replace") if self.log_path.exists() else ""
 
     def get(self, path):
-        status, body = self.node.call("system.http", url=f"http://{self.admin}{path}",
+        status, body = self.node.call("system.ask", socket=self.admin, path=path,
                                       **({"netns": self.netns} if self.netns else {}))
         expect_equal(status, 200, f"{self.name} {path}")
         return body

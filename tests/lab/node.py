@@ -7,11 +7,16 @@ import queue
 import signal
 import socket
 import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
 
 import kernel
+
+sys.path.insert(1, str(Path(__file__).parents[1]))
+
+from suite import seconds  # pylint: disable=wrong-import-position
 
 ROOT = kernel.ROOT
 BUILD = Path(os.environ.get("FAIRLEAD_BUILD", ROOT / "build/release"))
@@ -52,9 +57,9 @@ class Process:
     def event(self, timeout=30):
         """The next thing that the function tells."""
         try:
-            event = self.events.get(timeout=timeout)
+            event = self.events.get(timeout=seconds(timeout))
         except queue.Empty:
-            raise LabError(f"{self}: silent for {timeout} s") from None
+            raise LabError(f"{self}: silent for {seconds(timeout)} s") from None
         if event is None:
             self.events.put(None)
             raise LabError(f"{self}: ended early: {self.complaint()}")
@@ -67,10 +72,10 @@ class Process:
 
     def wait(self, timeout=60):
         """Its exit code; negative: the signal that ended it."""
-        if not self.ended.wait(timeout):
+        if not self.ended.wait(seconds(timeout)):
             self.send_signal(signal.SIGKILL, group=True)
             self.ended.wait(10)
-            raise LabError(f"{self}: not done after {timeout} s: {self.complaint()}")
+            raise LabError(f"{self}: not done after {seconds(timeout)} s: {self.complaint()}")
         return self.end["exit"]
 
     def value(self, timeout=60):

@@ -54,6 +54,7 @@ class Memory {
   RemoteKey rkey;
   RemoteAddress address;
   bool granted = true;
+  bool peer_may_write = false;
 
  private:
   std::shared_ptr<Memory> owner_;  // of the bytes, where it is another

@@ -8,6 +8,7 @@ namespace {
 
 constexpr Duration kTurnDelayMax = std::chrono::microseconds(20);
 constexpr Duration kShutdownWait = std::chrono::seconds(2);
+constexpr std::size_t kMemoryBytes = 1 << 30;
 constexpr unsigned kDeviceNumbers = 1024;  // to a proxy's next device
 
 // Devices find each other by the GIDs that the messages name, as RNICs do.
@@ -47,7 +48,9 @@ void SimProxy::start() {
   settings.connections_max = settings_.connections_max;
   settings.handshakes_max = settings_.handshakes_max;
   settings.handshakes_per_peer_max = settings_.handshakes_per_peer_max;
-  settings.memory_bytes = settings_.memory_bytes;
+  // What is scarce in these worlds is memory for rings.
+  settings.memory_bytes = kMemoryBytes;
+  settings.rings_max = settings_.memory_bytes;
   settings.turn_max = settings_.turn_max;
   settings.seed = world_.random.next();
   for (std::uint8_t& byte : settings.offer.peer_id.bytes)

@@ -66,8 +66,11 @@ class SimProxy final : public relay::Network {
         std::chrono::duration_cast<std::chrono::system_clock::duration>(
             world_.now().time_since_epoch()));
   }
-  Result<std::unique_ptr<event::Stream>> dial_application(const SocketAddress& to) override {
-    return dial_peer(to, false);
+  Result<relay::ApplicationLeg> dial_application(const SocketAddress& to,
+                                                 const SocketAddress&) override {
+    relay::ApplicationLeg leg;
+    leg.stream = SMC_TRY(dial_peer(to, false));
+    return leg;
   }
   Result<std::unique_ptr<event::Stream>> dial_peer(const SocketAddress& to,
                                                    bool smc_option) override;

@@ -97,28 +97,29 @@ Result<std::unique_ptr<rdma::SharedReceiveQueue>> SimDevice::create_shared_recei
 }
 
 Result<std::unique_ptr<rdma::RegisteredBuffer>> SimDevice::allocate_buffer(
-    rdma::ProtectionDomain& domain, std::size_t size_bytes) {
+    rdma::ProtectionDomain& domain, std::size_t size_bytes, rdma::BufferUse use) {
   const Fabric::Access access(fabric_);
   if (fabric_.pace_.chance(faults.refuse_memory_per_mille))
     return Error{Errc::kExhausted, "memory"};
   if (size_bytes > registrable_bytes()) return Error{Errc::kExhausted, "locked memory"};
   auto memory = std::make_shared<Memory>(size_bytes);
   if (memory->bytes.empty()) return Error{Errc::kExhausted, "memory"};
-  return register_memory(domain, std::move(memory));
+  return register_memory(domain, std::move(memory), use);
 }
 
 Result<std::unique_ptr<rdma::RegisteredBuffer>> SimDevice::share_buffer(
-    rdma::ProtectionDomain& domain, const rdma::RegisteredBuffer& buffer) {
+    rdma::ProtectionDomain& domain, const rdma::RegisteredBuffer& buffer, rdma::BufferUse use) {
   const Fabric::Access access(fabric_);
   if (fabric_.pace_.chance(faults.refuse_memory_per_mille) ||
       buffer.bytes().size() > registrable_bytes())
     return Error{Errc::kExhausted, "locked memory"};
-  return register_memory(domain,
-                         std::make_shared<Memory>(static_cast<const SimBuffer&>(buffer).memory()));
+  return register_memory(
+      domain, std::make_shared<Memory>(static_cast<const SimBuffer&>(buffer).memory()), use);
 }
 
 Result<std::unique_ptr<rdma::RegisteredBuffer>> SimDevice::register_memory(
-    rdma::ProtectionDomain& domain, std::shared_ptr<Memory> memory) {
+    rdma::ProtectionDomain& domain, std::shared_ptr<Memory> memory, rdma::BufferUse use) {
+  memory->peer_may_write = rdma::peer_may_write(use);
   memory->domain = static_cast<SimDomain&>(domain).id();
   memory->rkey = RemoteKey(next_key_++);
   memory->address = RemoteAddress(fabric_.next_address_);
@@ -197,13 +198,13 @@ void SimDevice::ring_doorbells() {
   }
 }
 
-void SimDevice::set_watcher(rdma::FdWatcher* watcher) {
+Result<void> SimDevice::set_watcher(rdma::FdWatcher* watcher) {
   const Fabric::Access access(fabric_);
   if (!doorbell_) doorbell_.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (watcher_ != nullptr) watcher_->unwatch(doorbell_.get());
   watcher_ = watcher;
-  if (watcher_ != nullptr)
-    watcher_->watch_readable(doorbell_.get(), rdma::FdWatcher::Trigger::kEdge);
+  if (watcher_ == nullptr) return {};
+  return watcher_->watch_readable(doorbell_.get(), rdma::FdWatcher::Trigger::kEdge);
 }
 
 void SimDevice::handle_readable(int) {}

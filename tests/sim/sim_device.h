@@ -72,9 +72,11 @@ class SimDevice final : public rdma::Device {
   Result<std::unique_ptr<rdma::SharedReceiveQueue>> create_shared_receive_queue(
       rdma::ProtectionDomain& domain, std::uint32_t requests_max) override;
   Result<std::unique_ptr<rdma::RegisteredBuffer>> allocate_buffer(rdma::ProtectionDomain& domain,
-                                                                  std::size_t size_bytes) override;
-  Result<std::unique_ptr<rdma::RegisteredBuffer>> share_buffer(
-      rdma::ProtectionDomain& domain, const rdma::RegisteredBuffer& buffer) override;
+                                                                  std::size_t size_bytes,
+                                                                  rdma::BufferUse use) override;
+  Result<std::unique_ptr<rdma::RegisteredBuffer>> share_buffer(rdma::ProtectionDomain& domain,
+                                                               const rdma::RegisteredBuffer& buffer,
+                                                               rdma::BufferUse use) override;
   Result<std::unique_ptr<rdma::QueuePair>> create_queue_pair(
       const rdma::QueuePairOptions& options) override;
   std::size_t registrable_bytes() const override;
@@ -84,7 +86,7 @@ class SimDevice final : public rdma::Device {
   bool arm() override;
   void disarm() override;
   void ring_doorbells() override;
-  void set_watcher(rdma::FdWatcher* watcher) override;
+  Result<void> set_watcher(rdma::FdWatcher* watcher) override;
   void handle_readable(int fd) override;
 
   // The world acts on the device.
@@ -111,7 +113,8 @@ class SimDevice final : public rdma::Device {
   };
   void wake();
   Result<std::unique_ptr<rdma::RegisteredBuffer>> register_memory(rdma::ProtectionDomain& domain,
-                                                                  std::shared_ptr<Memory> memory);
+                                                                  std::shared_ptr<Memory> memory,
+                                                                  rdma::BufferUse use);
 
   Fabric& fabric_;
   SimDeviceOptions options_;

@@ -162,7 +162,9 @@ std::shared_ptr<Memory> SimQueuePair::find_remote(const SimQueuePair& target,
                                                   const rdma::RemoteSlice& slice,
                                                   std::size_t length_bytes) const {
   std::shared_ptr<Memory> memory = target.device_.registered(slice.rkey);
-  if (memory == nullptr || !memory->granted || memory->domain != target.domain()) return nullptr;
+  if (memory == nullptr || !memory->granted || !memory->peer_may_write ||
+      memory->domain != target.domain())
+    return nullptr;
   const std::uint64_t offset = slice.address.value - memory->address.value;
   if (slice.address < memory->address || offset > memory->bytes.size() ||
       length_bytes > memory->bytes.size() - offset)

@@ -101,8 +101,9 @@ event::IoResult TcpConnection::read(Side side, std::span<const iovec> into) {
     }
     return {Kind::kBytes, done, 0};
   }
+  if (end.fin_received) return {Kind::kEnd, 0, 0};
   if (end.error != 0) return {Kind::kError, 0, end.error};
-  if (end.fin_received || end.broken) return {Kind::kEnd, 0, 0};
+  if (end.broken) return {Kind::kEnd, 0, 0};
   end.stream->readable_ = false;
   return {Kind::kWouldBlock, 0, 0};
 }

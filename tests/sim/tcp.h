@@ -5,8 +5,7 @@
 //   close, everything read     FIN behind the data; data that still comes is answered by RST
 //   close, something unread    RST behind the data
 //   reset_on_close             RST, behind the data or instead of what is still on its way
-//   RST received               what was received before can be read, then reads fail
-//   take_error                 takes the RST away: the reads that would have met it find an end
+//   RST received               what was received before can be read, a FIN too, then reads fail
 //
 // Readiness is edge-triggered as event/stream.h says.
 #pragma once
@@ -114,7 +113,16 @@ class SimStream final : public event::Stream {
   event::IoResult write(std::span<const iovec> from) override {
     return connection_->write(side_, from);
   }
-  int take_error() override { return std::exchange(connection_->ends_[side_].error, 0); }
+  // The simulated applications know no urgent data.
+  event::IoResult write_urgent(std::byte byte) override {
+    const iovec piece{&byte, 1};
+    return write({&piece, 1});
+  }
+  bool at_urgent_byte() override { return false; }
+  int take_error() override { return connection_->ends_[side_].error; }
+  // Nothing waits for room here: what was written is on its way.
+  std::size_t unsent() const override { return 0; }
+  void note_error(int) override {}
   void shutdown_write() override { connection_->shutdown_write(side_); }
   void reset_on_close() override { connection_->ends_[side_].reset_on_close = true; }
   SocketAddress local_address() const override { return connection_->addresses_[side_]; }

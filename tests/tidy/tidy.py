@@ -4,13 +4,14 @@ import sys
 from pathlib import Path
 
 import arrows
+import assertions
 import source_tree
 import style
 
 CHECKS = [
     arrows.check_arrows, arrows.check_homes, arrows.check_pure_layers, style.check_file_size,
     style.check_function_size, style.check_markers, style.check_banned, style.check_headers,
-    style.check_text, style.check_dead_files, style.check_links,
+    style.check_text, style.check_dead_files, style.check_links, assertions.check_assertions,
 ]
 
 

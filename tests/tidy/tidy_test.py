@@ -2,6 +2,7 @@
 import unittest
 
 import arrows
+import assertions
 import function_length
 import source_tree
 import style
@@ -9,6 +10,8 @@ import tidy
 
 # (check, path, text that is right, text that is not, part of the finding)
 CASES = [
+    (assertions.check_assertions, "docs/assertions.md", "| file | condition |\n",
+     "| `proxy/base/a.cc` | `a` | gone |\n", "no such assertion any more"),
     (arrows.check_arrows, "proxy/smc/link.cc", '#include "wire/llc.h"\n',
      '#include "rdma/device.h"\n', "smc may not include rdma/device.h"),
     (arrows.check_arrows, "proxy/base/log.cc", '#include "base/log.h"\n',
@@ -35,10 +38,8 @@ CASES = [
      "no place in a pure layer"),
     (arrows.check_pure_layers, "proxy/smc/link.cc", '#include "base/result.h"\n',
      '#include "base/log.h"\n', "no place in a pure layer"),
-    (style.check_file_size, "proxy/base/ids.cc", "int a;\n" * 300, "int a;\n" * 301, "301 lines"),
-    (style.check_file_size, "proxy/base/ids.cc",
-     "// A table, long because the RFC's is.\n\n" + "int a;\n" * 490,
-     "// A table, long because the RFC's is.\n\n" + "int a;\n" * 500, "500 allowed"),
+    (style.check_file_size, "proxy/base/ids.cc", "int a;\n" * 600, "int a;\n" * 601, "600 allowed"),
+    (style.check_file_size, "tests/unit/base/ids_test.cc", "int a;\n" * 800, "int a;\n" * 801, "800 allowed"),
     (style.check_function_size, "proxy/base/ids.cc", "void f() {\n" + "a;\n" * 68 + "}\n",
      "void f() {\n" + "a;\n" * 69 + "}\n", "71 lines, 70 allowed: void f()"),
     (style.check_function_size, "tests/unit/a_test.cc", "TEST(A, B) {\n" + "a;\n" * 68 + "}\n",
@@ -127,6 +128,24 @@ class Checks(unittest.TestCase):
         tree["docs/b.md"] = "one\n[gone](gone.md)\n"
         self.assertEqual(list(style.check_links(tree)),
                          [("docs/b.md", 2, "the link gone.md leads nowhere")])
+
+
+class Assertions(unittest.TestCase):
+    SOURCE = "void f() {\n  SMC_ASSERT(a(1, 2) ||\n                 b,\n             c);\n}\n"
+    ROW = "| `proxy/base/a.cc` | `a(1, 2) \\|\\| b` | Own values. |\n"
+
+    def check(self, row, source=SOURCE):
+        return list(assertions.check_assertions({"docs/assertions.md": row, "proxy/base/a.cc": source}))
+
+    def test_each_assertion_has_a_row(self):
+        self.assertEqual(self.check(self.ROW), [])
+        (path, line, message), = self.check("")
+        self.assertEqual((path, line), ("proxy/base/a.cc", 2))
+        self.assertIn("a(1, 2) || b", message)
+
+    def test_a_row_without_an_assertion_is_found(self):
+        (path, line, _), = self.check(self.ROW, "void f() {}\n")
+        self.assertEqual((path, line), ("docs/assertions.md", 1))
 
 
 class FunctionLength(unittest.TestCase):

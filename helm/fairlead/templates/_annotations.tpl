@@ -24,6 +24,7 @@ and a test runs both over the same values. A list: name, expression, allowed.
   (list "log-level" "v in ['trace', 'debug', 'info', 'warn', 'error', 'off']" "trace, debug, info, warn, error or off")
   (list "log-format" "v in ['logfmt', 'json']" "logfmt or json")
   (list "pnet-id" "v.matches(r'^[A-Za-z0-9]{1,16}$')" "1 to 16 of A-Z, a-z and 0-9")
+  (list "client-address" "v in ['enabled', 'disabled']" "enabled or disabled")
   (list "buffer-size" "v.matches(r'^((16|32|64|128|256|512)KiB|(1|2|4|8|16|32|64|128|256|512)MiB)$')" "16KiB, 32KiB, 64KiB and so on, doubling up to 512MiB")
   (list "max-conns-per-group" "v.matches(r'^[1-9][0-9]{1,2}$') && int(v) >= 16 && int(v) <= 255" "a whole number from 16 to 255")
   (list "shutdown-grace-period" "v.matches(r'^(0|[1-9][0-9]{0,3})[sm]$') && int(v.substring(0, v.size() - 1)) <= (v.endsWith('s') ? 3600 : 60)" "a whole number with s or m, at most 3600s or 60m")

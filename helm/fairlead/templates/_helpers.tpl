@@ -33,7 +33,7 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- $p := .Values.proxy -}}
 {{- dict "version" .Chart.AppVersion "revision" $p.revision "image" (include "fairlead.image" .)
     "imagePullPolicy" .Values.image.pullPolicy "concurrency" (int $p.concurrency)
-    "adminPort" (int $p.adminPort) "fallback" $p.fallback
+    "adminPort" (int $p.adminPort) "fallback" $p.fallback "clientAddress" $p.clientAddress
     "logLevel" (include "fairlead.logLevel" (dict "Values" .Values "level" $p.logLevel))
     "logFormat" $p.logFormat "shutdownGracePeriod" $p.shutdownGracePeriod
     "cpuRequest" $p.cpuRequest "memoryRequest" $p.memoryRequest "cpuLimit" $p.cpuLimit

@@ -1,5 +1,6 @@
 #include "event/http/http_connections.h"
 
+#include <event2/buffer.h>
 #include <event2/bufferevent.h>
 #include <event2/event.h>
 #include <event2/listener.h>
@@ -11,6 +12,9 @@
 
 namespace fairlead::event {
 namespace {
+
+// Below this share of connections_max that wait for their request, nobody's rate is limited.
+constexpr std::size_t kPressureShare = 4;
 
 bool released_by_evhttp(::bufferevent* stream) {
   bufferevent_data_cb on_read = nullptr;
@@ -34,12 +38,29 @@ void on_accept_error(::evconnlistener* listener, void*) {
       listener, &pause);
 }
 
+// The oldest element that `is_candidate`, of the source for which the sum of `weight` over such
+// elements is largest; null when there is none.
+template <class List, class Candidate, class Weight>
+typename List::pointer oldest_of_heaviest(List& connections, Candidate is_candidate,
+                                          Weight weight) {
+  std::unordered_map<std::string_view, std::size_t> sums;
+  std::size_t largest = 0;
+  for (auto& connection : connections)
+    if (is_candidate(connection))
+      largest = std::max(largest, sums[connection.source.name] += weight(connection));
+  for (auto& connection : connections)
+    if (is_candidate(connection) && sums[connection.source.name] == largest) return &connection;
+  return nullptr;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<HttpConnections>> HttpConnections::create(::event_base* base,
                                                                  const HttpLimits& limits,
-                                                                 HttpStreamMaker make_stream) {
-  std::unique_ptr<HttpConnections> made(new HttpConnections(limits, std::move(make_stream)));
+                                                                 HttpStreamMaker make_stream,
+                                                                 HttpRefusals& refusals) {
+  std::unique_ptr<HttpConnections> made(
+      new HttpConnections(limits, std::move(make_stream), refusals));
   made->base_ = base;
   made->sweep_event_.reset(event_new(base, -1, 0, &HttpConnections::on_sweep, made.get()));
   if (!made->sweep_event_) return Error{Errc::kExhausted, "event_new", 0};
@@ -47,7 +68,7 @@ Result<std::unique_ptr<HttpConnections>> HttpConnections::create(::event_base* b
 }
 
 HttpConnections::~HttpConnections() {
-  for (const Connection& connection : connections_) bufferevent_decref(connection.stream);
+  for (Connection& connection : connections_) released(connection);
 }
 
 void HttpConnections::add_listener(::evconnlistener* listener) {
@@ -56,19 +77,149 @@ void HttpConnections::add_listener(::evconnlistener* listener) {
 }
 
 ::bufferevent* HttpConnections::open() {
+  identify_newest();
+  make_room();
   ::bufferevent* stream =
       make_stream_ ? make_stream_(base_) : bufferevent_socket_new(base_, -1, BEV_OPT_CLOSE_ON_FREE);
   if (stream == nullptr) return nullptr;
   bufferevent_incref(stream);
-  connections_.push_back({stream, std::chrono::steady_clock::now() + limits_.connection_max});
-  if (is_full()) set_accepting(false);
-  if (is_full() || event_pending(sweep_event_.get(), EV_TIMEOUT, nullptr) == 0) sweep_later();
+  connections_.push_back({.table = this,
+                          .stream = stream,
+                          .accepted = std::chrono::steady_clock::now(),
+                          .source = {}});
+  evbuffer_add_cb(bufferevent_get_input(stream), &HttpConnections::on_input, &connections_.back());
+  if (is_crowded()) set_accepting(false);
+  sweep_soon();
   return stream;
 }
 
+// evhttp gives a connection its socket after open(), so the source is known a little later.
+void HttpConnections::identify_newest() {
+  if (connections_.empty() || connections_.back().is_identified) return;
+  Connection& newest = connections_.back();
+  const int fd = bufferevent_getfd(newest.stream);
+  if (fd < 0) return;
+  newest.source = http_source_of(fd);
+  newest.is_identified = true;
+  const bool has_share = has_token(newest.source.name, newest.accepted);
+  const std::size_t waiting = connections_.size() - ended_ - delivered_;
+  if (!has_share && waiting > limits_.connections_max / kPressureShare)
+    end(newest, HttpRefusal::kRate, "the source opens connections faster than it may");
+}
+
+// With connections_per_second a second, and twice as many at once.
+bool HttpConnections::has_token(const std::string& source, TimePoint now) {
+  if (limits_.connections_per_second == 0) return true;
+  const double rate = limits_.connections_per_second;
+  if (buckets_.size() >= kBucketsMax && !buckets_.contains(source)) {
+    // A bucket that had time to fill up tells nothing.
+    std::erase_if(buckets_, [now](const auto& entry) {
+      return now - entry.second.filled > std::chrono::seconds(2);
+    });
+    if (buckets_.size() >= kBucketsMax) buckets_.clear();
+  }
+  Bucket& bucket = buckets_.try_emplace(source, Bucket{2 * rate, now}).first->second;
+  const double seconds = std::chrono::duration<double>(now - bucket.filled).count();
+  bucket.tokens = std::min(2 * rate, bucket.tokens + seconds * rate);
+  bucket.filled = now;
+  if (bucket.tokens < 1) return false;
+  bucket.tokens -= 1;
+  return true;
+}
+
+void HttpConnections::make_room() {
+  while (connections_.size() - ended_ >= limits_.connections_max) {
+    const auto one = [](const Connection&) { return std::size_t{1}; };
+    Connection* victim = oldest_of_heaviest(
+        connections_, [](const Connection& c) { return !c.is_ended && !c.is_delivered; }, one);
+    if (victim == nullptr)
+      victim = oldest_of_heaviest(
+          connections_, [](const Connection& c) { return !c.is_ended; }, one);
+    if (victim == nullptr) return;
+    end(*victim, HttpRefusal::kCrowded, "too many connections at once");
+  }
+}
+
+void HttpConnections::make_memory(const Connection* spared) {
+  while (held_ > limits_.held_bytes_max) {
+    Connection* victim = oldest_of_heaviest(
+        connections_,
+        [spared](const Connection& c) { return !c.is_ended && c.held > 0 && &c != spared; },
+        [](const Connection& c) { return c.held; });
+    // One connection alone may exceed the limit: the largest answer must reach its reader.
+    if (victim == nullptr) return;
+    end(*victim, HttpRefusal::kMemory, "requests and unread answers hold too much memory");
+  }
+}
+
+void HttpConnections::end(Connection& connection, HttpRefusal reason, std::string_view what) {
+  refusals_.add(reason, connection.source.name, what);
+  hold(connection, 0);
+  if (connection.is_delivered) --delivered_;
+  connection.is_ended = true;
+  ++ended_;
+  ::shutdown(bufferevent_getfd(connection.stream), SHUT_RDWR);
+}
+
+void HttpConnections::hold(Connection& connection, std::size_t bytes) {
+  held_ += bytes;
+  held_ -= connection.held;
+  connection.held = bytes;
+}
+
+HttpConnections::Connection* HttpConnections::find(::bufferevent* stream) {
+  const auto found = std::find_if(connections_.begin(), connections_.end(),
+                                  [stream](const Connection& c) { return c.stream == stream; });
+  return found == connections_.end() ? nullptr : &*found;
+}
+
+HttpSource HttpConnections::delivered(::bufferevent* stream) {
+  identify_newest();
+  Connection* connection = find(stream);
+  if (connection == nullptr) return http_source_of(bufferevent_getfd(stream));
+  hold(*connection, 0);
+  if (!connection->is_delivered && !connection->is_ended) ++delivered_;
+  connection->is_delivered = true;
+  return connection->source;
+}
+
+void HttpConnections::answering(::bufferevent* stream, std::size_t bytes) {
+  Connection* connection = find(stream);
+  if (connection == nullptr || connection->is_ended) return;
+  hold(*connection, bytes);
+  make_memory(connection);
+}
+
+void HttpConnections::received(Connection& connection, std::size_t bytes) {
+  if (connection.is_ended) return;
+  if (!connection.is_delivered) {
+    hold(connection, connection.held + bytes);
+    return make_memory(nullptr);
+  }
+  // evhttp goes on to read while it writes, without limit.
+  connection.received += bytes;
+  if (connection.received > limits_.header_bytes_max)
+    end(connection, HttpRefusal::kBadRequest, "the client sends on behind its request");
+}
+
+void HttpConnections::released(Connection& connection) {
+  if (connection.is_ended) {
+    --ended_;
+  } else if (connection.is_delivered) {
+    --delivered_;
+  } else if (connection.held > 0) {
+    refusals_.add(HttpRefusal::kBadRequest, connection.source.name,
+                  "no complete request of allowed form and size came");
+  }
+  hold(connection, 0);
+  evbuffer_remove_cb(bufferevent_get_input(connection.stream), &HttpConnections::on_input,
+                     &connection);
+  bufferevent_decref(connection.stream);
+}
+
 void HttpConnections::sweep_later() {
-  const timeval interval =
-      to_timeval(is_full() ? HttpServer::kSweepIntervalFull : HttpServer::kSweepInterval);
+  if (event_pending(sweep_event_.get(), EV_TIMEOUT, nullptr) != 0) return;
+  const timeval interval = to_timeval(HttpServer::kSweepInterval);
   event_add(sweep_event_.get(), &interval);
 }
 
@@ -78,17 +229,22 @@ void HttpConnections::sweep_soon() {
 }
 
 void HttpConnections::sweep() {
+  identify_newest();
   const TimePoint now = std::chrono::steady_clock::now();
-  std::erase_if(connections_, [now](Connection& connection) {
+  std::erase_if(connections_, [this, now](Connection& connection) {
     if (released_by_evhttp(connection.stream)) {
-      bufferevent_decref(connection.stream);
+      released(connection);
       return true;
     }
-    // evhttp must free what is its own: an ended socket makes it do so, whatever it waits for.
-    if (now >= connection.deadline) ::shutdown(bufferevent_getfd(connection.stream), SHUT_RDWR);
+    if (connection.is_ended) return false;
+    const Duration age = now - connection.accepted;
+    if (!connection.is_delivered && age >= limits_.request_max)
+      end(connection, HttpRefusal::kSlowRequest, "the request did not come in time");
+    else if (age >= limits_.connection_max)
+      end(connection, HttpRefusal::kSlowReader, "the answer was not read in time");
     return false;
   });
-  if (!is_full()) set_accepting(true);
+  if (!is_crowded()) set_accepting(true);
   if (!connections_.empty()) sweep_later();
 }
 
@@ -103,6 +259,11 @@ void HttpConnections::set_accepting(bool accepting) {
 
 void HttpConnections::on_sweep(int, short, void* self) noexcept {
   static_cast<HttpConnections*>(self)->sweep();
+}
+
+void HttpConnections::on_input(::evbuffer*, const ::evbuffer_cb_info* info, void* connection) {
+  auto& own = *static_cast<Connection*>(connection);
+  if (info->n_added > 0) own.table->received(own, info->n_added);
 }
 
 }  // namespace fairlead::event

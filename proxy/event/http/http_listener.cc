@@ -1,5 +1,7 @@
 #include "event/http/http_listener.h"
 
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -10,7 +12,24 @@
 namespace fairlead::event {
 namespace {
 
-constexpr int kBacklog = 128;
+constexpr int kBacklog = 4096;  // the kernel takes net.core.somaxconn where that is less
+// An answer that its client does not read waits in this memory of the kernel and of the server; a
+// client that acknowledges nothing loses its connection, also after the server has closed it.
+constexpr int kSendBufferBytes = 64 * 1024;
+constexpr unsigned kUnacknowledgedMaxMilliseconds = 20'000;
+
+// Sockets that are accepted inherit these.
+Result<void> prepare_tcp(int fd) {
+  const int on = 1;
+  if (::setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) != 0)
+    return system_error("setsockopt SO_REUSEADDR", errno);
+  if (::setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &kSendBufferBytes, sizeof(kSendBufferBytes)) != 0)
+    return system_error("setsockopt SO_SNDBUF", errno);
+  if (::setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &kUnacknowledgedMaxMilliseconds,
+                   sizeof(kUnacknowledgedMaxMilliseconds)) != 0)
+    return system_error("setsockopt TCP_USER_TIMEOUT", errno);
+  return {};
+}
 
 // A socket file outlives the process that made it. It is ours to remove only when nobody answers.
 void remove_stale_socket(const HttpEndpoint& endpoint) {
@@ -30,9 +49,7 @@ Result<FileDescriptor> open_http_listener(const HttpEndpoint& endpoint) {
   FileDescriptor fd(
       ::socket(endpoint.data()->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!fd) return system_error("socket", errno);
-  const int on = 1;
-  if (endpoint.is_tcp() && ::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) != 0)
-    return system_error("setsockopt SO_REUSEADDR", errno);
+  if (endpoint.is_tcp()) SMC_TRY(prepare_tcp(fd.get()));
   // The mode of the file must be right from its first moment; umask is process-wide, fchmod is not,
   // and it works on a socket before bind.
   if (endpoint.is_unix_path() && ::fchmod(fd.get(), 0600) != 0)

@@ -1,6 +1,9 @@
 // An HTTP request and its response as plain values. What parses and sends them is http_server.h.
 #pragma once
 
+#include <sys/types.h>
+
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -13,7 +16,12 @@ struct HttpRequest {
   std::vector<std::pair<std::string, std::string>> query;  // decoded, in the order sent
   bool query_malformed = false;                            // then `query` is empty
   std::string body;
-  bool from_this_host = false;  // by loopback or by a UNIX socket
+  // Who asks, for logs: "10.1.2.3", "fd00::/64", "uid 1000".
+  std::string source;
+  // The user of the process that connected over a UNIX socket, as the kernel tells it; empty over
+  // TCP.
+  std::optional<uid_t> peer_uid;
+  bool over_tcp = true;
 };
 
 struct HttpResponse {

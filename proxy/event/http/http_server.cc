@@ -53,15 +53,6 @@ const char* method_name(evhttp_cmd_type method) {
   return "";
 }
 
-bool is_this_host(int fd) {
-  sockaddr_storage peer{};
-  socklen_t length = sizeof(peer);
-  if (::getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &length) != 0) return false;
-  if (peer.ss_family == AF_UNIX) return true;
-  const auto address = SocketAddress::from(peer, length);
-  return address && address->is_loopback();
-}
-
 void read_query(const char* text, HttpRequest& request) {
   if (text == nullptr || *text == '\0') return;
   evkeyvalq pairs{};
@@ -74,6 +65,11 @@ void read_query(const char* text, HttpRequest& request) {
   evhttp_clear_headers(&pairs);
 }
 
+::bufferevent* stream_of(::evhttp_request* raw) {
+  ::evhttp_connection* connection = evhttp_request_get_connection(raw);
+  return connection == nullptr ? nullptr : evhttp_connection_get_bufferevent(connection);
+}
+
 HttpRequest read_request(::evhttp_request* raw) {
   HttpRequest request;
   request.method = method_name(evhttp_request_get_command(raw));
@@ -84,9 +80,6 @@ HttpRequest read_request(::evhttp_request* raw) {
   evbuffer* body = evhttp_request_get_input_buffer(raw);
   request.body.resize(evbuffer_get_length(body));
   evbuffer_remove(body, request.body.data(), request.body.size());
-  ::evhttp_connection* connection = evhttp_request_get_connection(raw);
-  request.from_this_host =
-      is_this_host(bufferevent_getfd(evhttp_connection_get_bufferevent(connection)));
   return request;
 }
 
@@ -108,13 +101,15 @@ void HttpTimer::on_due(int, short, void* state) noexcept {
   callback();
 }
 
-HttpExchange::HttpExchange(HttpServer& server, ::evhttp_request* raw, HttpRequest request)
-    : server_(&server), raw_(raw), request_(std::move(request)) {
+HttpExchange::HttpExchange(HttpServer& server, HttpConnections& connections, ::evhttp_request* raw,
+                           HttpRequest request)
+    : server_(&server), connections_(&connections), raw_(raw), request_(std::move(request)) {
   ++server_->exchanges_;
 }
 
 HttpExchange::HttpExchange(HttpExchange&& other) noexcept
     : server_(other.server_),
+      connections_(other.connections_),
       raw_(std::exchange(other.raw_, nullptr)),
       request_(std::move(other.request_)) {}
 
@@ -122,6 +117,7 @@ HttpExchange& HttpExchange::operator=(HttpExchange&& other) noexcept {
   if (this != &other) {
     answer_if_pending();
     server_ = other.server_;
+    connections_ = other.connections_;
     raw_ = std::exchange(other.raw_, nullptr);
     request_ = std::move(other.request_);
   }
@@ -144,26 +140,35 @@ void HttpExchange::respond(const HttpResponse& response) {
   for (const auto& [name, value] : response.headers)
     evhttp_add_header(headers, name.c_str(), value.c_str());
   evbuffer_add(evhttp_request_get_output_buffer(raw), response.body.data(), response.body.size());
+  // None when the client has gone while the request waited.
+  if (::bufferevent* stream = stream_of(raw)) connections_->answering(stream, response.body.size());
   evhttp_request_set_on_complete_cb(
       raw,
       [](::evhttp_request*, void* connections) {
         static_cast<HttpConnections*>(connections)->sweep_soon();
       },
-      server_->connections_.get());
+      connections_);
   evhttp_send_reply(raw, response.status, nullptr, nullptr);
 }
 
-HttpServer::HttpServer(const HttpLimits& limits, Handler handler)
-    : limits_(limits), handler_(std::move(handler)) {}
+void HttpExchange::note_refusal(HttpRefusal reason, std::string_view what) {
+  server_->refusals_->add(reason, request_.source, what);
+}
+
+HttpServer::HttpServer(const HttpLimits& limits, Handler handler, HttpRefusals* refusals)
+    : limits_(limits),
+      handler_(std::move(handler)),
+      refusals_(refusals != nullptr ? refusals : &own_refusals_) {}
 
 Result<std::unique_ptr<HttpServer>> HttpServer::create(const HttpLimits& limits, Handler handler,
-                                                       HttpStreamMaker make_stream) {
-  std::unique_ptr<HttpServer> server(new HttpServer(limits, std::move(handler)));
-  SMC_TRY(server->open(std::move(make_stream)));
+                                                       HttpStreamMaker make_stream,
+                                                       HttpRefusals* refusals) {
+  std::unique_ptr<HttpServer> server(new HttpServer(limits, std::move(handler), refusals));
+  SMC_TRY(server->open(make_stream));
   return server;
 }
 
-Result<void> HttpServer::open(HttpStreamMaker make_stream) {
+Result<void> HttpServer::open(const HttpStreamMaker& make_stream) {
   constexpr Error kNoMemory{Errc::kExhausted, "libevent", 0};
   wake_ = FileDescriptor(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
   if (!wake_) return system_error("eventfd", errno);
@@ -172,28 +177,38 @@ Result<void> HttpServer::open(HttpStreamMaker make_stream) {
   wake_event_.reset(
       event_new(base_.get(), wake_.get(), EV_READ | EV_PERSIST, &HttpServer::on_wake, this));
   if (!wake_event_ || event_add(wake_event_.get(), nullptr) != 0) return kNoMemory;
-  connections_ = SMC_TRY(HttpConnections::create(base_.get(), limits_, std::move(make_stream)));
-  http_.reset(evhttp_new(base_.get()));
-  if (!http_) return kNoMemory;
+  SMC_TRY(open_front(tcp_, make_stream));
+  return open_front(unix_, make_stream);
+}
+
+Result<void> HttpServer::open_front(Front& front, const HttpStreamMaker& make_stream) {
+  front.server = this;
+  front.connections =
+      SMC_TRY(HttpConnections::create(base_.get(), limits_, make_stream, *refusals_));
+  front.http.reset(evhttp_new(base_.get()));
+  if (!front.http) return Error{Errc::kExhausted, "evhttp_new", 0};
+  ::evhttp* http = front.http.get();
   evhttp_set_bevcb(
-      http_.get(),
+      http,
       [](::event_base*, void* connections) {
         return static_cast<HttpConnections*>(connections)->open();
       },
-      connections_.get());
-  evhttp_set_gencb(http_.get(), &HttpServer::on_request, this);
-  evhttp_set_allowed_methods(http_.get(), kAllMethods);
-  evhttp_set_max_headers_size(http_.get(), static_cast<ev_ssize_t>(limits_.header_bytes_max));
-  evhttp_set_max_body_size(http_.get(), static_cast<ev_ssize_t>(limits_.body_bytes_max));
+      front.connections.get());
+  evhttp_set_gencb(http, &HttpServer::on_request, &front);
+  evhttp_set_allowed_methods(http, kAllMethods);
+  evhttp_set_max_headers_size(http, static_cast<ev_ssize_t>(limits_.header_bytes_max));
+  evhttp_set_max_body_size(http, static_cast<ev_ssize_t>(limits_.body_bytes_max));
   const timeval idle = to_timeval(limits_.idle_max);
-  evhttp_set_timeout_tv(http_.get(), &idle);
+  evhttp_set_timeout_tv(http, &idle);
   return {};
 }
 
 HttpServer::~HttpServer() {
   SMC_ASSERT(exchanges_ == 0, exchanges_);
-  if (connections_) connections_->forget_listeners();
-  http_.reset();
+  for (Front* front : {&tcp_, &unix_}) {
+    if (front->connections) front->connections->forget_listeners();
+    front->http.reset();
+  }
   for (const std::string& path : socket_files_) ::unlink(path.c_str());
 }
 
@@ -201,10 +216,11 @@ Result<HttpEndpoint> HttpServer::listen(const HttpEndpoint& endpoint) {
   FileDescriptor fd = SMC_TRY(open_http_listener(endpoint));
   HttpEndpoint bound = SMC_TRY(bound_http_endpoint(endpoint, fd.get()));
   if (endpoint.is_unix_path()) socket_files_.push_back(endpoint.path());
-  evhttp_bound_socket* socket = evhttp_accept_socket_with_handle(http_.get(), fd.get());
+  Front& front = endpoint.is_tcp() ? tcp_ : unix_;
+  evhttp_bound_socket* socket = evhttp_accept_socket_with_handle(front.http.get(), fd.get());
   if (socket == nullptr) return Error{Errc::kExhausted, "evhttp_accept_socket", 0};
   (void)fd.release();  // evhttp's listener closes it
-  connections_->add_listener(evhttp_bound_socket_get_listener(socket));
+  front.connections->add_listener(evhttp_bound_socket_get_listener(socket));
   return bound;
 }
 
@@ -258,8 +274,13 @@ void HttpServer::run_tasks() {
   if (stopped) event_base_loopbreak(base_.get());
 }
 
-void HttpServer::handle(::evhttp_request* raw) {
-  handler_(HttpExchange(*this, raw, read_request(raw)));
+void HttpServer::handle(Front& front, ::evhttp_request* raw) {
+  HttpRequest request = read_request(raw);
+  HttpSource source = front.connections->delivered(stream_of(raw));
+  request.source = std::move(source.name);
+  request.peer_uid = source.uid;
+  request.over_tcp = &front == &tcp_;
+  handler_(HttpExchange(*this, *front.connections, raw, std::move(request)));
 }
 
 void HttpServer::on_wake(int fd, short, void* server) noexcept {
@@ -268,8 +289,9 @@ void HttpServer::on_wake(int fd, short, void* server) noexcept {
   static_cast<HttpServer*>(server)->run_tasks();
 }
 
-void HttpServer::on_request(::evhttp_request* raw, void* server) noexcept {
-  static_cast<HttpServer*>(server)->handle(raw);
+void HttpServer::on_request(::evhttp_request* raw, void* front) noexcept {
+  auto& own = *static_cast<Front*>(front);
+  own.server->handle(own, raw);
 }
 
 }  // namespace fairlead::event

@@ -4,13 +4,17 @@
 //
 // Every response closes its connection, so that a connection is one request: its time limit is then
 // the limit of the whole exchange, and a client that sends a byte a second cannot stay for ever.
-// Connections above the limit wait in the backlog of the kernel.
+//
+// The server always accepts. TCP and UNIX sockets have a table of connections each, so that clients
+// of one kind cannot displace those of the other. In a full table a newcomer displaces the oldest
+// connection without a complete request, of the source that has the most (http_connections.h).
+// What is refused is counted and logged by HttpRefusals.
 //
 // What evhttp finds malformed it answers itself, in HTML: 400, 413 (body or headers too long), 501
 // (unknown method), 417. Everything else goes to the handler.
 //
-// Timers: kIdleMax per connection without a byte, kConnectionMax per connection in all, a sweep
-// every kSweepInterval while connections exist, kAcceptPause after accept(2) failed.
+// Timers: the durations of HttpLimits, a sweep every kSweepInterval while connections exist,
+// kAcceptPause after accept(2) failed.
 #pragma once
 
 #include <cstddef>
@@ -18,6 +22,8 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <string_view>
 #include <vector>
 
 #include "base/handle.h"
@@ -25,6 +31,7 @@
 #include "base/time.h"
 #include "event/http/http_endpoint.h"
 #include "event/http/http_message.h"
+#include "event/http/http_refusals.h"
 
 // libevent's types stay out of the headers.
 struct bufferevent;
@@ -48,11 +55,18 @@ class HttpConnections;
 class HttpServer;
 
 struct HttpLimits {
-  std::size_t connections_max = 64;
+  std::size_t connections_max = 256;  // over TCP, and as many over UNIX sockets
   std::size_t header_bytes_max = 8 * 1024;
   std::size_t body_bytes_max = 4 * 1024;
-  Duration idle_max = std::chrono::seconds(5);
-  Duration connection_max = std::chrono::seconds(20);
+  // Requests that come in and answers that are not read yet, over TCP, and as many over UNIX
+  // sockets. A single answer may exceed it.
+  std::size_t held_bytes_max = 8 * 1024 * 1024;
+  // From accept to the last byte of the request, the TLS handshake included.
+  Duration request_max = std::chrono::seconds(5);
+  Duration idle_max = std::chrono::seconds(5);         // without a byte in either direction
+  Duration connection_max = std::chrono::seconds(20);  // from accept to the last byte of the answer
+  // Of one source, enforced only while many connections wait for their request. 0: no limit.
+  unsigned connections_per_second = 0;
 };
 
 // Makes the stream of a connection that was accepted, without its socket yet: null for lack of
@@ -71,13 +85,17 @@ class HttpExchange {
   const HttpRequest& request() const { return request_; }
   // REQUIRES: not answered yet.
   void respond(const HttpResponse& response);
+  // Counts and logs that this request is refused. REQUIRES: not answered yet.
+  void note_refusal(HttpRefusal reason, std::string_view what);
 
  private:
   friend class HttpServer;
-  HttpExchange(HttpServer& server, ::evhttp_request* raw, HttpRequest request);
+  HttpExchange(HttpServer& server, HttpConnections& connections, ::evhttp_request* raw,
+               HttpRequest request);
   void answer_if_pending() noexcept;
 
   HttpServer* server_ = nullptr;
+  HttpConnections* connections_ = nullptr;
   ::evhttp_request* raw_ = nullptr;
   HttpRequest request_;
 };
@@ -101,16 +119,18 @@ class HttpServer {
  public:
   using Handler = std::function<void(HttpExchange)>;
 
-  // The handler runs on the thread that is in run().
+  // The handler runs on the thread that is in run(). `refusals` outlives the server; null: the
+  // server has its own.
   static Result<std::unique_ptr<HttpServer>> create(const HttpLimits& limits, Handler handler,
-                                                    HttpStreamMaker make_stream = {});
+                                                    HttpStreamMaker make_stream = {},
+                                                    HttpRefusals* refusals = nullptr);
   ~HttpServer();
   HttpServer(const HttpServer&) = delete;
   HttpServer& operator=(const HttpServer&) = delete;
 
   // REQUIRES: run() was not called yet. Returns the endpoint with the port that the kernel chose,
   // if it was 0. A socket file that nobody listens on any more is replaced; files are made with
-  // mode 0600, because who may connect may also change things.
+  // mode 0600.
   Result<HttpEndpoint> listen(const HttpEndpoint& endpoint);
 
   // Serves until stop(). Blocks SIGPIPE in the calling thread.
@@ -126,27 +146,39 @@ class HttpServer {
   // Server's thread, or before run().
   HttpTimer call_after(Duration delay, std::function<void()> callback);
 
+  // Any thread.
+  const HttpRefusals& refusals() const { return *refusals_; }
+
   static constexpr std::size_t kTasksMax = 1024;
-  static constexpr Duration kSweepInterval = std::chrono::milliseconds(500);
-  static constexpr Duration kSweepIntervalFull = std::chrono::milliseconds(20);
-  static constexpr Duration kAcceptPause = std::chrono::seconds(1);
+  static constexpr Duration kSweepInterval = std::chrono::milliseconds(100);
+  static constexpr Duration kAcceptPause = std::chrono::milliseconds(100);
 
  private:
   friend class HttpExchange;
-  HttpServer(const HttpLimits& limits, Handler handler);
-  Result<void> open(HttpStreamMaker make_stream);
+  // One kind of listening sockets with the connections that came by them.
+  struct Front {
+    HttpServer* server = nullptr;
+    std::unique_ptr<HttpConnections> connections;  // must outlive http, which calls into it
+    HttpHandle http;
+  };
+
+  HttpServer(const HttpLimits& limits, Handler handler, HttpRefusals* refusals);
+  Result<void> open(const HttpStreamMaker& make_stream);
+  Result<void> open_front(Front& front, const HttpStreamMaker& make_stream);
   void run_tasks();
-  void handle(::evhttp_request* raw);
+  void handle(Front& front, ::evhttp_request* raw);
   static void on_wake(int fd, short what, void* server) noexcept;
-  static void on_request(::evhttp_request* raw, void* server) noexcept;
+  static void on_request(::evhttp_request* raw, void* front) noexcept;
 
   HttpLimits limits_;
   Handler handler_;
   FileDescriptor wake_;
   HttpBaseHandle base_;
   HttpEventHandle wake_event_;
-  std::unique_ptr<HttpConnections> connections_;  // must outlive http_, which calls into it
-  HttpHandle http_;
+  HttpRefusals own_refusals_;
+  HttpRefusals* refusals_;
+  Front tcp_;
+  Front unix_;
   std::vector<std::string> socket_files_;  // removed at the end
   std::size_t exchanges_ = 0;              // alive and unanswered
 

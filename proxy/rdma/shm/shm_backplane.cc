@@ -9,13 +9,16 @@
 
 namespace fairlead::rdma::shm {
 
-Backplane::Backplane(std::unique_ptr<Rendezvous> rendezvous, PeerId self, std::uint32_t random,
-                     std::vector<Port> ports, bool addressable)
+Backplane::Backplane(std::unique_ptr<Connector> connector, FileDescriptor timer,
+                     std::uint32_t random, std::vector<Port> ports, bool addressable)
     : addressable_(addressable),
       ports_(std::move(ports)),
-      channels_(std::move(rendezvous), self, buffers),
+      timer_(std::move(timer)),
+      channels_(std::move(connector)),
       queue_pairs_(random),
-      faults_(kFaultsMax) {}
+      faults_(kFaultsMax) {
+  (void)channels_.watch_timer(timer_.get());  // nobody watches yet
+}
 
 PortState Backplane::port_state(PortNumber port) const {
   return port.value >= 1 && port.value <= ports_.size() ? ports_[port.value - 1u].state
@@ -53,28 +56,33 @@ void Backplane::remove(ShmQueuePair& queue_pair) {
 Result<Channel*> Backplane::channel_to(PeerId peer) {
   drain_control(peer);
   Channel* channel = channels_.find_open(peer);
-  if (channel == nullptr) channel = SMC_TRY(channels_.dial(peer));
+  if (channel == nullptr) {
+    channel = SMC_TRY(channels_.request(peer));
+    take_arrivals();  // a directory has it at once
+  }
   activate(*channel);
   return channel;
 }
 
-void Backplane::release(Channel& channel) {
+void Backplane::release(Channel& channel, QpNumber queue_pair) {
   SMC_ASSERT(channel.users != 0);
+  channel.remote.forget_views(queue_pair);
   if (--channel.users != 0) return;
   // Else the next to want it would wait for an answer that may be a refusal.
-  if (channel.awaits_socket()) channels_.terminate(channel);
-  channel.remote.forget_views();
+  if (channel.awaits_memory()) channels_.terminate(channel);
   channels_.note_unused(channel);
 }
 
 void Backplane::send(Channel& channel, const ControlMessage& message) {
   channel.send(message);
-  // A channel that broke, or with messages left over, is something to come back to.
-  if (channel.state() == Channel::State::kClosing || channel.control_waiting() ||
-      !channel.control_flushed()) {
-    activate(channel);
-    list_bell(channel);
-  }
+  note_posted(channel);
+  if (!channel.control_flushed() && channel.attached()) start_timer();
+}
+
+void Backplane::announce(Channel& channel, const ControlMessage& announcement) {
+  // Nobody could map it. The peer knows nothing of the key then, and says so.
+  if (!channels_.connector().grant(announcement.buffer, channel.peer())) return;
+  send(channel, announcement);
 }
 
 void Backplane::note_posted(Channel& channel) {
@@ -132,14 +140,26 @@ void Backplane::queue_pair_broken(ShmQueuePair& queue_pair, bool report, bool ha
 
 void Backplane::kill(Channel& channel, const Error& error) {
   if (channel.state() == Channel::State::kDead) return;
-  if (faults_.full()) (void)faults_.pop();
-  faults_.push({channel.peer(), error});
+  note_fault(channel.peer(), error);
   end(channel);
+}
+
+void Backplane::note_fault(PeerId peer, const Error& error) {
+  if (faults_.full()) (void)faults_.pop();
+  faults_.push({peer, error});
 }
 
 // All queue pairs that depend on the channel die with it.
 void Backplane::end(Channel& channel) {
   channels_.terminate(channel);
+  bool another = false;
+  channels_.for_each([&](const Channel& other) {
+    another |= other.peer() == channel.peer() && other.state() != Channel::State::kDead;
+  });
+  if (!another) {
+    grants_.forget(channel.peer());
+    channels_.connector().forget(channel.peer());
+  }
   queue_pairs_.for_each([&](ShmQueuePair& queue_pair) {
     if (queue_pair.uses(channel)) queue_pair.break_down(CompletionStatus::kRetryExceeded, true);
   });
@@ -152,7 +172,7 @@ void Backplane::forget_dead() {
 }
 
 bool Backplane::pending() const noexcept {
-  if (!broken_.empty() || !events.empty()) return true;
+  if (!broken_.empty() || !events.empty() || connector().has_events()) return true;
   return std::any_of(active_.begin(), active_.end(),
                      [](const Channel* channel) { return channel->has_work(false); });
 }
@@ -160,7 +180,8 @@ bool Backplane::pending() const noexcept {
 bool Backplane::arm() {
   ring_doorbells();
   if (pending()) return false;
-  for (Channel* channel : active_) channel->fall_asleep();
+  const bool backlog = connector().backlog();
+  for (Channel* channel : active_) channel->fall_asleep(backlog);
   asleep_.clear();
   std::erase_if(active_, [&](Channel* channel) {
     if (channel->has_work(true)) {
@@ -195,6 +216,7 @@ void Backplane::ring_doorbells() {
     channel->bell_listed = false;
     return true;
   });
+  channels_.connector().flush();
 }
 
 }  // namespace fairlead::rdma::shm

@@ -9,17 +9,19 @@
 #include <vector>
 
 #include "base/bounded_queue.h"
+#include "base/handle.h"
 #include "rdma/device.h"
 #include "rdma/shm/shm_buffer.h"
 #include "rdma/shm/shm_channel_table.h"
 #include "rdma/shm/shm_events.h"
+#include "rdma/shm/shm_grant_table.h"
 #include "rdma/shm/shm_queue_pair_table.h"
 
 namespace fairlead::rdma::shm {
 
 class Backplane {
  public:
-  Backplane(std::unique_ptr<Rendezvous> rendezvous, PeerId self, std::uint32_t random,
+  Backplane(std::unique_ptr<Connector> connector, FileDescriptor timer, std::uint32_t random,
             std::vector<Port> ports, bool addressable);
   Backplane(const Backplane&) = delete;
   Backplane& operator=(const Backplane&) = delete;
@@ -27,15 +29,19 @@ class Backplane {
   AsyncEvents events;
   BufferTable buffers;
 
-  FabricId fabric_id() const { return channels_.rendezvous().id(); }
-  const Rendezvous& rendezvous() const { return channels_.rendezvous(); }
-  void reconnect();  // Rendezvous::reconnect(), and what has come of it
+  FabricId fabric_id() const { return channels_.connector().id(); }
+  const Connector& connector() const { return channels_.connector(); }
   bool addressable() const { return addressable_; }
   std::span<const Port> ports() const { return ports_; }
   PortState port_state(PortNumber port) const;
   void set_port_state(PortNumber port, PortState state);
   bool has_channel(PeerId peer) const { return channels_.find_open(peer) != nullptr; }
   std::optional<ShmFault> poll_fault();
+  // Other limits than kGrantWaitMax and kControlStallMax.
+  void set_wait_limits(Duration grant_wait, Duration control_stall) {
+    grant_wait_ = grant_wait;
+    control_stall_ = control_stall;
+  }
 
   // As in Device.
   std::size_t poll(std::span<Completion> completions);
@@ -43,7 +49,7 @@ class Backplane {
   bool arm();
   void disarm();
   void ring_doorbells();
-  void set_watcher(FdWatcher* watcher) { channels_.set_watcher(watcher); }
+  Result<void> set_watcher(FdWatcher* watcher) { return channels_.set_watcher(watcher); }
   void handle_readable(int fd);
 
   // For queue pairs, domains and receive queues.
@@ -51,7 +57,13 @@ class Backplane {
   void remove(ShmQueuePair& queue_pair);
   // The channel to post on for that device, dialled if there is none.
   Result<Channel*> channel_to(PeerId peer);
-  void release(Channel& channel);  // a queue pair points to it no longer
+  // That queue pair, which is about to be destroyed, points to it no longer.
+  void release(Channel& channel, QpNumber queue_pair);
+  // The memory of a new buffer, and of one that is destroyed.
+  Result<Blank> take_buffer() { return channels_.connector().take_buffer(); }
+  void free_buffer(const BufferId& buffer) { channels_.connector().free_buffer(buffer); }
+  // Tells the peer of the channel of a buffer of ours and lets it have the memory.
+  void announce(Channel& channel, const ControlMessage& announcement);
   void send(Channel& channel, const ControlMessage& message);
   void note_posted(Channel& channel);
   void queue_pair_connected(ShmQueuePair& queue_pair, PeerId peer, QpNumber peer_number);
@@ -69,10 +81,19 @@ class Backplane {
   void list_bell(Channel& channel);
   void unstall(const ShmQueuePair& queue_pair);
 
-  void accept_waiting();
-  void greet(int stranger);
+  void take_arrivals();
+  void handle_arrival(ConnectorEvent event);
+  void keep_grant(ConnectorEvent event);
+  void note_fault(PeerId peer, const Error& error);
+  void handle_bell(Channel& channel);
+  void check_peer(Channel& channel);
+  void handle_timer();
+  void start_timer();
+  void check_waits();
   void handle_control(Channel& channel, int messages_max);
-  Result<void> apply(Channel& channel, ReceivedControl& received);
+  Result<void> apply(Channel& channel, const ControlMessage& message);
+  Result<void> handle_announce(Channel& channel, const ControlMessage& message);
+  Result<void> wait_for_grant(Channel& channel, const BufferId& buffer);
   Result<void> handle_ready(Channel& channel, const ControlMessage& message);
   Result<void> handle_gone(Channel& channel, const ControlMessage& message);
 
@@ -88,7 +109,12 @@ class Backplane {
 
   bool addressable_;
   std::vector<Port> ports_;
+  FileDescriptor timer_;  // timerfd: runs while control messages wait
+  bool timer_runs_ = false;
+  Duration grant_wait_ = kGrantWaitMax;
+  Duration control_stall_ = kControlStallMax;
   ChannelTable channels_;
+  GrantTable grants_;  // counts in the budget of channels_
   QueuePairTable queue_pairs_;
   std::vector<ShmQueuePair*> broken_;  // with requests to flush
   std::vector<Channel*> active_;       // looked at by poll()

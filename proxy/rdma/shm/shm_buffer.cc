@@ -52,21 +52,15 @@ void BufferTable::remove(RemoteKey key) {
   free_.push_back(index);
 }
 
-int BufferTable::descriptor_of(RemoteKey key) const {
-  const std::uint32_t index = key.value & kIndexMask;
-  if (index >= entries_.size() || entries_[index].key != key) return -1;
-  const ShmBuffer* buffer = entries_[index].buffer;
-  return buffer == nullptr ? -1 : buffer->descriptor();
-}
-
 ShmDomain::~ShmDomain() { SMC_ASSERT(buffers_.empty() && audience_.empty(), buffers_.size()); }
 
 void ShmDomain::announce(Channel& channel, const ShmBuffer& buffer) {
-  backplane_->send(channel, ControlMessage{.kind = ControlMessage::Kind::kAnnounce,
-                                           .domain = id_,
-                                           .rkey = buffer.rkey(),
-                                           .address = buffer.address(),
-                                           .size_bytes = buffer.bytes().size()});
+  backplane_->announce(channel, ControlMessage{.kind = ControlMessage::Kind::kAnnounce,
+                                               .domain = id_,
+                                               .rkey = buffer.rkey(),
+                                               .address = buffer.address(),
+                                               .size_bytes = buffer.bytes().size(),
+                                               .buffer = buffer.id()});
 }
 
 void ShmDomain::join(Channel& channel) {
@@ -100,24 +94,32 @@ void ShmDomain::remove(ShmBuffer& buffer) {
 }
 
 Result<std::unique_ptr<ShmBuffer>> ShmBuffer::create(ShmDomain& domain, BufferTable& table,
-                                                     std::size_t size_bytes) {
+                                                     std::size_t size_bytes, BufferUse use) {
   if (size_bytes == 0 || size_bytes > kBufferBytesMax)
     return Error{Errc::kExhausted, "size of a registered buffer"};
-  Segment segment = SMC_TRY(create_segment("fairlead-buffer", size_bytes));
-  std::unique_ptr<ShmBuffer> buffer(new ShmBuffer(domain, table, std::move(segment)));
+  std::unique_ptr<ShmBuffer> buffer(new ShmBuffer(domain, table, use));
+  if (peer_may_write(use)) {
+    const Blank blank = SMC_TRY(domain.backplane().take_buffer());
+    buffer->id_ = blank.id;
+    buffer->mapping_ = SMC_TRY(map_blank(blank.fd.get(), size_bytes));
+  } else {
+    buffer->mapping_ = SMC_TRY(Mapping::map_private(size_bytes));
+  }
   std::uint64_t random = 0;
   if (::getrandom(&random, sizeof random, 0) != sizeof random)
     return system_error("getrandom", errno);
   buffer->address_ = RemoteAddress(kAddressBase + (random & kAddressMask));
   buffer->key_ = SMC_TRY(table.add(*buffer));
-  domain.add(*buffer);
+  if (peer_may_write(use)) domain.add(*buffer);
   return buffer;
 }
 
 ShmBuffer::~ShmBuffer() {
-  if (key_.value == 0) return;
-  table_->remove(key_);
-  domain_->remove(*this);
+  if (key_.value != 0) {
+    table_->remove(key_);
+    if (peer_may_write(use_)) domain_->remove(*this);
+  }
+  if (!id_.is_zero()) domain_->backplane().free_buffer(id_);
 }
 
 }  // namespace fairlead::rdma::shm

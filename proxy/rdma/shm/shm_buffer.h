@@ -1,6 +1,7 @@
 // Registered buffers and protection domains of the shared-memory device. A buffer is a memfd of its
-// own; a domain knows which channels its buffers are announced on: those on which one of its queue
-// pairs is connected, no others.
+// own, which the connector made; a domain knows which channels its buffers are announced on: those
+// on which one of its queue pairs is connected, no others. Buffers that no peer may write are
+// private memory and announced to nobody.
 #pragma once
 
 #include <cstddef>
@@ -26,8 +27,6 @@ class BufferTable {
   // A key that is random above its 12 bits of index, never 0. Errors: kExhausted at kBuffersMax.
   Result<RemoteKey> add(ShmBuffer& buffer);
   void remove(RemoteKey key);
-  // -1 for keys that are not, or no longer, in use.
-  int descriptor_of(RemoteKey key) const;
 
  private:
   struct Entry {
@@ -50,8 +49,8 @@ class ShmDomain final : public ProtectionDomain {
   // buffers.
   void join(Channel& channel);
   void leave(Channel& channel);
-  void add(ShmBuffer& buffer);     // announces it on all joined channels
-  void remove(ShmBuffer& buffer);  // withdraws it
+  void add(ShmBuffer& buffer);     // a peer may write it: announces it on all joined channels
+  void remove(ShmBuffer& buffer);  // withdraws what was announced
 
  private:
   struct Audience {
@@ -69,25 +68,28 @@ class ShmDomain final : public ProtectionDomain {
 class ShmBuffer final : public RegisteredBuffer {
  public:
   static Result<std::unique_ptr<ShmBuffer>> create(ShmDomain& domain, BufferTable& table,
-                                                   std::size_t size_bytes);
+                                                   std::size_t size_bytes, BufferUse use);
   ~ShmBuffer() override;
   ShmBuffer(const ShmBuffer&) = delete;
   ShmBuffer& operator=(const ShmBuffer&) = delete;
 
-  std::span<std::byte> bytes() const override { return segment_.mapping.bytes(); }
+  std::span<std::byte> bytes() const override { return mapping_.bytes(); }
   LocalKey lkey() const override { return LocalKey(key_.value); }
   RemoteKey rkey() const override { return key_; }
   RemoteAddress address() const override { return address_; }
   const ShmDomain& domain() const { return *domain_; }
-  int descriptor() const { return segment_.fd.get(); }
+  const BufferId& id() const { return id_; }
+  BufferUse use() const { return use_; }
 
  private:
-  ShmBuffer(ShmDomain& domain, BufferTable& table, Segment segment)
-      : domain_(&domain), table_(&table), segment_(std::move(segment)) {}
+  ShmBuffer(ShmDomain& domain, BufferTable& table, BufferUse use)
+      : domain_(&domain), table_(&table), use_(use) {}
 
   ShmDomain* domain_;
   BufferTable* table_;
-  Segment segment_;
+  BufferUse use_;
+  BufferId id_;  // zero for private memory
+  Mapping mapping_;
   RemoteKey key_;  // 0 until it is in the table
   RemoteAddress address_;
 };

@@ -1,193 +1,148 @@
 #include "rdma/shm/shm_channel_table.h"
 
-#include <sys/stat.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <utility>
 
 #include "rdma/shm/shm_limits.h"
 
 namespace fairlead::rdma::shm {
+namespace {
 
 using Trigger = FdWatcher::Trigger;
 
-ChannelTable::ChannelTable(std::unique_ptr<Rendezvous> rendezvous, PeerId self,
-                           const BufferTable& buffers)
-    : rendezvous_(std::move(rendezvous)), self_(self), buffers_(&buffers) {}
+bool is_idle(const Channel& channel) {
+  return channel.state() == Channel::State::kOpen && channel.users == 0 &&
+         !channel.remote.has_queue_pairs();
+}
 
-ChannelTable::~ChannelTable() { set_watcher(nullptr); }
+}  // namespace
 
-void ChannelTable::set_watcher(FdWatcher* watcher) {
+ChannelTable::ChannelTable(std::unique_ptr<Connector> connector)
+    : connector_(std::move(connector)) {}
+
+ChannelTable::~ChannelTable() { (void)set_watcher(nullptr); }
+
+Result<void> ChannelTable::set_watcher(FdWatcher* watcher) {
   if (watcher_ != nullptr) {
-    if (listener_watched_) unwatch(rendezvous_->descriptor());
-    for (const Stranger& stranger : strangers_) unwatch(stranger.socket.get());
-    for (const auto& [fd, channel] : by_fd_) unwatch(fd);
+    for (const auto& [fd, channel] : by_fd_) watcher_->unwatch(fd);
+    if (timer_ >= 0) watcher_->unwatch(timer_);
   }
   watcher_ = watcher;
-  listener_watched_ = false;
-  watch_listener(true);
-  for (const Stranger& stranger : strangers_) watch(stranger.socket.get(), Trigger::kLevel);
+  Result<void> watched = connector_->set_watcher(watcher);
+  if (watcher_ == nullptr) return watched;
+  if (watched && timer_ >= 0) watched = watcher_->watch_readable(timer_, Trigger::kLevel);
   for (const auto& [fd, channel] : by_fd_)
-    watch(fd, fd == channel->socket() ? Trigger::kLevel : Trigger::kEdge);
+    if (!watcher_->watch_readable(fd, Trigger::kEdge)) channel->close();
+  return watched;
 }
 
-void ChannelTable::watch_listener(bool wanted) {
-  if (wanted == listener_watched_ || rendezvous_->descriptor() < 0) return;
-  listener_watched_ = wanted;
-  if (wanted)
-    watch(rendezvous_->descriptor(), Trigger::kLevel);
-  else
-    unwatch(rendezvous_->descriptor());
+Result<void> ChannelTable::watch_timer(int fd) {
+  if (timer_ >= 0 && watcher_ != nullptr) watcher_->unwatch(timer_);
+  timer_ = fd;
+  if (timer_ < 0 || watcher_ == nullptr) return {};
+  return watcher_->watch_readable(timer_, Trigger::kLevel);
 }
 
-void ChannelTable::watch(int fd, Trigger trigger) {
-  if (watcher_ != nullptr) watcher_->watch_readable(fd, trigger);
-}
-
-void ChannelTable::unwatch(int fd) {
-  if (watcher_ != nullptr) watcher_->unwatch(fd);
-}
-
-Channel& ChannelTable::add(std::unique_ptr<Channel> channel) {
-  Channel& added = *channel;
-  channels_.push_back(std::move(channel));
-  by_fd_[added.socket()] = &added;
-  return added;
-}
-
-// A channel that neither side uses can be made again when it is needed.
-bool ChannelTable::make_room() {
-  const auto living = std::count_if(channels_.begin(), channels_.end(), [](const auto& channel) {
-    return channel->state() != Channel::State::kDead;
-  });
-  if (static_cast<std::size_t>(living) < kChannelsMax) return true;
-  auto idle = std::find_if(channels_.begin(), channels_.end(), [](const auto& channel) {
-    return channel->state() == Channel::State::kOpen && channel->users == 0 &&
-           !channel->remote.has_queue_pairs();
-  });
-  if (idle == channels_.end()) return false;
-  terminate(**idle);
-  return true;
-}
-
-Result<Channel*> ChannelTable::dial(PeerId peer) {
-  if (!make_room()) return Error{Errc::kExhausted, "channels"};
-  FileDescriptor socket = SMC_TRY(rendezvous_->dial(peer));
-  Result<Segment> segment = create_segment("fairlead-channel", sizeof(ChannelMemory));
-  if (!segment && !socket) ++abandoned_[peer];
-  if (!segment) return segment.error();
-  auto channel = std::make_unique<Channel>(peer, std::move(*segment), *buffers_);
-  Channel& added = *channel;
-  if (socket) SMC_TRY(attach(added, std::move(socket)));
-  channels_.push_back(std::move(channel));
-  return &added;
-}
-
-Result<void> ChannelTable::attach(Channel& channel, FileDescriptor socket) {
-  SMC_TRY(channel.attach(std::move(socket), self_, rendezvous_->id()));
-  by_fd_[channel.socket()] = &channel;
-  watch(channel.socket(), Trigger::kLevel);
+// A channel that neither side uses can be made again when it is needed. It is taken from the pod
+// that has most, so that no pod can take the channels of others. Where there are no pods each peer
+// counts for itself.
+Result<void> ChannelTable::admit(PeerId peer, std::uint32_t pod) {
+  std::size_t living = 0, of_peer = 0, of_pod = 0;
+  for (const auto& channel : channels_) {
+    if (channel->state() == Channel::State::kDead) continue;
+    ++living;
+    of_peer += channel->peer() == peer && channel->state() == Channel::State::kOpen;
+    of_pod += pod != 0 && channel->pod() == pod;
+  }
+  if (of_peer >= kChannelsPerPeerMax) return Error{Errc::kExhausted, "channels of one peer"};
+  if (of_pod >= kChannelsPerPodMax) {
+    const auto idle = std::find_if(channels_.begin(), channels_.end(), [&](const auto& channel) {
+      return channel->pod() == pod && is_idle(*channel);
+    });
+    if (idle == channels_.end()) return Error{Errc::kExhausted, "channels of one pod"};
+    terminate(**idle);
+    return {};
+  }
+  if (living < kChannelsMax) return {};
+  Channel* const idle = idle_channel_of_largest_pod(pod);
+  if (idle == nullptr) return Error{Errc::kExhausted, "channels"};
+  terminate(*idle);
   return {};
 }
 
-Result<ChannelTable::Arrived> ChannelTable::accept() {
-  auto accepted = rendezvous_->accept();
-  if (!accepted && accepted.error().code == Errc::kSystem) watch_listener(false);
-  // An answer may have been lost: better one that nobody wanted than one too few.
-  if (!accepted && accepted.error().code == Errc::kExhausted) abandoned_.clear();
-  if (!accepted && accepted.error().code == Errc::kPeerGone) {
-    watch_listener(false);
-    give_up_awaiting();
+// Nothing when only pods with fewer channels than `pod` have an idle one.
+Channel* ChannelTable::idle_channel_of_largest_pod(std::uint32_t pod) const {
+  const auto same = [](const Channel& one, const Channel& other) {
+    return one.pod() != 0 || other.pod() != 0 ? one.pod() == other.pod()
+                                              : one.peer() == other.peer();
+  };
+  std::size_t most = 0, own = 0;
+  Channel* found = nullptr;
+  for (const auto& candidate : channels_) {
+    if (pod != 0 && candidate->pod() == pod) ++own;
+    if (!is_idle(*candidate)) continue;
+    const auto count = static_cast<std::size_t>(
+        std::count_if(channels_.begin(), channels_.end(), [&](const auto& channel) {
+          return channel->state() != Channel::State::kDead && same(*channel, *candidate);
+        }));
+    if (count <= most) continue;
+    most = count;
+    found = candidate.get();
   }
-  Arrival arrival = SMC_TRY(std::move(accepted));
-  if (arrival.asked) return Arrived{.channel = answer(std::move(arrival))};
-  return Arrived{.stranger = take_in(std::move(arrival))};
+  return most >= own ? found : nullptr;
 }
 
-void ChannelTable::reconnect() {
-  watch_listener(false);
-  rendezvous_->reconnect();
-  watch_listener(true);
-}
-
-int ChannelTable::take_in(Arrival arrival) {
-  const int fd = arrival.socket.get();
-  // Whoever connects and says nothing must not keep others out.
-  if (strangers_.size() >= kStrangersMax) {
-    unwatch(strangers_.front().socket.get());
-    strangers_.erase(strangers_.begin());
-  }
-  strangers_.push_back({std::move(arrival.socket), arrival.peer});
-  watch(fd, Trigger::kLevel);
-  return fd;
+Result<Channel*> ChannelTable::request(PeerId peer) {
+  SMC_TRY(admit(peer, 0));
+  Mapping scratch = SMC_TRY(Mapping::map_private(sizeof(ChannelMemory)));
+  SMC_TRY(connector_->request_channel(peer));
+  channels_.push_back(std::make_unique<Channel>(peer, std::move(scratch), budget_));
+  return channels_.back().get();
 }
 
 Channel* ChannelTable::awaiting(PeerId peer) const {
   const auto found = std::find_if(channels_.begin(), channels_.end(), [&](const auto& channel) {
-    return channel->peer() == peer && channel->awaits_socket();
+    return channel->peer() == peer && channel->awaits_memory();
   });
   return found == channels_.end() ? nullptr : found->get();
 }
 
-// Nobody waits any more: then the peer finds its end closed. Who has asked anew meanwhile must not
-// take it: of many visitors that say nothing the peer keeps the latest.
-Channel* ChannelTable::answer(Arrival arrival) {
-  const auto abandoned = abandoned_.find(arrival.peer);
-  if (abandoned != abandoned_.end()) {
-    if (--abandoned->second == 0) abandoned_.erase(abandoned);
-    return nullptr;
+Result<Channel*> ChannelTable::take_in(ConnectorEvent event) {
+  Channel* channel = event.side == 0 ? awaiting(event.peer) : nullptr;
+  if (channel != nullptr) {
+    const auto attached = attach(*channel, std::move(event));
+    if (!attached) channel->close();
+    if (!attached) return attached.error();
+    return channel;
   }
-  Channel* channel = awaiting(arrival.peer);
-  if (channel == nullptr) return nullptr;
-  if (!arrival.socket || !attach(*channel, std::move(arrival.socket))) channel->close();
+  // Nobody waits for the answer any more: the peer finds its end closed.
+  if (event.side == 0) return nullptr;
+  SMC_TRY(admit(event.peer, event.pod));
+  Mapping scratch = SMC_TRY(Mapping::map_private(sizeof(ChannelMemory)));
+  auto made = std::make_unique<Channel>(event.peer, std::move(scratch), budget_);
+  SMC_TRY(attach(*made, std::move(event)));
+  channels_.push_back(std::move(made));
+  return channels_.back().get();
+}
+
+Result<void> ChannelTable::attach(Channel& channel, ConnectorEvent event) {
+  const Channel::Side side = event.side == 0 ? Channel::Side::kDialler : Channel::Side::kAcceptor;
+  channel.set_pod(event.pod);
+  SMC_TRY(channel.attach(side, std::move(event.end)));
+  if (watcher_ != nullptr) SMC_TRY(watcher_->watch_readable(channel.bell(), Trigger::kEdge));
+  by_fd_[channel.bell()] = &channel;
+  return {};
+}
+
+Channel* ChannelTable::refuse(PeerId peer) {
+  Channel* const channel = awaiting(peer);
+  if (channel != nullptr) channel->close();
   return channel;
 }
 
-void ChannelTable::give_up_awaiting() {
-  abandoned_.clear();
+void ChannelTable::refuse_all() {
   for (const auto& channel : channels_)
-    if (channel->awaits_socket()) channel->close();
-}
-
-bool ChannelTable::is_stranger(int fd) const {
-  return std::any_of(strangers_.begin(), strangers_.end(),
-                     [&](const Stranger& one) { return one.socket.get() == fd; });
-}
-
-std::vector<int> ChannelTable::strangers() const {
-  std::vector<int> all;
-  for (const Stranger& one : strangers_) all.push_back(one.socket.get());
-  return all;
-}
-
-Result<Channel*> ChannelTable::greet(int stranger) {
-  auto found = std::find_if(strangers_.begin(), strangers_.end(),
-                            [&](const Stranger& one) { return one.socket.get() == stranger; });
-  auto hello = receive_control(stranger);
-  if (!hello && hello.error().code == Errc::kWouldBlock) return nullptr;
-  auto adopted = hello ? adopt(*found, *hello) : hello.error();
-  // The descriptor stays watched when it became a channel's.
-  if (!adopted) unwatch(stranger);
-  strangers_.erase(found);
-  return adopted;
-}
-
-Result<Channel*> ChannelTable::adopt(Stranger& stranger, const ReceivedControl& hello) {
-  const ControlMessage& message = hello.message;
-  const bool is_who_it_says = stranger.peer.is_zero() || stranger.peer == message.peer;
-  if (message.kind != ControlMessage::Kind::kHello || message.fabric != rendezvous_->id() ||
-      message.peer.is_zero() || !is_who_it_says)
-    return Error{Errc::kMalformed, "first message of a channel"};
-  const auto of_this_peer =
-      std::count_if(channels_.begin(), channels_.end(), [&](const auto& channel) {
-        return channel->peer() == message.peer && channel->state() == Channel::State::kOpen;
-      });
-  if (static_cast<std::size_t>(of_this_peer) >= kChannelsPerPeerMax || !make_room())
-    return Error{Errc::kExhausted, "channels"};
-  Mapping memory = SMC_TRY(adopt_segment(hello.fd.get(), sizeof(ChannelMemory)));
-  return &add(std::make_unique<Channel>(message.peer, Channel::Side::kAcceptor,
-                                        std::move(stranger.socket), std::move(memory), *buffers_));
+    if (channel->awaits_memory()) channel->close();
 }
 
 Channel* ChannelTable::find(int fd) const {
@@ -201,31 +156,14 @@ Channel* ChannelTable::find_open(PeerId peer) const {
   return nullptr;
 }
 
-Result<void> ChannelTable::set_doorbell(Channel& channel, FileDescriptor pipe) {
-  struct stat status {};
-  if (::fstat(pipe.get(), &status) != 0 || !S_ISFIFO(status.st_mode))
-    return Error{Errc::kMalformed, "doorbell that is no pipe"};
-  if (const int old = channel.peer_doorbell(); old >= 0) {
-    unwatch(old);
-    by_fd_.erase(old);
-  }
-  const int fd = pipe.get();
-  channel.adopt_doorbell(std::move(pipe));
-  by_fd_[fd] = &channel;
-  watch(fd, Trigger::kEdge);
-  return {};
-}
-
 void ChannelTable::terminate(Channel& channel) {
-  for (int fd : {channel.socket(), channel.peer_doorbell()}) {
-    if (fd < 0) continue;
-    unwatch(fd);
-    by_fd_.erase(fd);
+  const auto found = by_fd_.find(channel.bell());
+  if (found != by_fd_.end() && found->second == &channel) {
+    if (watcher_ != nullptr) watcher_->unwatch(found->first);
+    by_fd_.erase(found);
   }
-  if (channel.awaits_socket()) ++abandoned_[channel.peer()];
   channel.terminate();
   has_dead_ = true;
-  watch_listener(true);
 }
 
 void ChannelTable::erase_dead() {

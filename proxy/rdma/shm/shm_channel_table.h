@@ -1,5 +1,5 @@
-// The channels of one device and the descriptors behind them: dialling, accepting, who owns which
-// descriptor, and the watcher that is told of all of them.
+// The channels of one device, which descriptor belongs to which, and the watcher that is told of
+// all of them. Decides which channel makes room when there are too many.
 #pragma once
 
 #include <cstddef>
@@ -9,48 +9,44 @@
 
 #include "rdma/device.h"
 #include "rdma/shm/shm_channel.h"
-#include "rdma/shm/shm_rendezvous.h"
+#include "rdma/shm/shm_connector.h"
+#include "rdma/shm/shm_map_budget.h"
 
 namespace fairlead::rdma::shm {
 
 class ChannelTable {
  public:
-  // `buffers` outlives *this.
-  ChannelTable(std::unique_ptr<Rendezvous> rendezvous, PeerId self, const BufferTable& buffers);
+  explicit ChannelTable(std::unique_ptr<Connector> connector);
   ~ChannelTable();
 
-  const Rendezvous& rendezvous() const { return *rendezvous_; }
-  void set_watcher(FdWatcher* watcher);
+  Connector& connector() { return *connector_; }
+  const Connector& connector() const { return *connector_; }
+  MapBudget& budget() { return budget_; }
+  // Errors: those of the watcher, for the connector. A channel that cannot be watched is closed.
+  Result<void> set_watcher(FdWatcher* watcher);
+  // Watches one more descriptor of the device, until it is -1.
+  Result<void> watch_timer(int fd);
 
-  // Errors: those of Rendezvous::dial(), kExhausted at kChannelsMax.
-  Result<Channel*> dial(PeerId peer);
-  // What has arrived: a visitor is a stranger first, an answer gives a channel its socket, or ends
-  // it.
-  struct Arrived {
-    int stranger = -1;
-    Channel* channel = nullptr;
-  };
-  // Errors: those of Rendezvous::accept(). When the listener cannot be emptied it is not watched
-  // until some descriptor was closed. kPeerGone ends the channels that wait for a socket.
-  Result<Arrived> accept();
-  // Rendezvous::reconnect().
-  void reconnect();
-  bool is_stranger(int fd) const;
-  // Reads a stranger's Hello: nullptr when it has not come yet. On error the stranger is shut out.
-  Result<Channel*> greet(int stranger);
-  std::vector<int> strangers() const;
+  // A channel that waits for its memory. Errors: those of Connector::request_channel(), kExhausted
+  // at a limit.
+  Result<Channel*> request(PeerId peer);
+  // What has come for a channel: the answer to the first that waits for one, or a new channel. Null
+  // for an answer that nobody waits for. Errors: kExhausted at a limit, those of Channel::attach()
+  // and of the watcher. A channel that waited is closed then.
+  Result<Channel*> take_in(ConnectorEvent event);
+  // The channel that waits for that peer, which is closed; nullptr for none.
+  Channel* refuse(PeerId peer);
+  // Closes all that wait.
+  void refuse_all();
 
-  Channel* find(int fd) const;            // by socket or doorbell
+  Channel* find(int fd) const;            // by its bell
   Channel* find_open(PeerId peer) const;  // the newest
-  bool is_listener(int fd) const { return fd == rendezvous_->descriptor(); }
   template <class Visit>
-  void for_each(Visit visit) const {  // `visit` may neither add nor erase
-    for (const auto& channel : channels_) visit(*channel);
+  void for_each(Visit visit) const {  // `visit` may add, but not erase
+    for (std::size_t i = 0; i < channels_.size(); ++i) visit(*channels_[i]);
   }
 
-  // Watches the pipe and takes it in place of the one before. kMalformed unless it is a pipe.
-  Result<void> set_doorbell(Channel& channel, FileDescriptor pipe);
-  // Closes all its descriptors; it stays until erase_dead().
+  // Closes its bells; it stays until erase_dead().
   void terminate(Channel& channel);
   // Frees terminated channels that no queue pair points to. REQUIRES: nobody else does, either.
   void erase_dead();
@@ -60,35 +56,18 @@ class ChannelTable {
   }
 
  private:
-  // A visitor that has not said Hello.
-  struct Stranger {
-    FileDescriptor socket;
-    PeerId peer;  // as the rendezvous has it, or zero
-  };
-  Channel& add(std::unique_ptr<Channel> channel);
-  bool make_room();
-  int take_in(Arrival arrival);
-  Result<Channel*> adopt(Stranger& stranger, const ReceivedControl& hello);
+  Result<void> admit(PeerId peer, std::uint32_t pod);
+  Channel* idle_channel_of_largest_pod(std::uint32_t pod) const;
   Channel* awaiting(PeerId peer) const;
-  Channel* answer(Arrival arrival);
-  Result<void> attach(Channel& channel, FileDescriptor socket);
-  void give_up_awaiting();
-  void watch_listener(bool wanted);
-  void watch(int fd, FdWatcher::Trigger trigger);
-  void unwatch(int fd);
+  Result<void> attach(Channel& channel, ConnectorEvent event);
 
-  std::unique_ptr<Rendezvous> rendezvous_;
-  PeerId self_;
-  const BufferTable* buffers_;
+  std::unique_ptr<Connector> connector_;
+  MapBudget budget_;  // outlives the channels
   FdWatcher* watcher_ = nullptr;
-  std::vector<Stranger> strangers_;
   std::vector<std::unique_ptr<Channel>> channels_;
   std::unordered_map<int, Channel*> by_fd_;
-  // Answers of the rendezvous still to come for which nobody waits any more; it gives them in the
-  // order of the questions. There are no more of them than its socket holds.
-  std::unordered_map<PeerId, std::size_t> abandoned_;
+  int timer_ = -1;
   bool has_dead_ = false;
-  bool listener_watched_ = true;
 };
 
 }  // namespace fairlead::rdma::shm

@@ -1,23 +1,14 @@
 #include "rdma/shm/shm_control.h"
 
 #include <cstring>
-#include <utility>
-
-#include "base/assert.h"
-#include "base/record_socket.h"
-#include "rdma/shm/shm_limits.h"
 
 namespace fairlead::rdma::shm {
 namespace {
 
 // Both ends run on one host: fields are in host byte order.
-//    0  magic "FLsh"    4  kind        5  source port   6  destination port   7  layout version
-//    8  source qp      12  dest. qp   16  domain       20  rkey
-//   24  address        32  size       40  peer id      48  fabric id (5)     53  zero
-//   56  ring slots     60  zero
-constexpr std::uint32_t kMagic = 0x68734c46;
-constexpr std::uint8_t kLayoutVersion = 1;
-
+//    0  kind            1  source port   2  destination port   3  zero   4  domain
+//    8  source qp      12  dest. qp     16  rkey              20  zero
+//   24  address        32  size         40  buffer instance   48  buffer number   56  zero
 template <class T>
 void put(ControlBytes& into, std::size_t at, const T& value) {
   std::memcpy(into.data() + at, &value, sizeof value);
@@ -34,63 +25,67 @@ T get(std::span<const std::byte> from, std::size_t at) {
 
 ControlBytes encode(const ControlMessage& message) {
   ControlBytes bytes{};
-  put(bytes, 0, kMagic);
-  put(bytes, 4, message.kind);
-  put(bytes, 5, message.source_port.value);
-  put(bytes, 6, message.destination_port.value);
-  put(bytes, 7, kLayoutVersion);
+  put(bytes, 0, message.kind);
+  put(bytes, 1, message.source_port.value);
+  put(bytes, 2, message.destination_port.value);
+  put(bytes, 4, message.domain.value);
   put(bytes, 8, message.source.value);
   put(bytes, 12, message.destination.value);
-  put(bytes, 16, message.domain.value);
-  put(bytes, 20, message.rkey.value);
+  put(bytes, 16, message.rkey.value);
   put(bytes, 24, message.address.value);
   put(bytes, 32, message.size_bytes);
-  put(bytes, 40, message.peer.bytes);
-  put(bytes, 48, message.fabric.bytes);
-  put(bytes, 56, static_cast<std::uint32_t>(kRingSlots));
+  put(bytes, 40, message.buffer.instance);
+  put(bytes, 48, message.buffer.number);
   return bytes;
 }
 
 Result<ControlMessage> decode_control(std::span<const std::byte> bytes) {
   if (bytes.size() < kControlBytes) return Error{Errc::kTruncated, "control message"};
   if (bytes.size() > kControlBytes) return Error{Errc::kMalformed, "control message too long"};
-  if (get<std::uint32_t>(bytes, 0) != kMagic)
-    return Error{Errc::kMalformed, "magic of a control message"};
-  if (get<std::uint8_t>(bytes, 7) != kLayoutVersion || get<std::uint32_t>(bytes, 56) != kRingSlots)
-    return Error{Errc::kUnsupported, "channel layout of another version"};
-  const auto kind = get<std::uint8_t>(bytes, 4);
-  if (kind < static_cast<std::uint8_t>(ControlMessage::Kind::kHello) ||
+  const auto kind = get<std::uint8_t>(bytes, 0);
+  if (kind < static_cast<std::uint8_t>(ControlMessage::Kind::kQueuePairReady) ||
       kind > static_cast<std::uint8_t>(ControlMessage::Kind::kWithdraw))
     return Error{Errc::kMalformed, "kind of a control message"};
   ControlMessage message;
   message.kind = static_cast<ControlMessage::Kind>(kind);
-  message.source_port = PortNumber(get<std::uint8_t>(bytes, 5));
-  message.destination_port = PortNumber(get<std::uint8_t>(bytes, 6));
+  message.source_port = PortNumber(get<std::uint8_t>(bytes, 1));
+  message.destination_port = PortNumber(get<std::uint8_t>(bytes, 2));
+  message.domain = DomainId(get<std::uint32_t>(bytes, 4));
   message.source = QpNumber(get<std::uint32_t>(bytes, 8));
   message.destination = QpNumber(get<std::uint32_t>(bytes, 12));
-  message.domain = DomainId(get<std::uint32_t>(bytes, 16));
-  message.rkey = RemoteKey(get<std::uint32_t>(bytes, 20));
+  message.rkey = RemoteKey(get<std::uint32_t>(bytes, 16));
   message.address = RemoteAddress(get<std::uint64_t>(bytes, 24));
   message.size_bytes = get<std::uint64_t>(bytes, 32);
-  message.peer.bytes = get<decltype(PeerId::bytes)>(bytes, 40);
-  message.fabric.bytes = get<decltype(FabricId::bytes)>(bytes, 48);
+  message.buffer.instance = get<std::uint64_t>(bytes, 40);
+  message.buffer.number = get<std::uint64_t>(bytes, 48);
   return message;
 }
 
-Result<void> send_control(int socket, const ControlMessage& message, int fd) {
-  SMC_ASSERT((fd >= 0) == carries_descriptor(message.kind), message.kind);
-  return send_record(socket, encode(message), fd);
+Result<void> ControlProducer::push(const ControlMessage& message) {
+  if (tail_ - head_ >= kControlSlots) {
+    const std::uint64_t head = memory_->head.load(std::memory_order_acquire);
+    if (head - head_ > tail_ - head_) return Error{Errc::kMalformed, "head of a control ring"};
+    head_ = head;
+    if (tail_ - head_ >= kControlSlots) return Error{Errc::kWouldBlock, "control ring is full"};
+  }
+  const ControlBytes bytes = encode(message);
+  Slot& slot = memory_->slots[tail_ % kControlSlots];
+  for (std::size_t i = 0; i < std::size(slot.words); ++i)
+    slot.words[i].store(get<std::uint64_t>(bytes, i * sizeof(std::uint64_t)),
+                        std::memory_order_relaxed);
+  memory_->tail.store(++tail_, std::memory_order_release);
+  return {};
 }
 
-Result<ReceivedControl> receive_control(int socket) {
+Result<ControlMessage> ControlConsumer::front() const {
+  const std::uint64_t tail = memory_->tail.load(std::memory_order_acquire);
+  if (tail == head_) return Error{Errc::kWouldBlock, "no control message"};
+  if (tail - head_ > kControlSlots) return Error{Errc::kMalformed, "tail of a control ring"};
   ControlBytes bytes;
-  ReceivedRecord record = SMC_TRY(receive_record(socket, bytes));
-  ReceivedControl received;
-  received.message = SMC_TRY(decode_control(std::span(bytes).first(record.size_bytes)));
-  if (record.descriptors != (carries_descriptor(received.message.kind) ? 1u : 0u))
-    return Error{Errc::kMalformed, "descriptors of a control message"};
-  received.fd = std::move(record.fd);
-  return received;
+  const Slot& slot = memory_->slots[head_ % kControlSlots];
+  for (std::size_t i = 0; i < std::size(slot.words); ++i)
+    put(bytes, i * sizeof(std::uint64_t), slot.words[i].load(std::memory_order_relaxed));
+  return decode_control(bytes);
 }
 
 }  // namespace fairlead::rdma::shm

@@ -1,7 +1,7 @@
 #include "rdma/shm/shm_device.h"
 
-#include <signal.h>
 #include <sys/random.h>
+#include <sys/timerfd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -9,6 +9,7 @@
 
 #include "base/assert.h"
 #include "rdma/shm/shm_backplane.h"
+#include "rdma/shm/shm_directory_connector.h"
 #include "rdma/shm/shm_queue_pair.h"
 #include "rdma/shm/shm_receive_queue.h"
 
@@ -40,32 +41,28 @@ Result<void> check(const ShmOptions& options) {
   return Error{Errc::kUnsupported, "ports or peer id of a shared-memory device"};
 }
 
-void ignore_broken_pipes() {
-  struct sigaction now {};
-  if (::sigaction(SIGPIPE, nullptr, &now) == 0 && now.sa_handler == SIG_DFL)
-    (void)::signal(SIGPIPE, SIG_IGN);
-}
-
 }  // namespace
 
 Result<std::unique_ptr<ShmDevice>> ShmDevice::open(const ShmOptions& options) {
   SMC_TRY(check(options));
-  auto fabric = std::make_unique<Fabric>(SMC_TRY(Fabric::open(options.directory, options.peer_id)));
-  return open(options, std::move(fabric));
+  return open(options, SMC_TRY(DirectoryConnector::open(options.directory, options.peer_id)));
 }
 
 Result<std::unique_ptr<ShmDevice>> ShmDevice::open(const ShmOptions& options,
-                                                   std::unique_ptr<Rendezvous> rendezvous) {
+                                                   std::unique_ptr<Connector> connector) {
   SMC_TRY(check(options));
   std::uint32_t random = 0;
   if (::getrandom(&random, sizeof random, 0) != sizeof random)
     return system_error("getrandom", errno);
-  ignore_broken_pipes();
-  auto ports = make_ports(rendezvous->id(), options);
-  auto backplane = std::make_unique<Backplane>(std::move(rendezvous), options.peer_id, random,
+  FileDescriptor timer(::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
+  if (!timer) return system_error("timerfd_create", errno);
+  auto ports = make_ports(connector->id(), options);
+  auto backplane = std::make_unique<Backplane>(std::move(connector), std::move(timer), random,
                                                std::move(ports), options.addressable);
+  backplane->set_wait_limits(options.grant_wait, options.control_stall);
   const Capabilities capabilities{.remote_memory_addressable = options.addressable,
                                   .receive_queue_crosses_domains = true,
+                                  .memory_known_late = backplane->connector().grants_late(),
                                   .send_requests_max = kSendRequestsMax,
                                   .receive_requests_max = kReceiveRequestsMax};
   return std::unique_ptr<ShmDevice>(
@@ -83,14 +80,12 @@ ShmDevice::~ShmDevice() = default;
 
 FabricId ShmDevice::fabric() const { return backplane_->fabric_id(); }
 
-const Rendezvous& ShmDevice::rendezvous() const { return backplane_->rendezvous(); }
-
-void ShmDevice::reconnect() { backplane_->reconnect(); }
+const Connector& ShmDevice::connector() const { return backplane_->connector(); }
 
 bool ShmDevice::reachable(const Gid& gid) const {
   const auto parsed = shm::parse_gid(gid);
   if (!parsed || parsed->fabric != fabric()) return false;
-  return backplane_->has_channel(parsed->peer) || backplane_->rendezvous().may_reach(parsed->peer);
+  return backplane_->has_channel(parsed->peer) || backplane_->connector().may_reach(parsed->peer);
 }
 
 void ShmDevice::set_port_state(PortNumber port, PortState state) {
@@ -121,9 +116,10 @@ Result<std::unique_ptr<SharedReceiveQueue>> ShmDevice::create_shared_receive_que
 }
 
 Result<std::unique_ptr<RegisteredBuffer>> ShmDevice::allocate_buffer(ProtectionDomain& domain,
-                                                                     std::size_t size_bytes) {
-  std::unique_ptr<RegisteredBuffer> buffer =
-      SMC_TRY(ShmBuffer::create(static_cast<ShmDomain&>(domain), backplane_->buffers, size_bytes));
+                                                                     std::size_t size_bytes,
+                                                                     BufferUse use) {
+  std::unique_ptr<RegisteredBuffer> buffer = SMC_TRY(
+      ShmBuffer::create(static_cast<ShmDomain&>(domain), backplane_->buffers, size_bytes, use));
   return buffer;
 }
 
@@ -153,7 +149,7 @@ void ShmDevice::disarm() { backplane_->disarm(); }
 
 void ShmDevice::ring_doorbells() { backplane_->ring_doorbells(); }
 
-void ShmDevice::set_watcher(FdWatcher* watcher) { backplane_->set_watcher(watcher); }
+Result<void> ShmDevice::set_watcher(FdWatcher* watcher) { return backplane_->set_watcher(watcher); }
 
 void ShmDevice::handle_readable(int fd) { backplane_->handle_readable(fd); }
 

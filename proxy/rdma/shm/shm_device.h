@@ -1,5 +1,5 @@
-// An RNIC made of memfds: queue pairs between processes of one host that see one directory. Passes
-// the same conformance suite as hardware. docs/shm.md tells how it works on the inside.
+// An RNIC made of memfds: queue pairs between processes of one host. Passes the same conformance
+// suite as hardware. docs/shm.md tells how it works on the inside.
 #pragma once
 
 #include <cstdint>
@@ -7,9 +7,12 @@
 #include <optional>
 #include <string>
 
+#include "base/time.h"
 #include "rdma/device.h"
+#include "rdma/shm/shm_connector.h"
 #include "rdma/shm/shm_events.h"
 #include "rdma/shm/shm_fabric.h"
+#include "rdma/shm/shm_limits.h"
 
 namespace fairlead::rdma::shm {
 
@@ -21,18 +24,20 @@ struct ShmOptions {
   unsigned ports = 1;     // 1 to kPortsMax
   // False: remote_memory() is not offered, so that peers are written to by work requests only.
   bool addressable = true;
+  // How long control messages of a channel wait: for memory that was announced, and for a peer that
+  // takes none.
+  Duration grant_wait = kGrantWaitMax;
+  Duration control_stall = kControlStallMax;
   std::string name = "shm0";
 };
 
 class ShmDevice final : public Device {
  public:
-  // Errors: see Fabric::open(); kUnsupported for options out of range. Where SIGPIPE has its
-  // default disposition it is ignored from now on: a doorbell of a peer that died must not kill the
-  // process.
+  // Errors: see Fabric::open(); kUnsupported for options out of range.
   static Result<std::unique_ptr<ShmDevice>> open(const ShmOptions& options);
-  // On the fabric of that rendezvous; options.directory is not looked at.
+  // On the fabric of that connector; options.directory is not looked at.
   static Result<std::unique_ptr<ShmDevice>> open(const ShmOptions& options,
-                                                 std::unique_ptr<Rendezvous> rendezvous);
+                                                 std::unique_ptr<Connector> connector);
   ~ShmDevice() override;
 
   static Gid gid_of(FabricId fabric, PortNumber port, PeerId peer) {
@@ -41,8 +46,7 @@ class ShmDevice final : public Device {
   static std::optional<ParsedShmGid> parse_gid(const Gid& gid) { return shm::parse_gid(gid); }
 
   FabricId fabric() const;
-  const Rendezvous& rendezvous() const;
-  void reconnect();  // Rendezvous::reconnect()
+  const Connector& connector() const;
   // True when `gid` is of this fabric and its device seems to live. Costs at most a stat(2).
   bool reachable(const Gid& gid) const;
   // As if the cable was pulled or plugged in: connected queue pairs of the port break on both
@@ -60,7 +64,8 @@ class ShmDevice final : public Device {
   Result<std::unique_ptr<SharedReceiveQueue>> create_shared_receive_queue(
       ProtectionDomain& domain, std::uint32_t requests_max) override;
   Result<std::unique_ptr<RegisteredBuffer>> allocate_buffer(ProtectionDomain& domain,
-                                                            std::size_t size_bytes) override;
+                                                            std::size_t size_bytes,
+                                                            BufferUse use) override;
   Result<std::unique_ptr<QueuePair>> create_queue_pair(const QueuePairOptions& options) override;
   std::size_t poll(std::span<Completion> completions) override;
   std::optional<AsyncEvent> poll_async_event() override;
@@ -68,7 +73,7 @@ class ShmDevice final : public Device {
   bool arm() override;
   void disarm() override;
   void ring_doorbells() override;
-  void set_watcher(FdWatcher* watcher) override;
+  Result<void> set_watcher(FdWatcher* watcher) override;
   void handle_readable(int fd) override;
 
  private:

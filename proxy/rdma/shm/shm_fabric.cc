@@ -206,11 +206,11 @@ bool Fabric::may_reach(PeerId peer) const {
   return ::stat(socket_path(peer).c_str(), &status) == 0 && S_ISSOCK(status.st_mode);
 }
 
-Result<Arrival> Fabric::accept() {
+Result<FileDescriptor> Fabric::accept() {
   FileDescriptor fd(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
   if (fd) {
     if (!is_trusted_user(fd.get())) return Error{Errc::kPermission, "peer of another user"};
-    return Arrival{.socket = std::move(fd)};
+    return fd;
   }
   const int error = errno;
   if (error == EMFILE || error == ENFILE) {

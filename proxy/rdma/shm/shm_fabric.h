@@ -8,7 +8,6 @@
 #include "base/handle.h"
 #include "base/ids.h"
 #include "base/result.h"
-#include "rdma/shm/shm_rendezvous.h"
 
 namespace fairlead::rdma::shm {
 
@@ -24,7 +23,7 @@ Gid gid_of(FabricId fabric, PortNumber port, PeerId peer);
 // Nothing for GIDs of another form.
 std::optional<ParsedShmGid> parse_gid(const Gid& gid);
 
-class Fabric final : public Rendezvous {
+class Fabric {
  public:
   // Makes directory and identity where missing, removes the sockets of devices that died, and
   // listens as `self`. Errors: kUnsupported for a path too long for a socket, kWrongState when a
@@ -33,21 +32,21 @@ class Fabric final : public Rendezvous {
   static Result<Fabric> open(const std::string& directory, PeerId self);
   Fabric(Fabric&&) noexcept = default;
   Fabric& operator=(Fabric&&) = delete;
-  ~Fabric() override;  // removes the own socket
+  ~Fabric();  // removes the own socket
 
-  FabricId id() const override { return id_; }
-  int descriptor() const override { return listener_.get(); }
+  FabricId id() const { return id_; }
+  int descriptor() const { return listener_.get(); }
 
   // A connected, non-blocking socket to that device. Errors: kPeerGone when nobody listens,
   // kPermission for a process of another user, kExhausted when its backlog or our descriptors are.
-  Result<FileDescriptor> dial(PeerId peer) override;
+  Result<FileDescriptor> dial(PeerId peer);
   // True when a socket of that name is there; its owner may be dead nevertheless.
-  bool may_reach(PeerId peer) const override;
+  bool may_reach(PeerId peer) const;
 
   // A waiting connection. kWouldBlock when there is none; kPermission when it was one of another
   // user, and kExhausted when descriptors are used up: then it was taken and closed, lest the
   // listener stays readable for ever. After any other error it may be readable still.
-  Result<Arrival> accept() override;
+  Result<FileDescriptor> accept();
 
  private:
   Fabric(std::string directory, FabricId id) : directory_(std::move(directory)), id_(id) {}

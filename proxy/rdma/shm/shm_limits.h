@@ -2,6 +2,7 @@
 // channel; we ourselves get Errc::kExhausted.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 
@@ -16,28 +17,50 @@ inline constexpr std::size_t kBufferBytesMax = std::size_t{1} << 30;
 inline constexpr std::uint32_t kSendRequestsMax = 1024;      // per queue pair
 inline constexpr std::uint32_t kReceiveRequestsMax = 32768;  // per shared receive queue
 
-// Channels: one normally joins two devices, a second one when both dialled at the same moment.
+// Channels: one normally joins two devices, a second one when both asked at the same moment.
 inline constexpr std::size_t kChannelsMax = 1024;
 inline constexpr std::size_t kChannelsPerPeerMax = 4;
-inline constexpr std::size_t kStrangersMax = 16;  // accepted, but have not said who they are
+inline constexpr std::size_t kChannelsPerPodMax = 256;
 
 // A message ring of one direction: 64 KiB, of which only pages in use cost memory.
 inline constexpr std::size_t kSlotBytes = 64;
 inline constexpr std::uint64_t kRingSlots = 1024;
+inline constexpr std::uint64_t kControlSlots = 256;  // of a control ring
+inline constexpr std::uint8_t kChannelLayout = 2;    // version of what is in a channel's memory
 
-// What one peer may make us remember.
-inline constexpr std::size_t kRemoteBuffersMax = 4096;
+// What one peer may make us remember, on one channel.
+inline constexpr std::size_t kRemoteBuffersMax = 2048;
 inline constexpr std::size_t kRemoteBytesMax = std::size_t{64} << 30;  // address space, not memory
 inline constexpr std::size_t kRemoteQueuePairsMax = 4096;
-inline constexpr std::size_t kSinksMax = 4096;  // withdrawn while a view of them was handed out
+inline constexpr std::size_t kSinksMax = 4096;  // withdrawn while somebody holds a view of them
 
-inline constexpr std::size_t kControlQueueMax =
-    8192;                                      // messages that the peer's socket did not take
-inline constexpr int kControlBatch = 64;       // handled in one go, so that others get a turn
-inline constexpr int kControlDrainMax = 1024;  // handled when an answer depends on it
+// Mappings of buffers of all peers, announced or not. A process may have 65,530 (vm.max_map_count),
+// and without room malloc(3) fails, too.
+inline constexpr std::size_t kMappingsPerDeviceMax = 16384;
+inline constexpr std::size_t kMappingsPerProcessMax = 32768;
+inline constexpr std::size_t kMappedBytesPerDeviceMax = std::size_t{1} << 40;
+inline constexpr std::size_t kUnclaimedGrantsMax = 4096;  // granted, and not announced yet
+
+inline constexpr std::size_t kControlQueueMax = 8192;  // messages that the ring did not take
+inline constexpr int kControlBatch = 64;               // handled in one go: others get a turn
+inline constexpr int kControlDrainMax = 1024;          // handled when an answer depends on it
+inline constexpr int kArrivalsBatch = 64;              // events of the connector taken in one go
+
+// How long control messages wait: for the memory of an announced buffer, after which the buffer is
+// not usable; and for room in the ring, after which the channel is given up.
+inline constexpr std::chrono::seconds kGrantWaitMax{2};
+inline constexpr std::chrono::seconds kControlStallMax{10};
+inline constexpr std::chrono::milliseconds kWaitCheckInterval{100};
+
+// Buffers of our own: how long an empty stock is waited for, and how long it is not after that.
+inline constexpr std::chrono::milliseconds kStockWaitMax{10};
+inline constexpr std::chrono::seconds kStockWaitPause{1};
+inline constexpr std::chrono::seconds kAcceptRetry{1};  // after a listener could not be emptied
+inline constexpr std::size_t kStockMax = 64;  // blanks that are kept; the broker sends fewer
+inline constexpr std::size_t kConnectorEventsMax = 1024;  // read and not handled
+inline constexpr std::size_t kRequestsWaitingMax = 8192;  // requests that the ring did not take
 
 inline constexpr std::uint32_t kFaultsMax = 16;  // remembered until poll_fault()
-inline constexpr int kDoorbellPipeBytes = 4096;  // rings until the pipe is full and replaced
 inline constexpr unsigned kIdleArmsMax = 64;  // arms without traffic until a channel is left asleep
 inline constexpr std::size_t kSweptMax = 4096;  // directory entries looked at when a device opens
 

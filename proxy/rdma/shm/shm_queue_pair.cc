@@ -5,6 +5,7 @@
 
 #include "base/assert.h"
 #include "rdma/shm/shm_backplane.h"
+#include "rdma/shm/shm_fabric.h"
 #include "rdma/shm/shm_receive_queue.h"
 
 namespace fairlead::rdma::shm {
@@ -28,7 +29,7 @@ ShmQueuePair::~ShmQueuePair() {
   break_down(CompletionStatus::kFlushed, false);
   if (number_.value != 0) backplane_->remove(*this);
   for (Channel* channel : {out_, in_})
-    if (channel != nullptr) backplane_->release(*channel);
+    if (channel != nullptr) backplane_->release(*channel, number_);
 }
 
 ShmReceiveQueue& ShmQueuePair::receive_queue() const {
@@ -94,7 +95,8 @@ void ShmQueuePair::note_blocked() const {
 
 std::uint32_t ShmQueuePair::send_room() const {
   if (state_ != State::kReady) return 0;
-  if (!out_->control_flushed()) {
+  const bool unknown = !backplane_->addressable() && awaits_grant();
+  if (!out_->control_flushed() || unknown) {
     note_blocked();
     return 0;
   }
@@ -124,7 +126,9 @@ Result<void> ShmQueuePair::post(std::span<const WorkRequest> requests) {
   }
   // What the peer withdrew, or that it left, is learnt before the first request takes effect.
   if (writes) look_at_control();
-  const bool room = state_ == State::kReady && has_room(requests.size(), slots);
+  // A key may be one whose memory is on its way.
+  const bool known = !writes || !awaits_grant();
+  const bool room = known && state_ == State::kReady && has_room(requests.size(), slots);
   if (state_ != State::kReady) return Error{Errc::kWrongState, "queue pair is in error"};
   if (!room) {
     note_blocked();
@@ -163,7 +167,9 @@ CompletionStatus ShmQueuePair::write(const WorkRequest& request) {
   if (&source->domain() != options_.domain || from.offset > bytes.size() ||
       from.length_bytes > bytes.size() - from.offset)
     return CompletionStatus::kLocalError;
-  std::byte* to = find_remote(request.to, from.length_bytes, false);
+  std::byte* to = in_ == nullptr ? nullptr
+                                 : in_->remote.find(remote_domain_, request.to.rkey,
+                                                    request.to.address, from.length_bytes);
   if (to == nullptr) return CompletionStatus::kRemoteAccessError;
   std::memcpy(to, bytes.data() + from.offset, from.length_bytes);
   return CompletionStatus::kSuccess;
@@ -173,18 +179,14 @@ void ShmQueuePair::look_at_control() {
   if (in_ == nullptr || in_->control_waiting()) backplane_->drain_control(peer_);
 }
 
-std::byte* ShmQueuePair::find_remote(const RemoteSlice& slice, std::size_t length_bytes,
-                                     bool handed_out) {
-  if (in_ == nullptr) return nullptr;
-  return in_->remote.find(remote_domain_, slice.rkey, slice.address, length_bytes, handed_out);
-}
-
 Result<std::span<std::byte>> ShmQueuePair::remote_memory(const RemoteSlice& slice,
                                                          std::size_t length_bytes) {
   if (!backplane_->addressable()) return Error{Errc::kUnsupported, "remote memory"};
   if (state_ == State::kReady) look_at_control();
   if (state_ != State::kReady) return Error{Errc::kWrongState, "queue pair is not connected"};
-  std::byte* at = find_remote(slice, length_bytes, true);
+  std::byte* at = in_ == nullptr ? nullptr
+                                 : in_->remote.find_view(remote_domain_, slice.rkey, slice.address,
+                                                         length_bytes, number_);
   if (at == nullptr) return Error{Errc::kNotFound, "remote key or range"};
   return std::span<std::byte>(at, length_bytes);
 }
@@ -196,7 +198,7 @@ void ShmQueuePair::break_down(CompletionStatus first, bool report) {
   first_failure_ = first;
   if (connected) {
     (void)out_->producer.refresh();  // a lie keeps what was true before
-    if (!peer_left_) settled_ = out_->producer.head();
+    if (!peer_left()) settled_ = out_->producer.head();
     std::erase(out_->senders, this);
     out_->signaled_outstanding -= signaled_;
     domain_of(options_).leave(*out_);
@@ -209,7 +211,7 @@ void ShmQueuePair::break_down(CompletionStatus first, bool report) {
 
 std::size_t ShmQueuePair::reap(std::span<Completion> into, bool& more) {
   const bool broken = state_ == State::kError;
-  const std::uint64_t done_to = broken || peer_left_ ? settled_ : out_->producer.head();
+  const std::uint64_t done_to = broken || peer_left() ? settled_ : out_->producer.head();
   std::size_t count = 0;
   while (!sent_.empty()) {
     const Sent& oldest = sent_.front();

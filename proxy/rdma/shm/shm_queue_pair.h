@@ -49,11 +49,12 @@ class ShmQueuePair final : public QueuePair {
   void attach_incoming(Channel& channel, DomainId remote_domain);
   // It is in error or destroyed; what it sent before is still delivered. What we sent counts as
   // arrived only if that was seen before.
-  void note_peer_left() {
-    if (!peer_left_) settled_ = out_->reaped_head;
-    peer_left_ = true;
+  void note_peer_left(const Channel& channel) {
+    if (left_on_ == nullptr) settled_ = out_->reaped_head;
+    left_on_ = &channel;
   }
-  bool peer_left() const { return peer_left_; }
+  bool peer_left() const { return left_on_ != nullptr; }
+  bool peer_left_on(const Channel& channel) const { return left_on_ == &channel; }
 
   // Into the error state. `first`: status of the oldest request that did not get through, those
   // after it are flushed. `report`: raise kQueuePairFatal.
@@ -74,7 +75,7 @@ class ShmQueuePair final : public QueuePair {
   void look_at_control();
   void note_blocked() const;
   CompletionStatus write(const WorkRequest& request);
-  std::byte* find_remote(const RemoteSlice& slice, std::size_t length_bytes, bool handed_out);
+  bool awaits_grant() const { return in_ != nullptr && in_->awaiting_grant.has_value(); }
   bool has_room(std::size_t requests, std::uint64_t slots);
 
   Backplane* backplane_;
@@ -87,7 +88,7 @@ class ShmQueuePair final : public QueuePair {
   Channel* out_ = nullptr;  // we post there; both stay valid until we are destroyed
   Channel* in_ = nullptr;   // the peer posts there and announces its buffers there
   DomainId remote_domain_;
-  bool peer_left_ = false;
+  const Channel* left_on_ = nullptr;  // where the peer said so; in_ or out_
   BoundedQueue<Sent> sent_;
   std::uint32_t signaled_ = 0;  // in sent_
   std::uint64_t settled_ = 0;   // when broken or left alone: what was consumed until then

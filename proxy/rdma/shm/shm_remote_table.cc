@@ -42,8 +42,8 @@ bool RemoteTable::has_domain(DomainId domain) const {
                      [&](const auto& entry) { return entry.second.domain == domain; });
 }
 
-Result<void> RemoteTable::add_buffer(const ControlMessage& announcement, int fd) {
-  if (!has_domain(announcement.domain)) return {};
+Result<bool> RemoteTable::check_buffer(const ControlMessage& announcement) const {
+  if (!has_domain(announcement.domain)) return false;
   const std::uint64_t size = announcement.size_bytes;
   if (size == 0 || size > kBufferBytesMax || announcement.address.value + size < size)
     return Error{Errc::kMalformed, "range of an announced buffer"};
@@ -51,12 +51,17 @@ Result<void> RemoteTable::add_buffer(const ControlMessage& announcement, int fd)
     return Error{Errc::kMalformed, "buffer announced twice"};
   if (buffers_.size() >= kRemoteBuffersMax || mapped_bytes_ + size > kRemoteBytesMax)
     return Error{Errc::kExhausted, "buffers of a peer"};
-  Buffer buffer;
-  buffer.mapping = SMC_TRY(adopt_segment(fd, static_cast<std::size_t>(size)));
-  buffer.address = announcement.address.value;
-  buffer.domain = announcement.domain;
-  buffers_.emplace(announcement.rkey, std::move(buffer));
-  mapped_bytes_ += size;
+  return true;
+}
+
+Result<void> RemoteTable::add_buffer(const ControlMessage& announcement, CountedMapping memory) {
+  if (memory.bytes().size() < announcement.size_bytes)
+    return Error{Errc::kMalformed, "segment smaller than announced"};
+  mapped_bytes_ += memory.bytes().size();
+  buffers_.emplace(announcement.rkey, Buffer{.mapping = std::move(memory),
+                                             .address = announcement.address.value,
+                                             .size_bytes = announcement.size_bytes,
+                                             .domain = announcement.domain});
   return {};
 }
 
@@ -76,23 +81,45 @@ Result<void> RemoteTable::check_sinks() const {
 // The view given out by QueuePair::remote_memory() must stay valid memory, but not the peer's.
 void RemoteTable::release(Buffer& buffer) {
   mapped_bytes_ -= buffer.mapping.bytes().size();
-  if (!buffer.handed_out) return;
+  if (buffer.holders.empty()) return;
   buffer.mapping.detach_from_file();
-  sinks_.push_back(std::move(buffer.mapping));
+  sinks_.push_back({std::move(buffer.mapping), std::move(buffer.holders)});
 }
 
-std::byte* RemoteTable::find(DomainId domain, RemoteKey key, RemoteAddress address,
-                             std::size_t length_bytes, bool handed_out) {
+RemoteTable::Buffer* RemoteTable::find_buffer(DomainId domain, RemoteKey key, RemoteAddress address,
+                                              std::size_t length_bytes) {
   auto found = buffers_.find(key);
   if (found == buffers_.end() || found->second.domain != domain) return nullptr;
   Buffer& buffer = found->second;
-  const std::span<std::byte> bytes = buffer.mapping.bytes();
   const std::uint64_t offset = address.value - buffer.address;
-  if (address.value < buffer.address || offset > bytes.size() ||
-      length_bytes > bytes.size() - offset)
+  if (address.value < buffer.address || offset > buffer.size_bytes ||
+      length_bytes > buffer.size_bytes - offset)
     return nullptr;
-  buffer.handed_out |= handed_out;
-  return bytes.data() + offset;
+  return &buffer;
+}
+
+std::byte* RemoteTable::find(DomainId domain, RemoteKey key, RemoteAddress address,
+                             std::size_t length_bytes) {
+  const Buffer* buffer = find_buffer(domain, key, address, length_bytes);
+  if (buffer == nullptr) return nullptr;
+  return buffer->mapping.bytes().data() + (address.value - buffer->address);
+}
+
+std::byte* RemoteTable::find_view(DomainId domain, RemoteKey key, RemoteAddress address,
+                                  std::size_t length_bytes, QpNumber holder) {
+  Buffer* buffer = find_buffer(domain, key, address, length_bytes);
+  if (buffer == nullptr) return nullptr;
+  if (std::find(buffer->holders.begin(), buffer->holders.end(), holder) == buffer->holders.end())
+    buffer->holders.push_back(holder);
+  return buffer->mapping.bytes().data() + (address.value - buffer->address);
+}
+
+void RemoteTable::forget_views(QpNumber holder) {
+  for (auto& [key, buffer] : buffers_) std::erase(buffer.holders, holder);
+  std::erase_if(sinks_, [&](Sink& sink) {
+    std::erase(sink.holders, holder);
+    return sink.holders.empty();
+  });
 }
 
 }  // namespace fairlead::rdma::shm

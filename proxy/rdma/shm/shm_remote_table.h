@@ -10,7 +10,7 @@
 #include "base/ids.h"
 #include "base/result.h"
 #include "rdma/shm/shm_control.h"
-#include "rdma/shm/shm_segment.h"
+#include "rdma/shm/shm_map_budget.h"
 
 namespace fairlead::rdma::shm {
 
@@ -21,44 +21,63 @@ struct RemoteQueuePair {
 
 class RemoteTable {
  public:
+  // `budget` outlives *this.
+  explicit RemoteTable(MapBudget& budget) : budget_(&budget) {}
+
   // Errors: kExhausted at kRemoteQueuePairsMax, kMalformed for a number that is already there.
   Result<void> add_queue_pair(QpNumber number, const RemoteQueuePair& queue_pair);
   // With the last queue pair of a domain go the domain's buffers. Errors as remove_buffer().
   Result<void> remove_queue_pair(QpNumber number);
   const RemoteQueuePair* find_queue_pair(QpNumber number) const;
   bool has_queue_pairs() const { return !queue_pairs_.empty(); }
+  MapBudget& budget() const { return *budget_; }
 
-  // Maps an announced buffer; one of a domain without queue pair is ignored. Errors: kMalformed,
-  // kExhausted, those of adopt_segment().
-  Result<void> add_buffer(const ControlMessage& announcement, int fd);
+  // False for a buffer of a domain without queue pair, which is to be ignored. Errors: kMalformed,
+  // kExhausted at a limit.
+  Result<bool> check_buffer(const ControlMessage& announcement) const;
+  // REQUIRES: check_buffer() said true. Errors: kMalformed when the memory is smaller than that.
+  Result<void> add_buffer(const ControlMessage& announcement, CountedMapping memory);
   // kExhausted at kSinksMax. Unknown keys are ignored: their announcement may have been, too.
   Result<void> remove_buffer(RemoteKey key);
 
   // Where [address, address + length) of that buffer is mapped; nullptr when the key or the range
-  // is not granted to queue pairs of `domain`. `handed_out`: the caller will keep the view.
-  std::byte* find(DomainId domain, RemoteKey key, RemoteAddress address, std::size_t length_bytes,
-                  bool handed_out);
+  // is not granted to queue pairs of `domain`.
+  std::byte* find(DomainId domain, RemoteKey key, RemoteAddress address, std::size_t length_bytes);
+  // The same, for a view that queue pair `holder` of ours keeps until forget_views().
+  std::byte* find_view(DomainId domain, RemoteKey key, RemoteAddress address,
+                       std::size_t length_bytes, QpNumber holder);
 
-  // No view is held any more.
-  void forget_views() { sinks_.clear(); }
+  // `holder` is destroyed: it holds no view any more.
+  void forget_views(QpNumber holder);
+  std::size_t sink_count() const { return sinks_.size(); }
 
  private:
+  using Holders = std::vector<QpNumber>;
   struct Buffer {
-    Mapping mapping;
+    CountedMapping mapping;
     std::uint64_t address = 0;
+    std::uint64_t size_bytes = 0;  // as announced
     DomainId domain;
-    bool handed_out = false;
+    Holders holders;
+  };
+  // The addresses of a withdrawn buffer that a view may still point to.
+  struct Sink {
+    CountedMapping mapping;
+    Holders holders;
   };
   using Buffers = std::unordered_map<RemoteKey, Buffer>;
 
   bool has_domain(DomainId domain) const;
+  Buffer* find_buffer(DomainId domain, RemoteKey key, RemoteAddress address,
+                      std::size_t length_bytes);
   void release(Buffer& buffer);
   Result<void> check_sinks() const;
 
+  MapBudget* budget_;
   std::unordered_map<QpNumber, RemoteQueuePair> queue_pairs_;
   Buffers buffers_;
   std::size_t mapped_bytes_ = 0;
-  std::vector<Mapping> sinks_;  // addresses of withdrawn buffers that a view may still point to
+  std::vector<Sink> sinks_;
 };
 
 }  // namespace fairlead::rdma::shm

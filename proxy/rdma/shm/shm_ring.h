@@ -30,7 +30,6 @@ static_assert(sizeof(Slot) == kSlotBytes);
 struct RingMemory {
   // Written by the producer.
   alignas(64) SharedWord tail;  // slots produced since the beginning
-  SharedWord control_sent;      // control messages put into the socket, a hint to read it
   // Written by the consumer.
   alignas(64) SharedWord head;  // slots consumed since the beginning
   alignas(64) Slot slots[kRingSlots];

@@ -1,100 +1,209 @@
-// The part of the backplane that reads descriptors: new channels and control messages.
+// The part of the backplane that reacts to descriptors: what the connector brings, bells, and
+// control messages.
+#include <sys/timerfd.h>
+
+#include <chrono>
 #include <utility>
 
 #include "rdma/shm/shm_backplane.h"
 #include "rdma/shm/shm_queue_pair.h"
 
 namespace fairlead::rdma::shm {
+namespace {
 
 using Kind = ControlMessage::Kind;
 
+TimePoint now_() { return std::chrono::steady_clock::now(); }
+
+}  // namespace
+
 void Backplane::handle_readable(int fd) {
-  if (channels_.is_listener(fd)) return accept_waiting();
-  if (channels_.is_stranger(fd)) return greet(fd);
+  if (fd == timer_.get()) return handle_timer();
+  if (channels_.connector().owns(fd)) {
+    channels_.connector().handle_readable(fd);
+    return take_arrivals();
+  }
   Channel* channel = channels_.find(fd);
   if (channel == nullptr) return;  // closed since the descriptor was seen to be readable
-  activate(*channel);
-  if (fd == channel->socket()) handle_control(*channel, kControlBatch);
+  handle_bell(*channel);
 }
 
-void Backplane::reconnect() {
-  channels_.reconnect();
-  accept_waiting();
+// Rung, or closed by the peer. One event may stand for both: who rang may have died since. The
+// timer finds that out, so that not each ring costs a system call.
+void Backplane::handle_bell(Channel& channel) {
+  const bool rung = channel.was_rung();
+  activate(channel);
+  if (!rung) return check_peer(channel);
+  channel.check_alive = true;
+  start_timer();
 }
 
-void Backplane::accept_waiting() {
-  // A refused or lost connection is not the last one; an empty or failing listener is.
-  for (std::size_t i = 0; i < kStrangersMax; ++i) {
-    const auto arrived = channels_.accept();
-    if (arrived && arrived->stranger >= 0) greet(arrived->stranger);
-    if (arrived && arrived->channel != nullptr) {
-      activate(*arrived->channel);
-      list_bell(*arrived->channel);
-    }
-    if (arrived || arrived.error().code == Errc::kPermission ||
-        arrived.error().code == Errc::kExhausted)
+// The last messages of a peer that is gone are in the rings by now.
+void Backplane::check_peer(Channel& channel) {
+  channel.check_alive = false;
+  if (channel.state() != Channel::State::kOpen || channel.peer_alive()) return;
+  activate(channel);
+  handle_control(channel, kControlDrainMax);
+  channel.close();
+}
+
+void Backplane::take_arrivals() {
+  for (int i = 0; i < kArrivalsBatch; ++i) {
+    auto event = channels_.connector().next();
+    if (event) {
+      handle_arrival(std::move(*event));
       continue;
-    if (arrived.error().code == Errc::kPeerGone)
-      channels_.for_each([&](Channel& channel) {
-        if (channel.state() == Channel::State::kClosing) activate(channel);
-      });
-    return;
+    }
+    if (event.error().code == Errc::kWouldBlock) return;
+    if (event.error().code != Errc::kPeerGone) continue;
+    channels_.refuse_all();
+    channels_.for_each([&](Channel& channel) {
+      if (channel.state() == Channel::State::kClosing || channel.awaiting_grant) activate(channel);
+    });
   }
 }
 
-void Backplane::greet(int stranger) {
-  auto channel = channels_.greet(stranger);
-  if (channel && *channel != nullptr) activate(**channel);
-  if (channel || channel.error().code == Errc::kPeerGone) return;
-  if (faults_.full()) (void)faults_.pop();
-  faults_.push({PeerId{}, channel.error()});
+void Backplane::handle_arrival(ConnectorEvent event) {
+  const PeerId peer = event.peer;
+  switch (event.kind) {
+    case ConnectorEvent::Kind::kGranted:
+      return keep_grant(std::move(event));
+    case ConnectorEvent::Kind::kRefused:
+      if (Channel* const channel = channels_.refuse(peer)) activate(*channel);
+      return;
+    case ConnectorEvent::Kind::kChannel:
+      break;
+  }
+  auto channel = channels_.take_in(std::move(event));
+  if (channel && *channel != nullptr) note_posted(**channel);
+  if (channel) return;
+  note_fault(peer, channel.error());
+  channels_.for_each([&](Channel& one) {
+    if (one.state() == Channel::State::kClosing) activate(one);
+  });
+}
+
+// Nobody grants who has no channel: its announcement could not follow.
+void Backplane::keep_grant(ConnectorEvent event) {
+  bool known = false;
+  channels_.for_each([&](Channel& channel) {
+    if (channel.peer() != event.peer || channel.state() != Channel::State::kOpen) return;
+    known = true;
+    if (channel.awaiting_grant) activate(channel);
+    // Its connector may have waited until we read.
+    channel.note_consumed();
+    list_bell(channel);
+  });
+  if (!known) return;
+  auto memory = channels_.budget().map(event.memory.get());
+  if (!memory) return note_fault(event.peer, memory.error());
+  grants_.add(event.peer, event.buffer, std::move(*memory));
 }
 
 void Backplane::drain_control(PeerId peer) {
-  accept_waiting();
-  for (int stranger : channels_.strangers()) greet(stranger);
+  take_arrivals();
   channels_.for_each([&](Channel& channel) {
-    if (channel.peer() == peer) handle_control(channel, kControlDrainMax);
+    if (channel.peer() != peer || !channel.attached()) return;
+    handle_control(channel, kControlDrainMax);
+    check_peer(channel);
   });
 }
 
 void Backplane::handle_control(Channel& channel, int messages_max) {
+  bool any = false;
   for (int i = 0; i < messages_max && channel.state() == Channel::State::kOpen; ++i) {
-    auto received = channel.receive();
-    if (!received && received.error().code == Errc::kWouldBlock) break;
-    if (!received && received.error().code == Errc::kPeerGone) {
-      // Its last messages are in the ring by now.
-      channel.close();
-      activate(channel);
-      break;
-    }
-    auto applied = received ? apply(channel, *received) : received.error();
+    const auto message = channel.control_in.front();
+    if (!message && message.error().code == Errc::kWouldBlock) break;
+    const auto applied = message ? apply(channel, *message) : message.error();
+    if (!applied && applied.error().code == Errc::kWouldBlock) break;
     if (!applied) return kill(channel, applied.error());
-    list_bell(channel);  // the peer may wait for room in the socket
+    channel.awaiting_grant.reset();
+    channel.control_in.pop();
+    any = true;
   }
+  if (!any) return;
+  channel.note_consumed();  // the peer may wait for room in the ring
+  list_bell(channel);
 }
 
-Result<void> Backplane::apply(Channel& channel, ReceivedControl& received) {
-  const ControlMessage& message = received.message;
+Result<void> Backplane::apply(Channel& channel, const ControlMessage& message) {
   switch (message.kind) {
-    case Kind::kHello:
-      return Error{Errc::kMalformed, "second hello on a channel"};
-    case Kind::kDoorbell:
-      activate(channel);
-      return channels_.set_doorbell(channel, std::move(received.fd));
-    case Kind::kWake:
-      activate(channel);
-      return {};
     case Kind::kQueuePairReady:
       return handle_ready(channel, message);
     case Kind::kQueuePairGone:
       return handle_gone(channel, message);
     case Kind::kAnnounce:
-      return channel.remote.add_buffer(message, received.fd.get());
+      return handle_announce(channel, message);
     case Kind::kWithdraw:
       return channel.remote.remove_buffer(message.rkey);
   }
   return Error{Errc::kMalformed, "kind of a control message"};
+}
+
+// kWouldBlock while the memory has not come.
+Result<void> Backplane::handle_announce(Channel& channel, const ControlMessage& message) {
+  const bool wanted = SMC_TRY(channel.remote.check_buffer(message));
+  auto memory = grants_.take(channel.peer(), message.buffer);
+  if (!memory && wanted) {
+    take_arrivals();
+    if (channel.state() != Channel::State::kOpen) return {};
+    memory = grants_.take(channel.peer(), message.buffer);
+  }
+  if (!wanted) return {};
+  if (!memory) return wait_for_grant(channel, message.buffer);
+  return channel.remote.add_buffer(message, std::move(*memory));
+}
+
+// Without the memory the key is not valid, and the channel goes on.
+Result<void> Backplane::wait_for_grant(Channel& channel, const BufferId& buffer) {
+  const TimePoint now = now_();
+  if (!channel.awaiting_grant) channel.awaiting_grant = now;
+  const bool may_come = connector().may_bring(buffer) && channel.peer_alive();
+  if (!may_come || now - *channel.awaiting_grant >= grant_wait_) {
+    note_fault(channel.peer(), Error{Errc::kNotFound, "memory of an announced buffer"});
+    return {};
+  }
+  start_timer();
+  return Error{Errc::kWouldBlock, "memory of an announced buffer"};
+}
+
+void Backplane::start_timer() {
+  if (std::exchange(timer_runs_, true)) return;
+  itimerspec spec{};
+  spec.it_value.tv_nsec = spec.it_interval.tv_nsec =
+      std::chrono::nanoseconds(kWaitCheckInterval).count();
+  (void)::timerfd_settime(timer_.get(), 0, &spec, nullptr);
+}
+
+void Backplane::handle_timer() {
+  std::uint64_t expirations = 0;
+  if (::read(timer_.get(), &expirations, sizeof expirations) < 0) return;
+  check_waits();
+}
+
+void Backplane::check_waits() {
+  bool waits = false;
+  const TimePoint now = now_();
+  std::vector<Channel*> stalled;
+  channels_.for_each([&](Channel& channel) {
+    if (channel.awaiting_grant) {
+      waits = true;
+      handle_control(channel, kControlBatch);
+      activate(channel);
+    }
+    if (channel.check_alive) check_peer(channel);
+    const auto since = channel.stalled_since();
+    if (!since) return;
+    waits = true;
+    channel.flush_control();
+    if (channel.stalled_since() && now - *since >= control_stall_) stalled.push_back(&channel);
+  });
+  for (Channel* channel : stalled)
+    kill(*channel, Error{Errc::kExhausted, "control messages that the peer does not take"});
+  if (waits) return;
+  timer_runs_ = false;
+  const itimerspec never{};
+  (void)::timerfd_settime(timer_.get(), 0, &never, nullptr);
 }
 
 // Only those whom one of our queue pairs waits for, or faces, may tell us about themselves.
@@ -120,7 +229,7 @@ Result<void> Backplane::handle_gone(Channel& channel, const ControlMessage& mess
   if (queue_pair == nullptr || queue_pair->state() != ShmQueuePair::State::kReady ||
       !queue_pair->uses(channel) || !queue_pair->may_face(channel.peer(), message.source))
     return {};
-  queue_pair->note_peer_left();
+  queue_pair->note_peer_left(channel);
   // What it sent before is in the ring already; the tail is looked at anew.
   channel.failures_due = true;
   channel.failure_at = channel.consumer.peek_tail();

@@ -9,6 +9,8 @@
 #include <cerrno>
 #include <utility>
 
+#include "rdma/shm/shm_limits.h"
+
 namespace fairlead::rdma::shm {
 namespace {
 
@@ -57,22 +59,27 @@ void Mapping::detach_from_file() noexcept {
                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
 }
 
-Result<Segment> create_segment(const char* name, std::size_t size_bytes) {
-  Segment segment;
-  segment.fd.reset(::memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  if (!segment.fd) return system_error("memfd_create", errno);
-  const int fd = segment.fd.get();
+Result<Mapping> Mapping::map_private(std::size_t size_bytes) {
+  void* at = ::mmap(nullptr, size_bytes, PROT_READ | PROT_WRITE,
+                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (at == MAP_FAILED) return system_error("mmap", errno);
+  Mapping mapping;
+  mapping.data_ = static_cast<std::byte*>(at);
+  mapping.size_ = size_bytes;
+  return mapping;
+}
+
+Result<Mapping> map_blank(int fd, std::size_t size_bytes) {
   const auto length = static_cast<off_t>(size_bytes);
   if (::ftruncate(fd, length) != 0) return system_error("ftruncate", errno);
   if (strict_overcommit() && ::fallocate(fd, 0, 0, length) != 0)
     return system_error("fallocate", errno);
-  if (::fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0)
-    return system_error("F_ADD_SEALS", errno);
-  segment.mapping = SMC_TRY(Mapping::map(fd, size_bytes));
-  return segment;
+  return Mapping::map(fd, size_bytes);
 }
 
-Result<Mapping> adopt_segment(int fd, std::size_t size_bytes) {
+namespace {
+
+Result<std::size_t> checked_size(int fd) {
   const int seals = ::fcntl(fd, F_GET_SEALS);
   if (seals < 0 || (seals & F_SEAL_SHRINK) == 0)
     return Error{Errc::kMalformed, "segment not sealed against shrinking"};
@@ -82,10 +89,23 @@ Result<Mapping> adopt_segment(int fd, std::size_t size_bytes) {
     return Error{Errc::kMalformed, "segment of another file system"};
   struct stat status {};
   if (::fstat(fd, &status) != 0) return system_error("fstat", errno);
-  if (size_bytes == 0 || status.st_size < 0 ||
-      static_cast<std::size_t>(status.st_size) < size_bytes)
+  if (status.st_size <= 0) return Error{Errc::kMalformed, "segment smaller than announced"};
+  return static_cast<std::size_t>(status.st_size);
+}
+
+}  // namespace
+
+Result<Mapping> adopt_segment(int fd, std::size_t size_bytes) {
+  const std::size_t size = SMC_TRY(checked_size(fd));
+  if (size_bytes == 0 || size < size_bytes)
     return Error{Errc::kMalformed, "segment smaller than announced"};
   return Mapping::map(fd, size_bytes);
+}
+
+Result<Mapping> adopt_whole_segment(int fd) {
+  const std::size_t size = SMC_TRY(checked_size(fd));
+  if (size > kBufferBytesMax) return Error{Errc::kMalformed, "segment larger than any buffer"};
+  return Mapping::map(fd, size);
 }
 
 }  // namespace fairlead::rdma::shm

@@ -20,6 +20,8 @@ class Mapping {
 
   // MAP_SHARED, readable and writable, nothing prefaulted. Errors: those of mmap(2).
   static Result<Mapping> map(int fd, std::size_t size_bytes);
+  // Zeroed memory of our own.
+  static Result<Mapping> map_private(std::size_t size_bytes);
 
   std::span<std::byte> bytes() const { return {data_, size_}; }
 
@@ -32,17 +34,14 @@ class Mapping {
   std::size_t size_ = 0;
 };
 
-struct Segment {
-  FileDescriptor fd;
-  Mapping mapping;
-};
+// Gives an empty memfd of ours its size and maps it. Errors: kExhausted for memory.
+Result<Mapping> map_blank(int fd, std::size_t size_bytes);
 
-// A new zeroed memfd of that size, sealed against shrinking, growing and further sealing.
-// Errors: kExhausted for descriptors and memory.
-Result<Segment> create_segment(const char* name, std::size_t size_bytes);
-
-// Maps a memfd that a peer sent. kMalformed unless it is a memfd of ordinary pages, sealed against
-// shrinking and at least `size_bytes` long.
+// Maps a memfd that came from elsewhere. kMalformed unless it is a memfd of ordinary pages, sealed
+// against shrinking and at least `size_bytes` long.
 Result<Mapping> adopt_segment(int fd, std::size_t size_bytes);
+
+// The same for all of it. kMalformed also for one of size 0 or above kBufferBytesMax.
+Result<Mapping> adopt_whole_segment(int fd);
 
 }  // namespace fairlead::rdma::shm

@@ -9,6 +9,7 @@
 namespace fairlead::rdma::shm {
 
 std::size_t Backplane::poll(std::span<Completion> completions) {
+  if (connector().has_events()) take_arrivals();
   std::size_t count = flush_broken(completions);
   // Serving one channel may activate another; that one is served next time.
   const std::size_t channels = active_.size();
@@ -150,7 +151,9 @@ Backplane::Delivery Backplane::refuse(Channel& channel, const MessageHeader& hea
 void Backplane::fail_departed(Channel& channel) {
   channel.failures_due = false;
   queue_pairs_.for_each([&](ShmQueuePair& queue_pair) {
-    if (queue_pair.peer_left()) queue_pair.break_down(CompletionStatus::kRetryExceeded, true);
+    // Others left on other channels, whose rings may not have been read yet.
+    if (queue_pair.peer_left_on(channel))
+      queue_pair.break_down(CompletionStatus::kRetryExceeded, true);
   });
 }
 

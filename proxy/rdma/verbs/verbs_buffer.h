@@ -45,11 +45,11 @@ class VerbsBuffer final : public RegisteredBuffer {
   // `account` outlives the buffer. kExhausted when it, or memory, is spent.
   static Result<std::unique_ptr<VerbsBuffer>> create(const VerbsDomain& domain,
                                                      MemlockAccount& account,
-                                                     std::size_t size_bytes);
+                                                     std::size_t size_bytes, BufferUse use);
   // The memory of another buffer, which outlives this one.
   static Result<std::unique_ptr<VerbsBuffer>> create(const VerbsDomain& domain,
                                                      MemlockAccount& account,
-                                                     std::span<std::byte> bytes);
+                                                     std::span<std::byte> bytes, BufferUse use);
 
   std::span<std::byte> bytes() const override { return bytes_; }
   LocalKey lkey() const override { return LocalKey{region_->lkey}; }

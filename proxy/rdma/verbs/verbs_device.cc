@@ -67,7 +67,7 @@ std::vector<std::string> device_names() {
 VerbsDevice::VerbsDevice(std::string name, MemlockAccount& memlock, std::unique_ptr<Parts> parts)
     : name_(std::move(name)), memlock_(memlock), parts_(std::move(parts)) {}
 
-VerbsDevice::~VerbsDevice() { set_watcher(nullptr); }
+VerbsDevice::~VerbsDevice() { (void)set_watcher(nullptr); }
 
 Result<std::unique_ptr<VerbsDevice>> VerbsDevice::open(const VerbsOptions& options) {
   SMC_ASSERT(options.memlock != nullptr);
@@ -137,16 +137,18 @@ Result<std::unique_ptr<SharedReceiveQueue>> VerbsDevice::create_shared_receive_q
 }
 
 Result<std::unique_ptr<RegisteredBuffer>> VerbsDevice::allocate_buffer(ProtectionDomain& domain,
-                                                                       std::size_t size_bytes) {
+                                                                       std::size_t size_bytes,
+                                                                       BufferUse use) {
   std::unique_ptr<RegisteredBuffer> buffer =
-      SMC_TRY(VerbsBuffer::create(static_cast<VerbsDomain&>(domain), memlock_, size_bytes));
+      SMC_TRY(VerbsBuffer::create(static_cast<VerbsDomain&>(domain), memlock_, size_bytes, use));
   return buffer;
 }
 
-Result<std::unique_ptr<RegisteredBuffer>> VerbsDevice::share_buffer(
-    ProtectionDomain& domain, const RegisteredBuffer& buffer) {
-  std::unique_ptr<RegisteredBuffer> shared =
-      SMC_TRY(VerbsBuffer::create(static_cast<VerbsDomain&>(domain), memlock_, buffer.bytes()));
+Result<std::unique_ptr<RegisteredBuffer>> VerbsDevice::share_buffer(ProtectionDomain& domain,
+                                                                    const RegisteredBuffer& buffer,
+                                                                    BufferUse use) {
+  std::unique_ptr<RegisteredBuffer> shared = SMC_TRY(
+      VerbsBuffer::create(static_cast<VerbsDomain&>(domain), memlock_, buffer.bytes(), use));
   return shared;
 }
 
@@ -173,13 +175,16 @@ bool VerbsDevice::arm() {
   return !events_waiting_ && events_.empty() && parts_->completions->arm();
 }
 
-void VerbsDevice::set_watcher(FdWatcher* watcher) {
+Result<void> VerbsDevice::set_watcher(FdWatcher* watcher) {
+  Result<void> watched;
   for (const int fd : {parts_->completions->fd(), parts_->context->async_fd}) {
     if (gone_ && fd == parts_->context->async_fd) continue;
     if (watcher_ != nullptr) watcher_->unwatch(fd);
-    if (watcher != nullptr) watcher->watch_readable(fd, FdWatcher::Trigger::kLevel);
+    if (watcher != nullptr && watched)
+      watched = watcher->watch_readable(fd, FdWatcher::Trigger::kLevel);
   }
   watcher_ = watcher;
+  return watched;
 }
 
 void VerbsDevice::handle_readable(int fd) {

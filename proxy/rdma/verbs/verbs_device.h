@@ -47,10 +47,12 @@ class VerbsDevice final : public Device {
   Result<std::unique_ptr<SharedReceiveQueue>> create_shared_receive_queue(
       ProtectionDomain& domain, std::uint32_t requests_max) override;
   Result<std::unique_ptr<RegisteredBuffer>> allocate_buffer(ProtectionDomain& domain,
-                                                            std::size_t size_bytes) override;
+                                                            std::size_t size_bytes,
+                                                            BufferUse use) override;
   // `buffer` is one of a VerbsDevice of this process.
   Result<std::unique_ptr<RegisteredBuffer>> share_buffer(ProtectionDomain& domain,
-                                                         const RegisteredBuffer& buffer) override;
+                                                         const RegisteredBuffer& buffer,
+                                                         BufferUse use) override;
   Result<std::unique_ptr<QueuePair>> create_queue_pair(const QueuePairOptions& options) override;
   std::size_t registrable_bytes() const override { return memlock_.left_for_data_bytes(); }
   std::size_t poll(std::span<Completion> completions) override;
@@ -61,7 +63,7 @@ class VerbsDevice final : public Device {
   void disarm() override {}
   // Nothing to do: post() rings.
   void ring_doorbells() override {}
-  void set_watcher(FdWatcher* watcher) override;
+  Result<void> set_watcher(FdWatcher* watcher) override;
   void handle_readable(int fd) override;
 
  private:

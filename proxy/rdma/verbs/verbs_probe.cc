@@ -16,7 +16,10 @@ constexpr std::size_t kProbeBytes = 4096;
 // Remembers the descriptors and waits for one of them.
 class Waiter final : public FdWatcher {
  public:
-  void watch_readable(int fd, Trigger) override { fds_[count_++ % fds_.size()] = {fd, POLLIN, 0}; }
+  Result<void> watch_readable(int fd, Trigger) override {
+    fds_[count_++ % fds_.size()] = {fd, POLLIN, 0};
+    return {};
+  }
   void unwatch(int) override { count_ = 0; }
   void wait(Device& device, Clock::time_point until) {
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - Clock::now()).count();
@@ -34,7 +37,7 @@ class Waiter final : public FdWatcher {
 Result<bool> send_across(Device& device, const Port& port, Waiter& waiter) {
   const auto own = SMC_TRY(device.create_protection_domain());
   const auto other = SMC_TRY(device.create_protection_domain());
-  const auto buffer = SMC_TRY(device.allocate_buffer(*own, kProbeBytes));
+  const auto buffer = SMC_TRY(device.allocate_buffer(*own, kProbeBytes, BufferUse::kMessages));
   const auto queue = SMC_TRY(device.create_shared_receive_queue(*own, 1));
   QueuePairOptions options;
   options.domain = other.get();
@@ -76,9 +79,9 @@ Result<bool> send_across(Device& device, const Port& port, Waiter& waiter) {
 
 bool receive_queue_crosses_domains(Device& device, const Port& port) {
   Waiter waiter;
-  device.set_watcher(&waiter);
+  if (!device.set_watcher(&waiter)) return false;
   const Result<bool> crosses = send_across(device, port, waiter);
-  device.set_watcher(nullptr);
+  (void)device.set_watcher(nullptr);
   // What is left of the failed queue pairs is nobody's concern.
   Completion completion;
   while (device.poll({&completion, 1}) != 0) {

@@ -53,9 +53,9 @@ Result<void> VerbsQueuePair::open(MemlockAccount& memlock, const QueuePairOption
   queue_pair_.reset(SMC_TRY(std::move(made)));
   serial_ = completions_.add(*this);
   const std::size_t short_slots = inline_bytes_ >= kShortMessageBytes ? 0 : options.send_requests;
-  messages_ = SMC_TRY(
-      VerbsBuffer::create(static_cast<VerbsDomain&>(*options.domain), memlock,
-                          kLongMessagesMax * kMessageBytesMax + short_slots * kShortSlotBytes));
+  messages_ = SMC_TRY(VerbsBuffer::create(
+      static_cast<VerbsDomain&>(*options.domain), memlock,
+      kLongMessagesMax * kMessageBytesMax + short_slots * kShortSlotBytes, BufferUse::kMessages));
   ibv_qp_attr attributes{};
   attributes.qp_state = IBV_QPS_INIT;
   attributes.pkey_index = 0;

@@ -1,7 +1,7 @@
 """What the host has done inside a guest, besides running programs."""
 import base64
-import urllib.error
-import urllib.request
+import http.client
+import socket as sockets
 from pathlib import Path
 
 
@@ -14,11 +14,15 @@ def read(path):
     return Path(path).read_text(errors="replace")
 
 
-def http(url, method="GET"):
-    """[status, body]"""
-    request = urllib.request.Request(url, method=method)
+def ask(socket, path, method="GET"):
+    """[status, body] from the abstract Unix socket "@NAME"."""
+    connection = http.client.HTTPConnection("fairlead")
+    connection.sock = sockets.socket(sockets.AF_UNIX, sockets.SOCK_STREAM)
     try:
-        with urllib.request.urlopen(request, timeout=20) as answer:
-            return [answer.status, answer.read().decode()]
-    except urllib.error.HTTPError as error:
-        return [error.code, error.read().decode()]
+        connection.sock.settimeout(20)
+        connection.sock.connect("\0" + socket[1:])
+        connection.request(method, path)
+        answer = connection.getresponse()
+        return [answer.status, answer.read().decode()]
+    finally:
+        connection.close()

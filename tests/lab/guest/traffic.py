@@ -2,9 +2,10 @@
 
 The server does with each connection what the client's first line says: so a scenario is two lists of
 steps, one for each end, and one call. A step is [name, argument, …]; each returns something that
-travels to the host. See Talk for the names.
+travels to the host. See Talk for the names. The file is long because it names every step.
 """
 import ctypes
+import fcntl
 import hashlib
 import json
 import os
@@ -21,6 +22,7 @@ GREETING = b"!"
 CONNECTION_SECONDS = 120  # for any single call on a socket
 PROGRESS_ROUNDS = 5
 REST = ".rest"
+SIOCATMARK = 0x8905
 libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -198,6 +200,28 @@ class Talk:
 
     def urgent(self, byte):
         return self.sock.send(bytes([byte]), socket.MSG_OOB)
+
+    def inline(self):
+        """From now on an urgent byte is part of the stream."""
+        self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_OOBINLINE, 1)
+
+    def marked(self):
+        """Reads one byte: [whether it was at the mark, the byte]."""
+        self.wait_input()
+        mark = fcntl.ioctl(self.sock, SIOCATMARK, struct.pack("i", 0))
+        return [struct.unpack("i", mark)[0] != 0, self.exactly(1)[0]]
+
+    def out_of_band(self):
+        """The urgent byte, which is no part of the stream."""
+        poll = select.poll()
+        poll.register(self.sock, select.POLLPRI)
+        if not poll.poll(1000 * CONNECTION_SECONDS):
+            raise TimeoutError("no urgent byte")
+        self.sock.settimeout(None)  # with a timeout Python waits for ordinary data first
+        try:
+            return self.sock.recv(1, socket.MSG_OOB)[0]
+        finally:
+            self.sock.settimeout(CONNECTION_SECONDS)
 
     def pause(self, seconds):
         time.sleep(seconds)

@@ -1,7 +1,9 @@
-// An admin server on a port of its own, with a canned proxy behind it.
+// An admin server on an abstract socket of its own and on a TCP port, with a canned proxy behind
+// it.
 #pragma once
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -21,22 +23,26 @@ class AdminServerTest : public testing::Test {
  protected:
   void SetUp() override { start(std::chrono::seconds(10)); }
 
-  void start(Duration snapshot_timeout, const char* where = "127.0.0.1:0") {
-    start(snapshot_timeout, proxy_.sources(), where);
-  }
+  void start(Duration snapshot_timeout) { start(snapshot_timeout, proxy_.sources()); }
 
-  void start(Duration snapshot_timeout, AdminSources sources, const char* where = "127.0.0.1:0") {
+  void start(Duration snapshot_timeout, AdminSources sources) {
     server_.reset();
     server_ = std::move(*AdminServer::create({.snapshot_timeout = snapshot_timeout, .http = {}},
                                              std::move(sources)));
-    auto bound = server_->listen(*event::HttpEndpoint::parse(where));
-    ASSERT_TRUE(bound);
-    endpoint_.emplace(*bound);
+    endpoint_.emplace(*event::HttpEndpoint::parse(socket_));
+    ASSERT_TRUE(server_->listen(*endpoint_));
+    auto tcp = server_->listen(*event::HttpEndpoint::parse("127.0.0.1:0"));
+    ASSERT_TRUE(tcp);
+    tcp_.emplace(*tcp);
     server_->start();
   }
 
   ctl::HttpReply ask(const char* method, const std::string& target) {
-    auto reply = ctl::http_request(*endpoint_, method, target, std::chrono::seconds(20));
+    return ask(*endpoint_, method, target);
+  }
+  ctl::HttpReply ask(const event::HttpEndpoint& endpoint, const char* method,
+                     const std::string& target) {
+    auto reply = ctl::http_request(endpoint, method, target, std::chrono::seconds(120));
     EXPECT_TRUE(reply) << target << ": " << (reply ? "" : to_string(reply.error()));
     return reply ? *reply : ctl::HttpReply();
   }
@@ -49,7 +55,9 @@ class AdminServerTest : public testing::Test {
 
   CannedProxy proxy_;
   std::unique_ptr<AdminServer> server_;
-  std::optional<event::HttpEndpoint> endpoint_;
+  const std::string socket_ = "@fairlead-admin-test-" + std::to_string(::getpid());
+  std::optional<event::HttpEndpoint> endpoint_;  // the socket
+  std::optional<event::HttpEndpoint> tcp_;
 };
 
 }  // namespace fairlead::admin

@@ -1,8 +1,13 @@
 // Every route through a real socket, against a canned proxy.
 #include <gtest/gtest.h>
-#include <ifaddrs.h>
-#include <net/if.h>
+#include <sys/syscall.h>
 #include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <list>
+#include <mutex>
+#include <thread>
 
 #include "base/log.h"
 #include "unit/admin/admin_server_fixture.h"
@@ -102,28 +107,76 @@ TEST_F(AdminServerTest, LogLevelIsShownAndSet) {
   log_set_level(before);
 }
 
-TEST_F(AdminServerTest, ChangesAreTakenFromThisHostOnly) {
-  ifaddrs* list = nullptr;
-  ASSERT_EQ(getifaddrs(&list), 0);
-  std::optional<SocketAddress> own;
-  for (const ifaddrs* entry = list; entry != nullptr; entry = entry->ifa_next) {
-    if (entry->ifa_addr == nullptr || entry->ifa_addr->sa_family != AF_INET) continue;
-    if ((entry->ifa_flags & IFF_LOOPBACK) == 0U && (entry->ifa_flags & IFF_UP) != 0U)
-      own = *SocketAddress::from(entry->ifa_addr, sizeof(sockaddr_in));
+TEST_F(AdminServerTest, TcpServesProbesAndMetricsOnly) {
+  for (const char* path : {"/metrics", "/livez", "/readyz"})
+    EXPECT_EQ(ask(*tcp_, "GET", path).status, 200) << path;
+  EXPECT_EQ(ask(*tcp_, "GET", "/nothing").status, 403);
+  const json list = get_json("/");
+  for (const json& route : list["routes"]) {
+    const auto path = route["path"].get<std::string>();
+    if (path == "/metrics" || path == "/livez" || path == "/readyz") continue;
+    const ctl::HttpReply reply = ask(*tcp_, route["method"].get<std::string>().c_str(), path);
+    EXPECT_EQ(reply.status, 403) << route;
+    EXPECT_NE(error_of(reply).find(socket_), std::string::npos) << reply.body;
   }
-  freeifaddrs(list);
-  if (!own) GTEST_SKIP() << "this machine has no IPv4 address but loopback to come from";
-  start(std::chrono::seconds(10), "0.0.0.0:0");
-  endpoint_.emplace(own->with_port(endpoint_->tcp().port()));
-  EXPECT_EQ(get("/livez").status, 200);
-  EXPECT_EQ(ask("POST", "/drain").status, 403);
   EXPECT_FALSE(proxy_.draining);
+  EXPECT_EQ(proxy_.port_order, "");
+  EXPECT_NE(get("/metrics").body.find("fairlead_http_refused_total{reason=\"forbidden\"} 16\n"),
+            std::string::npos);
 }
 
-TEST_F(AdminServerTest, UnixSocketMayChangeThings) {
-  const std::string name = "@fairlead-admin-test-" + std::to_string(::getpid());
-  start(std::chrono::seconds(10), name.c_str());
-  EXPECT_EQ(ask("POST", "/drain").status, 202);
+TEST_F(AdminServerTest, SocketIsForRootAndTheProxysUserOnly) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can connect as another user";
+  constexpr uid_t kApplication = 65534;
+  std::string answer[2];
+  std::thread([&] {
+    // The raw system call changes this thread alone.
+    ASSERT_EQ(::syscall(SYS_setresuid, -1, kApplication, -1), 0);
+    for (std::string& text : answer) {
+      event::RawClient client(*endpoint_);
+      client.send(&text == &answer[0] ? "POST /drain HTTP/1.1\r\nContent-Length: 0\r\n\r\n"
+                                      : "GET /linkgroups HTTP/1.1\r\n\r\n");
+      text = client.read_to_end();
+    }
+  }).join();
+  for (const std::string& text : answer) {
+    EXPECT_TRUE(text.starts_with("HTTP/1.1 403 ")) << text;
+    EXPECT_NE(text.find("uid 65534"), std::string::npos) << text;
+  }
+  EXPECT_FALSE(proxy_.draining);
+  EXPECT_EQ(get("/linkgroups").status, 200);
+}
+
+TEST_F(AdminServerTest, CrowdOfScrapersAsksTheWorkersSeldomAndIsAnswered) {
+  std::atomic<int> questions = 0;
+  std::mutex mutex;
+  std::vector<SnapshotReply> waiting;
+  AdminSources sources = proxy_.sources();
+  sources.snapshot = [&](const SnapshotRequest&, const SnapshotReply& reply) {
+    ++questions;
+    const std::lock_guard lock(mutex);
+    waiting.push_back(reply);
+  };
+  start(std::chrono::seconds(20), std::move(sources));
+  std::list<event::RawClient> scrapers;
+  constexpr int kScrapers = 100;
+  for (int i = 0; i < kScrapers; ++i)
+    scrapers.emplace_back(*tcp_).send("GET /metrics HTTP/1.1\r\n\r\n");
+  std::thread workers([&] {
+    for (int answered = 0; answered < kScrapers;) {
+      const std::lock_guard lock(mutex);
+      for (const SnapshotReply& reply : std::exchange(waiting, {}))
+        for (unsigned worker = 0; worker < 2; ++worker) reply(canned_snapshot(worker));
+      // Those that were sent are answered with the next question at the latest.
+      answered = static_cast<int>(std::count_if(scrapers.begin(), scrapers.end(),
+                                                [](auto& one) { return one.readable_within(1); }));
+    }
+  });
+  workers.join();
+  for (event::RawClient& scraper : scrapers)
+    EXPECT_TRUE(scraper.read_to_end().starts_with("HTTP/1.1 200 "));
+  EXPECT_LT(questions.load(), kScrapers / 2);
+  server_->stop();
 }
 
 TEST_F(AdminServerTest, StatsSumTheWorkersAndTellThemApart) {

@@ -44,7 +44,7 @@ TEST_F(AdminServerTest, AnswersOfWorkersMayComeFromAnyThreadAndTooLate) {
   AdminSources sources = proxy_.sources();
   std::promise<SnapshotReply> late;
   sources.snapshot = [&late](const SnapshotRequest&, const SnapshotReply& reply) {
-    std::thread([reply] { reply(canned_snapshot(0)); }).detach();
+    std::thread([reply] { reply(canned_snapshot(0)); }).join();
     late.set_value(reply);
   };
   start(std::chrono::milliseconds(200), std::move(sources));

@@ -28,7 +28,8 @@ class Metrics : public testing::Test {
                            .facts = proxy_.facts,
                            .ready = true,
                            .draining = false,
-                           .process = read_process_usage()});
+                           .process = read_process_usage(),
+                           .http_refusals = &refusals_});
   }
 
   // Series, with its labels, to the text of its value.
@@ -45,6 +46,7 @@ class Metrics : public testing::Test {
 
   CannedProxy proxy_;
   GatheredSnapshot snapshot_;
+  event::HttpRefusals refusals_;
 };
 
 TEST_F(Metrics, CountersAreExactSums) {

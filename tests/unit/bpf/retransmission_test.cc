@@ -32,7 +32,7 @@ namespace {
 constexpr std::uint16_t kPort = 4540;
 constexpr std::uint32_t kOurAddress = 0x0a090001;   // 10.9.0.1, the kernel's
 constexpr std::uint32_t kPeerAddress = 0x0a090002;  // 10.9.0.2, the test's
-constexpr int kSegmentTimeoutMs = 10'000;
+constexpr int kSegmentTimeoutMs = 120'000;
 
 using Packet = std::vector<std::uint8_t>;
 

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 
+#include <array>
 #include <vector>
 
 namespace fairlead::broker {
@@ -25,9 +26,9 @@ struct Pair {
 };
 
 TEST(BrokerMessage, SurvivesTheWayThereAndBack) {
-  for (const Kind kind : {Kind::kRegister, Kind::kWelcome, Kind::kIntroduce, Kind::kIntroduced,
-                          Kind::kVisitor, Kind::kRefused}) {
-    const Message message{kind, Refusal::kBusy, kPeer, kFabric};
+  for (const Kind kind : {Kind::kRequestRing, Kind::kWelcome, Kind::kRefused, Kind::kChannel,
+                          Kind::kBlank, Kind::kGranted, Kind::kRoom}) {
+    const Message message{kind, Refusal::kBusy, 1, 2, kPeer, kFabric, {3, 4}, 5};
     const auto decoded = decode(encode(message));
     ASSERT_TRUE(decoded);
     EXPECT_EQ(*decoded, message);
@@ -35,15 +36,24 @@ TEST(BrokerMessage, SurvivesTheWayThereAndBack) {
 }
 
 TEST(BrokerMessage, StandsInBytesAsTheDocumentSays) {
-  const MessageBytes bytes = encode({Kind::kWelcome, Refusal::kTaken, kPeer, kFabric});
-  const std::vector<std::uint8_t> wanted = {'F', 'L', 'b', 'k', 1, 2, 3,  0,  1,  2, 3,
-                                            4,   5,   6,   7,   8, 9, 10, 11, 12, 13};
+  const MessageBytes bytes = encode({Kind::kChannel,
+                                     Refusal::kTaken,
+                                     1,
+                                     2,
+                                     kPeer,
+                                     kFabric,
+                                     {0x0807060504030201, 0x1817161514131211},
+                                     0x24232221});
+  const std::vector<std::uint8_t> wanted = {
+      'F', 'L', 'b',  'k',  2,    4,    3,    1,    1,    2,    3,    4,    5,    6,   7,
+      8,   9,   10,   11,   12,   13,   2,    0,    0,    1,    2,    3,    4,    5,   6,
+      7,   8,   0x11, 0x12, 0x13, 0x14, 0x15, 0x16, 0x17, 0x18, 0x21, 0x22, 0x23, 0x24};
   for (std::size_t i = 0; i < bytes.size(); ++i)
     EXPECT_EQ(static_cast<std::uint8_t>(bytes[i]), i < wanted.size() ? wanted[i] : 0) << i;
 }
 
 TEST(BrokerMessage, RefusesOtherLengthsAndValues) {
-  const MessageBytes good = encode({.kind = Kind::kRegister, .peer = kPeer});
+  const MessageBytes good = encode({.kind = Kind::kWelcome, .peer = kPeer});
   std::vector<std::byte> bytes(good.begin(), good.end());
   bytes.push_back({});
   EXPECT_EQ(decode(bytes).error().code, Errc::kMalformed);
@@ -56,29 +66,31 @@ TEST(BrokerMessage, RefusesOtherLengthsAndValues) {
     return decoded ? std::optional<Errc>() : decoded.error().code;
   };
   EXPECT_EQ(with(0, 'f'), Errc::kMalformed);
-  EXPECT_EQ(with(4, 2), Errc::kUnsupported);
+  EXPECT_EQ(with(4, 1), Errc::kUnsupported);
   EXPECT_EQ(with(5, 0), Errc::kMalformed);
-  EXPECT_EQ(with(5, 7), Errc::kMalformed);
-  EXPECT_EQ(with(6, 6), Errc::kMalformed);
-  EXPECT_EQ(with(5, 6), std::nullopt);
+  EXPECT_EQ(with(5, 8), Errc::kMalformed);
+  EXPECT_EQ(with(6, 7), Errc::kMalformed);
+  EXPECT_EQ(with(7, 2), Errc::kMalformed);
+  EXPECT_EQ(with(5, 7), std::nullopt);
 }
 
-TEST(BrokerMessage, BringsADescriptorExactlyWhereOneBelongs) {
+TEST(BrokerMessage, BringsDescriptorsExactlyWhereTheyBelong) {
   const Pair pair;
   const FileDescriptor null(::open("/dev/null", O_RDONLY | O_CLOEXEC));
-  ASSERT_TRUE(send(pair.left.get(), {.kind = Kind::kVisitor, .peer = kPeer}, null.get()));
-  const auto visitor = receive(pair.right.get());
-  ASSERT_TRUE(visitor);
-  EXPECT_TRUE(visitor->fd);
-  // A visitor without a socket.
-  const MessageBytes bytes = encode({.kind = Kind::kVisitor, .peer = kPeer});
-  ASSERT_EQ(::send(pair.left.get(), bytes.data(), bytes.size(), 0), 32);
+  const std::array<int, 3> three = {null.get(), null.get(), null.get()};
+  ASSERT_TRUE(send(pair.left.get(), {.kind = Kind::kChannel, .peer = kPeer}, three));
+  const auto channel = receive(pair.right.get());
+  ASSERT_TRUE(channel);
+  for (const FileDescriptor& fd : channel->fds) EXPECT_TRUE(fd);
+  // A channel without descriptors.
+  const MessageBytes bytes = encode({.kind = Kind::kChannel, .peer = kPeer});
+  ASSERT_EQ(::send(pair.left.get(), bytes.data(), bytes.size(), 0), 64);
   EXPECT_EQ(receive(pair.right.get()).error().code, Errc::kMalformed);
   EXPECT_EQ(receive(pair.right.get()).error().code, Errc::kWouldBlock);
 }
 
 TEST(BrokerMessage, EveryRefusalHasAName) {
-  for (int i = 0; i <= static_cast<int>(Refusal::kFailed); ++i)
+  for (std::size_t i = 0; i < kRefusals; ++i)
     EXPECT_STRNE(to_string(static_cast<Refusal>(i)), "other");
 }
 

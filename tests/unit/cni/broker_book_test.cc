@@ -170,5 +170,24 @@ TEST_F(BrokerBookTest, OnlyWhatIsRememberedIsAChange) {
   EXPECT_NE(book_.changes(), first);
 }
 
+// What a node with as many pods and ids as there may be has written, the next broker can read.
+TEST(BrokerFile, TheLargestRecordIsReadBackWhole) {
+  BrokerRecord record;
+  record.fabric.bytes = {1, 2, 3, 4, 5};
+  for (std::size_t pod = 0; pod < kBrokeredPodsMax; ++pod) {
+    std::string name = std::to_string(pod);
+    name.insert(0, 64 - name.size(), 'c');
+    for (std::size_t id = 0; id < kPeerIdsPerPodMax; ++id) {
+      PeerId peer;
+      peer.bytes = {1, static_cast<std::uint8_t>(pod >> 8), static_cast<std::uint8_t>(pod),
+                    static_cast<std::uint8_t>(id)};
+      record.owners.push_back({peer, name});
+    }
+  }
+  const auto read = parse_broker_record(to_json_text(record));
+  ASSERT_TRUE(read) << read.error().message;
+  EXPECT_EQ(*read, record);
+}
+
 }  // namespace
 }  // namespace fairlead::cni::node

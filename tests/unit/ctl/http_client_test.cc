@@ -42,7 +42,7 @@ class OneAnswer {
     if (thread_.joinable()) thread_.join();
   }
 
-  Result<HttpReply> ask(Duration timeout = std::chrono::seconds(20)) {
+  Result<HttpReply> ask(Duration timeout = std::chrono::seconds(120)) {
     auto reply = http_request(endpoint_, "GET", "/x?y=1", timeout);
     thread_.join();
     return reply;
@@ -109,7 +109,7 @@ TEST(HttpClient, GivesUpInTime) {
 TEST(HttpClient, NobodyThereIsAnErrorOfConnect) {
   const auto endpoint =
       event::HttpEndpoint::parse("@fairlead-nobody-" + std::to_string(::getpid()));
-  const auto reply = http_request(*endpoint, "GET", "/", std::chrono::seconds(20));
+  const auto reply = http_request(*endpoint, "GET", "/", std::chrono::seconds(120));
   ASSERT_FALSE(reply);
   EXPECT_STREQ(reply.error().what, "connect");
 }

@@ -47,7 +47,7 @@ TEST_F(EventLoopTest, AnEarlierDeadlineMovesTheAlarmForward) {
 TEST_F(EventLoopTest, AnAlarmOfAForgottenDeadlineEndsOneWaitOnly) {
   loop_->wake();
   wait_for(milliseconds(5));  // ended by wake(); the alarm stays
-  EXPECT_LT(wait_for(milliseconds(200)), milliseconds(200));
+  EXPECT_LT(wait_for(std::chrono::hours(1)), std::chrono::minutes(1));
   EXPECT_GE(wait_for(milliseconds(50)), milliseconds(50));
 }
 

@@ -29,7 +29,7 @@ class SocketPair {
   // Turns the loop until it holds; a test that waits in vain ends here.
   template <class Condition>
   void until(Condition condition) {
-    const TimePoint limit = EventLoop::now() + std::chrono::seconds(10);
+    const TimePoint limit = EventLoop::now() + std::chrono::seconds(120);
     while (!condition()) {
       ASSERT_LT(EventLoop::now(), limit);
       loop->wait(EventLoop::now() + std::chrono::milliseconds(100));

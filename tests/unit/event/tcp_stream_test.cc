@@ -1,8 +1,11 @@
 #include "event/tcp_stream.h"
 
 #include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/socket.h>
 
 #include <cerrno>
+#include <thread>
 
 #include "socket_pair.h"
 
@@ -84,6 +87,144 @@ TEST(TcpStream, AResetBehindBytesIsNotMissed) {
   const IoResult result = SocketPair::read(*pair.accepted, bytes);
   EXPECT_EQ(result.kind, Kind::kError);
   EXPECT_EQ(result.error, ECONNRESET);
+}
+
+// A write takes the error of the socket away; the reads must find it nevertheless.
+TEST(TcpStream, LastWordsCanBeReadAfterAFailedWrite) {
+  SocketPair pair;
+  SocketPair::write(*pair.dialled, "last words");
+  pair.until([&] { return pair.accepted->readable(); });
+  pair.dialled->reset_on_close();
+  pair.dialled.reset();
+  const iovec piece{const_cast<char*>("x"), 1};
+  pair.until([&] { return pair.accepted->write({&piece, 1}).kind == Kind::kError; });
+  std::string bytes;
+  EXPECT_EQ(SocketPair::read(*pair.accepted, bytes).kind, Kind::kBytes);
+  EXPECT_EQ(bytes, "last words");
+  for (int i = 0; i < 2; ++i) {
+    const IoResult result = SocketPair::read(*pair.accepted, bytes);
+    EXPECT_EQ(result.kind, Kind::kError);
+    EXPECT_EQ(result.error, ECONNRESET);
+  }
+}
+
+TEST(TcpStream, AFinBeforeAResetIsRead) {
+  SocketPair pair;
+  SocketPair::write(*pair.dialled, "bye");
+  pair.dialled->shutdown_write();
+  pair.until([&] { return pair.accepted->hung_up(); });
+  pair.dialled->reset_on_close();
+  pair.dialled.reset();
+  const iovec piece{const_cast<char*>("x"), 1};
+  pair.until([&] { return pair.accepted->write({&piece, 1}).kind == Kind::kError; });
+  std::string bytes;
+  EXPECT_EQ(SocketPair::read(*pair.accepted, bytes).kind, Kind::kBytes);
+  EXPECT_EQ(bytes, "bye");
+  EXPECT_EQ(SocketPair::read(*pair.accepted, bytes).kind, Kind::kEnd);
+}
+
+TEST(TcpStream, KnowsWhatHasNotLeftTheHost) {
+  SocketPair pair;
+  EXPECT_EQ(pair.dialled->unsent(), 0U);
+  const std::string chunk(1 << 16, 'x');
+  while (pair.dialled->writable()) SocketPair::write(*pair.dialled, chunk);
+  EXPECT_GT(pair.dialled->unsent(), 0U);
+}
+
+// Reads all that is there and marks each urgent byte with a star.
+std::string read_marked(Stream& stream, std::size_t limit) {
+  std::string all, bytes;
+  while (stream.readable()) {
+    const IoResult result = SocketPair::read(stream, bytes, limit);
+    if (result.kind == Kind::kEnd) return all + "$";
+    if (result.kind != Kind::kBytes) break;
+    all += result.urgent ? "*" + bytes : bytes;
+  }
+  return all;
+}
+
+TEST(TcpStream, AnUrgentByteComesAloneAndInItsPlace) {
+  struct Case {
+    std::string before, behind;
+    bool fin;
+  };
+  for (const std::size_t limit : {std::size_t{1}, std::size_t{2}, std::size_t{4096}}) {
+    for (const Case& one : {Case{"", "", false}, Case{"", "", true}, Case{"ab", "", false},
+                            Case{"ab", "", true}, Case{"", "cd", false}, Case{"ab", "cd", true}}) {
+      SocketPair pair;
+      SocketPair::write(*pair.dialled, one.before);
+      ASSERT_EQ(pair.dialled->write_urgent(std::byte{'!'}).count, 1U);
+      SocketPair::write(*pair.dialled, one.behind);
+      if (one.fin) pair.dialled->shutdown_write();
+      const std::string expected = one.before + "*!" + one.behind + (one.fin ? "$" : "");
+      std::string all;
+      pair.until([&] {
+        all += read_marked(*pair.accepted, limit);
+        return all.size() >= expected.size();
+      });
+      EXPECT_EQ(all, expected) << limit;
+    }
+  }
+}
+
+TEST(TcpStream, UrgentBytesOneAfterTheOtherAreUrgentEach) {
+  SocketPair pair;
+  for (int i = 0; i < 200; ++i) {
+    Stream& from = i % 2 == 0 ? *pair.dialled : *pair.accepted;
+    Stream& to = i % 2 == 0 ? *pair.accepted : *pair.dialled;
+    ASSERT_EQ(from.write_urgent(std::byte{'!'}).count, 1U);
+    std::string all;
+    pair.until([&] {
+      all += read_marked(to, 4096);
+      return !all.empty();
+    });
+    ASSERT_EQ(all, "*!");
+    SocketPair::write(from, "ordinary");
+    all.clear();
+    pair.until([&] {
+      all += read_marked(to, 4096);
+      return all.size() >= 8;
+    });
+    ASSERT_EQ(all, "ordinary");
+  }
+}
+
+TEST(TcpStream, OfSeveralUrgentBytesOnlyTheLastIsUrgent) {
+  SocketPair pair;
+  pair.dialled->write_urgent(std::byte{'1'});
+  SocketPair::write(*pair.dialled, "-");
+  pair.dialled->write_urgent(std::byte{'2'});
+  pair.dialled->shutdown_write();
+  pair.until([&] { return pair.accepted->hung_up(); });
+  EXPECT_EQ(read_marked(*pair.accepted, 4096), "1-*2$");
+}
+
+// A read that tries its luck while the byte arrives must not take it for an ordinary one.
+TEST(TcpStream, AnUrgentByteIsNotMissedByAReadThatNoEventCalledFor) {
+  SocketPair pair;
+  std::thread writer([fd = pair.dialled->descriptor()] {
+    for (int i = 0; i < 2000; ++i) {
+      char byte = '!', answer = 0;
+      ASSERT_EQ(::send(fd, &byte, 1, MSG_OOB), 1);
+      pollfd wait{fd, POLLIN, 0};
+      while (::recv(fd, &answer, 1, 0) != 1) ASSERT_EQ(::poll(&wait, 1, 10'000), 1);
+    }
+  });
+  int urgent = 0, ordinary = 0;
+  const TimePoint limit = EventLoop::now() + std::chrono::seconds(60);
+  while (urgent + ordinary < 2000 && EventLoop::now() < limit) {
+    std::string bytes;
+    pair.accepted->assume_readable();
+    const IoResult result = SocketPair::read(*pair.accepted, bytes);
+    if (result.kind != Kind::kBytes) continue;
+    ++(result.urgent ? urgent : ordinary);
+    SocketPair::write(*pair.accepted, "a");
+  }
+  writer.join();
+  // A byte that arrives between the look at the mark and the read behind it loses its mark, not
+  // itself.
+  EXPECT_EQ(urgent + ordinary, 2000);
+  EXPECT_LE(ordinary, 40);
 }
 
 TEST(TcpStream, AStreamMayDieBeforeItsSecondLook) {

@@ -49,7 +49,9 @@ TEST(HttpServer, GivesTheHandlerTheRequestAndClosesBehindTheResponse) {
   EXPECT_TRUE(reply.ends_with("\r\n\r\nmade\n")) << reply;
   EXPECT_EQ(seen.method, "GET");
   EXPECT_EQ(seen.path, "/a");
-  EXPECT_TRUE(seen.from_this_host);
+  EXPECT_TRUE(seen.over_tcp);
+  EXPECT_EQ(seen.source, "127.0.0.1");
+  EXPECT_FALSE(seen.peer_uid);
   ASSERT_EQ(seen.query.size(), 2U);
   EXPECT_EQ(seen.query[1], (std::pair<std::string, std::string>("y", "two words")));
 }

@@ -36,7 +36,7 @@ class RawClient {
 
   // All that comes until the server closes; a server that does not fails the test.
   std::string read_to_end() {
-    constexpr int kPatienceMilliseconds = 20'000;
+    constexpr int kPatienceMilliseconds = 120'000;
     std::string bytes;
     std::array<char, 4096> chunk;
     while (readable_within(kPatienceMilliseconds)) {

@@ -70,8 +70,8 @@ TEST(ShmFabric, DialledConnectionIsAccepted) {
   ASSERT_TRUE(accepted);
   EXPECT_EQ(::write(dialled->get(), "x", 1), 1);
   char byte = 0;
-  EXPECT_EQ(::read(accepted->socket.get(), &byte, 1), 1);
-  EXPECT_EQ(::read(accepted->socket.get(), &byte, 1), -1);  // it does not block
+  EXPECT_EQ(::read(accepted->get(), &byte, 1), 1);
+  EXPECT_EQ(::read(accepted->get(), &byte, 1), -1);  // it does not block
 }
 
 TEST(ShmFabric, DiallingNobodyIsPeerGone) {

@@ -8,8 +8,21 @@
 
 #include <cerrno>
 
+#include "broker/shared_objects.h"
+#include "rdma/shm/shm_limits.h"
+
 namespace fairlead::rdma::shm {
 namespace {
+
+struct Segment {
+  FileDescriptor fd;
+  Mapping mapping;
+};
+Segment create_segment(std::size_t size_bytes) {
+  FileDescriptor fd = std::move(broker::make_memory("test", size_bytes).value());
+  Mapping mapping = std::move(Mapping::map(fd.get(), size_bytes).value());
+  return {std::move(fd), std::move(mapping)};
+}
 
 // Of a mapping, pages that exist.
 std::size_t resident_pages(std::span<std::byte> bytes) {
@@ -21,31 +34,28 @@ std::size_t resident_pages(std::span<std::byte> bytes) {
 }
 
 TEST(ShmSegment, IsZeroedSealedAndCostsNothingUntouched) {
-  auto segment = create_segment("test", 1 << 20);
-  ASSERT_TRUE(segment);
-  EXPECT_EQ(segment->mapping.bytes().size(), std::size_t{1} << 20);
-  EXPECT_EQ(resident_pages(segment->mapping.bytes()), 0u);
-  for (std::byte byte : segment->mapping.bytes().first(5000)) ASSERT_EQ(byte, std::byte{0});
-  EXPECT_EQ(::ftruncate(segment->fd.get(), 4096), -1);
+  Segment segment = create_segment(1 << 20);
+  EXPECT_EQ(segment.mapping.bytes().size(), std::size_t{1} << 20);
+  EXPECT_EQ(resident_pages(segment.mapping.bytes()), 0u);
+  for (std::byte byte : segment.mapping.bytes().first(5000)) ASSERT_EQ(byte, std::byte{0});
+  EXPECT_EQ(::ftruncate(segment.fd.get(), 4096), -1);
   EXPECT_EQ(errno, EPERM);
-  EXPECT_EQ(::ftruncate(segment->fd.get(), 2 << 20), -1);
-  EXPECT_EQ(::fcntl(segment->fd.get(), F_ADD_SEALS, F_SEAL_FUTURE_WRITE), -1);
+  EXPECT_EQ(::ftruncate(segment.fd.get(), 2 << 20), -1);
+  EXPECT_EQ(::fcntl(segment.fd.get(), F_ADD_SEALS, F_SEAL_FUTURE_WRITE), -1);
 }
 
 TEST(ShmSegment, AdoptedMemoryIsTheSameMemory) {
-  auto segment = create_segment("test", 10000);
-  ASSERT_TRUE(segment);
-  auto adopted = adopt_segment(segment->fd.get(), 10000);
+  Segment segment = create_segment(10000);
+  auto adopted = adopt_segment(segment.fd.get(), 10000);
   ASSERT_TRUE(adopted);
-  segment->fd.reset();
-  segment->mapping.bytes()[9999] = std::byte{5};
+  segment.fd.reset();
+  segment.mapping.bytes()[9999] = std::byte{5};
   EXPECT_EQ(adopted->bytes()[9999], std::byte{5});
 }
 
 TEST(ShmSegment, DetachedMappingStaysValidAndLetsGoOfTheFile) {
-  auto segment = create_segment("test", 8192);
-  ASSERT_TRUE(segment);
-  auto adopted = adopt_segment(segment->fd.get(), 8192);
+  Segment segment = create_segment(8192);
+  auto adopted = adopt_segment(segment.fd.get(), 8192);
   ASSERT_TRUE(adopted);
   std::byte* const before = adopted->bytes().data();
   adopted->bytes()[0] = std::byte{1};
@@ -53,7 +63,7 @@ TEST(ShmSegment, DetachedMappingStaysValidAndLetsGoOfTheFile) {
   EXPECT_EQ(adopted->bytes().data(), before);
   EXPECT_EQ(adopted->bytes()[0], std::byte{0});
   adopted->bytes()[0] = std::byte{2};
-  EXPECT_EQ(segment->mapping.bytes()[0], std::byte{1});
+  EXPECT_EQ(segment.mapping.bytes()[0], std::byte{1});
 }
 
 TEST(ShmSegment, RefusesMemoryThatCouldVanish) {
@@ -77,13 +87,29 @@ TEST(ShmSegment, RefusesMemoryThatMayNotBeWritten) {
   EXPECT_EQ(adopt_segment(sealed.get(), 8192).error().code, Errc::kPermission);
 }
 
+TEST(ShmSegment, BlankGetsItsSizeOnceAndCannotShrink) {
+  const FileDescriptor blank = std::move(broker::make_blank().value());
+  EXPECT_EQ(adopt_whole_segment(blank.get()).error().code, Errc::kMalformed);
+  auto mapping = map_blank(blank.get(), 8192);
+  ASSERT_TRUE(mapping);
+  mapping->bytes()[8191] = std::byte{3};
+  auto whole = adopt_whole_segment(blank.get());
+  ASSERT_TRUE(whole);
+  ASSERT_EQ(whole->bytes().size(), 8192u);
+  EXPECT_EQ(whole->bytes()[8191], std::byte{3});
+  EXPECT_EQ(::ftruncate(blank.get(), 4096), -1);
+  EXPECT_EQ(::fcntl(blank.get(), F_ADD_SEALS, F_SEAL_WRITE), -1);
+  ASSERT_EQ(::ftruncate(blank.get(), kBufferBytesMax + 4096), 0);
+  EXPECT_EQ(adopt_whole_segment(blank.get()).error().code, Errc::kMalformed);
+}
+
 TEST(ShmSegment, LackOfDescriptorsIsAnError) {
   rlimit before{};
   ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
   rlimit none = before;
   none.rlim_cur = 0;
   ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
-  auto refused = create_segment("test", 4096);
+  auto refused = broker::make_memory("test", 4096);
   ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, Errc::kExhausted);

@@ -3,7 +3,9 @@
 
 #include <set>
 
+#include "broker/shared_objects.h"
 #include "rdma/shm/shm_events.h"
+#include "rdma/shm/shm_grant_table.h"
 #include "rdma/shm/shm_queue_pair_table.h"
 #include "rdma/shm/shm_remote_table.h"
 
@@ -24,21 +26,34 @@ class ShmRemoteTable : public testing::Test {
  protected:
   void SetUp() override {
     ASSERT_TRUE(table_.add_queue_pair(QpNumber(1), {kDomain, QpNumber(100)}));
-    ASSERT_TRUE(table_.add_buffer(announcement(RemoteKey(7), kDomain), segment_.fd.get()));
+    ASSERT_TRUE(add(announcement(RemoteKey(7), kDomain)));
+  }
+  // As the device does: false for a buffer that is ignored.
+  Result<bool> add(const ControlMessage& message) {
+    const bool wanted = SMC_TRY(table_.check_buffer(message));
+    if (!wanted) return false;
+    CountedMapping mapping = SMC_TRY(budget_.map(memory_.get()));
+    SMC_TRY(table_.add_buffer(message, std::move(mapping)));
+    return true;
   }
   std::byte* find(RemoteKey key, std::uint64_t address, std::size_t length,
                   DomainId domain = kDomain) {
-    return table_.find(domain, key, RemoteAddress(address), length, false);
+    return table_.find(domain, key, RemoteAddress(address), length);
+  }
+  std::byte* view(RemoteKey key, QpNumber holder) {
+    return table_.find_view(kDomain, key, RemoteAddress(0x1000), 1, holder);
   }
 
-  Segment segment_ = std::move(create_segment("test", 4096).value());
-  RemoteTable table_;
+  FileDescriptor memory_ = std::move(broker::make_memory("test", 4096).value());
+  Mapping ours_ = std::move(Mapping::map(memory_.get(), 4096).value());
+  MapBudget budget_;
+  RemoteTable table_{budget_};
 };
 
 TEST_F(ShmRemoteTable, FindsWhatWasAnnouncedAndNothingBeside) {
   ASSERT_NE(find(RemoteKey(7), 0x1000, 4096), nullptr);
   *find(RemoteKey(7), 0x1fff, 1) = std::byte{3};
-  EXPECT_EQ(segment_.mapping.bytes()[4095], std::byte{3});
+  EXPECT_EQ(ours_.bytes()[4095], std::byte{3});
   EXPECT_NE(find(RemoteKey(7), 0x2000, 0), nullptr);
   EXPECT_EQ(find(RemoteKey(7), 0x1000, 4097), nullptr);
   EXPECT_EQ(find(RemoteKey(7), 0x0fff, 1), nullptr);
@@ -52,7 +67,7 @@ TEST_F(ShmRemoteTable, FindsWhatWasAnnouncedAndNothingBeside) {
 TEST_F(ShmRemoteTable, BuffersGoWithTheLastQueuePairOfTheirDomain) {
   ASSERT_TRUE(table_.add_queue_pair(QpNumber(2), {kDomain, QpNumber(101)}));
   ASSERT_TRUE(table_.add_queue_pair(QpNumber(3), {kOther, QpNumber(102)}));
-  ASSERT_TRUE(table_.add_buffer(announcement(RemoteKey(8), kOther), segment_.fd.get()));
+  ASSERT_EQ(add(announcement(RemoteKey(8), kOther)), true);
   ASSERT_TRUE(table_.remove_queue_pair(QpNumber(1)));
   EXPECT_NE(find(RemoteKey(7), 0x1000, 1), nullptr);
   ASSERT_TRUE(table_.remove_queue_pair(QpNumber(2)));
@@ -63,24 +78,23 @@ TEST_F(ShmRemoteTable, BuffersGoWithTheLastQueuePairOfTheirDomain) {
 }
 
 TEST_F(ShmRemoteTable, BufferOfADomainWithoutQueuePairIsIgnored) {
-  EXPECT_TRUE(table_.add_buffer(announcement(RemoteKey(8), kOther), segment_.fd.get()));
+  EXPECT_EQ(add(announcement(RemoteKey(8), kOther)), false);
   EXPECT_EQ(find(RemoteKey(8), 0x1000, 1, kOther), nullptr);
 }
 
 TEST_F(ShmRemoteTable, WithdrawnKeyCanBeAnnouncedAgain) {
-  auto* view = table_.find(kDomain, RemoteKey(7), RemoteAddress(0x1000), 1, true);
-  ASSERT_NE(view, nullptr);
+  auto* kept = view(RemoteKey(7), QpNumber(5));
+  ASSERT_NE(kept, nullptr);
   ASSERT_TRUE(table_.remove_buffer(RemoteKey(7)));
   EXPECT_EQ(find(RemoteKey(7), 0x1000, 1), nullptr);
-  *view = std::byte{1};  // somebody's view is still memory
-  EXPECT_TRUE(table_.add_buffer(announcement(RemoteKey(7), kDomain), segment_.fd.get()));
+  *kept = std::byte{1};  // somebody's view is still memory
+  EXPECT_EQ(add(announcement(RemoteKey(7), kDomain)), true);
   EXPECT_NE(find(RemoteKey(7), 0x1000, 1), nullptr);
-  EXPECT_EQ(segment_.mapping.bytes()[0], std::byte{0});
+  EXPECT_EQ(ours_.bytes()[0], std::byte{0});
 }
 
 TEST_F(ShmRemoteTable, RefusesAnnouncementsTwice) {
-  EXPECT_EQ(table_.add_buffer(announcement(RemoteKey(7), kDomain), segment_.fd.get()).error().code,
-            Errc::kMalformed);
+  EXPECT_EQ(add(announcement(RemoteKey(7), kDomain)).error().code, Errc::kMalformed);
   EXPECT_EQ(table_.add_queue_pair(QpNumber(1), {kDomain, QpNumber(100)}).error().code,
             Errc::kMalformed);
 }
@@ -91,12 +105,73 @@ TEST_F(ShmRemoteTable, LimitsBuffersQueuePairsAndSinks) {
   EXPECT_EQ(table_.add_queue_pair(QpNumber(999), {kOther, QpNumber(1)}).error().code,
             Errc::kExhausted);
   std::size_t withdrawn = 0;
+  ASSERT_NE(view(RemoteKey(7), QpNumber(5)), nullptr);
   while (table_.remove_buffer(RemoteKey(7))) {
     ASSERT_LE(++withdrawn, kSinksMax + 1);
-    ASSERT_TRUE(table_.add_buffer(announcement(RemoteKey(7), kDomain), segment_.fd.get()));
-    ASSERT_NE(table_.find(kDomain, RemoteKey(7), RemoteAddress(0x1000), 1, true), nullptr);
+    ASSERT_EQ(add(announcement(RemoteKey(7), kDomain)), true);
+    ASSERT_NE(view(RemoteKey(7), QpNumber(5)), nullptr);
   }
   EXPECT_GT(withdrawn, kSinksMax / 2);
+}
+
+// One connection stays while queue pairs beside it come and go with their buffers.
+TEST_F(ShmRemoteTable, ViewsGoWithTheQueuePairThatHoldsThem) {
+  auto* kept = view(RemoteKey(7), QpNumber(5));
+  ASSERT_NE(kept, nullptr);
+  for (std::uint32_t round = 0; round < 3 * kSinksMax; ++round) {
+    const QpNumber guest(100 + round), theirs(5000 + round);
+    ASSERT_TRUE(table_.add_queue_pair(theirs, {kOther, guest}));
+    ASSERT_EQ(add(announcement(RemoteKey(8), kOther)), true);
+    ASSERT_NE(table_.find_view(kOther, RemoteKey(8), RemoteAddress(0x1000), 1, guest), nullptr);
+    ASSERT_TRUE(table_.remove_queue_pair(theirs));
+    table_.forget_views(guest);
+    ASSERT_EQ(table_.sink_count(), 0u);
+    ASSERT_EQ(budget_.count(), 1u);
+  }
+  *kept = std::byte{9};
+  EXPECT_EQ(ours_.bytes()[0], std::byte{9});
+}
+
+TEST_F(ShmRemoteTable, AViewOfTwoStaysUntilBothHaveGone) {
+  auto* kept = view(RemoteKey(7), QpNumber(5));
+  ASSERT_EQ(view(RemoteKey(7), QpNumber(6)), kept);
+  ASSERT_TRUE(table_.remove_buffer(RemoteKey(7)));
+  table_.forget_views(QpNumber(5));
+  EXPECT_EQ(table_.sink_count(), 1u);
+  *kept = std::byte{1};
+  table_.forget_views(QpNumber(6));
+  EXPECT_EQ(table_.sink_count(), 0u);
+}
+
+TEST(ShmGrantTable, GivesEachGrantOnce) {
+  const FileDescriptor memory = std::move(broker::make_memory("test", 4096).value());
+  MapBudget budget;
+  GrantTable grants;
+  const PeerId one{{1}}, two{{2}};
+  for (int i = 0; i < 2; ++i) grants.add(one, {1, 7}, std::move(budget.map(memory.get()).value()));
+  EXPECT_FALSE(grants.take(two, {1, 7}));
+  EXPECT_FALSE(grants.take(one, {2, 7}));
+  EXPECT_TRUE(grants.take(one, {1, 7}));
+  EXPECT_TRUE(grants.take(one, {1, 7}));
+  EXPECT_FALSE(grants.take(one, {1, 7}));
+  EXPECT_EQ(budget.count(), 0u);
+}
+
+TEST(ShmGrantTable, WhoGrantsMostLosesTheOldest) {
+  const FileDescriptor memory = std::move(broker::make_memory("test", 4096).value());
+  MapBudget budget;
+  GrantTable grants(8);
+  const PeerId honest{{1}}, greedy{{2}};
+  grants.add(honest, {1, 1}, std::move(budget.map(memory.get()).value()));
+  for (std::uint64_t number = 1; number <= 100; ++number)
+    grants.add(greedy, {1, number}, std::move(budget.map(memory.get()).value()));
+  EXPECT_EQ(grants.count(), 8u);
+  EXPECT_FALSE(grants.take(greedy, {1, 1}));
+  EXPECT_TRUE(grants.take(greedy, {1, 100}));
+  EXPECT_TRUE(grants.take(honest, {1, 1}));
+  grants.forget(greedy);
+  EXPECT_EQ(grants.count(), 0u);
+  EXPECT_EQ(budget.count(), 0u);
 }
 
 TEST(ShmQueuePairTable, NumbersAreUniqueAndNotReusedSoon) {

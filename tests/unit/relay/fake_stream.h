@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 #include <string>
+#include <vector>
 
 #include "event/stream.h"
 
@@ -18,6 +19,11 @@ class FakeStream final : public event::Stream {
     incoming += bytes;
     readable_ = true;
   }
+  // An urgent byte behind what was fed before; one that was fed earlier is ordinary from now on.
+  void feed_urgent(char byte) {
+    feed(std::string(1, byte));
+    urgent_in = incoming.size();
+  }
   void feed_end() { ended = readable_ = hung_up_ = true; }
   void feed_reset() {
     error = ECONNRESET;
@@ -31,24 +37,34 @@ class FakeStream final : public event::Stream {
 
   event::IoResult read(std::span<const iovec> into) override {
     ++reads;
-    if (error != 0) return {event::IoResult::Kind::kError, 0, error};
-    if (incoming.empty() && ended) return {event::IoResult::Kind::kEnd, 0, 0};
+    // A reset that was met elsewhere is no end; a write that failed for another reason does not
+    // hide one.
+    if (incoming.empty() && ended && error != ECONNRESET)
+      return {event::IoResult::Kind::kEnd, 0, 0};
+    if (incoming.empty() && error != 0) return {event::IoResult::Kind::kError, 0, error};
     if (incoming.empty()) {
       readable_ = false;
       return {event::IoResult::Kind::kWouldBlock, 0, 0};
     }
+    const bool urgent = urgent_in == 1;
+    const std::size_t most = urgent ? 1 : urgent_in != 0 ? urgent_in - 1 : incoming.size();
     std::size_t done = 0;
     for (const iovec& piece : into) {
-      const std::size_t n = std::min(piece.iov_len, incoming.size() - done);
+      const std::size_t n = std::min(piece.iov_len, most - done);
       std::memcpy(piece.iov_base, incoming.data() + done, n);
       done += n;
     }
     incoming.erase(0, done);
-    return {event::IoResult::Kind::kBytes, done, 0};
+    urgent_in -= std::min(done, urgent_in);
+    return {event::IoResult::Kind::kBytes, done, 0, urgent};
   }
 
   event::IoResult write(std::span<const iovec> from) override {
     if (error != 0) return {event::IoResult::Kind::kError, 0, EPIPE};
+    if (write_error != 0) {
+      note_error(write_error);
+      return {event::IoResult::Kind::kError, 0, write_error};
+    }
     std::size_t done = 0;
     for (const iovec& piece : from) {
       const std::size_t n = std::min(piece.iov_len, room);
@@ -61,16 +77,31 @@ class FakeStream final : public event::Stream {
     return {event::IoResult::Kind::kBytes, done, 0};
   }
 
+  event::IoResult write_urgent(std::byte byte) override {
+    const iovec piece{&byte, 1};
+    const event::IoResult result = write({&piece, 1});
+    if (result.kind == event::IoResult::Kind::kBytes) urgent_out.push_back(outgoing.size() - 1);
+    return result;
+  }
+  bool at_urgent_byte() override { return urgent_in == 1; }
+
   int take_error() override { return error; }
+  std::size_t unsent() const override { return unsent_bytes; }
+  void note_error(int noted) override { error = noted; }
   void shutdown_write() override { shut_down = true; }
   void reset_on_close() override { reset = true; }
   SocketAddress local_address() const override { return {}; }
   SocketAddress peer_address() const override { return {}; }
-  int descriptor() const override { return -1; }
+  int descriptor() const override { return fd; }
 
   std::string incoming, outgoing;
   std::size_t room = std::size_t{1} << 40;
+  int fd = -1;                          // a socket to splice from and to
+  std::size_t urgent_in = 0;            // behind the urgent byte in `incoming`; 0: none
+  std::vector<std::size_t> urgent_out;  // places in `outgoing`
+  std::size_t unsent_bytes = 0;
   int error = 0;
+  int write_error = 0;  // a reset that a write meets first
   int reads = 0;
   bool ended = false, shut_down = false, reset = false;
 };

@@ -85,7 +85,7 @@ TEST_F(SmcRelayTest, FinsOfBothSidesEndTheConnection) {
 }
 
 TEST_F(SmcRelayTest, AResetOfOneApplicationResetsTheOther) {
-  a_app.feed("lost");
+  a_app.feed("heard");
   settle();
   a_app.feed_reset();
   settle();
@@ -94,14 +94,150 @@ TEST_F(SmcRelayTest, AResetOfOneApplicationResetsTheOther) {
   EXPECT_TRUE(b_app.reset);
 }
 
-TEST_F(SmcRelayTest, AResetIsSeenAlthoughThereIsNoRoomToRead) {
+// A FIN would tell the application that it has all bytes.
+TEST_F(SmcRelayTest, AFailedWriteAfterBothEndsIsAReset) {
+  a_app.allow(0);
+  a_app.set_not_writable();
+  b_app.feed("not all of it");
+  b_app.feed_end();
+  a_app.feed_end();
+  settle();
+  a_app.error = ENOBUFS;
+  a_app.allow(100);
+  settle();
+  EXPECT_TRUE(a_app.reset);
+  EXPECT_FALSE(a_app.shut_down);
+}
+
+TEST_F(SmcRelayTest, LastWordsArriveBeforeTheReset) {
+  a_app.feed(std::string(3 * kRing, 'x'));
+  a_app.feed_reset();
+  settle();
+  EXPECT_EQ(b_app.outgoing.size(), 3U * kRing);
+  EXPECT_EQ(b_step, Step::kReset);
+  EXPECT_TRUE(b_app.reset);
+  EXPECT_FALSE(b_app.shut_down);
+}
+
+TEST_F(SmcRelayTest, LastWordsAreReadAfterAWriteHasFailed) {
+  b_app.feed("refused");
+  b_app.feed_reset();
+  a_app.feed("request");
+  a.pump(a_app, 131072, now);
+  ASSERT_TRUE(b.connection.handle_cdc(a.connection.poll_transmit()->cdc, now));
+  settle();
+  EXPECT_EQ(a_app.outgoing, "refused");
+  EXPECT_EQ(a_step, Step::kReset);
+  EXPECT_TRUE(a_app.reset);
+}
+
+TEST_F(SmcRelayTest, AFinBeforeTheResetArrivesToo) {
+  b_app.feed("bye");
+  b_app.feed_end();
+  settle();
+  b_app.error = EPIPE;
+  a_app.feed("too late");
+  settle();
+  EXPECT_EQ(a_app.outgoing, "bye");
+  EXPECT_TRUE(a_app.shut_down);
+  EXPECT_TRUE(a_app.reset);
+  EXPECT_EQ(b_step, Step::kReset);
+}
+
+TEST_F(SmcRelayTest, LastWordsWaitForAReaderThatGoesOn) {
+  constexpr std::size_t kPart = kRing / 4;
+  b_app.allow(kPart);
+  a_app.feed(std::string(3 * kRing, 'x'));
+  a_app.feed_reset();
+  for (std::size_t got = kPart; got < 3 * kRing; got += kPart) {
+    settle();
+    ASSERT_EQ(b_app.outgoing.size(), got);
+    EXPECT_NE(b_step, Step::kReset);
+    now += kLastWordsWait - Duration(1);
+    b_app.allow(kPart);
+  }
+  settle();
+  EXPECT_EQ(b_app.outgoing.size(), 3U * kRing);
+  EXPECT_EQ(b_step, Step::kReset);
+}
+
+TEST_F(SmcRelayTest, AResetReachesAReaderThatHasStalled) {
   b_app.allow(0);
   b_app.set_not_writable();
   a_app.feed(std::string(2 * kRing, 'x'));
   settle();
   a_app.feed_reset();
   settle();
+  EXPECT_NE(b_step, Step::kReset);
+  ASSERT_TRUE(a.next_deadline());
+  now = *a.next_deadline();
+  settle();
+  EXPECT_EQ(a_step, Step::kReset);
+  ASSERT_TRUE(b.next_deadline());
+  now = *b.next_deadline();
+  settle();
+  EXPECT_EQ(b_step, Step::kReset);
   EXPECT_TRUE(b_app.reset);
+}
+
+TEST_F(SmcRelayTest, AResetWaitsForWhatTheSocketHasNotSent) {
+  b_app.unsent_bytes = 10;
+  a_app.feed_reset();
+  settle();
+  EXPECT_NE(b_step, Step::kReset);
+  ASSERT_TRUE(b.next_deadline());
+  EXPECT_LE(*b.next_deadline(), now + kUnsentPoll);
+  b_app.unsent_bytes = 0;
+  settle();
+  EXPECT_EQ(b_step, Step::kReset);
+}
+
+TEST_F(SmcRelayTest, WhatALostPeerAnnouncedIsDelivered) {
+  a_app.feed("last words");
+  a.pump(a_app, 131072, now);
+  ASSERT_TRUE(b.connection.handle_cdc(a.connection.poll_transmit()->cdc, now));
+  b.connection.handle_link_lost();
+  EXPECT_EQ(b.pump(b_app, 131072, now), Step::kReset);
+  EXPECT_EQ(b_app.outgoing, "last words");
+  EXPECT_TRUE(b_app.reset);
+}
+
+TEST_F(SmcRelayTest, AnUrgentByteStaysUrgentAndInItsPlace) {
+  a_app.feed("before");
+  a_app.feed_urgent('!');
+  a_app.feed("behind");
+  a_app.feed_end();
+  settle();
+  EXPECT_EQ(b_app.outgoing, "before!behind");
+  EXPECT_EQ(b_app.urgent_out, std::vector<std::size_t>{6});
+  EXPECT_TRUE(b_app.shut_down);
+}
+
+TEST_F(SmcRelayTest, AnUrgentByteWaitsForAReaderThatHasStalled) {
+  b_app.allow(3);
+  a_app.feed("before");
+  a_app.feed_urgent('!');
+  a_app.feed("behind");
+  settle();
+  EXPECT_EQ(b_app.outgoing, "bef");
+  b_app.allow(3);
+  settle();
+  EXPECT_EQ(b_app.outgoing, "before");
+  b_app.allow(100);
+  settle();
+  EXPECT_EQ(b_app.outgoing, "before!behind");
+  EXPECT_EQ(b_app.urgent_out, std::vector<std::size_t>{6});
+}
+
+TEST_F(SmcRelayTest, UrgentBytesWithoutEndAllArrive) {
+  std::vector<std::size_t> places;
+  for (std::size_t i = 0; i < 1000; ++i) {
+    a_app.feed_urgent(static_cast<char>('0' + i % 10));
+    places.push_back(i);
+    settle();
+  }
+  EXPECT_EQ(b_app.outgoing.size(), 1000U);
+  EXPECT_EQ(b_app.urgent_out, places);
 }
 
 TEST_F(SmcRelayTest, ALookFindsWhatNoEventHasToldOf) {

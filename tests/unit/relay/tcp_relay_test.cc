@@ -1,9 +1,11 @@
 #include "relay/tcp_relay.h"
 
 #include <gtest/gtest.h>
+#include <sys/socket.h>
 
 #include <array>
 
+#include "base/handle.h"
 #include "fake_stream.h"
 #include "wire/clc.h"
 
@@ -17,12 +19,13 @@ class TcpRelayTest : public testing::Test {
   FakeStream app, net;
   TcpRelayResources shared;
   TcpRelay relay{app, net, shared};
+  TimePoint now{std::chrono::hours(1)};
 };
 
 TEST_F(TcpRelayTest, CopiesBothWays) {
   app.feed("request");
   net.feed("reply");
-  EXPECT_EQ(relay.pump(), Step::kIdle);
+  EXPECT_EQ(relay.pump(now), Step::kIdle);
   EXPECT_EQ(net.outgoing, "request");
   EXPECT_EQ(app.outgoing, "reply");
   EXPECT_EQ(relay.towards_net().bytes(), 7U);
@@ -32,7 +35,7 @@ TEST_F(TcpRelayTest, GivesTheFirstBytesBeforeAllOthers) {
   const std::string early = "220 ready";
   relay.towards_app().prepend(std::as_bytes(std::span(early.data(), early.size())));
   net.feed(" more");
-  relay.pump();
+  relay.pump(now);
   EXPECT_EQ(app.outgoing, "220 ready more");
 }
 
@@ -46,11 +49,11 @@ TEST_F(TcpRelayTest, DropsADeclineThatCrossedOurs) {
   const std::string decline = late_decline();
   relay.towards_app().skip_late_decline();
   net.feed(decline.substr(0, 5));
-  EXPECT_EQ(relay.pump(), Step::kIdle);
+  EXPECT_EQ(relay.pump(now), Step::kIdle);
   net.feed(decline.substr(5) + "data");
-  relay.pump();
+  relay.pump(now);
   net.feed(decline);  // the second one is the application's
-  relay.pump();
+  relay.pump(now);
   EXPECT_EQ(app.outgoing, "data" + decline);
 }
 
@@ -59,7 +62,7 @@ TEST_F(TcpRelayTest, GivesAllBytesWhereNoDeclineCrossed) {
   const std::string begins_alike = late_decline().substr(0, 7);
   net.feed(begins_alike);
   net.feed_end();
-  relay.pump();
+  relay.pump(now);
   EXPECT_EQ(app.outgoing, begins_alike);
   EXPECT_TRUE(app.shut_down);
 }
@@ -67,11 +70,11 @@ TEST_F(TcpRelayTest, GivesAllBytesWhereNoDeclineCrossed) {
 TEST_F(TcpRelayTest, KeepsWhatTheOtherSideDoesNotTakeYet) {
   app.feed(std::string(1000, 'a'));
   net.allow(300);
-  EXPECT_EQ(relay.pump(), Step::kIdle);
+  EXPECT_EQ(relay.pump(now), Step::kIdle);
   EXPECT_EQ(net.outgoing.size(), 300U);
   net.allow(10000);
   app.feed("tail");
-  relay.pump();
+  relay.pump(now);
   EXPECT_EQ(net.outgoing, std::string(1000, 'a') + "tail");
 }
 
@@ -79,7 +82,7 @@ TEST_F(TcpRelayTest, ReadsNoFurtherWhileTheOtherSideIsBlocked) {
   net.allow(0);
   net.set_not_writable();
   app.feed("x");
-  relay.pump();
+  relay.pump(now);
   EXPECT_EQ(app.reads, 0);
 }
 
@@ -87,28 +90,145 @@ TEST_F(TcpRelayTest, PassesAFinBehindTheLastByteAndKeepsTheOtherDirection) {
   app.feed("last words");
   app.feed_end();
   net.allow(4);
-  relay.pump();
+  relay.pump(now);
   EXPECT_FALSE(net.shut_down);
   net.allow(100);
-  relay.pump();
+  relay.pump(now);
   EXPECT_EQ(net.outgoing, "last words");
   EXPECT_TRUE(net.shut_down);
   net.feed("late reply");
-  EXPECT_EQ(relay.pump(), Step::kIdle);
+  EXPECT_EQ(relay.pump(now), Step::kIdle);
   EXPECT_EQ(app.outgoing, "late reply");
   net.feed_end();
-  EXPECT_EQ(relay.pump(), Step::kEnded);
+  EXPECT_EQ(relay.pump(now), Step::kEnded);
   EXPECT_TRUE(app.shut_down);
+}
+
+TEST_F(TcpRelayTest, AnUrgentByteStaysUrgentAndInItsPlace) {
+  app.feed("before");
+  app.feed_urgent('!');
+  app.feed("behind");
+  app.feed_end();
+  relay.pump(now);
+  EXPECT_EQ(net.outgoing, "before!behind");
+  EXPECT_EQ(net.urgent_out, std::vector<std::size_t>{6});
+  EXPECT_TRUE(net.shut_down);
+}
+
+TEST_F(TcpRelayTest, AnUrgentByteThatFindsNoRoomStaysUrgent) {
+  net.allow(6);
+  app.feed("before");
+  app.feed_urgent('!');
+  app.feed("behind");
+  relay.pump(now);
+  EXPECT_EQ(net.outgoing, "before");
+  net.allow(0);
+  net.room = 0;
+  relay.pump(now);  // the byte is read, and waits
+  net.allow(100);
+  relay.pump(now);
+  EXPECT_EQ(net.outgoing, "before!behind");
+  EXPECT_EQ(net.urgent_out, std::vector<std::size_t>{6});
 }
 
 TEST_F(TcpRelayTest, AResetEndsBothDirections) {
   app.feed_reset();
-  EXPECT_EQ(relay.pump(), Step::kReset);
+  EXPECT_EQ(relay.pump(now), Step::kReset);
+}
+
+TEST_F(TcpRelayTest, LastWordsArriveBeforeTheReset) {
+  app.feed("last words");
+  app.feed_reset();
+  EXPECT_EQ(relay.pump(now), Step::kReset);
+  EXPECT_EQ(net.outgoing, "last words");
+  EXPECT_FALSE(net.shut_down);
+}
+
+TEST_F(TcpRelayTest, LastWordsAreReadAfterAWriteHasFailed) {
+  net.feed("to nobody");
+  app.feed(std::string(2 * kTurnBytesMax, 'x'));
+  app.feed_reset();
+  app.set_not_readable();  // the failed write is the first to tell
+  Step step = relay.pump(now);
+  while (step == Step::kMore) step = relay.pump(now);
+  EXPECT_EQ(step, Step::kReset);
+  EXPECT_EQ(net.outgoing.size(), 2 * kTurnBytesMax);
+}
+
+TEST_F(TcpRelayTest, AFinBeforeTheResetArrivesToo) {
+  app.feed("bye");
+  app.feed_end();
+  relay.pump(now);
+  app.error = EPIPE;
+  net.feed("too late");
+  EXPECT_EQ(relay.pump(now), Step::kReset);
+  EXPECT_EQ(net.outgoing, "bye");
+  EXPECT_TRUE(net.shut_down);
+}
+
+TEST_F(TcpRelayTest, LastWordsWaitForAReaderThatGoesOn) {
+  net.allow(10);
+  app.feed(std::string(100, 'x'));
+  app.feed_reset();
+  for (std::size_t got = 10; got < 100; got += 10) {
+    EXPECT_EQ(relay.pump(now), Step::kIdle);
+    ASSERT_EQ(net.outgoing.size(), got);
+    ASSERT_TRUE(relay.next_deadline());
+    now = *relay.next_deadline() - Duration(1);
+    net.allow(10);
+  }
+  net.allow(100);
+  EXPECT_EQ(relay.pump(now), Step::kReset);
+  EXPECT_EQ(net.outgoing.size(), 100U);
+}
+
+TEST_F(TcpRelayTest, AResetReachesAReaderThatHasStalled) {
+  net.allow(10);
+  app.feed(std::string(100, 'x'));
+  app.feed_reset();
+  EXPECT_EQ(relay.pump(now), Step::kIdle);
+  ASSERT_TRUE(relay.next_deadline());
+  now = *relay.next_deadline();
+  EXPECT_EQ(relay.pump(now), Step::kReset);
+}
+
+TEST_F(TcpRelayTest, AResetWaitsForWhatTheSocketHasNotSent) {
+  app.feed_reset();
+  net.unsent_bytes = 10;
+  EXPECT_EQ(relay.pump(now), Step::kIdle);
+  EXPECT_EQ(relay.next_deadline(), now + kUnsentPoll);
+  net.unsent_bytes = 0;
+  EXPECT_EQ(relay.pump(now), Step::kReset);
+}
+
+TEST_F(TcpRelayTest, AResetThatAWriteMeetsIsNoEndForTheOtherDirection) {
+  app.feed("request");
+  net.write_error = ECONNRESET;
+  net.feed_end();
+  EXPECT_EQ(relay.pump(now), Step::kReset);
+  EXPECT_FALSE(app.shut_down);
+}
+
+// The kernel lets splice(2) say "end" after a reset whose error was taken by somebody else.
+TEST_F(TcpRelayTest, AResetIsNoEndWhereBytesAreSpliced) {
+  int app_ends[2], net_ends[2];
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, app_ends), 0);
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, net_ends), 0);
+  const FileDescriptor app_end(app_ends[0]), net_end(net_ends[0]), net_peer(net_ends[1]);
+  FileDescriptor app_peer(app_ends[1]);
+  app.fd = app_end.get();
+  net.fd = net_end.get();
+  app.feed(std::string(shared.buffer.size(), 'x'));  // so much that the rest is spliced
+  EXPECT_EQ(relay.pump(now), Step::kIdle);
+  app_peer.reset();
+  app.feed_reset();
+  EXPECT_EQ(relay.pump(now), Step::kReset);
+  EXPECT_FALSE(net.shut_down);
 }
 
 TEST_F(TcpRelayTest, GivesOthersTheirTurn) {
   app.feed(std::string(4 * kTurnBytesMax, 'x'));
-  EXPECT_EQ(relay.pump(), Step::kMore);
+  EXPECT_EQ(relay.pump(now), Step::kMore);
   EXPECT_GE(net.outgoing.size(), kTurnBytesMax);
   EXPECT_LT(net.outgoing.size(), 2 * kTurnBytesMax);
 }

@@ -52,7 +52,16 @@ class ConnectionPair {
     return n;
   }
 
-  // The application reads all there is.
+  // The application writes one byte of urgent data; false without room.
+  bool write_urgent(Endpoint& from, char byte) {
+    const RingWindow window = from.connection.tx_window();
+    if (window.bytes() == 0) return false;
+    put(from.staging.empty() ? other(from).rmb : from.staging, window, std::string(1, byte));
+    from.connection.produced_urgent();
+    return true;
+  }
+
+  // The application reads all there is, up to an urgent byte.
   std::string read(Endpoint& to) {
     const RingWindow window = to.connection.rx_window();
     std::string bytes(to.rmb.data() + window.first.offset, window.first.length);

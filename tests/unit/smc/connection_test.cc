@@ -169,26 +169,6 @@ TEST(Connection, DoneWritingFollowsThePendingBytes) {
   EXPECT_FALSE(pair.a.connection.transmit_due());
 }
 
-TEST(Connection, AbortReachesThePeerAndIsAnswered) {
-  ConnectionPair pair;
-  pair.write(pair.a, "lost");
-  pair.a.connection.abort();
-  pair.settle();
-  EXPECT_EQ(pair.b.connection.rx_end(), StreamEnd::kReset);
-  EXPECT_EQ(pair.b.connection.rx_window().bytes(), 0U);
-  EXPECT_TRUE(pair.a.connection.finished());
-  EXPECT_TRUE(pair.b.connection.finished());
-}
-
-TEST(Connection, SimultaneousAbortsFinish) {
-  ConnectionPair pair;
-  pair.a.connection.abort();
-  pair.b.connection.abort();
-  pair.settle();
-  EXPECT_TRUE(pair.a.connection.finished());
-  EXPECT_TRUE(pair.b.connection.finished());
-}
-
 TEST(Connection, AClosedPeerWithAFullWindowGetsTimeToSendTheRest) {
   // Goal: a kernel that closed with data left sends on once it sees room. Method: closed comes with
   // write_blocked; the end is believed only after the grace.
@@ -263,15 +243,6 @@ TEST(Connection, BytesMayOvertakeTheConfirm) {
   ASSERT_TRUE(server.handle_cdc(message, TimePoint{}));
   EXPECT_EQ(server.rx_window().bytes(), 5U);
   EXPECT_FALSE(server.transmit_due());
-}
-
-TEST(Connection, NothingIsSentOnceTheLinkIsLost) {
-  ConnectionPair pair;
-  pair.write(pair.a, "x");
-  pair.a.connection.handle_link_lost();
-  EXPECT_FALSE(pair.a.connection.transmit_due());
-  EXPECT_EQ(pair.a.connection.rx_end(), StreamEnd::kReset);
-  EXPECT_TRUE(pair.a.connection.finished());
 }
 
 }  // namespace

@@ -230,6 +230,17 @@ TEST_F(LinkFlow, AnRmbToldAnewOverAnotherLinkIsTheSameRmb) {
   EXPECT_EQ(client->group.peer_key(1, server->key(row, 1), 0), server->key(row, 0));
 }
 
+// A Confirm may arrive when its link is deleted. Another link in the same slot then has another
+// key.
+TEST_F(LinkFlow, AKeyOfADeletedLinkIsNotAddedToTheLinkInItsSlot) {
+  connect(2, 2);
+  const RmbKey unknown = client->key(9, 1);
+  server->group.peer_rmb_named(std::nullopt, unknown);
+  EXPECT_EQ(server->group.peer_key(1, unknown, 0), std::nullopt);
+  EXPECT_EQ(server->group.peer_key(std::nullopt, unknown, 1), std::nullopt);
+  EXPECT_EQ(server->group.peer_key(std::nullopt, client->key(0, 0), 1), client->key(0, 1));
+}
+
 TEST_F(LinkFlow, AnRmbMadeWhileALinkIsAddedIsToldAfterwards) {
   set_up(2, 2);
   while (sent<wire::AddLink>(false).empty()) ASSERT_TRUE(carry(*server) || carry(*client));

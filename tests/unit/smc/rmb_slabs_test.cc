@@ -60,33 +60,33 @@ TEST(RmbSlabsDeathTest, ReleasingTwiceAborts) {
 }
 
 TEST(SlabPlan, GivesTheWantedSizeWhileThereIsPlenty) {
-  const auto plan = plan_slab(1024 * kMiB, 5, 0);
+  const auto plan = plan_slab({1024 * kMiB, 1024 * kMiB}, 5, 0);
   ASSERT_TRUE(plan);
   EXPECT_EQ(plan->size_code, 5);
   EXPECT_EQ(plan->bytes(), kSlabBytesWanted);
 }
 
 TEST(SlabPlan, FitsTheDefaultMemlockOfAPod) {
-  const auto plan = plan_slab(6 * kMiB, 5, 0);
+  const auto plan = plan_slab({6 * kMiB, 6 * kMiB}, 5, 0);
   ASSERT_TRUE(plan);
   EXPECT_LT(plan->size_code, 5);
   EXPECT_LE(plan->bytes(), 6 * kMiB);
 }
 
 TEST(SlabPlan, IsNothingWhenNotEvenTheLeastFits) {
-  EXPECT_FALSE(plan_slab(16 * 1024 - 1, 5, 0));
-  EXPECT_TRUE(plan_slab(16 * 1024, 5, 0));
+  EXPECT_FALSE(plan_slab({16 * 1024 - 1, kMiB}, 5, 0));
+  EXPECT_TRUE(plan_slab({16 * 1024, kMiB}, 5, 0));
 }
 
 // Thousands of connections on a budget: sizes only go down, and many are seated before it is spent.
 TEST(SlabPlan, SeatsManyConnectionsOnASmallBudget) {
-  RmbBudget budget(256 * kMiB);
+  RingMemory memory{256 * kMiB, 256 * kMiB};
   unsigned seats = 0;
   std::uint8_t last_code = 5;
-  while (const auto plan = plan_slab(budget.left_bytes(), 5, 0)) {
+  while (const auto plan = plan_slab(memory, 5, 0)) {
     EXPECT_LE(plan->size_code, last_code);
     last_code = plan->size_code;
-    budget.take(plan->bytes());
+    memory.left_bytes -= plan->bytes();
     seats += plan->element_count;
   }
   EXPECT_EQ(last_code, 0);
