@@ -9,6 +9,7 @@
 #include <cerrno>
 
 #include "base/assert.h"
+#include "event/library_log.h"
 
 namespace fairlead::event {
 
@@ -30,6 +31,7 @@ timespec to_timespec(TimePoint at) {
 }  // namespace
 
 Result<std::unique_ptr<EventLoop>> EventLoop::create() {
+  log_library_messages();
   std::unique_ptr<event_config, ConfigDestroy> config(event_config_new());
   if (!config) return Error{Errc::kExhausted, "event_config_new"};
   event_config_require_features(config.get(), EV_FEATURE_ET);

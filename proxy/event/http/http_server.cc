@@ -19,6 +19,7 @@
 #include "event/http/http_connections.h"
 #include "event/http/http_listener.h"
 #include "event/http/libevent_time.h"
+#include "event/library_log.h"
 
 namespace fairlead::event {
 namespace {
@@ -170,6 +171,7 @@ Result<std::unique_ptr<HttpServer>> HttpServer::create(const HttpLimits& limits,
 
 Result<void> HttpServer::open(const HttpStreamMaker& make_stream) {
   constexpr Error kNoMemory{Errc::kExhausted, "libevent", 0};
+  log_library_messages();
   wake_ = FileDescriptor(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
   if (!wake_) return system_error("eventfd", errno);
   base_.reset(event_base_new());

@@ -14,6 +14,7 @@
 #include "event/http/http_server.h"
 #include "event/http/libevent_time.h"
 #include "event/https/openssl_handles.h"
+#include "event/library_log.h"
 
 namespace fairlead::event {
 namespace {
@@ -99,6 +100,7 @@ Result<HttpsReply> https_call(const HttpsTarget& target, const HttpsRequest& req
   SslHandle ssl(SSL_new(context.get()));
   if (!ssl || X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(ssl.get()), target.host.c_str()) != 1)
     return Error{Errc::kMalformed, "host is no numeric address", 0};
+  log_library_messages();
   const HttpBaseHandle base(event_base_new());
   if (!base) return kNoMemory;
   // Outlives the connection, which may still know the request.
