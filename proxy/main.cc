@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "admin/server.h"
+#include "base/descriptors.h"
 #include "base/log.h"
 #include "base/random_id.h"
 #include "client_address_choice.h"
@@ -303,6 +304,7 @@ int main(int argc, char** argv) {
   if (!parsed.startup) return parsed.exit_code;
   log_start(parsed.startup->config.log.level, parsed.startup->config.log.format);
   const LogQueue log_queue;
+  raise_descriptor_limit();
   for (const std::string& warning : parsed.startup->warnings)
     LogEvent(LogLevel::kWarn, "main", "environment").field("what", warning);
   Proxy::block_signals();

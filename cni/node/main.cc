@@ -1,12 +1,11 @@
 // fairlead-node: the side of fairlead-cni that stays on a node. Exit codes: 0; 1 when something
 // could not be done; 64 for a bad command line.
-#include <sys/resource.h>
-
 #include <CLI/CLI.hpp>
 #include <csignal>
 #include <cstdio>
 #include <string>
 
+#include "base/descriptors.h"
 #include "base/log.h"
 #include "cni/garbage.h"
 #include "cni/node/agent.h"
@@ -123,16 +122,8 @@ int run_withdrawal(const WithdrawSettings& settings) {
   return withdraw(*server, settings) || settings.best_effort ? 0 : kExitFailure;
 }
 
-// The broker has some for each pod; the soft limit is what it is for the sake of select(2).
-void raise_descriptor_limit() {
-  rlimit limit{};
-  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
-  limit.rlim_cur = limit.rlim_max;
-  (void)::setrlimit(RLIMIT_NOFILE, &limit);
-}
-
 int run_agent(const Options& options) {
-  raise_descriptor_limit();
+  raise_descriptor_limit();  // the broker has some for each pod
   const LogQueue log_queue;
   sigset_t set;
   sigemptyset(&set);

@@ -54,6 +54,8 @@ constexpr std::array kCatalog = {
                "Connections over TCP that ended because the peer's host no longer answered."},
     MetricInfo{M::kMemoryRefused, "fairlead_memory_refused_total", T::kCounter, kNoLabels,
                "Those of the refused connections that found memory.limit spent."},
+    MetricInfo{M::kDescriptorsRefused, "fairlead_descriptors_refused_total", T::kCounter, kNoLabels,
+               "Those of the refused connections that found descriptors used up."},
     MetricInfo{M::kAcceptErrors, "fairlead_accept_errors_total", T::kCounter, kNoLabels,
                "Failures of accept(2), for want of descriptors or memory."},
     MetricInfo{M::kLogDropped, "fairlead_log_dropped_total", T::kCounter, kNoLabels,

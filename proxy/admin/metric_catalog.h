@@ -28,6 +28,7 @@ enum class Metric : std::uint8_t {
   kConnectionsRefused,
   kPeerTimeouts,
   kMemoryRefused,
+  kDescriptorsRefused,
   kAcceptErrors,
   kLogDropped,
   kClientAddress,

@@ -87,10 +87,11 @@ struct WorkerStats {
   Counter llc_sent, llc_received, llc_rejected;
   Counter receive_limit_events;  // the shared receive queue ran low
   Counter loop_turns, spin_hits, spin_misses, spin_nanoseconds;
-  Counter accept_errors;   // accept(2) failed: descriptors or memory
-  Counter peer_timeouts;   // TCP connections whose peer's host no longer answered
-  Counter refused;         // application connections closed at a limit
-  Counter refused_memory;  // those of them that found memory.limit spent
+  Counter accept_errors;        // accept(2) failed: descriptors or memory
+  Counter peer_timeouts;        // TCP connections whose peer's host no longer answered
+  Counter refused;              // application connections closed at a limit
+  Counter refused_memory;       // those of them that found memory.limit spent
+  Counter refused_descriptors;  // those of them that found descriptors used up
   // Connections to the application, by whether it sees the client's address.
   std::array<Counter, kClientAddresses> client_address;
 

@@ -36,11 +36,10 @@ std::string read_file(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 
-std::uint64_t soft_limit(decltype(RLIMIT_NOFILE) resource) {
+std::uint64_t limit_of(decltype(RLIMIT_NOFILE) resource, rlim_t rlimit::*kind) {
   rlimit limit{};
   if (getrlimit(resource, &limit) != 0) return 0;
-  return limit.rlim_cur == RLIM_INFINITY ? std::numeric_limits<std::uint64_t>::max()
-                                         : limit.rlim_cur;
+  return limit.*kind == RLIM_INFINITY ? std::numeric_limits<std::uint64_t>::max() : limit.*kind;
 }
 
 std::vector<std::string> verbs_devices_in(const std::string& folder) {
@@ -140,8 +139,9 @@ Check check_shm(const HostFacts& host, const ProxyFacts& proxy) {
 
 HostFacts read_host_facts(const HostPaths& paths) {
   HostFacts facts;
-  facts.memlock_bytes = soft_limit(RLIMIT_MEMLOCK);
-  facts.descriptors_max = soft_limit(RLIMIT_NOFILE);
+  facts.memlock_bytes = limit_of(RLIMIT_MEMLOCK, &rlimit::rlim_cur);
+  // The proxy raises its own to that.
+  facts.descriptors_max = limit_of(RLIMIT_NOFILE, &rlimit::rlim_max);
   facts.verbs_devices = verbs_devices_in(paths.infiniband);
   facts.cgroup2_mount = parse_cgroup2_mount(read_file(paths.mounts));
   facts.effective_capabilities = parse_effective_capabilities(read_file(paths.status));

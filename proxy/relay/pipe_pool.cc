@@ -3,6 +3,8 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include "base/descriptors.h"
+
 namespace fairlead::relay {
 
 std::optional<Pipe> PipePool::take() {
@@ -18,6 +20,10 @@ std::optional<Pipe> PipePool::take() {
   int ends[2];
   if (::pipe2(ends, O_NONBLOCK | O_CLOEXEC) != 0) return std::nullopt;
   Pipe pipe{FileDescriptor(ends[0]), FileDescriptor(ends[1]), 0};
+  if (descriptors_scarce(pipe.write_end.get(), DescriptorUse::kNew)) {
+    not_tried_ = kPipesNotTried;
+    return std::nullopt;
+  }
   // Refused beyond the user's share of pipe pages; what the pipe has already may do.
   (void)::fcntl(pipe.write_end.get(), F_SETPIPE_SZ, static_cast<int>(kPipeBytesWanted));
   const int capacity = ::fcntl(pipe.write_end.get(), F_GETPIPE_SZ);

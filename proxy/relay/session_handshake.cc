@@ -1,6 +1,7 @@
 // Driving the CLC handshake over the stream, in either role.
 
 #include <algorithm>
+#include <cerrno>
 
 #include "base/log.h"
 #include "relay/session.h"
@@ -22,11 +23,18 @@ void Session::run_dialing(TimePoint now) {
 }
 
 void Session::dial_failed(int error) {
-  LogEvent(LogLevel::kInfo, "relay.session", "dial_failed")
-      .field("conn", id())
-      .field("direction", to_string(direction_))
-      .field("to", to_string(destination_))
-      .field("what", to_string(system_error("connect", error)));
+  if (error == EMFILE || error == ENFILE) {
+    worker_.note_refusal(outbound() ? *app_ : *net_, Worker::Refusal::kDescriptors);
+    return abandon("descriptors are used up");
+  }
+  if (const auto left_out = worker_.dial_failed_pace().admit(worker_.network().now())) {
+    LogEvent line(LogLevel::kInfo, "relay.session", "dial_failed");
+    line.field("conn", id())
+        .field("direction", to_string(direction_))
+        .field("to", to_string(destination_))
+        .field("what", to_string(system_error("connect", error)));
+    if (*left_out != 0) line.field("left_out", *left_out);
+  }
   abandon("the destination cannot be reached");
 }
 

@@ -3,6 +3,7 @@
 #include <cerrno>
 
 #include "base/assert.h"
+#include "base/descriptors.h"
 #include "bpf/client_address_probe.h"
 #include "bpf/tcp_option.h"
 #include "event/tcp_stream.h"
@@ -27,6 +28,14 @@ bool blames_source(int error) {
     default:
       return false;
   }
+}
+
+// Of a connection that has been accepted: the other side of it.
+Result<FileDescriptor> make_socket(int family) {
+  FileDescriptor socket = SMC_TRY(event::TcpStream::make_socket(family));
+  if (descriptors_scarce(socket.get(), DescriptorUse::kBegun))
+    return system_error("socket", EMFILE);
+  return socket;
 }
 
 bool link_local(const SocketAddress& address) {
@@ -78,7 +87,7 @@ Result<ApplicationLeg> SocketNetwork::dial_application(const SocketAddress& to,
 
 Result<std::unique_ptr<event::Stream>> SocketNetwork::dial(const SocketAddress* source,
                                                            const SocketAddress& to) {
-  FileDescriptor socket = SMC_TRY(event::TcpStream::make_socket(to.family()));
+  FileDescriptor socket = SMC_TRY(make_socket(to.family()));
   event::bound_memory(socket.get(), kApplicationSocketBytes);
   if (source != nullptr) SMC_TRY(bpf::bind_source(socket.get(), *source));
   return event::TcpStream::connect(loop_, std::move(socket), to);
@@ -101,7 +110,7 @@ void SocketNetwork::set_client_address(ClientAddress state) {
 
 Result<std::unique_ptr<event::Stream>> SocketNetwork::dial_peer(const SocketAddress& to,
                                                                 bool smc_option) {
-  FileDescriptor socket = SMC_TRY(event::TcpStream::make_socket(to.family()));
+  FileDescriptor socket = SMC_TRY(make_socket(to.family()));
   event::keep_alive(socket.get(), keep_alive_);
   if (smc_option && program_ != nullptr) SMC_TRY(program_->request(socket.get()));
   return event::TcpStream::connect(loop_, std::move(socket), to);

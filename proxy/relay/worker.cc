@@ -1,8 +1,10 @@
 #include "relay/worker.h"
 
 #include <algorithm>
+#include <array>
 
 #include "base/assert.h"
+#include "base/descriptors.h"
 #include "base/log.h"
 #include "smc/cursor.h"
 
@@ -80,6 +82,9 @@ DeviceSlot* Worker::slot_of_server(const Gid& gid, DeviceSlot* offered) const {
 void Worker::accept(Direction direction, const SocketAddress& destination,
                     std::unique_ptr<event::Stream> stream) {
   if (sessions_.size() >= settings_.connections_max) return refuse(*stream, Refusal::kConnections);
+  // The other side of the connection needs one more.
+  if (descriptors_scarce(stream->descriptor(), DescriptorUse::kNew))
+    return refuse(*stream, Refusal::kDescriptors);
   std::optional<SocketMemory> memory;
   if (stream->descriptor() < 0)
     memory.emplace();
@@ -101,18 +106,24 @@ void Worker::refuse(event::Stream& stream, Refusal why) {
 }
 
 void Worker::note_refusal(const event::Stream& accepted, Refusal why) {
+  struct Text {
+    const char* reason;
+    const char* hint;
+  };
+  static constexpr std::array<Text, kRefusals> kTexts = {{
+      {"connection_limit", "raise limits.connections"},
+      {"memory", "raise memory.limit"},
+      {"descriptors", "raise the descriptor limit (nofile), or lower limits.connections"},
+  }};
   stats_.refused.add();
-  const bool memory = why == Refusal::kMemory;
-  if (memory) stats_.refused_memory.add();
-  const std::uint64_t refused_memory = stats_.refused_memory.get();
-  const std::uint64_t alike = memory ? refused_memory : stats_.refused.get() - refused_memory;
-  if (alike % kRefusalsPerLine != 1) return;
+  if (why == Refusal::kMemory) stats_.refused_memory.add();
+  if (why == Refusal::kDescriptors) stats_.refused_descriptors.add();
+  const auto index = static_cast<std::size_t>(why);
+  if (refused_[index]++ % kRefusalsPerLine != 0) return;
   LogEvent line(LogLevel::kWarn, "relay.worker", "refused");
-  line.field("reason", memory ? "memory" : "connection_limit")
-      .field("connections", std::uint64_t{sessions_.size()});
-  if (memory) line.field("memory_left_bytes", std::uint64_t{budget_.left_bytes()});
-  line.field("peer", to_string(accepted.peer_address()))
-      .field("hint", memory ? "raise memory.limit" : "raise limits.connections");
+  line.field("reason", kTexts[index].reason).field("connections", std::uint64_t{sessions_.size()});
+  if (why == Refusal::kMemory) line.field("memory_left_bytes", std::uint64_t{budget_.left_bytes()});
+  line.field("peer", to_string(accepted.peer_address())).field("hint", kTexts[index].hint);
 }
 
 void Worker::mark_ready(Session& session) {

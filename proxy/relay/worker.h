@@ -8,6 +8,7 @@
 // handshake, whose peer waits under a deadline.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -18,6 +19,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/line_pace.h"
 #include "base/snapshot.h"
 #include "base/stats.h"
 #include "config/config.h"
@@ -35,6 +37,10 @@ namespace fairlead::relay {
 
 // Refusals at a limit are logged one in so many.
 inline constexpr std::uint64_t kRefusalsPerLine = 1000;
+// Lines about destinations that cannot be reached, which strangers can ask for, in
+// kDialLineInterval.
+inline constexpr unsigned kDialLines = 10;
+inline constexpr Duration kDialLineInterval = std::chrono::seconds(1);
 
 // How long the sessions of one kind, those that negotiate and those that relay, may run in a turn.
 inline constexpr Duration kTurnMax = std::chrono::milliseconds(1);
@@ -136,9 +142,11 @@ class Worker {
   Offered offer_towards(const Place& place) const;
   // The device that reaches the GID of an Accept: the offered one, if it does.
   DeviceSlot* slot_of_server(const Gid& gid, DeviceSlot* offered) const;
-  enum class Refusal : std::uint8_t { kConnections, kMemory };
+  enum class Refusal : std::uint8_t { kConnections, kMemory, kDescriptors };
+  static constexpr std::size_t kRefusals = 3;
   // Counts a connection that is reset for want of something, and says so now and then.
   void note_refusal(const event::Stream& accepted, Refusal why);
+  LinePace& dial_failed_pace() { return dial_failed_pace_; }
   void mark_ready(Session& session);
   void bury(Session& session);
   bool begin_handshake();  // false: limits.handshakes is reached
@@ -209,6 +217,8 @@ class Worker {
   std::uint64_t session_numbers_ = 0;
   std::uint64_t group_numbers_ = 0;
   std::size_t handshakes_ = 0;
+  std::array<std::uint64_t, kRefusals> refused_{};  // by Refusal
+  LinePace dial_failed_pace_{kDialLines, kDialLineInterval};
   HandshakeTurns turns_;
   bool draining_ = false;
 };

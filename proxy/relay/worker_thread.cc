@@ -110,12 +110,15 @@ void WorkerThread::accepted(const config::Listener& listener,
     return worker_->accept(listener.direction, destination->address, std::move(stream));
   // Dialling our own listener would go round for ever.
   stats_->refused.add();
-  LogEvent(LogLevel::kWarn, "relay.worker", "refused")
-      .field("reason", "redirect_missing")
+  stream->reset_on_close();
+  const auto left_out = redirect_missing_pace_.admit(network_.now());
+  if (!left_out) return;
+  LogEvent line(LogLevel::kWarn, "relay.worker", "refused");
+  line.field("reason", "redirect_missing")
       .field("listener", listener.name)
       .field("peer", to_string(stream->peer_address()))
       .field("hint", fallback_info(FallbackReason::kRedirectMissing).hint);
-  stream->reset_on_close();
+  if (*left_out != 0) line.field("left_out", *left_out);
 }
 
 Result<void> WorkerThread::show_client_addresses(int map_fd) {

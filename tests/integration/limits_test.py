@@ -1,5 +1,6 @@
 """At every limit a proxy refuses or falls back, says so, and recovers when there is room again."""
 import contextlib
+import http.client
 import os
 import resource
 import shutil
@@ -9,7 +10,7 @@ import threading
 import unittest
 
 import peers
-from harness import ProxyTest, listener, main, sanitized, wait_until
+from harness import ProxyTest, listener, main, sanitized, seconds, wait_until
 
 
 class Limits(ProxyTest):
@@ -92,6 +93,39 @@ class Limits(ProxyTest):
 
     def test_no_descriptors_at_the_outbound_proxy(self):
         self.starve("out")
+
+    def probe(self, proxy):
+        """The status of /livez over TCP, as the kubelet asks."""
+        host, port = proxy.admin.rsplit(":", 1)
+        connection = http.client.HTTPConnection(host, int(port), timeout=seconds(10))
+        try:
+            connection.request("GET", "/livez")
+            return connection.getresponse().status
+        finally:
+            connection.close()
+
+    def test_last_descriptors_are_for_probes_and_what_runs(self):
+        """Strangers use up descriptors: with connections first, then with slow clients of the admin port, too."""
+        self.start_pair(self.server.address)
+        established = [peers.connect(self.entry) for _ in range(4)]
+        self.socks.extend(established)
+        for sock in established:
+            self.assertTrue(self.talk(sock))
+        resource.prlimit(self.inbound.pid, resource.RLIMIT_NOFILE, (128, 128))
+        self.crowd(200)
+        wait_until(lambda: self.inbound.metrics().value("fairlead_descriptors_refused_total") > 100,
+                   "those beyond the limit to be refused")
+        self.assertEqual(self.inbound.metrics().value("fairlead_accept_errors_total"), 0)
+        self.assertEqual(self.inbound.log().count("reason=descriptors"), 1)
+        self.assertEqual([self.probe(self.inbound) for _ in range(60)], [200] * 60)
+        host, port = self.inbound.admin.rsplit(":", 1)
+        for _ in range(100):
+            self.socks.append(peers.connect((host, int(port))))
+            self.socks[-1].sendall(b"GET /livez HTTP/1.1\r\n")
+        self.assertEqual([self.probe(self.inbound) for _ in range(60)], [200] * 60)
+        for sock in established:
+            self.assertTrue(self.talk(sock))
+        self.assert_recovers()
 
     def test_connections(self):
         self.start_pair(self.server.address, client={"limits": {"connections": 10}})

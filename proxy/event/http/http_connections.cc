@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <mutex>
 
 #include "event/http/libevent_time.h"
 
@@ -16,6 +17,15 @@ namespace {
 // Below this share of connections_max that wait for their request, nobody's rate is limited.
 constexpr std::size_t kPressureShare = 4;
 
+// Connections that make room at once when descriptors are used up, and how long that takes. Many
+// more may wait to be accepted, and the one that matters is behind them.
+constexpr int kVictimsOfEmfile = 16;
+constexpr Duration kVictimPause = std::chrono::milliseconds(1);
+
+// libevent tells of a failed accept(2) with nothing but the listener.
+std::mutex owners_mutex;
+std::unordered_map<::evconnlistener*, HttpConnections*> owners;
+
 bool released_by_evhttp(::bufferevent* stream) {
   bufferevent_data_cb on_read = nullptr;
   bufferevent_data_cb on_write = nullptr;
@@ -23,19 +33,6 @@ bool released_by_evhttp(::bufferevent* stream) {
   bufferevent_getcb(stream, &on_read, &on_write, &on_event, nullptr);
   // evhttp drops the read callback while it writes; the event callback stays to the end.
   return on_event == nullptr;
-}
-
-// accept(2) failed, usually for want of descriptors. The listening socket stays readable, so going
-// on at once would spin; waiting lets connections end.
-void on_accept_error(::evconnlistener* listener, void*) {
-  evconnlistener_disable(listener);
-  const timeval pause = to_timeval(HttpServer::kAcceptPause);
-  event_base_once(
-      evconnlistener_get_base(listener), -1, EV_TIMEOUT,
-      [](evutil_socket_t, short, void* paused) {
-        evconnlistener_enable(static_cast<::evconnlistener*>(paused));
-      },
-      listener, &pause);
 }
 
 // The oldest element that `is_candidate`, of the source for which the sum of `weight` over such
@@ -72,8 +69,40 @@ HttpConnections::~HttpConnections() {
 }
 
 void HttpConnections::add_listener(::evconnlistener* listener) {
+  const std::lock_guard lock(owners_mutex);
+  owners[listener] = this;
   evconnlistener_set_error_cb(listener, on_accept_error);
   listeners_.push_back(listener);
+}
+
+void HttpConnections::forget_listeners() {
+  const std::lock_guard lock(owners_mutex);
+  for (::evconnlistener* listener : listeners_) owners.erase(listener);
+  listeners_.clear();
+}
+
+// Usually for want of descriptors. The listening socket stays readable, so going on at once would
+// spin. Those that were ended give theirs back when the sweep finds them.
+void HttpConnections::on_accept_error(::evconnlistener* listener, void*) {
+  HttpConnections* own = owner_of(listener);
+  own->identify_newest();
+  if (own->ended_ == 0)
+    for (int i = 0; i < kVictimsOfEmfile && own->end_one("descriptors are used up");) ++i;
+  evconnlistener_disable(listener);
+  const timeval pause = to_timeval(own->ended_ == 0 ? HttpServer::kAcceptPause : kVictimPause);
+  event_base_once(
+      own->base_, -1, EV_TIMEOUT,
+      [](evutil_socket_t, short, void* paused) {
+        auto* resumed = static_cast<::evconnlistener*>(paused);
+        owner_of(resumed)->sweep();
+        evconnlistener_enable(resumed);
+      },
+      listener, &pause);
+}
+
+HttpConnections* HttpConnections::owner_of(::evconnlistener* listener) {
+  const std::lock_guard lock(owners_mutex);
+  return owners.at(listener);
 }
 
 ::bufferevent* HttpConnections::open() {
@@ -128,16 +157,20 @@ bool HttpConnections::has_token(const std::string& source, TimePoint now) {
 }
 
 void HttpConnections::make_room() {
-  while (connections_.size() - ended_ >= limits_.connections_max) {
-    const auto one = [](const Connection&) { return std::size_t{1}; };
-    Connection* victim = oldest_of_heaviest(
-        connections_, [](const Connection& c) { return !c.is_ended && !c.is_delivered; }, one);
-    if (victim == nullptr)
-      victim = oldest_of_heaviest(
-          connections_, [](const Connection& c) { return !c.is_ended; }, one);
-    if (victim == nullptr) return;
-    end(*victim, HttpRefusal::kCrowded, "too many connections at once");
-  }
+  while (connections_.size() - ended_ >= limits_.connections_max)
+    if (!end_one("too many connections at once")) return;
+}
+
+bool HttpConnections::end_one(std::string_view why) {
+  const auto one = [](const Connection&) { return std::size_t{1}; };
+  Connection* victim = oldest_of_heaviest(
+      connections_, [](const Connection& c) { return !c.is_ended && !c.is_delivered; }, one);
+  if (victim == nullptr)
+    victim = oldest_of_heaviest(
+        connections_, [](const Connection& c) { return !c.is_ended; }, one);
+  if (victim == nullptr) return false;
+  end(*victim, HttpRefusal::kCrowded, why);
+  return true;
 }
 
 void HttpConnections::make_memory(const Connection* spared) {

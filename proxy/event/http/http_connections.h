@@ -7,7 +7,7 @@
 // has not delivered its request, of the source with the most such connections. A prober that sends
 // its request at once therefore gets its answer however many others are slow. Within one turn of
 // the loop kEndingMax connections may exist beyond the limit, because evhttp frees them a turn
-// later.
+// later. The same happens when accept(2) finds no descriptor.
 //
 // A connection is ended by shutdown(2): evhttp must free what is its own, and it does so when the
 // socket ends, whatever it waits for. Private to http_server.cc. Server's thread only.
@@ -16,6 +16,7 @@
 #include <cstddef>
 #include <list>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -49,7 +50,7 @@ class HttpConnections {
   // Not owned: evhttp frees it, before this object dies.
   void add_listener(::evconnlistener* listener);
   // To be called when evhttp goes, because its listeners go with it.
-  void forget_listeners() { listeners_.clear(); }
+  void forget_listeners();
 
   // evhttp's hook: makes the bufferevent for the connection that was just accepted. On lack of
   // memory null, and evhttp makes one that is not counted.
@@ -86,6 +87,8 @@ class HttpConnections {
   void identify_newest();
   bool has_token(const std::string& source, TimePoint now);
   void make_room();
+  // False when there is nobody to be ended.
+  bool end_one(std::string_view why);
   void make_memory(const Connection* spared);
   void end(Connection& connection, HttpRefusal reason, std::string_view what);
   void hold(Connection& connection, std::size_t bytes);
@@ -97,6 +100,8 @@ class HttpConnections {
   void sweep_later();
   bool is_crowded() const { return connections_.size() >= limits_.connections_max + kEndingMax; }
   void set_accepting(bool accepting);
+  static HttpConnections* owner_of(::evconnlistener* listener);
+  static void on_accept_error(::evconnlistener* listener, void*);
   static void on_sweep(int fd, short what, void* self) noexcept;
   static void on_input(::evbuffer* buffer, const ::evbuffer_cb_info* info, void* connection);
 

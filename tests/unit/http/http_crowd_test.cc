@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <array>
 #include <list>
 #include <optional>
 
@@ -111,6 +112,31 @@ TEST_P(HttpCrowd, RequestsThatComeInHoldLimitedMemory) {
   // All of the crowd but the last ten or so are ended; they see it without a time limit.
   EXPECT_EQ(crowd.front().read_to_end(), "");
   EXPECT_GT(refused(HttpRefusal::kMemory), 0U);
+}
+
+// Goal: a probe is answered although slow clients hold all descriptors. Method: sockets are made
+// first, then the limit is lowered to what is open, so that accept(2) finds none for them.
+TEST_P(HttpCrowd, ProbesAreAnsweredWhenDescriptorsAreUsedUp) {
+  start(patient());
+  std::list<RawClient> crowd;
+  for (int i = 0; i < 100; ++i) crowd.emplace_back(*endpoint_).send(kHalf);
+  expect_probe_is_answered();
+  std::array<int, 20> sockets{};
+  for (int& fd : sockets)
+    fd = ::socket(endpoint_->data()->sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  rlimit lowered = before;
+  lowered.rlim_cur = static_cast<rlim_t>(sockets.back()) + 1;
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &lowered), 0);
+  for (const int fd : sockets) crowd.emplace_back(fd, *endpoint_);
+  RawClient& probe = crowd.back();
+  EXPECT_TRUE(probe.send(kGet));
+  EXPECT_TRUE(probe.read_to_end().ends_with("fine"));
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_GT(refused(HttpRefusal::kCrowded), 0U);
+  // No more than needed were ended.
+  EXPECT_LT(refused(HttpRefusal::kCrowded), 100U);
 }
 
 TEST_P(HttpCrowd, OneAnswerAloneMayExceedTheLimitOfMemory) {

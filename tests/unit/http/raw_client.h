@@ -18,7 +18,9 @@ namespace fairlead::event {
 class RawClient {
  public:
   explicit RawClient(const HttpEndpoint& endpoint)
-      : fd_(::socket(endpoint.data()->sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+      : RawClient(::socket(endpoint.data()->sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0), endpoint) {}
+  // Takes the socket.
+  RawClient(int fd, const HttpEndpoint& endpoint) : fd_(fd) {
     EXPECT_EQ(::connect(fd_.get(), endpoint.data(), endpoint.size()), 0) << errno;
   }
 

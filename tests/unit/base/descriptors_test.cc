@@ -1,0 +1,63 @@
+#include "base/descriptors.h"
+
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include "base/line_pace.h"
+
+namespace fairlead {
+namespace {
+
+using std::chrono::seconds;
+
+class Descriptors : public testing::Test {
+ protected:
+  Descriptors() { ::getrlimit(RLIMIT_NOFILE, &before_); }
+  ~Descriptors() override { ::setrlimit(RLIMIT_NOFILE, &before_); }
+  void limit(rlim_t numbers) {
+    const rlimit lowered{numbers, before_.rlim_max};
+    ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &lowered), 0);
+  }
+  rlimit before_{};
+};
+
+TEST_F(Descriptors, TheLastAreKeptForWhatWasBegun) {
+  limit(1024);
+  EXPECT_FALSE(descriptors_scarce(1024 - 2 * kDescriptorsKept - 1, DescriptorUse::kNew));
+  EXPECT_TRUE(descriptors_scarce(1024 - 2 * kDescriptorsKept, DescriptorUse::kNew));
+  EXPECT_FALSE(descriptors_scarce(1024 - kDescriptorsKept - 1, DescriptorUse::kBegun));
+  EXPECT_TRUE(descriptors_scarce(1024 - kDescriptorsKept, DescriptorUse::kBegun));
+}
+
+TEST_F(Descriptors, ASmallLimitKeepsAnEighth) {
+  limit(64);
+  EXPECT_FALSE(descriptors_scarce(47, DescriptorUse::kNew));
+  EXPECT_TRUE(descriptors_scarce(48, DescriptorUse::kNew));
+  EXPECT_TRUE(descriptors_scarce(56, DescriptorUse::kBegun));
+}
+
+TEST_F(Descriptors, WhatHasNoDescriptorIsNotScarce) {
+  EXPECT_FALSE(descriptors_scarce(-1, DescriptorUse::kNew));
+}
+
+TEST_F(Descriptors, TheLimitIsRaisedToTheHardOne) {
+  limit(64);
+  raise_descriptor_limit();
+  rlimit now{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &now), 0);
+  EXPECT_EQ(now.rlim_cur, before_.rlim_max);
+}
+
+TEST(LinePace, LeavesOutWhatComesTooFastAndCountsIt) {
+  LinePace pace(2, seconds(1));
+  const TimePoint now = TimePoint{} + seconds(100);
+  EXPECT_EQ(pace.admit(now), 0U);
+  EXPECT_EQ(pace.admit(now), 0U);
+  EXPECT_EQ(pace.admit(now), std::nullopt);
+  EXPECT_EQ(pace.admit(now), std::nullopt);
+  EXPECT_EQ(pace.admit(now + seconds(1)), 2U);
+  EXPECT_EQ(pace.admit(now + seconds(1)), 0U);
+}
+
+}  // namespace
+}  // namespace fairlead
