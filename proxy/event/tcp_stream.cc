@@ -160,26 +160,36 @@ bool TcpStream::news_of_urgent_data() {
 }
 
 IoResult TcpStream::read(std::span<const iovec> into) {
-  if (!news_of_urgent_data() && care_bytes_ == 0) {
-    const IoResult result = read_some(into);
-    if (!news_of_urgent_data()) return result;
-    // What ended this read may have been the urgent byte, of which no event tells again.
-    readable_ = true;
-    if (result.kind != IoResult::Kind::kWouldBlock) return result;
+  if (care_bytes_ == 0) {
+    const MarkedRead read(socket_.get(), into);
+    if (!news_of_urgent_data()) {
+      IoResult result = read_some(read.pieces());
+      if (!news_of_urgent_data()) return result;
+      // What ended this read may have been the urgent byte, of which no event tells again.
+      readable_ = true;
+      // The byte that was next at the signal has been taken, unless it is still next.
+      result.urgent = result.kind == IoResult::Kind::kBytes && result.count == 1 &&
+                      read.found_mark() && !at_urgent_byte();
+      if (result.kind != IoResult::Kind::kWouldBlock) return result;
+    }
   }
   return read_with_care(into);
 }
 
 IoResult TcpStream::read_with_care(std::span<const iovec> into) {
   do {
+    // Once a byte is there, it is settled whether it is the urgent one.
+    const IoResult next = peek();
+    if (next.kind != IoResult::Kind::kBytes) {
+      // Announced, but not there yet: an event will tell. Or a signal was pending.
+      if (next.kind == IoResult::Kind::kWouldBlock) continue;
+      return next;
+    }
     if (!at_urgent_byte()) {
       const IoResult result = read_some(into);
-      if (result.kind != IoResult::Kind::kBytes) {
-        if (result.kind != IoResult::Kind::kWouldBlock) return result;
-        continue;
-      }
+      if (result.kind == IoResult::Kind::kWouldBlock) continue;
       care_bytes_ -= std::min<std::uint64_t>(care_bytes_, result.count);
-      readable_ = true;
+      readable_ = readable_ || result.kind == IoResult::Kind::kBytes;
       return result;
     }
     ssize_t n;
@@ -193,9 +203,16 @@ IoResult TcpStream::read_with_care(std::span<const iovec> into) {
     }
     const IoResult result = read_failed(n);
     if (result.kind != IoResult::Kind::kWouldBlock) return result;
-    // Announced, but not there yet: an event will tell. Or a signal was pending.
   } while (news_of_urgent_data());
   return {IoResult::Kind::kWouldBlock, 0, 0};
+}
+
+IoResult TcpStream::peek() {
+  std::byte byte;
+  ssize_t n;
+  do n = ::recv(socket_.get(), &byte, 1, MSG_PEEK);
+  while (n < 0 && errno == EINTR);
+  return n == 1 ? IoResult{IoResult::Kind::kBytes, 1, 0} : read_failed(n);
 }
 
 bool TcpStream::at_urgent_byte() {
@@ -206,11 +223,8 @@ bool TcpStream::at_urgent_byte() {
 }
 
 IoResult TcpStream::read_some(std::span<const iovec> into) {
-  // One range is the usual case, and recv is the shorter way through the kernel.
   ssize_t n;
-  do
-    n = into.size() == 1 ? ::recv(socket_.get(), into[0].iov_base, into[0].iov_len, 0)
-                         : ::readv(socket_.get(), into.data(), static_cast<int>(into.size()));
+  do n = ::readv(socket_.get(), into.data(), static_cast<int>(into.size()));
   while (n < 0 && errno == EINTR);
   if (n <= 0) return read_failed(n);
   // A short read has drained the socket; only a FIN may hide behind it, which was announced, or

@@ -3,8 +3,8 @@
 //
 // Urgent data. SO_OOBINLINE keeps the urgent byte in the stream. The kernel ends a read before that
 // byte, and the next read begins with it and goes on behind it; no event follows. So after a SIGURG
-// (urgent_signal.h) a stream reads with care: it asks SIOCATMARK before each read, and takes an
-// urgent byte alone.
+// (urgent_signal.h) a stream reads with care: it peeks for a byte, asks SIOCATMARK whether it is
+// the urgent one, and takes an urgent byte alone.
 #pragma once
 
 #include <memory>
@@ -73,6 +73,7 @@ class TcpStream final : public Stream, private SecondLook {
   void take_events(short what);
   IoResult read_some(std::span<const iovec> into);
   IoResult read_with_care(std::span<const iovec> into);
+  IoResult peek();  // kBytes: at least one is there
   IoResult read_failed(ssize_t n);
   IoResult written(ssize_t n);
   bool news_of_urgent_data();

@@ -1,11 +1,17 @@
 // How a thread learns, without a system call for each read, that urgent data (MSG_OOB) may have
 // come to one of its sockets.
 //
-// The kernel sends SIGURG to the owner of a socket before the urgent byte can be read, and a read
-// that would begin at the urgent byte fails with EAGAIN while that signal is pending. So a thread
-// that owns its sockets and finds the count below unchanged after a read knows that the read did
-// not take an urgent byte for an ordinary one.
+// The kernel sends SIGURG to the owner of a socket before the urgent byte can be read. A read that
+// would begin at the urgent byte fails with EAGAIN while that signal is pending. A signal that is
+// handled just before the system call is not pending any more; for that instant the handler itself
+// shortens the read (MarkedRead).
 #pragma once
+
+#include <sys/uio.h>
+
+#include <array>
+#include <cstddef>
+#include <span>
 
 namespace fairlead::event {
 
@@ -15,5 +21,32 @@ void own_urgent_signals(int fd);
 
 // How many SIGURG the calling thread has got. It wraps.
 unsigned urgent_signals();
+
+// The buffers of one read of `fd`, for readv(2). While it lives, a SIGURG that finds the urgent
+// byte next in the stream cuts the buffers to one byte, so that the read takes no more than that.
+// At most one at a time in a thread.
+class MarkedRead {
+ public:
+  static constexpr std::size_t kPiecesMax = 4;
+
+  // Ranges beyond kPiecesMax are left out.
+  MarkedRead(int fd, std::span<const iovec> into);
+  ~MarkedRead();
+  MarkedRead(const MarkedRead&) = delete;
+  MarkedRead& operator=(const MarkedRead&) = delete;
+
+  std::span<const iovec> pieces() const { return std::span(pieces_).first(count_); }
+  // A signal found the urgent byte next. It says nothing of whether the read took it.
+  bool found_mark() const { return found_mark_; }
+
+  // For the handler of SIGURG. Async-signal-safe.
+  void look_for_mark();
+
+ private:
+  int fd_;
+  std::size_t count_;
+  std::array<iovec, kPiecesMax> pieces_{};
+  volatile bool found_mark_ = false;
+};
 
 }  // namespace fairlead::event
