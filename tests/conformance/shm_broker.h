@@ -14,6 +14,7 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "base/unix_address.h"
@@ -42,6 +43,7 @@ class BrokerThread {
   // Grants are swallowed, as by a broker that is slow for ever.
   std::atomic<bool> swallow_grants{false};
   std::atomic<bool> no_blanks{false};
+  std::atomic<bool> hold_refusals{false};  // until it is false again
   std::atomic<std::uint64_t> grants{0};
   std::atomic<std::uint64_t> buffers{0};  // that the broker holds
 
@@ -72,6 +74,7 @@ class BrokerThread {
     PeerId peer;
     std::map<broker::BufferId, FileDescriptor> buffers;
     unsigned stock = 0;
+    std::vector<broker::Message> refusals;  // still to be sent
   };
 
   void run() {
@@ -118,6 +121,10 @@ class BrokerThread {
       if (!request) break;
       handle(member, *request);
     }
+    if (!hold_refusals) {
+      for (const broker::Message& refusal : std::exchange(member.refusals, {}))
+        say(member, refusal);
+    }
     if (member.requests->take_wish()) say(member, {.kind = Kind::kRoom});
     for (; !member.peer.is_zero() && member.stock < kStock && !no_blanks; ++member.stock) {
       const broker::BufferId id{instance_, ++made_};
@@ -148,10 +155,12 @@ class BrokerThread {
         return say(member, {.kind = Kind::kWelcome, .peer = member.peer, .fabric = kFabric});
       case Request::Kind::kConnect: {
         Member* const other = find(request.peer);
-        if (other == nullptr)
-          return say(member, {.kind = Kind::kRefused,
-                              .refusal = broker::Refusal::kUnknownPeer,
-                              .peer = request.peer});
+        if (other == nullptr) {
+          member.refusals.push_back({.kind = Kind::kRefused,
+                                     .refusal = broker::Refusal::kUnknownPeer,
+                                     .peer = request.peer});
+          return;
+        }
         auto ends = std::move(broker::make_channel(sizeof(ChannelMemory)).value());
         for (unsigned side : {1u, 0u}) {
           const auto fds = ends[side].descriptors();

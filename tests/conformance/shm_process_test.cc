@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <functional>
+#include <optional>
 
 #include "conformance/endpoint.h"
 #include "conformance/shm_device_pair.h"
@@ -24,9 +25,10 @@ struct Pipe {
   void put(std::uint32_t value) const {
     if (::write(write_end.get(), &value, sizeof value) != sizeof value) std::abort();
   }
-  std::uint32_t get() const {
+  // Nothing when the other process has ended.
+  std::optional<std::uint32_t> get() const {
     std::uint32_t value = 0;
-    if (::read(read_end.get(), &value, sizeof value) != sizeof value) std::abort();
+    if (::read(read_end.get(), &value, sizeof value) != sizeof value) return std::nullopt;
     return value;
   }
   FileDescriptor read_end, write_end;
@@ -50,22 +52,25 @@ class ShmProcess : public testing::Test {
       from_child_.put(queue_pair.number().value);
       const Port& port = device->ports()[0];
       const Gid ours = ShmDevice::gid_of(device->fabric(), port.number, peer_id(1));
-      const QpNumber number(to_child_.get());
+      const QpNumber number(to_child_.get().value());
       if (!queue_pair.connect({.gid = ours, .queue_pair = number})) std::abort();
       from_child_.put(1);
       live(end, queue_pair);
       ::_exit(0);
     }
+    // Else nobody would see the end of a child that dies early.
+    from_child_.write_end.reset();
     device_ = open_device(directory_, 1);
     ASSERT_TRUE(device_);
     end_ = std::make_unique<Endpoint>(*device_);
     ASSERT_TRUE(end_->post_receives(64));
     queue_pair_ = &end_->add_queue_pair();
-    const QpNumber number(from_child_.get());
+    const auto number = from_child_.get();
+    ASSERT_TRUE(number);
     to_child_.put(queue_pair_->number().value);
-    from_child_.get();
+    ASSERT_TRUE(from_child_.get());
     const Gid theirs = ShmDevice::gid_of(device_->fabric(), PortNumber(1), peer_id(2));
-    ASSERT_TRUE(queue_pair_->connect({.gid = theirs, .queue_pair = number}));
+    ASSERT_TRUE(queue_pair_->connect({.gid = theirs, .queue_pair = QpNumber(*number)}));
   }
 
   void reap() {

@@ -68,8 +68,9 @@ void Backplane::release(Channel& channel, QpNumber queue_pair) {
   SMC_ASSERT(channel.users != 0);
   channel.remote.forget_views(queue_pair);
   if (--channel.users != 0) return;
-  // Else the next to want it would wait for an answer that may be a refusal.
-  if (channel.awaits_memory()) channels_.terminate(channel);
+  // The answer is still to come, and the next to want a channel waits for it: a second request
+  // would bring the peer a channel that nobody uses.
+  channel.abandoned = channel.awaits_memory();
   channels_.note_unused(channel);
 }
 

@@ -93,8 +93,9 @@ class Channel {
   RingConsumer consumer;
   ControlConsumer control_in;
   RemoteTable remote;
-  std::vector<ShmQueuePair*> senders;      // connected queue pairs that post here
-  std::uint32_t users = 0;                 // queue pairs that point here
+  std::vector<ShmQueuePair*> senders;  // connected queue pairs that post here
+  std::uint32_t users = 0;             // queue pairs that point here
+  bool abandoned = false;              // who asked for it has gone, and the answer is still to come
   std::uint32_t signaled_outstanding = 0;  // their signaled requests without completion
   bool completions_due = false;            // some of them are known to be done
   bool blocked = false;                    // a post found no room

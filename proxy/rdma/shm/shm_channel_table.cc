@@ -113,9 +113,12 @@ Result<Channel*> ChannelTable::take_in(ConnectorEvent event) {
     const auto attached = attach(*channel, std::move(event));
     if (!attached) channel->close();
     if (!attached) return attached.error();
-    return channel;
+    const bool abandoned = std::exchange(channel->abandoned, false);
+    if (channel->users != 0 || !abandoned) return channel;
+    // Nobody wants it any more: the peer finds its end closed.
+    terminate(*channel);
+    return nullptr;
   }
-  // Nobody waits for the answer any more: the peer finds its end closed.
   if (event.side == 0) return nullptr;
   SMC_TRY(admit(event.peer, event.pod));
   Mapping scratch = SMC_TRY(Mapping::map_private(sizeof(ChannelMemory)));
@@ -136,7 +139,10 @@ Result<void> ChannelTable::attach(Channel& channel, ConnectorEvent event) {
 
 Channel* ChannelTable::refuse(PeerId peer) {
   Channel* const channel = awaiting(peer);
-  if (channel != nullptr) channel->close();
+  if (channel == nullptr) return nullptr;
+  const bool again = std::exchange(channel->abandoned, false) && channel->users != 0;
+  if (again && connector_->request_channel(peer)) return nullptr;
+  channel->close();
   return channel;
 }
 

@@ -30,11 +30,13 @@ class ChannelTable {
   // A channel that waits for its memory. Errors: those of Connector::request_channel(), kExhausted
   // at a limit.
   Result<Channel*> request(PeerId peer);
-  // What has come for a channel: the answer to the first that waits for one, or a new channel. Null
-  // for an answer that nobody waits for. Errors: kExhausted at a limit, those of Channel::attach()
+  // What has come for a channel: the answer to the one that waits, or a new channel. Null for an
+  // answer that nobody wants any more. Errors: kExhausted at a limit, those of Channel::attach()
   // and of the watcher. A channel that waited is closed then.
   Result<Channel*> take_in(ConnectorEvent event);
-  // The channel that waits for that peer, which is closed; nullptr for none.
+  // The channel that waits for that peer, which is closed; nullptr for none. When who asked has
+  // gone and another waits since, the refusal may be out of date: the channel is asked for once
+  // more.
   Channel* refuse(PeerId peer);
   // Closes all that wait.
   void refuse_all();
