@@ -41,6 +41,8 @@ class ShmProcess : public testing::Test {
   // Forks before any device exists; the child's device has peer id 2 and one queue pair that faces
   // ours. It never returns.
   void start(const std::function<void(Endpoint&, QueuePair&)>& live) {
+    to_child_ = Pipe();
+    from_child_ = Pipe();
     child_ = ::fork();
     ASSERT_GE(child_, 0);
     if (child_ == 0) {
@@ -132,7 +134,7 @@ TEST_F(ShmProcess, DeathOfThePeerIsNoticedAfterItsLastMessages) {
     from_child_.put(2);
     for (;;) ::pause();
   });
-  from_child_.get();
+  ASSERT_TRUE(from_child_.get());
   for (std::uint64_t i = 0; i < 5; ++i)
     ASSERT_TRUE(post(*queue_pair_, send_request(std::span(kAnyMessage), false, i)));
   reap();
@@ -151,9 +153,9 @@ TEST_F(ShmProcess, MemoryOfADeadPeerCanStillBeWritten) {
     from_child_.put(static_cast<std::uint32_t>(end.memory().address().value));
     for (;;) ::pause();
   });
-  const RemoteKey key(from_child_.get());
-  std::uint64_t address = from_child_.get();
-  address = address << 32 | from_child_.get();
+  const RemoteKey key(from_child_.get().value());
+  std::uint64_t address = from_child_.get().value();
+  address = address << 32 | from_child_.get().value();
   auto view = queue_pair_->remote_memory({key, RemoteAddress(address)}, 1 << 20);
   ASSERT_TRUE(view);
   reap();
