@@ -8,6 +8,8 @@
 namespace fairlead {
 namespace {
 
+constexpr std::string_view kAccessKey = "access";
+
 bool is_device_char(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
          c == '-' || c == '.';
@@ -19,6 +21,12 @@ std::string_view take(std::string_view& text, char separator) {
   const std::string_view part = text.substr(0, end);
   text.remove_prefix(std::min(end + 1, text.size()));
   return part;
+}
+
+bool is_access(std::string_view text) {
+  return !text.empty() && text.size() <= kAccessCharsMax &&
+         std::all_of(text.begin(), text.end(),
+                     [](char c) { return (c >= 'a' && c <= 'z') || c == '_'; });
 }
 
 }  // namespace
@@ -40,14 +48,14 @@ std::optional<RnicPortName> parse_rnic_port(std::string_view text) {
 
 std::string to_alias(const HandOver& note) {
   std::string text(kAliasPrefix);
-  if (note.pnet.empty()) return text + "mode=none";
+  if (note.pnet.empty()) return with_access(text + "mode=none", note.access);
   text += "pnet=" + note.pnet + ";mode=shared;gid=auto";
   std::string rnics;
   for (const RnicPortName& rnic : note.rnics)
     rnics += (rnics.empty() ? ";rnic=" : ",") + to_string(rnic);
   // Half of them would forbid the others.
-  if (text.size() + rnics.size() > kAliasBytesMax) return text;
-  return text + rnics;
+  if (text.size() + rnics.size() <= kAliasBytesMax) text += rnics;
+  return with_access(text, note.access);
 }
 
 std::optional<HandOver> parse_alias(std::string_view alias) {
@@ -60,6 +68,9 @@ std::optional<HandOver> parse_alias(std::string_view alias) {
     if (key == "pnet") {
       note.pnet = canonical_pnet(value);
       if (note.pnet.empty()) return std::nullopt;
+    } else if (key == kAccessKey) {
+      if (!is_access(value)) return std::nullopt;
+      note.access = value;
     } else if (key == "rnic") {
       while (!value.empty()) {
         std::optional<RnicPortName> rnic = parse_rnic_port(take(value, ','));
@@ -69,6 +80,19 @@ std::optional<HandOver> parse_alias(std::string_view alias) {
     }
   }
   return note;
+}
+
+std::string with_access(std::string_view alias, std::string_view access) {
+  std::string text;
+  while (!alias.empty()) {
+    const std::string_view part = take(alias, ';');
+    if (part.substr(0, part.find('=')) == kAccessKey) continue;
+    if (!text.empty()) text += ';';
+    text += part;
+  }
+  std::string more = ";" + std::string(kAccessKey) + "=" + std::string(access);
+  if (!is_access(access) || text.size() + more.size() > kAliasBytesMax) return text;
+  return text + more;
 }
 
 }  // namespace fairlead

@@ -5,7 +5,8 @@
 //   smc1;pnet=NETA;mode=shared;gid=auto;rnic=mlx5_0/1,mlx5_1/1
 //
 // "smc1" is the version; after it come key=value pairs in any order. Readers pass over keys that
-// they do not know.
+// they do not know. The node side adds access=REASON when it has decided whether the sidecar gets
+// the device nodes of its RNICs (docs/rdma-nodes.md).
 #pragma once
 
 #include <cstddef>
@@ -32,9 +33,13 @@ struct RnicPortName {
 std::string to_string(const RnicPortName& name);
 std::optional<RnicPortName> parse_rnic_port(std::string_view text);
 
+inline constexpr std::size_t kAccessCharsMax = 32;
+
 struct HandOver {
   std::string pnet;                 // empty: the node knows of none for this pod
   std::vector<RnicPortName> rnics;  // in that network; empty: whichever there are
+  // "granted", or why the sidecar got no device; of a-z and '_'; empty: unsaid.
+  std::string access{};
   friend bool operator==(const HandOver&, const HandOver&) = default;
 };
 
@@ -43,5 +48,9 @@ struct HandOver {
 std::string to_alias(const HandOver& note);
 // Nothing for an alias that is somebody else's, of a version to come, or malformed.
 std::optional<HandOver> parse_alias(std::string_view alias);
+
+// `alias` with `access` in place of the one that it has; without one where `access` is empty or
+// there is no room.
+std::string with_access(std::string_view alias, std::string_view access);
 
 }  // namespace fairlead

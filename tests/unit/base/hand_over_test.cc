@@ -7,37 +7,49 @@
 namespace fairlead {
 namespace {
 
-const HandOver kBoth{"NETA", {{"mlx5_0", PortNumber{1}}, {"mlx5_1", PortNumber{2}}}};
+const HandOver kBoth{"NETA", {{"mlx5_0", PortNumber{1}}, {"mlx5_1", PortNumber{2}}}, ""};
 
 TEST(HandOver, HasThisText) {
   EXPECT_EQ(to_alias(kBoth), "smc1;pnet=NETA;mode=shared;gid=auto;rnic=mlx5_0/1,mlx5_1/2");
-  EXPECT_EQ(to_alias({"NETA", {}}), "smc1;pnet=NETA;mode=shared;gid=auto");
+  EXPECT_EQ(to_alias({"NETA", {}, ""}), "smc1;pnet=NETA;mode=shared;gid=auto");
   EXPECT_EQ(to_alias({}), "smc1;mode=none");
 }
 
 TEST(HandOver, IsReadAsItWasWritten) {
-  for (const HandOver& note : {kBoth, HandOver{"NETA", {}}, HandOver{}})
+  for (const HandOver& note : {kBoth, HandOver{"NETA", {}, ""}, HandOver{},
+                               HandOver{"NETA", {}, "no_rnic"}, HandOver{"", {}, "namespace"}})
     EXPECT_EQ(parse_alias(to_alias(note)), note) << to_alias(note);
 }
 
 TEST(HandOver, HoldsAllRnicsOrNone) {
-  HandOver note{"NETA", {}};
+  HandOver note{"NETA", {}, ""};
   while (to_alias(note).size() + 8 <= kAliasBytesMax)
     note.rnics.push_back({"rxe" + std::to_string(note.rnics.size() + 10), PortNumber{1}});
   EXPECT_EQ(parse_alias(to_alias(note)), note);
   note.rnics.push_back({"rxe99", PortNumber{1}});
-  EXPECT_EQ(parse_alias(to_alias(note)), (HandOver{"NETA", {}}));
+  EXPECT_EQ(parse_alias(to_alias(note)), (HandOver{"NETA", {}, ""}));
 }
 
 TEST(HandOver, HasItsPairsInAnyOrderAndUnknownOnes) {
   EXPECT_EQ(parse_alias("smc1;rnic=mlx5_0/1,mlx5_1/2;later=x;pnet=neta"), kBoth);
 }
 
+TEST(HandOver, TakesAndLosesWhatTheNodeSaysOfAccess) {
+  const std::string plain = to_alias(kBoth);
+  const std::string granted = with_access(plain, "granted");
+  EXPECT_EQ(granted, plain + ";access=granted");
+  EXPECT_EQ(with_access(granted, "no_rnic"), plain + ";access=no_rnic");
+  EXPECT_EQ(with_access("smc1;access=granted;pnet=NETA", ""), "smc1;pnet=NETA");
+  EXPECT_EQ(with_access(granted, "Not a name"), plain);
+  const std::string full(kAliasBytesMax, 'x');
+  EXPECT_EQ(with_access(full, "granted"), full);
+}
+
 TEST(HandOver, OfSomebodyElseOrMalformedIsNone) {
   for (const char* alias :
        {"", "loopback", "smc1", "smc2;pnet=NETA", "smc1;pnet=", "smc1;pnet=N-A", "smc1;rnic=mlx5_0",
         "smc1;rnic=/1", "smc1;rnic=mlx5_0/", "smc1;rnic=mlx5_0/0", "smc1;rnic=mlx5_0/256",
-        "smc1;rnic=mlx5_0/1x", "smc1;rnic=,"})
+        "smc1;rnic=mlx5_0/1x", "smc1;rnic=,", "smc1;access=", "smc1;access=A-Z"})
     EXPECT_FALSE(parse_alias(alias)) << alias;
 }
 
