@@ -79,8 +79,13 @@ struct Agent::Parts {
   std::thread delivery_thread;
   std::unique_ptr<PodAnswers> answers;
   std::optional<ClusterChores> chores;
+  std::optional<nri::AccessDelivery> access_delivery;
+  std::optional<nri::RnicAccessHandler> rnic_access;
+  std::unique_ptr<nri::NriPlugin> nri_plugin;
 
   ~Parts() {
+    nri_plugin.reset();
+    access_delivery.reset();
     chores.reset();
     answers.reset();
     if (delivery) delivery->stop();
@@ -153,6 +158,30 @@ struct Agent::Parts {
     delivery_thread = std::thread([this] { delivery->run(); });
   }
 
+  // Without it sidecars of this node start without RNICs.
+  void start_rnic_access() {
+    const RnicAccessOptions& wanted = settings.rnics;
+    if (wanted.mode != RnicAccessMode::kNri) return;
+    auto read = read_node_config(Json(settings.entry));
+    if (!read) return;  // install() has refused it
+    nri::RnicAccessSettings access{std::move(read->config), wanted.policy, wanted.sysfs, "/proc"};
+    access.config.run_dir = settings.places.run_dir;
+    access.policy.sidecar_uid = access.config.proxy_uid;
+    access_delivery.emplace(settings.places.run_dir,
+                            nri::LatePlaces{"/proc", settings.cluster.places.cgroup_root});
+    rnic_access.emplace(
+        std::move(access), [] { return rdma_mode() == "exclusive"; }, *access_delivery);
+    auto started = nri::NriPlugin::start(wanted.socket, *rnic_access);
+    if (!started) {
+      LogEvent(LogLevel::kError, kLogger, "no_rnic_access")
+          .field("what", to_string(started.error()));
+      return;
+    }
+    nri_plugin = std::move(*started);
+    metrics.show_rnic_access(
+        {&nri_plugin->counts(), &rnic_access->counts(), &access_delivery->counts()});
+  }
+
   // Without them pods of which the plugin is told no annotations are repaired later.
   void start_answers(const event::ApiServer& server) {
     auto started =
@@ -211,6 +240,7 @@ Outcome<std::unique_ptr<Agent>> Agent::start(AgentSettings settings) {
   parts->log_socket = std::move(*log_socket);
   parts->start_broker();
   parts->start_delivery();
+  parts->start_rnic_access();
   if (auto served = parts->serve(); !served) return tl::unexpected(served.error());
   parts->start_chores();
   return std::unique_ptr<Agent>(new Agent(std::move(parts)));

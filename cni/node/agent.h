@@ -4,7 +4,8 @@
 //
 // Threads: run() on the caller's; metrics on a second one, which reads counters under a lock; the
 // broker on a third; what has to do with the API server on a fourth, and on a fifth the questions
-// of the plugin. Timers: a collection at the start and every kCollectInterval.
+// of the plugin; the runtime's questions about containers on a sixth, and what follows from them on
+// a seventh. Timers: a collection at the start and every kCollectInterval.
 #pragma once
 
 #include <chrono>
@@ -14,14 +15,28 @@
 #include "base/result.h"
 #include "cni/node/cluster_chores.h"
 #include "cni/node/install.h"
+#include "cni/node/nri/nri_plugin.h"
+#include "cni/node/nri/rnic_access.h"
 
 namespace fairlead::cni::node {
+
+// Who gives sidecars the device nodes of RNICs: this process, by the container runtime's NRI; a
+// device plugin that is somebody else's; or nobody.
+enum class RnicAccessMode : std::uint8_t { kNri, kResource, kNone };
+
+struct RnicAccessOptions {
+  RnicAccessMode mode = RnicAccessMode::kNri;
+  std::string socket = nri::kDefaultSocket;
+  nri::RnicAccessPolicy policy;  // its sidecar_uid is that of the plugin's entry
+  std::string sysfs = "/sys";
+};
 
 struct AgentSettings {
   Places places;
   OrderedJson entry;
   std::string listen;  // address and port of /metrics, /readyz and /livez; empty for none
   ClusterSettings cluster;
+  RnicAccessOptions rnics;
 };
 
 inline constexpr std::chrono::minutes kCollectInterval{10};

@@ -24,6 +24,11 @@ enum class AgentMetric : std::uint8_t {
   kBrokerStrangers,
   kBrokerBuffers,
   kBrokerBuffersRefused,
+  kNriConnected,
+  kNriRegistrations,
+  kNriErrors,
+  kRnicAccess,
+  kRnicLate,
   kLogDropped,
   kHttpRefused,
 };

@@ -48,6 +48,20 @@ void add_broker(Families& out, const Broker::Counts& counts) {
   out.set(AgentMetric::kBrokerBuffersRefused, counts.buffers_refused);
 }
 
+void add_rnic_access(Families& out, const RnicAccessCounts& counts) {
+  out.set(AgentMetric::kNriConnected, std::uint64_t{counts.plugin->connected});
+  out.set(AgentMetric::kNriRegistrations, counts.plugin->registrations);
+  out.set(AgentMetric::kNriErrors, counts.plugin->errors);
+  for (std::size_t i = 0; i < counts.handler->decisions.size(); ++i) {
+    const auto access = static_cast<nri::RnicAccess>(i);
+    if (access == nri::RnicAccess::kNotSidecar || access == nri::RnicAccess::kLateFailed) continue;
+    out.set(AgentMetric::kRnicAccess, {{"result", std::string(to_string(access))}},
+            counts.handler->decisions[i]);
+  }
+  out.set(AgentMetric::kRnicLate, {{"result", "given"}}, counts.delivery->late_given);
+  out.set(AgentMetric::kRnicLate, {{"result", "failed"}}, counts.delivery->late_failed);
+}
+
 }  // namespace
 
 void AgentMetrics::set_install_ready(bool ready) {
@@ -101,6 +115,7 @@ std::string AgentMetrics::text() const {
   out.set(AgentMetric::kApiErrors, api_errors_);
   for (const auto& [state, count] : rnics_) out.set(AgentMetric::kRnics, {{"state", state}}, count);
   if (broker_ != nullptr) add_broker(out, *broker_);
+  if (rnic_access_.plugin != nullptr) add_rnic_access(out, rnic_access_);
   out.set(AgentMetric::kLogDropped, log_dropped_lines());
   for (const event::HttpRefusal reason : event::kAllHttpRefusals)
     out.set(AgentMetric::kHttpRefused, {{"reason", std::string(to_string(reason))}},

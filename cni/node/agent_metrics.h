@@ -13,9 +13,18 @@
 
 #include "cni/node/broker.h"
 #include "cni/node/inventory.h"
+#include "cni/node/nri/nri_plugin.h"
+#include "cni/node/nri/rnic_access.h"
 #include "event/http/http_refusals.h"
 
 namespace fairlead::cni::node {
+
+// Of the parts that give sidecars their RNICs.
+struct RnicAccessCounts {
+  const nri::NriPlugin::Counts* plugin = nullptr;
+  const nri::RnicAccessHandler::Counts* handler = nullptr;
+  const nri::AccessDelivery::Counts* delivery = nullptr;
+};
 
 class AgentMetrics {
  public:
@@ -29,6 +38,7 @@ class AgentMetrics {
   void set_inventory(const Inventory& inventory);
   // Before anybody asks for text(); outlives the metrics.
   void show_broker(const Broker::Counts* counts) { broker_ = counts; }
+  void show_rnic_access(RnicAccessCounts counts) { rnic_access_ = counts; }
 
   // Where the server of the probes counts what it refuses.
   event::HttpRefusals& http_refusals() { return http_refusals_; }
@@ -46,6 +56,7 @@ class AgentMetrics {
   std::uint64_t collected_ = 0;
   std::map<std::string, std::size_t> rnics_;  // by state
   const Broker::Counts* broker_ = nullptr;
+  RnicAccessCounts rnic_access_;
   event::HttpRefusals http_refusals_;
   std::atomic<std::uint64_t> repaired_{0}, not_repaired_{0}, api_errors_{0};
 };

@@ -45,6 +45,8 @@ PortEntry read_port(const fs::path& folder, std::string name) {
   return port;
 }
 
+}  // namespace
+
 // rdma-system(8). Nothing switches it here: the kernel refuses while any namespace exists.
 std::string rdma_mode() {
   auto socket = netlink::Socket::open(NETLINK_RDMA);
@@ -63,8 +65,6 @@ std::string rdma_mode() {
   }
   return "none";
 }
-
-}  // namespace
 
 Inventory take_inventory(const std::string& sysfs, const std::string& procfs) {
   Inventory inventory;

@@ -33,6 +33,9 @@ struct Inventory {
   std::uint64_t memlock_bytes = 0;  // limit of this process; ~0 for none
 };
 
+// "shared", "exclusive" or "none", as Inventory has it. Asks the kernel, and waits for nobody.
+std::string rdma_mode();
+
 // `sysfs` and `procfs` are "/sys" and "/proc" but in tests.
 Inventory take_inventory(const std::string& sysfs = "/sys", const std::string& procfs = "/proc");
 Json to_json(const Inventory& inventory);

@@ -1,8 +1,10 @@
 // fairlead-node: the side of fairlead-cni that stays on a node. Exit codes: 0; 1 when something
 // could not be done; 64 for a bad command line.
 #include <CLI/CLI.hpp>
+#include <charconv>
 #include <csignal>
 #include <cstdio>
+#include <map>
 #include <string>
 
 #include "base/descriptors.h"
@@ -25,6 +27,7 @@ struct Options {
   std::string settings = "{}";
   std::string listen = "0.0.0.0:4591";
   ClusterSettings cluster;
+  RnicAccessOptions rnics;
   bool leave = false;
   WithdrawSettings withdrawal;
 };
@@ -75,6 +78,45 @@ void add_cluster(CLI::App& command, ClusterSettings& cluster) {
                   "where the runtime has the names of network namespaces")
       ->capture_default_str();
   add_cgroups(command, cluster);
+}
+
+// "auto", "unlimited" or a number of bytes.
+std::string take_memlock(const std::string& text, nri::MemlockRule& rule) {
+  rule.bytes.reset();
+  if (text == "auto") return "";
+  std::uint64_t bytes = RLIM_INFINITY;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), bytes);
+  const bool number = error == std::errc() && end == text.data() + text.size() && bytes != 0;
+  if (text != "unlimited" && !number) return "allowed: auto, unlimited, or a number of bytes";
+  rule.bytes = bytes;
+  return "";
+}
+
+void add_rnic_access(CLI::App& command, RnicAccessOptions& rnics) {
+  const std::map<std::string, RnicAccessMode> modes = {{"nri", RnicAccessMode::kNri},
+                                                       {"resource", RnicAccessMode::kResource},
+                                                       {"none", RnicAccessMode::kNone}};
+  command
+      .add_option("--rnic-access", rnics.mode,
+                  "who gives sidecars their RNICs: nri (this program, by the container runtime), "
+                  "resource (a device plugin) or none; default nri")
+      ->transform(CLI::CheckedTransformer(modes));
+  command.add_option("--nri-socket", rnics.socket, "of the container runtime")
+      ->capture_default_str();
+  command.add_option("--rnic-namespace", rnics.policy.namespaces,
+                     "namespace whose pods may have RNICs; may be repeated; default: all");
+  command
+      .add_option_function<std::string>(
+          "--rnic-memlock",
+          [&rnics](const std::string& text) { (void)take_memlock(text, rnics.policy.memlock); },
+          "bytes that a sidecar with an RNIC may lock: auto (its memory limit), unlimited or a "
+          "number; default auto")
+      ->check([](const std::string& text) {
+        nri::MemlockRule rule;
+        return take_memlock(text, rule);
+      });
+  command.add_option("--sysfs", rnics.sysfs, "where the node's RNICs are found")
+      ->capture_default_str();
 }
 
 void add_withdrawal(CLI::App& command, WithdrawSettings& settings) {
@@ -137,7 +179,8 @@ int run_agent(const Options& options) {
   }
   auto entry = entry_of(options);
   if (!entry) return report(entry.error());
-  auto agent = Agent::start({options.places, std::move(*entry), options.listen, options.cluster});
+  auto agent = Agent::start(
+      {options.places, std::move(*entry), options.listen, options.cluster, options.rnics});
   if (!agent) return report(agent.error());
   (*agent)->run();
   return 0;
@@ -165,6 +208,7 @@ int dispatch(int argc, char** argv) {
   add_plugin(*run, options);
   run->add_option("--listen", options.listen, "address of /metrics and probes; \"\" for none");
   add_cluster(*run, options.cluster);
+  add_rnic_access(*run, options.rnics);
   add_plugin(*install, options);
   run->add_flag("--leave", options.leave,
                 "take everything of it off this node instead, and stay until SIGTERM")

@@ -5,6 +5,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <utility>
@@ -26,6 +27,13 @@ Result<FileDescriptor> connect_to(const std::string& path) {
   if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&*address), sizeof *address) != 0)
     return system_error("connect to the NRI socket", errno);
   return socket;
+}
+
+// 0 when it is in a PID namespace that is not seen from here.
+pid_t peer_process(int socket) {
+  ucred peer{};
+  socklen_t length = sizeof peer;
+  return ::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0 ? peer.pid : 0;
 }
 
 // Sends what the socket takes now.
@@ -76,14 +84,16 @@ NriPlugin::~NriPlugin() {
 
 void NriPlugin::run() {
   do {
-    auto socket = connect_to(socket_path_);
-    if (!socket) {
+    const auto socket = connect_to(socket_path_);
+    if (!socket)
       report(socket.error());
-      continue;
-    }
-    if (!serve(*socket)) return;
-    counts_.connected = false;
-  } while (!wait_stop(kReconnectPause));
+    else if (!serve(*socket))
+      return;
+    // A connection that was of use begins anew.
+    if (counts_.connected.exchange(false)) pause_ = kReconnectPauseMin;
+    if (wait_stop(pause_)) return;
+    pause_ = std::min(pause_ * 2, kReconnectPauseMax);
+  } while (true);
 }
 
 bool NriPlugin::wait_stop(std::chrono::milliseconds limit) {
@@ -92,6 +102,7 @@ bool NriPlugin::wait_stop(std::chrono::milliseconds limit) {
 }
 
 bool NriPlugin::serve(const FileDescriptor& socket) {
+  handler_->connected(peer_process(socket.get()));
   PluginSession session(*handler_);
   const auto give_up_at = std::chrono::steady_clock::now() + kRegistrationTimeout;
   Result<void> good = flush(socket.get(), session.output());

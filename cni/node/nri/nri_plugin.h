@@ -18,7 +18,9 @@
 namespace fairlead::cni::node::nri {
 
 inline constexpr const char* kDefaultSocket = "/var/run/nri/nri.sock";
-inline constexpr std::chrono::seconds kReconnectPause{1};
+// Doubles with each connection that came to nothing.
+inline constexpr std::chrono::milliseconds kReconnectPauseMin{250};
+inline constexpr std::chrono::milliseconds kReconnectPauseMax{8000};
 // The runtime answers a registration within its own limits, which are seconds.
 inline constexpr std::chrono::seconds kRegistrationTimeout{30};
 // Unsent bytes: a runtime that reads nothing is given up.
@@ -30,8 +32,7 @@ class NriPlugin {
   struct Counts {
     std::atomic<bool> connected{false};
     std::atomic<std::uint64_t> registrations{0};
-    std::atomic<std::uint64_t> errors{
-        0};  // connections that ended by an error, the first attempts excluded
+    std::atomic<std::uint64_t> errors{0};  // connections that ended but by *this
   };
 
   // Starts the thread. `handler` is called on it and outlives *this. Errors: of eventfd(2).
@@ -51,6 +52,7 @@ class NriPlugin {
   void report(const Error& error);
 
   std::string socket_path_;
+  std::chrono::milliseconds pause_ = kReconnectPauseMin;
   ContainerHandler* handler_;
   FileDescriptor stop_event_;
   Counts counts_;

@@ -6,6 +6,8 @@
 // adjustment".
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -38,6 +40,8 @@ inline constexpr std::size_t kSynchronizedPodsMax = 4096;
 class ContainerHandler {
  public:
   virtual ~ContainerHandler() = default;
+  // A connection begins; `runtime` is its process, 0 when that cannot be seen from here.
+  virtual void connected(pid_t runtime) { (void)runtime; }
   // Adds to `adjustment`, or leaves it empty.
   virtual void create_container(const fairlead::nri::PodSandbox& pod,
                                 const fairlead::nri::Container& container,

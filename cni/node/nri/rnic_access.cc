@@ -1,10 +1,17 @@
 #include "cni/node/nri/rnic_access.h"
 
+#include <linux/capability.h>
+#include <sys/resource.h>
+
 #include <algorithm>
+#include <charconv>
+#include <limits>
+#include <sstream>
 #include <utility>
 
 #include "base/hand_over.h"
 #include "base/log.h"
+#include "cni/files.h"
 #include "cni/node/nri/uverbs.h"
 #include "cni/pod_plan.h"
 #include "cni/rnics.h"
@@ -19,6 +26,7 @@ namespace messages = fairlead::nri;
 
 constexpr const char* kLogger = "nri";
 constexpr std::uint32_t kPermissionBits = 07777;
+constexpr std::size_t kProcFileBytesMax = 64 << 10;
 
 StringMap annotations_of(const messages::PodSandbox& pod) {
   return {pod.annotations().begin(), pod.annotations().end()};
@@ -39,6 +47,9 @@ ContainerFacts facts_of(const messages::PodSandbox& pod, const messages::Contain
   facts.has_memlock_limit =
       std::any_of(container.rlimits().begin(), container.rlimits().end(),
                   [](const auto& limit) { return limit.type() == kMemlockType; });
+  const auto& memory = container.linux_container().resources().memory();
+  if (memory.limit().value() > 0)
+    facts.memory_limit_bytes = static_cast<std::uint64_t>(memory.limit().value());
   return facts;
 }
 
@@ -54,6 +65,44 @@ void add_device(const UverbsDevice& device, std::uint32_t owner,
   made.mutable_gid()->set_value(owner);
 }
 
+std::string name_of(const messages::PodSandbox& pod) { return pod.namespace_() + "/" + pod.name(); }
+
+std::string memlock_text(std::optional<std::uint64_t> bytes) {
+  if (!bytes) return "unchanged";
+  return *bytes == RLIM_INFINITY ? "unlimited" : std::to_string(*bytes);
+}
+
+// The second word of a line of /proc/PID/limits that begins with `name` is the hard limit.
+std::optional<std::uint64_t> hard_limit(const std::string& limits, std::string_view name) {
+  const std::size_t at = limits.find(name);
+  if (at == std::string::npos) return std::nullopt;
+  std::istringstream words(limits.substr(at + name.size()));
+  std::string soft, hard;
+  words >> soft >> hard;
+  if (hard == "unlimited") return RLIM_INFINITY;
+  std::uint64_t bytes = 0;
+  const auto [end, error] = std::from_chars(hard.data(), hard.data() + hard.size(), bytes);
+  if (error != std::errc() || end != hard.data() + hard.size()) return std::nullopt;
+  return bytes;
+}
+
+bool has_capability(const std::string& status, unsigned capability) {
+  const std::string_view key = "CapEff:";
+  const std::size_t at = status.find(key);
+  if (at == std::string::npos) return false;
+  std::uint64_t set = 0;
+  std::istringstream(status.substr(at + key.size())) >> std::hex >> set;
+  return (set >> capability & 1U) != 0;
+}
+
+// Whether user ids are those of the node.
+bool in_first_user_namespace(const std::string& uid_map) {
+  std::istringstream numbers(uid_map);
+  std::uint64_t inside = 1, outside = 1, count = 0;
+  numbers >> inside >> outside >> count;
+  return inside == 0 && outside == 0 && count == std::numeric_limits<std::uint32_t>::max();
+}
+
 std::string names_of(const std::vector<UverbsDevice>& devices) {
   std::string names;
   for (const UverbsDevice& device : devices) names += (names.empty() ? "" : ",") + device.rnic;
@@ -62,9 +111,28 @@ std::string names_of(const std::vector<UverbsDevice>& devices) {
 
 }  // namespace
 
+std::uint64_t memlock_ceiling(const std::string& procfs, pid_t process) {
+  const auto read = [&](const std::string& whose, const char* name) {
+    return read_file(procfs + "/" + whose + "/" + name, kProcFileBytesMax).value_or("");
+  };
+  const std::string number = std::to_string(process);
+  const std::string status = process > 0 ? read(number, "status") : "";
+  if (status.empty())
+    return in_first_user_namespace(read("self", "uid_map")) ? RLIM_INFINITY : std::uint64_t{0};
+  if (has_capability(status, CAP_SYS_RESOURCE) && in_first_user_namespace(read(number, "uid_map")))
+    return RLIM_INFINITY;
+  return hard_limit(read(number, "limits"), "Max locked memory").value_or(0);
+}
+
 RnicAccessHandler::RnicAccessHandler(RnicAccessSettings settings,
-                                     std::function<bool()> exclusive_mode)
-    : settings_(std::move(settings)), exclusive_mode_(std::move(exclusive_mode)) {}
+                                     std::function<bool()> exclusive_mode, AccessDelivery& delivery)
+    : settings_(std::move(settings)),
+      exclusive_mode_(std::move(exclusive_mode)),
+      delivery_(delivery) {}
+
+void RnicAccessHandler::connected(pid_t runtime) {
+  settings_.policy.memlock.ceiling_bytes = memlock_ceiling(settings_.procfs, runtime);
+}
 
 void RnicAccessHandler::create_container(const messages::PodSandbox& pod,
                                          const messages::Container& container,
@@ -81,24 +149,28 @@ void RnicAccessHandler::create_container(const messages::PodSandbox& pod,
     limit.set_soft(*decided.memlock_bytes);
   }
   LogEvent(LogLevel::kInfo, kLogger, "rnic_access")
-      .field("namespace", pod.namespace_())
-      .field("pod", pod.name())
-      .field("result", std::string(to_string(decided.access)))
-      .field("rnics", names_of(decided.devices));
+      .field("pod", name_of(pod))
+      .field("result", to_string(decided.access))
+      .field("rnics", names_of(decided.devices))
+      .field("memlock", memlock_text(decided.memlock_bytes));
+  delivery_.add({pod.id(), name_of(pod), decided.access, std::nullopt});
 }
 
-// A container that was created while no agent was connected has no device, and cannot get one while
-// it runs.
+// A container that was created while no agent was connected has no device. The runtime cannot give
+// it one any more.
 void RnicAccessHandler::existing_container(const messages::PodSandbox& pod,
                                            const messages::Container& container) {
   const RnicAdjustment decided = decide(pod, container);
-  if (decided.access != RnicAccess::kGranted) return;
-  ++counts_.without_device;
-  LogEvent(LogLevel::kWarn, kLogger, "sidecar_without_rnic")
-      .field("namespace", pod.namespace_())
-      .field("pod", pod.name())
-      .field("rnics", names_of(decided.devices))
-      .field("hint", "restart the pod: it was created while no agent was connected to the runtime");
+  if (decided.access == RnicAccess::kNotSidecar) return;
+  Delivery delivery{pod.id(), name_of(pod), decided.access, std::nullopt};
+  if (decided.access == RnicAccess::kGranted)
+    delivery.late = LateDevices{pod.uid(),
+                                container.id(),
+                                static_cast<pid_t>(container.pid()),
+                                settings_.policy.sidecar_uid,
+                                decided.devices,
+                                decided.memlock_bytes};
+  delivery_.add(std::move(delivery));
 }
 
 RnicAdjustment RnicAccessHandler::decide(const messages::PodSandbox& pod,

@@ -38,9 +38,17 @@ std::string device_path(const UverbsDevice& device) {
 
 std::string_view to_string(RnicAccess access) {
   constexpr std::array<std::string_view, kRnicAccessCount> kNames = {
-      "granted",    "not_sidecar", "disabled",       "namespace",
-      "wrong_user", "no_rnic",     "exclusive_mode", "already_granted"};
+      "granted", "not_sidecar",    "disabled",        "namespace",  "wrong_user",
+      "no_rnic", "exclusive_mode", "already_granted", "late_failed"};
   return kNames[static_cast<std::size_t>(access)];
+}
+
+std::optional<std::uint64_t> memlock_of(const ContainerFacts& container, const MemlockRule& rule) {
+  if (container.has_memlock_limit) return std::nullopt;
+  const std::uint64_t wanted =
+      rule.bytes.value_or(container.memory_limit_bytes.value_or(RLIM_INFINITY));
+  if (wanted > rule.ceiling_bytes) return std::nullopt;
+  return wanted;
 }
 
 bool is_sidecar(const ContainerFacts& container) {
@@ -74,7 +82,7 @@ RnicAdjustment adjust_rnics(const ContainerFacts& container, const RnicAccessPol
     if (adjustment.devices.size() < kRnicDevicesMax) adjustment.devices.push_back(device);
   }
   if (!found_any) return refuse(RnicAccess::kNoRnic);
-  if (!container.has_memlock_limit) adjustment.memlock_bytes = policy.memlock_bytes;
+  adjustment.memlock_bytes = memlock_of(container, policy.memlock);
   adjustment.access =
       adjustment.devices.empty() ? RnicAccess::kAlreadyGranted : RnicAccess::kGranted;
   return adjustment;

@@ -5,6 +5,8 @@
 // leaves the container alone.
 #pragma once
 
+#include <sys/resource.h>
+
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -47,6 +49,15 @@ struct ContainerFacts {
   std::optional<std::uint32_t> uid;  // of its process, where the runtime tells
   std::vector<ContainerDevice> devices;
   bool has_memlock_limit = false;
+  std::optional<std::uint64_t> memory_limit_bytes;
+};
+
+// What RLIMIT_MEMLOCK becomes. RLIM_INFINITY stands for no limit.
+struct MemlockRule {
+  // Nothing: as much as the container may use of memory, without limit where that has none.
+  std::optional<std::uint64_t> bytes;
+  // A runtime without the right to raise the limit further does not start the container.
+  std::uint64_t ceiling_bytes = RLIM_INFINITY;
 };
 
 // What the node allows.
@@ -55,8 +66,7 @@ struct RnicAccessPolicy {
   std::uint32_t sidecar_uid = 0;
   // Namespaces whose pods may have an RNIC; empty: all.
   std::vector<std::string> namespaces;
-  // Bytes for RLIMIT_MEMLOCK, RLIM_INFINITY for no limit; nothing leaves the limit alone.
-  std::optional<std::uint64_t> memlock_bytes;
+  MemlockRule memlock;
 };
 
 // Why a sidecar gets no device, as the label of a metric and for the log.
@@ -69,8 +79,9 @@ enum class RnicAccess : std::uint8_t {
   kNoRnic,          // the node has no RNIC of the pod's PNET
   kExclusiveMode,   // the node's RDMA devices belong to network namespaces
   kAlreadyGranted,  // by a device plugin or another plugin: nothing to add
+  kLateFailed,      // the container ran before the agent was connected, and could not be given it
 };
-inline constexpr int kRnicAccessCount = static_cast<int>(RnicAccess::kAlreadyGranted) + 1;
+inline constexpr int kRnicAccessCount = static_cast<int>(RnicAccess::kLateFailed) + 1;
 std::string_view to_string(RnicAccess access);
 
 struct RnicAdjustment {
@@ -78,6 +89,9 @@ struct RnicAdjustment {
   std::vector<UverbsDevice> devices;
   std::optional<std::uint64_t> memlock_bytes;
 };
+
+// The limit for a container, or nothing when it has to stay as it is.
+std::optional<std::uint64_t> memlock_of(const ContainerFacts& container, const MemlockRule& rule);
 
 // True for the container that the injection adds to pods that opted in, whatever its pod may have.
 bool is_sidecar(const ContainerFacts& container);

@@ -228,7 +228,7 @@ class RnicAdjustmentTest : public testing::Test {
     container.pod_namespace = "shop";
     container.pod_annotations = {{"fairlead.io/status", "{}"}, {"fairlead.io/inject", "enabled"}};
     policy.sidecar_uid = 2201;
-    policy.memlock_bytes = 1 << 28;
+    policy.memlock.bytes = 1 << 28;
   }
   RnicAdjustment adjust() const {
     return adjust_rnics(container, policy, exclusive, rnics, uverbs);
@@ -284,6 +284,22 @@ TEST_F(RnicAdjustmentTest, SaysThatTheNodeHasNoRnic) {
   EXPECT_FALSE(adjust().memlock_bytes);
   rnics.clear();
   EXPECT_EQ(adjust().access, RnicAccess::kNoRnic);
+}
+
+// A runtime that may not raise the limit that far would not start the container.
+TEST_F(RnicAdjustmentTest, SetsNoLimitThatTheRuntimeCannotSet) {
+  policy.memlock.ceiling_bytes = 1 << 20;
+  EXPECT_EQ(adjust().access, RnicAccess::kGranted);
+  EXPECT_FALSE(adjust().memlock_bytes);
+  policy.memlock.bytes = 1 << 20;
+  EXPECT_EQ(adjust().memlock_bytes, 1u << 20);
+}
+
+TEST_F(RnicAdjustmentTest, FitsTheLimitOfLockedMemoryToThatOfMemory) {
+  policy.memlock.bytes.reset();
+  EXPECT_EQ(adjust().memlock_bytes, RLIM_INFINITY);
+  container.memory_limit_bytes = 512 << 20;
+  EXPECT_EQ(adjust().memlock_bytes, 512u << 20);
 }
 
 // Two plugins that set one path, or one limit, keep the container from starting.

@@ -1,0 +1,60 @@
+// What follows a decision about a sidecar's devices and must not keep a container from starting:
+// the note to the sidecar, in the alias of lo of its pod, and devices for sidecars that run
+// already. A thread of its own, which enters network namespaces.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "cni/node/nri/late_device.h"
+
+namespace fairlead::cni::node::nri {
+
+// As many as a node may have containers when the agent connects; later ones are dropped.
+inline constexpr std::size_t kDeliveriesMax = 4096;
+
+struct Delivery {
+  std::string pod_id;  // of its sandbox
+  std::string pod;     // namespace/name, for the log
+  RnicAccess access = RnicAccess::kNotSidecar;
+  std::optional<LateDevices> late;
+};
+
+class AccessDelivery {
+ public:
+  struct Counts {
+    std::atomic<std::uint64_t> late_given{0}, late_failed{0};
+    std::atomic<std::uint64_t> dropped{0};
+  };
+
+  // `run_dir`: where the plugin keeps what it knows of pods.
+  AccessDelivery(std::string run_dir, LatePlaces places);
+  // Leaves undone what has not been begun.
+  ~AccessDelivery();
+
+  // From any thread; does not wait.
+  void add(Delivery delivery);
+  const Counts& counts() const { return counts_; }
+
+ private:
+  void run();
+  void deliver(Delivery& delivery);
+
+  std::string run_dir_;
+  LatePlaces places_;
+  Counts counts_;
+  std::mutex mutex_;  // guards stopped_ and waiting_
+  std::condition_variable changed_;
+  bool stopped_ = false;
+  std::deque<Delivery> waiting_;
+  std::thread thread_;
+};
+
+}  // namespace fairlead::cni::node::nri

@@ -1,0 +1,148 @@
+#include "cni/node/nri/late_device.h"
+
+#include <fcntl.h>
+#include <linux/openat2.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <filesystem>
+#include <sstream>
+
+#include "base/handle.h"
+#include "bpf/device_permission.h"
+#include "cni/pod_cgroup.h"
+
+namespace fairlead::cni::node::nri {
+namespace {
+
+constexpr const char* kFolder = "infiniband";
+constexpr mode_t kFolderMode = 0755;
+constexpr std::size_t kProcFileBytesMax = 64 << 10;
+constexpr std::size_t kContainerIdCharsMin = 12;
+
+// Below `folder`, and nowhere else, whatever the path is made of.
+FileDescriptor open_within(int folder, const char* path) {
+  open_how how{};
+  how.flags = O_RDONLY | O_DIRECTORY | O_CLOEXEC;
+  how.resolve = RESOLVE_IN_ROOT | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS;
+  return FileDescriptor(static_cast<int>(::syscall(SYS_openat2, folder, path, &how, sizeof how)));
+}
+
+Result<std::string> read_at(int folder, const char* name) {
+  const FileDescriptor file(::openat(folder, name, O_RDONLY | O_CLOEXEC));
+  if (!file) return system_error("reading about the container's process", errno);
+  std::string text;
+  std::array<char, 4096> part;
+  while (text.size() < kProcFileBytesMax) {
+    const ssize_t count = ::read(file.get(), part.data(), part.size());
+    if (count < 0) return system_error("reading about the container's process", errno);
+    if (count == 0) break;
+    text.append(part.data(), static_cast<std::size_t>(count));
+  }
+  return text;
+}
+
+// All four user ids of proc(5): a process that changes its user is not the sidecar.
+bool runs_as(const std::string& status, std::uint32_t uid) {
+  std::istringstream lines(status);
+  for (std::string line; std::getline(lines, line);) {
+    if (!line.starts_with("Uid:")) continue;
+    std::istringstream numbers(line.substr(4));
+    int same = 0;
+    for (std::uint32_t number = 0; numbers >> number;) same += number == uid ? 1 : -4;
+    return same == 4;
+  }
+  return false;
+}
+
+// Holding the folder of /proc keeps the number from standing for another process.
+Result<FileDescriptor> open_process(const LateDevices& wanted, const std::string& procfs) {
+  const std::string path = procfs + "/" + std::to_string(wanted.process);
+  FileDescriptor process(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!process) return system_error("process of the container", errno);
+  const std::string cgroup = SMC_TRY(read_at(process.get(), "cgroup"));
+  if (wanted.container_id.size() < kContainerIdCharsMin ||
+      cgroup.find(wanted.container_id) == std::string::npos)
+    return Error{Errc::kWrongState, "the process belongs to another container"};
+  if (!runs_as(SMC_TRY(read_at(process.get(), "status")), wanted.owner))
+    return Error{Errc::kWrongState, "the process runs as another user than sidecars do"};
+  return process;
+}
+
+Result<std::string> container_cgroup(const LateDevices& wanted, const std::string& root) {
+  const std::string pod = SMC_TRY(find_pod_cgroup(root, wanted.pod_uid));
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator(pod, ignored))
+    if (entry.is_directory(ignored) &&
+        entry.path().filename().string().find(wanted.container_id) != std::string::npos)
+      return entry.path().string();
+  return Error{Errc::kNotFound, "cgroup of the container"};
+}
+
+bool is_ours(int folder, const std::string& name, dev_t number, std::uint32_t owner) {
+  struct stat present {};
+  return ::fstatat(folder, name.c_str(), &present, AT_SYMLINK_NOFOLLOW) == 0 &&
+         S_ISCHR(present.st_mode) && present.st_rdev == number && present.st_uid == owner;
+}
+
+// Under another name first: the sidecar must not see a node that it may not open yet.
+Result<void> make_node(int folder, const UverbsDevice& device, std::uint32_t owner) {
+  const std::string name = device_path(device).substr(std::string_view("/dev/infiniband/").size());
+  const std::string fresh = "." + name;
+  const dev_t number = ::makedev(device.major, device.minor);
+  (void)::unlinkat(folder, fresh.c_str(), 0);  // of an agent that was killed here
+  if (::mknodat(folder, fresh.c_str(), S_IFCHR | kDeviceMode, number) != 0)
+    return system_error("making the device node", errno);
+  if (::fchownat(folder, fresh.c_str(), owner, owner, AT_SYMLINK_NOFOLLOW) == 0 &&
+      ::renameat2(folder, fresh.c_str(), folder, name.c_str(), RENAME_NOREPLACE) == 0)
+    return {};
+  const Error error = system_error("making the device node", errno);
+  (void)::unlinkat(folder, fresh.c_str(), 0);
+  if (error.system != EEXIST) return error;
+  if (is_ours(folder, name, number, owner)) return {};
+  return Error{Errc::kWrongState, "another node has the device's place"};
+}
+
+Result<FileDescriptor> open_device_folder(int process) {
+  const FileDescriptor root(::openat(process, "root", O_PATH | O_DIRECTORY | O_CLOEXEC));
+  if (!root) return system_error("root of the container", errno);
+  const FileDescriptor dev = open_within(root.get(), "dev");
+  if (!dev) return system_error("/dev of the container", errno);
+  const bool made = ::mkdirat(dev.get(), kFolder, kFolderMode) == 0;
+  if (!made && errno != EEXIST) return system_error("making /dev/infiniband", errno);
+  FileDescriptor folder = open_within(dev.get(), kFolder);
+  if (!folder) return system_error("/dev/infiniband of the container", errno);
+  if (made && ::fchmod(folder.get(), kFolderMode) != 0)
+    return system_error("mode of /dev/infiniband", errno);
+  return folder;
+}
+
+void raise_memlock(pid_t process, std::uint64_t bytes) {
+  rlimit limit{};
+  if (::prlimit(process, RLIMIT_MEMLOCK, nullptr, &limit) != 0 || limit.rlim_cur >= bytes) return;
+  const rlimit raised{bytes, bytes};
+  (void)::prlimit(process, RLIMIT_MEMLOCK, &raised, nullptr);
+}
+
+}  // namespace
+
+Result<void> give_late(const LateDevices& wanted, const LatePlaces& places) {
+  const FileDescriptor process = SMC_TRY(open_process(wanted, places.procfs));
+  const std::string cgroup = SMC_TRY(container_cgroup(wanted, places.cgroup_root));
+  const FileDescriptor folder = SMC_TRY(open_device_folder(process.get()));
+  for (const UverbsDevice& device : wanted.devices)
+    SMC_TRY(bpf::permit_device(cgroup, {device.major, device.minor}));
+  if (wanted.memlock_bytes) raise_memlock(wanted.process, *wanted.memlock_bytes);
+  // Last: with the node, the sidecar opens the device.
+  for (const UverbsDevice& device : wanted.devices)
+    SMC_TRY(make_node(folder.get(), device, wanted.owner));
+  return {};
+}
+
+}  // namespace fairlead::cni::node::nri

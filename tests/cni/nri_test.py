@@ -1,0 +1,265 @@
+"""Goal: sidecars get the RNICs of their pod from fairlead-node, nobody else gets anything, and no pod fails to start
+for it. Method: the program, a container runtime that makes no containers (nri_runtime.py), and a sysfs of files."""
+import resource
+import subprocess
+import tempfile
+import urllib.request
+from pathlib import Path
+
+import node_test
+from node_test import NODE, SECONDS_MAX
+from nri_runtime import Runtime, container_message, device_message, encode, pod_message
+from plugin import IN, PluginTest, main, seconds, wait_until
+
+UNLIMITED = 2 ** 64 - 1
+MEMLOCK = "RLIMIT_MEMLOCK"
+SIDECAR = 2201
+
+
+def may_raise_limits():
+    """Without this right a runtime cannot start a container with a higher limit, and must not be asked to."""
+    effective = int(Path("/proc/self/status").read_text(encoding="ascii").split("CapEff:")[1].split()[0], 16)
+    return bool(effective >> 24 & 1)
+
+
+def memlock_expected(wanted):
+    """This process is the runtime."""
+    if may_raise_limits():
+        return [(MEMLOCK, wanted, wanted)]
+    hard = resource.getrlimit(resource.RLIMIT_MEMLOCK)[1]
+    hard = UNLIMITED if hard == resource.RLIM_INFINITY else hard
+    return [(MEMLOCK, wanted, wanted)] if wanted <= hard else []
+
+
+class NriTest(node_test.Node, PluginTest):
+    """An agent with two RNICs, mlx5_0 and mlx5_1, of which the first is the PNET's."""
+    PNET = '{"pnet": [{"id": "NETA", "rnics": ["mlx5_0/1"]}]}'
+
+    def setUp(self):
+        node_test.Node.setUp(self)
+        PluginTest.setUp(self)  # its folder is that of the agent, too
+        self.log = self.folder.with_name(self.folder.name + ".log")
+        self.log.touch()
+        self.addCleanup(self.log.unlink, missing_ok=True)
+        # Short: the address of a Unix socket has 107 bytes.
+        self.sockets = Path(self.enterContext(tempfile.TemporaryDirectory(prefix="nri-")))
+        self.socket = self.sockets / "nri.sock"
+        self.sysfs = self.folder / "sys"
+        for number in range(2):
+            verbs = self.sysfs / f"class/infiniband_verbs/uverbs{number}"
+            port = self.sysfs / f"class/infiniband/mlx5_{number}/ports/1/gid_attrs/ndevs"
+            verbs.mkdir(parents=True)
+            port.mkdir(parents=True)
+            (port.parents[1] / "state").write_text("4: ACTIVE\n")
+            (verbs / "ibdev").write_text(f"mlx5_{number}\n")
+            (verbs / "dev").write_text(f"231:{192 + number}\n")
+
+    def enterContext(self, context):  # from Python 3.11; kept for older ones
+        self.addCleanup(context.__exit__, None, None, None)
+        return context.__enter__()
+
+    def start_agent(self, *words):
+        with open(self.log, "wb") as log:
+            agent = subprocess.Popen([NODE, "run", *self.places(), "--plugin", self.plugin, "--listen", "127.0.0.1:0",
+                                      "--nri-socket", self.socket, "--sysfs", self.sysfs, "--settings", self.PNET,
+                                      *words], stdout=log, stderr=log)
+        self.addCleanup(agent.wait)
+        self.addCleanup(agent.kill)
+        self.see("node event=ready")
+        self.address = self.log.read_text().split("event=listening address=", 1)[1].split()[0]
+        return agent
+
+    def see(self, words):
+        wait_until(lambda: words in self.log.read_text(), words, SECONDS_MAX)
+
+    def get(self, path):
+        with urllib.request.urlopen(f"http://{self.address}{path}", timeout=seconds(SECONDS_MAX)) as answer:
+            return answer.status, answer.read().decode()
+
+    def runtime(self):
+        made = Runtime(self.socket, seconds(SECONDS_MAX))
+        self.addCleanup(made.stop)
+        return made
+
+    def connected(self, *words, pods=(), containers=()):
+        runtime = self.runtime()
+        agent = self.start_agent(*words)
+        connection = runtime.connection()
+        connection.accept(pods, containers)
+        return runtime, agent, connection
+
+    def metric(self, line):
+        wait_until(lambda: f"\n{line}\n" in self.get("/metrics")[1], line, SECONDS_MAX)
+
+
+class Sidecars(NriTest):
+    DEVICE = ("/dev/infiniband/uverbs0", 231, 192, 0o600, SIDECAR)
+
+    def test_sidecar_gets_the_devices_of_its_pnet_and_the_application_nothing(self):
+        _, _, runtime = self.connected()
+        pod = pod_message("a" * 64, annotations=IN)
+        made = runtime.create(pod, container_message("a" * 64, memory=512 << 20))
+        self.assertEqual(made.devices, [self.DEVICE])
+        self.assertEqual(made.rlimits, memlock_expected(512 << 20))
+        for other in (container_message("a" * 64, name="app"), container_message("a" * 64, uid=0)):
+            made = runtime.create(pod, other)
+            self.assertEqual((made.devices, made.rlimits), ([], []))
+        self.see("nri event=rnic_access pod=shop/web-0 result=granted rnics=mlx5_0")
+        self.see("nri event=rnic_access pod=shop/web-0 result=wrong_user")
+        self.metric('fairlead_node_rnic_access_total{result="granted"} 1')
+        self.metric('fairlead_node_rnic_access_total{result="wrong_user"} 1')
+        self.metric("fairlead_node_nri_connected 1")
+        self.metric("fairlead_node_nri_registrations_total 1")
+
+    def test_pod_that_was_not_injected_gets_nothing_by_a_containers_name(self):
+        _, _, runtime = self.connected()
+        for annotations in ({}, {"fairlead.io/inject": "enabled"}, {**IN, "fairlead.io/inject": "disabled"}):
+            made = runtime.create(pod_message("a" * 64, annotations=annotations), container_message("a" * 64))
+            self.assertEqual((made.devices, made.rlimits), ([], []), annotations)
+
+    def test_namespaces_are_the_clusters_word(self):
+        _, _, runtime = self.connected("--rnic-namespace", "prod", "--rnic-namespace", "stage")
+        for namespace, devices in (("shop", []), ("prod", [self.DEVICE]), ("stage", [self.DEVICE])):
+            made = runtime.create(pod_message("a" * 64, namespace=namespace, annotations=IN), container_message("a" * 64))
+            self.assertEqual(made.devices, devices, namespace)
+        self.metric('fairlead_node_rnic_access_total{result="namespace"} 1')
+
+    def test_limit_is_what_the_command_line_says(self):
+        for words, wanted in (("unlimited", UNLIMITED), (str(1 << 16), 1 << 16)):
+            _, agent, runtime = self.connected("--rnic-memlock", words)
+            made = runtime.create(pod_message("a" * 64, annotations=IN), container_message("a" * 64))
+            self.assertEqual(made.rlimits, memlock_expected(wanted))
+            agent.kill()
+            agent.wait()
+        self.run_node("run", "--rnic-memlock", "12MiB", code=64)
+        self.run_node("run", "--rnic-access", "some", code=64)
+
+    def test_pod_hears_what_was_decided(self):
+        """The plugin looked at this machine, which may have no RNIC; the agent takes its word."""
+        _, _, runtime = self.connected("--rnic-namespace", "shop")
+        pod = self.pod()
+        self.add(pod, rnicMode="none")
+        self.assertEqual(pod.alias(), "smc1;mode=none")
+        for namespace, result in (("shop", "no_rnic"), ("other", "namespace")):
+            runtime.create(pod_message(pod.container, namespace=namespace, annotations=IN),
+                           container_message(pod.container))
+            wait_until(lambda: pod.alias().endswith(f";access={result}"), result, SECONDS_MAX)
+        self.good("CHECK", pod)
+        self.good("DEL", pod)
+        self.assertEqual(pod.alias(), "")
+
+    def test_sidecar_that_ran_before_is_given_its_device_or_the_reason(self):
+        """By which means is for the unit test; here its process is not the container's."""
+        sandbox = "a" * 64
+        pods = [pod_message(sandbox, annotations=IN), pod_message("b" * 64, name="web-1", annotations=IN)]
+        present = [device_message("/dev/infiniband/uverbs0", 231, 192, 0o600, SIDECAR)]
+        self.connected(pods=pods, containers=[container_message(sandbox, pid=1),
+                                              container_message(sandbox, name="app", pid=1),
+                                              container_message("b" * 64, devices=present, pid=1)])
+        self.see('nri event=rnic_not_given_late pod=shop/web-0 what="the process belongs to another container" hint=')
+        self.metric('fairlead_node_rnic_late_total{result="failed"} 1')
+        self.metric('fairlead_node_rnic_late_total{result="given"} 0')
+        self.assertNotIn("web-1", self.log.read_text())
+
+    def test_other_modes_ask_nothing_of_the_runtime(self):
+        runtime = self.runtime()
+        runtime.listener.settimeout(0)
+        for mode in ("resource", "none"):
+            agent = self.start_agent("--rnic-access", mode)
+            # All that is started before the agent is ready has been.
+            self.assertRaises(BlockingIOError, runtime.connection)
+            self.assertNotIn("nri_connected", self.get("/metrics")[1])
+            agent.kill()
+            agent.wait()
+
+
+class NeverInTheWay(NriTest):
+    """The four ways in which a plugin keeps a container from starting, and those in which it delays one."""
+
+    def test_no_answer_is_an_error(self):
+        _, _, runtime = self.connected()
+        for payload in (b"", b"\xff\xff", b"\x0a\x7f", encode({1: b"\xff", 2: b"\xff"}),
+                        encode({1: pod_message("../../x", annotations=IN), 2: container_message("../../x")})):
+            runtime.call("CreateContainer", payload)
+        runtime.call("Synchronize", b"\xff")
+        runtime.call("Configure", b"\xff")
+
+    def test_leaves_alone_what_another_plugin_has_set(self):
+        """Also another agent: two of them run for a moment in a rolling update with surge."""
+        _, _, runtime = self.connected()
+        theirs = [device_message("/dev/infiniband/uverbs0", 231, 192, 0o600, SIDECAR)]
+        made = runtime.create(pod_message("a" * 64, annotations=IN),
+                              container_message("a" * 64, devices=theirs, rlimits=[(MEMLOCK, UNLIMITED)]))
+        self.assertEqual((made.devices, made.rlimits), ([], []))
+        self.metric('fairlead_node_rnic_access_total{result="already_granted"} 1')
+
+    def test_asks_for_no_limit_that_the_runtime_cannot_set(self):
+        """This process is the runtime; without the right to raise limits, its own hard limit is the end."""
+        before = resource.getrlimit(resource.RLIMIT_MEMLOCK)
+        if may_raise_limits():
+            self.skipTest("this process may raise limits")
+        if before[1] == resource.RLIM_INFINITY:
+            resource.setrlimit(resource.RLIMIT_MEMLOCK, (1 << 20, 1 << 20))
+        hard = resource.getrlimit(resource.RLIMIT_MEMLOCK)[1]
+        _, _, runtime = self.connected()
+        for memory, rlimits in ((0, []), (hard + 1, []), (hard, [(MEMLOCK, hard, hard)])):
+            made = runtime.create(pod_message("a" * 64, annotations=IN), container_message("a" * 64, memory=memory))
+            self.assertEqual((len(made.devices), made.rlimits), (1, rlimits))
+
+    def test_asks_for_nothing_that_validators_look_at(self):
+        """Adjustment refuses all but devices and limits; a hundred shapes of a sidecar bring nothing else."""
+        _, _, runtime = self.connected()
+        for number in range(100):
+            container = container_message("a" * 64, uid=None if number % 2 else SIDECAR, memory=number << 20)
+            runtime.create(pod_message("a" * 64, name=f"web-{number}", annotations={**IN, "x": "y" * 100 * number}),
+                           container)
+
+    def test_connects_again_when_the_runtime_has_been_away(self):
+        runtime, _, connection = self.connected()
+        connection.close()
+        runtime.stop()
+        self.metric("fairlead_node_nri_connected 0")
+        self.see("nri event=not_connected")
+        runtime.start()
+        again = runtime.connection()
+        again.accept()
+        self.assertEqual(len(again.create(pod_message("a" * 64, annotations=IN), container_message("a" * 64)).devices), 1)
+        self.metric("fairlead_node_nri_registrations_total 2")
+
+    def test_runtime_without_the_interface_is_no_trouble(self):
+        self.start_agent()
+        self.see("nri event=not_connected")
+        self.assertEqual(self.get("/readyz")[0], 200)
+        self.assertEqual(self.get("/livez")[0], 200)
+        runtime = self.runtime()
+        runtime.connection().accept()
+
+    def test_runtime_that_speaks_nonsense_or_stops_in_the_middle(self):
+        runtime = self.runtime()
+        self.start_agent()
+        for nonsense in (b"\xff" * 64, b"HTTP/1.1 400 Bad Request\r\n\r\n", b"\0\0\0\1\0\0\0\xff", b""):
+            connection = runtime.connection()
+            connection.registration()
+            connection.peer.sendall(nonsense)
+            connection.close()
+        connection = runtime.connection()
+        connection.accept()
+        connection.begin("CreateContainer", encode({1: pod_message("a" * 64, annotations=IN)})[:-3])
+        connection.close()
+        connection = runtime.connection()
+        connection.accept()
+        self.assertEqual(self.get("/livez")[0], 200)
+
+    def test_refused_registration_is_told_and_tried_again(self):
+        runtime = self.runtime()
+        self.start_agent()
+        connection = runtime.connection()
+        stream, said = connection.registration()
+        self.assertEqual((said[1], said[2]), ("fairlead", "90"))
+        connection.send(2, stream, 2, encode({1: {1: 7, 2: "no"}}))
+        self.see("registration refused by the runtime")
+        runtime.connection().accept()
+
+
+if __name__ == "__main__":
+    main()
