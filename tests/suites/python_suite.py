@@ -5,7 +5,7 @@ import xml.etree.ElementTree as xml
 from pathlib import Path
 
 from sources import Missing, fetched, installed_version, program, unpacked
-from suite_base import (BUFFERED, CLIENT_ADDRESS, EARLY_ACCEPT, FAILED, PASSED, RACE_WITH_RESET, WHOLE, Suite,
+from suite_base import (BUFFERED, EARLY_ACCEPT, FAILED, PASSED, RACE_WITH_RESET, WHOLE, Suite,
                         log_of, run_logged)
 
 UNIT_SECONDS_MAX = 600
@@ -28,7 +28,6 @@ class Python(Suite):
         ("test_logging", "*.SocketHandlerTest.test_noserver", EARLY_ACCEPT),
         ("test_socket", "*.NetworkConnectionNoServer.*", EARLY_ACCEPT),
         ("test_ssl", "*.test_connect_ex_error", EARLY_ACCEPT),
-        ("test_ssl", "*.test_server_accept", CLIENT_ADDRESS),
         ("test_ssl", "*.TestPreHandshakeClose.test_preauth_data_to_tls_*", RACE_WITH_RESET),
         ("test_asyncio.test_events", "*.test_create_connection_local_addr_skip_different_family", EARLY_ACCEPT),
         ("test_asyncio.test_events", "*.test_server_close", EARLY_ACCEPT),
@@ -36,7 +35,6 @@ class Python(Suite):
         ("test_asyncio.test_sock_lowlevel", "*.test_sock_client_fail", EARLY_ACCEPT),
         ("test_asyncio.test_sock_lowlevel", "*.test_sock_client_connect_racing", EARLY_ACCEPT),
         ("test_asyncio.test_sock_lowlevel", "*.test_cancel_sock_accept", EARLY_ACCEPT),
-        ("test_asyncio.test_sock_lowlevel", "*.test_sock_accept", CLIENT_ADDRESS),
         ("test_asyncio.test_ssl", "*.test_connect_timeout_warning", EARLY_ACCEPT))
 
     def prepare(self):

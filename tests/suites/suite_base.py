@@ -10,7 +10,6 @@ PASSED, FAILED = "passed", "failed"
 WHOLE = "(the whole unit)"  # the check that its program ended well
 # Reasons for known differences; docs/transparency.md has more on each.
 EARLY_ACCEPT = "wants connect() to be refused; the sidecar accepts before it can know"
-CLIENT_ADDRESS = "compares the client's address; the server sees the sidecar's"
 BUFFERED = "wants a write to fail of which the sidecars still take the rest"
 RACE_OF_CONNECTIONS = "asks on a second connection before the first has answered; TCP keeps no order between the two"
 RACE_WITH_RESET = "wants a reset to have arrived at the instant that it was sent"
