@@ -21,6 +21,9 @@ namespace {
 
 constexpr const char* kLogger = "client_address";
 
+// Without a listener: until it is tried again.
+constexpr int kListenRetryMilliseconds = 1000;
+
 Result<FileDescriptor> listen_for_node_side() {
   const auto address = unix_name(kClientAddressSocket);
   FileDescriptor fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
@@ -66,7 +69,8 @@ void ClientAddressWatch::run() {
     std::array<pollfd, 3> waiting = {pollfd{stop_event_.get(), POLLIN, 0},
                                      pollfd{listener_.get(), POLLIN, 0},
                                      pollfd{node_.get(), POLLIN, 0}};
-    const int ready = ::poll(waiting.data(), waiting.size(), interval);
+    const int wait = listener_ ? interval : std::min(interval, kListenRetryMilliseconds);
+    const int ready = ::poll(waiting.data(), waiting.size(), wait);
     if (waiting[0].revents != 0) return;
     if (ready == 0 && map_) probe();
     if (waiting[2].revents != 0) take_record();
@@ -89,6 +93,8 @@ void ClientAddressWatch::listen() {
 void ClientAddressWatch::accept() {
   FileDescriptor connection(
       ::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  // For want of a descriptor. The listener would stay readable for ever; the node side tries again.
+  if (!connection && errno != EAGAIN && errno != EINTR && errno != ECONNABORTED) listener_.reset();
   // Only root gives descriptors: what another process passes could be anything.
   if (connection && is_root(connection.get())) node_ = std::move(connection);
 }

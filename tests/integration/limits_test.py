@@ -71,11 +71,14 @@ class Limits(ProxyTest):
         wait_until(served, "a connection to be served again")
         self.wait_idle()
 
-    def starve(self, proxy_name):
-        """A hundred connections, two descriptors each, do not fit sixty-four."""
+    def skip_with_ubsan(self):
         if sanitized():
             raise unittest.SkipTest("UBSan needs descriptors to look at types: it takes their lack "
                                     "for a bug")
+
+    def starve(self, proxy_name):
+        """A hundred connections, two descriptors each, do not fit sixty-four."""
+        self.skip_with_ubsan()
         self.start_pair(self.server.address)
         starving = {"in": self.inbound, "out": self.outbound}[proxy_name]
         resource.prlimit(starving.pid, resource.RLIMIT_NOFILE, (64, 64))
@@ -126,6 +129,33 @@ class Limits(ProxyTest):
         for sock in established:
             self.assertTrue(self.talk(sock))
         self.assert_recovers()
+
+    @unittest.skipIf(os.geteuid() != 0 or shutil.which("setpriv") is None,
+                     "needs root and setpriv for a proxy that is root without rights")
+    def test_node_side_that_finds_no_descriptor_is_sent_away(self):
+        """Else the listener for it stays readable, and its thread takes a processor."""
+        self.skip_with_ubsan()
+        without_rights = ["setpriv", "--bounding-set=-all", "--inh-caps=-all"]
+        proxy = self.start("in", [listener("in", "inbound", self.server.address)], wrapper=without_rights)
+        name = "\0fairlead-client-address"
+
+        def connected():
+            sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            self.addCleanup(sock.close)
+            sock.settimeout(seconds(10))
+            try:
+                sock.connect(name)
+            except ConnectionRefusedError:
+                return None
+            return sock
+        self.assertFalse(wait_until(connected, "the proxy to listen for the node side").close())
+        resource.prlimit(proxy.pid, resource.RLIMIT_NOFILE, (0, 1024))  # what is open stays so
+        try:
+            self.assertEqual(connected().recv(1), b"")
+        except ConnectionResetError:
+            pass
+        resource.prlimit(proxy.pid, resource.RLIMIT_NOFILE, (1024, 1024))
+        wait_until(connected, "the proxy to listen again")
 
     def test_connections(self):
         self.start_pair(self.server.address, client={"limits": {"connections": 10}})
