@@ -59,7 +59,7 @@ struct Message {
   PeerId peer;
   FabricId fabric;
   BufferId buffer;
-  std::uint32_t pod = 0;  // kChannel: number of the peer's pod, 0 where there are no pods
+  std::uint32_t pod = 0;  // kChannel, kGranted: number of the peer's pod, 0 where there are none
 
   friend bool operator==(const Message&, const Message&) = default;
 };

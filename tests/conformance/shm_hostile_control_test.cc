@@ -9,13 +9,13 @@
 namespace fairlead::rdma::shm {
 namespace {
 
-// No descriptor can be opened while it lives.
+// No descriptor of this number or beyond can be opened while it lives.
 class NoMoreDescriptors {
  public:
-  NoMoreDescriptors() {
+  explicit NoMoreDescriptors(int limit = 0) {
     ::getrlimit(RLIMIT_NOFILE, &before_);
     rlimit now = before_;
-    now.rlim_cur = 0;  // those that are open stay
+    now.rlim_cur = static_cast<rlim_t>(limit);  // those that are open stay
     ::setrlimit(RLIMIT_NOFILE, &now);
   }
   ~NoMoreDescriptors() { ::setrlimit(RLIMIT_NOFILE, &before_); }
@@ -267,6 +267,19 @@ TEST_F(ShmHostile, DescriptorThatFindsNoRoomCostsItsBuffer) {
     run();
   }
   expect_memory_refused();
+}
+
+TEST_F(ShmHostile, ChannelThatWouldTakeTheLastDescriptorsIsRefused) {
+  {
+    const FileDescriptor next(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+    const NoMoreDescriptors few(next.get() + 14);  // enough to receive it
+    fake_->open_channel(peer_id(1));
+    run();
+  }
+  const auto fault = device_->poll_fault();
+  ASSERT_TRUE(fault);
+  EXPECT_STREQ(fault->error.what, "descriptors");
+  face_fake();  // there is room again
 }
 
 TEST_F(ShmHostile, ConnectionsWithoutDescriptorsLeftDoNotKeepUsAwake) {

@@ -9,6 +9,7 @@
 #include <chrono>
 #include <utility>
 
+#include "base/descriptors.h"
 #include "base/unix_address.h"
 #include "rdma/shm/shm_channel_memory.h"
 #include "rdma/shm/shm_limits.h"
@@ -176,9 +177,12 @@ void BrokerConnector::read_all() {
     if (!received)
       return lose(State::kDown,
                   code == Errc::kPeerGone ? "the broker has gone" : "the broker speaks otherwise");
+    // Further descriptors would be lost. Those that wait are handled or closed soon.
+    const bool scarce = descriptors_scarce(received->fds[0].get(), DescriptorUse::kBegun);
     const auto handled = handle(std::move(*received));
     // What went wrong may have said so already.
     if (!handled && link_) return lose(State::kDown, handled.error().what);
+    if (scarce && !events_.empty()) return;
   }
 }
 
@@ -241,6 +245,7 @@ Result<void> BrokerConnector::keep(broker::Received received) {
   }
   if (message.peer.is_zero()) return Error{Errc::kMalformed, "the broker speaks otherwise"};
   ConnectorEvent event{.kind = ConnectorEvent::Kind::kGranted, .peer = message.peer};
+  event.pod = message.pod;
   if (message.kind == Kind::kGranted) {
     event.buffer = message.buffer;
     event.memory = std::move(received.fds[0]);
@@ -249,7 +254,6 @@ Result<void> BrokerConnector::keep(broker::Received received) {
       return Error{Errc::kUnsupported, "channel layout of another version"};
     event.kind = ConnectorEvent::Kind::kChannel;
     event.side = message.side;
-    event.pod = message.pod;
     event.end = {std::move(received.fds[0]), std::move(received.fds[1]),
                  std::move(received.fds[2])};
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/descriptors.h"
 #include "rdma/shm/shm_limits.h"
 
 namespace fairlead::rdma::shm {
@@ -129,6 +130,8 @@ Result<Channel*> ChannelTable::take_in(ConnectorEvent event) {
 }
 
 Result<void> ChannelTable::attach(Channel& channel, ConnectorEvent event) {
+  if (descriptors_scarce(event.end.watch.get(), DescriptorUse::kNew))
+    return Error{Errc::kExhausted, "descriptors"};
   const Channel::Side side = event.side == 0 ? Channel::Side::kDialler : Channel::Side::kAcceptor;
   channel.set_pod(event.pod);
   SMC_TRY(channel.attach(side, std::move(event.end)));

@@ -29,7 +29,7 @@ struct ConnectorEvent {
   Kind kind = Kind::kRefused;
   PeerId peer;            // vouched for by the broker; in a directory, what the process says
   std::uint8_t side = 0;  // kChannel: 0 is the answer to request_channel(), 1 when `peer` asked
-  std::uint32_t pod = 0;  // kChannel: which pod the peer belongs to, 0 where there are no pods
+  std::uint32_t pod = 0;  // kChannel, kGranted: which pod the peer belongs to, 0 for none
   broker::ChannelEnd end;
   BufferId buffer;
   FileDescriptor memory;

@@ -39,6 +39,8 @@ inline constexpr std::size_t kSinksMax = 4096;  // withdrawn while somebody hold
 inline constexpr std::size_t kMappingsPerDeviceMax = 16384;
 inline constexpr std::size_t kMappingsPerProcessMax = 32768;
 inline constexpr std::size_t kMappedBytesPerDeviceMax = std::size_t{1} << 40;
+inline constexpr std::size_t kMappingsPerPodMax = kMappingsPerDeviceMax / 8;
+inline constexpr std::size_t kMappedBytesPerPodMax = kMappedBytesPerDeviceMax / 8;
 inline constexpr std::size_t kUnclaimedGrantsMax = 4096;  // granted, and not announced yet
 
 inline constexpr std::size_t kControlQueueMax = 8192;  // messages that the ring did not take

@@ -17,35 +17,49 @@ CountedMapping& CountedMapping::operator=(CountedMapping&& other) noexcept {
     CountedMapping old(std::move(*this));
     mapping_ = std::move(other.mapping_);
     budget_ = std::exchange(other.budget_, nullptr);
+    pod_ = other.pod_;
   }
   return *this;
 }
 
 CountedMapping::~CountedMapping() {
-  if (budget_ != nullptr) budget_->give_back(mapping_.bytes().size());
+  if (budget_ != nullptr) budget_->give_back(pod_, mapping_.bytes().size());
 }
 
-Result<CountedMapping> MapBudget::map(int fd) {
+// Who has a channel can grant without end, whether its announcements are believed or not: what one
+// pod makes us map must leave enough for the others.
+Result<CountedMapping> MapBudget::map(int fd, std::uint32_t pod) {
+  const auto known = shares_.find(pod);
+  const Share own = pod == 0 || known == shares_.end() ? Share{} : known->second;
   if (count_ >= kMappingsPerDeviceMax) return Error{Errc::kExhausted, "mappings of the device"};
+  if (own.count >= kMappingsPerPodMax) return Error{Errc::kExhausted, "mappings of one pod"};
   if (process_mappings.fetch_add(1, std::memory_order_relaxed) >= kMappingsPerProcessMax) {
     process_mappings.fetch_sub(1, std::memory_order_relaxed);
     return Error{Errc::kExhausted, "mappings of the process"};
   }
   auto mapping = adopt_whole_segment(fd);
-  if (!mapping || bytes_ + mapping->bytes().size() > kMappedBytesPerDeviceMax) {
+  const std::size_t size = mapping ? mapping->bytes().size() : 0;
+  const bool pod_full = own.bytes + size > kMappedBytesPerPodMax;
+  if (!mapping || pod_full || bytes_ + size > kMappedBytesPerDeviceMax) {
     process_mappings.fetch_sub(1, std::memory_order_relaxed);
     if (!mapping) return mapping.error();
-    return Error{Errc::kExhausted, "mapped bytes of the device"};
+    return Error{Errc::kExhausted,
+                 pod_full ? "mapped bytes of one pod" : "mapped bytes of the device"};
   }
   ++count_;
-  bytes_ += mapping->bytes().size();
-  return CountedMapping(std::move(*mapping), *this);
+  bytes_ += size;
+  if (pod != 0) shares_[pod] = {own.count + 1, own.bytes + size};
+  return CountedMapping(std::move(*mapping), *this, pod);
 }
 
-void MapBudget::give_back(std::size_t size_bytes) {
+void MapBudget::give_back(std::uint32_t pod, std::size_t size_bytes) {
   --count_;
   bytes_ -= size_bytes;
   process_mappings.fetch_sub(1, std::memory_order_relaxed);
+  const auto own = shares_.find(pod);
+  if (own == shares_.end()) return;
+  own->second.bytes -= size_bytes;
+  if (--own->second.count == 0) shares_.erase(own);
 }
 
 }  // namespace fairlead::rdma::shm

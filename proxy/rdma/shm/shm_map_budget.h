@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <unordered_map>
 #include <utility>
 
 #include "base/result.h"
@@ -17,7 +19,9 @@ class CountedMapping {
  public:
   CountedMapping() = default;
   CountedMapping(CountedMapping&& other) noexcept
-      : mapping_(std::move(other.mapping_)), budget_(std::exchange(other.budget_, nullptr)) {}
+      : mapping_(std::move(other.mapping_)),
+        budget_(std::exchange(other.budget_, nullptr)),
+        pod_(other.pod_) {}
   CountedMapping& operator=(CountedMapping&& other) noexcept;
   ~CountedMapping();
 
@@ -26,10 +30,11 @@ class CountedMapping {
 
  private:
   friend class MapBudget;
-  CountedMapping(Mapping mapping, MapBudget& budget)
-      : mapping_(std::move(mapping)), budget_(&budget) {}
+  CountedMapping(Mapping mapping, MapBudget& budget, std::uint32_t pod)
+      : mapping_(std::move(mapping)), budget_(&budget), pod_(pod) {}
   Mapping mapping_;
   MapBudget* budget_ = nullptr;
+  std::uint32_t pod_ = 0;
 };
 
 class MapBudget {
@@ -38,15 +43,21 @@ class MapBudget {
   MapBudget(const MapBudget&) = delete;
   MapBudget& operator=(const MapBudget&) = delete;
 
-  // Maps all of a memfd. Errors: kExhausted at a limit of shm_limits.h, those of
+  // Maps all of a memfd that belongs to a peer in `pod`; 0 where there are no pods, and the limits
+  // of a pod do not count. Errors: kExhausted at a limit of shm_limits.h, those of
   // adopt_whole_segment().
-  Result<CountedMapping> map(int fd);
+  Result<CountedMapping> map(int fd, std::uint32_t pod = 0);
   std::size_t count() const { return count_; }
   std::size_t bytes() const { return bytes_; }
 
  private:
   friend class CountedMapping;
-  void give_back(std::size_t size_bytes);
+  struct Share {
+    std::size_t count = 0;
+    std::size_t bytes = 0;
+  };
+  void give_back(std::uint32_t pod, std::size_t size_bytes);
+  std::unordered_map<std::uint32_t, Share> shares_;  // by pod
   std::size_t count_ = 0;
   std::size_t bytes_ = 0;
 };

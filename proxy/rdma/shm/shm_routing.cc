@@ -95,7 +95,7 @@ void Backplane::keep_grant(ConnectorEvent event) {
     list_bell(channel);
   });
   if (!known) return;
-  auto memory = channels_.budget().map(event.memory.get());
+  auto memory = channels_.budget().map(event.memory.get(), event.pod);
   if (!memory) return note_fault(event.peer, memory.error());
   grants_.add(event.peer, event.buffer, std::move(*memory));
 }

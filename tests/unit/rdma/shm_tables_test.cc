@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <set>
+#include <vector>
 
 #include "broker/shared_objects.h"
 #include "rdma/shm/shm_events.h"
@@ -172,6 +173,43 @@ TEST(ShmGrantTable, WhoGrantsMostLosesTheOldest) {
   grants.forget(greedy);
   EXPECT_EQ(grants.count(), 0u);
   EXPECT_EQ(budget.count(), 0u);
+}
+
+TEST(ShmMapBudget, OnePodLeavesMappingsToOthers) {
+  const FileDescriptor memory = std::move(broker::make_memory("test", 4096).value());
+  MapBudget budget;
+  std::vector<CountedMapping> greedy;
+  for (;;) {
+    auto mapping = budget.map(memory.get(), 1);
+    if (!mapping) {
+      EXPECT_STREQ(mapping.error().what, "mappings of one pod");
+      break;
+    }
+    greedy.push_back(std::move(*mapping));
+  }
+  EXPECT_EQ(greedy.size(), kMappingsPerPodMax);
+  EXPECT_TRUE(budget.map(memory.get(), 2));
+  greedy.pop_back();
+  EXPECT_TRUE(budget.map(memory.get(), 1));
+  greedy.clear();
+  EXPECT_EQ(budget.count(), 0u);
+}
+
+// Empty memory costs who grants it nothing.
+TEST(ShmMapBudget, OnePodLeavesAddressSpaceToOthers) {
+  const FileDescriptor memory = std::move(broker::make_memory("test", kBufferBytesMax).value());
+  MapBudget budget;
+  std::vector<CountedMapping> greedy;
+  for (std::size_t i = 0; i < kMappedBytesPerPodMax / kBufferBytesMax; ++i) {
+    auto mapping = budget.map(memory.get(), 1);
+    ASSERT_TRUE(mapping) << i << ' ' << to_string(mapping.error());
+    greedy.push_back(std::move(*mapping));
+  }
+  EXPECT_STREQ(budget.map(memory.get(), 1).error().what, "mapped bytes of one pod");
+  EXPECT_TRUE(budget.map(memory.get(), 2));
+  CountedMapping moved = std::move(greedy.back());
+  greedy.clear();
+  EXPECT_EQ(budget.bytes(), kBufferBytesMax);
 }
 
 TEST(ShmQueuePairTable, NumbersAreUniqueAndNotReusedSoon) {
