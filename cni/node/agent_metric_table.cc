@@ -48,6 +48,8 @@ constexpr std::array kTable = {
                     "Buffers that the broker holds for the devices of the node."},
     AgentMetricInfo{M::kBrokerBuffersRefused, "fairlead_node_broker_buffers_refused_total",
                     T::kCounter, "", "Times a stock was not refilled for a limit of buffers."},
+    AgentMetricInfo{M::kBrokerRecordsLost, "fairlead_node_broker_records_lost_total", T::kCounter,
+                    "", "Records for devices that do not read or have not come, beyond a limit."},
     AgentMetricInfo{M::kNriConnected, "fairlead_node_nri_connected", T::kGauge, "",
                     "Whether the container runtime asks fairlead-node about new containers."},
     AgentMetricInfo{M::kNriRegistrations, "fairlead_node_nri_registrations_total", T::kCounter, "",

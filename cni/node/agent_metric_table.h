@@ -24,6 +24,7 @@ enum class AgentMetric : std::uint8_t {
   kBrokerStrangers,
   kBrokerBuffers,
   kBrokerBuffersRefused,
+  kBrokerRecordsLost,
   kNriConnected,
   kNriRegistrations,
   kNriErrors,

@@ -46,6 +46,7 @@ void add_broker(Families& out, const Broker::Counts& counts) {
   out.set(AgentMetric::kBrokerStrangers, counts.strangers);
   out.set(AgentMetric::kBrokerBuffers, counts.buffers);
   out.set(AgentMetric::kBrokerBuffersRefused, counts.buffers_refused);
+  out.set(AgentMetric::kBrokerRecordsLost, counts.records_lost);
 }
 
 void add_rnic_access(Families& out, const RnicAccessCounts& counts) {

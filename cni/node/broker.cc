@@ -16,6 +16,7 @@
 #include "base/log.h"
 #include "cni/node/broker_file.h"
 #include "cni/node/broker_probe.h"
+#include "cni/node/memory_gauge.h"
 
 namespace fairlead::cni::node {
 namespace {
@@ -46,10 +47,19 @@ std::uint64_t random_instance() {
   return (std::uint64_t{random()} << 32 | random()) | 1;
 }
 
-std::size_t half_of_descriptors() {
+std::size_t descriptors_max() {
   rlimit limit{};
-  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return 0;
-  return static_cast<std::size_t>(std::min<rlim_t>(limit.rlim_cur / 2, kBuffersPerNodeMax));
+  return ::getrlimit(RLIMIT_NOFILE, &limit) == 0 ? static_cast<std::size_t>(limit.rlim_cur) : 0;
+}
+
+// A line that pods can cause at will.
+void log_paced(LinePace& pace, std::string_view event, const std::string& pod,
+               std::string_view what) {
+  const auto left_out = pace.admit(now_());
+  if (!left_out) return;
+  LogEvent line(LogLevel::kWarn, kLogger, event);
+  line.field("container", pod).field("what", what);
+  if (*left_out != 0) line.field("left_out", *left_out);
 }
 
 }  // namespace
@@ -69,7 +79,7 @@ Outcome<std::unique_ptr<Broker>> Broker::create(BrokerSettings settings) {
   const BrokerRecord record = load_broker_record(made->settings_.run_dir);
   made->fabric_ = record.fabric;
   made->instance_ = random_instance();
-  made->buffers_max_ = half_of_descriptors();
+  made->buffers_max_ = std::min(descriptors_max() / 2, kBuffersPerNodeMax);
   made->book_.restore(record.owners);
   if (auto stored = store_broker_record(made->settings_.run_dir, record); !stored)
     return tl::unexpected(stored.error());
@@ -82,7 +92,11 @@ Broker::Broker(BrokerSettings settings, PodWatch pods, FileDescriptor epoll,
     : settings_(std::move(settings)),
       watch_(std::move(pods)),
       epoll_(std::move(epoll)),
-      stop_event_(std::move(stop_event)) {}
+      stop_event_(std::move(stop_event)),
+      shares_(descriptors_max(),
+              [gauge = MemoryGauge::find(settings_.cgroup_root, "/proc/self/cgroup")] {
+                return gauge.kernel_share();
+              }) {}
 
 Broker::~Broker() = default;
 
@@ -166,8 +180,9 @@ bool Broker::enter(const std::string& name, Pod& pod) {
 }
 
 void Broker::leave(const std::string& name) {
-  for (const Member member : book_.members_of(name)) drop(member, false);
+  for (const Member member : book_.members_of(name)) drop(member);
   (void)book_.remove_pod(name);
+  shares_.forget(name);
   pods_.erase(name);
   LogEvent(LogLevel::kDebug, kLogger, "pod_left").field("container", name);
 }
@@ -218,9 +233,8 @@ bool Broker::probe_index(const std::string& name, Pod& pod, unsigned index, Time
   pod.probe.reset();  // it is connected to somebody
   if (!pod.strangers.insert(index).second) return true;
   ++counts_.strangers;
-  LogEvent(LogLevel::kWarn, kLogger, "listener_of_another_user")
-      .field("container", name)
-      .field("name", settings_.socket_name + "-" + std::to_string(index));
+  log_paced(hostile_pace_, "listener_of_another_user", name,
+            settings_.socket_name + "-" + std::to_string(index));
   return true;
 }
 
@@ -237,7 +251,7 @@ void Broker::take_in(const std::string& name, Pod& pod, unsigned index, TimePoin
   if (!leaves) return;
   // It is not connected to again at once, in place of the next.
   const unsigned left = members_.at(*leaves)->index();
-  drop(*leaves, false);
+  drop(*leaves);
   pod.not_before[left] = now + kPause;
 }
 
@@ -265,12 +279,15 @@ void Broker::handle(int fd, std::uint32_t events, TimePoint now) {
   const auto found = members_.find(fd);
   if (found == members_.end()) return;
   if ((events & (EPOLLHUP | EPOLLERR)) != 0) {
-    drop(fd, false);
+    drop(fd);
     return;
   }
   if ((events & EPOLLOUT) != 0) {
-    if (!found->second->flush()) {
-      drop(fd, false);
+    const std::size_t before = found->second->waiting_descriptors();
+    const auto flushed = found->second->flush();
+    shares_.change_waiting(book_.pod_of(fd), before, found->second->waiting_descriptors());
+    if (!flushed) {
+      drop(fd);
       return;
     }
     if (!found->second->has_waiting()) rewatch(fd);
@@ -310,21 +327,32 @@ void Broker::resume_paused(TimePoint now) {
   }
 }
 
-bool Broker::drop(Member member, bool hostile) {
+bool Broker::drop_hostile(Member member, const char* what) {
+  const std::string name = book_.pod_of(member);
+  const unsigned index = members_.at(member)->index();
+  ++counts_.strangers;
+  log_paced(hostile_pace_, "device_speaks_otherwise", name, what);
+  drop(member);
+  pods_.at(name).not_before[index] = now_() + kPause;
+  return false;
+}
+
+bool Broker::drop(Member member) {
   const auto found = members_.find(member);
   if (found == members_.end()) return false;
   const std::string name = book_.pod_of(member);
-  if (hostile) {
-    ++counts_.strangers;
-    LogEvent(LogLevel::kDebug, kLogger, "device_speaks_otherwise").field("container", name);
-  }
   Pod& pod = pods_.at(name);
   pod.connected.erase(found->second->index());
-  pod.not_before[found->second->index()] = now_() + (hostile ? kPause : std::chrono::seconds(0));
+  pod.not_before[found->second->index()] = now_();
   pod.next_probe = std::min(pod.next_probe, now_() + kProbeNoDevice);
   pod.buffers -= found->second->buffers.size();
   counts_.buffers -= found->second->buffers.size();
-  std::erase_if(held_grants_, [&](const auto& held) { return held.second.owner == member; });
+  shares_.change_waiting(name, found->second->waiting_descriptors(), 0);
+  std::erase_if(held_grants_, [&](const auto& held) {
+    if (held.second.owner != member) return false;
+    shares_.grant_let_go(name);
+    return true;
+  });
   book_.disconnect(member);
   unfinished_.erase(member);
   members_.erase(found);
@@ -347,7 +375,7 @@ void Broker::serve(Member member, TimePoint now) {
       return;
     }
     if (!request) {
-      drop(member, true);
+      drop_hostile(member, request.error().what);
       return;
     }
     if (!apply(member, *request)) return;
@@ -357,7 +385,8 @@ void Broker::serve(Member member, TimePoint now) {
 
 bool Broker::apply(Member member, const Request& request) {
   const bool enrolled = book_.enrolled(member);
-  if (enrolled == (request.kind == Request::Kind::kRegister)) return drop(member, true);
+  if (enrolled == (request.kind == Request::Kind::kRegister))
+    return drop_hostile(member, "registration that is missing, or comes twice");
   switch (request.kind) {
     case Request::Kind::kRegister:
       return enroll(member, request);
@@ -369,20 +398,20 @@ bool Broker::apply(Member member, const Request& request) {
     case Request::Kind::kFree:
       return take_or_free(member, request);
   }
-  return drop(member, true);
+  return drop_hostile(member, "kind of a request");
 }
 
 bool Broker::enroll(Member member, const Request& request) {
   BrokerMember& device = *members_.at(member);
   if (request.channel_bytes == 0 || request.channel_bytes > broker::kChannelBytesMax)
-    return drop(member, true);
+    return drop_hostile(member, "size of a channel");
   const Refusal refusal = book_.enroll(member, request.peer);
   ++counts_.registrations[index_of(refusal)];
   if (refusal != Refusal::kNone) {
     const unsigned index = device.index();
     Pod& pod = pods_.at(book_.pod_of(member));
     if (send(member, {.kind = Kind::kRefused, .refusal = refusal, .peer = request.peer}))
-      drop(member, false);
+      drop(member);
     pod.not_before[index] = now_() + kPause;
     return false;
   }
@@ -415,9 +444,18 @@ Refusal Broker::make_channel(Member member, Member other) {
   BrokerMember& visited = *members_.at(other);
   if (device.layout != visited.layout || device.channel_bytes != visited.channel_bytes)
     return Refusal::kVersion;
+  const std::string& pod = book_.pod_of(member);
+  if (visited.waiting() >= kOutboxMax / 2 ||
+      (visited.has_waiting() &&
+       !shares_.may_wait(book_.pod_of(other), descriptors_of(Kind::kChannel))))
+    return Refusal::kBusy;
+  if (!shares_.may_give(pod, now_())) {
+    log_paced(limit_pace_, "limit", pod, "a channel: pods keep too much memory of the kernel");
+    return Refusal::kLimit;
+  }
   auto ends = broker::make_channel(device.channel_bytes);
   if (!ends) return Refusal::kFailed;
-  if (visited.waiting() >= kOutboxMax / 2) return Refusal::kBusy;
+  shares_.given(pod, kChannelKernelBytes, now_());
   const Message visit{.kind = Kind::kChannel,
                       .side = 1,
                       .layout = device.layout,
@@ -434,22 +472,34 @@ Refusal Broker::make_channel(Member member, Member other) {
   return Refusal::kNone;
 }
 
+Message Broker::granted(Member owner, const BufferId& buffer) const {
+  return {.kind = Kind::kGranted,
+          .peer = book_.peer_of(owner),
+          .buffer = buffer,
+          .pod = book_.number_of(book_.pod_of(owner))};
+}
+
 bool Broker::grant(Member member, const Request& request) {
   const auto& buffers = members_.at(member)->buffers;
   const auto found = buffers.find(request.buffer.number);
-  if (request.buffer.instance != instance_ || found == buffers.end()) return drop(member, true);
+  if (request.buffer.instance != instance_ || found == buffers.end())
+    return drop_hostile(member, "buffer of somebody else");
   const std::optional<Member> other = book_.find(request.peer);
   if (!other) {
     // Who has gone needs no memory; who has not come yet will.
-    if (book_.has_owner(request.peer) && held_grants_.size() < kHeldGrantsMax &&
-        held_grants_.count(request.peer) < kHeldGrantsPerPeerMax)
-      held_grants_.emplace(request.peer, HeldGrant{member, request.buffer});
+    if (!book_.has_owner(request.peer)) return true;
+    const std::string& pod = book_.pod_of(member);
+    if (!shares_.may_hold_grant(pod) || held_grants_.count(request.peer) >= kHeldGrantsPerPeerMax) {
+      ++counts_.records_lost;
+      log_paced(limit_pace_, "limit", pod, "a grant: too many wait for devices that have not come");
+      return true;
+    }
+    held_grants_.emplace(request.peer, HeldGrant{member, request.buffer});
+    shares_.grant_held(pod);
     return true;
   }
   const int memory = found->second.memory.get();
-  (void)send(*other,
-             {.kind = Kind::kGranted, .peer = book_.peer_of(member), .buffer = request.buffer},
-             std::span(&memory, 1));
+  (void)send(*other, granted(member, request.buffer), std::span(&memory, 1));
   return members_.contains(member);
 }
 
@@ -458,14 +508,14 @@ void Broker::deliver_held(Member member, PeerId peer) {
   const auto [begin, end] = held_grants_.equal_range(peer);
   for (auto at = begin; at != end; ++at) held.push_back(at->second);
   held_grants_.erase(begin, end);
+  for (const auto& [owner, buffer] : held) shares_.grant_let_go(book_.pod_of(owner));
   for (const auto& [owner, buffer] : held) {
     const auto from = members_.find(owner);
     if (from == members_.end() || !members_.contains(member)) continue;
     const auto found = from->second->buffers.find(buffer.number);
     if (found == from->second->buffers.end()) continue;
     const int memory = found->second.memory.get();
-    (void)send(member, {.kind = Kind::kGranted, .peer = book_.peer_of(owner), .buffer = buffer},
-               std::span(&memory, 1));
+    (void)send(member, granted(owner, buffer), std::span(&memory, 1));
   }
 }
 
@@ -475,7 +525,7 @@ bool Broker::take_or_free(Member member, const Request& request) {
   const bool take = request.kind == Request::Kind::kTake;
   if (request.buffer.instance != instance_ || found == device.buffers.end() ||
       (take && !found->second.blank))
-    return drop(member, true);
+    return drop_hostile(member, "buffer of somebody else, or taken twice");
   if (std::exchange(found->second.blank, false)) --device.blanks;
   if (!take) {
     device.buffers.erase(found);
@@ -497,13 +547,16 @@ void Broker::refill(Member member) {
   if (device == members_.end() || !book_.enrolled(member)) return;
   Pod& pod = pods_.at(book_.pod_of(member));
   while (device->second->blanks < kBlanksPerDevice && !device->second->has_waiting()) {
-    auto blank = may_have_buffer(pod, *device->second)
+    const std::string& name = book_.pod_of(member);
+    auto blank = may_have_buffer(pod, *device->second) && shares_.may_give(name, now_())
                      ? broker::make_blank()
                      : Result<FileDescriptor>(Error{Errc::kExhausted, "buffers"});
     if (!blank) {
       ++counts_.buffers_refused;
+      log_paced(limit_pace_, "limit", name, "a buffer for its stock");
       return;
     }
+    shares_.given(name, kBufferKernelBytes, now_());
     const BufferId id{instance_, ++buffers_made_};
     const int memory = blank->get();
     device->second->buffers[id.number].memory = std::move(*blank);
@@ -519,8 +572,16 @@ void Broker::refill(Member member) {
 bool Broker::send(Member member, const Message& message, std::span<const int> fds) {
   BrokerMember& device = *members_.at(member);
   const bool waited = device.has_waiting();
-  const auto sent = device.send(message, fds);
-  if (!sent && sent.error().code != Errc::kExhausted) return drop(member, false);
+  const std::string& pod = book_.pod_of(member);
+  const std::size_t before = device.waiting_descriptors();
+  Result<void> sent = Error{Errc::kExhausted, "descriptors that wait"};
+  if (!waited || shares_.may_wait(pod, fds.size())) sent = device.send(message, fds);
+  shares_.change_waiting(pod, before, device.waiting_descriptors());
+  if (!sent && sent.error().code != Errc::kExhausted) return drop(member);
+  if (!sent) {
+    ++counts_.records_lost;
+    log_paced(limit_pace_, "limit", pod, "a record: a device does not read");
+  }
   if (!waited && device.has_waiting()) rewatch(member);
   return true;
 }

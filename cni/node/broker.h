@@ -18,8 +18,10 @@
 #include <unordered_map>
 
 #include "base/handle.h"
+#include "base/line_pace.h"
 #include "cni/node/broker_book.h"
 #include "cni/node/broker_member.h"
+#include "cni/node/broker_shares.h"
 #include "cni/node/pod_watch.h"
 
 namespace fairlead::cni::node {
@@ -38,14 +40,17 @@ inline constexpr unsigned kProbeGapMax = 2;  // indices in a row at which nobody
 inline constexpr std::size_t kBuffersPerPodMax = 4096;
 inline constexpr std::size_t kBuffersPerNodeMax = 65536;  // or half of the descriptors
 inline constexpr std::size_t kBuffersPerPodWhenScarce = 256;
-inline constexpr std::size_t kHeldGrantsMax = 4096;  // of the node
 inline constexpr std::size_t kHeldGrantsPerPeerMax = 64;
+// Lines of the log that pods can cause, of one kind, in kBrokerLineInterval.
+inline constexpr unsigned kBrokerLines = 10;
+inline constexpr Duration kBrokerLineInterval = std::chrono::seconds(10);
 inline constexpr int kRequestsPerTurn = 64;  // of one device, so that others get theirs
 
 struct BrokerSettings {
   std::string run_dir;
   std::uint32_t sidecar_uid = 0;  // listeners of others are left alone
   std::string socket_name = broker::kSocketName;
+  std::string cgroup_root = "/sys/fs/cgroup";
 };
 
 class Broker {
@@ -60,6 +65,7 @@ class Broker {
     std::atomic<std::uint64_t> strangers{0};  // of another user, or that speak otherwise
     std::atomic<std::uint64_t> buffers{0};
     std::atomic<std::uint64_t> buffers_refused{0};
+    std::atomic<std::uint64_t> records_lost{0};  // for devices that do not read
   };
 
   // Errors: kState.
@@ -106,13 +112,15 @@ class Broker {
   bool introduce(Member member, PeerId peer);
   broker::Refusal make_channel(Member member, Member other);
   bool grant(Member member, const broker::Request& request);
+  broker::Message granted(Member owner, const broker::BufferId& buffer) const;
   void deliver_held(Member member, PeerId peer);
   bool take_or_free(Member member, const broker::Request& request);
   void refill(Member member);
   bool may_have_buffer(const Pod& pod, const BrokerMember& member) const;
   bool send(Member member, const broker::Message& message, std::span<const int> fds = {});
-  // `hostile`: for what no sidecar does.
-  bool drop(Member member, bool hostile);
+  bool drop(Member member);
+  // For what no sidecar does.
+  bool drop_hostile(Member member, const char* what);
 
   // False when the pod has asked for too much and is not listened to for a while.
   bool may_ask(const std::string& pod, TimePoint now);
@@ -132,6 +140,9 @@ class Broker {
   std::uint64_t buffers_made_ = 0;
   std::size_t buffers_max_ = kBuffersPerNodeMax;
   BrokerBook book_;
+  BrokerShares shares_;
+  LinePace hostile_pace_{kBrokerLines, kBrokerLineInterval};
+  LinePace limit_pace_{kBrokerLines, kBrokerLineInterval};
   std::uint64_t remembered_ = 0;  // book_.changes() of what is in the file
   std::string record_trouble_;    // why it could not be written, the last time
   std::map<std::string, Pod> pods_;

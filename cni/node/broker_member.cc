@@ -36,6 +36,7 @@ Result<void> BrokerMember::send(const Message& message, std::span<const int> fds
     if (!copy) return Error{Errc::kExhausted, "descriptors", errno};
     waiting.fds.push_back(std::move(copy));
   }
+  waiting_descriptors_ += waiting.fds.size();
   outbox_.push_back(std::move(waiting));
   return {};
 }
@@ -47,6 +48,7 @@ Result<void> BrokerMember::flush() {
     const auto sent = broker::send(socket_.get(), outbox_.front().message, fds);
     if (!sent && sent.error().code == Errc::kWouldBlock) return {};
     if (!sent) return sent;
+    waiting_descriptors_ -= outbox_.front().fds.size();
     outbox_.pop_front();
   }
   return {};

@@ -42,6 +42,7 @@ class BrokerMember {
   Result<void> flush();
   bool has_waiting() const { return !outbox_.empty(); }
   std::size_t waiting() const { return outbox_.size(); }
+  std::size_t waiting_descriptors() const { return waiting_descriptors_; }
 
   // By the number of the buffer.
   std::unordered_map<std::uint64_t, Buffer> buffers;
@@ -61,6 +62,7 @@ class BrokerMember {
   broker::RequestRingMapping ring_;
   std::unique_ptr<broker::RequestReader> requests_;
   std::deque<Waiting> outbox_;
+  std::size_t waiting_descriptors_ = 0;
 };
 
 }  // namespace fairlead::cni::node

@@ -257,6 +257,32 @@ class Hostile(brokered.BrokerTest):
                 caller.descriptors.remove(descriptor)
         self.assertEqual(kind, REFUSED)
 
+    def test_pods_that_do_not_read_leave_descriptors_to_others(self):
+        """Channels between deaf devices of one pod; the broker keeps the descriptors of what they do not read."""
+        self.agent.kill()
+        self.agent.wait()
+        self.agent = self.start_agent("prlimit", "--nofile=2048:2048")
+        deaf_pod = self.wired_pod(plugin.IN)
+        deaf = [self.device(deaf_pod) for _ in range(8)]
+        for number, device in enumerate(deaf):
+            self.assertEqual(device.enroll(b"deaf%04d" % number)[0], WELCOME)
+        for _ in range(150):
+            for number in range(8):
+                deaf[0].say(CONNECT, b"deaf%04d" % number)
+            harness.wait_until(lambda: deaf[0].tail - struct.unpack("=Q", deaf[0].ring[64:72])[0] < 64,
+                               "the broker to take the requests", 30)
+        self.assertGreater(self.node("fairlead_node_broker_introductions_total", result="busy"), 0)
+        # A quarter of the broker's are for what waits.
+        with open(f"/proc/{self.agent.pid}/limits", encoding="ascii") as limits:
+            self.assertIn(" 2048 ", [line for line in limits if line.startswith("Max open files")][0])
+        self.assertLess(len(os.listdir(f"/proc/{self.agent.pid}/fd")), 1024)
+        one, two = [self.device(self.wired_pod(plugin.IN)) for _ in range(2)]
+        self.assertEqual(one.enroll(b"one00000")[0], WELCOME)
+        self.assertEqual(two.enroll(b"two00000")[0], WELCOME)
+        one.say(CONNECT, b"two00000")
+        self.assertEqual(one.hear(), (CHANNEL, 0, b"two00000"))
+        self.assertEqual(two.hear(), (CHANNEL, 0, b"one00000"))
+
     def test_a_full_ring_is_told_when_there_is_room(self):
         device = self.device(self.wired_pod(plugin.IN))
         self.assertEqual(device.enroll(b"full0000")[0], WELCOME)

@@ -153,12 +153,12 @@ class BrokerTest(wired.WiredTest):
         conf.mkdir()
         self.agent = self.start_agent()
 
-    def start_agent(self):
+    def start_agent(self, *wrapper):
         self.logs += 1
         log_path = self.folder / f"node{self.logs}.log"
         with open(log_path, "wb") as log:
             agent = subprocess.Popen(
-                plugin.with_rights_of_the_chart(
+                list(wrapper) + plugin.with_rights_of_the_chart(
                     NODE, "run", "--conf-dir", self.run_dir / "net.d", "--bin-dir", self.run_dir / "bin",
                     "--run-dir", self.run_dir, "--plugin", plugin.PLUGIN, "--listen", "127.0.0.1:0"),
                 stdout=log, stderr=log)
