@@ -2,7 +2,9 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <thread>
+#include <utility>
 
 #include "conformance/shm_hostile_test.h"
 
@@ -256,6 +258,32 @@ TEST_F(ShmHostile, MessagesFloodOneQueuePairOthersGetTheirTurn) {
   for (const auto& message : victim_->received) heard |= message.queue_pair == ours_->number();
   EXPECT_TRUE(heard);
   EXPECT_LT(victim_->received.size(), 100u);
+}
+
+// Goal: what a peer said before it left is heard, also when another peer leaves meanwhile. Method:
+// more messages than one turn takes, and both leave before the first turn.
+TEST_F(ShmHostile, WhoLeavesDoesNotCutShortAnother) {
+  face_fake();
+  FakePeer other(directory_, 10);
+  other.open_channel(peer_id(1));
+  QueuePair& faced = victim_->add_queue_pair();
+  ASSERT_TRUE(faced.connect({.gid = other.gid(), .queue_pair = kFakeQp}));
+  other.say({.kind = Kind::kQueuePairReady,
+             .source = kFakeQp,
+             .destination = faced.number(),
+             .domain = kFakeDomain});
+  run();
+  constexpr int kMessages = 50;
+  for (int i = 0; i < kMessages; ++i) fake_->put(facing_->number(), kFakeQp, 44);
+  for (auto& [peer, queue_pair] : {std::pair(fake_.get(), facing_), std::pair(&other, &faced)})
+    peer->say(
+        {.kind = Kind::kQueuePairGone, .source = kFakeQp, .destination = queue_pair->number()});
+  run();
+  EXPECT_EQ(std::count_if(victim_->received.begin(), victim_->received.end(),
+                          [&](const auto& one) { return one.queue_pair == facing_->number(); }),
+            kMessages);
+  EXPECT_TRUE(victim_->has_fatal(*facing_));
+  EXPECT_TRUE(victim_->has_fatal(faced));
 }
 
 TEST_F(ShmHostile, DescriptorThatFindsNoRoomCostsItsBuffer) {
