@@ -145,23 +145,29 @@ def bulk(stage, role):
     way.expect_smcr(1, BULK_BYTES)
 
 
+def hear(inline):
+    """Begins a hearer of urgent bytes, and lets the speaker begin. Linux judges an urgent byte by what the socket
+    wants when it arrives."""
+    return [["inline"] if inline else ["pause", 0], ["send", 1, 3]]
+
+
 def send_urgent(way, kernel_speaks, inline):
     """Three urgent bytes: behind data, alone, and with the FIN behind it. Each arrives as urgent data."""
-    speaker = [["send", 5000, 1], ["urgent", 33], ["receive", 1], ["urgent", 34], ["receive", 1],
+    speaker = [["receive", 1], ["send", 5000, 1], ["urgent", 33], ["receive", 1], ["urgent", 34], ["receive", 1],
                ["send", 50_000, 2], ["urgent", 35], ["shutdown"], ["receive"]]
     fetch = ["marked"] if inline else ["out_of_band"]
-    hearer = [["inline"]] if inline else [["pause", 0]]
+    hearer = hear(inline)
     hearer += [["receive", 5000], fetch, ["send", 1, 3], fetch, ["send", 1, 3], ["receive", 50_000], fetch,
                ["receive"], ["close"]]
     kernel_is_client = way.role == "server"
     first, second = (speaker, hearer) if kernel_speaks == kernel_is_client else (hearer, speaker)
     results = way.talk(first, second)
     spoken, heard = results if first is speaker else reversed(results)
-    expect_stream(spoken[0], heard[1], "before the first urgent byte")
-    expect_stream(spoken[5], heard[6], "before the last urgent byte")
-    for place, byte in ((2, 33), (4, 34), (7, 35)):
+    expect_stream(spoken[1], heard[2], "before the first urgent byte")
+    expect_stream(spoken[6], heard[7], "before the last urgent byte")
+    for place, byte in ((3, 33), (5, 34), (8, 35)):
         expect_equal(heard[place], [True, byte] if inline else byte, f"urgent byte {byte}")
-    expect_equal(heard[8][0], 0, "bytes behind the last urgent one")
+    expect_equal(heard[9][0], 0, "bytes behind the last urgent one")
 
 
 @both
@@ -179,15 +185,14 @@ def urgent_data(stage, role):
 def urgent_data_and_more(stage, role):
     """a stream goes on behind an urgent byte that nobody has asked for"""
     way = Way(stage, role)
-    speaker = [["send", 5000, 1], ["urgent", 33], ["send", 50_000, 2], ["shutdown"], ["receive"]]
+    speaker = [["receive", 1], ["send", 5000, 1], ["urgent", 33], ["send", 50_000, 2], ["shutdown"], ["receive"]]
     for first_is_speaker in (True, False):
         for inline in (True, False):
-            hearer = [["inline"]] if inline else [["pause", 0]]
-            hearer += [["receive", 5000], ["receive"], ["close"]]
+            hearer = [*hear(inline), ["receive", 5000], ["receive"], ["close"]]
             results = way.talk(*((speaker, hearer) if first_is_speaker else (hearer, speaker)))
             spoken, heard = results if first_is_speaker else reversed(results)
-            expect_stream(spoken[0], heard[1], "before the urgent byte")
-            expect_equal(heard[2][0], 50_001 if inline else 50_000, "bytes from the urgent one on")
+            expect_stream(spoken[1], heard[2], "before the urgent byte")
+            expect_equal(heard[3][0], 50_001 if inline else 50_000, "bytes from the urgent one on")
     way.expect_smcr(4)
 
 
