@@ -56,6 +56,8 @@ constexpr std::array kCatalog = {
                "Those of the refused connections that found memory.limit spent."},
     MetricInfo{M::kDescriptorsRefused, "fairlead_descriptors_refused_total", T::kCounter, kNoLabels,
                "Those of the refused connections that found descriptors used up."},
+    MetricInfo{M::kPeerFaults, "fairlead_peer_faults_total", T::kCounter, kNoLabels,
+               "What peers did wrong on the shared-memory device, or wanted beyond a limit."},
     MetricInfo{M::kAcceptErrors, "fairlead_accept_errors_total", T::kCounter, kNoLabels,
                "Failures of accept(2), for want of descriptors or memory."},
     MetricInfo{M::kLogDropped, "fairlead_log_dropped_total", T::kCounter, kNoLabels,

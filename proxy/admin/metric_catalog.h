@@ -29,6 +29,7 @@ enum class Metric : std::uint8_t {
   kPeerTimeouts,
   kMemoryRefused,
   kDescriptorsRefused,
+  kPeerFaults,
   kAcceptErrors,
   kLogDropped,
   kClientAddress,

@@ -106,6 +106,7 @@ constexpr PlainMetric kPlainMetrics[] = {
     {Metric::kPeerTimeouts, &WorkerStats::peer_timeouts, nullptr, nullptr},
     {Metric::kMemoryRefused, &WorkerStats::refused_memory, nullptr, nullptr},
     {Metric::kDescriptorsRefused, &WorkerStats::refused_descriptors, nullptr, nullptr},
+    {Metric::kPeerFaults, &WorkerStats::peer_faults, nullptr, nullptr},
     {Metric::kAcceptErrors, &WorkerStats::accept_errors, nullptr, nullptr},
     {Metric::kLinkGroups, &WorkerStats::link_groups_single, "state", "single"},
     {Metric::kLinkGroups, &WorkerStats::link_groups_symmetric, "state", "symmetric"},

@@ -91,6 +91,7 @@ struct WorkerStats {
   Counter peer_timeouts;        // TCP connections whose peer's host no longer answered
   Counter refused;              // application connections closed at a limit
   Counter refused_memory;       // those of them that found memory.limit spent
+  Counter peer_faults;          // what peers did wrong on a device, or wanted beyond a limit
   Counter refused_descriptors;  // those of them that found descriptors used up
   // Connections to the application, by whether it sees the client's address.
   std::array<Counter, kClientAddresses> client_address;

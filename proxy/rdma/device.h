@@ -205,6 +205,12 @@ struct QueuePairOptions {
   std::uint32_t send_requests = 64;
 };
 
+// What a peer did wrong, or wanted beyond a limit; for the log. It was refused, or the peer given up.
+struct PeerFault {
+  PeerId peer;  // zero when it had not said who it is
+  Error error;
+};
+
 class Device {
  public:
   virtual ~Device() = default;
@@ -237,6 +243,8 @@ class Device {
   // Takes up to completions.size() completions; never blocks.
   virtual std::size_t poll(std::span<Completion> completions) = 0;
   virtual std::optional<AsyncEvent> poll_async_event() = 0;
+  // The oldest fault of a peer that has not been told yet; a few are kept.
+  virtual std::optional<PeerFault> poll_fault() { return std::nullopt; }
 
   // True when poll() would probably find something. No system call; made for spinning.
   virtual bool pending() const noexcept = 0;

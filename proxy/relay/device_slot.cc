@@ -76,7 +76,19 @@ bool DeviceSlot::poll(TimePoint now) {
   }
   while (const std::optional<rdma::AsyncEvent> event = device_->poll_async_event())
     take(*event, now);
+  while (const std::optional<rdma::PeerFault> fault = device_->poll_fault()) report(*fault, now);
   return more;
+}
+
+void DeviceSlot::report(const rdma::PeerFault& fault, TimePoint now) {
+  stats_.peer_faults.add();
+  const auto left_out = fault_pace_.admit(now);
+  if (!left_out) return;
+  LogEvent line(LogLevel::kWarn, "relay.device", "peer_fault");
+  line.field("device", device_->name())
+      .field("peer_id", to_string(fault.peer))
+      .field("what", to_string(fault.error));
+  if (*left_out != 0) line.field("left_out", *left_out);
 }
 
 void DeviceSlot::take(const rdma::Completion& completion, TimePoint now) {

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/line_pace.h"
 #include "event/timer_queue.h"
 #include "rdma/device.h"
 #include "relay/group.h"
@@ -19,6 +20,10 @@ namespace fairlead::relay {
 inline constexpr std::size_t kCompletionsPerPoll = 64;
 // Polls of one turn; what is left waits for the next, so that sockets get theirs.
 inline constexpr unsigned kPollsPerTurn = 8;
+
+// Lines about what peers did wrong on one device, in kFaultLineInterval.
+inline constexpr unsigned kFaultLines = 10;
+inline constexpr Duration kFaultLineInterval = std::chrono::seconds(10);
 
 class DeviceSlot {
  public:
@@ -47,6 +52,7 @@ class DeviceSlot {
              PeerTable& groups, WorkerStats& stats);
   void take(const rdma::Completion& completion, TimePoint now);
   void take(const rdma::AsyncEvent& event, TimePoint now);
+  void report(const rdma::PeerFault& fault, TimePoint now);
 
   std::unique_ptr<rdma::Device> device_;
   std::unique_ptr<Reachability> reachability_;
@@ -55,6 +61,7 @@ class DeviceSlot {
   std::unique_ptr<ReceivePool> shared_pool_;
   PeerTable& groups_;
   WorkerStats& stats_;
+  LinePace fault_pace_{kFaultLines, kFaultLineInterval};
 };
 
 }  // namespace fairlead::relay

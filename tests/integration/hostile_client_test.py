@@ -7,7 +7,7 @@ import struct
 
 import clc
 import peers
-from harness import ProxyTest, main, short_milliseconds, wait_until
+from harness import ProxyTest, listener, main, short_milliseconds, wait_until
 
 
 class ClientTest(ProxyTest):
@@ -202,6 +202,30 @@ class HostileClient(ClientTest):
         self.assertEqual(self.inbound.log().count(
             'why="too many connections that the peer never finished"'), 1)
         self.assert_smcr(self.outbound)
+
+
+class FalseNeighbour(ProxyTest):
+    # A record of docs/broker.md: kind 4 is Channel.
+    RECORD = struct.Struct("=4sBBBB8s5sB42x")
+
+    def test_what_a_peer_of_shared_memory_did_wrong_is_told(self):
+        """Channels whose memory is none; the peer is named, in some of the lines, and all are counted."""
+        count = 40
+        with peers.Server(peers.echo) as server:
+            proxy = self.start("in", [listener("in", "inbound", server.address)])
+            place = self.folder / "shm"
+            record = self.RECORD.pack(b"FLbk", 2, 4, 0, 1, b"stranger", (place / "fabric").read_bytes()[:5], 2)
+            with open("/dev/null", "rb") as null:
+                for _ in range(count):
+                    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as sock:
+                        sock.connect(str(next(place.glob("*.sock"))))
+                        socket.send_fds(sock, [record], [null.fileno()] * 3)
+            wait_until(lambda: proxy.metrics().value("fairlead_peer_faults_total") == count,
+                       "the faults to be counted")
+            lines = [line for line in proxy.log().splitlines() if "event=peer_fault" in line]
+            self.assertIn(f"peer_id={b'stranger'.hex()}", lines[0])
+            self.assertIn("segment", lines[0])
+            self.assertLess(len(lines), count)
 
 
 class SilentClient(ClientTest):

@@ -36,7 +36,7 @@ void Backplane::set_port_state(PortNumber port, PortState state) {
   });
 }
 
-std::optional<ShmFault> Backplane::poll_fault() {
+std::optional<PeerFault> Backplane::poll_fault() {
   if (faults_.empty()) return std::nullopt;
   return faults_.pop();
 }

@@ -36,7 +36,7 @@ class Backplane {
   PortState port_state(PortNumber port) const;
   void set_port_state(PortNumber port, PortState state);
   bool has_channel(PeerId peer) const { return channels_.find_open(peer) != nullptr; }
-  std::optional<ShmFault> poll_fault();
+  std::optional<PeerFault> poll_fault();
   // Other limits than kGrantWaitMax and kControlStallMax.
   void set_wait_limits(Duration grant_wait, Duration control_stall) {
     grant_wait_ = grant_wait;
@@ -122,7 +122,7 @@ class Backplane {
   std::vector<Channel*> bells_;        // for ring_doorbells()
   std::vector<Channel*> stalled_;      // a message waits for a receive request
   std::size_t next_active_ = 0;        // where the next poll() begins, so that all get their turn
-  BoundedQueue<ShmFault> faults_;
+  BoundedQueue<PeerFault> faults_;
 };
 
 }  // namespace fairlead::rdma::shm

@@ -98,7 +98,7 @@ bool ShmDevice::take_port(PortNumber port, PortState state) {
   return true;
 }
 
-std::optional<ShmFault> ShmDevice::poll_fault() { return backplane_->poll_fault(); }
+std::optional<PeerFault> ShmDevice::poll_fault() { return backplane_->poll_fault(); }
 
 std::span<const Port> ShmDevice::ports() const { return backplane_->ports(); }
 

@@ -52,8 +52,7 @@ class ShmDevice final : public Device {
   // As if the cable was pulled or plugged in: connected queue pairs of the port break on both
   // sides.
   void set_port_state(PortNumber port, PortState state);
-  // Channels that were given up because the peer broke the rules, oldest first, a few are kept.
-  std::optional<ShmFault> poll_fault();
+  std::optional<PeerFault> poll_fault() override;
 
   bool take_port(PortNumber port, PortState state) override;
 

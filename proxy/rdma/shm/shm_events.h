@@ -9,12 +9,6 @@
 
 namespace fairlead::rdma::shm {
 
-// A channel given up because its peer broke the rules or a limit; for the log.
-struct ShmFault {
-  PeerId peer;  // zero when it had not said who it is
-  Error error;
-};
-
 class AsyncEvents {
  public:
   void port_changed(PortNumber port, PortState state);

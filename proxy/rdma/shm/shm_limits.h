@@ -62,7 +62,7 @@ inline constexpr std::size_t kStockMax = 64;  // blanks that are kept; the broke
 inline constexpr std::size_t kConnectorEventsMax = 1024;  // read and not handled
 inline constexpr std::size_t kRequestsWaitingMax = 8192;  // requests that the ring did not take
 
-inline constexpr std::uint32_t kFaultsMax = 16;  // remembered until poll_fault()
+inline constexpr std::uint32_t kFaultsMax = 64;  // remembered until poll_fault()
 inline constexpr unsigned kIdleArmsMax = 64;  // arms without traffic until a channel is left asleep
 inline constexpr std::size_t kSweptMax = 4096;  // directory entries looked at when a device opens
 
