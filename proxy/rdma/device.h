@@ -205,7 +205,8 @@ struct QueuePairOptions {
   std::uint32_t send_requests = 64;
 };
 
-// What a peer did wrong, or wanted beyond a limit; for the log. It was refused, or the peer given up.
+// What a peer did wrong, or wanted beyond a limit; for the log. It was refused, or the peer given
+// up.
 struct PeerFault {
   PeerId peer;  // zero when it had not said who it is
   Error error;
