@@ -10,6 +10,7 @@
 #include <iterator>
 #include <thread>
 
+#include "base/descriptors.h"
 #include "base/log.h"
 #include "event/https/tls_identity.h"
 #include "injector/webhook.h"
@@ -183,6 +184,7 @@ int run(int argc, char** argv) {
   log_start(*log_level_from(options.log_level),
             options.log_format == "json" ? LogFormat::kJson : LogFormat::kLogfmt);
   const LogQueue log_queue;
+  raise_descriptor_limit();
   // Three threads that rarely allocate at once need no arena each.
   mallopt(M_ARENA_MAX, 1);
   std::signal(SIGPIPE, SIG_IGN);

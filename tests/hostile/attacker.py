@@ -247,8 +247,9 @@ class Attacker:
             (3, self.request_nonsense), (2, self.request_ring_indices), (2, self.request_flood), (2, self.silence),
             (4, self.control_nonsense), (2, self.control_indices), (4, self.message_nonsense), (2, self.message_indices),
             (2, self.scribble), (2, self.sleep_words), (3, self.bell_storm), (1, self.eat_the_byte),
-            (2, self.close_channel), (2, self.hold_in_a_child), (3, self.buffers), (2, self.resize_memory),
-            (4, self.send_descriptors), (2, self.descriptors_in_flight), (2, self.epoll_watches), (1, self.pipe_pages),
+            (2, self.close_channel), (2, self.hold_in_a_child), (3, self.buffers), (2, self.giant_grants),
+            (2, self.resize_memory), (4, self.send_descriptors), (2, self.descriptors_in_flight),
+            (2, self.epoll_watches), (1, self.pipe_pages),
             (4, self.handshake), (3, self.deep_link), (2, self.tcp_nonsense), (2, self.slow_http), (1, self.old_names),
         ]
 
@@ -498,6 +499,18 @@ class Attacker:
             channel.say(ANNOUNCE, domain=rng.randrange(4), rkey=number(rng, 32), address=number(rng, 64) & ~4095,
                         size=rng.choice((size, number(rng, 64))), instance=device.instance, number=buffer)
         channel.ring()
+
+    def giant_grants(self, rng):
+        """The largest buffer, empty, again and again: it costs nobody anything but the victim's address space."""
+        device, channel = self.channel(rng)
+        if not device.blanks:
+            raise OSError("no blank")
+        buffer, descriptor = rng.choice(device.blanks)
+        with contextlib.suppress(OSError):
+            os.ftruncate(descriptor, 1 << 30)
+        for _ in range(rng.randint(100, 600)):
+            device.request(GRANT, peer=channel.peer, instance=device.instance, buffer=buffer)
+        device.ring()
 
     def resize_memory(self, rng):
         """What the seals forbid, and what they do not."""
