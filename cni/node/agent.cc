@@ -163,7 +163,10 @@ struct Agent::Parts {
     const RnicAccessOptions& wanted = settings.rnics;
     if (wanted.mode != RnicAccessMode::kNri) return;
     auto read = read_node_config(Json(settings.entry));
-    if (!read) return;  // install() has refused it
+    if (!read) {
+      LogEvent(LogLevel::kError, kLogger, "no_rnic_access").field("what", read.error().message);
+      return;
+    }
     nri::RnicAccessSettings access{std::move(read->config), wanted.policy, wanted.sysfs, "/proc"};
     access.config.run_dir = settings.places.run_dir;
     access.policy.sidecar_uid = access.config.proxy_uid;

@@ -1,15 +1,17 @@
 """Goal: sidecars get the RNICs of their pod from fairlead-node, nobody else gets anything, and no pod fails to start
 for it. Method: the program, a container runtime that makes no containers (nri_runtime.py), and a sysfs of files."""
+import os
 import resource
 import subprocess
 import tempfile
+import unittest
 import urllib.request
 from pathlib import Path
 
 import node_test
 from node_test import NODE, SECONDS_MAX
 from nri_runtime import Runtime, container_message, device_message, encode, pod_message
-from plugin import IN, PluginTest, main, seconds, wait_until
+from plugin import IN, PluginTest, cgroup_root, main, seconds, wait_until
 
 UNLIMITED = 2 ** 64 - 1
 MEMLOCK = "RLIMIT_MEMLOCK"
@@ -148,12 +150,18 @@ class Sidecars(NriTest):
         self.good("DEL", pod)
         self.assertEqual(pod.alias(), "")
 
+    @unittest.skipIf(cgroup_root() is None, "no cgroup v2 hierarchy to be written")
     def test_sidecar_that_ran_before_is_given_its_device_or_the_reason(self):
-        """By which means is for the unit test; here its process is not the container's."""
-        sandbox = "a" * 64
+        """By which means is for the unit test; here the process is not the container's."""
+        sandbox, container = "a" * 64, "k" * 64
+        top = cgroup_root() / f"kubelate{os.getpid()}"
+        for folder in (top, top / "pod11-22", top / "pod11-22" / f"cri-containerd-{container}.scope"):
+            folder.mkdir()
+            self.addCleanup(folder.rmdir)
         pods = [pod_message(sandbox, annotations=IN), pod_message("b" * 64, name="web-1", annotations=IN)]
         present = [device_message("/dev/infiniband/uverbs0", 231, 192, 0o600, SIDECAR)]
-        self.connected(pods=pods, containers=[container_message(sandbox, pid=1),
+        self.connected("--cgroup-root", str(cgroup_root()),
+                       pods=pods, containers=[container_message(sandbox, pid=1, ident=container),
                                               container_message(sandbox, name="app", pid=1),
                                               container_message("b" * 64, devices=present, pid=1)])
         self.see('nri event=rnic_not_given_late pod=shop/web-0 what="the process belongs to another container" hint=')

@@ -33,6 +33,7 @@ HOMES = {
     "openssl/": ["proxy/event/", "injector/"],
     "yaml-cpp/": ["proxy/config/", "injector/manifest.cc"],
     "prometheus/": ["proxy/exposition/"],
+    "google/protobuf": ["cni/node/nri/"],
     "nlohmann/": ["proxy/json/", "proxy/admin/", "proxy/ctl/", "proxy/event/https/", "cni/", "injector/"],
     "bpf/": ["proxy/bpf/"],
     "spdlog/": ["proxy/base/log.cc"],

@@ -1,5 +1,6 @@
 #include "cni/node/nri/access_delivery.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/hand_over.h"
@@ -53,35 +54,58 @@ void AccessDelivery::add(Delivery delivery) {
   changed_.notify_one();
 }
 
+std::optional<Delivery> AccessDelivery::take_due() {
+  const auto now = std::chrono::steady_clock::now();
+  const auto found = std::find_if(waiting_.begin(), waiting_.end(),
+                                  [&](const Delivery& one) { return one.due <= now; });
+  if (found == waiting_.end()) return std::nullopt;
+  Delivery delivery = std::move(*found);
+  waiting_.erase(found);
+  return delivery;
+}
+
 void AccessDelivery::run() {
   std::unique_lock lock(mutex_);
-  for (;;) {
-    changed_.wait(lock, [this] { return stopped_ || !waiting_.empty(); });
-    if (stopped_) return;
-    Delivery delivery = std::move(waiting_.front());
-    waiting_.pop_front();
+  while (!stopped_) {
+    std::optional<Delivery> delivery = take_due();
+    if (!delivery) {
+      if (waiting_.empty())
+        changed_.wait(lock);
+      else
+        changed_.wait_for(lock, kLateRetryInterval);
+      continue;
+    }
     lock.unlock();
-    deliver(delivery);
+    const bool done = deliver(*delivery);
     lock.lock();
+    if (done || waiting_.size() >= kDeliveriesMax) continue;
+    delivery->due = std::chrono::steady_clock::now() + kLateRetryInterval;
+    waiting_.push_back(std::move(*delivery));
   }
 }
 
-void AccessDelivery::deliver(Delivery& delivery) {
-  if (delivery.late) {
-    const Result<void> given = give_late(*delivery.late, places_);
-    ++(given ? counts_.late_given : counts_.late_failed);
-    if (!given) delivery.access = RnicAccess::kLateFailed;
-    LogEvent(given ? LogLevel::kInfo : LogLevel::kWarn, kLogger,
-             given ? "rnic_given_late" : "rnic_not_given_late")
-        .field("pod", delivery.pod)
-        .field("what", given ? "" : to_string(given.error()))
-        .field("hint", given ? "" : "restart the pod to give its sidecar the RNIC");
-  }
+bool AccessDelivery::deliver_late(Delivery& delivery) {
+  const Result<void> given = give_late(*delivery.late, places_);
+  if (!given && given.error().code == Errc::kNotFound && ++delivery.tries < kLateTriesMax)
+    return false;
+  ++(given ? counts_.late_given : counts_.late_failed);
+  if (!given) delivery.access = RnicAccess::kLateFailed;
+  LogEvent(given ? LogLevel::kInfo : LogLevel::kWarn, kLogger,
+           given ? "rnic_given_late" : "rnic_not_given_late")
+      .field("pod", delivery.pod)
+      .field("what", given ? "" : to_string(given.error()))
+      .field("hint", given ? "" : "restart the pod to give its sidecar the RNIC");
+  return true;
+}
+
+bool AccessDelivery::deliver(Delivery& delivery) {
+  if (delivery.late && !deliver_late(delivery)) return false;
   const Result<void> told = hand_over(run_dir_, delivery.pod_id, delivery.access);
   if (!told && told.error().code != Errc::kNotFound)
     LogEvent(LogLevel::kWarn, kLogger, "rnic_access_not_told")
         .field("pod", delivery.pod)
         .field("what", to_string(told.error()));
+  return true;
 }
 
 }  // namespace fairlead::cni::node::nri

@@ -3,8 +3,8 @@
 // already. A thread of its own, which enters network namespaces.
 #pragma once
 
-#include <array>
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -20,11 +20,17 @@ namespace fairlead::cni::node::nri {
 // As many as a node may have containers when the agent connects; later ones are dropped.
 inline constexpr std::size_t kDeliveriesMax = 4096;
 
+// A container that has been created, but not started, has no process yet.
+inline constexpr std::chrono::seconds kLateRetryInterval{2};
+inline constexpr unsigned kLateTriesMax = 30;
+
 struct Delivery {
   std::string pod_id;  // of its sandbox
   std::string pod;     // namespace/name, for the log
   RnicAccess access = RnicAccess::kNotSidecar;
   std::optional<LateDevices> late;
+  std::chrono::steady_clock::time_point due{};
+  unsigned tries = 0;
 };
 
 class AccessDelivery {
@@ -45,7 +51,10 @@ class AccessDelivery {
 
  private:
   void run();
-  void deliver(Delivery& delivery);
+  std::optional<Delivery> take_due();
+  // False when it is to be tried again.
+  bool deliver(Delivery& delivery);
+  bool deliver_late(Delivery& delivery);
 
   std::string run_dir_;
   LatePlaces places_;

@@ -12,6 +12,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <filesystem>
+#include <fstream>
 #include <sstream>
 
 #include "base/handle.h"
@@ -62,8 +63,9 @@ bool runs_as(const std::string& status, std::uint32_t uid) {
 }
 
 // Holding the folder of /proc keeps the number from standing for another process.
-Result<FileDescriptor> open_process(const LateDevices& wanted, const std::string& procfs) {
-  const std::string path = procfs + "/" + std::to_string(wanted.process);
+Result<FileDescriptor> open_process(const LateDevices& wanted, pid_t number,
+                                    const std::string& procfs) {
+  const std::string path = procfs + "/" + std::to_string(number);
   FileDescriptor process(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!process) return system_error("process of the container", errno);
   const std::string cgroup = SMC_TRY(read_at(process.get(), "cgroup"));
@@ -89,6 +91,14 @@ bool is_ours(int folder, const std::string& name, dev_t number, std::uint32_t ow
   struct stat present {};
   return ::fstatat(folder, name.c_str(), &present, AT_SYMLINK_NOFOLLOW) == 0 &&
          S_ISCHR(present.st_mode) && present.st_rdev == number && present.st_uid == owner;
+}
+
+// As its cgroup has it, where the runtime did not tell.
+Result<pid_t> process_of(const LateDevices& wanted, const std::string& cgroup) {
+  if (wanted.process > 0) return wanted.process;
+  pid_t process = 0;
+  if (std::ifstream(cgroup + "/cgroup.procs") >> process && process > 0) return process;
+  return Error{Errc::kNotFound, "process of the container"};
 }
 
 // Under another name first: the sidecar must not see a node that it may not open yet.
@@ -133,12 +143,13 @@ void raise_memlock(pid_t process, std::uint64_t bytes) {
 }  // namespace
 
 Result<void> give_late(const LateDevices& wanted, const LatePlaces& places) {
-  const FileDescriptor process = SMC_TRY(open_process(wanted, places.procfs));
   const std::string cgroup = SMC_TRY(container_cgroup(wanted, places.cgroup_root));
+  const pid_t number = SMC_TRY(process_of(wanted, cgroup));
+  const FileDescriptor process = SMC_TRY(open_process(wanted, number, places.procfs));
   const FileDescriptor folder = SMC_TRY(open_device_folder(process.get()));
   for (const UverbsDevice& device : wanted.devices)
     SMC_TRY(bpf::permit_device(cgroup, {device.major, device.minor}));
-  if (wanted.memlock_bytes) raise_memlock(wanted.process, *wanted.memlock_bytes);
+  if (wanted.memlock_bytes) raise_memlock(number, *wanted.memlock_bytes);
   // Last: with the node, the sidecar opens the device.
   for (const UverbsDevice& device : wanted.devices)
     SMC_TRY(make_node(folder.get(), device, wanted.owner));
