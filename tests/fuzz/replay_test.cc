@@ -20,6 +20,7 @@ int fuzz_llc(const std::uint8_t* data, std::size_t size);
 int fuzz_cdc(const std::uint8_t* data, std::size_t size);
 int fuzz_cni(const std::uint8_t* data, std::size_t size);
 int fuzz_node(const std::uint8_t* data, std::size_t size);
+int fuzz_nri(const std::uint8_t* data, std::size_t size);
 int fuzz_review(const std::uint8_t* data, std::size_t size);
 }
 
@@ -67,6 +68,7 @@ INSTANTIATE_TEST_SUITE_P(Targets, Replay,
                                          Target{"decline", fuzz_decline, 3},
                                          Target{"llc", fuzz_llc, 30}, Target{"cdc", fuzz_cdc, 20},
                                          Target{"cni", fuzz_cni, 10}, Target{"node", fuzz_node, 14},
+                                         Target{"nri", fuzz_nri, 11},
                                          Target{"review", fuzz_review, 25}),
                          [](const auto& param) { return std::string(param.param.name); });
 
