@@ -45,6 +45,8 @@ bool take(NodeAnnotation annotation, std::string_view value, Wishes& wishes) {
     case NodeAnnotation::kClientAddress:
       wishes.client_address = kubernetes::parse_switch(value);
       return wishes.client_address.has_value();
+    case NodeAnnotation::kRnicAccess:
+      return value == kubernetes::kRnicAccessAllowed;  // for the agent, at a container's creation
   }
   return false;
 }

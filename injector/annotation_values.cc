@@ -59,6 +59,8 @@ bool is_cidr_list(std::string_view value) { return kubernetes::parse_cidr_list(v
 
 bool is_pnet_id(std::string_view value) { return !canonical_pnet(value).empty(); }
 
+bool is_rnic_access(std::string_view value) { return value == kubernetes::kRnicAccessAllowed; }
+
 bool is_fallback(std::string_view value) { return value == "allow" || value == "deny"; }
 
 bool is_log_level(std::string_view value) {

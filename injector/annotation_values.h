@@ -10,6 +10,7 @@ bool is_boolean(std::string_view value);
 bool is_port_list(std::string_view value);  // "80", "80,443", "8000-8010"
 bool is_cidr_list(std::string_view value);
 bool is_pnet_id(std::string_view value);
+bool is_rnic_access(std::string_view value);
 bool is_fallback(std::string_view value);
 bool is_log_level(std::string_view value);
 bool is_log_format(std::string_view value);

@@ -74,6 +74,7 @@ constexpr std::array kTable = {
     shared(NodeAnnotation::kSkipSubnets, R::kNode, is_cidr_list),
     shared(NodeAnnotation::kIncludeInboundPorts, R::kNode, is_port_list),
     shared(NodeAnnotation::kIncludeCidrs, R::kNode, is_cidr_list),
+    shared(NodeAnnotation::kRnicAccess, R::kNode, is_rnic_access),
 };
 
 constexpr std::size_t kShownCharsMax = 64;

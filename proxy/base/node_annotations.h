@@ -42,6 +42,7 @@ enum class NodeAnnotation : std::uint8_t {
   kIncludeInboundPorts,
   kIncludeCidrs,
   kClientAddress,
+  kRnicAccess,
 };
 
 struct NodeAnnotationInfo {
@@ -57,6 +58,7 @@ inline constexpr std::string_view kPortListAllowed =
 inline constexpr std::string_view kCidrListAllowed =
     "1 to 64 blocks between commas, without bits behind the prefix, as in 10.0.0.0/8,fd00::/8";
 inline constexpr std::string_view kSwitchAllowed = "enabled or disabled";
+inline constexpr std::string_view kRnicAccessAllowed = "none";
 inline constexpr std::string_view kPnetIdAllowed = "1 to 16 of A-Z, a-z and 0-9";
 
 // In the order of the enumeration.
@@ -84,6 +86,9 @@ inline constexpr std::array kNodeAnnotations = {
                        "Whether the application sees the client's address as that of its peer, or "
                        "its own pod's.",
                        "enabled"},
+    NodeAnnotationInfo{NodeAnnotation::kRnicAccess, "rnic-access", kRnicAccessAllowed,
+                       "Give the sidecar no device node of an RNIC, whatever the node would do.",
+                       "none"},
 };
 
 constexpr const NodeAnnotationInfo& info_of(NodeAnnotation annotation) {

@@ -4,13 +4,13 @@
 #include <array>
 
 #include "base/kubernetes_names.h"
+#include "base/node_annotations.h"
 #include "cni/wishes.h"
 
 namespace fairlead::cni::node::nri {
 namespace {
 
 constexpr std::uint32_t kEverybodyMode = 0666;
-constexpr const char* kRnicAccessAnnotation = "fairlead.io/rnic-access";
 
 // True when the sidecar's user can open the device as it stands.
 bool opens_as_it_is(const ContainerDevice& device, std::uint32_t uid) {
@@ -21,8 +21,10 @@ bool opens_as_it_is(const ContainerDevice& device, std::uint32_t uid) {
 }
 
 bool is_denied(const StringMap& annotations) {
-  const auto found = annotations.find(kRnicAccessAnnotation);
-  return found != annotations.end() && found->second == "none";
+  const auto found =
+      annotations.find(std::string(kubernetes::kAnnotationPrefix) +
+                       std::string(info_of(kubernetes::NodeAnnotation::kRnicAccess).name));
+  return found != annotations.end() && found->second == kubernetes::kRnicAccessAllowed;
 }
 
 bool may_have_rnics(const RnicAccessPolicy& policy, const std::string& pod_namespace) {

@@ -33,6 +33,7 @@ and a test runs both over the same values. A list: name, expression, allowed.
   (list "skip-subnets" $cidrs $cidrsAllowed)
   (list "include-inbound-ports" $ports $portsAllowed)
   (list "include-cidrs" $cidrs $cidrsAllowed)
+  (list "rnic-access" "v == 'none'" "none")
   | toJson -}}
 {{- end -}}
 
