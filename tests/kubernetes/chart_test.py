@@ -49,6 +49,8 @@ class Chart(unittest.TestCase):
                 ("colour=red", "colour"), ("injector.mod=policy", "mod"), ("proxy.logLevel=loud", "logLevel"),
                 ("proxy.adminPort=4540", "adminPort"), ("profile=large", "profile"), ("injector.replicas=0", "replicas"),
                 ("proxy.memoryLimit=1G", "memoryLimit"), ("nodePools[0].name=A B", "name"),
+                ("node.rnicAccess=plugin", "rnicAccess"), ("nodePools[0].rnicAccess=nro", "rnicAccess"),
+                ("node.rnicMemlock=1Gi", "rnicMemlock"), ("node.rnicNamespaces[0]=A", "rnicNamespaces"),
                 ("image.digest=sha256:xyz", "digest"), ("node.includeCIDRs[0]=all", "includeCIDRs"),
                 ("injector.certs.mode=existingSecret", "injector.certs.existingSecret")):
             code, _, error = helm.template(HELM, "--set", setting)
@@ -98,6 +100,51 @@ class Chart(unittest.TestCase):
             self.assertEqual(("--repair" in node["args"], "--label-node" in node["args"]), (repair, label))
             mounts = {mount["name"] for mount in node["volumeMounts"]}
             self.assertEqual(mounts, {volume["name"] for volume in pod["volumes"]})
+
+    def test_a_pool_says_who_gives_rnics(self):
+        objects = render("--set-json", 'nodePools=[{"name":"a"},{"name":"b","rnicAccess":"resource"},'
+                         '{"name":"c","rnicAccess":"none"}]', "--set", "node.rnicNamespaces={shop,prod},node.repair=false,"
+                         "node.label=false,node.seLinuxOptions.type=spc_t")
+        pods = {s["metadata"]["name"][-1]: s["spec"]["template"]["spec"] for s in of_kind(objects, "DaemonSet")}
+        for name, access in (("a", "nri"), ("b", "resource"), ("c", "none")):
+            pod, node, nri = pods[name], pods[name]["containers"][0], access == "nri"
+            self.assertIn(f"--rnic-access={access}", node["args"])
+            self.assertEqual([a for a in node["args"] if a.startswith(("--rnic-n", "--rnic-m", "--cgroup"))],
+                             ["--cgroup-root=/host/cgroup", "--rnic-memlock=auto", "--rnic-namespace=shop",
+                              "--rnic-namespace=prod"] if nri else [])
+            # The folder: the socket is another file after each start of the runtime.
+            self.assertEqual([v["hostPath"]["path"] for v in pod["volumes"] if v["name"] == "nri"], ["/var/run/nri"] * nri)
+            self.assertEqual([m["mountPath"] for m in node["volumeMounts"] if m["name"] == "nri"], ["/var/run/nri"] * nri)
+            self.assertEqual({m["name"] for m in node["volumeMounts"]}, {v["name"] for v in pod["volumes"]})
+            self.assertEqual(pod.get("hostPID", False), nri)
+            rights = node["securityContext"]["capabilities"]["add"]
+            self.assertEqual({"MKNOD", "CHOWN", "SYS_RESOURCE"} & set(rights),
+                             {"MKNOD", "CHOWN", "SYS_RESOURCE"} if nri else set())
+            self.assertEqual(node["securityContext"]["seLinuxOptions"], {"type": "spc_t"})
+            plugin = json.loads(next(a.removeprefix("--settings=") for a in node["args"] if a.startswith("--settings=")))
+            self.assertEqual(plugin.get("rnicMode"), "none" if access == "none" else None)
+
+    def test_mark_of_the_injection_is_reserved_where_it_gives_rnics(self):
+        def policies(*arguments):
+            return [p for p in of_kind(render(*arguments), "ValidatingAdmissionPolicy")
+                    if p["metadata"]["name"].endswith("-rnic")]
+        for without in ("node.rnicAccess=resource", "node.rnicAccess=none", "node.enabled=false"):
+            self.assertEqual(policies("--set", without), [], without)
+        (policy,) = policies("--set", "node.rnicImages={registry.example/other:1},node.rnicNamespaces={shop}")
+        spec = policy["spec"]
+        self.assertEqual(spec["matchConstraints"]["namespaceSelector"]["matchExpressions"],
+                         [{"key": "kubernetes.io/metadata.name", "operator": "In", "values": ["shop"]}])
+        text = " ".join(v["expression"] for v in spec["validations"])
+        self.assertIn("c.image in ['registry.example/fairlead:0.1.0','registry.example/other:1']", text)
+        self.assertEqual(spec["failurePolicy"], "Fail")
+        bound = [b["spec"] for b in of_kind(render(), "ValidatingAdmissionPolicyBinding")
+                 if b["metadata"]["name"] == policy["metadata"]["name"]]
+        self.assertEqual(bound, [{"policyName": policy["metadata"]["name"], "validationActions": ["Deny"]}])
+        # What it asks of a sidecar is what the injection makes.
+        sidecar = (ROOT / "injector/sidecar.cc").read_text()
+        self.assertIn('{"args", Json::array({"--config", kConfigFile})}', sidecar)
+        self.assertIn('kConfigFile = "/etc/fairlead/pod.yaml"', sidecar)
+        self.assertIn('{"runAsUser", kubernetes::kSidecarUid}', sidecar)
 
     def test_the_uninstallation_may_do_what_it_does_and_no_more(self):
         objects = render("--set-json", 'nodePools=[{"name":"a"},{"name":"b"}]')
