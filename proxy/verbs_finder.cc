@@ -1,6 +1,8 @@
 #include "verbs_finder.h"
 
 #include <algorithm>
+#include <array>
+#include <utility>
 
 #include "base/hand_over.h"
 #include "base/log.h"
@@ -18,7 +20,51 @@ relay::DeviceSlot* slot_named(relay::Worker& worker, const std::string& name) {
   return nullptr;
 }
 
+bool worker_lacks_rnic(relay::Worker& worker) {
+  return std::none_of(worker.slots().begin(), worker.slots().end(),
+                      [](const auto& slot) { return slot->reachability().leaves_node(); });
+}
+
+DeviceRow access_row(const std::string& access) {
+  const AccessAnswer answer = explain_access(access);
+  DeviceRow row;
+  row.name = "rnic";
+  row.kind = "verbs";
+  row.state = kDeviceAbsent;
+  row.reason = fallback_info(answer.reason).name;
+  row.detail = answer.sentence;
+  return row;
+}
+
 }  // namespace
+
+AccessAnswer explain_access(std::string_view access) {
+  using R = FallbackReason;
+  struct Known {
+    std::string_view access;
+    AccessAnswer answer;
+  };
+  constexpr std::array kKnown = {
+      Known{"no_rnic", {R::kNoRdmaDevice, "the node has no RNIC of this pod's network"}},
+      Known{"namespace",
+            {R::kRnicNotGiven, "the cluster gives no RNICs to pods of this namespace"}},
+      Known{"disabled", {R::kRnicNotGiven, "RNICs are switched off for this pod"}},
+      Known{"wrong_user",
+            {R::kRnicNotGiven, "the sidecar runs as another user than the injection gives it"}},
+      Known{"exclusive_mode",
+            {R::kRnicExclusiveMode, "the node's RNICs belong to network namespaces"}},
+      Known{"late_failed",
+            {R::kRnicNotGiven,
+             "the sidecar was created while fairlead-node was not connected to the container "
+             "runtime; restart the pod"}},
+      Known{"granted", {R::kRnicNotGiven, "the node gave an RNIC, but none is to be seen here"}},
+      Known{"already_granted",
+            {R::kRnicNotGiven, "the container has a device node, but no RNIC is to be seen here"}},
+  };
+  for (const Known& known : kKnown)
+    if (known.access == access) return known.answer;
+  return {R::kRnicNotGiven, "the node gives a reason that this version does not know"};
+}
 
 bool VerbsFinder::allowed(const std::string& name) const {
   const std::vector<std::string>& names = config_.devices.verbs.names;
@@ -39,7 +85,10 @@ void VerbsFinder::look(relay::Worker& worker) {
   for (const std::string& name : gone)
     if (worker.remove_device(name) && speaks_)
       LogEvent(LogLevel::kWarn, "main", "device_removed").field("device", name);
-  if (!names.empty()) look_at_network();
+  if (!names.empty())
+    look_at_network();
+  else
+    look_at_note();
   for (const std::string& name : names) {
     if (slot_named(worker, name) != nullptr) continue;
     const Result<void> opened = open(worker, name);
@@ -56,17 +105,22 @@ void VerbsFinder::look(relay::Worker& worker) {
   tell(worker);
 }
 
-void VerbsFinder::look_at_network() {
-  view_.addresses = rdma::verbs::interface_addresses();
-  view_.route_interface = rdma::verbs::default_route_interface(view_.addresses);
-  auto table = rdma::verbs::read_pnet_table();
+void VerbsFinder::look_at_note() {
   const auto alias = rdma::verbs::read_loopback_alias();
   const auto handed = alias ? parse_alias(*alias) : std::nullopt;
   view_.handed = handed.value_or(HandOver{});
+}
+
+void VerbsFinder::look_at_network() {
+  look_at_note();
+  view_.addresses = rdma::verbs::interface_addresses();
+  view_.route_interface = rdma::verbs::default_route_interface(view_.addresses);
+  auto table = rdma::verbs::read_pnet_table();
   view_.pnet_table = table ? std::move(*table) : std::vector<rdma::verbs::PnetEntry>{};
 }
 
 Result<void> VerbsFinder::open(relay::Worker& worker, const std::string& name) {
+  memlock_.set_limit_bytes(rdma::verbs::memlock_limit_bytes());
   std::unique_ptr<VerbsDevice> device =
       SMC_TRY(VerbsDevice::open({.name = name, .memlock = &memlock_}));
   const VerbsDevice& opened = *device;
@@ -111,12 +165,21 @@ void VerbsFinder::tell(relay::Worker& worker) {
     row.detail = trouble.what;
     rows.push_back(std::move(row));
   }
+  const bool silent = troubles_.empty() && worker_lacks_rnic(worker);
+  const std::string access = silent ? view_.handed.access : "";
+  if (!access.empty()) rows.push_back(access_row(access));
   worker.set_unusable_devices("verbs", std::move(rows));
   if (!troubles_.empty())
     worker.set_no_device_reason(troubles_.begin()->second.reason);
+  else if (!access.empty())
+    worker.set_no_device_reason(explain_access(access).reason);
   else if (reason_told_)
     worker.set_no_device_reason(FallbackReason::kNoRdmaDevice);
-  reason_told_ = !troubles_.empty();
+  reason_told_ = !troubles_.empty() || !access.empty();
+  if (std::exchange(access_told_, access) == access || access.empty() || !speaks_) return;
+  LogEvent(LogLevel::kInfo, "main", "no_rnic")
+      .field("access", access)
+      .field("what", explain_access(access).sentence);
 }
 
 }  // namespace fairlead

@@ -5,6 +5,7 @@
 
 #include <map>
 #include <string>
+#include <string_view>
 
 #include "config/config.h"
 #include "rdma/verbs/memlock.h"
@@ -13,8 +14,15 @@
 
 namespace fairlead {
 
-// Costs a readdir(3) where there is no RNIC.
+// Costs a readdir(3) and a question to the kernel where there is no RNIC.
 inline constexpr Duration kDeviceLookInterval = std::chrono::seconds(5);
+
+// What the node decided about the sidecar's devices (base/hand_over.h), as a reason and a sentence.
+struct AccessAnswer {
+  FallbackReason reason = FallbackReason::kRnicNotGiven;
+  std::string_view sentence;
+};
+AccessAnswer explain_access(std::string_view access);
 
 class VerbsFinder {
  public:
@@ -35,6 +43,7 @@ class VerbsFinder {
 
   bool allowed(const std::string& name) const;
   void look_at_network();
+  void look_at_note();
   Result<void> open(relay::Worker& worker, const std::string& name);
   void note(const std::string& name, const Trouble& trouble);
   void tell(relay::Worker& worker);
@@ -46,6 +55,7 @@ class VerbsFinder {
   std::map<std::string, Trouble> troubles_;
   bool missing_told_ = false;
   bool reason_told_ = false;
+  std::string access_told_;
 };
 
 }  // namespace fairlead

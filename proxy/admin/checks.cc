@@ -55,13 +55,16 @@ Fact check_devices(const CheckInput& input) {
   std::set<std::string> active;
   std::set<std::string> lacking_gid;
   std::set<std::string> down;
-  std::string hint;  // of the first device with a reason
+  std::string absent;  // why the node gave no RNIC
+  std::string hint;    // of the first device with a reason
   for (const WorkerSnapshot& worker : input.snapshot.workers) {
     for (const DeviceRow& row : worker.devices) {
       // A device that could not be opened shows no ports.
       const std::string port = row.port == 0 ? row.name : row.name + "/" + std::to_string(row.port);
       if (hint.empty()) hint = hint_of(row.reason);
-      if (row.state != "active")
+      if (row.state == kDeviceAbsent)
+        absent = row.detail;
+      else if (row.state != "active")
         down.insert(row.detail.empty() ? port : port + " (" + row.detail + ")");
       else if (row.gid.empty())
         lacking_gid.insert(port);
@@ -70,7 +73,8 @@ Fact check_devices(const CheckInput& input) {
     }
   }
   if (active.empty() && down.empty() && lacking_gid.empty())
-    return warn("devices", "no device: every connection is TCP",
+    return warn("devices",
+                "no device: every connection is TCP" + (absent.empty() ? "" : "; " + absent),
                 "enable the shm device, or give the container an RDMA device");
   if (active.empty() && !lacking_gid.empty())
     return fail("devices", "no usable GID on " + join(lacking_gid, ", "),
@@ -80,6 +84,7 @@ Fact check_devices(const CheckInput& input) {
         "devices", "no active port: " + join(down, ", "),
         hint.empty() ? "see fairleadctl devices; check cable, switch, and /dev/infiniband" : hint);
   std::string text = "active " + join(active, ", ");
+  if (!absent.empty()) text += "; no RNIC: " + absent;
   if (lacking_gid.empty() && down.empty()) return ok("devices", std::move(text));
   if (!down.empty()) text += "; down " + join(down, ", ");
   if (!lacking_gid.empty()) text += "; without usable GID " + join(lacking_gid, ", ");

@@ -182,6 +182,7 @@ void add_devices(Families& out, const GatheredSnapshot& snapshot) {
   std::set<std::pair<std::string, std::string>> pnets;
   for (const WorkerSnapshot& worker : snapshot.workers) {
     for (const DeviceRow& row : worker.devices) {
+      if (row.state == kDeviceAbsent) continue;  // there is no port to alert about
       const PortKey port{row.name, row.port};
       // Every worker has opened the device for itself; one that lost it is worth an alert.
       const auto [seen_up, first] = up.try_emplace(port, true);

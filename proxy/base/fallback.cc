@@ -154,12 +154,14 @@ constexpr std::array kTable = {
          "nothing to do"),
     ours(R::kPortDown, "rnic_port_down", 0x10, kDeclineNoRdmaDevice, false,
          "no port of the RNIC is up", "check cable, switch, and the RNIC's network interface"),
+    ours(R::kRnicNotGiven, "rnic_not_given", 0x11, kDeclineNoRdmaDevice, false,
+         "the node gave the sidecar no RNIC", "fairleadctl devices tells what the node says"),
 };
 
 constexpr bool table_is_ordered() {
   for (std::size_t i = 0; i < kTable.size(); ++i)
     if (static_cast<std::size_t>(kTable[i].reason) != i) return false;
-  return kTable.size() == static_cast<std::size_t>(R::kPortDown) + 1;
+  return kTable.size() == static_cast<std::size_t>(R::kRnicNotGiven) + 1;
 }
 static_assert(table_is_ordered());
 

@@ -68,6 +68,7 @@ enum class FallbackReason : std::uint8_t {
   kMalformedClc,
   kDraining,
   kPortDown,
+  kRnicNotGiven,
 };
 
 struct FallbackInfo {

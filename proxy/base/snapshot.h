@@ -66,11 +66,14 @@ struct LinkGroupRow {
   std::vector<LinkRow> links;
 };
 
+// The state of a row that stands for an RNIC that the node did not give.
+inline constexpr const char* kDeviceAbsent = "absent";
+
 struct DeviceRow {
   std::string name;  // "shm0"
   std::string kind;  // "shm", "verbs"
   unsigned port = 0;
-  std::string state;  // "active", "down"
+  std::string state;  // "active", "down", kDeviceAbsent
   std::string gid, mac, pnet, pnet_source;
   unsigned mtu_bytes = 0;
   std::string detail;  // a sentence when it cannot be used

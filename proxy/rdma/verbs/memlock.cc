@@ -33,9 +33,10 @@ bool may_lock_without_limit() {
 
 bool MemlockAccount::take(std::size_t size_bytes) noexcept {
   const std::size_t bytes = in_pages(size_bytes);
+  const std::size_t limit = limit_bytes();
   std::size_t used = used_bytes_.load(std::memory_order_relaxed);
   do {
-    if (limit_bytes_ != 0 && (bytes > limit_bytes_ || used > limit_bytes_ - bytes)) return false;
+    if (limit != 0 && (bytes > limit || used > limit - bytes)) return false;
   } while (!used_bytes_.compare_exchange_weak(used, used + bytes, std::memory_order_relaxed));
   return true;
 }

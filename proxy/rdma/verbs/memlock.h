@@ -21,19 +21,24 @@ class MemlockAccount {
   bool take(std::size_t size_bytes) noexcept;
   void give_back(std::size_t size_bytes) noexcept;
 
-  std::size_t limit_bytes() const noexcept { return limit_bytes_; }
+  std::size_t limit_bytes() const noexcept { return limit_bytes_.load(std::memory_order_relaxed); }
+  // The node side raises the limit of a process that runs, when it gives it a device.
+  void set_limit_bytes(std::size_t limit_bytes) noexcept {
+    limit_bytes_.store(limit_bytes, std::memory_order_relaxed);
+  }
   // What data buffers may take of it. A quarter stays for queue pairs, completion queues and their
   // messages: drivers lock memory for these beside this account, and without them buffers are of no
   // use.
   std::size_t left_for_data_bytes() const noexcept {
-    if (limit_bytes_ == 0) return std::numeric_limits<std::size_t>::max();
-    const std::size_t share = limit_bytes_ - limit_bytes_ / 4;
+    const std::size_t limit = limit_bytes();
+    if (limit == 0) return std::numeric_limits<std::size_t>::max();
+    const std::size_t share = limit - limit / 4;
     return share - std::min(share, used_bytes());
   }
   std::size_t used_bytes() const noexcept { return used_bytes_.load(std::memory_order_relaxed); }
 
  private:
-  const std::size_t limit_bytes_;
+  std::atomic<std::size_t> limit_bytes_;
   std::atomic<std::size_t> used_bytes_{0};
 };
 

@@ -72,6 +72,20 @@ TEST_F(StandingChecks, NoDeviceAtAllIsAWarning) {
   EXPECT_EQ(check("devices").status, FactStatus::kWarn);
 }
 
+TEST_F(StandingChecks, RnicThatTheNodeDidNotGiveIsToldAndNoFault) {
+  DeviceRow row;
+  row.name = "rnic";
+  row.state = kDeviceAbsent;
+  row.detail = "the cluster gives no RNICs to pods of this namespace";
+  snapshot_.workers[0].devices.push_back(row);
+  EXPECT_EQ(check("devices").status, FactStatus::kOk);
+  EXPECT_NE(check("devices").text.find(row.detail), std::string::npos);
+  for (WorkerSnapshot& worker : snapshot_.workers) worker.devices.clear();
+  snapshot_.workers[0].devices.push_back(row);
+  EXPECT_EQ(check("devices").status, FactStatus::kWarn);
+  EXPECT_NE(check("devices").text.find(row.detail), std::string::npos);
+}
+
 TEST_F(StandingChecks, NoActivePortIsAFailureThatSaysWhy) {
   for (WorkerSnapshot& worker : snapshot_.workers) {
     worker.devices[0].state = "down";
