@@ -11,8 +11,8 @@
 // A group of more than one link adds and deletes links by itself. The server decides: it adds one
 // after first contact, when one was lost, when a port of its own comes up, when the client asks,
 // and some time after the client has left such a request unanswered. One flow runs at a time:
-// adding a link, deleting one in good order, telling an RMB's keys. A link that is lost waits for
-// none of them.
+// adding a link, deleting one in good order, telling an RMB's keys, taking them back. A link that
+// is lost waits for none of them.
 //
 // Timers: CONFIRM_LINK repeated once by a server after kConfirmLinkRepeat (its loss is possible: a
 // Linux client may drop it while it still sends its Confirm); answers kLlcAnswerWait; CONFIRM_LINK
@@ -124,6 +124,14 @@ class LinkGroup {
   // the RMB must not be named to the peer.
   bool rmb_told(RmbRow rmb) const;
   void tell_rmbs(TimePoint now) { start_next_flow(now); }
+  // Takes an own RMB back (DELETE_RKEY): no connection uses it, and none will. The peer may write
+  // to it until rmb_deleted(). A peer that never answers keeps it until the group ends, and is not
+  // asked about others on that link. May be repeated.
+  void delete_rmb(RmbRow rmb, TimePoint now);
+  // The peer has answered that it writes there no more.
+  bool rmb_deleted(RmbRow rmb) const { return parting_[rmb] == Parting::kDeleted; }
+  // Its row is free again. REQUIRES: rmb_deleted(rmb)
+  void remove_rmb(RmbRow rmb);
   // The peer's: as named in an Accept or Confirm, and as it is reached over another link. The link
   // that the message names may be deleted by then: `link` and `from` are empty in this case.
   void peer_rmb_named(std::optional<LinkIndex> link, const RmbKey& key) {
@@ -153,7 +161,9 @@ class LinkGroup {
 
  private:
   enum class State : std::uint8_t { kForming, kUsable, kTerminated };
-  enum class Flow : std::uint8_t { kNone, kAddLink, kDeleteLink, kConfirmRkey };
+  enum class Flow : std::uint8_t { kNone, kAddLink, kDeleteLink, kConfirmRkey, kDeleteRkey };
+  // What becomes of an own RMB that is not needed any more.
+  enum class Parting : std::uint8_t { kNo, kWanted, kAsked, kDeleted };
   enum class AddStep : std::uint8_t {
     kPreparing,        // the owner makes a queue pair
     kAwaitingAnswer,   // server: ADD_LINK has gone out
@@ -204,6 +214,12 @@ class LinkGroup {
   // link_group_rkeys.cc
   bool start_telling(TimePoint now);
   void told(bool accepted, TimePoint now);
+  bool may_list(std::size_t row, LinkIndex known_on) const;
+  bool start_deleting(TimePoint now);
+  std::optional<LinkIndex> link_to_ask(RmbRow rmb) const;
+  void ask_again_elsewhere(LinkIndex link);
+  void emit_deleted(LinkIndex link, RemoteKey rkey);
+  void take_delete_answer(LinkIndex link, const wire::DeleteRkey& answer, TimePoint now);
 
   void take(LinkIndex link, const wire::ConfirmLink& message, TimePoint now);
   void take(LinkIndex link, const wire::AddLink& message, TimePoint now);
@@ -258,6 +274,10 @@ class LinkGroup {
   std::array<std::uint8_t, kRmbsMax> told_on_{};  // by own row, a bit a link
   RmbRow telling_ = 0;
   std::uint8_t telling_on_ = 0;
+  std::array<Parting, kRmbsMax> parting_{};  // by own row
+  // DELETE_RKEY that has no answer yet, however late it comes. One a link, because answers of Linux
+  // do not say what they answer.
+  std::array<std::optional<RmbRow>, kLinksMax> asked_{};
 
   BoundedQueue<LinkTask> tasks_{kLinkTasksMax};
   BoundedQueue<LlcToSend> llc_{kLlcQueueMax};

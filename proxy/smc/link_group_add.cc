@@ -111,8 +111,7 @@ wire::AddLink LinkGroup::describe_new_link(wire::LlcKind kind) {
   for (std::size_t row = 0; row < own_rmbs_.rows(); ++row) {
     const std::optional<RmbKey>& known = own_rmbs_.key(static_cast<RmbRow>(row), flow_carrier_);
     const std::optional<RmbKey>& now = own_rmbs_.key(static_cast<RmbRow>(row), flow_link_);
-    const bool told = (told_on_[row] & 1U << flow_carrier_) != 0;
-    if (!known || !now || !told) continue;
+    if (!known || !now || !may_list(row, flow_carrier_)) continue;
     message.rkeys.push({known->rkey, now->rkey, now->address});
     told_on_[row] = static_cast<std::uint8_t>(told_on_[row] | 1U << flow_link_);
   }

@@ -111,11 +111,13 @@ void LinkGroup::take_down(LinkIndex link) {
     link_connections_[link] = 0;
   }
   tasks_.push({LinkTask::Kind::kRelease, link, 0, {}});
+  ask_again_elsewhere(link);
   if (flow_ == Flow::kNone) return;
-  if (flow_ != Flow::kConfirmRkey && link == flow_link_) return end_flow();
+  const bool of_link = flow_ == Flow::kAddLink || flow_ == Flow::kDeleteLink;
+  if (of_link && link == flow_link_) return end_flow();
   if (link != flow_carrier_ || !to) return;
-  // The answer went down with the link. Keys are told anew, and a peer that may have heard what was
-  // to be deleted is asked again; a new link has to be begun anew.
+  // The answer went down with the link. Keys are told or taken back anew, and a peer that may have
+  // heard what was to be deleted is asked again; a new link has to be begun anew.
   if (flow_ == Flow::kDeleteLink) delete_wanted_[flow_link_] = delete_reason_;
   if (flow_ == Flow::kAddLink && links_[flow_link_] &&
       links_[flow_link_]->state() == LinkState::kActivating) {
@@ -247,7 +249,8 @@ void LinkGroup::start_next_flow(TimePoint now) {
       return answer_add(parked_link_, *request, now);
   }
   if (start_add(now)) return;
-  (void)start_telling(now);
+  if (start_telling(now)) return;
+  (void)start_deleting(now);
 }
 
 void LinkGroup::end_flow() {
@@ -277,6 +280,10 @@ void LinkGroup::flow_overdue(TimePoint now) {
     }
     case Flow::kConfirmRkey:
       return told(false, now);
+    case Flow::kDeleteRkey:
+      // The memory stays where it is. The answer may still come.
+      end_flow();
+      return start_next_flow(now);
   }
 }
 

@@ -1,5 +1,5 @@
-// Keys of RMBs: ours are told to the peer when there is more than one link (CONFIRM_RKEY), the
-// peer's are remembered for all links.
+// Keys of RMBs: ours are told to the peer when there is more than one link (CONFIRM_RKEY) and taken
+// back when the RMB is not needed any more (DELETE_RKEY); the peer's are remembered for all links.
 
 #include <algorithm>
 
@@ -33,7 +33,7 @@ bool LinkGroup::rmb_told(RmbRow rmb) const {
 bool LinkGroup::start_telling(TimePoint now) {
   for (std::size_t row = 0; row < own_rmbs_.rows(); ++row) {
     const auto rmb = static_cast<RmbRow>(row);
-    if (!own_rmbs_.used(rmb) || rmb_told(rmb)) continue;
+    if (!own_rmbs_.used(rmb) || parting_[rmb] != Parting::kNo || rmb_told(rmb)) continue;
     wire::ConfirmRkey request;
     std::optional<LinkIndex> carrier;
     telling_on_ = 0;
@@ -102,14 +102,96 @@ void LinkGroup::take(LinkIndex link, const wire::ConfirmRkey& message, TimePoint
   send(link, answer);
 }
 
-void LinkGroup::take(LinkIndex link, const wire::DeleteRkey& message, TimePoint) {
-  if (message.kind != wire::LlcKind::kRequest) return;
+// What ADD_LINK and ADD_LINK_CONT name by its key on a link, the peer has to know there.
+bool LinkGroup::may_list(std::size_t row, LinkIndex known_on) const {
+  const bool known = parting_[row] == Parting::kNo || parting_[row] == Parting::kWanted;
+  return known && (told_on_[row] & bit(known_on)) != 0;
+}
+
+void LinkGroup::delete_rmb(RmbRow rmb, TimePoint now) {
+  SMC_ASSERT(own_rmbs_.used(rmb), rmb);
+  if (parting_[rmb] == Parting::kNo) parting_[rmb] = Parting::kWanted;
+  start_next_flow(now);
+}
+
+void LinkGroup::remove_rmb(RmbRow rmb) {
+  SMC_ASSERT(rmb_deleted(rmb), rmb);
+  own_rmbs_.remove(rmb);
+  told_on_[rmb] = 0;
+  parting_[rmb] = Parting::kNo;
+}
+
+// The oldest that has a key of the RMB and owes no answer.
+std::optional<LinkIndex> LinkGroup::link_to_ask(RmbRow rmb) const {
+  std::optional<LinkIndex> best;
+  for (LinkIndex i = 0; i < kLinksMax; ++i)
+    if (active(i) && own_rmbs_.key(rmb, i) && !asked_[i] &&
+        (!best || links_[i]->number() < links_[*best]->number()))
+      best = i;
+  return best;
+}
+
+// The key of one link stands for those of all.
+bool LinkGroup::start_deleting(TimePoint now) {
+  if (llc_.full()) return false;  // a question that is dropped has no answer
+  for (std::size_t row = 0; row < own_rmbs_.rows(); ++row) {
+    const auto rmb = static_cast<RmbRow>(row);
+    if (parting_[rmb] != Parting::kWanted) continue;
+    const std::optional<LinkIndex> carrier = link_to_ask(rmb);
+    if (!carrier) continue;
+    wire::DeleteRkey request;
+    request.rkeys.push(own_rmbs_.key(rmb, *carrier)->rkey);
+    send(*carrier, request);
+    parting_[rmb] = Parting::kAsked;
+    asked_[*carrier] = rmb;
+    flow_ = Flow::kDeleteRkey;
+    flow_carrier_ = *carrier;
+    flow_deadline_ = now + kLlcAnswerWait;
+    return true;
+  }
+  return false;
+}
+
+// The link is gone, and the answer with it. A peer that has heard the question answers the next one
+// that it does not know the key.
+void LinkGroup::ask_again_elsewhere(LinkIndex link) {
+  if (asked_[link]) parting_[*asked_[link]] = Parting::kWanted;
+  asked_[link].reset();
+}
+
+// A key that the peer does not know is one that it does not write to.
+void LinkGroup::take_delete_answer(LinkIndex link, const wire::DeleteRkey& answer, TimePoint now) {
+  if (!asked_[link]) return;
+  const RmbRow rmb = *asked_[link];
+  const RemoteKey named = answer.rkeys.view().empty() ? RemoteKey{} : answer.rkeys.items[0];
+  // Linux leaves the keys out of its answers of version 2.
+  if (named.value != 0 && named != own_rmbs_.key(rmb, link)->rkey) return;
+  asked_[link].reset();
+  parting_[rmb] = Parting::kDeleted;
+  if (flow_ == Flow::kDeleteRkey && flow_carrier_ == link) end_flow();
+  start_next_flow(now);
+}
+
+void LinkGroup::emit_deleted(LinkIndex link, RemoteKey rkey) {
+  GroupEvent event{GroupEvent::Kind::kRkeyDeleted};
+  event.link = link;
+  event.rkey = rkey;
+  emit(event);
+}
+
+void LinkGroup::take(LinkIndex link, const wire::DeleteRkey& message, TimePoint now) {
+  if (message.kind != wire::LlcKind::kRequest) return take_delete_answer(link, message, now);
   wire::DeleteRkey answer;
   answer.kind = wire::LlcKind::kResponse;
   unsigned index = 0;
   for (const RemoteKey& rkey : message.rkeys.view()) {
     const std::optional<RmbRow> row = peer_rmbs_.find(link, rkey);
+    emit_deleted(link, rkey);
     if (row) {
+      // The same RMB under the keys of other links.
+      for (LinkIndex i = 0; i < kLinksMax; ++i)
+        if (const auto& key = peer_rmbs_.key(*row, i); key && key->rkey != rkey)
+          emit_deleted(i, key->rkey);
       peer_rmbs_.remove(*row);
     } else {
       answer.some_unknown = true;
@@ -117,10 +199,6 @@ void LinkGroup::take(LinkIndex link, const wire::DeleteRkey& message, TimePoint)
           terms_.version == 1 ? answer.error_mask | 0x80U >> index : answer.error_mask + 1U);
     }
     ++index;
-    GroupEvent event{GroupEvent::Kind::kRkeyDeleted};
-    event.link = link;
-    event.rkey = rkey;
-    emit(event);
   }
   if (!message.rkeys.view().empty()) answer.rkeys.push(message.rkeys.items[0]);
   send(link, answer);
@@ -143,7 +221,7 @@ void LinkGroup::send_keys(wire::LlcKind kind) {
   for (std::size_t row = begin; row < own_rmbs_.rows(); ++row) {
     const std::optional<RmbKey>& known = own_rmbs_.key(static_cast<RmbRow>(row), flow_carrier_);
     const std::optional<RmbKey>& now = own_rmbs_.key(static_cast<RmbRow>(row), flow_link_);
-    if (!known || !now || (told_on_[row] & bit(flow_carrier_)) == 0) continue;
+    if (!known || !now || !may_list(row, flow_carrier_)) continue;
     if (left++ < 2) {
       message.rkeys.push({known->rkey, now->rkey, now->address});
       next_key_ = row + 1;

@@ -53,7 +53,8 @@ struct Host {
           if (const auto port = choose_port(task->peer)) {
             const LinkIdentity local = make(task->link, *port);
             for (std::size_t row = 0; row < group.own_rmbs().rows(); ++row)
-              group.set_rmb_key(static_cast<RmbRow>(row), task->link, key(row, task->link));
+              if (group.own_rmbs().used(static_cast<RmbRow>(row)))
+                group.set_rmb_key(static_cast<RmbRow>(row), task->link, key(row, task->link));
             group.link_prepared(task->link, {local, PacketSeq{7}, Mtu::k2048}, now);
           } else {
             group.link_unavailable(task->link, now);
