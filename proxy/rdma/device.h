@@ -189,6 +189,9 @@ class QueuePair {
   // the device cannot.
   virtual Result<std::span<std::byte>> remote_memory(const RemoteSlice& slice,
                                                      std::size_t length_bytes) = 0;
+  // Views of the buffer with this key are not used any more. Without it they take address space,
+  // even of a buffer that the peer has destroyed, until this queue pair goes.
+  virtual void release_remote_memory(RemoteKey) {}
 
   // Into the error state: outstanding requests are flushed, the peer's queue pair notices as it
   // would when a cable is cut. Idempotent.

@@ -207,6 +207,12 @@ Result<std::span<std::byte>> SimQueuePair::remote_memory(const rdma::RemoteSlice
   return view;
 }
 
+// Whoever writes there afterwards is found by AddressSanitizer.
+void SimQueuePair::release_remote_memory(RemoteKey key) {
+  const Fabric::Access access(device_.fabric());
+  std::erase_if(views_, [&](const auto& memory) { return memory->rkey == key; });
+}
+
 void SimQueuePair::fail() {
   const Fabric::Access access(device_.fabric());
   break_down(CompletionStatus::kFlushed, false);

@@ -64,6 +64,7 @@ class SimQueuePair final : public rdma::QueuePair {
   std::uint32_t send_room() const override;
   Result<std::span<std::byte>> remote_memory(const rdma::RemoteSlice& slice,
                                              std::size_t length_bytes) override;
+  void release_remote_memory(RemoteKey key) override;
   void fail() override;
 
   // For the fabric and the device.

@@ -119,7 +119,10 @@ ShmBuffer::~ShmBuffer() {
     table_->remove(key_);
     if (peer_may_write(use_)) domain_->remove(*this);
   }
-  if (!id_.is_zero()) domain_->backplane().free_buffer(id_);
+  if (id_.is_zero()) return;
+  // A peer that keeps its mapping keeps none of the pages.
+  mapping_.discard();
+  domain_->backplane().free_buffer(id_);
 }
 
 }  // namespace fairlead::rdma::shm

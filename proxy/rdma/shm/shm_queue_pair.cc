@@ -191,6 +191,10 @@ Result<std::span<std::byte>> ShmQueuePair::remote_memory(const RemoteSlice& slic
   return std::span<std::byte>(at, length_bytes);
 }
 
+void ShmQueuePair::release_remote_memory(RemoteKey key) {
+  if (in_ != nullptr) in_->remote.forget_views(number_, key);
+}
+
 void ShmQueuePair::break_down(CompletionStatus first, bool report) {
   if (state_ == State::kError) return;
   const bool connected = state_ == State::kReady;

@@ -30,6 +30,7 @@ class ShmQueuePair final : public QueuePair {
   std::uint32_t send_room() const override;
   Result<std::span<std::byte>> remote_memory(const RemoteSlice& slice,
                                              std::size_t length_bytes) override;
+  void release_remote_memory(RemoteKey key) override;
   void fail() override { break_down(CompletionStatus::kFlushed, false); }
 
   // For the table of queue pairs, when it gives the number.

@@ -23,7 +23,7 @@ Result<void> RemoteTable::remove_queue_pair(QpNumber number) {
   if (has_domain(domain)) return {};
   for (auto at = buffers_.begin(); at != buffers_.end();) {
     if (at->second.domain == domain) {
-      release(at->second);
+      release(at->first, at->second);
       at = buffers_.erase(at);
     } else {
       ++at;
@@ -68,7 +68,7 @@ Result<void> RemoteTable::add_buffer(const ControlMessage& announcement, Counted
 Result<void> RemoteTable::remove_buffer(RemoteKey key) {
   auto found = buffers_.find(key);
   if (found == buffers_.end()) return {};
-  release(found->second);
+  release(key, found->second);
   buffers_.erase(found);
   return check_sinks();
 }
@@ -79,11 +79,11 @@ Result<void> RemoteTable::check_sinks() const {
 }
 
 // The view given out by QueuePair::remote_memory() must stay valid memory, but not the peer's.
-void RemoteTable::release(Buffer& buffer) {
+void RemoteTable::release(RemoteKey key, Buffer& buffer) {
   mapped_bytes_ -= buffer.mapping.bytes().size();
   if (buffer.holders.empty()) return;
   buffer.mapping.detach_from_file();
-  sinks_.push_back({std::move(buffer.mapping), std::move(buffer.holders)});
+  sinks_.push_back({key, std::move(buffer.mapping), std::move(buffer.holders)});
 }
 
 RemoteTable::Buffer* RemoteTable::find_buffer(DomainId domain, RemoteKey key, RemoteAddress address,
@@ -118,6 +118,15 @@ void RemoteTable::forget_views(QpNumber holder) {
   for (auto& [key, buffer] : buffers_) std::erase(buffer.holders, holder);
   std::erase_if(sinks_, [&](Sink& sink) {
     std::erase(sink.holders, holder);
+    return sink.holders.empty();
+  });
+}
+
+void RemoteTable::forget_views(QpNumber holder, RemoteKey key) {
+  if (const auto found = buffers_.find(key); found != buffers_.end())
+    std::erase(found->second.holders, holder);
+  std::erase_if(sinks_, [&](Sink& sink) {
+    if (sink.key == key) std::erase(sink.holders, holder);
     return sink.holders.empty();
   });
 }

@@ -49,6 +49,8 @@ class RemoteTable {
 
   // `holder` is destroyed: it holds no view any more.
   void forget_views(QpNumber holder);
+  // It holds none of this buffer, which may have been withdrawn.
+  void forget_views(QpNumber holder, RemoteKey key);
   std::size_t sink_count() const { return sinks_.size(); }
 
  private:
@@ -62,6 +64,7 @@ class RemoteTable {
   };
   // The addresses of a withdrawn buffer that a view may still point to.
   struct Sink {
+    RemoteKey key;
     CountedMapping mapping;
     Holders holders;
   };
@@ -70,7 +73,7 @@ class RemoteTable {
   bool has_domain(DomainId domain) const;
   Buffer* find_buffer(DomainId domain, RemoteKey key, RemoteAddress address,
                       std::size_t length_bytes);
-  void release(Buffer& buffer);
+  void release(RemoteKey key, Buffer& buffer);
   Result<void> check_sinks() const;
 
   MapBudget* budget_;

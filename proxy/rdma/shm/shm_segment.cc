@@ -52,6 +52,10 @@ Result<Mapping> Mapping::map(int fd, std::size_t size_bytes) {
   return mapping;
 }
 
+void Mapping::discard() noexcept {
+  if (data_ != nullptr) (void)::madvise(data_, size_, MADV_REMOVE);
+}
+
 void Mapping::detach_from_file() noexcept {
   // MAP_FIXED replaces the old pages in one step; a failure leaves them as they were.
   if (data_ != nullptr)

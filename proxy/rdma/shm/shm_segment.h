@@ -25,6 +25,10 @@ class Mapping {
 
   std::span<std::byte> bytes() const { return {data_, size_}; }
 
+  // Gives the pages of shared memory back to the system, whoever else has them mapped; what is
+  // written afterwards is charged to the writer. When the kernel refuses, they stay.
+  void discard() noexcept;
+
   // Lets go of the shared memory but keeps the address range valid, as private zero pages: for
   // views that somebody may still hold. When the kernel refuses, the shared memory stays.
   void detach_from_file() noexcept;

@@ -53,6 +53,17 @@ TEST(ShmSegment, AdoptedMemoryIsTheSameMemory) {
   EXPECT_EQ(adopted->bytes()[9999], std::byte{5});
 }
 
+TEST(ShmSegment, DiscardedPagesAreGoneForThoseWhoKeepTheirMapping) {
+  Segment segment = create_segment(1 << 20);
+  auto kept = adopt_segment(segment.fd.get(), 1 << 20);
+  ASSERT_TRUE(kept);
+  for (std::byte& byte : kept->bytes()) byte = std::byte{7};
+  EXPECT_EQ(resident_pages(kept->bytes()), 256u);
+  segment.mapping.discard();
+  EXPECT_EQ(resident_pages(kept->bytes()), 0u);
+  EXPECT_EQ(kept->bytes()[4096], std::byte{0});
+}
+
 TEST(ShmSegment, DetachedMappingStaysValidAndLetsGoOfTheFile) {
   Segment segment = create_segment(8192);
   auto adopted = adopt_segment(segment.fd.get(), 8192);

@@ -144,6 +144,35 @@ TEST_F(ShmRemoteTable, AViewOfTwoStaysUntilBothHaveGone) {
   EXPECT_EQ(table_.sink_count(), 0u);
 }
 
+// A long connection beside which slabs come and go, on one queue pair.
+TEST_F(ShmRemoteTable, ViewsThatAreGivenBackLeaveNothingBehind) {
+  auto* kept = view(RemoteKey(7), QpNumber(5));
+  ASSERT_NE(kept, nullptr);
+  for (std::size_t round = 0; round < 3 * kSinksMax; ++round) {
+    ASSERT_EQ(add(announcement(RemoteKey(8), kDomain)), true);
+    ASSERT_NE(view(RemoteKey(8), QpNumber(5)), nullptr);
+    // Before or after the owner has withdrawn the buffer.
+    if (round % 2 == 0) table_.forget_views(QpNumber(5), RemoteKey(8));
+    ASSERT_TRUE(table_.remove_buffer(RemoteKey(8)));
+    table_.forget_views(QpNumber(5), RemoteKey(8));
+    ASSERT_EQ(table_.sink_count(), 0u);
+    ASSERT_EQ(budget_.count(), 1u);
+  }
+  *kept = std::byte{9};
+  EXPECT_EQ(ours_.bytes()[0], std::byte{9});
+}
+
+TEST_F(ShmRemoteTable, AViewThatIsGivenBackByOneStaysForTheOther) {
+  auto* kept = view(RemoteKey(7), QpNumber(5));
+  ASSERT_EQ(view(RemoteKey(7), QpNumber(6)), kept);
+  table_.forget_views(QpNumber(5), RemoteKey(7));
+  ASSERT_TRUE(table_.remove_buffer(RemoteKey(7)));
+  EXPECT_EQ(table_.sink_count(), 1u);
+  *kept = std::byte{1};
+  table_.forget_views(QpNumber(6), RemoteKey(7));
+  EXPECT_EQ(table_.sink_count(), 0u);
+}
+
 TEST(ShmGrantTable, GivesEachGrantOnce) {
   const FileDescriptor memory = std::move(broker::make_memory("test", 4096).value());
   MapBudget budget;
