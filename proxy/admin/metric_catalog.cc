@@ -106,6 +106,8 @@ constexpr std::array kCatalog = {
                "Turns in which a sender found no room."},
     MetricInfo{M::kBufferDowngrade, "fairlead_buffer_downgrade_total", T::kCounter, kNoLabels,
                "Receive buffers that were given smaller than asked for."},
+    MetricInfo{M::kSlabsReturned, "fairlead_slabs_returned_total", T::kCounter, kNoLabels,
+               "Slabs of rings that went back to the system because no connection used them."},
     MetricInfo{M::kCdcMessages, "fairlead_cdc_messages_total", T::kCounter, kMessages,
                "CDC messages, which carry the cursors of connections."},
     MetricInfo{M::kLlcMessages, "fairlead_llc_messages_total", T::kCounter, kMessages,

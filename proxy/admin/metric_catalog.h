@@ -50,6 +50,7 @@ enum class Metric : std::uint8_t {
   kRmbBytes,
   kBufferFull,
   kBufferDowngrade,
+  kSlabsReturned,
   kCdcMessages,
   kLlcMessages,
   kReceiveQueueLow,

@@ -128,6 +128,7 @@ constexpr PlainMetric kPlainMetrics[] = {
     {Metric::kBufferFull, &WorkerStats::buffer_full_local, "side", "local"},
     {Metric::kBufferFull, &WorkerStats::buffer_full_peer, "side", "peer"},
     {Metric::kBufferDowngrade, &WorkerStats::buffer_downgrade, nullptr, nullptr},
+    {Metric::kSlabsReturned, &WorkerStats::slabs_returned, nullptr, nullptr},
     {Metric::kCdcMessages, &WorkerStats::cdc_sent, "result", "sent"},
     {Metric::kCdcMessages, &WorkerStats::cdc_received, "result", "received"},
     {Metric::kCdcMessages, &WorkerStats::cdc_rejected, "result", "rejected"},

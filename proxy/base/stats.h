@@ -78,6 +78,7 @@ struct WorkerStats {
 
   Counter rmb_used_bytes, rmb_free_bytes;
   Counter pinned_bytes, pinned_limit_bytes;
+  Counter slabs_returned;      // deregistered because they stood empty
   Counter memory_limit_bytes;  // this worker's part of memory.limit
   std::array<Counter, kMemoryUses> memory_used;
   Counter buffer_full_local, buffer_full_peer;  // turns in which a sender found no room

@@ -181,6 +181,9 @@ struct Buffers {
   // buffers.publish: bytes after which the peer is told of progress although more is at hand, while
   // few connections are active; 4KiB to `size`. Default 128KiB.
   std::size_t publish = 128 * kKibibyte;
+  // buffers.idle_timeout: how long memory for rings that no connection uses is kept, 0 to 24h.
+  // Default 30s.
+  Duration idle_timeout = std::chrono::seconds(30);
 
   friend bool operator==(const Buffers&, const Buffers&) = default;
 };

@@ -153,6 +153,8 @@ std::vector<Key<Config>> resource_keys() {
                      SizeCodec{kBufferBytesMin, kBufferBytesMax, true}),
       single<Config>("buffers.publish", FAIRLEAD_MEMBER(buffers.publish),
                      SizeCodec{kPublishBytesMin, kBufferBytesMax}),
+      single<Config>("buffers.idle_timeout", FAIRLEAD_MEMBER(buffers.idle_timeout),
+                     DurationCodec{seconds(0), hours(24)}),
       single<Config>("memory.limit", FAIRLEAD_MEMBER(memory.limit),
                      SizeCodec{kMemoryBytesMin, kMemoryBytesMax}),
       single<Config>("limits.connections", FAIRLEAD_MEMBER(limits.connections),

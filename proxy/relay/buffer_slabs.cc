@@ -15,17 +15,18 @@ BufferSlabs::~BufferSlabs() {
 }
 
 Result<void> BufferSlabs::add_device(rdma::Device& device, rdma::ProtectionDomain& domain) {
-  std::vector<std::unique_ptr<rdma::RegisteredBuffer>> shared;
-  for (const Slab& slab : memory_)
-    shared.push_back(SMC_TRY(device.share_buffer(domain, *slab.memory, use_)));
+  std::vector<std::unique_ptr<rdma::RegisteredBuffer>> shared(memory_.size());
   for (std::size_t i = 0; i < memory_.size(); ++i)
-    memory_[i].elsewhere.push_back(std::move(shared[i]));
+    if (has(i)) shared[i] = SMC_TRY(device.share_buffer(domain, *memory_[i].memory, use_));
+  for (std::size_t i = 0; i < memory_.size(); ++i)
+    if (has(i)) memory_[i].elsewhere.push_back(std::move(shared[i]));
   homes_.push_back({&device, &domain});
   return {};
 }
 
 void BufferSlabs::remove_device() {
-  for (Slab& slab : memory_) slab.elsewhere.pop_back();
+  for (Slab& slab : memory_)
+    if (slab.memory) slab.elsewhere.pop_back();
   homes_.pop_back();
 }
 
@@ -50,11 +51,9 @@ Result<void> BufferSlabs::add_slab(const BufferSizes& sizes) {
     return Error{Errc::kExhausted, budget_spent ? kBudgetSpent : "locked memory"};
   }
   // A smaller element that is free already is better than registering another slab of its size.
-  if (plan->size_code < sizes.wanted_code)
-    if (const auto spare = slabs_.take_at_most(sizes.wanted_code, plan->size_code)) {
-      slabs_.release(*spare);
-      return {};
-    }
+  if (plan->size_code < sizes.wanted_code &&
+      slabs_.can_take_at_most(sizes.wanted_code, plan->size_code))
+    return {};
   for (;;) {
     Result<Slab> slab = register_slab(plan->bytes());
     if (slab) {
@@ -62,8 +61,9 @@ Result<void> BufferSlabs::add_slab(const BufferSizes& sizes) {
       SMC_ASSERT(taken, plan->bytes());
       stats_.pinned_bytes.add(plan->bytes());
       stats_.rmb_free_bytes.add(plan->bytes());
-      slabs_.add(*plan);
-      memory_.push_back(std::move(*slab));
+      const std::size_t number = slabs_.add(*plan);
+      if (number == memory_.size()) memory_.emplace_back();
+      memory_[number] = std::move(*slab);
       return {};
     }
     // The device has less than the budget promised: try a smaller slab before giving up.
@@ -95,9 +95,20 @@ smc::RingMemory BufferSlabs::ring_memory() const {
   return memory;
 }
 
-void BufferSlabs::release(smc::ElementId element) {
-  slabs_.release(element);
+void BufferSlabs::release(smc::ElementId element, TimePoint now) {
+  slabs_.release(element, now);
   count_use(element, false);
+}
+
+void BufferSlabs::free(std::uint16_t slab) {
+  const std::size_t bytes = slabs_.bytes(slab);
+  slabs_.remove(slab);
+  memory_[slab].elsewhere.clear();  // before what they share
+  memory_[slab].memory.reset();
+  budget_.give_back(MemoryUse::kRings, bytes);
+  stats_.pinned_bytes.sub(bytes);
+  stats_.rmb_free_bytes.sub(bytes);
+  stats_.slabs_returned.add();
 }
 
 void BufferSlabs::count_use(smc::ElementId element, bool taken) {

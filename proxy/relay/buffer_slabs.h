@@ -1,10 +1,12 @@
 // The registered memory of one link group: RmbSlabs decides, this class registers, with every
 // device that carries a link. One object serves RMB elements, another the send rings of devices
-// whose remote memory cannot be addressed.
+// whose remote memory cannot be addressed. Slabs that stand empty are given back in two steps,
+// because peers and devices may still use their memory: retire(), and free() when they do not.
 #pragma once
 
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -37,7 +39,15 @@ class BufferSlabs {
 
   // kExhausted when not even the least size can be had.
   Result<smc::ElementId> take(const BufferSizes& sizes);
-  void release(smc::ElementId element);
+  void release(smc::ElementId element, TimePoint now);
+
+  // As smc::RmbSlabs says it.
+  std::optional<TimePoint> idle_since() const { return slabs_.idle_since(); }
+  std::optional<std::uint16_t> retire(TimePoint until) { return slabs_.retire(until); }
+  std::size_t retired_count() const { return slabs_.retired_count(); }
+  bool retired(std::uint16_t slab) const { return slabs_.retired(slab); }
+  // Deregisters a slab and gives its memory back. REQUIRES: retired, and nobody writes or reads it.
+  void free(std::uint16_t slab);
 
   std::uint8_t size_code(smc::ElementId element) const { return slabs_.size_code(element.slab); }
   std::span<std::byte> bytes(smc::ElementId element) const;
@@ -47,7 +57,10 @@ class BufferSlabs {
     return device == 0 ? *slab.memory : *slab.elsewhere[device - 1];
   }
   std::size_t offset_bytes(smc::ElementId element) const;
-  std::size_t slab_count() const { return memory_.size(); }
+  // Numbers of slabs lie below; there may be gaps.
+  std::size_t slab_numbers() const { return memory_.size(); }
+  bool has(std::size_t slab) const { return memory_[slab].memory != nullptr; }
+  std::size_t slab_count() const { return slabs_.count(); }
   std::size_t used_bytes() const { return slabs_.used_bytes(); }
   std::size_t total_bytes() const { return slabs_.total_bytes(); }
 
@@ -71,7 +84,7 @@ class BufferSlabs {
   WorkerStats& stats_;
   smc::RmbSlabs slabs_;
   std::vector<Home> homes_;
-  std::vector<Slab> memory_;  // by slab number
+  std::vector<Slab> memory_;  // by slab number; empty where there is none
 };
 
 }  // namespace fairlead::relay

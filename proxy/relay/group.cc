@@ -40,11 +40,18 @@ Group::~Group() {
 }
 
 void Group::protocol_changed(TimePoint now) {
+  return_slabs(now);
   perform_tasks(now);
   count_state(protocol_.type());
-  timer_.set(protocol_.next_deadline());
+  set_timer();
   llc_due_ = true;
   if (on_protocol_news) on_protocol_news(*this);
+}
+
+void Group::set_timer() {
+  std::optional<TimePoint> due = protocol_.next_deadline();
+  if (const auto slabs = slabs_due(); slabs && (!due || *slabs < *due)) due = slabs;
+  timer_.set(due);
 }
 
 Result<void> Group::connect_first_link(const rdma::PeerEndpoint& peer, TimePoint now) {
@@ -83,12 +90,12 @@ Result<Group::Seat> Group::take_seat(const BufferSizes& sizes, smc::LinkIndex li
     return element.error();
   }
   if (const Result<void> listed = list_slabs(link); !listed) {
-    rmbs_->release(*element);
+    rmbs_->release(*element, shared_.now());
     table_.release(*token);
     return listed.error();
   }
   protocol_.connection_added(link);
-  timer_.set(protocol_.next_deadline());
+  set_timer();
   return Seat{*token, *element};
 }
 
@@ -97,9 +104,9 @@ void Group::leave_seat(const Seat& seat, smc::LinkIndex link, bool quarantine, T
   if (quarantine)
     ++quarantined_;
   else
-    rmbs_->release(seat.element);
+    rmbs_->release(seat.element, now);
   protocol_.connection_removed(link, now);
-  timer_.set(protocol_.next_deadline());
+  set_timer();
   if (quarantined_ >= kQuarantinedMax && protocol_.connection_count() == 0 && protocol_.usable())
     terminate("too many connections that the peer never finished");
 }
@@ -132,7 +139,10 @@ Result<void> Group::prepare_sending(SmcRelay& relay, const PeerElement& element,
   }
   if (!relay.buffers.staging && !relay.buffers.peer_ring) {
     const PeerRingId ring{found.rkey, found.address};
-    SMC_TRY(peer_rings_.claim(relay.buffers.reserved, ring, found.size_bytes));
+    if (auto paid = peer_rings_.claim(relay.buffers.reserved, ring, found.size_bytes); !paid) {
+      relay.buffers.remote = {};  // nobody keeps the view for who does not pay
+      return paid;
+    }
     relay.buffers.peer_ring = ring;
   }
   const auto staging_bytes = static_cast<std::uint32_t>(relay.buffers.staging_bytes.size());
@@ -144,13 +154,36 @@ Result<void> Group::prepare_sending(SmcRelay& relay, const PeerElement& element,
 }
 
 void Group::release_sending(SmcRelay& relay) {
-  if (relay.buffers.staging) staging_->release(*relay.buffers.staging);
+  if (relay.buffers.staging) {
+    note_last_writes(relay);
+    staging_->release(*relay.buffers.staging, shared_.now());
+    set_timer();
+  }
   relay.buffers.staging.reset();
-  if (relay.buffers.peer_ring) peer_rings_.release(*relay.buffers.peer_ring);
+  relay.buffers.remote = {};
+  if (relay.buffers.peer_ring && peer_rings_.release(*relay.buffers.peer_ring)) {
+    drop_views(relay.buffers.peer_ring->rkey);
+    drop_views(relay.buffers.peer.rmb.rkey);  // another one after a move
+  }
   relay.buffers.peer_ring.reset();
   relay.buffers.reserved = {};
   if (relay.in_dirty_list) std::erase(dirty_, &relay);
   relay.in_dirty_list = false;
+}
+
+void Group::forget_peer_rings(RemoteKey rkey) {
+  if (peer_rings_.forget(rkey)) drop_views(rkey);
+}
+
+// Keys may be the same on all links. What a connection writes to stays, whatever the peer says.
+void Group::drop_views(RemoteKey rkey) {
+  bool used = false;
+  table_.for_each([&](const SmcRelay& relay) {
+    used = used || (!relay.buffers.remote.empty() && relay.buffers.peer.rmb.rkey == rkey);
+  });
+  if (used) return;
+  for (const Lane& lane : lanes_)
+    if (lane.queue_pair) lane.queue_pair->release_remote_memory(rkey);
 }
 
 void Group::handle_message(smc::LinkIndex link, std::span<const std::byte> message, TimePoint now) {
@@ -197,7 +230,7 @@ void Group::handle_llc(smc::LinkIndex link, std::span<const std::byte> message, 
 
 void Group::doubt(smc::LinkIndex link, TimePoint now) {
   protocol_.doubt(link, now);
-  timer_.set(protocol_.next_deadline());
+  set_timer();
 }
 
 void Group::terminate(const char* why) {

@@ -2,6 +2,10 @@
 // and the table of its connections. Performs what smc::LinkGroup asks for. It begins on one device
 // and goes to others that lead to the same peers as links ask for them.
 //
+// Slabs that have stood empty for GroupResources::slab_idle are given back while the group lives,
+// but for the last one: those of RMBs when the peer has answered to DELETE_RKEY, those of send
+// rings when no write from them is on its way.
+//
 // A queue pair that has failed stays, for nothing but its name, until its slot is used again:
 // messages that it has received may still be polled, and an Accept may be on its way that names it.
 #pragma once
@@ -55,6 +59,7 @@ struct GroupResources {
   event::TimerQueue* timers = nullptr;
   WorkerStats* stats = nullptr;
   smc::GroupTimes times;
+  Duration slab_idle{};  // how long a slab without connections is kept
   std::function<TimePoint()> now;
   SendBatch batch;
 };
@@ -72,6 +77,8 @@ inline constexpr unsigned kQuarantinedMax = 32;
 // How long a terminated group waits for its last words to be taken and the peer's to come. A peer
 // whose last message finds no queue pair repeats it for ever on some devices.
 inline constexpr Duration kClosingWait = std::chrono::seconds(2);
+// How often writes from a send ring are looked at that are on their way long after its connections.
+inline constexpr Duration kSlabRecheck = std::chrono::seconds(1);
 
 // What a connection asks for: an element, and what it sends from or to.
 struct RingSizes {
@@ -154,8 +161,9 @@ class Group {
   Result<void> prepare_sending(SmcRelay& relay, const PeerElement& element,
                                std::optional<smc::LinkIndex> named, AlertToken peer_token);
   void release_sending(SmcRelay& relay);
-  // The peer has deleted the key of a slab: what was paid for its elements is free again.
-  void forget_peer_rings(RemoteKey rkey) { peer_rings_.forget(rkey); }
+  // The peer has deleted the key of a slab: what was paid for its elements is free again, and its
+  // memory is let go of as soon as no connection uses it.
+  void forget_peer_rings(RemoteKey rkey);
 
   void handle_message(smc::LinkIndex link, std::span<const std::byte> message, TimePoint now);
   // Connections whose staged bytes were freed are reported through on_connection_news.
@@ -226,7 +234,8 @@ class Group {
     rdma::PeerEndpoint peer;
     BoundedQueue<SendRecord> records{kSendRequestsPerLink};
     std::deque<LastWord> last_words;  // kSendRequestsPerLink at most; where links can be added
-    std::uint64_t next_id = 1;
+    std::uint64_t next_id = 1;        // goes on when the slot is used again
+    std::uint64_t done_id = 0;        // of the last request that is known to be over
     unsigned unsignaled = 0;
     Duration round_trip{};
     bool failed = false;
@@ -250,6 +259,15 @@ class Group {
   Result<smc::RmbElement> find_element(const SmcBuffers& buffers, smc::LinkIndex on) const;
   Result<void> open_way(SmcRelay& relay, const smc::RmbElement& element);
   Result<void> list_slabs(smc::LinkIndex link);
+  void set_timer();
+  void drop_views(RemoteKey rkey);
+  // group_slabs.cc
+  void return_slabs(TimePoint now);
+  void return_rmbs(TimePoint now);
+  void return_send_rings(TimePoint now);
+  void note_last_writes(const SmcRelay& relay);
+  bool writes_over(std::uint16_t slab) const;
+  std::optional<TimePoint> slabs_due() const;
   bool fail_lane(smc::LinkIndex link);
   void handle_cdc(smc::LinkIndex link, std::span<const std::byte> message, TimePoint now);
   void handle_llc(smc::LinkIndex link, std::span<const std::byte> message, TimePoint now);
@@ -279,8 +297,11 @@ class Group {
   std::vector<SmcRelay*> flushing_;
   std::optional<smc::LlcToSend> llc_waiting_;
   bool llc_due_ = false;
-  std::vector<smc::RmbRow> rows_;    // by slab; where links can be added
-  std::deque<LastWord> last_words_;  // that died with their link, to be said on another
+  std::array<std::optional<smc::RmbRow>, smc::kSlabsMax> rows_;  // by slab of RMBs
+  // By slab of send rings and link: the last request that may read there.
+  std::array<std::array<std::uint64_t, smc::kLinksMax>, smc::kSlabsMax> last_reads_{};
+  std::optional<TimePoint> recheck_;  // of send rings that could not be given back yet
+  std::deque<LastWord> last_words_;   // that died with their link, to be said on another
   unsigned quarantined_ = 0;
   std::optional<smc::GroupType> counted_type_;
   unsigned counted_links_ = 0;

@@ -59,7 +59,10 @@ void Group::drop_lane(smc::LinkIndex link) {
   Lane& lane = lanes_[link];
   if (!lane.queue_pair) return;
   device_of(lane).queue_pairs.erase(lane.queue_pair->number());
+  const std::uint64_t next_id = lane.next_id;
   lane = {};
+  lane.next_id = next_id;
+  lane.done_id = next_id - 1;
 }
 
 // Nothing goes over it any more, and nothing that was posted to it will be reported.
@@ -111,8 +114,9 @@ void Group::prepare_link(const smc::LinkTask& task, TimePoint now) {
   const auto outlet = protocol_.usable() ? outlet_for_link(task.peer) : std::nullopt;
   if (!outlet || !make_lane(task.link, *outlet)) return protocol_.link_unavailable(task.link, now);
   for (std::size_t slab = 0; slab < rows_.size(); ++slab)
-    protocol_.set_rmb_key(rows_[slab], task.link,
-                          rmb_key(static_cast<std::uint16_t>(slab), task.link));
+    if (rows_[slab])
+      protocol_.set_rmb_key(*rows_[slab], task.link,
+                            rmb_key(static_cast<std::uint16_t>(slab), task.link));
   protocol_.link_prepared(
       task.link, {identity(task.link), lanes_[task.link].queue_pair->first_psn(), outlet->port.mtu},
       now);
@@ -193,15 +197,15 @@ smc::RmbKey Group::rmb_key(std::uint16_t slab, smc::LinkIndex link) const {
   return {buffer.rkey(), buffer.address()};
 }
 
-// The peer must know each slab on each link before an element of it is named.
+// The peer must know each slab on each link before an element of it is named, where it is told.
 Result<void> Group::list_slabs(smc::LinkIndex link) {
-  if (!protocol_.tells_rmbs()) return {};
-  while (rows_.size() < rmbs_->slab_count()) {
-    const auto slab = static_cast<std::uint16_t>(rows_.size());
+  for (std::size_t i = 0; i < rmbs_->slab_numbers(); ++i) {
+    if (rows_[i] || !rmbs_->has(i)) continue;
+    const auto slab = static_cast<std::uint16_t>(i);
     const smc::RmbRow row = SMC_TRY(protocol_.add_rmb(link, rmb_key(slab, link)));
-    rows_.push_back(row);
-    for (smc::LinkIndex i = 0; i < smc::kLinksMax; ++i)
-      if (protocol_.link(i)) protocol_.set_rmb_key(row, i, rmb_key(slab, i));
+    rows_[slab] = row;
+    for (smc::LinkIndex on = 0; on < smc::kLinksMax; ++on)
+      if (protocol_.link(on)) protocol_.set_rmb_key(row, on, rmb_key(slab, on));
     if (protocol_.rmb_told(row)) continue;
     const TimePoint now = shared_.now();
     protocol_.tell_rmbs(now);
@@ -211,7 +215,8 @@ Result<void> Group::list_slabs(smc::LinkIndex link) {
 }
 
 bool Group::seat_told(const Seat& seat) const {
-  return !protocol_.tells_rmbs() || protocol_.rmb_told(rows_[seat.element.slab]);
+  const std::optional<smc::RmbRow>& row = rows_[seat.element.slab];
+  return !row || protocol_.rmb_told(*row);
 }
 
 }  // namespace fairlead::relay

@@ -26,17 +26,26 @@ Result<void> PeerRings::claim(MemoryCharge& reserved, const PeerRingId& ring, st
   return {};
 }
 
-void PeerRings::release(const PeerRingId& ring) {
-  const auto found = rings_.find(key_of(ring));
-  SMC_ASSERT(found != rings_.end() && found->second.users != 0, ring.rkey.value);
-  if (--found->second.users != 0) return;
-  if (found->second.forgotten)
-    rings_.erase(found);
-  else
-    ++idle_;
+bool PeerRings::used(RemoteKey rkey) const {
+  for (auto at = rings_.lower_bound({rkey.value, 0});
+       at != rings_.end() && at->first.rkey == rkey.value; ++at)
+    if (at->second.users != 0) return true;
+  return false;
 }
 
-void PeerRings::forget(RemoteKey rkey) {
+bool PeerRings::release(const PeerRingId& ring) {
+  const auto found = rings_.find(key_of(ring));
+  SMC_ASSERT(found != rings_.end() && found->second.users != 0, ring.rkey.value);
+  if (--found->second.users != 0) return false;
+  if (!found->second.forgotten) {
+    ++idle_;
+    return false;
+  }
+  rings_.erase(found);
+  return !used(ring.rkey);
+}
+
+bool PeerRings::forget(RemoteKey rkey) {
   for (auto at = rings_.lower_bound({rkey.value, 0});
        at != rings_.end() && at->first.rkey == rkey.value;) {
     if (at->second.users != 0) {
@@ -47,6 +56,7 @@ void PeerRings::forget(RemoteKey rkey) {
       at = rings_.erase(at);
     }
   }
+  return !used(rkey);
 }
 
 }  // namespace fairlead::relay

@@ -36,10 +36,12 @@ class PeerRings {
   // it has been paid for before. kExhausted, and nothing changes, where more is needed than there
   // is.
   Result<void> claim(MemoryCharge& reserved, const PeerRingId& ring, std::size_t bytes);
-  // The connection has ended. REQUIRES: claimed
-  void release(const PeerRingId& ring);
-  // The peer has deleted the key: its pages go when the last connection has.
-  void forget(RemoteKey rkey);
+  // The connection has ended. True when the peer has deleted the key and no other connection uses
+  // it. REQUIRES: claimed
+  bool release(const PeerRingId& ring);
+  // The peer has deleted the key: its pages go when the last connection has. True when none is
+  // left.
+  bool forget(RemoteKey rkey);
 
   bool crowded() const { return idle_ > kIdlePeerRingsMax; }
 
@@ -54,6 +56,7 @@ class PeerRings {
     unsigned users = 0;
     bool forgotten = false;
   };
+  bool used(RemoteKey rkey) const;
   static Key key_of(const PeerRingId& ring) { return {ring.rkey.value, ring.address.value}; }
 
   MemoryBudget& budget_;

@@ -36,6 +36,7 @@ Worker::Worker(WorkerSettings settings, Network& network, WorkerStats& stats)
   group_resources_.timers = &timers_;
   group_resources_.stats = &stats_;
   group_resources_.times = times_of(config().smc);
+  group_resources_.slab_idle = config().buffers.idle_timeout;
   group_resources_.now = [this] { return network_.now(); };
 }
 

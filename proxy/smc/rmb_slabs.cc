@@ -42,16 +42,26 @@ ElementId RmbSlabs::take_from(std::size_t index) {
     if (slab.used[i]) continue;
     slab.used[i] = true;
     --slab.free_count;
+    slab.empty_since.reset();
     used_bytes_ += element_bytes(slab.size_code);
     return {static_cast<std::uint16_t>(index), RmbIndex{static_cast<std::uint8_t>(i + 1)}};
   }
   SMC_UNREACHABLE();
 }
 
-std::optional<ElementId> RmbSlabs::take(std::uint8_t size_code) {
-  for (std::size_t i = 0; i < slabs_.size(); ++i)
-    if (slabs_[i].size_code == size_code && slabs_[i].free_count != 0) return take_from(i);
+std::optional<std::size_t> RmbSlabs::find(std::uint8_t size_code) const {
+  for (std::size_t i = 0; i < slabs_.size(); ++i) {
+    const Slab& slab = slabs_[i];
+    if (slab.state == State::kInUse && slab.size_code == size_code && slab.free_count != 0)
+      return i;
+  }
   return std::nullopt;
+}
+
+std::optional<ElementId> RmbSlabs::take(std::uint8_t size_code) {
+  const std::optional<std::size_t> slab = find(size_code);
+  if (!slab) return std::nullopt;
+  return take_from(*slab);
 }
 
 std::optional<ElementId> RmbSlabs::take_at_most(std::uint8_t size_code, std::uint8_t least_code) {
@@ -60,7 +70,13 @@ std::optional<ElementId> RmbSlabs::take_at_most(std::uint8_t size_code, std::uin
   return std::nullopt;
 }
 
-void RmbSlabs::release(ElementId element) {
+bool RmbSlabs::can_take_at_most(std::uint8_t size_code, std::uint8_t least_code) const {
+  for (int code = size_code; code >= least_code; --code)
+    if (find(static_cast<std::uint8_t>(code))) return true;
+  return false;
+}
+
+void RmbSlabs::release(ElementId element, TimePoint now) {
   SMC_ASSERT(element.slab < slabs_.size() && element.index.value != 0, element.slab,
              element.index.value);
   Slab& slab = slabs_[element.slab];
@@ -69,17 +85,54 @@ void RmbSlabs::release(ElementId element) {
   slab.used[i] = false;
   ++slab.free_count;
   used_bytes_ -= element_bytes(slab.size_code);
+  if (slab.free_count == slab.element_count) slab.empty_since = now;
 }
 
 std::uint16_t RmbSlabs::add(const SlabPlan& plan) {
   SMC_ASSERT(!full() && plan.element_count != 0 && plan.element_count <= kSlabElementsMax,
              plan.element_count);
-  Slab slab;
+  std::size_t number = 0;
+  while (number < slabs_.size() && slabs_[number].state != State::kFree) ++number;
+  if (number == slabs_.size()) slabs_.emplace_back();
+  Slab& slab = slabs_[number];
+  slab.state = State::kInUse;
   slab.size_code = plan.size_code;
   slab.element_count = slab.free_count = plan.element_count;
-  slabs_.push_back(slab);
+  ++count_;
   total_bytes_ += plan.bytes();
-  return static_cast<std::uint16_t>(slabs_.size() - 1);
+  return static_cast<std::uint16_t>(number);
+}
+
+std::optional<TimePoint> RmbSlabs::idle_since() const {
+  std::optional<TimePoint> earliest;
+  if (count_ - retired_count_ <= 1) return earliest;
+  for (const Slab& slab : slabs_)
+    if (slab.empty() && (!earliest || *slab.empty_since < *earliest)) earliest = slab.empty_since;
+  return earliest;
+}
+
+std::optional<std::uint16_t> RmbSlabs::retire(TimePoint until) {
+  if (count_ - retired_count_ <= 1) return std::nullopt;
+  for (std::size_t i = slabs_.size(); i-- != 0;) {
+    Slab& slab = slabs_[i];
+    if (!slab.empty() || *slab.empty_since > until) continue;
+    slab.state = State::kRetired;
+    ++retired_count_;
+    return static_cast<std::uint16_t>(i);
+  }
+  return std::nullopt;
+}
+
+std::size_t RmbSlabs::bytes(std::uint16_t slab) const {
+  return SlabPlan{slabs_[slab].size_code, slabs_[slab].element_count}.bytes();
+}
+
+void RmbSlabs::remove(std::uint16_t slab) {
+  SMC_ASSERT(slab < slabs_.size() && retired(slab), slab);
+  total_bytes_ -= bytes(slab);
+  slabs_[slab] = {};
+  --count_;
+  --retired_count_;
 }
 
 }  // namespace fairlead::smc

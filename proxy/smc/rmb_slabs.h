@@ -3,8 +3,9 @@
 // groups"). So a peer's table of rkeys holds one entry a slab, and a connection costs no
 // registration and no CONFIRM_RKEY.
 //
-// Pure bookkeeping: the caller registers and frees the memory. Slabs are never given back before
-// the group ends, because a peer may keep the rkey.
+// Pure bookkeeping: the caller registers and frees the memory. A slab that has stood empty for long
+// enough is retired: nobody is seated there any more, and when the peer has given up its rkey, the
+// caller removes it. The last slab stays.
 #pragma once
 
 #include <bitset>
@@ -14,6 +15,7 @@
 #include <vector>
 
 #include "base/ids.h"
+#include "base/time.h"
 
 namespace fairlead::smc {
 
@@ -54,27 +56,48 @@ class RmbSlabs {
   std::optional<ElementId> take(std::uint8_t size_code);
   // The biggest free element between the sizes, for when no slab can be added.
   std::optional<ElementId> take_at_most(std::uint8_t size_code, std::uint8_t least_code);
-  void release(ElementId element);
+  bool can_take_at_most(std::uint8_t size_code, std::uint8_t least_code) const;
+  void release(ElementId element, TimePoint now);
 
-  bool full() const { return slabs_.size() == kSlabsMax; }
-  // The next take() of that size succeeds. Returns the number of the slab, from 0 upwards.
+  bool full() const { return count_ == kSlabsMax; }
+  // The next take() of that size succeeds. Returns the number of the slab: the least that is free.
   std::uint16_t add(const SlabPlan& plan);
 
+  // Since when the slab stands empty whose turn to be retired comes first; nothing where none does,
+  // or where it is the last one.
+  std::optional<TimePoint> idle_since() const;
+  // Retires one that has stood empty since `until` or for longer. Those with high numbers go first,
+  // because those with low ones are filled first.
+  std::optional<std::uint16_t> retire(TimePoint until);
+  bool retired(std::uint16_t slab) const { return slabs_[slab].state == State::kRetired; }
+  std::size_t retired_count() const { return retired_count_; }
+  // Its number is free again. REQUIRES: retired
+  void remove(std::uint16_t slab);
+
   std::uint8_t size_code(std::uint16_t slab) const { return slabs_[slab].size_code; }
-  std::size_t slab_count() const { return slabs_.size(); }
+  std::size_t bytes(std::uint16_t slab) const;
+  // Slabs that are registered, retired ones included.
+  std::size_t count() const { return count_; }
   std::size_t used_bytes() const { return used_bytes_; }
   std::size_t total_bytes() const { return total_bytes_; }
 
  private:
+  enum class State : std::uint8_t { kFree, kInUse, kRetired };
   struct Slab {
+    State state = State::kFree;
     std::uint8_t size_code = 0;
     unsigned element_count = 0;
     unsigned free_count = 0;
     std::bitset<kSlabElementsMax> used;
+    std::optional<TimePoint> empty_since;  // once somebody has been there
+    bool empty() const { return state == State::kInUse && empty_since.has_value(); }
   };
   ElementId take_from(std::size_t slab);
+  std::optional<std::size_t> find(std::uint8_t size_code) const;
 
-  std::vector<Slab> slabs_;
+  std::vector<Slab> slabs_;  // by number
+  std::size_t count_ = 0;
+  std::size_t retired_count_ = 0;
   std::size_t used_bytes_ = 0;
   std::size_t total_bytes_ = 0;
 };

@@ -52,6 +52,11 @@ class Draw {
     settings.config.smc.max_links = static_cast<unsigned>(random_.between(1, 3));
     settings.config.smc.group_idle_timeout = up_to(seconds(3));
     settings.config.smc.test_link_interval = random_.chance(300) ? Duration{} : seconds(1);
+    Random coin = random_;  // so that what is drawn after it does not depend on it
+    if (coin.chance(600))
+      settings.config.buffers.idle_timeout =
+          coin.chance(300) ? milliseconds(0)
+                           : milliseconds(static_cast<std::int64_t>(coin.between(0, 300)));
     settings.ports = static_cast<unsigned>(random_.between(1, 2));
     settings.memory_bytes = random_.chance(200) ? power(14, 17) : power(18, 22);
     if (random_.chance(100)) settings.handshakes_max = random_.between(1, 3);

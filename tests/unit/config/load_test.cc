@@ -185,6 +185,7 @@ TEST(Load, KeepsEveryRange) {
       {"buffers.size", {"16KiB", "512MiB"}, {"8KiB", "1GiB", "48KiB", "16385", "0"}},
       {"buffers.size_min", {"16KiB", "512KiB"}, {"8KiB", "17KiB"}},
       {"buffers.publish", {"4KiB", "5000", "512KiB"}, {"4095", "513MiB"}},
+      {"buffers.idle_timeout", {"0s", "30s", "24h"}, {"-1s", "25h"}},
       {"memory.limit", {"1MiB", "1024GiB"}, {"1048575", "1025GiB"}},
       {"limits.connections", {"1", "1000000"}, {"0", "1000001"}},
       {"limits.handshakes", {"1", "10000"}, {"0", "65537"}},

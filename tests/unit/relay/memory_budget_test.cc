@@ -89,11 +89,14 @@ TEST_F(PeerRingsOfAGroup, ADeletedKeyFreesItsElementsOnceNobodyUsesThem) {
   claim(first_);
   claim(second_);
   claim(other_);
-  rings_.release(first_);
-  rings_.forget(RemoteKey{7});
+  EXPECT_FALSE(rings_.release(first_));
+  EXPECT_FALSE(rings_.forget(RemoteKey{7}));
   EXPECT_EQ(charged(), 2 * kMiB);
-  rings_.release(second_);
+  EXPECT_TRUE(rings_.release(second_));
   EXPECT_EQ(charged(), kMiB);
+  EXPECT_FALSE(rings_.release(other_));
+  EXPECT_TRUE(rings_.forget(RemoteKey{8}));
+  EXPECT_EQ(charged(), 0u);
 }
 
 TEST_F(PeerRingsOfAGroup, APeerThatNamesAnotherElementEachTimeIsNoticed) {

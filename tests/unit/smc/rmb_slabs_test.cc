@@ -10,6 +10,8 @@ namespace fairlead::smc {
 namespace {
 
 constexpr std::size_t kMiB = 1024 * 1024;
+constexpr TimePoint kNow{std::chrono::hours(1)};
+constexpr Duration kSecond = std::chrono::seconds(1);
 
 TEST(RmbSlabs, IndexesElementsFromOneAndGivesEachOnce) {
   RmbSlabs slabs;
@@ -31,7 +33,7 @@ TEST(RmbSlabs, GivesAReleasedElementAgain) {
   const auto first = slabs.take(2);
   ASSERT_TRUE(first);
   EXPECT_FALSE(slabs.take(2));
-  slabs.release(*first);
+  slabs.release(*first, kNow);
   EXPECT_EQ(slabs.take(2), first);
 }
 
@@ -51,12 +53,82 @@ TEST(RmbSlabs, NeverGivesLessThanTheLeastSize) {
   EXPECT_FALSE(slabs.take_at_most(5, 1));
 }
 
+// Slabs of one element each, of which all but some have been left again.
+struct EmptySlabs : RmbSlabs {
+  explicit EmptySlabs(unsigned count, std::set<unsigned> kept = {}) {
+    for (unsigned i = 0; i < count; ++i) add({0, 1});
+    for (unsigned i = 0; i < count; ++i) taken.push_back(*take(0));
+    for (unsigned i = 0; i < count; ++i)
+      if (!kept.contains(i)) release(taken[i], kNow + i * kSecond);
+  }
+  std::vector<ElementId> taken;
+};
+
+TEST(RmbSlabs, RetireWhenTheyHaveStoodEmptyForLongEnough) {
+  EmptySlabs slabs(3, {0});
+  EXPECT_EQ(slabs.idle_since(), kNow + kSecond);
+  EXPECT_FALSE(slabs.retire(kNow));
+  EXPECT_EQ(slabs.retire(kNow + kSecond), 1);
+  EXPECT_FALSE(slabs.retire(kNow + kSecond));
+  EXPECT_EQ(slabs.idle_since(), kNow + 2 * kSecond);
+  EXPECT_EQ(slabs.retire(kNow + 2 * kSecond), 2);
+  EXPECT_FALSE(slabs.idle_since());
+}
+
+TEST(RmbSlabs, TheLastOneStaysWhicheverItIs) {
+  EmptySlabs slabs(3);
+  EXPECT_EQ(slabs.retire(kNow + kSecond), 1);
+  EXPECT_EQ(slabs.retire(kNow + kSecond), 0);
+  EXPECT_FALSE(slabs.retire(kNow + 9 * kSecond));
+  EXPECT_FALSE(slabs.idle_since());
+  EXPECT_EQ(slabs.take(0)->slab, 2);
+}
+
+TEST(RmbSlabs, OneThatIsUsedAgainBeginsAnew) {
+  EmptySlabs slabs(2, {1});
+  const auto again = slabs.take(0);
+  EXPECT_FALSE(slabs.retire(kNow + 9 * kSecond));
+  slabs.release(*again, kNow + 9 * kSecond);
+  EXPECT_FALSE(slabs.retire(kNow + 8 * kSecond));
+  EXPECT_EQ(slabs.retire(kNow + 9 * kSecond), 0);
+}
+
+TEST(RmbSlabs, NobodyIsSeatedInARetiredOne) {
+  EmptySlabs slabs(2, {0});
+  EXPECT_EQ(slabs.retire(kNow + kSecond), 1);
+  EXPECT_FALSE(slabs.take(0));
+  EXPECT_FALSE(slabs.can_take_at_most(0, 0));
+  EXPECT_EQ(slabs.total_bytes(), 2U * 16 * 1024);
+}
+
+TEST(RmbSlabs, TheNumberOfARemovedOneIsGivenAgain) {
+  EmptySlabs slabs(3, {0, 2});
+  EXPECT_EQ(slabs.retire(kNow + kSecond), 1);
+  slabs.remove(1);
+  EXPECT_EQ(slabs.count(), 2U);
+  EXPECT_EQ(slabs.total_bytes(), 2U * 16 * 1024);
+  EXPECT_EQ(slabs.add({1, 2}), 1);
+  EXPECT_EQ(slabs.take(1), (ElementId{1, RmbIndex{1}}));
+  EXPECT_EQ(slabs.total_bytes(), 2U * 16 * 1024 + 2U * 32 * 1024);
+}
+
+TEST(RmbSlabs, OneThatNobodyHasUsedYetIsNotIdle) {
+  EmptySlabs slabs(1, {0});
+  slabs.add({1, 1});
+  EXPECT_FALSE(slabs.retire(kNow + 9 * kSecond));
+}
+
+TEST(RmbSlabsDeathTest, RemovingOneThatIsNotRetiredAborts) {
+  EmptySlabs slabs(2);
+  EXPECT_DEATH(slabs.remove(1), "assertion failed");
+}
+
 TEST(RmbSlabsDeathTest, ReleasingTwiceAborts) {
   RmbSlabs slabs;
   slabs.add({0, 1});
   const auto element = slabs.take(0);
-  slabs.release(*element);
-  EXPECT_DEATH(slabs.release(*element), "assertion failed");
+  slabs.release(*element, kNow);
+  EXPECT_DEATH(slabs.release(*element, kNow), "assertion failed");
 }
 
 TEST(SlabPlan, GivesTheWantedSizeWhileThereIsPlenty) {

@@ -1,0 +1,93 @@
+// Slabs of a group that have stood empty for long enough go back to the system.
+
+#include <algorithm>
+
+#include "base/log.h"
+#include "relay/group.h"
+
+namespace fairlead::relay {
+namespace {
+
+void log_returned(const std::string& group, const char* use, const BufferSlabs& slabs) {
+  LogEvent(LogLevel::kDebug, "smc.group", "slab_returned")
+      .field("group", group)
+      .field("use", use)
+      .field("slabs_left", std::uint64_t{slabs.slab_count()});
+}
+
+void keep_earliest(std::optional<TimePoint>& earliest, std::optional<TimePoint> candidate) {
+  if (candidate && (!earliest || *candidate < *earliest)) earliest = candidate;
+}
+
+}  // namespace
+
+// Not from within a task: it may be about to name a slab.
+void Group::return_slabs(TimePoint now) {
+  if (!protocol_.usable() || performing_) return;
+  return_rmbs(now);
+  return_send_rings(now);
+}
+
+// What the peer may write to stays registered until it has answered that it does not.
+void Group::return_rmbs(TimePoint now) {
+  while (rmbs_->retire(now - shared_.slab_idle)) {
+  }
+  if (rmbs_->retired_count() == 0) return;
+  for (std::size_t i = 0; i < rmbs_->slab_numbers(); ++i) {
+    const auto slab = static_cast<std::uint16_t>(i);
+    if (!rmbs_->retired(slab)) continue;
+    if (rows_[slab] && !protocol_.rmb_deleted(*rows_[slab])) {
+      protocol_.delete_rmb(*rows_[slab], now);
+      continue;
+    }
+    if (rows_[slab]) protocol_.remove_rmb(*rows_[slab]);
+    rows_[slab].reset();
+    rmbs_->free(slab);
+    log_returned(id_, "rmbs", *rmbs_);
+  }
+}
+
+void Group::return_send_rings(TimePoint now) {
+  while (staging_->retire(now - shared_.slab_idle)) {
+  }
+  recheck_.reset();
+  if (staging_->retired_count() == 0) return;
+  for (std::size_t i = 0; i < staging_->slab_numbers(); ++i) {
+    const auto slab = static_cast<std::uint16_t>(i);
+    if (!staging_->retired(slab)) continue;
+    if (!writes_over(slab)) {
+      recheck_ = now + kSlabRecheck;
+      continue;
+    }
+    last_reads_[slab] = {};
+    staging_->free(slab);
+    log_returned(id_, "send_rings", *staging_);
+  }
+}
+
+// A connection has written over other links only before they failed.
+void Group::note_last_writes(const SmcRelay& relay) {
+  std::uint64_t& last = last_reads_[relay.buffers.staging->slab][relay.link];
+  last = std::max(last, lanes_[relay.link].next_id - 1);
+}
+
+// Few requests report their end, but the question for a key and TEST_LINK do, and what was posted
+// before them is over then.
+bool Group::writes_over(std::uint16_t slab) const {
+  for (smc::LinkIndex i = 0; i < smc::kLinksMax; ++i) {
+    const Lane& lane = lanes_[i];
+    const bool alive = lane.queue_pair && !lane.failed;
+    if (alive && lane.done_id < last_reads_[slab][i]) return false;
+  }
+  return true;
+}
+
+std::optional<TimePoint> Group::slabs_due() const {
+  if (!protocol_.usable()) return std::nullopt;
+  std::optional<TimePoint> due = recheck_;
+  for (const BufferSlabs* slabs : {rmbs_.get(), staging_.get()})
+    if (const auto since = slabs->idle_since()) keep_earliest(due, *since + shared_.slab_idle);
+  return due;
+}
+
+}  // namespace fairlead::relay

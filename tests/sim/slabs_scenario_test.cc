@@ -1,0 +1,149 @@
+// Slabs of rings that stand empty go back while their link group lives on.
+#include "sim/scenario.h"
+
+namespace fairlead::sim {
+namespace {
+
+using std::chrono::microseconds;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+class Slabs : public Scenario {
+ protected:
+  Plan with_idle_timeout(Duration idle) const {
+    Plan plan = this->plan();
+    for (ProxySettings& settings : plan.proxies) {
+      settings.config.buffers.idle_timeout = idle;
+      if (GetParam().apart) {
+        settings.devices = 2;
+        settings.config.smc.max_links = 2;
+      }
+      settings.config.smc.group_idle_timeout = seconds(20);
+    }
+    return plan;
+  }
+  // Says something, is silent for a while, and goes on.
+  static ConnectionPlan long_talk() {
+    ConnectionPlan connection = talk(100000, 100000);
+    connection.client.stall_after = connection.server.stall_after = 5000;
+    connection.client.stall = connection.server.stall = milliseconds(500);
+    return connection;
+  }
+  // Connections that are there at the same time: more than two slabs have room for.
+  static void add_burst(Plan& plan, Duration at) {
+    for (int i = 0; i < kBurst; ++i) {
+      plan.connections.push_back(talk(3000, 3000, at + microseconds(10 * i)));
+      plan.connections.back().client.start_delay = milliseconds(3);
+    }
+  }
+  static constexpr int kBurst = 20;
+  static relay::Group& only_group_of(SimProxy& proxy) {
+    EXPECT_EQ(proxy.worker()->peers().count(), 1u);
+    relay::Group* only = nullptr;
+    proxy.worker()->peers().for_each([&](relay::Group& group) { only = &group; });
+    return *only;
+  }
+};
+
+TEST_P(Slabs, OfABurstGoBackWhileOneConnectionGoesOn) {
+  Plan burst = with_idle_timeout(milliseconds(50));
+  burst.connections.push_back(long_talk());
+  add_burst(burst, milliseconds(5));
+  World world(1);
+  Cluster cluster(world, burst);
+  std::size_t most = 0;
+  const auto all_back = [&] {
+    for (Pod pod = 1; pod <= 2; ++pod) {
+      if (cluster.proxy(pod).worker()->peers().count() == 0) return false;
+      relay::Group& group = only_group_of(cluster.proxy(pod));
+      most = std::max(most, group.rmbs().slab_count());
+      if (group.rmbs().slab_count() != 1 || cluster.proxy(pod).stats().slabs_returned.get() < 2)
+        return false;
+    }
+    return true;
+  };
+  EXPECT_TRUE(cluster.run_until(all_back, milliseconds(400)));
+  EXPECT_GT(most, 2u);
+  for (Pod pod = 1; pod <= 2; ++pod) {
+    EXPECT_EQ(cluster.proxy(pod).worker()->session_count(), 1u);
+    const std::size_t slabs = GetParam().addressable ? 1 : 2;  // another of send rings
+    EXPECT_LE(cluster.proxy(pod).stats().pinned_bytes.get(), slabs * 8 * 16 * config::kKibibyte);
+  }
+  const Outcome outcome = cluster.run();
+  EXPECT_FALSE(outcome.failure) << *outcome.failure;
+  for (const Ends& ends : outcome.ends) EXPECT_TRUE(complete(ends));
+  EXPECT_EQ(outcome.over_smc, 2u * (1 + kBurst));
+}
+
+TEST_P(Slabs, WithoutAnIdleTimeoutOverTheyStay) {
+  Plan burst = with_idle_timeout(seconds(30));
+  burst.connections.push_back(long_talk());
+  add_burst(burst, milliseconds(5));
+  World world(1);
+  Cluster cluster(world, burst);
+  (void)cluster.run_until([] { return false; }, milliseconds(400));
+  EXPECT_GT(only_group_of(cluster.proxy(1)).rmbs().slab_count(), 2u);
+  EXPECT_EQ(cluster.proxy(1).stats().slabs_returned.get(), 0u);
+  EXPECT_FALSE(cluster.run().failure);
+}
+
+// Connections come while slabs go: each finds room, and every byte of it arrives.
+TEST_P(Slabs, ComeAndGoAllTheTime) {
+  std::uint64_t returned = 0;
+  for (const Duration idle : {Duration{}, Duration(microseconds(100)), Duration(milliseconds(1))})
+    for (unsigned seed = 1; seed <= 20; ++seed) {
+      Plan busy = with_idle_timeout(idle);
+      busy.connections.push_back(long_talk());
+      for (int i = 0; i < 4; ++i) add_burst(busy, milliseconds(1 + 7 * i));
+      World world(seed);
+      Cluster cluster(world, busy);
+      (void)cluster.run_until([] { return false; }, milliseconds(100));
+      returned += cluster.proxy(1).stats().slabs_returned.get();
+      const Outcome outcome = cluster.run();
+      EXPECT_FALSE(outcome.failure) << *outcome.failure << ", seed " << seed;
+      for (const Ends& ends : outcome.ends) EXPECT_TRUE(complete(ends));
+      EXPECT_EQ(outcome.over_smc, 2u * (1 + 4 * kBurst)) << "seed " << seed;
+    }
+  EXPECT_GT(returned, 100u);
+}
+
+class SlabsOfTwoLinks : public Slabs {};
+
+// A device or port goes in the midst of that, and its link with it.
+TEST_P(SlabsOfTwoLinks, GoBackWhileLinksDieAndReturn) {
+  std::uint64_t moved = 0;
+  for (Pod pod = 1; pod <= 2; ++pod)
+    for (int moment = 0; moment < 40; ++moment) {
+      Plan flap = with_idle_timeout(microseconds(200));
+      flap.fabric.retry_max = milliseconds(200);
+      for (int i = 0; i < 3; ++i) {
+        Fault fault;
+        fault.kind = Fault::Kind::kSparePortDown;
+        fault.pod = i == 1 ? static_cast<Pod>(3 - pod) : pod;
+        fault.at = microseconds(1000 + 100 * moment + 4000 * i);
+        fault.lasting = milliseconds(2);
+        flap.faults.push_back(fault);
+      }
+      flap.connections.push_back(long_talk());
+      for (int i = 0; i < 3; ++i) add_burst(flap, milliseconds(1 + 5 * i));
+      const Outcome outcome = run(flap, 100U + static_cast<unsigned>(moment));
+      for (const Ends& ends : outcome.ends) EXPECT_TRUE(complete(ends));
+      EXPECT_EQ(outcome.over_smc, 2u * (1 + 3 * kBurst)) << "moment " << moment;
+      moved += outcome.moved;
+    }
+  EXPECT_GT(moved, 40u);
+}
+
+constexpr DeviceKind kOneDevice[] = {{"Addressable", true}, {"Staged", false}};
+constexpr DeviceKind kTwoDevices[] = {{"TwoDevices", false, true},
+                                      {"TwoAddressableDevices", true, true},
+                                      {"TwoSevereDevices", false, true, false}};
+
+std::string name_of(const testing::TestParamInfo<DeviceKind>& device) { return device.param.name; }
+
+INSTANTIATE_TEST_SUITE_P(OneDevice, Slabs, testing::ValuesIn(kOneDevice), name_of);
+INSTANTIATE_TEST_SUITE_P(TwoDevices, Slabs, testing::ValuesIn(kTwoDevices), name_of);
+INSTANTIATE_TEST_SUITE_P(TwoDevices, SlabsOfTwoLinks, testing::ValuesIn(kTwoDevices), name_of);
+
+}  // namespace
+}  // namespace fairlead::sim
