@@ -130,33 +130,6 @@ class Limits(ProxyTest):
             self.assertTrue(self.talk(sock))
         self.assert_recovers()
 
-    @unittest.skipIf(os.geteuid() != 0 or shutil.which("setpriv") is None,
-                     "needs root and setpriv for a proxy that is root without rights")
-    def test_node_side_that_finds_no_descriptor_is_sent_away(self):
-        """Else the listener for it stays readable, and its thread takes a processor."""
-        self.skip_with_ubsan()
-        without_rights = ["setpriv", "--bounding-set=-all", "--inh-caps=-all"]
-        proxy = self.start("in", [listener("in", "inbound", self.server.address)], wrapper=without_rights)
-        name = "\0fairlead-client-address"
-
-        def connected():
-            sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-            self.addCleanup(sock.close)
-            sock.settimeout(seconds(10))
-            try:
-                sock.connect(name)
-            except ConnectionRefusedError:
-                return None
-            return sock
-        self.assertFalse(wait_until(connected, "the proxy to listen for the node side").close())
-        resource.prlimit(proxy.pid, resource.RLIMIT_NOFILE, (0, 1024))  # what is open stays so
-        try:
-            self.assertEqual(connected().recv(1), b"")
-        except ConnectionResetError:
-            pass
-        resource.prlimit(proxy.pid, resource.RLIMIT_NOFILE, (1024, 1024))
-        wait_until(connected, "the proxy to listen again")
-
     def test_connections(self):
         self.start_pair(self.server.address, client={"limits": {"connections": 10}})
         self.crowd(25)
