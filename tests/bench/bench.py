@@ -78,7 +78,7 @@ def choose_targets(options):
         known += target_list.read_targets_file(options.targets_file)
     if not options.only:
         return known
-    by_name = {target.name: target for target in known + target_list.extra()}
+    by_name = {target.name: target for target in known + target_list.extra(options.proxy)}
     names = options.only.split(",")
     unknown = [name for name in names if name not in by_name]
     if unknown:

@@ -151,8 +151,8 @@ def fairlead(name, program, settings=None, over_smc=True):
                 "devices": {"shm": {"directory": place.directory + "/shm"}},
                 "admin": {"listen": "", "socket": f"{place.directory}/{side}.sock"},
                 "log": {"level": "warn"}}
-            for section, values in (settings or {}).items():
-                config.setdefault(section, {}).update(values)
+            for key, value in (settings or {}).items():
+                config[key] = {**config.get(key, {}), **value} if isinstance(value, dict) else value
             files[side + ".yaml"] = json.dumps(config, indent=2) + "\n"
         command = program + " --config {}/{}.yaml"
         return Commands(command.format(place.directory, "a"), command.format(place.directory, "b"),
@@ -194,9 +194,10 @@ def built_in(proxy):
     return targets
 
 
-def extra():
+def extra(proxy):
     """Those that have to be asked for by name."""
-    return [nginx("nginx-128k", "  proxy_buffer_size 128k;")]
+    return [nginx("nginx-128k", "  proxy_buffer_size 128k;"),
+            fairlead("fairlead-no-address", proxy, {"client_address": "off"})]
 
 
 def proxy_path(root):

@@ -87,10 +87,11 @@ def first_contact(stage, role):
 
 @both
 def three_hundred_connections(stage, role):
-    """300 connections at once: a second group, then all of them closed and the groups used anew"""
+    """300 connections at once: a second group, then all closed, memory taken back, and the groups used anew"""
     # A kernel server makes its handshakes one at a time and gives each 6 s: our proxy, asked for all at
     # once, lines them up. A kernel client has to line up its own.
-    way = Way(stage, role, {"smc": {"handshake_timeout": "60s", "option_program": "external"}})
+    way = Way(stage, role, {"smc": {"handshake_timeout": "60s", "option_program": "external"},
+                            "buffers": {"idle_timeout": "1s"}})
     client = way.spawn([["send", 1000, 1], ["shutdown"], ["receive"]],
                        [["receive"], ["send", 1000, 2], ["close"]], "many.",
                        count=CONNECTIONS, at_once=CONNECTIONS, queue=role == "server")
@@ -99,6 +100,8 @@ def three_hundred_connections(stage, role):
     collect(way, client, CONNECTIONS)
     expect_equal(len(groups), 2, "link groups of the proxy")
     way.proxy.wait_idle()
+    wait_until(lambda: way.proxy.metrics().value("fairlead_slabs_returned_total") > 0,
+               "the kernel to answer DELETE_RKEY, and an empty slab to go back")
     way.exchange(1000)
     way.expect_smcr(CONNECTIONS + 1)
     expect_equal(len(way.proxy.get_json("/linkgroups")["link_groups"]), 2, "groups after reuse")
