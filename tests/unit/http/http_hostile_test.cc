@@ -120,6 +120,7 @@ TEST_F(HttpHostile, ClientThatNeverReadsIsHungUpOn) {
   pollfd waited{.fd = client.fd(), .events = 0, .revents = 0};
   EXPECT_GT(::poll(&waited, 1, 120'000), 0);
   EXPECT_LT(client.read_to_end().size(), large.size());
+  running_.reset();  // its thread reads `large`
 }
 
 TEST_F(HttpHostile, ConnectionBeyondTheLimitEndsTheOldest) {
@@ -169,6 +170,7 @@ TEST_F(HttpHostile, ClientThatLeavesBeforeTheAnswerHarmsNothing) {
   });
   answered.get_future().wait();
   EXPECT_TRUE(answer_to("GET /second HTTP/1.1\r\n\r\n").ends_with("fine"));
+  running_.reset();  // its thread uses what is declared here
 }
 
 }  // namespace
