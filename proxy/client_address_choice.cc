@@ -21,7 +21,8 @@ bool takes_inbound(const config::Config& config) {
 
 // Programs of ours that work.
 Result<bpf::ClientAddressProgram> attach_and_try() {
-  bpf::ClientAddressProgram program = SMC_TRY(bpf::ClientAddressProgram::attach());
+  bpf::ClientAddressProgram program =
+      SMC_TRY(bpf::ClientAddressProgram::attach({}, bpf::own_netns_cookie()));
   bpf::ClientAddressMap map = SMC_TRY(bpf::ClientAddressMap::open(program.map_descriptor()));
   if (!SMC_TRY(bpf::client_address_works(map)))
     return Error{Errc::kUnsupported, "the programs are attached but have no effect"};

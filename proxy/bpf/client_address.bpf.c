@@ -8,7 +8,9 @@
  * since. The application then sees its own address, as it would without these programs. Otherwise
  * it could take a client of the network for a process of its own host.
  *
- * Programs of others may be attached too, so every program looks at the address as it is now.
+ * Programs of others may be attached too, so every program looks at the address as it is now. Those
+ * of another proxy may be ours: its slots are no word on sockets of this proxy. Where one cgroup has
+ * several network namespaces, each proxy's programs leave the sockets of the others alone.
  */
 #include <linux/bpf.h> /* first: the next one uses its types */
 
@@ -33,6 +35,9 @@ struct {
   __type(key, __u32);
   __type(value, struct fairlead_client_entry);
 } client_addrs SEC(".maps");
+
+/* Set before the program is loaded: sockets of other network namespaces are not ours. 0: all are. */
+const volatile __u64 netns_cookie = 0;
 
 enum verdict { FOREIGN, CLIENT, REPLACED };
 
@@ -98,8 +103,10 @@ static __always_inline enum verdict look_up_ipv4(__u32 peer, __u32 peer_port, st
   return verdict;
 }
 
+/* Null for sockets that no proxy of ours connects to. */
 static __always_inline struct bpf_sock* tcp_socket(struct bpf_sock_addr* ctx) {
   if (ctx->type != SOCK_STREAM || ctx->protocol != IPPROTO_TCP) return 0;
+  if (netns_cookie != 0 && bpf_get_netns_cookie(ctx) != netns_cookie) return 0;
   return ctx->sk;
 }
 

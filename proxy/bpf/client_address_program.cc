@@ -1,6 +1,7 @@
 #include "bpf/client_address_program.h"
 
 #include <bpf/bpf.h>
+#include <sys/socket.h>
 
 #include <array>
 #include <cerrno>
@@ -43,10 +44,11 @@ Error load_error(int error_number) {
   }
 }
 
-Result<Skeleton> load_skeleton() {
+Result<Skeleton> load_skeleton(std::uint64_t netns_cookie) {
   collect_complaints();
   Skeleton skeleton(client_address_bpf__open());
   if (!skeleton) return load_error(errno);
+  skeleton->rodata->netns_cookie = netns_cookie;
   if (int rc = client_address_bpf__load(skeleton.get()); rc != 0) return load_error(-rc);
   return skeleton;
 }
@@ -79,11 +81,21 @@ ClientAddressProgram::ClientAddressProgram(ClientAddressProgram&&) noexcept = de
 ClientAddressProgram& ClientAddressProgram::operator=(ClientAddressProgram&&) noexcept = default;
 ClientAddressProgram::~ClientAddressProgram() = default;
 
-Result<ClientAddressProgram> ClientAddressProgram::attach(const std::string& cgroup) {
+std::uint64_t own_netns_cookie() {
+  const FileDescriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  std::uint64_t cookie = 0;
+  socklen_t length = sizeof cookie;
+  constexpr int kNetnsCookie = 71;  // SO_NETNS_COOKIE, unknown to older headers
+  if (::getsockopt(socket.get(), SOL_SOCKET, kNetnsCookie, &cookie, &length) != 0) return 0;
+  return cookie;
+}
+
+Result<ClientAddressProgram> ClientAddressProgram::attach(const std::string& cgroup,
+                                                          std::uint64_t netns_cookie) {
   const std::string path = cgroup.empty() ? SMC_TRY(own_cgroup_path()) : cgroup;
   const FileDescriptor directory = SMC_TRY(open_cgroup(path));
   auto attached = std::make_unique<Attached>();
-  attached->skeleton = SMC_TRY(load_skeleton());
+  attached->skeleton = SMC_TRY(load_skeleton(netns_cookie));
   const client_address_bpf& skeleton = *attached->skeleton;
   attached->ipv4.reset(bpf_program__attach_cgroup(skeleton.progs.client_addr4, directory.get()));
   if (!attached->ipv4) return attach_error(errno);
@@ -103,7 +115,8 @@ Result<void> attach_client_address(const std::string& cgroup) {
   if (before) return {};
   // A call that was killed half-way left the other one, with a map of its own.
   SMC_TRY(detach_client_address(cgroup));
-  const Skeleton skeleton = SMC_TRY(load_skeleton());
+  // One pod, one cgroup.
+  const Skeleton skeleton = SMC_TRY(load_skeleton(0));
   SMC_TRY(attach_without_link(directory.get(), kType4, skeleton->progs.client_addr4));
   const Result<void> second =
       attach_without_link(directory.get(), kType6, skeleton->progs.client_addr6);

@@ -21,7 +21,10 @@ class ClientAddressProgram {
   // (kPermission), a kernel before 5.8 (kUnsupported), the cgroup excludes further programs
   // (kPermission). refusal() has libbpf's own words. Not thread-safe: it sets libbpf's log
   // function.
-  static Result<ClientAddressProgram> attach(const std::string& cgroup = {});
+  // `netns_cookie` of own_netns_cookie(): sockets of other network namespaces are left alone, where
+  // proxies of several share the cgroup. 0: none is.
+  static Result<ClientAddressProgram> attach(const std::string& cgroup = {},
+                                             std::uint64_t netns_cookie = 0);
 
   // The map's descriptor. Valid as long as the object.
   int map_descriptor() const;
@@ -36,6 +39,9 @@ class ClientAddressProgram {
 
   std::unique_ptr<Attached> attached_;
 };
+
+// What the kernel calls the network namespace of the calling thread; 0 before Linux 5.14.
+std::uint64_t own_netns_cookie();
 
 // The same, attached until detach_client_address() or until the cgroup goes: for programs that do
 // not stay, such as a CNI plugin. Once is enough; a second call finds the first.

@@ -189,6 +189,38 @@ TEST_F(ClientAddressTest, ReusedSlotReportsTheApplicationsOwnAddressForTheOldSoc
   });
 }
 
+// Proxies of several network namespaces may share a cgroup. The older programs run first.
+TEST_F(ClientAddressTest, ProgramsOfAnotherNetworkNamespaceLeaveSocketsAlone) {
+  if (own_netns_cookie() == 0) GTEST_SKIP() << "SO_NETNS_COOKIE needs Linux 5.14";
+  slots_.reset();
+  program_.reset();
+  auto other = ClientAddressProgram::attach({}, own_netns_cookie());
+  ASSERT_TRUE(other);
+  auto other_map = ClientAddressMap::open(other->map_descriptor());
+  ASSERT_TRUE(other_map);
+  ClientAddressSlots other_slots(std::move(*other_map), 0, 1, 8);
+  in_pod_network([&] {
+    auto program = ClientAddressProgram::attach({}, own_netns_cookie());
+    ASSERT_TRUE(program);
+    program_.emplace(std::move(*program));
+    slots_.emplace(map(), 0, 1, 7);
+    const FileDescriptor listener = listen_on(address("0.0.0.0:0"));
+    const SocketAddress target = target_of(listener, "10.9.9.9");
+    auto lease = slots_->take(AF_INET);
+    auto other_lease = other_slots.take(AF_INET);
+    ASSERT_EQ(lease->slot(), other_lease->slot());
+    const SocketAddress source = lease->publish(address(kClient4), target);
+    SocketAddress other_source = source;
+    while (other_source == source)
+      other_source = other_lease->publish(address("10.66.6.6:666"), target);
+    const FileDescriptor proxy = connect_from(source, target);
+    SocketAddress peer;
+    const FileDescriptor application = accept_on(listener, peer);
+    EXPECT_EQ(to_string(peer), kClient4);
+    EXPECT_EQ(to_string(peer_of(application.get())), kClient4);
+  });
+}
+
 TEST_F(ClientAddressTest, SocketsThatNoEntryWasWrittenForKeepTheirAddress) {
   in_pod_network([this] {
     const FileDescriptor listener = listen_on(address("[::]:0"));
