@@ -65,6 +65,10 @@ class Application:
 def seen_by(sock):
     """What the application saw: (by accept, by getpeername)."""
     sock.sendall(b"?")
+    return answer_to(sock)
+
+
+def answer_to(sock):
     report = json.loads(peers.receive_all(sock))
     return tuple(report["accept"]), tuple(report["getpeername"])
 
@@ -158,7 +162,10 @@ class ClientAddress(Pods):
         socks = [self.connect(server, application.port) for _ in range(LIVE)]
         try:
             rows = self.live_rows(LIVE)
-            seen = [seen_by(sock) for sock in socks]
+            # All ask before one waits: the application accepts in an order of its own.
+            for sock in socks:
+                sock.sendall(b"?")
+            seen = [answer_to(sock) for sock in socks]
         finally:
             for sock in socks:
                 sock.close()
