@@ -190,13 +190,16 @@ def urgent_data_and_more(stage, role):
     way = Way(stage, role)
     speaker = [["receive", 1], ["send", 5000, 1], ["urgent", 33], ["send", 50_000, 2], ["shutdown"], ["receive"]]
     for first_is_speaker in (True, False):
-        for inline in (True, False):
+        # Linux passes over an urgent byte of its own accord in recv(2) only, not in poll(2): a reader that polls
+        # waits for what its peer may not send before that.
+        kernel_hears = first_is_speaker == (role == "client")
+        for inline in (True,) if kernel_hears else (True, False):
             hearer = [*hear(inline), ["receive", 5000], ["receive"], ["close"]]
             results = way.talk(*((speaker, hearer) if first_is_speaker else (hearer, speaker)))
             spoken, heard = results if first_is_speaker else reversed(results)
             expect_stream(spoken[1], heard[2], "before the urgent byte")
             expect_equal(heard[3][0], 50_001 if inline else 50_000, "bytes from the urgent one on")
-    way.expect_smcr(4)
+    way.expect_smcr(3)
 
 
 @both
