@@ -9,8 +9,8 @@
  * it could take a client of the network for a process of its own host.
  *
  * Programs of others may be attached too, so every program looks at the address as it is now. Those
- * of another proxy may be ours: its slots are no word on sockets of this proxy. Where one cgroup has
- * several network namespaces, each proxy's programs leave the sockets of the others alone.
+ * of another proxy may be ours: its slots are no word on sockets of this proxy. Where one cgroup
+ * has several network namespaces, each proxy's programs leave the sockets of the others alone.
  */
 #include <linux/bpf.h> /* first: the next one uses its types */
 
@@ -36,7 +36,8 @@ struct {
   __type(value, struct fairlead_client_entry);
 } client_addrs SEC(".maps");
 
-/* Set before the program is loaded: sockets of other network namespaces are not ours. 0: all are. */
+/* Set before the program is loaded: sockets of other network namespaces are not ours. 0: all are.
+ */
 const volatile __u64 netns_cookie = 0;
 
 enum verdict { FOREIGN, CLIENT, REPLACED };
