@@ -177,7 +177,9 @@ class Options(Transparency):
             counts = {first: 0, second: 0}
             for _ in clients:
                 listener = select.select([first, second], [], [], seconds(20))[0][0]
-                listener.accept()[0].close()
+                with listener.accept()[0] as server:
+                    # Who leaves before anything has passed is not counted as carried.
+                    self.assertEqual(peers.receive_exactly(server, 1), b"x")
                 counts[listener] += 1
             for client in clients:
                 client.close()
