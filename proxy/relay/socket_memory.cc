@@ -36,7 +36,9 @@ std::optional<SocketMemory> SocketMemory::begin(MemoryBudget& budget) {
   memory.budget_ = &budget;
   const std::size_t left = budget.left_bytes();
   const std::size_t limit = budget.limit_bytes();
-  memory.level_ = left >= limit - limit / 4 ? 2 : left >= limit / 2 ? 1 : 0;
+  // Where memory is plenty, with the largest: a receive buffer of two packets of the loopback
+  // device leaves the window of TCP small for good, however much it grows later.
+  memory.level_ = left >= limit - limit / 4 ? 3 : left >= limit / 2 ? 1 : 0;
   for (;;) {
     auto charge = MemoryCharge::take(budget, MemoryUse::kConnections, memory.cost(memory.level_));
     if (charge) {

@@ -2,7 +2,8 @@
 // are.
 //
 // The kernel lets the buffers of a TCP socket grow to megabytes, and charges them to the cgroup. So
-// a connection begins with small ones and pays for what they can hold at most. One that moves bytes
+// a connection pays for what they can hold at most. It begins with the largest as long as three
+// quarters of the budget are left, and with small ones later. One that moves bytes
 // gets larger ones, as long as half of the budget is left for others: buffers of a connection that
 // stalls stay as they are. In the end a socket towards the network is left to the kernel's own
 // tuning, which a long way needs, and pays for what the kernel has made of it.
