@@ -20,8 +20,8 @@
 
 namespace fairlead::cni::node {
 
-// Who gives sidecars the device nodes of RNICs: this process, by the container runtime's NRI; a
-// device plugin that is somebody else's; or nobody.
+// How sidecars get the device nodes of RNICs: from this process through the container runtime's
+// NRI, from a device plugin of another project, or not at all.
 enum class RnicAccessMode : std::uint8_t { kNri, kResource, kNone };
 
 struct RnicAccessOptions {

@@ -486,7 +486,7 @@ bool Broker::grant(Member member, const Request& request) {
     return drop_hostile(member, "buffer of somebody else");
   const std::optional<Member> other = book_.find(request.peer);
   if (!other) {
-    // Who has gone needs no memory; who has not come yet will.
+    // A peer that is known but not connected may still come. An unknown peer has gone.
     if (!book_.has_owner(request.peer)) return true;
     const std::string& pod = book_.pod_of(member);
     if (!shares_.may_hold_grant(pod) || held_grants_.count(request.peer) >= kHeldGrantsPerPeerMax) {

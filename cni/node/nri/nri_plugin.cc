@@ -89,7 +89,7 @@ void NriPlugin::run() {
       report(socket.error());
     else if (!serve(*socket))
       return;
-    // A connection that was of use begins anew.
+    // After a connection that worked, the first new attempt comes soon.
     if (counts_.connected.exchange(false)) pause_ = kReconnectPauseMin;
     if (wait_stop(pause_)) return;
     pause_ = std::min(pause_ * 2, kReconnectPauseMax);
