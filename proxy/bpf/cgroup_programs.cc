@@ -43,6 +43,24 @@ std::string refusal() {
   return std::string(line);
 }
 
+Error load_error(int error_number, const LoadComplaints& complaints) {
+  switch (error_number) {
+    case EPERM:
+    case EACCES:
+      return Error{Errc::kPermission, "eBPF refused: CAP_BPF and CAP_NET_ADMIN are needed",
+                   error_number};
+    case ENOSYS:
+      return Error{Errc::kUnsupported, "kernel without eBPF", error_number};
+    case EINVAL:
+    case ENOTSUP:
+    case E2BIG:
+    case ESRCH:
+      return Error{Errc::kUnsupported, complaints.too_old, error_number};
+    default:
+      return system_error(complaints.other, error_number);
+  }
+}
+
 Error attach_error(int error_number) {
   switch (error_number) {
     case EPERM:

@@ -31,6 +31,13 @@ Result<void> attach_without_link(int cgroup, bpf_attach_type type, const bpf_pro
 // Every program of this name, except those that are attached by a link: they belong to the link.
 Result<void> detach_all(int cgroup, bpf_attach_type type, const char* name);
 
+// What load_error() says of one kind of programs.
+struct LoadComplaints {
+  const char* too_old;  // the kernel does not know their hooks
+  const char* other;    // what was being done
+};
+// Of loading, by errno.
+Error load_error(int error_number, const LoadComplaints& complaints);
 // Of attaching, by errno.
 Error attach_error(int error_number);
 

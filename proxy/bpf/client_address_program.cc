@@ -25,31 +25,17 @@ constexpr const char* kMapName = "client_addrs";
 constexpr bpf_attach_type kType4 = BPF_CGROUP_INET4_GETPEERNAME;
 constexpr bpf_attach_type kType6 = BPF_CGROUP_INET6_GETPEERNAME;
 
-Error load_error(int error_number) {
-  switch (error_number) {
-    case EPERM:
-    case EACCES:
-      return Error{Errc::kPermission, "eBPF refused: CAP_BPF and CAP_NET_ADMIN are needed",
-                   error_number};
-    case ENOSYS:
-      return Error{Errc::kUnsupported, "kernel without eBPF", error_number};
-    case EINVAL:
-    case ENOTSUP:
-    case E2BIG:
-    case ESRCH:
-      return Error{Errc::kUnsupported, "kernel without getpeername hooks for eBPF (before 5.8)",
-                   error_number};
-    default:
-      return system_error("loading the client-address programs", error_number);
-  }
-}
+constexpr LoadComplaints kComplaints{
+    .too_old = "kernel without getpeername hooks for eBPF (before 5.8)",
+    .other = "loading the client-address programs"};
 
 Result<Skeleton> load_skeleton(std::uint64_t netns_cookie) {
   collect_complaints();
   Skeleton skeleton(client_address_bpf__open());
-  if (!skeleton) return load_error(errno);
+  if (!skeleton) return load_error(errno, kComplaints);
   skeleton->rodata->netns_cookie = netns_cookie;
-  if (int rc = client_address_bpf__load(skeleton.get()); rc != 0) return load_error(-rc);
+  if (int rc = client_address_bpf__load(skeleton.get()); rc != 0)
+    return load_error(-rc, kComplaints);
   return skeleton;
 }
 

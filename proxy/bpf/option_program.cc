@@ -17,33 +17,18 @@ namespace {
 using Skeleton = Handle<smc_option_bpf, smc_option_bpf__destroy>;
 using Link = Handle<bpf_link, bpf_link__destroy>;
 
-Error load_error(int error_number) {
-  switch (error_number) {
-    case EPERM:
-    case EACCES:
-      return Error{Errc::kPermission, "eBPF refused: CAP_BPF and CAP_NET_ADMIN are needed",
-                   error_number};
-    case ENOSYS:
-      return Error{Errc::kUnsupported, "kernel without eBPF", error_number};
-    case EINVAL:
-    case ENOTSUP:
-    case E2BIG:
-    case ESRCH:
-      return Error{Errc::kUnsupported, "kernel without TCP header options for eBPF (before 5.10)",
-                   error_number};
-    default:
-      return system_error("loading the option program", error_number);
-  }
-}
+constexpr LoadComplaints kComplaints{
+    .too_old = "kernel without TCP header options for eBPF (before 5.10)",
+    .other = "loading the option program"};
 
 Result<Skeleton> load_skeleton(const uid_t* uid) {
   collect_complaints();
   Skeleton skeleton(smc_option_bpf__open());
-  if (!skeleton) return load_error(errno);
+  if (!skeleton) return load_error(errno, kComplaints);
   skeleton->rodata->by_uid = uid != nullptr;
   skeleton->rodata->proxy_uid = uid != nullptr ? *uid : 0;
   bpf_program__set_autoload(skeleton->progs.smc_mark, uid != nullptr);
-  if (int rc = smc_option_bpf__load(skeleton.get()); rc != 0) return load_error(-rc);
+  if (int rc = smc_option_bpf__load(skeleton.get()); rc != 0) return load_error(-rc, kComplaints);
   return skeleton;
 }
 
