@@ -39,6 +39,10 @@ int socket_error(int fd) {
 void bound_memory(int fd, int bytes) {
   for (const int buffer : {SO_RCVBUF, SO_SNDBUF})
     (void)::setsockopt(fd, SOL_SOCKET, buffer, &bytes, sizeof bytes);
+  // A smaller receive buffer takes the limit of the window along, a larger one leaves it there. The
+  // kernel's buffer is twice what was asked for.
+  const int window = 2 * bytes;
+  (void)::setsockopt(fd, IPPROTO_TCP, TCP_WINDOW_CLAMP, &window, sizeof window);
 }
 
 // All best effort: what a kernel does not know leaves its defaults in place.
