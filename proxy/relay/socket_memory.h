@@ -41,8 +41,9 @@ inline constexpr std::size_t kPacketBytesMax = 64 * 1024;  // that the kernel ma
 // what it has made, so many bytes may be moved, by which it may grow so much.
 inline constexpr std::uint64_t kTunedLookBytes = 256 * 1024;
 inline constexpr std::size_t kTunedMarginBytes = 1024 * 1024;
-// A connection is given a level more when it has moved so many buffers full.
-inline constexpr std::uint64_t kBuffersMovedToGrow = 4;
+// A connection is given a level more when it has moved so many buffers full. One packet of the
+// loopback device fills a small one, and what comes behind it is slow.
+inline constexpr std::uint64_t kBuffersMovedToGrow = 1;
 
 class SocketMemory {
  public:
