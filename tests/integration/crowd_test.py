@@ -161,5 +161,34 @@ class Crowd(ProxyTest):
         self.wait_idle()
 
 
+class BulkInACrowd(ProxyTest):
+    """Who comes late, when memory is short, begins with small buffers, and is served all the same."""
+
+    options = {"buffers": {"size": "64KiB"}, "memory": {"limit": "64MiB"}}
+
+    def test_bulk_beside_idle_connections(self):
+        size = amount(64 << 20)
+
+        def serve(sock):
+            received = 0
+            while part := sock.recv(1 << 20):
+                received += len(part)
+            sock.sendall(received.to_bytes(8, "big"))
+        server = peers.Server(serve)
+        self.addCleanup(server.close)
+        self.start_pair(server.address)
+        idle = []
+        self.addCleanup(lambda: [sock.close() for sock in idle])
+        for _ in range(60):
+            idle.append(peers.connect(self.entry))
+        with peers.connect(self.entry) as sock:
+            block = bytes(1 << 20)
+            sending = peers.Task(lambda: [sock.sendall(block) for _ in range(size >> 20)])
+            # A window that is too small for a packet moves some kilobytes a second: it takes an hour.
+            sending.finish(120)
+            sock.shutdown(socket.SHUT_WR)
+            self.assertEqual(int.from_bytes(peers.receive_exactly(sock, 8), "big"), size >> 20 << 20)
+
+
 if __name__ == "__main__":
     main()
