@@ -21,10 +21,12 @@ echo 'fairlead:x:2201:2201::/:/usr/sbin/nologin' >"$root/etc/passwd"
 echo 'fairlead:x:2201:' >"$root/etc/group"
 
 # The image needs no base: it has every library that a program loads, the loader too. RDMA providers
-# are loaded by name when a device is there, so no program names them.
+# are loaded by name when a device is there, so no program names them. Some of them (mlx5, mlx4, EFA, MANA) are links to
+# libraries outside of their folder.
 libraries=$({
   for program in "${programs[@]}"; do ldd "$program" || true; done
   find /usr/lib/*/libibverbs -name '*.so' -exec ldd {} + 2>/dev/null || true
+  find /usr/lib/*/libibverbs -type l -exec readlink -f {} + 2>/dev/null || true
 } | awk '$2 == "=>" && $3 ~ /^\// {print $3} $1 ~ /^\// && $1 !~ /:$/ {print $1}' | sort -u)
 # Headers alone, and what the plugin is linked with: no file in the image tells of them.
 packages=(libcli11-dev libexpected-dev libspdlog-dev nlohmann-json3-dev libbpf-dev libelf-dev zlib1g-dev libc6-dev)

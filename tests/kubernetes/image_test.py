@@ -52,6 +52,20 @@ class Image(unittest.TestCase):
                                   capture_output=True, text=True, timeout=60)
             self.assertEqual((done.returncode, done.stderr), (0, ""), program)
 
+    def test_has_every_provider_of_rnics_with_what_it_loads(self):
+        """libibverbs loads them by name, so no program of the image shows that one is missing."""
+        loader = next(self.root.glob("usr/lib*/**/ld-linux*.so*"))
+        providers = sorted(path.name for path in self.root.glob("usr/lib/*/libibverbs/*.so"))
+        here = sorted(path.name for path in Path("/usr/lib").glob("*/libibverbs/*.so"))
+        self.assertEqual(providers, here)
+        self.assertTrue(any(name.startswith("libmlx5") for name in providers), providers)
+        for path in self.root.glob("usr/lib/*/libibverbs/*.so"):
+            done = subprocess.run(["chroot", self.root, "/" + str(loader.relative_to(self.root)), "--list",
+                                   "/" + str(path.relative_to(self.root))],
+                                  check=False, capture_output=True, text=True, timeout=60)
+            self.assertEqual(done.returncode, 0, f"{path.name}: {done.stdout}{done.stderr}")
+        print(f"providers: {len(providers)}")
+
     def test_runs_as_nobody_in_particular(self):
         self.assertEqual(self.config["User"], f"{USER}:{USER}")
         self.assertEqual((self.root / "run/fairlead").stat().st_uid, USER)
