@@ -32,6 +32,10 @@ extern char** environ;
 namespace fairlead {
 namespace {
 
+// Two sockets for each connection; devices, channels and probes besides.
+constexpr std::size_t kDescriptorsPerConnection = 2;
+constexpr std::size_t kDescriptorsBesides = 1024;
+
 void log_error(const char* event, const Error& error) {
   LogEvent(LogLevel::kError, "main", event).field("what", to_string(error));
 }
@@ -302,9 +306,11 @@ int main(int argc, char** argv) {
   using namespace fairlead;
   Parsed parsed = parse_command_line(argc, argv, environ);
   if (!parsed.startup) return parsed.exit_code;
+  raise_descriptor_limit();
+  make_room_for_descriptors(parsed.startup->config.limits.connections * kDescriptorsPerConnection +
+                            kDescriptorsBesides);
   log_start(parsed.startup->config.log.level, parsed.startup->config.log.format);
   const LogQueue log_queue;
-  raise_descriptor_limit();
   for (const std::string& warning : parsed.startup->warnings)
     LogEvent(LogLevel::kWarn, "main", "environment").field("what", warning);
   Proxy::block_signals();

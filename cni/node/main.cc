@@ -21,6 +21,8 @@ namespace {
 
 constexpr int kExitFailure = 1;
 constexpr int kExitUsage = 64;
+// Of a crowded node: some for each pod and for each device that the broker knows.
+constexpr std::size_t kDescriptors = 8192;
 
 struct Options {
   Places places;
@@ -166,6 +168,7 @@ int run_withdrawal(const WithdrawSettings& settings) {
 
 int run_agent(const Options& options) {
   raise_descriptor_limit();  // the broker has some for each pod
+  make_room_for_descriptors(kDescriptors);
   const LogQueue log_queue;
   sigset_t set;
   sigemptyset(&set);

@@ -4,10 +4,18 @@
 // use.
 #pragma once
 
+#include <cstddef>
+
 namespace fairlead {
 
 // Raises the soft limit to the hard one; the soft limit is what it is for the sake of select(2).
 void raise_descriptor_limit() noexcept;
+
+// Makes the process' table of descriptors large enough for `count` of them, or for its limit. To be
+// called before there are threads. While there are, Linux grows the table behind an RCU grace
+// period: the thread that asked for one descriptor too many stands still for tens of milliseconds,
+// or for seconds on a busy machine.
+void make_room_for_descriptors(std::size_t count) noexcept;
 
 // So many numbers are kept twice over, or an eighth of the limit where that is less.
 inline constexpr int kDescriptorsKept = 64;

@@ -3,6 +3,9 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
+#include <fstream>
+#include <string>
+
 #include "base/line_pace.h"
 
 namespace fairlead {
@@ -46,6 +49,24 @@ TEST_F(Descriptors, TheLimitIsRaisedToTheHardOne) {
   rlimit now{};
   ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &now), 0);
   EXPECT_EQ(now.rlim_cur, before_.rlim_max);
+}
+
+// FDSize of /proc/self/status: how many descriptors the table has room for.
+long table_size() {
+  std::ifstream status("/proc/self/status");
+  for (std::string word; status >> word;)
+    if (word == "FDSize:" && status >> word) return std::stol(word);
+  return 0;
+}
+
+TEST_F(Descriptors, RoomIsMadeUpToTheLimit) {
+  limit(4096);
+  ASSERT_LT(table_size(), 2000);
+  make_room_for_descriptors(2000);
+  EXPECT_GE(table_size(), 2000);
+  make_room_for_descriptors(1'000'000);
+  EXPECT_GE(table_size(), 4096);
+  EXPECT_LT(table_size(), 1'000'000);
 }
 
 TEST(LinePace, LeavesOutWhatComesTooFastAndCountsIt) {
