@@ -210,16 +210,12 @@ void Worker::note_active(Session& session) {
   active_.push_back(&session);
 }
 
-bool Worker::few_active() const {
-  if (active_.empty() || many_active()) return false;
-  return std::all_of(active_.begin(), active_.end(),
-                     [](Session* session) { return session->smc() != nullptr; });
+bool Worker::single_active() const {
+  return active_.size() == 1 && active_.front()->smc() != nullptr;
 }
 
 bool Worker::look() {
-  bool due = false;
-  for (Session* session : active_) due = session->look() || due;
-  return due;
+  return active_.front()->look();
 }
 
 void Worker::flush() {

@@ -45,9 +45,9 @@ inline constexpr Duration kDialLineInterval = std::chrono::seconds(1);
 // How long the sessions of one kind, those that negotiate and those that relay, may run in a turn.
 inline constexpr Duration kTurnMax = std::chrono::milliseconds(1);
 
-// So many sessions at most are worth a look at each instead of a question to the loop, and so many
-// turns that move bytes tell how many there are.
-inline constexpr std::size_t kLookedAtMax = 2;
+// More active sessions than this are many: both ends have work beside any one of them.
+inline constexpr std::size_t kFewActiveMax = 2;
+// A session is active if it moved bytes within the latest turns of this number that moved any.
 inline constexpr std::uint64_t kActiveTurns = 64;
 
 struct WorkerSettings {
@@ -95,12 +95,12 @@ class Worker {
 
   // True when there is more to do at once.
   bool turn();
-  // Between turns, for who polls: whether so few sessions are active, all of them over SMC-R, that
-  // look(), which tries each of their streams, is the quicker way to hear of the next bytes.
-  bool few_active() const;
-  // Whether both ends have something to do beside any one session.
-  bool many_active() const { return active_.size() > kLookedAtMax; }
-  // True when a turn is due.
+  // True if exactly one session is active, and over SMC-R. Between turns, a spinning thread then
+  // calls look() instead of asking the event loop. With two sessions only the loop keeps the order
+  // in which their bytes came: a look at one stream and then at the other may find the later bytes.
+  bool single_active() const;
+  bool many_active() const { return active_.size() > kFewActiveMax; }
+  // Requires single_active(). Tries to read that session's stream; true if a turn is due.
   bool look();
   std::optional<TimePoint> next_deadline() const { return timers_.next_deadline(); }
 
@@ -202,7 +202,7 @@ class Worker {
   // Ready to run, in this order; by what they did when they became it.
   std::deque<Session*> negotiating_;
   std::deque<Session*> relaying_;
-  // That relayed in the latest turns, kActiveTurns at most; kLookedAtMax + 1 stand for many.
+  // At most kFewActiveMax + 1, which stand for many.
   std::vector<Session*> active_;
   std::uint64_t relaying_turns_ = 0;
   std::vector<std::unique_ptr<Session>> graveyard_;

@@ -14,7 +14,8 @@ constexpr unsigned kTurnsPerPoll = 4;
 constexpr Duration kPollInterval = std::chrono::microseconds(500);
 // Looks at the devices between two looks at the sockets while spinning.
 constexpr unsigned kPendingChecks = 16;
-// A spinning worker that knows whom to look at asks for news of all others so often.
+// A spinning worker that looks at its one active session polls the sockets of all others this
+// often.
 constexpr Duration kPollWhileLooking = std::chrono::microseconds(10);
 // Peers get as long as this to take our last words.
 constexpr Duration kShutdownWait = std::chrono::seconds(2);
@@ -234,7 +235,7 @@ bool WorkerThread::spin() {
   const Duration allowance = spin_.allowance(begin);
   if (allowance == Duration::zero()) return false;
   const std::uint64_t dispatched = loop_->dispatch_count();
-  const bool few = worker_->few_active();
+  const bool single = worker_->single_active();
   TimePoint now = begin;
   while (now - begin < allowance) {
     // First the core goes to who can use it: as a rule the application that was just given
@@ -243,9 +244,9 @@ bool WorkerThread::spin() {
     const TimePoint after = event::EventLoop::now();
     const bool hogged = spin_.yielded(after - now, after);
     now = after;
-    // With many sessions, the sockets go first: what they have is then one batch for the peer.
-    bool hit = few && (devices_pending() || worker_->look());
-    if (!hit && (!few || now - polled_ >= kPollWhileLooking)) {
+    // With several sessions, the sockets go first: what they have is then one batch for the peer.
+    bool hit = single && (devices_pending() || worker_->look());
+    if (!hit && (!single || now - polled_ >= kPollWhileLooking)) {
       poll_sockets(now);
       hit = loop_->dispatch_count() != dispatched;
     }

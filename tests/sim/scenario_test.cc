@@ -25,13 +25,13 @@ TEST_P(Scenario, QuietConnectionsAreSmcAndComplete) {
 }
 
 // What a polling worker goes by: whose streams it tries itself, and how much it passes on at once.
-TEST_P(Scenario, AWorkerKnowsWhetherFewOrManyAreActive) {
+TEST_P(Scenario, AWorkerKnowsWhetherOneOrManyAreActive) {
   struct Case {
     int connections;
-    bool smc, few, many;
+    bool smc, single, many;
   };
-  for (const Case& expected :
-       {Case{2, true, true, false}, Case{3, true, false, true}, Case{2, false, false, false}}) {
+  for (const Case& expected : {Case{1, true, true, false}, Case{2, true, false, false},
+                               Case{3, true, false, true}, Case{1, false, false, false}}) {
     Plan active = plan();
     active.proxies[0].option_available = expected.smc;
     for (int i = 0; i < expected.connections; ++i) {
@@ -43,7 +43,7 @@ TEST_P(Scenario, AWorkerKnowsWhetherFewOrManyAreActive) {
     (void)cluster.run_until([] { return false; }, milliseconds(20));
     relay::Worker& worker = *cluster.proxy(1).worker();
     EXPECT_EQ(worker.session_count(), static_cast<std::size_t>(expected.connections));
-    EXPECT_EQ(worker.few_active(), expected.few) << expected.connections;
+    EXPECT_EQ(worker.single_active(), expected.single) << expected.connections;
     EXPECT_EQ(worker.many_active(), expected.many) << expected.connections;
     EXPECT_FALSE(cluster.run().failure);
   }
