@@ -39,6 +39,7 @@ class Listener {
   ~Listener();
   // With the port that the kernel chose.
   const SocketAddress& address() const { return address_; }
+  int descriptor() const { return socket_.get(); }
   // Accepts what waits already: before a listener goes whose place another has taken.
   void accept_rest();
 

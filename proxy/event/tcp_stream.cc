@@ -21,12 +21,6 @@ std::size_t total_bytes(std::span<const iovec> pieces) {
   return total;
 }
 
-void set_no_delay(int fd) {
-  const int one = 1;
-  // Fails only on a socket that is dead already, which the first read will tell.
-  (void)::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
-}
-
 int socket_error(int fd) {
   int error = 0;
   socklen_t length = sizeof error;
@@ -39,10 +33,18 @@ int socket_error(int fd) {
 void bound_memory(int fd, int bytes) {
   for (const int buffer : {SO_RCVBUF, SO_SNDBUF})
     (void)::setsockopt(fd, SOL_SOCKET, buffer, &bytes, sizeof bytes);
+}
+
+void resize_memory(int fd, int bytes) {
+  bound_memory(fd, bytes);
   // A smaller receive buffer takes the limit of the window along, a larger one leaves it there. The
   // kernel's buffer is twice what was asked for.
   const int window = 2 * bytes;
   (void)::setsockopt(fd, IPPROTO_TCP, TCP_WINDOW_CLAMP, &window, sizeof window);
+}
+
+void bound_segments(int fd, int bytes) {
+  (void)::setsockopt(fd, IPPROTO_TCP, TCP_MAXSEG, &bytes, sizeof bytes);
 }
 
 // All best effort: what a kernel does not know leaves its defaults in place.
@@ -75,6 +77,7 @@ Result<FileDescriptor> TcpStream::make_socket(int family) {
   if (!socket) return system_error("socket", errno);
   const int on = 1;
   (void)::setsockopt(socket.get(), SOL_SOCKET, SO_OOBINLINE, &on, sizeof on);
+  (void)::setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
   return socket;
 }
 
@@ -85,7 +88,6 @@ TcpStream::TcpStream(EventLoop& loop, FileDescriptor socket, const SocketAddress
 
 Result<std::unique_ptr<Stream>> TcpStream::adopt(EventLoop& loop, FileDescriptor socket,
                                                  const SocketAddress& peer) {
-  set_no_delay(socket.get());
   std::unique_ptr<TcpStream> stream(new TcpStream(loop, std::move(socket), peer));
   stream->connected_ = true;
   // Urgent data that came before somebody owned the socket.
@@ -101,14 +103,17 @@ Result<std::unique_ptr<Stream>> TcpStream::adopt(EventLoop& loop, FileDescriptor
 }
 
 Result<std::unique_ptr<Stream>> TcpStream::connect(EventLoop& loop, FileDescriptor socket,
-                                                   const SocketAddress& to) {
-  set_no_delay(socket.get());
+                                                   const SocketAddress& to, PeerIs peer) {
   std::unique_ptr<TcpStream> stream(new TcpStream(loop, std::move(socket), to));
   // An interrupted attempt goes on as one in progress does.
   if (::connect(stream->descriptor(), to.data(), to.size()) != 0 && errno != EINPROGRESS &&
       errno != EINTR)
     return system_error("connect", errno);
   SMC_TRY(stream->watch());
+  pollfd established{stream->descriptor(), POLLOUT, 0};
+  if (peer == PeerIs::kOnThisHost && ::poll(&established, 1, 0) == 1 &&
+      established.revents == POLLOUT)
+    stream->connected_ = stream->writable_ = true;
   return std::unique_ptr<Stream>(std::move(stream));
 }
 

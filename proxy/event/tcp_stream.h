@@ -18,8 +18,15 @@
 namespace fairlead::event {
 
 // The kernel then keeps about so many bytes for `fd` in each direction instead of what it thinks
-// fit. For a socket that does not listen or connect yet.
+// fit. Sockets inherit it from their listener.
 void bound_memory(int fd, int bytes);
+
+// The same for a connected socket, whose window follows.
+void resize_memory(int fd, int bytes);
+
+// TCP segments of a connection that is set up from now on: at most so many bytes, or 0 for what the
+// path allows. For a socket that listens, or does not connect yet.
+void bound_segments(int fd, int bytes);
 
 // When a host that does not answer is taken for gone. For sockets to other hosts.
 struct KeepAlive {
@@ -36,9 +43,14 @@ void keep_alive(int fd, const KeepAlive& settings);
 // is announced at most a receive window and 64 KiB before it comes.
 inline constexpr std::uint64_t kUrgentCareBytes = 8 * 1024 * 1024;
 
+// Where a connection leads. On the same host connect(2) establishes it, and that is looked for at
+// once: waiting for the event would cost a turn of the loop.
+enum class PeerIs : std::uint8_t { kAnywhere, kOnThisHost };
+
 class TcpStream final : public Stream, private SecondLook {
  public:
-  // An accepted, non-blocking socket, and whom accept(2) named as its peer.
+  // A non-blocking socket that a listener from make_socket() accepted, and whom accept(2) named as
+  // its peer.
   static Result<std::unique_ptr<Stream>> adopt(EventLoop& loop, FileDescriptor socket,
                                                const SocketAddress& peer);
 
@@ -46,9 +58,10 @@ class TcpStream final : public Stream, private SecondLook {
   // sockets that a listening one accepts inherit those that are set here.
   static Result<FileDescriptor> make_socket(int family);
   // Begins to connect; connected() becomes true, or take_error() tells why not, after
-  // handle_ready().
+  // handle_ready(). On this host connected() may be true on return; the event comes all the same.
   static Result<std::unique_ptr<Stream>> connect(EventLoop& loop, FileDescriptor socket,
-                                                 const SocketAddress& to);
+                                                 const SocketAddress& to,
+                                                 PeerIs peer = PeerIs::kAnywhere);
 
   ~TcpStream() override;
   void set_write_max(std::size_t bytes) override { write_max_ = bytes; }

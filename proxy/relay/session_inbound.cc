@@ -46,11 +46,13 @@ void Session::dial_app(TimePoint now) {
   note(client_address_info(leg->client_address).step);
   app_->set_handler(this);
   setup_->timer.set(now + worker_.config().limits.dial_timeout);
+  // On the same host a connection is established by connect(2) itself, and no event needs to tell.
+  if (app_->connected()) worker_.mark_ready(*this);
 }
 
 void Session::app_connected(TimePoint now) {
   setup_->timer.cancel();
-  if (!memory_.bound(*app_)) return refuse_for_memory();
+  if (!memory_.bound_application(*app_)) return refuse_for_memory();
   if (setup_->plain_reason) {
     const smc::Handshake::Outcome outcome = setup_->outcome;
     return become_tcp(outcome.side, *setup_->plain_reason, outcome.peer_code, outcome.detail, now);

@@ -82,7 +82,7 @@ void Session::dial_net(bool with_option, TimePoint now) {
 void Session::net_connected(TimePoint now) {
   setup_->timer.cancel();
   // Not before: the window scale of the connection comes from what the buffer could become.
-  if (!memory_.bound(*net_)) return refuse_for_memory();
+  if (!memory_.bound_network(*net_)) return refuse_for_memory();
   if (setup_->plain_reason) {
     const smc::Handshake::Outcome outcome = setup_->outcome;
     // A program of the node side writes the option without being asked. Who answered it awaits CLC,

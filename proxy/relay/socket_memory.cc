@@ -43,7 +43,7 @@ std::optional<SocketMemory> SocketMemory::begin(MemoryBudget& budget) {
     auto charge = MemoryCharge::take(budget, MemoryUse::kConnections, memory.cost(memory.level_));
     if (charge) {
       memory.charge_ = std::move(*charge);
-      memory.grow_at_ = kSocketBufferBytes[memory.level_] * kBuffersMovedToGrow;
+      memory.grow_at_ = kSocketBufferBytes[memory.level_];
       return memory;
     }
     if (memory.level_-- == 0) return std::nullopt;
@@ -64,9 +64,23 @@ std::size_t SocketMemory::cost(unsigned level) const {
   return fixed + 2 * socket + in_hand;
 }
 
-bool SocketMemory::bound(event::Stream& stream) {
-  if (budget_ == nullptr || stream.descriptor() < 0) return true;
-  resize(stream);
+bool SocketMemory::is_short(const MemoryBudget& budget) {
+  return budget.left_bytes() < budget.limit_bytes() / 8 * (8 - kMemoryShortEighths);
+}
+
+bool SocketMemory::bound_application(event::Stream& app) {
+  if (budget_ == nullptr || app.descriptor() < 0) return true;
+  if (level_ != kApplicationLevel) resize(app);
+  return charge_early(app);
+}
+
+bool SocketMemory::bound_network(event::Stream& net) {
+  if (budget_ == nullptr || net.descriptor() < 0) return true;
+  resize(net);
+  return charge_early(net);
+}
+
+bool SocketMemory::charge_early(event::Stream& stream) {
   int waiting = 0;
   if (::ioctl(stream.descriptor(), FIONREAD, &waiting) != 0) return true;
   const std::size_t early = kKernelFactor * static_cast<std::size_t>(waiting);
@@ -77,7 +91,7 @@ bool SocketMemory::bound(event::Stream& stream) {
 }
 
 void SocketMemory::resize(event::Stream& stream) const {
-  event::bound_memory(stream.descriptor(), static_cast<int>(kSocketBufferBytes[level_]));
+  event::resize_memory(stream.descriptor(), static_cast<int>(kSocketBufferBytes[level_]));
   stream.set_write_max(level_ < kUnboundedWritesLevel ? kSocketBufferBytes[level_] : 0);
 }
 
@@ -92,7 +106,7 @@ void SocketMemory::moved(std::uint64_t bytes, event::Stream& app, event::Stream*
   if (budget_ == nullptr || bytes < grow_at_) return;
   if (level_ + 1 < kSocketLevels) {
     grow(app, net);
-    grow_at_ = bytes + kSocketBufferBytes[level_] * kBuffersMovedToGrow;
+    grow_at_ = bytes + kSocketBufferBytes[level_];
   } else if (net != nullptr) {
     look_at_tuned(*net);
     grow_at_ = bytes + kTunedLookBytes;

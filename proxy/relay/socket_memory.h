@@ -14,6 +14,10 @@
 //   socket to the network  in kConnectionBytes           two buffers
 //   bytes in hand          none, they are in the ring    two copies of one read
 //
+// A full buffer makes TCP slow where one segment of the loopback device, up to 64 KiB, does not
+// fit. When memory gets short, connections to and from the application therefore agree on small
+// segments (WorkerThread, SocketNetwork).
+//
 // A buffer counts twice its size, as the kernel counts it, and a send buffer one write more, by
 // which the kernel lets it be exceeded. What a peer sent before its socket was bounded counts as
 // well, until the connection grows. Pipes count in tcp_relay.cc.
@@ -41,9 +45,11 @@ inline constexpr std::size_t kPacketBytesMax = 64 * 1024;  // that the kernel ma
 // what it has made, so many bytes may be moved, by which it may grow so much.
 inline constexpr std::uint64_t kTunedLookBytes = 256 * 1024;
 inline constexpr std::size_t kTunedMarginBytes = 1024 * 1024;
-// A connection is given a level more when it has moved so many buffers full. One packet of the
-// loopback device fills a small one, and what comes behind it is slow.
-inline constexpr std::uint64_t kBuffersMovedToGrow = 1;
+// The level of a socket from or to the application before the budget has been asked: listeners and
+// dialled sockets are prepared for it (relay/socket_network.h).
+inline constexpr unsigned kApplicationLevel = kSocketLevels - 1;
+// New connections agree on small segments once more than this part of the limit is used.
+inline constexpr std::size_t kMemoryShortEighths = 3;
 
 class SocketMemory {
  public:
@@ -52,9 +58,13 @@ class SocketMemory {
   // Nothing where the budget has no room for one more connection.
   static std::optional<SocketMemory> begin(MemoryBudget& budget);
 
+  // True when new connections have to begin with small buffers, or soon will.
+  static bool is_short(const MemoryBudget& budget);
+
   // The streams are those of one connection. Each is bounded as soon as it is connected. False
   // where the budget has no room for what has come in before.
-  bool bound(event::Stream& stream);
+  bool bound_application(event::Stream& app);
+  bool bound_network(event::Stream& net);
   // The connection is SMC-R: the socket to the network carries nothing more.
   void become_smc(event::Stream& net);
   // The application has moved so many bytes in all. `net`: of a TCP connection, else null.
@@ -66,6 +76,7 @@ class SocketMemory {
 
  private:
   std::size_t cost(unsigned level) const;
+  bool charge_early(event::Stream& stream);
   void resize(event::Stream& stream) const;
   void grow(event::Stream& app, event::Stream* net);
   void look_at_tuned(event::Stream& net);

@@ -89,8 +89,9 @@ Result<std::unique_ptr<event::Stream>> SocketNetwork::dial(const SocketAddress* 
                                                            const SocketAddress& to) {
   FileDescriptor socket = SMC_TRY(make_socket(to.family()));
   event::bound_memory(socket.get(), kApplicationSocketBytes);
+  if (small_segments_) event::bound_segments(socket.get(), kSmallSegmentBytes);
   if (source != nullptr) SMC_TRY(bpf::bind_source(socket.get(), *source));
-  return event::TcpStream::connect(loop_, std::move(socket), to);
+  return event::TcpStream::connect(loop_, std::move(socket), to, event::PeerIs::kOnThisHost);
 }
 
 Result<void> SocketNetwork::use_client_address_map(int map_fd, unsigned worker, unsigned workers,
@@ -134,9 +135,10 @@ Result<void> SocketNetwork::prepare_peer_listener(int fd) const {
   return {};
 }
 
-void SocketNetwork::prepare_application_listener(int fd) {
-  // Accepted sockets inherit it.
+void SocketNetwork::prepare_application_listener(int fd) const {
+  // Accepted sockets inherit both.
   event::bound_memory(fd, kApplicationSocketBytes);
+  event::bound_segments(fd, small_segments_ ? kSmallSegmentBytes : 0);
 }
 
 }  // namespace fairlead::relay

@@ -10,6 +10,7 @@
 #include "event/event_loop.h"
 #include "event/tcp_stream.h"
 #include "relay/network.h"
+#include "relay/socket_memory.h"
 
 namespace fairlead::relay {
 
@@ -25,6 +26,10 @@ enum class OptionSource : std::uint8_t {
 // lets grow to megabytes a connection, and come out of a cold cache. The host's net.core.rmem_max
 // and wmem_max may lower it.
 inline constexpr int kApplicationSocketBytes = 256 * 1024;
+static_assert(kApplicationSocketBytes == kSocketBufferBytes[kApplicationLevel]);
+
+// The size of segments with which a receive buffer of the smallest level keeps bytes moving.
+inline constexpr int kSmallSegmentBytes = 4096;
 
 class SocketNetwork final : public Network {
  public:
@@ -59,7 +64,12 @@ class SocketNetwork final : public Network {
   // For a listener of ours, before listen(2): where other hosts connect, and where applications
   // beside us do.
   Result<void> prepare_peer_listener(int fd) const;
-  static void prepare_application_listener(int fd);
+  void prepare_application_listener(int fd) const;
+
+  // For connections with applications from now on; listeners have to be prepared again. A segment
+  // of the loopback device has up to 64 KiB, and does not fit a small receive buffer.
+  void set_small_segments(bool small) { small_segments_ = small; }
+  bool small_segments() const { return small_segments_; }
 
  private:
   // `source`: to bind to, or nullptr.
@@ -69,6 +79,7 @@ class SocketNetwork final : public Network {
   OptionSource source_;
   const bpf::OptionProgram* program_;
   event::KeepAlive keep_alive_;  // of sockets to and from other hosts
+  bool small_segments_ = false;
   ClientAddress client_address_ = ClientAddress::kUnavailable;
   std::optional<bpf::ClientAddressSlots> client_slots_;
 };

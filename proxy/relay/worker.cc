@@ -91,7 +91,11 @@ void Worker::accept(Direction direction, const SocketAddress& destination,
     memory.emplace();
   else
     memory = SocketMemory::begin(budget_);
-  if (!memory || !memory->bound(*stream)) return refuse(*stream, Refusal::kMemory);
+  const auto bounded = [&] {
+    return direction == Direction::kOutbound ? memory->bound_application(*stream)
+                                             : memory->bound_network(*stream);
+  };
+  if (!memory || !bounded()) return refuse(*stream, Refusal::kMemory);
   const TimePoint now = network_.now();
   const std::uint64_t number = (++session_numbers_ << 8) | settings_.index;
   auto session = std::make_unique<Session>(*this, number, direction, destination, std::move(stream),

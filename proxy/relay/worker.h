@@ -93,6 +93,9 @@ class Worker {
   void accept(Direction direction, const SocketAddress& destination,
               std::unique_ptr<event::Stream> stream);
 
+  // True when new connections with applications should agree on small TCP segments.
+  bool memory_short() const { return SocketMemory::is_short(budget_); }
+
   // True when there is more to do at once.
   bool turn();
   // True if exactly one session is active, and over SMC-R. Between turns, a spinning thread then

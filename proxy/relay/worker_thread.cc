@@ -78,7 +78,7 @@ Result<std::unique_ptr<event::Listener>> WorkerThread::open(const config::Listen
     handlers.before_bind = event::allow_foreign_addresses;
   handlers.before_listen = [this, direction = listener.direction](int fd) -> Result<void> {
     if (direction == Direction::kInbound) return network_.prepare_peer_listener(fd);
-    SocketNetwork::prepare_application_listener(fd);
+    network_.prepare_application_listener(fd);
     return {};
   };
   return event::Listener::open(*loop_, worker_->timers(), listener.listen, std::move(handlers));
@@ -101,6 +101,7 @@ void WorkerThread::reopen_for_peers() {
 
 void WorkerThread::accepted(const config::Listener& listener,
                             std::unique_ptr<event::Stream> stream) {
+  choose_segments();
   if (listener.mode == config::ListenerMode::kStatic)
     return worker_->accept(listener.direction, *listener.upstream, std::move(stream));
   const Result<event::OriginalDestination> destination =
@@ -120,6 +121,17 @@ void WorkerThread::accepted(const config::Listener& listener,
       .field("peer", to_string(stream->peer_address()))
       .field("hint", fallback_info(FallbackReason::kRedirectMissing).hint);
   if (*left_out != 0) line.field("left_out", *left_out);
+}
+
+// Both sides of a connection agree on the size of segments while it is set up, so the choice holds
+// for the connections that come next.
+void WorkerThread::choose_segments() {
+  const bool small = worker_->memory_short();
+  if (small == network_.small_segments()) return;
+  network_.set_small_segments(small);
+  for (const Entrance& entrance : entrances_)
+    if (entrance.configured->direction == Direction::kOutbound)
+      network_.prepare_application_listener(entrance.listener->descriptor());
 }
 
 Result<void> WorkerThread::show_client_addresses(int map_fd) {

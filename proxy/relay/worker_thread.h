@@ -78,6 +78,7 @@ class WorkerThread {
   void sleep();
   bool devices_pending() const;
   void accepted(const config::Listener& listener, std::unique_ptr<event::Stream> stream);
+  void choose_segments();
 
   const config::Config& config_;
   const unsigned index_;

@@ -167,6 +167,12 @@ class BulkInACrowd(ProxyTest):
     options = {"buffers": {"size": "64KiB"}, "memory": {"limit": "64MiB"}}
 
     def test_bulk_beside_idle_connections(self):
+        self.check_bulk_beside(60)
+
+    def test_bulk_when_half_of_the_memory_is_used(self):
+        self.check_bulk_beside(280)
+
+    def check_bulk_beside(self, idle_connections):
         size = amount(64 << 20)
 
         def serve(sock):
@@ -179,7 +185,7 @@ class BulkInACrowd(ProxyTest):
         self.start_pair(server.address)
         idle = []
         self.addCleanup(lambda: [sock.close() for sock in idle])
-        for _ in range(60):
+        for _ in range(idle_connections):
             idle.append(peers.connect(self.entry))
         with peers.connect(self.entry) as sock:
             block = bytes(1 << 20)

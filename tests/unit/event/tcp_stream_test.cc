@@ -249,13 +249,27 @@ TEST(TcpStream, AFullSocketIsNotWritableUntilThePeerReads) {
   });
 }
 
-TEST(TcpStream, ARefusedConnectTellsItsError) {
+TEST(TcpStream, AConnectionOnThisHostIsThereAtOnce) {
+  SocketPair pair;
+  const auto stream =
+      std::move(*TcpStream::connect(*pair.loop, std::move(*TcpStream::make_socket(AF_INET)),
+                                    pair.listener->address(), PeerIs::kOnThisHost));
+  EXPECT_TRUE(stream->connected());
+  EXPECT_TRUE(stream->writable());
+}
+
+class RefusedConnect : public testing::TestWithParam<PeerIs> {};
+
+INSTANTIATE_TEST_SUITE_P(TcpStream, RefusedConnect,
+                         testing::Values(PeerIs::kAnywhere, PeerIs::kOnThisHost));
+
+TEST_P(RefusedConnect, TellsItsError) {
   SocketPair pair;
   const SocketAddress closed = pair.listener->address();
   pair.listener.reset();
   FileDescriptor socket = std::move(*TcpStream::make_socket(AF_INET));
   Result<std::unique_ptr<Stream>> stream =
-      TcpStream::connect(*pair.loop, std::move(socket), closed);
+      TcpStream::connect(*pair.loop, std::move(socket), closed, GetParam());
   if (!stream) {
     EXPECT_EQ(stream.error().system, ECONNREFUSED);
     return;

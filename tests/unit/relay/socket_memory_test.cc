@@ -51,7 +51,7 @@ TEST_F(BoundedSockets, AReaderThatStallsCostsNoMoreThanWasSetAside) {
   ASSERT_TRUE(budget_.take(MemoryUse::kConnections, 200 * kMiB));
   auto memory = SocketMemory::begin(budget_);
   ASSERT_TRUE(memory);
-  ASSERT_TRUE(memory->bound(*pair_.dialled));
+  ASSERT_TRUE(memory->bound_network(*pair_.dialled));
   const std::string piece(kCopyBytes, 'x');
   // The other side reads nothing; what it takes is the kernel's buffers.
   while (event::SocketPair::write(*pair_.dialled, piece) != 0)
@@ -64,7 +64,7 @@ TEST_F(BoundedSockets, AConnectionThatMovesBytesGrowsWhileHalfOfTheBudgetIsFree)
   ASSERT_TRUE(budget_.take(MemoryUse::kConnections, 65 * kMiB));
   auto memory = SocketMemory::begin(budget_);
   ASSERT_TRUE(memory);
-  ASSERT_TRUE(memory->bound(*pair_.dialled));
+  ASSERT_TRUE(memory->bound_network(*pair_.dialled));
   const std::size_t before = memory->charged_bytes();
   const std::size_t buffer = queued(SK_MEMINFO_SNDBUF);
   memory->moved(kMiB, *pair_.dialled, pair_.accepted.get());
@@ -76,6 +76,30 @@ TEST_F(BoundedSockets, AConnectionThatMovesBytesGrowsWhileHalfOfTheBudgetIsFree)
   const std::size_t kept = late->charged_bytes();
   late->moved(kMiB, *pair_.dialled, pair_.accepted.get());
   EXPECT_EQ(late->charged_bytes(), kept);
+}
+
+TEST_F(BoundedSockets, AnApplicationsSocketIsPreparedForTheLargestBuffersAlready) {
+  auto large = SocketMemory::begin(budget_);
+  ASSERT_TRUE(large);
+  const std::size_t prepared = queued(SK_MEMINFO_SNDBUF);
+  ASSERT_TRUE(large->bound_application(*pair_.dialled));
+  EXPECT_EQ(queued(SK_MEMINFO_SNDBUF), prepared);
+  ASSERT_TRUE(budget_.take(MemoryUse::kConnections, 200 * kMiB));
+  auto small = SocketMemory::begin(budget_);
+  ASSERT_TRUE(small);
+  ASSERT_TRUE(small->bound_application(*pair_.dialled));
+  EXPECT_EQ(queued(SK_MEMINFO_SNDBUF), 2 * kSocketBufferBytes[0]);
+}
+
+TEST(SocketMemory, IsShortBeforeConnectionsBeginWithTheSmallestBuffers) {
+  WorkerStats stats;
+  MemoryBudget budget(32 * kMiB, 0, stats);
+  EXPECT_FALSE(SocketMemory::is_short(budget));
+  ASSERT_TRUE(budget.take(MemoryUse::kConnections, 12 * kMiB));
+  EXPECT_FALSE(SocketMemory::is_short(budget));
+  ASSERT_TRUE(budget.take(MemoryUse::kConnections, 1));
+  EXPECT_TRUE(SocketMemory::is_short(budget));
+  EXPECT_GT(budget.left_bytes(), budget.limit_bytes() / 2);
 }
 
 TEST_F(BoundedSockets, AnSmcConnectionGivesBackWhatTcpWouldNeed) {
@@ -94,7 +118,7 @@ TEST_F(BoundedSockets, WhatCameInBeforeIsPaidForToo) {
   const std::string flood(32 * 1024, 'x');
   ASSERT_EQ(event::SocketPair::write(*pair_.accepted, flood), flood.size());
   pair_.until([&] { return pair_.dialled->readable(); });
-  ASSERT_TRUE(memory->bound(*pair_.dialled));
+  ASSERT_TRUE(memory->bound_network(*pair_.dialled));
   EXPECT_GE(memory->charged_bytes(), before + flood.size());
 }
 
