@@ -80,13 +80,14 @@ sim:  ## simulate whole clusters: SEEDS (1000) runs from FIRST_SEED (1), or the 
 	  $(if $(SEED_LIST),--list $(SEED_LIST))
 
 .PHONY: hostile
-hostile:  ## attack an innocent pair of pods: SEEDS (1000) from FIRST_SEED (1), under ASan and on the release build
+hostile:  ## attack innocent pairs of pods: SEEDS (1000) from FIRST_SEED (1), under ASan and on the release build
 	@./scripts/bootstrap.sh build test
 	cmake --preset dev
 	cmake --build --preset dev -j $(JOBS) --target fairlead-proxy fairleadctl fairlead-cni fairlead-node
 	cmake --preset release
 	cmake --build --preset release -j $(JOBS) --target fairlead-proxy fairleadctl fairlead-cni fairlead-node
-	python3 scripts/hostile.py --seeds $(or $(SEEDS),1000) --first-seed $(or $(FIRST_SEED),1)
+	python3 scripts/hostile.py --seeds $(or $(SEEDS),1000) --first-seed $(or $(FIRST_SEED),1) \
+	  --jobs $(or $(HOSTILE_JOBS),4)
 
 .PHONY: soak
 soak:  ## mixed load while ports fail, SOAK_SECONDS (600) each under ASan and TSan, drawn from SOAK_SEED (1)

@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
 """Attacks an innocent pair of pods with hostile sidecars, on the build under AddressSanitizer and on the optimised one.
 
-    scripts/hostile.py [--seeds 1000] [--first-seed 1] [--builds dev,release]
+    scripts/hostile.py [--seeds 1000] [--first-seed 1] [--builds dev,release] [--jobs 1]
 
-Each build runs all seeds. The last line is "hostile: OK seeds=N longest_gap_ms=N control_ms=N": the seeds of each
-build, the longest time that a connection of the pair stood still under attack, and the same without an attacker. A
-failed run names the seeds of its block; run it again with these.
+Each build runs all seeds, shared by JOBS pairs of pods side by side. The last line is
+"hostile: OK seeds=N longest_gap_ms=N control_ms=N": the seeds of each build, the longest time that a round trip of a
+pair took under attack, and the same without an attacker. A failed run names the seeds of its block; run it again with
+these.
 """
 import argparse
+import concurrent.futures
 import os
 import re
 import subprocess
@@ -19,8 +21,19 @@ SLOWNESS = {"dev": "4", "release": "1"}
 RESULT = re.compile(r"^hostile: OK seeds=(\d+) longest_gap_ms=(\d+) control_ms=(\d+)$")
 
 
-def run(build_name, seeds, first_seed):
+def run_build(build_name, seeds, first_seed, jobs):
     """The figures of one build, or nothing when it failed."""
+    firsts = [first_seed + seeds * job // jobs for job in range(jobs + 1)]
+    with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
+        parts = list(pool.map(lambda job: run(build_name, firsts[job + 1] - firsts[job], firsts[job]), range(jobs)))
+    if None in parts:
+        return None
+    counts, gaps, controls = zip(*parts)
+    return [sum(counts), max(gaps), max(controls)]
+
+
+def run(build_name, seeds, first_seed):
+    """The figures of the pair that meets these seeds, or nothing when it failed."""
     build = ROOT / "build" / build_name
     environment = {**SANITIZER_OPTIONS, **os.environ, "HOSTILE_SEEDS": str(seeds), "HOSTILE_FIRST_SEED": str(first_seed),
                    "FAIRLEAD_CNI": str(build / "cni/fairlead-cni"), "FAIRLEAD_NODE": str(build / "cni/fairlead-node"),
@@ -43,12 +56,15 @@ def main():
     parser.add_argument("--seeds", type=int, default=1000)
     parser.add_argument("--first-seed", type=int, default=1)
     parser.add_argument("--builds", default="dev,release")
+    parser.add_argument("--jobs", type=int, default=1, help="pairs of pods that are attacked side by side")
     arguments = parser.parse_args()
+    if not 1 <= arguments.jobs <= arguments.seeds:
+        parser.error(f"--jobs: {arguments.jobs} is not allowed; allowed: 1 to --seeds, {arguments.seeds}")
     results = []
     for build_name in arguments.builds.split(","):
         if build_name not in SLOWNESS:
             parser.error(f"--builds: {build_name!r} is not allowed; allowed: {', '.join(SLOWNESS)}")
-        results.append(run(build_name, arguments.seeds, arguments.first_seed))
+        results.append(run_build(build_name, arguments.seeds, arguments.first_seed, arguments.jobs))
     if None in results:
         print(f"hostile: FAILED seeds={arguments.seeds} first_seed={arguments.first_seed}", flush=True)
         return 1

@@ -1,5 +1,5 @@
 """Goal: a hostile sidecar costs only itself. Method: pods wired by protocol, fairlead-node beside them; an innocent
-pair of pods talks over SMC-R without a pause while two hostile pods of the same uid (attacker.py, driven by seeds)
+pair of pods talks over SMC-R while two hostile pods of the same uid (attacker.py, driven by seeds)
 attack the node agent, the pair's sidecars, and what one uid shares on a node. Blocks of seeds alternate with
 controls of the same length, in which two harmless programs use the processors as much as the attackers do.
 

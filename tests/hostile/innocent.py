@@ -3,14 +3,17 @@
     innocent.py serve PORT
     innocent.py talk HOST PORT CONNECTIONS
 
-The client keeps CONNECTIONS connections busy with verified round trips and opens a short one now and then. Commands
-on standard input: "begin" forgets what was measured, "end" prints it as one line of JSON:
+The client makes verified round trips on CONNECTIONS connections and opens a short one now and then. Between two
+round trips a connection rests for a random time of up to PAUSE_SECONDS_MAX: the sidecars of a busy pair would never
+sleep, and would leave the attackers no processor. Commands on standard input: "begin" forgets what was measured,
+"end" prints it as one line of JSON:
 
-    longest_gap_ms  longest time that a connection went without completing a round trip
+    longest_gap_ms  longest time that a round trip took on a lasting connection
     round_trips     completed on the lasting connections
     short           short connections that were served completely
     errors          what no client of a healthy server ever sees: resets, refusals, wrong bytes
 """
+import heapq
 import json
 import random
 import selectors
@@ -20,6 +23,7 @@ import time
 
 MESSAGE_BYTES_MAX = 4096
 SHORT_CONNECTION_INTERVAL_SECONDS = 0.05
+PAUSE_SECONDS_MAX = 0.02
 ERRORS_MAX = 20
 READ_BYTES = 65536
 
@@ -49,16 +53,16 @@ def serve(port):
 
 
 class Connection:
-    """One connection and the round trip that it is in."""
+    """One connection and the round trip that it is in. It rests where `expected` is empty."""
 
     def __init__(self, address, messages):
         self.socket = socket.create_connection(address)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.messages = messages
-        self.completed_at = time.monotonic()
         self.send()
 
     def send(self):
+        self.sent_at = time.monotonic()
         self.expected = self.messages.randbytes(self.messages.randint(1, MESSAGE_BYTES_MAX))
         self.received = b""
         self.socket.sendall(self.expected)
@@ -78,6 +82,9 @@ class Client:
     def __init__(self, host, port, connections):
         self.address = (host, port)
         self.messages = random.Random(1)
+        self.pauses = random.Random(2)
+        self.resting = []  # (when the pause ends, number, connection), a heap
+        self.round_trips_ever = 0
         self.selector = selectors.DefaultSelector()
         self.lasting = set()
         self.short_at = 0.0
@@ -90,13 +97,14 @@ class Client:
         self.longest_gap = 0.0
         self.round_trips = self.short = 0
         self.errors = []
-        for connection in getattr(self, "lasting", ()):
-            connection.completed_at = now
+        for connection in self.lasting:
+            connection.sent_at = now
 
     def report(self):
         now = time.monotonic()
         for connection in self.lasting:
-            self.longest_gap = max(self.longest_gap, now - connection.completed_at)
+            if connection.expected:
+                self.longest_gap = max(self.longest_gap, now - connection.sent_at)
         return {"longest_gap_ms": round(self.longest_gap * 1000, 1), "round_trips": self.round_trips,
                 "short": self.short, "errors": self.errors}
 
@@ -119,32 +127,58 @@ class Client:
         except OSError as error:
             self.note_error(f"short connection: {error}")
 
+    def complete(self, connection, now):
+        self.longest_gap = max(self.longest_gap, now - connection.sent_at)
+        self.round_trips += 1
+        self.round_trips_ever += 1
+        connection.expected = b""
+        pause = self.pauses.uniform(0, PAUSE_SECONDS_MAX)
+        heapq.heappush(self.resting, (now + pause, self.round_trips_ever, connection))
+
+    def send_due(self):
+        while self.resting and self.resting[0][0] <= time.monotonic():
+            connection = heapq.heappop(self.resting)[2]
+            if connection not in self.lasting:
+                continue
+            try:
+                connection.send()
+            except OSError as error:
+                self.give_up(connection, error)
+
+    def wait_seconds(self):
+        now = time.monotonic()
+        due = min([self.short_at, *[at for at, _, _ in self.resting[:1]]])
+        return max(0.0, due - now)
+
+    def give_up(self, connection, error):
+        self.note_error(f"{'lasting' if connection in self.lasting else 'short'} connection: {error}")
+        self.replace(connection)
+
+    def replace(self, connection):
+        self.selector.unregister(connection.socket)
+        connection.socket.close()
+        if connection in self.lasting:
+            self.lasting.remove(connection)
+            self.open_lasting()
+
     def handle(self, connection):
-        lasting = connection in self.lasting
         try:
             if not connection.receive():
                 return
-            now = time.monotonic()
-            if lasting:
-                self.longest_gap = max(self.longest_gap, now - connection.completed_at)
-                connection.completed_at = now
-                self.round_trips += 1
-                connection.send()
-                return
-            self.short += 1
         except OSError as error:
-            self.note_error(f"{'lasting' if lasting else 'short'} connection: {error}")
-        self.selector.unregister(connection.socket)
-        connection.socket.close()
-        if lasting:
-            self.lasting.remove(connection)
-            self.open_lasting()
+            self.give_up(connection, error)
+            return
+        if connection in self.lasting:
+            self.complete(connection, time.monotonic())
+            return
+        self.short += 1
+        self.replace(connection)
 
     def run(self):
         self.selector.register(sys.stdin, selectors.EVENT_READ, None)
         print("ready", flush=True)
         while True:
-            for key, _ in self.selector.select(SHORT_CONNECTION_INTERVAL_SECONDS):
+            for key, _ in self.selector.select(self.wait_seconds()):
                 if key.data is not None:
                     self.handle(key.data)
                     continue
@@ -156,6 +190,7 @@ class Client:
                     print(json.dumps(self.report()), flush=True)
                 else:
                     return
+            self.send_due()
             self.open_short(time.monotonic())
 
 
