@@ -35,7 +35,7 @@ TEST_P(Scenario, AWorkerKnowsWhetherOneOrManyAreActive) {
     Plan active = plan();
     active.proxies[0].option_available = expected.smc;
     for (int i = 0; i < expected.connections; ++i) {
-      active.connections.push_back(talk(50000, 50000));
+      active.connections.push_back(talk(200000, 200000));
       active.connections.back().client.pause_max = milliseconds(5);
     }
     World world(1);
