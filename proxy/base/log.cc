@@ -216,7 +216,14 @@ class Queue {
 
 std::atomic<Queue*> g_queue{nullptr};
 
+std::atomic<LogReceiver> g_receiver{nullptr};
+
+// REQUIRES: a line in logfmt
+std::string_view without_time(std::string_view line) { return line.substr(line.find(' ') + 1); }
+
 void write_line(const std::string& line) {
+  if (const LogReceiver receiver = g_receiver.load(std::memory_order_relaxed))
+    return receiver(without_time(line));
   if (Queue* queue = g_queue.load(std::memory_order_acquire)) return queue->write(line);
   static StderrSink& direct = *new StderrSink;  // threads may log until the process ends
   direct.log(spdlog::details::log_msg({}, spdlog::level::info, line));
@@ -236,6 +243,7 @@ void log_start(LogLevel level, LogFormat format) {
   g_level = level;
   g_format = format;
 }
+void log_set_receiver(LogReceiver receiver) { g_receiver = receiver; }
 void log_set_level(LogLevel level) { g_level = level; }
 LogLevel log_level() { return g_level.load(std::memory_order_relaxed); }
 

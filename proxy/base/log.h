@@ -48,6 +48,11 @@ bool log_flush(std::chrono::milliseconds wait_max);
 // Lines that were dropped because the queue was full, since the start.
 std::uint64_t log_dropped_lines();
 
+// Receives every line without its time, instead of standard error; nullptr ends that. For programs
+// of one thread that have no LogQueue.
+using LogReceiver = void (*)(std::string_view line);
+void log_set_receiver(LogReceiver receiver);
+
 // One line: time, level, `logger` ("smc.fallback", "relay", …), then key=value pairs in the order
 // given. Values with spaces or quotes are quoted. Written when the object dies.
 class LogEvent {

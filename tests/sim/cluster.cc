@@ -1,5 +1,6 @@
 #include "sim/cluster.h"
 
+#include "sim/sim_queue_pair.h"
 #include "sim/spare.h"
 
 namespace fairlead::sim {
@@ -48,8 +49,10 @@ Cluster::Cluster(World& world, Plan plan)
   net_.weather = plan_.tcp;
   net_.faults = plan_.net;
   fabric_.on_message = [this](const SimQueuePair& sender, std::span<const std::byte> message) {
+    record_message(sender, message);
     cdc_checks_.check(sender, message);
   };
+  if (world_.digest) record_posts();
   for (const ProxySettings& settings : plan_.proxies) {
     proxies_.push_back(std::make_unique<SimProxy>(world_, net_, fabric_, settings));
     proxies_.back()->after_turn = [this, &settings](SimProxy& proxy) {
@@ -87,6 +90,26 @@ void Cluster::open(Conversation& conversation) {
     });
   world_.trace("#%u client: pod %u connects to pod %u", number, plan.from, plan.to);
   conversation.client->attach(net_.dial_as_application(plan.from, to));
+}
+
+void Cluster::record_posts() {
+  fabric_.on_post = [this](const SimQueuePair& sender, const rdma::WorkRequest& request) {
+    Digest& digest = *world_.record("post");
+    digest.number(sender.number().value)
+        .number(static_cast<std::uint64_t>(request.kind))
+        .number(static_cast<std::uint64_t>(request.id))
+        .number(request.signaled ? 1 : 0);
+    if (request.kind == rdma::WorkRequest::Kind::kSend) return void(digest.bytes(request.message));
+    digest.number(request.to.rkey.value)
+        .number(request.to.address.value)
+        .bytes(
+            request.from.buffer->bytes().subspan(request.from.offset, request.from.length_bytes));
+  };
+}
+
+void Cluster::record_message(const SimQueuePair& sender, std::span<const std::byte> message) {
+  if (Digest* digest = world_.record("message"))
+    digest->number(sender.number().value).bytes(message);
 }
 
 void Cluster::strike(const Fault& fault) {

@@ -57,6 +57,8 @@ class Cluster {
   bool all_idle() const;
   std::uint64_t count_smc() const;
   void take_down();
+  void record_posts();
+  void record_message(const SimQueuePair& sender, std::span<const std::byte> message);
 
   World& world_;
   Plan plan_;

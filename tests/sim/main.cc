@@ -19,6 +19,7 @@
 
 namespace {
 
+using fairlead::sim::Digest;
 using fairlead::sim::Outcome;
 using fairlead::sim::World;
 
@@ -29,10 +30,11 @@ struct Options {
   std::size_t lines = 60;
   bool trace = false;
   bool quiet = false;
+  bool digest = false;
 };
 
 std::uint64_t running_seed = 0;
-const World* running_world = nullptr;
+World* running_world = nullptr;
 std::size_t lines_wanted = 60;
 
 void report(std::uint64_t seed, const World& world, const char* what) {
@@ -53,13 +55,21 @@ void on_abort(int) {
   ::raise(SIGABRT);
 }
 
+void record_log_line(std::string_view line) {
+  if (Digest* digest = running_world == nullptr ? nullptr : running_world->record("log"))
+    digest->text(line);
+}
+
 bool run(std::uint64_t seed, const Options& options, Outcome& sum) {
   World world(seed);
   world.print_trace = options.trace;
+  if (options.digest) world.digest.emplace().print_records = options.trace;
   running_seed = seed;
   running_world = &world;
   const Outcome outcome = fairlead::sim::simulate(world);
   running_world = nullptr;
+  if (options.digest)
+    std::printf("%" PRIu64 " %016" PRIx64 "\n", seed, world.digest->begin("end", {}).value());
   sum.steps += outcome.steps;
   sum.connections += outcome.connections;
   sum.over_smc += outcome.over_smc;
@@ -96,10 +106,15 @@ int main(int argc, char** argv) {
       ->capture_default_str();
   app.add_flag("--trace", options.trace, "print what happens, and the proxies' logs");
   app.add_flag("--quiet", options.quiet, "print no progress");
+  app.add_flag("--digest", options.digest,
+               "print a hash over the behaviour of each run, for scripts/digests.py; with --trace, "
+               "also after each record");
   CLI11_PARSE(app, argc, argv);
   lines_wanted = options.lines;
-  fairlead::log_start(options.trace ? fairlead::LogLevel::kDebug : fairlead::LogLevel::kOff,
+  const bool logs = options.trace || options.digest;
+  fairlead::log_start(logs ? fairlead::LogLevel::kDebug : fairlead::LogLevel::kOff,
                       fairlead::LogFormat::kLogfmt);
+  if (options.digest) fairlead::log_set_receiver(record_log_line);
   ::signal(SIGABRT, on_abort);
 #if defined(__SANITIZE_ADDRESS__)
   __sanitizer_set_death_callback(report_death);
@@ -123,9 +138,10 @@ int main(int argc, char** argv) {
       shown = now;
     }
   }
-  std::printf("%s%zu seeds, %zu failed; %" PRIu64 " connections, %" PRIu64
-              " ends over SMC-R, %" PRIu64 " moved, %" PRIu64 " steps\n",
-              options.quiet ? "" : "\r", seeds.size(), failed, sum.connections, sum.over_smc,
-              sum.moved, sum.steps);
+  std::fprintf(options.digest ? stderr : stdout,
+               "%s%zu seeds, %zu failed; %" PRIu64 " connections, %" PRIu64
+               " ends over SMC-R, %" PRIu64 " moved, %" PRIu64 " steps\n",
+               options.quiet ? "" : "\r", seeds.size(), failed, sum.connections, sum.over_smc,
+               sum.moved, sum.steps);
   return failed == 0 ? 0 : 1;
 }

@@ -91,6 +91,8 @@ void SimProxy::end() {
   ++life_;
   net_.set_inbound(settings_.pod, nullptr);
   net_.set_outbound(settings_.pod, nullptr);
+  if (Digest* digest = running() ? world_.record("stats") : nullptr)
+    digest->number(settings_.pod).stats(*stats_);
   worker_.reset();
   devices_.clear();
   scheduled_ = false;
@@ -170,12 +172,21 @@ void SimProxy::turn() {
   scheduled_ = false;
   for (SimDevice* device : devices_) device->disarm();
   const bool more = worker_->turn();
+  record_deadline();
   if (after_turn) after_turn(*this);
   if (finish()) return;
   if (more) return poke();
   for (SimDevice* device : devices_)
     if (!device->arm()) return poke();
   set_alarm();
+}
+
+void SimProxy::record_deadline() {
+  Digest* digest = world_.record("deadline");
+  if (digest == nullptr) return;
+  const std::optional<TimePoint> deadline = worker_->next_deadline();
+  digest->number(settings_.pod)
+      .number(deadline ? static_cast<std::uint64_t>(deadline->time_since_epoch().count()) : 0);
 }
 
 // As WorkerThread::drain_finished().

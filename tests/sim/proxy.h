@@ -81,6 +81,7 @@ class SimProxy final : public relay::Network {
   void accept(Direction direction, std::unique_ptr<SimStream> stream, const SocketAddress& to);
   void poke();
   void turn();
+  void record_deadline();
   bool finish();
   void set_alarm();
   void end();

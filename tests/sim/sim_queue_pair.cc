@@ -120,6 +120,7 @@ Result<void> SimQueuePair::post(std::span<const rdma::WorkRequest> requests) {
       return Error{Errc::kMalformed, "length of a message to send"};
   if (requests.size() > send_room()) return Error{Errc::kExhausted, "send queue"};
   for (const rdma::WorkRequest& request : requests) {
+    if (device_.fabric().on_post) device_.fabric().on_post(*this, request);
     Sent sent{.kind = request.kind, .signaled = request.signaled, .id = request.id};
     if (request.kind == rdma::WorkRequest::Kind::kWrite) {
       const auto* buffer = static_cast<const SimBuffer*>(request.from.buffer);

@@ -76,6 +76,30 @@ void TcpConnection::cut() {
     });
 }
 
+Digest* TcpConnection::record(const char* kind, Side side) {
+  Digest* digest = world_.record(kind);
+  if (digest == nullptr) return nullptr;
+  for (const SocketAddress& address : addresses_)
+    digest->bytes(std::as_bytes(std::span(address.bytes()))).number(address.port());
+  return &digest->number(side);
+}
+
+event::IoResult TcpConnection::recorded(const char* kind, Side side, event::IoResult result,
+                                        std::span<const iovec> pieces) {
+  Digest* digest = record(kind, side);
+  if (digest == nullptr) return result;
+  digest->number(static_cast<std::uint64_t>(result.kind))
+      .number(static_cast<std::uint64_t>(result.error))
+      .number(result.count);
+  std::size_t left = result.kind == Kind::kBytes ? result.count : 0;
+  for (const iovec& piece : pieces) {
+    const std::size_t n = std::min(piece.iov_len, left);
+    digest->bytes({static_cast<const std::byte*>(piece.iov_base), n});
+    left -= n;
+  }
+  return result;
+}
+
 event::IoResult TcpConnection::read(Side side, std::span<const iovec> into) {
   End& end = ends_[side];
   std::size_t wanted = 0, done = 0;
@@ -134,6 +158,7 @@ void TcpConnection::shutdown_write(Side side) {
   End& end = ends_[side];
   if (end.fin_sent || end.broken) return;
   end.fin_sent = true;
+  (void)record("fin", side);
   Packet packet;
   packet.fin = true;
   send(side, std::move(packet));
@@ -143,6 +168,7 @@ void TcpConnection::close(Side side) {
   End& end = ends_[side];
   end.stream = nullptr;
   end.closed = true;
+  (void)record("close", side);
   if (end.broken) return;
   if (end.reset_on_close || !end.inbox.empty())
     reset(side, end.reset_on_close && world_.random.chance(500));
@@ -154,6 +180,7 @@ void TcpConnection::close(Side side) {
 void TcpConnection::reset(Side sender, bool overtaking) {
   End& end = ends_[sender];
   end.broken = dead_ = true;
+  if (Digest* digest = record("rst", sender)) digest->number(overtaking ? 1 : 0);
   if (overtaking) {
     for (Packet& packet : end.outgoing) packet = {};
     end.outgoing_bytes = 0;
@@ -200,6 +227,7 @@ void TcpConnection::take(Side at, Packet& packet) {
   if (packet.rst) {
     if (end.broken) return;
     end.broken = dead_ = true;
+    (void)record("reset", at);
     end.error = ECONNRESET;
     for (Packet& lost : end.outgoing) lost = {};
     end.outgoing_bytes = 0;

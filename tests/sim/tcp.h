@@ -91,6 +91,10 @@ class TcpConnection : public std::enable_shared_from_this<TcpConnection> {
   void take(Side at, Packet& packet);
   void reset(Side sender, bool overtaking);
   void tell(Side side);
+  // Begins a record of what happens at one end. nullptr without a digest.
+  Digest* record(const char* kind, Side side);
+  event::IoResult recorded(const char* kind, Side side, event::IoResult result,
+                           std::span<const iovec> pieces);
 
   World& world_;
   const TcpWeather& weather_;
@@ -108,10 +112,10 @@ class SimStream final : public event::Stream {
   ~SimStream() override { connection_->close(side_); }
 
   event::IoResult read(std::span<const iovec> into) override {
-    return connection_->read(side_, into);
+    return connection_->recorded("read", side_, connection_->read(side_, into), into);
   }
   event::IoResult write(std::span<const iovec> from) override {
-    return connection_->write(side_, from);
+    return connection_->recorded("write", side_, connection_->write(side_, from), from);
   }
   // The simulated applications know no urgent data.
   event::IoResult write_urgent(std::byte byte) override {

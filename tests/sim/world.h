@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/time.h"
+#include "sim/digest.h"
 #include "sim/random.h"
 
 namespace fairlead::sim {
@@ -78,7 +79,11 @@ class World {
     }
   }
 
+  // Begins a record of the digest. nullptr while there is none, which is the rule.
+  Digest* record(const char* kind) { return digest ? &digest->begin(kind, now_) : nullptr; }
+
   Random random;
+  std::optional<Digest> digest;
   bool print_trace = false;
 
  private:
