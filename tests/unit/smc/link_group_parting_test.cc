@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "smc/link_group.h"
+#include "unit/smc/transcript.h"
 
 namespace fairlead::smc {
 namespace {
@@ -14,10 +14,10 @@ namespace {
 constexpr GroupTimes kTimes{std::chrono::seconds(30), std::chrono::seconds(600)};
 constexpr TimePoint kNow{std::chrono::hours(1)};
 
-LinkGroup confirmed(GroupRole role) {
+RecordedGroup confirmed(GroupRole role) {
   Terms terms;
   terms.max_connections = 16;
-  LinkGroup group(role, PeerId{}, terms, kTimes, kNow);
+  RecordedGroup group(role, PeerId{}, terms, kTimes, kNow);
   group.start_first_contact({}, {}, kNow);
   wire::ConfirmLink confirm;
   confirm.kind = role == GroupRole::kServer ? wire::LlcKind::kResponse : wire::LlcKind::kRequest;
@@ -36,7 +36,7 @@ wire::DeleteLink all(bool orderly) {
 }
 
 // The farewell among what the group says, if there is one.
-std::optional<wire::DeleteLink> farewell(LinkGroup& group) {
+std::optional<wire::DeleteLink> farewell(RecordedGroup& group) {
   std::optional<wire::DeleteLink> found;
   while (const auto out = group.poll_llc()) {
     const auto message = wire::decode_llc(out->bytes);
@@ -51,7 +51,7 @@ std::optional<wire::DeleteLink> farewell(LinkGroup& group) {
 
 enum class Says { kOrderlyAll, kAll, kOneLink, kResponse, kTestLink };
 
-void hear(LinkGroup& group, Says says) {
+void hear(RecordedGroup& group, Says says) {
   wire::LlcBody body = wire::TestLink{};
   wire::DeleteLink message;
   message.link = LinkNumber{1};
@@ -100,7 +100,7 @@ TEST(Parting, AGroupThatWeEndWaitsForThePeersLastWord) {
   for (const Row& row : kRows) {
     SCOPED_TRACE(std::string(row.role == GroupRole::kServer ? "server" : "client") + " hears " +
                  std::to_string(static_cast<int>(row.says)));
-    LinkGroup group = confirmed(row.role);
+    RecordedGroup group = confirmed(row.role);
     group.terminate(wire::DeleteLinkReason::kOperator, true, "drained");
     ASSERT_TRUE(farewell(group));
     EXPECT_FALSE(group.peer_parted());
@@ -112,7 +112,7 @@ TEST(Parting, AGroupThatWeEndWaitsForThePeersLastWord) {
 
 TEST(Parting, AnOrderlyEndByThePeerIsAnsweredOnce) {
   for (const GroupRole role : {GroupRole::kClient, GroupRole::kServer}) {
-    LinkGroup group = confirmed(role);
+    RecordedGroup group = confirmed(role);
     hear(group, Says::kOrderlyAll);
     EXPECT_TRUE(group.terminated());
     EXPECT_TRUE(group.peer_parted());
@@ -128,7 +128,7 @@ TEST(Parting, AnOrderlyEndByThePeerIsAnsweredOnce) {
 
 TEST(Parting, ALastWordOfThePeerNeedsNoAnswer) {
   for (const GroupRole role : {GroupRole::kClient, GroupRole::kServer}) {
-    LinkGroup group = confirmed(role);
+    RecordedGroup group = confirmed(role);
     hear(group, Says::kAll);
     EXPECT_TRUE(group.peer_parted());
     EXPECT_FALSE(farewell(group));
@@ -136,14 +136,14 @@ TEST(Parting, ALastWordOfThePeerNeedsNoAnswer) {
 }
 
 TEST(Parting, ThePeersEndOfTheOnlyLinkIsItsLastWord) {
-  LinkGroup group = confirmed(GroupRole::kClient);
+  RecordedGroup group = confirmed(GroupRole::kClient);
   hear(group, Says::kOneLink);
   EXPECT_TRUE(group.terminated());
   EXPECT_TRUE(group.peer_parted());
 }
 
 TEST(Parting, AGroupThatNeverHadALinkWaitsForNobody) {
-  LinkGroup group(GroupRole::kServer, PeerId{}, Terms{}, kTimes, kNow);
+  RecordedGroup group(GroupRole::kServer, PeerId{}, Terms{}, kTimes, kNow);
   group.terminate(wire::DeleteLinkReason::kOperator, true, "drained");
   EXPECT_TRUE(group.peer_parted());
   EXPECT_FALSE(group.poll_llc());
@@ -154,13 +154,13 @@ TEST(Parting, TwoOfOurKindPartWithoutWaiting) {
   for (const bool server_ends : {false, true})
     for (const bool client_ends : {false, true}) {
       if (!server_ends && !client_ends) continue;
-      LinkGroup server = confirmed(GroupRole::kServer);
-      LinkGroup client = confirmed(GroupRole::kClient);
+      RecordedGroup server = confirmed(GroupRole::kServer);
+      RecordedGroup client = confirmed(GroupRole::kClient);
       if (server_ends) server.terminate(wire::DeleteLinkReason::kOperator, true, "drained");
       if (client_ends) client.terminate(wire::DeleteLinkReason::kProgram, true, "idle");
       for (bool any = true; any;) {
         any = false;
-        for (LinkGroup* from : {&server, &client})
+        for (RecordedGroup* from : {&server, &client})
           while (const auto out = from->poll_llc()) {
             (from == &server ? client : server)
                 .handle_llc(out->link, *wire::decode_llc(out->bytes), kNow);

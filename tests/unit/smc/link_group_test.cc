@@ -1,4 +1,4 @@
-#include "smc/link_group.h"
+#include "unit/smc/transcript.h"
 
 #include <gtest/gtest.h>
 
@@ -41,14 +41,14 @@ class GroupPair : public testing::Test {
       }
     }
   }
-  static std::vector<Kind> events(LinkGroup& group) {
+  static std::vector<Kind> events(RecordedGroup& group) {
     std::vector<Kind> kinds;
     while (const auto event = group.poll_event()) kinds.push_back(event->kind);
     return kinds;
   }
   // What the group says in answer to one request.
   template <class Answer, class Request>
-  Answer ask(LinkGroup& group, const Request& request) {
+  Answer ask(RecordedGroup& group, const Request& request) {
     group.handle_llc(0, {wire::LlcVersion::k2, request}, now);
     const auto out = group.poll_llc();
     EXPECT_TRUE(out);
@@ -56,8 +56,8 @@ class GroupPair : public testing::Test {
   }
 
   TimePoint now{std::chrono::hours(1)};
-  LinkGroup server{GroupRole::kServer, PeerId{}, terms(), kTimes, now};
-  LinkGroup client{GroupRole::kClient, PeerId{}, terms(), kTimes, now};
+  RecordedGroup server{GroupRole::kServer, PeerId{}, terms(), kTimes, now};
+  RecordedGroup client{GroupRole::kClient, PeerId{}, terms(), kTimes, now};
 };
 
 TEST_F(GroupPair, FirstContactConfirmsLinkOneOnBothSides) {
@@ -176,7 +176,7 @@ TEST_F(GroupPair, ADoubtIsAskedAtOnceAndOnlyOnce) {
 
 TEST_F(GroupPair, ADoubtOfASilentPeerEndsTheGroupWithoutAnInterval) {
   constexpr GroupTimes kNoInterval{Duration::zero(), kTimes.linger};
-  LinkGroup never(GroupRole::kServer, PeerId{}, terms(), kNoInterval, now);
+  RecordedGroup never(GroupRole::kServer, PeerId{}, terms(), kNoInterval, now);
   never.start_first_contact({}, {}, now);
   client.start_first_contact({}, {}, now);
   for (bool any = true; any;) {

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "smc/link_group.h"
+#include "unit/smc/transcript.h"
 
 namespace fairlead::smc {
 
@@ -99,7 +99,7 @@ struct Host {
 
   std::uint8_t id;
   std::vector<bool> up;
-  LinkGroup group;
+  RecordedGroup group;
   std::map<LinkIndex, std::size_t> port_of;
   std::uint32_t queue_pairs = 0;
   bool refuse_to_connect = false;
