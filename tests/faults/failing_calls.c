@@ -27,6 +27,8 @@
 
 #define EXPORT __attribute__((visibility("default")))
 #define RULES_MAX 64
+#define CALLS 38
+#define OBJECTS 5
 
 enum call {
   CALL_ACCEPT4,
@@ -68,6 +70,7 @@ enum call {
   CALL_WRITE,
   CALL_WRITEV
 };
+_Static_assert(CALL_WRITEV + 1 == CALLS, "the number of calls");
 
 enum object { OBJECT_ANY, OBJECT_TCP, OBJECT_UNIX, OBJECT_PIPE, OBJECT_OTHER };
 
@@ -79,19 +82,24 @@ struct rule {
   int32_t fired;
 };
 
-static struct rule* rules;
+struct table {
+  struct rule rules[RULES_MAX];
+  uint32_t seen[CALLS][OBJECTS]; /* calls since the start of the program, by what they were for */
+};
 
-__attribute__((constructor)) static void map_rules(void) {
+static struct table* table;
+
+__attribute__((constructor)) static void map_table(void) {
   const char* path = getenv("FAIRLEAD_FAULTS");
   if (path == NULL) return;
   /* By number: these calls are not ours to fail. */
   const int fd = (int)syscall(SYS_openat, AT_FDCWD, path, O_RDWR | O_CLOEXEC, 0);
   if (fd < 0) abort();
-  void* memory = (void*)syscall(SYS_mmap, NULL, RULES_MAX * sizeof(struct rule),
+  void* memory = (void*)syscall(SYS_mmap, NULL, sizeof(struct table),
                                 PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   if (memory == MAP_FAILED) abort();
   syscall(SYS_close, fd);
-  rules = memory;
+  table = memory;
 }
 
 static enum object object_of(int fd) {
@@ -107,17 +115,16 @@ static enum object object_of(int fd) {
 
 /* The errno with which this call fails, or 0. */
 static int error_of(enum call call, int fd) {
-  if (rules == NULL) return 0;
+  if (table == NULL) return 0;
   const int saved = errno;
-  enum object object = OBJECT_ANY;
+  const enum object object = object_of(fd);
   int error = 0;
-  for (struct rule* rule = rules; rule < rules + RULES_MAX && error == 0; ++rule) {
+  __atomic_add_fetch(&table->seen[call][OBJECT_ANY], 1, __ATOMIC_RELAXED);
+  __atomic_add_fetch(&table->seen[call][object], 1, __ATOMIC_RELAXED);
+  for (struct rule* rule = table->rules; rule < table->rules + RULES_MAX && error == 0; ++rule) {
     int32_t left = __atomic_load_n(&rule->countdown, __ATOMIC_ACQUIRE);
     if (left <= 0 || rule->call != (int32_t)call) continue;
-    if (rule->object != OBJECT_ANY) {
-      if (object == OBJECT_ANY) object = object_of(fd);
-      if (rule->object != (int32_t)object) continue;
-    }
+    if (rule->object != OBJECT_ANY && rule->object != (int32_t)object) continue;
     while (left > 0 && !__atomic_compare_exchange_n(&rule->countdown, &left, left - 1, 0,
                                                     __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
     }

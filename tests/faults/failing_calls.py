@@ -14,6 +14,9 @@ CALLS = ("accept4", "bind", "close", "connect", "epoll_create1", "epoll_ctl", "e
 OBJECTS = ("any", "tcp", "unix", "pipe", "other")
 RULE = struct.Struct("iiiii")
 RULES_MAX = 64
+RULES_BYTES = RULES_MAX * RULE.size
+COUNT = struct.Struct("I")  # of calls: one for each call and object, behind the rules
+TABLE_BYTES = RULES_BYTES + len(CALLS) * len(OBJECTS) * COUNT.size
 
 DESCRIPTORS = "EMFILE ENFILE"
 MEMORY = "ENOBUFS ENOMEM"
@@ -89,7 +92,7 @@ class Table:
 
     def __init__(self, path):
         self.path = Path(path)
-        self.path.write_bytes(bytes(RULES_MAX * RULE.size))
+        self.path.write_bytes(bytes(TABLE_BYTES))
         with open(self.path, "r+b") as file:
             self.memory = mmap.mmap(file.fileno(), 0)
 
@@ -106,8 +109,13 @@ class Table:
     def disarm(self):
         """How many calls have failed."""
         fired = sum(RULE.unpack_from(self.memory, index * RULE.size)[4] for index in range(RULES_MAX))
-        self.memory[:] = bytes(len(self.memory))
+        self.memory[:RULES_BYTES] = bytes(RULES_BYTES)
         return fired
+
+    def seen(self, call, target):
+        """How many such calls the process has made, whether they failed or not."""
+        at = CALLS.index(call) * len(OBJECTS) + OBJECTS.index(target)
+        return COUNT.unpack_from(self.memory, RULES_BYTES + at * COUNT.size)[0]
 
 
 def sanitizers(program):
