@@ -1,11 +1,13 @@
 #include "cni/node/nri/late_device.h"
 
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <linux/openat2.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/sysmacros.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <array>
@@ -27,11 +29,11 @@ constexpr mode_t kFolderMode = 0755;
 constexpr std::size_t kProcFileBytesMax = 64 << 10;
 constexpr std::size_t kContainerIdCharsMin = 12;
 
-// Below `folder`, and nowhere else, whatever the path is made of.
-FileDescriptor open_within(int folder, const char* path) {
+// Below `folder`, and nowhere else, whatever the path is made of. `more`: further RESOLVE_ flags.
+FileDescriptor open_within(int folder, const char* path, std::uint64_t more = 0) {
   open_how how{};
   how.flags = O_RDONLY | O_DIRECTORY | O_CLOEXEC;
-  how.resolve = RESOLVE_IN_ROOT | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS;
+  how.resolve = RESOLVE_IN_ROOT | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS | more;
   return FileDescriptor(static_cast<int>(::syscall(SYS_openat2, folder, path, &how, sizeof how)));
 }
 
@@ -119,17 +121,32 @@ Result<void> make_node(int folder, const UverbsDevice& device, std::uint32_t own
   return Error{Errc::kWrongState, "another node has the device's place"};
 }
 
+// As runtimes make folders of devices: on a tmpfs, and nobody but root changes what is in them.
+// A volume of the pod is another file system, or can be written by its users.
+Result<void> check_runtimes(int folder, const char* what) {
+  struct statfs file_system {};
+  struct stat status {};
+  if (::fstatfs(folder, &file_system) != 0 || ::fstat(folder, &status) != 0)
+    return system_error(what, errno);
+  const bool good = file_system.f_type == TMPFS_MAGIC && status.st_uid == 0 &&
+                    (status.st_mode & (S_IWGRP | S_IWOTH)) == 0;
+  return good ? Result<void>() : Error{Errc::kWrongState, what};
+}
+
 Result<FileDescriptor> open_device_folder(int process) {
   const FileDescriptor root(::openat(process, "root", O_PATH | O_DIRECTORY | O_CLOEXEC));
   if (!root) return system_error("root of the container", errno);
   const FileDescriptor dev = open_within(root.get(), "dev");
   if (!dev) return system_error("/dev of the container", errno);
+  SMC_TRY(check_runtimes(dev.get(), "/dev of the container is not of the runtime"));
   const bool made = ::mkdirat(dev.get(), kFolder, kFolderMode) == 0;
   if (!made && errno != EEXIST) return system_error("making /dev/infiniband", errno);
-  FileDescriptor folder = open_within(dev.get(), kFolder);
+  // EXDEV for something that the pod has mounted there.
+  FileDescriptor folder = open_within(dev.get(), kFolder, RESOLVE_NO_XDEV);
   if (!folder) return system_error("/dev/infiniband of the container", errno);
   if (made && ::fchmod(folder.get(), kFolderMode) != 0)
     return system_error("mode of /dev/infiniband", errno);
+  SMC_TRY(check_runtimes(folder.get(), "/dev/infiniband of the container is not of the runtime"));
   return folder;
 }
 

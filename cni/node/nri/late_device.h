@@ -4,7 +4,8 @@
 //
 // Needs to see the node's processes, and CAP_SYS_ADMIN, CAP_SYS_PTRACE, CAP_MKNOD, CAP_CHOWN,
 // CAP_DAC_OVERRIDE; CAP_SYS_RESOURCE for the limit. What is in the container is not trusted: its
-// paths are followed only within it, and through no symbolic link.
+// paths are followed only within it, through no symbolic link, and its /dev and /dev/infiniband
+// have to be one tmpfs that root alone can write.
 #pragma once
 
 #include <sys/types.h>

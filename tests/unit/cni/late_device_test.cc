@@ -208,6 +208,38 @@ TEST_F(LateDeviceTest, FollowsNoLinkOfTheContainer) {
   fs::remove(outside);
 }
 
+// A volume may be mounted there; a node in it would be another container's, too.
+TEST_F(LateDeviceTest, MakesNothingInAMountOfThePod) {
+  const fs::path folder = "/proc/" + std::to_string(process_) + "/root/dev/infiniband";
+  fs::create_directory(folder);
+  const pid_t mounter = ::fork();
+  if (mounter == 0) {
+    const std::string place = "/proc/" + std::to_string(process_) + "/ns/mnt";
+    const int space = ::open(place.c_str(), O_RDONLY | O_CLOEXEC);
+    ::_exit(::setns(space, CLONE_NEWNS) == 0 &&
+                    ::mount("volume", "/dev/infiniband", "tmpfs", 0, "mode=755") == 0
+                ? 0
+                : 1);
+  }
+  int status = -1;
+  ASSERT_EQ(::waitpid(mounter, &status, 0), mounter);
+  ASSERT_EQ(status, 0);
+  EXPECT_EQ(give(wanted()).error().system, EXDEV);
+  EXPECT_TRUE(fs::is_empty(folder));
+}
+
+TEST_F(LateDeviceTest, MakesNothingWhereOthersCanWrite) {
+  const fs::path dev = "/proc/" + std::to_string(process_) + "/root/dev";
+  ASSERT_EQ(::chmod(dev.c_str(), 0777), 0);
+  EXPECT_EQ(give(wanted()).error().code, Errc::kWrongState);
+  EXPECT_FALSE(fs::exists(dev / "infiniband"));
+  ASSERT_EQ(::chmod(dev.c_str(), 0755), 0);
+  fs::create_directory(dev / "infiniband");
+  ASSERT_EQ(::chown((dev / "infiniband").c_str(), kUser, kUser), 0);
+  EXPECT_EQ(give(wanted()).error().code, Errc::kWrongState);
+  EXPECT_TRUE(fs::is_empty(dev / "infiniband"));
+}
+
 TEST_F(LateDeviceTest, LeavesANodeOfSomebodyElse) {
   const fs::path folder = "/proc/" + std::to_string(process_) + "/root/dev/infiniband";
   fs::create_directory(folder);
