@@ -43,12 +43,13 @@ class BrokerThread {
   // Grants are swallowed, as by a broker that is slow for ever.
   std::atomic<bool> swallow_grants{false};
   std::atomic<bool> no_blanks{false};
-  std::atomic<bool> hold_refusals{false};  // until it is false again
+  std::atomic<bool> swallow_connects{false};  // as when an answer is lost
+  std::atomic<bool> hold_refusals{false};     // until it is false again
   std::atomic<std::uint64_t> grants{0};
   std::atomic<std::uint64_t> buffers{0};  // that the broker holds
 
   void start() {
-    instance_ += 1000;
+    instance_ += std::uint64_t{1} << 32;
     stop_.reset(::eventfd(0, EFD_CLOEXEC));
     thread_ = std::thread([this] { run(); });
   }
@@ -154,6 +155,7 @@ class BrokerThread {
         member.peer = request.peer;
         return say(member, {.kind = Kind::kWelcome, .peer = member.peer, .fabric = kFabric});
       case Request::Kind::kConnect: {
+        if (swallow_connects) return;
         Member* const other = find(request.peer);
         if (other == nullptr) {
           member.refusals.push_back({.kind = Kind::kRefused,

@@ -174,6 +174,33 @@ TEST_F(ShmBrokered, WhoWaitsNoLongerIsForgotten) {
   EXPECT_TRUE(works(connect()));
 }
 
+TEST_F(ShmBrokered, AnAnswerThatIsLostIsNotWaitedForWithoutEnd) {
+  broker_.swallow_connects = true;
+  auto& waiting = left_->add_queue_pair();
+  QueuePair& theirs = right_->add_queue_pair();
+  ASSERT_TRUE(waiting.connect(right_->address_of(theirs)));
+  EXPECT_TRUE(run_until([&] { return left_->has_fatal(waiting); }));
+  const auto fault = left_device_->poll_fault();
+  ASSERT_TRUE(fault);
+  EXPECT_EQ(fault->error.code, Errc::kTimedOut);
+  // The peer is left alone for a while, and then asked for again.
+  broker_.swallow_connects = false;
+  QueuePair* again = nullptr;
+  EXPECT_TRUE(run_until([&] {
+    QueuePair& next = left_->add_queue_pair();
+    const auto connected = next.connect(right_->address_of(theirs));
+    if (connected) again = &next;
+    if (!connected) {
+      EXPECT_EQ(connected.error().code, Errc::kTimedOut);
+      left_->queue_pairs.pop_back();
+    }
+    return again != nullptr;
+  }));
+  ASSERT_NE(again, nullptr);
+  ASSERT_TRUE(theirs.connect(left_->address_of(*again)));
+  EXPECT_TRUE(works({again, &theirs}));
+}
+
 // Memory that is announced and does not come stops the channel of the two for a while, and then the
 // key is unknown.
 TEST_F(ShmBrokered, GrantsThatNeverComeAreWaitedForOnce) {

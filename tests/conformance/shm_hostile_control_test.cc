@@ -6,6 +6,7 @@
 #include <thread>
 #include <utility>
 
+#include "base/descriptors.h"
 #include "conformance/shm_hostile_test.h"
 
 namespace fairlead::rdma::shm {
@@ -167,6 +168,54 @@ TEST_F(ShmHostile, BellRungWithoutEnd) {
     if (i % 100 == 0) run();
   }
   expect_unmoved();
+}
+
+// To ring is to walk all that watch the peer's end.
+TEST_F(ShmHostile, BellWithVeryManyWatchersIsGivenUp) {
+  constexpr std::size_t kEpolls = 200, kCopies = 200;
+  constexpr int kRingsMax = 5000;
+  raise_descriptor_limit();
+  face_fake();
+  std::vector<FileDescriptor> copies, epolls;
+  for (std::size_t i = 0; i < kCopies; ++i)
+    copies.emplace_back(::fcntl(fake_->watch.get(), F_DUPFD_CLOEXEC, 0));
+  for (std::size_t i = 0; i < kEpolls; ++i) {
+    epolls.emplace_back(::epoll_create1(EPOLL_CLOEXEC));
+    for (const FileDescriptor& copy : copies) {
+      epoll_event event{};
+      event.events = EPOLLIN | EPOLLET;
+      if (::epoll_ctl(epolls.back().get(), EPOLL_CTL_ADD, copy.get(), &event) != 0)
+        GTEST_SKIP() << "fs.epoll.max_user_watches is too low";
+    }
+  }
+  int rings = 0;
+  for (; rings < kRingsMax && !fake_->is_shut_out(); ++rings) {
+    fake_->memory().sides[0].sleeping = ~std::uint64_t{0};
+    ASSERT_TRUE(post(*facing_, send_request(std::span(kAnyMessage), true)));
+    device_->ring_doorbells();
+    fake_->in().head = fake_->in().tail.load();
+    victim_->turn();
+  }
+  std::printf("given up after %d rings\n", rings);
+  epolls.clear();
+  expect_given_up();
+}
+
+// What strangers make us touch beside connections is bounded.
+TEST_F(ShmHostile, ChannelsThatNobodyUsesHaveALimit) {
+  constexpr std::size_t kMore = 5;
+  std::vector<std::unique_ptr<FakePeer>> strangers;
+  for (std::size_t i = 0; i < kIdleChannelsMax + kMore; ++i) {
+    strangers.push_back(std::make_unique<FakePeer>(directory_, static_cast<std::uint8_t>(20 + i)));
+    strangers.back()->open_channel(peer_id(1));
+    run();
+  }
+  std::size_t shut_out = 0;
+  for (const auto& stranger : strangers) shut_out += stranger->is_shut_out();
+  EXPECT_EQ(shut_out, kMore);
+  EXPECT_TRUE(strangers.front()->is_shut_out());
+  strangers.clear();
+  fake_->open_channel(peer_id(1));
 }
 
 TEST_F(ShmHostile, BellClosedEndsTheChannel) {

@@ -1,6 +1,7 @@
 #include "rdma/shm/shm_backplane.h"
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
 #include "base/assert.h"
@@ -57,8 +58,9 @@ Result<Channel*> Backplane::channel_to(PeerId peer) {
   drain_control(peer);
   Channel* channel = channels_.find_open(peer);
   if (channel == nullptr) {
-    channel = SMC_TRY(channels_.request(peer));
+    channel = SMC_TRY(channels_.request(peer, std::chrono::steady_clock::now()));
     take_arrivals();  // a directory has it at once
+    if (channel->awaits_memory()) start_timer();
   }
   activate(*channel);
   return channel;
@@ -210,13 +212,19 @@ void Backplane::disarm() {
 }
 
 void Backplane::ring_doorbells() {
+  std::vector<Channel*> slow;
   std::erase_if(bells_, [&](Channel* channel) {
     channel->flush_control();
-    channel->ring_if_due();
+    const Duration spent = channel->ring_if_due();
+    if (spent != Duration::zero() &&
+        !channels_.note_ring(*channel, spent, std::chrono::steady_clock::now()))
+      slow.push_back(channel);
     if (!channel->control_flushed()) return false;
     channel->bell_listed = false;
     return true;
   });
+  for (Channel* channel : slow)
+    kill(*channel, Error{Errc::kExhausted, "a bell that takes too long to ring"});
   channels_.connector().flush();
 }
 

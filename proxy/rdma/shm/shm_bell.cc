@@ -4,6 +4,9 @@
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 
+#include "base/cpu_time.h"
+#include "rdma/shm/shm_limits.h"
+
 namespace fairlead::rdma::shm {
 namespace {
 
@@ -24,8 +27,18 @@ Result<ChannelBell> ChannelBell::adopt(FileDescriptor ring, FileDescriptor watch
   return ChannelBell(std::move(ring), std::move(watch));
 }
 
-void ChannelBell::ring() const {
-  if (ring_) (void)::shutdown(ring_.get(), SHUT_RDWR);
+// The time that passed is nearly free to ask for, but may be that of others. So only after a long
+// one the next is measured.
+Duration ChannelBell::ring() {
+  if (!ring_) return {};
+  const bool measured = measured_;
+  const Duration used_before = measured ? thread_cpu_time() : Duration::zero();
+  const auto begun = std::chrono::steady_clock::now();
+  (void)::shutdown(ring_.get(), SHUT_RDWR);
+  measured_ = std::chrono::steady_clock::now() - begun > kRingTimeFree;
+  if (!measured || !measured_) return {};
+  const Duration used = thread_cpu_time() - used_before;
+  return used > kRingTimeFree ? used : Duration::zero();
 }
 
 bool ChannelBell::peer_alive() const {

@@ -6,6 +6,7 @@
 
 #include "base/handle.h"
 #include "base/result.h"
+#include "base/time.h"
 
 namespace fairlead::rdma::shm {
 
@@ -15,8 +16,9 @@ class ChannelBell {
   // Errors: kMalformed when an end is not a Unix socket of type SOCK_SEQPACKET.
   static Result<ChannelBell> adopt(FileDescriptor ring, FileDescriptor watch);
 
-  // Wakes the peer. Never blocks.
-  void ring() const;
+  // Wakes the peer. Never blocks, but takes the longer the more watchers the peer has added to its
+  // end. Returns the processor time that it took, or 0 where it was short or has not been measured.
+  Duration ring();
   // False when the peer has closed its end, or has tampered with it.
   bool peer_alive() const;
   int descriptor() const { return watch_.get(); }  // to be watched edge-triggered; -1 for none
@@ -31,6 +33,7 @@ class ChannelBell {
 
   FileDescriptor ring_;
   FileDescriptor watch_;
+  bool measured_ = false;  // the last ring took long, for whatever reason
 };
 
 }  // namespace fairlead::rdma::shm

@@ -52,7 +52,9 @@ class BrokerConnector final : public Connector {
   Result<void> grant(const BufferId& buffer, PeerId peer) override;
   void free_buffer(const BufferId& buffer) override;
   bool may_bring(const BufferId& buffer) const override {
-    return buffer.instance != lost_instance_ || buffer.instance == instance_;
+    const auto broker = [](std::uint64_t instance) { return instance >> 32; };
+    return broker(buffer.instance) != broker(lost_instance_) ||
+           broker(buffer.instance) == broker(instance_);
   }
   bool grants_late() const override { return true; }
   Result<ConnectorEvent> next() override;
@@ -90,7 +92,7 @@ class BrokerConnector final : public Connector {
   State state_ = State::kListening;
   const char* error_text_ = "no broker has connected yet";
   FabricId fabric_;                  // zero until the first Welcome
-  std::uint64_t instance_ = 0;       // of the broker at link_
+  std::uint64_t instance_ = 0;       // of link_; its upper half is of the broker
   std::uint64_t lost_instance_ = 0;  // of the one before
   Mapping ring_memory_;
   std::optional<broker::RequestWriter> requests_;

@@ -31,6 +31,7 @@ Result<void> Channel::attach(Side side, broker::ChannelEnd end) {
   mapping_ = std::move(memory);
   side_ = side;
   attached_ = true;
+  asked_at.reset();
   start_rings();
   flush_control();
   return {};
@@ -92,7 +93,7 @@ void Channel::terminate() {
   bell_.close();
 }
 
-void Channel::ring_if_due() {
+Duration Channel::ring_if_due() {
   std::uint64_t due = 0;
   // The exchanges order our index before the look at `sleeping`, as fall_asleep() orders `sleeping`
   // before its look at the index: one of the two sides sees the other.
@@ -104,10 +105,11 @@ void Channel::ring_if_due() {
     consumer.publish_ordered();
     due |= kWakeOnProgress;
   }
-  if (due == 0 || state_ != State::kOpen || !attached_) return;
+  if (due == 0 || state_ != State::kOpen || !attached_) return {};
   SharedWord& sleeping = peer_side().sleeping;
-  if ((sleeping.load(std::memory_order_seq_cst) & due) == 0) return;
-  if ((sleeping.exchange(0, std::memory_order_seq_cst) & due) != 0) bell_.ring();
+  if ((sleeping.load(std::memory_order_seq_cst) & due) == 0) return {};
+  if ((sleeping.exchange(0, std::memory_order_seq_cst) & due) == 0) return {};
+  return bell_.ring();
 }
 
 void Channel::fall_asleep(bool backlog) {

@@ -68,8 +68,9 @@ class Channel {
   void close();      // → kClosing; keeps the rings
   void terminate();  // → kDead; closes the bells
 
-  // Wakes the peer if it sleeps and asked for what happened since the last call.
-  void ring_if_due();
+  // Wakes the peer if it sleeps and asked for what happened since the last call. Returns as
+  // ChannelBell::ring().
+  Duration ring_if_due();
   void note_posted() { posted_ = true; }
   void note_consumed() { consumed_ = true; }
 
@@ -95,6 +96,7 @@ class Channel {
   RemoteTable remote;
   std::vector<ShmQueuePair*> senders;  // connected queue pairs that post here
   std::uint32_t users = 0;             // queue pairs that point here
+  std::optional<TimePoint> asked_at;   // while its memory is awaited
   bool abandoned = false;              // who asked for it has gone, and the answer is still to come
   std::uint32_t signaled_outstanding = 0;  // their signaled requests without completion
   bool completions_due = false;            // some of them are known to be done

@@ -1,6 +1,7 @@
 #include "rdma/shm/shm_channel_table.h"
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
 #include "base/descriptors.h"
@@ -42,6 +43,24 @@ Result<void> ChannelTable::watch_timer(int fd) {
   timer_ = fd;
   if (timer_ < 0 || watcher_ == nullptr) return {};
   return watcher_->watch_readable(timer_, Trigger::kLevel);
+}
+
+// What strangers make us keep beside the connections, and touch, is bounded: the oldest goes.
+Result<void> ChannelTable::limit_idle(std::uint32_t pod) {
+  Channel* of_pod = nullptr;
+  std::size_t own = 0, all = 0;
+  for (const auto& channel : channels_) {
+    if (!channel->attached() || !is_idle(*channel)) continue;
+    ++all;
+    if (pod == 0 || channel->pod() != pod) continue;
+    if (own++ == 0) of_pod = channel.get();
+  }
+  if (own < kIdleChannelsPerPodMax && all < kIdleChannelsMax) return {};
+  Channel* goes = own < kIdleChannelsPerPodMax ? idle_channel_of_largest_pod(pod) : of_pod;
+  if (goes == nullptr) goes = of_pod;
+  if (goes == nullptr) return Error{Errc::kExhausted, "channels without use"};
+  terminate(*goes);
+  return {};
 }
 
 // A channel that neither side uses can be made again when it is needed. It is taken from the pod
@@ -93,12 +112,28 @@ Channel* ChannelTable::idle_channel_of_largest_pod(std::uint32_t pod) const {
   return most >= own ? found : nullptr;
 }
 
-Result<Channel*> ChannelTable::request(PeerId peer) {
+Result<Channel*> ChannelTable::request(PeerId peer, TimePoint now) {
+  const auto silent = unanswered_.find(peer);
+  if (silent != unanswered_.end() && now < silent->second.until)
+    return Error{Errc::kTimedOut, "channels that were asked for do not come"};
   SMC_TRY(admit(peer, 0));
   Mapping scratch = SMC_TRY(Mapping::map_private(sizeof(ChannelMemory)));
   SMC_TRY(connector_->request_channel(peer));
   channels_.push_back(std::make_unique<Channel>(peer, std::move(scratch), budget_));
+  channels_.back()->asked_at = now;
   return channels_.back().get();
+}
+
+// An answer can be lost: the broker drops what a device does not read, and ends without a word.
+bool ChannelTable::give_up(Channel& channel, TimePoint now) {
+  if (!channel.awaits_memory() || !channel.asked_at || now - *channel.asked_at < kAnswerWaitMax)
+    return false;
+  if (unanswered_.size() >= kUnansweredMax) unanswered_.clear();
+  Unanswered& silent = unanswered_[channel.peer()];
+  silent.pause = std::clamp<Duration>(silent.pause * 2, kAnswerPause, kAnswerPauseMax);
+  silent.until = now + silent.pause;
+  channel.close();
+  return true;
 }
 
 Channel* ChannelTable::awaiting(PeerId peer) const {
@@ -111,6 +146,7 @@ Channel* ChannelTable::awaiting(PeerId peer) const {
 Result<Channel*> ChannelTable::take_in(ConnectorEvent event) {
   Channel* channel = event.side == 0 ? awaiting(event.peer) : nullptr;
   if (channel != nullptr) {
+    unanswered_.erase(channel->peer());
     const auto attached = attach(*channel, std::move(event));
     if (!attached) channel->close();
     if (!attached) return attached.error();
@@ -122,6 +158,7 @@ Result<Channel*> ChannelTable::take_in(ConnectorEvent event) {
   }
   if (event.side == 0) return nullptr;
   SMC_TRY(admit(event.peer, event.pod));
+  SMC_TRY(limit_idle(event.pod));
   Mapping scratch = SMC_TRY(Mapping::map_private(sizeof(ChannelMemory)));
   auto made = std::make_unique<Channel>(event.peer, std::move(scratch), budget_);
   SMC_TRY(attach(*made, std::move(event)));
@@ -132,6 +169,8 @@ Result<Channel*> ChannelTable::take_in(ConnectorEvent event) {
 Result<void> ChannelTable::attach(Channel& channel, ConnectorEvent event) {
   if (descriptors_scarce(event.end.watch.get(), DescriptorUse::kNew))
     return Error{Errc::kExhausted, "descriptors"};
+  if (!ring_debts_.good(event.pod, event.peer, std::chrono::steady_clock::now()))
+    return Error{Errc::kExhausted, "the bells of its pod take too long to ring"};
   const Channel::Side side = event.side == 0 ? Channel::Side::kDialler : Channel::Side::kAcceptor;
   channel.set_pod(event.pod);
   SMC_TRY(channel.attach(side, std::move(event.end)));
@@ -144,7 +183,10 @@ Channel* ChannelTable::refuse(PeerId peer) {
   Channel* const channel = awaiting(peer);
   if (channel == nullptr) return nullptr;
   const bool again = std::exchange(channel->abandoned, false) && channel->users != 0;
-  if (again && connector_->request_channel(peer)) return nullptr;
+  if (again && connector_->request_channel(peer)) {
+    channel->asked_at = std::chrono::steady_clock::now();
+    return nullptr;
+  }
   channel->close();
   return channel;
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <map>
 #include <memory>
 #include <unordered_map>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "rdma/shm/shm_channel.h"
 #include "rdma/shm/shm_connector.h"
 #include "rdma/shm/shm_map_budget.h"
+#include "rdma/shm/shm_ring_debts.h"
 
 namespace fairlead::rdma::shm {
 
@@ -28,8 +30,15 @@ class ChannelTable {
   Result<void> watch_timer(int fd);
 
   // A channel that waits for its memory. Errors: those of Connector::request_channel(), kExhausted
-  // at a limit.
-  Result<Channel*> request(PeerId peer);
+  // at a limit, kTimedOut for a peer that is left alone since an answer has not come.
+  Result<Channel*> request(PeerId peer, TimePoint now);
+  // Closes a channel whose memory has not come within kAnswerWaitMax, and leaves its peer alone for
+  // a while. False when it is not time yet.
+  bool give_up(Channel& channel, TimePoint now);
+  // A ring of the channel took so much processor time. False: the channel has to go.
+  bool note_ring(const Channel& channel, Duration spent, TimePoint now) {
+    return ring_debts_.add(channel.pod(), channel.peer(), spent, now);
+  }
   // What has come for a channel: the answer to the one that waits, or a new channel. Null for an
   // answer that nobody wants any more. Errors: kExhausted at a limit, those of Channel::attach()
   // and of the watcher. A channel that waited is closed then.
@@ -59,6 +68,8 @@ class ChannelTable {
 
  private:
   Result<void> admit(PeerId peer, std::uint32_t pod);
+  // Errors: kExhausted when only pods with fewer channels have an idle one.
+  Result<void> limit_idle(std::uint32_t pod);
   Channel* idle_channel_of_largest_pod(std::uint32_t pod) const;
   Channel* awaiting(PeerId peer) const;
   Result<void> attach(Channel& channel, ConnectorEvent event);
@@ -68,6 +79,12 @@ class ChannelTable {
   FdWatcher* watcher_ = nullptr;
   std::vector<std::unique_ptr<Channel>> channels_;
   std::unordered_map<int, Channel*> by_fd_;
+  RingDebts ring_debts_;
+  struct Unanswered {
+    TimePoint until{};
+    Duration pause{};
+  };
+  std::map<PeerId, Unanswered> unanswered_;  // peers; kUnansweredMax
   int timer_ = -1;
   bool has_dead_ = false;
 };

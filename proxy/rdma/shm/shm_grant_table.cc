@@ -4,31 +4,33 @@
 
 namespace fairlead::rdma::shm {
 
-void GrantTable::add(PeerId peer, const broker::BufferId& buffer, CountedMapping memory) {
+void GrantTable::add(PeerId peer, std::uint32_t pod, const broker::BufferId& buffer,
+                     CountedMapping memory) {
   if (grants_.size() >= max_) make_room();
-  grants_.emplace(Key{peer, buffer}, std::move(memory));
+  grants_.emplace(Key{peer, buffer}, Grant{pod, std::move(memory)});
 }
 
 // Numbers of a broker grow, so the first of a peer is its oldest.
 void GrantTable::make_room() {
-  auto most = grants_.begin();
-  std::size_t most_count = 0;
-  for (auto at = grants_.begin(); at != grants_.end();) {
-    const auto first = at;
+  struct Share {
     std::size_t count = 0;
-    for (; at != grants_.end() && at->first.first == first->first.first; ++at) ++count;
-    if (count > most_count) {
-      most = first;
-      most_count = count;
-    }
+    decltype(grants_)::iterator first;
+  };
+  std::map<std::pair<std::uint32_t, PeerId>, Share> shares;
+  const Share* most = nullptr;
+  for (auto at = grants_.begin(); at != grants_.end(); ++at) {
+    const std::uint32_t pod = at->second.pod;
+    Share& share = shares[{pod, pod == 0 ? at->first.first : PeerId{}}];
+    if (share.count++ == 0) share.first = at;
+    if (most == nullptr || share.count > most->count) most = &share;
   }
-  grants_.erase(most);
+  if (most != nullptr) grants_.erase(most->first);
 }
 
 std::optional<CountedMapping> GrantTable::take(PeerId peer, const broker::BufferId& buffer) {
   const auto found = grants_.find(Key{peer, buffer});
   if (found == grants_.end()) return std::nullopt;
-  CountedMapping memory = std::move(found->second);
+  CountedMapping memory = std::move(found->second.memory);
   grants_.erase(found);
   return memory;
 }

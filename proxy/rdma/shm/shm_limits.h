@@ -21,6 +21,25 @@ inline constexpr std::uint32_t kReceiveRequestsMax = 32768;  // per shared recei
 inline constexpr std::size_t kChannelsMax = 1024;
 inline constexpr std::size_t kChannelsPerPeerMax = 4;
 inline constexpr std::size_t kChannelsPerPodMax = 256;
+// Those that no queue pair uses. Each may have made us touch kIdleChannelBytes, which memory.limit
+// does not count: the heads of four rings, our sleep word, and a control ring full of answers.
+inline constexpr std::size_t kIdleChannelsMax = 64;
+inline constexpr std::size_t kIdleChannelsPerPodMax = 32;
+inline constexpr std::size_t kIdleChannelBytes = std::size_t{36} << 10;
+
+// How long a channel is waited for that the broker was asked for. After that its peer is left
+// alone for kAnswerPause, which doubles with each time up to kAnswerPauseMax.
+inline constexpr std::chrono::seconds kAnswerWaitMax{2};
+inline constexpr std::chrono::seconds kAnswerPause{1};
+inline constexpr std::chrono::seconds kAnswerPauseMax{32};
+inline constexpr std::size_t kUnansweredMax = 1024;  // peers that are left alone
+
+// What a ring may take of a processor, beyond which its pod owes the time. It pays back with one
+// part in kRingDebtShare of the time that passes.
+inline constexpr std::chrono::microseconds kRingTimeFree{250};
+inline constexpr std::chrono::milliseconds kRingDebtMax{50};
+inline constexpr int kRingDebtShare = 50;
+inline constexpr std::size_t kRingDebtorsMax = 4096;
 
 // A message ring of one direction: 64 KiB, of which only pages in use cost memory.
 inline constexpr std::size_t kSlotBytes = 64;

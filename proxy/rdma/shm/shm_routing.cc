@@ -97,7 +97,7 @@ void Backplane::keep_grant(ConnectorEvent event) {
   if (!known) return;
   auto memory = channels_.budget().map(event.memory.get(), event.pod);
   if (!memory) return note_fault(event.peer, memory.error());
-  grants_.add(event.peer, event.buffer, std::move(*memory));
+  grants_.add(event.peer, event.pod, event.buffer, std::move(*memory));
 }
 
 void Backplane::drain_control(PeerId peer) {
@@ -192,6 +192,11 @@ void Backplane::check_waits() {
       activate(channel);
     }
     if (channel.check_alive) check_peer(channel);
+    if (channels_.give_up(channel, now)) {
+      note_fault(channel.peer(), Error{Errc::kTimedOut, "a channel that was asked for"});
+      activate(channel);
+    }
+    waits |= channel.awaits_memory();
     const auto since = channel.stalled_since();
     if (!since) return;
     waits = true;

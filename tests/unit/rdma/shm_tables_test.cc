@@ -9,6 +9,7 @@
 #include "rdma/shm/shm_grant_table.h"
 #include "rdma/shm/shm_queue_pair_table.h"
 #include "rdma/shm/shm_remote_table.h"
+#include "rdma/shm/shm_ring_debts.h"
 
 namespace fairlead::rdma::shm {
 namespace {
@@ -178,7 +179,8 @@ TEST(ShmGrantTable, GivesEachGrantOnce) {
   MapBudget budget;
   GrantTable grants;
   const PeerId one{{1}}, two{{2}};
-  for (int i = 0; i < 2; ++i) grants.add(one, {1, 7}, std::move(budget.map(memory.get()).value()));
+  for (int i = 0; i < 2; ++i)
+    grants.add(one, 0, {1, 7}, std::move(budget.map(memory.get()).value()));
   EXPECT_FALSE(grants.take(two, {1, 7}));
   EXPECT_FALSE(grants.take(one, {2, 7}));
   EXPECT_TRUE(grants.take(one, {1, 7}));
@@ -192,9 +194,9 @@ TEST(ShmGrantTable, WhoGrantsMostLosesTheOldest) {
   MapBudget budget;
   GrantTable grants(8);
   const PeerId honest{{1}}, greedy{{2}};
-  grants.add(honest, {1, 1}, std::move(budget.map(memory.get()).value()));
+  grants.add(honest, 0, {1, 1}, std::move(budget.map(memory.get()).value()));
   for (std::uint64_t number = 1; number <= 100; ++number)
-    grants.add(greedy, {1, number}, std::move(budget.map(memory.get()).value()));
+    grants.add(greedy, 0, {1, number}, std::move(budget.map(memory.get()).value()));
   EXPECT_EQ(grants.count(), 8u);
   EXPECT_FALSE(grants.take(greedy, {1, 1}));
   EXPECT_TRUE(grants.take(greedy, {1, 100}));
@@ -202,6 +204,49 @@ TEST(ShmGrantTable, WhoGrantsMostLosesTheOldest) {
   grants.forget(greedy);
   EXPECT_EQ(grants.count(), 0u);
   EXPECT_EQ(budget.count(), 0u);
+}
+
+// A pod has as many peer ids as it likes.
+TEST(ShmGrantTable, APodWithManyNamesLosesItsOwnGrants) {
+  const FileDescriptor memory = std::move(broker::make_memory("test", 4096).value());
+  MapBudget budget;
+  GrantTable grants(8);
+  const PeerId honest{{1}};
+  for (std::uint64_t number = 1; number <= 3; ++number)
+    grants.add(honest, 1, {1, number}, std::move(budget.map(memory.get()).value()));
+  for (std::uint8_t name = 2; name < 100; ++name)
+    grants.add(PeerId{{name}}, 2, {1, 1}, std::move(budget.map(memory.get()).value()));
+  EXPECT_EQ(grants.count(), 8u);
+  for (std::uint64_t number = 1; number <= 3; ++number)
+    EXPECT_TRUE(grants.take(honest, {1, number})) << number;
+}
+
+TEST(ShmRingDebts, ShortRingsCostNothing) {
+  RingDebts debts;
+  TimePoint now{std::chrono::seconds(1)};
+  for (int i = 0; i < 100'000; ++i) EXPECT_TRUE(debts.add(1, PeerId{}, kRingTimeFree, now));
+  EXPECT_TRUE(debts.good(1, PeerId{}, now));
+}
+
+TEST(ShmRingDebts, LongRingsAreOwedByThePodUntilTimeHasPassed) {
+  RingDebts debts;
+  const PeerId one{{1}}, other{{2}};
+  const TimePoint begin{std::chrono::seconds(1)};
+  EXPECT_TRUE(debts.add(1, one, kRingDebtMax / 2, begin));
+  EXPECT_TRUE(debts.add(1, one, kRingDebtMax / 2, begin));
+  EXPECT_FALSE(debts.add(1, one, kRingDebtMax / 2, begin));
+  EXPECT_FALSE(debts.good(1, other, begin));  // another name of the same pod
+  EXPECT_TRUE(debts.good(2, one, begin));
+  const Duration half = kRingDebtMax / 2;
+  EXPECT_TRUE(debts.good(1, one, begin + half * kRingDebtShare));
+}
+
+TEST(ShmRingDebts, WithoutPodsEachPeerOwesForItself) {
+  RingDebts debts;
+  const PeerId one{{1}}, other{{2}};
+  const TimePoint begin{std::chrono::seconds(1)};
+  EXPECT_FALSE(debts.add(0, one, 2 * kRingDebtMax, begin));
+  EXPECT_TRUE(debts.good(0, other, begin));
 }
 
 TEST(ShmMapBudget, OnePodLeavesMappingsToOthers) {
