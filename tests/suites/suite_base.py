@@ -13,6 +13,7 @@ EARLY_ACCEPT = "wants connect() to be refused; the sidecar accepts before it can
 BUFFERED = "wants a write to fail of which the sidecars still take the rest"
 RACE_OF_CONNECTIONS = "asks on a second connection before the first has answered; TCP keeps no order between the two"
 RACE_WITH_RESET = "wants a reset to have arrived at the instant that it was sent"
+SIDECAR_PORT = "compares the port that accept() reports with the client's; it is that of the client's sidecar"
 START_SECONDS_MAX = 30
 
 
