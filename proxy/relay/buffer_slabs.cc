@@ -45,7 +45,7 @@ Result<smc::ElementId> BufferSlabs::take(const BufferSizes& sizes) {
 Result<void> BufferSlabs::add_slab(const BufferSizes& sizes) {
   if (slabs_.full()) return Error{Errc::kExhausted, "slabs of the link group"};
   std::optional<smc::SlabPlan> plan =
-      smc::plan_slab(ring_memory(), sizes.wanted_code, sizes.least_code);
+      smc::plan_slab(ring_memory(), slabs_.total_bytes(), sizes.wanted_code, sizes.least_code);
   if (!plan) {
     const bool budget_spent = budget_.rings_left_bytes() < smc::element_bytes(sizes.least_code);
     return Error{Errc::kExhausted, budget_spent ? kBudgetSpent : "locked memory"};

@@ -2,6 +2,9 @@
 // queue pairs of any protection domain, all groups of a worker share one pool: K·M buffers, not K
 // for each of N. On other devices each group has a pool in its own domain, so that no peer's keys
 // are worth anything to another peer.
+//
+// A pool of a group begins with a few buffers, because a pod may have a thousand peers that rarely
+// speak. When more than half of its buffers were taken before it was posted to again, it doubles.
 #pragma once
 
 #include <cstdint>
@@ -16,11 +19,12 @@
 namespace fairlead::relay {
 
 struct PoolSize {
-  std::uint32_t entries = 0;  // messages of rdma::kMessageBytesMax
-  std::uint32_t limit = 0;    // with fewer left the device says so
+  std::uint32_t entries = 0;  // messages of rdma::kMessageBytesMax, at most
+  std::uint32_t limit = 0;    // with fewer left of all entries the device says so
+  std::uint32_t first = 0;    // entries to begin with
 };
-inline constexpr PoolSize kPoolOfWorker{512, 64};
-inline constexpr PoolSize kPoolOfGroup{128, 16};
+inline constexpr PoolSize kPoolOfWorker{512, 64, 512};
+inline constexpr PoolSize kPoolOfGroup{128, 16, 8};
 // The buffers of a worker's pool take at most this part of its memory, and are so many at least.
 inline constexpr std::size_t kPoolShare = 8;
 inline constexpr std::uint32_t kPoolEntriesMin = 64;
@@ -52,8 +56,8 @@ class ReceivePools {
 
 class ReceivePool {
  public:
-  // All buffers are posted. `domain` outlives the pool, which outlives the queue pairs on its
-  // queue. kExhausted where `budget` has no room for the buffers.
+  // The first buffers are posted. `device`, `domain` and `budget` outlive the pool, which outlives
+  // the queue pairs on its queue. kExhausted where `budget` has no room for the buffers.
   static Result<std::unique_ptr<ReceivePool>> create(ReceivePools& pools, rdma::Device& device,
                                                      rdma::ProtectionDomain& domain, PoolSize size,
                                                      MemoryBudget& budget);
@@ -62,6 +66,7 @@ class ReceivePool {
   ReceivePool& operator=(const ReceivePool&) = delete;
 
   rdma::SharedReceiveQueue& queue() { return *queue_; }
+  std::uint32_t buffer_count() const { return buffer_count_; }
   // What was received, until take_back().
   std::span<const std::byte> message(const rdma::Completion& received) const;
   // Its buffer is free again, for ReceivePools::post_again().
@@ -69,15 +74,28 @@ class ReceivePool {
 
  private:
   friend class ReceivePools;
-  ReceivePool(ReceivePools& pools, PoolSize size);
+  // Buffers that were registered together.
+  struct Chunk {
+    MemoryCharge charge;
+    std::unique_ptr<rdma::RegisteredBuffer> memory;
+    std::uint32_t first = 0;  // index of the first buffer
+  };
+  ReceivePool(ReceivePools& pools, rdma::Device& device, rdma::ProtectionDomain& domain,
+              PoolSize size, MemoryBudget& budget);
+  const Chunk& chunk_of(std::uint32_t index) const;
   rdma::ReceiveRequest request(std::uint32_t index) const;
+  Result<void> grow(std::uint32_t count);
+  void grow_if_crowded();
   Result<void> post();
 
   ReceivePools& pools_;
+  rdma::Device& device_;
+  rdma::ProtectionDomain& domain_;
+  MemoryBudget& budget_;
   PoolSize size_;
   std::uint32_t number_ = 0;
-  MemoryCharge charge_;
-  std::unique_ptr<rdma::RegisteredBuffer> memory_;
+  std::uint32_t buffer_count_ = 0;
+  std::vector<Chunk> chunks_;
   std::unique_ptr<rdma::SharedReceiveQueue> queue_;
   std::vector<rdma::ReceiveRequest> reposts_;
   bool limit_reached_ = true;  // to be armed with the next post

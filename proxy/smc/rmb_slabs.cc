@@ -22,8 +22,8 @@ std::size_t element_bytes_max(const RingMemory& memory) {
 
 }  // namespace
 
-std::optional<SlabPlan> plan_slab(const RingMemory& memory, std::uint8_t wanted_code,
-                                  std::uint8_t least_code) {
+std::optional<SlabPlan> plan_slab(const RingMemory& memory, std::size_t held_bytes,
+                                  std::uint8_t wanted_code, std::uint8_t least_code) {
   SMC_ASSERT(least_code <= wanted_code && wanted_code <= kElementCodeMax, least_code, wanted_code);
   std::uint8_t code = wanted_code;
   const std::size_t most = element_bytes_max(memory);
@@ -31,7 +31,8 @@ std::optional<SlabPlan> plan_slab(const RingMemory& memory, std::uint8_t wanted_
   // A small budget: even the least size may be more than its share, but it is what there is.
   const std::size_t size = element_bytes(code);
   if (size > memory.left_bytes) return std::nullopt;
-  const std::size_t slab_bytes = std::min(kSlabBytesWanted, std::max(size, memory.left_bytes / 8));
+  const std::size_t slab_bytes =
+      std::min(std::clamp(held_bytes, kSlabBytesFirst, kSlabBytesMax), memory.left_bytes / 8);
   const std::size_t count = std::clamp<std::size_t>(slab_bytes / size, 1, kSlabElementsMax);
   return SlabPlan{code, static_cast<unsigned>(count)};
 }

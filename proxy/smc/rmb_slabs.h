@@ -21,7 +21,11 @@ namespace fairlead::smc {
 
 inline constexpr std::size_t kSlabsMax = 64;       // per link group
 inline constexpr unsigned kSlabElementsMax = 255;  // the index has 8 bits and starts at 1
-inline constexpr std::size_t kSlabBytesWanted = 8 * 1024 * 1024;
+// Each slab is as large as all before it together, so that memory grows with connections and the
+// number of slabs with the logarithm of that: from the first of these sizes, or one element, to the
+// second.
+inline constexpr std::size_t kSlabBytesFirst = 64 * 1024;
+inline constexpr std::size_t kSlabBytesMax = 8 * 1024 * 1024;
 // An element is at most this part of all memory while all of it is left. It shrinks with the square
 // of the part that is left, so that early connections have large rings and late ones are many.
 inline constexpr std::size_t kElementShare = 128;
@@ -46,9 +50,10 @@ struct RingMemory {
 
 // The slab to register so that one more connection gets an element of at most `wanted_code` and at
 // least `least_code`: the size steps down as the budget fills, so that late connections get small
-// buffers before they get none. Nothing when even the least does not fit.
-std::optional<SlabPlan> plan_slab(const RingMemory& memory, std::uint8_t wanted_code,
-                                  std::uint8_t least_code);
+// buffers before they get none. `held_bytes`: of the slabs that the group has. Nothing when even
+// the least size does not fit.
+std::optional<SlabPlan> plan_slab(const RingMemory& memory, std::size_t held_bytes,
+                                  std::uint8_t wanted_code, std::uint8_t least_code);
 
 class RmbSlabs {
  public:

@@ -10,10 +10,10 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 
 constexpr std::uint64_t kSeeds = 40;
-// So much is registered for messages: by the worker for all links, or for its one link group.
+// Registered for messages at the start: by the worker for all links, or for its one link group.
 std::size_t receive_bytes(const DeviceKind& kind) {
   const relay::PoolSize pool = kind.crosses ? relay::kPoolOfWorker : relay::kPoolOfGroup;
-  return pool.entries * rdma::kMessageBytesMax;
+  return pool.first * rdma::kMessageBytesMax;
 }
 
 TEST_P(Scenario, QuietConnectionsAreSmcAndComplete) {
@@ -129,6 +129,36 @@ TEST_P(Scenario, LockedMemoryThatIsSpentMeansTcpAndSaysSo) {
     EXPECT_EQ(outcome.over_smc, 2 * (13 - spent)) << "pod " << pod;
     EXPECT_GE(outcome.over_smc, 4u) << "pod " << pod;
   }
+}
+
+// A link group with one connection has few buffers for messages, a busy one gets more.
+TEST_P(Scenario, BuffersForMessagesGrowWithUse) {
+  Plan busy = plan();
+  busy.connections.push_back(talk(1000, 1000));
+  busy.connections.back().client.stall_after = busy.connections.back().server.stall_after = 100;
+  busy.connections.back().client.stall = busy.connections.back().server.stall = milliseconds(50);
+  for (int i = 0; i < 30; ++i)
+    busy.connections.push_back(talk(300000, 300000, milliseconds(20) + microseconds(i)));
+  World world(1);
+  Cluster cluster(world, busy);
+  const auto messages = [&](Pod pod) {
+    constexpr auto kUse = static_cast<std::size_t>(MemoryUse::kMessages);
+    return cluster.proxy(pod).stats().memory_used[kUse].get();
+  };
+  (void)cluster.run_until([] { return false; }, milliseconds(15));
+  const std::uint64_t one = std::max(messages(1), messages(2));
+  EXPECT_LT(one, receive_bytes(GetParam()) + (128 << 10));
+  std::uint64_t most = 0;
+  (void)cluster.run_until(
+      [&] {
+        most = std::max({most, messages(1), messages(2)});
+        return false;
+      },
+      milliseconds(100));
+  EXPECT_EQ(most > one, !GetParam().crosses) << one << " " << most;
+  const Outcome outcome = cluster.run();
+  EXPECT_FALSE(outcome.failure) << *outcome.failure;
+  for (const Ends& ends : outcome.ends) EXPECT_TRUE(complete(ends));
 }
 
 // At one of the moments the client has confirmed and says nothing more: the server waits for its

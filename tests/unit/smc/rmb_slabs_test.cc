@@ -132,22 +132,43 @@ TEST(RmbSlabsDeathTest, ReleasingTwiceAborts) {
 }
 
 TEST(SlabPlan, GivesTheWantedSizeWhileThereIsPlenty) {
-  const auto plan = plan_slab({1024 * kMiB, 1024 * kMiB}, 5, 0);
+  const auto plan = plan_slab({1024 * kMiB, 1024 * kMiB}, 0, 5, 0);
   ASSERT_TRUE(plan);
   EXPECT_EQ(plan->size_code, 5);
-  EXPECT_EQ(plan->bytes(), kSlabBytesWanted);
+  EXPECT_EQ(plan->element_count, 1U);
+}
+
+// A group with one connection costs one element. 255 connections cost a dozen slabs, not 255.
+TEST(SlabPlan, GrowsWithWhatTheGroupHas) {
+  const RingMemory plenty{4096 * kMiB, 4096 * kMiB};
+  for (const std::uint8_t code : {std::uint8_t{0}, std::uint8_t{5}}) {
+    std::size_t held = 0;
+    unsigned elements = 0;
+    unsigned slabs = 0;
+    while (elements < 255) {
+      const auto plan = plan_slab(plenty, held, code, 0);
+      ASSERT_TRUE(plan);
+      EXPECT_LE(plan->bytes(), kSlabBytesMax);
+      EXPECT_LE(plan->bytes(), std::max({held, kSlabBytesFirst, std::size_t{element_bytes(code)}}));
+      held += plan->bytes();
+      elements += plan->element_count;
+      ++slabs;
+    }
+    EXPECT_LT(slabs, 25U) << int{code};
+    EXPECT_LE(held, 2 * 255 * std::size_t{element_bytes(code)}) << int{code};
+  }
 }
 
 TEST(SlabPlan, FitsTheDefaultMemlockOfAPod) {
-  const auto plan = plan_slab({6 * kMiB, 6 * kMiB}, 5, 0);
+  const auto plan = plan_slab({6 * kMiB, 6 * kMiB}, 0, 5, 0);
   ASSERT_TRUE(plan);
   EXPECT_LT(plan->size_code, 5);
   EXPECT_LE(plan->bytes(), 6 * kMiB);
 }
 
 TEST(SlabPlan, IsNothingWhenNotEvenTheLeastFits) {
-  EXPECT_FALSE(plan_slab({16 * 1024 - 1, kMiB}, 5, 0));
-  EXPECT_TRUE(plan_slab({16 * 1024, kMiB}, 5, 0));
+  EXPECT_FALSE(plan_slab({16 * 1024 - 1, kMiB}, 0, 5, 0));
+  EXPECT_TRUE(plan_slab({16 * 1024, kMiB}, 0, 5, 0));
 }
 
 // Thousands of connections on a budget: sizes only go down, and many are seated before it is spent.
@@ -155,7 +176,7 @@ TEST(SlabPlan, SeatsManyConnectionsOnASmallBudget) {
   RingMemory memory{256 * kMiB, 256 * kMiB};
   unsigned seats = 0;
   std::uint8_t last_code = 5;
-  while (const auto plan = plan_slab(memory, 5, 0)) {
+  while (const auto plan = plan_slab(memory, 0, 5, 0)) {
     EXPECT_LE(plan->size_code, last_code);
     last_code = plan->size_code;
     memory.left_bytes -= plan->bytes();
