@@ -14,6 +14,9 @@ import yaml
 import helm
 
 ROOT = helm.CHART.parents[1]
+sys.path.insert(0, str(ROOT / "tests/golden"))
+import golden  # noqa: E402  (its folder is known only now)
+
 HELM, WHY_NOT = helm.find_helm()
 EVERYTHING = ("metrics.podMonitor.enabled=true,metrics.rules.enabled=true,metrics.dashboards.enabled=true,"
               "metrics.annotations=true,networkPolicy.enabled=true,node.enabled=true,profile=ha")
@@ -43,6 +46,14 @@ class Chart(unittest.TestCase):
                 self.assertEqual(bool(of_kind(objects, "MutatingAdmissionPolicy")), mode == "policy")
                 names = [(t["kind"], t["metadata"]["name"]) for t in objects]
                 self.assertEqual(len(names), len(set(names)))
+
+    def test_profiles_render_as_before(self):
+        schema = json.loads((helm.CHART / "values.schema.json").read_text())
+        for profile in schema["properties"]["profile"]["enum"]:
+            with self.subTest(profile):
+                objects = render("--set", f"profile={profile}")
+                text = yaml.safe_dump_all(objects, sort_keys=True, default_flow_style=False, width=120)
+                golden.check(self, f"chart_{profile}.yaml", text)
 
     def test_what_fails_is_named(self):
         for setting, named in (
