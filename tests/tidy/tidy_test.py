@@ -3,7 +3,9 @@ import unittest
 
 import arrows
 import assertions
+import classes
 import function_length
+import language
 import source_tree
 import style
 import tidy
@@ -38,6 +40,14 @@ CASES = [
      "no place in a pure layer"),
     (arrows.check_pure_layers, "proxy/smc/link.cc", '#include "base/result.h"\n',
      '#include "base/log.h"\n', "no place in a pure layer"),
+    (classes.check_classes, "proxy/base/a.h", "class A {\n public:\n" + "  void f(int a, int b);\n" * 25 + "};\n",
+     "class A final : public B {\n public:\n" + "  int f() { return 1; }\n" * 26 + "};\n", "26 public functions, 25"),
+    (classes.check_classes, "proxy/base/a.h", "class A {\n  A();\n" + "  std::map<int, int> a_{1, 2};\n" * 20 + "};\n",
+     "class A {\n" + "  int a_ = 0, b_;\n" * 11 + "};\n", "22 data members, 20 allowed"),
+    (classes.check_classes, "proxy/base/a.h", "struct A {\n" + "  int a;\n" * 30 + "};\n",
+     "class A {\n" + "  std::function<void(int)> a_;\n" * 21 + "};\n", "21 data members, 20 allowed"),
+    (language.check_phrases, "docs/a.md", "The proxy tries again.\n", "The proxy tries a" + "new.\n", "say it plainly"),
+    (language.check_phrases, "proxy/base/a.h", "// A leaf.\n", "// It waits for\n  // e" + "ver.\n", "say it plainly"),
     (style.check_file_size, "proxy/base/ids.cc", "int a;\n" * 600, "int a;\n" * 601, "600 allowed"),
     (style.check_file_size, "tests/unit/base/ids_test.cc", "int a;\n" * 800, "int a;\n" * 801, "800 allowed"),
     (style.check_function_size, "proxy/base/ids.cc", "void f() {\n" + "a;\n" * 68 + "}\n",
@@ -120,6 +130,31 @@ class Checks(unittest.TestCase):
         for path in ("a/cdc_fuzzer.cc", "a/cdc_test.py", "b/clc_fuzzer.cc", "a/clc_other.cc"):
             with self.subTest(path=path):
                 self.assertEqual([f[0] for f in style.check_dead_files({**tree, path: ""})], [path])
+
+    def test_files_that_define_a_class(self):
+        tree = {"proxy/a/a.h": "class A {\n  void f();\n};\n", "proxy/a/a.cc": "void A::f() {\n}\n",
+                "proxy/a/a_more.cc": "A::A(int a) : a_(a) {\n}\n"}
+        self.assertEqual(list(classes.check_classes(tree)), [])
+        tree["proxy/a/a_most.cc"] = "Result<void> A::g() const {\n}\n"
+        self.assertIn("3 files with definitions, 2 allowed", list(classes.check_classes(tree))[0][2])
+
+    def test_lists_of_known_offenders_only_shrink(self):
+        functions = "class A {\n public:\n" + "  void f();\n" * 30 + "};\n"
+        for listed, finding in ((30, None), (31, "lower it to 30"), (29, "30 public functions, 29 allowed")):
+            classes.KNOWN["proxy/a A"] = (listed, 0, 0)
+            try:
+                found = list(classes.check_classes({"proxy/a/a.h": functions}))
+                gone = list(classes.check_classes({"proxy/a/a.h": ""}))
+            finally:
+                del classes.KNOWN["proxy/a A"]
+            self.assertEqual(bool(found), finding is not None)
+            self.assertIn(finding or "", found[0][2] if found else "")
+            self.assertIn("does not exist", gone[0][2])
+        for listed, finding in ((1, None), (0, "0 allowed")):
+            tree = {"docs/a.md": "a" + "new\n", language.LIST: f"{listed} docs/a.md\n"}
+            found = list(language.check_phrases(tree))
+            self.assertEqual(bool(found), finding is not None)
+            self.assertIn(finding or "", found[0][2] if found else "")
 
     def test_dead_links(self):
         tree = {"docs/a.md": "[b](b.md#part) [up](../README.md) [web](https://a.b/c) [dir](adr/)\n",

@@ -1,0 +1,29 @@
+"""Words that readers have to read twice."""
+import re
+
+# Spelled in pieces, because this file is looked at too.
+PHRASES = ["a" + "new", "be h" + "ad", "of ou" + "rs", "so often in a r" + "ow", "for e" + "ver", "le" + "st",
+           "it is waited f" + "or", "is to b" + "e", "nob" + "ody's"]
+BANNED = re.compile(r"\b(" + "|".join(phrase.replace(" ", r"\s+") for phrase in PHRASES) + r")\b", re.IGNORECASE)
+LIST = "tests/tidy/known_phrases.txt"
+IGNORED = (LIST, "CHANGELOG.md", "tests/fuzz/corpus/")
+# A comment's line break belongs to none of its sentences.
+BREAK = re.compile(r"\n\s*(?://|#)\s*")
+
+
+def known(tree):
+    """{path: number of banned phrases that it may still have}"""
+    lines = (line.split("#")[0].split() for line in tree.get(LIST, "").split("\n"))
+    return {line[1]: int(line[0]) for line in lines if line}
+
+
+def check_phrases(tree):
+    """Plain English. The list of files with other phrases may only shrink."""
+    listed = known(tree)
+    for path, text in tree.items():
+        if path.startswith(IGNORED):
+            continue
+        found = list(BANNED.finditer(BREAK.sub(" ", text)))
+        if len(found) > listed.get(path, 0):
+            first = " ".join(found[0][0].split())
+            yield path, 1, f'{len(found)} phrases like "{first}", {listed.get(path, 0)} allowed: say it plainly'
