@@ -88,7 +88,7 @@ TcpStream::TcpStream(EventLoop& loop, FileDescriptor socket, const SocketAddress
 
 Result<std::unique_ptr<Stream>> TcpStream::adopt(EventLoop& loop, FileDescriptor socket,
                                                  const SocketAddress& peer) {
-  std::unique_ptr<TcpStream> stream(new TcpStream(loop, std::move(socket), peer));
+  std::unique_ptr<TcpStream> stream(new TcpStream(loop, std::move(socket), peer.unmapped()));
   stream->connected_ = true;
   // Urgent data that came before somebody owned the socket.
   pollfd urgent{stream->socket_.get(), POLLPRI, 0};
@@ -335,7 +335,7 @@ SocketAddress TcpStream::local_address() const {
   socklen_t length = sizeof storage;
   if (::getsockname(socket_.get(), reinterpret_cast<sockaddr*>(&storage), &length) != 0) return {};
   const Result<SocketAddress> address = SocketAddress::from(storage, length);
-  return address ? *address : SocketAddress{};
+  return address ? address->unmapped() : SocketAddress{};
 }
 
 }  // namespace fairlead::event

@@ -50,7 +50,7 @@ enum class PeerIs : std::uint8_t { kAnywhere, kOnThisHost };
 class TcpStream final : public Stream, private SecondLook {
  public:
   // A non-blocking socket that a listener from make_socket() accepted, and whom accept(2) named as
-  // its peer.
+  // its peer. Both addresses of a stream are told as IPv4 where they are IPv4-mapped.
   static Result<std::unique_ptr<Stream>> adopt(EventLoop& loop, FileDescriptor socket,
                                                const SocketAddress& peer);
 

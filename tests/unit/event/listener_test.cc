@@ -30,6 +30,23 @@ TEST(Listener, RefusesAnAddressThatIsNotOurs) {
   EXPECT_EQ(listener.error().system, EADDRNOTAVAIL);
 }
 
+TEST(Listener, TellsIpv4AddressesOfADualStackSocketAsIpv4) {
+  SocketPair pair;
+  std::unique_ptr<Stream> accepted;
+  ListenerHandlers handlers;
+  handlers.accepted = [&](std::unique_ptr<Stream> stream) { accepted = std::move(stream); };
+  auto listener =
+      Listener::open(*pair.loop, pair.timers, *SocketAddress::parse("[::]:0"), handlers);
+  if (!listener) GTEST_SKIP() << "no IPv6: " << to_string(listener.error());
+  const SocketAddress server =
+      SocketAddress::parse("127.0.0.1:0")->with_port((*listener)->address().port());
+  auto client = std::move(
+      *TcpStream::connect(*pair.loop, std::move(*TcpStream::make_socket(AF_INET)), server));
+  pair.until([&] { return accepted != nullptr; });
+  EXPECT_EQ(to_string(accepted->peer_address()), to_string(client->local_address()));
+  EXPECT_EQ(to_string(accepted->local_address()), to_string(server));
+}
+
 TEST(Listener, AcceptedSocketsInheritABoundOnMemory) {
   SocketPair pair;
   constexpr int kBytes = 16 * 1024;
