@@ -3,9 +3,9 @@
 #   docker build -t fairlead .                       or buildah bud
 #   docker build --build-arg BUILD_BASE=debian:12@sha256:… .     pinned
 #
-# BUILD_BASE is Debian 12. The last stage has the programs and the shared libraries that they load,
-# nothing else: no shell, no package manager. Give BASE=debian:12-slim for one with a shell. It runs
-# as uid 2201.
+# BUILD_BASE is Debian 12. The last stage contains only the programs, the shared libraries that they
+# load, and configuration: no shell and no package manager. Set BASE=debian:12-slim for an image with a
+# shell. The image runs as uid 2201.
 ARG BUILD_BASE=debian:12
 ARG BASE=scratch
 

@@ -1,4 +1,4 @@
-# A thin front for people: every target is one or two commands that can be typed as well.
+# Shortcuts: each target runs a few commands that can also be run by hand.
 .DEFAULT_GOAL := help
 JOBS ?= $(shell nproc)
 
@@ -15,13 +15,13 @@ build:  ## build the programs, optimised, into build/release
 .PHONY: test
 test:  ## run all tests: sanitizers, threads, integration, pods, lab
 	@./scripts/bootstrap.sh build test
-	@./scripts/bootstrap.sh lab || echo "test: without some packages of the lab"
-	@./scripts/bootstrap.sh suites || echo "test: without some packages of the suites"
-	@./scripts/bootstrap.sh k8s || echo "test: without a container runtime"
+	@./scripts/bootstrap.sh lab || echo "test: some packages of the lab are missing"
+	@./scripts/bootstrap.sh suites || echo "test: some packages of the suites are missing"
+	@./scripts/bootstrap.sh k8s || echo "test: the container runtime is missing"
 	@python3 scripts/run_tests.py --jobs $(JOBS)
 
 .PHONY: nightly
-nightly: arm64 k8s-test fuzz soak  ## what takes too long for every change: arm64, the image from scratch, fuzzing, soak
+nightly: arm64 k8s-test fuzz soak  ## run the checks that take too long for every change: arm64, the image from scratch, fuzzing, soak
 
 .PHONY: arm64
 arm64:  ## build everything for arm64 and run the unit tests under qemu-user
@@ -32,20 +32,20 @@ arm64:  ## build everything for arm64 and run the unit tests under qemu-user
 	ctest --preset arm64
 
 .PHONY: k8s-test
-k8s-test: build  ## build the image as its Dockerfile says; run it in pods, the chart and the plugin against real programs
+k8s-test: build  ## build the image from its Dockerfile, run it in pods, test the chart and the plugin with real programs
 	@./scripts/bootstrap.sh test k8s
 	docker/build.sh
-	@./scripts/kubernetes.sh >/dev/null || echo "k8s-test: without a cluster"
+	@./scripts/kubernetes.sh >/dev/null || echo "k8s-test: the programs of the cluster are missing"
 	FAIRLEAD_IMAGES=$(CURDIR)/build/image ctest --test-dir build/release -R '^(kubernetes|cni|injection)_' \
 	  --output-on-failure --no-tests=error -V
 
 .PHONY: lab
-lab: build  ## two virtual machines with RDMA: us and the kernel's SMC; LAB_KEEP=1 stays for commands
+lab: build  ## test Fairlead with the kernel's SMC in two virtual machines with RDMA; LAB_KEEP=1 keeps them running
 	@./scripts/bootstrap.sh lab
 	python3 -B tests/lab/lab.py
 
 .PHONY: lab-bench
-lab-bench: build  ## speeds in the lab, side by side: TCP, the kernel's SMC-R, HAProxy, us, the device
+lab-bench: build  ## compare speeds in the lab: TCP, the kernel's SMC-R, HAProxy, Fairlead, the device
 	@./scripts/bootstrap.sh lab
 	python3 -B tests/lab/bench.py
 
@@ -60,7 +60,7 @@ bench: build  ## compare with other proxies, side by side
 	python3 tests/bench/bench.py
 
 .PHONY: scale
-scale: build  ## measure growth: with connections, link groups, peers and time
+scale: build  ## measure growth with connections, link groups, peers and time
 	@./scripts/bootstrap.sh demo plot
 	python3 tests/bench/scale.py
 
@@ -80,7 +80,7 @@ sim:  ## simulate whole clusters: SEEDS (1000) runs from FIRST_SEED (1), or the 
 	  $(if $(SEED_LIST),--list $(SEED_LIST))
 
 .PHONY: hostile
-hostile:  ## attack innocent pairs of pods: SEEDS (1000) from FIRST_SEED (1), under ASan and on the release build
+hostile:  ## attack pairs of pods with hostile sidecars: SEEDS (1000) from FIRST_SEED (1), on the ASan and release builds
 	@./scripts/bootstrap.sh build test
 	cmake --preset dev
 	cmake --build --preset dev -j $(JOBS) --target fairlead-proxy fairleadctl fairlead-cni fairlead-node
@@ -90,7 +90,7 @@ hostile:  ## attack innocent pairs of pods: SEEDS (1000) from FIRST_SEED (1), un
 	  --jobs $(or $(HOSTILE_JOBS),4)
 
 .PHONY: soak
-soak:  ## mixed load while ports fail, SOAK_SECONDS (600) each under ASan and TSan, drawn from SOAK_SEED (1)
+soak:  ## run mixed load while ports fail, SOAK_SECONDS (600) each under ASan and TSan, from SOAK_SEED (1)
 	@./scripts/bootstrap.sh build test
 	cmake --preset dev
 	cmake --build --preset dev -j $(JOBS) --target fairlead-proxy fairleadctl
@@ -99,18 +99,18 @@ soak:  ## mixed load while ports fail, SOAK_SECONDS (600) each under ASan and TS
 	python3 scripts/soak.py --seconds $(or $(SOAK_SECONDS),600) --seed $(or $(SOAK_SEED),1)
 
 .PHONY: suites
-suites: build  ## test suites of real servers through two proxies; SUITES=redis,... SUITES_UNITS=regex select
+suites: build  ## run test suites of real servers through two proxies; SUITES=redis,... and SUITES_UNITS=regex select
 	@./scripts/bootstrap.sh suites
 	python3 -B scripts/suites.py
 
 .PHONY: tidy
-tidy:  ## run clang-tidy over what differs from TIDY_BASE (origin/main); TIDY_ALL=1: over everything
+tidy:  ## run clang-tidy over sources that differ from TIDY_BASE (origin/main); TIDY_ALL=1: over all sources
 	@./scripts/bootstrap.sh build test
 	cmake --preset dev
 	cmake --build --preset dev -j $(JOBS) --target fairlead_bpf
 	python3 scripts/tidy.py --jobs $(JOBS) $(if $(TIDY_ALL),--all,)
 
 .PHONY: format
-format:  ## bring every source file into shape
+format:  ## format every source file
 	@./scripts/bootstrap.sh test
 	git ls-files -z '*.h' '*.cc' '*.c' | xargs -0 clang-format-14 -i

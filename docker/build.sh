@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Builds the image with buildah, also where no registry can be asked: the Debian image that it is built in is then
-# made of Debian's packages.
+# Builds the image with buildah. No registry is needed: without BUILD_BASE the Debian image of the build stage is
+# created from Debian's packages.
 #
 #   docker/build.sh [--programs <build folder>] [folder for images, default build/image]
 #
-# --programs  leaves out the first stage: takes programs that were built on this machine, which is a Debian 12 as well,
-#             and its libraries; seconds instead of minutes
-# BUILD_BASE  an image to build in, from a registry; without it, debootstrap makes one, once
-# Needs root, buildah and, for a base of its own, debootstrap.
+# --programs  skips the first stage: uses programs that were built on this machine, which must be Debian 12 too, and
+#             the machine's libraries; takes seconds instead of minutes
+# BUILD_BASE  image of the build stage, from a registry; without it, debootstrap creates one, once
+# Needs root, buildah and, without BUILD_BASE, debootstrap.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 programs=
@@ -21,7 +21,7 @@ base=${BUILD_BASE:-localhost/debian:12}
 
 mkdir -p "$folder"
 : >"$folder/build.log"
-# vfs works on every file system, also inside of a container.
+# vfs works on every file system, also inside a container.
 tool=(buildah --storage-driver vfs --root "$(realpath "$folder")/storage" --runroot "$(realpath "$folder")/run")
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
@@ -37,7 +37,7 @@ make_base() {
 
 how=(--pull-never)
 if [[ -n $programs ]]; then
-  # A context with a stage's name stands in for the stage.
+  # A build context with a stage's name replaces the stage.
   docker/collect.sh "$programs" "$scratch/image" >>"$folder/build.log" 2>&1 || { tail "$folder/build.log" >&2; exit 1; }
   how+=(--build-context "build=$scratch")
 elif [[ -n ${BUILD_BASE:-} ]]; then

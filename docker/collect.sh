@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Lays out what the image adds to its base: collect.sh <build folder> <root of the image>
+# Writes the files of the image: collect.sh <build folder> <root of the image>
 #
-# Programs, stripped; the shared libraries that they load; configuration; and an SBOM (SPDX 2.3, JSON) of the packages that
-# these libraries came from, and of those that are inside of the programs.
+# These are the stripped programs, the shared libraries that they load, and configuration. An SBOM (SPDX 2.3, JSON) lists
+# the packages of these libraries and of the code that is linked into the programs.
 set -euo pipefail
 build=$1 root=$2
 here=$(cd "$(dirname "$0")/.." && pwd)
@@ -20,17 +20,17 @@ chown -R 2201:2201 "$root/run/fairlead"
 echo 'fairlead:x:2201:2201::/:/usr/sbin/nologin' >"$root/etc/passwd"
 echo 'fairlead:x:2201:' >"$root/etc/group"
 
-# The image needs no base: it has every library that a program loads, the loader too. RDMA providers
-# are loaded by name when a device is there, so no program names them. Some of them (mlx5, mlx4, EFA, MANA) are links to
-# libraries outside of their folder.
+# The image needs no base: it has every library that a program loads, also the loader. Programs do not
+# link RDMA providers; libibverbs loads them by name if a device is present. Some of them (mlx5, mlx4, EFA, MANA) are
+# links to libraries outside their folder.
 libraries=$({
   for program in "${programs[@]}"; do ldd "$program" || true; done
   find /usr/lib/*/libibverbs -name '*.so' -exec ldd {} + 2>/dev/null || true
   find /usr/lib/*/libibverbs -type l -exec readlink -f {} + 2>/dev/null || true
 } | awk '$2 == "=>" && $3 ~ /^\// {print $3} $1 ~ /^\// && $1 !~ /:$/ {print $1}' | sort -u)
-# Headers alone, and what the plugin is linked with: no file in the image tells of them.
+# Header-only libraries, and libraries linked statically into the plugin. No file in the image shows them.
 packages=(libcli11-dev libexpected-dev libspdlog-dev nlohmann-json3-dev libbpf-dev libelf-dev zlib1g-dev libc6-dev)
-# Which package a library is of. The packages know some by the path from before /lib became a link.
+# Prints the package of a library. dpkg lists some of them under /lib, which is a link to /usr/lib now.
 package_of() {
   local path
   path=$(realpath "$1")
@@ -52,7 +52,7 @@ for folder in /usr/lib/*/libibverbs /etc/libibverbs.d; do
   packages+=(ibverbs-providers)
 done
 
-# A stable order, so that the same input gives the same bytes.
+# The order is stable, so that the same input gives the same bytes.
 {
   printf '{\n "spdxVersion": "SPDX-2.3",\n "dataLicense": "CC0-1.0",\n "SPDXID": "SPDXRef-DOCUMENT",\n'
   printf ' "name": "fairlead",\n "documentNamespace": "urn:fairlead:image:%s",\n' \

@@ -1,6 +1,6 @@
 {{- /*
-What annotations may hold, in CEL over `v`, the value. The same table is in injector/annotations.cc,
-and a test runs both over the same values. A list: name, expression, allowed.
+Allowed values of annotations, in CEL over `v`, the value. The same table is in injector/annotations.cc,
+and a test compares both over the same values. Each item lists name, expression and allowed values.
 */ -}}
 {{- define "fairlead.annotationChecks" -}}
 {{- $ports := "v.split(',').size() <= 64 && v.split(',').all(e, e.matches(r'^[1-9][0-9]{0,4}(-[1-9][0-9]{0,4})?$') && e.split('-').all(n, int(n) <= 65535) && int(e.split('-')[0]) <= int(e.split('-')[e.split('-').size() - 1]))" -}}
@@ -37,7 +37,7 @@ and a test runs both over the same values. A list: name, expression, allowed.
   | toJson -}}
 {{- end -}}
 
-{{- /* A value of the pod's annotation, else of the settings. */}}
+{{- /* Value of the pod's annotation, or else of the settings. */}}
 {{- define "fairlead.wish" -}}variables.a[?'fairlead.io/{{ index . 0 }}'].orValue({{ index . 1 | squote }}){{- end }}
 {{- define "fairlead.match" -}}
 resourceRules:

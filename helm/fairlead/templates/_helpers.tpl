@@ -23,12 +23,12 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 
 {{- define "fairlead.injector" -}}{{ .Release.Name }}-injector{{- end -}}
 
-{{- /* Names of cluster-wide objects carry the namespace, so that two releases do not meet. */ -}}
+{{- /* Names of cluster-wide objects contain the namespace, so that two releases do not conflict. */ -}}
 {{- define "fairlead.clusterName" -}}{{ .Release.Namespace }}-{{ .Release.Name }}{{- end -}}
 
 {{- define "fairlead.logLevel" -}}{{ if eq .Values.profile "lab" }}debug{{ else }}{{ .level }}{{ end }}{{- end -}}
 
-{{- /* settings.json of the injector; the policy is rendered from the same. */ -}}
+{{- /* settings.json of the injector; the policy is rendered from the same values. */ -}}
 {{- define "fairlead.settings" -}}
 {{- $p := .Values.proxy -}}
 {{- dict "version" .Chart.AppVersion "revision" $p.revision "image" (include "fairlead.image" .)
@@ -58,7 +58,7 @@ capabilities: {drop: [ALL]}
 {{ concat (list "kube-system") .Values.injector.excludedNamespaces | uniq | toJson }}
 {{- end -}}
 
-{{- /* Of a weight; nothing of it outlives the uninstallation. */ -}}
+{{- /* Annotations of a hook with a weight; its objects are deleted with the uninstallation. */ -}}
 {{- define "fairlead.uninstallHook" -}}
 helm.sh/hook: pre-delete
 helm.sh/hook-weight: {{ . | quote }}
