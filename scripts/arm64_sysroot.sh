@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Libraries and headers for arm64, of Debian's packages, which are unpacked and not installed:
+# Unpacks, without installing, the Debian packages with libraries and headers for arm64:
 #
 #   scripts/arm64_sysroot.sh [folder, default build/arm64-sysroot]
 #
-# Takes some ten seconds and 200 MB; nothing where the folder is complete. Needs mmdebstrap and root.
+# Takes some ten seconds and 200 MB. Does nothing if the folder is complete. Needs mmdebstrap and root.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 folder=${1:-build/arm64-sysroot}

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Installs the Debian packages that are missing, and nothing else.
+# Installs the missing Debian packages, and does nothing else.
 #
 #   scripts/bootstrap.sh [build] [test] [arm64] [k8s] [lab] [demo] [plot] [fuzz] [suites]     default: build
-#   scripts/bootstrap.sh --print build     only says which they are, a line each
+#   scripts/bootstrap.sh --print build     only prints their names, one on each line
 #
-# Needs root or sudo only when something is missing. Services that come with a package are not
-# started. Costs a fraction of a second when everything is there.
+# Needs root or sudo only if a package is missing. Does not start the services of a package. Takes a
+# fraction of a second if all packages are installed.
 set -euo pipefail
 
 declare -A groups=(
@@ -55,7 +55,7 @@ if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
   exit 0
 fi
 
-# dpkg-query exits with 1 when it does not know one of the packages; its output counts.
+# dpkg-query exits with 1 if it does not know one of the packages; only its output is used.
 installed=$(dpkg-query -W -f '${Package} ${db:Status-Status}\n' "${wanted[@]}" 2>/dev/null || true)
 missing=()
 for package in "${wanted[@]}"; do
@@ -98,7 +98,7 @@ run_apt() {
     -o Acquire::Retries=3 -o DPkg::Lock::Timeout=300 "$@" </dev/null >>"$log" 2>&1
 }
 
-# The package lists of an image are often old or absent; refresh them only when they prove useless.
+# The package lists of an image are often old or absent. Refresh them only if the installation fails.
 if ! run_apt install -y --no-install-recommends "${missing[@]}"; then
   if ! run_apt update || ! run_apt install -y --no-install-recommends "${missing[@]}"; then
     tail -n 40 "$log" >&2

@@ -3,8 +3,9 @@
 
     scripts/demo.py [--seconds 60] [--build DIR] [--loopback]
 
-Ends with one line: "demo: OK …", or "demo: FAILED …" and a status other than 0. Takes away all it
-made; with DEMO_KEEP=1 in the environment it leaves it running and says how to look and how to stop.
+The last line is "demo: OK …", or "demo: FAILED …" with an exit code other than 0. Removes everything
+that it created. With DEMO_KEEP=1 in the environment it leaves everything running, and prints commands
+to inspect and to stop it.
 """
 import argparse
 import csv
@@ -34,7 +35,7 @@ http {{ access_log off; sendfile on;
 
 
 class Interrupted(Exception):
-    """By a signal. No failure, because some of those are expected and tried again."""
+    """Interrupted by a signal. Not a Failure, because some failures are expected and retried."""
 
 
 def say(text=""):
@@ -92,7 +93,7 @@ class Demo:
         wait_for("Redis and nginx to start", lambda: self.bytes_survive(False))
 
     def bytes_survive(self, through_proxies):
-        """Bytes come as they were sent; False while the servers do not answer yet."""
+        """Checks that bytes arrive unchanged; False while the servers do not answer yet."""
         copy = self.scene.directory / "copy"
         command = self.redis("redis-cli", self.place.dial(REDIS, through_proxies), "echo", "hello")
         try:
@@ -106,7 +107,7 @@ class Demo:
         return True
 
     def measure(self, through_proxies):
-        """What the same commands do in a second."""
+        """Requests and bytes per second of the same commands."""
         output = self.in_client(*self.redis(
             "redis-benchmark", self.place.dial(REDIS, through_proxies), "-t", "set,get", "-c", "32",
             "-d", "1024", "-n", str(int(40000 * self.share)), "--csv"))
@@ -172,7 +173,7 @@ class Demo:
         self.show(pod, "why")
 
     def verdict(self):
-        """The last line, when what the proxies have counted is as it must be."""
+        """The last line, if the counters of the proxies are as expected."""
         count = self.carried("connections_total")
         expect(count > 0, "no connection was SMC-R")
         other = self.proxies["server"].total("connections_total", transport="smcr")
@@ -241,10 +242,10 @@ def main():
         if os.environ.get("DEMO_KEEP", "0") not in ("", "0"):
             demo.explain_keeping()
             kept = True
-    except BrokenPipeError:  # nobody reads what we say
+    except BrokenPipeError:  # the reader of the output has closed it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         last, status = "", 1
-    except Exception as error:  # whatever it was, the last line has to say so
+    except Exception as error:  # the last line has to report every error
         last, status = f"demo: FAILED {' '.join(str(error).split())}", 1
         if demo:
             demo.show_logs()

@@ -1,7 +1,7 @@
-"""Where the demo takes place: in network namespaces as pods, or on plain loopback.
+"""Environments of the demo: network namespaces as pods, or plain loopback.
 
-A place says how to run something in a pod, how its proxies are set up, which address a client
-dials, and where a peer without Fairlead is to be found.
+A place defines how to run a command in a pod, how its proxies are configured, the address to which a
+client connects, and the address of a peer without Fairlead.
 """
 import os
 import shutil
@@ -9,25 +9,25 @@ import socket
 
 from demo_scene import ENVIRONMENT, Failure
 
-PROXY_UID = 2201  # as in a pod: what this user sends is not redirected again
+PROXY_UID = 2201  # as in a pod: connections of this user are not redirected
 CAPABILITIES = "-all,+bpf,+net_admin"  # for the TCP option
 REDIS, NGINX = "redis", "nginx"
 
 
 class Unavailable(Exception):
-    """Why this place cannot be had here."""
+    """The reason why this place is not available here."""
 
 
 class Pods:
-    """Three namespaces: a client and a server with Fairlead, and a stranger without."""
+    """Three namespaces: a client and a server with Fairlead, and a peer without it."""
     title = "three network namespaces as pods; connections are redirected to the proxies"
     addresses = {"client": "198.18.44.1", "server": "198.18.44.2", "stranger": "198.18.44.6"}
     ports = {REDIS: 6379, NGINX: 8080}
-    falls_back = "client"  # whose proxy meets the stranger
+    falls_back = "client"  # its proxy connects to the peer without Fairlead
 
     def __init__(self, scene, binary):
         self.scene = scene
-        self.program = shutil.copy(binary, scene.directory)  # ours may lie out of its reach
+        self.program = shutil.copy(binary, scene.directory)  # the original may be inaccessible to the proxy's user
         self.names = {pod: f"fairlead-demo-{os.getpid()}-{pod}" for pod in self.addresses}
         for tool in ("ip", "nft", "nsenter", "setpriv"):
             if not shutil.which(tool, path=ENVIRONMENT["PATH"]):
@@ -37,7 +37,7 @@ class Pods:
                 scene.add_namespace(name)
             self.wire("server", "eth0", "198.18.44.1/30", "198.18.44.2/30")
             self.wire("stranger", "eth1", "198.18.44.5/30", "198.18.44.6/30")
-            self.filter("client", "output")  # no rule yet: may we?
+            self.filter("client", "output")  # without rules yet: checks the permission
             (scene.directory / "run").mkdir()
             os.chown(scene.directory / "run", PROXY_UID, PROXY_UID)
         except (Failure, OSError) as error:
@@ -73,7 +73,7 @@ class Pods:
             raise Unavailable(finding)
 
     def redirect(self):
-        """From now on Fairlead is in the way; inbound only for peers that speak SMC-R."""
+        """Redirects new connections to Fairlead; inbound only for peers that speak SMC-R."""
         self.filter("client", "output", f"meta skuid {PROXY_UID} return\n"
                     'oifname "eth*" meta l4proto tcp redirect to :4540')
         self.filter("server", "prerouting", 'iifname "eth0" meta l4proto tcp '
@@ -83,7 +83,7 @@ class Pods:
         return self.addresses[pod], self.ports[program]
 
     def dial(self, program, through_proxies):
-        """The same address with Fairlead and without."""
+        """The address, which is the same with Fairlead and without."""
         del through_proxies
         return self.listen("server", program)
 
@@ -91,15 +91,15 @@ class Pods:
         return self.listen("stranger", REDIS)
 
     def wire_bytes(self):
-        """What the client's network device has received."""
+        """Bytes that the client's network device has received."""
         devices = self.scene.run(self.inside("client", ["cat", "/proc/net/dev"]))
         return next(int(line.split()[1]) for line in devices.splitlines() if "eth0:" in line)
 
 
 class Loopback:
-    """One network for all: static listeners, and SMC-R by assumption. Needs no rights."""
+    """One network for all programs, static listeners, and smc.assume. Needs no privileges."""
     title = "plain loopback; clients dial the proxies, SMC-R is assumed instead of found out"
-    falls_back = "server"  # the stranger is a client that has no proxy
+    falls_back = "server"  # the peer without Fairlead is a client
 
     def __init__(self, scene, binary):
         self.program = binary
@@ -126,7 +126,7 @@ class Loopback:
                     "assume": ["127.0.0.1/32"]}})
 
     def redirect(self):
-        """Clients dial the proxy instead."""
+        """Makes clients connect to the proxy instead."""
 
     def listen(self, pod, program):
         del pod

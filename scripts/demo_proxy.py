@@ -1,4 +1,4 @@
-"""One fairlead-proxy of the demo: started, waited for, asked."""
+"""One fairlead-proxy of the demo: starts it, waits for it and queries it."""
 import json
 import re
 import time
@@ -18,7 +18,7 @@ class Proxy:
         self.ctl_command = [ctl, "--admin", f"unix:{self.socket}"]
 
     def start(self, command, settings):
-        """`command` gets --config. JSON is YAML, too."""
+        """Appends --config to `command`. The file is JSON, which is also YAML."""
         config = self.scene.write(f"{self.name}.yaml", json.dumps(dict(settings, **{
             "concurrency": 1,
             "devices": {"shm": {"directory": str(self.scene.directory / "run" / "shm")}},
@@ -41,13 +41,13 @@ class Proxy:
                                f"http://fairlead{path}"])
 
     def fact(self, name):
-        """One finding of the proxy about itself: (status, finding)."""
+        """One self-check of the proxy: (status, finding)."""
         checks = json.loads(self.get("/doctor"))["checks"]
         return next((check["status"], check["finding"]) for check in checks
                     if check["name"] == name)
 
     def total(self, metric, **labels):
-        """The sum over the samples of a metric that carry these labels."""
+        """Sum of the samples of a metric that have these labels."""
         found = 0.0
         for name, text, value in SAMPLE.findall(self.get("/metrics")):
             has = dict(re.findall(r'(\w+)="([^"]*)"', text))

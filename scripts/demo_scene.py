@@ -1,4 +1,4 @@
-"""What a run of the demo has made, and how all of it goes away again."""
+"""Everything that a run of the demo has created, and its removal."""
 import os
 import shutil
 import subprocess
@@ -7,19 +7,19 @@ from pathlib import Path
 
 SECONDS_TO_END = 4
 ENVIRONMENT = {name: value for name, value in os.environ.items()
-               if not name.startswith("FAIRLEAD_")}  # those are settings of another proxy
-ENVIRONMENT["PATH"] = ENVIRONMENT.get("PATH", "") + ":/usr/sbin:/sbin"  # where servers lie
+               if not name.startswith("FAIRLEAD_")}  # these are settings of another proxy
+ENVIRONMENT["PATH"] = ENVIRONMENT.get("PATH", "") + ":/usr/sbin:/sbin"  # folders of the servers
 
 
 class Failure(Exception):
-    """What went wrong, for the last line."""
+    """Error text for the last line."""
 
 
 class Scene:
     """Processes, network namespaces and one directory."""
 
     def __init__(self):
-        # Not below $TMPDIR: a proxy that runs as another user has to get in.
+        # Not below $TMPDIR: a proxy that runs as another user needs access.
         self.directory = Path(tempfile.mkdtemp(prefix="fairlead-demo-", dir="/tmp"))
         self.directory.chmod(0o755)
         self.started = []
@@ -30,7 +30,7 @@ class Scene:
         return self.directory / name
 
     def start(self, name, command):
-        """A process of its own session, so that Ctrl-C reaches us alone. What it says is in <name>.log."""
+        """Starts a process in its own session, so that Ctrl-C reaches only the demo. Its output is in <name>.log."""
         with open(self.directory / f"{name}.log", "wb") as log:
             self.started.append(subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.directory,
@@ -38,7 +38,7 @@ class Scene:
         return self.started[-1]
 
     def run(self, command, seconds=60):
-        """Runs to the end; what it printed."""
+        """Runs a command to its end and returns its output."""
         try:
             done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                   stderr=subprocess.STDOUT, encoding="utf-8", env=ENVIRONMENT,
@@ -54,7 +54,7 @@ class Scene:
         self.run(["ip", "netns", "add", name])
 
     def stop(self, process):
-        """Kindly first."""
+        """Sends SIGTERM first."""
         self.started.remove(process)
         process.terminate()
         try:
@@ -72,13 +72,13 @@ class Scene:
         shutil.rmtree(self.directory, ignore_errors=True)
 
     def keep(self):
-        """Leaves everything as it is, with a script that ends it."""
+        """Leaves everything running, with a script that stops it."""
         pids = " ".join(str(process.pid) for process in self.started[::-1])
         namespaces = "".join(f"ip netns del {name}\n" for name in self.namespaces)
         return self.write("stop", f"kill {pids}\n{namespaces}rm -r {self.directory}\n")
 
 
 def shown(command):
-    """A command as a person would type it, without what puts it into its pod."""
+    """A command as a user types it, without the prefix that runs it in its pod."""
     words = list(map(str, command[2:] if command[0] == "nsenter" else command))
     return " ".join([os.path.basename(words[0]), *words[1:]])

@@ -6,7 +6,7 @@
 
 BEFORE and AFTER are each a build folder (build/release), a program `simulate`, or a file made by --save. Runs the
 seeds of tests/sim/seeds.txt and N more. The last line begins with "digests: OK", or the exit code is not 0. For a
-seed that differs, `simulate --digest --trace --seeds 1 --first-seed SEED` of both builds shows where.
+seed that differs, `simulate --digest --trace --seeds 1 --first-seed SEED` of both builds shows the difference.
 """
 import argparse
 import os

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Runs every fuzzer in build/fuzz for a while: scripts/fuzz.py [--seconds N] [--jobs N] [name …]
 
-Each begins with the corpus in git (tests/fuzz/corpus/<name>) and what earlier runs have found
-(build/fuzz/found/<name>). An input that breaks something is kept in build/fuzz/crashes; add it to the
+Each begins with the corpus in git (tests/fuzz/corpus/<name>) and the inputs that earlier runs have found
+(build/fuzz/found/<name>). An input that causes a failure is kept in build/fuzz/crashes. Add it to the
 corpus in git together with the fix.
 """
 import argparse

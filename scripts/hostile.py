@@ -1,12 +1,11 @@
 #!/usr/bin/env python3
-"""Attacks an innocent pair of pods with hostile sidecars, on the build under AddressSanitizer and on the optimised one.
+"""Attacks a pair of pods with hostile sidecars, on the AddressSanitizer build and on the optimised build.
 
     scripts/hostile.py [--seeds 1000] [--first-seed 1] [--builds dev,release] [--jobs 1]
 
-Each build runs all seeds, shared by JOBS pairs of pods side by side. The last line is
-"hostile: OK seeds=N longest_gap_ms=N control_ms=N": the seeds of each build, the longest time that a round trip of a
-pair took under attack, and the same without an attacker. A failed run names the seeds of its block; run it again with
-these.
+Each build runs all seeds, distributed over JOBS concurrent pairs of pods. The last line is
+"hostile: OK seeds=N longest_gap_ms=N control_ms=N": the seeds of each build, the longest round trip of a pair under
+attack, and the longest one without an attacker. A failed run names the seeds of its block. Run it again with these.
 """
 import argparse
 import concurrent.futures
@@ -22,7 +21,7 @@ RESULT = re.compile(r"^hostile: OK seeds=(\d+) longest_gap_ms=(\d+) control_ms=(
 
 
 def run_build(build_name, seeds, first_seed, jobs):
-    """The figures of one build, or nothing when it failed."""
+    """The figures of one build, or None if it failed."""
     firsts = [first_seed + seeds * job // jobs for job in range(jobs + 1)]
     with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
         parts = list(pool.map(lambda job: run(build_name, firsts[job + 1] - firsts[job], firsts[job]), range(jobs)))
@@ -33,7 +32,7 @@ def run_build(build_name, seeds, first_seed, jobs):
 
 
 def run(build_name, seeds, first_seed):
-    """The figures of the pair that meets these seeds, or nothing when it failed."""
+    """The figures of the pair that runs these seeds, or None if it failed."""
     build = ROOT / "build" / build_name
     environment = {**SANITIZER_OPTIONS, **os.environ, "HOSTILE_SEEDS": str(seeds), "HOSTILE_FIRST_SEED": str(first_seed),
                    "FAIRLEAD_CNI": str(build / "cni/fairlead-cni"), "FAIRLEAD_NODE": str(build / "cni/fairlead-node"),

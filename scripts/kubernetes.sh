@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Builds programs of Kubernetes with Go, for tests/kubernetes: what a cluster of one node needs.
+# Builds the Kubernetes programs of a cluster of one node with Go, for tests/kubernetes.
 #
 #   scripts/kubernetes.sh                    all of them
 #   scripts/kubernetes.sh kube-apiserver     only some
 #
-# and says where they are: in the user's cache, where the tests find them.
-# Takes ten and a half minutes of processor time the first time (Go 1.26, nothing cached), none later. Needs Go and
-# its module proxy.
+# Prints their paths, which are in the user's cache, where the tests look for them.
+# The first run takes ten and a half minutes of processor time (Go 1.26, nothing cached), later runs none. Needs Go
+# and its module proxy.
 set -euo pipefail
 
 version=${KUBERNETES_VERSION:-1.36.3}
@@ -19,7 +19,7 @@ for name in "${programs[@]}"; do
   [[ -x $name ]] || missing+=("k8s.io/kubernetes/cmd/$name")
 done
 if [[ ${#missing[@]} -gt 0 ]]; then
-  # The modules of Kubernetes that are developed with it have the same version, with 0 for 1.
+  # The modules developed in the Kubernetes repository have the same version, but 0 instead of 1 in front.
   curl -sSf "$(go env GOPROXY | cut -d, -f1)/k8s.io/kubernetes/@v/v$version.mod" -o kubernetes.mod
   {
     printf 'module programs\n\ngo 1.26.0\n\nrequire k8s.io/kubernetes v%s\n\nreplace (\n' "$version"

@@ -5,7 +5,8 @@
 
 Three runs, each a preset of CMake: everything under AddressSanitizer and UBSan (dev), the tests
 labelled "threads" under ThreadSanitizer (tsan), the tests labelled "integration" and "lab" on the
-optimised build (release). A test program made with GoogleTest counts once a case, any other once.
+optimised build (release). Each case of a GoogleTest program counts as a test; any other program counts
+as one test.
 """
 import argparse
 import json
@@ -17,11 +18,11 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 LABEL_OF_RUN = {"dev": None, "tsan": "threads", "release": "integration|lab"}
-# Besides one test a processor: some tests take minutes and hardly any of its time.
+# In addition to one test for each processor: some tests take minutes and little processor time.
 LEISURELY_TESTS_MAX = 6
 SECONDS_PER_TEST_MAX = 1800  # for tests that set no limit of their own
 
-# Sanitizers speak up with a stack, and a finding is a failure.
+# Sanitizers print a stack, and a finding is a failure.
 SANITIZER_OPTIONS = {
     "ASAN_OPTIONS": "detect_stack_use_after_return=1:strict_string_checks=1",
     "UBSAN_OPTIONS": "print_stacktrace=1",
@@ -46,7 +47,7 @@ def run(command, **options):
 
 
 def configure(preset):
-    """Quiet unless it fails: nobody reads forty lines of found libraries."""
+    """Prints output only on failure: forty lines of found libraries help no reader."""
     done = run(["cmake", "--preset", preset], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                text=True)
     if done.returncode != 0:
@@ -59,7 +60,7 @@ def selection(label):
 
 
 def targets_of_run(build, label):
-    """What the selected tests need: their own folders, and everything that is not a test."""
+    """Targets that the selected tests need: their own folders, and everything that is not a test."""
     if label is None:
         return ["all"]
     shown = subprocess.run(["ctest", "--test-dir", build, "--show-only=json-v1", *selection(label)],
@@ -67,7 +68,7 @@ def targets_of_run(build, label):
     folders = set()
     for test in json.loads(shown.stdout)["tests"]:
         properties = {p["name"]: p["value"] for p in test.get("properties", [])}
-        # Tests that are scripts run beside their sources; the tree of builds has the same shape.
+        # Script tests run in their source folder; the build tree has the same structure.
         folder = Path(properties.get("WORKING_DIRECTORY", "/"))
         top = build if folder.is_relative_to(build) else ROOT
         if not folder.is_relative_to(top) or folder == top:
@@ -84,7 +85,7 @@ def targets_of_run(build, label):
 
 
 def count_gtest_cases(report, name, tally):
-    """True if the report says that a case has failed."""
+    """True if the report contains a failed case."""
     failed = False
     for case in xml.parse(report).getroot().iter("testcase"):
         case_name = f"{name}: {case.get('classname')}.{case.get('name')}"
@@ -101,7 +102,7 @@ def count_gtest_cases(report, name, tally):
 
 
 def count_not_run(test, name, tally):
-    """Told apart: a test that declines, with a reason, and one that could not even begin."""
+    """Distinguishes a test that skips itself with a reason from one that could not start."""
     skipped = test.find("skipped")
     message = "disabled" if skipped is None else skipped.get("message")
     output = (test.findtext("system-out") or "").strip().splitlines()

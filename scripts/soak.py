@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Mixed load and failing ports for a long time, under AddressSanitizer, then under ThreadSanitizer.
+"""Runs mixed load while ports fail for a long time, under AddressSanitizer, then under ThreadSanitizer.
 
     scripts/soak.py [--seconds N] [--seed N] [--presets dev,tsan]
 

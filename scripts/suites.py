@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Test suites of real servers, directly, then through two proxies over SMC-R, then with TCP.
+"""Runs test suites of real servers, directly, then through two proxies over SMC-R, then over TCP.
 
     scripts/suites.py [--short] [--list] [--log FOLDER]
 
@@ -8,11 +8,11 @@ Environment:
   SUITES_UNITS  a regular expression that selects units (default: all)
   FAIRLEAD_BIN  the folder with fairlead-proxy (default: build/release/proxy)
 
-The sources of the suites come from Debian into a cache folder (tests/suites/sources.py). A check that passes directly
-must pass through the proxies, and the proxies must have carried it over the transport that was
-asked for. What differs is tried again directly: if it fails there too it is unsteady, and not a difference. The last
-line is "suites: OK units=N different=0", or begins with "suites: FAILED" and the exit code is 1; the exit code is 77
-where no suite could run. Needs root: the suites run in a network namespace of their own.
+The sources of the suites are downloaded from Debian into a cache folder (tests/suites/sources.py). A check that passes
+directly must pass through the proxies, over the requested transport. A check that differs is repeated
+directly. If it fails there too, it is unsteady and not a difference. The last line is "suites: OK units=N different=0",
+or begins with "suites: FAILED" and the exit code is 1. The exit code is 77 if no suite could run. Needs root: the
+suites run in their own network namespace.
 """
 import argparse
 import os
@@ -41,7 +41,7 @@ from suite_base import FAILED, PASSED, log_of, tail
 from webdav_suite import WebDav
 
 SUITES = {suite.name: suite for suite in (Redis, PostgreSql, Memcached, WebDav, Python)}
-CONTROLS = 3  # times that what differs is tried again without proxies
+CONTROLS = 3  # repetitions without proxies of a check that differs
 SKIPPED = 77
 
 
@@ -96,7 +96,7 @@ class Run:
                 self.comparison.not_carried.append(Difference(unit, "carried", transport, wrong))
 
     def show_logs(self, folder, transport, group):
-        """What the programs of units said of which a check failed that passes directly."""
+        """Prints the output of units with a failed check that passes directly."""
         direct = self.comparison.outcomes.get("direct", {})
         for unit, checks in group.items() if transport != "direct" else ():
             failed = [check for check, outcome in direct.get(unit, {}).items()
@@ -115,7 +115,7 @@ class Run:
             f"{seconds:.1f} s")
 
     def run(self):
-        """The Comparison of all transports."""
+        """Returns the Comparison of all transports."""
         comparison = self.comparison
         comparison.outcomes["direct"] = self.pass_over("direct", self.units)
         for transport in TRANSPORTS[1:]:
@@ -126,8 +126,9 @@ class Run:
         return comparison
 
     def run_again(self):
-        """Suites have deadlines of their own, which a busy machine misses now and then: what differs in the short
-        run differs in one of three more, or it is only told of. The full run is stricter."""
+        """Repeats checks that differ. Suites have deadlines that a busy machine sometimes misses. A check of the short
+        run counts as different if it differs in one of three further runs, else it is only reported. The full run is
+        stricter."""
         comparison = self.comparison
         for transport in TRANSPORTS[1:]:
             left = {found for found in comparison.differences()
@@ -191,7 +192,7 @@ def main():
     if not plan:
         say("skipped: no suite can run here" if skipped else "FAILED no unit is selected")
         return SKIPPED if skipped else 1
-    enter_namespace()  # not earlier: Debian cannot be reached from inside
+    enter_namespace()  # not earlier: the namespace has no route to Debian's servers
     comparisons = [Run(suite, units, arguments.short, arguments.log).run() for suite, units in plan]
     return report(comparisons, skipped)
 
@@ -216,10 +217,10 @@ def report(comparisons, skipped):
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # what was started ends too
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that started programs are stopped too
     try:
         sys.exit(main())
-    except Exception:  # for the promised last line
+    except Exception:  # so that the last line is always printed
         traceback.print_exc()
         say("FAILED by an error of its own, see above")
         sys.exit(1)

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Runs clang-tidy 14 over the sources: scripts/tidy.py [--all] [--base REVISION] [--jobs N]
 
-Without --all only the sources that differ from the base (default: the branch point from origin/main,
-else the last commit), and those whose header beside them differs. Wants build/dev configured and its
-generated headers built; `make tidy` sees to both.
+Without --all it checks only sources that differ from the base (default: the branch point from
+origin/main, else the last commit), and sources whose own header differs. Needs a configured build/dev with
+its generated headers. `make tidy` provides both.
 """
 import argparse
 import concurrent.futures
@@ -41,7 +41,7 @@ def sources(everything, base):
 
 
 def check(source):
-    # g++ is the compiler; what it takes and clang does not know is no finding.
+    # The compiler is g++; an option that clang does not know is not a finding.
     done = subprocess.run([CLANG_TIDY, "--quiet", "-p", BUILD, "--extra-arg=-Wno-unknown-warning-option",
                            "--extra-arg=-Wno-unused-command-line-argument", source],
                           cwd=ROOT, capture_output=True, text=True, check=False)

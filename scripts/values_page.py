@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes docs/values.md of the chart's values.yaml (comments, defaults) and values.schema.json (what is allowed).
+"""Prints docs/values.md, from the chart's values.yaml (comments, defaults) and values.schema.json (allowed values).
 
     scripts/values_page.py >docs/values.md
 """
@@ -14,7 +14,7 @@ CHART = Path(__file__).parent.parent / "helm" / "fairlead"
 
 
 def explained(lines):
-    """{path: comment} of each key that has a comment above it."""
+    """{path: comment} of each key with a comment above it."""
     path, comment, found = [], [], {}
     for line in lines:
         if match := re.match(r"\s*# ?(.*)", line):
