@@ -1,4 +1,4 @@
-"""What the admin interface of a proxy gives to whom, and that nobody keeps it from others."""
+"""Access rights of a proxy's admin interface, and its availability while clients misbehave."""
 import http.client
 import json
 import os
@@ -53,7 +53,7 @@ class Admin(ProxyTest):
 
     @unittest.skipUnless(os.geteuid() == 0, "only root can connect as another user")
     def test_other_users_of_the_pod_may_not_use_the_socket(self):
-        # A path would keep them out by its mode already; the abstract name has none.
+        # The mode of a path would already refuse them; an abstract name has no mode.
         name = f"fairlead-admin-test-{os.getpid()}"
         self.start("abstract", [listener("in", "inbound", ("127.0.0.1", 9))],
                    {"admin": {"socket": "@" + name}})

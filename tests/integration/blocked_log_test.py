@@ -1,4 +1,4 @@
-"""A standard error that nobody reads stops neither the data, nor the metrics, nor the end of a proxy."""
+"""A standard error without a reader stops neither the data, nor the metrics, nor the end of a proxy."""
 import fcntl
 import os
 import select
@@ -9,12 +9,12 @@ from harness import ProxyTest, listener, main, wait_until
 
 PIPE_BYTES = 4096
 BLOCK = b"x" * 65536
-# Its place among a program's arguments is $0.
+# It is passed as argument $0.
 THROUGH_FIFO = 'exec "$@" 2>"$0"'
 
 
 class Reader:
-    """Copies a FIFO to a file until it is told to stop, and again from when it is told to go on."""
+    """Copies a FIFO to a file; can be paused and continued."""
 
     def __init__(self, fifo, copy):
         os.mkfifo(fifo)
@@ -59,7 +59,7 @@ class BlockedLog(ProxyTest):
         fifo = self.folder / f"{name}.fifo"
         reader = Reader(fifo, self.folder / f"{name}.0.log")
         self.addCleanup(reader.close)
-        # The harness opens the file of the log anew, and empties it; nothing has been copied before.
+        # The harness opens the log file again and truncates it; nothing has been copied before.
         proxy = self.start(name, listeners, wrapper=("sh", "-c", THROUGH_FIFO, fifo))
         return proxy, reader
 
@@ -77,13 +77,13 @@ class BlockedLog(ProxyTest):
                 self.assertEqual(peers.receive_exactly(old, 6), b"before")
                 for reader in (reads_in, reads_out):
                     reader.pause()
-                # Each connection makes some lines at debug; they fill the pipe, then the queue.
+                # Each connection logs some lines at debug; they fill the pipe, then the queue.
                 while min(self.dropped(inbound), self.dropped(outbound)) == 0:
                     for _ in range(100):
                         self.assertEqual(peers.exchange(entry, b"hello"), b"hello")
                 old.sendall(BLOCK)
                 self.assertEqual(peers.receive_exactly(old, len(BLOCK)), BLOCK)
-                # Somebody reads again: the loss is told, and the newest lines are there.
+                # With a reader again, the loss is logged and the newest lines are there.
                 reads_in.go_on()
                 wait_until(lambda: " event=dropped lines=" in inbound.log(), "the line about the loss", 20)
             peers.exchange(entry, b"newest")

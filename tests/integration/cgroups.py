@@ -8,7 +8,7 @@ V2_ROOT = Path("/sys/fs/cgroup")
 
 
 def missing():
-    """Why no memory cgroup can be made here, or nothing."""
+    """The reason why no memory cgroup can be created here, or None."""
     if os.geteuid() != 0:
         return "needs root to make a memory cgroup"
     if (V1_ROOT / "memory.limit_in_bytes").exists():
@@ -30,8 +30,8 @@ class MemoryCgroup:
                                           dir=V1_ROOT if self.is_v1 else V2_ROOT))
         if self.is_v1:
             self._write("memory.limit_in_bytes", limit_bytes)
-            # Version 1 counts TCP's buffers by themselves, and only where they have a limit. It is
-            # out of the way: the test judges the sum.
+            # Version 1 counts TCP's buffers separately, and only if they have a limit. This limit is
+            # never reached; the test checks the sum.
             self._write("memory.kmem.tcp.limit_in_bytes", 1 << 40)
         else:
             self._write("memory.max", limit_bytes)
@@ -50,14 +50,14 @@ class MemoryCgroup:
 
     @property
     def wrapper(self):
-        """Arguments before a command that start it in here."""
+        """Prefix of a command that starts it in this cgroup."""
         return ["sh", "-c", f"echo $$ > {self.path}/cgroup.procs && exec \"$@\"", "sh"]
 
     def oom_kills(self):
         return int(self._events()["oom_kill"])
 
     def peak_bytes(self):
-        """The most that was charged; of version 1, the peaks of memory and of TCP together."""
+        """Peak of the charged memory; in version 1, the sum of the peaks of memory and of TCP."""
         if self.is_v1:
             return self._read("memory.max_usage_in_bytes") + self.tcp_peak_bytes()
         peak = self.path / "memory.peak"

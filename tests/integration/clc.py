@@ -1,5 +1,5 @@
-"""CLC messages made and read by hand, after docs/wire.md: a second opinion on what the proxy's own
-codecs write, and the means to write what they never would."""
+"""CLC messages, encoded and decoded independently of the proxy after docs/wire.md. They verify the
+proxy's own codecs, and can produce messages that these never write."""
 import ipaddress
 import struct
 
@@ -82,7 +82,7 @@ def decline_v1(reason):
 
 
 class Message:
-    """What a proxy sent."""
+    """A message that a proxy sent."""
 
     def __init__(self, data):
         self.data = data

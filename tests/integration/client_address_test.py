@@ -1,8 +1,8 @@
-"""Goal: an application sees the client's address where it asks for its peer's, on every connection
-that the proxy made for that client and on no other. Method: two pods as network namespaces; the
-application tells each client what accept(2) and, at the end, getpeername(2) reported; a client knows
-its own address. Over SMC-R the client of the server's pod is a proxy, whose addresses the proxy of
-the server's pod tells. The file is long because each way to an application is tried, over both families and transports."""
+"""Goal: accept(2) and getpeername(2) report the client's address to the application, on every connection
+that the proxy made for that client and on no other. Method: two pods as network namespaces. The
+application sends each client the results of accept(2) and, at the end, of getpeername(2). A client
+knows its own address. Over SMC-R the client of the server's pod is a proxy, and the proxy of
+the server's pod reports its addresses. Each path to an application is tested, over both families and transports."""
 import contextlib
 import json
 import os
@@ -28,7 +28,7 @@ def plain(address):
 
 
 class Application:
-    """Tells each client what it saw of it, after the client has said something."""
+    """Sends each client the addresses that it saw, after the client has sent data."""
 
     def __init__(self, host):
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -63,7 +63,7 @@ class Application:
 
 
 def seen_by(sock):
-    """What the application saw: (by accept, by getpeername)."""
+    """Addresses that the application saw: (by accept, by getpeername)."""
     sock.sendall(b"?")
     return answer_to(sock)
 
@@ -162,7 +162,7 @@ class ClientAddress(Pods):
         socks = [self.connect(server, application.port) for _ in range(LIVE)]
         try:
             rows = self.live_rows(LIVE)
-            # All ask before one waits: the application accepts in an order of its own.
+            # All clients send before one waits, because the order in which the application accepts is unknown.
             for sock in socks:
                 sock.sendall(b"?")
             seen = [answer_to(sock) for sock in socks]
@@ -182,7 +182,7 @@ class ClientAddress(Pods):
         self.over_smcr("[::]", SERVER6)
 
     def churn(self, server, application, count):
-        """`count` connections by threads; what was seen wrongly."""
+        """Makes `count` connections by threads; returns the wrong addresses."""
         wrong = []
 
         def connect_often():
@@ -208,7 +208,7 @@ class ClientAddress(Pods):
         return made, wrong
 
     def source_ports(self):
-        """Of the proxy's connections to the application that stand now."""
+        """Those of the proxy's current connections to the application."""
         ports = []
         with self.namespace(self.names[1]):
             table = Path("/proc/thread-self/net/tcp").read_text()
@@ -313,7 +313,7 @@ class ClientAddress(Pods):
         self.assertTrue(any("does not see the client's address" in step for step in steps), steps)
 
     def test_static_listener(self):
-        """Its application listens on loopback; one on another host cannot be told."""
+        """Its application listens on loopback; the address cannot be reported to one on another host."""
         application = self.application("127.0.0.1")
         self.inbound = self.start_in(
             self.names[1], "in",

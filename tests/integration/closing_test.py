@@ -124,7 +124,7 @@ class Closing(ProxyTest):
         self.finish()
 
     def test_close_of_a_client_to_which_the_server_still_sends(self):
-        """The client's kernel answers late data with a RST; the server must hear of it."""
+        """The client's kernel answers late data with a RST, which must reach the server."""
         def push(sock):
             peers.receive_all(sock)
             with contextlib.suppress(ConnectionResetError, BrokenPipeError):
@@ -149,7 +149,7 @@ class Closing(ProxyTest):
         self.finish()
 
     def test_closed_port_is_a_reset(self):
-        # Bound, so that it becomes nobody else's port, not even the proxies', but nobody listens.
+        # Bound without listening, so that no other program, not even a proxy, gets the port.
         with socket.socket() as closed:
             closed.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             closed.bind(("127.0.0.1", 0))
@@ -159,7 +159,7 @@ class Closing(ProxyTest):
             self.wait_idle()
             for proxy in self.proxies:
                 self.assertEqual(proxy.metrics().connections("smcr"), 0)
-            # The next one must not suffer from what these have left behind.
+            # Remains of these connections must not affect the next one.
             with peers.Server(peers.echo_at_end, port=closed.getsockname()[1]):
                 self.assertEqual(peers.exchange(self.entry, b"open now"), b"open now")
         self.finish()

@@ -1,4 +1,4 @@
-"""A proxy that is told nonsense says where and what would be right, binds nothing and exits with 64."""
+"""With an invalid configuration a proxy names the place and the allowed values, binds nothing and exits with 64."""
 import os
 import socket
 import subprocess

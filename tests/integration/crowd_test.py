@@ -1,4 +1,4 @@
-"""Many connections: at once, over several link groups, and one after the other."""
+"""Many connections: concurrent, over several link groups, and one after the other."""
 import random
 import selectors
 import socket
@@ -131,7 +131,7 @@ class Crowd(ProxyTest):
         self.assert_carried(threads * each)
         descriptors_after, groups_after = state()
         for before, after in zip(descriptors, descriptors_after):
-            # Pools may have grown; connections must not have stayed.
+            # Pools may have grown, but no connection may remain.
             self.assertLess(after - before, 50)
         if VARIANT in ("direct", "staged"):
             self.assertEqual(groups_after, groups)
@@ -162,7 +162,7 @@ class Crowd(ProxyTest):
 
 
 class BulkInACrowd(ProxyTest):
-    """Who comes late, when memory is short, begins with small buffers, and is served all the same."""
+    """A connection that is accepted while memory is short begins with small buffers, and is served."""
 
     options = {"buffers": {"size": "64KiB"}, "memory": {"limit": "64MiB"}}
 
@@ -190,7 +190,7 @@ class BulkInACrowd(ProxyTest):
         with peers.connect(self.entry) as sock:
             block = bytes(1 << 20)
             sending = peers.Task(lambda: [sock.sendall(block) for _ in range(size >> 20)])
-            # A window that is too small for a packet moves some kilobytes a second: it takes an hour.
+            # With a window smaller than a packet only some kilobytes move in a second, and the test takes an hour.
             sending.finish(120)
             sock.shutdown(socket.SHUT_WR)
             self.assertEqual(int.from_bytes(peers.receive_exactly(sock, 8), "big"), size >> 20 << 20)

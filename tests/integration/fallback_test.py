@@ -1,5 +1,5 @@
-"""Where SMC-R cannot be, the same connection is TCP: with the exact reason, counted and explained, and
-without losing a byte."""
+"""If SMC-R is not possible, the same connection uses TCP. The exact reason is counted and reported, and no
+byte is lost."""
 import os
 import signal
 import socket
@@ -151,7 +151,7 @@ class Fallback(ProxyTest):
         self.wait_idle()
 
     def test_unwritable_directory(self):
-        """No device, then, but a proxy that serves."""
+        """The proxy has no device then, but serves connections."""
         if os.geteuid() != 0:
             raise unittest.SkipTest("needs root to make a folder that the proxy cannot use")
         blocked = self.folder / "blocked"

@@ -1,4 +1,4 @@
-"""A proxy dies, or is told to end, in the middle of it all."""
+"""A proxy is killed, or is stopped in order, while connections transfer data."""
 import queue
 
 import peers
@@ -6,7 +6,7 @@ from harness import ProxyTest, listener, main, seconds, wait_until
 
 
 def stream_for_ever(sock):
-    """Ends with the connection; True when that was by a reset."""
+    """Waits for the end of the connection; True if it was a reset."""
     sock.settimeout(seconds(20))
     try:
         while True:
@@ -16,11 +16,11 @@ def stream_for_ever(sock):
 
 
 class PeerDies(ProxyTest):
-    # No test waits for this: the end of a peer must be noticed without it.
+    # No test waits for this timeout: the end of a peer must be noticed without it.
     options = {"smc": {"test_link_interval": "1h"}}
 
     def start_two_peers(self):
-        """One outbound proxy in front of two inbound ones; applications that swallow everything."""
+        """One outbound proxy in front of two inbound ones; applications that read and discard all data."""
         self.servers = [peers.Server(self.swallow) for _ in range(2)]
         for server in self.servers:
             self.addCleanup(server.close)
@@ -57,7 +57,7 @@ class PeerDies(ProxyTest):
         self.inbounds[0].kill()
         self.assertTrue(peers.ends_in_reset(idle))
         self.assertTrue(sender.finish(10))
-        for _ in (busy, idle):  # its application cannot be told more than that it is over
+        for _ in (busy, idle):  # the application can only learn that the connection has ended
             self.ends.get(timeout=seconds(5))
         undisturbed.sendall(b"still here")
         undisturbed.close()
@@ -90,7 +90,7 @@ class PeerDies(ProxyTest):
         self.assert_smcr(self.outbound)
 
     def test_killed_and_restarted_ten_times(self):
-        """Nothing of the dead piles up at the survivor."""
+        """The remaining proxy accumulates no state of the killed ones."""
         self.start_two_peers()
         self.connect(0).close()
         descriptors = None
@@ -120,7 +120,7 @@ class Termination(ProxyTest):
         return digest
 
     def check_drain(self, proxy_name):
-        """What is under way is finished within the time to drain, and then the proxy ends."""
+        """Open transfers finish within the drain timeout, and then the proxy ends."""
         options = {"drain": {"timeout": "60s"}}
         with peers.Server(self.count_then_answer) as server:
             self.start_pair(server.address, options, options)
@@ -159,7 +159,7 @@ class Termination(ProxyTest):
         self.check_drain("in")
 
     def check_deadline(self, proxy_name):
-        """Connections that do not end are reset when the time to drain is over."""
+        """Connections that do not end are reset after the drain timeout."""
         with peers.Server(peers.ends_in_reset) as server:
             options = {"drain": {"timeout": "500ms"}}
             self.start_pair(server.address, options, options)

@@ -1,5 +1,4 @@
-"""Starts real proxies for tests: on free ports, in a folder of their own, and ends them whatever
-happens. One file, long because starting, asking and ending a proxy belong together.
+"""Starts real proxies for tests, on free ports and in their own folder, and always stops them.
 
 Environment:
   FAIRLEAD_BIN       the folder with fairlead-proxy and ctl/fairleadctl
@@ -8,8 +7,8 @@ Environment:
   FAIRLEAD_SHOW_LOGS show the logs of the proxies also of tests that pass
   FAIRLEAD_LOG_CHARACTERS  how much of the end of each log is shown (default 8000)
 
-A proxy that dies of a signal, that says "assertion failed" or in whose stderr a sanitizer speaks fails
-the test that started it.
+A test fails if a proxy that it started ends by a signal, logs "assertion failed", or has a report of a
+sanitizer in its stderr.
 """
 import http.client
 import json
@@ -31,7 +30,7 @@ sys.path.insert(1, str(Path(__file__).parents[1]))
 
 from suite import SLOWNESS, main, seconds, wait_until  # pylint: disable=wrong-import-position,unused-import
 
-# The ways in which one and the same test of streams is run.
+# Configurations in which each test of streams runs.
 VARIANTS = {
     "direct": {},  # from the socket into the peer's memory
     "staged": {"devices": {"shm": {"addressable": False}}},  # through a send ring, as with an RNIC
@@ -53,7 +52,7 @@ def sanitized():
 
 
 def short_milliseconds():
-    """For a timer of the proxies that a test lets run out."""
+    """Duration of a proxy timer that a test lets expire."""
     return int(400 * SLOWNESS)
 
 
@@ -76,12 +75,12 @@ class UnixConnection(http.client.HTTPConnection):
 
 
 class Proxy:
-    """One fairlead-proxy process. It is asked over its Unix socket, which knows no network namespace."""
+    """One fairlead-proxy process. Tests query its Unix socket, which is independent of network namespaces."""
 
     def __init__(self, folder, name, config, environment=None, wrapper=(), limits=(), flags=()):
         self.name = name
         self.config = config
-        # A restarted proxy has a log of its own.
+        # A restarted proxy has a new log.
         count = len(list(Path(folder).glob(f"{name}.*.log")))
         self.log_path = Path(folder) / f"{name}.{count}.log"
         self.config_path = Path(folder) / f"{name}.yaml"
@@ -171,7 +170,7 @@ class Proxy:
         return self.process.wait(timeout=seconds(timeout))
 
     def finish(self):
-        """Ends the process and says what was wrong with it, or nothing."""
+        """Stops the process; returns an error text, or None."""
         if self.process.poll() is None:
             self.terminate()
             try:
@@ -200,7 +199,7 @@ def join(address):
 
 
 def merge(base, changes):
-    """Nested dictionaries, the changes win."""
+    """Merges nested dictionaries; `changes` take precedence."""
     merged = dict(base)
     for key, value in changes.items():
         both = isinstance(value, dict) and isinstance(merged.get(key), dict)
@@ -209,7 +208,7 @@ def merge(base, changes):
 
 
 class ProxyTest(unittest.TestCase):
-    """A test with a folder and proxies of its own."""
+    """A test with its own folder and proxies."""
 
     options = {}  # of every proxy that the test class starts
 
@@ -220,12 +219,12 @@ class ProxyTest(unittest.TestCase):
         self.addCleanup(self._end)
 
     def _has_failed(self):
-        # The outcome's own flag is True again while cleanups run.
+        # The flag of the outcome itself is True again while cleanups run.
         result = self._outcome.result
         return any(test is self for test, _ in [*result.errors, *result.failures])
 
     def _end(self):
-        # Outbound proxies were started last and end first: they tell their peers.
+        # Outbound proxies were started last and stop first, so that they notify their peers.
         problems = [problem for proxy in reversed(self.proxies) if (problem := proxy.finish())]
         if problems or self._has_failed() or os.environ.get("FAIRLEAD_SHOW_LOGS"):
             for proxy in self.proxies:
@@ -235,7 +234,7 @@ class ProxyTest(unittest.TestCase):
         self.assertEqual(problems, [])
 
     def base_config(self, listeners, name):
-        # Proxies of other users make their sockets there, too.
+        # Proxies of other users also create their sockets there.
         place = self.folder / "run"
         place.mkdir(exist_ok=True)
         place.chmod(0o777)
@@ -243,7 +242,7 @@ class ProxyTest(unittest.TestCase):
                 "devices": {"shm": {"directory": str(self.folder / "shm")}},
                 "admin": {"listen": "127.0.0.1:0", "socket": str(place / f"{name}.{len(self.proxies)}.sock")},
                 "drain": {"timeout": "2s"},
-                # No timer of theirs runs out because other programs have the processors.
+                # Their timers must not expire because other programs use the processors.
                 "smc": {"handshake_timeout": "60s"}, "limits": {"dial_timeout": "60s"},
                 "log": {"level": "debug"}}
 
@@ -268,7 +267,7 @@ class ProxyTest(unittest.TestCase):
         return self.outbound, self.inbound
 
     def assert_smcr(self, *proxies, at_least=1):
-        """All that the proxies carried so far went over SMC-R."""
+        """Checks that all connections so far used SMC-R."""
         for proxy in proxies or self.proxies:
             metrics = proxy.metrics()
             self.assertEqual(metrics.fallbacks(), {}, proxy.name)
@@ -276,7 +275,7 @@ class ProxyTest(unittest.TestCase):
             self.assertGreaterEqual(metrics.connections("smcr"), at_least, proxy.name)
 
     def assert_carried(self, at_least=1):
-        """All connections went as the variant has it, on all proxies."""
+        """Checks that all connections used the transport of the variant, on all proxies."""
         if VARIANT != "tcp":
             return self.assert_smcr(at_least=at_least)
         for proxy in self.proxies:
@@ -286,7 +285,7 @@ class ProxyTest(unittest.TestCase):
             self.assertEqual(list(metrics.fallbacks()), [("disabled", "local")], proxy.name)
 
     def wait_idle(self, *proxies):
-        """Until no connection is left, and no buffer in use."""
+        """Waits until no connection is left and no buffer is in use."""
         for proxy in proxies or self.proxies:
             def idle():
                 metrics = proxy.metrics()

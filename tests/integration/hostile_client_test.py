@@ -1,5 +1,5 @@
-"""A raw client in an assumed network says all kinds of things to the inbound port. Whatever it is, the
-proxy answers, hands it to the application or resets; nothing stays behind, and others do not notice."""
+"""A raw client in an assumed network sends arbitrary data to the inbound port. The proxy always answers,
+passes the data to the application or resets. No state remains, and other connections are not affected."""
 import contextlib
 import random
 import socket
@@ -17,7 +17,7 @@ class ClientTest(ProxyTest):
         super().setUp()
         self.server = peers.Server(peers.echo)
         self.addCleanup(self.server.close)
-        # The outbound one stands for an honest peer, whose identity the hostile one may borrow.
+        # The outbound proxy is an honest peer, whose identity the hostile client may copy.
         self.start_pair(self.server.address, server={"smc": {
             "assume": ["127.0.0.0/8"], "handshake_timeout": self.handshake_timeout}})
         self.target = self.inbound.address("in")
@@ -27,7 +27,7 @@ class ClientTest(ProxyTest):
         return clc.proposal(**{"peer_id": self.honest.peer_id, "fabric": self.honest.fabric, **changes})
 
     def finish(self, fallbacks, refused=0):
-        """All is counted, nothing is left, and an honest client is served."""
+        """Checks that everything is counted, no state is left, and an honest client is served."""
         def counted():
             metrics = self.inbound.metrics()
             return metrics.fallbacks() == fallbacks and \
@@ -91,7 +91,7 @@ class HostileClient(ClientTest):
         self.assertEqual(len(self.server.tasks), 1)  # the honest one
 
     def test_random_damage(self):
-        """One changed byte or a cut anywhere: never a crash, never a hang."""
+        """One changed byte or a truncation at any position causes neither a crash nor a hang."""
         generator = random.Random(2)
         good = self.proposal()
         for _ in range(300):
@@ -99,7 +99,7 @@ class HostileClient(ClientTest):
             data[generator.randrange(4, len(data))] = generator.randrange(256)
             if generator.randrange(3) == 0:
                 del data[generator.randrange(4, len(data)):]
-            with contextlib.suppress(OSError):  # a reset, wherever it is noticed
+            with contextlib.suppress(OSError):  # a reset, at any of these calls
                 with peers.connect(self.target) as sock:
                     sock.sendall(data)
                     sock.shutdown(socket.SHUT_WR)
@@ -187,7 +187,7 @@ class HostileClient(ClientTest):
         self.assert_smcr(self.outbound)
 
     def test_accepts_that_nobody_answers_end_their_group(self):
-        """The elements that they named come back at the latest when the honest peer's own are idle."""
+        """The elements that they named are freed at the latest when the honest peer's own are idle."""
         with peers.connect(self.entry) as before:
             self.assert_echo(before, b"first")
             for _ in range(40):  # more than a group keeps in quarantine
@@ -209,7 +209,7 @@ class FalseNeighbour(ProxyTest):
     RECORD = struct.Struct("=4sBBBB8s5sB42x")
 
     def test_what_a_peer_of_shared_memory_did_wrong_is_told(self):
-        """Channels whose memory is none; the peer is named, in some of the lines, and all are counted."""
+        """Channels without valid memory: some log lines name the peer, and all are counted."""
         count = 40
         with peers.Server(peers.echo) as server:
             proxy = self.start("in", [listener("in", "inbound", server.address)])
@@ -229,11 +229,11 @@ class FalseNeighbour(ProxyTest):
 
 
 class SilentClient(ClientTest):
-    """What the client leaves unsaid runs into the timeout of the handshake."""
+    """An incomplete message of the client ends in the handshake timeout."""
     handshake_timeout = f"{5 * short_milliseconds()}ms"
 
     def test_silent_stranger_gets_its_application(self):
-        """As clients of protocols whose server speaks first are."""
+        """As clients of protocols in which the server sends first."""
         def greet(sock):
             sock.sendall(b"hello")
             peers.echo(sock)

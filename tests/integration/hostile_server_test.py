@@ -1,5 +1,5 @@
-"""A raw server in an assumed network answers the Proposals of the outbound side with all kinds of
-things. The application's bytes arrive in any case, over TCP, once and in order."""
+"""A raw server in an assumed network answers the Proposals of the outbound side with arbitrary data.
+The application's bytes always arrive, over TCP, once and in order."""
 import queue
 import socket
 
@@ -20,7 +20,7 @@ class HostileServer(ProxyTest):
         self.options = ASSUMED
 
     def expect_timeout(self):
-        """Of the handshake: soon, for a server that stays silent."""
+        """The handshake timeout: short, for a server that sends nothing."""
         self.options = {"smc": {**ASSUMED["smc"], "handshake_timeout": f"{short_milliseconds()}ms"}}
 
     def serve(self, *behaviours):
@@ -36,7 +36,7 @@ class HostileServer(ProxyTest):
         self.entry = self.outbound.address("out")
 
     def after_proposal(self, say):
-        """Reads the Proposal, says something, and then reads what the proxy makes of it."""
+        """Reads the Proposal, sends data, and then reads the reaction of the proxy."""
         def behave(sock):
             proposal = clc.receive(sock, clc.PROPOSAL)
             self.seen.put(proposal)
@@ -84,7 +84,7 @@ class HostileServer(ProxyTest):
             "handshake_timeout")
 
     def test_accept_in_pieces_that_come_too_slowly(self):
-        """Each piece in time does not make the whole in time."""
+        """Each part arrives in time, but the whole message does not."""
         def drip(sock):
             message = clc.answer(clc.ACCEPT, self.borrowed)
             sock.settimeout(short_milliseconds() / 4000)
@@ -142,7 +142,7 @@ class HostileServer(ProxyTest):
                 self.wait_idle(self.outbound)
 
     def assert_declined(self, code, reason, **values):
-        """An Accept that is well formed and wrong: a Decline comes back, then TCP follows."""
+        """A well-formed but wrong Accept is answered by a Decline, and TCP follows."""
         def accept(sock):
             clc.receive(sock, clc.PROPOSAL)
             sock.sendall(clc.answer(clc.ACCEPT, **{"gid": self.borrowed, **values}))
@@ -176,7 +176,7 @@ class HostileServer(ProxyTest):
         self.assertTrue(message.out_of_sync)
 
     def test_link_that_nobody_confirms(self):
-        """All is well until the Confirm; then nobody is at the other end of the queue pair."""
+        """The handshake is correct up to Confirm, but the peer's queue pair does not exist."""
         def accept(sock):
             clc.receive(sock, clc.PROPOSAL)
             sock.sendall(clc.answer(clc.ACCEPT, self.borrowed))
@@ -196,7 +196,7 @@ class HostileServer(ProxyTest):
         self.wait_idle(self.outbound)
 
     def test_disconnect_after_the_proposal(self):
-        """The application sees the end at once; it is not left alone with an open connection."""
+        """The application sees the end at once and does not keep an open connection."""
         for leave in (socket.socket.close, peers.reset):
             with self.subTest(leave.__name__):
                 self.serve(self.after_proposal(leave))

@@ -1,7 +1,7 @@
-"""What an application said before its connection was reset reaches the other one before the reset.
+"""Data that an application sent before its connection was reset reaches the other one before the reset.
 
-The proxies learn of last words and of resets in every order: a proxy that is stopped meanwhile finds
-all of it at once when it goes on."""
+The proxies learn of final data and of resets in every order: a proxy that is stopped meanwhile finds
+all of them at once when it continues."""
 import contextlib
 import itertools
 import os
@@ -19,7 +19,7 @@ WHO_IS_STOPPED = ((), ("in",), ("out",), ("in", "out"))
 
 
 def until_reset(sock):
-    """All that comes, and whether a FIN or a RST ended it."""
+    """All received bytes, and whether a FIN or a RST ended them."""
     parts = []
     try:
         while part := sock.recv(peers.BLOCK_BYTES):
@@ -30,13 +30,13 @@ def until_reset(sock):
 
 
 def wait_input(sock):
-    """Until something is there that nobody reads."""
+    """Waits until the socket has unread data."""
     if not select.select([sock], [], [], seconds(20))[0]:
         raise AssertionError("no input came")
 
 
 class Rendezvous:
-    """A server's side of a conversation, step by step as the test says."""
+    """The server's side of a conversation, one step at each call of the test."""
 
     def __init__(self):
         self.accepted = queue.Queue()
@@ -76,7 +76,7 @@ class LastWords(ProxyTest):
 
     @contextlib.contextmanager
     def stopped(self, names):
-        """What happens meanwhile, the named proxies learn all at once."""
+        """The named proxies are stopped in this block, and learn of all its events at once."""
         proxies = [proxy for proxy in self.proxies if proxy.name in names]
         for proxy in proxies:
             os.kill(proxy.pid, signal.SIGSTOP)
@@ -94,13 +94,13 @@ class LastWords(ProxyTest):
         return proxy.metrics().value("fairlead_bytes_total", direction=direction, flow=flow)
 
     def passed_on(self, proxy):
-        """Grows when `proxy` has announced bytes to its peer."""
+        """A counter that grows when `proxy` has announced bytes to its peer."""
         if VARIANT == "tcp":
             return self.carried(proxy, "tx")
         return proxy.metrics().value("fairlead_cdc_messages_total", result="sent")
 
     def test_a_reply_before_a_reset_arrives_in_every_order(self):
-        """A server that answers and closes with input unread, while the client still speaks."""
+        """A server that answers and closes with unread input, while the client still sends."""
         for stop, speaks_on, length in itertools.product(
                 WHO_IS_STOPPED, (False, True), (1, 1000, 50_000)):
             reply = b"r" * length
@@ -143,7 +143,7 @@ class LastWords(ProxyTest):
         self.wait_idle()
 
     def test_a_fin_before_a_reset_arrives_too(self):
-        """A server that answers and closes, and whose kernel then refuses what still comes."""
+        """A server that answers and closes, and whose kernel then rejects later data."""
         for stop in WHO_IS_STOPPED:
             with self.subTest(stop=stop), self.connection() as (client, server):
                 with self.stopped(stop):
@@ -156,7 +156,7 @@ class LastWords(ProxyTest):
                         client.sendall(b"much too late")
 
     def test_a_client_that_never_stops_speaking_reads_the_refusal(self):
-        """As a Redis server does with nonsense: it takes some, answers, and closes."""
+        """As a Redis server does with invalid input: it reads a part, answers, and closes."""
         for _ in range(amount(100)):
             with self.connection() as (client, server):
                 def refuse(sock):
@@ -183,11 +183,11 @@ class LastWords(ProxyTest):
                 self.inbound.kill()
             said, end = until_reset(client)
             self.assertEqual(said, b"w" * 10_000)
-            # Over TCP a killed process says FIN: nobody can tell that from an orderly end.
+            # Over TCP a killed process sends FIN, which looks like an orderly end.
             self.assertEqual(end, "fin" if VARIANT == "tcp" else "reset")
 
     def test_a_stalled_reader_learns_of_the_reset(self):
-        """Nobody waits for ever for a reader that has stopped to read."""
+        """The wait for a reader that has stopped reading is bounded."""
         with self.connection() as (client, server):
             client.setblocking(False)
             with contextlib.suppress(BlockingIOError):

@@ -1,4 +1,4 @@
-"""At every limit a proxy refuses or falls back, says so, and recovers when there is room again."""
+"""At every limit a proxy refuses or falls back, reports it, and recovers below the limit."""
 import contextlib
 import http.client
 import os
@@ -32,16 +32,16 @@ class Limits(ProxyTest):
         return peers.receive_exactly(sock, len(message)) == message
 
     def crowd(self, count):
-        """Connects and says something on each; nobody waits for an answer."""
+        """Connects and sends data on each connection, without waiting for an answer."""
         for _ in range(count):
             try:
                 self.socks.append(peers.connect(self.entry))
                 self.socks[-1].sendall(b"?")
             except (ConnectionResetError, BrokenPipeError):
-                self.resets += 1  # and the next read finds an end
+                self.resets += 1  # and the next read finds the end of the stream
 
     def fates(self):
-        """How many were answered, how many reset, and how many know nothing yet."""
+        """Numbers of connections that were answered, reset, and still pending."""
         fates = {"answered": 0, "reset": 0, "waiting": 0}
         for sock in list(self.socks):
             sock.settimeout(0)
@@ -50,7 +50,7 @@ class Limits(ProxyTest):
             except BlockingIOError:
                 fates["waiting"] += 1
             except ConnectionResetError:
-                # The kernel tells it once only.
+                # The kernel reports it only once.
                 self.socks.remove(sock)
                 sock.close()
                 self.resets += 1
@@ -62,7 +62,7 @@ class Limits(ProxyTest):
         self.wait_idle()
 
         def served():
-            # Those who left while they waited to be accepted may still be in the way.
+            # Clients that closed before they were accepted may still be in the backlog.
             try:
                 with peers.connect(self.entry) as sock:
                     return self.talk(sock, b"recovered" * 10_000)
@@ -84,7 +84,7 @@ class Limits(ProxyTest):
         resource.prlimit(starving.pid, resource.RLIMIT_NOFILE, (64, 64))
         for _ in range(3):
             self.crowd(100)
-            # They are served or refused, or wait in the listener's backlog for their turn.
+            # They are served, refused, or wait in the listener's backlog.
             wait_until(lambda: self.fates()["waiting"] < 90, "some to be served or refused")
             self.close_all()
             self.wait_idle()
@@ -98,7 +98,7 @@ class Limits(ProxyTest):
         self.starve("out")
 
     def probe(self, proxy):
-        """The status of /livez over TCP, as the kubelet asks."""
+        """The status of /livez over TCP, as the kubelet requests it."""
         host, port = proxy.admin.rsplit(":", 1)
         connection = http.client.HTTPConnection(host, int(port), timeout=seconds(10))
         try:
@@ -108,7 +108,7 @@ class Limits(ProxyTest):
             connection.close()
 
     def test_last_descriptors_are_for_probes_and_what_runs(self):
-        """Strangers use up descriptors: with connections first, then with slow clients of the admin port, too."""
+        """Clients use up descriptors: with connections first, then also with slow requests to the admin port."""
         self.start_pair(self.server.address)
         established = [peers.connect(self.entry) for _ in range(4)]
         self.socks.extend(established)
@@ -143,7 +143,7 @@ class Limits(ProxyTest):
 
     @contextlib.contextmanager
     def hanging_handshake(self, limits):
-        """A pair under these limits of its client, which has one handshake in hand until the block ends."""
+        """A pair whose client proxy has these limits, and one pending handshake until the block ends."""
         over = threading.Event()
         assumed = {"smc": {"assume": ["127.0.0.0/8"], "handshake_timeout": "60s"}}
         with peers.Server(lambda _: over.wait()) as silent:
@@ -167,7 +167,7 @@ class Limits(ProxyTest):
             self.wait_fallback(self.outbound, "connection_limit")
 
     def test_handshakes_with_one_peer(self):
-        """One handshake hangs; the next with this address stands in line behind it, and is SMC-R."""
+        """One handshake hangs; the next one with this address waits for it, and then uses SMC-R."""
         with contextlib.ExitStack() as stack:
             with self.hanging_handshake({"handshakes_per_peer": 1}):
                 sock = stack.enter_context(peers.connect(self.entry))
@@ -175,7 +175,7 @@ class Limits(ProxyTest):
                            "the next to stand in line")
                 self.assertEqual(self.inbound.get_json("/connections")["connections"], [])
             self.assertTrue(self.talk(sock))
-            # The line is empty again: the next has its turn at once.
+            # No handshake waits any more: the next one starts at once.
             self.assertTrue(self.talk(stack.enter_context(peers.connect(self.entry))))
         metrics = self.outbound.metrics()
         self.assertEqual(metrics.connections("smcr"), 2)
@@ -207,7 +207,7 @@ class Limits(ProxyTest):
         self.assert_recovers()
 
     def test_full_directory(self):
-        """No file can be made where the proxies would meet."""
+        """No file can be created in the directory that connects the proxies."""
         if os.geteuid() != 0 or shutil.which("unshare") is None:
             raise unittest.SkipTest("needs root and unshare to mount a file system that is full")
         if subprocess.run(["unshare", "-m", "true"], capture_output=True, check=False).returncode:
