@@ -1,4 +1,4 @@
-"""An API server of Kubernetes as far as a test needs one: HTTPS with a certificate of its own, and a token."""
+"""The parts of a Kubernetes API server that tests need: HTTPS with its own certificate, and a token."""
 import http.server
 import json
 import ssl
@@ -21,13 +21,13 @@ def make_certificate(folder, subject, alternative):
 
 class Server(http.server.ThreadingHTTPServer):
     def handle_error(self, request, client_address):
-        """A client that hangs up before it has read everything is no news."""
+        """Ignores clients that close before they have read everything."""
         if not isinstance(sys.exc_info()[1], OSError):
             super().handle_error(request, client_address)
 
 
 class FakeApiServer:
-    """answer() is for whoever inherits: it is called under `lock`, and gives status and JSON."""
+    """Subclasses implement answer(), which is called under `lock` and returns status and JSON."""
 
     def __init__(self, folder, token):
         make_certificate(folder, "api", "IP:127.0.0.1")
@@ -61,7 +61,7 @@ class FakeApiServer:
                 body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
                 with api.lock:
                     if self.headers.get("Connection", "").lower() == "close":
-                        # Then the end comes with the reply, and a client by libevent may see it first.
+                        # With it the end comes with the reply, and a libevent client may see the end first.
                         status, reply = 400, {"message": "let the client close"}
                     elif self.headers.get("Authorization") != f"Bearer {token}":
                         status, reply = 401, {"message": "who are you"}

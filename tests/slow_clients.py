@@ -1,4 +1,4 @@
-"""A crowd of clients that never finish what they begin, for tests of HTTP servers."""
+"""Many clients that never finish their requests, for tests of HTTP servers."""
 import resource
 import select
 import socket
@@ -25,8 +25,8 @@ def allow_descriptors(count):
 
 
 class SlowClients(threading.Thread):
-    """Keeps CROWD connections open that have sent `first` and then a byte now and then. What the
-    server ends is opened again. They come from the address `source`."""
+    """Keeps CROWD connections open, from the address `source`. They send `first` and then a byte now and
+    then. A connection that the server closes is opened again."""
 
     def __init__(self, address, first, source):
         super().__init__(daemon=True)
@@ -68,7 +68,7 @@ class SlowClients(threading.Thread):
                         self.forget(descriptor)
                     elif events & select.POLLOUT:
                         self.open[descriptor].send(self.first)
-                        # From here on it is silent, until the server ends it.
+                        # From here on it sends nothing until the server closes it.
                         self.poll.modify(descriptor, select.POLLIN)
                 except OSError:
                     self.forget(descriptor)
@@ -77,7 +77,7 @@ class SlowClients(threading.Thread):
 
 
 def slowest(probe):
-    """Seconds of the slowest of PROBES calls."""
+    """Duration of the slowest of PROBES calls, in seconds."""
     times = []
     for _ in range(PROBES):
         begin = time.monotonic()
@@ -87,9 +87,9 @@ def slowest(probe):
 
 
 def assert_probes_are_answered(test, address, probe, first, source="127.0.0.1"):
-    """`probe` asks the server at `address` and judges the answer itself. How long it takes is judged
-    on the optimised build only, and of several rounds the best counts, because other programs may use
-    the processors."""
+    """`probe` sends a request to the server at `address` and checks the answer. The duration is checked
+    on the optimised build only. The best of several rounds counts, because other programs may use the
+    processors."""
     for _ in range(ROUNDS_MAX):
         control = slowest(probe)
         with SlowClients(address, first, source) as crowd:

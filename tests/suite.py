@@ -1,9 +1,9 @@
-"""What every program of tests in Python needs: its end, deadlines, and waiting.
+"""Exit code, deadlines and waiting for all Python test programs.
 
-Environment: FAIRLEAD_SLOWNESS, how much slower than an optimised build the programs under test are
-(default 1): deadlines grow by it, amounts of data shrink by it.
+Environment: FAIRLEAD_SLOWNESS, the factor by which the programs under test are slower than an optimised
+build (default 1). Deadlines are multiplied by it, amounts of data divided.
 
-A deadline only ends a test that hangs. It is no measure of speed: other programs may use both processors.
+A deadline only ends a test that hangs. It does not measure speed: other programs may use both processors.
 """
 import os
 import sys
@@ -11,17 +11,17 @@ import time
 import unittest
 
 SLOWNESS = float(os.environ.get("FAIRLEAD_SLOWNESS", "1"))
-PATIENCE = 6  # how much longer than on a quiet machine
-SKIPPED = 77  # exit code of a test program of which nothing could run
+PATIENCE = 6  # factor of time compared with an idle machine
+SKIPPED = 77  # exit code of a test program in which no test could run
 
 
 def seconds(amount):
-    """A deadline, for this build and a busy machine, from what a quiet one may take."""
+    """Deadline for this build and a busy machine, from the time on an idle machine."""
     return amount * SLOWNESS * PATIENCE
 
 
 def wait_until(condition, what, timeout=10, failure=AssertionError):
-    """Polls until `condition` gives something true, which is returned."""
+    """Polls until `condition` returns a true value, and returns that value."""
     deadline = time.monotonic() + seconds(timeout)
     while True:
         value = condition()

@@ -1,4 +1,4 @@
-"""Two links: a port dies under load, nobody loses a byte, and the link comes back."""
+"""Two links: a port fails under load, no byte is lost, and the link comes back."""
 import random
 import socket
 import threading
@@ -9,13 +9,13 @@ from harness import ProxyTest, amount, main, merge, seconds, wait_until
 from ports import TWO_PORTS, take_port, wait_symmetric
 
 CONNECTIONS = 6
-# In which a connection carries data again. A connection that waits for a timer of the proxies instead
-# of the event of the port stands still for longer: the shortest is set to a minute.
+# Time limit for a connection to carry data again. It is shorter than every timer of the proxies, of which
+# the shortest is set to a minute. So the event of the port must cause the recovery.
 GAP_SECONDS_MAX = 5
 
 
 class Pinger:
-    """Asks and checks answers without a pause; remembers the longest one."""
+    """Sends requests and checks answers without a pause; records the longest round trip."""
 
     def __init__(self, address, seed):
         self.address, self.random = address, random.Random(seed)
@@ -92,7 +92,7 @@ class Links(ProxyTest):
         self.start_loaded_pair()
         count = amount(300_000_000)
         with peers.connect(self.entry) as sock:
-            # Between two workers that had no link group yet it has made one.
+            # This created a link group if the two workers had none.
             sock.sendall(b"?")
             self.assertEqual(peers.receive_exactly(sock, 1), b"?")
             wait_symmetric(self.outbound, self.inbound)

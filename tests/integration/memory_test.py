@@ -1,6 +1,6 @@
 """A sidecar in a container of 64 MiB whose memory.limit is 32 MiB. A thousand connections each way
-stall, at both ends and in both directions of the stream: nothing is killed, those that were there go
-on, and those that find no room are TCP, then refused, each with its reason."""
+stall, at both ends and in both directions of the stream. No process is killed and existing connections
+continue. Connections without memory use TCP, then are refused, each with its reason."""
 import contextlib
 import resource
 import selectors
@@ -14,13 +14,13 @@ from harness import ProxyTest, VARIANT, join, listener, main, sanitized, wait_un
 CONTAINER_BYTES = 64 << 20
 LIMIT = "32MiB"
 COUNT = 1000
-# More than rings and sockets of a connection hold, whatever their size.
+# More than the rings and sockets of a connection hold at any of their sizes.
 PUSHED_MAX = 64 << 20
 BLOCK = bytes(256 * 1024)
 
 
 class Stalled:
-    """Sockets that are written to as long as they take something, and never read."""
+    """Sockets that are written until they are full, and never read."""
 
     def __init__(self):
         self.selector = selectors.DefaultSelector()
@@ -33,7 +33,7 @@ class Stalled:
         self.selector.register(sock, selectors.EVENT_WRITE)
 
     def push(self, timeout):
-        """Writes what is taken now; how much that was."""
+        """Writes as much as the sockets accept now; returns the number of bytes."""
         moved = 0
         for key, _ in self.selector.select(timeout):
             sock = key.fileobj
@@ -63,7 +63,7 @@ class Stalled:
 
 
 class Application:
-    """Listens; what connects is stalled."""
+    """Listens; accepted connections stall."""
 
     def __init__(self, stalled):
         self.stalled = stalled
@@ -103,7 +103,7 @@ class Memory(ProxyTest):
         self.cgroups[name] = group
         proxy = self.start(name, listeners, {"memory": {"limit": LIMIT}, "log": {"level": "info"}},
                            wrapper=group.wrapper)
-        # Before the folder goes, after the processes have ended.
+        # Before the folder is removed, after the processes have ended.
         self._cleanups.insert(0, (group.close, (), {}))
         return proxy
 
@@ -112,7 +112,7 @@ class Memory(ProxyTest):
         self.applications = [Application(self.stalled), Application(self.stalled)]
         for application in self.applications:
             self.addCleanup(application.close)
-        # Each has to know the other's address. A socket that does not listen keeps a port free.
+        # Each has to know the other's address. A bound socket that does not listen reserves a port.
         kept = socket.socket()
         self.addCleanup(kept.close)
         kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
@@ -128,7 +128,7 @@ class Memory(ProxyTest):
         return here, there
 
     def storm(self, entries):
-        """COUNT connections through each entry, which push and never read, until nothing moves."""
+        """COUNT connections through each entry, which send and never read, until no byte moves."""
         for _ in range(COUNT):
             for entry in entries:
                 try:
@@ -176,7 +176,7 @@ class Memory(ProxyTest):
                       metrics.value("fairlead_memory_refused_total"))
             self.judge()
             self.assertTrue(self.talk(early, b"still here" * 10_000))
-            # Who is full first keeps connections from the other, which may then have room.
+            # The sidecar that is full first keeps connections from the other, which may then have free memory.
             refusing = [proxy for proxy in (here, there)
                         if proxy.metrics().value("fairlead_memory_refused_total") > 0]
             self.assertNotEqual(refusing, [])

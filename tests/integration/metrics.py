@@ -1,4 +1,4 @@
-"""Reads what a proxy serves at /metrics."""
+"""Reads /metrics of a proxy."""
 import re
 
 
@@ -17,7 +17,7 @@ class Metrics:
                 self.samples.append((match.group(1), labels, float(match.group(3))))
 
     def value(self, name, **labels):
-        """The sum of all samples that carry these labels."""
+        """Sum of all samples that have these labels."""
         found = [value for sample, have, value in self.samples
                  if sample == name and labels.items() <= have.items()]
         if not found:
@@ -31,7 +31,7 @@ class Metrics:
         return self.value("fairlead_connections_active")
 
     def fallbacks(self):
-        """{(reason, side): count} of what was counted."""
+        """{(reason, side): count} of the fallbacks."""
         counts = {}
         for name, labels, value in self.samples:
             if name == "fairlead_fallback_total" and value:

@@ -1,4 +1,4 @@
-"""Other ways in: IPv6, netfilter's REDIRECT and TPROXY in network namespaces, and several workers."""
+"""Other listener modes: IPv6, netfilter's REDIRECT and TPROXY in network namespaces, and several workers."""
 import socket
 import subprocess
 import unittest
@@ -75,7 +75,7 @@ class Redirection(Pods):
         self.wait_idle()
 
     def test_connection_to_the_redirect_port_itself_is_refused(self):
-        """It would go round for ever."""
+        """The connection would loop without end."""
         self.start_pods("redirect")
         with self.namespace(self.names[0]):
             self.assertTrue(peers.meets_reset((CLIENT, 4540)))

@@ -1,4 +1,4 @@
-"""Applications to put before and behind a proxy: servers in threads, and data that proves itself."""
+"""Applications in front of and behind a proxy: servers in threads, and data with checksums."""
 import contextlib
 import hashlib
 import random
@@ -26,13 +26,13 @@ def connect(address, timeout=20, receive_buffer=None):
 
 
 def reset(sock):
-    """Closes with a RST."""
+    """Closes the connection with a RST."""
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     sock.close()
 
 
 def receive_all(sock):
-    """Until FIN."""
+    """Reads until FIN."""
     parts = []
     while part := sock.recv(BLOCK_BYTES):
         parts.append(part)
@@ -50,7 +50,7 @@ def receive_exactly(sock, count):
 
 
 def exchange(address, message):
-    """Sends, says FIN, and returns all that comes back."""
+    """Sends data and FIN, and returns everything received."""
     with connect(address) as sock:
         sock.sendall(message)
         sock.shutdown(socket.SHUT_WR)
@@ -68,7 +68,7 @@ def ends_in_reset(sock):
 
 
 def meets_reset(address):
-    """Connects and reads to the end; True when that was a RST, even one that connect(2) met already."""
+    """Connects and reads to the end; True if that was a RST, also if connect(2) already reported it."""
     try:
         with connect(address) as sock:
             return ends_in_reset(sock)
@@ -92,12 +92,12 @@ class Digest:
 
 
 def send_random(sock, count, seed):
-    """Sends `count` pseudo-random bytes and returns what a receiver must have seen."""
+    """Sends `count` pseudo-random bytes and returns the expected result of the receiver."""
     digest = Digest()
     generator = random.Random(seed)
     block = generator.randbytes(BLOCK_BYTES)
     while digest.count < count:
-        # A fresh head makes every block its own, at a fraction of the cost of fresh bytes.
+        # A new head makes every block unique, and costs a fraction of new bytes.
         part = (generator.randbytes(64) + block[64:])[:count - digest.count]
         sock.sendall(part)
         digest.add(part)
@@ -179,7 +179,7 @@ class Server:
 
 
 def echo(sock):
-    """Sends back what comes, until FIN."""
+    """Echoes all data until FIN."""
     while part := sock.recv(BLOCK_BYTES):
         sock.sendall(part)
 

@@ -1,4 +1,4 @@
-"""Two network namespaces with a wire between them, as pods have, and their redirection to proxies."""
+"""Two connected network namespaces, like those of pods, with redirection to proxies."""
 import contextlib
 import ctypes
 import os
@@ -18,7 +18,7 @@ def run(*command):
 
 
 class Pods(ProxyTest):
-    """A test in two pods; skipped, with the reason, where they cannot be made."""
+    """A test in two pods; skipped with the reason if they cannot be created."""
 
     def setUp(self):
         super().setUp()
@@ -60,7 +60,7 @@ class Pods(ProxyTest):
 
     @contextlib.contextmanager
     def namespace(self, name):
-        """What this thread makes inside belongs to the namespace."""
+        """Objects that this thread creates inside belong to the namespace."""
         with open("/proc/thread-self/ns/net", encoding="ascii") as home, \
                 open(f"/run/netns/{name}", encoding="ascii") as there:
             enter(there)
@@ -87,7 +87,7 @@ class Pods(ProxyTest):
             client, "out", [listener("out", "outbound", listen=f"{listen}:4540", mode=mode)])
 
     def redirect(self):
-        # The proxy's own connections carry its group, so they do not come round again.
+        # The proxy's own connections have its group, so they are not redirected again.
         client, server = self.names
         self.rules(client, """table inet fairlead { chain out {
             type nat hook output priority -100;

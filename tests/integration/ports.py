@@ -1,18 +1,18 @@
-"""Proxies whose shared-memory devices have two ports each, and cables to pull."""
+"""Proxies whose shared-memory devices have two ports each, and control of the ports' state."""
 from harness import wait_until
 
 TWO_PORTS = {"devices": {"shm": {"ports": 2}}, "smc": {"max_links": 2}}
 
 
 def take_port(proxy, port, state):
-    """Pulls the cable ("down") or plugs it in ("up"), at the devices of all workers."""
+    """Sets the port "down" or "up", at the devices of all workers."""
     proxy.post(f"/ports?device=shm0&port={port}&state={state}")
     want = "active" if state == "up" else "down"
     wait_until(lambda: port_states(proxy, port) == {want}, f"port {port} of {proxy.name} to go {state}")
 
 
 def port_states(proxy, port):
-    """Each worker has a device, and may be a moment behind the others."""
+    """Each worker has a device and may react later than the others."""
     return {row["state"] for row in proxy.get_json("/devices")["devices"] if row["port"] == port}
 
 
@@ -21,7 +21,7 @@ def group_types(proxy):
 
 
 def wait_symmetric(*proxies):
-    """Until every link group has two links without a port in common, at both ends."""
+    """Waits until every link group has two links without a port in common, at both ends."""
     for proxy in proxies:
         wait_until(lambda: (types := group_types(proxy)) and set(types) == {"symmetric"},
                    f"the link groups of {proxy.name} to become symmetric")

@@ -1,4 +1,4 @@
-"""Programs that know nothing of all this: redis, nginx, PostgreSQL, iperf3."""
+"""Unmodified programs through proxies: redis, nginx, PostgreSQL, iperf3."""
 import hashlib
 import json
 import os
@@ -15,7 +15,7 @@ import peers
 from harness import ProxyTest, amount, join, main, seconds, wait_until
 
 POSTGRES_FOLDERS = "/usr/lib/postgresql/*/bin"
-# A program that cannot bind to port 0 may lose its port to somebody else in between.
+# If a program cannot bind to port 0, another program may take its port first.
 PORT_ATTEMPTS = 5
 
 
@@ -134,7 +134,7 @@ class Programs(ProxyTest):
     def test_postgresql(self):
         initdb, postgres, pgbench = program("initdb"), program("postgres"), program("pgbench")
         how = {}
-        if os.geteuid() == 0:  # which PostgreSQL refuses to be
+        if os.geteuid() == 0:  # PostgreSQL refuses to run as root
             try:
                 user = pwd.getpwnam("postgres")
             except KeyError:

@@ -1,4 +1,4 @@
-"""Memory for rings goes back to the system when a burst is over, while its link groups live on."""
+"""Memory for rings is returned to the system after a burst, while its link groups remain."""
 import re
 from pathlib import Path
 
@@ -13,7 +13,7 @@ MESSAGE = bytes(range(256)) * 1024  # all of a ring
 
 
 def shared_bytes(proxy):
-    """What the process has mapped of memory that it shares with others."""
+    """Bytes of shared memory that the process has mapped."""
     total = 0
     for line in Path(f"/proc/{proxy.pid}/maps").read_text().splitlines():
         if "/memfd:" in line:
@@ -66,7 +66,7 @@ class Slabs(ProxyTest):
             slabs = self.groups(proxy) * (2 if VARIANT == "staged" else 1)
             wait_until(lambda: self.pinned(proxy) <= slabs * SLAB_BYTES,
                        f"the slabs of {proxy.name} to go back; {self.pinned(proxy)} bytes are left")
-            # Mapped are the peer's slabs too, and the channel.
+            # The peer's slabs and the channel are also mapped.
             own_and_peers = 2 * self.groups(proxy) * SLAB_BYTES + (1 << 20)
             wait_until(lambda: shared_bytes(proxy) <= own_and_peers,
                        f"{proxy.name} to unmap what went back; {shared_bytes(proxy)} bytes are mapped")
@@ -89,7 +89,7 @@ class Slabs(ProxyTest):
             for count in before:
                 self.assertGreaterEqual(count, COUNT * ELEMENT_BYTES // SLAB_BYTES - 3)
             self.talk(early)
-            # Slabs under new keys, which go as well.
+            # Slabs with new keys, which are freed as well.
             self.burst(COUNT // 3)
             self.wait_returned()
             for now, then in zip(self.returned(), before):

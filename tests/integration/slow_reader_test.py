@@ -1,4 +1,4 @@
-"""A slow reader holds up its writer and nobody else: the proxies do not gather what it leaves."""
+"""A slow reader delays only its writer. The proxies do not buffer the unread data."""
 import random
 import socket
 import threading
@@ -10,20 +10,20 @@ from harness import ProxyTest, VARIANT, main, wait_until
 
 SMALL_BUFFER = 64 * 1024
 SECONDS = 120
-# On the way there are three TCP connections, or two and a ring.
+# The path has three TCP connections, or two and a ring.
 HOPS = 3
 RINGS_AND_PIPES = 8_000_000
 RATE = 2_000_000  # bytes a second
 
 
 def socket_buffers_max():
-    """What the kernel may let the buffers of one connection grow to, by itself."""
+    """Largest size to which the kernel itself may grow the buffers of one connection."""
     ends = [Path(f"/proc/sys/net/ipv4/tcp_{end}mem").read_text().split()[2] for end in "rw"]
     return sum(map(int, ends))
 
 
 class Pace:
-    """Holds a loop down to a number of bytes a second."""
+    """Limits a loop to a number of bytes a second."""
 
     def __init__(self, bytes_per_second):
         self.rate = bytes_per_second
@@ -73,7 +73,7 @@ class SlowReader(ProxyTest):
                 self.addCleanup(self.enough.set)
                 wait_until(lambda: self.read_count >= SECONDS * RATE, "the slow reader",
                            SECONDS * 2)
-                # What is under way fits rings and sockets' buffers: the writer feels the reader.
+                # Data in flight fits rings and socket buffers, so the reader slows the writer.
                 self.assertLess(self.write_count - self.read_count,
                                 HOPS * socket_buffers_max() + RINGS_AND_PIPES)
                 after = [proxy.resident_bytes() for proxy in self.proxies]

@@ -1,4 +1,4 @@
-"""Slow writers for minutes: no byte is lost, and the proxies have nearly nothing to do."""
+"""Slow writers for minutes: no byte is lost, and the proxies use nearly no CPU."""
 import random
 import time
 

@@ -1,11 +1,11 @@
-"""Everything at once: sizes from 1 byte to 8 MiB, half-closes, aborts, slow readers, and a port that dies
-every few seconds. Each byte is compared with what was sent; who is not aborted gets all of them.
+"""Mixed load: sizes from 1 byte to 8 MiB, half-closes, aborts, slow readers, and a port that fails
+every few seconds. Each received byte is compared with the sent one. Connections without an abort get all bytes.
 
-Two proxies of two workers and two links a group. One writes into its peer's memory, the other one
-through send rings, as with an RNIC.
+Two proxies have two workers each and two links a group. One writes into its peer's memory directly, the
+other one through send rings, as with an RNIC.
 
   SOAK_SECONDS  how long (default 5)
-  SOAK_SEED     what happens in which order, as far as that is ours to say (default 1)
+  SOAK_SEED     seed of the order of actions, as far as the test controls it (default 1)
 """
 import os
 import random
@@ -60,7 +60,7 @@ def send_and_end(sock, stream):
 
 
 def receive(sock, stream, pause=0.0):
-    """To the end, which comes after the last byte of the stream. A pause in the middle fills buffers."""
+    """Reads to the end, which follows the last byte of the stream. A pause in the middle fills buffers."""
     pause_at = stream.left // 3
     while part := sock.recv(PART_BYTES_MAX):
         stream.check(part)
@@ -72,7 +72,7 @@ def receive(sock, stream, pause=0.0):
 
 
 def receive_until_reset(sock, stream):
-    """A sender that aborts may have sent less than all, but then no FIN says that this was all."""
+    """A sender that aborts may have sent only a part, but then no FIN follows."""
     try:
         receive(sock, stream)
     except ConnectionError:
@@ -80,8 +80,8 @@ def receive_until_reset(sock, stream):
 
 
 def send_some_and_reset(sock, stream, after):
-    """Resets in the middle of sending, and of receiving what comes back."""
-    # As long as a thread waits for room on the socket, closing it resets nothing.
+    """Resets while it sends, and while it receives the echo."""
+    # While a thread waits for space in the socket's buffer, closing the socket does not reset it.
     sock.settimeout(1)
     task = peers.Task(send_until_reset, sock, stream)
     time.sleep(after)
@@ -97,7 +97,7 @@ def send_until_reset(sock, stream):
 
 
 class Echo:
-    """Both ways at once; the client says FIN first."""
+    """Both ways at once; the client sends FIN first."""
 
     @staticmethod
     def client(sock, begin, size, pause):
@@ -112,7 +112,7 @@ class Echo:
 
 
 class Download:
-    """The server says FIN first, and is told something by who has read all of it."""
+    """The server sends FIN first, and then receives data from the client that has read everything."""
 
     @staticmethod
     def client(sock, begin, size, pause):
@@ -184,7 +184,7 @@ class Soak(ProxyTest):
     options = merge(TWO_PORTS, {"concurrency": WORKERS, "log": {"level": "info"}})
 
     def talk(self, seed):
-        """One connection after the other, until time is up."""
+        """One connection after the other, until the time is over."""
         generator = random.Random(seed)
         while time.monotonic() < self.until:
             kind = generator.choices(range(len(KINDS)), SHARES)[0]
@@ -198,7 +198,7 @@ class Soak(ProxyTest):
                 self.done[KINDS[kind].__name__] += 1
 
     def wait_for_all_groups(self):
-        """Each worker has one with each of the peer's: the ports are to find them all symmetric."""
+        """Creates a link group between each pair of workers, so that all are symmetric before ports fail."""
         def all_there():
             peers.exchange(self.entry, HEADER.pack(0, 0, 0))
             return all(len(group_types(proxy)) == WORKERS ** 2 for proxy in self.proxies)

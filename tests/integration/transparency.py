@@ -1,4 +1,4 @@
-"""Asks the same of a direct connection and of one through two proxies; for transparency_test.py."""
+"""Compares a direct connection with one through two proxies; for transparency_test.py."""
 import array
 import errno
 import fcntl
@@ -10,10 +10,10 @@ import peers
 from harness import ProxyTest, seconds
 
 SO_ZEROCOPY = 60
-BLOCKED_MS = 200  # for which a connection must stay blocked that never completes
+BLOCKED_MS = 200  # time for which an incomplete connection must stay blocked
 
 SOL, TCP, IP = socket.SOL_SOCKET, socket.IPPROTO_TCP, socket.IPPROTO_IP
-# What applications set on connected and on accepted sockets, with a value that is not the default.
+# Options that applications set on connected and accepted sockets, with values other than the default.
 OPTIONS = {
     "SO_KEEPALIVE": (SOL, socket.SO_KEEPALIVE, 1),
     "SO_OOBINLINE": (SOL, socket.SO_OOBINLINE, 1),
@@ -51,7 +51,7 @@ PRIVILEGED_OPTIONS = {  # need CAP_NET_ADMIN or CAP_NET_RAW
 
 
 def read_back(sock, options):
-    """What getsockopt says after setsockopt, or the error's name; by option."""
+    """Results of getsockopt after setsockopt, or the error's name; by option."""
     told = {}
     for name, (level, option, value) in options.items():
         try:
@@ -122,7 +122,7 @@ class Transparency(ProxyTest):
         return client, server
 
     def same(self, ask):
-        """`ask(way)` says the same without proxies and with them; returns what it says."""
+        """Checks that `ask(way)` returns the same without proxies and with them; returns that value."""
         direct, through = (ask(way) for way in self.ways)
         self.assertEqual(through, direct)
         self.assert_carried()

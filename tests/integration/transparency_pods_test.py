@@ -9,7 +9,7 @@ from transparency import BLOCKED_MS, SOL, TCP, error_of, readable
 
 
 class BetweenPods(pod_pair.Pods):
-    """What needs a wire between two hosts."""
+    """Rows that need a wire between two hosts."""
 
     def setUp(self):
         super().setUp()
@@ -32,7 +32,7 @@ class BetweenPods(pod_pair.Pods):
         self.start_pods("redirect")
 
     def test_host_that_vanishes(self):
-        """Keepalive ends a direct connection; that to the sidecar goes on, because the sidecar is there."""
+        """Keepalive ends a direct connection. The connection to the sidecar continues, because the sidecar answers."""
         def probe(sock):
             sock.setsockopt(SOL, socket.SO_KEEPALIVE, 1)
             for option in (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT):

@@ -1,8 +1,8 @@
-"""What an application sees through two proxies, and without them: the rows of docs/transparency.md. The file is
-long because every row of that table is a test here; Rows checks that neither has one that the other lacks.
+"""Behaviour that an application sees through two proxies and without them: the rows of docs/transparency.md. Every
+row of that table is a test here. The class Rows checks that both lists are equal.
 
-Each test asks the same of a direct connection and of one through the proxies. `same` wants equal answers; `differs`
-wants the two that the table tells of, so a difference that goes away is noticed too. FAIRLEAD_VARIANT
+Each test compares a direct connection with one through the proxies. `same` requires equal results. `differs`
+requires the two results in the table, so a difference that disappears is noticed too. FAIRLEAD_VARIANT
 chooses the transport: direct is SMC-R, tcp is the fallback.
 """
 import os
@@ -73,7 +73,7 @@ class Options(Transparency):
         self.assertEqual(self.same(ask), "EAGAIN")
 
     def test_cork_and_nodelay(self):
-        """Neither keeps a byte back once it is taken off, and a byte without more behind it arrives."""
+        """Removing the option releases all bytes, and a single byte arrives."""
         listener = self.listen()
 
         def ask(way):
@@ -98,7 +98,7 @@ class Options(Transparency):
             client, server = self.pair(listener, way)
             server.sendall(b"abc")
             peeked = client.recv(1, socket.MSG_PEEK)
-            client.setblocking(True)  # the flag means nothing to a socket that does not block
+            client.setblocking(True)  # the flag has no effect on a non-blocking socket
             client.setsockopt(SOL, socket.SO_RCVTIMEO, struct.pack("ll", int(seconds(20)), 0))
             sender = peers.Task(server.sendall, b"def" * 1000)
             whole = client.recv(3003, socket.MSG_WAITALL)
@@ -110,7 +110,7 @@ class Options(Transparency):
         self.same(ask)
 
     def test_zero_copy(self):
-        """The bytes arrive, and the sender is told when it may use its memory again."""
+        """The bytes arrive, and the sender is notified when it may reuse its memory."""
         listener = self.listen()
 
         def ask(way):
@@ -151,7 +151,7 @@ class Options(Transparency):
         self.assertEqual(self.same(ask), [None] * 10)
 
     def test_original_destination_of_an_accepted_socket(self):
-        """Nothing was redirected from the application's point of view."""
+        """The application sees no redirection."""
         listener = self.listen()
 
         def ask(way):
@@ -178,7 +178,7 @@ class Options(Transparency):
             for _ in clients:
                 listener = select.select([first, second], [], [], seconds(20))[0][0]
                 with listener.accept()[0] as server:
-                    # Who leaves before anything has passed is not counted as carried.
+                    # A connection that closes before any byte has passed is not counted as carried.
                     self.assertEqual(peers.receive_exactly(server, 1), b"x")
                 counts[listener] += 1
             for client in clients:
@@ -188,7 +188,7 @@ class Options(Transparency):
 
 
 class WhatTheOtherSideSees(Transparency):
-    """The two kernels' own conversation is another one: options that speak to it reach the sidecar, no further."""
+    """Each TCP connection belongs to two kernels: options for its packets reach the sidecar and no further."""
 
     def syn_of(self, listener, way, prepare):
         """(type of service, time to live, largest segment) in the SYN that the server's kernel got."""
@@ -215,7 +215,7 @@ class WhatTheOtherSideSees(Transparency):
         self.differs(lambda way: self.syn_of(listener, way, mark), (0x10, 77, 1000), plain)
 
     def test_own_addresses(self):
-        """A client's own port is the one that it asked for; its peer is whom it connected to."""
+        """A client's own port is the requested one; its peer is the destination that it connected to."""
         listener = self.listen()
 
         def ask(way):
@@ -224,12 +224,12 @@ class WhatTheOtherSideSees(Transparency):
         self.assertEqual(self.same(ask), ("127.0.0.1", True))
 
     def test_address_of_the_server(self):
-        """getsockname of an accepted socket is what the server listens on."""
+        """getsockname of an accepted socket returns the address of the listener."""
         listener = self.listen()
         self.same(lambda way: self.pair(listener, way)[1].getsockname())
 
     def test_bytes_on_their_way(self):
-        """TIOCOUTQ and TCP_INFO tell of the leg to the sidecar: it takes what a server leaves unread."""
+        """TIOCOUTQ and TCP_INFO describe the connection to the sidecar, which reads before the server does."""
         listener = self.listen(prepare=lambda sock: sock.setsockopt(SOL, socket.SO_RCVBUF, 4096))
 
         def ask(way):
@@ -244,7 +244,7 @@ class WhatTheOtherSideSees(Transparency):
         self.differs(ask, True, False)
 
     def test_connection_information(self):
-        """TCP_INFO and IP_MTU answer as ever; what they measure is the leg to the sidecar."""
+        """TCP_INFO and IP_MTU work as usual, but measure the connection to the sidecar."""
         listener = self.listen()
 
         def ask(way):
@@ -276,7 +276,7 @@ class WhatTheOtherSideSees(Transparency):
 
 class Opening(Transparency):
     def test_port_without_a_listener(self):
-        """The sidecar has accepted before it can know; the application meets the refusal as a reset."""
+        """The sidecar accepts before it learns of the refusal; the application sees the refusal as a reset."""
         with socket.socket() as closed:
             closed.setsockopt(SOL, socket.SO_REUSEADDR, 1)
             closed.bind(("127.0.0.1", 0))
@@ -290,7 +290,7 @@ class Opening(Transparency):
             self.differs(ask, "ECONNREFUSED", "ECONNRESET", carried=False)
 
     def test_destination_without_a_route(self):
-        """TCP has no way to a multicast address: the kernel says so without a packet."""
+        """TCP has no route to a multicast address: the kernel reports it without a packet."""
         self.ways = (("224.0.0.1", 9), None)
         self.start_pair(self.ways[0])
         outbound = self.start("direct", [{"name": "out", "direction": "outbound", "mode": "static",
@@ -380,7 +380,7 @@ class Ending(Transparency):
         self.same(ask)
 
     def test_shutdown_of_reading(self):
-        """SHUT_RD says nothing to the other side."""
+        """SHUT_RD sends nothing to the other side."""
         listener = self.listen()
 
         def ask(way):

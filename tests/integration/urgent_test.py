@@ -1,4 +1,4 @@
-"""Urgent data: MSG_OOB goes in and comes out, as if there were no proxy.
+"""Urgent data: MSG_OOB is delivered as without a proxy.
 
 Each case also runs without a proxy, and the application must see the same."""
 import contextlib
@@ -12,7 +12,7 @@ from harness import ProxyTest, amount, main, seconds
 from last_words_test import Rendezvous
 
 SIOCATMARK = 0x8905
-LONG = 300_000  # bytes that make the fallback splice
+LONG = 300_000  # number of bytes that makes the TCP relay splice
 
 
 def at_mark(sock):
@@ -44,7 +44,7 @@ def receive_marked(sock):
 
 
 def receive_out_of_band(sock):
-    """What a socket without SO_OOBINLINE reads: in the stream, and out of band."""
+    """Data that a socket without SO_OOBINLINE reads: in the stream, and out of band."""
     data, urgent = bytearray(), []
     poll = select.poll()
     poll.register(sock, select.POLLIN | select.POLLPRI)
@@ -70,7 +70,7 @@ class Urgent(ProxyTest):
 
     @contextlib.contextmanager
     def connection(self, flow, inline, entry=None):
-        """(who sends, who receives)."""
+        """The pair (sender, receiver)."""
         with peers.connect(entry or self.entry) as client:
             server, done = self.meeting.meet()
             sender, receiver = (client, server) if flow == "to_server" else (server, client)

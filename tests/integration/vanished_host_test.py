@@ -1,5 +1,5 @@
-"""A host that vanishes ends its connections in bounded time; one that only does not read keeps them.
-The test drops the packets of chosen connections, in a network namespace of its own."""
+"""Connections to a vanished host end in bounded time; connections to a host that does not read stay open.
+The test drops the packets of chosen connections in its own network namespace."""
 import ctypes
 import os
 import shutil
@@ -97,7 +97,7 @@ class Vanished(ProxyTest):
                 heal()
 
     def stall(self):
-        """A pair whose far application does not read, with all buffers on the way there full."""
+        """A pair whose remote application does not read, with all buffers on the path full."""
         go_on = threading.Event()
         self.addCleanup(go_on.set)
 
