@@ -28,6 +28,8 @@ SYSTEM = "fairlead-system"
 PROGRAMS, WHY_NOT = apiserver.find_programs()
 HELM, WHY_NO_HELM = helm.find_helm() if PROGRAMS else (None, "")
 CASES = {path.stem: json.loads(path.read_text()) for path in sorted((INJECTION / "cases").glob("*.json"))}
+# Pods of the golden cases have images, and marks of the injection, that the policy about RNICs refuses.
+NO_RNICS = "node.rnicAccess=none"
 EXPECTED = {name: json.loads((INJECTION / "expected" / f"{name}.json").read_text()) for name in CASES}
 
 
@@ -95,12 +97,12 @@ class InCluster(unittest.TestCase):
                     self.assertTrue(any(warning in text for text in warnings), (name, warning, warnings))
 
     def test_policy(self):
-        self.install("--set", "injector.mode=policy")
+        self.install("--set", f"injector.mode=policy,{NO_RNICS}")
         self.check_golden_pods(has_all_warnings=False)
 
     def test_policy_agrees_about_values(self):
         """Each value at a border: the policy injects exactly where the library does."""
-        self.install("--set", "injector.mode=policy")
+        self.install("--set", f"injector.mode=policy,{NO_RNICS}")
         self.wait_until_installed()
         for line in (ROOT / "tests" / "injection" / "values.txt").read_text().splitlines():
             if not line or line.startswith("#"):
@@ -114,11 +116,34 @@ class InCluster(unittest.TestCase):
                 self.assertEqual(is_injected, verdict == "good", line)
             self.assertEqual(any("is not allowed" in text for text in warnings), verdict == "bad", (line, warnings))
 
+    def refusal(self, pod):
+        """What the API server says of a pod that it does not take; or nothing."""
+        pod = copy.deepcopy(pod)
+        pod["metadata"]["namespace"] = "plain"
+        status, reply, _ = self.api.call("POST", "/api/v1/namespaces/plain/pods?dryRun=All", pod)
+        self.assertIn(status, (201, 422), reply)  # policies refuse with 422
+        return "" if status == 201 else reply["message"]
+
+    def test_policy_about_rnics_lets_pass_what_the_injection_makes_and_nothing_else(self):
+        other = EXPECTED["all_annotations"]["pod"]
+        image = other["spec"]["initContainers"][0]["image"]
+        self.install("--set", "injector.mode=manual", "--set", "node.rnicImages={registry.example/other@sha256:00}")
+        self.api.wait(lambda: self.refusal(other), "the policy")
+        self.assertIn("image that may have no RNIC", self.refusal(other))
+        for name in ("annotated", "port_conflict_avoided", "small_limits", "init_containers_and_default_container"):
+            self.assertEqual(self.refusal(EXPECTED[name]["pod"]), "", name)
+        self.assertIn("together with the container", self.refusal(CASES["already_injected"]["pod"]))
+        for change, message in (({"command": ["sh"]}, "runs or mounts"), ({"args": ["--help"]}, "runs or mounts"),
+                                ({"image": image}, "no RNIC"), ({"securityContext": {"runAsUser": 2201}}, "other rights")):
+            forged = copy.deepcopy(EXPECTED["annotated"]["pod"])
+            forged["spec"]["initContainers"][0].update(change)
+            self.assertIn(message, self.refusal(forged), change)
+
     def test_webhook_with_certificates_and_rights_of_its_own(self):
         address = own_address()
         if not address:
             self.skipTest("this host has no address besides loopback")
-        self.install()
+        self.install("--set", NO_RNICS)
         account = self.api.account("fairlead-injector", SYSTEM)
         settings = self.api.call("GET", f"/api/v1/namespaces/{SYSTEM}/configmaps/fairlead-injector")[1]["data"]
         (self.folder / "settings.json").write_text(settings["settings.json"])
