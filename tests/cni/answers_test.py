@@ -1,5 +1,5 @@
-"""Goal: a pod of which the plugin is told no annotations, as behind Multus, gets what others get, by the answer of
-the node side; and waits for no answer that does not come. Method: clustered.py."""
+"""Goal: if the runtime passes no annotations, as behind Multus, the pod gets the same setup by the answer of the
+node side. The plugin does not wait for a missing answer. Method: clustered.py."""
 import json
 import socket
 
@@ -9,7 +9,7 @@ from plugin import IN, main, seconds
 
 class Answers(ClusterTest):
     def add_as_multus(self, pod, uid=None):
-        """Of the runtime's configuration it passes the delegate CNI_ARGS alone."""
+        """Of the runtime's configuration it passes only CNI_ARGS to the delegate."""
         arguments = (f"IgnoreUnknown=true;K8S_POD_NAMESPACE=shop;K8S_POD_NAME={pod.name};"
                      f"K8S_POD_INFRA_CONTAINER_ID={pod.container};K8S_POD_UID={uid or '0000-' + pod.container}")
         return self.good("ADD", pod, runtimeConfig=None, logLevel="debug", env={"CNI_ARGS": arguments},
@@ -33,7 +33,7 @@ class Answers(ClusterTest):
         self.assertEqual(self.api.asked, 2)
         self.good("DEL", pod)
         self.assertEqual((pod.nft(), pod.programs()), ("", []))
-        # Another pod of that name is none of its business, nor is one that nobody knows.
+        # It does not answer for another pod of that name, nor for an unknown one.
         self.assertEqual(self.add_as_multus(pod, uid="of-another").events()[0]["event"], "no_annotations")
         with self.api.lock:
             self.api.pods.clear()

@@ -1,5 +1,5 @@
-"""Goal: a hostile pod gets from the broker what is its own, and keeps nobody else from it. Method: as in
-broker_test.py, but the devices are sockets of the test, which say what no sidecar would."""
+"""Goal: a hostile pod gets only its own objects from the broker, and cannot exclude other pods. Method: as in
+broker_test.py, but the devices are sockets of the test, which send messages that no sidecar sends."""
 import contextlib
 import fcntl
 import os
@@ -15,7 +15,7 @@ from brokered import (BLANK, CHANNEL, CHANNEL_BYTES, CONNECT, FREE, GRANT, GRANT
                       REQUEST, ROOM, SLOTS, TAKE, TAKEN, UNKNOWN_PEER, VERSION, WELCOME)
 from wired import harness
 
-# Of one pod: cni/node/broker_book.h.
+# Limits of one pod: cni/node/broker_book.h.
 REQUESTS_PER_SECOND = 1024
 REQUESTS_BURST = 4096
 PER_CONNECT = 4
@@ -23,7 +23,7 @@ PER_CONNECT = 4
 
 @contextlib.contextmanager
 def flood(device):
-    """A device that asks for nobody without a pause; gives the answers it has had so far."""
+    """A device that requests an unknown peer without a pause; yields the number of answers so far."""
     answers = []
     over = threading.Event()
 
@@ -55,7 +55,7 @@ class Hostile(brokered.BrokerTest):
         self.assertEqual(self.node("fairlead_node_broker_buffers"), 0)
 
     def test_pod_that_ends_without_a_word_is_let_go(self):
-        """Else its network namespace would live as long as the broker."""
+        """Otherwise its network namespace would exist as long as the broker."""
         pod = self.wired_pod(plugin.IN)
         self.wait_node(1, "fairlead_node_broker_pods", state="open")
         subprocess.run(["ip", "netns", "del", pod.name], check=True)
@@ -109,7 +109,7 @@ class Hostile(brokered.BrokerTest):
             self.assertEqual(thief.enroll(b"thief%03d" % kind)[0], WELCOME)
             thief.say(kind, b"two00000", number=theirs.number)
             self.assertIsNone(thief.hear())
-        # Of another broker, a number that nobody has, and one that is in use already.
+        # An id of another broker, an unknown id, and one that is already in use.
         own = two.wait_blank()
         two.say(TAKE, number=own.number)
         two.say(TAKE, number=own.number)
@@ -131,7 +131,7 @@ class Hostile(brokered.BrokerTest):
         self.assertEqual(two.hear(), (GRANTED, 0, b"one00000"))
         self.assertEqual((two.last.instance, two.last.number), (one.instance, blank.number))
         self.assertEqual(os.pread(two.last.descriptors[0], 5, 0), b"hello")
-        # Whoever takes without end is given no more than a device may have.
+        # A device that takes without end gets no more than its limit.
         taken = 1
         before = self.node("fairlead_node_broker_buffers_refused_total")
         while self.node("fairlead_node_broker_buffers_refused_total") == before:
@@ -146,7 +146,7 @@ class Hostile(brokered.BrokerTest):
             taken += 1
         self.assertLessEqual(taken, 1024)
         self.assertGreater(taken, 1000)
-        self.assertEqual(two.wait_blank().kind, BLANK)  # others have theirs
+        self.assertEqual(two.wait_blank().kind, BLANK)  # other devices still get theirs
 
     def test_nobody_is_known_by_the_name_of_another(self):
         victim, thief = self.wired_pod(plugin.IN), self.wired_pod(plugin.IN)
@@ -161,7 +161,7 @@ class Hostile(brokered.BrokerTest):
             device.close()
         is_taken(thief, b"victim01")
         is_taken(thief, bytes(8))
-        # Nor while the victim is away, nor when the broker has been another meanwhile.
+        # Nor while the victim is absent, nor after a restart of the broker.
         good.close()
         self.wait_node(0, "fairlead_node_broker_devices")
         is_taken(thief, b"victim01")
@@ -171,7 +171,7 @@ class Hostile(brokered.BrokerTest):
         self.wait_node(2, "fairlead_node_broker_pods", state="open")
         is_taken(thief, b"victim01")
         self.assertEqual(self.device(victim).enroll(b"victim01")[0], WELCOME)
-        # Each is told who the other is.
+        # Each learns the identity of the other.
         caller = self.device(thief)
         self.assertEqual(caller.enroll(b"thief001")[0], WELCOME)
         caller.say(CONNECT, b"nobody00")
@@ -219,7 +219,7 @@ class Hostile(brokered.BrokerTest):
         with flood(device) as answers:
             harness.wait_until(lambda: len(answers) >= (REQUESTS_BURST + REQUESTS_PER_SECOND) / (PER_CONNECT + 2),
                                "the flood to have had its burst and a second's share", 30)
-            # What the flood has to wait for does not delay the others.
+            # Requests of the flood wait, and do not delay the others.
             caller = self.device(modest)
             self.assertEqual(caller.enroll(b"caller00")[0], WELCOME)
             caller.say(CONNECT, b"target00")
@@ -233,7 +233,7 @@ class Hostile(brokered.BrokerTest):
         pod = self.wired_pod(plugin.IN)
         self.wait_node(1, "fairlead_node_broker_pods", state="open")
         silent = []
-        for _ in range(17):  # cni/node/broker_book.h: 16 that have not said who they are
+        for _ in range(17):  # cni/node/broker_book.h: 16 unregistered connections
             silent.append(self.device(pod).accept())
         self.assertIsNone(silent[0].hear())
         for device in silent:
@@ -258,7 +258,7 @@ class Hostile(brokered.BrokerTest):
         self.assertEqual(kind, REFUSED)
 
     def test_pods_that_do_not_read_leave_descriptors_to_others(self):
-        """Channels between deaf devices of one pod; the broker keeps the descriptors of what they do not read."""
+        """Channels between devices of one pod that never read; the broker keeps the descriptors of unread records."""
         self.agent.kill()
         self.agent.wait()
         self.agent = self.start_agent("prlimit", "--nofile=2048:2048")
@@ -272,7 +272,7 @@ class Hostile(brokered.BrokerTest):
             harness.wait_until(lambda: deaf[0].tail - struct.unpack("=Q", deaf[0].ring[64:72])[0] < 64,
                                "the broker to take the requests", 30)
         self.assertGreater(self.node("fairlead_node_broker_introductions_total", result="busy"), 0)
-        # A quarter of the broker's are for what waits.
+        # A quarter of the broker's descriptors are for waiting records.
         with open(f"/proc/{self.agent.pid}/limits", encoding="ascii") as limits:
             self.assertIn(" 2048 ", [line for line in limits if line.startswith("Max open files")][0])
         self.assertLess(len(os.listdir(f"/proc/{self.agent.pid}/fd")), 1024)

@@ -1,6 +1,6 @@
-"""Goal: sidecars that share no directory reach each other's shared-memory device by the node's broker,
-whatever becomes of the broker. Method: pods wired by protocol with real, unprivileged sidecars,
-fairlead-node beside them; its metrics and the sidecars' admin interfaces say what came about."""
+"""Goal: sidecars that share no directory reach each other's shared-memory device by the node's broker, also
+after it fails or restarts. Method: pods wired by the CNI protocol with real, unprivileged sidecars, and
+fairlead-node. Its metrics and the sidecars' admin interfaces show the results."""
 import signal
 import subprocess
 
@@ -36,12 +36,12 @@ class Broker(brokered.BrokerTest):
         self.redis(server)
         with self.client_that_stays(client, server.address()) as ask:
             ask()
-            # The broker makes all memory, so what the second benchmark needs is there before it goes.
+            # The broker creates all memory, so memory for the second benchmark exists before the broker stops.
             self.benchmark(client, server.address())
             self.agent.kill()
             self.agent.wait()
             ask()
-            self.benchmark(client, server.address())  # over the link group that is there
+            self.benchmark(client, server.address())  # over the existing link group
             self.assert_shm_while_memory_lasts(inbound, outbound)
             # A sidecar that starts without a broker has TCP.
             late = self.wired_pod(plugin.IN)
@@ -57,7 +57,7 @@ class Broker(brokered.BrokerTest):
             self.assertGreaterEqual(late_proxy.smcr_connections(), 8)
             self.assertEqual(late_proxy.metrics().connections("tcp"), 1)
             ask()
-        # Killed while bytes are on their way.
+        # Killed while bytes are in flight.
         running = subprocess.Popen(
             client.command("redis-benchmark", "-h", server.address(), "-n",
                            str(harness.amount(100_000)), "-c", "8", "-t", "set", "--csv"),
@@ -73,7 +73,7 @@ class Broker(brokered.BrokerTest):
         self.assert_shm_while_memory_lasts(outbound)
 
     def assert_shm_while_memory_lasts(self, *proxies):
-        """Without a broker there is no new memory: a connection that finds no room in what is there is TCP."""
+        """Without a broker there is no new memory: a connection that finds none free uses TCP."""
         for proxy in proxies:
             metrics = proxy.metrics()
             self.assertLessEqual(set(metrics.fallbacks()), {("memory", "local"), ("memory", "peer")}, proxy.name)

@@ -1,4 +1,4 @@
-"""Wired pods with fairlead-node beside them, and a device that speaks the broker's protocol by hand."""
+"""Wired pods with fairlead-node, and a device that implements the broker's protocol in the test."""
 import contextlib
 import errno
 import mmap
@@ -44,11 +44,11 @@ class Record:
 
 
 class Device:
-    """A sidecar's device that says what it likes. It listens from the start; the broker comes by itself."""
+    """A sidecar's device that can send arbitrary messages. It listens from the start; the broker connects to it."""
 
     def __init__(self, pod, uid=SIDECAR_UID):
         self.link, self.ring, self.tail, self.instance, self.last = None, None, 0, None, None
-        self.descriptors = []  # that came along and were not taken by somebody
+        self.descriptors = []  # received, and not yet fetched by a test
         self.blanks = []
         with pod.namespace():
             self.listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -97,7 +97,7 @@ class Device:
         self.wake()
 
     def hear_any(self):
-        """The next record; nothing when the broker has hung up."""
+        """The next record; None if the broker has closed the connection."""
         try:
             data, descriptors, _, _ = socket.recv_fds(self.link, 128, 8)
         except ConnectionResetError:
@@ -109,7 +109,7 @@ class Device:
         return record
 
     def hear(self):
-        """Kind, refusal and peer of the next record that is no blank; those are kept."""
+        """Kind, refusal and peer of the next record that is no blank; blanks are kept."""
         while True:
             record = self.hear_any()
             if record is None:
@@ -204,7 +204,7 @@ class BrokerTest(wired.WiredTest):
 
     @contextlib.contextmanager
     def client_that_stays(self, pod, host):
-        """A connection that is used until the end: each call is a round trip of the application."""
+        """A connection that stays open: each call is a round trip of the application."""
         client = subprocess.Popen(pod.command("redis-cli", "-h", host), stdin=subprocess.PIPE,
                                   stdout=subprocess.PIPE, text=True)
 

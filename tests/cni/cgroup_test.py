@@ -1,5 +1,5 @@
-"""Goal: the option program is attached to the pod's cgroup, whoever says where that is. Method: the plugin's process,
-cgroups named as the kubelet names them, and bpftool as a witness."""
+"""Goal: the option program is attached to the pod's cgroup, whatever the source of its path. Method: the plugin's
+process, cgroups with the kubelet's names, and bpftool as an independent check."""
 import os
 import unittest
 

@@ -1,5 +1,5 @@
-"""Goal: the application of a pod sees the client's address, with a sidecar that has no right at all, whatever restarts. Method:
-pods wired by protocol with unprivileged sidecars, fairlead-node beside them, and Redis, which tells each client how it sees it."""
+"""Goal: the application of a pod sees the client's address, with an unprivileged sidecar, also after restarts. Method:
+pods wired by the CNI protocol with such sidecars, fairlead-node, and Redis, which reports a client's address to it."""
 import re
 import subprocess
 
@@ -13,7 +13,7 @@ OPTED_OUT = {**plugin.IN, "fairlead.io/client-address": "disabled"}
 
 class ClientAddress(brokered.BrokerTest):
     def seen(self, client, host):
-        """The address that Redis sees a client of this pod with."""
+        """The address that Redis sees for a client of this pod."""
         done = subprocess.run(client.command("redis-cli", "-h", host, "CLIENT", "INFO"),
                               capture_output=True, text=True, check=True, timeout=harness.seconds(60))
         return re.search(r"addr=(\S+):\d+ ", done.stdout).group(1).strip("[]")
@@ -47,13 +47,13 @@ class ClientAddress(brokered.BrokerTest):
         self.inbound = self.sidecar(self.server, "server", BY_BROKER)
         self.wait_check(self.inbound, "ok")
         self.assert_seen()
-        # What there is needs no node side, and the next one disturbs nothing.
+        # The attached programs need no node side, and the next one disturbs nothing.
         self.agent.kill()
         self.agent.wait()
         self.assert_seen()
         self.agent = self.start_agent()
         self.assert_seen()
-        # A sidecar of which only the next node side hears.
+        # A sidecar that only the next node side learns of.
         self.agent.kill()
         self.agent.wait()
         self.inbound.terminate()

@@ -1,5 +1,5 @@
-"""fairlead-node beside an API server: the real agent in folders of the test's own, namespaces as pods, and an API
-server of the test's own, which serves what it is told and remembers what it was asked."""
+"""fairlead-node with an API server: the real agent in the test's own folders, namespaces as pods, and the test's
+own API server, which serves given objects and records requests."""
 import json
 import os
 import re
@@ -24,8 +24,8 @@ RUNS = {"name": "fairlead-proxy", "started": True, "state": {"running": {}}}
 class Api(FakeApiServer):
     def __init__(self, folder):
         self.pods, self.events, self.labels, self.limits = [], [], {}, []
-        self.asked = 0  # for one pod alone
-        self.sets, self.patches = {}, []  # DaemonSets by name: [nodes, those that are left a look]
+        self.asked = 0  # number of requests for a single pod
+        self.sets, self.patches = {}, []  # DaemonSets by name: [nodes, ready nodes at successive requests]
         super().__init__(folder, "secret")
 
     def answer(self, method, path, body):
@@ -56,13 +56,13 @@ class Api(FakeApiServer):
         return 404, {}
 
     def daemonset(self, method, name, body):
-        """As the controller rolls it out, one step at each look."""
+        """Imitates the controller's roll-out, one step at each request."""
         if name not in self.sets:
             return 404, {}
         nodes, steps = self.sets[name]
         if method == "PATCH":
             self.patches.append((name, json.loads(body)))
-            seen, done = 1, nodes  # the status is still that of the pods before
+            seen, done = 1, nodes  # the status is still that of the previous pods
         else:
             seen, done = 2, steps.pop(0) if len(steps) > 1 else steps[0]
         return 200, {"metadata": {"generation": 2},
@@ -114,7 +114,7 @@ class ClusterTest(PluginTest):
         wait_until(condition, what, SECONDS_MAX)
 
     def wait_rounds(self, count):
-        """So many more looks, each of which is over when the next has begun."""
+        """Waits for this many more checks of the agent; a check is over when the next one has begun."""
         wanted = self.api.rounds() + count + 1
         self.wait(lambda: self.api.rounds() >= wanted, "the next look")
 
@@ -124,7 +124,7 @@ class ClusterTest(PluginTest):
         return int(found.group(1)) if found else None
 
     def running_pod(self, *arguments, annotations=IN, status=RUNS, spec=None):
-        """A pod that nobody called the plugin for, and its object."""
+        """A pod for which the plugin was not called, and its object."""
         pod = plugin.Pod(*arguments, with_cgroup=False)
         uid = f"0000-{pod.container}"
         if self.kubelet:

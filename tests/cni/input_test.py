@@ -1,5 +1,5 @@
-"""Goal: whatever is on standard input or in the environment, the plugin answers with a result or an
-error that names key, value and what is allowed; it never crashes, hangs, or touches a pod half."""
+"""Goal: for any standard input and environment the plugin answers with a result, or with an error that names
+key, value and the allowed values. It never crashes, hangs, or changes a pod partially."""
 import json
 import random
 
@@ -70,7 +70,7 @@ class Input(PluginTest):
             self.bad(7, ["prevResult", "an object"], verb, pod, IN, prevResult=[1])
 
     def test_previous_results_of_all_shapes(self):
-        """They are the business of others; we echo them, and look for addresses."""
+        """Other plugins define these keys; the plugin echoes them, and reads addresses."""
         for result in ({}, {"ips": None}, {"ips": [None, {}, {"address": 5}, {"address": "x"}]},
                        {"ips": {}, "extra": [1, {"a": "\u00fc"}]}):
             answer = self.good("ADD", self.pod(), IN, prevResult=result)
@@ -95,7 +95,7 @@ class Input(PluginTest):
         self.assertEqual([problem["code"] for problem in self.state(pod)["problems"]], [106])
 
     def test_damaged_configurations(self):
-        """Seeded mutations of a good one: an answer in JSON, always."""
+        """Seeded mutations of a valid configuration always get an answer in JSON."""
         pod = self.pod()
         text = json.dumps(self.config(pod, IN)).encode()
         chance = random.Random(254)
@@ -107,7 +107,7 @@ class Input(PluginTest):
                     chance.choice(b'{}[]",:0\\ \xff\x00a') for _ in range(chance.randint(0, 3)))
             answer = self.raw(self.environment("ADD", pod), bytes(damaged))
             self.assertTrue("code" in answer.json or answer.code == 0, bytes(damaged))
-        # A key may have been hit that says where state is; a plain one is told of all pods here.
+        # The mutation may have changed the path of the state, so a valid call follows for all pods.
         self.good("DEL", pod)
 
 

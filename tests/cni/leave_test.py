@@ -1,5 +1,5 @@
-"""Goal: a node is left without a trace, and whoever takes Fairlead off a cluster knows when all are. Method:
-clustered.py; the test plays the controller of the DaemonSets."""
+"""Goal: the uninstallation leaves nothing on a node, and reports when all nodes are done. Method:
+clustered.py; the test acts as the controller of the DaemonSets."""
 import json
 import os
 import subprocess
@@ -31,7 +31,7 @@ class Leave(ClusterTest):
                          {name: json.loads(text) for name, text in before.items()})
         self.assertEqual((list(self.run_dir.iterdir()), list((self.folder / "bin").iterdir())), ([], []))
         self.assertEqual((late.nft(), late.alias(), late.programs()), ("", "", []))
-        self.assertEqual(len(self.api.reasons()), 1)  # and nobody repairs it again
+        self.assertEqual(len(self.api.reasons()), 1)  # and it is not repaired again
         agent.terminate()
         self.assertEqual(agent.wait(seconds(SECONDS_MAX)), 0)
 

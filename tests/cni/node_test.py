@@ -1,6 +1,6 @@
-"""Goal: fairlead-node puts the plugin on a node, keeps it there, and takes it off without a trace. Method:
-folders of the test's own in place of the node's, the real programs, and a runtime's files as they are
-found on nodes. One file, long because all of it shares the folders and the running agent."""
+"""Goal: fairlead-node installs the plugin on a node, keeps it installed, and removes it completely. Method:
+the test's own folders in place of the node's, the real programs, and a runtime's files as they are
+found on nodes."""
 import json
 import os
 import re
@@ -130,7 +130,7 @@ class Install(Node):
 
 
 class Multus(Node):
-    """The shapes in which Multus, in front of the network, says what the network is. Wherever they lead, the runtime
+    """The forms in which Multus, in front of the network, names its network. In each of them the runtime
     still calls Multus first, and Multus never calls itself."""
     OURS = "fairlead-cni"
 
@@ -186,7 +186,7 @@ class Multus(Node):
             self.assertIn("waiting", self.install())
         self.assertEqual((single.read_bytes(), self.multus.read_bytes(), self.runtime_takes()),
                          (*before, "00-multus.conf"))
-        # When it starts, it takes the first file that is not its own.
+        # At its start Multus uses the first file that is not its own.
         first = min(path.name for path in self.conf.iterdir() if not path.name.startswith("00-multus"))
         self.assertEqual(self.types(self.plugins(self.conf / first)), ["bridge", self.OURS])
         self.write(self.multus, type="multus-shim", clusterNetwork=f"/host/etc/cni/net.d/{first}")
@@ -208,7 +208,7 @@ class Multus(Node):
 class Agent(Node, PluginTest):
     def setUp(self):
         Node.setUp(self)
-        # One folder for both; install makes it, or PluginTest did.
+        # One folder for both; install or PluginTest created it.
         PluginTest.setUp(self)
         self.log = self.folder.with_name(self.folder.name + ".log")
         self.addCleanup(self.log.unlink, missing_ok=True)
@@ -297,7 +297,7 @@ class Agent(Node, PluginTest):
                 self.assertEqual((pod.nft(), pod.alias(), pod.programs()),
                                  (untouched.nft(), untouched.alias(), []))
             self.assertEqual(list(self.run_dir.iterdir()), [])
-        # A runtime that remembers the old configuration may still call what it remembers.
+        # A runtime that has cached the old configuration may still call its plugins.
         for verb in ("CHECK", "DEL"):
             self.good(verb, pods[0])
 

@@ -1,5 +1,5 @@
-"""A container runtime as an NRI plugin sees it: a socket, the multiplexer, ttrpc, and the few protobuf messages that are
-needed, by hand. No container is made: the caller is told what the plugin would have changed."""
+"""The runtime's side of NRI: a socket, the multiplexer, ttrpc, and the few necessary protobuf messages, implemented
+in the test. No container is created: the caller gets the adjustments that the plugin requested."""
 import os
 import socket
 import struct
@@ -85,7 +85,7 @@ def container_message(sandbox, name="fairlead-proxy", uid=2201, devices=(), rlim
 
 
 class Adjustment:
-    """What the plugin wants to have changed."""
+    """Adjustments that the plugin requests."""
 
     def __init__(self, payload):
         fields = decode(decode(payload).get(1, [b""])[0])
@@ -98,12 +98,12 @@ class Adjustment:
             assert not parts, parts
         for limit in map(decode, fields.pop(7, [])):
             self.rlimits.append((limit[1][0].decode(), limit[2][0], limit[3][0]))
-        # Nothing that a validator of the runtime could refuse.
+        # No adjustment that a validator of the runtime could reject.
         assert not fields, fields
 
 
 class Connection:
-    """With one plugin that has connected."""
+    """A runtime with one connected plugin."""
 
     def __init__(self, peer, seconds):
         self.peer, self.stream, self.buffers = peer, 1, {PLUGIN: b"", RUNTIME: b""}
@@ -158,7 +158,7 @@ class Connection:
         return stream, {key: value[0].decode() for key, value in decode(fields[3][0]).items()}
 
     def accept(self, pods=(), containers=()):
-        """All that comes before the first container. Gives what the plugin said of itself."""
+        """The messages before the first container. Returns the plugin's description of itself."""
         stream, said = self.registration()
         events = decode(self.call("Configure", encode({2: "containerd", 3: "v2.3.7", 4: 5000, 5: 2000})))[2][0]
         assert events == 1 << 3, events
@@ -171,7 +171,7 @@ class Connection:
 
 
 class Runtime:
-    """Listens as containerd does: a socket in a folder, made anew at each start."""
+    """Listens as containerd does: a new socket in a folder at each start."""
 
     def __init__(self, path, seconds):
         self.path, self.seconds, self.connections = path, seconds, []

@@ -1,5 +1,5 @@
-"""Goal: sidecars get the RNICs of their pod from fairlead-node, nobody else gets anything, and no pod fails to start
-for it. Method: the program, a container runtime that makes no containers (nri_runtime.py), and a sysfs of files."""
+"""Goal: sidecars get the RNICs of their pod from fairlead-node, other containers get nothing, and every pod starts.
+Method: the program, a container runtime that creates no containers (nri_runtime.py), and a sysfs of files."""
 import os
 import resource
 import subprocess
@@ -19,7 +19,7 @@ SIDECAR = 2201
 
 
 def may_raise_limits():
-    """Without this right a runtime cannot start a container with a higher limit, and must not be asked to."""
+    """Without this right a runtime cannot start a container with a higher limit, so the agent must not request one."""
     effective = int(Path("/proc/self/status").read_text(encoding="ascii").split("CapEff:")[1].split()[0], 16)
     return bool(effective >> 24 & 1)
 
@@ -43,7 +43,7 @@ class NriTest(node_test.Node, PluginTest):
         self.log = self.folder.with_name(self.folder.name + ".log")
         self.log.touch()
         self.addCleanup(self.log.unlink, missing_ok=True)
-        # Short: the address of a Unix socket has 107 bytes.
+        # A short path: the address of a Unix socket has at most 107 bytes.
         self.sockets = Path(self.enterContext(tempfile.TemporaryDirectory(prefix="nri-")))
         self.socket = self.sockets / "nri.sock"
         self.sysfs = self.folder / "sys"
@@ -137,7 +137,7 @@ class Sidecars(NriTest):
         self.run_node("run", "--rnic-access", "some", code=64)
 
     def test_pod_hears_what_was_decided(self):
-        """The plugin looked at this machine, which may have no RNIC; the agent takes its word."""
+        """The plugin checked this machine, which may have no RNIC; the agent uses its result."""
         _, _, runtime = self.connected("--rnic-namespace", "shop")
         pod = self.pod()
         self.add(pod, rnicMode="none")
@@ -152,7 +152,7 @@ class Sidecars(NriTest):
 
     @unittest.skipIf(cgroup_root() is None, "no cgroup v2 hierarchy to be written")
     def test_sidecar_that_ran_before_is_given_its_device_or_the_reason(self):
-        """By which means is for the unit test; here the process is not the container's."""
+        """The unit test covers the means; here the process is not the container's."""
         sandbox, container = "a" * 64, "k" * 64
         top = cgroup_root() / f"kubelate{os.getpid()}"
         for folder in (top, top / "pod11-22", top / "pod11-22" / f"cri-containerd-{container}.scope"):
@@ -174,7 +174,7 @@ class Sidecars(NriTest):
         runtime.listener.settimeout(0)
         for mode in ("resource", "none"):
             agent = self.start_agent("--rnic-access", mode)
-            # All that is started before the agent is ready has been.
+            # The agent is ready, so it would already have connected to the runtime.
             self.assertRaises(BlockingIOError, runtime.connection)
             self.assertNotIn("nri_connected", self.get("/metrics")[1])
             agent.kill()
@@ -182,7 +182,7 @@ class Sidecars(NriTest):
 
 
 class NeverInTheWay(NriTest):
-    """The four ways in which a plugin keeps a container from starting, and those in which it delays one."""
+    """The four ways in which a plugin prevents the start of a container, and those in which it delays one."""
 
     def test_no_answer_is_an_error(self):
         _, _, runtime = self.connected()
@@ -215,7 +215,7 @@ class NeverInTheWay(NriTest):
             self.assertEqual((len(made.devices), made.rlimits), (1, rlimits))
 
     def test_asks_for_nothing_that_validators_look_at(self):
-        """Adjustment refuses all but devices and limits; a hundred shapes of a sidecar bring nothing else."""
+        """Adjustment refuses all fields but devices and limits; a hundred variants of a sidecar cause no other field."""
         _, _, runtime = self.connected()
         for number in range(100):
             container = container_message("a" * 64, uid=None if number % 2 else SIDECAR, memory=number << 20)

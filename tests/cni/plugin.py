@@ -1,5 +1,5 @@
 """Calls fairlead-cni as a runtime does: by environment and standard input, with network namespaces as
-pods and a run folder of the test's own.
+pods and the test's own run folder.
 
 Environment: FAIRLEAD_CNI, the plugin; FAIRLEAD_SLOWNESS as in tests/suite.py.
 """
@@ -38,7 +38,7 @@ def with_rights_of_the_chart(*command):
     """fairlead-node as the DaemonSet has it: root, but with no capability besides those that the chart adds."""
     added = re.search(r"^ *add: \[(.*)\]$", NODE_TEMPLATE.read_text(encoding="utf-8"), re.M).group(1)
     known = int(Path("/proc/self/status").read_text(encoding="ascii").split("CapBnd:")[1].split()[0], 16)
-    # Of the others, a machine like this one may not have SYS_RESOURCE, 24.
+    # Of the other capabilities, a test machine may lack SYS_RESOURCE, 24.
     names = [name for name in re.findall(r"\b(?:[A-Z]+_[A-Z]+|CHOWN|MKNOD)\b", added)
              if name != "SYS_RESOURCE" or known >> 24 & 1]
     return ["setpriv", "--inh-caps=-all", "--bounding-set=-all" + "".join(f",+{name.lower()}" for name in names),
@@ -84,7 +84,7 @@ class Pod:
         self.path = f"/run/netns/{self.name}"
         self.cgroup = None
         run("ip", "-n", self.name, "link", "add", "eth0", "type", "veth", "peer", "name", "out0")
-        # Addresses that come by themselves would come during a test.
+        # Automatic addresses would appear during a test.
         for device in ("eth0", "out0"):
             run("ip", "-n", self.name, "link", "set", device, "addrgenmode", "none")
         for device in ("lo", "eth0", "out0"):
@@ -104,7 +104,7 @@ class Pod:
 
     @contextlib.contextmanager
     def namespace(self):
-        """The calling thread is in it."""
+        """The calling thread is in the namespace within this block."""
         with open("/proc/thread-self/ns/net", encoding="ascii") as home, open(self.path, encoding="ascii") as there:
             enter(there)
             try:
@@ -122,7 +122,7 @@ class Pod:
         return run("ip", "netns", "exec", self.name, *command)
 
     def snapshot(self):
-        """All that a plugin could change in here."""
+        """Everything that a plugin could change in this pod."""
         return {"nft": self.nft(), "sysctl": self.inside("sh", "-c", "grep -rs . /proc/sys/net | sort"),
                 "routes": run("ip", "-n", self.name, "route", "show", "table", "all"),
                 "routes6": run("ip", "-6", "-n", self.name, "route", "show", "table", "all"),
@@ -138,7 +138,7 @@ class Pod:
         return sorted(program["name"] for program in shown)
 
     def detach(self, name):
-        """Takes one of these programs away."""
+        """Detaches one of these programs."""
         for program in json.loads(run("bpftool", "-j", "cgroup", "show", self.cgroup)):
             if program["name"] == name:
                 run("bpftool", "cgroup", "detach", self.cgroup, program["attach_type"], "id",
@@ -195,7 +195,7 @@ class PluginTest(unittest.TestCase):
                              CNI_ARGS="K8S_POD_NAME=web-0;IgnoreUnknown=1;K8S_POD_NAMESPACE=default")
         variables.update(changes)
         kept = {key: value for key, value in variables.items() if value is not None}
-        # Sanitizers' options and the like belong to the plugin, too.
+        # The plugin also needs variables such as the sanitizers' options.
         return {**{k: v for k, v in os.environ.items() if not k.startswith("CNI_")}, **kept}
 
     def start(self, environment, text):
@@ -204,12 +204,12 @@ class PluginTest(unittest.TestCase):
         return process, text if isinstance(text, bytes) else text.encode()
 
     def raw(self, environment, text):
-        """One call, with what it cost."""
+        """One call, with the resources that it used."""
         with tempfile.TemporaryFile() as stdin, tempfile.TemporaryFile() as stdout, \
                 tempfile.TemporaryFile() as stderr:
             stdin.write(text if isinstance(text, bytes) else text.encode())
             stdin.seek(0)
-            # Waited for by hand: only wait4 says what this one child has cost.
+            # Uses wait4 because only it reports the resources of this one child.
             process = subprocess.Popen([PLUGIN], stdin=stdin, stdout=stdout, stderr=stderr,
                                        env=environment)
             limit = threading.Timer(seconds(CALL_SECONDS_MAX), process.kill)
@@ -242,7 +242,7 @@ class PluginTest(unittest.TestCase):
         return answer
 
     def add(self, pod, annotations=None, **options):
-        """ADD, which echoes what the plugin before it said."""
+        """ADD, which echoes the result of the previous plugin."""
         answer = self.good("ADD", pod, IN if annotations is None else annotations, **options)
         self.assertEqual(answer.json, pod.previous_result())
         return answer

@@ -1,7 +1,7 @@
-"""Goal: two pods, wired as a runtime wires them, speak SMC-R without their applications knowing. Method:
-for each pod the bridge plugin and then ours are called by protocol; a real sidecar without any privilege
-runs in each, redis-server in one, redis-benchmark in the other; the sidecars' admin interfaces say what
-became of the connections."""
+"""Goal: two pods, wired as a runtime wires them, use SMC-R without changes to their applications. Method:
+for each pod the test calls the bridge plugin and then fairlead-cni by the CNI protocol. Each pod has a real
+sidecar without any privilege. redis-server runs in one, redis-benchmark in the other. The sidecars' admin
+interfaces show the transport of the connections."""
 import subprocess
 
 import plugin
@@ -34,7 +34,7 @@ class Pods(wired.WiredTest):
         self.talk(ipv6=True)
 
     def test_sidecars_that_the_plugin_finds_running(self):
-        """As after a repair: they begin without option program, and use it when it comes."""
+        """As after a repair: they start without option program, and use it once it is attached."""
         pods = [self.wired_pod({"app": "web"}), self.wired_pod({"app": "web"})]
         proxies = [self.sidecar(pod, name) for pod, name in zip(pods, ("server", "client"))]
         self.redis(pods[0])
@@ -46,7 +46,7 @@ class Pods(wired.WiredTest):
         self.assertGreater(proxies[0].smcr_connections(), 0)
 
     def test_sidecars_that_outlive_an_installation(self):
-        """The option program goes with one, and the next one's is another."""
+        """The option program is removed with an installation, and the next installation attaches a new one."""
         pods = [self.wired_pod(plugin.IN), self.wired_pod(plugin.IN)]
         proxies = [self.sidecar(pod, name) for pod, name in zip(pods, ("server", "client"))]
         self.redis(pods[0])
@@ -70,7 +70,7 @@ class Pods(wired.WiredTest):
             self.assertEqual(proxy.smcr_connections(), 0, proxy.name)
 
     def test_stranger_reaches_the_application_with_its_own_address(self):
-        """A pod without sidecar, and a probe from the node, find no proxy in their way."""
+        """A pod without sidecar, and a probe from the node, are not redirected."""
         server, stranger = self.wired_pod(plugin.IN), self.wired_pod({"app": "web"})
         inbound = self.sidecar(server, "server")
         self.redis(server)

@@ -1,4 +1,4 @@
-"""Goal: docs/cni-reference.md says what the code says."""
+"""Goal: docs/cni-reference.md agrees with the code."""
 import subprocess
 import unittest
 from pathlib import Path

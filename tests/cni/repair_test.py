@@ -1,5 +1,5 @@
-"""Goal: what fairlead-node does with the API server: pods that were started before the plugin was there get
-what ADD would have given them, and the node its labels. Method: clustered.py."""
+"""Goal: fairlead-node uses the API server as documented. Pods that started before the plugin was installed get
+the same setup as by ADD, and the node gets its labels. Method: clustered.py."""
 import subprocess
 
 import plugin
@@ -9,7 +9,7 @@ from plugin import IN, main, seconds
 
 class Repair(ClusterTest):
     def test_gives_a_running_pod_what_add_gives(self):
-        # Addresses that no pod of another test has meanwhile: the node looks at all namespaces.
+        # Addresses that no pod of another test uses: the agent checks all namespaces.
         model = self.pod(("10.88.5.1/24", "fd88:5::1/64"))
         late = self.running_pod(("10.88.5.2/24", "fd88:5::2/64"))
         self.start_agent("--repair")
@@ -24,7 +24,7 @@ class Repair(ClusterTest):
         self.assertEqual(self.metric('fairlead_node_repairs_total{result="repaired"}'), 1)
         self.assertEqual(self.metric('fairlead_node_repairs_total{result="failed"}'), 0)
         self.wait(lambda: self.metric('fairlead_node_broker_pods{state="open"}') == 2, "the broker's doors")
-        # A runtime that knows nothing of it neither takes it off nor hinders the pod from going.
+        # A runtime without knowledge of the repair neither removes it nor prevents the end of the pod.
         self.good("DEL", late)
         self.good("GC", **{"cni.dev/valid-attachments": []})
         self.assert_set_up(late)

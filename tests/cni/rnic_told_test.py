@@ -1,5 +1,5 @@
-"""Goal: a sidecar without an RNIC says what its node said of it, and says something else when the node does. Method: a
-real sidecar in a wired pod, whose note is written as the node side writes it."""
+"""Goal: a sidecar without an RNIC reports the reason that its node gave, and follows its changes. Method: a real
+sidecar in a wired pod; the test writes the note in the node side's format."""
 import subprocess
 
 import plugin

@@ -1,5 +1,5 @@
-"""Goal: calls that run side by side, are cut off, or are many leave pods and state as calls one after
-the other would; and the plugin is cheap."""
+"""Goal: concurrent, interrupted and numerous calls leave the same pods and state as sequential calls; and the
+plugin uses few resources."""
 import json
 import os
 import random
@@ -46,7 +46,7 @@ class Storm(PluginTest):
         self.assertEqual(self.attachments(), [])
 
     def test_fifty_at_once_for_one_pod(self):
-        """A runtime that lost patience calls again while the first call still runs."""
+        """After a timeout the runtime calls again while the first call still runs."""
         pod = self.pod()
         before = pod.snapshot()
         running = []
@@ -76,7 +76,7 @@ class Storm(PluginTest):
             if number % 4 == 3:
                 self.add(pod)
             process, = self.start_all("DEL" if number % 4 == 3 else "ADD", [pod], IN)
-            # How far it comes is chance, and all that is asked of it is that it is somewhere.
+            # The progress of the call is random; the test only needs it to be interrupted.
             ended = os.pidfd_open(process.pid)
             if not select.select([ended], [], [], chance.uniform(0, longest))[0]:
                 process.kill()
@@ -103,7 +103,7 @@ class Storm(PluginTest):
 class Cost(PluginTest):
     def measure(self, annotations):
         pod = self.pod()
-        # The least: what other programs do to the caches only adds to it.
+        # The minimum, because the effect of other programs on the caches only adds to it.
         return min(self.add(pod, annotations).cpu_seconds for _ in range(COST_CALLS))
 
     def test_processor_time_of_add(self):
@@ -112,7 +112,7 @@ class Cost(PluginTest):
         program = "" if cgroup_root() else ", without the option program: no cgroup2 here"
         print(f"ADD costs {without * 1000:.1f} ms of processor time for a pod without sidecar, "
               f"{with_sidecar * 1000:.1f} ms for one with it{program}")
-        # Sanitizers have a price that nobody pays on a node.
+        # Sanitizers have a cost that production builds do not have.
         if SLOWNESS == 1:
             self.assertLessEqual(without, CPU_SECONDS_WITHOUT_SIDECAR)
             self.assertLessEqual(with_sidecar, CPU_SECONDS_WITH_SIDECAR)

@@ -1,6 +1,6 @@
-"""Goal: every verb does what the CNI specification 1.1 asks, once, twice and in odd circumstances, and
-a pod is afterwards what it was before. Method: the plugin's process, real network namespaces, and nft
-and ip as witnesses."""
+"""Goal: every command follows the CNI specification 1.1, called once, twice and in unusual circumstances, and
+a pod is restored completely. Method: the plugin's process, real network namespaces, and nft and ip as
+independent checks."""
 import json
 import subprocess
 import unittest

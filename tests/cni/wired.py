@@ -1,4 +1,4 @@
-"""Pods wired as a runtime wires them, with a real sidecar in each, by protocol alone."""
+"""Pods wired through the CNI protocol as by a runtime, with a real sidecar in each."""
 import json
 import os
 import shutil
@@ -19,7 +19,7 @@ NEEDED = ("ip", "nsenter", "setpriv", "redis-server", "redis-benchmark", "redis-
 
 
 class WiredPod(plugin.Pod):
-    """A namespace and a cgroup; what else there is, the plugins make."""
+    """A namespace and a cgroup; the plugins create everything else."""
 
     def __init__(self):  # pylint: disable=super-init-not-called
         plugin.Pod.count += 1
@@ -57,7 +57,7 @@ class WiredTest(harness.ProxyTest, plugin.PluginTest):
         self.bridge = f"flbr{os.getpid()}"[:15]
         self.addCleanup(subprocess.run, ["ip", "link", "del", self.bridge], check=False,
                         capture_output=True)
-        # The sidecar's user may be barred from where the tree lies.
+        # The sidecar's user may have no access to the source tree.
         self.binaries = Path(tempfile.mkdtemp(prefix="fairlead-bin-"))
         self.addCleanup(shutil.rmtree, self.binaries, ignore_errors=True)
         self.binaries.chmod(0o755)
@@ -96,8 +96,8 @@ class WiredTest(harness.ProxyTest, plugin.PluginTest):
         pod.close()
 
     def sidecar(self, pod, name, options=None):
-        """As the injection has it: uid 2201, no capability, no way to get one."""
-        # What joins the cgroup is the process that then becomes the proxy.
+        """As in an injected pod: uid 2201, no capability, no way to gain one."""
+        # The process that joins the cgroup becomes the proxy by exec.
         join = f'echo $$ > {pod.cgroup}/cgroup.procs && exec "$@"'
         wrapper = ["sh", "-c", join, "sh", *pod.command(
             "setpriv", "--reuid=2201", "--regid=2201", "--clear-groups", "--no-new-privs",
@@ -106,7 +106,7 @@ class WiredTest(harness.ProxyTest, plugin.PluginTest):
                      harness.listener("inbound", "inbound", listen="[::]:4543", mode="redirect")]
         settings = harness.merge({"smc": {"option_program": "external"}}, options or {})
         proxy = self.start(name, listeners, settings, wrapper=wrapper)
-        # Before its pod goes; whatever is wrong with it is found at the end of the test.
+        # Before its pod is removed; errors of the proxy are reported at the end of the test.
         self.addCleanup(proxy.finish)
         return proxy
 
