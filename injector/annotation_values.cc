@@ -16,6 +16,10 @@ namespace {
 constexpr std::size_t kNumberDigitsMax = 15;
 constexpr std::uint64_t kPortMax = 65535;
 constexpr std::uint64_t kGraceSecondsMax = 3600;
+constexpr std::uint64_t kTrafficClassMax = 255;
+constexpr std::uint64_t kServiceLevelMax = 7;
+constexpr std::uint64_t kAckTimeoutMax = 22;
+constexpr std::uint64_t kRetriesMax = 7;
 constexpr std::size_t kResourceNameCharsMax = 63;
 constexpr std::size_t kResourcePrefixCharsMax = 253;
 
@@ -96,6 +100,19 @@ bool is_buffer_size(std::string_view value) {
 bool is_connections_per_group(std::string_view value) {
   return is_between(value, kConnectionsPerGroupMin, kConnectionsPerGroupMax);
 }
+
+bool is_traffic_class(std::string_view value) { return is_between(value, 0, kTrafficClassMax); }
+
+bool is_service_level(std::string_view value) { return is_between(value, 0, kServiceLevelMax); }
+
+bool is_path_mtu(std::string_view value) {
+  return is_one_of(value,
+                   std::array<std::string_view, 6>{"0", "256", "512", "1024", "2048", "4096"});
+}
+
+bool is_ack_timeout(std::string_view value) { return is_between(value, 1, kAckTimeoutMax); }
+
+bool is_retry_count(std::string_view value) { return is_between(value, 0, kRetriesMax); }
 
 bool is_grace_period(std::string_view value) {
   if (value.empty()) return false;

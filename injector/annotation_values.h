@@ -19,6 +19,11 @@ bool is_memory(std::string_view value);
 bool is_memory_limit(std::string_view value);
 bool is_buffer_size(std::string_view value);
 bool is_connections_per_group(std::string_view value);
+bool is_traffic_class(std::string_view value);
+bool is_service_level(std::string_view value);
+bool is_path_mtu(std::string_view value);
+bool is_ack_timeout(std::string_view value);
+bool is_retry_count(std::string_view value);  // of either kind
 bool is_grace_period(std::string_view value);
 bool is_admin_port(std::string_view value);
 bool is_image(std::string_view value);

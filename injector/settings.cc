@@ -100,12 +100,31 @@ std::optional<std::string> read_variables(const Json& value, Settings& settings)
   return std::nullopt;
 }
 
+std::optional<std::string> read_smc(const Json& value, Settings& settings) {
+  std::string names;
+  for (const SmcNumber& number : kSmcNumbers)
+    names += (names.empty() ? "" : ", ") + std::string(number.setting);
+  if (!value.is_object()) return refusal("smc", value, "an object of " + names);
+  for (const auto& [name, number] : value.items()) {
+    const auto* known = std::find_if(kSmcNumbers.begin(), kSmcNumbers.end(),
+                                     [&name](const SmcNumber& one) { return one.setting == name; });
+    if (known == kSmcNumbers.end())
+      return "smc: \"" + name.substr(0, kLabelCharsMax) + "\" is no setting; allowed: " + names;
+    const AnnotationInfo& rule = *find_annotation(known->annotation);
+    if (!number.is_number_unsigned() || !rule.is_allowed(number.dump()))
+      return refusal("smc." + name, number, rule.allowed);
+    settings.smc_numbers[name] = number.dump();
+  }
+  return std::nullopt;
+}
+
 std::optional<std::string> read_field(const std::string& name, const Json& value,
                                       Settings& settings) {
   for (const TextField& field : kTextFields)
     if (field.name == name) return read_text(field, value, settings);
   if (name == "concurrency")
     return read_number(name, value, 1, kConcurrencyMax, settings.concurrency);
+  if (name == "smc") return read_smc(value, settings);
   if (name == "env") return read_variables(value, settings);
   if (name == "adminPort") {
     if (!value.is_number_unsigned() || !is_admin_port(value.dump()))
@@ -113,7 +132,7 @@ std::optional<std::string> read_field(const std::string& name, const Json& value
     settings.admin_port = value.get<std::uint16_t>();
     return std::nullopt;
   }
-  std::string allowed = "adminPort, concurrency, env";
+  std::string allowed = "adminPort, concurrency, env, smc";
   for (const TextField& field : kTextFields) allowed += ", " + std::string(field.name);
   return "\"" + name.substr(0, kLabelCharsMax) + "\" is no setting; allowed: " + allowed;
 }

@@ -2,8 +2,10 @@
 // is one. The chart writes it as JSON, the injector reads it from its --settings file.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
 #include <tl/expected.hpp>
@@ -15,6 +17,22 @@
 namespace fairlead::injector {
 
 inline constexpr std::size_t kExtraVariablesMax = 64;
+
+// How the RNICs of sidecars send: a setting below "smc", an annotation and a variable of the proxy.
+struct SmcNumber {
+  std::string_view setting;
+  std::string_view annotation;  // its rule is that of the setting
+  const char* variable;
+  std::string_view usual;  // the proxy's own default; the variable is left out for it
+};
+inline constexpr std::array kSmcNumbers = {
+    SmcNumber{"trafficClass", "traffic-class", "FAIRLEAD_SMC_TRAFFIC_CLASS", "0"},
+    SmcNumber{"serviceLevel", "service-level", "FAIRLEAD_SMC_SERVICE_LEVEL", "0"},
+    SmcNumber{"pathMtu", "path-mtu", "FAIRLEAD_SMC_PATH_MTU", "0"},
+    SmcNumber{"ackTimeout", "ack-timeout", "FAIRLEAD_SMC_ACK_TIMEOUT", "16"},
+    SmcNumber{"retryCount", "retry-count", "FAIRLEAD_SMC_RETRY_COUNT", "6"},
+    SmcNumber{"rnrRetry", "rnr-retry", "FAIRLEAD_SMC_RNR_RETRY", "7"},
+};
 
 struct Settings {
   std::string version = FAIRLEAD_VERSION;          // "version": told in the status annotation
@@ -38,7 +56,10 @@ struct Settings {
   // "memlock": bytes of locked memory, as an annotation for the NRI plugin ulimit-adjuster; "" for
   // none.
   std::string memlock;
-  std::string pnet_id;                                         // "pnetId"; "" lets the node decide
+  std::string pnet_id;  // "pnetId"; "" lets the node decide
+  // "smc": {trafficClass: 106, ...}; in digits, by name of the setting. Absent: the proxy's
+  // default.
+  std::map<std::string, std::string, std::less<>> smc_numbers;
   std::vector<std::pair<std::string, std::string>> variables;  // "env": [{name, value}]
 };
 

@@ -94,6 +94,13 @@ Json environment(const Settings& settings, const Wishes& wishes, const Resources
     add("SMC_PNET_ID", pnet);
   add_wish("FAIRLEAD_BUFFERS_SIZE", "buffer-size");
   add_wish("FAIRLEAD_SMC_MAX_CONNECTIONS_PER_GROUP", "max-conns-per-group");
+  for (const SmcNumber& number : kSmcNumbers) {
+    const auto set = settings.smc_numbers.find(number.setting);
+    const std::string value =
+        wish_or(wishes, number.annotation,
+                set == settings.smc_numbers.end() ? std::string(number.usual) : set->second);
+    if (value != number.usual) add(number.variable, value);
+  }
   for (const auto& [name, value] : settings.variables) add(name.c_str(), value);
   return list;
 }

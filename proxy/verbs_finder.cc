@@ -25,6 +25,16 @@ bool worker_lacks_rnic(relay::Worker& worker) {
                       [](const auto& slot) { return slot->reachability().leaves_node(); });
 }
 
+// Of a configuration that was checked.
+rdma::verbs::PathOptions path_options(const config::Smc& smc) {
+  return {.traffic_class = static_cast<std::uint8_t>(smc.traffic_class),
+          .service_level = static_cast<std::uint8_t>(smc.service_level),
+          .mtu_max = rdma::verbs::mtu_limit(smc.path_mtu),
+          .ack_timeout = static_cast<std::uint8_t>(smc.ack_timeout),
+          .retry_count = static_cast<std::uint8_t>(smc.retry_count),
+          .rnr_retry = static_cast<std::uint8_t>(smc.rnr_retry)};
+}
+
 DeviceRow access_row(const std::string& access) {
   const AccessAnswer answer = explain_access(access);
   DeviceRow row;
@@ -121,8 +131,8 @@ void VerbsFinder::look_at_network() {
 
 Result<void> VerbsFinder::open(relay::Worker& worker, const std::string& name) {
   memlock_.set_limit_bytes(rdma::verbs::memlock_limit_bytes());
-  std::unique_ptr<VerbsDevice> device =
-      SMC_TRY(VerbsDevice::open({.name = name, .memlock = &memlock_}));
+  std::unique_ptr<VerbsDevice> device = SMC_TRY(
+      VerbsDevice::open({.name = name, .memlock = &memlock_, .path = path_options(config_.smc)}));
   const VerbsDevice& opened = *device;
   auto reach = std::make_unique<VerbsReach>(opened, view_, config_.pnet.id);
   const VerbsReach& how = *reach;

@@ -50,6 +50,15 @@ std::string IntegerCodec::allowed() const {
   return "a whole number from " + std::to_string(min) + " to " + std::to_string(max);
 }
 
+Parsed<unsigned> PathMtuCodec::from(std::string_view text) {
+  constexpr std::array kSizes = {0U, 256U, 512U, 1024U, 2048U, 4096U};
+  const Parsed<std::uint64_t> value = integer_from(text);
+  if (!value) return tl::unexpected(value.error());
+  if (std::find(kSizes.begin(), kSizes.end(), *value) == kSizes.end())
+    return wrong(text, "is no path MTU");
+  return static_cast<unsigned>(*value);
+}
+
 Parsed<std::uint16_t> PortCodec::from(std::string_view text) const {
   const Parsed<unsigned> value = IntegerCodec{1, 65535}.from(text);
   if (!value) return tl::unexpected(value.error());

@@ -25,6 +25,16 @@ struct IntegerCodec {
   std::string allowed() const;
 };
 
+// Path MTU of an RNIC, 0 for that of the port.
+struct PathMtuCodec {
+  using Value = unsigned;
+  static constexpr bool kText = false;
+
+  static Parsed<unsigned> from(std::string_view text);
+  static std::string text(unsigned value) { return std::to_string(value); }
+  static std::string allowed() { return "256, 512, 1024, 2048 or 4096, or 0 for that of the port"; }
+};
+
 struct PortCodec {
   using Value = std::uint16_t;
   static constexpr bool kText = false;

@@ -109,6 +109,23 @@ struct Smc {
   std::vector<Exclusion> exclude;
   // smc.option_program: auto, attach, external or none. Default auto.
   OptionProgram option_program = OptionProgram::kAuto;
+  // smc.traffic_class: DSCP and ECN of what queue pairs of RNICs send, as one byte, 0 to 255.
+  // Default 0.
+  unsigned traffic_class = 0;
+  // smc.service_level: priority of the same, 0 to 7. Default 0.
+  unsigned service_level = 0;
+  // smc.path_mtu: bytes that a packet of an RNIC carries at most: 256, 512, 1024, 2048 or 4096, or
+  // 0 for what the port has. Default 0.
+  unsigned path_mtu = 0;
+  // smc.ack_timeout: an RNIC sends again after 4.096us * 2^ack_timeout without acknowledgement, 1
+  // to
+  // 22. Default 16.
+  unsigned ack_timeout = 16;
+  // smc.retry_count: how often it sends again before the link is lost, 0 to 7. Default 6.
+  unsigned retry_count = 6;
+  // smc.rnr_retry: how often it sends again to a peer without a receive request, 0 to 7; 7 is
+  // without end. Default 7.
+  unsigned rnr_retry = 7;
   // smc.host_name: at most 32 printable ASCII characters, told to peers; empty means gethostname(),
   // cut to 32. Default "".
   std::string host_name;

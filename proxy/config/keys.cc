@@ -23,6 +23,10 @@ constexpr std::size_t kPublishBytesMin = 4 * kKibibyte;
 constexpr unsigned kConnectionsMax = 1'000'000;
 constexpr unsigned kHandshakesMax = 65536;
 constexpr unsigned kKeepaliveCountMax = 100;
+constexpr unsigned kTrafficClassMax = 255;
+constexpr unsigned kServiceLevelMax = 7;
+constexpr unsigned kAckTimeoutMax = 22;
+constexpr unsigned kRetriesMax = 7;
 
 constexpr EnumCodec kDirections{std::array{Direction::kOutbound, Direction::kInbound}};
 constexpr EnumCodec kModes{
@@ -128,6 +132,16 @@ std::vector<Key<Config>> smc_keys() {
       list_of_structs<Config, Exclusion>("smc.exclude", FAIRLEAD_MEMBER(smc.exclude),
                                          exclusion_keys(), {0, kExcludeMax}, exclusion_from),
       single<Config>("smc.option_program", FAIRLEAD_MEMBER(smc.option_program), kPrograms),
+      single<Config>("smc.traffic_class", FAIRLEAD_MEMBER(smc.traffic_class),
+                     IntegerCodec{0, kTrafficClassMax}),
+      single<Config>("smc.service_level", FAIRLEAD_MEMBER(smc.service_level),
+                     IntegerCodec{0, kServiceLevelMax}),
+      single<Config>("smc.path_mtu", FAIRLEAD_MEMBER(smc.path_mtu), PathMtuCodec{}),
+      single<Config>("smc.ack_timeout", FAIRLEAD_MEMBER(smc.ack_timeout),
+                     IntegerCodec{1, kAckTimeoutMax}),
+      single<Config>("smc.retry_count", FAIRLEAD_MEMBER(smc.retry_count),
+                     IntegerCodec{0, kRetriesMax}),
+      single<Config>("smc.rnr_retry", FAIRLEAD_MEMBER(smc.rnr_retry), IntegerCodec{0, kRetriesMax}),
       single<Config>("smc.host_name", FAIRLEAD_MEMBER(smc.host_name), kHostName,
                      KeyShape::kSingleOrNone),
   };

@@ -4,6 +4,7 @@ import json
 import signal
 import subprocess
 
+from exchange import talk_both_ways
 from expect import expect, expect_equal, wait_until
 from scenario import scenario
 from scenarios_interop import Way
@@ -57,6 +58,30 @@ def dissected(stage):
     data = [entry for entry in infos if "CDC" in entry[0]]
     expect(len(data) >= 8, f"tshark sees only {len(data)} CDC messages: {infos[:5]}")
     expect_equal([entry for entry in data if entry[1]], [], "malformed CDC")
+
+
+TRAFFIC_CLASS = 106
+# UDP, BTH, RETH, ICRC, padding.
+HEADERS_BYTES_MAX = 64
+
+
+@scenario
+def traffic_class(stage):
+    """the traffic class of the configuration is on the wire, and each side sets that of its own packets"""
+    server, port = stage.serve(stage.a, "tcp")
+    inbound, entry = stage.inbound(stage.a, port)
+    _, out = stage.outbound(stage.b, stage.a.address, entry, {"smc": {"traffic_class": TRAFFIC_CLASS, "path_mtu": 512}})
+    with capture(stage, "traffic_class") as path:
+        talk_both_ways(stage, stage.b, server, "127.0.0.1", out)
+        inbound.expect_smcr(at_least=1)
+    fields = dissect(path, "-Y", "udp.dstport == 4791", "-T", "fields", "-e", "ip.src", "-e", "ip.dsfield",
+                     "-e", "udp.length").split("\n")
+    packets = [line.split("\t") for line in fields if line]
+    classes = {address: {int(word, 0) for source, word, _ in packets if source == address}
+               for address in (stage.a.address, stage.b.address)}
+    expect_equal(classes, {stage.a.address: {0}, stage.b.address: {TRAFFIC_CLASS}}, "traffic classes")
+    longest = max(int(length) for _, _, length in packets)
+    expect(longest <= 512 + HEADERS_BYTES_MAX, f"a packet of {longest} bytes in spite of a path MTU of 512")
 
 
 @contextlib.contextmanager

@@ -38,7 +38,7 @@ app.kubernetes.io/instance: {{ .Release.Name }}
     "logFormat" $p.logFormat "shutdownGracePeriod" $p.shutdownGracePeriod
     "cpuRequest" $p.cpuRequest "memoryRequest" $p.memoryRequest "cpuLimit" $p.cpuLimit
     "memoryLimit" $p.memoryLimit "rnicResource" $p.rnicResource "memlock" $p.memlock
-    "pnetId" $p.pnetId "env" $p.env | toPrettyJson -}}
+    "pnetId" $p.pnetId "smc" $p.smc "env" $p.env | toPrettyJson -}}
 {{- end -}}
 
 {{- define "fairlead.podSecurity" -}}

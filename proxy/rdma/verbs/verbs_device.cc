@@ -75,11 +75,11 @@ Result<std::unique_ptr<VerbsDevice>> VerbsDevice::open(const VerbsOptions& optio
   parts->context = SMC_TRY(open_context(options.name));
   std::unique_ptr<VerbsDevice> device(
       new VerbsDevice(options.name, *options.memlock, std::move(parts)));
-  SMC_TRY(device->set_up());
+  SMC_TRY(device->set_up(options.path));
   return device;
 }
 
-Result<void> VerbsDevice::set_up() {
+Result<void> VerbsDevice::set_up(const PathOptions& path) {
   ibv_context& context = *parts_->context;
   ibv_device_attr& limits = parts_->limits;
   if (const int error = ibv_query_device(&context, &limits); error != 0)
@@ -96,7 +96,7 @@ Result<void> VerbsDevice::set_up() {
   capabilities_.registered_bytes_max = memlock_.limit_bytes();
   parts_->completions = SMC_TRY(
       CompletionQueue::create(context, static_cast<std::uint32_t>(std::max(limits.max_cqe, 1))));
-  parts_->ports.resize(limits.phys_port_cnt);
+  parts_->ports.resize(limits.phys_port_cnt, VerbsPort{.path = path});
   SMC_TRY(read_ports());
   for (const Port& port : ports_) {
     if (port.state != PortState::kActive || port.gid.is_zero()) continue;

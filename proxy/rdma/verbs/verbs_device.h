@@ -11,6 +11,7 @@
 #include "rdma/device.h"
 #include "rdma/verbs/gid_select.h"
 #include "rdma/verbs/memlock.h"
+#include "rdma/verbs/path_options.h"
 
 struct ibv_context;
 struct ibv_async_event;
@@ -23,6 +24,7 @@ inline constexpr std::uint32_t kReceiveRequestsMax = 32768;  // per shared recei
 struct VerbsOptions {
   std::string name;                   // of the device: "mlx5_0"
   MemlockAccount* memlock = nullptr;  // of the process; outlives the device
+  PathOptions path{};
 };
 
 // Names of the devices that the kernel shows us, in its order. Costs a readdir(3).
@@ -70,7 +72,7 @@ class VerbsDevice final : public Device {
   struct Parts;  // what is made of libibverbs' types
 
   VerbsDevice(std::string name, MemlockAccount& memlock, std::unique_ptr<Parts> parts);
-  Result<void> set_up();
+  Result<void> set_up(const PathOptions& path);
   Result<void> read_ports();
   bool take_event();
   void take(const ibv_async_event& event);

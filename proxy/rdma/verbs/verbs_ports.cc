@@ -56,7 +56,7 @@ Result<void> read_port(ibv_context& context, std::uint8_t number, VerbsPort& por
   port.infiniband = attributes.link_layer == IBV_LINK_LAYER_INFINIBAND;
   port.port.number = PortNumber{number};
   port.port.state = attributes.state == IBV_PORT_ACTIVE ? PortState::kActive : PortState::kDown;
-  port.port.mtu = mtu_from(attributes.active_mtu);
+  port.port.mtu = std::min(mtu_from(attributes.active_mtu), port.path.mtu_max);
   const std::optional<GidEntry> chosen = choose_gid(port.gids);
   port.port.gid = chosen ? chosen->gid : Gid{};
   port.port.mac = port.infiniband ? mac_of_lid(attributes.lid)

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "base/assert.h"
+#include "rdma/verbs/qp_attributes.h"
 #include "rdma/verbs/verbs_receive_queue.h"
 #include "rdma/verbs/verbs_status.h"
 
@@ -107,43 +108,15 @@ Result<void> VerbsQueuePair::connect(const PeerEndpoint& peer) {
 Result<void> VerbsQueuePair::ready_to_receive(const PeerEndpoint& peer) {
   const std::optional<GidEntry> source = find_gid(port_.gids, gid_);
   if (!source) return Error{Errc::kNotFound, "our GID has left the port"};
-  ibv_qp_attr attributes{};
-  attributes.qp_state = IBV_QPS_RTR;
-  // Soft-RoCE drops what was cut at another size than its own.
-  attributes.path_mtu = ibv_mtu_of(std::min(peer.mtu, port_.port.mtu));
-  attributes.dest_qp_num = peer.queue_pair.value;
-  attributes.rq_psn = peer.first_psn.value;
-  attributes.max_dest_rd_atomic = 1;
-  attributes.min_rnr_timer = kReceiverNotReadyTimer;
-  ibv_ah_attr& path = attributes.ah_attr;
-  path.port_num = port_.port.number.value;
-  path.is_global = 1;
-  std::memcpy(path.grh.dgid.raw, peer.gid.bytes.data(), sizeof path.grh.dgid.raw);
-  path.grh.sgid_index = static_cast<std::uint8_t>(source->index);
-  path.grh.hop_limit = peer.direct ? 1 : kHopLimitRouted;
-  if (port_.infiniband) {
-    const std::optional<std::uint16_t> lid = lid_of_mac(peer.mac);
-    if (!lid) return Error{Errc::kUnsupported, "an InfiniBand peer that does not tell its LID"};
-    path.dlid = *lid;
-  }
-  constexpr int kMask = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
-                        IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
-  if (const int error = ibv_modify_qp(queue_pair_.get(), &attributes, kMask); error != 0)
+  QpStep step = SMC_TRY(ready_to_receive_step(port_, *source, peer));
+  if (const int error = ibv_modify_qp(queue_pair_.get(), &step.attributes, step.mask); error != 0)
     return connect_error("ibv_modify_qp to RTR", error);
   return {};
 }
 
 Result<void> VerbsQueuePair::ready_to_send() {
-  ibv_qp_attr attributes{};
-  attributes.qp_state = IBV_QPS_RTS;
-  attributes.timeout = kAckTimeout;
-  attributes.retry_cnt = kRetryCount;
-  attributes.rnr_retry = kReceiverNotReadyForever;
-  attributes.sq_psn = first_psn_.value;
-  attributes.max_rd_atomic = 1;
-  constexpr int kMask = IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
-                        IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC;
-  if (const int error = ibv_modify_qp(queue_pair_.get(), &attributes, kMask); error != 0)
+  QpStep step = ready_to_send_step(port_.path, first_psn_);
+  if (const int error = ibv_modify_qp(queue_pair_.get(), &step.attributes, step.mask); error != 0)
     return connect_error("ibv_modify_qp to RTS", error);
   return {};
 }

@@ -10,6 +10,7 @@
 #include "base/bounded_queue.h"
 #include "rdma/device.h"
 #include "rdma/verbs/gid_select.h"
+#include "rdma/verbs/path_options.h"
 #include "rdma/verbs/verbs_buffer.h"
 #include "rdma/verbs/verbs_completions.h"
 
@@ -18,19 +19,12 @@ namespace fairlead::rdma::verbs {
 // Messages of more than kShortMessageBytes that may be on their way.
 inline constexpr std::uint32_t kLongMessagesMax = 2;
 
-// A retry after 4.096 us * 2^16 = 268 ms, six of them: a peer that has gone is noticed after two
-// seconds. Soft-RoCE takes seven to mean for ever.
-inline constexpr std::uint8_t kAckTimeout = 16;
-inline constexpr std::uint8_t kRetryCount = 6;
-inline constexpr std::uint8_t kReceiverNotReadyForever = 7;
-inline constexpr std::uint8_t kReceiverNotReadyTimer = 5;  // 0.06 ms
-inline constexpr std::uint8_t kHopLimitRouted = 64;
-
 // A port as the device knows it: the seam's view, and what verbs needs besides.
 struct VerbsPort {
   Port port;
   bool infiniband = false;  // addressed by LID
   std::vector<GidEntry> gids;
+  PathOptions path;
 };
 
 class VerbsQueuePair final : public QueuePair {

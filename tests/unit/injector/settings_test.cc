@@ -4,6 +4,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
+
+#include "injector/bounded_json.h"
+#include "injector/sidecar.h"
+
 namespace fairlead::injector {
 namespace {
 
@@ -28,6 +33,15 @@ TEST(Settings, MistakesAreNamed) {
        "concurrency: 0 is not allowed; allowed: a whole number from 1 to 64"},
       {R"({"image":"a","adminPort":80})", "adminPort: 80 is not allowed"},
       {R"({"image":"a","env":[{"name":"X"}]})", "env: {\"name\":\"X\"} is not allowed"},
+      {R"({"image":"a","smc":{"trafficClass":256}})",
+       "smc.trafficClass: 256 is not allowed; allowed: a whole number from 0 to 255"},
+      {R"({"image":"a","smc":{"serviceLevel":"3"}})", "smc.serviceLevel: \"3\" is not allowed"},
+      {R"({"image":"a","smc":{"serviceLevel":-1}})", "smc.serviceLevel: -1 is not allowed"},
+      {R"({"image":"a","smc":{"pathMtu":1500}})",
+       "smc.pathMtu: 1500 is not allowed; allowed: 256, 512, 1024, 2048 or 4096"},
+      {R"({"image":"a","smc":{"tos":1}})",
+       "smc: \"tos\" is no setting; allowed: trafficClass, serviceLevel"},
+      {R"({"image":"a","smc":[]})", "smc: [] is not allowed; allowed: an object of trafficClass"},
       {R"({"image":"a","colour":"red"})", "\"colour\" is no setting; allowed: "},
       {R"({"image":"a","cpuRequest":"2","cpuLimit":"1"})",
        "cpuRequest: \"2\" is not allowed; allowed: at most cpuLimit"},
@@ -38,6 +52,26 @@ TEST(Settings, MistakesAreNamed) {
     ASSERT_FALSE(settings) << text;
     EXPECT_THAT(settings.error(), HasSubstr(error));
   }
+}
+
+TEST(Settings, NumbersOfSmcBecomeVariablesAndAnAnnotationOverrulesThem) {
+  const auto settings = parse_settings(
+      R"({"image":"a","smc":{"trafficClass":106,"retryCount":6,"rnrRetry":3,"ackTimeout":14}})");
+  ASSERT_TRUE(settings) << settings.error();
+  const auto variables = [&](const Wishes& wishes) {
+    std::map<std::string, std::string> found;
+    const Json container = sidecar_container(*settings, wishes);
+    for (const Json& entry : container.at("env"))
+      if (text_of(entry.at("name")).starts_with("FAIRLEAD_SMC_"))
+        found[text_of(entry.at("name"))] = text_of(entry.at("value"));
+    return found;
+  };
+  using Variables = std::map<std::string, std::string>;
+  EXPECT_EQ(variables({}), (Variables{{"FAIRLEAD_SMC_TRAFFIC_CLASS", "106"},
+                                      {"FAIRLEAD_SMC_RNR_RETRY", "3"},
+                                      {"FAIRLEAD_SMC_ACK_TIMEOUT", "14"}}));
+  EXPECT_EQ(variables({{"traffic-class", "0"}, {"path-mtu", "512"}, {"rnr-retry", "7"}}),
+            (Variables{{"FAIRLEAD_SMC_PATH_MTU", "512"}, {"FAIRLEAD_SMC_ACK_TIMEOUT", "14"}}));
 }
 
 TEST(Settings, VariablesKeepTheirOrder) {
