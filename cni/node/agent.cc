@@ -26,6 +26,7 @@
 #include "cni/node/inventory.h"
 #include "cni/node/pod_answers.h"
 #include "cni/node/probes.h"
+#include "cni/node/rnic_counters.h"
 #include "cni/plugin_log.h"
 
 namespace fairlead::cni::node {
@@ -72,6 +73,7 @@ struct Agent::Parts {
   AgentMetrics metrics;
   FileDescriptor log_socket;
   FileDescriptor watcher;
+  std::optional<RnicCounterReader> rnic_counters;
   std::unique_ptr<Probes> probes;
   std::unique_ptr<Broker> broker;
   std::thread broker_thread;
@@ -115,7 +117,7 @@ struct Agent::Parts {
   void collect() {
     const GarbageCount count = collect_dead(settings.places.run_dir);
     metrics.set_garbage(count.kept, count.collected);
-    metrics.set_inventory(take_inventory());
+    metrics.set_inventory(take_inventory(settings.rnics.sysfs));
     if (count.collected != 0)
       LogEvent(LogLevel::kInfo, kLogger, "collected").field("attachments", count.collected);
   }
@@ -214,6 +216,8 @@ struct Agent::Parts {
 
   Outcome<void> serve() {
     if (settings.listen.empty()) return {};
+    rnic_counters.emplace(settings.rnics.sysfs, kRnicCountersInterval);
+    metrics.show_rnic_counters(&*rnic_counters);
     auto started = Probes::start(
         settings.listen,
         {[this] { return metrics.install_ready() ? "" : "the plugin is not installed"; },

@@ -5,7 +5,8 @@
 // Threads: run() on the caller's; metrics on a second one, which reads counters under a lock; the
 // broker on a third; what has to do with the API server on a fourth, and on a fifth the questions
 // of the plugin; the runtime's questions about containers on a sixth, and what follows from them on
-// a seventh. Timers: a collection at the start and every kCollectInterval.
+// a seventh; an eighth reads what RNICs count. Timers: a collection at the start and every
+// kCollectInterval.
 #pragma once
 
 #include <chrono>

@@ -12,6 +12,8 @@ using T = exposition::MetricType;
 
 constexpr std::string_view kBrokerResult = "`result` (good, or why not)";
 
+constexpr std::string_view kRnicCounterLabels = "`rnic`, `port`, `counter` (a name of sysfs)";
+
 constexpr std::array kTable = {
     AgentMetricInfo{M::kInstallReady, "fairlead_node_install_ready", T::kGauge, "",
                     "Whether the plugin is in the runtime's network configuration."},
@@ -33,6 +35,15 @@ constexpr std::array kTable = {
                     "Calls to the API server that failed; they are repeated."},
     AgentMetricInfo{M::kRnics, "fairlead_node_rnics", T::kGauge, "`state` (active, inactive)",
                     "RDMA ports of the node."},
+    AgentMetricInfo{M::kRnicHardwareCounters, "fairlead_node_rnic_hw_counters_total", T::kCounter,
+                    kRnicCounterLabels,
+                    "What the RNIC's driver counts: repetitions, losses, congestion. Names are the "
+                    "driver's."},
+    AgentMetricInfo{
+        M::kRnicPortCounters, "fairlead_node_rnic_port_counters_total", T::kCounter,
+        kRnicCounterLabels,
+        "What the RNIC's port counts. `port_rcv_data` and `port_xmit_data` are in units "
+        "of 4 bytes."},
     AgentMetricInfo{M::kBrokerPods, "fairlead_node_broker_pods", T::kGauge,
                     "`state` (open, failed)",
                     "Pods with a sidecar, by whether they can reach the broker."},

@@ -17,6 +17,8 @@ enum class AgentMetric : std::uint8_t {
   kRepairs,
   kApiErrors,
   kRnics,
+  kRnicHardwareCounters,
+  kRnicPortCounters,
   kBrokerPods,
   kBrokerDevices,
   kBrokerRegistrations,

@@ -63,6 +63,13 @@ void add_rnic_access(Families& out, const RnicAccessCounts& counts) {
   out.set(AgentMetric::kRnicLate, {{"result", "failed"}}, counts.delivery->late_failed);
 }
 
+void add_rnic_counters(Families& out, const std::vector<RnicCounter>& counters) {
+  for (const RnicCounter& one : counters)
+    out.set(one.hardware ? AgentMetric::kRnicHardwareCounters : AgentMetric::kRnicPortCounters,
+            {{"rnic", one.rnic}, {"port", one.port}, {"counter", std::string(one.name)}},
+            one.value);
+}
+
 }  // namespace
 
 void AgentMetrics::set_install_ready(bool ready) {
@@ -115,6 +122,7 @@ std::string AgentMetrics::text() const {
   out.set(AgentMetric::kRepairs, {{"result", "failed"}}, not_repaired_);
   out.set(AgentMetric::kApiErrors, api_errors_);
   for (const auto& [state, count] : rnics_) out.set(AgentMetric::kRnics, {{"state", state}}, count);
+  if (rnic_counters_ != nullptr) add_rnic_counters(out, rnic_counters_->latest());
   if (broker_ != nullptr) add_broker(out, *broker_);
   if (rnic_access_.plugin != nullptr) add_rnic_access(out, rnic_access_);
   out.set(AgentMetric::kLogDropped, log_dropped_lines());

@@ -15,6 +15,7 @@
 #include "cni/node/inventory.h"
 #include "cni/node/nri/nri_plugin.h"
 #include "cni/node/nri/rnic_access.h"
+#include "cni/node/rnic_counters.h"
 #include "event/http/http_refusals.h"
 
 namespace fairlead::cni::node {
@@ -38,6 +39,7 @@ class AgentMetrics {
   void set_inventory(const Inventory& inventory);
   // Before anybody asks for text(); outlives the metrics.
   void show_broker(const Broker::Counts* counts) { broker_ = counts; }
+  void show_rnic_counters(const RnicCounterReader* reader) { rnic_counters_ = reader; }
   void show_rnic_access(RnicAccessCounts counts) { rnic_access_ = counts; }
 
   // Where the server of the probes counts what it refuses.
@@ -57,6 +59,7 @@ class AgentMetrics {
   std::map<std::string, std::size_t> rnics_;  // by state
   const Broker::Counts* broker_ = nullptr;
   RnicAccessCounts rnic_access_;
+  const RnicCounterReader* rnic_counters_ = nullptr;
   event::HttpRefusals http_refusals_;
   std::atomic<std::uint64_t> repaired_{0}, not_repaired_{0}, api_errors_{0};
 };

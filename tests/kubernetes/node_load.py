@@ -26,10 +26,15 @@ class NodeLoad:
         for place in (folder, conf):
             place.mkdir()
         (conf / "10-podnet.conflist").write_text(json.dumps(LIST))
+        self.port = folder / "sys/class/infiniband/mlx5_0/ports/1"
+        for name in ("hw_counters", "counters"):
+            (self.port / name).mkdir(parents=True)
+        self.count_packets(0)
         with open(self.log, "wb") as log:
             self.agent = subprocess.Popen(
                 [brokered.NODE, "run", "--conf-dir", conf, "--bin-dir", folder / "bin", "--run-dir", self.run_dir,
-                 "--plugin", plugin.PLUGIN, "--listen", "127.0.0.1:0"], stdout=log, stderr=log)
+                 "--plugin", plugin.PLUGIN, "--listen", "127.0.0.1:0",
+                 "--sysfs", folder / "sys"], stdout=log, stderr=log)
         self.pods, self.callee = [], None
 
     def start(self):
@@ -60,8 +65,17 @@ class NodeLoad:
         """The broker comes to it by itself."""
         return brokered.Device(pod)
 
+    def count_packets(self, count):
+        """As an RNIC does."""
+        for name, value in (("hw_counters/packet_seq_err", count), ("hw_counters/rp_cnp_handled", 40 * count),
+                            ("hw_counters/np_ecn_marked_roce_packets", 30 * count),
+                            ("counters/port_rcv_data", 50_000 * count), ("counters/port_xmit_data", 60_000 * count),
+                            ("counters/port_xmit_discards", 2 * count)):
+            (self.port / name).write_text(f"{value}\n")
+
     def step(self, count):
         """One device comes, meets another, and goes; every fifth time, so does a pod."""
+        self.count_packets(count)
         caller = self.device(self.pods[1])
         assert caller.enroll(b"call%04d" % (count % 10000))[0] == WELCOME
         caller.say(CONNECT, b"callee00")

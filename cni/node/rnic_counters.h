@@ -1,0 +1,60 @@
+// What the RNICs of the node count, as /sys/class/infiniband shows it, and a thread that reads it:
+// a driver may ask its firmware, which nothing else should wait for.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <mutex>
+#include <span>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+namespace fairlead::cni::node {
+
+inline constexpr std::chrono::seconds kRnicCountersInterval{5};
+inline constexpr std::size_t kCountedPortsMax = 64;
+
+// Names of files in ports/N/hw_counters, of all drivers; a driver has those of its own.
+std::span<const std::string_view> hardware_counter_names();
+// Names of files in ports/N/counters.
+std::span<const std::string_view> port_counter_names();
+
+struct RnicCounter {
+  std::string rnic;
+  std::string port;
+  std::string_view name;
+  bool hardware = false;  // of hw_counters
+  std::uint64_t value = 0;
+  friend bool operator==(const RnicCounter&, const RnicCounter&) = default;
+};
+
+// Of the first kCountedPortsMax ports, by name. Files that are missing, not to be read or without a
+// number are left out. `sysfs` is "/sys" but in tests.
+std::vector<RnicCounter> read_rnic_counters(const std::string& sysfs);
+
+// Reads at the start and whenever an interval is over. Thread-safe.
+class RnicCounterReader {
+ public:
+  RnicCounterReader(std::string sysfs, std::chrono::milliseconds interval);
+  ~RnicCounterReader();
+  RnicCounterReader(const RnicCounterReader&) = delete;
+  RnicCounterReader& operator=(const RnicCounterReader&) = delete;
+
+  std::vector<RnicCounter> latest() const;
+
+ private:
+  void run();
+
+  std::string sysfs_;
+  std::chrono::milliseconds interval_;
+  mutable std::mutex mutex_;
+  std::condition_variable ended_;
+  bool ending_ = false;
+  std::vector<RnicCounter> latest_;
+  std::thread thread_;
+};
+
+}  // namespace fairlead::cni::node
