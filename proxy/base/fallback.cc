@@ -118,7 +118,9 @@ constexpr std::array kTable = {
          "set pnet.id, or let the node side hand one over"),
     ours(R::kNoUsableGid, "no_usable_gid", 0x03, kDeclineNoRdmaDevice, false,
          "the RNIC port has no usable GID",
-         "see fairleadctl devices; the RoCEv2 GID may be filtered"),
+         "see fairleadctl devices: smc.gid_subnets, gid_index or gid_type may exclude all; "
+         "MLNX_OFED "
+         "refuses GIDs of the node: give the pod macvlan or a VF"),
     ours(R::kMemlockLimit, "memlock_limit", 0x04, kDeclineMemory, false,
          "the limit on locked memory is used up",
          "raise RLIMIT_MEMLOCK of the container runtime, or lower buffers.size"),
@@ -188,6 +190,10 @@ FallbackReason fallback_from_open(const Error& error) {
   if (error.code == Errc::kPermission) return R::kDeviceOpenEperm;
   if (error.code == Errc::kExhausted) return R::kMemlockLimit;
   return R::kNoRdmaDevice;
+}
+
+FallbackReason fallback_from_connect(const Error& error) {
+  return error.system == ENODEV ? R::kNoUsableGid : R::kQueuePairNotReady;
 }
 
 }  // namespace fairlead

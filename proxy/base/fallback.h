@@ -91,6 +91,9 @@ FallbackReason fallback_from_wire(std::uint32_t code);
 
 // Why connections are TCP while an RDMA device cannot be opened.
 FallbackReason fallback_from_open(const Error& error);
+// Of readying a queue pair. ENODEV is the answer of driver packages (MLNX_OFED, DOCA-OFED) that
+// refuse a GID whose interface is in another network namespace.
+FallbackReason fallback_from_connect(const Error& error);
 
 enum class Side : std::uint8_t { kLocal, kPeer };
 enum class Direction : std::uint8_t { kOutbound, kInbound };

@@ -155,7 +155,7 @@ void Session::handle_confirm(TimePoint now) {
         now);
     if (!connected) {
       note(connected.error().what);
-      return decline(FallbackReason::kQueuePairNotReady, false, now);
+      return decline(fallback_from_connect(connected.error()), false, now);
     }
   }
   if (const Result<void> ready = set_peer(confirm); !ready) {

@@ -160,7 +160,7 @@ void Session::handle_accept(TimePoint now) {
                                 now);
   if (!connected) {
     note(connected.error().what);
-    return decline(FallbackReason::kQueuePairNotReady, false, now);
+    return decline(fallback_from_connect(connected.error()), false, now);
   }
   setup_->phase = "confirm_link";
   setup_->handshake->send_confirm(confirm);

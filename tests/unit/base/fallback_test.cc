@@ -32,6 +32,16 @@ TEST(FallbackTable, UnknownWireCodeMeansThePeerDeclined) {
   EXPECT_EQ(fallback_from_wire(0x12345678), FallbackReason::kPeerDeclined);
 }
 
+TEST(FallbackFromConnect, KnowsTheRefusalOfForeignNamespaces) {
+  EXPECT_EQ(fallback_from_connect(system_error("ibv_modify_qp to RTR", ENODEV)),
+            FallbackReason::kNoUsableGid);
+  for (const int number : {EINVAL, ETIMEDOUT, EHOSTUNREACH, EIO})
+    EXPECT_EQ(fallback_from_connect(system_error("ibv_modify_qp to RTR", number)),
+              FallbackReason::kQueuePairNotReady);
+  EXPECT_EQ(fallback_from_connect(Error{Errc::kWrongState, "the port is down"}),
+            FallbackReason::kQueuePairNotReady);
+}
+
 TEST(FallbackFromOpen, TellsWhatIsToBeRaisedOrGranted) {
   const auto reason = [](int error) {
     return fallback_from_open(system_error("ibv_open_device", error));
