@@ -134,6 +134,26 @@ Outcome<void> read_pnets(const Json& value, NodeConfig& config) {
   return {};
 }
 
+// A pod of either network would be given the port, and the networks would be one. The first keeps
+// it.
+void settle_shared_rnics(NodeConfigRead& read) {
+  std::vector<Pnet>& pnets = read.config.pnets;
+  for (std::size_t later = 1; later < pnets.size(); ++later) {
+    for (std::size_t earlier = 0; earlier < later; ++earlier) {
+      const std::vector<RnicPortName>& taken = pnets[earlier].rnics;
+      std::erase_if(pnets[later].rnics, [&](const RnicPortName& rnic) {
+        if (std::find(taken.begin(), taken.end(), rnic) == taken.end()) return false;
+        read.warnings.push_back("pnet[" + std::to_string(later) +
+                                "].rnics: " + in_quotes(to_string(rnic)) + " is in pnet[" +
+                                std::to_string(earlier) + "] (" + pnets[earlier].id +
+                                "), which keeps it; allowed: each port in one PNET");
+        return true;
+      });
+    }
+  }
+  std::erase_if(pnets, [](const Pnet& pnet) { return pnet.rnics.empty(); });
+}
+
 Outcome<void> read_include(const Json& value, NodeConfig& config) {
   if (!value.is_array() || value.empty() || value.size() > kubernetes::kListEntriesMax)
     return refuse("includeCIDRs", value, "includeCIDRs");
@@ -199,6 +219,7 @@ Outcome<NodeConfigRead> read_node_config(const Json& config) {
   read.config.include = default_include();
   for (const auto& [key, value] : config.items())
     if (auto one = read_key(key, value, read); !one) return tl::unexpected(one.error());
+  settle_shared_rnics(read);
   return read;
 }
 
