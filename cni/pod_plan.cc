@@ -12,6 +12,16 @@ bool any_present(const Pnet& pnet, const std::vector<RnicPort>& present) {
   });
 }
 
+// The best of each active port of the network.
+HandOver note_of(const Pnet& pnet, const std::vector<RnicPort>& present) {
+  HandOver note{pnet.id, pnet.rnics, "", {}};
+  for (const RnicPort& port : present)
+    if (std::find(pnet.rnics.begin(), pnet.rnics.end(), port.name) != pnet.rnics.end() &&
+        !port.gids.empty())
+      note.gids.push_back(port.gids.front());
+  return note;
+}
+
 }  // namespace
 
 Families families_of(const Json& previous_result) {
@@ -56,13 +66,13 @@ PnetChoice choose_pnet(const NodeConfig& config, const Wishes& wishes,
       if (pnet.id != wishes.pnet_id) continue;
       if (!any_present(pnet, present))
         return {{}, "none", "no RNIC of PNET " + pnet.id + " is on this node"};
-      return {{pnet.id, pnet.rnics}, "annotation", ""};
+      return {note_of(pnet, present), "annotation", ""};
     }
     if (!config.pnets.empty())
       return {{}, "none", "PNET " + wishes.pnet_id + " is not one of this node's"};
   }
   for (const Pnet& pnet : config.pnets)
-    if (any_present(pnet, present)) return {{pnet.id, pnet.rnics}, "configuration", ""};
+    if (any_present(pnet, present)) return {note_of(pnet, present), "configuration", ""};
   if (!config.pnets.empty()) return {{}, "none", "no configured RNIC is on this node"};
   if (present.empty()) return {{}, "none", "this node has no RNIC"};
   PnetChoice choice;
@@ -72,6 +82,8 @@ PnetChoice choose_pnet(const NodeConfig& config, const Wishes& wishes,
     return {{},
             "none",
             "RNIC " + to_string(present.front().name) + " has no interface to be named after"};
+  for (const RnicPort& port : present)
+    if (!port.gids.empty()) choice.note.gids.push_back(port.gids.front());
   return choice;
 }
 

@@ -17,6 +17,7 @@ struct RnicPort {
   RnicPortName name;
   std::string interface;  // of its GIDs, may be empty
   std::string mac;        // of that interface, twelve hexadecimal digits, or empty
+  std::vector<Gid> gids;  // the node's own RoCEv2 addresses on that interface, the best first
 };
 
 struct PnetChoice {

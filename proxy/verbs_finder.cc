@@ -7,6 +7,7 @@
 #include "base/hand_over.h"
 #include "base/log.h"
 #include "rdma/verbs/loopback_alias.h"
+#include "rdma/verbs/numa.h"
 
 namespace fairlead {
 
@@ -33,6 +34,23 @@ rdma::verbs::PathOptions path_options(const config::Smc& smc) {
           .ack_timeout = static_cast<std::uint8_t>(smc.ack_timeout),
           .retry_count = static_cast<std::uint8_t>(smc.retry_count),
           .rnr_retry = static_cast<std::uint8_t>(smc.rnr_retry)};
+}
+
+rdma::verbs::GidPolicy gid_policy(const config::Smc& smc) {
+  using rdma::verbs::GidType;
+  rdma::verbs::GidPolicy policy{smc.gid_subnets, smc.gid_index, std::nullopt};
+  if (smc.gid_type != config::GidTypeChoice::kAuto)
+    policy.type =
+        smc.gid_type == config::GidTypeChoice::kRoceV1 ? GidType::kRoceV1 : GidType::kRoceV2;
+  return policy;
+}
+
+// Of equal RNICs the nearest is used, because it comes first.
+std::vector<std::string> near_first(const std::vector<std::string>& names) {
+  std::vector<rdma::verbs::RnicPlace> places;
+  for (const std::string& name : names) places.push_back({name, rdma::verbs::numa_node_of(name)});
+  return rdma::verbs::near_first(places,
+                                 rdma::verbs::numa_nodes_of(rdma::verbs::allowed_processors()));
 }
 
 DeviceRow access_row(const std::string& access) {
@@ -99,6 +117,7 @@ void VerbsFinder::look(relay::Worker& worker) {
     look_at_network();
   else
     look_at_note();
+  if (names.size() > 1) names = near_first(names);
   for (const std::string& name : names) {
     if (slot_named(worker, name) != nullptr) continue;
     const Result<void> opened = open(worker, name);
@@ -131,13 +150,18 @@ void VerbsFinder::look_at_network() {
 
 Result<void> VerbsFinder::open(relay::Worker& worker, const std::string& name) {
   memlock_.set_limit_bytes(rdma::verbs::memlock_limit_bytes());
-  std::unique_ptr<VerbsDevice> device = SMC_TRY(
-      VerbsDevice::open({.name = name, .memlock = &memlock_, .path = path_options(config_.smc)}));
+  std::unique_ptr<VerbsDevice> device =
+      SMC_TRY(VerbsDevice::open({.name = name,
+                                 .memlock = &memlock_,
+                                 .path = path_options(config_.smc),
+                                 .gids = gid_policy(config_.smc),
+                                 .named = view_.handed.gids}));
   const VerbsDevice& opened = *device;
   auto reach = std::make_unique<VerbsReach>(opened, view_, config_.pnet.id);
   const VerbsReach& how = *reach;
   SMC_TRY(worker.add_device(std::move(device), std::move(reach)));
   if (!speaks_) return {};
+  const std::optional<int> numa_node = rdma::verbs::numa_node_of(name);
   for (const rdma::Port& port : opened.ports()) {
     const relay::PnetOfPort pnet = how.pnet(port);
     LogEvent(LogLevel::kInfo, "main", "device")
@@ -145,6 +169,8 @@ Result<void> VerbsFinder::open(relay::Worker& worker, const std::string& name) {
         .field("port", std::uint64_t{port.number.value})
         .field("state", port.state == rdma::PortState::kActive ? "active" : "down")
         .field("gid", port.gid.is_zero() ? "" : to_string(port.gid))
+        .field("gid_source", how.gid_source(port))
+        .field("numa_node", numa_node ? std::to_string(*numa_node) : "")
         .field("pnet", pnet.id)
         .field("pnet_source", pnet.source)
         .field("used", how.ours(port) ? "yes" : "no, PNET ID or node say otherwise");

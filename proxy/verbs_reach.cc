@@ -1,41 +1,11 @@
 #include "verbs_reach.h"
 
 #include "rdma/shm/shm_fabric.h"
+#include "rdma/verbs/gid_fitness.h"
 
 namespace fairlead {
 
 using namespace rdma::verbs;
-
-namespace {
-
-// Steps of fitness, each worth more than all below it together; rank of the GID's kind last.
-constexpr int kSubnetOfConnection = 40;
-constexpr int kRouteOfConnection = 20;
-constexpr int kKindMax = 8;
-
-bool same_family(const Gid& a, const Gid& b) {
-  return a.is_ipv4_mapped() == b.is_ipv4_mapped() && is_link_local(a) == is_link_local(b);
-}
-
-}  // namespace
-
-std::optional<int> gid_fitness(const GidEntry& gid, const relay::Place& place,
-                               const NetworkView& view, const RouteTable* routes) {
-  const std::optional<unsigned> rank = gid_rank(gid);
-  if (!rank || (place.peer_gid && !same_family(gid.gid, *place.peer_gid))) return std::nullopt;
-  int fitness = kKindMax - static_cast<int>(*rank);
-  const InterfaceAddress* holder = holder_of(view.addresses, gid.gid);
-  if (holder == nullptr) return fitness;
-  if (subnet_covers(view.addresses, gid.gid, gid_from(place.local().unmapped())))
-    fitness += kSubnetOfConnection;
-  if (routes == nullptr) return fitness;
-  const Gid target = place.peer_gid ? *place.peer_gid : gid_from(place.peer().unmapped());
-  const std::optional<Route> route = routes->look_up(target, gid.gid);
-  // Where the peer's own GID is known, one that cannot be routed to will not answer.
-  if (!route && place.peer_gid && !is_link_local(*place.peer_gid)) return std::nullopt;
-  if (route && route->interface_index == holder->interface_index) fitness += kRouteOfConnection;
-  return fitness;
-}
 
 VerbsReach::VerbsReach(const VerbsDevice& device, const NetworkView& view,
                        std::string configured_pnet)
@@ -55,13 +25,19 @@ bool VerbsReach::server_reachable(const Gid& gid) const {
 
 std::optional<rdma::Port> VerbsReach::choose_port(std::span<const rdma::Port> ports,
                                                   const relay::Place& place) const {
+  const GidQuestion question{gid_from(place.local().unmapped()), gid_from(place.peer().unmapped()),
+                             place.peer_gid};
+  GidSurroundings surroundings{view_.addresses, view_.handed.gids, {}};
+  if (routes_)
+    surroundings.route = [this](const Gid& to, const Gid& from) {
+      return routes_->look_up(to, from);
+    };
   std::optional<rdma::Port> best;
   int best_fitness = 0;
   for (const rdma::Port& port : ports) {
     if (!relay::usable(port) || !ours(port)) continue;
     for (const GidEntry& gid : device_.gids(port.number)) {
-      const std::optional<int> fitness =
-          gid_fitness(gid, place, view_, routes_ ? &*routes_ : nullptr);
+      const std::optional<int> fitness = gid_fitness(gid, question, surroundings);
       if (!fitness || *fitness <= best_fitness) continue;
       best = port;
       best->gid = gid.gid;
@@ -95,6 +71,10 @@ PnetAnswer VerbsReach::answer_for(const rdma::Port& port) const {
 relay::PnetOfPort VerbsReach::pnet(const rdma::Port& port) const {
   PnetAnswer answer = answer_for(port);
   return {std::move(answer.id), std::move(answer.source)};
+}
+
+const char* VerbsReach::gid_source(const rdma::Port& port) const {
+  return port.gid.is_zero() ? "" : to_string(device_.gid_source(port.number));
 }
 
 }  // namespace fairlead

@@ -22,10 +22,6 @@ struct NetworkView {
   HandOver handed;
 };
 
-// How well a GID fits a place; more is better, nothing is not at all. Pure but for `routes`.
-std::optional<int> gid_fitness(const rdma::verbs::GidEntry& gid, const relay::Place& place,
-                               const NetworkView& view, const rdma::verbs::RouteTable* routes);
-
 class VerbsReach final : public relay::Reachability {
  public:
   // The device outlives this object: both belong to one DeviceSlot. `view` outlives it.
@@ -41,6 +37,7 @@ class VerbsReach final : public relay::Reachability {
                                         const relay::Place& place) const override;
   bool direct(const Gid& local, const Gid& peer) const override;
   relay::PnetOfPort pnet(const rdma::Port& port) const override;
+  const char* gid_source(const rdma::Port& port) const override;
 
   // Whether pnet.id, the node's hand-over or the kernel's table gives the port to us.
   bool ours(const rdma::Port& port) const { return answer_for(port).ours; }

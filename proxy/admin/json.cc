@@ -87,6 +87,7 @@ Json to_json(const DeviceRow& row) {
           {"port", row.port},
           {"state", row.state},
           {"gid", row.gid},
+          {"gid_source", row.gid_source},
           {"mac", row.mac},
           {"pnet", row.pnet},
           {"pnet_source", row.pnet_source},

@@ -1,6 +1,9 @@
 #include "base/hand_over.h"
 
+#include <arpa/inet.h>
+
 #include <algorithm>
+#include <array>
 #include <charconv>
 
 #include "base/pnet_id.h"
@@ -21,6 +24,41 @@ std::string_view take(std::string_view& text, char separator) {
   const std::string_view part = text.substr(0, end);
   text.remove_prefix(std::min(end + 1, text.size()));
   return part;
+}
+
+constexpr std::string_view kGidKey = "gid";
+constexpr std::string_view kAnyGid = "auto";
+constexpr std::size_t kMappedPrefixBytes = 12;
+constexpr std::size_t kAccessBytes = kAccessKey.size() + kAccessCharsMax + 2;  // with ';' and '='
+
+// As an address of its own family.
+std::string gid_text(const Gid& gid) {
+  std::array<char, INET6_ADDRSTRLEN> text{};
+  const bool v4 = gid.is_ipv4_mapped();
+  const std::uint8_t* bytes = gid.bytes.data() + (v4 ? kMappedPrefixBytes : 0);
+  (void)::inet_ntop(v4 ? AF_INET : AF_INET6, bytes, text.data(), text.size());
+  return text.data();
+}
+
+std::optional<Gid> parse_gid(std::string_view word) {
+  const std::string text(word);
+  Gid gid;
+  if (::inet_pton(AF_INET, text.c_str(), gid.bytes.data() + kMappedPrefixBytes) == 1) {
+    gid.bytes[10] = gid.bytes[11] = 0xff;
+    return gid;
+  }
+  if (::inet_pton(AF_INET6, text.c_str(), gid.bytes.data()) == 1) return gid;
+  return std::nullopt;
+}
+
+bool parse_gids(std::string_view value, std::vector<Gid>& gids) {
+  if (value == kAnyGid) return true;
+  while (!value.empty()) {
+    const std::optional<Gid> gid = parse_gid(take(value, ','));
+    if (!gid) return false;
+    gids.push_back(*gid);
+  }
+  return true;
 }
 
 bool is_access(std::string_view text) {
@@ -49,12 +87,18 @@ std::optional<RnicPortName> parse_rnic_port(std::string_view text) {
 std::string to_alias(const HandOver& note) {
   std::string text(kAliasPrefix);
   if (note.pnet.empty()) return with_access(text + "mode=none", note.access);
-  text += "pnet=" + note.pnet + ";mode=shared;gid=auto";
+  text += "pnet=" + note.pnet + ";mode=shared;gid=";
   std::string rnics;
   for (const RnicPortName& rnic : note.rnics)
     rnics += (rnics.empty() ? ";rnic=" : ",") + to_string(rnic);
   // Half of them would forbid the others.
-  if (text.size() + rnics.size() <= kAliasBytesMax) text += rnics;
+  if (text.size() + kAnyGid.size() + rnics.size() > kAliasBytesMax) rnics.clear();
+  std::string gids;
+  for (const Gid& gid : note.gids) gids += (gids.empty() ? "" : ",") + gid_text(gid);
+  const std::size_t room = kAliasBytesMax - kAccessBytes - text.size() - rnics.size();
+  const bool fit = !gids.empty() && text.size() + rnics.size() + kAccessBytes < kAliasBytesMax &&
+                   gids.size() <= room;
+  text += (fit ? gids : std::string(kAnyGid)) + rnics;
   return with_access(text, note.access);
 }
 
@@ -71,6 +115,8 @@ std::optional<HandOver> parse_alias(std::string_view alias) {
     } else if (key == kAccessKey) {
       if (!is_access(value)) return std::nullopt;
       note.access = value;
+    } else if (key == kGidKey) {
+      if (!parse_gids(value, note.gids)) return std::nullopt;
     } else if (key == "rnic") {
       while (!value.empty()) {
         std::optional<RnicPortName> rnic = parse_rnic_port(take(value, ','));

@@ -2,11 +2,12 @@
 // namespace. The CNI plugin writes it, the proxy reads it. It needs no mount, is readable without
 // privilege, and lives and dies with the namespace (docs/cni.md, "What is done to a pod").
 //
-//   smc1;pnet=NETA;mode=shared;gid=auto;rnic=mlx5_0/1,mlx5_1/1
+//   smc1;pnet=NETA;mode=shared;gid=10.9.0.1,10.9.1.1;rnic=mlx5_0/1,mlx5_1/1
 //
-// "smc1" is the version; after it come key=value pairs in any order. Readers pass over keys that
-// they do not know. The node side adds access=REASON when it has decided whether the sidecar gets
-// the device nodes of its RNICs (docs/rdma-nodes.md).
+// "smc1" is the version; "gid" has the node's own addresses on its RNICs, or "auto". After it come
+// key=value pairs in any order. Readers pass over keys that they do not know. The node side adds
+// access=REASON when it has decided whether the sidecar gets the device nodes of its RNICs
+// (docs/rdma-nodes.md).
 #pragma once
 
 #include <cstddef>
@@ -40,11 +41,12 @@ struct HandOver {
   std::vector<RnicPortName> rnics;  // in that network; empty: whichever there are
   // "granted", or why the sidecar got no device; of a-z and '_'; empty: unsaid.
   std::string access{};
+  std::vector<Gid> gids{};  // addresses of the node itself; empty: unsaid
   friend bool operator==(const HandOver&, const HandOver&) = default;
 };
 
-// With all RNICs, or none where there is no room for all. What parse_alias() makes of it is `note`,
-// or `note` without RNICs.
+// With all RNICs, or none where there is no room for all, and so the addresses. What parse_alias()
+// makes of it is `note`, or `note` without RNICs or addresses.
 std::string to_alias(const HandOver& note);
 // Nothing for an alias that is somebody else's, of a version to come, or malformed.
 std::optional<HandOver> parse_alias(std::string_view alias);

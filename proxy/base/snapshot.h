@@ -74,7 +74,7 @@ struct DeviceRow {
   std::string kind;  // "shm", "verbs"
   unsigned port = 0;
   std::string state;  // "active", "down", kDeviceAbsent
-  std::string gid, mac, pnet, pnet_source;
+  std::string gid, gid_source, mac, pnet, pnet_source;
   unsigned mtu_bytes = 0;
   std::string detail;  // a sentence when it cannot be used
   std::string reason;  // then: the name of the fallback reason

@@ -59,6 +59,14 @@ Parsed<unsigned> PathMtuCodec::from(std::string_view text) {
   return static_cast<unsigned>(*value);
 }
 
+Parsed<std::optional<unsigned>> GidIndexCodec::from(std::string_view text) {
+  constexpr unsigned kIndexMax = 255;
+  if (text == "auto") return std::optional<unsigned>();
+  const Parsed<unsigned> index = IntegerCodec{0, kIndexMax}.from(text);
+  if (!index) return tl::unexpected(index.error());
+  return std::optional<unsigned>(*index);
+}
+
 Parsed<std::uint16_t> PortCodec::from(std::string_view text) const {
   const Parsed<unsigned> value = IntegerCodec{1, 65535}.from(text);
   if (!value) return tl::unexpected(value.error());

@@ -35,6 +35,16 @@ struct PathMtuCodec {
   static std::string allowed() { return "256, 512, 1024, 2048 or 4096, or 0 for that of the port"; }
 };
 
+// A place in the GID table, "auto" for none in particular.
+struct GidIndexCodec {
+  using Value = std::optional<unsigned>;
+  static constexpr bool kText = true;
+
+  static Parsed<Value> from(std::string_view text);
+  static std::string text(const Value& value) { return value ? std::to_string(*value) : "auto"; }
+  static std::string allowed() { return "auto, or a whole number from 0 to 255"; }
+};
+
 struct PortCodec {
   using Value = std::uint16_t;
   static constexpr bool kText = false;

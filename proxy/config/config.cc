@@ -23,6 +23,18 @@ std::string_view to_string(ListenerMode mode) {
   return "";
 }
 
+std::string_view to_string(GidTypeChoice choice) {
+  switch (choice) {
+    case GidTypeChoice::kAuto:
+      return "auto";
+    case GidTypeChoice::kRoceV1:
+      return "rocev1";
+    case GidTypeChoice::kRoceV2:
+      return "rocev2";
+  }
+  return "";
+}
+
 std::string_view to_string(OptionProgram program) {
   switch (program) {
     case OptionProgram::kAuto:

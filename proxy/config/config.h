@@ -32,6 +32,7 @@ inline constexpr std::size_t kUeidCharsMax = 32;
 inline constexpr std::size_t kHostNameCharsMax = 32;  // the field of the first contact extension
 inline constexpr std::size_t kAssumeMax = 256;
 inline constexpr std::size_t kExcludeMax = 256;
+inline constexpr std::size_t kGidSubnetsMax = 16;
 inline constexpr std::size_t kExcludePortsMax = 64;
 inline constexpr std::size_t kBufferBytesMin = 16 * kKibibyte;
 inline constexpr std::size_t kBufferBytesMax = 512 * kMebibyte;
@@ -74,6 +75,9 @@ struct Exclusion {
   bool matches(const SocketAddress& destination) const;
   friend bool operator==(const Exclusion&, const Exclusion&) = default;
 };
+
+// Which GIDs of an RNIC may be used, by their type.
+enum class GidTypeChoice : std::uint8_t { kAuto, kRoceV1, kRoceV2 };
 
 // Who sets TCP option 254 on our SYNs.
 enum class OptionProgram : std::uint8_t {
@@ -126,6 +130,14 @@ struct Smc {
   // smc.rnr_retry: how often it sends again to a peer without a receive request, 0 to 7; 7 is
   // without end. Default 7.
   unsigned rnr_retry = 7;
+  // smc.gid_subnets: at most 16 blocks; GIDs of RNICs outside all of them are not used. Default
+  // none, which means every GID.
+  std::vector<Cidr> gid_subnets;
+  // smc.gid_index: the only place in the GID table of a port that is used, 0 to 255, or "auto".
+  // Default auto.
+  std::optional<unsigned> gid_index;
+  // smc.gid_type: auto, rocev1 or rocev2; the only type that is used. Default auto.
+  GidTypeChoice gid_type = GidTypeChoice::kAuto;
   // smc.host_name: at most 32 printable ASCII characters, told to peers; empty means gethostname(),
   // cut to 32. Default "".
   std::string host_name;
@@ -311,6 +323,7 @@ struct Config {
 
 // The spellings of the file.
 std::string_view to_string(ListenerMode mode);
+std::string_view to_string(GidTypeChoice choice);
 std::string_view to_string(OptionProgram program);
 std::string_view to_string(FallbackPolicy policy);
 std::string_view to_string(ClientAddressMode mode);

@@ -31,6 +31,8 @@ constexpr unsigned kRetriesMax = 7;
 constexpr EnumCodec kDirections{std::array{Direction::kOutbound, Direction::kInbound}};
 constexpr EnumCodec kModes{
     std::array{ListenerMode::kStatic, ListenerMode::kRedirect, ListenerMode::kTproxy}};
+constexpr EnumCodec kGidTypes{
+    std::array{GidTypeChoice::kAuto, GidTypeChoice::kRoceV1, GidTypeChoice::kRoceV2}};
 constexpr EnumCodec kPrograms{std::array{OptionProgram::kAuto, OptionProgram::kAttach,
                                          OptionProgram::kExternal, OptionProgram::kNone}};
 constexpr EnumCodec kFallbacks{std::array{FallbackPolicy::kAllow, FallbackPolicy::kDeny}};
@@ -142,6 +144,10 @@ std::vector<Key<Config>> smc_keys() {
       single<Config>("smc.retry_count", FAIRLEAD_MEMBER(smc.retry_count),
                      IntegerCodec{0, kRetriesMax}),
       single<Config>("smc.rnr_retry", FAIRLEAD_MEMBER(smc.rnr_retry), IntegerCodec{0, kRetriesMax}),
+      list_of<Config>("smc.gid_subnets", FAIRLEAD_MEMBER(smc.gid_subnets), CidrCodec{},
+                      {0, kGidSubnetsMax}),
+      single<Config>("smc.gid_index", FAIRLEAD_MEMBER(smc.gid_index), GidIndexCodec{}),
+      single<Config>("smc.gid_type", FAIRLEAD_MEMBER(smc.gid_type), kGidTypes),
       single<Config>("smc.host_name", FAIRLEAD_MEMBER(smc.host_name), kHostName,
                      KeyShape::kSingleOrNone),
   };

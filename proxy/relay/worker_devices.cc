@@ -119,6 +119,7 @@ DeviceRow Worker::device_row(DeviceSlot& slot, const rdma::Port& port) const {
   const bool up = port.state == rdma::PortState::kActive;
   row.state = up ? "active" : "down";
   if (!port.gid.is_zero()) row.gid = to_string(port.gid);
+  row.gid_source = slot.reachability().gid_source(port);
   row.mac = to_string(port.mac);
   PnetOfPort pnet = slot.reachability().pnet(port);
   if (pnet.id.empty() && !config().pnet.id.empty()) pnet = {config().pnet.id, "configuration"};

@@ -113,6 +113,30 @@ class Sidecars(NriTest):
         self.metric("fairlead_node_nri_connected 1")
         self.metric("fairlead_node_nri_registrations_total 1")
 
+    def test_rnic_that_has_gone_by_the_time_the_container_is_made(self):
+        """Its pod starts without it, and the next one has it again."""
+        _, _, runtime = self.connected()
+        pod = pod_message("a" * 64, annotations=IN)
+        verbs, device = self.sysfs / "class/infiniband_verbs/uverbs0", self.sysfs / "class/infiniband/mlx5_0"
+        for there in (True, False, True):
+            made = runtime.create(pod, container_message("a" * 64, memory=512 << 20))
+            self.assertEqual(made.devices, [self.DEVICE] if there else [])
+            self.assertEqual(made.rlimits, memlock_expected(512 << 20) if there else [])
+            for path in (verbs, device):
+                away = self.folder / f"{path.name}.away"
+                (path if path.exists() else away).rename(away if path.exists() else path)
+        self.see("nri event=rnic_access pod=shop/web-0 result=no_rnic rnics=- memlock=unchanged")
+        self.metric('fairlead_node_rnic_access_total{result="granted"} 2')
+        self.metric('fairlead_node_rnic_access_total{result="no_rnic"} 1')
+
+    def test_two_networks_with_one_rnic_are_refused_by_name(self):
+        two = '{"pnet": [{"id": "NETA", "rnics": ["mlx5_0/1"]}, {"id": "NETB", "rnics": ["mlx5_1/1", "mlx5_0/1"]}]}'
+        done = subprocess.run([NODE, "run", *self.places(), "--plugin", self.plugin, "--settings", two, "--sysfs", self.sysfs],
+                              capture_output=True, text=True, timeout=seconds(SECONDS_MAX), check=False)
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn('pnet[1].rnics: "mlx5_0/1" is in pnet[0] (NETA), which keeps it; allowed: each port in one PNET',
+                      done.stderr)
+
     def test_pod_that_was_not_injected_gets_nothing_by_a_containers_name(self):
         _, _, runtime = self.connected()
         for annotations in ({}, {"fairlead.io/inject": "enabled"}, {**IN, "fairlead.io/inject": "disabled"}):

@@ -65,7 +65,8 @@ class Chart(unittest.TestCase):
                 ("proxy.smc.trafficClass=256", "trafficClass"), ("proxy.smc.serviceLevel=8", "serviceLevel"),
                 ("proxy.smc.pathMtu=1500", "pathMtu"), ("proxy.smc.ackTimeout=0", "ackTimeout"),
                 ("proxy.smc.retryCount=8", "retryCount"), ("proxy.smc.rnrRetry=-1", "rnrRetry"),
-                ("proxy.smc.gid=1", "gid"), ("image.digest=sha256:xyz", "digest"), ("node.includeCIDRs[0]=all", "includeCIDRs"),
+                ("proxy.smc.gid=1", "gid"), ("proxy.smc.gidType=ib", "gidType"),
+                ("proxy.smc.gidIndex=256", "gidIndex"), ("proxy.smc.gidSubnets[0]=eth0", "gidSubnets"), ("image.digest=sha256:xyz", "digest"), ("node.includeCIDRs[0]=all", "includeCIDRs"),
                 ("injector.certs.mode=existingSecret", "injector.certs.existingSecret")):
             code, _, error = helm.template(HELM, "--set", setting)
             self.assertNotEqual(code, 0, setting)
@@ -192,6 +193,18 @@ class Chart(unittest.TestCase):
                 ("retry-count", "RETRY_COUNT", 6, 6), ("rnr-retry", "RNR_RETRY", 7, 7)):
             self.assertIn(f"[variables.a[?'fairlead.io/{name}'].orValue('{value}')].filter(v, v != '{usual}')"
                           f".map(v, {{'name': 'FAIRLEAD_SMC_{variable}', 'value': v}})", env)
+
+    def test_choice_of_gids_becomes_variables(self):
+        def variables(*settings):
+            made = of_kind(render(*settings), "ConfigMap")
+            env = next(json.loads(one["data"]["settings.json"]) for one in made if "settings.json" in one["data"])["env"]
+            return {entry["name"]: entry["value"] for entry in env}
+        self.assertEqual(variables(), {})
+        self.assertEqual(
+            variables("--set", "proxy.smc.gidSubnets={10.9.0.0/16,fd00::/8},proxy.smc.gidType=rocev2",
+                      "--set-string", "proxy.smc.gidIndex=3"),
+            {"FAIRLEAD_SMC_GID_SUBNETS": '["10.9.0.0/16","fd00::/8"]', "FAIRLEAD_SMC_GID_INDEX": "3",
+             "FAIRLEAD_SMC_GID_TYPE": "rocev2"})
 
     def test_high_availability_has_two_and_a_budget(self):
         objects = render("--set", "profile=ha")

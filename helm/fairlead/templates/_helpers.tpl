@@ -31,6 +31,11 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- /* settings.json of the injector; the policy is rendered from the same values. */ -}}
 {{- define "fairlead.settings" -}}
 {{- $p := .Values.proxy -}}
+{{- $env := list -}}
+{{- with $p.smc.gidSubnets }}{{ $env = append $env (dict "name" "FAIRLEAD_SMC_GID_SUBNETS" "value" (toJson .)) }}{{ end -}}
+{{- if ne $p.smc.gidIndex "auto" }}{{ $env = append $env (dict "name" "FAIRLEAD_SMC_GID_INDEX" "value" $p.smc.gidIndex) }}{{ end -}}
+{{- if ne $p.smc.gidType "auto" }}{{ $env = append $env (dict "name" "FAIRLEAD_SMC_GID_TYPE" "value" $p.smc.gidType) }}{{ end -}}
+{{- range $p.env }}{{ $env = append $env . }}{{ end -}}
 {{- dict "version" .Chart.AppVersion "revision" $p.revision "image" (include "fairlead.image" .)
     "imagePullPolicy" .Values.image.pullPolicy "concurrency" (int $p.concurrency)
     "adminPort" (int $p.adminPort) "fallback" $p.fallback "clientAddress" $p.clientAddress
@@ -38,7 +43,7 @@ app.kubernetes.io/instance: {{ .Release.Name }}
     "logFormat" $p.logFormat "shutdownGracePeriod" $p.shutdownGracePeriod
     "cpuRequest" $p.cpuRequest "memoryRequest" $p.memoryRequest "cpuLimit" $p.cpuLimit
     "memoryLimit" $p.memoryLimit "rnicResource" $p.rnicResource "memlock" $p.memlock
-    "pnetId" $p.pnetId "smc" $p.smc "env" $p.env | toPrettyJson -}}
+    "pnetId" $p.pnetId "smc" (omit $p.smc "gidSubnets" "gidIndex" "gidType") "env" $env | toPrettyJson -}}
 {{- end -}}
 
 {{- define "fairlead.podSecurity" -}}

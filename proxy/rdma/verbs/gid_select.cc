@@ -1,6 +1,7 @@
 #include "rdma/verbs/gid_select.h"
 
 #include <algorithm>
+#include <cstring>
 
 namespace fairlead::rdma::verbs {
 namespace {
@@ -12,6 +13,16 @@ bool is_loopback(const Gid& gid) {
   Gid v6;
   v6.bytes[15] = 1;
   return gid == v6 || (gid.is_ipv4_mapped() && gid.bytes[12] == 127);
+}
+
+bool contains(std::span<const Gid> gids, const Gid& gid) {
+  return std::find(gids.begin(), gids.end(), gid) != gids.end();
+}
+
+SocketAddress address_of(const Gid& gid) {
+  in6_addr address{};
+  std::memcpy(address.s6_addr, gid.bytes.data(), gid.bytes.size());
+  return SocketAddress(address, 0).unmapped();
 }
 
 }  // namespace
@@ -32,13 +43,54 @@ std::optional<unsigned> gid_rank(const GidEntry& entry) {
   return std::nullopt;
 }
 
-std::optional<GidEntry> choose_gid(std::span<const GidEntry> table) {
-  std::optional<GidEntry> best;
+std::vector<GidEntry> allowed_gids(std::span<const GidEntry> table, const GidPolicy& policy) {
+  std::vector<GidEntry> allowed;
+  for (const GidEntry& entry : table) {
+    if (policy.index && entry.index != *policy.index) continue;
+    if (policy.type && entry.type != *policy.type) continue;
+    const SocketAddress address = address_of(entry.gid);
+    const auto holds = [&address](const Cidr& block) { return block.contains(address); };
+    if (!policy.subnets.empty() &&
+        std::none_of(policy.subnets.begin(), policy.subnets.end(), holds))
+      continue;
+    allowed.push_back(entry);
+  }
+  return allowed;
+}
+
+const char* to_string(GidSource source) {
+  switch (source) {
+    case GidSource::kOwn:
+      return "pod";
+    case GidSource::kNode:
+      return "node";
+    case GidSource::kTable:
+      return "table";
+  }
+  return "?";
+}
+
+std::optional<GidChoice> choose_gid(std::span<const GidEntry> table, std::span<const Gid> own,
+                                    std::span<const Gid> named) {
+  const auto source_of = [&](const GidEntry& entry) {
+    if (!is_link_local(entry.gid) && contains(own, entry.gid)) return GidSource::kOwn;
+    return contains(named, entry.gid) ? GidSource::kNode : GidSource::kTable;
+  };
+  std::optional<GidChoice> best;
   for (const GidEntry& entry : table) {
     const std::optional<unsigned> rank = gid_rank(entry);
-    if (rank && (!best || *rank < *gid_rank(*best))) best = entry;
+    if (!rank) continue;
+    const GidSource source = source_of(entry);
+    if (!best || source < best->source ||
+        (source == best->source && *rank < *gid_rank(best->entry)))
+      best = GidChoice{entry, source};
   }
   return best;
+}
+
+std::optional<GidEntry> choose_gid(std::span<const GidEntry> table) {
+  const std::optional<GidChoice> best = choose_gid(table, {}, {});
+  return best ? std::optional(best->entry) : std::nullopt;
 }
 
 std::optional<GidEntry> find_gid(std::span<const GidEntry> table, const Gid& gid) {

@@ -1,11 +1,14 @@
-// Which entry of a port's GID table to use. Chosen by type and address: the index of a GID differs
-// from pod to pod and from boot to boot, so nobody may configure one. Pure.
+// Which entry of a port's GID table to use, by type and address. An entry is known as ours by its
+// address alone: interface names and indexes of the table are those of another network namespace.
+// Pure.
 #pragma once
 
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <vector>
 
+#include "base/address.h"
 #include "base/ids.h"
 
 namespace fairlead::rdma::verbs {
@@ -27,7 +30,32 @@ bool is_link_local(const Gid& gid);  // fe80::/10
 // reaches no farther than the own segment.
 std::optional<unsigned> gid_rank(const GidEntry& entry);
 
-// The best of the table, the first among equals.
+// What an operator takes away from the choice (config.h, Smc).
+struct GidPolicy {
+  std::vector<Cidr> subnets;           // of the GIDs that may be used; empty: all
+  std::optional<std::uint32_t> index;  // the only one
+  std::optional<GidType> type;         // the only one
+  friend bool operator==(const GidPolicy&, const GidPolicy&) = default;
+};
+std::vector<GidEntry> allowed_gids(std::span<const GidEntry> table, const GidPolicy& policy);
+
+enum class GidSource : std::uint8_t {
+  kOwn,    // an address of this network namespace
+  kNode,   // the node named it as its own
+  kTable,  // neither is known: by type and family
+};
+const char* to_string(GidSource source);  // "pod", "node", "table"
+
+struct GidChoice {
+  GidEntry entry;
+  GidSource source = GidSource::kTable;
+  friend bool operator==(const GidChoice&, const GidChoice&) = default;
+};
+// The best of the table: of our own addresses before those that the node named before others; of
+// each the best rank, the first among equals. A link-local address is never taken for our own.
+std::optional<GidChoice> choose_gid(std::span<const GidEntry> table, std::span<const Gid> own,
+                                    std::span<const Gid> named);
+// Where nothing is known of addresses.
 std::optional<GidEntry> choose_gid(std::span<const GidEntry> table);
 // The entry with this address; of several types the best.
 std::optional<GidEntry> find_gid(std::span<const GidEntry> table, const Gid& gid);

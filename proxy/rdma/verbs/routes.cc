@@ -1,6 +1,7 @@
 #include "rdma/verbs/routes.h"
 
 #include <ifaddrs.h>
+#include <linux/if_link.h>
 #include <linux/rtnetlink.h>
 #include <net/if.h>
 #include <netlink/attr.h>
@@ -11,6 +12,7 @@
 #include <algorithm>
 #include <bit>
 #include <fstream>
+#include <map>
 #include <set>
 #include <sstream>
 
@@ -35,6 +37,38 @@ unsigned prefix_bits(const sockaddr* mask, unsigned extra) {
 }
 
 using Message = Handle<nl_msg, nlmsg_free>;
+using Socket = Handle<nl_sock, nl_socket_free>;
+using Vlans = std::map<unsigned, unsigned>;  // by index of the interface
+
+nlattr* nested(nlattr* attribute) { return static_cast<nlattr*>(nla_data(attribute)); }
+
+int take_vlan(nl_msg* message, void* into) noexcept {
+  nlmsghdr* header = nlmsg_hdr(message);
+  if (header->nlmsg_type != RTM_NEWLINK) return NL_OK;
+  nlattr* about = nlmsg_find_attr(header, sizeof(ifinfomsg), IFLA_LINKINFO);
+  nlattr* kind =
+      about == nullptr ? nullptr : nla_find(nested(about), nla_len(about), IFLA_INFO_KIND);
+  nlattr* data =
+      about == nullptr ? nullptr : nla_find(nested(about), nla_len(about), IFLA_INFO_DATA);
+  if (kind == nullptr || data == nullptr || nla_strcmp(kind, "vlan") != 0) return NL_OK;
+  nlattr* id = nla_find(nested(data), nla_len(data), IFLA_VLAN_ID);
+  const auto* link = static_cast<const ifinfomsg*>(nlmsg_data(header));
+  if (id != nullptr && nla_len(id) >= int{sizeof(std::uint16_t)})
+    (*static_cast<Vlans*>(into))[static_cast<unsigned>(link->ifi_index)] = nla_get_u16(id);
+  return NL_OK;
+}
+
+// Empty where the kernel does not answer. An ioctl(2) would make it load the module for VLANs.
+Vlans read_vlans() {
+  Vlans vlans;
+  const Socket socket(nl_socket_alloc());
+  if (socket == nullptr || nl_connect(socket.get(), NETLINK_ROUTE) < 0) return vlans;
+  nl_socket_modify_cb(socket.get(), NL_CB_VALID, NL_CB_CUSTOM, take_vlan, &vlans);
+  ifinfomsg any{};
+  if (nl_send_simple(socket.get(), RTM_GETLINK, NLM_F_DUMP, &any, sizeof any) >= 0)
+    (void)nl_recvmsgs_default(socket.get());
+  return vlans;
+}
 
 // The address as its own family has it.
 std::span<const std::uint8_t> native(const Gid& gid) {
@@ -70,6 +104,7 @@ std::vector<InterfaceAddress> interface_addresses() {
   ifaddrs* first = nullptr;
   if (::getifaddrs(&first) != 0) return {};
   const Handle<ifaddrs, ::freeifaddrs> list(first);
+  const Vlans vlans = read_vlans();
   std::vector<InterfaceAddress> found;
   for (const ifaddrs* entry = first; entry != nullptr; entry = entry->ifa_next) {
     if (entry->ifa_addr == nullptr || entry->ifa_netmask == nullptr) continue;
@@ -77,8 +112,11 @@ std::vector<InterfaceAddress> interface_addresses() {
     const Result<SocketAddress> address = SocketAddress::from(
         entry->ifa_addr, v4 ? socklen_t{sizeof(sockaddr_in)} : socklen_t{sizeof(sockaddr_in6)});
     if (!address) continue;
-    found.push_back({::if_nametoindex(entry->ifa_name), entry->ifa_name, gid_from(*address),
-                     prefix_bits(entry->ifa_netmask, v4 ? kMappedBits : 0)});
+    const unsigned index = ::if_nametoindex(entry->ifa_name);
+    const auto vlan = vlans.find(index);
+    found.push_back({index, entry->ifa_name, gid_from(*address),
+                     prefix_bits(entry->ifa_netmask, v4 ? kMappedBits : 0),
+                     vlan == vlans.end() ? 0 : vlan->second});
   }
   return found;
 }

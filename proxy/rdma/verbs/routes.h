@@ -25,6 +25,7 @@ struct InterfaceAddress {
   std::string interface_name;
   Gid address;
   unsigned prefix_length = 0;  // of 128 bits: 120 for an IPv4 /24
+  unsigned vlan = 0;           // 802.1Q id of the interface; 0: it tags nothing
 };
 
 std::vector<InterfaceAddress> interface_addresses();

@@ -75,11 +75,11 @@ Result<std::unique_ptr<VerbsDevice>> VerbsDevice::open(const VerbsOptions& optio
   parts->context = SMC_TRY(open_context(options.name));
   std::unique_ptr<VerbsDevice> device(
       new VerbsDevice(options.name, *options.memlock, std::move(parts)));
-  SMC_TRY(device->set_up(options.path));
+  SMC_TRY(device->set_up(options));
   return device;
 }
 
-Result<void> VerbsDevice::set_up(const PathOptions& path) {
+Result<void> VerbsDevice::set_up(const VerbsOptions& options) {
   ibv_context& context = *parts_->context;
   ibv_device_attr& limits = parts_->limits;
   if (const int error = ibv_query_device(&context, &limits); error != 0)
@@ -96,7 +96,9 @@ Result<void> VerbsDevice::set_up(const PathOptions& path) {
   capabilities_.registered_bytes_max = memlock_.limit_bytes();
   parts_->completions = SMC_TRY(
       CompletionQueue::create(context, static_cast<std::uint32_t>(std::max(limits.max_cqe, 1))));
-  parts_->ports.resize(limits.phys_port_cnt, VerbsPort{.path = path});
+  parts_->ports.resize(
+      limits.phys_port_cnt,
+      VerbsPort{.path = options.path, .policy = options.gids, .named = options.named});
   SMC_TRY(read_ports());
   for (const Port& port : ports_) {
     if (port.state != PortState::kActive || port.gid.is_zero()) continue;
@@ -119,6 +121,11 @@ Result<void> VerbsDevice::read_ports() {
 std::span<const GidEntry> VerbsDevice::gids(PortNumber port) const {
   if (port.value == 0 || port.value > parts_->ports.size()) return {};
   return parts_->ports[port.value - 1U].gids;
+}
+
+GidSource VerbsDevice::gid_source(PortNumber port) const {
+  if (port.value == 0 || port.value > parts_->ports.size()) return GidSource::kTable;
+  return parts_->ports[port.value - 1U].source;
 }
 
 Result<std::unique_ptr<ProtectionDomain>> VerbsDevice::create_protection_domain() {

@@ -25,6 +25,8 @@ struct VerbsOptions {
   std::string name;                   // of the device: "mlx5_0"
   MemlockAccount* memlock = nullptr;  // of the process; outlives the device
   PathOptions path{};
+  GidPolicy gids{};
+  std::vector<Gid> named{};  // addresses of the node, as it told us
 };
 
 // Names of the devices that the kernel shows us, in its order. Costs a readdir(3).
@@ -37,8 +39,10 @@ class VerbsDevice final : public Device {
   static Result<std::unique_ptr<VerbsDevice>> open(const VerbsOptions& options);
   ~VerbsDevice() override;
 
-  // The port's GID table as last read.
+  // The port's GID table as last read, without entries that may not be used.
   std::span<const GidEntry> gids(PortNumber port) const;
+  // Why the port's own GID is that.
+  GidSource gid_source(PortNumber port) const;
   // The kernel has taken the device away; nothing works any more.
   bool gone() const { return gone_; }
 
@@ -72,7 +76,7 @@ class VerbsDevice final : public Device {
   struct Parts;  // what is made of libibverbs' types
 
   VerbsDevice(std::string name, MemlockAccount& memlock, std::unique_ptr<Parts> parts);
-  Result<void> set_up(const PathOptions& path);
+  Result<void> set_up(const VerbsOptions& options);
   Result<void> read_ports();
   bool take_event();
   void take(const ibv_async_event& event);

@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "rdma/verbs/routes.h"
 #include "rdma/verbs/verbs_status.h"
 
 namespace fairlead::rdma::verbs {
@@ -52,15 +53,19 @@ Result<void> read_port(ibv_context& context, std::uint8_t number, VerbsPort& por
   ibv_port_attr attributes{};
   if (const int error = ibv_query_port(&context, number, &attributes); error != 0)
     return system_error("ibv_query_port", error);
-  port.gids = SMC_TRY(read_gids(context, number));
+  const std::vector<GidEntry> table = SMC_TRY(read_gids(context, number));
+  port.gids = allowed_gids(table, port.policy);
   port.infiniband = attributes.link_layer == IBV_LINK_LAYER_INFINIBAND;
   port.port.number = PortNumber{number};
   port.port.state = attributes.state == IBV_PORT_ACTIVE ? PortState::kActive : PortState::kDown;
   port.port.mtu = std::min(mtu_from(attributes.active_mtu), port.path.mtu_max);
-  const std::optional<GidEntry> chosen = choose_gid(port.gids);
-  port.port.gid = chosen ? chosen->gid : Gid{};
+  std::vector<Gid> own;
+  for (const InterfaceAddress& address : interface_addresses()) own.push_back(address.address);
+  const std::optional<GidChoice> chosen = choose_gid(port.gids, own, port.named);
+  port.port.gid = chosen ? chosen->entry.gid : Gid{};
+  port.source = chosen ? chosen->source : GidSource::kTable;
   port.port.mac = port.infiniband ? mac_of_lid(attributes.lid)
-                                  : mac_of_port(port.gids).value_or(mac_from_node_guid(context));
+                                  : mac_of_port(table).value_or(mac_from_node_guid(context));
   return {};
 }
 

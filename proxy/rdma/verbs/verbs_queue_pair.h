@@ -22,9 +22,12 @@ inline constexpr std::uint32_t kLongMessagesMax = 2;
 // A port as the device knows it: the seam's view, and what verbs needs besides.
 struct VerbsPort {
   Port port;
-  bool infiniband = false;  // addressed by LID
-  std::vector<GidEntry> gids;
-  PathOptions path;
+  bool infiniband = false;     // addressed by LID
+  std::vector<GidEntry> gids;  // that may be used
+  PathOptions path{};
+  GidPolicy policy{};
+  std::vector<Gid> named{};              // addresses of the node, as it told us
+  GidSource source = GidSource::kTable;  // of port.gid
 };
 
 class VerbsQueuePair final : public QueuePair {

@@ -99,6 +99,7 @@ inline WorkerSnapshot canned_snapshot(unsigned worker) {
                        .port = 1,
                        .state = "active",
                        .gid = "fe80::1",
+                       .gid_source = "",
                        .mac = "02:00:00:00:00:01",
                        .pnet = "NETA",
                        .pnet_source = "config",

@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 namespace fairlead {
 namespace {
 
@@ -19,6 +21,26 @@ TEST(HandOver, IsReadAsItWasWritten) {
   for (const HandOver& note : {kBoth, HandOver{"NETA", {}, ""}, HandOver{},
                                HandOver{"NETA", {}, "no_rnic"}, HandOver{"", {}, "namespace"}})
     EXPECT_EQ(parse_alias(to_alias(note)), note) << to_alias(note);
+}
+
+Gid address(std::initializer_list<std::uint8_t> last) {
+  Gid gid;
+  std::copy(last.begin(), last.end(), gid.bytes.end() - static_cast<std::ptrdiff_t>(last.size()));
+  return gid;
+}
+
+TEST(HandOver, NamesAddressesOfTheNode) {
+  HandOver note = kBoth;
+  note.gids = {address({0xff, 0xff, 10, 9, 0, 1}), address({7})};
+  EXPECT_EQ(to_alias(note), "smc1;pnet=NETA;mode=shared;gid=10.9.0.1,::7;rnic=mlx5_0/1,mlx5_1/2");
+  EXPECT_EQ(parse_alias(to_alias(note)), note);
+  // The reason of the node has room afterwards, however many addresses there are.
+  while (!parse_alias(to_alias(note))->gids.empty()) note.gids.push_back(note.gids.front());
+  EXPECT_EQ(parse_alias(to_alias(note)), kBoth);
+  note.gids.pop_back();
+  const std::string longest(kAccessCharsMax, 'a');
+  note.access = longest;
+  EXPECT_EQ(parse_alias(to_alias(note)), note);
 }
 
 TEST(HandOver, HoldsAllRnicsOrNone) {
@@ -49,7 +71,8 @@ TEST(HandOver, OfSomebodyElseOrMalformedIsNone) {
   for (const char* alias :
        {"", "loopback", "smc1", "smc2;pnet=NETA", "smc1;pnet=", "smc1;pnet=N-A", "smc1;rnic=mlx5_0",
         "smc1;rnic=/1", "smc1;rnic=mlx5_0/", "smc1;rnic=mlx5_0/0", "smc1;rnic=mlx5_0/256",
-        "smc1;rnic=mlx5_0/1x", "smc1;rnic=,", "smc1;access=", "smc1;access=A-Z"})
+        "smc1;rnic=mlx5_0/1x", "smc1;rnic=,", "smc1;gid=x", "smc1;gid=10.9.0.1,,",
+        "smc1;gid=10.9.0.1/24", "smc1;access=", "smc1;access=A-Z"})
     EXPECT_FALSE(parse_alias(alias)) << alias;
 }
 

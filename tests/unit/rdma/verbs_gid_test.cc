@@ -44,6 +44,67 @@ TEST(GidSelect, GoesDownFromIpv6ToLinkLocalToRoceV1) {
   EXPECT_EQ(choose_gid(entries)->index, 3u);  // RoCEv1: the address that goes farther
 }
 
+// The node's address, that of another pod's macvlan, and our own, as every namespace sees them.
+std::vector<GidEntry> shared_table() {
+  return {{gid("fe80::5054:ff:fe00:1"), GidType::kRoceV2, 0, 2},
+          {gid("::ffff:10.9.0.77"), GidType::kRoceV2, 1, 2},
+          {gid("::ffff:10.9.0.1"), GidType::kRoceV1, 2, 2},
+          {gid("::ffff:10.9.0.1"), GidType::kRoceV2, 3, 2},
+          {gid("2001:db8::5"), GidType::kRoceV2, 4, 2},
+          {gid("fe80::7"), GidType::kRoceV2, 5, 2}};
+}
+
+TEST(GidSelect, PrefersAddressesOfThePodThenThoseThatTheNodeNames) {
+  struct Row {
+    std::vector<Gid> own, named;
+    std::uint32_t index;
+    GidSource source;
+  };
+  const Gid node = gid("::ffff:10.9.0.1"), pod6 = gid("2001:db8::5"), local = gid("fe80::7");
+  const std::vector<Row> rows = {
+      {{}, {}, 1, GidSource::kTable},
+      {{}, {node}, 3, GidSource::kNode},
+      {{gid("::ffff:10.244.1.20")}, {node}, 3, GidSource::kNode},  // a veth is in no table
+      {{gid("::ffff:10.9.0.77")}, {node}, 1, GidSource::kOwn},
+      {{pod6}, {node}, 4, GidSource::kOwn},
+      {{local}, {node}, 3, GidSource::kNode},  // reaches no other segment
+      {{local}, {}, 1, GidSource::kTable},
+      {{}, {gid("::ffff:10.9.0.99")}, 1, GidSource::kTable},  // has left the table
+  };
+  for (const Row& row : rows) {
+    const std::optional<GidChoice> choice = choose_gid(shared_table(), row.own, row.named);
+    ASSERT_TRUE(choice);
+    EXPECT_EQ(choice->entry.index, row.index);
+    EXPECT_EQ(choice->source, row.source);
+  }
+  EXPECT_FALSE(choose_gid({}, {{node}}, {{node}}));
+}
+
+TEST(GidSelect, NamesSayNothing) {
+  // All entries claim to be of interface 2, whichever namespace they are of.
+  std::vector<GidEntry> entries = shared_table();
+  for (GidEntry& entry : entries) entry.netdev_index = 99;
+  EXPECT_EQ(choose_gid(entries, {}, {})->entry.index, 1u);
+}
+
+TEST(GidSelect, PolicyTakesEntriesAway) {
+  const auto indexes = [](const GidPolicy& policy) {
+    std::vector<std::uint32_t> left;
+    for (const GidEntry& entry : allowed_gids(shared_table(), policy)) left.push_back(entry.index);
+    return left;
+  };
+  using Indexes = std::vector<std::uint32_t>;
+  EXPECT_EQ(indexes({}), (Indexes{0, 1, 2, 3, 4, 5}));
+  EXPECT_EQ(indexes({.subnets = {Cidr::parse("10.9.0.0/28").value()}}), (Indexes{2, 3}));
+  EXPECT_EQ(indexes({.subnets = {Cidr::parse("2001:db8::/32").value(),
+                                 Cidr::parse("10.9.0.77").value()}}),
+            (Indexes{1, 4}));
+  EXPECT_EQ(indexes({.subnets = {Cidr::parse("192.168.0.0/16").value()}}), Indexes{});
+  EXPECT_EQ(indexes({.index = 3}), Indexes{3});
+  EXPECT_EQ(indexes({.type = GidType::kRoceV1}), Indexes{2});
+  EXPECT_EQ(indexes({.index = 3, .type = GidType::kRoceV1}), Indexes{});
+}
+
 TEST(GidSelect, TakesWhatAnInfiniBandPortHas) {
   const std::vector<GidEntry> entries = {{gid("fe80::2:c903:0:1"), GidType::kInfiniBand, 0, 0}};
   EXPECT_EQ(choose_gid(entries)->index, 0u);
