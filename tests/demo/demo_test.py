@@ -1,4 +1,4 @@
-"""The demo as people run it: what it says at the end, and what it leaves behind.
+"""The demo as users run it: its last line, and that it leaves nothing behind.
 
     demo_test.py BUILD_DIRECTORY
 """

@@ -1,4 +1,4 @@
-"""The table of system calls that are to fail, shared with failing_calls.c, and the errors of each."""
+"""The table of failing system calls, shared with failing_calls.c, and the errors of each call."""
 import errno
 import mmap
 import subprocess
@@ -22,9 +22,9 @@ DESCRIPTORS = "EMFILE ENFILE"
 MEMORY = "ENOBUFS ENOMEM"
 FILES = "EACCES ENOENT ENOMEM ENOSPC EROFS EDQUOT ELOOP EPERM"
 BROKEN_TCP = "ECONNRESET ETIMEDOUT EHOSTUNREACH ENETUNREACH"
-# What the manual pages promise, without the errors of a caller that is wrong (EBADF, EFAULT, EINVAL, ENOTSOCK and
-# their like), and without EAGAIN and the ENOTCONN of shutdown(2): an event or a reset comes with them, which a made-up
-# failure does not bring.
+# Errors of the manual pages, without those of a wrong caller (EBADF, EFAULT, EINVAL, ENOTSOCK and similar ones). EAGAIN
+# and the ENOTCONN of shutdown(2) are also missing: an event or a reset comes with them, which an injected failure does
+# not cause.
 ERRORS = {
     ("accept4", "any"): f"EINTR ECONNABORTED EPERM EPROTO ENETDOWN EHOSTUNREACH {DESCRIPTORS} {MEMORY}",
     ("bind", "any"): "EACCES EADDRINUSE EADDRNOTAVAIL ENOMEM EROFS",
@@ -97,7 +97,7 @@ class Table:
             self.memory = mmap.mmap(file.fileno(), 0)
 
     def environment(self, library, program):
-        """For a program with or without a sanitizer, whose library has to be loaded first."""
+        """The environment of a program; the library of a sanitizer has to be loaded first."""
         return {"FAIRLEAD_FAULTS": str(self.path),
                 "LD_PRELOAD": ":".join([*sanitizers(program), str(library)])}
 

@@ -1,6 +1,6 @@
-"""Goal: whatever system call fails, no byte is lost or changed, nothing hangs and nothing aborts: a connection
-goes on, becomes TCP or is reset at both ends. Method: two proxies with the library of failing_calls.c loaded; in
-each round one call of one of them fails while connections exchange data in both directions.
+"""Goal: if any system call fails, no byte is lost or changed, and no process hangs or aborts. Each connection
+continues, becomes TCP or is reset at both ends. Method: two proxies with the library of failing_calls.c loaded. In
+each round one call of one proxy fails while connections exchange data in both directions.
 
 Environment: as in tests/integration/harness.py, and
   FAIRLEAD_FAULTS_LIBRARY  the library
@@ -29,7 +29,7 @@ TURNS_MAX = 12
 CONNECTIONS = 6
 BYTES_MAX = 200_000
 HEADER = struct.Struct(">IQ")  # the number of a connection, and how many bytes follow
-# Calls that the proxies of this test do not make, or only now and then: a made-up failure of them tests nothing.
+# Calls that the proxies of this test do not make, or only now and then: an injected failure of them tests nothing.
 # Memory is reserved under strict overcommit only; urgent data, a log pipe, and the admin socket play no part.
 NEVER_MADE = {("fallocate", "any"), ("read", "pipe"), ("recv", "tcp"), ("recv", "unix"), ("write", "pipe"),
               ("writev", "tcp")}
@@ -40,7 +40,7 @@ LOST = (ConnectionResetError, BrokenPipeError, ConnectionAbortedError)
 
 
 class Talk:
-    """One connection: the client says so many bytes and FIN, the server says them again and FIN."""
+    """One connection: the client sends bytes and FIN, the server echoes them and sends FIN."""
 
     def __init__(self, number, seed):
         self.number = number
@@ -65,7 +65,7 @@ class Talk:
         return "complete"
 
     def send(self, sock):
-        """False after a reset, which the kernel tells only once: to this thread or to the reader."""
+        """False after a reset, which the kernel reports only once: to this thread or to the reader."""
         try:
             sock.sendall(self.data)
             sock.shutdown(socket.SHUT_WR)
@@ -75,7 +75,7 @@ class Talk:
 
 
 class Echo:
-    """Answers, and knows what each connection was to bring."""
+    """Answers, and knows the expected data of each connection."""
 
     def __init__(self):
         self.talks = {}
@@ -98,7 +98,7 @@ class Echo:
         return "complete"
 
     def finish(self):
-        """What became of the connections since the last call."""
+        """Results of the connections since the last call."""
         tasks, self.server.tasks = self.server.tasks, []
         return [task.finish() for task in tasks]
 
@@ -122,7 +122,7 @@ class FailingCalls(ProxyTest):
         self.entry = self.outbound.address("out")
 
     def talk(self, count, generator):
-        """The fates of so many connections at once."""
+        """Results of this many concurrent connections."""
         talks = []
         for _ in range(count):
             self.count += 1

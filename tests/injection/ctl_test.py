@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""fairleadctl inject makes of every golden pod what the webhook makes: ctl_test.py <fairleadctl>
+"""fairleadctl inject changes every golden pod as the webhook does: ctl_test.py <fairleadctl>
 
 As JSON, as YAML, inside a Deployment and in streams of several documents.
 """

@@ -1,4 +1,4 @@
-"""A running fairlead-injector, and what it talks to: an API server of our own making."""
+"""A running fairlead-injector, and a fake API server for it."""
 import base64
 import http.client
 import json
@@ -22,7 +22,7 @@ HOST = "fairlead-injector.fairlead-system.svc"
 
 
 def wait_for(what, predicate):
-    """Polls what the program does by itself; the deadline is for a machine that is very busy."""
+    """Polls for an effect of the program's own activity; the deadline allows for a very busy machine."""
     return wait_until(predicate, what, SECONDS_MAX)
 
 

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Reviews under load: load_test.py <folder of fairlead-injector> [--strict]
 
-REVIEWS_PER_SECOND reviews over as many new TLS connections for SECONDS; prints the 99th percentile of the server's own
-work and of the whole call, and the resident memory. Memory is held to its limit on builds without sanitizers; times
-are only with --strict, because other programs share the machine.
+Sends REVIEWS_PER_SECOND reviews over as many new TLS connections for SECONDS. Prints the 99th percentile of the
+server's own work and of the whole call, and the resident memory. Checks memory on builds without sanitizers, and times
+only with --strict, because other programs share the machine.
 """
 import json
 import sys
@@ -26,7 +26,7 @@ def percentile(samples, share):
 
 
 def run_load(client, bodies):
-    """Each call begins at its time, whether or not those before it have ended."""
+    """Each call begins at its scheduled time, even if earlier calls have not ended."""
     begin = time.monotonic()
     alarm = threading.Event()
 

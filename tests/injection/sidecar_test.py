@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""The proxy understands what the injection tells it: sidecar_test.py <folder of fairlead-proxy>
+"""The proxy accepts the settings of the injection: sidecar_test.py <folder of fairlead-proxy>
 
-Every golden pod's sidecar is taken at its word: its variables and the file of the image go to
-fairlead-proxy --validate.
+For every golden pod, fairlead-proxy --validate gets the variables of the sidecar and the file of the
+image.
 """
 import json
 import subprocess

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""The webhook as an API server meets it: webhook_test.py <folder of fairlead-injector>
+"""The webhook, called as by an API server: webhook_test.py <folder of fairlead-injector>
 
-Real process, real TLS. Golden pods come out as by the library; hostile reviews cost their own
-request; certificates are reloaded, made and renewed; Events are made.
+Uses the real process and real TLS. Golden pods equal those of the library. Hostile reviews affect only their
+own request. Certificates are reloaded, created and renewed, and Events are created.
 """
 import base64
 import json

@@ -1,6 +1,6 @@
 """A real API server with its etcd, for as long as a test needs it.
 
-kube-apiserver is looked for in $FAIRLEAD_KUBE_APISERVER, in the path, and in the user's cache, where
+The test searches kube-apiserver in $FAIRLEAD_KUBE_APISERVER, in the path, and in the user's cache, where
 scripts/kubernetes.sh builds it.
 """
 import http.client
@@ -23,14 +23,14 @@ TOKEN = "fairlead-test"
 
 
 def built_program(name):
-    """Of the newest version in the cache, if there is one."""
+    """Path of the newest version in the cache, or None."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "fairlead"
     built = cache.glob(f"kubernetes-*/{name}")
     return max(built, key=lambda path: [int(number) for number in re.findall(r"\d+", path.parent.name)], default=None)
 
 
 def find_programs():
-    """kube-apiserver, etcd; or why one is missing."""
+    """Paths of kube-apiserver and etcd, or the reason why one is missing."""
     server = os.environ.get("FAIRLEAD_KUBE_APISERVER") or shutil.which("kube-apiserver") or built_program("kube-apiserver")
     etcd = shutil.which("etcd")
     if not server:
@@ -41,7 +41,7 @@ def find_programs():
 
 
 def free_ports(count):
-    """Both programs insist on being told their ports."""
+    """Both programs require fixed port numbers."""
     sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
     ports = [s.getsockname()[1] for s in sockets]
     for s in sockets:
@@ -124,7 +124,7 @@ class ApiServer:
         return warnings
 
     def account(self, name, namespace):
-        """A folder as a pod of that service account has it, and the environment to find it."""
+        """The service account's folder as a pod has it, and the environment that points to it."""
         folder = self.folder / f"account-{name}"
         folder.mkdir()
         (folder / "ca.crt").write_bytes((self.folder / "certs" / "apiserver.crt").read_bytes())

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """The chart in a real API server: apiserver_test.py <folder of fairlead-injector>
 
-Everything that the chart renders is taken under strict validation. The golden pods come out of the
-webhook, with certificates and rights of its own, and of the admission policy as the library makes them.
+The API server accepts all rendered objects under strict validation. The webhook, with its own certificates and
+rights, and the admission policy both produce the golden pods of the library.
 """
 import base64
 import copy
@@ -34,7 +34,7 @@ EXPECTED = {name: json.loads((INJECTION / "expected" / f"{name}.json").read_text
 
 
 def own_address():
-    """An address of this host that is not loopback: the API server takes no other for endpoints."""
+    """An address of this host that is not loopback, because the API server rejects loopback for endpoints."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
             probe.connect(("192.0.2.1", 9))
@@ -56,7 +56,7 @@ class InCluster(unittest.TestCase):
         self.temporary.cleanup()
 
     def render(self, *arguments):
-        """What is installed, and what runs before a deletion."""
+        """Objects of the installation, and those that run before a deletion."""
         code, text, error = helm.template(HELM, *arguments)
         self.assertEqual(code, 0, error)
         objects = [thing for thing in yaml.safe_load_all(text) if thing]
@@ -79,7 +79,7 @@ class InCluster(unittest.TestCase):
         return {"annotations": reply["metadata"].get("annotations"), "spec": reply["spec"]}, warnings
 
     def wait_until_installed(self):
-        """The API server looks for new policies and webhooks every few seconds."""
+        """The API server reloads policies and webhooks every few seconds."""
         good, bad = CASES["annotated"]["pod"], CASES["bad_values"]["pod"]
         self.api.wait(lambda: self.create(good, "plain")[0]["spec"].get("initContainers"), "the first injection")
         self.api.wait(lambda: self.create(bad, "plain")[1], "the first warning")
@@ -101,7 +101,7 @@ class InCluster(unittest.TestCase):
         self.check_golden_pods(has_all_warnings=False)
 
     def test_policy_agrees_about_values(self):
-        """Each value at a border: the policy injects exactly where the library does."""
+        """Values at each limit: the policy injects exactly the pods that the library injects."""
         self.install("--set", f"injector.mode=policy,{NO_RNICS}")
         self.wait_until_installed()
         for line in (ROOT / "tests" / "injection" / "values.txt").read_text().splitlines():
@@ -167,7 +167,7 @@ class InCluster(unittest.TestCase):
         self.assertIn(b"BEGIN CERTIFICATE", base64.b64decode(secret["data"]["tls.crt"]))
 
     def start_node(self, environment, sign):
-        """fairlead-node as its DaemonSet has it, in folders of this test."""
+        """fairlead-node as its DaemonSet runs it, in folders of this test."""
         node, log = self.folder / "node", self.folder / f"node-{sign}.log"
         (node / "net.d").mkdir(parents=True, exist_ok=True)
         conflist = node / "net.d" / "10-net.conflist"
@@ -198,7 +198,7 @@ class InCluster(unittest.TestCase):
         agent, log = self.start_node(node, "ready")
         self.api.wait(lambda: self.labels() == {**before, "fairlead.io/ready": "true", "fairlead.io/pnet.NETA": "true"},
                       "the labels")
-        # What helm does before it deletes anything.
+        # The steps of helm before it deletes objects.
         for thing in self.render("--set", "injector.mode=manual")[1]:
             self.api.apply(thing, SYSTEM)
         uninstall = self.api.account("fairlead-uninstall", SYSTEM)
@@ -213,7 +213,7 @@ class InCluster(unittest.TestCase):
             container = daemonset["spec"]["template"]["spec"]["containers"][0]
             self.assertEqual({**container, "env": container["env"][1:]}, {**was, "env": was["env"]})
             self.assertEqual(container["env"][0], {"name": "FAIRLEAD_LEAVE", "value": "true"})
-            # What the controller and the kubelet do then.
+            # The reaction of the controller and the kubelet.
             agent.terminate()
             agent.wait()
             left, log = self.start_node({**node, container["env"][0]["name"]: "true"}, "left")

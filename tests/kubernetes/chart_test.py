@@ -127,7 +127,7 @@ class Chart(unittest.TestCase):
             self.assertEqual([a for a in node["args"] if a.startswith(("--rnic-n", "--rnic-m", "--cgroup"))],
                              ["--cgroup-root=/host/cgroup", "--rnic-memlock=auto", "--rnic-namespace=shop",
                               "--rnic-namespace=prod"] if nri else [])
-            # The folder: the socket is another file after each start of the runtime.
+            # The folder is mounted, because the runtime creates a new socket at each start.
             self.assertEqual([v["hostPath"]["path"] for v in pod["volumes"] if v["name"] == "nri"], ["/var/run/nri"] * nri)
             self.assertEqual([m["mountPath"] for m in node["volumeMounts"] if m["name"] == "nri"], ["/var/run/nri"] * nri)
             self.assertEqual({m["name"] for m in node["volumeMounts"]}, {v["name"] for v in pod["volumes"]})
@@ -155,7 +155,7 @@ class Chart(unittest.TestCase):
         bound = [b["spec"] for b in of_kind(render(), "ValidatingAdmissionPolicyBinding")
                  if b["metadata"]["name"] == policy["metadata"]["name"]]
         self.assertEqual(bound, [{"policyName": policy["metadata"]["name"], "validationActions": ["Deny"]}])
-        # What it asks of a sidecar is what the injection makes.
+        # The policy requires of a sidecar the properties that the injection sets.
         sidecar = (ROOT / "injector/sidecar.cc").read_text()
         self.assertIn('{"args", Json::array({"--config", kConfigFile})}', sidecar)
         self.assertIn('kConfigFile = "/etc/fairlead/pod.yaml"', sidecar)
@@ -226,7 +226,7 @@ class Chart(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             chart = Path(folder) / "fairlead"
             shutil.copytree(helm.CHART, chart)
-            notes = chart / "templates" / "NOTES.txt"  # which helm shows only where it installs
+            notes = chart / "templates" / "NOTES.txt"  # helm shows it only at an installation
             text = notes.read_text()
             notes.unlink()
             (notes.parent / "notes.yaml").write_text("---\nkind: Notes\nmetadata: {name: notes}\ntext: |\n" + "".join(

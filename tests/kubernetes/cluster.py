@@ -1,9 +1,9 @@
 """A real cluster of one node: etcd, API server, controller manager, scheduler, kube-proxy, containerd and the kubelet.
 
-All of it lives in namespaces of its own, for mounts, network and processes: default paths as on any node, nothing of
-the host's is touched but the cgroup `kubepods`, and whatever runs in the node ends with its first process.
+It runs in its own mount, network and PID namespaces, with the default paths of a node. On the host it changes only the
+cgroup `kubepods`. All processes of the node end with its first process.
 
-The programs of Kubernetes are looked for in the path and in the user's cache, where scripts/kubernetes.sh builds them.
+The Kubernetes programs come from the path or from the user's cache, where scripts/kubernetes.sh builds them.
 """
 import json
 import os
@@ -23,10 +23,10 @@ ADDRESS = "192.168.77.1"
 API_PORT = 6443
 SECONDS_MAX = 180
 CGROUPS = Path("/sys/fs/cgroup")
-# The kubelet sets these to its liking, for the whole machine.
+# The kubelet sets these for the whole machine.
 SYSCTLS = ("vm/overcommit_memory", "vm/panic_on_oom", "kernel/panic", "kernel/panic_on_oops",
            "kernel/keys/root_maxkeys", "kernel/keys/root_maxbytes")
-# Bash, since the first process must reap what its children leave.
+# Bash, because the first process must reap orphans.
 NODE_SETUP = f"""
 set -e
 mount --make-rshared /
@@ -49,7 +49,7 @@ touch "$1/node.ready"
 sleep infinity &
 wait
 """
-# Not a bridge: replies between its ports would pass by the translation of Services.
+# Not a bridge: replies between its ports would bypass the address translation of Services.
 NETWORK = {"cniVersion": "0.4.0", "name": "pods", "plugins": [
     {"type": "ptp",
      "ipam": {"type": "host-local", "ranges": [[{"subnet": PODS}]], "routes": [{"dst": "0.0.0.0/0"}]}}]}
@@ -76,7 +76,7 @@ PAUSE = "#include <signal.h>\n#include <unistd.h>\nint main() { signal(SIGTERM, 
 
 
 def why_not():
-    """What is missing for a cluster; or nothing."""
+    """The reason why no cluster can run here, or None."""
     if os.geteuid() != 0:
         return "not root"
     if missing := [name for name in KUBERNETES if not find(name)]:
@@ -93,7 +93,7 @@ def find(name):
 
 
 class Cluster:
-    """Of a folder, which is the caller's to remove."""
+    """A cluster in a folder, which the caller removes."""
 
     def __init__(self, folder, plugins):
         self.folder, self.plugins = Path(folder), plugins
@@ -115,7 +115,7 @@ class Cluster:
         kubelet = self.folder / "kubelet.json"
         kubelet.write_text(json.dumps(KUBELET))
         self.launch("kubelet", *client, "--config", kubelet, "--hostname-override", NODE, "--node-ip", ADDRESS)
-        # It may not set the host's limits on connections from here.
+        # It has no right to set the host's limits on connections from here.
         self.launch("kube-proxy", *client, "--proxy-mode=nftables", "--cluster-cidr", PODS, "--hostname-override", NODE,
                     "--conntrack-max-per-core=0", "--conntrack-tcp-timeout-established=0s",
                     "--conntrack-tcp-timeout-close-wait=0s")
@@ -176,7 +176,7 @@ class Cluster:
         return wait_until(holds, what, timeout)
 
     def in_node(self, *words, check=True, **options):
-        """What a command in the node prints."""
+        """Output of a command in the node."""
         done = subprocess.run([*self.enter, *map(str, words)], check=False, capture_output=True, text=True,
                               timeout=SECONDS_MAX, **options)
         if check and done.returncode != 0:

@@ -34,7 +34,7 @@ KINDS = ("all,clusterrole,clusterrolebinding,configmap,mutatingadmissionpolicy,m
 
 
 def deployment(name):
-    """redis-server, in the client's pod too: it stays, and there is no sleep in the image."""
+    """redis-server, also in the client's pod, because it keeps running and the image has no sleep."""
     labels = {"app": name}
     redis = {"name": "redis", "image": f"{containers.REDIS}:{IMAGES[containers.REDIS]}",
              "command": ["/usr/bin/redis-server", "--bind", "0.0.0.0", "--protected-mode", "no", "--save", "",
@@ -86,7 +86,7 @@ class RealCluster(unittest.TestCase):
         return root
 
     def shown(self, *words, check=True):
-        """A command as a person gives it, and what that person sees."""
+        """Runs a command as a user enters it, and returns its output."""
         done = self.cluster.in_node("env", f"KUBECONFIG={self.cluster.config}", *words, check=check)
         names = {str(self.helm): "helm", self.cluster.programs["kubectl"]: "kubectl", str(helm.CHART): "helm/fairlead"}
         print("$", " ".join(names.get(str(word), str(word)) for word in words), f"\n{done}", flush=True)
@@ -130,7 +130,7 @@ class RealCluster(unittest.TestCase):
         return self.cluster.kubectl(*SHOP, "logs", f"deploy/{name}", "-c", "fairlead-proxy")
 
     def assert_carried(self):
-        """The next connection goes over SMC-R, or one soon after: sidecars look for the broker each second."""
+        """The next connection or one soon after uses SMC-R: sidecars search the broker each second."""
         def carried():
             if not self.ping():
                 return False
@@ -148,7 +148,7 @@ class RealCluster(unittest.TestCase):
             self.assertTrue(status["started"] and status["ready"] and status["restartCount"] == 0, status)
 
     def assert_ends_after_its_application(self):
-        """The kubelet ends the sidecar last, and it goes at once."""
+        """The kubelet stops the sidecar last, and the sidecar exits at once."""
         (name,) = [pod["metadata"]["name"] for pod in self.pods() if pod["metadata"]["labels"]["app"] == "web"]
         log = self.folder / "web.log"
         with open(log, "wb") as file:
@@ -193,7 +193,7 @@ class RealCluster(unittest.TestCase):
 
         self.shown(self.helm, "uninstall", "fairlead", *SYSTEM)
         self.assert_uninstalled()
-        self.assertTrue(self.ping())  # by TCP, past sidecars that still run
+        self.assertTrue(self.ping())  # by TCP, without the sidecars, which still run
 
         self.install("install", "--set", "injector.mode=policy,node.enabled=false")
         wait_until(self.would_be_injected, "the API server to know the policy", 60)

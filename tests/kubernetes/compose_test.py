@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""docker/compose.yaml is one, and its proxies understand it: compose_test.py <folder of fairlead-proxy>"""
+"""docker/compose.yaml is valid, and the proxy accepts its settings: compose_test.py <folder of fairlead-proxy>"""
 import ipaddress
 import shutil
 import subprocess

@@ -1,8 +1,8 @@
-"""A real container runtime of a test's own: podman, which calls CNI plugins from a configuration as any runtime
-does. Images and containers live in a folder that the test names; nothing of the host's podman is touched.
+"""The test's own container runtime: podman, which calls CNI plugins from a configuration as any runtime does.
+Images and containers are in a folder of the test; the host's podman is not affected.
 
-Environment: FAIRLEAD_IMAGES, a folder of docker/build.sh with the image; without it, docker/build.sh makes one of the
-programs under test.
+Environment: FAIRLEAD_IMAGES, a folder of docker/build.sh with the image; without it, docker/build.sh builds one from
+the programs under test.
 """
 import json
 import os
@@ -20,7 +20,7 @@ BUILD_SECONDS_MAX = 120
 
 
 def why_not(*programs):
-    """What is missing for containers, and for `programs` of the test; or nothing."""
+    """The reason why containers or `programs` of the test cannot run here, or None."""
     if os.geteuid() != 0:
         return "not root"
     path = os.environ["PATH"] + ":/usr/sbin:/sbin"
@@ -33,7 +33,7 @@ def why_not(*programs):
 
 
 def image_folder(build, folder):
-    """Where the image is, made of the programs in `build` unless the environment names one."""
+    """Folder of the image, which is built from the programs in `build` unless the environment names one."""
     if given := os.environ.get("FAIRLEAD_IMAGES"):
         return Path(given)
     subprocess.run([ROOT / "docker" / "build.sh", "--programs", build, folder], check=True, timeout=BUILD_SECONDS_MAX,
@@ -42,7 +42,7 @@ def image_folder(build, folder):
 
 
 def copy_with_libraries(program, root):
-    """A program of this machine, and what it loads, at the same paths below `root`."""
+    """Copies a program of this machine and its libraries to the same paths below `root`."""
     path = shutil.which(program)
     listed = subprocess.run(["ldd", path], check=True, capture_output=True, text=True).stdout
     libraries = [word for word in listed.split() if word.startswith("/")]
@@ -58,7 +58,7 @@ class Runtime:
         for path in (self.conf_dir, self.bin_dir):
             path.mkdir()
         plugins = [str(path) for path in (self.bin_dir, *PLUGIN_DIRS)]
-        # The cgroup manager and the limits are those that work inside of a container as well.
+        # This cgroup manager and these limits also work inside a container.
         (self.folder / "containers.conf").write_text(
             f'[network]\nnetwork_backend = "cni"\nnetwork_config_dir = "{self.conf_dir}"\n'
             f"cni_plugin_dirs = {json.dumps(plugins)}\n"
@@ -81,7 +81,7 @@ class Runtime:
                        timeout=BUILD_SECONDS_MAX)
 
     def make_redis(self):
-        """The application, of this machine's packages: no registry is asked."""
+        """The application, from this machine's packages, without a registry."""
         root = self.folder / "redis"
         (root / "tmp").mkdir(parents=True)
         for program in REDIS_PROGRAMS:
@@ -89,13 +89,13 @@ class Runtime:
         self.make_image(REDIS, root)
 
     def make_image(self, name, root, *command):
-        """Of nothing but the files below `root`."""
+        """Builds an image that contains only the files below `root`."""
         recipe = self.folder / "Dockerfile.files"
         recipe.write_text(f"FROM scratch\nCOPY . /\nENTRYPOINT {json.dumps(command)}\n")
         self.buildah("bud", "--isolation", "chroot", "-t", name, "-f", recipe, root)
 
     def why_no_container(self):
-        """What keeps a plain container from running here, such as missing rights; or nothing."""
+        """The reason why a plain container cannot run here, such as missing rights, or None."""
         done = subprocess.run(["podman", *self.storage, "run", "--rm", "--network", "none", REDIS, "redis-cli", "--version"],
                               env=self.environment, check=False, capture_output=True, text=True, timeout=120)
         return "" if done.returncode == 0 else "no container runs here: " + done.stderr.strip()

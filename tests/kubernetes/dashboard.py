@@ -1,4 +1,4 @@
-"""The chart's dashboard, its questions put to a real Prometheus in place of Grafana."""
+"""The chart's dashboard, with its queries sent to a real Prometheus instead of Grafana."""
 import json
 import re
 import socket
@@ -14,7 +14,7 @@ PANELS = json.loads(FILE.read_text())["panels"]
 
 
 def expressions(panel, rate_interval="5m"):
-    """With what Grafana replaces before it asks."""
+    """The query with the variables that Grafana replaces."""
     return [target["expr"].replace("$__rate_interval", rate_interval).replace("$namespace", ".*")
             for target in panel["targets"]]
 
@@ -38,7 +38,7 @@ class Prometheus:
         self.process.wait()
 
     def ask(self, path, **query):
-        """Rows; none while it starts."""
+        """Rows of the result; none while Prometheus starts."""
         try:
             with urllib.request.urlopen(f"{self.url}/api/v1/{path}?{urllib.parse.urlencode(query)}", timeout=10) as reply:
                 return json.load(reply)["data"]["result"]
@@ -55,7 +55,7 @@ def legend(form, labels):
 
 
 def draw(prometheus, seconds, rate_interval, path):
-    """The panels at their places; a picture of what Prometheus answers, not one of Grafana."""
+    """Draws the panels at their positions from the answers of Prometheus; it does not imitate Grafana."""
     from matplotlib import figure  # pylint: disable=import-outside-toplevel
     end = time.time()
     begin = end - seconds

@@ -2,8 +2,8 @@
 """Every panel of the dashboard shows data of a real scrape: dashboard_test.py <folder of fairlead-injector>
 
 Two proxies, with connections that become SMC-R and others that cannot, an injector with reviews, and a node's daemon
-with pods are scraped by a real Prometheus, under the labels that a PodMonitor gives; it is asked what Grafana would ask.
-Without root there is no daemon, and what its panels ask is only parsed.
+with pods are scraped by a real Prometheus, under the labels that a PodMonitor sets. The test sends it Grafana's queries.
+Without root there is no daemon, and the queries of its panels are only parsed.
 
 Environment: FAIRLEAD_BIN as in tests/integration/harness.py; FAIRLEAD_PICTURE, a file to draw the dashboard into after
 PICTURE_SECONDS, which needs python3-matplotlib.
@@ -38,7 +38,7 @@ PICTURE_SECONDS = 90
 
 
 def values(prometheus, expression):
-    """Numbers, which 0/0 is none of."""
+    """Values that are numbers; 0/0 is not."""
     found = [float(row["value"][1]) for row in prometheus.ask("query", query=expression)]
     return [value for value in found if not math.isnan(value)]
 
@@ -75,7 +75,7 @@ class Dashboard(ProxyTest):
 
     def start_proxies(self, application):
         self.start_pair(application)
-        plain = self.start("plain", [listener("out", "outbound", application)])  # nobody speaks SMC there
+        plain = self.start("plain", [listener("out", "outbound", application)])  # its peer does not speak SMC
 
         def connect(count):
             peers.exchange(self.outbound.address("out"), bytes(200_000 * (1 + count % 20)))
@@ -91,7 +91,7 @@ class Dashboard(ProxyTest):
         return injector, Load(lambda count: client.post("/mutate/pods", review(PODS[count % len(PODS)])), 0.1)
 
     def start_node(self):
-        """Nothing where there can be none."""
+        """None if there can be no value."""
         try:
             node = NodeLoad(self.folder / "node")
         except unittest.SkipTest as why:

@@ -11,7 +11,7 @@ BUILD_SECONDS_MAX = 400
 
 
 def find_helm():
-    """Its path; or why there is none."""
+    """Path of helm, or the reason why it is missing."""
     for place in (os.environ.get("FAIRLEAD_HELM"), shutil.which("helm"), CACHE / "helm"):
         if place and Path(place).exists():
             return str(place), ""
@@ -29,7 +29,7 @@ def find_helm():
 
 
 def template(helm, *arguments, kubernetes="1.36.0", chart=CHART):
-    """Exit code, text, complaint."""
+    """Exit code, standard output, standard error."""
     done = subprocess.run([helm, "template", "fairlead", chart, "--namespace", "fairlead-system",
                            "--kube-version", kubernetes, *SETTINGS, *arguments],
                           capture_output=True, text=True, timeout=120, check=False)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What is in the image, and what its configuration says: image_test.py <build folder>"""
+"""Contents and configuration of the image: image_test.py <build folder>"""
 import json
 import subprocess
 import sys
@@ -47,13 +47,13 @@ class Image(unittest.TestCase):
         self.assertEqual(others, [])
 
     def test_every_program_starts_in_it(self):
-        for program in PROGRAMS - {"fairlead-cni"}:  # which is asked by its protocol
+        for program in PROGRAMS - {"fairlead-cni"}:  # which implements the CNI protocol
             done = subprocess.run(["chroot", self.root, f"/usr/local/bin/{program}", "--help"], check=False,
                                   capture_output=True, text=True, timeout=60)
             self.assertEqual((done.returncode, done.stderr), (0, ""), program)
 
     def test_has_every_provider_of_rnics_with_what_it_loads(self):
-        """libibverbs loads them by name, so no program of the image shows that one is missing."""
+        """libibverbs loads providers by name, so no program of the image reports a missing one."""
         loader = next(self.root.glob("usr/lib*/**/ld-linux*.so*"))
         providers = sorted(path.name for path in self.root.glob("usr/lib/*/libibverbs/*.so"))
         here = sorted(path.name for path in Path("/usr/lib").glob("*/libibverbs/*.so"))

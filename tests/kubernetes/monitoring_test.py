@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Alerts and dashboard: every expression is one for promtool, and uses metrics and labels that exist.
+"""Alerts and dashboard: promtool accepts every expression, and all metrics and labels exist.
 
 Each alert has a case in alerts_test.yaml that fires it and one that does not, run by promtool; and a section in
 docs/alerts.md.
@@ -20,12 +20,12 @@ ROOT = Path(__file__).parents[2]
 FILES = ROOT / "helm" / "fairlead" / "files"
 RULES = yaml.safe_load((FILES / "rules.yaml").read_text())["groups"]
 ALERTS = [rule for group in RULES for rule in group["rules"]]
-# From the scrape, not from us.
+# These labels come from the scrape, not from Fairlead.
 FOREIGN_LABELS = {"namespace", "pod", "container", "le"}
 
 
 def known_metrics():
-    """Name: labels, of docs/metrics.md, which is made from the code."""
+    """{name: labels} from docs/metrics.md, which is generated from the code."""
     known = {}
     for row in re.findall(r"^\| `(\w+)` \| (\w+) \| (.*?) \|", (ROOT / "docs/metrics.md").read_text(), re.M):
         labels = set(re.findall(r"`(\w+)`", row[2]))

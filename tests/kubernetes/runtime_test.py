@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 """Two pods of a real container runtime, with the real image: runtime_test.py <build folder>
 
-The node side of the image installs the plugin into the runtime's network, as the chart's DaemonSet does; the runtime
-calls it for each pod; fairleadctl says what a sidecar looks like, which has no mount and no capability and finds the
-node's broker all the same; redis is in one pod and redis-benchmark in the other. What became of the connections is in
-the sidecars' logs and in a Prometheus that scrapes them.
+The node side of the image installs the plugin into the runtime's network, as the chart's DaemonSet does. The runtime
+calls it for each pod. fairleadctl defines the sidecar, which has no mount and no capability and still finds the
+node's broker. redis is in one pod and redis-benchmark in the other. The sidecars' logs and a Prometheus that scrapes
+them show the transport of the connections.
 
-podman knows neither pod annotations nor native sidecars, and hands plugins no cgroup: the test answers for the
-annotations at the node side's socket, starts the sidecar itself as a container with the settings of the injection, and
-goes the way of nodes that cannot send the TCP option, which is the annotation include-inbound-ports and `smc.assume`.
+podman supports neither pod annotations nor native sidecars, and passes no cgroup to plugins. So the test serves the
+annotations at the node side's socket, and starts the sidecar as a container with the settings of the injection. Like
+nodes that cannot send the TCP option, it uses the annotation include-inbound-ports and `smc.assume`.
 """
 import json
 import os
@@ -41,7 +41,7 @@ MANIFEST = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "pod", "anno
 
 
 class Annotations(threading.Thread):
-    """What the node side answers where a runtime passes no annotations."""
+    """Answers of the node side for runtimes that pass no annotations."""
 
     def __init__(self, path, annotations):
         super().__init__(daemon=True)
@@ -102,7 +102,7 @@ class RealRuntime(unittest.TestCase):
         wait_until(lambda: "event=ready" in self.runtime.logs("node"), "the node side", 30)
 
     def start_sidecar(self, name):
-        """The container of the injected manifest, as far as podman knows the words."""
+        """The container of the injected manifest, with the settings that podman supports."""
         done = subprocess.run([CTL, "inject", "-f", "-", "--image", containers.FAIRLEAD], input=json.dumps(MANIFEST),
                               check=True, capture_output=True, text=True, timeout=60)
         injected = yaml.safe_load(done.stdout)
