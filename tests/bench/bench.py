@@ -96,7 +96,7 @@ def choose_passes(options):
 
 
 def check_means(options):
-    """Stops the program where it cannot run; drops the workloads that lack a program."""
+    """Stops the program if it cannot run; drops workloads without their program."""
     if os.geteuid() != 0:
         sys.exit("bench.py needs root: it makes network namespaces")
     missing = installed("ip", "taskset", "chrt", "sysctl", "cc")

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Ping-pong on many connections, and how long the longest wait for an answer was.
+"""Ping-pong on many connections, with the longest wait for an answer.
 
     longest_gap.py HOST PORT CONNECTIONS BYTES
 
-Talks to the server of loadgen. For each SIGUSR1 one line of JSON tells of the time since the one before:
-how many answers there were, the longest time in which some connection had none (one that is still waiting
-included), and how many connections had none at all. Every answer is compared with its question. The
-first line comes when all connections have had an answer. Ends by SIGTERM.
+Connects to the server of loadgen. For each SIGUSR1 it prints one line of JSON about the time since the previous one:
+the number of answers, the longest wait of a connection (including pending waits), and the number of connections
+without an answer. Every answer is compared with its request. The first line follows when all connections have
+had an answer. Ends by SIGTERM.
 """
 
 import json
@@ -20,7 +20,7 @@ import time
 
 HELLO = struct.Struct("=IIQ")
 MAGIC, MODE_ECHO = 0x4c474e31, 2
-LOOK_SECONDS = 0.05  # for a signal, when nobody answers
+LOOK_SECONDS = 0.05  # interval of the check for a signal while no answer arrives
 
 
 class Connection:

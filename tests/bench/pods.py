@@ -1,6 +1,6 @@
 """Two pods on one host: network namespaces joined by veth pairs and a bridge in a third.
 
-Everything that is made here (namespaces, processes, scratch folder) goes away in close().
+close() removes all created namespaces, processes and the scratch folder.
 """
 
 import os
@@ -48,7 +48,7 @@ class Pods:
         os.chmod(self.scratch, 0o755)  # nginx's workers are nobody
 
     def open(self, congestion_controls):
-        """Makes the network; gives the first congestion control that the pods were allowed."""
+        """Creates the network; returns the first congestion control that the pods may use."""
         for name in self.names.values():
             run("ip", "netns", "add", name)
         middle = self.names["N"]
@@ -60,7 +60,7 @@ class Pods:
             for pod in self.ips:
                 self._set(pod, "tcp_congestion_control", wanted, check=False)
             used = self.inside("A", "sysctl", "-n", "net.ipv4.tcp_congestion_control").strip()
-            # A namespace may only take what the host's list allows.
+            # A namespace may only use values of the host's list.
             if used == wanted:
                 break
         return used
@@ -89,12 +89,12 @@ class Pods:
     def command(self, pod, command):
         """`command`, in the pod and on its CPU."""
         pinned = ["taskset", "-c", self.cpus[pod]] if pod in self.cpus else []
-        # Not `ip netns exec`: it mounts a /sys of its own, which hides the cgroup hierarchy, and with
-        # it the place where the proxy attaches its option program.
+        # Not `ip netns exec`: it mounts another /sys, which hides the cgroup hierarchy to which the
+        # proxy attaches its option program.
         return ["nsenter", "--net=" + self.namespace(pod)] + pinned + list(command)
 
     def start(self, pod, command, log=os.devnull, stdout=None):
-        """Starts a process; what it says goes to the file `log`, stdout only if not given."""
+        """Starts a process; its output goes to the file `log`, stdout only if not redirected by the caller."""
         with open(log, "a", encoding="utf-8") as file:
             process = subprocess.Popen(
                 self.command(pod, command), stdin=subprocess.DEVNULL, text=True, stderr=file,
@@ -131,7 +131,7 @@ class Pods:
         return path
 
     def keep_cpus_awake(self):
-        """An idle-class loop on every CPU, so that none halts: what idle=poll does to a host."""
+        """An idle-class loop on every CPU, so that none halts, like idle=poll on a host."""
         for cpu in sorted(os.sched_getaffinity(0)):
             process = subprocess.Popen(["taskset", "-c", str(cpu), "chrt", "-i", "0",
                                         "sh", "-c", "while :; do :; done"])
@@ -144,7 +144,7 @@ class Pods:
         self.spinners = []
 
     def stop(self, process):
-        """Ends a process of ours and its children, kindly first."""
+        """Stops a process and its children, first with SIGTERM."""
         if process in self.started:
             self.started.remove(process)
         tree = processes.tree(process.pid) if process.poll() is None else []

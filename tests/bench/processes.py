@@ -1,4 +1,4 @@
-"""What /proc says about processes and about the machine. CPU times are seconds."""
+"""Data of /proc about processes and the machine. CPU times are in seconds."""
 
 import glob
 import os
@@ -8,7 +8,7 @@ TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def read(path):
-    """The text of a file of /proc, empty when the process has gone meanwhile."""
+    """The text of a file of /proc; empty if the process has ended."""
     try:
         with open(path, encoding="utf-8") as file:
             return file.read()

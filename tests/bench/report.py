@@ -1,4 +1,4 @@
-"""From samples to the report: medians, spans, ratios within the run, and how noisy it was."""
+"""Computes the report from samples: medians, spans, ratios within the run, and noise."""
 
 import json
 import os
@@ -49,7 +49,7 @@ def rows(samples):
 
 
 def noise(samples, retaken):
-    """How much others disturbed the run, and how far repetitions lie apart."""
+    """Disturbance of the run by other programs, and the spread of repetitions."""
     repeated = [sample for sample in samples if sample.busy > 0]
     if not repeated:
         return {}
@@ -74,7 +74,7 @@ def failures(samples):
 
 
 def about(root):
-    """What was measured, when, where, and by which command."""
+    """Targets, time, machine and command of the measurement."""
     commit = subprocess.run(["git", "-C", root, "describe", "--always", "--dirty"],
                             stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
                             check=False).stdout.strip()

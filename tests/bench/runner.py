@@ -1,7 +1,7 @@
-"""Brings all pairs up, interleaves the loads, and keeps what was measured.
+"""Starts all pairs, interleaves the loads, and keeps the measurements.
 
-Order: repetition, workload, target; the order of targets rotates. So whatever disturbs the machine
-for a while disturbs all targets alike, and ratios within one run hold although absolute values
+Order: repetition, workload, target; the order of targets rotates. So a temporary disturbance of the
+machine affects all targets equally. Ratios within one run remain valid although absolute values
 drift.
 """
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""How one pair of proxies grows: with connections, link groups, peers, and with time.
+"""Measures the growth of one pair of proxies with connections, link groups, peers and time.
 
 Two pods on one host, a proxy beside each, as in bench.py. Needs root.
 
@@ -102,7 +102,7 @@ class Scale:
         return self.beside_direct(proxies, self.cluster.app_port, measure)
 
     def clients(self):
-        """Requests and responses: what most connections of a service are for."""
+        """Requests and responses, the usual traffic of a service."""
         def measure(host, port, count):
             output, complaint = self.cluster.redis(port, count, self.plan.requests, host)
             if output is None:
@@ -119,7 +119,7 @@ class Scale:
                 for target, host, port in (
                         (DIRECT, self.cluster.pods.ips["B"], direct_port),
                         ("Fairlead", "127.0.0.1", proxies.ports[0])):
-                    # Not counted: the kernel has to find memory for what the last one did not use.
+                    # Not counted: the kernel first has to find memory that the previous step did not use.
                     measure(host, port, count)
                     samples.setdefault((target, count), []).append(measure(host, port, count))
             progress(f"at once, repetition {repetition + 1}")

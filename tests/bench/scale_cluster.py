@@ -51,7 +51,7 @@ class Cluster:
     # -- the proxies ------------------------------------------------------------------------------
 
     def start_proxies(self, name, to_redis=False):
-        """A pair of their own for each part: what one part leaves behind is none of the next's."""
+        """A new pair for each part, so that remains of one part do not affect the next."""
         directory = self.pods.directory(name)
         peer_port = self.pods.port()
         proxies = Proxies(self.start_side("b", directory, directory, peer_port, 0, to_redis),
@@ -82,7 +82,7 @@ class Cluster:
                                os.path.join(directory, side + ".log"))
 
     def wait_until_smc(self, port, admin, to_redis):
-        """Until a connection through the new proxy is in a link group."""
+        """Waits until a connection through the new proxy is in a link group."""
         deadline = time.monotonic() + READY_SECONDS
         while True:
             if to_redis:
@@ -101,7 +101,7 @@ class Cluster:
         return self.ctl(admin, "linkgroups").get("link_groups", [])
 
     def ctl(self, admin, *words):
-        """What fairleadctl says; empty while there is nothing to say, or nobody to ask."""
+        """Output of fairleadctl; empty while there are no data or no proxy."""
         done = subprocess.run([self.options.ctl, "--admin", "unix:" + admin, "-o", "json", *words],
                               capture_output=True, text=True, check=False)
         return json.loads(done.stdout) if done.returncode in (0, 1) and done.stdout else {}

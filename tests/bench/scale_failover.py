@@ -1,4 +1,4 @@
-"""Ports that go down under load: for how long the connections of the dead link carry nothing."""
+"""Ports that fail under load: the time for which connections of the failed link carry no data."""
 
 import json
 import os
@@ -12,7 +12,7 @@ from pods import HERE
 TWO_LINKS = {"devices": {"shm": {"ports": 2}}, "smc": {"max_links": 2}}
 PINGING, MESSAGE_BYTES = 32, 4096
 STREAMS, SEND_BYTES = 4, 131072
-WINDOW_SECONDS = 0.5   # after a port went down, in which the longest wait is looked for
+WINDOW_SECONDS = 0.5   # time after a port failure in which the longest wait is measured
 POLL_SECONDS = 0.01
 SYMMETRIC_SECONDS_MAX = 10.0
 NOTHING = "nothing (for comparison)"
@@ -41,7 +41,7 @@ class Failover:
         self.wait_symmetric()
 
     def close(self):
-        """Gives GB/s of the streams, whose bytes were counted at both ends."""
+        """Returns GB/s of the streams, whose bytes were counted at both ends."""
         result = json.loads(self.streams.stdout.readline() or "{}")
         if not result.get("ok"):
             raise RuntimeError("a stream did not arrive whole")

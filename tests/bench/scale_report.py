@@ -1,4 +1,4 @@
-"""From the samples of scale.py to its tables, and to a picture."""
+"""Creates the tables and the picture of scale.py from its samples."""
 
 import statistics
 
@@ -65,7 +65,7 @@ def print_tables(report):
 
 
 def draw(path, report):
-    """The parts as curves; says so where the library is not installed."""
+    """Draws the parts as curves; prints a message if the library is not installed."""
     try:
         import matplotlib
     except ImportError:

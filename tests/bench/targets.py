@@ -1,4 +1,4 @@
-"""What is compared: pairs of sidecars, each as two commands and their configuration files.
+"""Targets of the comparison: pairs of sidecars, each as two commands and their configuration files.
 
 A target is made for a Place, the addresses of one pair. Its first command runs in pod A, listens
 at `listen` and reaches the other at `peer`; the second runs in pod B, listens at `peer` and reaches
@@ -65,7 +65,7 @@ class Target:
     over_smc: bool = False     # the bytes must not cross the network between the pods
 
     def missing(self):
-        """Why it cannot be run here, or an empty string."""
+        """The reason why it cannot run here, or an empty string."""
         if not self.program or shutil.which(self.program):
             return ""
         return f"{self.program} is not there"
@@ -161,7 +161,7 @@ def fairlead(name, program, settings=None, over_smc=True):
 
 
 def from_texts(name, a, b, files=None, wrap=()):
-    """A target of the user's: commands and files with {placeholders}."""
+    """A target defined by the user: commands and files with {placeholders}."""
     def make(place):
         values = place.placeholders()
         return Commands(a.format(**values), b.format(**values),
@@ -176,7 +176,7 @@ def read_targets_file(path):
 
 
 def built_in(proxy):
-    """Those of a run that names none. `proxy` is the path of fairlead-proxy."""
+    """The default targets. `proxy` is the path of fairlead-proxy."""
     targets = [
         Target("direct", lambda place: Commands()),
         haproxy("haproxy"),
@@ -195,7 +195,7 @@ def built_in(proxy):
 
 
 def extra(proxy):
-    """Those that have to be asked for by name."""
+    """Targets that run only if they are named."""
     return [nginx("nginx-128k", "  proxy_buffer_size 128k;"),
             fairlead("fairlead-no-address", proxy, {"client_address": "off"})]
 

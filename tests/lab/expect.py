@@ -1,4 +1,4 @@
-"""What a scenario expects, and waiting for it."""
+"""Expectations of scenarios, and waiting for them."""
 import sys
 from pathlib import Path
 
@@ -24,7 +24,7 @@ def expect_equal(got, wanted, what):
 
 
 def wait_until(condition, what, timeout=30):
-    """Polls until `condition` gives something true, which is returned."""
+    """Polls until `condition` returns a true value, and returns that value."""
     return suite.wait_until(condition, what, timeout, Failed)
 
 

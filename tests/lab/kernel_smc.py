@@ -1,4 +1,4 @@
-"""The kernel's own SMC on a node: what it holds and what it has counted."""
+"""The kernel's own SMC on a node: its state and its counters."""
 import json
 
 from node import BUILD
@@ -38,7 +38,7 @@ class KernelSmc:
 
 
 class Change:
-    """What a kernel counted since this was made."""
+    """Counters of a kernel since the creation of this object."""
 
     def __init__(self, kernel_smc):
         self.kernel, self.before = kernel_smc, kernel_smc.counts()

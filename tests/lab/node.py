@@ -26,7 +26,7 @@ PR_SET_PDEATHSIG = 1
 
 
 class LabError(Exception):
-    """Something in the lab did not do what it was to do."""
+    """A part of the lab failed."""
 
 
 def die_with_parent():
@@ -79,7 +79,7 @@ class Process:
         return self.end["exit"]
 
     def value(self, timeout=60):
-        """What the function returned."""
+        """The return value of the function."""
         if self.wait(timeout) != 0 or "error" in self.end:
             raise LabError(f"{self}: {self.complaint()}")
         return self.end.get("value")
@@ -150,7 +150,7 @@ class Node:
             "-device", "virtio-rng-pci"]
 
     def connect(self):
-        """Until the agent has said hello."""
+        """Waits until the agent has sent its hello."""
         deadline = time.monotonic() + SECONDS_TO_BOOT
         self.port = socket.socket(socket.AF_UNIX)
         while True:
@@ -240,7 +240,7 @@ class Node:
                   content=base64.b64encode(content.encode()).decode())
 
     def stop_all(self, but=()):
-        """Ends whatever still runs, for the next scenario to begin on an empty node."""
+        """Stops all remaining processes, so that the next scenario begins on an empty node."""
         left = [process for process in self.processes.values()
                 if process.running and process not in but]
         for process in left:

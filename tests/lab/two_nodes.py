@@ -36,7 +36,7 @@ class Lab:
         say(f"both are up after {time.monotonic() - begun:.0f} s")
 
     def power_cycle(self):
-        """Both nodes; Node.connect() waits for them."""
+        """Starts both nodes; Node.connect() waits for them."""
         for node in self.nodes:
             node.switch_off()
         self.wire.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""What a suite gave directly and through two proxies, and what of that is different."""
+"""Outcomes of a suite directly and through two proxies, and their differences."""
 import dataclasses
 import fnmatch
 
@@ -54,7 +54,7 @@ class Comparison:
         return found
 
     def differences(self):
-        """What differs and has no reason that is known: must be empty."""
+        """Differences without a known reason; must be empty."""
         return self.not_carried + [found for found in self.raw_differences()
                                    if (found.unit, found.check) not in self.unsteady
                                    and found not in self.once and self.reason(found) is None]
@@ -64,11 +64,11 @@ class Comparison:
                      if unit == found.unit and fnmatch.fnmatchcase(found.check, check)), None)
 
     def expected(self):
-        """(reason, difference) of what differs for a reason that is known."""
+        """(reason, difference) of differences with a known reason."""
         return [(reason, found) for found in self.raw_differences() if (reason := self.reason(found))]
 
     def needless(self):
-        """Known differences that were looked for and did not differ: by luck, or for good."""
+        """Known differences that did not occur, by chance or permanently."""
         used = {(found.unit, reason) for reason, found in self.expected()}
         return [known for known in self.suite.known
                 if known[0] in self.outcomes["direct"] and (known[0], known[2]) not in used]

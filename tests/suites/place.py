@@ -35,7 +35,7 @@ RULES = f"""table inet fairlead {{ chain out {{
 
 
 def reasons_against():
-    """Why no place can be made here, or nothing."""
+    """The reason why no place can be created here, or None."""
     if os.geteuid() != 0:
         return "needs root for a network namespace and for redirection"
     for name in ("ip", "nft", "unshare", "setpriv"):
@@ -67,7 +67,7 @@ def opened_connections():
 
 
 class Carried:
-    """What the proxies have carried since the counts that this was made from."""
+    """Connections that the proxies have carried since the given counts."""
 
     def __init__(self, counts):
         self.counts = counts
@@ -76,7 +76,7 @@ class Carried:
         return Carried({name: value - earlier.counts.get(name, 0) for name, value in self.counts.items()})
 
     def wrong(self, transport):
-        """Why these cannot be the counts of a suite that this transport carried, or nothing."""
+        """The reason why this transport cannot have carried a suite with these counts, or None."""
         other = "tcp" if transport == "smcr" else "smcr"
         for proxy in ("out", "in"):
             if self.counts[proxy, transport] < 1 or self.counts[proxy, "bytes"] < 1:
@@ -102,7 +102,7 @@ class Place:
         config = {"concurrency": 1, "listeners": listeners,
                   "devices": {"shm": {"directory": str(self.folder / "shm")}},
                   "admin": {"listen": "", "socket": str(self.folder / f"{name}.sock")}, "drain": {"timeout": "2s"},
-                  # No timer of theirs runs out because other programs have the processors.
+                  # Their timers must not expire because other programs use the processors.
                   "smc": {"enabled": self.transport == "smcr", "handshake_timeout": "60s"},
                   "limits": {"dial_timeout": "60s"}}
         proxy = Proxy(self.folder, name, config,

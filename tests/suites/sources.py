@@ -15,7 +15,7 @@ SOURCES_FOLDERS = (Path("/etc/apt/sources.list"), Path("/etc/apt/sources.list.d"
 
 
 class Missing(Exception):
-    """What a suite needs cannot be had here; the text says what, and why."""
+    """A requirement of a suite is not available here; the text names it and the reason."""
 
 
 def program(name):

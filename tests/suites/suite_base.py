@@ -1,4 +1,4 @@
-"""What a suite of somebody else's tests is to us: units, each with checks that pass or fail."""
+"""Interface to the test suites of other projects: units, each with checks that pass or fail."""
 import contextlib
 import os
 import signal

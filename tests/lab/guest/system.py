@@ -1,4 +1,4 @@
-"""What the host has done inside a guest, besides running programs."""
+"""Actions of the host inside a guest, besides running programs."""
 import base64
 import http.client
 import socket as sockets
