@@ -1,4 +1,4 @@
-"""Where a scenario plays: the nodes, their pods and kernels, proxies and servers on them."""
+"""The environment of a scenario: nodes, their pods and kernels, proxies and servers on them."""
 import time
 
 import guest_proxy
@@ -30,7 +30,7 @@ def scenarios_by(roles):
 
 
 class Stage:
-    """Where a scenario plays. Everything started on it ends with it."""
+    """The environment of a scenario. Everything started on it ends with it."""
 
     UEID = "FAIRLEAD"
 

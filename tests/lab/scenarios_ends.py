@@ -1,4 +1,4 @@
-"""When one side vanishes, by force or in order: what the other side sees, and how soon."""
+"""One side vanishes, by force or in order: the effect on the other side, and its delay."""
 from expect import expect, wait_until
 from scenario import scenario
 from scenarios_interop import Way

@@ -1,5 +1,5 @@
-"""Where SMC-R cannot be between us and a kernel, the same connection is TCP: both sides say why, and no
-byte is lost."""
+"""If SMC-R is not possible between the proxy and a kernel, the same connection uses TCP. Both sides report the
+reason, and no byte is lost."""
 import contextlib
 
 import pods

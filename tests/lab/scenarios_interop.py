@@ -1,5 +1,5 @@
-"""Our proxy and the kernel's SMC, each as client and as server, over Soft-RoCE. Every scenario has two
-directions; both sides must say that the bytes went by SMC-R, and the bytes must be the same."""
+"""The proxy and the kernel's SMC, each as client and as server, over Soft-RoCE. Every scenario has two
+directions. Both sides must report that the bytes used SMC-R, and the bytes must be equal."""
 from expect import expect, expect_equal, expect_stream, wait_until
 from kernel_smc import Change
 from scenario import scenarios_by

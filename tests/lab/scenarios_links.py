@@ -1,5 +1,5 @@
-"""Link groups with two links on two RNICs, between proxies and with the kernel: links are added, lost
-under load, and added again, and no byte is lost. Both sides must say what kind of group it is."""
+"""Link groups with two links on two RNICs, between proxies and with the kernel. Links are added, lost
+under load, and added again, and no byte is lost. Both sides must report the same type of group."""
 import contextlib
 
 import rnics
@@ -114,7 +114,7 @@ class Load:
         return process
 
     def wait_progress(self):
-        """Until every asker has had answers from now on."""
+        """Waits until every asker has had new answers."""
         for asker in self.askers:
             asker.forget_events()
         for asker in self.askers:
@@ -123,7 +123,7 @@ class Load:
 
     @contextlib.contextmanager
     def at_rest(self):
-        """Nobody has anything under way."""
+        """No connection has data in flight."""
         node, path = self.pair.client, f"{self.path}.rest"
         node.write(path, "")
         try:
@@ -143,13 +143,13 @@ class Load:
         return self.at_rest() if at_kernels_peer else contextlib.nullcontext()
 
     def quiet(self):
-        """Nothing was received between two looks."""
+        """Nothing was received between two checks."""
         before, self.received = self.received, [
             proxy.metrics().value("fairlead_cdc_messages_total") for proxy in self.pair.proxies]
         return before == self.received
 
     def stop(self):
-        """All bytes have arrived as they were sent, and no connection stood still for long."""
+        """All bytes have arrived unchanged, and no connection paused for long."""
         self.pair.client.write(self.path, "")
         for asker in self.askers:
             asked, _, end = asker.value(60)[0]

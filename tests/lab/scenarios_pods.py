@@ -1,4 +1,4 @@
-"""Two of our proxies, beside ordinary programs in pods on two nodes, on the nodes' Soft-RoCE devices."""
+"""Two proxies with ordinary programs in pods on two nodes, on the nodes' Soft-RoCE devices."""
 import json
 import re
 

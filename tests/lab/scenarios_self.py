@@ -1,4 +1,4 @@
-"""The lab checks itself: two kernels, no program of ours between them."""
+"""The lab checks itself: two kernels without Fairlead between them."""
 from expect import expect, expect_equal, expect_stream, wait_until
 from kernel_smc import Change
 from scenario import scenario

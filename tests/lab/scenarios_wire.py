@@ -1,4 +1,4 @@
-"""What others make of our traffic: a dissector, and a bad wire."""
+"""Fairlead's traffic in a dissector and on a bad wire."""
 import contextlib
 import json
 import signal
