@@ -1,6 +1,7 @@
-// The composition root: the only file that chooses implementations. Parses, builds, announces,
-// runs, drains. The file is long because every part is built, connected and ended here. Exit codes:
-// 0 after a drain, 1 when something could not be set up, 64 for a bad command line or
+// The composition root. Implementations are chosen here and in the files beside it
+// (device_source.cc, the finders, option_choice.cc, client_address_choice.cc). Parses, builds,
+// announces, runs, drains. The file is long because every part is built, connected and ended here.
+// Exit codes: 0 after a drain, 1 when something could not be set up, 64 for a bad command line or
 // configuration.
 
 #include <sys/signalfd.h>

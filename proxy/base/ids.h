@@ -50,7 +50,7 @@ struct Mac {
 };
 
 // The 8-byte system id of RFC 7609 ("peer id"): random, one per worker, never shared, because peers
-// tell link groups apart by it (docs/wire.md, "Peer id").
+// tell link groups apart by it (docs/wire.md, "Link groups").
 struct PeerId {
   std::array<std::uint8_t, 8> bytes{};
   friend constexpr auto operator<=>(const PeerId&, const PeerId&) = default;

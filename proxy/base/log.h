@@ -1,6 +1,5 @@
-// A thin front to spdlog. Lines are `message key value key value` in the house style (no "=" in
-// free text); events that people and programs search for are made by LogEvent, which prints logfmt
-// or JSON with fixed keys. wire and smc may not include this file.
+// A thin front to spdlog. Each line is a LogEvent with fixed keys, in logfmt or JSON. wire and smc
+// may not include this file.
 //
 // Lines are written to standard error. A program with workers declares a LogQueue in main(): then a
 // thread of its own writes them, and a standard error that nobody reads stops nobody else.

@@ -41,7 +41,7 @@ struct ConnectionRow {
 struct LinkRow {
   std::string group;
   unsigned number = 0;
-  std::string state;  // "activating", "active", "deleting"
+  std::string state;  // "activating", "active", "down"
   std::string rnic;   // device name
   unsigned port = 0;
   std::string local_gid, peer_gid;

@@ -48,7 +48,7 @@ enum class ListenerMode : std::uint8_t {
 };
 
 struct Listener {
-  // listeners[].name: unique; 1 to 63 of a-z 0-9 and "-". Required. In logs and metrics.
+  // listeners[].name: unique; 1 to 63 of a-z 0-9 and "-". Required. In logs.
   std::string name;
   // listeners[].direction: "outbound" takes connections of the application beside us, "inbound"
   // those of other hosts for it. Required.

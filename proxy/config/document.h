@@ -23,8 +23,8 @@ struct Node {
   Kind kind = Kind::kNull;
   bool quoted = false;  // kScalar: written in quotes or as a block, so it is text
   std::string text;     // kScalar
-  std::vector<Node>
-      keys;  // kMapping: scalars, in the order of the file, not checked for repetition
+  // kMapping: scalars, in the order of the file, not checked for repetition.
+  std::vector<Node> keys;
   std::vector<Node> items;  // kSequence: the items; kMapping: the value of each key
   int line = 0;             // from 1; 0 when it comes from no file
   int column = 0;

@@ -5,8 +5,9 @@
 //   net   the stream to the other side; while the bytes go over SMC-R it lies idle as the liveness
 //         and close companion
 //
-// All fallback decisions are made here: session_outbound.cc (client of the handshake) and
-// session_inbound.cc (server). session_join.cc is what both do to get a seat in a link group.
+// All fallback decisions are made in the files of this class: session_outbound.cc (client of the
+// handshake), session_inbound.cc (server), and session.cc, session_handshake.cc and
+// session_join.cc (both; the last joins a link group).
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // One worker: everything that one thread owns, driven in turns. It knows streams, deadlines and
-// devices, but neither sockets nor threads nor a clock; worker_thread.h gives it those, a
-// simulation gives it others.
+// devices, but neither sockets nor threads. Network gives it streams and the time;
+// worker_thread.h gives it loop and thread, a simulation gives it others.
 //
 // A turn takes in what has arrived from the devices, runs what is due, moves the bytes of the
 // sessions that are ready, and sends what has become due to be sent: one doorbell a peer and turn.
@@ -120,7 +120,7 @@ class Worker {
   WorkerSnapshot snapshot(const SnapshotRequest& request);
   WorkerStats& stats() { return stats_; }
 
-  // For Session and Group; not for the owner of the worker.
+  // For Session.
   const config::Config& config() const { return *settings_.config; }
   const smc::LocalOffer& offer() const { return settings_.offer; }
   BufferSizes buffer_sizes() const { return sizes_; }

@@ -1,4 +1,5 @@
-// A worker with its thread, loop, listeners and clock. The only place of the relay that blocks.
+// A worker with its thread, loop, listeners and clock. It blocks in the event loop. Two calls of
+// devices may block it for a bounded time: QueuePair::connect() and opening an RNIC.
 #pragma once
 
 #include <atomic>

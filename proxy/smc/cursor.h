@@ -1,4 +1,4 @@
-// Ring arithmetic of one direction (docs/wire.md, "Cursors"). Inside, a position is the 64-bit
+// Ring arithmetic of one direction (docs/wire.md, "Rings"). Inside, a position is the 64-bit
 // count of bytes since the connection began; on the wire it is a 16-bit wrap count and an offset.
 // Elements are powers of two from 16 KiB, so the conversion is exact and unambiguous within half
 // the wire's range of 65536 wraps.

@@ -1,18 +1,20 @@
 // The CLC handshake of one connection, in either role. Sans-IO: bytes of the TCP stream go in and
 // come out, the caller owns socket and clock and decides about devices, groups and buffers in
-// between. Read first: docs/wire.md, "CLC messages" and "Sequences"; RFC 7609 section 3.5.
+// between. Read first: docs/wire.md, "CLC"; RFC 7609 section 3.5.
 //
 // How to drive it: write output() to the stream, calling output_written(); give it what was read
 // with handle_bytes(), which takes no byte beyond its message; then look at state():
 //
+// clang-format off
 //   kAwaitingPeer   a message is expected
 //   kInHand         a message has come (proposal() or answer()); call send_accept(),
-//   send_confirm(),
-//                   await_link(), establish() or decline()
-//   kAwaitingLink   first contact: CONFIRM_LINK is under way on the queue pair; call
-//   link_confirmed() kEstablished    SMC-R; bytes on the stream have no meaning any more kTcp
-//   agreed on TCP; the stream belongs to the application from here on kFailed         the stream
-//   cannot be used: the peer was silent or sent no CLC
+//                   send_confirm(), await_link(), establish() or decline()
+//   kAwaitingLink   first contact: CONFIRM_LINK is under way on the queue pair;
+//                   call link_confirmed()
+//   kEstablished    SMC-R; bytes on the stream have no meaning any more
+//   kTcp            agreed on TCP; the stream belongs to the application from here on
+//   kFailed         the stream cannot be used: the peer was silent or sent no CLC
+// clang-format on
 //
 // Timers, all through next_deadline(): kAwaitingPeer `timeout`; kAwaitingLink kLinkWaitServer or
 // kLinkWaitClient, then kDeclineWait in which a Decline of the peer goes first.

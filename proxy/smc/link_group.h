@@ -252,7 +252,6 @@ class LinkGroup {
   wire::DeleteLinkReason delete_reason_ = wire::DeleteLinkReason::kOk;  // of kDeleteLink
   AddStep add_step_ = AddStep::kPreparing;
   LinkOffer add_offer_;
-  LinkPeer add_peer_;
   std::unique_ptr<wire::AddLink> add_request_;  // client: what is being answered
   std::unique_ptr<wire::AddLink> parked_;       // client: a request that came during another flow
   LinkIndex parked_link_ = 0;

@@ -86,7 +86,7 @@ struct GroupEvent {
     kRmbTold,        // the peer knows `rmb` on all links
     kRmbRefused,     // … does not
     kTerminated,     // no link is left or the peer ended the group: abort every connection
-    kRkeyDeleted,    // the peer gives `rkey` up: never write to it again
+    kRkeyDeleted,    // the peer gives `rkey` up, after the connections that used it
   };
   Kind kind = Kind::kTerminated;
   LinkIndex link = 0;

@@ -1,6 +1,5 @@
 // What the two sides of a handshake must agree on, as pure judgements: a message in, terms or the
-// reason for TCP out. Read first: docs/wire.md, "Proposal: checks of a server", "Accept",
-// "Confirm".
+// reason for TCP out. Read first: docs/wire.md, "Proposal", "Accept and Confirm".
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,8 @@
 // RMB elements for the connections of one link group. Memory is registered in slabs: one
 // registration, one rkey, up to 255 elements of one size, indexed from 1 (docs/wire.md, "Link
-// groups"). So a peer's table of rkeys holds one entry a slab, and a connection costs no
-// registration and no CONFIRM_RKEY.
+// groups"). So a peer's table of rkeys holds one entry a slab, and a connection in an existing slab
+// costs no registration. A new slab is announced by CONFIRM_RKEY where the group may have more
+// than one link.
 //
 // Pure bookkeeping: the caller registers and frees the memory. A slab that has stood empty for long
 // enough is retired: nobody is seated there any more, and when the peer has given up its rkey, the

@@ -129,13 +129,12 @@ struct DeleteLink {
   friend constexpr bool operator==(const DeleteLink&, const DeleteLink&) = default;
 };
 
-// Opcode 5.
+// Opcode 5, version 2 only.
 //  off size
 //   24    1  count of GIDs
 //   28   16  each GID
-struct ReqAddLink {  // version 2 only; `rejected` is the server's negative answer (flag 0x80, 44
-                     // bytes)
-  bool rejected = false;
+struct ReqAddLink {
+  bool rejected = false;  // the server's negative answer: flag 0x80, 44 bytes
   BoundedList<Gid, kConfirmGidsMax> gids;
   friend constexpr bool operator==(const ReqAddLink&, const ReqAddLink&) = default;
 };

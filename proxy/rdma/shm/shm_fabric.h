@@ -1,5 +1,6 @@
-// A shared-memory fabric is a directory: whoever sees it can reach the others in it. This file
-// knows how that directory looks (docs/shm.md): its identity, the socket of each device, and GIDs.
+// A shared-memory fabric with a directory: the processes that see the directory can reach each
+// other. With the node's broker there is no directory (shm_broker_connector.h). This file knows the
+// layout of the directory (docs/shm.md): its identity, the socket of each device, and GIDs.
 #pragma once
 
 #include <optional>
