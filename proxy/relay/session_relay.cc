@@ -82,7 +82,10 @@ void Session::run_smc(TimePoint now) {
   if (smc_->connection.next_deadline() && now >= *smc_->connection.next_deadline())
     smc_->connection.handle_deadline(now);
   const SmcRelay::Step step = smc_->pump(*app_, publish_bytes(), now);
-  if (smc_->connection.tx_blocked()) worker_.stats().buffer_full_peer.add();
+  if (const std::optional<Side> full = smc_->connection.tx_blocked()) {
+    WorkerStats& stats = worker_.stats();
+    (*full == Side::kLocal ? stats.buffer_full_local : stats.buffer_full_peer).add();
+  }
   count_bytes();
   pay_for_growth();
   if (smc_->connection.transmit_due() && !smc_->connection.lost()) smc_->group->mark_dirty(*smc_);

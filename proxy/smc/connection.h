@@ -1,6 +1,6 @@
 // One SMC-R connection: cursors of both directions, CDC messages, close states. Sans-IO: it owns no
 // memory of the rings, only says which ranges may be read or written.
-// Read first: docs/wire.md, "CDC", "Cursors", "Consumer updates", "Closing".
+// Read first: docs/wire.md, "CDC", "Rings", "Closing".
 //
 // How to drive it. In: handle_cdc() for each CDC that names our token, handle_transmit_done() for
 // completed transmissions of a staged connection, handle_deadline(). The application: produced(),
@@ -25,6 +25,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "base/fallback.h"
 #include "base/ids.h"
 #include "base/result.h"
 #include "base/time.h"
@@ -154,8 +155,11 @@ class Connection {
   bool peer_closed() const { return peer_closed_; }
   // The peer waits for room of ours.
   bool peer_write_blocked() const { return peer_write_blocked_; }
-  bool tx_blocked() const {
-    return has_peer_ && tx_window().bytes() == 0 && !tx_ended_ && tx_urgent_at_ == 0;
+  // A sender finds no room: in the peer's element (kPeer), or in the own ring (kLocal).
+  std::optional<Side> tx_blocked() const {
+    if (!has_peer_ || tx_window().bytes() != 0 || tx_ended_ || tx_urgent_at_ != 0)
+      return std::nullopt;
+    return staged() && peer_free() != 0 ? Side::kLocal : Side::kPeer;
   }
   // Both sides have closed or aborted and said so: element and token may be used again.
   bool finished() const {

@@ -45,11 +45,24 @@ TEST(Connection, CarriesBytesBothWays) {
 TEST(Connection, UsesTheWholeElementAndThenIsBlocked) {
   ConnectionPair pair;
   EXPECT_EQ(pair.write(pair.a, std::string(20000, 'x')), 16384U);
-  EXPECT_TRUE(pair.a.connection.tx_blocked());
+  EXPECT_EQ(pair.a.connection.tx_blocked(), Side::kPeer);
   const auto transmit = pair.a.connection.poll_transmit();
   ASSERT_TRUE(transmit);
   EXPECT_EQ(transmit->cdc.producer, (wire::CdcCursor{1, 0}));
   EXPECT_TRUE(transmit->cdc.producer_flags.write_blocked);
+}
+
+TEST(Connection, AFullSendRingIsNotAFullPeer) {
+  ConnectionPair pair(16384, 32768, 16384);
+  EXPECT_EQ(pair.write(pair.a, std::string(20000, 'x')), 16384U);
+  EXPECT_EQ(pair.a.connection.tx_blocked(), Side::kLocal);
+  pair.settle();
+  EXPECT_EQ(pair.a.connection.tx_blocked(), std::nullopt);
+  pair.write(pair.a, std::string(20000, 'y'));
+  pair.settle();
+  pair.write(pair.a, std::string(16384, 'z'));
+  pair.settle();
+  EXPECT_EQ(pair.a.connection.tx_blocked(), Side::kPeer);
 }
 
 TEST(Connection, AnnouncesRoomWhenThePeerIsBlocked) {

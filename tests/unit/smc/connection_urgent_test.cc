@@ -35,7 +35,7 @@ TEST(ConnectionUrgent, TheSenderWaitsUntilTheByteIsConsumedAndTold) {
   pair.write_urgent(pair.a, '!');
   pair.settle();
   EXPECT_EQ(pair.a.connection.tx_window().bytes(), 0U);
-  EXPECT_FALSE(pair.a.connection.tx_blocked());  // the element is not full
+  EXPECT_EQ(pair.a.connection.tx_blocked(), std::nullopt);  // the element is not full
   pair.read(pair.b);
   pair.settle();
   EXPECT_EQ(pair.a.connection.tx_window().bytes(), 0U);
