@@ -38,6 +38,7 @@ class VerbsReach final : public relay::Reachability {
   bool direct(const Gid& local, const Gid& peer) const override;
   relay::PnetOfPort pnet(const rdma::Port& port) const override;
   const char* gid_source(const rdma::Port& port) const override;
+  bool in_network(const rdma::Port& port) const override { return ours(port); }
 
   // Whether pnet.id, the node's hand-over or the kernel's table gives the port to us.
   bool ours(const rdma::Port& port) const { return answer_for(port).ours; }

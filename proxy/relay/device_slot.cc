@@ -61,6 +61,12 @@ bool DeviceSlot::active() const {
   return std::any_of(device_->ports().begin(), device_->ports().end(), usable);
 }
 
+bool DeviceSlot::in_network() const {
+  return std::any_of(
+      device_->ports().begin(), device_->ports().end(),
+      [this](const rdma::Port& port) { return usable(port) && reachability_->in_network(port); });
+}
+
 bool DeviceSlot::poll(TimePoint now) {
   std::array<rdma::Completion, kCompletionsPerPoll> completions;
   bool more = false;

@@ -40,6 +40,8 @@ class DeviceSlot {
   LinkDevice& link_device() { return own_; }
   // Some port could be used.
   bool active() const;
+  // … and is in our network.
+  bool in_network() const;
   std::optional<rdma::Port> choose_port(const Place& place) const {
     return reachability_->choose_port(device_->ports(), place);
   }

@@ -64,6 +64,8 @@ class Reachability {
   virtual PnetOfPort pnet(const rdma::Port&) const { return {}; }
   // Whose address the port's GID is: "pod", "node", "table"; "" where there is no such choice.
   virtual const char* gid_source(const rdma::Port&) const { return ""; }
+  // The port may carry our connections: its PNET is ours, or none is asked for.
+  virtual bool in_network(const rdma::Port&) const { return true; }
   // Links of one group may begin at either port: both lead to the same peers. On hardware only
   // people can know; they say so by a PNET ID in common.
   virtual bool alike(const rdma::Port& one, const rdma::Port& other) const;

@@ -135,7 +135,10 @@ void Session::handle_accept(TimePoint now) {
   const smc::Judgement<smc::Terms> terms = smc::judge_accept(accept, setup_->proposal);
   if (!terms) return decline(terms.error(), false, now);
   setup_->terms = *terms;
-  if (!choose_slot_of_server(accept.gid)) return decline(FallbackReason::kNoRoute, false, now);
+  if (!choose_slot_of_server(accept.gid)) {
+    const bool lacks_network = setup_->slot != nullptr && !setup_->slot->in_network();
+    return decline(lacks_network ? FallbackReason::kNoPnet : FallbackReason::kNoRoute, false, now);
+  }
   const PeerKey key{smc::GroupRole::kClient, accept.peer_id, accept.gid};
   if (!accept.first_contact) return join_named_link(key, accept, now);
   note("first contact: a new link group");

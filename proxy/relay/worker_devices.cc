@@ -59,8 +59,12 @@ FallbackReason Worker::no_device_reason() const {
   std::optional<FallbackReason> reason;
   for (const std::unique_ptr<DeviceSlot>& slot : slots_) {
     if (!slot->reachability().leaves_node()) continue;
-    // One that is well does not lead there.
-    if (slot->active()) return FallbackReason::kNoRdmaDevice;
+    if (slot->active()) {
+      // One that is well and in our network does not lead there.
+      if (slot->in_network()) return FallbackReason::kNoRdmaDevice;
+      if (!reason) reason = FallbackReason::kNoPnet;
+      continue;
+    }
     const std::span<const rdma::Port> ports = slot->device().ports();
     const bool up = std::any_of(ports.begin(), ports.end(), [](const rdma::Port& port) {
       return port.state == rdma::PortState::kActive;
@@ -71,7 +75,9 @@ FallbackReason Worker::no_device_reason() const {
 }
 
 bool Worker::any_active_slot() const {
-  return std::any_of(slots_.begin(), slots_.end(), [](const auto& slot) { return slot->active(); });
+  // A port of another network is as good as none.
+  return std::any_of(slots_.begin(), slots_.end(),
+                     [](const auto& slot) { return slot->in_network(); });
 }
 
 Worker::Offered Worker::offer_towards(const Place& place) const {

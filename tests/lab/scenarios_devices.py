@@ -135,7 +135,7 @@ def handed_over(stage):
         proxy, entry = stage.outbound(stage.a, stage.b.address, port)
         wait_device(proxy, "active")
         talk_both_ways(stage, stage.a, server, "127.0.0.1", entry)
-        proxy.expect_fallback("no_route", "local")
+        proxy.expect_fallback("no_pnet", "local")
         hand_over("rxe0/1")
         wait_until(lambda: talk_both_ways(stage, stage.a, server, "127.0.0.1", entry)
                    or proxy.metrics().connections("smcr"), "SMC-R by the RNIC that is handed over", SECONDS_TO_NOTICE)

@@ -14,7 +14,7 @@ constexpr unsigned kDeviceNumbers = 1024;  // to a proxy's next device
 // Devices find each other by the GIDs that the messages name, as RNICs do.
 class SimReach final : public relay::Reachability {
  public:
-  explicit SimReach(const Fabric& fabric) : fabric_(fabric) {}
+  SimReach(const Fabric& fabric, bool in_network) : fabric_(fabric), in_network_(in_network) {}
   const char* kind() const override { return "sim"; }
   wire::VendorArea vendor_area() const override { return {}; }
   std::optional<Gid> client_gid(const wire::Proposal& proposal) const override {
@@ -23,9 +23,18 @@ class SimReach final : public relay::Reachability {
   }
   bool server_reachable(const Gid& gid) const override { return fabric_.knows(gid); }
   relay::PnetOfPort pnet(const rdma::Port&) const override { return {"SIM", "simulation"}; }
+  // Reasons for having no device speak of those that lead to other nodes.
+  bool leaves_node() const override { return !in_network_; }
+  bool in_network(const rdma::Port&) const override { return in_network_; }
+  std::optional<rdma::Port> choose_port(std::span<const rdma::Port> ports,
+                                        const relay::Place& place) const override {
+    if (!in_network_) return std::nullopt;
+    return Reachability::choose_port(ports, place);
+  }
 
  private:
   const Fabric& fabric_;
+  const bool in_network_;
 };
 
 }  // namespace
@@ -74,8 +83,8 @@ void SimProxy::start() {
                          .lock_limit_bytes = settings_.lock_limit_bytes});
     device->on_wake = [this] { poke(); };
     devices_.push_back(device.get());
-    const Result<void> added =
-        worker_->add_device(std::move(device), std::make_unique<SimReach>(fabric_));
+    const Result<void> added = worker_->add_device(
+        std::move(device), std::make_unique<SimReach>(fabric_, settings_.in_network));
     SMC_ASSERT(added.has_value());
   }
   net_.set_inbound(settings_.pod, [this](auto stream, const SocketAddress& to) {

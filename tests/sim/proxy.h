@@ -29,6 +29,7 @@ struct ProxySettings {
   bool addressable = true;
   bool receive_queue_crosses_domains = true;
   bool option_available = true;
+  bool in_network = true;  // the devices have the PNET of the connections
 };
 
 class SimProxy final : public relay::Network {

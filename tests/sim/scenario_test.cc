@@ -161,6 +161,27 @@ TEST_P(Scenario, BuffersForMessagesGrowWithUse) {
   for (const Ends& ends : outcome.ends) EXPECT_TRUE(complete(ends));
 }
 
+TEST_P(Scenario, APortOfAnotherNetworkIsTheReasonForTcp) {
+  for (Pod pod = 1; pod <= 2; ++pod) {
+    Plan apart = plan();
+    apart.proxies[pod - 1U].in_network = false;
+    apart.connections.push_back(talk(20000, 20000));
+    World world(1);
+    Cluster cluster(world, apart);
+    const Outcome outcome = cluster.run();
+    EXPECT_FALSE(outcome.failure) << *outcome.failure;
+    EXPECT_TRUE(complete(outcome.ends[0]));
+    EXPECT_EQ(outcome.over_smc, 0u) << "pod " << pod;
+    const Direction direction = pod == 1 ? Direction::kOutbound : Direction::kInbound;
+    EXPECT_EQ(cluster.proxy(pod)
+                  .stats()
+                  .fallback_of(direction, Side::kLocal, FallbackReason::kNoPnet)
+                  .get(),
+              1u)
+        << "pod " << pod;
+  }
+}
+
 // At one of the moments the client has confirmed and says nothing more: the server waits for its
 // link, then for its Decline, and then no longer.
 TEST_P(Scenario, AClientThatFallsSilentHoldsTheServerForAWhileOnly) {
