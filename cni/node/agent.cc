@@ -194,7 +194,8 @@ struct Agent::Parts {
     if (started)
       answers = std::move(*started);
     else
-      LogEvent(LogLevel::kWarn, kLogger, "no_answers").field("what", started.error().message);
+      LogEvent(LogLevel::kWarn, kLogger, "no_annotation_server")
+          .field("what", started.error().message);
   }
 
   // Without it pods are set up when they start, and only then.

@@ -53,7 +53,7 @@ constexpr std::array kTable = {
                     T::kCounter, kBrokerResult, "Devices that said who they are."},
     AgentMetricInfo{M::kBrokerIntroductions, "fairlead_node_broker_introductions_total",
                     T::kCounter, kBrokerResult, "Wishes of a device to be connected with another."},
-    AgentMetricInfo{M::kBrokerStrangers, "fairlead_node_broker_strangers_total", T::kCounter, "",
+    AgentMetricInfo{M::kBrokerStrangers, "fairlead_node_broker_rejected_total", T::kCounter, "",
                     "Listeners of another user, and devices that spoke otherwise."},
     AgentMetricInfo{M::kBrokerBuffers, "fairlead_node_broker_buffers", T::kGauge, "",
                     "Buffers that the broker holds for the devices of the node."},

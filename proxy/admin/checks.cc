@@ -150,21 +150,41 @@ Fact check_memory(const CheckInput& input) {
 }
 
 Fact check_limits(const CheckInput& input) {
-  const std::uint64_t refused = sum_of(input.stats, &WorkerStats::refused);
+  const std::uint64_t refused =
+      sum_of(input.stats, [](const WorkerStats& worker) -> const Counter& {
+        return worker.refused_of(RefusedFor::kLimit);
+      });
   const std::uint64_t accept_errors = sum_of(input.stats, &WorkerStats::accept_errors);
   if (refused == 0 && accept_errors == 0) return ok("limits", "none was reached");
   return warn("limits",
-              std::to_string(refused) + " connections refused, " + std::to_string(accept_errors) +
-                  " failures of accept",
+              std::to_string(refused) + " connections refused at a limit, " +
+                  std::to_string(accept_errors) + " failures of accept",
               "raise limits.connections and the container's nofile limit");
+}
+
+// Nothing before the first connection of a redirect.
+std::optional<Fact> check_redirect(const CheckInput& input) {
+  const std::uint64_t redirected = sum_of(input.stats, &WorkerStats::redirected);
+  const std::uint64_t missing =
+      sum_of(input.stats, [](const WorkerStats& worker) -> const Counter& {
+        return worker.refused_of(RefusedFor::kRedirect);
+      });
+  if (redirected + missing == 0) return std::nullopt;
+  const FallbackInfo& info = fallback_info(FallbackReason::kRedirectMissing);
+  const std::string text = std::to_string(redirected) + " connections were redirected, " +
+                           std::to_string(missing) + " reached the port directly";
+  if (redirected == 0) return fail("redirect", text, std::string(info.hint));
+  return missing == 0 ? ok("redirect", text) : warn("redirect", text, std::string(info.hint));
 }
 
 }  // namespace
 
 std::vector<Fact> standing_checks(const CheckInput& input) {
-  return {check_ready(input),       check_workers(input),   check_devices(input),
-          check_link_groups(input), check_fallbacks(input), check_memory(input),
-          check_limits(input)};
+  std::vector<Fact> checks = {
+      check_ready(input),     check_workers(input), check_devices(input), check_link_groups(input),
+      check_fallbacks(input), check_memory(input),  check_limits(input)};
+  if (std::optional<Fact> redirect = check_redirect(input)) checks.push_back(std::move(*redirect));
+  return checks;
 }
 
 }  // namespace fairlead::admin

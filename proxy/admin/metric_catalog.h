@@ -22,7 +22,6 @@ enum class Metric : std::uint8_t {
   kBytesTotal,
   kFallbackTotal,
   kHandshakeDuration,
-  kFallbackHandshake,
   kConnectionsMoved,
   kConnectionsReset,
   kConnectionsRefused,

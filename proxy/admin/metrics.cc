@@ -86,9 +86,8 @@ HistogramValue sum_histogram(StatsSpan stats, Histogram WorkerStats::*histogram)
 void add_handshakes(Families& out, StatsSpan stats) {
   out.set(Metric::kHandshakeDuration, {{"result", "smcr"}},
           sum_histogram(stats, &WorkerStats::handshake_smcr));
-  const auto fallback = sum_histogram(stats, &WorkerStats::handshake_fallback);
-  out.set(Metric::kHandshakeDuration, {{"result", "fallback"}}, fallback);
-  out.set(Metric::kFallbackHandshake, {}, fallback);
+  out.set(Metric::kHandshakeDuration, {{"result", "fallback"}},
+          sum_histogram(stats, &WorkerStats::handshake_fallback));
 }
 
 // A counter of WorkerStats that is exported under one label, or under none.
@@ -102,7 +101,6 @@ struct PlainMetric {
 constexpr PlainMetric kPlainMetrics[] = {
     {Metric::kConnectionsMoved, &WorkerStats::connections_moved, nullptr, nullptr},
     {Metric::kConnectionsReset, &WorkerStats::connections_reset, nullptr, nullptr},
-    {Metric::kConnectionsRefused, &WorkerStats::refused, nullptr, nullptr},
     {Metric::kPeerTimeouts, &WorkerStats::peer_timeouts, nullptr, nullptr},
     {Metric::kMemoryRefused, &WorkerStats::refused_memory, nullptr, nullptr},
     {Metric::kDescriptorsRefused, &WorkerStats::refused_descriptors, nullptr, nullptr},
@@ -147,6 +145,28 @@ void add_client_addresses(Families& out, StatsSpan stats) {
             sum_of(stats, [&](const WorkerStats& worker) -> const Counter& {
               return worker.client_address_of(info.value);
             }));
+}
+
+// In the order of RefusedFor.
+constexpr std::array<const char*, kRefusedFor> kRefusedForNames = {"limit", "denied", "handshake",
+                                                                   "redirect"};
+
+void add_refused(Families& out, StatsSpan stats) {
+  for (std::size_t reason = 0; reason < kRefusedFor; ++reason)
+    out.set(Metric::kConnectionsRefused, {{"reason", kRefusedForNames[reason]}},
+            sum_of(stats, [&](const WorkerStats& worker) -> const Counter& {
+              return worker.refused[reason];
+            }));
+}
+
+// Absent before the first connection of a redirect.
+void add_redirect(Families& out, StatsSpan stats) {
+  const std::uint64_t redirected = sum_of(stats, &WorkerStats::redirected);
+  const std::uint64_t missing = sum_of(stats, [](const WorkerStats& worker) -> const Counter& {
+    return worker.refused_of(RefusedFor::kRedirect);
+  });
+  if (redirected + missing != 0)
+    out.set(Metric::kRedirectConfigured, std::uint64_t{redirected != 0});
 }
 
 // In the order of MemoryUse.
@@ -250,9 +270,8 @@ std::string render_metrics(const MetricsInput& input) {
   add_client_addresses(out, input.stats);
   add_links(out, input.snapshot);
   add_devices(out, input.snapshot);
-  for (const Fact& fact : input.facts)
-    if (fact.name == kFactRedirect)
-      out.set(Metric::kRedirectConfigured, std::uint64_t{fact.status == FactStatus::kOk});
+  add_refused(out, input.stats);
+  add_redirect(out, input.stats);
   if (input.http_refusals != nullptr)
     for (const event::HttpRefusal reason : event::kAllHttpRefusals)
       out.set(Metric::kHttpRefused, {{"reason", std::string(to_string(reason))}},

@@ -43,7 +43,6 @@ struct Fact {
 };
 
 // Facts with a meaning for the metrics. Leave one out when it does not apply.
-inline constexpr std::string_view kFactRedirect = "redirect";  // ok: rules were seen to work
 inline constexpr std::string_view kFactOptionProgram =
     "option_program";  // ok: the SMC option is written
 inline constexpr std::string_view kFactClientAddress =

@@ -43,6 +43,15 @@ Json handshake_json(StatsSpan workers, Histogram WorkerStats::*histogram) {
   return {{"count", count}, {"sum_seconds", static_cast<double>(nanoseconds) / 1e9}};
 }
 
+std::uint64_t refused_count(StatsSpan workers) {
+  std::uint64_t count = 0;
+  for (std::size_t reason = 0; reason < kRefusedFor; ++reason)
+    count += sum_of(workers, [reason](const WorkerStats& worker) -> const Counter& {
+      return worker.refused[reason];
+    });
+  return count;
+}
+
 }  // namespace
 
 Json stats_json(StatsSpan workers) {
@@ -54,7 +63,7 @@ Json stats_json(StatsSpan workers) {
         {"inbound", direction_json(workers, Direction::kInbound)},
         {"moved", sum(&S::connections_moved)},
         {"reset", sum(&S::connections_reset)},
-        {"refused", sum(&S::refused)},
+        {"refused", refused_count(workers)},
         {"accept_errors", sum(&S::accept_errors)}}},
       {"handshakes",
        {{"smcr", handshake_json(workers, &S::handshake_smcr)},

@@ -1,6 +1,5 @@
 // Counters of one worker. The worker alone writes them, with relaxed stores; the admin thread reads
-// them at any time and never stops a worker. A name here is the name of the metric, see
-// admin/metrics.cc.
+// them at any time and never stops a worker. admin/metrics.cc maps them to the names of metrics.
 #pragma once
 
 #include <array>
@@ -55,6 +54,15 @@ enum class MemoryUse : std::uint8_t {
 };
 inline constexpr std::size_t kMemoryUses = 4;
 
+// Why a connection was closed instead of being carried.
+enum class RefusedFor : std::uint8_t {
+  kLimit,      // limits.connections, memory.limit or descriptors
+  kDenied,     // it would be TCP, and the configuration says `fallback: deny`
+  kHandshake,  // inbound: the handshake failed when TCP was possible no more
+  kRedirect,   // it reached a redirect port without an original destination
+};
+inline constexpr std::size_t kRefusedFor = 4;
+
 struct TrafficStats {
   Counter connections_total;
   Counter connections_active;
@@ -88,15 +96,20 @@ struct WorkerStats {
   Counter llc_sent, llc_received, llc_rejected;
   Counter receive_limit_events;  // the shared receive queue ran low
   Counter loop_turns, spin_hits, spin_misses, spin_nanoseconds;
-  Counter accept_errors;        // accept(2) failed: descriptors or memory
-  Counter peer_timeouts;        // TCP connections whose peer's host no longer answered
-  Counter refused;              // application connections closed at a limit
-  Counter refused_memory;       // those of them that found memory.limit spent
+  Counter accept_errors;                     // accept(2) failed: descriptors or memory
+  Counter peer_timeouts;                     // TCP connections whose peer's host no longer answered
+  std::array<Counter, kRefusedFor> refused;  // connections that were closed, by reason
+  Counter refused_memory;                    // those of kLimit that found memory.limit spent
   Counter peer_faults;          // what peers did wrong on a device, or wanted beyond a limit
-  Counter refused_descriptors;  // those of them that found descriptors used up
+  Counter refused_descriptors;  // those of kLimit that found descriptors used up
+  Counter redirected;           // connections that came with an original destination
   // Connections to the application, by whether it sees the client's address.
   std::array<Counter, kClientAddresses> client_address;
 
+  Counter& refused_of(RefusedFor reason) { return refused[static_cast<std::size_t>(reason)]; }
+  const Counter& refused_of(RefusedFor reason) const {
+    return refused[static_cast<std::size_t>(reason)];
+  }
   Counter& memory_used_of(MemoryUse use) { return memory_used[static_cast<std::size_t>(use)]; }
 
   Counter& client_address_of(ClientAddress value) {

@@ -145,7 +145,7 @@ void Session::become_tcp(Side side, FallbackReason reason, std::uint32_t peer_co
   worker_.fallback_log().report(event, now);
   record_decision(Transport::kTcp, side, &fallback_info(reason), peer_code, now);
   if (worker_.config().fallback == config::FallbackPolicy::kDeny) {
-    stats.refused.add();
+    stats.refused_of(RefusedFor::kDenied).add();
     return abandon("fallback is denied by configuration");
   }
   phase_ = Phase::kTcp;

@@ -177,7 +177,7 @@ void Session::handshake_failed(TimePoint now) {
   // sent is for the application.
   if (app_ == nullptr && !setup_->accept_sent() && !clc && (!silent || setup_->assumed))
     return serve_stranger(outcome, now);
-  worker_.stats().refused.add();
+  worker_.stats().refused_of(RefusedFor::kHandshake).add();
   LogEvent(LogLevel::kWarn, "smc.handshake", "refused")
       .field("conn", id())
       .field("peer", to_string(net_->peer_address()))

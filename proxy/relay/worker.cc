@@ -120,7 +120,7 @@ void Worker::note_refusal(const event::Stream& accepted, Refusal why) {
       {"memory", "raise memory.limit"},
       {"descriptors", "raise the descriptor limit (nofile), or lower limits.connections"},
   }};
-  stats_.refused.add();
+  stats_.refused_of(RefusedFor::kLimit).add();
   if (why == Refusal::kMemory) stats_.refused_memory.add();
   if (why == Refusal::kDescriptors) stats_.refused_descriptors.add();
   const auto index = static_cast<std::size_t>(why);
@@ -218,9 +218,7 @@ bool Worker::single_active() const {
   return active_.size() == 1 && active_.front()->smc() != nullptr;
 }
 
-bool Worker::look() {
-  return active_.front()->look();
-}
+bool Worker::look() { return active_.front()->look(); }
 
 void Worker::flush() {
   const TimePoint now = network_.now();

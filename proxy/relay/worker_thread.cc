@@ -108,10 +108,12 @@ void WorkerThread::accepted(const config::Listener& listener,
       listener.mode == config::ListenerMode::kRedirect
           ? event::redirect_destination(stream->descriptor())
           : event::tproxy_destination(stream->descriptor(), listener.listen);
-  if (destination && destination->redirected)
+  if (destination && destination->redirected) {
+    stats_->redirected.add();
     return worker_->accept(listener.direction, destination->address, std::move(stream));
+  }
   // Dialling our own listener would go round for ever.
-  stats_->refused.add();
+  stats_->refused_of(RefusedFor::kRedirect).add();
   stream->reset_on_close();
   const auto left_out = redirect_missing_pace_.admit(network_.now());
   if (!left_out) return;

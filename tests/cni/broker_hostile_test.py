@@ -75,7 +75,7 @@ class Hostile(brokered.BrokerTest):
         pod = self.wired_pod(plugin.IN)
         self.wait_node(1, "fairlead_node_broker_pods", state="open")
         stranger = self.device(pod, uid=1000)
-        self.wait_node(1, "fairlead_node_broker_strangers_total")
+        self.wait_node(1, "fairlead_node_broker_rejected_total")
         stranger.close()
         good = REQUEST.pack(REGISTER, LAYOUT, CHANNEL_BYTES, b"A" * 8, 0, 0)
         for words in (REQUEST.pack(CONNECT, 0, 0, b"A" * 8, 0, 0),

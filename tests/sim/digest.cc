@@ -52,7 +52,7 @@ constexpr std::array kCounters = {
     NamedCounter{"spin_nanoseconds", &WorkerStats::spin_nanoseconds},
     NamedCounter{"accept_errors", &WorkerStats::accept_errors},
     NamedCounter{"peer_timeouts", &WorkerStats::peer_timeouts},
-    NamedCounter{"refused", &WorkerStats::refused},
+    NamedCounter{"redirected", &WorkerStats::redirected},
     NamedCounter{"refused_memory", &WorkerStats::refused_memory},
     NamedCounter{"peer_faults", &WorkerStats::peer_faults},
     NamedCounter{"refused_descriptors", &WorkerStats::refused_descriptors},
@@ -62,7 +62,8 @@ constexpr std::array kCounters = {
 static_assert(sizeof(WorkerStats) ==
               sizeof(Counter) * kCounters.size() + sizeof(WorkerStats::traffic) +
                   sizeof(WorkerStats::fallback) + 2 * sizeof(Histogram) +
-                  sizeof(WorkerStats::memory_used) + sizeof(WorkerStats::client_address));
+                  sizeof(WorkerStats::memory_used) + sizeof(WorkerStats::refused) +
+                  sizeof(WorkerStats::client_address));
 
 }  // namespace
 
@@ -99,6 +100,7 @@ Digest& Digest::stats(const WorkerStats& stats) {
   };
   for (const NamedCounter& named : kCounters) record(named.name, 0, stats.*named.counter);
   for (std::size_t i = 0; i < kMemoryUses; ++i) record("memory_used", i, stats.memory_used[i]);
+  for (std::size_t i = 0; i < kRefusedFor; ++i) record("refused", i, stats.refused[i]);
   for (std::size_t i = 0; i < kClientAddresses; ++i)
     record("client_address", i, stats.client_address[i]);
   for (const Histogram* histogram : {&stats.handshake_smcr, &stats.handshake_fallback})

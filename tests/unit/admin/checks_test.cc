@@ -9,12 +9,15 @@ namespace {
 
 class StandingChecks : public testing::Test {
  protected:
-  Fact check(const std::string& name) {
+  std::vector<Fact> checks() {
     const AdminSources sources = proxy_.sources();
-    for (Fact& fact : standing_checks({.stats = sources.stats,
-                      .snapshot = snapshot_,
-                      .not_ready = not_ready_,
-                      .draining = draining_}))
+    return standing_checks({.stats = sources.stats,
+                            .snapshot = snapshot_,
+                            .not_ready = not_ready_,
+                            .draining = draining_});
+  }
+  Fact check(const std::string& name) {
+    for (Fact& fact : checks())
       if (fact.name == name) {
         // Whatever is not as it should be comes with something to do.
         EXPECT_EQ(fact.fix.empty(), fact.status == FactStatus::kOk) << name;
@@ -139,10 +142,25 @@ TEST_F(StandingChecks, MemoryNearItsLimitIsAWarning) {
 }
 
 TEST_F(StandingChecks, LimitsThatWereReachedAreAWarning) {
-  proxy_.stats[0]->refused.add(4);
+  proxy_.stats[0]->refused_of(RefusedFor::kLimit).add(4);
+  proxy_.stats[0]->refused_of(RefusedFor::kDenied).add(9);
   proxy_.stats[1]->accept_errors.add(2);
   EXPECT_EQ(check("limits").status, FactStatus::kWarn);
-  EXPECT_NE(check("limits").text.find("4 connections refused, 2 failures"), std::string::npos);
+  EXPECT_NE(check("limits").text.find("4 connections refused at a limit, 2 failures"),
+            std::string::npos);
+}
+
+TEST_F(StandingChecks, TheRedirectIsJudgedByItsConnections) {
+  const auto redirect = [this]() -> std::optional<FactStatus> {
+    for (const Fact& fact : checks())
+      if (fact.name == "redirect") return fact.status;
+    return std::nullopt;
+  };
+  EXPECT_EQ(redirect(), std::nullopt);
+  proxy_.stats[0]->refused_of(RefusedFor::kRedirect).add();
+  EXPECT_EQ(redirect(), FactStatus::kFail);
+  proxy_.stats[1]->redirected.add();
+  EXPECT_EQ(redirect(), FactStatus::kWarn);
 }
 
 }  // namespace

@@ -98,7 +98,6 @@ TEST_F(Metrics, HistogramBucketsAreCumulative) {
   EXPECT_EQ(found.at(name + "_count{result=\"smcr\"}"), "4");
   EXPECT_DOUBLE_EQ(std::stod(found.at(name + "_sum{result=\"smcr\"}")), 200.0006);
   EXPECT_EQ(found.at(name + "_count{result=\"fallback\"}"), "0");
-  EXPECT_EQ(found.at("fairlead_fallback_handshake_seconds_count"), "0");
 }
 
 TEST_F(Metrics, PortIsUpOnlyIfEveryWorkerSeesItUp) {
@@ -122,9 +121,10 @@ TEST_F(Metrics, LinksAreCountedByDeviceAndState) {
 
 TEST_F(Metrics, RedirectIsExportedOnlyWhenItIsKnown) {
   EXPECT_FALSE(series().contains("fairlead_redirect_configured"));
-  proxy_.facts.push_back({std::string(kFactRedirect), FactStatus::kFail, "no rules", "add them"});
+  proxy_.stats[0]->refused_of(RefusedFor::kRedirect).add();
   EXPECT_EQ(series().at("fairlead_redirect_configured"), "0");
-  proxy_.facts.back().status = FactStatus::kOk;
+  EXPECT_EQ(series().at("fairlead_connections_refused_total{reason=\"redirect\"}"), "1");
+  proxy_.stats[1]->redirected.add();
   EXPECT_EQ(series().at("fairlead_redirect_configured"), "1");
 }
 
@@ -137,7 +137,7 @@ TEST_F(Metrics, ProcessMetricsAreThoseOfThisProcess) {
 }
 
 TEST_F(Metrics, EveryMetricOfTheCatalogueIsProduced) {
-  proxy_.facts.push_back({std::string(kFactRedirect), FactStatus::kOk, "seen", ""});
+  proxy_.stats[0]->redirected.add();
   const std::string page = text();
   for (const MetricInfo& info : metric_catalog()) {
     const std::string type =
@@ -159,7 +159,7 @@ TEST(MetricCatalogue, NamesAreUniqueAndHelpIsASentence) {
 TEST_F(Metrics, PromtoolFindsNothingToComplainAbout) {
   if (std::system("promtool --version >/dev/null 2>&1") != 0)
     GTEST_SKIP() << "promtool is not installed (Debian package prometheus)";
-  proxy_.facts.push_back({std::string(kFactRedirect), FactStatus::kOk, "seen", ""});
+  proxy_.stats[0]->redirected.add();
   const std::string path =
       testing::TempDir() + "fairlead-metrics-" + std::to_string(::getpid()) + ".txt";
   std::ofstream(path) << text();
