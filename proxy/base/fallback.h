@@ -1,8 +1,9 @@
 // Why a connection is TCP and not SMC-R: one table, from which the log line, the metric labels, the
 // Decline on the wire, `fairleadctl fallbacks` and the reference in docs/ are all made.
 //
-// Reasons with a code below 0x0f000000 are the protocol's (docs/wire.md 2.5, smcss(8)); 0x0f0000NN
-// are ours and never leave the host: their `wire_code` is what a Decline carries instead.
+// Reasons with a code below 0x0f000000 are the protocol's (docs/wire.md, "Reason codes");
+// 0x0f0000NN are ours and never leave the host: their `wire_code` is what a Decline carries
+// instead.
 #pragma once
 
 #include <cstddef>
@@ -79,6 +80,7 @@ struct FallbackInfo {
   bool expected;              // ordinary life (a stranger, a policy): DEBUG after the first time
   std::string_view sentence;  // what happened
   std::string_view hint;      // what to do about it
+  bool peer_only;             // no condition here gives it, only the Decline of a peer
 };
 
 // In the order of the enumeration.

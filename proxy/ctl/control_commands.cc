@@ -12,7 +12,7 @@ void drain(Console& console) {
   const auto body = console.post("/drain");
   if (!body) return;
   console.show(*body, [](const Json&) {
-    return std::string("draining: new connections are TCP, open ones go on until drain.timeout\n");
+    return std::string("draining: new connections are TCP, open ones go on\n");
   });
 }
 
@@ -56,8 +56,8 @@ void version(Console& console) {
 }  // namespace
 
 void add_control_commands(CLI::App& app, Console& console) {
-  CLI::App* drain_command =
-      app.add_subcommand("drain", "Gives new connections to TCP and ends SMC-R in good order");
+  CLI::App* drain_command = app.add_subcommand(
+      "drain", "Stops using SMC-R for new connections; open connections continue");
   drain_command->footer("Examples:\n  fairleadctl drain");
   drain_command->callback([&console] { drain(console); });
 

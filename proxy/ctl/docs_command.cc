@@ -89,14 +89,21 @@ std::string reasons_page() {
       "wire\" instead. Expected reasons are ordinary life, and are logged at\ndebug after the "
       "first "
       "time.\n\n"
-      "| reason | code | on the wire | expected | what happened | what to do |\n"
-      "|---|---|---|---|---|---|\n";
+      "| reason | code | on the wire | given by | expected | what happened | what to do |\n"
+      "|---|---|---|---|---|---|---|\n";
   for (const FallbackInfo& info : fallback_table()) {
     page += "| `" + std::string(info.name) + "` | " + admin::code_text(info.code) + " | " +
-            admin::code_text(info.wire_code) + " | " + (info.expected ? "yes" : "no") + " | " +
-            std::string(info.sentence) + " | " + std::string(info.hint) + " |\n";
+            admin::code_text(info.wire_code) + " | " + (info.peer_only ? "peer" : "either side") +
+            " | " + (info.expected ? "yes" : "no") + " | " + std::string(info.sentence) + " | " +
+            std::string(info.hint) + " |\n";
   }
   return page;
+}
+
+// As helm/fairlead/files/rules.yaml has it, which monitoring_test.py compares.
+bool alerts_count(FallbackReason reason) {
+  return reason != FallbackReason::kPeerNotInjected && reason != FallbackReason::kPolicyExcluded &&
+         reason != FallbackReason::kDisabled && reason != FallbackReason::kDraining;
 }
 
 // What to look at depends on who decided, and on whether the reason is one to act on.
@@ -113,10 +120,9 @@ std::string runbook_page() {
     const std::string name(info.name);
     page += "\n## " + name + "\n\nCode " + admin::code_text(info.code) + ": " +
             std::string(info.sentence) + ".\n\n- What to do: " + std::string(info.hint) + ".\n";
-    page +=
-        info.expected
-            ? "- This is ordinary life: it is logged once for each peer and no alert counts it.\n"
-            : "- It counts for the alerts, unless it is draining or disabled.\n";
+    if (info.expected) page += "- It is expected, and logged once for each peer.\n";
+    page += alerts_count(info.reason) ? "- The alerts count it.\n" : "- No alert counts it.\n";
+    if (info.peer_only) page += "- Only a peer gives it, in its Decline: `side=peer`.\n";
     page +=
         "- How often, and who decided: `sum by (namespace, pod, side, direction) "
         "(increase(fairlead_fallback_total{reason=\"" +

@@ -96,6 +96,13 @@ class Monitoring(unittest.TestCase):
                 allowed = outcomes if "injector" in rule["expr"] else reasons
                 self.assertLessEqual(set(text.split("|")), allowed, rule["alert"])
 
+    def test_the_runbook_says_which_reasons_alerts_count(self):
+        excused = {reason for rule in ALERTS if "fairlead_fallback_total" in rule["expr"]
+                   for text in re.findall(r'reason!~"([^"]*)"', rule["expr"]) for reason in text.split("|")}
+        runbook = (ROOT / "docs/runbook.md").read_text()
+        sections = dict(re.findall(r"^## (\w+)\n(.*?)(?=^## |\Z)", runbook, re.M | re.S))
+        self.assertEqual({name for name, text in sections.items() if "No alert counts it." in text}, excused)
+
 
 if __name__ == "__main__":
     if not shutil.which("promtool"):
