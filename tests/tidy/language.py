@@ -1,5 +1,7 @@
-"""Words that readers have to read twice."""
+"""Words that readers have to read twice, and references to headings that do not exist."""
 import re
+
+import source_tree
 
 # Spelled in pieces, because this file is looked at too.
 PHRASES = ["a" + "new", "be h" + "ad", "of ou" + "rs", "so often in a r" + "ow", "for e" + "ver", "le" + "st",
@@ -9,6 +11,8 @@ LIST = "tests/tidy/known_phrases.txt"
 IGNORED = (LIST, "CHANGELOG.md", "tests/fuzz/corpus/")
 # A comment's line break belongs to none of its sentences.
 BREAK = re.compile(r"\n\s*(?://|#)\s*")
+
+HEADING_REFERENCE = re.compile(r'docs/wire\.md,((?:\s*(?:and\s)?"[^"]+",?)+)')
 
 
 def known(tree):
@@ -27,3 +31,17 @@ def check_phrases(tree):
         if len(found) > listed.get(path, 0):
             first = " ".join(found[0][0].split())
             yield path, 1, f'{len(found)} phrases like "{first}", {listed.get(path, 0)} allowed: say it plainly'
+
+
+def check_headings(tree):
+    """What a comment calls a heading of docs/wire.md is one."""
+    headings = set(re.findall(r"^#+ (.+)$", tree.get("docs/wire.md", ""), re.M))
+    if not headings:
+        return
+    for path, text in tree.items():
+        if not path.endswith(source_tree.CXX_SUFFIXES):
+            continue
+        for match in HEADING_REFERENCE.finditer(BREAK.sub(" ", text)):
+            for heading in re.findall(r'"([^"]+)"', match[1]):
+                if heading not in headings:
+                    yield path, 1, f'docs/wire.md has no heading "{heading}"'

@@ -7,6 +7,7 @@ import arrows
 import assertions
 import classes
 import language
+import raisers
 import source_tree
 import style
 
@@ -14,7 +15,8 @@ CHECKS = [
     arrows.check_arrows, arrows.check_homes, arrows.check_pure_layers, style.check_file_size,
     style.check_function_size, style.check_markers, style.check_banned, style.check_headers,
     style.check_text, style.check_dead_files, style.check_links, assertions.check_assertions,
-    classes.check_classes, language.check_phrases,
+    classes.check_classes, language.check_phrases, language.check_headings,
+    raisers.check_reasons, raisers.check_counters, raisers.check_metrics,
 ]
 
 

@@ -6,6 +6,7 @@ import assertions
 import classes
 import function_length
 import language
+import raisers
 import source_tree
 import style
 import tidy
@@ -21,11 +22,13 @@ CASES = [
     (arrows.check_arrows, "proxy/admin/server.cc", '#include "event/stream.h"\n',
      '#include "relay/worker.h"\n', "admin may not include"),
     (arrows.check_arrows, "proxy/relay/worker.cc", '#include "rdma/device.h"\n',
-     '#include "rdma/shm/shm_device.h"\n', "only main.cc may include"),
+     '#include "rdma/shm/shm_device.h"\n', "only files of proxy/ itself may include"),
     (arrows.check_arrows, "proxy/rdma/shm/shm_device.cc", '#include "rdma/shm/shm_ring.h"\n',
-     '#include "rdma/verbs/verbs_device.h"\n', "only main.cc may include"),
+     '#include "rdma/verbs/verbs_device.h"\n', "only files of proxy/ itself may include"),
     (arrows.check_arrows, "injector/patch.cc", '#include "injector/patch.h"\n',
      '#include "relay/worker.h"\n', "injector may not include relay/worker.h"),
+    (arrows.check_arrows, "proxy/ctl/app.cc", '#include "admin/metric_catalog.h"\n', '#include "relay/worker.h"\n',
+     "ctl may not include relay/worker.h"),
     (arrows.check_homes, "proxy/rdma/verbs/verbs_device.cc", "#include <infiniband/verbs.h>\n",
      "#include <event2/event.h>\n", "belongs into proxy/event/"),
     (arrows.check_homes, "proxy/config/document.cc", "#include <yaml-cpp/parser.h>\n",
@@ -99,7 +102,8 @@ class Checks(unittest.TestCase):
                 self.assertEqual(found[0][0], path)
 
     def test_every_check_is_tested(self):
-        tested = {case[0] for case in CASES} | {style.check_dead_files, style.check_links}
+        tested = {case[0] for case in CASES} | {style.check_dead_files, style.check_links, language.check_headings,
+                                                  raisers.check_reasons, raisers.check_counters, raisers.check_metrics}
         self.assertEqual(set(tidy.CHECKS), tested)
 
     def test_excuses_hold_only_at_home(self):
@@ -155,6 +159,36 @@ class Checks(unittest.TestCase):
             found = list(language.check_phrases(tree))
             self.assertEqual(bool(found), finding is not None)
             self.assertIn(finding or "", found[0][2] if found else "")
+
+    def test_everything_documented_can_happen(self):
+        tree = {
+            raisers.REASONS: "enum class FallbackReason {\n  kMemory,\n  kVlan,\n};\n",
+            raisers.REASON_TABLE: "x = {peers(R::kVlan), protocol(R::kMemory)};\nint fallback_reason_count();\n",
+            raisers.COUNTERS: "struct WorkerStats {\n  Counter a, b;\n  std::array<Counter, 4> c;\n"
+                              "  Counter& c_of(int x);\n};\n",
+            raisers.CATALOGUE: "M::kReady\n", raisers.SAMPLES: "out.set(Metric::kReady, a);\n",
+            raisers.FACTS: "constexpr kFactOption;\n",
+            "proxy/relay/a.cc": "R::kMemory; s.a.add(); s.b.add(); s.c_of(1).add(); f(kFactOption);\n"}
+        checks = (raisers.check_reasons, raisers.check_counters, raisers.check_metrics)
+        self.assertEqual([finding for check in checks for finding in check(tree)], [])
+        for path, old, new, expected in (
+                ("proxy/relay/a.cc", "R::kMemory;", "", "kMemory: nothing gives"),
+                ("proxy/relay/a.cc", "R::kMemory", "R::kMemory; R::kVlan", "kVlan: a condition gives"),
+                ("proxy/relay/a.cc", "s.b.add();", "", "b: nothing writes"),
+                ("proxy/relay/a.cc", "s.c_of(1)", "s.d", "c: nothing writes"),
+                ("proxy/relay/a.cc", "kFactOption", "0", "kFactOption: nothing states"),
+                (raisers.SAMPLES, "kReady", "kOther", "kReady: nothing samples")):
+            with self.subTest(expected):
+                changed = {**tree, path: tree[path].replace(old, new)}
+                found = [finding[2] for check in checks for finding in check(changed)]
+                self.assertEqual(len(found), 1, found)
+                self.assertIn(expected, found[0])
+
+    def test_headings_that_comments_name(self):
+        tree = {"docs/wire.md": "# A\n\n## Flows\n", "proxy/a.h": '// Read docs/wire.md, "Flows" and\n// "A"; RFC.\n'}
+        self.assertEqual(list(language.check_headings(tree)), [])
+        tree["proxy/a.h"] = '// Read docs/wire.md,\n// "Flows" and "Ebbs".\n'
+        self.assertEqual([f[2] for f in language.check_headings(tree)], ['docs/wire.md has no heading "Ebbs"'])
 
     def test_dead_links(self):
         tree = {"docs/a.md": "[b](b.md#part) [up](../README.md) [web](https://a.b/c) [dir](adr/)\n",
