@@ -92,7 +92,8 @@ void Chores::make_event(const EventOrder& order) {
   if (made)
     told_[key] = now;
   else
-    LogEvent(LogLevel::kWarn, "injector", "event_lost").field("what", made.error());
+    lines_.write(LogLevel::kWarn, "injector", "event_lost", now,
+                 [&](LogEvent& line) { line.field("what", made.error()); });
 }
 
 }  // namespace fairlead::injector

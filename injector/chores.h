@@ -16,6 +16,7 @@
 #include <string>
 #include <thread>
 
+#include "base/paced_lines.h"
 #include "injector/injector_metrics.h"
 #include "injector/own_certificates.h"
 
@@ -64,6 +65,7 @@ class Chores {
   Serve serve_;
   std::string served_pem_;
   std::map<std::string, TimePoint> told_;  // by namespace, object and message
+  PacedLines lines_;                       // of the thread
 
   std::mutex mutex_;  // guards the three below
   std::condition_variable changed_;

@@ -39,7 +39,8 @@ HttpResponse Webhook::answer(const event::HttpRequest& request) {
   const auto review = decode_review(request.body);
   if (!review) {
     metrics_.count_malformed();
-    LogEvent(LogLevel::kWarn, "injector", "malformed_review").field("what", review.error());
+    lines_.write(LogLevel::kWarn, "injector", "malformed_review", std::chrono::steady_clock::now(),
+                 [&](LogEvent& line) { line.field("what", review.error()); });
     return text(400, review.error());
   }
   const Decision decision = decide(review->pod, settings_, by_namespace);
@@ -55,13 +56,16 @@ void Webhook::report(const Review& review, const Decision& decision) {
   const bool is_trouble = is_worth_a_warning(decision.outcome);
   if (!is_trouble && !log_enabled(LogLevel::kDebug)) return;
   Subject subject = subject_of(review);
-  LogEvent(is_trouble ? LogLevel::kWarn : LogLevel::kDebug, "injector",
-           is_trouble ? "not_injected" : "reviewed")
-      .field("outcome", to_string(decision.outcome))
-      .field("namespace", review.name_space)
-      .field("kind", subject.kind)
-      .field("name", subject.name)
-      .field("what", decision.warnings.empty() ? decision.explanation : decision.warnings.back());
+  lines_.write(is_trouble ? LogLevel::kWarn : LogLevel::kDebug, "injector",
+               is_trouble ? "not_injected" : "reviewed", std::chrono::steady_clock::now(),
+               [&](LogEvent& line) {
+                 line.field("outcome", to_string(decision.outcome))
+                     .field("namespace", review.name_space)
+                     .field("kind", subject.kind)
+                     .field("name", subject.name)
+                     .field("what", decision.warnings.empty() ? decision.explanation
+                                                              : decision.warnings.back());
+               });
   if (!is_trouble || review.dry_run) return;
   std::string message;
   for (const std::string& warning : decision.warnings)

@@ -5,6 +5,7 @@
 #include <functional>
 #include <string>
 
+#include "base/paced_lines.h"
 #include "event/http/http_server.h"
 #include "injector/chores.h"
 #include "injector/injector_metrics.h"
@@ -45,6 +46,7 @@ class Webhook {
   Settings settings_;
   InjectorMetrics& metrics_;
   std::function<void(EventOrder)> order_event_;
+  PacedLines lines_;
 };
 
 // GET /livez /readyz /metrics

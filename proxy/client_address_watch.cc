@@ -1,6 +1,5 @@
 #include "client_address_watch.h"
 
-#include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -11,9 +10,9 @@
 #include <utility>
 
 #include "base/client_address_delivery.h"
-#include "base/log.h"
 #include "base/record_socket.h"
 #include "base/unix_address.h"
+#include "base/wait.h"
 #include "bpf/client_address_probe.h"
 
 namespace fairlead {
@@ -33,6 +32,8 @@ Result<FileDescriptor> listen_for_node_side() {
   if (::listen(fd.get(), 1) != 0) return system_error("listen", errno);
   return fd;
 }
+
+TimePoint now_() { return std::chrono::steady_clock::now(); }
 
 bool is_root(int connection) {
   ucred peer{};
@@ -65,13 +66,16 @@ void ClientAddressWatch::run() {
       std::chrono::duration_cast<std::chrono::milliseconds>(kClientAddressProbeInterval).count());
   for (;;) {
     if (!listener_) listen();
-    // A descriptor of -1 is passed over.
     std::array<pollfd, 3> waiting = {pollfd{stop_event_.get(), POLLIN, 0},
                                      pollfd{listener_.get(), POLLIN, 0},
                                      pollfd{node_.get(), POLLIN, 0}};
     const int wait = listener_ ? interval : std::min(interval, kListenRetryMilliseconds);
-    const int ready = ::poll(waiting.data(), waiting.size(), wait);
-    if (waiting[0].revents != 0) return;
+    const int ready = wait_for_events(waiting, wait);
+    // Where waiting is refused, the event is read without.
+    std::uint64_t stopped = 0;
+    if (waiting[0].revents != 0 ||
+        (ready < 0 && ::read(stop_event_.get(), &stopped, sizeof stopped) > 0))
+      return;
     if (ready == 0 && map_) probe();
     if (waiting[2].revents != 0) take_record();
     if (waiting[1].revents != 0) accept();
@@ -85,7 +89,9 @@ void ClientAddressWatch::listen() {
     return;
   }
   const std::string trouble = to_string(opened.error());
-  if (trouble != trouble_) LogEvent(LogLevel::kWarn, kLogger, "no_socket").field("what", trouble);
+  if (trouble != trouble_)
+    lines_.write(LogLevel::kWarn, kLogger, "no_socket", now_(),
+                 [&](LogEvent& line) { line.field("what", trouble); });
   trouble_ = trouble;
 }
 
@@ -110,7 +116,7 @@ void ClientAddressWatch::take_record() {
       received->size_bytes >= kClientAddressRecord.size() &&
       std::equal(kClientAddressRecord.begin(), kClientAddressRecord.end(), record.begin());
   if (known && received->descriptors == 1) return adopt(std::move(received->fds[0]));
-  LogEvent(LogLevel::kWarn, kLogger, "refused").field("what", "a record of another format");
+  refuse("a record of another format");
   node_.reset();
 }
 
@@ -119,15 +125,18 @@ void ClientAddressWatch::adopt(FileDescriptor map) {
   if (!maps_.empty() && id && *id == bpf::map_id(maps_.back().get()).value_or(0)) return;
   auto opened = bpf::ClientAddressMap::open(map.get());
   if (!opened || maps_.size() >= kClientAddressMapsMax) {
-    LogEvent(LogLevel::kWarn, kLogger, "refused")
-        .field("what",
-               opened ? "more maps than one sidecar takes; restart it" : to_string(opened.error()));
+    refuse(opened ? "more maps than one sidecar takes; restart it" : to_string(opened.error()));
     return;
   }
   maps_.push_back(std::move(map));
   map_.emplace(std::move(*opened));
   told_.reset();
   probe();
+}
+
+void ClientAddressWatch::refuse(const std::string& what) {
+  lines_.write(LogLevel::kWarn, kLogger, "refused", now_(),
+               [&](LogEvent& line) { line.field("what", what); });
 }
 
 void ClientAddressWatch::probe() {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/handle.h"
+#include "base/paced_lines.h"
 #include "base/result.h"
 #include "base/time.h"
 #include "bpf/client_address_map.h"
@@ -39,6 +40,7 @@ class ClientAddressWatch {
   void accept();
   void take_record();
   void adopt(FileDescriptor map);
+  void refuse(const std::string& what);
   void probe();
   void tell(bool works, const std::string& why);
 
@@ -50,6 +52,7 @@ class ClientAddressWatch {
   std::optional<bpf::ClientAddressMap> map_;  // the last of them
   std::optional<bool> told_;                  // whether it works
   std::string trouble_;                       // what was last logged
+  PacedLines lines_;
   std::thread thread_;
 };
 

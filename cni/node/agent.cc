@@ -18,6 +18,7 @@
 #include "base/kubernetes_names.h"
 #include "base/log.h"
 #include "base/unix_address.h"
+#include "base/wait.h"
 #include "cni/garbage.h"
 #include "cni/node/agent_metrics.h"
 #include "cni/node/broker.h"
@@ -130,7 +131,9 @@ struct Agent::Parts {
       const ssize_t count = ::recv(log_socket.get(), line.data(), line.size(), 0);
       if (count <= 0) return;
       metrics.count_plugin_line({line.data(), static_cast<std::size_t>(count)});
-      (void)!::write(STDERR_FILENO, line.data(), static_cast<std::size_t>(count));
+      std::string_view text(line.data(), static_cast<std::size_t>(count));
+      if (text.ends_with('\n')) text.remove_suffix(1);
+      log_foreign_line(text);
     }
   }
 
@@ -272,7 +275,7 @@ void Agent::run() {
     std::array<pollfd, 3> waiting = {pollfd{signals.get(), POLLIN, 0},
                                      pollfd{parts_->log_socket.get(), POLLIN, 0},
                                      pollfd{parts_->watcher.get(), POLLIN, 0}};
-    if (::poll(waiting.data(), waiting.size(), left > 0 ? static_cast<int>(left) : 0) < 0) continue;
+    if (wait_for_events(waiting, left > 0 ? static_cast<int>(left) : 0) < 0) continue;
     if (waiting[0].revents != 0) break;
     if (waiting[1].revents != 0) parts_->relay_log();
     if (waiting[2].revents == 0) continue;

@@ -9,9 +9,9 @@
 #include <utility>
 
 #include "base/client_address_delivery.h"
-#include "base/log.h"
 #include "base/record_socket.h"
 #include "base/unix_address.h"
+#include "base/wait.h"
 #include "bpf/client_address_program.h"
 #include "cni/netns.h"
 
@@ -19,6 +19,8 @@ namespace fairlead::cni::node {
 namespace {
 
 constexpr const char* kLogger = "client_address";
+
+TimePoint now_() { return std::chrono::steady_clock::now(); }
 
 // Sockets belong to the network namespace in which they were made.
 Result<FileDescriptor> connect_in(const Netns& netns) {
@@ -58,7 +60,7 @@ void ClientAddressDelivery::run() {
     look();
     pollfd stopped{stop_event_.get(), POLLIN, 0};
     const auto wait = std::chrono::milliseconds(kDeliveryInterval).count();
-    if (::poll(&stopped, 1, static_cast<int>(wait)) > 0) return;
+    if (wait_for_events({&stopped, 1}, static_cast<int>(wait)) > 0) return;
   }
 }
 
@@ -80,7 +82,8 @@ void ClientAddressDelivery::look() {
     auto connection = deliver(*state);
     if (connection) {
       delivered_.emplace(container, std::move(*connection));
-      LogEvent(LogLevel::kInfo, kLogger, "delivered").field("pod", state->pod_name);
+      lines_.write(LogLevel::kInfo, kLogger, "delivered", now_(),
+                   [&](LogEvent& line) { line.field("pod", state->pod_name); });
       continue;
     }
     // A sidecar that is not there yet, has it switched off or attached programs of its own.
@@ -88,9 +91,9 @@ void ClientAddressDelivery::look() {
     const std::string trouble = to_string(connection.error());
     const auto before = troubles_.find(container);
     if (before == troubles_.end() || before->second != trouble)
-      LogEvent(LogLevel::kWarn, kLogger, "not_delivered")
-          .field("pod", state->pod_name)
-          .field("what", trouble);
+      lines_.write(LogLevel::kWarn, kLogger, "not_delivered", now_(), [&](LogEvent& line) {
+        line.field("pod", state->pod_name).field("what", trouble);
+      });
     troubles[container] = trouble;
   }
   troubles_ = std::move(troubles);

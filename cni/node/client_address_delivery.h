@@ -12,6 +12,7 @@
 #include <string>
 
 #include "base/handle.h"
+#include "base/paced_lines.h"
 #include "cni/plugin_error.h"
 #include "cni/state.h"
 
@@ -41,6 +42,7 @@ class ClientAddressDelivery {
   FileDescriptor stop_event_;
   std::map<std::string, FileDescriptor> delivered_;  // connections, by container id
   std::map<std::string, std::string> troubles_;      // what was last logged of a container
+  PacedLines lines_;
 };
 
 }  // namespace fairlead::cni::node

@@ -136,10 +136,11 @@ void ClusterChores::tell(const Repaired& repaired) {
   if (!is_news(repaired)) return;
   const NodePod& pod = *repaired.pod;
   metrics_.count_repair(repaired.done);
-  LogEvent(repaired.done ? LogLevel::kInfo : LogLevel::kWarn, kLogger,
-           repaired.done ? "repaired" : "not_repaired")
-      .field("pod", pod.name_space + "/" + pod.name)
-      .field("what", repaired.trouble);
+  lines_.write(repaired.done ? LogLevel::kInfo : LogLevel::kWarn, kLogger,
+               repaired.done ? "repaired" : "not_repaired", std::chrono::steady_clock::now(),
+               [&](LogEvent& line) {
+                 line.field("pod", pod.name_space + "/" + pod.name).field("what", repaired.trouble);
+               });
   const event::ClusterEvent event = event_about(repaired, settings_.node);
   const auto made = call_api(
       server_, {"POST", cluster_event_path(event), "", "", cluster_event_body(event)}, kCreated);

@@ -15,6 +15,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/paced_lines.h"
 #include "base/time.h"
 #include "cni/node/agent_metrics.h"
 #include "cni/node/repair.h"
@@ -66,6 +67,7 @@ class ClusterChores {
     TimePoint at;
   };
   std::map<std::string, Told> told_;  // by uid of the pod
+  PacedLines lines_;
   std::string label_trouble_, list_trouble_;
   std::optional<bool> labelled_;  // what the node was told, and when
   TimePoint labelled_at_{};

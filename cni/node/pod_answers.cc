@@ -12,8 +12,8 @@
 #include <utility>
 
 #include "base/kubernetes_names.h"
-#include "base/log.h"
 #include "base/unix_address.h"
+#include "base/wait.h"
 #include "cni/node/api_call.h"
 #include "cni/node/node_pods.h"
 #include "cni/pod_cgroup.h"
@@ -105,7 +105,7 @@ void PodAnswers::run() {
   for (;;) {
     std::array<pollfd, 2> waiting = {pollfd{stop_.get(), POLLIN, 0},
                                      pollfd{listener_.get(), POLLIN, 0}};
-    if (::poll(waiting.data(), waiting.size(), -1) < 0) continue;
+    if (wait_for_events(waiting, -1) < 0) continue;
     if (waiting[0].revents != 0) return;
     const FileDescriptor socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
     if (socket && !hung_up(socket.get())) answer_one(socket.get());
@@ -114,7 +114,7 @@ void PodAnswers::run() {
   }
 }
 
-void PodAnswers::answer_one(int socket) const {
+void PodAnswers::answer_one(int socket) {
   const timeval limit = {0, kAgentMillisecondsMax * 1000};
   if (::setsockopt(socket, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit) != 0 ||
       ::setsockopt(socket, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit) != 0)
@@ -127,16 +127,18 @@ void PodAnswers::answer_one(int socket) const {
   (void)!::send(socket, answer.data(), answer.size(), MSG_NOSIGNAL);
 }
 
-std::string PodAnswers::answer_to(const std::string& question) const {
+std::string PodAnswers::answer_to(const std::string& question) {
   const auto asked = parse_question(question);
   if (!asked) return refusal(asked.error());
   const auto body =
       call_api(server_, {"GET", pod_path(asked->name_space, asked->pod), "", "", ""}, kOk);
   const auto pod = body ? parse_pod(*body) : tl::unexpected(body.error());
   if (!pod) {
-    LogEvent(LogLevel::kWarn, "node", "no_answer")
-        .field("pod", asked->name_space + "/" + asked->pod)
-        .field("what", pod.error());
+    lines_.write(
+        LogLevel::kWarn, "node", "no_answer", std::chrono::steady_clock::now(),
+        [&](LogEvent& line) {
+          line.field("pod", asked->name_space + "/" + asked->pod).field("what", pod.error());
+        });
     return refusal(pod.error());
   }
   const Result<std::string> cgroup = find_pod_cgroup(cgroup_root_, pod->uid);

@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "base/handle.h"
+#include "base/paced_lines.h"
 #include "cni/agent_query.h"
 #include "cni/node/node_pods.h"
 #include "cni/plugin_error.h"
@@ -32,14 +33,15 @@ class PodAnswers {
   PodAnswers(std::string path, std::string cgroup_root, event::ApiServer server,
              FileDescriptor listener, FileDescriptor stop);
   void run();
-  void answer_one(int socket) const;
-  std::string answer_to(const std::string& question) const;
+  void answer_one(int socket);
+  std::string answer_to(const std::string& question);
 
   const std::string path_;
   const std::string cgroup_root_;
   const event::ApiServer server_;
   const FileDescriptor listener_;
   const FileDescriptor stop_;
+  PacedLines lines_;  // of the thread
   std::thread thread_;
 };
 

@@ -161,7 +161,7 @@ class StderrSink final : public spdlog::sinks::base_sink<std::mutex> {
       } else if (n < 0 && errno == EAGAIN) {
         // Somebody who shares the pipe has made it non-blocking.
         pollfd room{STDERR_FILENO, POLLOUT, 0};
-        (void)::poll(&room, 1, -1);
+        if (::poll(&room, 1, -1) < 0 && errno != EINTR) return;
       } else if (n == 0 || errno != EINTR) {
         return;  // nobody will ever read it
       }
@@ -264,6 +264,8 @@ std::uint64_t log_dropped_lines() {
   Queue* queue = g_queue.load(std::memory_order_acquire);
   return queue == nullptr ? 0 : queue->dropped();
 }
+
+void log_foreign_line(std::string_view line) { write_line(std::string(line)); }
 
 LogEvent::LogEvent(LogLevel level, std::string_view logger, std::string_view event)
     : level_(level), enabled_(log_enabled(level)) {

@@ -52,6 +52,10 @@ std::uint64_t log_dropped_lines();
 using LogReceiver = void (*)(std::string_view line);
 void log_set_receiver(LogReceiver receiver);
 
+// Writes a line that another program has composed, complete but for its end. It goes the way of all
+// others.
+void log_foreign_line(std::string_view line);
+
 // One line: time, level, `logger` ("smc.fallback", "relay", …), then key=value pairs in the order
 // given. Values with spaces or quotes are quoted. Written when the object dies.
 class LogEvent {

@@ -74,9 +74,10 @@ bool DeviceSlot::poll(TimePoint now) {
     const std::size_t count = device_->poll(completions);
     for (std::size_t i = 0; i < count; ++i) take(completions[i], now);
     if (const Result<void> posted = own_.receives.post_again(); !posted)
-      LogEvent(LogLevel::kError, "relay.device", "receives_lost")
-          .field("device", device_->name())
-          .field("what", to_string(posted.error()));
+      write_paced(receives_pace_, LogLevel::kError, "relay.device", "receives_lost", now,
+                  [&](LogEvent& line) {
+                    line.field("device", device_->name()).field("what", to_string(posted.error()));
+                  });
     more = count == completions.size();
     if (!more) break;
   }
@@ -88,13 +89,11 @@ bool DeviceSlot::poll(TimePoint now) {
 
 void DeviceSlot::report(const rdma::PeerFault& fault, TimePoint now) {
   stats_.peer_faults.add();
-  const auto left_out = fault_pace_.admit(now);
-  if (!left_out) return;
-  LogEvent line(LogLevel::kWarn, "relay.device", "peer_fault");
-  line.field("device", device_->name())
-      .field("peer_id", to_string(fault.peer))
-      .field("what", to_string(fault.error));
-  if (*left_out != 0) line.field("left_out", *left_out);
+  write_paced(fault_pace_, LogLevel::kWarn, "relay.device", "peer_fault", now, [&](LogEvent& line) {
+    line.field("device", device_->name())
+        .field("peer_id", to_string(fault.peer))
+        .field("what", to_string(fault.error));
+  });
 }
 
 void DeviceSlot::take(const rdma::Completion& completion, TimePoint now) {

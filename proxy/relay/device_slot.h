@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "base/line_pace.h"
+#include "base/paced_lines.h"
 #include "event/timer_queue.h"
 #include "rdma/device.h"
 #include "relay/group.h"
@@ -64,6 +64,7 @@ class DeviceSlot {
   PeerTable& groups_;
   WorkerStats& stats_;
   LinePace fault_pace_{kFaultLines, kFaultLineInterval};
+  LinePace receives_pace_{kFaultLines, kFaultLineInterval};
 };
 
 }  // namespace fairlead::relay

@@ -1,7 +1,5 @@
 #include "relay/fallback_log.h"
 
-#include "base/log.h"
-
 namespace fairlead::relay {
 
 std::string FallbackLog::key_of(Direction direction, const SocketAddress& peer) {
@@ -23,35 +21,37 @@ void FallbackLog::report(const FallbackEvent& event, TimePoint now) {
   const LogLevel level = !info.expected ? LogLevel::kWarn
                          : pair.seen    ? LogLevel::kDebug
                                         : LogLevel::kInfo;
-  LogEvent line(level, "smc.fallback", "fallback");
-  line.field("direction", to_string(event.direction))
-      .field("side", to_string(event.side))
-      .field("reason", info.name)
-      .code("code", info.code)
-      .code("peer_code", event.peer_code)
-      .field("pnet", event.pnet.empty() ? "-" : std::string_view(event.pnet))
-      .field("rnic", "-")
-      .field("local", to_string(event.local))
-      .field("peer", to_string(event.peer))
-      .field("phase", event.phase)
-      .milliseconds("elapsed_ms", event.elapsed_seconds)
-      .field("conn", event.connection);
-  if (pair.suppressed != 0) line.field("repeated", pair.suppressed);
-  if (event.detail[0] != '\0') line.field("detail", event.detail);
-  line.field("hint", info.hint);
+  lines_.write(level, "smc.fallback", "fallback", now, [&](LogEvent& line) {
+    line.field("direction", to_string(event.direction))
+        .field("side", to_string(event.side))
+        .field("reason", info.name)
+        .code("code", info.code)
+        .code("peer_code", event.peer_code)
+        .field("pnet", event.pnet.empty() ? "-" : std::string_view(event.pnet))
+        .field("rnic", "-")
+        .field("local", to_string(event.local))
+        .field("peer", to_string(event.peer))
+        .field("phase", event.phase)
+        .milliseconds("elapsed_ms", event.elapsed_seconds)
+        .field("conn", event.connection);
+    if (pair.suppressed != 0) line.field("repeated", pair.suppressed);
+    if (event.detail[0] != '\0') line.field("detail", event.detail);
+    line.field("hint", info.hint);
+  });
   pair = {now, 0, true};
 }
 
 void FallbackLog::report_success(Direction direction, const SocketAddress& peer,
-                                 const std::string& connection) {
+                                 const std::string& connection, TimePoint now) {
   if (fallen_back_.empty()) return;
   const auto found = fallen_back_.find(key_of(direction, peer));
   if (found == fallen_back_.end()) return;
   fallen_back_.erase(found);
-  LogEvent(LogLevel::kInfo, "smc.fallback", "recovered")
-      .field("direction", to_string(direction))
-      .field("peer", to_string(peer))
-      .field("conn", connection);
+  lines_.write(LogLevel::kInfo, "smc.fallback", "recovered", now, [&](LogEvent& line) {
+    line.field("direction", to_string(direction))
+        .field("peer", to_string(peer))
+        .field("conn", connection);
+  });
 }
 
 }  // namespace fairlead::relay

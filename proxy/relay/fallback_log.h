@@ -1,5 +1,6 @@
 // One stable line for each connection that stays TCP (docs/reasons.md). A storm of the same pair of
-// peer and reason becomes one line each kCollapse, with the number of those left out.
+// peer and reason becomes one line each kCollapse, with the number of those left out. A storm of
+// many peers is bounded by kFallbackLines.
 #pragma once
 
 #include <chrono>
@@ -9,6 +10,7 @@
 
 #include "base/address.h"
 #include "base/fallback.h"
+#include "base/paced_lines.h"
 #include "base/time.h"
 
 namespace fairlead::relay {
@@ -16,6 +18,8 @@ namespace fairlead::relay {
 inline constexpr Duration kCollapse = std::chrono::seconds(10);
 // Peers remembered for collapsing; beyond it the table starts anew.
 inline constexpr std::size_t kRememberedPairsMax = 1024;
+// Lines of one kind in kCollapse, for all peers: a stranger may come from many addresses.
+inline constexpr unsigned kFallbackLines = 100;
 
 struct FallbackEvent {
   Direction direction = Direction::kOutbound;
@@ -35,8 +39,8 @@ class FallbackLog {
  public:
   void report(const FallbackEvent& event, TimePoint now);
   // The first SMC-R connection with a peer after a fallback is news.
-  void report_success(Direction direction, const SocketAddress& peer,
-                      const std::string& connection);
+  void report_success(Direction direction, const SocketAddress& peer, const std::string& connection,
+                      TimePoint now);
 
  private:
   struct Pair {
@@ -48,6 +52,7 @@ class FallbackLog {
 
   std::unordered_map<std::string, Pair> pairs_;        // peer and reason
   std::unordered_map<std::string, bool> fallen_back_;  // peer
+  PacedLines lines_{kFallbackLines, kCollapse};
 };
 
 }  // namespace fairlead::relay

@@ -205,11 +205,12 @@ void Group::handle_cdc(smc::LinkIndex link, std::span<const std::byte> message, 
   }
   if (const Result<void> taken = relay->connection.handle_cdc(*cdc, now); !taken) {
     shared_.stats->cdc_rejected.add();
-    LogEvent(LogLevel::kWarn, "smc.cdc", "violation")
-        .field("group", id_)
-        .field("link", std::uint64_t{link})
-        .code("token", cdc->token.value)
-        .field("what", taken.error().what);
+    shared_.lines.write(LogLevel::kWarn, "smc.cdc", "violation", now, [&](LogEvent& line) {
+      line.field("group", id_)
+          .field("link", std::uint64_t{link})
+          .code("token", cdc->token.value)
+          .field("what", taken.error().what);
+    });
   }
   if (on_connection_news) on_connection_news(*relay);
 }
@@ -219,9 +220,9 @@ void Group::handle_llc(smc::LinkIndex link, std::span<const std::byte> message, 
   const Result<wire::LlcMessage> llc = wire::decode_llc(message);
   if (!llc) {
     shared_.stats->llc_rejected.add();
-    LogEvent(LogLevel::kDebug, "smc.llc", "rejected")
-        .field("group", id_)
-        .field("what", llc.error().what);
+    shared_.lines.write(LogLevel::kDebug, "smc.llc", "rejected", now, [&](LogEvent& line) {
+      line.field("group", id_).field("what", llc.error().what);
+    });
     return;
   }
   protocol_.handle_llc(link, *llc, now);

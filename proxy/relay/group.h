@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "base/bounded_queue.h"
+#include "base/paced_lines.h"
 #include "base/snapshot.h"
 #include "base/stats.h"
 #include "event/timer_queue.h"
@@ -61,6 +62,7 @@ struct GroupResources {
   smc::GroupTimes times;
   Duration slab_idle{};  // how long a slab without connections is kept
   std::function<TimePoint()> now;
+  PacedLines lines;  // that peers can cause
   SendBatch batch;
 };
 

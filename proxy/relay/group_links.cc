@@ -144,11 +144,12 @@ void Group::move_connections(const smc::LinkTask& task, TimePoint now) {
   });
   shared_.stats->link_moved.add();
   shared_.stats->connections_moved.add(moved);
-  LogEvent(LogLevel::kInfo, "smc.link", "connections_moved")
-      .field("group", id_)
-      .field("from", std::uint64_t{protocol_.link(task.link)->number().value})
-      .field("to", std::uint64_t{protocol_.link(task.to)->number().value})
-      .field("connections", std::uint64_t{moved});
+  shared_.lines.write(LogLevel::kInfo, "smc.link", "connections_moved", now, [&](LogEvent& line) {
+    line.field("group", id_)
+        .field("from", std::uint64_t{protocol_.link(task.link)->number().value})
+        .field("to", std::uint64_t{protocol_.link(task.to)->number().value})
+        .field("connections", std::uint64_t{moved});
+  });
   if (!reached) handle_link_failure(task.to, "the peer's memory is out of reach there", now);
 }
 
@@ -159,10 +160,12 @@ bool Group::move(SmcRelay& relay) {
   if (relay.connection.lost() || relay.buffers.peer.size_bytes == 0) return true;
   Result<smc::RmbElement> element = find_element(relay.buffers, relay.link);
   if (!element) {
-    LogEvent(LogLevel::kWarn, "smc.link", "connection_left_behind")
-        .field("group", id_)
-        .code("token", relay.connection.local_token().value)
-        .field("why", element.error().what);
+    shared_.lines.write(LogLevel::kWarn, "smc.link", "connection_left_behind", shared_.now(),
+                        [&](LogEvent& line) {
+                          line.field("group", id_)
+                              .code("token", relay.connection.local_token().value)
+                              .field("why", element.error().what);
+                        });
     relay.connection.abort();
     element = relay.connection.peer_element();
   } else if (!open_way(relay, *element)) {

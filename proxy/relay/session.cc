@@ -112,8 +112,8 @@ void Session::become_smc(TimePoint now) {
   traffic.connections_active.add();
   stats.handshake_smcr.observe(seconds(now - began_));
   note("carried over SMC-R");
-  worker_.fallback_log().report_success(direction_,
-                                        outbound() ? destination_ : net_->peer_address(), id());
+  worker_.fallback_log().report_success(
+      direction_, outbound() ? destination_ : net_->peer_address(), id(), now);
   LogEvent(LogLevel::kDebug, "relay.session", "smcr")
       .field("conn", id())
       .field("group", smc_->group->id());

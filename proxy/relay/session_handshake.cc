@@ -27,14 +27,13 @@ void Session::dial_failed(int error) {
     worker_.note_refusal(outbound() ? *app_ : *net_, Worker::Refusal::kDescriptors);
     return abandon("descriptors are used up");
   }
-  if (const auto left_out = worker_.dial_failed_pace().admit(worker_.network().now())) {
-    LogEvent line(LogLevel::kInfo, "relay.session", "dial_failed");
-    line.field("conn", id())
-        .field("direction", to_string(direction_))
-        .field("to", to_string(destination_))
-        .field("what", to_string(system_error("connect", error)));
-    if (*left_out != 0) line.field("left_out", *left_out);
-  }
+  worker_.lines().write(LogLevel::kInfo, "relay.session", "dial_failed", worker_.network().now(),
+                        [&](LogEvent& line) {
+                          line.field("conn", id())
+                              .field("direction", to_string(direction_))
+                              .field("to", to_string(destination_))
+                              .field("what", to_string(system_error("connect", error)));
+                        });
   abandon("the destination cannot be reached");
 }
 
@@ -178,12 +177,13 @@ void Session::handshake_failed(TimePoint now) {
   if (app_ == nullptr && !setup_->accept_sent() && !clc && (!silent || setup_->assumed))
     return serve_stranger(outcome, now);
   worker_.stats().refused_of(RefusedFor::kHandshake).add();
-  LogEvent(LogLevel::kWarn, "smc.handshake", "refused")
-      .field("conn", id())
-      .field("peer", to_string(net_->peer_address()))
-      .field("reason", fallback_info(outcome.reason).name)
-      .field("phase", setup_->phase)
-      .field("detail", outcome.detail);
+  worker_.lines().write(LogLevel::kWarn, "smc.handshake", "refused", now, [&](LogEvent& line) {
+    line.field("conn", id())
+        .field("peer", to_string(net_->peer_address()))
+        .field("reason", fallback_info(outcome.reason).name)
+        .field("phase", setup_->phase)
+        .field("detail", outcome.detail);
+  });
   fail_forming_group(now);
   abandon("the handshake failed");
 }

@@ -25,8 +25,8 @@ Result<Group*> Session::make_group(smc::GroupRole role, const PeerKey& key, Time
   start.random = worker_.random();
   Result<std::unique_ptr<Group>> group = Group::create(worker_.group_resources(), start, now);
   if (!group) {
-    LogEvent(LogLevel::kWarn, "relay.group", "create_failed")
-        .field("what", to_string(group.error()));
+    worker_.lines().write(LogLevel::kWarn, "relay.group", "create_failed", now,
+                          [&](LogEvent& line) { line.field("what", to_string(group.error())); });
     return group.error();
   }
   return &worker_.adopt_group(key, std::move(*group));

@@ -55,12 +55,15 @@ void Session::report_vanished(const std::string& what) {
   Counter& count = worker_.stats().peer_timeouts;
   count.add();
   // All connections to a host end at once.
-  if (count.get() % kRefusalsPerLine == 1)
-    LogEvent(LogLevel::kWarn, "relay.session", "peer_vanished")
-        .field("conn", id())
-        .field("peer", to_string(outbound() ? destination_ : net_->peer_address()))
-        .field("what", what)
-        .field("total", count.get());
+  if (count.get() % kRefusalsPerLine != 1) return;
+  worker_.lines().write(LogLevel::kWarn, "relay.session", "peer_vanished", worker_.network().now(),
+                        [&](LogEvent& line) {
+                          line.field("conn", id())
+                              .field("peer",
+                                     to_string(outbound() ? destination_ : net_->peer_address()))
+                              .field("what", what)
+                              .field("total", count.get());
+                        });
 }
 
 void Session::watch_silence() {

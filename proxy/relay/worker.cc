@@ -125,10 +125,13 @@ void Worker::note_refusal(const event::Stream& accepted, Refusal why) {
   if (why == Refusal::kDescriptors) stats_.refused_descriptors.add();
   const auto index = static_cast<std::size_t>(why);
   if (refused_[index]++ % kRefusalsPerLine != 0) return;
-  LogEvent line(LogLevel::kWarn, "relay.worker", "refused");
-  line.field("reason", kTexts[index].reason).field("connections", std::uint64_t{sessions_.size()});
-  if (why == Refusal::kMemory) line.field("memory_left_bytes", std::uint64_t{budget_.left_bytes()});
-  line.field("peer", to_string(accepted.peer_address())).field("hint", kTexts[index].hint);
+  lines().write(LogLevel::kWarn, "relay.worker", "refused", network_.now(), [&](LogEvent& line) {
+    line.field("reason", kTexts[index].reason)
+        .field("connections", std::uint64_t{sessions_.size()});
+    if (why == Refusal::kMemory)
+      line.field("memory_left_bytes", std::uint64_t{budget_.left_bytes()});
+    line.field("peer", to_string(accepted.peer_address())).field("hint", kTexts[index].hint);
+  });
 }
 
 void Worker::mark_ready(Session& session) {
@@ -171,10 +174,11 @@ Group& Worker::adopt_group(const PeerKey& key, std::unique_ptr<Group> group) {
   // Looked at in the turn, not inside the call that made the news.
   added.on_protocol_news = [this](Group& changed) { group_news_.push_back(&changed); };
   stats_.link_added.add();
-  LogEvent(LogLevel::kInfo, "smc.group", "forming")
-      .field("group", added.id())
-      .field("role", key.role == smc::GroupRole::kServer ? "server" : "client")
-      .field("peer_id", to_string(key.peer));
+  lines().write(LogLevel::kInfo, "smc.group", "forming", network_.now(), [&](LogEvent& line) {
+    line.field("group", added.id())
+        .field("role", key.role == smc::GroupRole::kServer ? "server" : "client")
+        .field("peer_id", to_string(key.peer));
+  });
   return added;
 }
 

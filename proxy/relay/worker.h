@@ -19,7 +19,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "base/line_pace.h"
+#include "base/paced_lines.h"
 #include "base/snapshot.h"
 #include "base/stats.h"
 #include "config/config.h"
@@ -37,10 +37,6 @@ namespace fairlead::relay {
 
 // Refusals at a limit are logged one in so many.
 inline constexpr std::uint64_t kRefusalsPerLine = 1000;
-// Lines about destinations that cannot be reached, which strangers can ask for, in
-// kDialLineInterval.
-inline constexpr unsigned kDialLines = 10;
-inline constexpr Duration kDialLineInterval = std::chrono::seconds(1);
 
 // How long the sessions of one kind, those that negotiate and those that relay, may run in a turn.
 inline constexpr Duration kTurnMax = std::chrono::milliseconds(1);
@@ -149,7 +145,8 @@ class Worker {
   static constexpr std::size_t kRefusals = 3;
   // Counts a connection that is reset for want of something, and says so now and then.
   void note_refusal(const event::Stream& accepted, Refusal why);
-  LinePace& dial_failed_pace() { return dial_failed_pace_; }
+  // For lines that applications and peers can cause.
+  PacedLines& lines() { return group_resources_.lines; }
   void mark_ready(Session& session);
   void bury(Session& session);
   bool begin_handshake();  // false: limits.handshakes is reached
@@ -221,7 +218,6 @@ class Worker {
   std::uint64_t group_numbers_ = 0;
   std::size_t handshakes_ = 0;
   std::array<std::uint64_t, kRefusals> refused_{};  // by Refusal
-  LinePace dial_failed_pace_{kDialLines, kDialLineInterval};
   HandshakeTurns turns_;
   bool draining_ = false;
 };

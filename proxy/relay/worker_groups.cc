@@ -8,8 +8,7 @@
 namespace fairlead::relay {
 namespace {
 
-void log_link(LogLevel level, const char* name, const Group& group, const smc::GroupEvent& event) {
-  LogEvent line(level, "smc.link", name);
+void fill_link(LogEvent& line, const Group& group, const smc::GroupEvent& event) {
   line.field("group", group.id())
       .field("link", std::uint64_t{event.number.value})
       .field("type", smc::to_string(group.protocol().type()))
@@ -21,10 +20,15 @@ void log_link(LogLevel level, const char* name, const Group& group, const smc::G
 
 void Worker::handle_group_events(Group& group) {
   const TimePoint now = network_.now();
+  const auto log_link = [&](LogLevel level, const char* name, const smc::GroupEvent& event) {
+    lines().write(level, "smc.link", name, now,
+                  [&](LogEvent& line) { fill_link(line, group, event); });
+  };
   while (const std::optional<smc::GroupEvent> event = group.protocol().poll_event()) {
     switch (event->kind) {
       case smc::GroupEvent::Kind::kLinkConfirmed: {
-        LogEvent(LogLevel::kInfo, "smc.group", "established").field("group", group.id());
+        lines().write(LogLevel::kInfo, "smc.group", "established", now,
+                      [&](LogEvent& line) { line.field("group", group.id()); });
         std::vector<Session*> waiters = sessions_of(group);
         for (Session* session : waiters) session->handle_group_confirmed(now);
         break;
@@ -42,22 +46,23 @@ void Worker::handle_group_events(Group& group) {
         break;
       case smc::GroupEvent::Kind::kLinkAdded:
         stats_.link_added.add();
-        log_link(LogLevel::kInfo, "link_added", group, *event);
+        log_link(LogLevel::kInfo, "link_added", *event);
         break;
       case smc::GroupEvent::Kind::kLinkNotAdded:
-        log_link(LogLevel::kInfo, "link_not_added", group, *event);
+        log_link(LogLevel::kInfo, "link_not_added", *event);
         break;
       case smc::GroupEvent::Kind::kLinkLost:
-        log_link(LogLevel::kWarn, "link_lost", group, *event);
+        log_link(LogLevel::kWarn, "link_lost", *event);
         break;
       case smc::GroupEvent::Kind::kLinkDeleted:
         stats_.link_deleted.add();
-        log_link(LogLevel::kInfo, "link_deleted", group, *event);
+        log_link(LogLevel::kInfo, "link_deleted", *event);
         break;
       case smc::GroupEvent::Kind::kRmbRefused:
-        LogEvent(LogLevel::kWarn, "smc.group", "keys_refused")
-            .field("group", group.id())
-            .field("hint", "connections in this buffer end with their link");
+        lines().write(LogLevel::kWarn, "smc.group", "keys_refused", now, [&](LogEvent& line) {
+          line.field("group", group.id())
+              .field("hint", "connections in this buffer end with their link");
+        });
         tell_told(group);
         break;
       case smc::GroupEvent::Kind::kRmbTold:
@@ -98,10 +103,12 @@ void Worker::group_terminated(Group& group, const char* why) {
   const TimePoint now = network_.now();
   stats_.link_deleted.add();
   const std::vector<Session*> sessions = sessions_of(group);
-  LogEvent(sessions.empty() ? LogLevel::kInfo : LogLevel::kWarn, "smc.group", "terminated")
-      .field("group", group.id())
-      .field("connections", std::uint64_t{sessions.size()})
-      .field("why", why);
+  lines().write(sessions.empty() ? LogLevel::kInfo : LogLevel::kWarn, "smc.group", "terminated",
+                now, [&](LogEvent& line) {
+                  line.field("group", group.id())
+                      .field("connections", std::uint64_t{sessions.size()})
+                      .field("why", why);
+                });
   closing_.push_back({&group, now + kClosingWait});
   for (Session* session : sessions) session->handle_group_lost(now);
 }

@@ -69,10 +69,12 @@ Result<std::unique_ptr<event::Listener>> WorkerThread::open(const config::Listen
   };
   handlers.failed = [this](int error) {
     stats_->accept_errors.add();
-    if (stats_->accept_errors.get() % kRefusalsPerLine == 1)
-      LogEvent(LogLevel::kWarn, "relay.worker", "accept_failed")
-          .field("what", to_string(system_error("accept", error)))
-          .field("hint", "raise the descriptor limit (nofile), or lower limits.connections");
+    if (stats_->accept_errors.get() % kRefusalsPerLine != 1) return;
+    lines_.write(
+        LogLevel::kWarn, "relay.worker", "accept_failed", network_.now(), [&](LogEvent& line) {
+          line.field("what", to_string(system_error("accept", error)))
+              .field("hint", "raise the descriptor limit (nofile), or lower limits.connections");
+        });
   };
   if (listener.mode == config::ListenerMode::kTproxy)
     handlers.before_bind = event::allow_foreign_addresses;
@@ -115,14 +117,12 @@ void WorkerThread::accepted(const config::Listener& listener,
   // Dialling our own listener would go round for ever.
   stats_->refused_of(RefusedFor::kRedirect).add();
   stream->reset_on_close();
-  const auto left_out = redirect_missing_pace_.admit(network_.now());
-  if (!left_out) return;
-  LogEvent line(LogLevel::kWarn, "relay.worker", "refused");
-  line.field("reason", "redirect_missing")
-      .field("listener", listener.name)
-      .field("peer", to_string(stream->peer_address()))
-      .field("hint", fallback_info(FallbackReason::kRedirectMissing).hint);
-  if (*left_out != 0) line.field("left_out", *left_out);
+  lines_.write(LogLevel::kWarn, "relay.worker", "refused", network_.now(), [&](LogEvent& line) {
+    line.field("reason", "redirect_missing")
+        .field("listener", listener.name)
+        .field("peer", to_string(stream->peer_address()))
+        .field("hint", fallback_info(FallbackReason::kRedirectMissing).hint);
+  });
 }
 
 // Both sides of a connection agree on the size of segments while it is set up, so the choice holds

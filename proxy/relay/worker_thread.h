@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-#include "base/line_pace.h"
+#include "base/paced_lines.h"
 #include "base/result.h"
 #include "event/event_loop.h"
 #include "event/listener.h"
@@ -91,7 +91,7 @@ class WorkerThread {
   std::unique_ptr<Worker> worker_;
   std::vector<Entrance> entrances_;
   SpinBudget spin_;
-  LinePace redirect_missing_pace_{kDialLines, kDialLineInterval};
+  PacedLines lines_;  // that strangers can cause
   TimePoint polled_;  // when the sockets were last asked for news
 
   std::mutex mailbox_mutex_;  // control only, never on the data path

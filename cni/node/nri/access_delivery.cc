@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "base/hand_over.h"
-#include "base/log.h"
 #include "cni/link_alias.h"
 #include "cni/netns.h"
 #include "cni/state.h"
@@ -13,6 +12,8 @@ namespace fairlead::cni::node::nri {
 namespace {
 
 constexpr const char* kLogger = "nri";
+
+TimePoint now_() { return std::chrono::steady_clock::now(); }
 
 // A pod that the plugin has not been called for has no note to add to.
 Result<void> hand_over(const std::string& run_dir, const std::string& pod_id, RnicAccess access) {
@@ -90,11 +91,12 @@ bool AccessDelivery::deliver_late(Delivery& delivery) {
     return false;
   ++(given ? counts_.late_given : counts_.late_failed);
   if (!given) delivery.access = RnicAccess::kLateFailed;
-  LogEvent(given ? LogLevel::kInfo : LogLevel::kWarn, kLogger,
-           given ? "rnic_given_late" : "rnic_not_given_late")
-      .field("pod", delivery.pod)
-      .field("what", given ? "" : to_string(given.error()))
-      .field("hint", given ? "" : "restart the pod to give its sidecar the RNIC");
+  lines_.write(given ? LogLevel::kInfo : LogLevel::kWarn, kLogger,
+               given ? "rnic_given_late" : "rnic_not_given_late", now_(), [&](LogEvent& line) {
+                 line.field("pod", delivery.pod)
+                     .field("what", given ? "" : to_string(given.error()))
+                     .field("hint", given ? "" : "restart the pod to give its sidecar the RNIC");
+               });
   return true;
 }
 
@@ -102,9 +104,9 @@ bool AccessDelivery::deliver(Delivery& delivery) {
   if (delivery.late && !deliver_late(delivery)) return false;
   const Result<void> told = hand_over(run_dir_, delivery.pod_id, delivery.access);
   if (!told && told.error().code != Errc::kNotFound)
-    LogEvent(LogLevel::kWarn, kLogger, "rnic_access_not_told")
-        .field("pod", delivery.pod)
-        .field("what", to_string(told.error()));
+    lines_.write(LogLevel::kWarn, kLogger, "rnic_access_not_told", now_(), [&](LogEvent& line) {
+      line.field("pod", delivery.pod).field("what", to_string(told.error()));
+    });
   return true;
 }
 

@@ -13,6 +13,7 @@
 #include <string>
 #include <thread>
 
+#include "base/paced_lines.h"
 #include "cni/node/nri/late_device.h"
 
 namespace fairlead::cni::node::nri {
@@ -58,6 +59,7 @@ class AccessDelivery {
 
   std::string run_dir_;
   LatePlaces places_;
+  PacedLines lines_;  // of the thread
   Counts counts_;
   std::mutex mutex_;  // guards stopped_ and waiting_
   std::condition_variable changed_;

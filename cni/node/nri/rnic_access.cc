@@ -148,11 +148,13 @@ void RnicAccessHandler::create_container(const messages::PodSandbox& pod,
     limit.set_hard(*decided.memlock_bytes);
     limit.set_soft(*decided.memlock_bytes);
   }
-  LogEvent(LogLevel::kInfo, kLogger, "rnic_access")
-      .field("pod", name_of(pod))
-      .field("result", to_string(decided.access))
-      .field("rnics", names_of(decided.devices))
-      .field("memlock", memlock_text(decided.memlock_bytes));
+  lines_.write(LogLevel::kInfo, kLogger, "rnic_access", std::chrono::steady_clock::now(),
+               [&](LogEvent& line) {
+                 line.field("pod", name_of(pod))
+                     .field("result", to_string(decided.access))
+                     .field("rnics", names_of(decided.devices))
+                     .field("memlock", memlock_text(decided.memlock_bytes));
+               });
   delivery_.add({pod.id(), name_of(pod), decided.access, std::nullopt});
 }
 

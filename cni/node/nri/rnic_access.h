@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "base/paced_lines.h"
 #include "cni/node/nri/access_delivery.h"
 #include "cni/node/nri/plugin_session.h"
 #include "cni/node/nri/rnic_adjustment.h"
@@ -61,6 +62,7 @@ class RnicAccessHandler final : public ContainerHandler {
   RnicAccessSettings settings_;
   std::function<bool()> exclusive_mode_;
   AccessDelivery& delivery_;
+  PacedLines lines_;
   Counts counts_;
 };
 

@@ -2,11 +2,15 @@
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
+#include <unistd.h>
+
+#include <cerrno>
 
 #include <fstream>
 #include <string>
 
 #include "base/line_pace.h"
+#include "base/wait.h"
 
 namespace fairlead {
 namespace {
@@ -41,6 +45,34 @@ TEST_F(Descriptors, ASmallLimitKeepsAnEighth) {
 
 TEST_F(Descriptors, WhatHasNoDescriptorIsNotScarce) {
   EXPECT_FALSE(descriptors_scarce(-1, DescriptorUse::kNew));
+}
+
+// poll(2) alone fails at once with EINVAL: three entries are more than the limit.
+TEST_F(Descriptors, WaitingForFewAtALowLimitWaits) {
+  limit(2);
+  pollfd waiting[3] = {{-1, POLLIN, 0}, {STDIN_FILENO, 0, 0}, {-1, POLLIN, 0}};
+  EXPECT_EQ(wait_for_events(waiting, 0), 0);
+  EXPECT_EQ(waiting[0].revents | waiting[1].revents | waiting[2].revents, 0);
+}
+
+TEST_F(Descriptors, WaitingThatTheKernelRefusesDoesNotSpin) {
+  limit(0);
+  pollfd waiting{STDIN_FILENO, POLLIN, 0};
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_EQ(wait_for_events({&waiting, 1}, -1), -1);
+  EXPECT_EQ(errno, EINVAL);
+  EXPECT_GE(std::chrono::steady_clock::now() - begin, kWaitRefusedPause);
+}
+
+TEST_F(Descriptors, WaitingTellsWhichHasNews) {
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  pollfd waiting[3] = {{-1, POLLIN, 0}, {ends[0], POLLIN, 0}, {ends[1], POLLOUT, 0}};
+  EXPECT_EQ(wait_for_events(waiting, 0), 1);
+  EXPECT_EQ(waiting[1].revents, 0);
+  EXPECT_EQ(waiting[2].revents, POLLOUT);
+  ::close(ends[0]);
+  ::close(ends[1]);
 }
 
 TEST_F(Descriptors, TheLimitIsRaisedToTheHardOne) {

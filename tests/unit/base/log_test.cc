@@ -15,6 +15,7 @@
 
 #include "base/assert.h"
 #include "base/handle.h"
+#include "base/paced_lines.h"
 
 namespace fairlead {
 namespace {
@@ -94,6 +95,40 @@ TEST_F(LogToPipe, KeepsOrderAndWholeLinesForAReaderWhoKeepsUp) {
   for (std::size_t i = 0; i < kLines; ++i)
     EXPECT_TRUE(lines[i].ends_with(" INFO test event=number at=" + std::to_string(i))) << lines[i];
   EXPECT_EQ(log_dropped_lines(), before);
+}
+
+TEST_F(LogToPipe, LinesOfOneKindHaveARateAndTheirNumberIsTold) {
+  PacedLines paced(2, std::chrono::seconds(10));
+  const auto write = [&](const char* event, int count, TimePoint now) {
+    for (int i = 0; i < count; ++i)
+      paced.write(LogLevel::kInfo, "test", event, now,
+                  [&](LogEvent& line) { line.field("at", std::uint64_t(i)); });
+  };
+  const TimePoint begin{std::chrono::seconds(100)};
+  write("many", 50, begin);
+  write("other", 1, begin);  // is not hidden by the first kind
+  write("many", 1, begin + std::chrono::seconds(11));
+  ASSERT_TRUE(log_flush(kLongWait));
+  const std::vector<std::string> lines = lines_of(read_until("left_out"));
+  ASSERT_EQ(lines.size(), 4u);
+  EXPECT_TRUE(lines[1].ends_with("event=many at=1")) << lines[1];
+  EXPECT_TRUE(lines[2].ends_with("event=other at=0")) << lines[2];
+  EXPECT_TRUE(lines[3].ends_with("event=many at=0 left_out=48")) << lines[3];
+}
+
+TEST_F(LogToPipe, ALineThatIsNotLoggedTakesNoTurn) {
+  LinePace pace(1, std::chrono::seconds(10));
+  const TimePoint now{std::chrono::seconds(100)};
+  write_paced(pace, LogLevel::kDebug, "test", "hidden", now, [](LogEvent&) {});
+  write_paced(pace, LogLevel::kInfo, "test", "shown", now, [](LogEvent&) {});
+  ASSERT_TRUE(log_flush(kLongWait));
+  EXPECT_NE(read_until("shown").find("event=shown"), std::string::npos);
+}
+
+TEST_F(LogToPipe, ALineOfAnotherProgramGoesTheSameWay) {
+  log_foreign_line("{\"event\":\"added\"}");
+  ASSERT_TRUE(log_flush(kLongWait));
+  EXPECT_EQ(read_until("added"), "{\"event\":\"added\"}\n");
 }
 
 TEST_F(LogToPipe, WithoutAReaderDropsTheOldestCountsThemAndSaysSoAfterwards) {
