@@ -14,6 +14,15 @@ Group& PeerTable::add(const PeerKey& key, std::unique_ptr<Group> group) {
   return added;
 }
 
+bool PeerTable::full_for(const PeerKey& key) const {
+  if (full()) return true;
+  if (key.role != smc::GroupRole::kServer) return false;
+  const auto same = std::count_if(groups_.begin(), groups_.end(), [&](const Entry& entry) {
+    return entry.key.role == key.role && entry.key.source == key.source;
+  });
+  return static_cast<std::size_t>(same) >= kGroupsPerSourceMax;
+}
+
 // Those that were made for this GID first, then those with a link there. A peer without a system id
 // has no name but its GID.
 template <class Wanted>
@@ -21,9 +30,10 @@ Group* PeerTable::find(const PeerKey& key, Wanted wanted) const {
   for (auto [at, end] = by_peer_.equal_range(key); at != end; ++at)
     if (wanted(*at->second)) return at->second;
   if (key.peer.is_zero()) return nullptr;
-  for (auto at = by_peer_.lower_bound({key.role, key.peer, Gid{}});
+  for (auto at = by_peer_.lower_bound({key.role, key.peer, Gid{}, {}});
        at != by_peer_.end() && at->first.role == key.role && at->first.peer == key.peer; ++at)
-    if (at->second->leads_to(key.gid) && wanted(*at->second)) return at->second;
+    if (at->first.source == key.source && at->second->leads_to(key.gid) && wanted(*at->second))
+      return at->second;
   return nullptr;
 }
 
@@ -38,7 +48,7 @@ Group* PeerTable::forming(const PeerKey& key) const {
 }
 
 std::optional<LinkPlace> PeerTable::by_link(const PeerKey& key, QpNumber peer_queue_pair) const {
-  for (auto at = by_peer_.lower_bound({key.role, key.peer, Gid{}});
+  for (auto at = by_peer_.lower_bound({key.role, key.peer, Gid{}, {}});
        at != by_peer_.end() && at->first.role == key.role && at->first.peer == key.peer; ++at) {
     Group& group = *at->second;
     if (!group.protocol().usable()) continue;

@@ -1,5 +1,7 @@
 // Which link groups lead to which peer, inside one worker. A peer is told apart by role, system id
 // and GID, as Linux does (docs/wire.md, "Link groups"); when a group is full, the next one is made.
+// The id is a claim. So a server also tells clients apart by the address of their TCP connection:
+// nobody joins, fills or delays the group of a client at another address.
 // The GID may be that of any link of the group: a peer speaks from the port that is up. Which
 // device of ours a group began on does not matter, because a link may be on any.
 #pragma once
@@ -11,23 +13,29 @@
 #include <optional>
 #include <vector>
 
+#include "base/address.h"
 #include "base/ids.h"
 #include "relay/group.h"
 
 namespace fairlead::relay {
 
 inline constexpr std::size_t kGroupsMax = 4096;  // per worker
+// With clients at one address, whatever ids they claim.
+inline constexpr std::size_t kGroupsPerSourceMax = kGroupsMax / 4;
 
 struct PeerKey {
   smc::GroupRole role = smc::GroupRole::kClient;
   PeerId peer;
   Gid gid;
+  SocketAddress source{};  // of the client's TCP connections, without port; for a server only
   friend auto operator<=>(const PeerKey&, const PeerKey&) = default;
 };
 
 class PeerTable {
  public:
   bool full() const { return groups_.size() >= kGroupsMax; }
+  // One more group with this client would be too many.
+  bool full_for(const PeerKey& key) const;
   Group& add(const PeerKey& key, std::unique_ptr<Group> group);
 
   // A group in which a server can seat one more connection, or nothing.

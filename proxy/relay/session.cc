@@ -81,7 +81,7 @@ void Session::arm_timer() {
 
 void Session::end_setup() {
   worker_.stop_waiting(*this);
-  if (setup_->counted) worker_.end_handshake();
+  if (setup_->counted) worker_.end_handshake(setup_->counted_client);
   end_turn();
   setup_.reset();
 }

@@ -104,8 +104,9 @@ class Session final : public event::StreamHandler {
     const char* phase = "accept";
     // Decided: TCP, as soon as both streams stand; `outcome` has the rest.
     std::optional<FallbackReason> plain_reason;
-    bool assumed = false;      // by configuration; no option was seen
-    bool counted = false;      // as one of limits.handshakes
+    bool assumed = false;                         // by configuration; no option was seen
+    bool counted = false;                         // as one of limits.handshakes
+    std::optional<SocketAddress> counted_client;  // whose it is, for an inbound one
     Turn turn = Turn::kNone;   // outbound: among the handshakes with the destination
     bool forms_group = false;  // ours is the first contact
     bool peer_memory_known = false;

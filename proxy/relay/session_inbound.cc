@@ -72,8 +72,10 @@ void Session::handle_proposal(TimePoint now) {
   const smc::Judgement<smc::Terms> terms = smc::judge_proposal(proposal, worker_.offer());
   if (!terms) return decline(terms.error(), false, now);
   setup_->terms = *terms;
-  if (!setup_->counted && !(setup_->counted = worker_.begin_handshake()))
-    return decline(FallbackReason::kConnectionLimit, false, now);
+  const SocketAddress client = net_->peer_address().with_port(0);
+  if (!setup_->counted && (setup_->counted = worker_.begin_handshake(client)))
+    setup_->counted_client = client;
+  if (!setup_->counted) return decline(FallbackReason::kConnectionLimit, false, now);
   for (const std::unique_ptr<DeviceSlot>& slot : worker_.slots()) {
     const std::optional<Gid> gid = slot->reachability().client_gid(proposal);
     const std::optional<rdma::Port> port = gid ? slot->choose_port(place(gid)) : std::nullopt;
@@ -92,7 +94,8 @@ void Session::handle_proposal(TimePoint now) {
 
 void Session::answer_proposal(TimePoint now) {
   const wire::Proposal& proposal = setup_->handshake->proposal();
-  const PeerKey key{smc::GroupRole::kServer, proposal.peer_id, setup_->peer_gid};
+  const PeerKey key{smc::GroupRole::kServer, proposal.peer_id, setup_->peer_gid,
+                    net_->peer_address().with_port(0)};
   PeerTable& peers = worker_.peers();
   Group* group = peers.with_room(key);
   const bool first_contact = group == nullptr;

@@ -12,7 +12,9 @@
 namespace fairlead::relay {
 
 Result<Group*> Session::make_group(smc::GroupRole role, const PeerKey& key, TimePoint now) {
-  if (worker_.peers().full()) return Error{Errc::kExhausted, "link groups of the worker"};
+  if (worker_.peers().full_for(key))
+    return Error{Errc::kExhausted,
+                 worker_.peers().full() ? "link groups of the worker" : "link groups of a client"};
   GroupStart start;
   start.id = worker_.next_group_id();
   start.role = role;

@@ -139,7 +139,7 @@ void Session::handle_accept(TimePoint now) {
     const bool lacks_network = setup_->slot != nullptr && !setup_->slot->in_network();
     return decline(lacks_network ? FallbackReason::kNoPnet : FallbackReason::kNoRoute, false, now);
   }
-  const PeerKey key{smc::GroupRole::kClient, accept.peer_id, accept.gid};
+  const PeerKey key{smc::GroupRole::kClient, accept.peer_id, accept.gid, {}};
   if (!accept.first_contact) return join_named_link(key, accept, now);
   note("first contact: a new link group");
   const Result<Group*> made = make_group(smc::GroupRole::kClient, key, now);

@@ -149,8 +149,10 @@ class Worker {
   PacedLines& lines() { return group_resources_.lines; }
   void mark_ready(Session& session);
   void bury(Session& session);
-  bool begin_handshake();  // false: limits.handshakes is reached
-  void end_handshake() { --handshakes_; }
+  // False: limits.handshakes is reached, or the client at this address has in hand as many as are
+  // free, so that those of others always find some.
+  bool begin_handshake(const std::optional<SocketAddress>& client = std::nullopt);
+  void end_handshake(const std::optional<SocketAddress>& client);
   HandshakeTurns& turns() { return turns_; }
   // Its turn has come.
   void next_turn(std::uint64_t session);
@@ -217,7 +219,8 @@ class Worker {
   std::uint64_t session_numbers_ = 0;
   std::uint64_t group_numbers_ = 0;
   std::size_t handshakes_ = 0;
-  std::array<std::uint64_t, kRefusals> refused_{};  // by Refusal
+  std::map<SocketAddress, std::size_t> handshakes_of_;  // by client, of inbound ones
+  std::array<std::uint64_t, kRefusals> refused_{};      // by Refusal
   HandshakeTurns turns_;
   bool draining_ = false;
 };

@@ -7,7 +7,7 @@ import struct
 
 import clc
 import peers
-from harness import ProxyTest, listener, main, short_milliseconds, wait_until
+from harness import ProxyTest, listener, main, seconds, short_milliseconds, wait_until
 
 
 class ClientTest(ProxyTest):
@@ -201,6 +201,39 @@ class HostileClient(ClientTest):
         self.wait_idle()
         self.assertEqual(self.inbound.log().count(
             'why="too many connections that the peer never finished"'), 1)
+        self.assert_smcr(self.outbound)
+
+
+    def stranger(self):
+        """A client at another address than the honest peer's."""
+        sock = socket.socket()
+        sock.bind(("127.0.0.9", 0))
+        sock.settimeout(seconds(20))
+        sock.connect(self.target[:2])
+        return sock
+
+    def test_a_stranger_elsewhere_does_not_delay_the_peer_whose_id_it_claims(self):
+        with contextlib.ExitStack() as stack:
+            strangers = [stack.enter_context(self.stranger()) for _ in range(20)]
+            for sock in strangers:
+                sock.sendall(self.proposal())
+            clc.receive(strangers[0], clc.ACCEPT)  # and no Confirm: the others wait for it
+            with peers.connect(self.entry) as honest:
+                self.assert_echo(honest, b"honest")
+                self.assert_smcr(self.outbound)
+        self.wait_idle()
+
+    def test_a_stranger_elsewhere_does_not_use_up_the_group_of_the_peer_whose_id_it_claims(self):
+        with peers.connect(self.entry) as before:
+            self.assert_echo(before, b"first")
+            for _ in range(40):  # more than a group keeps in quarantine
+                with self.stranger() as sock:
+                    self.receive_accept(sock)
+            with peers.connect(self.entry) as after:
+                self.assert_echo(after, b"second")
+                groups = [group["connections"] for group in self.inbound.get_json("/linkgroups")["link_groups"]]
+                self.assertEqual(max(groups), 2, groups)
+        self.wait_idle()
         self.assert_smcr(self.outbound)
 
 
