@@ -15,13 +15,13 @@
 
 #include "base/log.h"
 #include "cni/node/broker_file.h"
+#include "cni/node/broker_meter.h"
 #include "cni/node/broker_probe.h"
 #include "cni/node/memory_gauge.h"
 
 namespace fairlead::cni::node {
 namespace {
 
-using broker::BufferId;
 using broker::Message;
 using broker::Refusal;
 using broker::Request;
@@ -40,26 +40,15 @@ tl::unexpected<PluginError> failed(const char* what) {
   return fail(Code::kState, to_string(system_error(what, errno)));
 }
 
-std::size_t index_of(Refusal refusal) { return static_cast<std::size_t>(refusal); }
-
+// The lower half is for the number of the connection.
 std::uint64_t random_instance() {
   std::random_device random;
-  return (std::uint64_t{random()} << 32 | random()) | 1;
+  return std::uint64_t{random() | 1u} << 32;
 }
 
 std::size_t descriptors_max() {
   rlimit limit{};
   return ::getrlimit(RLIMIT_NOFILE, &limit) == 0 ? static_cast<std::size_t>(limit.rlim_cur) : 0;
-}
-
-// A line that pods can cause at will.
-void log_paced(LinePace& pace, std::string_view event, const std::string& pod,
-               std::string_view what) {
-  const auto left_out = pace.admit(now_());
-  if (!left_out) return;
-  LogEvent line(LogLevel::kWarn, kLogger, event);
-  line.field("container", pod).field("what", what);
-  if (*left_out != 0) line.field("left_out", *left_out);
 }
 
 }  // namespace
@@ -172,10 +161,11 @@ bool Broker::enter(const std::string& name, Pod& pod) {
   }
   const std::string trouble = to_string(probe.error());
   if (std::exchange(pod.trouble, trouble) == trouble) return false;
-  LogEvent(LogLevel::kWarn, kLogger, "pod_not_entered")
-      .field("container", name)
-      .field("what", trouble)
-      .field("hint", "needs CAP_SYS_ADMIN and the node's /run/netns");
+  lines_.write(LogLevel::kWarn, kLogger, "pod_not_entered", now_(), [&](LogEvent& line) {
+    line.field("container", name)
+        .field("what", trouble)
+        .field("hint", "needs CAP_SYS_ADMIN and the node's /run/netns");
+  });
   return false;
 }
 
@@ -218,6 +208,7 @@ void Broker::probe(const std::string& name, Pod& pod, TimePoint now) {
 }
 
 bool Broker::probe_index(const std::string& name, Pod& pod, unsigned index, TimePoint now) {
+  const BrokerMeter meter(book_, name);
   const auto connected =
       connect_device(pod.probe.get(), settings_.socket_name, index, settings_.sidecar_uid);
   if (connected) {
@@ -233,15 +224,15 @@ bool Broker::probe_index(const std::string& name, Pod& pod, unsigned index, Time
   pod.probe.reset();  // it is connected to somebody
   if (!pod.strangers.insert(index).second) return true;
   ++counts_.strangers;
-  log_paced(hostile_pace_, "listener_of_another_user", name,
-            settings_.socket_name + "-" + std::to_string(index));
+  warn("listener_of_another_user", name, settings_.socket_name + "-" + std::to_string(index));
   return true;
 }
 
 void Broker::take_in(const std::string& name, Pod& pod, unsigned index, TimePoint now) {
+  const BrokerMeter meter(book_, name);
   pod.not_before[index] = now + kPause;
   const int fd = pod.probe.get();
-  auto made = BrokerMember::create(std::move(pod.probe), index, instance_);
+  auto made = BrokerMember::create(std::move(pod.probe), index, instance_ | ++connections_made_);
   if (!made || !watch(fd, kMemberEvents)) return;
   pod.connected.insert(index);
   pod.new_device_until = now + kNewDeviceTime;
@@ -283,6 +274,7 @@ void Broker::handle(int fd, std::uint32_t events, TimePoint now) {
     return;
   }
   if ((events & EPOLLOUT) != 0) {
+    const BrokerMeter meter(book_, book_.pod_of(fd));
     const std::size_t before = found->second->waiting_descriptors();
     const auto flushed = found->second->flush();
     shares_.change_waiting(book_.pod_of(fd), before, found->second->waiting_descriptors());
@@ -331,7 +323,7 @@ bool Broker::drop_hostile(Member member, const char* what) {
   const std::string name = book_.pod_of(member);
   const unsigned index = members_.at(member)->index();
   ++counts_.strangers;
-  log_paced(hostile_pace_, "device_speaks_otherwise", name, what);
+  warn("device_speaks_otherwise", name, what);
   drop(member);
   pods_.at(name).not_before[index] = now_() + kPause;
   return false;
@@ -341,6 +333,7 @@ bool Broker::drop(Member member) {
   const auto found = members_.find(member);
   if (found == members_.end()) return false;
   const std::string name = book_.pod_of(member);
+  const BrokerMeter meter(book_, name);
   Pod& pod = pods_.at(name);
   pod.connected.erase(found->second->index());
   pod.not_before[found->second->index()] = now_();
@@ -383,190 +376,6 @@ void Broker::serve(Member member, TimePoint now) {
   unfinished_.insert(member);
 }
 
-bool Broker::apply(Member member, const Request& request) {
-  const bool enrolled = book_.enrolled(member);
-  if (enrolled == (request.kind == Request::Kind::kRegister))
-    return drop_hostile(member, "registration that is missing, or comes twice");
-  switch (request.kind) {
-    case Request::Kind::kRegister:
-      return enroll(member, request);
-    case Request::Kind::kConnect:
-      return introduce(member, request.peer);
-    case Request::Kind::kGrant:
-      return grant(member, request);
-    case Request::Kind::kTake:
-    case Request::Kind::kFree:
-      return take_or_free(member, request);
-  }
-  return drop_hostile(member, "kind of a request");
-}
-
-bool Broker::enroll(Member member, const Request& request) {
-  BrokerMember& device = *members_.at(member);
-  if (request.channel_bytes == 0 || request.channel_bytes > broker::kChannelBytesMax)
-    return drop_hostile(member, "size of a channel");
-  const Refusal refusal = book_.enroll(member, request.peer);
-  ++counts_.registrations[index_of(refusal)];
-  if (refusal != Refusal::kNone) {
-    const unsigned index = device.index();
-    Pod& pod = pods_.at(book_.pod_of(member));
-    if (send(member, {.kind = Kind::kRefused, .refusal = refusal, .peer = request.peer}))
-      drop(member);
-    pod.not_before[index] = now_() + kPause;
-    return false;
-  }
-  device.layout = request.layout;
-  device.channel_bytes = request.channel_bytes;
-  counts_.devices = book_.device_count();
-  // Before the device hears that the id is its own, so that it stays so whatever becomes of us.
-  remember();
-  if (!send(member, {.kind = Kind::kWelcome, .peer = request.peer, .fabric = fabric_}))
-    return false;
-  refill(member);
-  deliver_held(member, request.peer);
-  return members_.contains(member);
-}
-
-bool Broker::introduce(Member member, PeerId peer) {
-  book_.charge(book_.pod_of(member), kRequestsPerConnect - 1);
-  const std::optional<Member> other = book_.find(peer);
-  const Refusal refusal = other ? make_channel(member, *other) : Refusal::kUnknownPeer;
-  ++counts_.introductions[index_of(refusal)];
-  if (refusal == Refusal::kNone) return members_.contains(member);
-  if (!members_.contains(member)) return false;  // it asked for itself, and has gone
-  return send(member, {.kind = Kind::kRefused, .refusal = refusal, .peer = peer});
-}
-
-// Made here: nobody gets what a pod made. In our network namespace, because a socket keeps alive
-// the one in which it was made.
-Refusal Broker::make_channel(Member member, Member other) {
-  const BrokerMember& device = *members_.at(member);
-  BrokerMember& visited = *members_.at(other);
-  if (device.layout != visited.layout || device.channel_bytes != visited.channel_bytes)
-    return Refusal::kVersion;
-  const std::string& pod = book_.pod_of(member);
-  if (visited.waiting() >= kOutboxMax / 2 ||
-      (visited.has_waiting() &&
-       !shares_.may_wait(book_.pod_of(other), descriptors_of(Kind::kChannel))))
-    return Refusal::kBusy;
-  if (!shares_.may_give(pod, now_())) {
-    log_paced(limit_pace_, "limit", pod, "a channel: pods keep too much memory of the kernel");
-    return Refusal::kLimit;
-  }
-  auto ends = broker::make_channel(device.channel_bytes);
-  if (!ends) return Refusal::kFailed;
-  shares_.given(pod, kChannelKernelBytes, now_());
-  const Message visit{.kind = Kind::kChannel,
-                      .side = 1,
-                      .layout = device.layout,
-                      .peer = book_.peer_of(member),
-                      .pod = book_.number_of(book_.pod_of(member))};
-  const Message answer{.kind = Kind::kChannel,
-                       .side = 0,
-                       .layout = device.layout,
-                       .peer = book_.peer_of(other),
-                       .pod = book_.number_of(book_.pod_of(other))};
-  if (!send(other, visit, (*ends)[1].descriptors())) return Refusal::kUnknownPeer;
-  // Without its answer the other side finds its bell without a peer.
-  (void)send(member, answer, (*ends)[0].descriptors());
-  return Refusal::kNone;
-}
-
-Message Broker::granted(Member owner, const BufferId& buffer) const {
-  return {.kind = Kind::kGranted,
-          .peer = book_.peer_of(owner),
-          .buffer = buffer,
-          .pod = book_.number_of(book_.pod_of(owner))};
-}
-
-bool Broker::grant(Member member, const Request& request) {
-  const auto& buffers = members_.at(member)->buffers;
-  const auto found = buffers.find(request.buffer.number);
-  if (request.buffer.instance != instance_ || found == buffers.end())
-    return drop_hostile(member, "buffer of somebody else");
-  const std::optional<Member> other = book_.find(request.peer);
-  if (!other) {
-    // A peer that is known but not connected may still come. An unknown peer has gone.
-    if (!book_.has_owner(request.peer)) return true;
-    const std::string& pod = book_.pod_of(member);
-    if (!shares_.may_hold_grant(pod) || held_grants_.count(request.peer) >= kHeldGrantsPerPeerMax) {
-      ++counts_.records_lost;
-      log_paced(limit_pace_, "limit", pod, "a grant: too many wait for devices that have not come");
-      return true;
-    }
-    held_grants_.emplace(request.peer, HeldGrant{member, request.buffer});
-    shares_.grant_held(pod);
-    return true;
-  }
-  const int memory = found->second.memory.get();
-  (void)send(*other, granted(member, request.buffer), std::span(&memory, 1));
-  return members_.contains(member);
-}
-
-void Broker::deliver_held(Member member, PeerId peer) {
-  std::vector<HeldGrant> held;
-  const auto [begin, end] = held_grants_.equal_range(peer);
-  for (auto at = begin; at != end; ++at) held.push_back(at->second);
-  held_grants_.erase(begin, end);
-  for (const auto& [owner, buffer] : held) shares_.grant_let_go(book_.pod_of(owner));
-  for (const auto& [owner, buffer] : held) {
-    const auto from = members_.find(owner);
-    if (from == members_.end() || !members_.contains(member)) continue;
-    const auto found = from->second->buffers.find(buffer.number);
-    if (found == from->second->buffers.end()) continue;
-    const int memory = found->second.memory.get();
-    (void)send(member, granted(owner, buffer), std::span(&memory, 1));
-  }
-}
-
-bool Broker::take_or_free(Member member, const Request& request) {
-  BrokerMember& device = *members_.at(member);
-  const auto found = device.buffers.find(request.buffer.number);
-  const bool take = request.kind == Request::Kind::kTake;
-  if (request.buffer.instance != instance_ || found == device.buffers.end() ||
-      (take && !found->second.blank))
-    return drop_hostile(member, "buffer of somebody else, or taken twice");
-  if (std::exchange(found->second.blank, false)) --device.blanks;
-  if (!take) {
-    device.buffers.erase(found);
-    --pods_.at(book_.pod_of(member)).buffers;
-    --counts_.buffers;
-  }
-  refill(member);
-  return members_.contains(member);
-}
-
-bool Broker::may_have_buffer(const Pod& pod, const BrokerMember& device) const {
-  const bool scarce = counts_.buffers >= buffers_max_ / 4 * 3;
-  return device.buffers.size() < kBuffersPerDeviceMax && counts_.buffers < buffers_max_ &&
-         pod.buffers < (scarce ? kBuffersPerPodWhenScarce : kBuffersPerPodMax);
-}
-
-void Broker::refill(Member member) {
-  const auto device = members_.find(member);
-  if (device == members_.end() || !book_.enrolled(member)) return;
-  Pod& pod = pods_.at(book_.pod_of(member));
-  while (device->second->blanks < kBlanksPerDevice && !device->second->has_waiting()) {
-    const std::string& name = book_.pod_of(member);
-    auto blank = may_have_buffer(pod, *device->second) && shares_.may_give(name, now_())
-                     ? broker::make_blank()
-                     : Result<FileDescriptor>(Error{Errc::kExhausted, "buffers"});
-    if (!blank) {
-      ++counts_.buffers_refused;
-      log_paced(limit_pace_, "limit", name, "a buffer for its stock");
-      return;
-    }
-    shares_.given(name, kBufferKernelBytes, now_());
-    const BufferId id{instance_, ++buffers_made_};
-    const int memory = blank->get();
-    device->second->buffers[id.number].memory = std::move(*blank);
-    ++device->second->blanks;
-    ++pod.buffers;
-    ++counts_.buffers;
-    if (!send(member, {.kind = Kind::kBlank, .buffer = id}, std::span(&memory, 1))) return;
-  }
-}
-
 // False when the device has been dropped, because it is gone. One that does not read misses
 // records.
 bool Broker::send(Member member, const Message& message, std::span<const int> fds) {
@@ -575,15 +384,23 @@ bool Broker::send(Member member, const Message& message, std::span<const int> fd
   const std::string& pod = book_.pod_of(member);
   const std::size_t before = device.waiting_descriptors();
   Result<void> sent = Error{Errc::kExhausted, "descriptors that wait"};
-  if (!waited || shares_.may_wait(pod, fds.size())) sent = device.send(message, fds);
+  if ((!waited || shares_.may_wait(pod, fds.size())) && !book_.shunned(pod)) {
+    const BrokerMeter meter(book_, pod);
+    sent = device.send(message, fds);
+  }
   shares_.change_waiting(pod, before, device.waiting_descriptors());
   if (!sent && sent.error().code != Errc::kExhausted) return drop(member);
   if (!sent) {
     ++counts_.records_lost;
-    log_paced(limit_pace_, "limit", pod, "a record: a device does not read");
+    warn("limit", pod, "a record: a device does not read");
   }
   if (!waited && device.has_waiting()) rewatch(member);
   return true;
+}
+
+void Broker::warn(std::string_view event, const std::string& pod, std::string_view what) {
+  lines_.write(LogLevel::kWarn, kLogger, event, now_(),
+               [&](LogEvent& line) { line.field("container", pod).field("what", what); });
 }
 
 void Broker::remember() {

@@ -18,7 +18,7 @@
 #include <unordered_map>
 
 #include "base/handle.h"
-#include "base/line_pace.h"
+#include "base/paced_lines.h"
 #include "cni/node/broker_book.h"
 #include "cni/node/broker_member.h"
 #include "cni/node/broker_shares.h"
@@ -40,7 +40,7 @@ inline constexpr unsigned kProbeGapMax = 2;  // indices in a row at which nobody
 inline constexpr std::size_t kBuffersPerPodMax = 4096;
 inline constexpr std::size_t kBuffersPerNodeMax = 65536;  // or half of the descriptors
 inline constexpr std::size_t kBuffersPerPodWhenScarce = 256;
-inline constexpr std::size_t kHeldGrantsPerPeerMax = 64;
+inline constexpr std::ptrdiff_t kHeldGrantsPerPeerMax = 64;  // of one pod
 // Lines of the log that pods can cause, of one kind, in kBrokerLineInterval.
 inline constexpr unsigned kBrokerLines = 10;
 inline constexpr Duration kBrokerLineInterval = std::chrono::seconds(10);
@@ -130,19 +130,21 @@ class Broker {
   void rewatch(Member member);
   void unwatch(int fd);
   void remember();
+  // A line that pods can cause. `event` is a string literal.
+  void warn(std::string_view event, const std::string& pod, std::string_view what);
 
   BrokerSettings settings_;
   PodWatch watch_;
   FileDescriptor epoll_;
   FileDescriptor stop_event_;
   FabricId fabric_;
-  std::uint64_t instance_ = 0;
+  std::uint64_t instance_ = 0;  // of this process; each connection has one below it
+  std::uint32_t connections_made_ = 0;
   std::uint64_t buffers_made_ = 0;
   std::size_t buffers_max_ = kBuffersPerNodeMax;
   BrokerBook book_;
   BrokerShares shares_;
-  LinePace hostile_pace_{kBrokerLines, kBrokerLineInterval};
-  LinePace limit_pace_{kBrokerLines, kBrokerLineInterval};
+  PacedLines lines_{kBrokerLines, kBrokerLineInterval};
   std::uint64_t remembered_ = 0;  // book_.changes() of what is in the file
   std::string record_trouble_;    // why it could not be written, the last time
   std::map<std::string, Pod> pods_;

@@ -6,6 +6,7 @@
 // pod lives: no other pod gets it, also after the broker was restarted.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -34,6 +35,10 @@ inline constexpr double kRequestsPerDevice = 16;  // one that is connected: its 
 inline constexpr double kRequestsPerConnect = 4;  // a channel: memory and two pairs of sockets
 // A peer id that the pod has not had before takes as many more: it is written to the file.
 inline constexpr double kRequestsPerPeerId = 64;
+// What speaking with a device of the pod costs beside: one for each so much processor time, after
+// the first. The pod can make it long, by watchers at its end of the socket.
+inline constexpr std::chrono::microseconds kTimePerRequest{50};
+inline constexpr double kRequestsDebtMax = 512;
 
 class BrokerBook {
  public:
@@ -50,6 +55,9 @@ class BrokerBook {
   std::optional<Duration> spend(const std::string& pod, TimePoint now);
   // Takes more for a request that has been begun; the next spend() waits for it.
   void charge(const std::string& pod, double requests);
+  // It owes more than requests can: to speak with it takes very long. Nobody speaks to it for a
+  // while.
+  bool shunned(const std::string& pod) const { return pods_.at(pod).requests < -kRequestsDebtMax; }
   // A number for the pod that no other has at the same time, never 0.
   std::uint32_t number_of(const std::string& pod) const { return pods_.at(pod).number; }
 

@@ -11,7 +11,7 @@ using broker::Message;
 
 Result<std::unique_ptr<BrokerMember>> BrokerMember::create(FileDescriptor socket, unsigned index,
                                                            std::uint64_t instance) {
-  std::unique_ptr<BrokerMember> member(new BrokerMember(std::move(socket), index));
+  std::unique_ptr<BrokerMember> member(new BrokerMember(std::move(socket), index, instance));
   const FileDescriptor memory =
       SMC_TRY(broker::make_memory("fairlead-requests", broker::kRequestRingBytes));
   member->ring_ = SMC_TRY(broker::map_request_ring(memory.get()));

@@ -32,7 +32,8 @@ class BrokerMember {
   static Result<std::unique_ptr<BrokerMember>> create(FileDescriptor socket, unsigned index,
                                                       std::uint64_t instance);
 
-  unsigned index() const { return index_; }  // of the device in its pod
+  unsigned index() const { return index_; }             // of the device in its pod
+  std::uint64_t instance() const { return instance_; }  // of all buffers of this connection
   broker::RequestReader& requests() { return *requests_; }
 
   // Sends a record, or keeps it until there is room. kExhausted at kOutboxMax, kPeerGone and others
@@ -55,10 +56,12 @@ class BrokerMember {
     broker::Message message;
     std::vector<FileDescriptor> fds;
   };
-  BrokerMember(FileDescriptor socket, unsigned index) : socket_(std::move(socket)), index_(index) {}
+  BrokerMember(FileDescriptor socket, unsigned index, std::uint64_t instance)
+      : socket_(std::move(socket)), index_(index), instance_(instance) {}
 
   FileDescriptor socket_;
   unsigned index_;
+  std::uint64_t instance_;
   broker::RequestRingMapping ring_;
   std::unique_ptr<broker::RequestReader> requests_;
   std::deque<Waiting> outbox_;

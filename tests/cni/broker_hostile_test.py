@@ -3,11 +3,14 @@ broker_test.py, but the devices are sockets of the test, which send messages tha
 import contextlib
 import fcntl
 import os
+import resource
+import select
 import socket
 import struct
 import subprocess
 import threading
 import time
+from pathlib import Path
 
 import brokered
 import plugin
@@ -40,6 +43,24 @@ def flood(device):
     finally:
         over.set()
         thread.join()
+
+
+@contextlib.contextmanager
+def watchers(sock, epolls=200, copies=200):
+    """So many epoll instances that all watch so many copies of the socket."""
+    descriptors = [os.dup(sock.fileno()) for _ in range(copies)]
+    instances = []
+    try:
+        for _ in range(epolls):
+            instances.append(select.epoll())
+            for descriptor in descriptors:
+                instances[-1].register(descriptor, select.EPOLLIN | select.EPOLLET)
+        yield
+    finally:
+        for instance in instances:
+            instance.close()
+        for descriptor in descriptors:
+            os.close(descriptor)
 
 
 class Hostile(brokered.BrokerTest):
@@ -228,6 +249,32 @@ class Hostile(brokered.BrokerTest):
         share = (REQUESTS_BURST + REQUESTS_PER_SECOND * (time.monotonic() - begin)) / PER_CONNECT
         self.assertEqual(set(answers), {(REFUSED, UNKNOWN_PEER, b"nobody00")})
         self.assertLessEqual(len(answers), share + 1)
+
+    def agent_seconds(self):
+        """Processor time of the agent."""
+        fields = Path(f"/proc/{self.agent.pid}/stat").read_text().rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def test_watchers_of_its_socket_cost_the_pod_alone(self):
+        """Each record to it wakes them all, which takes milliseconds."""
+        resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
+        hostile, one, two = [self.device(self.wired_pod(plugin.IN)) for _ in range(3)]
+        for device, peer in ((hostile, b"hostile0"), (one, b"one00000"), (two, b"two00000")):
+            self.assertEqual(device.enroll(peer)[0], WELCOME)
+        pause = threading.Event()
+        with watchers(hostile.link), flood(hostile) as answers:
+            harness.wait_until(lambda: len(answers) > 2, "the flood to begin", 30)
+            used, begin = self.agent_seconds(), time.monotonic()
+            for _ in range(40):
+                one.say(CONNECT, b"two00000")
+                self.assertEqual(one.hear(), (CHANNEL, 0, b"two00000"))
+                self.assertEqual(two.hear(), (CHANNEL, 0, b"one00000"))
+                one.drop_descriptors()
+                two.drop_descriptors()
+                pause.wait(0.2)
+            used, passed = self.agent_seconds() - used, time.monotonic() - begin
+        print(f"the agent used {used:.2f} s of {passed:.1f} s; {len(answers)} answers to the hostile pod")
+        self.assertLess(used, passed / 2)
 
     def test_silent_guests_go_and_a_pod_has_so_many_devices(self):
         pod = self.wired_pod(plugin.IN)

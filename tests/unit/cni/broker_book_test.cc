@@ -133,6 +133,19 @@ TEST_F(BrokerBookTest, AGreedyPodWaitsAloneAndNotForLong) {
   EXPECT_TRUE(book_.spend("a", kStart + seconds(3600)));
 }
 
+// Requests alone do not bring a pod there; what speaking with it costs does.
+TEST_F(BrokerBookTest, APodThatTakesVeryLongIsShunnedForAWhile) {
+  const TimePoint now{std::chrono::seconds(1)};
+  book_.add_pod("a");
+  EXPECT_FALSE(book_.spend("a", now));
+  EXPECT_FALSE(book_.shunned("a"));
+  book_.charge("a", kRequestsBurst + kRequestsDebtMax + 1);
+  EXPECT_TRUE(book_.shunned("a"));
+  EXPECT_TRUE(book_.spend("a", now + std::chrono::milliseconds(100)));
+  EXPECT_FALSE(book_.shunned("a"));
+  EXPECT_FALSE(book_.spend("a", now + std::chrono::seconds(2)));
+}
+
 TEST_F(BrokerBookTest, NewIdsCostMoreThanKnownOnes) {
   const auto count = [&](TimePoint now) {
     int requests = 0;
