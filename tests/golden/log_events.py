@@ -8,7 +8,7 @@ sys.path.insert(0, str(ROOT / "tests/tidy"))
 import source_tree  # noqa: E402  (its folder is known only now)
 
 FOLDERS = ("proxy/", "cni/", "injector/")
-DEFINITION = "proxy/base/log."
+DEFINITIONS = ("base/log.h", "base/log.cc", "base/paced_lines.h")
 SETTERS = r"\.\s*(?:field|code|milliseconds)\s*\("
 STRING = re.compile(r'"((?:\\.|[^"\\])*)"')
 
@@ -63,21 +63,37 @@ def named(argument, constants):
     return constants.get(argument, f"<{argument}>")
 
 
+def levels_of(argument):
+    return "|".join(sorted(set(re.findall(r"LogLevel::k(\w+)", argument)))).lower() or f"<{argument}>"
+
+
+def paced_events_of(text, code, constants):
+    """Those of write_paced(pace, level, logger, event, now, fill) and PacedLines::write(level, …)."""
+    for match in re.finditer(r"\b(?:write_paced|write)\s*\(", code):
+        end = closing(code, match.end())
+        values = arguments(code, text, match.end(), end - 1)[-5:]
+        fill = re.search(r"LogEvent& (\w+)\)\s*\{", code[match.end():end])
+        if len(values) != 5 or not fill:
+            continue
+        keys = variable_keys(code, text, match.end() + fill.end(), fill[1])
+        yield named(values[1], constants), named(values[2], constants), levels_of(values[0]), [*keys, "left_out"]
+
+
 def events_of(text, constants):
     code = source_tree.code_only(text)
+    yield from paced_events_of(text, code, constants)
     for match in re.finditer(r"\bLogEvent(?:\s+(\w+))?\s*\(", code):
         end = closing(code, match.end())
         values = arguments(code, text, match.end(), end - 1)
         if len(values) != 3:
             continue
-        levels = "|".join(sorted(set(re.findall(r"LogLevel::k(\w+)", values[0])))).lower() or f"<{values[0]}>"
         keys = variable_keys(code, text, end, match[1]) if match[1] else chain_keys(code, text, end)
-        yield named(values[1], constants), named(values[2], constants), levels, keys
+        yield named(values[1], constants), named(values[2], constants), levels_of(values[0]), keys
 
 
 def inventory():
     tree = {path: text for path, text in source_tree.load(str(ROOT)).items()
-            if path.startswith(FOLDERS) and path.endswith(source_tree.CXX_SUFFIXES) and DEFINITION not in path}
+            if path.startswith(FOLDERS) and path.endswith(source_tree.CXX_SUFFIXES) and not path.endswith(DEFINITIONS)}
     lines = set()
     for text in tree.values():
         constants = dict(re.findall(r'constexpr [\w:* ]*\b(k\w+)(?:\[\])? = "([^"]*)"', text))
