@@ -22,6 +22,11 @@ bool lives(const AttachmentState& state) {
   return ::access(folder.c_str(), F_OK) != 0;
 }
 
+std::string cgroup_seen_at(const std::string& path, const std::string& cgroup_root) {
+  if (!path.starts_with(kNodeCgroups)) return path;
+  return cgroup_root + path.substr(kNodeCgroups.size());
+}
+
 GarbageCount collect_dead(const std::string& run_dir) {
   GarbageCount count;
   for (const std::string& id : known_containers(run_dir)) {
@@ -50,8 +55,7 @@ std::size_t collect_all(const std::string& run_dir, const std::string& cgroup_ro
     if (!container || !*container) continue;
     for (const std::string& ifname : (*container)->interfaces()) {
       if (auto state = (*container)->load(ifname)) {
-        if (state->option_cgroup.starts_with(kNodeCgroups))
-          state->option_cgroup.replace(0, kNodeCgroups.size(), cgroup_root);
+        state->option_cgroup = cgroup_seen_at(state->option_cgroup, cgroup_root);
         undo_pod(*state);
       }
       (*container)->remove(ifname);

@@ -12,6 +12,10 @@ namespace fairlead::cni {
 // The pod's network namespace is still there, or it cannot be told.
 bool lives(const AttachmentState& state);
 
+// A cgroup's path as the plugin wrote it, where the caller sees the node's hierarchy under
+// `cgroup_root`.
+std::string cgroup_seen_at(const std::string& path, const std::string& cgroup_root);
+
 struct GarbageCount {
   std::size_t kept = 0;
   std::size_t collected = 0;

@@ -99,4 +99,8 @@ Result<std::string> find_pod_cgroup(const std::string& root, std::string_view ui
   return found->string();
 }
 
+bool has_cgroup2(const std::string& root) {
+  return is_cgroup2(root) || is_cgroup2(root + "/unified");
+}
+
 }  // namespace fairlead::cni

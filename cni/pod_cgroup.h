@@ -23,4 +23,7 @@ Result<std::string> pod_cgroup(std::string_view cgroup_path);
 // two drivers name it. Errors: kNotFound.
 Result<std::string> find_pod_cgroup(const std::string& root, std::string_view uid);
 
+// Whether `root` is such a mount or folder.
+bool has_cgroup2(const std::string& root);
+
 }  // namespace fairlead::cni

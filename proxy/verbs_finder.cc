@@ -61,6 +61,18 @@ DeviceRow access_row(const std::string& access) {
   row.state = kDeviceAbsent;
   row.reason = fallback_info(answer.reason).name;
   row.detail = answer.sentence;
+  row.missing = answer.meant;
+  return row;
+}
+
+DeviceRow wanted_row() {
+  DeviceRow row;
+  row.name = "rnic";
+  row.kind = "verbs";
+  row.state = kDeviceAbsent;
+  row.reason = fallback_info(FallbackReason::kNoRdmaDevice).name;
+  row.detail = "devices.verbs.enabled is true, and the container has no RDMA device";
+  row.missing = true;
   return row;
 }
 
@@ -68,6 +80,7 @@ DeviceRow access_row(const std::string& access) {
 
 AccessAnswer explain_access(std::string_view access) {
   using R = FallbackReason;
+  constexpr bool kMeant = true;
   struct Known {
     std::string_view access;
     AccessAnswer answer;
@@ -78,16 +91,20 @@ AccessAnswer explain_access(std::string_view access) {
             {R::kRnicNotGiven, "the cluster gives no RNICs to pods of this namespace"}},
       Known{"disabled", {R::kRnicNotGiven, "RNICs are switched off for this pod"}},
       Known{"wrong_user",
-            {R::kRnicNotGiven, "the sidecar runs as another user than the injection gives it"}},
+            {R::kRnicNotGiven, "the sidecar runs as another user than the injection gives it",
+             kMeant}},
       Known{"exclusive_mode",
-            {R::kRnicExclusiveMode, "the node's RNICs belong to network namespaces"}},
+            {R::kRnicExclusiveMode, "the node's RNICs belong to network namespaces", kMeant}},
       Known{"late_failed",
             {R::kRnicNotGiven,
              "the sidecar was created while fairlead-node was not connected to the container "
-             "runtime; restart the pod"}},
-      Known{"granted", {R::kRnicNotGiven, "the node gave an RNIC, but none is to be seen here"}},
+             "runtime; restart the pod",
+             kMeant}},
+      Known{"granted",
+            {R::kRnicNotGiven, "the node gave an RNIC, but none is to be seen here", kMeant}},
       Known{"already_granted",
-            {R::kRnicNotGiven, "the container has a device node, but no RNIC is to be seen here"}},
+            {R::kRnicNotGiven, "the container has a device node, but no RNIC is to be seen here",
+             kMeant}},
   };
   for (const Known& known : kKnown)
     if (known.access == access) return known.answer;
@@ -203,7 +220,10 @@ void VerbsFinder::tell(relay::Worker& worker) {
   }
   const bool silent = troubles_.empty() && worker_lacks_rnic(worker);
   const std::string access = silent ? view_.handed.access : "";
-  if (!access.empty()) rows.push_back(access_row(access));
+  if (!access.empty())
+    rows.push_back(access_row(access));
+  else if (silent && config_.devices.verbs.enabled == config::DeviceUse::kTrue)
+    rows.push_back(wanted_row());
   worker.set_unusable_devices("verbs", std::move(rows));
   if (!troubles_.empty())
     worker.set_no_device_reason(troubles_.begin()->second.reason);

@@ -21,6 +21,7 @@ inline constexpr Duration kDeviceLookInterval = std::chrono::seconds(5);
 struct AccessAnswer {
   FallbackReason reason = FallbackReason::kRnicNotGiven;
   std::string_view sentence;
+  bool meant = false;  // the sidecar was to have an RNIC
 };
 AccessAnswer explain_access(std::string_view access);
 

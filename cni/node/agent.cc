@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <csignal>
@@ -26,6 +27,7 @@
 #include "cni/node/cluster_chores.h"
 #include "cni/node/inventory.h"
 #include "cni/node/pod_answers.h"
+#include "cni/node/pod_check.h"
 #include "cni/node/probes.h"
 #include "cni/node/rnic_counters.h"
 #include "cni/plugin_log.h"
@@ -72,6 +74,8 @@ void drain(int fd) {
 struct Agent::Parts {
   AgentSettings settings;
   AgentMetrics metrics;
+  std::vector<std::string> wanted_ports;  // those that the configuration names
+  std::optional<PodCheck> check;
   FileDescriptor log_socket;
   FileDescriptor watcher;
   std::optional<RnicCounterReader> rnic_counters;
@@ -118,9 +122,15 @@ struct Agent::Parts {
   void collect() {
     const GarbageCount count = collect_dead(settings.places.run_dir);
     metrics.set_garbage(count.kept, count.collected);
-    metrics.set_inventory(take_inventory(settings.rnics.sysfs));
+    metrics.set_inventory(take_inventory(settings.rnics.sysfs), wanted_ports);
     if (count.collected != 0)
       LogEvent(LogLevel::kInfo, kLogger, "collected").field("attachments", count.collected);
+  }
+
+  void start_check() {
+    check.emplace(settings.places.run_dir, settings.cluster.places.cgroup_root);
+    const auto read = read_node_config(Json(settings.entry));
+    if (read) wanted_ports = node::wanted_ports(read->config);
   }
 
   // Lines are the plugin's own, complete with time and level; a socket that root alone can open is
@@ -204,12 +214,12 @@ struct Agent::Parts {
   // Without it pods are set up when they start, and only then.
   void start_chores() {
     const ClusterSettings& wanted = settings.cluster;
-    if (!wanted.repair && !wanted.label) return;
+    if (!wanted.repair && !wanted.label && !wanted.status) return;
     auto server = event::ApiServer::from_pod();
     const auto read = read_node_config(Json(settings.entry));
     if (server && read && !wanted.node.empty()) {
       if (wanted.repair) start_answers(*server);
-      chores.emplace(wanted, std::move(*server), read->config, metrics);
+      chores.emplace(wanted, std::move(*server), read->config, metrics, *check);
       return;
     }
     LogEvent(LogLevel::kWarn, kLogger, "no_cluster")
@@ -249,6 +259,7 @@ Outcome<std::unique_ptr<Agent>> Agent::start(AgentSettings settings) {
   auto log_socket = open_log_socket(places.run_dir + "/" + kLogSocketName);
   if (!log_socket) return tl::unexpected(log_socket.error());
   parts->log_socket = std::move(*log_socket);
+  parts->start_check();
   parts->start_broker();
   parts->start_delivery();
   parts->start_rnic_access();
@@ -264,6 +275,7 @@ void Agent::run() {
   sigaddset(&set, SIGINT);
   const FileDescriptor signals(::signalfd(-1, &set, SFD_CLOEXEC));
   auto next_collection = std::chrono::steady_clock::now();
+  auto next_check = next_collection;
   LogEvent(LogLevel::kInfo, kLogger, "ready");
   for (;;) {
     const auto now = std::chrono::steady_clock::now();
@@ -271,7 +283,13 @@ void Agent::run() {
       parts_->collect();
       next_collection = now + kCollectInterval;
     }
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(next_collection - now).count();
+    if (now >= next_check) {
+      parts_->metrics.set_pods(parts_->check->look());
+      next_check = now + std::chrono::duration_cast<Duration>(parts_->settings.check_interval);
+    }
+    const auto left =
+        std::chrono::ceil<std::chrono::milliseconds>(std::min(next_collection, next_check) - now)
+            .count();
     std::array<pollfd, 3> waiting = {pollfd{signals.get(), POLLIN, 0},
                                      pollfd{parts_->log_socket.get(), POLLIN, 0},
                                      pollfd{parts_->watcher.get(), POLLIN, 0}};

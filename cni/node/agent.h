@@ -6,7 +6,7 @@
 // broker on a third; what has to do with the API server on a fourth, and on a fifth the questions
 // of the plugin; the runtime's questions about containers on a sixth, and what follows from them on
 // a seventh; an eighth reads what RNICs count. Timers: a collection at the start and every
-// kCollectInterval.
+// kCollectInterval; a look at the pods' parts every check_interval.
 #pragma once
 
 #include <chrono>
@@ -18,6 +18,7 @@
 #include "cni/node/install.h"
 #include "cni/node/nri/nri_plugin.h"
 #include "cni/node/nri/rnic_access.h"
+#include "cni/node/pod_check.h"
 
 namespace fairlead::cni::node {
 
@@ -38,6 +39,7 @@ struct AgentSettings {
   std::string listen;  // address and port of /metrics, /readyz and /livez; empty for none
   ClusterSettings cluster;
   RnicAccessOptions rnics;
+  std::chrono::duration<double> check_interval = PodCheck::kInterval;  // between looks at pods
 };
 
 inline constexpr std::chrono::minutes kCollectInterval{10};

@@ -25,6 +25,11 @@ constexpr std::array kTable = {
                     "Lines of the plugin's log that reached the node side."},
     AgentMetricInfo{M::kAttachments, "fairlead_node_attachments", T::kGauge, "",
                     "Pods with a redirect, at the last collection."},
+    AgentMetricInfo{M::kPods, "fairlead_node_pods", T::kGauge,
+                    "`part` (redirect, option_program, client_address), `state` (good, missing, "
+                    "unknown)",
+                    "Pods with a sidecar, by whether what the plugin gave them was there at the "
+                    "last check; unknown where fairlead-node may not look."},
     AgentMetricInfo{M::kCollected, "fairlead_node_collected_total", T::kCounter, "",
                     "Attachments of pods that went without a DEL."},
     AgentMetricInfo{M::kRepairs, "fairlead_node_repairs_total", T::kCounter,
@@ -33,8 +38,10 @@ constexpr std::array kTable = {
                     "given a redirect; a failure counts when it is told in the log."},
     AgentMetricInfo{M::kApiErrors, "fairlead_node_api_errors_total", T::kCounter, "",
                     "Calls to the API server that failed; they are repeated."},
-    AgentMetricInfo{M::kRnics, "fairlead_node_rnics", T::kGauge, "`state` (active, inactive)",
-                    "RDMA ports of the node."},
+    AgentMetricInfo{M::kRnics, "fairlead_node_rnics", T::kGauge,
+                    "`state` (active, inactive, missing)",
+                    "RDMA ports of the node; missing: those that the configuration names and the "
+                    "node does not have."},
     AgentMetricInfo{M::kRnicHardwareCounters, "fairlead_node_rnic_hw_counters_total", T::kCounter,
                     kRnicCounterLabels,
                     "What the RNIC's driver counts: repetitions, losses, congestion. Names are the "

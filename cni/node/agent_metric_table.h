@@ -13,6 +13,7 @@ enum class AgentMetric : std::uint8_t {
   kInstalls,
   kCniEvents,
   kAttachments,
+  kPods,
   kCollected,
   kRepairs,
   kApiErrors,

@@ -96,16 +96,42 @@ void AgentMetrics::set_garbage(std::size_t kept, std::size_t collected) {
   collected_ += collected;
 }
 
-void AgentMetrics::set_inventory(const Inventory& inventory) {
+void AgentMetrics::set_pods(const PodCounts& counts) {
   const std::lock_guard lock(mutex_);
-  rnics_ = {{"active", 0}, {"inactive", 0}};
+  pods_ = counts;
+}
+
+void AgentMetrics::set_inventory(const Inventory& inventory,
+                                 const std::vector<std::string>& wanted) {
+  const std::lock_guard lock(mutex_);
+  rnics_ = {{"active", 0}, {"inactive", 0}, {"missing", 0}};
+  rnics_["missing"] = missing_ports(inventory, wanted);
   for (const PortEntry& port : inventory.ports)
     ++rnics_[port.state == "ACTIVE" ? "active" : "inactive"];
+}
+
+std::string AgentMetrics::nri_state() const {
+  if (rnic_access_.plugin == nullptr) return "off";
+  return rnic_access_.plugin->connected ? "connected" : "not_connected";
 }
 
 bool AgentMetrics::install_ready() const {
   const std::lock_guard lock(mutex_);
   return install_ready_;
+}
+
+void AgentMetrics::add_pods(Families& out) const {
+  for (std::size_t part = 0; part < kPodParts.size(); ++part) {
+    for (std::size_t state = 0; state < kPartStates.size(); ++state) {
+      std::uint64_t count = pods_[part][state];
+      if (kPodParts[part] == PodPart::kRedirect && kPartStates[state] == PartState::kMissing)
+        count += not_redirected_;
+      out.set(AgentMetric::kPods,
+              {{"part", std::string(to_string(kPodParts[part]))},
+               {"state", std::string(to_string(kPartStates[state]))}},
+              count);
+    }
+  }
 }
 
 std::string AgentMetrics::text() const {
@@ -117,6 +143,7 @@ std::string AgentMetrics::text() const {
   for (const auto& [key, count] : events_)
     out.set(AgentMetric::kCniEvents, {{"command", key.first}, {"event", key.second}}, count);
   out.set(AgentMetric::kAttachments, attachments_);
+  add_pods(out);
   out.set(AgentMetric::kCollected, collected_);
   out.set(AgentMetric::kRepairs, {{"result", "repaired"}}, repaired_);
   out.set(AgentMetric::kRepairs, {{"result", "failed"}}, not_repaired_);

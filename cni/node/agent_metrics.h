@@ -11,12 +11,15 @@
 #include <string_view>
 #include <utility>
 
+#include "cni/node/agent_metric_table.h"
 #include "cni/node/broker.h"
 #include "cni/node/inventory.h"
 #include "cni/node/nri/nri_plugin.h"
 #include "cni/node/nri/rnic_access.h"
+#include "cni/node/pod_check.h"
 #include "cni/node/rnic_counters.h"
 #include "event/http/http_refusals.h"
+#include "exposition/families.h"
 
 namespace fairlead::cni::node {
 
@@ -36,7 +39,11 @@ class AgentMetrics {
   void count_repair(bool done) { ++(done ? repaired_ : not_repaired_); }
   void count_api_error() { ++api_errors_; }
   void set_garbage(std::size_t kept, std::size_t collected);
-  void set_inventory(const Inventory& inventory);
+  void set_pods(const PodCounts& counts);
+  // Pods that run without any attachment, at the last look at the API server.
+  void set_not_redirected(std::size_t count) { not_redirected_ = count; }
+  // `wanted`: ports that the configuration names, as "mlx5_0/1".
+  void set_inventory(const Inventory& inventory, const std::vector<std::string>& wanted);
   // Before anybody asks for text(); outlives the metrics.
   void show_broker(const Broker::Counts* counts) { broker_ = counts; }
   void show_rnic_counters(const RnicCounterReader* reader) { rnic_counters_ = reader; }
@@ -46,15 +53,20 @@ class AgentMetrics {
   event::HttpRefusals& http_refusals() { return http_refusals_; }
 
   bool install_ready() const;
+  // "connected", "not_connected", or "off" where the runtime is not asked.
+  std::string nri_state() const;
   std::string text() const;  // in Prometheus' format
 
  private:
+  void add_pods(exposition::Families<AgentMetric>& out) const;
+
   mutable std::mutex mutex_;
   bool install_ready_ = false;
   std::uint64_t installs_good_ = 0;
   std::uint64_t installs_bad_ = 0;
   std::map<std::pair<std::string, std::string>, std::uint64_t> events_;  // command, event
   std::size_t attachments_ = 0;
+  PodCounts pods_{};
   std::uint64_t collected_ = 0;
   std::map<std::string, std::size_t> rnics_;  // by state
   const Broker::Counts* broker_ = nullptr;
@@ -62,6 +74,7 @@ class AgentMetrics {
   const RnicCounterReader* rnic_counters_ = nullptr;
   event::HttpRefusals http_refusals_;
   std::atomic<std::uint64_t> repaired_{0}, not_repaired_{0}, api_errors_{0};
+  std::atomic<std::size_t> not_redirected_{0};
 };
 
 }  // namespace fairlead::cni::node

@@ -1,6 +1,7 @@
 #include "cni/node/cluster_chores.h"
 
 #include <algorithm>
+#include <ctime>
 #include <iterator>
 #include <utility>
 
@@ -8,6 +9,7 @@
 #include "cni/json_text.h"
 #include "cni/node/api_call.h"
 #include "cni/node/node_label.h"
+#include "cni/pod_cgroup.h"
 #include "event/https/cluster_event.h"
 
 namespace fairlead::cni::node {
@@ -37,11 +39,12 @@ event::ClusterEvent event_about(const Repaired& repaired, const std::string& nod
 }  // namespace
 
 ClusterChores::ClusterChores(ClusterSettings settings, event::ApiServer server, NodeConfig config,
-                             AgentMetrics& metrics)
+                             AgentMetrics& metrics, const PodCheck& check)
     : settings_(std::move(settings)),
       server_(std::move(server)),
       config_(std::move(config)),
       metrics_(metrics),
+      check_(check),
       thread_([this] { run(); }) {}
 
 ClusterChores::~ClusterChores() {
@@ -66,6 +69,44 @@ void ClusterChores::run() {
 void ClusterChores::look() {
   if (settings_.label) log_once("not_labelled", label_trouble_, tend_label());
   if (settings_.repair) log_once("pods_not_listed", list_trouble_, repair_pods());
+  const TimePoint now = std::chrono::steady_clock::now();
+  const auto pause = std::chrono::duration_cast<Duration>(settings_.status_interval);
+  if (!settings_.status || !settings_.report.is_known() || now < reported_at_ + pause) return;
+  reported_at_ = now;
+  log_once("status_not_written", report_trouble_, write_report());
+}
+
+std::vector<PodLine> ClusterChores::ask_sidecars() {
+  std::vector<PodLine> lines;
+  for (PodFinding& pod : check_.findings()) lines.push_back({std::move(pod), false, {}});
+  const TimePoint deadline = std::chrono::steady_clock::now() + kSidecarsMax;
+  for (std::size_t asked = 0; asked < lines.size(); ++asked) {
+    if (std::chrono::steady_clock::now() > deadline) break;
+    PodLine& line = lines[first_asked_++ % lines.size()];
+    const auto counts = ask_sidecar(line.pod.netns, line.pod.identity, config_.proxy_uid);
+    line.answers = counts.has_value();
+    if (counts) line.counts = *counts;
+  }
+  return lines;
+}
+
+ClusterChores::Trouble ClusterChores::write_report() {
+  StatusFacts facts;
+  facts.node = settings_.node;
+  facts.version = settings_.version;
+  facts.written_seconds = std::time(nullptr);
+  facts.installed = metrics_.install_ready();
+  facts.cgroup2 = has_cgroup2(settings_.places.cgroup_root);
+  facts.nri = metrics_.nri_state();
+  facts.inventory = take_inventory();
+  facts.rnics_missing = missing_ports(facts.inventory, wanted_ports(config_));
+  facts.pods = ask_sidecars();
+  const auto reply = server_.send(
+      {"PATCH", report_path(settings_.report, settings_.node), "", "application/apply-patch+yaml",
+       report_body(settings_.report, settings_.node, status_text(facts))});
+  if (!reply) return reply.error();
+  if (reply->status == kOk || reply->status == kCreated) return {};
+  return "report of the node: status " + std::to_string(reply->status);
 }
 
 void ClusterChores::log_once(const char* event, std::string& told, const Trouble& trouble) {
@@ -116,7 +157,10 @@ ClusterChores::Trouble ClusterChores::repair_pods() {
     return std::none_of(pods->begin(), pods->end(),
                         [&](const NodePod& pod) { return pod.uid == one.first; });
   });
-  for (const Repaired& repaired : repair(settings_.places, config_, *pods)) tell(repaired);
+  const std::vector<Repaired> all = repair(settings_.places, config_, *pods);
+  metrics_.set_not_redirected(static_cast<std::size_t>(
+      std::count_if(all.begin(), all.end(), [](const Repaired& one) { return !one.done; })));
+  for (const Repaired& repaired : all) tell(repaired);
   return {};
 }
 

@@ -1,9 +1,10 @@
 // What fairlead-node does with the API server, on a thread of its own because it waits for it:
-// labels its node, and repairs pods that were started before the plugin was there, about which it
-// makes Events. Without an API server a node works all the same.
+// labels its node, repairs pods that were started before the plugin was there, about which it
+// makes Events, and writes a report of its node. Without an API server a node works all the same.
 //
 // Timers: `interval` between two looks; the label is set again after kLabelInterval, because
-// anybody may have taken it off; kRepeatInterval before more Events about one pod.
+// anybody may have taken it off; kRepeatInterval before more Events about one pod; a report every
+// `status_interval`.
 #pragma once
 
 #include <chrono>
@@ -18,7 +19,9 @@
 #include "base/paced_lines.h"
 #include "base/time.h"
 #include "cni/node/agent_metrics.h"
+#include "cni/node/pod_check.h"
 #include "cni/node/repair.h"
+#include "cni/node/status_report.h"
 #include "event/https/api_server.h"
 
 namespace fairlead::cni::node {
@@ -27,7 +30,11 @@ struct ClusterSettings {
   std::string node;     // its name in the cluster; empty for neither of the two
   bool repair = false;  // pods
   bool label = false;   // the node
-  std::chrono::duration<double> interval{15};  // between two looks
+  bool status = false;  // the report
+  std::chrono::duration<double> interval{15};         // between two looks
+  std::chrono::duration<double> status_interval{60};  // between two reports
+  std::string version;                                // of this program
+  ReportPlace report;
   RepairPlaces places;
 };
 
@@ -40,9 +47,13 @@ class ClusterChores {
   static constexpr unsigned kPodsPerPage = 32;
   static constexpr std::size_t kPodsMax = 4096;
 
-  // `metrics` outlives this, and says whether the plugin is installed.
+  // For the sidecars of one report; those beyond it are asked for the next.
+  static constexpr Duration kSidecarsMax = std::chrono::seconds(5);
+
+  // `metrics` and `check` outlive this. `metrics` says whether the plugin is installed, `check`
+  // what pods there are.
   ClusterChores(ClusterSettings settings, event::ApiServer server, NodeConfig config,
-                AgentMetrics& metrics);
+                AgentMetrics& metrics, const PodCheck& check);
   ~ClusterChores();
 
  private:
@@ -52,6 +63,8 @@ class ClusterChores {
   void look();
   Trouble tend_label();
   Trouble repair_pods();
+  Trouble write_report();
+  std::vector<PodLine> ask_sidecars();
   tl::expected<std::vector<NodePod>, std::string> list_pods() const;
   tl::expected<PodPage, std::string> read_page(const std::string& next) const;
   bool is_news(const Repaired& repaired);
@@ -69,6 +82,10 @@ class ClusterChores {
   std::map<std::string, Told> told_;  // by uid of the pod
   PacedLines lines_;
   std::string label_trouble_, list_trouble_;
+  const PodCheck& check_;
+  std::string report_trouble_;
+  TimePoint reported_at_{};
+  std::size_t first_asked_ = 0;   // of the pods, so that slow ones do not hide others for good
   std::optional<bool> labelled_;  // what the node was told, and when
   TimePoint labelled_at_{};
 

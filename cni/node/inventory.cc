@@ -80,6 +80,21 @@ Inventory take_inventory(const std::string& sysfs, const std::string& procfs) {
   return inventory;
 }
 
+std::vector<std::string> wanted_ports(const NodeConfig& config) {
+  std::vector<std::string> names;
+  for (const Pnet& pnet : config.pnets)
+    for (const RnicPortName& port : pnet.rnics) names.push_back(to_string(port));
+  return names;
+}
+
+std::size_t missing_ports(const Inventory& inventory, const std::vector<std::string>& wanted) {
+  return static_cast<std::size_t>(
+      std::count_if(wanted.begin(), wanted.end(), [&](const std::string& name) {
+        return std::none_of(inventory.ports.begin(), inventory.ports.end(),
+                            [&name](const PortEntry& port) { return port.name == name; });
+      }));
+}
+
 Json to_json(const Inventory& inventory) {
   Json ports = Json::array();
   for (const PortEntry& port : inventory.ports) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "cni/json_text.h"
+#include "cni/node_config.h"
 
 namespace fairlead::cni::node {
 
@@ -39,5 +40,9 @@ std::string rdma_mode();
 // `sysfs` and `procfs` are "/sys" and "/proc" but in tests.
 Inventory take_inventory(const std::string& sysfs = "/sys", const std::string& procfs = "/proc");
 Json to_json(const Inventory& inventory);
+
+// The ports that the configuration names, as "mlx5_0/1", and how many of them are not there.
+std::vector<std::string> wanted_ports(const NodeConfig& config);
+std::size_t missing_ports(const Inventory& inventory, const std::vector<std::string>& wanted);
 
 }  // namespace fairlead::cni::node

@@ -30,6 +30,7 @@ struct Options {
   std::string listen = "0.0.0.0:4591";
   ClusterSettings cluster;
   RnicAccessOptions rnics;
+  double check_seconds = std::chrono::duration<double>(PodCheck::kInterval).count();
   bool leave = false;
   WithdrawSettings withdrawal;
 };
@@ -69,6 +70,19 @@ void add_cluster(CLI::App& command, ClusterSettings& cluster) {
                    "redirect pods too that were started before the plugin was installed");
   command.add_flag("--label-node", cluster.label,
                    "fairlead.io/ready and fairlead.io/pnet.ID on the node");
+  command.add_flag("--report-status", cluster.status,
+                   "write a ConfigMap about this node, for fairleadctl check and status");
+  command.add_option("--report-namespace", cluster.report.name_space, "of that ConfigMap")
+      ->envname("NAMESPACE");
+  command.add_option("--pod-name", cluster.report.pod_name, "of this pod, which owns it")
+      ->envname("POD_NAME");
+  command.add_option("--pod-uid", cluster.report.pod_uid)->envname("POD_UID");
+  command
+      .add_option_function<double>(
+          "--report-interval",
+          [&cluster](double s) { cluster.status_interval = decltype(cluster.status_interval)(s); },
+          "seconds between two reports; default 60")
+      ->check(CLI::Range(0.1, 3600.0));
   command
       .add_option_function<double>(
           "--api-interval",
@@ -182,8 +196,8 @@ int run_agent(const Options& options) {
   }
   auto entry = entry_of(options);
   if (!entry) return report(entry.error());
-  auto agent = Agent::start(
-      {options.places, std::move(*entry), options.listen, options.cluster, options.rnics});
+  auto agent = Agent::start({options.places, std::move(*entry), options.listen, options.cluster,
+                             options.rnics, std::chrono::duration<double>(options.check_seconds)});
   if (!agent) return report(agent.error());
   (*agent)->run();
   return 0;
@@ -201,6 +215,7 @@ int dispatch(int argc, char** argv) {
   app.set_version_flag("--version", FAIRLEAD_VERSION);
   app.require_subcommand(1);
   Options options;
+  options.cluster.version = FAIRLEAD_VERSION;
   CLI::App* run = app.add_subcommand("run", "install, then stay until SIGTERM");
   CLI::App* install = app.add_subcommand("install", "put the plugin on this node, or upgrade it");
   CLI::App* uninstall = app.add_subcommand("uninstall", "take everything of it off this node");
@@ -210,6 +225,10 @@ int dispatch(int argc, char** argv) {
   CLI::App* collect = app.add_subcommand("gc", "forget pods that went without a DEL");
   add_plugin(*run, options);
   run->add_option("--listen", options.listen, "address of /metrics and probes; \"\" for none");
+  run->add_option("--check-interval", options.check_seconds,
+                  "seconds between two looks at what the pods were given")
+      ->capture_default_str()
+      ->check(CLI::Range(0.1, 3600.0));
   add_cluster(*run, options.cluster);
   add_rnic_access(*run, options.rnics);
   add_plugin(*install, options);

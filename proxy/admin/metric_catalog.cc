@@ -37,8 +37,8 @@ constexpr std::array kCatalog = {
         M::kFallbackTotal, "fairlead_fallback_total", T::kCounter,
         "`direction` (outbound, inbound), `side` (local, peer: who decided), `reason` and "
         "`code` (see reasons.md)",
-        "Connections that are TCP and not SMC-R, by reason; every reason exists from the start, "
-        "at 0."},
+        "Connections that are TCP and not SMC-R, by reason; a series begins with the first such "
+        "connection."},
     MetricInfo{M::kHandshakeDuration, "fairlead_handshake_duration_seconds", T::kHistogram,
                "`result` (smcr, fallback)",
                "Time from the TCP connection to the decision on its transport."},
@@ -86,6 +86,8 @@ constexpr std::array kCatalog = {
                "1 if the port is active in the view of every worker."},
     MetricInfo{M::kRnicGidUsable, "fairlead_rnic_gid_usable", T::kGauge, kPort,
                "1 if the port has a GID that SMC-R can use."},
+    MetricInfo{M::kRnicMissing, "fairlead_rnic_missing", T::kGauge, kNoLabels,
+               "1 if configuration and node mean the proxy to have an RNIC, and it has none."},
     MetricInfo{M::kPnetInfo, "fairlead_pnet_info", T::kGauge,
                "`pnet`, `source` (where it came from)",
                "Always 1; the labels tell the PNET IDs in use."},

@@ -54,14 +54,16 @@ void add_fallbacks(Families& out, StatsSpan stats) {
   for (Direction direction : kBothDirections) {
     for (Side side : kBothSides) {
       for (const FallbackInfo& info : fallback_table()) {
+        const std::uint64_t count = sum_of(stats, [&](const WorkerStats& worker) -> const Counter& {
+          return worker.fallback_of(direction, side, info.reason);
+        });
+        if (count == 0) continue;  // of over two hundred combinations, few ever occur in one pod
         out.set(Metric::kFallbackTotal,
                 {{"direction", std::string(to_string(direction))},
                  {"side", std::string(to_string(side))},
                  {"reason", std::string(info.name)},
                  {"code", code_text(info.code)}},
-                sum_of(stats, [&](const WorkerStats& worker) -> const Counter& {
-                  return worker.fallback_of(direction, side, info.reason);
-                }));
+                count);
       }
     }
   }
@@ -201,8 +203,10 @@ void add_devices(Families& out, const GatheredSnapshot& snapshot) {
   std::map<PortKey, bool> up;
   std::map<PortKey, bool> gid_usable;
   std::set<std::pair<std::string, std::string>> pnets;
+  bool missing = false;
   for (const WorkerSnapshot& worker : snapshot.workers) {
     for (const DeviceRow& row : worker.devices) {
+      missing = missing || row.missing;
       if (row.state == kDeviceAbsent) continue;  // there is no port to alert about
       const PortKey port{row.name, row.port};
       // Every worker has opened the device for itself; one that lost it is worth an alert.
@@ -216,6 +220,7 @@ void add_devices(Families& out, const GatheredSnapshot& snapshot) {
     out.set(Metric::kRnicPortUp, port_labels(port), std::uint64_t{is_up});
   for (const auto& [port, is_usable] : gid_usable)
     out.set(Metric::kRnicGidUsable, port_labels(port), std::uint64_t{is_usable});
+  out.set(Metric::kRnicMissing, std::uint64_t{missing});
   for (const auto& [pnet, source] : pnets)
     out.set(Metric::kPnetInfo, {{"pnet", pnet}, {"source", source}}, std::uint64_t{1});
 }

@@ -76,8 +76,9 @@ struct DeviceRow {
   std::string state;  // "active", "down", kDeviceAbsent
   std::string gid, gid_source, mac, pnet, pnet_source;
   unsigned mtu_bytes = 0;
-  std::string detail;  // a sentence when it cannot be used
-  std::string reason;  // then: the name of the fallback reason
+  std::string detail;    // a sentence when it cannot be used
+  std::string reason;    // then: the name of the fallback reason
+  bool missing = false;  // of an absent one: configuration and node mean the proxy to have it
 };
 
 // The chain of decisions of one connection, newest first in the snapshot: for `fairleadctl why`.

@@ -100,7 +100,10 @@ Result<void> attach_lasting(const std::string& cgroup, uid_t uid) {
 Result<bool> is_attached(const std::string& cgroup) {
   const FileDescriptor directory = SMC_TRY(open_cgroup(cgroup));
   const FileDescriptor marker = SMC_TRY(find_attached(directory.get(), kMarkerType, kMarkerName));
-  return static_cast<bool>(marker);
+  if (!marker) return false;
+  const FileDescriptor option =
+      SMC_TRY(find_attached(directory.get(), BPF_CGROUP_SOCK_OPS, kOptionName));
+  return static_cast<bool>(option);
 }
 
 Result<void> detach_lasting(const std::string& cgroup) {

@@ -51,7 +51,7 @@ class OptionProgram {
 // programs that do not stay, such as a CNI plugin. Once is enough; a second call finds the first.
 Result<void> attach_lasting(const std::string& cgroup, uid_t uid);
 
-// Whether attach_lasting() has been here. Errors: those of opening and asking.
+// Whether both programs of attach_lasting() are still there. Errors: those of opening and asking.
 Result<bool> is_attached(const std::string& cgroup);
 
 // Sockets that are already connecting or listening keep the option. A cgroup that is gone, or has

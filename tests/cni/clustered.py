@@ -25,6 +25,7 @@ class Api(FakeApiServer):
     def __init__(self, folder):
         self.pods, self.events, self.labels, self.limits = [], [], {}, []
         self.asked = 0  # number of requests for a single pod
+        self.reports = []  # ConfigMaps as they were applied, with the query
         self.sets, self.patches = {}, []  # DaemonSets by name: [nodes, ready nodes at successive requests]
         super().__init__(folder, "secret")
 
@@ -44,6 +45,9 @@ class Api(FakeApiServer):
                 if value is None:
                     del self.labels[name]
             return 200, {"metadata": {"labels": self.labels}}
+        if (method, url.path) == ("PATCH", "/api/v1/namespaces/fl/configmaps/fairlead-node-n1"):
+            self.reports.append((query, json.loads(body)))
+            return 201 if len(self.reports) == 1 else 200, {}
         if method == "GET" and url.path.startswith("/api/v1/namespaces/shop/pods/"):
             self.asked += 1
             found = [pod for pod in self.pods if pod["metadata"]["name"] == url.path.rsplit("/", 1)[1]]

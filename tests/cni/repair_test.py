@@ -1,6 +1,8 @@
 """Goal: fairlead-node uses the API server as documented. Pods that started before the plugin was installed get
-the same setup as by ADD, and the node gets its labels. Method: clustered.py."""
+the same setup as by ADD, and the node gets its labels and reports. Method: clustered.py."""
+import json
 import subprocess
+import sys
 
 import plugin
 from clustered import NODE, RUNS, SECONDS_MAX, ClusterTest
@@ -32,6 +34,112 @@ class Repair(ClusterTest):
         done = subprocess.run([NODE, "gc", "--run-dir", self.run_dir], capture_output=True, text=True, check=True)
         self.assertIn(" 1 collected", done.stdout)
         self.assertEqual(late.programs(), [])
+
+    def parts(self, state):
+        return [self.metric(f'fairlead_node_pods{{part="{part}",state="{state}"}}')
+                for part in ("redirect", "option_program", "client_address")]
+
+    def test_sees_what_pods_have_lost(self):
+        whole, lossy, other = (self.pod(), self.pod(), self.pod())
+        for pod in (whole, lossy, other):
+            self.add(pod)
+        self.start_agent("--check-interval", "0.1", "--cgroup-root", "/sys/fs/cgroup")
+        self.wait(lambda: self.parts("good")[0] == 3, "the first look")
+        programs = self.parts("good")[1:]
+        self.assertEqual(programs, [3, 3] if whole.cgroup else [0, 0])
+        self.assertEqual(self.parts("unknown"), [0, 0, 0])
+        lossy.inside("nft", "delete", "table", "inet", "fairlead")
+        other.inside("nft", "flush", "chain", "inet", "fairlead", "outbound")
+        self.wait(lambda: self.parts("missing")[0] == 2, "the loss to be seen")
+        self.assertEqual(self.parts("good")[0], 1)
+        if whole.cgroup:
+            self.assertEqual(self.parts("missing")[1:], [0, 0])
+            lossy.detach("smc_option")
+            self.wait(lambda: self.parts("missing")[1] == 1, "the program's loss to be seen")
+        text = self.log.read_text()
+        self.assertEqual(text.count("event=pod_incomplete pod=default/web-0 missing=redirect "), 2, text)
+        # A pod that goes is no pod that has lost something.
+        self.good("DEL", lossy)
+        self.good("DEL", other)
+        self.wait(lambda: (self.parts("missing"), self.parts("good")[0]) == ([0, 0, 0], 1), "them to be gone")
+
+    OWN = ("--report-status", "--report-interval", "0.2", "--report-namespace", "fl", "--pod-name", "agent-x",
+           "--pod-uid", "u-1", "--check-interval", "0.2", "--cgroup-root", "/sys/fs/cgroup")
+
+    def report(self):
+        with self.api.lock:
+            return json.loads(self.api.reports[-1][1]["data"]["status.json"]) if self.api.reports else None
+
+    def sidecar(self, pod, answers, uid=2201):
+        """Serves these at the admin socket in the pod's network namespace. A number stands for so many bytes."""
+        text = "import json, os, socket, sys\n" \
+               "listener = socket.socket(socket.AF_UNIX)\n" \
+               "os.setuid(int(sys.argv[1]))\n" \
+               "listener.bind('\\0fairlead-admin')\n" \
+               "listener.listen(9)\n" \
+               "answers = json.loads(sys.argv[2])\n" \
+               "print('listening', flush=True)\n" \
+               "while True:\n" \
+               "    peer, _ = listener.accept()\n" \
+               "    path = (peer.recv(4096).split() + [b'', b''])[1].decode()\n" \
+               "    body = answers.get(path)\n" \
+               "    if body is not None:\n" \
+               "        body = 'x' * body if isinstance(body, int) else json.dumps(body)\n" \
+               "        peer.sendall(b'HTTP/1.1 200 OK\\r\\nX: y\\r\\n\\r\\n' + body.encode())\n" \
+               "        peer.close()\n" \
+               "    else:\n" \
+               "        kept = peer\n"
+        server = subprocess.Popen(["ip", "netns", "exec", pod.name, sys.executable, "-c", text, str(uid), json.dumps(answers)],
+                                  stdout=subprocess.PIPE, text=True)
+        self.addCleanup(server.stdout.close)
+        self.addCleanup(server.wait)
+        self.addCleanup(server.kill)
+        self.assertEqual(server.stdout.readline(), "listening\n")
+
+    ANSWERS = {"/stats?format=json": {"total": {"connections": {"outbound": {"smcr": {"total": 5}, "tcp": {"total": 2}},
+                                                                "inbound": {"smcr": {"total": 1}, "tcp": {"total": 0}}},
+                                                "links": {"active": 3}}},
+               "/fallbacks": {"fallbacks": [{"reason": "no_pnet", "count": 1}, {"reason": "no_pnet", "count": 1},
+                                            {"reason": "<b>", "count": 9}, {"reason": 7}]}}
+
+    def test_reports_its_node(self):
+        good, silent, stranger, liar = (self.pod(), self.pod(), self.pod(), self.pod())
+        for number, pod in enumerate((good, silent, stranger, liar)):
+            self.add(pod, env={"CNI_ARGS": f"K8S_POD_NAMESPACE=shop;K8S_POD_NAME=web-{number}"})
+        self.sidecar(good, self.ANSWERS)
+        self.sidecar(silent, {})  # takes the question, and says nothing
+        self.sidecar(stranger, self.ANSWERS, uid=2202)
+        self.sidecar(liar, {path: 300_000 for path in self.ANSWERS})
+        self.start_agent(*self.OWN)
+        # The first report may come before the first look at the pods.
+        self.wait(lambda: len((self.report() or {"pods": ""})["pods"]) == 4, "the report")
+        query, applied = self.api.reports[-1]
+        self.assertEqual(query, {"fieldManager": "fairlead-node", "force": "true"})
+        self.assertEqual(applied["metadata"]["ownerReferences"][0]["uid"], "u-1")
+        self.assertEqual(applied["metadata"]["labels"]["app.kubernetes.io/component"], "node-status")
+        report = self.report()
+        self.assertEqual((report["node"], report["installed"], report["rnics"]["missing"]), ("n1", True, 1))
+        pods = {pod["name"]: pod for pod in report["pods"]}
+        self.assertEqual({name: pod["answers"] for name, pod in pods.items()},
+                         {"web-0": True, "web-1": False, "web-2": False, "web-3": False})
+        self.assertEqual((pods["web-0"]["smcr"], pods["web-0"]["tcp"], pods["web-0"]["links"], pods["web-0"]["reasons"]),
+                         (6, 2, 3, {"no_pnet": 2}))
+        self.assertEqual({pod["redirect"] for pod in pods.values()}, {"good"})
+        self.assertEqual(self.metric('fairlead_node_rnics{state="missing"}'), 1)
+
+    def test_reports_nothing_without_being_told_who_it_is(self):
+        self.start_agent("--repair", "--report-status", "--report-interval", "0.2")
+        self.wait_rounds(2)
+        self.assertEqual(self.api.reports, [])
+
+    def test_counts_what_it_cannot_repair(self):
+        gone = self.running_pod(("10.88.6.3/24",))
+        gone.close()
+        self.start_agent("--repair")
+        self.wait(lambda: self.parts("missing")[0] == 1, "the pod without redirect")
+        with self.api.lock:
+            self.api.pods.clear()
+        self.wait(lambda: self.parts("missing")[0] == 0, "the pod to be gone")
 
     def test_leaves_all_others_alone(self):
         others = [self.running_pod(("10.88.1.1/24",), annotations={}),

@@ -72,6 +72,21 @@ class Chart(unittest.TestCase):
             self.assertNotEqual(code, 0, setting)
             self.assertIn(named, error, setting)
 
+    def test_alerts_link_to_sections_that_exist(self):
+        page = (ROOT / "docs/alerts.md").read_text()
+        anchors = {heading.lower() for heading in re.findall(r"^## (\w+)$", page, re.M)}
+        for url in ("https://git.example/fairlead/blob/main", "https://git.example/fairlead/blob/main/"):
+            rules = of_kind(render("--set", f"metrics.rules.enabled=true,metrics.runbookUrl={url}"), "PrometheusRule")
+            links = [rule["annotations"]["runbook_url"] for group in rules[0]["spec"]["groups"] for rule in group["rules"]]
+            self.assertGreater(len(links), 10)
+            for link in links:
+                base, anchor = link.split("#")
+                self.assertEqual(base, "https://git.example/fairlead/blob/main/docs/alerts.md")
+                self.assertIn(anchor, anchors)
+        rules = of_kind(render("--set", "metrics.rules.enabled=true"), "PrometheusRule")
+        for rule in [rule for group in rules[0]["spec"]["groups"] for rule in group["rules"]]:
+            self.assertNotIn("runbook_url", rule["annotations"])
+
     def test_old_clusters_are_refused(self):
         self.assertIn("1.29", helm.template(HELM, kubernetes="1.29.0")[2])
 
@@ -104,29 +119,41 @@ class Chart(unittest.TestCase):
     def test_a_node_has_the_rights_that_it_uses(self):
         for repair, label, resources in ((True, True, ["events", "nodes", "pods"]), (True, False, ["events", "pods"]),
                                          (False, True, ["nodes"]), (False, False, None)):
-            objects = render("--set", f"node.repair={json.dumps(repair)},node.label={json.dumps(label)}")
+            objects = render("--set", f"node.repair={json.dumps(repair)},node.label={json.dumps(label)},node.status=false")
             roles = [r for r in of_kind(objects, "ClusterRole") if r["metadata"]["name"].endswith("-node")]
             granted = sorted(name for role in roles for rule in role["rules"] for name in rule["resources"])
             self.assertEqual(granted, resources or [])
             pod = of_kind(objects, "DaemonSet")[0]["spec"]["template"]["spec"]
             self.assertEqual("serviceAccountName" in pod, resources is not None)
             node = pod["containers"][0]
-            self.assertEqual("NET_ADMIN" in node["securityContext"]["capabilities"]["add"], repair)
+            # To look at the pods' packet filters, whether or not it may change them.
+            self.assertIn("NET_ADMIN", node["securityContext"]["capabilities"]["add"])
+            self.assertIn("--cgroup-root=/host/cgroup", node["args"])
             self.assertEqual(("--repair" in node["args"], "--label-node" in node["args"]), (repair, label))
             mounts = {mount["name"] for mount in node["volumeMounts"]}
             self.assertEqual(mounts, {volume["name"] for volume in pod["volumes"]})
 
+    def test_a_node_reports_where_it_may_write(self):
+        for status in (True, False):
+            objects = render("--set", f"node.repair=false,node.label=false,node.status={json.dumps(status)}")
+            roles = [r for r in of_kind(objects, "Role") if r["metadata"]["name"].endswith("-node")]
+            self.assertEqual([r["rules"] for r in roles],
+                             [[{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["create", "patch"]}]] * status)
+            pod = of_kind(objects, "DaemonSet")[0]["spec"]["template"]["spec"]
+            self.assertEqual(("serviceAccountName" in pod, "--report-status" in pod["containers"][0]["args"]), (status, status))
+            names = {variable["name"] for variable in pod["containers"][0].get("env", [])}
+            self.assertEqual({"NAMESPACE", "POD_NAME", "POD_UID"} <= names, status)
+
     def test_a_pool_says_who_gives_rnics(self):
         objects = render("--set-json", 'nodePools=[{"name":"a"},{"name":"b","rnicAccess":"resource"},'
                          '{"name":"c","rnicAccess":"none"}]', "--set", "node.rnicNamespaces={shop,prod},node.repair=false,"
-                         "node.label=false,node.seLinuxOptions.type=spc_t")
+                         "node.label=false,node.status=false,node.seLinuxOptions.type=spc_t")
         pods = {s["metadata"]["name"][-1]: s["spec"]["template"]["spec"] for s in of_kind(objects, "DaemonSet")}
         for name, access in (("a", "nri"), ("b", "resource"), ("c", "none")):
             pod, node, nri = pods[name], pods[name]["containers"][0], access == "nri"
             self.assertIn(f"--rnic-access={access}", node["args"])
-            self.assertEqual([a for a in node["args"] if a.startswith(("--rnic-n", "--rnic-m", "--cgroup"))],
-                             ["--cgroup-root=/host/cgroup", "--rnic-memlock=auto", "--rnic-namespace=shop",
-                              "--rnic-namespace=prod"] if nri else [])
+            self.assertEqual([a for a in node["args"] if a.startswith(("--rnic-n", "--rnic-m"))],
+                             ["--rnic-memlock=auto", "--rnic-namespace=shop", "--rnic-namespace=prod"] if nri else [])
             # The folder is mounted, because the runtime creates a new socket at each start.
             self.assertEqual([v["hostPath"]["path"] for v in pod["volumes"] if v["name"] == "nri"], ["/var/run/nri"] * nri)
             self.assertEqual([m["mountPath"] for m in node["volumeMounts"] if m["name"] == "nri"], ["/var/run/nri"] * nri)

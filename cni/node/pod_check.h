@@ -1,0 +1,54 @@
+// The regular look at the pods of this node: whether each still has what the plugin gave it. Says
+// in the log what has gone, once, and counts for the metrics.
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <map>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/time.h"
+#include "cni/pod_parts.h"
+
+namespace fairlead::cni::node {
+
+// Pods by part, and by state in the order of kPartStates.
+using PodCounts = std::array<std::array<std::size_t, kPartStates.size()>, kPodParts.size()>;
+
+// What the last look found of one pod.
+struct PodFinding {
+  std::string name_space, name;
+  std::string netns;  // of its network
+  NetnsIdentity identity;
+  std::array<PartState, kPodParts.size()> states{};
+};
+
+// look() is for one thread; findings() for any.
+class PodCheck {
+ public:
+  // Between two looks; each costs some system calls a pod.
+  static constexpr Duration kInterval = std::chrono::seconds(30);
+
+  PodCheck(std::string run_dir, std::string cgroup_root)
+      : run_dir_(std::move(run_dir)), cgroup_root_(std::move(cgroup_root)) {}
+
+  // Visits the network namespace of each pod on the calling thread. Pods that are being made, or
+  // that are gone, are left out.
+  PodCounts look();
+  std::vector<PodFinding> findings() const;
+
+ private:
+  void tell(const AttachmentState& state, const PodReport& report);
+
+  const std::string run_dir_;
+  const std::string cgroup_root_;
+  std::map<std::string, std::string> told_;  // by container: what was missing at the last look
+  mutable std::mutex mutex_;
+  std::vector<PodFinding> findings_;
+};
+
+}  // namespace fairlead::cni::node

@@ -1,0 +1,34 @@
+// What a sidecar says of its connections, asked at its admin socket in the pod's network namespace.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "base/result.h"
+#include "base/time.h"
+#include "cni/netns.h"
+
+namespace fairlead::cni::node {
+
+// A sidecar that says more, or nothing for so long, has not answered.
+inline constexpr std::size_t kSidecarAnswerBytesMax = 256 << 10;
+inline constexpr Duration kSidecarAnswerMax = std::chrono::milliseconds(300);
+inline constexpr std::size_t kSidecarReasonsMax = 16;  // of the connections over TCP
+
+struct SidecarCounts {
+  std::uint64_t smcr = 0, tcp = 0;  // connections since it started
+  std::uint64_t links = 0;          // active
+  std::map<std::string, std::uint64_t> reasons;
+};
+
+// Enters the network namespace at `netns`, which is still that of `identity`, on the calling
+// thread, and asks a process of user `uid`. Errors: kPermission when somebody else listens there,
+// kMalformed for what is no answer of a sidecar, kTimedOut, and those of the socket.
+Result<SidecarCounts> ask_sidecar(const std::string& netns, const NetnsIdentity& identity,
+                                  std::uint32_t uid);
+
+// From the bodies of the answers to /stats and /fallbacks. Pure.
+Result<SidecarCounts> parse_sidecar_counts(const std::string& stats, const std::string& fallbacks);
+
+}  // namespace fairlead::cni::node

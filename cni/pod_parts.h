@@ -1,0 +1,39 @@
+// Whether a running pod still has what set_up_pod() gave it, part by part.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "cni/state.h"
+
+namespace fairlead::cni {
+
+enum class PodPart : std::uint8_t { kRedirect, kOptionProgram, kClientAddress };
+inline constexpr std::array kPodParts = {PodPart::kRedirect, PodPart::kOptionProgram,
+                                         PodPart::kClientAddress};
+std::string_view to_string(PodPart part);
+
+enum class PartState : std::uint8_t {
+  kGood,
+  kMissing,  // gone, changed, or never given although it was to be
+  kUnknown,  // this process may not look, or cannot
+  kNotMeant  // not asked for
+};
+inline constexpr std::array kPartStates = {PartState::kGood, PartState::kMissing,
+                                           PartState::kUnknown};
+std::string_view to_string(PartState state);
+
+struct PartReport {
+  PartState state = PartState::kNotMeant;
+  std::string what;  // empty when good
+};
+using PodReport = std::array<PartReport, kPodParts.size()>;  // in the order of PodPart
+
+// Looks at the pod; changes nothing. The plugin has written paths of cgroups as the node has them;
+// the caller sees these under `cgroup_root`. Needs CAP_SYS_ADMIN and CAP_NET_ADMIN; where those are
+// missing, parts are kUnknown.
+PodReport inspect_pod(const AttachmentState& state, const std::string& cgroup_root);
+
+}  // namespace fairlead::cni
