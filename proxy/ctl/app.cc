@@ -47,6 +47,7 @@ int run(int argument_count, const char* const* arguments, std::ostream& out, std
   add_control_commands(app, console);
   add_completion_command(app, console);
   add_inject_command(app, console);
+  add_cluster_commands(app, console);
   add_docs_command(app, console);
   try {
     app.parse(argument_count, arguments);

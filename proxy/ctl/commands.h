@@ -22,6 +22,7 @@ void add_doctor_command(CLI::App& app, Console& console);
 void add_control_commands(CLI::App& app, Console& console);  // drain log-level version
 void add_completion_command(CLI::App& app, Console& console);
 void add_inject_command(CLI::App& app, Console& console);
-void add_docs_command(CLI::App& app, Console& console);  // hidden
+void add_cluster_commands(CLI::App& app, Console& console);  // check status
+void add_docs_command(CLI::App& app, Console& console);      // hidden
 
 }  // namespace fairlead::ctl

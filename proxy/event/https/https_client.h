@@ -14,7 +14,12 @@ namespace fairlead::event {
 struct HttpsTarget {
   std::string host;  // a numeric address; no name is looked up
   std::uint16_t port = 443;
-  std::string ca_pem;  // one or more certificates
+  std::string ca_pem;                // one or more certificates
+  std::string server_name = {};      // that the server's certificate is for; empty: `host`
+  std::string certificate_pem = {};  // of the client; empty: it shows none
+  std::string key_pem = {};          // of that certificate
+  bool system_authorities = false;   // those of the machine, in place of `ca_pem`
+  bool verify = true;                // false: any certificate of the server will do
 };
 
 struct HttpsRequest {
@@ -32,8 +37,9 @@ struct HttpsReply {
 
 inline constexpr std::size_t kHttpsReplyBytesMax = 4 << 20;
 
-// Errors: kTimedOut, kPeerGone (refused, reset, not the peer that `ca_pem` vouches for), kMalformed
-// (no certificate in `ca_pem`, unknown method), kExhausted. Blocks for `timeout` at most.
+// Errors: kTimedOut, kPeerGone (refused, reset), kPermission (the authorities do not vouch for the
+// peer; `what` says why in OpenSSL's words), kMalformed (no certificate in `ca_pem`, no certificate
+// or key of the client, unknown method), kExhausted. Blocks for `timeout` at most.
 Result<HttpsReply> https_call(const HttpsTarget& target, const HttpsRequest& request,
                               Duration timeout);
 

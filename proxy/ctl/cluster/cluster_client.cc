@@ -1,0 +1,150 @@
+#include "ctl/cluster/cluster_client.h"
+
+#include <netdb.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <memory>
+#include <utility>
+
+#include "base/handle.h"
+#include "ctl/http_client.h"
+
+namespace fairlead::ctl {
+namespace {
+
+using json::Json;
+
+constexpr json::Limits kAnswerLimits{event::kHttpsReplyBytesMax, 64, 500'000};
+constexpr const char* kPageSize = "limit=50";  // nodes are long, for their lists of images
+constexpr std::size_t kMessageCharsMax = 300;
+
+struct AddressListFree {
+  void operator()(addrinfo* list) const { ::freeaddrinfo(list); }
+};
+using AddressList = std::unique_ptr<addrinfo, AddressListFree>;
+
+tl::expected<AddressList, std::string> look_up(const std::string& host, std::uint16_t port) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_NUMERICSERV;
+  addrinfo* list = nullptr;
+  const int error = ::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &list);
+  if (error != 0) return tl::unexpected(std::string(::gai_strerror(error)));
+  return AddressList(list);
+}
+
+std::string numeric(const addrinfo& address) {
+  std::array<char, NI_MAXHOST> text{};
+  if (::getnameinfo(address.ai_addr, address.ai_addrlen, text.data(), text.size(), nullptr, 0,
+                    NI_NUMERICHOST) != 0)
+    return {};
+  return text.data();
+}
+
+// Zero, or errno.
+int try_connect(const addrinfo& address, Duration timeout) {
+  const FileDescriptor socket(
+      ::socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!socket) return errno;
+  if (::connect(socket.get(), address.ai_addr, address.ai_addrlen) == 0) return 0;
+  if (errno != EINPROGRESS) return errno;
+  pollfd waiting{socket.get(), POLLOUT, 0};
+  const auto limit = std::chrono::ceil<std::chrono::milliseconds>(timeout).count();
+  if (::poll(&waiting, 1, static_cast<int>(limit)) <= 0) return ETIMEDOUT;
+  int error = 0;
+  socklen_t size = sizeof error;
+  if (::getsockopt(socket.get(), SOL_SOCKET, SO_ERROR, &error, &size) != 0) return errno;
+  return error;
+}
+
+std::string sentence_of(const event::HttpsRequest& request, const ApiAnswer& answer,
+                        const ClusterAccess& access) {
+  if (answer.status >= 200 && answer.status <= 299) return {};
+  if (answer.status == 401)
+    return "the API server does not know the credentials of context \"" + access.context +
+           "\" (status 401): the token is wrong or expired, or the certificate is of another "
+           "cluster";
+  std::string message = json::text_of(json::member(answer.body, "message"));
+  if (message.size() > kMessageCharsMax) message.resize(kMessageCharsMax);
+  return request.method + " " + request.path + ": status " + std::to_string(answer.status) +
+         (message.empty() ? "" : ", " + message);
+}
+
+}  // namespace
+
+tl::expected<ClusterClient, std::string> ClusterClient::connect(ClusterAccess access,
+                                                                Duration timeout) {
+  const std::string where =
+      access.server + " (kubeconfig " + access.file + ", context " + access.context + ")";
+  const auto addresses = look_up(access.host, access.target.port);
+  if (!addresses)
+    return tl::unexpected(where + ": the host \"" + access.host +
+                          "\" cannot be looked up: " + addresses.error());
+  int error = ENOENT;
+  for (const addrinfo* one = addresses->get(); one != nullptr; one = one->ai_next) {
+    error = try_connect(*one, timeout);
+    if (error != 0) continue;
+    access.target.host = numeric(*one);
+    return ClusterClient(std::move(access), timeout);
+  }
+  return tl::unexpected(where + ": no connection: " + std::strerror(error) +
+                        "; is the API server up, and reachable from here?");
+}
+
+ApiAnswer ClusterClient::call(event::HttpsRequest request) const {
+  request.path = access_.base_path + request.path;
+  request.bearer = access_.token;
+  if (!request.body.empty()) request.content_type = "application/json";
+  ApiAnswer answer;
+  const auto reply = event::https_call(access_.target, request, timeout_);
+  if (!reply) {
+    answer.trouble = access_.server + ": " + request.method + " " + request.path + ": ";
+    if (reply.error().code == Errc::kPermission)
+      answer.trouble +=
+          "the server's certificate is not one to trust: " + std::string(reply.error().what) +
+          "; compare clusters[].cluster.certificate-authority in " + access_.file;
+    else
+      answer.trouble += to_string(reply.error());
+    return answer;
+  }
+  answer.status = reply->status;
+  auto body = json::parse(reply->body, kAnswerLimits);
+  if (body) answer.body = std::move(*body);
+  answer.trouble = sentence_of(request, answer, access_);
+  if (!body && answer.trouble.empty())
+    answer.trouble = access_.server + ": " + request.path + ": the answer is no JSON of an API " +
+                     "server: " + body.error();
+  return answer;
+}
+
+ApiAnswer ClusterClient::get(const std::string& path) const {
+  return call({"GET", path, "", "", ""});
+}
+
+ApiAnswer ClusterClient::post(const std::string& path, const Json& body) const {
+  return call({"POST", path, "", "", body.dump(-1, ' ', false, Json::error_handler_t::replace)});
+}
+
+ApiAnswer ClusterClient::list(const std::string& path) const {
+  const std::string first =
+      path + (path.find('?') == std::string::npos ? "?" : "&") + std::string(kPageSize);
+  Json items = Json::array();
+  std::string next;
+  for (;;) {
+    ApiAnswer answer = get(next.empty() ? first : first + "&continue=" + percent_encoded(next));
+    if (!answer.good()) return answer;
+    for (const Json& item : json::items_of(json::member(answer.body, "items")))
+      if (items.size() < kClusterItemsMax) items.push_back(item);
+    next = json::text_of(json::member(answer.body, "metadata", "continue"));
+    if (!next.empty() && items.size() < kClusterItemsMax) continue;
+    answer.body = Json{{"items", std::move(items)}};
+    return answer;
+  }
+}
+
+}  // namespace fairlead::ctl

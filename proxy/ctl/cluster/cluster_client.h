@@ -1,0 +1,48 @@
+// A cluster's API server, for a program that asks it some questions one after the other. Blocking.
+#pragma once
+
+#include <string>
+#include <tl/expected.hpp>
+#include <vector>
+
+#include "base/time.h"
+#include "ctl/cluster/kubeconfig.h"
+#include "json/bounded.h"
+#include "json/members.h"
+
+namespace fairlead::ctl {
+
+// Objects of one list, over all its pages.
+inline constexpr std::size_t kClusterItemsMax = 20'000;
+
+struct ApiAnswer {
+  int status = 0;  // of HTTP
+  json::Json body;
+  // A sentence; empty for a status of 200 to 299. A status of 403 says what is not allowed.
+  std::string trouble;
+  bool good() const { return trouble.empty(); }
+  bool denied() const { return status == 403; }
+  bool absent() const { return status == 404; }
+};
+
+class ClusterClient {
+ public:
+  // Looks the host up and sees whether something listens there. The error says what was tried and
+  // why it failed. `timeout` is for this, and for each call.
+  static tl::expected<ClusterClient, std::string> connect(ClusterAccess access, Duration timeout);
+
+  ApiAnswer get(const std::string& path) const;
+  ApiAnswer post(const std::string& path, const json::Json& body) const;
+  // All pages of a list, as one list with `items`. `path` may have a query.
+  ApiAnswer list(const std::string& path) const;
+
+ private:
+  ClusterClient(ClusterAccess access, Duration timeout)
+      : access_(std::move(access)), timeout_(timeout) {}
+  ApiAnswer call(event::HttpsRequest request) const;
+
+  ClusterAccess access_;
+  Duration timeout_;
+};
+
+}  // namespace fairlead::ctl

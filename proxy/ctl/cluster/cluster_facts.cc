@@ -1,0 +1,98 @@
+#include "ctl/cluster/cluster_facts.h"
+
+#include "base/kubernetes_names.h"
+
+namespace fairlead::ctl {
+namespace {
+
+using json::items_of;
+using json::Json;
+using json::member;
+using json::text_of;
+
+constexpr json::Limits kStatusLimits{1 << 20, 16, 200'000};
+
+std::string chart_list(const char* path) {
+  return std::string(path) + "?labelSelector=" + kChartSelector;
+}
+
+std::string namespace_of(const ApiAnswer& list) {
+  for (const Json& item : items_of(member(list.body, "items")))
+    return text_of(member(item, "metadata", "namespace"));
+  return {};
+}
+
+Json try_pod(const std::string& name_space) {
+  return {{"apiVersion", "v1"},
+          {"kind", "Pod"},
+          {"metadata",
+           {{"generateName", "fairleadctl-check-"},
+            {"namespace", name_space},
+            {"annotations", {{std::string(kubernetes::kAnnotationPrefix) + "inject", "enabled"}}}}},
+          {"spec",
+           {{"containers",
+             {{{"name", "check"},
+               {"image", "check"},
+               {"resources",
+                {{"requests", {{"cpu", "1m"}, {"memory", "1Mi"}}},
+                 {"limits", {{"cpu", "1m"}, {"memory", "1Mi"}}}}},
+               {"securityContext",
+                {{"allowPrivilegeEscalation", false},
+                 {"capabilities", {{"drop", {"ALL"}}}},
+                 {"runAsNonRoot", true},
+                 {"runAsUser", 65534},
+                 {"seccompProfile", {{"type", "RuntimeDefault"}}}}}}}}}}};
+}
+
+// The Service of the first webhook: namespace and name.
+std::pair<std::string, std::string> service_of(const ApiAnswer& webhooks) {
+  for (const Json& configuration : items_of(member(webhooks.body, "items")))
+    for (const Json& webhook : items_of(member(configuration, "webhooks"))) {
+      const Json& service = member(member(webhook, "clientConfig"), "service");
+      return {text_of(member(service, "namespace")), text_of(member(service, "name"))};
+    }
+  return {};
+}
+
+}  // namespace
+
+ClusterFacts ask_cluster(const ClusterClient& client, const std::string& expected,
+                         const std::string& pod_namespace, bool before) {
+  ClusterFacts facts;
+  facts.release_namespace = expected;
+  facts.version = client.get("/version");
+  // Without connection or credentials every other answer would be the same.
+  if (facts.version.status == 0 || facts.version.status == 401) return facts;
+  facts.nodes = client.list("/api/v1/nodes");
+  if (!before) {
+    facts.daemonsets = client.list(chart_list("/apis/apps/v1/daemonsets"));
+    facts.deployments = client.list(chart_list("/apis/apps/v1/deployments"));
+    facts.webhooks = client.list(
+        chart_list("/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"));
+    facts.policies =
+        client.list(chart_list("/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicies"));
+    for (const ApiAnswer* list : {&facts.daemonsets, &facts.deployments})
+      if (const std::string found = namespace_of(*list); !found.empty())
+        facts.release_namespace = found;
+  }
+  const std::string home = "/api/v1/namespaces/" + facts.release_namespace;
+  facts.name_space = client.get(home);
+  if (before) return facts;
+  facts.node_statuses = client.list(home + "/configmaps?labelSelector=" + kNodeStatusSelector);
+  const auto [name_space, service] = service_of(facts.webhooks);
+  if (service.empty()) return facts;
+  facts.endpoints =
+      client.list("/apis/discovery.k8s.io/v1/namespaces/" + name_space +
+                  "/endpointslices?labelSelector=kubernetes.io%2Fservice-name%3D" + service);
+  facts.dry_run = client.post("/api/v1/namespaces/" + pod_namespace + "/pods?dryRun=All",
+                              try_pod(pod_namespace));
+  return facts;
+}
+
+Json node_status_of(const Json& config_map) {
+  const std::string text = text_of(member(member(config_map, "data"), kNodeStatusKey));
+  auto parsed = json::parse(text, kStatusLimits);
+  return parsed ? std::move(*parsed) : Json();
+}
+
+}  // namespace fairlead::ctl

@@ -1,0 +1,42 @@
+// What `fairleadctl check` and `status` ask a cluster, and the answers as they came.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "ctl/cluster/cluster_client.h"
+
+namespace fairlead::ctl {
+
+// Marks every object of the chart.
+inline constexpr const char* kChartSelector = "app.kubernetes.io%2Fname%3Dfairlead";
+// Marks the ConfigMap in which fairlead-node tells what its node has (docs/adr/0029).
+inline constexpr const char* kNodeStatusSelector = "app.kubernetes.io%2Fcomponent%3Dnode-status";
+inline constexpr const char* kNodeStatusKey = "status.json";
+
+struct ClusterFacts {
+  std::string context, server;
+  ApiAnswer version;
+  ApiAnswer nodes;
+  ApiAnswer daemonsets;           // of the chart, in all namespaces
+  ApiAnswer deployments;          // the same
+  ApiAnswer webhooks;             // MutatingWebhookConfigurations of the chart
+  ApiAnswer policies;             // MutatingAdmissionPolicies of the chart; absent before 1.36
+  std::string release_namespace;  // of what was found; else what the caller expects
+  ApiAnswer name_space;           // that one
+  ApiAnswer endpoints;            // EndpointSlices of the injector's Service
+  ApiAnswer dry_run;              // a pod that opts in, created for a try; only with a webhook
+  ApiAnswer node_statuses;        // ConfigMaps
+};
+
+// Of the namespace where the chart's objects are, or `expected` where there are none.
+// `pod_namespace`: where the pod of the dry run would be. With `before` nothing of the chart is
+// asked for.
+ClusterFacts ask_cluster(const ClusterClient& client, const std::string& expected,
+                         const std::string& pod_namespace, bool before);
+
+// What an agent wrote; null where it is none.
+json::Json node_status_of(const json::Json& config_map);
+
+}  // namespace fairlead::ctl

@@ -1,0 +1,129 @@
+#include <algorithm>
+#include <ctime>
+#include <set>
+#include <string>
+
+#include "base/utc_time.h"
+#include "ctl/cluster/check_text.h"
+#include "ctl/cluster/cluster_checks.h"
+#include "injector/base64.h"
+#include "injector/certificate.h"
+
+namespace fairlead::ctl {
+namespace {
+
+using json::items_of;
+using json::Json;
+using json::member;
+using json::text_of;
+using WallTime = std::chrono::system_clock::time_point;
+
+constexpr std::chrono::hours kExpiryWarn{14 * 24};
+
+const Json& webhooks_of(const Json& configuration) { return member(configuration, "webhooks"); }
+
+std::string date_of(WallTime time) { return utc_text(std::chrono::system_clock::to_time_t(time)); }
+
+// The authority that the API server is to believe the injector with.
+Check check_authority(const Json& configuration, WallTime now) {
+  constexpr const char* kName = "webhook_ca";
+  constexpr const char* kFix =
+      "see the injector's log for certificate_failed: docs/alerts.md, "
+      "FairleadInjectorCertErrors";
+  for (const Json& webhook : items_of(webhooks_of(configuration))) {
+    const std::string name = text_of(member(webhook, "name"));
+    const std::string encoded = text_of(member(member(webhook, "clientConfig"), "caBundle"));
+    if (encoded.empty()) return bad(kName, name + " has no caBundle", kFix);
+    const auto pem = injector::base64_decoded(encoded);
+    const auto validity =
+        pem ? injector::validity_of(*pem) : Result<injector::Validity>(Error{Errc::kMalformed});
+    if (!validity) return bad(kName, "the caBundle of " + name + " is no certificate", kFix);
+    if (validity->until < now)
+      return bad(kName, "the caBundle of " + name + " expired on " + date_of(validity->until),
+                 kFix);
+    if (validity->until < now + kExpiryWarn)
+      return doubtful(kName, "the caBundle of " + name + " expires on " + date_of(validity->until),
+                      kFix);
+  }
+  return good(kName, "valid");
+}
+
+Check check_endpoints(const ClusterFacts& facts) {
+  constexpr const char* kName = "webhook_service";
+  if (!facts.endpoints.good()) return unanswered(kName, facts.endpoints);
+  std::size_t ready = 0;
+  for (const Json& slice : items_of(member(facts.endpoints.body, "items")))
+    for (const Json& endpoint : items_of(member(slice, "endpoints")))
+      ready += member(member(endpoint, "conditions"), "ready") != false;
+  if (ready == 0)
+    return bad(kName, "the injector's Service has no endpoint that is ready",
+               "kubectl -n " + facts.release_namespace +
+                   " get pods -l app.kubernetes.io/component=injector");
+  return good(kName, std::to_string(ready) + " endpoints ready");
+}
+
+bool has_sidecar(const Json& pod) {
+  for (const char* list : {"initContainers", "containers"})
+    for (const Json& container : items_of(member(pod, "spec", list)))
+      if (text_of(member(container, "name")) == "fairlead-proxy") return true;
+  return false;
+}
+
+Check check_dry_run(const ClusterFacts& facts) {
+  constexpr const char* kName = "injection";
+  if (facts.dry_run.good()) {
+    if (has_sidecar(facts.dry_run.body)) return good(kName, "a pod for a try got the sidecar");
+    return bad(kName, "a pod for a try got no sidecar: the API server does not reach the webhook",
+               "check network policies and firewalls between API server and injector (port 9443)");
+  }
+  const std::string message = text_of(member(facts.dry_run.body, "message"));
+  if (message.find("failed calling webhook") != std::string::npos)
+    return bad(kName, "pods that ask for the sidecar are refused: " + message,
+               "mend the injector; until then injector.failurePolicy=Ignore lets pods start");
+  if (message.find("exceeded quota") != std::string::npos ||
+      message.find("violates PodSecurity") != std::string::npos)
+    return bad(kName, "a pod with the sidecar is refused: " + message,
+               "raise the quota, or set proxy.cpuLimit and proxy.memoryLimit");
+  return unanswered(kName, facts.dry_run);
+}
+
+bool has_injector(const ClusterFacts& facts) {
+  return !items_of(member(facts.deployments.body, "items")).empty();
+}
+
+std::vector<Check> check_webhook(const ClusterFacts& facts, const Json& configuration,
+                                 const CheckScope& scope) {
+  std::vector<Check> checks;
+  if (!has_injector(facts) && facts.deployments.good())
+    checks.push_back(bad("webhook", "it is there, and the injector's Deployment is not",
+                         "helm upgrade puts the Deployment back; or delete the webhook "
+                         "configuration " +
+                             text_of(member(configuration, "metadata", "name"))));
+  else
+    checks.push_back(good("webhook", text_of(member(configuration, "metadata", "name"))));
+  checks.push_back(check_authority(configuration, scope.now));
+  checks.push_back(check_endpoints(facts));
+  checks.push_back(check_dry_run(facts));
+  return checks;
+}
+
+}  // namespace
+
+std::vector<Check> injection_checks(const ClusterFacts& facts, const CheckScope& scope) {
+  using json::Json;  // not the one of reports.h
+  if (!facts.webhooks.good()) return {unanswered("webhook", facts.webhooks)};
+  const Json& webhooks = items_of(member(facts.webhooks.body, "items"));
+  const Json& policies = items_of(member(facts.policies.body, "items"));
+  if (webhooks.size() > 1)
+    return {bad("webhook", "two installations of Fairlead inject into this cluster",
+                "helm list -A names them; uninstall one")};
+  if (webhooks.size() == 1) return check_webhook(facts, webhooks[0], scope);
+  if (!policies.empty()) return {good("webhook", "none; the API server injects by a policy")};
+  if (has_injector(facts))
+    return {bad("webhook", "the injector runs, and no webhook configuration names it",
+                "helm upgrade puts the configuration back")};
+  return {doubtful("webhook", "nothing injects into pods (injector.mode manual)",
+                   "fairleadctl inject adds the sidecar to manifests")};
+}
+
+}  // namespace fairlead::ctl

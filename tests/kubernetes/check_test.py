@@ -1,0 +1,470 @@
+#!/usr/bin/env python3
+"""fairleadctl check and status against an API server of the test's own: kubeconfigs and clusters that are broken, each
+named by its cause; and one where all is well."""
+import base64
+import copy
+import datetime
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+import urllib.parse
+from pathlib import Path
+
+import yaml
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from fake_api_server import FakeApiServer, make_certificate, openssl  # noqa: E402 pylint: disable=wrong-import-position
+
+CTL = sys.argv.pop(1) if len(sys.argv) > 1 else "fairleadctl"
+TOKEN = "secret"
+HOME = "fairlead-system"
+CHART = {"app.kubernetes.io/name": "fairlead", "app.kubernetes.io/version": "0.1.0"}
+
+
+def report(node="n1", **changes):
+    return {"node": node, "version": "0.1.0", "written_seconds": int(time.time()), "installed": True, "cgroup2": True,
+            "nri": "connected", "rdma_mode": "shared", "memlock_bytes": 8388608,
+            "rnics": {"active": 2, "inactive": 0, "missing": 0}, "pods_left_out": 0,
+            "pods": [{"namespace": "shop", "name": "web-0", "redirect": "good", "option_program": "good",
+                      "client_address": "good", "answers": True, "smcr": 30, "tcp": 10, "links": 2,
+                      "reasons": {"no_rdma_device": 7, "peer_not_injected": 3}}], **changes}
+
+
+def config_map(status):
+    return {"metadata": {"name": f"fairlead-node-{status['node']}", "namespace": HOME},
+            "data": {"status.json": json.dumps(status)}}
+
+
+def node(name="n1", **info):
+    return {"metadata": {"name": name},
+            "status": {"nodeInfo": {"operatingSystem": "linux", "architecture": "amd64", "kernelVersion": "6.1.0-18-amd64",
+                                    "containerRuntimeVersion": "containerd://2.1.0", **info},
+                       "conditions": [{"type": "Ready", "status": "True"}]}}
+
+
+def workload(name, component, namespace=HOME, **rest):
+    return {"metadata": {"name": name, "namespace": namespace, "labels": {**CHART, "app.kubernetes.io/component": component}},
+            **rest}
+
+
+def good_cluster(ca):
+    client = {"caBundle": base64.b64encode(ca).decode(), "service": {"namespace": HOME, "name": "fairlead-injector"}}
+    return {
+        "version": {"gitVersion": "v1.34.1"},
+        "nodes": [node()],
+        "daemonsets": [workload("fairlead-node-default", "node", status={"desiredNumberScheduled": 1, "numberReady": 1})],
+        "deployments": [workload("fairlead-injector", "injector", spec={"replicas": 1}, status={"readyReplicas": 1})],
+        "webhooks": [{"metadata": {"name": "fairlead-system-fairlead"},
+                      "webhooks": [{"name": "pods.injector.fairlead.io", "clientConfig": client}]}],
+        "policies": [],
+        "namespace": {"metadata": {"name": HOME, "labels": {"pod-security.kubernetes.io/enforce": "privileged"}}},
+        "endpoints": [{"endpoints": [{"conditions": {"ready": True}}]}],
+        "reports": [config_map(report())],
+        "injects": True, "denied": set(), "dry_run": None,
+    }
+
+
+class Api(FakeApiServer):
+    def __init__(self, folder):
+        self.cluster, self.asked = {}, []
+        super().__init__(folder, TOKEN)
+
+    def items(self, key, query):
+        """In pages of one, so that paging is always tried."""
+        begin = int(query.get("continue", "0"))
+        everything = self.cluster[key]
+        more = {"continue": str(begin + 1)} if begin + 1 < len(everything) else {}
+        return 200, {"metadata": more, "items": everything[begin:begin + 1]}
+
+    def answer(self, method, path, body):
+        url = urllib.parse.urlsplit(path)
+        query = dict(urllib.parse.parse_qsl(url.query))
+        kind = url.path.rsplit("/", 1)[1]
+        self.asked.append((method, url.path))
+        if kind in self.cluster["denied"]:
+            return 403, {"message": f'{kind} is forbidden: User "u" cannot list resource "{kind}"'}
+        if url.path == "/version":
+            return 200, self.cluster["version"]
+        lists = {"/api/v1/nodes": "nodes", "/apis/apps/v1/daemonsets": "daemonsets", "/apis/apps/v1/deployments": "deployments",
+                 "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations": "webhooks",
+                 "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicies": "policies",
+                 f"/api/v1/namespaces/{HOME}/configmaps": "reports",
+                 f"/apis/discovery.k8s.io/v1/namespaces/{HOME}/endpointslices": "endpoints"}
+        if method == "GET" and url.path in lists:
+            return self.items(lists[url.path], query)
+        if (method, url.path) == ("GET", f"/api/v1/namespaces/{HOME}"):
+            return (200, self.cluster["namespace"]) if self.cluster["namespace"] else (404, {"message": "not found"})
+        if method == "POST" and kind == "pods":
+            assert query == {"dryRun": "All"}, query
+            return self.dry_run(json.loads(body))
+        return 404, {"message": "not found"}
+
+    def dry_run(self, pod):
+        if self.cluster["dry_run"]:
+            return self.cluster["dry_run"]
+        if self.cluster["injects"]:
+            pod["spec"]["initContainers"] = [{"name": "fairlead-proxy"}]
+        return 201, pod
+
+
+def certificate(folder, days):
+    """A client's, self-signed; `days` negative: expired."""
+    make_certificate(folder, "client", "DNS:client")
+    if days < 0:
+        past = (datetime.datetime.now(datetime.timezone.utc) - datetime.timedelta(days=9)).strftime("%Y%m%d%H%M%SZ")
+        end = (datetime.datetime.now(datetime.timezone.utc) - datetime.timedelta(days=1)).strftime("%Y%m%d%H%M%SZ")
+        openssl("req", "-new", "-key", folder / "tls.key", "-subj", "/CN=client", "-out", folder / "csr")
+        (folder / "index.txt").write_text("")
+        (folder / "serial").write_text("01\n")
+        (folder / "ca.cnf").write_text(
+            f"[ca]\ndefault_ca=d\n[d]\ndatabase={folder}/index.txt\nserial={folder}/serial\nnew_certs_dir={folder}\n"
+            "default_md=sha256\npolicy=p\n[p]\ncommonName=supplied\n")
+        openssl("ca", "-batch", "-selfsign", "-config", folder / "ca.cnf", "-keyfile", folder / "tls.key",
+                "-startdate", past, "-enddate", end, "-in", folder / "csr", "-out", folder / "tls.crt", "-notext")
+    return (folder / "tls.crt").read_bytes(), (folder / "tls.key").read_bytes()
+
+
+class ClusterTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.holder = tempfile.TemporaryDirectory(prefix="fairlead-check-")
+        cls.folder = Path(cls.holder.name)
+        cls.api = Api(cls.folder / "account")
+        cls.ca = (cls.api.account / "ca.crt").read_bytes()
+        cls.expired, cls.expired_key = certificate(cls.folder / "expired", -1)
+        cls.other, cls.other_key = certificate(cls.folder / "other", 30)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.api.close()
+        cls.holder.cleanup()
+
+    def setUp(self):
+        with self.api.lock:
+            self.api.cluster = good_cluster(self.ca)
+            self.api.asked.clear()
+        self.cluster = self.api.cluster
+        self.config = {
+            "apiVersion": "v1", "kind": "Config", "current-context": "here",
+            "clusters": [{"name": "c", "cluster": {"server": f"https://127.0.0.1:{self.api.server.server_port}",
+                                                   "certificate-authority-data": base64.b64encode(self.ca).decode()}}],
+            "users": [{"name": "u", "user": {"token": TOKEN}}],
+            "contexts": [{"name": "here", "context": {"cluster": "c", "user": "u", "namespace": "shop"}}]}
+
+    @property
+    def user(self):
+        return self.config["users"][0]["user"]
+
+    @property
+    def server(self):
+        return self.config["clusters"][0]["cluster"]
+
+    def ctl(self, *words, text=None, environment=None):
+        path = self.folder / "config"
+        path.write_text(yaml.safe_dump(self.config) if text is None else text)
+        return subprocess.run([CTL, *words, "--kubeconfig", path, "--timeout", "20"], capture_output=True, text=True, timeout=120,
+                              check=False, env={**os.environ, **(environment or {})})
+
+    def refused(self, *words, text=None, arguments=("check",)):
+        done = self.ctl(*arguments, text=text)
+        self.assertEqual(done.returncode, 2, done.stdout + done.stderr)
+        self.assertEqual(done.stdout, "")
+        for word in words:
+            self.assertIn(word, done.stderr)
+        self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
+
+    def check(self, *words):
+        done = self.ctl("check", "-o", "json", *words)
+        self.assertEqual(done.stderr, "")
+        checks = json.loads(done.stdout)["checks"]
+        return done.returncode, [c for c in checks if c["status"] != "ok"], checks
+
+    def assert_named(self, name, *words, status="fail", others=()):
+        """One line, which names the cause; what follows from it may be there too."""
+        code, wrong, _ = self.check()
+        mine = [c for c in wrong if c["name"] == name]
+        self.assertEqual([c["status"] for c in mine], [status], wrong)
+        for word in words:
+            self.assertIn(word, mine[0]["finding"])
+        self.assertNotEqual(mine[0]["fix"], "")
+        self.assertEqual({c["name"] for c in wrong} - {name, *others}, set(), wrong)
+        self.assertEqual(code, 2 if "fail" in {c["status"] for c in wrong} else 1)
+
+
+class Kubeconfigs(ClusterTest):
+    def test_good_ones(self):
+        for change in (lambda: None,
+                       lambda: self.server.update({"insecure-skip-tls-verify": True}) or
+                       self.server.pop("certificate-authority-data"),
+                       lambda: self.server.update({"certificate-authority": "account/ca.crt"}) or
+                       self.server.pop("certificate-authority-data", None) or
+                       self.server.pop("insecure-skip-tls-verify", None),
+                       lambda: self.user.update({"tokenFile": "account/token"}) or self.user.pop("token"),
+                       lambda: self.user.update({"client-certificate-data": base64.b64encode(self.other).decode(),
+                                                 "client-key-data": base64.b64encode(self.other_key).decode()}),
+                       lambda: self.server.update({"tls-server-name": "127.0.0.1",
+                                                   "server": self.server["server"].replace("127.0.0.1", "localhost")})):
+            change()
+            done = self.ctl("check")
+            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+
+    def test_several_files_are_one(self):
+        first, second = self.folder / "first", self.folder / "second"
+        first.write_text(yaml.safe_dump({"contexts": self.config["contexts"], "users": self.config["users"]}))
+        second.write_text(yaml.safe_dump({"clusters": self.config["clusters"], "current-context": "here"}))
+        done = subprocess.run([CTL, "check"], capture_output=True, text=True, timeout=120, check=False,
+                              env={**os.environ, "KUBECONFIG": f"{self.folder}/none:{first}:{second}"})
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+
+    def test_what_is_no_kubeconfig(self):
+        missing = subprocess.run([CTL, "check", "--kubeconfig", "/nowhere/config"], capture_output=True, text=True, check=False)
+        self.assertEqual(missing.returncode, 2)
+        self.assertIn("there is no file /nowhere/config; give --kubeconfig FILE", missing.stderr)
+        self.refused("config: is no YAML: line", text="a: [")
+        self.refused("config: is no kubeconfig", text="kind: Pod\n")
+        self.refused("config: is no kubeconfig", text="")
+        self.refused("longer than", text="#" * 2_000_000)
+        self.refused("is no name of a namespace", arguments=("check", "-n", "../nodes"))
+
+    def test_names_that_lead_nowhere(self):
+        self.refused('there is no context "there"; there are: here', arguments=("check", "--context", "there"))
+        del self.config["current-context"]
+        self.refused("current-context: is not set", "here")
+        self.config["current-context"] = "here"
+        self.config["contexts"][0]["context"]["user"] = "nobody"
+        self.refused('contexts[here].context.user: "nobody" is no user', "there are: u")
+        self.config["contexts"][0]["context"]["cluster"] = "d"
+        self.refused('contexts[here].context.cluster: "d" is no cluster', "there are: c")
+
+    def test_servers(self):
+        for server in ("http://127.0.0.1:1", "https://", "https://h:0", "https://h:x", "https://h:", "https://[::1", ""):
+            self.server["server"] = server
+            self.refused("clusters[c].cluster.server: ", "https://HOST[:PORT]")
+        self.server["server"] = "https://no-such-host.invalid:6443"
+        self.refused("no-such-host.invalid", "cannot be looked up")
+        self.server["server"] = "https://127.0.0.1:1"
+        self.refused("https://127.0.0.1:1", "Connection refused", "is the API server up")
+
+    def test_authorities(self):
+        self.server["certificate-authority-data"] = "%%%"
+        self.refused("clusters[c].cluster.certificate-authority-data: is not base64")
+        self.server["certificate-authority-data"] = base64.b64encode(b"hello").decode()
+        self.refused("certificate-authority: holds no certificate")
+        self.server["certificate-authority-data"] = base64.b64encode(self.expired).decode()
+        self.refused("certificate-authority: expired on 20")
+        self.server["insecure-skip-tls-verify"] = True
+        self.server["certificate-authority-data"] = base64.b64encode(self.ca).decode()
+        self.refused("insecure-skip-tls-verify: is true beside an authority")
+        del self.server["insecure-skip-tls-verify"], self.server["certificate-authority-data"]
+        self.server["certificate-authority"] = "nowhere.crt"
+        self.refused("certificate-authority: ", "nowhere.crt cannot be read: No such file")
+        self.server["proxy-url"] = "http://proxy"
+        self.server["certificate-authority"] = "account/ca.crt"
+        self.refused("proxy-url: is not supported")
+
+    def test_users(self):
+        for field, value in (("exec", {"command": "aws"}), ("auth-provider", {"name": "gcp"}), ("username", "u"), ("as", "admin")):
+            self.config["users"][0]["user"] = {field: value}
+            self.refused(f"users[u].user.{field}: is not supported", "kubectl create token")
+        self.config["users"][0]["user"] = {"token": "a b"}
+        self.refused("users[u].user.token: holds blanks")
+        self.config["users"][0]["user"] = {"tokenFile": "none"}
+        self.refused("users[u].user.tokenFile: ", "cannot be read")
+        data = {"client-certificate-data": base64.b64encode(self.expired).decode()}
+        self.config["users"][0]["user"] = dict(data)
+        self.refused("client-key: is missing beside client-certificate")
+        self.config["users"][0]["user"] = {**data, "client-key-data": base64.b64encode(self.expired_key).decode()}
+        self.refused("users[u].user.client-certificate: expired on 20", "get a new kubeconfig")
+
+
+class Clusters(ClusterTest):
+    def test_all_is_well(self):
+        code, wrong, checks = self.check()
+        self.assertEqual((code, wrong), (0, []))
+        self.assertGreater(len(checks), 15)
+        self.assertEqual({method for method, path in self.api.asked if not path.endswith("/pods")}, {"GET"})
+
+    def test_01_unknown_authority(self):
+        self.server["certificate-authority-data"] = base64.b64encode(self.other).decode()
+        self.assert_named("api_server", "is not one to trust", "self-signed certificate")
+
+    def test_02_wrong_token(self):
+        self.user["token"] = "expired"
+        self.assert_named("api_server", "does not know the credentials", 'context "here"')
+
+    def test_03_no_rights(self):
+        self.cluster["denied"] = {"nodes", "daemonsets", "deployments", "mutatingwebhookconfigurations", "configmaps"}
+        code, wrong, _ = self.check()
+        self.assertEqual(code, 1)
+        self.assertLessEqual({"nodes", "installed", "injector", "webhook", "agents"}, {c["name"] for c in wrong})
+        for one in wrong:
+            self.assertIn("not checked: ", one["finding"])
+            self.assertIn("403", one["finding"])
+            self.assertIn("ClusterRole", one["fix"])
+
+    def test_04_old_kubernetes(self):
+        self.cluster["version"]["gitVersion"] = "v1.28.3"
+        self.assert_named("kubernetes", "v1.28.3 is older than 1.30")
+
+    def test_05_old_kernel(self):
+        self.cluster["nodes"].append(node("old", kernelVersion="4.18.0-477.el8"))
+        self.assert_named("kernel", "old (4.18.0-477.el8)")
+
+    def test_06_unknown_runtime(self):
+        self.cluster["nodes"].append(node("docks", containerRuntimeVersion="docker://24.0.1"))
+        self.assert_named("runtime", "docks (docker://24.0.1)", status="warn")
+
+    def test_07_runtime_without_nri(self):
+        self.cluster["nodes"][0] = node("n1", containerRuntimeVersion="containerd://1.7.2")
+        self.assert_named("runtime", "NRI is off", "n1", status="warn")
+
+    def test_08_no_linux(self):
+        self.cluster["nodes"] = [node("w", operatingSystem="windows")]
+        self.assert_named("nodes", "none of 1 runs Linux")
+
+    def test_09_pod_security(self):
+        self.cluster["namespace"]["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] = "restricted"
+        self.assert_named("pod_security", 'enforces "restricted"')
+
+    def test_10_not_installed(self):
+        for key in ("daemonsets", "deployments", "webhooks", "reports"):
+            self.cluster[key] = []
+        self.assert_named("installed", "not in this cluster")
+        self.assertEqual(self.ctl("check", "--pre").returncode, 0)
+
+    def test_11_two_installations(self):
+        self.cluster["daemonsets"].append(workload("f-node-default", "node", "other",
+                                                   status={"desiredNumberScheduled": 1, "numberReady": 1}))
+        self.assert_named("installed", "more than once", "fairlead-system", "other")
+
+    def test_12_daemonset_is_not_ready(self):
+        self.cluster["daemonsets"][0]["status"] = {"desiredNumberScheduled": 3, "numberReady": 1}
+        self.assert_named("daemonset", "1 of 3 nodes ready")
+
+    def test_13_daemonset_selects_nothing(self):
+        self.cluster["daemonsets"][0]["status"] = {"desiredNumberScheduled": 0, "numberReady": 0}
+        self.assert_named("daemonset", "selects no node", status="warn")
+
+    def test_14_no_daemonset(self):
+        self.cluster["daemonsets"] = []
+        self.assert_named("daemonset", "there is none")
+
+    def test_15_injector_is_down(self):
+        self.cluster["deployments"][0]["status"] = {}
+        self.cluster["endpoints"] = []
+        self.cluster["dry_run"] = (500, {"message": 'failed calling webhook "pods.injector.fairlead.io": no endpoints'})
+        self.assert_named("injector", "0 of 1 replicas ready", others=("webhook_service", "injection"))
+
+    def test_16_half_of_it(self):
+        self.cluster["webhooks"] = []
+        self.assert_named("webhook", "no webhook configuration names it")
+        self.cluster["webhooks"] = good_cluster(self.ca)["webhooks"]
+        self.cluster["deployments"] = []
+        self.assert_named("webhook", "the injector's Deployment is not")
+
+    def test_17_authority_of_the_webhook_expired(self):
+        client = self.cluster["webhooks"][0]["webhooks"][0]["clientConfig"]
+        client["caBundle"] = base64.b64encode(self.expired).decode()
+        self.assert_named("webhook_ca", "expired on 20")
+        client["caBundle"] = ""
+        self.assert_named("webhook_ca", "has no caBundle")
+
+    def test_18_webhook_is_not_reached(self):
+        self.cluster["injects"] = False
+        self.assert_named("injection", "does not reach the webhook")
+
+    def test_19_quota(self):
+        self.cluster["dry_run"] = (403, {"message": 'pods "x" is forbidden: exceeded quota: small'})
+        self.assert_named("injection", "exceeded quota: small")
+
+    def test_20_two_versions(self):
+        self.cluster["daemonsets"][0]["metadata"]["labels"]["app.kubernetes.io/version"] = "0.0.9"
+        self.assert_named("versions", "fairlead-node-default 0.0.9", "fairlead-injector 0.1.0", status="warn")
+
+    def assert_report_named(self, name, *words, status="fail", **changes):
+        self.cluster["reports"] = [config_map(report("n1")), config_map(report("n2", **changes))]
+        self.assert_named(name, *words, status=status)
+
+    def test_21_cni_chain(self):
+        self.assert_report_named("cni_chain", "n2", installed=False)
+
+    def test_22_no_cgroup_v2(self):
+        self.assert_report_named("cgroup_v2", "n2", cgroup2=False)
+
+    def test_23_exclusive_mode(self):
+        self.assert_report_named("rdma_mode", "exclusive", "n2", status="warn", rdma_mode="exclusive")
+
+    def test_24_nri_and_memlock(self):
+        self.cluster["reports"] = [config_map(report(nri="not_connected"))]
+        self.assert_named("nri", "n1", status="warn", others=("memlock",))
+        self.assert_report_named("memlock", "n2 (64 KiB)", status="warn", nri="off", memlock_bytes=65536)
+
+    def test_25_rnics(self):
+        self.assert_report_named("rnics", "n2 (2)", status="warn", rnics={"active": 0, "inactive": 0, "missing": 2})
+
+    def test_26_redirects(self):
+        pod = copy.deepcopy(report()["pods"][0])
+        self.assert_report_named("redirects", "shop/web-0", pods=[{**pod, "redirect": "missing"}])
+        self.assert_report_named("option_program", "shop/web-0", pods=[{**pod, "option_program": "missing"}])
+
+    def test_27_no_reports(self):
+        self.cluster["reports"] = []
+        self.assert_named("agents", "no agent has written a report", status="warn")
+
+    def test_28_reports_that_are_none(self):
+        for text in ("", "[]", "{", "[" * 99, '{"node": 5, "pods": {"a": 1}, "rnics": "x"}'):
+            self.cluster["reports"] = [{"metadata": {}, "data": {"status.json": text}}, {"data": 5}, 7]
+            self.assertIn(self.ctl("check").returncode, (1, 2), text)
+            self.assertIn(self.ctl("status").returncode, (0, 1), text)
+
+
+class Status(ClusterTest):
+    def test_by_node_namespace_and_pod(self):
+        other = {**report()["pods"][0], "namespace": "bank", "name": "db-0", "smcr": 0, "tcp": 0, "links": 0, "reasons": {}}
+        self.cluster["reports"].append(config_map(report("n2", pods=[other])))
+        done = self.ctl("status")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        rows = [line.split() for line in done.stdout.splitlines()]
+        self.assertIn(["n1", "0.1.0", "2", "1", "75%", "40", "2", "no_rdma_device=7,peer_not_injected=3"], rows)
+        self.assertIn(["bank", "-", "0", "0", "-"], rows)
+        self.assertIn(["shop", "web-0", "n1", "good", "75%", "40", "2", "no_rdma_device=7,peer_not_injected=3"], rows)
+        made = json.loads(self.ctl("status", "-o", "json", "-n", "bank").stdout)
+        self.assertEqual([pod["name"] for pod in made["pods"]], ["db-0"])
+        self.assertEqual(list(made["namespaces"]), ["bank"])
+        self.assertEqual(len(made["nodes"]), 2)
+
+    def test_what_is_wrong_is_named(self):
+        pod = {**report()["pods"][0], "redirect": "missing", "answers": False}
+        self.cluster["reports"] = [config_map(report("n1", written_seconds=1, installed=False, pods=[pod]))]
+        done = self.ctl("status")
+        self.assertEqual(done.returncode, 1)
+        for words in ("node n1: its agent has not reported", "node n1: the CNI plugin is not installed",
+                      "pod shop/web-0: it runs without its redirect", "pod shop/web-0: its sidecar does not answer"):
+            self.assertIn(words, done.stdout)
+
+    def test_nobody_reports(self):
+        self.cluster["reports"] = []
+        done = self.ctl("status")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("no agent has written a report", done.stdout)
+        self.cluster["denied"] = {"configmaps"}
+        self.refused("status 403", "configmaps is forbidden", arguments=("status",))
+
+    def test_as_a_plugin_of_kubectl(self):
+        """kubectl runs the first kubectl-fairlead in the path with the words behind "fairlead"."""
+        link = self.folder / "kubectl-fairlead"
+        if not link.exists():
+            link.symlink_to(Path(CTL).resolve())
+        path = self.folder / "config"
+        path.write_text(yaml.safe_dump(self.config))
+        done = subprocess.run([link, "status"], capture_output=True, text=True, timeout=120, check=False,
+                              env={**os.environ, "KUBECONFIG": str(path)})
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=1)
