@@ -91,10 +91,6 @@ constexpr std::array kCatalog = {
     MetricInfo{M::kPnetInfo, "fairlead_pnet_info", T::kGauge,
                "`pnet`, `source` (where it came from)",
                "Always 1; the labels tell the PNET IDs in use."},
-    MetricInfo{M::kRedirectConfigured, "fairlead_redirect_configured", T::kGauge, kNoLabels,
-               "1 if connections came through a redirect, 0 if they reached the redirect port "
-               "directly only; "
-               "absent before the first of either."},
     MetricInfo{M::kMemory, "fairlead_memory_bytes", T::kGauge,
                "`use` (rings, peer_rings, messages, connections)",
                "Memory that is set aside out of memory.limit, by its use; see configuration.md."},

@@ -161,16 +161,6 @@ void add_refused(Families& out, StatsSpan stats) {
             }));
 }
 
-// Absent before the first connection of a redirect.
-void add_redirect(Families& out, StatsSpan stats) {
-  const std::uint64_t redirected = sum_of(stats, &WorkerStats::redirected);
-  const std::uint64_t missing = sum_of(stats, [](const WorkerStats& worker) -> const Counter& {
-    return worker.refused_of(RefusedFor::kRedirect);
-  });
-  if (redirected + missing != 0)
-    out.set(Metric::kRedirectConfigured, std::uint64_t{redirected != 0});
-}
-
 // In the order of MemoryUse.
 constexpr std::array<const char*, kMemoryUses> kMemoryUseNames = {"rings", "peer_rings", "messages",
                                                                   "connections"};
@@ -276,7 +266,6 @@ std::string render_metrics(const MetricsInput& input) {
   add_links(out, input.snapshot);
   add_devices(out, input.snapshot);
   add_refused(out, input.stats);
-  add_redirect(out, input.stats);
   if (input.http_refusals != nullptr)
     for (const event::HttpRefusal reason : event::kAllHttpRefusals)
       out.set(Metric::kHttpRefused, {{"reason", std::string(to_string(reason))}},

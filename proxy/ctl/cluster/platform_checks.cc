@@ -31,8 +31,9 @@ std::string to_string(Version version) {
   return std::to_string(version.major) + "." + std::to_string(version.minor);
 }
 
-// The first two numbers of "v1.34.1", "5.15.0-91-generic", "1.7.2".
-std::optional<Version> parse_version(std::string_view text) {
+// The first two numbers of "v1.34.1", "5.15.0-91-generic", "1.7.2". Not inlined: GCC 12 takes the
+// numbers of an empty result for uninitialised otherwise.
+[[gnu::noinline]] std::optional<Version> parse_version(std::string_view text) {
   if (text.starts_with('v')) text.remove_prefix(1);
   Version version;
   const char* end = text.data() + text.size();

@@ -116,13 +116,9 @@ TEST_F(Metrics, LinksAreCountedByDeviceAndState) {
   EXPECT_EQ(found.at("fairlead_link_groups{state=\"asymmetric_peer\"}"), "0");
 }
 
-TEST_F(Metrics, RedirectIsExportedOnlyWhenItIsKnown) {
-  EXPECT_FALSE(series().contains("fairlead_redirect_configured"));
+TEST_F(Metrics, RefusalsForAMissingRedirectAreCounted) {
   proxy_.stats[0]->refused_of(RefusedFor::kRedirect).add();
-  EXPECT_EQ(series().at("fairlead_redirect_configured"), "0");
   EXPECT_EQ(series().at("fairlead_connections_refused_total{reason=\"redirect\"}"), "1");
-  proxy_.stats[1]->redirected.add();
-  EXPECT_EQ(series().at("fairlead_redirect_configured"), "1");
 }
 
 TEST_F(Metrics, AtRestThereAreFewSeries) {
@@ -167,7 +163,6 @@ TEST_F(Metrics, ProcessMetricsAreThoseOfThisProcess) {
 }
 
 TEST_F(Metrics, EveryMetricOfTheCatalogueIsProduced) {
-  proxy_.stats[0]->redirected.add();
   const std::string page = text();
   for (const MetricInfo& info : metric_catalog()) {
     const std::string type =
@@ -189,7 +184,6 @@ TEST(MetricCatalogue, NamesAreUniqueAndHelpIsASentence) {
 TEST_F(Metrics, PromtoolFindsNothingToComplainAbout) {
   if (std::system("promtool --version >/dev/null 2>&1") != 0)
     GTEST_SKIP() << "promtool is not installed (Debian package prometheus)";
-  proxy_.stats[0]->redirected.add();
   const std::string path =
       testing::TempDir() + "fairlead-metrics-" + std::to_string(::getpid()) + ".txt";
   std::ofstream(path) << text();
