@@ -1,7 +1,7 @@
 #include <array>
 #include <charconv>
+#include <cstdint>
 #include <map>
-#include <optional>
 #include <string>
 
 #include "ctl/cluster/check_text.h"
@@ -16,32 +16,37 @@ using json::member;
 using json::text_of;
 
 struct Version {
-  unsigned major = 0, minor = 0;
-  auto operator<=>(const Version&) const = default;
+  std::uint64_t number = 0;  // 0: the text was none
+  explicit operator bool() const { return number != 0; }
+  bool operator<(const Version& other) const { return number < other.number; }
 };
 
-constexpr Version kKubernetesMin{1, 30};  // as in the chart's kubeVersion
-constexpr Version kKernelMin{5, 10};      // a sockops program may write TCP options
-constexpr Version kContainerdAnnotations{1, 5};
-constexpr Version kContainerdNri{2, 0};
-constexpr Version kCrioAnnotations{1, 29};
-constexpr Version kCrioNri{1, 30};
-
-std::string to_string(Version version) {
-  return std::to_string(version.major) + "." + std::to_string(version.minor);
+constexpr Version version_of(std::uint32_t major, std::uint32_t minor) {
+  return {std::uint64_t{major} << 32 | minor};
 }
 
-// The first two numbers of "v1.34.1", "5.15.0-91-generic", "1.7.2". Not inlined: GCC 12 takes the
-// numbers of an empty result for uninitialised otherwise.
-[[gnu::noinline]] std::optional<Version> parse_version(std::string_view text) {
+constexpr Version kKubernetesMin = version_of(1, 30);  // as in the chart's kubeVersion
+constexpr Version kKernelMin = version_of(5, 10);      // a sockops program may write TCP options
+constexpr Version kContainerdAnnotations = version_of(1, 5);
+constexpr Version kContainerdNri = version_of(2, 0);
+constexpr Version kCrioAnnotations = version_of(1, 29);
+constexpr Version kCrioNri = version_of(1, 30);
+
+std::string to_string(Version version) {
+  return std::to_string(version.number >> 32) + "." + std::to_string(version.number & UINT32_MAX);
+}
+
+// The first two numbers of "v1.34.1", "5.15.0-91-generic", "1.7.2".
+Version parse_version(std::string_view text) {
   if (text.starts_with('v')) text.remove_prefix(1);
-  Version version;
+  std::uint32_t major = 0;
+  std::uint32_t minor = 0;
   const char* end = text.data() + text.size();
-  const auto major = std::from_chars(text.data(), end, version.major);
-  if (major.ec != std::errc{} || major.ptr == end || *major.ptr != '.') return std::nullopt;
-  const auto minor = std::from_chars(major.ptr + 1, end, version.minor);
-  if (minor.ec != std::errc{}) return std::nullopt;
-  return version;
+  const auto first = std::from_chars(text.data(), end, major);
+  if (first.ec != std::errc{} || first.ptr == end || *first.ptr != '.') return {};
+  const auto second = std::from_chars(first.ptr + 1, end, minor);
+  if (second.ec != std::errc{}) return {};
+  return version_of(major, minor);
 }
 
 Check check_version(const ClusterFacts& facts) {
@@ -50,7 +55,7 @@ Check check_version(const ClusterFacts& facts) {
   const std::string text = text_of(member(facts.version.body, "gitVersion"));
   const auto version = parse_version(text);
   if (!version) return bad(kName, "\"" + text + "\" is no version", "is this an API server?");
-  if (*version < kKubernetesMin)
+  if (version < kKubernetesMin)
     return bad(kName, text + " is older than " + to_string(kKubernetesMin),
                "upgrade the cluster; sidecars need its native sidecar containers");
   return good(kName, text);
@@ -66,16 +71,16 @@ void judge_runtime(const std::string& name, const std::string& runtime, NodeGrou
   const std::size_t scheme = runtime.find("://");
   const std::string kind = runtime.substr(0, scheme);
   const auto version =
-      scheme == std::string::npos ? std::nullopt : parse_version(runtime.substr(scheme + 3));
+      scheme == std::string::npos ? Version{} : parse_version(runtime.substr(scheme + 3));
   const std::string shown = name + " (" + runtime + ")";
   if (!version || (kind != "containerd" && kind != "cri-o")) {
     groups.unknown_runtime.push_back(shown);
     return;
   }
   const bool is_containerd = kind == "containerd";
-  if (*version < (is_containerd ? kContainerdAnnotations : kCrioAnnotations))
+  if (version < (is_containerd ? kContainerdAnnotations : kCrioAnnotations))
     groups.no_annotations.push_back(shown);
-  if (*version < (is_containerd ? kContainerdNri : kCrioNri)) groups.no_nri.push_back(shown);
+  if (version < (is_containerd ? kContainerdNri : kCrioNri)) groups.no_nri.push_back(shown);
 }
 
 NodeGroups group_nodes(const Json& nodes) {
@@ -93,7 +98,7 @@ NodeGroups group_nodes(const Json& nodes) {
       groups.other_processor.push_back(name + " (" + processor + ")");
     const std::string kernel = text_of(member(info, "kernelVersion"));
     const auto version = parse_version(kernel);
-    if (!version || *version < kKernelMin) groups.old_kernel.push_back(name + " (" + kernel + ")");
+    if (!version || version < kKernelMin) groups.old_kernel.push_back(name + " (" + kernel + ")");
     judge_runtime(name, text_of(member(info, "containerRuntimeVersion")), groups);
     for (const Json& condition : items_of(member(node, "status", "conditions")))
       if (text_of(member(condition, "type")) == "Ready" &&
