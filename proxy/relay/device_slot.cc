@@ -49,7 +49,7 @@ Result<std::unique_ptr<DeviceSlot>> DeviceSlot::create(std::unique_ptr<rdma::Dev
   const bool shared = own.capabilities().receive_queue_crosses_domains;
   std::unique_ptr<ReceivePool> pool = SMC_TRY(
       ReceivePool::create(slot->own_.receives, own, *slot->receive_domain_,
-                          shared ? pool_of_worker(budget.limit_bytes()) : kPoolOfGroup, budget));
+                          shared ? pool_of_worker(budget.limit_bytes()) : kPoolOnTrial, budget));
   // Otherwise it was a trial: a device on which no group could have one is of no use.
   if (!shared) return slot;
   slot->shared_pool_ = std::move(pool);

@@ -25,6 +25,9 @@ struct PoolSize {
 };
 inline constexpr PoolSize kPoolOfWorker{512, 64, 512};
 inline constexpr PoolSize kPoolOfGroup{128, 16, 8};
+// What a device must be able to register before it is used: a pool of a group that has grown.
+inline constexpr PoolSize kPoolOnTrial{kPoolOfGroup.entries, kPoolOfGroup.limit,
+                                       kPoolOfGroup.entries};
 // The buffers of a worker's pool take at most this part of its memory, and are so many at least.
 inline constexpr std::size_t kPoolShare = 8;
 inline constexpr std::uint32_t kPoolEntriesMin = 64;

@@ -24,6 +24,7 @@ def capture(stage, name):
     b = stage.b
     target = b.folder / f"{name}.pcap"
     target.unlink(missing_ok=True)
+    b.run(["rm", "-f", "/tmp/lab/wire.pcap"])  # of an earlier capture
     # Straight into the shared folder it would lose packets.
     dump = b.start(["dumpcap", "-q", "-i", "eth0", "-B", "32", "-w", "/tmp/lab/wire.pcap", "-P"])
     wait_until(lambda: b.run(["/bin/sh", "-c", "test -s /tmp/lab/wire.pcap && echo yes"],
