@@ -22,10 +22,10 @@ SECONDS_MAX = 120
 TOKEN = "fairlead-test"
 
 
-def built_program(name):
+def built_program(name, project="kubernetes"):
     """Path of the newest version in the cache, or None."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "fairlead"
-    built = cache.glob(f"kubernetes-*/{name}")
+    built = cache.glob(f"{project}-*/{name}")
     return max(built, key=lambda path: [int(number) for number in re.findall(r"\d+", path.parent.name)], default=None)
 
 

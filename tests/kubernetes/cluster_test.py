@@ -17,39 +17,17 @@ from pathlib import Path
 import cluster
 import containers
 import helm
+import leftovers
+import workload
+from workload import SHOP
 
 sys.path.insert(1, str(Path(__file__).parents[1]))
 
 from suite import main, wait_until  # pylint: disable=wrong-import-position
 
 BUILD = Path(sys.argv.pop(1))
-VERSION = "0.1.0"
-IMAGES = {containers.FAIRLEAD: VERSION, containers.REDIS: "1", "localhost/pause": "1"}
-RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted"}
 SYSTEM = ("-n", "fairlead-system")
-SHOP = ("-n", "shop")
-GRACE_SECONDS = 20
 CAP_SYS_RESOURCE = 24
-KINDS = ("all,clusterrole,clusterrolebinding,configmap,mutatingadmissionpolicy,mutatingadmissionpolicybinding,"
-         "mutatingwebhookconfiguration,role,rolebinding,secret,serviceaccount")
-
-
-def deployment(name):
-    """redis-server, also in the client's pod, because it keeps running and the image has no sleep."""
-    labels = {"app": name}
-    redis = {"name": "redis", "image": f"{containers.REDIS}:{IMAGES[containers.REDIS]}",
-             "command": ["/usr/bin/redis-server", "--bind", "0.0.0.0", "--protected-mode", "no", "--save", "",
-                         "--dir", "/tmp"],
-             "readinessProbe": {"tcpSocket": {"port": 6379}, "periodSeconds": 1},
-             "securityContext": {"runAsNonRoot": True, "runAsUser": 1000, "allowPrivilegeEscalation": False,
-                                 "capabilities": {"drop": ["ALL"]}, "seccompProfile": {"type": "RuntimeDefault"}}}
-    pod = {"terminationGracePeriodSeconds": GRACE_SECONDS, "containers": [redis]}
-    return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name, "namespace": "shop"},
-            "spec": {"selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels}, "spec": pod}}}
-
-
-SERVICE = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "redis", "namespace": "shop"},
-           "spec": {"selector": {"app": "redis"}, "ports": [{"port": 6379}]}}
 
 
 def rnic_access():
@@ -79,21 +57,8 @@ class RealCluster(unittest.TestCase):
 
     def add_images(self):
         images = containers.image_folder(BUILD, self.folder / "images")
-        runtime = containers.Runtime(images, self.folder)
-        runtime.make_redis()
-        runtime.make_image("localhost/pause", self.pause(), "/pause")
-        for name, tag in IMAGES.items():
-            archive = self.folder / f"{Path(name).name}.tar"
-            runtime.buildah("push", name, f"docker-archive:{archive}:{name}:{tag}")
+        for archive in workload.archives(containers.Runtime(images, self.folder)):
             self.cluster.add_image(archive)
-
-    def pause(self):
-        """The container that keeps a pod's namespaces."""
-        root = self.folder / "pause"
-        root.mkdir()
-        subprocess.run(["gcc", "-static", "-o", root / "pause", "-x", "c", "-"], input=cluster.PAUSE, text=True,
-                       check=True, timeout=60)
-        return root
 
     def shown(self, *words, check=True):
         """Runs a command as a user enters it, and returns its output."""
@@ -128,7 +93,7 @@ class RealCluster(unittest.TestCase):
 
     def would_be_injected(self):
         pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "dry", "namespace": "shop"},
-               "spec": deployment("dry")["spec"]["template"]["spec"]}
+               "spec": workload.deployment("dry")["spec"]["template"]["spec"]}
         made = self.cluster.kubectl("create", "--dry-run=server", "-o", "json", "-f", "-", input=json.dumps(pod))
         return "initContainers" in json.loads(made)["spec"]
 
@@ -172,24 +137,19 @@ class RealCluster(unittest.TestCase):
         wait_until(lambda: "event=ready" in log.read_text(), "the sidecar's log", 30)
         begun = time.monotonic()
         self.kubectl(*SHOP, "delete", "pod", name)
-        self.assertLess(time.monotonic() - begun, GRACE_SECONDS)
+        self.assertLess(time.monotonic() - begun, workload.GRACE_SECONDS)
         follower.wait(30)
         self.assertIn("event=drain signal=Terminated", log.read_text())
         self.assertIn("event=stopped", log.read_text())
         self.rolled_out("web")
 
     def assert_uninstalled(self):
-        self.assertNotIn("fairlead", self.cluster.in_node("cat", "/etc/cni/net.d/10-pods.conflist"))
-        self.assertNotIn("fairlead-cni", self.cluster.in_node("ls", "/opt/cni/bin"))
-        self.assertEqual(self.cluster.in_node("ls", "/run/fairlead-cni"), "")
-        labels = self.cluster.kubectl("get", "node", cluster.NODE, "-o", "jsonpath={.metadata.labels}")
-        self.assertNotIn("fairlead", labels)
-        wait_until(lambda: "fairlead" not in self.cluster.kubectl("get", KINDS, "-A", "-o", "name"),
-                   "everything of the release to be gone", 60)
+        self.assertEqual(leftovers.on_node(self.cluster.in_node), [])
+        wait_until(lambda: not leftovers.objects_left(self.cluster.kubectl), "everything of the release to be gone", 60)
 
     def test_readme(self):
-        self.cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop", "labels": RESTRICTED}})
-        self.cluster.apply(deployment("redis"), deployment("web"), SERVICE)
+        self.cluster.apply(workload.NAMESPACE)
+        self.cluster.apply(workload.deployment("redis"), workload.deployment("web"), workload.SERVICE)
         for name in ("redis", "web"):
             self.rolled_out(name)
         wait_until(self.ping, "redis by its Service", 60)

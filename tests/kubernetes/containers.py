@@ -15,8 +15,11 @@ NEEDED = ("podman", "buildah", "runc", "conmon", "ip")
 PLUGIN_DIRS = [Path("/usr/lib/cni"), Path("/opt/cni/bin")]
 FAIRLEAD = "localhost/fairlead"
 REDIS = "localhost/redis"
+PAUSE = "localhost/pause"
 REDIS_PROGRAMS = ("redis-server", "redis-cli", "redis-benchmark")
 BUILD_SECONDS_MAX = 720  # it only ends a build that hangs
+# The container that keeps a pod's namespaces.
+PAUSE_SOURCE = "#include <signal.h>\n#include <unistd.h>\nint main() { signal(SIGTERM, _exit); for (;;) pause(); }\n"
 
 
 def why_not(*programs):
@@ -93,6 +96,20 @@ class Runtime:
         recipe = self.folder / "Dockerfile.files"
         recipe.write_text(f"FROM scratch\nCOPY . /\nENTRYPOINT {json.dumps(command)}\n")
         self.buildah("bud", "--isolation", "chroot", "-t", name, "-f", recipe, root)
+
+    def make_pause(self):
+        root = self.folder / "pause"
+        root.mkdir()
+        subprocess.run(["gcc", "-static", "-o", root / "pause", "-x", "c", "-"], input=PAUSE_SOURCE, text=True, check=True,
+                       timeout=60)
+        self.make_image(PAUSE, root, "/pause")
+
+    def archive(self, name, tag):
+        """A file that runtimes import."""
+        path = self.folder / f"{Path(name).name}.tar"
+        path.unlink(missing_ok=True)
+        self.buildah("push", name, f"docker-archive:{path}:{name}:{tag}")
+        return path
 
     def why_no_container(self):
         """The reason why a plain container cannot run here, such as missing rights, or None."""

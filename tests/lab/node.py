@@ -21,7 +21,6 @@ from suite import seconds  # pylint: disable=wrong-import-position
 ROOT = kernel.ROOT
 BUILD = Path(os.environ.get("FAIRLEAD_BUILD", ROOT / "build/release"))
 SECONDS_TO_BOOT = 300
-MEMORY_MIB = 1536
 PR_SET_PDEATHSIG = 1
 
 
@@ -108,8 +107,11 @@ class Process:
 class Node:
     """One guest. Start it on the main thread: it dies with the thread that started it."""
 
+    NAMES = ("a", "b")
+    MEMORY_MIB = 1536
+
     def __init__(self, number, folder, the_kernel, initramfs, link, mtu):
-        self.number, self.name = number, "ab"[number - 1]
+        self.number, self.name = number, self.NAMES[number - 1]
         self.address = f"10.9.0.{number}"
         self.folder = folder
         self.link, self.mtu = link, mtu
@@ -132,11 +134,10 @@ class Node:
     def command(self, the_kernel, initramfs):
         words = (f"console=ttyS0 quiet panic=-1 mitigations=off lab.node={self.number} "
                  f"lab.modules={the_kernel.modules} lab.mtu={self.mtu}")
-        mac = f"52:54:00:00:00:{self.number:02x}"
         return [
             "qemu-system-x86_64", "-nodefaults", "-no-user-config", "-display", "none",
             "-accel", os.environ.get("LAB_ACCEL", "tcg,thread=multi"), "-cpu", "max", "-smp", "2",
-            "-m", str(MEMORY_MIB), "-kernel", the_kernel.image, "-initrd", initramfs,
+            "-m", str(self.MEMORY_MIB), "-kernel", the_kernel.image, "-initrd", initramfs,
             "-append", words, "-serial", "chardev:console",
             "-chardev", f"file,id=console,path={self.console},append=on",
             "-virtfs", "local,path=/,mount_tag=root,security_model=none,readonly=on,multidevs=remap",
@@ -144,10 +145,14 @@ class Node:
             "-device", "virtio-serial-pci",
             "-chardev", f"socket,id=agent,path={self.folder}/agent.{self.name},server=on,wait=off",
             "-device", "virtserialport,chardev=agent,name=fairlead.agent",
-            "-netdev", f"stream,id=wire,server={'on' if self.number == 1 else 'off'},"
-                       f"addr.type=unix,addr.path={self.link}",
-            "-device", f"virtio-net-pci,netdev=wire,mac={mac},romfile=",
+            *self.wire(),
+            "-device", f"virtio-net-pci,netdev=wire,mac=52:54:00:00:00:{self.number:02x},romfile=",
             "-device", "virtio-rng-pci"]
+
+    def wire(self):
+        """QEMU's words for the network "wire", on which eth0 is."""
+        return ["-netdev", f"stream,id=wire,server={'on' if self.number == 1 else 'off'},"
+                           f"addr.type=unix,addr.path={self.link}"]
 
     def connect(self):
         """Waits until the agent has sent its hello."""

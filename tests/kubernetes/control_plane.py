@@ -1,0 +1,139 @@
+"""etcd, API server, controller manager and scheduler, and kubectl, in namespaces of their own.
+
+The namespaces are for mounts, network and processes; whatever runs there ends with its first process. The programs of
+Kubernetes are looked for in the path and in the user's cache, where scripts/kubernetes.sh builds them.
+"""
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import apiserver
+from suite import wait_until
+
+KUBERNETES = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy", "kubelet", "kubectl")
+OTHERS = ("etcd", "nsenter", "setpriv", "unshare", "ip")
+SERVICES = "10.96.0.0/16"
+API_PORT = 6443
+SECONDS_MAX = 180
+
+
+def why_not(*others):
+    """What is missing, `others` included; or nothing."""
+    if os.geteuid() != 0:
+        return "not root"
+    if missing := [name for name in KUBERNETES if not find(name)]:
+        return f"no {', '.join(missing)}; make k8s-test, or scripts/kubernetes.sh, builds them"
+    if missing := [name for name in (*OTHERS, *others) if not find(name)]:
+        return f"{', '.join(missing)} not installed; scripts/bootstrap.sh k8s"
+    return ""
+
+
+def find(name):
+    return shutil.which(name, path=os.environ["PATH"] + ":/usr/sbin:/sbin") or apiserver.built_program(name)
+
+
+def cni_network(pods):
+    """Not a bridge: replies between its ports would pass by the translation of Services."""
+    return {"cniVersion": "0.4.0", "name": "pods", "plugins": [
+        {"type": "ptp",
+         "ipam": {"type": "host-local", "ranges": [[{"subnet": pods}]], "routes": [{"dst": "0.0.0.0/0"}]}}]}
+
+
+class ControlPlane:
+    """Of a folder, which is the caller's to remove.
+
+    `setup` is a Bash script that runs as first process: it gets the folder and `arguments`, gives the network namespace
+    `address`, makes the file node.ready in the folder, and stays. (Bash, since the first process must reap what its
+    children leave.)
+    """
+
+    def __init__(self, folder, address, setup, *arguments, others=()):
+        self.folder, self.address = Path(folder), address
+        self.setup = ["bash", "-c", setup, "setup", self.folder, *arguments]
+        self.config = self.folder / "kubeconfig"
+        self.programs = {name: str(find(name)) for name in (*KUBERNETES, *OTHERS, *others)}
+        self.processes = {}
+        self.place, self.enter = None, []
+
+    def start_place(self):
+        self.place = subprocess.Popen(["setpriv", "--pdeathsig", "KILL", "unshare", "--mount", "--net", "--pid", "--fork",
+                                       "--kill-child", "--mount-proc", *self.setup])
+        ready = self.folder / "node.ready"
+        wait_until(lambda: self.place.poll() is not None or ready.exists(), "the node", 30)
+        assert self.place.poll() is None, "the node's namespaces could not be made"
+        self.enter = [self.programs["nsenter"], "-t", self.first_process(), "-m", "-n", "-p", "--"]
+
+    def first_process(self):
+        """Its number on the host."""
+        return Path(f"/proc/{self.place.pid}/task/{self.place.pid}/children").read_text().split()[0]
+
+    def start_api_server(self):
+        subprocess.run(["openssl", "genrsa", "-out", self.folder / "account.key", "2048"], check=True,
+                       capture_output=True)
+        (self.folder / "tokens").write_text(f"{apiserver.TOKEN},admin,admin,system:masters\n")
+        self.launch("etcd", "--data-dir", self.folder / "etcd", "--unsafe-no-fsync")
+        self.launch("kube-apiserver", "--etcd-servers", "http://127.0.0.1:2379", "--secure-port", API_PORT,
+                    "--advertise-address", self.address, "--cert-dir", self.folder / "certs",
+                    "--service-cluster-ip-range", SERVICES, "--authorization-mode", "RBAC",
+                    "--token-auth-file", self.folder / "tokens", "--service-account-issuer", "https://fairlead.test",
+                    "--service-account-key-file", self.folder / "account.key",
+                    "--service-account-signing-key-file", self.folder / "account.key", "--allow-privileged",
+                    "--kubelet-preferred-address-types=InternalIP", "--enable-aggregator-routing")
+        self.write_config()
+        self.wait(lambda: self.kubectl("get", "--raw", "/readyz", check=False) == "ok", "the API server")
+
+    def start_controllers(self):
+        client = ["--kubeconfig", self.config, "--leader-elect=false", "--bind-address=127.0.0.1"]
+        self.launch("kube-controller-manager", *client,
+                    "--service-account-private-key-file", self.folder / "account.key",
+                    "--root-ca-file", self.folder / "certs" / "apiserver.crt")
+        self.launch("kube-scheduler", *client)
+
+    def write_config(self):
+        self.config.write_text(json.dumps({
+            "apiVersion": "v1", "kind": "Config", "current-context": "test",
+            "clusters": [{"name": "test", "cluster": {"server": f"https://{self.address}:{API_PORT}",
+                                                      "insecure-skip-tls-verify": True}}],
+            "users": [{"name": "admin", "user": {"token": apiserver.TOKEN}}],
+            "contexts": [{"name": "test", "context": {"cluster": "test", "user": "admin"}}]}))
+
+    def launch(self, name, *words):
+        with open(self.folder / f"{name}.log", "wb") as log:
+            self.processes[name] = subprocess.Popen([*self.enter, self.programs[name], *map(str, words)], stdout=log,
+                                                    stderr=log, stdin=subprocess.DEVNULL)
+
+    def wait(self, condition, what, timeout=SECONDS_MAX):
+        def holds():
+            for name, process in self.processes.items():
+                assert process.poll() is None, f"{name}: " + (self.folder / f"{name}.log").read_text()[-3000:]
+            return condition()
+
+        return wait_until(holds, what, timeout)
+
+    def wait_node(self, name):
+        ready = "jsonpath={.status.conditions[?(@.type=='Ready')].status}"
+        self.wait(lambda: "True" in self.kubectl("get", "node", name, "-o", ready, check=False), f"{name} to be ready")
+
+    def in_node(self, *words, check=True, timeout=SECONDS_MAX, **options):
+        """What a command in the namespaces prints."""
+        done = subprocess.run([*self.enter, *map(str, words)], check=False, capture_output=True, text=True,
+                              timeout=timeout, **options)
+        if check and done.returncode != 0:
+            raise AssertionError(f"{' '.join(map(str, words))}: {done.stdout}{done.stderr}")
+        return done.stdout if done.returncode == 0 else ""
+
+    def kubectl(self, *words, check=True, **options):
+        return self.in_node("env", f"KUBECONFIG={self.config}", self.programs["kubectl"], *words, check=check,
+                            **options)
+
+    def apply(self, *objects):
+        self.kubectl("apply", "-f", "-", input=json.dumps({"apiVersion": "v1", "kind": "List", "items": list(objects)}))
+
+    def close(self):
+        if self.place:
+            self.place.kill()
+            self.place.wait()
+        for process in self.processes.values():
+            process.wait()

@@ -1,0 +1,33 @@
+"""What runs in a cluster beside Fairlead: redis in Deployments under Pod Security `restricted`, and their images."""
+import containers
+
+VERSION = "0.1.0"
+IMAGES = {containers.FAIRLEAD: VERSION, containers.REDIS: "1", containers.PAUSE: "1"}
+SHOP = ("-n", "shop")
+PORT = 6379
+GRACE_SECONDS = 20
+NAMESPACE = {"apiVersion": "v1", "kind": "Namespace",
+             "metadata": {"name": "shop", "labels": {"pod-security.kubernetes.io/enforce": "restricted"}}}
+SERVICE = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "redis", "namespace": "shop"},
+           "spec": {"selector": {"app": "redis"}, "ports": [{"port": PORT}]}}
+
+
+def deployment(name, **spec):
+    """redis-server, also in the client's pod, because it keeps running and the image has no sleep. `spec` is added to the pod's."""
+    labels = {"app": name}
+    redis = {"name": "redis", "image": f"{containers.REDIS}:{IMAGES[containers.REDIS]}",
+             "command": ["/usr/bin/redis-server", "--bind", "0.0.0.0", "--protected-mode", "no", "--save", "",
+                         "--dir", "/tmp"],
+             "readinessProbe": {"tcpSocket": {"port": PORT}, "periodSeconds": 1},
+             "securityContext": {"runAsNonRoot": True, "runAsUser": 1000, "allowPrivilegeEscalation": False,
+                                 "capabilities": {"drop": ["ALL"]}, "seccompProfile": {"type": "RuntimeDefault"}}}
+    pod = {"terminationGracePeriodSeconds": GRACE_SECONDS, "containers": [redis], **spec}
+    return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name, "namespace": "shop"},
+            "spec": {"selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels}, "spec": pod}}}
+
+
+def archives(runtime):
+    """Files of all images, Fairlead's from the runtime's own store, the others made here."""
+    runtime.make_redis()
+    runtime.make_pause()
+    return [runtime.archive(name, tag) for name, tag in IMAGES.items()]
