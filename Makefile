@@ -44,6 +44,13 @@ lab: build  ## test Fairlead with the kernel's SMC in two virtual machines with 
 	@./scripts/bootstrap.sh lab
 	python3 -B tests/lab/lab.py
 
+.PHONY: two-nodes
+two-nodes: build  ## a cluster of two virtual machines with RNICs: the chart, pods, what goes and comes back; not part of test
+	@./scripts/bootstrap.sh test lab k8s
+	@./scripts/kubernetes.sh >/dev/null
+	@./scripts/containerd.sh >/dev/null
+	python3 -B tests/two_nodes/run.py
+
 .PHONY: lab-bench
 lab-bench: build  ## compare speeds in the lab: TCP, the kernel's SMC-R, HAProxy, Fairlead, the device
 	@./scripts/bootstrap.sh lab
