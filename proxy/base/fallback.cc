@@ -127,8 +127,7 @@ constexpr std::array kTable = {
     ours(R::kNoUsableGid, "no_usable_gid", 0x03, kDeclineNoRdmaDevice, false,
          "the RNIC port has no usable GID",
          "see fairleadctl devices: smc.gid_subnets, gid_index or gid_type may exclude all; "
-         "MLNX_OFED "
-         "refuses GIDs of the node: give the pod macvlan or a VF"),
+         "MLNX_OFED refuses GIDs of the node: give the pod macvlan or a VF"),
     ours(R::kMemlockLimit, "memlock_limit", 0x04, kDeclineMemory, false,
          "the limit on locked memory is used up",
          "raise RLIMIT_MEMLOCK of the container runtime, or lower buffers.size"),

@@ -1,4 +1,4 @@
-"""Who gets an RNIC, and what else a sidecar may do."""
+"""Which containers get an RNIC, and what else a sidecar may do."""
 import json
 
 import workload
