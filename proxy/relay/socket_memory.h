@@ -14,9 +14,9 @@
 //   socket to the network  in kConnectionBytes           two buffers
 //   bytes in hand          none, they are in the ring    two copies of one read
 //
-// A full buffer makes TCP slow where one segment of the loopback device, up to 64 KiB, does not
-// fit. When memory gets short, connections to and from the application therefore agree on small
-// segments (WorkerThread, SocketNetwork).
+// TCP is slow if one segment of the loopback device, up to 64 KiB, does not fit the receive buffer.
+// When memory gets short, new connections with applications therefore agree on small segments
+// (WorkerThread, SocketNetwork).
 //
 // A buffer counts twice its size, as the kernel counts it, and a send buffer one write more, by
 // which the kernel lets it be exceeded. What a peer sent before its socket was bounded counts as

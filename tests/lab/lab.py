@@ -15,7 +15,6 @@ import atexit
 import contextlib
 import os
 import shutil
-import signal
 import sys
 import time
 import traceback
@@ -34,23 +33,14 @@ import scenarios_wire  # noqa: F401
 import scenarios_ends  # noqa: F401
 import scenarios_verbs  # noqa: F401
 import scenarios_links  # noqa: F401
+from console import BEGUN, SKIPPED, end_on_signals, say
 from node import LabError
 from two_nodes import Lab
 
 ROOT = Path(__file__).resolve().parents[2]
-SKIPPED = 77
 # An emulated machine on busy processors may stand still for seconds, long enough for an RNIC to give
 # its peer up. A few scenarios that failed are played once more; of many the cause is another.
 SECOND_TRIES_MAX = 3
-BEGUN = time.monotonic()
-
-
-def say(text):
-    print(f"[{time.monotonic() - BEGUN:5.1f}] {text}", flush=True)
-
-
-def end_on_signal(number, _):
-    raise SystemExit(128 + number)
 
 
 def boot(arguments):
@@ -167,8 +157,7 @@ def main():
             print(f"{function.__name__}: {function.__doc__}")
         return 0
     arguments.folder = arguments.folder.resolve()
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, end_on_signal)
+    end_on_signals()
     try:
         chosen = choose(arguments.only) * arguments.repeat
         lab = boot(arguments)

@@ -8,7 +8,6 @@
 Exit codes: 0 all is well, 1 not, 77 it cannot run here (the last line says why).
 """
 import argparse
-import signal
 import sys
 import time
 import traceback
@@ -24,19 +23,10 @@ import checks_life  # noqa: F401,E402
 import kernel  # noqa: E402
 import place  # noqa: E402
 from checks import Skip  # noqa: E402
+from console import SKIPPED, end_on_signals, say  # noqa: E402
 from node import LabError, ROOT  # noqa: E402
 from shop import BETWEEN, ON_NODE, Shop, TCP  # noqa: E402
 
-SKIPPED = 77
-BEGUN = time.monotonic()
-
-
-def say(text):
-    print(f"[{time.monotonic() - BEGUN:6.1f}] {text}", flush=True)
-
-
-def end_on_signal(number, _):
-    raise SystemExit(128 + number)
 
 
 def set_up(stage):
@@ -117,8 +107,7 @@ def main():
             print(f"{function.__name__}: {function.__doc__}")
         return 0
     arguments.folder = arguments.folder.resolve()
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, end_on_signal)
+    end_on_signals()
     if why := place.why_not():
         print(f"two-nodes: cannot run here: {why}")
         return SKIPPED
