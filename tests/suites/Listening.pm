@@ -1,6 +1,7 @@
 # Loaded before memcached's tests: they learn whether their server listens by connecting to it, and to a port that
-# a proxy intercepts every connection succeeds. So a connection fails without a listener, and they try again. Servers
-# listen on TCP, never on a local socket.
+# a proxy intercepts every connection succeeds. So a connection fails without a listener, and they try again. The tests
+# connect to 127.0.0.1; a server that so far listens on IPv6 only does not count. Servers listen on TCP, never on a
+# local socket.
 package Listening;
 use strict;
 use warnings;
@@ -8,11 +9,9 @@ use IO::Socket::INET;
 
 sub listens {
     my ($port) = @_;
-    for my $table ("/proc/net/tcp", "/proc/net/tcp6") {
-        open(my $rows, "<", $table) or next;
-        while (my $row = <$rows>) {
-            return 1 if $row =~ /^\s*\d+: [0-9A-F]+:([0-9A-F]{4}) \S+ 0A / && hex($1) == $port;
-        }
+    open(my $rows, "<", "/proc/net/tcp") or die "/proc/net/tcp: $!";
+    while (my $row = <$rows>) {
+        return 1 if $row =~ /^\s*\d+: [0-9A-F]+:([0-9A-F]{4}) \S+ 0A / && hex($1) == $port;
     }
     return 0;
 }

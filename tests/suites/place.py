@@ -19,6 +19,7 @@ from harness import Proxy, listener, programs  # pylint: disable=wrong-import-po
 
 OUTBOUND_GROUP, INBOUND_GROUP = 2201, 2202
 OUTBOUND_PORT, INBOUND_PORT = 4540, 4543
+EPHEMERAL_PORTS = "50000 65535"
 CLONE_NEWNET = 0x40000000
 TRANSPORTS = ("direct", "smcr", "tcp")
 
@@ -53,6 +54,9 @@ def enter_namespace():
     if ctypes.CDLL(None, use_errno=True).unshare(CLONE_NEWNET) != 0:
         raise OSError(ctypes.get_errno(), "unshare(CLONE_NEWNET)")
     subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
+    # Servers of the suites listen on ports below. A closed client's connection on such a port (TIME_WAIT) would
+    # make their bind(2) fail, and some of them then listen on one address family only.
+    Path("/proc/sys/net/ipv4/ip_local_port_range").write_text(EPHEMERAL_PORTS)
     # Entries of closed connections leave the conntrack table early: suites make many thousands.
     quick = Path("/proc/sys/net/netfilter/nf_conntrack_tcp_timeout_time_wait")
     if quick.exists():
