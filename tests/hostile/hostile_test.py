@@ -16,6 +16,7 @@ import json
 import os
 import random
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -73,6 +74,11 @@ class HostileNeighbour(brokered.BrokerTest):
     def setUp(self):
         super().setUp()
         self.server_pod, self.client_pod = self.wired_pod(plugin.IN), self.wired_pod(plugin.IN)
+        # Readable for the attackers' user, as the programs are.
+        for folder in ("hostile", "integration"):
+            shutil.copytree(HERE.parent / folder, self.binaries / folder, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copy(HERE.parent / "suite.py", self.binaries)
+        subprocess.run(["chmod", "-R", "a+rX", self.binaries], check=True)
         self.attacker_pods = [self.wired_pod(plugin.IN) for _ in range(ATTACKERS)]
         self.inbound = self.sidecar(self.server_pod, "server", brokered.BY_BROKER)
         self.outbound = self.sidecar(self.client_pod, "client", brokered.BY_BROKER)
@@ -127,7 +133,7 @@ class HostileNeighbour(brokered.BrokerTest):
             join = f'echo $$ > {pod.cgroup}/cgroup.procs && exec "$@"'
             attackers.append(subprocess.Popen(
                 ["nice", "-n", "19", "sh", "-c", join, "sh", *pod.command(
-                    *ATTACKER_USER, sys.executable, "-B", str(HERE / "attacker.py"),
+                    *ATTACKER_USER, sys.executable, "-B", str(self.binaries / "hostile/attacker.py"),
                     "--victim-gids", self.peer_ids_text, "--victim-addresses",
                     f"{self.server_pod.address()},{self.client_pod.address()}", "--victim-port", str(PORT), *mine)],
                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))

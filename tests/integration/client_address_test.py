@@ -6,13 +6,14 @@ the server's pod reports its addresses. Each path to an application is tested, o
 import contextlib
 import json
 import os
+import shutil
 import socket
 import threading
 import unittest
 from pathlib import Path
 
 import peers
-from harness import listener, main, wait_until
+from harness import listener, main, programs, wait_until
 from pod_pair import CLIENT, CLIENT6, SERVER, SERVER6, Pods
 
 CHURN = 10_000  # more than there are slots, so each is used again
@@ -291,6 +292,12 @@ class ClientAddress(Pods):
         (self.folder / "shm").mkdir()
         os.chmod(self.folder / "shm", 0o777)
         config = [listener("in", "inbound", listen="0.0.0.0:4543", mode="redirect")]
+        # The proxy's user may have no access to the source tree.
+        binaries = self.folder / "bin"
+        binaries.mkdir()
+        shutil.copy(programs() / "fairlead-proxy", binaries)
+        self.addCleanup(os.environ.update, {"FAIRLEAD_BIN": str(programs())})
+        os.environ["FAIRLEAD_BIN"] = str(binaries)
         wrapper = ["nsenter", f"--net=/run/netns/{self.names[1]}", "setpriv", "--reuid", "2201",
                    "--regid", "2201", "--clear-groups", "--no-new-privs", "--bounding-set", "-all"]
         self.inbound = self.start("in", config, wrapper=wrapper)
