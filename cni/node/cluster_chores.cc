@@ -101,6 +101,7 @@ ClusterChores::Trouble ClusterChores::write_report() {
   facts.inventory = take_inventory();
   facts.rnics_missing = missing_ports(facts.inventory, wanted_ports(config_));
   facts.pods = ask_sidecars();
+  if (settings_.events) tell_fallbacks(facts.pods);
   const auto reply = server_.send(
       {"PATCH", report_path(settings_.report, settings_.node), "", "application/apply-patch+yaml",
        report_body(settings_.report, settings_.node, status_text(facts))});
@@ -186,11 +187,24 @@ void ClusterChores::tell(const Repaired& repaired) {
                  line.field("pod", pod.name_space + "/" + pod.name).field("what", repaired.trouble);
                });
   const event::ClusterEvent event = event_about(repaired, settings_.node);
+  (void)make_event(event);
+}
+
+bool ClusterChores::make_event(const event::ClusterEvent& event) {
   const auto made = call_api(
       server_, {"POST", cluster_event_path(event), "", "", cluster_event_body(event)}, kCreated);
-  if (made) return;
+  if (made) return true;
   metrics_.count_api_error();
   LogEvent(LogLevel::kDebug, kLogger, "no_event").field("what", made.error());
+  return false;
+}
+
+void ClusterChores::tell_fallbacks(const std::vector<PodLine>& pods) {
+  for (const FallbackEvent& due : fallback_events_.due(pods, settings_.node)) {
+    // Without the API server, or without the right to make Events, the next report tries again.
+    if (!make_event(due.event)) return;
+    fallback_events_.made(due);
+  }
 }
 
 }  // namespace fairlead::cni::node

@@ -1,6 +1,7 @@
 // What fairlead-node does with the API server, on a thread of its own because it waits for it:
 // labels its node, repairs pods that were started before the plugin was there, about which it
-// makes Events, and writes a report of its node. Without an API server a node works all the same.
+// makes Events, writes a report of its node, and makes Events about the first fallbacks of pods.
+// Without an API server a node works all the same.
 //
 // Timers: `interval` between two looks; the label is set again after kLabelInterval, because
 // anybody may have taken it off; kRepeatInterval before more Events about one pod; a report every
@@ -19,6 +20,7 @@
 #include "base/paced_lines.h"
 #include "base/time.h"
 #include "cni/node/agent_metrics.h"
+#include "cni/node/fallback_events.h"
 #include "cni/node/pod_check.h"
 #include "cni/node/repair.h"
 #include "cni/node/status_report.h"
@@ -31,6 +33,7 @@ struct ClusterSettings {
   bool repair = false;  // pods
   bool label = false;   // the node
   bool status = false;  // the report
+  bool events = false;  // about fallbacks, with the report
   std::chrono::duration<double> interval{15};         // between two looks
   std::chrono::duration<double> status_interval{60};  // between two reports
   std::string version;                                // of this program
@@ -64,6 +67,8 @@ class ClusterChores {
   Trouble tend_label();
   Trouble repair_pods();
   Trouble write_report();
+  void tell_fallbacks(const std::vector<PodLine>& pods);
+  bool make_event(const event::ClusterEvent& event);
   std::vector<PodLine> ask_sidecars();
   tl::expected<std::vector<NodePod>, std::string> list_pods() const;
   tl::expected<PodPage, std::string> read_page(const std::string& next) const;
@@ -84,6 +89,7 @@ class ClusterChores {
   std::string label_trouble_, list_trouble_;
   const PodCheck& check_;
   std::string report_trouble_;
+  FallbackEvents fallback_events_;
   TimePoint reported_at_{};
   std::size_t first_asked_ = 0;   // of the pods, so that slow ones do not hide others for good
   std::optional<bool> labelled_;  // what the node was told, and when

@@ -72,6 +72,8 @@ void add_cluster(CLI::App& command, ClusterSettings& cluster) {
                    "fairlead.io/ready and fairlead.io/pnet.ID on the node");
   command.add_flag("--report-status", cluster.status,
                    "write a ConfigMap about this node, for fairleadctl check and status");
+  command.add_flag("--fallback-events", cluster.events,
+                   "with --report-status: an Event for the first fallback of each reason of a pod");
   command.add_option("--report-namespace", cluster.report.name_space, "of that ConfigMap")
       ->envname("NAMESPACE");
   command.add_option("--pod-name", cluster.report.pod_name, "of this pod, which owns it")
@@ -116,7 +118,7 @@ void add_rnic_access(CLI::App& command, RnicAccessOptions& rnics) {
       .add_option("--rnic-access", rnics.mode,
                   "who gives sidecars their RNICs: nri (this program, by the container runtime), "
                   "resource (a device plugin) or none; default nri")
-      ->transform(CLI::CheckedTransformer(modes));
+      ->transform(CLI::CheckedTransformer(modes).description("{nri,resource,none}"));
   command.add_option("--nri-socket", rnics.socket, "of the container runtime")
       ->capture_default_str();
   command.add_option("--rnic-namespace", rnics.policy.namespaces,

@@ -39,6 +39,7 @@ PodCounts PodCheck::look() {
     PodFinding& pod = found.emplace_back();
     pod.name_space = state->pod_namespace;
     pod.name = state->pod_name;
+    pod.uid = state->pod_uid;
     pod.netns = state->netns;
     pod.identity = state->identity;
     for (std::size_t part = 0; part < report.size(); ++part) {

@@ -21,8 +21,8 @@ using PodCounts = std::array<std::array<std::size_t, kPartStates.size()>, kPodPa
 
 // What the last look found of one pod.
 struct PodFinding {
-  std::string name_space, name;
-  std::string netns;  // of its network
+  std::string name_space, name, uid;  // may be empty, as in CNI_ARGS
+  std::string netns;                  // of its network
   NetnsIdentity identity;
   std::array<PartState, kPodParts.size()> states{};
 };

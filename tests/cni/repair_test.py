@@ -127,6 +127,28 @@ class Repair(ClusterTest):
         self.assertEqual({pod["redirect"] for pod in pods.values()}, {"good"})
         self.assertEqual(self.metric('fairlead_node_rnics{state="missing"}'), 1)
 
+    def test_makes_an_event_for_the_first_fallback_of_a_reason(self):
+        pod, other = self.pod(), self.pod()
+        self.add(pod, env={"CNI_ARGS": "K8S_POD_NAMESPACE=shop;K8S_POD_NAME=web-0;K8S_POD_UID=u-0"})
+        self.add(other, env={"CNI_ARGS": "K8S_POD_NAMESPACE=shop;K8S_POD_NAME=web-1;K8S_POD_UID=u-9"})
+        self.sidecar(pod, self.ANSWERS)
+        self.sidecar(other, {**self.ANSWERS, "/fallbacks": {"fallbacks": [{"reason": "made_up", "count": 4}]}})
+        self.start_agent(*self.OWN, "--fallback-events")
+        self.wait(lambda: self.api.events, "the event")
+        reports = len(self.api.reports)
+        self.wait(lambda: len(self.api.reports) > reports + 3, "more reports")
+        self.assertEqual([(event["involvedObject"]["name"], event["involvedObject"]["uid"], event["reason"], event["type"])
+                          for event in self.api.events], [("web-0", "u-0", "FairleadFallback", "Warning")])
+        self.assertIn("reason no_pnet", self.api.events[0]["message"])
+
+    def test_makes_no_event_of_a_fallback_unless_asked(self):
+        pod = self.pod()
+        self.add(pod, env={"CNI_ARGS": "K8S_POD_NAMESPACE=shop;K8S_POD_NAME=web-0;K8S_POD_UID=u-0"})
+        self.sidecar(pod, self.ANSWERS)
+        self.start_agent(*self.OWN)
+        self.wait(lambda: any(line["answers"] for line in (self.report() or {"pods": ""})["pods"]), "the report")
+        self.assertEqual(self.api.events, [])
+
     def test_reports_nothing_without_being_told_who_it_is(self):
         self.start_agent("--repair", "--report-status", "--report-interval", "0.2")
         self.wait_rounds(2)

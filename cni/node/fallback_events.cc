@@ -1,0 +1,54 @@
+#include "cni/node/fallback_events.h"
+
+#include <algorithm>
+
+namespace fairlead::cni::node {
+namespace {
+
+const FallbackInfo* find_reason(std::string_view name) {
+  const auto table = fallback_table();
+  const auto found = std::find_if(table.begin(), table.end(),
+                                  [&](const FallbackInfo& info) { return info.name == name; });
+  return found == table.end() ? nullptr : &*found;
+}
+
+event::ClusterEvent event_about(const PodFinding& pod, const FallbackInfo& info,
+                                const std::string& node) {
+  event::ClusterEvent event;
+  event.component = "fairlead-node";
+  event.host = node;
+  event.name_space = pod.name_space;
+  event.about = {"v1", "Pod", pod.name, pod.uid};
+  event.warning = !info.expected;
+  event.reason = "FairleadFallback";
+  event.message = "A connection is TCP instead of SMC-R: " + std::string(info.sentence) +
+                  " (reason " + std::string(info.name) + "). Hint: " + std::string(info.hint) + ".";
+  return event;
+}
+
+}  // namespace
+
+std::vector<FallbackEvent> FallbackEvents::due(const std::vector<PodLine>& pods,
+                                               const std::string& node) {
+  std::erase_if(made_, [&](const auto& one) {
+    return std::none_of(pods.begin(), pods.end(),
+                        [&](const PodLine& line) { return line.pod.uid == one.first; });
+  });
+  std::vector<FallbackEvent> events;
+  for (const PodLine& line : pods) {
+    if (line.pod.uid.empty() || line.pod.name.empty()) continue;
+    for (const auto& [name, count] : line.counts.reasons) {
+      if (events.size() == kEventsPerReportMax) return events;
+      const FallbackInfo* info = find_reason(name);
+      if (info == nullptr || count == 0) continue;
+      const auto made = made_.find(line.pod.uid);
+      if (made != made_.end() && made->second.contains(info->name)) continue;
+      events.push_back({line.pod.uid, info->name, event_about(line.pod, *info, node)});
+    }
+  }
+  return events;
+}
+
+void FallbackEvents::made(const FallbackEvent& event) { made_[event.pod_uid].insert(event.reason); }
+
+}  // namespace fairlead::cni::node

@@ -1,0 +1,97 @@
+// Goal: one Event for each pod and reason, at a bounded rate, and nothing that a sidecar made up.
+#include "cni/node/fallback_events.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace fairlead::cni::node {
+namespace {
+
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::SizeIs;
+
+PodLine pod(const std::string& uid, std::map<std::string, std::uint64_t> reasons) {
+  PodLine line;
+  line.pod.name_space = "shop";
+  line.pod.name = "web-" + uid;
+  line.pod.uid = uid;
+  line.answers = true;
+  line.counts.reasons = std::move(reasons);
+  return line;
+}
+
+std::size_t make_all(FallbackEvents& events, const std::vector<PodLine>& pods) {
+  const auto due = events.due(pods, "n1");
+  for (const FallbackEvent& one : due) events.made(one);
+  return due.size();
+}
+
+TEST(FallbackEvents, NameThePodTheReasonAndTheHint) {
+  FallbackEvents events;
+  const auto due = events.due({pod("1", {{"no_rdma_device", 3}})}, "n1");
+  ASSERT_THAT(due, SizeIs(1));
+  const event::ClusterEvent& event = due[0].event;
+  const FallbackInfo& info = fallback_info(FallbackReason::kNoRdmaDevice);
+  EXPECT_EQ(event.about.kind, "Pod");
+  EXPECT_EQ(event.about.name, "web-1");
+  EXPECT_EQ(event.about.uid, "1");
+  EXPECT_EQ(event.name_space, "shop");
+  EXPECT_EQ(event.host, "n1");
+  EXPECT_EQ(event.reason, "FairleadFallback");
+  EXPECT_TRUE(event.warning);
+  EXPECT_THAT(event.message, HasSubstr(std::string(info.sentence)));
+  EXPECT_THAT(event.message, HasSubstr("no_rdma_device"));
+  EXPECT_THAT(event.message, HasSubstr(std::string(info.hint)));
+}
+
+TEST(FallbackEvents, WarnOnlyAboutWhatIsNotExpected) {
+  FallbackEvents events;
+  for (const FallbackInfo& info : fallback_table()) {
+    const std::string name(info.name);
+    const auto due = events.due({pod("1", {{name, 1}})}, "n1");
+    ASSERT_THAT(due, SizeIs(1)) << name;
+    EXPECT_EQ(due[0].event.warning, !info.expected) << name;
+  }
+}
+
+TEST(FallbackEvents, ComeOnceForEachReasonOfEachPod) {
+  FallbackEvents events;
+  EXPECT_EQ(make_all(events, {pod("1", {{"memory", 1}})}), 1u);
+  EXPECT_EQ(make_all(events, {pod("1", {{"memory", 9}})}), 0u);
+  EXPECT_EQ(
+      make_all(events, {pod("1", {{"memory", 9}, {"no_pnet", 1}}), pod("2", {{"memory", 1}})}), 2u);
+}
+
+TEST(FallbackEvents, AreDueAgainUntilTheyAreMade) {
+  FallbackEvents events;
+  EXPECT_THAT(events.due({pod("1", {{"memory", 1}})}, "n1"), SizeIs(1));
+  EXPECT_THAT(events.due({pod("1", {{"memory", 1}})}, "n1"), SizeIs(1));
+}
+
+TEST(FallbackEvents, ForgetPodsThatAreGone) {
+  FallbackEvents events;
+  EXPECT_EQ(make_all(events, {pod("1", {{"memory", 1}})}), 1u);
+  EXPECT_EQ(make_all(events, {}), 0u);
+  EXPECT_EQ(make_all(events, {pod("1", {{"memory", 1}})}), 1u);
+}
+
+TEST(FallbackEvents, AreLimitedForOneReport) {
+  FallbackEvents events;
+  std::vector<PodLine> pods;
+  for (std::size_t number = 0; number < FallbackEvents::kEventsPerReportMax + 3; ++number)
+    pods.push_back(pod(std::to_string(number), {{"memory", 1}}));
+  EXPECT_EQ(make_all(events, pods), FallbackEvents::kEventsPerReportMax);
+  EXPECT_EQ(make_all(events, pods), 3u);
+  EXPECT_EQ(make_all(events, pods), 0u);
+}
+
+TEST(FallbackEvents, LeaveOutUnknownReasonsCountsOfZeroAndPodsWithoutUid) {
+  FallbackEvents events;
+  EXPECT_THAT(
+      events.due({pod("1", {{"made_up", 1}, {"memory", 0}}), pod("", {{"memory", 1}})}, "n1"),
+      IsEmpty());
+}
+
+}  // namespace
+}  // namespace fairlead::cni::node
