@@ -266,6 +266,8 @@ class Chart(unittest.TestCase):
                     self.assertEqual(re.findall(r"rollout status deploy/(\S+)", shown), names)
                     self.assertEqual("rollout status ds" in shown, bool(of_kind(objects, "DaemonSet")))
                     self.assertEqual("kubectl label namespace" in shown, mode != "manual")
+                    self.assertEqual("fairleadctl inject -f FILE --image registry.example/fairlead:0.1.0" in shown,
+                                     mode == "manual")
 
     def test_containers_of_ours_have_no_rights(self):
         for thing in of_kind(render(), "Deployment"):
