@@ -46,6 +46,7 @@ int run(int argument_count, const char* const* arguments, std::ostream& out, std
   add_doctor_command(app, console);
   add_control_commands(app, console);
   add_completion_command(app, console);
+  add_echo_command(app, console);
   add_inject_command(app, console);
   add_cluster_commands(app, console);
   add_docs_command(app, console);

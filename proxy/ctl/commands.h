@@ -21,6 +21,7 @@ void add_stats_command(CLI::App& app, Console& console);
 void add_doctor_command(CLI::App& app, Console& console);
 void add_control_commands(CLI::App& app, Console& console);  // drain log-level version
 void add_completion_command(CLI::App& app, Console& console);
+void add_echo_command(CLI::App& app, Console& console);
 void add_inject_command(CLI::App& app, Console& console);
 void add_cluster_commands(CLI::App& app, Console& console);  // check status
 void add_docs_command(CLI::App& app, Console& console);      // hidden

@@ -1,6 +1,9 @@
 // fallbacks and why: the reasons for TCP, in numbers and for one peer.
+#include <chrono>
+#include <optional>
 #include <ostream>
 #include <string>
+#include <thread>
 
 #include "ctl/commands.h"
 #include "ctl/reports.h"
@@ -9,13 +12,51 @@
 namespace fairlead::ctl {
 namespace {
 
+constexpr std::chrono::milliseconds kWhyInterval{500};
+constexpr double kWaitSecondsMax = 3600;
+
 void show_fallbacks(Console& console, bool all) {
   const auto body = console.get(all ? "/fallbacks?all=true" : "/fallbacks");
   if (body) console.show(*body, fallbacks_text);
 }
 
-void show_why(Console& console, const std::string& peer, bool all) {
-  const auto body = console.get(peer.empty() ? "/why" : "/why?peer=" + percent_encoded(peer));
+struct WhyOptions {
+  std::string peer;  // empty: anyone
+  bool all = false;
+  double wait_seconds = 0;  // for a decision
+  std::string expected;     // transport; empty: any
+};
+
+WhyOptions why_options(const CLI::App& command) {
+  WhyOptions options;
+  if (command.count("PEER") > 0) options.peer = command["PEER"]->as<std::string>();
+  options.all = command.count("--all") > 0;
+  options.wait_seconds = command["--wait"]->as<double>();
+  if (command.count("--expect") > 0) options.expected = command["--expect"]->as<std::string>();
+  return options;
+}
+
+// The proxy's answer once it has a decision, or its last one when the wait is over.
+std::optional<std::string> get_decisions(Console& console, const WhyOptions& options) {
+  const std::string target =
+      options.peer.empty() ? "/why" : "/why?peer=" + percent_encoded(options.peer);
+  const auto deadline =
+      std::chrono::steady_clock::now() + std::chrono::duration<double>(options.wait_seconds);
+  for (;;) {
+    std::string reason;
+    const bool is_last = std::chrono::steady_clock::now() + kWhyInterval > deadline;
+    if (is_last) return console.get(target);
+    const auto reply = console.try_request("GET", target, reason);
+    if (reply && reply->status == 200 && !list(parse_json(reply->body), "decisions").empty())
+      return reply->body;
+    std::this_thread::sleep_for(kWhyInterval);
+  }
+}
+
+void show_why(Console& console, const WhyOptions& options) {
+  const std::string& peer = options.peer;
+  const bool all = options.all;
+  const auto body = get_decisions(console, options);
   if (!body) return;
   const Json reply = parse_json(*body);
   const std::string text = decisions_text(reply, all);
@@ -28,6 +69,11 @@ void show_why(Console& console, const std::string& peer, bool all) {
     console.print(text);
   if (text.empty()) console.exit = Exit::kWarn;
   console.note_silent_workers(reply);
+  const Json& decisions = list(reply, "decisions");
+  const std::string got = decisions.empty() ? "none" : ctl::text(decisions.front(), "transport");
+  if (options.expected.empty() || got == options.expected) return;
+  console.err() << "fairleadctl: transport " << got << ", expected " << options.expected << '\n';
+  console.exit = Exit::kFail;
 }
 
 }  // namespace
@@ -43,16 +89,20 @@ void add_fallback_commands(CLI::App& app, Console& console) {
   CLI::App* why = app.add_subcommand("why", "The last decision about a peer, step by step");
   why->add_option("PEER", "ADDR:PORT or ADDR; without it, the last decision about anyone");
   add_flag(*why, "-a,--all", "All decisions that are remembered");
+  why->add_option("--wait", "Seconds to wait for a decision")
+      ->type_name("SECONDS")
+      ->check(CLI::Range(0.0, kWaitSecondsMax))
+      ->default_val(0);
+  why->add_option("--expect", "Fail unless the last decision is smcr, or tcp")
+      ->type_name("TRANSPORT")
+      ->check(CLI::IsMember({"smcr", "tcp"}));
   why->footer(
-      "Returns 1 if no decision is remembered.\n"
+      "Returns 1 if no decision is remembered, 2 if --expect does not hold.\n"
       "Examples:\n"
       "  fairleadctl why 10.1.2.7:8080\n"
       "  fairleadctl why 10.1.2.7 --all\n"
-      "  fairleadctl why");
-  why->callback([&console, why] {
-    const std::string peer = why->count("PEER") > 0 ? (*why)["PEER"]->as<std::string>() : "";
-    show_why(console, peer, why->count("--all") > 0);
-  });
+      "  fairleadctl why --wait 60 --expect smcr");
+  why->callback([&console, why] { show_why(console, why_options(*why)); });
 }
 
 }  // namespace fairlead::ctl

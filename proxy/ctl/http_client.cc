@@ -12,6 +12,7 @@
 #include <optional>
 
 #include "base/handle.h"
+#include "ctl/timed_socket.h"
 
 namespace fairlead::ctl {
 namespace {
@@ -19,32 +20,9 @@ namespace {
 constexpr std::string_view kLineEnd = "\r\n";
 constexpr std::string_view kHeadEnd = "\r\n\r\n";
 
+constexpr const char* kLate = "the proxy did not answer in time";
+
 TimePoint now() { return std::chrono::steady_clock::now(); }
-
-Result<void> wait_for(int fd, short events, TimePoint deadline) {
-  for (;;) {
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - now()).count();
-    if (left <= 0) return Error{Errc::kTimedOut, "the proxy did not answer in time", 0};
-    pollfd waited{.fd = fd, .events = events, .revents = 0};
-    const int rc = ::poll(&waited, 1, static_cast<int>(left));
-    if (rc > 0) return {};
-    if (rc < 0 && errno != EINTR) return system_error("poll", errno);
-  }
-}
-
-Result<FileDescriptor> connect_to(const event::HttpEndpoint& endpoint, TimePoint deadline) {
-  FileDescriptor fd(
-      ::socket(endpoint.data()->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!fd) return system_error("socket", errno);
-  if (::connect(fd.get(), endpoint.data(), endpoint.size()) == 0) return fd;
-  if (errno != EINPROGRESS) return system_error("connect", errno);
-  SMC_TRY(wait_for(fd.get(), POLLOUT, deadline));
-  int failure = 0;
-  socklen_t length = sizeof(failure);
-  if (::getsockopt(fd.get(), SOL_SOCKET, SO_ERROR, &failure, &length) != 0) failure = errno;
-  if (failure != 0) return system_error("connect", failure);
-  return fd;
-}
 
 Result<void> send_all(int fd, std::string_view bytes, TimePoint deadline) {
   while (!bytes.empty()) {
@@ -52,7 +30,7 @@ Result<void> send_all(int fd, std::string_view bytes, TimePoint deadline) {
     if (sent > 0) {
       bytes.remove_prefix(static_cast<std::size_t>(sent));
     } else if (errno == EAGAIN) {
-      SMC_TRY(wait_for(fd, POLLOUT, deadline));
+      SMC_TRY(wait_for(fd, POLLOUT, deadline, kLate));
     } else if (errno != EINTR) {
       return system_error("send", errno);
     }
@@ -71,7 +49,7 @@ Result<std::string> receive_all(int fd, TimePoint deadline) {
       if (bytes.size() > kReplyBytesMax)
         return Error{Errc::kExhausted, "the answer is too long", 0};
     } else if (errno == EAGAIN) {
-      SMC_TRY(wait_for(fd, POLLIN, deadline));
+      SMC_TRY(wait_for(fd, POLLIN, deadline, kLate));
     } else if (errno != EINTR) {
       return system_error("recv", errno);
     }
@@ -130,7 +108,7 @@ Result<HttpReply> parse_reply(const std::string& bytes) {
 Result<HttpReply> http_request(const event::HttpEndpoint& endpoint, std::string_view method,
                                std::string_view target, Duration timeout) {
   const TimePoint deadline = now() + timeout;
-  const FileDescriptor fd = SMC_TRY(connect_to(endpoint, deadline));
+  const FileDescriptor fd = SMC_TRY(connect_to(endpoint.data(), endpoint.size(), deadline, kLate));
   std::string request;
   request.append(method).append(" ").append(target);
   request.append(" HTTP/1.1\r\nHost: fairlead\r\nConnection: close\r\n");
