@@ -6,6 +6,7 @@ from pathlib import Path
 import arrows
 import assertions
 import classes
+import documents
 import language
 import raisers
 import source_tree
@@ -17,6 +18,7 @@ CHECKS = [
     style.check_text, style.check_dead_files, style.check_links, assertions.check_assertions,
     classes.check_classes, language.check_phrases, language.check_headings,
     raisers.check_reasons, raisers.check_counters, raisers.check_metrics,
+    documents.check_anchors, documents.check_names, documents.check_options,
 ]
 
 

@@ -4,6 +4,7 @@ import unittest
 import arrows
 import assertions
 import classes
+import documents
 import function_length
 import language
 import raisers
@@ -103,7 +104,8 @@ class Checks(unittest.TestCase):
 
     def test_every_check_is_tested(self):
         tested = {case[0] for case in CASES} | {style.check_dead_files, style.check_links, language.check_headings,
-                                                  raisers.check_reasons, raisers.check_counters, raisers.check_metrics}
+                                                  raisers.check_reasons, raisers.check_counters, raisers.check_metrics,
+                                                  documents.check_anchors, documents.check_names, documents.check_options}
         self.assertEqual(set(tidy.CHECKS), tested)
 
     def test_excuses_hold_only_at_home(self):
@@ -189,6 +191,37 @@ class Checks(unittest.TestCase):
         self.assertEqual(list(language.check_headings(tree)), [])
         tree["proxy/a.h"] = '// Read docs/wire.md,\n// "Flows" and "Ebbs".\n'
         self.assertEqual([f[2] for f in language.check_headings(tree)], ['docs/wire.md has no heading "Ebbs"'])
+
+    def test_headings_that_links_name(self):
+        tree = {"README.md": "# A b\n[x](docs/a.md#the-clients-address-1) [y](#a-b)\n",
+                "docs/a.md": "## The client's `address` 1\n```\n# no heading\n```\n[z](../README.md#a-b)\n"}
+        self.assertEqual(list(documents.check_anchors(tree)), [])
+        tree["docs/b.md"] = "one\n[w](a.md#no-heading)\n"
+        self.assertEqual(list(documents.check_anchors(tree)), [("docs/b.md", 2, "docs/a.md has no heading #no-heading")])
+
+    def test_names_that_documents_give(self):
+        tree = {"docs/metrics.md": "| `fairlead_ready` | gauge |\n", "docs/annotations.md": "| `fairlead.io/inject` | injection |\n",
+                "docs/values.md": "| `node.label` | |\n| `proxy.smc.gidType` | |\n", "proxy/config/keys.cc": 'key("smc.ueids");\n',
+                "proxy/a.cc": 'event("ready");\n', "Makefile": "arm64:\n", "tests/a_test.py": "def test_b():\n",
+                "tests/golden/help_fairleadctl.txt": "  --admin TEXT\n"}
+        right = ("fairlead_ready", "fairlead_ready_count", "fairlead.io/inject", "fairlead.io/status", "`node.label`",
+                 "`proxy.smc`", "`proxy.h`", "`smc.ueids`", "event=ready", "`make arm64`", "`a.test_b`",
+                 "fairleadctl --admin @x", "fairleadctl why | head --bytes 1")
+        wrong = {"fairlead_reday": "metric", "fairlead.io/injct": "annotation", "`node.lable`": "value of the chart",
+                 "`smc.ueid`": "key", "event=raedy": "event", "`make arm`": "target", "`a.test_bb`": "test",
+                 "fairleadctl --amdin @x": "option --amdin"}
+        checks = (documents.check_names, documents.check_options)
+        tree["docs/a.md"] = "\n".join(right) + "\n"
+        self.assertEqual([finding for check in checks for finding in check(tree)], [])
+        for text, what in wrong.items():
+            with self.subTest(text):
+                tree["docs/a.md"] = f"one\n{text}\n"
+                ((path, line, message),) = [finding for check in checks for finding in check(tree)]
+                self.assertEqual((path, line), ("docs/a.md", 2))
+                self.assertIn(what, message)
+        del tree["docs/a.md"]
+        tree["CHANGELOG.md"] = "fairlead_gone\n"
+        self.assertEqual([finding for check in checks for finding in check(tree)], [])
 
     def test_dead_links(self):
         tree = {"docs/a.md": "[b](b.md#part) [up](../README.md) [web](https://a.b/c) [dir](adr/)\n",
