@@ -24,6 +24,36 @@ TEST_F(ShmHostile, TailThatRunsBackwards) {
   expect_given_up();
 }
 
+// A tail that lies only while control messages are handled is no place to wait for.
+TEST_F(ShmHostile, TailThatLiesWhileAQueuePairLeaves) {
+  for (const std::uint64_t lie : {kRingSlots, kRingSlots + 1, ~std::uint64_t{0}}) {
+    face_fake();
+    fake_->out().tail = fake_->tail + lie;
+    fake_->say({.kind = Kind::kQueuePairGone, .source = kFakeQp, .destination = facing_->number()});
+    (void)facing_->remote_memory({RemoteKey(1), RemoteAddress(0x10000)}, 1);
+    fake_->out().tail = fake_->tail;
+    run();
+    EXPECT_FALSE(device_->pending());
+    expect_given_up();
+  }
+}
+
+// Whose channel has ended is not listened to for longer than its ring was full.
+TEST_F(ShmHostile, MessagesAfterTheEndOfTheirChannel) {
+  constexpr int kAhead = 100, kEachTurn = 8, kTurnsMax = 100;
+  face_fake();
+  for (int i = 0; i < kAhead; ++i) fake_->put(facing_->number(), kFakeQp, 44);
+  fake_->ring.reset();
+  fake_->watch.reset();
+  for (int turn = 0; turn < kTurnsMax && !victim_->has_fatal(*facing_); ++turn) {
+    victim_->watcher().wait(*device_, 0);
+    for (int i = 0; i < kEachTurn; ++i) fake_->put(facing_->number(), kFakeQp, 44);
+    victim_->turn();
+  }
+  EXPECT_TRUE(victim_->has_fatal(*facing_));
+  EXPECT_LE(victim_->received.size(), std::size_t{kAhead + 2 * kEachTurn});
+}
+
 TEST_F(ShmHostile, HeadBeyondWhatWasSent) {
   face_fake();
   ASSERT_TRUE(post(*facing_, send_request(std::span(kAnyMessage), true)));

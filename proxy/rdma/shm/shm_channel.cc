@@ -82,6 +82,7 @@ void Channel::flush_control() {
 void Channel::close() {
   if (state_ != State::kOpen) return;
   state_ = State::kClosing;
+  (void)consumer.refresh();  // what the peer puts there from now on is not looked at
   control_queue_.clear();
   stalled_since_.reset();
   awaiting_grant.reset();

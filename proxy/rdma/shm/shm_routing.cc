@@ -234,10 +234,11 @@ Result<void> Backplane::handle_gone(Channel& channel, const ControlMessage& mess
   if (queue_pair == nullptr || queue_pair->state() != ShmQueuePair::State::kReady ||
       !queue_pair->uses(channel) || !queue_pair->may_face(channel.peer(), message.source))
     return {};
+  // What it sent before is in the ring already; the tail is looked at again.
+  if (!channel.consumer.refresh()) return Error{Errc::kMalformed, "tail of the ring"};
   queue_pair->note_peer_left(channel);
-  // What it sent before is in the ring already; the tail is looked at anew.
   channel.failures_due = true;
-  channel.failure_at = channel.consumer.peek_tail();
+  channel.failure_at = channel.consumer.tail();
   activate(channel);
   return {};
 }

@@ -35,7 +35,7 @@ std::size_t Backplane::serve(Channel& channel, std::span<Completion> into) {
   const bool was_closing = channel.state() == Channel::State::kClosing;
   // The indices are looked at before the control messages: a message never overtakes what its
   // sender had told before, and a message that was refused does not seem to have arrived.
-  if (!channel.consumer.refresh() || !channel.producer.refresh()) {
+  if ((!was_closing && !channel.consumer.refresh()) || !channel.producer.refresh()) {
     kill(channel, Error{Errc::kMalformed, "index of a ring"});
     return 0;
   }
