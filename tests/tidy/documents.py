@@ -61,6 +61,10 @@ def families(tree):
     keys = set(re.findall(r'"([a-z_]+(?:\.[a-z_]+)+)"', tree.get("proxy/config/keys.cc", "")))
     tests = {f"{PurePosixPath(path).stem.removesuffix('_test')}.{name}" for path, text in tree.items()
              if path.endswith(".py") for name in re.findall(r"def (test_\w+)", text)}
+    cases = [case for path, text in tree.items() if path.startswith("tests/") and path.endswith(".cc")
+             for case in re.findall(r"^TEST(?:_[FP])?\((\w+),\s*(\w+)\)", text, re.M)]
+    yield "test", r"\bTEST\((\w+, \w+)\)", {", ".join(case) for case in cases}
+    yield "suite of tests", r"gtest_filter='?(\w+)\.", {suite for suite, _ in cases}
     yield "metric", r"\bfairlead_[a-z0-9_]*[a-z0-9]\b(?!_)", metrics | series
     yield "annotation", r"\bfairlead\.io/[a-z-]*[a-z]", first_column(page("annotations"), r"[\w./-]+") | OTHER_KEYS
     if values:

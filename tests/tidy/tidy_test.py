@@ -202,13 +202,13 @@ class Checks(unittest.TestCase):
     def test_names_that_documents_give(self):
         tree = {"docs/metrics.md": "| `fairlead_ready` | gauge |\n", "docs/annotations.md": "| `fairlead.io/inject` | injection |\n",
                 "docs/values.md": "| `node.label` | |\n| `proxy.smc.gidType` | |\n", "proxy/config/keys.cc": 'key("smc.ueids");\n',
-                "proxy/a.cc": 'event("ready");\n', "Makefile": "arm64:\n", "tests/a_test.py": "def test_b():\n",
+                "proxy/a.cc": 'event("ready");\n', "Makefile": "arm64:\n", "tests/a_test.py": "def test_b():\n", "tests/c_test.cc": "TEST_F(Cdc,\n       Codes) {\n",
                 "tests/golden/help_fairleadctl.txt": "  --admin TEXT\n"}
         right = ("fairlead_ready", "fairlead_ready_count", "fairlead.io/inject", "fairlead.io/status", "`node.label`",
-                 "`proxy.smc`", "`proxy.h`", "`smc.ueids`", "event=ready", "`make arm64`", "`a.test_b`",
+                 "`proxy.smc`", "`proxy.h`", "`smc.ueids`", "event=ready", "`make arm64`", "`a.test_b`", "`TEST(Cdc, Codes)`", "--gtest_filter='Cdc.*'",
                  "fairleadctl --admin @x", "fairleadctl why | head --bytes 1")
         wrong = {"fairlead_reday": "metric", "fairlead.io/injct": "annotation", "`node.lable`": "value of the chart",
-                 "`smc.ueid`": "key", "event=raedy": "event", "`make arm`": "target", "`a.test_bb`": "test",
+                 "`smc.ueid`": "key", "event=raedy": "event", "`make arm`": "target", "`a.test_bb`": "test", "TEST(Cdc, Code)": "test", "--gtest_filter=Cdcs.*": "suite",
                  "fairleadctl --amdin @x": "option --amdin"}
         checks = (documents.check_names, documents.check_options)
         tree["docs/a.md"] = "\n".join(right) + "\n"
