@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "bpf/cgroup_path.h"
+#include "cni/files.h"
 
 namespace fairlead::cni {
 namespace {
@@ -50,15 +51,15 @@ class Search {
 
   std::optional<std::filesystem::path> below(const std::filesystem::path& folder, int depth) {
     std::error_code ignored;
-    for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
+    for (const std::string& name : names_in(folder)) {
       if (++looked_at_ > kCgroupsLookedAtMax) return std::nullopt;
-      if (!entry.is_directory(ignored)) continue;
-      const std::string name = entry.path().filename();
-      if (name == plain_ || name.ends_with("-" + slice_)) return entry.path();
+      const std::filesystem::path path = folder / name;
+      if (!std::filesystem::is_directory(path, ignored)) continue;
+      if (name == plain_ || name.ends_with("-" + slice_)) return path;
       const bool kubelets = depth > 0 || name.find("kube") != std::string::npos;
       const bool other_pod = name.starts_with("pod") || name.find("-pod") != std::string::npos;
       if (!kubelets || other_pod || depth >= kCgroupDepthMax) continue;
-      if (auto found = below(entry.path(), depth + 1)) return found;
+      if (auto found = below(path, depth + 1)) return found;
     }
     return std::nullopt;
   }

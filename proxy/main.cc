@@ -6,7 +6,9 @@
 
 #include <sys/signalfd.h>
 #include <unistd.h>
+#include <algorithm>
 
+#include <algorithm>
 #include <csignal>
 #include <cstring>
 #include <memory>
@@ -48,6 +50,9 @@ std::string host_name(const config::Config& config) {
   return name;
 }
 
+// Of limits.connections, where both directions share it.
+constexpr std::size_t kOutboundPart = 4;
+
 relay::WorkerSettings settings_for(const config::Config& config, unsigned index, unsigned count) {
   relay::WorkerSettings settings;
   settings.index = index;
@@ -60,6 +65,12 @@ relay::WorkerSettings settings_for(const config::Config& config, unsigned index,
   settings.offer.max_links = static_cast<std::uint8_t>(config.smc.max_links);
   settings.offer.host_name = host_name(config);
   settings.connections_max = (config.limits.connections + count - 1) / count;
+  const auto has = [&config](Direction direction) {
+    return std::any_of(config.listeners.begin(), config.listeners.end(),
+                       [&](const auto& listener) { return listener.direction == direction; });
+  };
+  if (has(Direction::kInbound) && has(Direction::kOutbound))
+    settings.kept_for_outbound = settings.connections_max / kOutboundPart;
   settings.handshakes_max = (config.limits.handshakes + count - 1) / count;
   settings.handshakes_per_peer_max = (config.limits.handshakes_per_peer + count - 1) / count;
   settings.memory_bytes = config.memory.limit / count;

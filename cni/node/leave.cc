@@ -12,6 +12,7 @@
 
 #include "base/handle.h"
 #include "base/log.h"
+#include "cni/files.h"
 #include "cni/garbage.h"
 #include "cni/node/node_label.h"
 #include "cni/node/probes.h"
@@ -24,8 +25,8 @@ constexpr const char* kLogger = "node";
 // The folder itself may be a mount.
 void clear_folder(const std::string& path) {
   std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator(path, error))
-    std::filesystem::remove_all(entry.path(), error);
+  for (const std::string& name : names_in(path))
+    std::filesystem::remove_all(std::filesystem::path(path) / name, error);
 }
 
 // A sentence about what is left to do; empty when nothing is.

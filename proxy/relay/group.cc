@@ -23,7 +23,8 @@ Group::Group(GroupResources& shared, const GroupStart& start, TimePoint now)
 
 Result<std::unique_ptr<Group>> Group::create(GroupResources& shared, const GroupStart& start,
                                              TimePoint now) {
-  auto charge = MemoryCharge::take(*shared.budget, MemoryUse::kMessages, kGroupBytes);
+  auto charge = MemoryCharge::take(*shared.budget, MemoryUse::kMessages, kGroupBytes,
+                                   shared.budget->limit_bytes() / kGroupsLeave);
   if (!charge) return Error{Errc::kExhausted, kBudgetSpent};
   std::unique_ptr<Group> group(new Group(shared, start, now));
   group->charge_ = std::move(*charge);

@@ -92,6 +92,9 @@ struct RingSizes {
 
 // State of a group and its queue pairs, and the message ring that a channel to its peer may need.
 inline constexpr std::size_t kGroupBytes = 96 * 1024;
+// A new link group leaves this part of memory.limit. Connections without one are TCP, and need the
+// rest for their sockets.
+inline constexpr std::size_t kGroupsLeave = 4;
 
 struct GroupStart {
   std::string id;

@@ -6,21 +6,27 @@
 
 namespace fairlead::relay {
 
-Group& PeerTable::add(const PeerKey& key, std::unique_ptr<Group> group) {
+std::size_t groups_per_address_max(smc::GroupRole role, std::size_t memory_bytes) {
+  const std::size_t part = role == smc::GroupRole::kServer ? kClientGroupsPart : kServerGroupsPart;
+  return std::clamp(memory_bytes / part / kGroupBytes, kGroupsPerAddressMin, kGroupsMax / part);
+}
+
+Group& PeerTable::add(const PeerKey& key, const SocketAddress& address,
+                      std::unique_ptr<Group> group) {
   SMC_ASSERT(!full(), groups_.size());
   Group& added = *group;
   by_peer_.emplace(key, &added);
-  groups_.push_back({key, std::move(group)});
+  groups_.push_back({key, address, std::move(group)});
   return added;
 }
 
-bool PeerTable::full_for(const PeerKey& key) const {
+bool PeerTable::full_for(smc::GroupRole role, const SocketAddress& address,
+                         std::size_t memory_bytes) const {
   if (full()) return true;
-  if (key.role != smc::GroupRole::kServer) return false;
   const auto same = std::count_if(groups_.begin(), groups_.end(), [&](const Entry& entry) {
-    return entry.key.role == key.role && entry.key.source == key.source;
+    return entry.key.role == role && entry.address == address;
   });
-  return static_cast<std::size_t>(same) >= kGroupsPerSourceMax;
+  return static_cast<std::size_t>(same) >= groups_per_address_max(role, memory_bytes);
 }
 
 // Those that were made for this GID first, then those with a link there. A peer without a system id

@@ -20,8 +20,13 @@
 namespace fairlead::relay {
 
 inline constexpr std::size_t kGroupsMax = 4096;  // per worker
-// With clients at one address, whatever ids they claim.
-inline constexpr std::size_t kGroupsPerSourceMax = kGroupsMax / 4;
+// Groups with peers at one address, whatever ids they claim: a part of kGroupsMax, and of the
+// memory of the worker. Clients come uninvited and have the smaller part. Many servers may share
+// the address of a Service.
+inline constexpr std::size_t kClientGroupsPart = 4;
+inline constexpr std::size_t kServerGroupsPart = 2;
+inline constexpr std::size_t kGroupsPerAddressMin = 8;  // however small the memory is
+std::size_t groups_per_address_max(smc::GroupRole role, std::size_t memory_bytes);
 
 struct PeerKey {
   smc::GroupRole role = smc::GroupRole::kClient;
@@ -34,9 +39,11 @@ struct PeerKey {
 class PeerTable {
  public:
   bool full() const { return groups_.size() >= kGroupsMax; }
-  // One more group with this client would be too many.
-  bool full_for(const PeerKey& key) const;
-  Group& add(const PeerKey& key, std::unique_ptr<Group> group);
+  // One more group of this role with peers at this address (of their TCP connections, without port)
+  // would be too many.
+  bool full_for(smc::GroupRole role, const SocketAddress& address, std::size_t memory_bytes) const;
+  // REQUIRES: !full()
+  Group& add(const PeerKey& key, const SocketAddress& address, std::unique_ptr<Group> group);
 
   // A group in which a server can seat one more connection, or nothing.
   Group* with_room(const PeerKey& key) const;
@@ -61,6 +68,7 @@ class PeerTable {
   Group* find(const PeerKey& key, Wanted wanted) const;
   struct Entry {
     PeerKey key;
+    SocketAddress address;
     std::unique_ptr<Group> group;
   };
   std::vector<Entry> groups_;

@@ -80,6 +80,7 @@ class Session final : public event::StreamHandler {
   void abandon(const char* why);
 
   std::uint64_t number() const { return number_; }
+  bool outbound() const { return direction_ == Direction::kOutbound; }
   Phase phase() const { return phase_; }
   Direction direction() const { return direction_; }
   bool negotiating() const { return setup_ != nullptr; }
@@ -126,7 +127,6 @@ class Session final : public event::StreamHandler {
     bool accept_sent() const { return accept.alert_token.value != 0; }
   };
 
-  bool outbound() const { return direction_ == Direction::kOutbound; }
   Place place(std::optional<Gid> peer_gid = std::nullopt) const { return Place(*net_, peer_gid); }
   void note(const char* step);
   void on_timer();

@@ -12,9 +12,11 @@
 namespace fairlead::relay {
 
 Result<Group*> Session::make_group(smc::GroupRole role, const PeerKey& key, TimePoint now) {
-  if (worker_.peers().full_for(key))
-    return Error{Errc::kExhausted,
-                 worker_.peers().full() ? "link groups of the worker" : "link groups of a client"};
+  const SocketAddress address =
+      role == smc::GroupRole::kServer ? key.source : destination_.unmapped().with_port(0);
+  if (worker_.peers().full_for(role, address, worker_.group_resources().budget->limit_bytes()))
+    return Error{Errc::kExhausted, worker_.peers().full() ? "link groups of the worker"
+                                                          : "link groups with one address"};
   GroupStart start;
   start.id = worker_.next_group_id();
   start.role = role;
@@ -31,7 +33,7 @@ Result<Group*> Session::make_group(smc::GroupRole role, const PeerKey& key, Time
                           [&](LogEvent& line) { line.field("what", to_string(group.error())); });
     return group.error();
   }
-  return &worker_.adopt_group(key, std::move(*group));
+  return &worker_.adopt_group(key, address, std::move(*group));
 }
 
 // `reason`, unless the device may lock no more memory. To be asked before anything is given back.

@@ -82,7 +82,10 @@ DeviceSlot* Worker::slot_of_server(const Gid& gid, DeviceSlot* offered) const {
 
 void Worker::accept(Direction direction, const SocketAddress& destination,
                     std::unique_ptr<event::Stream> stream) {
-  if (sessions_.size() >= settings_.connections_max) return refuse(*stream, Refusal::kConnections);
+  const bool inbound = direction == Direction::kInbound;
+  if (sessions_.size() >= settings_.connections_max ||
+      (inbound && inbound_count_ + settings_.kept_for_outbound >= settings_.connections_max))
+    return refuse(*stream, Refusal::kConnections);
   // The other side of the connection needs one more.
   if (descriptors_scarce(stream->descriptor(), DescriptorUse::kNew))
     return refuse(*stream, Refusal::kDescriptors);
@@ -97,11 +100,12 @@ void Worker::accept(Direction direction, const SocketAddress& destination,
   };
   if (!memory || !bounded()) return refuse(*stream, Refusal::kMemory);
   const TimePoint now = network_.now();
-  const std::uint64_t number = (++session_numbers_ << 8) | settings_.index;
+  const std::uint64_t number = (++numbers_.sessions << 8) | settings_.index;
   auto session = std::make_unique<Session>(*this, number, direction, destination, std::move(stream),
                                            std::move(*memory), now);
   Session& started = *session;
   sessions_.emplace(number, std::move(session));
+  inbound_count_ += inbound ? 1U : 0U;
   started.start(now);
 }
 
@@ -146,6 +150,7 @@ void Worker::bury(Session& session) {
   // It may have been made ready in the very turn in which it dies, and does not live to the next.
   if (session.queued && std::erase(negotiating_, &session) == 0) std::erase(relaying_, &session);
   std::erase(active_, &session);
+  inbound_count_ -= session.outbound() ? 0U : 1U;
   graveyard_.push_back(std::move(found->second));
   sessions_.erase(found);
 }
@@ -177,11 +182,12 @@ void Worker::next_turn(std::uint64_t session) {
 }
 
 std::string Worker::next_group_id() {
-  return "g-" + std::to_string(settings_.index) + "." + std::to_string(++group_numbers_);
+  return "g-" + std::to_string(settings_.index) + "." + std::to_string(++numbers_.groups);
 }
 
-Group& Worker::adopt_group(const PeerKey& key, std::unique_ptr<Group> group) {
-  Group& added = peers_.add(key, std::move(group));
+Group& Worker::adopt_group(const PeerKey& key, const SocketAddress& address,
+                           std::unique_ptr<Group> group) {
+  Group& added = peers_.add(key, address, std::move(group));
   added.on_connection_news = [this](SmcRelay& relay) {
     mark_ready(*static_cast<Session*>(relay.owner));
   };

@@ -52,6 +52,9 @@ struct WorkerSettings {
   const config::Config* config = nullptr;  // outlives the worker
   smc::LocalOffer offer;
   std::size_t connections_max = 0;  // this worker's share of limits.connections
+  // Of these, what inbound connections leave free. Anyone with a route to the pod may open them,
+  // and the application shall still reach others.
+  std::size_t kept_for_outbound = 0;
   std::size_t handshakes_max = 0;
   std::size_t handshakes_per_peer_max = 1;  // not 0
   std::size_t memory_bytes = 0;             // of memory.limit
@@ -158,7 +161,9 @@ class Worker {
   void next_turn(std::uint64_t session);
   std::uint32_t random() { return static_cast<std::uint32_t>(random_()); }
   std::string next_group_id();
-  Group& adopt_group(const PeerKey& key, std::unique_ptr<Group> group);
+  // `address`: of the peer's TCP connection, without port.
+  Group& adopt_group(const PeerKey& key, const SocketAddress& address,
+                     std::unique_ptr<Group> group);
   // The session waits until `group` is confirmed or lost. False when too many do.
   bool wait_for_group(Group& group, Session& session);
   void stop_waiting(Session& session);
@@ -201,6 +206,7 @@ class Worker {
   GroupResources group_resources_;
   PeerTable peers_;
   std::unordered_map<std::uint64_t, std::unique_ptr<Session>> sessions_;
+  std::size_t inbound_count_ = 0;  // of sessions_
   // Ready to run, in this order; by what they did when they became it.
   std::deque<Session*> negotiating_;
   std::deque<Session*> relaying_;
@@ -216,8 +222,9 @@ class Worker {
   std::vector<ClosingGroup> closing_;
   std::optional<event::Timer> closing_timer_;
   std::vector<Group*> group_news_;
-  std::uint64_t session_numbers_ = 0;
-  std::uint64_t group_numbers_ = 0;
+  struct {
+    std::uint64_t sessions = 0, groups = 0;
+  } numbers_;  // the latest that were given
   std::size_t handshakes_ = 0;
   std::map<SocketAddress, std::size_t> handshakes_of_;  // by client, of inbound ones
   std::array<std::uint64_t, kRefusals> refused_{};      // by Refusal

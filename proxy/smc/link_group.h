@@ -186,6 +186,7 @@ class LinkGroup {
   std::optional<LinkIndex> free_slot() const;
   void reuse_slot(LinkIndex slot);
   LinkNumber next_number();
+  void release(LinkIndex link);
   void take_down(LinkIndex link);
   void lose(LinkIndex link, GroupEvent::Kind kind, const char* why, TimePoint now);
   void start_next_flow(TimePoint now);

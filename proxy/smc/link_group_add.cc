@@ -260,10 +260,8 @@ void LinkGroup::add_failed(const char* why, TimePoint now) {
   event.why = why;
   if (links_[link]) {
     event.number = links_[link]->number();
-    links_[link]->set_state(LinkState::kDown);
-    tasks_.push({LinkTask::Kind::kRelease, link, 0, {}});
+    release(link);
   }
-  if (confirm_repeat_ && confirm_on_ == link) confirm_repeat_.reset();
   end_flow();
   emit(event);
   // A client that has heard of the link may wait for it, and rejects any other meanwhile.

@@ -98,19 +98,25 @@ LinkNumber LinkGroup::next_number() {
   return last_number_;
 }
 
+// After it nothing may refer to the link: its slot is empty once the driver has done the task.
+void LinkGroup::release(LinkIndex link) {
+  links_[link]->set_state(LinkState::kDown);
+  if (confirm_on_ == link) confirm_repeat_.reset();
+  tasks_.push({LinkTask::Kind::kRelease, link, 0, {}});
+}
+
 // Its connections go to another one, and what was to be done with it is forgotten.
 void LinkGroup::take_down(LinkIndex link) {
   const bool was_active = active(link);
   links_[link]->set_state(LinkState::kDown);
   delete_wanted_[link] = wire::DeleteLinkReason::kOk;
-  if (confirm_repeat_ && confirm_on_ == link) confirm_repeat_.reset();
   const std::optional<LinkIndex> to = survivor_of(link);
   if (was_active && to) {
     tasks_.push({LinkTask::Kind::kMove, link, *to, {}});
     link_connections_[*to] += link_connections_[link];
     link_connections_[link] = 0;
   }
-  tasks_.push({LinkTask::Kind::kRelease, link, 0, {}});
+  release(link);
   ask_again_elsewhere(link);
   if (flow_ == Flow::kNone) return;
   const bool of_link = flow_ == Flow::kAddLink || flow_ == Flow::kDeleteLink;
@@ -121,8 +127,7 @@ void LinkGroup::take_down(LinkIndex link) {
   if (flow_ == Flow::kDeleteLink) delete_wanted_[flow_link_] = delete_reason_;
   if (flow_ == Flow::kAddLink && links_[flow_link_] &&
       links_[flow_link_]->state() == LinkState::kActivating) {
-    links_[flow_link_]->set_state(LinkState::kDown);
-    tasks_.push({LinkTask::Kind::kRelease, flow_link_, 0, {}});
+    release(flow_link_);
     request_add(role_ == GroupRole::kServer);
   }
   end_flow();

@@ -141,6 +141,19 @@ class Limits(ProxyTest):
         self.assertIn("limits.connections", self.outbound.log())
         self.assert_recovers()
 
+    def test_inbound_connections_leave_some_for_the_application(self):
+        proxy = self.start("both", [listener("in", "inbound", self.server.address),
+                                    listener("out", "outbound", self.server.address)],
+                           {"limits": {"connections": 8}, "concurrency": 1})
+        self.inbound = self.outbound = proxy
+        self.entry = proxy.address("in")
+        self.crowd(20)
+        wait_until(lambda: self.fates()["answered"] == 6 and self.fates()["reset"] == 14, "6 to be served and 14 refused")
+        self.entry = proxy.address("out")
+        self.crowd(3)
+        wait_until(lambda: self.fates()["answered"] == 8 and self.fates()["reset"] == 15, "2 more to be served")
+        self.assert_recovers()
+
     @contextlib.contextmanager
     def hanging_handshake(self, limits):
         """A pair whose client proxy has these limits, and one pending handshake until the block ends."""

@@ -19,6 +19,7 @@
 
 #include "base/handle.h"
 #include "bpf/device_permission.h"
+#include "cni/files.h"
 #include "cni/pod_cgroup.h"
 
 namespace fairlead::cni::node::nri {
@@ -82,10 +83,12 @@ Result<FileDescriptor> open_process(const LateDevices& wanted, pid_t number,
 Result<std::string> container_cgroup(const LateDevices& wanted, const std::string& root) {
   const std::string pod = SMC_TRY(find_pod_cgroup(root, wanted.pod_uid));
   std::error_code ignored;
-  for (const auto& entry : std::filesystem::directory_iterator(pod, ignored))
-    if (entry.is_directory(ignored) &&
-        entry.path().filename().string().find(wanted.container_id) != std::string::npos)
-      return entry.path().string();
+  for (const std::string& name : names_in(pod)) {
+    const std::filesystem::path path = std::filesystem::path(pod) / name;
+    if (name.find(wanted.container_id) != std::string::npos &&
+        std::filesystem::is_directory(path, ignored))
+      return path.string();
+  }
   return Error{Errc::kNotFound, "cgroup of the container"};
 }
 

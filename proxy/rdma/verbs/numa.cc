@@ -56,12 +56,14 @@ std::optional<int> numa_node_of(const std::string& rnic, const std::string& sysf
 std::set<int> numa_nodes_of(const std::set<int>& processors, const std::string& sysfs) {
   std::set<int> nodes;
   std::error_code error;
-  for (const auto& entry : fs::directory_iterator(fs::path(sysfs) / "devices/system/node", error)) {
-    const std::string name = entry.path().filename();
+  // A range-for over it throws when reading the directory fails.
+  for (fs::directory_iterator entry(fs::path(sysfs) / "devices/system/node", error), end;
+       !error && entry != end; entry.increment(error)) {
+    const std::string name = entry->path().filename();
     if (!name.starts_with(kNodePrefix)) continue;
     const auto number = number_in(std::string_view(name).substr(kNodePrefix.size()));
     if (!number) continue;
-    for (const int processor : parse_number_list(line_of(entry.path() / "cpulist")))
+    for (const int processor : parse_number_list(line_of(entry->path() / "cpulist")))
       if (processors.contains(processor)) nodes.insert(*number);
   }
   return nodes;

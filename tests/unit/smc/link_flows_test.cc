@@ -409,6 +409,26 @@ TEST_F(LossyLinkFlow, AnUnconfirmedLinkIsDeletedOnBothSides) {
   expect_types(GroupType::kSymmetric, GroupType::kSymmetric);
 }
 
+TEST_F(LossyLinkFlow, AConfirmationIsNotRepeatedOnALinkThatWasReleasedWithItsCarrier) {
+  connect(3, 3, 3);
+  cut(*client, 2);
+  trace.clear();
+  drop = 0;  // CONFIRM_LINK
+  client->up[2] = true;
+  client->group.handle_ports_changed(std::vector{client->gid(0), client->gid(2)}, now);
+  while (sent<wire::ConfirmLink>(true).empty()) ASSERT_TRUE(carry(*server) || carry(*client));
+  server->released.clear();
+  server->group.handle_link_down(0, now, "the cable was cut");
+  server->perform(now);
+  ASSERT_EQ(server->released.size(), 2U);  // the carrier, and the new link
+  while (server->group.poll_llc()) {
+  }
+  now += kConfirmLinkRepeat;
+  server->group.handle_deadline(now);
+  while (const auto out = server->group.poll_llc())
+    EXPECT_TRUE(server->group.link(out->link)) << int{out->link};
+}
+
 TEST_F(LossyLinkFlow, ALostLinkIsReplacedAlsoWhenItsDeletionIsNotAnswered) {
   connect(2, 2);
   drop = 3;
