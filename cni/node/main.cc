@@ -27,7 +27,7 @@ constexpr std::size_t kDescriptors = 8192;
 struct Options {
   Places places;
   std::string settings = "{}";
-  std::string listen = "0.0.0.0:4591";
+  std::string listen = "[::]:4591";
   ClusterSettings cluster;
   RnicAccessOptions rnics;
   double check_seconds = std::chrono::duration<double>(PodCheck::kInterval).count();

@@ -80,6 +80,10 @@ void add_inject_command(CLI::App& app, Console& console) {
                       "fairlead-injector");
   command->add_option("--image", "Image of the sidecar");
   add_flag(*command, "--all", "Also pods that do not ask for it, as in a namespace with the label");
+  command->footer(
+      "Examples:\n"
+      "  fairleadctl inject -f deployment.yaml --image registry.example/fairlead:0.1.0\n"
+      "  fairleadctl inject -f - --settings settings.json < pods.yaml | kubectl apply -f -");
   command->callback([&console, command] {
     const auto text = [command](const char* name) {
       const CLI::Option* option = (*command)[name];

@@ -7,7 +7,10 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <optional>
 #include <string>
+
+#include "base/address.h"
 
 namespace fairlead::event {
 namespace {
@@ -42,14 +45,28 @@ void remove_stale_socket(const HttpEndpoint& endpoint) {
     ::unlink(path.c_str());
 }
 
+// "[::]:PORT", which stands for all addresses of both families.
+std::optional<SocketAddress> any6_of(const HttpEndpoint& endpoint) {
+  if (!endpoint.is_tcp()) return std::nullopt;
+  const auto address = SocketAddress::from(endpoint.data(), endpoint.size());
+  if (!address || !address->is_v6() || !address->is_any()) return std::nullopt;
+  return *address;
+}
+
 }  // namespace
 
 Result<FileDescriptor> open_http_listener(const HttpEndpoint& endpoint) {
   if (endpoint.is_unix_path()) remove_stale_socket(endpoint);
   FileDescriptor fd(
       ::socket(endpoint.data()->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  const auto any = any6_of(endpoint);
+  if (!fd && errno == EAFNOSUPPORT && any)
+    return open_http_listener(HttpEndpoint(SocketAddress(in_addr{INADDR_ANY}, any->port())));
   if (!fd) return system_error("socket", errno);
   if (endpoint.is_tcp()) SMC_TRY(prepare_tcp(fd.get()));
+  const int off = 0;
+  if (any && ::setsockopt(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off)) != 0)
+    return system_error("setsockopt IPV6_V6ONLY", errno);
   // The mode of the file must be right from its first moment; umask is process-wide, fchmod is not,
   // and it works on a socket before bind.
   if (endpoint.is_unix_path() && ::fchmod(fd.get(), 0600) != 0)

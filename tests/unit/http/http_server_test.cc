@@ -3,6 +3,7 @@
 #include "event/http/http_server.h"
 
 #include <gtest/gtest.h>
+#include <netinet/in.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -66,6 +67,15 @@ TEST(HttpServer, ServesSeveralAddressesAtOnce) {
     client.send(kGet);
     EXPECT_TRUE(client.read_to_end().ends_with("here")) << to_string(endpoint);
   }
+}
+
+TEST(HttpServer, TheUnspecifiedIPv6AddressIsThatOfBothFamilies) {
+  RunningServer running(always("here"));
+  const std::uint16_t port = running.listen("[::]:0").tcp().port();
+  running.start();
+  RawClient client(HttpEndpoint(SocketAddress(in_addr{htonl(INADDR_LOOPBACK)}, port)));
+  client.send(kGet);
+  EXPECT_TRUE(client.read_to_end().ends_with("here"));
 }
 
 TEST(HttpServer, SocketFileIsForItsOwnerOnlyAndGoesWithTheServer) {
