@@ -206,6 +206,9 @@ struct QueuePairOptions {
   PortNumber port{1};
   Gid gid;  // the port's GID to speak from; zero is Port::gid
   std::uint32_t send_requests = 64;
+  // That will be connected to it, where it is known; zero is not known. A device may refuse what
+  // others say to the queue pair before connect().
+  PeerId peer;
 };
 
 // What a peer did wrong, or wanted beyond a limit; for the log. It was refused, or the peer given

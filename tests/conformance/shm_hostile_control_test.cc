@@ -218,6 +218,107 @@ TEST_F(ShmHostile, ChannelsThatNobodyUsesHaveALimit) {
   fake_->open_channel(peer_id(1));
 }
 
+// A queue pair that is not connected yet waits for one other, and keeps one channel in use.
+TEST_F(ShmHostile, WhoTalksToAQueuePairOfAnotherHasAnIdleChannel) {
+  constexpr std::size_t kMore = 5;
+  const QueuePair& waiting = victim_->add_queue_pair();
+  std::vector<std::unique_ptr<FakePeer>> strangers;
+  for (std::size_t i = 0; i < kIdleChannelsMax + kMore; ++i) {
+    strangers.push_back(std::make_unique<FakePeer>(directory_, static_cast<std::uint8_t>(20 + i)));
+    strangers.back()->open_channel(peer_id(1));
+    strangers.back()->say({.kind = Kind::kQueuePairReady,
+                           .source = kFakeQp,
+                           .destination = waiting.number(),
+                           .domain = kFakeDomain});
+    run();
+    const auto answer = strangers.back()->hear();
+    EXPECT_EQ(answer && answer->kind == Kind::kQueuePairGone, i != 0) << i;
+  }
+  std::size_t shut_out = 0;
+  for (const auto& stranger : strangers) shut_out += stranger->is_shut_out();
+  EXPECT_EQ(shut_out, kMore - 1);
+  EXPECT_FALSE(strangers.front()->is_shut_out());
+  // Without the queue pair that channel is like the others, and the oldest.
+  victim_->queue_pairs.pop_back();
+  fake_->open_channel(peer_id(1));
+  run();
+  EXPECT_TRUE(strangers.front()->is_shut_out());
+  strangers.clear();
+}
+
+TEST_F(ShmHostile, OnlyThePeerOfTheHandshakeIsWaitedFor) {
+  face_fake();
+  QueuePairOptions options;
+  options.domain = &victim_->domain();
+  options.receive_queue = &victim_->receive_queue();
+  options.peer = peer_id(9);
+  const auto waiting = std::move(device_->create_queue_pair(options).value());
+  FakePeer other(directory_, 10);
+  other.open_channel(peer_id(1));
+  for (FakePeer* peer : {&other, fake_.get()}) {
+    (void)peer->hear();
+    peer->say({.kind = Kind::kQueuePairReady,
+               .source = QpNumber(kFakeQp.value + 1),
+               .destination = waiting->number(),
+               .domain = kFakeDomain});
+    run();
+  }
+  const auto refusal = other.hear();
+  ASSERT_TRUE(refusal);
+  EXPECT_EQ(refusal->kind, Kind::kQueuePairGone);
+  ASSERT_TRUE(waiting->connect({.gid = fake_->gid(), .queue_pair = QpNumber(kFakeQp.value + 1)}));
+  fake_->put(waiting->number(), QpNumber(kFakeQp.value + 1), 44);
+  run();
+  ASSERT_EQ(victim_->received.size(), 1u);
+  EXPECT_EQ(victim_->received[0].queue_pair, waiting->number());
+}
+
+// Numbers that a peer makes up for one of our queue pairs are not remembered.
+TEST_F(ShmHostile, ManyNamesForOneOtherEnd) {
+  face_fake();
+  const QueuePair& waiting = victim_->add_queue_pair();
+  std::size_t refused = 0;
+  while (fake_->hear()) continue;
+  for (std::uint32_t i = 1; i <= kRemoteQueuePairsMax + 10; ++i) {
+    fake_->say({.kind = Kind::kQueuePairReady,
+                .source = QpNumber(i),
+                .destination = waiting.number(),
+                .domain = kFakeDomain});
+    if (i % 32 == 0) run();
+    while (const auto answer = fake_->hear()) refused += answer->kind == Kind::kQueuePairGone;
+  }
+  run();
+  while (const auto answer = fake_->hear()) refused += answer->kind == Kind::kQueuePairGone;
+  EXPECT_EQ(refused, kRemoteQueuePairsMax + 9);
+  expect_unmoved();
+}
+
+// A peer that takes its word back, or ends, leaves the queue pair to another that says the same.
+TEST_F(ShmHostile, AnAnnouncedQueuePairThatLeavesMakesRoomForAnother) {
+  QueuePair& waiting = victim_->add_queue_pair();
+  const auto tell = [&](FakePeer& peer, Kind kind) {
+    peer.say(
+        {.kind = kind, .source = kFakeQp, .destination = waiting.number(), .domain = kFakeDomain});
+    run();
+  };
+  FakePeer first(directory_, 10), second(directory_, 11);
+  first.open_channel(peer_id(1));
+  tell(first, Kind::kQueuePairReady);
+  tell(first, Kind::kQueuePairGone);
+  second.open_channel(peer_id(1));
+  tell(second, Kind::kQueuePairReady);
+  EXPECT_FALSE(second.hear());
+  second.close_channel();
+  run();
+  EXPECT_FALSE(victim_->has_fatal(waiting));
+  fake_->open_channel(peer_id(1));
+  tell(*fake_, Kind::kQueuePairReady);
+  ASSERT_TRUE(waiting.connect({.gid = fake_->gid(), .queue_pair = kFakeQp}));
+  fake_->put(waiting.number(), kFakeQp, 44);
+  run();
+  EXPECT_EQ(victim_->received.size(), 1u);
+}
+
 TEST_F(ShmHostile, BellClosedEndsTheChannel) {
   face_fake();
   fake_->ring.reset();

@@ -125,16 +125,6 @@ void Backplane::receive_queue_refilled(const ShmReceiveQueue& queue) {
   });
 }
 
-void Backplane::queue_pair_connected(ShmQueuePair& queue_pair, PeerId peer, QpNumber peer_number) {
-  unstall(queue_pair);
-  channels_.for_each([&](Channel& channel) {
-    if (channel.peer() != peer || channel.state() == Channel::State::kDead) return;
-    const RemoteQueuePair* remote = channel.remote.find_queue_pair(peer_number);
-    if (remote != nullptr && remote->destination == queue_pair.number())
-      queue_pair.attach_incoming(channel, remote->domain);
-  });
-}
-
 void Backplane::queue_pair_broken(ShmQueuePair& queue_pair, bool report, bool has_requests) {
   unstall(queue_pair);
   if (has_requests) broken_.push_back(&queue_pair);
@@ -164,6 +154,7 @@ void Backplane::end(Channel& channel) {
     channels_.connector().forget(channel.peer());
   }
   queue_pairs_.for_each([&](ShmQueuePair& queue_pair) {
+    if (queue_pair.expects_on(channel)) queue_pair.detach_incoming();
     if (queue_pair.uses(channel)) queue_pair.break_down(CompletionStatus::kRetryExceeded, true);
   });
 }

@@ -66,7 +66,7 @@ class Backplane {
   void announce(Channel& channel, const ControlMessage& announcement);
   void send(Channel& channel, const ControlMessage& message);
   void note_posted(Channel& channel);
-  void queue_pair_connected(ShmQueuePair& queue_pair, PeerId peer, QpNumber peer_number);
+  void queue_pair_connected(const ShmQueuePair& queue_pair) { unstall(queue_pair); }
   void queue_pair_broken(ShmQueuePair& queue_pair, bool report, bool has_requests);
   void receive_queue_refilled(const ShmReceiveQueue& queue);
   // Reads all that the peer has told so far, new channels included.

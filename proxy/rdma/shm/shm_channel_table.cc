@@ -12,9 +12,9 @@ namespace {
 
 using Trigger = FdWatcher::Trigger;
 
+// No queue pair is connected over it here, or waits for the one that its peer has announced.
 bool is_idle(const Channel& channel) {
-  return channel.state() == Channel::State::kOpen && channel.users == 0 &&
-         !channel.remote.has_queue_pairs();
+  return channel.state() == Channel::State::kOpen && channel.users == 0;
 }
 
 }  // namespace
@@ -56,7 +56,8 @@ Result<void> ChannelTable::limit_idle(std::uint32_t pod) {
     if (own++ == 0) of_pod = channel.get();
   }
   if (own < kIdleChannelsPerPodMax && all < kIdleChannelsMax) return {};
-  Channel* goes = own < kIdleChannelsPerPodMax ? idle_channel_of_largest_pod(pod) : of_pod;
+  Channel* goes =
+      own < kIdleChannelsPerPodMax ? idle_channel_of_largest_pod(pod, Counted::kIdle) : of_pod;
   if (goes == nullptr) goes = of_pod;
   if (goes == nullptr) return Error{Errc::kExhausted, "channels without use"};
   terminate(*goes);
@@ -84,14 +85,16 @@ Result<void> ChannelTable::admit(PeerId peer, std::uint32_t pod) {
     return {};
   }
   if (living < kChannelsMax) return {};
-  Channel* const idle = idle_channel_of_largest_pod(pod);
+  Channel* const idle = idle_channel_of_largest_pod(pod, Counted::kAll);
   if (idle == nullptr) return Error{Errc::kExhausted, "channels"};
   terminate(*idle);
   return {};
 }
 
-// Nothing when only pods with fewer channels than `pod` have an idle one.
-Channel* ChannelTable::idle_channel_of_largest_pod(std::uint32_t pod) const {
+Channel* ChannelTable::idle_channel_of_largest_pod(std::uint32_t pod, Counted counted) const {
+  const auto counts = [&](const Channel& channel) {
+    return counted == Counted::kIdle ? is_idle(channel) : channel.state() != Channel::State::kDead;
+  };
   const auto same = [](const Channel& one, const Channel& other) {
     return one.pod() != 0 || other.pod() != 0 ? one.pod() == other.pod()
                                               : one.peer() == other.peer();
@@ -99,12 +102,11 @@ Channel* ChannelTable::idle_channel_of_largest_pod(std::uint32_t pod) const {
   std::size_t most = 0, own = 0;
   Channel* found = nullptr;
   for (const auto& candidate : channels_) {
-    if (pod != 0 && candidate->pod() == pod) ++own;
+    if (pod != 0 && candidate->pod() == pod && counts(*candidate)) ++own;
     if (!is_idle(*candidate)) continue;
-    const auto count = static_cast<std::size_t>(
-        std::count_if(channels_.begin(), channels_.end(), [&](const auto& channel) {
-          return channel->state() != Channel::State::kDead && same(*channel, *candidate);
-        }));
+    const auto count = static_cast<std::size_t>(std::count_if(
+        channels_.begin(), channels_.end(),
+        [&](const auto& channel) { return counts(*channel) && same(*channel, *candidate); }));
     if (count <= most) continue;
     most = count;
     found = candidate.get();

@@ -70,7 +70,9 @@ class ChannelTable {
   Result<void> admit(PeerId peer, std::uint32_t pod);
   // Errors: kExhausted when only pods with fewer channels have an idle one.
   Result<void> limit_idle(std::uint32_t pod);
-  Channel* idle_channel_of_largest_pod(std::uint32_t pod) const;
+  enum class Counted : std::uint8_t { kAll, kIdle };
+  // Nothing when only pods with fewer channels of that kind than `pod` have an idle one.
+  Channel* idle_channel_of_largest_pod(std::uint32_t pod, Counted counted) const;
   Channel* awaiting(PeerId peer) const;
   Result<void> attach(Channel& channel, ConnectorEvent event);
 

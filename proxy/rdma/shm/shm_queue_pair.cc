@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "base/assert.h"
 #include "rdma/shm/shm_backplane.h"
@@ -28,8 +29,8 @@ ShmQueuePair::~ShmQueuePair() {
   sent_.clear();
   break_down(CompletionStatus::kFlushed, false);
   if (number_.value != 0) backplane_->remove(*this);
-  for (Channel* channel : {out_, in_})
-    if (channel != nullptr) backplane_->release(*channel, number_);
+  detach_incoming();
+  if (out_ != nullptr) backplane_->release(*out_, number_);
 }
 
 ShmReceiveQueue& ShmQueuePair::receive_queue() const {
@@ -56,22 +57,30 @@ Result<void> ShmQueuePair::connect(const PeerEndpoint& peer) {
                                          .destination_port = gid->port,
                                          .domain = domain_of(options_).id()});
   domain_of(options_).join(*out_);
-  backplane_->queue_pair_connected(*this, peer_, peer_number_);
+  if (in_ != nullptr && (in_->peer() != peer_ || announced_ != peer_number_)) detach_incoming();
+  backplane_->queue_pair_connected(*this);
   if (out_->state() == Channel::State::kOpen) return {};
   break_down(CompletionStatus::kFlushed, false);
   return Error{Errc::kPeerGone, "channel closed by the peer"};
 }
 
 bool ShmQueuePair::may_face(PeerId peer, QpNumber source) const {
-  return state_ == State::kUnconnected ||
-         (state_ == State::kReady && peer_ == peer && peer_number_ == source);
+  if (state_ == State::kUnconnected) return options_.peer.is_zero() || options_.peer == peer;
+  return state_ == State::kReady && peer_ == peer && peer_number_ == source;
 }
 
-void ShmQueuePair::attach_incoming(Channel& channel, DomainId remote_domain) {
+void ShmQueuePair::attach_incoming(Channel& channel, QpNumber source, DomainId remote_domain) {
   if (in_ != nullptr) return;
   in_ = &channel;
   ++in_->users;
+  announced_ = source;
   remote_domain_ = remote_domain;
+}
+
+void ShmQueuePair::detach_incoming() {
+  if (in_ == nullptr) return;
+  in_->remote.depart(announced_);
+  backplane_->release(*std::exchange(in_, nullptr), number_);
 }
 
 bool ShmQueuePair::has_room(std::size_t requests, std::uint64_t slots) {

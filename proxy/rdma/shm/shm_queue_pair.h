@@ -40,14 +40,26 @@ class ShmQueuePair final : public QueuePair {
   ShmReceiveQueue& receive_queue() const;
   bool uses(const Channel& channel) const { return out_ == &channel || in_ == &channel; }
 
-  // True when `source` of device `peer` may be our other end: it is, or we have none yet.
+  // True when `source` of device `peer` may be our other end: it is, or we have none yet and wait
+  // for that peer.
   bool may_face(PeerId peer, QpNumber source) const;
   // True when messages of `source` that come in over `channel` are for us.
   bool faces(const Channel& channel, QpNumber source) const {
     return state_ == State::kReady && in_ == &channel && peer_number_ == source;
   }
-  // The other end has said on `channel` that it will send there.
-  void attach_incoming(Channel& channel, DomainId remote_domain);
+  // The other end has said on a channel that it will send there. One that said so before connect()
+  // keeps its place until it takes it back, or connect() is for another.
+  bool has_incoming() const { return in_ != nullptr; }
+  // Nothing when has_incoming(). `source` is in the table of that channel.
+  void attach_incoming(Channel& channel, QpNumber source, DomainId remote_domain);
+  // Not connected yet, and waits for what `source` said on that channel.
+  bool expects(const Channel& channel, QpNumber source) const {
+    return state_ == State::kUnconnected && in_ == &channel && announced_ == source;
+  }
+  bool expects_on(const Channel& channel) const {
+    return state_ == State::kUnconnected && in_ == &channel;
+  }
+  void detach_incoming();
   // It is in error or destroyed; what it sent before is still delivered. What we sent counts as
   // arrived only if that was seen before.
   void note_peer_left(const Channel& channel) {
@@ -88,6 +100,7 @@ class ShmQueuePair final : public QueuePair {
   QpNumber peer_number_;
   Channel* out_ = nullptr;  // we post there; both stay valid until we are destroyed
   Channel* in_ = nullptr;   // the peer posts there and announces its buffers there
+  QpNumber announced_;      // its queue pair there
   DomainId remote_domain_;
   const Channel* left_on_ = nullptr;  // where the peer said so; in_ or out_
   BoundedQueue<Sent> sent_;

@@ -1,6 +1,7 @@
 #include "rdma/shm/shm_remote_table.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "rdma/shm/shm_limits.h"
@@ -12,24 +13,28 @@ Result<void> RemoteTable::add_queue_pair(QpNumber number, const RemoteQueuePair&
     return Error{Errc::kExhausted, "queue pairs of a peer"};
   if (!queue_pairs_.emplace(number, queue_pair).second)
     return Error{Errc::kMalformed, "queue pair announced twice"};
+  ++domains_[queue_pair.domain].queue_pairs;
   return {};
 }
 
 Result<void> RemoteTable::remove_queue_pair(QpNumber number) {
-  auto found = queue_pairs_.find(number);
+  const auto found = queue_pairs_.find(number);
   if (found == queue_pairs_.end()) return {};
-  const DomainId domain = found->second.domain;
+  const auto domain = domains_.find(found->second.domain);
   queue_pairs_.erase(found);
-  if (has_domain(domain)) return {};
-  for (auto at = buffers_.begin(); at != buffers_.end();) {
-    if (at->second.domain == domain) {
-      release(at->first, at->second);
-      at = buffers_.erase(at);
-    } else {
-      ++at;
-    }
-  }
+  std::erase(departed_, number);
+  if (--domain->second.queue_pairs != 0) return {};
+  const auto keys = std::move(domain->second.keys);
+  domains_.erase(domain);
+  for (const RemoteKey key : keys) release(key);
   return check_sinks();
+}
+
+void RemoteTable::depart(QpNumber number) {
+  if (!queue_pairs_.contains(number)) return;
+  departed_.push_back(number);
+  // Beyond a limit of sinks the next withdrawal says so.
+  if (departed_.size() > kDepartedQueuePairsMax) (void)remove_queue_pair(departed_.front());
 }
 
 const RemoteQueuePair* RemoteTable::find_queue_pair(QpNumber number) const {
@@ -37,13 +42,8 @@ const RemoteQueuePair* RemoteTable::find_queue_pair(QpNumber number) const {
   return found == queue_pairs_.end() ? nullptr : &found->second;
 }
 
-bool RemoteTable::has_domain(DomainId domain) const {
-  return std::any_of(queue_pairs_.begin(), queue_pairs_.end(),
-                     [&](const auto& entry) { return entry.second.domain == domain; });
-}
-
 Result<bool> RemoteTable::check_buffer(const ControlMessage& announcement) const {
-  if (!has_domain(announcement.domain)) return false;
+  if (!domains_.contains(announcement.domain)) return false;
   const std::uint64_t size = announcement.size_bytes;
   if (size == 0 || size > kBufferBytesMax || announcement.address.value + size < size)
     return Error{Errc::kMalformed, "range of an announced buffer"};
@@ -58,6 +58,7 @@ Result<void> RemoteTable::add_buffer(const ControlMessage& announcement, Counted
   if (memory.bytes().size() < announcement.size_bytes)
     return Error{Errc::kMalformed, "segment smaller than announced"};
   mapped_bytes_ += memory.bytes().size();
+  domains_[announcement.domain].keys.insert(announcement.rkey);
   buffers_.emplace(announcement.rkey, Buffer{.mapping = std::move(memory),
                                              .address = announcement.address.value,
                                              .size_bytes = announcement.size_bytes,
@@ -66,10 +67,10 @@ Result<void> RemoteTable::add_buffer(const ControlMessage& announcement, Counted
 }
 
 Result<void> RemoteTable::remove_buffer(RemoteKey key) {
-  auto found = buffers_.find(key);
+  const auto found = buffers_.find(key);
   if (found == buffers_.end()) return {};
-  release(key, found->second);
-  buffers_.erase(found);
+  domains_[found->second.domain].keys.erase(key);
+  release(key);
   return check_sinks();
 }
 
@@ -79,11 +80,12 @@ Result<void> RemoteTable::check_sinks() const {
 }
 
 // The view given out by QueuePair::remote_memory() must stay valid memory, but not the peer's.
-void RemoteTable::release(RemoteKey key, Buffer& buffer) {
+void RemoteTable::release(RemoteKey key) {
+  Buffer buffer = std::move(buffers_.extract(key).mapped());
   mapped_bytes_ -= buffer.mapping.bytes().size();
   if (buffer.holders.empty()) return;
   buffer.mapping.detach_from_file();
-  sinks_.push_back({key, std::move(buffer.mapping), std::move(buffer.holders)});
+  sinks_.emplace(key, Sink{std::move(buffer.mapping), std::move(buffer.holders)});
 }
 
 RemoteTable::Buffer* RemoteTable::find_buffer(DomainId domain, RemoteKey key, RemoteAddress address,
@@ -116,19 +118,20 @@ std::byte* RemoteTable::find_view(DomainId domain, RemoteKey key, RemoteAddress 
 
 void RemoteTable::forget_views(QpNumber holder) {
   for (auto& [key, buffer] : buffers_) std::erase(buffer.holders, holder);
-  std::erase_if(sinks_, [&](Sink& sink) {
-    std::erase(sink.holders, holder);
-    return sink.holders.empty();
-  });
+  for (auto at = sinks_.begin(); at != sinks_.end();) {
+    std::erase(at->second.holders, holder);
+    at = at->second.holders.empty() ? sinks_.erase(at) : std::next(at);
+  }
 }
 
 void RemoteTable::forget_views(QpNumber holder, RemoteKey key) {
   if (const auto found = buffers_.find(key); found != buffers_.end())
     std::erase(found->second.holders, holder);
-  std::erase_if(sinks_, [&](Sink& sink) {
-    if (sink.key == key) std::erase(sink.holders, holder);
-    return sink.holders.empty();
-  });
+  auto [at, end] = sinks_.equal_range(key);
+  while (at != end) {
+    std::erase(at->second.holders, holder);
+    at = at->second.holders.empty() ? sinks_.erase(at) : std::next(at);
+  }
 }
 
 }  // namespace fairlead::rdma::shm

@@ -4,7 +4,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "base/ids.h"
@@ -28,8 +30,12 @@ class RemoteTable {
   Result<void> add_queue_pair(QpNumber number, const RemoteQueuePair& queue_pair);
   // With the last queue pair of a domain go the domain's buffers. Errors as remove_buffer().
   Result<void> remove_queue_pair(QpNumber number);
+  // Ours, to which it sends, is destroyed. The peer may not know yet, and counts on it for the
+  // buffers of its domain. So it stays until the peer says that it is gone, or until
+  // kDepartedQueuePairsMax others have departed since.
+  void depart(QpNumber number);
   const RemoteQueuePair* find_queue_pair(QpNumber number) const;
-  bool has_queue_pairs() const { return !queue_pairs_.empty(); }
+  std::size_t queue_pair_count() const { return queue_pairs_.size(); }
   MapBudget& budget() const { return *budget_; }
 
   // False for a buffer of a domain without queue pair, which is to be ignored. Errors: kMalformed,
@@ -64,23 +70,27 @@ class RemoteTable {
   };
   // The addresses of a withdrawn buffer that a view may still point to.
   struct Sink {
-    RemoteKey key;
     CountedMapping mapping;
     Holders holders;
   };
-  using Buffers = std::unordered_map<RemoteKey, Buffer>;
+  struct Domain {
+    std::size_t queue_pairs = 0;
+    std::unordered_set<RemoteKey> keys;  // of its buffers
+  };
 
-  bool has_domain(DomainId domain) const;
   Buffer* find_buffer(DomainId domain, RemoteKey key, RemoteAddress address,
                       std::size_t length_bytes);
-  void release(RemoteKey key, Buffer& buffer);
+  // Takes the buffer out of buffers_.
+  void release(RemoteKey key);
   Result<void> check_sinks() const;
 
   MapBudget* budget_;
   std::unordered_map<QpNumber, RemoteQueuePair> queue_pairs_;
-  Buffers buffers_;
+  std::deque<QpNumber> departed_;  // those of queue_pairs_, the oldest first
+  std::unordered_map<DomainId, Domain> domains_;
+  std::unordered_map<RemoteKey, Buffer> buffers_;
   std::size_t mapped_bytes_ = 0;
-  std::vector<Sink> sinks_;
+  std::unordered_multimap<RemoteKey, Sink> sinks_;
 };
 
 }  // namespace fairlead::rdma::shm

@@ -214,7 +214,9 @@ void Backplane::check_waits() {
 // Only those whom one of our queue pairs waits for, or faces, may tell us about themselves.
 Result<void> Backplane::handle_ready(Channel& channel, const ControlMessage& message) {
   ShmQueuePair* queue_pair = queue_pairs_.find(message.destination);
+  const bool again = channel.remote.find_queue_pair(message.source) != nullptr;
   if (queue_pair == nullptr || !queue_pair->may_face(channel.peer(), message.source) ||
+      (queue_pair->has_incoming() && !again) ||
       port_state(queue_pair->port()) != PortState::kActive) {
     send(channel, ControlMessage{.kind = Kind::kQueuePairGone,
                                  .source = message.destination,
@@ -222,14 +224,15 @@ Result<void> Backplane::handle_ready(Channel& channel, const ControlMessage& mes
     return {};
   }
   SMC_TRY(channel.remote.add_queue_pair(message.source, {message.domain, message.destination}));
-  if (queue_pair->state() == ShmQueuePair::State::kReady)
-    queue_pair->attach_incoming(channel, message.domain);
+  queue_pair->attach_incoming(channel, message.source, message.domain);
   return {};
 }
 
 Result<void> Backplane::handle_gone(Channel& channel, const ControlMessage& message) {
   SMC_TRY(channel.remote.remove_queue_pair(message.source));
   ShmQueuePair* queue_pair = queue_pairs_.find(message.destination);
+  if (queue_pair != nullptr && queue_pair->expects(channel, message.source))
+    queue_pair->detach_incoming();
   // Nobody ends what goes over channels that are not his.
   if (queue_pair == nullptr || queue_pair->state() != ShmQueuePair::State::kReady ||
       !queue_pair->uses(channel) || !queue_pair->may_face(channel.peer(), message.source))

@@ -76,7 +76,28 @@ TEST_F(ShmRemoteTable, BuffersGoWithTheLastQueuePairOfTheirDomain) {
   EXPECT_EQ(find(RemoteKey(7), 0x1000, 1), nullptr);
   EXPECT_NE(find(RemoteKey(8), 0x1000, 1, kOther), nullptr);
   ASSERT_TRUE(table_.remove_queue_pair(QpNumber(9)));  // unknown: nothing
-  EXPECT_TRUE(table_.has_queue_pairs());
+  EXPECT_EQ(table_.queue_pair_count(), 1u);
+}
+
+// The peer may not know that ours is gone, and announces its buffers for the first only.
+TEST_F(ShmRemoteTable, ADomainOutlivesOurQueuePairUntilThePeerKnows) {
+  table_.depart(QpNumber(1));
+  ASSERT_TRUE(table_.add_queue_pair(QpNumber(2), {kDomain, QpNumber(101)}));
+  ASSERT_TRUE(table_.remove_queue_pair(QpNumber(1)));
+  EXPECT_NE(find(RemoteKey(7), 0x1000, 1), nullptr);
+  ASSERT_TRUE(table_.remove_queue_pair(QpNumber(2)));
+  EXPECT_EQ(find(RemoteKey(7), 0x1000, 1), nullptr);
+}
+
+TEST_F(ShmRemoteTable, APeerThatNeverSaysWhatIsGoneIsNotRememberedFor) {
+  for (std::uint32_t round = 0; round < 2 * kRemoteQueuePairsMax; ++round) {
+    const QpNumber theirs(5000 + round);
+    ASSERT_TRUE(table_.add_queue_pair(theirs, {kOther, QpNumber(100 + round)}));
+    table_.depart(theirs);
+    ASSERT_LE(table_.queue_pair_count(), 1 + kDepartedQueuePairsMax);
+  }
+  EXPECT_NE(find(RemoteKey(7), 0x1000, 1), nullptr);
+  table_.depart(QpNumber(9));  // unknown: nothing
 }
 
 TEST_F(ShmRemoteTable, BufferOfADomainWithoutQueuePairIsIgnored) {
