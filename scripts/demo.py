@@ -11,6 +11,7 @@ import argparse
 import csv
 import filecmp
 import os
+import shutil
 import signal
 import sys
 import textwrap
@@ -18,9 +19,9 @@ import time
 from pathlib import Path
 
 sys.dont_write_bytecode = True
-from demo_places import NGINX, REDIS, Loopback, Pods, Unavailable  # noqa: E402
+from demo_places import DIRECT, FAIRLEAD, HAPROXY, NGINX, REDIS, Loopback, Pods, Unavailable  # noqa: E402
 from demo_proxy import Proxy  # noqa: E402
-from demo_scene import Failure, Scene, shown  # noqa: E402
+from demo_scene import ENVIRONMENT, Failure, Scene, shown  # noqa: E402
 
 MIB = 1 << 20
 FILE_BYTES = 64 * MIB
@@ -31,6 +32,17 @@ events {{ worker_connections 512; }}
 http {{ access_log off; sendfile on;
   client_body_temp_path {0}; proxy_temp_path {0}; fastcgi_temp_path {0}; uwsgi_temp_path {0};
   scgi_temp_path {0}; server {{ listen {1}; root {0}/www; }} }}
+"""
+
+HAPROXY_CONFIG = """defaults
+  mode tcp
+  timeout connect 10s
+  timeout client 60s
+  timeout server 60s
+"""
+HAPROXY_LISTENER = """listen {0}
+  bind {1[0]}:{1[1]}
+  server next {2[0]}:{2[1]}
 """
 
 
@@ -75,8 +87,8 @@ class Demo:
     def redis(self, program, place, *options):
         return [program, "-h", place[0], "-p", str(place[1]), *options]
 
-    def url(self, through_proxies):
-        return "http://%s:%d/data" % self.place.dial(NGINX, through_proxies)
+    def url(self, way):
+        return "http://%s:%d/data" % self.place.dial(NGINX, way)
 
     def start_programs(self):
         (self.scene.directory / "www").mkdir()
@@ -90,15 +102,15 @@ class Demo:
             self.scene.start("redis-" + pod, self.place.inside(pod, [
                 "redis-server", "--bind", host, "--port", str(port), "--save", "",
                 "--protected-mode", "no"]))
-        wait_for("Redis and nginx to start", lambda: self.bytes_survive(False))
+        wait_for("Redis and nginx to start", lambda: self.bytes_survive(DIRECT))
 
-    def bytes_survive(self, through_proxies):
+    def bytes_survive(self, way):
         """Checks that bytes arrive unchanged; False while the servers do not answer yet."""
         copy = self.scene.directory / "copy"
-        command = self.redis("redis-cli", self.place.dial(REDIS, through_proxies), "echo", "hello")
+        command = self.redis("redis-cli", self.place.dial(REDIS, way), "echo", "hello")
         try:
             answer = self.in_client(*command).strip()
-            self.in_client("curl", "-sSf", "-o", copy, self.url(through_proxies))
+            self.in_client("curl", "-sSf", "-o", copy, self.url(way))
         except Failure:
             return False
         expect(answer == "hello", f"{shown(command)}: {answer}")
@@ -106,31 +118,55 @@ class Demo:
                "the file that curl got is not the file that nginx has")
         return True
 
-    def measure(self, through_proxies):
+    def measure(self, way):
         """Requests and bytes per second of the same commands."""
         output = self.in_client(*self.redis(
-            "redis-benchmark", self.place.dial(REDIS, through_proxies), "-t", "set,get", "-c", "32",
+            "redis-benchmark", self.place.dial(REDIS, way), "-t", "set,get", "-c", "32",
             "-d", "1024", "-n", str(int(40000 * self.share)), "--csv"))
         rates = {row[0]: float(row[1]) for row in csv.reader(output.splitlines())
                  if row and row[0] in ("SET", "GET")}
         files = max(1, int(12 * self.share))
         begin = time.monotonic()
-        self.in_client("curl", "-sSf", "-o", "/dev/null", f"{self.url(through_proxies)}?[1-{files}]")
+        self.in_client("curl", "-sSf", "-o", "/dev/null", f"{self.url(way)}?[1-{files}]")
         speed = files * FILE_BYTES / MIB / (time.monotonic() - begin)
         return [("redis SET, 1 KiB, 32 clients", "requests/s", rates["SET"]),
                 ("redis GET, 1 KiB, 32 clients", "requests/s", rates["GET"]),
                 (f"curl, {files * FILE_BYTES // MIB} MiB from nginx", "MiB/s", speed)]
 
+    def measure_haproxy(self):
+        """As measure(), through an HAProxy in each pod, with its defaults; nothing where it is not installed."""
+        if not shutil.which("haproxy", path=ENVIRONMENT["PATH"]):
+            say("HAProxy is not installed; its column is left out.\n")
+            return None
+        processes = []
+        for pod in ("server", "client"):
+            hops = "".join(HAPROXY_LISTENER.format(program, *self.place.haproxy_hops(program)[pod])
+                           for program in (REDIS, NGINX))
+            config = self.scene.write(f"haproxy-{pod}.cfg", HAPROXY_CONFIG + hops)
+            processes.append(self.scene.start(f"haproxy-{pod}", self.place.inside(pod, ["haproxy", "-db", "-f", config])))
+        wait_for("HAProxy to start", lambda: self.bytes_survive(HAPROXY))
+        rates = self.measure(HAPROXY)
+        for process in processes:
+            self.scene.stop(process)
+        return rates
+
     def compare(self):
-        without = self.measure(False)
+        results = {DIRECT: self.measure(DIRECT)}
+        if (rates := self.measure_haproxy()) is not None:
+            results[HAPROXY] = rates
         self.place.redirect()
         before = self.place.wire_bytes()
-        expect(self.bytes_survive(True), "no answer through the proxies")
-        through = self.measure(True)
+        expect(self.bytes_survive(FAIRLEAD), "no answer through the proxies")
+        results[FAIRLEAD] = self.measure(FAIRLEAD)
         crossed = self.place.wire_bytes() - before
-        say(f"{'':30}  {'without':>9}  {'Fairlead':>9}  ratio")
-        for (name, unit, plain), (_, _, proxied) in zip(without, through):
-            say(f"{name:30}  {plain:9,.0f}  {proxied:9,.0f}  {proxied / plain:5.2f}  {unit}")
+        say(f"{'':30}" + "".join(f"  {way:>9}" for way in results)
+            + "".join(f"  {FAIRLEAD}/{way}" for way in results if way != FAIRLEAD))
+        for row in zip(*results.values()):
+            name, unit, _ = row[0]
+            rates = dict(zip(results, (rate for _, _, rate in row)))
+            say(f"{name:30}" + "".join(f"  {rate:9,.0f}" for rate in rates.values())
+                + "".join(f"  {rates[FAIRLEAD] / rates[way]:{len(FAIRLEAD) + len(way) + 1}.2f}"
+                          for way in results if way != FAIRLEAD) + f"  {unit}")
         carried = self.carried("bytes_total")
         if before:
             say(f"\nSMC-R carried {carried / MIB:,.0f} MiB. The network between the pods saw"
@@ -142,7 +178,7 @@ class Demo:
 
     def show_tables(self):
         load = self.scene.start("load", self.place.inside("client", self.redis(
-            "redis-benchmark", self.place.dial(REDIS, True), "-c", "3", "-n", "10000000")))
+            "redis-benchmark", self.place.dial(REDIS, FAIRLEAD), "-c", "3", "-n", "10000000")))
         wait_for("open connections", lambda: self.carried("connections_active") >= 3)
         for table in ("connections", "linkgroups"):
             self.show("client", table)
@@ -189,11 +225,11 @@ class Demo:
             say("\n".join([f"\nlast words of the proxy of the {pod}:", *lines]))
 
     def explain_keeping(self):
-        commands = [self.place.inside("client", self.redis("redis-cli", self.place.dial(REDIS, True))),
+        commands = [self.place.inside("client", self.redis("redis-cli", self.place.dial(REDIS, FAIRLEAD))),
                     [*self.proxies["client"].ctl_command, "connections"],
                     [*self.proxies["server"].ctl_command, "why"]]
         say("\nKept running: Redis at %s:%d, nginx at %s. Try:" % (
-            *self.place.dial(REDIS, True), self.url(True)))
+            *self.place.dial(REDIS, FAIRLEAD), self.url(FAIRLEAD)))
         say("\n".join("  " + " ".join(map(str, command)) for command in commands))
         say(f"Stop all of it:\n  sh {self.scene.keep()}")
 
@@ -211,7 +247,7 @@ def play(demo):
     say(f"Fairlead on {demo.place.title}.")
     say("\n[1/4] Redis and nginx in the server pod, their clients in the client pod")
     demo.start_programs()
-    say("\n[2/4] The same load without Fairlead, and then with a proxy beside both\n")
+    say("\n[2/4] The same load without proxies, with HAProxy beside both, and with Fairlead beside both\n")
     demo.compare()
     say("\n[3/4] What the proxy knows while Redis is busy")
     demo.show_tables()

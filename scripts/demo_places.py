@@ -12,6 +12,7 @@ from demo_scene import ENVIRONMENT, Failure
 PROXY_UID = 2201  # as in a pod: connections of this user are not redirected
 CAPABILITIES = "-all,+bpf,+net_admin"  # for the TCP option
 REDIS, NGINX = "redis", "nginx"
+DIRECT, HAPROXY, FAIRLEAD = "direct", "HAProxy", "Fairlead"  # ways from a client to a server
 
 
 class Unavailable(Exception):
@@ -23,6 +24,7 @@ class Pods:
     title = "three network namespaces as pods; connections are redirected to the proxies"
     addresses = {"client": "198.18.44.1", "server": "198.18.44.2", "stranger": "198.18.44.6"}
     ports = {REDIS: 6379, NGINX: 8080}
+    haproxy_ports = {REDIS: 16379, NGINX: 18080}
     falls_back = "client"  # its proxy connects to the peer without Fairlead
 
     def __init__(self, scene, binary):
@@ -82,10 +84,15 @@ class Pods:
     def listen(self, pod, program):
         return self.addresses[pod], self.ports[program]
 
-    def dial(self, program, through_proxies):
+    def dial(self, program, way):
         """The address, which is the same with Fairlead and without."""
-        del through_proxies
-        return self.listen("server", program)
+        return ("127.0.0.1", self.haproxy_ports[program]) if way == HAPROXY else self.listen("server", program)
+
+    def haproxy_hops(self, program):
+        """Where HAProxy listens in each pod, and where it connects to."""
+        inbound = (self.addresses["server"], self.haproxy_ports[program])
+        return {"client": (self.dial(program, HAPROXY), inbound),
+                "server": (inbound, self.listen("server", program))}
 
     def stranger(self):
         return self.listen("stranger", REDIS)
@@ -105,7 +112,8 @@ class Loopback:
         self.program = binary
         (scene.directory / "run").mkdir()
         sockets = {(side, program): socket.create_server(("127.0.0.1", 0))
-                   for side in ("client", "server", "program") for program in (REDIS, NGINX)}
+                   for side in ("client", "server", "program", "haproxy-client", "haproxy-server")
+                   for program in (REDIS, NGINX)}
         self.places = {name: each.getsockname() for name, each in sockets.items()}
         for each in sockets.values():
             each.close()
@@ -132,8 +140,12 @@ class Loopback:
         del pod
         return self.places["program", program]
 
-    def dial(self, program, through_proxies):
-        return self.places["client" if through_proxies else "program", program]
+    def dial(self, program, way):
+        return self.places[{DIRECT: "program", HAPROXY: "haproxy-client", FAIRLEAD: "client"}[way], program]
+
+    def haproxy_hops(self, program):
+        inbound = self.places["haproxy-server", program]
+        return {"client": (self.dial(program, HAPROXY), inbound), "server": (inbound, self.listen("server", program))}
 
     def stranger(self):
         return self.places["server", REDIS]
