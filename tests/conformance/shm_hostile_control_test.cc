@@ -374,13 +374,84 @@ TEST_F(ShmHostile, MemoryThatIsNeverAnnounced) {
 
 TEST_F(ShmHostile, PeerThatNeverTakesControlMessagesIsGivenUpInTheEnd) {
   face_fake();
-  // Each of these is answered with a refusal.
-  for (std::size_t i = 0; i < kControlQueueMax + 2000; ++i) {
+  // Each of these is answered with a refusal. Two more may wait, for the queue pair that it has.
+  const auto answers_max =
+      static_cast<std::uint32_t>(kControlSlots - fake_->control_in().tail + kAnswersWaitingMax + 2);
+  const auto ask = [&](std::uint32_t i) { fake_->put(QpNumber(0xffffff), QpNumber(1000 + i), 44); };
+  for (std::uint32_t i = 0; i < answers_max; ++i) ask(i);
+  expect_unmoved();
+  ask(answers_max);
+  expect_given_up();
+}
+
+// A refusal that waits stands for all that are like it.
+TEST_F(ShmHostile, TheSameRefusalWaitsOnce) {
+  face_fake();
+  for (std::size_t i = 0; i < 2 * kControlQueueMax; ++i) {
     fake_->put(QpNumber(0xffffff), kFakeQp, 44);
     if (i % 512 == 0) run();
   }
+  expect_unmoved();
+  std::size_t told = 0;
+  for (; fake_->hear(); run()) ++told;
+  EXPECT_GT(told, kControlSlots);
+  EXPECT_LT(told, 2 * kControlSlots);
+}
+
+TEST_F(ShmHostile, IdleChannelThatTakesNoAnswersIsGivenUp) {
+  fake_->open_channel(peer_id(1));
+  const auto ask = [&](std::uint32_t i) {
+    fake_->say({.kind = Kind::kQueuePairReady,
+                .source = QpNumber(1000 + i),
+                .destination = QpNumber(0xffffff),
+                .domain = kFakeDomain});
+    if (i % 64 == 0) run();
+  };
+  for (std::uint32_t i = 0; i < kControlSlots + kAnswersWaitingMax; ++i) ask(i);
   run();
+  EXPECT_FALSE(fake_->is_shut_out());
+  ask(kControlSlots + kAnswersWaitingMax);
+  run();
+  EXPECT_TRUE(fake_->is_shut_out());
+  EXPECT_TRUE(device_->poll_fault());
+}
+
+TEST_F(ShmHostile, HeadOfTheControlRingThatLiesWhileAnswersWait) {
+  face_fake();
+  for (std::uint32_t i = 0; i < kControlSlots + 10; ++i)
+    fake_->put(QpNumber(0xffffff), QpNumber(1000 + i), 44);
+  run();
+  fake_->control_in().head = 1000;
+  fake_->ring_bell();
+  run();
+  EXPECT_TRUE(fake_->is_shut_out());
   EXPECT_TRUE(victim_->has_fatal(*facing_));
+}
+
+// Goal: control messages take a bounded part of each turn, however many channels bring some, and
+// all channels get their turn.
+TEST_F(ShmHostile, ControlMessagesOfManyChannelsShareATurn) {
+  constexpr std::size_t kPeers = 40;
+  std::vector<std::unique_ptr<FakePeer>> peers;
+  for (std::size_t i = 0; i < kPeers; ++i) {
+    peers.push_back(std::make_unique<FakePeer>(directory_, static_cast<std::uint8_t>(20 + i)));
+    peers.back()->open_channel(peer_id(1));
+    run();
+  }
+  for (std::uint64_t i = 0; i < kControlSlots; ++i)
+    for (const auto& peer : peers) peer->say({.kind = Kind::kWithdraw, .rkey = RemoteKey(7)});
+  victim_->watcher().wait(*device_, 0);
+  const auto handled = [&](const auto& peer) { return peer->control_out().head.load(); };
+  std::uint64_t before = 0;
+  for (int turn = 1; before < kPeers * kControlSlots; ++turn) {
+    ASSERT_LT(turn, 1000);
+    victim_->turn();
+    std::uint64_t now = 0;
+    for (const auto& peer : peers) now += handled(peer);
+    EXPECT_LE(now - before, std::uint64_t{kControlPerPollMax}) << turn;
+    before = now;
+    EXPECT_TRUE(turn < 3 || std::all_of(peers.begin(), peers.end(), handled)) << turn;
+  }
 }
 
 TEST_F(ShmHostile, PeerThatTakesNoControlMessagesForTooLongIsGivenUp) {

@@ -82,6 +82,14 @@ void Backplane::send(Channel& channel, const ControlMessage& message) {
   if (!channel.control_flushed() && channel.attached()) start_timer();
 }
 
+void Backplane::answer_gone(Channel& channel, QpNumber ours, QpNumber theirs) {
+  const bool taken = channel.answer(
+      {.kind = ControlMessage::Kind::kQueuePairGone, .source = ours, .destination = theirs});
+  if (!taken) note_fault(channel.peer(), Error{Errc::kExhausted, "answers that wait for the peer"});
+  note_posted(channel);
+  if (!channel.control_flushed() && channel.attached()) start_timer();
+}
+
 void Backplane::announce(Channel& channel, const ControlMessage& announcement) {
   // Nobody could map it. The peer knows nothing of the key then, and says so.
   if (!channels_.connector().grant(announcement.buffer, channel.peer())) return;
@@ -206,6 +214,7 @@ void Backplane::ring_doorbells() {
   std::vector<Channel*> slow;
   std::erase_if(bells_, [&](Channel* channel) {
     channel->flush_control();
+    if (channel->state() == Channel::State::kClosing) activate(*channel);
     const Duration spent = channel->ring_if_due();
     if (spent != Duration::zero() &&
         !channels_.note_ring(*channel, spent, std::chrono::steady_clock::now()))

@@ -90,15 +90,20 @@ class Backplane {
   void handle_timer();
   void start_timer();
   void check_waits();
-  void handle_control(Channel& channel, int messages_max);
+  // How many it has handled.
+  int handle_control(Channel& channel, int messages_max);
   Result<void> apply(Channel& channel, const ControlMessage& message);
   Result<void> handle_announce(Channel& channel, const ControlMessage& message);
   Result<void> wait_for_grant(Channel& channel, const BufferId& buffer);
   Result<void> handle_ready(Channel& channel, const ControlMessage& message);
   Result<void> handle_gone(Channel& channel, const ControlMessage& message);
+  // Tells the peer that queue pair `ours` is not there for its queue pair `theirs`.
+  void answer_gone(Channel& channel, QpNumber ours, QpNumber theirs);
 
   std::size_t flush_broken(std::span<Completion> into);
-  std::size_t serve(Channel& channel, std::span<Completion> into);
+  // `control_left`: of kControlPerPollMax; `control_share`: of that, for one channel.
+  std::size_t serve(Channel& channel, std::span<Completion> into, int control_share,
+                    int& control_left);
   std::size_t complete_sends(Channel& channel, std::span<Completion> into);
   std::size_t receive(Channel& channel, std::span<Completion> into);
   Delivery deliver(Channel& channel, const MessageHeader& header, Completion& into);

@@ -9,6 +9,10 @@
 namespace fairlead::rdma::shm {
 namespace {
 
+std::uint64_t pair_of(const ControlMessage& message) {
+  return std::uint64_t{message.source.value} << 32 | message.destination.value;
+}
+
 ChannelMemory& as_channel(const Mapping& mapping) {
   return *reinterpret_cast<ChannelMemory*>(mapping.bytes().data());
 }
@@ -61,19 +65,40 @@ bool Channel::push(const ControlMessage& message) {
 
 void Channel::send(const ControlMessage& message) {
   if (state_ != State::kOpen) return;
-  if (control_queue_.empty() && push(message)) return;
-  if (control_queue_.size() >= kControlQueueMax) return close();
+  if (backlog_.messages.empty() && push(message)) return;
+  if (backlog_.messages.size() >= kControlQueueMax) return close();
+  wait({message});
+}
+
+bool Channel::answer(const ControlMessage& gone) {
+  if (state_ != State::kOpen || backlog_.answers.contains(pair_of(gone))) return true;
+  if (backlog_.messages.empty() && push(gone)) return true;
+  if (backlog_.answers.size() >= kAnswersWaitingMax + users ||
+      backlog_.messages.size() >= kControlQueueMax) {
+    close();
+    return false;
+  }
+  backlog_.answers.insert(pair_of(gone));
+  wait({gone, true});
+  return true;
+}
+
+void Channel::wait(const Waiting& waiting) {
   if (attached_ && !stalled_since_) stalled_since_ = std::chrono::steady_clock::now();
-  control_queue_.push_back(message);
+  backlog_.messages.push_back(waiting);
 }
 
 void Channel::flush_control() {
   bool any = false;
-  while (!control_queue_.empty() && state_ == State::kOpen && push(control_queue_.front())) {
-    control_queue_.pop_front();
+  while (!backlog_.messages.empty() && state_ == State::kOpen &&
+         push(backlog_.messages.front().message)) {
+    if (state_ != State::kOpen) break;  // and nothing waits any more
+    const Waiting& said = backlog_.messages.front();
+    if (said.answer) backlog_.answers.erase(pair_of(said.message));
+    backlog_.messages.pop_front();
     any = true;
   }
-  if (control_queue_.empty())
+  if (backlog_.messages.empty())
     stalled_since_.reset();
   else if (attached_ && (any || !stalled_since_))
     stalled_since_ = std::chrono::steady_clock::now();
@@ -83,7 +108,8 @@ void Channel::close() {
   if (state_ != State::kOpen) return;
   state_ = State::kClosing;
   (void)consumer.refresh();  // what the peer puts there from now on is not looked at
-  control_queue_.clear();
+  backlog_.messages.clear();
+  backlog_.answers.clear();
   stalled_since_.reset();
   awaiting_grant.reset();
 }
@@ -115,11 +141,11 @@ Duration Channel::ring_if_due() {
 
 void Channel::fall_asleep(bool backlog) {
   std::uint64_t wish = kWakeOnMessage;
-  if (signaled_outstanding != 0 || blocked || backlog || !control_queue_.empty())
+  if (signaled_outstanding != 0 || blocked || backlog || !backlog_.messages.empty())
     wish |= kWakeOnProgress;
   asleep_ = true;
   own_side().sleeping.exchange(wish, std::memory_order_seq_cst);
-  if (control_queue_.empty()) return;
+  if (backlog_.messages.empty()) return;
   // Room that the peer made before it could see our wish is found here: it stores the heads of both
   // rings before it looks at the wish, that of the message ring in the total order.
   (void)producer.peek_head_ordered();

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <deque>
 #include <optional>
+#include <unordered_set>
 #include <vector>
 
 #include "base/ids.h"
@@ -54,9 +55,12 @@ class Channel {
 
   // Waits when the ring is full, or still to come. A limit makes the channel kClosing.
   void send(const ControlMessage& message);
+  // The same for a QueuePairGone that the peer asked for. One that waits already is enough. False
+  // when kAnswersWaitingMax makes the channel kClosing.
+  bool answer(const ControlMessage& gone);
   // False while control messages wait: nothing may be put into the ring then, it would overtake
   // them.
-  bool control_flushed() const { return control_queue_.empty(); }
+  bool control_flushed() const { return backlog_.messages.empty(); }
   void flush_control();
   // Since when control messages wait for the peer to take others. Not while the channel's memory is
   // awaited, for which the connector has its own limits.
@@ -119,6 +123,15 @@ class Channel {
   void start_rings();
   // False when the message has to wait.
   bool push(const ControlMessage& message);
+  struct Waiting {
+    ControlMessage message;
+    bool answer = false;
+  };
+  struct Backlog {
+    std::deque<Waiting> messages;
+    std::unordered_set<std::uint64_t> answers;  // source and destination of each
+  };
+  void wait(const Waiting& waiting);
 
   PeerId peer_;
   std::uint32_t pod_ = 0;
@@ -128,7 +141,7 @@ class Channel {
   Mapping mapping_;
   ChannelBell bell_;
   ControlProducer control_out_;
-  std::deque<ControlMessage> control_queue_;
+  Backlog backlog_;
   std::optional<TimePoint> stalled_since_;
   bool asleep_ = false;
   bool posted_ = false;

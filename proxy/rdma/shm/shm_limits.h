@@ -22,10 +22,11 @@ inline constexpr std::size_t kChannelsMax = 1024;
 inline constexpr std::size_t kChannelsPerPeerMax = 4;
 inline constexpr std::size_t kChannelsPerPodMax = 256;
 // Those that no queue pair uses. Each may have made us touch kIdleChannelBytes, which memory.limit
-// does not count: the heads of four rings, our sleep word, and a control ring full of answers.
+// does not count: the heads of four rings, our sleep word, a control ring full of answers, and
+// beside the ring the answers that wait for room and the queue pairs that have departed.
 inline constexpr std::size_t kIdleChannelsMax = 64;
 inline constexpr std::size_t kIdleChannelsPerPodMax = 32;
-inline constexpr std::size_t kIdleChannelBytes = std::size_t{36} << 10;
+inline constexpr std::size_t kIdleChannelBytes = std::size_t{52} << 10;
 
 // How long a channel is waited for that the broker was asked for. After that its peer is left
 // alone for kAnswerPause, which doubles with each time up to kAnswerPauseMax.
@@ -65,9 +66,16 @@ inline constexpr std::size_t kMappedBytesPerPodMax = kMappedBytesPerDeviceMax / 
 inline constexpr std::size_t kUnclaimedGrantsMax = 4096;  // granted, and not announced yet
 
 inline constexpr std::size_t kControlQueueMax = 8192;  // messages that the ring did not take
-inline constexpr int kControlBatch = 64;               // handled in one go: others get a turn
-inline constexpr int kControlDrainMax = 1024;          // handled when an answer depends on it
-inline constexpr int kArrivalsBatch = 64;              // events of the connector taken in one go
+// Of these, answers: beside them two for each queue pair that is connected over the channel.
+inline constexpr std::size_t kAnswersWaitingMax = 64;
+// Control messages of all channels that one poll() handles. Each channel with some has an equal
+// part, but not more than kControlBatch and not less than kControlBatchMin; who gets none is first
+// in the next poll().
+inline constexpr int kControlPerPollMax = 512;
+inline constexpr int kControlBatch = 64;
+inline constexpr int kControlBatchMin = 8;
+inline constexpr int kControlDrainMax = kControlSlots;  // handled when an answer depends on it
+inline constexpr int kArrivalsBatch = 64;               // events of the connector taken in one go
 
 // How long control messages wait: for the memory of an announced buffer, after which the buffer is
 // not usable; and for room in the ring, after which the channel is given up.

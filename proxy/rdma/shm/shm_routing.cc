@@ -109,21 +109,25 @@ void Backplane::drain_control(PeerId peer) {
   });
 }
 
-void Backplane::handle_control(Channel& channel, int messages_max) {
-  bool any = false;
-  for (int i = 0; i < messages_max && channel.state() == Channel::State::kOpen; ++i) {
+int Backplane::handle_control(Channel& channel, int messages_max) {
+  int handled = 0;
+  while (handled < messages_max && channel.state() == Channel::State::kOpen) {
     const auto message = channel.control_in.front();
     if (!message && message.error().code == Errc::kWouldBlock) break;
     const auto applied = message ? apply(channel, *message) : message.error();
     if (!applied && applied.error().code == Errc::kWouldBlock) break;
-    if (!applied) return kill(channel, applied.error());
+    if (!applied) {
+      kill(channel, applied.error());
+      return handled + 1;
+    }
     channel.awaiting_grant.reset();
     channel.control_in.pop();
-    any = true;
+    ++handled;
   }
-  if (!any) return;
+  if (handled == 0) return 0;
   channel.note_consumed();  // the peer may wait for room in the ring
   list_bell(channel);
+  return handled;
 }
 
 Result<void> Backplane::apply(Channel& channel, const ControlMessage& message) {
@@ -188,7 +192,7 @@ void Backplane::check_waits() {
   channels_.for_each([&](Channel& channel) {
     if (channel.awaiting_grant) {
       waits = true;
-      handle_control(channel, kControlBatch);
+      handle_control(channel, 1);  // poll() does the rest when that one waits no more
       activate(channel);
     }
     if (channel.check_alive) check_peer(channel);
@@ -201,6 +205,7 @@ void Backplane::check_waits() {
     if (!since) return;
     waits = true;
     channel.flush_control();
+    if (channel.state() == Channel::State::kClosing) activate(channel);
     if (channel.stalled_since() && now - *since >= control_stall_) stalled.push_back(&channel);
   });
   for (Channel* channel : stalled)
@@ -218,9 +223,7 @@ Result<void> Backplane::handle_ready(Channel& channel, const ControlMessage& mes
   if (queue_pair == nullptr || !queue_pair->may_face(channel.peer(), message.source) ||
       (queue_pair->has_incoming() && !again) ||
       port_state(queue_pair->port()) != PortState::kActive) {
-    send(channel, ControlMessage{.kind = Kind::kQueuePairGone,
-                                 .source = message.destination,
-                                 .destination = message.source});
+    answer_gone(channel, message.destination, message.source);
     return {};
   }
   SMC_TRY(channel.remote.add_queue_pair(message.source, {message.domain, message.destination}));

@@ -13,9 +13,17 @@ std::size_t Backplane::poll(std::span<Completion> completions) {
   std::size_t count = flush_broken(completions);
   // Serving one channel may activate another; that one is served next time.
   const std::size_t channels = active_.size();
-  const std::size_t first = channels == 0 ? 0 : next_active_++ % channels;
-  for (std::size_t i = 0; i < channels && count < completions.size(); ++i)
-    count += serve(*active_[(first + i) % channels], completions.subspan(count));
+  const std::size_t first = channels == 0 ? 0 : next_active_ % channels;
+  const int share =
+      std::clamp(kControlPerPollMax / static_cast<int>(std::max<std::size_t>(channels, 1)),
+                 kControlBatchMin, kControlBatch);
+  int left = kControlPerPollMax;
+  next_active_ = first + 1;
+  for (std::size_t i = 0; i < channels && count < completions.size(); ++i) {
+    const bool any_left = left > 0;
+    count += serve(*active_[(first + i) % channels], completions.subspan(count), share, left);
+    if (any_left && left <= 0) next_active_ = first + i + 1;
+  }
   if (channels_.has_dead()) forget_dead();
   return count;
 }
@@ -30,7 +38,8 @@ std::size_t Backplane::flush_broken(std::span<Completion> into) {
   return count;
 }
 
-std::size_t Backplane::serve(Channel& channel, std::span<Completion> into) {
+std::size_t Backplane::serve(Channel& channel, std::span<Completion> into, int control_share,
+                             int& control_left) {
   if (channel.state() == Channel::State::kDead) return 0;
   const bool was_closing = channel.state() == Channel::State::kClosing;
   // The indices are looked at before the control messages: a message never overtakes what its
@@ -39,7 +48,8 @@ std::size_t Backplane::serve(Channel& channel, std::span<Completion> into) {
     kill(channel, Error{Errc::kMalformed, "index of a ring"});
     return 0;
   }
-  if (channel.control_waiting()) handle_control(channel, kControlBatch);
+  if (channel.control_waiting())
+    control_left -= handle_control(channel, std::min(control_share, control_left));
   const bool all_told = channel.state() != Channel::State::kOpen || !channel.control_waiting();
   if (!all_told) return 0;
   std::size_t count = complete_sends(channel, into);
@@ -142,9 +152,7 @@ Backplane::Delivery Backplane::deliver(Channel& channel, const MessageHeader& he
 // No such pair of queue pairs: the sender learns that its own is of no use. It may be late, not
 // evil, so the channel lives on.
 Backplane::Delivery Backplane::refuse(Channel& channel, const MessageHeader& header) {
-  send(channel, ControlMessage{.kind = ControlMessage::Kind::kQueuePairGone,
-                               .source = header.destination,
-                               .destination = header.source});
+  answer_gone(channel, header.destination, header.source);
   return Delivery::kDropped;
 }
 

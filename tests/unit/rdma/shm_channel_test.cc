@@ -24,6 +24,7 @@ class ShmChannel : public testing::Test {
  protected:
   void SetUp() override {
     auto ends = std::move(broker::make_channel(sizeof(ChannelMemory)).value());
+    memory_ = std::move(Mapping::map(ends[0].memory.get(), sizeof(ChannelMemory)).value());
     left_ = make();
     right_ = make();
     ASSERT_TRUE(left_->attach(Channel::Side::kDialler, std::move(ends[0])));
@@ -69,6 +70,12 @@ class ShmChannel : public testing::Test {
   };
   bool was_rung(int timeout_milliseconds) { return right_ears_.was_rung(timeout_milliseconds); }
 
+  // What left_ fills.
+  ControlRingMemory& control_ring() {
+    return reinterpret_cast<ChannelMemory*>(memory_.bytes().data())->controls[0];
+  }
+
+  Mapping memory_;
   MapBudget budget_;
   std::unique_ptr<Channel> left_, right_;
   Listener left_ears_, right_ears_;
@@ -88,6 +95,28 @@ TEST_F(ShmChannel, RingsOnlyForWhoSleeps) {
   post();
   left_->ring_if_due();  // it has been rung, and has not fallen asleep since
   EXPECT_FALSE(was_rung(0));
+}
+
+TEST_F(ShmChannel, ALieAboutTheControlRingEndsWhatWaitsForIt) {
+  for (std::uint32_t i = 0; i < kControlSlots + 10; ++i) left_->send({.source = QpNumber(i)});
+  EXPECT_FALSE(left_->control_flushed());
+  control_ring().head = 2 * kControlSlots;
+  left_->flush_control();
+  EXPECT_EQ(left_->state(), Channel::State::kClosing);
+  EXPECT_TRUE(left_->control_flushed());
+}
+
+TEST_F(ShmChannel, OneAnswerOfAKindWaitsAndFewOfAllKinds) {
+  const auto answer = [&](std::uint32_t source) {
+    return left_->answer({.source = QpNumber(source)});
+  };
+  for (std::uint32_t i = 0; i < kControlSlots + kAnswersWaitingMax; ++i) EXPECT_TRUE(answer(i));
+  EXPECT_TRUE(answer(kControlSlots));  // waits already
+  control_ring().head = 1;
+  left_->flush_control();
+  EXPECT_TRUE(answer(kControlSlots));  // has been said since
+  EXPECT_FALSE(answer(0));
+  EXPECT_EQ(left_->state(), Channel::State::kClosing);
 }
 
 TEST_F(ShmChannel, RingsForProgressOnlyWhoWantsIt) {
