@@ -35,6 +35,10 @@ void bound_memory(int fd, int bytes) {
     (void)::setsockopt(fd, SOL_SOCKET, buffer, &bytes, sizeof bytes);
 }
 
+void bound_receive_memory(int fd, int bytes) {
+  (void)::setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof bytes);
+}
+
 void resize_memory(int fd, int bytes) {
   bound_memory(fd, bytes);
   // A smaller receive buffer takes the limit of the window along, a larger one leaves it there. The

@@ -152,6 +152,7 @@ void Session::become_tcp(Side side, FallbackReason reason, std::uint32_t peer_co
   TrafficStats& traffic = stats.traffic_of(direction_, Transport::kTcp);
   traffic.connections_total.add();
   traffic.connections_active.add();
+  memory_.become_tcp(*net_);
   tcp_ = std::make_unique<TcpRelay>(*app_, *net_, worker_.tcp_resources());
   tcp_->set_copy_bytes(memory_.copy_bytes());
   if (!setup_->unread.empty()) tcp_->towards_app().prepend(setup_->unread);

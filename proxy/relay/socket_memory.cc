@@ -70,14 +70,24 @@ bool SocketMemory::is_short(const MemoryBudget& budget) {
 
 bool SocketMemory::bound_application(event::Stream& app) {
   if (budget_ == nullptr || app.descriptor() < 0) return true;
-  if (level_ != kApplicationLevel) resize(app);
+  if (level_ == kApplicationLevel) return true;  // as its listener, or before it was dialled
+  resize(app);
   return charge_early(app);
 }
 
 bool SocketMemory::bound_network(event::Stream& net) {
   if (budget_ == nullptr || net.descriptor() < 0) return true;
+  if (level_ == kApplicationLevel) {
+    event::bound_receive_memory(net.descriptor(), static_cast<int>(kSocketBufferBytes[level_]));
+    return true;
+  }
   resize(net);
   return charge_early(net);
+}
+
+void SocketMemory::become_tcp(event::Stream& net) {
+  if (budget_ == nullptr || net.descriptor() < 0) return;
+  if (level_ == kApplicationLevel) resize(net);
 }
 
 bool SocketMemory::charge_early(event::Stream& stream) {
@@ -98,7 +108,7 @@ void SocketMemory::resize(event::Stream& stream) const {
 void SocketMemory::become_smc(event::Stream& net) {
   if (budget_ == nullptr) return;
   smc_ = true;
-  event::bound_memory(net.descriptor(), kLeast);
+  event::bound_receive_memory(net.descriptor(), kLeast);
   charge_.resize(cost(level_));
 }
 

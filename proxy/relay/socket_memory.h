@@ -65,8 +65,12 @@ class SocketMemory {
   // where the budget has no room for what has come in before.
   bool bound_application(event::Stream& app);
   bool bound_network(event::Stream& net);
-  // The connection is SMC-R: the socket to the network carries nothing more.
+  // The connection is SMC-R: the socket to the network carries nothing more, and nothing is written
+  // to it.
   void become_smc(event::Stream& net);
+  // The connection is TCP. Where memory is plenty, only now is its socket to the network bounded in
+  // all respects: until here the proxy writes little to it.
+  void become_tcp(event::Stream& net);
   // The application has moved so many bytes in all. `net`: of a TCP connection, else null.
   void moved(std::uint64_t bytes, event::Stream& app, event::Stream* net);
 

@@ -91,6 +91,16 @@ TEST_F(BoundedSockets, AnApplicationsSocketIsPreparedForTheLargestBuffersAlready
   EXPECT_EQ(queued(SK_MEMINFO_SNDBUF), 2 * kSocketBufferBytes[0]);
 }
 
+TEST_F(BoundedSockets, ASocketToTheNetworkIsBoundedWhollyOnceItIsTcp) {
+  auto memory = SocketMemory::begin(budget_);
+  ASSERT_TRUE(memory);
+  ASSERT_TRUE(memory->bound_network(*pair_.dialled));
+  EXPECT_EQ(queued(SK_MEMINFO_RCVBUF), 2 * kSocketBufferBytes[kApplicationLevel]);
+  EXPECT_NE(queued(SK_MEMINFO_SNDBUF), 2 * kSocketBufferBytes[kApplicationLevel]);
+  memory->become_tcp(*pair_.dialled);
+  EXPECT_EQ(queued(SK_MEMINFO_SNDBUF), 2 * kSocketBufferBytes[kApplicationLevel]);
+}
+
 TEST(SocketMemory, IsShortBeforeConnectionsBeginWithTheSmallestBuffers) {
   WorkerStats stats;
   MemoryBudget budget(32 * kMiB, 0, stats);
