@@ -37,7 +37,10 @@ Session::~Session() {
 
 std::string Session::id() const { return session_id(number_); }
 
-void Session::start(TimePoint now) { outbound() ? start_outbound(now) : start_inbound(now); }
+void Session::start(Arrival arrival, TimePoint now) {
+  setup_->arrival = arrival;
+  outbound() ? start_outbound(now) : start_inbound(now);
+}
 
 void Session::handle_ready(event::Stream&) { worker_.mark_ready(*this); }
 

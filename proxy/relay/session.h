@@ -42,6 +42,12 @@ inline constexpr std::size_t kHandshakeReadBytes = 4096;
 // How long a peer that is only assumed to speak SMC may be silent before it is taken for plain TCP.
 inline constexpr Duration kSniffWait = std::chrono::seconds(2);
 
+// Where the other end believes that an accepted connection leads.
+enum class Arrival : std::uint8_t {
+  kAtListener,  // to the address where it was accepted
+  kRedirected,  // to its destination
+};
+
 class Session final : public event::StreamHandler {
  public:
   enum class Phase : std::uint8_t {
@@ -59,7 +65,7 @@ class Session final : public event::StreamHandler {
   ~Session() override;
 
   // Decides what to try, and begins.
-  void start(TimePoint now);
+  void start(Arrival arrival, TimePoint now);
   // Called in a turn after mark_ready().
   void run(TimePoint now);
   // Tries the application's stream without waiting for its event; true when a turn is due.
@@ -103,6 +109,7 @@ class Session final : public event::StreamHandler {
     std::vector<std::byte> unread;  // read from `net`, not yet taken by the handshake
     std::vector<const char*> steps;
     const char* phase = "accept";
+    Arrival arrival = Arrival::kAtListener;
     // Decided: TCP, as soon as both streams stand; `outcome` has the rest.
     std::optional<FallbackReason> plain_reason;
     bool assumed = false;                         // by configuration; no option was seen

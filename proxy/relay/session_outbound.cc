@@ -71,8 +71,9 @@ void Session::end_turn() {
 void Session::dial_net(bool with_option, TimePoint now) {
   setup_->phase = "dial";
   phase_ = Phase::kDialing;
-  Result<std::unique_ptr<event::Stream>> net =
-      worker_.network().dial_peer(destination_, with_option);
+  const SocketAddress client = app_->peer_address();
+  Result<std::unique_ptr<event::Stream>> net = worker_.network().dial_peer(
+      destination_, with_option, setup_->arrival == Arrival::kRedirected ? &client : nullptr);
   if (!net) return dial_failed(net.error().system);
   net_ = std::move(*net);
   net_->set_handler(this);

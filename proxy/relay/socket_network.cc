@@ -43,6 +43,12 @@ bool link_local(const SocketAddress& address) {
   return address.is_v6() && bytes[0] == 0xfe && (bytes[1] & 0xc0) == 0x80;
 }
 
+// Link-local addresses came through the loopback device, and have its scope.
+bool may_be_source(const SocketAddress& client, const SocketAddress& to) {
+  return client.family() == to.family() && !client.is_loopback() && !client.is_any() &&
+         !link_local(client);
+}
+
 }  // namespace
 
 SocketNetwork::SocketNetwork(event::EventLoop& loop, OptionSource source,
@@ -110,8 +116,13 @@ void SocketNetwork::set_client_address(ClientAddress state) {
 }
 
 Result<std::unique_ptr<event::Stream>> SocketNetwork::dial_peer(const SocketAddress& to,
-                                                                bool smc_option) {
+                                                                bool smc_option,
+                                                                const SocketAddress* client) {
   FileDescriptor socket = SMC_TRY(make_socket(to.family()));
+  // The application may have bound one of several addresses. An address of another host cannot be
+  // bound; the kernel then chooses one.
+  if (client != nullptr && may_be_source(*client, to))
+    (void)bpf::bind_source(socket.get(), client->with_port(0));
   event::keep_alive(socket.get(), keep_alive_);
   if (smc_option && program_ != nullptr) SMC_TRY(program_->request(socket.get()));
   return event::TcpStream::connect(loop_, std::move(socket), to);

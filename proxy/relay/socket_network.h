@@ -43,8 +43,8 @@ class SocketNetwork final : public Network {
   }
   Result<ApplicationLeg> dial_application(const SocketAddress& to,
                                           const SocketAddress& client) override;
-  Result<std::unique_ptr<event::Stream>> dial_peer(const SocketAddress& to,
-                                                   bool smc_option) override;
+  Result<std::unique_ptr<event::Stream>> dial_peer(const SocketAddress& to, bool smc_option,
+                                                   const SocketAddress* client) override;
   bool option_available() const override { return source_ != OptionSource::kNone; }
   // Not with kOwn.
   void set_external_option(bool attached) {

@@ -81,7 +81,7 @@ DeviceSlot* Worker::slot_of_server(const Gid& gid, DeviceSlot* offered) const {
 }
 
 void Worker::accept(Direction direction, const SocketAddress& destination,
-                    std::unique_ptr<event::Stream> stream) {
+                    std::unique_ptr<event::Stream> stream, Arrival arrival) {
   const bool inbound = direction == Direction::kInbound;
   if (sessions_.size() >= settings_.connections_max ||
       (inbound && inbound_count_ + settings_.kept_for_outbound >= settings_.connections_max))
@@ -106,7 +106,7 @@ void Worker::accept(Direction direction, const SocketAddress& destination,
   Session& started = *session;
   sessions_.emplace(number, std::move(session));
   inbound_count_ += inbound ? 1U : 0U;
-  started.start(now);
+  started.start(arrival, now);
 }
 
 void Worker::refuse(event::Stream& stream, Refusal why) {

@@ -90,7 +90,7 @@ class Worker {
 
   // A connection has been accepted for this destination.
   void accept(Direction direction, const SocketAddress& destination,
-              std::unique_ptr<event::Stream> stream);
+              std::unique_ptr<event::Stream> stream, Arrival arrival = Arrival::kAtListener);
 
   // True when new connections with applications should agree on small TCP segments.
   bool memory_short() const { return SocketMemory::is_short(budget_); }

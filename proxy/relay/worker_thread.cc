@@ -112,7 +112,8 @@ void WorkerThread::accepted(const config::Listener& listener,
           : event::tproxy_destination(stream->descriptor(), listener.listen);
   if (destination && destination->redirected) {
     stats_->redirected.add();
-    return worker_->accept(listener.direction, destination->address, std::move(stream));
+    return worker_->accept(listener.direction, destination->address, std::move(stream),
+                           Arrival::kRedirected);
   }
   // Dialling our own listener would go round for ever.
   stats_->refused_of(RefusedFor::kRedirect).add();

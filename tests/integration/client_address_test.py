@@ -1,8 +1,9 @@
 """Goal: accept(2) and getpeername(2) report the client's address to the application, on every connection
 that the proxy made for that client and on no other. Method: two pods as network namespaces. The
 application sends each client the results of accept(2) and, at the end, of getpeername(2). A client
-knows its own address. Over SMC-R the client of the server's pod is a proxy, and the proxy of
-the server's pod reports its addresses. Each path to an application is tested, over both families and transports."""
+knows its own address, also where it has bound a second one of its pod. With a proxy in the client's pod the port
+is that of the proxy, and the proxy of the server's pod reports it. Each path to an application is tested, over both
+families and transports."""
 import contextlib
 import json
 import os
@@ -21,6 +22,7 @@ THREADS = 8
 LIVE = 60
 SOURCE_BLOCK = range(0x7f800000, 0x80000000)  # 127.128.0.0/9
 PORT_FIRST = 61440
+SECOND, SECOND6 = "10.77.1.3", "fd77:1::3"  # more addresses of the client's pod
 
 
 def plain(address):
@@ -103,9 +105,9 @@ class ClientAddress(Pods):
             if check["name"] == "client_address" and check["status"] != "ok":
                 raise unittest.SkipTest(check["finding"])
 
-    def connect(self, server, port):
+    def connect(self, server, port, source=None):
         with self.namespace(self.names[0]):
-            return peers.connect((server, port))
+            return peers.connect((server, port), source=source)
 
     def assert_shown(self, sock, as_mapped=False):
         own = sock.getsockname()[:2]
@@ -148,39 +150,62 @@ class ClientAddress(Pods):
             self.assert_shown(sock, as_mapped=True)
         self.assertEqual(self.results(), {"shown": 2})
 
-    def over_smcr(self, listen, server):
+    def through_two_proxies(self, listen, server, second, **options):
+        """Every other client binds a second address of its pod."""
         self.rules(self.names[0], f"""table inet fairlead {{ chain out {{
             type nat hook output priority -100;
             meta l4proto tcp meta skgid != 2201 ip daddr {SERVER} redirect to :4540
             meta l4proto tcp meta skgid != 2201 ip6 daddr {SERVER6} redirect to :4540
             }}
             }}""")
+        self.add_second_addresses()
         self.start_inbound(listen)
         self.outbound = self.start_in(
             self.names[0], "out",
-            [listener("out", "outbound", listen=f"{listen}:4540", mode="redirect")])
+            [listener("out", "outbound", listen=f"{listen}:4540", mode="redirect")], options=options)
         application = self.application("::" if ":" in server else "0.0.0.0")
-        socks = [self.connect(server, application.port) for _ in range(LIVE)]
+        socks = [self.connect(server, application.port, second if i % 2 else None) for i in range(LIVE)]
         try:
             rows = self.live_rows(LIVE)
             # All clients send before one waits, because the order in which the application accepts is unknown.
             for sock in socks:
                 sock.sendall(b"?")
             seen = [answer_to(sock) for sock in socks]
+            own = [plain(sock.getsockname())[0] for sock in socks]
         finally:
             for sock in socks:
                 sock.close()
+        self.assertEqual(own[1::2], [second] * (LIVE // 2))
+        self.assertEqual([plain(accepted)[0] for accepted, _ in seen], own)
         at_proxy = {row["peer"] for row in rows}
         self.assertEqual(len(at_proxy), LIVE)
         self.assertEqual({accepted for accepted, _ in seen}, {named for _, named in seen})
         self.assertEqual({peers_text(accepted) for accepted, _ in seen}, at_proxy)
-        self.assert_smcr(at_least=LIVE)
+
+    def add_second_addresses(self):
+        client, server = self.names
+        self.inside(client, "ip", "address", "add", f"{SECOND}/24", "dev", "wire")
+        # A deprecated address is not the source of a socket that binds none.
+        self.inside(client, "ip", "address", "add", f"{SECOND6}/128", "dev", "wire", "nodad",
+                    "preferred_lft", "0")
+        for address in (f"{SECOND}/32", f"{SECOND6}/128"):
+            self.inside(server, "ip", "route", "add", address, "dev", "wire")
 
     def test_over_smcr_and_ipv4(self):
-        self.over_smcr("0.0.0.0", SERVER)
+        self.through_two_proxies("0.0.0.0", SERVER, SECOND)
+        self.assert_smcr(at_least=LIVE)
 
     def test_over_smcr_and_ipv6(self):
-        self.over_smcr("[::]", SERVER6)
+        self.through_two_proxies("[::]", SERVER6, SECOND6)
+        self.assert_smcr(at_least=LIVE)
+
+    def test_over_tcp_and_ipv4(self):
+        self.through_two_proxies("0.0.0.0", SERVER, SECOND, smc={"enabled": False})
+        self.assertEqual(self.outbound.metrics().connections("tcp"), LIVE)
+
+    def test_over_tcp_and_ipv6(self):
+        self.through_two_proxies("[::]", SERVER6, SECOND6, smc={"enabled": False})
+        self.assertEqual(self.outbound.metrics().connections("tcp"), LIVE)
 
     def churn(self, server, application, count):
         """Makes `count` connections by threads; returns the wrong addresses."""

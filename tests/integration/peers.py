@@ -11,13 +11,15 @@ from harness import seconds, wait_until
 BLOCK_BYTES = 256 * 1024
 
 
-def connect(address, timeout=20, receive_buffer=None):
+def connect(address, timeout=20, receive_buffer=None, source=None):
     family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
     made = socket.socket(family, socket.SOCK_STREAM)
     if receive_buffer:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
     made.settimeout(seconds(timeout))
     try:
+        if source:
+            made.bind((source, 0))
         made.connect(address[:2])
     except OSError:
         made.close()

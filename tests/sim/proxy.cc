@@ -149,8 +149,8 @@ void SimProxy::accept(Direction direction, std::unique_ptr<SimStream> stream,
   poke();
 }
 
-Result<std::unique_ptr<event::Stream>> SimProxy::dial_peer(const SocketAddress& to,
-                                                           bool smc_option) {
+Result<std::unique_ptr<event::Stream>> SimProxy::dial_peer(const SocketAddress& to, bool smc_option,
+                                                           const SocketAddress*) {
   std::unique_ptr<SimStream> stream = net_.dial(settings_.pod, to, smc_option);
   stream->on_notify = [this] { poke(); };
   return std::unique_ptr<event::Stream>(std::move(stream));

@@ -70,11 +70,11 @@ class SimProxy final : public relay::Network {
   Result<relay::ApplicationLeg> dial_application(const SocketAddress& to,
                                                  const SocketAddress&) override {
     relay::ApplicationLeg leg;
-    leg.stream = SMC_TRY(dial_peer(to, false));
+    leg.stream = SMC_TRY(dial_peer(to, false, nullptr));
     return leg;
   }
-  Result<std::unique_ptr<event::Stream>> dial_peer(const SocketAddress& to,
-                                                   bool smc_option) override;
+  Result<std::unique_ptr<event::Stream>> dial_peer(const SocketAddress& to, bool smc_option,
+                                                   const SocketAddress* client) override;
   bool option_available() const override { return settings_.option_available; }
   bool option_answered(event::Stream& stream) override;
   bool option_requested(event::Stream& stream) override;
