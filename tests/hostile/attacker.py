@@ -30,6 +30,7 @@ HERE = Path(__file__).parent
 sys.path.insert(1, str(HERE.parent / "integration"))
 
 import clc  # pylint: disable=wrong-import-position
+from shared_channel import CHANNEL_BYTES, HEAD_OFFSET, Channel  # pylint: disable=wrong-import-position
 
 ADMIN_PORT = 4590
 DEVICES_MAX = 3
@@ -47,12 +48,8 @@ REQUEST = struct.Struct("=BBHI8sQQ")
 REQUEST_RING, WELCOME, REFUSED, CHANNEL, BLANK, GRANTED, ROOM = range(1, 8)
 REGISTER, CONNECT, TAKE, GRANT, FREE = range(1, 6)
 REQUEST_SLOTS, REQUEST_SLOTS_OFFSET = 1024, 4096
-LAYOUT, CHANNEL_BYTES = 2, 164480
+LAYOUT = 2
 # docs/shm.md
-CONTROL = struct.Struct("=BBBxIIIIxxxxQQQQ8x")
-CONTROL_OFFSET, CONTROL_RING_BYTES, CONTROL_SLOTS = 128, 16512, 256
-MESSAGE_OFFSET, MESSAGE_RING_BYTES, MESSAGE_SLOTS = 33152, 65664, 1024
-SLOT_BYTES, SLOTS_OFFSET, HEAD_OFFSET = 64, 128, 64
 QUEUE_PAIR_READY, QUEUE_PAIR_GONE, ANNOUNCE, WITHDRAW = range(1, 5)
 
 INTERESTING = (0, 1, 2, 3, 0x7F, 0x80, 0xFF, 0xFFFF, 1 << 31, (1 << 32) - 1, 1 << 32, 1 << 40, 1 << 63,
@@ -62,82 +59,6 @@ INTERESTING = (0, 1, 2, 3, 0x7F, 0x80, 0xFF, 0xFFFF, 1 << 31, (1 << 32) - 1, 1 <
 def number(rng, bits):
     value = rng.choice(INTERESTING) if rng.random() < 0.5 else rng.getrandbits(bits)
     return value & ((1 << bits) - 1)
-
-
-class Channel:
-    """One side of a channel that the broker made."""
-
-    def __init__(self, record, descriptors):
-        self.side, self.peer = record["side"], record["peer"]
-        self.memory_fd = descriptors[0]
-        self.ring_end, self.watch_end = (socket.socket(fileno=fd) for fd in descriptors[1:])
-        self.memory = mmap.mmap(self.memory_fd, CHANNEL_BYTES)
-        self.control_tail = self.message_tail = 0
-
-    def word(self, offset, value=None):
-        if value is None:
-            return struct.unpack_from("=Q", self.memory, offset)[0]
-        struct.pack_into("=Q", self.memory, offset, value & ((1 << 64) - 1))
-        return value
-
-    def control_ring(self, side):
-        return CONTROL_OFFSET + side * CONTROL_RING_BYTES
-
-    def message_ring(self, side):
-        return MESSAGE_OFFSET + side * MESSAGE_RING_BYTES
-
-    def say(self, kind, **fields):
-        """One control message, as a device would put it there."""
-        values = dict(source_port=1, destination_port=1, domain=0, source=0, destination=0, rkey=0, address=0,
-                      size=0, instance=0, number=0)
-        values.update(fields)
-        ring = self.control_ring(self.side)
-        slot = ring + SLOTS_OFFSET + self.control_tail % CONTROL_SLOTS * SLOT_BYTES
-        CONTROL.pack_into(self.memory, slot, kind, values["source_port"], values["destination_port"],
-                          values["domain"], values["source"], values["destination"], values["rkey"],
-                          values["address"], values["size"], values["instance"], values["number"])
-        self.control_tail += 1
-        self.word(ring, self.control_tail)
-
-    def send(self, destination, source, payload, length=None):
-        """One message of the message ring."""
-        ring = self.message_ring(self.side)
-        header = struct.pack("=IIQ", destination, source, len(payload) if length is None else length)
-        data = header + payload
-        slots = -(-len(data) // SLOT_BYTES)
-        for index in range(slots):
-            slot = ring + SLOTS_OFFSET + (self.message_tail + index) % MESSAGE_SLOTS * SLOT_BYTES
-            part = data[index * SLOT_BYTES:(index + 1) * SLOT_BYTES]
-            self.memory[slot:slot + len(part)] = part
-        self.message_tail += slots
-        self.word(ring, self.message_tail)
-
-    def consume(self):
-        """Takes whatever the peer has sent, unread: a peer that waits for room attacks nobody."""
-        for ring in (self.control_ring(1 - self.side), self.message_ring(1 - self.side)):
-            self.word(ring + HEAD_OFFSET, self.word(ring))
-
-    def heard(self):
-        """Control messages of the peer that are still in its ring."""
-        ring = self.control_ring(1 - self.side)
-        tail = self.word(ring)
-        messages = []
-        for index in range(max(0, tail - CONTROL_SLOTS), tail):
-            slot = ring + SLOTS_OFFSET + index % CONTROL_SLOTS * SLOT_BYTES
-            kind, _, _, domain, source, destination, rkey, address, size, _, _ = CONTROL.unpack_from(self.memory, slot)
-            messages.append((kind, domain, source, destination, rkey, address, size))
-        return messages
-
-    def ring(self, times=1):
-        for _ in range(times):
-            with contextlib.suppress(OSError):
-                self.ring_end.shutdown(socket.SHUT_RDWR)
-
-    def close(self):
-        self.memory.close()
-        os.close(self.memory_fd)
-        self.ring_end.close()
-        self.watch_end.close()
 
 
 class Device:
@@ -250,7 +171,7 @@ class Attacker:
             (2, self.close_channel), (2, self.hold_in_a_child), (3, self.buffers), (2, self.giant_grants),
             (2, self.resize_memory), (4, self.send_descriptors), (2, self.descriptors_in_flight),
             (2, self.epoll_watches), (1, self.pipe_pages),
-            (4, self.handshake), (3, self.deep_link), (2, self.tcp_nonsense), (2, self.slow_http), (1, self.old_names),
+            (4, self.handshake), (3, self.deep_link), (2, self.late_confirm), (2, self.lying_tail), (2, self.tcp_nonsense), (2, self.slow_http), (1, self.old_names),
         ]
 
     def run(self, seed):
@@ -638,21 +559,17 @@ class Attacker:
                                first_contact=rng.random() < 0.7)
             connection.sendall(mutated(rng, reply) if rng.random() < 0.3 else reply)
 
-    def deep_link(self, rng):
-        """A real first contact with the victim, as far as its own link; then LLC and CDC messages of all kinds."""
+    def first_contact(self, rng):
+        """A real first contact with the victim until its Accept, and a channel with it."""
         device = self.device(rng)
         gid = b"\xfd\xfa" + device.fabric + b"\x01" + device.peer
         connection = self.dial(rng)
         connection.sendall(clc.proposal(peer_id=device.peer, fabric=device.fabric, gid=gid))
         accept = clc.receive(connection)
         if accept.kind != clc.ACCEPT:
-            self.counts["deep_link/declined"] += 1
-            return
+            self.counts["first_contact/declined"] += 1
+            return None
         victim_queue_pair = int.from_bytes(accept.data[38:41], "big")
-        own_queue_pair = rng.randrange(2, 1 << 24)
-        if not device.blanks:
-            device.drain()
-        buffer, descriptor = device.blanks.pop() if device.blanks else (0, -1)
         deadline = time.monotonic() + 0.5
         victim = accept.data[8:16]
         while not any(one.peer == victim for one in device.channels):
@@ -664,9 +581,64 @@ class Attacker:
             device.drain()
         channels = [one for one in device.channels if one.peer == victim]
         if not channels:
-            self.counts["deep_link/no_channel"] += 1
+            self.counts["first_contact/no_channel"] += 1
+            return None
+        return device, gid, connection, channels, victim_queue_pair
+
+    def late_confirm(self, rng):
+        """The number in the Accept is told on every channel, under many names, and the Confirm does not come."""
+        contact = self.first_contact(rng)
+        if contact is None:
             return
-        channel = channels[-1]
+        device, _, _, _, victim_queue_pair = contact
+        for _ in range(3):
+            self.connect_victim(rng, device)
+        for channel in device.channels:
+            for _ in range(rng.choice((1, 8, 200))):
+                channel.say(QUEUE_PAIR_READY, domain=number(rng, 32), source=number(rng, 24),
+                            destination=victim_queue_pair)
+            channel.ring()
+
+    def lying_tail(self, rng):
+        """A connected queue pair leaves between other control messages, while the tail of the messages lies."""
+        contact = self.first_contact(rng)
+        if contact is None:
+            return
+        device, gid, connection, channels, victim_queue_pair = contact
+        channel, own_queue_pair = channels[-1], rng.randrange(2, 1 << 24)
+        channel.say(QUEUE_PAIR_READY, domain=1, source=own_queue_pair, destination=victim_queue_pair)
+        channel.ring()
+        connection.sendall(clc.answer(clc.CONFIRM, gid, device.peer, queue_pair=own_queue_pair, rkey=0x5001,
+                                      token=0x77, address=0x100000, size_code=0))
+        time.sleep(rng.choice((0, 0.01)))  # it may have connected by then, or not
+        first = channel.control_tail
+        for _ in range(30):
+            channel.say(WITHDRAW, rkey=1)
+        channel.say(QUEUE_PAIR_GONE, source=own_queue_pair, destination=victim_queue_pair)
+        for _ in range(30):
+            channel.say(WITHDRAW, rkey=1)
+        head = channel.control_ring(channel.side) + HEAD_OFFSET
+        tail = channel.message_ring(channel.side)
+        channel.ring()
+        deadline = time.monotonic() + 0.1
+        while channel.word(head) <= first and time.monotonic() < deadline:
+            pass
+        channel.word(tail, channel.message_tail + rng.choice((1000, 1024, 1025)))
+        while channel.word(head) < channel.control_tail and time.monotonic() < deadline:
+            pass
+        channel.word(tail, channel.message_tail)
+
+    def deep_link(self, rng):
+        """A first contact as far as the victim's own link; then LLC and CDC messages of all kinds."""
+        contact = self.first_contact(rng)
+        if contact is None:
+            return
+        device, gid, connection, channels, victim_queue_pair = contact
+        channel, victim = channels[-1], channels[-1].peer
+        own_queue_pair = rng.randrange(2, 1 << 24)
+        if not device.blanks:
+            device.drain()
+        buffer, descriptor = device.blanks.pop() if device.blanks else (0, -1)
         if descriptor >= 0:
             os.ftruncate(descriptor, 1 << 20)
             device.request(TAKE, instance=device.instance, buffer=buffer)

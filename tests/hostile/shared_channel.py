@@ -1,0 +1,88 @@
+"""One side of a shared-memory channel, as a program writes it by hand; docs/shm.md has the layout."""
+import contextlib
+import mmap
+import os
+import socket
+import struct
+
+CHANNEL_BYTES = 164480
+CONTROL = struct.Struct("=BBBxIIIIxxxxQQQQ8x")
+CONTROL_OFFSET, CONTROL_RING_BYTES, CONTROL_SLOTS = 128, 16512, 256
+MESSAGE_OFFSET, MESSAGE_RING_BYTES, MESSAGE_SLOTS = 33152, 65664, 1024
+SLOT_BYTES, SLOTS_OFFSET, HEAD_OFFSET = 64, 128, 64
+
+
+class Channel:
+    """One side of a channel that the broker made."""
+
+    def __init__(self, record, descriptors):
+        self.side, self.peer = record["side"], record["peer"]
+        self.memory_fd = descriptors[0]
+        self.ring_end, self.watch_end = (socket.socket(fileno=fd) for fd in descriptors[1:])
+        self.memory = mmap.mmap(self.memory_fd, CHANNEL_BYTES)
+        self.control_tail = self.message_tail = 0
+
+    def word(self, offset, value=None):
+        if value is None:
+            return struct.unpack_from("=Q", self.memory, offset)[0]
+        struct.pack_into("=Q", self.memory, offset, value & ((1 << 64) - 1))
+        return value
+
+    def control_ring(self, side):
+        return CONTROL_OFFSET + side * CONTROL_RING_BYTES
+
+    def message_ring(self, side):
+        return MESSAGE_OFFSET + side * MESSAGE_RING_BYTES
+
+    def say(self, kind, **fields):
+        """One control message, as a device would put it there."""
+        values = dict(source_port=1, destination_port=1, domain=0, source=0, destination=0, rkey=0, address=0,
+                      size=0, instance=0, number=0)
+        values.update(fields)
+        ring = self.control_ring(self.side)
+        slot = ring + SLOTS_OFFSET + self.control_tail % CONTROL_SLOTS * SLOT_BYTES
+        CONTROL.pack_into(self.memory, slot, kind, values["source_port"], values["destination_port"],
+                          values["domain"], values["source"], values["destination"], values["rkey"],
+                          values["address"], values["size"], values["instance"], values["number"])
+        self.control_tail += 1
+        self.word(ring, self.control_tail)
+
+    def send(self, destination, source, payload, length=None):
+        """One message of the message ring."""
+        ring = self.message_ring(self.side)
+        header = struct.pack("=IIQ", destination, source, len(payload) if length is None else length)
+        data = header + payload
+        slots = -(-len(data) // SLOT_BYTES)
+        for index in range(slots):
+            slot = ring + SLOTS_OFFSET + (self.message_tail + index) % MESSAGE_SLOTS * SLOT_BYTES
+            part = data[index * SLOT_BYTES:(index + 1) * SLOT_BYTES]
+            self.memory[slot:slot + len(part)] = part
+        self.message_tail += slots
+        self.word(ring, self.message_tail)
+
+    def consume(self):
+        """Takes whatever the peer has sent, unread: a peer that waits for room attacks nobody."""
+        for ring in (self.control_ring(1 - self.side), self.message_ring(1 - self.side)):
+            self.word(ring + HEAD_OFFSET, self.word(ring))
+
+    def heard(self):
+        """Control messages of the peer that are still in its ring."""
+        ring = self.control_ring(1 - self.side)
+        tail = self.word(ring)
+        messages = []
+        for index in range(max(0, tail - CONTROL_SLOTS), tail):
+            slot = ring + SLOTS_OFFSET + index % CONTROL_SLOTS * SLOT_BYTES
+            kind, _, _, domain, source, destination, rkey, address, size, _, _ = CONTROL.unpack_from(self.memory, slot)
+            messages.append((kind, domain, source, destination, rkey, address, size))
+        return messages
+
+    def ring(self, times=1):
+        for _ in range(times):
+            with contextlib.suppress(OSError):
+                self.ring_end.shutdown(socket.SHUT_RDWR)
+
+    def close(self):
+        self.memory.close()
+        os.close(self.memory_fd)
+        self.ring_end.close()
+        self.watch_end.close()
