@@ -16,13 +16,16 @@ ARROWS = {
     "bpf": ["base"],
     "config": ["base"],
     "relay": ["smc", "wire", "rdma", "event", "bpf", "config", "base"],
+    "devices": ["relay", "admin", "smc", "wire", "rdma", "broker", "event", "config", "base"],
+    "app": ["devices", "relay", "admin", "smc", "wire", "rdma", "broker", "event", "exposition", "bpf", "config", "base"],
     "admin": ["event", "exposition", "config", "base"],
     "cni": ["bpf", "broker", "event", "exposition", "json", "base"],
     "injector": ["event", "exposition", "json", "base"],
     "ctl": ["admin", "cni", "injector", "event", "exposition", "json", "base"],
 }
-# Folders inside a layer that only the composition root and the folder itself may name.
+# Folders inside a layer that only the folder itself and those that choose implementations may name.
 IMPLEMENTATIONS = ("rdma/verbs/", "rdma/shm/")
+CHOOSING = ("proxy/devices/", "proxy/app/")
 
 # Beginning of a foreign include: the paths under proxy/, cni/ and injector/ that may have it.
 HOMES = {
@@ -39,7 +42,7 @@ HOMES = {
     "bpf/": ["proxy/bpf/"],
     "spdlog/": ["proxy/base/log.cc"],
     "fmt/": ["proxy/base/log.cc"],
-    "CLI/": ["proxy/main.cc", "proxy/startup.cc", "proxy/ctl/", "cni/", "injector/"],
+    "CLI/": ["proxy/app/main.cc", "proxy/app/command_line.cc", "proxy/ctl/", "cni/", "injector/"],
 }
 
 # wire and smc perform no I/O and ask nobody for the time.
@@ -71,8 +74,8 @@ def check_arrows(tree):
             if target != layer and target not in ARROWS[layer]:
                 yield path, line, f"{layer} may not include {name}"
             for folder in IMPLEMENTATIONS:
-                if name.startswith(folder) and not path.startswith("proxy/" + folder):
-                    yield path, line, f"only files of proxy/ itself may include {name}"
+                if name.startswith(folder) and not path.startswith(("proxy/" + folder, *CHOOSING)):
+                    yield path, line, f"only files of {' and '.join(CHOOSING)} may include {name}"
 
 
 def check_homes(tree):

@@ -35,7 +35,7 @@ CASES = [
     (arrows.check_homes, "proxy/config/document.cc", "#include <yaml-cpp/parser.h>\n",
      "#include <nlohmann/json.hpp>\n", "belongs into proxy/json/"),
     (arrows.check_homes, "proxy/base/log.cc", "#include <spdlog/spdlog.h>\n",
-     "#include <CLI/CLI.hpp>\n", "belongs into proxy/main.cc"),
+     "#include <CLI/CLI.hpp>\n", "belongs into proxy/app/main.cc"),
     (arrows.check_pure_layers, "proxy/wire/cdc.cc", "#include <cstring>\n",
      "#include <sys/socket.h>\n", "no place in a pure layer"),
     (arrows.check_pure_layers, "proxy/smc/link.cc", "void f(TimePoint now);\n",

@@ -1,10 +1,10 @@
-#include "shm_finder.h"
+#include "devices/brokered_shm_provider.h"
 
 #include <algorithm>
 #include <utility>
 
 #include "base/log.h"
-#include "shm_reach.h"
+#include "devices/shm_reachability.h"
 
 namespace fairlead {
 
@@ -29,7 +29,7 @@ rdma::shm::ShmOptions shm_options(const relay::Worker& worker, const config::Con
   return options;
 }
 
-Duration ShmFinder::begin(relay::Worker& worker, Duration wait_max) {
+Duration BrokeredShmProvider::begin(relay::Worker& worker, Duration wait_max) {
   const auto start = std::chrono::steady_clock::now();
   open_connector(worker);
   if (connector_) connector_->wait_registered(wait_max);
@@ -37,7 +37,7 @@ Duration ShmFinder::begin(relay::Worker& worker, Duration wait_max) {
   return std::chrono::steady_clock::now() - start;
 }
 
-void ShmFinder::look(relay::Worker& worker) {
+void BrokeredShmProvider::look(relay::Worker& worker) {
   if (ShmDevice* const device = device_of(worker)) return tend(worker, *device);
   if (!connector_) open_connector(worker);
   if (!connector_) return;
@@ -53,7 +53,7 @@ void ShmFinder::look(relay::Worker& worker) {
   }
 }
 
-ShmDevice* ShmFinder::device_of(relay::Worker& worker) const {
+ShmDevice* BrokeredShmProvider::device_of(relay::Worker& worker) const {
   const auto& slots = worker.slots();
   const auto slot = std::find_if(slots.begin(), slots.end(), [](const auto& one) {
     return !one->reachability().leaves_node();
@@ -61,7 +61,7 @@ ShmDevice* ShmFinder::device_of(relay::Worker& worker) const {
   return slot == slots.end() ? nullptr : static_cast<ShmDevice*>(&(*slot)->device());
 }
 
-void ShmFinder::tend(relay::Worker& worker, ShmDevice& device) {
+void BrokeredShmProvider::tend(relay::Worker& worker, ShmDevice& device) {
   const auto& connector = static_cast<const BrokerConnector&>(device.connector());
   switch (connector.state()) {
     case State::kRegistering:
@@ -78,7 +78,7 @@ void ShmFinder::tend(relay::Worker& worker, ShmDevice& device) {
   }
 }
 
-void ShmFinder::open_connector(relay::Worker& worker) {
+void BrokeredShmProvider::open_connector(relay::Worker& worker) {
   auto opened = BrokerConnector::open(config_.devices.shm.broker, worker.offer().peer_id);
   if (opened)
     connector_ = std::move(*opened);
@@ -86,23 +86,23 @@ void ShmFinder::open_connector(relay::Worker& worker) {
     missing(worker, to_string(opened.error()));
 }
 
-void ShmFinder::open_device(relay::Worker& worker) {
+void BrokeredShmProvider::open_device(relay::Worker& worker) {
   auto device = ShmDevice::open(shm_options(worker, config_), std::move(connector_));
   if (!device) return missing(worker, to_string(device.error()));
-  auto reach = std::make_unique<ShmReach>(**device);
+  auto reach = std::make_unique<ShmReachability>(**device);
   const Result<void> added = worker.add_device(std::move(*device), std::move(reach));
   if (!added) return missing(worker, to_string(added.error()));
   found(worker);
 }
 
-void ShmFinder::found(relay::Worker& worker) {
+void BrokeredShmProvider::found(relay::Worker& worker) {
   if (std::exchange(told_, kNoTrouble) == kNoTrouble) return;
   worker.set_unusable_devices("shm", {});
   if (speaks_)
     LogEvent(LogLevel::kInfo, "main", "broker_found").field("broker", config_.devices.shm.broker);
 }
 
-void ShmFinder::missing(relay::Worker& worker, const std::string& trouble) {
+void BrokeredShmProvider::missing(relay::Worker& worker, const std::string& trouble) {
   if (std::exchange(told_, trouble) == trouble) return;
   DeviceRow row;
   row.name = "shm0";

@@ -11,7 +11,7 @@
 
 namespace fairlead {
 
-struct ClientAddressChoice {
+struct ClientAddressSetup {
   // kShown, kOff, or kUnavailable until the node side delivers a map.
   ClientAddress state = ClientAddress::kUnavailable;
   std::optional<bpf::ClientAddressProgram> program;  // with kShown
@@ -20,7 +20,7 @@ struct ClientAddressChoice {
 
 // Attaches the programs to our own cgroup where configuration and kernel let us, and looks whether
 // they work. Blocks for a moment.
-ClientAddressChoice choose_client_address(const config::Config& config);
+ClientAddressSetup choose_client_address(const config::Config& config);
 
 // What to tell when the node side has delivered.
 admin::Fact client_address_from_node();

@@ -1,4 +1,4 @@
-#include "verbs_reach.h"
+#include "devices/verbs_reachability.h"
 
 #include "rdma/shm/shm_fabric.h"
 #include "rdma/verbs/gid_fitness.h"
@@ -7,24 +7,24 @@ namespace fairlead {
 
 using namespace rdma::verbs;
 
-VerbsReach::VerbsReach(const VerbsDevice& device, const NetworkView& view,
-                       std::string configured_pnet)
+VerbsReachability::VerbsReachability(const VerbsDevice& device, const NetworkView& view,
+                                     std::string configured_pnet)
     : device_(device), view_(view), configured_pnet_(std::move(configured_pnet)) {
   if (Result<RouteTable> routes = RouteTable::open()) routes_.emplace(std::move(*routes));
 }
 
-std::optional<Gid> VerbsReach::client_gid(const wire::Proposal& proposal) const {
+std::optional<Gid> VerbsReachability::client_gid(const wire::Proposal& proposal) const {
   if (!proposal.v2 || !server_reachable(proposal.v2->gid)) return std::nullopt;
   return proposal.v2->gid;
 }
 
 // Whether a port of ours fits is for choose_port() to say.
-bool VerbsReach::server_reachable(const Gid& gid) const {
+bool VerbsReachability::server_reachable(const Gid& gid) const {
   return !gid.is_zero() && !rdma::shm::parse_gid(gid);
 }
 
-std::optional<rdma::Port> VerbsReach::choose_port(std::span<const rdma::Port> ports,
-                                                  const relay::Place& place) const {
+std::optional<rdma::Port> VerbsReachability::choose_port(std::span<const rdma::Port> ports,
+                                                         const relay::Place& place) const {
   const GidQuestion question{gid_from(place.local().unmapped()), gid_from(place.peer().unmapped()),
                              place.peer_gid};
   GidSurroundings surroundings{view_.addresses, view_.handed.gids, {}};
@@ -47,7 +47,7 @@ std::optional<rdma::Port> VerbsReach::choose_port(std::span<const rdma::Port> po
   return best;
 }
 
-bool VerbsReach::direct(const Gid& local, const Gid& peer) const {
+bool VerbsReachability::direct(const Gid& local, const Gid& peer) const {
   // The routes of a node that cannot be seen: nodes of one cluster's fabric are neighbours as a
   // rule, and the kernel of the node finds the true way to a user's queue pair by itself.
   if (!routes_ || holder_of(view_.addresses, local) == nullptr) return true;
@@ -55,7 +55,7 @@ bool VerbsReach::direct(const Gid& local, const Gid& peer) const {
   return !route || !route->gateway;
 }
 
-PnetAnswer VerbsReach::answer_for(const rdma::Port& port) const {
+PnetAnswer VerbsReachability::answer_for(const rdma::Port& port) const {
   PnetQuestion question;
   question.configured = configured_pnet_;
   question.handed = view_.handed;
@@ -68,12 +68,12 @@ PnetAnswer VerbsReach::answer_for(const rdma::Port& port) const {
   return pnet_of(question, view_.pnet_table);
 }
 
-relay::PnetOfPort VerbsReach::pnet(const rdma::Port& port) const {
+relay::PnetOfPort VerbsReachability::pnet(const rdma::Port& port) const {
   PnetAnswer answer = answer_for(port);
   return {std::move(answer.id), std::move(answer.source)};
 }
 
-const char* VerbsReach::gid_source(const rdma::Port& port) const {
+const char* VerbsReachability::gid_source(const rdma::Port& port) const {
   return port.gid.is_zero() ? "" : to_string(device_.gid_source(port.number));
 }
 

@@ -8,17 +8,17 @@
 
 #include "admin/sources.h"
 #include "config/config.h"
+#include "devices/brokered_shm_provider.h"
+#include "devices/rnic_provider.h"
 #include "rdma/verbs/memlock.h"
 #include "relay/worker.h"
-#include "shm_finder.h"
-#include "verbs_finder.h"
 
 namespace fairlead {
 
-class DeviceSource {
+class DeviceFactory {
  public:
   // `config` outlives the source, and the source all workers.
-  explicit DeviceSource(const config::Config& config)
+  explicit DeviceFactory(const config::Config& config)
       : config_(config), memlock_(rdma::verbs::memlock_limit_bytes()) {}
 
   // Before the worker runs. A fact when shared memory was wanted and is not to be had; what is the
@@ -35,8 +35,8 @@ class DeviceSource {
   const config::Config& config_;
   Duration broker_wait_left_ = kWelcomeWaitMax;  // of all workers together
   rdma::verbs::MemlockAccount memlock_;
-  std::vector<std::unique_ptr<ShmFinder>> shm_finders_;      // one a worker
-  std::vector<std::unique_ptr<VerbsFinder>> verbs_finders_;  // one a worker
+  std::vector<std::unique_ptr<BrokeredShmProvider>> shm_finders_;  // one a worker
+  std::vector<std::unique_ptr<RnicProvider>> verbs_finders_;       // one a worker
 };
 
 }  // namespace fairlead

@@ -22,11 +22,11 @@ struct NetworkView {
   HandOver handed;
 };
 
-class VerbsReach final : public relay::Reachability {
+class VerbsReachability final : public relay::Reachability {
  public:
   // The device outlives this object: both belong to one DeviceSlot. `view` outlives it.
-  VerbsReach(const rdma::verbs::VerbsDevice& device, const NetworkView& view,
-             std::string configured_pnet);
+  VerbsReachability(const rdma::verbs::VerbsDevice& device, const NetworkView& view,
+                    std::string configured_pnet);
 
   const char* kind() const override { return "verbs"; }
   bool leaves_node() const override { return true; }

@@ -1,12 +1,11 @@
-// The composition root. Implementations are chosen here and in the files beside it
-// (device_source.cc, the finders, option_choice.cc, client_address_choice.cc). Parses, builds,
-// announces, runs, drains. The file is long because every part is built, connected and ended here.
+// The composition root: parses the command line, builds the parts, connects them, runs and drains.
+// Implementations are chosen here, in the files beside it, and in proxy/devices. The file is long
+// because every part is built, connected and ended here.
 // Exit codes: 0 after a drain, 1 when something could not be set up, 64 for a bad command line or
 // configuration.
 
 #include <sys/signalfd.h>
 #include <unistd.h>
-#include <algorithm>
 
 #include <algorithm>
 #include <csignal>
@@ -18,16 +17,16 @@
 #include <vector>
 
 #include "admin/server.h"
+#include "app/client_address_setup.h"
+#include "app/client_address_watch.h"
+#include "app/command_line.h"
+#include "app/syn_option_setup.h"
 #include "base/descriptors.h"
 #include "base/log.h"
 #include "base/random_id.h"
-#include "client_address_choice.h"
-#include "client_address_watch.h"
 #include "config/dump.h"
-#include "device_source.h"
-#include "option_choice.h"
+#include "devices/device_factory.h"
 #include "relay/worker_thread.h"
-#include "startup.h"
 #include "wire/eid.h"
 
 extern char** environ;
@@ -83,7 +82,7 @@ class Proxy {
   explicit Proxy(Startup startup) : config_(std::move(startup.config)) {}
 
   Result<void> build() {
-    OptionChoice option = SMC_TRY(choose_option_program(config_));
+    SynOptionSetup option = SMC_TRY(choose_option_program(config_));
     facts_.push_back(option.fact);
     if (may_change(config_, option))
       external_option_ = option.source == relay::OptionSource::kExternal;
@@ -300,14 +299,14 @@ class Proxy {
   std::mutex facts_mutex_;
   std::vector<admin::Fact> facts_;
   std::optional<bpf::OptionProgram> program_;
-  ClientAddressChoice client_address_;
+  ClientAddressSetup client_address_;
   std::atomic<bool> ready_{false};
   std::atomic<bool> draining_{false};
-  DeviceSource devices_{config_};
+  DeviceFactory devices_{config_};
   std::vector<std::unique_ptr<relay::WorkerThread>> workers_;
   std::unique_ptr<admin::AdminServer> admin_;
   std::optional<bool> external_option_;  // at the start; none: it is not to be watched
-  std::optional<OptionWatch> option_watch_;
+  std::optional<SynOptionWatch> option_watch_;
   std::unique_ptr<ClientAddressWatch> client_address_watch_;
 };
 

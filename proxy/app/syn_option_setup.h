@@ -19,26 +19,26 @@ namespace fairlead {
 
 inline constexpr Duration kOptionProbeInterval = std::chrono::seconds(5);
 
-struct OptionChoice {
+struct SynOptionSetup {
   relay::OptionSource source = relay::OptionSource::kNone;
   std::optional<bpf::OptionProgram> program;
   admin::Fact fact;  // what to tell about it
 };
 
 // Blocks for a moment. Errors: what kept us from attaching, where the configuration insists on it.
-Result<OptionChoice> choose_option_program(const config::Config& config);
+Result<SynOptionSetup> choose_option_program(const config::Config& config);
 
 // True when the node side may attach a program or take its own away, while we run: it repairs pods
 // that were started before it, and can be uninstalled.
-bool may_change(const config::Config& config, const OptionChoice& choice);
+bool may_change(const config::Config& config, const SynOptionSetup& choice);
 admin::Fact external_fact(const config::Config& config, bool attached);
 
 // A thread that probes at intervals, for as long as it lives.
-class OptionWatch {
+class SynOptionWatch {
  public:
   // `changed` is called on the watch's thread, again after an interval while it returns false.
-  OptionWatch(bool attached, std::function<bool(bool attached)> changed);
-  ~OptionWatch();
+  SynOptionWatch(bool attached, std::function<bool(bool attached)> changed);
+  ~SynOptionWatch();
 
  private:
   void run();

@@ -1,4 +1,4 @@
-#include "startup.h"
+#include "app/command_line.h"
 
 #include <CLI/CLI.hpp>
 #include <cstdio>

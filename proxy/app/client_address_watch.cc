@@ -1,4 +1,4 @@
-#include "client_address_watch.h"
+#include "app/client_address_watch.h"
 
 #include <sys/eventfd.h>
 #include <sys/socket.h>

@@ -1,4 +1,4 @@
-#include "shm_reach.h"
+#include "devices/shm_reachability.h"
 
 namespace fairlead {
 namespace {
@@ -10,9 +10,9 @@ constexpr PortNumber kFirstPort{1};
 
 }  // namespace
 
-wire::VendorArea ShmReach::vendor_area() const { return {kOui, device_.fabric().bytes}; }
+wire::VendorArea ShmReachability::vendor_area() const { return {kOui, device_.fabric().bytes}; }
 
-std::optional<Gid> ShmReach::client_gid(const wire::Proposal& proposal) const {
+std::optional<Gid> ShmReachability::client_gid(const wire::Proposal& proposal) const {
   const bool same_fabric = proposal.vendor == vendor_area();
   if (!same_fabric || proposal.peer_id.is_zero()) return std::nullopt;
   const Gid gid = rdma::shm::gid_of(device_.fabric(), kFirstPort, proposal.peer_id);
@@ -20,6 +20,6 @@ std::optional<Gid> ShmReach::client_gid(const wire::Proposal& proposal) const {
   return gid;
 }
 
-bool ShmReach::server_reachable(const Gid& gid) const { return device_.reachable(gid); }
+bool ShmReachability::server_reachable(const Gid& gid) const { return device_.reachable(gid); }
 
 }  // namespace fairlead

@@ -20,11 +20,12 @@ inline constexpr Duration kWelcomeWaitMax = std::chrono::milliseconds(400);
 
 rdma::shm::ShmOptions shm_options(const relay::Worker& worker, const config::Config& config);
 
-class ShmFinder {
+class BrokeredShmProvider {
  public:
   // `config` outlives the finder, and the finder the worker's devices. Of several workers' finders,
   // which all see the same, one speaks in the log.
-  ShmFinder(const config::Config& config, bool speaks) : config_(config), speaks_(speaks) {}
+  BrokeredShmProvider(const config::Config& config, bool speaks)
+      : config_(config), speaks_(speaks) {}
 
   // Before the worker runs. Waits up to `wait_max`, and returns how long it has waited.
   Duration begin(relay::Worker& worker, Duration wait_max);

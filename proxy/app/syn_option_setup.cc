@@ -1,4 +1,4 @@
-#include "option_choice.h"
+#include "app/syn_option_setup.h"
 
 #include <utility>
 
@@ -21,8 +21,8 @@ admin::Fact missing_fact(const config::Config& config, std::string text) {
 
 }  // namespace
 
-Result<OptionChoice> choose_option_program(const config::Config& config) {
-  OptionChoice choice;
+Result<SynOptionSetup> choose_option_program(const config::Config& config) {
+  SynOptionSetup choice;
   choice.fact.name = admin::kFactOptionProgram;
   const Mode mode = config.smc.option_program;
   if (mode == Mode::kNone) {
@@ -58,7 +58,7 @@ Result<OptionChoice> choose_option_program(const config::Config& config) {
   return choice;
 }
 
-bool may_change(const config::Config& config, const OptionChoice& choice) {
+bool may_change(const config::Config& config, const SynOptionSetup& choice) {
   return choice.source != relay::OptionSource::kOwn && config.smc.enabled &&
          config.smc.option_program != Mode::kNone;
 }
@@ -71,10 +71,10 @@ admin::Fact external_fact(const config::Config& config, bool attached) {
   return fact;
 }
 
-OptionWatch::OptionWatch(bool attached, std::function<bool(bool attached)> changed)
+SynOptionWatch::SynOptionWatch(bool attached, std::function<bool(bool attached)> changed)
     : attached_(attached), changed_(std::move(changed)), thread_([this] { run(); }) {}
 
-OptionWatch::~OptionWatch() {
+SynOptionWatch::~SynOptionWatch() {
   {
     const std::lock_guard lock(mutex_);
     stopped_ = true;
@@ -83,7 +83,7 @@ OptionWatch::~OptionWatch() {
   thread_.join();
 }
 
-void OptionWatch::run() {
+void SynOptionWatch::run() {
   std::unique_lock lock(mutex_);
   while (!stop_.wait_for(lock, kOptionProbeInterval, [this] { return stopped_; })) {
     lock.unlock();

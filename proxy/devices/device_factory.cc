@@ -1,10 +1,10 @@
-#include "device_source.h"
+#include "devices/device_factory.h"
 
 #include <algorithm>
 
 #include "base/log.h"
+#include "devices/shm_reachability.h"
 #include "rdma/shm/shm_device.h"
-#include "shm_reach.h"
 
 namespace fairlead {
 namespace {
@@ -12,29 +12,29 @@ namespace {
 Result<void> add_shm(relay::Worker& worker, const config::Config& config) {
   std::unique_ptr<rdma::shm::ShmDevice> device =
       SMC_TRY(rdma::shm::ShmDevice::open(shm_options(worker, config)));
-  auto reach = std::make_unique<ShmReach>(*device);
+  auto reach = std::make_unique<ShmReachability>(*device);
   return worker.add_device(std::move(device), std::move(reach));
 }
 
 }  // namespace
 
-std::optional<admin::Fact> DeviceSource::give_to(relay::Worker& worker) {
+std::optional<admin::Fact> DeviceFactory::give_to(relay::Worker& worker) {
   std::optional<admin::Fact> fact;
   if (config_.devices.shm.enabled) fact = give_shm(worker);
   if (config_.devices.verbs.enabled == config::DeviceUse::kFalse) return fact;
   // After shared memory, which is the shorter way where both lead to a peer.
   verbs_finders_.push_back(
-      std::make_unique<VerbsFinder>(config_, memlock_, verbs_finders_.empty()));
+      std::make_unique<RnicProvider>(config_, memlock_, verbs_finders_.empty()));
   worker.look_for_devices(
       [finder = verbs_finders_.back().get()](relay::Worker& own) { finder->look(own); },
       kDeviceLookInterval);
   return fact;
 }
 
-std::optional<admin::Fact> DeviceSource::give_shm(relay::Worker& worker) {
+std::optional<admin::Fact> DeviceFactory::give_shm(relay::Worker& worker) {
   if (!config_.devices.shm.broker.empty()) {
-    shm_finders_.push_back(std::make_unique<ShmFinder>(config_, shm_finders_.empty()));
-    ShmFinder* const finder = shm_finders_.back().get();
+    shm_finders_.push_back(std::make_unique<BrokeredShmProvider>(config_, shm_finders_.empty()));
+    BrokeredShmProvider* const finder = shm_finders_.back().get();
     broker_wait_left_ -= std::min(broker_wait_left_, finder->begin(worker, broker_wait_left_));
     worker.look_for_devices([finder](relay::Worker& own) { finder->look(own); },
                             kBrokerLookInterval);
@@ -51,7 +51,7 @@ std::optional<admin::Fact> DeviceSource::give_shm(relay::Worker& worker) {
                      "make devices.shm.directory writable: " + config_.devices.shm.directory};
 }
 
-std::string DeviceSource::kinds() const {
+std::string DeviceFactory::kinds() const {
   using Use = config::DeviceUse;
   const Use use = config_.devices.verbs.enabled;
   const bool verbs =

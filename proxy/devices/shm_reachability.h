@@ -10,10 +10,10 @@
 
 namespace fairlead {
 
-class ShmReach final : public relay::Reachability {
+class ShmReachability final : public relay::Reachability {
  public:
   // The device outlives this object: both belong to one DeviceSlot.
-  explicit ShmReach(const rdma::shm::ShmDevice& device) : device_(device) {}
+  explicit ShmReachability(const rdma::shm::ShmDevice& device) : device_(device) {}
 
   const char* kind() const override { return "shm"; }
   wire::VendorArea vendor_area() const override;

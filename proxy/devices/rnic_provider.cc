@@ -1,4 +1,4 @@
-#include "verbs_finder.h"
+#include "devices/rnic_provider.h"
 
 #include <algorithm>
 #include <array>
@@ -111,12 +111,12 @@ AccessAnswer explain_access(std::string_view access) {
   return {R::kRnicNotGiven, "the node gives a reason that this version does not know"};
 }
 
-bool VerbsFinder::allowed(const std::string& name) const {
+bool RnicProvider::allowed(const std::string& name) const {
   const std::vector<std::string>& names = config_.devices.verbs.names;
   return names.empty() || std::find(names.begin(), names.end(), name) != names.end();
 }
 
-void VerbsFinder::look(relay::Worker& worker) {
+void RnicProvider::look(relay::Worker& worker) {
   std::vector<std::string> names = rdma::verbs::device_names();
   std::erase_if(names, [&](const std::string& name) { return !allowed(name); });
   std::erase_if(troubles_, [&](const auto& entry) {
@@ -151,13 +151,13 @@ void VerbsFinder::look(relay::Worker& worker) {
   tell(worker);
 }
 
-void VerbsFinder::look_at_note() {
+void RnicProvider::look_at_note() {
   const auto alias = rdma::verbs::read_loopback_alias();
   const auto handed = alias ? parse_alias(*alias) : std::nullopt;
   view_.handed = handed.value_or(HandOver{});
 }
 
-void VerbsFinder::look_at_network() {
+void RnicProvider::look_at_network() {
   look_at_note();
   view_.addresses = rdma::verbs::interface_addresses();
   view_.route_interface = rdma::verbs::default_route_interface(view_.addresses);
@@ -165,7 +165,7 @@ void VerbsFinder::look_at_network() {
   view_.pnet_table = table ? std::move(*table) : std::vector<rdma::verbs::PnetEntry>{};
 }
 
-Result<void> VerbsFinder::open(relay::Worker& worker, const std::string& name) {
+Result<void> RnicProvider::open(relay::Worker& worker, const std::string& name) {
   memlock_.set_limit_bytes(rdma::verbs::memlock_limit_bytes());
   std::unique_ptr<VerbsDevice> device =
       SMC_TRY(VerbsDevice::open({.name = name,
@@ -174,8 +174,8 @@ Result<void> VerbsFinder::open(relay::Worker& worker, const std::string& name) {
                                  .gids = gid_policy(config_.smc),
                                  .named = view_.handed.gids}));
   const VerbsDevice& opened = *device;
-  auto reach = std::make_unique<VerbsReach>(opened, view_, config_.pnet.id);
-  const VerbsReach& how = *reach;
+  auto reach = std::make_unique<VerbsReachability>(opened, view_, config_.pnet.id);
+  const VerbsReachability& how = *reach;
   SMC_TRY(worker.add_device(std::move(device), std::move(reach)));
   if (!speaks_) return {};
   const std::optional<int> numa_node = rdma::verbs::numa_node_of(name);
@@ -195,7 +195,7 @@ Result<void> VerbsFinder::open(relay::Worker& worker, const std::string& name) {
   return {};
 }
 
-void VerbsFinder::note(const std::string& name, const Trouble& trouble) {
+void RnicProvider::note(const std::string& name, const Trouble& trouble) {
   Trouble& known = troubles_[name];
   if (known == trouble) return;
   known = trouble;
@@ -207,7 +207,7 @@ void VerbsFinder::note(const std::string& name, const Trouble& trouble) {
       .field("hint", fallback_info(trouble.reason).hint);
 }
 
-void VerbsFinder::tell(relay::Worker& worker) {
+void RnicProvider::tell(relay::Worker& worker) {
   std::vector<DeviceRow> rows;
   for (const auto& [name, trouble] : troubles_) {
     DeviceRow row;

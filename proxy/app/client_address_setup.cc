@@ -1,4 +1,4 @@
-#include "client_address_choice.h"
+#include "app/client_address_setup.h"
 
 #include <algorithm>
 #include <utility>
@@ -44,8 +44,8 @@ admin::Fact client_address_from_node() {
   return fact_of("applications see it, by programs that the node side attached");
 }
 
-ClientAddressChoice choose_client_address(const config::Config& config) {
-  ClientAddressChoice choice;
+ClientAddressSetup choose_client_address(const config::Config& config) {
+  ClientAddressSetup choice;
   if (config.client_address == config::ClientAddressMode::kOff) {
     choice.state = ClientAddress::kOff;
     choice.fact = fact_of("not reported to applications, by configuration");

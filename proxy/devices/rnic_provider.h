@@ -8,9 +8,9 @@
 #include <string_view>
 
 #include "config/config.h"
+#include "devices/verbs_reachability.h"
 #include "rdma/verbs/memlock.h"
 #include "relay/worker.h"
-#include "verbs_reach.h"
 
 namespace fairlead {
 
@@ -25,11 +25,11 @@ struct AccessAnswer {
 };
 AccessAnswer explain_access(std::string_view access);
 
-class VerbsFinder {
+class RnicProvider {
  public:
   // Both outlive the finder, and the finder the worker's devices.
   // Of several workers' finders, which all see the same, one speaks in the log.
-  VerbsFinder(const config::Config& config, rdma::verbs::MemlockAccount& memlock, bool speaks)
+  RnicProvider(const config::Config& config, rdma::verbs::MemlockAccount& memlock, bool speaks)
       : config_(config), memlock_(memlock), speaks_(speaks) {}
 
   // On the worker's thread, or before it runs.
