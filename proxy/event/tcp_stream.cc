@@ -28,6 +28,11 @@ int socket_error(int fd) {
   return error;
 }
 
+void take_urgent_in_line(int fd) {
+  const int on = 1;
+  (void)::setsockopt(fd, SOL_SOCKET, SO_OOBINLINE, &on, sizeof on);
+}
+
 }  // namespace
 
 void bound_memory(int fd, int bytes) {
@@ -80,7 +85,6 @@ Result<FileDescriptor> TcpStream::make_socket(int family) {
   FileDescriptor socket(::socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!socket) return system_error("socket", errno);
   const int on = 1;
-  (void)::setsockopt(socket.get(), SOL_SOCKET, SO_OOBINLINE, &on, sizeof on);
   (void)::setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
   return socket;
 }
@@ -94,9 +98,12 @@ Result<std::unique_ptr<Stream>> TcpStream::adopt(EventLoop& loop, FileDescriptor
                                                  const SocketAddress& peer) {
   std::unique_ptr<TcpStream> stream(new TcpStream(loop, std::move(socket), peer.unmapped()));
   stream->connected_ = true;
-  // Urgent data that came before somebody owned the socket.
-  pollfd urgent{stream->socket_.get(), POLLPRI, 0};
-  if (::poll(&urgent, 1, 0) == 1) stream->care_bytes_ = kUrgentCareBytes;
+  // Urgent data that came, or was announced, before somebody owned the socket. EINVAL says that
+  // there is none, if the socket does not take it in line yet.
+  std::byte byte;
+  if (::recv(stream->socket_.get(), &byte, 1, MSG_OOB | MSG_PEEK) == 1 || errno == EAGAIN)
+    stream->care_bytes_ = kUrgentCareBytes;
+  take_urgent_in_line(stream->socket_.get());
   // The first event tells at once when something is there to be read.
   stream->writable_ = true;
   if (const Result<void> watched = stream->watch(); !watched) {
@@ -109,6 +116,7 @@ Result<std::unique_ptr<Stream>> TcpStream::adopt(EventLoop& loop, FileDescriptor
 Result<std::unique_ptr<Stream>> TcpStream::connect(EventLoop& loop, FileDescriptor socket,
                                                    const SocketAddress& to, PeerIs peer) {
   std::unique_ptr<TcpStream> stream(new TcpStream(loop, std::move(socket), to));
+  take_urgent_in_line(stream->descriptor());
   // An interrupted attempt goes on as one in progress does.
   if (::connect(stream->descriptor(), to.data(), to.size()) != 0 && errno != EINPROGRESS &&
       errno != EINTR)
@@ -174,16 +182,14 @@ bool TcpStream::news_of_urgent_data() {
 
 IoResult TcpStream::read(std::span<const iovec> into) {
   if (care_bytes_ == 0) {
-    const MarkedRead read(socket_.get(), into);
+    const MarkedRead read(into);
     if (!news_of_urgent_data()) {
-      IoResult result = read_some(read.pieces());
+      const IoResult result = read_some(read.pieces());
       if (!news_of_urgent_data()) return result;
       // What ended this read may have been the urgent byte, of which no event tells again.
       readable_ = true;
-      // The byte that was next at the signal has been taken, unless it is still next.
-      result.urgent = result.kind == IoResult::Kind::kBytes && result.count == 1 &&
-                      read.found_mark() && !at_urgent_byte();
-      if (result.kind != IoResult::Kind::kWouldBlock) return result;
+      // Without bytes it may have been void; an end or an error is there again.
+      if (result.kind == IoResult::Kind::kBytes) return result;
     }
   }
   return read_with_care(into);

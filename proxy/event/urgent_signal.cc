@@ -1,15 +1,12 @@
 #include "event/urgent_signal.h"
 
 #include <fcntl.h>
-#include <linux/sockios.h>
 #include <pthread.h>
 #include <signal.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
-#include <cerrno>
 
 namespace fairlead::event {
 namespace {
@@ -20,10 +17,7 @@ thread_local MarkedRead* volatile read_of_thread = nullptr;
 
 void on_urgent(int) {
   signals_of_thread = signals_of_thread + 1;
-  if (read_of_thread == nullptr) return;
-  const int error = errno;
-  read_of_thread->look_for_mark();
-  errno = error;
+  if (read_of_thread != nullptr) read_of_thread->make_void();
 }
 
 bool install_handler() {
@@ -53,8 +47,7 @@ void own_urgent_signals(int fd) {
 
 unsigned urgent_signals() { return signals_of_thread; }
 
-MarkedRead::MarkedRead(int fd, std::span<const iovec> into)
-    : fd_(fd), count_(std::min(into.size(), kPiecesMax)) {
+MarkedRead::MarkedRead(std::span<const iovec> into) : count_(std::min(into.size(), kPiecesMax)) {
   std::copy_n(into.begin(), count_, pieces_.begin());
   std::atomic_signal_fence(std::memory_order_seq_cst);
   read_of_thread = this;
@@ -62,12 +55,8 @@ MarkedRead::MarkedRead(int fd, std::span<const iovec> into)
 
 MarkedRead::~MarkedRead() { read_of_thread = nullptr; }
 
-void MarkedRead::look_for_mark() {
-  int at_mark = 0;
-  if (::ioctl(fd_, SIOCATMARK, &at_mark) != 0 || at_mark == 0) return;
-  found_mark_ = true;
-  for (std::size_t piece = 0; piece < count_; ++piece)
-    pieces_[piece].iov_len = piece == 0 ? std::min<std::size_t>(pieces_[0].iov_len, 1) : 0;
+void MarkedRead::make_void() {
+  for (std::size_t piece = 0; piece < count_; ++piece) pieces_[piece].iov_len = 0;
 }
 
 }  // namespace fairlead::event

@@ -4,7 +4,8 @@
 // The kernel sends SIGURG to the owner of a socket before the urgent byte can be read. A read that
 // would begin at the urgent byte fails with EAGAIN while that signal is pending. A signal that is
 // handled just before the system call is not pending any more; for that instant the handler itself
-// shortens the read (MarkedRead).
+// makes the read void (MarkedRead). It cannot ask for the mark: the kernel sets that only after it
+// has sent the signal.
 #pragma once
 
 #include <sys/uio.h>
@@ -22,31 +23,27 @@ void own_urgent_signals(int fd);
 // How many SIGURG the calling thread has got. It wraps.
 unsigned urgent_signals();
 
-// The buffers of one read of `fd`, for readv(2). While it lives, a SIGURG that finds the urgent
-// byte next in the stream cuts the buffers to one byte, so that the read takes no more than that.
-// At most one at a time in a thread.
+// The buffers of one read, for readv(2). A SIGURG while it lives cuts the buffers to nothing. If
+// the system call comes after the signal, it takes no byte and returns 0, which is not the end of
+// the stream. At most one at a time in a thread.
 class MarkedRead {
  public:
   static constexpr std::size_t kPiecesMax = 4;
 
   // Ranges beyond kPiecesMax are left out.
-  MarkedRead(int fd, std::span<const iovec> into);
+  explicit MarkedRead(std::span<const iovec> into);
   ~MarkedRead();
   MarkedRead(const MarkedRead&) = delete;
   MarkedRead& operator=(const MarkedRead&) = delete;
 
   std::span<const iovec> pieces() const { return std::span(pieces_).first(count_); }
-  // A signal found the urgent byte next. It says nothing of whether the read took it.
-  bool found_mark() const { return found_mark_; }
 
   // For the handler of SIGURG. Async-signal-safe.
-  void look_for_mark();
+  void make_void();
 
  private:
-  int fd_;
   std::size_t count_;
   std::array<iovec, kPiecesMax> pieces_{};
-  volatile bool found_mark_ = false;
 };
 
 }  // namespace fairlead::event

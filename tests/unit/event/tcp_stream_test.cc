@@ -2,11 +2,15 @@
 
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <pthread.h>
+#include <signal.h>
 #include <sys/socket.h>
 
+#include <atomic>
 #include <cerrno>
 #include <thread>
 
+#include "event/urgent_signal.h"
 #include "socket_pair.h"
 
 namespace fairlead::event {
@@ -223,6 +227,74 @@ TEST(TcpStream, AnUrgentByteIsNotMissedByAReadThatNoEventCalledFor) {
   writer.join();
   EXPECT_EQ(urgent, 2000);
   EXPECT_EQ(ordinary, 0);
+}
+
+// The kernel sends SIGURG before the socket knows of the urgent byte. Here the read comes after the
+// signal has been handled and the byte is there.
+TEST(TcpStream, ASignalAheadOfItsUrgentByteVoidsTheRead) {
+  SocketPair pair;
+  std::string buffer(16, ' ');
+  const iovec piece{buffer.data(), buffer.size()};
+  const int fd = pair.accepted->descriptor();
+  const MarkedRead read({&piece, 1});
+  ASSERT_EQ(::raise(SIGURG), 0);
+  SocketPair::write(*pair.dialled, "!");
+  pollfd there{fd, POLLIN, 0};
+  ASSERT_EQ(::poll(&there, 1, 60'000), 1);
+  EXPECT_EQ(::readv(fd, read.pieces().data(), static_cast<int>(read.pieces().size())), 0);
+}
+
+TEST(TcpStream, AVoidReadIsNotTheEndOfTheStream) {
+  SocketPair pair;
+  SocketPair::write(*pair.dialled, "ab");
+  pair.dialled->write_urgent(std::byte{'!'});
+  pair.dialled->shutdown_write();
+  pair.until([&] { return pair.accepted->hung_up(); });
+  std::atomic<bool> done = false;
+  std::thread signals([&, reader = ::pthread_self()] {
+    while (!done) ::pthread_kill(reader, SIGURG);
+  });
+  const std::string all = read_marked(*pair.accepted, 1);
+  done = true;
+  signals.join();
+  EXPECT_EQ(all, "ab*!$");
+}
+
+// An urgent byte that is announced behind a full receive buffer, before the stream owns the socket.
+TEST(TcpStream, AnUrgentByteThatWasAnnouncedBeforeTheStreamIsUrgent) {
+  const FileDescriptor listener = std::move(*TcpStream::make_socket(AF_INET));
+  bound_memory(listener.get(), 4096);
+  SocketAddress address = *SocketAddress::parse("127.0.0.1:0");
+  ASSERT_EQ(::bind(listener.get(), address.data(), address.size()), 0);
+  ASSERT_EQ(::listen(listener.get(), 1), 0);
+  sockaddr_storage storage{};
+  socklen_t length = sizeof storage;
+  ASSERT_EQ(::getsockname(listener.get(), reinterpret_cast<sockaddr*>(&storage), &length), 0);
+  address = *SocketAddress::from(storage, length);
+  const FileDescriptor client(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  ASSERT_EQ(::connect(client.get(), address.data(), address.size()), 0);
+  FileDescriptor accepted(
+      ::accept4(listener.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+  ASSERT_TRUE(accepted);
+  // More than the receiver takes, less than reaches the urgent pointer's range.
+  const std::string before(32 * 1024, 'x');
+  ASSERT_EQ(::send(client.get(), before.data(), before.size(), 0),
+            static_cast<ssize_t>(before.size()));
+  ASSERT_EQ(::send(client.get(), "!", 1, MSG_OOB), 1);
+  // Out of band the kernel tells of an urgent byte that is announced.
+  char byte = 0;
+  const TimePoint limit = EventLoop::now() + std::chrono::seconds(60);
+  do ASSERT_EQ(::recv(accepted.get(), &byte, 1, MSG_OOB | MSG_PEEK), -1);
+  while (errno != EAGAIN && EventLoop::now() < limit);
+  ASSERT_EQ(errno, EAGAIN);
+  SocketPair pair;
+  const auto stream = std::move(*TcpStream::adopt(*pair.loop, std::move(accepted), {}));
+  std::string all;
+  pair.until([&] {
+    all += read_marked(*stream, 4096);
+    return all.size() > before.size();
+  });
+  EXPECT_EQ(all.substr(before.size()), "*!");
 }
 
 TEST(TcpStream, AStreamMayDieBeforeItsSecondLook) {
