@@ -36,7 +36,7 @@ namespace fairlead::relay {
 class Worker;
 struct PeerKey;
 
-// Both sides have closed their applications, but the peer does not confirm it.
+// Both applications have ended, all bytes were read, but the peer does not confirm the end.
 inline constexpr Duration kCloseAnswerWait = std::chrono::seconds(60);
 inline constexpr std::size_t kHandshakeReadBytes = 4096;
 // How long a peer that is only assumed to speak SMC may be silent before it is taken for plain TCP.

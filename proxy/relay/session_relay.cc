@@ -109,7 +109,7 @@ void Session::run_smc(TimePoint now) {
       break;
   }
   std::optional<TimePoint> deadline = smc_->next_deadline();
-  if (smc_->said_all()) {
+  if (smc_->awaits_answer()) {
     if (!close_wait_) close_wait_ = now + kCloseAnswerWait;
     if (now >= *close_wait_) return die();
     if (!deadline || *close_wait_ < *deadline) deadline = close_wait_;

@@ -61,9 +61,11 @@ class SmcRelay {
   // tells of it. True when there was something: a turn is due.
   bool look(event::Stream& app, std::uint32_t publish_bytes);
 
-  // Both FINs have been handed over, or the connection is being aborted: only the last words are
-  // awaited.
-  bool said_all() const { return app_reset_ || (app_ended_ && app_finished_); }
+  // Only the peer's answer to our close or abort is awaited. As long as bytes of the application
+  // are in a ring, the peer's application has still to read them, and may take any time for that.
+  bool awaits_answer() const {
+    return app_reset_ || (app_ended_ && app_finished_ && connection.tx_consumed());
+  }
 
   // When pump() is to be called again although nothing has happened.
   std::optional<TimePoint> next_deadline() const;

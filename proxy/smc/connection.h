@@ -153,8 +153,10 @@ class Connection {
   bool peer_ended() const { return peer_done_ || peer_closed_; }
   // The peer's application has closed: whatever ours still sends has no reader.
   bool peer_closed() const { return peer_closed_; }
-  // The peer waits for room of ours.
-  bool peer_write_blocked() const { return peer_write_blocked_; }
+  // Nothing that was produced is left in a ring, or none of it has a reader any more.
+  bool tx_consumed() const {
+    return peer_closed_ || (staged_pending() == 0 && tx_peer_consumed_ == tx_produced_);
+  }
   // A sender finds no room: in the peer's element (kPeer), or in the own ring (kLocal).
   std::optional<Side> tx_blocked() const {
     if (!has_peer_ || tx_window().bytes() != 0 || tx_ended_ || tx_urgent_at_ != 0)
