@@ -38,6 +38,10 @@ struct PeerKey;
 
 // Both applications have ended, all bytes were read, but the peer does not confirm the end.
 inline constexpr Duration kCloseAnswerWait = std::chrono::seconds(60);
+// The peer has ended the TCP connection under an SMC-R connection, and its link answers: how long
+// it may take to say the end of the SMC-R connection too. Longer than a test of the link and than a
+// failover validation.
+inline constexpr Duration kCompanionEndWait = std::chrono::seconds(10);
 inline constexpr std::size_t kHandshakeReadBytes = 4096;
 // How long a peer that is only assumed to speak SMC may be silent before it is taken for plain TCP.
 inline constexpr Duration kSniffWait = std::chrono::seconds(2);
@@ -134,6 +138,13 @@ class Session final : public event::StreamHandler {
     bool accept_sent() const { return accept.alert_token.value != 0; }
   };
 
+  // What has become of `net_` under an SMC-R connection.
+  struct Companion {
+    bool reset = false;                    // before its connection was SMC-R
+    bool told = false;                     // of its reset; acted on in the next turn
+    std::optional<TimePoint> ended_until;  // it has ended; until when the peer may say why
+  };
+
   Place place(std::optional<Gid> peer_gid = std::nullopt) const { return Place(*net_, peer_gid); }
   void note(const char* step);
   void on_timer();
@@ -201,6 +212,7 @@ class Session final : public event::StreamHandler {
   void wake_at(std::optional<TimePoint> deadline);
   void run_tcp(TimePoint now);
   void watch_companion(TimePoint now);
+  void end_without_companion();
   // In TCP mode: looks now and then whether a peer that owes an acknowledgement still is there.
   void watch_silence();
   void lose_tcp(int error);  // errno of the socket towards the peer
@@ -230,8 +242,7 @@ class Session final : public event::StreamHandler {
   std::optional<TimePoint> close_wait_;
   std::optional<FallbackReason> reason_;
   std::optional<ClientAddress> client_address_;  // inbound: once the application was dialled
-  bool companion_reset_ = false;                 // `net` was reset before its connection was SMC-R
-  bool companion_told_ = false;                  // `net` was reset; acted on in the next turn
+  Companion companion_;
   TimePoint began_;
   std::uint64_t counted_tx_ = 0;
   std::uint64_t counted_rx_ = 0;

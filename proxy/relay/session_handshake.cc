@@ -91,7 +91,7 @@ bool Session::read_handshake(TimePoint now) {
       if (!outbound() && handshake_awaits_link()) {
         // The client has all it wanted: its end may overtake its last LLC message. The link stands
         // or falls by itself, others wait for it, and what became of the connection its CDC says.
-        companion_reset_ = companion_reset_ || result.kind == Kind::kError;
+        companion_.reset = companion_.reset || result.kind == Kind::kError;
         return false;
       }
       const bool said_nothing = !outbound() && handshake.proposal_awaited();

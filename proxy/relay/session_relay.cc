@@ -82,6 +82,7 @@ void Session::watch_silence() {
 void Session::run_smc(TimePoint now) {
   if (!app_) return await_last_word(now);
   watch_companion(now);
+  if (companion_.ended_until && now >= *companion_.ended_until) end_without_companion();
   if (smc_->connection.next_deadline() && now >= *smc_->connection.next_deadline())
     smc_->connection.handle_deadline(now);
   const SmcRelay::Step step = smc_->pump(*app_, publish_bytes(), now);
@@ -114,6 +115,8 @@ void Session::run_smc(TimePoint now) {
     if (now >= *close_wait_) return die();
     if (!deadline || *close_wait_ < *deadline) deadline = close_wait_;
   }
+  if (companion_.ended_until && (!deadline || *companion_.ended_until < *deadline))
+    deadline = companion_.ended_until;
   if (deadline || timer_) wake_at(deadline);
 }
 
@@ -146,9 +149,9 @@ void Session::wake_at(std::optional<TimePoint> deadline) {
 // group, or the peer itself, has gone without a word; and its end either that the peer is done, and
 // its last word is about to come, or that its process is dead.
 void Session::watch_companion(TimePoint now) {
-  if (companion_told_) {
+  if (companion_.told) {
     LogEvent(LogLevel::kDebug, "relay.session", "companion_reset").field("conn", id());
-    companion_told_ = false;
+    companion_.told = false;
     return smc_->connection.abort();
   }
   if (!net_->readable()) return;
@@ -157,18 +160,31 @@ void Session::watch_companion(TimePoint now) {
   const event::IoResult result = net_->read({&into, 1});
   // A network that forgot the silent connection says nothing about the way over the devices: what
   // only timed out is a reason to ask, as its end is.
-  const bool reset = companion_reset_ || (result.kind == event::IoResult::Kind::kError &&
+  const bool reset = companion_.reset || (result.kind == event::IoResult::Kind::kError &&
                                           !means_vanished(result.error));
   if (!reset && result.kind != event::IoResult::Kind::kEnd &&
       result.kind != event::IoResult::Kind::kError)
     return;
   net_->set_not_readable();
-  companion_reset_ = false;
+  companion_.reset = false;
   if (smc_->connection.finished() || smc_->connection.lost()) return;
-  if (!reset) return smc_->group->doubt(smc_->link, now);
+  if (!reset) {
+    if (result.kind == event::IoResult::Kind::kEnd)
+      companion_.ended_until = now + kCompanionEndWait;
+    return smc_->group->doubt(smc_->link, now);
+  }
   // What the peer announced before may lie in the device's queue: the next turn looks there first.
-  companion_told_ = true;
+  companion_.told = true;
   worker_.mark_ready(*this);
+}
+
+// The link has answered, so the peer lives, but it has forgotten this connection: nothing would
+// ever come. Linux also ends the TCP connection at a half-close, which it has announced then.
+void Session::end_without_companion() {
+  companion_.ended_until.reset();
+  if (smc_->connection.peer_ended() || smc_->connection.reset()) return;
+  LogEvent(LogLevel::kDebug, "relay.session", "companion_ended").field("conn", id());
+  smc_->connection.abort();
 }
 
 void Session::count_bytes() {

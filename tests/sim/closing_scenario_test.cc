@@ -8,6 +8,7 @@ namespace {
 using std::chrono::seconds;
 
 constexpr std::size_t kSocketBytes = 4096;
+constexpr Duration kTalk = std::chrono::milliseconds(100);  // enough for a short conversation
 
 class ClosingScenario : public Scenario {
  protected:
@@ -38,6 +39,45 @@ TEST_P(ClosingScenario, AFinishedConnectionWaitsForAReaderThatStalls) {
       EXPECT_TRUE(complete(outcome.ends[0])) << bytes;
       EXPECT_EQ(outcome.over_smc, 2u);
     }
+}
+
+// The peer's end of the TCP connection has gone, its link answers, and the applications wait.
+TEST_P(ClosingScenario, AConnectionThatThePeerForgotEndsInAReset) {
+  Plan forgotten = plan();
+  forgotten.stormy = true;
+  forgotten.connections.push_back(talk(500, 300));
+  forgotten.connections[0].client.ending = Script::Ending::kAnswer;
+  forgotten.connections[0].server.ending = Script::Ending::kAnswer;
+  World world(1);
+  Cluster cluster(world, forgotten);
+  (void)cluster.run_until([] { return false; }, kTalk);
+  ASSERT_TRUE(cluster.net().end_one());
+  const TimePoint ended = world.now();
+  EXPECT_TRUE(cluster.run_until([&] { return cluster.conversation(0).over(); },
+                                relay::kCompanionEndWait + kTalk));
+  EXPECT_GE(world.now() - ended, relay::kCompanionEndWait);
+  const Outcome outcome = cluster.run();
+  EXPECT_FALSE(outcome.failure) << *outcome.failure;
+  EXPECT_EQ(outcome.ends[0].client.received, 300u);
+  EXPECT_EQ(outcome.ends[0].server.received, 500u);
+  EXPECT_NE(outcome.ends[0].client.saw_error, 0);
+  EXPECT_NE(outcome.ends[0].server.saw_error, 0);
+  EXPECT_EQ(outcome.over_smc, 2u);
+}
+
+// Linux ends the TCP connection at a half-close too.
+TEST_P(ClosingScenario, AHalfClosedConnectionGoesOnWhenItsTcpConnectionHasEnded) {
+  Plan half = plan();
+  half.connections.push_back(talk(1000, 0));
+  half.connections[0].client.start_delay = 2 * relay::kCompanionEndWait;
+  World world(1);
+  Cluster cluster(world, half);
+  (void)cluster.run_until([] { return false; }, kTalk);
+  ASSERT_TRUE(cluster.net().end_one());
+  const Outcome outcome = cluster.run();
+  EXPECT_FALSE(outcome.failure) << *outcome.failure;
+  EXPECT_TRUE(complete(outcome.ends[0]));
+  EXPECT_EQ(outcome.over_smc, 2u);
 }
 
 INSTANTIATE_TEST_SUITE_P(Devices, ClosingScenario,

@@ -77,15 +77,31 @@ std::unique_ptr<SimStream> Net::connect(const std::shared_ptr<TcpConnection>& co
   return stream;
 }
 
-bool Net::cut_one() {
+// Some connection between pods that is still there.
+std::shared_ptr<TcpConnection> Net::draw_abroad() {
   std::erase_if(abroad_, [](const auto& weak) {
     const std::shared_ptr<TcpConnection> connection = weak.lock();
     return connection == nullptr || connection->dead();
   });
-  if (abroad_.empty()) return false;
+  if (abroad_.empty()) return nullptr;
+  return abroad_[world_.random.between(0, abroad_.size() - 1)].lock();
+}
+
+bool Net::cut_one() {
+  const std::shared_ptr<TcpConnection> connection = draw_abroad();
+  if (connection == nullptr) return false;
   ++harmed_;
   world_.trace("the network cuts a connection");
-  abroad_[world_.random.between(0, abroad_.size() - 1)].lock()->cut();
+  connection->cut();
+  return true;
+}
+
+bool Net::end_one() {
+  const std::shared_ptr<TcpConnection> connection = draw_abroad();
+  if (connection == nullptr) return false;
+  ++harmed_;
+  world_.trace("the network ends a connection towards one side");
+  connection->end(TcpConnection::kDialler);
   return true;
 }
 

@@ -48,6 +48,8 @@ class Net {
 
   // Resets some connection between pods that is still there. False if there is none.
   bool cut_one();
+  // Ends one towards the proxy that dialled it. False if there is none.
+  bool end_one();
   std::size_t live() const { return live_; }
   // Connections between pods that were cut, refused or swallowed, since the start.
   std::size_t harmed() const { return harmed_; }
@@ -59,6 +61,7 @@ class Net {
   std::unique_ptr<SimStream> connect(const std::shared_ptr<TcpConnection>& connection,
                                      const Accept* accept, const SocketAddress& to, bool abroad);
   const Accept* find(const std::map<Pod, Accept>& table, Pod pod) const;
+  std::shared_ptr<TcpConnection> draw_abroad();
   std::shared_ptr<TcpConnection> make(Pod from, const SocketAddress& to);
 
   World& world_;

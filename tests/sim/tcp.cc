@@ -76,6 +76,15 @@ void TcpConnection::cut() {
     });
 }
 
+void TcpConnection::end(Side towards) {
+  world_.after(weather_.draw_delay(world_.random), [self = shared_from_this(), towards] {
+    Packet packet;
+    packet.fin = true;
+    self->take(towards, packet);
+    self->tell(towards);
+  });
+}
+
 Digest* TcpConnection::record(const char* kind, Side side) {
   Digest* digest = world_.record(kind);
   if (digest == nullptr) return nullptr;

@@ -54,6 +54,8 @@ class TcpConnection : public std::enable_shared_from_this<TcpConnection> {
   void refuse(int error);
   // Somebody between the ends resets the connection towards both.
   void cut();
+  // A FIN for one side, as from an end that closes or half-closes.
+  void end(Side towards);
   bool dead() const { return dead_; }
 
   bool option_requested = false;
