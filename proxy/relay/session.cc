@@ -42,7 +42,10 @@ void Session::start(Arrival arrival, TimePoint now) {
   outbound() ? start_outbound(now) : start_inbound(now);
 }
 
-void Session::handle_ready(event::Stream&) { worker_.mark_ready(*this); }
+void Session::handle_ready(event::Stream& stream) {
+  if (smc_ && &stream == app_.get()) smc_->app_changed();
+  worker_.mark_ready(*this);
+}
 
 void Session::note(const char* step) {
   if (setup_) setup_->steps.push_back(step);

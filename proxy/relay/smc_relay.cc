@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "smc/cursor.h"
 
@@ -103,6 +104,7 @@ bool SmcRelay::pump_to_app(event::Stream& app, TimePoint now) {
 bool SmcRelay::pump_from_app(event::Stream& app, std::uint32_t publish_bytes) {
   if (connection.reset()) return false;
   if (app_failed_ && app_ended_) end_app_words(true);
+  if (app_ended_) check_reset_behind_fin(app);
   if (app_ended_ || !app.readable()) return false;
   const smc::RingWindow window = connection.tx_window();
   if (window.bytes() == 0) {
@@ -124,6 +126,7 @@ bool SmcRelay::pump_from_app(event::Stream& app, std::uint32_t publish_bytes) {
       return app.readable();
     case Kind::kEnd:
       end_app_words(true);
+      check_reset_behind_fin(app);  // both may have come with one event
       return false;
     case Kind::kError:
       end_app_words(false);
@@ -167,6 +170,15 @@ void SmcRelay::discard_from_app(event::Stream& app) {
 // A reset hides behind data that we have no room to read.
 void SmcRelay::check_blocked_reset(event::Stream& app) {
   if (app.hung_up() && app.take_error() != 0) app_failed_ = true;
+}
+
+// Behind a FIN nothing is read that would meet a reset. When both FINs have been handed over, TCP
+// knows no reset any more. The kernel is asked only after an event.
+void SmcRelay::check_reset_behind_fin(event::Stream& app) {
+  if (!std::exchange(app_changed_, false) || app_failed_ || app_finished_) return;
+  if (app.take_error() == 0) return;
+  app_failed_ = true;
+  end_app_words(true);
 }
 
 }  // namespace fairlead::relay

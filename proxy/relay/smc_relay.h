@@ -67,6 +67,9 @@ class SmcRelay {
     return app_reset_ || (app_ended_ && app_finished_ && connection.tx_consumed());
   }
 
+  // An event has told of the application's stream.
+  void app_changed() { app_changed_ = true; }
+
   // When pump() is to be called again although nothing has happened.
   std::optional<TimePoint> next_deadline() const;
 
@@ -82,11 +85,13 @@ class SmcRelay {
   bool pump_from_app(event::Stream& app, std::uint32_t publish_bytes);
   void discard_from_app(event::Stream& app);
   void check_blocked_reset(event::Stream& app);
+  void check_reset_behind_fin(event::Stream& app);
   void end_app_words(bool fin);
   Step pump_last_words(event::Stream& app, bool more, TimePoint now);
 
   bool app_ended_ = false;     // FIN read from the application
   bool app_finished_ = false;  // FIN given to the application
+  bool app_changed_ = false;   // since it was last asked for a reset behind its FIN
   bool app_failed_ = false;    // it takes nothing any more; what it has said may still be unread
   bool app_reset_ = false;     // its stream ends in a reset
   LastWords last_words_;

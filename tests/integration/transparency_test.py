@@ -5,6 +5,7 @@ Each test compares a direct connection with one through the proxies. `same` requ
 requires the two results in the table, so a difference that disappears is noticed too. FAIRLEAD_VARIANT
 chooses the transport: direct is SMC-R, tcp is the fallback.
 """
+import errno
 import os
 import re
 import select
@@ -434,6 +435,74 @@ class Ending(Transparency):
             peers.reset(server)
             return error_of(lambda: client.recv(1)), error_of(lambda: client.send(b"x"))
         self.assertEqual(self.same(ask), ("ECONNRESET", "EPIPE"))
+
+
+    def wait_fin(self, sock):
+        poll = select.poll()
+        poll.register(sock, select.POLLRDHUP)
+        self.assertTrue(poll.poll(1000 * seconds(20)), "no FIN came")
+
+    def reset_error(self, sock):
+        """Waits for a reset and returns the name of its error."""
+        poll = select.poll()
+        poll.register(sock, 0)
+        wait_until(lambda: [True for _, event in poll.poll(0) if event & select.POLLERR], "news of a reset")
+        return errno.errorcode[sock.getsockopt(SOL, socket.SO_ERROR)]
+
+    def test_reset_behind_a_fin(self):
+        """One side ends its half and is then reset, by itself or by its kernel; the other one is idle or writes."""
+        listener = self.listen()
+
+        def close_unread(ending, other):
+            ending.shutdown(socket.SHUT_WR)
+            self.wait_fin(other)
+            other.sendall(b"unread")
+            self.assertTrue(readable(ending))
+            ending.close()
+
+        def reset(ending, other):
+            ending.shutdown(socket.SHUT_WR)
+            self.wait_fin(other)
+            peers.reset(ending)
+
+        def late_byte(ending, other):
+            ending.close()
+            self.wait_fin(other)
+            other.sendall(b"!")
+
+        def late_byte_for_a_shut_socket(ending, other):
+            ending.shutdown(socket.SHUT_RDWR)
+            self.wait_fin(other)
+            other.sendall(b"!")
+
+        def ask(way):
+            told = []
+            for end in (close_unread, reset, late_byte, late_byte_for_a_shut_socket):
+                client, server = self.pair(listener, way)
+                end(client, server)
+                told.append(self.reset_error(server))
+                client, server = self.pair(listener, way)
+                end(server, client)
+                told.append(self.reset_error(client))
+            return told
+        self.assertEqual(self.same(ask), ["EPIPE"] * 8)
+        self.wait_idle()
+
+    def test_reset_behind_both_fins(self):
+        """A client that closes without having read the whole answer; the server has finished."""
+        listener = self.listen()
+
+        def ask(way):
+            client, server = self.pair(listener, way)
+            client.shutdown(socket.SHUT_WR)
+            self.wait_fin(server)
+            server.sendall(b"unread")
+            server.shutdown(socket.SHUT_WR)
+            self.wait_fin(client)
+            client.close()
+            self.wait_idle()
+            return server.getsockopt(SOL, socket.SO_ERROR), server.recv(1)
+        self.assertEqual(self.same(ask), (0, b""))
 
 
 class Rows(unittest.TestCase):

@@ -85,7 +85,10 @@ class FakeStream final : public event::Stream {
   }
   bool at_urgent_byte() override { return urgent_in == 1; }
 
-  int take_error() override { return error; }
+  int take_error() override {
+    ++asked_for_error;
+    return error;
+  }
   std::size_t unsent() const override { return unsent_bytes; }
   void note_error(int noted) override { error = noted; }
   void shutdown_write() override { shut_down = true; }
@@ -103,6 +106,7 @@ class FakeStream final : public event::Stream {
   int error = 0;
   int write_error = 0;  // a reset that a write meets first
   int reads = 0;
+  int asked_for_error = 0;
   bool ended = false, shut_down = false, reset = false;
 };
 

@@ -144,6 +144,80 @@ TEST_F(SmcRelayTest, AFinBeforeTheResetArrivesToo) {
   EXPECT_EQ(b_step, Step::kReset);
 }
 
+// A client that half-closes and is then killed, or closes before the answer comes.
+TEST_F(SmcRelayTest, AResetBehindAFinIsPassedOn) {
+  a_app.feed("request");
+  a_app.feed_end();
+  a.app_changed();
+  settle();
+  EXPECT_TRUE(b_app.shut_down);
+  EXPECT_FALSE(b_app.reset);
+  a_app.error = EPIPE;  // the kernel's word for it
+  a.app_changed();
+  settle();
+  EXPECT_EQ(b_app.outgoing, "request");
+  EXPECT_TRUE(b_app.reset);
+  EXPECT_EQ(a_step, Step::kReset);
+  EXPECT_EQ(b_step, Step::kReset);
+}
+
+TEST_F(SmcRelayTest, AResetThatCameWithTheFinIsPassedOn) {
+  a_app.feed_end();
+  a_app.error = EPIPE;
+  a.app_changed();
+  a.pump(a_app, 131072, now);
+  EXPECT_TRUE(a.connection.reset());  // no event follows
+  settle();
+  EXPECT_TRUE(b_app.shut_down);
+  EXPECT_TRUE(b_app.reset);
+}
+
+// TCP knows no reset of a connection whose both ends have been acknowledged.
+TEST_F(SmcRelayTest, AResetBehindBothFinsIsNotPassedOn) {
+  b_app.feed_end();
+  settle();
+  a_app.feed("unread");
+  b_app.allow(0);
+  a_app.feed_end();
+  settle();
+  ASSERT_TRUE(a_app.shut_down);
+  a_app.error = EPIPE;
+  a.app_changed();
+  settle();
+  b_app.allow(100);
+  settle();
+  EXPECT_EQ(b_app.outgoing, "unread");
+  EXPECT_TRUE(b_app.shut_down);
+  EXPECT_FALSE(b_app.reset);
+  EXPECT_EQ(b_step, Step::kFinished);
+}
+
+TEST_F(SmcRelayTest, WithoutAnEventAFinishedStreamIsNotAskedForAReset) {
+  a_app.feed_end();
+  settle();
+  const int asked = a_app.asked_for_error;
+  b_app.feed(std::string(3 * kRing, 'x'));
+  settle();
+  EXPECT_EQ(a_app.outgoing.size(), 3U * kRing);
+  EXPECT_EQ(a_app.asked_for_error, asked);
+}
+
+TEST_F(SmcRelayTest, OnlyTheAnswerIsAwaitedWhenThePeerHasReadAll) {
+  b_app.feed_end();
+  settle();
+  b_app.allow(0);
+  b_app.set_not_writable();
+  a_app.feed("unread");
+  a_app.feed_end();
+  settle();
+  EXPECT_TRUE(a_app.shut_down);
+  EXPECT_FALSE(a.awaits_answer());
+  b_app.allow(100);
+  b.pump(b_app, 131072, now);
+  ASSERT_TRUE(a.connection.handle_cdc(b.connection.poll_transmit()->cdc, now));
+  EXPECT_TRUE(a.awaits_answer());
+}
+
 TEST_F(SmcRelayTest, LastWordsWaitForAReaderThatGoesOn) {
   constexpr std::size_t kPart = kRing / 4;
   b_app.allow(kPart);
