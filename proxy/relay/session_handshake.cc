@@ -13,8 +13,11 @@ using State = smc::Handshake::State;
 using Kind = event::IoResult::Kind;
 
 void Session::run_dialing(TimePoint now) {
-  event::Stream& accepted = outbound() ? *app_ : *net_;
-  if (accepted.hung_up() && accepted.take_error() != 0) return abandon("reset while dialling");
+  // What a client said before its reset is still for the server, and TCP shows a server also a
+  // connection that was reset at once. Only a handshake needs its peer.
+  const bool relayed = outbound() || setup_->plain_reason;
+  if (!relayed && net_->hung_up() && net_->take_error() != 0)
+    return abandon("reset while dialling");
   if (setup_->turn == Turn::kTaken && net_ == nullptr) return dial_net(!setup_->assumed, now);
   event::Stream* dialled = outbound() ? net_.get() : app_.get();
   if (dialled == nullptr || !dialled->connected()) return;

@@ -8,11 +8,13 @@ import os
 import queue
 import select
 import signal
+import socket
+import struct
 import threading
 from pathlib import Path
 
 import peers
-from harness import VARIANT, ProxyTest, amount, main, seconds, wait_until
+from harness import VARIANT, ProxyTest, amount, listener, main, seconds, wait_until
 
 REFUSAL = b"-ERR Protocol error: too big mbulk count string\r\n"
 WHO_IS_STOPPED = ((), ("in",), ("out",), ("in", "out"))
@@ -200,6 +202,58 @@ class LastWords(ProxyTest):
             self.assertTrue(poll.poll(1000 * seconds(20)), "the server is not told of the reset")
             self.assertEqual(until_reset(server)[1], "reset")
         self.wait_idle()
+
+
+class FullBacklog(ProxyTest):
+    """The server does not accept yet: a sidecar is still connecting to it."""
+
+    def setUp(self):
+        super().setUp()
+        self.listener = socket.socket()
+        self.addCleanup(self.listener.close)
+        self.listener.bind(("127.0.0.1", 0))
+        self.listener.listen(0)
+        self.listener.settimeout(seconds(30))
+        self.first = peers.connect(self.listener.getsockname())
+        self.addCleanup(self.first.close)
+
+        def full():
+            # tcpi_unacked and tcpi_sacked of a listener: connections to accept, and the backlog
+            waiting, backlog = struct.unpack_from("II", self.listener.getsockopt(
+                socket.IPPROTO_TCP, socket.TCP_INFO, 32), 24)
+            return waiting > backlog
+        wait_until(full, "the backlog to be full")
+
+    def check(self, proxy, request):
+        """A client that sends `request` through `proxy` and is reset before the server accepts."""
+        with peers.connect(self.entry) as client:
+            client.sendall(request)
+            wait_until(lambda: all(p.get_json("/connections")["connections"] for p in self.proxies),
+                       "the connection to be in all proxies")
+            peers.reset(client)
+        # The event of the reset precedes the first request, or comes with it.
+        for _ in range(2):
+            proxy.get("/connections")
+        self.listener.accept()[0].close()
+        with self.listener.accept()[0] as server:
+            server.settimeout(seconds(20))
+            self.assertEqual(until_reset(server), (request, "reset"))
+        self.wait_idle()
+
+    def check_outbound(self, request):
+        proxy = self.start("out", [listener("out", "outbound", self.listener.getsockname())])
+        self.entry = proxy.address("out")
+        self.check(proxy, request)
+
+    def test_the_clients_sidecar_learns_of_the_reset_while_it_connects(self):
+        self.check_outbound(b"fire and forget")
+
+    def test_a_client_that_says_nothing_and_is_reset_is_shown_to_the_server(self):
+        self.check_outbound(b"")
+
+    def test_the_servers_sidecar_learns_of_the_reset_while_it_connects(self):
+        self.start_pair(self.listener.getsockname())
+        self.check(self.inbound, b"fire and forget")
 
 
 if __name__ == "__main__":
