@@ -57,14 +57,23 @@ std::optional<rlim_t> recent_limit(int fd) noexcept {
   return known;
 }
 
-}  // namespace
-
-bool descriptors_scarce(int fd, DescriptorUse use) noexcept {
-  const std::optional<rlim_t> limit = fd < 0 ? std::nullopt : recent_limit(fd);
+bool scarce_within(std::optional<rlim_t> limit, int fd, DescriptorUse use) noexcept {
   if (!limit) return false;
   const rlim_t once = std::min<rlim_t>(kDescriptorsKept, *limit / 8);
   const rlim_t kept = use == DescriptorUse::kNew ? 2 * once : once;
   return static_cast<rlim_t>(fd) >= *limit - kept;
+}
+
+}  // namespace
+
+bool descriptors_scarce(int fd, DescriptorUse use) noexcept {
+  rlimit limit{};
+  if (fd < 0 || ::getrlimit(RLIMIT_NOFILE, &limit) != 0) return false;
+  return scarce_within(limit.rlim_cur, fd, use);
+}
+
+bool descriptors_scarce_lately(int fd, DescriptorUse use) noexcept {
+  return fd >= 0 && scarce_within(recent_limit(fd), fd, use);
 }
 
 }  // namespace fairlead

@@ -28,5 +28,8 @@ enum class DescriptorUse {
 // True when `fd` is too high to be used for that. What is new leaves twice kDescriptorsKept
 // numbers, what was begun leaves them once.
 bool descriptors_scarce(int fd, DescriptorUse use) noexcept;
+// The same for each connection: mostly without a system call. May go by a limit that was lowered by
+// others a tenth of a second ago, for descriptors below those that were asked about before.
+bool descriptors_scarce_lately(int fd, DescriptorUse use) noexcept;
 
 }  // namespace fairlead

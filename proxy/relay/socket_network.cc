@@ -33,7 +33,7 @@ bool blames_source(int error) {
 // Of a connection that has been accepted: the other side of it.
 Result<FileDescriptor> make_socket(int family) {
   FileDescriptor socket = SMC_TRY(event::TcpStream::make_socket(family));
-  if (descriptors_scarce(socket.get(), DescriptorUse::kBegun))
+  if (descriptors_scarce_lately(socket.get(), DescriptorUse::kBegun))
     return system_error("socket", EMFILE);
   return socket;
 }

@@ -87,7 +87,7 @@ void Worker::accept(Direction direction, const SocketAddress& destination,
       (inbound && inbound_count_ + settings_.kept_for_outbound >= settings_.connections_max))
     return refuse(*stream, Refusal::kConnections);
   // The other side of the connection needs one more.
-  if (descriptors_scarce(stream->descriptor(), DescriptorUse::kNew))
+  if (descriptors_scarce_lately(stream->descriptor(), DescriptorUse::kNew))
     return refuse(*stream, Refusal::kDescriptors);
   std::optional<SocketMemory> memory;
   if (stream->descriptor() < 0)

@@ -6,7 +6,6 @@
 
 #include <cerrno>
 #include <fstream>
-#include <future>
 #include <string>
 
 #include "base/line_pace.h"
@@ -25,34 +24,30 @@ class Descriptors : public testing::Test {
     const rlimit lowered{numbers, before_.rlim_max};
     ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &lowered), 0);
   }
-  // On a new thread, which knows no limit yet.
-  static bool scarce(int fd, DescriptorUse use) {
-    return std::async(std::launch::async, [&] { return descriptors_scarce(fd, use); }).get();
-  }
   rlimit before_{};
 };
 
 TEST_F(Descriptors, TheLastAreKeptForWhatWasBegun) {
   limit(1024);
-  EXPECT_FALSE(scarce(1024 - 2 * kDescriptorsKept - 1, DescriptorUse::kNew));
-  EXPECT_TRUE(scarce(1024 - 2 * kDescriptorsKept, DescriptorUse::kNew));
-  EXPECT_FALSE(scarce(1024 - kDescriptorsKept - 1, DescriptorUse::kBegun));
-  EXPECT_TRUE(scarce(1024 - kDescriptorsKept, DescriptorUse::kBegun));
+  EXPECT_FALSE(descriptors_scarce(1024 - 2 * kDescriptorsKept - 1, DescriptorUse::kNew));
+  EXPECT_TRUE(descriptors_scarce(1024 - 2 * kDescriptorsKept, DescriptorUse::kNew));
+  EXPECT_FALSE(descriptors_scarce(1024 - kDescriptorsKept - 1, DescriptorUse::kBegun));
+  EXPECT_TRUE(descriptors_scarce(1024 - kDescriptorsKept, DescriptorUse::kBegun));
 }
 
 TEST_F(Descriptors, ASmallLimitKeepsAnEighth) {
   limit(64);
-  EXPECT_FALSE(scarce(47, DescriptorUse::kNew));
-  EXPECT_TRUE(scarce(48, DescriptorUse::kNew));
-  EXPECT_TRUE(scarce(56, DescriptorUse::kBegun));
+  EXPECT_FALSE(descriptors_scarce(47, DescriptorUse::kNew));
+  EXPECT_TRUE(descriptors_scarce(48, DescriptorUse::kNew));
+  EXPECT_TRUE(descriptors_scarce(56, DescriptorUse::kBegun));
 }
 
 // Others may change the limit while the proxy runs.
 TEST_F(Descriptors, ALowerLimitIsNoticedWithTheNextHigherDescriptor) {
   limit(1024);
-  EXPECT_FALSE(descriptors_scarce(20, DescriptorUse::kNew));
+  EXPECT_FALSE(descriptors_scarce_lately(20, DescriptorUse::kNew));
   limit(64);
-  EXPECT_TRUE(descriptors_scarce(50, DescriptorUse::kNew));
+  EXPECT_TRUE(descriptors_scarce_lately(50, DescriptorUse::kNew));
 }
 
 TEST_F(Descriptors, WhatHasNoDescriptorIsNotScarce) {
