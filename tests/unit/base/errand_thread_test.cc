@@ -1,0 +1,107 @@
+// Goal: errands run on a thread of their own, and one that blocks holds up neither the owner nor
+// the end of the process. Method: errands that wait until the test lets them go.
+#include "base/errand_thread.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <future>
+#include <memory>
+
+namespace fairlead {
+namespace {
+
+class Probe : public Errand {
+ public:
+  explicit Probe(std::atomic<int>& runs, bool returns = true) : runs_(&runs), returns_(returns) {}
+  bool run() noexcept override {
+    thread = std::this_thread::get_id();
+    ++*runs_;
+    return returns_;
+  }
+  std::thread::id thread;
+
+ private:
+  std::atomic<int>* runs_;
+  bool returns_;
+};
+
+class Blocked : public Errand {
+ public:
+  struct Gate {
+    std::promise<void> begun, open, left;
+  };
+  explicit Blocked(std::shared_ptr<Gate> gate) : gate_(std::move(gate)) {}
+  ~Blocked() override { gate_->left.set_value(); }
+  bool run() noexcept override {
+    gate_->begun.set_value();
+    gate_->open.get_future().wait();
+    return false;
+  }
+
+ private:
+  std::shared_ptr<Gate> gate_;
+};
+
+bool post(ErrandThread& thread, std::unique_ptr<Errand> errand) {
+  thread.post(errand);
+  return errand == nullptr;
+}
+
+TEST(ErrandThread, RunsOnAnotherThreadInTheOrderOfPosting) {
+  std::atomic<int> runs{0};
+  ErrandThread::Errands done;
+  {
+    ErrandThread thread(8);
+    for (int i = 0; i < 5; ++i) ASSERT_TRUE(post(thread, std::make_unique<Probe>(runs)));
+    while (done.size() < 5)
+      for (auto& errand : thread.take_done()) done.push_back(std::move(errand));
+  }
+  EXPECT_EQ(runs, 5);
+  for (const auto& errand : done)
+    EXPECT_NE(static_cast<Probe&>(*errand).thread, std::this_thread::get_id());
+}
+
+TEST(ErrandThread, EndsAfterWhatWaits) {
+  std::atomic<int> runs{0};
+  {
+    ErrandThread thread(64);
+    for (int i = 0; i < 64; ++i) ASSERT_TRUE(post(thread, std::make_unique<Probe>(runs, false)));
+  }
+  EXPECT_EQ(runs, 64);
+}
+
+TEST(ErrandThread, RefusesMoreThanItsLimitWhileOneBlocks) {
+  std::atomic<int> runs{0};
+  const auto gate = std::make_shared<Blocked::Gate>();
+  ErrandThread thread(3);
+  EXPECT_EQ(thread.running_for(std::chrono::steady_clock::now()), Duration::zero());
+  ASSERT_TRUE(post(thread, std::make_unique<Blocked>(gate)));
+  gate->begun.get_future().wait();
+  EXPECT_TRUE(post(thread, std::make_unique<Probe>(runs)));
+  EXPECT_TRUE(post(thread, std::make_unique<Probe>(runs)));
+  EXPECT_FALSE(post(thread, std::make_unique<Probe>(runs)));
+  EXPECT_GT(thread.running_for(std::chrono::steady_clock::now() + std::chrono::seconds(2)),
+            std::chrono::seconds(1));
+  EXPECT_EQ(thread.take_waiting().size(), 2u);
+  EXPECT_TRUE(post(thread, std::make_unique<Probe>(runs, false)));
+  gate->open.set_value();
+  gate->left.get_future().wait();
+}
+
+TEST(ErrandThread, ABlockedErrandDoesNotHoldUpTheEnd) {
+  std::atomic<int> runs{0};
+  const auto gate = std::make_shared<Blocked::Gate>();
+  {
+    ErrandThread thread(3);
+    ASSERT_TRUE(post(thread, std::make_unique<Blocked>(gate)));
+    gate->begun.get_future().wait();
+    ASSERT_TRUE(post(thread, std::make_unique<Probe>(runs)));
+  }
+  gate->open.set_value();  // would never come if the destructor waited for the errand
+  gate->left.get_future().wait();
+  EXPECT_EQ(runs, 0);
+}
+
+}  // namespace
+}  // namespace fairlead
