@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "base/ids.h"
@@ -28,15 +29,25 @@ class GrantTable {
 
  private:
   using Key = std::pair<PeerId, broker::BufferId>;
+  using OwnerKey = std::pair<std::uint32_t, PeerId>;  // a pod, or where there are none a peer
   struct Grant {
     std::uint32_t pod;
+    std::uint64_t number;  // grows
     CountedMapping memory;
   };
+  using Grants = std::multimap<Key, Grant>;
+  static OwnerKey owner_of(PeerId peer, std::uint32_t pod) {
+    return {pod, pod == 0 ? peer : PeerId{}};
+  }
   void make_room();
+  Grants::iterator erase(Grants::iterator grant);
 
   std::size_t max_;
+  std::uint64_t added_ = 0;
   // One buffer may be granted once for each channel with its owner.
-  std::multimap<Key, Grant> grants_;
+  Grants grants_;
+  std::map<OwnerKey, std::map<std::uint64_t, Grants::iterator>> owners_;  // the oldest first
+  std::set<std::pair<std::size_t, OwnerKey>> by_count_;                   // of owners_
 };
 
 }  // namespace fairlead::rdma::shm
