@@ -31,9 +31,7 @@ Result<FileDescriptor> make_memory(const char* name, std::size_t size_bytes) {
   return make_memfd(name, size_bytes, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
 }
 
-Result<FileDescriptor> make_blank() {
-  return make_memfd("fairlead-buffer", 0, F_SEAL_SHRINK | F_SEAL_SEAL);
-}
+Result<FileDescriptor> make_blank() { return make_memfd("fairlead-buffer", 0, F_SEAL_SHRINK); }
 
 Result<Bell> make_bell() {
   int ends[2] = {-1, -1};

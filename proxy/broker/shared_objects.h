@@ -16,7 +16,9 @@ inline constexpr std::size_t kChannelBytesMax = std::size_t{1} << 20;
 // Errors: kExhausted for descriptors and memory.
 Result<FileDescriptor> make_memory(const char* name, std::size_t size_bytes);
 
-// A memfd of size 0, sealed against shrinking and further sealing: its owner sets the size.
+// A memfd of size 0, sealed against shrinking: its owner sets the size, and then seals it against
+// growing and further sealing. Who makes it for another process cannot do that later: to set a size
+// or a seal takes the lock of the inode, which the other process can hold without end.
 Result<FileDescriptor> make_blank();
 
 // Two connected sockets on which nothing can be sent. shutdown(ring, SHUT_RDWR) wakes an

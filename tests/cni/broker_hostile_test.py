@@ -145,14 +145,17 @@ class Hostile(brokered.BrokerTest):
         self.assertEqual(two.enroll(b"two00000")[0], WELCOME)
         blank = one.wait_blank()
         seals = fcntl.fcntl(blank.descriptors[0], fcntl.F_GET_SEALS)
-        self.assertEqual(seals, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL)
+        self.assertEqual(seals, fcntl.F_SEAL_SHRINK)
         os.ftruncate(blank.descriptors[0], 4096)
+        fcntl.fcntl(blank.descriptors[0], fcntl.F_ADD_SEALS, fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
         os.pwrite(blank.descriptors[0], b"hello", 0)
         one.say(TAKE, number=blank.number)
         one.say(GRANT, b"two00000", number=blank.number)
         self.assertEqual(two.hear(), (GRANTED, 0, b"one00000"))
         self.assertEqual((two.last.instance, two.last.number), (one.instance, blank.number))
         self.assertEqual(os.pread(two.last.descriptors[0], 5, 0), b"hello")
+        with self.assertRaises(PermissionError):
+            os.ftruncate(two.last.descriptors[0], 8192)
         # A device that takes without end gets no more than its limit.
         taken = 1
         before = self.node("fairlead_node_broker_buffers_refused_total")

@@ -56,11 +56,18 @@ void Mapping::discard() noexcept {
   if (data_ != nullptr) (void)::madvise(data_, size_, MADV_REMOVE);
 }
 
-void Mapping::detach_from_file() noexcept {
+Mapping Mapping::detach_from_file() noexcept {
+  Mapping kept;
+  if (data_ == nullptr) return kept;
+  // An old size of 0 maps the same shared pages once more.
+  if (void* const again = ::mremap(data_, 0, size_, MREMAP_MAYMOVE); again != MAP_FAILED) {
+    kept.data_ = static_cast<std::byte*>(again);
+    kept.size_ = size_;
+  }
   // MAP_FIXED replaces the old pages in one step; a failure leaves them as they were.
-  if (data_ != nullptr)
-    (void)::mmap(data_, size_, PROT_READ | PROT_WRITE,
-                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+  (void)::mmap(data_, size_, PROT_READ | PROT_WRITE,
+               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+  return kept;
 }
 
 Result<Mapping> Mapping::map_private(std::size_t size_bytes) {
@@ -76,6 +83,8 @@ Result<Mapping> Mapping::map_private(std::size_t size_bytes) {
 Result<Mapping> map_blank(int fd, std::size_t size_bytes) {
   const auto length = static_cast<off_t>(size_bytes);
   if (::ftruncate(fd, length) != 0) return system_error("ftruncate", errno);
+  // Refused for the memfd of an earlier broker, which is sealed against further sealing.
+  (void)::fcntl(fd, F_ADD_SEALS, F_SEAL_GROW | F_SEAL_SEAL);
   if (strict_overcommit() && ::fallocate(fd, 0, 0, length) != 0)
     return system_error("fallocate", errno);
   return Mapping::map(fd, size_bytes);

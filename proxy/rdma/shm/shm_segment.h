@@ -1,5 +1,7 @@
 // Memory that two processes share: a sealed memfd and its mapping. Sealing against shrinking is
 // what makes it safe to touch memory that somebody else made: no page of the mapping can vanish.
+// Sealing against growing limits what a peer can make us wait for: a touch of a hole waits for a
+// peer that punches it, and that takes the longer, the more pages the file has.
 #pragma once
 
 #include <cstddef>
@@ -26,19 +28,22 @@ class Mapping {
   std::span<std::byte> bytes() const { return {data_, size_}; }
 
   // Gives the pages of shared memory back to the system, whoever else has them mapped; what is
-  // written afterwards is charged to the writer. When the kernel refuses, they stay.
+  // written afterwards is charged to the writer. When the kernel refuses, they stay. Takes the lock
+  // of the inode: blocks for as long as any process with its descriptor wants.
   void discard() noexcept;
 
   // Lets go of the shared memory but keeps the address range valid, as private zero pages: for
-  // views that somebody may still hold. When the kernel refuses, the shared memory stays.
-  void detach_from_file() noexcept;
+  // views that somebody may still hold. Returns the shared memory at other addresses; empty when
+  // the kernel refuses that. When it refuses to replace the pages, the shared memory stays.
+  Mapping detach_from_file() noexcept;
 
  private:
   std::byte* data_ = nullptr;
   std::size_t size_ = 0;
 };
 
-// Gives an empty memfd of ours its size and maps it. Errors: kExhausted for memory.
+// Gives an empty memfd of ours its size, seals it against growing and further sealing, and maps it.
+// What is sealed against further sealing already stays as it is. Errors: kExhausted for memory.
 Result<Mapping> map_blank(int fd, std::size_t size_bytes);
 
 // Maps a memfd that came from elsewhere. kMalformed unless it is a memfd of ordinary pages, sealed

@@ -70,11 +70,13 @@ TEST(ShmSegment, DetachedMappingStaysValidAndLetsGoOfTheFile) {
   ASSERT_TRUE(adopted);
   std::byte* const before = adopted->bytes().data();
   adopted->bytes()[0] = std::byte{1};
-  adopted->detach_from_file();
+  const Mapping file = adopted->detach_from_file();
   EXPECT_EQ(adopted->bytes().data(), before);
   EXPECT_EQ(adopted->bytes()[0], std::byte{0});
   adopted->bytes()[0] = std::byte{2};
   EXPECT_EQ(segment.mapping.bytes()[0], std::byte{1});
+  ASSERT_EQ(file.bytes().size(), 8192u);
+  EXPECT_EQ(file.bytes()[0], std::byte{1});
 }
 
 TEST(ShmSegment, RefusesMemoryThatCouldVanish) {
@@ -98,7 +100,8 @@ TEST(ShmSegment, RefusesMemoryThatMayNotBeWritten) {
   EXPECT_EQ(adopt_segment(sealed.get(), 8192).error().code, Errc::kPermission);
 }
 
-TEST(ShmSegment, BlankGetsItsSizeOnceAndCannotShrink) {
+// A peer that could grow it could fill and punch as much as it likes, while our touch waits.
+TEST(ShmSegment, BlankGetsItsSizeOnce) {
   const FileDescriptor blank = std::move(broker::make_blank().value());
   EXPECT_EQ(adopt_whole_segment(blank.get()).error().code, Errc::kMalformed);
   auto mapping = map_blank(blank.get(), 8192);
@@ -110,6 +113,24 @@ TEST(ShmSegment, BlankGetsItsSizeOnceAndCannotShrink) {
   EXPECT_EQ(whole->bytes()[8191], std::byte{3});
   EXPECT_EQ(::ftruncate(blank.get(), 4096), -1);
   EXPECT_EQ(::fcntl(blank.get(), F_ADD_SEALS, F_SEAL_WRITE), -1);
+  EXPECT_EQ(::ftruncate(blank.get(), 16384), -1);
+  EXPECT_EQ(errno, EPERM);
+  const char byte = 1;
+  EXPECT_EQ(::pwrite(blank.get(), &byte, 1, 8192), -1);
+  EXPECT_EQ(::fallocate(blank.get(), 0, 0, 16384), -1);
+}
+
+// The blank of an earlier broker is sealed against further sealing, and the memory of an earlier
+// sidecar is not sealed against growing.
+TEST(ShmSegment, BlankOfAnEarlierBrokerGetsItsSizeToo) {
+  const FileDescriptor blank(::memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  ASSERT_EQ(::fcntl(blank.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_SEAL), 0);
+  auto mapping = map_blank(blank.get(), 8192);
+  ASSERT_TRUE(mapping);
+  mapping->bytes()[8191] = std::byte{3};
+  auto whole = adopt_whole_segment(blank.get());
+  ASSERT_TRUE(whole);
+  EXPECT_EQ(whole->bytes()[8191], std::byte{3});
   ASSERT_EQ(::ftruncate(blank.get(), kBufferBytesMax + 4096), 0);
   EXPECT_EQ(adopt_whole_segment(blank.get()).error().code, Errc::kMalformed);
 }
