@@ -66,6 +66,17 @@ Result<Channel*> Backplane::channel_to(PeerId peer) {
   return channel;
 }
 
+void Backplane::discard_buffer(Mapping memory, const BufferId& buffer) {
+  discards_.add(std::move(memory), buffer);
+  start_timer();
+}
+
+void Backplane::free_discarded() {
+  if (!discards_.any()) return;
+  for (const BufferId& buffer : discards_.take_done(std::chrono::steady_clock::now()))
+    channels_.connector().free_buffer(buffer);
+}
+
 void Backplane::release(Channel& channel, QpNumber queue_pair) {
   SMC_ASSERT(channel.users != 0);
   channel.remote.forget_views(queue_pair);
@@ -225,6 +236,7 @@ void Backplane::ring_doorbells() {
   });
   for (Channel* channel : slow)
     kill(*channel, Error{Errc::kExhausted, "a bell that takes too long to ring"});
+  free_discarded();
   channels_.connector().flush();
 }
 

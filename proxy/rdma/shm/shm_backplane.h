@@ -13,6 +13,7 @@
 #include "rdma/device.h"
 #include "rdma/shm/shm_buffer.h"
 #include "rdma/shm/shm_channel_table.h"
+#include "rdma/shm/shm_discards.h"
 #include "rdma/shm/shm_events.h"
 #include "rdma/shm/shm_grant_table.h"
 #include "rdma/shm/shm_queue_pair_table.h"
@@ -61,7 +62,7 @@ class Backplane {
   void release(Channel& channel, QpNumber queue_pair);
   // The memory of a new buffer, and of one that is destroyed.
   Result<Blank> take_buffer() { return channels_.connector().take_buffer(); }
-  void free_buffer(const BufferId& buffer) { channels_.connector().free_buffer(buffer); }
+  void discard_buffer(Mapping memory, const BufferId& buffer);
   // Tells the peer of the channel of a buffer of ours and lets it have the memory.
   void announce(Channel& channel, const ControlMessage& announcement);
   void send(Channel& channel, const ControlMessage& message);
@@ -87,6 +88,7 @@ class Backplane {
   void note_fault(PeerId peer, const Error& error);
   void handle_bell(Channel& channel);
   void check_peer(Channel& channel);
+  void free_discarded();
   void handle_timer();
   void start_timer();
   void check_waits();
@@ -114,10 +116,11 @@ class Backplane {
 
   bool addressable_;
   std::vector<Port> ports_;
-  FileDescriptor timer_;  // timerfd: runs while control messages wait
+  FileDescriptor timer_;  // timerfd: runs while control messages or discards_ wait
   bool timer_runs_ = false;
   Duration grant_wait_ = kGrantWaitMax;
   Duration control_stall_ = kControlStallMax;
+  Discards discards_;
   ChannelTable channels_;
   GrantTable grants_;  // counts in the budget of channels_
   QueuePairTable queue_pairs_;

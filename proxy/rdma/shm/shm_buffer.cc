@@ -121,8 +121,7 @@ ShmBuffer::~ShmBuffer() {
   }
   if (id_.is_zero()) return;
   // A peer that keeps its mapping keeps none of the pages.
-  mapping_.discard();
-  domain_->backplane().free_buffer(id_);
+  domain_->backplane().discard_buffer(std::move(mapping_), id_);
 }
 
 }  // namespace fairlead::rdma::shm

@@ -63,6 +63,7 @@ inline constexpr std::size_t kMappingsPerProcessMax = 32768;
 inline constexpr std::size_t kMappedBytesPerDeviceMax = std::size_t{1} << 40;
 inline constexpr std::size_t kMappingsPerPodMax = kMappingsPerDeviceMax / 8;
 inline constexpr std::size_t kMappedBytesPerPodMax = kMappedBytesPerDeviceMax / 8;
+inline constexpr std::size_t kUnmapsWaitingMax = 1024;    // for the thread that unmaps, of a device
 inline constexpr std::size_t kUnclaimedGrantsMax = 4096;  // granted, and not announced yet
 
 inline constexpr std::size_t kControlQueueMax = 8192;  // messages that the ring did not take
@@ -86,6 +87,10 @@ inline constexpr std::chrono::milliseconds kWaitCheckInterval{100};
 // Buffers of our own: how long an empty stock is waited for, and how long it is not after that.
 inline constexpr std::chrono::milliseconds kStockWaitMax{10};
 inline constexpr std::chrono::seconds kStockWaitPause{1};
+// Buffers of a device that were freed, and whose pages are still to be given back. Behind one that
+// takes longer than kDiscardWaitMax, others are freed without that.
+inline constexpr std::size_t kDiscardsWaitingMax = 1024;
+inline constexpr std::chrono::seconds kDiscardWaitMax{1};
 inline constexpr std::chrono::seconds kAcceptRetry{1};  // after a listener could not be emptied
 inline constexpr std::size_t kStockMax = 64;  // blanks that are kept; the broker sends fewer
 inline constexpr std::size_t kConnectorEventsMax = 1024;  // read and not handled

@@ -1,6 +1,7 @@
 #include "rdma/shm/shm_map_budget.h"
 
 #include <atomic>
+#include <memory>
 
 #include "rdma/shm/shm_limits.h"
 
@@ -9,6 +10,15 @@ namespace {
 
 // Of all devices of the process, which belong to different threads.
 std::atomic<std::size_t> process_mappings{0};
+
+class Unmap final : public Errand {
+ public:
+  explicit Unmap(Mapping mapping) : mapping_(std::move(mapping)) {}
+  bool run() noexcept override { return false; }  // its destructor unmaps
+
+ private:
+  Mapping mapping_;
+};
 
 }  // namespace
 
@@ -23,7 +33,14 @@ CountedMapping& CountedMapping::operator=(CountedMapping&& other) noexcept {
 }
 
 CountedMapping::~CountedMapping() {
-  if (budget_ != nullptr) budget_->give_back(pod_, mapping_.bytes().size());
+  if (budget_ == nullptr) return;
+  budget_->give_back(pod_, mapping_.bytes().size());
+  budget_->unmap(std::move(mapping_));
+}
+
+void CountedMapping::detach_from_file() noexcept {
+  Mapping file = mapping_.detach_from_file();
+  if (budget_ != nullptr) budget_->unmap(std::move(file));
 }
 
 // Who has a channel can grant without end, whether its announcements are believed or not: what one
@@ -60,6 +77,12 @@ void MapBudget::give_back(std::uint32_t pod, std::size_t size_bytes) {
   if (own == shares_.end()) return;
   own->second.bytes -= size_bytes;
   if (--own->second.count == 0) shares_.erase(own);
+}
+
+void MapBudget::unmap(Mapping mapping) {
+  if (mapping.bytes().empty()) return;
+  std::unique_ptr<Errand> errand = std::make_unique<Unmap>(std::move(mapping));
+  unmaps_.post(errand);
 }
 
 }  // namespace fairlead::rdma::shm

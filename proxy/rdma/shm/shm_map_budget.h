@@ -1,5 +1,6 @@
 // How much of peers' memory one device has mapped. Each mapping takes address space and one of the
-// process's mappings, of which there is a limit that malloc(3) shares.
+// process's mappings, of which there is a limit that malloc(3) shares. Who unmaps a file last frees
+// its pages, and a peer may have filled it: so an errand thread unmaps.
 #pragma once
 
 #include <cstddef>
@@ -7,7 +8,9 @@
 #include <unordered_map>
 #include <utility>
 
+#include "base/errand_thread.h"
 #include "base/result.h"
+#include "rdma/shm/shm_limits.h"
 #include "rdma/shm/shm_segment.h"
 
 namespace fairlead::rdma::shm {
@@ -26,7 +29,7 @@ class CountedMapping {
   ~CountedMapping();
 
   std::span<std::byte> bytes() const { return mapping_.bytes(); }
-  void detach_from_file() noexcept { mapping_.detach_from_file(); }
+  void detach_from_file() noexcept;
 
  private:
   friend class MapBudget;
@@ -57,6 +60,9 @@ class MapBudget {
     std::size_t bytes = 0;
   };
   void give_back(std::uint32_t pod, std::size_t size_bytes);
+  // Here when kUnmapsWaitingMax wait.
+  void unmap(Mapping mapping);
+  ErrandThread unmaps_{kUnmapsWaitingMax};
   std::unordered_map<std::uint32_t, Share> shares_;  // by pod
   std::size_t count_ = 0;
   std::size_t bytes_ = 0;

@@ -186,8 +186,9 @@ void Backplane::handle_timer() {
 }
 
 void Backplane::check_waits() {
-  bool waits = false;
   const TimePoint now = now_();
+  free_discarded();
+  bool waits = discards_.any();
   std::vector<Channel*> stalled;
   channels_.for_each([&](Channel& channel) {
     if (channel.awaiting_grant) {

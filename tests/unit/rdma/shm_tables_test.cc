@@ -1,9 +1,11 @@
 // The tables of a device: what a peer told, its own queue pairs, and events that wait.
+#include <fcntl.h>
 #include <gtest/gtest.h>
 
 #include <set>
 #include <vector>
 
+#include "base/cpu_time.h"
 #include "broker/shared_objects.h"
 #include "rdma/shm/shm_events.h"
 #include "rdma/shm/shm_grant_table.h"
@@ -305,6 +307,42 @@ TEST(ShmMapBudget, OnePodLeavesAddressSpaceToOthers) {
   CountedMapping moved = std::move(greedy.back());
   greedy.clear();
   EXPECT_EQ(budget.bytes(), kBufferBytesMax);
+}
+
+// Of a full memfd that nobody else has any more; how long it took to let go of it.
+template <class Drop>
+Duration time_to_drop(Drop drop) {
+  constexpr std::size_t kBytes = std::size_t{128} << 20;
+  FileDescriptor memory = std::move(broker::make_memory("test", kBytes).value());
+  EXPECT_EQ(::fallocate(memory.get(), 0, 0, kBytes), 0);
+  return drop(std::move(memory));
+}
+
+// To unmap it last frees its pages. The processor time does not depend on who runs beside us.
+TEST(ShmMapBudget, AThreadOfItsOwnFreesWhatAPeerHasFilled) {
+  const Duration here = time_to_drop([](FileDescriptor memory) {
+    auto mapping = adopt_whole_segment(memory.get());
+    EXPECT_TRUE(mapping);
+    memory.reset();
+    const Duration begun = thread_cpu_time();
+    *mapping = Mapping();
+    return thread_cpu_time() - begun;
+  });
+  MapBudget budget;
+  const auto in_budget = [&](bool detach) {
+    return time_to_drop([&](FileDescriptor memory) {
+      auto mapping = budget.map(memory.get(), 1);
+      EXPECT_TRUE(mapping);
+      memory.reset();
+      const Duration begun = thread_cpu_time();
+      if (detach) mapping->detach_from_file();
+      *mapping = CountedMapping();
+      return thread_cpu_time() - begun;
+    });
+  };
+  EXPECT_LT(in_budget(false), here / 4);
+  EXPECT_LT(in_budget(true), here / 4);
+  EXPECT_EQ(budget.count(), 0u);
 }
 
 TEST(ShmQueuePairTable, NumbersAreUniqueAndNotReusedSoon) {

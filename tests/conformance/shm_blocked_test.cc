@@ -1,0 +1,154 @@
+// Goal: a peer that has the descriptor of our memory cannot block a worker by it. Method: a thread
+// writes into the memory from a page that does not come (userfaultfd), and so keeps the lock of its
+// inode; a watchdog brings the page when the device waits for it.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <linux/userfaultfd.h>
+#include <poll.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <future>
+#include <string>
+#include <thread>
+
+#include "conformance/endpoint.h"
+#include "conformance/shm_device_pair.h"
+#include "rdma/shm/shm_segment.h"
+
+namespace fairlead::rdma::shm {
+namespace {
+
+// A page that does not come before give().
+class MissingPage {
+ public:
+  static constexpr std::size_t kBytes = 4096;
+  MissingPage()
+      : uffd_(static_cast<int>(::syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK))),
+        page_(std::move(Mapping::map_private(kBytes).value())) {
+    uffdio_api api{.api = UFFD_API, .features = 0, .ioctls = 0};
+    uffdio_register range{};
+    range.range = {address(), kBytes};
+    range.mode = UFFDIO_REGISTER_MODE_MISSING;
+    ready_ = uffd_ && ::ioctl(uffd_.get(), UFFDIO_API, &api) == 0 &&
+             ::ioctl(uffd_.get(), UFFDIO_REGISTER, &range) == 0;
+  }
+  bool ready() const { return ready_; }
+  const void* data() const { return page_.bytes().data(); }
+  // Until a thread waits for it.
+  void wait_wanted() {
+    pollfd wanted{uffd_.get(), POLLIN, 0};
+    while (::poll(&wanted, 1, -1) < 0) {
+    }
+  }
+  void give() {
+    uffdio_zeropage zero{};
+    zero.range = {address(), kBytes};
+    (void)::ioctl(uffd_.get(), UFFDIO_ZEROPAGE, &zero);
+  }
+
+ private:
+  std::uint64_t address() const { return reinterpret_cast<std::uint64_t>(page_.bytes().data()); }
+  FileDescriptor uffd_;
+  Mapping page_;
+  bool ready_ = false;
+};
+
+// The lock of a memfd's inode, kept until release(), or until kTooLong has passed.
+class HeldInode {
+ public:
+  static constexpr std::chrono::seconds kTooLong{20};
+  explicit HeldInode(FileDescriptor memory) : memory_(std::move(memory)) {
+    if (!ready()) return;
+    writer_ = std::thread([this] { (void)!::pwrite(memory_.get(), page_.data(), 1, 0); });
+    page_.wait_wanted();
+    watchdog_ = std::thread([this, let_go = let_go_.get_future()] {
+      too_long = let_go.wait_for(kTooLong) == std::future_status::timeout;
+      page_.give();
+    });
+  }
+  ~HeldInode() { release(); }
+  bool ready() const { return page_.ready(); }
+  void release() {
+    if (!watchdog_.joinable()) return;
+    let_go_.set_value();
+    watchdog_.join();
+    writer_.join();
+  }
+  std::atomic<bool> too_long{false};
+
+ private:
+  FileDescriptor memory_;
+  MissingPage page_;
+  std::promise<void> let_go_;
+  std::thread writer_, watchdog_;
+};
+
+// Of the descriptors of this process, a copy of the one for memory of that size.
+FileDescriptor find_memory(std::size_t size_bytes) {
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    const int fd = std::stoi(entry.path().filename().string());
+    struct stat status {};
+    if (::fcntl(fd, F_GET_SEALS) >= 0 && ::fstat(fd, &status) == 0 &&
+        status.st_size == static_cast<off_t>(size_bytes))
+      return FileDescriptor(::fcntl(fd, F_DUPFD_CLOEXEC, 0));
+  }
+  return {};
+}
+
+constexpr std::size_t kHeldBytes = 3 << 20, kOtherBytes = 5 << 20;
+
+class ShmBlocked : public testing::Test {
+ protected:
+  std::unique_ptr<RegisteredBuffer> make_buffer(std::size_t size_bytes) {
+    return std::move(device_->allocate_buffer(end_->domain(), size_bytes, BufferUse::kRmb).value());
+  }
+  // Until no descriptor of memory of that size is open.
+  bool is_freed(std::size_t size_bytes) {
+    for (int turn = 0; turn < 1000; ++turn) {
+      if (!find_memory(size_bytes)) return true;
+      end_->watcher().wait(*device_, 10);
+      end_->turn();
+    }
+    return false;
+  }
+
+  FabricDirectory directory_;
+  std::unique_ptr<ShmDevice> device_ = open_device(directory_, 1);
+  std::unique_ptr<Endpoint> end_ = std::make_unique<Endpoint>(*device_);
+};
+
+TEST_F(ShmBlocked, WhoHoldsTheInodeOfAFreedBufferBlocksNobody) {
+  auto held_buffer = make_buffer(kHeldBytes);
+  auto other = make_buffer(kOtherBytes);
+  auto held = std::make_unique<HeldInode>(find_memory(kHeldBytes));
+  if (!held->ready()) GTEST_SKIP() << "userfaultfd(2) is not allowed here: " << strerror(errno);
+  held_buffer.reset();
+  EXPECT_FALSE(held->too_long) << "the device waits for the inode";
+  // One that is freed behind it is freed, without its pages being given back.
+  other.reset();
+  EXPECT_TRUE(is_freed(kOtherBytes));
+  EXPECT_FALSE(held->too_long) << "others wait for the inode";
+  held.reset();
+  EXPECT_TRUE(is_freed(kHeldBytes));
+}
+
+TEST_F(ShmBlocked, WhoHoldsTheInodeOfAFreedBufferDoesNotHoldUpTheEnd) {
+  auto buffer = make_buffer(kHeldBytes);
+  HeldInode held(find_memory(kHeldBytes));
+  if (!held.ready()) GTEST_SKIP() << "userfaultfd(2) is not allowed here: " << strerror(errno);
+  buffer.reset();
+  end_.reset();
+  device_.reset();
+  EXPECT_FALSE(held.too_long) << "the end of the device waits for the inode";
+}
+
+}  // namespace
+}  // namespace fairlead::rdma::shm
