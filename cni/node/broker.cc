@@ -72,7 +72,7 @@ Outcome<std::unique_ptr<Broker>> Broker::create(BrokerSettings settings) {
   made->book_.restore(record.owners);
   if (auto stored = store_broker_record(made->settings_.run_dir, record); !stored)
     return tl::unexpected(stored.error());
-  made->remembered_ = made->book_.changes();
+  made->remembered_.changes = made->book_.changes();
   return made;
 }
 
@@ -113,6 +113,7 @@ void Broker::run() {
     if (now_() >= next_look_) look();
     probe_due(now_());
     resume_paused(now_());
+    charge_for_closing();
     remember();
   }
 }
@@ -346,6 +347,7 @@ bool Broker::drop(Member member) {
     shares_.grant_let_go(name);
     return true;
   });
+  closer_.close(name, found->second->take_descriptors());
   book_.disconnect(member);
   unfinished_.erase(member);
   members_.erase(found);
@@ -398,17 +400,24 @@ bool Broker::send(Member member, const Message& message, std::span<const int> fd
   return true;
 }
 
+// To free memory takes no longer than to fill it, which the pod has paid for. So what it pays here
+// is bounded, and a sidecar that ends with much memory does not keep its successor waiting.
+void Broker::charge_for_closing() {
+  for (const auto& [pod, spent] : closer_.take_spent())
+    charge_time(book_, pod, std::min<Duration>(spent, kTimePerRequest * kClosingRequestsMax));
+}
+
 void Broker::warn(std::string_view event, const std::string& pod, std::string_view what) {
   lines_.write(LogLevel::kWarn, kLogger, event, now_(),
                [&](LogEvent& line) { line.field("container", pod).field("what", what); });
 }
 
 void Broker::remember() {
-  if (remembered_ == book_.changes()) return;
+  if (remembered_.changes == book_.changes()) return;
   const auto stored = store_broker_record(settings_.run_dir, {fabric_, book_.ownerships()});
-  if (stored) remembered_ = book_.changes();
+  if (stored) remembered_.changes = book_.changes();
   const std::string trouble = stored ? "" : stored.error().message;
-  if (std::exchange(record_trouble_, trouble) == trouble || stored) return;
+  if (std::exchange(remembered_.trouble, trouble) == trouble || stored) return;
   LogEvent(LogLevel::kWarn, kLogger, "record_not_written").field("what", trouble);
 }
 

@@ -20,6 +20,7 @@
 #include "base/handle.h"
 #include "base/paced_lines.h"
 #include "cni/node/broker_book.h"
+#include "cni/node/broker_closer.h"
 #include "cni/node/broker_member.h"
 #include "cni/node/broker_shares.h"
 #include "cni/node/pod_watch.h"
@@ -129,6 +130,7 @@ class Broker {
   bool watch(int fd, std::uint32_t events);
   void rewatch(Member member);
   void unwatch(int fd);
+  void charge_for_closing();
   void remember();
   // A line that pods can cause. `event` is a string literal.
   void warn(std::string_view event, const std::string& pod, std::string_view what);
@@ -144,9 +146,13 @@ class Broker {
   std::size_t buffers_max_ = kBuffersPerNodeMax;
   BrokerBook book_;
   BrokerShares shares_;
+  BrokerCloser closer_;
   PacedLines lines_{kBrokerLines, kBrokerLineInterval};
-  std::uint64_t remembered_ = 0;  // book_.changes() of what is in the file
-  std::string record_trouble_;    // why it could not be written, the last time
+  struct Record {
+    std::uint64_t changes = 0;  // book_.changes() of what is in the file
+    std::string trouble;        // why it could not be written, the last time
+  };
+  Record remembered_;
   std::map<std::string, Pod> pods_;
   std::unordered_map<int, std::unique_ptr<BrokerMember>> members_;  // by descriptor
   std::set<Member> unfinished_;  // more requests than one turn handles

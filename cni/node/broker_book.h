@@ -39,6 +39,8 @@ inline constexpr double kRequestsPerPeerId = 64;
 // the first. The pod can make it long, by watchers at its end of the socket.
 inline constexpr std::chrono::microseconds kTimePerRequest{50};
 inline constexpr double kRequestsDebtMax = 512;
+// What the buffers of one device that goes may cost, or one buffer that it frees.
+inline constexpr int kClosingRequestsMax = 4096;
 
 class BrokerBook {
  public:

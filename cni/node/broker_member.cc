@@ -41,6 +41,14 @@ Result<void> BrokerMember::send(const Message& message, std::span<const int> fds
   return {};
 }
 
+std::vector<FileDescriptor> BrokerMember::take_descriptors() {
+  std::vector<FileDescriptor> taken;
+  for (auto& [number, buffer] : buffers) taken.push_back(std::move(buffer.memory));
+  for (Waiting& waiting : outbox_)
+    for (FileDescriptor& fd : waiting.fds) taken.push_back(std::move(fd));
+  return taken;
+}
+
 Result<void> BrokerMember::flush() {
   while (!outbox_.empty()) {
     std::vector<int> fds;

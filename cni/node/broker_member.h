@@ -45,6 +45,9 @@ class BrokerMember {
   std::size_t waiting() const { return outbox_.size(); }
   std::size_t waiting_descriptors() const { return waiting_descriptors_; }
 
+  // Those of its buffers and of records that wait: it is about to be destroyed.
+  std::vector<FileDescriptor> take_descriptors();
+
   // By the number of the buffer.
   std::unordered_map<std::uint64_t, Buffer> buffers;
   std::size_t blanks = 0;

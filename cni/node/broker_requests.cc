@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "cni/node/broker.h"
+#include "cni/node/broker_meter.h"
 
 namespace fairlead::cni::node {
 namespace {
@@ -172,6 +173,10 @@ bool Broker::take_or_free(Member member, const Request& request) {
     return drop_hostile(member, "buffer of somebody else, or taken twice");
   if (std::exchange(found->second.blank, false)) --device.blanks;
   if (!take) {
+    const BrokerMeter meter(book_, book_.pod_of(member));
+    std::vector<FileDescriptor> memory;
+    memory.push_back(std::move(found->second.memory));
+    closer_.close(book_.pod_of(member), std::move(memory));
     device.buffers.erase(found);
     --pods_.at(book_.pod_of(member)).buffers;
     --counts_.buffers;
