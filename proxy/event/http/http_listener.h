@@ -8,7 +8,8 @@
 namespace fairlead::event {
 
 // Bound and listening, not blocking. A socket file that nobody listens on any more is replaced; a
-// new one has mode 0600. [::] listens for IPv4 too, and for IPv4 alone where the kernel has no IPv6.
+// new one has mode 0600. [::] listens for IPv4 too, and for IPv4 alone where the kernel has no
+// IPv6.
 Result<FileDescriptor> open_http_listener(const HttpEndpoint& endpoint);
 
 // `asked`, with the port that the kernel chose if it was 0.
