@@ -155,7 +155,7 @@ class Repair(ClusterTest):
         self.assertEqual(self.api.reports, [])
 
     def test_counts_what_it_cannot_repair(self):
-        gone = self.running_pod(("10.88.6.3/24",))
+        gone = self.running_pod(("10.88.8.3/24",))
         gone.close()
         self.start_agent("--repair")
         self.wait(lambda: self.parts("missing")[0] == 1, "the pod without redirect")
