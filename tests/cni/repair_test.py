@@ -12,8 +12,8 @@ from plugin import IN, main, seconds
 class Repair(ClusterTest):
     def test_gives_a_running_pod_what_add_gives(self):
         # Addresses that no pod of another test uses: the agent checks all namespaces.
-        model = self.pod(("10.88.5.1/24", "fd88:5::1/64"))
-        late = self.running_pod(("10.88.5.2/24", "fd88:5::2/64"))
+        model = self.pod(("10.88.9.1/24", "fd88:5::1/64"))
+        late = self.running_pod(("10.88.9.2/24", "fd88:5::2/64"))
         self.start_agent("--repair")
         self.wait(lambda: self.api.reasons() == [(late.name, "FairleadRepaired")], "the event")
         self.assert_set_up(late)
