@@ -8,6 +8,7 @@ from pathlib import Path
 sys.path.insert(1, str(Path(__file__).resolve().parents[1]))
 
 from comparison import Comparison, Difference
+from memcached_suite import checks_of
 from place import Carried
 from suite import main
 from suite_base import FAILED, PASSED, WHOLE, Suite
@@ -100,6 +101,16 @@ class Counts(unittest.TestCase):
 
     def test_difference_of_two_counts(self):
         self.assertIsNotNone(self.carried(out_smcr=3, in_smcr=3).since(self.carried(out_smcr=3)).wrong("smcr"))
+
+
+class Memcached(unittest.TestCase):
+    def test_names_of_checks_do_not_change_between_runs(self):
+        self.assertEqual(checks_of("ok 1 - creating unix domain socket /tmp/memcachetest123\nok 2\n"
+                                   f"ok 3 - foo == '{'XY' * 40}'\n"),
+                         {"creating unix domain socket /tmp/memcachetest*": PASSED, "2": PASSED, "foo == '*'": PASSED})
+
+    def test_a_repeated_check_fails_if_one_of_them_does(self):
+        self.assertEqual(checks_of("ok 1 - got it\nnot ok 2 - got it\nok 3 - got it\n"), {"got it": FAILED})
 
 
 if __name__ == "__main__":
