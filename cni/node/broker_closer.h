@@ -1,5 +1,6 @@
-// Closes descriptors of memory that pods have had. Who closes a file last frees its pages, and a
-// pod may have filled it: so an errand thread does it, and the pod pays for the time.
+// Closes descriptors of memory that pods had. The last close(2) of a file frees its pages, which
+// takes long if the pod has filled it. Therefore an errand thread closes, and the pod is charged
+// for the time.
 #pragma once
 
 #include <cstddef>

@@ -9,6 +9,7 @@
 #include "cni/json_text.h"
 #include "cni/node/api_call.h"
 #include "cni/node/node_label.h"
+#include "cni/node/pod_event.h"
 #include "cni/pod_cgroup.h"
 #include "event/https/cluster_event.h"
 
@@ -21,11 +22,7 @@ constexpr int kCreated = 201;
 
 event::ClusterEvent event_about(const Repaired& repaired, const std::string& node) {
   const NodePod& pod = *repaired.pod;
-  event::ClusterEvent event;
-  event.component = "fairlead-node";
-  event.host = node;
-  event.name_space = pod.name_space;
-  event.about = {"v1", "Pod", pod.name, pod.uid};
+  event::ClusterEvent event = pod_event(node, pod.name_space, pod.name, pod.uid);
   event.warning = !repaired.done;
   event.reason = repaired.done ? "FairleadRepaired" : "FairleadNotRepaired";
   event.message = repaired.done

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "cni/node/pod_event.h"
+
 namespace fairlead::cni::node {
 namespace {
 
@@ -14,11 +16,7 @@ const FallbackInfo* find_reason(std::string_view name) {
 
 event::ClusterEvent event_about(const PodFinding& pod, const FallbackInfo& info,
                                 const std::string& node) {
-  event::ClusterEvent event;
-  event.component = "fairlead-node";
-  event.host = node;
-  event.name_space = pod.name_space;
-  event.about = {"v1", "Pod", pod.name, pod.uid};
+  event::ClusterEvent event = pod_event(node, pod.name_space, pod.name, pod.uid);
   event.warning = !info.expected;
   event.reason = "FairleadFallback";
   event.message = "A connection is TCP instead of SMC-R: " + std::string(info.sentence) +

@@ -17,8 +17,8 @@ inline constexpr std::size_t kChannelBytesMax = std::size_t{1} << 20;
 Result<FileDescriptor> make_memory(const char* name, std::size_t size_bytes);
 
 // A memfd of size 0, sealed against shrinking: its owner sets the size, and then seals it against
-// growing and further sealing. Who makes it for another process cannot do that later: to set a size
-// or a seal takes the lock of the inode, which the other process can hold without end.
+// growing and further sealing. The maker cannot do that once another process has the descriptor:
+// setting a size or a seal takes the lock of the inode, which that process can hold indefinitely.
 Result<FileDescriptor> make_blank();
 
 // Two connected sockets on which nothing can be sent. shutdown(ring, SHUT_RDWR) wakes an

@@ -42,21 +42,6 @@ std::string peer_of(int fd) {
   return address ? to_string(address->unmapped()) : "";
 }
 
-Result<void> send_all(int fd, const std::uint8_t* bytes, std::size_t count, TimePoint deadline) {
-  while (count > 0) {
-    const ssize_t sent = ::send(fd, bytes, count, MSG_NOSIGNAL);
-    if (sent > 0) {
-      bytes += sent;
-      count -= static_cast<std::size_t>(sent);
-    } else if (errno == EAGAIN) {
-      SMC_TRY(wait_for(fd, POLLOUT, deadline, kLate));
-    } else if (errno != EINTR) {
-      return system_error("send", errno);
-    }
-  }
-  return {};
-}
-
 // Returns all bytes to their sender, until its end of stream.
 Result<std::uint64_t> return_all(int fd, TimePoint deadline) {
   Chunk chunk;
@@ -65,7 +50,8 @@ Result<std::uint64_t> return_all(int fd, TimePoint deadline) {
     const ssize_t received = ::recv(fd, chunk.data(), chunk.size(), 0);
     if (received == 0) return bytes;
     if (received > 0) {
-      SMC_TRY(send_all(fd, chunk.data(), static_cast<std::size_t>(received), deadline));
+      const auto part = std::span(chunk).first(static_cast<std::size_t>(received));
+      SMC_TRY(send_all(fd, part, deadline, kLate));
       bytes += static_cast<std::uint64_t>(received);
     } else if (errno == EAGAIN) {
       SMC_TRY(wait_for(fd, POLLIN, deadline, kLate));
@@ -163,12 +149,6 @@ Result<EchoResult> try_once(const std::string& host, std::uint16_t port, std::ui
 }  // namespace
 
 Result<EchoServer> EchoServer::listen(std::uint16_t port) {
-  sockaddr_in6 any6{};
-  any6.sin6_family = AF_INET6;
-  any6.sin6_port = htons(port);
-  sockaddr_in any4{};
-  any4.sin_family = AF_INET;
-  any4.sin_port = htons(port);
   FileDescriptor fd(::socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   const bool is_v6 = static_cast<bool>(fd);
   if (!is_v6) fd = FileDescriptor(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
@@ -179,10 +159,9 @@ Result<EchoServer> EchoServer::listen(std::uint16_t port) {
     return system_error("SO_REUSEADDR", errno);
   if (is_v6 && ::setsockopt(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off)) != 0)
     return system_error("IPV6_V6ONLY", errno);
-  const auto* address =
-      is_v6 ? reinterpret_cast<const sockaddr*>(&any6) : reinterpret_cast<const sockaddr*>(&any4);
-  if (::bind(fd.get(), address, is_v6 ? sizeof(any6) : sizeof(any4)) != 0)
-    return system_error("bind", errno);
+  const SocketAddress any =
+      is_v6 ? SocketAddress(in6_addr{}, port) : SocketAddress(in_addr{}, port);
+  if (::bind(fd.get(), any.data(), any.size()) != 0) return system_error("bind", errno);
   if (::listen(fd.get(), kBacklog) != 0) return system_error("listen", errno);
   return EchoServer(std::move(fd));
 }

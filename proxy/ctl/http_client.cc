@@ -24,20 +24,6 @@ constexpr const char* kLate = "the proxy did not answer in time";
 
 TimePoint now() { return std::chrono::steady_clock::now(); }
 
-Result<void> send_all(int fd, std::string_view bytes, TimePoint deadline) {
-  while (!bytes.empty()) {
-    const ssize_t sent = ::send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL);
-    if (sent > 0) {
-      bytes.remove_prefix(static_cast<std::size_t>(sent));
-    } else if (errno == EAGAIN) {
-      SMC_TRY(wait_for(fd, POLLOUT, deadline, kLate));
-    } else if (errno != EINTR) {
-      return system_error("send", errno);
-    }
-  }
-  return {};
-}
-
 Result<std::string> receive_all(int fd, TimePoint deadline) {
   std::string bytes;
   std::array<char, 16 * 1024> chunk;
@@ -114,7 +100,8 @@ Result<HttpReply> http_request(const event::HttpEndpoint& endpoint, std::string_
   request.append(" HTTP/1.1\r\nHost: fairlead\r\nConnection: close\r\n");
   // Without it, libevent reads the body of a POST until the connection ends.
   request.append("Content-Length: 0\r\n\r\n");
-  SMC_TRY(send_all(fd.get(), request, deadline));
+  const auto* bytes = reinterpret_cast<const std::uint8_t*>(request.data());
+  SMC_TRY(send_all(fd.get(), {bytes, request.size()}, deadline, kLate));
   return parse_reply(SMC_TRY(receive_all(fd.get(), deadline)));
 }
 

@@ -38,4 +38,19 @@ Result<FileDescriptor> connect_to(const sockaddr* address, socklen_t length, Tim
   return fd;
 }
 
+Result<void> send_all(int fd, std::span<const std::uint8_t> bytes, TimePoint deadline,
+                      const char* late) {
+  while (!bytes.empty()) {
+    const ssize_t sent = ::send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    if (sent > 0) {
+      bytes = bytes.subspan(static_cast<std::size_t>(sent));
+    } else if (errno == EAGAIN) {
+      SMC_TRY(wait_for(fd, POLLOUT, deadline, late));
+    } else if (errno != EINTR) {
+      return system_error("send", errno);
+    }
+  }
+  return {};
+}
+
 }  // namespace fairlead::ctl

@@ -21,6 +21,7 @@ namespace fairlead::event {
 // fit. Sockets inherit it from their listener.
 void bound_memory(int fd, int bytes);
 
+// The same for the receiving direction alone.
 void bound_receive_memory(int fd, int bytes);
 
 // The same for a connected socket, whose window follows.

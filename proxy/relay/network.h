@@ -32,8 +32,9 @@ class Network {
   virtual Result<ApplicationLeg> dial_application(const SocketAddress& to,
                                                   const SocketAddress& client) = 0;
   // Begins to connect to a host that may have a proxy. With `smc_option` the SYN carries the SMC
-  // option where that can be had. `client`: the application whose connection was redirected here,
-  // or null; the peer sees its address, but not its port, if it is one of this host.
+  // option if the kernel side is there to add it. `client`: the application whose connection was
+  // redirected here, or null; the peer sees its address, but not its port, if it is one of this
+  // host.
   virtual Result<std::unique_ptr<event::Stream>> dial_peer(const SocketAddress& to, bool smc_option,
                                                            const SocketAddress* client) = 0;
 

@@ -62,7 +62,8 @@ class SocketMemory {
   static bool is_short(const MemoryBudget& budget);
 
   // The streams are those of one connection. Each is bounded as soon as it is connected. False
-  // where the budget has no room for what has come in before.
+  // where the budget has no room for what has come in before. At kApplicationLevel a stream keeps
+  // the buffers of its listener, except for the receive buffer of the network's stream.
   bool bound_application(event::Stream& app);
   bool bound_network(event::Stream& net);
   // The connection is SMC-R: the socket to the network carries nothing more, and nothing is written

@@ -48,9 +48,9 @@ void remove_stale_socket(const HttpEndpoint& endpoint) {
 // "[::]:PORT", which stands for all addresses of both families.
 std::optional<SocketAddress> any6_of(const HttpEndpoint& endpoint) {
   if (!endpoint.is_tcp()) return std::nullopt;
-  const auto address = SocketAddress::from(endpoint.data(), endpoint.size());
-  if (!address || !address->is_v6() || !address->is_any()) return std::nullopt;
-  return *address;
+  const SocketAddress& address = endpoint.tcp();
+  if (!address.is_v6() || !address.is_any()) return std::nullopt;
+  return address;
 }
 
 }  // namespace

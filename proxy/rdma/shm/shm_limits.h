@@ -52,8 +52,8 @@ inline constexpr std::uint8_t kChannelLayout = 2;    // version of what is in a 
 inline constexpr std::size_t kRemoteBuffersMax = 2048;
 inline constexpr std::size_t kRemoteBytesMax = std::size_t{64} << 30;  // address space, not memory
 inline constexpr std::size_t kRemoteQueuePairsMax = 4096;
-inline constexpr std::size_t kDepartedQueuePairsMax =
-    64;                                         // of these, without one that they send to
+// Of these, queue pairs whose local partner no longer exists.
+inline constexpr std::size_t kDepartedQueuePairsMax = 64;
 inline constexpr std::size_t kSinksMax = 4096;  // withdrawn while somebody holds a view of them
 
 // Mappings of buffers of all peers, announced or not. A process may have 65,530 (vm.max_map_count),

@@ -1,6 +1,6 @@
-// How much of peers' memory one device has mapped. Each mapping takes address space and one of the
-// process's mappings, of which there is a limit that malloc(3) shares. Who unmaps a file last frees
-// its pages, and a peer may have filled it: so an errand thread unmaps.
+// How much of peers' memory one device has mapped. Each mapping takes address space and counts
+// against vm.max_map_count, a limit that malloc(3) shares. The last munmap(2) of a file frees its
+// pages, which takes long if the peer has filled it. Therefore an errand thread unmaps.
 #pragma once
 
 #include <cstddef>

@@ -42,8 +42,9 @@ class Mapping {
   std::size_t size_ = 0;
 };
 
-// Gives an empty memfd of ours its size, seals it against growing and further sealing, and maps it.
-// What is sealed against further sealing already stays as it is. Errors: kExhausted for memory.
+// Sets the size of an empty memfd, seals it against growing and further sealing, and maps it. The
+// seals of a memfd that refuses further sealing stay as they are.
+// Errors: kExhausted for memory.
 Result<Mapping> map_blank(int fd, std::size_t size_bytes);
 
 // Maps a memfd that came from elsewhere. kMalformed unless it is a memfd of ordinary pages, sealed
