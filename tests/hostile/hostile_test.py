@@ -179,6 +179,7 @@ class HostileNeighbour(brokered.BrokerTest):
             began = time.monotonic()
             report = self.measured(lambda: self.attack(block))
             seconds = max(CONTROL_SECONDS_MIN, time.monotonic() - began)
+            self.assert_nothing_leaked(before)
             control = max(control, quiet["longest_gap_ms"])
             attacked = max(attacked, report["longest_gap_ms"])
             print(f"hostile: {start + len(block)} of {len(seeds)} seeds, longest gap {attacked:.0f} ms, "
@@ -186,8 +187,6 @@ class HostileNeighbour(brokered.BrokerTest):
             if VERBOSE:
                 print(f"  attacked {report}\n  control  {quiet}", flush=True)
         self.current = "after the last seed"
-        self.wait_settled()
-        self.assert_nothing_leaked(before)
         for proxy in (self.inbound, self.outbound):
             self.assertGreater(proxy.metrics().connections("smcr"), LASTING_CONNECTIONS, proxy.name)
         print(f"hostile: actions {json.dumps(dict(sorted(self.actions.items())))}", flush=True)
@@ -195,12 +194,14 @@ class HostileNeighbour(brokered.BrokerTest):
         print(f"hostile: OK seeds={len(seeds)} longest_gap_ms={attacked:.0f} control_ms={control:.0f}", flush=True)
 
     def assert_nothing_leaked(self, before):
-        """The sidecars learn of the attackers' end from the node agent, and close their channels after it."""
+        """The sidecars close channels after the node agent has seen the attackers' end. That may take a moment."""
+        self.wait_settled()
+
         def leaks():
             return {name: grown for name, usage in self.usages().items() if (grown := usage.growth_since(before[name]))}
         with contextlib.suppress(AssertionError):
             harness.wait_until(lambda: not leaks(), "no growth", SETTLE_SECONDS_MAX)
-        self.assertEqual(leaks(), {})
+        self.assertEqual(leaks(), {}, self.current)
 
     def wait_settled(self):
         """Until the node agent knows of the pair's devices only."""

@@ -41,9 +41,16 @@ Duration ChannelBell::ring() {
   return used > kRingTimeFree ? used : Duration::zero();
 }
 
-bool ChannelBell::peer_alive() const {
-  int unread = 0;
-  return watch_ && ::ioctl(watch_.get(), SIOCOUTQ, &unread) == 0 && unread != 0;
+// close(2) of the peer's end wakes us before it frees the byte, which SIOCOUTQ still counts then.
+// No further event follows. But the kernel has stored ECONNRESET before it wakes, because of the
+// byte.
+bool ChannelBell::peer_alive() {
+  if (peer_gone_ || !watch_) return false;
+  int unread = 0, error = 0;
+  socklen_t length = sizeof error;
+  peer_gone_ = ::ioctl(watch_.get(), SIOCOUTQ, &unread) != 0 || unread == 0 ||
+               ::getsockopt(watch_.get(), SOL_SOCKET, SO_ERROR, &error, &length) != 0 || error != 0;
+  return !peer_gone_;
 }
 
 }  // namespace fairlead::rdma::shm

@@ -19,8 +19,9 @@ class ChannelBell {
   // Wakes the peer. Never blocks, but takes the longer the more watchers the peer has added to its
   // end. Returns the processor time that it took, or 0 where it was short or has not been measured.
   Duration ring();
-  // False when the peer has closed its end, or has tampered with it.
-  bool peer_alive() const;
+  // False when the peer has closed its end, or has tampered with it. A close is known as soon as
+  // its event has come.
+  bool peer_alive();
   int descriptor() const { return watch_.get(); }  // to be watched edge-triggered; -1 for none
   void close() {
     ring_.reset();
@@ -33,6 +34,7 @@ class ChannelBell {
 
   FileDescriptor ring_;
   FileDescriptor watch_;
+  bool peer_gone_ = false;
   bool measured_ = false;  // the last ring took long, for whatever reason
 };
 

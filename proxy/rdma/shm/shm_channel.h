@@ -51,7 +51,7 @@ class Channel {
   void set_pod(std::uint32_t pod) { pod_ = pod; }
   State state() const { return state_; }
   int bell() const { return bell_.descriptor(); }  // -1 while it is awaited
-  bool peer_alive() const { return bell_.peer_alive(); }
+  bool peer_alive() { return bell_.peer_alive(); }
 
   // Waits when the ring is full, or still to come. A limit makes the channel kClosing.
   void send(const ControlMessage& message);

@@ -1,0 +1,92 @@
+// What a bell tells of its peer.
+#include "rdma/shm/shm_bell.h"
+
+#include <gtest/gtest.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+
+#include <semaphore>
+#include <thread>
+
+#include "broker/shared_objects.h"
+
+namespace fairlead::rdma::shm {
+namespace {
+
+constexpr int kHangMilliseconds = 120'000;
+
+// The bell that the peer of a channel rings, as both sides hold it.
+struct Pair {
+  Pair() {
+    auto ends = std::move(broker::make_channel(4096).value());
+    peers_end = std::move(ends[1].ring);
+    bell = std::move(ChannelBell::adopt(std::move(ends[0].ring), std::move(ends[0].watch)).value());
+  }
+  FileDescriptor peers_end;
+  ChannelBell bell;
+};
+
+TEST(ShmBell, PeerLivesUntilItsEndIsClosed) {
+  Pair pair;
+  EXPECT_TRUE(pair.bell.peer_alive());
+  ASSERT_EQ(::shutdown(pair.peers_end.get(), SHUT_RDWR), 0);  // it rings
+  EXPECT_TRUE(pair.bell.peer_alive());
+  pair.peers_end.reset();
+  EXPECT_FALSE(pair.bell.peer_alive());
+}
+
+TEST(ShmBell, PeerThatTakesTheByteIsGone) {
+  Pair pair;
+  char byte = 0;
+  ASSERT_EQ(::recv(pair.peers_end.get(), &byte, 1, MSG_DONTWAIT), 1);
+  EXPECT_FALSE(pair.bell.peer_alive());
+}
+
+// A bell with many unread bytes, so that the kernel is busy with them for some time.
+void fill(Pair& pair) {
+  int fds[2] = {-1, -1};
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, fds), 0);
+  pair.peers_end.reset(fds[0]);
+  while (::send(fds[1], "", 1, MSG_NOSIGNAL) == 1) {
+  }
+  ASSERT_EQ(::shutdown(fds[0], SHUT_RDWR), 0);
+  FileDescriptor watch(fds[1]);
+  FileDescriptor ring(::dup(fds[1]));
+  pair.bell = std::move(ChannelBell::adopt(std::move(ring), std::move(watch)).value());
+}
+
+// close(2) wakes the other end before it frees what lies unread, and no event follows.
+TEST(ShmBell, CloseIsKnownWhenItsEventComes) {
+  constexpr int kRounds = 2'000;
+  std::binary_semaphore close_next{0}, closed{0};
+  FileDescriptor closing;
+  std::thread peer([&] {
+    for (int round = 0; round < kRounds; ++round) {
+      close_next.acquire();
+      closing.reset();
+      closed.release();
+    }
+  });
+  const FileDescriptor epoll(::epoll_create1(EPOLL_CLOEXEC));
+  int missed = 0;
+  for (int round = 0; round < kRounds; ++round) {
+    Pair pair;
+    fill(pair);
+    epoll_event event{};
+    event.events = EPOLLIN | EPOLLET;
+    const int watch = pair.bell.descriptor();
+    EXPECT_EQ(::epoll_ctl(epoll.get(), EPOLL_CTL_ADD, watch, &event), 0);
+    EXPECT_EQ(::epoll_wait(epoll.get(), &event, 1, 0), 1);  // shut down from the beginning
+    closing = std::move(pair.peers_end);
+    close_next.release();
+    EXPECT_EQ(::epoll_wait(epoll.get(), &event, 1, kHangMilliseconds), 1);
+    missed += pair.bell.peer_alive() ? 1 : 0;
+    closed.acquire();
+    EXPECT_FALSE(pair.bell.peer_alive());
+  }
+  peer.join();
+  EXPECT_EQ(missed, 0);
+}
+
+}  // namespace
+}  // namespace fairlead::rdma::shm
