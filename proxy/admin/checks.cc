@@ -55,6 +55,7 @@ Fact check_devices(const CheckInput& input) {
   std::set<std::string> active;
   std::set<std::string> lacking_gid;
   std::set<std::string> down;
+  std::set<std::string> passed_over;
   std::string absent;  // why the node gave no RNIC
   std::string hint;    // of the first device with a reason
   for (const WorkerSnapshot& worker : input.snapshot.workers) {
@@ -64,6 +65,8 @@ Fact check_devices(const CheckInput& input) {
       if (hint.empty()) hint = hint_of(row.reason);
       if (row.state == kDeviceAbsent)
         absent = row.detail;
+      else if (row.state == kDeviceUnsupported)
+        passed_over.insert(port + " (" + row.detail + ")");
       else if (row.state != "active")
         down.insert(row.detail.empty() ? port : port + " (" + row.detail + ")");
       else if (row.gid.empty())
@@ -74,7 +77,8 @@ Fact check_devices(const CheckInput& input) {
   }
   if (active.empty() && down.empty() && lacking_gid.empty())
     return warn("devices",
-                "no device: every connection is TCP" + (absent.empty() ? "" : "; " + absent),
+                "no device: every connection is TCP" + (absent.empty() ? "" : "; " + absent) +
+                    (passed_over.empty() ? "" : "; passed over " + join(passed_over, ", ")),
                 "enable the shm device, or give the container an RDMA device");
   if (active.empty() && !lacking_gid.empty())
     return fail("devices", "no usable GID on " + join(lacking_gid, ", "),
@@ -85,6 +89,7 @@ Fact check_devices(const CheckInput& input) {
         hint.empty() ? "see fairleadctl devices; check cable, switch, and /dev/infiniband" : hint);
   std::string text = "active " + join(active, ", ");
   if (!absent.empty()) text += "; no RNIC: " + absent;
+  if (!passed_over.empty()) text += "; passed over " + join(passed_over, ", ");
   if (lacking_gid.empty() && down.empty()) return ok("devices", std::move(text));
   if (!down.empty()) text += "; down " + join(down, ", ");
   if (!lacking_gid.empty()) text += "; without usable GID " + join(lacking_gid, ", ");

@@ -197,7 +197,8 @@ void add_devices(Families& out, const GatheredSnapshot& snapshot) {
   for (const WorkerSnapshot& worker : snapshot.workers) {
     for (const DeviceRow& row : worker.devices) {
       missing = missing || row.missing;
-      if (row.state == kDeviceAbsent) continue;  // there is no port to alert about
+      // There is no port to alert about.
+      if (row.state == kDeviceAbsent || row.state == kDeviceUnsupported) continue;
       const PortKey port{row.name, row.port};
       // Every worker has opened the device for itself; one that lost it is worth an alert.
       const auto [seen_up, first] = up.try_emplace(port, true);

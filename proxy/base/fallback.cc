@@ -165,12 +165,15 @@ constexpr std::array kTable = {
          "no port of the RNIC is up", "check cable, switch, and the RNIC's network interface"),
     ours(R::kRnicNotGiven, "rnic_not_given", 0x11, kDeclineNoRdmaDevice, false,
          "the node gave the sidecar no RNIC", "fairleadctl devices tells what the node says"),
+    ours(R::kRnicUnsupported, "rnic_unsupported", 0x12, kDeclineNoRdmaDevice, false,
+         "the RNIC or its port cannot carry SMC-R",
+         "fairleadctl devices tells what it lacks; SMC-R needs RoCE or InfiniBand"),
 };
 
 constexpr bool table_is_ordered() {
   for (std::size_t i = 0; i < kTable.size(); ++i)
     if (static_cast<std::size_t>(kTable[i].reason) != i) return false;
-  return kTable.size() == static_cast<std::size_t>(R::kRnicNotGiven) + 1;
+  return kTable.size() == static_cast<std::size_t>(R::kRnicUnsupported) + 1;
 }
 static_assert(table_is_ordered());
 
@@ -196,6 +199,7 @@ FallbackReason fallback_from_open(const Error& error) {
   if (error.system == EMFILE || error.system == ENFILE) return R::kConnectionLimit;
   if (error.code == Errc::kPermission) return R::kDeviceOpenEperm;
   if (error.code == Errc::kExhausted) return R::kMemlockLimit;
+  if (error.code == Errc::kUnsupported) return R::kRnicUnsupported;
   return R::kNoRdmaDevice;
 }
 

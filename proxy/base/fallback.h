@@ -70,6 +70,7 @@ enum class FallbackReason : std::uint8_t {
   kDraining,
   kPortDown,
   kRnicNotGiven,
+  kRnicUnsupported,
 };
 
 struct FallbackInfo {

@@ -68,12 +68,14 @@ struct LinkGroupRow {
 
 // The state of a row that stands for an RNIC that the node did not give.
 inline constexpr const char* kDeviceAbsent = "absent";
+// The device or port can never carry SMC-R; it is passed over.
+inline constexpr const char* kDeviceUnsupported = "unsupported";
 
 struct DeviceRow {
   std::string name;  // "shm0"
   std::string kind;  // "shm", "verbs"
   unsigned port = 0;
-  std::string state;  // "active", "down", kDeviceAbsent
+  std::string state;  // "active", "down", kDeviceAbsent, kDeviceUnsupported
   std::string gid, gid_source, mac, pnet, pnet_source;
   unsigned mtu_bytes = 0;
   std::string detail;    // a sentence when it cannot be used

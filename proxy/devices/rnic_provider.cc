@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "rdma/verbs/loopback_alias.h"
 #include "rdma/verbs/numa.h"
+#include "rdma/verbs/rdma_netns.h"
 
 namespace fairlead {
 
@@ -53,6 +54,8 @@ std::vector<std::string> near_first(const std::vector<std::string>& names) {
                                  rdma::verbs::numa_nodes_of(rdma::verbs::allowed_processors()));
 }
 
+constexpr const char* kExclusiveMode = "exclusive_mode";
+
 DeviceRow access_row(const std::string& access) {
   const AccessAnswer answer = explain_access(access);
   DeviceRow row;
@@ -93,7 +96,7 @@ AccessAnswer explain_access(std::string_view access) {
       Known{"wrong_user",
             {R::kRnicNotGiven, "the sidecar runs as another user than the injection gives it",
              kMeant}},
-      Known{"exclusive_mode",
+      Known{kExclusiveMode,
             {R::kRnicExclusiveMode, "the node's RNICs belong to network namespaces", kMeant}},
       Known{"late_failed",
             {R::kRnicNotGiven,
@@ -137,11 +140,13 @@ void RnicProvider::look(relay::Worker& worker) {
   if (names.size() > 1) names = near_first(names);
   for (const std::string& name : names) {
     if (slot_named(worker, name) != nullptr) continue;
+    const std::uint64_t identity = rdma::verbs::device_identity(name);
+    if (judged(name, identity)) continue;
     const Result<void> opened = open(worker, name);
     if (opened)
       troubles_.erase(name);
     else
-      note(name, {fallback_from_open(opened.error()), to_string(opened.error())});
+      note(name, trouble_from(opened.error(), identity));
   }
   const bool wanted = config_.devices.verbs.enabled == config::DeviceUse::kTrue;
   if (wanted && names.empty() && !missing_told_ && speaks_)
@@ -149,6 +154,19 @@ void RnicProvider::look(relay::Worker& worker) {
         .field("hint", "give the container an RDMA device, or set devices.verbs.enabled to auto");
   missing_told_ = names.empty();
   tell(worker);
+}
+
+bool RnicProvider::judged(const std::string& name, std::uint64_t identity) const {
+  const auto known = troubles_.find(name);
+  return known != troubles_.end() && identity != 0 && known->second.judged == identity;
+}
+
+RnicProvider::Trouble RnicProvider::trouble_from(const Error& error, std::uint64_t identity) {
+  if (error.code == Errc::kPermission && rdma::verbs::devices_are_exclusive())
+    return {FallbackReason::kRnicExclusiveMode,
+            "the device belongs to another network namespace (exclusive mode)"};
+  return {fallback_from_open(error), to_string(error),
+          error.code == Errc::kUnsupported ? identity : 0};
 }
 
 void RnicProvider::look_at_note() {
@@ -213,13 +231,16 @@ void RnicProvider::tell(relay::Worker& worker) {
     DeviceRow row;
     row.name = name;
     row.kind = "verbs";
-    row.state = "down";
+    row.state = trouble.reason == FallbackReason::kRnicUnsupported ? kDeviceUnsupported : "down";
     row.reason = fallback_info(trouble.reason).name;
     row.detail = trouble.what;
     rows.push_back(std::move(row));
   }
   const bool silent = troubles_.empty() && worker_lacks_rnic(worker);
-  const std::string access = silent ? view_.handed.access : "";
+  std::string access = silent ? view_.handed.access : "";
+  // The node may not have decided it: a device plugin gives nodes without asking for the mode.
+  if (silent && rdma::verbs::has_device_node() && rdma::verbs::devices_are_exclusive())
+    access = kExclusiveMode;
   if (!access.empty())
     rows.push_back(access_row(access));
   else if (silent && config_.devices.verbs.enabled == config::DeviceUse::kTrue)

@@ -3,6 +3,7 @@
 // with the others.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <string>
 #include <string_view>
@@ -39,13 +40,16 @@ class RnicProvider {
   struct Trouble {
     FallbackReason reason = FallbackReason::kNoRdmaDevice;
     std::string what;
+    std::uint64_t judged = 0;  // the identity of a device that can never serve; 0: it may
     friend bool operator==(const Trouble&, const Trouble&) = default;
   };
 
   bool allowed(const std::string& name) const;
+  static Trouble trouble_from(const Error& error, std::uint64_t identity);
   void look_at_network();
   void look_at_note();
   Result<void> open(relay::Worker& worker, const std::string& name);
+  bool judged(const std::string& name, std::uint64_t identity) const;
   void note(const std::string& name, const Trouble& trouble);
   void tell(relay::Worker& worker);
 

@@ -42,12 +42,21 @@ struct Capabilities {
 
 enum class PortState : std::uint8_t { kDown, kActive };
 
+// Why a port cannot be used whatever its state is.
+enum class PortFault : std::uint8_t {
+  kNone,
+  kLinkLayer,     // neither Ethernet nor InfiniBand
+  kNoGid,         // no entry of its GID table can be used
+  kGidsExcluded,  // the configuration excludes every entry that could
+};
+
 struct Port {
   PortNumber number;
   PortState state = PortState::kDown;
   Gid gid;  // the one in use for SMC
   Mac mac;
   Mtu mtu = Mtu::k1024;
+  PortFault fault = PortFault::kNone;
 };
 
 // What memory is registered for. A peer gets no more access than that needs.

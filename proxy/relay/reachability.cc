@@ -6,7 +6,24 @@
 namespace fairlead::relay {
 
 bool usable(const rdma::Port& port) {
-  return port.state == rdma::PortState::kActive && !port.gid.is_zero();
+  return port.state == rdma::PortState::kActive && port.fault == rdma::PortFault::kNone &&
+         !port.gid.is_zero();
+}
+
+std::optional<PortObstacle> obstacle(const rdma::Port& port) {
+  using R = FallbackReason;
+  // It stays whatever the cable does, so it comes before the state.
+  if (port.fault == rdma::PortFault::kLinkLayer)
+    return PortObstacle{R::kRnicUnsupported, "the port is neither Ethernet nor InfiniBand"};
+  if (port.state != rdma::PortState::kActive)
+    return PortObstacle{R::kPortDown, fallback_info(R::kPortDown).sentence};
+  if (port.fault == rdma::PortFault::kGidsExcluded)
+    return PortObstacle{R::kNoUsableGid,
+                        "smc.gid_subnets, gid_index or gid_type exclude every GID of the port"};
+  if (port.fault == rdma::PortFault::kNoGid || port.gid.is_zero())
+    return PortObstacle{R::kNoUsableGid,
+                        "the port has no usable GID: its network interface has no address"};
+  return std::nullopt;
 }
 
 SocketAddress Place::local() const {

@@ -4,9 +4,11 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <variant>
 
 #include "base/address.h"
+#include "base/fallback.h"
 #include "base/ids.h"
 #include "event/stream.h"
 #include "rdma/device.h"
@@ -75,6 +77,13 @@ class Reachability {
 bool alike(const Reachability& one_device, const rdma::Port& one, const Reachability& other_device,
            const rdma::Port& other);
 
-bool usable(const rdma::Port& port);  // active, and has a GID
+bool usable(const rdma::Port& port);  // active, without a fault, and has a GID
+
+// Why the port cannot be used, as a reason and a sentence; nothing where it can.
+struct PortObstacle {
+  FallbackReason reason = FallbackReason::kPortDown;
+  std::string_view sentence;
+};
+std::optional<PortObstacle> obstacle(const rdma::Port& port);
 
 }  // namespace fairlead::relay

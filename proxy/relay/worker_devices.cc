@@ -65,11 +65,11 @@ FallbackReason Worker::no_device_reason() const {
       if (!reason) reason = FallbackReason::kNoPnet;
       continue;
     }
-    const std::span<const rdma::Port> ports = slot->device().ports();
-    const bool up = std::any_of(ports.begin(), ports.end(), [](const rdma::Port& port) {
-      return port.state == rdma::PortState::kActive;
-    });
-    if (!reason) reason = up ? FallbackReason::kNoUsableGid : FallbackReason::kPortDown;
+    // A port that is down says less than one that is up and lacks something.
+    for (const rdma::Port& port : slot->device().ports())
+      if (const std::optional<PortObstacle> why = obstacle(port);
+          why && (!reason || reason == FallbackReason::kPortDown))
+        reason = why->reason;
   }
   return reason.value_or(no_device_);
 }
@@ -132,10 +132,10 @@ DeviceRow Worker::device_row(DeviceSlot& slot, const rdma::Port& port) const {
   row.pnet = pnet.id;
   row.pnet_source = pnet.source;
   row.mtu_bytes = 128U << static_cast<unsigned>(port.mtu);
-  if (!usable(port)) {
-    const FallbackReason reason = up ? FallbackReason::kNoUsableGid : FallbackReason::kPortDown;
-    row.reason = fallback_info(reason).name;
-    row.detail = fallback_info(reason).sentence;
+  if (const std::optional<PortObstacle> why = obstacle(port)) {
+    if (why->reason == FallbackReason::kRnicUnsupported) row.state = kDeviceUnsupported;
+    row.reason = fallback_info(why->reason).name;
+    row.detail = why->sentence;
   }
   return row;
 }

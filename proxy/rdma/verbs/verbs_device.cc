@@ -2,6 +2,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,6 +11,7 @@
 #include <utility>
 
 #include "base/assert.h"
+#include "rdma/verbs/device_judgement.h"
 #include "rdma/verbs/verbs_buffer.h"
 #include "rdma/verbs/verbs_completions.h"
 #include "rdma/verbs/verbs_ports.h"
@@ -22,6 +24,18 @@ namespace fairlead::rdma::verbs {
 namespace {
 
 constexpr const char* kDevicesFolder = "/sys/class/infiniband";
+constexpr const char* kNodesFolder = "/dev/infiniband";
+
+std::vector<std::string> entries_of(const char* path) {
+  std::vector<std::string> names;
+  const Handle<DIR, ::closedir> folder(::opendir(path));
+  while (folder != nullptr) {
+    const dirent* entry = ::readdir(folder.get());
+    if (entry == nullptr) break;
+    if (entry->d_name[0] != '.') names.emplace_back(entry->d_name);
+  }
+  return names;
+}
 
 Result<ContextHandle> open_context(const std::string& name) {
   int count = 0;
@@ -53,15 +67,21 @@ struct VerbsDevice::Parts {
 };
 
 std::vector<std::string> device_names() {
-  std::vector<std::string> names;
-  const Handle<DIR, ::closedir> folder(::opendir(kDevicesFolder));
-  while (folder != nullptr) {
-    const dirent* entry = ::readdir(folder.get());
-    if (entry == nullptr) break;
-    if (entry->d_name[0] != '.') names.emplace_back(entry->d_name);
-  }
+  std::vector<std::string> names = entries_of(kDevicesFolder);
   std::sort(names.begin(), names.end());
   return names;
+}
+
+bool has_device_node() {
+  const std::vector<std::string> nodes = entries_of(kNodesFolder);
+  return std::any_of(nodes.begin(), nodes.end(),
+                     [](const std::string& node) { return node.starts_with("uverbs"); });
+}
+
+std::uint64_t device_identity(const std::string& name) {
+  struct stat status {};
+  const std::string folder = std::string(kDevicesFolder) + "/" + name + "/ports";
+  return ::stat(folder.c_str(), &status) == 0 ? status.st_ino : 0;
 }
 
 VerbsDevice::VerbsDevice(std::string name, MemlockAccount& memlock, std::unique_ptr<Parts> parts)
@@ -81,11 +101,12 @@ Result<std::unique_ptr<VerbsDevice>> VerbsDevice::open(const VerbsOptions& optio
 
 Result<void> VerbsDevice::set_up(const VerbsOptions& options) {
   ibv_context& context = *parts_->context;
+  SMC_TRY(judge_transport(context.device->transport_type));
   ibv_device_attr& limits = parts_->limits;
   if (const int error = ibv_query_device(&context, &limits); error != 0)
     return system_error("ibv_query_device", error);
-  if (limits.max_srq <= 0 || limits.max_srq_wr <= 0)
-    return Error{Errc::kUnsupported, "the device has no shared receive queues"};
+  SMC_TRY(judge_limits(limits));
+  SMC_TRY(try_reliable_connection(context));
   const int flags = ::fcntl(context.async_fd, F_GETFL);
   if (flags < 0 || ::fcntl(context.async_fd, F_SETFL, flags | O_NONBLOCK) != 0)
     return system_error("fcntl of the event channel", errno);
@@ -100,6 +121,9 @@ Result<void> VerbsDevice::set_up(const VerbsOptions& options) {
       limits.phys_port_cnt,
       VerbsPort{.path = options.path, .policy = options.gids, .named = options.named});
   SMC_TRY(read_ports());
+  if (std::all_of(ports_.begin(), ports_.end(),
+                  [](const Port& port) { return port.fault == PortFault::kLinkLayer; }))
+    return Error{Errc::kUnsupported, "no port of the device is Ethernet or InfiniBand"};
   for (const Port& port : ports_) {
     if (port.state != PortState::kActive || port.gid.is_zero()) continue;
     capabilities_.receive_queue_crosses_domains = receive_queue_crosses_domains(*this, port);

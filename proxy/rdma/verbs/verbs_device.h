@@ -31,11 +31,16 @@ struct VerbsOptions {
 
 // Names of the devices that the kernel shows us, in its order. Costs a readdir(3).
 std::vector<std::string> device_names();
+// Whether the container has a device node of any RDMA device. Costs a readdir(3).
+bool has_device_node();
+// Differs between a device and a later one of the same name; 0 where there is none. A stat(2).
+std::uint64_t device_identity(const std::string& name);
 
 class VerbsDevice final : public Device {
  public:
   // Errors: kNotFound without a device of that name, kPermission when its node may not be opened or
-  // is not there, kUnsupported when it lacks shared receive queues, those of libibverbs.
+  // is not there, kUnsupported when it can never carry SMC-R (device_judgement.h), those of
+  // libibverbs.
   static Result<std::unique_ptr<VerbsDevice>> open(const VerbsOptions& options);
   ~VerbsDevice() override;
 

@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "rdma/verbs/device_judgement.h"
 #include "rdma/verbs/routes.h"
 #include "rdma/verbs/verbs_status.h"
 
@@ -64,6 +65,12 @@ Result<void> read_port(ibv_context& context, std::uint8_t number, VerbsPort& por
   const std::optional<GidChoice> chosen = choose_gid(port.gids, own, port.named);
   port.port.gid = chosen ? chosen->entry.gid : Gid{};
   port.source = chosen ? chosen->source : GidSource::kTable;
+  port.port.fault =
+      judge_port(attributes.link_layer, table.size(), port.gids.size(), chosen.has_value());
+  if (port.port.fault == PortFault::kLinkLayer) {
+    port.gids.clear();
+    port.port.gid = Gid{};
+  }
   port.port.mac = port.infiniband ? mac_of_lid(attributes.lid)
                                   : mac_of_port(table).value_or(mac_from_node_guid(context));
   return {};

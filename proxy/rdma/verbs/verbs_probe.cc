@@ -3,7 +3,11 @@
 #include <poll.h>
 
 #include <array>
+#include <cerrno>
 #include <chrono>
+
+#include "rdma/verbs/device_judgement.h"
+#include "rdma/verbs/verbs_handles.h"
 
 namespace fairlead::rdma::verbs {
 namespace {
@@ -89,6 +93,26 @@ bool receive_queue_crosses_domains(Device& device, const Port& port) {
   while (device.poll_async_event()) {
   }
   return crosses && *crosses;
+}
+
+Result<void> try_reliable_connection(ibv_context& context) {
+  const DomainHandle domain(ibv_alloc_pd(&context));
+  if (domain == nullptr) return system_error("ibv_alloc_pd", errno);
+  const CompletionQueueHandle completions(ibv_create_cq(&context, 2, nullptr, nullptr, 0));
+  if (completions == nullptr) return system_error("ibv_create_cq", errno);
+  ibv_qp_init_attr wanted{};
+  wanted.send_cq = completions.get();
+  wanted.recv_cq = completions.get();
+  wanted.cap = {.max_send_wr = 1,
+                .max_recv_wr = 1,
+                .max_send_sge = 1,
+                .max_recv_sge = 1,
+                .max_inline_data = 0};
+  wanted.qp_type = IBV_QPT_RC;
+  errno = 0;
+  const QueuePairHandle queue_pair(ibv_create_qp(domain.get(), &wanted));
+  if (queue_pair == nullptr) return judge_trial("ibv_create_qp", errno);
+  return {};
 }
 
 }  // namespace fairlead::rdma::verbs

@@ -112,6 +112,21 @@ TEST_F(StandingChecks, RnicThatMayNotBeOpenedIsNamedWithWhatToDo) {
   EXPECT_NE(check("devices").fix.find("RDMA device resource"), std::string::npos);
 }
 
+TEST_F(StandingChecks, RnicThatCannotCarrySmcIsPassedOverInWords) {
+  DeviceRow row;
+  row.name = "siw0";
+  row.kind = "verbs";
+  row.state = kDeviceUnsupported;
+  row.reason = "rnic_unsupported";
+  row.detail = "an iWARP device";
+  snapshot_.workers[0].devices.push_back(row);
+  EXPECT_EQ(check("devices").status, FactStatus::kOk);
+  EXPECT_NE(check("devices").text.find("passed over siw0 (an iWARP device)"), std::string::npos);
+  for (WorkerSnapshot& worker : snapshot_.workers) worker.devices = {row};
+  EXPECT_EQ(check("devices").status, FactStatus::kWarn);
+  EXPECT_NE(check("devices").text.find("passed over siw0 (an iWARP device)"), std::string::npos);
+}
+
 TEST_F(StandingChecks, PortWithoutGidIsAFailureWhenItIsTheOnlyOne) {
   for (WorkerSnapshot& worker : snapshot_.workers) worker.devices[0].gid = "";
   EXPECT_EQ(check("devices").status, FactStatus::kFail);

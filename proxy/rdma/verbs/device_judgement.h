@@ -1,0 +1,29 @@
+// Whether a device and its ports can carry SMC-R, by what they say of themselves. Pure.
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include <cstddef>
+
+#include "base/result.h"
+#include "rdma/device.h"
+
+namespace fairlead::rdma::verbs {
+
+// kUnsupported, with the obstacle in words, for a transport without queue pairs that a GID and a
+// number address: iWARP and usNIC. Transports unknown to the library pass: a trial judges them.
+Result<void> judge_transport(ibv_transport_type transport);
+
+// kUnsupported for a device without queue pairs or shared receive queues.
+Result<void> judge_limits(const ibv_device_attr& limits);
+
+// Of the error with which a device refuses a queue pair of type RC on trial. kUnsupported where the
+// device lacks the type; any other error stays as it is.
+Error judge_trial(const char* call, int error_number) noexcept;
+
+// `table_size`: entries of the port's GID table with an address; `allowed`: those that the
+// configuration leaves; `chosen`: one of them can be used.
+PortFault judge_port(std::uint8_t link_layer, std::size_t table_size, std::size_t allowed,
+                     bool chosen);
+
+}  // namespace fairlead::rdma::verbs
