@@ -92,6 +92,7 @@ Json to_json(const DeviceRow& row) {
           {"pnet", row.pnet},
           {"pnet_source", row.pnet_source},
           {"mtu_bytes", row.mtu_bytes},
+          {"reason", row.reason},
           {"detail", row.detail}};
 }
 

@@ -146,12 +146,13 @@ std::string devices_text(const Json& reply) {
                {"GID"},
                {"Of"},
                {"Workers"},
+               {"Reason"},
                {"Detail"}});
   for (const Json& row : list(reply, "devices"))
     table.add_row({text(row, "name"), count_text(row, "port"), text(row, "kind"),
                    text(row, "state"), count_text(row, "mtu_bytes"), text(row, "pnet"),
                    text(row, "pnet_source"), text(row, "mac"), text(row, "gid"),
-                   text(row, "gid_source"), numbers_text(list(row, "workers")),
+                   text(row, "gid_source"), numbers_text(list(row, "workers")), text(row, "reason"),
                    text(row, "detail")});
   return table.empty() ? "no devices\n" : table.text();
 }

@@ -79,29 +79,15 @@ def device_without_permission(stage):
 
 
 @scenario
-def iwarp_device(stage):
-    """an iWARP device is judged once and passed over in words; the other device carries the connections"""
-    a = stage.a
-    a.run(["modprobe", "siw"])
-    a.run(["rdma", "link", "add", "siw0", "type", "siw", "netdev", "eth0"])
-    try:
-        a.run(["sh", "-c", "chmod 0666 /dev/infiniband/uverbs*"])
-        server, port = stage.serve(stage.b, "smc")
-        proxy, entry = stage.outbound(a, stage.b.address, port)
-        row = wait_until(lambda: next((row for row in proxy.get_json("/devices")["devices"]
-                                       if row["name"] == "siw0"), None), "a row of siw0", SECONDS_TO_NOTICE)
-        expect_equal((row["state"], row["reason"]), ("unsupported", "rnic_unsupported"), "the row of siw0")
-        expect("iWARP" in row["detail"], f"the row of siw0 says {row['detail']}")
-        expect_smcr_by_both(stage, proxy, lambda: talk_both_ways(stage, a, server, "127.0.0.1", entry))
-        said = a.run([BUILD / "proxy/ctl/fairleadctl", "--admin", proxy.admin, "doctor"], check=False)
-        expect("passed over siw0" in said, f"doctor: {said}")
-        only, only_entry = stage.outbound(a, stage.b.address, port,
-                                          {"devices": {"verbs": {"names": ["siw0"]}}})
-        talk_both_ways(stage, a, server, "127.0.0.1", only_entry)
-        only.expect_fallback("rnic_unsupported", "local")
-        expect_equal(proxy.log().count("event=device_unusable"), 1, "lines about siw0")
-    finally:
-        a.run(["rdma", "link", "delete", "siw0"], timeout=20)
+def excluded_gids(stage):
+    """the configuration excludes every GID: the device is judged in words and no handshake is tried with it"""
+    server, port = stage.serve(stage.b, "smc")
+    proxy, entry = stage.outbound(stage.a, stage.b.address, port, {"smc": {"gid_subnets": ["192.0.2.0/24"]}})
+    talk_both_ways(stage, stage.a, server, "127.0.0.1", entry)
+    proxy.expect_fallback("no_usable_gid", "local")
+    row = device_of(proxy)
+    expect_equal((row["state"], row["reason"]), ("active", "no_usable_gid"), "the row of rxe0")
+    expect("exclude every GID" in row["detail"], f"the row of rxe0 says {row['detail']}")
 
 
 @contextlib.contextmanager
