@@ -108,7 +108,9 @@ class Place:
                   "admin": {"listen": "", "socket": str(self.folder / f"{name}.sock")}, "drain": {"timeout": "2s"},
                   # Their timers must not expire because other programs use the processors.
                   "smc": {"enabled": self.transport == "smcr", "handshake_timeout": "60s"},
-                  "limits": {"dial_timeout": "60s"}}
+                  "limits": {"dial_timeout": "60s"},
+                  # Some suites open thousands of connections, and all of them have to use the same transport.
+                  "memory": {"limit": "4GiB"}}
         proxy = Proxy(self.folder, name, config,
                       wrapper=["setpriv", "--regid", str(group), "--clear-groups", "--"])
         self.proxies.append(proxy)
