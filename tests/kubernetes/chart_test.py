@@ -47,6 +47,25 @@ class Chart(unittest.TestCase):
                 names = [(t["kind"], t["metadata"]["name"]) for t in objects]
                 self.assertEqual(len(names), len(set(names)))
 
+    def test_every_mode_has_the_settings_for_injection_by_hand(self):
+        for mode in ("webhook", "policy", "manual"):
+            objects = render("--set", f"injector.mode={mode},proxy.logLevel=debug")
+            named, = [t for t in of_kind(objects, "ConfigMap") if t["metadata"]["name"] == "fairlead-injector"]
+            self.assertEqual(json.loads(named["data"]["settings.json"])["logLevel"], "debug", mode)
+
+    def test_all_pods_with_metrics_are_annotated_for_scraping(self):
+        for annotations, expected in (("true", {"fairlead-injector": "4590", "node": "4591"}), ("false", {})):
+            objects = render("--set", f"node.enabled=true,metrics.annotations={annotations}")
+            ports = {}
+            for thing in of_kind(objects, "Deployment") + of_kind(objects, "DaemonSet"):
+                found = thing["spec"]["template"]["metadata"]["annotations"].get("prometheus.io/port")
+                admin, = [port for container in thing["spec"]["template"]["spec"]["containers"]
+                          for port in container["ports"] if port["name"] == "fairlead-admin"]
+                if found:
+                    self.assertEqual(found, str(admin["containerPort"]))
+                    ports[thing["metadata"]["name"] if thing["kind"] == "Deployment" else "node"] = found
+            self.assertEqual(ports, expected)
+
     def test_profiles_render_as_before(self):
         schema = json.loads((helm.CHART / "values.schema.json").read_text())
         for profile in schema["properties"]["profile"]["enum"]:
@@ -266,8 +285,9 @@ class Chart(unittest.TestCase):
                     self.assertEqual(re.findall(r"rollout status deploy/(\S+)", shown), names)
                     self.assertEqual("rollout status ds" in shown, bool(of_kind(objects, "DaemonSet")))
                     self.assertEqual("kubectl label namespace" in shown, mode != "manual")
-                    self.assertEqual("fairleadctl inject -f FILE --image registry.example/fairlead:0.1.0" in shown,
-                                     mode == "manual")
+                    maps = [thing["metadata"]["name"] for thing in of_kind(objects, "ConfigMap")]
+                    self.assertEqual(re.findall(r"get configmap (\S+) ", shown), maps if mode == "manual" else [])
+                    self.assertEqual("fairleadctl inject -f FILE --settings" in shown, mode == "manual")
 
     def test_containers_of_ours_have_no_rights(self):
         for thing in of_kind(render(), "Deployment"):
