@@ -21,9 +21,24 @@ std::optional<RmbRow> RmbKeys::add(LinkIndex link, const RmbKey& key) {
     spare = rows_.size();
     rows_.emplace_back();
   }
-  rows_[*spare].keys[link] = key;
+  set(static_cast<RmbRow>(*spare), link, key);
   ++count_;
   return static_cast<RmbRow>(*spare);
+}
+
+void RmbKeys::set(RmbRow row, LinkIndex link, const RmbKey& key) {
+  rows_[row].keys[link] = key;
+  indices_[link].complete = false;
+}
+
+void RmbKeys::refresh(LinkIndex link) const {
+  Index& index = indices_[link];
+  if (std::exchange(index.complete, true)) return;
+  index.entries.clear();
+  for (std::size_t i = 0; i < rows_.size(); ++i)
+    if (const std::optional<RmbKey>& key = rows_[i].keys[link])
+      index.entries.emplace_back(key->rkey, static_cast<RmbRow>(i));
+  std::sort(index.entries.begin(), index.entries.end());
 }
 
 std::optional<RmbRow> RmbKeys::find(LinkIndex link, const RmbKey& key) const {
@@ -33,9 +48,12 @@ std::optional<RmbRow> RmbKeys::find(LinkIndex link, const RmbKey& key) const {
 }
 
 std::optional<RmbRow> RmbKeys::find(LinkIndex link, RemoteKey rkey) const {
-  for (std::size_t i = 0; i < rows_.size(); ++i) {
-    const std::optional<RmbKey>& key = rows_[i].keys[link];
-    if (key && key->rkey == rkey) return static_cast<RmbRow>(i);
+  refresh(link);
+  const auto& entries = indices_[link].entries;
+  auto at = std::lower_bound(entries.begin(), entries.end(), std::pair(rkey, RmbRow{0}));
+  for (; at != entries.end() && at->first == rkey; ++at) {
+    const std::optional<RmbKey>& key = rows_[at->second].keys[link];
+    if (key && key->rkey == rkey) return at->second;
   }
   return std::nullopt;
 }

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "base/ids.h"
@@ -31,12 +32,14 @@ class RmbKeys {
  public:
   // The row with this key on this link; made when there is none. Nothing when all rows are taken.
   std::optional<RmbRow> add(LinkIndex link, const RmbKey& key);
+  // The first row with this key. The cost grows with the logarithm of the rows: a peer may name 255
+  // unknown keys in each message.
   std::optional<RmbRow> find(LinkIndex link, RemoteKey rkey) const;
   std::optional<RmbRow> find(LinkIndex link, const RmbKey& key) const;
   const std::optional<RmbKey>& key(RmbRow row, LinkIndex link) const {
     return rows_[row].keys[link];
   }
-  void set(RmbRow row, LinkIndex link, const RmbKey& key) { rows_[row].keys[link] = key; }
+  void set(RmbRow row, LinkIndex link, const RmbKey& key);
   // The same RMB on another link. An Accept or Confirm may arrive after its link is deleted and
   // the slot has another link. `from` is empty then, and the key alone identifies the RMB.
   std::optional<RmbKey> translate(std::optional<LinkIndex> from, const RmbKey& key,
@@ -60,8 +63,16 @@ class RmbKeys {
     bool has(const RmbKey& key) const;
     bool had(const RmbKey& key) const;
   };
+  // Rows by key, for find(). Entries of removed keys stay until the next refresh.
+  struct Index {
+    std::vector<std::pair<RemoteKey, RmbRow>> entries;  // sorted
+    bool complete = true;                               // has every key of the rows
+  };
+  void refresh(LinkIndex link) const;
+
   std::vector<Row> rows_;
   std::size_t count_ = 0;
+  mutable std::array<Index, kLinksMax> indices_;
 };
 
 }  // namespace fairlead::smc

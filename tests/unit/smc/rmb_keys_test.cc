@@ -66,5 +66,26 @@ TEST_F(RmbKeysTest, AnRmbGoesWithItsLastLink) {
   EXPECT_FALSE(keys.known(key_on_link(0)));
 }
 
+TEST_F(RmbKeysTest, FindsByKeyAfterEveryChange) {
+  const RmbKey first{RemoteKey(7), RemoteAddress(0x1000)};
+  const RmbKey second{RemoteKey(9), RemoteAddress(0x2000)};
+  const RmbKey same{RemoteKey(9), RemoteAddress(0x3000)};
+  const RmbRow one = keys.add(0, first).value();
+  const RmbRow two = keys.add(0, second).value();
+  const RmbRow three = keys.add(0, same).value();
+  EXPECT_EQ(keys.find(0, RemoteKey(7)), one);
+  EXPECT_EQ(keys.find(0, RemoteKey(9)), two);
+  EXPECT_EQ(keys.find(0, RemoteKey(8)), std::nullopt);
+  keys.remove(two);
+  EXPECT_EQ(keys.find(0, RemoteKey(9)), three);
+  EXPECT_EQ(keys.find(1, RemoteKey(9)), std::nullopt);
+  keys.set(three, 1, second);
+  EXPECT_EQ(keys.find(1, RemoteKey(9)), three);
+  keys.remove_link(0);
+  EXPECT_EQ(keys.find(0, RemoteKey(7)), std::nullopt);
+  EXPECT_EQ(keys.find(0, RemoteKey(9)), std::nullopt);
+  EXPECT_EQ(keys.find(1, RemoteKey(9)), three);
+}
+
 }  // namespace
 }  // namespace fairlead::smc
