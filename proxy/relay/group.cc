@@ -224,7 +224,11 @@ void Group::handle_llc(smc::LinkIndex link, std::span<const std::byte> message, 
     shared_.lines.write(LogLevel::kDebug, "smc.llc", "rejected", now, [&](LogEvent& line) {
       line.field("group", id_).field("what", llc.error().what);
     });
-    return;
+    // Of a type that is known: what the peer has told of its memory and links cannot be relied on.
+    if (llc.error().code != Errc::kMalformed) return;
+    protocol_.terminate(wire::DeleteLinkReason::kProtocolViolation, false,
+                        "the peer broke the protocol of links");
+    return protocol_changed(now);
   }
   protocol_.handle_llc(link, *llc, now);
   protocol_changed(now);

@@ -190,7 +190,9 @@ void LinkGroup::take(LinkIndex link, const wire::DeleteLink& message, TimePoint 
   if (message.all) {
     if (message.orderly) answer_farewell();
     peer_parted_ = true;
-    return end(link, "the peer deleted the link group");
+    return end(link, message.reason == wire::DeleteLinkReason::kProtocolViolation
+                         ? "the peer deleted the link group: it saw a protocol violation"
+                         : "the peer deleted the link group");
   }
   wire::DeleteLink answer;
   answer.kind = wire::LlcKind::kResponse;

@@ -1,9 +1,11 @@
 // A peer that writes with the key of another peer's memory, on devices whose receive queues serve
 // any protection domain and on those where each domain has its own.
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "sim/scenario.h"
+#include "wire/llc.h"
 
 namespace fairlead::sim {
 namespace {
@@ -75,6 +77,40 @@ TEST_P(Isolation, AKeyOfAnotherPeersMemoryKillsOnlyWhoUsesIt) {
 
   const Outcome outcome = cluster.run();
   EXPECT_FALSE(outcome.failure) << *outcome.failure;
+  EXPECT_NE(outcome.ends[0].client.saw_error, 0);
+  EXPECT_TRUE(complete(outcome.ends[1]));
+}
+
+TEST_P(Isolation, AMalformedLinkMessageEndsTheGroupOfItsSender) {
+  World world(1);
+  Cluster cluster(world, two_peers());
+  const auto both_talk = [&] { return cluster.proxy(kServer).worker()->peers().count() == 2; };
+  (void)cluster.run_until(both_talk, seconds(1));
+  (void)cluster.run_until([] { return false; }, milliseconds(2));
+  std::vector<wire::DeleteLink> deletions;
+  Fabric& fabric = cluster.proxy(kHostile).devices()[0]->fabric();
+  fabric.on_message = [&, usual = fabric.on_message](const SimQueuePair& sender,
+                                                     std::span<const std::byte> message) {
+    if (const Result<wire::LlcMessage> llc = wire::decode_llc(message))
+      if (const auto* deletion = std::get_if<wire::DeleteLink>(&llc->body))
+        deletions.push_back(*deletion);
+    usual(sender, message);
+  };
+  // CONFIRM_RKEY of version 2 with 200 other links.
+  std::array<std::byte, wire::kLlcBytes> message{std::byte{0x26}, std::byte{wire::kLlcBytes}};
+  message[4] = std::byte{200};
+  rdma::WorkRequest send;
+  send.kind = rdma::WorkRequest::Kind::kSend;
+  send.signaled = true;
+  send.message = message;
+  ASSERT_TRUE(only_group_of(cluster.proxy(kHostile)).queue_pair(0)->post({&send, 1}));
+  cluster.proxy(kHostile).devices()[0]->ring_doorbells();
+
+  const Outcome outcome = cluster.run();
+  EXPECT_FALSE(outcome.failure) << *outcome.failure;
+  ASSERT_FALSE(deletions.empty());
+  EXPECT_TRUE(deletions[0].all);
+  EXPECT_EQ(deletions[0].reason, wire::DeleteLinkReason::kProtocolViolation);
   EXPECT_NE(outcome.ends[0].client.saw_error, 0);
   EXPECT_TRUE(complete(outcome.ends[1]));
 }
