@@ -7,13 +7,6 @@
 namespace fairlead::cni::node {
 namespace {
 
-const FallbackInfo* find_reason(std::string_view name) {
-  const auto table = fallback_table();
-  const auto found = std::find_if(table.begin(), table.end(),
-                                  [&](const FallbackInfo& info) { return info.name == name; });
-  return found == table.end() ? nullptr : &*found;
-}
-
 event::ClusterEvent event_about(const PodFinding& pod, const FallbackInfo& info,
                                 const std::string& node) {
   event::ClusterEvent event = pod_event(node, pod.name_space, pod.name, pod.uid);
@@ -37,7 +30,7 @@ std::vector<FallbackEvent> FallbackEvents::due(const std::vector<PodLine>& pods,
     if (line.pod.uid.empty() || line.pod.name.empty()) continue;
     for (const auto& [name, count] : line.counts.reasons) {
       if (events.size() == kEventsPerReportMax) return events;
-      const FallbackInfo* info = find_reason(name);
+      const FallbackInfo* info = find_fallback(name);
       if (info == nullptr || count == 0) continue;
       const auto made = made_.find(line.pod.uid);
       if (made != made_.end() && made->second.contains(info->name)) continue;

@@ -46,9 +46,8 @@ Fact check_workers(const CheckInput& input) {
 }
 
 std::string hint_of(const std::string& reason) {
-  for (const FallbackInfo& info : fallback_table())
-    if (info.name == reason) return std::string(info.hint);
-  return "";
+  const FallbackInfo* const info = find_fallback(reason);
+  return info == nullptr ? "" : std::string(info->hint);
 }
 
 Fact check_devices(const CheckInput& input) {
@@ -175,11 +174,11 @@ std::optional<Fact> check_redirect(const CheckInput& input) {
         return worker.refused_of(RefusedFor::kRedirect);
       });
   if (redirected + missing == 0) return std::nullopt;
-  const FallbackInfo& info = fallback_info(FallbackReason::kRedirectMissing);
   const std::string text = std::to_string(redirected) + " connections were redirected, " +
                            std::to_string(missing) + " reached the port directly";
-  if (redirected == 0) return fail("redirect", text, std::string(info.hint));
-  return missing == 0 ? ok("redirect", text) : warn("redirect", text, std::string(info.hint));
+  const std::string hint(kNoDestinationHint);
+  if (redirected == 0) return fail("redirect", text, hint);
+  return missing == 0 ? ok("redirect", text) : warn("redirect", text, hint);
 }
 
 }  // namespace

@@ -111,10 +111,9 @@ Json to_json(const DecisionRow& row) {
                {"sentence", ""},
                {"hint", ""},
                {"steps", row.steps}};
-  for (const FallbackInfo& info : fallback_table()) {
-    if (info.name != row.reason) continue;
-    json["sentence"] = info.sentence;
-    json["hint"] = info.hint;
+  if (const FallbackInfo* info = find_fallback(row.reason)) {
+    json["sentence"] = info->sentence;
+    json["hint"] = info->hint;
   }
   return json;
 }

@@ -1,5 +1,6 @@
 #include "base/fallback.h"
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 
@@ -93,24 +94,24 @@ constexpr std::array kTable = {
           "SMC-D was asked for; Fairlead speaks SMC-R"),
     protocol(R::kNoActiveLink, "no_active_link", 0x030a0000, "the link group has no active link",
              "see fairleadctl links; a port may be down"),
-    peers(R::kLinkNotFound, "link_not_found", 0x030b0000,
-          "the link that the peer named does not exist any more",
-          "happens when a link dies during set-up; the next connection recovers"),
+    protocol(R::kLinkNotFound, "link_not_found", 0x030b0000,
+             "the link that the peer named does not exist any more",
+             "happens when a link fails during set-up; the next connection recovers"),
     peers(R::kVersionMismatch, "version_mismatch", 0x030c0000, "the SMC versions do not match",
           "both sides must speak SMC version 2"),
     peers(R::kSmcdBufferLimit, "smcd_buffer_limit", 0x030d0000, "SMC-D buffer limit",
           "SMC-D was asked for; Fairlead speaks SMC-R"),
     protocol(R::kNoRoute, "no_route", 0x030e0000, "no route to the peer's RNIC",
              "ping the peer's GID address from the RNIC's network"),
-    peers(R::kIndirectMismatch, "indirect_mismatch", 0x030f0000,
-          "the sides disagree on whether a gateway lies between them",
-          "compare `ip route get` of both RNIC addresses"),
+    protocol(R::kIndirectMismatch, "indirect_mismatch", 0x030f0000,
+             "the server sees a gateway between the RNICs, and the client sees none",
+             "compare `ip route get` of both RNIC addresses"),
     protocol(R::kSyncError, "sync_error", 0x04000000, "the sides disagree about their link groups",
              "normal once after a peer restarts; the next connection makes a new group"),
     protocol(R::kPeerDeclined, "peer_declined", 0x05000000, "the peer declined",
              "the peer's own log tells why; peer_code is its reason"),
-    protocol(R::kInternal, "internal_error", 0x09990000, "internal error",
-             "report it, with the log"),
+    peers(R::kInternal, "internal_error", 0x09990000, "internal error",
+          "the peer's own log tells what failed there"),
     peers(R::kRkey, "rkey_error", 0x09990001, "the peer's table of RMBs is full",
           "more than 255 RMBs in a group; lower smc.max_connections_per_group"),
     protocol(R::kQueuePairNotReady, "qp_not_ready", 0x09990002,
@@ -119,9 +120,6 @@ constexpr std::array kTable = {
     protocol(R::kMemoryRegistration, "memory_registration", 0x09990003,
              "memory could not be registered, or its key was not confirmed",
              "check RLIMIT_MEMLOCK with fairleadctl doctor"),
-    ours(R::kRedirectMissing, "redirect_missing", 0x01, kDeclineConfig, false,
-         "the connection has no original destination",
-         "it reached the redirect port directly; check the pod's redirect rules"),
     ours(R::kNoPnet, "no_pnet", 0x02, kDeclineNoRdmaDevice, false, "no PNET ID could be found",
          "set pnet.id, or let the node side hand one over"),
     ours(R::kNoUsableGid, "no_usable_gid", 0x03, kDeclineNoRdmaDevice, false,
@@ -132,7 +130,10 @@ constexpr std::array kTable = {
          "the limit on locked memory is used up",
          "raise RLIMIT_MEMLOCK of the container runtime, or lower buffers.size"),
     ours(R::kDeviceOpenEperm, "device_open_eperm", 0x05, kDeclineNoRdmaDevice, false,
-         "the device may not be opened", "request the RDMA device resource for the container"),
+         "the RNIC may not be opened", "request the RDMA device resource for the container"),
+    ours(R::kShmOpenEperm, "shm_open_eperm", 0x13, kDeclineNoRdmaDevice, false,
+         "the shared-memory directory may not be used",
+         "make devices.shm.directory writable for the proxy's user, or set devices.shm.broker"),
     ours(R::kPolicyExcluded, "policy_excluded", 0x06, kDeclineNoRdmaDevice, true,
          "excluded by configuration", "smc.exclude lists this peer or port"),
     ours(R::kPeerNotInjected, "peer_not_injected", 0x07, 0x03010000, true,
@@ -185,6 +186,12 @@ const FallbackInfo& fallback_info(FallbackReason reason) {
   const auto index = static_cast<std::size_t>(reason);
   SMC_ASSERT(index < kTable.size(), index);
   return kTable[index];
+}
+
+const FallbackInfo* find_fallback(std::string_view name) {
+  const auto* const found = std::find_if(
+      kTable.begin(), kTable.end(), [&](const FallbackInfo& info) { return info.name == name; });
+  return found == kTable.end() ? nullptr : found;
 }
 
 std::size_t fallback_reason_count() { return kTable.size(); }

@@ -53,11 +53,11 @@ enum class FallbackReason : std::uint8_t {
   kQueuePairNotReady,
   kMemoryRegistration,
   // Ours.
-  kRedirectMissing,
   kNoPnet,
   kNoUsableGid,
   kMemlockLimit,
   kDeviceOpenEperm,
+  kShmOpenEperm,
   kPolicyExcluded,
   kPeerNotInjected,
   kOptionStripped,
@@ -87,6 +87,8 @@ struct FallbackInfo {
 // In the order of the enumeration.
 std::span<const FallbackInfo> fallback_table();
 const FallbackInfo& fallback_info(FallbackReason reason);
+// By FallbackInfo::name; nullptr for a name that is not in the table.
+const FallbackInfo* find_fallback(std::string_view name);
 std::size_t fallback_reason_count();
 
 // The reason a peer gave in its Decline; an unknown code is kPeerDeclined.

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 
 #include "base/client_address.h"
 #include "base/fallback.h"
@@ -62,6 +63,9 @@ enum class RefusedFor : std::uint8_t {
   kRedirect,   // it reached a redirect port without an original destination
 };
 inline constexpr std::size_t kRefusedFor = 4;
+// What to do about kRedirect.
+inline constexpr std::string_view kNoDestinationHint =
+    "it reached the redirect port directly; check the pod's redirect rules";
 
 struct TrafficStats {
   Counter connections_total;

@@ -44,7 +44,7 @@ std::optional<admin::Fact> DeviceFactory::give_shm(relay::Worker& worker) {
   if (added) return std::nullopt;
   LogEvent(LogLevel::kError, "main", "no_shm_device").field("what", to_string(added.error()));
   worker.set_no_device_reason(
-      added.error().code == Errc::kPermission  ? FallbackReason::kDeviceOpenEperm
+      added.error().code == Errc::kPermission  ? FallbackReason::kShmOpenEperm
       : added.error().code == Errc::kExhausted ? FallbackReason::kMemory
                                                : FallbackReason::kNoRdmaDevice);
   return admin::Fact{"shm_device", admin::FactStatus::kFail, to_string(added.error()),

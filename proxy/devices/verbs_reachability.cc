@@ -47,12 +47,12 @@ std::optional<rdma::Port> VerbsReachability::choose_port(std::span<const rdma::P
   return best;
 }
 
-bool VerbsReachability::direct(const Gid& local, const Gid& peer) const {
-  // The routes of a node that cannot be seen: nodes of one cluster's fabric are neighbours as a
-  // rule, and the kernel of the node finds the true way to a user's queue pair by itself.
-  if (!routes_ || holder_of(view_.addresses, local) == nullptr) return true;
+std::optional<bool> VerbsReachability::direct(const Gid& local, const Gid& peer) const {
+  // A GID of the node belongs to no interface of the pod, which has none of the node's routes.
+  if (!routes_ || holder_of(view_.addresses, local) == nullptr) return std::nullopt;
   const std::optional<Route> route = routes_->look_up(peer, local);
-  return !route || !route->gateway;
+  if (!route) return std::nullopt;
+  return !route->gateway;
 }
 
 PnetAnswer VerbsReachability::answer_for(const rdma::Port& port) const {

@@ -35,7 +35,7 @@ class VerbsReachability final : public relay::Reachability {
   bool server_reachable(const Gid& gid) const override;
   std::optional<rdma::Port> choose_port(std::span<const rdma::Port> ports,
                                         const relay::Place& place) const override;
-  bool direct(const Gid& local, const Gid& peer) const override;
+  std::optional<bool> direct(const Gid& local, const Gid& peer) const override;
   relay::PnetOfPort pnet(const rdma::Port& port) const override;
   const char* gid_source(const rdma::Port& port) const override;
   bool in_network(const rdma::Port& port) const override { return ours(port); }

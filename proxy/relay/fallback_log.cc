@@ -28,7 +28,7 @@ void FallbackLog::report(const FallbackEvent& event, TimePoint now) {
         .code("code", info.code)
         .code("peer_code", event.peer_code)
         .field("pnet", event.pnet.empty() ? "-" : std::string_view(event.pnet))
-        .field("rnic", "-")
+        .field("rnic", event.rnic.empty() ? "-" : std::string_view(event.rnic))
         .field("local", to_string(event.local))
         .field("peer", to_string(event.peer))
         .field("phase", event.phase)

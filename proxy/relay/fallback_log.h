@@ -31,7 +31,8 @@ struct FallbackEvent {
   const char* phase = "";
   double elapsed_seconds = 0;
   std::string connection;
-  std::string pnet;
+  std::string pnet;  // of the port that was chosen, or of the configuration; may be empty
+  std::string rnic;  // the device that was chosen; empty: the decision came before
   const char* detail = "";
 };
 

@@ -126,9 +126,10 @@ void Group::prepare_link(const smc::LinkTask& task, TimePoint now) {
 void Group::connect_link(const smc::LinkTask& task, TimePoint now) {
   Lane& lane = lanes_[task.link];
   const smc::LinkIdentity& peer = task.peer.identity;
+  const std::optional<bool> direct = device_of(lane).reachability->direct(lane.port.gid, peer.gid);
   lane.peer = {peer.gid,        peer.mac,
                peer.queue_pair, task.peer.first_psn,
-               task.peer.mtu,   device_of(lane).reachability->direct(lane.port.gid, peer.gid)};
+               task.peer.mtu,   direct.value_or(true)};
   if (const Result<void> connected = lane.queue_pair->connect(lane.peer); !connected)
     return handle_link_failure(task.link, connected.error().what, now);
   protocol_.link_connected(task.link, now);

@@ -64,6 +64,10 @@ std::optional<LinkPlace> PeerTable::by_link(const PeerKey& key, QpNumber peer_qu
   return std::nullopt;
 }
 
+bool PeerTable::knows(const PeerKey& key) const {
+  return find(key, [](const Group& group) { return group.protocol().usable(); }) != nullptr;
+}
+
 void PeerTable::remove(Group& group) {
   std::erase_if(by_peer_, [&](const auto& entry) { return entry.second == &group; });
   std::erase_if(groups_, [&](const Entry& entry) { return entry.group.get() == &group; });

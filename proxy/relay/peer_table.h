@@ -52,6 +52,8 @@ class PeerTable {
   // The client's group that has, or had, a link to this queue pair of the peer: what a reusing
   // Accept names.
   std::optional<LinkPlace> by_link(const PeerKey& key, QpNumber peer_queue_pair) const;
+  // A usable group with this peer, whatever its links.
+  bool knows(const PeerKey& key) const;
 
   // The group finds no more connections; it is destroyed by remove().
   void remove(Group& group);

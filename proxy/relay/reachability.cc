@@ -43,7 +43,7 @@ std::optional<rdma::Port> Reachability::choose_port(std::span<const rdma::Port> 
   return *found;
 }
 
-bool Reachability::direct(const Gid&, const Gid&) const { return true; }
+std::optional<bool> Reachability::direct(const Gid&, const Gid&) const { return true; }
 
 bool alike(const Reachability& one_device, const rdma::Port& one, const Reachability& other_device,
            const rdma::Port& other) {

@@ -61,8 +61,8 @@ class Reachability {
   // The first that is active, unless a device knows better.
   virtual std::optional<rdma::Port> choose_port(std::span<const rdma::Port> ports,
                                                 const Place& place) const;
-  // No gateway lies between these GIDs.
-  virtual bool direct(const Gid& local, const Gid& peer) const;
+  // No gateway lies between these GIDs. Nothing where the routes cannot be seen.
+  virtual std::optional<bool> direct(const Gid& local, const Gid& peer) const;
   virtual PnetOfPort pnet(const rdma::Port&) const { return {}; }
   // Whose address the port's GID is: "pod", "node", "table"; "" where there is no such choice.
   virtual const char* gid_source(const rdma::Port&) const { return ""; }

@@ -147,6 +147,10 @@ void Session::become_tcp(Side side, FallbackReason reason, std::uint32_t peer_co
   event.elapsed_seconds = seconds(now - began_);
   event.connection = id();
   event.pnet = worker_.config().pnet.id;
+  if (setup_->slot != nullptr) {
+    event.rnic = setup_->slot->device().name();
+    if (event.pnet.empty()) event.pnet = setup_->slot->reachability().pnet(setup_->port).id;
+  }
   event.detail = detail;
   worker_.fallback_log().report(event, now);
   record_decision(Transport::kTcp, side, &fallback_info(reason), peer_code, now);

@@ -174,6 +174,7 @@ class Session final : public event::StreamHandler {
   void message_in_hand(TimePoint now);
   void handle_accept(TimePoint now);
   bool choose_slot_of_server(const Gid& gid);
+  bool gateway_disputed(const wire::AcceptConfirm& accept) const;
   void join_named_link(const PeerKey& key, const wire::AcceptConfirm& accept, TimePoint now);
   void confirm_named_link(TimePoint now);
   void handle_proposal(TimePoint now);

@@ -131,8 +131,11 @@ Result<void> Session::set_peer(const wire::AcceptConfirm& answer) {
 
 wire::AcceptConfirm Session::describe_seat(wire::ClcType type, bool first_contact) const {
   const Group& group = *smc_->group;
-  const bool direct = first_contact && setup_->slot->reachability().direct(
-                                           group.port(smc_->link).gid, setup_->peer_gid);
+  // Nodes of one cluster's fabric are neighbours as a rule, and the kernel of the node finds the
+  // true way to a user's queue pair by itself.
+  const bool direct = first_contact && setup_->slot->reachability()
+                                           .direct(group.port(smc_->link).gid, setup_->peer_gid)
+                                           .value_or(true);
   wire::AcceptConfirm answer =
       smc::make_answer(type, worker_.offer(), setup_->terms, first_contact, direct);
   const smc::LinkIdentity identity = group.identity(smc_->link);

@@ -142,6 +142,7 @@ void Session::handle_accept(TimePoint now) {
   }
   const PeerKey key{smc::GroupRole::kClient, accept.peer_id, accept.gid, {}};
   if (!accept.first_contact) return join_named_link(key, accept, now);
+  if (gateway_disputed(accept)) return decline(FallbackReason::kIndirectMismatch, false, now);
   note("first contact: a new link group");
   const Result<Group*> made = make_group(smc::GroupRole::kClient, key, now);
   if (!made)
@@ -184,10 +185,22 @@ bool Session::choose_slot_of_server(const Gid& gid) {
   return port.has_value();
 }
 
+// As in Linux: the server sees a gateway where our route has none. A queue pair would then send
+// past the network that the server expects. The other way round the server's word counts.
+bool Session::gateway_disputed(const wire::AcceptConfirm& accept) const {
+  if (!accept.first_contact_v2 || accept.first_contact_v2->direct) return false;
+  return setup_->slot->reachability().direct(setup_->port.gid, accept.gid) == true;
+}
+
 void Session::join_named_link(const PeerKey& key, const wire::AcceptConfirm& accept,
                               TimePoint now) {
   const std::optional<LinkPlace> named = worker_.peers().by_link(key, accept.queue_pair);
   if (!named) {
+    if (worker_.peers().knows(key)) {
+      // Out of sync would cost a Linux server the group with all its connections.
+      note("the peer named a link that the group does not have");
+      return decline(FallbackReason::kLinkNotFound, false, now);
+    }
     note("the peer named a link group that we do not have");
     return decline(FallbackReason::kSyncError, true, now);
   }

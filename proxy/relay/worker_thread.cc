@@ -122,7 +122,7 @@ void WorkerThread::accepted(const config::Listener& listener,
     line.field("reason", "redirect_missing")
         .field("listener", listener.name)
         .field("peer", to_string(stream->peer_address()))
-        .field("hint", fallback_info(FallbackReason::kRedirectMissing).hint);
+        .field("hint", kNoDestinationHint);
   });
 }
 

@@ -20,6 +20,8 @@ RELEASE_MISMATCH = 0x03030009
 MAX_CONNECTIONS = 0x0303000A
 MAX_LINKS = 0x0303000B
 SYNC_ERROR = 0x04000000
+LINK_NOT_FOUND = 0x030B0000
+INDIRECT_MISMATCH = 0x030F0000
 CONFIRM_LINK_TIMEOUT = 0x02010000
 
 
@@ -56,14 +58,14 @@ def proposal(peer_id=bytes(8), fabric=bytes(5), ueids=(UEID,), gid=bytes(16), ma
 
 def answer(kind, gid, peer_id=None, queue_pair=77, rkey=1, index=1, token=0x1234, size_code=0, mtu=5,
            address=0x10000, psn=1, first_contact=True, bits=None, release=1, max_connections=255,
-           max_links=1, ueid=UEID, gids=None, **odd):
+           max_links=1, ueid=UEID, gids=None, direct=True, **odd):
     """An Accept or a Confirm."""
     body = (gid[8:] if peer_id is None else peer_id) + gid + MAC
     body += queue_pair.to_bytes(3, "big") + struct.pack(">IBI", rkey, index, token)
     body += bytes([size_code << 4 | mtu, 0]) + struct.pack(">Q", address) + bytes(1)
     body += psn.to_bytes(3, "big") + padded(ueid) + bytes(8)
     if first_contact:
-        body += bytes([0x80, 2 << 4 | release]) + bytes(2) + padded("fake")
+        body += bytes([0x80 if direct else 0, 2 << 4 | release]) + bytes(2) + padded("fake")
         body += bytes([max_connections, max_links]) + bytes(14)
         if kind == CONFIRM:
             gids = [gid] if gids is None else gids

@@ -164,6 +164,7 @@ class HostileServer(ProxyTest):
         for changes, code, reason in (
                 ({"gid": stranger}, clc.NO_ROUTE, "no_route"),
                 ({"gid": self.borrowed[:8] + bytes(8)}, clc.NO_ROUTE, "no_route"),
+                ({"direct": False}, clc.INDIRECT_MISMATCH, "indirect_mismatch"),
                 ({"release": 2}, clc.RELEASE_MISMATCH, "release_mismatch"),
                 ({"max_connections": 15}, clc.MAX_CONNECTIONS, "max_connections_mismatch"),
                 ({"max_links": 2}, clc.MAX_LINKS, "max_links_mismatch"),
@@ -174,6 +175,29 @@ class HostileServer(ProxyTest):
     def test_unknown_link_group_is_out_of_sync(self):
         message = self.assert_declined(clc.SYNC_ERROR, "sync_error", first_contact=False)
         self.assertTrue(message.out_of_sync)
+
+    def test_unknown_link_of_a_known_group_leaves_the_group(self):
+        """Where the group is known and the link is not, only this connection is TCP."""
+        with peers.Server(peers.echo) as application:
+            honest = self.start("honest", [listener("in", "inbound", application.address)])
+
+            def accept(sock):
+                clc.receive(sock, clc.PROPOSAL)
+                sock.sendall(clc.answer(clc.ACCEPT, clc.Gid(honest).bytes, first_contact=False))
+                self.seen.put(clc.receive(sock, clc.DECLINE))
+                peers.echo(sock)
+            hostile = peers.Server(accept)
+            self.addCleanup(hostile.close)
+            self.outbound = self.start("out", [listener("good", "outbound", honest.address("in")),
+                                               listener("bad", "outbound", hostile.address)])
+            for entry in ("good", "bad", "good"):
+                self.entry = self.outbound.address(entry)
+                self.talk()
+            declined = self.seen.get_nowait()
+            self.assertEqual((declined.reason, declined.out_of_sync), (clc.LINK_NOT_FOUND, False))
+            self.wait_fallback(self.outbound, "link_not_found")
+            self.assertEqual(self.outbound.metrics().connections("smcr"), 2)
+            self.assertEqual(self.outbound.metrics().value("fairlead_link_events_total", event="added"), 1)
 
     def test_link_that_nobody_confirms(self):
         """The handshake is correct up to Confirm, but the peer's queue pair does not exist."""

@@ -17,7 +17,8 @@ CHECKS = [
     style.check_function_size, style.check_markers, style.check_banned, style.check_headers,
     style.check_text, style.check_dead_files, style.check_links, assertions.check_assertions,
     classes.check_classes, language.check_phrases, language.check_headings,
-    raisers.check_reasons, raisers.check_counters, raisers.check_metrics,
+    raisers.check_reasons, raisers.check_delete_reasons, raisers.check_counters, raisers.check_metrics,
+    raisers.check_facts,
     documents.check_anchors, documents.check_names, documents.check_options,
 ]
 

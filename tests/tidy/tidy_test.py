@@ -104,7 +104,8 @@ class Checks(unittest.TestCase):
 
     def test_every_check_is_tested(self):
         tested = {case[0] for case in CASES} | {style.check_dead_files, style.check_links, language.check_headings,
-                                                  raisers.check_reasons, raisers.check_counters, raisers.check_metrics,
+                                                  raisers.check_reasons, raisers.check_delete_reasons,
+                                                  raisers.check_counters, raisers.check_metrics, raisers.check_facts,
                                                   documents.check_anchors, documents.check_names, documents.check_options}
         self.assertEqual(set(tidy.CHECKS), tested)
 
@@ -163,28 +164,53 @@ class Checks(unittest.TestCase):
             self.assertIn(finding or "", found[0][2] if found else "")
 
     def test_everything_documented_can_happen(self):
+        peers = "".join(f"peers(R::{name}), " for name in raisers.PEERS_ONLY)
+        injector = "injector/injector_metrics.cc"
         tree = {
             raisers.REASONS: "enum class FallbackReason {\n  kMemory,\n  kVlan,\n};\n",
-            raisers.REASON_TABLE: "x = {peers(R::kVlan), protocol(R::kMemory)};\nint fallback_reason_count();\n",
+            raisers.REASON_TABLE: f"x = {{{peers}protocol(R::kMemory)}};\nint fallback_reason_count();\n",
             raisers.COUNTERS: "struct WorkerStats {\n  Counter a, b;\n  std::array<Counter, 4> c;\n"
                               "  Counter& c_of(int x);\n};\n",
-            raisers.CATALOGUE: "M::kReady\n", raisers.SAMPLES: "out.set(Metric::kReady, a);\n",
+            "proxy/admin/metric_catalog.cc": "MetricInfo{M::kReady, x},\nis_complete(t, M::kReady);\n",
+            "proxy/admin/metrics.cc": "out.set(Metric::kReady, a);\n",
+            injector: "MetricInfo{M::kEvents, x},\nout.set(M::kEvents, a);\n",
+            raisers.LLC: "enum class DeleteLinkReason : std::uint32_t {\n  kOk = 0,\n  kPathLost = 1,\n};\n",
             raisers.FACTS: "constexpr kFactOption;\n",
-            "proxy/relay/a.cc": "R::kMemory; s.a.add(); s.b.add(); s.c_of(1).add(); f(kFactOption);\n"}
-        checks = (raisers.check_reasons, raisers.check_counters, raisers.check_metrics)
+            raisers.ROWS: "struct LinkRow {\n  std::string gid, rnic;  // names\n};\n",
+            raisers.HOST_FACTS: "struct HostFacts {\n  std::vector<int> ids{};\n};\n",
+            "proxy/ctl/a.cc": "facts.ids = {};\n",
+            "proxy/relay/a.cc": "f(R::kMemory); s.a.add(); s.b.add(); s.c_of(1).add(); f(kFactOption);\n"
+                                "send(DeleteLinkReason::kPathLost); row.gid = a; row.rnic = b;\n"}
+        checks = (raisers.check_reasons, raisers.check_delete_reasons, raisers.check_counters, raisers.check_metrics,
+                  raisers.check_facts)
         self.assertEqual([finding for check in checks for finding in check(tree)], [])
+        relay = "proxy/relay/a.cc"
         for path, old, new, expected in (
-                ("proxy/relay/a.cc", "R::kMemory;", "", "kMemory: nothing gives"),
-                ("proxy/relay/a.cc", "R::kMemory", "R::kMemory; R::kVlan", "kVlan: a condition gives"),
-                ("proxy/relay/a.cc", "s.b.add();", "", "b: nothing writes"),
-                ("proxy/relay/a.cc", "s.c_of(1)", "s.d", "c: nothing writes"),
-                ("proxy/relay/a.cc", "kFactOption", "0", "kFactOption: nothing states"),
-                (raisers.SAMPLES, "kReady", "kOther", "kReady: nothing samples")):
+                (relay, "f(R::kMemory);", "", "kMemory: nothing gives"),
+                (relay, "f(R::kMemory)", "fallback_info(FallbackReason::kMemory).hint", "kMemory: nothing gives"),
+                (relay, "f(R::kMemory)", "if (a == FallbackReason::kMemory)", "kMemory: nothing gives"),
+                (relay, "f(R::kMemory)", "FallbackReason a = FallbackReason::kMemory", "kMemory: nothing gives"),
+                (relay, "R::kMemory", "R::kMemory, R::kVlan", "kVlan: a condition gives"),
+                (raisers.REASON_TABLE, "protocol(", "peers(", "kMemory: a condition gives"),
+                (raisers.REASONS, "kVlan", "kNew", "kNew: nothing gives"),
+                (raisers.REASON_TABLE, "peers(R::kNoSeid), ", "", "kNoSeid: PEERS_ONLY"),
+                (relay, "s.b.add();", "", "b: nothing writes"),
+                (relay, "s.b.add();", "f(s.b.get());", "b: nothing writes"),
+                (relay, "s.c_of(1)", "s.d", "c: nothing writes"),
+                (relay, "kFactOption", "0", "kFactOption: nothing states"),
+                (relay, "send(DeleteLinkReason", "if (a == DeleteLinkReason", "kPathLost: nothing sends"),
+                (relay, "row.rnic = b", "f(row.rnic)", "LinkRow::rnic: nothing fills"),
+                ("proxy/ctl/a.cc", "facts.ids =", "facts.ids ==", "HostFacts::ids: nothing fills"),
+                (injector, "set(M::kEvents", "set(M::kOther", "kEvents: nothing samples"),
+                ("proxy/admin/metrics.cc", "kReady", "kOther", "kReady: nothing samples")):
             with self.subTest(expected):
                 changed = {**tree, path: tree[path].replace(old, new)}
                 found = [finding[2] for check in checks for finding in check(changed)]
                 self.assertEqual(len(found), 1, found)
                 self.assertIn(expected, found[0])
+        new = {**tree, raisers.REASONS: tree[raisers.REASONS].replace("kVlan", "kVlan,\n  kNew"),
+               raisers.REASON_TABLE: tree[raisers.REASON_TABLE].replace("protocol(", "peers(R::kNew), protocol(")}
+        self.assertIn("kNew: why can its condition not", next(raisers.check_reasons(new))[2])
 
     def test_headings_that_comments_name(self):
         tree = {"docs/wire.md": "# A\n\n## Flows\n", "proxy/a.h": '// Read docs/wire.md, "Flows" and\n// "A"; RFC.\n'}

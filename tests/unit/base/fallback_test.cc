@@ -27,6 +27,12 @@ TEST(FallbackTable, OurOwnCodesNeverLeaveTheHost) {
     EXPECT_LT(info.wire_code, 0x0f000000U) << info.name;
 }
 
+TEST(FallbackTable, FindsAReasonByItsName) {
+  for (const FallbackInfo& info : fallback_table()) EXPECT_EQ(find_fallback(info.name), &info);
+  EXPECT_EQ(find_fallback(""), nullptr);
+  EXPECT_EQ(find_fallback("vlans"), nullptr);
+}
+
 TEST(FallbackTable, UnknownWireCodeMeansThePeerDeclined) {
   EXPECT_EQ(fallback_from_wire(0x03030002), FallbackReason::kNoRdmaDevice);
   EXPECT_EQ(fallback_from_wire(0x12345678), FallbackReason::kPeerDeclined);
