@@ -18,6 +18,7 @@
 #include "cni/node/broker_meter.h"
 #include "cni/node/broker_probe.h"
 #include "cni/node/memory_gauge.h"
+#include "cni/node/thread_user.h"
 
 namespace fairlead::cni::node {
 namespace {
@@ -95,6 +96,7 @@ void Broker::stop() {
 }
 
 void Broker::run() {
+  take_own_user();
   look();
   book_.forget_strangers();
   LogEvent(LogLevel::kInfo, kLogger, "ready")
@@ -116,6 +118,17 @@ void Broker::run() {
     charge_for_closing();
     remember();
   }
+}
+
+// From some 2,000 sockets on that one real user has in flight, the kernel lets each sender of that
+// user wait for its garbage collector. Any process of a container that runs as root can have so
+// many, so the thread that sends is another user. Nothing that it does depends on its real id.
+void Broker::take_own_user() {
+  const auto user = take_thread_user();
+  if (user) return;
+  LogEvent(LogLevel::kWarn, kLogger, "user_shared")
+      .field("what", to_string(user.error()))
+      .field("hint", "needs CAP_SETUID; processes of root in pods can delay new channels");
 }
 
 int Broker::milliseconds_to_wait(TimePoint now) const {

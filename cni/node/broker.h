@@ -3,8 +3,8 @@
 // and passes the descriptors. It gets no descriptor and no byte of a connection, and what runs goes
 // on without it (docs/broker.md).
 //
-// Threads: run() on one of its own, which enters and leaves network namespaces. stop() and counts()
-// from any.
+// Threads: run() on one of its own, which enters and leaves network namespaces and gets a real user
+// id of its own. stop() and counts() from any.
 #pragma once
 
 #include <array>
@@ -94,6 +94,7 @@ class Broker {
   };
 
   Broker(BrokerSettings settings, PodWatch watch, FileDescriptor epoll, FileDescriptor stop_event);
+  void take_own_user();
   void look();
   bool enter(const std::string& name, Pod& pod);
   void leave(const std::string& name);

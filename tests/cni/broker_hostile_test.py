@@ -3,6 +3,7 @@ broker_test.py, but the devices are sockets of the test, which send messages tha
 import contextlib
 import fcntl
 import os
+import re
 import resource
 import select
 import socket
@@ -23,6 +24,7 @@ REQUESTS_PER_SECOND = 1024
 REQUESTS_BURST = 4096
 PER_CONNECT = 4
 SECONDS_PER_REQUEST = 50e-6
+FIRST_OWN_USER = 1 << 31  # cni/node/thread_user.h
 
 
 @contextlib.contextmanager
@@ -253,6 +255,15 @@ class Hostile(brokered.BrokerTest):
         share = (REQUESTS_BURST + REQUESTS_PER_SECOND * (time.monotonic() - begin)) / PER_CONNECT
         self.assertEqual(set(answers), {(REFUSED, UNKNOWN_PEER, b"nobody00")})
         self.assertLessEqual(len(answers), share + 1)
+
+    def test_root_of_a_pod_shares_no_count_with_the_broker(self):
+        """The kernel counts sockets in flight by real user id, and lets users that have many wait."""
+        self.assertEqual(self.device(self.wired_pod(plugin.IN)).enroll(b"A" * 8)[0], WELCOME)
+        threads = [re.search(r"^Uid:\t(\d+)\t(\d+)\t(\d+)", status.read_text(encoding="ascii"), re.M).groups()
+                   for status in Path(f"/proc/{self.agent.pid}/task").glob("*/status")]
+        own = [(effective, saved) for real, effective, saved in threads if int(real) >= FIRST_OWN_USER]
+        self.assertEqual(own, [("0", "0")], threads)
+        self.assertEqual({ids for ids in threads if int(ids[0]) < FIRST_OWN_USER}, {("0", "0", "0")})
 
     def agent_seconds(self):
         """Processor time of the agent."""

@@ -39,7 +39,7 @@ def with_rights_of_the_chart(*command):
     added = re.search(r"^ *add: \[(.*)\]$", NODE_TEMPLATE.read_text(encoding="utf-8"), re.M).group(1)
     known = int(Path("/proc/self/status").read_text(encoding="ascii").split("CapBnd:")[1].split()[0], 16)
     # Of the other capabilities, a test machine may lack SYS_RESOURCE, 24.
-    names = [name for name in re.findall(r"\b(?:[A-Z]+_[A-Z]+|CHOWN|MKNOD)\b", added)
+    names = [name for name in re.findall(r"\b(?:[A-Z]+_[A-Z]+|CHOWN|MKNOD|SETUID)\b", added)
              if name != "SYS_RESOURCE" or known >> 24 & 1]
     return ["setpriv", "--inh-caps=-all", "--bounding-set=-all" + "".join(f",+{name.lower()}" for name in names),
             "--no-new-privs", *command]

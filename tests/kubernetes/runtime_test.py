@@ -94,7 +94,7 @@ class RealRuntime(unittest.TestCase):
         """The DaemonSet's container: it installs the plugin, and relays its log."""
         self.runtime.run(
             "node", "--network", "host", "--user", "0", "--read-only", "--cap-drop", "ALL",
-            "--cap-add", "DAC_OVERRIDE,SYS_ADMIN,SYS_PTRACE", "--security-opt", "no-new-privileges",
+            "--cap-add", "DAC_OVERRIDE,SETUID,SYS_ADMIN,SYS_PTRACE", "--security-opt", "no-new-privileges",
             *(word for place in ("/run/netns", "/var/run/netns") for word in ("-v", f"/run/netns:{place}:rslave")), "-v", f"{self.folder}:{self.folder}", "-v", f"{self.runtime.conf_dir}:/etc/cni/net.d",
             "-v", f"{self.runtime.bin_dir}:/opt/cni/bin", "--entrypoint", "/usr/local/bin/fairlead-node",
             containers.FAIRLEAD, "run", "--listen", "", "--run-dir", self.run_dir, "--settings",
