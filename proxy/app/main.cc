@@ -174,9 +174,9 @@ class Proxy {
   }
 
   static void log_client_address(const admin::Fact& fact) {
-    LogEvent(LogLevel::kInfo, "main", "client_address")
-        .field("what", fact.text)
-        .field("hint", fact.fix);
+    LogEvent line(LogLevel::kInfo, "main", "client_address");
+    line.field("what", fact.text);
+    if (!fact.fix.empty()) line.field("hint", fact.fix);
   }
 
   void replace_fact(const admin::Fact& fact) {

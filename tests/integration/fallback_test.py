@@ -1,6 +1,7 @@
 """If SMC-R is not possible, the same connection uses TCP. The exact reason is counted and reported, and no
 byte is lost."""
 import os
+import shutil
 import signal
 import socket
 import unittest
@@ -162,8 +163,23 @@ class Fallback(ProxyTest):
         wait_until(lambda: self.inbound.metrics().fallbacks(), "the fallback")
         (reason, side), = self.inbound.metrics().fallbacks()
         self.assertEqual(side, "local")
-        self.assertIn(reason, ("no_rdma_device", "device_open_eperm"))
+        self.assertEqual(reason, "no_rdma_device")
         self.assertIn("no_shm_device", self.inbound.log())
+
+    def test_directory_without_rights(self):
+        """The hint is about the directory, not about RNICs."""
+        if os.geteuid() != 0 or shutil.which("setpriv") is None:
+            raise unittest.SkipTest("needs root and setpriv to start a proxy that may not override permissions")
+        locked = self.folder / "locked"
+        locked.mkdir(mode=0o555)
+        self.inbound = self.start("in", [listener("in", "inbound", self.server.address)],
+                                  {"devices": {"shm": {"directory": str(locked)}}},
+                                  wrapper=["setpriv", "--bounding-set", "-dac_override"])
+        self.outbound = self.start("out", [listener("out", "outbound", self.inbound.address("in"))])
+        self.entry = self.outbound.address("out")
+        self.talk()
+        self.wait_fallback(self.inbound, "shm_open_eperm")
+        self.assertRegex(self.inbound.log(), r'event=fallback .*reason=shm_open_eperm .*hint="make devices.shm.directory')
 
 
 class Draining(ProxyTest):

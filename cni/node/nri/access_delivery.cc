@@ -93,9 +93,10 @@ bool AccessDelivery::deliver_late(Delivery& delivery) {
   if (!given) delivery.access = RnicAccess::kLateFailed;
   lines_.write(given ? LogLevel::kInfo : LogLevel::kWarn, kLogger,
                given ? "rnic_given_late" : "rnic_not_given_late", now_(), [&](LogEvent& line) {
-                 line.field("pod", delivery.pod)
-                     .field("what", given ? "" : to_string(given.error()))
-                     .field("hint", given ? "" : "restart the pod to give its sidecar the RNIC");
+                 line.field("pod", delivery.pod);
+                 if (given) return;
+                 line.field("what", to_string(given.error()))
+                     .field("hint", "restart the pod to give its sidecar the RNIC");
                });
   return true;
 }
