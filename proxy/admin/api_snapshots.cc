@@ -1,5 +1,6 @@
 // The answers that are made of what the workers tell.
 #include <algorithm>
+#include <chrono>
 #include <string>
 #include <utility>
 
@@ -7,6 +8,7 @@
 #include "admin/checks.h"
 #include "admin/json.h"
 #include "admin/metrics.h"
+#include "admin/process_usage.h"
 #include "admin/query.h"
 #include "base/log.h"
 
@@ -18,6 +20,13 @@ using event::HttpResponse;
 namespace {
 
 Json silent_json(const GatheredSnapshot& snapshot) { return snapshot.silent; }
+
+double uptime_seconds() {
+  const double start = read_process_usage().start_time_seconds;
+  const double now =
+      std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+  return start == 0 ? 0 : std::max(0.0, now - start);
+}
 
 }  // namespace
 
@@ -124,11 +133,18 @@ HttpResponse AdminApi::doctor(const HttpRequest&, const GatheredSnapshot& snapsh
   std::vector<Fact> checks = standing_checks({.stats = sources_.stats,
                                               .snapshot = snapshot,
                                               .not_ready = not_ready_reasons(),
-                                              .draining = draining()});
+                                              .draining = draining(),
+                                              .uptime_seconds = uptime_seconds()});
   for (Fact& fact : facts()) checks.push_back(std::move(fact));
   Json rows = Json::array();
   for (const Fact& check : checks) rows.push_back(to_json(check));
-  return json_response(200, {{"build", to_json(sources_.build)}, {"checks", std::move(rows)}});
+  return json_response(200,
+                       {{"build", to_json(sources_.build)},
+                        {"checks", std::move(rows)},
+                        {"redirect",
+                         {{"ports", sources_.redirect.ports},
+                          {"user", sources_.redirect.user},
+                          {"connections", sum_of(sources_.stats, &WorkerStats::redirected)}}}});
 }
 
 }  // namespace fairlead::admin

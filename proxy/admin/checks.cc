@@ -1,6 +1,8 @@
 #include "admin/checks.h"
 
+#include <algorithm>
 #include <cstdint>
+#include <initializer_list>
 #include <set>
 #include <utility>
 
@@ -56,12 +58,14 @@ Fact check_devices(const CheckInput& input) {
   std::set<std::string> down;
   std::set<std::string> passed_over;
   std::string absent;  // why the node gave no RNIC
-  std::string hint;    // of the first device with a reason
+  bool missing = false;
+  std::string hint;  // of the first device with a reason
   for (const WorkerSnapshot& worker : input.snapshot.workers) {
     for (const DeviceRow& row : worker.devices) {
       // A device that could not be opened shows no ports.
       const std::string port = row.port == 0 ? row.name : row.name + "/" + std::to_string(row.port);
       if (hint.empty()) hint = hint_of(row.reason);
+      missing = missing || row.missing;
       if (row.state == kDeviceAbsent)
         absent = row.detail;
       else if (row.state == kDeviceUnsupported)
@@ -89,11 +93,23 @@ Fact check_devices(const CheckInput& input) {
   std::string text = "active " + join(active, ", ");
   if (!absent.empty()) text += "; no RNIC: " + absent;
   if (!passed_over.empty()) text += "; passed over " + join(passed_over, ", ");
-  if (lacking_gid.empty() && down.empty()) return ok("devices", std::move(text));
+  if (lacking_gid.empty() && down.empty() && !missing) return ok("devices", std::move(text));
   if (!down.empty()) text += "; down " + join(down, ", ");
   if (!lacking_gid.empty()) text += "; without usable GID " + join(lacking_gid, ", ");
   return warn("devices", std::move(text),
               hint.empty() ? "connections lack a second path; see fairleadctl devices" : hint);
+}
+
+// FairleadLinkFlapping, on average since the start.
+Fact check_links(const CheckInput& input) {
+  const std::uint64_t failed = sum_of(input.stats, &WorkerStats::link_failed);
+  const std::string text = std::to_string(sum_of(input.stats, &WorkerStats::links_active)) +
+                           " active, " + std::to_string(failed) + " failed since the start";
+  const double periods = std::max(1.0, input.uptime_seconds / kFlappingSeconds);
+  if (static_cast<double>(failed) <= kFlappingFailures * periods) return ok("links", text);
+  return warn(
+      "links", text,
+      "see fairleadctl links: errors of a port (rdma statistic), or a path that loses RoCE");
 }
 
 Fact check_link_groups(const CheckInput& input) {
@@ -113,44 +129,85 @@ Fact check_link_groups(const CheckInput& input) {
   return ok("link_groups", healthy == 0 ? "none yet" : all + " healthy");
 }
 
+std::uint64_t fallback_count(const CheckInput& input, FallbackReason reason,
+                             std::initializer_list<Side> sides) {
+  std::uint64_t count = 0;
+  for (Direction direction : {Direction::kOutbound, Direction::kInbound})
+    for (Side side : sides)
+      count += sum_of(input.stats, [&](const WorkerStats& worker) -> const Counter& {
+        return worker.fallback_of(direction, side, reason);
+      });
+  return count;
+}
+
+std::uint64_t carried(const CheckInput& input, Transport transport) {
+  std::uint64_t count = 0;
+  for (Direction direction : {Direction::kOutbound, Direction::kInbound})
+    count += sum_of(input.stats, [&](const WorkerStats& worker) -> const Counter& {
+      return worker.traffic_of(direction, transport).connections_total;
+    });
+  return count;
+}
+
+// The proxy has an RNIC, or configuration and node mean it to have one.
+bool meant_to_have_rnic(const GatheredSnapshot& snapshot) {
+  for (const WorkerSnapshot& worker : snapshot.workers)
+    for (const DeviceRow& row : worker.devices)
+      if (row.missing || (row.kind == "verbs" && row.state != kDeviceAbsent)) return true;
+  return false;
+}
+
+// FairleadFallbackRateHigh and FairleadAllTrafficFallback.
 Fact check_fallbacks(const CheckInput& input) {
-  std::uint64_t unexpected = 0;
-  std::uint64_t expected = 0;
-  std::uint64_t most = 0;
+  const bool meant = meant_to_have_rnic(input.snapshot);
+  const std::uint64_t smcr = carried(input, Transport::kSmcr);
+  std::uint64_t bad = 0, others = 0, most = 0;
   const FallbackInfo* worst = nullptr;
   for (const FallbackInfo& info : fallback_table()) {
+    const FallbackAlarm alarm = fallback_alarm(info.reason);
+    const std::uint64_t local = fallback_count(input, info.reason, {Side::kLocal});
+    const std::uint64_t all = local + fallback_count(input, info.reason, {Side::kPeer});
     std::uint64_t count = 0;
-    for (Direction direction : {Direction::kOutbound, Direction::kInbound})
-      for (Side side : {Side::kLocal, Side::kPeer})
-        count += sum_of(input.stats, [&](const WorkerStats& worker) -> const Counter& {
-          return worker.fallback_of(direction, side, info.reason);
-        });
-    (info.expected ? expected : unexpected) += count;
-    if (!info.expected && count > most) {
+    if (alarm == FallbackAlarm::kShare)
+      count = all;
+    else if (alarm == FallbackAlarm::kMeant && meant && smcr == 0)
+      count = local;
+    bad += count;
+    others += all - count;
+    if (count > most) {
       most = count;
       worst = &info;
     }
   }
   if (worst == nullptr)
     return ok("fallbacks",
-              "none that was not expected (" + std::to_string(expected) + " expected)");
-  return warn("fallbacks",
-              std::to_string(unexpected) + " connections became TCP, mostly by " +
-                  std::string(worst->name) + " (" + std::to_string(most) +
-                  "): " + std::string(worst->sentence),
-              std::string(worst->hint));
+              "none to mend (" + std::to_string(others) + " wanted, ordinary, or without an RNIC)");
+  std::string text = std::to_string(bad) + " of " +
+                     std::to_string(smcr + carried(input, Transport::kTcp)) +
+                     " connections became TCP, mostly by " + std::string(worst->name) + " (" +
+                     std::to_string(most) + "): " + std::string(worst->sentence);
+  if (meant && smcr == 0) text += "; none is SMC-R";
+  return warn("fallbacks", std::move(text), std::string(worst->hint));
 }
 
+// FairleadMemlockLimit, and what comes before it.
 Fact check_memory(const CheckInput& input) {
+  constexpr const char* kFix = "raise memory.limit or RLIMIT_MEMLOCK, or lower buffers.size";
   const std::uint64_t pinned = sum_of(input.stats, &WorkerStats::pinned_bytes);
   const std::uint64_t limit = sum_of(input.stats, &WorkerStats::pinned_limit_bytes);
+  std::uint64_t refused = 0;
+  for (const FallbackReason reason : {FallbackReason::kMemlockLimit, FallbackReason::kMemory,
+                                      FallbackReason::kMemoryRegistration})
+    refused += fallback_count(input, reason, {Side::kLocal});
   const std::string used = std::to_string(pinned >> 10) + " KiB registered";
-  if (limit == 0) return ok("memory", used + ", no limit known");
+  if (limit == 0 && refused == 0) return ok("memory", used + ", no limit known");
   std::string text = used + " of " + std::to_string(limit >> 10) + " KiB";
+  if (refused != 0)
+    return warn("memory", text + "; " + std::to_string(refused) + " connections are TCP for it",
+                kFix);
   if (static_cast<double>(pinned) < kPinnedShareWarn * static_cast<double>(limit))
     return ok("memory", std::move(text));
-  return warn("memory", std::move(text),
-              "raise memory.limit or RLIMIT_MEMLOCK, or lower buffers.size");
+  return warn("memory", std::move(text), kFix);
 }
 
 Fact check_limits(const CheckInput& input) {
@@ -185,8 +242,8 @@ std::optional<Fact> check_redirect(const CheckInput& input) {
 
 std::vector<Fact> standing_checks(const CheckInput& input) {
   std::vector<Fact> checks = {
-      check_ready(input),     check_workers(input), check_devices(input), check_link_groups(input),
-      check_fallbacks(input), check_memory(input),  check_limits(input)};
+      check_ready(input), check_workers(input),   check_devices(input), check_link_groups(input),
+      check_links(input), check_fallbacks(input), check_memory(input),  check_limits(input)};
   if (std::optional<Fact> redirect = check_redirect(input)) checks.push_back(std::move(*redirect));
   return checks;
 }

@@ -16,7 +16,12 @@ struct CheckInput {
   const GatheredSnapshot& snapshot;
   std::vector<std::string> not_ready;  // reasons; empty when ready
   bool draining = false;
+  double uptime_seconds = 0;  // 0: unknown
 };
+
+// More failures of links in this time are a warning, as in the alert FairleadLinkFlapping.
+inline constexpr double kFlappingFailures = 5;
+inline constexpr double kFlappingSeconds = 900;
 
 // Above this share of the limit, memory for buffers is a warning.
 inline constexpr double kPinnedShareWarn = 0.9;

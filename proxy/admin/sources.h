@@ -52,6 +52,12 @@ inline constexpr std::string_view kFactClientAddress =
 // an answer that comes too late is dropped.
 using SnapshotReply = std::function<void(WorkerSnapshot)>;
 
+// Where connections of the pod are led to the proxy by rules of the network namespace.
+struct RedirectPorts {
+  std::vector<std::uint16_t> ports;  // of the listeners; empty: no connection is redirected
+  std::uint32_t user = 0;            // of the process, whose own connections are not redirected
+};
+
 // Functions are called on the admin thread and must not block. An empty function means that the
 // proxy has no such thing: always ready, no facts, and so on.
 struct AdminSources {
@@ -78,6 +84,8 @@ struct AdminSources {
   std::function<std::string()> config_dump;
 
   std::function<std::vector<Fact>()> facts;
+
+  RedirectPorts redirect;
 };
 
 }  // namespace fairlead::admin

@@ -242,6 +242,10 @@ class Proxy {
       for (const std::unique_ptr<relay::WorkerThread>& worker : workers_)
         worker->post([request, reply](relay::Worker& own) { reply(own.snapshot(request)); });
     };
+    sources.redirect.user = ::geteuid();
+    for (const config::Listener& listener : config_.listeners)
+      if (listener.mode != config::ListenerMode::kStatic)
+        sources.redirect.ports.push_back(listener.listen.port());
     sources.not_ready = [this]() -> std::vector<std::string> {
       if (ready_.load()) return {};
       return {"the workers have not started yet"};

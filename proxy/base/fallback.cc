@@ -196,6 +196,16 @@ const FallbackInfo* find_fallback(std::string_view name) {
 
 std::size_t fallback_reason_count() { return kTable.size(); }
 
+// As helm/fairlead/files/rules.yaml has it, which monitoring_test.py compares.
+FallbackAlarm fallback_alarm(FallbackReason reason) {
+  constexpr std::array kNone = {R::kPeerNotInjected, R::kPolicyExcluded, R::kDisabled,
+                                R::kDraining};
+  constexpr std::array kMeant = {R::kNoRdmaDevice, R::kRnicNotGiven};
+  if (std::find(kNone.begin(), kNone.end(), reason) != kNone.end()) return FallbackAlarm::kNone;
+  if (std::find(kMeant.begin(), kMeant.end(), reason) != kMeant.end()) return FallbackAlarm::kMeant;
+  return FallbackAlarm::kShare;
+}
+
 FallbackReason fallback_from_wire(std::uint32_t code) {
   for (const FallbackInfo& info : kTable)
     if (info.code == code) return info.reason;

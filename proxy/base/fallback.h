@@ -84,6 +84,14 @@ struct FallbackInfo {
   bool peer_only;             // no condition here gives it, only the Decline of a peer
 };
 
+// Which alerts count the connections of a reason (docs/alerts.md).
+enum class FallbackAlarm : std::uint8_t {
+  kNone,   // wanted, or ordinary
+  kMeant,  // only where the proxy was meant to have an RNIC: without one it is every connection
+  kShare,  // everywhere
+};
+FallbackAlarm fallback_alarm(FallbackReason reason);
+
 // In the order of the enumeration.
 std::span<const FallbackInfo> fallback_table();
 const FallbackInfo& fallback_info(FallbackReason reason);

@@ -100,10 +100,17 @@ std::string reasons_page() {
   return page;
 }
 
-// As helm/fairlead/files/rules.yaml has it, which monitoring_test.py compares.
-bool alerts_count(FallbackReason reason) {
-  return reason != FallbackReason::kPeerNotInjected && reason != FallbackReason::kPolicyExcluded &&
-         reason != FallbackReason::kDisabled && reason != FallbackReason::kDraining;
+const char* alarm_text(FallbackReason reason) {
+  switch (fallback_alarm(reason)) {
+    case FallbackAlarm::kNone:
+      return "- No alert counts it.\n";
+    case FallbackAlarm::kMeant:
+      return "- FairleadAllTrafficFallback counts it, where an RNIC was meant to be there; "
+             "FairleadFallbackRateHigh does not.\n";
+    case FallbackAlarm::kShare:
+      break;
+  }
+  return "- FairleadFallbackRateHigh and FairleadAllTrafficFallback count it.\n";
 }
 
 // What to look at depends on who decided, and on whether the reason is one to act on.
@@ -121,7 +128,7 @@ std::string runbook_page() {
     page += "\n## " + name + "\n\nCode " + admin::code_text(info.code) + ": " +
             std::string(info.sentence) + ".\n\n- What to do: " + std::string(info.hint) + ".\n";
     if (info.expected) page += "- It is expected, and logged once for each peer.\n";
-    page += alerts_count(info.reason) ? "- The alerts count it.\n" : "- No alert counts it.\n";
+    page += alarm_text(info.reason);
     if (info.peer_only) page += "- Only a peer gives it, in its Decline: `side=peer`.\n";
     page +=
         "- How often, and who decided: `sum by (namespace, pod, side, direction) "

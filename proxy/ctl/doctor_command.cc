@@ -31,6 +31,11 @@ std::vector<Check> proxy_checks(Console& console, ProxyFacts& facts) {
   };
   facts.option_program_ok = is_ok("option_program");
   facts.devices_ok = is_ok("devices");
+  const Json& redirect = member(body, "redirect");
+  for (const Json& port : member(redirect, "ports"))
+    if (port.is_number_unsigned()) facts.redirect_ports.push_back(port.get<std::uint16_t>());
+  facts.user = static_cast<std::uint32_t>(number(redirect, "user"));
+  facts.redirected = number(redirect, "connections");
   checks.insert(checks.begin(),
                 {"proxy", Check::Status::kOk,
                  "version " + text(build, "version") + ", devices " + text(build, "backend"), ""});

@@ -13,7 +13,9 @@
 #include <fstream>
 #include <iterator>
 #include <limits>
+#include <optional>
 #include <sstream>
+#include <utility>
 
 #include "base/handle.h"
 #include "ctl/table.h"
@@ -135,6 +137,22 @@ Check check_shm(const HostFacts& host, const ProxyFacts& proxy) {
           "make the directory writable for the proxy's user, or set devices.shm.directory"};
 }
 
+// FairleadRedirectMissing, as far as it shows in the pod. Nothing without a redirect.
+std::optional<Check> check_bypass(const HostFacts& host, const ProxyFacts& proxy) {
+  if (proxy.redirect_ports.empty()) return std::nullopt;
+  const std::vector<std::string> past = connections_past(host.sockets, proxy.user);
+  const std::string those =
+      past.empty() ? "none goes past the proxy"
+                   : std::to_string(past.size()) + " go past the proxy, as " + past.front();
+  if (proxy.redirected != 0)
+    return Check{"bypass", Status::kOk,
+                 past.empty() ? those : those + ": excluded, or older than the redirect", ""};
+  const std::string finding = "no connection has come by the redirect, and " + those;
+  if (past.empty()) return Check{"bypass", Status::kOk, finding, ""};
+  return Check{"bypass", Status::kWarn, finding,
+               "docs/alerts.md, FairleadRedirectMissing; or all of them are excluded"};
+}
+
 }  // namespace
 
 HostFacts read_host_facts(const HostPaths& paths) {
@@ -147,14 +165,20 @@ HostFacts read_host_facts(const HostPaths& paths) {
   facts.effective_capabilities = parse_effective_capabilities(read_file(paths.status));
   facts.shm_directory = paths.shm_directory;
   if (access(paths.shm_directory.c_str(), W_OK | X_OK) != 0) facts.shm_error = errno;
+  facts.sockets = parse_sockets(read_file(paths.sockets));
+  for (SocketLine& socket : parse_sockets(read_file(paths.sockets6)))
+    facts.sockets.push_back(std::move(socket));
   utsname name{};
   if (uname(&name) == 0) facts.kernel_release = name.release;
   return facts;
 }
 
 std::vector<Check> local_checks(const HostFacts& host, const ProxyFacts& proxy) {
-  return {check_kernel(host),         check_descriptors(host), check_verbs_devices(host, proxy),
-          check_memlock(host, proxy), check_bpf(host, proxy),  check_shm(host, proxy)};
+  std::vector<Check> checks = {
+      check_kernel(host),         check_descriptors(host), check_verbs_devices(host, proxy),
+      check_memlock(host, proxy), check_bpf(host, proxy),  check_shm(host, proxy)};
+  if (std::optional<Check> bypass = check_bypass(host, proxy)) checks.push_back(std::move(*bypass));
+  return checks;
 }
 
 std::uint64_t parse_effective_capabilities(const std::string& status) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "ctl/reports.h"
+#include "ctl/socket_table.h"
 
 namespace fairlead::ctl {
 
@@ -17,6 +18,8 @@ struct HostPaths {
   std::string mounts = "/proc/mounts";
   std::string status = "/proc/self/status";
   std::string shm_directory = "/run/fairlead/shm";  // devices.shm.directory
+  std::string sockets = "/proc/net/tcp";            // of the network namespace
+  std::string sockets6 = "/proc/net/tcp6";
 };
 
 struct HostFacts {
@@ -28,15 +31,19 @@ struct HostFacts {
   std::string shm_directory;
   int shm_error = 0;  // errno of access(2), 0 if it can be written
   std::string kernel_release;
+  std::vector<SocketLine> sockets;
 };
 
 HostFacts read_host_facts(const HostPaths& paths);
 
 // What the running proxy says, where it matters for judging.
 struct ProxyFacts {
-  bool uses_verbs = true;          // also when not known
-  bool option_program_ok = false;  // somebody has attached it
-  bool devices_ok = false;         // it has all the devices it wants
+  bool uses_verbs = true;                       // also when not known
+  bool option_program_ok = false;               // somebody has attached it
+  bool devices_ok = false;                      // it has all the devices it wants
+  std::vector<std::uint16_t> redirect_ports{};  // empty: none, or not known
+  std::uint32_t user = 0;                       // of the proxy
+  std::uint64_t redirected = 0;                 // connections that a redirect led to it
 };
 
 std::vector<Check> local_checks(const HostFacts& host, const ProxyFacts& proxy);

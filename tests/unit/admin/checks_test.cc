@@ -14,7 +14,8 @@ class StandingChecks : public testing::Test {
     return standing_checks({.stats = sources.stats,
                             .snapshot = snapshot_,
                             .not_ready = not_ready_,
-                            .draining = draining_});
+                            .draining = draining_,
+                            .uptime_seconds = uptime_seconds_});
   }
   Fact check(const std::string& name) {
     for (Fact& fact : checks())
@@ -31,26 +32,67 @@ class StandingChecks : public testing::Test {
   GatheredSnapshot snapshot_ = {{canned_snapshot(0), canned_snapshot(1)}, {}};
   std::vector<std::string> not_ready_;
   bool draining_ = false;
+  double uptime_seconds_ = 0;
 };
 
-TEST_F(StandingChecks, HealthyProxyHasNothingToReportButFallbacks) {
-  for (const char* name : {"ready", "workers", "devices", "link_groups", "memory", "limits"})
+TEST_F(StandingChecks, HealthyProxyHasNothingToReport) {
+  for (const char* name :
+       {"ready", "workers", "devices", "link_groups", "links", "fallbacks", "memory", "limits"})
     EXPECT_EQ(check(name).status, FactStatus::kOk) << name;
 }
 
-TEST_F(StandingChecks, UnexpectedFallbacksNameTheMostFrequentReason) {
+TEST_F(StandingChecks, FallbacksThatAlertsCountNameTheMostFrequentReason) {
+  auto& stats = *proxy_.stats[0];
+  stats.fallback_of(Direction::kInbound, Side::kPeer, FallbackReason::kVlan).add(1);
+  stats.fallback_of(Direction::kInbound, Side::kLocal, FallbackReason::kNoRoute).add(2);
   const Fact fact = check("fallbacks");
   EXPECT_EQ(fact.status, FactStatus::kWarn);
-  EXPECT_NE(fact.text.find("no_rdma_device (6)"), std::string::npos) << fact.text;
-  EXPECT_EQ(fact.fix, fallback_info(FallbackReason::kNoRdmaDevice).hint);
+  EXPECT_NE(fact.text.find("3 of 10 connections"), std::string::npos) << fact.text;
+  EXPECT_NE(fact.text.find("no_route (2)"), std::string::npos) << fact.text;
+  EXPECT_EQ(fact.fix, fallback_info(FallbackReason::kNoRoute).hint);
 }
 
-TEST_F(StandingChecks, ExpectedFallbacksAreNoFault) {
-  for (auto& stats : proxy_.stats)
-    stats->fallback_of(Direction::kInbound, Side::kPeer, FallbackReason::kNoRdmaDevice).set(0);
+TEST_F(StandingChecks, FallbacksThatNoAlertCountsAreNoFault) {
   const Fact fact = check("fallbacks");
   EXPECT_EQ(fact.status, FactStatus::kOk);
-  EXPECT_NE(fact.text.find("4 expected"), std::string::npos) << fact.text;
+  EXPECT_NE(fact.text.find("10 wanted"), std::string::npos) << fact.text;
+}
+
+TEST_F(StandingChecks, WithoutAnRnicThatWasMeantEveryConnectionCounts) {
+  auto& stats = *proxy_.stats[0];
+  stats.fallback_of(Direction::kOutbound, Side::kLocal, FallbackReason::kRnicNotGiven).add(7);
+  DeviceRow row;
+  row.name = "rnic";
+  row.kind = "verbs";
+  row.state = kDeviceAbsent;
+  row.reason = "rnic_not_given";
+  snapshot_.workers[0].devices.push_back(row);
+  EXPECT_EQ(check("fallbacks").status, FactStatus::kOk);
+  EXPECT_EQ(check("devices").status, FactStatus::kOk);
+  snapshot_.workers[0].devices.back().missing = true;
+  EXPECT_EQ(check("fallbacks").status, FactStatus::kOk) << "some connections are SMC-R";
+  EXPECT_EQ(check("devices").status, FactStatus::kWarn);
+  for (auto& worker : proxy_.stats)
+    for (Direction direction : {Direction::kOutbound, Direction::kInbound})
+      worker->traffic_of(direction, Transport::kSmcr).connections_total.set(0);
+  EXPECT_EQ(check("fallbacks").status, FactStatus::kWarn);
+  EXPECT_NE(check("fallbacks").text.find("rnic_not_given (7)"), std::string::npos);
+  EXPECT_NE(check("fallbacks").text.find("none is SMC-R"), std::string::npos);
+}
+
+TEST_F(StandingChecks, LinksThatFailOftenAreAWarning) {
+  for (auto& worker : proxy_.stats) worker->link_failed.set(3);
+  EXPECT_EQ(check("links").status, FactStatus::kWarn);
+  uptime_seconds_ = 2 * kFlappingSeconds;
+  EXPECT_EQ(check("links").status, FactStatus::kOk);
+}
+
+TEST_F(StandingChecks, ConnectionsWithoutMemoryAreAWarning) {
+  proxy_.stats[0]
+      ->fallback_of(Direction::kInbound, Side::kLocal, FallbackReason::kMemlockLimit)
+      .add(2);
+  EXPECT_EQ(check("memory").status, FactStatus::kWarn);
+  EXPECT_NE(check("memory").text.find("2 connections are TCP"), std::string::npos);
 }
 
 TEST_F(StandingChecks, ReasonsForNotBeingReadyAreRepeated) {

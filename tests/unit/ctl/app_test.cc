@@ -106,8 +106,9 @@ TEST_F(Fairleadctl, SilentWorkerIsAWarning) {
 }
 
 TEST_F(Fairleadctl, DoctorReturnsTheWorstFinding) {
+  proxy_.stats[0]->fallback_of(Direction::kInbound, Side::kLocal, FallbackReason::kNoRoute).add();
   const Outcome warned = ask({"doctor", "--shm-directory", "/"});
-  EXPECT_EQ(warned.exit_code, 1) << warned.out;  // the canned proxy has seen fallbacks
+  EXPECT_EQ(warned.exit_code, 1) << warned.out;
   EXPECT_NE(warned.out.find("ok    option_program  attached\n"), std::string::npos) << warned.out;
   proxy_.facts.push_back({"broken", admin::FactStatus::kFail, "is broken", "mend it"});
   const Outcome failed = ask({"doctor"});

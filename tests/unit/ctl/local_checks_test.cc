@@ -133,5 +133,44 @@ TEST(HostFactsParsing, ReadsCapabilitiesAndMounts) {
   EXPECT_EQ(parse_cgroup2_mount("cgroup2 /sys/fs/cgroup cgroup rw 0 0\n\nx\n"), "");
 }
 
+// As the kernel prints it: 10.0.0.9 talks to 10.0.0.5:80 itself (uid 1000), and to 10.0.0.6:81 by
+// the proxy (uid 2201), which has accepted at port 4540.
+constexpr const char* kTable =
+    "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid\n"
+    "   0: 00000000:11BC 00000000:0000 0A 00000000:00000000 00:00000000 00000000  2201 0 1\n"
+    "   1: 0900000A:9C40 0500000A:0050 01 00000000:00000000 00:00000000 00000000  1000 0 2\n"
+    "   2: 0900000A:9C41 0600000A:0051 01 00000000:00000000 00:00000000 00000000  1000 0 3\n"
+    "   4: 0900000A:9C42 0600000A:0051 01 00000000:00000000 00:00000000 00000000  2201 0 5\n"
+    "   5: 0100007F:9C43 0100007F:0051 01 00000000:00000000 00:00000000 00000000  1000 0 6\n"
+    "   6: 0900000A:9C44 0700000A:0052 06 00000000:00000000 00:00000000 00000000  1000 0 7\n"
+    "   7: short\n   8: a b zz d e f g h\n";
+constexpr const char* kTable6 =
+    "   3: 0000000000000000FFFF00000100007F:11BC 0000000000000000FFFF00000900000A:9C41 01 "
+    "00000000:00000000 00:00000000 00000000  2201 0 4\n"
+    "   9: 000080FE000000000000000001000000:9C45 000080FE000000000000000002000000:0053 01 "
+    "00000000:00000000 00:00000000 00000000  1000 0 8\n";
+
+TEST_F(LocalChecks, ConnectionsThatGoPastTheProxyAreSeen) {
+  const std::vector<SocketLine> sockets = parse_sockets(kTable);
+  ASSERT_EQ(sockets.size(), 6u);
+  host_.sockets = sockets;
+  for (const SocketLine& socket : parse_sockets(kTable6)) host_.sockets.push_back(socket);
+  EXPECT_EQ(connections_past(host_.sockets, 2201),
+            (std::vector<std::string>{"10.0.0.5:80", "[fe80::2]:83"}));
+}
+
+TEST_F(LocalChecks, ARedirectThatNothingComesByIsAWarningWhereConnectionsGoPast) {
+  host_.sockets = parse_sockets(kTable);
+  for (const Check& check : local_checks(host_, proxy_)) EXPECT_NE(check.name, "bypass");
+  proxy_.redirect_ports = {4540};
+  proxy_.user = 2201;
+  EXPECT_EQ(status("bypass"), Check::Status::kWarn);
+  proxy_.redirected = 1;
+  EXPECT_EQ(status("bypass"), Check::Status::kOk);
+  proxy_.redirected = 0;
+  host_.sockets.clear();
+  EXPECT_EQ(status("bypass"), Check::Status::kOk);
+}
+
 }  // namespace
 }  // namespace fairlead::ctl
