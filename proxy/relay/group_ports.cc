@@ -20,7 +20,7 @@ std::vector<Group::Outlet> Group::outlets() const {
 }
 
 // A port without a link, else one whose link can be spared. One port may carry two links only where
-// the other side has two.
+// the other side has two, and only if no two other links are apart: it would be deleted at once.
 std::optional<Group::Outlet> Group::outlet_for_link(const smc::LinkPeer& peer) const {
   Place place = *place_;
   const bool server = protocol_.role() == smc::GroupRole::kServer;
@@ -33,7 +33,9 @@ std::optional<Group::Outlet> Group::outlet_for_link(const smc::LinkPeer& peer) c
     for (const Outlet& outlet : fitting)
       if (!outlet_taken(outlet, may_be_spare)) return outlet;
   if (fitting.empty()) return std::nullopt;
-  const bool crowded = server ? protocol_.active_links() > 1 : leads_to(peer.identity.gid);
+  const bool crowded =
+      server ? protocol_.active_links() > 1
+             : leads_to(peer.identity.gid) || protocol_.type() == smc::GroupType::kSymmetric;
   if (crowded) return std::nullopt;
   return fitting.front();
 }

@@ -164,6 +164,10 @@ void LinkGroup::handle_deadline(TimePoint now) {
     add_wanted_ = true;
     start_next_flow(now);
   }
+  if (telling_.again && now >= *telling_.again) {
+    telling_.again.reset();
+    start_next_flow(now);
+  }
   for (LinkIndex i = 0; i < kLinksMax; ++i) {
     if (!links_[i]) continue;
     switch (links_[i]->handle_test_deadline(now, times_.test_link_interval)) {
@@ -200,6 +204,7 @@ std::optional<TimePoint> LinkGroup::next_deadline() const {
   keep_earliest(earliest, lost_until_);
   keep_earliest(earliest, flow_deadline_);
   keep_earliest(earliest, add_again_);
+  keep_earliest(earliest, telling_.again);
   keep_earliest(earliest, linger_deadline());
   for (const std::optional<Link>& link : links_)
     if (link) keep_earliest(earliest, link->test_deadline(times_.test_link_interval));

@@ -16,8 +16,9 @@
 //
 // Timers: CONFIRM_LINK repeated once by a server after kConfirmLinkRepeat (its loss is possible: a
 // Linux client may drop it while it still sends its Confirm); answers kLlcAnswerWait; CONFIRM_LINK
-// of an added link kAddedLinkWait; kAddLinkRetryWait until an unanswered try is repeated; TEST_LINK
-// (link.h); the linger of a group without connections, kClientLingerExtra longer for a client so
+// of an added link kAddedLinkWait; kAddLinkRetryWait until an unanswered try is repeated;
+// kTellRetryWait until a key is told again that the peer could not take; TEST_LINK (link.h); the
+// linger of a group without connections, kClientLingerExtra longer for a client so
 // that the server ends it.
 #pragma once
 
@@ -50,6 +51,10 @@ inline constexpr Duration kAddedLinkWait = std::chrono::seconds(5);
 // its CONFIRM_LINK passes over the first ADD_LINK: so often in a row, it is asked again.
 inline constexpr Duration kAddLinkRetryWait = std::chrono::seconds(10);
 inline constexpr unsigned kAddLinkRetriesMax = 3;
+// A peer whose links are changing asks for CONFIRM_RKEY again. Linux asks for it also where its
+// table is full, so this has an end.
+inline constexpr Duration kTellRetryWait = std::chrono::milliseconds(250);
+inline constexpr unsigned kTellRetriesMax = 4;
 inline constexpr Duration kClientLingerExtra = std::chrono::seconds(10);
 
 enum class GroupRole : std::uint8_t { kServer, kClient };
@@ -214,6 +219,10 @@ class LinkGroup {
   bool adding(AddStep step) const { return flow_ == Flow::kAddLink && add_step_ == step; }
   // link_group_rkeys.cc
   bool start_telling(TimePoint now);
+  void tell_rest(TimePoint now);
+  void take_tell_answer(bool refused, bool retry, TimePoint now);
+  void set_peer_keys(std::optional<RmbRow> row, std::span<const wire::RkeyOnLink> keys);
+  bool lacks_new_link(RmbRow row) const;
   void told(bool accepted, TimePoint now);
   bool may_list(std::size_t row, LinkIndex known_on) const;
   bool start_deleting(TimePoint now);
@@ -228,6 +237,7 @@ class LinkGroup {
   void take(LinkIndex link, const wire::DeleteLink& message, TimePoint now);
   void take(LinkIndex link, const wire::ReqAddLink& message, TimePoint now);
   void take(LinkIndex link, const wire::ConfirmRkey& message, TimePoint now);
+  void take(LinkIndex link, const wire::ConfirmRkeyCont& message, TimePoint now);
   void take(LinkIndex link, const wire::DeleteRkey& message, TimePoint now);
   void take(LinkIndex link, const wire::TestLink& message, TimePoint now);
 
@@ -272,9 +282,23 @@ class LinkGroup {
 
   RmbKeys own_rmbs_, peer_rmbs_;
   std::array<std::uint8_t, kRmbsMax> told_on_{};  // by own row, a bit a link
-  RmbRow telling_ = 0;
-  std::uint8_t telling_on_ = 0;
-  std::array<Parting, kRmbsMax> parting_{};  // by own row
+  // What CONFIRM_RKEY announces, or has announced last.
+  struct Telling {
+    RmbRow rmb = 0;
+    std::uint8_t on = 0;                   // a bit a link
+    std::vector<wire::RkeyOnLink> rest;    // for continuations; kOtherLinksMax at most
+    std::optional<wire::RkeyOnLink> cont;  // the first of the continuation under way
+    std::optional<TimePoint> again;        // no RMB is told before
+    unsigned retries_left = kTellRetriesMax;
+  };
+  Telling telling_;
+  // A CONFIRM_RKEY of the peer whose continuations are awaited.
+  struct Continued {
+    std::optional<RmbRow> row;  // empty: refused
+    std::uint8_t to_follow = 0;
+  };
+  std::array<std::optional<Continued>, kLinksMax> continued_;  // by the link that carries them
+  std::array<Parting, kRmbsMax> parting_{};                    // by own row
   // DELETE_RKEY that has no answer yet, however late it comes. One a link, because answers of Linux
   // do not say what they answer.
   std::array<std::optional<RmbRow>, kLinksMax> asked_{};

@@ -110,6 +110,7 @@ void LinkGroup::take_down(LinkIndex link) {
   const bool was_active = active(link);
   links_[link]->set_state(LinkState::kDown);
   delete_wanted_[link] = wire::DeleteLinkReason::kOk;
+  continued_[link].reset();
   const std::optional<LinkIndex> to = survivor_of(link);
   if (was_active && to) {
     tasks_.push({LinkTask::Kind::kMove, link, *to, {}});

@@ -2,6 +2,7 @@
 // back when the RMB is not needed any more (DELETE_RKEY); the peer's are remembered for all links.
 
 #include <algorithm>
+#include <utility>
 
 #include "base/assert.h"
 #include "smc/link_group.h"
@@ -31,19 +32,26 @@ bool LinkGroup::rmb_told(RmbRow rmb) const {
 }
 
 bool LinkGroup::start_telling(TimePoint now) {
+  if (telling_.again) return false;
   for (std::size_t row = 0; row < own_rmbs_.rows(); ++row) {
     const auto rmb = static_cast<RmbRow>(row);
     if (!own_rmbs_.used(rmb) || parting_[rmb] != Parting::kNo || rmb_told(rmb)) continue;
     wire::ConfirmRkey request;
     std::optional<LinkIndex> carrier;
-    telling_on_ = 0;
+    telling_.on = 0;
+    telling_.rest.clear();
+    telling_.cont.reset();
     for (LinkIndex i = 0; i < kLinksMax; ++i) {
       if (!active(i)) continue;
-      telling_on_ |= bit(i);
+      telling_.on |= bit(i);
       const std::optional<RmbKey>& key = own_rmbs_.key(rmb, i);
       if (!key) continue;
       if (carrier) {
-        request.others.push({links_[i]->number(), key->rkey, key->address});
+        const wire::RkeyOnLink other{links_[i]->number(), key->rkey, key->address};
+        if (request.others.count < request.others.items.size())
+          request.others.push(other);
+        else
+          telling_.rest.push_back(other);
         continue;
       }
       carrier = i;
@@ -51,32 +59,70 @@ bool LinkGroup::start_telling(TimePoint now) {
       request.address = key->address;
     }
     SMC_ASSERT(carrier.has_value(), row);
+    request.to_follow = static_cast<std::uint8_t>(telling_.rest.size());
     send(*carrier, request);
     flow_ = Flow::kConfirmRkey;
     flow_carrier_ = *carrier;
     flow_deadline_ = now + kLlcAnswerWait;
-    telling_ = rmb;
+    telling_.rmb = rmb;
     return true;
   }
   return false;
 }
 
+// Each message is answered before the next is sent.
+void LinkGroup::tell_rest(TimePoint now) {
+  wire::ConfirmRkeyCont request;
+  while (!telling_.rest.empty() && request.others.count < request.others.items.size()) {
+    request.others.push(telling_.rest.front());
+    telling_.rest.erase(telling_.rest.begin());
+  }
+  request.to_follow = static_cast<std::uint8_t>(telling_.rest.size());
+  telling_.cont = request.others.items[0];
+  send(flow_carrier_, request);
+  flow_deadline_ = now + kLlcAnswerWait;
+}
+
+void LinkGroup::take_tell_answer(bool refused, bool retry, TimePoint now) {
+  if (!refused && !telling_.rest.empty()) return tell_rest(now);
+  if (!refused || !retry || telling_.retries_left == 0) return told(!refused, now);
+  --telling_.retries_left;
+  telling_.again = now + kTellRetryWait;
+  end_flow();
+  start_next_flow(now);
+}
+
 // Refused or not, it is not asked again before another link comes: the connections that wait for it
 // must know, and those that do not are as well off as with one link.
 void LinkGroup::told(bool accepted, TimePoint now) {
-  told_on_[telling_] |= telling_on_;
+  telling_.retries_left = kTellRetriesMax;
+  told_on_[telling_.rmb] |= telling_.on;
   GroupEvent event{accepted ? GroupEvent::Kind::kRmbTold : GroupEvent::Kind::kRmbRefused};
-  event.rmb = telling_;
+  event.rmb = telling_.rmb;
   emit(event);
   end_flow();
   start_next_flow(now);
 }
 
+void LinkGroup::set_peer_keys(std::optional<RmbRow> row, std::span<const wire::RkeyOnLink> keys) {
+  if (!row) return;
+  for (const wire::RkeyOnLink& key : keys)
+    // A link that has gone meanwhile is no reason to refuse the others.
+    if (const auto named = find_number(key.link))
+      peer_rmbs_.set(*row, *named, {key.rkey, key.address});
+}
+
+// The peer has listed its keys for a link that is being added, and this RMB was not among them. It
+// could not be reached over that link.
+bool LinkGroup::lacks_new_link(RmbRow row) const {
+  return adding(AddStep::kAwaitingConfirm) && !peer_rmbs_.key(row, flow_link_);
+}
+
 void LinkGroup::take(LinkIndex link, const wire::ConfirmRkey& message, TimePoint now) {
   if (message.kind == wire::LlcKind::kResponse) {
-    if (flow_ != Flow::kConfirmRkey || link != flow_carrier_) return;
-    const std::optional<RmbKey>& asked = own_rmbs_.key(telling_, link);
-    if (asked && asked->rkey == message.rkey) told(!message.refused, now);
+    if (flow_ != Flow::kConfirmRkey || link != flow_carrier_ || telling_.cont) return;
+    const std::optional<RmbKey>& asked = own_rmbs_.key(telling_.rmb, link);
+    if (asked && asked->rkey == message.rkey) take_tell_answer(message.refused, message.retry, now);
     return;
   }
   wire::ConfirmRkey answer = message;
@@ -91,14 +137,38 @@ void LinkGroup::take(LinkIndex link, const wire::ConfirmRkey& message, TimePoint
     peer_rmbs_.set(*row, link, {message.rkey, message.address});
   else
     row = peer_rmbs_.add(link, {message.rkey, message.address});
-  if (row) {
-    for (const wire::RkeyOnLink& other : message.others.view())
-      // A link that has gone meanwhile is no reason to refuse the others.
-      if (const auto named = find_number(other.link))
-        peer_rmbs_.set(*row, *named, {other.rkey, other.address});
-  } else {
-    answer.refused = true;
+  set_peer_keys(row, message.others.view());
+  answer.refused = !row;
+  if (row && message.to_follow == 0) answer.refused = answer.retry = lacks_new_link(*row);
+  continued_[link].reset();
+  if (message.to_follow != 0) continued_[link] = Continued{row, message.to_follow};
+  send(link, answer);
+}
+
+void LinkGroup::take(LinkIndex link, const wire::ConfirmRkeyCont& message, TimePoint now) {
+  if (message.kind == wire::LlcKind::kResponse) {
+    const bool awaited = flow_ == Flow::kConfirmRkey && link == flow_carrier_ && telling_.cont;
+    if (awaited && !message.others.view().empty() && message.others.items[0] == *telling_.cont)
+      take_tell_answer(message.refused, message.retry, now);
+    return;
   }
+  // A link that is lost here takes what was begun on it along.
+  if (!active(link)) return;
+  const std::optional<Continued> begun = std::exchange(continued_[link], std::nullopt);
+  if (!begun)
+    return terminate(wire::DeleteLinkReason::kProtocolViolation, true,
+                     "the peer continued a CONFIRM_RKEY that it had not begun");
+  if (message.others.count + message.to_follow != begun->to_follow)
+    return terminate(wire::DeleteLinkReason::kProtocolViolation, true,
+                     "the peer's CONFIRM_RKEY_CONT does not have the announced count of links");
+  wire::ConfirmRkeyCont answer = message;
+  answer.kind = wire::LlcKind::kResponse;
+  answer.retry = false;
+  set_peer_keys(begun->row, message.others.view());
+  answer.refused = !begun->row;
+  if (begun->row && message.to_follow == 0)
+    answer.refused = answer.retry = lacks_new_link(*begun->row);
+  if (message.to_follow != 0) continued_[link] = Continued{begun->row, message.to_follow};
   send(link, answer);
 }
 
@@ -193,6 +263,8 @@ void LinkGroup::take(LinkIndex link, const wire::DeleteRkey& message, TimePoint 
         if (const auto& key = peer_rmbs_.key(*row, i); key && key->rkey != rkey)
           emit_deleted(i, key->rkey);
       peer_rmbs_.remove(*row);
+      for (std::optional<Continued>& continued : continued_)
+        if (continued && continued->row == row) continued->row.reset();
     } else {
       answer.some_unknown = true;
       answer.error_mask = static_cast<std::uint8_t>(

@@ -13,7 +13,7 @@
 
 namespace fairlead::smc {
 
-// Between two calls of the owner there are three links at most, and of each a handful of tasks.
+// Between two calls of the owner there are kLinksMax links at most, and of each a handful of tasks.
 inline constexpr std::size_t kLinkTasksMax = 32;
 
 enum class GroupType : std::uint8_t {

@@ -13,7 +13,7 @@
 namespace fairlead::smc {
 
 inline constexpr std::uint8_t kConnectionsPerGroupMin = 16;
-inline constexpr std::uint8_t kLinksPerGroupMax = 3;  // RFC 7609; the wire allows Linux 2
+inline constexpr std::uint8_t kLinksPerGroupMax = 3;  // Linux: 2
 
 // What this worker offers in every handshake.
 struct LocalOffer {

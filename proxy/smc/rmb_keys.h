@@ -13,7 +13,8 @@
 
 namespace fairlead::smc {
 
-inline constexpr std::size_t kLinksMax = 3;
+// kLinksPerGroupMax, and one that replaces another before that is deleted.
+inline constexpr std::size_t kLinksMax = 4;
 inline constexpr std::size_t kRmbsMax = 255;  // per side and link group, as in Linux
 // Keys of deleted links that are kept for each RMB. A Confirm that is older than as many links of
 // one group names a key that is not known any more.

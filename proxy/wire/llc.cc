@@ -12,6 +12,7 @@ constexpr std::uint8_t kOpDeleteLink = 4;
 constexpr std::uint8_t kOpReqAddLink = 5;
 constexpr std::uint8_t kOpConfirmRkey = 6;
 constexpr std::uint8_t kOpTestLink = 7;
+constexpr std::uint8_t kOpConfirmRkeyCont = 8;
 constexpr std::uint8_t kOpDeleteRkey = 9;
 
 constexpr std::uint8_t kEyecatcherBits = 0x03;
@@ -101,6 +102,8 @@ Result<LlcBody> decode_body(const LlcHead& head, std::span<const std::byte> body
       return decode_confirm_rkey(head, body);
     case kOpTestLink:
       return LlcBody(decode_test_link(head, body));
+    case kOpConfirmRkeyCont:
+      return decode_confirm_rkey_cont(head, body);
     case kOpDeleteRkey:
       return decode_delete_rkey(head, body);
     default:
@@ -157,10 +160,17 @@ Shape shape_of(LlcVersion version, const ReqAddLink& message) {
   SMC_ASSERT(version == LlcVersion::k2);
   return {kOpReqAddLink, flag_if(message.rejected, kLlcResponse), 0, encoded_bytes(message)};
 }
+template <class Message>
+std::uint8_t confirm_rkey_flags(const Message& message) {
+  return static_cast<std::uint8_t>(kind_flag(message.kind) |
+                                   flag_if(message.refused, kConfirmRkeyRefused) |
+                                   flag_if(message.retry, kConfirmRkeyRetry));
+}
 Shape shape_of(LlcVersion, const ConfirmRkey& message) {
-  const unsigned flags = kind_flag(message.kind) | flag_if(message.refused, kConfirmRkeyRefused) |
-                         flag_if(message.retry, kConfirmRkeyRetry);
-  return {kOpConfirmRkey, static_cast<std::uint8_t>(flags)};
+  return {kOpConfirmRkey, confirm_rkey_flags(message)};
+}
+Shape shape_of(LlcVersion, const ConfirmRkeyCont& message) {
+  return {kOpConfirmRkeyCont, confirm_rkey_flags(message)};
 }
 Shape shape_of(LlcVersion, const DeleteRkey& message) {
   const unsigned flags =

@@ -21,6 +21,8 @@ inline constexpr std::size_t kLlcBytes = 44;
 inline constexpr std::size_t kRkeysPerGroupMax = 255;
 inline constexpr std::size_t kAddLinkHeadBytes = 72;
 inline constexpr std::size_t kLlcBytesMax = kAddLinkHeadBytes + 16 * kRkeysPerGroupMax;
+// Links beside the carrier for which one CONFIRM_RKEY and its continuations may name keys.
+inline constexpr std::size_t kOtherLinksMax = 7;
 
 enum class LlcVersion : std::uint8_t { k1 = 1, k2 = 2 };
 enum class LlcKind : std::uint8_t { kRequest, kResponse };
@@ -149,18 +151,33 @@ struct RkeyOnLink {
 
 // Opcode 6. Flags 0x20 refused, 0x10 retry.
 //  off size
-//    4    1  count of other links
+//    4    1  count of other links, those in continuations included
 //    5    4  rkey
 //    9    8  address
 //   17   13  each other link, at most two
 struct ConfirmRkey {
   LlcKind kind = LlcKind::kRequest;
   bool refused = false;
-  bool retry = false;
-  RemoteKey rkey;  // on the link that carries the message
+  bool retry = false;  // with `refused`: the links are changing; the same request may succeed later
+  RemoteKey rkey;      // on the link that carries the message
   RemoteAddress address;
   BoundedList<RkeyOnLink, 2> others;
+  std::uint8_t to_follow = 0;  // other links that continuations name
   friend constexpr bool operator==(const ConfirmRkey&, const ConfirmRkey&) = default;
+};
+
+// Opcode 8: the key that the last ConfirmRkey on this link announced, on further links. Flags 0x20
+// refused, 0x10 retry.
+//  off size
+//    4    1  count of links left, those in this message included
+//    5   13  each other link, at most three
+struct ConfirmRkeyCont {
+  LlcKind kind = LlcKind::kRequest;
+  bool refused = false;
+  bool retry = false;
+  BoundedList<RkeyOnLink, 3> others;
+  std::uint8_t to_follow = 0;  // links left after this message
+  friend constexpr bool operator==(const ConfirmRkeyCont&, const ConfirmRkeyCont&) = default;
 };
 
 // Opcode 9. Flag 0x20: at least one rkey was unknown.
@@ -186,7 +203,7 @@ struct TestLink {
 };
 
 using LlcBody = std::variant<ConfirmLink, AddLink, AddLinkCont, DeleteLink, ReqAddLink, ConfirmRkey,
-                             DeleteRkey, TestLink>;
+                             DeleteRkey, TestLink, ConfirmRkeyCont>;
 
 struct LlcMessage {
   LlcVersion version = LlcVersion::k2;
@@ -195,12 +212,13 @@ struct LlcMessage {
 };
 
 // kTruncated below 44 bytes or below what a count announces, kUnsupported for an unknown opcode
-// (also 05 of version 1, 23 and 28 of version 2), kMalformed for impossible counts.
+// (also 05 of version 1 and 23 of version 2), kMalformed for impossible counts.
 Result<LlcMessage> decode_llc(std::span<const std::byte> message);
 
 // Returns the bytes written: 44, or more for AddLink, ReqAddLink and big DeleteRkey of version 2.
 // REQUIRES: AddLinkCont in version 1 only, with as many rkeys as `rkeys_left` lets fit, ReqAddLink
-// in version 2 only, DeleteRkey with at least one rkey and in version 1 with at most 8.
+// in version 2 only, DeleteRkey with at least one rkey and in version 1 with at most 8, `to_follow`
+// only where `others` is full, ConfirmRkeyCont with at least one link.
 std::size_t encode(const LlcMessage& message, std::span<std::byte, kLlcBytesMax> out);
 
 }  // namespace fairlead::wire

@@ -14,8 +14,8 @@ namespace fairlead::wire {
 
 inline constexpr std::uint8_t kLlcResponse = 0x80;  // in the flags of every message
 inline constexpr std::uint8_t kAddLinkReject = 0x40;
-inline constexpr std::uint8_t kConfirmRkeyRefused = 0x20;
-inline constexpr std::uint8_t kConfirmRkeyRetry = 0x10;
+inline constexpr std::uint8_t kConfirmRkeyRefused = 0x20;  // of CONFIRM_RKEY_CONT as well
+inline constexpr std::uint8_t kConfirmRkeyRetry = 0x10;    // likewise
 inline constexpr std::uint8_t kDeleteRkeyUnknown = 0x20;
 
 // Bytes 0 to 3.
@@ -35,6 +35,7 @@ Result<LlcBody> decode_add_link(const LlcHead& head, std::span<const std::byte> 
 Result<LlcBody> decode_add_link_cont(const LlcHead& head, std::span<const std::byte> body);
 Result<LlcBody> decode_req_add_link(const LlcHead& head, std::span<const std::byte> body);
 Result<LlcBody> decode_confirm_rkey(const LlcHead& head, std::span<const std::byte> body);
+Result<LlcBody> decode_confirm_rkey_cont(const LlcHead& head, std::span<const std::byte> body);
 Result<LlcBody> decode_delete_rkey(const LlcHead& head, std::span<const std::byte> body);
 
 // Each writes from byte 4 on, possibly less than the whole; llc.cc fills up to encoded_bytes().
@@ -42,6 +43,7 @@ void encode_body(Writer& out, LlcVersion version, const AddLink& message);
 void encode_body(Writer& out, LlcVersion version, const AddLinkCont& message);
 void encode_body(Writer& out, LlcVersion version, const ReqAddLink& message);
 void encode_body(Writer& out, LlcVersion version, const ConfirmRkey& message);
+void encode_body(Writer& out, LlcVersion version, const ConfirmRkeyCont& message);
 void encode_body(Writer& out, LlcVersion version, const DeleteRkey& message);
 
 std::size_t encoded_bytes(LlcVersion version, const AddLink& message);

@@ -5,9 +5,37 @@
 namespace fairlead::wire {
 namespace {
 
-constexpr std::size_t kOtherLinksMax = 2;
 constexpr std::size_t kDeleteRkeysMaxV1 = 8;
 constexpr std::size_t kDeleteRkeyHeadBytes = 8;
+
+// As many of `count` links as one message holds; the number of those that it does not hold.
+template <std::size_t N>
+std::uint8_t read_links(Reader& in, std::size_t count, BoundedList<RkeyOnLink, N>& links) {
+  for (std::size_t i = 0; i < std::min(count, N); ++i) {
+    RkeyOnLink link;
+    link.link = LinkNumber(in.u8());
+    link.rkey = RemoteKey(in.u32());
+    link.address = RemoteAddress(in.u64());
+    links.push(link);
+  }
+  return static_cast<std::uint8_t>(count - links.count);
+}
+
+void write_links(Writer& out, std::span<const RkeyOnLink> links) {
+  for (const RkeyOnLink& link : links) {
+    out.u8(link.link.value);
+    out.u32(link.rkey.value);
+    out.u64(link.address.value);
+  }
+}
+
+// What the count of the message says.
+template <std::size_t N>
+std::uint8_t links_left(const BoundedList<RkeyOnLink, N>& links, std::uint8_t to_follow) {
+  SMC_ASSERT(to_follow == 0 || links.count == N, to_follow);
+  SMC_ASSERT(links.count + to_follow <= kOtherLinksMax, to_follow);
+  return static_cast<std::uint8_t>(links.count + to_follow);
+}
 
 }  // namespace
 
@@ -21,26 +49,35 @@ Result<LlcBody> decode_confirm_rkey(const LlcHead& head, std::span<const std::by
   if (count > kOtherLinksMax) return Error{Errc::kMalformed, "link count"};
   message.rkey = RemoteKey(in.u32());
   message.address = RemoteAddress(in.u64());
-  for (std::size_t i = 0; i < count; ++i) {
-    RkeyOnLink other;
-    other.link = LinkNumber(in.u8());
-    other.rkey = RemoteKey(in.u32());
-    other.address = RemoteAddress(in.u64());
-    message.others.push(other);
-  }
+  message.to_follow = read_links(in, count, message.others);
   SMC_ASSERT(in.ok());
   return LlcBody(message);
 }
 
 void encode_body(Writer& out, LlcVersion, const ConfirmRkey& message) {
-  out.u8(static_cast<std::uint8_t>(message.others.count));
+  out.u8(links_left(message.others, message.to_follow));
   out.u32(message.rkey.value);
   out.u64(message.address.value);
-  for (const RkeyOnLink& other : message.others.view()) {
-    out.u8(other.link.value);
-    out.u32(other.rkey.value);
-    out.u64(other.address.value);
-  }
+  write_links(out, message.others.view());
+}
+
+Result<LlcBody> decode_confirm_rkey_cont(const LlcHead& head, std::span<const std::byte> body) {
+  Reader in(body);
+  ConfirmRkeyCont message;
+  message.kind = head.kind();
+  message.refused = (head.flags & kConfirmRkeyRefused) != 0;
+  message.retry = (head.flags & kConfirmRkeyRetry) != 0;
+  const std::size_t count = in.u8();
+  if (count == 0 || count > kOtherLinksMax) return Error{Errc::kMalformed, "link count"};
+  message.to_follow = read_links(in, count, message.others);
+  SMC_ASSERT(in.ok());
+  return LlcBody(message);
+}
+
+void encode_body(Writer& out, LlcVersion, const ConfirmRkeyCont& message) {
+  SMC_ASSERT(message.others.count > 0);
+  out.u8(links_left(message.others, message.to_follow));
+  write_links(out, message.others.view());
 }
 
 Result<LlcBody> decode_delete_rkey(const LlcHead& head, std::span<const std::byte> body) {

@@ -40,6 +40,8 @@ struct Host {
         if (!taken) return port;
       }
     if (group.role() == GroupRole::kServer && group.active_links() > 1) return std::nullopt;
+    if (group.role() == GroupRole::kClient && group.type() == GroupType::kSymmetric)
+      return std::nullopt;
     for (LinkIndex i = 0; i < kLinksMax; ++i)
       if (group.active(i) && group.link(i)->peer().gid == peer.identity.gid) return std::nullopt;
     for (std::size_t port = 0; port < up.size(); ++port)

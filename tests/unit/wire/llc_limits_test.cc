@@ -108,8 +108,8 @@ TEST(LlcRefuses, FewerThan44Bytes) {
 TEST(LlcRefuses, TypesThatItDoesNotKnow) {
   for (unsigned type = 0; type < 256; ++type) {
     bool known = false;
-    for (unsigned good : {0x01U, 0x02U, 0x03U, 0x04U, 0x06U, 0x07U, 0x09U, 0x21U, 0x22U, 0x24U,
-                          0x25U, 0x26U, 0x27U, 0x29U})
+    for (unsigned good : {0x01U, 0x02U, 0x03U, 0x04U, 0x06U, 0x07U, 0x08U, 0x09U, 0x21U, 0x22U,
+                          0x24U, 0x25U, 0x26U, 0x27U, 0x28U, 0x29U})
       known = known || type == good;
     Bytes bytes = from_hex("00 2c 00 00 01 z100");
     bytes[0] = static_cast<std::byte>(type);
@@ -135,7 +135,9 @@ TEST(LlcRefuses, AndNamesTheField) {
       {"rkeys both orders", "22 58 00 00 z66 01 01 z16", {Errc::kMalformed, "rkey count"}},
       {"GIDs missing", "25 2c 00 00 z20 02 z19", {Errc::kTruncated, "GIDs"}},
       {"nine GIDs", "25 2c 00 00 z20 09 z147", {Errc::kMalformed, "GID count"}},
-      {"three links", "26 2c 00 00 03 z39", {Errc::kMalformed, "link count"}},
+      {"eight links", "26 2c 00 00 08 z39", {Errc::kMalformed, "link count"}},
+      {"nothing continued", "28 2c 00 00 00 z39", {Errc::kMalformed, "link count"}},
+      {"eight links continued", "08 2c 00 00 08 z39", {Errc::kMalformed, "link count"}},
       {"255 links", "06 2c 00 00 ff z39", {Errc::kMalformed, "link count"}},
       {"no rkey", "29 2c 00 00 00 z39", {Errc::kMalformed, "rkey count"}},
       {"nine rkeys in v1", "09 2c 00 00 09 z39", {Errc::kMalformed, "rkey count"}},
@@ -156,6 +158,8 @@ TEST(LlcDeathTest, EncodeInsistsOnMessagesOfTheVersion) {
   EXPECT_DEATH(encode(LlcMessage{LlcVersion::k1, ReqAddLink{}}, bytes), "version");
   EXPECT_DEATH(encode(LlcMessage{LlcVersion::k2, DeleteRkey{}}, bytes), "rkeys.count");
   EXPECT_DEATH(encode(LlcMessage{LlcVersion::k1, AddLinkCont{.rkeys_left = 1}}, bytes), "rkeys");
+  EXPECT_DEATH(encode(LlcMessage{LlcVersion::k2, ConfirmRkey{.to_follow = 1}}, bytes), "to_follow");
+  EXPECT_DEATH(encode(LlcMessage{LlcVersion::k2, ConfirmRkeyCont{}}, bytes), "others.count");
 }
 
 }  // namespace fairlead::wire::test

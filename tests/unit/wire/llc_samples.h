@@ -1,5 +1,5 @@
 // LLC messages for from_hex(), with a name for each. Those of version 2 were sent by Linux kernels;
-// those of version 1 follow the same tables.
+// those of version 1, and those that no kernel sends, follow the same tables.
 #pragma once
 
 #include <string>
@@ -22,6 +22,11 @@ inline const LlcSample kLlcSamples[] = {
     {"ConfirmRkeyOneLink", "26 2c 00 00 00 00000667 ff1902f4c5510000 z27"},
     {"ConfirmRkeyTwoLinks",
      "26 2c 00 80 01 00000667 ff1902f4c5510000 02 00000701 ff1902f4c5520000 z14"},
+    {"ConfirmRkeyFourLinks",
+     "26 2c 00 00 03 00000667 ff1902f4c5510000 02 00000701 ff1902f4c5520000 "
+     "03 00000801 ff1902f4c5530000 00"},
+    {"ConfirmRkeyCont", "28 2c 00 00 01 04 00000901 ff1902f4c5540000 z26"},
+    {"ConfirmRkeyContRefused", "28 2c 00 b0 01 04 00000901 ff1902f4c5540000 z26"},
     {"DeleteRkeyRequest", "29 2c 00 00 01 00 0000 00000667 z32"},
     {"DeleteRkeyResponse", "29 2c 00 80 01 z39"},
     {"DeleteRkeyUnknown", "29 2c 00 a0 01 01 z38"},
@@ -41,6 +46,9 @@ inline const LlcSample kLlcSamples[] = {
     {"V1AddLinkContOfNone", "03 2c 00 80 02 00 0000 z36"},
     {"V1DeleteLink", "04 2c 00 60 00 00020000 z35"},
     {"V1ConfirmRkey", "06 2c 00 b0 00 00000667 ff1902f4c5510000 z27"},
+    {"V1ConfirmRkeyContOfFour",
+     "08 2c 00 00 04 02 00000701 ff1902f4c5520000 03 00000801 ff1902f4c5530000 "
+     "04 00000901 ff1902f4c5540000"},
     {"V1TestLink", "07 2c 00 00 000102030405060708090a0b0c0d0e0f z24"},
     {"V1DeleteRkeyOfEight",
      "09 2c 00 a0 08 81 0000 00000001 00000002 00000003 00000004 "

@@ -149,6 +149,27 @@ TEST(LlcCodec, ConfirmRkey) {
   EXPECT_TRUE(body_of<ConfirmRkey>("V1ConfirmRkey", LlcVersion::k1) == expected);
 }
 
+TEST(LlcCodec, ConfirmRkeyAndItsContinuation) {
+  const RkeyOnLink second{LinkNumber(2), RemoteKey(0x701), RemoteAddress(0xff1902f4c5520000)};
+  const RkeyOnLink third{LinkNumber(3), RemoteKey(0x801), RemoteAddress(0xff1902f4c5530000)};
+  const RkeyOnLink fourth{LinkNumber(4), RemoteKey(0x901), RemoteAddress(0xff1902f4c5540000)};
+  ConfirmRkey begin{.rkey = RemoteKey(0x667), .address = RemoteAddress(0xff1902f4c5510000)};
+  begin.others.push(second);
+  begin.others.push(third);
+  begin.to_follow = 1;
+  EXPECT_TRUE(body_of<ConfirmRkey>("ConfirmRkeyFourLinks") == begin);
+  ConfirmRkeyCont rest;
+  rest.others.push(fourth);
+  EXPECT_TRUE(body_of<ConfirmRkeyCont>("ConfirmRkeyCont") == rest);
+  rest.kind = LlcKind::kResponse;
+  rest.refused = rest.retry = true;
+  EXPECT_TRUE(body_of<ConfirmRkeyCont>("ConfirmRkeyContRefused") == rest);
+  ConfirmRkeyCont more;
+  for (const RkeyOnLink& link : {second, third, fourth}) more.others.push(link);
+  more.to_follow = 1;
+  EXPECT_TRUE(body_of<ConfirmRkeyCont>("V1ConfirmRkeyContOfFour", LlcVersion::k1) == more);
+}
+
 TEST(LlcCodec, DeleteRkey) {
   DeleteRkey expected;
   expected.rkeys.push(RemoteKey(0x667));

@@ -1,0 +1,312 @@
+// Goal: CONFIRM_RKEY announces an RMB on every link, however many there are, and is repeated where
+// the peer's links are changing; a peer that breaks the rules of it loses its group and nothing
+// else. Method: link_hosts.h.
+#include "unit/smc/link_hosts.h"
+
+namespace fairlead::smc {
+namespace {
+
+using Kind = GroupEvent::Kind;
+using wire::LlcKind;
+
+class LinkRkeys : public LinkHosts {
+ protected:
+  template <class Message>
+  Message answer(Host& host) {
+    const auto out = host.group.poll_llc();
+    EXPECT_TRUE(out);
+    if (!out) return {};
+    const auto message = wire::decode_llc(out->bytes);
+    EXPECT_TRUE(std::holds_alternative<Message>(message->body));
+    return std::get<Message>(message->body);
+  }
+  // Three links share the client's only port. When its second port comes up, a fourth link exists
+  // until the server deletes the two that can be spared. The client does not know of that yet.
+  void connect_four_links(std::uint8_t version) {
+    connect(3, 1, 3, version);
+    ASSERT_EQ(numbers(*client), (std::vector<unsigned>{1, 2, 3}));
+    client->up.push_back(true);
+    client->group.handle_ports_changed(std::vector{client->gid(0), client->gid(1)}, now);
+    while (client->group.active_links() < 4) ASSERT_TRUE(carry(*client) || carry(*server));
+  }
+  LinkIndex index_of(const Host& host, unsigned number) {
+    for (LinkIndex i = 0; i < kLinksMax; ++i)
+      if (host.group.active(i) && host.group.link(i)->number().value == number) return i;
+    ADD_FAILURE() << "no link " << number;
+    return 0;
+  }
+  bool lost(const wire::LlcBody& body) override { return body.index() == drop; }
+  // The next answer to CONFIRM_RKEY that the client hears.
+  void refuse_next(bool retry) {
+    const auto request = server->group.poll_llc();
+    ASSERT_TRUE(request);
+    const auto message = wire::decode_llc(request->bytes);
+    auto refusal = std::get<wire::ConfirmRkey>(message->body);
+    refusal.kind = LlcKind::kResponse;
+    refusal.refused = true;
+    refusal.retry = retry;
+    inject(*server, request->link, refusal);
+  }
+  std::size_t drop = 99;
+};
+
+class LinkRkeysVersions : public LinkRkeys, public testing::WithParamInterface<std::uint8_t> {};
+INSTANTIATE_TEST_SUITE_P(Versions, LinkRkeysVersions, testing::Values(1, 2));
+
+TEST_P(LinkRkeysVersions, AFourthLinkIsNamedInAContinuation) {
+  connect_four_links(GetParam());
+  trace.clear();
+  const RmbRow row = client->add_rmb();
+  client->group.tell_rmbs(now);
+  settle();
+  EXPECT_TRUE(client->saw(Kind::kRmbTold));
+  EXPECT_TRUE(client->group.rmb_told(row));
+  const auto begun = sent<wire::ConfirmRkey>(false);
+  const auto continued = sent<wire::ConfirmRkeyCont>(false);
+  ASSERT_EQ(begun.size(), 1U);
+  ASSERT_EQ(continued.size(), 1U);
+  EXPECT_EQ(begun[0].others.count, 2U);
+  EXPECT_EQ(begun[0].to_follow, 1);
+  ASSERT_EQ(continued[0].others.count, 1U);
+  EXPECT_EQ(continued[0].others.items[0].link, LinkNumber{4});
+  EXPECT_EQ(sent<wire::ConfirmRkeyCont>(true).at(0).kind, LlcKind::kResponse);
+  EXPECT_FALSE(sent<wire::ConfirmRkeyCont>(true).at(0).refused);
+  const LinkIndex fourth = index_of(*client, 4);
+  EXPECT_EQ(server->group.peer_key(0, client->key(row, 0), index_of(*server, 4)),
+            client->key(row, fourth));
+  // The links that can be spared are deleted all the same.
+  expect_types(GroupType::kSymmetric, GroupType::kSymmetric);
+  EXPECT_EQ(numbers(*client), (std::vector<unsigned>{1, 4}));
+}
+
+TEST_F(LinkRkeys, AnUnansweredContinuationIsReportedAndBlocksNothing) {
+  connect_four_links(2);
+  drop = wire::LlcBody(wire::ConfirmRkeyCont{}).index();
+  client->add_rmb();
+  client->group.tell_rmbs(now);
+  settle();
+  advance(kLlcAnswerWait);
+  EXPECT_TRUE(client->saw(Kind::kRmbRefused));
+  drop = 99;
+  trace.clear();
+  const RmbRow next = client->add_rmb();
+  client->group.tell_rmbs(now);
+  settle();
+  EXPECT_TRUE(client->saw(Kind::kRmbTold));
+  EXPECT_TRUE(client->group.rmb_told(next));
+}
+
+TEST_F(LinkRkeys, TheWholeRequestIsRepeatedWhenItsCarrierDiesBeforeTheContinuation) {
+  connect_four_links(2);
+  const RmbRow row = client->add_rmb();
+  client->group.tell_rmbs(now);
+  trace.clear();
+  while (sent<wire::ConfirmRkey>(true).empty()) ASSERT_TRUE(carry(*client) || carry(*server));
+  for (Host* host : {&*client, &*server}) {
+    host->group.handle_link_down(0, now, "the cable was cut");
+    host->perform(now);
+  }
+  for (int i = 0; i < 4; ++i) advance(kLlcAnswerWait);
+  EXPECT_TRUE(client->group.rmb_told(row));
+  EXPECT_GE(sent<wire::ConfirmRkey>(false).size(), 2U);
+  EXPECT_TRUE(server->group.usable());
+}
+
+TEST_F(LinkRkeys, ARefusalToBeRepeatedIsRepeated) {
+  connect(2, 2);
+  const RmbRow row = server->add_rmb();
+  server->group.tell_rmbs(now);
+  refuse_next(true);
+  EXPECT_TRUE(server->events().empty() || !server->group.rmb_told(row));
+  EXPECT_EQ(server->group.next_deadline(), now + kTellRetryWait);
+  EXPECT_FALSE(server->group.poll_llc());
+  advance(kTellRetryWait);
+  EXPECT_TRUE(server->saw(Kind::kRmbTold));
+  EXPECT_EQ(client->group.peer_key(0, server->key(row, 0), 1), server->key(row, 1));
+}
+
+TEST_F(LinkRkeys, ARefusalThatIsFinalIsNotRepeated) {
+  connect(2, 2);
+  server->events();
+  const RmbRow row = server->add_rmb();
+  server->group.tell_rmbs(now);
+  refuse_next(false);
+  EXPECT_TRUE(server->saw(Kind::kRmbRefused));
+  EXPECT_TRUE(server->group.rmb_told(row));
+  advance(kTellRetryWait);
+  EXPECT_FALSE(server->group.poll_llc());
+}
+
+// As a Linux peer whose table of keys is full.
+TEST_F(LinkRkeys, APeerThatAlwaysWantsARepetitionIsAskedSoOftenAndNoMore) {
+  connect(2, 2);
+  server->events();
+  for (int round = 0; round < 2; ++round) {
+    server->add_rmb();
+    server->group.tell_rmbs(now);
+    for (unsigned i = 0; i <= kTellRetriesMax; ++i) {
+      refuse_next(true);
+      now += kTellRetryWait;
+      server->group.handle_deadline(now);
+    }
+    EXPECT_TRUE(server->saw(Kind::kRmbRefused)) << round;
+    EXPECT_FALSE(server->group.poll_llc());
+  }
+}
+
+// Another link can be added while a key waits to be told again.
+TEST_F(LinkRkeys, ALinkThatIsAddedMeanwhileIsPartOfTheRepetition) {
+  connect(1, 1);
+  const RmbRow row = server->add_rmb();
+  server->group.tell_rmbs(now);
+  refuse_next(true);
+  server->up.push_back(true);
+  client->up.push_back(true);
+  restore(*server, 1);
+  expect_types(GroupType::kSymmetric, GroupType::kSymmetric);
+  advance(kTellRetryWait);
+  EXPECT_EQ(client->group.peer_key(0, server->key(row, 0), index_of(*client, 3)),
+            server->key(row, index_of(*server, 3)));
+}
+
+// The keys for the new link have been listed by then, and this one was not among them.
+TEST_F(LinkRkeys, AKeyWithoutTheLinkThatIsBeingAddedIsRefusedForNow) {
+  set_up(2, 2);
+  trace.clear();
+  while (sent<wire::AddLink>(false).empty()) ASSERT_TRUE(carry(*server) || carry(*client));
+  ASSERT_TRUE(carry(*server));  // CONFIRM_LINK, on the new link
+  ASSERT_EQ(server->group.link(1)->state(), LinkState::kActivating);
+  wire::ConfirmRkey early;
+  early.rkey = RemoteKey{0x777};
+  inject(*server, 0, early);
+  wire::ConfirmRkey refused = answer<wire::ConfirmRkey>(*server);
+  EXPECT_TRUE(refused.refused);
+  EXPECT_TRUE(refused.retry);
+  // One that names the link is taken, whichever message names it.
+  early.others.push({server->group.link(1)->number(), RemoteKey{0x778}, RemoteAddress{5}});
+  inject(*server, 0, early);
+  EXPECT_FALSE(answer<wire::ConfirmRkey>(*server).refused);
+  wire::ConfirmRkey begun;
+  begun.rkey = RemoteKey{0x888};
+  begun.others.push({LinkNumber{98}, RemoteKey{1}, RemoteAddress{}});
+  begun.others.push({LinkNumber{99}, RemoteKey{1}, RemoteAddress{}});
+  begun.to_follow = 1;
+  wire::ConfirmRkeyCont rest;
+  rest.others.push({LinkNumber{97}, RemoteKey{1}, RemoteAddress{}});
+  inject(*server, 0, begun);
+  EXPECT_FALSE(answer<wire::ConfirmRkey>(*server).refused);
+  inject(*server, 0, rest);
+  EXPECT_TRUE(answer<wire::ConfirmRkeyCont>(*server).retry);
+  rest.others.items[0].link = server->group.link(1)->number();
+  inject(*server, 0, begun);
+  EXPECT_FALSE(answer<wire::ConfirmRkey>(*server).refused);
+  inject(*server, 0, rest);
+  EXPECT_FALSE(answer<wire::ConfirmRkeyCont>(*server).refused);
+}
+
+class HostileRkeys : public LinkRkeys {
+ protected:
+  void expect_violation(Host& host) {
+    const auto last = answer<wire::DeleteLink>(host);
+    EXPECT_TRUE(last.all);
+    EXPECT_EQ(last.reason, wire::DeleteLinkReason::kProtocolViolation);
+    EXPECT_TRUE(host.group.terminated());
+    EXPECT_TRUE(host.saw(Kind::kTerminated));
+  }
+  static wire::ConfirmRkeyCont rest(std::size_t count, std::uint8_t to_follow) {
+    wire::ConfirmRkeyCont made;
+    for (std::size_t i = 0; i < count; ++i) made.others.push({LinkNumber{9}, {}, {}});
+    made.to_follow = to_follow;
+    return made;
+  }
+  static wire::ConfirmRkey begin(std::uint8_t to_follow) {
+    wire::ConfirmRkey made;
+    made.rkey = RemoteKey{0x999};
+    for (int i = 0; i < 2; ++i) made.others.push({LinkNumber{9}, {}, {}});
+    made.to_follow = to_follow;
+    return made;
+  }
+};
+
+TEST_F(HostileRkeys, AContinuationThatNeverBeganEndsTheGroup) {
+  for (const bool at_server : {false, true}) {
+    connect(2, 2);
+    Host& host = at_server ? *server : *client;
+    host.events();
+    inject(host, 0, rest(1, 0));
+    expect_violation(host);
+  }
+}
+
+TEST_F(HostileRkeys, AContinuationOnAnotherLinkEndsTheGroup) {
+  connect(2, 2);
+  inject(*server, 0, begin(1));
+  EXPECT_FALSE(answer<wire::ConfirmRkey>(*server).refused);
+  inject(*server, 1, rest(1, 0));
+  expect_violation(*server);
+}
+
+TEST_F(HostileRkeys, CountsThatLieEndTheGroup) {
+  const struct {
+    std::uint8_t announced;
+    std::size_t count;
+    std::uint8_t to_follow;
+  } kTable[] = {{1, 2, 0}, {2, 1, 0}, {4, 3, 0}, {1, 3, 3}, {5, 3, 1}};
+  for (const auto& row : kTable) {
+    connect(2, 2);
+    inject(*server, 0, begin(row.announced));
+    EXPECT_FALSE(answer<wire::ConfirmRkey>(*server).refused);
+    inject(*server, 0, rest(row.count, row.to_follow));
+    expect_violation(*server);
+  }
+}
+
+TEST_F(HostileRkeys, OneContinuationTooManyEndsTheGroup) {
+  connect(2, 2);
+  inject(*server, 0, begin(4));
+  answer<wire::ConfirmRkey>(*server);
+  inject(*server, 0, rest(3, 1));
+  EXPECT_FALSE(answer<wire::ConfirmRkeyCont>(*server).refused);
+  inject(*server, 0, rest(1, 0));
+  EXPECT_FALSE(answer<wire::ConfirmRkeyCont>(*server).refused);
+  inject(*server, 0, rest(1, 0));
+  expect_violation(*server);
+}
+
+TEST_F(HostileRkeys, AContinuationOfAKeyThatWasRefusedOrDeletedIsRefused) {
+  connect(2, 2);
+  inject(*server, 0, begin(1));
+  answer<wire::ConfirmRkey>(*server);
+  wire::DeleteRkey deletion;
+  deletion.rkeys.push(RemoteKey{0x999});
+  inject(*server, 0, deletion);
+  EXPECT_FALSE(answer<wire::DeleteRkey>(*server).some_unknown);
+  inject(*server, 0, rest(1, 0));
+  const auto refused = answer<wire::ConfirmRkeyCont>(*server);
+  EXPECT_TRUE(refused.refused);
+  EXPECT_FALSE(refused.retry);
+  EXPECT_TRUE(server->group.usable());
+}
+
+// It was sent before the loss of its link was known to the peer.
+TEST_F(HostileRkeys, AContinuationOnALostLinkIsIgnored) {
+  connect(2, 2);
+  inject(*server, 1, begin(1));
+  answer<wire::ConfirmRkey>(*server);
+  server->group.handle_link_down(1, now, "the cable was cut");
+  server->group.handle_llc(1, {wire::LlcVersion::k2, wire::LlcBody(rest(1, 0))}, now);
+  EXPECT_TRUE(server->group.usable());
+}
+
+TEST_F(HostileRkeys, AnswersThatNobodyAskedForAreIgnored) {
+  connect(2, 2);
+  wire::ConfirmRkeyCont unasked = rest(1, 0);
+  unasked.kind = LlcKind::kResponse;
+  unasked.refused = unasked.retry = true;
+  inject(*server, 0, unasked);
+  EXPECT_FALSE(server->group.poll_llc());
+  EXPECT_TRUE(server->group.usable());
+}
+
+}  // namespace
+}  // namespace fairlead::smc
