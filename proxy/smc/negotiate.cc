@@ -35,8 +35,8 @@ wire::Proposal make_proposal(const LocalOffer& offer, const Gid& gid, const Mac&
   for (const wire::Eid& ueid : offer.ueids) v2.ueids.push(ueid);
   v2.gid = gid;
   v2.max_connections = offer.max_connections;
-  // The field of an SMC-R v2.1 message knows two links; a third is agreed upon when it is added.
-  v2.max_links = std::min<std::uint8_t>(offer.max_links, 2);
+  // Linux takes two at most, and answers a higher number with its own.
+  v2.max_links = offer.max_links;
   proposal.v2 = v2;
   return proposal;
 }

@@ -47,6 +47,18 @@ TEST(Proposal, AgreesOnTheSmallerLimits) {
   EXPECT_EQ(terms->max_links, 1);
 }
 
+TEST(Proposal, OffersThreeLinksAndLeavesTheChoiceToTheServer) {
+  LocalOffer client = offer_of({"A"});
+  client.max_links = kLinksPerGroupMax;
+  for (std::uint8_t links = 1; links <= kLinksPerGroupMax; ++links) {
+    LocalOffer server = offer_of({"A"});
+    server.max_links = links;
+    const auto terms = judge_proposal(proposal_of(client), server);
+    ASSERT_TRUE(terms);
+    EXPECT_EQ(terms->max_links, links);
+  }
+}
+
 struct Refused {
   const char* name;
   void (*change)(wire::Proposal&);
