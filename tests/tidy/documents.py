@@ -49,6 +49,39 @@ def check_anchors(tree):
                     yield path, number, f"{page} has no heading #{anchor}"
 
 
+def python_tests(tree):
+    return {f"{PurePosixPath(path).stem.removesuffix('_test')}.{name}" for path, text in tree.items()
+            if path.endswith(".py") for name in re.findall(r"def (test_\w+)", text)}
+
+
+def cpp_tests(tree):
+    """(suite, case)"""
+    return [case for path, text in tree.items() if path.startswith("tests/") and path.endswith(".cc")
+            for case in re.findall(r"^TEST(?:_[FP])?\((\w+),\s*(\w+)\)", text, re.M)]
+
+
+def check_coverage(tree):
+    """Each row of the page's coverage table is full and names tests that there are."""
+    path = "docs/wire.md"
+    known = python_tests(tree) | {".".join(case) for case in cpp_tests(tree)}
+    inside, columns = False, 0
+    for number, line in enumerate(tree.get(path, "").split("\n"), 1):
+        if line.startswith("## "):
+            inside, columns = line == "## Coverage", 0
+        if not inside or not line.startswith("|"):
+            continue
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        columns = columns or len(cells)
+        if len(cells) != columns or "" in cells:
+            yield path, number, "a field of the coverage table is empty"
+        if set(cells[-1]) <= set("- ") or cells[-1] == "tests":
+            continue
+        names = re.findall(r"`([\w.]+)`", cells[-1])
+        if not names:
+            yield path, number, "a row of the coverage table names no test"
+        yield from ((path, number, f"there is no test {name}") for name in names if name not in known)
+
+
 def families(tree):
     """(what, pattern of a name in a document, names that exist)"""
     def page(name):
@@ -59,10 +92,7 @@ def families(tree):
     metrics = first_column(page("metrics"), r"\w+")
     series = {f"{name}_{part}" for name in metrics for part in ("bucket", "sum", "count")}
     keys = set(re.findall(r'"([a-z_]+(?:\.[a-z_]+)+)"', tree.get("proxy/config/keys.cc", "")))
-    tests = {f"{PurePosixPath(path).stem.removesuffix('_test')}.{name}" for path, text in tree.items()
-             if path.endswith(".py") for name in re.findall(r"def (test_\w+)", text)}
-    cases = [case for path, text in tree.items() if path.startswith("tests/") and path.endswith(".cc")
-             for case in re.findall(r"^TEST(?:_[FP])?\((\w+),\s*(\w+)\)", text, re.M)]
+    tests, cases = python_tests(tree), cpp_tests(tree)
     yield "test", r"\bTEST\((\w+, \w+)\)", {", ".join(case) for case in cases}
     yield "suite of tests", r"gtest_filter='?(\w+)\.", {suite for suite, _ in cases}
     yield "metric", r"\bfairlead_[a-z0-9_]*[a-z0-9]\b(?!_)", metrics | series

@@ -19,7 +19,7 @@ CHECKS = [
     classes.check_classes, language.check_phrases, language.check_headings,
     raisers.check_reasons, raisers.check_delete_reasons, raisers.check_counters, raisers.check_metrics,
     raisers.check_facts,
-    documents.check_anchors, documents.check_names, documents.check_options,
+    documents.check_anchors, documents.check_coverage, documents.check_names, documents.check_options,
 ]
 
 

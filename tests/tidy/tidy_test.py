@@ -106,7 +106,8 @@ class Checks(unittest.TestCase):
         tested = {case[0] for case in CASES} | {style.check_dead_files, style.check_links, language.check_headings,
                                                   raisers.check_reasons, raisers.check_delete_reasons,
                                                   raisers.check_counters, raisers.check_metrics, raisers.check_facts,
-                                                  documents.check_anchors, documents.check_names, documents.check_options}
+                                                  documents.check_anchors, documents.check_coverage, documents.check_names,
+                                                  documents.check_options}
         self.assertEqual(set(tidy.CHECKS), tested)
 
     def test_excuses_hold_only_at_home(self):
@@ -248,6 +249,20 @@ class Checks(unittest.TestCase):
         del tree["docs/a.md"]
         tree["CHANGELOG.md"] = "fairlead_gone\n"
         self.assertEqual([finding for check in checks for finding in check(tree)], [])
+
+    def test_coverage_of_the_wire(self):
+        head = "## Coverage\n\n| what | sent | tests |\n| --- | --- | --- |\n"
+        tree = {"docs/wire.md": head + "| a | yes | `Cdc.Codes`, `a.test_b` |\n\n## Other\n| x |  |\n",
+                "tests/a_test.py": "def test_b():\n", "tests/c_test.cc": "TEST_F(Cdc, Codes) {\n"}
+        self.assertEqual(list(documents.check_coverage(tree)), [])
+        for row, finding in (("| a |  | `Cdc.Codes` |", "a field of the coverage table is empty"),
+                             ("| a | `Cdc.Codes` |", "a field of the coverage table is empty"),
+                             ("| a | yes | none yet |", "a row of the coverage table names no test"),
+                             ("| a | yes | `Cdc.Code` |", "there is no test Cdc.Code"),
+                             ("| a | yes | `a.test_bb` |", "there is no test a.test_bb")):
+            with self.subTest(row):
+                tree["docs/wire.md"] = head + row + "\n"
+                self.assertEqual(list(documents.check_coverage(tree)), [("docs/wire.md", 5, finding)])
 
     def test_dead_links(self):
         tree = {"docs/a.md": "[b](b.md#part) [up](../README.md) [web](https://a.b/c) [dir](adr/)\n",
