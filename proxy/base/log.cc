@@ -39,6 +39,22 @@ std::string now_text() {
                      now.tv_nsec / 1000000);
 }
 
+// Of one value in a line. The rest is cut, so that the memory of a line is bounded.
+constexpr std::size_t kValueBytesMax = 2048;
+constexpr std::string_view kCutMark = "...(cut)";
+
+// The first bytes of a value that is too long, up to the begin of a UTF-8 character.
+std::string_view first_bytes(std::string_view value) {
+  if (value.size() <= kValueBytesMax) return value;
+  constexpr std::size_t kCharacterBytesMax = 4;
+  const auto continues = [&value](std::size_t at) {
+    return (static_cast<unsigned char>(value[at]) & 0xc0U) == 0x80U;
+  };
+  std::size_t end = kValueBytesMax;
+  while (end > kValueBytesMax - kCharacterBytesMax && continues(end)) --end;
+  return value.substr(0, end);
+}
+
 bool needs_quotes(std::string_view value) {
   if (value.empty()) return true;
   for (char c : value)
@@ -75,7 +91,7 @@ std::string begin_line(LogLevel level, std::string_view logger) {
   return fmt::format("{} {} {}", now_text(), upper(to_string(level)), logger);
 }
 
-void append_field(std::string& line, std::string_view key, std::string_view value) {
+void append_whole(std::string& line, std::string_view key, std::string_view value) {
   if (g_format == LogFormat::kJson) {
     line += ',';
     append_quoted(line, key);
@@ -90,6 +106,12 @@ void append_field(std::string& line, std::string_view key, std::string_view valu
     else
       line += value;
   }
+}
+
+void append_field(std::string& line, std::string_view key, std::string_view value) {
+  const std::string_view first = first_bytes(value);
+  if (first.size() == value.size()) return append_whole(line, key, value);
+  append_whole(line, key, std::string(first).append(kCutMark));
 }
 
 void append_number(std::string& line, std::string_view key, std::uint64_t value) {

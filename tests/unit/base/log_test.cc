@@ -125,6 +125,25 @@ TEST_F(LogToPipe, ALineThatIsNotLoggedTakesNoTurn) {
   EXPECT_NE(read_until("shown").find("event=shown"), std::string::npos);
 }
 
+TEST_F(LogToPipe, ALongValueIsCutAndMarked) {
+  constexpr std::size_t kMegabyte = 1 << 20;
+  constexpr std::size_t kValueBytesMax = 2048;
+  std::string characters = "x";
+  while (characters.size() < kMegabyte) characters += "\xe2\x82\xac";
+  LogEvent(LogLevel::kInfo, "test", "long")
+      .field("exact", std::string(kValueBytesMax, 'e'))
+      .field("long", std::string(kMegabyte, 'l'))
+      .field("characters", characters)
+      .field("after", "seen");
+  ASSERT_TRUE(log_flush(kLongWait));
+  const std::string line = read_until("after=seen");
+  EXPECT_LT(line.size(), 3 * kValueBytesMax + 200);
+  EXPECT_NE(line.find(" exact=" + std::string(kValueBytesMax, 'e') + " "), std::string::npos);
+  EXPECT_NE(line.find(" long=" + std::string(kValueBytesMax, 'l') + "...(cut) "),
+            std::string::npos);
+  EXPECT_NE(line.find("\xe2\x82\xac...(cut)\" "), std::string::npos);
+}
+
 TEST_F(LogToPipe, ALineOfAnotherProgramGoesTheSameWay) {
   log_foreign_line("{\"event\":\"added\"}");
   ASSERT_TRUE(log_flush(kLongWait));
