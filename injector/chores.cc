@@ -1,5 +1,6 @@
 #include "injector/chores.h"
 
+#include <functional>
 #include <utility>
 
 #include "base/log.h"
@@ -28,25 +29,31 @@ void Chores::stop() {
 }
 
 void Chores::order_event(EventOrder order) {
+  if (!cluster_ || !is_object_name(order.name_space) || order.about.name.empty())
+    return metrics_.count_event(false);
+  if (order.message.size() > kMessageBytesMax) order.message.resize(kMessageBytesMax);
+  order.message.shrink_to_fit();
+  Added added = Added::kAdded;
   {
     const std::lock_guard lock(mutex_);
-    if (orders_.size() >= kOrdersMax) return metrics_.count_event(false);
-    orders_.push_back(std::move(order));
+    const std::string name_space = order.name_space;
+    added = orders_.add(name_space, std::move(order));
   }
+  if (added != Added::kAdded) metrics_.count_event(false);
   changed_.notify_one();
 }
 
 void Chores::run() {
   TimePoint next_look = std::chrono::steady_clock::now();
   while (true) {
-    std::deque<EventOrder> due;
+    std::optional<EventOrder> order;
     {
       std::unique_lock lock(mutex_);
       changed_.wait_until(lock, next_look, [this] { return stopped_ || !orders_.empty(); });
       if (stopped_) return;
-      due.swap(orders_);
+      order = orders_.take();
     }
-    for (const EventOrder& order : due) make_event(order);
+    if (order) make_event(*order);
     if (std::chrono::steady_clock::now() >= next_look)
       next_look = std::chrono::steady_clock::now() + (refresh() ? interval_ : kRetryInterval);
   }
@@ -78,19 +85,18 @@ bool Chores::refresh() {
 }
 
 void Chores::make_event(const EventOrder& order) {
-  if (!cluster_ || !is_object_name(order.name_space) || order.about.name.empty())
-    return metrics_.count_event(false);
   const TimePoint now = std::chrono::steady_clock::now();
-  std::erase_if(told_, [now](const auto& entry) { return now >= entry.second + kRepeatInterval; });
-  const std::string key =
-      order.name_space + '/' + order.about.kind + '/' + order.about.name + '/' + order.message;
-  if (told_.contains(key)) return;
-  if (told_.size() >= kRememberedMax) return metrics_.count_event(false);
+  told_.erase_if([now](const Told& told) { return now >= told.at + kRepeatInterval; });
+  const std::size_t hash =
+      std::hash<std::string>()(order.about.kind + '/' + order.about.name + '/' + order.message);
+  const auto is_same = [hash](const Told& told) { return told.hash == hash; };
+  if (told_.contains(order.name_space, is_same)) return;
+  if (!told_.admits(order.name_space)) return metrics_.count_event(false);
   const Called<void> made =
       cluster_->create_event(order.name_space, order.about, order.reason, order.message);
   metrics_.count_event(made.has_value());
   if (made)
-    told_[key] = now;
+    told_.add(order.name_space, {hash, now});
   else
     lines_.write(LogLevel::kWarn, "injector", "event_lost", now,
                  [&](LogEvent& line) { line.field("what", made.error()); });

@@ -8,9 +8,7 @@
 
 #include <condition_variable>
 #include <cstddef>
-#include <deque>
 #include <functional>
-#include <map>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -18,13 +16,14 @@
 
 #include "base/paced_lines.h"
 #include "injector/injector_metrics.h"
+#include "injector/namespace_shares.h"
 #include "injector/own_certificates.h"
 
 namespace fairlead::injector {
 
 struct EventOrder {
   std::string name_space;
-  Subject about;
+  Subject about;  // one that subject_of() has made
   std::string reason;
   std::string message;
 };
@@ -35,6 +34,7 @@ class Chores {
   static constexpr Duration kRepeatInterval = std::chrono::minutes(10);
   static constexpr std::size_t kOrdersMax = 256;
   static constexpr std::size_t kRememberedMax = 1024;
+  static constexpr std::size_t kMessageBytesMax = 1024;  // what an API server takes
 
   using Refresh = std::function<Called<KeyPair>(unsigned& renewed)>;
   // Called on this thread when the certificate is another one than before. Returns what is wrong
@@ -50,7 +50,8 @@ class Chores {
   // Waits for a call under way. Afterwards orders are taken and forgotten.
   void stop();
 
-  // Any thread, never blocks. Beyond kOrdersMax, Events are lost and counted.
+  // Any thread, never blocks. Beyond kOrdersMax or the share of a namespace, Events are lost and
+  // counted. So are Events without a namespace or a subject.
   void order_event(EventOrder order);
 
  private:
@@ -64,12 +65,16 @@ class Chores {
   Refresh refresh_;
   Serve serve_;
   std::string served_pem_;
-  std::map<std::string, TimePoint> told_;  // by namespace, object and message
-  PacedLines lines_;                       // of the thread
+  struct Told {
+    std::size_t hash;  // of object and message
+    TimePoint at;
+  };
+  NamespaceShares<Told> told_{kRememberedMax};
+  PacedLines lines_;  // of the thread
 
   std::mutex mutex_;  // guards the three below
   std::condition_variable changed_;
-  std::deque<EventOrder> orders_;
+  NamespaceShares<EventOrder> orders_{kOrdersMax};
   bool stopped_ = false;
 
   std::thread thread_;

@@ -1,6 +1,5 @@
 #include "injector/cluster.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "event/https/cluster_event.h"
@@ -13,7 +12,6 @@ constexpr int kOk = 200;
 constexpr int kCreated = 201;
 constexpr int kConflict = 409;
 constexpr std::size_t kShownMax = 200;
-constexpr std::size_t kNameCharsMax = 253;
 
 std::string secret_path(const std::string& name_space, const std::string& name) {
   return "/api/v1/namespaces/" + name_space + "/secrets/" + name;
@@ -100,13 +98,6 @@ Called<void> Cluster::create_event(const std::string& name_space, const Subject&
       call({"POST", cluster_event_path(event), "", "", cluster_event_body(event)}, kCreated);
   if (!made) return tl::unexpected(made.error());
   return {};
-}
-
-bool is_object_name(std::string_view name) {
-  return !name.empty() && name.size() <= kNameCharsMax && name.front() != '.' &&
-         std::all_of(name.begin(), name.end(), [](char c) {
-           return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || c == '-' || c == '.';
-         });
 }
 
 }  // namespace fairlead::injector

@@ -41,7 +41,4 @@ class Cluster {
   event::ApiServer server_;
 };
 
-// What a namespace or another name of Kubernetes may consist of, so that it can stand in a path.
-bool is_object_name(std::string_view name);
-
 }  // namespace fairlead::injector

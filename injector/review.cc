@@ -1,5 +1,6 @@
 #include "injector/review.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "injector/base64.h"
@@ -9,7 +10,6 @@ namespace {
 
 constexpr const char* kApiVersion = "admission.k8s.io/v1";
 constexpr const char* kKind = "AdmissionReview";
-constexpr std::size_t kUidCharsMax = 128;
 
 std::string unexpected_text(std::string_view field, const Json& value, std::string_view allowed) {
   constexpr std::size_t kShownMax = 64;
@@ -18,6 +18,18 @@ std::string unexpected_text(std::string_view field, const Json& value, std::stri
                           : value.dump(-1, ' ', true, Json::error_handler_t::replace);
   if (shown.size() > kShownMax) shown = shown.substr(0, kShownMax) + "...";
   return std::string(field) + ": " + shown + " is not allowed; allowed: " + std::string(allowed);
+}
+
+// False if it is a text that is too long or has characters that no name has. Otherwise `text` is
+// the value, or empty where there is none.
+bool read_reference(const Json& value, std::size_t chars_max, std::string& text) {
+  if (!value.is_string()) return value.is_null();
+  const auto& whole = value.get_ref<const std::string&>();
+  if (whole.size() > chars_max) return false;
+  if (!std::all_of(whole.begin(), whole.end(), [](char c) { return c > ' ' && c <= '~'; }))
+    return false;
+  text = whole;
+  return true;
 }
 
 }  // namespace
@@ -49,6 +61,9 @@ tl::expected<Review, std::string> decode_review(std::string_view body) {
   if (text_of(kind) != "Pod" || text_of(member(request, "operation")) != "CREATE")
     return tl::unexpected(unexpected_text("request.kind.kind", kind, "Pod, with operation CREATE"));
   review.name_space = text_of(member(request, "namespace"));
+  if (!review.name_space.empty() && !is_object_name(review.name_space))
+    return tl::unexpected(unexpected_text("request.namespace", member(request, "namespace"),
+                                          "a name of at most 253 characters"));
   review.dry_run = member(request, "dryRun") == Json(true);
   review.pod = std::move((*parsed)["request"]["object"]);
   return review;
@@ -70,11 +85,27 @@ std::string encode_answer(const Review& review, const Decision& decision) {
 
 Subject subject_of(const Review& review) {
   const Json& metadata = member(review.pod, "metadata");
-  for (const Json& owner : items_of(member(metadata, "ownerReferences")))
-    if (member(owner, "controller") == Json(true))
-      return {text_of(member(owner, "apiVersion")), text_of(member(owner, "kind")),
-              text_of(member(owner, "name")), text_of(member(owner, "uid"))};
-  return {"v1", "Pod", text_of(member(metadata, "name")), ""};
+  Subject subject;
+  for (const Json& owner : items_of(member(metadata, "ownerReferences"))) {
+    if (member(owner, "controller") != Json(true)) continue;
+    const bool is_read =
+        read_reference(member(owner, "apiVersion"), kApiVersionCharsMax, subject.api_version) &&
+        read_reference(member(owner, "kind"), kKindCharsMax, subject.kind) &&
+        read_reference(member(owner, "name"), kNameCharsMax, subject.name) &&
+        read_reference(member(owner, "uid"), kUidCharsMax, subject.uid);
+    return is_read ? subject : Subject();
+  }
+  if (!read_reference(member(metadata, "name"), kNameCharsMax, subject.name)) return {};
+  subject.api_version = "v1";
+  subject.kind = "Pod";
+  return subject;
+}
+
+bool is_object_name(std::string_view name) {
+  return !name.empty() && name.size() <= kNameCharsMax && name.front() != '.' &&
+         std::all_of(name.begin(), name.end(), [](char c) {
+           return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || c == '-' || c == '.';
+         });
 }
 
 }  // namespace fairlead::injector

@@ -19,15 +19,22 @@ inline constexpr std::size_t kReviewBytesMax = 3 << 20;
 inline constexpr std::size_t kWarningCharsMax = 256;
 inline constexpr std::size_t kWarningsMax = 16;
 
+// Limits of Kubernetes for names, and for the parts of a reference to an object.
+inline constexpr std::size_t kNameCharsMax = 253;
+inline constexpr std::size_t kKindCharsMax = 63;
+inline constexpr std::size_t kApiVersionCharsMax = kNameCharsMax + 1 + kKindCharsMax;
+inline constexpr std::size_t kUidCharsMax = 128;
+
 struct Review {
-  std::string uid;
-  std::string name_space;
+  std::string uid;         // 1 to kUidCharsMax characters
+  std::string name_space;  // empty, or is_object_name()
   bool dry_run = false;
   Json pod;
 };
 
 // Who made the pod, or the pod itself where nobody did: what an Event can be attached to, since the
 // pod does not exist yet.
+// The fields are printable ASCII without blanks, within the limits above.
 struct Subject {
   std::string api_version;
   std::string kind;
@@ -41,6 +48,10 @@ tl::expected<Review, std::string> decode_review(std::string_view body);
 // Always allows: a pod without sidecar is a pod with TCP. Patch and warnings as decided.
 std::string encode_answer(const Review& review, const Decision& decision);
 
+// All fields are empty if one of them is not as Subject says.
 Subject subject_of(const Review& review);
+
+// What a namespace or another name of Kubernetes may consist of, so that it can stand in a path.
+bool is_object_name(std::string_view name);
 
 }  // namespace fairlead::injector

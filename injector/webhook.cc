@@ -61,8 +61,8 @@ void Webhook::report(const Review& review, const Decision& decision) {
                [&](LogEvent& line) {
                  line.field("outcome", to_string(decision.outcome))
                      .field("namespace", review.name_space)
-                     .field("kind", subject.kind)
-                     .field("name", subject.name)
+                     .field("kind", subject.kind.empty() ? "-" : subject.kind)
+                     .field("name", subject.name.empty() ? "-" : subject.name)
                      .field("what", decision.warnings.empty() ? decision.explanation
                                                               : decision.warnings.back());
                });

@@ -3,6 +3,7 @@ import base64
 import http.client
 import json
 import os
+import re
 import socket
 import ssl
 import subprocess
@@ -139,7 +140,7 @@ class ApiServer(FakeApiServer):
                     else:
                         hook["clientConfig"]["caBundle"] = step["value"]
             return 200, self.hooks
-        if method == "POST" and path == "/api/v1/namespaces/shop/events":
+        if method == "POST" and re.fullmatch("/api/v1/namespaces/[a-z]+/events", path):
             self.events.append(json.loads(body))
             return 201, {}
         return 404, {"message": f"no {method} {path}"}

@@ -138,6 +138,17 @@ class Reload(unittest.TestCase):
                 wait_for("the new certificate", lambda: client.served_certificate() != old)
 
 
+MADE, LOST = (f'fairlead_injector_events_total{{result="{result}"}}' for result in ("made", "lost"))
+
+
+def refused_pod(controller):
+    """A pod that asks for the sidecar and gets none, which is worth an Event about its controller."""
+    return {"metadata": {"annotations": {"fairlead.io/inject": "enabled"},
+                         "ownerReferences": [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": controller,
+                                              "uid": "r-1", "controller": True}]},
+            "spec": {"hostNetwork": True, "containers": [{"name": "app", "image": "app"}]}}
+
+
 class OwnCertificates(unittest.TestCase):
     ARGUMENTS = ("--namespace", "fairlead-system", "--secret", "certs", "--service", "fairlead-injector",
                  "--webhook", "fairlead")
@@ -196,6 +207,29 @@ class OwnCertificates(unittest.TestCase):
         self.assertEqual(len(self.api.events), 1)
         self.assertEqual(self.api.events[0]["involvedObject"]["name"], "web-1")
         self.assertIn('"loud" is not allowed', self.api.events[0]["message"])
+
+    def test_names_that_no_object_has_are_neither_logged_nor_remembered(self):
+        count = 3
+        with self.start() as injector:
+            client = Client(injector.port_of("reviews"), self.api.bundles()[0])
+            before = injector.log.stat().st_size
+            for number in range(count):
+                self.assertEqual(client.post("/mutate/pods", review(refused_pod("x" * 1_400_000 + str(number))))[0], 200)
+            wait_for("their count", lambda: injector.metrics()[LOST] == count)
+            self.assertLess(injector.log.stat().st_size - before, 16 << 10)
+        self.assertEqual(self.api.events, [])
+
+    def test_a_namespace_has_its_share_of_the_events(self):
+        share, more = 128, 12
+        with self.start() as injector:
+            client = Client(injector.port_of("reviews"), self.api.bundles()[0])
+            for number in range(share + more):
+                client.post("/mutate/pods", review(refused_pod(f"web-{number}"), namespace="greedy"))
+            wait_for("all Events", lambda: injector.metrics()[MADE] + injector.metrics()[LOST] == share + more)
+            self.assertLessEqual(len(self.api.events), share)
+            client.post("/mutate/pods", review(refused_pod("web"), namespace="shop"))
+            wait_for("the other namespace's Event",
+                     lambda: self.api.events[-1]["involvedObject"]["namespace"] == "shop")
 
 
 if __name__ == "__main__":

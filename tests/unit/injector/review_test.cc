@@ -46,6 +46,8 @@ TEST(Review, WrongTypesAreNamed) {
       {"/request", Json::array(), "request: array is not allowed; allowed: an object"},
       {"/request/uid", "", "request.uid: \"\" is not allowed"},
       {"/request/uid", std::string(129, 'x'), "request.uid"},
+      {"/request/namespace", "a/../b", "request.namespace: \"a/../b\" is not allowed"},
+      {"/request/namespace", std::string(kNameCharsMax + 1, 'x'), "request.namespace"},
       {"/request/kind/kind", "Node", "request.kind.kind: \"Node\" is not allowed"},
       {"/request/operation", "DELETE", "operation CREATE"},
   };
@@ -110,6 +112,37 @@ TEST(Review, TheSubjectIsTheController) {
   const Subject subject = subject_of(*decode_review(changed.dump()));
   EXPECT_EQ(subject.kind, "ReplicaSet");
   EXPECT_EQ(subject.uid, "r-1");
+}
+
+TEST(Review, ASubjectThatNoObjectHasIsLeftOut) {
+  struct Row {
+    const char* field;
+    std::size_t chars_max;
+  };
+  constexpr Row kRows[] = {{"apiVersion", kApiVersionCharsMax},
+                           {"kind", kKindCharsMax},
+                           {"name", kNameCharsMax},
+                           {"uid", kUidCharsMax}};
+  for (const auto& [field, chars_max] : kRows) {
+    const auto subject_with = [field = field](const Json& value) {
+      Json owner = {
+          {"apiVersion", "v1"}, {"kind", "K"}, {"name", "x"}, {"uid", "u"}, {"controller", true}};
+      owner[field] = value;
+      Json changed = review_json();
+      changed["request"]["object"]["metadata"]["ownerReferences"] = Json::array({owner});
+      return subject_of(*decode_review(changed.dump()));
+    };
+    EXPECT_FALSE(subject_with(std::string(chars_max, 'x')).name.empty()) << field;
+    for (const Json& value :
+         {Json(std::string(chars_max + 1, 'x')), Json(std::string(1 << 20, 'x')), Json("a\nb"),
+          Json("a b"), Json("\xc2\x9b"), Json(7)}) {
+      const Subject subject = subject_with(value);
+      EXPECT_EQ(subject.api_version + subject.kind + subject.name + subject.uid, "") << field;
+    }
+  }
+  Json named = review_json();
+  named["request"]["object"]["metadata"]["name"] = std::string(1 << 20, 'x');
+  EXPECT_EQ(subject_of(*decode_review(named.dump())).name, "");
 }
 
 }  // namespace
