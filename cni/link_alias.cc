@@ -4,6 +4,9 @@
 #include <linux/rtnetlink.h>
 #include <sys/socket.h>
 
+#include <mutex>
+
+#include "base/hand_over.h"
 #include "cni/netlink/socket.h"
 
 namespace fairlead::cni {
@@ -49,6 +52,18 @@ Result<void> write_loopback_alias(std::string_view alias) {
   const netlink::Refusal refusal = SMC_TRY(socket.transact(request, 1));
   if (refusal.error_number != 0) return system_error("alias of lo", refusal.error_number);
   return {};
+}
+
+Result<bool> change_note(const std::function<std::string(const std::string&)>& change) {
+  // The note is read and written back, so a change between both would be lost.
+  static std::mutex mutex;
+  const std::lock_guard lock(mutex);
+  const std::string before = SMC_TRY(read_loopback_alias());
+  if (!before.starts_with(kAliasPrefix)) return Error{Errc::kNotFound, "note of the plugin"};
+  const std::string after = change(before);
+  if (after == before) return false;
+  SMC_TRY(write_loopback_alias(after));
+  return true;
 }
 
 }  // namespace fairlead::cni

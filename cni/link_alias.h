@@ -2,6 +2,7 @@
 // leaves for the sidecar (base/hand_over.h).
 #pragma once
 
+#include <functional>
 #include <string>
 #include <string_view>
 
@@ -13,5 +14,8 @@ namespace fairlead::cni {
 Result<std::string> read_loopback_alias();
 // Empty removes it.
 Result<void> write_loopback_alias(std::string_view alias);
+// Writes what `change` makes of the note, where that differs; one thread of this process at a time.
+// Gives whether it was written. kNotFound where lo has no note of the plugin.
+Result<bool> change_note(const std::function<std::string(const std::string&)>& change);
 
 }  // namespace fairlead::cni

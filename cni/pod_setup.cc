@@ -2,11 +2,15 @@
 
 #include <utility>
 
+#include "base/encrypted_paths.h"
+#include "base/hand_over.h"
 #include "bpf/client_address_program.h"
 #include "bpf/option_program.h"
 #include "cni/kernel_pnet.h"
 #include "cni/link_alias.h"
 #include "cni/netns.h"
+#include "cni/path_encryption.h"
+#include "cni/path_facts.h"
 #include "cni/pod_plan.h"
 #include "cni/redirect.h"
 #include "cni/rnics.h"
@@ -18,14 +22,20 @@ void note(AttachmentState& state, Code code, std::string what) {
   if (state.problems.size() < kProblemsMax) state.problems.push_back({code, std::move(what)});
 }
 
-void hand_over(AttachmentState& state, const PnetChoice& choice) {
+// In the pod's network namespace. Where they cannot be told, the node side's next look does it.
+EncryptedPaths encrypted_from_here(const Result<PathFacts>& node) {
+  const Result<PathFacts> pod = node ? read_path_facts() : node;
+  return pod && node ? encrypted_paths(*pod, *node) : EncryptedPaths{true, {}};
+}
+
+void hand_over(AttachmentState& state, const PnetChoice& choice, const EncryptedPaths& encrypted) {
   state.pnet_source = choice.source;
   const Result<std::string> before = read_loopback_alias();
   if (!before) return note(state, Code::kHandOver, to_string(before.error()));
   if (!before->empty() && !before->starts_with(kAliasPrefix))
     return note(state, Code::kHandOver, "interface lo has an alias of somebody else's");
   const std::string alias = to_alias(choice.note);
-  const Result<void> written = write_loopback_alias(alias);
+  const Result<void> written = write_loopback_alias(with_encrypted(alias, encrypted));
   if (!written) return note(state, Code::kHandOver, to_string(written.error()));
   state.alias = alias;
 }
@@ -70,9 +80,10 @@ void attach_client_address(AttachmentState& state, const Result<std::string>& cg
 
 void act_inside(AttachmentState& state, const Netns& netns, const RedirectPlan& plan,
                 const PnetChoice& choice) {
+  const Result<PathFacts> node = read_path_facts();
   const Result<NetnsVisit> visit = NetnsVisit::enter(netns);
   if (!visit) return note(state, Code::kNetns, to_string(visit.error()));
-  hand_over(state, choice);
+  hand_over(state, choice, encrypted_from_here(node));
   enter_kernel_pnet(state, choice);
   // Last: with it, the pod's connections depend on the sidecar.
   auto reading = install_redirect(plan);
@@ -144,8 +155,8 @@ Outcome<void> check_pod(const AttachmentState& state) {
     if (const std::string changes = difference(state.redirect, *reading); !changes.empty())
       return fail(Code::kRedirect, "redirect: not as ADD left it", changes);
     const Result<std::string> alias = read_loopback_alias();
-    // The node side adds what it decided about the sidecar's devices.
-    if (!alias || with_access(*alias, "") != state.alias)
+    // The node side adds what it decided about the sidecar's devices, and encrypted paths.
+    if (!alias || note_of_plugin(*alias) != state.alias)
       return fail(Code::kHandOver, "alias of lo: not as ADD left it",
                   "is " + in_quotes(alias ? *alias : "") + ", was " + in_quotes(state.alias));
     if (!state.kernel_pnet.empty()) {

@@ -25,6 +25,7 @@
 #include "cni/node/broker.h"
 #include "cni/node/client_address_delivery.h"
 #include "cni/node/cluster_chores.h"
+#include "cni/node/encryption_notes.h"
 #include "cni/node/inventory.h"
 #include "cni/node/pod_answers.h"
 #include "cni/node/pod_check.h"
@@ -76,6 +77,7 @@ struct Agent::Parts {
   AgentMetrics metrics;
   std::vector<std::string> wanted_ports;  // those that the configuration names
   std::optional<PodCheck> check;
+  std::optional<EncryptionNotes> encryption;
   FileDescriptor log_socket;
   FileDescriptor watcher;
   std::optional<RnicCounterReader> rnic_counters;
@@ -129,6 +131,7 @@ struct Agent::Parts {
 
   void start_check() {
     check.emplace(settings.places.run_dir, settings.cluster.places.cgroup_root);
+    encryption.emplace(settings.places.run_dir);
     const auto read = read_node_config(Json(settings.entry));
     if (read) wanted_ports = node::wanted_ports(read->config);
   }
@@ -285,6 +288,7 @@ void Agent::run() {
     }
     if (now >= next_check) {
       parts_->metrics.set_pods(parts_->check->look());
+      parts_->encryption->look();
       next_check = now + std::chrono::duration_cast<Duration>(parts_->settings.check_interval);
     }
     const auto left =

@@ -212,6 +212,16 @@ Result<Cidr> Cidr::parse(std::string_view text) {
   return block;
 }
 
+Cidr Cidr::around(sa_family_t family, std::span<const std::uint8_t, 16> address,
+                  unsigned prefix_length) {
+  Cidr block;
+  block.family_ = family;
+  block.prefix_length_ = prefix_length;
+  for (std::size_t bit = 0; bit < prefix_length; ++bit)
+    block.network_[bit / 8] |= static_cast<std::uint8_t>(address[bit / 8] & (0x80U >> (bit % 8)));
+  return block;
+}
+
 bool Cidr::contains(const SocketAddress& address) const {
   const SocketAddress plain = address.unmapped();
   if (plain.family() != family_) return false;

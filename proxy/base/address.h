@@ -83,6 +83,11 @@ class Cidr {
   // prefix ("10.0.0.1/8"), where it cannot be known which half was the slip.
   static Result<Cidr> parse(std::string_view text);
 
+  // The block of this prefix that contains the address; `address` as network() has it, and the
+  // prefix at most as long as the family allows.
+  static Cidr around(sa_family_t family, std::span<const std::uint8_t, 16> address,
+                     unsigned prefix_length);
+
   // True when the address lies in the block. An IPv4-mapped address is looked up as IPv4; a block
   // of the other family never matches.
   bool contains(const SocketAddress& address) const;

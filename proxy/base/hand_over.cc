@@ -31,6 +31,21 @@ constexpr std::string_view kAnyGid = "auto";
 constexpr std::size_t kMappedPrefixBytes = 12;
 constexpr std::size_t kAccessBytes = kAccessKey.size() + kAccessCharsMax + 2;  // with ';' and '='
 
+constexpr std::string_view kEncryptedKey = "crypt";
+constexpr std::size_t kEncryptedBytesMin = kEncryptedKey.size() + 5;  // ";crypt=all"
+
+// Without the parts of that key.
+std::string without(std::string_view alias, std::string_view key) {
+  std::string text;
+  while (!alias.empty()) {
+    const std::string_view part = take(alias, ';');
+    if (part.substr(0, part.find('=')) == key) continue;
+    if (!text.empty()) text += ';';
+    text += part;
+  }
+  return text;
+}
+
 // As an address of its own family.
 std::string gid_text(const Gid& gid) {
   std::array<char, INET6_ADDRSTRLEN> text{};
@@ -86,20 +101,22 @@ std::optional<RnicPortName> parse_rnic_port(std::string_view text) {
 
 std::string to_alias(const HandOver& note) {
   std::string text(kAliasPrefix);
-  if (note.pnet.empty()) return with_access(text + "mode=none", note.access);
+  if (note.pnet.empty())
+    return with_encrypted(with_access(text + "mode=none", note.access), note.encrypted);
   text += "pnet=" + note.pnet + ";mode=shared;gid=";
   std::string rnics;
   for (const RnicPortName& rnic : note.rnics)
     rnics += (rnics.empty() ? ";rnic=" : ",") + to_string(rnic);
   // Half of them would forbid the others.
-  if (text.size() + kAnyGid.size() + rnics.size() > kAliasBytesMax) rnics.clear();
+  if (text.size() + kAnyGid.size() + rnics.size() + kEncryptedBytesMin > kAliasBytesMax)
+    rnics.clear();
   std::string gids;
   for (const Gid& gid : note.gids) gids += (gids.empty() ? "" : ",") + gid_text(gid);
   const std::size_t room = kAliasBytesMax - kAccessBytes - text.size() - rnics.size();
   const bool fit = !gids.empty() && text.size() + rnics.size() + kAccessBytes < kAliasBytesMax &&
                    gids.size() <= room;
   text += (fit ? gids : std::string(kAnyGid)) + rnics;
-  return with_access(text, note.access);
+  return with_encrypted(with_access(text, note.access), note.encrypted);
 }
 
 std::optional<HandOver> parse_alias(std::string_view alias) {
@@ -117,6 +134,9 @@ std::optional<HandOver> parse_alias(std::string_view alias) {
       note.access = value;
     } else if (key == kGidKey) {
       if (!parse_gids(value, note.gids)) return std::nullopt;
+    } else if (key == kEncryptedKey) {
+      // Of a version to come: what it means is not known, so nothing may pass by RDMA.
+      note.encrypted = parse_encrypted_paths(value).value_or(EncryptedPaths{true, {}});
     } else if (key == "rnic") {
       while (!value.empty()) {
         std::optional<RnicPortName> rnic = parse_rnic_port(take(value, ','));
@@ -129,16 +149,31 @@ std::optional<HandOver> parse_alias(std::string_view alias) {
 }
 
 std::string with_access(std::string_view alias, std::string_view access) {
-  std::string text;
-  while (!alias.empty()) {
-    const std::string_view part = take(alias, ';');
-    if (part.substr(0, part.find('=')) == kAccessKey) continue;
-    if (!text.empty()) text += ';';
-    text += part;
-  }
+  std::string text = without(alias, kAccessKey);
   std::string more = ";" + std::string(kAccessKey) + "=" + std::string(access);
   if (!is_access(access) || text.size() + more.size() > kAliasBytesMax) return text;
   return text + more;
+}
+
+std::string with_encrypted(std::string_view alias, const EncryptedPaths& paths) {
+  std::string text = without(alias, kEncryptedKey);
+  if (paths.none()) return text;
+  const auto has_room = [&] { return text.size() + kEncryptedBytesMin <= kAliasBytesMax; };
+  if (!has_room()) {
+    const std::size_t gids = text.find(";" + std::string(kGidKey) + "=");
+    if (gids != std::string::npos) {
+      const std::size_t value = gids + kGidKey.size() + 2;
+      text.replace(value, std::min(text.find(';', value), text.size()) - value, kAnyGid);
+    }
+  }
+  if (!has_room()) text = without(text, kAccessKey);
+  if (!has_room()) return text;  // not a note of the plugin
+  text += ";" + std::string(kEncryptedKey) + "=";
+  return text + to_text(paths, kAliasBytesMax - text.size());
+}
+
+std::string note_of_plugin(std::string_view alias) {
+  return without(without(alias, kEncryptedKey), kAccessKey);
 }
 
 }  // namespace fairlead

@@ -7,7 +7,8 @@
 // "smc1" is the version; "gid" has the node's own addresses on its RNICs, or "auto". After it come
 // key=value pairs in any order. Readers pass over keys that they do not know. The node side adds
 // access=REASON when it has decided whether the sidecar gets the device nodes of its RNICs
-// (docs/rdma-nodes.md).
+// (docs/rdma-nodes.md), and crypt=BLOCKS for destinations that it reaches through encryption below
+// TCP; crypt=all means every one.
 #pragma once
 
 #include <cstddef>
@@ -16,6 +17,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/encrypted_paths.h"
 #include "base/ids.h"
 
 namespace fairlead {
@@ -42,6 +44,7 @@ struct HandOver {
   // "granted", or why the sidecar got no device; of a-z and '_'; empty: unsaid.
   std::string access{};
   std::vector<Gid> gids{};  // addresses of the node itself; empty: unsaid
+  EncryptedPaths encrypted{};
   friend bool operator==(const HandOver&, const HandOver&) = default;
 };
 
@@ -54,5 +57,13 @@ std::optional<HandOver> parse_alias(std::string_view alias);
 // `alias` with `access` in place of the one that it has; without one where `access` is empty or
 // there is no room.
 std::string with_access(std::string_view alias, std::string_view access);
+
+// `alias` with `paths` in place of those that it has. Where they have no room they become larger
+// blocks, then the note loses the node's addresses and the access: the paths are always told.
+// REQUIRES: `alias` without paths is one of to_alias() or with_access().
+std::string with_encrypted(std::string_view alias, const EncryptedPaths& paths);
+
+// What the plugin wrote, without what the node side has added since.
+std::string note_of_plugin(std::string_view alias);
 
 }  // namespace fairlead

@@ -23,10 +23,9 @@ Result<void> hand_over(const std::string& run_dir, const std::string& pod_id, Rn
   if (netns.identity() != state->identity)
     return Error{Errc::kNotFound, "network namespace of the pod"};
   const NetnsVisit visit = SMC_TRY(NetnsVisit::enter(netns));
-  const std::string before = SMC_TRY(read_loopback_alias());
-  if (!before.starts_with(kAliasPrefix)) return Error{Errc::kNotFound, "note of the plugin"};
-  const std::string alias = with_access(before, to_string(access));
-  return alias == before ? Result<void>() : write_loopback_alias(alias);
+  SMC_TRY(change_note(
+      [access](const std::string& note) { return with_access(note, to_string(access)); }));
+  return {};
 }
 
 }  // namespace

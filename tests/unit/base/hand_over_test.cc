@@ -45,7 +45,8 @@ TEST(HandOver, NamesAddressesOfTheNode) {
 
 TEST(HandOver, HoldsAllRnicsOrNone) {
   HandOver note{"NETA", {}, ""};
-  while (to_alias(note).size() + 8 <= kAliasBytesMax)
+  const std::size_t kept_free = std::string_view(";crypt=all").size();
+  while (to_alias(note).size() + 8 + kept_free <= kAliasBytesMax)
     note.rnics.push_back({"rxe" + std::to_string(note.rnics.size() + 10), PortNumber{1}});
   EXPECT_EQ(parse_alias(to_alias(note)), note);
   note.rnics.push_back({"rxe99", PortNumber{1}});
@@ -65,6 +66,50 @@ TEST(HandOver, TakesAndLosesWhatTheNodeSaysOfAccess) {
   EXPECT_EQ(with_access(granted, "Not a name"), plain);
   const std::string full(kAliasBytesMax, 'x');
   EXPECT_EQ(with_access(full, "granted"), full);
+}
+
+EncryptedPaths blocks(std::size_t count) {
+  EncryptedPaths paths;
+  for (std::size_t i = 0; i < count; ++i)
+    paths.blocks.push_back(Cidr::parse("10." + std::to_string(2 * i) + ".0.0/16").value());
+  return paths;
+}
+
+TEST(HandOver, EncryptedPathsComeAndGo) {
+  const std::string plain = to_alias(kBoth);
+  const std::string told = with_encrypted(plain, blocks(2));
+  EXPECT_EQ(told, plain + ";crypt=10.0.0.0/16,10.2.0.0/16");
+  EXPECT_EQ(parse_alias(told)->encrypted, blocks(2));
+  EXPECT_EQ(with_encrypted(told, blocks(1)), plain + ";crypt=10.0.0.0/16");
+  EXPECT_EQ(with_encrypted(told, {}), plain);
+  EXPECT_EQ(note_of_plugin(with_access(told, "granted")), plain);
+  EXPECT_EQ(with_encrypted("smc1;mode=none", {true, {}}), "smc1;mode=none;crypt=all");
+  EXPECT_TRUE(parse_alias(plain)->encrypted.none());
+  // A way to write them that this version does not know.
+  EXPECT_TRUE(parse_alias("smc1;crypt=most")->encrypted.all);
+}
+
+TEST(HandOver, EncryptedPathsHaveRoomInEveryNote) {
+  for (std::size_t rnics = 0; rnics < 40; ++rnics) {
+    for (std::size_t gids = 0; gids < 20; ++gids) {
+      HandOver note;
+      note.pnet = "NETA";
+      for (std::size_t i = 0; i < rnics; ++i)
+        note.rnics.push_back({"mlx5_" + std::to_string(i), PortNumber{1}});
+      for (std::size_t i = 0; i < gids; ++i) {
+        Gid gid;
+        gid.bytes[0] = 0xfd;
+        gid.bytes[15] = static_cast<std::uint8_t>(i + 1);
+        note.gids.push_back(gid);
+      }
+      const std::string alias = with_encrypted(with_access(to_alias(note), "granted"), blocks(100));
+      ASSERT_LE(alias.size(), kAliasBytesMax);
+      const auto read = parse_alias(alias);
+      ASSERT_TRUE(read) << alias;
+      ASSERT_TRUE(read->encrypted.contains(SocketAddress::parse("10.198.0.1:1").value())) << alias;
+      ASSERT_EQ(read->pnet, "NETA");
+    }
+  }
 }
 
 TEST(HandOver, OfSomebodyElseOrMalformedIsNone) {

@@ -1,0 +1,63 @@
+#include "cni/node/encryption_notes.h"
+
+#include <chrono>
+
+#include "base/encrypted_paths.h"
+#include "base/hand_over.h"
+#include "base/log.h"
+#include "cni/garbage.h"
+#include "cni/link_alias.h"
+#include "cni/netns.h"
+#include "cni/path_encryption.h"
+
+namespace fairlead::cni::node {
+namespace {
+
+constexpr const char* kLogger = "node";
+constexpr std::size_t kPathsCharsMax = 200;  // in a line of the log
+
+TimePoint now() { return std::chrono::steady_clock::now(); }
+
+Result<bool> note_paths(const AttachmentState& state, const PathFacts& node,
+                        EncryptedPaths& paths) {
+  const Netns netns = SMC_TRY(Netns::open(state.netns));
+  if (netns.identity() != state.identity)
+    return Error{Errc::kNotFound, "network namespace of the pod"};
+  const NetnsVisit visit = SMC_TRY(NetnsVisit::enter(netns));
+  const PathFacts pod = SMC_TRY(read_path_facts());
+  paths = encrypted_paths(pod, node);
+  return change_note([&paths](const std::string& note) { return with_encrypted(note, paths); });
+}
+
+}  // namespace
+
+void EncryptionNotes::look() {
+  const std::vector<std::string> containers = known_containers(run_dir_);
+  if (containers.empty()) return;
+  const Result<PathFacts> node = read_path_facts();
+  if (!node) return tell_failure("node", node.error());
+  for (const std::string& container : containers)
+    if (const auto state = peek_state(run_dir_, container);
+        state && state->finished && lives(*state))
+      look_at(*state, *node);
+}
+
+void EncryptionNotes::look_at(const AttachmentState& state, const PathFacts& node) {
+  const std::string pod = state.pod_name.empty() ? state.attachment.container_id
+                                                 : state.pod_namespace + "/" + state.pod_name;
+  EncryptedPaths paths;
+  const Result<bool> changed = note_paths(state, node, paths);
+  // A pod that has gone meanwhile, or has no note, is no failure.
+  if (!changed && changed.error().code != Errc::kNotFound) tell_failure(pod, changed.error());
+  if (!changed || !*changed) return;
+  lines_.write(LogLevel::kInfo, kLogger, "encrypted_paths", now(), [&](LogEvent& line) {
+    line.field("pod", pod).field("paths", to_text(paths, kPathsCharsMax));
+  });
+}
+
+void EncryptionNotes::tell_failure(const std::string& where, const Error& error) {
+  lines_.write(LogLevel::kWarn, kLogger, "encrypted_paths_unknown", now(),
+               [&](LogEvent& line) { line.field("pod", where).field("what", to_string(error)); });
+}
+
+}  // namespace fairlead::cni::node
