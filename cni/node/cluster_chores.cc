@@ -33,6 +33,14 @@ event::ClusterEvent event_about(const Repaired& repaired, const std::string& nod
   return event;
 }
 
+// Whether the same request gets the same answer later: not where the token is old, or the API
+// server limits the rate.
+bool is_refusal(int status) {
+  constexpr int kUnauthorized = 401;
+  constexpr int kTooManyRequests = 429;
+  return status >= 400 && status < 500 && status != kUnauthorized && status != kTooManyRequests;
+}
+
 }  // namespace
 
 ClusterChores::ClusterChores(ClusterSettings settings, event::ApiServer server, NodeConfig config,
@@ -187,20 +195,27 @@ void ClusterChores::tell(const Repaired& repaired) {
   (void)make_event(event);
 }
 
-bool ClusterChores::make_event(const event::ClusterEvent& event) {
-  const auto made = call_api(
-      server_, {"POST", cluster_event_path(event), "", "", cluster_event_body(event)}, kCreated);
-  if (made) return true;
+ClusterChores::EventAnswer ClusterChores::make_event(const event::ClusterEvent& event) {
+  const std::string path = cluster_event_path(event);
+  const auto reply = server_.send({"POST", path, "", "", cluster_event_body(event)});
+  if (reply && reply->status == kCreated) return EventAnswer::kMade;
   metrics_.count_api_error();
-  LogEvent(LogLevel::kDebug, kLogger, "no_event").field("what", made.error());
-  return false;
+  lines_.write(
+      LogLevel::kWarn, kLogger, "no_event", std::chrono::steady_clock::now(), [&](LogEvent& line) {
+        line.field("pod", event.name_space + "/" + event.about.name)
+            .field("what", reply ? "status " + std::to_string(reply->status) : reply.error());
+      });
+  if (!reply) return EventAnswer::kNone;
+  return is_refusal(reply->status) ? EventAnswer::kRefused : EventAnswer::kNotNow;
 }
 
+// What the API server answers about one Event says nothing about the Events of other pods: a
+// namespace may be terminating, or have a quota or a rate limit for Events.
 void ClusterChores::tell_fallbacks(const std::vector<PodLine>& pods) {
   for (const FallbackEvent& due : fallback_events_.due(pods, settings_.node)) {
-    // Without the API server, or without the right to make Events, the next report tries again.
-    if (!make_event(due.event)) return;
-    fallback_events_.made(due);
+    const EventAnswer answer = make_event(due.event);
+    if (answer == EventAnswer::kNone) return;
+    if (answer != EventAnswer::kNotNow) fallback_events_.made(due);
   }
 }
 

@@ -61,6 +61,7 @@ class ClusterChores {
 
  private:
   using Trouble = std::string;  // a sentence; empty for none
+  enum class EventAnswer { kMade, kRefused, kNotNow, kNone };
 
   void run();
   void look();
@@ -68,7 +69,7 @@ class ClusterChores {
   Trouble repair_pods();
   Trouble write_report();
   void tell_fallbacks(const std::vector<PodLine>& pods);
-  bool make_event(const event::ClusterEvent& event);
+  EventAnswer make_event(const event::ClusterEvent& event);
   std::vector<PodLine> ask_sidecars();
   tl::expected<std::vector<NodePod>, std::string> list_pods() const;
   tl::expected<PodPage, std::string> read_page(const std::string& next) const;

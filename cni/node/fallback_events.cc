@@ -26,18 +26,29 @@ std::vector<FallbackEvent> FallbackEvents::due(const std::vector<PodLine>& pods,
                         [&](const PodLine& line) { return line.pod.uid == one.first; });
   });
   std::vector<FallbackEvent> events;
-  for (const PodLine& line : pods) {
-    if (line.pod.uid.empty() || line.pod.name.empty()) continue;
-    for (const auto& [name, count] : line.counts.reasons) {
-      if (events.size() == kEventsPerReportMax) return events;
-      const FallbackInfo* info = find_fallback(name);
-      if (info == nullptr || count == 0) continue;
-      const auto made = made_.find(line.pod.uid);
-      if (made != made_.end() && made->second.contains(info->name)) continue;
-      events.push_back({line.pod.uid, info->name, event_about(line.pod, *info, node)});
-    }
+  const std::size_t first = first_;
+  for (std::size_t turn = 0; turn < pods.size(); ++turn) {
+    const std::size_t place = (first + turn) % pods.size();
+    add_due(pods[place], node, events);
+    if (events.size() < kEventsPerReportMax) continue;
+    first_ = place + 1;
+    break;
   }
   return events;
+}
+
+void FallbackEvents::add_due(const PodLine& line, const std::string& node,
+                             std::vector<FallbackEvent>& events) {
+  if (line.pod.uid.empty() || line.pod.name.empty()) return;
+  const auto made = made_.find(line.pod.uid);
+  const std::size_t full = std::min(events.size() + kEventsPerPodMax, kEventsPerReportMax);
+  for (const auto& [name, count] : line.counts.reasons) {
+    if (events.size() == full) return;
+    const FallbackInfo* info = find_fallback(name);
+    if (info == nullptr || count == 0) continue;
+    if (made != made_.end() && made->second.contains(info->name)) continue;
+    events.push_back({line.pod.uid, info->name, event_about(line.pod, *info, node)});
+  }
 }
 
 void FallbackEvents::made(const FallbackEvent& event) { made_[event.pod_uid].insert(event.reason); }

@@ -26,16 +26,22 @@ class FallbackEvents {
   // Events of one report. The others follow with the next report, so that a node that starts
   // hundreds of pods at once does not flood the API server.
   static constexpr std::size_t kEventsPerReportMax = 8;
+  // Of these for one pod, so that a pod with many reasons leaves room for others.
+  static constexpr std::size_t kEventsPerPodMax = 2;
 
-  // The Events that are due. Forgets pods that are not among `pods`. Leaves out pods without a UID
-  // and reasons that are not in fallback_table(): a sidecar may answer anything.
+  // The Events that are due. A report that is full ends the turn of its last pod, and the next one
+  // starts with the pod after it. Forgets pods that are not among `pods`. Leaves out pods without a
+  // UID and reasons that are not in fallback_table(): a sidecar may answer anything.
   std::vector<FallbackEvent> due(const std::vector<PodLine>& pods, const std::string& node);
 
-  // The API server has taken it; the same is not due again.
+  // The API server has taken it, or has refused it for good; the same is not due again.
   void made(const FallbackEvent& event);
 
  private:
+  void add_due(const PodLine& line, const std::string& node, std::vector<FallbackEvent>& events);
+
   std::map<std::string, std::set<std::string_view>> made_;  // reasons by UID of the pod
+  std::size_t first_ = 0;                                   // place of the pod with the next turn
 };
 
 }  // namespace fairlead::cni::node

@@ -24,6 +24,8 @@ RUNS = {"name": "fairlead-proxy", "started": True, "state": {"running": {}}}
 class Api(FakeApiServer):
     def __init__(self, folder):
         self.pods, self.events, self.labels, self.limits = [], [], {}, []
+        self.refusals = {}  # path to the status with which a POST is refused
+        self.refused_events = 0
         self.asked = 0  # number of requests for a single pod
         self.reports = []  # ConfigMaps as they were applied, with the query
         self.sets, self.patches = {}, []  # DaemonSets by name: [nodes, ready nodes at successive requests]
@@ -52,6 +54,9 @@ class Api(FakeApiServer):
             self.asked += 1
             found = [pod for pod in self.pods if pod["metadata"]["name"] == url.path.rsplit("/", 1)[1]]
             return (200, found[0]) if found else (404, {})
+        if method == "POST" and url.path in self.refusals:
+            self.refused_events += 1
+            return self.refusals[url.path], {"message": "the namespace is being terminated"}
         if (method, url.path) == ("POST", "/api/v1/namespaces/shop/events"):
             self.events.append(json.loads(body))
             return 201, {}

@@ -141,6 +141,25 @@ class Repair(ClusterTest):
                           for event in self.api.events], [("web-0", "u-0", "FairleadFallback", "Warning")])
         self.assertIn("reason no_pnet", self.api.events[0]["message"])
 
+    def named_pod(self, name_space, name, address, answers):
+        """A pod with a redirect, and a sidecar that answers this."""
+        pod = self.pod((address,))
+        self.add(pod, env={"CNI_ARGS": f"K8S_POD_NAMESPACE={name_space};K8S_POD_NAME={name};K8S_POD_UID=u-{name}"})
+        self.sidecar(pod, answers)
+
+    def test_a_refused_event_keeps_no_other_pod_from_its_own(self):
+        self.api.refusals = {"/api/v1/namespaces/ending/events": 403}
+        for number in range(3):
+            self.named_pod("ending", f"ending-{number}", f"10.88.8.{number + 1}/24", self.ANSWERS)
+        self.named_pod("shop", "web-0", "10.88.8.9/24", self.ANSWERS)
+        self.start_agent(*self.OWN, "--fallback-events")
+        self.wait(lambda: self.api.events, "the event of the other namespace")
+        reports = len(self.api.reports)
+        self.wait(lambda: len(self.api.reports) > reports + 3, "more reports")
+        # A refused Event is not tried again.
+        self.assertEqual((len(self.api.events), self.api.refused_events), (1, 3))
+        self.assertIn("event=no_event pod=ending/ending-", self.log.read_text())
+
     def test_makes_no_event_of_a_fallback_unless_asked(self):
         pod = self.pod()
         self.add(pod, env={"CNI_ARGS": "K8S_POD_NAMESPACE=shop;K8S_POD_NAME=web-0;K8S_POD_UID=u-0"})

@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <set>
+
 namespace fairlead::cni::node {
 namespace {
 
@@ -84,6 +86,34 @@ TEST(FallbackEvents, AreLimitedForOneReport) {
   EXPECT_EQ(make_all(events, pods), FallbackEvents::kEventsPerReportMax);
   EXPECT_EQ(make_all(events, pods), 3u);
   EXPECT_EQ(make_all(events, pods), 0u);
+}
+
+std::map<std::string, std::uint64_t> all_reasons() {
+  std::map<std::string, std::uint64_t> reasons;
+  for (const FallbackInfo& info : fallback_table()) reasons.emplace(info.name, 1);
+  return reasons;
+}
+
+TEST(FallbackEvents, OfOnePodLeaveRoomForOthers) {
+  FallbackEvents events;
+  const auto due = events.due({pod("1", all_reasons()), pod("2", {{"memory", 1}})}, "n1");
+  ASSERT_THAT(due, SizeIs(FallbackEvents::kEventsPerPodMax + 1));
+  EXPECT_EQ(due.back().pod_uid, "2");
+}
+
+// Nothing is made here, so that the first pods stay due.
+TEST(FallbackEvents, GiveEachPodItsTurn) {
+  FallbackEvents events;
+  std::vector<PodLine> pods;
+  for (std::size_t number = 0; number < FallbackEvents::kEventsPerReportMax; ++number)
+    pods.push_back(pod("greedy-" + std::to_string(number), all_reasons()));
+  pods.push_back(pod("late", {{"memory", 1}}));
+  std::set<std::string> seen;
+  const std::size_t reports =
+      pods.size() * FallbackEvents::kEventsPerPodMax / FallbackEvents::kEventsPerReportMax + 1;
+  for (std::size_t report = 0; report < reports; ++report)
+    for (const FallbackEvent& one : events.due(pods, "n1")) seen.insert(one.pod_uid);
+  EXPECT_THAT(seen, SizeIs(pods.size()));
 }
 
 TEST(FallbackEvents, LeaveOutUnknownReasonsCountsOfZeroAndPodsWithoutUid) {
