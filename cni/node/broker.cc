@@ -187,6 +187,7 @@ void Broker::leave(const std::string& name) {
   for (const Member member : book_.members_of(name)) drop(member);
   (void)book_.remove_pod(name);
   shares_.forget(name);
+  unread_.forget(name);
   pods_.erase(name);
   LogEvent(LogLevel::kDebug, kLogger, "pod_left").field("container", name);
 }
@@ -217,6 +218,7 @@ void Broker::probe(const std::string& name, Pod& pod, TimePoint now) {
                         : now < pod.new_device_until ? kProbeNewDevice
                                                      : kProbeSettled;
   pod.next_probe = now + interval;
+  if (pod.records_wait) release(name);  // a device that went may have closed its end
   // Others may have freed what there was too little of.
   for (const Member member : book_.members_of(name)) refill(member);
 }
@@ -246,7 +248,8 @@ void Broker::take_in(const std::string& name, Pod& pod, unsigned index, TimePoin
   const BrokerMeter meter(book_, name);
   pod.not_before[index] = now + kPause;
   const int fd = pod.probe.get();
-  auto made = BrokerMember::create(std::move(pod.probe), index, instance_ | ++connections_made_);
+  auto made = BrokerMember::create(std::move(pod.probe), name, unread_, index,
+                                   instance_ | ++made_.connections);
   if (!made || !watch(fd, kMemberEvents)) return;
   pod.connected.insert(index);
   pod.new_device_until = now + kNewDeviceTime;
@@ -272,9 +275,43 @@ void Broker::unwatch(int fd) { (void)::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd
 // Changing the events gives the edge again if there is one.
 void Broker::rewatch(Member member) {
   epoll_event event{};
-  event.events = kMemberEvents | (members_.at(member)->has_waiting() ? EPOLLOUT : 0u);
+  const bool room = wants_room(member);
+  members_.at(member)->watched_for_room = room;
+  event.events = kMemberEvents | (room ? EPOLLOUT : 0u);
   event.data.fd = member;
   (void)::epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, member, &event);
+}
+
+bool Broker::wants_room(Member member) const {
+  const std::string& pod = book_.pod_of(member);
+  return members_.at(member)->has_waiting() ||
+         (pods_.at(pod).records_wait && unread_.has_unread(pod, member));
+}
+
+// EPOLLOUT comes with each record that a device reads. A change of the events gives one more, so
+// nothing that was read before it is missed; therefore only a change is made.
+void Broker::watch_for_room(const std::string& name) {
+  for (const Member member : book_.members_of(name))
+    if (members_.at(member)->watched_for_room != wants_room(member)) rewatch(member);
+}
+
+void Broker::release(const std::string& of) {
+  const std::string name = of;  // it may belong to a member that goes
+  const BrokerMeter meter(book_, name);
+  bool wait = false;
+  for (const Member member : book_.members_of(name)) {
+    BrokerMember& device = *members_.at(member);
+    if (!device.has_waiting()) continue;
+    const std::size_t before = device.waiting_descriptors();
+    const auto flushed = device.flush();
+    shares_.change_waiting(name, before, device.waiting_descriptors());
+    if (flushed)
+      wait = wait || device.has_waiting();
+    else
+      drop(member);
+  }
+  pods_.at(name).records_wait = wait;
+  watch_for_room(name);
 }
 
 // A descriptor may have been closed by an earlier event of the same turn, or be another by now:
@@ -288,15 +325,8 @@ void Broker::handle(int fd, std::uint32_t events, TimePoint now) {
     return;
   }
   if ((events & EPOLLOUT) != 0) {
-    const BrokerMeter meter(book_, book_.pod_of(fd));
-    const std::size_t before = found->second->waiting_descriptors();
-    const auto flushed = found->second->flush();
-    shares_.change_waiting(book_.pod_of(fd), before, found->second->waiting_descriptors());
-    if (!flushed) {
-      drop(fd);
-      return;
-    }
-    if (!found->second->has_waiting()) rewatch(fd);
+    release(book_.pod_of(fd));
+    if (!members_.contains(fd)) return;
   }
   if (may_ask(book_.pod_of(fd), now)) serve(fd, now);
 }
@@ -363,6 +393,7 @@ bool Broker::drop(Member member) {
   closer_.close(name, found->second->take_descriptors());
   book_.disconnect(member);
   unfinished_.erase(member);
+  unwatch(member);  // its socket may stay open
   members_.erase(found);
   counts_.devices = book_.device_count();
   return false;
@@ -409,7 +440,10 @@ bool Broker::send(Member member, const Message& message, std::span<const int> fd
     ++counts_.records_lost;
     warn("limit", pod, "a record: a device does not read");
   }
-  if (!waited && device.has_waiting()) rewatch(member);
+  if (!waited && device.has_waiting()) {
+    pods_.at(pod).records_wait = true;
+    watch_for_room(pod);
+  }
   return true;
 }
 

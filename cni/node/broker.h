@@ -23,6 +23,7 @@
 #include "cni/node/broker_closer.h"
 #include "cni/node/broker_member.h"
 #include "cni/node/broker_shares.h"
+#include "cni/node/broker_unread.h"
 #include "cni/node/pod_watch.h"
 
 namespace fairlead::cni::node {
@@ -91,6 +92,7 @@ class Broker {
     std::set<unsigned> strangers;              // indices at which another user listens
     std::optional<TimePoint> paused_until;
     std::size_t buffers = 0;
+    bool records_wait = false;  // until its devices have read others
   };
 
   Broker(BrokerSettings settings, PodWatch watch, FileDescriptor epoll, FileDescriptor stop_event);
@@ -130,6 +132,11 @@ class Broker {
   void resume_paused(TimePoint now);
   bool watch(int fd, std::uint32_t events);
   void rewatch(Member member);
+  // Records wait that this device, or the pod by this device, keeps waiting.
+  bool wants_room(Member member) const;
+  void watch_for_room(const std::string& pod);
+  // Sends what waits for devices of the pod, as far as it can be sent.
+  void release(const std::string& of);
   void unwatch(int fd);
   void charge_for_closing();
   void remember();
@@ -142,12 +149,16 @@ class Broker {
   FileDescriptor stop_event_;
   FabricId fabric_;
   std::uint64_t instance_ = 0;  // of this process; each connection has one below it
-  std::uint32_t connections_made_ = 0;
-  std::uint64_t buffers_made_ = 0;
+  struct Made {
+    std::uint32_t connections = 0;
+    std::uint64_t buffers = 0;
+  };
+  Made made_;
   std::size_t buffers_max_ = kBuffersPerNodeMax;
   BrokerBook book_;
   BrokerShares shares_;
   BrokerCloser closer_;
+  BrokerUnread unread_;
   PacedLines lines_{kBrokerLines, kBrokerLineInterval};
   struct Record {
     std::uint64_t changes = 0;  // book_.changes() of what is in the file

@@ -9,9 +9,11 @@ namespace fairlead::cni::node {
 
 using broker::Message;
 
-Result<std::unique_ptr<BrokerMember>> BrokerMember::create(FileDescriptor socket, unsigned index,
+Result<std::unique_ptr<BrokerMember>> BrokerMember::create(FileDescriptor socket, std::string pod,
+                                                           BrokerUnread& unread, unsigned index,
                                                            std::uint64_t instance) {
-  std::unique_ptr<BrokerMember> member(new BrokerMember(std::move(socket), index, instance));
+  std::unique_ptr<BrokerMember> member(
+      new BrokerMember(std::move(socket), std::move(pod), unread, index, instance));
   const FileDescriptor memory =
       SMC_TRY(broker::make_memory("fairlead-requests", broker::kRequestRingBytes));
   member->ring_ = SMC_TRY(broker::map_request_ring(memory.get()));
@@ -23,9 +25,17 @@ Result<std::unique_ptr<BrokerMember>> BrokerMember::create(FileDescriptor socket
   return member;
 }
 
+Result<void> BrokerMember::send_now(const Message& message, std::span<const int> fds) {
+  const bool bells = message.kind == Message::Kind::kChannel;
+  if (bells && !unread_.may_send(pod_)) return Error{Errc::kWouldBlock, "unread channel records"};
+  SMC_TRY(broker::send(socket_.get(), message, fds));
+  if (bells) unread_.sent(pod_, socket_.get());
+  return {};
+}
+
 Result<void> BrokerMember::send(const Message& message, std::span<const int> fds) {
   if (outbox_.empty()) {
-    const auto sent = broker::send(socket_.get(), message, fds);
+    const auto sent = send_now(message, fds);
     if (sent || sent.error().code != Errc::kWouldBlock) return sent;
   }
   if (outbox_.size() >= kOutboxMax)
@@ -53,7 +63,7 @@ Result<void> BrokerMember::flush() {
   while (!outbox_.empty()) {
     std::vector<int> fds;
     for (const FileDescriptor& fd : outbox_.front().fds) fds.push_back(fd.get());
-    const auto sent = broker::send(socket_.get(), outbox_.front().message, fds);
+    const auto sent = send_now(outbox_.front().message, fds);
     if (!sent && sent.error().code == Errc::kWouldBlock) return {};
     if (!sent) return sent;
     waiting_descriptors_ -= outbox_.front().fds.size();

@@ -15,6 +15,7 @@
 #include "broker/message.h"
 #include "broker/request_ring.h"
 #include "broker/shared_objects.h"
+#include "cni/node/broker_unread.h"
 
 namespace fairlead::cni::node {
 
@@ -28,18 +29,21 @@ class BrokerMember {
     FileDescriptor memory;
     bool blank = true;
   };
-  // Makes the request ring and tells the device of it. Errors: those of making it, kWouldBlock.
-  static Result<std::unique_ptr<BrokerMember>> create(FileDescriptor socket, unsigned index,
+  // Makes the request ring and tells the device of it. `unread` outlives the member and gets its
+  // socket in the end. Errors: those of making it, kWouldBlock.
+  static Result<std::unique_ptr<BrokerMember>> create(FileDescriptor socket, std::string pod,
+                                                      BrokerUnread& unread, unsigned index,
                                                       std::uint64_t instance);
+  ~BrokerMember() { unread_.end(pod_, std::move(socket_)); }
 
   unsigned index() const { return index_; }             // of the device in its pod
   std::uint64_t instance() const { return instance_; }  // of all buffers of this connection
   broker::RequestReader& requests() { return *requests_; }
 
-  // Sends a record, or keeps it until there is room. kExhausted at kOutboxMax, kPeerGone and others
-  // when the device is lost.
+  // Sends a record, or keeps it until there is room and its pod has read. kExhausted at kOutboxMax,
+  // kPeerGone and others when the device is lost.
   Result<void> send(const broker::Message& message, std::span<const int> fds = {});
-  // Sends what waits. Errors: those for a lost device.
+  // Sends what waits, as far as it can be. Errors: those for a lost device.
   Result<void> flush();
   bool has_waiting() const { return !outbox_.empty(); }
   std::size_t waiting() const { return outbox_.size(); }
@@ -53,16 +57,26 @@ class BrokerMember {
   std::size_t blanks = 0;
   std::uint8_t layout = 0;
   std::uint32_t channel_bytes = 0;
+  bool watched_for_room = false;  // by the broker's epoll, when it was last told
 
  private:
   struct Waiting {
     broker::Message message;
     std::vector<FileDescriptor> fds;
   };
-  BrokerMember(FileDescriptor socket, unsigned index, std::uint64_t instance)
-      : socket_(std::move(socket)), index_(index), instance_(instance) {}
+  BrokerMember(FileDescriptor socket, std::string pod, BrokerUnread& unread, unsigned index,
+               std::uint64_t instance)
+      : socket_(std::move(socket)),
+        pod_(std::move(pod)),
+        unread_(unread),
+        index_(index),
+        instance_(instance) {}
+  // kWouldBlock: it has to wait.
+  Result<void> send_now(const broker::Message& message, std::span<const int> fds);
 
   FileDescriptor socket_;
+  std::string pod_;
+  BrokerUnread& unread_;
   unsigned index_;
   std::uint64_t instance_;
   broker::RequestRingMapping ring_;

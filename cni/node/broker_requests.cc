@@ -206,7 +206,7 @@ void Broker::refill(Member member) {
       return;
     }
     shares_.given(name, kBufferKernelBytes, now_());
-    const BufferId id{device->second->instance(), ++buffers_made_};
+    const BufferId id{device->second->instance(), ++made_.buffers};
     const int memory = blank->get();
     device->second->buffers[id.number].memory = std::move(*blank);
     ++device->second->blanks;

@@ -6,6 +6,7 @@ import os
 import re
 import resource
 import select
+import signal
 import socket
 import struct
 import subprocess
@@ -24,6 +25,7 @@ REQUESTS_PER_SECOND = 1024
 REQUESTS_BURST = 4096
 PER_CONNECT = 4
 SECONDS_PER_REQUEST = 50e-6
+UNREAD_PER_POD = 8  # cni/node/broker_unread.h
 FIRST_OWN_USER = 1 << 31  # cni/node/thread_user.h
 
 
@@ -346,6 +348,40 @@ class Hostile(brokered.BrokerTest):
         one.say(CONNECT, b"two00000")
         self.assertEqual(one.hear(), (CHANNEL, 0, b"two00000"))
         self.assertEqual(two.hear(), (CHANNEL, 0, b"one00000"))
+
+    def test_few_channels_are_unread_in_the_kernel(self):
+        """Their bells are sockets in flight. The kernel delays a sender by its garbage collector if there are many."""
+        pod = self.wired_pod(plugin.IN)
+        deaf = [self.device(pod) for _ in range(4)]
+        for number, device in enumerate(deaf):
+            self.assertEqual(device.enroll(b"deaf%04d" % number)[0], WELCOME)
+        for _ in range(16):
+            for number in range(4):
+                deaf[0].say(CONNECT, b"deaf%04d" % number)
+        self.wait_node(64, "fairlead_node_broker_introductions_total", result="good")
+
+        def read(seconds):
+            channels = 0
+            while ready := select.select([device.link for device in deaf], [], [], seconds)[0]:
+                for device in deaf:
+                    if device.link in ready:
+                        channels += device.hear_any().kind == CHANNEL
+                        device.drop_descriptors()
+                if channels == 128:  # two for each introduction
+                    break
+            return channels
+        self.agent.send_signal(signal.SIGSTOP)
+        try:
+            os.waitpid(self.agent.pid, os.WUNTRACED)
+            unread = read(0)
+        finally:
+            self.agent.send_signal(signal.SIGCONT)
+        self.assertEqual(unread, UNREAD_PER_POD)
+        # The others come as the devices read.
+        read_until = time.monotonic() + harness.seconds(10)
+        while unread < 128 and time.monotonic() < read_until:
+            unread += read(0.1)
+        self.assertEqual(unread, 128)
 
     def test_a_full_ring_is_told_when_there_is_room(self):
         device = self.device(self.wired_pod(plugin.IN))
