@@ -32,9 +32,6 @@ struct Capabilities {
   bool remote_memory_addressable = false;
   // A SharedReceiveQueue may serve queue pairs of another protection domain.
   bool receive_queue_crosses_domains = false;
-  // A peer may learn of a new buffer only some time after a message that was sent later by another
-  // way. What is sent on a queue pair of the buffer's domain never overtakes that.
-  bool memory_known_late = false;
   std::uint32_t send_requests_max = 0;     // per queue pair
   std::uint32_t receive_requests_max = 0;  // per shared receive queue
   std::size_t registered_bytes_max = 0;    // what may be registered in all; 0 means no known limit

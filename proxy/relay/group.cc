@@ -28,7 +28,6 @@ Result<std::unique_ptr<Group>> Group::create(GroupResources& shared, const Group
   if (!charge) return Error{Errc::kExhausted, kBudgetSpent};
   std::unique_ptr<Group> group(new Group(shared, start, now));
   group->charge_ = std::move(*charge);
-  if (start.device->device->capabilities().memory_known_late) group->protocol_.tell_all_rmbs();
   SMC_TRY(group->make_lane(0, {start.device, start.port}));
   group->count_state(group->protocol_.type());
   return group;

@@ -79,10 +79,6 @@ class LinkGroup {
   // without losing a word. False for ever if the peer has gone; the owner's patience has a limit.
   bool peer_parted() const { return peer_parted_; }
   unsigned links_max() const { return links_max_; }
-  // Each own RMB is told by CONFIRM_RKEY before it is used, also where there is never more than one
-  // link: the device lets the peer know of new memory with a delay.
-  void tell_all_rmbs() { tells_rmbs_ = true; }
-  bool tells_rmbs() const { return tells_rmbs_; }
   GroupType type() const;
   unsigned active_links() const;
   unsigned connection_count() const { return connection_count_; }
@@ -124,9 +120,9 @@ class LinkGroup {
   Result<RmbRow> add_rmb(LinkIndex link, const RmbKey& key);
   void set_rmb_key(RmbRow rmb, LinkIndex link, const RmbKey& key) { own_rmbs_.set(rmb, link, key); }
   const RmbKeys& own_rmbs() const { return own_rmbs_; }
-  // The peer knows the keys on all links, or is not told (tells_rmbs()): Accept and Confirm speak
-  // of the only link. Otherwise call tell_rmbs(): kRmbTold or kRmbRefused follows, and before that
-  // the RMB must not be named to the peer.
+  // The peer knows the keys on all links. Otherwise call tell_rmbs(): kRmbTold or kRmbRefused
+  // follows, and before that the RMB must not be named to the peer. This is so with a single link,
+  // too: the peer uses no key that comes over TCP alone, see peer_rmb_named().
   bool rmb_told(RmbRow rmb) const;
   void tell_rmbs(TimePoint now) { start_next_flow(now); }
   // Takes an own RMB back (DELETE_RKEY): no connection uses it, and none will. The peer may write
@@ -137,15 +133,17 @@ class LinkGroup {
   bool rmb_deleted(RmbRow rmb) const { return parting_[rmb] == Parting::kDeleted; }
   // Its row is free again. REQUIRES: rmb_deleted(rmb)
   void remove_rmb(RmbRow rmb);
-  // The peer's: as named in an Accept or Confirm, and as it is reached over another link. The link
-  // that the message names may be deleted by then: `link` and `from` are empty in this case.
+  // The peer's RMB that the Accept or Confirm of the first contact names. Later ones are told over
+  // a link (CONFIRM_RKEY), which only the peer can do: whoever sends an Accept or Confirm over TCP
+  // may claim any peer's id, and a write to an invented key ends the link.
   void peer_rmb_named(std::optional<LinkIndex> link, const RmbKey& key) {
-    if (link && (state_ == State::kForming || active(*link)) && !peer_rmbs_.known(key))
-      (void)peer_rmbs_.add(*link, key);
+    if (link && state_ == State::kForming) (void)peer_rmbs_.add(*link, key);
   }
+  // The key of the same RMB on the link `to`; nothing for a key that the peer has not told. The
+  // link that the message names may be deleted by then: `from` is empty in this case.
   std::optional<RmbKey> peer_key(std::optional<LinkIndex> from, const RmbKey& key,
                                  LinkIndex to) const {
-    return from == to ? key : peer_rmbs_.translate(from, key, to);
+    return peer_rmbs_.translate(from, key, to);
   }
 
   void connection_added(LinkIndex link);
@@ -246,7 +244,6 @@ class LinkGroup {
   Terms terms_;
   GroupTimes times_;
   std::uint8_t links_max_;
-  bool tells_rmbs_ = links_max_ > 1;
   State state_ = State::kForming;
   bool peer_parted_ = false;
   std::array<std::optional<Link>, kLinksMax> links_;

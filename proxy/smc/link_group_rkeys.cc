@@ -1,4 +1,4 @@
-// Keys of RMBs: ours are told to the peer when there is more than one link (CONFIRM_RKEY) and taken
+// Keys of RMBs: ours are told to the peer before they are used (CONFIRM_RKEY) and taken
 // back when the RMB is not needed any more (DELETE_RKEY); the peer's are remembered for all links.
 
 #include <algorithm>
@@ -24,8 +24,7 @@ Result<RmbRow> LinkGroup::add_rmb(LinkIndex link, const RmbKey& key) {
 
 bool LinkGroup::rmb_told(RmbRow rmb) const {
   // An Accept or Confirm may still be on its way when ADD_LINK lists the keys, and what is listed
-  // must be known by then. So where links may be added, an RMB is told before it is used.
-  if (!tells_rmbs_) return true;
+  // must be known by then.
   for (LinkIndex i = 0; i < kLinksMax; ++i)
     if (active(i) && (told_on_[rmb] & bit(i)) == 0) return false;
   return true;

@@ -56,7 +56,6 @@ class BrokerConnector final : public Connector {
     return broker(buffer.instance) != broker(lost_instance_) ||
            broker(buffer.instance) == broker(instance_);
   }
-  bool grants_late() const override { return true; }
   Result<ConnectorEvent> next() override;
   bool has_events() const override { return !events_.empty() || lost_; }
   void flush() override;

@@ -69,8 +69,6 @@ class Connector {
   virtual void free_buffer(const BufferId& buffer) = 0;
   // False for memory of a peer that cannot come any more: who would bring it has gone.
   virtual bool may_bring(const BufferId& buffer) const = 0;
-  // The peer gets the memory of grant() some time after it.
-  virtual bool grants_late() const = 0;
 
   // Errors: kWouldBlock when there is nothing; kPeerGone, once, when what was asked for and has
   // not come will never come; others for one event that is lost, while others may follow.

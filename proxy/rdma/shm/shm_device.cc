@@ -62,7 +62,6 @@ Result<std::unique_ptr<ShmDevice>> ShmDevice::open(const ShmOptions& options,
   backplane->set_wait_limits(options.grant_wait, options.control_stall);
   const Capabilities capabilities{.remote_memory_addressable = options.addressable,
                                   .receive_queue_crosses_domains = true,
-                                  .memory_known_late = backplane->connector().grants_late(),
                                   .send_requests_max = kSendRequestsMax,
                                   .receive_requests_max = kReceiveRequestsMax};
   return std::unique_ptr<ShmDevice>(

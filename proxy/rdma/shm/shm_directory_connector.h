@@ -38,7 +38,6 @@ class DirectoryConnector final : public Connector {
   Result<void> grant(const BufferId& buffer, PeerId peer) override;
   void free_buffer(const BufferId& buffer) override { buffers_.erase(buffer.number); }
   bool may_bring(const BufferId&) const override { return true; }
-  bool grants_late() const override { return false; }
   Result<ConnectorEvent> next() override;
   bool has_events() const override { return !events_.empty(); }
   void flush() override;
