@@ -86,7 +86,9 @@ static __always_inline enum verdict look_up(__u32 slot, __u32 state, __u32 gener
   if (changed != 0) return state == FAIRLEAD_CLIENT_IPV4 ? REPLACED : FOREIGN;
   source_port = again >> FAIRLEAD_CLIENT_TAG_PORT_SHIFT;
   if (source_port != 0 && source_port != peer_port) return FOREIGN;
-  return application_port == local_port ? CLIENT : FOREIGN;
+  if (application_port == local_port) return CLIENT;
+  /* A socket that was reset before accept(2) has no port any more. */
+  return state == FAIRLEAD_CLIENT_IPV4 && local_port == 0 ? CLIENT : FOREIGN;
 }
 
 /* `peer` in network order. */

@@ -52,12 +52,9 @@ Result<bool> client_address_works(ClientAddressMap& map, Duration deadline) {
 
 Result<void> bind_source(int socket, const SocketAddress& source) {
   const int on = 1;
-  if (source.port() == 0) {
-    if (::setsockopt(socket, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &on, sizeof on) != 0)
-      return system_error("IP_BIND_ADDRESS_NO_PORT", errno);
-  } else if (::setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) != 0) {
-    return system_error("SO_REUSEADDR", errno);
-  }
+  if (source.port() == 0 &&
+      ::setsockopt(socket, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &on, sizeof on) != 0)
+    return system_error("IP_BIND_ADDRESS_NO_PORT", errno);
   if (::bind(socket, source.data(), source.size()) != 0) return system_error("bind", errno);
   return {};
 }

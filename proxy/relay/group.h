@@ -159,7 +159,7 @@ class Group {
   // The peer has named an RMB of its own as it is reached over `link`; empty if that link has been
   // deleted since.
   void peer_rmb_named(std::optional<smc::LinkIndex> link, const smc::RmbKey& key) {
-    if (protocol_.links_max() > 1) protocol_.peer_rmb_named(link, key);
+    protocol_.peer_rmb_named(link, key);
   }
   // The way to the peer's element, which was named on link `named` (empty if that link has been
   // deleted since): its memory where addressable, else the send ring.

@@ -31,16 +31,18 @@ bool set_tuning(int fd, bool by_kernel) {
 
 }  // namespace
 
-std::optional<SocketMemory> SocketMemory::begin(MemoryBudget& budget) {
+std::optional<SocketMemory> SocketMemory::begin(MemoryBudget& budget, Direction direction) {
   SocketMemory memory;
   memory.budget_ = &budget;
+  if (direction == Direction::kInbound) memory.keep_ = budget.limit_bytes() / kInboundLeaves;
   const std::size_t left = budget.left_bytes();
   const std::size_t limit = budget.limit_bytes();
   // Where memory is plenty, with the largest: a receive buffer of two packets of the loopback
   // device leaves the window of TCP small for good, however much it grows later.
   memory.level_ = left >= limit - limit / 4 ? 3 : left >= limit / 2 ? 1 : 0;
   for (;;) {
-    auto charge = MemoryCharge::take(budget, MemoryUse::kConnections, memory.cost(memory.level_));
+    auto charge = MemoryCharge::take(budget, MemoryUse::kConnections, memory.cost(memory.level_),
+                                     memory.keep_);
     if (charge) {
       memory.charge_ = std::move(*charge);
       memory.grow_at_ = kSocketBufferBytes[memory.level_];
@@ -95,7 +97,7 @@ bool SocketMemory::charge_early(event::Stream& stream) {
   if (::ioctl(stream.descriptor(), FIONREAD, &waiting) != 0) return true;
   const std::size_t early = kKernelFactor * static_cast<std::size_t>(waiting);
   if (early <= kKernelFactor * kSocketBufferBytes[level_]) return true;
-  if (!charge_.resize(charge_.bytes() + early)) return false;
+  if (!charge_.resize(charge_.bytes() + early, keep_)) return false;
   early_bytes_ += early;
   return true;
 }

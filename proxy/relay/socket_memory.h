@@ -27,6 +27,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "base/fallback.h"
 #include "event/stream.h"
 #include "relay/memory_budget.h"
 
@@ -51,12 +52,16 @@ inline constexpr unsigned kApplicationLevel = kSocketLevels - 1;
 // New connections agree on small segments once more than this part of the limit is used.
 inline constexpr std::size_t kMemoryShortEighths = 3;
 
+// Inbound connections leave this part of the limit to the application's own: strangers decide how
+// many they are. Rings leave an eighth anyway.
+inline constexpr std::size_t kInboundLeaves = 16;
+
 class SocketMemory {
  public:
   // Of a stream without descriptor, as in a simulation: nothing counts.
   SocketMemory() = default;
-  // Nothing where the budget has no room for one more connection.
-  static std::optional<SocketMemory> begin(MemoryBudget& budget);
+  // Nothing where the budget has no room for one more connection, or none for one of `direction`.
+  static std::optional<SocketMemory> begin(MemoryBudget& budget, Direction direction);
 
   // True when new connections have to begin with small buffers, or soon will.
   static bool is_short(const MemoryBudget& budget);
@@ -87,6 +92,7 @@ class SocketMemory {
   void look_at_tuned(event::Stream& net);
 
   MemoryBudget* budget_ = nullptr;
+  std::size_t keep_ = 0;  // bytes of the budget that the connection may not use
   MemoryCharge charge_;
   unsigned level_ = kSocketLevels - 1;
   std::size_t early_bytes_ = 0;  // that came before a socket was bounded, as the kernel counts them

@@ -14,6 +14,11 @@ namespace {
 // Ports of slots that somebody else may hold, before the connection is made without.
 constexpr unsigned kSlotTriesMax = 4;
 
+// Probes that keep the redirect of an application's connection known. An application that does not
+// answer them is on the same host: its connection ends when the application does.
+constexpr event::KeepAlive kRedirectKeepAlive{
+    .idle = std::chrono::seconds(20), .interval = std::chrono::seconds(20), .count = 100};
+
 // What a socket without a source address of its own may not meet.
 bool blames_source(int error) {
   switch (error) {
@@ -35,6 +40,10 @@ Result<FileDescriptor> make_socket(int family) {
   FileDescriptor socket = SMC_TRY(event::TcpStream::make_socket(family));
   if (descriptors_scarce_lately(socket.get(), DescriptorUse::kBegun))
     return system_error("socket", EMFILE);
+  // The port of the connection comes from the pod's ephemeral range. A server of the pod that binds
+  // it with this option must not fail because of the sidecar.
+  const int on = 1;
+  (void)::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
   return socket;
 }
 
@@ -147,9 +156,13 @@ Result<void> SocketNetwork::prepare_peer_listener(int fd) const {
 }
 
 void SocketNetwork::prepare_application_listener(int fd) const {
-  // Accepted sockets inherit both.
+  // Accepted sockets inherit all of it.
   event::bound_memory(fd, kApplicationSocketBytes);
   event::bound_segments(fd, small_segments_ ? kSmallSegmentBytes : 0);
+  // conntrack forgets the redirect of a half-closed connection after 60 s of silence, and of others
+  // after days (nf_conntrack_tcp_timeout_close_wait, _established). The sidecar's packets are not
+  // translated then, and the application never hears of the connection again.
+  event::keep_alive(fd, kRedirectKeepAlive);
 }
 
 }  // namespace fairlead::relay

@@ -93,7 +93,7 @@ void Worker::accept(Direction direction, const SocketAddress& destination,
   if (stream->descriptor() < 0)
     memory.emplace();
   else
-    memory = SocketMemory::begin(budget_);
+    memory = SocketMemory::begin(budget_, direction);
   const auto bounded = [&] {
     return direction == Direction::kOutbound ? memory->bound_application(*stream)
                                              : memory->bound_network(*stream);

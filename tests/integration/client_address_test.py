@@ -7,8 +7,10 @@ families and transports."""
 import contextlib
 import json
 import os
+import select
 import shutil
 import socket
+import subprocess
 import threading
 import unittest
 from pathlib import Path
@@ -133,6 +135,34 @@ class ClientAddress(Pods):
         steps = self.inbound.get_json("/why")["decisions"][0]["steps"]
         self.assertIn("the application sees the client's address", steps)
 
+    def test_client_that_is_reset_before_accept(self):
+        """Its socket has lost its port by then. A loopback address would pass for a local process."""
+        self.start_inbound()
+        with self.namespace(self.names[1]):
+            server = socket.create_server(("0.0.0.0", 0))
+        self.addCleanup(server.close)
+        sock = self.connect(SERVER, server.getsockname()[1])
+        own = sock.getsockname()
+        sock.sendall(b"last words")
+        self.live_rows(1)
+        peers.reset(sock)
+        poller = select.poll()
+        poller.register(server, select.POLLIN)
+        self.assertTrue(poller.poll(60_000))
+        wait_until(lambda: self.inbound.get_json("/connections")["connections"] == [], "the reset")
+        accepted, address = server.accept()
+        accepted.close()
+        self.assertEqual(address, own)
+
+    def test_servers_bind_ports_of_the_sidecar(self):
+        self.start_inbound(client_address="off")
+        application = self.application("0.0.0.0")
+        with self.connect(SERVER, application.port) as sock:
+            with self.namespace(self.names[1]):
+                _, port = plain(seen_by(sock)[0])
+                with socket.create_server(("0.0.0.0", port)):
+                    pass
+
     def live_rows(self, count):
         def rows():
             found = self.inbound.get_json("/connections")["connections"]
@@ -181,6 +211,17 @@ class ClientAddress(Pods):
         self.assertEqual(len(at_proxy), LIVE)
         self.assertEqual({accepted for accepted, _ in seen}, {named for _, named in seen})
         self.assertEqual({peers_text(accepted) for accepted, _ in seen}, at_proxy)
+
+    def test_redirect_of_the_application_is_kept_alive(self):
+        """conntrack forgets a half-closed connection after 60 s without a packet."""
+        self.through_two_proxies("0.0.0.0", SERVER, SECOND)
+        application = self.application("0.0.0.0")
+        with self.connect(SERVER, application.port):
+            self.live_rows(1)
+            timers = subprocess.run(
+                ["ip", "netns", "exec", self.names[0], "ss", "-tnoH", "state", "established", "sport", "=", ":4540"],
+                capture_output=True, text=True, check=True).stdout
+        self.assertRegex(timers, r"timer:\(keepalive,(1?\d|20)(\.\d+)?sec")
 
     def add_second_addresses(self):
         client, server = self.names

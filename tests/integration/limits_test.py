@@ -196,7 +196,7 @@ class Limits(ProxyTest):
 
     def test_memory(self):
         """First the rings become smaller, then the connections become TCP."""
-        self.start_pair(self.server.address, server={"memory": {"limit": "10MiB"}})
+        self.start_pair(self.server.address, server={"memory": {"limit": "11MiB"}})
         self.crowd(100)
         wait_until(lambda: self.fates()["answered"] == 100, "all to be served")
         metrics = self.inbound.metrics()

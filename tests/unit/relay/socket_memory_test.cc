@@ -20,7 +20,7 @@ TEST(SocketMemory, BeginsSmallerAsTheBudgetIsUsedUpAndThenNotAtAll) {
   MemoryBudget budget(32 * kMiB, 0, stats);
   std::vector<SocketMemory> connections;
   std::size_t last = SIZE_MAX;
-  while (auto memory = SocketMemory::begin(budget)) {
+  while (auto memory = SocketMemory::begin(budget, Direction::kOutbound)) {
     EXPECT_LE(memory->charged_bytes(), last);
     last = memory->charged_bytes();
     connections.push_back(std::move(*memory));
@@ -30,6 +30,17 @@ TEST(SocketMemory, BeginsSmallerAsTheBudgetIsUsedUpAndThenNotAtAll) {
   EXPECT_GT(connections.size(), 250u);
   connections.clear();
   EXPECT_EQ(budget.left_bytes(), 32 * kMiB);
+}
+
+TEST(SocketMemory, InboundConnectionsLeaveMemoryToTheApplicationsOwn) {
+  WorkerStats stats;
+  MemoryBudget budget(32 * kMiB, 0, stats);
+  std::vector<SocketMemory> inbound;
+  while (auto memory = SocketMemory::begin(budget, Direction::kInbound))
+    inbound.push_back(std::move(*memory));
+  EXPECT_GT(inbound.size(), 250u);
+  EXPECT_GE(budget.left_bytes(), 32 * kMiB / kInboundLeaves);
+  EXPECT_TRUE(SocketMemory::begin(budget, Direction::kOutbound));
 }
 
 class BoundedSockets : public testing::Test {
@@ -49,7 +60,7 @@ class BoundedSockets : public testing::Test {
 
 TEST_F(BoundedSockets, AReaderThatStallsCostsNoMoreThanWasSetAside) {
   ASSERT_TRUE(budget_.take(MemoryUse::kConnections, 200 * kMiB));
-  auto memory = SocketMemory::begin(budget_);
+  auto memory = SocketMemory::begin(budget_, Direction::kOutbound);
   ASSERT_TRUE(memory);
   ASSERT_TRUE(memory->bound_network(*pair_.dialled));
   const std::string piece(kCopyBytes, 'x');
@@ -62,7 +73,7 @@ TEST_F(BoundedSockets, AReaderThatStallsCostsNoMoreThanWasSetAside) {
 TEST_F(BoundedSockets, AConnectionThatMovesBytesGrowsWhileHalfOfTheBudgetIsFree) {
   // Less than three quarters are left: it does not begin with the largest buffers.
   ASSERT_TRUE(budget_.take(MemoryUse::kConnections, 65 * kMiB));
-  auto memory = SocketMemory::begin(budget_);
+  auto memory = SocketMemory::begin(budget_, Direction::kOutbound);
   ASSERT_TRUE(memory);
   ASSERT_TRUE(memory->bound_network(*pair_.dialled));
   const std::size_t before = memory->charged_bytes();
@@ -71,7 +82,7 @@ TEST_F(BoundedSockets, AConnectionThatMovesBytesGrowsWhileHalfOfTheBudgetIsFree)
   EXPECT_GT(memory->charged_bytes(), before);
   EXPECT_GT(queued(SK_MEMINFO_SNDBUF), buffer);
 
-  auto late = SocketMemory::begin(budget_);
+  auto late = SocketMemory::begin(budget_, Direction::kOutbound);
   ASSERT_TRUE(budget_.take(MemoryUse::kConnections, 65 * kMiB));
   const std::size_t kept = late->charged_bytes();
   late->moved(kMiB, *pair_.dialled, pair_.accepted.get());
@@ -79,20 +90,20 @@ TEST_F(BoundedSockets, AConnectionThatMovesBytesGrowsWhileHalfOfTheBudgetIsFree)
 }
 
 TEST_F(BoundedSockets, AnApplicationsSocketIsPreparedForTheLargestBuffersAlready) {
-  auto large = SocketMemory::begin(budget_);
+  auto large = SocketMemory::begin(budget_, Direction::kOutbound);
   ASSERT_TRUE(large);
   const std::size_t prepared = queued(SK_MEMINFO_SNDBUF);
   ASSERT_TRUE(large->bound_application(*pair_.dialled));
   EXPECT_EQ(queued(SK_MEMINFO_SNDBUF), prepared);
   ASSERT_TRUE(budget_.take(MemoryUse::kConnections, 200 * kMiB));
-  auto small = SocketMemory::begin(budget_);
+  auto small = SocketMemory::begin(budget_, Direction::kOutbound);
   ASSERT_TRUE(small);
   ASSERT_TRUE(small->bound_application(*pair_.dialled));
   EXPECT_EQ(queued(SK_MEMINFO_SNDBUF), 2 * kSocketBufferBytes[0]);
 }
 
 TEST_F(BoundedSockets, ASocketToTheNetworkIsBoundedWhollyOnceItIsTcp) {
-  auto memory = SocketMemory::begin(budget_);
+  auto memory = SocketMemory::begin(budget_, Direction::kOutbound);
   ASSERT_TRUE(memory);
   ASSERT_TRUE(memory->bound_network(*pair_.dialled));
   EXPECT_EQ(queued(SK_MEMINFO_RCVBUF), 2 * kSocketBufferBytes[kApplicationLevel]);
@@ -113,7 +124,7 @@ TEST(SocketMemory, IsShortBeforeConnectionsBeginWithTheSmallestBuffers) {
 }
 
 TEST_F(BoundedSockets, AnSmcConnectionGivesBackWhatTcpWouldNeed) {
-  auto memory = SocketMemory::begin(budget_);
+  auto memory = SocketMemory::begin(budget_, Direction::kOutbound);
   ASSERT_TRUE(memory);
   const std::size_t before = memory->charged_bytes();
   memory->become_smc(*pair_.accepted);
@@ -122,7 +133,7 @@ TEST_F(BoundedSockets, AnSmcConnectionGivesBackWhatTcpWouldNeed) {
 
 TEST_F(BoundedSockets, WhatCameInBeforeIsPaidForToo) {
   ASSERT_TRUE(budget_.take(MemoryUse::kConnections, 200 * kMiB));
-  auto memory = SocketMemory::begin(budget_);
+  auto memory = SocketMemory::begin(budget_, Direction::kOutbound);
   ASSERT_TRUE(memory);
   const std::size_t before = memory->charged_bytes();
   const std::string flood(32 * 1024, 'x');

@@ -240,6 +240,23 @@ TEST_F(LinkFlow, AKeyOfADeletedLinkIsNotAddedToTheLinkInItsSlot) {
   EXPECT_EQ(server->group.peer_key(std::nullopt, client->key(0, 0), 1), client->key(0, 1));
 }
 
+// Only the queue pair of the peer can tell a key. An Accept or Confirm comes over TCP, from anybody
+// who claims to be the peer.
+TEST_F(LinkFlow, AKeyThatWasNotToldOverALinkIsNotUsed) {
+  for (const unsigned links : {1U, 2U}) {
+    connect(links, links);
+    const RmbKey invented = client->key(9, 0);
+    server->group.peer_rmb_named(LinkIndex{0}, invented);
+    EXPECT_EQ(server->group.peer_key(0, invented, 0), std::nullopt) << links;
+    const RmbRow row = client->add_rmb();
+    EXPECT_FALSE(client->group.rmb_told(row)) << links;
+    client->group.tell_rmbs(now);
+    settle();
+    EXPECT_TRUE(client->group.rmb_told(row)) << links;
+    EXPECT_EQ(server->group.peer_key(0, client->key(row, 0), 0), client->key(row, 0)) << links;
+  }
+}
+
 TEST_F(LinkFlow, AnRmbMadeWhileALinkIsAddedIsToldAfterwards) {
   set_up(2, 2);
   while (sent<wire::AddLink>(false).empty()) ASSERT_TRUE(carry(*server) || carry(*client));
