@@ -136,9 +136,10 @@ ClusterChores::Trouble ClusterChores::tend_label() {
 tl::expected<PodPage, std::string> ClusterChores::read_page(const std::string& next) const {
   tl::expected<PodPage, std::string> page = tl::unexpected(std::string());
   for (const unsigned limit : {kPodsPerPage, 1U}) {
-    const auto body =
-        call_api(server_, {"GET", pod_page_path(settings_.node, limit, next), "", "", ""}, kOk);
-    page = body ? parse_pod_page(*body) : tl::unexpected(body.error());
+    const std::size_t most = limit == 1 ? kLonePodBytesMax : kPodPageBytesMax;
+    const auto body = call_api(
+        server_, {"GET", pod_page_path(settings_.node, limit, next), "", "", "", most}, kOk);
+    page = body ? parse_pod_page(*body, most) : tl::unexpected(body.error());
     if (page) break;
   }
   return page;

@@ -8,6 +8,8 @@
 namespace fairlead::cni::node {
 namespace {
 
+constexpr std::size_t kPodBytesOfValue = 8;  // with its key; most have more
+
 // Whether the kubelet has seen it ready: from then on it takes the connections that are redirected.
 bool runs(const Json& containers) {
   for (const Json& container : containers)
@@ -52,8 +54,9 @@ std::string escaped(std::string_view text) {
 
 }  // namespace
 
-tl::expected<PodPage, std::string> parse_pod_page(std::string_view text) {
-  const auto json = parse_json(text, kPodPageBytesMax);
+tl::expected<PodPage, std::string> parse_pod_page(std::string_view text, std::size_t bytes_max) {
+  const auto json =
+      json::parse(text, {bytes_max, kJsonDepthMax, kPodPageBytesMax / kPodBytesOfValue});
   if (!json) return tl::unexpected("list of pods: " + json.error());
   if (text_of(member(*json, "kind")) != "PodList")
     return tl::unexpected("list of pods: " + shown(member(*json, "kind")) + " is no PodList");

@@ -18,8 +18,11 @@ struct NodePod {
   bool sidecar_runs = false;
 };
 
-// What the HTTP client takes in.
+// A page of several pods. It also bounds the number of values in a page, and so the memory.
 inline constexpr std::size_t kPodPageBytesMax = 4 << 20;
+// A page of one pod. etcd takes objects of 1.5 MiB, and Go writes a character such as '<' as 6
+// bytes of JSON: 9 MiB, and some more for the page around it.
+inline constexpr std::size_t kLonePodBytesMax = 16 << 20;
 
 struct PodPage {
   std::vector<NodePod> pods;
@@ -27,7 +30,8 @@ struct PodPage {
 };
 
 // A pod without name or uid is left out. The error is a sentence.
-tl::expected<PodPage, std::string> parse_pod_page(std::string_view text);
+tl::expected<PodPage, std::string> parse_pod_page(std::string_view text,
+                                                  std::size_t bytes_max = kPodPageBytesMax);
 
 // One pod alone. The error is a sentence.
 tl::expected<NodePod, std::string> parse_pod(std::string_view text);

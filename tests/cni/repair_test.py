@@ -226,6 +226,15 @@ class Repair(ClusterTest):
         self.wait(lambda: self.api.reasons() == [(late.name, "FairleadRepaired")], "the event")
         self.assertIn(1, self.api.limits)
 
+    def test_a_pod_of_the_largest_json_keeps_nobody_from_repair(self):
+        # 1.4 MiB in etcd, where Go escapes each character with 6 bytes.
+        largest = {"containers": [{"name": "x", "env": [{"name": "A", "value": "x" * (1_400_000 * 6)}]}]}
+        with self.api.lock:
+            self.api.pods.append({"metadata": {"namespace": "a", "name": "largest", "uid": "l"}, "spec": largest})
+        late = self.running_pod(("10.88.3.2/24",))
+        self.start_agent("--repair")
+        self.wait(lambda: self.api.reasons() == [(late.name, "FairleadRepaired")], "the event")
+
     def test_labels_its_node_while_the_plugin_is_installed(self):
         ours = {"fairlead.io/ready": "true", "fairlead.io/pnet.NETA": "true"}
         others = {"fairlead-pool": "a", "fairlead.io/other": "x"}

@@ -156,7 +156,8 @@ Result<HttpsReply> https_call(const HttpsTarget& target, const HttpsRequest& req
   const ConnectionHandle connection(evhttp_connection_base_bufferevent_new(
       base.get(), nullptr, stream, target.host.c_str(), target.port));
   if (!connection) return kNoMemory;
-  evhttp_connection_set_max_body_size(connection.get(), kHttpsReplyBytesMax);
+  evhttp_connection_set_max_body_size(connection.get(),
+                                      static_cast<ev_ssize_t>(request.reply_bytes_max));
   ::evhttp_request* raw = make_request(target, request, exchange);
   if (raw == nullptr) return kNoMemory;
   // From here on the connection owns the request, also when this fails.

@@ -22,20 +22,22 @@ struct HttpsTarget {
   bool verify = true;                // false: any certificate of the server will do
 };
 
+// Of the body of an answer, unless the request allows more.
+inline constexpr std::size_t kHttpsReplyBytesMax = 4 << 20;
+
 struct HttpsRequest {
   std::string method = "GET";  // GET, POST, PUT or PATCH
   std::string path;            // with query
   std::string bearer;          // token; empty for none
   std::string content_type;
   std::string body;
+  std::size_t reply_bytes_max = kHttpsReplyBytesMax;
 };
 
 struct HttpsReply {
   int status = 0;
   std::string body;
 };
-
-inline constexpr std::size_t kHttpsReplyBytesMax = 4 << 20;
 
 // Errors: kTimedOut, kPeerGone (refused, reset), kPermission (the authorities do not vouch for the
 // peer; `what` says why in OpenSSL's words), kMalformed (no certificate in `ca_pem`, no certificate
