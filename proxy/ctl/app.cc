@@ -17,8 +17,7 @@ void add_options(CLI::App& app, Console& console) {
                  "The proxy's admin endpoint: unix:PATH or @NAME (abstract socket); over TCP\n"
                  "(ADDR:PORT) a proxy serves probes and metrics only.\n"
                  "Default: $FAIRLEAD_ADMIN, else @fairlead-admin");
-  app.add_option("-o,--output", console.output,
-                 "table, or json: the answer of the proxy as it came")
+  app.add_option("-o,--output", console.output, "table, or json: the answer of the proxy")
       ->check(CLI::IsMember({"table", "json"}));
   app.add_option("--timeout", console.timeout_seconds, "Seconds to wait for the proxy")
       ->check(CLI::Range(kTimeoutSecondsMin, kTimeoutSecondsMax));

@@ -2,13 +2,11 @@
 #include <algorithm>
 #include <chrono>
 #include <optional>
-#include <ostream>
 #include <string>
 
 #include "ctl/cluster/cluster_checks.h"
 #include "ctl/cluster/cluster_status.h"
 #include "ctl/commands.h"
-#include "ctl/table.h"
 
 namespace fairlead::ctl {
 namespace {
@@ -64,7 +62,7 @@ struct Connected {
 // Prints why not, and sets the exit code.
 std::optional<Connected> connect(Console& console, const ClusterOptions& options) {
   const auto refuse = [&console](const std::string& why) {
-    console.err() << "fairleadctl: " << printable(why) << '\n';
+    console.complain(why);
     console.exit = Exit::kFail;
     return std::nullopt;
   };
@@ -79,8 +77,8 @@ std::optional<Connected> connect(Console& console, const ClusterOptions& options
   return Connected{std::move(*access), std::move(*client)};
 }
 
-std::string json_text(const Json& json) {
-  return json.dump(kIndent, ' ', false, Json::error_handler_t::replace) + '\n';
+void print_json(Console& console, const Json& json) {
+  console.print_json(json.dump(kIndent, ' ', false, Json::error_handler_t::replace) + '\n');
 }
 
 void run_check(Console& console, const ClusterOptions& options, bool before) {
@@ -94,7 +92,10 @@ void run_check(Console& console, const ClusterOptions& options, bool before) {
   facts.server = connected->access.server;
   const std::vector<Check> checks =
       cluster_checks(facts, {before, FAIRLEAD_VERSION, std::chrono::system_clock::now()});
-  console.print(console.wants_json() ? json_text(checks_json(checks)) : checks_text(checks));
+  if (console.wants_json())
+    print_json(console, checks_json(checks));
+  else
+    console.print(checks_text(checks));
   console.exit = static_cast<Exit>(worst_of(checks));
 }
 
@@ -103,13 +104,16 @@ void run_status(Console& console, const ClusterOptions& options) {
   if (!connected) return;
   const ApiAnswer maps = ask_statuses(connected->client, options.release_namespace);
   if (!maps.good()) {
-    console.err() << "fairleadctl: " << printable(maps.trouble) << '\n';
+    console.complain(maps.trouble);
     console.exit = Exit::kFail;
     return;
   }
   const ClusterStatus status =
       read_cluster_status(maps, options.name_space, std::chrono::system_clock::now());
-  console.print(console.wants_json() ? json_text(status_json(status)) : status_text(status));
+  if (console.wants_json())
+    print_json(console, status_json(status));
+  else
+    console.print(status_text(status));
   if (!status.troubles.empty() || status.nodes.empty()) console.exit = Exit::kWarn;
 }
 

@@ -51,7 +51,7 @@ void add_completion_command(CLI::App& app, Console& console) {
   CLI::App* completion = app.add_subcommand("completion", "Prints a completion script for a shell");
   completion->add_option("SHELL", "bash")->required()->check(CLI::IsMember({"bash"}));
   completion->footer("Examples:\n  source <(fairleadctl completion bash)");
-  completion->callback([&console, &app] { console.print(bash_script(app)); });
+  completion->callback([&console, &app] { console.print_exactly(bash_script(app)); });
 }
 
 }  // namespace fairlead::ctl

@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <iterator>
 #include <ostream>
+#include <utility>
 
 #include "ctl/table.h"
 
@@ -40,29 +41,40 @@ std::optional<HttpReply> Console::try_request(const char* method, const std::str
   return std::nullopt;
 }
 
-std::optional<std::string> Console::request(const char* method, const std::string& target) {
+std::optional<Console::Answer> Console::request(const char* method, const std::string& target) {
   std::string reason;
   const auto reply = try_request(method, target, reason);
   if (!reply) {
-    err_ << "fairleadctl: no proxy answers: " << reason << '\n';
+    complain("no proxy answers: " + reason);
     exit = Exit::kFail;
     return std::nullopt;
   }
   if (reply->status < 200 || reply->status > 299) {
     const std::string error = text(parse_json(reply->body), "error");
-    err_ << "fairleadctl: the proxy answered " << reply->status
-         << (error.empty() ? "" : ": " + printable(error)) << '\n';
+    complain("the proxy answered " + std::to_string(reply->status) +
+             (error.empty() ? "" : ": " + error));
     exit = Exit::kFail;
     return std::nullopt;
   }
-  return reply->body;
+  auto json = read_json(reply->body);
+  if (!json) {
+    complain("the answer of the proxy is " + json.error());
+    exit = Exit::kFail;
+    return std::nullopt;
+  }
+  return Answer{reply->body, std::move(*json)};
 }
 
-void Console::print(const std::string& text) { out_ << text; }
+void Console::print(std::string_view text) { out_ << printable_lines(text); }
+void Console::print_json(std::string_view json) { out_ << escaped_json(json); }
+void Console::print_exactly(std::string_view text) { out_ << text; }
+void Console::note(std::string_view text) { err_ << printable(text) << '\n'; }
+void Console::flush() { out_ << std::flush; }
 
 void Console::note_silent_workers(const Json& reply) {
   for (const Json& worker : list(reply, "silent_workers")) {
-    err_ << "fairleadctl: worker " << worker.dump() << " did not answer; its rows are missing\n";
+    if (!worker.is_number_unsigned()) continue;
+    complain("worker " + worker.dump() + " did not answer; its rows are missing");
     exit = Exit::kWarn;
   }
 }

@@ -5,6 +5,7 @@
 #include <iosfwd>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "ctl/http_client.h"
@@ -31,35 +32,48 @@ class Console {
   // What the program will return; set by the command that runs.
   Exit exit = Exit::kOk;
 
-  std::ostream& out() { return out_; }
-  std::ostream& err() { return err_; }
   bool wants_json() const { return output == "json"; }
 
-  // The body of a reply of status 200 to 299. Otherwise nothing: the reason was printed to err(),
-  // and `exit` is kFail.
-  std::optional<std::string> get(const std::string& target) { return request("GET", target); }
-  std::optional<std::string> post(const std::string& target) { return request("POST", target); }
+  struct Answer {
+    std::string body;  // JSON
+    Json json;         // the same, read
+  };
+
+  // The answer of status 200 to 299. Otherwise nothing: complain() has told the reason, and `exit`
+  // is kFail. What is not JSON within kReplyLimits is no answer.
+  std::optional<Answer> get(const std::string& target) { return request("GET", target); }
+  std::optional<Answer> post(const std::string& target) { return request("POST", target); }
 
   // The same without a word, for those to whom an unreachable proxy is no error. On failure
   // `reason` says why.
   std::optional<HttpReply> try_request(const char* method, const std::string& target,
                                        std::string& reason);
 
-  // Prints the body as it came for -o json, else `render` of it.
+  // Prints the body for -o json, else `render` of it.
   template <class Render>
-  void show(const std::string& body, Render render) {
+  void show(const Answer& answer, Render render) {
     if (wants_json())
-      print(body);
+      print_json(answer.body);
     else
-      print(render(parse_json(body)));
+      print(render(answer.json));
   }
-  void print(const std::string& text);
+
+  // The ways to the two streams. Texts come from strangers, so print() is printable_lines() of a
+  // text, and print_json() is escaped_json(). print_exactly() is for texts of this program, and for
+  // files of its user.
+  void print(std::string_view text);
+  void print_json(std::string_view json);
+  void print_exactly(std::string_view text);
+  // A line to standard error, printable(). complain() begins it with the name of the program.
+  void note(std::string_view text);
+  void complain(const std::string& text) { note("fairleadctl: " + text); }
+  void flush();
 
   // Warns, also by the exit code, when workers did not answer, so that rows are missing.
   void note_silent_workers(const Json& reply);
 
  private:
-  std::optional<std::string> request(const char* method, const std::string& target);
+  std::optional<Answer> request(const char* method, const std::string& target);
   std::vector<std::string> endpoint_names() const;
 
   std::ostream& out_;

@@ -3,34 +3,33 @@
 
 #include "ctl/commands.h"
 #include "ctl/http_client.h"
-#include "ctl/table.h"
 
 namespace fairlead::ctl {
 namespace {
 
 void drain(Console& console) {
-  const auto body = console.post("/drain");
-  if (!body) return;
-  console.show(*body, [](const Json&) {
+  const auto answer = console.post("/drain");
+  if (!answer) return;
+  console.show(*answer, [](const Json&) {
     return std::string("draining: new connections are TCP, open ones go on\n");
   });
 }
 
 void take_port(Console& console, const std::string& device, unsigned port,
                const std::string& state) {
-  const auto body = console.post("/ports?device=" + percent_encoded(device) +
-                                 "&port=" + std::to_string(port) + "&state=" + state);
-  if (!body) return;
-  console.show(*body, [](const Json& reply) {
-    return printable("told to go " + text(reply, "state")) + "; see fairleadctl devices\n";
+  const auto answer = console.post("/ports?device=" + percent_encoded(device) +
+                                   "&port=" + std::to_string(port) + "&state=" + state);
+  if (!answer) return;
+  console.show(*answer, [](const Json& reply) {
+    return "told to go " + text(reply, "state") + "; see fairleadctl devices\n";
   });
 }
 
 void log_level(Console& console, const std::string& level) {
-  const auto body =
+  const auto answer =
       level.empty() ? console.get("/logging") : console.post("/logging?level=" + level);
-  if (!body) return;
-  console.show(*body, [](const Json& reply) { return printable(text(reply, "level")) + '\n'; });
+  if (!answer) return;
+  console.show(*answer, [](const Json& reply) { return text(reply, "level") + '\n'; });
 }
 
 // A proxy that is not there is no error: the client's version is known all the same.
@@ -42,15 +41,14 @@ void version(Console& console) {
   if (console.wants_json()) {
     const Json versions = {{"client", {{"version", FAIRLEAD_VERSION}}}, {"proxy", build}};
     constexpr int kIndent = 2;
-    console.print(versions.dump(kIndent, ' ', false, Json::error_handler_t::replace) + '\n');
+    console.print_json(versions.dump(kIndent, ' ', false, Json::error_handler_t::replace) + '\n');
     return;
   }
   console.print("fairleadctl     " FAIRLEAD_VERSION "\n");
-  console.print(
-      printable("fairlead-proxy  " +
+  console.print("fairlead-proxy  " +
                 (build.is_object() ? text(build, "version") + " (" + text(build, "revision") + ")"
-                                   : "not reached")) +
-      '\n');
+                                   : "not reached") +
+                '\n');
 }
 
 }  // namespace

@@ -157,7 +157,7 @@ void add_docs_command(CLI::App& app, Console& console) {
       ->required()
       ->check(CLI::IsMember({"annotations", "metrics", "reasons", "runbook"}));
   docs->callback(
-      [&console, docs] { console.print(page_named((*docs)["PAGE"]->as<std::string>())); });
+      [&console, docs] { console.print_exactly(page_named((*docs)["PAGE"]->as<std::string>())); });
 }
 
 }  // namespace fairlead::ctl

@@ -50,10 +50,11 @@ void run_doctor(Console& console, const std::string& shm_directory) {
   for (Check& check : local_checks(read_host_facts(paths), proxy))
     checks.push_back(std::move(check));
   constexpr int kIndent = 2;
-  console.print(
-      console.wants_json()
-          ? checks_json(checks).dump(kIndent, ' ', false, Json::error_handler_t::replace) + '\n'
-          : checks_text(checks));
+  if (console.wants_json())
+    console.print_json(
+        checks_json(checks).dump(kIndent, ' ', false, Json::error_handler_t::replace) + '\n');
+  else
+    console.print(checks_text(checks));
   console.exit = static_cast<Exit>(worst_of(checks));
 }
 

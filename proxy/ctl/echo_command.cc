@@ -1,11 +1,9 @@
 // echo: whether two pods reach each other.
 #include <chrono>
-#include <ostream>
 #include <string>
 
 #include "ctl/commands.h"
 #include "ctl/echo.h"
-#include "ctl/table.h"
 
 namespace fairlead::ctl {
 namespace {
@@ -19,12 +17,12 @@ constexpr int kServingIndex = 0;
 
 void report(Console& console, const char* what, const Result<EchoResult>& result) {
   if (!result) {
-    console.err() << "fairleadctl: " << to_string(result.error()) << '\n';
+    console.complain(to_string(result.error()));
     console.exit = Exit::kFail;
     return;
   }
   if (console.wants_json())
-    console.print(Json{{"peer", result->peer}, {"bytes", result->bytes}}.dump() + "\n");
+    console.print_json(Json{{"peer", result->peer}, {"bytes", result->bytes}}.dump() + "\n");
   else
     console.print(std::string(what) + " " + std::to_string(result->bytes) + " bytes, peer " +
                   result->peer + "\n");

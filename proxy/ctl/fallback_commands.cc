@@ -1,9 +1,9 @@
 // fallbacks and why: the reasons for TCP, in numbers and for one peer.
 #include <chrono>
 #include <optional>
-#include <ostream>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include "ctl/commands.h"
 #include "ctl/reports.h"
@@ -16,8 +16,8 @@ constexpr std::chrono::milliseconds kWhyInterval{500};
 constexpr double kWaitSecondsMax = 3600;
 
 void show_fallbacks(Console& console, bool all) {
-  const auto body = console.get(all ? "/fallbacks?all=true" : "/fallbacks");
-  if (body) console.show(*body, fallbacks_text);
+  const auto answer = console.get(all ? "/fallbacks?all=true" : "/fallbacks");
+  if (answer) console.show(*answer, fallbacks_text);
 }
 
 struct WhyOptions {
@@ -37,7 +37,7 @@ WhyOptions why_options(const CLI::App& command) {
 }
 
 // The proxy's answer once it has a decision, or its last one when the wait is over.
-std::optional<std::string> get_decisions(Console& console, const WhyOptions& options) {
+std::optional<Console::Answer> get_decisions(Console& console, const WhyOptions& options) {
   const std::string target =
       options.peer.empty() ? "/why" : "/why?peer=" + percent_encoded(options.peer);
   const auto deadline =
@@ -47,8 +47,8 @@ std::optional<std::string> get_decisions(Console& console, const WhyOptions& opt
     const bool is_last = std::chrono::steady_clock::now() + kWhyInterval > deadline;
     if (is_last) return console.get(target);
     const auto reply = console.try_request("GET", target, reason);
-    if (reply && reply->status == 200 && !list(parse_json(reply->body), "decisions").empty())
-      return reply->body;
+    Json json = reply && reply->status == 200 ? parse_json(reply->body) : Json();
+    if (!list(json, "decisions").empty()) return Console::Answer{reply->body, std::move(json)};
     std::this_thread::sleep_for(kWhyInterval);
   }
 }
@@ -56,23 +56,20 @@ std::optional<std::string> get_decisions(Console& console, const WhyOptions& opt
 void show_why(Console& console, const WhyOptions& options) {
   const std::string& peer = options.peer;
   const bool all = options.all;
-  const auto body = get_decisions(console, options);
-  if (!body) return;
-  const Json reply = parse_json(*body);
+  const auto answer = get_decisions(console, options);
+  if (!answer) return;
+  const Json& reply = answer->json;
   const std::string text = decisions_text(reply, all);
-  if (console.wants_json())
-    console.print(*body);
-  else if (text.empty())
-    console.err() << "fairleadctl: the proxy remembers no decision"
-                  << (peer.empty() ? "" : " about " + peer) << '\n';
+  if (text.empty() && !console.wants_json())
+    console.complain("the proxy remembers no decision" + (peer.empty() ? "" : " about " + peer));
   else
-    console.print(text);
+    console.show(*answer, [&text](const Json&) { return text; });
   if (text.empty()) console.exit = Exit::kWarn;
   console.note_silent_workers(reply);
   const Json& decisions = list(reply, "decisions");
   const std::string got = decisions.empty() ? "none" : ctl::text(decisions.front(), "transport");
   if (options.expected.empty() || got == options.expected) return;
-  console.err() << "fairleadctl: transport " << got << ", expected " << options.expected << '\n';
+  console.complain("transport " + got + ", expected " + options.expected);
   console.exit = Exit::kFail;
 }
 

@@ -20,8 +20,8 @@ struct HttpReply {
   std::string body;
 };
 
-// An answer longer than this is no answer of a proxy's.
-inline constexpr std::size_t kReplyBytesMax = 64 * 1024 * 1024;
+// An answer longer than this is no answer of a proxy's. JSON has further limits: kReplyLimits.
+inline constexpr std::size_t kReplyBytesMax = 32 * 1024 * 1024;
 
 // `method` and `target` ("/why?peer=…") go out as they are. `timeout` is for the whole exchange.
 // Errors: those of the socket, kTimedOut, kMalformed (no HTTP), kTruncated (ended early),

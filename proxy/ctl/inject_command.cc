@@ -34,7 +34,7 @@ std::optional<injector::Settings> settings_for(const InjectOptions& options, Con
   auto settings =
       text ? injector::parse_settings(*text) : tl::unexpected(std::string("cannot be read"));
   if (!settings) {
-    console.err() << "fairleadctl: " << options.settings_file << ": " << settings.error() << '\n';
+    console.complain(options.settings_file + ": " + settings.error());
     return std::nullopt;
   }
   if (!options.image.empty()) settings->image = options.image;
@@ -42,16 +42,15 @@ std::optional<injector::Settings> settings_for(const InjectOptions& options, Con
 }
 
 void report(const injector::InjectedPod& pod, Console& console) {
-  console.err() << pod.kind << "/" << pod.name << ": " << to_string(pod.decision.outcome) << '\n';
-  for (const std::string& warning : pod.decision.warnings)
-    console.err() << "warning: " << warning << '\n';
+  console.note(pod.kind + "/" + pod.name + ": " + std::string(to_string(pod.decision.outcome)));
+  for (const std::string& warning : pod.decision.warnings) console.note("warning: " + warning);
   if (!pod.decision.warnings.empty()) console.exit = Exit::kWarn;
 }
 
 void inject(const InjectOptions& options, bool all, Console& console) {
   console.exit = Exit::kFail;
   if (options.settings_file.empty() && options.image.empty()) {
-    console.err() << "fairleadctl: no image; allowed: --settings FILE or --image IMAGE\n";
+    console.complain("no image; allowed: --settings FILE or --image IMAGE");
     return;
   }
   const auto settings = settings_for(options, console);
@@ -60,14 +59,14 @@ void inject(const InjectOptions& options, bool all, Console& console) {
   auto manifest =
       text ? injector::parse_manifest(*text) : tl::unexpected(std::string("cannot be read"));
   if (!manifest) {
-    console.err() << "fairleadctl: " << options.file << ": " << manifest.error() << '\n';
+    console.complain(options.file + ": " + manifest.error());
     return;
   }
   console.exit = Exit::kOk;
   for (injector::OrderedJson& document : manifest->documents)
     for (const injector::InjectedPod& pod : injector::inject_into(document, *settings, all))
       report(pod, console);
-  console.print(injector::print_manifest(*manifest));
+  console.print_exactly(injector::print_manifest(*manifest));
 }
 
 }  // namespace

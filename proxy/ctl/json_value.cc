@@ -2,10 +2,13 @@
 
 namespace fairlead::ctl {
 
-Json parse_json(std::string_view text) {
-  Json parsed = Json::parse(text, nullptr, false);
-  return parsed.is_discarded() ? Json() : parsed;
+tl::expected<Json, std::string> read_json(std::string_view text) {
+  const auto parsed = json::parse(text, kReplyLimits);
+  if (!parsed) return tl::unexpected(parsed.error());
+  return Json(*parsed);
 }
+
+Json parse_json(std::string_view text) { return read_json(text).value_or(Json()); }
 
 const Json& member(const Json& object, std::string_view name) {
   static const Json kNull;

@@ -6,12 +6,22 @@
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
+#include <tl/expected.hpp>
+
+#include "json/bounded.h"
 
 namespace fairlead::ctl {
 
 using Json = nlohmann::ordered_json;
 
-// Null if the text is not JSON.
+// The largest answer of a proxy is that to `connections --limit 10000`, with some 300,000 values.
+inline constexpr json::Limits kReplyLimits{32UL << 20, 64, 500'000};
+
+// Error: a sentence for people, that of json::parse() with kReplyLimits. Members have the order of
+// their names.
+tl::expected<Json, std::string> read_json(std::string_view text);
+
+// The same; null if the text is not JSON, or beyond the limits.
 Json parse_json(std::string_view text);
 
 // The member of that name; null if there is none.

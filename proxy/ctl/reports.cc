@@ -9,6 +9,7 @@
 namespace fairlead::ctl {
 namespace {
 
+constexpr std::size_t kNameWidthMax = 40;  // longer names move their finding to the right
 constexpr std::array kStatusNames = {"ok", "warn", "fail"};
 
 std::string line(std::string_view name, const std::string& value) {
@@ -88,17 +89,6 @@ std::string decision_text(const Json& row) {
   return out;
 }
 
-// Keeps the line ends that are ours.
-std::string printable_lines(const std::string& lines) {
-  std::string out;
-  for (std::size_t at = 0; at < lines.size();) {
-    const std::size_t end = std::min(lines.find('\n', at), lines.size());
-    out += printable(std::string_view(lines).substr(at, end - at)) + '\n';
-    at = end + 1;
-  }
-  return out;
-}
-
 }  // namespace
 
 std::string stats_text(const Json& reply) {
@@ -168,12 +158,13 @@ std::vector<Check> checks_from(const Json& reply) {
 std::string checks_text(const std::vector<Check>& checks) {
   std::size_t width = 0;
   for (const Check& check : checks) width = std::max(width, check.name.size());
+  width = std::min(width, kNameWidthMax);
   std::string out;
   for (const Check& check : checks) {
     std::string status = kStatusNames[static_cast<std::size_t>(check.status)];
     status.resize(4, ' ');
     std::string name = check.name;
-    name.resize(width, ' ');
+    name.resize(std::max(width, name.size()), ' ');
     out += printable(status + "  " + name + "  " + check.finding);
     if (!check.fix.empty()) out += "  -> " + printable(check.fix);
     out += '\n';

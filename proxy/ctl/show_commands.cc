@@ -1,5 +1,4 @@
 // connections, linkgroups, links, devices: one request, one table.
-#include <ostream>
 #include <string>
 
 #include "ctl/commands.h"
@@ -12,24 +11,25 @@ void show_connections(Console& console, const CLI::App& command) {
   std::string target = "/connections?limit=" + command["--limit"]->as<std::string>();
   if (command.count("--state") > 0)
     target += "&state=" + percent_encoded(command["--state"]->as<std::string>());
-  const auto body = console.get(target);
-  if (!body) return;
+  const auto answer = console.get(target);
+  if (!answer) return;
   const bool details = command.count("--details") > 0;
-  console.show(*body, [details](const Json& reply) { return connections_text(reply, details); });
-  const Json reply = parse_json(*body);
+  console.show(*answer, [details](const Json& json) { return connections_text(json, details); });
+  const Json& reply = answer->json;
   const std::size_t shown = list(reply, "connections").size();
   if (command.count("--state") == 0 && shown < number(reply, "open") &&
       shown == number(reply, "limit"))
-    console.err() << "fairleadctl: showing " << shown << " of " << number(reply, "open")
-                  << " connections; see --limit and --state\n";
+    console.complain("showing " + std::to_string(shown) + " of " +
+                     std::to_string(number(reply, "open")) +
+                     " connections; see --limit and --state");
   console.note_silent_workers(reply);
 }
 
 void show(Console& console, const char* target, std::string (*render)(const Json&)) {
-  const auto body = console.get(target);
-  if (!body) return;
-  console.show(*body, render);
-  console.note_silent_workers(parse_json(*body));
+  const auto answer = console.get(target);
+  if (!answer) return;
+  console.show(*answer, render);
+  console.note_silent_workers(answer->json);
 }
 
 }  // namespace

@@ -1,6 +1,5 @@
 // stats: the counters, once or again and again.
 #include <chrono>
-#include <ostream>
 #include <string>
 #include <thread>
 
@@ -18,12 +17,13 @@ void show_stats(Console& console, const CLI::App& command) {
   const std::chrono::duration<double> interval(is_repeated ? command["--watch"]->as<double>() : 0);
   const unsigned times = command.count("--times") > 0 ? command["--times"]->as<unsigned>() : 0;
   for (unsigned shown = 0;;) {
-    const auto body = console.get("/stats?format=json");
-    if (!body) return;
-    console.show(*body, stats_text);
+    const auto answer = console.get("/stats?format=json");
+    if (!answer) return;
+    console.show(*answer, stats_text);
     ++shown;
     if (!is_repeated || shown == times) return;
-    console.out() << '\n' << std::flush;
+    console.print_exactly("\n");
+    console.flush();
     std::this_thread::sleep_for(interval);
   }
 }

@@ -20,6 +20,10 @@ class Table {
  public:
   explicit Table(std::vector<Column> columns) : columns_(std::move(columns)) {}
 
+  // A longer cell is cut. Beyond the rows, text() tells how many more there are.
+  static constexpr std::size_t kCellCharsMax = 512;
+  static constexpr std::size_t kRowsMax = 10'000;
+
   // REQUIRES: one cell per column. An empty cell prints as "-".
   void add_row(std::vector<std::string> cells);
   bool empty() const { return rows_.empty(); }
@@ -30,11 +34,17 @@ class Table {
  private:
   std::vector<Column> columns_;
   std::vector<std::vector<std::string>> rows_;
+  std::size_t left_out_ = 0;
 };
 
-// Names come from peers: whatever a terminal might act upon, or count as another width, becomes
-// "?".
+// Names come from peers. Characters that a terminal acts upon or gives another width become "?":
+// control characters, DEL, and everything outside ASCII, such as C1 and bidirectional controls.
 std::string printable(std::string_view text);
+// The same for each line of a text, which keeps its line ends; the last line gets one too.
+std::string printable_lines(std::string_view lines);
+// JSON of the same meaning in printable ASCII, tabs and line ends: other characters as \uXXXX.
+// REQUIRES: valid JSON
+std::string escaped_json(std::string_view json);
 
 // 0, 512, 1.5Ki, 12Mi: three digits at most before the unit.
 std::string bytes_text(std::uint64_t bytes);

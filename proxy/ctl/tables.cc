@@ -28,7 +28,8 @@ std::string ordinal_text(const Json& object, std::string_view name) {
 // "0,1"
 std::string numbers_text(const Json& numbers) {
   std::string text;
-  for (const Json& each : numbers) text += (text.empty() ? "" : ",") + each.dump();
+  for (const Json& each : numbers)
+    if (each.is_number_unsigned()) text += (text.empty() ? "" : ",") + each.dump();
   return text;
 }
 

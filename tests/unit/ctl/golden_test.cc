@@ -71,6 +71,18 @@ TEST(EmptyAnswers, AreSentences) {
   EXPECT_EQ(decisions_text(nothing, true), "");
 }
 
+TEST(StrangeAnswers, DeepOrLongOnesAreRefused) {
+  const std::size_t levels = 2'000'000;
+  const std::string deep =
+      R"({"devices":[{"workers":[)" + std::string(levels, '[') + std::string(levels, ']') + "]}]}";
+  EXPECT_EQ(devices_text(parse_json(deep)), "no devices\n");
+  EXPECT_EQ(read_json(deep).error(), "nested deeper than 64 levels");
+  std::string many = "[0";
+  for (std::size_t i = 0; i < kReplyLimits.values; ++i) many += ",0";
+  EXPECT_FALSE(read_json(many + "]"));
+  EXPECT_FALSE(read_json(std::string(kReplyLimits.bytes + 1, '[')));
+}
+
 TEST(StrangeAnswers, AreReadAsFarAsTheyMakeSense) {
   const Json strange = parse_json(
       R"({"connections":[{"id":7,"tx_bytes":"many","age_seconds":null},5,null],"links":{"a":1}})");

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "ctl/json_value.h"
+
 namespace fairlead::ctl {
 namespace {
 
@@ -19,6 +21,29 @@ TEST(Table, HostileNamesCannotSteerTheTerminal) {
   Table table({{"Name"}});
   table.add_row({"\x1b[2Jnode\n\xc2\x9b"});
   EXPECT_EQ(table.text(), "Name\n?[2Jnode???\n");
+}
+
+TEST(Table, HasABoundForCellsOfAnySize) {
+  Table table({{"Name"}, {"Note"}});
+  table.add_row({std::string(1 << 20, 'x'), "y"});
+  for (std::size_t i = 0; i < Table::kRowsMax + 1; ++i) table.add_row({"a", "b"});
+  const std::string text = table.text();
+  EXPECT_LT(text.size(), (Table::kRowsMax + 2) * (Table::kCellCharsMax + 10));
+  EXPECT_NE(text.find("xxx...  y\n"), std::string::npos);
+  EXPECT_TRUE(text.ends_with("\n2 more rows are left out\n"));
+}
+
+TEST(Printable, ReplacesControlsOfEveryKind) {
+  EXPECT_EQ(printable("a\x1b\x7f\r\n\t~ z"), "a?????~ z");
+  EXPECT_EQ(printable("\xc2\x9b|\xe2\x80\xae"), "??|???");
+  EXPECT_EQ(printable_lines("a\x1b\nb"), "a?\nb\n");
+}
+
+TEST(EscapedJson, KeepsTheMeaningAndIsPrintable) {
+  const std::string strange = "\x7f\xc2\x9b\xe2\x80\xae\xf0\x9f\x98\x80";
+  const std::string escaped = escaped_json("{\"a\":\r\n\t\"x" + strange + "\"}\n");
+  EXPECT_EQ(escaped, "{\"a\": \n\t\"x\\u007f\\u009b\\u202e\\ud83d\\ude00\"}\n");
+  EXPECT_EQ(Json::parse(escaped)["a"], "x" + strange);
 }
 
 TEST(TableDeathTest, RowOfAnotherWidthIsABug) {
