@@ -82,16 +82,15 @@ void ClusterChores::look() {
 }
 
 std::vector<PodLine> ClusterChores::ask_sidecars() {
-  std::vector<PodLine> lines;
-  for (PodFinding& pod : check_.findings()) lines.push_back({std::move(pod), false, {}});
+  std::vector<PodFinding> pods = check_.findings();
   const TimePoint deadline = std::chrono::steady_clock::now() + kSidecarsMax;
-  for (std::size_t asked = 0; asked < lines.size(); ++asked) {
+  for (const std::size_t i : sidecars_.order(pods)) {
     if (std::chrono::steady_clock::now() > deadline) break;
-    PodLine& line = lines[first_asked_++ % lines.size()];
-    const auto counts = ask_sidecar(line.pod.netns, line.pod.identity, config_.proxy_uid);
-    line.answers = counts.has_value();
-    if (counts) line.counts = *counts;
+    auto counts = ask_sidecar(pods[i].netns, pods[i].identity, config_.proxy_uid);
+    sidecars_.record(pods[i].identity, counts ? std::optional(std::move(*counts)) : std::nullopt);
   }
+  std::vector<PodLine> lines;
+  for (PodFinding& pod : pods) lines.push_back(sidecars_.line(std::move(pod)));
   return lines;
 }
 

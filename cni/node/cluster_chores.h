@@ -23,6 +23,7 @@
 #include "cni/node/fallback_events.h"
 #include "cni/node/pod_check.h"
 #include "cni/node/repair.h"
+#include "cni/node/sidecar_answers.h"
 #include "cni/node/status_report.h"
 #include "event/https/api_server.h"
 
@@ -92,7 +93,7 @@ class ClusterChores {
   std::string report_trouble_;
   FallbackEvents fallback_events_;
   TimePoint reported_at_{};
-  std::size_t first_asked_ = 0;   // of the pods, so that slow ones do not hide others for good
+  SidecarAnswers sidecars_;
   std::optional<bool> labelled_;  // what the node was told, and when
   TimePoint labelled_at_{};
 

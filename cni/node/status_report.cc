@@ -20,6 +20,7 @@ Json pod_json(const PodLine& line) {
           {"redirect", state(PodPart::kRedirect)},
           {"option_program", state(PodPart::kOptionProgram)},
           {"client_address", state(PodPart::kClientAddress)},
+          {"asked", line.asked},
           {"answers", line.answers},
           {"smcr", line.counts.smcr},
           {"tcp", line.counts.tcp},

@@ -18,6 +18,7 @@ inline constexpr std::size_t kReportBytesMax = 512 << 10;
 
 struct PodLine {
   PodFinding pod;
+  bool asked = false;  // once at least; a report has no time for all if some stall
   bool answers = false;
   SidecarCounts counts;
 };

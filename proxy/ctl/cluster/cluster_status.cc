@@ -39,6 +39,8 @@ PodStatus pod_of(const json::Json& pod, const std::string& node) {
   status.node = node;
   status.redirect = json::text_of(json::member(pod, "redirect"));
   status.option_program = json::text_of(json::member(pod, "option_program"));
+  // Agents of earlier versions do not say whether they asked.
+  status.asked = json::member(pod, "asked") != false;
   status.answers = json::member(pod, "answers") == true;
   status.connections = counts_of(pod);
   return status;
@@ -73,7 +75,7 @@ void note_troubles(ClusterStatus& status) {
     const std::string name = "pod " + pod.name_space + "/" + pod.name;
     if (pod.redirect == "missing") note(name, "it runs without its redirect");
     if (pod.option_program == "missing") note(name, "it cannot send the SMC option");
-    if (!pod.answers) note(name, "its sidecar does not answer the agent");
+    if (pod.asked && !pod.answers) note(name, "its sidecar does not answer the agent");
   }
 }
 
@@ -204,6 +206,7 @@ Json status_json(const ClusterStatus& status) {
                     {"node", pod.node},
                     {"redirect", pod.redirect},
                     {"option_program", pod.option_program},
+                    {"asked", pod.asked},
                     {"answers", pod.answers},
                     {"connections", counts_json(pod.connections)}});
   return {{"nodes", std::move(nodes)},

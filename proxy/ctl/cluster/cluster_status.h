@@ -26,6 +26,7 @@ struct ConnectionCounts {
 struct PodStatus {
   std::string name_space, name, node;
   std::string redirect, option_program;  // good, missing, unknown
+  bool asked = true;                     // the agent has asked its sidecar so far
   bool answers = false;                  // its sidecar told the agent its counts
   ConnectionCounts connections;
 };
