@@ -37,14 +37,20 @@ std::uint8_t links_left(const BoundedList<RkeyOnLink, N>& links, std::uint8_t to
   return static_cast<std::uint8_t>(links.count + to_follow);
 }
 
+template <class Message>
+Message read_confirm_head(const LlcHead& head) {
+  Message message;
+  message.kind = head.kind();
+  message.refused = (head.flags & kConfirmRkeyRefused) != 0;
+  message.retry = (head.flags & kConfirmRkeyRetry) != 0;
+  return message;
+}
+
 }  // namespace
 
 Result<LlcBody> decode_confirm_rkey(const LlcHead& head, std::span<const std::byte> body) {
   Reader in(body);
-  ConfirmRkey message;
-  message.kind = head.kind();
-  message.refused = (head.flags & kConfirmRkeyRefused) != 0;
-  message.retry = (head.flags & kConfirmRkeyRetry) != 0;
+  auto message = read_confirm_head<ConfirmRkey>(head);
   const std::size_t count = in.u8();
   if (count > kOtherLinksMax) return Error{Errc::kMalformed, "link count"};
   message.rkey = RemoteKey(in.u32());
@@ -63,10 +69,7 @@ void encode_body(Writer& out, LlcVersion, const ConfirmRkey& message) {
 
 Result<LlcBody> decode_confirm_rkey_cont(const LlcHead& head, std::span<const std::byte> body) {
   Reader in(body);
-  ConfirmRkeyCont message;
-  message.kind = head.kind();
-  message.refused = (head.flags & kConfirmRkeyRefused) != 0;
-  message.retry = (head.flags & kConfirmRkeyRetry) != 0;
+  auto message = read_confirm_head<ConfirmRkeyCont>(head);
   const std::size_t count = in.u8();
   if (count == 0 || count > kOtherLinksMax) return Error{Errc::kMalformed, "link count"};
   message.to_follow = read_links(in, count, message.others);

@@ -323,15 +323,20 @@ class Hostile(brokered.BrokerTest):
                 caller.descriptors.remove(descriptor)
         self.assertEqual(kind, REFUSED)
 
+    def deaf_devices(self, pod, count):
+        """Enrolled as deaf0000, deaf0001, ...; they read when the test does."""
+        devices = [self.device(pod) for _ in range(count)]
+        for number, device in enumerate(devices):
+            self.assertEqual(device.enroll(b"deaf%04d" % number)[0], WELCOME)
+        return devices
+
     def test_pods_that_do_not_read_leave_descriptors_to_others(self):
         """Channels between devices of one pod that never read; the broker keeps the descriptors of unread records."""
         self.agent.kill()
         self.agent.wait()
         self.agent = self.start_agent("prlimit", "--nofile=2048:2048")
         deaf_pod = self.wired_pod(plugin.IN)
-        deaf = [self.device(deaf_pod) for _ in range(8)]
-        for number, device in enumerate(deaf):
-            self.assertEqual(device.enroll(b"deaf%04d" % number)[0], WELCOME)
+        deaf = self.deaf_devices(deaf_pod, 8)
         for _ in range(150):
             for number in range(8):
                 deaf[0].say(CONNECT, b"deaf%04d" % number)
@@ -352,9 +357,7 @@ class Hostile(brokered.BrokerTest):
     def test_few_channels_are_unread_in_the_kernel(self):
         """Their bells are sockets in flight. The kernel delays a sender by its garbage collector if there are many."""
         pod = self.wired_pod(plugin.IN)
-        deaf = [self.device(pod) for _ in range(4)]
-        for number, device in enumerate(deaf):
-            self.assertEqual(device.enroll(b"deaf%04d" % number)[0], WELCOME)
+        deaf = self.deaf_devices(pod, 4)
         for _ in range(16):
             for number in range(4):
                 deaf[0].say(CONNECT, b"deaf%04d" % number)

@@ -12,23 +12,10 @@
 #include "admin/server.h"
 #include "base/log.h"
 #include "unit/admin/canned.h"
+#include "unit/ctl/run_with.h"
 
 namespace fairlead::ctl {
 namespace {
-
-struct Outcome {
-  int exit_code = 0;
-  std::string out;
-  std::string err;
-};
-
-Outcome run_with(std::vector<const char*> arguments) {
-  arguments.insert(arguments.begin(), "fairleadctl");
-  std::ostringstream out;
-  std::ostringstream err;
-  const int exit_code = run(static_cast<int>(arguments.size()), arguments.data(), out, err);
-  return {exit_code, out.str(), err.str()};
-}
 
 class Fairleadctl : public testing::Test {
  protected:

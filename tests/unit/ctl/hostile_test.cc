@@ -8,23 +8,17 @@
 #include <array>
 #include <cstddef>
 #include <nlohmann/json.hpp>
-#include <sstream>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "base/handle.h"
-#include "ctl/app.h"
 #include "event/http/http_endpoint.h"
+#include "unit/ctl/run_with.h"
 
 namespace fairlead::ctl {
 namespace {
-
-struct Outcome {
-  int exit_code = 0;
-  std::string out;
-  std::string err;
-};
 
 class HostileServer {
  public:
@@ -44,12 +38,8 @@ class HostileServer {
   }
 
   Outcome ask(std::vector<const char*> arguments) const {
-    arguments.insert(arguments.begin(), "fairleadctl");
     arguments.insert(arguments.end(), {"--timeout", "60", "--admin", name_.c_str()});
-    std::ostringstream out;
-    std::ostringstream err;
-    const int exit_code = run(static_cast<int>(arguments.size()), arguments.data(), out, err);
-    return {exit_code, out.str(), err.str()};
+    return run_with(std::move(arguments));
   }
 
  private:

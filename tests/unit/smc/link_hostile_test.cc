@@ -9,16 +9,6 @@ using Kind = GroupEvent::Kind;
 
 class HostileLink : public LinkHosts {
  protected:
-  // What `host` says next.
-  template <class Message>
-  Message answer(Host& host) {
-    const auto out = host.group.poll_llc();
-    EXPECT_TRUE(out);
-    if (!out) return {};
-    const auto message = wire::decode_llc(out->bytes);
-    EXPECT_TRUE(std::holds_alternative<Message>(message->body));
-    return std::get<Message>(message->body);
-  }
   wire::AddLink request(std::uint8_t number) {
     wire::AddLink made;
     made.gid.bytes[0] = number;

@@ -160,6 +160,16 @@ class LinkHosts : public testing::Test {
     to.perform(now);
     return true;
   }
+  // The next message of `host`, which stays with the caller.
+  template <class Message>
+  Message answer(Host& host) {
+    const auto out = host.group.poll_llc();
+    EXPECT_TRUE(out);
+    if (!out) return {};
+    const auto message = wire::decode_llc(out->bytes);
+    EXPECT_TRUE(std::holds_alternative<Message>(message->body));
+    return std::get<Message>(message->body);
+  }
   void settle() {
     for (int rounds = 0; carry(*server) || carry(*client); ++rounds) ASSERT_LT(rounds, 1000);
   }

@@ -11,15 +11,6 @@ using wire::LlcKind;
 
 class LinkRkeys : public LinkHosts {
  protected:
-  template <class Message>
-  Message answer(Host& host) {
-    const auto out = host.group.poll_llc();
-    EXPECT_TRUE(out);
-    if (!out) return {};
-    const auto message = wire::decode_llc(out->bytes);
-    EXPECT_TRUE(std::holds_alternative<Message>(message->body));
-    return std::get<Message>(message->body);
-  }
   // Three links share the client's only port. When its second port comes up, a fourth link exists
   // until the server deletes the two that can be spared. The client does not know of that yet.
   void connect_four_links(std::uint8_t version) {
