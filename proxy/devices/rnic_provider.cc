@@ -68,6 +68,11 @@ DeviceRow access_row(const std::string& access) {
   return row;
 }
 
+const char* state_of(FallbackReason trouble) {
+  if (trouble == FallbackReason::kRnicUnsupported) return kDeviceUnsupported;
+  return trouble == FallbackReason::kRnicNotGiven ? kDeviceAbsent : "down";
+}
+
 DeviceRow wanted_row() {
   DeviceRow row;
   row.name = "rnic";
@@ -122,6 +127,11 @@ bool RnicProvider::allowed(const std::string& name) const {
 void RnicProvider::look(relay::Worker& worker) {
   std::vector<std::string> names = rdma::verbs::device_names();
   std::erase_if(names, [&](const std::string& name) { return !allowed(name); });
+  if (!names.empty())
+    look_at_network();
+  else
+    look_at_note();
+  leave_others_devices(names);
   std::erase_if(troubles_, [&](const auto& entry) {
     return std::find(names.begin(), names.end(), entry.first) == names.end();
   });
@@ -133,10 +143,6 @@ void RnicProvider::look(relay::Worker& worker) {
   for (const std::string& name : gone)
     if (worker.remove_device(name) && speaks_)
       LogEvent(LogLevel::kWarn, "main", "device_removed").field("device", name);
-  if (!names.empty())
-    look_at_network();
-  else
-    look_at_note();
   if (names.size() > 1) names = near_first(names);
   for (const std::string& name : names) {
     if (slot_named(worker, name) != nullptr) continue;
@@ -146,7 +152,7 @@ void RnicProvider::look(relay::Worker& worker) {
     if (opened)
       troubles_.erase(name);
     else
-      note(name, trouble_from(opened.error(), identity));
+      note(name, trouble_from(name, opened.error(), identity));
   }
   const bool wanted = config_.devices.verbs.enabled == config::DeviceUse::kTrue;
   if (wanted && names.empty() && !missing_told_ && speaks_)
@@ -156,15 +162,25 @@ void RnicProvider::look(relay::Worker& worker) {
   tell(worker);
 }
 
+void RnicProvider::leave_others_devices(std::vector<std::string>& names) const {
+  if (!config_.devices.verbs.names.empty()) return;
+  const auto others = std::partition(names.begin(), names.end(), rdma::verbs::has_device_node);
+  // Where nothing else says why there is no RNIC, they do.
+  if (others != names.begin() || !view_.handed.access.empty()) names.erase(others, names.end());
+}
+
 bool RnicProvider::judged(const std::string& name, std::uint64_t identity) const {
   const auto known = troubles_.find(name);
   return known != troubles_.end() && identity != 0 && known->second.judged == identity;
 }
 
-RnicProvider::Trouble RnicProvider::trouble_from(const Error& error, std::uint64_t identity) {
+RnicProvider::Trouble RnicProvider::trouble_from(const std::string& name, const Error& error,
+                                                 std::uint64_t identity) {
   if (error.code == Errc::kPermission && rdma::verbs::devices_are_exclusive())
     return {FallbackReason::kRnicExclusiveMode,
             "the device belongs to another network namespace (exclusive mode)"};
+  if (error.code == Errc::kPermission && !rdma::verbs::has_device_node(name))
+    return {FallbackReason::kRnicNotGiven, "the container has no device node of it"};
   return {fallback_from_open(error), to_string(error),
           error.code == Errc::kUnsupported ? identity : 0};
 }
@@ -231,7 +247,7 @@ void RnicProvider::tell(relay::Worker& worker) {
     DeviceRow row;
     row.name = name;
     row.kind = "verbs";
-    row.state = trouble.reason == FallbackReason::kRnicUnsupported ? kDeviceUnsupported : "down";
+    row.state = state_of(trouble.reason);
     row.reason = fallback_info(trouble.reason).name;
     row.detail = trouble.what;
     rows.push_back(std::move(row));
@@ -239,7 +255,7 @@ void RnicProvider::tell(relay::Worker& worker) {
   const bool silent = troubles_.empty() && worker_lacks_rnic(worker);
   std::string access = silent ? view_.handed.access : "";
   // The node may not have decided it: a device plugin gives nodes without asking for the mode.
-  if (silent && rdma::verbs::has_device_node() && rdma::verbs::devices_are_exclusive())
+  if (silent && rdma::verbs::has_any_device_node() && rdma::verbs::devices_are_exclusive())
     access = kExclusiveMode;
   if (!access.empty())
     rows.push_back(access_row(access));

@@ -45,7 +45,10 @@ class RnicProvider {
   };
 
   bool allowed(const std::string& name) const;
-  static Trouble trouble_from(const Error& error, std::uint64_t identity);
+  // Takes out devices of which the container has no device node: the node has them for other pods.
+  // Those that the configuration names stay, because they are missing.
+  void leave_others_devices(std::vector<std::string>& names) const;
+  static Trouble trouble_from(const std::string& name, const Error& error, std::uint64_t identity);
   void look_at_network();
   void look_at_note();
   Result<void> open(relay::Worker& worker, const std::string& name);

@@ -8,6 +8,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <fstream>
+#include <string>
 #include <utility>
 
 #include "base/assert.h"
@@ -24,6 +26,7 @@ namespace fairlead::rdma::verbs {
 namespace {
 
 constexpr const char* kDevicesFolder = "/sys/class/infiniband";
+constexpr const char* kVerbsFolder = "/sys/class/infiniband_verbs";
 constexpr const char* kNodesFolder = "/dev/infiniband";
 
 std::vector<std::string> entries_of(const char* path) {
@@ -48,12 +51,15 @@ Result<ContextHandle> open_context(const std::string& name) {
     if (context != nullptr) return context;
     Error error = system_error("ibv_open_device", errno);
     // The library forgets why the device's node did not open.
-    const std::string node = std::string("/dev/infiniband/") + device->dev_name;
+    const std::string node = std::string(kNodesFolder) + "/" + device->dev_name;
     if (::access(node.c_str(), R_OK | W_OK) != 0) error = system_error("the device's node", errno);
     // The device exists, but a container sees no node of it: nobody granted it.
     if (error.code == Errc::kNotFound) error.code = Errc::kPermission;
     return error;
   }
+  // The library leaves out devices without a device node.
+  if (device_identity(name) != 0)
+    return Error{Errc::kPermission, "the device's node, which this container does not have"};
   return Error{Errc::kNotFound, "RDMA device of that name"};
 }
 
@@ -72,7 +78,17 @@ std::vector<std::string> device_names() {
   return names;
 }
 
-bool has_device_node() {
+bool has_device_node(const std::string& name) {
+  const std::vector<std::string> nodes = entries_of(kVerbsFolder);
+  return std::any_of(nodes.begin(), nodes.end(), [&](const std::string& node) {
+    std::string device;
+    std::ifstream file(std::string(kVerbsFolder) + "/" + node + "/ibdev");
+    std::getline(file, device);
+    return device == name && ::access((std::string(kNodesFolder) + "/" + node).c_str(), F_OK) == 0;
+  });
+}
+
+bool has_any_device_node() {
   const std::vector<std::string> nodes = entries_of(kNodesFolder);
   return std::any_of(nodes.begin(), nodes.end(),
                      [](const std::string& node) { return node.starts_with("uverbs"); });

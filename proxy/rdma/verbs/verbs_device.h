@@ -29,10 +29,13 @@ struct VerbsOptions {
   std::vector<Gid> named{};  // addresses of the node, as it told us
 };
 
-// Names of the devices that the kernel shows us, in its order. Costs a readdir(3).
+// Names of the node's devices, sorted. The kernel shows them to every container, also to one that
+// has no device node of them. Costs a readdir(3).
 std::vector<std::string> device_names();
+// Whether the container has the device node of the device of that name. Reads sysfs.
+bool has_device_node(const std::string& name);
 // Whether the container has a device node of any RDMA device. Costs a readdir(3).
-bool has_device_node();
+bool has_any_device_node();
 // Differs between a device and a later one of the same name; 0 where there is none. A stat(2).
 std::uint64_t device_identity(const std::string& name);
 
