@@ -110,6 +110,11 @@ suites: build  ## run test suites of real servers through two proxies; SUITES=re
 	@./scripts/bootstrap.sh suites
 	python3 -B scripts/suites.py
 
+.PHONY: release
+release:  ## make a release in build/release-VERSION: images for amd64 and arm64, chart, SBOMs, notes, checksums
+	@./scripts/bootstrap.sh build arm64 k8s
+	scripts/release.sh
+
 .PHONY: tidy
 tidy:  ## run clang-tidy over sources that differ from TIDY_BASE (origin/main); TIDY_ALL=1: over all sources
 	@./scripts/bootstrap.sh build test

@@ -1,17 +1,34 @@
 #!/usr/bin/env bash
-# Writes the files of the image: collect.sh <build folder> <root of the image>
+# Writes the files of the image: collect.sh <build folder> <root of the image> [folder with libraries for arm64]
+#
+# With the third word, the programs are those of the preset arm64, and the libraries are in a folder of
+# scripts/arm64_sysroot.sh. Versions of packages are then those of this machine: the same Debian.
 #
 # These are the stripped programs, the shared libraries that they load, and configuration. An SBOM (SPDX 2.3, JSON) lists
 # the packages of these libraries and of the code that is linked into the programs.
 set -euo pipefail
-build=$1 root=$2
+build=$1 root=$(realpath -m "$2") sysroot=${3:-}
 here=$(cd "$(dirname "$0")/.." && pwd)
+strip=strip
+[[ -z $sysroot ]] || strip=aarch64-linux-gnu-strip
+
+# Prints the libraries that a program loads, as ldd does.
+libraries_of() {
+  local file
+  for file in "$@"; do
+    if [[ -z $sysroot ]]; then
+      ldd "$file"
+    else
+      qemu-aarch64-static -L "$sysroot" "$sysroot/lib/ld-linux-aarch64.so.1" --list "$file"
+    fi
+  done
+}
 
 mkdir -p "$root/usr/local/bin" "$root/etc/fairlead" "$root/run/fairlead" "$root/usr/share/doc/fairlead"
 programs=()
 for program in proxy/fairlead-proxy proxy/ctl/fairleadctl injector/fairlead-injector cni/fairlead-cni \
   cni/fairlead-node; do
-  install -m 755 -s "$build/$program" "$root/usr/local/bin/"
+  install -m 755 -s --strip-program="$strip" "$build/$program" "$root/usr/local/bin/"
   programs+=("$root/usr/local/bin/$(basename "$program")")
 done
 install -m 644 "$here/config/pod.yaml" "$here/config/proxy.yaml" "$root/etc/fairlead/"
@@ -24,31 +41,36 @@ echo 'fairlead:x:2201:' >"$root/etc/group"
 # link RDMA providers; libibverbs loads them by name if a device is present. Some of them (mlx5, mlx4, EFA, MANA) are
 # links to libraries outside their folder.
 libraries=$({
-  for program in "${programs[@]}"; do ldd "$program" || true; done
-  find /usr/lib/*/libibverbs -name '*.so' -exec ldd {} + 2>/dev/null || true
-  find /usr/lib/*/libibverbs -type l -exec readlink -f {} + 2>/dev/null || true
+  for program in "${programs[@]}"; do libraries_of "$program" || true; done
+  for provider in "$sysroot"/usr/lib/*/libibverbs/*.so; do
+    [[ -e $provider ]] || continue
+    libraries_of "$provider" || true
+    [[ ! -L $provider ]] || { path=$(readlink -f "$provider"); echo "${path#"$sysroot"}"; }
+  done
 } | awk '$2 == "=>" && $3 ~ /^\// {print $3} $1 ~ /^\// && $1 !~ /:$/ {print $1}' | sort -u)
 # Header-only libraries, and libraries linked statically into the plugin. No file in the image shows them.
 packages=(libcli11-dev libexpected-dev libspdlog-dev nlohmann-json3-dev libbpf-dev libelf-dev zlib1g-dev libc6-dev)
 # Prints the package of a library. dpkg lists some of them under /lib, which is a link to /usr/lib now.
 package_of() {
-  local path
-  path=$(realpath "$1")
+  local path=$1
+  path=${path/ld-linux-aarch64.so.1/ld-linux-x86-64.so.2}
+  path=$(realpath -m "${path/aarch64-linux-gnu/x86_64-linux-gnu}")
   { dpkg-query -S "$path" 2>/dev/null || dpkg-query -S "${path#/usr}" 2>/dev/null || true; } |
     head -1 | cut -d: -f1
 }
 for library in $libraries; do
-  target=$root$(realpath "$(dirname "$library")")
+  folder=$(realpath -m "$(dirname "$library")")
+  target=$root/usr${folder#/usr}
   mkdir -p "$target"
-  cp -L "$library" "$target/"
+  cp -L "$sysroot$library" "$target/"
   packages+=("$(package_of "$library")")
 done
 mkdir -p "$root/usr/lib" "$root/usr/lib64"
 ln -sfn usr/lib "$root/lib"
 ln -sfn usr/lib64 "$root/lib64"
-for folder in /usr/lib/*/libibverbs /etc/libibverbs.d; do
+for folder in "$sysroot"/usr/lib/*/libibverbs "$sysroot/etc/libibverbs.d"; do
   [[ -d $folder ]] || continue
-  cp -a --parents "$folder" "$root/"
+  (cd "$sysroot/" && cp -a --parents "${folder#"$sysroot"/}" "$root/")
   packages+=(ibverbs-providers)
 done
 
