@@ -8,10 +8,6 @@ CHECKS = []
 SECONDS_TO_ROLL = 300
 
 
-class Skip(Exception):
-    """Cannot be tried here, and this is why."""
-
-
 def check(function):
     """Registers a function that takes a Stage; its docstring is the sentence about it."""
     CHECKS.append(function)

@@ -1,6 +1,7 @@
 """The cluster: a control plane on this machine, two guests as nodes, images, and the chart."""
 import shutil
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import containers
@@ -80,15 +81,18 @@ class Place:
         self.cluster.start_api_server()
         self.cluster.start_controllers()
         self.say("the API server is ready")
-        for node in self.nodes:
-            node.become_node(rnic=node.number == 1)  # the other gets its own in a check
-            for archive in archives:
-                node.add_image(f"/tmp/results/{archive.name}")
-            node.join()
-            self.say(f"{node.name}: containerd has the images, the kubelet starts")
+        with ThreadPoolExecutor(len(self.nodes)) as setups:
+            list(setups.map(lambda node: self.set_up(node, archives), self.nodes))
         for node in self.nodes:
             self.cluster.wait_node(node.name)
         self.say("both nodes are Ready")
+
+    def set_up(self, node, archives):
+        node.become_node(rnic=node.number == 1)  # the other gets its own in a check
+        for archive in archives:
+            node.add_image(f"/tmp/results/{archive.name}")
+        node.join()
+        self.say(f"{node.name}: containerd has the images, the kubelet starts")
 
     def make_images(self):
         store = containers.image_folder(BUILD, self.folder / "images")

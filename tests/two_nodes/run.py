@@ -22,11 +22,9 @@ import checks_paths  # noqa: F401,E402
 import checks_life  # noqa: F401,E402
 import kernel  # noqa: E402
 import place  # noqa: E402
-from checks import Skip  # noqa: E402
 from console import SKIPPED, end_on_signals, say  # noqa: E402
 from node import LabError, ROOT  # noqa: E402
 from shop import BETWEEN, ON_NODE, Shop, TCP  # noqa: E402
-
 
 
 def set_up(stage):
@@ -47,8 +45,6 @@ def play(stage, chosen):
         try:
             function(stage)
             word = "ok"
-        except Skip as why:
-            word = f"skipped: {why}"
         except (LabError, AssertionError) as error:
             failed.append(name)
             word = f"FAILED: {error}"
