@@ -9,8 +9,6 @@
 namespace fairlead::cni {
 namespace {
 
-// Routes to such a link lead into a tunnel that encrypts.
-constexpr std::array<std::string_view, 4> kEncryptingKinds = {"wireguard", "xfrm", "vti", "vti6"};
 // Packets of pods travel inside of those of their nodes.
 constexpr std::array<std::string_view, 12> kTunnelKinds = {
     "vxlan", "geneve", "gre",    "gretap",    "erspan",    "ipip",
@@ -58,7 +56,7 @@ bool encrypts_tunnel(const IpsecPolicy& policy, const PathFacts& node) {
 void add_routes(const PathFacts& facts, EncryptedPaths& paths) {
   for (const PathRoute& route : facts.routes)
     for (const PathLink& link : facts.links)
-      if (has(kEncryptingKinds, std::string_view(link.kind)) && has(route.links, link.index)) {
+      if (encrypts(link) && (has(route.links, link.index) || has(route.links, kAnyLink))) {
         paths.blocks.push_back(route.to);
         break;
       }

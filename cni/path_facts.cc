@@ -22,6 +22,10 @@ using netlink::find;
 using netlink::Message;
 
 constexpr int kLoopbackIndex = 1;  // in every network namespace
+constexpr std::array<std::string_view, 4> kEncryptingKinds = {"wireguard", "xfrm", "vti", "vti6"};
+// Several thousand links, policies or routes. Reading them takes milliseconds.
+constexpr std::size_t kNodeBytesMax = 4 << 20;
+constexpr std::size_t kPodBytesMax = 256 << 10;
 
 template <class T>
 std::optional<T> value_of(Bytes bytes) {
@@ -76,6 +80,8 @@ std::optional<PathRoute> route_of(const Message& message) {
   PathRoute route{*to, next_hops(find(attributes, RTA_MULTIPATH))};
   if (const std::uint32_t link = netlink::u32_of(find(attributes, RTA_OIF)); link != 0)
     route.links.push_back(link);
+  // net.ipv4.nexthop_compat_mode=0 tells the number of a next-hop object alone.
+  if (route.links.empty() && !find(attributes, RTA_NH_ID).empty()) route.links.push_back(kAnyLink);
   return route;
 }
 
@@ -109,20 +115,34 @@ void add_policy(const Message& message, std::vector<IpsecPolicy>& policies) {
 }
 
 template <class Family>
-Result<std::vector<std::byte>> dump(int protocol, std::uint16_t type, const Family& family) {
+Result<std::vector<std::byte>> dump(int protocol, std::uint16_t type, const Family& family,
+                                    std::size_t bytes_max) {
   netlink::Socket socket = SMC_TRY(netlink::Socket::open(protocol));
   netlink::Writer request;
   request.begin(type, NLM_F_DUMP, 1, family);
+  // Only links know it: their counters are most of their messages.
+  if (type == RTM_GETLINK) request.u32(IFLA_EXT_MASK, RTEXT_FILTER_SKIP_STATS);
   request.end();
-  return socket.query(request);
+  return socket.query(request, bytes_max);
 }
 
-Result<std::vector<IpsecPolicy>> read_policies() {
+void read_policies(const PathLook& look, PathFacts& facts) {
   const Result<std::vector<std::byte>> answer =
-      dump(NETLINK_XFRM, XFRM_MSG_GETPOLICY, xfrm_userpolicy_id{});
-  if (answer) return policies_in(*answer);
-  if (answer.error().code == Errc::kUnsupported) return std::vector<IpsecPolicy>{};
-  return answer.error();
+      dump(NETLINK_XFRM, XFRM_MSG_GETPOLICY, xfrm_userpolicy_id{}, look.bytes_max);
+  if (answer)
+    facts.policies = policies_in(*answer);
+  else if (answer.error().code == Errc::kUnsupported)
+    facts.without_ipsec = true;
+  else
+    facts.incomplete = true;
+}
+
+// A table that is too long is not known; what else fails is for the caller to judge.
+Result<PathFacts> incomplete_or(const Error& error) {
+  if (error.code != Errc::kExhausted) return error;
+  PathFacts facts;
+  facts.incomplete = true;
+  return facts;
 }
 
 Result<std::uint16_t> wireguard_family(netlink::Socket& socket) {
@@ -141,14 +161,14 @@ Result<std::uint16_t> wireguard_family(netlink::Socket& socket) {
   return Error{Errc::kNotFound, "netlink family of WireGuard"};
 }
 
-Result<std::vector<Cidr>> read_allowed_ips(const std::string& link) {
+Result<std::vector<Cidr>> read_allowed_ips(const std::string& link, std::size_t bytes_max) {
   netlink::Socket socket = SMC_TRY(netlink::Socket::open(NETLINK_GENERIC));
   const std::uint16_t family = SMC_TRY(wireguard_family(socket));
   netlink::Writer request;
   request.begin(family, NLM_F_DUMP, 2, genlmsghdr{WG_CMD_GET_DEVICE, WG_GENL_VERSION, 0});
   request.text(WGDEVICE_A_IFNAME, link);
   request.end();
-  const std::vector<std::byte> answer = SMC_TRY(socket.query(request));
+  const std::vector<std::byte> answer = SMC_TRY(socket.query(request, bytes_max));
   auto blocks = allowed_ips_in(answer);
   if (!blocks) return Error{Errc::kMalformed, "AllowedIPs of WireGuard"};
   return std::move(*blocks);
@@ -224,29 +244,46 @@ std::optional<std::vector<Cidr>> allowed_ips_in(Bytes answer) {
   return blocks;
 }
 
-Result<PathFacts> read_path_facts() {
+bool encrypts(const PathLink& link) {
+  return std::find(kEncryptingKinds.begin(), kEncryptingKinds.end(), link.kind) !=
+         kEncryptingKinds.end();
+}
+
+Result<PathFacts> read_path_facts(const PathLook& look) {
   PathFacts facts;
-  facts.links = links_in(SMC_TRY(dump(NETLINK_ROUTE, RTM_GETLINK, ifinfomsg{})));
-  facts.addresses = addresses_in(SMC_TRY(dump(NETLINK_ROUTE, RTM_GETADDR, ifaddrmsg{})));
-  facts.routes = routes_in(SMC_TRY(dump(NETLINK_ROUTE, RTM_GETROUTE, rtmsg{})));
-  if (auto policies = read_policies())
-    facts.policies = std::move(*policies);
-  else
-    facts.incomplete = true;
+  const auto links = dump(NETLINK_ROUTE, RTM_GETLINK, ifinfomsg{}, look.bytes_max);
+  if (!links) return incomplete_or(links.error());
+  facts.links = links_in(*links);
+  facts.without_ipsec = !look.ipsec;
+  if (look.ipsec) read_policies(look, facts);
+  if (look.addresses || !facts.policies.empty()) {
+    const auto addresses = dump(NETLINK_ROUTE, RTM_GETADDR, ifaddrmsg{}, look.bytes_max);
+    if (!addresses) return incomplete_or(addresses.error());
+    facts.addresses = addresses_in(*addresses);
+  }
+  if (std::any_of(facts.links.begin(), facts.links.end(), encrypts)) {
+    const auto routes = dump(NETLINK_ROUTE, RTM_GETROUTE, rtmsg{}, look.bytes_max);
+    if (!routes) return incomplete_or(routes.error());
+    facts.routes = routes_in(*routes);
+  }
   for (const PathLink& link : facts.links) {
     const bool asked = std::find(kAllowedIpsLinks.begin(), kAllowedIpsLinks.end(), link.name) !=
                        kAllowedIpsLinks.end();
     if (!asked || link.kind != "wireguard") continue;
-    const Result<std::vector<Cidr>> blocks = read_allowed_ips(link.name);
+    const Result<std::vector<Cidr>> blocks = read_allowed_ips(link.name, look.bytes_max);
     if (blocks)
       facts.behind_wireguard.insert(facts.behind_wireguard.end(), blocks->begin(), blocks->end());
     else
       facts.incomplete = true;
   }
-  if (std::max({facts.routes.size(), facts.policies.size(), facts.behind_wireguard.size()}) >
-      kPathFactsMax)
-    facts.incomplete = true;
   return facts;
+}
+
+PathLook look_at_node() { return {.bytes_max = kNodeBytesMax, .ipsec = true, .addresses = false}; }
+
+PathLook look_at_pod(const PathFacts& node) {
+  return {
+      .bytes_max = kPodBytesMax, .ipsec = !node.without_ipsec, .addresses = !node.policies.empty()};
 }
 
 }  // namespace fairlead::cni

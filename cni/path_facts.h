@@ -17,8 +17,12 @@
 
 namespace fairlead::cni {
 
-// Of each table; the facts of a namespace with more are incomplete.
-inline constexpr std::size_t kPathFactsMax = 16384;
+// How much of a namespace is read. Whoever holds CAP_NET_ADMIN in a pod can fill its tables.
+struct PathLook {
+  std::size_t bytes_max = 0;  // of each table; the facts of a namespace with more are incomplete
+  bool ipsec = true;          // false: the kernel has none, so it is not asked
+  bool addresses = false;     // also without a policy of this namespace
+};
 
 struct PathLink {
   std::uint32_t index = 0;
@@ -27,9 +31,12 @@ struct PathLink {
   friend bool operator==(const PathLink&, const PathLink&) = default;
 };
 
+inline constexpr std::uint32_t kAnyLink = 0;
+
 struct PathRoute {
   Cidr to;
-  std::vector<std::uint32_t> links;  // indexes, one for each next hop
+  // Indexes, one for each next hop; kAnyLink for next hops that the kernel does not tell.
+  std::vector<std::uint32_t> links;
   friend bool operator==(const PathRoute&, const PathRoute&) = default;
 };
 
@@ -43,16 +50,21 @@ struct IpsecPolicy {
 
 struct PathFacts {
   std::vector<PathLink> links;
-  std::vector<SocketAddress> addresses;  // without those of lo; port 0
-  std::vector<PathRoute> routes;         // unicast, of all tables but that of local addresses
   std::vector<IpsecPolicy> policies;
+  std::vector<SocketAddress> addresses;  // without those of lo; port 0
+  // Unicast, of all tables but that of local addresses; none without a link that encrypts.
+  std::vector<PathRoute> routes;
   std::vector<Cidr> behind_wireguard;  // AllowedIPs of kAllowedIpsLinks
+  bool without_ipsec = false;          // the kernel has none
   bool incomplete = false;             // something that may encrypt could not be read
 };
 
 // Links whose CNI plugin redirects packets to them without a route: only their AllowedIPs say for
 // which destinations.
 inline constexpr std::array<std::string_view, 1> kAllowedIpsLinks = {"cilium_wg0"};
+
+// Routes to such a link lead into a tunnel that encrypts.
+bool encrypts(const PathLink& link);
 
 // Each takes the answer to one dump, messages one after the other, and leaves out the malformed.
 std::vector<PathLink> links_in(netlink::Bytes answer);
@@ -62,9 +74,14 @@ std::vector<IpsecPolicy> policies_in(netlink::Bytes answer);
 // Nothing where some message is malformed: no network may be left out.
 std::optional<std::vector<Cidr>> allowed_ips_in(netlink::Bytes answer);
 
-// Of the network namespace of the calling thread. Needs CAP_NET_ADMIN there. A kernel without IPsec
-// has no policies. Some dumps; never waits for anything but the kernel. Errors: those of the dumps
-// of links, addresses and routes.
-Result<PathFacts> read_path_facts();
+// Of the network namespace of the calling thread. Needs CAP_NET_ADMIN there. One dump each of links
+// and policies; those of addresses, routes and AllowedIPs only where the first two make them
+// matter. Never waits for anything but the kernel. Errors: those of the dumps of links, addresses
+// and routes.
+Result<PathFacts> read_path_facts(const PathLook& look);
+
+// What to ask in the namespace of the node, and then in that of a pod.
+PathLook look_at_node();
+PathLook look_at_pod(const PathFacts& node);
 
 }  // namespace fairlead::cni

@@ -24,7 +24,7 @@ void note(AttachmentState& state, Code code, std::string what) {
 
 // In the pod's network namespace. Where they cannot be told, the node side's next look does it.
 EncryptedPaths encrypted_from_here(const Result<PathFacts>& node) {
-  const Result<PathFacts> pod = node ? read_path_facts() : node;
+  const Result<PathFacts> pod = node ? read_path_facts(look_at_pod(*node)) : node;
   return pod && node ? encrypted_paths(*pod, *node) : EncryptedPaths{true, {}};
 }
 
@@ -80,7 +80,7 @@ void attach_client_address(AttachmentState& state, const Result<std::string>& cg
 
 void act_inside(AttachmentState& state, const Netns& netns, const RedirectPlan& plan,
                 const PnetChoice& choice) {
-  const Result<PathFacts> node = read_path_facts();
+  const Result<PathFacts> node = read_path_facts(look_at_node());
   const Result<NetnsVisit> visit = NetnsVisit::enter(netns);
   if (!visit) return note(state, Code::kNetns, to_string(visit.error()));
   hand_over(state, choice, encrypted_from_here(node));
@@ -156,7 +156,7 @@ Outcome<void> check_pod(const AttachmentState& state) {
       return fail(Code::kRedirect, "redirect: not as ADD left it", changes);
     const Result<std::string> alias = read_loopback_alias();
     // The node side adds what it decided about the sidecar's devices, and encrypted paths.
-    if (!alias || note_of_plugin(*alias) != state.alias)
+    if (!alias || note_of_plugin(*alias) != note_of_plugin(state.alias))
       return fail(Code::kHandOver, "alias of lo: not as ADD left it",
                   "is " + in_quotes(alias ? *alias : "") + ", was " + in_quotes(state.alias));
     if (!state.kernel_pnet.empty()) {

@@ -13,8 +13,6 @@ namespace {
 
 // The kernel makes messages of a dump as long as the reader's buffer, up to 32 KiB.
 constexpr std::size_t kReadBytes = 32768;
-// No table of ours comes near it.
-constexpr std::size_t kAnswerBytesMax = 8 << 20;
 constexpr timeval kAnswerTime = {5, 0};
 
 // NLMSG_ERROR with 0 is an acknowledgement.
@@ -77,7 +75,7 @@ Result<Refusal> Socket::transact(const Writer& request, unsigned acknowledged) {
   return first;
 }
 
-Result<std::vector<std::byte>> Socket::query(const Writer& request) {
+Result<std::vector<std::byte>> Socket::query(const Writer& request, std::size_t bytes_max) {
   SMC_TRY(send(request));
   std::vector<std::byte> answer;
   std::array<std::byte, kReadBytes> buffer;
@@ -97,8 +95,8 @@ Result<std::vector<std::byte>> Socket::query(const Writer& request) {
              (message.header.nlmsg_flags & NLM_F_MULTI) == 0;
     }
     answer.insert(answer.end(), all.begin(), all.end());
+    if (answer.size() > bytes_max) return Error{Errc::kExhausted, "netlink answer"};
     if (done) return answer;
-    if (answer.size() > kAnswerBytesMax) return Error{Errc::kExhausted, "netlink answer"};
   }
 }
 

@@ -11,6 +11,9 @@
 
 namespace fairlead::cni::netlink {
 
+// No table that is read comes near it.
+inline constexpr std::size_t kAnswerBytesMax = 8 << 20;
+
 // The errors of one request, by the sequence number of the message that was refused.
 struct Refusal {
   std::uint32_t sequence = 0;
@@ -30,8 +33,10 @@ class Socket {
   Result<Refusal> transact(const Writer& request, unsigned acknowledged);
 
   // Sends one request for a dump, or for one object, and gives all bytes of the answer: messages
-  // one after the other, without NLMSG_DONE. Errors: those of the socket; what the kernel says.
-  Result<std::vector<std::byte>> query(const Writer& request);
+  // one after the other, without NLMSG_DONE. Errors: those of the socket; what the kernel says;
+  // kExhausted as soon as more than `bytes_max` have come.
+  Result<std::vector<std::byte>> query(const Writer& request,
+                                       std::size_t bytes_max = kAnswerBytesMax);
 
  private:
   explicit Socket(FileDescriptor fd) : fd_(std::move(fd)) {}

@@ -24,7 +24,7 @@ Result<bool> note_paths(const AttachmentState& state, const PathFacts& node,
   if (netns.identity() != state.identity)
     return Error{Errc::kNotFound, "network namespace of the pod"};
   const NetnsVisit visit = SMC_TRY(NetnsVisit::enter(netns));
-  const PathFacts pod = SMC_TRY(read_path_facts());
+  const PathFacts pod = SMC_TRY(read_path_facts(look_at_pod(node)));
   paths = encrypted_paths(pod, node);
   return change_note([&paths](const std::string& note) { return with_encrypted(note, paths); });
 }
@@ -34,7 +34,7 @@ Result<bool> note_paths(const AttachmentState& state, const PathFacts& node,
 void EncryptionNotes::look() {
   const std::vector<std::string> containers = known_containers(run_dir_);
   if (containers.empty()) return;
-  const Result<PathFacts> node = read_path_facts();
+  const Result<PathFacts> node = read_path_facts(look_at_node());
   if (!node) return tell_failure("node", node.error());
   for (const std::string& container : containers)
     if (const auto state = peek_state(run_dir_, container);

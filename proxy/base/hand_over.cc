@@ -31,6 +31,7 @@ constexpr std::string_view kAnyGid = "auto";
 constexpr std::size_t kMappedPrefixBytes = 12;
 constexpr std::size_t kAccessBytes = kAccessKey.size() + kAccessCharsMax + 2;  // with ';' and '='
 
+constexpr std::string_view kModeKey = "mode";
 constexpr std::string_view kEncryptedKey = "crypt";
 constexpr std::size_t kEncryptedBytesMin = kEncryptedKey.size() + 5;  // ";crypt=all"
 
@@ -44,6 +45,19 @@ std::string without(std::string_view alias, std::string_view key) {
     text += part;
   }
   return text;
+}
+
+// Of a version to come: what it means is not known, so nothing may pass by RDMA.
+EncryptedPaths paths_of(std::string_view value) {
+  return parse_encrypted_paths(value).value_or(EncryptedPaths{true, {}});
+}
+
+EncryptedPaths paths_in(std::string_view alias) {
+  while (!alias.empty()) {
+    std::string_view value = take(alias, ';');
+    if (take(value, '=') == kEncryptedKey) return paths_of(value);
+  }
+  return {};
 }
 
 // As an address of its own family.
@@ -108,13 +122,12 @@ std::string to_alias(const HandOver& note) {
   for (const RnicPortName& rnic : note.rnics)
     rnics += (rnics.empty() ? ";rnic=" : ",") + to_string(rnic);
   // Half of them would forbid the others.
-  if (text.size() + kAnyGid.size() + rnics.size() + kEncryptedBytesMin > kAliasBytesMax)
-    rnics.clear();
+  constexpr std::size_t kKeptFree = kAccessBytes + kEncryptedBytesMin;
+  if (text.size() + kAnyGid.size() + rnics.size() + kKeptFree > kAliasBytesMax) rnics.clear();
   std::string gids;
   for (const Gid& gid : note.gids) gids += (gids.empty() ? "" : ",") + gid_text(gid);
-  const std::size_t room = kAliasBytesMax - kAccessBytes - text.size() - rnics.size();
-  const bool fit = !gids.empty() && text.size() + rnics.size() + kAccessBytes < kAliasBytesMax &&
-                   gids.size() <= room;
+  const bool fit =
+      !gids.empty() && text.size() + gids.size() + rnics.size() + kKeptFree <= kAliasBytesMax;
   text += (fit ? gids : std::string(kAnyGid)) + rnics;
   return with_encrypted(with_access(text, note.access), note.encrypted);
 }
@@ -135,8 +148,7 @@ std::optional<HandOver> parse_alias(std::string_view alias) {
     } else if (key == kGidKey) {
       if (!parse_gids(value, note.gids)) return std::nullopt;
     } else if (key == kEncryptedKey) {
-      // Of a version to come: what it means is not known, so nothing may pass by RDMA.
-      note.encrypted = parse_encrypted_paths(value).value_or(EncryptedPaths{true, {}});
+      note.encrypted = paths_of(value);
     } else if (key == "rnic") {
       while (!value.empty()) {
         std::optional<RnicPortName> rnic = parse_rnic_port(take(value, ','));
@@ -149,31 +161,27 @@ std::optional<HandOver> parse_alias(std::string_view alias) {
 }
 
 std::string with_access(std::string_view alias, std::string_view access) {
-  std::string text = without(alias, kAccessKey);
-  std::string more = ";" + std::string(kAccessKey) + "=" + std::string(access);
-  if (!is_access(access) || text.size() + more.size() > kAliasBytesMax) return text;
-  return text + more;
+  const EncryptedPaths paths = paths_in(alias);
+  const std::string text = without(without(alias, kAccessKey), kEncryptedKey);
+  const std::string more = ";" + std::string(kAccessKey) + "=" + std::string(access);
+  const std::size_t kept_free = paths.none() ? 0 : kEncryptedBytesMin;
+  const bool fit = is_access(access) && text.size() + more.size() + kept_free <= kAliasBytesMax;
+  return with_encrypted(fit ? text + more : text, paths);
 }
 
 std::string with_encrypted(std::string_view alias, const EncryptedPaths& paths) {
   std::string text = without(alias, kEncryptedKey);
   if (paths.none()) return text;
   const auto has_room = [&] { return text.size() + kEncryptedBytesMin <= kAliasBytesMax; };
-  if (!has_room()) {
-    const std::size_t gids = text.find(";" + std::string(kGidKey) + "=");
-    if (gids != std::string::npos) {
-      const std::size_t value = gids + kGidKey.size() + 2;
-      text.replace(value, std::min(text.find(';', value), text.size()) - value, kAnyGid);
-    }
-  }
-  if (!has_room()) text = without(text, kAccessKey);
+  // A note of an earlier version keeps no room free. Its mode says nothing to a reader.
+  if (!has_room()) text = without(text, kModeKey);
   if (!has_room()) return text;  // not a note of the plugin
   text += ";" + std::string(kEncryptedKey) + "=";
   return text + to_text(paths, kAliasBytesMax - text.size());
 }
 
 std::string note_of_plugin(std::string_view alias) {
-  return without(without(alias, kEncryptedKey), kAccessKey);
+  return without(without(without(alias, kEncryptedKey), kAccessKey), kModeKey);
 }
 
 }  // namespace fairlead

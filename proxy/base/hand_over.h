@@ -59,11 +59,10 @@ std::optional<HandOver> parse_alias(std::string_view alias);
 std::string with_access(std::string_view alias, std::string_view access);
 
 // `alias` with `paths` in place of those that it has. Where they have no room they become larger
-// blocks, then the note loses the node's addresses and the access: the paths are always told.
-// REQUIRES: `alias` without paths is one of to_alias() or with_access().
+// blocks, at last all: to_alias() keeps room for that and for the access. Nothing else is lost.
 std::string with_encrypted(std::string_view alias, const EncryptedPaths& paths);
 
-// What the plugin wrote, without what the node side has added since.
+// What the plugin wrote, without its mode and what the node side has added since: for comparison.
 std::string note_of_plugin(std::string_view alias);
 
 }  // namespace fairlead

@@ -45,7 +45,7 @@ TEST(HandOver, NamesAddressesOfTheNode) {
 
 TEST(HandOver, HoldsAllRnicsOrNone) {
   HandOver note{"NETA", {}, ""};
-  const std::size_t kept_free = std::string_view(";crypt=all").size();
+  const std::size_t kept_free = std::string_view(";crypt=all;access=").size() + kAccessCharsMax;
   while (to_alias(note).size() + 8 + kept_free <= kAliasBytesMax)
     note.rnics.push_back({"rxe" + std::to_string(note.rnics.size() + 10), PortNumber{1}});
   EXPECT_EQ(parse_alias(to_alias(note)), note);
@@ -82,7 +82,7 @@ TEST(HandOver, EncryptedPathsComeAndGo) {
   EXPECT_EQ(parse_alias(told)->encrypted, blocks(2));
   EXPECT_EQ(with_encrypted(told, blocks(1)), plain + ";crypt=10.0.0.0/16");
   EXPECT_EQ(with_encrypted(told, {}), plain);
-  EXPECT_EQ(note_of_plugin(with_access(told, "granted")), plain);
+  EXPECT_EQ(note_of_plugin(with_access(told, "granted")), note_of_plugin(plain));
   EXPECT_EQ(with_encrypted("smc1;mode=none", {true, {}}), "smc1;mode=none;crypt=all");
   EXPECT_TRUE(parse_alias(plain)->encrypted.none());
   // A way to write them that this version does not know.
@@ -102,14 +102,37 @@ TEST(HandOver, EncryptedPathsHaveRoomInEveryNote) {
         gid.bytes[15] = static_cast<std::uint8_t>(i + 1);
         note.gids.push_back(gid);
       }
-      const std::string alias = with_encrypted(with_access(to_alias(note), "granted"), blocks(100));
-      ASSERT_LE(alias.size(), kAliasBytesMax);
-      const auto read = parse_alias(alias);
-      ASSERT_TRUE(read) << alias;
-      ASSERT_TRUE(read->encrypted.contains(SocketAddress::parse("10.198.0.1:1").value())) << alias;
-      ASSERT_EQ(read->pnet, "NETA");
+      // Whichever is told first: both are, and the plugin's own facts stay.
+      HandOver wanted = *parse_alias(to_alias(note));
+      wanted.access = std::string(kAccessCharsMax, 'a');
+      const std::string plain = to_alias(note);
+      const std::string before = with_encrypted(with_access(plain, wanted.access), blocks(100));
+      const std::string after = with_access(with_encrypted(plain, blocks(100)), wanted.access);
+      for (const std::string& alias : {before, after}) {
+        ASSERT_LE(alias.size(), kAliasBytesMax);
+        auto read = parse_alias(alias);
+        ASSERT_TRUE(read) << alias;
+        ASSERT_TRUE(read->encrypted.contains(SocketAddress::parse("10.198.0.1:1").value()))
+            << alias;
+        read->encrypted = {};
+        ASSERT_EQ(read, wanted) << alias;
+        ASSERT_EQ(note_of_plugin(alias), note_of_plugin(plain));
+      }
     }
   }
+}
+
+TEST(HandOver, EncryptedPathsHaveRoomInANoteThatKeepsNoneFree) {
+  std::string full = "smc1;pnet=NETA;mode=shared;gid=10.9.0.1;access=granted;rnic=mlx5_0/1";
+  while (full.size() + 9 <= kAliasBytesMax) full += ",mlx5_1/1";
+  ASSERT_GT(full.size() + std::string_view(";crypt=all").size(), kAliasBytesMax);
+  const HandOver wanted = *parse_alias(full);
+  auto read = parse_alias(with_encrypted(full, blocks(3)));
+  ASSERT_TRUE(read);
+  EXPECT_TRUE(read->encrypted.contains(SocketAddress::parse("10.4.0.1:1").value()));
+  read->encrypted = {};
+  EXPECT_EQ(read, wanted);
+  EXPECT_EQ(note_of_plugin(with_encrypted(full, blocks(3))), note_of_plugin(full));
 }
 
 TEST(HandOver, OfSomebodyElseOrMalformedIsNone) {

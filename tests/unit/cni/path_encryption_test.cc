@@ -57,7 +57,8 @@ TEST(PathEncryption, RoutesToLinksThatEncryptAreTold) {
     node.links.push_back({7, "wireguard.cali", kind});
     node.routes.push_back({block("10.244.2.0/24"), {7}});
     node.routes.push_back({block("10.244.4.0/24"), {2, 7}});
-    EXPECT_EQ(told(pod_facts(), node), "10.244.2.0/24,10.244.4.0/24") << kind;
+    node.routes.push_back({block("10.244.8.0/24"), {kAnyLink}});
+    EXPECT_EQ(told(pod_facts(), node), "10.244.2.0/24,10.244.4.0/24,10.244.8.0/24") << kind;
   }
   PathFacts pod = pod_facts();
   pod.links.push_back({9, "wg0", "wireguard"});
@@ -213,9 +214,26 @@ TEST(PathFacts, SurviveEveryCutAndEveryDamage) {
 }
 
 TEST(PathFacts, OfThisNamespaceAreRead) {
-  const Result<PathFacts> facts = read_path_facts();
+  const Result<PathFacts> facts = read_path_facts(look_at_node());
   ASSERT_TRUE(facts) << to_string(facts.error());
   EXPECT_FALSE(facts->links.empty());
+}
+
+TEST(PathFacts, OfANamespaceWithMoreThanIsReadAreIncomplete) {
+  const Result<PathFacts> facts = read_path_facts({.bytes_max = 0});
+  ASSERT_TRUE(facts) << to_string(facts.error());
+  EXPECT_TRUE(facts->incomplete);
+  EXPECT_EQ(told(pod_facts(), *facts), "all");
+}
+
+TEST(PathFacts, OfAPodAreThoseThatTheNodeMakesMatter) {
+  PathFacts node = node_facts();
+  EXPECT_TRUE(look_at_pod(node).ipsec);
+  EXPECT_FALSE(look_at_pod(node).addresses);
+  node.policies = {policy("10.244.1.0/24", "10.244.3.0/24")};
+  EXPECT_TRUE(look_at_pod(node).addresses);
+  node.without_ipsec = true;
+  EXPECT_FALSE(look_at_pod(node).ipsec);
 }
 
 }  // namespace
