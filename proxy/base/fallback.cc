@@ -28,6 +28,11 @@ constexpr FallbackInfo peers(R reason, std::string_view name, std::uint32_t code
   return info;
 }
 
+constexpr FallbackInfo ordinary(FallbackInfo info) {
+  info.expected = true;
+  return info;
+}
+
 constexpr FallbackInfo ours(R reason, std::string_view name, std::uint8_t number,
                             std::uint32_t wire_code, bool expected, std::string_view sentence,
                             std::string_view hint) {
@@ -47,8 +52,11 @@ constexpr std::array kTable = {
           "run fairlead-proxy --validate on both sides"),
     protocol(R::kPeerNoSmc, "peer_no_smc", 0x03010000, "the peer offered no SMC path that we speak",
              "the peer must offer SMC-R version 2; see fairleadctl why"),
-    peers(R::kIpsec, "ipsec", 0x03020000, "IPsec is in use on the connection",
-          "SMC-R does not pass through IPsec; exclude the peer or drop the policy"),
+    ordinary(protocol(
+        R::kIpsec, "encrypted_path", 0x03020000,
+        "the path to the peer is encrypted below TCP, and RDMA would bypass that",
+        "nothing to do; smc.trusted_fabric (proxy.smc.trustedFabric) where the RDMA network is as "
+        "safe")),
     protocol(R::kNoDevice, "no_device", 0x03030000, "no SMC device, or no UEID in common",
              "give both sides a UEID in common (smc.ueids; smcr ueid add on a kernel peer)"),
     peers(R::kNoSmcdDevice, "no_smcd_device", 0x03030001, "no SMC-D device",
@@ -198,8 +206,8 @@ std::size_t fallback_reason_count() { return kTable.size(); }
 
 // As helm/fairlead/files/rules.yaml has it, which monitoring_test.py compares.
 FallbackAlarm fallback_alarm(FallbackReason reason) {
-  constexpr std::array kNone = {R::kPeerNotInjected, R::kPolicyExcluded, R::kDisabled,
-                                R::kDraining};
+  constexpr std::array kNone = {R::kPeerNotInjected, R::kPolicyExcluded, R::kDisabled, R::kDraining,
+                                R::kIpsec};
   constexpr std::array kMeant = {R::kNoRdmaDevice, R::kRnicNotGiven};
   if (std::find(kNone.begin(), kNone.end(), reason) != kNone.end()) return FallbackAlarm::kNone;
   if (std::find(kMeant.begin(), kMeant.end(), reason) != kMeant.end()) return FallbackAlarm::kMeant;

@@ -138,6 +138,9 @@ struct Smc {
   std::optional<unsigned> gid_index;
   // smc.gid_type: auto, rocev1 or rocev2; the only type that is used. Default auto.
   GidTypeChoice gid_type = GidTypeChoice::kAuto;
+  // smc.trusted_fabric: connections may use RNICs although their TCP path is encrypted below TCP.
+  // Default false.
+  bool trusted_fabric = false;
   // smc.host_name: at most 32 printable ASCII characters, told to peers; empty means gethostname(),
   // cut to 32. Default "".
   std::string host_name;

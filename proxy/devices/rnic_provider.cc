@@ -187,8 +187,14 @@ RnicProvider::Trouble RnicProvider::trouble_from(const std::string& name, const 
 
 void RnicProvider::look_at_note() {
   const auto alias = rdma::verbs::read_loopback_alias();
-  const auto handed = alias ? parse_alias(*alias) : std::nullopt;
-  view_.handed = handed.value_or(HandOver{});
+  // A look that fails says nothing: encryption that the node told of is not forgotten.
+  if (!alias) return;
+  HandOver handed = parse_alias(*alias).value_or(HandOver{});
+  if (handed.encrypted != view_.handed.encrypted && speaks_)
+    LogEvent(LogLevel::kInfo, "main", "encrypted_paths")
+        .field("paths", to_text(handed.encrypted, kAliasBytesMax))
+        .field("trusted", config_.smc.trusted_fabric ? "yes" : "no");
+  view_.handed = std::move(handed);
 }
 
 void RnicProvider::look_at_network() {
@@ -208,7 +214,8 @@ Result<void> RnicProvider::open(relay::Worker& worker, const std::string& name) 
                                  .gids = gid_policy(config_.smc),
                                  .named = view_.handed.gids}));
   const VerbsDevice& opened = *device;
-  auto reach = std::make_unique<VerbsReachability>(opened, view_, config_.pnet.id);
+  auto reach = std::make_unique<VerbsReachability>(opened, view_, config_.pnet.id,
+                                                   config_.smc.trusted_fabric);
   const VerbsReachability& how = *reach;
   SMC_TRY(worker.add_device(std::move(device), std::move(reach)));
   if (!speaks_) return {};

@@ -8,8 +8,11 @@ namespace fairlead {
 using namespace rdma::verbs;
 
 VerbsReachability::VerbsReachability(const VerbsDevice& device, const NetworkView& view,
-                                     std::string configured_pnet)
-    : device_(device), view_(view), configured_pnet_(std::move(configured_pnet)) {
+                                     std::string configured_pnet, bool trusted)
+    : device_(device),
+      view_(view),
+      configured_pnet_(std::move(configured_pnet)),
+      trusted_(trusted) {
   if (Result<RouteTable> routes = RouteTable::open()) routes_.emplace(std::move(*routes));
 }
 
@@ -25,6 +28,7 @@ bool VerbsReachability::server_reachable(const Gid& gid) const {
 
 std::optional<rdma::Port> VerbsReachability::choose_port(std::span<const rdma::Port> ports,
                                                          const relay::Place& place) const {
+  if (withheld(place)) return std::nullopt;
   const GidQuestion question{gid_from(place.local().unmapped()), gid_from(place.peer().unmapped()),
                              place.peer_gid};
   GidSurroundings surroundings{view_.addresses, view_.handed.gids, {}};
@@ -45,6 +49,11 @@ std::optional<rdma::Port> VerbsReachability::choose_port(std::span<const rdma::P
     }
   }
   return best;
+}
+
+bool VerbsReachability::withheld(const relay::Place& place) const {
+  const EncryptedPaths& encrypted = view_.handed.encrypted;
+  return !trusted_ && !encrypted.none() && encrypted.contains(place.peer());
 }
 
 std::optional<bool> VerbsReachability::direct(const Gid& local, const Gid& peer) const {

@@ -25,8 +25,9 @@ struct NetworkView {
 class VerbsReachability final : public relay::Reachability {
  public:
   // The device outlives this object: both belong to one DeviceSlot. `view` outlives it.
+  // `trusted`: paths that the node encrypts may be passed by.
   VerbsReachability(const rdma::verbs::VerbsDevice& device, const NetworkView& view,
-                    std::string configured_pnet);
+                    std::string configured_pnet, bool trusted);
 
   const char* kind() const override { return "verbs"; }
   bool leaves_node() const override { return true; }
@@ -35,6 +36,7 @@ class VerbsReachability final : public relay::Reachability {
   bool server_reachable(const Gid& gid) const override;
   std::optional<rdma::Port> choose_port(std::span<const rdma::Port> ports,
                                         const relay::Place& place) const override;
+  bool withheld(const relay::Place& place) const override;
   std::optional<bool> direct(const Gid& local, const Gid& peer) const override;
   relay::PnetOfPort pnet(const rdma::Port& port) const override;
   const char* gid_source(const rdma::Port& port) const override;
@@ -49,6 +51,7 @@ class VerbsReachability final : public relay::Reachability {
   const rdma::verbs::VerbsDevice& device_;
   const NetworkView& view_;
   std::string configured_pnet_;
+  bool trusted_;
   std::optional<rdma::verbs::RouteTable> routes_;
 };
 

@@ -46,6 +46,9 @@ class DeviceSlot {
     return reachability_->choose_port(device_->ports(), place);
   }
 
+  // Up, but not for that place (Reachability::withheld).
+  bool withheld(const Place& place) const { return active() && reachability_->withheld(place); }
+
   // Takes in what has arrived. True when more may be there.
   bool poll(TimePoint now);
 

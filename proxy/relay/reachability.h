@@ -61,6 +61,9 @@ class Reachability {
   // The first that is active, unless a device knows better.
   virtual std::optional<rdma::Port> choose_port(std::span<const rdma::Port> ports,
                                                 const Place& place) const;
+  // The node encrypts the TCP path to that peer, and this device would pass it by. choose_port()
+  // gives no port then.
+  virtual bool withheld(const Place&) const { return false; }
   // No gateway lies between these GIDs. Nothing where the routes cannot be seen.
   virtual std::optional<bool> direct(const Gid& local, const Gid& peer) const;
   virtual PnetOfPort pnet(const rdma::Port&) const { return {}; }

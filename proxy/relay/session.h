@@ -117,6 +117,7 @@ class Session final : public event::StreamHandler {
     // Decided: TCP, as soon as both streams stand; `outcome` has the rest.
     std::optional<FallbackReason> plain_reason;
     bool assumed = false;                         // by configuration; no option was seen
+    bool withheld = false;                        // a device is, from this peer
     bool counted = false;                         // as one of limits.handshakes
     std::optional<SocketAddress> counted_client;  // whose it is, for an inbound one
     Turn turn = Turn::kNone;   // outbound: among the handshakes with the destination

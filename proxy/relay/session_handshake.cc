@@ -145,10 +145,16 @@ void Session::fail_forming_group(TimePoint now) {
 
 // Both sides know that the stream is TCP from here on.
 void Session::handshake_declined(TimePoint now) {
-  const smc::Handshake::Outcome outcome = setup_->handshake->outcome();
+  smc::Handshake::Outcome outcome = setup_->handshake->outcome();
   if (outcome.side == Side::kPeer) {
     note("the peer declined");
     if (outcome.out_of_sync && smc_) forget_named_link(now);
+    // The peer saw no RNIC that leads there, because the Proposal named none.
+    if (setup_->withheld && outcome.reason == FallbackReason::kNoRdmaDevice) {
+      note("RNICs were not offered: the path to the peer is encrypted");
+      outcome.side = Side::kLocal;
+      outcome.reason = FallbackReason::kIpsec;
+    }
   }
   // Still to do when the peer declined, or the handshake gave up by itself: then the peer may yet
   // write to our element.

@@ -79,11 +79,16 @@ void Session::handle_proposal(TimePoint now) {
   for (const std::unique_ptr<DeviceSlot>& slot : worker_.slots()) {
     const std::optional<Gid> gid = slot->reachability().client_gid(proposal);
     const std::optional<rdma::Port> port = gid ? slot->choose_port(place(gid)) : std::nullopt;
+    if (gid && !port && slot->withheld(place(gid))) setup_->withheld = true;
     if (!port) continue;
     setup_->slot = slot.get();
     setup_->port = *port;
     setup_->peer_gid = *gid;
     break;
+  }
+  if (setup_->slot == nullptr && setup_->withheld) {
+    note("the path to the client is encrypted: RNICs are not used");
+    return decline(FallbackReason::kIpsec, false, now);
   }
   if (setup_->slot == nullptr) {
     note("no device of ours reaches the client: it is on another node, or sees another directory");

@@ -104,6 +104,14 @@ void Session::net_connected(TimePoint now) {
   note(setup_->assumed ? "the peer is assumed to speak SMC" : "the SYN/ACK carried the SMC option");
   setup_->phase = "clc_proposal";
   const Worker::Offered offered = worker_.offer_towards(place());
+  setup_->withheld = offered.withheld;
+  if (offered.withheld && offered.slot == nullptr) {
+    note("the path to the peer is encrypted: declined");
+    setup_->handshake.emplace(smc::Handshake::refusal(
+        worker_.offer().peer_id, FallbackReason::kIpsec, "no other device reaches the peer"));
+    phase_ = Phase::kHandshake;
+    return run_handshake(now);
+  }
   setup_->slot = offered.slot;
   setup_->port = offered.port;
   setup_->proposal =

@@ -140,6 +140,7 @@ class Worker {
     DeviceSlot* slot = nullptr;
     rdma::Port port;
     wire::VendorArea vendor;
+    bool withheld = false;  // a device was left out: the path there is encrypted
   };
   Offered offer_towards(const Place& place) const;
   // The device that reaches the GID of an Accept: the offered one, if it does.

@@ -84,6 +84,10 @@ Worker::Offered Worker::offer_towards(const Place& place) const {
   Offered offered;
   for (const std::unique_ptr<DeviceSlot>& slot : slots_) {
     if (!slot->active()) continue;
+    if (slot->withheld(place)) {
+      offered.withheld = true;
+      continue;
+    }
     if (offered.vendor == wire::VendorArea{}) offered.vendor = slot->reachability().vendor_area();
     const bool farther = slot->reachability().leaves_node();
     if (offered.slot != nullptr && (!farther || offered.slot->reachability().leaves_node()))

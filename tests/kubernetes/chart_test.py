@@ -247,10 +247,10 @@ class Chart(unittest.TestCase):
             return {entry["name"]: entry["value"] for entry in env}
         self.assertEqual(variables(), {})
         self.assertEqual(
-            variables("--set", "proxy.smc.gidSubnets={10.9.0.0/16,fd00::/8},proxy.smc.gidType=rocev2",
+            variables("--set", "proxy.smc.gidSubnets={10.9.0.0/16,fd00::/8},proxy.smc.gidType=rocev2,proxy.smc.trustedFabric=true",
                       "--set-string", "proxy.smc.gidIndex=3"),
             {"FAIRLEAD_SMC_GID_SUBNETS": '["10.9.0.0/16","fd00::/8"]', "FAIRLEAD_SMC_GID_INDEX": "3",
-             "FAIRLEAD_SMC_GID_TYPE": "rocev2"})
+             "FAIRLEAD_SMC_GID_TYPE": "rocev2", "FAIRLEAD_SMC_TRUSTED_FABRIC": "true"})
 
     def test_high_availability_has_two_and_a_budget(self):
         objects = render("--set", "profile=ha")

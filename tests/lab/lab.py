@@ -29,6 +29,7 @@ import scenarios_interop  # noqa: F401
 import scenarios_sockets  # noqa: F401
 import scenarios_fallback  # noqa: F401
 import scenarios_pods  # noqa: F401
+import scenarios_encryption  # noqa: F401
 import scenarios_wire  # noqa: F401
 import scenarios_ends  # noqa: F401
 import scenarios_verbs  # noqa: F401

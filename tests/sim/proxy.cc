@@ -14,7 +14,8 @@ constexpr unsigned kDeviceNumbers = 1024;  // to a proxy's next device
 // Devices find each other by the GIDs that the messages name, as RNICs do.
 class SimReach final : public relay::Reachability {
  public:
-  SimReach(const Fabric& fabric, bool in_network) : fabric_(fabric), in_network_(in_network) {}
+  SimReach(const Fabric& fabric, bool in_network, const bool& withheld)
+      : fabric_(fabric), in_network_(in_network), withheld_(withheld) {}
   const char* kind() const override { return "sim"; }
   wire::VendorArea vendor_area() const override { return {}; }
   std::optional<Gid> client_gid(const wire::Proposal& proposal) const override {
@@ -26,15 +27,17 @@ class SimReach final : public relay::Reachability {
   // Reasons for having no device speak of those that lead to other nodes.
   bool leaves_node() const override { return !in_network_; }
   bool in_network(const rdma::Port&) const override { return in_network_; }
+  bool withheld(const relay::Place&) const override { return withheld_; }
   std::optional<rdma::Port> choose_port(std::span<const rdma::Port> ports,
                                         const relay::Place& place) const override {
-    if (!in_network_) return std::nullopt;
+    if (!in_network_ || withheld_) return std::nullopt;
     return Reachability::choose_port(ports, place);
   }
 
  private:
   const Fabric& fabric_;
   const bool in_network_;
+  const bool& withheld_;
 };
 
 }  // namespace
@@ -84,7 +87,8 @@ void SimProxy::start() {
     device->on_wake = [this] { poke(); };
     devices_.push_back(device.get());
     const Result<void> added = worker_->add_device(
-        std::move(device), std::make_unique<SimReach>(fabric_, settings_.in_network));
+        std::move(device),
+        std::make_unique<SimReach>(fabric_, settings_.in_network, settings_.withheld));
     SMC_ASSERT(added.has_value());
   }
   net_.set_inbound(settings_.pod, [this](auto stream, const SocketAddress& to) {

@@ -30,6 +30,7 @@ struct ProxySettings {
   bool receive_queue_crosses_domains = true;
   bool option_available = true;
   bool in_network = true;  // the devices have the PNET of the connections
+  bool withheld = false;   // the paths of the connections are encrypted
 };
 
 class SimProxy final : public relay::Network {

@@ -188,6 +188,26 @@ TEST_P(Scenario, APortOfAnotherNetworkIsTheReasonForTcp) {
   }
 }
 
+TEST_P(Scenario, AnEncryptedPathIsDeclinedByEitherRole) {
+  for (Pod pod = 1; pod <= 2; ++pod) {
+    Plan encrypted = plan();
+    encrypted.proxies[pod - 1U].withheld = true;
+    encrypted.connections.push_back(talk(20000, 20000));
+    World world(1);
+    Cluster cluster(world, encrypted);
+    const Outcome outcome = cluster.run();
+    EXPECT_FALSE(outcome.failure) << *outcome.failure;
+    EXPECT_TRUE(complete(outcome.ends[0]));
+    EXPECT_EQ(outcome.over_smc, 0u) << "pod " << pod;
+    const auto fallbacks = [&](Pod of, Side side, FallbackReason reason) {
+      const Direction direction = of == 1 ? Direction::kOutbound : Direction::kInbound;
+      return cluster.proxy(of).stats().fallback_of(direction, side, reason).get();
+    };
+    EXPECT_EQ(fallbacks(pod, Side::kLocal, FallbackReason::kIpsec), 1u) << "pod " << pod;
+    EXPECT_EQ(fallbacks(3 - pod, Side::kPeer, FallbackReason::kIpsec), 1u) << "pod " << pod;
+  }
+}
+
 // At one of the moments the client has confirmed and says nothing more: the server waits for its
 // link, then for its Decline, and then no longer.
 TEST_P(Scenario, AClientThatFallsSilentHoldsTheServerForAWhileOnly) {

@@ -31,7 +31,6 @@ PEERS_ONLY = {
     "kInternal": "errors of our own are assertions",
     "kRkey": "a connection does not need its peer's RMB in a table",
     # What is not looked for yet.
-    "kIpsec": "encryption of the path is not looked for",
     "kPrefixMismatch": "version 1 is not negotiated",
     "kVlan": "version 1 is not negotiated",
 }

@@ -187,6 +187,7 @@ TEST(Load, KeepsEveryRange) {
       {"smc.gid_subnets", {"[]", "[10.9.0.0/16, \"fd00::/8\"]"}, {"[10.9.0.1/16]", "[eth0]"}},
       {"smc.gid_index", {"auto", "0", "255"}, {"256", "-1", "first"}},
       {"smc.gid_type", {"auto", "rocev1", "rocev2"}, {"RoCEv2", "ib"}},
+      {"smc.trusted_fabric", {"true", "false"}, {"yes", "1", "\"\""}},
       {"smc.host_name", {"\"\"", "a.b"}, {"\"a b\"", "012345678901234567890123456789012"}},
       {"devices.shm.directory", {"/a"}, {"a", "\"\"", "\"/a b\""}},
       {"devices.shm.broker", {"\"@a\"", "/a", "\"\""}, {"a", "\"@\""}},
