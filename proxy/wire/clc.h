@@ -116,7 +116,8 @@ struct ProposalV2 {
   friend constexpr bool operator==(const ProposalV2&, const ProposalV2&) = default;
 };
 
-// Ignored by Linux; Fairlead says there which shared-memory fabric it can reach (docs/wire.md).
+// In the extension block. Ignored by Linux; Fairlead says there which shared-memory fabric it can
+// reach (docs/wire.md).
 struct VendorArea {
   std::array<std::uint8_t, 3> oui{};
   std::array<std::uint8_t, 5> options{};
@@ -130,8 +131,8 @@ struct VendorArea {
 //   32    6  MAC
 //   38    2  IP area offset, from byte 40, 0 to 40
 //   40    8  ISM GID              40 to 79: always in version 2; in version 1 only if the IP area
-//   48    2  ISM CHID             offset says 40, and then without the fields from 50 on
-//   50    2  v2 extension offset, from byte 52, 28 to 172
+//   48    2  ISM CHID             offset says 40
+//   50    2  v2 extension offset, from byte 52, 28 to 172; not in version 1
 //   52    8  vendor area
 //   80       IP area, then v2 extension
 // The length is the exact sum of the parts and the trailer, at most 652.
@@ -143,8 +144,8 @@ struct Proposal {
   Gid v1_gid;
   Mac mac;
   std::optional<IpArea> ip_area;  // present iff v1_path is not kNone
-  VendorArea vendor;              // version 2 only
-  std::optional<ProposalV2> v2;   // present iff v2_path is not kNone
+  VendorArea vendor;
+  std::optional<ProposalV2> v2;  // present iff v2_path is not kNone
   // True when SMC-D parts were present; they are skipped and not re-encoded.
   bool had_smcd = false;
   friend constexpr bool operator==(const Proposal&, const Proposal&) = default;

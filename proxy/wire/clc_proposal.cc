@@ -6,7 +6,8 @@ namespace {
 
 constexpr std::size_t kFixedBytes = 40;
 constexpr std::size_t kExtensionBlockBytes = 40;
-constexpr std::size_t kIpAreaOffsetMax = 40;
+constexpr std::size_t kVendorOffset = 12;  // in the extension block
+constexpr std::size_t kIpAreaOffsetMax = kExtensionBlockBytes;
 constexpr std::size_t kIpAreaHeadBytes = 8;
 constexpr std::size_t kIpv6PrefixBytes = 17;
 constexpr std::size_t kV2OffsetBase = 52;  // what the v2 extension offset counts from
@@ -80,14 +81,22 @@ Result<V2Extension> decode_v2_extension(Reader in) {
   return extension;
 }
 
+// From the extension block.
+VendorArea decode_vendor(std::span<const std::byte> message) {
+  Reader block = reader_at(message, kFixedBytes + kVendorOffset);
+  VendorArea vendor;
+  vendor.oui = block.bytes<3>();
+  vendor.options = block.bytes<5>();
+  return vendor;
+}
+
 // The extension block and all that follows it. Adds what it finds to `length`.
 Result<void> decode_version_2(std::span<const std::byte> message, Proposal& proposal,
                               std::size_t& length) {
   Reader block = reader_at(message, kFixedBytes);
   block.skip(10);  // ISM GID and CHID
   const std::size_t v2_offset = block.u16();
-  proposal.vendor.oui = block.bytes<3>();
-  proposal.vendor.options = block.bytes<5>();
+  proposal.vendor = decode_vendor(message);
   length += kExtensionBlockBytes;
   if (proposal.v2_path == ClcPath::kNone) return {};
   if (v2_offset < kV2OffsetMin || v2_offset > kV2OffsetMax)
@@ -134,8 +143,13 @@ void encode_v2_extension(Writer& out, const ProposalV2& v2) {
   for (const Eid& eid : v2.ueids.view()) out.chars(eid.bytes);
 }
 
+// A Proposal of version 1 has the block only for what it says there.
+bool has_extension_block(const Proposal& proposal) {
+  return proposal.version != 1 || proposal.vendor != VendorArea{};
+}
+
 std::size_t encoded_length(const Proposal& proposal) {
-  return kFixedBytes + (proposal.version == 1 ? 0 : kExtensionBlockBytes) +
+  return kFixedBytes + (has_extension_block(proposal) ? kExtensionBlockBytes : 0) +
          (proposal.ip_area ? ip_area_bytes(*proposal.ip_area) : 0) +
          (proposal.v2 ? kV2ExtensionBytes + kEidBytes * proposal.v2->ueids.count : 0) +
          kClcTrailerBytes;
@@ -166,7 +180,10 @@ Result<Proposal> decode_proposal(std::span<const std::byte> message) {
     proposal.ip_area = SMC_TRY(decode_ip_area(reader_at(message, kFixedBytes + ip_offset)));
     length += ip_area_bytes(*proposal.ip_area);
   }
-  if (!v1) SMC_TRY(decode_version_2(message, proposal, length));
+  if (!v1)
+    SMC_TRY(decode_version_2(message, proposal, length));
+  else if (ip_offset == kExtensionBlockBytes)
+    proposal.vendor = decode_vendor(message);
   if (length != message.size()) return Error{Errc::kMalformed, "CLC length"};
   return proposal;
 }
@@ -199,8 +216,9 @@ std::size_t encode(const Proposal& given, std::span<std::byte, kProposalBytesMax
   writer.bytes(proposal.peer_id.bytes);
   writer.bytes(proposal.v1_gid.bytes);
   writer.bytes(proposal.mac.bytes);
-  writer.u16(!v1 && proposal.ip_area ? kExtensionBlockBytes : 0);
-  if (!v1) encode_extension_block(writer, proposal);
+  const bool block = has_extension_block(proposal);
+  writer.u16(block && proposal.ip_area ? kExtensionBlockBytes : 0);
+  if (block) encode_extension_block(writer, proposal);
   if (proposal.ip_area) encode_ip_area(writer, *proposal.ip_area);
   if (proposal.v2) encode_v2_extension(writer, *proposal.v2);
   encode_clc_trailer(writer);

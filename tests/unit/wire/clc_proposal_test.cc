@@ -73,6 +73,16 @@ TEST(Proposal, OfVersion1BothWays) {
   EXPECT_EQ(encoded(expected), to_hex(from_hex(kProposalV1)));
 }
 
+TEST(Proposal, OfVersion1HasTheBlockForItsVendorArea) {
+  Proposal proposal = *decode(kProposalV1);
+  proposal.vendor = {{0xfa, 0x1e, 0xad}, {1, 2, 3, 4, 5}};
+  const std::string text = encoded(proposal);
+  EXPECT_EQ(from_hex(text).size(), 92U);
+  const Result<Proposal> decoded = decode(text);
+  ASSERT_TRUE(decoded) << decoded.error().what;
+  EXPECT_TRUE(*decoded == proposal);
+}
+
 TEST(Proposal, OfVersion1MayKeepTheIpAreaBehindAnSmcdBlock) {
   const Result<Proposal> decoded = decode(kProposalV1Both);
   ASSERT_TRUE(decoded) << decoded.error().what;
