@@ -93,8 +93,11 @@ void LinkGroup::doubt(LinkIndex link, TimePoint now) {
 
 void LinkGroup::handle_llc(LinkIndex link, const wire::LlcMessage& message, TimePoint now) {
   if (!links_[link]) return;
-  if (message.version != llc_version(terms_)) return;  // as Linux: dropped without an answer
-  if (state_ == State::kTerminated) return take_farewell(message);
+  const bool same_version = message.version == llc_version(terms_);
+  if (state_ == State::kTerminated) return same_version ? take_farewell(message) : void();
+  if (!same_version)
+    return terminate(wire::DeleteLinkReason::kProtocolViolation, false,
+                     "the peer sent an LLC message of another version than the group's");
   std::visit([&](const auto& body) { take(link, body, now); }, message.body);
 }
 

@@ -23,6 +23,7 @@
 #pragma once
 
 #include <array>
+#include <bitset>
 #include <chrono>
 #include <cstdint>
 #include <memory>
@@ -263,8 +264,13 @@ class LinkGroup {
   std::unique_ptr<wire::AddLink> add_request_;  // client: what is being answered
   std::unique_ptr<wire::AddLink> parked_;       // client: a request that came during another flow
   LinkIndex parked_link_ = 0;
-  std::size_t next_key_ = 0;  // version 1: the own row to be told next
-  std::size_t key_rounds_ = 0;
+  // Version 1: keys of a new link, told in ADD_LINK_CONT.
+  struct KeyExchange {
+    std::size_t next = 0;  // the own row to be told next
+    std::size_t rounds = 0;
+    std::bitset<256> described;  // by link number: an ADD_LINK of this side has had it
+  };
+  KeyExchange keys_;
   std::optional<LinkIndex> wish_on_;  // server: where a REQ_ADD_LINK came that needs an answer
   bool add_wanted_ = false;
   std::optional<TimePoint> add_again_;  // server: the last try was left unanswered

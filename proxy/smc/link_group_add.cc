@@ -99,6 +99,7 @@ void LinkGroup::handle_ports_changed(std::span<const Gid> gids, TimePoint now) {
 
 wire::AddLink LinkGroup::describe_new_link(wire::LlcKind kind) {
   const Link& link = *links_[flow_link_];
+  keys_.described[link.number().value] = true;
   wire::AddLink message;
   message.kind = kind;
   message.mac = link.local().mac;
@@ -209,7 +210,7 @@ void LinkGroup::take_add_answer(LinkIndex link, const wire::AddLink& answer, Tim
 
 void LinkGroup::link_connected(LinkIndex link, TimePoint now) {
   if (!adding(AddStep::kConnecting) || link != flow_link_) return;
-  next_key_ = key_rounds_ = 0;
+  keys_.next = keys_.rounds = 0;
   if (role_ == GroupRole::kClient) {
     learn_keys(flow_carrier_, link, add_request_->rkeys.view());
     flow_deadline_ = now + kAddedLinkWait;

@@ -271,7 +271,11 @@ void LinkGroup::take(LinkIndex link, const wire::DeleteRkey& message, TimePoint 
     }
     ++index;
   }
-  if (!message.rkeys.view().empty()) answer.rkeys.push(message.rkeys.items[0]);
+  // The mask of version 1 counts the keys of the answer.
+  if (terms_.version == 1)
+    answer.rkeys = message.rkeys;
+  else if (!message.rkeys.view().empty())
+    answer.rkeys.push(message.rkeys.items[0]);
   send(link, answer);
 }
 
@@ -288,23 +292,27 @@ void LinkGroup::send_keys(wire::LlcKind kind) {
   message.kind = kind;
   message.link = links_[flow_link_]->number();
   std::size_t left = 0;
-  const std::size_t begin = next_key_;
+  const std::size_t begin = keys_.next;
   for (std::size_t row = begin; row < own_rmbs_.rows(); ++row) {
     const std::optional<RmbKey>& known = own_rmbs_.key(static_cast<RmbRow>(row), flow_carrier_);
     const std::optional<RmbKey>& now = own_rmbs_.key(static_cast<RmbRow>(row), flow_link_);
     if (!known || !now || !may_list(row, flow_carrier_)) continue;
     if (left++ < 2) {
       message.rkeys.push({known->rkey, now->rkey, now->address});
-      next_key_ = row + 1;
+      keys_.next = row + 1;
       told_on_[row] |= bit(flow_link_);
     }
   }
-  if (left <= 2) next_key_ = own_rmbs_.rows();
+  if (left <= 2) keys_.next = own_rmbs_.rows();
   message.rkeys_left = static_cast<std::uint8_t>(left);
   send(flow_carrier_, message);
 }
 
 void LinkGroup::take(LinkIndex link, const wire::AddLinkCont& message, TimePoint now) {
+  // One that comes too late belongs to a link that was given up.
+  if (!keys_.described[message.link.value])
+    return terminate(wire::DeleteLinkReason::kProtocolViolation, false,
+                     "the peer continued an ADD_LINK that it had not begun");
   if (!adding(AddStep::kExchangingKeys) || link != flow_carrier_ ||
       message.link != links_[flow_link_]->number())
     return;
@@ -312,13 +320,13 @@ void LinkGroup::take(LinkIndex link, const wire::AddLinkCont& message, TimePoint
   if (message.kind != (server ? wire::LlcKind::kResponse : wire::LlcKind::kRequest)) return;
   learn_keys(flow_carrier_, flow_link_, message.rkeys.view());
   const bool heard_all = message.rkeys_left <= 2;
-  if (server && heard_all && next_key_ >= own_rmbs_.rows()) return ask_to_confirm(now);
+  if (server && heard_all && keys_.next >= own_rmbs_.rows()) return ask_to_confirm(now);
   // A peer that never comes to an end is stopped by the number of keys that there can be.
-  if (++key_rounds_ > kRmbsMax)
+  if (++keys_.rounds > kRmbsMax)
     return add_failed("the peer does not come to an end of its keys", now);
   flow_deadline_ = now + (server ? kLlcAnswerWait : kAddedLinkWait);
   send_keys(server ? wire::LlcKind::kRequest : wire::LlcKind::kResponse);
-  if (!server && heard_all && next_key_ >= own_rmbs_.rows()) add_step_ = AddStep::kAwaitingConfirm;
+  if (!server && heard_all && keys_.next >= own_rmbs_.rows()) add_step_ = AddStep::kAwaitingConfirm;
 }
 
 }  // namespace fairlead::smc

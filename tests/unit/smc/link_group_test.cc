@@ -266,10 +266,19 @@ TEST_F(GroupPair, APeerThatAsksWithoutListeningLosesAnswersOnly) {
   EXPECT_EQ(events(server).back(), Kind::kTerminated);
 }
 
-TEST_F(GroupPair, MessagesOfTheOtherVersionAreIgnored) {
+TEST_F(GroupPair, AMessageOfTheOtherVersionEndsTheGroup) {
   confirm();
   server.handle_llc(0, {wire::LlcVersion::k1, wire::TestLink{}}, now);
-  EXPECT_FALSE(server.poll_llc());
+  EXPECT_EQ(events(server).back(), Kind::kTerminated);
+  const auto last = server.poll_llc();
+  ASSERT_TRUE(last);
+  const auto message = wire::decode_llc(last->bytes);
+  ASSERT_TRUE(message);
+  EXPECT_EQ(message->version, wire::LlcVersion::k2);
+  const auto* word = std::get_if<wire::DeleteLink>(&message->body);
+  ASSERT_NE(word, nullptr);
+  EXPECT_TRUE(word->all);
+  EXPECT_EQ(word->reason, wire::DeleteLinkReason::kProtocolViolation);
 }
 
 TEST_F(GroupPair, UnaskedAnswersAreIgnored) {

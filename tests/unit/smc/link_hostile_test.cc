@@ -28,6 +28,33 @@ TEST_F(HostileLink, ARequestForALinkThatExistsIsRejected) {
   EXPECT_EQ(client->group.active_links(), 2U);
 }
 
+TEST_F(HostileLink, KeysOfALinkThatNobodyAddsEndTheGroup) {
+  for (const bool to_server : {true, false}) {
+    connect(1, 1, 2, 1);
+    Host& host = to_server ? *server : *client;
+    wire::AddLinkCont keys;
+    keys.kind = to_server ? wire::LlcKind::kResponse : wire::LlcKind::kRequest;
+    keys.link = LinkNumber{77};
+    inject(host, 0, keys);
+    EXPECT_TRUE(host.group.terminated());
+    const auto word = answer<wire::DeleteLink>(host);
+    EXPECT_TRUE(word.all);
+    EXPECT_EQ(word.reason, wire::DeleteLinkReason::kProtocolViolation);
+  }
+}
+
+TEST_F(HostileLink, KeysThatComeTooLateAreIgnored) {
+  connect(2, 2, 2, 1);
+  wire::AddLinkCont keys;
+  keys.kind = wire::LlcKind::kRequest;
+  keys.link = LinkNumber{2};
+  inject(*client, 0, keys);
+  keys.kind = wire::LlcKind::kResponse;
+  inject(*server, 0, keys);
+  EXPECT_TRUE(client->group.usable());
+  EXPECT_TRUE(server->group.usable());
+}
+
 TEST_F(HostileLink, AnMtuOutOfRangeIsRejected) {
   connect(1, 1);
   client->up.push_back(true);
@@ -137,6 +164,7 @@ TEST_F(HostileLink, AFloodOfRequestsAndDeletionsLeavesAUsableGroup) {
     deletion.link = LinkNumber{number};
     inject(*client, 0, deletion);
     wire::AddLinkCont keys;
+    keys.link = LinkNumber{2};  // which the group has by now
     inject(*client, 0, keys);
     wire::ConfirmLink confirm;
     confirm.link = LinkNumber{number};
