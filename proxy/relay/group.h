@@ -12,8 +12,8 @@
 
 #include <array>
 #include <cstdint>
-#include <deque>
 #include <functional>
+#include <list>
 #include <memory>
 #include <optional>
 #include <string>
@@ -238,9 +238,9 @@ class Group {
     rdma::Port port;
     rdma::PeerEndpoint peer;
     BoundedQueue<SendRecord> records{kSendRequestsPerLink};
-    std::deque<LastWord> last_words;  // kSendRequestsPerLink at most; where links can be added
-    std::uint64_t next_id = 1;        // goes on when the slot is used again
-    std::uint64_t done_id = 0;        // of the last request that is known to be over
+    std::list<LastWord> last_words;  // kSendRequestsPerLink at most; where links can be added
+    std::uint64_t next_id = 1;       // goes on when the slot is used again
+    std::uint64_t done_id = 0;       // of the last request that is known to be over
     unsigned unsignaled = 0;
     Duration round_trip{};
     bool failed = false;
@@ -304,9 +304,9 @@ class Group {
   bool llc_due_ = false;
   std::array<std::optional<smc::RmbRow>, smc::kSlabsMax> rows_;  // by slab of RMBs
   // By slab of send rings and link: the last request that may read there.
-  std::array<std::array<std::uint64_t, smc::kLinksMax>, smc::kSlabsMax> last_reads_{};
+  std::vector<std::array<std::uint64_t, smc::kLinksMax>> last_reads_;
   std::optional<TimePoint> recheck_;  // of send rings that could not be given back yet
-  std::deque<LastWord> last_words_;   // that died with their link, to be said on another
+  std::list<LastWord> last_words_;    // that died with their link, to be said on another
   unsigned quarantined_ = 0;
   std::optional<smc::GroupType> counted_type_;
   unsigned counted_links_ = 0;

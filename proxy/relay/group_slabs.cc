@@ -59,7 +59,7 @@ void Group::return_send_rings(TimePoint now) {
       recheck_ = now + kSlabRecheck;
       continue;
     }
-    last_reads_[slab] = {};
+    if (slab < last_reads_.size()) last_reads_[slab] = {};
     staging_->free(slab);
     log_returned(id_, "send_rings", *staging_);
   }
@@ -67,13 +67,16 @@ void Group::return_send_rings(TimePoint now) {
 
 // A connection has written over other links only before they failed.
 void Group::note_last_writes(const SmcRelay& relay) {
-  std::uint64_t& last = last_reads_[relay.buffers.staging->slab][relay.link];
+  const std::uint16_t slab = relay.buffers.staging->slab;
+  if (slab >= last_reads_.size()) last_reads_.resize(slab + 1U);
+  std::uint64_t& last = last_reads_[slab][relay.link];
   last = std::max(last, lanes_[relay.link].next_id - 1);
 }
 
 // Few requests report their end, but the question for a key and TEST_LINK do, and what was posted
 // before them is over then.
 bool Group::writes_over(std::uint16_t slab) const {
+  if (slab >= last_reads_.size()) return true;
   for (smc::LinkIndex i = 0; i < smc::kLinksMax; ++i) {
     const Lane& lane = lanes_[i];
     const bool alive = lane.queue_pair && !lane.failed;

@@ -159,7 +159,7 @@ void Group::flush(TimePoint now) {
 
 void Group::handle_send_done(smc::LinkIndex link, rdma::WorkId id) {
   lanes_[link].done_id = std::max(lanes_[link].done_id, static_cast<std::uint64_t>(id));
-  std::deque<LastWord>& words = lanes_[link].last_words;
+  std::list<LastWord>& words = lanes_[link].last_words;
   while (!words.empty() && words.front().id <= id) words.pop_front();
   BoundedQueue<SendRecord>& records = lanes_[link].records;
   while (!records.empty() && records.front().id <= id) {

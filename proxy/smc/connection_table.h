@@ -5,7 +5,9 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 
 #include "base/assert.h"
@@ -15,7 +17,7 @@ namespace fairlead::smc {
 
 inline constexpr unsigned kConnectionsPerGroupMax = 255;
 
-// T is not owned.
+// T is not owned. Slots take memory in chunks, each while one of its slots is in use.
 template <class T>
 class ConnectionTable {
  public:
@@ -23,36 +25,49 @@ class ConnectionTable {
 
   // Nothing when all slots are taken.
   std::optional<AlertToken> reserve() {
-    for (unsigned i = 0; i < kConnectionsPerGroupMax; ++i) {
-      const unsigned slot = (next_slot_ + i) % kConnectionsPerGroupMax;
-      if (slots_[slot].token.value != 0) continue;
-      next_slot_ = slot + 1;
-      generation_ += 0x100;
-      slots_[slot].token = AlertToken{generation_ | (slot + 1)};  // never 0
-      ++count_;
-      return slots_[slot].token;
+    if (count_ == kConnectionsPerGroupMax) return std::nullopt;
+    while (const Slot* taken = find_slot(next_slot_)) {
+      if (taken->token.value == 0) break;
+      next_slot_ = (next_slot_ + 1) % kConnectionsPerGroupMax;
     }
-    return std::nullopt;
+    std::unique_ptr<Chunk>& chunk = chunks_[next_slot_ / kChunkSlots];
+    if (!chunk) chunk = std::make_unique<Chunk>();
+    ++chunk->used;
+    generation_ += 0x100;
+    const AlertToken token{generation_ | (next_slot_ + 1)};  // never 0
+    chunk->slots[next_slot_ % kChunkSlots].token = token;
+    next_slot_ = (next_slot_ + 1) % kConnectionsPerGroupMax;
+    ++count_;
+    return token;
   }
   void set(AlertToken token, T* connection) { slot_of(token).connection = connection; }
   void release(AlertToken token) {
     slot_of(token) = {};
+    std::unique_ptr<Chunk>& chunk = chunks_[index_of(token) / kChunkSlots];
+    if (--chunk->used == 0) chunk.reset();
     --count_;
   }
 
   T* find(AlertToken token) const {
     const unsigned low = token.value & 0xff;
     if (low == 0 || low > kConnectionsPerGroupMax) return nullptr;
-    const Slot& slot = slots_[low - 1];
-    return slot.token == token ? slot.connection : nullptr;
+    const Slot* slot = find_slot(low - 1);
+    return slot != nullptr && slot->token == token ? slot->connection : nullptr;
   }
   unsigned count() const { return count_; }
+  std::size_t allocated_bytes() const {
+    std::size_t bytes = 0;
+    for (const std::unique_ptr<Chunk>& chunk : chunks_) bytes += chunk ? sizeof(Chunk) : 0;
+    return bytes;
+  }
 
   // `visit` may release the connection it is given.
   template <class Visit>
   void for_each(Visit visit) const {
-    for (const Slot& slot : slots_)
-      if (slot.token.value != 0 && slot.connection != nullptr) visit(*slot.connection);
+    for (const std::unique_ptr<Chunk>& chunk : chunks_)
+      for (unsigned i = 0; chunk && i < kChunkSlots; ++i)
+        if (const Slot& slot = chunk->slots[i]; slot.token.value != 0 && slot.connection != nullptr)
+          visit(*slot.connection);
   }
 
  private:
@@ -60,13 +75,28 @@ class ConnectionTable {
     AlertToken token;
     T* connection = nullptr;
   };
+  static constexpr unsigned kChunkSlots = 16;
+  struct Chunk {
+    std::array<Slot, kChunkSlots> slots{};
+    unsigned used = 0;
+  };
+  static unsigned index_of(AlertToken token) { return (token.value & 0xff) - 1; }
+  // Null where no slot of its chunk is in use.
+  const Slot* find_slot(unsigned index) const {
+    const std::unique_ptr<Chunk>& chunk = chunks_[index / kChunkSlots];
+    return chunk ? &chunk->slots[index % kChunkSlots] : nullptr;
+  }
   Slot& slot_of(AlertToken token) {
     const unsigned low = token.value & 0xff;
-    SMC_ASSERT(low != 0 && slots_[low - 1].token == token, token.value);
-    return slots_[low - 1];
+    SMC_ASSERT(low != 0 && low <= kConnectionsPerGroupMax && chunks_[(low - 1) / kChunkSlots],
+               token.value);
+    Slot& slot = chunks_[(low - 1) / kChunkSlots]->slots[(low - 1) % kChunkSlots];
+    SMC_ASSERT(slot.token == token, token.value);
+    return slot;
   }
 
-  std::array<Slot, kConnectionsPerGroupMax> slots_{};
+  std::array<std::unique_ptr<Chunk>, (kConnectionsPerGroupMax + kChunkSlots - 1) / kChunkSlots>
+      chunks_;
   std::uint32_t generation_;
   unsigned next_slot_ = 0;
   unsigned count_ = 0;
