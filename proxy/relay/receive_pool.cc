@@ -21,7 +21,7 @@ PoolSize pool_of_worker(std::size_t memory_bytes) {
   PoolSize size = kPoolOfWorker;
   size.entries = static_cast<std::uint32_t>(
       std::clamp<std::size_t>(affordable, kPoolEntriesMin, kPoolOfWorker.entries));
-  size.first = size.entries;
+  size.first = std::min(size.first, size.entries);
   size.limit = size.entries / (kPoolOfWorker.entries / kPoolOfWorker.limit);
   return size;
 }

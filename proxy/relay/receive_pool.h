@@ -3,8 +3,9 @@
 // for each of N. On other devices each group has a pool in its own domain, so that no peer's keys
 // are worth anything to another peer.
 //
-// A pool of a group begins with a few buffers, because a pod may have a thousand peers that rarely
-// speak. When more than half of its buffers were taken before it was posted to again, it doubles.
+// A pool begins with a few buffers: all are used in turn, and a pod may have a thousand peers that
+// rarely speak. When more than half of its buffers were taken before it was posted to again, it
+// doubles.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +24,7 @@ struct PoolSize {
   std::uint32_t limit = 0;    // with fewer left of all entries the device says so
   std::uint32_t first = 0;    // entries to begin with
 };
-inline constexpr PoolSize kPoolOfWorker{512, 64, 512};
+inline constexpr PoolSize kPoolOfWorker{512, 64, 64};
 inline constexpr PoolSize kPoolOfGroup{128, 16, 8};
 // What a device must be able to register before it is used: a pool of a group that has grown.
 inline constexpr PoolSize kPoolOnTrial{kPoolOfGroup.entries, kPoolOfGroup.limit,

@@ -76,6 +76,16 @@ def proportional_kb(processes):
     return total
 
 
+def proportional_data_kb(processes):
+    """The same without programs and libraries, whose part for one process falls with each other."""
+    total = 0
+    for pid in all_pids(processes):
+        for kind in ("Anon", "Shmem"):
+            match = re.search(rf"\nPss_{kind}:\s+(\d+)", read(f"/proc/{pid}/smaps_rollup"))
+            total += int(match.group(1)) if match else 0
+    return total
+
+
 def machine_memory_kb():
     fields = dict(line.split(":") for line in read("/proc/meminfo").splitlines())
     return {name: int(fields[name].split()[0]) for name in ("MemAvailable", "Slab")}

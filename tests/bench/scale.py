@@ -167,7 +167,7 @@ class Scale:
                 clients.append(self.cluster.hold(proxies.ports[-1], 1)[0])
             seconds = time.monotonic() - start
             time.sleep(SETTLE_SECONDS)
-            memory = processes.proportional_kb([inbound])
+            memory = processes.proportional_data_kb([inbound])
             base_kb = memory if base_kb is None else base_kb
             rows.append({"peers": wanted, "groups": len(self.cluster.groups(proxies.inbound_admin)),
                          "memory_mib": memory / 1024,
