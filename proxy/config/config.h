@@ -204,8 +204,8 @@ struct Devices {
 
 // Sizes of the rings of one connection. Both ends of SMC-R allow 16 KiB times a power of two only.
 struct Buffers {
-  // buffers.size: bytes of the RMB element and of the send ring asked for; 16KiB*2^k up to 512MiB.
-  // Default 512KiB.
+  // buffers.size: bytes asked for each direction; 16KiB*2^k up to 512MiB: of the RMB element where
+  // the peer can address it, else half for that and half for the send ring. Default 512KiB.
   std::size_t size = 512 * kKibibyte;
   // buffers.size_min: smallest size accepted when memory is short, before the connection is TCP;
   // 16KiB*2^k, at most `size`. Default 16KiB.

@@ -125,7 +125,7 @@ void Session::answer_proposal(TimePoint now) {
   setup_->forms_group = first_contact;
   const Result<void> seated =
       take_seat(*group, first_contact ? smc::LinkIndex{0} : group->protocol().choose_link(),
-                {worker_.buffer_sizes(), std::nullopt});
+                {worker_.buffer_sizes(setup_->slot->device()), std::nullopt});
   if (!seated) {
     const FallbackReason reason = reason_for(seated.error(), FallbackReason::kMemory);
     if (first_contact) group->handle_link_failure(0, "no memory for the first connection", now);

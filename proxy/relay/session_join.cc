@@ -44,7 +44,7 @@ FallbackReason Session::reason_for(const Error& lack, FallbackReason reason) {
   if (lack.code != Errc::kExhausted || device.capabilities().registered_bytes_max == 0)
     return reason;
   // Drivers lock memory of their own, so that the kernel may find the limit reached before we do.
-  const std::size_t least_bytes = smc::element_bytes(worker_.buffer_sizes().least_code);
+  const std::size_t least_bytes = smc::element_bytes(worker_.buffer_sizes(device).least_code);
   const bool spent = lack.system == ENOMEM || device.registrable_bytes() < least_bytes;
   return spent ? FallbackReason::kMemlockLimit : reason;
 }
@@ -52,8 +52,9 @@ FallbackReason Session::reason_for(const Error& lack, FallbackReason reason) {
 // Where memory is addressable, the client's element is not larger than the server's: so the server
 // knows before its Accept what it may have to pay for, see RingSizes.
 RingSizes Session::sizes_beside(const wire::AcceptConfirm& accept) const {
-  RingSizes sizes{worker_.buffer_sizes(), smc::element_bytes(accept.rmb_size_code)};
-  if (!setup_->slot->device().capabilities().remote_memory_addressable) return sizes;
+  const rdma::Device& device = setup_->slot->device();
+  RingSizes sizes{worker_.buffer_sizes(device), smc::element_bytes(accept.rmb_size_code)};
+  if (!device.capabilities().remote_memory_addressable) return sizes;
   sizes.own.wanted_code = std::min(sizes.own.wanted_code, accept.rmb_size_code);
   sizes.own.least_code = std::min(sizes.own.least_code, sizes.own.wanted_code);
   return sizes;

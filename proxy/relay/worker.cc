@@ -40,6 +40,13 @@ Worker::Worker(WorkerSettings settings, Network& network, WorkerStats& stats)
   group_resources_.now = [this] { return network_.now(); };
 }
 
+BufferSizes Worker::buffer_sizes(const rdma::Device& device) const {
+  BufferSizes sizes = sizes_;
+  if (!device.capabilities().remote_memory_addressable && sizes.wanted_code > sizes.least_code)
+    --sizes.wanted_code;
+  return sizes;
+}
+
 Worker::~Worker() {
   // Sessions refer to groups, groups to devices.
   negotiating_.clear();

@@ -122,7 +122,10 @@ class Worker {
   // For Session.
   const config::Config& config() const { return *settings_.config; }
   const smc::LocalOffer& offer() const { return settings_.offer; }
-  BufferSizes buffer_sizes() const { return sizes_; }
+  // Of each ring of a connection on that device. Where the peer's memory is not addressable, a
+  // direction has two, one at each end: each has half the size, and what a peer costs stays the
+  // same.
+  BufferSizes buffer_sizes(const rdma::Device& device) const;
   Network& network() { return network_; }
   event::TimerQueue& timers() { return timers_; }
   TcpRelayResources& tcp_resources() { return tcp_resources_; }

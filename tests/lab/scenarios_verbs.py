@@ -10,8 +10,8 @@ from scenarios_interop import Way, both, collect
 
 SECONDS_MAX = 240
 PEERS = 4
-# A slab of 64 KiB for the RMB and one for send rings, 64 KiB of receive buffers, and the queues.
-SMALL = {"buffers": {"size": "16KiB", "size_min": "16KiB"}}
+# With default settings: a ring of 256 KiB that the peer writes and one to send from, 64 KiB of receive
+# buffers, and the queues.
 KIB_A_PEER_MAX = 600
 
 
@@ -72,10 +72,10 @@ def pinned_kib(node, proxy):
 def peers_apart(stage):
     """each peer of one proxy has a protection domain with its own receive queue, at a bounded price"""
     server, port = stage.serve(stage.a, "tcp")
-    inbound, entry = stage.inbound(stage.a, port, SMALL)
+    inbound, entry = stage.inbound(stage.a, port)
     pinned = [pinned_kib(stage.a, inbound)]
     for _ in range(PEERS):
-        _, out = stage.outbound(stage.b, stage.a.address, entry, SMALL)
+        _, out = stage.outbound(stage.b, stage.a.address, entry)
         talk_both_ways(stage, stage.b, server, "127.0.0.1", out)
         pinned.append(pinned_kib(stage.a, inbound))
     inbound.expect_smcr(at_least=PEERS)

@@ -80,6 +80,8 @@ class SimDevice final : public rdma::Device {
   Result<std::unique_ptr<rdma::QueuePair>> create_queue_pair(
       const rdma::QueuePairOptions& options) override;
   std::size_t registrable_bytes() const override;
+  // Of all buffers that are registered.
+  std::size_t locked_bytes() const { return locked_bytes_; }
   std::size_t poll(std::span<rdma::Completion> completions) override;
   std::optional<rdma::AsyncEvent> poll_async_event() override;
   bool pending() const noexcept override;

@@ -1,0 +1,61 @@
+// What a peer costs: many peers of one proxy, each with a connection that has nothing to say.
+#include "sim/scenario.h"
+
+namespace fairlead::sim {
+namespace {
+
+using std::chrono::microseconds;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+constexpr Pod kServer = 1;
+constexpr unsigned kPeers = 50;
+// Of memory for the device, with the sizes of buffers that a proxy has by default. Beside it the
+// queues of the queue pair need some 16 KiB.
+constexpr std::size_t kPinnedAPeerMax = 584 * config::kKibibyte;
+
+class Peers : public Scenario {
+ protected:
+  Plan many_peers() const {
+    Plan plan;
+    for (unsigned pod = kServer; pod <= kServer + kPeers; ++pod) {
+      plan.proxies.push_back(this->plan().proxies.front());
+      ProxySettings& settings = plan.proxies.back();
+      settings.pod = static_cast<Pod>(pod);
+      settings.config.buffers = {};
+      settings.memory_bytes = pod == kServer ? 512 * config::kMebibyte : 64 * config::kMebibyte;
+      if (pod == kServer) continue;
+      ConnectionPlan connection = talk(2000, 2000, microseconds(200 * pod));
+      connection.from = settings.pod;
+      connection.to = kServer;
+      connection.client.stall_after = connection.server.stall_after = 1000;
+      connection.client.stall = connection.server.stall = seconds(1);
+      plan.connections.push_back(connection);
+    }
+    return plan;
+  }
+};
+
+TEST_P(Peers, CostOneRingInEachDirectionAndFewMessages) {
+  World world(1);
+  Cluster cluster(world, many_peers());
+  SimProxy& server = cluster.proxy(kServer);
+  const SimDevice& device = *server.devices()[0];
+  const std::size_t before = device.locked_bytes();
+  (void)cluster.run_until([] { return false; }, milliseconds(500));
+  ASSERT_EQ(server.worker()->peers().count(), kPeers);
+  EXPECT_LE(device.locked_bytes() - before, kPeers * kPinnedAPeerMax);
+  const Outcome outcome = cluster.run();
+  EXPECT_FALSE(outcome.failure) << *outcome.failure;
+  for (const Ends& ends : outcome.ends) EXPECT_TRUE(complete(ends));
+  EXPECT_EQ(outcome.over_smc, 2U * kPeers);
+}
+
+INSTANTIATE_TEST_SUITE_P(Devices, Peers,
+                         testing::Values(DeviceKind{"Addressable", true},
+                                         DeviceKind{"Staged", false},
+                                         DeviceKind{"ReceiveQueueADomain", false, false, false}),
+                         [](const auto& device) { return std::string(device.param.name); });
+
+}  // namespace
+}  // namespace fairlead::sim
