@@ -43,6 +43,7 @@ Result<smc::ElementId> BufferSlabs::take(const BufferSizes& sizes) {
 }
 
 Result<void> BufferSlabs::add_slab(const BufferSizes& sizes) {
+  if (slabs_.barred_count() != 0) return Error{Errc::kExhausted, kKeysRefused};
   if (slabs_.full()) return Error{Errc::kExhausted, "slabs of the link group"};
   std::optional<smc::SlabPlan> plan =
       smc::plan_slab(ring_memory(), slabs_.total_bytes(), sizes.wanted_code, sizes.least_code);

@@ -23,6 +23,9 @@ struct BufferSizes {
   std::uint8_t least_code = 0;
 };
 
+// Error::what of take().
+inline constexpr const char* kKeysRefused = "the peer takes no more keys";
+
 class BufferSlabs {
  public:
   BufferSlabs(rdma::BufferUse use, rdma::Device& device, rdma::ProtectionDomain& domain,
@@ -37,7 +40,8 @@ class BufferSlabs {
   // The one added last.
   void remove_device();
 
-  // kExhausted when not even the least size can be had.
+  // kExhausted when not even the least size can be had. kKeysRefused: there is a barred slab, and
+  // no other is added beside it, because the peer would refuse its key as well.
   Result<smc::ElementId> take(const BufferSizes& sizes);
   void release(smc::ElementId element, TimePoint now);
 
@@ -46,6 +50,7 @@ class BufferSlabs {
   std::optional<std::uint16_t> retire(TimePoint until) { return slabs_.retire(until); }
   std::size_t retired_count() const { return slabs_.retired_count(); }
   bool retired(std::uint16_t slab) const { return slabs_.retired(slab); }
+  void bar(std::uint16_t slab) { slabs_.bar(slab); }
   // Deregisters a slab and gives its memory back. REQUIRES: retired, and nobody writes or reads it.
   void free(std::uint16_t slab);
 

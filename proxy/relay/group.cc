@@ -40,6 +40,7 @@ Group::~Group() {
 }
 
 void Group::protocol_changed(TimePoint now) {
+  bar_refused_slabs();
   return_slabs(now);
   perform_tasks(now);
   count_state(protocol_.type());

@@ -143,9 +143,12 @@ class Group {
     smc::ElementId element;
   };
   Result<Seat> take_seat(const BufferSizes& sizes, smc::LinkIndex link);
-  // The peer can find the element on all links. Otherwise it is being told, and the seat must not
-  // be named before the group has news of that.
-  bool seat_told(const Seat& seat) const;
+  enum class Telling : std::uint8_t {
+    kUnderWay,  // the seat must not be named before the group has news of that
+    kDone,      // the peer can find the element on all links
+    kRefused,   // the peer does not take its key: the seat is of no use
+  };
+  Telling telling(const Seat& seat) const;
   // `quarantine`: the peer may still write into the element, so it stays taken. A group with too
   // many of them ends with its last connection.
   void leave_seat(const Seat& seat, smc::LinkIndex link, bool quarantine, TimePoint now);
@@ -267,6 +270,7 @@ class Group {
   void set_timer();
   void drop_views(RemoteKey rkey);
   // group_slabs.cc
+  void bar_refused_slabs();
   void return_slabs(TimePoint now);
   void return_rmbs(TimePoint now);
   void return_send_rings(TimePoint now);

@@ -219,9 +219,10 @@ Result<void> Group::list_slabs(smc::LinkIndex link) {
   return {};
 }
 
-bool Group::seat_told(const Seat& seat) const {
+Group::Telling Group::telling(const Seat& seat) const {
   const std::optional<smc::RmbRow>& row = rows_[seat.element.slab];
-  return !row || protocol_.rmb_told(*row);
+  if (row && protocol_.rmb_refused(*row)) return Telling::kRefused;
+  return !row || protocol_.rmb_told(*row) ? Telling::kDone : Telling::kUnderWay;
 }
 
 }  // namespace fairlead::relay

@@ -28,6 +28,12 @@ void Group::return_slabs(TimePoint now) {
   return_send_rings(now);
 }
 
+void Group::bar_refused_slabs() {
+  for (std::size_t slab = 0; slab < rmbs_->slab_numbers(); ++slab)
+    if (rows_[slab] && protocol_.rmb_refused(*rows_[slab]))
+      rmbs_->bar(static_cast<std::uint16_t>(slab));
+}
+
 // What the peer may write to stays registered until it has answered that it does not.
 void Group::return_rmbs(TimePoint now) {
   while (rmbs_->retire(now - shared_.slab_idle)) {

@@ -40,6 +40,7 @@ Result<Group*> Session::make_group(smc::GroupRole role, const PeerKey& key, Time
 FallbackReason Session::reason_for(const Error& lack, FallbackReason reason) {
   note(lack.what);
   if (lack.what == std::string_view(kBudgetSpent)) return FallbackReason::kMemory;
+  if (lack.what == std::string_view(kKeysRefused)) return FallbackReason::kMemoryRegistration;
   const rdma::Device& device = setup_->slot->device();
   if (lack.code != Errc::kExhausted || device.capabilities().registered_bytes_max == 0)
     return reason;
@@ -80,7 +81,7 @@ Result<void> Session::take_seat(Group& group, smc::LinkIndex link, const RingSiz
 // False when the peer knows where our element is. Otherwise handle_rmb_told() follows, in time or
 // not.
 bool Session::await_told(TimePoint now) {
-  if (smc_->group->seat_told(*seat_)) return false;
+  if (smc_->group->telling(*seat_) == Group::Telling::kDone) return false;
   note("the peer is told where our memory is");
   setup_->telling = true;
   phase_ = Phase::kQueued;
@@ -89,8 +90,14 @@ bool Session::await_told(TimePoint now) {
 }
 
 void Session::handle_rmb_told(TimePoint now) {
-  if (phase_ != Phase::kQueued || !setup_->telling || !smc_->group->seat_told(*seat_)) return;
+  if (phase_ != Phase::kQueued || !setup_->telling) return;
+  const Group::Telling telling = smc_->group->telling(*seat_);
+  if (telling == Group::Telling::kUnderWay) return;
   setup_->telling = false;
+  if (telling == Group::Telling::kRefused) {
+    note(kKeysRefused);
+    return decline(FallbackReason::kMemoryRegistration, false, now);
+  }
   setup_->timer.cancel();
   phase_ = Phase::kHandshake;
   outbound() ? confirm_named_link(now) : send_accept(now);

@@ -61,7 +61,9 @@ void Worker::handle_group_events(Group& group) {
       case smc::GroupEvent::Kind::kRmbRefused:
         lines().write(LogLevel::kWarn, "smc.group", "keys_refused", now, [&](LogEvent& line) {
           line.field("group", group.id())
-              .field("hint", "connections in this buffer end with their link");
+              .field("hint", group.protocol().rmb_refused(event->rmb)
+                                 ? "connections that need this buffer are TCP"
+                                 : "connections in this buffer end with their link");
         });
         tell_told(group);
         break;

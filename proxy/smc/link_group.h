@@ -120,11 +120,13 @@ class LinkGroup {
   // Own RMBs. The key on a link is set before link_prepared() of that link. kExhausted at kRmbsMax.
   Result<RmbRow> add_rmb(LinkIndex link, const RmbKey& key);
   void set_rmb_key(RmbRow rmb, LinkIndex link, const RmbKey& key) { own_rmbs_.set(rmb, link, key); }
-  const RmbKeys& own_rmbs() const { return own_rmbs_; }
   // The peer knows the keys on all links. Otherwise call tell_rmbs(): kRmbTold or kRmbRefused
   // follows, and before that the RMB must not be named to the peer. This is so with a single link,
   // too: the peer uses no key that comes over TCP alone, see peer_rmb_named().
   bool rmb_told(RmbRow rmb) const;
+  // The peer has refused the keys, or did not answer, and knows the RMB by no link: nothing of it
+  // can be named.
+  bool rmb_refused(RmbRow rmb) const { return parting_[rmb] == Parting::kRefused; }
   void tell_rmbs(TimePoint now) { start_next_flow(now); }
   // Takes an own RMB back (DELETE_RKEY): no connection uses it, and none will. The peer may write
   // to it until rmb_deleted(). A peer that never answers keeps it until the group ends, and is not
@@ -166,8 +168,8 @@ class LinkGroup {
  private:
   enum class State : std::uint8_t { kForming, kUsable, kTerminated };
   enum class Flow : std::uint8_t { kNone, kAddLink, kDeleteLink, kConfirmRkey, kDeleteRkey };
-  // What becomes of an own RMB that is not needed any more.
-  enum class Parting : std::uint8_t { kNo, kWanted, kAsked, kDeleted };
+  // What becomes of an own RMB that is of no use, or not needed any more.
+  enum class Parting : std::uint8_t { kNo, kRefused, kWanted, kAsked, kDeleted };
   enum class AddStep : std::uint8_t {
     kPreparing,        // the owner makes a queue pair
     kAwaitingAnswer,   // server: ADD_LINK has gone out

@@ -34,7 +34,7 @@ bool LinkGroup::start_telling(TimePoint now) {
   if (telling_.again) return false;
   for (std::size_t row = 0; row < own_rmbs_.rows(); ++row) {
     const auto rmb = static_cast<RmbRow>(row);
-    if (!own_rmbs_.used(rmb) || parting_[rmb] != Parting::kNo || rmb_told(rmb)) continue;
+    if (!own_rmbs_.used(rmb) || parting_[rmb] > Parting::kRefused || rmb_told(rmb)) continue;
     wire::ConfirmRkey request;
     std::optional<LinkIndex> carrier;
     telling_.on = 0;
@@ -92,9 +92,13 @@ void LinkGroup::take_tell_answer(bool refused, bool retry, TimePoint now) {
 }
 
 // Refused or not, it is not asked again before another link comes: the connections that wait for it
-// must know, and those that do not are as well off as with one link.
+// must know. Those in an RMB that the peer knows by another link are as well off as with that link
+// alone.
 void LinkGroup::told(bool accepted, TimePoint now) {
   telling_.retries_left = kTellRetriesMax;
+  Parting& parting = parting_[telling_.rmb];
+  if (!accepted && told_on_[telling_.rmb] == 0 && parting == Parting::kNo)
+    parting = Parting::kRefused;
   told_on_[telling_.rmb] |= telling_.on;
   GroupEvent event{accepted ? GroupEvent::Kind::kRmbTold : GroupEvent::Kind::kRmbRefused};
   event.rmb = telling_.rmb;
@@ -173,13 +177,12 @@ void LinkGroup::take(LinkIndex link, const wire::ConfirmRkeyCont& message, TimeP
 
 // What ADD_LINK and ADD_LINK_CONT name by its key on a link, the peer has to know there.
 bool LinkGroup::may_list(std::size_t row, LinkIndex known_on) const {
-  const bool known = parting_[row] == Parting::kNo || parting_[row] == Parting::kWanted;
-  return known && (told_on_[row] & bit(known_on)) != 0;
+  return parting_[row] <= Parting::kWanted && (told_on_[row] & bit(known_on)) != 0;
 }
 
 void LinkGroup::delete_rmb(RmbRow rmb, TimePoint now) {
   SMC_ASSERT(own_rmbs_.used(rmb), rmb);
-  if (parting_[rmb] == Parting::kNo) parting_[rmb] = Parting::kWanted;
+  if (parting_[rmb] <= Parting::kRefused) parting_[rmb] = Parting::kWanted;
   start_next_flow(now);
 }
 

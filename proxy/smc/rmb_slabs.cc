@@ -104,19 +104,29 @@ std::uint16_t RmbSlabs::add(const SlabPlan& plan) {
   return static_cast<std::uint16_t>(number);
 }
 
+void RmbSlabs::bar(std::uint16_t slab) {
+  if (slabs_[slab].state != State::kInUse) return;
+  slabs_[slab].state = State::kBarred;
+  ++barred_count_;
+}
+
+bool RmbSlabs::last(const Slab& slab) const {
+  return !slab.barred() && count_ - retired_count_ - barred_count_ <= 1;
+}
+
 std::optional<TimePoint> RmbSlabs::idle_since() const {
   std::optional<TimePoint> earliest;
-  if (count_ - retired_count_ <= 1) return earliest;
   for (const Slab& slab : slabs_)
-    if (slab.empty() && (!earliest || *slab.empty_since < *earliest)) earliest = slab.empty_since;
+    if (slab.empty() && !last(slab) && (!earliest || *slab.empty_since < *earliest))
+      earliest = slab.empty_since;
   return earliest;
 }
 
 std::optional<std::uint16_t> RmbSlabs::retire(TimePoint until) {
-  if (count_ - retired_count_ <= 1) return std::nullopt;
   for (std::size_t i = slabs_.size(); i-- != 0;) {
     Slab& slab = slabs_[i];
-    if (!slab.empty() || *slab.empty_since > until) continue;
+    if (!slab.empty() || last(slab) || *slab.empty_since > until) continue;
+    if (slab.barred()) --barred_count_;
     slab.state = State::kRetired;
     ++retired_count_;
     return static_cast<std::uint16_t>(i);

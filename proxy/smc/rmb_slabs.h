@@ -6,7 +6,8 @@
 //
 // Pure bookkeeping: the caller registers and frees the memory. A slab that has stood empty for long
 // enough is retired: nobody is seated there any more, and when the peer has given up its rkey, the
-// caller removes it. The last slab stays.
+// caller removes it. The last slab stays. A slab whose rkey the peer refuses is barred: it takes no
+// connections, and is retired like others when it stands empty.
 #pragma once
 
 #include <bitset>
@@ -76,6 +77,9 @@ class RmbSlabs {
   // because those with low ones are filled first.
   std::optional<std::uint16_t> retire(TimePoint until);
   bool retired(std::uint16_t slab) const { return slabs_[slab].state == State::kRetired; }
+  // Elements in use stay so until their release. No effect on one that is retired.
+  void bar(std::uint16_t slab);
+  std::size_t barred_count() const { return barred_count_; }
   std::size_t retired_count() const { return retired_count_; }
   // Its number is free again. REQUIRES: retired
   void remove(std::uint16_t slab);
@@ -88,7 +92,7 @@ class RmbSlabs {
   std::size_t total_bytes() const { return total_bytes_; }
 
  private:
-  enum class State : std::uint8_t { kFree, kInUse, kRetired };
+  enum class State : std::uint8_t { kFree, kInUse, kBarred, kRetired };
   struct Slab {
     State state = State::kFree;
     std::uint8_t size_code = 0;
@@ -96,14 +100,20 @@ class RmbSlabs {
     unsigned free_count = 0;
     std::bitset<kSlabElementsMax> used;
     std::optional<TimePoint> empty_since;  // once somebody has been there
-    bool empty() const { return state == State::kInUse && empty_since.has_value(); }
+    bool barred() const { return state == State::kBarred; }
+    bool empty() const {
+      return (state == State::kInUse || state == State::kBarred) && empty_since.has_value();
+    }
   };
   ElementId take_from(std::size_t slab);
   std::optional<std::size_t> find(std::uint8_t size_code) const;
+  // The only one that takes connections.
+  bool last(const Slab& slab) const;
 
   std::vector<Slab> slabs_;  // by number
   std::size_t count_ = 0;
   std::size_t retired_count_ = 0;
+  std::size_t barred_count_ = 0;
   std::size_t used_bytes_ = 0;
   std::size_t total_bytes_ = 0;
 };

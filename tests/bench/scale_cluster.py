@@ -82,7 +82,7 @@ class Cluster:
                                os.path.join(directory, side + ".log"))
 
     def wait_until_smc(self, port, admin, to_redis):
-        """Waits until a connection through the new proxy is in a link group."""
+        """Waits until a connection through the new proxy was in a link group, and has left it."""
         deadline = time.monotonic() + READY_SECONDS
         while True:
             if to_redis:
@@ -91,9 +91,14 @@ class Cluster:
                 # Two messages: more would touch the pages whose growth is to be seen.
                 output, complaint = self.load(port, "idle", 1, 0.01)
             if output and self.groups(admin):
-                return
+                break
             if time.monotonic() > deadline:
                 raise RuntimeError(f"no SMC-R through the proxies: {complaint}")
+            time.sleep(POLL_SECONDS)
+        # The next connection has the same ring then.
+        while any(group["connections"] for group in self.groups(admin)):
+            if time.monotonic() > deadline:
+                raise RuntimeError("a connection does not leave its link group")
             time.sleep(POLL_SECONDS)
 
     def groups(self, admin):

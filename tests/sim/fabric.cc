@@ -102,8 +102,10 @@ bool Fabric::deliver(SimQueuePair& sender, SimQueuePair& target) {
       queue.wait(sender.id());
       return false;
     }
-    status = queue.receive(target, request.message);
-    if (status == CompletionStatus::kSuccess && on_message) on_message(sender, request.message);
+    std::vector<std::byte> message = request.message;
+    if (alter) alter(sender, message);
+    status = queue.receive(target, message);
+    if (status == CompletionStatus::kSuccess && on_message) on_message(sender, message);
   }
   if (status != CompletionStatus::kSuccess) {
     target.break_down(CompletionStatus::kFlushed, true);

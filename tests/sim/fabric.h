@@ -78,6 +78,8 @@ class Fabric {
   const FabricCounts& counts() const { return counts_; }
   // Sees every message that is received. For checkers.
   std::function<void(const SimQueuePair& sender, std::span<const std::byte> message)> on_message;
+  // May change a message before it is received, not its length. For scenarios.
+  std::function<void(const SimQueuePair& sender, std::span<std::byte> message)> alter;
   // Sees every work request that is posted, before it moves. May be empty.
   std::function<void(const SimQueuePair& sender, const rdma::WorkRequest& request)> on_post;
 

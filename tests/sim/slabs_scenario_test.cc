@@ -1,5 +1,10 @@
 // Slabs of rings that stand empty go back while their link group lives on.
+#include <algorithm>
+#include <array>
+
 #include "sim/scenario.h"
+#include "sim/sim_queue_pair.h"
+#include "wire/llc.h"
 
 namespace fairlead::sim {
 namespace {
@@ -105,6 +110,44 @@ TEST_P(Slabs, ComeAndGoAllTheTime) {
       EXPECT_EQ(outcome.over_smc, 2u * (1 + 4 * kBurst)) << "seed " << seed;
     }
   EXPECT_GT(returned, 100u);
+}
+
+// A peer without room for another key: those that wait for it are TCP, before anything is lost.
+TEST_P(Slabs, WhoseKeysThePeerRefusesMeanTcp) {
+  for (Pod refusing = 1; refusing <= 2; ++refusing) {
+    Plan burst = with_idle_timeout(milliseconds(50));
+    burst.connections.push_back(long_talk());
+    add_burst(burst, milliseconds(20));
+    burst.connections.push_back(talk(3000, 3000, seconds(5)));
+    World world(1);
+    Cluster cluster(world, burst);
+    unsigned refused = 0;
+    const std::span<SimDevice* const> devices = cluster.proxy(refusing).devices();
+    devices[0]->fabric().alter = [&](const SimQueuePair& sender, std::span<std::byte> message) {
+      if (std::find(devices.begin(), devices.end(), &sender.device()) == devices.end()) return;
+      Result<wire::LlcMessage> llc = wire::decode_llc(message);
+      auto* answer = llc ? std::get_if<wire::ConfirmRkey>(&llc->body) : nullptr;
+      if (answer == nullptr || answer->kind != wire::LlcKind::kResponse) return;
+      answer->refused = true;
+      ++refused;
+      std::array<std::byte, wire::kLlcBytesMax> bytes{};
+      ASSERT_EQ(wire::encode(*llc, bytes), message.size());
+      std::copy_n(bytes.begin(), message.size(), message.begin());
+    };
+    const Outcome outcome = cluster.run();
+    EXPECT_FALSE(outcome.failure) << *outcome.failure;
+    for (const Ends& ends : outcome.ends) EXPECT_TRUE(complete(ends));
+    const Pod told = static_cast<Pod>(3 - refusing);
+    const Direction direction = told == 1 ? Direction::kOutbound : Direction::kInbound;
+    const std::uint64_t declined =
+        cluster.proxy(told)
+            .stats()
+            .fallback_of(direction, Side::kLocal, FallbackReason::kMemoryRegistration)
+            .get();
+    EXPECT_EQ(declined, std::uint64_t{kBurst} - 3) << "pod " << refusing;
+    EXPECT_EQ(outcome.over_smc, 2U * (2 + kBurst - declined)) << "pod " << refusing;
+    EXPECT_GE(refused, 1U) << "pod " << refusing;
+  }
 }
 
 class SlabsOfTwoLinks : public Slabs {};

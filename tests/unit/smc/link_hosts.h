@@ -54,9 +54,7 @@ struct Host {
         case LinkTask::Kind::kPrepare:
           if (const auto port = choose_port(task->peer)) {
             const LinkIdentity local = make(task->link, *port);
-            for (std::size_t row = 0; row < group.own_rmbs().rows(); ++row)
-              if (group.own_rmbs().used(static_cast<RmbRow>(row)))
-                group.set_rmb_key(static_cast<RmbRow>(row), task->link, key(row, task->link));
+            for (const RmbRow row : rmbs) group.set_rmb_key(row, task->link, key(row, task->link));
             group.link_prepared(task->link, {local, PacketSeq{7}, Mtu::k2048}, now);
           } else {
             group.link_unavailable(task->link, now);
@@ -83,11 +81,16 @@ struct Host {
             RemoteAddress{(row + 1) << 20}};
   }
   RmbRow add_rmb() {
-    const std::size_t row = group.own_rmbs().count();
+    const std::size_t row = rmbs.size();
     const RmbRow made = *group.add_rmb(0, key(row, 0));
+    rmbs.push_back(made);
     for (LinkIndex i = 1; i < kLinksMax; ++i)
       if (group.link(i)) group.set_rmb_key(made, i, key(row, i));
     return made;
+  }
+  void remove_rmb(RmbRow rmb) {
+    group.remove_rmb(rmb);
+    std::erase(rmbs, rmb);
   }
   std::vector<GroupEvent::Kind> events() {
     std::vector<GroupEvent::Kind> kinds;
@@ -106,6 +109,7 @@ struct Host {
   std::uint32_t queue_pairs = 0;
   bool refuse_to_connect = false;
   std::vector<std::pair<LinkIndex, LinkIndex>> moves;
+  std::vector<RmbRow> rmbs;  // own
   std::vector<LinkIndex> released;
 };
 

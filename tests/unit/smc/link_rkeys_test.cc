@@ -124,8 +124,15 @@ TEST_F(LinkRkeys, ARefusalThatIsFinalIsNotRepeated) {
   refuse_next(false);
   EXPECT_TRUE(server->saw(Kind::kRmbRefused));
   EXPECT_TRUE(server->group.rmb_told(row));
+  EXPECT_TRUE(server->group.rmb_refused(row));
   advance(kTellRetryWait);
   EXPECT_FALSE(server->group.poll_llc());
+  // Another RMB in its row is not refused.
+  server->group.delete_rmb(row, now);
+  settle();
+  ASSERT_TRUE(server->group.rmb_deleted(row));
+  server->remove_rmb(row);
+  EXPECT_FALSE(server->group.rmb_refused(row));
 }
 
 // As a Linux peer whose table of keys is full.

@@ -78,7 +78,7 @@ TEST_F(RmbDeletion, ARowThatIsFreeAgainIsToldAnew) {
   const RmbRow rmb = told_rmb();
   server->group.delete_rmb(rmb, now);
   settle();
-  server->group.remove_rmb(rmb);
+  server->remove_rmb(rmb);
   EXPECT_EQ(server->add_rmb(), rmb);
   EXPECT_FALSE(server->group.rmb_told(rmb));
   server->group.tell_rmbs(now);

@@ -123,6 +123,41 @@ TEST(RmbSlabsDeathTest, RemovingOneThatIsNotRetiredAborts) {
   EXPECT_DEATH(slabs.remove(1), "assertion failed");
 }
 
+// The peer does not know its rkey.
+TEST(RmbSlabs, ABarredSlabTakesNobodyAndGoesEvenAsTheLast) {
+  RmbSlabs slabs;
+  const std::uint16_t slab = slabs.add({0, 4});
+  const std::optional<ElementId> element = slabs.take(0);
+  ASSERT_TRUE(element);
+  slabs.bar(slab);
+  slabs.bar(slab);
+  EXPECT_EQ(slabs.barred_count(), 1U);
+  EXPECT_FALSE(slabs.take(0));
+  EXPECT_FALSE(slabs.can_take_at_most(5, 0));
+  EXPECT_FALSE(slabs.idle_since());
+  slabs.release(*element, kNow + 7 * kSecond);
+  EXPECT_EQ(slabs.idle_since(), kNow + 7 * kSecond);
+  EXPECT_FALSE(slabs.retire(kNow + 6 * kSecond));
+  EXPECT_EQ(slabs.retire(kNow + 7 * kSecond), slab);
+  EXPECT_EQ(slabs.barred_count(), 0U);
+  EXPECT_TRUE(slabs.retired(slab));
+  slabs.remove(slab);
+  EXPECT_EQ(slabs.count(), 0U);
+}
+
+TEST(RmbSlabs, BesideABarredSlabTheLastOfTheOthersStays) {
+  RmbSlabs slabs;
+  const std::uint16_t first = slabs.add({0, 1});
+  const std::optional<ElementId> element = slabs.take(0);
+  ASSERT_TRUE(element);
+  const std::uint16_t refused = slabs.add({0, 1});
+  slabs.bar(refused);
+  slabs.release(*element, kNow);
+  EXPECT_FALSE(slabs.retire(kNow + 9 * kSecond));
+  EXPECT_FALSE(slabs.retired(first));
+  EXPECT_EQ(slabs.take(0), element);
+}
+
 TEST(RmbSlabsDeathTest, ReleasingTwiceAborts) {
   RmbSlabs slabs;
   slabs.add({0, 1});
