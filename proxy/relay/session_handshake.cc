@@ -143,6 +143,20 @@ void Session::fail_forming_group(TimePoint now) {
   smc_->group->handle_link_failure(smc_->link, "the first contact failed", now);
 }
 
+// A device of the node was offered, because no other leads to the peer. On another node the peer
+// can only say that no device reaches us; the cause is here.
+void Session::name_own_obstacle(smc::Handshake::Outcome& outcome) const {
+  const DeviceSlot* const offered = setup_->slot;
+  if (!outbound() || outcome.reason != FallbackReason::kNoRdmaDevice || offered == nullptr ||
+      offered->reachability().leaves_node())
+    return;
+  const FallbackReason own = worker_.no_device_reason();
+  if (own == FallbackReason::kNoRdmaDevice) return;
+  outcome.side = Side::kLocal;
+  outcome.reason = own;
+  outcome.detail = "the peer is not reached over devices of the node";
+}
+
 // Both sides know that the stream is TCP from here on.
 void Session::handshake_declined(TimePoint now) {
   smc::Handshake::Outcome outcome = setup_->handshake->outcome();
@@ -160,6 +174,7 @@ void Session::handshake_declined(TimePoint now) {
   // write to our element.
   fail_forming_group(now);
   leave_group(now, outcome.side == Side::kLocal);
+  if (outcome.side == Side::kPeer) name_own_obstacle(outcome);
   setup_->outcome = outcome;
   setup_->plain_reason = outcome.reason;
   if (!outbound() && app_ == nullptr) return dial_app(now);
