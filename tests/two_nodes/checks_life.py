@@ -65,7 +65,7 @@ def node_reboots(stage):
 
 
 POLICY = """
-table inet policy {{
+table inet forbidden {{
   chain forward {{
     type filter hook forward priority filter; policy accept;
     ip saddr {client} ip daddr {server} tcp dport 6379 ct state new counter reject
@@ -84,11 +84,11 @@ def network_policy(stage):
         node.run(["/bin/sh", "-ec", f"nft -f - <<'end'{POLICY.format(client=client.address, server=server.address)}end"])
         try:
             expect(not stage.shop.ping(client, server.address), "a forbidden connection goes through")
-            rule = node.run(["nft", "list", "table", "inet", "policy"])
+            rule = node.run(["nft", "list", "table", "inet", "forbidden"])
             expect("packets 0 " not in rule, f"the forbidden connection was not tried: {rule}")
             stage.shop.expect_path(*stage.near_ends(), ON_NODE)
         finally:
-            node.run(["nft", "delete", "table", "inet", "policy"])
+            node.run(["nft", "delete", "table", "inet", "forbidden"])
     stage.shop.expect_path(client, server.address, BETWEEN)
 
 
