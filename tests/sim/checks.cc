@@ -1,6 +1,7 @@
 #include "sim/checks.h"
 
 #include "sim/sim_queue_pair.h"
+#include "wire/llc.h"
 
 namespace fairlead::sim {
 namespace {
@@ -70,6 +71,9 @@ void TurnChecks::check(SimProxy& proxy, const ProxySettings& settings) {
     world_.fail("pod %u: more active connections than sessions", proxy.pod());
   if (stats.cdc_rejected.get() != 0 && proxy.devices().empty())
     world_.fail("a CDC without a device");
+  proxy.worker()->peers().for_each([this](const relay::Group& group) {
+    links_most_ = std::max(links_most_, group.protocol().active_links());
+  });
   if (++turns_ % kTurnsPerLook == 0) check_rows(proxy);
 }
 
@@ -91,6 +95,8 @@ void CdcChecks::check(const SimQueuePair& sender, std::span<const std::byte> mes
   if (!wire::is_cdc(message)) {
     world_.trace("qp %06x: LLC %02x flags %02x", sender.number().value,
                  std::to_integer<unsigned>(message[0]), std::to_integer<unsigned>(message[3]));
+    const Result<wire::LlcMessage> llc = wire::decode_llc(message);
+    if (llc && std::holds_alternative<wire::ConfirmRkeyCont>(llc->body)) ++continuations_;
     return;
   }
   const Result<wire::CdcMessage> cdc = wire::decode_cdc(message);

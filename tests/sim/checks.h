@@ -39,11 +39,14 @@ class TurnChecks {
  public:
   explicit TurnChecks(World& world) : world_(world) {}
   void check(SimProxy& proxy, const ProxySettings& settings);
+  // The most active links that a group has had.
+  unsigned links_most() const { return links_most_; }
 
  private:
   void check_rows(SimProxy& proxy);
 
   World& world_;
+  unsigned links_most_ = 0;
   std::uint64_t turns_ = 0;
   std::map<std::pair<std::uint64_t, std::string>, std::pair<std::uint64_t, std::uint64_t>> bytes_;
 };
@@ -53,9 +56,12 @@ class CdcChecks {
  public:
   explicit CdcChecks(World& world) : world_(world) {}
   void check(const SimQueuePair& sender, std::span<const std::byte> message);
+  // CONFIRM_RKEY_CONT, requests and responses.
+  std::uint64_t continuations() const { return continuations_; }
 
  private:
   World& world_;
+  std::uint64_t continuations_ = 0;
   std::map<std::pair<std::uint64_t, std::uint32_t>, wire::CdcMessage> last_;
 };
 

@@ -249,6 +249,8 @@ Outcome Cluster::run() {
   outcome.connections = conversations_.size();
   outcome.over_smc = smc_of_the_dead_ + count_smc();
   for (const auto& proxy : proxies_) outcome.moved += proxy->stats().connections_moved.get();
+  outcome.links_most = turn_checks_.links_most();
+  outcome.continuations = cdc_checks_.continuations();
   for (const auto& conversation : conversations_) {
     Ends& ends = outcome.ends.emplace_back();
     if (conversation->client) ends.client = conversation->client->report();

@@ -21,6 +21,16 @@ class Links : public Scenario {
     }
     return plan;
   }
+  // … with three links, where both sides have the ports for it.
+  Plan three_links(unsigned client_ports, unsigned server_ports) const {
+    Plan plan = two_ports();
+    const unsigned ports[] = {client_ports, server_ports};
+    for (std::size_t i = 0; i < 2; ++i) {
+      (GetParam().apart ? plan.proxies[i].devices : plan.proxies[i].ports) = ports[i];
+      plan.proxies[i].config.smc.max_links = 3;
+    }
+    return plan;
+  }
   static Fault spare_port(Pod pod, Duration at, Duration lasting) {
     Fault fault;
     fault.kind = Fault::Kind::kSparePortDown;
@@ -94,6 +104,65 @@ TEST_P(Links, ALinkIsMadeAnewWhenItsPortReturns) {
       for (Pod side = 1; side <= 2; ++side) {
         EXPECT_GE(cluster.proxy(side).stats().link_added.get(), 3u) << "seed " << seed;
         EXPECT_EQ(group_of(cluster.proxy(side)).type, "symmetric") << "seed " << seed;
+      }
+      EXPECT_FALSE(cluster.run().failure);
+    }
+}
+
+TEST_P(Links, ThreePortsCarryThreeLinks) {
+  Plan three = three_links(3, 3);
+  for (int i = 0; i < 9; ++i) {
+    three.connections.push_back(talk(50000, 50000, milliseconds(5 + i)));
+    three.connections.back().client.pause_max = milliseconds(10);
+  }
+  World world(1);
+  Cluster cluster(world, three);
+  (void)cluster.run_until([] { return false; }, milliseconds(20));
+  for (Pod pod = 1; pod <= 2; ++pod) {
+    const LinkGroupRow group = group_of(cluster.proxy(pod));
+    EXPECT_EQ(group.type, "symmetric");
+    ASSERT_EQ(group.links.size(), 3u);
+    for (const LinkRow& link : group.links) EXPECT_EQ(link.connections, 3u);
+  }
+  EXPECT_FALSE(cluster.run().failure);
+}
+
+TEST_P(Links, OneOfThreeLinksIsLostAndRegainedAtAnyMoment) {
+  std::uint64_t moved = 0;
+  for (Pod pod = 1; pod <= 2; ++pod)
+    for (int moment = 0; moment < 40; ++moment) {
+      Plan flap = three_links(3, 3);
+      flap.fabric.announced_per_mille = moment % 2 == 0 ? 0 : 1000;
+      flap.fabric.retry_max = milliseconds(200);
+      flap.faults.push_back(spare_port(pod, microseconds(1000 + 60 * moment), milliseconds(2)));
+      flap.faults.push_back(
+          spare_port(static_cast<Pod>(3 - pod), milliseconds(6), milliseconds(2)));
+      for (int i = 0; i < 6; ++i) {
+        flap.connections.push_back(talk(40000, 40000, microseconds(400 * i)));
+        flap.connections.back().client.pause_max = milliseconds(1);
+      }
+      const Outcome outcome = run(flap, 4000U + static_cast<unsigned>(moment));
+      for (const Ends& ends : outcome.ends) EXPECT_TRUE(complete(ends));
+      EXPECT_EQ(outcome.over_smc, 12u) << "moment " << moment;
+      EXPECT_EQ(outcome.links_most, 3u) << "moment " << moment;
+      moved += outcome.moved;
+    }
+  EXPECT_GT(moved, 100u);
+}
+
+TEST_P(Links, AThirdLinkIsMadeAnewWhenItsPortReturns) {
+  for (Pod pod = 1; pod <= 2; ++pod)
+    for (std::uint64_t seed = 1; seed <= 10; ++seed) {
+      Plan returns = three_links(3, 3);
+      returns.faults.push_back(spare_port(pod, milliseconds(10), milliseconds(10)));
+      returns.connections.push_back(talk(200000, 200000));
+      returns.connections[0].client.pause_max = milliseconds(10);
+      World world(seed);
+      Cluster cluster(world, returns);
+      (void)cluster.run_until([] { return false; }, milliseconds(60));
+      for (Pod side = 1; side <= 2; ++side) {
+        EXPECT_EQ(group_of(cluster.proxy(side)).type, "symmetric") << "seed " << seed;
+        EXPECT_EQ(group_of(cluster.proxy(side)).links.size(), 3u) << "seed " << seed;
       }
       EXPECT_FALSE(cluster.run().failure);
     }

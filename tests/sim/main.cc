@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <array>
 #include <chrono>
 #include <cinttypes>
 #include <cstdio>
@@ -12,6 +13,7 @@
 
 #include "base/log.h"
 #include "sim/cluster.h"
+#include "smc/rmb_keys.h"
 
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/common_interface_defs.h>
@@ -60,7 +62,25 @@ void record_log_line(std::string_view line) {
     digest->text(line);
 }
 
-bool run(std::uint64_t seed, const Options& options, Outcome& sum) {
+struct Sum {
+  std::uint64_t steps = 0, connections = 0, over_smc = 0, moved = 0, continuations = 0;
+  std::array<std::size_t, fairlead::smc::kLinksMax + 1> by_links{};  // runs; none to kLinksMax
+};
+
+void print_sum(const Sum& sum, std::size_t seeds, std::size_t failed, const Options& options) {
+  std::FILE* const out = options.digest ? stderr : stdout;
+  std::fprintf(out,
+               "%s%zu seeds, %zu failed; %" PRIu64 " connections, %" PRIu64
+               " ends over SMC-R, %" PRIu64 " moved, %" PRIu64 " steps; most links",
+               options.quiet ? "" : "\r", seeds, failed, sum.connections, sum.over_smc, sum.moved,
+               sum.steps);
+  for (std::size_t links = 0; links < sum.by_links.size(); ++links)
+    std::fprintf(out, " %zu: %zu%s", links, sum.by_links[links],
+                 links + 1 < sum.by_links.size() ? "," : "");
+  std::fprintf(out, "; %" PRIu64 " continuations\n", sum.continuations);
+}
+
+bool run(std::uint64_t seed, const Options& options, Sum& sum) {
   World world(seed);
   world.print_trace = options.trace;
   if (options.digest) world.digest.emplace().print_records = options.trace;
@@ -74,6 +94,8 @@ bool run(std::uint64_t seed, const Options& options, Outcome& sum) {
   sum.connections += outcome.connections;
   sum.over_smc += outcome.over_smc;
   sum.moved += outcome.moved;
+  sum.continuations += outcome.continuations;
+  ++sum.by_links[outcome.links_most];
   if (!outcome.failure) return true;
   report(seed, world, outcome.failure->c_str());
   return false;
@@ -126,7 +148,7 @@ int main(int argc, char** argv) {
   }
   for (std::uint64_t i = 0; i < options.seeds; ++i) seeds.push_back(options.first_seed + i);
 
-  Outcome sum;
+  Sum sum;
   std::size_t failed = 0, done = 0;
   auto shown = std::chrono::steady_clock::now();
   for (const std::uint64_t seed : seeds) {
@@ -138,10 +160,6 @@ int main(int argc, char** argv) {
       shown = now;
     }
   }
-  std::fprintf(options.digest ? stderr : stdout,
-               "%s%zu seeds, %zu failed; %" PRIu64 " connections, %" PRIu64
-               " ends over SMC-R, %" PRIu64 " moved, %" PRIu64 " steps\n",
-               options.quiet ? "" : "\r", seeds.size(), failed, sum.connections, sum.over_smc,
-               sum.moved, sum.steps);
+  print_sum(sum, seeds.size(), failed, options);
   return failed == 0 ? 0 : 1;
 }

@@ -180,8 +180,9 @@ class Draw {
   // Several links, of which now and then one goes. No reason to reset anything.
   void flapping(Pod pods) {
     Random links = random_;  // so that what is drawn after it does not depend on it
+    const bool three = links.chance(500);
     for (ProxySettings& settings : plan_.proxies) {
-      settings.config.smc.max_links = links.chance(400) ? 3 : 2;
+      settings.config.smc.max_links = three && links.chance(900) ? 3 : 2;
       settings.ports = random_.chance(150) ? 1 : static_cast<unsigned>(random_.between(2, 3));
       // Three ports are those of three devices as often as not.
       Random coin = random_;  // so that what is drawn after it does not depend on it
