@@ -16,6 +16,7 @@ namespace {
 constexpr std::size_t kNumberDigitsMax = 15;
 constexpr std::uint64_t kPortMax = 65535;
 constexpr std::uint64_t kGraceSecondsMax = 3600;
+constexpr std::uint64_t kLinksMax = 3;
 constexpr std::uint64_t kTrafficClassMax = 255;
 constexpr std::uint64_t kServiceLevelMax = 7;
 constexpr std::uint64_t kAckTimeoutMax = 22;
@@ -100,6 +101,8 @@ bool is_buffer_size(std::string_view value) {
 bool is_connections_per_group(std::string_view value) {
   return is_between(value, kConnectionsPerGroupMin, kConnectionsPerGroupMax);
 }
+
+bool is_link_count(std::string_view value) { return is_between(value, 0, kLinksMax); }
 
 bool is_traffic_class(std::string_view value) { return is_between(value, 0, kTrafficClassMax); }
 

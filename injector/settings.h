@@ -18,7 +18,8 @@ namespace fairlead::injector {
 
 inline constexpr std::size_t kExtraVariablesMax = 64;
 
-// How the RNICs of sidecars send: a setting below "smc", an annotation and a variable of the proxy.
+// How many links sidecars use, and how their RNICs send: a setting below "smc", an annotation and a
+// variable of the proxy.
 struct SmcNumber {
   std::string_view setting;
   std::string_view annotation;  // its rule is that of the setting
@@ -26,6 +27,7 @@ struct SmcNumber {
   std::string_view usual;  // the proxy's own default; the variable is left out for it
 };
 inline constexpr std::array kSmcNumbers = {
+    SmcNumber{"maxLinks", "max-links", "FAIRLEAD_SMC_MAX_LINKS", "0"},
     SmcNumber{"trafficClass", "traffic-class", "FAIRLEAD_SMC_TRAFFIC_CLASS", "0"},
     SmcNumber{"serviceLevel", "service-level", "FAIRLEAD_SMC_SERVICE_LEVEL", "0"},
     SmcNumber{"pathMtu", "path-mtu", "FAIRLEAD_SMC_PATH_MTU", "0"},

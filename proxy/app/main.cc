@@ -61,7 +61,7 @@ relay::WorkerSettings settings_for(const config::Config& config, unsigned index,
   for (const std::string& text : config.smc.ueids)
     if (const Result<wire::Eid> ueid = wire::eid_from(text)) settings.offer.ueids.push_back(*ueid);
   settings.offer.max_connections = static_cast<std::uint8_t>(config.smc.max_connections_per_group);
-  settings.offer.max_links = static_cast<std::uint8_t>(config.smc.max_links);
+  settings.offer.max_links = smc::kLinksPerGroupMax;  // less where the ports are fewer
   settings.offer.host_name = host_name(config);
   settings.connections_max = (config.limits.connections + count - 1) / count;
   const auto has = [&config](Direction direction) {

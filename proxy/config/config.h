@@ -95,8 +95,9 @@ struct Smc {
   std::vector<std::string> ueids = {"FAIRLEAD"};
   // smc.max_connections_per_group: 16 to 255. Default 255.
   unsigned max_connections_per_group = 255;
-  // smc.max_links: links of one link group, 1 to 3; a handshake agrees on 2 at most. Default 1.
-  unsigned max_links = 1;
+  // smc.max_links: links of one link group, 1 to 3, or 0 for two where the network has two ports,
+  // else one. Default 0.
+  unsigned max_links = 0;
   // smc.group_idle_timeout: how long a link group without connections is kept, 0 to 24h. Default
   // 600s.
   Duration group_idle_timeout = std::chrono::seconds(600);
@@ -170,7 +171,7 @@ struct ShmDevice {
   // then reach others through it instead of through a directory; at most 107 characters, "" for
   // none. Default "".
   std::string broker;
-  // devices.shm.ports: 1 or 2; two let a link group have a second link. Default 1.
+  // devices.shm.ports: 1 to 3; a link group can have a link on each. Default 1.
   unsigned ports = 1;
   // devices.shm.addressable: the application's bytes are read straight into the peer's memory;
   // false makes the device behave like an RNIC. Default true.

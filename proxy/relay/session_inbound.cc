@@ -1,7 +1,10 @@
 // The inbound side: connections of the world to our application. The server of the handshake. The
 // application is dialled before the Accept, so that a closed port is still a refused connection.
 
+#include <algorithm>
+
 #include "base/log.h"
+#include "relay/link_count.h"
 #include "relay/session.h"
 #include "relay/worker.h"
 
@@ -94,6 +97,10 @@ void Session::handle_proposal(TimePoint now) {
     note("no device of ours reaches the client: it is on another node, or sees another directory");
     return decline(worker_.no_device_reason(), false, now);
   }
+  // Without a release the number is fixed.
+  if (setup_->terms.release >= 1)
+    setup_->terms.max_links =
+        std::min(setup_->terms.max_links, links_from(worker_, *setup_->slot, setup_->port));
   dial_app(now);
 }
 

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "base/log.h"
+#include "relay/link_count.h"
 #include "relay/session.h"
 #include "relay/worker.h"
 
@@ -24,7 +25,7 @@ Result<Group*> Session::make_group(smc::GroupRole role, const PeerKey& key, Time
   start.terms = setup_->terms;
   start.device = &setup_->slot->link_device();
   start.port = setup_->port;
-  start.links_max = worker_.config().smc.max_links;
+  start.links_max = links_from(worker_, *setup_->slot, setup_->port);
   if (start.links_max > 1) start.place = place(setup_->peer_gid).kept();
   start.random = worker_.random();
   Result<std::unique_ptr<Group>> group = Group::create(worker_.group_resources(), start, now);

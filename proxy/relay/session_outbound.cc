@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "relay/link_count.h"
 #include "relay/session.h"
 #include "relay/worker.h"
 
@@ -116,6 +117,7 @@ void Session::net_connected(TimePoint now) {
   setup_->port = offered.port;
   setup_->proposal =
       smc::make_proposal(worker_.offer(), offered.port.gid, offered.port.mac, offered.vendor);
+  if (setup_->proposal.v2) setup_->proposal.v2->max_links = links_offered(worker_);
   setup_->handshake.emplace(smc::Handshake::client(setup_->proposal, worker_.offer().peer_id, now,
                                                    worker_.config().smc.handshake_timeout));
   phase_ = Phase::kHandshake;

@@ -1,4 +1,4 @@
-"""Two links: a port fails under load, no byte is lost, and the link comes back."""
+"""Two links and three: a port fails under load, no byte is lost, and the link comes back."""
 import random
 import socket
 import threading
@@ -6,7 +6,7 @@ import time
 
 import peers
 from harness import ProxyTest, amount, main, merge, seconds, wait_until
-from ports import TWO_PORTS, take_port, wait_symmetric
+from ports import THREE_PORTS, TWO_PORTS, take_port, wait_links, wait_symmetric
 
 CONNECTIONS = 6
 # Time limit for a connection to carry data again. It is shorter than every timer of the proxies, of which
@@ -41,9 +41,7 @@ class Pinger:
         self.task.finish()
 
 
-class Links(ProxyTest):
-    options = merge(TWO_PORTS, {"smc": {"test_link_interval": "1h"}})
-
+class LoadedPair(ProxyTest):
     def start_loaded_pair(self):
         server = peers.Server(peers.echo)
         self.addCleanup(server.close)
@@ -55,6 +53,10 @@ class Links(ProxyTest):
     def stop_load(self):
         for pinger in self.pingers:
             pinger.stop()
+
+
+class Links(LoadedPair):
+    options = merge(TWO_PORTS, {"smc": {"test_link_interval": "1h"}})
 
     def test_connections_go_on_when_a_port_dies_and_use_it_when_it_returns(self):
         self.start_loaded_pair()
@@ -122,6 +124,44 @@ class Links(ProxyTest):
                 take_port(self.inbound, port, "down")
             self.assertTrue(peers.ends_in_reset(sock))
         self.assertEqual(peers.exchange(self.entry, b"by TCP"), b"by TCP")
+
+
+class ThreeLinks(LoadedPair):
+    options = merge(THREE_PORTS, {"smc": {"test_link_interval": "1h"}})
+
+    def test_one_of_three_links_is_lost_and_regained_at_each_port(self):
+        self.start_loaded_pair()
+        wait_links(3, self.outbound, self.inbound)
+        for proxy in self.proxies:
+            for port in (1, 2, 3):
+                with self.subTest(proxy=proxy.name, port=port):
+                    before = [pinger.answers for pinger in self.pingers]
+                    take_port(proxy, port, "down")
+                    wait_links(2, self.outbound, self.inbound)
+                    wait_until(lambda: all(pinger.answers > count + 20
+                                           for pinger, count in zip(self.pingers, before)), "answers")
+                    take_port(proxy, port, "up")
+                    wait_links(3, self.outbound, self.inbound)
+        self.stop_load()
+        self.assertLess(max(pinger.longest for pinger in self.pingers), seconds(GAP_SECONDS_MAX))
+        self.assert_smcr()
+        for proxy in self.proxies:
+            self.assertEqual(proxy.metrics().value("fairlead_connections_reset_total"), 0, proxy.name)
+        self.wait_idle()
+
+    def test_two_of_three_ports_are_lost_at_once(self):
+        self.start_loaded_pair()
+        wait_links(3, self.outbound, self.inbound)
+        for port in (1, 3):
+            take_port(self.inbound, port, "down")
+        before = [pinger.answers for pinger in self.pingers]
+        wait_until(lambda: all(pinger.answers > count + 20
+                               for pinger, count in zip(self.pingers, before)), "answers")
+        for port in (1, 3):
+            take_port(self.inbound, port, "up")
+        wait_links(3, self.outbound, self.inbound)
+        self.stop_load()
+        self.assert_smcr()
 
 
 if __name__ == "__main__":

@@ -1,7 +1,9 @@
-"""Proxies whose shared-memory devices have two ports each, and control of the ports' state."""
+"""Proxies whose shared-memory devices have several ports each, and control of the ports' state."""
 from harness import wait_until
 
-TWO_PORTS = {"devices": {"shm": {"ports": 2}}, "smc": {"max_links": 2}}
+# Two links are the default then.
+TWO_PORTS = {"devices": {"shm": {"ports": 2}}}
+THREE_PORTS = {"devices": {"shm": {"ports": 3}}, "smc": {"max_links": 3}}
 
 
 def take_port(proxy, port, state):
@@ -18,6 +20,17 @@ def port_states(proxy, port):
 
 def group_types(proxy):
     return [group["type"] for group in proxy.get_json("/linkgroups")["link_groups"]]
+
+
+def link_counts(proxy):
+    return [len(group["links"]) for group in proxy.get_json("/linkgroups")["link_groups"]]
+
+
+def wait_links(count, *proxies):
+    """Waits until every link group has as many links, at both ends."""
+    for proxy in proxies:
+        wait_until(lambda: (counts := link_counts(proxy)) and set(counts) == {count},
+                   f"the link groups of {proxy.name} to have {count} links")
 
 
 def wait_symmetric(*proxies):

@@ -82,7 +82,7 @@ class Chart(unittest.TestCase):
                 ("node.rnicAccess=plugin", "rnicAccess"), ("nodePools[0].rnicAccess=nro", "rnicAccess"),
                 ("node.rnicMemlock=1Gi", "rnicMemlock"), ("node.rnicNamespaces[0]=A", "rnicNamespaces"),
                 ("proxy.smc.trafficClass=256", "trafficClass"), ("proxy.smc.serviceLevel=8", "serviceLevel"),
-                ("proxy.smc.pathMtu=1500", "pathMtu"), ("proxy.smc.ackTimeout=0", "ackTimeout"),
+                ("proxy.smc.maxLinks=4", "maxLinks"), ("proxy.smc.pathMtu=1500", "pathMtu"), ("proxy.smc.ackTimeout=0", "ackTimeout"),
                 ("proxy.smc.retryCount=8", "retryCount"), ("proxy.smc.rnrRetry=-1", "rnrRetry"),
                 ("proxy.smc.gid=1", "gid"), ("proxy.smc.gidType=ib", "gidType"),
                 ("proxy.smc.gidIndex=256", "gidIndex"), ("proxy.smc.gidSubnets[0]=eth0", "gidSubnets"), ("image.digest=sha256:xyz", "digest"), ("node.includeCIDRs[0]=all", "includeCIDRs"),
@@ -226,15 +226,15 @@ class Chart(unittest.TestCase):
                           if thing["metadata"].get("annotations", {}).get("helm.sh/hook") == "pre-delete"])
 
     def test_quality_of_service_reaches_injector_and_policy(self):
-        values = "proxy.smc.trafficClass=106,proxy.smc.serviceLevel=3,proxy.smc.pathMtu=4096"
+        values = "proxy.smc.maxLinks=3,proxy.smc.trafficClass=106,proxy.smc.serviceLevel=3,proxy.smc.pathMtu=4096"
         made = of_kind(render("--set", values), "ConfigMap")
         settings = next(json.loads(one["data"]["settings.json"]) for one in made if "settings.json" in one["data"])
-        self.assertEqual(settings["smc"], {"trafficClass": 106, "serviceLevel": 3, "pathMtu": 4096, "ackTimeout": 16,
-                                           "retryCount": 6, "rnrRetry": 7})
+        self.assertEqual(settings["smc"], {"maxLinks": 3, "trafficClass": 106, "serviceLevel": 3, "pathMtu": 4096,
+                                           "ackTimeout": 16, "retryCount": 6, "rnrRetry": 7})
         policy = of_kind(render("--set", f"injector.mode=policy,{values}"), "MutatingAdmissionPolicy")[0]
         env = next(one["expression"] for one in policy["spec"]["variables"] if one["name"] == "env")
         for name, variable, value, usual in (
-                ("traffic-class", "TRAFFIC_CLASS", 106, 0), ("service-level", "SERVICE_LEVEL", 3, 0),
+                ("max-links", "MAX_LINKS", 3, 0), ("traffic-class", "TRAFFIC_CLASS", 106, 0), ("service-level", "SERVICE_LEVEL", 3, 0),
                 ("path-mtu", "PATH_MTU", 4096, 0), ("ack-timeout", "ACK_TIMEOUT", 16, 16),
                 ("retry-count", "RETRY_COUNT", 6, 6), ("rnr-retry", "RNR_RETRY", 7, 7)):
             self.assertIn(f"[variables.a[?'fairlead.io/{name}'].orValue('{value}')].filter(v, v != '{usual}')"

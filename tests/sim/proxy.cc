@@ -71,7 +71,7 @@ void SimProxy::start() {
     settings.offer.ueids.push_back(*wire::eid_from(name));
   settings.offer.max_connections =
       static_cast<std::uint8_t>(settings_.config.smc.max_connections_per_group);
-  settings.offer.max_links = static_cast<std::uint8_t>(settings_.config.smc.max_links);
+  settings.offer.max_links = smc::kLinksPerGroupMax;
   settings.offer.host_name = "pod";
   worker_ = std::make_unique<relay::Worker>(std::move(settings), *this, *stats_);
   for (unsigned i = 0; i < settings_.devices; ++i) {

@@ -85,7 +85,7 @@ TEST(Load, ReportsEveryErrorWithItsPlace) {
   const LoadResult result = load_with_listener(
       "concurrency: 65\n"
       "smc:\n"
-      "  max_links: 0\n"
+      "  max_links: 4\n"
       "  handshake_timeout: 6\n"
       "log:\n"
       "  level: verbose\n");
@@ -94,7 +94,7 @@ TEST(Load, ReportsEveryErrorWithItsPlace) {
       ElementsAre(
           "test.yaml:2:14: concurrency: \"65\" is too large; allowed: a whole number from 0 to "
           "64",
-          "test.yaml:4:14: smc.max_links: \"0\" is too small; allowed: a whole number from 1 to "
+          "test.yaml:4:14: smc.max_links: \"4\" is too large; allowed: a whole number from 0 to "
           "3",
           "test.yaml:5:22: smc.handshake_timeout: \"6\" has no unit; allowed: a time from 100ms "
           "to 1m, with unit us, ms, s, m or h",
@@ -171,7 +171,7 @@ TEST(Load, KeepsEveryRange) {
   const std::vector<Range> ranges = {
       {"concurrency", {"0", "64"}, {"65", "-1"}},
       {"smc.max_connections_per_group", {"16", "255"}, {"15", "256"}},
-      {"smc.max_links", {"1", "3"}, {"0", "4"}},
+      {"smc.max_links", {"0", "3"}, {"-1", "4"}},
       {"smc.group_idle_timeout", {"0", "24h"}, {"25h", "-1s"}},
       {"smc.test_link_interval", {"0", "1s", "1h"}, {"999ms", "61m"}},
       {"smc.handshake_timeout", {"100ms", "60s"}, {"99ms", "61s", "0"}},
@@ -191,7 +191,7 @@ TEST(Load, KeepsEveryRange) {
       {"smc.host_name", {"\"\"", "a.b"}, {"\"a b\"", "012345678901234567890123456789012"}},
       {"devices.shm.directory", {"/a"}, {"a", "\"\"", "\"/a b\""}},
       {"devices.shm.broker", {"\"@a\"", "/a", "\"\""}, {"a", "\"@\""}},
-      {"devices.shm.ports", {"1", "2"}, {"0", "3"}},
+      {"devices.shm.ports", {"1", "3"}, {"0", "4"}},
       {"buffers.size", {"16KiB", "512MiB"}, {"8KiB", "1GiB", "48KiB", "16385", "0"}},
       {"buffers.size_min", {"16KiB", "512KiB"}, {"8KiB", "17KiB"}},
       {"buffers.publish", {"4KiB", "5000", "512KiB"}, {"4095", "513MiB"}},

@@ -33,6 +33,8 @@ TEST(Settings, MistakesAreNamed) {
        "concurrency: 0 is not allowed; allowed: a whole number from 1 to 64"},
       {R"({"image":"a","adminPort":80})", "adminPort: 80 is not allowed"},
       {R"({"image":"a","env":[{"name":"X"}]})", "env: {\"name\":\"X\"} is not allowed"},
+      {R"({"image":"a","smc":{"maxLinks":4}})",
+       "smc.maxLinks: 4 is not allowed; allowed: a whole number from 1 to 3, or 0 for two"},
       {R"({"image":"a","smc":{"trafficClass":256}})",
        "smc.trafficClass: 256 is not allowed; allowed: a whole number from 0 to 255"},
       {R"({"image":"a","smc":{"serviceLevel":"3"}})", "smc.serviceLevel: \"3\" is not allowed"},
@@ -40,8 +42,8 @@ TEST(Settings, MistakesAreNamed) {
       {R"({"image":"a","smc":{"pathMtu":1500}})",
        "smc.pathMtu: 1500 is not allowed; allowed: 256, 512, 1024, 2048 or 4096"},
       {R"({"image":"a","smc":{"tos":1}})",
-       "smc: \"tos\" is no setting; allowed: trafficClass, serviceLevel"},
-      {R"({"image":"a","smc":[]})", "smc: [] is not allowed; allowed: an object of trafficClass"},
+       "smc: \"tos\" is no setting; allowed: maxLinks, trafficClass, serviceLevel"},
+      {R"({"image":"a","smc":[]})", "smc: [] is not allowed; allowed: an object of maxLinks"},
       {R"({"image":"a","colour":"red"})", "\"colour\" is no setting; allowed: "},
       {R"({"image":"a","cpuRequest":"2","cpuLimit":"1"})",
        "cpuRequest: \"2\" is not allowed; allowed: at most cpuLimit"},
@@ -56,7 +58,7 @@ TEST(Settings, MistakesAreNamed) {
 
 TEST(Settings, NumbersOfSmcBecomeVariablesAndAnAnnotationOverrulesThem) {
   const auto settings = parse_settings(
-      R"({"image":"a","smc":{"trafficClass":106,"retryCount":6,"rnrRetry":3,"ackTimeout":14}})");
+      R"({"image":"a","smc":{"trafficClass":106,"retryCount":6,"rnrRetry":3,"ackTimeout":14,"maxLinks":3}})");
   ASSERT_TRUE(settings) << settings.error();
   const auto variables = [&](const Wishes& wishes) {
     std::map<std::string, std::string> found;
@@ -67,11 +69,14 @@ TEST(Settings, NumbersOfSmcBecomeVariablesAndAnAnnotationOverrulesThem) {
     return found;
   };
   using Variables = std::map<std::string, std::string>;
-  EXPECT_EQ(variables({}), (Variables{{"FAIRLEAD_SMC_TRAFFIC_CLASS", "106"},
+  EXPECT_EQ(variables({}), (Variables{{"FAIRLEAD_SMC_MAX_LINKS", "3"},
+                                      {"FAIRLEAD_SMC_TRAFFIC_CLASS", "106"},
                                       {"FAIRLEAD_SMC_RNR_RETRY", "3"},
                                       {"FAIRLEAD_SMC_ACK_TIMEOUT", "14"}}));
-  EXPECT_EQ(variables({{"traffic-class", "0"}, {"path-mtu", "512"}, {"rnr-retry", "7"}}),
-            (Variables{{"FAIRLEAD_SMC_PATH_MTU", "512"}, {"FAIRLEAD_SMC_ACK_TIMEOUT", "14"}}));
+  EXPECT_EQ(
+      variables(
+          {{"max-links", "0"}, {"traffic-class", "0"}, {"path-mtu", "512"}, {"rnr-retry", "7"}}),
+      (Variables{{"FAIRLEAD_SMC_PATH_MTU", "512"}, {"FAIRLEAD_SMC_ACK_TIMEOUT", "14"}}));
 }
 
 TEST(Settings, VariablesKeepTheirOrder) {

@@ -1,0 +1,34 @@
+#include "relay/link_count.h"
+
+#include <algorithm>
+#include <memory>
+
+#include "relay/worker.h"
+
+namespace fairlead::relay {
+namespace {
+
+constexpr std::uint8_t kLinksUsual = 2;  // where ports allow it and smc.max_links is not set
+
+}  // namespace
+
+std::uint8_t links_from(Worker& worker, const DeviceSlot& slot, const rdma::Port& port) {
+  const unsigned wanted = worker.config().smc.max_links;
+  if (wanted != 0) return static_cast<std::uint8_t>(wanted);
+  std::size_t ports = 0;
+  for (const std::unique_ptr<DeviceSlot>& other : worker.slots())
+    for (const rdma::Port& candidate : other->device().ports())
+      if (usable(candidate) && alike(slot.reachability(), port, other->reachability(), candidate))
+        ++ports;
+  return static_cast<std::uint8_t>(std::clamp<std::size_t>(ports, 1, kLinksUsual));
+}
+
+std::uint8_t links_offered(Worker& worker) {
+  std::uint8_t links = 1;
+  for (const std::unique_ptr<DeviceSlot>& slot : worker.slots())
+    for (const rdma::Port& port : slot->device().ports())
+      if (usable(port)) links = std::max(links, links_from(worker, *slot, port));
+  return links;
+}
+
+}  // namespace fairlead::relay

@@ -1,0 +1,20 @@
+// How many links a link group of this worker may have. Pure.
+#pragma once
+
+#include <cstdint>
+
+#include "rdma/device.h"
+
+namespace fairlead::relay {
+
+class DeviceSlot;
+class Worker;
+
+// Of a group whose first link begins at that port: smc.max_links if it is set, else two if another
+// usable port leads to the same peers, else one.
+std::uint8_t links_from(Worker& worker, const DeviceSlot& slot, const rdma::Port& port);
+
+// What a Proposal offers: the most of any port.
+std::uint8_t links_offered(Worker& worker);
+
+}  // namespace fairlead::relay
