@@ -1,5 +1,9 @@
 #include "config/codec.h"
 
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cstdio>
 #include <limits>
 #include <utility>
 
@@ -65,6 +69,28 @@ Parsed<std::optional<unsigned>> GidIndexCodec::from(std::string_view text) {
   const Parsed<unsigned> index = IntegerCodec{0, kIndexMax}.from(text);
   if (!index) return tl::unexpected(index.error());
   return std::optional<unsigned>(*index);
+}
+
+Parsed<std::optional<unsigned>> PartitionKeyCodec::from(std::string_view text) {
+  constexpr unsigned kKeyMax = 0x7fff;
+  constexpr std::string_view kHex = "0x";
+  constexpr int kHexBase = 16;
+  if (text == "auto") return std::optional<unsigned>();
+  unsigned key = 0;
+  const std::string_view digits = text.substr(std::min(text.size(), kHex.size()));
+  const auto [end, error] =
+      std::from_chars(digits.data(), digits.data() + digits.size(), key, kHexBase);
+  if (!text.starts_with(kHex) || error != std::errc() || end != text.data() + text.size() ||
+      key == 0 || key > kKeyMax)
+    return wrong(text, "is no partition key");
+  return std::optional<unsigned>(key);
+}
+
+std::string PartitionKeyCodec::text(const Value& value) {
+  if (!value) return "auto";
+  std::array<char, 16> hex{};
+  const int size = std::snprintf(hex.data(), hex.size(), "0x%x", *value);
+  return {hex.data(), static_cast<std::size_t>(size)};
 }
 
 Parsed<std::uint16_t> PortCodec::from(std::string_view text) const {

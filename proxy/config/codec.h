@@ -45,6 +45,16 @@ struct GidIndexCodec {
   static std::string allowed() { return "auto, or a whole number from 0 to 255"; }
 };
 
+// Nothing is "auto".
+struct PartitionKeyCodec {
+  using Value = std::optional<unsigned>;
+  static constexpr bool kText = true;
+
+  static Parsed<Value> from(std::string_view text);
+  static std::string text(const Value& value);
+  static std::string allowed() { return "auto, or a partition key from 0x1 to 0x7fff"; }
+};
+
 struct PortCodec {
   using Value = std::uint16_t;
   static constexpr bool kText = false;

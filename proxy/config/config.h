@@ -142,6 +142,9 @@ struct Smc {
   // smc.trusted_fabric: connections may use RNICs although their TCP path is encrypted below TCP.
   // Default false.
   bool trusted_fabric = false;
+  // smc.partition_key: of InfiniBand, by value without the bit of membership, 0x1 to 0x7fff, or
+  // "auto" for the first of a port. Default auto.
+  std::optional<unsigned> partition_key;
   // smc.host_name: at most 32 printable ASCII characters, told to peers; empty means gethostname(),
   // cut to 32. Default "".
   std::string host_name;

@@ -149,6 +149,7 @@ std::vector<Key<Config>> smc_keys() {
       single<Config>("smc.gid_index", FAIRLEAD_MEMBER(smc.gid_index), GidIndexCodec{}),
       single<Config>("smc.gid_type", FAIRLEAD_MEMBER(smc.gid_type), kGidTypes),
       single<Config>("smc.trusted_fabric", FAIRLEAD_MEMBER(smc.trusted_fabric), BooleanCodec{}),
+      single<Config>("smc.partition_key", FAIRLEAD_MEMBER(smc.partition_key), PartitionKeyCodec{}),
       single<Config>("smc.host_name", FAIRLEAD_MEMBER(smc.host_name), kHostName,
                      KeyShape::kSingleOrNone),
   };

@@ -37,6 +37,11 @@ rdma::verbs::PathOptions path_options(const config::Smc& smc) {
           .rnr_retry = static_cast<std::uint8_t>(smc.rnr_retry)};
 }
 
+std::optional<std::uint16_t> partition_key(const config::Smc& smc) {
+  if (!smc.partition_key) return std::nullopt;
+  return static_cast<std::uint16_t>(*smc.partition_key);
+}
+
 rdma::verbs::GidPolicy gid_policy(const config::Smc& smc) {
   using rdma::verbs::GidType;
   rdma::verbs::GidPolicy policy{smc.gid_subnets, smc.gid_index, std::nullopt};
@@ -212,7 +217,8 @@ Result<void> RnicProvider::open(relay::Worker& worker, const std::string& name) 
                                  .memlock = &memlock_,
                                  .path = path_options(config_.smc),
                                  .gids = gid_policy(config_.smc),
-                                 .named = view_.handed.gids}));
+                                 .named = view_.handed.gids,
+                                 .partition_key = partition_key(config_.smc)}));
   const VerbsDevice& opened = *device;
   auto reach = std::make_unique<VerbsReachability>(opened, view_, config_.pnet.id,
                                                    config_.smc.trusted_fabric);

@@ -45,6 +45,7 @@ enum class PortFault : std::uint8_t {
   kLinkLayer,     // neither Ethernet nor InfiniBand
   kNoGid,         // no entry of its GID table can be used
   kGidsExcluded,  // the configuration excludes every entry that could
+  kNoPartition,   // InfiniBand: it is not a member of the configured partition
 };
 
 struct Port {

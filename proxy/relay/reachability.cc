@@ -20,6 +20,9 @@ std::optional<PortObstacle> obstacle(const rdma::Port& port) {
   if (port.fault == rdma::PortFault::kGidsExcluded)
     return PortObstacle{R::kNoUsableGid,
                         "smc.gid_subnets, gid_index or gid_type exclude every GID of the port"};
+  if (port.fault == rdma::PortFault::kNoPartition)
+    return PortObstacle{R::kRnicUnsupported,
+                        "the port is no member of the partition smc.partition_key"};
   if (port.fault == rdma::PortFault::kNoGid || port.gid.is_zero())
     return PortObstacle{R::kNoUsableGid,
                         "the port has no usable GID: its network interface has no address"};

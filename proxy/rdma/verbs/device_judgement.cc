@@ -35,6 +35,18 @@ Error judge_trial(const char* call, int error_number) noexcept {
   return system_error(call, error_number);
 }
 
+std::optional<std::uint16_t> partition_index(std::span<const std::uint16_t> table,
+                                             std::uint16_t key) {
+  constexpr std::uint16_t kFullMember = 0x8000;
+  std::optional<std::uint16_t> limited;
+  for (std::size_t i = 0; i < table.size(); ++i) {
+    if ((table[i] & ~kFullMember) != key) continue;
+    if ((table[i] & kFullMember) != 0) return static_cast<std::uint16_t>(i);
+    if (!limited) limited = static_cast<std::uint16_t>(i);
+  }
+  return limited;
+}
+
 PortFault judge_port(std::uint8_t link_layer, std::size_t table_size, std::size_t allowed,
                      bool chosen) {
   if (link_layer != IBV_LINK_LAYER_ETHERNET && link_layer != IBV_LINK_LAYER_INFINIBAND)

@@ -4,6 +4,9 @@
 #include <infiniband/verbs.h>
 
 #include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
 
 #include "base/result.h"
 #include "rdma/device.h"
@@ -20,6 +23,11 @@ Result<void> judge_limits(const ibv_device_attr& limits);
 // Of the error with which a device refuses a queue pair of type RC on trial. kUnsupported where the
 // device lacks the type; any other error stays as it is.
 Error judge_trial(const char* call, int error_number) noexcept;
+
+// The place of the key with these lower 15 bits in a port's table, that of a full member before
+// that of a limited one.
+std::optional<std::uint16_t> partition_index(std::span<const std::uint16_t> table,
+                                             std::uint16_t key);
 
 // `table_size`: entries of the port's GID table with an address; `allowed`: those that the
 // configuration leaves; `chosen`: one of them can be used.

@@ -133,9 +133,10 @@ Result<void> VerbsDevice::set_up(const VerbsOptions& options) {
   capabilities_.registered_bytes_max = memlock_.limit_bytes();
   parts_->completions = SMC_TRY(
       CompletionQueue::create(context, static_cast<std::uint32_t>(std::max(limits.max_cqe, 1))));
-  parts_->ports.resize(
-      limits.phys_port_cnt,
-      VerbsPort{.path = options.path, .policy = options.gids, .named = options.named});
+  parts_->ports.resize(limits.phys_port_cnt, VerbsPort{.path = options.path,
+                                                       .policy = options.gids,
+                                                       .named = options.named,
+                                                       .partition_key = options.partition_key});
   SMC_TRY(read_ports());
   if (std::all_of(ports_.begin(), ports_.end(),
                   [](const Port& port) { return port.fault == PortFault::kLinkLayer; }))

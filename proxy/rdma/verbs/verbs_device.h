@@ -27,6 +27,8 @@ struct VerbsOptions {
   PathOptions path{};
   GidPolicy gids{};
   std::vector<Gid> named{};  // addresses of the node, as it told us
+  // Of InfiniBand ports, without the bit of membership; nothing: the first of a port.
+  std::optional<std::uint16_t> partition_key{};
 };
 
 // Names of the node's devices, sorted. The kernel shows them to every container, also to one that

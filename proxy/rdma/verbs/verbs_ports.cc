@@ -1,5 +1,7 @@
 #include "rdma/verbs/verbs_ports.h"
 
+#include <endian.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -48,6 +50,30 @@ Mac mac_from_node_guid(const ibv_context& context) {
   return mac_from_eui64(bytes).value_or(Mac{});
 }
 
+// Where the table cannot be read to its end, it has what was read.
+std::vector<std::uint16_t> read_partitions(ibv_context& context, std::uint8_t number,
+                                           std::uint16_t size) {
+  std::vector<std::uint16_t> table;
+  for (std::uint16_t i = 0; i < size; ++i) {
+    __be16 key = 0;
+    if (ibv_query_pkey(&context, number, i, &key) != 0) break;
+    table.push_back(be16toh(key));
+  }
+  return table;
+}
+
+void choose_partition(ibv_context& context, const ibv_port_attr& attributes, VerbsPort& port) {
+  port.partition_index = 0;
+  if (!port.infiniband || !port.partition_key) return;
+  const std::vector<std::uint16_t> table =
+      read_partitions(context, port.port.number.value, attributes.pkey_tbl_len);
+  const std::optional<std::uint16_t> index = partition_index(table, *port.partition_key);
+  if (index)
+    port.partition_index = *index;
+  else if (port.port.fault == PortFault::kNone)
+    port.port.fault = PortFault::kNoPartition;
+}
+
 }  // namespace
 
 Result<void> read_port(ibv_context& context, std::uint8_t number, VerbsPort& port) {
@@ -67,6 +93,7 @@ Result<void> read_port(ibv_context& context, std::uint8_t number, VerbsPort& por
   port.source = chosen ? chosen->source : GidSource::kTable;
   port.port.fault =
       judge_port(attributes.link_layer, table.size(), port.gids.size(), chosen.has_value());
+  choose_partition(context, attributes, port);
   if (port.port.fault == PortFault::kLinkLayer) {
     port.gids.clear();
     port.port.gid = Gid{};

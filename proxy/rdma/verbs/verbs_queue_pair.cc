@@ -59,7 +59,7 @@ Result<void> VerbsQueuePair::open(MemlockAccount& memlock, const QueuePairOption
       kLongMessagesMax * kMessageBytesMax + short_slots * kShortSlotBytes, BufferUse::kMessages));
   ibv_qp_attr attributes{};
   attributes.qp_state = IBV_QPS_INIT;
-  attributes.pkey_index = 0;
+  attributes.pkey_index = port_.partition_index;
   attributes.port_num = options.port.value;
   attributes.qp_access_flags = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;
   constexpr int kMask = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS;

@@ -28,6 +28,8 @@ struct VerbsPort {
   GidPolicy policy{};
   std::vector<Gid> named{};              // addresses of the node, as it told us
   GidSource source = GidSource::kTable;  // of port.gid
+  std::optional<std::uint16_t> partition_key{};
+  std::uint16_t partition_index = 0;  // of the key, in the port's table
 };
 
 class VerbsQueuePair final : public QueuePair {

@@ -33,6 +33,7 @@ std::optional<EventMeaning> meaning_of(ibv_event_type type) {
       return EventMeaning{Kind::kPortDown, EventSubject::kPort};
     case IBV_EVENT_GID_CHANGE:
     case IBV_EVENT_LID_CHANGE:
+    case IBV_EVENT_PKEY_CHANGE:
       return EventMeaning{Kind::kGidChange, EventSubject::kPort};
     case IBV_EVENT_SRQ_LIMIT_REACHED:
       return EventMeaning{Kind::kReceiveLimit, EventSubject::kReceiveQueue};
@@ -52,7 +53,6 @@ std::optional<EventMeaning> meaning_of(ibv_event_type type) {
     case IBV_EVENT_SQ_DRAINED:
     case IBV_EVENT_PATH_MIG:
     case IBV_EVENT_PATH_MIG_ERR:
-    case IBV_EVENT_PKEY_CHANGE:
     case IBV_EVENT_SM_CHANGE:
     case IBV_EVENT_CLIENT_REREGISTER:
     case IBV_EVENT_WQ_FATAL:

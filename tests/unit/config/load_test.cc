@@ -188,6 +188,7 @@ TEST(Load, KeepsEveryRange) {
       {"smc.gid_index", {"auto", "0", "255"}, {"256", "-1", "first"}},
       {"smc.gid_type", {"auto", "rocev1", "rocev2"}, {"RoCEv2", "ib"}},
       {"smc.trusted_fabric", {"true", "false"}, {"yes", "1", "\"\""}},
+      {"smc.partition_key", {"auto", "0x1", "0x7fff"}, {"0", "0x0", "0x8000", "1", "0x1g"}},
       {"smc.host_name", {"\"\"", "a.b"}, {"\"a b\"", "012345678901234567890123456789012"}},
       {"devices.shm.directory", {"/a"}, {"a", "\"\"", "\"/a b\""}},
       {"devices.shm.broker", {"\"@a\"", "/a", "\"\""}, {"a", "\"@\""}},

@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <cerrno>
+#include <cstdint>
 #include <string>
+#include <vector>
 
 namespace fairlead::rdma::verbs {
 namespace {
@@ -56,6 +58,15 @@ TEST(DeviceJudgement, TellsARefusedTypeFromAShortage) {
   }
   EXPECT_EQ(judge_trial("ibv_create_qp", ENOMEM).code, Errc::kExhausted);
   EXPECT_EQ(judge_trial("ibv_create_qp", EIO).code, Errc::kSystem);
+}
+
+TEST(DeviceJudgement, FindsAPartitionByItsValue) {
+  const std::vector<std::uint16_t> table = {0xffff, 0x0012, 0x8012, 0x0000, 0x0013};
+  EXPECT_EQ(partition_index(table, 0x7fff), 0);
+  EXPECT_EQ(partition_index(table, 0x12), 2);  // as a full member
+  EXPECT_EQ(partition_index(table, 0x13), 4);
+  EXPECT_FALSE(partition_index(table, 0x14));
+  EXPECT_FALSE(partition_index({}, 0x7fff));
 }
 
 TEST(DeviceJudgement, TellsWhyAPortCannotBeUsed) {

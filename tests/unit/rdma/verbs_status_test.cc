@@ -37,6 +37,7 @@ TEST(VerbsStatus, MapsEventsToTheirSubjects) {
   EXPECT_EQ(kind(IBV_EVENT_PORT_ACTIVE), AsyncEvent::Kind::kPortUp);
   EXPECT_EQ(kind(IBV_EVENT_PORT_ERR), AsyncEvent::Kind::kPortDown);
   EXPECT_EQ(kind(IBV_EVENT_GID_CHANGE), AsyncEvent::Kind::kGidChange);
+  EXPECT_EQ(kind(IBV_EVENT_PKEY_CHANGE), AsyncEvent::Kind::kGidChange);
   EXPECT_EQ(kind(IBV_EVENT_SRQ_LIMIT_REACHED), AsyncEvent::Kind::kReceiveLimit);
   EXPECT_EQ(kind(IBV_EVENT_QP_ACCESS_ERR), AsyncEvent::Kind::kQueuePairFatal);
   EXPECT_EQ(kind(IBV_EVENT_QP_LAST_WQE_REACHED), AsyncEvent::Kind::kQueuePairFatal);
