@@ -76,27 +76,28 @@ class SlowClients(threading.Thread):
             client.close()
 
 
-def slowest(probe):
-    """Duration of the slowest of PROBES calls, in seconds."""
+def slowest(probe, interval):
+    """Duration of the slowest of PROBES calls, in seconds. They begin at least `interval` seconds apart."""
     times = []
     for _ in range(PROBES):
         begin = time.monotonic()
         probe()
         times.append(time.monotonic() - begin)
+        time.sleep(max(0, interval - times[-1]))
     return max(times)
 
 
-def assert_probes_are_answered(test, address, probe, first, source="127.0.0.1"):
-    """`probe` sends a request to the server at `address` and checks the answer. The duration is checked
-    on the optimised build only. The best of several rounds counts, because other programs may use the
-    processors."""
+def assert_probes_are_answered(test, address, probe, first, source="127.0.0.1", interval=0):
+    """`probe` sends a request to the server at `address` and checks the answer, at most once in `interval` seconds: a
+    server may limit the rate of each source. The duration is checked on the optimised build only. The best of several
+    rounds counts, because other programs may use the processors."""
     for _ in range(ROUNDS_MAX):
-        control = slowest(probe)
+        control = slowest(probe, interval)
         with SlowClients(address, first, source) as crowd:
-            taken = slowest(probe)
+            taken = slowest(probe, interval)
             # The crowd goes on until it has tried often enough, and so do the probes.
             while crowd.attempts < ATTEMPTS:
-                taken = max(taken, slowest(probe))
+                taken = max(taken, slowest(probe, interval))
         print(f"slowest of {PROBES} probes: {taken * 1000:.1f} ms beside {CROWD} slow clients "
               f"({crowd.attempts} attempts), {control * 1000:.1f} ms without")
         limit = max(PROBE_SECONDS_MAX, 4 * control)
