@@ -18,7 +18,7 @@ using json::text_of;
 
 // A network configuration with the result of a long chain has some ten kilobytes.
 inline constexpr std::size_t kJsonBytesMax = 1 << 20;
-// Deeper nesting is nobody's configuration.
+// No configuration nests deeper.
 inline constexpr std::size_t kJsonDepthMax = 32;
 
 // As json::parse(), with these limits.

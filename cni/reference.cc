@@ -11,7 +11,9 @@ namespace fairlead::cni {
 namespace {
 
 constexpr std::array kCodes = {
-    CodeInfo{Code::kVersion, "The configuration's cniVersion is none of ours, or lacks the verb."},
+    CodeInfo{
+        Code::kVersion,
+        "The plugin does not support the cniVersion of the configuration, or it lacks the verb."},
     CodeInfo{Code::kEnvironment, "A CNI_ variable is missing or not allowed."},
     CodeInfo{Code::kInput, "Standard input could not be read."},
     CodeInfo{Code::kDecode, "Standard input is not JSON, or not an object."},

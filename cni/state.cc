@@ -149,7 +149,7 @@ std::optional<AttachmentState> ContainerState::load(const std::string& ifname) c
 
 Outcome<void> ContainerState::store(const AttachmentState& state) const {
   const std::string path = state_path(path_, state.attachment.ifname);
-  // A blank stands in no interface's name, so this is nobody's state.
+  // No interface's name has a blank, so no state has this name.
   const std::string fresh = path_ + "/ new";
   const auto written = replace_file(path, fresh, to_json_text(state), 0600);
   if (!written) return failed(path, written.error().system);

@@ -44,7 +44,7 @@ bool has_container(const Json& spec, const char* list, std::string_view name) {
   });
 }
 
-// A port of the pod that is one of ours, or 0.
+// A port of the pod that the sidecar needs, or 0.
 std::int64_t taken_port(const Json& spec, std::uint16_t admin_port) {
   const std::int64_t ours[] = {kubernetes::kOutboundPort, kubernetes::kInboundPort, admin_port};
   for (const char* list : {"containers", "initContainers"})

@@ -239,7 +239,7 @@ def set_stage(arguments):
         try:
             return Demo(arguments, Pods)
         except Unavailable as error:
-            say(f"No pods can be had here ({error}): a simpler show follows.\n")
+            say(f"No pods can be created here ({error}). A simpler demonstration follows.\n")
     return Demo(arguments, Loopback)
 
 

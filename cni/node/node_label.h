@@ -14,7 +14,7 @@ namespace fairlead::cni::node {
 std::string label_patch(bool ready, const std::vector<Pnet>& pnets,
                         const std::vector<std::string>& present);
 
-// Gives them to the node, and takes off whatever else it has of ours. Errors are sentences. Blocks
+// Gives them to the node, and takes off every other label of Fairlead. Errors are sentences. Blocks
 // for two calls at most.
 tl::expected<void, std::string> set_node_labels(const event::ApiServer& server,
                                                 const std::string& node, bool ready,

@@ -20,7 +20,7 @@ struct ProbeAnswers {
 
 class Probes {
  public:
-  // `listen` is an address and a port. kConfig when it is not, kState when it cannot be had.
+  // `listen` is an address and a port. kConfig when it is not, kState when it cannot be bound.
   static Outcome<std::unique_ptr<Probes>> start(const std::string& listen, ProbeAnswers answers);
   ~Probes();
 

@@ -1,5 +1,5 @@
-// Has every node left, by way of the DaemonSets of fairlead-node: each is told to run its pods anew
-// with FAIRLEAD_LEAVE, and a pod of it is ready when its node is left. What a Job of the chart does
+// Makes every node leave, through the DaemonSets of fairlead-node: each runs its pods again with
+// FAIRLEAD_LEAVE, and a pod of it is ready when its node has left. A Job of the chart does this
 // before the chart's objects are deleted.
 // Source: Kubernetes API reference, DaemonSet v1 apps; "Update API Objects in Place Using kubectl
 // patch", section on strategic merge patches.

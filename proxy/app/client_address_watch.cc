@@ -99,7 +99,7 @@ void ClientAddressWatch::listen() {
 void ClientAddressWatch::accept() {
   FileDescriptor connection(
       ::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-  // For want of a descriptor. The listener would stay readable for ever; the node side tries again.
+  // No descriptor is free. The listener would stay readable; the node side tries again.
   if (!connection && errno != EAGAIN && errno != EINTR && errno != ECONNABORTED) listener_.reset();
   // Only root gives descriptors: what another process passes could be anything.
   if (connection && is_root(connection.get())) node_ = std::move(connection);

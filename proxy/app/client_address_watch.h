@@ -19,7 +19,7 @@
 namespace fairlead {
 
 inline constexpr Duration kClientAddressProbeInterval = std::chrono::seconds(5);
-// Maps of one life of a sidecar: a pod gets another one only when its programs are attached anew.
+// Maps of one life of a sidecar: a pod gets another one only when its programs are attached again.
 inline constexpr std::size_t kClientAddressMapsMax = 8;
 
 // A thread that listens and probes for as long as it lives.

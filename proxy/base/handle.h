@@ -11,7 +11,7 @@
 namespace fairlead {
 
 // Prints the call that failed to stderr: a destroy that fails means something still refers to the
-// object, which is a bug of ours, but not worth more than the line.
+// object. This is a bug in Fairlead, but not a reason to abort.
 void report_failed_destroy(const char* what, int rc) noexcept;
 
 template <auto Destroy>

@@ -7,7 +7,7 @@
 
 namespace fairlead::kubernetes {
 
-// Every annotation and label of ours is "fairlead.io/" and a name.
+// Every annotation and label of Fairlead is "fairlead.io/" and a name.
 inline constexpr std::string_view kAnnotationPrefix = "fairlead.io/";
 inline constexpr std::string_view kInjectKey =
     "fairlead.io/inject";  // on pods; label of namespaces

@@ -106,7 +106,7 @@ static __always_inline enum verdict look_up_ipv4(__u32 peer, __u32 peer_port, st
   return verdict;
 }
 
-/* Null for sockets that no proxy of ours connects to. */
+/* Null for sockets that no Fairlead proxy connects to. */
 static __always_inline struct bpf_sock* tcp_socket(struct bpf_sock_addr* ctx) {
   if (ctx->type != SOCK_STREAM || ctx->protocol != IPPROTO_TCP) return 0;
   if (netns_cookie != 0 && bpf_get_netns_cookie(ctx) != netns_cookie) return 0;

@@ -55,7 +55,7 @@ Result<std::uint32_t> find_client_address_map(const std::string& cgroup);
 // see the cgroup. Errors: kNotFound when it is gone with its cgroup, or is another map.
 Result<FileDescriptor> open_client_address_map(std::uint32_t id);
 
-// A cgroup that is gone, or has no program of ours, is no error. What the application asks for
+// A cgroup that is gone, or has no such program, is no error. What the application asks for
 // later is the address of the proxy's socket.
 Result<void> detach_client_address(const std::string& cgroup);
 

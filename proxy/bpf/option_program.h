@@ -55,7 +55,7 @@ Result<void> attach_lasting(const std::string& cgroup, uid_t uid);
 Result<bool> is_attached(const std::string& cgroup);
 
 // Sockets that are already connecting or listening keep the option. A cgroup that is gone, or has
-// no program of ours, is no error.
+// no such program, is no error.
 Result<void> detach_lasting(const std::string& cgroup);
 
 }  // namespace fairlead::bpf

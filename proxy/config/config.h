@@ -242,7 +242,7 @@ struct Limits {
   // limits.handshakes_per_peer: those of them that we begin with one address, 1 to 65536; beyond it
   // new connections stand in line. Default 16.
   unsigned handshakes_per_peer = 16;
-  // limits.dial_timeout: for a TCP connect of ours, 10ms to 5m. Default 5s.
+  // limits.dial_timeout: for a TCP connect of the proxy, 10ms to 5m. Default 5s.
   Duration dial_timeout = std::chrono::seconds(5);
 
   friend bool operator==(const Limits&, const Limits&) = default;

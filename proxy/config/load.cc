@@ -28,7 +28,7 @@ ConfigError file_error(const std::string& path, const std::string& what, int err
 tl::expected<std::string, ConfigError> read_file(const std::string& path) {
   if (path.empty() || path.find('\0') != std::string::npos)
     return tl::unexpected(ConfigError{path, 0, 0, "", "the name of the file is empty or broken"});
-  // Without O_NONBLOCK a FIFO would hold us here for ever.
+  // Without O_NONBLOCK, opening a FIFO would never return.
   const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (!file) return tl::unexpected(file_error(path, "cannot be opened", errno));
   struct stat status {};

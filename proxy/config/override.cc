@@ -11,8 +11,8 @@ namespace {
 constexpr std::string_view kPrefix = "FAIRLEAD_";
 constexpr std::string_view kPnetVariable = "SMC_PNET_ID";
 
-// A slip is worth a warning only where it is close to one of ours; the rest belongs to somebody
-// else, like the variables that Kubernetes makes of every Service
+// A misspelt name is worth a warning only where it is close to a known one. Others belong to other
+// programs, like the variables that Kubernetes makes of every Service
 // ("FAIRLEAD_INJECTOR_SERVICE_HOST").
 constexpr std::size_t kSlipLettersMax = 2;
 

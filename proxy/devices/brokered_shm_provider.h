@@ -14,7 +14,7 @@
 namespace fairlead {
 
 inline constexpr Duration kBrokerLookInterval = std::chrono::seconds(1);
-// At the start it is waited for a broker that is there, so that the first connection finds a
+// At the start the worker waits for a broker that is there, so that the first connection finds a
 // device. The broker looks every 100 ms; what all workers wait for together is bounded.
 inline constexpr Duration kWelcomeWaitMax = std::chrono::milliseconds(400);
 

@@ -21,7 +21,7 @@ class DeviceFactory {
   explicit DeviceFactory(const config::Config& config)
       : config_(config), memlock_(rdma::verbs::memlock_limit_bytes()) {}
 
-  // Before the worker runs. A fact when shared memory was wanted and is not to be had; what is the
+  // Before the worker runs. A fact when shared memory was wanted and is not available; what is the
   // matter with RNICs, or with the broker, is told by the worker (DeviceRow), because it may
   // change.
   std::optional<admin::Fact> give_to(relay::Worker& worker);

@@ -114,10 +114,9 @@ AccessAnswer explain_access(std::string_view access) {
              "runtime; restart the pod",
              kMeant}},
       Known{"granted",
-            {R::kRnicNotGiven, "the node gave an RNIC, but none is to be seen here", kMeant}},
+            {R::kRnicNotGiven, "the node gave an RNIC, but the container shows none", kMeant}},
       Known{"already_granted",
-            {R::kRnicNotGiven, "the container has a device node, but no RNIC is to be seen here",
-             kMeant}},
+            {R::kRnicNotGiven, "the container has a device node, but shows no RNIC", kMeant}},
   };
   for (const Known& known : kKnown)
     if (known.access == access) return known.answer;

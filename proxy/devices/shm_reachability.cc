@@ -3,7 +3,7 @@
 namespace fairlead {
 namespace {
 
-// Locally administered, so that it is nobody's.
+// Locally administered, so no vendor has it.
 constexpr std::array<std::uint8_t, 3> kOui = {0xfa, 0x1e, 0xad};
 // Links of a group are added over other ports; the first contact is made over the first.
 constexpr PortNumber kFirstPort{1};

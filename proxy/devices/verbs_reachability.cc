@@ -21,7 +21,7 @@ std::optional<Gid> VerbsReachability::client_gid(const wire::Proposal& proposal)
   return proposal.v2->gid;
 }
 
-// Whether a port of ours fits is for choose_port() to say.
+// Whether a local port fits is the task of choose_port().
 bool VerbsReachability::server_reachable(const Gid& gid) const {
   return !gid.is_zero() && !rdma::shm::parse_gid(gid);
 }

@@ -1,9 +1,9 @@
 // One libevent base, owned by one thread. It waits for descriptors and for an absolute deadline;
 // timers are the caller's (timer_queue.h), so that they can run under another clock.
 //
-// What the loop itself waits for is a timerfd, armed anew only for an earlier time, never a timeout
-// of epoll_wait(2): the kernel sets and clears that at every sleep, and when it is near, the
-// processor's own timer with it. A timer that fires early costs one turn of the loop.
+// What the loop itself waits for is a timerfd, armed again only for an earlier time, never a
+// timeout of epoll_wait(2): the kernel sets and clears that at every sleep, and when it is near,
+// the processor's own timer with it. A timer that fires early costs one turn of the loop.
 #pragma once
 
 #include <chrono>

@@ -157,7 +157,7 @@ void TcpStream::take_events(short what) {
 }
 
 void TcpStream::look_again() noexcept {
-  // What is readable will be read, and its end met, or this look asked for anew.
+  // What is readable will be read, and its end found, or another look asked for.
   if (readable_ || pending_error_ != 0) return;
   pollfd now{socket_.get(), POLLIN, 0};
   if (::poll(&now, 1, 0) != 1) return;

@@ -1,4 +1,4 @@
-// Values of metrics on their way to Prometheus' text format, made anew for each scrape.
+// Values of metrics on their way to Prometheus' text format, made again for each scrape.
 #pragma once
 
 #include <cstddef>

@@ -162,7 +162,7 @@ struct AsyncEvent {
   QpNumber queue_pair;  // kQueuePairFatal
 };
 
-// Where the queue pair of the peer is to be found; all of it came in CLC or LLC messages.
+// The address of the peer's queue pair; all of it came in CLC or LLC messages.
 struct PeerEndpoint {
   Gid gid;
   Mac mac;

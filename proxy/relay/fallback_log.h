@@ -16,7 +16,7 @@
 namespace fairlead::relay {
 
 inline constexpr Duration kCollapse = std::chrono::seconds(10);
-// Peers remembered for collapsing; beyond it the table starts anew.
+// Peers remembered for collapsing; beyond it the table starts from empty.
 inline constexpr std::size_t kRememberedPairsMax = 1024;
 // Lines of one kind in kCollapse, for all peers: a stranger may come from many addresses.
 inline constexpr unsigned kFallbackLines = 100;

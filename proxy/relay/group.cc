@@ -147,7 +147,7 @@ Result<void> Group::prepare_sending(SmcRelay& relay, const PeerElement& element,
     relay.buffers.peer_ring = ring;
   }
   const auto staging_bytes = static_cast<std::uint32_t>(relay.buffers.staging_bytes.size());
-  // Where memory is addressable the peer is one of ours, which repeats everything.
+  // Where memory is addressable the peer is Fairlead, which repeats everything.
   const bool reserved = several_links() && staging_bytes != 0;
   relay.connection.set_peer(peer_token, found, staging_bytes,
                             reserved ? smc::kSwitchReserveBytes : 0);

@@ -77,7 +77,7 @@ inline constexpr unsigned kRingShareHeld = 4;
 // them cannot use up all memory with one group.
 inline constexpr unsigned kQuarantinedMax = 32;
 // How long a terminated group waits for its last words to be taken and the peer's to come. A peer
-// whose last message finds no queue pair repeats it for ever on some devices.
+// whose last message finds no queue pair repeats it without end on some devices.
 inline constexpr Duration kClosingWait = std::chrono::seconds(2);
 // How often writes from a send ring are looked at that are on their way long after its connections.
 inline constexpr Duration kSlabRecheck = std::chrono::seconds(1);

@@ -1,5 +1,5 @@
-// The ports at which links of a group may begin, on all devices of the worker, and what is to be
-// done when one comes or goes.
+// The ports at which links of a group may begin, on all devices of the worker, and the reaction to
+// one that comes or goes.
 
 #include <algorithm>
 

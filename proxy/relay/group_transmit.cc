@@ -82,7 +82,7 @@ bool Group::transmit(SmcRelay& relay, SendBatch& batch) {
     lane.records.push(
         {send.id, relay.connection.local_token(), transmit->sequence, transmit->staged_until});
   shared_.stats->cdc_sent.add();
-  // What the session waited for may have been this word of ours, and no event of the peer follows.
+  // The session may have waited for this message alone, and no event of the peer follows.
   const bool over = relay.connection.finished() || transmit->cdc.state.aborted;
   if (over && on_connection_news) on_connection_news(relay);
   return true;

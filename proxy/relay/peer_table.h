@@ -3,7 +3,7 @@
 // The id is a claim. So a server also tells clients apart by the address of their TCP connection:
 // nobody joins, fills or delays the group of a client at another address.
 // The GID may be that of any link of the group: a peer speaks from the port that is up. Which
-// device of ours a group began on does not matter, because a link may be on any.
+// local device a group began on does not matter, because a link may be on any.
 #pragma once
 
 #include <compare>

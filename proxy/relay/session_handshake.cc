@@ -62,7 +62,7 @@ void Session::run_handshake(TimePoint now) {
   }
 }
 
-// False when the session has ended, or when what is to be written must wait for room.
+// False when the session has ended, or when the output must wait for room.
 bool Session::write_handshake() {
   smc::Handshake& handshake = *setup_->handshake;
   while (!handshake.output_empty()) {

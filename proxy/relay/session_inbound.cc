@@ -94,7 +94,7 @@ void Session::handle_proposal(TimePoint now) {
     return decline(FallbackReason::kIpsec, false, now);
   }
   if (setup_->slot == nullptr) {
-    note("no device of ours reaches the client: it is on another node, or sees another directory");
+    note("no local device reaches the client: it is on another node, or sees another directory");
     return decline(worker_.no_device_reason(), false, now);
   }
   // Without a release the number is fixed.

@@ -128,7 +128,7 @@ void Session::net_connected(TimePoint now) {
 // The stream is spoilt, but no byte of the application has been lost: a new one, plain TCP from the
 // start, carries them.
 void Session::redial_plain(FallbackReason reason, const char* detail, TimePoint now) {
-  note("the handshake failed; connecting anew without SMC");
+  note("the handshake failed; connecting again without SMC");
   setup_->outcome = {Side::kLocal, reason, 0, false, detail};
   setup_->plain_reason = reason;
   setup_->handshake.reset();

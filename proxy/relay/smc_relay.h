@@ -31,7 +31,7 @@ struct PeerElement {
 
 // Where the bytes of one connection live.
 struct SmcBuffers {
-  smc::ElementId element;                 // of ours
+  smc::ElementId element;                 // of this side
   std::span<std::byte> local;             // its memory
   std::span<std::byte> remote;            // the peer's element, where addressable
   std::optional<smc::ElementId> staging;  // the send ring otherwise
@@ -70,7 +70,7 @@ class SmcRelay {
   // An event has told of the application's stream.
   void app_changed() { app_changed_ = true; }
 
-  // When pump() is to be called again although nothing has happened.
+  // When the owner calls pump() again although nothing has happened.
   std::optional<TimePoint> next_deadline() const;
 
   smc::Connection connection;

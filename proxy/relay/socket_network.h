@@ -1,5 +1,5 @@
-// The network as it is: kernel sockets on a libevent loop, and the SMC option by an eBPF program of
-// ours or of somebody else.
+// The network as it is: kernel sockets on a libevent loop, and the SMC option by an own eBPF
+// program or another one.
 #pragma once
 
 #include <optional>
@@ -61,8 +61,8 @@ class SocketNetwork final : public Network {
   Result<void> use_client_address_map(int map_fd, unsigned worker, unsigned workers,
                                       std::uint64_t seed);
 
-  // For a listener of ours, before listen(2): where other hosts connect, and where applications
-  // beside us do.
+  // For a listener of the proxy, before listen(2): where other hosts connect, and where
+  // applications of the pod do.
   Result<void> prepare_peer_listener(int fd) const;
   void prepare_application_listener(int fd) const;
 

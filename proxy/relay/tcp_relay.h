@@ -100,7 +100,7 @@ class TcpRelay {
   // kEnded when both directions are. kReset when one stream was reset and the other one has what
   // came from it before, as far as it takes it; never kRefused.
   HalfRelay::Step pump(TimePoint now);
-  // When pump() is to be called again although nothing has happened.
+  // When the owner calls pump() again although nothing has happened.
   std::optional<TimePoint> next_deadline() const { return last_words_.next_deadline(); }
 
  private:

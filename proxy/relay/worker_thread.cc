@@ -115,7 +115,7 @@ void WorkerThread::accepted(const config::Listener& listener,
     return worker_->accept(listener.direction, destination->address, std::move(stream),
                            Arrival::kRedirected);
   }
-  // Dialling our own listener would go round for ever.
+  // Dialling the own listener would never end.
   stats_->refused_of(RefusedFor::kRedirect).add();
   stream->reset_on_close();
   lines_.write(LogLevel::kWarn, "relay.worker", "refused", network_.now(), [&](LogEvent& line) {

@@ -48,8 +48,8 @@ class WorkerThread {
   // thread.
   bool post(std::function<void(Worker&)> task);
   // A program of somebody else's writes the SMC option from now on, or does no more. It answers for
-  // sockets only that it saw being made, so the listeners for peers are opened anew. False when the
-  // mailbox is full. Any thread.
+  // sockets only that it saw being made, so the listeners for peers are opened again. False when
+  // the mailbox is full. Any thread.
   bool set_external_option(bool attached);
   // Another map of client addresses, which stays open as long as we run; none: applications do not
   // see them for now. False when the mailbox is full. Any thread.

@@ -13,7 +13,7 @@
 // `staging_bytes`; poll_transmit() says which RDMA WRITEs move them, and handle_transmit_done()
 // frees them.
 //
-// When its link dies, handle_link_switched() begins anew on another one: a failover validation,
+// When its link fails, handle_link_switched() starts again on another one: a failover validation,
 // then one message with the state of everything, behind the writes whose completion was not seen.
 // That message also repeats a consumer update or an end that was lost, which Linux does not.
 //
@@ -46,7 +46,7 @@ inline constexpr Duration kValidationWait = std::chrono::seconds(2);
 
 // Of a peer's element, where links can be lost: never used but after a switch, a byte each. Linux
 // does not repeat a consumer update that died with a link, and says it again only when its
-// application takes something new: a sender that had filled the element would wait for ever.
+// application takes something new: a sender that had filled the element would never go on.
 inline constexpr std::uint32_t kSwitchReserveBytes = 64;
 
 // A consumer update is due only when more than this is unconfirmed, or a tenth of the element.
@@ -215,7 +215,7 @@ class Connection {
   bool tx_urgent_due_ = false;          // it is still to be announced
   bool tx_urgent_told_ = false;         // it was announced, perhaps over a link that died
   bool validation_due_ = false;
-  bool repeat_due_ = false;  // everything is to be said again
+  bool repeat_due_ = false;  // the whole state must be sent again
   bool tx_ended_ = false;
 
   // From the peer. confirmed <= consumed <= produced <= confirmed + size.

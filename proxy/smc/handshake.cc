@@ -151,7 +151,7 @@ void Handshake::decline(FallbackReason reason, bool out_of_sync) {
   message.peer_id = own_;
   message.reason = fallback_info(reason).wire_code;
   queue(message);
-  // From the Confirm on, either side may find that the link cannot be had.
+  // From the Confirm on, either side may find that the link does not work.
   peer_may_have_declined_ = state_ == State::kAwaitingLink ||
                             (role_ == Role::kServer && expected_ == wire::ClcType::kConfirm);
   outcome_ = {Side::kLocal, reason, 0, out_of_sync, ""};

@@ -49,7 +49,7 @@ inline constexpr std::size_t kGroupEventsMax = 16;
 inline constexpr Duration kConfirmLinkRepeat = std::chrono::seconds(1);
 inline constexpr Duration kAddedLinkWait = std::chrono::seconds(5);
 // A peer that has not answered may have been busy, and a Linux client that has been asked twice for
-// its CONFIRM_LINK passes over the first ADD_LINK: so often in a row, it is asked again.
+// its CONFIRM_LINK passes over the first ADD_LINK: this many times in a row, it is asked again.
 inline constexpr Duration kAddLinkRetryWait = std::chrono::seconds(10);
 inline constexpr unsigned kAddLinkRetriesMax = 3;
 // A peer whose links are changing asks for CONFIRM_RKEY again. Linux asks for it also where its
@@ -77,7 +77,7 @@ class LinkGroup {
   bool usable() const { return state_ == State::kUsable; }
   bool terminated() const { return state_ == State::kTerminated; }
   // Terminated, and the peer has nothing more to say: only now may its queue pairs lose theirs
-  // without losing a word. False for ever if the peer has gone; the owner's patience has a limit.
+  // without losing a message. Stays false if the peer has gone; the owner's wait has a limit.
   bool peer_parted() const { return peer_parted_; }
   unsigned links_max() const { return links_max_; }
   GroupType type() const;
@@ -90,7 +90,7 @@ class LinkGroup {
   bool active(LinkIndex index) const {
     return links_[index] && links_[index]->state() == LinkState::kActive;
   }
-  // The link shares a port of ours or of the peer's with an older one; it goes when a better comes.
+  // The link shares a local or a peer's port with an older one; it goes when a better one comes.
   bool redundant(LinkIndex index) const;
   // The peer is asked to let the link go, which cannot be taken back, or will be.
   bool leaving(LinkIndex index) const {
@@ -106,7 +106,7 @@ class LinkGroup {
   void handle_llc(LinkIndex link, const wire::LlcMessage& message, TimePoint now);
   void handle_received(LinkIndex link, TimePoint now);
   void handle_link_down(LinkIndex link, TimePoint now, const char* why);
-  // Other ports of ours than before can carry links. `gids`: those of all that can.
+  // Other local ports than before can carry links. `gids`: those of all that can.
   void handle_ports_changed(std::span<const Gid> gids, TimePoint now);
   void handle_deadline(TimePoint now);
   std::optional<TimePoint> next_deadline() const;
@@ -254,7 +254,7 @@ class LinkGroup {
   unsigned connection_count_ = 0;
   std::optional<TimePoint> idle_since_;
   std::optional<TimePoint> confirm_repeat_;
-  LinkIndex confirm_on_ = 0;  // what is to be repeated
+  LinkIndex confirm_on_ = 0;  // the link of the message that is repeated
 
   Flow flow_ = Flow::kNone;
   std::optional<TimePoint> flow_deadline_;

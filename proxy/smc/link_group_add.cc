@@ -143,7 +143,7 @@ void LinkGroup::link_prepared(LinkIndex link, const LinkOffer& offer, TimePoint 
 void LinkGroup::link_unavailable(LinkIndex link, TimePoint now) {
   if (!adding(AddStep::kPreparing) || link != flow_link_) return;
   refuse_wish();
-  add_failed("no port of ours for another link", now);
+  add_failed("no local port for another link", now);
 }
 
 bool LinkGroup::acceptable(const wire::AddLink& request) const {

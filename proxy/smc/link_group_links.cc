@@ -123,8 +123,8 @@ void LinkGroup::take_down(LinkIndex link) {
   const bool of_link = flow_ == Flow::kAddLink || flow_ == Flow::kDeleteLink;
   if (of_link && link == flow_link_) return end_flow();
   if (link != flow_carrier_ || !to) return;
-  // The answer went down with the link. Keys are told or taken back anew, and a peer that may have
-  // heard what was to be deleted is asked again; a new link has to be begun anew.
+  // The answer was lost with the link. Keys are told or taken back again, and a peer that may have
+  // received the DELETE_LINK is asked again. A new link has to start from the beginning.
   if (flow_ == Flow::kDeleteLink) delete_wanted_[flow_link_] = delete_reason_;
   if (flow_ == Flow::kAddLink && links_[flow_link_] &&
       links_[flow_link_]->state() == LinkState::kActivating) {

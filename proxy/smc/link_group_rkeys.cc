@@ -131,7 +131,7 @@ void LinkGroup::take(LinkIndex link, const wire::ConfirmRkey& message, TimePoint
   wire::ConfirmRkey answer = message;
   answer.kind = wire::LlcKind::kResponse;
   answer.refused = answer.retry = false;
-  // One that is known by another link already is told anew when links have come since.
+  // One that is known by another link already is told again when links have come since.
   std::optional<RmbRow> row;
   for (const wire::RkeyOnLink& other : message.others.view())
     if (const auto named = find_number(other.link); named && !row)

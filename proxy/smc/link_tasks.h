@@ -20,7 +20,7 @@ enum class GroupType : std::uint8_t {
   kNone,             // no link is active
   kSingle,           // one link: a failure ends all connections
   kSymmetric,        // two or more, without a port in common
-  kAsymmetricLocal,  // … that share a port of ours
+  kAsymmetricLocal,  // … that share a local port
   kAsymmetricPeer,   // … that share a port of the peer's
 };
 
@@ -40,14 +40,14 @@ constexpr std::string_view to_string(GroupType type) {
   return "?";
 }
 
-// A queue pair of ours for a new link.
+// A local queue pair for a new link.
 struct LinkOffer {
   LinkIdentity local;
   PacketSeq first_psn;
   Mtu mtu = Mtu::k1024;
 };
 
-// Where it is to be connected to.
+// The peer's end of it.
 struct LinkPeer {
   LinkIdentity identity;
   PacketSeq first_psn;

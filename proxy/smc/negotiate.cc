@@ -45,7 +45,7 @@ Judgement<Terms> judge_proposal(const wire::Proposal& proposal, const LocalOffer
   using R = FallbackReason;
   const bool v1_offered = offers_smcr(proposal.v1_path);
   const bool v2_offered = proposal.version >= 2 && offers_smcr(proposal.v2_path) && proposal.v2;
-  // Version 1 needs RoCEv1 or InfiniBand ports, which no device of ours has.
+  // Version 1 needs RoCEv1 or InfiniBand ports, which no device has.
   if (!v2_offered) return tl::unexpected(v1_offered ? R::kNoRdmaDevice : R::kPeerNoSmc);
   const wire::ProposalV2& v2 = *proposal.v2;
   if (v2.ueids.count == 0) return tl::unexpected(R::kPeerNoUeid);

@@ -1,5 +1,5 @@
-// Big-endian output: a cursor over a span that is large enough. Running out of room is a bug of
-// ours and asserts; every encoder's output buffer is sized for its largest message.
+// Big-endian output: a cursor over a span that is large enough. Running out of room is an own
+// bug and asserts; every encoder's output buffer is sized for its largest message.
 #pragma once
 
 #include <array>

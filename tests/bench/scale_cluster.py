@@ -88,7 +88,7 @@ class Cluster:
             if to_redis:
                 output, complaint = self.redis(port, 1, 10)
             else:
-                # Two messages: more would touch the pages whose growth is to be seen.
+                # Two messages: more would touch the pages whose growth is measured.
                 output, complaint = self.load(port, "idle", 1, 0.01)
             if output and self.groups(admin):
                 break

@@ -1,5 +1,5 @@
 // Waits for the descriptors of a device with epoll(7), as the event loop does: level for level,
-// edge for edge, so that descriptors which are never read do not wake us for ever.
+// edge for edge, so that descriptors which are never read do not wake the loop without end.
 #pragma once
 
 #include <sys/epoll.h>

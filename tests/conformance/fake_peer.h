@@ -81,7 +81,7 @@ class FakePeer {
     control_out().tail = ++control_tail;
     ring_bell();
   }
-  // Gives the device memory of ours, of any kind.
+  // Gives the device memory of the test, of any kind.
   bool grant(std::uint64_t number, int fd) {
     return broker::send(socket.get(),
                         {.kind = Record::Kind::kGranted,

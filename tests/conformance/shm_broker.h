@@ -40,7 +40,7 @@ class BrokerThread {
   BrokerThread& operator=(const BrokerThread&) = delete;
 
   const std::string& name() const { return name_; }
-  // Grants are swallowed, as by a broker that is slow for ever.
+  // Grants are swallowed, as by a broker that never answers.
   std::atomic<bool> swallow_grants{false};
   std::atomic<bool> no_blanks{false};
   std::atomic<bool> swallow_connects{false};  // as when an answer is lost

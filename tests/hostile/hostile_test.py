@@ -3,7 +3,7 @@ pair of pods talks over SMC-R while two hostile pods of the same uid (attacker.p
 attack the node agent, the pair's sidecars, and what one uid shares on a node. Blocks of seeds alternate with
 controls of the same length, in which two harmless programs use the processors as much as the attackers do.
 
-Asserted for all seeds together: no connection of the pair fails, no process of ours aborts, the pair stays on
+Asserted for all seeds together: no connection of the pair fails, no process of Fairlead aborts, the pair stays on
 SMC-R, its longest gap is at most GAP_RATIO_MAX times that of the control, and afterwards descriptors, mappings and
 memory of our processes are what they were.
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Speeds in the lab, side by side in one run: direct TCP, the kernel's SMC-R, a pair of HAProxy, a pair
-of ours, and what the device itself does.
+of Fairlead proxies, and what the device itself does.
 
     tests/lab/bench.py [--reps N] [--secs S] [--mtus 4096,1024]     what `make lab-bench` runs
 

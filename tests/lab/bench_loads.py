@@ -93,7 +93,7 @@ class Routes:
         return self.HAPROXY_PORTS["a"]
 
     def fairlead(self, settings):
-        """The same of ours, with default settings but for these."""
+        """The same of Fairlead, with default settings but for these."""
         options = {"log": {"level": "info"}, **settings}
         self.ours, entries = [], []
         for to in self.TCP_PORTS:

@@ -33,7 +33,7 @@ def die_with_parent():
 
 
 class Process:
-    """What runs in a guest: a program, or a function of ours (tests/lab/guest)."""
+    """What runs in a guest: a program, or a Python function (tests/lab/guest)."""
 
     def __init__(self, node, number, what):
         self.node, self.number, self.what = node, number, what
@@ -256,7 +256,7 @@ class Node:
                           if process.running}
 
     def has_died(self):
-        """Whether its kernel has panicked since the last call; it boots anew by itself then."""
+        """Whether its kernel has panicked since the last call; it boots again by itself then."""
         before, self.panics = self.panics, self.console.read_text(errors="replace").count("Kernel panic")
         return self.panics > before
 

@@ -87,7 +87,7 @@ def first_contact(stage, role):
 
 @both
 def three_hundred_connections(stage, role):
-    """300 connections at once: a second group, then all closed, memory taken back, and the groups used anew"""
+    """300 connections at once: a second group, then all closed, memory taken back, and the groups used again"""
     # A kernel server makes its handshakes one at a time and gives each 6 s: our proxy, asked for all at
     # once, lines them up. A kernel client has to line up its own.
     way = Way(stage, role, {"smc": {"handshake_timeout": "60s", "option_program": "external"},

@@ -137,7 +137,7 @@ class Load:
 
     def cut(self, node):
         """What an RNIC of that node may be lost in: the load, or where the kernel is at the other end,
-        rest. It asks its RNIC for seven retries, which Soft-RoCE takes for retrying for ever, and a
+        rest. It asks its RNIC for seven retries, which Soft-RoCE takes for retrying without end, and a
         message to an RNIC that has gone then keeps the kernel from doing anything about it."""
         at_kernels_peer = self.pair.kernel and node is self.stage.a
         return self.at_rest() if at_kernels_peer else contextlib.nullcontext()
@@ -212,7 +212,7 @@ def both_rnics(stage, role):
     """both RNICs of a side are lost: applications are reset, new connections are TCP; back, they are SMC-R"""
     for loser in (stage.b, stage.a):
         # A kernel that serves moves the connection before it gives the group up, and says so over a link that has
-        # gone as well. Soft-RoCE repeats that for ever, and the kernel resets nobody before it has been taken: it
+        # gone as well. Soft-RoCE repeats that without end, and the kernel resets nobody before it has been taken: it
         # hangs in smc_cdc_wait_pend_tx_wr(), so its own test of the link must not come in time. For half a minute
         # after that it adds no link to other groups either, so this is played last.
         kernel_hangs = role == "client" and loser is stage.a

@@ -39,7 +39,7 @@ def capture(stage, name):
 
 @scenario
 def dissected(stage):
-    """tshark finds every CLC and CDC message of ours well-formed, and the lengths are right"""
+    """tshark finds every CLC and CDC message of Fairlead well-formed, and the lengths are right"""
     with capture(stage, "dissected") as path:
         for role in ("client", "server"):
             way = Way(stage, role)

@@ -34,7 +34,7 @@ struct Script {
 struct EndReport {
   std::uint64_t sent = 0, received = 0;
   bool accepted = false;  // dialled or accepted at all
-  bool finished = false;  // all bytes ended by a FIN of ours
+  bool finished = false;  // all bytes ended by a FIN of this side
   bool rude = false;      // has reset, or closed with the peer's bytes on the way
   bool saw_fin = false;
   int saw_error = 0;

@@ -105,7 +105,7 @@ void CdcChecks::check(const SimQueuePair& sender, std::span<const std::byte> mes
   const auto [at, first] = last_.try_emplace({sender.id(), cdc->token.value}, *cdc);
   if (first) return;
   wire::CdcMessage& last = at->second;
-  // Tokens are used again, and then everything begins anew.
+  // Tokens are used again, and then everything begins from zero.
   if (cdc->sequence != 1) {
     if (static_cast<std::uint16_t>(last.sequence + 1) != cdc->sequence)
       world_.fail("CDC %u follows %u", cdc->sequence, last.sequence);

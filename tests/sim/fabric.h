@@ -39,7 +39,7 @@ class Pace {
 };
 
 // Registered memory as the network sees it. Outlives the buffer: who has been given a view of it
-// writes into pages that are nobody's any more.
+// writes into pages that no buffer has any more.
 class Memory {
  public:
   explicit Memory(std::size_t size_bytes);

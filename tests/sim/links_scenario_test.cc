@@ -1,5 +1,5 @@
-// Link groups of several links: what happens at a port or a queue pair is nobody's business but the
-// group's. Each test under many seeds or with its event at many moments.
+// Link groups of several links: what happens at a port or a queue pair concerns the group
+// alone. Each test under many seeds or with its event at many moments.
 #include "sim/scenario.h"
 
 namespace fairlead::sim {

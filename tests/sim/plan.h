@@ -35,7 +35,7 @@ struct Fault {
     // for that moment for a while.
     kSpareQueuePairDies,
     kSparePortDown,
-    kKill,       // started anew after `lasting`
+    kKill,       // started again after `lasting`
     kTerminate,  // the same, in good order; `grace` is the deadline of the drain
     kDrain,
     kCut,           // a TCP connection between pods is reset

@@ -89,7 +89,7 @@ class SimQueuePair final : public rdma::QueuePair {
   // `first` is the status of the oldest request that was not acknowledged; the rest is flushed.
   void break_down(rdma::CompletionStatus first, bool report);
 
-  bool moving = false;  // the fabric has a packet of ours on its way
+  bool moving = false;  // the fabric has a packet of this side on its way
   std::uint64_t wake_when_connected = 0;
 
  private:

@@ -31,7 +31,7 @@ class Suite:
     known = ()
 
     def prepare(self):
-        """Gets what the suite needs; raises Missing with the reason where it cannot be had."""
+        """Gets what the suite needs; raises Missing with the reason where it is not available."""
 
     def units(self):
         """The names of all units."""

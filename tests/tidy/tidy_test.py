@@ -158,11 +158,6 @@ class Checks(unittest.TestCase):
             self.assertEqual(bool(found), finding is not None)
             self.assertIn(finding or "", found[0][2] if found else "")
             self.assertIn("does not exist", gone[0][2])
-        for listed, finding in ((1, None), (0, "0 allowed")):
-            tree = {"docs/a.md": "a" + "new\n", language.LIST: f"{listed} docs/a.md\n"}
-            found = list(language.check_phrases(tree))
-            self.assertEqual(bool(found), finding is not None)
-            self.assertIn(finding or "", found[0][2] if found else "")
 
     def test_everything_documented_can_happen(self):
         peers = "".join(f"peers(R::{name}), " for name in raisers.PEERS_ONLY)

@@ -53,7 +53,7 @@ class AccessDelivery {
  private:
   void run();
   std::optional<Delivery> take_due();
-  // False when it is to be tried again.
+  // False when the caller tries it again later.
   bool deliver(Delivery& delivery);
   bool deliver_late(Delivery& delivery);
 

@@ -14,7 +14,7 @@
 namespace fairlead::event {
 namespace {
 
-// Below this share of connections_max that wait for their request, nobody's rate is limited.
+// Below this share of connections_max that wait for their request, no rate is limited.
 constexpr std::size_t kPressureShare = 4;
 
 // Connections that make room at once when descriptors are used up, and how long that takes. Many

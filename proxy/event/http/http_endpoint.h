@@ -1,4 +1,4 @@
-// Where an HTTP server of ours listens, or where a client finds it, in one spelling for both:
+// Where an HTTP server of Fairlead listens, or where a client finds it, in one spelling for both:
 //   127.0.0.1:4590   [::1]:4590      TCP
 //   unix:/run/fairlead/admin.sock    a socket in the file system; an absolute path alone will do
 //   @fairlead-admin                  a socket in the abstract name space of the network namespace

@@ -3,7 +3,7 @@
 // path.
 //
 // Every response closes its connection, so that a connection is one request: its time limit is then
-// the limit of the whole exchange, and a client that sends a byte a second cannot stay for ever.
+// the limit of the whole exchange, and a client that sends a byte a second cannot stay.
 //
 // The server always accepts. TCP and UNIX sockets have a table of connections each, so that clients
 // of one kind cannot displace those of the other. In a full table a newcomer displaces the oldest

@@ -1,4 +1,4 @@
-// The API server of the cluster that we run in, for the few calls that programs of ours make to it.
+// The API server of the cluster that we run in, for the few calls that Fairlead makes to it.
 // Source: Kubernetes, "Accessing the Kubernetes API from a Pod", section "Directly accessing the
 // REST API".
 #pragma once

@@ -1,4 +1,4 @@
-// Events of the core group, with which programs of ours tell about an object of the cluster.
+// Events of the core group, by which Fairlead reports on an object of the cluster.
 // Source: Kubernetes API reference, Event v1.
 #pragma once
 

@@ -1,4 +1,4 @@
-// An HTTPS client for the few calls that a program of ours makes to an API server: one connection
+// An HTTPS client for the few calls that Fairlead makes to an API server: one connection
 // and one request at a time, the caller's thread waits. The peer is verified against the given CA.
 #pragma once
 

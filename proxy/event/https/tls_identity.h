@@ -23,7 +23,7 @@ class TlsIdentity {
   bool is_loaded() const { return context_ != nullptr; }
 
   // For HttpServer::create(); *this must outlive the server. REQUIRES: load() has succeeded before
-  // the server listens; where there is no stream of ours, libevent makes one without TLS.
+  // the server listens; where there is no such stream, libevent makes one without TLS.
   HttpStreamMaker stream_maker();
 
  private:

@@ -15,8 +15,8 @@ namespace fairlead::event {
 
 struct OriginalDestination {
   SocketAddress address;
-  // False when nobody led the connection here: it was made to the listener itself. Dialling
-  // `address` would come back to us, for ever.
+  // False when no redirect led the connection here: it was made to the listener itself. Dialling
+  // `address` would lead back to the listener.
   bool redirected = false;
 
   friend bool operator==(const OriginalDestination&, const OriginalDestination&) = default;

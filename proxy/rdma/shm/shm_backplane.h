@@ -63,7 +63,7 @@ class Backplane {
   // The memory of a new buffer, and of one that is destroyed.
   Result<Blank> take_buffer() { return channels_.connector().take_buffer(); }
   void discard_buffer(Mapping memory, const BufferId& buffer);
-  // Tells the peer of the channel of a buffer of ours and lets it have the memory.
+  // Tells the peer of the channel about a local buffer and gives it the memory.
   void announce(Channel& channel, const ControlMessage& announcement);
   void send(Channel& channel, const ControlMessage& message);
   void note_posted(Channel& channel);

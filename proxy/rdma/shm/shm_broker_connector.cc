@@ -122,7 +122,7 @@ void BrokerConnector::accept_broker() {
   for (int i = 0; i < kBacklog; ++i) {
     FileDescriptor link(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!link && (errno == EMFILE || errno == ENFILE)) {
-      // Else the listener stays readable for ever.
+      // Otherwise the listener stays readable.
       spare_.reset();
       link.reset(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
       const bool taken = static_cast<bool>(link);
@@ -281,7 +281,7 @@ void BrokerConnector::ask(const Request& request) {
     if (pushed.error().code != Errc::kWouldBlock)
       return lose(State::kDown, "the broker speaks otherwise");
   }
-  // A broker that is that far behind connects anew, and knows of none of our buffers then.
+  // A broker that is that far behind connects again, and knows none of the device's buffers then.
   if (waiting_.size() >= kRequestsWaitingMax)
     return lose(State::kDown, "the broker does not keep up");
   waiting_.push_back(request);

@@ -83,7 +83,7 @@ class BrokerConnector final : public Connector {
   PeerId self_;
   std::uint32_t broker_uid_;
   FdWatcher* watcher_ = nullptr;
-  // A listener that cannot be emptied is not watched: it would wake us for ever.
+  // A listener that cannot be emptied is not watched: it would wake the loop without end.
   std::optional<TimePoint> deaf_since_;
   FileDescriptor listener_;
   FileDescriptor spare_;  // given up for a moment when descriptors are used up

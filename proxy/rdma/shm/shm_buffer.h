@@ -45,7 +45,7 @@ class ShmDomain final : public ProtectionDomain {
 
   DomainId id() const { return id_; }
   Backplane& backplane() const { return *backplane_; }
-  // A queue pair of ours is connected over `channel`, or ceases to be. The first announces our
+  // A local queue pair is connected over `channel`, or no longer is. The first one announces the
   // buffers.
   void join(Channel& channel);
   void leave(Channel& channel);

@@ -61,10 +61,10 @@ class Connector {
   // False when request_channel() would be in vain. Costs a system call at most.
   virtual bool may_reach(PeerId peer) const = 0;
 
-  // Errors: kExhausted when there is none to be had.
+  // Errors: kExhausted when there is none.
   virtual Result<Blank> take_buffer() = 0;
-  // The peer gets the memory of a buffer of ours. To be called before the peer is told of the
-  // buffer. Errors: kPeerGone when it will not get it.
+  // The peer gets the memory of a local buffer. Call it before the peer is told of the buffer.
+  // Errors: kPeerGone when it will not get it.
   virtual Result<void> grant(const BufferId& buffer, PeerId peer) = 0;
   virtual void free_buffer(const BufferId& buffer) = 0;
   // False for memory of a peer that cannot come any more: who would bring it has gone.

@@ -18,7 +18,7 @@ namespace fairlead::rdma::shm {
 
 class DirectoryConnector final : public Connector {
  public:
-  // Connections of other devices to ours, and of ours to others.
+  // Connections of other devices to this one, and of this one to others.
   static constexpr std::size_t kInletsMax = 1024;
   static constexpr std::size_t kOutletsMax = 1024;
 
@@ -66,7 +66,7 @@ class DirectoryConnector final : public Connector {
   std::uint64_t instance_;
   std::uint64_t buffers_made_ = 0;
   FdWatcher* watcher_ = nullptr;
-  // A listener that cannot be emptied is not watched: it would wake us for ever.
+  // A listener that cannot be emptied is not watched: it would wake the loop without end.
   std::optional<TimePoint> deaf_since_;
   std::unordered_map<int, FileDescriptor> inlets_;
   std::unordered_map<PeerId, FileDescriptor> outlets_;

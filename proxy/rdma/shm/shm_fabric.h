@@ -45,8 +45,8 @@ class Fabric {
   bool may_reach(PeerId peer) const;
 
   // A waiting connection. kWouldBlock when there is none; kPermission when it was one of another
-  // user, and kExhausted when descriptors are used up: then it was taken and closed, lest the
-  // listener stays readable for ever. After any other error it may be readable still.
+  // user, and kExhausted when descriptors are used up: then it was taken and closed, so that
+  // the listener does not stay readable. After any other error it may be readable still.
   Result<FileDescriptor> accept();
 
  private:

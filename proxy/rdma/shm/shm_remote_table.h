@@ -38,8 +38,8 @@ class RemoteTable {
   std::size_t queue_pair_count() const { return queue_pairs_.size(); }
   MapBudget& budget() const { return *budget_; }
 
-  // False for a buffer of a domain without queue pair, which is to be ignored. Errors: kMalformed,
-  // kExhausted at a limit.
+  // False for a buffer of a domain without queue pair, which the caller ignores. Errors:
+  // kMalformed, kExhausted at a limit.
   Result<bool> check_buffer(const ControlMessage& announcement) const;
   // REQUIRES: check_buffer() said true. Errors: kMalformed when the memory is smaller than that.
   Result<void> add_buffer(const ControlMessage& announcement, CountedMapping memory);
@@ -49,7 +49,7 @@ class RemoteTable {
   // Where [address, address + length) of that buffer is mapped; nullptr when the key or the range
   // is not granted to queue pairs of `domain`.
   std::byte* find(DomainId domain, RemoteKey key, RemoteAddress address, std::size_t length_bytes);
-  // The same, for a view that queue pair `holder` of ours keeps until forget_views().
+  // The same, for a view that the local queue pair `holder` keeps until forget_views().
   std::byte* find_view(DomainId domain, RemoteKey key, RemoteAddress address,
                        std::size_t length_bytes, QpNumber holder);
 

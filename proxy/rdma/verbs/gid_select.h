@@ -25,7 +25,7 @@ struct GidEntry {
 
 bool is_link_local(const Gid& gid);  // fe80::/10
 
-// How much an entry is to be preferred; less is better, nothing is unusable. A Linux kernel speaks
+// The rank of an entry: less is better, nothing is unusable. A Linux kernel speaks
 // SMC-R version 2 from IPv4-mapped RoCEv2 GIDs only, so these come first; then IPv6, then what
 // reaches no farther than the own segment.
 std::optional<unsigned> gid_rank(const GidEntry& entry);

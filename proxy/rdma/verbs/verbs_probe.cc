@@ -86,7 +86,7 @@ bool receive_queue_crosses_domains(Device& device, const Port& port) {
   if (!device.set_watcher(&waiter)) return false;
   const Result<bool> crosses = send_across(device, port, waiter);
   (void)device.set_watcher(nullptr);
-  // What is left of the failed queue pairs is nobody's concern.
+  // Completions of the failed queue pairs have no further use.
   Completion completion;
   while (device.poll({&completion, 1}) != 0) {
   }

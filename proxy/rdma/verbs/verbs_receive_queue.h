@@ -23,7 +23,7 @@ class VerbsReceiveQueue final : public SharedReceiveQueue {
   Result<void> arm_limit(std::uint32_t count) override;
 
   ibv_srq* get() const { return queue_.get(); }
-  // A request of ours has completed.
+  // A posted request has completed.
   void note_taken() { --posted_; }
 
  private:

@@ -2,7 +2,7 @@
 
 One JSON object a line, both ways. From the host:
   {"id": 7, "op": "exec", "argv": [...], ...}      run a program; its output is kept, or goes to a log
-  {"id": 7, "op": "call", "function": "traffic.echo", "arguments": {...}, ...}    call Python of ours
+  {"id": 7, "op": "call", "function": "traffic.echo", "arguments": {...}, ...}    call a Python function of the guest folder
   {"id": 7, "op": "signal", "signal": 15}          to the process, or with "group" to all it started
 Both of the former take "netns" (a name), "uid", "cgroup" (a path below the hierarchy), "environment".
 To the host: {"hello": …} when the port opens, then for each id any number of {"id", "event": …} and at

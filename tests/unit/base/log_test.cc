@@ -175,7 +175,7 @@ TEST_F(LogToPipe, TheEndOfTheProcessDoesNotWaitForAReader) {
   EXPECT_FALSE(log_flush(kShortWait));
 }
 
-// The child has the thread of the log only if it begins anew.
+// The child has the thread of the log only if it begins from main().
 void start_child_afresh() { GTEST_FLAG_SET(death_test_style, "threadsafe"); }
 
 [[noreturn]] void fail_with(bool reader) {

@@ -195,7 +195,7 @@ TEST(GeneratedDocs, AreWhatTheCodeSays) {
     std::ostringstream committed;
     committed << std::ifstream(path).rdbuf();
     EXPECT_EQ(run_with({"docs", page}).out, committed.str())
-        << "make " << path << " anew: fairleadctl docs " << page << " >docs/" << page << ".md";
+        << "regenerate " << path << ": fairleadctl docs " << page << " >docs/" << page << ".md";
   }
 }
 

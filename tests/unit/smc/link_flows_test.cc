@@ -1,5 +1,6 @@
-// Goal: links come and go as the reference says, between two groups of ours. Method: link_hosts.h.
-// This file is long because every way in which a link comes or goes has its case here.
+// Goal: links come and go as the reference says, between two of Fairlead's groups. Method:
+// link_hosts.h. This file is long because every way in which a link comes or goes has its case
+// here.
 #include "unit/smc/link_hosts.h"
 
 namespace fairlead::smc {

@@ -1,5 +1,5 @@
 // Goal: a peer that breaks the rules of link control harms its own group at most. Method: messages
-// that no peer of ours would send, into groups that are otherwise well (link_hosts.h).
+// that no correct peer sends, into groups that are otherwise healthy (link_hosts.h).
 #include "unit/smc/link_hosts.h"
 
 namespace fairlead::smc {
