@@ -36,8 +36,9 @@ def sock_diag(stage, role):
     one = wait_until(arrived, "all bytes by the kernel's cursor")
     expect_equal(one["mode"], "smcr", "mode of the kernel's socket")
     expect_equal(one["token"], row["peer_token"], "token of the kernel's socket")
+    # Half of buffers.size: the other half is the send ring.
     expect_equal((one["peer_element_bytes"], one["element_bytes"]),
-                 (64 * KIB, row["peer_rmb_bytes"]), "elements by the kernel's account")
+                 (32 * KIB, row["peer_rmb_bytes"]), "elements by the kernel's account")
     expect(one[f"{of_client}_producer"]["count"] >= COUNT, f"cursors of the client's end: {one}")
     client.stop()
     way.proxy.wait_idle()
