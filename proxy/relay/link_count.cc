@@ -10,6 +10,13 @@ namespace {
 
 constexpr std::uint8_t kLinksUsual = 2;  // where ports allow it and smc.max_links is not set
 
+// A group keeps its number of links for life, so a port that is down now counts too: it gives the
+// group its second link when it comes up.
+bool may_carry_links(const rdma::Port& port) {
+  const bool down = port.state != rdma::PortState::kActive;
+  return usable(port) || (down && port.fault == rdma::PortFault::kNone);
+}
+
 }  // namespace
 
 std::uint8_t links_from(Worker& worker, const DeviceSlot& slot, const rdma::Port& port) {
@@ -18,7 +25,8 @@ std::uint8_t links_from(Worker& worker, const DeviceSlot& slot, const rdma::Port
   std::size_t ports = 0;
   for (const std::unique_ptr<DeviceSlot>& other : worker.slots())
     for (const rdma::Port& candidate : other->device().ports())
-      if (usable(candidate) && alike(slot.reachability(), port, other->reachability(), candidate))
+      if (may_carry_links(candidate) &&
+          alike(slot.reachability(), port, other->reachability(), candidate))
         ++ports;
   return static_cast<std::uint8_t>(std::clamp<std::size_t>(ports, 1, kLinksUsual));
 }

@@ -11,7 +11,7 @@ class DeviceSlot;
 class Worker;
 
 // Of a group whose first link begins at that port: smc.max_links if it is set, else two if another
-// usable port leads to the same peers, else one.
+// port leads to the same peers, be it up or down, else one.
 std::uint8_t links_from(Worker& worker, const DeviceSlot& slot, const rdma::Port& port);
 
 // What a Proposal offers: the most of any port.

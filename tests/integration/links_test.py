@@ -90,6 +90,20 @@ class Links(LoadedPair):
         self.stop_load()
         self.assert_smcr()
 
+    def test_a_port_that_was_down_at_first_contact_is_used_when_it_comes_up(self):
+        server = peers.Server(peers.echo)
+        self.addCleanup(server.close)
+        self.start_pair(server.address)
+        for proxy in self.proxies:
+            take_port(proxy, 2, "down")
+        with peers.connect(self.entry) as sock:
+            sock.sendall(b"?")
+            self.assertEqual(peers.receive_exactly(sock, 1), b"?")
+            for proxy in self.proxies:
+                take_port(proxy, 2, "up")
+            wait_symmetric(self.outbound, self.inbound)
+        self.assert_smcr()
+
     def test_large_data_is_whole_when_ports_flap(self):
         self.start_loaded_pair()
         count = amount(300_000_000)
