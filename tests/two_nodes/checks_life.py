@@ -58,8 +58,9 @@ def node_reboots(stage):
     stage.shop.wait_pods()
 
     def answers():  # its pods have other addresses now, and the API server has the old ones for a while
-        client, server = stage.far()
-        return stage.shop.ping(client, server.address) and (client, server)
+        server = stage.shop.pods("redis").get("node-2")
+        client = stage.shop.pod("web", "node-1")
+        return server and stage.shop.ping(client, server.address) and (client, server)
     with stage.explained(stage.nodes[1]):
         client, server = wait_until(answers, "the server on the node that booted", 120)
         stage.shop.expect_path(client, server.address, BETWEEN)
