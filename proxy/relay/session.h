@@ -169,7 +169,7 @@ class Session final : public event::StreamHandler {
   }
   bool write_handshake();
   bool read_handshake(TimePoint now);
-  void name_own_obstacle(smc::Handshake::Outcome& outcome) const;
+  void name_own_obstacle(smc::Handshake::Outcome& outcome);
   void handshake_declined(TimePoint now);
   void handshake_failed(TimePoint now);
   void serve_stranger(smc::Handshake::Outcome outcome, TimePoint now);

@@ -143,18 +143,19 @@ void Session::fail_forming_group(TimePoint now) {
   smc_->group->handle_link_failure(smc_->link, "the first contact failed", now);
 }
 
-// A device of the node was offered, because no other leads to the peer. On another node the peer
-// can only say that no device reaches us; the cause is here.
-void Session::name_own_obstacle(smc::Handshake::Outcome& outcome) const {
-  const DeviceSlot* const offered = setup_->slot;
-  if (!outbound() || outcome.reason != FallbackReason::kNoRdmaDevice || offered == nullptr ||
-      offered->reachability().leaves_node())
-    return;
-  const FallbackReason own = worker_.no_device_reason();
+// The peer can only say that no device reaches this proxy. The cause is here where the Proposal
+// named no RNIC: the path is encrypted, or no RNIC works.
+void Session::name_own_obstacle(smc::Handshake::Outcome& outcome) {
+  if (outcome.reason != FallbackReason::kNoRdmaDevice) return;
+  FallbackReason own = FallbackReason::kNoRdmaDevice;
+  if (setup_->withheld)
+    own = FallbackReason::kIpsec;
+  else if (outbound() && setup_->slot != nullptr && !setup_->slot->reachability().leaves_node())
+    own = worker_.no_device_reason();
   if (own == FallbackReason::kNoRdmaDevice) return;
+  note("no RNIC was offered to the peer");
   outcome.side = Side::kLocal;
   outcome.reason = own;
-  outcome.detail = "the peer is not reached over devices of the node";
 }
 
 // Both sides know that the stream is TCP from here on.
@@ -163,12 +164,6 @@ void Session::handshake_declined(TimePoint now) {
   if (outcome.side == Side::kPeer) {
     note("the peer declined");
     if (outcome.out_of_sync && smc_) forget_named_link(now);
-    // The peer saw no RNIC that leads there, because the Proposal named none.
-    if (setup_->withheld && outcome.reason == FallbackReason::kNoRdmaDevice) {
-      note("RNICs were not offered: the path to the peer is encrypted");
-      outcome.side = Side::kLocal;
-      outcome.reason = FallbackReason::kIpsec;
-    }
   }
   // Still to do when the peer declined, or the handshake gave up by itself: then the peer may yet
   // write to our element.
