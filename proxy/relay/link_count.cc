@@ -14,7 +14,7 @@ constexpr std::uint8_t kLinksUsual = 2;  // where ports allow it and smc.max_lin
 // group its second link when it comes up.
 bool may_carry_links(const rdma::Port& port) {
   const bool down = port.state != rdma::PortState::kActive;
-  return usable(port) || (down && port.fault == rdma::PortFault::kNone);
+  return port.fault == rdma::PortFault::kNone && (down || !port.gid.is_zero());
 }
 
 }  // namespace
