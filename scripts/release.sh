@@ -18,6 +18,7 @@ cd "$(dirname "$0")/.."
 architectures=amd64,arm64
 programs=
 while [[ ${1:-} == --* ]]; do
+  [[ -n ${2:-} ]] || { echo "release: $1 lacks its value" >&2; exit 64; }
   case $1 in
     --arch) architectures=$2 ;;
     --programs) programs=$2 ;;
@@ -52,6 +53,10 @@ if [[ -n $(git status --porcelain --untracked-files=no 2>/dev/null) ]]; then
 fi
 
 work=$folder.work
+if [[ -e $folder && ! -f $folder/SHA256SUMS && -n $(ls -A "$folder" 2>/dev/null || echo file) ]]; then
+  echo "release: $folder is neither empty nor an earlier release; name another folder" >&2
+  exit 64
+fi
 rm -rf "$folder" "$work"
 mkdir -p "$folder" "$work"
 log=$work/log

@@ -79,11 +79,18 @@ class Release(unittest.TestCase):
         self.assertTrue((self.folders[0] / "NOTES.md").read_text().startswith(f"# Fairlead {VERSION}\n\n"))
 
     def test_wrong_words_are_refused_by_name(self):
+        mine = self.folders[0].parent / "mine"
+        mine.mkdir()
+        (mine / "data").write_text("of somebody\n")
         for words, message in ((("--arch", "riscv64"), 'unknown architecture "riscv64"'),
-                               (("--archs", "amd64"), 'unknown option "--archs"')):
+                               (("--arch",), "--arch lacks its value"),
+                               (("--archs", "amd64"), 'unknown option "--archs"'),
+                               ((mine,), "neither empty nor an earlier release"),
+                               ((mine / "data",), "neither empty nor an earlier release")):
             done = release(*words)
             self.assertEqual(done.returncode, 64)
             self.assertIn(message, done.stderr)
+        self.assertEqual((mine / "data").read_text(), "of somebody\n")
 
 
 if __name__ == "__main__":
