@@ -12,8 +12,7 @@
 namespace fairlead::config {
 namespace {
 
-constexpr std::size_t kDirectoryCharsMax =
-    80;  // a name of Fairlead's socket must still fit behind it
+constexpr std::size_t kDirectoryCharsMax = 80;  // the name of a socket must still fit behind it
 
 constexpr bool is_alphanumeric(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');

@@ -168,7 +168,8 @@ void RnicProvider::look(relay::Worker& worker) {
 
 void RnicProvider::leave_others_devices(std::vector<std::string>& names) const {
   if (!config_.devices.verbs.names.empty()) return;
-  const auto others = std::partition(names.begin(), names.end(), rdma::verbs::has_device_node);
+  const auto others =
+      std::stable_partition(names.begin(), names.end(), rdma::verbs::has_device_node);
   // Where nothing else says why there is no RNIC, they do.
   if (others != names.begin() || !view_.handed.access.empty()) names.erase(others, names.end());
 }
