@@ -30,31 +30,32 @@ def told(stage, paths):
         note("")
 
 
+def expect_declined(role, proxy, counts):
+    """By the proxy, for that reason; `role` is the kernel's."""
+    proxy.expect_fallback("encrypted_path", "local")
+    expect_no_smcr(counts)
+    expect_equal(counts["reasons"], {(role, DECLINED_BY_PEER): 1}, "reasons of the kernel")
+
+
 @scenario
 def encrypted_path_as_client(stage):
     """the path to a kernel server is encrypted: we decline for that reason instead of a Proposal"""
     with told(stage, f"{stage.b.address}/32"):
-        proxy, counts = to_kernel(stage)
-    proxy.expect_fallback("encrypted_path", "local")
-    expect_no_smcr(counts)
-    expect_equal(counts["reasons"], {("server", DECLINED_BY_PEER): 1}, "reasons of the kernel")
+        expect_declined("server", *to_kernel(stage))
 
 
 @scenario
 def encrypted_path_as_server(stage):
     """the path to a kernel client is encrypted: we decline its Proposal for that reason"""
     with told(stage, "all"):
-        proxy, counts = from_kernel(stage)
-    proxy.expect_fallback("encrypted_path", "local")
-    expect_no_smcr(counts)
-    expect_equal(counts["reasons"], {("client", DECLINED_BY_PEER): 1}, "reasons of the kernel")
+        expect_declined("client", *from_kernel(stage))
 
 
 @scenario
 def encrypted_path_trusted(stage):
     """the configuration trusts the RDMA network: SMC-R although the path is encrypted"""
     with told(stage, "all"):
-        proxy, counts = to_kernel(stage, {"smc": {"trusted_fabric": True, "option_program": "external"}})
+        proxy, counts = to_kernel(stage, TRUSTED)
     expect_equal(proxy.metrics().fallbacks(), {}, "fallbacks")
     expect_equal(counts["server_v2"], 1, "SMC-R connections of the kernel")
 

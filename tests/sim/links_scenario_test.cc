@@ -39,6 +39,17 @@ class Links : public Scenario {
     fault.lasting = lasting;
     return fault;
   }
+  // A port of each side goes and comes back under six connections.
+  Plan flapping(Plan plan, Pod pod, Duration first) const {
+    plan.fabric.retry_max = milliseconds(200);
+    plan.faults.push_back(spare_port(pod, first, milliseconds(2)));
+    plan.faults.push_back(spare_port(static_cast<Pod>(3 - pod), milliseconds(6), milliseconds(2)));
+    for (int i = 0; i < 6; ++i) {
+      plan.connections.push_back(talk(40000, 40000, microseconds(400 * i)));
+      plan.connections.back().client.pause_max = milliseconds(1);
+    }
+    return plan;
+  }
   static LinkGroupRow group_of(SimProxy& proxy) {
     const auto groups = proxy.worker()->snapshot({}).link_groups;
     EXPECT_EQ(groups.size(), 1u);
@@ -73,16 +84,8 @@ TEST_P(Links, APortThatDiesAndReturnsAtAnyMomentIsNoticedByNobody) {
   for (const unsigned announced : {0U, 1000U})
     for (Pod pod = 1; pod <= 2; ++pod)
       for (int moment = 0; moment < 60; ++moment) {
-        Plan flap = two_ports();
+        Plan flap = flapping(two_ports(), pod, microseconds(1000 + 40 * moment));
         flap.fabric.announced_per_mille = announced;
-        flap.fabric.retry_max = milliseconds(200);
-        flap.faults.push_back(spare_port(pod, microseconds(1000 + 40 * moment), milliseconds(2)));
-        flap.faults.push_back(
-            spare_port(static_cast<Pod>(3 - pod), milliseconds(6), milliseconds(2)));
-        for (int i = 0; i < 6; ++i) {
-          flap.connections.push_back(talk(40000, 40000, microseconds(400 * i)));
-          flap.connections.back().client.pause_max = milliseconds(1);
-        }
         const Outcome outcome = run(flap, 2000U + static_cast<unsigned>(moment));
         for (const Ends& ends : outcome.ends) EXPECT_TRUE(complete(ends));
         EXPECT_EQ(outcome.over_smc, 12u) << "moment " << moment;
@@ -131,16 +134,8 @@ TEST_P(Links, OneOfThreeLinksIsLostAndRegainedAtAnyMoment) {
   std::uint64_t moved = 0;
   for (Pod pod = 1; pod <= 2; ++pod)
     for (int moment = 0; moment < 40; ++moment) {
-      Plan flap = three_links(3, 3);
+      Plan flap = flapping(three_links(3, 3), pod, microseconds(1000 + 60 * moment));
       flap.fabric.announced_per_mille = moment % 2 == 0 ? 0 : 1000;
-      flap.fabric.retry_max = milliseconds(200);
-      flap.faults.push_back(spare_port(pod, microseconds(1000 + 60 * moment), milliseconds(2)));
-      flap.faults.push_back(
-          spare_port(static_cast<Pod>(3 - pod), milliseconds(6), milliseconds(2)));
-      for (int i = 0; i < 6; ++i) {
-        flap.connections.push_back(talk(40000, 40000, microseconds(400 * i)));
-        flap.connections.back().client.pause_max = milliseconds(1);
-      }
       const Outcome outcome = run(flap, 4000U + static_cast<unsigned>(moment));
       for (const Ends& ends : outcome.ends) EXPECT_TRUE(complete(ends));
       EXPECT_EQ(outcome.over_smc, 12u) << "moment " << moment;
