@@ -26,6 +26,7 @@
 #include "base/random_id.h"
 #include "config/dump.h"
 #include "devices/device_factory.h"
+#include "devices/local_subnets.h"
 #include "relay/worker_thread.h"
 #include "wire/eid.h"
 
@@ -60,6 +61,9 @@ relay::WorkerSettings settings_for(const config::Config& config, unsigned index,
   settings.offer.peer_id = random_id<PeerId>();
   for (const std::string& text : config.smc.ueids)
     if (const Result<wire::Eid> ueid = wire::eid_from(text)) settings.offer.ueids.push_back(*ueid);
+  settings.offer.version_1 = config.smc.version != config::SmcVersion::kTwo;
+  settings.offer.version_2 = config.smc.version != config::SmcVersion::kOne;
+  settings.subnets = LocalSubnets();
   settings.offer.max_connections = static_cast<std::uint8_t>(config.smc.max_connections_per_group);
   settings.offer.max_links = smc::kLinksPerGroupMax;  // less where the ports are fewer
   settings.offer.host_name = host_name(config);

@@ -23,6 +23,18 @@ std::string_view to_string(ListenerMode mode) {
   return "";
 }
 
+std::string_view to_string(SmcVersion version) {
+  switch (version) {
+    case SmcVersion::kAuto:
+      return "auto";
+    case SmcVersion::kOne:
+      return "1";
+    case SmcVersion::kTwo:
+      return "2";
+  }
+  return "?";
+}
+
 std::string_view to_string(GidTypeChoice choice) {
   switch (choice) {
     case GidTypeChoice::kAuto:

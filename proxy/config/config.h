@@ -76,6 +76,13 @@ struct Exclusion {
   friend bool operator==(const Exclusion&, const Exclusion&) = default;
 };
 
+// Versions of SMC-R that a proxy speaks.
+enum class SmcVersion : std::uint8_t {
+  kAuto,  // both; version 2 is preferred
+  kOne,
+  kTwo,
+};
+
 // Which GIDs of an RNIC may be used, by their type.
 enum class GidTypeChoice : std::uint8_t { kAuto, kRoceV1, kRoceV2 };
 
@@ -90,6 +97,8 @@ enum class OptionProgram : std::uint8_t {
 struct Smc {
   // smc.enabled: false relays everything as TCP. Default true.
   bool enabled = true;
+  // smc.version: auto, 1 or 2. Default auto.
+  SmcVersion version = SmcVersion::kAuto;
   // smc.ueids: 1 to 8, each 1 to 32 of A-Z 0-9 "." "-", first one alphanumeric, upper-cased, no
   // duplicates. Peers must share one. Default [FAIRLEAD].
   std::vector<std::string> ueids = {"FAIRLEAD"};
@@ -330,6 +339,7 @@ struct Config {
 
 // The spellings of the file.
 std::string_view to_string(ListenerMode mode);
+std::string_view to_string(SmcVersion version);
 std::string_view to_string(GidTypeChoice choice);
 std::string_view to_string(OptionProgram program);
 std::string_view to_string(FallbackPolicy policy);

@@ -31,6 +31,7 @@ constexpr unsigned kRetriesMax = 7;
 constexpr EnumCodec kDirections{std::array{Direction::kOutbound, Direction::kInbound}};
 constexpr EnumCodec kModes{
     std::array{ListenerMode::kStatic, ListenerMode::kRedirect, ListenerMode::kTproxy}};
+constexpr EnumCodec kVersions{std::array{SmcVersion::kAuto, SmcVersion::kOne, SmcVersion::kTwo}};
 constexpr EnumCodec kGidTypes{
     std::array{GidTypeChoice::kAuto, GidTypeChoice::kRoceV1, GidTypeChoice::kRoceV2}};
 constexpr EnumCodec kPrograms{std::array{OptionProgram::kAuto, OptionProgram::kAttach,
@@ -120,6 +121,7 @@ std::optional<Exclusion> exclusion_from(const Node& node, const std::string& key
 std::vector<Key<Config>> smc_keys() {
   return {
       single<Config>("smc.enabled", FAIRLEAD_MEMBER(smc.enabled), BooleanCodec{}),
+      single<Config>("smc.version", FAIRLEAD_MEMBER(smc.version), kVersions),
       list_of<Config>("smc.ueids", FAIRLEAD_MEMBER(smc.ueids), kUeid, {1, kUeidsMax}),
       single<Config>("smc.max_connections_per_group",
                      FAIRLEAD_MEMBER(smc.max_connections_per_group), IntegerCodec{16, 255}),

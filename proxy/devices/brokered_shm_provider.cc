@@ -23,7 +23,7 @@ constexpr const char* kHint =
 rdma::shm::ShmOptions shm_options(const relay::Worker& worker, const config::Config& config) {
   rdma::shm::ShmOptions options;
   options.directory = config.devices.shm.directory;
-  options.peer_id = worker.offer().peer_id;
+  options.peer_id = worker.settings().offer.peer_id;
   options.ports = config.devices.shm.ports;
   options.addressable = config.devices.shm.addressable;
   return options;
@@ -79,7 +79,7 @@ void BrokeredShmProvider::tend(relay::Worker& worker, ShmDevice& device) {
 }
 
 void BrokeredShmProvider::open_connector(relay::Worker& worker) {
-  auto opened = BrokerConnector::open(config_.devices.shm.broker, worker.offer().peer_id);
+  auto opened = BrokerConnector::open(config_.devices.shm.broker, worker.settings().offer.peer_id);
   if (opened)
     connector_ = std::move(*opened);
   else

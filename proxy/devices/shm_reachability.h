@@ -17,7 +17,8 @@ class ShmReachability final : public relay::Reachability {
 
   const char* kind() const override { return "shm"; }
   wire::VendorArea vendor_area() const override;
-  std::optional<Gid> client_gid(const wire::Proposal& proposal) const override;
+  std::optional<Gid> client_gid(const wire::Proposal& proposal,
+                                std::uint8_t version) const override;
   bool server_reachable(const Gid& gid) const override;
   bool alike(const rdma::Port&, const rdma::Port&) const override { return true; }
 

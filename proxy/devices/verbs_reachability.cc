@@ -1,5 +1,7 @@
 #include "devices/verbs_reachability.h"
 
+#include <algorithm>
+
 #include "rdma/shm/shm_fabric.h"
 #include "rdma/verbs/gid_fitness.h"
 
@@ -16,9 +18,17 @@ VerbsReachability::VerbsReachability(const VerbsDevice& device, const NetworkVie
   if (Result<RouteTable> routes = RouteTable::open()) routes_.emplace(std::move(*routes));
 }
 
-std::optional<Gid> VerbsReachability::client_gid(const wire::Proposal& proposal) const {
-  if (!proposal.v2 || !server_reachable(proposal.v2->gid)) return std::nullopt;
-  return proposal.v2->gid;
+std::optional<Gid> VerbsReachability::client_gid(const wire::Proposal& proposal,
+                                                 std::uint8_t version) const {
+  const Gid gid = version == 1 ? proposal.v1_gid : proposal.v2->gid;
+  return server_reachable(gid) ? std::optional(gid) : std::nullopt;
+}
+
+bool VerbsReachability::version_1_gid(const rdma::Port& port) const {
+  const std::span<const GidEntry> gids = device_.gids(port.number);
+  return std::any_of(gids.begin(), gids.end(), [&port](const GidEntry& entry) {
+    return entry.gid == port.gid && entry.type == GidType::kRoceV1;
+  });
 }
 
 // Whether a local port fits is the task of choose_port().
@@ -40,7 +50,10 @@ std::optional<rdma::Port> VerbsReachability::choose_port(std::span<const rdma::P
   int best_fitness = 0;
   for (const rdma::Port& port : ports) {
     if (!relay::usable(port) || !ours(port)) continue;
-    for (const GidEntry& gid : device_.gids(port.number)) {
+    std::span<const GidEntry> gids = device_.gids(port.number);
+    std::vector<GidEntry> of_version_1;
+    if (place.version == 1) gids = of_version_1 = gids_of_version_1(gids, place.peer_gid);
+    for (const GidEntry& gid : gids) {
       const std::optional<int> fitness = gid_fitness(gid, question, surroundings);
       if (!fitness || *fitness <= best_fitness) continue;
       best = port;

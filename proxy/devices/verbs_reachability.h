@@ -32,7 +32,9 @@ class VerbsReachability final : public relay::Reachability {
   const char* kind() const override { return "verbs"; }
   bool leaves_node() const override { return true; }
   wire::VendorArea vendor_area() const override { return {}; }
-  std::optional<Gid> client_gid(const wire::Proposal& proposal) const override;
+  std::optional<Gid> client_gid(const wire::Proposal& proposal,
+                                std::uint8_t version) const override;
+  bool version_1_gid(const rdma::Port& port) const override;
   bool server_reachable(const Gid& gid) const override;
   std::optional<rdma::Port> choose_port(std::span<const rdma::Port> ports,
                                         const relay::Place& place) const override;

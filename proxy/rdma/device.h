@@ -211,7 +211,8 @@ struct QueuePairOptions {
   ProtectionDomain* domain = nullptr;
   SharedReceiveQueue* receive_queue = nullptr;
   PortNumber port{1};
-  Gid gid;  // the port's GID to speak from; zero is Port::gid
+  Gid gid;                      // the port's GID to speak from; zero is Port::gid
+  bool prefer_roce_v1 = false;  // where the port has the GID for RoCEv1 and RoCEv2
   std::uint32_t send_requests = 64;
   // That will be connected to it, where it is known; zero is not known. A device may refuse what
   // others say to the queue pair before connect().

@@ -68,17 +68,22 @@ smc::LinkIdentity Group::identity(smc::LinkIndex link) const {
   return {lane.port.gid, lane.port.mac, lane.queue_pair->number()};
 }
 
-std::optional<smc::LinkIndex> Group::link_to(QpNumber queue_pair, const Gid& gid) const {
+bool Group::at_port(const rdma::PeerEndpoint& peer, const Gid& gid, const Mac& mac) const {
+  return peer.gid == gid && (protocol_.terms().version != 1 || peer.mac == mac);
+}
+
+std::optional<smc::LinkIndex> Group::link_to(QpNumber queue_pair, const Gid& gid,
+                                             const Mac& mac) const {
   for (smc::LinkIndex i = 0; i < smc::kLinksMax; ++i)
     if (lanes_[i].queue_pair && lanes_[i].peer.queue_pair == queue_pair &&
-        lanes_[i].peer.gid == gid)
+        at_port(lanes_[i].peer, gid, mac))
       return i;
   return std::nullopt;
 }
 
-bool Group::leads_to(const Gid& peer) const {
+bool Group::leads_to(const Gid& peer, const Mac& mac) const {
   for (smc::LinkIndex i = 0; i < smc::kLinksMax; ++i)
-    if (protocol_.active(i) && lanes_[i].peer.gid == peer) return true;
+    if (protocol_.active(i) && at_port(lanes_[i].peer, peer, mac)) return true;
   return false;
 }
 

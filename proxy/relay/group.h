@@ -123,10 +123,10 @@ class Group {
   rdma::QueuePair* queue_pair(smc::LinkIndex link) const { return lanes_[link].queue_pair.get(); }
   const rdma::Port& port(smc::LinkIndex link) const { return lanes_[link].port; }
   smc::LinkIdentity identity(smc::LinkIndex link) const;
-  // The link that ends, or has ended, at this queue pair of the peer.
-  std::optional<smc::LinkIndex> link_to(QpNumber queue_pair, const Gid& gid) const;
-  // A link of the group leads to that port of the peer.
-  bool leads_to(const Gid& peer) const;
+  // The link that ends, or has ended, at this queue pair of the peer. The MAC counts in version 1.
+  std::optional<smc::LinkIndex> link_to(QpNumber queue_pair, const Gid& gid, const Mac& mac) const;
+  // A link of the group leads to that port of the peer; likewise.
+  bool leads_to(const Gid& peer, const Mac& mac) const;
   // Under which key the peer reaches a slab of RMBs over a link that has a queue pair.
   smc::RmbKey rmb_key(std::uint16_t slab, smc::LinkIndex link) const;
   BufferSlabs& rmbs() { return *rmbs_; }
@@ -210,6 +210,7 @@ class Group {
   }
 
  private:
+  bool at_port(const rdma::PeerEndpoint& peer, const Gid& gid, const Mac& mac) const;
   struct SendRecord {
     rdma::WorkId id{};
     AlertToken token;

@@ -47,6 +47,7 @@ Result<void> Group::make_lane(smc::LinkIndex link, const Outlet& outlet) {
       &(foothold.own_pool ? *foothold.own_pool : *outlet.device->shared_pool).queue();
   options.port = outlet.port.number;
   options.gid = outlet.port.gid;
+  options.prefer_roce_v1 = protocol_.terms().version == 1;
   options.peer = protocol_.peer();
   rdma::Device& device = *outlet.device->device;
   options.send_requests = std::min(kSendRequestsPerLink, device.capabilities().send_requests_max);

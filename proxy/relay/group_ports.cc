@@ -33,9 +33,9 @@ std::optional<Group::Outlet> Group::outlet_for_link(const smc::LinkPeer& peer) c
     for (const Outlet& outlet : fitting)
       if (!outlet_taken(outlet, may_be_spare)) return outlet;
   if (fitting.empty()) return std::nullopt;
-  const bool crowded =
-      server ? protocol_.active_links() > 1
-             : leads_to(peer.identity.gid) || protocol_.type() == smc::GroupType::kSymmetric;
+  const bool crowded = server ? protocol_.active_links() > 1
+                              : leads_to(peer.identity.gid, peer.identity.mac) ||
+                                    protocol_.type() == smc::GroupType::kSymmetric;
   if (crowded) return std::nullopt;
   return fitting.front();
 }

@@ -65,8 +65,9 @@ LinkGroupRow Group::row(unsigned worker, TimePoint now) const {
   row.type = smc::to_string(protocol_.type());
   row.peer_id = to_string(protocol_.peer());
   row.peer_host = peer_host_;
-  row.version = protocol_.terms().release >= 1 ? "2.1" : "2.0";
-  row.ueid = wire::to_string(protocol_.terms().eid);
+  const smc::Terms& terms = protocol_.terms();
+  row.version = terms.version == 1 ? "1" : terms.release >= 1 ? "2.1" : "2.0";
+  if (terms.version != 1) row.ueid = wire::to_string(terms.eid);
   row.connections = protocol_.connection_count();
   row.connections_max = protocol_.terms().max_connections;
   row.links_max = protocol_.links_max();

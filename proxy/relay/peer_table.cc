@@ -11,6 +11,21 @@ std::size_t groups_per_address_max(smc::GroupRole role, std::size_t memory_bytes
   return std::clamp(memory_bytes / part / kGroupBytes, kGroupsPerAddressMin, kGroupsMax / part);
 }
 
+namespace {
+
+// The first that a group of this peer can have.
+PeerKey lowest(const PeerKey& key) {
+  PeerKey low{key.role, key.peer, Gid{}, {}};
+  low.version = 0;
+  return low;
+}
+
+bool same_protocol(const PeerKey& one, const PeerKey& other) {
+  return one.version == other.version && one.vlan == other.vlan;
+}
+
+}  // namespace
+
 Group& PeerTable::add(const PeerKey& key, const SocketAddress& address,
                       std::unique_ptr<Group> group) {
   SMC_ASSERT(!full(), groups_.size());
@@ -36,9 +51,10 @@ Group* PeerTable::find(const PeerKey& key, Wanted wanted) const {
   for (auto [at, end] = by_peer_.equal_range(key); at != end; ++at)
     if (wanted(*at->second)) return at->second;
   if (key.peer.is_zero()) return nullptr;
-  for (auto at = by_peer_.lower_bound({key.role, key.peer, Gid{}, {}});
+  for (auto at = by_peer_.lower_bound(lowest(key));
        at != by_peer_.end() && at->first.role == key.role && at->first.peer == key.peer; ++at)
-    if (at->first.source == key.source && at->second->leads_to(key.gid) && wanted(*at->second))
+    if (at->first.source == key.source && same_protocol(at->first, key) &&
+        at->second->leads_to(key.gid, key.mac) && wanted(*at->second))
       return at->second;
   return nullptr;
 }
@@ -54,11 +70,11 @@ Group* PeerTable::forming(const PeerKey& key) const {
 }
 
 std::optional<LinkPlace> PeerTable::by_link(const PeerKey& key, QpNumber peer_queue_pair) const {
-  for (auto at = by_peer_.lower_bound({key.role, key.peer, Gid{}, {}});
+  for (auto at = by_peer_.lower_bound(lowest(key));
        at != by_peer_.end() && at->first.role == key.role && at->first.peer == key.peer; ++at) {
     Group& group = *at->second;
-    if (!group.protocol().usable()) continue;
-    const std::optional<smc::LinkIndex> link = group.link_to(peer_queue_pair, key.gid);
+    if (!group.protocol().usable() || !same_protocol(at->first, key)) continue;
+    const std::optional<smc::LinkIndex> link = group.link_to(peer_queue_pair, key.gid, key.mac);
     if (link) return LinkPlace{&group, *link};
   }
   return std::nullopt;

@@ -1,5 +1,6 @@
-// Which link groups lead to which peer, inside one worker. A peer is told apart by role, system id
-// and GID, as Linux does (docs/wire.md, "Link groups"); when a group is full, the next one is made.
+// Which link groups lead to which peer, inside one worker. A peer is told apart by role, system id,
+// GID and version, as Linux does (docs/wire.md, "Link groups"); when a group is full, the next one
+// is made.
 // The id is a claim. So a server also tells clients apart by the address of their TCP connection:
 // nobody joins, fills or delays the group of a client at another address.
 // The GID may be that of any link of the group: a peer speaks from the port that is up. Which
@@ -33,6 +34,10 @@ struct PeerKey {
   PeerId peer;
   Gid gid;
   SocketAddress source{};  // of the client's TCP connections, without port; for a server only
+  std::uint8_t version = 2;
+  // Version 1 also tells groups apart by the peer's MAC and by the VLAN of the TCP connection.
+  Mac mac{};
+  std::uint16_t vlan = 0;
   friend auto operator<=>(const PeerKey&, const PeerKey&) = default;
 };
 

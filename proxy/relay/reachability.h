@@ -26,9 +26,14 @@ class Place {
   SocketAddress local() const;
   SocketAddress peer() const;
   // One that may outlive the connection.
-  Place kept() const { return Place(Ends{local(), peer()}, peer_gid); }
+  Place kept() const {
+    Place copy(Ends{local(), peer()}, peer_gid);
+    copy.version = version;
+    return copy;
+  }
 
   std::optional<Gid> peer_gid;  // when the peer has told it
+  std::uint8_t version = 2;     // of SMC-R, which decides on the type of our GID
 
  private:
   struct Ends {
@@ -53,8 +58,12 @@ class Reachability {
   virtual bool leaves_node() const { return false; }
   // Goes into our Proposals.
   virtual wire::VendorArea vendor_area() const = 0;
-  // Server: where the client's queue pairs are on this device; nothing if it cannot be reached.
-  virtual std::optional<Gid> client_gid(const wire::Proposal& proposal) const = 0;
+  // Server: where the client's queue pairs are on this device, if it offers this version of SMC-R;
+  // nothing if it cannot be reached.
+  virtual std::optional<Gid> client_gid(const wire::Proposal& proposal,
+                                        std::uint8_t version) const = 0;
+  // The port's GID is one of RoCEv1, with which peers of any make speak version 1.
+  virtual bool version_1_gid(const rdma::Port&) const { return false; }
   // Client: the GID of an Accept is one of this device.
   virtual bool server_reachable(const Gid& gid) const = 0;
   // Which of the device's ports to speak from, and with which of its GIDs; nothing if none will do.

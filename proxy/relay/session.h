@@ -132,6 +132,7 @@ class Session final : public event::StreamHandler {
     rdma::Port port;             // of `slot`
     Gid peer_gid;
     smc::Terms terms;
+    std::uint16_t vlan = 0;      // version 1: of the TCP connection
     wire::Proposal proposal;     // outbound: what we sent
     wire::AcceptConfirm accept;  // inbound: what we sent
     smc::Handshake::Outcome outcome;
@@ -146,7 +147,11 @@ class Session final : public event::StreamHandler {
     std::optional<TimePoint> ended_until;  // it has ended; until when the peer may say why
   };
 
-  Place place(std::optional<Gid> peer_gid = std::nullopt) const { return Place(*net_, peer_gid); }
+  Place place(std::optional<Gid> peer_gid = std::nullopt) const {
+    Place place(*net_, peer_gid);
+    place.version = setup_->terms.version;
+    return place;
+  }
   void note(const char* step);
   void on_timer();
   void arm_timer();
@@ -161,6 +166,9 @@ class Session final : public event::StreamHandler {
   void net_connected(TimePoint now);
   void app_connected(TimePoint now);
   void dial_failed(int error);
+  void decline_first(FallbackReason reason, const char* detail, TimePoint now);
+  void propose(TimePoint now);
+  std::optional<smc::OfferV1> offer_version_1();
   void redial_plain(FallbackReason reason, const char* detail, TimePoint now);
 
   void run_handshake(TimePoint now);
@@ -188,6 +196,12 @@ class Session final : public event::StreamHandler {
   FallbackReason reason_for(const Error& lack, FallbackReason reason);
 
   // session_join.cc
+  std::optional<FallbackReason> find_way_to_client();
+  PeerKey peer_key(smc::GroupRole role, const PeerId& peer, const Mac& mac) const;
+  // Peers of version 1 are in one subnet.
+  static bool direct_by(const wire::AcceptConfirm& own) {
+    return !own.first_contact_v2 || own.first_contact_v2->direct;
+  }
   Result<Group*> make_group(smc::GroupRole role, const PeerKey& key, TimePoint now);
   RingSizes sizes_beside(const wire::AcceptConfirm& accept) const;
   Result<void> take_seat(Group& group, smc::LinkIndex link, const RingSizes& sizes);

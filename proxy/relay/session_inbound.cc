@@ -2,6 +2,7 @@
 // application is dialled before the Accept, so that a closed port is still a refused connection.
 
 #include <algorithm>
+#include <array>
 
 #include "base/log.h"
 #include "relay/link_count.h"
@@ -28,7 +29,7 @@ void Session::start_inbound(TimePoint now) {
   note(requested ? "the SYN carried the SMC option" : "the peer is assumed to speak SMC");
   // A peer that has seen our option sends CLC first, whatever we want to do: it must be answered.
   setup_->handshake.emplace(
-      smc::Handshake::server(worker_.offer().peer_id, now,
+      smc::Handshake::server(worker_.settings().offer.peer_id, now,
                              setup_->assumed ? std::min(kSniffWait, config.smc.handshake_timeout)
                                              : config.smc.handshake_timeout));
   setup_->phase = "clc_proposal";
@@ -72,42 +73,95 @@ void Session::handle_proposal(TimePoint now) {
   if (config::excluded(config.smc, net_->peer_address()))
     return decline(FallbackReason::kPolicyExcluded, false, now);
   if (worker_.draining()) return decline(FallbackReason::kDraining, false, now);
-  const smc::Judgement<smc::Terms> terms = smc::judge_proposal(proposal, worker_.offer());
-  if (!terms) return decline(terms.error(), false, now);
-  setup_->terms = *terms;
+  std::optional<FallbackReason> reason;
+  std::array<std::optional<smc::Terms>, smc::kVersions.size()> possible;
+  for (std::size_t i = 0; i < possible.size(); ++i) {
+    const smc::Judgement<smc::Terms> terms =
+        smc::judge_proposal(proposal, worker_.settings().offer, smc::kVersions[i]);
+    if (terms)
+      possible[i] = *terms;
+    else if (!reason || *reason == FallbackReason::kPeerNoSmc)
+      reason = terms.error();
+  }
+  const auto is_possible = [](const auto& terms) { return terms.has_value(); };
+  if (std::none_of(possible.begin(), possible.end(), is_possible))
+    return decline(*reason, false, now);
   const SocketAddress client = net_->peer_address().with_port(0);
   if (!setup_->counted && (setup_->counted = worker_.begin_handshake(client)))
     setup_->counted_client = client;
   if (!setup_->counted) return decline(FallbackReason::kConnectionLimit, false, now);
+  // What version 2 lacks says more than what version 1 lacks.
+  std::optional<FallbackReason> no_way;
+  if (reason && *reason != FallbackReason::kPeerNoSmc) no_way = reason;
+  for (const std::optional<smc::Terms>& terms : possible) {
+    if (!terms) continue;
+    setup_->terms = *terms;
+    const std::optional<FallbackReason> obstacle = find_way_to_client();
+    if (!obstacle) return dial_app(now);
+    if (!no_way) no_way = obstacle;
+  }
+  decline(*no_way, false, now);
+}
+
+// A device that leads to the client in the version of the terms; otherwise the reason.
+std::optional<FallbackReason> Session::find_way_to_client() {
+  const wire::Proposal& proposal = setup_->handshake->proposal();
+  const std::uint8_t version = setup_->terms.version;
+  if (version == 1) {
+    const std::optional<smc::Subnets> own =
+        worker_.settings().subnets(net_->local_address().unmapped());
+    if (!own) return FallbackReason::kVlan;
+    if (const auto reason = smc::judge_subnet(*proposal.ip_area, *own, net_->peer_address())) {
+      note("version 1: the client's subnet is not its own, or not ours");
+      return reason;
+    }
+    setup_->vlan = own->vlan;
+  }
+  bool other_vlan = false;
   for (const std::unique_ptr<DeviceSlot>& slot : worker_.slots()) {
-    const std::optional<Gid> gid = slot->reachability().client_gid(proposal);
+    const std::optional<Gid> gid = slot->reachability().client_gid(proposal, version);
     const std::optional<rdma::Port> port = gid ? slot->choose_port(place(gid)) : std::nullopt;
     if (gid && !port && slot->withheld(place(gid))) setup_->withheld = true;
     if (!port) continue;
+    if (version == 1 && !smc::vlans_agree(*gid, port->gid)) {
+      other_vlan = true;
+      continue;
+    }
     setup_->slot = slot.get();
     setup_->port = *port;
     setup_->peer_gid = *gid;
-    break;
+    // Without a release the number is fixed.
+    if (setup_->terms.release >= 1)
+      setup_->terms.max_links = std::min(setup_->terms.max_links, links_from(worker_, *slot, *port));
+    return std::nullopt;
   }
-  if (setup_->slot == nullptr && setup_->withheld) {
+  if (setup_->withheld) {
     note("the path to the client is encrypted: RNICs are not used");
-    return decline(FallbackReason::kIpsec, false, now);
+    return FallbackReason::kIpsec;
   }
-  if (setup_->slot == nullptr) {
-    note("no local device reaches the client: it is on another node, or sees another directory");
-    return decline(worker_.no_device_reason(), false, now);
+  if (other_vlan) {
+    note("version 1: the client's GID names another VLAN than ours");
+    return FallbackReason::kVlan;
   }
-  // Without a release the number is fixed.
-  if (setup_->terms.release >= 1)
-    setup_->terms.max_links =
-        std::min(setup_->terms.max_links, links_from(worker_, *setup_->slot, setup_->port));
-  dial_app(now);
+  note("no local device reaches the client: it is on another node, or sees another directory");
+  return worker_.no_device_reason();
+}
+
+// The groups that a peer with this GID and MAC can have by the version that was agreed on.
+PeerKey Session::peer_key(smc::GroupRole role, const PeerId& peer, const Mac& mac) const {
+  PeerKey key{role, peer, setup_->peer_gid, {}};
+  if (role == smc::GroupRole::kServer) key.source = net_->peer_address().with_port(0);
+  key.version = setup_->terms.version;
+  if (key.version == 1) {
+    key.mac = mac;
+    key.vlan = setup_->vlan;
+  }
+  return key;
 }
 
 void Session::answer_proposal(TimePoint now) {
   const wire::Proposal& proposal = setup_->handshake->proposal();
-  const PeerKey key{smc::GroupRole::kServer, proposal.peer_id, setup_->peer_gid,
-                    net_->peer_address().with_port(0)};
+  const PeerKey key = peer_key(smc::GroupRole::kServer, proposal.peer_id, proposal.mac);
   PeerTable& peers = worker_.peers();
   Group* group = peers.with_room(key);
   const bool first_contact = group == nullptr;
@@ -158,7 +212,7 @@ void Session::handle_confirm(TimePoint now) {
   Group& group = *smc_->group;
   if (!confirm.first_contact) {
     // The client speaks of the link that it uses, when the one of the Accept has gone meanwhile.
-    const auto named = group.link_to(confirm.queue_pair, confirm.gid);
+    const auto named = group.link_to(confirm.queue_pair, confirm.gid, confirm.mac);
     if (named) set_named_link(*named);
   }
   name_peer_rmb(confirm);
@@ -166,7 +220,7 @@ void Session::handle_confirm(TimePoint now) {
     if (confirm.first_contact_v2) group.set_peer_host(confirm.first_contact_v2->host_name);
     const Result<void> connected = group.connect_first_link(
         {setup_->peer_gid, confirm.mac, confirm.queue_pair, confirm.first_psn,
-         std::min(confirm.mtu, setup_->accept.mtu), setup_->accept.first_contact_v2->direct},
+         std::min(confirm.mtu, setup_->accept.mtu), direct_by(setup_->accept)},
         now);
     if (!connected) {
       note(connected.error().what);

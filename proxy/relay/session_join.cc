@@ -146,7 +146,7 @@ wire::AcceptConfirm Session::describe_seat(wire::ClcType type, bool first_contac
                                            .direct(group.port(smc_->link).gid, setup_->peer_gid)
                                            .value_or(true);
   wire::AcceptConfirm answer =
-      smc::make_answer(type, worker_.offer(), setup_->terms, first_contact, direct);
+      smc::make_answer(type, worker_.settings().offer, setup_->terms, first_contact, direct);
   const smc::LinkIdentity identity = group.identity(smc_->link);
   const smc::RmbKey rmb = group.rmb_key(seat_->element.slab, smc_->link);
   answer.gid = identity.gid;
@@ -159,7 +159,7 @@ wire::AcceptConfirm Session::describe_seat(wire::ClcType type, bool first_contac
   answer.rmb_size_code = group.rmbs().size_code(seat_->element);
   answer.alert_token = seat_->token;
   answer.mtu = group.port(smc_->link).mtu;
-  if (type == wire::ClcType::kConfirm && first_contact) answer.gids.push(identity.gid);
+  if (type == wire::ClcType::kConfirm && answer.first_contact_v2) answer.gids.push(identity.gid);
   return answer;
 }
 

@@ -91,10 +91,7 @@ void Session::net_connected(TimePoint now) {
     // and would take the application's bytes for that.
     if (worker_.network().option_answered(*net_)) {
       note("the SYN carried the SMC option all the same: declined");
-      setup_->handshake.emplace(
-          smc::Handshake::refusal(worker_.offer().peer_id, *setup_->plain_reason, outcome.detail));
-      phase_ = Phase::kHandshake;
-      return run_handshake(now);
+      return decline_first(*setup_->plain_reason, outcome.detail, now);
     }
     return become_tcp(outcome.side, *setup_->plain_reason, outcome.peer_code, outcome.detail, now);
   }
@@ -103,26 +100,62 @@ void Session::net_connected(TimePoint now) {
     return become_tcp_expected(FallbackReason::kPeerNotInjected, now);
   }
   note(setup_->assumed ? "the peer is assumed to speak SMC" : "the SYN/ACK carried the SMC option");
+  propose(now);
+}
+
+// A Decline instead of the Proposal.
+void Session::decline_first(FallbackReason reason, const char* detail, TimePoint now) {
+  setup_->handshake.emplace(
+      smc::Handshake::refusal(worker_.settings().offer.peer_id, reason, detail));
+  phase_ = Phase::kHandshake;
+  run_handshake(now);
+}
+
+void Session::propose(TimePoint now) {
   setup_->phase = "clc_proposal";
+  const smc::LocalOffer& offer = worker_.settings().offer;
+  if (!offer.version_2) setup_->terms.version = 1;
   const Worker::Offered offered = worker_.offer_towards(place());
   setup_->withheld = offered.withheld;
   if (offered.withheld && offered.slot == nullptr) {
     note("the path to the peer is encrypted: declined");
-    setup_->handshake.emplace(smc::Handshake::refusal(
-        worker_.offer().peer_id, FallbackReason::kIpsec, "no other device reaches the peer"));
-    phase_ = Phase::kHandshake;
-    return run_handshake(now);
+    return decline_first(FallbackReason::kIpsec, "no other device reaches the peer", now);
   }
   setup_->slot = offered.slot;
   setup_->port = offered.port;
+  const std::optional<smc::OfferV1> v1 = offer_version_1();
+  if (!offer.version_2 && !v1) {
+    note("version 1 alone is spoken here, and the connection has no subnet");
+    return decline_first(FallbackReason::kConfigError, "no subnet", now);
+  }
   setup_->proposal =
-      smc::make_proposal(worker_.offer(), offered.port.gid, offered.port.mac, offered.vendor);
+      smc::make_proposal(offer, offered.port.gid, offered.port.mac, offered.vendor, v1);
   if (setup_->proposal.v2) setup_->proposal.v2->max_links = links_offered(worker_);
-  setup_->handshake.emplace(smc::Handshake::client(setup_->proposal, worker_.offer().peer_id, now,
+  setup_->handshake.emplace(smc::Handshake::client(setup_->proposal, offer.peer_id, now,
                                                    worker_.config().smc.handshake_timeout));
   phase_ = Phase::kHandshake;
   arm_timer();
   run_handshake(now);
+}
+
+// Beside version 2 only from a GID that peers of any make can use.
+std::optional<smc::OfferV1> Session::offer_version_1() {
+  if (!worker_.settings().offer.version_1) return std::nullopt;
+  Gid gid = setup_->port.gid;
+  if (worker_.settings().offer.version_2) {
+    if (setup_->slot == nullptr) return std::nullopt;
+    Place at = place();
+    at.version = 1;
+    const Reachability& reachability = setup_->slot->reachability();
+    const std::optional<rdma::Port> port = reachability.choose_port({&setup_->port, 1}, at);
+    if (!port || !reachability.version_1_gid(*port)) return std::nullopt;
+    gid = port->gid;
+  }
+  const std::optional<smc::Subnets> own =
+      worker_.settings().subnets(net_->local_address().unmapped());
+  if (!own) return std::nullopt;
+  setup_->vlan = own->vlan;
+  return smc::OfferV1{gid, own->area};
 }
 
 // The stream is spoilt, but no byte of the application has been lost: a new one, plain TCP from the
@@ -146,11 +179,12 @@ void Session::handle_accept(TimePoint now) {
   const smc::Judgement<smc::Terms> terms = smc::judge_accept(accept, setup_->proposal);
   if (!terms) return decline(terms.error(), false, now);
   setup_->terms = *terms;
+  if (terms->version == 1) setup_->port.gid = setup_->proposal.v1_gid;
   if (!choose_slot_of_server(accept.gid)) {
     const bool lacks_network = setup_->slot != nullptr && !setup_->slot->in_network();
     return decline(lacks_network ? FallbackReason::kNoPnet : FallbackReason::kNoRoute, false, now);
   }
-  const PeerKey key{smc::GroupRole::kClient, accept.peer_id, accept.gid, {}};
+  const PeerKey key = peer_key(smc::GroupRole::kClient, accept.peer_id, accept.mac);
   if (!accept.first_contact) return join_named_link(key, accept, now);
   if (gateway_disputed(accept)) return decline(FallbackReason::kIndirectMismatch, false, now);
   note("first contact: a new link group");
@@ -171,7 +205,7 @@ void Session::handle_accept(TimePoint now) {
   confirm.mtu = std::min(confirm.mtu, accept.mtu);
   const Result<void> connected =
       group->connect_first_link({accept.gid, accept.mac, accept.queue_pair, accept.first_psn,
-                                 confirm.mtu, confirm.first_contact_v2->direct},
+                                 confirm.mtu, direct_by(confirm)},
                                 now);
   if (!connected) {
     note(connected.error().what);

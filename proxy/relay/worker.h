@@ -51,6 +51,9 @@ struct WorkerSettings {
   unsigned workers = 1;
   const config::Config* config = nullptr;  // outlives the worker
   smc::LocalOffer offer;
+  // Of the interface with a local address, nothing if no interface has it.
+  std::function<std::optional<smc::Subnets>(const SocketAddress& local)> subnets =
+      [](const SocketAddress&) { return std::nullopt; };
   std::size_t connections_max = 0;  // this worker's share of limits.connections
   // Of these, what inbound connections leave free. Anyone with a route to the pod may open them,
   // and the application shall still reach others.
@@ -121,7 +124,7 @@ class Worker {
 
   // For Session.
   const config::Config& config() const { return *settings_.config; }
-  const smc::LocalOffer& offer() const { return settings_.offer; }
+  const WorkerSettings& settings() const { return settings_; }
   // Of each ring of a connection on that device. Where the peer's memory is not addressable, a
   // direction has two, one at each end: each has half the size, and what a peer costs stays the
   // same.

@@ -17,6 +17,7 @@ Handshake::Handshake(Role role, const PeerId& own, TimePoint now, Duration timeo
 Handshake Handshake::client(const wire::Proposal& proposal, const PeerId& own, TimePoint now,
                             Duration timeout) {
   Handshake handshake(Role::kClient, own, now, timeout);
+  handshake.version_ = proposal.version;
   handshake.queue(proposal);
   return handshake;
 }
@@ -28,6 +29,7 @@ Handshake Handshake::server(const PeerId& own, TimePoint now, Duration timeout) 
 Handshake Handshake::refusal(const PeerId& own, FallbackReason reason, const char* detail) {
   Handshake handshake(Role::kClient, own, TimePoint{}, Duration{});
   handshake.state_ = State::kInHand;
+  handshake.version_ = 1;  // as Linux: nothing is known of the server
   handshake.decline(reason);
   handshake.outcome_.detail = detail;
   return handshake;

@@ -7,6 +7,13 @@
 namespace fairlead::smc {
 namespace {
 
+constexpr std::uint8_t kConnectionsPerGroupV1 = 255;
+constexpr std::uint8_t kLinksPerGroupV1 = 2;
+constexpr unsigned kIpv4Bits = 32;
+constexpr unsigned kIpv6Bits = 128;
+constexpr std::uint16_t kNoVlan = 0xfffe;  // in the middle of an EUI-64
+constexpr std::uint16_t kVlanMax = 4094;
+
 bool offers_smcr(wire::ClcPath path) {
   return path == wire::ClcPath::kSmcr || path == wire::ClcPath::kBoth;
 }
@@ -22,15 +29,48 @@ std::array<char, 32> padded(const std::string& host_name) {
   return bytes;
 }
 
+// Version 1 negotiates neither: a server may be content with fewer connections.
+Terms terms_v1(std::uint8_t max_connections) {
+  Terms terms;
+  terms.version = 1;
+  terms.release = 0;
+  terms.max_connections = max_connections;
+  terms.max_links = kLinksPerGroupV1;
+  return terms;
+}
+
+// REQUIRES: `bits` of both
+bool in_prefix(std::span<const std::uint8_t> address, std::span<const std::uint8_t> network,
+               unsigned bits) {
+  SMC_ASSERT(address.size() == network.size() && bits <= address.size() * 8, bits);
+  for (std::size_t i = 0; i * 8 < bits; ++i) {
+    const unsigned left = bits - static_cast<unsigned>(i) * 8;
+    const unsigned mask = left >= 8 ? 0xffU : 0xff00U >> left & 0xffU;
+    if (((address[i] ^ network[i]) & mask) != 0) return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 wire::Proposal make_proposal(const LocalOffer& offer, const Gid& gid, const Mac& mac,
-                             const wire::VendorArea& vendor) {
+                             const wire::VendorArea& vendor, const std::optional<OfferV1>& v1) {
   SMC_ASSERT(!offer.ueids.empty() && offer.ueids.size() <= wire::kUeidsMax, offer.ueids.size());
+  SMC_ASSERT(offer.version_2 || v1);
   wire::Proposal proposal;
   proposal.peer_id = offer.peer_id;
   proposal.mac = mac;
   proposal.vendor = vendor;
+  if (v1) {
+    proposal.v1_path = wire::ClcPath::kSmcr;
+    proposal.v1_gid = v1->gid;
+    proposal.ip_area = v1->area;
+  }
+  if (!offer.version_2) {
+    proposal.version = 1;
+    proposal.v2_path = wire::ClcPath::kNone;
+    return proposal;
+  }
   wire::ProposalV2 v2;
   for (const wire::Eid& ueid : offer.ueids) v2.ueids.push(ueid);
   v2.gid = gid;
@@ -41,12 +81,15 @@ wire::Proposal make_proposal(const LocalOffer& offer, const Gid& gid, const Mac&
   return proposal;
 }
 
-Judgement<Terms> judge_proposal(const wire::Proposal& proposal, const LocalOffer& offer) {
+Judgement<Terms> judge_proposal(const wire::Proposal& proposal, const LocalOffer& offer,
+                                std::uint8_t version) {
   using R = FallbackReason;
-  const bool v1_offered = offers_smcr(proposal.v1_path);
-  const bool v2_offered = proposal.version >= 2 && offers_smcr(proposal.v2_path) && proposal.v2;
-  // Version 1 needs RoCEv1 or InfiniBand ports, which no device has.
-  if (!v2_offered) return tl::unexpected(v1_offered ? R::kNoRdmaDevice : R::kPeerNoSmc);
+  if (version == 1) {
+    if (!offer.version_1 || !offers_smcr(proposal.v1_path)) return tl::unexpected(R::kPeerNoSmc);
+    return terms_v1(offer.max_connections);
+  }
+  const bool offered = proposal.version >= 2 && offers_smcr(proposal.v2_path) && proposal.v2;
+  if (!offer.version_2 || !offered) return tl::unexpected(R::kPeerNoSmc);
   const wire::ProposalV2& v2 = *proposal.v2;
   if (v2.ueids.count == 0) return tl::unexpected(R::kPeerNoUeid);
   Terms terms;
@@ -70,11 +113,51 @@ Judgement<Terms> judge_proposal(const wire::Proposal& proposal, const LocalOffer
   return tl::unexpected(R::kNoDevice);
 }
 
+std::optional<FallbackReason> judge_subnet(const wire::IpArea& client_area, const Subnets& own,
+                                           const SocketAddress& client) {
+  using R = FallbackReason;
+  const SocketAddress address = client.unmapped();
+  if (address.is_v4()) {
+    const unsigned bits = client_area.ipv4_length_bits;
+    const std::span<const std::uint8_t> network(client_area.ipv4_network);
+    const bool its_own = bits <= kIpv4Bits && in_prefix(address.bytes(), network, bits);
+    const bool ours =
+        bits == own.area.ipv4_length_bits && client_area.ipv4_network == own.area.ipv4_network;
+    return its_own && ours ? std::nullopt : std::optional(R::kPrefixMismatch);
+  }
+  const std::span<const wire::Ipv6Prefix> ours = own.area.ipv6.view();
+  for (const wire::Ipv6Prefix& prefix : client_area.ipv6.view())
+    if (prefix.length_bits <= kIpv6Bits &&
+        in_prefix(address.bytes(), prefix.network, prefix.length_bits) &&
+        std::find(ours.begin(), ours.end(), prefix) != ours.end())
+      return std::nullopt;
+  return R::kPrefixMismatch;
+}
+
+std::optional<std::uint16_t> vlan_of(const Gid& gid) {
+  const bool link_local = gid.bytes[0] == 0xfe && (gid.bytes[1] & 0xc0U) == 0x80;
+  if (!link_local) return std::nullopt;
+  const auto middle = static_cast<std::uint16_t>(gid.bytes[11] << 8U | gid.bytes[12]);
+  if (middle == kNoVlan) return std::uint16_t{0};
+  if (middle > kVlanMax) return std::nullopt;
+  return middle;
+}
+
+bool vlans_agree(const Gid& one, const Gid& other) {
+  const std::optional<std::uint16_t> first = vlan_of(one);
+  const std::optional<std::uint16_t> second = vlan_of(other);
+  return !first || !second || *first == *second;
+}
+
 Judgement<Terms> judge_accept(const wire::AcceptConfirm& accept, const wire::Proposal& proposal) {
   using R = FallbackReason;
-  SMC_ASSERT(proposal.v2.has_value());
-  if (accept.version != proposal.version || accept.path != wire::ClcPath::kSmcr)
-    return tl::unexpected(R::kModeMismatch);
+  const bool offered =
+      accept.version == 1 ? offers_smcr(proposal.v1_path) : proposal.v2.has_value();
+  if (!offered || accept.path != wire::ClcPath::kSmcr) return tl::unexpected(R::kModeMismatch);
+  if (accept.version == 1) {
+    if (!vlans_agree(proposal.v1_gid, accept.gid)) return tl::unexpected(R::kVlan);
+    return terms_v1(kConnectionsPerGroupV1);
+  }
   Terms terms;
   terms.version = accept.version;
   terms.eid = accept.eid;
@@ -103,10 +186,10 @@ Judgement<Terms> judge_accept(const wire::AcceptConfirm& accept, const wire::Pro
 Judgement<Terms> judge_confirm(const wire::AcceptConfirm& confirm,
                                const wire::AcceptConfirm& accept, const Terms& terms) {
   using R = FallbackReason;
-  if (confirm.version != accept.version || confirm.path != wire::ClcPath::kSmcr)
-    return tl::unexpected(R::kModeMismatch);
+  if (confirm.version != accept.version) return tl::unexpected(R::kVersionMismatch);
+  if (confirm.path != wire::ClcPath::kSmcr) return tl::unexpected(R::kModeMismatch);
   if (confirm.first_contact != accept.first_contact) return tl::unexpected(R::kSyncError);
-  if (!confirm.first_contact) return terms;
+  if (!confirm.first_contact || confirm.version == 1) return terms;
   if (!confirm.first_contact_v2) return tl::unexpected(R::kModeMismatch);
   const wire::FirstContact& first = *confirm.first_contact_v2;
   if (first.release != terms.release) return tl::unexpected(R::kReleaseMismatch);
@@ -124,6 +207,7 @@ wire::AcceptConfirm make_answer(wire::ClcType type, const LocalOffer& offer, con
   answer.version = terms.version;
   answer.first_contact = first_contact;
   answer.peer_id = offer.peer_id;
+  if (terms.version == 1) return answer;
   answer.eid = terms.eid;
   if (!first_contact) return answer;
   wire::FirstContact first;

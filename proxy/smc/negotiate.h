@@ -2,10 +2,13 @@
 // reason for TCP out. Read first: docs/wire.md, "Proposal", "Accept and Confirm".
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "base/address.h"
 #include "base/fallback.h"
 #include "base/ids.h"
 #include "wire/clc.h"
@@ -15,18 +18,36 @@ namespace fairlead::smc {
 inline constexpr std::uint8_t kConnectionsPerGroupMin = 16;
 inline constexpr std::uint8_t kLinksPerGroupMax = 3;  // Linux: 2
 
+// Of SMC-R, the newer first, which a server prefers.
+inline constexpr std::array<std::uint8_t, 2> kVersions = {2, 1};
+
 // What this worker offers in every handshake.
 struct LocalOffer {
   PeerId peer_id;
+  bool version_1 = true;  // at least one of the two
+  bool version_2 = true;
   std::vector<wire::Eid> ueids;  // 1 to wire::kUeidsMax, in order of preference
   std::uint8_t max_connections = 255;
   std::uint8_t max_links = 1;
   std::string host_name;
 };
 
+// What the interface of a TCP connection has, on one side: version 1 compares it.
+struct Subnets {
+  wire::IpArea area;       // IPv4: of the address of the connection; IPv6: of the whole interface
+  std::uint16_t vlan = 0;  // 802.1Q id of the interface; 0: it tags nothing
+  friend bool operator==(const Subnets&, const Subnets&) = default;
+};
+
+// What a client offers beside version 2, or instead.
+struct OfferV1 {
+  Gid gid;
+  wire::IpArea area;
+};
+
 struct Terms {
   std::uint8_t version = 2;
-  std::uint8_t release = 1;
+  std::uint8_t release = 1;  // of version 2; in version 1 always 0
   std::uint8_t max_connections = 255;
   std::uint8_t max_links = 1;
   wire::Eid eid;
@@ -36,13 +57,28 @@ struct Terms {
 template <class T>
 using Judgement = tl::expected<T, FallbackReason>;
 
-// The port that the client wants to use, and what it says of its shared-memory fabric.
+// The port that the client wants to use, and what it says of its shared-memory fabric. REQUIRES:
+// `v1`, unless offer.version_2
 wire::Proposal make_proposal(const LocalOffer& offer, const Gid& gid, const Mac& mac,
-                             const wire::VendorArea& vendor);
+                             const wire::VendorArea& vendor,
+                             const std::optional<OfferV1>& v1 = std::nullopt);
 
-// Server, on a Proposal. The client's order of UEIDs decides, as in Linux. Whether a device reaches
-// the client is not judged here.
-Judgement<Terms> judge_proposal(const wire::Proposal& proposal, const LocalOffer& offer);
+// Server, on a Proposal, for one of kVersions; kPeerNoSmc if one side does not speak it. The
+// client's order of UEIDs decides, as in Linux. Neither the subnet nor whether a device reaches the
+// client is judged here.
+Judgement<Terms> judge_proposal(const wire::Proposal& proposal, const LocalOffer& offer,
+                                std::uint8_t version);
+
+// Server, on a Proposal of version 1 from `client`: nothing is wrong, or the reason. The client
+// must be in a subnet that it names and that this side has as well.
+std::optional<FallbackReason> judge_subnet(const wire::IpArea& client_area, const Subnets& own,
+                                           const SocketAddress& client);
+
+// The VLAN that a link-local GID of RoCEv1 names; nothing if the GID says nothing of it. Such a GID
+// is made of a MAC, and of the VLAN id where the interface has one.
+std::optional<std::uint16_t> vlan_of(const Gid& gid);
+// False if the GIDs of two ports name different VLANs.
+bool vlans_agree(const Gid& one, const Gid& other);
 
 // Client, on the Accept that answers `proposal`.
 Judgement<Terms> judge_accept(const wire::AcceptConfirm& accept, const wire::Proposal& proposal);

@@ -22,6 +22,9 @@ MAX_LINKS = 0x0303000B
 SYNC_ERROR = 0x04000000
 LINK_NOT_FOUND = 0x030B0000
 INDIRECT_MISMATCH = 0x030F0000
+NO_SMC = 0x03010000
+PREFIX_MISMATCH = 0x03070000
+VERSION_MISMATCH = 0x030C0000
 CONFIRM_LINK_TIMEOUT = 0x02010000
 
 
@@ -73,6 +76,25 @@ def answer(kind, gid, peer_id=None, queue_pair=77, rkey=1, index=1, token=0x1234
     if bits is None:
         bits = 0x28 if first_contact else 0x20
     return frame(kind, body, bits, **odd)
+
+
+def subnet(network="127.0.0.0", bits=8):
+    """An IP area: what version 1 says of the client's subnet."""
+    return ipaddress.IPv4Address(network).packed + bytes([bits, 0, 0, 0])
+
+
+def proposal_v1(peer_id, fabric, gid, area=None, mac=MAC, bits=0x10, **odd):
+    block = bytes(12) + VENDOR_OUI + fabric + bytes(20)
+    body = peer_id + gid + mac + struct.pack(">H", len(block)) + block + (area or subnet())
+    return frame(PROPOSAL, body, bits, **odd)
+
+
+def answer_v1(kind, gid, peer_id=None, queue_pair=77, rkey=1, index=1, token=0x1234, size_code=0, mtu=5,
+              address=0x10000, psn=1, first_contact=True, **odd):
+    body = (gid[8:] if peer_id is None else peer_id) + gid + MAC
+    body += queue_pair.to_bytes(3, "big") + struct.pack(">IBI", rkey, index, token)
+    body += bytes([size_code << 4 | mtu, 0]) + struct.pack(">Q", address) + bytes(1) + psn.to_bytes(3, "big")
+    return frame(kind, body, 0x18 if first_contact else 0x10, **odd)
 
 
 def decline(reason, bits=0x20, peer_id=bytes(8)):

@@ -36,6 +36,7 @@ VARIANTS = {
     "staged": {"devices": {"shm": {"addressable": False}}},  # through a send ring, as with an RNIC
     "workers": {"concurrency": 2},
     "tcp": {"smc": {"enabled": False}},  # the fallback
+    "version1": {"smc": {"version": 1}},
 }
 VARIANT = os.environ.get("FAIRLEAD_VARIANT", "direct")
 CRASH_WORDS = re.compile(r"assertion failed|Sanitizer|runtime error:|terminate called")

@@ -84,7 +84,7 @@ class Chart(unittest.TestCase):
                 ("proxy.smc.trafficClass=256", "trafficClass"), ("proxy.smc.serviceLevel=8", "serviceLevel"),
                 ("proxy.smc.maxLinks=4", "maxLinks"), ("proxy.smc.pathMtu=1500", "pathMtu"), ("proxy.smc.ackTimeout=0", "ackTimeout"),
                 ("proxy.smc.retryCount=8", "retryCount"), ("proxy.smc.rnrRetry=-1", "rnrRetry"),
-                ("proxy.smc.gid=1", "gid"), ("proxy.smc.gidType=ib", "gidType"),
+                ("proxy.smc.gid=1", "gid"), ("proxy.smc.gidType=ib", "gidType"), ("proxy.smc.version=3", "version"),
                 ("proxy.smc.gidIndex=256", "gidIndex"), ("proxy.smc.gidSubnets[0]=eth0", "gidSubnets"), ("image.digest=sha256:xyz", "digest"), ("node.includeCIDRs[0]=all", "includeCIDRs"),
                 ("injector.certs.mode=existingSecret", "injector.certs.existingSecret")):
             code, _, error = helm.template(HELM, "--set", setting)
@@ -251,6 +251,7 @@ class Chart(unittest.TestCase):
                       "--set-string", "proxy.smc.gidIndex=3"),
             {"FAIRLEAD_SMC_GID_SUBNETS": '["10.9.0.0/16","fd00::/8"]', "FAIRLEAD_SMC_GID_INDEX": "3",
              "FAIRLEAD_SMC_GID_TYPE": "rocev2", "FAIRLEAD_SMC_TRUSTED_FABRIC": "true"})
+        self.assertEqual(variables("--set", "proxy.smc.version=1"), {"FAIRLEAD_SMC_VERSION": "1"})
 
     def test_high_availability_has_two_and_a_budget(self):
         objects = render("--set", "profile=ha")

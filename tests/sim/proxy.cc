@@ -14,31 +14,41 @@ constexpr unsigned kDeviceNumbers = 1024;  // to a proxy's next device
 // Devices find each other by the GIDs that the messages name, as RNICs do.
 class SimReach final : public relay::Reachability {
  public:
-  SimReach(const Fabric& fabric, bool in_network, const bool& withheld)
-      : fabric_(fabric), in_network_(in_network), withheld_(withheld) {}
+  SimReach(const Fabric& fabric, const ProxySettings& settings)
+      : fabric_(fabric), settings_(settings) {}
   const char* kind() const override { return "sim"; }
   wire::VendorArea vendor_area() const override { return {}; }
-  std::optional<Gid> client_gid(const wire::Proposal& proposal) const override {
-    if (!proposal.v2 || !fabric_.knows(proposal.v2->gid)) return std::nullopt;
-    return proposal.v2->gid;
+  std::optional<Gid> client_gid(const wire::Proposal& proposal,
+                                std::uint8_t version) const override {
+    const Gid gid = version == 1 ? proposal.v1_gid : proposal.v2->gid;
+    return fabric_.knows(gid) ? std::optional(gid) : std::nullopt;
   }
+  bool version_1_gid(const rdma::Port&) const override { return settings_.version_1_gids; }
   bool server_reachable(const Gid& gid) const override { return fabric_.knows(gid); }
   relay::PnetOfPort pnet(const rdma::Port&) const override { return {"SIM", "simulation"}; }
   // Reasons for having no device speak of those that lead to other nodes.
-  bool leaves_node() const override { return !in_network_; }
-  bool in_network(const rdma::Port&) const override { return in_network_; }
-  bool withheld(const relay::Place&) const override { return withheld_; }
+  bool leaves_node() const override { return !settings_.in_network; }
+  bool in_network(const rdma::Port&) const override { return settings_.in_network; }
+  bool withheld(const relay::Place&) const override { return settings_.withheld; }
   std::optional<rdma::Port> choose_port(std::span<const rdma::Port> ports,
                                         const relay::Place& place) const override {
-    if (!in_network_ || withheld_) return std::nullopt;
+    if (!settings_.in_network || settings_.withheld) return std::nullopt;
     return Reachability::choose_port(ports, place);
   }
 
  private:
   const Fabric& fabric_;
-  const bool in_network_;
-  const bool& withheld_;
+  const ProxySettings& settings_;
 };
+
+// All interfaces are in one IPv4 network, as long as they have the same mask.
+smc::Subnets subnets_of(const SocketAddress& local, unsigned bits) {
+  smc::Subnets subnets;
+  const std::span<const std::uint8_t> address = local.bytes();
+  for (unsigned i = 0; i * 8 < bits; ++i) subnets.area.ipv4_network[i] = address[i];
+  subnets.area.ipv4_length_bits = static_cast<std::uint8_t>(bits);
+  return subnets;
+}
 
 }  // namespace
 
@@ -69,6 +79,11 @@ void SimProxy::start() {
     byte = static_cast<std::uint8_t>(world_.random.next());
   for (const std::string& name : settings_.config.smc.ueids)
     settings.offer.ueids.push_back(*wire::eid_from(name));
+  settings.offer.version_1 = settings_.config.smc.version != config::SmcVersion::kTwo;
+  settings.offer.version_2 = settings_.config.smc.version != config::SmcVersion::kOne;
+  settings.subnets = [this](const SocketAddress& local) {
+    return std::optional(subnets_of(local, settings_.subnet_bits));
+  };
   settings.offer.max_connections =
       static_cast<std::uint8_t>(settings_.config.smc.max_connections_per_group);
   settings.offer.max_links = smc::kLinksPerGroupMax;
@@ -86,9 +101,8 @@ void SimProxy::start() {
                          .lock_limit_bytes = settings_.lock_limit_bytes});
     device->on_wake = [this] { poke(); };
     devices_.push_back(device.get());
-    const Result<void> added = worker_->add_device(
-        std::move(device),
-        std::make_unique<SimReach>(fabric_, settings_.in_network, settings_.withheld));
+    const Result<void> added =
+        worker_->add_device(std::move(device), std::make_unique<SimReach>(fabric_, settings_));
     SMC_ASSERT(added.has_value());
   }
   net_.set_inbound(settings_.pod, [this](auto stream, const SocketAddress& to) {

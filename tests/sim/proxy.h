@@ -15,6 +15,8 @@
 
 namespace fairlead::sim {
 
+inline constexpr unsigned kSubnetBits = 24;
+
 struct ProxySettings {
   Pod pod = 1;
   config::Config config;
@@ -29,8 +31,10 @@ struct ProxySettings {
   bool addressable = true;
   bool receive_queue_crosses_domains = true;
   bool option_available = true;
-  bool in_network = true;  // the devices have the PNET of the connections
-  bool withheld = false;   // the paths of the connections are encrypted
+  bool in_network = true;              // the devices have the PNET of the connections
+  bool withheld = false;               // the paths of the connections are encrypted
+  bool version_1_gids = false;         // version 1 is offered beside version 2
+  unsigned subnet_bits = kSubnetBits;  // of the interface of the connections
 };
 
 class SimProxy final : public relay::Network {

@@ -22,17 +22,12 @@ READERS = ("proxy/admin/", "proxy/ctl/", COUNTERS, "proxy/base/stats.cc")
 # Reasons that only a peer gives, each because its condition cannot arise here.
 PEERS_ONLY = {
     "kAddLinkTimeout": "a first contact does not wait for its second link",
-    "kConfigError": "a configuration that does not fit prevents the start",
     "kNoSmcdDevice": "SMC-D", "kNoIsmV2": "SMC-D", "kNoSmcdV2Extension": "SMC-D", "kNoSeid": "SMC-D",
     "kNoSmcdV2Device": "SMC-D", "kIsmVlan": "SMC-D", "kSmcdBufferLimit": "SMC-D",
     "kNoV2Extension": "the decoder refuses such a Proposal",
     "kUnsupportedOption": "options of the application's socket stay on its own connection",
-    "kVersionMismatch": "an answer in another version is a mode mismatch, as in Linux",
     "kInternal": "errors of our own are assertions",
     "kRkey": "a connection does not need its peer's RMB in a table",
-    # What is not looked for yet.
-    "kPrefixMismatch": "version 1 is not negotiated",
-    "kVlan": "version 1 is not negotiated",
 }
 # What a mention of a reason is when it gives none: a text, a comparison, a value to begin with.
 MENTIONS = re.compile(r"\bfallback_info\(\s*(?:FallbackReason|R)::k\w+\s*\)|[!=]=\s*(?:FallbackReason|R)::k\w+"

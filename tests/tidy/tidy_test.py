@@ -163,7 +163,7 @@ class Checks(unittest.TestCase):
         peers = "".join(f"peers(R::{name}), " for name in raisers.PEERS_ONLY)
         injector = "injector/injector_metrics.cc"
         tree = {
-            raisers.REASONS: "enum class FallbackReason {\n  kMemory,\n  kVlan,\n};\n",
+            raisers.REASONS: "enum class FallbackReason {\n  kMemory,\n  kIsmVlan,\n};\n",
             raisers.REASON_TABLE: f"x = {{{peers}protocol(R::kMemory)}};\nint fallback_reason_count();\n",
             raisers.COUNTERS: "struct WorkerStats {\n  Counter a, b;\n  std::array<Counter, 4> c;\n"
                               "  Counter& c_of(int x);\n};\n",
@@ -186,9 +186,9 @@ class Checks(unittest.TestCase):
                 (relay, "f(R::kMemory)", "fallback_info(FallbackReason::kMemory).hint", "kMemory: nothing gives"),
                 (relay, "f(R::kMemory)", "if (a == FallbackReason::kMemory)", "kMemory: nothing gives"),
                 (relay, "f(R::kMemory)", "FallbackReason a = FallbackReason::kMemory", "kMemory: nothing gives"),
-                (relay, "R::kMemory", "R::kMemory, R::kVlan", "kVlan: a condition gives"),
+                (relay, "R::kMemory", "R::kMemory, R::kIsmVlan", "kIsmVlan: a condition gives"),
                 (raisers.REASON_TABLE, "protocol(", "peers(", "kMemory: a condition gives"),
-                (raisers.REASONS, "kVlan", "kNew", "kNew: nothing gives"),
+                (raisers.REASONS, "kIsmVlan", "kNew", "kNew: nothing gives"),
                 (raisers.REASON_TABLE, "peers(R::kNoSeid), ", "", "kNoSeid: PEERS_ONLY"),
                 (relay, "s.b.add();", "", "b: nothing writes"),
                 (relay, "s.b.add();", "f(s.b.get());", "b: nothing writes"),
@@ -204,7 +204,7 @@ class Checks(unittest.TestCase):
                 found = [finding[2] for check in checks for finding in check(changed)]
                 self.assertEqual(len(found), 1, found)
                 self.assertIn(expected, found[0])
-        new = {**tree, raisers.REASONS: tree[raisers.REASONS].replace("kVlan", "kVlan,\n  kNew"),
+        new = {**tree, raisers.REASONS: tree[raisers.REASONS].replace("kIsmVlan", "kIsmVlan,\n  kNew"),
                raisers.REASON_TABLE: tree[raisers.REASON_TABLE].replace("protocol(", "peers(R::kNew), protocol(")}
         self.assertIn("kNew: why can its condition not", next(raisers.check_reasons(new))[2])
 

@@ -36,6 +36,7 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- if ne $p.smc.gidIndex "auto" }}{{ $env = append $env (dict "name" "FAIRLEAD_SMC_GID_INDEX" "value" $p.smc.gidIndex) }}{{ end -}}
 {{- if ne $p.smc.gidType "auto" }}{{ $env = append $env (dict "name" "FAIRLEAD_SMC_GID_TYPE" "value" $p.smc.gidType) }}{{ end -}}
 {{- if $p.smc.trustedFabric }}{{ $env = append $env (dict "name" "FAIRLEAD_SMC_TRUSTED_FABRIC" "value" "true") }}{{ end -}}
+{{- if ne (toString $p.smc.version) "auto" }}{{ $env = append $env (dict "name" "FAIRLEAD_SMC_VERSION" "value" (toString $p.smc.version)) }}{{ end -}}
 {{- range $p.env }}{{ $env = append $env . }}{{ end -}}
 {{- dict "version" .Chart.AppVersion "revision" $p.revision "image" (include "fairlead.image" .)
     "imagePullPolicy" .Values.image.pullPolicy "concurrency" (int $p.concurrency)
@@ -44,7 +45,7 @@ app.kubernetes.io/instance: {{ .Release.Name }}
     "logFormat" $p.logFormat "shutdownGracePeriod" $p.shutdownGracePeriod
     "cpuRequest" $p.cpuRequest "memoryRequest" $p.memoryRequest "cpuLimit" $p.cpuLimit
     "memoryLimit" $p.memoryLimit "rnicResource" $p.rnicResource "memlock" $p.memlock
-    "pnetId" $p.pnetId "smc" (omit $p.smc "gidSubnets" "gidIndex" "gidType" "trustedFabric") "env" $env | toPrettyJson -}}
+    "pnetId" $p.pnetId "smc" (omit $p.smc "gidSubnets" "gidIndex" "gidType" "trustedFabric" "version") "env" $env | toPrettyJson -}}
 {{- end -}}
 
 {{- define "fairlead.podSecurity" -}}

@@ -93,10 +93,27 @@ std::optional<GidEntry> choose_gid(std::span<const GidEntry> table) {
   return best ? std::optional(best->entry) : std::nullopt;
 }
 
-std::optional<GidEntry> find_gid(std::span<const GidEntry> table, const Gid& gid) {
+std::vector<GidEntry> gids_of_version_1(std::span<const GidEntry> table,
+                                        const std::optional<Gid>& peer) {
+  std::vector<GidEntry> chosen(table.begin(), table.end());
+  const auto keep = [&chosen](auto fits) {
+    if (std::any_of(chosen.begin(), chosen.end(), fits))
+      std::erase_if(chosen, [&fits](const GidEntry& entry) { return !fits(entry); });
+  };
+  keep([](const GidEntry& entry) { return entry.type == GidType::kRoceV1; });
+  if (!peer)
+    keep([](const GidEntry& entry) {
+      return entry.type != GidType::kRoceV1 || is_link_local(entry.gid);
+    });
+  return chosen;
+}
+
+std::optional<GidEntry> find_gid(std::span<const GidEntry> table, const Gid& gid,
+                                 bool prefer_roce_v1) {
   std::optional<GidEntry> best;
   for (const GidEntry& entry : table) {
     if (entry.gid != gid) continue;
+    if (prefer_roce_v1 && entry.type == GidType::kRoceV1) return entry;
     const std::optional<unsigned> rank = gid_rank(entry);
     if (rank && (!best || *rank < *gid_rank(*best))) best = entry;
   }

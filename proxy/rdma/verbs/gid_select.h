@@ -57,8 +57,13 @@ std::optional<GidChoice> choose_gid(std::span<const GidEntry> table, std::span<c
                                     std::span<const Gid> named);
 // Where nothing is known of addresses.
 std::optional<GidEntry> choose_gid(std::span<const GidEntry> table);
-// The entry with this address; of several types the best.
-std::optional<GidEntry> find_gid(std::span<const GidEntry> table, const Gid& gid);
+// Those to speak version 1 of SMC-R from: of RoCEv1, where there are any. Without the peer's GID
+// the link-local ones of these, which Linux chooses as well, where there are any.
+std::vector<GidEntry> gids_of_version_1(std::span<const GidEntry> table,
+                                        const std::optional<Gid>& peer);
+// The entry with this address; of several types the best, or RoCEv1.
+std::optional<GidEntry> find_gid(std::span<const GidEntry> table, const Gid& gid,
+                                 bool prefer_roce_v1 = false);
 
 const char* to_string(GidType type);  // "RoCEv2"
 

@@ -29,6 +29,7 @@ VerbsQueuePair::VerbsQueuePair(CompletionQueue& completions, const VerbsPort& po
     : completions_(completions),
       port_(port),
       gid_(options.gid.is_zero() ? port.port.gid : options.gid),
+      prefer_roce_v1_(options.prefer_roce_v1),
       sent_(options.send_requests),
       requests_(options.send_requests),
       pieces_(options.send_requests) {}
@@ -106,7 +107,7 @@ Result<void> VerbsQueuePair::connect(const PeerEndpoint& peer) {
 }
 
 Result<void> VerbsQueuePair::ready_to_receive(const PeerEndpoint& peer) {
-  const std::optional<GidEntry> source = find_gid(port_.gids, gid_);
+  const std::optional<GidEntry> source = find_gid(port_.gids, gid_, prefer_roce_v1_);
   if (!source) return Error{Errc::kNotFound, "our GID has left the port"};
   QpStep step = SMC_TRY(ready_to_receive_step(port_, *source, peer));
   if (const int error = ibv_modify_qp(queue_pair_.get(), &step.attributes, step.mask); error != 0)

@@ -81,6 +81,7 @@ class VerbsQueuePair final : public QueuePair {
   CompletionQueue& completions_;
   const VerbsPort& port_;
   Gid gid_;  // local
+  bool prefer_roce_v1_;
   State state_ = State::kUnconnected;
   bool fatal_told_ = false;
   PacketSeq first_psn_;

@@ -49,7 +49,7 @@ TEST(Dump, ReadsLikeTheSampleFile) {
   const std::string text = to_yaml(loaded(load_with_listener("")));
   EXPECT_THAT(text,
               HasSubstr("concurrency: 0\nlisteners:\n  - name: web\n    direction: outbound\n"));
-  EXPECT_THAT(text, HasSubstr("smc:\n  enabled: true\n  ueids: [FAIRLEAD]\n"));
+  EXPECT_THAT(text, HasSubstr("smc:\n  enabled: true\n  version: auto\n  ueids: [FAIRLEAD]\n"));
   EXPECT_THAT(text, HasSubstr("  exclude: []\n"));
   EXPECT_THAT(text,
               HasSubstr("devices:\n  shm:\n    enabled: true\n    directory: /run/fairlead/shm\n"));

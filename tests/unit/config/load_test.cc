@@ -161,16 +161,18 @@ TEST(Load, AnEmptyFileLacksAListener) {
             "empty.yaml: listeners: there is no listener; allowed: 1 to 64 of them");
 }
 
+struct Range {
+  const char* key;
+  std::vector<const char*> legal, illegal;
+};
+
 // One line per range of config.h: the smallest and the largest value that pass, and their
 // neighbours.
 TEST(Load, KeepsEveryRange) {
-  struct Range {
-    const char* key;
-    std::vector<const char*> legal, illegal;
-  };
   const std::vector<Range> ranges = {
       {"concurrency", {"0", "64"}, {"65", "-1"}},
       {"smc.max_connections_per_group", {"16", "255"}, {"15", "256"}},
+      {"smc.version", {"auto", "1", "2"}, {"0", "3", "v1"}},
       {"smc.max_links", {"0", "3"}, {"-1", "4"}},
       {"smc.group_idle_timeout", {"0", "24h"}, {"25h", "-1s"}},
       {"smc.test_link_interval", {"0", "1s", "1h"}, {"999ms", "61m"}},

@@ -128,7 +128,7 @@ class Stand {
     handshake_.emplace(Handshake::server(offer_.peer_id, now_, kTimeout));
     ASSERT_EQ(handshake_->handle_bytes(message.bytes, now_), message.bytes.size());
     ASSERT_EQ(handshake_->state(), Handshake::State::kInHand);
-    const Judgement<Terms> terms = judge_proposal(handshake_->proposal(), offer_);
+    const Judgement<Terms> terms = judge_proposal(handshake_->proposal(), offer_, 2);
     ASSERT_TRUE(terms);
     terms_ = *terms;
   }

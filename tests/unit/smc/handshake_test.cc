@@ -39,7 +39,7 @@ class HandshakePair : public testing::Test {
   TimePoint now{std::chrono::hours(1)};
   LocalOffer offer = make_offer();
   wire::Proposal proposal = make_proposal(offer, Gid{}, Mac{}, {});
-  Terms terms = *judge_proposal(proposal, offer);
+  Terms terms = *judge_proposal(proposal, offer, 2);
   Handshake client = Handshake::client(proposal, offer.peer_id, now, kTimeout);
   Handshake server = Handshake::server(offer.peer_id, now, kTimeout);
 };

@@ -30,7 +30,8 @@ TEST(Proposal, OffersVersionTwoOnly) {
 }
 
 TEST(Proposal, IsJudgedByTheClientsOrderOfUeids) {
-  const auto terms = judge_proposal(proposal_of(offer_of({"X", "B", "A"})), offer_of({"A", "B"}));
+  const auto terms =
+      judge_proposal(proposal_of(offer_of({"X", "B", "A"})), offer_of({"A", "B"}), 2);
   ASSERT_TRUE(terms);
   EXPECT_EQ(wire::to_string(terms->eid), "B");
 }
@@ -41,7 +42,7 @@ TEST(Proposal, AgreesOnTheSmallerLimits) {
   LocalOffer server = offer_of({"A"});
   server.max_connections = 50;
   server.max_links = 2;
-  const auto terms = judge_proposal(proposal_of(client), server);
+  const auto terms = judge_proposal(proposal_of(client), server, 2);
   ASSERT_TRUE(terms);
   EXPECT_EQ(terms->max_connections, 50);
   EXPECT_EQ(terms->max_links, 1);
@@ -53,7 +54,7 @@ TEST(Proposal, OffersThreeLinksAndLeavesTheChoiceToTheServer) {
   for (std::uint8_t links = 1; links <= kLinksPerGroupMax; ++links) {
     LocalOffer server = offer_of({"A"});
     server.max_links = links;
-    const auto terms = judge_proposal(proposal_of(client), server);
+    const auto terms = judge_proposal(proposal_of(client), server, 2);
     ASSERT_TRUE(terms);
     EXPECT_EQ(terms->max_links, links);
   }
@@ -70,7 +71,7 @@ class RefusedProposal : public testing::TestWithParam<Refused> {};
 TEST_P(RefusedProposal, NamesTheReason) {
   wire::Proposal proposal = proposal_of(offer_of({"A"}));
   GetParam().change(proposal);
-  const auto terms = judge_proposal(proposal, offer_of({"A"}));
+  const auto terms = judge_proposal(proposal, offer_of({"A"}), 2);
   ASSERT_FALSE(terms);
   EXPECT_EQ(terms.error(), GetParam().reason);
 }
@@ -89,7 +90,7 @@ INSTANTIATE_TEST_SUITE_P(
                   p.v2_path = wire::ClcPath::kNone;
                   p.v2.reset();
                 },
-                R::kNoRdmaDevice},
+                R::kPeerNoSmc},
         Refused{"NoUeid", [](wire::Proposal& p) { p.v2->ueids.count = 0; }, R::kPeerNoUeid},
         Refused{"OtherUeid", [](wire::Proposal& p) { p.v2->ueids.items[0] = *wire::eid_from("Z"); },
                 R::kNoDevice},
@@ -102,7 +103,7 @@ TEST(Proposal, ReleaseZeroHasFixedLimits) {
   wire::Proposal proposal = proposal_of(offer_of({"A"}));
   proposal.v2->release = 0;
   proposal.v2->max_connections = 0;
-  const auto terms = judge_proposal(proposal, offer_of({"A"}));
+  const auto terms = judge_proposal(proposal, offer_of({"A"}), 2);
   ASSERT_TRUE(terms);
   EXPECT_EQ(terms->release, 0);
   EXPECT_EQ(terms->max_connections, 255);
@@ -112,7 +113,7 @@ class Answer : public testing::Test {
  protected:
   LocalOffer offer = offer_of({"A"});
   wire::Proposal proposal = proposal_of(offer);
-  Terms terms = *judge_proposal(proposal, offer);
+  Terms terms = *judge_proposal(proposal, offer, 2);
   wire::AcceptConfirm accept = make_answer(wire::ClcType::kAccept, offer, terms, true, true);
   wire::AcceptConfirm confirm = make_answer(wire::ClcType::kConfirm, offer, terms, true, true);
 };
@@ -158,6 +159,161 @@ TEST_F(Answer, ConfirmMustRepeatTheAccept) {
   EXPECT_EQ(judge_confirm(confirm, accept, terms).error(), R::kMaxLinksMismatch);
   confirm.first_contact = false;
   EXPECT_EQ(judge_confirm(confirm, accept, terms).error(), R::kSyncError);
+}
+
+wire::IpArea ipv4_area(std::array<std::uint8_t, 4> network, std::uint8_t bits) {
+  wire::IpArea area;
+  area.ipv4_network = network;
+  area.ipv4_length_bits = bits;
+  return area;
+}
+
+Gid gid_of(std::array<std::uint8_t, 16> bytes) { return Gid{bytes}; }
+
+class VersionOne : public testing::Test {
+ protected:
+  LocalOffer offer = offer_of({"A"});
+  OfferV1 v1{gid_of({0xfe, 0x80, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0xff, 0xfe, 0, 0, 1}),
+             ipv4_area({10, 9, 0, 0}, 24)};
+  wire::Proposal beside() const { return make_proposal(offer, Gid{}, Mac{}, {}, v1); }
+  wire::Proposal alone() const {
+    LocalOffer held = offer;
+    held.version_2 = false;
+    return make_proposal(held, Gid{}, Mac{}, {}, v1);
+  }
+};
+
+TEST_F(VersionOne, IsProposedBesideVersionTwoOrAlone) {
+  const wire::Proposal both = beside();
+  EXPECT_EQ(both.version, 2);
+  EXPECT_EQ(both.v1_path, wire::ClcPath::kSmcr);
+  EXPECT_EQ(both.v1_gid, v1.gid);
+  EXPECT_EQ(both.ip_area, v1.area);
+  EXPECT_TRUE(both.v2);
+  const wire::Proposal one = alone();
+  EXPECT_EQ(one.version, 1);
+  EXPECT_EQ(one.v1_path, wire::ClcPath::kSmcr);
+  EXPECT_EQ(one.v2_path, wire::ClcPath::kNone);
+  EXPECT_FALSE(one.v2);
+}
+
+TEST_F(VersionOne, HasFixedLimitsAndTheServersOwnLimitOfConnections) {
+  LocalOffer server = offer;
+  server.max_connections = 40;
+  const auto terms = judge_proposal(alone(), server, 1);
+  ASSERT_TRUE(terms);
+  EXPECT_EQ(terms->version, 1);
+  EXPECT_EQ(terms->release, 0);
+  EXPECT_EQ(terms->max_connections, 40);
+  EXPECT_EQ(terms->max_links, 2);
+}
+
+TEST_F(VersionOne, IsJudgedOnlyWhereBothSidesSpeakIt) {
+  EXPECT_EQ(judge_proposal(alone(), offer, 2).error(), R::kPeerNoSmc);
+  EXPECT_TRUE(judge_proposal(beside(), offer, 2));
+  EXPECT_TRUE(judge_proposal(beside(), offer, 1));
+  EXPECT_EQ(judge_proposal(proposal_of(offer), offer, 1).error(), R::kPeerNoSmc);
+  LocalOffer server = offer;
+  server.version_1 = false;
+  EXPECT_EQ(judge_proposal(alone(), server, 1).error(), R::kPeerNoSmc);
+  server.version_1 = true;
+  server.version_2 = false;
+  EXPECT_EQ(judge_proposal(beside(), server, 2).error(), R::kPeerNoSmc);
+}
+
+TEST_F(VersionOne, AnswersHaveNoExtension) {
+  const Terms terms = *judge_proposal(alone(), offer, 1);
+  for (const bool first_contact : {true, false}) {
+    const auto accept = make_answer(wire::ClcType::kAccept, offer, terms, first_contact, true);
+    EXPECT_EQ(accept.version, 1);
+    EXPECT_FALSE(accept.first_contact_v2);
+    EXPECT_EQ(accept.first_contact, first_contact);
+    for (const wire::Proposal& proposal : {alone(), beside()}) {
+      const auto judged = judge_accept(accept, proposal);
+      ASSERT_TRUE(judged);
+      EXPECT_EQ(judged->version, 1);
+      EXPECT_EQ(judged->max_connections, 255);
+    }
+    const auto confirm = make_answer(wire::ClcType::kConfirm, offer, terms, first_contact, true);
+    EXPECT_TRUE(judge_confirm(confirm, accept, terms));
+  }
+}
+
+TEST_F(VersionOne, AnAnswerInAVersionThatWasNotOfferedIsAModeMismatch) {
+  const Terms one = *judge_proposal(alone(), offer, 1);
+  const Terms two = *judge_proposal(beside(), offer, 2);
+  const auto in_one = make_answer(wire::ClcType::kAccept, offer, one, true, true);
+  const auto in_two = make_answer(wire::ClcType::kAccept, offer, two, true, true);
+  EXPECT_EQ(judge_accept(in_two, alone()).error(), R::kModeMismatch);
+  EXPECT_EQ(judge_accept(in_one, proposal_of(offer)).error(), R::kModeMismatch);
+}
+
+TEST_F(VersionOne, AConfirmInAnotherVersionThanTheAcceptIsAVersionMismatch) {
+  const Terms one = *judge_proposal(beside(), offer, 1);
+  const Terms two = *judge_proposal(beside(), offer, 2);
+  const auto accept = make_answer(wire::ClcType::kAccept, offer, one, true, true);
+  const auto confirm = make_answer(wire::ClcType::kConfirm, offer, two, true, true);
+  EXPECT_EQ(judge_confirm(confirm, accept, one).error(), R::kVersionMismatch);
+}
+
+TEST_F(VersionOne, TheSubnetMustBeTheClientsOwnAndOurs) {
+  const Subnets own{ipv4_area({10, 9, 0, 0}, 24), 0};
+  const auto client = *SocketAddress::parse("10.9.0.2:0");
+  EXPECT_EQ(judge_subnet(v1.area, own, client), std::nullopt);
+  EXPECT_EQ(judge_subnet(v1.area, own, *SocketAddress::parse("[::ffff:10.9.0.2]:0")), std::nullopt);
+  const auto mismatch = std::optional(R::kPrefixMismatch);
+  EXPECT_EQ(judge_subnet(v1.area, own, *SocketAddress::parse("10.9.1.2:0")), mismatch);
+  EXPECT_EQ(judge_subnet(ipv4_area({10, 8, 0, 0}, 24), own, client), mismatch);
+  EXPECT_EQ(judge_subnet(ipv4_area({10, 9, 0, 0}, 16), own, client), mismatch);
+  EXPECT_EQ(judge_subnet(ipv4_area({10, 9, 0, 0}, 255), own, client), mismatch);
+  EXPECT_EQ(judge_subnet(v1.area, own, *SocketAddress::parse("[fd00::2]:0")), mismatch);
+}
+
+TEST_F(VersionOne, OneOfTheIpv6PrefixesMustBeInCommon) {
+  const wire::Ipv6Prefix shop{{0xfd, 0, 0, 1}, 64};
+  const wire::Ipv6Prefix other{{0xfd, 0, 0, 2}, 64};
+  const wire::Ipv6Prefix bad{{0xfd, 0, 0, 1}, 129};
+  wire::IpArea both, one, none;
+  both.ipv6.push(other);
+  both.ipv6.push(shop);
+  one.ipv6.push(shop);
+  none.ipv6.push(bad);
+  const auto client = *SocketAddress::parse("[fd00:1::2]:0");
+  EXPECT_EQ(judge_subnet(both, {one, 0}, client), std::nullopt);
+  EXPECT_EQ(judge_subnet(one, {both, 0}, client), std::nullopt);
+  const auto mismatch = std::optional(R::kPrefixMismatch);
+  EXPECT_EQ(judge_subnet(none, {none, 0}, client), mismatch);
+  EXPECT_EQ(judge_subnet({}, {one, 0}, client), mismatch);
+  EXPECT_EQ(judge_subnet(one, {one, 0}, *SocketAddress::parse("[fd00:3::2]:0")), mismatch);
+  // A prefix that this side has counts only for a client that is in it.
+  EXPECT_EQ(judge_subnet(both, {one, 0}, *SocketAddress::parse("[fd00:2::2]:0")), mismatch);
+}
+
+TEST_F(VersionOne, ALinkLocalGidTellsTheVlan) {
+  const Gid tagged = gid_of({0xfe, 0x80, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0x00, 0x2a, 0, 0, 1});
+  const Gid other = gid_of({0xfe, 0x80, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0x0f, 0xfe, 0, 0, 1});
+  const Gid odd = gid_of({0xfe, 0x80, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0x10, 0x00, 0, 0, 1});
+  const Gid mapped = gid_of({0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 9, 0, 1});
+  EXPECT_EQ(vlan_of(v1.gid), 0);
+  EXPECT_EQ(vlan_of(tagged), 42);
+  EXPECT_EQ(vlan_of(other), 4094);
+  EXPECT_EQ(vlan_of(odd), std::nullopt);
+  EXPECT_EQ(vlan_of(mapped), std::nullopt);
+  EXPECT_TRUE(vlans_agree(tagged, tagged));
+  EXPECT_TRUE(vlans_agree(tagged, mapped));
+  EXPECT_FALSE(vlans_agree(tagged, v1.gid));
+  EXPECT_FALSE(vlans_agree(tagged, other));
+}
+
+TEST_F(VersionOne, AnAnswerFromAnotherVlanIsRefused) {
+  auto accept =
+      make_answer(wire::ClcType::kAccept, offer, *judge_proposal(alone(), offer, 1), true, true);
+  accept.gid = v1.gid;
+  EXPECT_TRUE(judge_accept(accept, alone()));
+  accept.gid.bytes[11] = 0;
+  accept.gid.bytes[12] = 42;
+  EXPECT_EQ(judge_accept(accept, alone()).error(), R::kVlan);
+  EXPECT_EQ(judge_accept(accept, beside()).error(), R::kVlan);
 }
 
 }  // namespace
