@@ -1,5 +1,7 @@
 #include "sim/checks.h"
 
+#include <algorithm>
+
 #include "sim/sim_queue_pair.h"
 #include "wire/llc.h"
 
@@ -91,14 +93,26 @@ void TurnChecks::check_rows(SimProxy& proxy) {
   }
 }
 
-void CdcChecks::check(const SimQueuePair& sender, std::span<const std::byte> message) {
-  if (!wire::is_cdc(message)) {
-    world_.trace("qp %06x: LLC %02x flags %02x", sender.number().value,
-                 std::to_integer<unsigned>(message[0]), std::to_integer<unsigned>(message[3]));
-    const Result<wire::LlcMessage> llc = wire::decode_llc(message);
-    if (llc && std::holds_alternative<wire::ConfirmRkeyCont>(llc->body)) ++continuations_;
-    return;
-  }
+std::uint64_t MessageChecks::speakers(wire::LlcVersion version) const {
+  return static_cast<std::uint64_t>(
+      std::count_if(versions_.begin(), versions_.end(),
+                    [version](const auto& entry) { return entry.second == version; }));
+}
+
+void MessageChecks::check_llc(const SimQueuePair& sender, std::span<const std::byte> message) {
+  world_.trace("qp %06x: LLC %02x flags %02x", sender.number().value,
+               std::to_integer<unsigned>(message[0]), std::to_integer<unsigned>(message[3]));
+  const Result<wire::LlcMessage> llc = wire::decode_llc(message);
+  if (!llc) return world_.fail("an LLC message that cannot be decoded: %s", llc.error().what);
+  if (std::holds_alternative<wire::ConfirmRkeyCont>(llc->body)) ++continuations_;
+  if (llc->version == wire::LlcVersion::k1 && message.size() != wire::kLlcBytes)
+    return world_.fail("an LLC message of version 1 has %zu bytes", message.size());
+  if (versions_.try_emplace(sender.id(), llc->version).first->second != llc->version)
+    world_.fail("a queue pair mixes LLC versions");
+}
+
+void MessageChecks::check(const SimQueuePair& sender, std::span<const std::byte> message) {
+  if (!wire::is_cdc(message)) return check_llc(sender, message);
   const Result<wire::CdcMessage> cdc = wire::decode_cdc(message);
   if (!cdc) return world_.fail("a CDC message that cannot be decoded");
   if (cdc->producer_flags.failover_validation) return;  // says nothing of cursors

@@ -3,7 +3,7 @@
 //   always    bytes arrive as they were sent, in order (application.cc); a FIN means that all of
 //             them have arrived; no byte reaches two servers; cursors on the wire never go back;
 //             counters of memory agree with each other and with the limit; no negotiation outlasts
-//             its timers
+//             its timers; a queue pair carries LLC messages of one version
 //   unless    a connection is reset only if an application was rude, nobody listened, or the plan
 //   stormy    is stormy
 //   at last   every application has ended, every session and group is gone, and with the proxies
@@ -18,6 +18,7 @@
 
 #include "sim/plan.h"
 #include "wire/cdc.h"
+#include "wire/llc.h"
 
 namespace fairlead::sim {
 
@@ -52,16 +53,21 @@ class TurnChecks {
 };
 
 // Sees every message on the fabric.
-class CdcChecks {
+class MessageChecks {
  public:
-  explicit CdcChecks(World& world) : world_(world) {}
+  explicit MessageChecks(World& world) : world_(world) {}
   void check(const SimQueuePair& sender, std::span<const std::byte> message);
   // CONFIRM_RKEY_CONT, requests and responses.
   std::uint64_t continuations() const { return continuations_; }
+  // Queue pairs that have sent LLC messages of this version.
+  std::uint64_t speakers(wire::LlcVersion version) const;
 
  private:
+  void check_llc(const SimQueuePair& sender, std::span<const std::byte> message);
+
   World& world_;
   std::uint64_t continuations_ = 0;
+  std::map<std::uint64_t, wire::LlcVersion> versions_;  // by sender
   std::map<std::pair<std::uint64_t, std::uint32_t>, wire::CdcMessage> last_;
 };
 

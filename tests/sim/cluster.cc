@@ -44,13 +44,13 @@ Cluster::Cluster(World& world, Plan plan)
       net_(world),
       pace_(std::make_unique<FabricPace>(world, plan_.fabric)),
       fabric_(*pace_),
-      cdc_checks_(world),
+      message_checks_(world),
       turn_checks_(world) {
   net_.weather = plan_.tcp;
   net_.faults = plan_.net;
   fabric_.on_message = [this](const SimQueuePair& sender, std::span<const std::byte> message) {
     record_message(sender, message);
-    cdc_checks_.check(sender, message);
+    message_checks_.check(sender, message);
   };
   if (world_.digest) record_posts();
   for (const ProxySettings& settings : plan_.proxies) {
@@ -250,7 +250,9 @@ Outcome Cluster::run() {
   outcome.over_smc = smc_of_the_dead_ + count_smc();
   for (const auto& proxy : proxies_) outcome.moved += proxy->stats().connections_moved.get();
   outcome.links_most = turn_checks_.links_most();
-  outcome.continuations = cdc_checks_.continuations();
+  outcome.continuations = message_checks_.continuations();
+  outcome.speakers_v1 = message_checks_.speakers(wire::LlcVersion::k1);
+  outcome.speakers_v2 = message_checks_.speakers(wire::LlcVersion::k2);
   for (const auto& conversation : conversations_) {
     Ends& ends = outcome.ends.emplace_back();
     if (conversation->client) ends.client = conversation->client->report();
@@ -276,7 +278,7 @@ void Cluster::take_down() {
 }
 
 Outcome simulate(World& world) {
-  Cluster cluster(world, draw_plan(world.random.fork()));
+  Cluster cluster(world, draw_plan(world.random.fork(), world.seed));
   return cluster.run();
 }
 

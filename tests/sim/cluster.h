@@ -32,6 +32,8 @@ struct Outcome {
   std::uint64_t moved = 0;          // … that went on over another link
   unsigned links_most = 0;          // of a group
   std::uint64_t continuations = 0;  // of CONFIRM_RKEY
+  std::uint64_t speakers_v1 = 0;    // queue pairs that sent LLC messages of version 1
+  std::uint64_t speakers_v2 = 0;
 };
 
 class Cluster {
@@ -67,7 +69,7 @@ class Cluster {
   Net net_;
   std::unique_ptr<FabricPace> pace_;
   Fabric fabric_;
-  CdcChecks cdc_checks_;
+  MessageChecks message_checks_;
   TurnChecks turn_checks_;
   std::deque<std::unique_ptr<Conversation>> conversations_;
   std::vector<std::unique_ptr<SimProxy>> proxies_;

@@ -64,6 +64,7 @@ void record_log_line(std::string_view line) {
 
 struct Sum {
   std::uint64_t steps = 0, connections = 0, over_smc = 0, moved = 0, continuations = 0;
+  std::uint64_t speakers_v1 = 0, speakers_v2 = 0;
   std::array<std::size_t, fairlead::smc::kLinksMax + 1> by_links{};  // runs; none to kLinksMax
 };
 
@@ -77,7 +78,10 @@ void print_sum(const Sum& sum, std::size_t seeds, std::size_t failed, const Opti
   for (std::size_t links = 0; links < sum.by_links.size(); ++links)
     std::fprintf(out, " %zu: %zu%s", links, sum.by_links[links],
                  links + 1 < sum.by_links.size() ? "," : "");
-  std::fprintf(out, "; %" PRIu64 " continuations\n", sum.continuations);
+  std::fprintf(out,
+               "; %" PRIu64 " continuations; queue pairs %" PRIu64 " of version 1, %" PRIu64
+               " of version 2\n",
+               sum.continuations, sum.speakers_v1, sum.speakers_v2);
 }
 
 bool run(std::uint64_t seed, const Options& options, Sum& sum) {
@@ -96,6 +100,8 @@ bool run(std::uint64_t seed, const Options& options, Sum& sum) {
   sum.moved += outcome.moved;
   sum.continuations += outcome.continuations;
   ++sum.by_links[outcome.links_most];
+  sum.speakers_v1 += outcome.speakers_v1;
+  sum.speakers_v2 += outcome.speakers_v2;
   if (!outcome.failure) return true;
   report(seed, world, outcome.failure->c_str());
   return false;

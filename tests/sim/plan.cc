@@ -32,6 +32,22 @@ class Draw {
     return std::move(plan_);
   }
 
+  // One of a pair may speak version 1 alone, both, or offer it beside version 2. A pair without a
+  // version or a subnet in common uses TCP.
+  void mix_versions(Plan& plan) {
+    const bool one_for_all = random_.chance(400);
+    for (ProxySettings& settings : plan.proxies) {
+      config::SmcVersion& version = settings.config.smc.version;
+      if (one_for_all || random_.chance(300))
+        version = config::SmcVersion::kOne;
+      else if (random_.chance(200))
+        version = config::SmcVersion::kTwo;
+      if (random_.chance(500))
+        settings.roce_v1_vlan = random_.chance(50) ? std::uint16_t{0} : std::uint16_t{42};
+      if (random_.chance(30)) settings.subnet_bits = kSubnetBits - 8;
+    }
+  }
+
  private:
   Duration up_to(Duration most) {
     return Duration{
@@ -216,6 +232,11 @@ ProxySettings default_proxy(Pod pod) {
   return settings;
 }
 
-Plan draw_plan(Random random) { return Draw(random).plan(); }
+Plan draw_plan(Random random, std::uint64_t seed) {
+  Draw draw(random);
+  Plan plan = draw.plan();
+  if (seed >= kMixedSeedsBegin) draw.mix_versions(plan);
+  return plan;
+}
 
 }  // namespace fairlead::sim

@@ -65,6 +65,9 @@ struct Plan {
 };
 
 ProxySettings default_proxy(Pod pod);
-Plan draw_plan(Random random);
+// Seeds from this one on mix versions of SMC-R; with others all proxies speak version 2.1 to each
+// other.
+inline constexpr std::uint64_t kMixedSeedsBegin = 1'000'000;
+Plan draw_plan(Random random, std::uint64_t seed);
 
 }  // namespace fairlead::sim

@@ -23,7 +23,9 @@ class SimReach final : public relay::Reachability {
     const Gid gid = version == 1 ? proposal.v1_gid : proposal.v2->gid;
     return fabric_.knows(gid) ? std::optional(gid) : std::nullopt;
   }
-  bool version_1_gid(const rdma::Port&) const override { return settings_.version_1_gids; }
+  bool version_1_gid(const rdma::Port&) const override {
+    return settings_.roce_v1_vlan.has_value();
+  }
   bool server_reachable(const Gid& gid) const override { return fabric_.knows(gid); }
   relay::PnetOfPort pnet(const rdma::Port&) const override { return {"SIM", "simulation"}; }
   // Reasons for having no device speak of those that lead to other nodes.
@@ -82,7 +84,8 @@ void SimProxy::start() {
   settings.offer.version_1 = settings_.config.smc.version != config::SmcVersion::kTwo;
   settings.offer.version_2 = settings_.config.smc.version != config::SmcVersion::kOne;
   settings.subnets = [this](const SocketAddress& local) {
-    return std::optional(subnets_of(local, settings_.subnet_bits));
+    return settings_.subnet_bits == 0 ? std::nullopt
+                                      : std::optional(subnets_of(local, settings_.subnet_bits));
   };
   settings.offer.max_connections =
       static_cast<std::uint8_t>(settings_.config.smc.max_connections_per_group);
@@ -95,6 +98,7 @@ void SimProxy::start() {
         fabric_,
         SimDeviceOptions{.name = "sim" + std::to_string(i),
                          .number = i * kDeviceNumbers + number,
+                         .roce_v1_vlan = settings_.roce_v1_vlan,
                          .ports = settings_.ports,
                          .addressable = settings_.addressable,
                          .receive_queue_crosses_domains = settings_.receive_queue_crosses_domains,

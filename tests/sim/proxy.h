@@ -31,10 +31,11 @@ struct ProxySettings {
   bool addressable = true;
   bool receive_queue_crosses_domains = true;
   bool option_available = true;
-  bool in_network = true;              // the devices have the PNET of the connections
-  bool withheld = false;               // the paths of the connections are encrypted
-  bool version_1_gids = false;         // version 1 is offered beside version 2
-  unsigned subnet_bits = kSubnetBits;  // of the interface of the connections
+  bool in_network = true;  // the devices have the PNET of the connections
+  bool withheld = false;   // the paths of the connections are encrypted
+  // The GIDs are of RoCEv1 and in this VLAN, or none: version 1 is offered beside version 2.
+  std::optional<std::uint16_t> roce_v1_vlan;
+  unsigned subnet_bits = kSubnetBits;  // of the interface of the connections; 0: there is none
 };
 
 class SimProxy final : public relay::Network {

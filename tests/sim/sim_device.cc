@@ -13,9 +13,18 @@ namespace {
 constexpr std::uint32_t kNumberMask = 0xffffff;
 constexpr std::uint64_t kAddressGap = 0x10000;  // between two buffers, so that overruns hit nothing
 
-Gid gid_of(std::uint32_t device, unsigned port) {
+constexpr std::uint16_t kNoVlan = 0xfffe;  // in an EUI-64
+
+Gid gid_of(std::uint32_t device, unsigned port, std::optional<std::uint16_t> roce_v1_vlan) {
   Gid gid;
-  gid.bytes = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10};
+  if (roce_v1_vlan) {
+    const std::uint16_t middle = *roce_v1_vlan == 0 ? kNoVlan : *roce_v1_vlan;
+    gid.bytes = {0xfe, 0x80, 0, 0, 0, 0, 0, 0, 2};
+    gid.bytes[11] = static_cast<std::uint8_t>(middle >> 8);
+    gid.bytes[12] = static_cast<std::uint8_t>(middle);
+  } else {
+    gid.bytes = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10};
+  }
   gid.bytes[13] = static_cast<std::uint8_t>(device >> 8);
   gid.bytes[14] = static_cast<std::uint8_t>(device);
   gid.bytes[15] = static_cast<std::uint8_t>(port);
@@ -58,7 +67,7 @@ SimDevice::SimDevice(Fabric& fabric, const SimDeviceOptions& options)
     rdma::Port port;
     port.number = PortNumber(static_cast<std::uint8_t>(i));
     port.state = rdma::PortState::kActive;
-    port.gid = gid_of(options.number, i);
+    port.gid = gid_of(options.number, i, options.roce_v1_vlan);
     port.mac.bytes = {2,
                       0,
                       0,

@@ -5,6 +5,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -43,6 +44,8 @@ class SimBuffer final : public rdma::RegisteredBuffer {
 struct SimDeviceOptions {
   std::string name = "sim0";
   std::uint32_t number = 1;  // unique on the fabric; makes the GIDs
+  // The GIDs are link-local ones of RoCEv1, of an interface with this VLAN id; 0: without one.
+  std::optional<std::uint16_t> roce_v1_vlan;
   unsigned ports = 1;
   bool addressable = true;
   bool receive_queue_crosses_domains = true;

@@ -22,7 +22,7 @@ inline constexpr std::size_t kTraceLines = 400;
 
 class World {
  public:
-  explicit World(std::uint64_t seed) : random(seed), ties_(random.fork()) {}
+  explicit World(std::uint64_t begin) : seed(begin), random(begin), ties_(random.fork()) {}
   World(const World&) = delete;
   World& operator=(const World&) = delete;
 
@@ -82,6 +82,7 @@ class World {
   // Begins a record of the digest. nullptr while there is none, which is the rule.
   Digest* record(const char* kind) { return digest ? &digest->begin(kind, now_) : nullptr; }
 
+  const std::uint64_t seed;
   Random random;
   std::optional<Digest> digest;
   bool print_trace = false;

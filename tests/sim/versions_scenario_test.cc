@@ -1,0 +1,114 @@
+// SMC-R versions 1 and 2 between proxies: which one a pair agrees on, and what keeps a pair that
+// could speak version 1 from it.
+#include "sim/scenario.h"
+
+namespace fairlead::sim {
+namespace {
+
+using config::SmcVersion;
+using std::chrono::milliseconds;
+using R = FallbackReason;
+
+constexpr int kConnections = 4;
+
+class Versions : public Scenario {
+ protected:
+  // Two pods whose proxies are held to a version.
+  Plan pair(SmcVersion client, SmcVersion server) const {
+    Plan plan = this->plan();
+    plan.proxies[0].config.smc.version = client;
+    plan.proxies[1].config.smc.version = server;
+    for (int i = 0; i < kConnections; ++i)
+      plan.connections.push_back(talk(30000, 30000, milliseconds(i)));
+    return plan;
+  }
+  // All of its connections are complete, over TCP, because the server says so.
+  static void expect_declined(const Plan& plan, R reason) {
+    World world(1);
+    Cluster cluster(world, plan);
+    const Outcome outcome = cluster.run();
+    EXPECT_FALSE(outcome.failure) << *outcome.failure;
+    for (const Ends& ends : outcome.ends) EXPECT_TRUE(complete(ends));
+    EXPECT_EQ(outcome.over_smc, 0U);
+    const auto count = [&](Pod pod, Direction direction, Side side) {
+      return cluster.proxy(pod).stats().fallback_of(direction, side, reason).get();
+    };
+    EXPECT_EQ(count(2, Direction::kInbound, Side::kLocal), kConnections);
+    EXPECT_EQ(count(1, Direction::kOutbound, Side::kPeer), kConnections);
+  }
+};
+
+TEST_P(Versions, TheNewestInCommonIsSpoken) {
+  struct Case {
+    SmcVersion client, server;
+    unsigned expected;
+  };
+  for (const Case& each :
+       {Case{SmcVersion::kAuto, SmcVersion::kAuto, 2}, Case{SmcVersion::kAuto, SmcVersion::kTwo, 2},
+        Case{SmcVersion::kTwo, SmcVersion::kAuto, 2}, Case{SmcVersion::kTwo, SmcVersion::kTwo, 2},
+        Case{SmcVersion::kAuto, SmcVersion::kOne, 1}, Case{SmcVersion::kOne, SmcVersion::kAuto, 1},
+        Case{SmcVersion::kOne, SmcVersion::kOne, 1}}) {
+    Plan plan = pair(each.client, each.server);
+    for (ProxySettings& settings : plan.proxies) settings.roce_v1_vlan = 0;
+    const Outcome outcome = run(plan, 1);
+    for (const Ends& ends : outcome.ends) EXPECT_TRUE(complete(ends));
+    EXPECT_EQ(outcome.over_smc, 2U * kConnections);
+    EXPECT_EQ(outcome.speakers_v1 != 0, each.expected == 1);
+    EXPECT_EQ(outcome.speakers_v2 != 0, each.expected == 2);
+  }
+}
+
+TEST_P(Versions, OneIsOfferedBesideTwoFromRoceV1GidsOnly) {
+  expect_declined(pair(SmcVersion::kAuto, SmcVersion::kOne), R::kPeerNoSmc);
+}
+
+TEST_P(Versions, WithoutAVersionInCommonItIsTcp) {
+  expect_declined(pair(SmcVersion::kOne, SmcVersion::kTwo), R::kPeerNoSmc);
+  expect_declined(pair(SmcVersion::kTwo, SmcVersion::kOne), R::kPeerNoSmc);
+}
+
+TEST_P(Versions, OneServesWhereTwoHasNoUeidInCommon) {
+  Plan plan = pair(SmcVersion::kAuto, SmcVersion::kAuto);
+  plan.proxies[1].config.smc.ueids = {"OTHER"};
+  for (ProxySettings& settings : plan.proxies) settings.roce_v1_vlan = 0;
+  const Outcome outcome = run(plan, 1);
+  EXPECT_EQ(outcome.over_smc, 2U * kConnections);
+  EXPECT_NE(outcome.speakers_v1, 0U);
+  EXPECT_EQ(outcome.speakers_v2, 0U);
+  // Where version 1 does not help, the reason is that of version 2.
+  plan.proxies[1].subnet_bits = kSubnetBits - 8;
+  expect_declined(plan, R::kNoDevice);
+}
+
+TEST_P(Versions, OneNeedsACommonSubnet) {
+  for (std::size_t i = 0; i < 2; ++i) {
+    Plan plan = pair(SmcVersion::kOne, SmcVersion::kOne);
+    plan.proxies[i].subnet_bits = kSubnetBits - 8;
+    expect_declined(plan, R::kPrefixMismatch);
+  }
+}
+
+TEST_P(Versions, OneNeedsACommonVlan) {
+  struct Case {
+    std::uint16_t client, server;
+    bool common;
+  };
+  for (const Case& each : {Case{0, 0, true}, Case{42, 42, true}, Case{42, 43, false},
+                           Case{0, 42, false}, Case{42, 0, false}}) {
+    Plan plan = pair(SmcVersion::kOne, SmcVersion::kOne);
+    plan.proxies[0].roce_v1_vlan = each.client;
+    plan.proxies[1].roce_v1_vlan = each.server;
+    if (!each.common)
+      expect_declined(plan, R::kVlan);
+    else
+      EXPECT_EQ(run(plan, 1).over_smc, 2U * kConnections);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Devices, Versions,
+                         testing::Values(DeviceKind{"Addressable", true},
+                                         DeviceKind{"Staged", false}),
+                         [](const auto& device) { return std::string(device.param.name); });
+
+}  // namespace
+}  // namespace fairlead::sim
