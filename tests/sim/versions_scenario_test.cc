@@ -88,6 +88,24 @@ TEST_P(Versions, OneNeedsACommonSubnet) {
   }
 }
 
+TEST_P(Versions, OneNeedsAnInterfaceThatIsKnown) {
+  Plan plan = pair(SmcVersion::kOne, SmcVersion::kOne);
+  plan.proxies[1].subnet_bits = 0;
+  expect_declined(plan, R::kVlan);
+  plan = pair(SmcVersion::kOne, SmcVersion::kOne);
+  plan.proxies[0].subnet_bits = 0;
+  World world(1);
+  Cluster cluster(world, plan);
+  const Outcome outcome = cluster.run();
+  EXPECT_FALSE(outcome.failure) << *outcome.failure;
+  for (const Ends& ends : outcome.ends) EXPECT_TRUE(complete(ends));
+  const auto count = [&](Pod pod, Direction direction, Side side) {
+    return cluster.proxy(pod).stats().fallback_of(direction, side, R::kConfigError).get();
+  };
+  EXPECT_EQ(count(1, Direction::kOutbound, Side::kLocal), kConnections);
+  EXPECT_EQ(count(2, Direction::kInbound, Side::kPeer), kConnections);
+}
+
 TEST_P(Versions, OneNeedsACommonVlan) {
   struct Case {
     std::uint16_t client, server;
