@@ -212,7 +212,6 @@ class LinkGroup {
   wire::AddLink describe_new_link(wire::LlcKind kind);
   void learn_keys(LinkIndex known_on, LinkIndex on, std::span<const wire::RkeyEntry> entries);
   void send_keys(wire::LlcKind kind);
-  void take_keys(LinkIndex link, const wire::AddLinkCont& message, TimePoint now);
   void ask_to_confirm(TimePoint now);
   void link_added(LinkIndex link, TimePoint now);
   void add_failed(const char* why, TimePoint now);
