@@ -15,6 +15,12 @@ constexpr const char* kLogger = "nri";
 
 TimePoint now_() { return std::chrono::steady_clock::now(); }
 
+// A container that has been created, but not started, has no process yet. Then its process is the
+// runtime's: it runs as root and has another /dev until it becomes the sidecar.
+bool may_be_starting(const Error& error) {
+  return error.code == Errc::kNotFound || error.code == Errc::kWrongState;
+}
+
 // A pod that the plugin has not been called for has no note to add to.
 Result<void> hand_over(const std::string& run_dir, const std::string& pod_id, RnicAccess access) {
   const auto state = is_container_id(pod_id) ? peek_state(run_dir, pod_id) : std::nullopt;
@@ -86,8 +92,10 @@ void AccessDelivery::run() {
 
 bool AccessDelivery::deliver_late(Delivery& delivery) {
   const Result<void> given = give_late(*delivery.late, places_);
-  if (!given && given.error().code == Errc::kNotFound && ++delivery.tries < kLateTriesMax)
+  if (!given && may_be_starting(given.error()) && ++delivery.tries < kLateTriesMax) {
+    ++counts_.late_retries;
     return false;
+  }
   ++(given ? counts_.late_given : counts_.late_failed);
   if (!given) delivery.access = RnicAccess::kLateFailed;
   lines_.write(given ? LogLevel::kInfo : LogLevel::kWarn, kLogger,

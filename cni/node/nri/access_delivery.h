@@ -21,7 +21,7 @@ namespace fairlead::cni::node::nri {
 // As many as a node may have containers when the agent connects; later ones are dropped.
 inline constexpr std::size_t kDeliveriesMax = 4096;
 
-// A container that has been created, but not started, has no process yet.
+// For a container that is still being started.
 inline constexpr std::chrono::seconds kLateRetryInterval{2};
 inline constexpr unsigned kLateTriesMax = 30;
 
@@ -37,7 +37,7 @@ struct Delivery {
 class AccessDelivery {
  public:
   struct Counts {
-    std::atomic<std::uint64_t> late_given{0}, late_failed{0};
+    std::atomic<std::uint64_t> late_given{0}, late_failed{0}, late_retries{0};
     std::atomic<std::uint64_t> dropped{0};
   };
 

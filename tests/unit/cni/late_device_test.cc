@@ -13,10 +13,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <thread>
 
 #include "bpf/device_permission.h"
+#include "cni/node/nri/access_delivery.h"
 
 namespace fairlead::cni::node::nri {
 namespace {
@@ -246,6 +249,25 @@ TEST_F(LateDeviceTest, LeavesANodeOfSomebodyElse) {
   std::ofstream(folder / "uverbs0") << "x";
   EXPECT_EQ(give(wanted()).error().code, Errc::kWrongState);
   EXPECT_EQ(fs::file_size(folder / "uverbs0"), 1u);
+}
+
+// The agent may connect while the runtime starts the container.
+TEST_F(LateDeviceTest, IsTriedAgainUntilTheContainerHasStarted) {
+  const fs::path dev = "/proc/" + std::to_string(process_) + "/root/dev";
+  ASSERT_EQ(::chmod(dev.c_str(), 0777), 0);
+  AccessDelivery delivery("/nonexistent", {"/proc", root_});
+  const auto& counts = delivery.counts();
+  const auto wait_for = [](const std::atomic<std::uint64_t>& count) {
+    const auto until = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+    while (count == 0 && std::chrono::steady_clock::now() < until) std::this_thread::yield();
+    return count.load();
+  };
+  delivery.add({"pod", "shop/web", RnicAccess::kGranted, wanted()});
+  EXPECT_EQ(wait_for(counts.late_retries), 1u);
+  EXPECT_EQ(counts.late_failed, 0u);
+  ASSERT_EQ(::chmod(dev.c_str(), 0755), 0);
+  EXPECT_EQ(wait_for(counts.late_given), 1u);
+  EXPECT_EQ(try_open("/dev/infiniband/uverbs0"), 0);
 }
 
 TEST_F(LateDeviceTest, RaisesNoLimitThatItMayNotRaise) {
