@@ -38,6 +38,10 @@ class Network {
   virtual Result<std::unique_ptr<event::Stream>> dial_peer(const SocketAddress& to, bool smc_option,
                                                            const SocketAddress* client) = 0;
 
+  // Makes the kernel probe the host of a dialled stream while it is silent (tcp.keepalive_*). Apart
+  // from dialling, so that a short connection need not pay for it. Accepted streams are probed.
+  virtual void probe_peer(event::Stream& dialled) = 0;
+
   // True when something writes the option for our sockets at all.
   virtual bool option_available() const = 0;
   // Dialled stream, once, when connected: the SYN/ACK carried the option.

@@ -126,6 +126,7 @@ void Session::become_smc(TimePoint now) {
   record_decision(Transport::kSmcr, Side::kLocal, nullptr, 0, now);
   end_setup();
   memory_.become_smc(*net_);
+  probe_peer_later();
   worker_.mark_ready(*this);
 }
 
@@ -171,6 +172,7 @@ void Session::become_tcp(Side side, FallbackReason reason, std::uint32_t peer_co
   leave_group(now, false);
   smc_.reset();
   watch_silence();
+  probe_peer_later();
   end_setup();
   worker_.mark_ready(*this);
 }
@@ -203,8 +205,7 @@ void Session::die() {
   const bool quarantine = smc_ && !smc_->connection.finished() && !smc_->connection.lost();
   leave_group(worker_.network().now(), quarantine);
   if (setup_) end_setup();
-  timer_.reset();
-  last_words_timer_.reset();
+  timers_.cancel();
   tcp_.reset();
   app_.reset();
   client_slot_.release();

@@ -42,6 +42,8 @@ inline constexpr Duration kCloseAnswerWait = std::chrono::seconds(60);
 // it may take to say the end of the SMC-R connection too. Longer than a test of the link and than a
 // failover validation.
 inline constexpr Duration kCompanionEndWait = std::chrono::seconds(10);
+// After its negotiation a dialled connection is probed for a silent host. Shorter ones are not.
+inline constexpr Duration kProbesBegin = std::chrono::seconds(1);
 inline constexpr std::size_t kHandshakeReadBytes = 4096;
 // How long a peer that is only assumed to speak SMC may be silent before it is taken for plain TCP.
 inline constexpr Duration kSniffWait = std::chrono::seconds(2);
@@ -159,6 +161,7 @@ class Session final : public event::StreamHandler {
   void start_outbound(TimePoint now);
   void start_inbound(TimePoint now);
   void dial_net(bool with_option, TimePoint now);
+  void probe_peer_later();
   void give_up_line(TimePoint now);
   void end_turn();
   void dial_app(TimePoint now);
@@ -239,6 +242,17 @@ class Session final : public event::StreamHandler {
   void refuse_for_memory();
   void die();
 
+  struct Timers {
+    std::optional<event::Timer> wait;        // of an SMC connection; looks of one in TCP mode
+    std::optional<event::Timer> last_words;  // of a TCP connection
+    std::optional<event::Timer> probes;      // of an outbound connection
+    void cancel() {
+      wait.reset();
+      last_words.reset();
+      probes.reset();
+    }
+  };
+
   Worker& worker_;
   const std::uint64_t number_;
   const Direction direction_;
@@ -252,8 +266,7 @@ class Session final : public event::StreamHandler {
   std::unique_ptr<SmcRelay> smc_;
   std::unique_ptr<TcpRelay> tcp_;
   std::optional<Group::Seat> seat_;
-  std::optional<event::Timer> last_words_timer_;  // of a TCP connection
-  std::optional<event::Timer> timer_;  // waits of an SMC connection, looks of one in TCP mode
+  Timers timers_;
   PeerSilence silence_;
   bool peer_gone_ = false;  // by silence_
   std::optional<TimePoint> close_wait_;

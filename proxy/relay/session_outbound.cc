@@ -48,6 +48,14 @@ void Session::handle_turn() {
   worker_.mark_ready(*this);
 }
 
+void Session::probe_peer_later() {
+  if (!outbound()) return;
+  timers_.probes.emplace(worker_.timers(), [this] {
+    if (net_) worker_.network().probe_peer(*net_);
+  });
+  timers_.probes->set(worker_.network().now() + kProbesBegin);
+}
+
 // Who has waited as long as a handshake may take is not kept waiting for one.
 void Session::give_up_line(TimePoint now) {
   end_turn();

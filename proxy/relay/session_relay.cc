@@ -29,9 +29,9 @@ void Session::run_tcp(TimePoint now) {
   switch (step) {
     case HalfRelay::Step::kIdle:
       if (const auto deadline = tcp_->next_deadline()) {
-        if (!last_words_timer_)
-          last_words_timer_.emplace(worker_.timers(), [this] { worker_.mark_ready(*this); });
-        last_words_timer_->set(deadline);
+        if (!timers_.last_words)
+          timers_.last_words.emplace(worker_.timers(), [this] { worker_.mark_ready(*this); });
+        timers_.last_words->set(deadline);
       }
       return;
     case HalfRelay::Step::kMore:
@@ -69,14 +69,14 @@ void Session::report_vanished(const std::string& what) {
 void Session::watch_silence() {
   const Duration timeout = worker_.config().tcp.user_timeout;
   if (timeout == Duration::zero() || net_->descriptor() < 0) return;
-  timer_.emplace(worker_.timers(), [this, timeout] {
+  timers_.wait.emplace(worker_.timers(), [this, timeout] {
     const TimePoint now = worker_.network().now();
     const std::optional<TcpWait> seen = read_tcp_wait(net_->descriptor());
     peer_gone_ = seen && silence_.gone(*seen, now, timeout);
     if (peer_gone_) return worker_.mark_ready(*this);
-    timer_->set(now + timeout / kSilenceLooks);
+    timers_.wait->set(now + timeout / kSilenceLooks);
   });
-  timer_->set(worker_.network().now() + timeout / kSilenceLooks);
+  timers_.wait->set(worker_.network().now() + timeout / kSilenceLooks);
 }
 
 void Session::run_smc(TimePoint now) {
@@ -117,7 +117,7 @@ void Session::run_smc(TimePoint now) {
   }
   if (companion_.ended_until && (!deadline || *companion_.ended_until < *deadline))
     deadline = companion_.ended_until;
-  if (deadline || timer_) wake_at(deadline);
+  if (deadline || timers_.wait) wake_at(deadline);
 }
 
 bool Session::look() {
@@ -141,8 +141,8 @@ void Session::await_last_word(TimePoint now) {
 }
 
 void Session::wake_at(std::optional<TimePoint> deadline) {
-  if (!timer_) timer_.emplace(worker_.timers(), [this] { worker_.mark_ready(*this); });
-  timer_->set(deadline);
+  if (!timers_.wait) timers_.wait.emplace(worker_.timers(), [this] { worker_.mark_ready(*this); });
+  timers_.wait->set(deadline);
 }
 
 // The TCP connection under an SMC-R connection carries nothing. But its reset means that the peer's

@@ -132,9 +132,12 @@ Result<std::unique_ptr<event::Stream>> SocketNetwork::dial_peer(const SocketAddr
   // bound; the kernel then chooses one.
   if (client != nullptr && may_be_source(*client, to))
     (void)bpf::bind_source(socket.get(), client->with_port(0));
-  event::keep_alive(socket.get(), keep_alive_);
   if (smc_option && program_ != nullptr) SMC_TRY(program_->request(socket.get()));
   return event::TcpStream::connect(loop_, std::move(socket), to);
+}
+
+void SocketNetwork::probe_peer(event::Stream& dialled) {
+  event::keep_alive(dialled.descriptor(), keep_alive_);
 }
 
 bool SocketNetwork::option_answered(event::Stream& stream) {

@@ -45,6 +45,7 @@ class SocketNetwork final : public Network {
                                           const SocketAddress& client) override;
   Result<std::unique_ptr<event::Stream>> dial_peer(const SocketAddress& to, bool smc_option,
                                                    const SocketAddress* client) override;
+  void probe_peer(event::Stream& dialled) override;
   bool option_available() const override { return source_ != OptionSource::kNone; }
   // Not with kOwn.
   void set_external_option(bool attached) {

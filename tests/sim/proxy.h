@@ -79,6 +79,7 @@ class SimProxy final : public relay::Network {
     leg.stream = SMC_TRY(dial_peer(to, false, nullptr));
     return leg;
   }
+  void probe_peer(event::Stream&) override {}
   Result<std::unique_ptr<event::Stream>> dial_peer(const SocketAddress& to, bool smc_option,
                                                    const SocketAddress* client) override;
   bool option_available() const override { return settings_.option_available; }
