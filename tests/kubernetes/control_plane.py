@@ -34,11 +34,12 @@ def find(name):
     return shutil.which(name, path=os.environ["PATH"] + ":/usr/sbin:/sbin") or apiserver.built_program(name)
 
 
-def cni_network(pods):
-    """Not a bridge: replies between its ports would pass by the translation of Services."""
+def cni_network(*pods):
+    """Of subnets, one a family. Not a bridge: replies between its ports would pass by the translation of Services."""
+    routes = [{"dst": "::/0" if ":" in subnet else "0.0.0.0/0"} for subnet in pods]
     return {"cniVersion": "0.4.0", "name": "pods", "plugins": [
         {"type": "ptp",
-         "ipam": {"type": "host-local", "ranges": [[{"subnet": pods}]], "routes": [{"dst": "0.0.0.0/0"}]}}]}
+         "ipam": {"type": "host-local", "ranges": [[{"subnet": subnet}] for subnet in pods], "routes": routes}}]}
 
 
 class ControlPlane:
@@ -49,8 +50,8 @@ class ControlPlane:
     children leave.)
     """
 
-    def __init__(self, folder, address, setup, *arguments, others=()):
-        self.folder, self.address = Path(folder), address
+    def __init__(self, folder, address, setup, *arguments, others=(), services=SERVICES):
+        self.folder, self.address, self.services = Path(folder), address, services
         self.setup = ["bash", "-c", setup, "setup", self.folder, *arguments]
         self.config = self.folder / "kubeconfig"
         self.programs = {name: str(find(name)) for name in (*KUBERNETES, *OTHERS, *others)}
@@ -76,7 +77,7 @@ class ControlPlane:
         self.launch("etcd", "--data-dir", self.folder / "etcd", "--unsafe-no-fsync")
         self.launch("kube-apiserver", "--etcd-servers", "http://127.0.0.1:2379", "--secure-port", API_PORT,
                     "--advertise-address", self.address, "--cert-dir", self.folder / "certs",
-                    "--service-cluster-ip-range", SERVICES, "--authorization-mode", "RBAC",
+                    "--service-cluster-ip-range", self.services, "--authorization-mode", "RBAC",
                     "--token-auth-file", self.folder / "tokens", "--service-account-issuer", "https://fairlead.test",
                     "--service-account-key-file", self.folder / "account.key",
                     "--service-account-signing-key-file", self.folder / "account.key", "--allow-privileged",

@@ -9,14 +9,14 @@ GRACE_SECONDS = 20
 NAMESPACE = {"apiVersion": "v1", "kind": "Namespace",
              "metadata": {"name": "shop", "labels": {"pod-security.kubernetes.io/enforce": "restricted"}}}
 SERVICE = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "redis", "namespace": "shop"},
-           "spec": {"selector": {"app": "redis"}, "ports": [{"port": PORT}]}}
+           "spec": {"selector": {"app": "redis"}, "ports": [{"port": PORT}], "ipFamilyPolicy": "PreferDualStack"}}
 
 
 def deployment(name, **spec):
     """redis-server, also in the client's pod, because it keeps running and the image has no sleep. `spec` is added to the pod's."""
     labels = {"app": name}
     redis = {"name": "redis", "image": f"{containers.REDIS}:{IMAGES[containers.REDIS]}",
-             "command": ["/usr/bin/redis-server", "--bind", "0.0.0.0", "--protected-mode", "no", "--save", "",
+             "command": ["/usr/bin/redis-server", "--bind", "*", "-::*", "--protected-mode", "no", "--save", "",
                          "--dir", "/tmp"],
              "readinessProbe": {"tcpSocket": {"port": PORT}, "periodSeconds": 1},
              "securityContext": {"runAsNonRoot": True, "runAsUser": 1000, "allowPrivilegeEscalation": False,

@@ -109,6 +109,7 @@ class Node:
 
     NAMES = ("a", "b")
     MEMORY_MIB = 1536
+    init = "agent"  # the program of process 1, or "systemd"
 
     def __init__(self, number, folder, the_kernel, initramfs, link, mtu):
         self.number, self.name = number, self.NAMES[number - 1]
@@ -133,7 +134,7 @@ class Node:
 
     def command(self, the_kernel, initramfs):
         words = (f"console=ttyS0 quiet panic=-1 mitigations=off lab.node={self.number} "
-                 f"lab.modules={the_kernel.modules} lab.mtu={self.mtu}")
+                 f"lab.modules={the_kernel.modules} lab.mtu={self.mtu} lab.init={self.init}")
         return [
             "qemu-system-x86_64", "-nodefaults", "-no-user-config", "-display", "none",
             "-accel", os.environ.get("LAB_ACCEL", "tcg,thread=multi"), "-cpu", "max", "-smp", "2",

@@ -60,8 +60,10 @@ class Stage:
         try:
             yield
         except Failed as error:
+            lines = [line for line in self.agent_log(node).splitlines() if "rnic" in line or " WARN " in line]
+            told = f"{error}; the agent of {node.name} says: " + " | ".join(lines[-20:])
             try:
                 self.not_slow(node)
             except Failed as cause:
-                raise Failed(f"{error} ({cause})") from None
-            raise
+                raise Failed(f"{told} ({cause})") from None
+            raise Failed(told) from None

@@ -93,7 +93,7 @@ def forged(stage):
     try:
         stage.cluster.kubectl("wait", "--for=condition=Ready", "pod/forged", "--timeout=120s")
         uid = stage.cluster.kubectl("get", "pod", "forged", "-o", "jsonpath={.metadata.uid}")
-        told = stage.shop.look_into(Pod("forged", uid, "", "node-1", 0), stage.nodes, "redis-server")
+        told = stage.shop.look_into(Pod("forged", uid, "", "", "node-1", 0), stage.nodes, "redis-server")
         expect_equal([told["nodes"], told["opens"]["rxe0"]], [{}, "EPERM"], "devices of a container called fairlead-proxy")
     finally:
         stage.cluster.kubectl("delete", "pod", "forged", "--wait=false", check=False)

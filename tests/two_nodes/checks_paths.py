@@ -27,9 +27,27 @@ def on_a_node(stage):
 
 
 @check
+def over_ipv6(stage):
+    """connections over IPv6 go the same ways"""
+    client, server = stage.far()
+    with stage.explained(stage.nodes[0]):
+        stage.shop.expect_path(client, server.address_v6, BETWEEN)
+    stage.shop.expect_path(client, stage.shop.pod("redis", "node-1").address_v6, ON_NODE)
+    back, there = stage.shop.pod("web", "node-2"), stage.shop.pod("redis", "node-1")
+    with stage.explained(stage.nodes[1]):
+        stage.shop.expect_path(back, there.address_v6, BETWEEN)
+
+
+@check
 def through_the_service(stage):
-    """the Service leads to both pods, by the way that is right for each"""
-    client, service = stage.shop.pod("web", "node-1"), stage.shop.service_address()
+    """the Service leads to both pods, by the way that is right for each, over IPv4 and over IPv6"""
+    client, services = stage.shop.pod("web", "node-1"), stage.shop.service_addresses()
+    expect(len(services) == 2, f"addresses of the Service: {services}")
+    for service in services:
+        leads_to_both(stage, client, service)
+
+
+def leads_to_both(stage, client, service):
     hosts = {pod.name[:32]: pod.node for pod in stage.shop.pods("redis").values()}
     left = {"node-1": ON_NODE, "node-2": BETWEEN}
 

@@ -16,14 +16,18 @@ for place in etc/cni/net.d opt/cni/bin var/lib/cni var/lib/containerd var/lib/ku
 done
 cp -n /usr/lib/cni/* /opt/cni/bin/
 mkdir -p /run/netns
-# Elsewhere systemd does it.
-for controller in $(cat /sys/fs/cgroup/cgroup.controllers); do
-  echo "+$controller" >/sys/fs/cgroup/cgroup.subtree_control
-done
+if [ "$(cat /proc/1/comm)" != systemd ]; then
+  for controller in $(cat /sys/fs/cgroup/cgroup.controllers); do
+    echo "+$controller" >/sys/fs/cgroup/cgroup.subtree_control
+  done
+fi
 hostname "node-$number"
-sysctl -qw net.ipv4.ip_forward=1
+sysctl -qw net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1
 ip route replace default via 10.9.0.254
 ip route replace "10.244.$other.0/24" via "10.9.0.$other"
+ip address replace "fd00:9::$number/64" dev eth0 nodad
+ip route replace default via fd00:9::fe
+ip route replace "fd00:244:0:$other::/64" via "fd00:9::$other"
 # RNICs have a network of their own, so that they can be down while the node is not.
 rdma link delete rxe0
 ip link set eth1 mtu 9000 up

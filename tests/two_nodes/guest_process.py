@@ -19,7 +19,7 @@ def find(uid, program):
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             cgroup = (folder / "cgroup").read_text().strip().removeprefix("0::/")
-            if uid in cgroup and (folder / "comm").read_text().strip() == program:
+            if (uid in cgroup or uid.replace("-", "_") in cgroup) and (folder / "comm").read_text().strip() == program:
                 return folder, cgroup
         except OSError:
             continue  # it has just ended

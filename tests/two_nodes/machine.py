@@ -9,7 +9,7 @@ import control_plane
 from expect import wait_until
 from node import Node, ROOT
 
-PODS = "10.244.0.0/16"
+PODS = "10.244.0.0/16,fd00:244::/48"
 CONTAINERD = ("containerd", "containerd-shim-runc-v2", "ctr")
 DISK_BYTES = 6 << 30  # sparse
 SECONDS_TO_SET_UP = 120
@@ -33,6 +33,11 @@ conf_dir = "/etc/cni/net.d"
 plugin_registration_timeout = "{PLUGIN_SECONDS}s"
 plugin_request_timeout = "{PLUGIN_SECONDS}s"
 """
+SYSTEMD_CGROUPS = """[plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc]
+runtime_type = "io.containerd.runc.v2"
+[plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc.options]
+SystemdCgroup = true
+"""
 KUBELET = {key: value for key, value in cluster.KUBELET.items() if key != "failCgroupV1"}
 
 
@@ -47,6 +52,8 @@ class Machine(Node):
     MEMORY_MIB = 2048
 
     def __init__(self, number, folder, the_kernel, initramfs, place):
+        # Both drivers of cgroups that the kubelet has, one a node.
+        self.init = "systemd" if number == 2 else "agent"
         self.place = place  # the control plane, in whose network namespace the guest's wire ends
         self.programs = {**place.programs, **find_containerd()}
         self.services = {}
@@ -75,9 +82,11 @@ class Machine(Node):
             self.add_rnic()
         conflist = "/etc/cni/net.d/10-pods.conflist"
         if self.start(["test", "-e", conflist]).wait() != 0:
-            self.write(conflist, json.dumps(control_plane.cni_network(f"10.244.{self.number}.0/24")))
-        self.write("/run/containerd.toml", CONTAINERD_SETTINGS)
-        self.write("/run/kubelet.json", json.dumps(KUBELET))
+            network = control_plane.cni_network(f"10.244.{self.number}.0/24", f"fd00:244:0:{self.number}::/64")
+            self.write(conflist, json.dumps(network))
+        systemd = self.init == "systemd"
+        self.write("/run/containerd.toml", CONTAINERD_SETTINGS + (SYSTEMD_CGROUPS if systemd else ""))
+        self.write("/run/kubelet.json", json.dumps({**KUBELET, "cgroupDriver": "systemd" if systemd else "cgroupfs"}))
         self.write("/run/kubeconfig", self.place.config.read_text())
         self.start_runtime()
 
@@ -91,7 +100,8 @@ class Machine(Node):
 
     def join(self):
         client = ["--kubeconfig", "/run/kubeconfig", "--hostname-override", self.name]
-        self.serve("kubelet", *client, "--config", "/run/kubelet.json", "--node-ip", self.address)
+        self.serve("kubelet", *client, "--config", "/run/kubelet.json", "--node-ip",
+                   f"{self.address},fd00:9::{self.number}")
         self.serve("kube-proxy", *client, "--proxy-mode=nftables", "--cluster-cidr", PODS)
 
     def serve(self, name, *words):

@@ -13,7 +13,8 @@ import workload
 from machine import Machine, find_containerd
 from node import BUILD, ROOT
 
-ADDRESS = "10.9.0.254"
+ADDRESS, ADDRESS_V6 = "10.9.0.254", "fd00:9::fe"
+SERVICES = f"{control_plane.SERVICES},fd00:96::/112"
 # Beyond those of Machine: what runs on this machine.
 OTHERS = ("gcc", "mkfs.ext4", "nft", "conntrack", "runc", "qemu-system-x86_64")
 SYSTEM = ("-n", "fairlead-system")
@@ -39,7 +40,11 @@ for name in tap fabric; do
   ip link set "$name" up
 done
 ip address add {ADDRESS}/24 dev tap
-for number in 1 2; do ip route add "10.244.$number.0/24" via "10.9.0.$number"; done
+ip address add {ADDRESS_V6}/64 dev tap nodad
+for number in 1 2; do
+  ip route add "10.244.$number.0/24" via "10.9.0.$number"
+  ip route add "fd00:244:0:$number::/64" via "fd00:9::$number"
+done
 touch "$1/node.ready"
 sleep infinity &
 wait
@@ -67,7 +72,7 @@ class Place:
         self.helm, why = helm.find_helm()
         if why:
             raise kernel.Unavailable(why)
-        self.cluster = control_plane.ControlPlane(folder, ADDRESS, SETUP, others=OTHERS)
+        self.cluster = control_plane.ControlPlane(folder, ADDRESS, SETUP, others=OTHERS, services=SERVICES)
         self.nodes = []
 
     def start(self):

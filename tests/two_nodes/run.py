@@ -19,6 +19,7 @@ sys.path[1:1] = [str(TESTS / "lab"), str(TESTS / "kubernetes"), str(TESTS)]
 import checks  # pylint: disable=wrong-import-position
 import checks_access  # noqa: F401,E402  an import registers the checks in it
 import checks_paths  # noqa: F401,E402
+import checks_docs  # noqa: F401,E402
 import checks_life  # noqa: F401,E402
 import kernel  # noqa: E402
 import place  # noqa: E402

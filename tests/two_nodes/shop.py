@@ -24,6 +24,7 @@ class Pod:
     name: str
     uid: str
     address: str
+    address_v6: str
     node: str
     restarts: int  # of the sidecar
 
@@ -83,7 +84,8 @@ class Shop:
                 continue
             sidecars = item["status"].get("initContainerStatuses", [])
             found[item["spec"]["nodeName"]] = Pod(
-                item["metadata"]["name"], item["metadata"]["uid"], item["status"]["podIP"], item["spec"]["nodeName"],
+                item["metadata"]["name"], item["metadata"]["uid"], item["status"]["podIP"],
+                next((one["ip"] for one in item["status"]["podIPs"] if ":" in one["ip"]), ""), item["spec"]["nodeName"],
                 sum(one["restartCount"] for one in sidecars))
         return found
 
@@ -112,8 +114,9 @@ class Shop:
         """What its sidecar says, as JSON."""
         return json.loads(self.in_pod(pod, "fairlead-proxy", "fairleadctl", "-o", "json", *words))
 
-    def service_address(self):
-        return self.kubectl("get", "service", "redis", "-o", "jsonpath={.spec.clusterIP}")
+    def service_addresses(self):
+        """Of IPv4 and IPv6."""
+        return self.kubectl("get", "service", "redis", "-o", "jsonpath={.spec.clusterIPs[*]}").split()
 
     def ping(self, pod, address):
         return "PONG" in self.in_pod(pod, "redis", "redis-cli", "-h", address, "PING", check=False)
@@ -164,8 +167,9 @@ class Shop:
 
     def row(self, client, address, process, begun):
         """Of the connection that the client's application has had open to there since `begun`."""
+        peer = f"[{address}]:{PORT}" if ":" in address else f"{address}:{PORT}"
         rows = [row for row in self.ctl(client, "connections")["connections"]
-                if row["direction"] == "outbound" and row["peer"] == f"{address}:{PORT}" and row["state"] != "handshake"
+                if row["direction"] == "outbound" and row["peer"] == peer and row["state"] != "handshake"
                 and row["age_seconds"] < time.monotonic() - begun]
         if not rows and process.poll() is not None:
             raise Failed(f"{client.name} has no connection to {address}: redis-cli ended with {process.returncode}")

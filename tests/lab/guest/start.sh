@@ -1,6 +1,7 @@
 #!/bin/sh
 # Process 1 of a guest, on the host's tree: mounts what a system has, sets up the network and the
-# RDMA device, then hands over to the agent. The kernel's command line names the node: lab.node=1.
+# RDMA device, then hands over to the agent, or to systemd with the agent as its only service. The
+# kernel's command line names the node and the choice: lab.node=1 lab.init=systemd.
 PATH=/usr/sbin:/usr/bin:/sbin:/bin
 export PATH
 here=$(dirname "$0")
@@ -38,5 +39,23 @@ chmod 0666 /dev/infiniband/uverbs* 2>/dev/null
 ulimit -l unlimited
 ulimit -n 65536
 
+if [ "$(word init)" = systemd ]; then
+  mkdir -p /run/systemd/system
+  cat >/run/systemd/system/agent.service <<end
+[Unit]
+DefaultDependencies=no
+SuccessAction=poweroff-force
+FailureAction=poweroff-force
+[Service]
+ExecStart=/usr/bin/python3 -B $here/agent.py
+Delegate=yes
+LimitMEMLOCK=infinity
+LimitNOFILE=65536
+TasksMax=infinity
+StandardOutput=file:/dev/ttyS0
+StandardError=file:/dev/ttyS0
+end
+  exec /lib/systemd/systemd --unit=agent.service
+fi
 python3 -B "$here/agent.py"
 poweroff -f

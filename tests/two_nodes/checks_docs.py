@@ -1,0 +1,60 @@
+"""The commands of docs/rdma-nodes.md, as the page has them."""
+import re
+import shlex
+
+from checks import check
+from expect import expect, wait_until
+from node import BUILD, ROOT
+from shop import BETWEEN, SECONDS_TO_CARRY
+
+PAGE = ROOT / "docs/rdma-nodes.md"
+CTL = BUILD / "proxy/ctl/fairleadctl"
+SECONDS_TO_TEST = 300
+
+
+def documented_steps():
+    """[[command, …], …]: what each numbered step of "Step by step" tells the reader to type."""
+    section = PAGE.read_text(encoding="utf-8").partition("\n## Step by step\n")[2].partition("\n## ")[0]
+    steps = re.split(r"^\d+\. ", section, flags=re.MULTILINE)[1:]
+    programs = ("rdma", "ls", "ip", "ping", "fairleadctl", "kubectl", "helm")
+    return [[line.strip() for line in step.splitlines()
+             if line.startswith("       ") and line.split()[0] in programs] for step in steps]
+
+
+def typed(stage, command):
+    """On node-1 what looks at a node, with its own names; where the kubeconfig is, everything else."""
+    words = shlex.split(command)
+    if words[0] in ("rdma", "ls", "ip", "ping"):
+        own = {"IF": "eth1", "ADDRESS_OF_THE_OTHER_NODE": "10.9.1.2"}
+        return stage.nodes[0].run([own.get(word, word) for word in words])
+    cluster = stage.cluster
+    programs = {"kubectl": cluster.programs["kubectl"], "fairleadctl": CTL, "helm": stage.place.helm}
+    return cluster.in_node("env", f"KUBECONFIG={cluster.config}", programs[words[0]], *words[1:], timeout=SECONDS_TO_TEST)
+
+
+@check
+def documented_commands(stage):
+    """each command of docs/rdma-nodes.md, step by step, shows what the page says"""
+    node, cluster, _, restart, look, _ = documented_steps()
+    told = {command: typed(stage, command) for command in node + cluster}
+    expect("state ACTIVE" in told["rdma link"] and "netns shared" in told["rdma system"], f"step 1 shows: {told}")
+    expect("10.9.1.1" in told["ip -brief address show dev IF"], f"step 1 shows: {told}")
+    for command in restart:
+        typed(stage, command)
+    stage.shop.rolled_out()
+    client, server = stage.far()
+    stage.shop.expect_path(client, server.address, BETWEEN)
+
+    def shown():
+        stage.shop.ping(client, server.address)  # `deploy/web` is either pod
+        stage.shop.ping(stage.shop.pod("web", "node-2"), stage.shop.pod("redis", "node-1").address)
+        told.update({command: typed(stage, command) for command in look})
+        text = "\n".join(told[command] for command in look)
+        return "verbs" in text and "SMC-R" in text and "rxe0" in text
+    wait_until(shown, f"what step 5 shows, {told}", SECONDS_TO_CARRY)
+
+
+@check
+def helm_test(stage):
+    """helm test: two pods on two nodes exchange bytes, and do so over SMC-R"""
+    stage.place.helm_does("test", "fairlead", "-n", "fairlead-system", "--timeout", "5m")
