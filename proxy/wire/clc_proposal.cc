@@ -143,13 +143,9 @@ void encode_v2_extension(Writer& out, const ProposalV2& v2) {
   for (const Eid& eid : v2.ueids.view()) out.chars(eid.bytes);
 }
 
-// A Proposal of version 1 has the block only for what it says there.
-bool has_extension_block(const Proposal& proposal) {
-  return proposal.version != 1 || proposal.vendor != VendorArea{};
-}
-
+// With the extension block in version 1 too, as Linux writes it: dissectors know no other form.
 std::size_t encoded_length(const Proposal& proposal) {
-  return kFixedBytes + (has_extension_block(proposal) ? kExtensionBlockBytes : 0) +
+  return kFixedBytes + kExtensionBlockBytes +
          (proposal.ip_area ? ip_area_bytes(*proposal.ip_area) : 0) +
          (proposal.v2 ? kV2ExtensionBytes + kEidBytes * proposal.v2->ueids.count : 0) +
          kClcTrailerBytes;
@@ -216,9 +212,8 @@ std::size_t encode(const Proposal& given, std::span<std::byte, kProposalBytesMax
   writer.bytes(proposal.peer_id.bytes);
   writer.bytes(proposal.v1_gid.bytes);
   writer.bytes(proposal.mac.bytes);
-  const bool block = has_extension_block(proposal);
-  writer.u16(block && proposal.ip_area ? kExtensionBlockBytes : 0);
-  if (block) encode_extension_block(writer, proposal);
+  writer.u16(proposal.ip_area ? kExtensionBlockBytes : 0);
+  encode_extension_block(writer, proposal);
   if (proposal.ip_area) encode_ip_area(writer, *proposal.ip_area);
   if (proposal.v2) encode_v2_extension(writer, *proposal.v2);
   encode_clc_trailer(writer);
