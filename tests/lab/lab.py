@@ -31,6 +31,7 @@ import scenarios_fallback  # noqa: F401
 import scenarios_pods  # noqa: F401
 import scenarios_encryption  # noqa: F401
 import scenarios_wire  # noqa: F401
+import scenarios_version_1  # noqa: F401
 import scenarios_ends  # noqa: F401
 import scenarios_verbs  # noqa: F401
 import scenarios_links  # noqa: F401

@@ -42,12 +42,12 @@ class Way:
         expect_stream(mine[0], theirs[0], "client to server")
         expect_stream(theirs[1], mine[2], "server to client")
 
-    def expect_smcr(self, connections, at_least_bytes=0):
+    def expect_smcr(self, connections, at_least_bytes=0, version=2):
         """By both sides' account: so many connections, no fallback, and the bytes by SMC-R."""
         metrics = self.proxy.expect_smcr(connections)
         expect_equal(metrics.connections("smcr"), connections, "SMC-R connections of the proxy")
         counts = self.kernel.look()
-        side = "server_v2" if self.role == "client" else "client_v2"
+        side = ("server" if self.role == "client" else "client") + f"_v{version}"
         expect_equal(counts[side], connections, f"SMC-R connections of the kernel ({side})")
         expect_equal(counts["reasons"], {}, "fallbacks of the kernel")
         for name in ("sent_bytes", "received_bytes"):
