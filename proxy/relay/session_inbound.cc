@@ -132,7 +132,8 @@ std::optional<FallbackReason> Session::find_way_to_client() {
     setup_->peer_gid = *gid;
     // Without a release the number is fixed.
     if (setup_->terms.release >= 1)
-      setup_->terms.max_links = std::min(setup_->terms.max_links, links_from(worker_, *slot, *port));
+      setup_->terms.max_links =
+          std::min(setup_->terms.max_links, links_from(worker_, *slot, *port));
     return std::nullopt;
   }
   if (setup_->withheld) {

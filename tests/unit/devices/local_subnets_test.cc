@@ -31,7 +31,7 @@ TEST(LocalSubnets, Ipv4HasTheSubnetOfTheAddress) {
 
 TEST(LocalSubnets, Ipv6HasThoseOfTheInterfaceThatReachBeyondTheSegment) {
   const std::vector<InterfaceAddress> addresses = {
-      entry(2, "[fe80::1]:0", 64), entry(2, "[fd00:1::1]:0", 64), entry(2, "[fd00:2::1]:0", 48),
+      entry(2, "[fe80::1]:0", 64),   entry(2, "[fd00:1::1]:0", 64), entry(2, "[fd00:2::1]:0", 48),
       entry(2, "[fd00:1::2]:0", 64), entry(3, "[fd00:3::1]:0", 64), entry(2, "10.9.0.1:0", 120)};
   const auto subnets = subnets_of(addresses, local("[fd00:2::1]:80"));
   ASSERT_TRUE(subnets);
