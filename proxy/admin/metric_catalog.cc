@@ -115,7 +115,7 @@ constexpr std::array kCatalog = {
     MetricInfo{M::kLlcMessages, "fairlead_llc_messages_total", T::kCounter, kMessages,
                "LLC messages, which control links."},
     MetricInfo{M::kReceiveQueueLow, "fairlead_receive_queue_low_total", T::kCounter, kNoLabels,
-               "Times that a shared receive queue fell below its limit."},
+               "Times that a receive queue fell below its limit."},
     MetricInfo{M::kLoopTurns, "fairlead_loop_turns_total", T::kCounter, kNoLabels,
                "Turns of the workers' event loops."},
     MetricInfo{M::kSpinPolls, "fairlead_spin_polls_total", T::kCounter, "`result` (hit, miss)",

@@ -98,7 +98,7 @@ struct WorkerStats {
 
   Counter cdc_sent, cdc_received, cdc_rejected;
   Counter llc_sent, llc_received, llc_rejected;
-  Counter receive_limit_events;  // the shared receive queue ran low
+  Counter receive_limit_events;  // a receive queue ran low
   Counter loop_turns, spin_hits, spin_misses, spin_nanoseconds;
   Counter accept_errors;                     // accept(2) failed: descriptors or memory
   Counter peer_timeouts;                     // TCP connections whose peer's host no longer answered

@@ -205,6 +205,9 @@ struct VerbsDevices {
   // devices.verbs.names: at most 16 RNICs that may be used ("mlx5_0"), each 1 to 63 of letters,
   // digits, "_", "-" and "."; empty means all. Default empty.
   std::vector<std::string> names;
+  // devices.verbs.shared_receive_queues: false gives each queue pair a receive queue of its own, as
+  // on a device that has no shared ones. Default true.
+  bool shared_receive_queues = true;
 
   friend bool operator==(const VerbsDevices&, const VerbsDevices&) = default;
 };

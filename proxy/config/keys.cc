@@ -171,6 +171,8 @@ std::vector<Key<Config>> resource_keys() {
       single<Config>("devices.verbs.enabled", FAIRLEAD_MEMBER(devices.verbs.enabled), kDeviceUses),
       list_of<Config>("devices.verbs.names", FAIRLEAD_MEMBER(devices.verbs.names), kDeviceName,
                       {0, kDeviceNamesMax}),
+      single<Config>("devices.verbs.shared_receive_queues",
+                     FAIRLEAD_MEMBER(devices.verbs.shared_receive_queues), BooleanCodec{}),
       single<Config>("buffers.size", FAIRLEAD_MEMBER(buffers.size),
                      SizeCodec{kBufferBytesMin, kBufferBytesMax, true}),
       single<Config>("buffers.size_min", FAIRLEAD_MEMBER(buffers.size_min),

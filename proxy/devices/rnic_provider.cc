@@ -59,6 +59,11 @@ std::vector<std::string> near_first(const std::vector<std::string>& names) {
                                  rdma::verbs::numa_nodes_of(rdma::verbs::allowed_processors()));
 }
 
+const char* receive_queue_of(const rdma::Capabilities& capabilities) {
+  if (!capabilities.shared_receive_queues) return "link";
+  return capabilities.receive_queue_crosses_domains ? "worker" : "group";
+}
+
 constexpr const char* kExclusiveMode = "exclusive_mode";
 
 DeviceRow access_row(const std::string& access) {
@@ -212,13 +217,14 @@ void RnicProvider::look_at_network() {
 
 Result<void> RnicProvider::open(relay::Worker& worker, const std::string& name) {
   memlock_.set_limit_bytes(rdma::verbs::memlock_limit_bytes());
-  std::unique_ptr<VerbsDevice> device =
-      SMC_TRY(VerbsDevice::open({.name = name,
-                                 .memlock = &memlock_,
-                                 .path = path_options(config_.smc),
-                                 .gids = gid_policy(config_.smc),
-                                 .named = view_.handed.gids,
-                                 .partition_key = partition_key(config_.smc)}));
+  std::unique_ptr<VerbsDevice> device = SMC_TRY(
+      VerbsDevice::open({.name = name,
+                         .memlock = &memlock_,
+                         .path = path_options(config_.smc),
+                         .gids = gid_policy(config_.smc),
+                         .named = view_.handed.gids,
+                         .partition_key = partition_key(config_.smc),
+                         .shared_receive_queues = config_.devices.verbs.shared_receive_queues}));
   const VerbsDevice& opened = *device;
   auto reach = std::make_unique<VerbsReachability>(opened, view_, config_.pnet.id,
                                                    config_.smc.trusted_fabric);
@@ -235,6 +241,7 @@ Result<void> RnicProvider::open(relay::Worker& worker, const std::string& name) 
         .field("gid", port.gid.is_zero() ? "" : to_string(port.gid))
         .field("gid_source", how.gid_source(port))
         .field("numa_node", numa_node ? std::to_string(*numa_node) : "")
+        .field("receive_queue_of", receive_queue_of(opened.capabilities()))
         .field("pnet", pnet.id)
         .field("pnet_source", pnet.source)
         .field("used", how.ours(port) ? "yes" : "no, PNET ID or node say otherwise");

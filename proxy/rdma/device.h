@@ -30,10 +30,12 @@ struct Capabilities {
   // QueuePair::remote_memory() works: the peer's registered memory can be written by the CPU, and
   // so by readv(2) straight from a socket.
   bool remote_memory_addressable = false;
-  // A SharedReceiveQueue may serve queue pairs of another protection domain.
+  // A SharedReceiveQueue may serve several queue pairs; otherwise one alone.
+  bool shared_receive_queues = true;
+  // … and queue pairs of another protection domain.
   bool receive_queue_crosses_domains = false;
   std::uint32_t send_requests_max = 0;     // per queue pair
-  std::uint32_t receive_requests_max = 0;  // per shared receive queue
+  std::uint32_t receive_requests_max = 0;  // per receive queue
   std::size_t registered_bytes_max = 0;    // what may be registered in all; 0 means no known limit
 };
 
@@ -91,7 +93,9 @@ struct ReceiveRequest {
   std::uint32_t length_bytes = 0;
 };
 
-// A posted range belongs to the device until its receive Completion has been polled.
+// A posted range belongs to the device until its receive Completion has been polled. A queue that
+// serves one queue pair alone ends with it: in error, the queue pair drops the requests, also those
+// posted later, without Completions.
 class SharedReceiveQueue {
  public:
   virtual ~SharedReceiveQueue() = default;

@@ -104,7 +104,8 @@ void DeviceSlot::take(const rdma::Completion& completion, TimePoint now) {
     if (ReceivePool* pool = own_.receives.pool_of(completion)) {
       if (at && completion.status == rdma::CompletionStatus::kSuccess)
         at->group->handle_message(at->link, pool->message(completion), now);
-      pool->take_back(completion);
+      // A message may end the link that it came over, and its pool.
+      if ((pool = own_.receives.pool_of(completion)) != nullptr) pool->take_back(completion);
     }
   }
   if (!at) return;

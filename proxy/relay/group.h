@@ -228,7 +228,8 @@ class Group {
     LinkDevice* on = nullptr;
     // Its own makes this peer's keys worthless to every other.
     std::unique_ptr<rdma::ProtectionDomain> domain;
-    std::unique_ptr<ReceivePool> own_pool;  // where one for all groups cannot be
+    // Where one for all groups cannot be, and one for all links of this group can.
+    std::unique_ptr<ReceivePool> own_pool;
   };
   // A port of a device.
   struct Outlet {
@@ -237,6 +238,7 @@ class Group {
   };
   // A link's queue pair and what is on its way there.
   struct Lane {
+    std::unique_ptr<ReceivePool> own_pool;  // where none can be for several queue pairs
     std::unique_ptr<rdma::QueuePair> queue_pair;
     std::size_t foothold = 0;  // the one that it stands on
     rdma::Port port;
@@ -255,6 +257,7 @@ class Group {
   Result<std::size_t> set_foot(LinkDevice& device);
   LinkDevice& device_of(const Lane& lane) const { return *footholds_[lane.foothold].on; }
   Result<void> make_lane(smc::LinkIndex link, const Outlet& outlet);
+  Result<ReceivePool*> pool_for(Lane& lane);
   void drop_lane(smc::LinkIndex link);
   void want_link(TimePoint now);
   void perform_tasks(TimePoint now);

@@ -2,6 +2,7 @@
 // and what becomes of the connections of one that has failed.
 
 #include <algorithm>
+#include <utility>
 
 #include "base/log.h"
 #include "relay/group.h"
@@ -15,7 +16,7 @@ Result<std::size_t> Group::set_foot(LinkDevice& device) {
   if (footholds_.size() == smc::kLinksMax) return Error{Errc::kExhausted, "devices of the group"};
   Foothold foothold{&device, SMC_TRY(device.device->create_protection_domain()), nullptr};
   rdma::ProtectionDomain& domain = *foothold.domain;
-  if (device.shared_pool == nullptr)
+  if (device.shared_pool == nullptr && device.device->capabilities().shared_receive_queues)
     foothold.own_pool = SMC_TRY(ReceivePool::create(device.receives, *device.device, domain,
                                                     kPoolOfGroup, *shared_.budget));
   if (footholds_.empty()) {
@@ -36,22 +37,36 @@ Result<std::size_t> Group::set_foot(LinkDevice& device) {
   return footholds_.size() - 1;
 }
 
+// Whose queue the lane's queue pair takes its messages from.
+Result<ReceivePool*> Group::pool_for(Lane& lane) {
+  const Foothold& foothold = footholds_[lane.foothold];
+  if (foothold.own_pool) return foothold.own_pool.get();
+  LinkDevice& on = *foothold.on;
+  if (on.shared_pool != nullptr) return on.shared_pool;
+  lane.own_pool = SMC_TRY(
+      ReceivePool::create(on.receives, *on.device, *foothold.domain, kPoolOfLink, *shared_.budget));
+  return lane.own_pool.get();
+}
+
 Result<void> Group::make_lane(smc::LinkIndex link, const Outlet& outlet) {
   drop_lane(link);
   Lane& lane = lanes_[link];
   lane.foothold = SMC_TRY(set_foot(*outlet.device));
   rdma::QueuePairOptions options;
-  const Foothold& foothold = footholds_[lane.foothold];
-  options.domain = foothold.domain.get();
-  options.receive_queue =
-      &(foothold.own_pool ? *foothold.own_pool : *outlet.device->shared_pool).queue();
+  options.domain = footholds_[lane.foothold].domain.get();
+  options.receive_queue = &SMC_TRY(pool_for(lane))->queue();
   options.port = outlet.port.number;
   options.gid = outlet.port.gid;
   options.prefer_roce_v1 = protocol_.terms().version == 1;
   options.peer = protocol_.peer();
   rdma::Device& device = *outlet.device->device;
   options.send_requests = std::min(kSendRequestsPerLink, device.capabilities().send_requests_max);
-  lane.queue_pair = SMC_TRY(device.create_queue_pair(options));
+  Result<std::unique_ptr<rdma::QueuePair>> made = device.create_queue_pair(options);
+  if (!made) {
+    lane.own_pool.reset();
+    return made.error();
+  }
+  lane.queue_pair = std::move(*made);
   lane.port = outlet.port;
   outlet.device->queue_pairs[lane.queue_pair->number()] = {this, link};
   return {};
@@ -61,6 +76,7 @@ void Group::drop_lane(smc::LinkIndex link) {
   Lane& lane = lanes_[link];
   if (!lane.queue_pair) return;
   device_of(lane).queue_pairs.erase(lane.queue_pair->number());
+  lane.queue_pair.reset();  // before its pool
   const std::uint64_t next_id = lane.next_id;
   lane = {};
   lane.next_id = next_id;

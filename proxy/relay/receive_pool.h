@@ -1,7 +1,7 @@
-// Buffers that wait for messages in a shared receive queue, and that queue. Where a queue serves
-// queue pairs of any protection domain, all groups of a worker share one pool: K·M buffers, not K
-// for each of N. On other devices each group has a pool in its own domain, so that no peer's keys
-// are worth anything to another peer.
+// Buffers that wait for messages in a receive queue, and that queue. Where a queue serves queue
+// pairs of any protection domain, all groups of a worker share one pool: K·M buffers, not K for
+// each of N. On other devices each group has a pool in its own domain, so that no peer's keys are
+// worth anything to another peer; and where a queue serves one queue pair alone, each link has one.
 //
 // A pool begins with a few buffers: all are used in turn, and a pod may have a thousand peers that
 // rarely speak. When more than half of its buffers were taken before it was posted to again, it
@@ -26,6 +26,7 @@ struct PoolSize {
 };
 inline constexpr PoolSize kPoolOfWorker{512, 64, 64};
 inline constexpr PoolSize kPoolOfGroup{128, 16, 8};
+inline constexpr PoolSize kPoolOfLink = kPoolOfGroup;
 // What a device must be able to register before it is used: a pool of a group that has grown.
 inline constexpr PoolSize kPoolOnTrial{kPoolOfGroup.entries, kPoolOfGroup.limit,
                                        kPoolOfGroup.entries};

@@ -17,6 +17,8 @@ TEST_P(DeviceConformance, ProtectionDomainsIsolate) {
   if (right->device().capabilities().receive_queue_crosses_domains) {
     insider = connect(PortNumber(1), 64, domain.get());
   }
+  // A device without shared receive queues tells by them that a queue pair is in error.
+  ASSERT_TRUE(right->post_receives(1));
   settle();
   std::memset(left->memory().bytes().data(), 0x11, 64);
   EXPECT_FALSE(outsider.left->remote_memory(at(*secret), 64));

@@ -40,6 +40,7 @@ TEST_P(DeviceConformance, WriteOutOfRangeMovesNoByte) {
     std::uint32_t length;
   } cases[] = {{size - 10, 11}, {size, 1}, {std::size_t(0) - 1, 2}, {std::size_t{1} << 40, 1}};
   std::memset(left->memory().bytes().data(), 0xee, 64);
+  ASSERT_TRUE(right->post_receives(1));
   for (const auto& one : cases) {
     Connection connection = connect();
     ASSERT_TRUE(post(*connection.left, write_request(left->memory(), 0, one.length,

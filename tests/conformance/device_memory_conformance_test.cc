@@ -82,6 +82,7 @@ TEST_P(DeviceConformance, SharingASendRingGrantsPeersNothing) {
   ASSERT_EQ(shared.has_value(), GetParam().shares_buffers);
   if (!shared) return;
   Connection connection = connect();
+  ASSERT_TRUE(right->post_receives(1));
   settle();
   left->memory().bytes()[0] = std::byte{0x11};
   ASSERT_TRUE(post(*connection.left, write_request(left->memory(), 0, 1, at(**shared), true, 1)));

@@ -1,7 +1,9 @@
-// One side of a conformance test: a device with a domain, a shared receive queue and queue pairs,
-// and everything that the device has reported so far.
+// One side of a conformance test: a device with a domain, a receive queue and queue pairs, and
+// everything that the device has reported so far. On a device without shared receive queues each
+// queue pair has its own, with as many requests as the shared one would have.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -36,10 +38,7 @@ class Endpoint {
       : device_(&device), receives_max_(receives_max) {
     (void)device_->set_watcher(&watcher_);
     domain_ = std::move(device.create_protection_domain().value());
-    receive_queue_ = std::move(device.create_shared_receive_queue(*domain_, receives_max).value());
-    receive_buffer_ = std::move(
-        device.allocate_buffer(*domain_, receives_max * kReceiveBytes, BufferUse::kMessages)
-            .value());
+    add_receives();
     memory_ = std::move(device.allocate_buffer(*domain_, 1 << 20, BufferUse::kRmb).value());
   }
   ~Endpoint() {
@@ -52,13 +51,14 @@ class Endpoint {
   Device& device() { return *device_; }
   EpollWatcher& watcher() { return watcher_; }
   ProtectionDomain& domain() { return *domain_; }
-  SharedReceiveQueue& receive_queue() { return *receive_queue_; }
+  // That of the first queue pair where each has one.
+  SharedReceiveQueue& receive_queue() { return *receives_.front().queue; }
   RegisteredBuffer& memory() { return *memory_; }  // 1 MiB, for both ends of writes
 
   QueuePair& add_queue_pair(PortNumber port = PortNumber(1), std::uint32_t send_requests = 64,
                             ProtectionDomain* domain = nullptr,
                             SharedReceiveQueue* receive_queue = nullptr) {
-    if (receive_queue == nullptr) receive_queue = receive_queue_.get();
+    if (receive_queue == nullptr) receive_queue = &queue_for_another();
     queue_pairs.push_back(
         std::move(device_
                       ->create_queue_pair({.domain = domain != nullptr ? domain : domain_.get(),
@@ -78,17 +78,12 @@ class Endpoint {
             .mtu = local.mtu};
   }
 
-  // Posts receive requests with consecutive slots of the receive buffer; the id is the slot.
+  // Posts receive requests with consecutive slots of the receive buffer; the id tells both.
   Result<void> post_receives(std::uint32_t count, std::uint32_t length = kReceiveBytes) {
-    std::vector<ReceiveRequest> requests;
-    for (std::uint32_t i = 0; i < count; ++i) {
-      const std::uint32_t slot = (next_slot_ + i) % receives_max_;
-      requests.push_back(
-          {WorkId(slot), receive_buffer_.get(), std::size_t{slot} * kReceiveBytes, length});
-    }
-    auto posted = receive_queue_->post(requests);
-    if (posted) next_slot_ = (next_slot_ + count) % receives_max_;
-    return posted;
+    for (std::uint32_t i = 0; i < receives_.size(); ++i)
+      if (auto posted = post_receives(i, count, length); !posted) return posted;
+    posted_ = std::min(posted_ + count, receives_max_);
+    return {};
   }
 
   // One turn of an event loop: rings, polls, takes events. True when there was anything.
@@ -140,29 +135,67 @@ class Endpoint {
   bool refill_failed = false;
 
  private:
+  struct Receives {
+    std::unique_ptr<RegisteredBuffer> buffer;
+    std::unique_ptr<SharedReceiveQueue> queue;
+    std::uint32_t next_slot = 0;
+    bool used = false;
+  };
+
+  void add_receives() {
+    Receives& made = receives_.emplace_back();
+    made.queue = std::move(device_->create_shared_receive_queue(*domain_, receives_max_).value());
+    made.buffer =
+        std::move(device_
+                      ->allocate_buffer(*domain_, std::size_t{receives_max_} * kReceiveBytes,
+                                        BufferUse::kMessages)
+                      .value());
+  }
+  SharedReceiveQueue& queue_for_another() {
+    if (device_->capabilities().shared_receive_queues) return receive_queue();
+    if (receives_.back().used) {
+      add_receives();
+      const auto index = static_cast<std::uint32_t>(receives_.size() - 1);
+      if (!post_receives(index, posted_, kReceiveBytes)) refill_failed = true;
+    }
+    receives_.back().used = true;
+    return *receives_.back().queue;
+  }
+  Result<void> post_receives(std::uint32_t index, std::uint32_t count, std::uint32_t length) {
+    Receives& of = receives_[index];
+    std::vector<ReceiveRequest> requests;
+    for (std::uint32_t i = 0; i < count; ++i) {
+      const std::uint32_t slot = (of.next_slot + i) % receives_max_;
+      requests.push_back({WorkId(index * receives_max_ + slot), of.buffer.get(),
+                          std::size_t{slot} * kReceiveBytes, length});
+    }
+    auto posted = of.queue->post(requests);
+    if (posted) of.next_slot = (of.next_slot + count) % receives_max_;
+    return posted;
+  }
   void take(const Completion& completion) {
     if (completion.kind == Completion::Kind::kSend) {
       sends.push_back(completion);
       return;
     }
-    const auto slot = static_cast<std::uint32_t>(completion.id);
-    const std::byte* at = receive_buffer_->bytes().data() + std::size_t{slot} * kReceiveBytes;
+    const auto number = static_cast<std::uint32_t>(completion.id);
+    const std::size_t slot = number % receives_max_;
+    Receives& of = receives_[number / receives_max_];
+    const std::byte* at = of.buffer->bytes().data() + slot * kReceiveBytes;
     received.push_back(
         {completion.queue_pair, completion.status, Bytes(at, at + completion.length_bytes)});
     if (!refill) return;
-    const ReceiveRequest again{completion.id, receive_buffer_.get(),
-                               std::size_t{slot} * kReceiveBytes, kReceiveBytes};
-    if (!receive_queue_->post(std::span(&again, 1))) refill_failed = true;
+    const ReceiveRequest again{completion.id, of.buffer.get(), slot * kReceiveBytes, kReceiveBytes};
+    if (!of.queue->post(std::span(&again, 1))) refill_failed = true;
   }
 
   Device* device_;
   EpollWatcher watcher_;
   std::uint32_t receives_max_;
-  std::uint32_t next_slot_ = 0;
+  std::uint32_t posted_ = 0;  // by the test, into each queue
   std::unique_ptr<ProtectionDomain> domain_;
-  std::unique_ptr<RegisteredBuffer> receive_buffer_;
   std::unique_ptr<RegisteredBuffer> memory_;
-  std::unique_ptr<SharedReceiveQueue> receive_queue_;
+  std::vector<Receives> receives_;  // one where it is shared
 };
 
 inline WorkRequest send_request(std::span<const std::byte> message, bool signaled = false,

@@ -27,8 +27,9 @@ std::string device_name() {
   return names.empty() ? "" : names.front();
 }
 
-std::unique_ptr<verbs::VerbsDevice> open_device() {
-  auto device = verbs::VerbsDevice::open({.name = device_name(), .memlock = &account()});
+std::unique_ptr<verbs::VerbsDevice> open_device(bool shared) {
+  auto device = verbs::VerbsDevice::open(
+      {.name = device_name(), .memlock = &account(), .shared_receive_queues = shared});
   EXPECT_TRUE(device) << to_string(device.error());
   return device ? std::move(*device) : nullptr;
 }
@@ -45,16 +46,18 @@ class VerbsDevicePair final : public DevicePair {
   std::unique_ptr<verbs::VerbsDevice> left_, right_;
 };
 
+template <bool kShared>
 std::unique_ptr<DevicePair> make_pair(unsigned) {
-  auto left = open_device();
-  auto right = left == nullptr ? nullptr : open_device();
+  auto left = open_device(kShared);
+  auto right = left == nullptr ? nullptr : open_device(kShared);
   if (right == nullptr) return nullptr;
   return std::make_unique<VerbsDevicePair>(std::move(left), std::move(right));
 }
 
 std::vector<DeviceKind> kinds() {
   if (device_name().empty()) return {};
-  return {DeviceKind{"Verbs", make_pair, kPingPongs}};
+  return {DeviceKind{"Verbs", make_pair<true>, kPingPongs},
+          DeviceKind{"VerbsWithoutSharedQueues", make_pair<false>, kPingPongs}};
 }
 
 // One line instead of one for every test of the suite.

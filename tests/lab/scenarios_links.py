@@ -20,10 +20,11 @@ GAP_SECONDS_MAX = 60  # without data; emulated processors take their time
 class Pair:
     """Two sides with two RNICs each, applications beside them: two proxies, or one and the kernel."""
 
-    def __init__(self, stage, role):
-        """`role`: "proxies"; "client" or "server" is that of the proxy on a."""
+    def __init__(self, stage, role, verbs=None):
+        """`role`: "proxies"; "client" or "server" is that of the proxy on a. `verbs`: more about RNICs."""
         self.stage, self.role = stage, role
         options = rnics.options()
+        options["devices"]["verbs"].update(verbs or {})
         self.how = {}
         self.client, self.address = stage.a, "127.0.0.1"
         if role == "proxies":
@@ -168,8 +169,18 @@ all_roles = scenarios_by({"proxies": "of_proxies", "server": "from_kernel", "cli
 @all_roles
 def two_links(stage, role):
     """two RNICs each: either RNIC of either side is lost under load and comes back, nothing is lost"""
+    lose_each(stage, role)
+
+
+@all_roles
+def two_links_with_own_receive_queues(stage, role):
+    """the same, where each link has a receive queue of its own"""
+    lose_each(stage, role, {"shared_receive_queues": False})
+
+
+def lose_each(stage, role, verbs=None):
     with rnics.in_use(stage):
-        pair = Pair(stage, role)
+        pair = Pair(stage, role, verbs)
         load = Load(pair)
         pair.wait_links("symmetric")
         for node in (stage.a, stage.b):

@@ -8,7 +8,7 @@ from node import BUILD
 from scenario import scenario
 from scenarios_interop import Way, both, collect
 
-SECONDS_MAX = 240
+SECONDS_MAX = 420
 PEERS = 4
 # With default settings: a ring of 256 KiB that the peer writes and one to send from, 64 KiB of receive
 # buffers, and the queues.
@@ -17,10 +17,26 @@ KIB_A_PEER_MAX = 600
 
 @scenario
 def verbs_conformance(stage):
-    """the verbs device passes the conformance suite on Soft-RoCE"""
+    """the verbs device passes the conformance suite on Soft-RoCE, with shared receive queues and without"""
     program = BUILD / "tests/conformance/verbs_conformance_test"
     output = stage.a.run([program, "--gtest_color=no"], timeout=SECONDS_MAX)
     expect("[  PASSED  ]" in output and "no RDMA device" not in output, output[-1500:])
+
+
+OWN_QUEUES = {"devices": {"verbs": {"shared_receive_queues": False}}}
+
+
+@both
+def own_receive_queues(stage, role):
+    """each link has a receive queue of its own, as on an RNIC without shared ones: many connections, then a large one"""
+    way = Way(stage, role, OWN_QUEUES)
+    expect("receive_queue_of=link" in way.proxy.log(), "the RNIC has shared receive queues")
+    exchange_at_once(way)
+    way.exchange(1_000_000)
+    way.expect_smcr(CONNECTIONS + 1, 1_000_000)
+    way.proxy.wait_idle()
+    way.exchange(5000, seed=3)
+    way.expect_smcr(CONNECTIONS + 2)
 
 
 # Three quarters of it are for rings and messages: rings of 16 KiB for some thirty connections.

@@ -29,6 +29,8 @@ class Draw {
     if (random_.chance(600)) flapping(pods);
     for (ProxySettings& settings : plan_.proxies)
       settings.receive_queue_crosses_domains = random_.chance(500);
+    for (ProxySettings& settings : plan_.proxies)
+      settings.shared_receive_queues = !random_.chance(250);
     return std::move(plan_);
   }
 

@@ -102,6 +102,7 @@ void SimProxy::start() {
                          .ports = settings_.ports,
                          .addressable = settings_.addressable,
                          .receive_queue_crosses_domains = settings_.receive_queue_crosses_domains,
+                         .shared_receive_queues = settings_.shared_receive_queues,
                          .lock_limit_bytes = settings_.lock_limit_bytes});
     device->on_wake = [this] { poke(); };
     devices_.push_back(device.get());

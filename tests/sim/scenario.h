@@ -13,6 +13,7 @@ struct DeviceKind {
   bool addressable;     // remote memory is
   bool apart = false;   // a second port is that of a second device
   bool crosses = true;  // a receive queue serves queue pairs of any protection domain
+  bool shared = true;   // … and more than one
 };
 
 class Scenario : public testing::TestWithParam<DeviceKind> {
@@ -26,6 +27,7 @@ class Scenario : public testing::TestWithParam<DeviceKind> {
       plan.proxies.push_back(default_proxy(pod));
       plan.proxies.back().addressable = GetParam().addressable;
       plan.proxies.back().receive_queue_crosses_domains = GetParam().crosses;
+      plan.proxies.back().shared_receive_queues = GetParam().shared;
     }
     plan.tcp.straggler_per_mille = plan.fabric.straggler_per_mille = 0;
     return plan;

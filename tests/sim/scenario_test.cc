@@ -336,10 +336,11 @@ TEST_P(AddressableScenario, LateRefusalOnALinkInUseHangsNobody) {
   EXPECT_NE(outcome.ends[1].client.saw_error, 0);
 }
 
-INSTANTIATE_TEST_SUITE_P(Devices, Scenario,
-                         testing::Values(DeviceKind{"Addressable", true},
-                                         DeviceKind{"Staged", false, false, false}),
-                         [](const auto& device) { return std::string(device.param.name); });
+INSTANTIATE_TEST_SUITE_P(
+    Devices, Scenario,
+    testing::Values(DeviceKind{"Addressable", true}, DeviceKind{"Staged", false, false, false},
+                    DeviceKind{"ReceiveQueueALink", false, false, false, false}),
+    [](const auto& device) { return std::string(device.param.name); });
 
 }  // namespace
 }  // namespace fairlead::sim

@@ -33,9 +33,9 @@ class AtOnce final : public Pace {
 
 class SimDevicePair final : public rdma::DevicePair {
  public:
-  SimDevicePair(unsigned ports, bool addressable)
-      : left_(fabric_, options(1, ports, addressable)),
-        right_(fabric_, options(2, ports, addressable)) {}
+  SimDevicePair(unsigned ports, bool addressable, bool shared = true)
+      : left_(fabric_, options(1, ports, addressable, shared)),
+        right_(fabric_, options(2, ports, addressable, shared)) {}
   rdma::Device& left() override { return left_; }
   rdma::Device& right() override { return right_; }
   bool set_left_port(PortNumber port, rdma::PortState state) override {
@@ -44,12 +44,14 @@ class SimDevicePair final : public rdma::DevicePair {
   }
 
  private:
-  static SimDeviceOptions options(std::uint32_t number, unsigned ports, bool addressable) {
+  static SimDeviceOptions options(std::uint32_t number, unsigned ports, bool addressable,
+                                  bool shared) {
     SimDeviceOptions options;
     options.number = number;
     options.ports = ports;
     options.addressable = addressable;
     options.receive_queue_crosses_domains = addressable;  // as with an RNIC that cannot
+    options.shared_receive_queues = shared;
     return options;
   }
 
@@ -64,6 +66,9 @@ std::unique_ptr<rdma::DevicePair> make_addressable_pair(unsigned ports) {
 std::unique_ptr<rdma::DevicePair> make_plain_pair(unsigned ports) {
   return std::make_unique<SimDevicePair>(ports, false);
 }
+std::unique_ptr<rdma::DevicePair> make_pair_without_shared_queues(unsigned ports) {
+  return std::make_unique<SimDevicePair>(ports, false, false);
+}
 
 }  // namespace fairlead::sim
 
@@ -71,10 +76,12 @@ namespace fairlead::rdma {
 
 constexpr unsigned kPingPongs = 20000;
 
-INSTANTIATE_TEST_SUITE_P(Sim, DeviceConformance,
-                         testing::Values(DeviceKind{"SimAddressable", sim::make_addressable_pair,
-                                                    kPingPongs},
-                                         DeviceKind{"SimPlain", sim::make_plain_pair, kPingPongs}),
-                         [](const auto& kind) { return std::string(kind.param.name); });
+INSTANTIATE_TEST_SUITE_P(
+    Sim, DeviceConformance,
+    testing::Values(DeviceKind{"SimAddressable", sim::make_addressable_pair, kPingPongs},
+                    DeviceKind{"SimPlain", sim::make_plain_pair, kPingPongs},
+                    DeviceKind{"SimWithoutSharedQueues", sim::make_pair_without_shared_queues,
+                               kPingPongs}),
+    [](const auto& kind) { return std::string(kind.param.name); });
 
 }  // namespace fairlead::rdma

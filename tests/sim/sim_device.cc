@@ -58,7 +58,9 @@ SimDevice::SimDevice(Fabric& fabric, const SimDeviceOptions& options)
     : fabric_(fabric),
       options_(options),
       capabilities_{.remote_memory_addressable = options.addressable,
-                    .receive_queue_crosses_domains = options.receive_queue_crosses_domains,
+                    .shared_receive_queues = options.shared_receive_queues,
+                    .receive_queue_crosses_domains =
+                        options.receive_queue_crosses_domains && options.shared_receive_queues,
                     .send_requests_max = kSimSendRequestsMax,
                     .receive_requests_max = kSimReceiveRequestsMax,
                     .registered_bytes_max = options.lock_limit_bytes} {
@@ -101,8 +103,8 @@ Result<std::unique_ptr<rdma::SharedReceiveQueue>> SimDevice::create_shared_recei
   const Fabric::Access access(fabric_);
   if (requests_max == 0 || requests_max > kSimReceiveRequestsMax)
     return Error{Errc::kExhausted, "receive requests"};
-  return std::unique_ptr<rdma::SharedReceiveQueue>(
-      std::make_unique<SimReceiveQueue>(*this, static_cast<SimDomain&>(domain), requests_max));
+  return std::unique_ptr<rdma::SharedReceiveQueue>(std::make_unique<SimReceiveQueue>(
+      *this, static_cast<SimDomain&>(domain), requests_max, capabilities_.shared_receive_queues));
 }
 
 Result<std::unique_ptr<rdma::RegisteredBuffer>> SimDevice::allocate_buffer(
@@ -153,6 +155,8 @@ Result<std::unique_ptr<rdma::QueuePair>> SimDevice::create_queue_pair(
                        static_cast<SimReceiveQueue&>(*options.receive_queue).domain();
   if (!at_home && !capabilities_.receive_queue_crosses_domains)
     return Error{Errc::kUnsupported, "receive queue of another protection domain"};
+  if (!static_cast<SimReceiveQueue&>(*options.receive_queue).take())
+    return Error{Errc::kWrongState, "receive queue of another queue pair"};
   auto queue_pair =
       std::make_unique<SimQueuePair>(*this, options, number, PacketSeq(number.value ^ 0x5a5a));
   const bool added = queue_pairs_.emplace(number.value, queue_pair.get()).second;

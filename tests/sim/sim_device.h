@@ -49,6 +49,7 @@ struct SimDeviceOptions {
   unsigned ports = 1;
   bool addressable = true;
   bool receive_queue_crosses_domains = true;
+  bool shared_receive_queues = true;
   std::size_t lock_limit_bytes = 0;  // 0 for none
 };
 

@@ -11,8 +11,8 @@ namespace fairlead::sim {
 using rdma::CompletionStatus;
 
 SimReceiveQueue::SimReceiveQueue(SimDevice& device, const SimDomain& domain,
-                                 std::uint32_t requests_max)
-    : device_(device), domain_(domain.id()), requests_max_(requests_max) {
+                                 std::uint32_t requests_max, bool shared)
+    : device_(device), domain_(domain.id()), requests_max_(requests_max), shared_(shared) {
   ++device_.fabric().counts_.receive_queues;
 }
 
@@ -24,13 +24,20 @@ SimReceiveQueue::~SimReceiveQueue() {
 Result<void> SimReceiveQueue::post(std::span<const rdma::ReceiveRequest> requests) {
   const Fabric::Access access(device_.fabric());
   if (requests.size() > requests_max_ - requests_.size())
-    return Error{Errc::kExhausted, "shared receive queue"};
+    return Error{Errc::kExhausted, "receive queue"};
+  if (ended_) return {};
   requests_.insert(requests_.end(), requests.begin(), requests.end());
   std::vector<std::uint64_t> waiting;
   waiting.swap(waiting_);
   for (const std::uint64_t sender : waiting)
     if (SimQueuePair* again = device_.fabric().find(sender)) device_.fabric().start(*again);
   return {};
+}
+
+void SimReceiveQueue::end() {
+  if (shared_) return;
+  ended_ = true;
+  requests_.clear();
 }
 
 Result<void> SimReceiveQueue::arm_limit(std::uint32_t count) {
@@ -73,6 +80,7 @@ SimQueuePair::SimQueuePair(SimDevice& device, const rdma::QueuePairOptions& opti
 SimQueuePair::~SimQueuePair() {
   Fabric& fabric = device_.fabric();
   const Fabric::Access access(fabric);
+  receive_queue().end();
   if (state_ == State::kReady) fabric.peer_died(peer_.gid, peer_.queue_pair, number_);
   fabric.queue_pairs_.erase(id_);
   --fabric.counts_.queue_pairs;
@@ -223,6 +231,7 @@ void SimQueuePair::break_down(CompletionStatus first, bool report) {
   if (state_ == State::kError) return;
   const bool connected = state_ == State::kReady;
   state_ = State::kError;
+  receive_queue().end();
   CompletionStatus status = first;
   for (std::uint64_t at = acknowledged_; at < first_ + sent_.size(); ++at) {
     // What fails is the request that the peer or the device choked on; before it lie those that

@@ -1,4 +1,4 @@
-// A queue pair and a shared receive queue of the simulated device. Verbs semantics: a request
+// A queue pair and a receive queue of the simulated device. Verbs semantics: a request
 // occupies the send queue until the completion of a signaled one at or behind it has been polled;
 // nothing leaves before the doorbell rings; a failure flushes everything not yet acknowledged, also
 // what the peer has received already.
@@ -6,6 +6,7 @@
 
 #include <deque>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "sim/fabric.h"
@@ -17,7 +18,8 @@ class SimBuffer;
 
 class SimReceiveQueue final : public rdma::SharedReceiveQueue {
  public:
-  SimReceiveQueue(SimDevice& device, const SimDomain& domain, std::uint32_t requests_max);
+  SimReceiveQueue(SimDevice& device, const SimDomain& domain, std::uint32_t requests_max,
+                  bool shared);
   ~SimReceiveQueue() override;
 
   Result<void> post(std::span<const rdma::ReceiveRequest> requests) override;
@@ -25,6 +27,10 @@ class SimReceiveQueue final : public rdma::SharedReceiveQueue {
 
   std::uint64_t domain() const { return domain_; }
   bool empty() const { return requests_.empty(); }
+  // By a queue pair; false when it serves another one alone.
+  bool take() { return shared_ || !std::exchange(taken_, true); }
+  // The queue pair that it serves alone is in error.
+  void end();
   // The sender goes on when a request is posted.
   void wait(std::uint64_t sender) { waiting_.push_back(sender); }
   // REQUIRES: !empty()
@@ -34,6 +40,9 @@ class SimReceiveQueue final : public rdma::SharedReceiveQueue {
   SimDevice& device_;
   std::uint64_t domain_;
   std::uint32_t requests_max_;
+  bool shared_;
+  bool taken_ = false;
+  bool ended_ = false;
   std::uint32_t limit_ = 0;
   std::deque<rdma::ReceiveRequest> requests_;
   std::vector<std::uint64_t> waiting_;

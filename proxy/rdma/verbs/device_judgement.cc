@@ -23,9 +23,11 @@ Result<void> judge_limits(const ibv_device_attr& limits) {
   if (limits.phys_port_cnt == 0) return Error{Errc::kUnsupported, "the device has no port"};
   if (limits.max_qp <= 0 || limits.max_qp_wr <= 0)
     return Error{Errc::kUnsupported, "the device has no queue pairs"};
-  if (limits.max_srq <= 0 || limits.max_srq_wr <= 0)
-    return Error{Errc::kUnsupported, "the device has no shared receive queues"};
   return {};
+}
+
+bool has_shared_receive_queues(const ibv_device_attr& limits) {
+  return limits.max_srq > 0 && limits.max_srq_wr > 0;
 }
 
 Error judge_trial(const char* call, int error_number) noexcept {

@@ -17,8 +17,11 @@ namespace fairlead::rdma::verbs {
 // number address: iWARP and usNIC. Transports unknown to the library pass: a trial judges them.
 Result<void> judge_transport(ibv_transport_type transport);
 
-// kUnsupported for a device without queue pairs or shared receive queues.
+// kUnsupported for a device without ports or queue pairs.
 Result<void> judge_limits(const ibv_device_attr& limits);
+
+// Otherwise each queue pair gets a receive queue of its own.
+bool has_shared_receive_queues(const ibv_device_attr& limits);
 
 // Of the error with which a device refuses a queue pair of type RC on trial. kUnsupported where the
 // device lacks the type; any other error stays as it is.

@@ -104,8 +104,19 @@ bool CompletionQueue::translate(const ibv_wc& from, Completion& to) const {
   if (from.status == IBV_WC_SUCCESS) to.length_bytes = from.byte_len;
   const auto found = receive_queues_.find(static_cast<std::uint32_t>(from.wr_id >> 48));
   if (found == receive_queues_.end()) return false;
-  found->second->note_taken();
-  return true;
+  VerbsReceiveQueue& queue = *found->second;
+  const bool low = queue.note_taken();
+  if (queue.shared()) return true;
+  if (from.status == IBV_WC_SUCCESS) {
+    if (low) events_.push_back({AsyncEvent::Kind::kReceiveLimit, {}, {}});
+    return true;
+  }
+  // In error, a queue pair gives back the requests of its own queue, which end with it.
+  if (VerbsQueuePair* queue_pair = queue.served();
+      queue_pair != nullptr && queue_pair->note_fatal())
+    events_.push_back(
+        {AsyncEvent::Kind::kQueuePairFatal, queue_pair->port(), queue_pair->number()});
+  return from.status != IBV_WC_WR_FLUSH_ERR;
 }
 
 bool CompletionQueue::fetch() const {
@@ -128,9 +139,16 @@ std::size_t CompletionQueue::poll(std::span<Completion> completions) {
   return count;
 }
 
+std::optional<AsyncEvent> CompletionQueue::take_event() {
+  if (events_.empty()) return std::nullopt;
+  const AsyncEvent event = events_.front();
+  events_.pop_front();
+  return event;
+}
+
 bool CompletionQueue::pending() const noexcept {
   if (waiting_.empty()) (void)fetch();
-  return !waiting_.empty();
+  return !waiting_.empty() || !events_.empty();
 }
 
 bool CompletionQueue::arm() {

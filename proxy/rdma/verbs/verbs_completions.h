@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <span>
 #include <unordered_map>
 
@@ -53,6 +54,9 @@ class CompletionQueue {
   bool arm();
   // The channel is readable.
   void take_notices();
+  // What completions tell of receive queues that are not shared, and of their queue pairs: the
+  // device says nothing else of them.
+  std::optional<AsyncEvent> take_event();
 
   static std::uint64_t send_id(std::uint32_t serial, std::uint32_t request) {
     return std::uint64_t{1} << 63 | std::uint64_t{serial} << 32 | request;
@@ -77,6 +81,7 @@ class CompletionQueue {
   // Fetched, not yet polled: pending() must look to know, and a queue pair that goes must leave
   // its receives. At most what the queue holds.
   mutable std::deque<Completion> waiting_;
+  mutable std::deque<AsyncEvent> events_;  // not yet taken; two a queue pair at most
   bool armed_ = false;
 };
 

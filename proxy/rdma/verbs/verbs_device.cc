@@ -128,8 +128,11 @@ Result<void> VerbsDevice::set_up(const VerbsOptions& options) {
     return system_error("fcntl of the event channel", errno);
   capabilities_.send_requests_max =
       std::min(kSendRequestsMax, static_cast<std::uint32_t>(limits.max_qp_wr));
+  const bool shared = options.shared_receive_queues && has_shared_receive_queues(limits);
+  capabilities_.shared_receive_queues = shared;
   capabilities_.receive_requests_max =
-      std::min(kReceiveRequestsMax, static_cast<std::uint32_t>(limits.max_srq_wr));
+      std::min(kReceiveRequestsMax,
+               static_cast<std::uint32_t>(shared ? limits.max_srq_wr : limits.max_qp_wr));
   capabilities_.registered_bytes_max = memlock_.limit_bytes();
   parts_->completions = SMC_TRY(
       CompletionQueue::create(context, static_cast<std::uint32_t>(std::max(limits.max_cqe, 1))));
@@ -142,7 +145,7 @@ Result<void> VerbsDevice::set_up(const VerbsOptions& options) {
                   [](const Port& port) { return port.fault == PortFault::kLinkLayer; }))
     return Error{Errc::kUnsupported, "no port of the device is Ethernet or InfiniBand"};
   for (const Port& port : ports_) {
-    if (port.state != PortState::kActive || port.gid.is_zero()) continue;
+    if (!shared || port.state != PortState::kActive || port.gid.is_zero()) continue;
     capabilities_.receive_queue_crosses_domains = receive_queue_crosses_domains(*this, port);
     break;
   }
@@ -179,8 +182,10 @@ Result<std::unique_ptr<SharedReceiveQueue>> VerbsDevice::create_shared_receive_q
     ProtectionDomain& domain, std::uint32_t requests_max) {
   if (requests_max == 0 || requests_max > capabilities_.receive_requests_max)
     return Error{Errc::kExhausted, "receive requests"};
+  using Kind = VerbsReceiveQueue::Kind;
+  const Kind kind = capabilities_.shared_receive_queues ? Kind::kShared : Kind::kOfQueuePair;
   std::unique_ptr<SharedReceiveQueue> queue = SMC_TRY(VerbsReceiveQueue::create(
-      static_cast<VerbsDomain&>(domain), *parts_->completions, requests_max));
+      static_cast<VerbsDomain&>(domain), *parts_->completions, requests_max, kind));
   return queue;
 }
 
@@ -206,6 +211,9 @@ Result<std::unique_ptr<QueuePair>> VerbsDevice::create_queue_pair(const QueuePai
     return Error{Errc::kExhausted, "send requests"};
   if (options.port.value == 0 || options.port.value > ports_.size())
     return Error{Errc::kNotFound, "port"};
+  const auto& receives = static_cast<VerbsReceiveQueue&>(*options.receive_queue);
+  if (!receives.shared() && !receives.unattached())
+    return Error{Errc::kWrongState, "the receive queue of another queue pair"};
   std::unique_ptr<QueuePair> queue_pair = SMC_TRY(VerbsQueuePair::create(
       *parts_->completions, memlock_, parts_->ports[options.port.value - 1U], options));
   return queue_pair;
@@ -241,6 +249,7 @@ void VerbsDevice::handle_readable(int fd) {
 }
 
 std::optional<AsyncEvent> VerbsDevice::poll_async_event() {
+  if (const std::optional<AsyncEvent> event = parts_->completions->take_event()) return event;
   while (events_.empty() && events_waiting_) events_waiting_ = take_event();
   if (events_.empty()) return std::nullopt;
   const AsyncEvent event = events_.front();

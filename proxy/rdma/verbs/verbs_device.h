@@ -19,7 +19,7 @@ struct ibv_async_event;
 namespace fairlead::rdma::verbs {
 
 inline constexpr std::uint32_t kSendRequestsMax = 1024;      // per queue pair
-inline constexpr std::uint32_t kReceiveRequestsMax = 32768;  // per shared receive queue
+inline constexpr std::uint32_t kReceiveRequestsMax = 32768;  // per receive queue
 
 struct VerbsOptions {
   std::string name;                   // of the device: "mlx5_0"
@@ -29,6 +29,8 @@ struct VerbsOptions {
   std::vector<Gid> named{};  // addresses of the node, as it told us
   // Of InfiniBand ports, without the bit of membership; nothing: the first of a port.
   std::optional<std::uint16_t> partition_key{};
+  // False: as on a device without them, each queue pair has its own receive queue.
+  bool shared_receive_queues = true;
 };
 
 // Names of the node's devices, sorted. The kernel shows them to every container, also to one that

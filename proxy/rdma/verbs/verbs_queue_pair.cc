@@ -66,7 +66,10 @@ Result<void> VerbsQueuePair::open(MemlockAccount& memlock, const QueuePairOption
   constexpr int kMask = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS;
   if (const int error = ibv_modify_qp(queue_pair_.get(), &attributes, kMask); error != 0)
     return system_error("ibv_modify_qp to INIT", error);
-  return {};
+  auto& receives = static_cast<VerbsReceiveQueue&>(*options.receive_queue);
+  if (receives.shared()) return {};
+  own_receives_ = &receives;
+  return receives.attach(*queue_pair_);
 }
 
 Result<ibv_qp*> VerbsQueuePair::create_with_inline(const QueuePairOptions& options,
@@ -75,7 +78,12 @@ Result<ibv_qp*> VerbsQueuePair::create_with_inline(const QueuePairOptions& optio
   wanted.qp_context = this;
   wanted.send_cq = completions_.get();
   wanted.recv_cq = completions_.get();
-  wanted.srq = static_cast<VerbsReceiveQueue&>(*options.receive_queue).get();
+  const auto& receives = static_cast<VerbsReceiveQueue&>(*options.receive_queue);
+  wanted.srq = receives.get();
+  if (!receives.shared()) {
+    wanted.cap.max_recv_wr = receives.requests_max();
+    wanted.cap.max_recv_sge = 1;
+  }
   wanted.cap.max_send_wr = options.send_requests;
   wanted.cap.max_send_sge = 1;
   wanted.cap.max_inline_data = inline_bytes;
@@ -92,6 +100,7 @@ VerbsQueuePair::~VerbsQueuePair() {
     fail();
     completions_.remove(*this, serial_);
   }
+  if (own_receives_ != nullptr) own_receives_->detach();
   queue_pair_.reset();
   completions_.give_back(reserved_);
 }

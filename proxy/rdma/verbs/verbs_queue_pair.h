@@ -88,6 +88,7 @@ class VerbsQueuePair final : public QueuePair {
   std::uint32_t inline_bytes_ = 0;
   std::uint32_t reserved_ = 0;
   std::uint32_t serial_ = 0;
+  VerbsReceiveQueue* own_receives_ = nullptr;  // that serves nothing else
   BoundedQueue<Sent> sent_;
   std::uint32_t next_request_ = 0;   // number of the next one to be posted
   std::uint32_t long_messages_ = 0;  // in sent_

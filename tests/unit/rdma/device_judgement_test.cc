@@ -46,9 +46,17 @@ TEST(DeviceJudgement, NamesTheObjectThatADeviceLacks) {
   limits = common_limits();
   limits.phys_port_cnt = 0;
   EXPECT_EQ(words(judge_limits(limits)), "the device has no port");
-  limits = common_limits();
-  limits.max_srq = 0;
-  EXPECT_EQ(words(judge_limits(limits)), "the device has no shared receive queues");
+}
+
+TEST(DeviceJudgement, ADeviceWithoutSharedReceiveQueuesWillDo) {
+  EXPECT_TRUE(has_shared_receive_queues(common_limits()));
+  for (int ibv_device_attr::*const limit :
+       {&ibv_device_attr::max_srq, &ibv_device_attr::max_srq_wr}) {
+    ibv_device_attr limits = common_limits();
+    limits.*limit = 0;
+    EXPECT_FALSE(has_shared_receive_queues(limits));
+    EXPECT_TRUE(judge_limits(limits));
+  }
 }
 
 TEST(DeviceJudgement, TellsARefusedTypeFromAShortage) {
