@@ -16,7 +16,7 @@ from node import BUILD, ROOT
 ADDRESS, ADDRESS_V6 = "10.9.0.254", "fd00:9::fe"
 SERVICES = f"{control_plane.SERVICES},fd00:96::/112"
 # Beyond those of Machine: what runs on this machine.
-OTHERS = ("gcc", "mkfs.ext4", "nft", "conntrack", "runc", "qemu-system-x86_64")
+OTHERS = ("gcc", "mkfs.ext4", "nft", "conntrack", "runc", "ping", "qemu-system-x86_64")
 SYSTEM = ("-n", "fairlead-system")
 SECONDS_TO_INSTALL = 600
 PNET = "NETA"
