@@ -17,7 +17,7 @@ from pathlib import Path
 
 import peers
 from harness import listener, main, programs, wait_until
-from pod_pair import CLIENT, CLIENT6, SERVER, SERVER6, Pods
+from pod_pair import CLIENT, CLIENT6, SERVER, SERVER6, Pods, is_local
 
 CHURN = 10_000  # more than there are slots, so each is used again
 THREADS = 8
@@ -229,6 +229,7 @@ class ClientAddress(Pods):
         # A deprecated address is not the source of a socket that binds none.
         self.inside(client, "ip", "address", "add", f"{SECOND6}/128", "dev", "wire", "nodad",
                     "preferred_lft", "0")
+        wait_until(lambda: is_local(client, SECOND6), f"{SECOND6} in {client}")
         for address in (f"{SECOND}/32", f"{SECOND6}/128"):
             self.inside(server, "ip", "route", "add", address, "dev", "wire")
 

@@ -7,7 +7,7 @@ import subprocess
 import unittest
 
 import peers
-from harness import ProxyTest, listener
+from harness import ProxyTest, listener, wait_until
 
 CLIENT, SERVER = "10.77.1.2", "10.77.2.2"
 CLIENT6, SERVER6 = "fd77:1::2", "fd77:2::2"
@@ -15,6 +15,15 @@ CLIENT6, SERVER6 = "fd77:1::2", "fd77:2::2"
 
 def run(*command):
     subprocess.run([str(word) for word in command], check=True, capture_output=True, text=True)
+
+
+def is_local(namespace, address):
+    """Whether the namespace takes packets to the address: Linux makes an IPv6 address local some time after
+    `ip address add` has ended."""
+    family = "-6" if ":" in address else "-4"
+    route = subprocess.run(["ip", "-n", namespace, family, "route", "get", address], check=False,
+                           capture_output=True, text=True)
+    return route.stdout.startswith("local ")
 
 
 class Pods(ProxyTest):
@@ -49,6 +58,9 @@ class Pods(ProxyTest):
             self.inside(name, "ip", "link", "set", "wire", "up")
             self.inside(name, "ip", "route", "add", f"{other}/32", "dev", "wire")
             self.inside(name, "ip", "route", "add", f"{other6}/128", "dev", "wire")
+        for name, address6 in ((client, CLIENT6), (server, SERVER6)):
+            wait_until(lambda name=name, address6=address6: is_local(name, address6),
+                       f"{address6} in {name}")
 
     def inside(self, name, *command):
         run("ip", "netns", "exec", name, *command)

@@ -17,9 +17,9 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
-#include <functional>
 #include <optional>
 #include <set>
 #include <thread>
@@ -35,7 +35,8 @@
 namespace fairlead::bpf {
 namespace {
 
-constexpr uid_t kStrangeUid = 61234;  // nobody else's
+constexpr uid_t kStrangeUid = 61234;        // nobody else's
+constexpr std::chrono::seconds kStuck{60};  // a wait that long fails the test instead of hanging it
 constexpr const char* kClient4 = "10.7.8.9:54321";
 constexpr const char* kClient6 = "[fd00:7::9]:54321";
 
@@ -56,17 +57,33 @@ SocketAddress ask(int fd, AddressCall call) {
 SocketAddress peer_of(int fd) { return ask(fd, getpeername); }
 SocketAddress local_of(int fd) { return ask(fd, getsockname); }
 
-// A network namespace with the addresses of a pod on its only device.
-void in_pod_network(const std::function<void()>& body) {
-  std::thread([&] {
-    if (unshare(CLONE_NEWNET) != 0) GTEST_SKIP() << "network namespaces: " << strerror(errno);
+// The calling thread is in a network namespace of its own, with the addresses of a pod on the only
+// device, as long as the object lives.
+class PodNetwork {
+ public:
+  PodNetwork() : home_(open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC)) {
+    if (unshare(CLONE_NEWNET) != 0) {
+      refusal_ = strerror(errno);
+      return;
+    }
+    // The kernel makes an IPv6 address local in a worker, after `ip` has ended.
     const int status = std::system(
         "ip link set lo up && ip addr add 10.9.9.9/32 dev lo && "
-        "ip addr add fd00:9::9/128 dev lo nodad");
-    ASSERT_EQ(status, 0) << "iproute2";
-    body();
-  }).join();
-}
+        "ip addr add fd00:9::9/128 dev lo nodad && "
+        "timeout 60 sh -c 'until ip -6 route get fd00:9::9 | grep -q ^local; do :; done'");
+    EXPECT_EQ(status, 0) << "iproute2";
+  }
+  ~PodNetwork() { EXPECT_EQ(setns(home_.get(), CLONE_NEWNET), 0) << strerror(errno); }
+  PodNetwork(const PodNetwork&) = delete;
+  PodNetwork& operator=(const PodNetwork&) = delete;
+
+  // Why the kernel made no namespace; empty if it did.
+  const std::string& refusal() const { return refusal_; }
+
+ private:
+  FileDescriptor home_;
+  std::string refusal_;
+};
 
 struct Connection {
   FileDescriptor listener, proxy, application;
@@ -77,6 +94,8 @@ FileDescriptor listen_on(const SocketAddress& where) {
   FileDescriptor listener(socket(where.family(), SOCK_STREAM | SOCK_CLOEXEC, 0));
   const int on = 1;
   setsockopt(listener.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  const timeval limit{.tv_sec = kStuck.count(), .tv_usec = 0};  // of accept(2)
+  setsockopt(listener.get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
   EXPECT_EQ(bind(listener.get(), where.data(), where.size()), 0) << strerror(errno);
   EXPECT_EQ(listen(listener.get(), 64), 0) << strerror(errno);
   return listener;
@@ -108,7 +127,8 @@ FileDescriptor accept_on(const FileDescriptor& listener, SocketAddress& peer) {
 class ClientAddressTest : public testing::Test {
  protected:
   void SetUp() override {
-    auto program = ClientAddressProgram::attach();
+    if (!pod_.refusal().empty()) GTEST_SKIP() << "network namespaces: " << pod_.refusal();
+    auto program = attach_here();
     if (!program) {
       if (program.error().code == Errc::kPermission || program.error().code == Errc::kUnsupported ||
           program.error().code == Errc::kNotFound)
@@ -119,12 +139,18 @@ class ClientAddressTest : public testing::Test {
     slots_.emplace(map(), 0, 1, 7);
   }
 
+  // Programs of other tests, which run beside this one in the same cgroup, see other sockets.
+  static Result<ClientAddressProgram> attach_here() {
+    return ClientAddressProgram::attach({}, own_netns_cookie());
+  }
+
   ClientAddressMap map() {
     auto opened = ClientAddressMap::open(program_->map_descriptor());
     EXPECT_TRUE(opened) << to_string(opened.error());
     return std::move(*opened);
   }
 
+  PodNetwork pod_;
   std::optional<ClientAddressProgram> program_;
   std::optional<ClientAddressSlots> slots_;
 };
@@ -145,48 +171,44 @@ constexpr Family kFamilies[] = {
 };
 
 TEST_F(ClientAddressTest, AcceptAndGetpeernameReportTheClient) {
-  in_pod_network([this] {
-    for (const Family& family : kFamilies) {
-      const FileDescriptor listener = listen_on(address(family.listen));
-      const SocketAddress target = target_of(listener, family.pod);
-      auto lease = slots_->take(target.family());
-      ASSERT_TRUE(lease);
-      const FileDescriptor proxy =
-          connect_from(lease->publish(address(family.client), target), target);
-      SocketAddress peer;
-      const FileDescriptor application = accept_on(listener, peer);
-      EXPECT_EQ(to_string(peer), family.reported) << family.name;
-      EXPECT_EQ(to_string(peer_of(application.get())), family.reported) << family.name;
-      lease->set_source_port(local_of(proxy.get()).port());
-      EXPECT_EQ(to_string(peer_of(application.get())), family.reported) << family.name;
-      lease->release();
-      EXPECT_EQ(to_string(peer_of(application.get())), family.reported)
-          << family.name << ": late, and the slot is free";
-      EXPECT_EQ(local_of(application.get()).unmapped(), target) << family.name;
-      EXPECT_EQ(peer_of(proxy.get()), target) << family.name << ": our own end";
-    }
-  });
+  for (const Family& family : kFamilies) {
+    const FileDescriptor listener = listen_on(address(family.listen));
+    const SocketAddress target = target_of(listener, family.pod);
+    auto lease = slots_->take(target.family());
+    ASSERT_TRUE(lease);
+    const FileDescriptor proxy =
+        connect_from(lease->publish(address(family.client), target), target);
+    SocketAddress peer;
+    const FileDescriptor application = accept_on(listener, peer);
+    EXPECT_EQ(to_string(peer), family.reported) << family.name;
+    EXPECT_EQ(to_string(peer_of(application.get())), family.reported) << family.name;
+    lease->set_source_port(local_of(proxy.get()).port());
+    EXPECT_EQ(to_string(peer_of(application.get())), family.reported) << family.name;
+    lease->release();
+    EXPECT_EQ(to_string(peer_of(application.get())), family.reported)
+        << family.name << ": late, and the slot is free";
+    EXPECT_EQ(local_of(application.get()).unmapped(), target) << family.name;
+    EXPECT_EQ(peer_of(proxy.get()), target) << family.name << ": our own end";
+  }
 }
 
 // Every slot is used again, more than once: what an old socket reports then is never another's.
 TEST_F(ClientAddressTest, ReusedSlotReportsTheApplicationsOwnAddressForTheOldSocket) {
-  in_pod_network([this] {
-    const FileDescriptor listener = listen_on(address("0.0.0.0:0"));
-    const SocketAddress target = target_of(listener, "10.9.9.9");
-    auto lease = slots_->take(AF_INET);
-    const std::uint32_t slot = lease->slot();
-    const FileDescriptor first = connect_from(lease->publish(address(kClient4), target), target);
-    SocketAddress peer;
-    const FileDescriptor old = accept_on(listener, peer);
-    for (int round = 0; round < FAIRLEAD_CLIENT_GENERATIONS - 1; ++round) {
-      lease->publish(address("10.66.6.6:666"), target);
-      EXPECT_EQ(to_string_without_port(peer_of(old.get())), "10.9.9.9") << round;
-    }
-    // The generation is that of the old socket again, until the source port tells them apart.
+  const FileDescriptor listener = listen_on(address("0.0.0.0:0"));
+  const SocketAddress target = target_of(listener, "10.9.9.9");
+  auto lease = slots_->take(AF_INET);
+  const std::uint32_t slot = lease->slot();
+  const FileDescriptor first = connect_from(lease->publish(address(kClient4), target), target);
+  SocketAddress peer;
+  const FileDescriptor old = accept_on(listener, peer);
+  for (int round = 0; round < FAIRLEAD_CLIENT_GENERATIONS - 1; ++round) {
     lease->publish(address("10.66.6.6:666"), target);
-    lease->set_source_port(static_cast<std::uint16_t>(local_of(first.get()).port() ^ 1));
-    EXPECT_EQ(peer_of(old.get()), local_of(first.get())) << slot;
-  });
+    EXPECT_EQ(to_string_without_port(peer_of(old.get())), "10.9.9.9") << round;
+  }
+  // The generation is that of the old socket again, until the source port tells them apart.
+  lease->publish(address("10.66.6.6:666"), target);
+  lease->set_source_port(static_cast<std::uint16_t>(local_of(first.get()).port() ^ 1));
+  EXPECT_EQ(peer_of(old.get()), local_of(first.get())) << slot;
 }
 
 // Proxies of several network namespaces may share a cgroup. The older programs run first.
@@ -194,140 +216,132 @@ TEST_F(ClientAddressTest, ProgramsOfAnotherNetworkNamespaceLeaveSocketsAlone) {
   if (own_netns_cookie() == 0) GTEST_SKIP() << "SO_NETNS_COOKIE needs Linux 5.14";
   slots_.reset();
   program_.reset();
-  auto other = ClientAddressProgram::attach({}, own_netns_cookie());
+  auto other = attach_here();
   ASSERT_TRUE(other);
   auto other_map = ClientAddressMap::open(other->map_descriptor());
   ASSERT_TRUE(other_map);
   ClientAddressSlots other_slots(std::move(*other_map), 0, 1, 8);
-  in_pod_network([&] {
-    auto program = ClientAddressProgram::attach({}, own_netns_cookie());
-    ASSERT_TRUE(program);
-    program_.emplace(std::move(*program));
-    slots_.emplace(map(), 0, 1, 7);
-    const FileDescriptor listener = listen_on(address("0.0.0.0:0"));
-    const SocketAddress target = target_of(listener, "10.9.9.9");
-    auto lease = slots_->take(AF_INET);
-    auto other_lease = other_slots.take(AF_INET);
-    ASSERT_EQ(lease->slot(), other_lease->slot());
-    const SocketAddress source = lease->publish(address(kClient4), target);
-    SocketAddress other_source = source;
-    while (other_source == source)
-      other_source = other_lease->publish(address("10.66.6.6:666"), target);
-    const FileDescriptor proxy = connect_from(source, target);
-    SocketAddress peer;
-    const FileDescriptor application = accept_on(listener, peer);
-    EXPECT_EQ(to_string(peer), kClient4);
-    EXPECT_EQ(to_string(peer_of(application.get())), kClient4);
-  });
+  const PodNetwork second;
+  ASSERT_EQ(second.refusal(), "");
+  auto program = attach_here();
+  ASSERT_TRUE(program);
+  program_.emplace(std::move(*program));
+  slots_.emplace(map(), 0, 1, 7);
+  const FileDescriptor listener = listen_on(address("0.0.0.0:0"));
+  const SocketAddress target = target_of(listener, "10.9.9.9");
+  auto lease = slots_->take(AF_INET);
+  auto other_lease = other_slots.take(AF_INET);
+  ASSERT_EQ(lease->slot(), other_lease->slot());
+  const SocketAddress source = lease->publish(address(kClient4), target);
+  SocketAddress other_source = source;
+  while (other_source == source)
+    other_source = other_lease->publish(address("10.66.6.6:666"), target);
+  const FileDescriptor proxy = connect_from(source, target);
+  SocketAddress peer;
+  const FileDescriptor application = accept_on(listener, peer);
+  EXPECT_EQ(to_string(peer), kClient4);
+  EXPECT_EQ(to_string(peer_of(application.get())), kClient4);
 }
 
 TEST_F(ClientAddressTest, SocketsThatNoEntryWasWrittenForKeepTheirAddress) {
-  in_pod_network([this] {
-    const FileDescriptor listener = listen_on(address("[::]:0"));
-    const FileDescriptor other_listener = listen_on(address("[::]:0"));
-    const SocketAddress target = target_of(listener, "10.9.9.9");
-    const SocketAddress other = target_of(other_listener, "10.9.9.9");
-    const SocketAddress target6 = target_of(listener, "[fd00:9::9]");
-    const SocketAddress other6 = target_of(other_listener, "[fd00:9::9]");
-    auto lease = slots_->take(AF_INET6);
-    const SocketAddress source6 = lease->publish(address(kClient6), target6);
-    auto lease4 = slots_->take(AF_INET);
-    const SocketAddress source = lease4->publish(address(kClient4), target);
-    lease4->set_source_port(7);  // another socket's
-    auto unused = address("127.200.1.2:0");
-    struct Case {
-      const char* name;
-      SocketAddress source, target;
-      const FileDescriptor& listener;
-    };
-    for (const Case& one : {
-             Case{"IPv4: another source port", source, target, listener},
-             Case{"IPv4: another application port", source, other, other_listener},
-             Case{"IPv4: a slot never used", unused, target, listener},
-             Case{"IPv4: outside of the block", address("127.77.1.2:0"), target, listener},
-             Case{"IPv6: another application port", source6, other6, other_listener},
-             Case{"IPv6: another source port", target6.with_port(source6.port() ^ 1), target6,
-                  listener},
-         }) {
-      const FileDescriptor socket = connect_from(one.source, one.target);
-      SocketAddress peer;
-      const FileDescriptor accepted = accept_on(one.listener, peer);
-      EXPECT_EQ(peer.unmapped(), local_of(socket.get())) << one.name;
-      EXPECT_EQ(peer_of(accepted.get()).unmapped(), local_of(socket.get())) << one.name;
-    }
-  });
+  const FileDescriptor listener = listen_on(address("[::]:0"));
+  const FileDescriptor other_listener = listen_on(address("[::]:0"));
+  const SocketAddress target = target_of(listener, "10.9.9.9");
+  const SocketAddress other = target_of(other_listener, "10.9.9.9");
+  const SocketAddress target6 = target_of(listener, "[fd00:9::9]");
+  const SocketAddress other6 = target_of(other_listener, "[fd00:9::9]");
+  auto lease = slots_->take(AF_INET6);
+  const SocketAddress source6 = lease->publish(address(kClient6), target6);
+  auto lease4 = slots_->take(AF_INET);
+  const SocketAddress source = lease4->publish(address(kClient4), target);
+  lease4->set_source_port(7);  // another socket's
+  auto unused = address("127.200.1.2:0");
+  struct Case {
+    const char* name;
+    SocketAddress source, target;
+    const FileDescriptor& listener;
+  };
+  for (const Case& one : {
+           Case{"IPv4: another source port", source, target, listener},
+           Case{"IPv4: another application port", source, other, other_listener},
+           Case{"IPv4: a slot never used", unused, target, listener},
+           Case{"IPv4: outside of the block", address("127.77.1.2:0"), target, listener},
+           Case{"IPv6: another application port", source6, other6, other_listener},
+           Case{"IPv6: another source port", target6.with_port(source6.port() ^ 1), target6,
+                listener},
+       }) {
+    const FileDescriptor socket = connect_from(one.source, one.target);
+    SocketAddress peer;
+    const FileDescriptor accepted = accept_on(one.listener, peer);
+    EXPECT_EQ(peer.unmapped(), local_of(socket.get())) << one.name;
+    EXPECT_EQ(peer_of(accepted.get()).unmapped(), local_of(socket.get())) << one.name;
+  }
 }
 
 // The application connects to remote ports of the very numbers that entries name.
 TEST_F(ClientAddressTest, ConnectionsOfTheApplicationToTheSameNumbersKeepTheirAddress) {
-  in_pod_network([this] {
-    const FileDescriptor listener = listen_on(address("[::]:0"));
-    for (const char* pod : {"[fd00:9::9]", "[::1]"}) {
-      const SocketAddress target = target_of(listener, pod);
-      auto lease = slots_->take(AF_INET6);
-      const SocketAddress source = lease->publish(address(kClient6), target);
-      // A server at the address and port that the entry names as the proxy's.
-      const FileDescriptor server = listen_on(source);
-      FileDescriptor client(socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0));
-      ASSERT_EQ(connect(client.get(), source.data(), source.size()), 0) << strerror(errno);
-      EXPECT_EQ(peer_of(client.get()), source);
-      SocketAddress peer;
-      const FileDescriptor accepted = accept_on(server, peer);
-      EXPECT_EQ(peer, local_of(client.get()));
-    }
-    const SocketAddress target = target_of(listener, "10.9.9.9");
-    auto lease = slots_->take(AF_INET);
-    const SocketAddress source = lease->publish(address(kClient4), target);
+  const FileDescriptor listener = listen_on(address("[::]:0"));
+  for (const char* pod : {"[fd00:9::9]", "[::1]"}) {
+    const SocketAddress target = target_of(listener, pod);
+    auto lease = slots_->take(AF_INET6);
+    const SocketAddress source = lease->publish(address(kClient6), target);
+    // A server at the address and port that the entry names as the proxy's.
     const FileDescriptor server = listen_on(source);
-    const SocketAddress service = local_of(server.get());
-    FileDescriptor client(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    ASSERT_EQ(connect(client.get(), service.data(), service.size()), 0) << strerror(errno);
-    EXPECT_EQ(peer_of(client.get()), service);
-  });
+    FileDescriptor client(socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    ASSERT_EQ(connect(client.get(), source.data(), source.size()), 0) << strerror(errno);
+    EXPECT_EQ(peer_of(client.get()), source);
+    SocketAddress peer;
+    const FileDescriptor accepted = accept_on(server, peer);
+    EXPECT_EQ(peer, local_of(client.get()));
+  }
+  const SocketAddress target = target_of(listener, "10.9.9.9");
+  auto lease = slots_->take(AF_INET);
+  const SocketAddress source = lease->publish(address(kClient4), target);
+  const FileDescriptor server = listen_on(source);
+  const SocketAddress service = local_of(server.get());
+  FileDescriptor client(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  ASSERT_EQ(connect(client.get(), service.data(), service.size()), 0) << strerror(errno);
+  EXPECT_EQ(peer_of(client.get()), service);
 }
 
 TEST_F(ClientAddressTest, ReaderSeesOneClaimOrNoneWhileTheEntryChanges) {
-  in_pod_network([this] {
-    const FileDescriptor listener = listen_on(address("[::]:0"));
-    const SocketAddress target = target_of(listener, "[fd00:9::9]");
-    auto lease = slots_->take(AF_INET6);
-    const std::array clients = {address("[1111:1111:1111:1111:1111:1111:1111:1111]:4369"),
-                                address("[2222:2222:2222:2222:2222:2222:2222:2222]:8738")};
-    const SocketAddress source = lease->publish(clients[0], target);
-    const FileDescriptor proxy = connect_from(source, target);
-    SocketAddress peer;
-    const FileDescriptor application = accept_on(listener, peer);
-    std::atomic<bool> stop{false};
-    std::thread writer([&] {
-      for (std::size_t i = 0; !stop.load(std::memory_order_relaxed); ++i)
-        lease->publish(clients[i % 2], target);
-    });
-    std::array<int, 3> seen{};
-    for (int i = 0; i < 200'000; ++i) {
-      const SocketAddress now = peer_of(application.get());
-      const std::size_t which = now == clients[0] ? 0 : now == clients[1] ? 1 : 2;
-      ++seen[which];
-      if (which == 2) {
-        EXPECT_EQ(now, source);
-      }
-    }
-    stop.store(true);
-    writer.join();
-    EXPECT_GT(seen[0] + seen[1], 0);
+  const FileDescriptor listener = listen_on(address("[::]:0"));
+  const SocketAddress target = target_of(listener, "[fd00:9::9]");
+  auto lease = slots_->take(AF_INET6);
+  const std::array clients = {address("[1111:1111:1111:1111:1111:1111:1111:1111]:4369"),
+                              address("[2222:2222:2222:2222:2222:2222:2222:2222]:8738")};
+  const SocketAddress source = lease->publish(clients[0], target);
+  const FileDescriptor proxy = connect_from(source, target);
+  SocketAddress peer;
+  const FileDescriptor application = accept_on(listener, peer);
+  std::atomic<bool> stop{false};
+  std::thread writer([&] {
+    for (std::size_t i = 0; !stop.load(std::memory_order_relaxed); ++i)
+      lease->publish(clients[i % 2], target);
   });
+  std::array<int, 3> seen{};
+  for (int i = 0; i < 200'000; ++i) {
+    const SocketAddress now = peer_of(application.get());
+    const std::size_t which = now == clients[0] ? 0 : now == clients[1] ? 1 : 2;
+    ++seen[which];
+    if (which == 2) {
+      EXPECT_EQ(now, source);
+    }
+  }
+  stop.store(true);
+  writer.join();
+  EXPECT_GT(seen[0] + seen[1], 0);
 }
 
 TEST_F(ClientAddressTest, NothingIsReportedAfterTheProgramsAreDetached) {
-  in_pod_network([this] {
-    const FileDescriptor listener = listen_on(address("0.0.0.0:0"));
-    const SocketAddress target = target_of(listener, "10.9.9.9");
-    auto lease = slots_->take(AF_INET);
-    const FileDescriptor proxy = connect_from(lease->publish(address(kClient4), target), target);
-    program_.reset();
-    SocketAddress peer;
-    const FileDescriptor application = accept_on(listener, peer);
-    EXPECT_EQ(peer, local_of(proxy.get()));
-  });
+  const FileDescriptor listener = listen_on(address("0.0.0.0:0"));
+  const SocketAddress target = target_of(listener, "10.9.9.9");
+  auto lease = slots_->take(AF_INET);
+  const FileDescriptor proxy = connect_from(lease->publish(address(kClient4), target), target);
+  program_.reset();
+  SocketAddress peer;
+  const FileDescriptor application = accept_on(listener, peer);
+  EXPECT_EQ(peer, local_of(proxy.get()));
 }
 
 TEST_F(ClientAddressTest, ProbeTellsWhetherTheMapIsRead) {
@@ -354,7 +368,7 @@ TEST_F(ClientAddressTest, MapIsWrittenWithoutPrivileges) {
     const Result<bool> works = client_address_works(*opened);
     ASSERT_TRUE(works) << to_string(works.error());
     EXPECT_TRUE(*works);
-    const auto own = ClientAddressProgram::attach();
+    const auto own = attach_here();
     ASSERT_FALSE(own);
     EXPECT_EQ(own.error().code, Errc::kPermission);
   }).join();
@@ -430,22 +444,20 @@ TEST_F(ClientAddressTest, NextWriterOfTheMapGoesOnWithOtherGenerations) {
 }
 
 TEST_F(ClientAddressTest, EntriesMoveToAnotherMap) {
-  in_pod_network([this] {
-    const FileDescriptor listener = listen_on(address("0.0.0.0:0"));
-    const SocketAddress target = target_of(listener, "10.9.9.9");
-    auto lease = slots_->take(AF_INET);
-    const FileDescriptor proxy = connect_from(lease->publish(address(kClient4), target), target);
-    auto second = ClientAddressProgram::attach();
-    ASSERT_TRUE(second) << to_string(second.error());
-    auto opened = ClientAddressMap::open(second->map_descriptor());
-    ASSERT_TRUE(opened);
-    slots_->move_to(std::move(*opened));
-    program_.reset();
-    lease->set_source_port(local_of(proxy.get()).port());
-    SocketAddress peer;
-    const FileDescriptor application = accept_on(listener, peer);
-    EXPECT_EQ(to_string(peer), kClient4);
-  });
+  const FileDescriptor listener = listen_on(address("0.0.0.0:0"));
+  const SocketAddress target = target_of(listener, "10.9.9.9");
+  auto lease = slots_->take(AF_INET);
+  const FileDescriptor proxy = connect_from(lease->publish(address(kClient4), target), target);
+  auto second = attach_here();
+  ASSERT_TRUE(second) << to_string(second.error());
+  auto opened = ClientAddressMap::open(second->map_descriptor());
+  ASSERT_TRUE(opened);
+  slots_->move_to(std::move(*opened));
+  program_.reset();
+  lease->set_source_port(local_of(proxy.get()).port());
+  SocketAddress peer;
+  const FileDescriptor application = accept_on(listener, peer);
+  EXPECT_EQ(to_string(peer), kClient4);
 }
 
 // A cgroup of its own below ours, which the test's process never joins.
