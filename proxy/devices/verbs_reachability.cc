@@ -24,11 +24,14 @@ std::optional<Gid> VerbsReachability::client_gid(const wire::Proposal& proposal,
   return server_reachable(gid) ? std::optional(gid) : std::nullopt;
 }
 
-bool VerbsReachability::version_1_gid(const rdma::Port& port) const {
+std::optional<rdma::Port> VerbsReachability::roce_v1_port(const rdma::Port& port,
+                                                          const relay::Place& place) const {
   const std::span<const GidEntry> gids = device_.gids(port.number);
-  return std::any_of(gids.begin(), gids.end(), [&port](const GidEntry& entry) {
-    return entry.gid == port.gid && entry.type == GidType::kRoceV1;
+  const bool has_one = std::any_of(gids.begin(), gids.end(), [](const GidEntry& entry) {
+    return entry.type == GidType::kRoceV1;
   });
+  // For version 1, RoCEv1 comes before all else.
+  return has_one ? choose_port({&port, 1}, place) : std::nullopt;
 }
 
 // Whether a local port fits is the task of choose_port().

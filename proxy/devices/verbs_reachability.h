@@ -34,7 +34,8 @@ class VerbsReachability final : public relay::Reachability {
   wire::VendorArea vendor_area() const override { return {}; }
   std::optional<Gid> client_gid(const wire::Proposal& proposal,
                                 std::uint8_t version) const override;
-  bool version_1_gid(const rdma::Port& port) const override;
+  std::optional<rdma::Port> roce_v1_port(const rdma::Port& port,
+                                         const relay::Place& place) const override;
   bool server_reachable(const Gid& gid) const override;
   std::optional<rdma::Port> choose_port(std::span<const rdma::Port> ports,
                                         const relay::Place& place) const override;

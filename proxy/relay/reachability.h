@@ -62,8 +62,11 @@ class Reachability {
   // nothing if it cannot be reached.
   virtual std::optional<Gid> client_gid(const wire::Proposal& proposal,
                                         std::uint8_t version) const = 0;
-  // The port's GID is one of RoCEv1, with which peers of any make speak version 1.
-  virtual bool version_1_gid(const rdma::Port&) const { return false; }
+  // The port with a GID of RoCEv1, from which peers of any make speak version 1; nothing where it
+  // has none that will do for the connection. REQUIRES: the place's version is 1
+  virtual std::optional<rdma::Port> roce_v1_port(const rdma::Port&, const Place&) const {
+    return std::nullopt;
+  }
   // Client: the GID of an Accept is one of this device.
   virtual bool server_reachable(const Gid& gid) const = 0;
   // Which of the device's ports to speak from, and with which of its GIDs; nothing if none will do.

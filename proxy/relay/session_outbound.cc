@@ -154,9 +154,8 @@ std::optional<smc::OfferV1> Session::offer_version_1() {
     if (setup_->slot == nullptr) return std::nullopt;
     Place at = place();
     at.version = 1;
-    const Reachability& reachability = setup_->slot->reachability();
-    const std::optional<rdma::Port> port = reachability.choose_port({&setup_->port, 1}, at);
-    if (!port || !reachability.version_1_gid(*port)) return std::nullopt;
+    const auto port = setup_->slot->reachability().roce_v1_port(setup_->port, at);
+    if (!port) return std::nullopt;
     gid = port->gid;
   }
   const std::optional<smc::Subnets> own =

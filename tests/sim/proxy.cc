@@ -23,8 +23,9 @@ class SimReach final : public relay::Reachability {
     const Gid gid = version == 1 ? proposal.v1_gid : proposal.v2->gid;
     return fabric_.knows(gid) ? std::optional(gid) : std::nullopt;
   }
-  bool version_1_gid(const rdma::Port&) const override {
-    return settings_.roce_v1_vlan.has_value();
+  std::optional<rdma::Port> roce_v1_port(const rdma::Port& port,
+                                         const relay::Place& place) const override {
+    return settings_.roce_v1_vlan ? choose_port({&port, 1}, place) : std::nullopt;
   }
   bool server_reachable(const Gid& gid) const override { return fabric_.knows(gid); }
   relay::PnetOfPort pnet(const rdma::Port&) const override { return {"SIM", "simulation"}; }
