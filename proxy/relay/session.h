@@ -191,6 +191,7 @@ class Session final : public event::StreamHandler {
   void join_named_link(const PeerKey& key, const wire::AcceptConfirm& accept, TimePoint now);
   void confirm_named_link(TimePoint now);
   void handle_proposal(TimePoint now);
+  std::optional<FallbackReason> find_way_to_client();
   void answer_proposal(TimePoint now);
   void send_accept(TimePoint now);
   void handle_confirm(TimePoint now);
@@ -199,7 +200,6 @@ class Session final : public event::StreamHandler {
   FallbackReason reason_for(const Error& lack, FallbackReason reason);
 
   // session_join.cc
-  std::optional<FallbackReason> find_way_to_client();
   PeerKey peer_key(smc::GroupRole role, const PeerId& peer, const Mac& mac) const;
   // Peers of version 1 are in one subnet.
   static bool direct_by(const wire::AcceptConfirm& own) {

@@ -148,18 +148,6 @@ std::optional<FallbackReason> Session::find_way_to_client() {
   return worker_.no_device_reason();
 }
 
-// The groups that a peer with this GID and MAC can have by the version that was agreed on.
-PeerKey Session::peer_key(smc::GroupRole role, const PeerId& peer, const Mac& mac) const {
-  PeerKey key{role, peer, setup_->peer_gid, {}};
-  if (role == smc::GroupRole::kServer) key.source = net_->peer_address().with_port(0);
-  key.version = setup_->terms.version;
-  if (key.version == 1) {
-    key.mac = mac;
-    key.vlan = setup_->vlan;
-  }
-  return key;
-}
-
 void Session::answer_proposal(TimePoint now) {
   const wire::Proposal& proposal = setup_->handshake->proposal();
   const PeerKey key = peer_key(smc::GroupRole::kServer, proposal.peer_id, proposal.mac);

@@ -12,6 +12,18 @@
 
 namespace fairlead::relay {
 
+// The groups that a peer with this GID and MAC can have by the version that was agreed on.
+PeerKey Session::peer_key(smc::GroupRole role, const PeerId& peer, const Mac& mac) const {
+  PeerKey key{role, peer, setup_->peer_gid, {}};
+  if (role == smc::GroupRole::kServer) key.source = net_->peer_address().with_port(0);
+  key.version = setup_->terms.version;
+  if (key.version == 1) {
+    key.mac = mac;
+    key.vlan = setup_->vlan;
+  }
+  return key;
+}
+
 Result<Group*> Session::make_group(smc::GroupRole role, const PeerKey& key, TimePoint now) {
   const SocketAddress address =
       role == smc::GroupRole::kServer ? key.source : destination_.unmapped().with_port(0);

@@ -30,7 +30,7 @@ class VerbsReceiveQueue final : public SharedReceiveQueue {
   ibv_srq* get() const { return queue_.get(); }  // null unless it is shared
   // It waits for its queue pair.
   bool unattached() const { return !shared() && queue_pair_ == nullptr && !ended_; }
-  // Posts to the queue pair, which can receive, what was posted before. REQUIRES: unattached()
+  // Posts what was posted before to the queue pair, which is in state INIT. REQUIRES: unattached()
   Result<void> attach(ibv_qp& queue_pair);
   VerbsQueuePair* served() const;  // null unless there is one
   // The queue pair is about to be destroyed.
