@@ -80,11 +80,10 @@ TEST_P(ClosingScenario, AHalfClosedConnectionGoesOnWhenItsTcpConnectionHasEnded)
   EXPECT_EQ(outcome.over_smc, 2u);
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Devices, ClosingScenario,
-    testing::Values(DeviceKind{"Addressable", true}, DeviceKind{"Staged", false, false, false},
-                    DeviceKind{"ReceiveQueueALink", false, false, false, false}),
-    [](const auto& device) { return std::string(device.param.name); });
+INSTANTIATE_TEST_SUITE_P(Devices, ClosingScenario,
+                         testing::Values(kAddressable, DeviceKind{"Staged", false, false, false},
+                                         kReceiveQueueALink),
+                         name_of);
 
 }  // namespace
 }  // namespace fairlead::sim

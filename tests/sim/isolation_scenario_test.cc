@@ -116,12 +116,10 @@ TEST_P(Isolation, AMalformedLinkMessageEndsTheGroupOfItsSender) {
   EXPECT_TRUE(complete(outcome.ends[1]));
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Devices, Isolation,
-    testing::Values(DeviceKind{"Addressable", true}, DeviceKind{"Staged", false},
-                    DeviceKind{"ReceiveQueueADomain", false, false, false},
-                    DeviceKind{"ReceiveQueueALink", false, false, false, false}),
-    [](const auto& device) { return std::string(device.param.name); });
+INSTANTIATE_TEST_SUITE_P(Devices, Isolation,
+                         testing::Values(kAddressable, kStaged, kReceiveQueueADomain,
+                                         kReceiveQueueALink),
+                         name_of);
 
 }  // namespace
 }  // namespace fairlead::sim

@@ -204,13 +204,12 @@ TEST_P(Links, OneLinkIsAllWhereOnlyOneIsAllowed) {
   EXPECT_FALSE(cluster.run().failure);
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Devices, Links,
-    testing::Values(DeviceKind{"Addressable", true}, DeviceKind{"Staged", false},
-                    DeviceKind{"TwoDevices", false, true},
-                    DeviceKind{"TwoSevereDevices", false, true, false},
-                    DeviceKind{"ReceiveQueueALink", false, false, false, false}),
-    [](const auto& device) { return std::string(device.param.name); });
+INSTANTIATE_TEST_SUITE_P(Devices, Links,
+                         testing::Values(kAddressable, kStaged,
+                                         DeviceKind{"TwoDevices", false, true},
+                                         DeviceKind{"TwoSevereDevices", false, true, false},
+                                         kReceiveQueueALink),
+                         name_of);
 
 }  // namespace
 }  // namespace fairlead::sim

@@ -51,12 +51,10 @@ TEST_P(Peers, CostOneRingInEachDirectionAndFewMessages) {
   EXPECT_EQ(outcome.over_smc, 2U * kPeers);
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Devices, Peers,
-    testing::Values(DeviceKind{"Addressable", true}, DeviceKind{"Staged", false},
-                    DeviceKind{"ReceiveQueueADomain", false, false, false},
-                    DeviceKind{"ReceiveQueueALink", false, false, false, false}),
-    [](const auto& device) { return std::string(device.param.name); });
+INSTANTIATE_TEST_SUITE_P(Devices, Peers,
+                         testing::Values(kAddressable, kStaged, kReceiveQueueADomain,
+                                         kReceiveQueueALink),
+                         name_of);
 
 }  // namespace
 }  // namespace fairlead::sim

@@ -16,6 +16,15 @@ struct DeviceKind {
   bool shared = true;   // … and more than one
 };
 
+inline constexpr DeviceKind kAddressable{"Addressable", true};
+inline constexpr DeviceKind kStaged{"Staged", false};
+inline constexpr DeviceKind kReceiveQueueADomain{"ReceiveQueueADomain", false, false, false};
+inline constexpr DeviceKind kReceiveQueueALink{"ReceiveQueueALink", false, false, false, false};
+
+inline std::string name_of(const testing::TestParamInfo<DeviceKind>& device) {
+  return device.param.name;
+}
+
 class Scenario : public testing::TestWithParam<DeviceKind> {
  protected:
   static void SetUpTestSuite() { log_start(LogLevel::kOff, LogFormat::kLogfmt); }

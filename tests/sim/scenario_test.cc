@@ -314,9 +314,7 @@ TEST_P(Scenario, StrangerThatOnlyEndsReachesTheApplication) {
 
 // Only a device with addressable memory looks at it so late.
 class AddressableScenario : public Scenario {};
-INSTANTIATE_TEST_SUITE_P(Devices, AddressableScenario,
-                         testing::Values(DeviceKind{"Addressable", true}),
-                         [](const auto& device) { return std::string(device.param.name); });
+INSTANTIATE_TEST_SUITE_P(Devices, AddressableScenario, testing::Values(kAddressable), name_of);
 
 // The client's memory turns out unusable only when the client has begun to use the connection.
 TEST_P(AddressableScenario, LateRefusalOnALinkInUseHangsNobody) {
@@ -336,11 +334,10 @@ TEST_P(AddressableScenario, LateRefusalOnALinkInUseHangsNobody) {
   EXPECT_NE(outcome.ends[1].client.saw_error, 0);
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Devices, Scenario,
-    testing::Values(DeviceKind{"Addressable", true}, DeviceKind{"Staged", false, false, false},
-                    DeviceKind{"ReceiveQueueALink", false, false, false, false}),
-    [](const auto& device) { return std::string(device.param.name); });
+INSTANTIATE_TEST_SUITE_P(Devices, Scenario,
+                         testing::Values(kAddressable, DeviceKind{"Staged", false, false, false},
+                                         kReceiveQueueALink),
+                         name_of);
 
 }  // namespace
 }  // namespace fairlead::sim

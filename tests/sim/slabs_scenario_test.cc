@@ -177,12 +177,10 @@ TEST_P(SlabsOfTwoLinks, GoBackWhileLinksDieAndReturn) {
   EXPECT_GT(moved, 40u);
 }
 
-constexpr DeviceKind kOneDevice[] = {{"Addressable", true}, {"Staged", false}};
+constexpr DeviceKind kOneDevice[] = {kAddressable, kStaged};
 constexpr DeviceKind kTwoDevices[] = {{"TwoDevices", false, true},
                                       {"TwoAddressableDevices", true, true},
                                       {"TwoSevereDevices", false, true, false}};
-
-std::string name_of(const testing::TestParamInfo<DeviceKind>& device) { return device.param.name; }
 
 INSTANTIATE_TEST_SUITE_P(OneDevice, Slabs, testing::ValuesIn(kOneDevice), name_of);
 INSTANTIATE_TEST_SUITE_P(TwoDevices, Slabs, testing::ValuesIn(kTwoDevices), name_of);

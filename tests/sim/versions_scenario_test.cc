@@ -123,10 +123,7 @@ TEST_P(Versions, OneNeedsACommonVlan) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Devices, Versions,
-                         testing::Values(DeviceKind{"Addressable", true},
-                                         DeviceKind{"Staged", false}),
-                         [](const auto& device) { return std::string(device.param.name); });
+INSTANTIATE_TEST_SUITE_P(Devices, Versions, testing::Values(kAddressable, kStaged), name_of);
 
 }  // namespace
 }  // namespace fairlead::sim
