@@ -81,23 +81,14 @@ class RawClient(ProxyTest):
             self.assertEqual((len(accept.data), accept.bits), (68, 0x18))
             self.assertEqual(accept.gid, clc.Gid(self.inbound).bytes)
 
-    def test_a_subnet_that_is_not_the_servers(self):
-        with peers.connect(self.target) as sock:
-            self.propose(sock, area=clc.subnet("127.0.0.0", 9))
-            self.expect_decline(sock, clc.PREFIX_MISMATCH)
-        self.finish("prefix_mismatch")
-
-    def test_a_subnet_that_is_not_the_clients_own(self):
-        with peers.connect(self.target) as sock:
-            self.propose(sock, area=clc.subnet("10.0.0.0", 8))
-            self.expect_decline(sock, clc.PREFIX_MISMATCH)
-        self.finish("prefix_mismatch")
-
-    def test_a_length_that_no_prefix_has(self):
-        with peers.connect(self.target) as sock:
-            self.propose(sock, area=clc.subnet("127.0.0.0", 200))
-            self.expect_decline(sock, clc.PREFIX_MISMATCH)
-        self.finish("prefix_mismatch")
+    def test_subnets_that_are_refused(self):
+        areas = {"not the server's": ("127.0.0.0", 9), "not the client's own": ("10.0.0.0", 8),
+                 "a length that no prefix has": ("127.0.0.0", 200)}
+        for what, area in areas.items():
+            with self.subTest(what), peers.connect(self.target) as sock:
+                self.propose(sock, area=clc.subnet(*area))
+                self.expect_decline(sock, clc.PREFIX_MISMATCH)
+        self.finish("prefix_mismatch", count=len(areas))
 
     def test_a_confirm_of_version_2(self):
         with peers.connect(self.target) as sock:
