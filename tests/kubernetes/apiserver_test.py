@@ -5,6 +5,7 @@ The API server accepts all rendered objects under strict validation. The webhook
 rights, and the admission policy both produce the golden pods of the library.
 """
 import base64
+import contextlib
 import copy
 import json
 import os
@@ -30,6 +31,40 @@ HELM, WHY_NO_HELM = helm.find_helm() if PROGRAMS else (None, "")
 CASES = {path.stem: json.loads(path.read_text()) for path in sorted((INJECTION / "cases").glob("*.json"))}
 # Pods of the golden cases have images, and marks of the injection, that the policy about RNICs refuses.
 NO_RNICS = "node.rnicAccess=none"
+
+
+def limit_range(**rule):
+    return {"kind": "LimitRange", "spec": {"limits": [{"type": "Container", **rule}]}}
+
+
+def quota(**hard):
+    return {"kind": "ResourceQuota", "spec": {"hard": {key.replace("_", "."): value for key, value in hard.items()}}}
+
+
+USUAL = {"cpu": "50m", "memory": "64Mi"}
+SMALL, LARGE = {"cpu": "1m", "memory": "1Mi"}, {"cpu": "9", "memory": "9Gi"}
+# Rules of namespaces that take a sidecar: the rule, the sidecar's resources, and the size of a pod that the rule refuses.
+PASSING = (
+    (limit_range(default={"cpu": "1", "memory": "256Mi"}, max={"cpu": "2"}),
+     {"requests": USUAL, "limits": {"cpu": "1", "memory": "256Mi"}}, LARGE),
+    (limit_range(max={"cpu": "2", "memory": "1Gi"}), {"requests": USUAL, "limits": {"cpu": "2", "memory": "1Gi"}}, LARGE),
+    (limit_range(min={"cpu": "20m", "memory": "32Mi"}), {"requests": USUAL}, SMALL),
+    (quota(requests_cpu="1", requests_memory="1Gi"), {"requests": USUAL}, LARGE),
+)
+# Rules that refuse a pod for its sidecar: the rule, words of the refusal, and annotations of a pod that passes.
+REFUSING = (
+    (limit_range(default={"memory": "32Mi"}), "must be less than or equal to memory limit of 32Mi",
+     {"proxy-memory-limit": "64Mi"}),
+    (limit_range(min={"memory": "96Mi"}), "minimum memory usage per Container is 96Mi, but request is 64Mi",
+     {"proxy-memory-request": "96Mi"}),
+    (limit_range(maxLimitRequestRatio={"memory": "2"}), "request ratio per Container is 2, but no limit is specified",
+     {"proxy-memory-limit": "128Mi"}),
+    (limit_range(maxLimitRequestRatio={"memory": "2"}, default={"memory": "256Mi"}),
+     "request ratio per Container is 2, but provided ratio is 4", {"proxy-memory-request": "128Mi"}),
+    (quota(limits_cpu="1", limits_memory="1Gi"), "must specify limits.cpu for: fairlead-proxy; limits.memory for: fairlead-proxy",
+     {"proxy-cpu-limit": "500m", "proxy-memory-limit": "256Mi"}),
+    (quota(requests_memory="160Mi"), "exceeded quota: rule, requested: requests.memory=192Mi", {"proxy-memory-request": "32Mi"}),
+)
 EXPECTED = {name: json.loads((INJECTION / "expected" / f"{name}.json").read_text()) for name in CASES}
 
 
@@ -139,7 +174,9 @@ class InCluster(unittest.TestCase):
             forged["spec"]["initContainers"][0].update(change)
             self.assertIn(message, self.refusal(forged), change)
 
-    def test_webhook_with_certificates_and_rights_of_its_own(self):
+    @contextlib.contextmanager
+    def webhook(self):
+        """The injector, with the rights of the chart; yields its log."""
         address = own_address()
         if not address:
             self.skipTest("this host has no address besides loopback")
@@ -159,12 +196,71 @@ class InCluster(unittest.TestCase):
                 self.api.wait(lambda: "what=reviews" in log.read_text() or injector.poll() is not None, "certificates")
                 line = next(x for x in log.read_text().splitlines() if "what=reviews" in x)
                 self.announce(address, int(line.rsplit(":", 1)[1]))
-                self.check_golden_pods(has_all_warnings=True)
-                self.check_events(log)
+                yield log
             finally:
                 injector.terminate()
+
+    def test_webhook_with_certificates_and_rights_of_its_own(self):
+        with self.webhook() as log:
+            self.check_golden_pods(has_all_warnings=True)
+            self.check_events(log)
         secret = self.api.call("GET", f"/api/v1/namespaces/{SYSTEM}/secrets/fairlead-injector-certs")[1]
         self.assertIn(b"BEGIN CERTIFICATE", base64.b64decode(secret["data"]["tls.crt"]))
+
+    def namespace_with(self, number, rule):
+        """A namespace that injects and has this LimitRange or ResourceQuota."""
+        name = f"ruled-{number}"
+        self.api.apply({"apiVersion": "v1", "kind": "Namespace",
+                        "metadata": {"name": name, "labels": {"fairlead.io/inject": "enabled"}}}, "")
+        self.api.apply({"apiVersion": "v1", "metadata": {"name": "rule"}, **rule}, name)
+        if rule["kind"] == "ResourceQuota":  # the work of a controller
+            path = f"/api/v1/namespaces/{name}/resourcequotas/rule/status"
+            hard = rule["spec"]["hard"]
+            code, reply, _ = self.api.call("PATCH", path, {"status": {"hard": hard, "used": {key: "0" for key in hard}}},
+                                           content_type="application/merge-patch+json")
+            self.assertEqual(code, 200, reply)
+        return name
+
+    def verdict(self, namespace, annotations, size=None):
+        """The sidecar's resources, or the API server's words against the pod."""
+        size = size or {"cpu": "200m", "memory": "128Mi"}
+        pod = {"apiVersion": "v1", "kind": "Pod",
+               "metadata": {"name": "app", "namespace": namespace,
+                            "annotations": {f"fairlead.io/{key}": value for key, value in annotations.items()}},
+               "spec": {"containers": [{"name": "app", "image": "app", "resources": {"requests": size, "limits": size}}]}}
+        status, reply, _ = self.api.call("POST", f"/api/v1/namespaces/{namespace}/pods?dryRun=All", pod)
+        if status != 201:
+            self.assertIn(status, (403, 422), reply)
+            return reply["message"]
+        (sidecar,) = reply["spec"].get("initContainers") or [{}]
+        return sidecar.get("resources", {})
+
+    def wait_refused(self, namespace, annotations, size=None):
+        """The API server's caches learn of a rule some time after its creation."""
+        self.api.wait(lambda: isinstance(self.verdict(namespace, annotations, size), str), "the rule")
+        return self.verdict(namespace, annotations, size)
+
+    def check_rules(self):
+        self.wait_until_installed()
+        for number, (rule, resources, refused_size) in enumerate(PASSING):
+            with self.subTest(rule):
+                name = self.namespace_with(number, rule)
+                self.wait_refused(name, {"inject": "disabled"}, refused_size)
+                self.assertEqual(self.verdict(name, {}), resources)
+        for number, (rule, words, remedy) in enumerate(REFUSING, len(PASSING)):
+            with self.subTest(rule):
+                name = self.namespace_with(number, rule)
+                self.assertIn(words, self.wait_refused(name, {}))
+                self.assertEqual(self.verdict(name, {"inject": "disabled"}), {})
+                self.assertIn("requests", self.verdict(name, remedy))
+
+    def test_limit_ranges_and_quotas_with_the_webhook(self):
+        with self.webhook():
+            self.check_rules()
+
+    def test_limit_ranges_and_quotas_with_the_policy(self):
+        self.install("--set", f"injector.mode=policy,{NO_RNICS}")
+        self.check_rules()
 
     def start_node(self, environment, sign):
         """fairlead-node as its DaemonSet runs it, in folders of this test."""

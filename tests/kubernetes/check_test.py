@@ -64,7 +64,7 @@ def good_cluster(ca):
         "namespace": {"metadata": {"name": HOME, "labels": {"pod-security.kubernetes.io/enforce": "privileged"}}},
         "endpoints": [{"endpoints": [{"conditions": {"ready": True}}]}],
         "reports": [config_map(report())],
-        "injects": True, "denied": set(), "dry_run": None,
+        "injects": True, "denied": set(), "dry_run": None, "dry_run_plain": None,
     }
 
 
@@ -104,9 +104,11 @@ class Api(FakeApiServer):
         return 404, {"message": "not found"}
 
     def dry_run(self, pod):
-        if self.cluster["dry_run"]:
-            return self.cluster["dry_run"]
-        if self.cluster["injects"]:
+        asks = pod["metadata"]["annotations"] == {"fairlead.io/inject": "enabled"}
+        assert asks or pod["metadata"]["annotations"] == {"fairlead.io/inject": "disabled"}, pod
+        if refusal := self.cluster["dry_run" if asks else "dry_run_plain"]:
+            return refusal
+        if asks and self.cluster["injects"]:
             pod["spec"]["initContainers"] = [{"name": "fairlead-proxy"}]
         return 201, pod
 
@@ -377,9 +379,20 @@ class Clusters(ClusterTest):
         self.cluster["injects"] = False
         self.assert_named("injection", "does not reach the webhook")
 
-    def test_19_quota(self):
-        self.cluster["dry_run"] = (403, {"message": 'pods "x" is forbidden: exceeded quota: small'})
-        self.assert_named("injection", "exceeded quota: small")
+    def test_19_quota_and_other_rules_of_the_namespace(self):
+        for code, words in ((403, 'pods "x" is forbidden: exceeded quota: small'),
+                            (403, 'pods "x" is forbidden: failed quota: small: must specify limits.cpu for: fairlead-proxy'),
+                            (403, 'pods "x" is forbidden: minimum memory usage per Container is 96Mi, but request is 64Mi'),
+                            (403, 'pods "x" is forbidden: violates PodSecurity "restricted:latest"'),
+                            (422, 'Pod "x" is invalid: spec.initContainers[0].resources.requests: Invalid value: "64Mi"')):
+            self.cluster["dry_run"] = (code, {"message": words})
+            self.assert_named("injection", "a pod with the sidecar is refused", words.split(": ", 1)[1])
+            self.cluster["dry_run_plain"] = (403, {"message": "too small"})
+            self.assert_named("injection", "not checked", "without the sidecar, too", "too small", status="warn")
+            self.cluster["dry_run_plain"] = None
+        words = 'pods is forbidden: User "u" cannot create resource "pods" in API group "" in the namespace "shop"'
+        self.cluster["dry_run"] = (403, {"message": words})
+        self.assert_named("injection", "not checked", "cannot create", status="warn")
 
     def test_20_two_versions(self):
         self.cluster["daemonsets"][0]["metadata"]["labels"]["app.kubernetes.io/version"] = "0.0.9"

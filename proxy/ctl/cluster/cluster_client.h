@@ -23,6 +23,8 @@ struct ApiAnswer {
   bool good() const { return trouble.empty(); }
   bool denied() const { return status == 403; }
   bool absent() const { return status == 404; }
+  // By a rule of the cluster or the namespace (403), or as not valid (422).
+  bool refused() const { return status == 403 || status == 422; }
 };
 
 class ClusterClient {

@@ -22,13 +22,13 @@ std::string namespace_of(const ApiAnswer& list) {
   return {};
 }
 
-Json try_pod(const std::string& name_space) {
+Json try_pod(const std::string& name_space, const char* inject) {
   return {{"apiVersion", "v1"},
           {"kind", "Pod"},
           {"metadata",
            {{"generateName", "fairleadctl-check-"},
             {"namespace", name_space},
-            {"annotations", {{std::string(kubernetes::kAnnotationPrefix) + "inject", "enabled"}}}}},
+            {"annotations", {{std::string(kubernetes::kAnnotationPrefix) + "inject", inject}}}}},
           {"spec",
            {{"containers",
              {{{"name", "check"},
@@ -84,8 +84,10 @@ ClusterFacts ask_cluster(const ClusterClient& client, const std::string& expecte
   facts.endpoints =
       client.list("/apis/discovery.k8s.io/v1/namespaces/" + name_space +
                   "/endpointslices?labelSelector=kubernetes.io%2Fservice-name%3D" + service);
-  facts.dry_run = client.post("/api/v1/namespaces/" + pod_namespace + "/pods?dryRun=All",
-                              try_pod(pod_namespace));
+  const std::string pods = "/api/v1/namespaces/" + pod_namespace + "/pods?dryRun=All";
+  facts.dry_run = client.post(pods, try_pod(pod_namespace, "enabled"));
+  if (facts.dry_run.refused())
+    facts.dry_run_plain = client.post(pods, try_pod(pod_namespace, "disabled"));
   return facts;
 }
 

@@ -27,6 +27,7 @@ struct ClusterFacts {
   ApiAnswer name_space;           // that one
   ApiAnswer endpoints;            // EndpointSlices of the injector's Service
   ApiAnswer dry_run;              // a pod that opts in, created for a try; only with a webhook
+  ApiAnswer dry_run_plain;        // the same pod without a sidecar; only where the first is refused
   ApiAnswer node_statuses;        // ConfigMaps
 };
 

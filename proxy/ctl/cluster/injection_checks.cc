@@ -80,11 +80,18 @@ Check check_dry_run(const ClusterFacts& facts) {
   if (message.find("failed calling webhook") != std::string::npos)
     return bad(kName, "pods that ask for the sidecar are refused: " + message,
                "mend the injector; until then injector.failurePolicy=Ignore lets pods start");
-  if (message.find("exceeded quota") != std::string::npos ||
-      message.find("violates PodSecurity") != std::string::npos)
-    return bad(kName, "a pod with the sidecar is refused: " + message,
-               "raise the quota, or set proxy.cpuLimit and proxy.memoryLimit");
-  return unanswered(kName, facts.dry_run);
+  // RBAC's words; all other refusals are about the pod.
+  const bool may_not_ask = message.find("cannot create resource") != std::string::npos;
+  if (may_not_ask || !facts.dry_run.refused()) return unanswered(kName, facts.dry_run);
+  if (!facts.dry_run_plain.good())
+    return doubtful(kName,
+                    "not checked: a pod for a try is refused without the sidecar, too: " +
+                        text_of(member(facts.dry_run_plain.body, "message")),
+                    "the rules of this namespace do not fit the pod for a try (1m CPU, 1Mi); name "
+                    "another namespace with -n");
+  return bad(kName, "a pod with the sidecar is refused: " + message,
+             "docs/faq.md lists remedies; most often a larger quota, or other proxy.cpuRequest, "
+             "proxy.memoryRequest, proxy.cpuLimit and proxy.memoryLimit");
 }
 
 bool has_injector(const ClusterFacts& facts) {
