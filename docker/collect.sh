@@ -19,6 +19,7 @@ libraries_of() {
     if [[ -z $sysroot ]]; then
       ldd "$file"
     else
+      # The loader prints its own path with the folder in front.
       qemu-aarch64-static -L "$sysroot" "$sysroot/lib/ld-linux-aarch64.so.1" --list "$file"
     fi
   done
@@ -47,7 +48,7 @@ libraries=$({
     libraries_of "$provider" || true
     [[ ! -L $provider ]] || { path=$(readlink -f "$provider"); echo "${path#"$sysroot"}"; }
   done
-} | awk '$2 == "=>" && $3 ~ /^\// {print $3} $1 ~ /^\// && $1 !~ /:$/ {print $1}' | sort -u)
+} | awk '$2 == "=>" && $3 ~ /^\// {print $3} $1 ~ /^\// && $1 !~ /:$/ {print $1}' | sed "s|^$sysroot/|/|" | sort -u)
 # Header-only libraries, and libraries linked statically into the plugin. No file in the image shows them.
 packages=(libcli11-dev libexpected-dev libspdlog-dev nlohmann-json3-dev libbpf-dev libelf-dev zlib1g-dev libc6-dev)
 # Prints the package of a library. dpkg lists some of them under /lib, which is a link to /usr/lib now.
