@@ -60,7 +60,8 @@ fi
 rm -rf "$folder" "$work"
 mkdir -p "$folder" "$work"
 log=$work/log
-trap 'status=$?; ((status == 0)) || tail -30 "$log" >&2; rm -rf "$work/images"; exit $status' EXIT
+# A release that failed leaves its log only, so that the next one may have the folder.
+trap 'status=$?; ((status == 0)) || { tail -30 "$log" >&2; rm -rf "$folder"; }; rm -rf "$work/images"; exit $status' EXIT
 tool=(buildah --storage-driver vfs --root "$work/images/storage" --runroot "$work/images/run")
 
 # Prints the folder of the programs; builds them without tests.

@@ -78,6 +78,14 @@ class Release(unittest.TestCase):
         self.assertIn("libibverbs1", {package["name"] for package in sbom["packages"]})
         self.assertTrue((self.folders[0] / "NOTES.md").read_text().startswith(f"# Fairlead {VERSION}\n\n"))
 
+    def test_a_failed_release_leaves_its_folder_to_the_next(self):
+        folder = self.folders[0].parent / "failed"
+        for _ in range(2):
+            done = release("--arch", "amd64", "--programs", "/nowhere", folder)
+            self.assertEqual(done.returncode, 1, done.stderr)
+            self.assertIn("/nowhere/proxy/fairlead-proxy", done.stderr)
+            self.assertFalse(folder.exists())
+
     def test_wrong_words_are_refused_by_name(self):
         mine = self.folders[0].parent / "mine"
         mine.mkdir()
