@@ -1,5 +1,4 @@
 // check and status: questions about a whole cluster, by a kubeconfig.
-#include <algorithm>
 #include <chrono>
 #include <optional>
 #include <string>
@@ -34,16 +33,6 @@ std::string option_text(const CLI::App& command, const char* name) {
   return option->as<std::string>();
 }
 
-// A name goes into paths of requests.
-bool is_name(const std::string& text) {
-  constexpr std::size_t kNameCharsMax = 253;
-  const auto is_of_a_name = [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-' || c == '.';
-  };
-  return !text.empty() && text.size() <= kNameCharsMax &&
-         std::all_of(text.begin(), text.end(), is_of_a_name);
-}
-
 ClusterOptions options_of(const CLI::App& command) {
   return {option_text(command, "--kubeconfig"), option_text(command, "--context"),
           option_text(command, "--fairlead-namespace"), option_text(command, "--namespace")};
@@ -67,7 +56,7 @@ std::optional<Connected> connect(Console& console, const ClusterOptions& options
     return std::nullopt;
   };
   for (const std::string* name : {&options.release_namespace, &options.name_space})
-    if (!name->empty() && !is_name(*name))
+    if (!name->empty() && !is_namespace_name(*name))
       return refuse("\"" + *name + "\" is no name of a namespace; allowed: a-z, 0-9, - and .");
   auto access = read_kubeconfig(kubeconfig_files(options.kubeconfig), options.context,
                                 std::chrono::system_clock::now());

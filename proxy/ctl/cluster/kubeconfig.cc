@@ -1,5 +1,6 @@
 #include "ctl/cluster/kubeconfig.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <cstdlib>
@@ -123,12 +124,19 @@ Text content_of(const Entry& entry, const char* file_field, const char* data_fie
     return std::move(*decoded);
   }
   if (!is_given(fields, file_field)) return std::string();
+  if (!field_of(fields, file_field).is_string())
+    return fail(entry, file_field, "is no text; allowed: the path of a file with PEM");
   const std::filesystem::path folder = std::filesystem::path(entry.path).parent_path();
   const std::string path = (folder / text_of(fields, file_field)).string();
   auto text = read_bounded(path);
   if (!text) return fail(entry, file_field, path + " cannot be read: " + text.error());
   if (text->empty()) return fail(entry, file_field, path + " is empty");
   return text;
+}
+
+// It goes into requests.
+bool is_one_word(std::string_view text) {
+  return std::all_of(text.begin(), text.end(), [](char c) { return c > ' ' && c <= '~'; });
 }
 
 std::string date_of(WallTime time) { return utc_text(std::chrono::system_clock::to_time_t(time)); }
@@ -150,6 +158,7 @@ tl::expected<void, std::string> take_url(const Entry& cluster, ClusterAccess& ac
   };
   access.server = text_of(*cluster.fields, "server");
   if (access.server.empty()) return refused("is missing");
+  if (!is_one_word(access.server)) return refused("holds blanks or other than ASCII");
   std::string_view rest = access.server;
   if (!rest.starts_with(kScheme)) return refused("\"" + access.server + "\" is not allowed");
   rest.remove_prefix(kScheme.size());
@@ -186,7 +195,12 @@ tl::expected<void, std::string> take_authority(const Entry& cluster, WallTime no
   constexpr const char* kField = "certificate-authority";
   auto authority = content_of(cluster, kField, "certificate-authority-data");
   if (!authority) return tl::unexpected(authority.error());
-  access.target.verify = field_of(*cluster.fields, "insecure-skip-tls-verify") != true;
+  const Yaml& skip = field_of(*cluster.fields, "insecure-skip-tls-verify");
+  if (!skip.is_null() && !skip.is_boolean())
+    return fail(cluster, "insecure-skip-tls-verify",
+                skip.dump(-1, ' ', true, Yaml::error_handler_t::replace) +
+                    " is not allowed; allowed: true and false");
+  access.target.verify = skip != true;
   if (!access.target.verify && !authority->empty())
     return fail(cluster, "insecure-skip-tls-verify",
                 "is true beside an authority; remove one of the two");
@@ -205,7 +219,8 @@ tl::expected<void, std::string> take_authority(const Entry& cluster, WallTime no
 tl::expected<void, std::string> refuse_unsupported(const Entry& user) {
   constexpr const char* kInstead =
       "is not supported; put a token there instead, as from `kubectl create token ACCOUNT`";
-  for (const char* field : {"exec", "auth-provider", "username", "password", "as", "as-uid"})
+  for (const char* field : {"exec", "auth-provider", "username", "password", "as", "as-uid",
+                            "as-groups", "as-user-extra"})
     if (is_given(*user.fields, field)) return fail(user, field, kInstead);
   return {};
 }
@@ -226,8 +241,7 @@ tl::expected<void, std::string> take_token(const Entry& user, ClusterAccess& acc
       return fail(user, "token", "is no text; put it in quotes");
     access.token = text_of(fields, "token");
   }
-  for (const char c : access.token)
-    if (c <= ' ' || c > '~') return fail(user, "token", "holds blanks or other than ASCII");
+  if (!is_one_word(access.token)) return fail(user, "token", "holds blanks or other than ASCII");
   return {};
 }
 
@@ -278,10 +292,23 @@ tl::expected<Entry, std::string> find_context(const std::vector<File>& files, st
   access.file = found->path;
   access.name_space = text_of(*found->fields, "namespace");
   if (access.name_space.empty()) access.name_space = "default";
+  if (!is_namespace_name(access.name_space))
+    return fail(
+        *found, "namespace",
+        "\"" + access.name_space + "\" is no name of a namespace; allowed: a-z, 0-9, - and .");
   return *found;
 }
 
 }  // namespace
+
+bool is_namespace_name(std::string_view text) {
+  constexpr std::size_t kNameCharsMax = 253;
+  const auto is_of_a_name = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-' || c == '.';
+  };
+  return !text.empty() && text.size() <= kNameCharsMax &&
+         std::all_of(text.begin(), text.end(), is_of_a_name);
+}
 
 std::vector<std::string> kubeconfig_files(const std::string& option) {
   if (!option.empty()) return {option};
