@@ -76,6 +76,7 @@ def draw(prometheus, seconds, rate_interval, path):
                 axes.plot(*zip(*points), linewidth=1, label=legend(target["legendFormat"], row["metric"]))
         axes.set_xlim(0, seconds)
         if axes.lines:
-            axes.set_ylim(0, max(1e-3, 1.3 * axes.dataLim.ymax))  # room for the legend
+            top = max(1e-3, 1.3 * axes.dataLim.ymax)  # room for the legend
+            axes.set_ylim(-0.03 * top, top)  # and for a line at zero
             axes.legend(fontsize=6, ncols=2, loc="upper right")
     picture.savefig(path, dpi=70)
