@@ -106,6 +106,11 @@ class InCluster(unittest.TestCase):
         for thing in known:
             self.api.apply(thing, SYSTEM)
 
+    def test_objects_may_come_in_any_order(self):
+        """As from a program that does not know helm's order."""
+        for thing in reversed(self.render()[0]):
+            self.api.apply(thing, SYSTEM)
+
     def create(self, pod, namespace):
         pod = copy.deepcopy(pod)
         pod["metadata"]["namespace"] = namespace

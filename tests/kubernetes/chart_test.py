@@ -225,6 +225,23 @@ class Chart(unittest.TestCase):
         self.assertFalse([thing for thing in render("--set", "node.enabled=false")
                           if thing["metadata"].get("annotations", {}).get("helm.sh/hook") == "pre-delete"])
 
+    def test_rendered_objects_can_be_applied_again_and_again(self):
+        """Argo CD and others render the chart without a cluster, and apply what differs from it."""
+        for settings in ("injector.mode=webhook", "injector.mode=policy", f"injector.mode=webhook,{EVERYTHING}"):
+            first, second = (helm.template(HELM, "--set", settings) for _ in range(2))
+            self.assertEqual(first[0], 0, first[2])
+            self.assertEqual(first, second)
+        objects = render()
+        # What the injector and the API server write is no difference.
+        self.assertEqual([key for secret in of_kind(objects, "Secret") for key in secret if "ata" in key and key != "metadata"], [])
+        (configuration,) = of_kind(objects, "MutatingWebhookConfiguration")
+        for webhook in configuration["webhooks"]:
+            self.assertNotIn("caBundle", webhook["clientConfig"])
+        hooks = {thing["metadata"].get("annotations", {}).get("helm.sh/hook") for thing in objects}
+        self.assertEqual(hooks, {None, "pre-delete", "test"})
+        for path in (helm.CHART / "templates").iterdir():
+            self.assertNotRegex(path.read_text(), r"\{\{[^}]*\b(lookup|rand\w+|gen[A-Z]\w+|now|uuidv4)\b", path.name)
+
     def test_quality_of_service_reaches_injector_and_policy(self):
         values = "proxy.smc.maxLinks=3,proxy.smc.trafficClass=106,proxy.smc.serviceLevel=3,proxy.smc.pathMtu=4096"
         made = of_kind(render("--set", values), "ConfigMap")
