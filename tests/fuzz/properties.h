@@ -6,6 +6,7 @@
 // whether the message was accepted.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <span>
@@ -13,6 +14,7 @@
 #include "base/assert.h"
 #include "wire/cdc.h"
 #include "wire/clc.h"
+#include "wire/frame.h"
 #include "wire/llc.h"
 
 namespace fairlead::wire::fuzz {
@@ -25,6 +27,17 @@ inline bool refused(const Error& error) {
                  error.code == Errc::kUnsupported,
              error.code);
   return false;
+}
+
+inline bool check_frame_header(Input message) {
+  if (message.size() < kFrameHeaderBytes) return false;
+  const auto bytes = message.first<kFrameHeaderBytes>();
+  const Result<FrameHeader> header = decode_frame_header(bytes);
+  if (!header) return refused(header.error());
+  SMC_ASSERT(header->body_bytes <= kFrameBytesMax, header->body_bytes);
+  const auto again = encode_frame_header(*header);
+  SMC_ASSERT(std::equal(bytes.begin(), bytes.end(), again.begin()));
+  return true;
 }
 
 inline bool check_clc_header(Input message) {

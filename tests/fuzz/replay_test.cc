@@ -18,6 +18,7 @@ int fuzz_accept_confirm(const std::uint8_t* data, std::size_t size);
 int fuzz_decline(const std::uint8_t* data, std::size_t size);
 int fuzz_llc(const std::uint8_t* data, std::size_t size);
 int fuzz_cdc(const std::uint8_t* data, std::size_t size);
+int fuzz_frame(const std::uint8_t* data, std::size_t size);
 int fuzz_cni(const std::uint8_t* data, std::size_t size);
 int fuzz_node(const std::uint8_t* data, std::size_t size);
 int fuzz_nri(const std::uint8_t* data, std::size_t size);
@@ -61,16 +62,15 @@ TEST_P(Replay, EveryFileOfTheCorpus) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Targets, Replay,
-                         testing::Values(Target{"clc_header", fuzz_clc_header, 10},
-                                         Target{"proposal", fuzz_proposal, 5},
-                                         Target{"accept_confirm", fuzz_accept_confirm, 10},
-                                         Target{"decline", fuzz_decline, 3},
-                                         Target{"llc", fuzz_llc, 30}, Target{"cdc", fuzz_cdc, 20},
-                                         Target{"cni", fuzz_cni, 10}, Target{"node", fuzz_node, 14},
-                                         Target{"nri", fuzz_nri, 11},
-                                         Target{"review", fuzz_review, 25}),
-                         [](const auto& param) { return std::string(param.param.name); });
+INSTANTIATE_TEST_SUITE_P(
+    Targets, Replay,
+    testing::Values(Target{"clc_header", fuzz_clc_header, 10}, Target{"proposal", fuzz_proposal, 5},
+                    Target{"accept_confirm", fuzz_accept_confirm, 10},
+                    Target{"decline", fuzz_decline, 3}, Target{"llc", fuzz_llc, 30},
+                    Target{"cdc", fuzz_cdc, 20}, Target{"frame", fuzz_frame, 7},
+                    Target{"cni", fuzz_cni, 10}, Target{"node", fuzz_node, 14},
+                    Target{"nri", fuzz_nri, 11}, Target{"review", fuzz_review, 25}),
+    [](const auto& param) { return std::string(param.param.name); });
 
 }  // namespace
 }  // namespace fairlead::wire::fuzz
