@@ -1,0 +1,180 @@
+// Frames between two honest sides in any pieces, and what a hostile peer may send.
+#include "smc/deferral.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+namespace fairlead::smc {
+namespace {
+
+using Role = Deferral::Role;
+using Kind = Deferral::Piece::Kind;
+using Bytes = std::vector<std::byte>;
+
+constexpr Deferral::Limits kLimits{1000, 3, std::chrono::seconds(1)};
+
+class DeferralTest : public testing::Test {
+ protected:
+  template <class Head>
+  static void append(Bytes& to, const Head& head, std::size_t body = 0) {
+    to.insert(to.end(), head.begin(), head.end());
+    to.resize(to.size() + body, std::byte{'x'});
+  }
+  static Bytes data(Deferral& from, std::size_t count) {
+    Bytes bytes;
+    append(bytes, from.send_data(count), count);
+    return bytes;
+  }
+  // The kinds of the pieces, and in `taken` the bytes for the application. "!" and the error for a
+  // refusal.
+  static std::string take(Deferral& by, const Bytes& bytes, std::size_t step = SIZE_MAX) {
+    std::string kinds;
+    std::size_t at = 0;
+    while (at < bytes.size()) {
+      const std::size_t count = std::min(step, bytes.size() - at);
+      const auto piece = by.take(std::span(bytes).subspan(at, count));
+      if (!piece) return kinds + "!" + piece.error().what;
+      if (piece->taken == 0) return kinds + ".";
+      at += piece->taken;
+      constexpr std::string_view kLetters = " DUEH";
+      if (piece->kind == Kind::kNothing) continue;
+      const char letter = kLetters[static_cast<std::size_t>(piece->kind)];
+      if (letter != 'D' || kinds.empty() || kinds.back() != 'D') kinds += letter;
+    }
+    return kinds;
+  }
+
+  TimePoint now{std::chrono::hours(1)};
+  Deferral client{Role::kClient, kLimits, now};
+  Deferral server{Role::kServer, {}, now};
+};
+
+TEST_F(DeferralTest, FramesSurviveAnyCut) {
+  for (std::size_t step = 1; step < 40; ++step) {
+    Deferral from(Role::kClient, kLimits, now), to(Role::kServer, {}, now);
+    Bytes bytes = data(from, 300);
+    append(bytes, from.send_urgent(), 1);
+    append(bytes, from.send_data(5), 5);
+    append(bytes, from.send_hand_over());
+    EXPECT_EQ(take(to, bytes, step), "DUDH") << step;
+    EXPECT_EQ(to.bytes_received(), 306U);
+    EXPECT_TRUE(to.peer_handed_over());
+  }
+}
+
+TEST_F(DeferralTest, NothingIsTakenBehindAHandOver) {
+  Bytes bytes;
+  append(bytes, client.send_hand_over());
+  bytes.push_back(std::byte{0xe2});
+  EXPECT_EQ(take(server, bytes), "H.");
+}
+
+TEST_F(DeferralTest, AnyLimitEarnsSmc) {
+  EXPECT_FALSE(client.earned(now));
+  EXPECT_TRUE(client.earned(now + std::chrono::seconds(1)));
+  data(client, 999);
+  EXPECT_FALSE(client.earned(now));
+  EXPECT_EQ(take(client, data(server, 1)), "D");
+  EXPECT_TRUE(client.earned(now));
+  Deferral talks(Role::kClient, kLimits, now), answers(Role::kServer, {}, now);
+  for (int turn = 0; turn < 3; ++turn) {
+    data(talks, 1);
+    EXPECT_EQ(take(talks, data(answers, 1)), "D");
+    EXPECT_FALSE(talks.earned(now)) << turn;
+  }
+  data(talks, 1);
+  EXPECT_TRUE(talks.earned(now));
+}
+
+TEST_F(DeferralTest, AnEndedClientNeverHandsOver) {
+  data(client, 500);
+  data(client, 500);
+  EXPECT_TRUE(client.may_hand_over());
+  client.send_end();
+  EXPECT_FALSE(client.may_hand_over());
+  EXPECT_FALSE(client.earned(now + std::chrono::hours(1)));
+}
+
+TEST_F(DeferralTest, AServerHandsOverOnlyAsAnAnswer) {
+  EXPECT_FALSE(server.may_hand_over());
+  Bytes bytes;
+  append(bytes, client.send_hand_over());
+  EXPECT_EQ(take(server, bytes), "H");
+  EXPECT_TRUE(server.may_hand_over());
+  bytes.clear();
+  append(bytes, server.send_hand_over());
+  EXPECT_EQ(take(client, bytes), "H");
+  EXPECT_FALSE(server.may_hand_over());
+}
+
+// So that nobody waits for an application that does not read.
+TEST_F(DeferralTest, ADirectionIsBounded) {
+  while (client.room() != 0) EXPECT_EQ(take(server, data(client, client.room())), "D");
+  EXPECT_EQ(server.bytes_received(), kFramedBytesMax);
+  Bytes more;
+  append(more, wire::encode_frame_header({wire::FrameType::kData, 1}), 1);
+  EXPECT_EQ(take(server, more), "!more in frames than is allowed");
+}
+
+TEST_F(DeferralTest, TheEndOfTheClientLiftsTheBoundOfTheServer) {
+  Bytes end;
+  append(end, client.send_end());
+  EXPECT_EQ(take(server, end), "E");
+  for (int i = 0; i < 100; ++i) ASSERT_EQ(take(client, data(server, wire::kFrameBytesMax)), "D");
+}
+
+TEST_F(DeferralTest, AServerThatHasEndedCanHandOver) {
+  Bytes end;
+  append(end, server.send_end());
+  EXPECT_EQ(take(client, end), "E");
+  Bytes over;
+  append(over, client.send_hand_over());
+  EXPECT_EQ(take(server, over), "H");
+  over.clear();
+  append(over, server.send_hand_over());
+  EXPECT_EQ(take(client, over), "H");
+}
+
+TEST_F(DeferralTest, AHostilePeerIsRefused) {
+  using wire::FrameType;
+  const auto frame = [](FrameType type, std::uint32_t length) {
+    Bytes bytes;
+    append(bytes, wire::encode_frame_header({type, length}), length);
+    return bytes;
+  };
+  const auto both = [](Bytes first, const Bytes& second) {
+    first.insert(first.end(), second.begin(), second.end());
+    return first;
+  };
+  Bytes wrong_place, place;
+  append(wrong_place, wire::encode_hand_over(1));
+  append(place, wire::encode_hand_over(0));
+  struct Case {
+    Role role;  // the victim's
+    Bytes bytes;
+    const char* result;
+  };
+  const Case cases[] = {
+      {Role::kServer, wrong_place, "!hand-over: not the position of the stream"},
+      {Role::kClient, place, "!hand-over: a server's without the client's"},
+      {Role::kServer, both(frame(FrameType::kEnd, 0), place), "E!hand-over: behind the end"},
+      {Role::kServer, both(frame(FrameType::kEnd, 0), frame(FrameType::kData, 1)),
+       "E!frame behind the end"},
+      {Role::kClient, both(frame(FrameType::kEnd, 0), frame(FrameType::kEnd, 0)),
+       "E!frame behind the end"},
+      {Role::kServer, both(place, place), "H."},  // the second one is no CLC
+      {Role::kServer, frame(FrameType::kData, wire::kFrameBytesMax + 1), "!frame length"},
+      {Role::kServer, frame(static_cast<FrameType>(9), 0), "!frame type"},
+  };
+  for (const Case& one : cases)
+    for (const std::size_t step : {std::size_t{1}, std::size_t{3}, std::size_t{64}}) {
+      Deferral victim(one.role, kLimits, now);
+      EXPECT_EQ(take(victim, one.bytes, step), one.result) << step;
+    }
+}
+
+}  // namespace
+}  // namespace fairlead::smc
