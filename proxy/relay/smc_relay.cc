@@ -33,6 +33,12 @@ class Pieces {
 
 }  // namespace
 
+void SmcRelay::resume(Backlog bytes, bool app_ended, bool app_finished) {
+  ahead_ = std::move(bytes);
+  app_finished_ = app_finished;
+  if (app_ended) end_app_words(true);
+}
+
 SmcRelay::Step SmcRelay::pump(event::Stream& app, std::uint32_t publish_bytes, TimePoint now) {
   bool more = pump_to_app(app, now);
   more = pump_from_app(app, publish_bytes) || more;
@@ -49,12 +55,14 @@ SmcRelay::Step SmcRelay::pump_last_words(event::Stream& app, bool more, TimePoin
     app_reset_ = true;
     app.reset_on_close();
   }
-  const bool delivered = app_failed_ || connection.rx_end() == smc::StreamEnd::kReset;
+  const bool delivered =
+      app_failed_ || (ahead_.empty() && connection.rx_end() == smc::StreamEnd::kReset);
   const std::size_t unsent = app_failed_ ? 0 : app.unsent();
   if (connection.reset() && connection.reset_said() && delivered && unsent == 0)
     return Step::kReset;
   // Each term changes one way only.
-  const std::uint64_t moved = connection.tx_bytes() + 2 * connection.rx_bytes() - unsent;
+  const std::uint64_t moved =
+      connection.tx_bytes() + 2 * (connection.rx_bytes() + ahead_.written()) - unsent;
   if (last_words_.wait(moved, delivered && unsent != 0, now))
     return more ? Step::kMore : Step::kIdle;
   app_failed_ = true;
@@ -70,6 +78,14 @@ std::optional<TimePoint> SmcRelay::next_deadline() const {
 
 bool SmcRelay::pump_to_app(event::Stream& app, TimePoint now) {
   bool more = false;
+  if (!ahead_.empty() && !app_failed_) {
+    const Backlog::State state = ahead_.flush(app);
+    if (state == Backlog::State::kRefused) {
+      app_failed_ = true;
+      app.assume_readable();
+    }
+    if (state != Backlog::State::kEmpty) return false;
+  }
   while (app.writable() && !app_finished_ && !app_failed_) {
     const smc::RingWindow window = connection.rx_window();
     if (window.bytes() == 0) break;

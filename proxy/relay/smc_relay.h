@@ -9,6 +9,7 @@
 #include <span>
 
 #include "event/stream.h"
+#include "relay/backlog.h"
 #include "relay/buffer_slabs.h"
 #include "relay/last_words.h"
 #include "relay/peer_rings.h"
@@ -53,6 +54,10 @@ class SmcRelay {
 
   SmcRelay(AlertToken token, std::uint32_t element_bytes) : connection(token, element_bytes) {}
 
+  // What the connection did before it was SMC-R. `bytes` are for the application and go first;
+  // `app_ended`: it has ended its stream; `app_finished`: it was given the end of the peer's.
+  void resume(Backlog bytes, bool app_ended, bool app_finished);
+
   // One turn: what can be moved now, at most about `publish_bytes` each way. Afterwards the caller
   // asks connection.transmit_due().
   Step pump(event::Stream& app, std::uint32_t publish_bytes, TimePoint now);
@@ -60,6 +65,9 @@ class SmcRelay {
   // Reads what the application may have sent since its stream was last found empty, before the loop
   // tells of it. True when there was something: a turn is due.
   bool look(event::Stream& app, std::uint32_t publish_bytes);
+
+  // Bytes that the application got or will get, with those of resume().
+  std::uint64_t rx_bytes() const { return ahead_.written() + connection.rx_bytes(); }
 
   // Only the peer's answer to our close or abort is awaited. As long as bytes of the application
   // are in a ring, the peer's application has still to read them, and may take any time for that.
@@ -89,6 +97,7 @@ class SmcRelay {
   void end_app_words(bool fin);
   Step pump_last_words(event::Stream& app, bool more, TimePoint now);
 
+  Backlog ahead_;
   bool app_ended_ = false;     // FIN read from the application
   bool app_finished_ = false;  // FIN given to the application
   bool app_changed_ = false;   // since it was last asked for a reset behind its FIN

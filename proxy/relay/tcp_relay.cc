@@ -31,6 +31,11 @@ void HalfRelay::prepend(std::span<const std::byte> bytes) {
 
 HalfRelay::Step HalfRelay::pump() {
   if (ended_) return Step::kEnded;
+  if (!ahead_.empty()) {
+    const Backlog::State state = ahead_.flush(to_);
+    if (state == Backlog::State::kRefused) return Step::kRefused;
+    if (state == Backlog::State::kWaiting) return Step::kIdle;
+  }
   if (late_decline_)
     if (const Step step = look_for_decline(); step != Step::kMore) return step;
   std::size_t moved = 0;
@@ -193,47 +198,6 @@ void HalfRelay::leave_splice() {
   pipe_.reset();
   pipe_charge_ = {};
   small_splices_ = 0;
-}
-
-HalfRelay::Step TcpRelay::pump(TimePoint now) {
-  using Step = HalfRelay::Step;
-  if (last_ != nullptr) return pump_last_words(now);
-  const Step out = out_.pump();
-  const Step in = in_.pump();
-  look_for_reset(out, in);
-  if (last_ != nullptr) return pump_last_words(now);
-  if (out == Step::kMore || in == Step::kMore) return Step::kMore;
-  return out == Step::kEnded && in == Step::kEnded ? Step::kEnded : Step::kIdle;
-}
-
-void TcpRelay::look_for_reset(HalfRelay::Step out, HalfRelay::Step in) {
-  using Step = HalfRelay::Step;
-  if (out == Step::kReset || in == Step::kRefused)
-    last_ = &out_;
-  else if (in == Step::kReset || out == Step::kRefused)
-    last_ = &in_;
-  // A reset may hide behind bytes that the other side does not take.
-  else if (out == Step::kMore || in == Step::kMore)
-    return;
-  else if (app_.hung_up() && app_.take_error() != 0)
-    last_ = &out_;
-  else if (net_.hung_up() && net_.take_error() != 0)
-    last_ = &in_;
-  else
-    return;
-  // No event follows a reset.
-  (last_ == &out_ ? app_ : net_).assume_readable();
-}
-
-HalfRelay::Step TcpRelay::pump_last_words(TimePoint now) {
-  using Step = HalfRelay::Step;
-  const Step step = last_->pump();
-  if (step == Step::kRefused) return Step::kReset;
-  const bool passed_on = step == Step::kReset || step == Step::kEnded;
-  const std::size_t unsent = (last_ == &out_ ? net_ : app_).unsent();
-  if (passed_on && unsent == 0) return Step::kReset;
-  if (!last_words_.wait(last_->bytes() - unsent, passed_on, now)) return Step::kReset;
-  return step == Step::kMore ? Step::kMore : Step::kIdle;
 }
 
 }  // namespace fairlead::relay

@@ -9,11 +9,13 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "base/time.h"
 #include "event/stream.h"
-#include "relay/last_words.h"
+#include "relay/backlog.h"
+#include "relay/duplex.h"
 #include "relay/memory_budget.h"
 #include "relay/pipe_pool.h"
 
@@ -36,13 +38,7 @@ struct TcpRelayResources {
 // One direction.
 class HalfRelay {
  public:
-  enum class Step : std::uint8_t {
-    kIdle,     // nothing to do until a stream is ready
-    kMore,     // the turn's share is used up
-    kEnded,    // FIN read and passed on
-    kReset,    // the stream that is read was reset, and all that came before was passed on
-    kRefused,  // the stream that is written takes nothing any more
-  };
+  using Step = RelayStep;
 
   HalfRelay(event::Stream& from, event::Stream& to, TcpRelayResources& shared)
       : from_(from), to_(to), shared_(shared) {}
@@ -50,12 +46,19 @@ class HalfRelay {
 
   // Bytes read before the relay began; they go first.
   void prepend(std::span<const std::byte> bytes);
+  // What a relay before this one left: bytes that go first, and the end of `from` if it has told of
+  // it.
+  void resume(Backlog bytes, bool ended) {
+    ahead_ = std::move(bytes);
+    saw_fin_ = ended;
+  }
   // The first bytes may be a Decline that crossed ours. It is not for the application.
   void skip_late_decline() { late_decline_ = true; }
   // The most that is read in one go, and so kept where the other side takes less.
   void set_copy_bytes(std::size_t bytes) { copy_bytes_ = bytes; }
   Step pump();
-  std::uint64_t bytes() const { return bytes_; }
+  // With those that a relay before this one passed on.
+  std::uint64_t bytes() const { return ahead_.written() + bytes_; }
   bool ended() const { return ended_; }
 
  private:
@@ -72,6 +75,7 @@ class HalfRelay {
   event::Stream& from_;
   event::Stream& to_;
   TcpRelayResources& shared_;
+  Backlog ahead_;
   std::vector<std::byte> leftover_;  // read but not yet written; empty as a rule
   std::size_t leftover_at_ = 0;
   std::size_t copy_bytes_ = kCopyBytes;
@@ -89,7 +93,7 @@ class HalfRelay {
 class TcpRelay {
  public:
   TcpRelay(event::Stream& app, event::Stream& net, TcpRelayResources& shared)
-      : app_(app), net_(net), out_(app, net, shared), in_(net, app, shared) {}
+      : out_(app, net, shared), in_(net, app, shared), duplex_(app, net, out_, in_) {}
 
   void set_copy_bytes(std::size_t bytes) {
     out_.set_copy_bytes(bytes);
@@ -97,22 +101,14 @@ class TcpRelay {
   }
   HalfRelay& towards_net() { return out_; }
   HalfRelay& towards_app() { return in_; }
-  // kEnded when both directions are. kReset when one stream was reset and the other one has what
-  // came from it before, as far as it takes it; never kRefused.
-  HalfRelay::Step pump(TimePoint now);
-  // When the owner calls pump() again although nothing has happened.
-  std::optional<TimePoint> next_deadline() const { return last_words_.next_deadline(); }
+  // As Duplex.
+  RelayStep pump(TimePoint now) { return duplex_.pump(now); }
+  std::optional<TimePoint> next_deadline() const { return duplex_.next_deadline(); }
 
  private:
-  void look_for_reset(HalfRelay::Step out, HalfRelay::Step in);
-  HalfRelay::Step pump_last_words(TimePoint now);
-
-  event::Stream& app_;
-  event::Stream& net_;
   HalfRelay out_;
   HalfRelay in_;
-  HalfRelay* last_ = nullptr;  // of one stream that was reset: the direction that it spoke
-  LastWords last_words_;
+  Duplex<HalfRelay, HalfRelay> duplex_;
 };
 
 }  // namespace fairlead::relay

@@ -1,0 +1,51 @@
+#include "relay/backlog.h"
+
+namespace fairlead::relay {
+namespace {
+
+using Kind = event::IoResult::Kind;
+
+event::IoResult write_piece(event::Stream& to, std::span<const std::byte> bytes, bool urgent) {
+  if (urgent) return to.write_urgent(bytes[0]);
+  const iovec piece{const_cast<std::byte*>(bytes.data()), bytes.size()};
+  return to.write({&piece, 1});
+}
+
+}  // namespace
+
+Backlog::State Backlog::write(event::Stream& to, std::span<const std::byte> bytes, bool urgent) {
+  if (empty() && to.writable()) {
+    const event::IoResult result = write_piece(to, bytes, urgent);
+    if (result.kind == Kind::kError) return State::kRefused;
+    if (result.kind == Kind::kBytes) {
+      written_ += result.count;
+      bytes = bytes.subspan(result.count);
+    }
+  }
+  if (bytes.empty()) return State::kEmpty;
+  if (urgent) urgent_at_ = bytes_.size();
+  bytes_.insert(bytes_.end(), bytes.begin(), bytes.end());
+  // An event tells of room only behind a write that found none.
+  return flush(to);
+}
+
+Backlog::State Backlog::flush(event::Stream& to) {
+  while (!empty()) {
+    if (!to.writable()) return State::kWaiting;
+    const bool urgent = urgent_at_ == at_;
+    const bool before = urgent_at_ && at_ < *urgent_at_;
+    const std::size_t end = urgent ? at_ + 1 : before ? *urgent_at_ : bytes_.size();
+    const event::IoResult result =
+        write_piece(to, std::span(bytes_).subspan(at_, end - at_), urgent);
+    if (result.kind == Kind::kError) return State::kRefused;
+    if (result.kind != Kind::kBytes) return State::kWaiting;
+    at_ += result.count;
+    written_ += result.count;
+  }
+  bytes_ = {};
+  at_ = 0;
+  urgent_at_.reset();
+  return State::kEmpty;
+}
+
+}  // namespace fairlead::relay

@@ -1,0 +1,38 @@
+// Bytes for a stream that has not taken them yet, in order. Of several urgent bytes the last stays
+// urgent, as in TCP.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "event/stream.h"
+
+namespace fairlead::relay {
+
+class Backlog {
+ public:
+  enum class State : std::uint8_t {
+    kEmpty,
+    kWaiting,  // for the stream to become writable
+    kRefused,  // the stream takes nothing any more
+  };
+
+  // Writes the bytes, behind those that wait; what is not taken waits.
+  State write(event::Stream& to, std::span<const std::byte> bytes, bool urgent);
+  // Writes what waits.
+  State flush(event::Stream& to);
+  bool empty() const { return at_ == bytes_.size(); }
+  // Bytes that a stream has taken.
+  std::uint64_t written() const { return written_; }
+
+ private:
+  std::vector<std::byte> bytes_;
+  std::size_t at_ = 0;
+  std::optional<std::size_t> urgent_at_;
+  std::uint64_t written_ = 0;
+};
+
+}  // namespace fairlead::relay

@@ -1,0 +1,92 @@
+// Two directions between an application's stream and one to the network, as TCP joins them: a reset
+// of one stream passes on what that stream said before, then ends both.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "base/time.h"
+#include "event/stream.h"
+#include "relay/last_words.h"
+
+namespace fairlead::relay {
+
+// What one direction did in a turn.
+enum class RelayStep : std::uint8_t {
+  kIdle,     // nothing to do until a stream is ready
+  kMore,     // the turn's share is used up
+  kEnded,    // FIN read and passed on
+  kReset,    // the stream that is read was reset, and all that came before was passed on
+  kRefused,  // the stream that is written takes nothing any more
+};
+
+// A direction has pump() and bytes(), the count of those that it passed on.
+template <class Out, class In>
+class Duplex {
+ public:
+  Duplex(event::Stream& app, event::Stream& net, Out& out, In& in)
+      : app_(app), net_(net), out_(out), in_(in) {}
+
+  // kEnded when both directions are. kReset when one stream was reset and the other one has what
+  // came from it before, as far as it takes it; never kRefused.
+  RelayStep pump(TimePoint now);
+  // When the owner calls pump() again although nothing has happened.
+  std::optional<TimePoint> next_deadline() const { return last_words_.next_deadline(); }
+
+ private:
+  enum class Last : std::uint8_t { kNone, kOut, kIn };
+  void look_for_reset(RelayStep out, RelayStep in);
+  RelayStep pump_last_words(TimePoint now);
+
+  event::Stream& app_;
+  event::Stream& net_;
+  Out& out_;
+  In& in_;
+  Last last_ = Last::kNone;  // of one stream that was reset: the direction that it spoke
+  LastWords last_words_;
+};
+
+template <class Out, class In>
+RelayStep Duplex<Out, In>::pump(TimePoint now) {
+  if (last_ != Last::kNone) return pump_last_words(now);
+  const RelayStep out = out_.pump();
+  const RelayStep in = in_.pump();
+  look_for_reset(out, in);
+  if (last_ != Last::kNone) return pump_last_words(now);
+  if (out == RelayStep::kMore || in == RelayStep::kMore) return RelayStep::kMore;
+  return out == RelayStep::kEnded && in == RelayStep::kEnded ? RelayStep::kEnded : RelayStep::kIdle;
+}
+
+template <class Out, class In>
+void Duplex<Out, In>::look_for_reset(RelayStep out, RelayStep in) {
+  if (out == RelayStep::kReset || in == RelayStep::kRefused)
+    last_ = Last::kOut;
+  else if (in == RelayStep::kReset || out == RelayStep::kRefused)
+    last_ = Last::kIn;
+  // A reset may hide behind bytes that the other side does not take.
+  else if (out == RelayStep::kMore || in == RelayStep::kMore)
+    return;
+  else if (app_.hung_up() && app_.take_error() != 0)
+    last_ = Last::kOut;
+  else if (net_.hung_up() && net_.take_error() != 0)
+    last_ = Last::kIn;
+  else
+    return;
+  // No event follows a reset.
+  (last_ == Last::kOut ? app_ : net_).assume_readable();
+}
+
+template <class Out, class In>
+RelayStep Duplex<Out, In>::pump_last_words(TimePoint now) {
+  const bool outward = last_ == Last::kOut;
+  const RelayStep step = outward ? out_.pump() : in_.pump();
+  if (step == RelayStep::kRefused) return RelayStep::kReset;
+  const bool passed_on = step == RelayStep::kReset || step == RelayStep::kEnded;
+  const std::size_t unsent = (outward ? net_ : app_).unsent();
+  if (passed_on && unsent == 0) return RelayStep::kReset;
+  const std::uint64_t moved = (outward ? out_.bytes() : in_.bytes()) - unsent;
+  if (!last_words_.wait(moved, passed_on, now)) return RelayStep::kReset;
+  return step == RelayStep::kMore ? RelayStep::kMore : RelayStep::kIdle;
+}
+
+}  // namespace fairlead::relay

@@ -1,0 +1,119 @@
+// A connection in frames, before it has earned SMC-R: one TCP stream is the application's, the
+// other one leads to the proxy of the peer. The rules are those of smc/deferral.h.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "event/stream.h"
+#include "relay/backlog.h"
+#include "relay/duplex.h"
+#include "relay/tcp_relay.h"
+#include "smc/deferral.h"
+
+namespace fairlead::relay {
+
+// From the application into frames.
+class FramedOut {
+ public:
+  // `preface`: the client's, before its first frame.
+  FramedOut(event::Stream& app, event::Stream& net, smc::Deferral& deferral,
+            TcpRelayResources& shared, bool preface)
+      : app_(app), net_(net), deferral_(deferral), shared_(shared), preface_due_(preface) {}
+
+  RelayStep pump();
+  std::uint64_t bytes() const { return bytes_; }
+  void set_copy_bytes(std::size_t bytes) { copy_bytes_ = bytes; }
+  // The hand-over, behind what waits.
+  void hand_over();
+  // Writes what waits for the network. True when nothing does.
+  bool flush() { return waiting_.flush(net_) == Backlog::State::kEmpty; }
+
+ private:
+  RelayStep send_piece(std::size_t count, bool urgent);
+  RelayStep send_end();
+  RelayStep send(std::span<const std::byte> bytes);
+
+  event::Stream& app_;
+  event::Stream& net_;
+  smc::Deferral& deferral_;
+  TcpRelayResources& shared_;
+  Backlog waiting_;  // whole frames, but for the first
+  std::uint64_t bytes_ = 0;
+  std::size_t copy_bytes_ = kCopyBytes;
+  bool preface_due_;
+};
+
+// From frames to the application.
+class FramedIn {
+ public:
+  FramedIn(event::Stream& net, event::Stream& app, smc::Deferral& deferral,
+           TcpRelayResources& shared)
+      : net_(net), app_(app), deferral_(deferral), shared_(shared) {}
+
+  // What was read before. kReset also when the peer has broken a rule, see fault().
+  RelayStep take(std::span<const std::byte> bytes);
+  RelayStep pump();
+  std::uint64_t bytes() const { return waiting_.written(); }
+  // Which rule; "" if none.
+  const char* fault() const { return fault_; }
+  // The application has got the end.
+  bool finished() const { return finished_; }
+  // What the application has still to take, and what the peer sent behind its hand-over.
+  Backlog release_waiting() { return std::move(waiting_); }
+  std::vector<std::byte> release_behind() { return std::move(behind_); }
+
+ private:
+  RelayStep settle();
+
+  event::Stream& net_;
+  event::Stream& app_;
+  smc::Deferral& deferral_;
+  TcpRelayResources& shared_;
+  Backlog waiting_;
+  std::vector<std::byte> behind_;
+  const char* fault_ = "";
+  bool lost_ = false;  // the peer's stream has ended without a frame that says so
+  bool refused_ = false;
+  bool finished_ = false;
+};
+
+class FramedRelay {
+ public:
+  FramedRelay(smc::Deferral::Role role, const smc::Deferral::Limits& limits, event::Stream& app,
+              event::Stream& net, TcpRelayResources& shared, TimePoint now)
+      : deferral_(role, limits, now),
+        out_(app, net, deferral_, shared, role == smc::Deferral::Role::kClient),
+        in_(net, app, deferral_, shared),
+        duplex_(app, net, out_, in_) {}
+
+  // As Duplex.
+  RelayStep pump(TimePoint now) {
+    const bool before = deferral_.unbounded();
+    const RelayStep step = duplex_.pump(now);
+    // What was held back at the bound may go now.
+    return step == RelayStep::kIdle && before != deferral_.unbounded() ? RelayStep::kMore : step;
+  }
+  std::optional<TimePoint> next_deadline() const { return duplex_.next_deadline(); }
+  FramedOut& towards_net() { return out_; }
+  FramedIn& towards_app() { return in_; }
+  const smc::Deferral& deferral() const { return deferral_; }
+  // True once: it carries more than frames have to, because it is not handed over any more.
+  bool outgrown() {
+    const bool grown = deferral_.unbounded() && out_.bytes() + in_.bytes() > smc::kFramedBytesMax;
+    return grown && !std::exchange(outgrown_, true);
+  }
+
+ private:
+  bool outgrown_ = false;
+  smc::Deferral deferral_;
+  FramedOut out_;
+  FramedIn in_;
+  Duplex<FramedOut, FramedIn> duplex_;
+};
+
+}  // namespace fairlead::relay

@@ -1,0 +1,144 @@
+// Two FramedRelays, and the streams between and beside them.
+#include "relay/framed_relay.h"
+
+#include <gtest/gtest.h>
+
+#include "fake_stream.h"
+
+namespace fairlead::relay {
+namespace {
+
+using Role = smc::Deferral::Role;
+
+class FramedRelayTest : public testing::Test {
+ protected:
+  // What the client's proxy wrote reaches the server's, without the preface; and the other way
+  // round.
+  void carry() {
+    constexpr std::size_t kPreface = wire::kFramePreface.size();
+    std::string& out = client_net.outgoing;
+    const std::size_t skip = preface_taken ? 0 : std::min(out.size(), kPreface);
+    preface_taken = preface_taken || skip == kPreface;
+    if (out.size() > skip) server_net.feed(out.substr(skip));
+    if (!server_net.outgoing.empty()) client_net.feed(server_net.outgoing);
+    out.clear();
+    server_net.outgoing.clear();
+  }
+  void settle() {
+    for (int i = 0; i < 200; ++i) {
+      client_step = client.pump(now);
+      server_step = server.pump(now);
+      carry();
+    }
+  }
+
+  TimePoint now{std::chrono::hours(1)};
+  TcpRelayResources shared;
+  FakeStream client_app, client_net, server_net, server_app;
+  FramedRelay client{Role::kClient, {1 << 30, 1 << 30, std::chrono::hours(1)},
+                     client_app,    client_net,
+                     shared,        now};
+  FramedRelay server{Role::kServer, {}, server_app, server_net, shared, now};
+  RelayStep client_step = RelayStep::kIdle, server_step = RelayStep::kIdle;
+  bool preface_taken = false;
+};
+
+TEST_F(FramedRelayTest, TheFirstBytesGoInOneWrite) {
+  client_app.feed("hello");
+  client.pump(now);
+  EXPECT_EQ(client_net.outgoing, std::string("\xfa\x1e\xad\x01\x01\0\0\x05hello", 13));
+}
+
+TEST_F(FramedRelayTest, ASilentClientSaysAtOnceThatFramesFollow) {
+  client.pump(now);
+  EXPECT_EQ(client_net.outgoing, "\xfa\x1e\xad\x01");
+}
+
+TEST_F(FramedRelayTest, BytesAndEndsPass) {
+  client_app.feed("request");
+  client_app.feed_end();
+  settle();
+  EXPECT_EQ(server_app.outgoing, "request");
+  EXPECT_TRUE(server_app.shut_down);
+  EXPECT_FALSE(client_net.shut_down);  // the stream is still that of a handshake, if need be
+  EXPECT_EQ(server_step, RelayStep::kIdle);
+  server_app.feed("answer");
+  server_app.feed_end();
+  settle();
+  EXPECT_EQ(client_app.outgoing, "answer");
+  EXPECT_TRUE(client_app.shut_down);
+  EXPECT_EQ(client_step, RelayStep::kEnded);
+  EXPECT_EQ(server_step, RelayStep::kEnded);
+}
+
+TEST_F(FramedRelayTest, UrgentBytesStayInPlace) {
+  client_app.feed("ab");
+  client_app.feed_urgent('!');
+  client_app.feed("cd");
+  server_app.allow(1);
+  settle();
+  server_app.allow(100);
+  settle();
+  EXPECT_EQ(server_app.outgoing, "ab!cd");
+  EXPECT_EQ(server_app.urgent_out, std::vector<std::size_t>{2});
+}
+
+// The peer's frames are taken although the application reads nothing, up to the bound.
+TEST_F(FramedRelayTest, AStalledApplicationDoesNotHideAHandOver) {
+  server_app.allow(10);
+  client_app.feed(std::string(smc::kFramedBytesMax + 5000, 'x'));
+  settle();
+  EXPECT_EQ(client_app.incoming.size(), 5000U);
+  EXPECT_EQ(server_app.outgoing.size(), 10U);
+  client.towards_net().hand_over();
+  settle();
+  EXPECT_TRUE(server.deferral().peer_handed_over());
+  // What is left goes into the relay that follows.
+  Backlog left = server.towards_app().release_waiting();
+  server_app.allow(1 << 20);
+  EXPECT_EQ(left.flush(server_app), Backlog::State::kEmpty);
+  EXPECT_EQ(server_app.outgoing.size(), smc::kFramedBytesMax);
+}
+
+TEST_F(FramedRelayTest, AnEndedClientTakesWhatItsApplicationReads) {
+  client_app.feed_end();
+  settle();
+  client_app.allow(10);
+  server_app.feed(std::string(3 * smc::kFramedBytesMax, 'y'));
+  client_net.allow(SIZE_MAX);
+  for (int i = 0; i < 20; ++i) settle();
+  EXPECT_EQ(client_app.outgoing.size(), 10U);
+  client_app.allow(1 << 20);
+  for (int i = 0; i < 20; ++i) settle();
+  EXPECT_EQ(client_app.outgoing.size(), 3 * smc::kFramedBytesMax);
+}
+
+TEST_F(FramedRelayTest, AStreamThatEndsWithoutAnEndIsReset) {
+  client_app.feed("half");
+  settle();
+  server_net.feed_end();
+  EXPECT_EQ(server.pump(now), RelayStep::kReset);
+  EXPECT_EQ(server_app.outgoing, "half");
+  EXPECT_FALSE(server_app.shut_down);
+}
+
+TEST_F(FramedRelayTest, AResetComesBehindWhatWasSaid) {
+  client_app.feed("last words");
+  client_app.feed_reset();
+  client_step = client.pump(now);
+  EXPECT_EQ(client_step, RelayStep::kReset);
+  carry();
+  server_net.feed_reset();
+  EXPECT_EQ(server.pump(now), RelayStep::kReset);
+  EXPECT_EQ(server_app.outgoing, "last words");
+}
+
+TEST_F(FramedRelayTest, ABrokenRuleEndsTheConnectionBehindWhatWasRight) {
+  server_net.feed(std::string("\x01\0\0\x02ok\x09\0\0\0", 10));
+  EXPECT_EQ(server.pump(now), RelayStep::kReset);
+  EXPECT_STREQ(server.towards_app().fault(), "frame type");
+  EXPECT_EQ(server_app.outgoing, "ok");
+}
+
+}  // namespace
+}  // namespace fairlead::relay
