@@ -112,7 +112,7 @@ std::string DurationCodec::allowed() const {
 
 Parsed<std::size_t> SizeCodec::from(std::string_view text) const {
   Parsed<std::size_t> value = size_from(text);
-  if (!value) return value;
+  if (!value || (zero_is_off && *value == 0)) return value;
   Parsed<std::size_t> checked = within(*value, min, max, text);
   if (checked && ring && !is_ring_size(*value))
     return wrong(text, "is not 16KiB times a power of two");
@@ -120,7 +120,8 @@ Parsed<std::size_t> SizeCodec::from(std::string_view text) const {
 }
 
 std::string SizeCodec::allowed() const {
-  return (ring ? "16KiB times a power of two, from " : "a size from ") + size_text(min) + " to " +
+  return std::string(zero_is_off ? "0 for off, or " : "") +
+         (ring ? "16KiB times a power of two, from " : "a size from ") + size_text(min) + " to " +
          size_text(max) + ", in bytes or with unit KiB, MiB or GiB";
 }
 

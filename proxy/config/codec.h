@@ -88,7 +88,8 @@ struct SizeCodec {
   using Value = std::size_t;
   static constexpr bool kText = true;
   std::size_t min, max;
-  bool ring = false;  // 16 KiB times a power of two
+  bool ring = false;         // 16 KiB times a power of two
+  bool zero_is_off = false;  // 0 is legal although below `min`
 
   Parsed<std::size_t> from(std::string_view text) const;
   static std::string text(std::size_t value) { return size_text(value); }

@@ -108,6 +108,11 @@ unsigned worker_count(const Config& config) {
   return std::clamp(wanted, 1U, kConcurrencyMax);
 }
 
+bool defers(const Config& config) {
+  return config.smc.enabled && config.smc.defer_bytes != 0 &&
+         config.fallback == FallbackPolicy::kAllow;
+}
+
 bool excluded(const Smc& smc, const SocketAddress& destination) {
   return std::any_of(smc.exclude.begin(), smc.exclude.end(),
                      [&](const Exclusion& exclusion) { return exclusion.matches(destination); });

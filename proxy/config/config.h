@@ -116,6 +116,15 @@ struct Smc {
   // smc.handshake_timeout: from the first CLC byte to the end of the handshake, 100ms to 60s.
   // Default 6s.
   Duration handshake_timeout = std::chrono::seconds(6);
+  // smc.defer_bytes: a connection between two proxies that both set it begins as TCP, and becomes
+  // SMC-R when so many bytes have gone both ways together, 1KiB to 64KiB; 0 for SMC-R from the
+  // first byte. Without effect where `fallback` is deny. Default 0.
+  std::size_t defer_bytes = 0;
+  // smc.defer_turns: the same after so many requests that followed an answer, 1 to 1000. Default
+  // 16.
+  unsigned defer_turns = 16;
+  // smc.defer_time: the same with the first byte after so long, 1ms to 1h. Default 1s.
+  Duration defer_time = std::chrono::seconds(1);
   // smc.assume: at most 256 blocks whose hosts are taken to speak SMC-R although no TCP option said
   // so. Default none.
   std::vector<Cidr> assume;
@@ -352,6 +361,9 @@ std::string_view to_string(LogFormat format);
 
 // `concurrency`, or if that is 0 the CPU limit of this process (cpu_limit.h). 1 to 64.
 unsigned worker_count(const Config& config);
+
+// True when connections may begin as TCP, see smc.defer_bytes.
+bool defers(const Config& config);
 
 // True when some exclusion matches.
 bool excluded(const Smc& smc, const SocketAddress& destination);

@@ -20,6 +20,8 @@ using std::chrono::seconds;
 constexpr std::size_t kMemoryBytesMin = kMebibyte;
 constexpr std::size_t kMemoryBytesMax = kMebibyte * kMebibyte;
 constexpr std::size_t kPublishBytesMin = 4 * kKibibyte;
+constexpr std::size_t kDeferBytesMax = 64 * kKibibyte;
+constexpr unsigned kDeferTurnsMax = 1000;
 constexpr unsigned kConnectionsMax = 1'000'000;
 constexpr unsigned kHandshakesMax = 65536;
 constexpr unsigned kKeepaliveCountMax = 100;
@@ -132,6 +134,12 @@ std::vector<Key<Config>> smc_keys() {
                      DurationCodec{seconds(1), hours(1), true}),
       single<Config>("smc.handshake_timeout", FAIRLEAD_MEMBER(smc.handshake_timeout),
                      DurationCodec{milliseconds(100), seconds(60)}),
+      single<Config>("smc.defer_bytes", FAIRLEAD_MEMBER(smc.defer_bytes),
+                     SizeCodec{kKibibyte, kDeferBytesMax, false, true}),
+      single<Config>("smc.defer_turns", FAIRLEAD_MEMBER(smc.defer_turns),
+                     IntegerCodec{1, kDeferTurnsMax}),
+      single<Config>("smc.defer_time", FAIRLEAD_MEMBER(smc.defer_time),
+                     DurationCodec{milliseconds(1), hours(1)}),
       list_of<Config>("smc.assume", FAIRLEAD_MEMBER(smc.assume), CidrCodec{}, {0, kAssumeMax}),
       list_of_structs<Config, Exclusion>("smc.exclude", FAIRLEAD_MEMBER(smc.exclude),
                                          exclusion_keys(), {0, kExcludeMax}, exclusion_from),

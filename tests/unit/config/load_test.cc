@@ -166,6 +166,16 @@ struct Range {
   std::vector<const char*> legal, illegal;
 };
 
+auto load_key(std::string key, const char* value) {
+  std::string text;
+  for (std::size_t dot = key.find('.'); dot != std::string::npos; dot = key.find('.')) {
+    text += key.substr(0, dot) + ": {";
+    key.erase(0, dot + 1);
+  }
+  const auto depth = static_cast<std::size_t>(std::count(text.begin(), text.end(), '{'));
+  return load_with_listener(text + key + ": " + value + std::string(depth, '}') + "\n");
+}
+
 // One line per range of config.h: the smallest and the largest value that pass, and their
 // neighbours.
 TEST(Load, KeepsEveryRange) {
@@ -177,6 +187,9 @@ TEST(Load, KeepsEveryRange) {
       {"smc.group_idle_timeout", {"0", "24h"}, {"25h", "-1s"}},
       {"smc.test_link_interval", {"0", "1s", "1h"}, {"999ms", "61m"}},
       {"smc.handshake_timeout", {"100ms", "60s"}, {"99ms", "61s", "0"}},
+      {"smc.defer_bytes", {"0", "1KiB", "64KiB"}, {"1023", "65KiB", "-1"}},
+      {"smc.defer_turns", {"1", "1000"}, {"0", "1001"}},
+      {"smc.defer_time", {"1ms", "1h"}, {"0", "61m"}},
       {"smc.ueids",
        {"[a.b-c]", "[ABCDEFGHIJKLMNOPQRSTUVWXYZ012345]"},
        {"[ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456]", "[\"\"]", "[a_b]", "[.a]", "[A, a]"}},
@@ -216,15 +229,7 @@ TEST(Load, KeepsEveryRange) {
       {"pnet.id", {"\"\"", "a", "ABCDEFGH01234567"}, {"ABCDEFGH012345678", "a-b"}},
   };
   for (const Range& range : ranges) {
-    const auto load_value = [&](const char* value) {
-      std::string text, key = range.key;
-      for (std::size_t dot = key.find('.'); dot != std::string::npos; dot = key.find('.')) {
-        text += key.substr(0, dot) + ": {";
-        key.erase(0, dot + 1);
-      }
-      const auto depth = static_cast<std::size_t>(std::count(text.begin(), text.end(), '{'));
-      return load_with_listener(text + key + ": " + value + std::string(depth, '}') + "\n");
-    };
+    const auto load_value = [&](const char* value) { return load_key(range.key, value); };
     for (const char* value : range.legal)
       EXPECT_TRUE(load_value(value).has_value())
           << range.key << " " << value << ": " << only_error(load_value(value));
