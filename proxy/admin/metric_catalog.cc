@@ -11,7 +11,8 @@ using M = Metric;
 using T = exposition::MetricType;
 
 constexpr std::string_view kNoLabels = "";
-constexpr std::string_view kTraffic = "`direction` (outbound, inbound), `transport` (smcr, tcp)";
+constexpr std::string_view kTraffic =
+    "`direction` (outbound, inbound), `transport` (smcr, tcp, short)";
 constexpr std::string_view kPort = "`rnic` (device), `port` (number)";
 constexpr std::string_view kMessages = "`result` (sent, received, rejected)";
 
@@ -25,14 +26,17 @@ constexpr std::array kCatalog = {
                "1 while the proxy drains and gives new connections to TCP."},
     MetricInfo{M::kWorkers, "fairlead_workers", T::kGauge, "`state` (answering, silent)",
                "Workers, by whether they answered this scrape in time."},
-    MetricInfo{M::kConnectionsTotal, "fairlead_connections_total", T::kCounter, kTraffic,
-               "Connections that were carried, by what carried them."},
+    MetricInfo{
+        M::kConnectionsTotal, "fairlead_connections_total", T::kCounter, kTraffic,
+        "Connections that were carried, by what carried them. short: TCP that ended before it "
+        "had earned SMC-R (smc.defer_bytes)."},
     MetricInfo{M::kConnectionsActive, "fairlead_connections_active", T::kGauge, kTraffic,
                "Connections that are open now."},
-    MetricInfo{M::kBytesTotal, "fairlead_bytes_total", T::kCounter,
-               "`direction` (outbound, inbound), `transport` (smcr, tcp), `flow` (tx: towards the "
-               "peer, rx: from the peer)",
-               "Bytes of applications that were carried."},
+    MetricInfo{
+        M::kBytesTotal, "fairlead_bytes_total", T::kCounter,
+        "`direction` (outbound, inbound), `transport` (smcr, tcp, short), `flow` (tx: towards the "
+        "peer, rx: from the peer)",
+        "Bytes of applications that were carried."},
     MetricInfo{
         M::kFallbackTotal, "fairlead_fallback_total", T::kCounter,
         "`direction` (outbound, inbound), `side` (local, peer: who decided), `reason` and "

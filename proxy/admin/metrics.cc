@@ -20,7 +20,7 @@ using exposition::Labels;
 using Families = exposition::Families<Metric>;
 
 constexpr std::array kBothDirections = {Direction::kOutbound, Direction::kInbound};
-constexpr std::array kBothTransports = {Transport::kSmcr, Transport::kTcp};
+constexpr std::array kTransportsShown = {Transport::kSmcr, Transport::kTcp, Transport::kShort};
 constexpr std::array kBothSides = {Side::kLocal, Side::kPeer};
 
 Labels traffic_labels(Direction direction, Transport transport) {
@@ -35,7 +35,7 @@ Labels with(Labels labels, const char* name, std::string value) {
 
 void add_traffic(Families& out, StatsSpan stats) {
   for (Direction direction : kBothDirections) {
-    for (Transport transport : kBothTransports) {
+    for (Transport transport : kTransportsShown) {
       const auto sum = [&](Counter TrafficStats::*counter) {
         return sum_of(stats, [&](const WorkerStats& worker) -> const Counter& {
           return worker.traffic_of(direction, transport).*counter;

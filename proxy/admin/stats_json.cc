@@ -20,7 +20,8 @@ Json traffic_json(StatsSpan workers, Direction direction, Transport transport) {
 
 Json direction_json(StatsSpan workers, Direction direction) {
   return {{"smcr", traffic_json(workers, direction, Transport::kSmcr)},
-          {"tcp", traffic_json(workers, direction, Transport::kTcp)}};
+          {"tcp", traffic_json(workers, direction, Transport::kTcp)},
+          {"short", traffic_json(workers, direction, Transport::kShort)}};
 }
 
 std::uint64_t fallback_count(StatsSpan workers) {

@@ -110,14 +110,26 @@ FallbackReason fallback_from_connect(const Error& error);
 
 enum class Side : std::uint8_t { kLocal, kPeer };
 enum class Direction : std::uint8_t { kOutbound, kInbound };
-enum class Transport : std::uint8_t { kSmcr, kTcp };
+enum class Transport : std::uint8_t {
+  kSmcr,
+  kTcp,
+  kShort,  // TCP between two proxies, until it has earned SMC-R
+};
 
 constexpr std::string_view to_string(Side side) { return side == Side::kLocal ? "local" : "peer"; }
 constexpr std::string_view to_string(Direction direction) {
   return direction == Direction::kOutbound ? "outbound" : "inbound";
 }
 constexpr std::string_view to_string(Transport transport) {
-  return transport == Transport::kSmcr ? "smcr" : "tcp";
+  switch (transport) {
+    case Transport::kSmcr:
+      return "smcr";
+    case Transport::kTcp:
+      return "tcp";
+    case Transport::kShort:
+      return "short";
+  }
+  return "";
 }
 
 }  // namespace fairlead

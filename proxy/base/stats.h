@@ -44,7 +44,7 @@ class Histogram {
 inline constexpr std::size_t kFallbackReasonsMax = 64;
 inline constexpr std::size_t kDirections = 2;
 inline constexpr std::size_t kSides = 2;
-inline constexpr std::size_t kTransports = 2;
+inline constexpr std::size_t kTransports = 3;
 
 // What a part of memory.limit is used for.
 enum class MemoryUse : std::uint8_t {
@@ -68,7 +68,7 @@ inline constexpr std::string_view kNoDestinationHint =
     "it reached the redirect port directly; check the pod's redirect rules";
 
 struct TrafficStats {
-  Counter connections_total;
+  Counter connections_total;  // kShort: that ended as such
   Counter connections_active;
   Counter tx_bytes;  // towards the peer
   Counter rx_bytes;  // from the peer

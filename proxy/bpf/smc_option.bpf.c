@@ -19,6 +19,10 @@
  * some program has asked to be called for the listener and the SYN carries the option. Two of us on
  * one listener reserve twice; the second store finds the option there, and the kernel pads with
  * NOPs.
+ *
+ * The second option, for frames, goes only beside the first one. A socket asks for it by its
+ * priority. What a listener asked for is kept by its port, because a request does not lead to its
+ * listener.
  */
 #include <linux/bpf.h> /* first: the next one uses its types */
 
@@ -35,6 +39,7 @@
 #define TCP_FLAG_SYN 0x02
 #define TCP_FLAG_ACK 0x10
 #define TCP_OPTIONS_BYTES_MAX 40
+#define FRAMES_PORTS_MAX 256
 
 const volatile bool by_uid = false;
 const volatile __u32 proxy_uid = 0;
@@ -47,6 +52,14 @@ struct {
   __type(key, int);
   __type(value, __u32);
 } requested SEC(".maps");
+
+/* Ports of listeners that asked for the second option. */
+struct {
+  __uint(type, BPF_MAP_TYPE_HASH);
+  __uint(max_entries, FRAMES_PORTS_MAX);
+  __type(key, __u32);
+  __type(value, __u32);
+} frames_ports SEC(".maps");
 
 struct smc_option {
   __u8 kind;
@@ -62,6 +75,16 @@ struct smc_option {
       FAIRLEAD_TCP_OPTION_MAGIC_2,                                          \
       FAIRLEAD_TCP_OPTION_MAGIC_3                                           \
     }                                                                       \
+  }
+
+#define FRAMES_OPTION(last)                                                           \
+  {                                                                                   \
+    .kind = FAIRLEAD_TCP_OPTION_KIND, .length = FAIRLEAD_TCP_OPTION_BYTES, .magic = { \
+      FAIRLEAD_FRAMES_MAGIC_0,                                                        \
+      FAIRLEAD_FRAMES_MAGIC_1,                                                        \
+      FAIRLEAD_FRAMES_MAGIC_2,                                                        \
+      (last)                                                                          \
+    }                                                                                 \
   }
 
 static __always_inline bool is_requested(struct bpf_sock_ops* ops) {
@@ -80,6 +103,15 @@ static __always_inline bool has_option(struct bpf_sock_ops* ops, __u64 where) {
   return found.option.length % 2 == 0;
 }
 
+static __always_inline bool has_frames_option(struct bpf_sock_ops* ops, __u8 last, __u64 where) {
+  union {
+    struct smc_option option;
+    __u8 bytes[TCP_OPTIONS_BYTES_MAX];
+  } found = {.option = FRAMES_OPTION(last)};
+  if (bpf_load_hdr_opt(ops, &found, sizeof found, where) < 0) return false;
+  return found.option.length == FAIRLEAD_TCP_OPTION_BYTES;
+}
+
 /* HDR_OPT_LEN and WRITE_HDR_OPT must come to the same answer, else one fills room of another's. */
 static __always_inline bool carries_option(struct bpf_sock_ops* ops) {
   __u32 flags = ops->skb_tcp_flags;
@@ -89,6 +121,30 @@ static __always_inline bool carries_option(struct bpf_sock_ops* ops) {
    * must not be either. */
   if (ops->args[0] == BPF_WRITE_HDR_TCP_SYNACK_COOKIE) return false;
   return has_option(ops, BPF_LOAD_HDR_OPT_TCP_SYN);
+}
+
+static __always_inline bool wants_frames(struct bpf_sock_ops* ops) {
+  struct bpf_sock* socket = ops->sk;
+  return socket && socket->priority == FAIRLEAD_PRIORITY_FRAMES_WANTED;
+}
+
+/* Of a segment that carries the first option. The last byte of the identifier, or 0 for none. */
+static __always_inline __u8 frames_option(struct bpf_sock_ops* ops) {
+  if (!(ops->skb_tcp_flags & TCP_FLAG_ACK))
+    return wants_frames(ops) ? FAIRLEAD_FRAMES_MAGIC_3_SYN : 0;
+  __u32 port = ops->local_port;
+  if (!bpf_map_lookup_elem(&frames_ports, &port)) return 0;
+  if (!has_frames_option(ops, FAIRLEAD_FRAMES_MAGIC_3_SYN, BPF_LOAD_HDR_OPT_TCP_SYN)) return 0;
+  return FAIRLEAD_FRAMES_MAGIC_3_ANSWER;
+}
+
+static __always_inline void note_listener(struct bpf_sock_ops* ops) {
+  __u32 port = ops->local_port;
+  __u32 one = 1;
+  if (wants_frames(ops))
+    bpf_map_update_elem(&frames_ports, &port, &one, BPF_ANY);
+  else
+    bpf_map_delete_elem(&frames_ports, &port);
 }
 
 static __always_inline void ask_for_headers(struct bpf_sock_ops* ops) {
@@ -105,23 +161,37 @@ static __always_inline void leave(struct bpf_sock_ops* ops) {
 SEC("sockops")
 int smc_option(struct bpf_sock_ops* ops) {
   switch (ops->op) {
-    case BPF_SOCK_OPS_TCP_CONNECT_CB:
     case BPF_SOCK_OPS_TCP_LISTEN_CB:
+      if (!is_requested(ops)) break;
+      note_listener(ops);
+      ask_for_headers(ops);
+      break;
+    case BPF_SOCK_OPS_TCP_CONNECT_CB:
       if (is_requested(ops)) ask_for_headers(ops);
       break;
     case BPF_SOCK_OPS_HDR_OPT_LEN_CB:
-      if (carries_option(ops)) bpf_reserve_hdr_opt(ops, FAIRLEAD_TCP_OPTION_BYTES, 0);
+      if (!carries_option(ops)) break;
+      /* Where other options leave no room for both, the first one is enough. */
+      if (!frames_option(ops) || bpf_reserve_hdr_opt(ops, 2 * FAIRLEAD_TCP_OPTION_BYTES, 0) < 0)
+        bpf_reserve_hdr_opt(ops, FAIRLEAD_TCP_OPTION_BYTES, 0);
       break;
     case BPF_SOCK_OPS_WRITE_HDR_OPT_CB:
       if (carries_option(ops)) {
         struct smc_option option = SMC_OPTION(FAIRLEAD_TCP_OPTION_BYTES);
         bpf_store_hdr_opt(ops, &option, sizeof option, 0);
+        __u8 last = frames_option(ops);
+        if (last) {
+          struct smc_option frames = FRAMES_OPTION(last);
+          bpf_store_hdr_opt(ops, &frames, sizeof frames, 0);
+        }
       }
       break;
     case BPF_SOCK_OPS_ACTIVE_ESTABLISHED_CB:
       if (!is_requested(ops)) break;
       if (has_option(ops, 0)) {
-        int answered = FAIRLEAD_PRIORITY_ANSWERED;
+        bool frames =
+            wants_frames(ops) && has_frames_option(ops, FAIRLEAD_FRAMES_MAGIC_3_ANSWER, 0);
+        int answered = frames ? FAIRLEAD_PRIORITY_FRAMES_ANSWERED : FAIRLEAD_PRIORITY_ANSWERED;
         bpf_setsockopt(ops, SOL_SOCKET, SO_PRIORITY, &answered, sizeof answered);
       }
       leave(ops);

@@ -23,3 +23,19 @@
  * a band in the low four bits, which are those of priority 0. So the mark changes no packet's
  * place. */
 #define FAIRLEAD_PRIORITY_ANSWERED 0x534d4300
+
+/* A second option of the same shape, beside the first one, says that a Fairlead proxy can begin the
+ * connection in frames (docs/wire.md, "Frames"). The SYN and the SYN/ACK have different
+ * identifiers, so that a host that repeats the options of a SYN does not look like a proxy. */
+#define FAIRLEAD_FRAMES_MAGIC_0 0xfa
+#define FAIRLEAD_FRAMES_MAGIC_1 0x1e
+#define FAIRLEAD_FRAMES_MAGIC_2 0xad
+#define FAIRLEAD_FRAMES_MAGIC_3_SYN 0x01
+#define FAIRLEAD_FRAMES_MAGIC_3_ANSWER 0x02
+
+/* SO_PRIORITY with which a proxy asks for the second option: of a socket before connect(2), of a
+ * listener before listen(2). TC_PRIO_INTERACTIVE_BULK: any process may set it, and the default
+ * queueing discipline has it in the band of priority 0. */
+#define FAIRLEAD_PRIORITY_FRAMES_WANTED 4
+/* As FAIRLEAD_PRIORITY_ANSWERED; both options were in the SYN/ACK. */
+#define FAIRLEAD_PRIORITY_FRAMES_ANSWERED 0x534d4400

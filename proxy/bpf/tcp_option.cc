@@ -20,6 +20,9 @@ using Bytes = std::span<const std::byte>;
 constexpr std::array<std::uint8_t, 4> kMagic = {
     FAIRLEAD_TCP_OPTION_MAGIC_0, FAIRLEAD_TCP_OPTION_MAGIC_1, FAIRLEAD_TCP_OPTION_MAGIC_2,
     FAIRLEAD_TCP_OPTION_MAGIC_3};
+constexpr std::array<std::uint8_t, 4> kFramesMagic = {
+    FAIRLEAD_FRAMES_MAGIC_0, FAIRLEAD_FRAMES_MAGIC_1, FAIRLEAD_FRAMES_MAGIC_2,
+    FAIRLEAD_FRAMES_MAGIC_3_SYN};
 
 constexpr std::size_t kIpv4HeaderBytes = 20;
 constexpr std::size_t kIpv6HeaderBytes = 40;
@@ -77,33 +80,37 @@ std::optional<Bytes> options_of_syn(Bytes tcp) {
   return tcp.subspan(kTcpHeaderBytes, header - kTcpHeaderBytes);
 }
 
-// The first option with our kind and magic decides, as in the option program: both must tell the
-// same of one SYN, or client and server part ways.
-bool find_option(Bytes options) {
+// The length of the first option with our kind and magic, or 0. That option decides, as in the
+// option program: both must tell the same of one SYN, or client and server part ways.
+std::size_t find_option(Bytes options, const std::array<std::uint8_t, 4>& magic) {
   while (!options.empty()) {
     std::uint8_t kind = at(options, 0);
-    if (kind == kEndOfOptions) return false;
+    if (kind == kEndOfOptions) return 0;
     if (kind == kNoOperation) {
       options = options.subspan(1);
       continue;
     }
-    if (options.size() < 2) return false;
+    if (options.size() < 2) return 0;
     std::size_t length = at(options, 1);
-    if (length < 2 || length > options.size()) return false;
+    if (length < 2 || length > options.size()) return 0;
     if (kind == FAIRLEAD_TCP_OPTION_KIND && length >= FAIRLEAD_TCP_OPTION_BYTES) {
       bool ours = true;
-      for (std::size_t i = 0; i < kMagic.size(); ++i) ours &= at(options, 2 + i) == kMagic[i];
-      if (ours) return length % 2 == 0;
+      for (std::size_t i = 0; i < magic.size(); ++i) ours &= at(options, 2 + i) == magic[i];
+      if (ours) return length;
     }
     options = options.subspan(length);
   }
-  return false;
+  return 0;
+}
+
+void set_priority(int fd, int priority) {
+  (void)::setsockopt(fd, SOL_SOCKET, SO_PRIORITY, &priority, sizeof priority);
 }
 
 }  // namespace
 
-bool syn_has_smc_option(std::span<const std::byte> ip_and_tcp_headers) {
-  if (ip_and_tcp_headers.empty()) return false;
+Announced announced_in_syn(std::span<const std::byte> ip_and_tcp_headers) {
+  if (ip_and_tcp_headers.empty()) return Announced::kNothing;
   std::optional<Bytes> tcp;
   switch (at(ip_and_tcp_headers, 0) >> 4) {
     case 4:
@@ -115,20 +122,33 @@ bool syn_has_smc_option(std::span<const std::byte> ip_and_tcp_headers) {
     default:
       break;
   }
-  if (!tcp) return false;
-  auto options = options_of_syn(*tcp);
-  return options && find_option(*options);
+  if (!tcp) return Announced::kNothing;
+  const auto options = options_of_syn(*tcp);
+  if (!options) return Announced::kNothing;
+  const std::size_t smc = find_option(*options, kMagic);
+  if (smc == 0 || smc % 2 != 0) return Announced::kNothing;
+  const bool frames = find_option(*options, kFramesMagic) == FAIRLEAD_TCP_OPTION_BYTES;
+  return frames ? Announced::kFrames : Announced::kSmc;
 }
 
-bool peer_answered_option(int connected_fd) {
+void ask_for_frames(int fd) { set_priority(fd, FAIRLEAD_PRIORITY_FRAMES_WANTED); }
+void stop_asking_for_frames(int listener_fd) { set_priority(listener_fd, 0); }
+
+Announced peer_answered_option(int connected_fd) {
   int priority = 0;
   socklen_t length = sizeof priority;
-  if (::getsockopt(connected_fd, SOL_SOCKET, SO_PRIORITY, &priority, &length) != 0) return false;
-  if (priority != FAIRLEAD_PRIORITY_ANSWERED) return false;
-  // Failing to reset loses nothing: the value names no class and no band of its own.
-  priority = 0;
-  (void)::setsockopt(connected_fd, SOL_SOCKET, SO_PRIORITY, &priority, sizeof priority);
-  return true;
+  if (::getsockopt(connected_fd, SOL_SOCKET, SO_PRIORITY, &priority, &length) != 0)
+    return Announced::kNothing;
+  Announced announced = Announced::kNothing;
+  if (priority == FAIRLEAD_PRIORITY_ANSWERED)
+    announced = Announced::kSmc;
+  else if (priority == FAIRLEAD_PRIORITY_FRAMES_ANSWERED)
+    announced = Announced::kFrames;
+  else if (priority != FAIRLEAD_PRIORITY_FRAMES_WANTED)
+    return Announced::kNothing;
+  // Failing to reset loses nothing: the values name no class and no band of their own.
+  set_priority(connected_fd, 0);
+  return announced;
 }
 
 Result<void> save_syn(int listener_fd) {
@@ -138,7 +158,7 @@ Result<void> save_syn(int listener_fd) {
   return {};
 }
 
-Result<bool> syn_carried_option(int accepted_fd) {
+Result<Announced> syn_carried_option(int accepted_fd) {
   std::array<std::byte, kSavedSynBytesMax> headers;
   socklen_t length = headers.size();
   if (::getsockopt(accepted_fd, IPPROTO_TCP, TCP_SAVED_SYN, headers.data(), &length) != 0) {
@@ -147,7 +167,7 @@ Result<bool> syn_carried_option(int accepted_fd) {
       return Error{Errc::kExhausted, "headers of the client's SYN", EINVAL};
     return system_error("TCP_SAVED_SYN", errno);
   }
-  return syn_has_smc_option(Bytes(headers).first(length));
+  return announced_in_syn(Bytes(headers).first(length));
 }
 
 Result<bool> probe_external(Duration deadline) {
@@ -161,8 +181,9 @@ Result<bool> probe_external(Duration deadline) {
   if (!self && self.error().code != Errc::kTimedOut)
     self = connect_to_self(SocketAddress(in6addr_loopback, 0), until, steps);
   if (!self) return Error(self.error());
-  bool carried = SMC_TRY(syn_carried_option(self->accepted.get()));
-  return carried && peer_answered_option(self->client.get());
+  const Announced carried = SMC_TRY(syn_carried_option(self->accepted.get()));
+  return carried != Announced::kNothing &&
+         peer_answered_option(self->client.get()) != Announced::kNothing;
 }
 
 }  // namespace fairlead::bpf

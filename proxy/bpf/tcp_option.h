@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 
 #include "base/result.h"
@@ -11,19 +12,33 @@
 
 namespace fairlead::bpf {
 
-// Connecting side: true when the SYN/ACK carried the option. Ask once, when the connection stands:
-// the answer is kept in the priority of the socket, which is set back to 0. False for every other
+// What the other end says of itself in its SYN or SYN/ACK.
+enum class Announced : std::uint8_t {
+  kNothing,
+  kSmc,
+  kFrames,  // SMC-R, and that the connection may begin in frames (docs/wire.md)
+};
+
+// Connecting side: asks the option program to announce frames too. Before connect(2), and of a
+// listener before listen(2). Where no program acts, it does nothing that peer_answered_option() or
+// stop_asking_for_frames() does not take back.
+void ask_for_frames(int fd);
+// Of a listener, after listen(2): accepted sockets would inherit what remains of it.
+void stop_asking_for_frames(int listener_fd);
+
+// Connecting side: what the SYN/ACK carried. Ask once, when the connection stands:
+// the answer is kept in the priority of the socket, which is set back to 0. Nothing for every other
 // reason too, a socket without option program among them.
-bool peer_answered_option(int connected_fd);
+Announced peer_answered_option(int connected_fd);
 
 // Accepting side: makes the kernel keep the SYN of every connection (TCP_SAVE_SYN). Before
 // listen(2).
 Result<void> save_syn(int listener_fd);
 
-// True when the client's SYN carried the option. Ask once per accepted socket: reading the saved
-// SYN frees it. False when nothing was saved: connections made from SYN cookies, and listeners
+// What the client's SYN carried. Ask once per accepted socket: reading the saved
+// SYN frees it. Nothing when nothing was saved: connections made from SYN cookies, and listeners
 // without save_syn(). Errors: kExhausted for headers above kSavedSynBytesMax, kSystem.
-Result<bool> syn_carried_option(int accepted_fd);
+Result<Announced> syn_carried_option(int accepted_fd);
 
 // The headers of an IPv4 SYN are at most 120 bytes. IPv6 extension headers can make more, but
 // nobody honest sends so many.
@@ -32,8 +47,8 @@ inline constexpr std::size_t kExtensionHeadersMax = 8;
 
 // The decision behind it, over the IPv4 or IPv6 header and the TCP header of a SYN. Bytes are not
 // trusted: anything that is not a well-formed SYN up to the option has no option. The rule is the
-// kernel's: kind 254, an even length of at least 6, and the magic.
-bool syn_has_smc_option(std::span<const std::byte> ip_and_tcp_headers);
+// kernel's: kind 254, an even length of at least 6, and the magic. Of frames: a length of 6.
+Announced announced_in_syn(std::span<const std::byte> ip_and_tcp_headers);
 
 // True when a program that somebody attached to our cgroup writes the option for our sockets, both
 // ways: connects to itself over loopback and looks. False as well when there is a program but the

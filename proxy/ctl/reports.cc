@@ -47,12 +47,13 @@ std::string traffic_text(const Json& connections) {
                {"Sent", Align::kRight},
                {"Received", Align::kRight}});
   for (const char* direction : {"outbound", "inbound"}) {
-    for (const char* transport : {"smcr", "tcp"}) {
+    for (const auto& [transport, title] :
+         {std::pair("smcr", "SMCR"), std::pair("tcp", "TCP"), std::pair("short", "short")}) {
       const Json& traffic = member(member(connections, direction), transport);
-      table.add_row(
-          {direction, transport == std::string_view("smcr") ? "SMCR" : "TCP",
-           std::to_string(number(traffic, "total")), std::to_string(number(traffic, "active")),
-           bytes_text(number(traffic, "tx_bytes")), bytes_text(number(traffic, "rx_bytes"))});
+      table.add_row({direction, title, std::to_string(number(traffic, "total")),
+                     std::to_string(number(traffic, "active")),
+                     bytes_text(number(traffic, "tx_bytes")),
+                     bytes_text(number(traffic, "rx_bytes"))});
     }
   }
   return table.text();
@@ -68,11 +69,14 @@ std::string memory_text(const Json& memory) {
 
 std::string decision_text(const Json& row) {
   const bool is_smc = text(row, "transport") == "smcr";
+  const bool is_short = text(row, "transport") == "short";
   std::string out = text(row, "direction") + " " + text(row, "peer") +
-                    (is_smc ? ": SMC-R\n" : ": TCP, not SMC-R\n");
+                    (is_smc     ? ": SMC-R\n"
+                     : is_short ? ": TCP, ended before it had earned SMC-R\n"
+                                : ": TCP, not SMC-R\n");
   out += line("when", text(row, "time") + ", connection " + text(row, "id") + ", took " +
                           seconds_text(real(row, "elapsed_seconds")));
-  if (!is_smc) {
+  if (!is_smc && !is_short) {
     const bool is_ours = text(row, "side") == "local";
     out += line("reason", text(row, "reason") + " (" + text(row, "reason_code") + "), decided by " +
                               (is_ours ? "this side" : "the peer"));

@@ -33,7 +33,10 @@ std::string numbers_text(const Json& numbers) {
   return text;
 }
 
-std::string mode_text(const Json& row) { return text(row, "transport") == "smcr" ? "SMCR" : "TCP"; }
+std::string mode_text(const Json& row) {
+  const std::string transport = text(row, "transport");
+  return transport == "smcr" ? "SMCR" : transport == "short" ? "short" : "TCP";
+}
 
 std::string direction_text(const Json& row) {
   return text(row, "direction") == "outbound" ? "out" : "in";

@@ -10,6 +10,7 @@
 #include "base/result.h"
 #include "base/time.h"
 #include "bpf/client_address_slots.h"
+#include "bpf/tcp_option.h"
 #include "event/stream.h"
 
 namespace fairlead::relay {
@@ -31,11 +32,11 @@ class Network {
   // Begins to connect to the application beside us, for a connection that `client` made.
   virtual Result<ApplicationLeg> dial_application(const SocketAddress& to,
                                                   const SocketAddress& client) = 0;
-  // Begins to connect to a host that may have a proxy. With `smc_option` the SYN carries the SMC
-  // option if the kernel side is there to add it. `client`: the application whose connection was
-  // redirected here, or null; the peer sees its address, but not its port, if it is one of this
-  // host.
-  virtual Result<std::unique_ptr<event::Stream>> dial_peer(const SocketAddress& to, bool smc_option,
+  // Begins to connect to a host that may have a proxy. The SYN says `announce` if the kernel side
+  // is there to add it. `client`: the application whose connection was redirected here, or null;
+  // the peer sees its address, but not its port, if it is one of this host.
+  virtual Result<std::unique_ptr<event::Stream>> dial_peer(const SocketAddress& to,
+                                                           bpf::Announced announce,
                                                            const SocketAddress* client) = 0;
 
   // Makes the kernel probe the host of a dialled stream while it is silent (tcp.keepalive_*). Apart
@@ -44,10 +45,10 @@ class Network {
 
   // True when something writes the option for our sockets at all.
   virtual bool option_available() const = 0;
-  // Dialled stream, once, when connected: the SYN/ACK carried the option.
-  virtual bool option_answered(event::Stream& stream) = 0;
-  // Accepted stream, once: the SYN carried the option, and so did our SYN/ACK.
-  virtual bool option_requested(event::Stream& stream) = 0;
+  // Dialled stream, once, when connected: what the SYN/ACK said.
+  virtual bpf::Announced option_answered(event::Stream& stream) = 0;
+  // Accepted stream, once: what the SYN said, and our SYN/ACK too.
+  virtual bpf::Announced option_requested(event::Stream& stream) = 0;
 };
 
 }  // namespace fairlead::relay

@@ -21,7 +21,8 @@ Session::Session(Worker& worker, std::uint64_t number, Direction direction,
       direction_(direction),
       destination_(destination),
       memory_(std::move(memory)),
-      setup_(std::make_unique<SetUp>(worker.timers(), [this] { on_timer(); })),
+      setup_(std::make_unique<SetUp>(
+          worker.timers(), [this] { on_timer(); }, now)),
       began_(now) {
   std::unique_ptr<event::Stream>& mine = direction == Direction::kOutbound ? app_ : net_;
   mine = std::move(accepted);
@@ -55,6 +56,8 @@ void Session::run(TimePoint now) {
   switch (phase_) {
     case Phase::kDialing:
       return run_dialing(now);
+    case Phase::kFrames:
+      return run_frames(now);
     case Phase::kHandshake:
     case Phase::kQueued:
       return run_handshake(now);
@@ -76,6 +79,9 @@ void Session::on_timer() {
                          : "the first contact of another connection took too long");
     return decline(FallbackReason::kHandshakeTimeout, false, now);
   }
+  if (phase_ == Phase::kHandshake && framed_ &&
+      (!framed_->deferral().peer_handed_over() || !framed_->towards_net().flush()))
+    return refuse_peer("no hand-over in time");
   if (setup_ && setup_->handshake) setup_->handshake->handle_deadline(now);
   arm_timer();  // the wait for a Decline of the peer's follows that for the link
   worker_.mark_ready(*this);
@@ -105,7 +111,7 @@ void Session::record_decision(Transport transport, Side side, const FallbackInfo
   decision.peer = outbound() ? destination_ : net_->peer_address();
   if (info != nullptr) decision.reason = info->reason;
   decision.peer_code = peer_code;
-  decision.elapsed_seconds = seconds(now - began_);
+  decision.elapsed_seconds = seconds(now - setup_->began);
   decision.steps = std::move(setup_->steps);
   worker_.decisions().add(std::move(decision));
 }
@@ -116,7 +122,7 @@ void Session::become_smc(TimePoint now) {
   TrafficStats& traffic = stats.traffic_of(direction_, Transport::kSmcr);
   traffic.connections_total.add();
   traffic.connections_active.add();
-  stats.handshake_smcr.observe(seconds(now - began_));
+  stats.handshake_smcr.observe(seconds(now - setup_->began));
   note("carried over SMC-R");
   worker_.fallback_log().report_success(
       direction_, outbound() ? destination_ : net_->peer_address(), id(), now);
@@ -124,6 +130,12 @@ void Session::become_smc(TimePoint now) {
       .field("conn", id())
       .field("group", smc_->group->id());
   record_decision(Transport::kSmcr, Side::kLocal, nullptr, 0, now);
+  if (framed_) {
+    const smc::Deferral& deferral = framed_->deferral();
+    const bool app_finished = framed_->towards_app().finished();
+    smc_->resume(framed_->towards_app().release_waiting(), deferral.ended(), app_finished);
+    leave_frames();
+  }
   end_setup();
   memory_.become_smc(*net_);
   probe_peer_later();
@@ -136,7 +148,7 @@ void Session::become_tcp(Side side, FallbackReason reason, std::uint32_t peer_co
   reason_ = reason;
   WorkerStats& stats = worker_.stats();
   stats.fallback_of(direction_, side, reason).add();
-  stats.handshake_fallback.observe(seconds(now - began_));
+  stats.handshake_fallback.observe(seconds(now - setup_->began));
   FallbackEvent event;
   event.direction = direction_;
   event.side = side;
@@ -145,7 +157,7 @@ void Session::become_tcp(Side side, FallbackReason reason, std::uint32_t peer_co
   event.local = net_->local_address();
   event.peer = outbound() ? destination_ : net_->peer_address();
   event.phase = setup_->phase;
-  event.elapsed_seconds = seconds(now - began_);
+  event.elapsed_seconds = seconds(now - setup_->began);
   event.connection = id();
   event.pnet = worker_.config().pnet.id;
   if (setup_->slot != nullptr) {
@@ -166,6 +178,11 @@ void Session::become_tcp(Side side, FallbackReason reason, std::uint32_t peer_co
   memory_.become_tcp(*net_);
   tcp_ = std::make_unique<TcpRelay>(*app_, *net_, worker_.tcp_resources());
   tcp_->set_copy_bytes(memory_.copy_bytes());
+  if (framed_) {
+    tcp_->towards_net().resume({}, framed_->deferral().ended());
+    tcp_->towards_app().resume(framed_->towards_app().release_waiting(), false);
+    leave_frames();
+  }
   if (!setup_->unread.empty()) tcp_->towards_app().prepend(setup_->unread);
   if (setup_->handshake && setup_->handshake->peer_may_have_declined())
     tcp_->towards_app().skip_late_decline();
@@ -200,6 +217,7 @@ void Session::die() {
     worker_.stats()
         .traffic_of(direction_, phase_ == Phase::kSmc ? Transport::kSmcr : Transport::kTcp)
         .connections_active.sub();
+  if (framed_) record_short();
   // Others may wait for the first contact that this one was to make.
   if (setup_) fail_forming_group(worker_.network().now());
   const bool quarantine = smc_ && !smc_->connection.finished() && !smc_->connection.lost();
@@ -207,6 +225,7 @@ void Session::die() {
   if (setup_) end_setup();
   timers_.cancel();
   tcp_.reset();
+  framed_.reset();
   app_.reset();
   client_slot_.release();
   net_.reset();

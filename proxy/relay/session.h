@@ -5,6 +5,9 @@
 //   net   the stream to the other side; while the bytes go over SMC-R it lies idle as the liveness
 //         and close companion
 //
+// Between two proxies that both announce it, a connection begins in frames, and makes its handshake
+// when it has earned it.
+//
 // All fallback decisions are made in the files of this class: session_outbound.cc (client of the
 // handshake), session_inbound.cc (server), and session.cc, session_handshake.cc and
 // session_join.cc (both; the last joins a link group).
@@ -22,6 +25,7 @@
 #include "event/stream.h"
 #include "event/timer_queue.h"
 #include "relay/device_slot.h"
+#include "relay/framed_relay.h"
 #include "relay/group.h"
 #include "relay/network.h"
 #include "relay/peer_silence.h"
@@ -58,6 +62,7 @@ class Session final : public event::StreamHandler {
  public:
   enum class Phase : std::uint8_t {
     kDialing,    // connecting to the destination (outbound) or the application (inbound)
+    kFrames,     // in frames; a client may stand in line for its handshake meanwhile
     kHandshake,  // CLC
     kQueued,     // another connection makes the first contact with this peer, or the peer is being
                  // told where our memory is
@@ -108,9 +113,10 @@ class Session final : public event::StreamHandler {
   enum class Turn : std::uint8_t { kNone, kInLine, kTaken };
   // What only the negotiation needs; freed when it is over.
   struct SetUp {
-    explicit SetUp(event::TimerQueue& timers, std::function<void()> on_timer)
-        : timer(timers, std::move(on_timer)) {}
+    SetUp(event::TimerQueue& timers, std::function<void()> on_timer, TimePoint now)
+        : timer(timers, std::move(on_timer)), began(now) {}
     event::Timer timer;
+    TimePoint began;
     std::optional<smc::Handshake> handshake;
     std::vector<std::byte> unread;  // read from `net`, not yet taken by the handshake
     std::vector<const char*> steps;
@@ -118,6 +124,7 @@ class Session final : public event::StreamHandler {
     Arrival arrival = Arrival::kAtListener;
     // Decided: TCP, as soon as both streams stand; `outcome` has the rest.
     std::optional<FallbackReason> plain_reason;
+    bool frames_awaited = false;                  // inbound: the client may begin with them
     bool assumed = false;                         // by configuration; no option was seen
     bool withheld = false;                        // a device is, from this peer
     bool counted = false;                         // as one of limits.handshakes
@@ -140,6 +147,13 @@ class Session final : public event::StreamHandler {
     smc::Handshake::Outcome outcome;
 
     bool accept_sent() const { return accept.alert_token.value != 0; }
+  };
+
+  // Bytes that the statistics have.
+  struct Counted {
+    std::uint64_t tx = 0;
+    std::uint64_t rx = 0;
+    std::uint64_t framed_tx = 0;  // of tx: what went in frames, once these are over
   };
 
   // What has become of `net_` under an SMC-R connection.
@@ -167,18 +181,25 @@ class Session final : public event::StreamHandler {
   void dial_app(TimePoint now);
   void run_dialing(TimePoint now);
   void net_connected(TimePoint now);
+  void propose(TimePoint now);
   void app_connected(TimePoint now);
   void dial_failed(int error);
   void decline_first(FallbackReason reason, const char* detail, TimePoint now);
-  void propose(TimePoint now);
   std::optional<smc::OfferV1> offer_version_1();
   void redial_plain(FallbackReason reason, const char* detail, TimePoint now);
+
+  std::optional<FallbackReason> obstacle_to_handshake();
+  void hand_over(TimePoint now);
+  void answer_hand_over(TimePoint now);
+  void enter_handshake(TimePoint now);
+  bool take_last_frames();
 
   void run_handshake(TimePoint now);
   bool handshake_awaits_link() const {
     return setup_->handshake->state() == smc::Handshake::State::kAwaitingLink;
   }
   bool write_handshake();
+  bool fetch_for_handshake(TimePoint now);
   bool read_handshake(TimePoint now);
   void name_own_obstacle(smc::Handshake::Outcome& outcome);
   void handshake_declined(TimePoint now);
@@ -190,6 +211,7 @@ class Session final : public event::StreamHandler {
   bool gateway_disputed(const wire::AcceptConfirm& accept) const;
   void join_named_link(const PeerKey& key, const wire::AcceptConfirm& accept, TimePoint now);
   void confirm_named_link(TimePoint now);
+  void await_proposal(TimePoint now);
   void handle_proposal(TimePoint now);
   std::optional<FallbackReason> find_way_to_client();
   void answer_proposal(TimePoint now);
@@ -231,12 +253,19 @@ class Session final : public event::StreamHandler {
   void await_last_word(TimePoint now);
   void wake_at(std::optional<TimePoint> deadline);
   void run_tcp(TimePoint now);
+  void begin_in_frames(TimePoint now);
+  void run_frames(TimePoint now);
+  void end_frames();
+  void refuse_peer(const char* detail);
+  void leave_frames();
+  void record_short();
   void watch_companion(TimePoint now);
   void end_without_companion();
   // In TCP mode: looks now and then whether a peer that owes an acknowledgement still is there.
   void watch_silence();
   void lose_tcp(int error);  // errno of the socket towards the peer
   void report_vanished(const std::string& what);
+  Transport transport() const;
   void count_bytes();
   void pay_for_growth();
   void refuse_for_memory();
@@ -265,6 +294,7 @@ class Session final : public event::StreamHandler {
   std::unique_ptr<SetUp> setup_;
   std::unique_ptr<SmcRelay> smc_;
   std::unique_ptr<TcpRelay> tcp_;
+  std::unique_ptr<FramedRelay> framed_;  // until the transport is decided
   std::optional<Group::Seat> seat_;
   Timers timers_;
   PeerSilence silence_;
@@ -274,8 +304,7 @@ class Session final : public event::StreamHandler {
   std::optional<ClientAddress> client_address_;  // inbound: once the application was dialled
   Companion companion_;
   TimePoint began_;
-  std::uint64_t counted_tx_ = 0;
-  std::uint64_t counted_rx_ = 0;
+  Counted counted_;
 };
 
 }  // namespace fairlead::relay

@@ -42,7 +42,12 @@ void Session::dial_failed(int error) {
 
 void Session::run_handshake(TimePoint now) {
   while (phase_ == Phase::kHandshake) {
+    if (framed_ && !framed_->towards_net().flush()) {
+      if (net_->take_error() != 0) return abandon("the peer reset the connection at its hand-over");
+      return (void)take_last_frames();
+    }
     if (!write_handshake()) return;
+    if (framed_ && !take_last_frames()) return;
     switch (setup_->handshake->state()) {
       case State::kAwaitingPeer:
       case State::kAwaitingLink:
@@ -80,33 +85,47 @@ bool Session::write_handshake() {
   return true;
 }
 
+// Reads into `unread`. True when there is something.
+bool Session::fetch_for_handshake(TimePoint now) {
+  if (!net_->readable()) return false;
+  std::byte chunk[kHandshakeReadBytes];
+  const iovec into{chunk, sizeof chunk};
+  const event::IoResult result = net_->read({&into, 1});
+  if (result.kind == Kind::kWouldBlock) return false;
+  if (result.kind == Kind::kBytes) {
+    setup_->unread.insert(setup_->unread.end(), chunk, chunk + result.count);
+    return true;
+  }
+  if (!outbound() && handshake_awaits_link()) {
+    // The client has all it wanted: its end may overtake its last LLC message. The link stands
+    // or falls by itself, others wait for it, and what became of the connection its CDC says.
+    companion_.reset = companion_.reset || result.kind == Kind::kError;
+    return false;
+  }
+  const bool said_nothing = !outbound() && !framed_ && setup_->handshake->proposal_awaited();
+  if (said_nothing && result.kind == Kind::kEnd)
+    serve_stranger({}, now);
+  else
+    abandon("the peer closed the connection during the handshake");
+  return false;
+}
+
 // True when the handshake has been given something.
 bool Session::read_handshake(TimePoint now) {
-  smc::Handshake& handshake = *setup_->handshake;
   std::vector<std::byte>& unread = setup_->unread;
-  if (unread.empty()) {
-    if (!net_->readable()) return false;
-    std::byte chunk[kHandshakeReadBytes];
-    const iovec into{chunk, sizeof chunk};
-    const event::IoResult result = net_->read({&into, 1});
-    if (result.kind == Kind::kWouldBlock) return false;
-    if (result.kind != Kind::kBytes) {
-      if (!outbound() && handshake_awaits_link()) {
-        // The client has all it wanted: its end may overtake its last LLC message. The link stands
-        // or falls by itself, others wait for it, and what became of the connection its CDC says.
-        companion_.reset = companion_.reset || result.kind == Kind::kError;
-        return false;
-      }
-      const bool said_nothing = !outbound() && handshake.proposal_awaited();
-      if (said_nothing && result.kind == Kind::kEnd) {
-        serve_stranger({}, now);
-        return false;
-      }
-      abandon("the peer closed the connection during the handshake");
+  if (unread.empty() && !fetch_for_handshake(now)) return false;
+  if (setup_->frames_awaited) {
+    const auto& preface = wire::kFramePreface;
+    const std::size_t seen = std::min(unread.size(), preface.size());
+    if (std::equal(unread.begin(), unread.begin() + static_cast<std::ptrdiff_t>(seen),
+                   preface.begin())) {
+      if (seen < preface.size()) return fetch_for_handshake(now);
+      begin_in_frames(now);
       return false;
     }
-    unread.assign(chunk, chunk + result.count);
+    setup_->frames_awaited = false;
   }
+  smc::Handshake& handshake = *setup_->handshake;
   const std::size_t before = handshake.unconsumed().size();
   const std::size_t taken = handshake.handle_bytes(unread, now);
   if (handshake.state() == State::kFailed) {
@@ -185,6 +204,7 @@ void Session::forget_named_link(TimePoint now) {
 
 void Session::handshake_failed(TimePoint now) {
   smc::Handshake::Outcome outcome = setup_->handshake->outcome();
+  if (framed_) return refuse_peer(outcome.detail);
   if (outbound()) return redial_plain(outcome.reason, outcome.detail, now);
   const bool silent = outcome.reason == FallbackReason::kHandshakeTimeout;
   const std::size_t seen = std::min<std::size_t>(setup_->unread.size(), 4);
@@ -193,7 +213,7 @@ void Session::handshake_failed(TimePoint now) {
                           : seen != 0 && wire::may_be_clc(std::span(setup_->unread).first(seen));
   // A stranger in an assumed network, or a client whose SYN/ACK lost our option on the way: what it
   // sent is for the application.
-  if (app_ == nullptr && !setup_->accept_sent() && !clc && (!silent || setup_->assumed))
+  if (!setup_->accept_sent() && !clc && (!silent || setup_->assumed))
     return serve_stranger(outcome, now);
   worker_.stats().refused_of(RefusedFor::kHandshake).add();
   worker_.lines().write(LogLevel::kWarn, "smc.handshake", "refused", now, [&](LogEvent& line) {
@@ -215,7 +235,28 @@ void Session::serve_stranger(smc::Handshake::Outcome outcome, TimePoint now) {
   setup_->outcome = outcome;
   setup_->plain_reason = outcome.reason;
   setup_->handshake.reset();
-  dial_app(now);
+  if (app_ == nullptr) return dial_app(now);
+  become_tcp(outcome.side, outcome.reason, outcome.peer_code, outcome.detail, now);
+}
+
+void Session::enter_handshake(TimePoint now) {
+  timers_.wait.reset();
+  phase_ = Phase::kHandshake;
+  run_handshake(now);
+}
+
+// What the peer has sent before its hand-over. True when that has come: what follows is CLC.
+bool Session::take_last_frames() {
+  FramedIn& in = framed_->towards_app();
+  const RelayStep step = in.pump();
+  count_bytes();
+  if (framed_->deferral().peer_handed_over()) {
+    std::vector<std::byte> behind = in.release_behind();
+    if (!behind.empty()) setup_->unread = std::move(behind);
+    return true;
+  }
+  if (step == RelayStep::kReset || step == RelayStep::kRefused) end_frames();
+  return false;
 }
 
 }  // namespace fairlead::relay

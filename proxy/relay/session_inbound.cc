@@ -14,8 +14,8 @@ namespace fairlead::relay {
 void Session::start_inbound(TimePoint now) {
   const config::Config& config = worker_.config();
   const SocketAddress peer = net_->peer_address();
-  const bool requested =
-      worker_.network().option_available() && worker_.network().option_requested(*net_);
+  const bpf::Announced announced = worker_.network().option_requested(*net_);
+  const bool requested = announced != bpf::Announced::kNothing;
   setup_->assumed = !requested && config.smc.enabled && config::assumed(config.smc, peer);
   if (!requested && !setup_->assumed) {
     setup_->plain_reason = !config.smc.enabled                  ? FallbackReason::kDisabled
@@ -27,6 +27,13 @@ void Session::start_inbound(TimePoint now) {
     return dial_app(now);
   }
   note(requested ? "the SYN carried the SMC option" : "the peer is assumed to speak SMC");
+  setup_->frames_awaited = announced == bpf::Announced::kFrames && config::defers(config);
+  if (setup_->frames_awaited) return dial_app(now);
+  await_proposal(now);
+}
+
+void Session::await_proposal(TimePoint now) {
+  const config::Config& config = worker_.config();
   // A peer that has seen our option sends CLC first, whatever we want to do: it must be answered.
   setup_->handshake.emplace(
       smc::Handshake::server(worker_.settings().offer.peer_id, now,
@@ -61,6 +68,7 @@ void Session::app_connected(TimePoint now) {
     const smc::Handshake::Outcome outcome = setup_->outcome;
     return become_tcp(outcome.side, *setup_->plain_reason, outcome.peer_code, outcome.detail, now);
   }
+  if (setup_->frames_awaited) return await_proposal(now);
   phase_ = Phase::kHandshake;
   answer_proposal(now);
   if (phase_ == Phase::kHandshake) run_handshake(now);
@@ -97,7 +105,7 @@ void Session::handle_proposal(TimePoint now) {
     if (!terms) continue;
     setup_->terms = *terms;
     const std::optional<FallbackReason> obstacle = find_way_to_client();
-    if (!obstacle) return dial_app(now);
+    if (!obstacle) return app_ == nullptr ? dial_app(now) : answer_proposal(now);
     if (!no_way) no_way = obstacle;
   }
   decline(*no_way, false, now);
@@ -228,6 +236,19 @@ void Session::handle_confirm(TimePoint now) {
   setup_->phase = "confirm_link";
   setup_->handshake->await_link(now);
   arm_timer();
+}
+
+// The server's part.
+void Session::answer_hand_over(TimePoint now) {
+  setup_ = std::make_unique<SetUp>(
+      worker_.timers(), [this] { on_timer(); }, now);
+  note("the client says that the connection has earned SMC-R");
+  framed_->towards_net().hand_over();
+  setup_->handshake.emplace(smc::Handshake::server(worker_.settings().offer.peer_id, now,
+                                                   worker_.config().smc.handshake_timeout));
+  setup_->phase = "clc_proposal";
+  arm_timer();
+  enter_handshake(now);
 }
 
 }  // namespace fairlead::relay

@@ -45,6 +45,7 @@ void Session::start_outbound(TimePoint now) {
 
 void Session::handle_turn() {
   setup_->turn = Turn::kTaken;
+  setup_->timer.cancel();
   worker_.mark_ready(*this);
 }
 
@@ -62,6 +63,7 @@ void Session::give_up_line(TimePoint now) {
   note("no turn for a handshake with the peer");
   setup_->plain_reason = FallbackReason::kConnectionLimit;
   setup_->outcome.detail = "no turn among limits.handshakes_per_peer";
+  if (framed_) return hand_over(now);
   dial_net(false, now);
 }
 
@@ -81,8 +83,11 @@ void Session::dial_net(bool with_option, TimePoint now) {
   setup_->phase = "dial";
   phase_ = Phase::kDialing;
   const SocketAddress client = app_->peer_address();
+  const bpf::Announced announce = !with_option                       ? bpf::Announced::kNothing
+                                  : config::defers(worker_.config()) ? bpf::Announced::kFrames
+                                                                     : bpf::Announced::kSmc;
   Result<std::unique_ptr<event::Stream>> net = worker_.network().dial_peer(
-      destination_, with_option, setup_->arrival == Arrival::kRedirected ? &client : nullptr);
+      destination_, announce, setup_->arrival == Arrival::kRedirected ? &client : nullptr);
   if (!net) return dial_failed(net.error().system);
   net_ = std::move(*net);
   net_->set_handler(this);
@@ -97,17 +102,20 @@ void Session::net_connected(TimePoint now) {
     const smc::Handshake::Outcome outcome = setup_->outcome;
     // A program of the node side writes the option without being asked. Who answered it awaits CLC,
     // and would take the application's bytes for that.
-    if (worker_.network().option_answered(*net_)) {
+    if (worker_.network().option_answered(*net_) != bpf::Announced::kNothing) {
       note("the SYN carried the SMC option all the same: declined");
       return decline_first(*setup_->plain_reason, outcome.detail, now);
     }
     return become_tcp(outcome.side, *setup_->plain_reason, outcome.peer_code, outcome.detail, now);
   }
-  if (!setup_->assumed && !worker_.network().option_answered(*net_)) {
+  const bpf::Announced answered =
+      setup_->assumed ? bpf::Announced::kSmc : worker_.network().option_answered(*net_);
+  if (answered == bpf::Announced::kNothing) {
     note("the SYN/ACK carried no SMC option");
     return become_tcp_expected(FallbackReason::kPeerNotInjected, now);
   }
   note(setup_->assumed ? "the peer is assumed to speak SMC" : "the SYN/ACK carried the SMC option");
+  if (answered == bpf::Announced::kFrames) return begin_in_frames(now);
   propose(now);
 }
 
@@ -115,6 +123,8 @@ void Session::net_connected(TimePoint now) {
 void Session::decline_first(FallbackReason reason, const char* detail, TimePoint now) {
   setup_->handshake.emplace(
       smc::Handshake::refusal(worker_.settings().offer.peer_id, reason, detail));
+  // The peer has still to hand over.
+  if (framed_) setup_->timer.set(now + worker_.config().smc.handshake_timeout);
   phase_ = Phase::kHandshake;
   run_handshake(now);
 }
@@ -275,6 +285,40 @@ void Session::confirm_named_link(TimePoint now) {
   confirm.mtu = std::min(confirm.mtu, accept.mtu);
   setup_->handshake->send_confirm(confirm);
   setup_->handshake->establish();
+}
+
+// Of a connection that has earned one.
+std::optional<FallbackReason> Session::obstacle_to_handshake() {
+  if (worker_.draining()) return FallbackReason::kDraining;
+  if (!worker_.any_active_slot()) return worker_.no_device_reason();
+  if (!worker_.begin_handshake()) return FallbackReason::kConnectionLimit;
+  return std::nullopt;
+}
+
+// The client's part. Where there can be no handshake, both proxies learn that by a Decline, and
+// the connection goes on without frames.
+void Session::hand_over(TimePoint now) {
+  if (!setup_) {
+    setup_ = std::make_unique<SetUp>(
+        worker_.timers(), [this] { on_timer(); }, now);
+    setup_->phase = "hand_over";
+    note("the connection has earned SMC-R");
+    setup_->plain_reason = obstacle_to_handshake();
+    if (!setup_->plain_reason) {
+      setup_->counted = true;
+      const bool turn = worker_.turns().take(destination_, number_);
+      setup_->turn = turn ? Turn::kTaken : Turn::kInLine;
+      if (!turn) {
+        note("waiting: the peer has many handshakes in hand");
+        setup_->timer.set(now + worker_.config().smc.handshake_timeout);
+      }
+    }
+  }
+  if (setup_->turn == Turn::kInLine) return;
+  framed_->towards_net().hand_over();
+  timers_.wait.reset();
+  setup_->plain_reason ? decline_first(*setup_->plain_reason, setup_->outcome.detail, now)
+                       : propose(now);
 }
 
 }  // namespace fairlead::relay

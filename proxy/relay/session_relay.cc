@@ -1,4 +1,5 @@
-// A session after its negotiation: one of the two relays, turn by turn.
+// A session that relays, in frames before its negotiation or by one of two relays after it, turn by
+// turn.
 
 #include <algorithm>
 #include <cerrno>
@@ -23,23 +24,23 @@ bool means_vanished(int error) {
 
 void Session::run_tcp(TimePoint now) {
   if (peer_gone_) return lose_tcp(ETIMEDOUT);
-  const HalfRelay::Step step = tcp_->pump(now);
+  const RelayStep step = tcp_->pump(now);
   count_bytes();
   pay_for_growth();
   switch (step) {
-    case HalfRelay::Step::kIdle:
+    case RelayStep::kIdle:
       if (const auto deadline = tcp_->next_deadline()) {
         if (!timers_.last_words)
           timers_.last_words.emplace(worker_.timers(), [this] { worker_.mark_ready(*this); });
         timers_.last_words->set(deadline);
       }
       return;
-    case HalfRelay::Step::kMore:
+    case RelayStep::kMore:
       return worker_.mark_ready(*this);
-    case HalfRelay::Step::kEnded:
+    case RelayStep::kEnded:
       return die();
-    case HalfRelay::Step::kReset:
-    case HalfRelay::Step::kRefused:
+    case RelayStep::kReset:
+    case RelayStep::kRefused:
       // The stream remembers what ended it.
       return lose_tcp(net_->take_error());
   }
@@ -187,20 +188,28 @@ void Session::end_without_companion() {
   smc_->connection.abort();
 }
 
+Transport Session::transport() const {
+  if (framed_) return Transport::kShort;
+  return phase_ == Phase::kSmc ? Transport::kSmcr : Transport::kTcp;
+}
+
 void Session::count_bytes() {
-  const std::uint64_t tx = smc_ ? smc_->connection.tx_bytes() : tcp_->towards_net().bytes();
-  const std::uint64_t rx = smc_ ? smc_->connection.rx_bytes() : tcp_->towards_app().bytes();
-  TrafficStats& traffic =
-      worker_.stats().traffic_of(direction_, smc_ ? Transport::kSmcr : Transport::kTcp);
-  traffic.tx_bytes.add(tx - counted_tx_);
-  traffic.rx_bytes.add(rx - counted_rx_);
-  counted_tx_ = tx;
-  counted_rx_ = rx;
+  const auto [tx, rx] = [this]() -> std::pair<std::uint64_t, std::uint64_t> {
+    if (framed_) return {framed_->towards_net().bytes(), framed_->towards_app().bytes()};
+    if (smc_) return {counted_.framed_tx + smc_->connection.tx_bytes(), smc_->rx_bytes()};
+    return {counted_.framed_tx + tcp_->towards_net().bytes(), tcp_->towards_app().bytes()};
+  }();
+  TrafficStats& traffic = worker_.stats().traffic_of(direction_, transport());
+  traffic.tx_bytes.add(tx - counted_.tx);
+  traffic.rx_bytes.add(rx - counted_.rx);
+  counted_.tx = tx;
+  counted_.rx = rx;
 }
 
 // A connection that moves bytes may have larger buffers; one that stalls keeps those it has.
 void Session::pay_for_growth() {
-  memory_.moved(counted_tx_ + counted_rx_, *app_, tcp_ ? net_.get() : nullptr);
+  memory_.moved(counted_.tx + counted_.rx, *app_, tcp_ || framed_ ? net_.get() : nullptr);
+  if (framed_) framed_->towards_net().set_copy_bytes(memory_.copy_bytes());
   if (tcp_) tcp_->set_copy_bytes(memory_.copy_bytes());
 }
 
@@ -214,7 +223,7 @@ ConnectionRow Session::row(TimePoint now) const {
   row.id = id();
   row.worker = 0;
   row.direction = direction_;
-  row.transport = phase_ == Phase::kSmc ? Transport::kSmcr : Transport::kTcp;
+  row.transport = transport();
   row.state = setup_ ? "handshake" : "active";
   if (app_) row.app = to_string(outbound() ? app_->peer_address() : destination_);
   if (net_) row.peer = to_string(outbound() ? destination_ : net_->peer_address());
@@ -224,8 +233,8 @@ ConnectionRow Session::row(TimePoint now) const {
   }
   if (client_address_) row.client_address = client_address_info(*client_address_).name;
   row.age_seconds = std::chrono::duration<double>(now - began_).count();
-  row.tx_bytes = counted_tx_;
-  row.rx_bytes = counted_rx_;
+  row.tx_bytes = counted_.tx;
+  row.rx_bytes = counted_.rx;
   if (!smc_) return row;
   if (phase_ == Phase::kSmc) row.state = smc::to_string(smc_->connection.close_state());
   row.group = smc_->group != nullptr ? smc_->group->id() : "";
@@ -237,6 +246,98 @@ ConnectionRow Session::row(TimePoint now) const {
   row.rmb_bytes = smc_->connection.local_element_bytes();
   row.peer_rmb_bytes = smc_->connection.peer_element().size_bytes;
   return row;
+}
+
+void Session::begin_in_frames(TimePoint now) {
+  using Role = smc::Deferral::Role;
+  const config::Smc& smc = worker_.config().smc;
+  const std::vector<std::byte> unread = std::move(setup_->unread);
+  end_setup();
+  phase_ = Phase::kFrames;
+  worker_.stats().traffic_of(direction_, Transport::kShort).connections_active.add();
+  const smc::Deferral::Limits limits{smc.defer_bytes, smc.defer_turns, smc.defer_time};
+  framed_ = std::make_unique<FramedRelay>(outbound() ? Role::kClient : Role::kServer, limits, *app_,
+                                          *net_, worker_.tcp_resources(), now);
+  framed_->towards_net().set_copy_bytes(memory_.copy_bytes());
+  watch_silence();
+  probe_peer_later();
+  // Whatever comes of it, the next turn meets it again.
+  if (!unread.empty())
+    (void)framed_->towards_app().take(std::span(unread).subspan(wire::kFramePreface.size()));
+  run_frames(now);
+}
+
+void Session::run_frames(TimePoint now) {
+  if (peer_gone_) return lose_tcp(ETIMEDOUT);
+  const RelayStep step = framed_->pump(now);
+  count_bytes();
+  pay_for_growth();
+  const smc::Deferral& deferral = framed_->deferral();
+  if (framed_->outgrown()) memory_.become_tcp(*net_);
+  // A handshake that it waits for is void once its application has ended.
+  if (setup_ && !deferral.may_hand_over()) end_setup();
+  switch (step) {
+    case RelayStep::kEnded:
+      return die();
+    case RelayStep::kReset:
+    case RelayStep::kRefused:
+      return end_frames();
+    case RelayStep::kMore:
+      worker_.mark_ready(*this);
+      break;
+    case RelayStep::kIdle:
+      break;
+  }
+  if (const auto deadline = framed_->next_deadline()) {
+    if (!timers_.last_words)
+      timers_.last_words.emplace(worker_.timers(), [this] { worker_.mark_ready(*this); });
+    timers_.last_words->set(deadline);
+    return;
+  }
+  if (deferral.peer_handed_over()) return answer_hand_over(now);
+  if (deferral.earned(now)) hand_over(now);
+}
+
+void Session::end_frames() {
+  if (const char* fault = framed_->towards_app().fault(); *fault != '\0') return refuse_peer(fault);
+  lose_tcp(net_->take_error());
+}
+
+// The peer has broken the rules of the frames, or of the handshake behind them.
+void Session::refuse_peer(const char* detail) {
+  worker_.stats().refused_of(RefusedFor::kHandshake).add();
+  worker_.lines().write(LogLevel::kWarn, "relay.session", "frames_refused", worker_.network().now(),
+                        [&](LogEvent& line) {
+                          line.field("conn", id())
+                              .field("peer",
+                                     to_string(outbound() ? destination_ : net_->peer_address()))
+                              .field("phase", setup_ ? setup_->phase : "frames")
+                              .field("detail", detail);
+                        });
+  abandon("the peer broke the rules of frames");
+}
+
+void Session::leave_frames() {
+  worker_.stats().traffic_of(direction_, Transport::kShort).connections_active.sub();
+  counted_.framed_tx = framed_->towards_net().bytes();
+  framed_.reset();
+}
+
+// The connection ends before it is SMC-R, or TCP for good.
+void Session::record_short() {
+  TrafficStats& traffic = worker_.stats().traffic_of(direction_, Transport::kShort);
+  traffic.connections_active.sub();
+  traffic.connections_total.add();
+  const TimePoint now = worker_.network().now();
+  Decision decision;
+  decision.session = number_;
+  decision.time = worker_.network().wall_now();
+  decision.direction = direction_;
+  decision.transport = Transport::kShort;
+  decision.peer = outbound() ? destination_ : net_->peer_address();
+  decision.elapsed_seconds = std::chrono::duration<double>(now - began_).count();
+  decision.steps = {"the connection began in frames", "it ended before it had earned SMC-R"};
+  worker_.decisions().add(std::move(decision));
 }
 
 }  // namespace fairlead::relay

@@ -1,5 +1,6 @@
 #include "relay/socket_network.h"
 
+#include <algorithm>
 #include <cerrno>
 
 #include "base/assert.h"
@@ -61,10 +62,11 @@ bool may_be_source(const SocketAddress& client, const SocketAddress& to) {
 }  // namespace
 
 SocketNetwork::SocketNetwork(event::EventLoop& loop, OptionSource source,
-                             const bpf::OptionProgram* program, const config::Tcp& tcp)
+                             const bpf::OptionProgram* program, const config::Tcp& tcp, bool frames)
     : loop_(loop),
       source_(source),
       program_(program),
+      frames_(frames),
       keep_alive_{.idle = tcp.keepalive_idle,
                   .interval = tcp.keepalive_interval,
                   .count = tcp.keepalive_count,
@@ -125,14 +127,16 @@ void SocketNetwork::set_client_address(ClientAddress state) {
 }
 
 Result<std::unique_ptr<event::Stream>> SocketNetwork::dial_peer(const SocketAddress& to,
-                                                                bool smc_option,
+                                                                bpf::Announced announce,
                                                                 const SocketAddress* client) {
   FileDescriptor socket = SMC_TRY(make_socket(to.family()));
   // The application may have bound one of several addresses. An address of another host cannot be
   // bound; the kernel then chooses one.
   if (client != nullptr && may_be_source(*client, to))
     (void)bpf::bind_source(socket.get(), client->with_port(0));
-  if (smc_option && program_ != nullptr) SMC_TRY(program_->request(socket.get()));
+  if (announce == bpf::Announced::kFrames && option_available()) bpf::ask_for_frames(socket.get());
+  if (announce != bpf::Announced::kNothing && program_ != nullptr)
+    SMC_TRY(program_->request(socket.get()));
   return event::TcpStream::connect(loop_, std::move(socket), to);
 }
 
@@ -140,22 +144,29 @@ void SocketNetwork::probe_peer(event::Stream& dialled) {
   event::keep_alive(dialled.descriptor(), keep_alive_);
 }
 
-bool SocketNetwork::option_answered(event::Stream& stream) {
-  return option_available() && bpf::peer_answered_option(stream.descriptor());
+bpf::Announced SocketNetwork::option_answered(event::Stream& stream) {
+  if (!option_available()) return bpf::Announced::kNothing;
+  return bpf::peer_answered_option(stream.descriptor());
 }
 
-bool SocketNetwork::option_requested(event::Stream& stream) {
-  if (!option_available()) return false;
-  const Result<bool> carried = bpf::syn_carried_option(stream.descriptor());
-  return carried && *carried;
+bpf::Announced SocketNetwork::option_requested(event::Stream& stream) {
+  if (!option_available()) return bpf::Announced::kNothing;
+  const auto carried = bpf::syn_carried_option(stream.descriptor());
+  if (!carried) return bpf::Announced::kNothing;
+  return frames_ ? *carried : std::min(*carried, bpf::Announced::kSmc);
 }
 
 Result<void> SocketNetwork::prepare_peer_listener(int fd) const {
   // Without a program too: one may be attached while we run.
   SMC_TRY(bpf::save_syn(fd));
   event::keep_alive(fd, keep_alive_);
+  if (frames_) bpf::ask_for_frames(fd);
   if (program_ != nullptr) SMC_TRY(program_->request(fd));
   return {};
+}
+
+void SocketNetwork::peer_listener_listens(int fd) const {
+  if (frames_) bpf::stop_asking_for_frames(fd);
 }
 
 void SocketNetwork::prepare_application_listener(int fd) const {

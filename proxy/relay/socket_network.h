@@ -34,8 +34,9 @@ inline constexpr int kSmallSegmentBytes = 4096;
 class SocketNetwork final : public Network {
  public:
   // `program` is there exactly with kOwn; it is shared by all workers and outlives them.
+  // `frames`: our listeners announce that connections may begin in frames.
   SocketNetwork(event::EventLoop& loop, OptionSource source, const bpf::OptionProgram* program,
-                const config::Tcp& tcp);
+                const config::Tcp& tcp, bool frames);
 
   TimePoint now() const override { return event::EventLoop::now(); }
   std::chrono::system_clock::time_point wall_now() const override {
@@ -43,7 +44,7 @@ class SocketNetwork final : public Network {
   }
   Result<ApplicationLeg> dial_application(const SocketAddress& to,
                                           const SocketAddress& client) override;
-  Result<std::unique_ptr<event::Stream>> dial_peer(const SocketAddress& to, bool smc_option,
+  Result<std::unique_ptr<event::Stream>> dial_peer(const SocketAddress& to, bpf::Announced announce,
                                                    const SocketAddress* client) override;
   void probe_peer(event::Stream& dialled) override;
   bool option_available() const override { return source_ != OptionSource::kNone; }
@@ -51,8 +52,8 @@ class SocketNetwork final : public Network {
   void set_external_option(bool attached) {
     source_ = attached ? OptionSource::kExternal : OptionSource::kNone;
   }
-  bool option_answered(event::Stream& stream) override;
-  bool option_requested(event::Stream& stream) override;
+  bpf::Announced option_answered(event::Stream& stream) override;
+  bpf::Announced option_requested(event::Stream& stream) override;
 
   // The applications of connections from now on see the client's address (kShown, after
   // use_client_address_map()), or they do not: kOff or kUnavailable.
@@ -63,8 +64,9 @@ class SocketNetwork final : public Network {
                                       std::uint64_t seed);
 
   // For a listener of the proxy, before listen(2): where other hosts connect, and where
-  // applications of the pod do.
+  // applications of the pod do. The former calls peer_listener_listens() afterwards.
   Result<void> prepare_peer_listener(int fd) const;
+  void peer_listener_listens(int fd) const;
   void prepare_application_listener(int fd) const;
 
   // For connections with applications from now on; listeners have to be prepared again. A segment
@@ -79,6 +81,7 @@ class SocketNetwork final : public Network {
   event::EventLoop& loop_;
   OptionSource source_;
   const bpf::OptionProgram* program_;
+  const bool frames_;            // our listeners announce them
   event::KeepAlive keep_alive_;  // of sockets to and from other hosts
   bool small_segments_ = false;
   ClientAddress client_address_ = ClientAddress::kUnavailable;

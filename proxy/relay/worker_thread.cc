@@ -46,7 +46,7 @@ WorkerThread::WorkerThread(WorkerSettings settings, std::unique_ptr<event::Event
       seed_(settings.seed),
       stats_(std::make_unique<WorkerStats>()),
       loop_(std::move(loop)),
-      network_(*loop_, source, program, config_.tcp),
+      network_(*loop_, source, program, config_.tcp, config::defers(config_)),
       worker_(std::make_unique<Worker>(std::move(settings), network_, *stats_)),
       spin_(config_.latency.spin, config_.latency.spin_share_max) {}
 
@@ -83,7 +83,11 @@ Result<std::unique_ptr<event::Listener>> WorkerThread::open(const config::Listen
     network_.prepare_application_listener(fd);
     return {};
   };
-  return event::Listener::open(*loop_, worker_->timers(), listener.listen, std::move(handlers));
+  auto opened = SMC_TRY(
+      event::Listener::open(*loop_, worker_->timers(), listener.listen, std::move(handlers)));
+  if (listener.direction == Direction::kInbound)
+    network_.peer_listener_listens(opened->descriptor());
+  return opened;
 }
 
 void WorkerThread::reopen_for_peers() {

@@ -3,7 +3,7 @@
 Environment:
   FAIRLEAD_BIN       the folder with fairlead-proxy and ctl/fairleadctl
   FAIRLEAD_SLOWNESS  as in tests/suite.py
-  FAIRLEAD_VARIANT   direct (default), staged, workers or tcp: see VARIANTS
+  FAIRLEAD_VARIANT   direct (default), staged, workers, tcp or earned: see VARIANTS
   FAIRLEAD_SHOW_LOGS show the logs of the proxies also of tests that pass
   FAIRLEAD_LOG_CHARACTERS  how much of the end of each log is shown (default 8000)
 
@@ -37,6 +37,8 @@ VARIANTS = {
     "workers": {"concurrency": 2},
     "tcp": {"smc": {"enabled": False}},  # the fallback
     "version1": {"smc": {"version": 1}},
+    # in frames first, and by SMC-R when it has earned that
+    "earned": {"smc": {"defer_bytes": "16KiB", "defer_turns": 4}},
 }
 VARIANT = os.environ.get("FAIRLEAD_VARIANT", "direct")
 CRASH_WORDS = re.compile(r"assertion failed|Sanitizer|runtime error:|terminate called")
@@ -277,6 +279,14 @@ class ProxyTest(unittest.TestCase):
 
     def assert_carried(self, at_least=1):
         """Checks that all connections used the transport of the variant, on all proxies."""
+        if VARIANT == "earned":
+            for proxy in self.proxies:
+                metrics = proxy.metrics()
+                self.assertEqual(metrics.fallbacks(), {}, proxy.name)
+                self.assertEqual(metrics.connections("tcp"), 0, proxy.name)
+                self.assertGreaterEqual(
+                    metrics.connections("smcr") + metrics.connections("short"), at_least, proxy.name)
+            return None
         if VARIANT != "tcp":
             return self.assert_smcr(at_least=at_least)
         for proxy in self.proxies:

@@ -1,5 +1,6 @@
 #include "sim/net.h"
 
+#include <algorithm>
 #include <cerrno>
 
 namespace fairlead::sim {
@@ -25,7 +26,7 @@ std::unique_ptr<SimStream> Net::dial_as_application(Pod from, const SocketAddres
   return connect(make(from, to), proxy, to, false);
 }
 
-std::unique_ptr<SimStream> Net::dial(Pod from, const SocketAddress& to, bool option) {
+std::unique_ptr<SimStream> Net::dial(Pod from, const SocketAddress& to, bpf::Announced announce) {
   const Pod pod = pod_of(to);
   const auto port = ports_.find(to);
   const Accept* application = port == ports_.end() ? nullptr : &port->second;
@@ -33,12 +34,15 @@ std::unique_ptr<SimStream> Net::dial(Pod from, const SocketAddress& to, bool opt
   if (pod == from) return connect(connection, application, to, false);
   abroad_.push_back(connection);
   Random& random = world_.random;
-  const bool arrives = option && !random.chance(faults.strip_syn_per_mille);
+  const bool arrives =
+      announce != bpf::Announced::kNothing && !random.chance(faults.strip_syn_per_mille);
   const Accept* proxy = find(inbound_, pod);
   if (proxy == nullptr || (!arrives && !all_[pod]))
     return connect(connection, application, to, true);
-  connection->option_requested = arrives;
-  connection->option_answered = arrives && !random.chance(faults.strip_answer_per_mille);
+  if (!arrives) return connect(connection, proxy, to, true);
+  connection->option_requested = std::min(announce, announced_[pod]);
+  if (!random.chance(faults.strip_answer_per_mille))
+    connection->option_answered = connection->option_requested;
   return connect(connection, proxy, to, true);
 }
 

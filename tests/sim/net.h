@@ -38,11 +38,13 @@ class Net {
   // A pod has a proxy, or no longer.
   void set_inbound(Pod pod, Accept accept) { inbound_[pod] = std::move(accept); }
   void set_outbound(Pod pod, Accept accept) { outbound_[pod] = std::move(accept); }
+  // What its SYN/ACK says at most.
+  void set_announced(Pod pod, bpf::Announced announced) { announced_[pod] = announced; }
   // Every connection from other pods goes to the proxy, option or not.
   void redirect_all(Pod pod) { all_[pod] = true; }
 
   // By a proxy.
-  std::unique_ptr<SimStream> dial(Pod from, const SocketAddress& to, bool option);
+  std::unique_ptr<SimStream> dial(Pod from, const SocketAddress& to, bpf::Announced announce);
   // By an application: its pod's proxy takes the connection.
   std::unique_ptr<SimStream> dial_as_application(Pod from, const SocketAddress& to);
 
@@ -68,6 +70,7 @@ class Net {
   std::map<SocketAddress, Accept> ports_;
   std::map<Pod, Accept> inbound_;
   std::map<Pod, Accept> outbound_;
+  std::map<Pod, bpf::Announced> announced_;
   std::map<Pod, bool> all_;
   std::vector<std::weak_ptr<TcpConnection>> abroad_;
   std::size_t live_ = 0;

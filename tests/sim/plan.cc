@@ -27,6 +27,7 @@ class Draw {
           plan.client.bytes = 1;
     if (plan_.stormy) storm(pods);
     if (random_.chance(600)) flapping(pods);
+    defer();
     for (ProxySettings& settings : plan_.proxies)
       settings.receive_queue_crosses_domains = random_.chance(500);
     for (ProxySettings& settings : plan_.proxies)
@@ -216,6 +217,19 @@ class Draw {
       fault.at = up_to(fast ? Duration(milliseconds(15)) : seconds(8));
       fault.lasting = up_to(fast ? Duration(milliseconds(3)) : seconds(4));
       plan_.faults.push_back(fault);
+    }
+  }
+
+  // Connections begin in frames, where both ends want that.
+  void defer() {
+    Random coin = random_;  // so that what is drawn after it does not depend on it
+    if (!coin.chance(600)) return;
+    for (ProxySettings& settings : plan_.proxies) {
+      if (coin.chance(150)) continue;
+      settings.config.smc.defer_bytes = std::size_t{1} << coin.between(10, 16);
+      settings.config.smc.defer_turns = static_cast<unsigned>(coin.between(1, 30));
+      settings.config.smc.defer_time =
+          milliseconds(static_cast<std::int64_t>(coin.chance(500) ? coin.between(1, 20) : 1000));
     }
   }
 

@@ -111,6 +111,8 @@ void SimProxy::start() {
         worker_->add_device(std::move(device), std::make_unique<SimReach>(fabric_, settings_));
     SMC_ASSERT(added.has_value());
   }
+  net_.set_announced(settings_.pod, config::defers(settings_.config) ? bpf::Announced::kFrames
+                                                                     : bpf::Announced::kSmc);
   net_.set_inbound(settings_.pod, [this](auto stream, const SocketAddress& to) {
     accept(Direction::kInbound, std::move(stream), to);
   });
@@ -173,20 +175,22 @@ void SimProxy::accept(Direction direction, std::unique_ptr<SimStream> stream,
   poke();
 }
 
-Result<std::unique_ptr<event::Stream>> SimProxy::dial_peer(const SocketAddress& to, bool smc_option,
+Result<std::unique_ptr<event::Stream>> SimProxy::dial_peer(const SocketAddress& to,
+                                                           bpf::Announced announce,
                                                            const SocketAddress*) {
-  std::unique_ptr<SimStream> stream = net_.dial(settings_.pod, to, smc_option);
+  std::unique_ptr<SimStream> stream = net_.dial(settings_.pod, to, announce);
   stream->on_notify = [this] { poke(); };
   return std::unique_ptr<event::Stream>(std::move(stream));
 }
 
-bool SimProxy::option_answered(event::Stream& stream) {
-  return settings_.option_available && static_cast<SimStream&>(stream).connection().option_answered;
+bpf::Announced SimProxy::option_answered(event::Stream& stream) {
+  if (!settings_.option_available) return bpf::Announced::kNothing;
+  return static_cast<SimStream&>(stream).connection().option_answered;
 }
 
-bool SimProxy::option_requested(event::Stream& stream) {
-  return settings_.option_available &&
-         static_cast<SimStream&>(stream).connection().option_requested;
+bpf::Announced SimProxy::option_requested(event::Stream& stream) {
+  if (!settings_.option_available) return bpf::Announced::kNothing;
+  return static_cast<SimStream&>(stream).connection().option_requested;
 }
 
 void SimProxy::poke() {

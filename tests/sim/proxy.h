@@ -77,15 +77,15 @@ class SimProxy final : public relay::Network {
   Result<relay::ApplicationLeg> dial_application(const SocketAddress& to,
                                                  const SocketAddress&) override {
     relay::ApplicationLeg leg;
-    leg.stream = SMC_TRY(dial_peer(to, false, nullptr));
+    leg.stream = SMC_TRY(dial_peer(to, bpf::Announced::kNothing, nullptr));
     return leg;
   }
   void probe_peer(event::Stream&) override {}
-  Result<std::unique_ptr<event::Stream>> dial_peer(const SocketAddress& to, bool smc_option,
+  Result<std::unique_ptr<event::Stream>> dial_peer(const SocketAddress& to, bpf::Announced announce,
                                                    const SocketAddress* client) override;
   bool option_available() const override { return settings_.option_available; }
-  bool option_answered(event::Stream& stream) override;
-  bool option_requested(event::Stream& stream) override;
+  bpf::Announced option_answered(event::Stream& stream) override;
+  bpf::Announced option_requested(event::Stream& stream) override;
 
   void accept(Direction direction, std::unique_ptr<SimStream> stream, const SocketAddress& to);
   void poke();

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "base/address.h"
+#include "bpf/tcp_option.h"
 #include "event/stream.h"
 #include "sim/world.h"
 
@@ -58,8 +59,8 @@ class TcpConnection : public std::enable_shared_from_this<TcpConnection> {
   void end(Side towards);
   bool dead() const { return dead_; }
 
-  bool option_requested = false;
-  bool option_answered = false;
+  bpf::Announced option_requested = bpf::Announced::kNothing;
+  bpf::Announced option_answered = bpf::Announced::kNothing;
 
  private:
   friend class SimStream;

@@ -70,10 +70,12 @@ Connection connect_over(const char* loopback, const Prepare& prepare_listener,
 bool syn_carried(const Connection& pair) {
   auto carried = syn_carried_option(pair.accepted.get());
   EXPECT_TRUE(carried) << carried.error().what;
-  return carried.value_or(false);
+  return carried && *carried != Announced::kNothing;
 }
 
-bool answered(const Connection& pair) { return peer_answered_option(pair.client.get()); }
+bool answered(const Connection& pair) {
+  return peer_answered_option(pair.client.get()) != Announced::kNothing;
+}
 
 void expect_bytes_flow(const Connection& pair) {
   for (auto [from, to] : {std::pair(pair.client.get(), pair.accepted.get()),
@@ -117,6 +119,37 @@ TEST_F(OptionProgramTest, BothSidesLearnThatBothAskedForIt) {
     EXPECT_TRUE(syn_carried(pair)) << loopback;
     EXPECT_TRUE(answered(pair)) << loopback;
     expect_bytes_flow(pair);
+  }
+}
+
+TEST_F(OptionProgramTest, FramesAreAnnouncedByBothOrNot) {
+  const auto with_frames = [&](int fd) {
+    ask_for_frames(fd);
+    requested()(fd);
+  };
+  for (const char* loopback : kLoopback)
+    for (const bool by_listener : {true, false, true})
+      for (const bool by_client : {true, false}) {
+        Connection pair = connect_over(loopback, by_listener ? Prepare(with_frames) : requested(),
+                                       by_client ? Prepare(with_frames) : requested());
+        const auto carried = syn_carried_option(pair.accepted.get());
+        ASSERT_TRUE(carried);
+        EXPECT_EQ(*carried, by_client ? Announced::kFrames : Announced::kSmc);
+        EXPECT_EQ(peer_answered_option(pair.client.get()),
+                  by_listener && by_client ? Announced::kFrames : Announced::kSmc);
+        expect_bytes_flow(pair);
+      }
+}
+
+TEST_F(OptionProgramTest, AskingForFramesLeavesThePriorityAsItWas) {
+  Connection pair = connect_over("127.0.0.1:0", nothing, ask_for_frames);
+  EXPECT_FALSE(answered(pair));
+  stop_asking_for_frames(pair.listener.get());
+  for (int fd : {pair.client.get(), pair.listener.get()}) {
+    int priority = -1;
+    socklen_t length = sizeof priority;
+    ASSERT_EQ(getsockopt(fd, SOL_SOCKET, SO_PRIORITY, &priority, &length), 0);
+    EXPECT_EQ(priority, 0);
   }
 }
 
@@ -172,7 +205,7 @@ TEST_F(OptionProgramTest, EveryConnectionOfOneListenerIsAnswered) {
     FileDescriptor client(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
     if (asks) requested()(client.get());
     ASSERT_EQ(connect(client.get(), target.data(), target.size()), 0);
-    EXPECT_EQ(peer_answered_option(client.get()), asks);
+    EXPECT_EQ(peer_answered_option(client.get()) != Announced::kNothing, asks);
   }
 }
 
@@ -219,7 +252,7 @@ TEST_F(OptionProgramTest, NothingIsWrittenAfterItIsDetached) {
   program_.reset();
   SocketAddress target = local_address(before.listener.get());
   ASSERT_EQ(connect(early.get(), target.data(), target.size()), 0);
-  EXPECT_FALSE(peer_answered_option(early.get()));
+  EXPECT_EQ(peer_answered_option(early.get()), Announced::kNothing);
   before.accepted.reset(accept4(before.listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
   EXPECT_FALSE(syn_carried(before));
 }
@@ -278,6 +311,8 @@ TEST_F(OptionProgramTest, AttachedForAUidActsOnItsSocketsOnly) {
       EXPECT_TRUE(syn_carried(pair)) << loopback;
       EXPECT_TRUE(answered(pair)) << loopback;
       expect_bytes_flow(pair);
+      const Connection framed = connect_over(loopback, ask_for_frames, ask_for_frames);
+      EXPECT_EQ(peer_answered_option(framed.client.get()), Announced::kFrames) << loopback;
     }
   });
   Connection ours = connect_over("127.0.0.1:0", nothing, nothing);
@@ -335,14 +370,14 @@ TEST(TcpOption, OrdinaryPrioritiesAreNoAnswerAndStay) {
   FileDescriptor client(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   int priority = 5;
   ASSERT_EQ(setsockopt(client.get(), SOL_SOCKET, SO_PRIORITY, &priority, sizeof priority), 0);
-  EXPECT_FALSE(peer_answered_option(client.get()));
+  EXPECT_EQ(peer_answered_option(client.get()), Announced::kNothing);
   socklen_t length = sizeof priority;
   ASSERT_EQ(getsockopt(client.get(), SOL_SOCKET, SO_PRIORITY, &priority, &length), 0);
   EXPECT_EQ(priority, 5);
 }
 
 TEST(TcpOption, BadDescriptorsAreErrors) {
-  EXPECT_FALSE(peer_answered_option(-1));
+  EXPECT_EQ(peer_answered_option(-1), Announced::kNothing);
   EXPECT_FALSE(save_syn(-1));
   EXPECT_FALSE(syn_carried_option(-1));
 }

@@ -53,12 +53,14 @@ Octets extension(std::uint8_t next, std::uint8_t units = 0) {
   return header;
 }
 
-bool has_option(const Octets& bytes) {
+Announced announced(const Octets& bytes) {
   // A copy of exact size, so that the sanitizer sees the first byte too many.
   Octets exact(bytes);
   exact.shrink_to_fit();
-  return syn_has_smc_option(std::as_bytes(std::span(exact)));
+  return announced_in_syn(std::as_bytes(std::span(exact)));
 }
+
+bool has_option(const Octets& bytes) { return announced(bytes) != Announced::kNothing; }
 
 TEST(SynHeaders, FindTheOption) {
   EXPECT_TRUE(has_option(ipv4(tcp(kSmcOption))));
@@ -79,6 +81,18 @@ TEST(SynHeaders, FollowTheKernelsRuleForKindLengthAndMagic) {
   EXPECT_FALSE(has_option(ipv4(tcp({0xfe, 5, 0xe2, 0xd4, 0xc3}))));
   EXPECT_FALSE(has_option(ipv4(tcp({0xfd, 6, 0xe2, 0xd4, 0xc3, 0xd9}))));
   EXPECT_FALSE(has_option(ipv4(tcp({0xfe, 6, 0xe2, 0xd4, 0xc3, 0xc4}))));
+}
+
+TEST(SynHeaders, FramesNeedBothOptions) {
+  const Octets frames = {0xfe, 6, 0xfa, 0x1e, 0xad, 1};
+  EXPECT_EQ(announced(ipv4(tcp(join({kUsualOptions, kSmcOption, frames})))), Announced::kFrames);
+  EXPECT_EQ(announced(ipv6(tcp(join({frames, kSmcOption})))), Announced::kFrames);
+  EXPECT_EQ(announced(ipv4(tcp(frames))), Announced::kNothing);
+  // What a SYN-ACK has.
+  EXPECT_EQ(announced(ipv4(tcp(join({kSmcOption, {0xfe, 6, 0xfa, 0x1e, 0xad, 2}})))),
+            Announced::kSmc);
+  EXPECT_EQ(announced(ipv4(tcp(join({kSmcOption, {0xfe, 8, 0xfa, 0x1e, 0xad, 1, 0, 0}})))),
+            Announced::kSmc);
 }
 
 TEST(SynHeaders, TellOtherExperimentsApart) {

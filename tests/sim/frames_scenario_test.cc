@@ -1,0 +1,142 @@
+// Connections that begin in frames, as plans written by hand.
+#include "sim/scenario.h"
+
+namespace fairlead::sim {
+namespace {
+
+using std::chrono::microseconds;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+constexpr std::uint64_t kSeeds = 40;
+
+class Frames : public Scenario {
+ protected:
+  Plan deferring(std::size_t bytes = 32 * config::kKibibyte) const {
+    Plan made = plan();
+    for (ProxySettings& settings : made.proxies) settings.config.smc.defer_bytes = bytes;
+    return made;
+  }
+  static std::uint64_t shorts(Cluster& cluster) {
+    std::uint64_t count = 0;
+    for (Pod pod = 1; pod <= 2; ++pod)
+      for (const auto& direction : cluster.proxy(pod).stats().traffic)
+        count += direction[static_cast<std::size_t>(Transport::kShort)].connections_total.get();
+    return count;
+  }
+};
+
+TEST_P(Frames, ShortConnectionsMakeNoHandshake) {
+  Plan few = deferring();
+  for (int i = 0; i < 20; ++i) few.connections.push_back(talk(300, 3000, microseconds(50) * i));
+  World world(1);
+  Cluster cluster(world, few);
+  (void)cluster.run_until([] { return false; }, milliseconds(500));
+  const std::uint64_t seen = shorts(cluster);
+  const Outcome outcome = cluster.run();
+  EXPECT_FALSE(outcome.failure);
+  for (const Ends& ends : outcome.ends) EXPECT_TRUE(complete(ends));
+  EXPECT_EQ(outcome.over_smc, 0U);
+  EXPECT_EQ(seen, 40U);
+}
+
+TEST_P(Frames, ConnectionsThatLastBecomeSmc) {
+  for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
+    Plan lasting = deferring();
+    for (int i = 0; i < 4; ++i) lasting.connections.push_back(talk(400000, 400000));
+    const Outcome outcome = run(lasting, seed);
+    for (const Ends& ends : outcome.ends) EXPECT_TRUE(complete(ends)) << "seed " << seed;
+    EXPECT_EQ(outcome.over_smc, 8U) << "seed " << seed;
+  }
+}
+
+// An application that writes all before it reads must not keep the other one from writing.
+TEST_P(Frames, NobodyWaitsForAnApplicationThatDoesNotRead) {
+  for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
+    Plan stalled = deferring(1024 << seed % 7);
+    stalled.tcp.buffer_bytes_max = 4096;
+    stalled.connections.push_back(talk(60000, 300000));
+    stalled.connections[0].client.stall_after = 100 * seed;
+    stalled.connections[0].client.stall = seconds(20);
+    const Outcome outcome = run(stalled, seed);
+    EXPECT_TRUE(complete(outcome.ends[0])) << "seed " << seed;
+  }
+}
+
+TEST_P(Frames, OneEndThatDoesNotDeferMeansAHandshakeAtOnce) {
+  for (Pod pod = 1; pod <= 2; ++pod) {
+    Plan mixed = deferring();
+    mixed.proxies[pod - 1U].config.smc.defer_bytes = 0;
+    for (int i = 0; i < 5; ++i) mixed.connections.push_back(talk(10, 10));
+    const Outcome outcome = run(mixed, 1);
+    for (const Ends& ends : outcome.ends) EXPECT_TRUE(complete(ends));
+    EXPECT_EQ(outcome.over_smc, 10U);
+  }
+}
+
+TEST_P(Frames, ARefusalAtTheHandOverMeansTcpWithoutLoss) {
+  using Kind = Fault::Kind;
+  for (const Kind kind : {Kind::kRefuseMemory, Kind::kRefuseQueuePairs, Kind::kRefuseConnect})
+    for (Pod pod = 1; pod <= 2; ++pod)
+      for (std::uint64_t seed = 1; seed <= 10; ++seed) {
+        Plan refused = deferring(4096);
+        Fault fault;
+        fault.kind = kind;
+        fault.pod = pod;
+        fault.lasting = seconds(100);
+        refused.faults.push_back(fault);
+        for (int i = 0; i < 3; ++i) refused.connections.push_back(talk(100000, 100000));
+        const Outcome outcome = run(refused, seed);
+        for (const Ends& ends : outcome.ends) EXPECT_TRUE(complete(ends)) << "seed " << seed;
+        EXPECT_EQ(outcome.over_smc, 0U);
+      }
+}
+
+// At each moment of the hand-over.
+TEST_P(Frames, ADrainOfEitherEndLosesNothing) {
+  for (Pod pod = 1; pod <= 2; ++pod)
+    for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
+      Plan drained = deferring(4096);
+      Fault fault;
+      fault.kind = Fault::Kind::kDrain;
+      fault.pod = pod;
+      fault.at = microseconds(25 * seed);
+      drained.faults.push_back(fault);
+      for (int i = 0; i < 3; ++i) drained.connections.push_back(talk(100000, 100000));
+      const Outcome outcome = run(drained, seed);
+      for (const Ends& ends : outcome.ends) EXPECT_TRUE(complete(ends)) << "seed " << seed;
+    }
+}
+
+TEST_P(Frames, HalfClosedConnectionsEndInOrder) {
+  for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
+    Plan closing = deferring(2048);
+    closing.connections.push_back(talk(100 * seed, 300000));  // the client ends early
+    closing.connections.push_back(talk(300000, 100 * seed));  // the server does
+    closing.connections.push_back(talk(0, 200000));
+    closing.connections.push_back(talk(200000, 0));
+    const Outcome outcome = run(closing, seed);
+    for (const Ends& ends : outcome.ends) EXPECT_TRUE(complete(ends)) << "seed " << seed;
+  }
+}
+
+TEST_P(Frames, ACutIsAResetAndNoEnd) {
+  for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
+    Plan cut = deferring(4096);
+    cut.stormy = true;
+    Fault fault;
+    fault.kind = Fault::Kind::kCut;
+    fault.at = microseconds(25 * seed);
+    cut.faults.push_back(fault);
+    for (int i = 0; i < 3; ++i) cut.connections.push_back(talk(100000, 100000));
+    run(cut, seed);
+  }
+}
+
+constexpr DeviceKind kKinds[] = {{"Shared", true}, {"Rnic", false}};
+
+INSTANTIATE_TEST_SUITE_P(Device, Frames, testing::ValuesIn(kKinds),
+                         [](const auto& param) { return std::string(param.param.name); });
+
+}  // namespace
+}  // namespace fairlead::sim
