@@ -43,9 +43,11 @@ constexpr std::array kCatalog = {
         "`code` (see reasons.md)",
         "Connections that are TCP and not SMC-R, by reason; a series begins with the first such "
         "connection."},
-    MetricInfo{M::kHandshakeDuration, "fairlead_handshake_duration_seconds", T::kHistogram,
-               "`result` (smcr, fallback)",
-               "Time from the TCP connection to the decision on its transport."},
+    MetricInfo{
+        M::kHandshakeDuration, "fairlead_handshake_duration_seconds", T::kHistogram,
+        "`result` (smcr, fallback)",
+        "Time from the TCP connection, or from the end of its frames, to the decision on its "
+        "transport."},
     MetricInfo{M::kConnectionsMoved, "fairlead_connections_moved_total", T::kCounter, kNoLabels,
                "Connections that went on over another link when theirs had failed."},
     MetricInfo{M::kConnectionsReset, "fairlead_connections_reset_total", T::kCounter, kNoLabels,

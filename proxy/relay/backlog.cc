@@ -42,10 +42,14 @@ Backlog::State Backlog::flush(event::Stream& to) {
     at_ += result.count;
     written_ += result.count;
   }
+  drop();
+  return State::kEmpty;
+}
+
+void Backlog::drop() {
   bytes_ = {};
   at_ = 0;
   urgent_at_.reset();
-  return State::kEmpty;
 }
 
 }  // namespace fairlead::relay

@@ -24,7 +24,10 @@ class Backlog {
   State write(event::Stream& to, std::span<const std::byte> bytes, bool urgent);
   // Writes what waits.
   State flush(event::Stream& to);
+  void drop();  // what waits
   bool empty() const { return at_ == bytes_.size(); }
+  // Memory that it holds.
+  std::size_t held_bytes() const { return bytes_.capacity(); }
   // Bytes that a stream has taken.
   std::uint64_t written() const { return written_; }
 

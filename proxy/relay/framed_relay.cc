@@ -1,5 +1,7 @@
 #include "relay/framed_relay.h"
 
+#include <sys/socket.h>
+
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -12,6 +14,15 @@ using Kind = event::IoResult::Kind;
 // In front of the bytes, so that a frame is written in one piece.
 constexpr std::size_t kHeadBytes = wire::kFramePreface.size() + wire::kFrameHeaderBytes;
 static_assert(kCopyBytes >= kHeadBytes + wire::kFrameBytesMax);
+
+// Hands over bytes that the FIN of a shutdown right behind them takes along in its segment. Returns
+// how many; the rest has to be written.
+std::size_t send_with_fin(event::Stream& to, std::span<const std::byte> bytes) {
+  if (to.descriptor() < 0 || !to.writable()) return 0;
+  const ssize_t sent =
+      ::send(to.descriptor(), bytes.data(), bytes.size(), MSG_MORE | MSG_NOSIGNAL | MSG_DONTWAIT);
+  return sent < 0 ? 0 : static_cast<std::size_t>(sent);
+}
 
 }  // namespace
 
@@ -35,10 +46,10 @@ RelayStep FramedOut::pump() {
     if (got.kind == Kind::kError) return RelayStep::kReset;
     if (got.kind == Kind::kEnd) return send_end();
     if (got.kind == Kind::kWouldBlock) break;
-    if (const RelayStep step = send_piece(got.count, got.urgent); step != RelayStep::kMore)
-      return step;
     moved += got.count;
     bytes_ += got.count;
+    if (const RelayStep step = send_piece(got.count, got.urgent); step != RelayStep::kMore)
+      return step;
   }
   if (!preface_due_) return RelayStep::kIdle;
   // The server may have to speak first.
@@ -62,8 +73,15 @@ RelayStep FramedOut::send_piece(std::size_t count, bool urgent) {
 RelayStep FramedOut::send_end() {
   if (preface_due_ && send(wire::kFramePreface) == RelayStep::kRefused) return RelayStep::kRefused;
   preface_due_ = false;
-  const RelayStep step = send(deferral_.send_end());
-  return step == RelayStep::kMore ? RelayStep::kEnded : step;
+  const auto frame = deferral_.send_end();
+  // No handshake can follow when the client has ended.
+  const bool last = deferral_.unbounded() && waiting_.empty();
+  const std::size_t sent = last ? send_with_fin(net_, frame) : 0;
+  if (sent < frame.size())
+    if (const RelayStep step = send(std::span(frame).subspan(sent)); step != RelayStep::kMore)
+      return step;
+  if (last) net_.shutdown_write();
+  return RelayStep::kEnded;
 }
 
 // kMore when all has been taken.
@@ -95,6 +113,7 @@ RelayStep FramedIn::pump() {
     const iovec into{shared_.buffer.data(), shared_.buffer.size()};
     const event::IoResult got = net_.read({&into, 1});
     if (got.kind == Kind::kWouldBlock) break;
+    if (got.kind == Kind::kEnd && deferral_.peer_ended()) break;
     if (got.kind != Kind::kBytes) {
       lost_ = true;
       return settle();
@@ -108,7 +127,11 @@ RelayStep FramedIn::pump() {
 }
 
 // kMore when there may be more to read.
-RelayStep FramedIn::take(std::span<const std::byte> bytes) {
+RelayStep FramedIn::take(std::span<std::byte> bytes) {
+  // The data of all frames is moved together, so that small frames cost the peer more than us.
+  std::byte* data = nullptr;
+  std::size_t count = 0;
+  std::optional<std::size_t> urgent_at;
   while (!bytes.empty()) {
     const Result<smc::Deferral::Piece> piece = deferral_.take(bytes);
     if (!piece) {
@@ -116,20 +139,36 @@ RelayStep FramedIn::take(std::span<const std::byte> bytes) {
       lost_ = true;
       break;
     }
-    bytes = bytes.subspan(piece->taken);
     using PieceKind = smc::Deferral::Piece::Kind;
+    if (piece->kind == PieceKind::kData || piece->kind == PieceKind::kUrgent) {
+      if (count == 0)
+        data = bytes.data();
+      else
+        std::memmove(data + count, bytes.data(), piece->bytes.size());
+      if (piece->kind == PieceKind::kUrgent) urgent_at = count;
+      count += piece->bytes.size();
+    }
+    bytes = bytes.subspan(piece->taken);
     if (piece->kind == PieceKind::kHandOver) {
       behind_.assign(bytes.begin(), bytes.end());
       break;
     }
-    if (piece->kind != PieceKind::kData && piece->kind != PieceKind::kUrgent) continue;
-    if (waiting_.write(app_, piece->bytes, piece->kind == PieceKind::kUrgent) ==
-        Backlog::State::kRefused) {
-      refused_ = true;
-      break;
-    }
   }
+  deliver({data, count}, urgent_at);
   return settle();
+}
+
+void FramedIn::deliver(std::span<const std::byte> bytes, std::optional<std::size_t> urgent_at) {
+  const auto write = [&](std::span<const std::byte> part, bool urgent) {
+    if (part.empty() || refused_ || discards_) return;
+    refused_ = waiting_.write(app_, part, urgent) == Backlog::State::kRefused;
+  };
+  if (urgent_at) {
+    write(bytes.first(*urgent_at), false);
+    write(bytes.subspan(*urgent_at, 1), true);
+    bytes = bytes.subspan(*urgent_at + 1);
+  }
+  write(bytes, false);
 }
 
 RelayStep FramedIn::settle() {

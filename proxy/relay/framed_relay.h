@@ -55,19 +55,27 @@ class FramedIn {
            TcpRelayResources& shared)
       : net_(net), app_(app), deferral_(deferral), shared_(shared) {}
 
-  // What was read before. kReset also when the peer has broken a rule, see fault().
-  RelayStep take(std::span<const std::byte> bytes);
+  // What was read; the bytes are changed. kReset also when the peer has broken a rule, see fault().
+  RelayStep take(std::span<std::byte> bytes);
   RelayStep pump();
   std::uint64_t bytes() const { return waiting_.written(); }
   // Which rule; "" if none.
   const char* fault() const { return fault_; }
   // The application has got the end.
   bool finished() const { return finished_; }
+  std::size_t held_bytes() const { return waiting_.held_bytes(); }
+  // The application takes nothing any more: from here on, what comes for it is dropped.
+  void discard() {
+    discards_ = true;
+    refused_ = false;
+    waiting_.drop();
+  }
   // What the application has still to take, and what the peer sent behind its hand-over.
   Backlog release_waiting() { return std::move(waiting_); }
   std::vector<std::byte> release_behind() { return std::move(behind_); }
 
  private:
+  void deliver(std::span<const std::byte> bytes, std::optional<std::size_t> urgent_at);
   RelayStep settle();
 
   event::Stream& net_;
@@ -79,6 +87,7 @@ class FramedIn {
   const char* fault_ = "";
   bool lost_ = false;  // the peer's stream has ended without a frame that says so
   bool refused_ = false;
+  bool discards_ = false;
   bool finished_ = false;
 };
 

@@ -15,7 +15,7 @@ using Kind = event::IoResult::Kind;
 void Session::run_dialing(TimePoint now) {
   // What a client said before its reset is still for the server, and TCP shows a server also a
   // connection that was reset at once. Only a handshake needs its peer.
-  const bool relayed = outbound() || setup_->plain_reason;
+  const bool relayed = outbound() || setup_->plain_reason || setup_->frames_awaited;
   if (!relayed && net_->hung_up() && net_->take_error() != 0)
     return abandon("reset while dialling");
   if (setup_->turn == Turn::kTaken && net_ == nullptr) return dial_net(!setup_->assumed, now);
@@ -248,14 +248,24 @@ void Session::enter_handshake(TimePoint now) {
 // What the peer has sent before its hand-over. True when that has come: what follows is CLC.
 bool Session::take_last_frames() {
   FramedIn& in = framed_->towards_app();
-  const RelayStep step = in.pump();
+  RelayStep step = in.pump();
+  if (step == RelayStep::kRefused) {
+    // What the application said before it went is read by the relay that follows.
+    app_->assume_readable();
+    in.discard();
+    step = in.pump();
+  }
   count_bytes();
+  if (!memory_.hold(in.held_bytes())) {
+    refuse_for_memory();
+    return false;
+  }
   if (framed_->deferral().peer_handed_over()) {
     std::vector<std::byte> behind = in.release_behind();
     if (!behind.empty()) setup_->unread = std::move(behind);
     return true;
   }
-  if (step == RelayStep::kReset || step == RelayStep::kRefused) end_frames();
+  if (step == RelayStep::kReset) end_frames();
   return false;
 }
 

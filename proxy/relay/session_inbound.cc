@@ -27,7 +27,7 @@ void Session::start_inbound(TimePoint now) {
     return dial_app(now);
   }
   note(requested ? "the SYN carried the SMC option" : "the peer is assumed to speak SMC");
-  setup_->frames_awaited = announced == bpf::Announced::kFrames && config::defers(config);
+  setup_->frames_awaited = announced == bpf::Announced::kFrames;
   if (setup_->frames_awaited) return dial_app(now);
   await_proposal(now);
 }

@@ -1,6 +1,7 @@
 // The outbound side: connections of our application to the world. Dials with the SMC option where
 // the configuration wants it, and is the client of the handshake.
 
+#include <algorithm>
 #include <utility>
 
 #include "base/log.h"
@@ -9,6 +10,15 @@
 #include "relay/worker.h"
 
 namespace fairlead::relay {
+namespace {
+
+bool only_withheld(Worker& worker, const Place& place) {
+  const bool any = std::any_of(worker.slots().begin(), worker.slots().end(),
+                               [&](const auto& slot) { return slot->withheld(place); });
+  return any && worker.offer_towards(place).slot == nullptr;
+}
+
+}  // namespace
 
 void Session::start_outbound(TimePoint now) {
   const config::Config& config = worker_.config();
@@ -115,7 +125,9 @@ void Session::net_connected(TimePoint now) {
     return become_tcp_expected(FallbackReason::kPeerNotInjected, now);
   }
   note(setup_->assumed ? "the peer is assumed to speak SMC" : "the SYN/ACK carried the SMC option");
-  if (answered == bpf::Announced::kFrames) return begin_in_frames(now);
+  // Where the path is encrypted and no other device leads there, nothing can be earned.
+  if (answered == bpf::Announced::kFrames && !only_withheld(worker_, place()))
+    return begin_in_frames(now);
   propose(now);
 }
 

@@ -211,6 +211,9 @@ void Session::pay_for_growth() {
   memory_.moved(counted_.tx + counted_.rx, *app_, tcp_ || framed_ ? net_.get() : nullptr);
   if (framed_) framed_->towards_net().set_copy_bytes(memory_.copy_bytes());
   if (tcp_) tcp_->set_copy_bytes(memory_.copy_bytes());
+  // What was read ahead only gets less from here on.
+  if (tcp_) (void)memory_.hold(tcp_->towards_app().ahead_bytes());
+  if (smc_ && !framed_) (void)memory_.hold(smc_->ahead_bytes());
 }
 
 void Session::refuse_for_memory() {
@@ -251,7 +254,7 @@ ConnectionRow Session::row(TimePoint now) const {
 void Session::begin_in_frames(TimePoint now) {
   using Role = smc::Deferral::Role;
   const config::Smc& smc = worker_.config().smc;
-  const std::vector<std::byte> unread = std::move(setup_->unread);
+  std::vector<std::byte> unread = std::move(setup_->unread);
   end_setup();
   phase_ = Phase::kFrames;
   worker_.stats().traffic_of(direction_, Transport::kShort).connections_active.add();
@@ -272,6 +275,7 @@ void Session::run_frames(TimePoint now) {
   const RelayStep step = framed_->pump(now);
   count_bytes();
   pay_for_growth();
+  if (!memory_.hold(framed_->towards_app().held_bytes())) return refuse_for_memory();
   const smc::Deferral& deferral = framed_->deferral();
   if (framed_->outgrown()) memory_.become_tcp(*net_);
   // A handshake that it waits for is void once its application has ended.
@@ -336,7 +340,9 @@ void Session::record_short() {
   decision.transport = Transport::kShort;
   decision.peer = outbound() ? destination_ : net_->peer_address();
   decision.elapsed_seconds = std::chrono::duration<double>(now - began_).count();
-  decision.steps = {"the connection began in frames", "it ended before it had earned SMC-R"};
+  decision.steps = {"the connection began in frames", setup_
+                                                          ? "it ended during its handshake"
+                                                          : "it ended before it had earned SMC-R"};
   worker_.decisions().add(std::move(decision));
 }
 

@@ -69,6 +69,9 @@ class SmcRelay {
   // Bytes that the application got or will get, with those of resume().
   std::uint64_t rx_bytes() const { return ahead_.written() + connection.rx_bytes(); }
 
+  // Memory of those of resume() that the application has not taken yet.
+  std::size_t ahead_bytes() const { return ahead_.held_bytes(); }
+
   // Only the peer's answer to our close or abort is awaited. As long as bytes of the application
   // are in a ring, the peer's application has still to read them, and may take any time for that.
   bool awaits_answer() const {

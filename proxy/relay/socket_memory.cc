@@ -60,7 +60,7 @@ std::size_t SocketMemory::cost(unsigned level) const {
   const std::size_t write =
       level < kUnboundedWritesLevel ? kSocketBufferBytes[level] : kPacketBytesMax;
   const std::size_t socket = kDirections * kKernelFactor * kSocketBufferBytes[level] + write;
-  const std::size_t fixed = kConnectionBytes + early_bytes_;
+  const std::size_t fixed = kConnectionBytes + early_bytes_ + held_bytes_;
   if (smc_) return fixed + socket;
   const std::size_t in_hand = kDirections * std::min(kSocketBufferBytes[level], kCopyBytes);
   return fixed + 2 * socket + in_hand;
@@ -125,6 +125,13 @@ void SocketMemory::moved(std::uint64_t bytes, event::Stream& app, event::Stream*
   } else {
     grow_at_ = UINT64_MAX;
   }
+}
+
+bool SocketMemory::hold(std::size_t bytes) {
+  if (bytes == held_bytes_ || budget_ == nullptr) return true;
+  if (!charge_.resize(charge_.bytes() - held_bytes_ + bytes, keep_)) return false;
+  held_bytes_ = bytes;
+  return true;
 }
 
 void SocketMemory::grow(event::Stream& app, event::Stream* net) {

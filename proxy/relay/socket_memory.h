@@ -13,6 +13,7 @@
 //   application's socket   two buffers                   the same
 //   socket to the network  in kConnectionBytes           two buffers
 //   bytes in hand          none, they are in the ring    two copies of one read
+//   read ahead             what hold() says              the same
 //
 // TCP is slow if one segment of the loopback device, up to 64 KiB, does not fit the receive buffer.
 // When memory gets short, new connections with applications therefore agree on small segments
@@ -80,6 +81,10 @@ class SocketMemory {
   // The application has moved so many bytes in all. `net`: of a TCP connection, else null.
   void moved(std::uint64_t bytes, event::Stream& app, event::Stream* net);
 
+  // What was read for an application that has not taken it, beyond copy_bytes(). False where the
+  // budget has no room for it; less is always taken.
+  bool hold(std::size_t bytes);
+
   // How much a TCP relay may have in hand in each direction.
   std::size_t copy_bytes() const;
   std::size_t charged_bytes() const { return charge_.bytes(); }
@@ -96,6 +101,7 @@ class SocketMemory {
   MemoryCharge charge_;
   unsigned level_ = kSocketLevels - 1;
   std::size_t early_bytes_ = 0;  // that came before a socket was bounded, as the kernel counts them
+  std::size_t held_bytes_ = 0;
   bool smc_ = false;
   bool tuned_ = false;  // the kernel tunes the socket to the network
   std::uint64_t grow_at_ = 0;

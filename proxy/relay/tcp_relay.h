@@ -59,6 +59,8 @@ class HalfRelay {
   Step pump();
   // With those that a relay before this one passed on.
   std::uint64_t bytes() const { return ahead_.written() + bytes_; }
+  // Memory of the bytes of resume() that are not passed on yet.
+  std::size_t ahead_bytes() const { return ahead_.held_bytes(); }
   bool ended() const { return ended_; }
 
  private:

@@ -48,7 +48,7 @@ TEST_F(Fairleadctl, TablesShowWhatTheProxyHas) {
   EXPECT_NE(ask({"links"}).out.find("shm0"), std::string::npos);
   EXPECT_NE(ask({"devices"}).out.find("NETA"), std::string::npos);
   EXPECT_NE(ask({"fallbacks"}).out.find("no_rdma_device"), std::string::npos);
-  EXPECT_NE(ask({"stats"}).out.find("outbound  SMCR     10"), std::string::npos);
+  EXPECT_NE(ask({"stats"}).out.find("outbound  SMCR      10"), std::string::npos);
 }
 
 TEST_F(Fairleadctl, ShortNamesOfTheSmcToolsWork) {

@@ -60,7 +60,7 @@ TEST_F(FramedRelayTest, BytesAndEndsPass) {
   settle();
   EXPECT_EQ(server_app.outgoing, "request");
   EXPECT_TRUE(server_app.shut_down);
-  EXPECT_FALSE(client_net.shut_down);  // the stream is still that of a handshake, if need be
+  EXPECT_TRUE(client_net.shut_down);  // no handshake can follow
   EXPECT_EQ(server_step, RelayStep::kIdle);
   server_app.feed("answer");
   server_app.feed_end();
@@ -69,6 +69,45 @@ TEST_F(FramedRelayTest, BytesAndEndsPass) {
   EXPECT_TRUE(client_app.shut_down);
   EXPECT_EQ(client_step, RelayStep::kEnded);
   EXPECT_EQ(server_step, RelayStep::kEnded);
+}
+
+// The client may still hand over, and the stream is then that of a handshake.
+TEST_F(FramedRelayTest, TheServersEndLeavesTheStreamOpen) {
+  server_app.feed_end();
+  settle();
+  EXPECT_TRUE(client_app.shut_down);
+  EXPECT_FALSE(server_net.shut_down);
+  client_app.feed_end();
+  settle();
+  EXPECT_EQ(client_step, RelayStep::kEnded);
+  EXPECT_EQ(server_step, RelayStep::kEnded);
+}
+
+TEST_F(FramedRelayTest, AFinBehindTheClientsEndIsNoReset) {
+  client_app.feed_end();
+  settle();
+  server_net.feed_end();
+  server_app.feed("answer");
+  settle();
+  EXPECT_EQ(server_step, RelayStep::kIdle);
+  EXPECT_EQ(client_app.outgoing, "answer");
+  server_app.feed_end();
+  settle();
+  EXPECT_EQ(server_step, RelayStep::kEnded);
+  EXPECT_EQ(client_step, RelayStep::kEnded);
+}
+
+// Many small frames cost one write, and the data keeps its order.
+TEST_F(FramedRelayTest, SmallFramesAreWrittenTogether) {
+  std::string frames;
+  std::string data;
+  for (char letter = 'a'; letter <= 'z'; ++letter) {
+    frames += std::string("\x01\0\0\x01", 4) + letter;
+    data += letter;
+  }
+  server_net.feed(frames);
+  server.pump(now);
+  EXPECT_EQ(server_app.outgoing, data);
 }
 
 TEST_F(FramedRelayTest, UrgentBytesStayInPlace) {

@@ -43,6 +43,22 @@ TEST(SocketMemory, InboundConnectionsLeaveMemoryToTheApplicationsOwn) {
   EXPECT_TRUE(SocketMemory::begin(budget, Direction::kOutbound));
 }
 
+TEST(SocketMemory, WhatIsReadAheadIsPaidForWhileItIsHeld) {
+  WorkerStats stats;
+  MemoryBudget budget(32 * kMiB, 0, stats);
+  auto memory = SocketMemory::begin(budget, Direction::kOutbound);
+  ASSERT_TRUE(memory);
+  const std::size_t before = memory->charged_bytes();
+  EXPECT_TRUE(memory->hold(100'000));
+  EXPECT_EQ(memory->charged_bytes(), before + 100'000);
+  EXPECT_FALSE(memory->hold(64 * kMiB));
+  EXPECT_EQ(memory->charged_bytes(), before + 100'000);
+  EXPECT_TRUE(memory->hold(10));
+  EXPECT_EQ(memory->charged_bytes(), before + 10);
+  EXPECT_TRUE(memory->hold(0));
+  EXPECT_EQ(memory->charged_bytes(), before);
+}
+
 class BoundedSockets : public testing::Test {
  protected:
   std::size_t queued(int what) const {
