@@ -24,6 +24,7 @@ THREADS = 8
 LIVE = 60
 SOURCE_BLOCK = range(0x7f800000, 0x80000000)  # 127.128.0.0/9
 PORT_FIRST = 61440
+IN_FRAMES = {"smc": {"defer_bytes": "64KiB"}}
 SECOND, SECOND6 = "10.77.1.3", "fd77:1::3"  # more addresses of the client's pod
 
 
@@ -180,7 +181,7 @@ class ClientAddress(Pods):
             self.assert_shown(sock, as_mapped=True)
         self.assertEqual(self.results(), {"shown": 2})
 
-    def through_two_proxies(self, listen, server, second, **options):
+    def through_two_proxies(self, listen, server, second, inbound=None, **options):
         """Every other client binds a second address of its pod."""
         self.rules(self.names[0], f"""table inet fairlead {{ chain out {{
             type nat hook output priority -100;
@@ -189,7 +190,7 @@ class ClientAddress(Pods):
             }}
             }}""")
         self.add_second_addresses()
-        self.start_inbound(listen)
+        self.start_inbound(listen, **(inbound or {}))
         self.outbound = self.start_in(
             self.names[0], "out",
             [listener("out", "outbound", listen=f"{listen}:4540", mode="redirect")], options=options)
@@ -248,6 +249,16 @@ class ClientAddress(Pods):
     def test_over_tcp_and_ipv6(self):
         self.through_two_proxies("[::]", SERVER6, SECOND6, smc={"enabled": False})
         self.assertEqual(self.outbound.metrics().connections("tcp"), LIVE)
+
+    def test_in_frames_and_ipv4(self):
+        self.through_two_proxies("0.0.0.0", SERVER, SECOND, inbound=IN_FRAMES, **IN_FRAMES)
+        self.wait_idle()
+        self.assertEqual(self.outbound.metrics().connections("short"), LIVE)
+
+    def test_in_frames_and_ipv6(self):
+        self.through_two_proxies("[::]", SERVER6, SECOND6, inbound=IN_FRAMES, **IN_FRAMES)
+        self.wait_idle()
+        self.assertEqual(self.outbound.metrics().connections("short"), LIVE)
 
     def churn(self, server, application, count):
         """Makes `count` connections by threads; returns the wrong addresses."""

@@ -99,6 +99,8 @@ class LastWords(ProxyTest):
         """A counter that grows when `proxy` has announced bytes to its peer."""
         if VARIANT == "tcp":
             return self.carried(proxy, "tx")
+        if VARIANT == "earned":  # too few bytes for SMC-R
+            return proxy.metrics().value("fairlead_bytes_total", transport="short", flow="tx")
         return proxy.metrics().value("fairlead_cdc_messages_total", result="sent")
 
     def test_a_reply_before_a_reset_arrives_in_every_order(self):

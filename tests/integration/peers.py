@@ -140,9 +140,9 @@ class Task(threading.Thread):
 class Server:
     """Listens on a free port; `handle(sock)` runs in a thread for each connection."""
 
-    def __init__(self, handle, host="127.0.0.1", port=0):
+    def __init__(self, handle, host="127.0.0.1", port=0, listener=None):
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        self.listener = socket.create_server((host, port), family=family, backlog=1024)
+        self.listener = listener or socket.create_server((host, port), family=family, backlog=1024)
         self.address = self.listener.getsockname()[:2]
         self.handle = handle
         self.tasks = []

@@ -74,6 +74,23 @@ TEST_P(Frames, OneEndThatDoesNotDeferMeansAHandshakeAtOnce) {
   }
 }
 
+// It is a fallback from the first byte, and not a connection that might earn something.
+TEST_P(Frames, AnEncryptedPathAtTheClientIsAFallbackAtOnce) {
+  Plan encrypted = deferring();
+  encrypted.proxies[0].withheld = true;
+  for (int i = 0; i < 5; ++i) encrypted.connections.push_back(talk(10, 10, microseconds(50) * i));
+  World world(1);
+  Cluster cluster(world, encrypted);
+  (void)cluster.run_until([] { return false; }, milliseconds(500));
+  const WorkerStats& client = cluster.proxy(1).stats();
+  EXPECT_EQ(client.fallback_of(Direction::kOutbound, Side::kLocal, FallbackReason::kIpsec).get(),
+            5U);
+  EXPECT_EQ(shorts(cluster), 0U);
+  const Outcome outcome = cluster.run();
+  EXPECT_FALSE(outcome.failure);
+  for (const Ends& ends : outcome.ends) EXPECT_TRUE(complete(ends));
+}
+
 TEST_P(Frames, ARefusalAtTheHandOverMeansTcpWithoutLoss) {
   using Kind = Fault::Kind;
   for (const Kind kind : {Kind::kRefuseMemory, Kind::kRefuseQueuePairs, Kind::kRefuseConnect})
