@@ -42,12 +42,14 @@ void Session::dial_failed(int error) {
 
 void Session::run_handshake(TimePoint now) {
   while (phase_ == Phase::kHandshake) {
+    // What the peer said before a reset comes first.
+    const bool may_read = !framed_ || take_last_frames();
+    if (phase_ != Phase::kHandshake) return;
     if (framed_ && !framed_->towards_net().flush()) {
-      if (net_->take_error() != 0) return abandon("the peer reset the connection at its hand-over");
-      return (void)take_last_frames();
+      if (net_->take_error() != 0) abandon("the peer reset the connection at its hand-over");
+      return;
     }
-    if (!write_handshake()) return;
-    if (framed_ && !take_last_frames()) return;
+    if (!write_handshake() || !may_read) return;
     switch (setup_->handshake->state()) {
       case State::kAwaitingPeer:
       case State::kAwaitingLink:
