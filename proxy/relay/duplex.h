@@ -20,7 +20,8 @@ enum class RelayStep : std::uint8_t {
   kRefused,  // the stream that is written takes nothing any more
 };
 
-// A direction has pump() and bytes(), the count of those that it passed on.
+// A direction has pump(), and passed_on(), a count that grows with what it passed on. The one to
+// the network has held(): what the application still says waits for another relay.
 template <class Out, class In>
 class Duplex {
  public:
@@ -32,6 +33,11 @@ class Duplex {
   RelayStep pump(TimePoint now);
   // When the owner calls pump() again although nothing has happened.
   std::optional<TimePoint> next_deadline() const { return last_words_.next_deadline(); }
+  // The stream to the network is taken for reset.
+  void end_net() {
+    last_ = Last::kIn;
+    net_.assume_readable();
+  }
 
  private:
   enum class Last : std::uint8_t { kNone, kOut, kIn };
@@ -66,7 +72,7 @@ void Duplex<Out, In>::look_for_reset(RelayStep out, RelayStep in) {
   // A reset may hide behind bytes that the other side does not take.
   else if (out == RelayStep::kMore || in == RelayStep::kMore)
     return;
-  else if (app_.hung_up() && app_.take_error() != 0)
+  else if (!out_.held() && app_.hung_up() && app_.take_error() != 0)
     last_ = Last::kOut;
   else if (net_.hung_up() && net_.take_error() != 0)
     last_ = Last::kIn;
@@ -84,7 +90,12 @@ RelayStep Duplex<Out, In>::pump_last_words(TimePoint now) {
   const bool passed_on = step == RelayStep::kReset || step == RelayStep::kEnded;
   const std::size_t unsent = (outward ? net_ : app_).unsent();
   if (passed_on && unsent == 0) return RelayStep::kReset;
-  const std::uint64_t moved = (outward ? out_.bytes() : in_.bytes()) - unsent;
+  if (outward && out_.held()) {
+    last_ = Last::kNone;
+    last_words_ = {};
+    return RelayStep::kMore;
+  }
+  const std::uint64_t moved = (outward ? out_.passed_on() : in_.passed_on()) - unsent;
   if (!last_words_.wait(moved, passed_on, now)) return RelayStep::kReset;
   return step == RelayStep::kMore ? RelayStep::kMore : RelayStep::kIdle;
 }

@@ -100,8 +100,8 @@ RelayStep FramedOut::send(std::span<const std::byte> bytes) {
 void FramedOut::hand_over() {
   if (preface_due_) (void)send(wire::kFramePreface);
   preface_due_ = false;
-  // A stream that refuses it says so again when something is read from it.
-  (void)send(deferral_.send_hand_over());
+  // A stream that refuses it says so again when something is read from it. No event follows.
+  if (send(deferral_.send_hand_over()) == RelayStep::kRefused) net_.assume_readable();
 }
 
 RelayStep FramedIn::pump() {
@@ -113,7 +113,8 @@ RelayStep FramedIn::pump() {
     const iovec into{shared_.buffer.data(), shared_.buffer.size()};
     const event::IoResult got = net_.read({&into, 1});
     if (got.kind == Kind::kWouldBlock) break;
-    if (got.kind == Kind::kEnd && deferral_.peer_ended()) break;
+    // Behind our hand-over the peer owes its own.
+    if (got.kind == Kind::kEnd && deferral_.peer_ended() && !deferral_.handed_over()) break;
     if (got.kind != Kind::kBytes) {
       lost_ = true;
       return settle();
@@ -122,6 +123,7 @@ RelayStep FramedIn::pump() {
     const RelayStep step = take(std::span(shared_.buffer).first(got.count));
     if (step != RelayStep::kMore) return step;
   }
+  if (peer_over_) lost_ = lost_ || !net_.readable() || deferral_.peer_handed_over();
   const RelayStep step = settle();
   return step == RelayStep::kMore ? RelayStep::kIdle : step;
 }
@@ -173,6 +175,11 @@ void FramedIn::deliver(std::span<const std::byte> bytes, std::optional<std::size
 
 RelayStep FramedIn::settle() {
   if (!refused_) refused_ = waiting_.flush(app_) == Backlog::State::kRefused;
+  if (refused_ && deferral_.held()) {
+    // What the application said before it went is read by the relay that follows.
+    discard();
+    app_.assume_readable();
+  }
   if (refused_) return RelayStep::kRefused;
   if (!waiting_.empty())
     return deferral_.unbounded() || lost_ ? RelayStep::kIdle : RelayStep::kMore;

@@ -27,6 +27,10 @@ class FramedOut {
 
   RelayStep pump();
   std::uint64_t bytes() const { return bytes_; }
+  // For Duplex: what the stream to the network has taken, and whether the application's bytes wait
+  // for the relay that follows the hand-over.
+  std::uint64_t passed_on() const { return waiting_.written(); }
+  bool held() const { return deferral_.held(); }
   void set_copy_bytes(std::size_t bytes) { copy_bytes_ = bytes; }
   // The hand-over, behind what waits.
   void hand_over();
@@ -59,8 +63,11 @@ class FramedIn {
   RelayStep take(std::span<std::byte> bytes);
   RelayStep pump();
   std::uint64_t bytes() const { return waiting_.written(); }
+  std::uint64_t passed_on() const { return bytes(); }
   // Which rule; "" if none.
   const char* fault() const { return fault_; }
+  // The peer's stream has ended, or broken a rule.
+  bool lost() const { return lost_; }
   // The application has got the end.
   bool finished() const { return finished_; }
   std::size_t held_bytes() const { return waiting_.held_bytes(); }
@@ -70,6 +77,9 @@ class FramedIn {
     refused_ = false;
     waiting_.drop();
   }
+  bool discards() const { return discards_; }
+  // The peer is reset once the application has what came before.
+  void end_peer() { peer_over_ = true; }
   // What the application has still to take, and what the peer sent behind its hand-over.
   Backlog release_waiting() { return std::move(waiting_); }
   std::vector<std::byte> release_behind() { return std::move(behind_); }
@@ -88,6 +98,7 @@ class FramedIn {
   bool lost_ = false;  // the peer's stream has ended without a frame that says so
   bool refused_ = false;
   bool discards_ = false;
+  bool peer_over_ = false;
   bool finished_ = false;
 };
 
@@ -110,6 +121,12 @@ class FramedRelay {
   std::optional<TimePoint> next_deadline() const { return duplex_.next_deadline(); }
   FramedOut& towards_net() { return out_; }
   FramedIn& towards_app() { return in_; }
+  // The peer's stream is of no use any more, although it may not have ended. What it has said in
+  // frames still goes to the application; then pump() returns kReset.
+  void end_peer() {
+    in_.end_peer();
+    duplex_.end_net();
+  }
   const smc::Deferral& deferral() const { return deferral_; }
   // True once: it carries more than frames have to, because it is not handed over any more.
   bool outgrown() {

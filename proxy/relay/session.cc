@@ -81,7 +81,7 @@ void Session::on_timer() {
   }
   if (phase_ == Phase::kHandshake && framed_ &&
       (!framed_->deferral().peer_handed_over() || !framed_->towards_net().flush()))
-    return refuse_peer("no hand-over in time");
+    return refuse_peer("no hand-over in time"), fail_handshake("no hand-over in time");
   if (setup_ && setup_->handshake) setup_->handshake->handle_deadline(now);
   arm_timer();  // the wait for a Decline of the peer's follows that for the link
   worker_.mark_ready(*this);
@@ -133,7 +133,9 @@ void Session::become_smc(TimePoint now) {
   if (framed_) {
     const smc::Deferral& deferral = framed_->deferral();
     const bool app_finished = framed_->towards_app().finished();
-    smc_->resume(framed_->towards_app().release_waiting(), deferral.ended(), app_finished);
+    const bool app_failed = framed_->towards_app().discards();
+    smc_->resume(framed_->towards_app().release_waiting(), deferral.ended(), app_finished,
+                 app_failed);
     leave_frames();
   }
   end_setup();
@@ -244,7 +246,7 @@ void Session::handle_group_confirmed(TimePoint now) {
     // Only now the peer's queue pair stands for certain, and with it the access to its memory.
     if (!setup_->peer_memory_known && !set_peer(setup_->handshake->answer())) {
       // A client has begun with its answer to our CONFIRM LINK, and hears no Decline.
-      if (!outbound()) return abandon("the client's memory cannot be used");
+      if (!outbound()) return fail_handshake("the client's memory cannot be used");
       return decline(FallbackReason::kMemoryRegistration, false, now);
     }
     setup_->handshake->link_confirmed();
@@ -281,7 +283,7 @@ void Session::handle_group_lost(TimePoint now) {
       return;
     case smc::Handshake::State::kEstablished:
       // Agreed on, but not begun: the peer may have begun already.
-      return abandon("the link group was lost");
+      return fail_handshake("the link group was lost");
     case smc::Handshake::State::kTcp:
     case smc::Handshake::State::kFailed:
       return;

@@ -256,6 +256,7 @@ class Session final : public event::StreamHandler {
   void begin_in_frames(TimePoint now);
   void run_frames(TimePoint now);
   void end_frames();
+  void fail_handshake(const char* why);
   void refuse_peer(const char* detail);
   void leave_frames();
   void record_short();

@@ -46,7 +46,7 @@ void Session::run_handshake(TimePoint now) {
     const bool may_read = !framed_ || take_last_frames();
     if (phase_ != Phase::kHandshake) return;
     if (framed_ && !framed_->towards_net().flush()) {
-      if (net_->take_error() != 0) abandon("the peer reset the connection at its hand-over");
+      if (net_->take_error() != 0) fail_handshake("the peer reset the connection at its hand-over");
       return;
     }
     if (!write_handshake() || !may_read) return;
@@ -78,7 +78,7 @@ bool Session::write_handshake() {
     const iovec piece{const_cast<std::byte*>(bytes.data()), bytes.size()};
     const event::IoResult result = net_->write({&piece, 1});
     if (result.kind == Kind::kError) {
-      abandon("the peer reset the connection during the handshake");
+      fail_handshake("the peer reset the connection during the handshake");
       return false;
     }
     if (result.kind != Kind::kBytes) return false;
@@ -108,7 +108,7 @@ bool Session::fetch_for_handshake(TimePoint now) {
   if (said_nothing && result.kind == Kind::kEnd)
     serve_stranger({}, now);
   else
-    abandon("the peer closed the connection during the handshake");
+    fail_handshake("the peer closed the connection during the handshake");
   return false;
 }
 
@@ -206,7 +206,10 @@ void Session::forget_named_link(TimePoint now) {
 
 void Session::handshake_failed(TimePoint now) {
   smc::Handshake::Outcome outcome = setup_->handshake->outcome();
-  if (framed_) return refuse_peer(outcome.detail);
+  if (framed_) {
+    refuse_peer(outcome.detail);
+    return fail_handshake("the peer broke the rules of frames");
+  }
   if (outbound()) return redial_plain(outcome.reason, outcome.detail, now);
   const bool silent = outcome.reason == FallbackReason::kHandshakeTimeout;
   const std::size_t seen = std::min<std::size_t>(setup_->unread.size(), 4);
@@ -267,8 +270,23 @@ bool Session::take_last_frames() {
     if (!behind.empty()) setup_->unread = std::move(behind);
     return true;
   }
-  if (step == RelayStep::kReset) end_frames();
+  if (in.lost()) fail_handshake("the peer's stream has ended");
   return false;
+}
+
+// Only the peer can be the cause. What it said in frames before still goes to the application.
+void Session::fail_handshake(const char* why) {
+  if (!framed_) return abandon(why);
+  LogEvent(LogLevel::kDebug, "relay.session", "handshake_failed")
+      .field("conn", id())
+      .field("why", why);
+  const TimePoint now = worker_.network().now();
+  fail_forming_group(now);
+  leave_group(now, true);
+  end_setup();
+  phase_ = Phase::kFrames;
+  framed_->end_peer();
+  worker_.mark_ready(*this);
 }
 
 }  // namespace fairlead::relay

@@ -226,7 +226,7 @@ void Session::handle_confirm(TimePoint now) {
   }
   if (const Result<void> ready = set_peer(confirm); !ready) {
     // The client of a link that is in use has begun with its Confirm, and hears no Decline.
-    if (!confirm.first_contact) return abandon("the client's memory cannot be used");
+    if (!confirm.first_contact) return fail_handshake("the client's memory cannot be used");
     // What a client says over TCP may overtake what it says over the device: there is a second look
     // when the link is confirmed.
     if (ready.error().code != Errc::kNotFound)

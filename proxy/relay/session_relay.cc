@@ -303,7 +303,10 @@ void Session::run_frames(TimePoint now) {
 }
 
 void Session::end_frames() {
-  if (const char* fault = framed_->towards_app().fault(); *fault != '\0') return refuse_peer(fault);
+  if (const char* fault = framed_->towards_app().fault(); *fault != '\0') {
+    refuse_peer(fault);
+    return abandon("the peer broke the rules of frames");
+  }
   lose_tcp(net_->take_error());
 }
 
@@ -318,7 +321,6 @@ void Session::refuse_peer(const char* detail) {
                               .field("phase", setup_ ? setup_->phase : "frames")
                               .field("detail", detail);
                         });
-  abandon("the peer broke the rules of frames");
 }
 
 void Session::leave_frames() {
@@ -340,7 +342,8 @@ void Session::record_short() {
   decision.transport = Transport::kShort;
   decision.peer = outbound() ? destination_ : net_->peer_address();
   decision.elapsed_seconds = std::chrono::duration<double>(now - began_).count();
-  decision.steps = {"the connection began in frames", setup_
+  const bool earned = setup_ || framed_->deferral().handed_over();
+  decision.steps = {"the connection began in frames", earned
                                                           ? "it ended during its handshake"
                                                           : "it ended before it had earned SMC-R"};
   worker_.decisions().add(std::move(decision));

@@ -33,9 +33,10 @@ class Pieces {
 
 }  // namespace
 
-void SmcRelay::resume(Backlog bytes, bool app_ended, bool app_finished) {
+void SmcRelay::resume(Backlog bytes, bool app_ended, bool app_finished, bool app_failed) {
   ahead_ = std::move(bytes);
   app_finished_ = app_finished;
+  app_failed_ = app_failed;
   if (app_ended) end_app_words(true);
 }
 

@@ -55,8 +55,9 @@ class SmcRelay {
   SmcRelay(AlertToken token, std::uint32_t element_bytes) : connection(token, element_bytes) {}
 
   // What the connection did before it was SMC-R. `bytes` are for the application and go first;
-  // `app_ended`: it has ended its stream; `app_finished`: it was given the end of the peer's.
-  void resume(Backlog bytes, bool app_ended, bool app_finished);
+  // `app_ended`: it has ended its stream; `app_finished`: it was given the end of the peer's;
+  // `app_failed`: it takes nothing any more.
+  void resume(Backlog bytes, bool app_ended, bool app_finished, bool app_failed);
 
   // One turn: what can be moved now, at most about `publish_bytes` each way. Afterwards the caller
   // asks connection.transmit_due().

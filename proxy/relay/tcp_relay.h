@@ -59,6 +59,9 @@ class HalfRelay {
   Step pump();
   // With those that a relay before this one passed on.
   std::uint64_t bytes() const { return ahead_.written() + bytes_; }
+  // For Duplex.
+  std::uint64_t passed_on() const { return bytes(); }
+  static bool held() { return false; }
   // Memory of the bytes of resume() that are not passed on yet.
   std::size_t ahead_bytes() const { return ahead_.held_bytes(); }
   bool ended() const { return ended_; }

@@ -49,6 +49,8 @@ class Deferral {
 
   // How many bytes the application may have sent in frames from here on; at most kFrameBytesMax.
   std::size_t room() const;
+  // The application's next bytes have to wait for the relay that follows the hand-over.
+  bool held() const { return room() == 0 && !sent_.ended; }
   // The frames, to be sent in this order and whole. REQUIRES: count <= room(), not ended or handed
   // over
   std::array<std::byte, wire::kFrameHeaderBytes> send_data(std::size_t count);

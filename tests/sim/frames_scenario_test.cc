@@ -137,6 +137,40 @@ TEST_P(Frames, HalfClosedConnectionsEndInOrder) {
   }
 }
 
+// An application that closes with unread input resets its connection behind its last bytes. These
+// arrive, wherever the hand-over is.
+TEST_P(Frames, LastWordsAtTheHandOverArrive) {
+  constexpr std::uint64_t kHeard = 20000, kUnread = 20000;
+  for (const bool client_leaves : {false, true})
+    for (std::uint64_t seed = 1; seed <= 5 * kSeeds; ++seed) {
+      // The hand-over falls between the first and the last byte of the one that leaves.
+      Plan resets = deferring(kHeard + kUnread + seed * 97 % kHeard);
+      resets.stormy = true;
+      resets.tcp.resets_overtake = false;
+      resets.tcp.buffer_bytes_min = resets.tcp.buffer_bytes_max = 65536;
+      resets.connections.push_back(client_leaves ? talk(kHeard, kHeard + kUnread)
+                                                 : talk(kHeard + kUnread, kHeard));
+      ConnectionPlan& made = resets.connections[0];
+      Script& leaves = client_leaves ? made.client : made.server;
+      Script& stays = client_leaves ? made.server : made.client;
+      leaves.ending = Script::Ending::kClose;
+      leaves.lead = 1000;
+      leaves.chunk_max = 4000;
+      leaves.stall_after = kHeard;
+      leaves.stall = seconds(20);
+      // The other one has then sent all, so no write of it meets the reset.
+      leaves.start_delay = milliseconds(3);
+      stays.ending = Script::Ending::kAnswer;
+      const Outcome outcome = run(resets, seed);
+      const Ends& ends = outcome.ends[0];
+      const EndReport& left = client_leaves ? ends.client : ends.server;
+      const EndReport& stayed = client_leaves ? ends.server : ends.client;
+      EXPECT_EQ(left.sent, kHeard);
+      EXPECT_EQ(stayed.received, kHeard) << "seed " << seed << (client_leaves ? ", client" : "");
+      EXPECT_NE(stayed.saw_error, 0) << "seed " << seed;
+    }
+}
+
 TEST_P(Frames, ACutIsAResetAndNoEnd) {
   for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
     Plan cut = deferring(4096);

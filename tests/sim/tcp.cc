@@ -180,7 +180,7 @@ void TcpConnection::close(Side side) {
   (void)record("close", side);
   if (end.broken) return;
   if (end.reset_on_close || !end.inbox.empty())
-    reset(side, end.reset_on_close && world_.random.chance(500));
+    reset(side, end.reset_on_close && world_.random.chance(500) && weather_.resets_overtake);
   else
     shutdown_write(side);
 }

@@ -33,6 +33,7 @@ struct TcpWeather {
   unsigned straggler_per_mille = 2;  // packets that come late, with all behind them
   Duration straggle_max = std::chrono::milliseconds(300);
   unsigned coalesced_per_mille = 200;  // arrivals that bring everything sent so far
+  bool resets_overtake = true;         // what a reset by an end that asks for one finds on its way
   std::size_t buffer_bytes_min = 2048;
   std::size_t buffer_bytes_max = 65536;
 

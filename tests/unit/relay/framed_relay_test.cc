@@ -172,6 +172,77 @@ TEST_F(FramedRelayTest, AResetComesBehindWhatWasSaid) {
   EXPECT_EQ(server_app.outgoing, "last words");
 }
 
+// What does not fit into frames is for the relay behind the hand-over, and the reset behind it too.
+TEST_F(FramedRelayTest, AResetBehindMoreThanFramesCarryWaitsForTheHandOver) {
+  client_app.feed(std::string(smc::kFramedBytesMax + 5000, 'x'));
+  client_app.feed_reset();
+  settle();
+  now += 2 * kLastWordsWait;
+  settle();
+  EXPECT_EQ(client_step, RelayStep::kIdle);
+  EXPECT_EQ(client_app.incoming.size(), 5000U);
+  EXPECT_FALSE(client.next_deadline());
+  EXPECT_TRUE(client.deferral().may_hand_over());
+}
+
+TEST_F(FramedRelayTest, AnApplicationThatTakesNothingMoreWaitsForTheHandOverWithItsLastWords) {
+  client_app.feed(std::string(smc::kFramedBytesMax + 5000, 'x'));
+  settle();
+  client_app.write_error = ECONNRESET;
+  server_app.feed("unheard");
+  settle();
+  now += 2 * kLastWordsWait;
+  settle();
+  EXPECT_EQ(client_step, RelayStep::kIdle);
+  EXPECT_EQ(client_app.incoming.size(), 5000U);
+  EXPECT_TRUE(client.towards_app().discards());
+}
+
+// The handshake has failed for good while the application did not read.
+TEST_F(FramedRelayTest, APeerThatIsOverIsResetBehindWhatItSaid) {
+  server_app.allow(4);
+  client_app.feed("last words");
+  settle();
+  client.towards_net().hand_over();
+  settle();
+  server.end_peer();
+  EXPECT_EQ(server.pump(now), RelayStep::kIdle);
+  EXPECT_TRUE(server.next_deadline());
+  server_app.allow(100);
+  EXPECT_EQ(server.pump(now), RelayStep::kReset);
+  EXPECT_EQ(server_app.outgoing, "last words");
+}
+
+// What comes together with the reset is read, although a write meets the reset first.
+TEST_F(FramedRelayTest, APeerThatIsOverIsReadToItsEnd) {
+  client.pump(now);
+  client.towards_net().hand_over();
+  client_net.feed(std::string("\x01\0\0\x05reply", 9));
+  client_net.feed_reset();
+  client.end_peer();
+  EXPECT_EQ(client.pump(now), RelayStep::kReset);
+  EXPECT_EQ(client_app.outgoing, "reply");
+}
+
+TEST_F(FramedRelayTest, AStreamThatRefusesTheHandOverIsReadAgain) {
+  client.pump(now);
+  ASSERT_FALSE(client_net.readable());
+  client_net.write_error = ECONNRESET;
+  client.towards_net().hand_over();
+  EXPECT_TRUE(client_net.readable());
+  client.pump(now);
+  EXPECT_TRUE(client.towards_app().lost());
+}
+
+TEST_F(FramedRelayTest, AnEndBehindTheHandOverOwesAHandOver) {
+  server_app.feed_end();
+  settle();
+  client.towards_net().hand_over();
+  client_net.feed_end();
+  client.pump(now);
+  EXPECT_TRUE(client.towards_app().lost());
+}
+
 TEST_F(FramedRelayTest, ABrokenRuleEndsTheConnectionBehindWhatWasRight) {
   server_net.feed(std::string("\x01\0\0\x02ok\x09\0\0\0", 10));
   EXPECT_EQ(server.pump(now), RelayStep::kReset);
