@@ -127,13 +127,26 @@ class Chart(unittest.TestCase):
     def test_a_pool_is_a_daemonset(self):
         objects = render("--set", "node.enabled=true", "--set-json",
                          'nodePools=[{"name":"a","nodeSelector":{"pool":"a"},"pnet":{"id":"NETA","rnics":["mlx5_0/1"]}},'
-                         '{"name":"b"}]')
+                         '{"name":"b","nodeSelector":{"pool":"b"}}]')
         sets = of_kind(objects, "DaemonSet")
         self.assertEqual([s["metadata"]["name"] for s in sets], ["fairlead-node-a", "fairlead-node-b"])
         self.assertEqual(sets[0]["spec"]["template"]["spec"]["nodeSelector"], {"pool": "a"})
         arguments = sets[0]["spec"]["template"]["spec"]["containers"][0]["args"]
         plugin = json.loads(next(a.removeprefix("--settings=") for a in arguments if a.startswith("--settings=")))
         self.assertEqual(plugin["pnet"], [{"id": "NETA", "rnics": ["mlx5_0/1"]}])
+
+    def test_pools_that_can_share_a_node_are_refused(self):
+        for pools, words in (
+                ('[{"name":"a"},{"name":"b"}]', 'pool "b" can share a node with pool "a"'),
+                ('[{"name":"a","nodeSelector":{"p":"a"}},{"name":"b"}]', "nodePools[1].nodeSelector"),
+                ('[{"name":"a","nodeSelector":{"p":"a"}},{"name":"b","nodeSelector":{"q":"b"}}]', "nodePools[1].nodeSelector"),
+                ('[{"name":"a","nodeSelector":{"p":"a"}},{"name":"b","nodeSelector":{"p":"b"}},'
+                 '{"name":"c","nodeSelector":{"p":"b","q":"c"}}]', 'pool "c" can share a node with pool "b"'),
+                ('[{"name":"a","nodeSelector":{"p":"a"}},{"name":"a","nodeSelector":{"p":"b"}}]', "nodePools[1].name")):
+            code, _, error = helm.template(HELM, "--set-json", f"nodePools={pools}")
+            self.assertNotEqual(code, 0, pools)
+            self.assertIn(words, error)
+            self.assertIn("allowed: ", error)
 
     def test_a_node_has_the_rights_that_it_uses(self):
         for repair, label, resources in ((True, True, ["events", "nodes", "pods"]), (True, False, ["events", "pods"]),
@@ -164,8 +177,8 @@ class Chart(unittest.TestCase):
             self.assertEqual({"NAMESPACE", "POD_NAME", "POD_UID"} <= names, status)
 
     def test_a_pool_says_who_gives_rnics(self):
-        objects = render("--set-json", 'nodePools=[{"name":"a"},{"name":"b","rnicAccess":"resource"},'
-                         '{"name":"c","rnicAccess":"none"}]', "--set", "node.rnicNamespaces={shop,prod},node.repair=false,"
+        objects = render("--set-json", 'nodePools=[{"name":"a","nodeSelector":{"p":"a"}},{"name":"b","nodeSelector":{"p":"b"},'
+                         '"rnicAccess":"resource"},{"name":"c","nodeSelector":{"p":"c"},"rnicAccess":"none"}]', "--set", "node.rnicNamespaces={shop,prod},node.repair=false,"
                          "node.label=false,node.status=false,node.seLinuxOptions.type=spc_t")
         pods = {s["metadata"]["name"][-1]: s["spec"]["template"]["spec"] for s in of_kind(objects, "DaemonSet")}
         for name, access in (("a", "nri"), ("b", "resource"), ("c", "none")):
@@ -208,7 +221,7 @@ class Chart(unittest.TestCase):
         self.assertIn('{"runAsUser", kubernetes::kSidecarUid}', sidecar)
 
     def test_the_uninstallation_may_do_what_it_does_and_no_more(self):
-        objects = render("--set-json", 'nodePools=[{"name":"a"},{"name":"b"}]')
+        objects = render("--set-json", 'nodePools=[{"name":"a","nodeSelector":{"p":"a"}},{"name":"b","nodeSelector":{"p":"b"}}]')
         hooks = [thing for thing in objects if thing["metadata"].get("annotations", {}).get("helm.sh/hook") == "pre-delete"]
         self.assertEqual(sorted(thing["kind"] for thing in hooks), ["Job", "Role", "RoleBinding", "ServiceAccount"])
         order = {thing["kind"]: int(thing["metadata"]["annotations"]["helm.sh/hook-weight"]) for thing in hooks}

@@ -71,3 +71,19 @@ helm.sh/hook: pre-delete
 helm.sh/hook-weight: {{ . | quote }}
 helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded,hook-failed
 {{- end -}}
+
+{{- /* Refuses pools that can share a node: two agents on one node would use the same port and files. Two pools are apart
+       if they select different values of one label. */ -}}
+{{- define "fairlead.checkPools" -}}
+{{- $pools := .Values.nodePools -}}
+{{- range $i, $one := $pools }}{{ range $j, $other := $pools }}
+{{- if lt $i $j }}
+{{- if eq $one.name $other.name }}{{ fail (printf "nodePools[%d].name: \"%s\" is the name of nodePools[%d], too; allowed: different names" $j $other.name $i) }}{{ end }}
+{{- $apart := dict }}
+{{- range $key, $value := $one.nodeSelector }}
+{{- if and (hasKey ($other.nodeSelector | default dict) $key) (ne $value (index $other.nodeSelector $key)) }}{{ $_ := set $apart "yes" true }}{{ end }}
+{{- end }}
+{{- if not $apart.yes }}{{ fail (printf "nodePools[%d].nodeSelector: pool \"%s\" can share a node with pool \"%s\"; allowed: another value of a label that both select" $j $other.name $one.name) }}{{ end }}
+{{- end }}
+{{- end }}{{ end }}
+{{- end -}}
