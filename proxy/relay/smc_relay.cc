@@ -165,11 +165,12 @@ void SmcRelay::end_app_words(bool fin) {
 }
 
 bool SmcRelay::look(event::Stream& app, std::uint32_t publish_bytes) {
-  if (app_ended_ || app.readable() || connection.tx_window().bytes() == 0) return false;
-  const std::uint64_t before = connection.tx_bytes();
+  const std::uint32_t room = connection.tx_window().bytes();
+  if (app_ended_ || app.readable() || room == 0) return false;
   app.assume_readable();
   pump_from_app(app, publish_bytes);
-  return app.readable() || connection.tx_bytes() != before;
+  // What was read has to be sent. No event tells of bytes that are not in the socket any more.
+  return app.readable() || connection.tx_window().bytes() != room;
 }
 
 // Nobody reads what the application still sends: it gets the RST that a closed peer would give.

@@ -49,11 +49,15 @@ class FakeStream final : public event::Stream {
     const bool urgent = urgent_in == 1;
     const std::size_t most = urgent ? 1 : urgent_in != 0 ? urgent_in - 1 : incoming.size();
     std::size_t done = 0;
+    std::size_t asked = 0;
     for (const iovec& piece : into) {
       const std::size_t n = std::min(piece.iov_len, most - done);
       std::memcpy(piece.iov_base, incoming.data() + done, n);
       done += n;
+      asked += piece.iov_len;
     }
+    // A short read has found all that there is, as with a socket.
+    if (done < asked && !urgent && urgent_in == 0 && !ended && error == 0) readable_ = false;
     incoming.erase(0, done);
     urgent_in -= std::min(done, urgent_in);
     return {event::IoResult::Kind::kBytes, done, 0, urgent};

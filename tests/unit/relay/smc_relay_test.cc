@@ -328,6 +328,20 @@ TEST_F(SmcRelayTest, ALookFindsWhatNoEventHasToldOf) {
   EXPECT_TRUE(b_app.shut_down);
 }
 
+// No event tells of bytes that have left the socket: the look's answer makes the session send them.
+TEST_F(SmcRelayTest, ALookTellsOfBytesInTheSendRing) {
+  SmcRelay staged{AlertToken{3}, kRing};
+  staged.connection.set_peer(AlertToken{4}, {RemoteKey{1}, RemoteAddress{0}, kRing}, kRing);
+  staged.buffers.staging.emplace();
+  staged.buffers.staging_bytes = a_memory;
+  a_app.set_not_readable();
+  a_app.incoming = "unannounced";
+  EXPECT_TRUE(staged.look(a_app, 131072));
+  EXPECT_FALSE(a_app.readable());
+  EXPECT_TRUE(staged.connection.transmit_due());
+  EXPECT_FALSE(staged.look(a_app, 131072));
+}
+
 TEST_F(SmcRelayTest, ALookInVainChangesNothing) {
   settle();
   EXPECT_FALSE(a.look(a_app, 131072));
