@@ -59,7 +59,7 @@ class Stream {
   void assume_readable() { readable_ = true; }
   // For who moves bytes past this class, with splice(2): it has met EAGAIN.
   void set_not_readable() { readable_ = false; }
-  void set_not_writable() { writable_ = false; }
+  virtual void set_not_writable() { writable_ = false; }
 
   // One write takes at most so many bytes, and what it takes is not added to what waits already:
   // the send buffer is then exceeded by no more than that. 0: no bound.

@@ -121,20 +121,43 @@ Result<std::unique_ptr<Stream>> TcpStream::connect(EventLoop& loop, FileDescript
   if (::connect(stream->descriptor(), to.data(), to.size()) != 0 && errno != EINPROGRESS &&
       errno != EINTR)
     return system_error("connect", errno);
-  SMC_TRY(stream->watch());
   pollfd established{stream->descriptor(), POLLOUT, 0};
   if (peer == PeerIs::kOnThisHost && ::poll(&established, 1, 0) == 1 &&
       established.revents == POLLOUT)
     stream->connected_ = stream->writable_ = true;
+  SMC_TRY(stream->watch());
   return std::unique_ptr<Stream>(std::move(stream));
 }
 
 Result<void> TcpStream::watch() {
-  event_.reset(event_new(loop_.base(), socket_.get(),
-                         EV_READ | EV_WRITE | EV_CLOSED | EV_PERSIST | EV_ET, &TcpStream::on_event,
-                         this));
-  if (!event_ || event_add(event_.get(), nullptr) != 0) return system_error("event_add", errno);
+  writable_watched_ = !connected_;
+  return watch(event_, static_cast<short>(EV_READ | EV_CLOSED | (connected_ ? 0 : EV_WRITE)));
+}
+
+// epoll_ctl(2) reports room that came since the write that found none.
+Result<void> TcpStream::watch_writable() {
+  if (writable_watched_) return {};
+  SMC_TRY(watch(writable_event_, EV_WRITE));
+  writable_watched_ = true;
   return {};
+}
+
+Result<void> TcpStream::watch(EventHandle& event, short what) {
+  event.reset(event_new(loop_.base(), socket_.get(), static_cast<short>(what | EV_PERSIST | EV_ET),
+                        &TcpStream::on_event, this));
+  if (event && event_add(event.get(), nullptr) == 0) return {};
+  const int error = errno;
+  event.reset();
+  return system_error("event_add", error);
+}
+
+void TcpStream::set_not_writable() {
+  writable_ = false;
+  const Result<void> watched = watch_writable();
+  if (watched) return;
+  note_error(watched.error().system);
+  hung_up_ = true;
+  notify();
 }
 
 TcpStream::~TcpStream() { loop_.forget(*this); }
@@ -304,11 +327,14 @@ IoResult TcpStream::write_urgent(std::byte byte) {
 
 IoResult TcpStream::written(ssize_t n) {
   if (n >= 0) return {IoResult::Kind::kBytes, static_cast<std::size_t>(n), 0};
-  if (errno == EAGAIN) {
+  int error = errno;
+  if (error == EAGAIN) {
     writable_ = false;
-    return {IoResult::Kind::kWouldBlock, 0, 0};
+    const Result<void> watched = watch_writable();
+    if (watched) return {IoResult::Kind::kWouldBlock, 0, 0};
+    error = watched.error().system;
   }
-  note_error(errno);
+  note_error(error);
   return {IoResult::Kind::kError, 0, pending_error_};
 }
 

@@ -61,12 +61,13 @@ class TcpStream final : public Stream, private SecondLook {
   // sockets that a listening one accepts inherit those that are set here.
   static Result<FileDescriptor> make_socket(int family);
   // Begins to connect; connected() becomes true, or take_error() tells why not, after
-  // handle_ready(). On this host connected() may be true on return; the event comes all the same.
+  // handle_ready(). On this host connected() may be true on return, and no event follows then.
   static Result<std::unique_ptr<Stream>> connect(EventLoop& loop, FileDescriptor socket,
                                                  const SocketAddress& to,
                                                  PeerIs peer = PeerIs::kAnywhere);
 
   ~TcpStream() override;
+  void set_not_writable() override;
   void set_write_max(std::size_t bytes) override { write_max_ = bytes; }
   IoResult read(std::span<const iovec> into) override;
   IoResult write(std::span<const iovec> from) override;
@@ -84,6 +85,8 @@ class TcpStream final : public Stream, private SecondLook {
  private:
   TcpStream(EventLoop& loop, FileDescriptor socket, const SocketAddress& peer);
   Result<void> watch();
+  Result<void> watch_writable();
+  Result<void> watch(EventHandle& event, short what);
   IoResult write_bounded(std::span<const iovec> from);
   static void on_event(int fd, short what, void* self) noexcept;
   void take_events(short what);
@@ -99,6 +102,10 @@ class TcpStream final : public Stream, private SecondLook {
   FileDescriptor socket_;
   SocketAddress peer_;
   EventHandle event_;
+  // Made when a write to an accepted socket first finds no room. A socket that is watched for room
+  // from its beginning costs a turn of the loop for an event that tells nothing new.
+  EventHandle writable_event_;
+  bool writable_watched_ = false;
   std::size_t write_max_ = 0;
   unsigned urgent_signals_seen_ = 0;
   std::uint64_t care_bytes_ = 0;  // still to be read with care
