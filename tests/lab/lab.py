@@ -12,7 +12,6 @@ Up to three scenarios that failed are played once more, and named at the end.
 """
 import argparse
 import atexit
-import contextlib
 import os
 import shutil
 import sys
@@ -113,7 +112,9 @@ def run_scenarios(stage, chosen, deadline):
             word = f"FAILED: {error if isinstance(error, LabError) else traceback.format_exc()}"
         say(f"{name} ({time.monotonic() - begun:.1f} s): {function.__doc__}: {word}")
         if name in failed and any([node.has_died() for node in stage.lab.nodes]):
-            revive(stage)
+            # As it does now and then under emulation.
+            say("the kernel of a node has died, see its console; both are switched off and on")
+            stage.restart()
             continue
         try:
             stage.finish(failed=name in failed)
@@ -121,17 +122,6 @@ def run_scenarios(stage, chosen, deadline):
             failed.append(name)
             say(f"FAILED {name}: {error}")
     return failed
-
-
-def revive(stage):
-    """After a kernel has died, as they do now and then under emulation: nothing of either node is left for the
-    scenarios that follow."""
-    say("the kernel of a node has died, see its console; both are switched off and on")
-    stage.lab.power_cycle()
-    with contextlib.suppress(LabError):  # about proxies that went with their nodes
-        stage.finish(failed=True)
-    for node in stage.lab.nodes:
-        stage.wait_boot(node)
 
 
 def choose(names):

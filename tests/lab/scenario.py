@@ -1,4 +1,5 @@
 """The environment of a scenario: nodes, their pods and kernels, proxies and servers on them."""
+import contextlib
 import time
 
 import guest_proxy
@@ -60,6 +61,15 @@ class Stage:
         """Until a node that was switched off and on is prepared again."""
         node.connect()
         self.prepare(node)
+
+    def restart(self):
+        """Switches both nodes off and on. Nothing of either is left for what follows."""
+        self.lab.power_cycle()
+        with contextlib.suppress(LabError):  # about proxies that went with their nodes
+            self.finish(failed=True)
+        self.lasting.clear()
+        for node in self.lab.nodes:
+            self.wait_boot(node)
 
     def finish(self, failed=False):
         """Ends everything; says what was wrong with the proxies."""
