@@ -64,7 +64,7 @@ def good_cluster(ca):
         "namespace": {"metadata": {"name": HOME, "labels": {"pod-security.kubernetes.io/enforce": "privileged"}}},
         "endpoints": [{"endpoints": [{"conditions": {"ready": True}}]}],
         "reports": [config_map(report())],
-        "injects": True, "denied": set(), "dry_run": None, "dry_run_plain": None,
+        "injects": True, "denied": set(), "endless": set(), "dry_run": None, "dry_run_plain": None,
     }
 
 
@@ -75,6 +75,8 @@ class Api(FakeApiServer):
 
     def items(self, key, query):
         """In pages of one, so that paging is always tried."""
+        if key in self.cluster["endless"]:
+            return 200, {"metadata": {"continue": "0"}, "items": []}
         begin = int(query.get("continue", "0"))
         everything = self.cluster[key]
         more = {"continue": str(begin + 1)} if begin + 1 < len(everything) else {}
@@ -433,6 +435,11 @@ class Clusters(ClusterTest):
             self.cluster["reports"] = [{"metadata": {}, "data": {"status.json": text}}, {"data": 5}, 7]
             self.assertIn(self.ctl("check").returncode, (1, 2), text)
             self.assertIn(self.ctl("status").returncode, (0, 1), text)
+
+    def test_29_list_without_an_end(self):
+        self.cluster["endless"] = {"nodes"}
+        _, wrong, _ = self.check()
+        self.assertIn("the list does not end after 1000 pages", json.dumps(wrong))
 
 
 class Status(ClusterTest):

@@ -135,13 +135,18 @@ ApiAnswer ClusterClient::list(const std::string& path) const {
       path + (path.find('?') == std::string::npos ? "?" : "&") + std::string(kPageSize);
   Json items = Json::array();
   std::string next;
-  for (;;) {
+  for (unsigned page = 0;; ++page) {
     ApiAnswer answer = get(next.empty() ? first : first + "&continue=" + percent_encoded(next));
     if (!answer.good()) return answer;
     for (const Json& item : json::items_of(json::member(answer.body, "items")))
       if (items.size() < kClusterItemsMax) items.push_back(item);
     next = json::text_of(json::member(answer.body, "metadata", "continue"));
-    if (!next.empty() && items.size() < kClusterItemsMax) continue;
+    if (!next.empty() && items.size() < kClusterItemsMax) {
+      if (page + 1 < kClusterPagesMax) continue;
+      answer.trouble = "GET " + path + ": the list does not end after " +
+                       std::to_string(kClusterPagesMax) + " pages";
+      return answer;
+    }
     answer.body = Json{{"items", std::move(items)}};
     return answer;
   }

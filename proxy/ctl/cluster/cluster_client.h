@@ -14,6 +14,8 @@ namespace fairlead::ctl {
 
 // Objects of one list, over all its pages.
 inline constexpr std::size_t kClusterItemsMax = 20'000;
+// Pages of one list. A page may have less than was asked for, and even nothing.
+inline constexpr unsigned kClusterPagesMax = 1'000;
 
 struct ApiAnswer {
   int status = 0;  // of HTTP
@@ -35,7 +37,8 @@ class ClusterClient {
 
   ApiAnswer get(const std::string& path) const;
   ApiAnswer post(const std::string& path, const json::Json& body) const;
-  // All pages of a list, as one list with `items`. `path` may have a query.
+  // All pages of a list, as one list with `items`. `path` may have a query. Trouble too: a list of
+  // more than kClusterPagesMax pages.
   ApiAnswer list(const std::string& path) const;
 
  private:
