@@ -135,6 +135,23 @@ class Chart(unittest.TestCase):
         plugin = json.loads(next(a.removeprefix("--settings=") for a in arguments if a.startswith("--settings=")))
         self.assertEqual(plugin["pnet"], [{"id": "NETA", "rnics": ["mlx5_0/1"]}])
 
+    def test_a_pool_is_placed_by_its_own_rules(self):
+        rule = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [
+            {"matchExpressions": [{"key": "rdma", "operator": "Exists"}]}]}}}
+        pools = [{"name": "a", "nodeSelector": {"p": "a"}, "affinity": rule, "tolerations": [{"key": "rdma", "operator": "Exists"}]},
+                 {"name": "b", "nodeSelector": {"p": "b"}, "tolerations": []}, {"name": "c", "nodeSelector": {"p": "c"}}]
+        pods = [s["spec"]["template"]["spec"] for s in of_kind(render("--set-json", f"nodePools={json.dumps(pools)}"), "DaemonSet")]
+        self.assertEqual([pod["tolerations"] for pod in pods], [[{"key": "rdma", "operator": "Exists"}], [], [{"operator": "Exists"}]])
+        self.assertEqual([pod.get("affinity") for pod in pods], [rule, None, None])
+        code, _, error = helm.template(HELM, "--set-json", 'nodePools=[{"name":"a","tolerations":{}}]')
+        self.assertNotEqual(code, 0)
+        self.assertIn("tolerations", error)
+
+    def test_the_injector_has_the_priority_that_is_set(self):
+        for arguments, priority in (((), None), (("--set", "injector.priorityClassName=system-cluster-critical"), "system-cluster-critical")):
+            pod, = (d["spec"]["template"]["spec"] for d in of_kind(render(*arguments), "Deployment"))
+            self.assertEqual(pod.get("priorityClassName"), priority)
+
     def test_pools_that_can_share_a_node_are_refused(self):
         for pools, words in (
                 ('[{"name":"a"},{"name":"b"}]', 'pool "b" can share a node with pool "a"'),
@@ -315,6 +332,7 @@ class Chart(unittest.TestCase):
                     names = [thing["metadata"]["name"] for thing in of_kind(objects, "Deployment")]
                     self.assertEqual(re.findall(r"rollout status deploy/(\S+)", shown), names)
                     self.assertEqual("rollout status ds" in shown, bool(of_kind(objects, "DaemonSet")))
+                    self.assertEqual("pod-security.kubernetes.io/enforce=privileged" in shown, node)
                     self.assertEqual("kubectl label namespace" in shown, mode != "manual")
                     maps = [thing["metadata"]["name"] for thing in of_kind(objects, "ConfigMap")]
                     self.assertEqual(re.findall(r"get configmap (\S+) ", shown), maps if mode == "manual" else [])
