@@ -59,7 +59,10 @@ void Listener::on_readable(int, short, void* self) noexcept {
   listener.accept_some(kAcceptsPerTurn);
 }
 
-void Listener::accept_rest() { accept_some(kBacklog); }
+void Listener::accept_rest() {
+  several_wait_ = true;
+  accept_some(kBacklog);
+}
 
 void Listener::accept_some(unsigned count) {
   for (unsigned i = 0; i < count; ++i) {
@@ -78,7 +81,10 @@ void Listener::accept_some(unsigned count) {
         TcpStream::adopt(loop_, std::move(socket), peer ? *peer : SocketAddress{});
     if (!stream) return pause(stream.error().system);
     handlers_.accepted(std::move(*stream));
-    if (!connection_waits(socket_.get())) return;
+    // The event is level-triggered: the loop reports again a connection that is left here.
+    if (!several_wait_ && ++accepted_ % kAcceptsPerLook != 0) return;
+    several_wait_ = connection_waits(socket_.get());
+    if (!several_wait_) return;
   }
 }
 

@@ -17,6 +17,9 @@ namespace fairlead::event {
 inline constexpr int kBacklog = 4096;
 // Accepted in one go before other descriptors get their turn.
 inline constexpr unsigned kAcceptsPerTurn = 64;
+// As long as connections come one by one, one accept(2) in this many is followed by a look
+// for a second one. The look is a system call.
+inline constexpr unsigned kAcceptsPerLook = 8;
 // After running out of descriptors or memory: a wait, because nothing tells when there are some
 // again.
 inline constexpr Duration kAcceptPause = std::chrono::milliseconds(100);
@@ -54,6 +57,8 @@ class Listener {
   FileDescriptor socket_;
   SocketAddress address_;
   EventHandle event_;
+  bool several_wait_ = false;  // the last look found another connection
+  unsigned accepted_ = 0;      // it wraps
   Timer resume_;
 };
 

@@ -74,7 +74,7 @@ class Stream {
   // for read() to take.
   virtual bool at_urgent_byte() = 0;
   // Takes the pending error of the connection: a failed connect, or an RST that no read has met
-  // yet.
+  // yet. It reports errors of which an event has told; a later error brings another event.
   virtual int take_error() = 0;
   // Bytes that were written but have not left this host. A reset would take them along.
   virtual std::size_t unsent() const = 0;

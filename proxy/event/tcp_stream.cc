@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <utility>
 
 #include "event/urgent_signal.h"
 
@@ -169,6 +170,8 @@ void TcpStream::on_event(int, short what, void* self) noexcept {
 void TcpStream::take_events(short what) {
   loop_.count_dispatch();
   if ((what & EV_WRITE) != 0) connected_ = writable_ = true;
+  // libevent reports an error as readable, and never together with EV_CLOSED.
+  if ((what & EV_READ) != 0 && (what & EV_CLOSED) == 0) error_possible_ = true;
   // Nobody reads from a stream that is backed up, so nobody would meet its reset.
   if ((what & EV_READ) != 0 && readable_ && pending_error_ == 0) {
     pending_error_ = socket_error(socket_.get());
@@ -339,7 +342,8 @@ IoResult TcpStream::written(ssize_t n) {
 }
 
 int TcpStream::take_error() {
-  if (pending_error_ == 0) pending_error_ = socket_error(socket_.get());
+  if (pending_error_ == 0 && std::exchange(error_possible_, false))
+    pending_error_ = socket_error(socket_.get());
   return pending_error_;
 }
 

@@ -109,6 +109,7 @@ class TcpStream final : public Stream, private SecondLook {
   std::size_t write_max_ = 0;
   unsigned urgent_signals_seen_ = 0;
   std::uint64_t care_bytes_ = 0;  // still to be read with care
+  bool error_possible_ = false;   // an event since the last SO_ERROR may have reported an error
   int pending_error_ = 0;         // an RST that no read has met; the kernel tells of it only once
 };
 

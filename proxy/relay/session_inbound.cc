@@ -58,7 +58,7 @@ void Session::dial_app(TimePoint now) {
   app_->set_handler(this);
   setup_->timer.set(now + worker_.config().limits.dial_timeout);
   // On the same host a connection is established by connect(2) itself, and no event needs to tell.
-  if (app_->connected()) worker_.mark_ready(*this);
+  if (app_->connected()) app_connected(now);
 }
 
 void Session::app_connected(TimePoint now) {

@@ -5,6 +5,7 @@
 #include <sys/socket.h>
 
 #include <cerrno>
+#include <memory>
 #include <vector>
 
 #include "socket_pair.h"
@@ -72,6 +73,30 @@ TEST(Listener, AcceptedSocketsInheritABoundOnMemory) {
 
 // Goal: running out of descriptors costs a pause, no connection and no spinning. Method: lower the
 // limit to what is open, connect, and raise it again.
+// Looks between accepted connections are rare; none may be left behind in the backlog.
+TEST(Listener, AcceptsEachConnectionOfABurst) {
+  SocketPair pair;
+  constexpr std::size_t kBurst = 5 * kAcceptsPerLook + 3;
+  std::vector<std::unique_ptr<Stream>> accepted;
+  ListenerHandlers handlers;
+  handlers.accepted = [&](std::unique_ptr<Stream> stream) {
+    accepted.push_back(std::move(stream));
+  };
+  auto listener = std::move(
+      *Listener::open(*pair.loop, pair.timers, *SocketAddress::parse("127.0.0.1:0"), handlers));
+  std::vector<std::unique_ptr<Stream>> clients;
+  for (std::size_t i = 0; i < kBurst; ++i)
+    clients.push_back(std::move(*TcpStream::connect(
+        *pair.loop, std::move(*TcpStream::make_socket(AF_INET)), listener->address())));
+  pair.until([&] { return accepted.size() == kBurst; });
+  // One event is enough for a listener that leaves its place to another.
+  for (std::size_t i = 0; i < 3; ++i)
+    clients.push_back(std::move(*TcpStream::connect(
+        *pair.loop, std::move(*TcpStream::make_socket(AF_INET)), listener->address())));
+  listener->accept_rest();
+  EXPECT_EQ(accepted.size(), kBurst + 3);
+}
+
 TEST(Listener, WaitsWhenDescriptorsRunOutAndGoesOnAfterwards) {
   SocketPair pair;
   int failed = 0;
