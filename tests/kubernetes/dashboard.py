@@ -20,10 +20,10 @@ def expressions(panel, rate_interval="5m"):
 
 
 class Prometheus:
-    def __init__(self, folder, targets, interval_seconds):
+    def __init__(self, folder, targets, interval_seconds, rule_files=()):
         """`targets`: address of /metrics, and the labels that a PodMonitor gives it. JSON is YAML."""
         config = folder / "prometheus.yaml"
-        config.write_text(json.dumps({"scrape_configs": [{
+        config.write_text(json.dumps({"rule_files": list(rule_files), "scrape_configs": [{
             "job_name": "fairlead", "scrape_interval": f"{interval_seconds}s", "scrape_timeout": f"{interval_seconds}s",
             "static_configs": [{"targets": [address], "labels": labels} for address, labels in targets]}]}))
         with socket.create_server(("127.0.0.1", 0)) as probe:
@@ -37,11 +37,11 @@ class Prometheus:
         self.process.terminate()
         self.process.wait()
 
-    def ask(self, path, **query):
-        """Rows of the result; none while Prometheus starts."""
+    def ask(self, path, rows="result", **query):
+        """Rows of the answer; none while Prometheus starts."""
         try:
             with urllib.request.urlopen(f"{self.url}/api/v1/{path}?{urllib.parse.urlencode(query)}", timeout=10) as reply:
-                return json.load(reply)["data"]["result"]
+                return json.load(reply)["data"][rows]
         except urllib.error.HTTPError as error:
             if error.code != 503:
                 raise AssertionError(error.read().decode()) from None
