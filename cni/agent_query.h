@@ -1,11 +1,12 @@
-// Where a runtime passes no annotations, the node side knows them: a question over its socket.
+// Query of the plugin to the node side for the annotations of a pod. Used if the runtime passes
+// none.
 //
 // Over <runDir>/agent.sock, SOCK_SEQPACKET, one message each way:
 //   {"ask":"annotations","namespace":"default","pod":"web-0","uid":"..."}
 //   {"annotations":{"fairlead.io/inject":"enabled", ...},"cgroup":"/kubepods/..."}   or
 //   {"error":"..."}
-// The uid may be empty, and "cgroup", below the root of the hierarchy, missing: whoever passes no
-// annotations passes no cgroup either.
+// The uid may be empty, and "cgroup", a path below the root of the hierarchy, may be missing. A
+// runtime that passes no annotations passes no cgroup either.
 #pragma once
 
 #include <optional>
@@ -31,7 +32,7 @@ struct PodAnswer {
   std::string cgroup_path;  // as runtimeConfig.cgroupPath; may be empty
 };
 
-// Nothing when nobody answers in time, or does not know.
+// Nothing without an answer in time, or if the node side does not know the pod.
 std::optional<PodAnswer> ask_agent(const std::string& run_dir, const Request& request);
 
 }  // namespace fairlead::cni

@@ -1,5 +1,5 @@
-// Attachments whose pod has gone without a DEL, as after a crash of the runtime, which then never
-// asks for GC either.
+// Collection of attachments whose pod ended without a DEL. A runtime that crashed calls neither DEL
+// nor GC for them.
 #pragma once
 
 #include <cstddef>
@@ -9,11 +9,11 @@
 
 namespace fairlead::cni {
 
-// The pod's network namespace is still there, or it cannot be told.
+// True if the pod's network namespace exists, or if that cannot be determined.
 bool lives(const AttachmentState& state);
 
-// A cgroup's path as the plugin wrote it, where the caller sees the node's hierarchy under
-// `cgroup_root`.
+// Translates the path of a cgroup that the plugin wrote, for a caller that sees the node's
+// hierarchy under `cgroup_root`.
 std::string cgroup_seen_at(const std::string& path, const std::string& cgroup_root);
 
 struct GarbageCount {
@@ -21,11 +21,11 @@ struct GarbageCount {
   std::size_t collected = 0;
 };
 
-// Collects those whose network namespace is not at its path any more.
+// Collects attachments whose network namespace is no longer at its path.
 GarbageCount collect_dead(const std::string& run_dir);
 
-// Takes from every pod what it was given, also from those that run. The plugin has written the
-// paths of cgroups as the node has them; we see these under `cgroup_root`. How many there were.
+// Undoes the setup of every pod, also of running ones. The plugin wrote paths of cgroups as seen on
+// the node; this process sees them under `cgroup_root`. Returns the number of attachments.
 std::size_t collect_all(const std::string& run_dir, const std::string& cgroup_root);
 
 }  // namespace fairlead::cni

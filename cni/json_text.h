@@ -1,4 +1,4 @@
-// The JSON of configurations, states and answers, and showing it. Pure.
+// Parses and prints the JSON of configurations, states and answers. Pure.
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,5 @@
-// The kernel's own table of physical networks, for AF_SMC and those who look with smc_pnet: in a
-// pod it says which PNET the pod's interface is on. Source: linux/smc.h, generic netlink family
-// SMC_PNETID.
+// The kernel's own table of physical networks, for AF_SMC and smc_pnet. In a pod it gives the PNET
+// of the pod's interface. Source: linux/smc.h, generic netlink family SMC_PNETID.
 #pragma once
 
 #include <string>
@@ -9,10 +8,10 @@
 
 namespace fairlead::cni {
 
-// All of them act in the network namespace of the calling thread, and give kNotFound when the
-// kernel has no SMC: it is not loaded for this.
+// All functions act in the network namespace of the calling thread. They return kNotFound if the
+// kernel's SMC module is not loaded; they do not load it.
 
-// An entry that already says so is no error. Errors: kWrongState when the interface has another.
+// An existing equal entry is no error. Errors: kWrongState when the interface has another PNET.
 Result<void> add_kernel_pnet(const std::string& pnet, const std::string& interface);
 // The PNET of the interface; empty when it has none.
 Result<std::string> read_kernel_pnet(const std::string& interface);

@@ -1,5 +1,5 @@
-// The alias of interface lo in a pod's network namespace, which carries the note that the plugin
-// leaves for the sidecar (base/hand_over.h).
+// The alias of interface lo in a pod's network namespace. It carries the plugin's note to the
+// sidecar (base/hand_over.h).
 #pragma once
 
 #include <functional>
@@ -14,8 +14,8 @@ namespace fairlead::cni {
 Result<std::string> read_loopback_alias();
 // Empty removes it.
 Result<void> write_loopback_alias(std::string_view alias);
-// Writes what `change` makes of the note, where that differs; one thread of this process at a time.
-// Gives whether it was written. kNotFound where lo has no note of the plugin.
+// Replaces the note by the result of `change`, if that differs. Only one thread of this process
+// does so at a time. Returns true if it was written. kNotFound if lo has no note of the plugin.
 Result<bool> change_note(const std::function<std::string(const std::string&)>& change);
 
 }  // namespace fairlead::cni

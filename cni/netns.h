@@ -11,7 +11,7 @@
 
 namespace fairlead::cni {
 
-// Which namespace a path stood for: a path can be used again for another.
+// Identifies a namespace, because its path can be used again for another one.
 struct NetnsIdentity {
   std::uint64_t device = 0;
   std::uint64_t inode = 0;

@@ -1,6 +1,5 @@
-// The messages of one transaction of nf_tables, written the way the rest of the plugin thinks:
-// rules of a few kinds in chains of one table of family inet. Pure. Source:
-// linux/netfilter/nf_tables.h.
+// Writes the messages of one nf_tables transaction: rules of a few kinds in chains of one table of
+// family inet. Pure. Source: linux/netfilter/nf_tables.h.
 #pragma once
 
 #include <linux/netfilter/nf_tables.h>
@@ -18,15 +17,15 @@ namespace fairlead::cni {
 
 inline constexpr const char* kTableName = "fairlead";  // in family inet
 
-// A request of several messages that the kernel carries out as one, or not at all.
+// A request of several messages that the kernel applies completely or not at all.
 struct Batch {
   netlink::Writer request;
   unsigned acknowledged = 0;
-  // What the message with sequence number i is for, "rule outbound 3"; for errors.
+  // Purpose of the message with sequence number i, for errors: "rule outbound 3".
   std::vector<std::string> names;
 };
 
-// A field of a packet that sets are made of; `type` is how nft(8) prints it.
+// A packet field that sets contain; `type` determines how nft(8) prints it.
 struct PacketField {
   std::uint32_t payload_base;
   std::uint16_t offset;
@@ -59,7 +58,7 @@ class NftRule {
   netlink::Writer& out_;
 };
 
-// Everything happens in table `fairlead`.
+// Builds a transaction on the table `fairlead`.
 class NftBatch {
  public:
   NftBatch();
@@ -68,7 +67,7 @@ class NftBatch {
   // `type`: NFT_MSG_NEWTABLE, which does nothing to one that exists, or NFT_MSG_DELTABLE.
   void table(std::uint16_t type, std::string_view comment);
   void nat_chain(std::string_view name, std::uint32_t hook, std::int32_t priority);
-  // Does nothing without values: nobody refers to an empty set.
+  // Does nothing without values, because no rule refers to an empty set.
   void set(std::string_view name, const PacketField& field, const Intervals& values);
   void rule(std::string_view chain, const std::function<void(NftRule&)>& write);
 

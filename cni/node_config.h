@@ -1,5 +1,5 @@
-// The keys of the plugin's entry in a network configuration, and what of them is the node's
-// business rather than a pod's. Pure.
+// The keys of the plugin's entry in a network configuration: settings of the node, not of a pod.
+// Pure.
 #pragma once
 
 #include <cstdint>
@@ -42,8 +42,8 @@ struct NodeConfig {
   std::vector<Cidr> include;                                // includeCIDRs
 };
 
-// The destinations that are redirected when nothing else is said: private and shared address space
-// (RFC 1918, RFC 6598, RFC 4193).
+// Destinations that are redirected by default: private and shared address space (RFC 1918, RFC
+// 6598, RFC 4193).
 std::vector<Cidr> default_include();
 
 struct NodeConfigRead {

@@ -1,8 +1,8 @@
-// Which destinations of a pod lie behind encryption below TCP: by IPsec policies and by routes to
-// links that encrypt, in the pod's network namespace and in that of its node. Pure.
+// Determines which destinations of a pod are encrypted below TCP: by IPsec policies, or by routes
+// to links that encrypt, in the network namespaces of the pod and of its node. Pure.
 //
-// A destination may be told although its packets are not encrypted, because priorities, marks and
-// ports of policies are not looked at. The reverse must not happen.
+// The result may contain destinations whose packets are not encrypted, because priorities, marks
+// and ports of policies are ignored. It must not lack a destination whose packets are encrypted.
 #pragma once
 
 #include "base/encrypted_paths.h"

@@ -1,6 +1,6 @@
-// What the kernel says of the ways out of a network namespace: links, addresses, routes, IPsec
-// policies, and the networks behind a WireGuard link. Readers of netlink answers are pure and trust
-// no length; read_path_facts() asks the kernel.
+// The kernel's tables about paths out of a network namespace: links, addresses, routes, IPsec
+// policies, and the networks behind a WireGuard link. Parsers of netlink answers are pure and trust
+// no length; read_path_facts() queries the kernel.
 #pragma once
 
 #include <array>
@@ -17,7 +17,7 @@
 
 namespace fairlead::cni {
 
-// How much of a namespace is read. Whoever holds CAP_NET_ADMIN in a pod can fill its tables.
+// Limits for reading a namespace. A process with CAP_NET_ADMIN in a pod can fill its tables.
 struct PathLook {
   std::size_t bytes_max = 0;  // of each table; the facts of a namespace with more are incomplete
   bool ipsec = true;          // false: the kernel has none, so it is not asked
@@ -35,12 +35,12 @@ inline constexpr std::uint32_t kAnyLink = 0;
 
 struct PathRoute {
   Cidr to;
-  // Indexes, one for each next hop; kAnyLink for next hops that the kernel does not tell.
+  // Indexes, one for each next hop; kAnyLink for next hops that the kernel does not report.
   std::vector<std::uint32_t> links;
   friend bool operator==(const PathRoute&, const PathRoute&) = default;
 };
 
-// An IPsec policy for packets that leave, which asks for ESP or AH.
+// An IPsec policy for outgoing packets that requires ESP or AH.
 struct IpsecPolicy {
   Cidr from, to;
   std::uint8_t protocol = 0;                            // of the selector; 0: any
@@ -59,28 +59,27 @@ struct PathFacts {
   bool incomplete = false;             // something that may encrypt could not be read
 };
 
-// Links whose CNI plugin redirects packets to them without a route: only their AllowedIPs say for
-// which destinations.
+// Links to which a CNI plugin redirects packets without a route. Only their AllowedIPs show the
+// destinations.
 inline constexpr std::array<std::string_view, 1> kAllowedIpsLinks = {"cilium_wg0"};
 
 // Routes to such a link lead into a tunnel that encrypts.
 bool encrypts(const PathLink& link);
 
-// Each takes the answer to one dump, messages one after the other, and leaves out the malformed.
+// Each parses the answer to one dump and skips malformed messages.
 std::vector<PathLink> links_in(netlink::Bytes answer);
 std::vector<SocketAddress> addresses_in(netlink::Bytes answer);
 std::vector<PathRoute> routes_in(netlink::Bytes answer);
 std::vector<IpsecPolicy> policies_in(netlink::Bytes answer);
-// Nothing where some message is malformed: no network may be left out.
+// Nothing if a message is malformed, because the list must not lack a network.
 std::optional<std::vector<Cidr>> allowed_ips_in(netlink::Bytes answer);
 
-// Of the network namespace of the calling thread. Needs CAP_NET_ADMIN there. One dump each of links
-// and policies; those of addresses, routes and AllowedIPs only where the first two make them
-// matter. Never waits for anything but the kernel. Errors: those of the dumps of links, addresses
-// and routes.
+// Reads the network namespace of the calling thread. Needs CAP_NET_ADMIN there. Dumps links and
+// policies, and addresses, routes and AllowedIPs only if a link or policy requires it. Waits for
+// the kernel only. Errors: those of the dumps of links, addresses and routes.
 Result<PathFacts> read_path_facts(const PathLook& look);
 
-// What to ask in the namespace of the node, and then in that of a pod.
+// Limits for the namespace of the node, and then for that of a pod.
 PathLook look_at_node();
 PathLook look_at_pod(const PathFacts& node);
 

@@ -1,5 +1,5 @@
-// What a verb of the plugin answers when it fails: the error of the CNI specification 1.1, section
-// "Error". Runtimes show `message` to the user, so it names the key, the value and what is allowed.
+// Error of a failed CNI command: CNI specification 1.1, section "Error". Runtimes show `message` to
+// the user, so it names the key, the value and what is allowed.
 #pragma once
 
 #include <span>
@@ -9,7 +9,7 @@
 
 namespace fairlead::cni {
 
-// 1 to 99 are the specification's, 100 and above ours.
+// 1 to 99 are defined by the specification, 100 and above by Fairlead.
 enum class Code : unsigned {
   kVersion = 1,
   kEnvironment = 4,
@@ -32,7 +32,7 @@ struct CodeInfo {
   Code code;
   std::string_view meaning;
 };
-// Every code that the plugin gives, for the reference.
+// Every code that the plugin returns, for the reference.
 std::span<const CodeInfo> code_table();
 
 struct PluginError {

@@ -1,5 +1,5 @@
-// What the plugin says: one JSON object a line on standard error, which runtimes keep, and the same
-// to the node side's log socket, which shows it in `kubectl logs`. Nobody waits for either.
+// Log of the plugin: one JSON object a line on standard error, which runtimes keep. The node side's
+// log socket gets the same, for `kubectl logs`. Writing never blocks.
 #pragma once
 
 #include <string>
@@ -15,7 +15,7 @@ inline constexpr std::size_t kLogLineBytesMax = 4096;
 
 class PluginLog {
  public:
-  // `run_dir`: where the socket is; nothing is opened before the first line.
+  // `run_dir`: folder of the socket, which is opened at the first line.
   PluginLog(const NodeConfig& config, const Request& request);
 
   void debug(std::string_view event, Json fields = Json::object()) const {

@@ -1,4 +1,4 @@
-// Where a pod's cgroup is, for the program that writes the SMC option.
+// Finds the cgroup of a pod, for the program that writes the SMC option.
 #pragma once
 
 #include <string>
@@ -11,16 +11,16 @@ namespace fairlead::cni {
 inline constexpr std::size_t kCgroupsLookedAtMax = 16 * 1024;
 
 // Directory below the cgroup v2 mount that `mountinfo` (the text of /proc/self/mountinfo) shows.
-// `cgroup_path` is what the runtime passes: "/kubepods.slice/...", or the name of a systemd slice
-// alone, which says all its parents. Errors: kNotFound without a cgroup2 mount or a path,
-// kMalformed for a path that leads out of the hierarchy.
+// `cgroup_path` is the runtime's value: "/kubepods.slice/...", or only the name of a systemd slice,
+// which implies its parents. Errors: kNotFound without a cgroup2 mount or a path, kMalformed for a
+// path that leads out of the hierarchy.
 Result<std::string> pod_cgroup(std::string_view cgroup_path, std::string_view mountinfo);
 // On this node; kNotFound too when the directory does not exist, as on nodes with cgroup v1 alone.
 Result<std::string> pod_cgroup(std::string_view cgroup_path);
 
-// Where no runtime says it: directory of the pod's cgroup below `root`, a cgroup v2 mount or a
-// folder that has one as "unified": /kubepods/…/pod<uid> or a slice that ends so, as the kubelet's
-// two drivers name it. Errors: kNotFound.
+// For runtimes that pass no path: directory of the pod's cgroup below `root`, a cgroup v2 mount or
+// a folder that has one as "unified". The kubelet's two drivers name it /kubepods/…/pod<uid>, or a
+// slice with that ending. Errors: kNotFound.
 Result<std::string> find_pod_cgroup(const std::string& root, std::string_view uid);
 
 // Whether `root` is such a mount or folder.

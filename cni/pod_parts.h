@@ -1,4 +1,4 @@
-// Whether a running pod still has what set_up_pod() gave it, part by part.
+// Checks, part by part, whether a running pod still has the setup of set_up_pod().
 #pragma once
 
 #include <array>
@@ -31,9 +31,9 @@ struct PartReport {
 };
 using PodReport = std::array<PartReport, kPodParts.size()>;  // in the order of PodPart
 
-// Looks at the pod; changes nothing. The plugin has written paths of cgroups as the node has them;
-// the caller sees these under `cgroup_root`. Needs CAP_SYS_ADMIN and CAP_NET_ADMIN; where those are
-// missing, parts are kUnknown.
+// Inspects the pod and changes nothing. The plugin wrote paths of cgroups as seen on the node; the
+// caller sees them under `cgroup_root`. Needs CAP_SYS_ADMIN and CAP_NET_ADMIN. Without them, parts
+// are kUnknown.
 PodReport inspect_pod(const AttachmentState& state, const std::string& cgroup_root);
 
 }  // namespace fairlead::cni

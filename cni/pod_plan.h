@@ -1,4 +1,4 @@
-// All that ADD will do to a pod, decided before any of it is done. Pure.
+// Plan of everything that ADD does to a pod, complete before the first change. Pure.
 #pragma once
 
 #include <string>
@@ -27,7 +27,7 @@ struct PnetChoice {
   std::string hint;  // why there is none, or not what was asked for
 };
 
-// The families that the pod has addresses of, by the result of the plugins before.
+// Address families of the pod, from the result of the previous plugins.
 struct Families {
   bool ipv4 = false;
   bool ipv6 = false;
@@ -36,8 +36,8 @@ Families families_of(const Json& previous_result);
 
 RedirectPlan redirect_plan(const NodeConfig& config, const Wishes& wishes, Families families);
 
-// A PNET is named locally: it says which RNICs go with a pod, and peers never compare it. So any
-// stable name will do, a configured one first.
+// The name of a PNET is local: it selects the RNICs of a pod, and peers never compare it. So any
+// stable name serves; a configured one is preferred.
 PnetChoice choose_pnet(const NodeConfig& config, const Wishes& wishes,
                        const std::vector<RnicPort>& present);
 

@@ -1,4 +1,4 @@
-// Doing to a pod what was planned, undoing it, and looking whether it still stands.
+// Applies the plan of a pod, reverts it, and verifies that it is in place.
 #pragma once
 
 #include "cni/node_config.h"
@@ -9,18 +9,18 @@
 
 namespace fairlead::cni {
 
-// `cgroup`: the directory of the pod's, or why it is not known. Whatever fails goes into the
-// state's problems, and the rest is done all the same. The state is stored before the pod is
-// touched, and when all is done. The error is that of the store.
+// `cgroup`: directory of the pod's cgroup, or the reason why it is unknown. Failed steps are
+// recorded as problems of the state, and the other steps are still done. The state is stored before
+// the first change and after the last. The error is that of storing it.
 Outcome<AttachmentState> set_up_pod(const Request& request, const NodeConfig& config,
                                     const Wishes& wishes, const ContainerState& container,
                                     const Result<std::string>& cgroup);
 
-// Leaves a pod as it was before set_up_pod(), as far as it still exists; its namespace's path may
-// stand for another one by now, which is not touched.
+// Reverts set_up_pod() as far as the pod still exists. If the path of its namespace now belongs to
+// another namespace, that one is not changed.
 void undo_pod(const AttachmentState& state);
 
-// What is not as set_up_pod() left it: the first finding.
+// Error: the first difference from the setup of set_up_pod().
 Outcome<void> check_pod(const AttachmentState& state);
 
 }  // namespace fairlead::cni

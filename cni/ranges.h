@@ -1,5 +1,5 @@
-// Sets of ports and of addresses as sorted, disjoint intervals: the form in which the packet filter
-// takes them, where neighbours that touch or overlap are an error. Pure.
+// Sets of ports and of addresses as sorted, disjoint intervals. The packet filter requires this
+// form: intervals that touch or overlap are an error. Pure.
 #pragma once
 
 #include <array>
@@ -28,10 +28,11 @@ Intervals port_interval(std::uint16_t port);
 // Of one family: AF_INET or AF_INET6.
 Intervals intervals_of(const std::vector<Cidr>& blocks, sa_family_t family);
 
-// Sorts, and joins what overlaps or touches. `key_bytes`: how many bytes of each key count.
+// Sorts the intervals, and joins those that overlap or touch. `key_bytes`: significant bytes of
+// each key.
 Intervals merged(Intervals intervals, std::size_t key_bytes);
 
-// The key after this one; nothing after the last of all.
+// The next key; nothing after the largest one.
 std::optional<Key> successor(Key key, std::size_t key_bytes);
 
 }  // namespace fairlead::cni

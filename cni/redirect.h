@@ -10,18 +10,19 @@
 
 namespace fairlead::cni {
 
-// One line for each object of table `fairlead`, with a fingerprint of what the kernel says of it:
-// "rule outbound 2 0123456789abcdef". In an order that does not change. Empty: there is no table.
+// One line for each object of table `fairlead`, with a fingerprint of the kernel's description:
+// "rule outbound 2 0123456789abcdef". The order is stable. Empty if there is no table.
 using TableReading = std::vector<std::string>;
 
-// Replaces the table, and gives what the kernel made of it. The error names the object.
+// Replaces the table, and returns the kernel's description of the result. The error names the
+// object.
 Outcome<TableReading> install_redirect(const RedirectPlan& plan);
 // No table is no error.
 Outcome<void> remove_redirect();
 Outcome<TableReading> read_redirect();
 
-// What of `expected` is missing or different, and what else is there; one line, empty when they
-// are the same.
+// Objects of `expected` that are missing or different, and additional ones, in one line. Empty if
+// both are equal.
 std::string difference(const TableReading& expected, const TableReading& found);
 
 }  // namespace fairlead::cni

@@ -1,5 +1,5 @@
-// Which connections of a pod go to its sidecar, and the one table of the packet filter that does
-// it. Pure.
+// Selects the connections of a pod that are redirected to its sidecar, and describes the table of
+// the packet filter for them. Pure.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ struct RedirectPlan {
   Intervals skip4, skip6, include4, include6;              // addresses
 };
 
-// Replaces whatever table `fairlead` there is. The table's comment holds the format's version and
+// Replaces an existing table `fairlead`. The table's comment holds the format's version and
 // digest().
 Batch install_batch(const RedirectPlan& plan);
 // Fails with ENOENT when there is none.
@@ -29,7 +29,7 @@ Batch remove_batch();
 // Of the rules and sets that install_batch() makes, 16 hexadecimal digits.
 std::string digest(const RedirectPlan& plan);
 
-// FNV-1a: tells versions apart, and is no protection against anybody.
+// FNV-1a: detects changes, but is no protection against an attacker.
 std::uint64_t fingerprint(netlink::Bytes bytes);
 std::string to_hex(std::uint64_t number);
 

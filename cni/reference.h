@@ -1,4 +1,4 @@
-// The tables of docs/cni.md, made from the tables in the code.
+// The tables of docs/cni-reference.md, generated from the tables in the code.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// What a runtime asks of the plugin: the environment and standard input of one call, checked and as
+// Request of a runtime to the plugin: environment and standard input of one call, checked and as
 // values. Pure. Source: CNI specification 1.1, "CNI operations", and the conventions page for
 // runtimeConfig.
 #pragma once
@@ -23,7 +23,7 @@ using StringMap = std::map<std::string, std::string, std::less<>>;
 inline constexpr std::size_t kContainerIdCharsMax = 128;
 inline constexpr std::size_t kInterfaceCharsMax = 15;
 
-// One interface of one container, as GC lists them.
+// One interface of one container; GC lists them.
 struct Attachment {
   std::string container_id;
   std::string ifname;
@@ -51,7 +51,7 @@ struct Request {
 // `environment`: the CNI_* variables. `input`: standard input. VERSION takes an empty input.
 Outcome<Request> parse_request(const StringMap& environment, std::string_view input);
 
-// The versions we speak, oldest first.
+// Supported versions of the specification, oldest first.
 std::vector<std::string_view> supported_versions();
 
 bool is_container_id(std::string_view text);

@@ -23,13 +23,13 @@ struct TableGid {
   Gid gid;
   std::string type;  // of sysfs: "RoCE v2"
 };
-// Those of `table` that the node itself has on `interface`, by address: the table also has those of
-// VLANs, of macvlans and of other namespaces, whose interface names mean nothing here. IPv4 first;
-// no link-local ones. Pure.
+// GIDs of `table` whose address the node itself has on `interface`. The table also has those of
+// VLANs, macvlans and other namespaces, whose interface names are not valid here. IPv4 first; no
+// link-local ones. Pure.
 std::vector<Gid> own_gids(const std::vector<TableGid>& table, const std::string& interface,
                           const std::vector<NodeAddress>& addresses);
 
-// Ports that are active, sorted by name. `sysfs` is "/sys" but in tests. No RDMA is no error.
+// Active ports, sorted by name. `sysfs` is "/sys" except in tests. Absence of RDMA is no error.
 std::vector<RnicPort> find_rnic_ports(const std::string& sysfs = "/sys");
 
 }  // namespace fairlead::cni

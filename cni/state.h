@@ -1,7 +1,7 @@
-// What the plugin remembers of an attachment, so that DEL, CHECK and GC know what ADD did: a JSON
-// file <runDir>/attachments/<container>/<interface>.json. On a tmpfs, because nothing of it
-// outlives a boot. It is written before anything is done to a pod, so that a plugin that is killed
-// leaves nothing that DEL would not find.
+// State of an attachment, from which DEL, CHECK and GC know what ADD did: a JSON file
+// <runDir>/attachments/<container>/<interface>.json. It is on a tmpfs, because it is not valid
+// after a reboot. It is written before the first change to a pod, so DEL finds everything even if
+// the plugin is killed.
 #pragma once
 
 #include <optional>
@@ -18,7 +18,7 @@ namespace fairlead::cni {
 
 inline constexpr std::size_t kProblemsMax = 8;
 
-// Something that could not be done, and that did not stop the pod.
+// A step that failed without preventing the start of the pod.
 struct Problem {
   Code code = Code::kState;
   std::string what;
@@ -45,12 +45,12 @@ std::string to_json_text(const AttachmentState& state);
 // The error says what is wrong with the text.
 Outcome<AttachmentState> parse_state(std::string_view text);
 
-// Holds the lock of one container while it lives: the calls of one container run one after the
-// other, also those for different interfaces.
+// Holds the lock of one container during its lifetime. It serialises the calls for one container,
+// also those for different interfaces.
 class ContainerState {
  public:
-  // Makes the folder when `create`. Nothing when there is none and it was not to be made. Errors:
-  // kState.
+  // Creates the folder if `create`. Returns nothing if it does not exist and `create` is false.
+  // Errors: kState.
   static Outcome<std::optional<ContainerState>> open(const std::string& run_dir,
                                                      const std::string& container_id, bool create);
   ContainerState(ContainerState&&) noexcept = default;
@@ -58,7 +58,7 @@ class ContainerState {
   // Removes the folder if it is empty.
   ~ContainerState();
 
-  // Nothing when there is none; a damaged file counts as a state that knows nothing but its name.
+  // Nothing without a file. A damaged file gives a state that contains only the interface name.
   std::optional<AttachmentState> load(const std::string& ifname) const;
   Outcome<void> store(const AttachmentState& state) const;
   void remove(const std::string& ifname) const;
@@ -72,15 +72,15 @@ class ContainerState {
   FileDescriptor lock_;
 };
 
-// What is known of the container without its lock: a state appears whole, by rename. Nothing when
-// there is none that names a network namespace.
+// Reads a state of the container without its lock, which is safe because files are replaced by
+// rename. Nothing if no state names a network namespace.
 std::optional<AttachmentState> peek_state(const std::string& run_dir,
                                           const std::string& container_id);
 
 // Folder of a container's states, and of all containers.
 std::string attachments_dir(const std::string& run_dir);
 
-// Every container that has a folder.
+// All containers that have a folder.
 std::vector<std::string> known_containers(const std::string& run_dir);
 
 }  // namespace fairlead::cni

@@ -1,4 +1,4 @@
-// The six verbs, carried out. One call a process, one thread.
+// Runs the six CNI commands. One call a process, one thread.
 #pragma once
 
 #include <string>
@@ -8,11 +8,11 @@
 
 namespace fairlead::cni {
 
-// In runDir. Without it the plugin does nothing: what is left of it in a configuration after an
-// uninstallation must not hurt anybody.
+// File in runDir. Without it the plugin does nothing, so that an entry that remains after an
+// uninstallation is harmless.
 inline constexpr const char* kEnabledName = "enabled";
 
-// What goes to standard output; empty for verbs without an answer.
+// Text for standard output; empty for commands without an answer.
 Outcome<std::string> run_verb(const Request& request);
 
 }  // namespace fairlead::cni

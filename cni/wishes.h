@@ -1,4 +1,4 @@
-// What a pod's annotations ask of the plugin. Pure.
+// Settings for the plugin in a pod's annotations. Pure.
 #pragma once
 
 #include <optional>
@@ -21,11 +21,11 @@ struct Wishes {
   std::string pnet_id;                             // upper case, or empty
 };
 
-// Whether the pod has a sidecar and has not been taken out of the redirect: the injection wrote its
-// status, and fairlead.io/inject does not say disabled.
+// True if the pod has a sidecar and is not excluded from the redirect: the injection wrote its
+// status, and fairlead.io/inject is not "disabled".
 bool opted_in(const StringMap& annotations);
 
-// The error names the annotation. Annotations of others are not looked at.
+// The error names the annotation. Annotations of other programs are ignored.
 Outcome<Wishes> read_wishes(const StringMap& annotations);
 
 }  // namespace fairlead::cni

@@ -28,7 +28,7 @@ constexpr std::uint32_t big_endian(std::uint32_t value) { return __builtin_bswap
 static_assert(std::endian::native == std::endian::little ||
               std::endian::native == std::endian::big);
 
-// Values as they stand in attributes that are defined big-endian.
+// Values in the form of attributes that are defined as big-endian.
 template <class T>
 T network_order(T value) {
   return std::endian::native == std::endian::big ? value : big_endian(value);
@@ -39,7 +39,7 @@ Bytes bytes_of(const T& value) {
   return std::as_bytes(std::span(&value, 1));
 }
 
-// Of protocols whose messages have no fixed part of their own.
+// For protocols whose messages have no fixed part of their own.
 struct NoFamily {};
 
 class Writer {
@@ -92,7 +92,8 @@ struct Attribute {
   Bytes value;
 };
 
-// Takes the next one off `rest`; false at the end, and at anything with an impossible length.
+// Removes the next message from `rest`. False at the end, and at a message with an impossible
+// length.
 bool next(Bytes& rest, Message& message);
 bool next(Bytes& rest, Attribute& attribute);
 

@@ -1,5 +1,5 @@
-// A netlink socket. It belongs to the network namespace in which it was opened, wherever its thread
-// goes later. One thread.
+// A netlink socket. It stays in the network namespace in which it was opened, also if its thread
+// enters another one later. One thread.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace fairlead::cni::netlink {
 
-// No table that is read comes near it.
+// Far more than any table that is read.
 inline constexpr std::size_t kAnswerBytesMax = 8 << 20;
 
 // The errors of one request, by the sequence number of the message that was refused.
@@ -26,15 +26,15 @@ class Socket {
   // family, kSystem.
   static Result<Socket> open(int protocol);
 
-  // Sends all messages in one piece, and reads what the kernel answers, which it has done when
-  // send(2) returns. Gives the first refusal; error_number 0 when each message with NLM_F_ACK, of
-  // which there are `acknowledged`, was accepted. Errors: those of the socket, kTruncated when
-  // acknowledgements are missing.
+  // Sends all messages at once, and reads the answer, which is complete when send(2) returns.
+  // Returns the first refusal, or error_number 0 if every message with NLM_F_ACK was accepted;
+  // there are `acknowledged` of them. Errors: those of the socket, kTruncated if acknowledgements
+  // are missing.
   Result<Refusal> transact(const Writer& request, unsigned acknowledged);
 
-  // Sends one request for a dump, or for one object, and gives all bytes of the answer: messages
-  // one after the other, without NLMSG_DONE. Errors: those of the socket; what the kernel says;
-  // kExhausted as soon as more than `bytes_max` have come.
+  // Sends one request for a dump, or for one object, and returns all bytes of the answer: the
+  // messages without NLMSG_DONE. Errors: those of the socket and of the kernel; kExhausted as soon
+  // as more than `bytes_max` have arrived.
   Result<std::vector<std::byte>> query(const Writer& request,
                                        std::size_t bytes_max = kAnswerBytesMax);
 

@@ -1,12 +1,11 @@
-// fairlead-node while it runs: keeps the plugin installed, shows what the plugin says, collects
-// what dead pods left, is the broker of the node's sidecars, repairs pods, labels its node, and
-// tells about it in metrics.
+// The running fairlead-node. It keeps the plugin installed, prints the plugin's log, and removes
+// the state of ended pods. It is the broker of the node's sidecars, repairs pods, labels its node,
+// and serves metrics.
 //
-// Threads: run() on the caller's; metrics on a second one, which reads counters under a lock; the
-// broker on a third; what has to do with the API server on a fourth, and on a fifth the questions
-// of the plugin; the runtime's questions about containers on a sixth, and what follows from them on
-// a seventh; an eighth reads what RNICs count. Timers: a collection at the start and every
-// kCollectInterval; a look at the pods' parts every check_interval.
+// Threads: run() uses the caller's. Others are: metrics, which reads counters under a lock; the
+// broker; calls to the API server; queries of the plugin; calls of the runtime (NRI); deliveries
+// that follow from these; counters of RNICs. Timers: a collection at the start and every
+// kCollectInterval; a check of the pods' parts every check_interval.
 #pragma once
 
 #include <chrono>
@@ -50,8 +49,8 @@ class Agent {
   static Outcome<std::unique_ptr<Agent>> start(AgentSettings settings);
   ~Agent();
 
-  // Until SIGTERM or SIGINT, which the caller has blocked. Removes nothing: an agent that goes is
-  // most often one that is being replaced.
+  // Returns at SIGTERM or SIGINT, which the caller has blocked. Removes nothing, because usually
+  // another agent replaces this one.
   void run();
 
  private:

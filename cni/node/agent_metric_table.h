@@ -1,4 +1,4 @@
-// Every metric of fairlead-node; docs/metrics.md is made from this table.
+// Every metric of fairlead-node; docs/metrics.md is generated from this table.
 #pragma once
 
 #include <cstdint>

@@ -23,7 +23,7 @@
 
 namespace fairlead::cni::node {
 
-// Of the parts that give sidecars their RNICs.
+// Counters of the parts that give sidecars their RNICs.
 struct RnicAccessCounts {
   const nri::NriPlugin::Counts* plugin = nullptr;
   const nri::RnicAccessHandler::Counts* handler = nullptr;
@@ -34,22 +34,22 @@ class AgentMetrics {
  public:
   void set_install_ready(bool ready);
   void count_install(bool good);
-  // Takes a line of the plugin's log; lines that are not one count as event "other".
+  // Counts a line of the plugin's log; malformed lines count as event "other".
   void count_plugin_line(std::string_view line);
   void count_repair(bool done) { ++(done ? repaired_ : not_repaired_); }
   void count_api_error() { ++api_errors_; }
   void set_garbage(std::size_t kept, std::size_t collected);
   void set_pods(const PodCounts& counts);
-  // Pods that run without any attachment, at the last look at the API server.
+  // Pods that run without any attachment, by the last list of the API server.
   void set_not_redirected(std::size_t count) { not_redirected_ = count; }
   // `wanted`: ports that the configuration names, as "mlx5_0/1".
   void set_inventory(const Inventory& inventory, const std::vector<std::string>& wanted);
-  // Before anybody asks for text(); outlives the metrics.
+  // Call before text(); `counts` outlives the metrics.
   void show_broker(const Broker::Counts* counts) { broker_ = counts; }
   void show_rnic_counters(const RnicCounterReader* reader) { rnic_counters_ = reader; }
   void show_rnic_access(RnicAccessCounts counts) { rnic_access_ = counts; }
 
-  // Where the server of the probes counts what it refuses.
+  // Counters for requests that the server of the probes refuses.
   event::HttpRefusals& http_refusals() { return http_refusals_; }
 
   bool install_ready() const;

@@ -1,4 +1,4 @@
-// A call to the API server that has one good answer.
+// A call to the API server that expects one status.
 #pragma once
 
 #include <string>
@@ -8,7 +8,8 @@
 
 namespace fairlead::cni::node {
 
-// The body of the answer, if it has that status; else a sentence. Blocks as ApiServer::send() does.
+// The body of the answer, if it has that status; otherwise a sentence about the error. Blocks as
+// ApiServer::send() does.
 tl::expected<std::string, std::string> call_api(const event::ApiServer& server,
                                                 event::HttpsRequest request, int expected);
 

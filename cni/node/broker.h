@@ -1,10 +1,10 @@
-// The node's broker: by it sidecars that share no directory reach each other's shared-memory
-// device. It connects to the devices of each pod, makes the channels and buffers that they ask for
-// and passes the descriptors. It gets no descriptor and no byte of a connection, and what runs goes
-// on without it (docs/broker.md).
+// The node's broker. It lets sidecars that share no directory reach each other's shared-memory
+// device. It connects to the devices of each pod, creates the channels and buffers that they
+// request, and passes the descriptors. It receives no descriptor and no data of connections.
+// Existing connections continue without it (docs/broker.md).
 //
-// Threads: run() on one of its own, which enters and leaves network namespaces and gets a real user
-// id of its own. stop() and counts() from any.
+// Threads: run() on a separate thread, which enters and leaves network namespaces and gets its own
+// real user id. stop() and counts() from any.
 #pragma once
 
 #include <array>
@@ -28,11 +28,10 @@
 
 namespace fairlead::cni::node {
 
-// How often it is looked for pods that went without a word, and for those that could not be
-// entered.
+// Interval of checks for pods that ended without a DEL, and for pods that could not be entered.
 inline constexpr std::chrono::seconds kLookInterval{10};
 inline constexpr std::chrono::seconds kRetryInterval{1};
-// How often it is looked for devices in a pod: that has none, that has just got one, and others.
+// Intervals of checks for devices in a pod: without a device, with a new device, and others.
 inline constexpr std::chrono::milliseconds kProbeNoDevice{100};
 inline constexpr std::chrono::milliseconds kProbeNewDevice{20};
 inline constexpr std::chrono::milliseconds kProbeSettled{1000};
@@ -43,7 +42,7 @@ inline constexpr std::size_t kBuffersPerPodMax = 4096;
 inline constexpr std::size_t kBuffersPerNodeMax = 65536;  // or half of the descriptors
 inline constexpr std::size_t kBuffersPerPodWhenScarce = 256;
 inline constexpr std::ptrdiff_t kHeldGrantsPerPeerMax = 64;  // of one pod
-// Lines of the log that pods can cause, of one kind, in kBrokerLineInterval.
+// Limit of log lines of one kind that pods can cause, in kBrokerLineInterval.
 inline constexpr unsigned kBrokerLines = 10;
 inline constexpr Duration kBrokerLineInterval = std::chrono::seconds(10);
 inline constexpr int kRequestsPerTurn = 64;  // of one device, so that others get theirs
@@ -74,7 +73,7 @@ class Broker {
   static Outcome<std::unique_ptr<Broker>> create(BrokerSettings settings);
   ~Broker();
 
-  // Until stop(). Its sockets are closed when the broker dies, and devices notice.
+  // Runs until stop(). When the process ends, its sockets are closed and devices notice.
   void run();
   void stop();
   const Counts& counts() const { return counts_; }
@@ -104,13 +103,13 @@ class Broker {
 
   void probe_due(TimePoint now);
   void probe(const std::string& name, Pod& pod, TimePoint now);
-  // False when nobody listens there.
+  // False if there is no listener.
   bool probe_index(const std::string& name, Pod& pod, unsigned index, TimePoint now);
   void take_in(const std::string& name, Pod& pod, unsigned index, TimePoint now);
 
   void handle(int fd, std::uint32_t events, TimePoint now);
   void serve(Member member, TimePoint now);
-  // False when the device has been dropped.
+  // False if the device was dropped.
   bool apply(Member member, const broker::Request& request);
   bool enroll(Member member, const broker::Request& request);
   bool introduce(Member member, PeerId peer);
@@ -123,24 +122,24 @@ class Broker {
   bool may_have_buffer(const Pod& pod, const BrokerMember& member) const;
   bool send(Member member, const broker::Message& message, std::span<const int> fds = {});
   bool drop(Member member);
-  // For what no sidecar does.
+  // For requests that no correct sidecar sends.
   bool drop_hostile(Member member, const char* what);
 
-  // False when the pod has asked for too much and is not listened to for a while.
+  // False if the pod has used up its requests; the broker does not serve it for a while.
   bool may_ask(const std::string& pod, TimePoint now);
   void pause(const std::string& pod, TimePoint until);
   void resume_paused(TimePoint now);
   bool watch(int fd, std::uint32_t events);
   void rewatch(Member member);
-  // Records wait that this device, or the pod by this device, keeps waiting.
+  // True if records wait because this device, or its pod, has not read others.
   bool wants_room(Member member) const;
   void watch_for_room(const std::string& pod);
-  // Sends what waits for devices of the pod, as far as it can be sent.
+  // Sends waiting records to devices of the pod, as far as possible.
   void release(const std::string& of);
   void unwatch(int fd);
   void charge_for_closing();
   void remember();
-  // A line that pods can cause. `event` is a string literal.
+  // A log line that pods can cause. `event` is a string literal.
   void warn(std::string_view event, const std::string& pod, std::string_view what);
 
   BrokerSettings settings_;
@@ -168,7 +167,7 @@ class Broker {
   std::map<std::string, Pod> pods_;
   std::unordered_map<int, std::unique_ptr<BrokerMember>> members_;  // by descriptor
   std::set<Member> unfinished_;  // more requests than one turn handles
-  // Grants to devices that are known and not here yet: their broker was another until just now.
+  // Grants to known devices that have not connected yet, because this broker is new.
   struct HeldGrant {
     Member owner;
     broker::BufferId buffer;

@@ -1,9 +1,9 @@
-// Who is connected to the node's broker, and who may be introduced to whom: the broker's memory and
-// its judgement, without sockets or clock.
+// Registry of the devices at the node's broker and of the pairs that it may connect. Pure: no
+// sockets, no clock.
 //
-// A pod is known by its container id, because that is what the network namespace stands for in
-// which its device listens. A peer id belongs to the pod that named it first, for as long as the
-// pod lives: no other pod gets it, also after the broker was restarted.
+// A pod is identified by its container id, because the network namespace in which its device
+// listens belongs to that container. A peer id belongs to the first pod that named it, until the
+// pod ends. No other pod gets it, also after a restart of the broker.
 #pragma once
 
 #include <chrono>
@@ -27,19 +27,19 @@ inline constexpr std::size_t kBrokeredPodsMax = 1024;
 inline constexpr std::size_t kGuestsPerPodMax = 16;    // connected, and have not said who they are
 inline constexpr std::size_t kDevicesPerPodMax = 64;   // workers of the sidecar
 inline constexpr std::size_t kPeerIdsPerPodMax = 128;  // of a sidecar that is restarted
-// What a pod may ask of the broker: each wake-up and each request takes one; when a pod has spent
-// them it is not listened to until there is a new one.
+// Rate limit of a pod: each wake-up and each request takes one credit. The broker does not serve a
+// pod without credits.
 inline constexpr double kRequestsPerSecond = 1024;
 inline constexpr double kRequestsBurst = 4096;
 inline constexpr double kRequestsPerDevice = 16;  // one that is connected: its request ring
 inline constexpr double kRequestsPerConnect = 4;  // a channel: memory and two pairs of sockets
-// A peer id that the pod has not had before takes as many more: it is written to the file.
+// Additional cost of a new peer id of the pod, because it is written to the file.
 inline constexpr double kRequestsPerPeerId = 64;
-// What speaking with a device of the pod costs beside: one for each so much processor time, after
-// the first. The pod can make it long, by watchers at its end of the socket.
+// Additional cost of system calls on the socket of a device: one credit for each such period of
+// processor time, after the first. The pod can make the calls slow by watchers at its end.
 inline constexpr std::chrono::microseconds kTimePerRequest{50};
 inline constexpr double kRequestsDebtMax = 512;
-// What the buffers of one device that goes may cost, or one buffer that it frees.
+// Maximum cost of the buffers of one disconnected device, or of one freed buffer.
 inline constexpr int kClosingRequestsMax = 4096;
 
 class BrokerBook {
@@ -48,26 +48,26 @@ class BrokerBook {
 
   // False at kBrokeredPodsMax.
   bool add_pod(const std::string& pod);
-  // Its members, who are forgotten.
+  // Returns the pod's members, which are removed.
   std::vector<Member> remove_pod(const std::string& pod);
   bool knows_pod(const std::string& pod) const { return pods_.contains(pod); }
 
-  // Takes one request of the pod. Nothing when there was one, else the time until there is. What
-  // enroll() takes may have to be waited for here.
+  // Takes one credit of the pod. Nothing on success, else the time until there is one. The cost of
+  // enroll() may cause a wait here.
   std::optional<Duration> spend(const std::string& pod, TimePoint now);
-  // Takes more for a request that has been begun; the next spend() waits for it.
+  // Takes further credits for a request that has begun; the next spend() waits for them.
   void charge(const std::string& pod, double requests);
-  // It owes more than requests can: to speak with it takes very long. Nobody speaks to it for a
-  // while.
+  // True if the pod owes more than requests alone can cost, because its system calls take very
+  // long. The broker sends it nothing for a while.
   bool shunned(const std::string& pod) const { return pods_.at(pod).requests < -kRequestsDebtMax; }
-  // A number for the pod that no other has at the same time, never 0.
+  // A number of the pod, unique at any time, never 0.
   std::uint32_t number_of(const std::string& pod) const { return pods_.at(pod).number; }
 
-  // A device of the pod is connected. The member that has to go for it, if one has:
+  // A device of the pod is connected. Returns the member that has to make room for it, if any:
   // disconnect() it.
   std::optional<Member> connect(const std::string& pod, Member member);
   void disconnect(Member member);
-  // kNone, or why not.
+  // kNone, or the reason of the refusal.
   broker::Refusal enroll(Member member, PeerId peer);
   bool enrolled(Member member) const;
   PeerId peer_of(Member member) const;
@@ -79,8 +79,8 @@ class BrokerBook {
   std::size_t pod_count() const { return pods_.size(); }
   std::size_t device_count() const { return devices_.size(); }
 
-  // Which ids belong to whom, for the next broker; JSON. Ids of pods that are not known when it is
-  // read are kept until forget_strangers().
+  // Owners of peer ids, for the next broker; JSON. Ids of unknown pods are kept until
+  // forget_strangers().
   struct Ownership {
     PeerId peer;
     std::string pod;
@@ -88,7 +88,7 @@ class BrokerBook {
   };
   std::vector<Ownership> ownerships() const;
   void restore(const std::vector<Ownership>& ownerships);
-  // Lets go of the ids of pods that were never added.
+  // Forgets the ids of pods that were never added.
   void forget_strangers();
   // Grows whenever ownerships() changes.
   std::uint64_t changes() const { return changes_; }

@@ -1,6 +1,6 @@
-// Closes descriptors of memory that pods had. The last close(2) of a file frees its pages, which
-// takes long if the pod has filled it. Therefore an errand thread closes, and the pod is charged
-// for the time.
+// Closes descriptors of memory files that pods had. The last close(2) of a file frees its pages,
+// which takes long if the pod has filled it. Therefore a separate thread closes them, and the pod
+// is charged for the time.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
-// What a broker leaves to the one that comes after it, on the plugin's tmpfs: the identity of the
-// fabric, and which pod each peer id belongs to.
+// State of the broker for its successor, on the plugin's tmpfs: the identity of the fabric, and the
+// pod of each peer id.
 #pragma once
 
 #include <string>
@@ -22,7 +22,7 @@ std::string to_json_text(const BrokerRecord& record);
 // The error says what is wrong with the text.
 Outcome<BrokerRecord> parse_broker_record(std::string_view text);
 
-// A new one, of a random fabric, when there is none or it is damaged.
+// Returns a new record with a random fabric if the file is missing or damaged.
 BrokerRecord load_broker_record(const std::string& run_dir);
 Outcome<void> store_broker_record(const std::string& run_dir, const BrokerRecord& record);
 

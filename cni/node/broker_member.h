@@ -1,5 +1,5 @@
-// A device at the node's broker: the connection to it, the ring of its requests, its buffers, and
-// records for which its socket has no room yet.
+// A device at the node's broker: its connection, the ring of its requests, its buffers, and records
+// for which its socket has no room yet.
 #pragma once
 
 #include <cstdint>
@@ -29,8 +29,8 @@ class BrokerMember {
     FileDescriptor memory;
     bool blank = true;
   };
-  // Makes the request ring and tells the device of it. `unread` outlives the member and gets its
-  // socket in the end. Errors: those of making it, kWouldBlock.
+  // Creates the request ring and sends it to the device. `unread` outlives the member and gets its
+  // socket at the end. Errors: those of the creation, kWouldBlock.
   static Result<std::unique_ptr<BrokerMember>> create(FileDescriptor socket, std::string pod,
                                                       BrokerUnread& unread, unsigned index,
                                                       std::uint64_t instance);
@@ -43,13 +43,13 @@ class BrokerMember {
   // Sends a record, or keeps it until there is room and its pod has read. kExhausted at kOutboxMax,
   // kPeerGone and others when the device is lost.
   Result<void> send(const broker::Message& message, std::span<const int> fds = {});
-  // Sends what waits, as far as it can be. Errors: those for a lost device.
+  // Sends waiting records, as far as possible. Errors: those for a lost device.
   Result<void> flush();
   bool has_waiting() const { return !outbox_.empty(); }
   std::size_t waiting() const { return outbox_.size(); }
   std::size_t waiting_descriptors() const { return waiting_descriptors_; }
 
-  // Those of its buffers and of records that wait: it is about to be destroyed.
+  // Descriptors of its buffers and of waiting records, before its destruction.
   std::vector<FileDescriptor> take_descriptors();
 
   // By the number of the buffer.

@@ -1,4 +1,4 @@
-// What it costs to speak with the devices of a pod, beyond the requests themselves.
+// Measures the cost of system calls on the sockets of a pod's devices, in addition to its requests.
 #pragma once
 
 #include <chrono>
@@ -17,8 +17,8 @@ inline void charge_time(BrokerBook& book, const std::string& pod, Duration used)
   if (requests > 1 && book.knows_pod(pod)) book.charge(pod, requests - 1);
 }
 
-// The socket of a device has a wait queue that the pod controls: it may add its end to very many
-// epoll instances, and each of our system calls walks them all. The pod pays for the time.
+// The pod controls the wait queue of a device's socket: it may add its end to very many epoll
+// instances, and each system call of the broker walks them all. The time is charged to the pod.
 class BrokerMeter {
  public:
   BrokerMeter(BrokerBook& book, std::string pod)

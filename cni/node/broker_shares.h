@@ -1,6 +1,7 @@
-// What pods make the broker hold for them, and how much of it one pod may have: descriptors that
-// wait for a device to read, grants that wait for a device to come, and objects of the kernel,
-// which the broker's cgroup pays for as long as a pod keeps them. No sockets and no clock.
+// Limits, for each pod, of the resources that the broker holds for pods: descriptors that wait
+// until a device reads, grants that wait until a device connects, and kernel objects. The kernel
+// charges these objects to the broker's cgroup as long as a pod keeps them. No sockets and no
+// clock.
 #pragma once
 
 #include <cstddef>
@@ -13,19 +14,19 @@
 
 namespace fairlead::cni::node {
 
-// Descriptors of records that wait; of all pods at most a quarter of the broker's. When three
-// quarters of those are in use, a pod has less.
+// Descriptors of waiting records; all pods together have at most a quarter of the broker's. When
+// three quarters of that are in use, the limit of a pod is lower.
 inline constexpr std::size_t kWaitingPerPodMax = 2048;
 inline constexpr std::size_t kWaitingPerPodWhenScarce = 128;
 inline constexpr std::size_t kHeldGrantsMax = 4096;  // of the node
 inline constexpr std::size_t kHeldGrantsPerPodMax = 512;
 
-// What the kernel needs for one object, about: a memory file, and a channel with its two bells.
+// Approximate kernel memory of one object: a memory file, and a channel with its two bells.
 inline constexpr double kBufferKernelBytes = 1280;
 inline constexpr double kChannelKernelBytes = 12'800;
-// When objects of the kernel use half of the broker's memory limit, a pod that was given more than
-// this gets no more; at three quarters nobody does. Below that, what a pod was given is forgotten
-// at this rate.
+// When kernel objects use half of the broker's memory limit, a pod that was given more than this
+// gets no more; at three quarters no pod gets any. Below half, the amount recorded for a pod
+// decreases at this rate.
 inline constexpr double kGivenWhenStrainedBytes = 4.0 * (1 << 20);
 inline constexpr double kForgottenBytesPerSecond = 4096;
 inline constexpr double kStrainedShare = 0.5;
@@ -34,8 +35,8 @@ inline constexpr Duration kMemoryLookInterval = std::chrono::milliseconds(100);
 
 class BrokerShares {
  public:
-  // `descriptors_max`: of the process. `kernel_share`: of the memory limit, used by objects of the
-  // kernel.
+  // `descriptors_max`: of the process. `kernel_share`: part of the memory limit that kernel objects
+  // use.
   BrokerShares(std::size_t descriptors_max, std::function<double()> kernel_share);
 
   bool may_wait(const std::string& pod, std::size_t descriptors) const;
@@ -45,7 +46,7 @@ class BrokerShares {
   void grant_held(const std::string& pod);
   void grant_let_go(const std::string& pod);
 
-  // Looks at the memory at most once in kMemoryLookInterval.
+  // Reads the memory use at most once in kMemoryLookInterval.
   bool may_give(const std::string& pod, TimePoint now);
   void given(const std::string& pod, double kernel_bytes, TimePoint now);
 
@@ -58,7 +59,7 @@ class BrokerShares {
     double given_bytes = 0;
     std::optional<TimePoint> given_at;
   };
-  // Forgets what is due.
+  // Reduces the recorded amount by the elapsed time.
   Pod& given_of(const std::string& pod, TimePoint now);
   const Pod* find(const std::string& pod) const;
 

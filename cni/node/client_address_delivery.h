@@ -1,8 +1,8 @@
-// Hands each sidecar of the node the map of its pod's client-address programs, which a sidecar
-// cannot get by itself. The plugin notes the map's id in the state of the attachment; this finds it
-// again after any restart, of the sidecar or of the node side.
+// Sends each sidecar of the node the map of its pod's client-address programs, which a sidecar
+// cannot get by itself. The plugin records the map's id in the state of the attachment, where it is
+// found again after a restart of the sidecar or of the node side.
 //
-// Thread: run() on one of its own, which enters and leaves network namespaces. stop() from any.
+// Thread: run() on a separate one, which enters and leaves network namespaces. stop() from any.
 #pragma once
 
 #include <chrono>
@@ -18,13 +18,13 @@
 
 namespace fairlead::cni::node {
 
-// How often pods are looked for whose sidecar has no map yet.
+// Interval of checks for pods whose sidecar has no map yet.
 inline constexpr std::chrono::seconds kDeliveryInterval{2};
 inline constexpr std::size_t kDeliveredPodsMax = 1024;
 
 class ClientAddressDelivery {
  public:
-  // `sidecar_uid`: a socket of another user is given nothing. Errors: kState.
+  // `sidecar_uid`: a socket of another user gets nothing. Errors: kState.
   static Outcome<std::unique_ptr<ClientAddressDelivery>> create(std::string run_dir,
                                                                 std::uint32_t sidecar_uid);
 

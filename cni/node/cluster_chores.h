@@ -1,11 +1,11 @@
-// What fairlead-node does with the API server, on a thread of its own because it waits for it:
-// labels its node, repairs pods that were started before the plugin was there, about which it
-// makes Events, writes a report of its node, and makes Events about the first fallbacks of pods.
-// Without an API server a node works all the same.
+// Tasks of fairlead-node that use the API server. They run on a separate thread, because calls
+// block. They label the node, repair pods that are older than the plugin and create Events about
+// them, write a report of the node, and create Events about the first fallbacks of pods. Without an
+// API server the node works nevertheless.
 //
-// Timers: `interval` between two looks; the label is set again after kLabelInterval, because
-// anybody may have taken it off; kRepeatInterval before more Events about one pod; a report every
-// `status_interval`.
+// Timers: `interval` between two passes; kLabelInterval until the label is set again, because
+// others may have removed it; kRepeatInterval until the next Event about a pod; `status_interval`
+// between reports.
 #pragma once
 
 #include <chrono>
@@ -45,17 +45,17 @@ struct ClusterSettings {
 class ClusterChores {
  public:
   static constexpr Duration kLabelInterval = std::chrono::minutes(10);
-  // Before more is said about a pod that cannot be repaired.
+  // Time before the next Event about a pod that cannot be repaired.
   static constexpr Duration kRepeatInterval = std::chrono::minutes(10);
-  // Pods a page. One that does not fit into an answer is asked for one by one.
+  // Pods in a page. If a page does not fit into an answer, its pods are requested one by one.
   static constexpr unsigned kPodsPerPage = 32;
   static constexpr std::size_t kPodsMax = 4096;
 
-  // For the sidecars of one report; those beyond it are asked for the next.
+  // Time for the sidecars of one report; the remaining ones are queried for the next report.
   static constexpr Duration kSidecarsMax = std::chrono::seconds(5);
 
-  // `metrics` and `check` outlive this. `metrics` says whether the plugin is installed, `check`
-  // what pods there are.
+  // `metrics` and `check` outlive this. `metrics` knows whether the plugin is installed, `check`
+  // knows the pods.
   ClusterChores(ClusterSettings settings, event::ApiServer server, NodeConfig config,
                 AgentMetrics& metrics, const PodCheck& check);
   ~ClusterChores();

@@ -1,5 +1,6 @@
-// Network configurations as the container runtime finds them: which of a folder's files it takes,
-// and our entry in it. Pure. Key order is kept: these files belong to others.
+// Network configurations of the container runtime: the file that it uses in a folder, and
+// Fairlead's entry in it. Pure. The order of keys is kept, because these files belong to other
+// programs.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -15,16 +16,16 @@ namespace fairlead::cni::node {
 using OrderedJson = nlohmann::ordered_json;
 
 inline constexpr const char* kPluginType = "fairlead-cni";
-// Ours, where the default network is a bare .conf, which holds one plugin only: a copy of it as a
-// list. The .conf itself is not touched. After Multus' own file, which takes the first one behind
-// itself for the default network, and before all others.
+// Fairlead's own file, used if the default network is a bare .conf, which holds one plugin only: a
+// copy of it as a list. The .conf itself is not changed. The name sorts after Multus' file, which
+// uses the next file for the default network, and before all others.
 inline constexpr const char* kOwnListName = "01-fairlead.conflist";
 
-// The file that runtimes take: the first by name with .conf, .conflist or .json, ours apart.
-// Nothing when there is none yet.
+// The file that runtimes use: the first by name with .conf, .conflist or .json, except
+// kOwnListName. Nothing if there is none yet.
 std::optional<std::string> primary_file(std::vector<std::string> names);
 
-// Where a configuration says what the default network of pods is.
+// Place of the default network of pods in a configuration.
 enum class Shape {
   kList,       // itself, a list of plugins
   kSingle,     // itself, one plugin: nothing can follow it
@@ -42,12 +43,12 @@ OrderedJson as_list(OrderedJson single);
 
 // REQUIRES: of shape kList or kDelegates, whose default network is meant.
 bool has_entry(const OrderedJson& configuration);
-// With `entry` as the last plugin, in place of any that was there.
+// With `entry` as the last plugin; it replaces an existing entry.
 OrderedJson with_entry(OrderedJson configuration, const OrderedJson& entry);
 OrderedJson without_entry(OrderedJson configuration);
 
-// Our entry: `settings`, the keys of docs/cni-reference.md, with type and capabilities. The error
-// is the one that the plugin would give.
+// Fairlead's entry: `settings`, the keys of docs/cni-reference.md, with type and capabilities. The
+// error is that of the plugin.
 Outcome<OrderedJson> make_entry(std::string_view settings);
 
 }  // namespace fairlead::cni::node

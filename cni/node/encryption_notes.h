@@ -1,6 +1,5 @@
-// The regular look at the ways out of this node's pods: which destinations lie behind encryption
-// below TCP (cni/path_encryption.h). Keeps that in the notes of the pods, and says in the log what
-// has changed.
+// Periodic check of the paths of this node's pods for encryption below TCP (cni/path_encryption.h).
+// Writes the destinations into the notes of the pods, and logs changes.
 #pragma once
 
 #include <string>
@@ -17,8 +16,8 @@ class EncryptionNotes {
  public:
   explicit EncryptionNotes(std::string run_dir) : run_dir_(std::move(run_dir)) {}
 
-  // Visits the network namespace of each pod on the calling thread, which is in that of the node.
-  // Where the kernel does not answer, the notes stay as they are, with a line in the log.
+  // Enters the network namespace of each pod on the calling thread, which is in that of the node.
+  // If the kernel does not answer, the notes are not changed, and a line is logged.
   void look();
 
  private:

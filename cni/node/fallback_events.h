@@ -23,18 +23,18 @@ struct FallbackEvent {
 
 class FallbackEvents {
  public:
-  // Events of one report. The others follow with the next report, so that a node that starts
-  // hundreds of pods at once does not flood the API server.
+  // Events of one report. The others follow with later reports, so that a node that starts hundreds
+  // of pods at once does not flood the API server.
   static constexpr std::size_t kEventsPerReportMax = 8;
-  // Of these for one pod, so that a pod with many reasons leaves room for others.
+  // Limit of these for one pod, so that a pod with many reasons leaves room for others.
   static constexpr std::size_t kEventsPerPodMax = 2;
 
-  // The Events that are due. A report that is full ends the turn of its last pod, and the next one
-  // starts with the pod after it. Forgets pods that are not among `pods`. Leaves out pods without a
-  // UID and reasons that are not in fallback_table(): a sidecar may answer anything.
+  // The Events that are due. A full report ends after the last pod that fits, and the next report
+  // starts with the pod after it. Forgets pods that are not in `pods`. Ignores pods without a UID,
+  // and reasons that are not in fallback_table(), because a sidecar may send any answer.
   std::vector<FallbackEvent> due(const std::vector<PodLine>& pods, const std::string& node);
 
-  // The API server has taken it, or has refused it for good; the same is not due again.
+  // The API server has accepted the Event or refused it permanently. It is not due again.
   void made(const FallbackEvent& event);
 
  private:

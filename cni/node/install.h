@@ -1,5 +1,5 @@
-// The plugin on a node: its binary in the folders where the runtime looks for plugins, its entry in
-// the runtime's network configuration, and the file that switches it on.
+// Installation of the plugin on a node: its binary in the runtime's folders for plugins, its entry
+// in the runtime's network configuration, and the file that switches it on.
 #pragma once
 
 #include <string>
@@ -28,19 +28,19 @@ struct Installed {
   std::string file;  // that has our entry, or why there is none
 };
 
-// Binary, then switch, then configuration: at no moment does an entry name what is not there. May
-// be called at any time again: an upgrade is the same call with another binary, and so is the
-// answer to another program that has rewritten the configuration. Every file appears whole, by
-// rename.
+// Installs the binary, then the switch, then the configuration, so an entry never names a missing
+// binary. The call can be repeated: for an upgrade with another binary, and after another program
+// has rewritten the configuration. Files are replaced by rename.
 Outcome<Installed> install(const Places& places, const OrderedJson& entry);
 
-// The entry alone, as install() does it; for when the configuration has changed.
+// Installs the entry only, as install() does; for a changed configuration.
 Outcome<Installed> install_entry(const Places& places, const OrderedJson& entry);
 
-// The configuration of every file in conf_dir, then the switch. After it no new call does anything.
+// Removes the entry from every file in conf_dir, then the switch. Afterwards no new call of the
+// plugin has an effect.
 Outcome<void> remove_entries(const Places& places);
-// The binaries. Later than remove_entries(), because the runtime still calls DEL for pods that were
-// started with the entry, by the configuration that it remembers.
+// Removes the binaries. Call it after remove_entries(): for pods that were started with the entry,
+// the runtime still calls DEL with the configuration that it stored.
 Outcome<void> remove_binaries(const Places& places);
 
 }  // namespace fairlead::cni::node

@@ -1,4 +1,4 @@
-// What a node has for SMC-R, for people and for the choice of a PNET.
+// Inventory of a node for SMC-R, for users and for the choice of a PNET.
 #pragma once
 
 #include <cstdint>
@@ -34,14 +34,14 @@ struct Inventory {
   std::uint64_t memlock_bytes = 0;  // limit of this process; ~0 for none
 };
 
-// "shared", "exclusive" or "none", as Inventory has it. Asks the kernel, and waits for nobody.
+// "shared", "exclusive" or "none", as in Inventory. Queries the kernel; never blocks.
 std::string rdma_mode();
 
-// `sysfs` and `procfs` are "/sys" and "/proc" but in tests.
+// `sysfs` and `procfs` are "/sys" and "/proc" except in tests.
 Inventory take_inventory(const std::string& sysfs = "/sys", const std::string& procfs = "/proc");
 Json to_json(const Inventory& inventory);
 
-// The ports that the configuration names, as "mlx5_0/1", and how many of them are not there.
+// Ports that the configuration names, such as "mlx5_0/1", and the number of missing ones.
 std::vector<std::string> wanted_ports(const NodeConfig& config);
 std::size_t missing_ports(const Inventory& inventory, const std::vector<std::string>& wanted);
 

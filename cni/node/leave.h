@@ -1,5 +1,5 @@
-// Taking Fairlead off a node, as when the chart is uninstalled: no pod that starts afterwards meets
-// it, and those that run connect without their sidecar.
+// Uninstalls Fairlead from a node. Pods that start afterwards are not set up, and running pods
+// connect without their sidecar.
 #pragma once
 
 #include <chrono>
@@ -10,9 +10,9 @@
 
 namespace fairlead::cni::node {
 
-// Entry and switch, then what running pods have been given, the binaries, and what the node side
-// kept in run_dir. `cgroup_root` is where this process sees the node's cgroups. May be called at
-// any time again.
+// Removes entry and switch, then the setup of running pods, the binaries, and the state of the node
+// side in run_dir. `cgroup_root` is where this process sees the node's cgroups. The call can be
+// repeated.
 Outcome<void> leave_node(const Places& places, const std::string& cgroup_root);
 
 struct LeaveSettings {
@@ -21,9 +21,9 @@ struct LeaveSettings {
   ClusterSettings cluster;
 };
 
-// Leaves, takes the labels off the node, is ready when all of that is done, and stays until SIGTERM
-// or SIGINT, which the caller has blocked: so whoever takes Fairlead off a cluster sees which nodes
-// it has left. What fails is tried again every ClusterSettings::interval.
+// Uninstalls, removes the labels of the node, and reports ready when all of that is done. Returns
+// at SIGTERM or SIGINT, which the caller has blocked. So the status of the pods shows which nodes
+// are done. Failed steps are repeated every ClusterSettings::interval.
 Outcome<void> leave_and_stay(const LeaveSettings& settings);
 
 }  // namespace fairlead::cni::node

@@ -1,6 +1,6 @@
-// How much of the process's memory limit is used by objects of the kernel. What the broker makes
-// for pods (sockets, memory files) is charged to the broker's cgroup for as long as a pod keeps it,
-// whether the broker has closed it or not, and the kernel tells nobody how many there are.
+// Measures the part of the process's memory limit that kernel objects use. Objects that the broker
+// creates for pods (sockets, memory files) are charged to the broker's cgroup as long as a pod
+// keeps them, even if the broker has closed them. The kernel does not report their number.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ class MemoryGauge {
   // `root`: where the cgroups are mounted, of version 1 or 2. `membership`: /proc/self/cgroup.
   static MemoryGauge find(const std::string& root, const std::string& membership);
 
-  // From 0 to 1; 0 where there is no limit, or nothing tells.
+  // From 0 to 1; 0 without a limit or without a readable value.
   double kernel_share() const;
 
  private:

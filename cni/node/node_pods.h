@@ -1,5 +1,5 @@
-// Pods of this node as the API server has them: what repair needs to know of each. Pure.
-// Source: Kubernetes API reference, PodList v1.
+// Pods of this node as the API server lists them, with the fields that repair needs. Pure. Source:
+// Kubernetes API reference, PodList v1.
 #pragma once
 
 #include <string>
@@ -18,9 +18,9 @@ struct NodePod {
   bool sidecar_runs = false;
 };
 
-// A page of several pods. It also bounds the number of values in a page, and so the memory.
+// A page of several pods. It also limits the number of values in a page, and so the memory.
 inline constexpr std::size_t kPodPageBytesMax = 4 << 20;
-// A page of one pod. etcd takes objects of 1.5 MiB, and Go writes a character such as '<' as 6
+// A page of one pod. etcd accepts objects of 1.5 MiB, and Go writes a character such as '<' as 6
 // bytes of JSON: 9 MiB, and some more for the page around it.
 inline constexpr std::size_t kLonePodBytesMax = 16 << 20;
 

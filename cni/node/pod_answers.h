@@ -1,9 +1,9 @@
-// The node side's half of cni/agent_query.h: where a runtime, or Multus, passes the plugin no
-// annotations, the plugin asks for them here while the pod waits. What cannot be answered in time
-// is repaired once the pod runs.
+// Server of cni/agent_query.h on the node side. If a runtime, or Multus, passes no annotations, the
+// plugin requests them here while the pod waits. A pod without an answer in time is repaired once
+// it runs.
 //
-// One thread, which waits for the API server. One question at a time: those of a plugin that has
-// given up in the meantime are dropped unread.
+// One thread, which waits for the API server. It handles one question at a time and drops questions
+// of plugins that have given up.
 #pragma once
 
 #include <memory>
@@ -45,8 +45,8 @@ class PodAnswers {
   std::thread thread_;
 };
 
-// The answer, of the pod as the API server has it, or why it is not known, and where its cgroup is
-// below the hierarchy's root, which may be empty. Pure.
+// The answer: from the pod as the API server lists it, or the reason why it is unknown, and from
+// its cgroup below the hierarchy's root, which may be empty. Pure.
 std::string answer_about(const PodQuestion& question, const tl::expected<NodePod, std::string>& pod,
                          std::string_view cgroup_path);
 

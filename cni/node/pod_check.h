@@ -1,5 +1,5 @@
-// The regular look at the pods of this node: whether each still has what the plugin gave it. Says
-// in the log what has gone, once, and counts for the metrics.
+// Periodic check whether the pods of this node still have the plugin's setup. Logs each missing
+// part once, and counts for the metrics.
 #pragma once
 
 #include <array>
@@ -19,7 +19,7 @@ namespace fairlead::cni::node {
 // Pods by part, and by state in the order of kPartStates.
 using PodCounts = std::array<std::array<std::size_t, kPartStates.size()>, kPodParts.size()>;
 
-// What the last look found of one pod.
+// Result of the last check of one pod.
 struct PodFinding {
   std::string name_space, name, uid;  // may be empty, as in CNI_ARGS
   std::string netns;                  // of its network
@@ -30,14 +30,14 @@ struct PodFinding {
 // look() is for one thread; findings() for any.
 class PodCheck {
  public:
-  // Between two looks; each costs some system calls a pod.
+  // Between two checks; each costs some system calls a pod.
   static constexpr Duration kInterval = std::chrono::seconds(30);
 
   PodCheck(std::string run_dir, std::string cgroup_root)
       : run_dir_(std::move(run_dir)), cgroup_root_(std::move(cgroup_root)) {}
 
-  // Visits the network namespace of each pod on the calling thread. Pods that are being made, or
-  // that are gone, are left out.
+  // Enters the network namespace of each pod on the calling thread. Skips pods that are being
+  // created or have ended.
   PodCounts look();
   std::vector<PodFinding> findings() const;
 

@@ -1,5 +1,4 @@
-// Where a pod's network namespace is, when no runtime says it: by the addresses that the kernel
-// finds there.
+// Finds a pod's network namespace without the runtime, by the addresses in it.
 #pragma once
 
 #include <map>
@@ -23,11 +22,11 @@ struct PodNetns {
 // The addresses in all network namespaces that have a name in one folder.
 class NetnsAddresses {
  public:
-  // Enters each for a moment; those that cannot be entered are left out.
+  // Enters each for a moment; skips those that cannot be entered.
   static NetnsAddresses read(const std::string& folder);
 
-  // `addresses` as numbers in text. The error is a sentence: nobody has one of them, or somebody
-  // else has it too, which a pod with CAP_NET_ADMIN can bring about.
+  // `addresses` in numeric form. The error is a sentence: no namespace has one of them, or another
+  // one has it too, which a pod with CAP_NET_ADMIN can cause.
   tl::expected<PodNetns, std::string> find(const std::vector<std::string>& addresses) const;
 
  private:

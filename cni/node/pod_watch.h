@@ -1,5 +1,5 @@
-// Which pods of this node have a sidecar: what the plugin has written, and a descriptor that says
-// when that has changed.
+// Pods of this node that have a sidecar, from the plugin's states, and a descriptor that reports
+// changes.
 #pragma once
 
 #include <map>
@@ -24,8 +24,7 @@ class PodWatch {
   static Outcome<PodWatch> open(const std::string& run_dir);
 
   int descriptor() const { return inotify_.get(); }  // readable when it is time to look()
-  // Those whose network namespace is still there, or cannot be told to have gone: a runtime that
-  // crashed takes no state away.
+  // Pods whose network namespace exists, or may exist. A runtime that crashed removes no state.
   const WatchedPods& look();
 
  private:

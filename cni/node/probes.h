@@ -1,4 +1,4 @@
-// What fairlead-node serves over HTTP: /livez, /readyz and /metrics, on a thread of its own.
+// HTTP server of fairlead-node: /livez, /readyz and /metrics, on a separate thread.
 #pragma once
 
 #include <functional>
@@ -20,7 +20,8 @@ struct ProbeAnswers {
 
 class Probes {
  public:
-  // `listen` is an address and a port. kConfig when it is not, kState when it cannot be bound.
+  // `listen` is an address and a port. Errors: kConfig if it is malformed, kState if it cannot be
+  // bound.
   static Outcome<std::unique_ptr<Probes>> start(const std::string& listen, ProbeAnswers answers);
   ~Probes();
 

@@ -1,5 +1,5 @@
-// Gives pods that were started before the plugin was there what ADD would have given them, while
-// they run. Connections that are open stay as they are; new ones are redirected.
+// Sets up running pods that are older than the plugin, as ADD would have done. Open connections are
+// not changed; new ones are redirected.
 //
 // One thread, which enters network namespaces.
 #pragma once
@@ -24,8 +24,8 @@ struct Repaired {
   std::string trouble;  // why not, or what is missing nevertheless
 };
 
-// Each pod that has a sidecar which runs, and of which no state is known. Nothing while the plugin
-// is switched off. What could not be done is taken back, and tried again by the next call.
+// Repairs each pod that has a running sidecar and no state. Does nothing while the plugin is
+// switched off. A failed repair is reverted, and repeated by the next call.
 std::vector<Repaired> repair(const RepairPlaces& places, const NodeConfig& config,
                              const std::vector<NodePod>& pods);
 

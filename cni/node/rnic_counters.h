@@ -1,5 +1,5 @@
-// What the RNICs of the node count, as /sys/class/infiniband shows it, and a thread that reads it:
-// a driver may ask its firmware, which nothing else should wait for.
+// Counters of the node's RNICs in /sys/class/infiniband, and a thread that reads them. A driver may
+// query its firmware, and no other thread should wait for that.
 #pragma once
 
 #include <chrono>
@@ -17,7 +17,7 @@ namespace fairlead::cni::node {
 inline constexpr std::chrono::seconds kRnicCountersInterval{5};
 inline constexpr std::size_t kCountedPortsMax = 64;
 
-// Names of files in ports/N/hw_counters, of all drivers; a driver has those of its own.
+// Names of files in ports/N/hw_counters, of all drivers; each driver has some of them.
 std::span<const std::string_view> hardware_counter_names();
 // Names of files in ports/N/counters.
 std::span<const std::string_view> port_counter_names();
@@ -31,11 +31,11 @@ struct RnicCounter {
   friend bool operator==(const RnicCounter&, const RnicCounter&) = default;
 };
 
-// Of the first kCountedPortsMax ports, by name. Files that are missing, not to be read or without a
-// number are left out. `sysfs` is "/sys" but in tests.
+// Of the first kCountedPortsMax ports, by name. Files that are missing, unreadable or without a
+// number are skipped. `sysfs` is "/sys" except in tests.
 std::vector<RnicCounter> read_rnic_counters(const std::string& sysfs);
 
-// Reads at the start and whenever an interval is over. Thread-safe.
+// Reads at the start and after each interval. Thread-safe.
 class RnicCounterReader {
  public:
   RnicCounterReader(std::string sysfs, std::chrono::milliseconds interval);

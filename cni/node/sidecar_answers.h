@@ -1,5 +1,5 @@
-// What the sidecars of a node have answered, kept from one report to the next. A node has more
-// sidecars than one report can wait for if some of them stall. Pure. For one thread.
+// Answers of a node's sidecars, kept from one report to the next. If some sidecars stall, one
+// report cannot wait for all. Pure. For one thread.
 #pragma once
 
 #include <cstddef>
@@ -16,11 +16,12 @@ namespace fairlead::cni::node {
 class SidecarAnswers {
  public:
   // Begins a report about these pods, and forgets others. Returns the indices of `pods` in the
-  // order to ask: sidecars that answered last time or are new, then those that did not, and of each
-  // kind the one that was asked longest ago. So a pod that stalls delays only pods that stall.
+  // order of the queries: first sidecars that answered last time or are new, then the others; in
+  // both groups the one that was queried longest ago comes first. So a pod that stalls delays only
+  // pods that stall.
   std::vector<std::size_t> order(const std::vector<PodFinding>& pods);
 
-  // The answer of a sidecar in this report; nothing: it did not answer.
+  // The answer of a sidecar in this report; nothing if it did not answer.
   void record(const NetnsIdentity& pod, std::optional<SidecarCounts> counts);
 
   // With the last answer, of this report or an earlier one.

@@ -1,4 +1,4 @@
-// What a sidecar says of its connections, asked at its admin socket in the pod's network namespace.
+// Connection counts of a sidecar, queried at its admin socket in the pod's network namespace.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace fairlead::cni::node {
 
-// A sidecar that says more, or nothing for so long, has not answered.
+// A longer or later answer counts as no answer.
 inline constexpr std::size_t kSidecarAnswerBytesMax = 256 << 10;
 inline constexpr Duration kSidecarAnswerMax = std::chrono::milliseconds(300);
 inline constexpr std::size_t kSidecarReasonsMax = 16;  // of the connections over TCP
@@ -22,9 +22,9 @@ struct SidecarCounts {
   std::map<std::string, std::uint64_t> reasons;
 };
 
-// Enters the network namespace at `netns`, which is still that of `identity`, on the calling
-// thread, and asks a process of user `uid`. Errors: kPermission when somebody else listens there,
-// kMalformed for what is no answer of a sidecar, kTimedOut, and those of the socket.
+// Enters the network namespace at `netns` on the calling thread, if it is still that of `identity`,
+// and queries a process of user `uid`. Errors: kPermission for a listener of another user,
+// kMalformed for a malformed answer, kTimedOut, and those of the socket.
 Result<SidecarCounts> ask_sidecar(const std::string& netns, const NetnsIdentity& identity,
                                   std::uint32_t uid);
 

@@ -1,5 +1,5 @@
-// What fairlead-node tells the cluster about its node: a ConfigMap in its own namespace, which
-// `fairleadctl check` and `status` read (docs/adr/0029). Making the text is pure.
+// Report of fairlead-node about its node: a ConfigMap in its own namespace, which `fairleadctl
+// check` and `status` read (docs/adr/0029). Creating the text is pure.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace fairlead::cni::node {
 
-// Of the report; pods beyond it are left out, and counted. The API server takes 1 MiB.
+// Size of a report; further pods are counted, not listed. The API server accepts 1 MiB.
 inline constexpr std::size_t kReportBytesMax = 512 << 10;
 
 struct PodLine {
@@ -34,7 +34,7 @@ struct StatusFacts {
   std::vector<PodLine> pods;
 };
 
-// The owner, with which the ConfigMap goes.
+// Place and owner of the ConfigMap; Kubernetes deletes it with the owner.
 struct ReportPlace {
   std::string name_space, pod_name, pod_uid;  // of fairlead-node itself
   bool is_known() const { return !name_space.empty() && !pod_name.empty() && !pod_uid.empty(); }

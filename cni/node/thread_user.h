@@ -1,5 +1,5 @@
-// A real user id of a thread's own, so that the kernel counts what the thread has in flight apart
-// from what others have.
+// A separate real user id for a thread, so that the kernel counts the thread's descriptors in
+// flight separately from those of others.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace fairlead::cni::node {
 
-// Above the largest user id that Kubernetes accepts for a container, so that no pod asks for it.
+// Above the largest user id that Kubernetes accepts for a container, so that no pod can request it.
 inline constexpr std::uint32_t kThreadUserMin = 0x8000'0000u;
 inline constexpr std::uint32_t kThreadUserMax = 0xFFFF'FFFDu;
 

@@ -1,8 +1,7 @@
-// Makes every node leave, through the DaemonSets of fairlead-node: each runs its pods again with
-// FAIRLEAD_LEAVE, and a pod of it is ready when its node has left. A Job of the chart does this
-// before the chart's objects are deleted.
-// Source: Kubernetes API reference, DaemonSet v1 apps; "Update API Objects in Place Using kubectl
-// patch", section on strategic merge patches.
+// Uninstalls Fairlead from every node through the DaemonSets of fairlead-node: each restarts its
+// pods with FAIRLEAD_LEAVE, and a pod is ready when its node is done. A Job of the chart does this
+// before the chart's objects are deleted. Source: Kubernetes API reference, DaemonSet v1 apps;
+// "Update API Objects in Place Using kubectl patch", section on strategic merge patches.
 #pragma once
 
 #include <chrono>
@@ -14,7 +13,7 @@
 
 namespace fairlead::cni::node {
 
-// The variable that makes `fairlead-node run` leave; see leave.h.
+// The variable that makes `fairlead-node run` uninstall; see leave.h.
 inline constexpr const char* kLeaveVariable = "FAIRLEAD_LEAVE";
 
 struct WithdrawSettings {
@@ -24,7 +23,7 @@ struct WithdrawSettings {
   bool best_effort = false;  // of the caller: nodes that are given up are no failure
 };
 
-// How far the pods of a DaemonSet are, of its status.
+// Progress of a DaemonSet's pods, from its status.
 struct Rollout {
   std::int64_t wanted = 0;
   std::int64_t done = 0;  // pods of the present template that are ready
@@ -33,11 +32,11 @@ struct Rollout {
 };
 Rollout read_rollout(std::string_view daemonset);
 
-// The patch that makes the pods of a DaemonSet leave, all at once.
+// The patch that makes all pods of a DaemonSet uninstall at the same time.
 std::string leave_patch();
 
-// True when all nodes are left. Says on the log how far it got. A DaemonSet that is not there has
-// left. Blocks for `timeout`, and one call, at most.
+// True if all nodes are done. Logs the progress. A missing DaemonSet counts as done. Blocks for
+// `timeout` and one call at most.
 bool withdraw(const event::ApiServer& server, const WithdrawSettings& settings);
 
 }  // namespace fairlead::cni::node

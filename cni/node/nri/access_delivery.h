@@ -1,6 +1,6 @@
-// What follows a decision about a sidecar's devices and must not keep a container from starting:
-// the note to the sidecar, in the alias of lo of its pod, and devices for sidecars that run
-// already. A thread of its own, which enters network namespaces.
+// Steps after a decision about a sidecar's devices that must not delay the start of a container:
+// the note to the sidecar, in the alias of lo of its pod, and devices for running sidecars. A
+// separate thread, which enters network namespaces.
 #pragma once
 
 #include <atomic>
@@ -18,7 +18,8 @@
 
 namespace fairlead::cni::node::nri {
 
-// As many as a node may have containers when the agent connects; later ones are dropped.
+// Number of containers that a node may have when the agent connects; further deliveries are
+// dropped.
 inline constexpr std::size_t kDeliveriesMax = 4096;
 
 // For a container that is still being started.
@@ -41,9 +42,9 @@ class AccessDelivery {
     std::atomic<std::uint64_t> dropped{0};
   };
 
-  // `run_dir`: where the plugin keeps what it knows of pods.
+  // `run_dir`: folder of the plugin's states of pods.
   AccessDelivery(std::string run_dir, LatePlaces places);
-  // Leaves undone what has not been begun.
+  // Discards deliveries that have not begun.
   ~AccessDelivery();
 
   // From any thread; does not wait.
@@ -53,7 +54,7 @@ class AccessDelivery {
  private:
   void run();
   std::optional<Delivery> take_due();
-  // False when the caller tries it again later.
+  // False if the caller has to repeat it later.
   bool deliver(Delivery& delivery);
   bool deliver_late(Delivery& delivery);
 

@@ -25,7 +25,7 @@ inline constexpr std::uint32_t kRuntimeConnection = 2;  // the plugin calls the 
 
 inline constexpr std::size_t kMuxHeaderBytes = 8;
 inline constexpr std::size_t kMessageHeaderBytes = 10;
-// A runtime closes the connection when a longer frame arrives.
+// A runtime closes the connection on a longer frame.
 inline constexpr std::size_t kFrameBytesMax = 4096;
 // The limit that ttrpc has for the protobuf of a message.
 inline constexpr std::size_t kMessageBytesMax = 4 << 20;
@@ -44,12 +44,12 @@ struct RpcMessage {
 // Appends `message` to `out`, in frames of at most kFrameBytesMax.
 void append_message(const RpcMessage& message, std::string& out);
 
-// Assembles messages from the bytes of the socket, however they are cut.
+// Assembles messages from the bytes of the socket, wherever they are split.
 class MessageReader {
  public:
   // Consumes `bytes` and appends the messages that are complete with them. Errors: kMalformed for a
-  // reserved connection or an unknown type, kExhausted for a length beyond its limit. After an
-  // error the reader is of no use.
+  // reserved connection or an unknown type, kExhausted for a length beyond its limit. Do not use
+  // the reader after an error.
   Result<void> feed(std::span<const std::byte> bytes, std::vector<RpcMessage>& messages);
 
  private:

@@ -1,11 +1,11 @@
-// Gives a container that runs already the device nodes that it would have been given at its
-// creation: the permission in its cgroup, the limit of locked memory, and last the nodes in its
-// /dev. What runs goes on undisturbed; the sidecar finds the nodes when it looks for devices again.
+// Gives a running container the device nodes that it missed at its creation: the permission in its
+// cgroup, the limit of locked memory, and finally the nodes in its /dev. Its processes are not
+// disturbed; the sidecar finds the nodes at its next device scan.
 //
 // Needs to see the node's processes, and CAP_SYS_ADMIN, CAP_SYS_PTRACE, CAP_MKNOD, CAP_CHOWN,
-// CAP_DAC_OVERRIDE; CAP_SYS_RESOURCE for the limit. What is in the container is not trusted: its
-// paths are followed only within it, through no symbolic link, and its /dev and /dev/infiniband
-// have to be one tmpfs that root alone can write.
+// CAP_DAC_OVERRIDE; CAP_SYS_RESOURCE for the limit. Contents of the container are not trusted: its
+// paths are resolved only within it, without symbolic links, and its /dev and /dev/infiniband must
+// be one tmpfs that only root can write.
 #pragma once
 
 #include <sys/types.h>
@@ -34,10 +34,10 @@ struct LateDevices {
   std::optional<std::uint64_t> memlock_bytes;
 };
 
-// Doing it again changes nothing. Errors: kNotFound when process, cgroup or /dev are not there,
-// kWrongState when the process is of another container or user or a node is there that is not ours,
-// kPermission, kUnsupported, kSystem. A limit that cannot be raised is no error: the sidecar counts
-// what it may lock.
+// Idempotent. Errors: kNotFound if process, cgroup or /dev are missing; kWrongState if the process
+// belongs to another container or user, or a foreign node exists; kPermission, kUnsupported,
+// kSystem. A limit that cannot be raised is no error, because the sidecar counts the memory that it
+// may lock.
 Result<void> give_late(const LateDevices& wanted, const LatePlaces& places);
 
 }  // namespace fairlead::cni::node::nri

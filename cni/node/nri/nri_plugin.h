@@ -1,6 +1,5 @@
-// fairlead-node's connection to the container runtime's NRI socket: a thread that connects, serves
-// the runtime's calls, and connects again after a pause when the runtime has gone or was never
-// there.
+// fairlead-node's connection to the container runtime's NRI socket. A thread connects, serves the
+// runtime's calls, and connects again after a pause if the runtime is not available.
 #pragma once
 
 #include <atomic>
@@ -18,12 +17,12 @@
 namespace fairlead::cni::node::nri {
 
 inline constexpr const char* kDefaultSocket = "/var/run/nri/nri.sock";
-// Doubles with each connection that came to nothing.
+// Doubles with each failed connection.
 inline constexpr std::chrono::milliseconds kReconnectPauseMin{250};
 inline constexpr std::chrono::milliseconds kReconnectPauseMax{8000};
-// The runtime answers a registration within its own limits, which are seconds.
+// The runtime's own limits for a registration are seconds.
 inline constexpr std::chrono::seconds kRegistrationTimeout{30};
-// Unsent bytes: a runtime that reads nothing is given up.
+// Unsent bytes; the connection to a runtime that reads nothing is closed.
 inline constexpr std::size_t kUnsentBytesMax = 1 << 20;
 
 class NriPlugin {
@@ -46,7 +45,7 @@ class NriPlugin {
  private:
   NriPlugin(std::string socket_path, ContainerHandler& handler, FileDescriptor stop_event);
   void run();
-  // Until the connection ends or *this does. False when *this does.
+  // Runs until the connection or *this ends. False if *this ends.
   bool serve(const FileDescriptor& socket);
   bool wait_stop(std::chrono::milliseconds limit);
   void report(const Error& error);

@@ -1,5 +1,5 @@
-// The protocol of an NRI plugin on one connection to the runtime, without I/O: registers, asks for
-// the creation of containers only, and answers it with what an Adjuster decides.
+// Protocol of an NRI plugin on one connection to the runtime, without I/O. Registers, subscribes to
+// the creation of containers only, and answers with the decision of a ContainerHandler.
 //
 // A plugin can keep pods from starting, so the rules are strict: no response ever carries an error
 // status for a call that the plugin knows; a request that cannot be decoded is answered with "no
@@ -29,14 +29,13 @@ class PodSandbox;
 namespace fairlead::cni::node::nri {
 
 inline constexpr std::string_view kPluginName = "fairlead";
-// Late, so that the adjustments of other plugins are seen: what they set is left alone.
+// A high index runs late and sees the adjustments of other plugins, which are not changed.
 inline constexpr std::string_view kPluginIndex = "90";
 inline constexpr std::string_view kNriVersion = "0.8.0";
 // Pods of one synchronisation. A kubelet runs some hundred.
 inline constexpr std::size_t kSynchronizedPodsMax = 4096;
 
-// Decides about containers. Called on the thread that feeds the session; must not wait for
-// anything.
+// Decides about containers. Called on the thread that feeds the session; must not block.
 class ContainerHandler {
  public:
   virtual ~ContainerHandler() = default;

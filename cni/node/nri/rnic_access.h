@@ -1,6 +1,6 @@
-// Gives the sidecars of this node their RNICs: what the runtime says of a new container, what the
-// plugin remembers of its pod, and what sysfs shows, put before adjust_rnics(). Counts and logs
-// what it decided, and leaves the rest to an AccessDelivery.
+// Gives the sidecars of this node their RNICs. Passes the runtime's description of a new container,
+// the plugin's state of its pod, and the devices in sysfs to adjust_rnics(). Counts and logs the
+// decisions, and leaves further steps to an AccessDelivery.
 #pragma once
 
 #include <array>
@@ -25,9 +25,9 @@ struct RnicAccessSettings {
   std::string procfs = "/proc";
 };
 
-// How far the process may raise RLIMIT_MEMLOCK for others: without limit as root of the node, else
-// as far as its own hard limit. Without a limit for a process that cannot be seen, unless this
-// process is itself in a user namespace.
+// The highest RLIMIT_MEMLOCK that the process may set for others: unlimited as root of the node,
+// else its own hard limit. Unlimited for a process that cannot be seen, unless this process is in a
+// user namespace.
 std::uint64_t memlock_ceiling(const std::string& procfs, pid_t process);
 
 // All functions but counts() are for the thread of the plugin.

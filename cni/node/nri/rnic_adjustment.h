@@ -1,8 +1,8 @@
-// Which device nodes and which limit of locked memory a new container gets. Pure.
+// Decides which device nodes and which limit of locked memory a new container gets. Pure.
 //
-// Only the sidecar of a pod that opted in gets anything: the device nodes of the RNICs of its PNET,
-// owned by the sidecar's user and mode 0600, and RLIMIT_MEMLOCK. Everything else, and every doubt,
-// leaves the container alone.
+// Only the sidecar of a pod that opted in gets device nodes and RLIMIT_MEMLOCK. The nodes are those
+// of the RNICs of its PNET, owned by the sidecar's user, with mode 0600. Other containers, and
+// unclear cases, are not changed.
 #pragma once
 
 #include <sys/resource.h>
@@ -34,14 +34,14 @@ struct UverbsDevice {
 // "/dev/infiniband/uverbs0"
 std::string device_path(const UverbsDevice& device);
 
-// A device that the container has already, from its specification or another plugin.
+// A device that the container already has, from its specification or another plugin.
 struct ContainerDevice {
   std::string path;
   std::optional<std::uint32_t> uid;
   std::optional<std::uint32_t> mode;  // permission bits
 };
 
-// What the runtime says of the container that it is about to create.
+// The runtime's description of the container that it is about to create.
 struct ContainerFacts {
   std::string container_name;
   std::string pod_namespace;
@@ -52,15 +52,15 @@ struct ContainerFacts {
   std::optional<std::uint64_t> memory_limit_bytes;
 };
 
-// What RLIMIT_MEMLOCK becomes. RLIM_INFINITY stands for no limit.
+// Determines RLIMIT_MEMLOCK. RLIM_INFINITY means no limit.
 struct MemlockRule {
-  // Nothing: as much as the container may use of memory, without limit where that has none.
+  // Nothing: the memory limit of the container, or unlimited if it has none.
   std::optional<std::uint64_t> bytes;
-  // A runtime without the right to raise the limit further does not start the container.
+  // Above this value, a runtime without the right to raise the limit does not start the container.
   std::uint64_t ceiling_bytes = RLIM_INFINITY;
 };
 
-// What the node allows.
+// Permissions of the node.
 struct RnicAccessPolicy {
   bool enabled = true;
   std::uint32_t sidecar_uid = 0;
@@ -69,7 +69,7 @@ struct RnicAccessPolicy {
   MemlockRule memlock;
 };
 
-// Why a sidecar gets no device, as the label of a metric and for the log.
+// Result of a decision, as the label of a metric and for the log.
 enum class RnicAccess : std::uint8_t {
   kGranted,
   kNotSidecar,      // another container, or a pod that did not opt in: nothing to say about
@@ -90,14 +90,14 @@ struct RnicAdjustment {
   std::optional<std::uint64_t> memlock_bytes;
 };
 
-// The limit for a container, or nothing when it has to stay as it is.
+// The limit for a container, or nothing if it must not change.
 std::optional<std::uint64_t> memlock_of(const ContainerFacts& container, const MemlockRule& rule);
 
-// True for the container that the injection adds to pods that opted in, whatever its pod may have.
+// True for the container that the injection adds to pods that opted in, whether or not its pod may
+// have RNICs.
 bool is_sidecar(const ContainerFacts& container);
 
-// `rnics` are the RNICs of the pod's PNET, whatever the state of their ports; `uverbs` the devices
-// of the node.
+// `rnics` are the RNICs of the pod's PNET, in any port state; `uverbs` are the devices of the node.
 RnicAdjustment adjust_rnics(const ContainerFacts& container, const RnicAccessPolicy& policy,
                             bool exclusive_mode, const std::vector<std::string>& rnics,
                             const std::vector<UverbsDevice>& uverbs);

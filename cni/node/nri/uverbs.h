@@ -10,7 +10,7 @@ namespace fairlead::cni::node::nri {
 
 inline constexpr std::size_t kUverbsDevicesMax = 256;
 
-// Sorted by number. Devices that vanish meanwhile are left out. `sysfs` is "/sys" but in tests.
+// Sorted by number. Devices that vanish meanwhile are omitted. `sysfs` is "/sys" except in tests.
 std::vector<UverbsDevice> find_uverbs_devices(const std::string& sysfs = "/sys");
 
 }  // namespace fairlead::cni::node::nri
