@@ -1,5 +1,5 @@
-# The two kinds of target that the tree is made of. Every layer is one static library whose headers
-# are included as "layer/file.h"; every test program is one gtest binary per layer.
+# The two kinds of targets. A layer is a static library whose headers are included as
+# "layer/file.h". A test program is a gtest binary.
 
 set(CMAKE_CXX_STANDARD 20)
 set(CMAKE_CXX_STANDARD_REQUIRED ON)

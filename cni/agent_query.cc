@@ -16,7 +16,7 @@ FileDescriptor connect_to(const std::string& path) {
   if (!address) return {};
   FileDescriptor socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
   if (!socket) return {};
-  // connect(2) too waits no longer than this, when the listener's queue is full.
+  // Also limits connect(2), which waits while the listener's queue is full.
   const timeval limit = {0, kAgentMillisecondsMax * 1000};
   if (::setsockopt(socket.get(), SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit) != 0 ||
       ::setsockopt(socket.get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit) != 0)

@@ -50,7 +50,7 @@ Result<void> replace_file(const fs::path& path, const fs::path& fresh, std::stri
                           mode_t mode) {
   const int flags = O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW;
   const FileDescriptor file(::open(fresh.c_str(), flags, mode));
-  // The mode is what was asked for, whatever the umask.
+  // Sets the requested mode independently of the umask.
   if (!file || ::fchmod(file.get(), mode) != 0) return system_error("create", errno);
   while (!text.empty()) {
     const ssize_t count = ::write(file.get(), text.data(), text.size());
@@ -58,7 +58,7 @@ Result<void> replace_file(const fs::path& path, const fs::path& fresh, std::stri
     if (count <= 0) return system_error("write", errno);
     text.remove_prefix(static_cast<std::size_t>(count));
   }
-  // Else a crash of the node could leave the name with nothing behind it.
+  // Otherwise a crash of the node could leave an empty file under the name.
   if (::fsync(file.get()) != 0) return system_error("fsync", errno);
   if (::rename(fresh.c_str(), path.c_str()) != 0) return system_error("rename", errno);
   return {};

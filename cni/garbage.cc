@@ -17,7 +17,7 @@ bool lives(const AttachmentState& state) {
   const auto netns = Netns::open(state.netns);
   if (netns) return netns->identity() == state.identity;
   if (netns.error().code != Errc::kNotFound && netns.error().code != Errc::kMalformed) return true;
-  // In a container that lacks the mount of /run/netns, every pod would seem dead.
+  // In a container without the mount of /run/netns, all pods would seem to have ended.
   const std::string folder = state.netns.substr(0, state.netns.rfind('/') + 1);
   return ::access(folder.c_str(), F_OK) != 0;
 }
@@ -33,7 +33,8 @@ GarbageCount collect_dead(const std::string& run_dir) {
     auto container = ContainerState::open(run_dir, id, false);
     if (!container || !*container) continue;
     for (const std::string& ifname : (*container)->interfaces()) {
-      // An ADD that is under way holds the lock, so this is complete, or was cut off.
+      // An ADD in progress holds the lock, so this state belongs to an ADD that finished or was
+      // interrupted.
       const auto state = (*container)->load(ifname);
       if (!state) continue;
       if (lives(*state)) {

@@ -55,7 +55,7 @@ Result<void> write_loopback_alias(std::string_view alias) {
 }
 
 Result<bool> change_note(const std::function<std::string(const std::string&)>& change) {
-  // The note is read and written back, so a change between both would be lost.
+  // A change between reading and writing the note would be lost.
   static std::mutex mutex;
   const std::lock_guard lock(mutex);
   const std::string before = SMC_TRY(read_loopback_alias());

@@ -1,6 +1,6 @@
 // fairlead-cni, a chained CNI plugin: reads one call from the environment and standard input,
-// carries it out, answers on standard output. Exit codes: 0, or 1 with an error object as the CNI
-// specification 1.1 has it.
+// executes it, and answers on standard output. Exit codes: 0, or 1 with an error object of the CNI
+// specification 1.1.
 #include <unistd.h>
 
 #include <cerrno>

@@ -16,7 +16,7 @@
 namespace fairlead::cni {
 
 Result<Netns> Netns::open(const std::string& path) {
-  // A path that leads to a pipe must not make us wait.
+  // A path to a pipe must not block the process.
   FileDescriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (!fd) return system_error("network namespace", errno);
   struct statfs where {};
@@ -38,7 +38,7 @@ Result<NetnsVisit> NetnsVisit::enter(const Netns& netns) {
 
 NetnsVisit::~NetnsVisit() {
   if (!home_) return;
-  // To go on in a pod's namespace, taking it for the node's, would be worse than to end.
+  // Continuing in a pod's namespace as if it were the node's would be worse than ending.
   SMC_ASSERT(::setns(home_.get(), CLONE_NEWNET) == 0, errno);
 }
 

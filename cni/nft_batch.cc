@@ -176,7 +176,7 @@ void NftBatch::set(std::string_view name, const PacketField& field, const Interv
     out().nest(NFTA_SET_ELEM_LIST_ELEMENTS, [&] {
       for (const Interval& interval : values) {
         element(interval.first, field.key_bytes, 0);
-        // An interval ends before this key; one that reaches the last key has no end.
+        // An interval ends before this key. An interval up to the largest key has no end element.
         if (const auto end = successor(interval.last, field.key_bytes))
           element(*end, field.key_bytes, NFT_SET_ELEM_INTERVAL_END);
       }

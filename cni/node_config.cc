@@ -92,7 +92,7 @@ Outcome<void> read_ports(const Json& value, NodeConfig& config) {
   return {};
 }
 
-// Nothing for what is none.
+// Nothing if the value is no port name.
 std::optional<RnicPortName> rnic_port_of(const Json& value) {
   if (!value.is_string()) return std::nullopt;
   return parse_rnic_port(value.get_ref<const std::string&>());
@@ -134,8 +134,8 @@ Outcome<void> read_pnets(const Json& value, NodeConfig& config) {
   return {};
 }
 
-// A pod of either network would be given the port, and the networks would be one. The first keeps
-// it.
+// A port in two networks would connect them, because pods of both would get it. The first network
+// keeps it.
 void settle_shared_rnics(NodeConfigRead& read) {
   std::vector<Pnet>& pnets = read.config.pnets;
   for (std::size_t later = 1; later < pnets.size(); ++later) {

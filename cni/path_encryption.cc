@@ -9,12 +9,12 @@
 namespace fairlead::cni {
 namespace {
 
-// Packets of pods travel inside of those of their nodes.
+// Links whose packets contain the packets of pods.
 constexpr std::array<std::string_view, 12> kTunnelKinds = {
     "vxlan", "geneve", "gre",    "gretap",    "erspan",    "ipip",
     "sit",   "ip6gre", "ip6tnl", "ip6gretap", "ip6erspan", "openvswitch"};
 constexpr std::array<std::uint8_t, 3> kTunnelProtocols = {IPPROTO_GRE, IPPROTO_IPIP, IPPROTO_IPV6};
-// UDP ports of VXLAN, of VXLAN before it had one, of Geneve.
+// UDP ports of VXLAN, of VXLAN in older systems, of Geneve.
 constexpr std::array<std::uint16_t, 3> kTunnelPorts = {4789, 8472, 6081};
 
 template <class Range, class T>
@@ -42,14 +42,15 @@ bool is_host(const Cidr& block) {
   return block.prefix_length() == (block.family() == AF_INET ? 32U : 128U);
 }
 
-// Whether the policy encrypts the packets between nodes in which those of pods travel.
+// True if the policy encrypts the tunnel packets between nodes that contain packets of pods.
 bool encrypts_tunnel(const IpsecPolicy& policy, const PathFacts& node) {
   if (!covers_any(policy.from, node.addresses)) return false;
   const bool tunnel = std::any_of(node.links.begin(), node.links.end(), [](const PathLink& link) {
     return has(kTunnelKinds, std::string_view(link.kind));
   });
   if (!tunnel) return false;
-  // One for any protocol is also that of a road warrior's network; it names the peer node alone.
+  // A policy for any protocol may also be for a VPN client's network. One between nodes has a
+  // single host as its destination.
   return names_tunnel(policy) || (policy.protocol == 0 && is_host(policy.to));
 }
 

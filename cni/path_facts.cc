@@ -35,7 +35,7 @@ std::optional<T> value_of(Bytes bytes) {
   return value;
 }
 
-// Of a family of addresses, with as many bytes as it has.
+// A block of an address family; the address must have the size of the family.
 std::optional<Cidr> block_of(unsigned family, Bytes address, unsigned prefix_length) {
   const std::size_t size = family == AF_INET    ? sizeof(in_addr)
                            : family == AF_INET6 ? sizeof(in6_addr)
@@ -80,7 +80,7 @@ std::optional<PathRoute> route_of(const Message& message) {
   PathRoute route{*to, next_hops(find(attributes, RTA_MULTIPATH))};
   if (const std::uint32_t link = netlink::u32_of(find(attributes, RTA_OIF)); link != 0)
     route.links.push_back(link);
-  // net.ipv4.nexthop_compat_mode=0 tells the number of a next-hop object alone.
+  // With net.ipv4.nexthop_compat_mode=0 the kernel reports only the number of a next-hop object.
   if (route.links.empty() && !find(attributes, RTA_NH_ID).empty()) route.links.push_back(kAnyLink);
   return route;
 }
@@ -98,7 +98,8 @@ void add_policy(const Message& message, std::vector<IpsecPolicy>& policies) {
   const auto fixed = value_of<xfrm_userpolicy_info>(message.body);
   if (!fixed || fixed->dir != XFRM_POLICY_OUT || fixed->action != XFRM_POLICY_ALLOW) return;
   const Bytes attributes = netlink::attributes_of(message, sizeof(xfrm_userpolicy_info));
-  // One of an interface holds for what is routed there, whatever its selector says.
+  // A policy of an interface applies to packets that are routed there, independently of its
+  // selector.
   if (!protects(find(attributes, XFRMA_TMPL)) ||
       netlink::u32_of(find(attributes, XFRMA_IF_ID)) != 0)
     return;
@@ -120,7 +121,7 @@ Result<std::vector<std::byte>> dump(int protocol, std::uint16_t type, const Fami
   netlink::Socket socket = SMC_TRY(netlink::Socket::open(protocol));
   netlink::Writer request;
   request.begin(type, NLM_F_DUMP, 1, family);
-  // Only links know it: their counters are most of their messages.
+  // Valid for links only: counters would be most of their messages.
   if (type == RTM_GETLINK) request.u32(IFLA_EXT_MASK, RTEXT_FILTER_SKIP_STATS);
   request.end();
   return socket.query(request, bytes_max);
@@ -137,7 +138,7 @@ void read_policies(const PathLook& look, PathFacts& facts) {
     facts.incomplete = true;
 }
 
-// A table that is too long is not known; what else fails is for the caller to judge.
+// A table beyond the limit makes the facts incomplete; other errors go to the caller.
 Result<PathFacts> incomplete_or(const Error& error) {
   if (error.code != Errc::kExhausted) return error;
   PathFacts facts;

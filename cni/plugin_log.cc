@@ -24,7 +24,7 @@ std::string timestamp() {
   return std::string(text.data()) + "." + millis.substr(1) + "Z";
 }
 
-// Drops the line when the node side is not there or does not keep up.
+// Drops the line if the node side does not run or is too slow.
 void relay(const std::string& path, std::string_view line) {
   const auto address = unix_address(path);
   if (!address) return;
@@ -58,7 +58,7 @@ void PluginLog::write(PluginLogLevel level, std::string_view event, Json fields)
   line["event"] = event;
   line.update(fields);
   std::string text = to_text(line);
-  // Cut, it would be no JSON any more; what is so long is an error's text.
+  // A cut line would be invalid JSON. Only the text of an error can be this long.
   if (text.size() > kLogLineBytesMax) {
     line = {{"event", event}, {"level", kNames[static_cast<std::size_t>(level)]}, {"cut", true}};
     text = to_text(line);

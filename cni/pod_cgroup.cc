@@ -41,7 +41,7 @@ bool is_cgroup2(const std::string& path) {
   return ::statfs(path.c_str(), &where) == 0 && where.f_type == CGROUP2_SUPER_MAGIC;
 }
 
-// Looks for the pod's directory below those of the kubelet.
+// Searches for the pod's directory below those of the kubelet.
 class Search {
  public:
   explicit Search(std::string_view uid) : plain_("pod" + std::string(uid)), slice_(plain_) {

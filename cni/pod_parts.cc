@@ -14,7 +14,7 @@ namespace {
 PartReport missing(std::string what) { return {PartState::kMissing, std::move(what)}; }
 PartReport unknown(std::string what) { return {PartState::kUnknown, std::move(what)}; }
 
-// What ADD said when it could not give a part; empty when it said nothing.
+// ADD's message about a part that failed; empty if there is none.
 std::string problem_of(const AttachmentState& state, Code code) {
   const auto found = std::find_if(state.problems.begin(), state.problems.end(),
                                   [code](const Problem& problem) { return problem.code == code; });

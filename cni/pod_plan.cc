@@ -5,7 +5,7 @@
 namespace fairlead::cni {
 namespace {
 
-// Ports that are down now may be used later, so the note names them too.
+// The note also names ports that are down, because they may be used later.
 bool any_present(const Pnet& pnet, const std::vector<RnicPort>& present) {
   return std::any_of(present.begin(), present.end(), [&pnet](const RnicPort& port) {
     return std::find(pnet.rnics.begin(), pnet.rnics.end(), port.name) != pnet.rnics.end();

@@ -22,7 +22,8 @@ void note(AttachmentState& state, Code code, std::string what) {
   if (state.problems.size() < kProblemsMax) state.problems.push_back({code, std::move(what)});
 }
 
-// In the pod's network namespace. Where they cannot be told, the node side's next look does it.
+// Runs in the pod's network namespace. If paths cannot be determined, the node side's next check
+// does it.
 EncryptedPaths encrypted_from_here(const Result<PathFacts>& node) {
   const Result<PathFacts> pod = node ? read_path_facts(look_at_pod(*node)) : node;
   return pod && node ? encrypted_paths(*pod, *node) : EncryptedPaths{true, {}};
@@ -106,7 +107,7 @@ Outcome<AttachmentState> set_up_pod(const Request& request, const NodeConfig& co
   const Result<Netns> netns = Netns::open(request.netns);
   if (netns) state.identity = netns->identity();
   if (!netns) note(state, Code::kNetns, request.netns + ": " + to_string(netns.error()));
-  // To be found, should we not come to the end.
+  // Recorded first, so that DEL finds it if this process is interrupted.
   if (netns && cgroup) state.option_cgroup = state.client_address_cgroup = *cgroup;
   if (auto stored = container.store(state); !stored) return tl::unexpected(stored.error());
   state.option_cgroup.clear();
@@ -155,7 +156,7 @@ Outcome<void> check_pod(const AttachmentState& state) {
     if (const std::string changes = difference(state.redirect, *reading); !changes.empty())
       return fail(Code::kRedirect, "redirect: not as ADD left it", changes);
     const Result<std::string> alias = read_loopback_alias();
-    // The node side adds what it decided about the sidecar's devices, and encrypted paths.
+    // The node side adds its decision about the sidecar's devices, and encrypted paths.
     if (!alias || note_of_plugin(*alias) != note_of_plugin(state.alias))
       return fail(Code::kHandOver, "alias of lo: not as ADD left it",
                   "is " + in_quotes(alias ? *alias : "") + ", was " + in_quotes(state.alias));

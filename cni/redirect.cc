@@ -35,14 +35,15 @@ Outcome<void> commit(const Batch& batch, bool may_be_missing) {
   return failed(name, system_error("refused", refusal->error_number));
 }
 
-// Without answers of other families' tables; older kernels filter by family only.
+// Requests the objects of the plugin's table only; older kernels filter by family alone.
 Outcome<std::vector<std::byte>> dump(netlink::Socket& socket, std::uint16_t type,
                                      const std::string& set = {}) {
   netlink::Writer request;
   const nfgenmsg family = {NFPROTO_INET, NFNETLINK_V0, 0};
   request.begin(static_cast<std::uint16_t>((NFNL_SUBSYS_NFTABLES << 8) | type), NLM_F_DUMP, 1,
                 family);
-  // The table has attribute 1 in all of these messages, a set 2 where elements are asked for.
+  // The table has attribute 1 in all of these messages; in requests for elements, the set has
+  // attribute 2.
   static_assert(NFTA_RULE_TABLE == 1 && NFTA_CHAIN_TABLE == 1 && NFTA_SET_TABLE == 1 &&
                 NFTA_SET_ELEM_LIST_TABLE == 1);
   request.text(NFTA_RULE_TABLE, kTableName);
@@ -54,7 +55,7 @@ Outcome<std::vector<std::byte>> dump(netlink::Socket& socket, std::uint16_t type
   return std::move(*answer);
 }
 
-// Calls `take` with the attributes of each object of our table.
+// Calls `take` with the attributes of each object of the plugin's table.
 template <class Take>
 void each_object(Bytes answer, Take take) {
   Message message;

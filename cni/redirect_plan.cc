@@ -10,7 +10,7 @@ namespace {
 
 using netlink::bytes_of;
 
-// Before other address translation of the pod's own, which stands at -100.
+// Before other address translation of the pod, which has priority -100.
 constexpr std::int32_t kPriority = -101;
 
 void add_sets(NftBatch& batch, const RedirectPlan& plan) {
@@ -66,7 +66,8 @@ void add_outbound(NftBatch& batch, const RedirectPlan& plan) {
   if (!plan.include6.empty()) to(NFPROTO_IPV6, kAddress6, "include6", false);
 }
 
-// A connection for the application arrives. What has no option, a probe for example, passes.
+// A connection for the application arrives. Connections without the option, such as probes, are not
+// redirected.
 void add_inbound(NftBatch& batch, const RedirectPlan& plan) {
   const auto rule = [&](auto write) {
     batch.rule("inbound", [&](NftRule& one) {
@@ -101,7 +102,7 @@ void add_inbound(NftBatch& batch, const RedirectPlan& plan) {
 
 Batch batch_with(const RedirectPlan& plan, std::string_view comment) {
   NftBatch batch;
-  // Deleting what may not exist is an error; what was just made or found can be deleted.
+  // Deleting a missing table is an error, so the batch creates it first if it does not exist.
   batch.table(NFT_MSG_NEWTABLE, "");
   batch.table(NFT_MSG_DELTABLE, "");
   batch.table(NFT_MSG_NEWTABLE, comment);

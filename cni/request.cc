@@ -62,7 +62,7 @@ Outcome<void> read_attachment(const StringMap& environment, Request& request) {
   if (request.netns.empty() && request.verb != Verb::kDel)
     return fail(Code::kEnvironment,
                 "CNI_NETNS: \"\" is not allowed; allowed: the path of a network namespace");
-  // Keys come in any order and unknown ones are the runtime's business.
+  // Keys have any order; unknown ones belong to the runtime and are ignored.
   std::string_view rest = environment.contains("CNI_ARGS")
                               ? std::string_view(environment.find("CNI_ARGS")->second)
                               : std::string_view();
@@ -158,7 +158,7 @@ Outcome<void> read_valid_attachments(Request& request) {
       const bool complete = entry.is_object() && entry.contains("containerID") &&
                             entry["containerID"].is_string() && entry.contains("ifname") &&
                             entry["ifname"].is_string();
-      // Taking a slip for "not valid" would tear down a living pod.
+      // If a malformed entry counted as "not valid", GC would remove the setup of a running pod.
       if (!complete)
         return fail(Code::kConfig, std::string(key) + ": " + shown(entry) +
                                        " is not allowed; allowed: {containerID, ifname}");
@@ -208,7 +208,7 @@ Outcome<Request> parse_request(const StringMap& environment, std::string_view in
     if (auto read = read_attachment(environment, request); !read)
       return tl::unexpected(read.error());
   if (request.verb == Verb::kVersion) {
-    // Whoever asks which versions there are may know none of them.
+    // A caller of VERSION may not know any supported version.
     if (auto config = parse_json(input); config && config->is_object())
       if (auto version = read_string(*config, "cniVersion")) request.cni_version = *version;
     if (request.cni_version.empty()) request.cni_version = kVersions.back();
@@ -224,7 +224,7 @@ Outcome<Request> parse_request(const StringMap& environment, std::string_view in
   auto network = read_string(request.config, "name");
   if (!network) return tl::unexpected(network.error());
   request.network = std::move(*network);
-  // A pod must be able to go: DEL needs nothing of what follows.
+  // Deletion of a pod must not fail. DEL needs none of the following fields.
   if (request.verb == Verb::kDel) return request;
   if (auto read = read_runtime_config(request); !read) return tl::unexpected(read.error());
   if (auto read = read_previous_result(request); !read) return tl::unexpected(read.error());

@@ -16,7 +16,7 @@ namespace {
 constexpr std::size_t kStateBytesMax = 1 << 20;
 constexpr std::string_view kSuffix = ".json";
 constexpr int kFormat = 1;
-// A folder that vanishes under us as often as this is not another call's tidiness.
+// Other calls remove an empty folder, but not this many times in succession.
 constexpr int kLockAttemptsMax = 1000;
 
 tl::unexpected<PluginError> failed(const std::string& path, int error_number) {
@@ -123,7 +123,7 @@ Outcome<std::optional<ContainerState>> ContainerState::open(const std::string& r
     if (!lock) return failed(path, errno);
     while (::flock(lock.get(), LOCK_EX) != 0)
       if (errno != EINTR) return failed(path, errno);
-    // Whoever held the lock before may have removed the folder; another may stand there now.
+    // The previous holder of the lock may have removed the folder, and there may be a new one.
     struct stat held {};
     struct stat named {};
     if (::fstat(lock.get(), &held) == 0 && ::stat(path.c_str(), &named) == 0 &&
@@ -149,7 +149,7 @@ std::optional<AttachmentState> ContainerState::load(const std::string& ifname) c
 
 Outcome<void> ContainerState::store(const AttachmentState& state) const {
   const std::string path = state_path(path_, state.attachment.ifname);
-  // No interface's name has a blank, so no state has this name.
+  // Names of interfaces contain no blank, so no state has this name.
   const std::string fresh = path_ + "/ new";
   const auto written = replace_file(path, fresh, to_json_text(state), 0600);
   if (!written) return failed(path, written.error().system);

@@ -34,7 +34,7 @@ Json error_fields(const PluginError& error) {
   return fields;
 }
 
-// What there is to know of a pod that wants something of us, if it does.
+// Facts about a pod that has a sidecar; nothing for other pods.
 std::optional<PodAnswer> facts_of(const Request& request, const NodeConfig& config,
                                   const PluginLog& log) {
   std::optional<PodAnswer> facts;
@@ -51,14 +51,14 @@ std::optional<PodAnswer> facts_of(const Request& request, const NodeConfig& conf
   return facts;
 }
 
-// Not every runtime says it; the kubelet makes it before it asks for the pod's network.
+// Not every runtime passes it. The kubelet creates the cgroup before it requests the pod's network.
 Result<std::string> cgroup_of(const Request& request, const PodAnswer& facts) {
   const std::string uid = request.argument("K8S_POD_UID");
   if (facts.cgroup_path.empty() && !uid.empty()) return find_pod_cgroup(kCgroupRoot, uid);
   return pod_cgroup(facts.cgroup_path);
 }
 
-// What we cannot do, the pod does without, unless the operator said otherwise.
+// A pod runs without failed parts, unless the operator has set failClosed.
 Outcome<void> judge(const NodeConfig& config, const AttachmentState& state, const PluginLog& log) {
   for (const Problem& problem : state.problems)
     log.warn("not_done", {{"code", static_cast<unsigned>(problem.code)}, {"what", problem.what}});
@@ -75,7 +75,7 @@ Outcome<void> set_up(const Request& request, const NodeConfig& config, const Pod
   if (!wishes) return tl::unexpected(wishes.error());
   auto container = ContainerState::open(config.run_dir, request.attachment.container_id, true);
   if (!container) return tl::unexpected(container.error());
-  // There is one redirect in a pod, and the first of its interfaces has it.
+  // A pod has one redirect, which belongs to the first of its interfaces.
   for (const std::string& other : (*container)->interfaces()) {
     if (other == request.attachment.ifname) continue;
     log.info("redirect_present", {{"of", other}});
@@ -95,7 +95,7 @@ Outcome<void> set_up(const Request& request, const NodeConfig& config, const Pod
   return judged;
 }
 
-// A pod that has no sidecar costs no system call but those of reading and writing.
+// For a pod without sidecar, the only system calls are those that read input and write output.
 Outcome<std::string> add(const Request& request) {
   if (request.annotations && !opted_in(*request.annotations)) return echo(request);
   auto read = read_node_config(request.config);
@@ -114,7 +114,7 @@ Outcome<std::string> add(const Request& request) {
   return echo(request);
 }
 
-// Where the state is has to be known even if the rest of the configuration is not to be read.
+// The folder of the state is needed even if the rest of the configuration is invalid.
 NodeConfig config_for_clean_up(const Request& request) {
   if (auto read = read_node_config(request.config)) return std::move(read->config);
   NodeConfig config;
@@ -133,7 +133,7 @@ Outcome<void> forget(const std::string& run_dir, const Attachment& attachment) {
   return {};
 }
 
-// A pod must be able to go, whatever we have forgotten about it.
+// Deletion of a pod must succeed, also without a state.
 Outcome<std::string> del(const Request& request) {
   const NodeConfig config = config_for_clean_up(request);
   const auto done = forget(config.run_dir, request.attachment);
@@ -151,7 +151,7 @@ Outcome<std::string> check(const Request& request) {
   if (!container) return tl::unexpected(container.error());
   const auto state = *container ? (*container)->load(request.attachment.ifname) : std::nullopt;
   if (!state) {
-    // Without annotations nobody can say whether there should have been one.
+    // Without annotations it is unknown whether the pod should have a state.
     const bool other = *container && !(*container)->interfaces().empty();
     if (!request.annotations || other) return std::string();
     return fail(Code::kState, "no state of " + request.attachment.container_id + "/" +
@@ -171,7 +171,7 @@ Outcome<std::string> collect_garbage(const Request& request) {
     for (const std::string& ifname : (*container)->interfaces()) {
       const Attachment attachment{id, ifname};
       const auto state = (*container)->load(ifname);
-      // Another network of this node has a list of its own.
+      // Another network of this node has its own list.
       if (state && !state->network.empty() && state->network != request.network) continue;
       if (std::find(request.valid.begin(), request.valid.end(), attachment) != request.valid.end())
         continue;
@@ -183,8 +183,8 @@ Outcome<std::string> collect_garbage(const Request& request) {
   return std::string();
 }
 
-// An answer other than 0 makes the runtime call the whole node not ready: only where no pod with a
-// sidecar could be started at all.
+// An error makes the runtime report the whole node as not ready. So it is returned only if no pod
+// with a sidecar could start.
 Outcome<std::string> status(const Request& request) {
   const auto read = read_node_config(request.config);
   if (!read) {

@@ -1,4 +1,4 @@
-// What annotations may hold, a function for each kind of value. Pure.
+// Checks of annotation values: a function for each kind of value. Pure.
 #pragma once
 
 #include <string_view>

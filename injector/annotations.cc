@@ -13,7 +13,7 @@ namespace {
 using R = Reader;
 using kubernetes::NodeAnnotation;
 
-// One that the CNI plugin judges too.
+// An annotation that the CNI plugin checks too.
 constexpr AnnotationInfo shared(NodeAnnotation annotation, Reader reader,
                                 bool (*is_allowed)(std::string_view)) {
   const kubernetes::NodeAnnotationInfo& info = kubernetes::info_of(annotation);
@@ -99,7 +99,7 @@ constexpr std::array kTable = {
 constexpr std::size_t kShownCharsMax = 64;
 constexpr std::size_t kSlipLettersMax = 2;
 
-// Control characters and what is not ASCII would let a value rewrite the terminal that shows it.
+// Control characters and non-ASCII bytes in a value could change the terminal that shows it.
 std::string shown(std::string_view text) {
   std::string out;
   for (const char c : text.substr(0, kShownCharsMax)) out += c >= ' ' && c <= '~' ? c : '?';

@@ -1,5 +1,5 @@
-// The annotations by which a pod's author steers Fairlead: one table, from which the checks, the
-// reference in docs/ and the warnings about slips are made. Pure.
+// The annotations by which a pod's author configures Fairlead: one table, the source of the checks,
+// the reference in docs/ and the warnings about misspelled names. Pure.
 //
 // The chart's admission policy makes the same checks in CEL; a test runs both over the same values.
 #pragma once
@@ -18,10 +18,10 @@ inline constexpr unsigned kUnprivilegedPortMin = 1024;
 inline constexpr unsigned kConnectionsPerGroupMin = 16;
 inline constexpr unsigned kConnectionsPerGroupMax = 255;
 inline constexpr std::size_t kImageCharsMax = 255;
-// Below it the proxy has no room for buffers beside itself.
+// With less memory the proxy has no room for buffers.
 inline constexpr std::uint64_t kMemoryBytesMin = 32ULL << 20;
 
-// Who acts on an annotation.
+// The program that uses an annotation.
 enum class Reader : std::uint8_t { kInjector, kSidecar, kNode };
 
 struct AnnotationInfo {
@@ -36,7 +36,7 @@ struct AnnotationInfo {
 std::span<const AnnotationInfo> annotation_table();
 const AnnotationInfo* find_annotation(std::string_view name);
 
-// What a pod says: name without prefix, value; only names of the table, all values allowed.
+// Annotations of a pod: name without prefix, value. Only names of the table, only allowed values.
 using Wishes = std::map<std::string, std::string, std::less<>>;
 
 struct AnnotationReport {
@@ -45,8 +45,8 @@ struct AnnotationReport {
   std::vector<std::string> warnings;  // keys under our prefix that mean nothing
 };
 
-// `annotations`: whatever the pod has, of any owner. At most kFindingsMax errors and as many
-// warnings are kept, and long values are cut in them.
+// `annotations`: all annotations of the pod, also of other programs. At most kFindingsMax errors
+// and as many warnings are kept, and long values are cut in them.
 inline constexpr std::size_t kFindingsMax = 16;
 AnnotationReport read_annotations(
     const std::map<std::string, std::string, std::less<>>& annotations);

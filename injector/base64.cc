@@ -20,7 +20,7 @@ const unsigned char* unsigned_data(std::string_view text) {
 std::string base64(std::string_view bytes) {
   SMC_ASSERT(bytes.size() < kBytesMax);
   std::string text((bytes.size() + 2) / 3 * 4, '\0');
-  // It writes a terminator too, where the string has its own.
+  // The function also writes a terminator, at the position of the string's own.
   EVP_EncodeBlock(reinterpret_cast<unsigned char*>(text.data()), unsigned_data(bytes),
                   static_cast<int>(bytes.size()));
   return text;

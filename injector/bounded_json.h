@@ -1,4 +1,4 @@
-// The JSON of reviews and of the API server, and looking into it. Pure.
+// Parses the JSON of reviews and of the API server, and reads values from it. Pure.
 #pragma once
 
 #include <cstddef>
@@ -17,8 +17,8 @@ using json::member;
 using json::strings_of;
 using json::text_of;
 
-// A pod has some hundreds of values and a depth below 20. The patch and the answer are made by
-// recursion, which the depth bounds too.
+// A pod has some hundreds of values and a depth below 20. The depth also limits the recursion that
+// creates the patch and the answer.
 inline constexpr std::size_t kJsonBytesMax = 16 << 20;  // what HTTP lets in is less
 inline constexpr std::size_t kJsonDepthMax = 64;
 inline constexpr std::size_t kJsonValuesMax = 100'000;

@@ -112,7 +112,7 @@ Result<WallTime> to_wall_time(const ASN1_TIME* time) {
 
 Result<KeyPair> make_authority(WallTime now, std::chrono::seconds lifetime) {
   const KeyHandle key(EVP_EC_gen("P-256"));
-  // Two authorities of different times must not have the same name: a client picks by name.
+  // Successive authorities must have different names, because clients select them by name.
   const std::string subject =
       "fairlead-injector-ca-" + std::to_string(std::chrono::system_clock::to_time_t(now));
   const X509Handle made = blank_certificate(key.get(), subject, now, lifetime);

@@ -1,4 +1,4 @@
-// Certificates of our own: an authority, and a leaf for the webhook's name in the cluster. ECDSA
+// Self-managed certificates: an authority, and a leaf for the webhook's name in the cluster. ECDSA
 // P-256, SHA-256. Needs OpenSSL and its random numbers, nothing else.
 #pragma once
 
@@ -12,7 +12,7 @@ namespace fairlead::injector {
 
 using WallTime = std::chrono::system_clock::time_point;
 
-// Clocks of a cluster differ a little.
+// Tolerates different clocks in a cluster.
 inline constexpr std::chrono::hours kBackdating{1};
 inline constexpr std::chrono::hours kLeafLifetime{90 * 24};
 inline constexpr std::chrono::hours kAuthorityLifetime{10 * 365 * 24};
@@ -34,10 +34,10 @@ Result<KeyPair> make_leaf(const KeyPair& authority, const std::vector<std::strin
 
 // Of the first certificate in the text. Errors: kMalformed.
 Result<Validity> validity_of(const std::string& certificate_pem);
-// When two thirds of the lifetime have gone: renewing then leaves a month to notice a failure.
+// True after two thirds of the lifetime, which leaves a month to notice a failed renewal.
 bool is_due(const Validity& validity, WallTime now);
-// True if the leaf is signed by one of the authorities and is for `name`, and the key is its own.
-// Its dates are not looked at.
+// True if the leaf is signed by one of the authorities, is for `name`, and matches the key. Does
+// not check the dates.
 bool is_usable(const KeyPair& leaf, const std::string& authorities_pem, const std::string& name);
 // The first certificate of a text with several, "" if there is none.
 std::string first_certificate(const std::string& pem);

@@ -1,9 +1,8 @@
-// What the injector does beside answering reviews, on a thread of its own because it waits for the
-// API server: it looks after the certificate, and tells people by Events about pods without
-// sidecar.
+// Certificate renewal, and Events about pods without sidecar. Runs on a separate thread because
+// calls to the API server block.
 //
-// Timers: `interval` between two looks at the certificate, kRetryInterval after a failure,
-// kRepeatInterval before the same Event is made again.
+// Timers: `interval` between two checks of the certificate, kRetryInterval after a failure,
+// kRepeatInterval before the same Event is created again.
 #pragma once
 
 #include <condition_variable>
@@ -37,8 +36,8 @@ class Chores {
   static constexpr std::size_t kMessageBytesMax = 1024;  // what an API server takes
 
   using Refresh = std::function<Called<KeyPair>(unsigned& renewed)>;
-  // Called on this thread when the certificate is another one than before. Returns what is wrong
-  // with it, if anything; it is then offered again at the next look.
+  // Called on this thread when the certificate has changed. If it returns an error, it is called
+  // again at the next check.
   using Serve = std::function<Result<void>(const KeyPair&)>;
 
   // `cluster`: for Events; without one they are counted as lost. All references must outlive this.
@@ -47,10 +46,10 @@ class Chores {
   ~Chores() { stop(); }
 
   void start();
-  // Waits for a call under way. Afterwards orders are taken and forgotten.
+  // Waits for a call in progress. Later orders are discarded.
   void stop();
 
-  // Any thread, never blocks. Beyond kOrdersMax or the share of a namespace, Events are lost and
+  // Any thread, never blocks. Events beyond kOrdersMax or the share of a namespace are dropped and
   // counted. So are Events without a namespace or a subject.
   void order_event(EventOrder order);
 

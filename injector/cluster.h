@@ -1,6 +1,5 @@
-// The few calls that the injector makes to its API server. Each blocks for ApiServer::kCallMax at
-// most.
-// Source: Kubernetes API reference, Secret v1, MutatingWebhookConfiguration v1, Event v1 (core).
+// Calls of the injector to its API server. Each blocks for ApiServer::kCallMax at most. Source:
+// Kubernetes API reference, Secret v1, MutatingWebhookConfiguration v1, Event v1 (core).
 #pragma once
 
 #include <string>
@@ -12,7 +11,7 @@
 
 namespace fairlead::injector {
 
-// Errors are sentences for the log: what was called, and what came back.
+// Errors are sentences for the log, with the call and its answer.
 template <class T>
 using Called = tl::expected<T, std::string>;
 
@@ -26,7 +25,7 @@ class Cluster {
     Json object;
   };
   Called<Secret> read_secret(const std::string& name_space, const std::string& name) const;
-  // False if somebody else has changed it in the meantime; then read it again.
+  // False if another client has changed it meanwhile; then read it again.
   Called<bool> replace_secret(const Secret& secret) const;
 
   // Makes `bundle_pem` the caBundle of every webhook of the configuration. True if one had another.

@@ -20,7 +20,7 @@ constexpr std::array kOutcomes = {
     Outcome::kBadAnnotation, Outcome::kMalformedPod};
 
 constexpr const char* kDefaultContainerKey = "kubectl.kubernetes.io/default-container";
-// NRI's ulimit-adjuster reads it when it makes the container.
+// The NRI plugin ulimit-adjuster reads it at the creation of the container.
 constexpr const char* kUlimitKeyPrefix = "ulimits.nri.containerd.io/container.";
 
 struct MeshMark {
@@ -74,7 +74,7 @@ bool has_the_shape_of_a_pod(const Json& pod) {
          (annotations.is_null() || annotations.is_object());
 }
 
-// What stands against an injection that was asked for, besides its annotations.
+// Reasons that prevent a requested injection, except wrong annotations.
 std::optional<Decision> obstacle(const Json& pod, const AnnotationReport& report,
                                  const Settings& settings) {
   const Json& spec = member(pod, "spec");
@@ -132,7 +132,7 @@ Json patch_for(const Json& pod, const Settings& settings, const Wishes& wishes) 
   if (!settings.memlock.empty())
     annotate(kUlimitKeyPrefix + std::string(kSidecarName), ulimits_of(settings.memlock));
   if (!member(pod, "spec", "initContainers").is_array()) add("/spec/initContainers", Json::array());
-  // First, so that the init containers of the application have their connections carried too.
+  // First, so that it also carries connections of the application's init containers.
   add("/spec/initContainers/0", sidecar_container(settings, wishes));
   return patch;
 }

@@ -1,6 +1,6 @@
-// What becomes of a pod: a JSON patch (RFC 6902) that adds the sidecar, or the reason why there is
-// none. A pure function of the pod, the settings and how the namespace is marked; the webhook,
-// `fairleadctl inject` and the chart's admission policy all give what this gives.
+// Decision about a pod: a JSON patch (RFC 6902) that adds the sidecar, or the reason why there is
+// none. A pure function of the pod, the settings and the label of the namespace. The webhook,
+// `fairleadctl inject` and the chart's admission policy all have the same result.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +31,7 @@ enum class Outcome : std::uint8_t {
 std::string_view to_string(Outcome outcome);
 std::span<const Outcome> outcomes();
 
-// Whether a user who asked for the sidecar has to be told that there is none.
+// True if a user who requested the sidecar needs a warning that there is none.
 bool is_worth_a_warning(Outcome outcome);
 
 struct Decision {
@@ -41,7 +41,7 @@ struct Decision {
   Json patch = Json::array();         // empty unless kInjected
 };
 
-// `namespace_opted_in`: the namespace carries the label, so that a pod without annotation is meant.
+// `namespace_opted_in`: the namespace has the label, so a pod without annotation is injected.
 Decision decide(const Json& pod, const Settings& settings, bool namespace_opted_in);
 
 }  // namespace fairlead::injector

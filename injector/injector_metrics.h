@@ -1,4 +1,4 @@
-// What the injector counts, and its /metrics. Written by its threads, read by any; relaxed.
+// Counters of the injector, and its /metrics. Written by its threads, read by any; relaxed.
 #pragma once
 
 #include <array>
@@ -28,7 +28,7 @@ enum class InjectorMetric : std::uint8_t {
 };
 using InjectorMetricInfo = exposition::MetricInfo<InjectorMetric>;
 
-// In the order of the output; docs/metrics.md is made from it.
+// In the order of the output; docs/metrics.md is generated from it.
 std::span<const InjectorMetricInfo> injector_metric_table();
 
 class InjectorMetrics {
@@ -44,7 +44,7 @@ class InjectorMetrics {
   // Seconds since 1970.
   void set_expiry(std::int64_t seconds) { expiry_.store(seconds); }
 
-  // Where the servers for reviews and for probes and metrics count what they refuse.
+  // Counters for requests that the servers for reviews and for probes and metrics refuse.
   event::HttpRefusals& review_refusals() { return review_refusals_; }
   event::HttpRefusals& admin_refusals() { return admin_refusals_; }
 

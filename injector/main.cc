@@ -1,6 +1,5 @@
-// fairlead-injector: the webhook that gives pods their sidecar. Parses, builds, serves until a
-// signal. Exit codes: 0 after a signal, 1 when something could not be set up, 64 for a bad command
-// line or bad settings.
+// fairlead-injector: the webhook that adds the sidecar to pods. It serves until a signal. Exit
+// codes: 0 after a signal, 1 if the start failed, 64 for a wrong command line or wrong settings.
 #include <malloc.h>
 
 #include <CLI/CLI.hpp>
@@ -132,8 +131,8 @@ class Injector {
         .field("address", to_string(endpoint));
   }
 
-  // On the thread of the chores. The first certificate begins the service; a later one is handed
-  // to the thread that serves, which owns the identity from then on.
+  // Runs on the thread of the chores. The first certificate starts the service. A later one is
+  // passed to the serving thread, which owns the identity from then on.
   Result<void> take(const KeyPair& pair) {
     if (is_ready_.load()) {
       // Checked here, so that a bad pair is reported and the one in use stays.

@@ -15,7 +15,7 @@ bool is_one_of(std::string_view text, std::initializer_list<std::string_view> wo
   return std::find(words.begin(), words.end(), text) != words.end();
 }
 
-// YAML 1.1, as kubectl's parser takes it.
+// YAML 1.1, as kubectl's parser reads it.
 bool is_true(std::string_view text) {
   return is_one_of(text, {"yes", "Yes", "YES", "true", "True", "TRUE", "on", "On", "ON"});
 }
@@ -113,7 +113,7 @@ OrderedJson convert(const YAML::Node& node, std::size_t depth, Reading& reading)
   return object;
 }
 
-// Text that no reader of YAML takes for anything else: words that begin with a letter, "_" or "/".
+// Text that every YAML parser reads as text: words that begin with a letter, "_" or "/".
 bool is_plain_text(std::string_view text) {
   constexpr std::size_t kPlainMax = 200;
   const auto is_plain = [](char c) {
@@ -171,8 +171,7 @@ void print_block(const OrderedJson& value, std::size_t indent, std::string& out)
   }
 }
 
-// The pod inside of an object: itself, or the template of what makes pods. Null where there is
-// none.
+// The pod of an object: the object itself, or its pod template. Null if there is none.
 OrderedJson* pod_of(OrderedJson& object) {
   const auto find = [](OrderedJson& from, std::initializer_list<const char*> path) {
     OrderedJson* at = &from;

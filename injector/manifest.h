@@ -1,5 +1,5 @@
-// Kubernetes manifests as people keep them: a stream of YAML documents, or JSON, as trees that keep
-// the order of their keys. Offline use only; what comes over the network is bounded_json.h.
+// Kubernetes manifests in files: a stream of YAML documents, or JSON, as trees that keep the order
+// of their keys. For offline use only; bounded_json.h parses input from the network.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@ namespace fairlead::injector {
 using OrderedJson = nlohmann::ordered_json;
 
 inline constexpr std::size_t kManifestBytesMax = 64 << 20;
-// Aliases may repeat each other; this ends what would not end.
+// Aliases may multiply each other; this limits the expansion.
 inline constexpr std::size_t kManifestValuesMax = 2'000'000;
 inline constexpr std::size_t kManifestDepthMax = 128;
 
@@ -25,11 +25,10 @@ struct Manifest {
   bool is_json = false;                // it was one JSON value
 };
 
-// Plain scalars become what YAML 1.1 makes of them, as kubectl reads them: true, yes, 12, 1.5, ~.
-// Error: a sentence with line and column.
+// Plain scalars have the types of YAML 1.1, as in kubectl: true, yes, 12, 1.5, ~. Error: a sentence
+// with line and column.
 tl::expected<Manifest, std::string> parse_manifest(std::string_view text);
-// Documents after each other, or the JSON value. Comments are gone; strings that could be taken for
-// something else are quoted.
+// The documents in their order, or the JSON value. Comments are lost. Ambiguous strings are quoted.
 std::string print_manifest(const Manifest& manifest);
 
 struct InjectedPod {

@@ -1,4 +1,4 @@
-// A table with a limit, in which no namespace keeps another one out. Not thread-safe.
+// A table with a limit, in which no namespace can exclude another. Not thread-safe.
 #pragma once
 
 #include <algorithm>
@@ -31,8 +31,8 @@ class NamespaceShares {
     return total_ < total_max_ || own + 1 < largest()->second.size();
   }
 
-  // kDisplaced: the table was full, and the oldest value of the namespace with the most gave way.
-  // That namespace keeps as many as the other one, so that displacing comes to an end.
+  // kDisplaced: the table was full, and the oldest value of the namespace with the most was
+  // removed. That namespace keeps at least as many as the other one, so displacement ends.
   Added add(const std::string& name_space, Value value) {
     if (!admits(name_space)) return Added::kRefused;
     const bool is_full = total_ >= total_max_;

@@ -6,7 +6,7 @@
 namespace fairlead::injector {
 namespace {
 
-// Several replicas may start at once; one of them wins, the others take what it has made.
+// Several replicas may start at once. One of them succeeds, the others use its certificate.
 constexpr int kConflictsMax = 5;
 
 constexpr const char* kBundleKey = "ca.crt";
@@ -36,7 +36,7 @@ Called<bool> OwnCertificates::renew(std::map<std::string, std::string, std::less
       !make_leaf(authority, {host}, now, kLeafLifetime)) {
     const auto made = make_authority(now);
     if (!made) return tl::unexpected(to_string(made.error()));
-    // The one before stays in the bundle, for replicas that still serve its leaf.
+    // The previous authority stays in the bundle, for replicas that still serve its leaf.
     data[kBundleKey] = made->certificate_pem + authority.certificate_pem;
     data[kAuthorityKeyKey] = made->key_pem;
     authority = *made;

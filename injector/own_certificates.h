@@ -1,5 +1,5 @@
-// The webhook's certificates where the injector makes them itself: kept in a Secret that all its
-// replicas share, and vouched for by the caBundle of the webhook configuration.
+// Self-managed certificates of the webhook: stored in a Secret that all replicas share, with the
+// authority in the caBundle of the webhook configuration.
 #pragma once
 
 #include <string>
@@ -21,8 +21,8 @@ class OwnCertificates {
   OwnCertificates(Cluster cluster, OwnNames names)
       : cluster_(std::move(cluster)), names_(std::move(names)) {}
 
-  // Reads the Secret, renews what is due, and sees to the caBundle. What comes back is safe to
-  // serve: the API server knows its authority already. `renewed` counts what was made.
+  // Reads the Secret, renews certificates that are due, and updates the caBundle. The result is
+  // safe to serve, because the API server already knows its authority. `renewed` counts renewals.
   Called<KeyPair> refresh(WallTime now, unsigned& renewed);
 
  private:

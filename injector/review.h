@@ -1,4 +1,4 @@
-// AdmissionReview, admission.k8s.io/v1: the request of an API server as values, and our answer.
+// AdmissionReview, admission.k8s.io/v1: the request of an API server as values, and the answer.
 // Pure. Source: Kubernetes, "Dynamic Admission Control", section "Webhook request and response".
 #pragma once
 
@@ -32,9 +32,8 @@ struct Review {
   Json pod;
 };
 
-// Who made the pod, or the pod itself where nobody did: what an Event can be attached to, since the
-// pod does not exist yet.
-// The fields are printable ASCII without blanks, within the limits above.
+// The owner of the pod, or the pod itself if it has none. Events are attached to it, because the
+// pod does not exist yet. The fields are printable ASCII without blanks, within the limits above.
 struct Subject {
   std::string api_version;
   std::string kind;
@@ -45,13 +44,14 @@ struct Subject {
 // Error: a sentence that names the field, its value and what is allowed.
 tl::expected<Review, std::string> decode_review(std::string_view body);
 
-// Always allows: a pod without sidecar is a pod with TCP. Patch and warnings as decided.
+// Always allows, because a pod without sidecar can use TCP. Contains the patch and warnings of the
+// decision.
 std::string encode_answer(const Review& review, const Decision& decision);
 
 // All fields are empty if one of them is not as Subject says.
 Subject subject_of(const Review& review);
 
-// What a namespace or another name of Kubernetes may consist of, so that it can stand in a path.
+// True if the name has only characters of Kubernetes names, so that it is safe in a path.
 bool is_object_name(std::string_view name);
 
 }  // namespace fairlead::injector

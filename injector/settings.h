@@ -1,5 +1,5 @@
-// What an installation decides for all its pods; each can be overruled by an annotation where there
-// is one. The chart writes it as JSON, the injector reads it from its --settings file.
+// Settings of an installation for all its pods; an annotation overrides its setting. The chart
+// writes them as JSON, the injector reads them from its --settings file.
 #pragma once
 
 #include <array>
@@ -18,8 +18,8 @@ namespace fairlead::injector {
 
 inline constexpr std::size_t kExtraVariablesMax = 64;
 
-// How many links sidecars use, and how their RNICs send: a setting below "smc", an annotation and a
-// variable of the proxy.
+// Number of links of sidecars, and parameters of their RNICs: a setting below "smc", an annotation
+// and a variable of the proxy.
 struct SmcNumber {
   std::string_view setting;
   std::string_view annotation;  // its rule is that of the setting
@@ -41,8 +41,8 @@ struct Settings {
   std::string revision = "default";                // "revision": which installation did it
   std::string image;                               // "image": required
   std::string image_pull_policy = "IfNotPresent";  // "imagePullPolicy": Always, IfNotPresent, Never
-  // "concurrency": workers of a sidecar without a CPU limit, 1 to 64. Without it a proxy takes all
-  // CPUs of the node, which is not what a sidecar is for.
+  // "concurrency": workers of a sidecar without a CPU limit, 1 to 64. Without this setting a proxy
+  // would use a worker for each CPU of the node.
   unsigned concurrency = 2;
   std::uint16_t admin_port = kubernetes::kAdminPort;  // "adminPort"
   std::string fallback = "allow";                     // "fallback"

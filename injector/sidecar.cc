@@ -12,8 +12,8 @@ constexpr int kStartupSecondsMax = 60;
 constexpr int kLivenessPeriodSeconds = 10;
 constexpr int kLivenessFailuresMax = 3;
 constexpr int kProbeTimeoutSeconds = 5;
-// Half of the memory limit is for connections, the kernel's part included; the rest is for the
-// proxy itself (docs/configuration.md, "Memory").
+// Half of the memory limit is for connections, including kernel memory; the rest is for the proxy
+// itself (docs/configuration.md, "Memory").
 constexpr std::uint64_t kBufferShare = 2;
 
 std::string wish_or(const Wishes& wishes, std::string_view name, const std::string& otherwise) {
@@ -21,7 +21,7 @@ std::string wish_or(const Wishes& wishes, std::string_view name, const std::stri
   return found == wishes.end() ? otherwise : found->second;
 }
 
-// Of several units only one is used for each resource, so the smaller is found by its value.
+// Quantities may have different units, so they are compared by value.
 template <class Parse>
 std::string request_of(const std::string& wished, const std::string& usual,
                        const std::string& limit, Parse parse) {
@@ -59,7 +59,7 @@ Json resources_json(const Resources& wants) {
   if (!wants.cpu_limit.empty()) limits["cpu"] = wants.cpu_limit;
   if (!wants.memory_limit.empty()) limits["memory"] = wants.memory_limit;
   if (!wants.rnic.empty()) {
-    // Of an extended resource, request and limit have to be the same.
+    // Request and limit of an extended resource must be equal.
     requests[wants.rnic] = "1";
     limits[wants.rnic] = "1";
   }
@@ -154,7 +154,7 @@ Json sidecar_container(const Settings& settings, const Wishes& wishes) {
 
 std::optional<std::string> resource_conflict(const Settings& settings, const Wishes& wishes) {
   const Resources wants = resources_of(settings, wishes);
-  // A usual request gives way to a limit; only one that was asked for can be above.
+  // A default request is reduced to the limit; only an explicit request can exceed it.
   const auto above = [](std::string_view what, const std::string& request,
                         const std::string& limit) {
     return "fairlead.io/proxy-" + std::string(what) + "-request: \"" + request +

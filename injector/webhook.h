@@ -18,11 +18,11 @@ namespace fairlead::injector {
 // POST /mutate/namespaces  pods of namespaces that carry the label
 class Webhook {
  public:
-  // Bodies are held in memory while they come in. The memory of the container bounds them and the
-  // TLS connections, which need some 50 KiB each.
+  // Bodies are kept in memory while they arrive. The container's memory limits them and the TLS
+  // connections, which need some 50 KiB each.
   static constexpr std::size_t kConnectionsMax = 256;
   static constexpr std::size_t kHeldBytesMax = 24 << 20;
-  // A handshake costs the server half a millisecond or so. An API server asks far less often.
+  // A handshake costs the server about half a millisecond. An API server makes far fewer.
   static constexpr unsigned kConnectionsPerSecond = 200;
   static event::HttpLimits limits() {
     event::HttpLimits limits;

@@ -38,7 +38,8 @@ namespace {
 
 constexpr const char* kLogger = "node";
 constexpr std::uint32_t kWatched = IN_CLOSE_WRITE | IN_MOVED_TO | IN_MOVED_FROM | IN_DELETE;
-// Our own rename wakes us once more; a program that undoes our entry at once must not make us spin.
+// The agent's own rename is an event too. The pause prevents a busy loop with a program that
+// reverts the entry at once.
 constexpr int kQuietMilliseconds = 200;
 
 tl::unexpected<PluginError> failed(const std::string& what, int error_number) {
@@ -136,8 +137,8 @@ struct Agent::Parts {
     if (read) wanted_ports = node::wanted_ports(read->config);
   }
 
-  // Lines are the plugin's own, complete with time and level; a socket that root alone can open is
-  // where they come from.
+  // Prints lines of the plugin, which have time and level. They come from a socket that only root
+  // can open.
   void relay_log() {
     std::array<char, kLogLineBytesMax + 1024> line;
     for (;;) {
@@ -150,7 +151,7 @@ struct Agent::Parts {
     }
   }
 
-  // Without it sidecars of this node have their RNICs, or TCP, as before they had a broker.
+  // Without it sidecars of this node use RNICs or TCP.
   void start_broker() {
     auto created = Broker::create(
         {settings.places.run_dir, settings.entry.value("proxyUid", kubernetes::kSidecarUid)});
@@ -163,7 +164,7 @@ struct Agent::Parts {
     broker_thread = std::thread([this] { broker->run(); });
   }
 
-  // Without it applications of this node see their own pod's address as that of their peer.
+  // Without it applications of this node see their own pod's address as the peer's address.
   void start_delivery() {
     auto created = ClientAddressDelivery::create(
         settings.places.run_dir, settings.entry.value("proxyUid", kubernetes::kSidecarUid));
@@ -203,7 +204,7 @@ struct Agent::Parts {
         {&nri_plugin->counts(), &rnic_access->counts(), &access_delivery->counts()});
   }
 
-  // Without them pods of which the plugin is told no annotations are repaired later.
+  // Without them, pods whose annotations the runtime does not pass are repaired later.
   void start_answers(const event::ApiServer& server) {
     auto started =
         PodAnswers::start(settings.places.run_dir, settings.cluster.places.cgroup_root, server);
@@ -214,7 +215,7 @@ struct Agent::Parts {
           .field("what", started.error().message);
   }
 
-  // Without it pods are set up when they start, and only then.
+  // Without it pods are set up only when they start.
   void start_chores() {
     const ClusterSettings& wanted = settings.cluster;
     if (!wanted.repair && !wanted.label && !wanted.status) return;
@@ -252,7 +253,7 @@ Outcome<std::unique_ptr<Agent>> Agent::start(AgentSettings settings) {
   auto parts = std::make_unique<Parts>();
   parts->settings = std::move(settings);
   const Places& places = parts->settings.places;
-  // Before the first look, so that no change falls between.
+  // Before the first check, so that no change is missed.
   auto watcher = watch(places);
   if (!watcher) return tl::unexpected(watcher.error());
   parts->watcher = std::move(*watcher);
@@ -301,7 +302,7 @@ void Agent::run() {
     if (waiting[0].revents != 0) break;
     if (waiting[1].revents != 0) parts_->relay_log();
     if (waiting[2].revents == 0) continue;
-    // Whoever writes a configuration often writes several files.
+    // Programs that write a configuration often write several files.
     (void)::poll(waiting.data(), 1, kQuietMilliseconds);
     drain(parts_->watcher.get());
     parts_->note(install_entry(parts_->settings.places, parts_->settings.entry));

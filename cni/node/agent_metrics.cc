@@ -9,7 +9,7 @@
 namespace fairlead::cni::node {
 namespace {
 
-// Closed sets: what a pod's plugin says must not make series at will.
+// Closed sets, so that log lines cannot create arbitrary series.
 constexpr std::array<std::string_view, 6> kCommands = {"ADD", "DEL",    "CHECK",
                                                        "GC",  "STATUS", "VERSION"};
 constexpr std::array<std::string_view, 7> kEvents = {

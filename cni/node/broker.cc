@@ -32,7 +32,7 @@ constexpr const char* kLogger = "broker";
 constexpr std::size_t kEventsPerTurn = 64;
 // Descriptors are used up, or a device was refused.
 constexpr std::chrono::seconds kPause{1};
-// Devices ring by shutdown(2), which nobody takes back: each ring is an edge.
+// Devices ring by shutdown(2), which is permanent: each ring is an edge.
 constexpr std::uint32_t kMemberEvents = EPOLLIN | EPOLLRDHUP | EPOLLET;
 
 TimePoint now_() { return std::chrono::steady_clock::now(); }
@@ -120,9 +120,10 @@ void Broker::run() {
   }
 }
 
-// From some 2,000 sockets on that one real user has in flight, the kernel lets each sender of that
-// user wait for its garbage collector. Any process of a container that runs as root can have so
-// many, so the thread that sends is another user. Nothing that it does depends on its real id.
+// If a real user has more than about 2,000 sockets in flight, the kernel lets each sender of that
+// user wait for its garbage collector. Any process of a container that runs as root can have that
+// many, so the sending thread uses another real user. None of its operations depends on the real
+// id.
 void Broker::take_own_user() {
   const auto user = take_thread_user();
   if (user) return;
@@ -219,7 +220,7 @@ void Broker::probe(const std::string& name, Pod& pod, TimePoint now) {
                                                      : kProbeSettled;
   pod.next_probe = now + interval;
   if (pod.records_wait) release(name);  // a device that went may have closed its end
-  // Others may have freed what there was too little of.
+  // Others may have freed the missing resource.
   for (const Member member : book_.members_of(name)) refill(member);
 }
 
@@ -257,7 +258,7 @@ void Broker::take_in(const std::string& name, Pod& pod, unsigned index, TimePoin
   book_.charge(name, kRequestsPerDevice);
   const auto leaves = book_.connect(name, fd);
   if (!leaves) return;
-  // It is not connected to again at once, in place of the next.
+  // Do not connect to it again at once instead of the next one.
   const unsigned left = members_.at(*leaves)->index();
   drop(*leaves);
   pod.not_before[left] = now + kPause;
@@ -288,8 +289,8 @@ bool Broker::wants_room(Member member) const {
          (pods_.at(pod).records_wait && unread_.has_unread(pod, member));
 }
 
-// EPOLLOUT comes with each record that a device reads. A change of the events gives one more, so
-// nothing that was read before it is missed; therefore only a change is made.
+// EPOLLOUT arrives with each record that a device reads. A change of the events triggers one more,
+// so earlier reads are not missed. Therefore the events are changed only when necessary.
 void Broker::watch_for_room(const std::string& name) {
   for (const Member member : book_.members_of(name))
     if (members_.at(member)->watched_for_room != wants_room(member)) rewatch(member);
@@ -314,8 +315,8 @@ void Broker::release(const std::string& of) {
   watch_for_room(name);
 }
 
-// A descriptor may have been closed by an earlier event of the same turn, or be another by now:
-// nothing here waits, so a look in vain does no harm.
+// An earlier event of the same turn may have closed the descriptor, or its number may be in use
+// again. No call here blocks, so an unnecessary check is harmless.
 void Broker::handle(int fd, std::uint32_t events, TimePoint now) {
   if (fd == watch_.descriptor()) return look();
   const auto found = members_.find(fd);
@@ -334,8 +335,8 @@ void Broker::handle(int fd, std::uint32_t events, TimePoint now) {
 bool Broker::may_ask(const std::string& pod, TimePoint now) {
   const std::optional<Duration> wait = book_.spend(pod, now);
   if (!wait) return true;
-  // Each device has an event when it is listened to again, whether it has asked or not: there has
-  // to be something left then.
+  // Each device has an event when it is watched again, with or without a request. Some credits must
+  // be left for that.
   const std::chrono::duration<double> looks(
       2.0 * static_cast<double>(book_.members_of(pod).size()) / kRequestsPerSecond);
   pause(pod, now + *wait + std::chrono::ceil<std::chrono::milliseconds>(looks));
@@ -349,7 +350,7 @@ void Broker::pause(const std::string& name, TimePoint until) {
   pod.paused_until = until;
 }
 
-// Whoever has rung meanwhile, or has gone, has an event at once.
+// Devices that have rung or disconnected meanwhile have an event at once.
 void Broker::resume_paused(TimePoint now) {
   for (auto& [name, pod] : pods_) {
     if (!pod.paused_until || *pod.paused_until > now) continue;
@@ -422,7 +423,7 @@ void Broker::serve(Member member, TimePoint now) {
   unfinished_.insert(member);
 }
 
-// False when the device has been dropped, because it is gone. One that does not read misses
+// False if the device was dropped because it has disconnected. A device that does not read misses
 // records.
 bool Broker::send(Member member, const Message& message, std::span<const int> fds) {
   BrokerMember& device = *members_.at(member);
@@ -447,8 +448,8 @@ bool Broker::send(Member member, const Message& message, std::span<const int> fd
   return true;
 }
 
-// To free memory takes no longer than to fill it, which the pod has paid for. So what it pays here
-// is bounded, and a sidecar that ends with much memory does not keep its successor waiting.
+// Freeing memory takes no longer than filling it, which used the pod's own processor time. So the
+// charge is limited, and a sidecar that ends with much memory does not delay its successor.
 void Broker::charge_for_closing() {
   for (const auto& [pod, spent] : closer_.take_spent())
     charge_time(book_, pod, std::min<Duration>(spent, kTimePerRequest * kClosingRequestsMax));

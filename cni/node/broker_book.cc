@@ -46,7 +46,7 @@ void BrokerBook::charge(const std::string& pod, double requests) {
 std::optional<BrokerBook::Member> BrokerBook::connect(const std::string& name, Member member) {
   Pod& pod = pods_.at(name);
   std::optional<Member> leaves;
-  // Whoever connects and says nothing must not keep others of its pod out.
+  // Clients that connect and send nothing must not exclude others of their pod.
   if (pod.guests.size() >= kGuestsPerPodMax) leaves = pod.guests.front();
   pod.members.insert(member);
   pod.guests.push_back(member);
@@ -98,7 +98,7 @@ std::vector<BrokerBook::Member> BrokerBook::members_of(const std::string& name) 
   return {pod->second.members.begin(), pod->second.members.end()};
 }
 
-// Of a pod with too many, the oldest that nobody is connected as is free again.
+// If a pod has too many ids, its oldest id without a connected device is released.
 bool BrokerBook::own(PeerId peer, const std::string& pod) {
   const auto [owner, fresh] = owners_.try_emplace(peer, pod);
   if (!fresh) return owner->second == pod;

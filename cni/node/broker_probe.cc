@@ -10,7 +10,7 @@
 
 namespace fairlead::cni::node {
 
-// Sockets belong to the network namespace in which they were made.
+// Sockets belong to the network namespace in which they were created.
 Result<FileDescriptor> make_probe(const WatchedPod& pod) {
   const Netns netns = SMC_TRY(Netns::open(pod.netns));
   if (netns.identity() != pod.identity) return Error{Errc::kNotFound, "network namespace"};

@@ -1,4 +1,4 @@
-// The part of the broker that does what a device asks for.
+// The part of the broker that executes requests of devices.
 #include <algorithm>
 #include <cerrno>
 #include <utility>
@@ -60,7 +60,7 @@ bool Broker::enroll(Member member, const Request& request) {
   device.layout = request.layout;
   device.channel_bytes = request.channel_bytes;
   counts_.devices = book_.device_count();
-  // Before the device hears that the id is its own, so that it stays so whatever becomes of us.
+  // Before the device learns that it owns the id, so that it keeps the id if the broker ends.
   remember();
   if (!send(member, {.kind = Kind::kWelcome, .peer = request.peer, .fabric = fabric_}))
     return false;
@@ -79,8 +79,8 @@ bool Broker::introduce(Member member, PeerId peer) {
   return send(member, {.kind = Kind::kRefused, .refusal = refusal, .peer = peer});
 }
 
-// Made here: nobody gets what a pod made. In our network namespace, because a socket keeps alive
-// the one in which it was made.
+// The broker creates all objects, so that no pod gets one of another pod. It creates them in its
+// own network namespace, because a socket keeps the namespace alive in which it was created.
 Refusal Broker::make_channel(Member member, Member other) {
   const BrokerMember& device = *members_.at(member);
   BrokerMember& visited = *members_.at(other);
@@ -109,7 +109,7 @@ Refusal Broker::make_channel(Member member, Member other) {
                        .peer = book_.peer_of(other),
                        .pod = book_.number_of(book_.pod_of(other))};
   if (!send(other, visit, (*ends)[1].descriptors())) return Refusal::kUnknownPeer;
-  // Without its answer the other side finds its bell without a peer.
+  // If this answer is lost, the other side notices that its bell has no peer.
   (void)send(member, answer, (*ends)[0].descriptors());
   return Refusal::kNone;
 }
@@ -128,7 +128,7 @@ bool Broker::grant(Member member, const Request& request) {
     return drop_hostile(member, "buffer of somebody else");
   const std::optional<Member> other = book_.find(request.peer);
   if (!other) {
-    // A peer that is known but not connected may still come. An unknown peer has gone.
+    // A known peer without a connection may still connect. An unknown peer has ended.
     if (!book_.has_owner(request.peer)) return true;
     const std::string& pod = book_.pod_of(member);
     const auto [begin, end] = held_grants_.equal_range(request.peer);
@@ -215,7 +215,7 @@ void Broker::refill(Member member) {
     const std::uint64_t lost = counts_.records_lost;
     if (!send(member, {.kind = Kind::kBlank, .buffer = id}, std::span(&memory, 1))) return;
     if (counts_.records_lost == lost) continue;
-    // Else its stock would be one short for good.
+    // Otherwise its stock would permanently lack one.
     device->second->buffers.erase(id.number);
     --device->second->blanks;
     --pod.buffers;

@@ -50,7 +50,8 @@ BrokerShares::Pod& BrokerShares::given_of(const std::string& pod, TimePoint now)
   const std::chrono::duration<double> passed =
       own.given_at ? now - *own.given_at : Duration::zero();
   own.given_at = now;
-  // While memory is short a pod may still have all that it was given.
+  // While memory is short, a pod may still hold everything that it was given, so nothing is
+  // forgotten.
   if (share_ < kStrainedShare)
     own.given_bytes = std::max(0.0, own.given_bytes - passed.count() * kForgottenBytesPerSecond);
   return own;

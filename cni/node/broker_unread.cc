@@ -10,8 +10,8 @@
 
 namespace fairlead::cni::node {
 
-// The kernel counts a record with the memory for its management. While it releases the last one, it
-// wakes us with one byte left.
+// The kernel counts the management memory of a record too. While it releases the last record, it
+// wakes this process when one byte is still counted.
 bool has_read_all(int socket) {
   int bytes = 0;
   return ::ioctl(socket, SIOCOUTQ, &bytes) == 0 && bytes < static_cast<int>(broker::kMessageBytes);

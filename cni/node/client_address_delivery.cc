@@ -22,14 +22,14 @@ constexpr const char* kLogger = "client_address";
 
 TimePoint now_() { return std::chrono::steady_clock::now(); }
 
-// Sockets belong to the network namespace in which they were made.
+// Sockets belong to the network namespace in which they were created.
 Result<FileDescriptor> connect_in(const Netns& netns) {
   const auto address = unix_name(kClientAddressSocket);
   const NetnsVisit visit = SMC_TRY(NetnsVisit::enter(netns));
   FileDescriptor fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!fd) return system_error("socket", errno);
-  // Before there is a peer: nothing that the pod sends can reach this process, descriptors
-  // included.
+  // Before the connection, so that nothing from the pod, including descriptors, can reach this
+  // process.
   if (::shutdown(fd.get(), SHUT_RD) != 0) return system_error("shutdown", errno);
   if (::connect(fd.get(), address->get(), address->length_bytes) != 0)
     return system_error("connect to the sidecar", errno);
@@ -64,7 +64,7 @@ void ClientAddressDelivery::run() {
   }
 }
 
-// Nothing can be read, so that only the end of the sidecar's side is an event.
+// Nothing can be read, so the only event is the end of the sidecar's side.
 void ClientAddressDelivery::forget_ended() {
   std::erase_if(delivered_, [](const auto& entry) {
     pollfd ended{entry.second.get(), 0, 0};
@@ -86,7 +86,7 @@ void ClientAddressDelivery::look() {
                    [&](LogEvent& line) { line.field("pod", state->pod_name); });
       continue;
     }
-    // A sidecar that is not there yet, has it switched off or attached programs of its own.
+    // The sidecar has not started, has the feature switched off, or has attached its own programs.
     if (connection.error().system == ECONNREFUSED) continue;
     const std::string trouble = to_string(connection.error());
     const auto before = troubles_.find(container);

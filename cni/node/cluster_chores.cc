@@ -33,7 +33,7 @@ event::ClusterEvent event_about(const Repaired& repaired, const std::string& nod
   return event;
 }
 
-// Whether the same request gets the same answer later: not where the token is old, or the API
+// True if a repeated request would get the same answer. False for an old token, or if the API
 // server limits the rate.
 bool is_refusal(int status) {
   constexpr int kUnauthorized = 401;
@@ -170,8 +170,8 @@ ClusterChores::Trouble ClusterChores::repair_pods() {
   return {};
 }
 
-// What cannot be repaired is tried each time, and told about when there is news, but not more often
-// than every kRepeatInterval: a pod may change its addresses as it likes.
+// Failed repairs are repeated each time. They are reported if the error has changed, but at most
+// once in kRepeatInterval, because a pod can change its addresses at will.
 bool ClusterChores::is_news(const Repaired& repaired) {
   const TimePoint now = std::chrono::steady_clock::now();
   const auto [told, fresh] = told_.try_emplace(repaired.pod->uid);
@@ -209,8 +209,8 @@ ClusterChores::EventAnswer ClusterChores::make_event(const event::ClusterEvent& 
   return is_refusal(reply->status) ? EventAnswer::kRefused : EventAnswer::kNotNow;
 }
 
-// What the API server answers about one Event says nothing about the Events of other pods: a
-// namespace may be terminating, or have a quota or a rate limit for Events.
+// An error about one Event does not concern the Events of other pods: its namespace may be
+// terminating, or have a quota or a rate limit for Events.
 void ClusterChores::tell_fallbacks(const std::vector<PodLine>& pods) {
   for (const FallbackEvent& due : fallback_events_.due(pods, settings_.node)) {
     const EventAnswer answer = make_event(due.event);

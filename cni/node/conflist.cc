@@ -23,7 +23,7 @@ Outcome<OrderedJson> parse_ordered(std::string_view text) {
   return OrderedJson::parse(text, nullptr, false);
 }
 
-// Both kinds of Multus: the plugin that does its work itself, and the one that asks a daemon.
+// Both kinds of Multus: the plugin that works by itself, and the one that calls a daemon.
 bool is_multus(const OrderedJson& plugin) {
   if (!plugin.is_object()) return false;
   const OrderedJson type = plugin.value("type", OrderedJson());

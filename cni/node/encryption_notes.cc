@@ -47,7 +47,7 @@ void EncryptionNotes::look_at(const AttachmentState& state, const PathFacts& nod
                                                  : state.pod_namespace + "/" + state.pod_name;
   EncryptedPaths paths;
   const Result<bool> changed = note_paths(state, node, paths);
-  // A pod that has gone meanwhile, or has no note, is no failure.
+  // A pod that has ended meanwhile, or has no note, is no failure.
   if (!changed && changed.error().code != Errc::kNotFound) tell_failure(pod, changed.error());
   if (!changed || !*changed) return;
   lines_.write(LogLevel::kInfo, kLogger, "encrypted_paths", now(), [&](LogEvent& line) {

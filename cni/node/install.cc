@@ -38,7 +38,8 @@ Outcome<void> make_folder(const fs::path& path) {
   return {};
 }
 
-// Beside its place first, under a name that no runtime takes for a configuration or a plugin.
+// Writes to a name beside it first, which runtimes recognise neither as a configuration nor as a
+// plugin.
 Outcome<void> put(const fs::path& path, const std::string& text, mode_t mode) {
   const fs::path fresh = path.parent_path() / ("." + path.filename().string() + ".fairlead-new");
   const auto done = replace_file(path, fresh, text, mode);
@@ -85,7 +86,8 @@ tl::expected<OrderedJson, std::string> read_configuration(const fs::path& path) 
   return *read;
 }
 
-// Multus, in a container, sees the folder at another path; it may also say the network's name.
+// Multus runs in a container and sees the folder at another path. It may also give the network's
+// name.
 std::optional<std::string> file_of(const fs::path& folder, const std::string& cluster_network) {
   const bool path = cluster_network.find('/') != std::string::npos;
   const std::string wanted = path ? fs::path(cluster_network).filename().string() : cluster_network;
@@ -112,11 +114,11 @@ tl::expected<Network, std::string> follow_multus(const fs::path& folder, const s
   return Network{*name, std::move(*configuration), true};
 }
 
-// The error says what there is to wait for.
+// The error says what is missing.
 tl::expected<Network, std::string> find_network(const fs::path& folder) {
   const auto primary = primary_file(names_in(folder));
   if (!primary) {
-    // What our copy was made of has gone.
+    // The source of the copy was removed.
     if (auto gone = remove_file(folder / kOwnListName); !gone)
       return tl::unexpected(gone.error().message);
     return tl::unexpected("no network configuration in " + folder.string());
@@ -151,7 +153,7 @@ Outcome<Installed> install_entry(const Places& places, const OrderedJson& entry)
           ? target.string()
           : network->name + ": a single plugin; Multus takes " + kOwnListName + " when it starts";
   const auto present = content_of(target);
-  // Nothing but our own entry differs from what would be written: then the formatting is theirs.
+  // If the contents are equal, keep the file with its own formatting.
   if (present && OrderedJson::parse(*present, nullptr, false) == wanted)
     return Installed{nothing, told};
   const mode_t mode = mode_of(folder / network->name);

@@ -29,7 +29,7 @@ void clear_folder(const std::string& path) {
     std::filesystem::remove_all(std::filesystem::path(path) / name, error);
 }
 
-// A sentence about what is left to do; empty when nothing is.
+// A sentence about remaining steps; empty if there are none.
 std::string try_to_leave(const LeaveSettings& settings) {
   if (const auto left = leave_node(settings.places, settings.cluster.places.cgroup_root); !left)
     return left.error().message;

@@ -1,5 +1,5 @@
-// fairlead-node: the side of fairlead-cni that stays on a node. Exit codes: 0; 1 when something
-// could not be done; 64 for a bad command line.
+// fairlead-node: the agent of a node, which installs and supports fairlead-cni. Exit codes: 0; 1 if
+// an operation failed; 64 for a wrong command line.
 #include <CLI/CLI.hpp>
 #include <charconv>
 #include <csignal>
@@ -21,7 +21,7 @@ namespace {
 
 constexpr int kExitFailure = 1;
 constexpr int kExitUsage = 64;
-// Of a crowded node: some for each pod and for each device that the broker knows.
+// Enough for a node with many pods: some for each pod and for each device of the broker.
 constexpr std::size_t kDescriptors = 8192;
 
 struct Options {
@@ -151,7 +151,7 @@ void add_withdrawal(CLI::App& command, WithdrawSettings& settings) {
                    "exit code 0 although some have been given up");
 }
 
-// Entry and places must speak of one folder.
+// Entry and places must name the same folder.
 Outcome<OrderedJson> entry_of(const Options& options) {
   auto entry = make_entry(options.settings);
   if (entry && !entry->contains("runDir")) (*entry)["runDir"] = options.places.run_dir;

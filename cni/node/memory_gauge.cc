@@ -57,7 +57,7 @@ MemoryGauge MemoryGauge::find(const std::string& root, const std::string& member
   const auto text = read_file(membership, kBytesMax);
   const std::string_view lines = text ? std::string_view(*text) : std::string_view();
   MemoryGauge gauge;
-  // A container may see its own cgroup in the place of the root.
+  // A container may see its own cgroup as the root.
   const std::string v1 = root + "/memory";
   for (const auto& [folder, is_v1] :
        {std::pair(root + path_of("", lines), false), std::pair(root, false),

@@ -36,7 +36,7 @@ std::string label_patch(bool ready, const std::vector<Pnet>& pnets,
   return to_text(Json{{"metadata", {{"labels", std::move(labels)}}}});
 }
 
-// The answer to a patch is the whole node, so that what it has too much is seen, and goes.
+// The answer to a patch is the whole node, which shows the labels to remove.
 tl::expected<void, std::string> set_node_labels(const event::ApiServer& server,
                                                 const std::string& node, bool ready,
                                                 const std::vector<Pnet>& pnets) {

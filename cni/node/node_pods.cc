@@ -10,7 +10,8 @@ namespace {
 
 constexpr std::size_t kPodBytesOfValue = 8;  // with its key; most have more
 
-// Whether the kubelet has seen it ready: from then on it takes the connections that are redirected.
+// True if the kubelet has reported the sidecar ready. From then on it accepts redirected
+// connections.
 bool runs(const Json& containers) {
   for (const Json& container : containers)
     if (text_of(member(container, "name")) == kubernetes::kSidecarName)

@@ -44,7 +44,7 @@ Outcome<FileDescriptor> listen_at(const std::string& path) {
 
 std::string refusal(const std::string& why) { return to_text(Json{{"error", why}}); }
 
-// What the plugin's view of the hierarchy adds itself is left out.
+// Omits the part that the plugin adds from its own view of the hierarchy.
 std::string below_root(const std::string& path, const std::string& root) {
   std::string_view rest(path);
   if (!rest.starts_with(root)) return {};
@@ -63,7 +63,7 @@ bool hung_up(int socket) {
 std::string answer_about(const PodQuestion& question, const tl::expected<NodePod, std::string>& pod,
                          std::string_view cgroup_path) {
   if (!pod) return refusal(pod.error());
-  // Another one of that name, as a StatefulSet makes them.
+  // Another pod with that name, for example of a StatefulSet.
   if (!question.uid.empty() && question.uid != pod->uid) return refusal("another pod by now");
   Json annotations = Json::object();
   for (const auto& [key, value] : pod->annotations)
@@ -109,7 +109,7 @@ void PodAnswers::run() {
     if (waiting[0].revents != 0) return;
     const FileDescriptor socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
     if (socket && !hung_up(socket.get())) answer_one(socket.get());
-    // Out of descriptors: the question is still there, and would be found at once again.
+    // Without a free descriptor the question stays pending and would wake this loop at once.
     if (!socket) (void)::poll(waiting.data(), 1, kAcceptPauseMilliseconds);
   }
 }

@@ -13,7 +13,7 @@ std::string name_of(const AttachmentState& state) {
   return state.pod_namespace + "/" + state.pod_name;
 }
 
-// A DEL takes the parts first and the state afterwards.
+// A DEL removes the parts first and the state afterwards.
 bool is_still_there(const std::string& run_dir, const AttachmentState& before) {
   const auto now = peek_state(run_dir, before.attachment.container_id);
   return now && now->finished && now->identity == before.identity && lives(*now);

@@ -12,7 +12,7 @@
 namespace fairlead::cni::node {
 namespace {
 
-// Of the namespace that the thread is in: address and interface.
+// Addresses and interfaces of the thread's current namespace.
 std::vector<std::pair<SocketAddress, std::string>> present_addresses() {
   ifaddrs* first = nullptr;
   if (::getifaddrs(&first) != 0) return {};

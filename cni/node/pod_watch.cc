@@ -31,14 +31,14 @@ Outcome<PodWatch> PodWatch::open(const std::string& run_dir) {
   return PodWatch(run_dir, std::move(inotify));
 }
 
-// What an event says is not used, only that there was one: it may be old.
+// Only the occurrence of an event is used, not its content, which may be outdated.
 const WatchedPods& PodWatch::look() {
   std::array<char, 4096> events;
   while (::read(inotify_.get(), events.data(), events.size()) > 0) continue;
   pods_.clear();
   for (const std::string& container : known_containers(run_dir_)) {
-    // A folder's state is written after the folder was made, and the watch is set before the state
-    // is looked for. Asking twice for a watch is asking once; it ends with the folder.
+    // A folder's state is written after the folder is created, and the watch is set before the
+    // state is read. Setting a watch twice has no effect; it ends with the folder.
     const std::string folder = attachments_dir(run_dir_) + "/" + container;
     (void)::inotify_add_watch(inotify_.get(), folder.c_str(), IN_MOVED_TO | IN_ONLYDIR);
     const auto state = peek_state(run_dir_, container);

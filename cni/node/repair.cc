@@ -15,8 +15,8 @@
 namespace fairlead::cni::node {
 namespace {
 
-// Containers of a runtime have other names, and networks too: neither a DEL nor a GC of it means
-// these states, which the collection takes away with the network namespace.
+// Containers and networks of a runtime have other names, so its DEL and GC do not affect these
+// states. The garbage collection removes them when the network namespace is gone.
 constexpr const char* kContainerPrefix = "repaired-";
 constexpr const char* kNetwork = "fairlead-node";
 
@@ -94,7 +94,7 @@ std::vector<Repaired> repair(const RepairPlaces& places, const NodeConfig& confi
       all.push_back({&pod, false, netns.error()});
       continue;
     }
-    // Of a runtime that tells the plugin no uid.
+    // For runtimes that pass the plugin no uid.
     if (std::find(known.namespaces.begin(), known.namespaces.end(), netns->identity) !=
         known.namespaces.end())
       continue;

@@ -18,7 +18,7 @@ constexpr std::string_view kGood = "HTTP/1.1 200 ";
 constexpr std::string_view kHeadEnd = "\r\n\r\n";
 constexpr Error kNoSidecar{Errc::kMalformed, "answer of a sidecar", 0};
 
-// Sockets belong to the network namespace in which they were made.
+// Sockets belong to the network namespace in which they were created.
 Result<FileDescriptor> make_socket(const std::string& path, const NetnsIdentity& identity) {
   const Netns netns = SMC_TRY(Netns::open(path));
   if (netns.identity() != identity) return Error{Errc::kNotFound, "network namespace", 0};
@@ -83,7 +83,7 @@ std::uint64_t number_of(const Json& object, std::string_view name) {
   return value.is_number_unsigned() ? value.get<std::uint64_t>() : 0;
 }
 
-// A name of docs/reasons.md, and nothing else that somebody would like to have in a report.
+// True for a name of docs/reasons.md. Other texts must not get into a report.
 bool is_reason(const std::string& text) {
   constexpr std::size_t kReasonCharsMax = 32;
   return !text.empty() && text.size() <= kReasonCharsMax &&

@@ -28,7 +28,7 @@ std::int64_t number_in(const Json& object, const char* name) {
   return found.is_number_integer() ? found.get<std::int64_t>() : 0;
 }
 
-// One call: the patch first, and then how far its pods are.
+// Makes one call: first the patch, later a query of the progress.
 void advance(const event::ApiServer& server, const std::string& name_space, Target& target) {
   const std::string path = "/apis/apps/v1/namespaces/" + name_space + "/daemonsets/" + target.name;
   const bool told = target.state == State::kTold;
@@ -67,7 +67,8 @@ Rollout read_rollout(std::string_view daemonset) {
   const std::int64_t generation = number_in(member(*json, "metadata"), "generation");
   Rollout rollout;
   rollout.wanted = number_in(status, "desiredNumberScheduled");
-  // Each node has one: when all are of the present template and all are ready, these are ready.
+  // Each node has one pod. If all pods have the present template and all are ready, the updated
+  // ones are ready.
   rollout.done =
       std::min(number_in(status, "updatedNumberScheduled"), number_in(status, "numberReady"));
   rollout.known = generation > 0 && number_in(status, "observedGeneration") >= generation;

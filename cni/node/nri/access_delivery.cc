@@ -15,13 +15,13 @@ constexpr const char* kLogger = "nri";
 
 TimePoint now_() { return std::chrono::steady_clock::now(); }
 
-// A container that has been created, but not started, has no process yet. Then its process is the
-// runtime's: it runs as root and has another /dev until it becomes the sidecar.
+// A container that was created but not started has no process of its own. Its process is the
+// runtime's, which runs as root and has another /dev until it becomes the sidecar.
 bool may_be_starting(const Error& error) {
   return error.code == Errc::kNotFound || error.code == Errc::kWrongState;
 }
 
-// A pod that the plugin has not been called for has no note to add to.
+// A pod for which the plugin was not called has no note to extend.
 Result<void> hand_over(const std::string& run_dir, const std::string& pod_id, RnicAccess access) {
   const auto state = is_container_id(pod_id) ? peek_state(run_dir, pod_id) : std::nullopt;
   if (!state) return Error{Errc::kNotFound, "state of the pod"};

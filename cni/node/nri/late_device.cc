@@ -30,7 +30,7 @@ constexpr mode_t kFolderMode = 0755;
 constexpr std::size_t kProcFileBytesMax = 64 << 10;
 constexpr std::size_t kContainerIdCharsMin = 12;
 
-// Below `folder`, and nowhere else, whatever the path is made of. `more`: further RESOLVE_ flags.
+// Resolves any path only below `folder`. `more`: further RESOLVE_ flags.
 FileDescriptor open_within(int folder, const char* path, std::uint64_t more = 0) {
   open_how how{};
   how.flags = O_RDONLY | O_DIRECTORY | O_CLOEXEC;
@@ -65,7 +65,7 @@ bool runs_as(const std::string& status, std::uint32_t uid) {
   return false;
 }
 
-// Holding the folder of /proc keeps the number from standing for another process.
+// An open folder of /proc ensures that the number still identifies the same process.
 Result<FileDescriptor> open_process(const LateDevices& wanted, pid_t number,
                                     const std::string& procfs) {
   const std::string path = procfs + "/" + std::to_string(number);
@@ -98,7 +98,7 @@ bool is_ours(int folder, const std::string& name, dev_t number, std::uint32_t ow
          S_ISCHR(present.st_mode) && present.st_rdev == number && present.st_uid == owner;
 }
 
-// As its cgroup has it, where the runtime did not tell.
+// Taken from the cgroup if the runtime did not pass it.
 Result<pid_t> process_of(const LateDevices& wanted, const std::string& cgroup) {
   if (wanted.process > 0) return wanted.process;
   pid_t process = 0;
@@ -106,7 +106,8 @@ Result<pid_t> process_of(const LateDevices& wanted, const std::string& cgroup) {
   return Error{Errc::kNotFound, "process of the container"};
 }
 
-// Under another name first: the sidecar must not see a node that it may not open yet.
+// Creates it under another name first, because the sidecar must not see a node that it may not open
+// yet.
 Result<void> make_node(int folder, const UverbsDevice& device, std::uint32_t owner) {
   const std::string name = device_path(device).substr(std::string_view("/dev/infiniband/").size());
   const std::string fresh = "." + name;
@@ -124,8 +125,8 @@ Result<void> make_node(int folder, const UverbsDevice& device, std::uint32_t own
   return Error{Errc::kWrongState, "another node has the device's place"};
 }
 
-// As runtimes make folders of devices: on a tmpfs, and nobody but root changes what is in them.
-// A volume of the pod is another file system, or can be written by its users.
+// Checks that the folder was created by the runtime: on a tmpfs, writable for root only. A volume
+// of the pod is another file system, or is writable for its users.
 Result<void> check_runtimes(int folder, const char* what) {
   struct statfs file_system {};
   struct stat status {};

@@ -29,14 +29,14 @@ Result<FileDescriptor> connect_to(const std::string& path) {
   return socket;
 }
 
-// 0 when it is in a PID namespace that is not seen from here.
+// 0 if it is in a PID namespace that is not visible to this process.
 pid_t peer_process(int socket) {
   ucred peer{};
   socklen_t length = sizeof peer;
   return ::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0 ? peer.pid : 0;
 }
 
-// Sends what the socket takes now.
+// Sends as much as the socket accepts now.
 Result<void> flush(int socket, std::string& output) {
   while (!output.empty()) {
     const ssize_t sent = ::send(socket, output.data(), output.size(), MSG_NOSIGNAL);
@@ -89,7 +89,7 @@ void NriPlugin::run() {
       report(socket.error());
     else if (!serve(*socket))
       return;
-    // After a connection that worked, the first new attempt comes soon.
+    // After a working connection, the first new attempt follows soon.
     if (counts_.connected.exchange(false)) pause_ = kReconnectPauseMin;
     if (wait_stop(pause_)) return;
     pause_ = std::min(pause_ * 2, kReconnectPauseMax);

@@ -58,8 +58,8 @@ Result<void> PluginSession::handle_message(const RpcMessage& message) {
   return {};
 }
 
-// The runtime fails the creation of a container when the plugin answers with an error, so a request
-// that cannot be read gets the answer that changes nothing.
+// If the plugin answers with an error, the runtime does not create the container. So an unreadable
+// request gets an answer that changes nothing.
 void PluginSession::handle_request(const RpcMessage& message) {
   messages::Request request;
   const bool readable = request.ParseFromString(message.payload);

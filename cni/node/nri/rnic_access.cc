@@ -158,8 +158,8 @@ void RnicAccessHandler::create_container(const messages::PodSandbox& pod,
   delivery_.add({pod.id(), name_of(pod), decided.access, std::nullopt});
 }
 
-// A container that was created while no agent was connected has no device. The runtime cannot give
-// it one any more.
+// A container that was created while no agent was connected has no device, and the runtime cannot
+// add one.
 void RnicAccessHandler::existing_container(const messages::PodSandbox& pod,
                                            const messages::Container& container) {
   const RnicAdjustment decided = decide(pod, container);
@@ -178,15 +178,15 @@ void RnicAccessHandler::existing_container(const messages::PodSandbox& pod,
 RnicAdjustment RnicAccessHandler::decide(const messages::PodSandbox& pod,
                                          const messages::Container& container) const {
   const ContainerFacts facts = facts_of(pod, container);
-  // Every container of the node comes by here: what is not ours costs no look at the system.
+  // This runs for every container of the node, so containers of others cause no system call.
   if (!is_sidecar(facts)) return {};
   const std::vector<UverbsDevice> uverbs = find_uverbs_devices(settings_.sysfs);
   return adjust_rnics(facts, settings_.policy, exclusive_mode_(),
                       rnics_of(pod, facts.pod_annotations, uverbs), uverbs);
 }
 
-// The plugin has decided when the pod's network was set up, which is before its containers. Where
-// it was not called, the same decision is made here.
+// The plugin decided when it set up the pod's network, before the containers. If it was not called,
+// the same decision is made here.
 std::vector<std::string> RnicAccessHandler::rnics_of(
     const messages::PodSandbox& pod, const StringMap& annotations,
     const std::vector<UverbsDevice>& uverbs) const {

@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::uint32_t kEverybodyMode = 0666;
 
-// True when the sidecar's user can open the device as it stands.
+// True if the sidecar's user can open the device without a change.
 bool opens_as_it_is(const ContainerDevice& device, std::uint32_t uid) {
   const std::uint32_t mode = device.mode.value_or(kEverybodyMode);
   const std::uint32_t owner_bits = 0600, other_bits = 0006;
@@ -75,7 +75,7 @@ RnicAdjustment adjust_rnics(const ContainerFacts& container, const RnicAccessPol
   for (const UverbsDevice& device : uverbs) {
     if (std::find(rnics.begin(), rnics.end(), device.rnic) == rnics.end()) continue;
     found_any = true;
-    // Two plugins that set the same path, or the same limit, keep the container from starting.
+    // If two plugins set the same path or the same limit, the container does not start.
     const auto present =
         std::find_if(container.devices.begin(), container.devices.end(),
                      [&](const ContainerDevice& one) { return one.path == device_path(device); });
