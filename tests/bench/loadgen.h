@@ -1,4 +1,4 @@
-// What the clients and the server of the load generator share.
+// Shared declarations of the load generator's clients and server.
 #pragma once
 
 #include <netinet/in.h>
@@ -18,14 +18,14 @@ struct hello {
   uint64_t size;
 };
 
-// Says what failed, and ends the process.
+// Prints the failed operation, and ends the process.
 void die(const char* what);
-// Ends the process for what is not an address.
+// Ends the process if the text is not an address.
 struct sockaddr_in address_of(const char* ip, const char* port);
 void set_no_delay(int fd);
-// False when the connection is dead.
+// False if the connection has failed.
 bool send_all(int fd, const void* bytes, size_t count);
-// Zeroed; ends the process when there is none.
+// Zeroed memory; ends the process if there is none.
 void* must_allocate(size_t count, size_t size);
 
 // The server; ends only by a signal.

@@ -1,5 +1,5 @@
 // The fixture of the conformance suite: two endpoints, connected queue pairs between them, and
-// waiting for something to come true.
+// functions that wait for a condition.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -26,7 +26,7 @@ class DeviceConformance : public testing::TestWithParam<DeviceKind> {
     right = std::make_unique<Endpoint>(pair->right());
   }
 
-  // Runs both sides until `done`; false when nothing happens for so long that something hangs.
+  // Runs both sides until `done`; false if nothing happens for so long that something must hang.
   bool run_until(const std::function<bool()>& done) {
     constexpr int kIdleTurnsMax = 10000;
     for (int idle = 0; idle < kIdleTurnsMax;) {
@@ -67,7 +67,7 @@ class DeviceConformance : public testing::TestWithParam<DeviceKind> {
     return made;
   }
 
-  // Sends one message from left to right and sees it arrive.
+  // Sends one message from left to right; true if it arrives.
   bool works(const Connection& connection) {
     const Bytes message = pattern(44, 77);
     const std::size_t before = right->received.size();
@@ -77,7 +77,7 @@ class DeviceConformance : public testing::TestWithParam<DeviceKind> {
            right->received.back().queue_pair == connection.right->number();
   }
 
-  // A request from left to right has failed, and both ends have heard of it.
+  // A request from left to right has failed, and both ends have reported it.
   bool both_notice(const Connection& connection) {
     return run_until([&] {
       return right->has_fatal(*connection.right) && !left->sent(*connection.left).empty();

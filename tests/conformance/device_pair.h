@@ -1,4 +1,4 @@
-// What a device implementation gives to the conformance suite: two devices that can reach each
+// Interface of a device implementation to the conformance suite: two devices that can reach each
 // other.
 #pragma once
 
@@ -14,7 +14,7 @@ class DevicePair {
   virtual ~DevicePair() = default;
   virtual Device& left() = 0;
   virtual Device& right() = 0;
-  // Lets time pass where it does not pass by itself (a simulated fabric). Called between polls.
+  // Advances the time of a simulated fabric. Called between polls.
   virtual void turn() {}
   // Takes a port of the left device down or up; false when this cannot be done to the device.
   virtual bool set_left_port(PortNumber, PortState) { return false; }

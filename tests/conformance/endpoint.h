@@ -27,7 +27,7 @@ inline Bytes pattern(std::size_t size_bytes, unsigned seed) {
   return bytes;
 }
 
-// For tests that do not care what is said.
+// For tests to which the contents do not matter.
 inline constexpr std::array<std::byte, 44> kAnyMessage{};
 
 class Endpoint {
@@ -51,7 +51,7 @@ class Endpoint {
   Device& device() { return *device_; }
   EpollWatcher& watcher() { return watcher_; }
   ProtectionDomain& domain() { return *domain_; }
-  // That of the first queue pair where each has one.
+  // The receive queue of the first queue pair, if each has its own.
   SharedReceiveQueue& receive_queue() { return *receives_.front().queue; }
   RegisteredBuffer& memory() { return *memory_; }  // 1 MiB, for both ends of writes
 

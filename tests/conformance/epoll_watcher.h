@@ -1,5 +1,6 @@
-// Waits for the descriptors of a device with epoll(7), as the event loop does: level for level,
-// edge for edge, so that descriptors which are never read do not wake the loop without end.
+// Waits for the descriptors of a device with epoll(7), as the event loop does: level-triggered or
+// edge-triggered as requested, so that descriptors which are never read do not wake the loop
+// forever.
 #pragma once
 
 #include <sys/epoll.h>
@@ -27,7 +28,7 @@ class EpollWatcher final : public FdWatcher {
     if (::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr) != 0) ++failures_;
   }
 
-  // Hands readable descriptors to `device`; returns how many there were.
+  // Passes readable descriptors to `device`; returns their number.
   int wait(Device& device, int timeout_milliseconds) {
     epoll_event events[16];
     const int count = ::epoll_wait(epoll_.get(), events, 16, timeout_milliseconds);

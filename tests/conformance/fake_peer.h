@@ -1,5 +1,6 @@
-// A peer that writes the shared-memory protocol by hand, to say what no device would say. It makes
-// channels and grants itself, as a device of the same directory does; it never answers by itself.
+// A peer that writes the shared-memory protocol by hand, to send messages that no device sends. It
+// creates channels and grants itself, as a device of the same directory does. It never answers by
+// itself.
 #pragma once
 
 #include <fcntl.h>
@@ -38,7 +39,7 @@ class FakePeer {
   Gid gid() const { return gid_of(fabric_.id(), PortNumber(1), self_); }
   FabricId fabric() const { return fabric_.id(); }
 
-  // Connects without a word.
+  // Connects and sends nothing.
   void dial(PeerId device) { socket = std::move(fabric_.dial(device).value()); }
   Record channel_record() const {
     return {.kind = Record::Kind::kChannel,
@@ -92,7 +93,7 @@ class FakePeer {
         .has_value();
   }
   static BufferId buffer(std::uint64_t number) { return {0xfa4e, number}; }
-  // Any bytes with any descriptors, over the socket.
+  // Sends any bytes with any descriptors over the socket.
   bool send_raw(const std::vector<std::byte>& bytes, const std::vector<int>& fds) {
     iovec part{const_cast<std::byte*>(bytes.data()), bytes.size()};
     std::vector<std::uint64_t> ancillary(CMSG_SPACE(fds.size() * sizeof(int)) / 8 + 1);
@@ -120,18 +121,18 @@ class FakePeer {
     control_in().head = ++control_head;
     return decode_control(bytes).value();
   }
-  // True when the device has given up the channel.
+  // True if the device has closed the channel.
   bool is_shut_out() const {
     int unread = 0;
     return ::ioctl(watch.get(), SIOCOUTQ, &unread) != 0 || unread == 0;
   }
-  // True when the device has closed our connection to it.
+  // True if the device has closed the connection of this peer.
   bool is_hung_up_on() const {
     pollfd state{socket.get(), POLLIN, 0};
     return ::poll(&state, 1, 0) > 0 && (state.revents & POLLHUP) != 0;
   }
 
-  // Puts a message of one slot into the ring, as it stands there.
+  // Puts a message of one slot into the ring, unchanged.
   void put(QpNumber destination, QpNumber source, std::uint64_t length_word) {
     Slot& slot = out().slots[tail % kRingSlots];
     slot.words[0] = static_cast<std::uint64_t>(source.value) << 32 | destination.value;

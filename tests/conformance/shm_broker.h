@@ -1,5 +1,5 @@
-// A broker in a thread, for devices of one process: makes channels and buffers for whoever
-// registers. Faults can be switched on, for what the real one does only under pressure.
+// A broker in a thread, for devices of one process. It creates channels and buffers for every
+// registered device. Tests can switch on faults that the real one has only under load.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -40,7 +40,7 @@ class BrokerThread {
   BrokerThread& operator=(const BrokerThread&) = delete;
 
   const std::string& name() const { return name_; }
-  // Grants are swallowed, as by a broker that never answers.
+  // Grants are dropped, as by a broker that never answers.
   std::atomic<bool> swallow_grants{false};
   std::atomic<bool> no_blanks{false};
   std::atomic<bool> swallow_connects{false};  // as when an answer is lost
@@ -89,7 +89,7 @@ class BrokerThread {
       }
     }
   }
-  // Connects to all that listen and that it is not connected to.
+  // Connects to all listening devices to which it is not connected.
   void look() {
     for (unsigned index = 0; index < 16; ++index) {
       if (devices_.contains(index)) continue;
@@ -136,7 +136,7 @@ class BrokerThread {
     return true;
   }
   static void say(Member& to, const broker::Message& message, std::vector<int> fds = {}) {
-    // A test's device reads sooner or later.
+    // The device of a test always reads eventually.
     for (;;) {
       const auto sent = broker::send(to.socket.get(), message, fds);
       if (sent || sent.error().code != Errc::kWouldBlock) return;

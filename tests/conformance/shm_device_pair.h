@@ -1,4 +1,4 @@
-// Two shared-memory devices in one process, on a fabric of their own.
+// Two shared-memory devices in one process, on a separate fabric.
 #pragma once
 
 #include <stdlib.h>
@@ -12,7 +12,7 @@
 
 namespace fairlead::rdma::shm {
 
-// A fresh directory below /tmp, removed with all that is in it.
+// A new directory below /tmp, removed with its contents.
 class FabricDirectory {
  public:
   FabricDirectory() {

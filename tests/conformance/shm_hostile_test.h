@@ -1,7 +1,7 @@
-// Goal: whatever a peer does to the shared-memory device costs that peer's own channel at most.
-// Method: a fake peer misbehaves in one way per test; then its queue pair must be dead (or the
-// insult without effect), the device must still be able to sleep, hold no descriptor too many, and
-// serve an honest device that was connected all the time.
+// Goal: misbehaviour of a peer of the shared-memory device ends at most that peer's own channel.
+// Method: a fake peer misbehaves in one way per test. Then its queue pair must have failed, or the
+// misbehaviour must have had no effect. The device must still be able to sleep, must hold no
+// additional descriptor, and must serve an honest device that was connected all the time.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -45,7 +45,7 @@ class ShmHostile : public testing::Test {
     run();
     descriptors_ = open_descriptors();
   }
-  // Whatever happened, the honest pair goes on and the device can sleep.
+  // After every test the honest pair continues and the device can sleep.
   void TearDown() override {
     fake_->close_channel();
     fake_->socket.reset();
@@ -77,7 +77,7 @@ class ShmHostile : public testing::Test {
     }
   }
 
-  // A queue pair of the device that takes the fake for its peer, as after a handshake.
+  // Creates a queue pair of the device whose peer is the fake one, as after a handshake.
   void face_fake() {
     fake_->open_channel(peer_id(1));
     facing_ = &victim_->add_queue_pair();
@@ -97,7 +97,7 @@ class ShmHostile : public testing::Test {
             .size_bytes = size,
             .buffer = FakePeer::buffer(key)};
   }
-  // Memory as a buffer has it.
+  // Memory like that of a buffer.
   static FileDescriptor memory_of(std::size_t size_bytes) {
     return std::move(broker::make_memory("fake", size_bytes).value());
   }
@@ -115,7 +115,7 @@ class ShmHostile : public testing::Test {
     EXPECT_EQ(fault->peer, peer_id(9));
     EXPECT_STRNE(fault->error.what, "");
   }
-  // The memory of key 1 was refused: the key is unknown, and the channel goes on.
+  // The memory of key 1 was refused: the key is unknown, and the channel continues.
   void expect_memory_refused() {
     run();
     while (!device_->poll_fault()) {

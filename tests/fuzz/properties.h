@@ -1,9 +1,9 @@
-// What must hold for every input of a decoder, hostile or not. Shared by the fuzz targets and by
-// the unit test that truncates and mutates valid messages.
+// Properties that must hold for every input of a decoder, hostile or not. Shared by the fuzz
+// targets and the unit test that truncates and mutates valid messages.
 //
-// Each function decodes `message`. Refused: the error names a field. Accepted: the value can be
-// encoded, and the encoded message decodes to an equal value. Whatever else happens aborts. Returns
-// whether the message was accepted.
+// Each function decodes `message`. If it is refused, the error names a field. If it is accepted,
+// the value can be encoded, and the encoded message decodes to an equal value. Otherwise the
+// process aborts. Returns true if the message was accepted.
 #pragma once
 
 #include <algorithm>
@@ -52,7 +52,7 @@ inline bool check_clc_header(Input message) {
   return true;
 }
 
-// A message that a decoder takes has a header that says the same.
+// The header of an accepted message must agree with the decoder.
 inline void check_framing(Input message, ClcType type) {
   const Result<ClcHeader> header = decode_clc_header(message);
   SMC_ASSERT(header.has_value());

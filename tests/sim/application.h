@@ -1,6 +1,6 @@
 // Scripted applications. Each end of a connection sends a byte stream that is a function of the
-// connection's number and the direction, and compares what it receives with the other end's, byte
-// for byte. What may end how is judged in checks.h.
+// connection's number and the direction. It compares each received byte with the other end's
+// stream. checks.h decides which ends are allowed.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +30,7 @@ struct Script {
   std::uint64_t reset_after = kNever;  // sent and received so much in all, it resets
 };
 
-// What an end has done and seen.
+// Actions and observations of an end.
 struct EndReport {
   std::uint64_t sent = 0, received = 0;
   bool accepted = false;  // dialled or accepted at all
@@ -43,11 +43,11 @@ struct EndReport {
 
 class Application final : public event::StreamHandler {
  public:
-  // `connection` and `dialler` say which bytes.
+  // `connection` and `dialler` determine the bytes.
   Application(World& world, unsigned connection, bool dialler, const Script& script)
       : world_(world), connection_(connection), dialler_(dialler), script_(script) {}
 
-  // The other end's report. A server may be dialled again when the first attempt came to nothing.
+  // The other end's report. A server may be dialled again after a failed attempt.
   void set_peer(const EndReport& peer) { peer_ = &peer; }
 
   void attach(std::unique_ptr<SimStream> stream);

@@ -1,4 +1,4 @@
-// What must hold in every simulation, whatever was planned.
+// Properties that must hold in every simulation, with any plan.
 //
 //   always    bytes arrive as they were sent, in order (application.cc); a FIN means that all of
 //             them have arrived; no byte reaches two servers; cursors on the wire never go back;
@@ -22,7 +22,7 @@
 
 namespace fairlead::sim {
 
-// One planned connection, as it came out. The last server is the one that counts.
+// Result of one planned connection. Only the last server counts.
 struct Conversation {
   const ConnectionPlan* plan = nullptr;
   unsigned number = 0;

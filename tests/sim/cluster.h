@@ -1,5 +1,5 @@
-// A plan carried out: proxies, applications and networks of one simulation, from the first
-// connection until everything is freed.
+// Executes a plan: proxies, applications and networks of one simulation, from the first connection
+// until everything is freed.
 #pragma once
 
 #include <deque>
@@ -11,10 +11,10 @@
 
 namespace fairlead::sim {
 
-// Virtual time after the last planned event in which everything must have come to its end: the
-// longest waits of the proxies (60 s for a close, 20 s for idle groups) fit in several times.
+// Virtual time after the last planned event within which everything must end. It is several times
+// the longest waits of the proxies (60 s for a close, 20 s for idle groups).
 inline constexpr Duration kRunMax = std::chrono::seconds(400);
-// More is no progress.
+// More steps mean that there is no progress.
 inline constexpr std::uint64_t kStepsMax = 5'000'000;
 
 struct Ends {
@@ -41,11 +41,11 @@ class Cluster {
   Cluster(World& world, Plan plan);
   ~Cluster();
 
-  // Until all is over, then judges and takes everything down.
+  // Runs to the end, then checks the result and destroys everything.
   Outcome run();
 
-  // For scenarios that want to look at or meddle with something on the way: false when nothing is
-  // left to happen before that time.
+  // For scenarios that inspect or change something during the run. False if no event is left before
+  // that time.
   bool run_until(const std::function<bool()>& done, Duration within);
   SimProxy& proxy(Pod pod) { return *proxies_[pod - 1]; }
   Net& net() { return net_; }

@@ -2,7 +2,7 @@
 //
 // A record is a kind, a virtual time and values. The hash is FNV-1a with 64 bits over all records
 // in order. Nothing of a record depends on addresses in memory, on the wall clock or on the
-// machine. Recording draws no chance and changes nothing in the simulation.
+// machine. Recording draws no random numbers and changes nothing in the simulation.
 #pragma once
 
 #include <cstdint>

@@ -1,8 +1,8 @@
-// A simulated RDMA network: the devices on it, the queue pairs of all, and how their requests take
-// effect at the other end, one packet at a time. When a packet moves is the Pace's choice.
+// A simulated RDMA network: its devices, their queue pairs, and the effect of requests at the other
+// end, one packet at a time. The Pace decides when a packet moves.
 //
-// Order: the requests of one queue pair move in the order posted, one by one; those of different
-// queue pairs in any. A SEND waits for a receive request as long as it takes (infinite RNR retry).
+// Order: requests of one queue pair move in the order posted, one by one; those of different queue
+// pairs move in any order. A SEND waits for a receive request without limit (infinite RNR retry).
 //
 // Threads: none in a simulation. The conformance suite uses one for each device, therefore the
 // lock.
@@ -28,18 +28,19 @@ class Pace {
   virtual ~Pace() = default;
   // Runs `move` after the time that a packet or its answer takes.
   virtual void soon(std::function<void()> move) = 0;
-  // Runs `move` when the retries of a sender are spent; never, where packets take no time.
+  // Runs `move` when the retries of a sender are used up; never, if packets take no time.
   virtual void after_retries(std::function<void()> move) = 0;
-  // A queue pair that dies is announced to its peer. Else the peer finds out by its next request.
+  // True if the failure of a queue pair is announced to its peer. Otherwise the peer notices it by
+  // its next request.
   virtual bool announced() = 0;
-  // So often in a thousand.
+  // True with this probability, in thousandths.
   virtual bool chance(unsigned per_mille) = 0;
-  // Called when the call that made things move is over.
+  // Called at the end of a call that moved packets.
   virtual void settle() {}
 };
 
-// Registered memory as the network sees it. Outlives the buffer: who has been given a view of it
-// writes into pages that no buffer has any more.
+// Registered memory as the network sees it. Outlives the buffer: the holder of a view still writes
+// into pages that no longer belong to a buffer.
 class Memory {
  public:
   explicit Memory(std::size_t size_bytes);
@@ -60,7 +61,7 @@ class Memory {
   std::shared_ptr<Memory> owner_;  // of the bytes, where it is another
 };
 
-// Objects alive, to find what was never freed.
+// Existing objects, to find leaks.
 struct FabricCounts {
   std::size_t domains = 0, buffers = 0, receive_queues = 0, queue_pairs = 0, devices = 0;
   bool none() const { return domains + buffers + receive_queues + queue_pairs + devices == 0; }
@@ -90,7 +91,7 @@ class Fabric {
   friend class SimDomain;
   friend class SimBuffer;
 
-  // Held by every call that comes from outside.
+  // Held by every call from outside.
   class Access {
    public:
     explicit Access(Fabric& fabric) : fabric_(fabric), lock_(fabric.mutex_) {}
@@ -115,7 +116,7 @@ class Fabric {
   void wait_for_retries(SimQueuePair& sender);
   Target target_of(const SimQueuePair& sender) const;
   SimQueuePair* find(std::uint64_t id) const;
-  // The peer of a queue pair that has died.
+  // Notifies the peer of a failed queue pair.
   void peer_died(const Gid& gid, QpNumber peer, QpNumber dead);
 
   Pace& pace_;

@@ -1,6 +1,6 @@
 // The TCP network of a simulation: pods with one address each, their applications' ports, and the
-// redirect of a pod to its proxy. A SYN with the SMC option that reaches a pod goes to the proxy's
-// inbound listener, any other straight to the application, as the node's redirect has it.
+// redirect of a pod to its proxy. As with a real redirect, a SYN with the SMC option goes to the
+// inbound listener of the pod's proxy, and any other SYN to the application.
 #pragma once
 
 #include <functional>
@@ -35,22 +35,22 @@ class Net {
 
   // An application listens.
   void listen(const SocketAddress& at, Accept accept) { ports_[at] = std::move(accept); }
-  // A pod has a proxy, or no longer.
+  // Sets or removes the proxy of a pod.
   void set_inbound(Pod pod, Accept accept) { inbound_[pod] = std::move(accept); }
   void set_outbound(Pod pod, Accept accept) { outbound_[pod] = std::move(accept); }
-  // What its SYN/ACK says at most.
+  // The most that its SYN/ACK announces.
   void set_announced(Pod pod, bpf::Announced announced) { announced_[pod] = announced; }
-  // Every connection from other pods goes to the proxy, option or not.
+  // Every connection from other pods goes to the proxy, with or without the option.
   void redirect_all(Pod pod) { all_[pod] = true; }
 
   // By a proxy.
   std::unique_ptr<SimStream> dial(Pod from, const SocketAddress& to, bpf::Announced announce);
-  // By an application: its pod's proxy takes the connection.
+  // By an application: its pod's proxy accepts the connection.
   std::unique_ptr<SimStream> dial_as_application(Pod from, const SocketAddress& to);
 
-  // Resets some connection between pods that is still there. False if there is none.
+  // Resets an existing connection between pods. False if there is none.
   bool cut_one();
-  // Ends one towards the proxy that dialled it. False if there is none.
+  // Ends an existing connection towards the proxy that dialled it. False if there is none.
   bool end_one();
   std::size_t live() const { return live_; }
   // Connections between pods that were cut, refused or swallowed, since the start.

@@ -1,6 +1,6 @@
-// Everything that is laid down before a simulation runs: who is there, who talks to whom and how,
-// how the networks behave, and what goes wrong when. A plan is drawn from a seed, or written by
-// hand for a scenario.
+// Everything that is fixed before a simulation runs: proxies, connections, behaviour of the
+// networks, and failures with their times. A plan is drawn from a seed, or written by hand for a
+// scenario.
 #pragma once
 
 #include <vector>
@@ -31,8 +31,8 @@ struct Fault {
   enum class Kind : std::uint8_t {
     kQueuePairDies,
     kPortDown,  // comes back after `lasting`
-    // The same, but only of what every link group can do without, so that nobody may notice. Waits
-    // for that moment for a while.
+    // The same, but only if every link group has another link, so that no connection may notice.
+    // Waits for a while for such a moment.
     kSpareQueuePairDies,
     kSparePortDown,
     kKill,       // started again after `lasting`
@@ -60,7 +60,7 @@ struct Plan {
   FabricWeather fabric;
   std::vector<ConnectionPlan> connections;
   std::vector<Fault> faults;
-  // Something in it may reset a connection that no application has reset.
+  // True if events of the plan may reset a connection that no application has reset.
   bool stormy = false;
 };
 

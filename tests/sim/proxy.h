@@ -1,6 +1,6 @@
-// A proxy of one worker in a pod: what WorkerThread is to a Worker in the real world, on the
-// virtual clock. A turn comes some time after something has happened; between turns the worker
-// sleeps with its device armed, so that a wake-up it was not given is noticed as a standstill.
+// A proxy of one worker in a pod. It replaces WorkerThread, on the virtual clock. A turn follows
+// some time after an event. Between turns the worker sleeps with its device armed, so a missing
+// wake-up stalls the simulation.
 #pragma once
 
 #include <memory>
@@ -34,7 +34,7 @@ struct ProxySettings {
   bool option_available = true;
   bool in_network = true;  // the devices have the PNET of the connections
   bool withheld = false;   // the paths of the connections are encrypted
-  // The GIDs are of RoCEv1 and in this VLAN, or none: version 1 is offered beside version 2.
+  // The GIDs are RoCEv1 in this VLAN, or in none. Version 1 is then offered beside version 2.
   std::optional<std::uint16_t> roce_v1_vlan;
   unsigned subnet_bits = kSubnetBits;  // of the interface of the connections; 0: there is none
 };
@@ -44,25 +44,26 @@ class SimProxy final : public relay::Network {
   SimProxy(World& world, Net& net, Fabric& fabric, ProxySettings settings);
   ~SimProxy() override;
 
-  // A new process: another system id, another device.
+  // Starts a new process with another system id and another device.
   void start();
   bool running() const { return worker_ != nullptr; }
-  // As SIGKILL does it.
+  // Ends it as SIGKILL does.
   void kill();
-  // As SIGTERM does it: drains, resets what is left at `deadline`, says goodbye and ends.
+  // Ends it as SIGTERM does: drains, resets remaining connections at `deadline`, notifies peers and
+  // ends.
   void terminate(Duration deadline);
   void drain();
-  // Nothing happens in the worker for so long.
+  // Stops the worker for this time.
   void stall(Duration duration);
 
   Pod pod() const { return settings_.pod; }
-  // Tells processes apart, those of all pods.
+  // Identifies the process among those of all pods.
   std::uint64_t life() const { return life_ << 8 | settings_.pod; }
   const WorkerStats& stats() const { return *stats_; }
   relay::Worker* worker() { return worker_.get(); }
   // The worker's; none while it does not run.
   std::span<SimDevice* const> devices() const { return devices_; }
-  // Nothing is left of connections and groups.
+  // True if no connection and no group is left.
   bool idle() const;
   // Called after each turn.
   std::function<void(SimProxy&)> after_turn;

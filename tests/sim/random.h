@@ -1,4 +1,4 @@
-// The one source of chance in a simulation: what it draws is a function of the seed alone.
+// The only random source of a simulation: its numbers are a function of the seed alone.
 #pragma once
 
 #include <cstdint>
@@ -21,9 +21,9 @@ class Random {
     const std::uint64_t span = most - least + 1;
     return span == 0 ? next() : least + next() % span;
   }
-  // So often in a thousand.
+  // True with this probability, in thousandths.
   bool chance(unsigned per_mille) { return next() % 1000 < per_mille; }
-  // A stream of its own, so that drawing more in one place moves nothing in another.
+  // A separate stream, so that more numbers in one place change nothing in another.
   Random fork() { return Random(next()); }
 
  private:

@@ -1,4 +1,4 @@
-// What tests with plans written by hand have in common.
+// Shared parts of tests with plans written by hand.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// rdma::Device on a simulated fabric. Addressable or not, with any number of ports; can be told to
-// refuse memory, queue pairs or connections, and to lose ports and queue pairs.
+// rdma::Device on a simulated fabric. Addressable or not, with any number of ports. Tests can make
+// it refuse memory, queue pairs or connections, and lose ports and queue pairs.
 #pragma once
 
 #include <deque>
@@ -53,7 +53,7 @@ struct SimDeviceOptions {
   std::size_t lock_limit_bytes = 0;  // 0 for none
 };
 
-// How often in a thousand something is refused.
+// Probabilities of refusals, in thousandths.
 struct SimDeviceFaults {
   unsigned refuse_memory_per_mille = 0;
   unsigned refuse_queue_pair_per_mille = 0;
@@ -103,7 +103,7 @@ class SimDevice final : public rdma::Device {
   // Called instead of writing to a descriptor, when armed.
   std::function<void()> on_wake;
 
-  // For the objects made by this device.
+  // For the objects created by this device.
   Fabric& fabric() const { return fabric_; }
   SimQueuePair* find(QpNumber number) const;
   void forget(const SimQueuePair& queue_pair);

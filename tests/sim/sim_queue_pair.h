@@ -1,7 +1,7 @@
 // A queue pair and a receive queue of the simulated device. Verbs semantics: a request
-// occupies the send queue until the completion of a signaled one at or behind it has been polled;
-// nothing leaves before the doorbell rings; a failure flushes everything not yet acknowledged, also
-// what the peer has received already.
+// occupies the send queue until the completion of a signaled one at or behind it has been polled.
+// Nothing leaves before the doorbell rings. A failure flushes everything not yet acknowledged, even
+// if the peer has already received it.
 #pragma once
 
 #include <deque>
@@ -27,11 +27,11 @@ class SimReceiveQueue final : public rdma::SharedReceiveQueue {
 
   std::uint64_t domain() const { return domain_; }
   bool empty() const { return requests_.empty(); }
-  // By a queue pair; false when it serves another one alone.
+  // Called by a queue pair; false if it exclusively serves another one.
   bool take() { return shared_ || !std::exchange(taken_, true); }
-  // The queue pair that it serves alone is in error.
+  // The queue pair that it exclusively serves is in error.
   void end();
-  // The sender goes on when a request is posted.
+  // The sender continues when a request is posted.
   void wait(std::uint64_t sender) { waiting_.push_back(sender); }
   // REQUIRES: !empty()
   rdma::CompletionStatus receive(SimQueuePair& target, std::span<const std::byte> message);

@@ -1,5 +1,5 @@
-// What could go without a connection having to notice: a port or a queue pair beside which every
-// link group that it carries has another link, alive at both ends.
+// A port or queue pair that can fail without effect on connections: every link group on it has
+// another link that works at both ends.
 #pragma once
 
 #include <memory>

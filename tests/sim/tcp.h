@@ -1,6 +1,5 @@
-// TCP connections in memory. Each direction is a queue of packets with a bounded buffer at its end;
-// what an application, a proxy or the network does to a connection has the effects it has with the
-// Linux kernel:
+// TCP connections in memory. Each direction is a queue of packets with a bounded buffer at its end.
+// Actions of an application, a proxy or the network have the same effects as in the Linux kernel:
 //
 //   close, everything read     FIN behind the data; data that still comes is answered by RST
 //   close, something unread    RST behind the data
@@ -26,7 +25,7 @@ namespace fairlead::sim {
 
 class SimStream;
 
-// How the network of one simulation treats its packets.
+// Conditions of the network in one simulation.
 struct TcpWeather {
   Duration delay_min = std::chrono::microseconds(5);
   Duration delay_max = std::chrono::microseconds(60);
@@ -50,11 +49,12 @@ class TcpConnection : public std::enable_shared_from_this<TcpConnection> {
   TcpConnection(const TcpConnection&) = delete;
   TcpConnection& operator=(const TcpConnection&) = delete;
 
-  // The object for one end, once. The dialler's is not connected until open() or refuse().
+  // Creates the object for one end; call it once. The dialler's is not connected until open() or
+  // refuse().
   std::unique_ptr<SimStream> make_stream(Side side, bool connected);
   void open();
   void refuse(int error);
-  // Somebody between the ends resets the connection towards both.
+  // A device between the ends resets the connection towards both.
   void cut();
   // A FIN for one side, as from an end that closes or half-closes.
   void end(Side towards);
@@ -121,14 +121,14 @@ class SimStream final : public event::Stream {
   event::IoResult write(std::span<const iovec> from) override {
     return connection_->recorded("write", side_, connection_->write(side_, from), from);
   }
-  // The simulated applications know no urgent data.
+  // The simulated applications use no urgent data.
   event::IoResult write_urgent(std::byte byte) override {
     const iovec piece{&byte, 1};
     return write({&piece, 1});
   }
   bool at_urgent_byte() override { return false; }
   int take_error() override { return connection_->ends_[side_].error; }
-  // Nothing waits for room here: what was written is on its way.
+  // Nothing waits for room here: written bytes are already in transit.
   std::size_t unsent() const override { return 0; }
   void note_error(int) override {}
   void shutdown_write() override { connection_->shutdown_write(side_); }
@@ -140,7 +140,7 @@ class SimStream final : public event::Stream {
   int descriptor() const override { return -1; }
 
   TcpConnection& connection() { return *connection_; }
-  // Wakes whoever sleeps until a handler has been called.
+  // Wakes the owner, which sleeps until a handler is called.
   std::function<void()> on_notify;
 
  private:

@@ -1,5 +1,5 @@
-// What all parts of a simulation share: the virtual clock with what is to happen, chance, the trace
-// of what has happened, and the verdict.
+// Shared state of a simulation: the virtual clock with its events, random numbers, the trace of
+// past events, and the result.
 #pragma once
 
 #include <algorithm>
@@ -29,14 +29,14 @@ class World {
   // Starts at a second, because zero could be taken for "not set".
   TimePoint now() const { return now_; }
 
-  // Things due at the same instant happen in an order drawn from the seed.
+  // Events that are due at the same instant run in an order drawn from the seed.
   void at(TimePoint when, std::function<void()> what) {
     events_.push_back({std::max(when, now_), ties_.next(), std::move(what)});
     std::push_heap(events_.begin(), events_.end(), later);
   }
   void after(Duration delay, std::function<void()> what) { at(now_ + delay, std::move(what)); }
 
-  // The next thing happens. False when there is none, none before `until`, or all is lost.
+  // Runs the next event. False if there is none, none before `until`, or the simulation has failed.
   bool step(TimePoint until) {
     if (failure_ || events_.empty() || events_.front().when > until) return false;
     std::pop_heap(events_.begin(), events_.end(), later);
@@ -48,10 +48,10 @@ class World {
     return true;
   }
   std::uint64_t steps() const { return steps_; }
-  // Nothing of what was to happen will. Frees what waits for it.
+  // Removes all pending events and frees their objects.
   void forget_all() { events_.clear(); }
 
-  // Keeps the first only: what follows follows from it.
+  // Keeps only the first failure, because later ones may result from it.
   __attribute__((format(printf, 2, 3))) void fail(const char* format, ...) {
     if (failure_) return;
     va_list arguments;
@@ -79,7 +79,7 @@ class World {
     }
   }
 
-  // Begins a record of the digest. nullptr while there is none, which is the rule.
+  // Begins a record of the digest. nullptr without a digest, which is the usual case.
   Digest* record(const char* kind) { return digest ? &digest->begin(kind, now_) : nullptr; }
 
   const std::uint64_t seed;

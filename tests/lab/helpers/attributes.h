@@ -1,4 +1,4 @@
-// Netlink attributes into JSON, by tables that say what stands where.
+// Converts netlink attributes to JSON by tables that describe them.
 #pragma once
 
 #include <netlink/attr.h>
@@ -10,7 +10,7 @@ namespace lab {
 
 enum class Kind { kUnsigned, kText, kNested };
 
-// An attribute: its number, its name in the JSON, and how it is read. Unsigned of any size.
+// An attribute: its number, its name in the JSON, and its format. Unsigned numbers have any size.
 struct Attribute {
   int number;
   const char* name;
@@ -18,8 +18,8 @@ struct Attribute {
   std::span<const Attribute> nested = {};
 };
 
-// Attributes that the table does not know are left out. `head` and `bytes` as nla_for_each wants
-// them; the memory is only read.
+// Skips attributes that are not in the table. `head` and `bytes` are arguments of nla_for_each; the
+// memory is only read.
 nlohmann::json attributes_to_json(nlattr* head, int bytes, std::span<const Attribute> table);
 
 }  // namespace lab

@@ -1,5 +1,4 @@
-// An admin server on an abstract socket of its own and on a TCP port, with a canned proxy behind
-// it.
+// An admin server on its own abstract socket and on a TCP port, with a simulated proxy behind it.
 #pragma once
 
 #include <gtest/gtest.h>

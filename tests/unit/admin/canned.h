@@ -1,5 +1,5 @@
-// A proxy that is not there: two workers with known counters and rows, for the tests of the admin
-// server and of fairleadctl.
+// A simulated proxy: two workers with known counters and rows, for the tests of the admin server
+// and of fairleadctl.
 #pragma once
 
 #include <array>
@@ -134,7 +134,7 @@ class CannedProxy {
     }
   }
 
-  // Answers at once, from within the request; `silent_worker` does not.
+  // Answers immediately, within the request; `silent_worker` does not answer.
   AdminSources sources() {
     AdminSources made;
     made.build = {"1.2.3", "abc123", "shm"};
@@ -157,7 +157,7 @@ class CannedProxy {
 
   std::array<std::unique_ptr<WorkerStats>, 2> stats = {std::make_unique<WorkerStats>(),
                                                        std::make_unique<WorkerStats>()};
-  // Changed by tests only while no request is on its way.
+  // Tests change it only while no request is pending.
   SnapshotRequest asked;
   std::optional<unsigned> silent_worker;
   std::vector<std::string> not_ready;

@@ -1,4 +1,4 @@
-// What the tests of this folder share: the smallest valid text, and errors as lines.
+// Shared functions of this folder's tests: the smallest valid text, and errors as lines.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -37,7 +37,7 @@ inline std::string only_error(const LoadResult& result) {
   return all;
 }
 
-// The value of a load that must succeed; without it the test goes on with the defaults.
+// The value of a load that must succeed; otherwise the test fails and continues with the defaults.
 inline Config loaded(const LoadResult& result) {
   EXPECT_TRUE(result.has_value()) << only_error(result);
   return result.value_or(Config{});

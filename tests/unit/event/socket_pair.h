@@ -1,4 +1,4 @@
-// A loop, a listener on a port of the kernel's choice, and a dialled connection to it.
+// A loop, a listener on a port that the kernel chooses, and a dialled connection to it.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -26,7 +26,7 @@ class SocketPair {
     until([&] { return accepted && dialled->connected(); });
   }
 
-  // Turns the loop until it holds; a test that waits in vain ends here.
+  // Runs the loop until the condition holds; the test fails here if it never does.
   template <class Condition>
   void until(Condition condition) {
     const TimePoint limit = EventLoop::now() + std::chrono::seconds(120);

@@ -1,4 +1,4 @@
-// A client that may misbehave: it sends what it is told and sees when the server hangs up.
+// A client that may misbehave: it sends any bytes and notices when the server closes.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ class RawClient {
     EXPECT_EQ(::connect(fd_.get(), endpoint.data(), endpoint.size()), 0) << errno;
   }
 
-  // False once the server has hung up.
+  // False once the server has closed.
   bool send(std::string_view bytes) {
     return ::send(fd_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL) ==
            static_cast<ssize_t>(bytes.size());
@@ -36,7 +36,7 @@ class RawClient {
     return ::poll(&waited, 1, milliseconds) > 0;
   }
 
-  // All that comes until the server closes; a server that does not fails the test.
+  // All bytes until the server closes; the test fails if it does not close.
   std::string read_to_end() {
     constexpr int kPatienceMilliseconds = 120'000;
     std::string bytes;

@@ -1,4 +1,4 @@
-// An HttpServer on a thread of its own, stopped and joined at the end.
+// An HttpServer on a separate thread, stopped and joined at the end.
 #pragma once
 
 #include <gtest/gtest.h>

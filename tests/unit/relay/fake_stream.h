@@ -1,4 +1,4 @@
-// A stream made of two strings, for tests that want to say exactly what a socket does next.
+// A stream made of two strings, for tests that control each step of a socket.
 #pragma once
 
 #include <algorithm>
@@ -29,7 +29,7 @@ class FakeStream final : public event::Stream {
     error = ECONNRESET;
     readable_ = hung_up_ = true;
   }
-  // The application takes so many bytes from here on.
+  // The application accepts this many further bytes.
   void allow(std::size_t bytes) {
     room = bytes;
     writable_ = true;
@@ -37,8 +37,8 @@ class FakeStream final : public event::Stream {
 
   event::IoResult read(std::span<const iovec> into) override {
     ++reads;
-    // A reset that was met elsewhere is no end; a write that failed for another reason does not
-    // hide one.
+    // A reset that another call reported is no end of stream. A write that failed for another
+    // reason does not hide an end.
     if (incoming.empty() && ended && error != ECONNRESET)
       return {event::IoResult::Kind::kEnd, 0, 0};
     if (incoming.empty() && error != 0) return {event::IoResult::Kind::kError, 0, error};
@@ -56,7 +56,7 @@ class FakeStream final : public event::Stream {
       done += n;
       asked += piece.iov_len;
     }
-    // A short read has found all that there is, as with a socket.
+    // A short read has read everything, as with a socket.
     if (done < asked && !urgent && urgent_in == 0 && !ended && error == 0) readable_ = false;
     incoming.erase(0, done);
     urgent_in -= std::min(done, urgent_in);

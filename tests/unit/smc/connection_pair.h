@@ -1,5 +1,5 @@
-// Two connections joined by hand: messages are carried when the test says so, and bytes really move
-// through rings, so that a wrong window shows as wrong data.
+// Two connections without a device: the test decides when messages are delivered. Bytes really move
+// through rings, so a wrong window shows as wrong data.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -42,7 +42,7 @@ class ConnectionPair {
   Endpoint a, b;
   TimePoint now{std::chrono::hours(1)};
 
-  // The application writes; returns what fitted.
+  // The application writes; returns the number of accepted bytes.
   std::size_t write(Endpoint& from, const std::string& bytes) {
     const RingWindow window = from.connection.tx_window();
     const auto n = std::min<std::size_t>(bytes.size(), window.bytes());
@@ -70,7 +70,7 @@ class ConnectionPair {
     return bytes;
   }
 
-  // Everything that is due is sent, nothing is received.
+  // Sends everything that is due and receives nothing.
   unsigned transmit(Endpoint& from) {
     unsigned count = 0;
     while (auto transmit = from.connection.poll_transmit()) {
@@ -102,8 +102,8 @@ class ConnectionPair {
     return other(from).connection.handle_cdc(message, now);
   }
 
-  // The link dies: what is on the way is lost, but what `from_a` and `from_b` say arrives, without
-  // the sender learning it. Both go on over another one.
+  // The link fails. Messages in transit are lost, except the first `from_a` and `from_b`, which
+  // arrive without a completion at the sender. Both continue over another link.
   void switch_link(std::size_t from_a = 0, std::size_t from_b = 0) {
     for (Endpoint* from : {&a, &b}) {
       const std::size_t arriving = from == &a ? from_a : from_b;
@@ -122,7 +122,7 @@ class ConnectionPair {
     }
   }
 
-  // Until neither side has anything to say.
+  // Runs until neither side has anything to send.
   void settle() {
     while (transmit(a) + transmit(b) != 0 || !a.on_the_way.empty() || !b.on_the_way.empty()) {
       while (!a.on_the_way.empty()) EXPECT_TRUE(deliver(a));

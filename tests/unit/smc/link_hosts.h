@@ -1,5 +1,5 @@
-// Two link groups joined by hand, each with an owner that has ports and makes queue pairs as a
-// relay would. Messages are carried in order; a link whose port is down carries none.
+// Two link groups without a device. Each has an owner that has ports and creates queue pairs as the
+// relay does. Messages are delivered in order; a link whose port is down delivers none.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -29,7 +29,7 @@ struct Host {
     port_of[link] = port;
     return {gid(port), Mac{}, QpNumber{static_cast<std::uint32_t>(id * 100 + ++queue_pairs)}};
   }
-  // As a relay chooses: a port without a link, else one whose link can be spared, else any.
+  // Chooses as the relay does: a port without a link, else one whose link is redundant, else any.
   std::optional<std::size_t> choose_port(const LinkPeer& peer) const {
     for (const bool spared : {false, true})
       for (std::size_t port = 0; port < up.size(); ++port) {
@@ -185,7 +185,7 @@ class LinkHosts : public testing::Test {
     }
     settle();
   }
-  // The port's links are lost for both ends, of which each finds out by itself.
+  // The port's links fail for both ends, and each end notices by itself.
   void cut(Host& host, std::size_t port) {
     host.up[port] = false;
     std::vector<std::pair<Host*, LinkIndex>> dead;
