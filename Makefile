@@ -57,8 +57,11 @@ lab-bench: build  ## compare speeds in the lab: TCP, the kernel's SMC-R, HAProxy
 	python3 -B tests/lab/bench.py
 
 .PHONY: demo
-demo: build  ## show SMC-R between two proxies on this machine
-	@./scripts/bootstrap.sh demo
+demo:  ## show SMC-R between two proxies on this machine
+	@./scripts/bootstrap.sh build demo
+	@echo "demo: builds the proxy and fairleadctl first: about three minutes on two CPUs"
+	cmake --preset release
+	cmake --build --preset release -j $(JOBS) --target fairlead-proxy fairleadctl
 	python3 scripts/demo.py
 
 .PHONY: bench

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Builds and runs all tests; the last line says how many passed and failed.
+"""Builds and runs all tests; the first lines say how long it takes and what is skipped here, the last
+line how many tests passed and failed.
 
     scripts/run_tests.py [--runs dev,tsan,release] [--jobs N]
 
@@ -9,10 +10,13 @@ optimised build (release). Each case of a GoogleTest program counts as a test; a
 as one test.
 """
 import argparse
+import importlib
 import json
 import os
+import shutil
 import subprocess
 import sys
+import time
 import xml.etree.ElementTree as xml
 from pathlib import Path
 
@@ -21,6 +25,9 @@ LABEL_OF_RUN = {"dev": None, "tsan": "threads", "release": "integration|lab"}
 # In addition to one test for each processor: some tests take minutes and little processor time.
 LEISURELY_TESTS_MAX = 6
 SECONDS_PER_TEST_MAX = 1800  # for tests that set no limit of their own
+
+# About, on two idle CPUs: the tests, and the first build without a compiler cache.
+MINUTES = {"dev": (11, 9), "tsan": (2, 6), "release": (19, 7)}
 
 # Sanitizers print a stack, and a finding is a failure.
 SANITIZER_OPTIONS = {
@@ -39,6 +46,49 @@ class Tally:
     def line(self):
         text = f"{self.passed} passed, {len(self.failures)} failed"
         return text + (f", {len(self.skips)} skipped" if self.skips else "")
+
+
+def reason_of(name):
+    """What a module of the Kubernetes tests says is missing on this machine."""
+    folder = str(ROOT / "tests" / "kubernetes")
+    if folder not in sys.path:
+        sys.path[1:1] = [folder, str(ROOT / "tests")]
+    try:
+        module = importlib.import_module(name)
+    except ImportError as error:
+        return str(error)
+    return module.why_not()
+
+
+def expected_skips(runs):
+    """Pairs of the tests that will be skipped on this machine, and the reason."""
+    if "dev" in runs:
+        yield "tests of memory limits, in dev", "sanitizers need more memory than the limit"
+        yield "tests without descriptors, in dev", "UBSan needs descriptors"
+        if not any(Path("/sys/class/infiniband").glob("*")):
+            yield "verbs_conformance_test", "no RDMA device on this machine; the lab has some"
+        if shutil.which("prometheus") is None:
+            yield "tests with Prometheus", "prometheus is not installed"
+        if reason := reason_of("apiserver"):
+            yield "kubernetes_apiserver_test", reason
+    if "release" in runs:
+        if reason := reason_of("containers"):
+            yield "tests with containers", reason
+        if reason := reason_of("cluster"):
+            yield "kubernetes_cluster_test", reason
+        if shutil.which("qemu-system-x86_64") is None:
+            yield "lab", "no qemu-system-x86_64"
+
+
+def announce(runs, jobs):
+    tests, build = (sum(MINUTES[name][i] for name in runs) for i in (0, 1))
+    print(f"Runs {', '.join(runs)} with {jobs} jobs: about {tests} minutes on two idle CPUs, and up to {build} more "
+          "for the first build.")
+    skips = list(expected_skips(runs))
+    print("Will be skipped here:" if skips else "Nothing will be skipped here.")
+    for name, reason in skips:
+        print(f"  {name}: {reason}")
+    sys.stdout.flush()
 
 
 def run(command, **options):
@@ -161,9 +211,15 @@ def main():
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)))
     arguments = parser.parse_args()
     tally = Tally()
-    for run_name in arguments.runs.split(","):
+    runs = arguments.runs.split(",")
+    for run_name in runs:
         if run_name not in LABEL_OF_RUN:
             parser.error(f"no run {run_name!r}; there are: {', '.join(LABEL_OF_RUN)}")
+    announce(runs, arguments.jobs)
+    began = time.monotonic()
+    for number, run_name in enumerate(runs, 1):
+        minutes = (time.monotonic() - began) / 60
+        print(f"Run {number} of {len(runs)}: {run_name}, after {minutes:.0f} minutes", flush=True)
         run_preset(run_name, arguments.jobs, tally)
     for name, reason in tally.skips:
         print(f"skipped: {name}: {reason}")

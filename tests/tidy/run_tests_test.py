@@ -1,8 +1,11 @@
 """scripts/run_tests.py counts what ctest and GoogleTest report: no failure may be lost."""
+import contextlib
+import io
 import subprocess
 import sys
 import tempfile
 import unittest
+import unittest.mock
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))
@@ -72,6 +75,26 @@ class CountingResults(unittest.TestCase):
     def test_the_line_names_skips_only_when_there_are_some(self):
         self.assertEqual(self.tally.line(), "5 passed, 5 failed, 3 skipped")
         self.assertEqual(run_tests.Tally().line(), "0 passed, 0 failed")
+
+
+class Announcing(unittest.TestCase):
+    def test_duration_and_skips_come_first(self):
+        with contextlib.redirect_stdout(io.StringIO()) as printed, \
+                unittest.mock.patch("run_tests.reason_of", lambda name: f"no {name}"):
+            run_tests.announce(["dev", "release"], 2)
+        first, *rest = printed.getvalue().splitlines()
+        self.assertRegex(first, "^Runs dev, release with 2 jobs: about [0-9]+ minutes")
+        self.assertIn("  kubernetes_cluster_test: no cluster", rest)
+        self.assertIn("  kubernetes_apiserver_test: no apiserver", rest)
+
+    def test_a_run_names_only_its_own_skips(self):
+        with unittest.mock.patch("run_tests.reason_of", lambda name: f"no {name}"):
+            self.assertEqual(list(run_tests.expected_skips(["tsan"])), [])
+
+    def test_reasons_are_those_of_the_tests(self):
+        for name in ("apiserver", "containers", "cluster"):
+            self.assertIsInstance(run_tests.reason_of(name) or "", str)
+        self.assertIn("No module", run_tests.reason_of("no_such_module"))
 
 
 if __name__ == "__main__":
