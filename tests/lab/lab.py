@@ -142,7 +142,7 @@ def main():
     parser.add_argument("--only", nargs="+", default=[], metavar="NAME")
     parser.add_argument("--repeat", type=int, default=1, metavar="TIMES")
     parser.add_argument("--list", action="store_true")
-    parser.add_argument("--deadline", type=float, default=1200, help="seconds; no scenario begins later")
+    parser.add_argument("--deadline", type=float, default=3000, help="seconds; no scenario begins later")
     arguments = parser.parse_args()
     if arguments.list:
         for function in scenario.SCENARIOS:
