@@ -61,7 +61,8 @@ class FakeApiServer:
                 body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
                 with api.lock:
                     if self.headers.get("Connection", "").lower() == "close":
-                        # With it the end comes with the reply, and a libevent client may see the end first.
+                        # Then the end of the stream follows the reply at once, and a libevent client may see the end
+                        # first.
                         status, reply = 400, {"message": "let the client close"}
                     elif self.headers.get("Authorization") != f"Bearer {token}":
                         status, reply = 401, {"message": "who are you"}

@@ -25,8 +25,8 @@ def allow_descriptors(count):
 
 
 class SlowClients(threading.Thread):
-    """Keeps CROWD connections open, from the address `source`. They send `first` and then a byte now and
-    then. A connection that the server closes is opened again."""
+    """Keeps CROWD connections open, from the address `source`. They send `first` and then single bytes at intervals.
+    A connection that the server closes is opened again."""
 
     def __init__(self, address, first, source):
         super().__init__(daemon=True)
@@ -95,7 +95,7 @@ def assert_probes_are_answered(test, address, probe, first, source="127.0.0.1", 
         control = slowest(probe, interval)
         with SlowClients(address, first, source) as crowd:
             taken = slowest(probe, interval)
-            # The crowd goes on until it has tried often enough, and so do the probes.
+            # The slow clients and the probes continue until there were enough attempts.
             while crowd.attempts < ATTEMPTS:
                 taken = max(taken, slowest(probe, interval))
         print(f"slowest of {PROBES} probes: {taken * 1000:.1f} ms beside {CROWD} slow clients "

@@ -1,9 +1,8 @@
-"""Goal: accept(2) and getpeername(2) report the client's address to the application, on every connection
-that the proxy made for that client and on no other. Method: two pods as network namespaces. The
-application sends each client the results of accept(2) and, at the end, of getpeername(2). A client
-knows its own address, also where it has bound a second one of its pod. With a proxy in the client's pod the port
-is that of the proxy, and the proxy of the server's pod reports it. Each path to an application is tested, over both
-families and transports."""
+"""Goal: accept(2) and getpeername(2) report the client's address to the application, on every connection that the
+proxy opened for that client and on no other. Method: two pods as network namespaces. The application sends each
+client the results of accept(2) and, at the end, of getpeername(2). A client knows its own address, also where it has
+bound a second one of its pod. With a proxy in the client's pod the port is that of the proxy, and the proxy of the
+server's pod reports it. Each path to an application is tested, over both families and transports."""
 import contextlib
 import json
 import os
@@ -137,7 +136,7 @@ class ClientAddress(Pods):
         self.assertIn("the application sees the client's address", steps)
 
     def test_client_that_is_reset_before_accept(self):
-        """Its socket has lost its port by then. A loopback address would pass for a local process."""
+        """Its socket no longer has a port. A loopback address would look like a local process."""
         self.start_inbound()
         with self.namespace(self.names[1]):
             server = socket.create_server(("0.0.0.0", 0))
@@ -287,7 +286,7 @@ class ClientAddress(Pods):
         return made, wrong
 
     def source_ports(self):
-        """Those of the proxy's current connections to the application."""
+        """Local ports of the proxy's current connections to the application."""
         ports = []
         with self.namespace(self.names[1]):
             table = Path("/proc/thread-self/net/tcp").read_text()
@@ -329,7 +328,7 @@ class ClientAddress(Pods):
             task.finish()
         self.assertEqual(misreported, [])
         self.assertEqual(wrong[:10], [], f"{len(wrong)} of {CHURN}")
-        # A few may pass by the proxy: for the packet filter they belong to an outward connection.
+        # A few may bypass the proxy, because the packet filter assigns them to an outgoing connection.
         self.assertEqual(set(self.results()), {"shown"})
         self.assertGreater(self.results()["shown"], CHURN * 9 // 10)
         print(f"{CHURN} connections to {server}, {made} outward: none misreported")
@@ -398,7 +397,7 @@ class ClientAddress(Pods):
         self.assertTrue(any("does not see the client's address" in step for step in steps), steps)
 
     def test_static_listener(self):
-        """Its application listens on loopback; the address cannot be reported to one on another host."""
+        """Its application listens on loopback; the address cannot be reported to an application on another host."""
         application = self.application("127.0.0.1")
         self.inbound = self.start_in(
             self.names[1], "in",

@@ -159,7 +159,7 @@ class Closing(ProxyTest):
             self.wait_idle()
             for proxy in self.proxies:
                 self.assertEqual(proxy.metrics().connections("smcr"), 0)
-            # Remains of these connections must not affect the next one.
+            # These connections must not affect the next one.
             with peers.Server(peers.echo_at_end, port=closed.getsockname()[1]):
                 self.assertEqual(peers.exchange(self.entry, b"open now"), b"open now")
         self.finish()

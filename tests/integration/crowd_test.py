@@ -139,7 +139,7 @@ class Crowd(ProxyTest):
             self.assertLess(proxy.resident_bytes() - before, 32_000_000, proxy.name)
 
     def test_churn_with_resets(self):
-        """Every kind of end, from both sides, at random moments."""
+        """All kinds of ends, from both sides, at random times."""
         def disturb(count, seed):
             generator = random.Random(seed)
             for _ in range(count):

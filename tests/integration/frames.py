@@ -16,7 +16,7 @@ DATA, URGENT, END, HAND_OVER = 1, 2, 3, 4
 LIMIT = 128 * 1024  # bytes of one direction in frames
 FRAME_MAX = 32 * 1024
 
-# With which a socket asks the option program to announce frames, and what it has then been answered.
+# Priority by which a socket asks the option program to announce frames, and the program's mark for an answer.
 PRIORITY_WANTED, PRIORITY_ANSWERED = 4, 0x534d4400
 SYS_BPF = {"x86_64": 321, "aarch64": 280}
 SYS_PIDFD_GETFD = 438
@@ -29,7 +29,7 @@ def frame(kind, body=b"", length=None):
 
 
 def data(count, byte=b"x"):
-    """Frames with so many bytes."""
+    """Frames with this many bytes."""
     full, rest = divmod(count, FRAME_MAX)
     return frame(DATA, byte * FRAME_MAX) * full + (frame(DATA, byte * rest) if rest else b"")
 
@@ -47,7 +47,7 @@ def receive(sock, kind=None):
 
 
 def receive_data(sock, count):
-    """So many bytes of data in frames."""
+    """This many bytes of data in frames."""
     got = b""
     while len(got) < count:
         got += receive(sock, DATA)[1]
@@ -82,7 +82,7 @@ def announce(sock, proxy):
 
 
 def connect(address, proxy):
-    """A client's socket; the listener has to announce frames too."""
+    """A client's socket; the listener must announce frames too."""
     made = socket.socket()
     made.settimeout(seconds(20))
     try:

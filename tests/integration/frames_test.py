@@ -1,5 +1,5 @@
-"""Raw clients and servers announce frames and then send arbitrary ones. Each costs its own connection: the
-proxy passes on what was right before, resets, and keeps no state. Also proxies of different settings."""
+"""Raw clients and servers announce frames and then send arbitrary ones. Each loses only its own connection: the proxy
+delivers the preceding valid data, resets, and keeps no state. Also proxies with different settings."""
 import contextlib
 import os
 import random
@@ -61,7 +61,7 @@ class ClientTest(FramesTest):
         self.assertEqual(frames.receive_data(sock, 5), b"xxxxx")
 
     def finish(self, refused=0, fallbacks=None):
-        """Everything is counted, no state is left, and an honest client earns SMC-R."""
+        """Everything is counted, no state is left, and an honest client switches to SMC-R."""
         self.wait_refused(self.inbound, refused)
         self.wait_idle()
         self.assertEqual(self.inbound.metrics().fallbacks(), fallbacks or {})
@@ -83,7 +83,7 @@ class HostileClient(ClientTest):
         self.assertEqual(self.inbound.metrics().connections("short"), 1)
 
     def test_one_that_never_hands_over(self):
-        """It may use up its limit; the rest is refused."""
+        """It may use its whole limit; further data is refused."""
         with self.connect() as sock:
             sock.sendall(frames.PREFACE + frames.data(frames.LIMIT))
             self.assertEqual(frames.receive_data(sock, frames.LIMIT), b"x" * frames.LIMIT)
@@ -94,7 +94,7 @@ class HostileClient(ClientTest):
         self.wait_idle()
 
     def test_frames_that_break_the_rules(self):
-        """What came before is passed on."""
+        """The data before it is delivered."""
         bad = {
             "type 0": frames.frame(0), "type 5": frames.frame(5, b"x"), "type 255": frames.frame(255),
             "no data": frames.frame(frames.DATA),
@@ -156,7 +156,7 @@ class HostileClient(ClientTest):
         self.finish(fallbacks={("no_rdma_device", "local"): 1})
 
     def test_neither_frames_nor_clc(self):
-        """The option may be another host's: the application gets every byte."""
+        """The option may belong to another host: the application gets every byte."""
         plain = [b"GET / HTTP/1.1\r\n\r\n", frames.PREFACE[:3] + b"?", frames.PREFACE[:2] + b"abcdef"]
         for sent in plain:
             with self.connect() as sock:
@@ -249,7 +249,7 @@ class ServerTest(FramesTest):
 
     def setUp(self):
         super().setUp()
-        # It brings the program that writes the options of the raw server.
+        # It attaches the program that writes the options of the raw server.
         self.bystander = self.start("bystander", [listener("in", "inbound", ("127.0.0.1", 9))])
 
     def serve(self, handle):
@@ -262,7 +262,7 @@ class ServerTest(FramesTest):
         self.assertEqual(peers.receive_exactly(sock, 4), frames.PREFACE)
 
     def assert_each_costs_its_connection(self, cases, client, refused):
-        """`client(sock)` does what earns what is said; then the proxy resets it."""
+        """`client(sock)` does something wrong, and the proxy resets the connection."""
         says = iter(cases.values())
 
         def handle(sock):
@@ -304,7 +304,7 @@ class HostileServer(ServerTest):
                                               lambda sock: sock.sendall(b"hello"), len(bad))
 
     def test_answers_to_a_hand_over(self):
-        """The client's bytes earn it at once."""
+        """The client's bytes reach the limit for SMC-R at once."""
         def answering(wrong):
             def say(sock):
                 self.expect_preface(sock)
@@ -436,7 +436,7 @@ class Settings(FramesTest):
             self.assertIn("it ended before it had earned SMC-R", decision["steps"])
 
     def test_drain_lets_them_go_on(self):
-        """A connection that earns SMC-R while its proxy drains goes on as TCP, for that reason."""
+        """A connection that should switch to SMC-R while its proxy drains continues as TCP, for that reason."""
         self.options = {**self.options, "drain": {"timeout": "60s"}}
         with peers.Server(peers.echo) as application:
             self.start_pair(application.address)

@@ -5,7 +5,7 @@ Environment:
   FAIRLEAD_SLOWNESS  as in tests/suite.py
   FAIRLEAD_VARIANT   direct (default), staged, workers, tcp or earned: see VARIANTS
   FAIRLEAD_SHOW_LOGS show the logs of the proxies also of tests that pass
-  FAIRLEAD_LOG_CHARACTERS  how much of the end of each log is shown (default 8000)
+  FAIRLEAD_LOG_CHARACTERS  number of characters shown from the end of each log (default 8000)
 
 A test fails if a proxy that it started ends by a signal, logs "assertion failed", or has a report of a
 sanitizer in its stderr.
@@ -37,7 +37,7 @@ VARIANTS = {
     "workers": {"concurrency": 2},
     "tcp": {"smc": {"enabled": False}},  # the fallback
     "version1": {"smc": {"version": 1}},
-    # in frames first, and by SMC-R when it has earned that
+    # frames first, then SMC-R
     "earned": {"smc": {"defer_bytes": "16KiB", "defer_turns": 4}},
 }
 VARIANT = os.environ.get("FAIRLEAD_VARIANT", "direct")
@@ -262,7 +262,7 @@ class ProxyTest(unittest.TestCase):
         return proxy.wait_ready()
 
     def start_pair(self, application, client=None, server=None):
-        """Two proxies in a row towards `application`; where to connect is left in self.entry."""
+        """Two proxies in a row towards `application`; self.entry is the address to connect to."""
         self.inbound = self.start("in", [listener("in", "inbound", application)], server)
         self.outbound = self.start(
             "out", [listener("out", "outbound", self.inbound.address("in"))], client)

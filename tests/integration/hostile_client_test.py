@@ -129,7 +129,7 @@ class HostileClient(ClientTest):
         self.finish(counts)
 
     def test_decline_first(self):
-        """A kernel without an RNIC does so; data may be right behind."""
+        """A kernel without an RNIC does so; data may follow directly."""
         for message in (clc.decline(clc.NO_DEVICE), clc.decline_v1(clc.NO_DEVICE)):
             with peers.connect(self.target) as sock:
                 self.assert_echo_after(sock, message, b"data right behind")
@@ -187,7 +187,7 @@ class HostileClient(ClientTest):
         self.assert_smcr(self.outbound)
 
     def test_accepts_that_nobody_answers_end_their_group(self):
-        """The elements that they named are freed at the latest when the honest peer's own are idle."""
+        """The elements that they named are freed when the honest peer's connections have ended, at the latest."""
         with peers.connect(self.entry) as before:
             self.assert_echo(before, b"first")
             for _ in range(40):  # more than a group keeps in quarantine
@@ -266,7 +266,7 @@ class SilentClient(ClientTest):
     handshake_timeout = f"{5 * short_milliseconds()}ms"
 
     def test_silent_stranger_gets_its_application(self):
-        """As clients of protocols in which the server sends first."""
+        """Like clients of protocols in which the server sends first."""
         def greet(sock):
             sock.sendall(b"hello")
             peers.echo(sock)

@@ -177,7 +177,7 @@ class HostileServer(ProxyTest):
         self.assertTrue(message.out_of_sync)
 
     def test_unknown_link_of_a_known_group_leaves_the_group(self):
-        """Where the group is known and the link is not, only this connection is TCP."""
+        """If the group is known but the link is not, only this connection is TCP."""
         with peers.Server(peers.echo) as application:
             honest = self.start("honest", [listener("in", "inbound", application.address)])
 

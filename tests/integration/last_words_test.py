@@ -160,7 +160,7 @@ class LastWords(ProxyTest):
                         client.sendall(b"much too late")
 
     def test_a_client_that_never_stops_speaking_reads_the_refusal(self):
-        """As a Redis server does with invalid input: it reads a part, answers, and closes."""
+        """Like a Redis server with invalid input: it reads a part, answers, and closes."""
         for _ in range(amount(100)):
             with self.connection() as (client, server):
                 def refuse(sock):
@@ -177,7 +177,7 @@ class LastWords(ProxyTest):
         self.wait_idle()
 
     def test_what_a_dead_peer_announced_arrives(self):
-        """A proxy that is killed right after it has passed on the last byte."""
+        """A proxy is killed right after it has delivered the last byte."""
         with self.connection() as (client, server):
             before = self.passed_on(self.inbound)
             with self.stopped(["out"]):

@@ -58,7 +58,8 @@ class Limits(ProxyTest):
         return fates
 
     def crowd_until_memory_is_short(self):
-        """Until the inbound side has carried one over TCP; how many there are. All are served: rings leave memory to TCP."""
+        """Connects until the inbound side has carried one over TCP; returns the number. All are served, because rings
+        leave memory for TCP."""
         for count in range(5, 301, 5):
             self.crowd(5)
             wait_until(lambda count=count: self.fates()["answered"] == count, "all to be served")
@@ -86,7 +87,7 @@ class Limits(ProxyTest):
                                     "for a bug")
 
     def starve(self, proxy_name):
-        """A hundred connections, two descriptors each, do not fit sixty-four."""
+        """A hundred connections need two descriptors each, but there are sixty-four."""
         self.skip_with_ubsan()
         self.start_pair(self.server.address)
         starving = {"in": self.inbound, "out": self.outbound}[proxy_name]

@@ -1,4 +1,4 @@
-"""Two links and three: a port fails under load, no byte is lost, and the link comes back."""
+"""Groups of two and three links: a port fails under load, no byte is lost, and the link is added again."""
 import random
 import socket
 import threading

@@ -20,7 +20,7 @@ BLOCK = bytes(256 * 1024)
 
 
 class Stalled:
-    """Sockets that are written until they are full, and never read."""
+    """Sockets that are filled and never read."""
 
     def __init__(self):
         self.selector = selectors.DefaultSelector()
@@ -112,7 +112,7 @@ class Memory(ProxyTest):
         self.applications = [Application(self.stalled), Application(self.stalled)]
         for application in self.applications:
             self.addCleanup(application.close)
-        # Each has to know the other's address. A bound socket that does not listen reserves a port.
+        # Each needs the other's address. A bound socket that does not listen reserves a port.
         kept = socket.socket()
         self.addCleanup(kept.close)
         kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)

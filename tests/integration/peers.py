@@ -99,7 +99,7 @@ def send_random(sock, count, seed):
     generator = random.Random(seed)
     block = generator.randbytes(BLOCK_BYTES)
     while digest.count < count:
-        # A new head makes every block unique, and costs a fraction of new bytes.
+        # New leading bytes make every block unique, at a fraction of the cost of a new block.
         part = (generator.randbytes(64) + block[64:])[:count - digest.count]
         sock.sendall(part)
         digest.add(part)
@@ -163,7 +163,7 @@ class Server:
             return self.handle(sock)
 
     def results(self, count=1, timeout=60):
-        """What `handle` returned for the connections so far, of which there must be `count`."""
+        """Results of `handle` for the connections so far; there must be `count` of them."""
         wait_until(lambda: len(self.tasks) >= count, f"{count} connections")
         return [task.finish(timeout) for task in self.tasks]
 
@@ -192,7 +192,7 @@ def echo_at_end(sock):
 
 
 def receive_exactly_digest(sock, count):
-    """Like receive_digest(), but for `count` bytes of a stream that goes on."""
+    """Like receive_digest(), but for `count` bytes of a stream that continues."""
     digest = Digest()
     while digest.count < count:
         part = sock.recv(min(BLOCK_BYTES, count - digest.count))

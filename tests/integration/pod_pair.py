@@ -72,7 +72,7 @@ class Pods(ProxyTest):
 
     @contextlib.contextmanager
     def namespace(self, name):
-        """Objects that this thread creates inside belong to the namespace."""
+        """Objects that this thread creates in this block belong to the namespace."""
         with open("/proc/thread-self/ns/net", encoding="ascii") as home, \
                 open(f"/run/netns/{name}", encoding="ascii") as there:
             enter(there)

@@ -163,7 +163,7 @@ class Programs(ProxyTest):
         self.assert_smcr(at_least=12)
 
     def test_iperf3(self):
-        """Two connections belong together here, and one of them flows against the other."""
+        """Two connections belong together here and carry data in opposite directions."""
         iperf = program("iperf3")
         address = self.start_program(lambda port: [iperf, "-s", "-p", str(port), "-B", "127.0.0.1"])
         self.start_pair(address)

@@ -62,7 +62,7 @@ class Slabs(ProxyTest):
 
     def wait_returned(self):
         for proxy in self.proxies:
-            # One slab of receive rings a group stays, and where there are send rings one of those.
+            # Each group keeps one slab of receive rings, and one of send rings if it has any.
             slabs = self.groups(proxy) * (2 if VARIANT == "staged" else 1)
             wait_until(lambda: self.pinned(proxy) <= slabs * SLAB_BYTES,
                        f"the slabs of {proxy.name} to go back; {self.pinned(proxy)} bytes are left")

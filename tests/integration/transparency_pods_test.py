@@ -16,7 +16,7 @@ class BetweenPods(pod_pair.Pods):
         self.server = self.serve(pod_pair.SERVER, peers.echo)
 
     def connect(self, prepare):
-        """A client in its pod that has got an answer."""
+        """A client in its pod that has received an answer."""
         with self.namespace(self.names[0]):
             sock = socket.socket()
         self.addCleanup(sock.close)

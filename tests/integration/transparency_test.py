@@ -351,7 +351,7 @@ class Ending(Transparency):
             told.append(events(server, select.POLLRDHUP | select.POLLHUP))
             client, server = self.pair(listener, way)
             peers.reset(server)
-            # poll(2) takes no lock: it can see the error of a reset before both halves count as ended.
+            # poll(2) takes no lock, so it can see the error of a reset before both halves have ended.
             told.append(events(client, select.POLLERR | select.POLLHUP | select.POLLRDHUP))
             told.append(client.getsockopt(SOL, socket.SO_ERROR))
             told.append(error_of(lambda: client.recv(1)))

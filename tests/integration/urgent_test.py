@@ -76,7 +76,7 @@ class Urgent(ProxyTest):
             sender, receiver = (client, server) if flow == "to_server" else (server, client)
             receiver.setsockopt(socket.SOL_SOCKET, socket.SO_OOBINLINE, inline)
             try:
-                # Only then the path is there from end to end.
+                # The path exists from end to end only after this byte.
                 client.sendall(b"h")
                 peers.receive_exactly(server, 1)
                 yield sender, receiver
@@ -167,7 +167,7 @@ class Urgent(ProxyTest):
         sender.shutdown(socket.SHUT_WR)
 
     def test_urgent_bytes_without_end_starve_nobody(self):
-        """Nothing is lost of them, and another connection goes on."""
+        """None of them is lost, and another connection continues."""
         count = amount(5_000)
         with self.connection("to_server", 1) as (sender, receiver):
             def flood():

@@ -19,7 +19,7 @@ SHORT = {"tcp": {"keepalive_idle": "1s", "keepalive_interval": "1s", "keepalive_
 NO_KEEPALIVE = {"tcp": {**SHORT["tcp"], "keepalive_idle": "0s"}}
 NO_USER_TIMEOUT = {"tcp": {**SHORT["tcp"], "user_timeout": "0s"}}
 PLAIN = {"smc": {"enabled": False}}
-# Much longer than SHORT, a little of the two minutes that Linux goes on by itself.
+# Much longer than SHORT, and much shorter than the two minutes for which Linux continues by itself.
 SECONDS_MAX = 40
 
 

@@ -1,4 +1,4 @@
-"""SMC-R version 1: between proxies that are held to it, and with raw peers that use it wrongly."""
+"""SMC-R version 1: between proxies that are restricted to it, and with raw peers that use it wrongly."""
 import clc
 import peers
 from harness import ProxyTest, listener, main, merge
@@ -67,7 +67,7 @@ class RawClient(ProxyTest):
         self.assertEqual(peers.receive_exactly(sock, 16), b"and so it is TCP")
 
     def finish(self, reason, count=1):
-        """Only the connection of the raw client pays."""
+        """Only the connection of the raw client fails."""
         self.wait_fallback(self.inbound, reason, count=count)
         self.assertIn(f"reason={reason}", self.inbound.log())
         self.wait_idle()

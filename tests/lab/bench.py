@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Speeds in the lab, side by side in one run: direct TCP, the kernel's SMC-R, a pair of HAProxy, a pair
-of Fairlead proxies, and what the device itself does.
+"""Compares speeds in the lab in one run: direct TCP, the kernel's SMC-R, a pair of HAProxy, a pair of Fairlead
+proxies, and the device itself.
 
     tests/lab/bench.py [--reps N] [--secs S] [--mtus 4096,1024]     what `make lab-bench` runs
 
-The processors of the guests are emulated and the RNICs are programs (Soft-RoCE): a figure means
-something only beside the others of the same run. The report is build/lab/bench.json.
+The processors of the guests are emulated and the RNICs are programs (Soft-RoCE), so only ratios of one run are
+meaningful. The report is build/lab/bench.json.
 """
 import argparse
 import atexit
@@ -27,7 +27,7 @@ import scenario
 from node import ROOT, LabError
 from two_nodes import Lab
 
-# MTU of RDMA: that of the wire below it, which needs room for the headers.
+# MTU of RDMA: MTU of the network below it, which needs room for the headers.
 WIRE_MTU = {4096: 9000, 1024: 1500}
 TARGETS = ("direct", "kernel", "haproxy", "fairlead", "device")
 # name, unit, what more is
@@ -35,7 +35,7 @@ WORKLOADS = {"bulk": ("MB/s, one stream", "better"), "ping": ("µs, 64 B there a
              "redis": ("GET/s, 10 clients", "better"),
              "setup": ("ms, connect and first answer, over groups and buffers that exist", "worse"),
              "setup_more": ("ms, the same in addition to all that were ever open: buffers must be made", "worse")}
-# workload, ours to whose, limit; by the workload's kind at least or at most
+# workload, target to which Fairlead is compared, limit (at least or at most, by the kind of the workload)
 MUST_HOLD = (("bulk", "device", 0.8), ("bulk", "kernel", 1.5), ("ping", "kernel", 1.3),
              ("setup", "kernel", 0.5), ("setup_more", "kernel", 0.5))
 
@@ -63,7 +63,7 @@ def medians(samples):
 
 
 def judge(middle):
-    """Each ratio that must hold: what it is, and whether it does."""
+    """Each required ratio: its description, and whether it holds."""
     rows = []
     for workload, other, limit in MUST_HOLD:
         if not {"fairlead", other} <= set(middle.get(workload, ())):

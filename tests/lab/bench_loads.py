@@ -1,4 +1,4 @@
-"""The loads of the lab's benchmark, and the ways on which they go from node a to node b."""
+"""The loads of the lab's benchmark, and their transports from node a to node b."""
 import itertools
 import json
 import re
@@ -14,9 +14,9 @@ SETUP_CONNECTIONS = 20
 HOLD_SECONDS = 120
 REDIS_CLIENTS, REDIS_REQUESTS = 10, 2000
 SEND_BYTES = 128 * 1024
-# By the device alone, without any proxy: [program, its options, how much of a figure is one unit].
+# Programs that measure the device without any proxy: [program, its options, factor for its result].
 DEVICE_TESTS = {"bulk": ["ib_write_bw", ["-s", "65536"], 1.0],
-                # It tells half a round trip.
+                # It reports half a round trip.
                 "ping": ["ib_send_lat", ["-s", "64"], 2.0]}
 HAPROXY = """global
   nbthread 1
@@ -93,7 +93,7 @@ class Routes:
         return self.HAPROXY_PORTS["a"]
 
     def fairlead(self, settings):
-        """The same of Fairlead, with default settings but for these."""
+        """The same for Fairlead, with default settings except these."""
         options = {"log": {"level": "info"}, **settings}
         self.ours, entries = [], []
         for to in self.TCP_PORTS:
@@ -127,12 +127,12 @@ class Routes:
         route = self.by_name[target]
         how = {"environment": route.environment} if route.environment else {}
         log = self.folder / f"idle.{next(self.numbers)}.log"
-        log.unlink(missing_ok=True)  # before the guest has ever seen it
+        log.unlink(missing_ok=True)  # before the guest has seen it
         words = [self.loadgen, "idle", route.host, route.load, connections, seconds]
         return self.a.start(words, log=log.name, **how), log
 
     def open_some(self, target):
-        """Milliseconds a connection, one after the other, all kept until the last has had its answer."""
+        """Milliseconds a connection, opened one after the other; all stay open until the last has its answer."""
         process, log = self.start_idle(target, SETUP_CONNECTIONS, 0)
         expect(process.wait(180) == 0, f"{target}: {process.complaint()}")
         result = json.loads(log.read_text().splitlines()[0])
@@ -141,7 +141,7 @@ class Routes:
         return result["open_secs"] / SETUP_CONNECTIONS * 1e3
 
     def open_more(self, target):
-        """The same while as many are open as ever were at once: no buffer is left over from an earlier one."""
+        """The same while as many are open as were ever open at once, so that no buffer of an earlier one is free."""
         held = self.most_open[target]
         holder, log = self.start_idle(target, held, HOLD_SECONDS)
         wait_until(lambda: log.exists() and "\n" in log.read_text(), f"{held} connections of {target}", 120)
@@ -167,7 +167,7 @@ class Routes:
         return float(rows[-1][3]) * 125 if workload == "bulk" else float(rows[-1][4]) * factor
 
     def check(self):
-        """What was to be SMC-R was SMC-R."""
+        """Checks that connections used SMC-R where they should."""
         for proxy in self.ours[:2]:
             proxy.expect_smcr()
         for proxy in self.ours[2:]:

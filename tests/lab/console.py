@@ -1,4 +1,4 @@
-"""The console of programs that boot guests: progress with its time, and an end by signal that cleans up."""
+"""The console of programs that boot guests: progress with times, and cleanup after a signal."""
 import signal
 import time
 
@@ -15,6 +15,6 @@ def _end(number, _):
 
 
 def end_on_signals():
-    """So that guests end with the program that booted them."""
+    """Ends guests together with the program that booted them."""
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, _end)

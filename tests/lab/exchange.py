@@ -1,4 +1,4 @@
-"""One connection with bytes both ways, whatever carries it."""
+"""One connection with bytes both ways, over any transport."""
 from expect import expect_stream
 
 COUNT = 200_000

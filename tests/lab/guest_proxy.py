@@ -1,5 +1,5 @@
-"""Our proxy inside a guest: started as a user without any capability, the option program attached to
-its cgroup from outside, asked over its admin interface."""
+"""A Fairlead proxy inside a guest. It runs as a user without any capability. The option program is attached to its
+cgroup from outside. Tests query its admin interface."""
 import json
 import re
 import signal
@@ -18,7 +18,7 @@ CRASH_WORDS = re.compile(r"assertion failed|Sanitizer|runtime error:|terminate c
 
 
 def attach_option_program(node, cgroup="fairlead"):
-    """What the node side does for the proxies in the cgroup."""
+    """Does the work of the node side for the proxies in the cgroup."""
     folder = f"/sys/fs/cgroup/{cgroup}"
     node.run(["mkdir", "-p", folder])
     log = f"attach.{node.name}.log"
@@ -76,7 +76,7 @@ class GuestProxy:
         return Metrics(self.get("/metrics"))
 
     def expect_smcr(self, at_least=1):
-        """Everything went over SMC-R."""
+        """Checks that everything used SMC-R."""
         metrics = self.metrics()
         expect_equal(metrics.fallbacks(), {}, f"fallbacks of {self.name}")
         expect_equal(metrics.connections("tcp"), 0, f"TCP connections of {self.name}")
@@ -85,7 +85,7 @@ class GuestProxy:
         return metrics
 
     def expect_fallback(self, reason, side):
-        """The only fallback so far."""
+        """Returns the only fallback so far."""
         def has():
             return self.metrics().fallbacks()
         wait_until(has, f"a fallback of {self.name}")
@@ -107,7 +107,7 @@ class GuestProxy:
         self.process.send_signal(signal.SIGTERM)
 
     def finish(self):
-        """Ends it; what was wrong with it, or None."""
+        """Ends it; returns an error text, or None."""
         if self.process.running:
             self.terminate()
         code = self.process.wait(30)

@@ -1,5 +1,5 @@
-"""The first file system of a guest: busybox, five modules and a script that goes over to the host's
-tree, shared read-only, with a layer in memory above it for whatever the guest writes."""
+"""The first file system of a guest: busybox, five modules and a script that switches to the host's file tree. The
+tree is shared read-only, with a layer in memory above it for files that the guest writes."""
 from pathlib import Path
 
 import kernel
@@ -19,8 +19,7 @@ exec $b switch_root /new /bin/sh {start}
 
 
 class Archive:
-    """A cpio archive as the kernel wants it: format "newc", see Documentation/driver-api/early-userspace
-    of the kernel."""
+    """A cpio archive in the kernel's format "newc": see Documentation/driver-api/early-userspace of the kernel."""
 
     def __init__(self):
         self.data = bytearray()

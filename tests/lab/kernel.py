@@ -1,4 +1,4 @@
-"""Gets the kernel that the guests run: Debian's own package, unpacked into a cache, never installed."""
+"""Gets the kernel of the guests: Debian's own package, unpacked into a cache, never installed."""
 import lzma
 import os
 import re
@@ -10,13 +10,13 @@ ROOT = Path(__file__).resolve().parents[2]
 # Newest of this series: it has AF_SMC 2.1, Soft-RoCE and BTF. Not the cloud or realtime flavours.
 PACKAGE = re.compile(r"^linux-image-6\.12\.[\w.+~]+-amd64$")
 FLAVOURS = ("-rt-", "-cloud-", "-unsigned", "-dbg")
-# What a guest needs to mount the host's tree; the rest it loads from there. In this order.
+# Modules that a guest needs to mount the host's tree, in this order. It loads others from there.
 BOOT_MODULES = ["netfs", "9pnet", "9pnet_virtio", "9p", "overlay"]
 SECONDS_TO_FETCH = 300
 
 
 class Unavailable(Exception):
-    """The lab cannot run on this machine, and this is why."""
+    """The reason why the lab cannot run on this machine."""
 
 
 class Kernel:
@@ -41,7 +41,7 @@ def cache_folder():
 
 
 def call(*command, cwd=None):
-    """Standard output, or Unavailable with the last words on standard error."""
+    """Standard output, or Unavailable with the end of standard error."""
     try:
         done = subprocess.run(command, cwd=cwd, capture_output=True, text=True,
                               stdin=subprocess.DEVNULL, timeout=SECONDS_TO_FETCH, check=False)
@@ -78,14 +78,14 @@ def unpack(cache, say):
         try:
             call("apt-get", "-q", "download", name, cwd=coming)
         except Unavailable:
-            # The lists may be older than what the mirror still has.
+            # The mirror may no longer have the versions of the lists.
             call("apt-get", "-qq", "update")
             call("apt-get", "-q", "download", name, cwd=coming)
         package = next(coming.glob("*.deb"))
         call("dpkg-deb", "-x", str(package), str(coming / "tree"))
         kernel = Kernel(coming / "tree")
         call("/sbin/depmod", "-b", str(coming / "tree"), kernel.version)
-        # Appears at once or not at all: an interrupted run leaves nothing half done behind.
+        # Renamed when complete, so that an interrupted run leaves nothing incomplete.
         (coming / "tree").rename(cache / kernel.version)
         return Kernel(cache / kernel.version)
     finally:
@@ -93,7 +93,7 @@ def unpack(cache, say):
 
 
 def find(say):
-    """The kernel from the cache, fetched first where it is not there yet."""
+    """The kernel from the cache; fetches it first if necessary."""
     cache = cache_folder()
     have = sorted(cache.glob("6.*/boot/vmlinuz-*"), key=lambda path: natural(path.name))
     if have:

@@ -18,7 +18,7 @@ class KernelSmc:
         self.node.run([self.TOOL, *words], timeout=20)
 
     def test_links_every(self, seconds=TEST_LINK_SECONDS):
-        """Groups made from now on, until the end of the scenario, send TEST_LINK on links that were silent for so long."""
+        """New groups, until the end of the scenario, send TEST_LINK on links that were silent for this time."""
         if seconds != self.probe:
             self.node.run(["sysctl", "-qw", f"net.smc.smcr_testlink_time={seconds}"])
         self.probe = seconds

@@ -4,11 +4,11 @@
     tests/lab/lab.py [--only NAME …]     run the scenarios, or those whose names have a NAME in them;
                                          --repeat TIMES: that often
     tests/lab/lab.py --list              name the scenarios
-    tests/lab/lab.py --run 'COMMAND'     run a shell command in node a, say its output, end with its code
+    tests/lab/lab.py --run 'COMMAND'     run a shell command in node a, print its output, exit with its code
     tests/lab/lab.py --shell             boot, then read lines "a COMMAND" or "b COMMAND"
 
-Exit codes: 0 all is well, 1 not, 77 the lab cannot run here (the last line says why).
-Up to three scenarios that failed are played once more, and named at the end.
+Exit codes: 0 success, 1 failure, 77 the lab cannot run here (the last line gives the reason). Up to three failed
+scenarios are repeated once, and listed at the end.
 """
 import argparse
 import atexit
@@ -39,8 +39,8 @@ from node import LabError
 from two_nodes import Lab
 
 ROOT = Path(__file__).resolve().parents[2]
-# An emulated machine on busy processors may stand still for seconds, long enough for an RNIC to give
-# its peer up. A few scenarios that failed are played once more; of many the cause is another.
+# An emulated machine on busy processors may stop for seconds, long enough for an RNIC to give up its peer. A few
+# failed scenarios are repeated once. Many failures have another cause.
 SECOND_TRIES_MAX = 3
 
 
@@ -84,7 +84,7 @@ def set_stage(lab):
 
 
 def run_twice(stage, chosen, deadline):
-    """(names of those that failed, of those that did so the first time only)"""
+    """(names of failed scenarios, names of those that failed only the first time)"""
     failed = run_scenarios(stage, chosen, deadline)
     again = [function for function in chosen if function.__name__ in failed]
     if not 0 < len(again) <= SECOND_TRIES_MAX:
@@ -107,12 +107,12 @@ def run_scenarios(stage, chosen, deadline):
             stage.name = name
             function(stage)
             word = "ok"
-        except Exception as error:  # the others still have something to tell
+        except Exception as error:  # the other scenarios still run
             failed.append(name)
             word = f"FAILED: {error if isinstance(error, LabError) else traceback.format_exc()}"
         say(f"{name} ({time.monotonic() - begun:.1f} s): {function.__doc__}: {word}")
         if name in failed and any([node.has_died() for node in stage.lab.nodes]):
-            # As it does now and then under emulation.
+            # This happens occasionally under emulation.
             say("the kernel of a node has died, see its console; both are switched off and on")
             stage.restart()
             continue

@@ -33,7 +33,7 @@ def die_with_parent():
 
 
 class Process:
-    """What runs in a guest: a program, or a Python function (tests/lab/guest)."""
+    """A program or a Python function (tests/lab/guest) that runs in a guest."""
 
     def __init__(self, node, number, what):
         self.node, self.number, self.what = node, number, what
@@ -54,7 +54,7 @@ class Process:
         return not self.ended.is_set()
 
     def event(self, timeout=30):
-        """The next thing that the function tells."""
+        """The next event of the function."""
         try:
             event = self.events.get(timeout=seconds(timeout))
         except queue.Empty:
@@ -65,7 +65,7 @@ class Process:
         return event
 
     def forget_events(self):
-        """event() then gives what is told from now on."""
+        """Discards earlier events, so that event() returns later ones only."""
         while not self.ended.is_set() and not self.events.empty():
             self.events.get()
 
@@ -105,7 +105,7 @@ class Process:
 
 
 class Node:
-    """One guest. Start it on the main thread: it dies with the thread that started it."""
+    """One guest. Start it on the main thread, because it ends with the thread that started it."""
 
     NAMES = ("a", "b")
     MEMORY_MIB = 1536
@@ -151,7 +151,7 @@ class Node:
             "-device", "virtio-rng-pci"]
 
     def wire(self):
-        """QEMU's words for the network "wire", on which eth0 is."""
+        """QEMU's options for the network "wire", which has eth0."""
         return ["-netdev", f"stream,id=wire,server={'on' if self.number == 1 else 'off'},"
                            f"addr.type=unix,addr.path={self.link}"]
 
@@ -257,13 +257,13 @@ class Node:
                           if process.running}
 
     def has_died(self):
-        """Whether its kernel has panicked since the last call; it boots again by itself then."""
+        """True if its kernel has panicked since the last call; then it reboots by itself."""
         before, self.panics = self.panics, self.console.read_text(errors="replace").count("Kernel panic")
         return self.panics > before
 
     def power_cycle(self):
-        """The guest is gone from one instant to the next, and boots; connect() waits for it. Not by a reset of the
-        machine: emulated, that has taken minutes."""
+        """Ends the guest abruptly and boots it; connect() waits for it. It does not reset the machine, because under
+        emulation that has taken minutes."""
         self.switch_off()
         self.switch_on()
 

@@ -1,4 +1,4 @@
-"""Pods on the nodes: a network namespace each, reached by routes, as a routed pod network has them."""
+"""Pods on the nodes: a network namespace each, with routes as in a routed pod network."""
 NAME = "pod"
 
 
@@ -24,7 +24,7 @@ def make(node, other):
 
 
 def redirect(node):
-    """The pod's TCP goes to the proxy, but for the proxy's own."""
+    """Redirects the pod's TCP to the proxy, except the proxy's own."""
     node.write("/run/redirect.nft", """
         table ip fairlead {
           chain out {

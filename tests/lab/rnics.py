@@ -1,8 +1,7 @@
-"""Two more RNICs on a node, for link groups of several links. Each has an interface of its own on the
-nodes' wire, in the subnet of the nodes' addresses: so all RNICs reach each other, and one of them
-can lose its port without anything else being lost. They appear on the first call, stay for good,
-because a device on which the kernel has a link group may not be deleted, and have no address except
-while a scenario uses them."""
+"""Two more RNICs on a node, for link groups of several links. Each has its own interface on the nodes' wire, in the
+subnet of the nodes' addresses. So all RNICs reach each other, and one of them can lose its port without effect on the
+others. They are created by the first call and stay, because a device with a link group of the kernel may not be
+deleted. They have addresses only while a scenario uses them."""
 import contextlib
 
 from expect import wait_until
@@ -46,7 +45,7 @@ def up(node, rnic):
 
 
 def down(node, rnic):
-    """As if its cable were out."""
+    """As if its cable were pulled."""
     node.run(["ip", "link", "set", interface(rnic), "down"])
 
 
@@ -71,14 +70,14 @@ def in_use(stage, names=None):
 
 
 def options(max_links=2):
-    """What a proxy needs to use both."""
+    """Options of a proxy that uses both."""
     return {"smc": {"max_links": max_links, "option_program": "external"},
             "devices": {"shm": {"enabled": False}, "verbs": {"names": NAMES}},
             "pnet": {"id": PNET}}
 
 
 class ProxySide:
-    """One end of link groups, as our proxy tells of it."""
+    """One end of link groups, as the Fairlead proxy reports it."""
 
     def __init__(self, proxy):
         self.proxy, self.node, self.name = proxy, proxy.node, proxy.name
@@ -108,7 +107,7 @@ class KernelSide:
 
 
 def wait_links(side, kind, timeout=40):
-    """Until there is one group, of that kind; its links."""
+    """Waits until there is one group, of that kind; returns its links."""
     count = 1 if kind == "single" else 2
 
     def there():

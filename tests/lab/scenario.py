@@ -12,7 +12,7 @@ SCENARIOS = []  # in the order in which they run
 
 
 def scenario(function):
-    """Registers a function that takes a Stage; its docstring is the sentence about it."""
+    """Registers a function that takes a Stage; its docstring is its description."""
     SCENARIOS.append(function)
     return function
 
@@ -53,26 +53,26 @@ class Stage:
         self.lasting.append(guest_proxy.attach_option_program(node))
 
     def redirect(self, node):
-        """The pod's TCP goes to the proxy in it, until the end of the scenario."""
+        """Redirects the pod's TCP to the proxy in it, until the end of the scenario."""
         self.redirected.append(node)
         pods.redirect(node)
 
     def wait_boot(self, node):
-        """Until a node that was switched off and on is prepared again."""
+        """Waits for a node that was switched off and on, and prepares it again."""
         node.connect()
         self.prepare(node)
 
     def restart(self):
-        """Switches both nodes off and on. Nothing of either is left for what follows."""
+        """Switches both nodes off and on, so that later scenarios find no remaining state."""
         self.lab.power_cycle()
-        with contextlib.suppress(LabError):  # about proxies that went with their nodes
+        with contextlib.suppress(LabError):  # about proxies that ended with their nodes
             self.finish(failed=True)
         self.lasting.clear()
         for node in self.lab.nodes:
             self.wait_boot(node)
 
     def finish(self, failed=False):
-        """Ends everything; says what was wrong with the proxies."""
+        """Ends everything; returns errors of the proxies."""
         problems = [problem for proxy in reversed(self.proxies) if (problem := proxy.finish())]
         if failed or problems:
             for proxy in self.proxies:
@@ -113,7 +113,7 @@ class Stage:
         return server, server.event()["port"]
 
     def outcome(self, server, key, timeout=60):
-        """What the server's end of a talk came to."""
+        """The results of the server's end of a talk."""
         deadline = time.monotonic() + timeout
         while True:
             event = server.event(max(0.1, deadline - time.monotonic()))

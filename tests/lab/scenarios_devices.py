@@ -1,5 +1,5 @@
-"""RDMA devices that come late, may not be opened, or lose their port; and GIDs of IPv6. The scenarios
-stand before all others: a device cannot be deleted any more once the kernel has a link group on it."""
+"""RDMA devices that appear late, may not be opened, or lose their port; and GIDs of IPv6. These scenarios run before
+all others, because a device cannot be deleted once the kernel has a link group on it."""
 import contextlib
 
 import pods
@@ -38,7 +38,7 @@ def expect_smcr_by_both(stage, proxy, act):
 
 @scenario
 def late_device(stage):
-    """no RDMA device at first: TCP; one that appears is taken up, and connections are SMC-R"""
+    """no RDMA device at first: TCP; the proxy opens a device that appears, and connections are SMC-R"""
     a = stage.a
     a.run(["rdma", "link", "delete", "rxe0"], timeout=20)
     try:
@@ -80,7 +80,7 @@ def device_without_permission(stage):
 
 @scenario
 def excluded_gids(stage):
-    """the configuration excludes every GID: the device is judged in words and no handshake is tried with it"""
+    """the configuration excludes every GID: the device is listed with the reason, and no handshake uses it"""
     server, port = stage.serve(stage.b, "smc")
     proxy, entry = stage.outbound(stage.a, stage.b.address, port, {"smc": {"gid_subnets": ["192.0.2.0/24"]}})
     talk_both_ways(stage, stage.a, server, "127.0.0.1", entry)
@@ -127,7 +127,7 @@ def port_down_and_up(stage):
         talk_both_ways(stage, a, neighbour, "127.0.0.1", near_entry)
         near.expect_fallback("rnic_port_down", "local")
     wait_device(proxy, "active")
-    # Nobody could tell the kernel that its group has gone: its retries and its test of the link do.
+    # No message could tell the kernel that its group has ended. Its retries and its test of the link detect it.
     wait_until(lambda: not any(group["connections"] for group in stage.kernels["b"].show()["groups"]),
                "the kernel to give its group up", SECONDS_TO_GIVE_UP)
     expect_smcr_by_both(stage, proxy,

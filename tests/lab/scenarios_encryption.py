@@ -1,4 +1,4 @@
-"""Where the path between the nodes is encrypted below TCP, connections do not use RNICs, unless the configuration trusts
+"""If the path between the nodes is encrypted below TCP, connections do not use RNICs, unless the configuration trusts
 the RDMA network."""
 import contextlib
 import json
@@ -20,7 +20,7 @@ REDIS = 6379
 
 @contextlib.contextmanager
 def told(stage, paths):
-    """The node side tells node a of destinations that it reaches through encryption."""
+    """Writes the note of the node side about destinations that node a reaches through encryption."""
     def note(text):
         stage.a.run(["ip", "link", "set", "lo", "alias", text])
     note(f"smc1;mode=none;crypt={paths}")
@@ -31,7 +31,7 @@ def told(stage, paths):
 
 
 def expect_declined(role, proxy, counts):
-    """By the proxy, for that reason; `role` is the kernel's."""
+    """Checks a fallback by the proxy, for that reason; `role` is the kernel's."""
     proxy.expect_fallback("encrypted_path", "local")
     expect_no_smcr(counts)
     expect_equal(counts["reasons"], {(role, DECLINED_BY_PEER): 1}, "reasons of the kernel")
@@ -39,14 +39,14 @@ def expect_declined(role, proxy, counts):
 
 @scenario
 def encrypted_path_as_client(stage):
-    """the path to a kernel server is encrypted: we decline for that reason instead of a Proposal"""
+    """the path to a kernel server is encrypted: the proxy sends a Decline for that reason instead of a Proposal"""
     with told(stage, f"{stage.b.address}/32"):
         expect_declined("server", *to_kernel(stage))
 
 
 @scenario
 def encrypted_path_as_server(stage):
-    """the path to a kernel client is encrypted: we decline its Proposal for that reason"""
+    """the path to a kernel client is encrypted: the proxy declines its Proposal for that reason"""
     with told(stage, "all"):
         expect_declined("client", *from_kernel(stage))
 
@@ -90,7 +90,7 @@ def plugin(node, verb):
 
 @contextlib.contextmanager
 def plugged(stage, options=None):
-    """A proxy in each pod, with what the CNI plugin gives it: [on a, on b]. Then a connection between them."""
+    """A proxy in each pod, with the note of the CNI plugin: [on a, on b]. Then a connection between them."""
     try:
         for node in (stage.a, stage.b):
             plugin(node, "ADD")
@@ -108,7 +108,7 @@ def plugged(stage, options=None):
 
 @contextlib.contextmanager
 def ipsec(stage):
-    """What the pods of the two nodes say to each other travels in ESP. Yields a function: packets in ESP so far."""
+    """Encrypts traffic between the pods of the two nodes by ESP. Yields a function: packets in ESP so far."""
     for node, other in ((stage.a, stage.b), (stage.b, stage.a)):
         ends = f"src {node.address} dst {other.address}"
         back = f"src {other.address} dst {node.address}"

@@ -8,7 +8,7 @@ ANSWER = 2  # the kernel's limit for an answer
 
 
 def begin(stage, role, **options):
-    """A connection on which both ends wait for the end: [way, the client's process]"""
+    """A connection on which both sides wait for its end: [way, the client's process]"""
     stage.kernels["b"].test_links_every(PROBE)
     way = Way(stage, role, options)
     client = way.spawn([["hold"]], [["hold"]], "held.")
@@ -30,7 +30,7 @@ def groups_of_proxy(stage):
 
 @scenario
 def killed_proxy(stage):
-    """SIGKILL of the proxy: nothing tells the kernel but its own test of the link"""
+    """SIGKILL of the proxy: the kernel notices only by its own test of the link"""
     for role in ("client", "server"):
         way, client = begin(stage, role)
         way.proxy.kill()
@@ -54,8 +54,8 @@ def drained_proxy(stage):
 
 @scenario
 def rebooted_kernel(stage):
-    """the kernel's host loses its power for a moment: we notice by our own test of the link; where we do not, the kernel knows
-    its old group no more, one connection is TCP and the next makes a new group"""
+    """the kernel's host loses its power for a moment: the proxy notices by its own test of the link; otherwise the
+    kernel no longer knows its old group, one connection is TCP and the next makes a new group"""
     def options(interval):
         return {"smc": {"test_link_interval": interval, "option_program": "external"}}
     way, client = begin(stage, "client", **options("2s"))

@@ -17,7 +17,7 @@ NO_RNIC = {"devices": {"shm": {"enabled": False}, "verbs": {"enabled": False}}}
 
 
 def to_kernel(stage, options=None, family="smc"):
-    """Our proxy on a, a server on b behind the kernel's SMC. [proxy, change of kernel b]"""
+    """A proxy on a, a server on b behind the kernel's SMC. [proxy, change of kernel b]"""
     server, port = stage.serve(stage.b, family)
     proxy, entry = stage.outbound(stage.a, stage.b.address, port, options)
     change = Change(stage.kernels["b"])
@@ -26,7 +26,7 @@ def to_kernel(stage, options=None, family="smc"):
 
 
 def from_kernel(stage, options=None):
-    """A client behind the kernel's SMC on b, our proxy on a. [proxy, change of kernel b]"""
+    """A client behind the kernel's SMC on b, a proxy on a. [proxy, change of kernel b]"""
     server, port = stage.serve(stage.a, "tcp")
     proxy, entry = stage.inbound(stage.a, port, options)
     change = Change(stage.kernels["b"])
@@ -40,17 +40,17 @@ def expect_no_smcr(counts):
 
 @scenario
 def no_device_of_ours_as_client(stage):
-    """our proxy sees no RDMA device: TCP to a kernel server, which is told so by a Decline"""
+    """the proxy sees no RDMA device: TCP to a kernel server, which gets a Decline"""
     proxy, counts = to_kernel(stage, NO_RNIC)
     proxy.expect_fallback("no_rdma_device", "local")
     expect_no_smcr(counts)
-    # The program of the node side writes the option all the same, so the kernel awaits CLC.
+    # The program of the node side still writes the option, so the kernel expects CLC.
     expect_equal(counts["reasons"], {("server", DECLINED_BY_PEER): 1}, "reasons of the kernel")
 
 
 @scenario
 def no_device_of_ours_as_server(stage):
-    """our proxy sees no RDMA device and declines a kernel client's Proposal"""
+    """the proxy sees no RDMA device and declines a kernel client's Proposal"""
     proxy, counts = from_kernel(stage, NO_RNIC)
     proxy.expect_fallback("no_rdma_device", "local")
     expect_no_smcr(counts)
@@ -67,7 +67,7 @@ def plain_tcp_server(stage):
 
 @scenario
 def plain_tcp_client(stage):
-    """a client without SMC reaches the application through our inbound proxy"""
+    """a client without SMC reaches the application through the inbound proxy"""
     server, port = stage.serve(stage.a, "tcp")
     proxy, entry = stage.inbound(stage.a, port)
     talk_both_ways(stage, stage.b, server, stage.a.address, entry)
@@ -76,7 +76,7 @@ def plain_tcp_client(stage):
 
 @scenario
 def no_common_ueid_as_client(stage):
-    """no UEID in common: a kernel server declines our Proposal"""
+    """no UEID in common: a kernel server declines the proxy's Proposal"""
     proxy, counts = to_kernel(stage, {"smc": {"ueids": ["OTHER"], "option_program": "external"}})
     proxy.expect_fallback("no_device", "peer")
     expect_no_smcr(counts)
@@ -85,7 +85,7 @@ def no_common_ueid_as_client(stage):
 
 @scenario
 def no_common_ueid_as_server(stage):
-    """no UEID in common: we decline a kernel client's Proposal"""
+    """no UEID in common: the proxy declines a kernel client's Proposal"""
     proxy, counts = from_kernel(stage, {"smc": {"ueids": ["OTHER"], "option_program": "external"}})
     proxy.expect_fallback("no_device", "local")
     expect_no_smcr(counts)
@@ -94,7 +94,7 @@ def no_common_ueid_as_server(stage):
 
 @scenario
 def no_device_of_the_kernel_as_server(stage):
-    """a kernel server whose network no RDMA device belongs to declines: one in a pod"""
+    """a kernel server in a pod, whose network has no RDMA device, declines"""
     server, port = stage.serve(stage.b, "smc", netns=pods.NAME)
     proxy, entry = stage.outbound(stage.a, pods.address(stage.b), port)
     talk_both_ways(stage, stage.a, server, "127.0.0.1", entry)
@@ -112,7 +112,7 @@ def no_device_of_the_kernel_as_client(stage):
 
 @contextlib.contextmanager
 def option_stripped(node):
-    """A box between the nodes that takes the SMC option off every SYN/ACK of this one."""
+    """A middlebox between the nodes that removes the SMC option from every SYN/ACK of this one."""
     node.write("/run/strip.nft", """
         table ip strip {
           chain out {
@@ -130,7 +130,7 @@ def option_stripped(node):
 
 @scenario
 def option_stripped_on_the_way_back(stage):
-    """our SYN/ACK loses its option: the kernel client sends data where we await CLC, and gets it through"""
+    """the proxy's SYN/ACK loses its option: the kernel client sends data instead of CLC, and the data arrives"""
     with option_stripped(stage.a):
         proxy, counts = from_kernel(stage)
     proxy.expect_fallback("option_stripped", "local")
@@ -139,7 +139,7 @@ def option_stripped_on_the_way_back(stage):
 
 @scenario
 def handshake_stall_of_the_client(stage):
-    """a client with the option that then says nothing: given up after the timeout, the proxy goes on"""
+    """a client with the option that then sends nothing: ended after the timeout, the proxy continues"""
     server, port = stage.serve(stage.a, "tcp")
     proxy, entry = stage.inbound(stage.a, port, {
         "smc": {"handshake_timeout": "1s", "option_program": "external"}})

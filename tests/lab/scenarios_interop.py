@@ -43,7 +43,7 @@ class Way:
         expect_stream(theirs[1], mine[2], "server to client")
 
     def expect_smcr(self, connections, at_least_bytes=0, version=2):
-        """By both sides' account: so many connections, no fallback, and the bytes by SMC-R."""
+        """Checks on both sides: this many connections, no fallback, and the bytes by SMC-R."""
         metrics = self.proxy.expect_smcr(connections)
         expect_equal(metrics.connections("smcr"), connections, "SMC-R connections of the proxy")
         counts = self.kernel.look()
@@ -59,7 +59,7 @@ both = scenarios_by({"client": "as_client", "server": "as_server"})
 
 
 def collect(way, client, count):
-    """What `count` connections that were begun at once, as "many.", carried both ways."""
+    """Results of `count` connections that were begun at once, as "many.", both ways."""
     results = client.value(240)
     outcomes = {}
     for _ in range(count):
@@ -87,9 +87,9 @@ def first_contact(stage, role):
 
 @both
 def three_hundred_connections(stage, role):
-    """300 connections at once: a second group, then all closed, memory taken back, and the groups used again"""
-    # A kernel server makes its handshakes one at a time and gives each 6 s: our proxy, asked for all at
-    # once, lines them up. A kernel client has to line up its own.
+    """300 connections at once: a second group, then all closed, memory freed, and the groups used again"""
+    # A kernel server makes its handshakes one after another, with a timeout of 6 s each. The proxy, which gets all
+    # connections at once, limits concurrent ones. A kernel client has to do the same itself.
     way = Way(stage, role, {"smc": {"handshake_timeout": "60s", "option_program": "external"},
                             "buffers": {"idle_timeout": "1s"}})
     client = way.spawn([["send", 1000, 1], ["shutdown"], ["receive"]],
@@ -109,7 +109,7 @@ def three_hundred_connections(stage, role):
 
 @both
 def half_close(stage, role):
-    """the end of one direction leaves the other open, whoever ends first"""
+    """the end of one direction leaves the other open, whichever side ends first"""
     way = Way(stage, role)
     mine, theirs = way.talk([["send", 20_000, 1], ["receive", 20_000], ["shutdown"], ["receive"]],
                             [["receive", 20_000], ["send", 20_000, 2], ["receive"],
@@ -129,7 +129,7 @@ def abort(stage, role):
     mine, theirs = way.talk([["send", 1000, 1], ["receive", 1000], ["reset"]],
                             [["receive", 1000], ["send", 2000, 2], ["ending"]])
     expect_equal(theirs[2], "reset", "what the server saw")
-    # A reset takes along what has not been read: the server resets when its bytes have been.
+    # A reset discards unread data, so the server resets after its bytes were read.
     mine, theirs = way.talk([["send", 1000, 1], ["receive", 1000], ["send", 1000, 3], ["ending"]],
                             [["receive", 1000], ["send", 1000, 2], ["wait_input"], ["reset"]])
     expect_equal(mine[3], "reset", "what the client saw")
@@ -149,8 +149,8 @@ def bulk(stage, role):
 
 
 def hear(inline):
-    """Begins a hearer of urgent bytes, and lets the speaker begin. Linux judges an urgent byte by what the socket
-    wants when it arrives."""
+    """Starts the receiver of urgent bytes, and then the sender. Linux applies the socket options that are set when an
+    urgent byte arrives."""
     return [["inline"] if inline else ["pause", 0], ["send", 1, 3]]
 
 
@@ -175,7 +175,7 @@ def send_urgent(way, kernel_speaks, inline):
 
 @both
 def urgent_data(stage, role):
-    """urgent bytes arrive as urgent data, in line or out of band, whoever sends them"""
+    """urgent bytes of either side arrive as urgent data, in line or out of band"""
     way = Way(stage, role)
     send_urgent(way, kernel_speaks=True, inline=True)
     send_urgent(way, kernel_speaks=True, inline=False)
@@ -186,12 +186,12 @@ def urgent_data(stage, role):
 
 @both
 def urgent_data_and_more(stage, role):
-    """a stream goes on behind an urgent byte that nobody has asked for"""
+    """a stream continues after an urgent byte that the reader does not request"""
     way = Way(stage, role)
     speaker = [["receive", 1], ["send", 5000, 1], ["urgent", 33], ["send", 50_000, 2], ["shutdown"], ["receive"]]
     for first_is_speaker in (True, False):
-        # Linux passes over an urgent byte of its own accord in recv(2) only, not in poll(2): a reader that polls
-        # waits for what its peer may not send before that.
+        # Linux skips an urgent byte in recv(2) only, not in poll(2). A reader that polls would wait for data that its
+        # peer may not send before that.
         kernel_hears = first_is_speaker == (role == "client")
         for inline in (True,) if kernel_hears else (True, False):
             hearer = [*hear(inline), ["receive", 5000], ["receive"], ["close"]]
@@ -215,7 +215,7 @@ def buffer_sizes(stage, role):
 
 @both
 def slow_reader(stage, role):
-    """a reader that takes its time, on either side: the writer is blocked and nothing is lost"""
+    """a slow reader, on either side: the writer is blocked and nothing is lost"""
     way = Way(stage, role, {"buffers": {"size": "64KiB", "publish": "16KiB"}})
     count = 1_000_000
     slowly = ["receive", None, 16 * KIB, 0.01]

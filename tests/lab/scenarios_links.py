@@ -21,7 +21,8 @@ class Pair:
     """Two sides with two RNICs each, applications beside them: two proxies, or one and the kernel."""
 
     def __init__(self, stage, role, verbs=None):
-        """`role`: "proxies"; "client" or "server" is that of the proxy on a. `verbs`: more about RNICs."""
+        """`role`: "proxies", or the role of the proxy on a: "client" or "server". `verbs`: further options of
+        RNICs."""
         self.stage, self.role = stage, role
         options = rnics.options()
         options["devices"]["verbs"].update(verbs or {})
@@ -49,17 +50,17 @@ class Pair:
         self.connections = 0
 
     def wait_links(self, kind, node=None, timeout=40):
-        """Both sides say so. "asymmetric": the one that shares a port is that of `node`."""
+        """Both sides report it. "asymmetric": the side that shares a port is that of `node`."""
         for side in self.sides:
             where = "" if node is None else "_local" if side.node is node else "_peer"
             rnics.wait_links(side, kind + where, timeout)
 
     def bring_back(self, node, rnic, kind, poor=None):
-        """The RNIC is up, and the groups are of that kind again."""
+        """Waits until the RNIC is up and the groups have that kind again."""
         rnics.up(node, rnic)
         if self.kernel and node is self.stage.b:
-            # A kernel asks for a link as soon as its port is up. On a busy machine it may not know the
-            # port's GID again by then, rejects the link that it has asked for, and never asks again.
+            # A kernel requests a link as soon as its port is up. On a busy machine it may not know the port's GID
+            # yet. Then it rejects the requested link and never requests it again.
             try:
                 return self.wait_links(kind, poor, SECONDS_TO_ASK)
             except LabError:
@@ -72,7 +73,7 @@ class Pair:
         talk_both_ways(self.stage, self.client, self.server, self.address, self.port, **self.how)
 
     def expect_smcr(self):
-        """Every connection so far, by every side's account."""
+        """Every connection so far, as each side reports it."""
         for proxy in self.proxies:
             proxy.expect_smcr(self.connections)
         if self.kernel:
@@ -137,9 +138,9 @@ class Load:
             node.run(["rm", path])
 
     def cut(self, node):
-        """What an RNIC of that node may be lost in: the load, or where the kernel is at the other end,
-        rest. It asks its RNIC for seven retries, which Soft-RoCE takes for retrying without end, and a
-        message to an RNIC that has gone then keeps the kernel from doing anything about it."""
+        """The state in which an RNIC of that node may be lost: under load, or at rest if the kernel is at the other
+        end. The kernel requests seven retries, which Soft-RoCE treats as unlimited. A message to a lost RNIC then
+        blocks the kernel's failover."""
         at_kernels_peer = self.pair.kernel and node is self.stage.a
         return self.at_rest() if at_kernels_peer else contextlib.nullcontext()
 
@@ -174,7 +175,7 @@ def two_links(stage, role):
 
 @all_roles
 def two_links_with_own_receive_queues(stage, role):
-    """the same, where each link has a receive queue of its own"""
+    """the same, with a receive queue for each link"""
     lose_each(stage, role, {"shared_receive_queues": False})
 
 
@@ -222,10 +223,10 @@ def one_rnic(stage, role):
 def both_rnics(stage, role):
     """both RNICs of a side are lost: applications are reset, new connections are TCP; back, they are SMC-R"""
     for loser in (stage.b, stage.a):
-        # A kernel that serves moves the connection before it gives the group up, and says so over a link that has
-        # gone as well. Soft-RoCE repeats that without end, and the kernel resets nobody before it has been taken: it
-        # hangs in smc_cdc_wait_pend_tx_wr(), so its own test of the link must not come in time. For half a minute
-        # after that it adds no link to other groups either, so this is played last.
+        # A kernel server moves the connection before it gives up the group, and sends a message about that over a
+        # link that has failed too. Soft-RoCE repeats the message without end, and the kernel resets no connection
+        # before it is acknowledged. It hangs in smc_cdc_wait_pend_tx_wr(), so its own test of the link must not run
+        # in time. For half a minute after that it adds no link to other groups, so this runs last.
         kernel_hangs = role == "client" and loser is stage.a
         if not kernel_hangs:
             stage.kernels["b"].test_links_every(PROBE)
@@ -265,7 +266,7 @@ def lose_both(pair, loser, kernel_hangs):
 
 
 def hold_one(pair):
-    """A connection that is open and at rest; for each node a function that waits for how its end ended."""
+    """An idle open connection; for each node a function that waits for its end and returns the kind."""
     key = "held."
     process = pair.client.spawn("traffic.talk", address=pair.address, port=pair.port, key=key,
                                 mine=[["hold"]], theirs=[["hold"]], **pair.how)
@@ -276,7 +277,8 @@ def hold_one(pair):
 
 
 def no_rnic_of(kernel, role):
-    """How a side without an RNIC says so. Linux as client proposes none; as server it names the reason."""
+    """The reason that a side without an RNIC gives. Linux as client proposes no SMC-R; as server it names the
+    reason."""
     return "no_device" if kernel and role == "server" else "no_rdma_device"
 
 

@@ -46,7 +46,7 @@ def expect_only_smcr(proxies, at_least, resets=0):
 
 @scenario
 def redis_between_pods(stage):
-    """redis-benchmark in a pod of a, redis-server in one of b, nothing changed in either"""
+    """redis-benchmark in a pod of a, redis-server in one of b, both unmodified"""
     proxies = pod_pair(stage)
     host, port = pods.address(stage.b), 6379
     start_in_pod(stage.b, ["redis-server", "--port", port, "--bind", "0.0.0.0", "--save", "",
@@ -87,5 +87,5 @@ def iperf_between_pods(stage):
         end = json.loads(said)["end"]
         # The receiver stops counting when the sender has finished; the rest is in buffers.
         expect(end["sum_received"]["bytes"] >= 10_000_000, f"iperf3 moved {end['sum_received']}")
-    # Its server closes the stream of data with some of it unread, which is a reset.
+    # Its server closes the data stream with unread data, which is a reset.
     expect_only_smcr(proxies, 4, resets=2)

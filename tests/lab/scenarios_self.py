@@ -18,7 +18,7 @@ def kernels_agree(stage, server, port):
 def kernel_to_kernel(stage):
     """two kernels speak SMC-R with each other, by their own statistics"""
     server, port = stage.serve(stage.b, "smc")
-    # What was done to their devices before may cost them a first contact.
+    # After earlier changes of their devices, a first contact may fail.
     wait_until(lambda: kernels_agree(stage, server, port), "the kernels to speak SMC-R")
     a, b = Change(stage.kernels["a"]), Change(stage.kernels["b"])
     mine, theirs = stage.talk(

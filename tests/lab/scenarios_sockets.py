@@ -1,4 +1,4 @@
-"""A connection between our proxy and the kernel while it lasts, as the kernel's sock_diag shows it."""
+"""An open connection between a proxy and the kernel, as the kernel's sock_diag shows it."""
 from expect import expect, expect_equal, wait_until
 from scenario import scenario
 from scenarios_fallback import NO_RNIC
@@ -21,7 +21,7 @@ def socket_of(stage, way):
 
 @both
 def sock_diag(stage, role):
-    """sock_diag has the connection: SMC-R, our token and element, and as many bytes as went"""
+    """sock_diag has the connection: SMC-R, the proxy's token and element, and the number of bytes"""
     way = Way(stage, role, {"buffers": {"size": "64KiB", "publish": "16KiB"}})
     client = way.spawn(*STEPS, "diag.")
     client.event(30)
@@ -46,7 +46,7 @@ def sock_diag(stage, role):
 
 @scenario
 def sock_diag_of_a_fallback(stage):
-    """sock_diag has a connection that became TCP, with the reason of our Decline"""
+    """sock_diag has a connection that became TCP, with the reason of the proxy's Decline"""
     way = Way(stage, "server", NO_RNIC)
     client = way.spawn(*STEPS, "diag.")
     client.event(30)

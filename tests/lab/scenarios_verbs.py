@@ -1,5 +1,5 @@
-"""The device behind SMC-R: the conformance suite on Soft-RoCE, in one guest; what peers cost on it; and a
-limit on locked memory, which only registration at a real device knows."""
+"""The device of SMC-R: the conformance suite on Soft-RoCE, in one guest; the memory that peers cost; and a limit on
+locked memory, which applies only to registration at a real device."""
 import re
 
 from exchange import talk_both_ways
@@ -10,8 +10,7 @@ from scenarios_interop import Way, both, collect
 
 SECONDS_MAX = 420
 PEERS = 4
-# With default settings: a ring of 256 KiB that the peer writes and one to send from, 64 KiB of receive
-# buffers, and the queues.
+# With default settings: a receive ring and a send ring of 256 KiB each, 64 KiB of receive buffers, and the queues.
 KIB_A_PEER_MAX = 600
 
 
@@ -28,7 +27,7 @@ OWN_QUEUES = {"devices": {"verbs": {"shared_receive_queues": False}}}
 
 @both
 def own_receive_queues(stage, role):
-    """each link has a receive queue of its own, as on an RNIC without shared ones: many connections, then a large one"""
+    """each link has its own receive queue, as on an RNIC without shared ones: many connections, then a large one"""
     way = Way(stage, role, OWN_QUEUES)
     expect("receive_queue_of=link" in way.proxy.log(), "the RNIC has shared receive queues")
     exchange_at_once(way)
@@ -53,7 +52,7 @@ def exchange_at_once(way):
 
 @both
 def locked_memory_spent(stage, role):
-    """RLIMIT_MEMLOCK is spent by connections: the next are TCP for that reason, and SMC-R once there is room"""
+    """connections use up RLIMIT_MEMLOCK: the next are TCP for that reason, and SMC-R once there is room"""
     way = Way(stage, role, memlock=LOCKED_BYTES)
     exchange_at_once(way)
     metrics = way.proxy.metrics()
@@ -86,7 +85,7 @@ def pinned_kib(node, proxy):
 
 @scenario
 def peers_apart(stage):
-    """each peer of one proxy has a protection domain with its own receive queue, at a bounded price"""
+    """each peer of one proxy has a protection domain with its own receive queue, at a limited cost"""
     server, port = stage.serve(stage.a, "tcp")
     inbound, entry = stage.inbound(stage.a, port)
     pinned = [pinned_kib(stage.a, inbound)]

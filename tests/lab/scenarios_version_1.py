@@ -1,6 +1,6 @@
 """SMC-R version 1 over Soft-RoCE: between two proxies, and with the kernel in both roles. The kernel speaks version 1
-from RoCEv1 GIDs only, which Soft-RoCE does not have. So its module is loaded with one comparison changed, in which it
-asks for the type of the GID. Nothing else in it is touched."""
+from RoCEv1 GIDs only, which Soft-RoCE does not have. So its module is loaded with one changed comparison, that of the
+GID's type. Nothing else in it is changed."""
 import contextlib
 import re
 import struct
@@ -16,7 +16,7 @@ from scenarios_wire import capture, dissect
 ONE = {"smc": {"version": 1}}
 # The port's first GID, which such a kernel uses: link-local, as those of RoCEv1 are.
 FIRST_GID = {"gid_index": 0}
-# A socket that was closed a moment ago may still be in use. Under load the kernel has kept one for good.
+# A socket that was just closed may still be in use. Under load the kernel has kept one permanently.
 SECONDS_TO_REMOVE = 5
 SIGNATURE_MARK = b"~Module signature appended~\n"
 ASKS_FOR_TYPE = re.compile(r"^\s*([0-9a-f]+):\s+83 f8 01\s+cmp ", re.M)  # with IB_GID_TYPE_ROCE
@@ -35,7 +35,7 @@ def objdump(path, *arguments):
 
 
 def module_with_rocev2(stage):
-    """The kernel's SMC, which takes GIDs of RoCEv2 for version 1."""
+    """The kernel's SMC, which accepts RoCEv2 GIDs for version 1."""
     path = stage.b.folder / "smc_version_1.ko"
     module = bytearray(without_signature(kernel.find(stage.say).module("smc")))
     path.write_bytes(module)
@@ -87,7 +87,7 @@ def versions(proxy):
 
 
 def expect_well_formed(path, least):
-    """tshark takes every message of SMC-R in a capture for a whole one; what it calls them."""
+    """Checks that tshark finds every message of SMC-R in a capture complete; returns their names."""
     rows = [row.split("\t") for row in dissect(path, "-Y", "smc", "-T", "fields", "-e", "_ws.col.Info",
                                                "-e", "_ws.malformed").split("\n") if row]
     expect_equal([row for row in rows if row[1:] != [""]], [], "malformed messages")
@@ -97,7 +97,7 @@ def expect_well_formed(path, least):
 
 @scenario
 def version_1_between_proxies(stage):
-    """two proxies held to version 1; tshark finds every CLC, LLC and CDC message of theirs well-formed"""
+    """two proxies restricted to version 1; tshark finds every CLC, LLC and CDC message of theirs well-formed"""
     server, port = stage.serve(stage.a, "tcp")
     inbound, entry = stage.inbound(stage.a, port, ONE)
     outbound, out = stage.outbound(stage.b, stage.a.address, entry, ONE)

@@ -1,4 +1,4 @@
-"""Fairlead's traffic in a dissector and on a bad wire."""
+"""Fairlead's traffic in a dissector and on an unreliable network."""
 import contextlib
 import json
 import signal
@@ -20,12 +20,12 @@ def dissect(path, *arguments):
 
 @contextlib.contextmanager
 def capture(stage, name):
-    """The wire as node b sees it, in build/lab/NAME.pcap."""
+    """Packets that node b sees, in build/lab/NAME.pcap."""
     b = stage.b
     target = b.folder / f"{name}.pcap"
     target.unlink(missing_ok=True)
     b.run(["rm", "-f", "/tmp/lab/wire.pcap"])  # of an earlier capture
-    # Straight into the shared folder it would lose packets.
+    # Writing directly into the shared folder, it would lose packets.
     dump = b.start(["dumpcap", "-q", "-i", "eth0", "-B", "32", "-w", "/tmp/lab/wire.pcap", "-P"])
     wait_until(lambda: b.run(["/bin/sh", "-c", "test -s /tmp/lab/wire.pcap && echo yes"],
                              check=False).strip() == "yes", "the capture")
@@ -109,7 +109,7 @@ def survive(stage, *words):
 
 @scenario
 def one_percent_lost(stage):
-    """1 % of all packets lost, both ways: nothing lost above, no reset"""
+    """1 % of all packets lost, both ways: no data lost, no reset"""
     survive(stage, "loss", "1%")
 
 

@@ -1,5 +1,5 @@
-"""What is checked, in this order. Each check leaves the cluster as the next one expects it: two pods of each Deployment
-with sidecars, RNICs up, the chart installed."""
+"""Registry of the checks, in their order. Each check leaves the cluster as the next one expects it: two pods of each
+Deployment with sidecars, RNICs up, the chart installed."""
 import contextlib
 
 from expect import Failed, expect, wait_until
@@ -9,7 +9,7 @@ SECONDS_TO_ROLL = 300
 
 
 def check(function):
-    """Registers a function that takes a Stage; its docstring is the sentence about it."""
+    """Registers a function that takes a Stage; its docstring is its description."""
     CHECKS.append(function)
     return function
 
@@ -50,13 +50,13 @@ class Stage:
             f"spec.nodeName={node.name},status.phase=Running", "-o", "jsonpath={.items[0].metadata.name}", check=False)
 
     def not_slow(self, node):
-        """A runtime that has given the agent up explains a device that is missing."""
+        """A runtime that has disconnected the agent explains a missing device."""
         expect("closing plugin" not in node.log_of("containerd").read_text(errors="replace"),
                f"containerd of {node.name} has closed a plugin that was too slow for it")
 
     @contextlib.contextmanager
     def explained(self, node):
-        """Says so where the runtime is the cause of a failure."""
+        """Reports if the runtime is the cause of a failure."""
         try:
             yield
         except Failed as error:

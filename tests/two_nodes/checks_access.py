@@ -1,4 +1,4 @@
-"""Which containers get an RNIC, and what else a sidecar may do."""
+"""Checks which containers get an RNIC, and the other rights of a sidecar."""
 import json
 
 import workload
@@ -71,7 +71,7 @@ def restricted(stage):
 
 
 def refused(stage, pod):
-    """Why the API server does not take it."""
+    """The reason why the API server refuses it."""
     try:
         stage.cluster.kubectl("create", "-f", "-", input=json.dumps(pod))
     except AssertionError as error:
@@ -81,7 +81,7 @@ def refused(stage, pod):
 
 @check
 def forged(stage):
-    """a container that is called like the sidecar gets nothing, and the injection's mark cannot be forged"""
+    """a container with the sidecar's name gets nothing, and the injection's annotation cannot be forged"""
     spec = workload.deployment("forged")["spec"]["template"]["spec"]
     spec["containers"][0]["name"] = "fairlead-proxy"
     spec["nodeName"] = "node-1"
@@ -101,7 +101,7 @@ def forged(stage):
 
 @check
 def late_device(stage):
-    """a sidecar that is made while no agent runs gets its device when one comes, and is not restarted for it"""
+    """a sidecar that is created while no agent runs gets its device when an agent starts, without a restart"""
     node = stage.nodes[0]
     place_agents(stage, NOWHERE)
     try:

@@ -1,4 +1,4 @@
-"""The commands of docs/rdma-nodes.md, as the page has them."""
+"""Runs the commands of docs/rdma-nodes.md as they are on the page."""
 import re
 import shlex
 
@@ -13,7 +13,7 @@ SECONDS_TO_TEST = 300
 
 
 def documented_steps():
-    """[[command, …], …]: what each numbered step of "Step by step" tells the reader to type."""
+    """[[command, …], …]: the commands of each numbered step of "Step by step"."""
     section = PAGE.read_text(encoding="utf-8").partition("\n## Step by step\n")[2].partition("\n## ")[0]
     steps = re.split(r"^\d+\. ", section, flags=re.MULTILINE)[1:]
     programs = ("rdma", "ls", "ip", "ping", "fairleadctl", "kubectl", "helm")
@@ -22,7 +22,7 @@ def documented_steps():
 
 
 def typed(stage, command):
-    """On node-1 what looks at a node, with its own names; where the kubeconfig is, everything else."""
+    """Runs commands about a node on node-1, with its names, and all others where the kubeconfig is."""
     words = shlex.split(command)
     if words[0] in ("rdma", "ls", "ip", "ping"):
         own = {"IF": "eth1", "ADDRESS_OF_THE_OTHER_NODE": "10.9.1.2"}

@@ -1,4 +1,5 @@
-"""What a cluster goes through: RNICs, nodes, agents and runtimes that go and come back, upgrade and uninstallation."""
+"""Events in the life of a cluster: failure and return of RNICs, nodes, agents and runtimes, upgrade,
+uninstallation."""
 from checks import check
 from checks_access import AGENT, DAEMONSET
 from expect import expect, expect_equal, wait_until
@@ -8,7 +9,7 @@ from shop import BETWEEN, ON_NODE, TCP
 
 @check
 def agents_roll(stage):
-    """the DaemonSet rolls: connections that run go on, new ones are SMC-R"""
+    """a roll-out of the DaemonSet: open connections continue, new ones are SMC-R"""
     client, server = stage.far()
     with stage.shop.held(client, server.address):
         stage.cluster.kubectl(*AGENT, "rollout", "restart", DAEMONSET)
@@ -19,7 +20,7 @@ def agents_roll(stage):
 
 @check
 def runtime_restarts(stage):
-    """containerd restarts: connections that run go on, and a new pod has its device"""
+    """containerd restarts: open connections continue, and a new pod has its device"""
     client, server = stage.far()
     node = stage.nodes[0]
     before = stage.agent_log(node).count("event=registered")
@@ -57,7 +58,7 @@ def node_reboots(stage):
     stage.agents_run()
     stage.shop.wait_pods()
 
-    def answers():  # its pods have other addresses now, and the API server has the old ones for a while
+    def answers():  # its pods have other addresses now, but the API server still has the old ones for a while
         server = stage.shop.pods("redis").get("node-2")
         client = stage.shop.pod("web", "node-1")
         return server and stage.shop.ping(client, server.address) and (client, server)
@@ -98,7 +99,7 @@ def network_policy(stage):
 
 @check
 def chart_is_upgraded(stage):
-    """helm upgrade: connections that run go on, and new pods have what the new values say"""
+    """helm upgrade: open connections continue, and new pods have the new values"""
     client, server = stage.far()
     with stage.shop.held(client, server.address):
         stage.place.install("upgrade", "--set", "proxy.logLevel=debug,node.logLevel=debug")
@@ -111,7 +112,7 @@ def chart_is_upgraded(stage):
 
 @check
 def chart_is_uninstalled(stage):
-    """helm uninstall leaves nothing on the nodes and in the API, and connections work without it"""
+    """helm uninstall leaves nothing on the nodes and in the API, and connections work without Fairlead"""
     stage.place.helm_does("uninstall", "fairlead", *AGENT, "--wait", "--timeout", "8m")
     for node in stage.nodes:
         left = on_node(lambda *words, node=node: node.run(words, check=False))

@@ -1,4 +1,4 @@
-"""Connections between nodes, on a node and through a Service, and what tells of them."""
+"""Connections between nodes, on a node and through a Service, and the commands that report them."""
 from checks import check
 from expect import expect, wait_until
 from shop import BETWEEN, ON_NODE
@@ -28,7 +28,7 @@ def on_a_node(stage):
 
 @check
 def over_ipv6(stage):
-    """connections over IPv6 go the same ways"""
+    """connections over IPv6 use the same transports"""
     client, server = stage.far()
     with stage.explained(stage.nodes[0]):
         stage.shop.expect_path(client, server.address_v6, BETWEEN)
@@ -40,7 +40,7 @@ def over_ipv6(stage):
 
 @check
 def through_the_service(stage):
-    """the Service leads to both pods, by the way that is right for each, over IPv4 and over IPv6"""
+    """the Service leads to both pods, by the right transport for each, over IPv4 and over IPv6"""
     client, services = stage.shop.pod("web", "node-1"), stage.shop.service_addresses()
     expect(len(services) == 2, f"addresses of the Service: {services}")
     for service in services:
@@ -65,7 +65,7 @@ def leads_to_both(stage, client, service):
 
 @check
 def logs_and_why(stage):
-    """kubectl logs and fairleadctl why say so"""
+    """kubectl logs and fairleadctl why report the transport"""
     client, server = stage.far()
     log = stage.shop.kubectl("logs", client.name, "-c", "fairlead-proxy")
     for words in ("event=device device=rxe0 port=1 state=active", "pnet=NETA", "event=established"):

@@ -1,12 +1,12 @@
 #!/bin/sh
-# Makes a guest of the lab a node, before containerd and the kubelet start: guest_node.sh NUMBER OTHER
+# Prepares a guest of the lab as a node, before containerd and the kubelet start: guest_node.sh NUMBER OTHER
 #
-# What a node keeps when it is switched off is on the disk /dev/vda: images, containers, CNI, the kubelet's state.
+# The disk /dev/vda keeps the state of a node that is switched off: images, containers, CNI, the kubelet's state.
 set -e
 number=$1 other=$2
 modprobe -a virtio_blk ext4 overlay bridge br_netfilter veth dummy nf_tables nf_conntrack nft_chain_nat nft_masq nft_ct \
   nft_fib_inet nft_reject_inet nft_numgen nft_limit nft_log nft_redir
-# The kubelet wants mounts to spread.
+# The kubelet needs mount propagation.
 mount --make-rshared /
 mkdir -p /node
 mount -t ext4 /dev/vda /node
@@ -28,7 +28,7 @@ ip route replace "10.244.$other.0/24" via "10.9.0.$other"
 ip address replace "fd00:9::$number/64" dev eth0 nodad
 ip route replace default via fd00:9::fe
 ip route replace "fd00:244:0:$other::/64" via "fd00:9::$other"
-# RNICs have a network of their own, so that they can be down while the node is not.
+# RNICs have a separate network, so that they can be down while the node is up.
 rdma link delete rxe0
 ip link set eth1 mtu 9000 up
 ip address add "10.9.1.$number/24" dev eth1

@@ -1,4 +1,4 @@
-"""Runs in a node, as root: what the kernel says of a program of a pod, as JSON; {} where it does not run.
+"""Runs in a node, as root. Prints the kernel's facts about a program of a pod as JSON; {} if it does not run.
 
     guest_process.py UID-OF-POD PROGRAM
 

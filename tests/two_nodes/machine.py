@@ -13,9 +13,9 @@ PODS = "10.244.0.0/16,fd00:244::/48"
 CONTAINERD = ("containerd", "containerd-shim-runc-v2", "ctr")
 DISK_BYTES = 6 << 30  # sparse
 SECONDS_TO_SET_UP = 120
-# As systemd has it: what containers have that are given no other limit.
+# systemd's default, which containers without another limit have.
 MEMLOCK_BYTES = 8 << 20
-# An emulated processor may stand still for seconds, and a plugin that does not answer in time is closed.
+# An emulated processor may stop for seconds, and the runtime disconnects a plugin that does not answer in time.
 PLUGIN_SECONDS = 30
 CONTAINERD_SETTINGS = f"""version = 3
 root = "/var/lib/containerd"
@@ -52,7 +52,7 @@ class Machine(Node):
     MEMORY_MIB = 2048
 
     def __init__(self, number, folder, the_kernel, initramfs, place):
-        # Both drivers of cgroups that the kubelet has, one a node.
+        # Both cgroup drivers of the kubelet, one a node.
         self.init = "systemd" if number == 2 else "agent"
         self.place = place  # the control plane, in whose network namespace the guest's wire ends
         self.programs = {**place.programs, **find_containerd()}
@@ -91,7 +91,7 @@ class Machine(Node):
         self.start_runtime()
 
     def add_rnic(self):
-        """Sidecars have what the agent gives them: root alone may open the device on the node."""
+        """Only root may open the device on the node, so that sidecars have access only through the agent."""
         self.run(["/bin/sh", "-ec", "rdma link add rxe0 type rxe netdev eth1; chmod 0600 /dev/infiniband/uverbs*"])
 
     def start_runtime(self):

@@ -15,7 +15,7 @@ from node import BUILD, ROOT
 
 ADDRESS, ADDRESS_V6 = "10.9.0.254", "fd00:9::fe"
 SERVICES = f"{control_plane.SERVICES},fd00:96::/112"
-# Beyond those of Machine: what runs on this machine.
+# In addition to those of Machine: programs that run on this machine.
 OTHERS = ("gcc", "mkfs.ext4", "nft", "conntrack", "runc", "ping", "qemu-system-x86_64")
 SYSTEM = ("-n", "fairlead-system")
 SECONDS_TO_INSTALL = 600
@@ -52,7 +52,7 @@ wait
 
 
 def why_not():
-    """What is missing for this cluster; or nothing."""
+    """The missing prerequisites of this cluster; empty if there are none."""
     if why := control_plane.why_not(*OTHERS) or containers.why_not(*containers.REDIS_PROGRAMS):
         return why
     if not find_containerd():
@@ -104,7 +104,7 @@ class Place:
         return workload.archives(containers.Runtime(store, self.folder))
 
     def helm_does(self, *words):
-        """What helm says; how long it took goes to the log."""
+        """The output of helm; logs the duration."""
         begun = time.monotonic()
         done = self.cluster.in_node("env", f"KUBECONFIG={self.cluster.config}", self.helm, *words,
                                     timeout=SECONDS_TO_INSTALL)

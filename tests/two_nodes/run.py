@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Two virtual machines as nodes of a cluster, each with an RNIC, and Fairlead as its users install it.
+"""Two virtual machines as nodes of a cluster, each with an RNIC, and Fairlead installed as users do.
 
     tests/two_nodes/run.py [--only NAME …]     all checks, or those whose names have a NAME in them
     tests/two_nodes/run.py --list              name the checks
     tests/two_nodes/run.py --shell             afterwards read lines "1 COMMAND", "2 COMMAND" or "kubectl …"
 
-Exit codes: 0 all is well, 1 not, 77 it cannot run here (the last line says why).
+Exit codes: 0 success, 1 failure, 77 it cannot run here (the last line gives the reason).
 """
 import argparse
 import sys
@@ -29,7 +29,7 @@ from shop import BETWEEN, ON_NODE, Shop, TCP  # noqa: E402
 
 
 def set_up(stage):
-    """The applications first, as in a cluster that Fairlead comes to."""
+    """The applications start first, as in a cluster to which Fairlead is added."""
     stage.shop.deploy()
     stage.say("the applications run")
     stage.place.install("install")
@@ -49,7 +49,7 @@ def play(stage, chosen):
         except (LabError, AssertionError) as error:
             failed.append(name)
             word = f"FAILED: {error}"
-        except Exception:  # the others still have something to tell
+        except Exception:  # the other checks still run
             failed.append(name)
             word = f"FAILED: {traceback.format_exc()}"
         say(f"{name} ({time.monotonic() - begun:.0f} s): {function.__doc__}: {word}")

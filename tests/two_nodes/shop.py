@@ -1,4 +1,5 @@
-"""The applications of the cluster, two pods of each Deployment, one a node; and how their connections are carried."""
+"""The applications of the cluster, two pods of each Deployment, one a node; and the transports of their
+connections."""
 import contextlib
 import json
 import subprocess
@@ -13,7 +14,7 @@ from workload import PORT, SHOP
 APPLICATIONS = ("redis", "web")
 SECONDS_TO_ROLL = 300
 SECONDS_TO_CARRY = 30
-# A connection that waits for an item that nobody adds.
+# A connection that waits for an item that is never added.
 WAIT_SECONDS = 30
 BETWEEN, ON_NODE, TCP = "SMC-R between nodes", "SMC-R on a node", "TCP"
 RNICS = {"rxe0": BETWEEN, "shm0": ON_NODE}
@@ -31,14 +32,14 @@ class Pod:
 
 @dataclass(frozen=True)
 class Path:
-    """How a connection went."""
+    """The result of a connection."""
     way: str  # BETWEEN, ON_NODE or TCP
     reason: str
     peer_host: str
 
 
 def spread(app):
-    """For a pod: one of a kind on each node, also while new ones take the place of old ones."""
+    """Placement of pods: one of a kind on each node, also while new ones replace old ones."""
     return {"topologySpreadConstraints": [
         {"maxSkew": 1, "topologyKey": "kubernetes.io/hostname", "whenUnsatisfiable": "DoNotSchedule",
          "labelSelector": {"matchLabels": {"app": app}}, "matchLabelKeys": ["pod-template-hash"]}],
@@ -101,7 +102,7 @@ class Shop:
         return self.pods(app)[node]
 
     def replace(self, app, node):
-        """A new pod in place of that on the node."""
+        """Replaces the pod on the node by a new one."""
         old = self.pod(app, node)
         self.kubectl("delete", "pod", old.name, timeout=SECONDS_TO_ROLL)
         self.wait_pods()
@@ -111,7 +112,7 @@ class Shop:
         return self.kubectl("exec", pod.name, "-c", container, "--", *words, **options)
 
     def ctl(self, pod, *words):
-        """What its sidecar says, as JSON."""
+        """The answer of its sidecar, as JSON."""
         return json.loads(self.in_pod(pod, "fairlead-proxy", "fairleadctl", "-o", "json", *words))
 
     def service_addresses(self):
@@ -122,7 +123,7 @@ class Shop:
         return "PONG" in self.in_pod(pod, "redis", "redis-cli", "-h", address, "PING", check=False)
 
     def path(self, client, address):
-        """Of one connection, looked at while it is open."""
+        """The transport of one connection, determined while it is open."""
         self.talks += 1
         key = f"nothing{self.talks}"
         begun = time.monotonic()
@@ -142,7 +143,7 @@ class Shop:
 
     @contextlib.contextmanager
     def held(self, client, address):
-        """A connection over SMC-R that stays open, and at the end still carries what is sent."""
+        """A connection over SMC-R that stays open, and still carries data at the end."""
         self.talks += 1
         key, begun = f"held{self.talks}", time.monotonic()
         waits = self.start_in(client, "redis-cli", "-h", address, "BLPOP", key, "0")
@@ -166,7 +167,8 @@ class Shop:
             stderr=subprocess.DEVNULL)
 
     def row(self, client, address, process, begun):
-        """Of the connection that the client's application has had open to there since `begun`."""
+        """The transport of the connection that the client's application has had open to this destination since
+        `begun`."""
         peer = f"[{address}]:{PORT}" if ":" in address else f"{address}:{PORT}"
         rows = [row for row in self.ctl(client, "connections")["connections"]
                 if row["direction"] == "outbound" and row["peer"] == peer and row["state"] != "handshake"
@@ -176,7 +178,7 @@ class Shop:
         return min(rows, key=lambda row: row["age_seconds"]) if rows else None
 
     def expect_path(self, client, address, way, *reasons):
-        """Of a connection now, or of one soon: sidecars look for devices every 5 s. Counts it."""
+        """The transport of a connection, now or soon, because sidecars scan for devices every 5 s. Counts it."""
         seen = []
 
         def as_wanted():
@@ -190,7 +192,7 @@ class Shop:
         return seen[-1]
 
     def look_into(self, pod, nodes, program="fairlead-proxy"):
-        """What the kernel says of a program of the pod, by guest_process.py."""
+        """The kernel's facts about a program of the pod, by guest_process.py."""
         node = next(one for one in nodes if one.name == pod.node)
         told = json.loads(node.run(["python3", "-B", ROOT / "tests/two_nodes/guest_process.py", pod.uid, program], 120))
         expect(told, f"{program} of {pod.name} does not run on {pod.node}")

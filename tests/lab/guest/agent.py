@@ -1,4 +1,4 @@
-"""Runs inside a guest and does what the host asks for, over a virtio port.
+"""Runs inside a guest and executes requests of the host, which come over a virtio port.
 
 One JSON object a line, both ways. From the host:
   {"id": 7, "op": "exec", "argv": [...], ...}      run a program; its output is kept, or goes to a log
@@ -40,9 +40,9 @@ def check(result, what):
 
 
 def become(request):
-    """In the child: goes where the request wants the process to be, and drops what it must not have."""
+    """In the child: enters the requested namespace and cgroup, and drops rights."""
     os.setsid()
-    # Python ignores it, and programs would inherit that.
+    # Python ignores the signal, and programs would inherit that.
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     if request.get("cgroup"):
         folder = Path("/sys/fs/cgroup") / request["cgroup"]
@@ -90,7 +90,7 @@ class Child:
                 os.execvp(request["argv"][0], request["argv"])
             self.call(request, pipe)
             code = 0
-        except BaseException as error:  # all there is must reach the host
+        except BaseException as error:  # every error must reach the host
             traceback.print_exc()
             tell(pipe, {"error": f"{type(error).__name__}: {error}"})
         finally:
@@ -109,7 +109,7 @@ class Child:
         tell(pipe, {"value": value})
 
     def read_events(self):
-        """What the pipe holds now."""
+        """The current contents of the pipe."""
         while select.select([self.pipe], [], [], 0)[0]:
             part = os.read(self.pipe, 1 << 16)
             if not part:
@@ -178,7 +178,7 @@ class Agent:
             del self.children[child.id]
             self.send(child.finish())
         elif ready.get(child.pipe, 0) & select.POLLHUP:
-            # exec closed it; the pidfd will tell of the end.
+            # exec closed it; the pidfd reports the end.
             self.poll.unregister(child.pipe)
             child.pipe_open = False
 

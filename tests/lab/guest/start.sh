@@ -1,7 +1,7 @@
 #!/bin/sh
-# Process 1 of a guest, on the host's tree: mounts what a system has, sets up the network and the
-# RDMA device, then hands over to the agent, or to systemd with the agent as its only service. The
-# kernel's command line names the node and the choice: lab.node=1 lab.init=systemd.
+# Process 1 of a guest, on the host's file tree. Mounts the usual file systems, sets up the network and the RDMA
+# device, then starts the agent, or systemd with the agent as its only service. The kernel's command line has the
+# node's number and the choice: lab.node=1 lab.init=systemd.
 PATH=/usr/sbin:/usr/bin:/sbin:/bin
 export PATH
 here=$(dirname "$0")
@@ -27,14 +27,14 @@ mount -t 9p -o rw,trans=virtio,version=9p2000.L,msize=524288,cache=none results 
 
 modprobe -a virtio_net veth rdma_rxe ib_uverbs smc smc_diag sch_netem tcp_diag inet_diag
 hostname "node$node"
-# Groups are told apart by name, not by guess: nothing here but what the lab sets up.
+# Nodes route the packets of their pods. Long backlogs serve hundreds of concurrent connections.
 sysctl -qw net.ipv4.ip_forward=1 net.ipv4.conf.all.rp_filter=0 net.ipv6.conf.all.disable_ipv6=0 \
   net.core.somaxconn=4096 net.ipv4.tcp_max_syn_backlog=4096
 ip link set lo up
 ip link set eth0 mtu "$(word mtu)" up
 ip address add "10.9.0.$node/24" dev eth0
 rdma link add rxe0 type rxe netdev eth0
-# The nodes of a device are for everybody there too, where udev runs.
+# With udev, device nodes are accessible for all users too.
 chmod 0666 /dev/infiniband/uverbs* 2>/dev/null
 ulimit -l unlimited
 ulimit -n 65536

@@ -1,4 +1,4 @@
-"""Actions of the host inside a guest, besides running programs."""
+"""Actions of the host inside a guest, in addition to running programs."""
 import base64
 import http.client
 import socket as sockets

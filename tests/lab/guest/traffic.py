@@ -1,8 +1,8 @@
-"""Streams of bytes that prove themselves, over TCP or the kernel's SMC.
+"""Streams of verifiable bytes, over TCP or the kernel's SMC.
 
-The server does with each connection what the client's first line says: so a scenario is two lists of
-steps, one for each end, and one call. A step is [name, argument, …]; each returns something that
-travels to the host. See Talk for the names. The file is long because it names every step.
+The client's first line contains the server's steps. So a scenario is two lists of steps, one for each end, and one
+call. A step is [name, argument, …]; its result is sent to the host. See Talk for the names. The file is long because
+it names every step.
 """
 import ctypes
 import fcntl
@@ -27,8 +27,8 @@ libc = ctypes.CDLL(None, use_errno=True)
 
 
 def open_socket(family):
-    """A stream socket of IPv4: "tcp", or "smc" for the kernel's. Python knows no address of the latter
-    family, but takes its descriptor for one of IPv4."""
+    """A stream socket of IPv4: "tcp", or "smc" for the kernel's. Python does not support addresses of the latter
+    family, but treats its descriptor as IPv4."""
     if family == "tcp":
         return socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     fd = libc.socket(AF_SMC, socket.SOCK_STREAM | socket.SOCK_CLOEXEC, 0)
@@ -38,9 +38,9 @@ def open_socket(family):
 
 
 def set_buffers(sock, buffers):
-    """SO_RCVBUF, which for SMC is the size of our element, and SO_SNDBUF."""
+    """SO_RCVBUF, which for SMC is the size of this side's element, and SO_SNDBUF."""
     for option, size in zip((socket.SO_RCVBUF, socket.SO_SNDBUF), buffers or ()):
-        # The kernel doubles what it is told, for TCP's sake and for SMC's.
+        # The kernel doubles the value, for TCP and for SMC.
         sock.setsockopt(socket.SOL_SOCKET, option, size // 2)
 
 
@@ -52,12 +52,12 @@ class Stream:
         self.block = self.generator.randbytes(BLOCK_BYTES)
 
     def part(self, count):
-        # A fresh head makes every block its own, at a fraction of the cost of fresh bytes.
+        # New leading bytes make every block unique, at a fraction of the cost of a new block.
         return (self.generator.randbytes(64) + self.block[64:])[:count]
 
 
 class Talk:
-    """One end of a connection, and the steps it can do."""
+    """One end of a connection, and its steps."""
 
     def __init__(self, sock, speak=None):
         self.sock, self.speak = sock, speak
@@ -115,13 +115,13 @@ class Talk:
         return [time.monotonic() - begun, sorted(rounds)[len(rounds) // 2]]
 
     def echo(self):
-        """Sends back whatever comes, to the end of the stream."""
+        """Sends back all data, to the end of the stream."""
         while part := self.sock.recv(BLOCK_BYTES):
             self.sock.sendall(part)
 
     def ask_until(self, path, size_max, seed=1):
-        """Asks an echo and checks its answers until there is such a file: [rounds, longest wait].
-        Tells {"rounds"} now and then, and {"resting"} when told to rest."""
+        """Sends requests to an echo and checks its answers until the file exists: [rounds, longest wait]. Reports
+        {"rounds"} at intervals, and {"resting"} when requested to rest."""
         chance = random.Random(seed)
         rounds, longest, last = 0, 0.0, time.monotonic()
         while not os.path.exists(path):
@@ -138,7 +138,7 @@ class Talk:
         return [rounds, round(longest, 3)]
 
     def send_until(self, path, seed=1):
-        """As send(), until there is such a file."""
+        """Like send(), until the file exists."""
         stream, digest, count = Stream(seed), hashlib.sha256(), 0
         while not os.path.exists(path):
             self.rest(path)
@@ -149,7 +149,7 @@ class Talk:
         return [count, digest.hexdigest()]
 
     def rest(self, path):
-        """Says and does nothing as long as there is a file of that name with "rest" behind it."""
+        """Does nothing while a file of that name with "rest" appended exists."""
         if not os.path.exists(path + REST):
             return False
         self.speak(resting=True)
@@ -173,16 +173,16 @@ class Talk:
         self.sock.close()
 
     def reset(self):
-        """TCP: closes with RST. SMC: closes with what came unread, which aborts."""
+        """TCP: closes with RST. SMC: closes with unread data, which aborts."""
         self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.sock.close()
 
     def wait_input(self):
-        """Until there is something to read, which is left there."""
+        """Waits until data can be read, and leaves it unread."""
         return bool(select.select([self.sock], [], [], CONNECTION_SECONDS)[0])
 
     def ending(self):
-        """How the stream ends: "fin" or "reset". An SMC socket may tell of an abort by SO_ERROR only."""
+        """The end of the stream: "fin" or "reset". An SMC socket may report an abort by SO_ERROR only."""
         try:
             while self.sock.recv(BLOCK_BYTES):
                 pass
@@ -191,7 +191,7 @@ class Talk:
         return "reset" if self.sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) else "fin"
 
     def send_until_refused(self):
-        """"reset" when the peer has gone; else the time runs out."""
+        """"reset" if the peer has ended; else a timeout."""
         try:
             while True:
                 self.sock.sendall(bytes(BLOCK_BYTES))
@@ -227,7 +227,7 @@ class Talk:
         time.sleep(seconds)
 
     def hold(self):
-        """Keeps the connection until the other end ends it: [how, seconds]."""
+        """Keeps the connection until the other end closes it: [how, seconds]."""
         begun = time.monotonic()
         self.sock.settimeout(None)
         how = self.ending()
@@ -245,7 +245,7 @@ def read_line(sock):
 
 
 def serve(speak, family="tcp", address="0.0.0.0", port=0, buffers=None):
-    """A server until it is killed. Tells {"port"}, then for each connection {"results", "key"}."""
+    """A server until it is killed. Reports {"port"}, then for each connection {"results", "key"}."""
     listener = open_socket(family)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     set_buffers(listener, buffers)
@@ -284,9 +284,9 @@ def connect(address, port, family="tcp", buffers=None, timeout=30):
 
 def talk(speak, address, port, mine, theirs, family="tcp", buffers=None, count=1, at_once=1, key="",
          queue=True):
-    """Opens `count` connections, `at_once` at a time, and does the steps on each; a list of results. Tells
-    {"connected": …} each time `at_once` are open. `queue`: each is opened when the one before it
-    stands, as the kernel needs it, which makes its handshakes one at a time and gives each 6 s."""
+    """Opens `count` connections, `at_once` concurrently, and performs the steps on each; a list of results. Reports
+    {"connected": …} each time `at_once` are open. `queue`: opens each when the previous one is established. The
+    kernel needs this, because it makes its handshakes one after another with a timeout of 6 s each."""
     all_results = []
     for first in range(0, count, at_once):
         talks = []
@@ -311,6 +311,6 @@ talk.speaks = True
 
 
 def silent(address, port):
-    """Connects and says nothing; how it ends. By the user of the proxies, the SYN carries the option."""
+    """Connects and sends nothing; returns the end. With the user of the proxies, the SYN carries the option."""
     with connect(address, port) as sock:
         return Talk(sock).ending()
