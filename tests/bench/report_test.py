@@ -1,4 +1,4 @@
-"""What the report makes of samples. Run by ctest; by hand: python3 -m unittest report_test"""
+"""Tests of the report computed from samples. Run by ctest; by hand: python3 -m unittest report_test"""
 
 import json
 import os

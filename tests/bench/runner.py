@@ -22,7 +22,7 @@ POLL_SECONDS = 0.1
 
 @dataclass(frozen=True)
 class Route:
-    """Where a client connects to, and which sidecars carry it."""
+    """The address to which a client connects, and the sidecars on its path."""
     host: str
     port: int
     sidecars: list
@@ -81,7 +81,7 @@ class Runner:
         self.sampler = Sampler(self.pods, self.loadgen, options)
 
     def open(self):
-        """Makes the pods; gives the congestion control that they use."""
+        """Creates the pods; returns the congestion control that they use."""
         return self.pods.open(self.options.cc.split(","))
 
     def close(self):
@@ -125,7 +125,7 @@ class Runner:
         return Route(self.pods.ips["B"], app_port, sidecars, logs)
 
     def why_not_ready(self, pair):
-        """Empty once every route of the pair carries bytes; else why not, after READY_SECONDS."""
+        """Empty once every route of the pair carries bytes; else the reason, after READY_SECONDS."""
         probes = [(pair.load, [self.loadgen, "pp", pair.load.host, str(pair.load.port), "64",
                                "0.05"])]
         if pair.redis:
@@ -214,7 +214,7 @@ def tail(path):
 
 
 def installed(*programs):
-    """Those of `programs` that are missing."""
+    """The missing ones of `programs`."""
     return [name for name in programs
             if subprocess.run(["sh", "-c", f"command -v {name}"], stdout=subprocess.DEVNULL,
                               check=False).returncode != 0]

@@ -1,4 +1,4 @@
-"""One sample: a load through one pair, with the CPU it took, and whether others disturbed it."""
+"""One sample: a load through one pair, its CPU time, and disturbance by other processes."""
 
 import json
 import os
@@ -54,7 +54,7 @@ class Sampler:
                      processes.machine())
 
     def wait_for_quiet(self):
-        """Waits, for a bounded time, until nobody else uses the CPUs."""
+        """Waits, for a bounded time, until no other process uses the CPUs."""
         for _ in range(int(self.options.wait / QUIET_STEP_SECONDS)):
             before = self.read_clock([], [])
             time.sleep(QUIET_STEP_SECONDS)
@@ -65,7 +65,7 @@ class Sampler:
                 return
 
     def take(self, pair, workload, repetition):
-        """Samples again while others disturb, but keeps the last try whatever it was."""
+        """Samples again while other processes disturb, but keeps the last try in any case."""
         for attempt in range(TRIES_MAX):
             if self.options.wait > 0:
                 self.wait_for_quiet()
@@ -137,7 +137,7 @@ class Sampler:
 
 
 def with_sidecars_only(metrics, route):
-    """Without sidecars their cost is not 0, there is none: no ratio may be made of it."""
+    """Without sidecars there is no cost, rather than a cost of 0, so no ratio may be computed."""
     if route.sidecars:
         return metrics
     own = ("side_", "pss_", "idle_cpu")

@@ -119,7 +119,7 @@ class Scale:
                 for target, host, port in (
                         (DIRECT, self.cluster.pods.ips["B"], direct_port),
                         ("Fairlead", "127.0.0.1", proxies.ports[0])):
-                    # Not counted: the kernel first has to find memory that the previous step did not use.
+                    # Not counted, because the kernel first has to get memory that the previous step did not use.
                     measure(host, port, count)
                     samples.setdefault((target, count), []).append(measure(host, port, count))
             progress(f"at once, repetition {repetition + 1}")

@@ -21,7 +21,7 @@ CROWDED = {**SETTINGS, "smc": {"option_program": "none", "assume": [SUBNET + ".0
 
 @dataclass
 class Proxies:
-    """One inbound proxy in pod B, and those in pod A that lead to it."""
+    """One inbound proxy in pod B, and the proxies in pod A that connect to it."""
     inbound: subprocess.Popen
     inbound_admin: str
     outbound: list = field(default_factory=list)
@@ -102,7 +102,7 @@ class Cluster:
             time.sleep(POLL_SECONDS)
 
     def groups(self, admin):
-        """The link groups of a proxy, as fairleadctl gives them."""
+        """The link groups of a proxy, from fairleadctl."""
         return self.ctl(admin, "linkgroups").get("link_groups", [])
 
     def ctl(self, admin, *words):
@@ -124,7 +124,7 @@ class Cluster:
     # -- holding connections ----------------------------------------------------------------------
 
     def hold(self, port, count):
-        """(process that holds `count` connections, what it says of their set-up)."""
+        """(process that holds `count` connections, its report of their set-up)."""
         client = self.pods.start("A", [self.loadgen, "idle", "127.0.0.1", str(port), str(count),
                                        str(HOLD_SECONDS)], stdout=subprocess.PIPE)
         opened = json.loads(client.stdout.readline() or "{}")
@@ -133,10 +133,10 @@ class Cluster:
         return client, opened
 
     def release(self, clients):
-        """Ends the holding; gives how many connections still echoed."""
+        """Ends the process; returns the number of connections that still echoed."""
         alive = 0
         for client in clients:
-            # The load generator runs beneath nsenter and taskset, which have become it by exec.
+            # nsenter and taskset became the load generator by exec, so the signal reaches it.
             client.send_signal(signal.SIGUSR1)
             alive += json.loads(client.stdout.readline() or "{}").get("alive", 0)
             self.pods.stop(client)

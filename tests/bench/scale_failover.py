@@ -88,7 +88,7 @@ class Failover:
 
 
 def failover(cluster, kills):
-    """({what went: [longest wait, ms]}, connections moved, GB/s of the streams); `kills` on each side."""
+    """({failed port: [longest wait, ms]}, connections moved, GB/s of the streams); `kills` on each side."""
     run = Failover(cluster)
     run.open(seconds=kills * 2 * (2 * WINDOW_SECONDS + 0.5) + 2)
     samples = {name: [] for name in (NOTHING, *(name for _, name in EVENTS))}

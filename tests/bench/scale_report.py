@@ -37,7 +37,7 @@ def active_rows(samples):
 
 
 def failover_rows(samples):
-    """Rows of {what went down: [longest wait, ms]}."""
+    """Rows of {failed port: [longest wait, ms]}."""
     return [{"what": what, "times": len(found), "median_ms": statistics.median(found),
              "high_ms": max(found)} for what, found in samples.items()]
 
@@ -49,7 +49,7 @@ def cell(value):
 
 
 def table(part, rows):
-    """Lines of a Markdown table, so that it can be taken over into a page as it is."""
+    """Lines of a Markdown table, which can be copied into a page unchanged."""
     columns = TABLES[part][1]
     lines = ["| " + " | ".join(columns.values()) + " |", "|" + "---|" * len(columns)]
     return lines + ["| " + " | ".join(cell(row[name]) for name in columns) + " |" for row in rows]

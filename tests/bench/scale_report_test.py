@@ -1,4 +1,4 @@
-"""What the tables of scale.py make of samples. By hand: python3 -m unittest scale_report_test"""
+"""Tests of the tables that scale.py computes from samples. By hand: python3 -m unittest scale_report_test"""
 
 import unittest
 

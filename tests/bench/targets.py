@@ -40,7 +40,7 @@ class Place:
         return f"{self.app_ip}:{self.app_port}"
 
     def sides(self):
-        """(name, where it listens, where it connects to) of both sidecars."""
+        """(name, listening address, destination) of both sidecars."""
         return (("a", self.listen, self.peer), ("b", self.peer, self.app))
 
     def placeholders(self):

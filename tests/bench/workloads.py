@@ -1,4 +1,4 @@
-"""The loads, and what is made of their output.
+"""The loads, and the evaluation of their output.
 
   bulk1 bulk8    one way over 1 or 8 connections, byte counts verified
   pp64 pp4k      ping-pong of 64 B or 4 KB on one connection, echoes verified
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Cost:
-    """What one sample took."""
+    """Resources that one sample used."""
     side: float        # CPU seconds of both sidecars
     machine: float     # CPU seconds of everything but our spinners
     side_switches: int
@@ -29,7 +29,7 @@ REDIS = {"redis": 1, "redisp16": 16}  # pipelined requests
 IDLE = {"mem1k": 1000, "mem10k": 10000}
 ALL = (*LOADGEN, *REDIS, *IDLE)
 
-# What the short table shows; the report has every metric.
+# Metrics of the short table; the report has every metric.
 HEADLINES = {
     "bulk1": ("GBps", "side_s_per_GB"), "bulk8": ("GBps", "side_s_per_GB"),
     "pp64": ("p50_us", "p99_us", "side_us_per_rtt"),
@@ -67,7 +67,7 @@ def command(workload, loadgen, host, port, options):
 
 
 def metrics(workload, output, cost, options):
-    """(metrics by name, what was wrong or "") of one run."""
+    """(metrics by name, error or "") of one run."""
     if workload in REDIS:
         return redis_metrics(output, cost, redis_requests(workload, options)), ""
     result = json.loads(output.splitlines()[0])

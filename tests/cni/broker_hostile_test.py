@@ -52,7 +52,7 @@ def flood(device):
 
 @contextlib.contextmanager
 def watchers(sock, epolls=200, copies=200):
-    """So many epoll instances that all watch so many copies of the socket."""
+    """This many epoll instances that all watch this many copies of the socket."""
     descriptors = [os.dup(sock.fileno()) for _ in range(copies)]
     instances = []
     try:
@@ -160,7 +160,7 @@ class Hostile(brokered.BrokerTest):
         self.assertEqual(os.pread(two.last.descriptors[0], 5, 0), b"hello")
         with self.assertRaises(PermissionError):
             os.ftruncate(two.last.descriptors[0], 8192)
-        # A device that takes without end gets no more than its limit.
+        # A device that sends Take without end gets no more than its limit.
         taken = 1
         before = self.node("fairlead_node_broker_buffers_refused_total")
         while self.node("fairlead_node_broker_buffers_refused_total") == before:
@@ -253,7 +253,7 @@ class Hostile(brokered.BrokerTest):
             self.assertEqual(caller.enroll(b"caller00")[0], WELCOME)
             caller.say(CONNECT, b"target00")
             self.assertEqual(caller.hear(), (CHANNEL, 0, b"target00"))
-        # It got no more than its share.
+        # It received no more than its share.
         share = (REQUESTS_BURST + REQUESTS_PER_SECOND * (time.monotonic() - begin)) / PER_CONNECT
         self.assertEqual(set(answers), {(REFUSED, UNKNOWN_PEER, b"nobody00")})
         self.assertLessEqual(len(answers), share + 1)
@@ -380,7 +380,7 @@ class Hostile(brokered.BrokerTest):
         finally:
             self.agent.send_signal(signal.SIGCONT)
         self.assertEqual(unread, UNREAD_PER_POD)
-        # The others come as the devices read.
+        # The others arrive as the devices read.
         read_until = time.monotonic() + harness.seconds(10)
         while unread < 128 and time.monotonic() < read_until:
             unread += read(0.1)

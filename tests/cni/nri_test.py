@@ -226,7 +226,7 @@ class NeverInTheWay(NriTest):
         self.metric('fairlead_node_rnic_access_total{result="already_granted"} 1')
 
     def test_asks_for_no_limit_that_the_runtime_cannot_set(self):
-        """This process is the runtime; without the right to raise limits, its own hard limit is the end."""
+        """This process is the runtime; without the right to raise limits, its own hard limit is the maximum."""
         before = resource.getrlimit(resource.RLIMIT_MEMLOCK)
         if may_raise_limits():
             self.skipTest("this process may raise limits")

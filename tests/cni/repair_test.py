@@ -58,7 +58,7 @@ class Repair(ClusterTest):
             self.wait(lambda: self.parts("missing")[1] == 1, "the program's loss to be seen")
         text = self.log.read_text()
         self.assertEqual(text.count("event=pod_incomplete pod=default/web-0 missing=redirect "), 2, text)
-        # A pod that goes is no pod that has lost something.
+        # A pod that ends does not count as one with a missing part.
         self.good("DEL", lossy)
         self.good("DEL", other)
         self.wait(lambda: (self.parts("missing"), self.parts("good")[0]) == ([0, 0, 0], 1), "them to be gone")
@@ -71,7 +71,8 @@ class Repair(ClusterTest):
             return json.loads(self.api.reports[-1][1]["data"]["status.json"]) if self.api.reports else None
 
     def sidecar(self, pod, answers, uid=2201):
-        """Serves these at the admin socket in the pod's network namespace. A number stands for so many bytes."""
+        """Serves these at the admin socket in the pod's network namespace. A number means an answer of this many
+        bytes."""
         text = "import json, os, socket, sys\n" \
                "listener = socket.socket(socket.AF_UNIX)\n" \
                "os.setuid(int(sys.argv[1]))\n" \
@@ -107,11 +108,11 @@ class Repair(ClusterTest):
         for number, pod in enumerate((good, silent, stranger, liar)):
             self.add(pod, env={"CNI_ARGS": f"K8S_POD_NAMESPACE=shop;K8S_POD_NAME=web-{number}"})
         self.sidecar(good, self.ANSWERS)
-        self.sidecar(silent, {})  # takes the question, and says nothing
+        self.sidecar(silent, {})  # reads the query, and never answers
         self.sidecar(stranger, self.ANSWERS, uid=2202)
         self.sidecar(liar, {path: 300_000 for path in self.ANSWERS})
         self.start_agent(*self.OWN)
-        # The first report may come before the first look at the pods.
+        # The first report may precede the first check of the pods.
         self.wait(lambda: len((self.report() or {"pods": ""})["pods"]) == 4, "the report")
         query, applied = self.api.reports[-1]
         self.assertEqual(query, {"fieldManager": "fairlead-node", "force": "true"})
@@ -142,7 +143,7 @@ class Repair(ClusterTest):
         self.assertIn("reason no_pnet", self.api.events[0]["message"])
 
     def named_pod(self, name_space, name, address, answers):
-        """A pod with a redirect, and a sidecar that answers this."""
+        """A pod with a redirect, and a sidecar with these answers."""
         pod = self.pod((address,))
         self.add(pod, env={"CNI_ARGS": f"K8S_POD_NAMESPACE={name_space};K8S_POD_NAME={name};K8S_POD_UID=u-{name}"})
         self.sidecar(pod, answers)
@@ -156,7 +157,7 @@ class Repair(ClusterTest):
         self.wait(lambda: self.api.events, "the event of the other namespace")
         reports = len(self.api.reports)
         self.wait(lambda: len(self.api.reports) > reports + 3, "more reports")
-        # A refused Event is not tried again.
+        # A refused Event is not repeated.
         self.assertEqual((len(self.api.events), self.api.refused_events), (1, 3))
         self.assertIn("event=no_event pod=ending/ending-", self.log.read_text())
 

@@ -1,5 +1,5 @@
-// What every device has to do with data, whatever it is made of: see rdma/device.h. A device that
-// passes this and the files of failures and wake-ups may be put under the protocol.
+// Data transfer that every device must support: see rdma/device.h. A device that passes this and
+// the files about failures and wake-ups can be used by the protocol.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -21,7 +21,7 @@ TEST_P(DeviceConformance, WriteIsVisibleWhenTheSendAfterItArrives) {
     const WorkRequest chain[] = {write_request(left->memory(), 0, 5000, at(right->memory(), 100)),
                                  send_request(message, round % 16 == 0)};
     ASSERT_TRUE(connection.left->post(chain));
-    // Room in the send queue is promised by signaled completions only.
+    // Only signaled completions guarantee room in the send queue.
     ASSERT_TRUE(run_until(
         [&] { return right->received.size() == round && left->sends.size() == round / 16; }));
     EXPECT_EQ(right->received.back().bytes, message);
@@ -215,7 +215,7 @@ TEST_P(DeviceConformance, RoomPromisedIsRoomGiven) {
   const Bytes shorter = pattern(kShortMessageBytes, 2);
   std::size_t expected = 0;
   for (int round = 0; round < 300; ++round) {
-    // Sometimes all the room is used up, sometimes the receiver lags behind.
+    // Sometimes all room is used, sometimes the receiver is late.
     std::vector<WorkRequest> chain(connection.left->send_room(), send_request(shorter, true));
     if (round % 3 != 0 && chain.size() > 5) chain.resize(5);
     if (!chain.empty()) chain[chain.size() / 2].message = longest;

@@ -1,4 +1,4 @@
-// What protection domains keep apart.
+// Isolation by protection domains.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -17,7 +17,7 @@ TEST_P(DeviceConformance, ProtectionDomainsIsolate) {
   if (right->device().capabilities().receive_queue_crosses_domains) {
     insider = connect(PortNumber(1), 64, domain.get());
   }
-  // A device without shared receive queues tells by them that a queue pair is in error.
+  // A device without shared receive queues reports through them that a queue pair is in error.
   ASSERT_TRUE(right->post_receives(1));
   settle();
   std::memset(left->memory().bytes().data(), 0x11, 64);
@@ -67,7 +67,7 @@ TEST_P(DeviceConformance, LocalBufferOfAnotherDomainIsALocalError) {
   Connection connection = connect();
   ASSERT_TRUE(post(*connection.left, write_request(*foreign, 0, 64, at(right->memory()), true, 1)));
   ASSERT_TRUE(run_until([&] { return left->sends.size() == 1; }));
-  // Soft-RoCE flushes what it fails of.
+  // Soft-RoCE flushes requests where others report an error.
   EXPECT_THAT(left->sends[0].status,
               testing::AnyOf(CompletionStatus::kLocalError, CompletionStatus::kFlushed));
   EXPECT_EQ(right->memory().bytes()[0], std::byte{0});

@@ -1,5 +1,5 @@
-// When something goes wrong: the queue pairs concerned die, all their requests come back, both
-// sides hear of it, and nobody else does.
+// Failures: the affected queue pairs go to the error state, all their requests complete, and both
+// sides are notified. Other queue pairs are not affected.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -166,7 +166,7 @@ TEST_P(DeviceConformance, PeerOfAFailedQueuePairNotices) {
   ASSERT_TRUE(left->post_receives(16));
   settle();
   victim.left->fail();
-  // A device need not tell by itself: hardware finds out when its next request is not answered.
+  // A device may report it late: hardware notices when its next request is not answered.
   (void)post(*victim.right, send_request(std::span(kAnyMessage), true));
   ASSERT_TRUE(run_until([&] {
     const auto sent = right->sent(*victim.right);

@@ -1,4 +1,4 @@
-// What a peer may do to memory by its use, and memory that belongs to two devices at once, as link
+// Access of a peer to memory by its use, and memory that is registered with two devices, as link
 // groups with links on both need it.
 #include <gtest/gtest.h>
 
@@ -40,7 +40,7 @@ TEST_P(DeviceConformance, MemoryOfOneDeviceServesAnotherUnderKeysOfItsOwn) {
   EXPECT_EQ((*pages)->bytes()[99999], std::byte{1});
 }
 
-// The domain and the range are right, so the use of the buffer is all that stands in the way.
+// The domain and the range are right, so only the use of the buffer forbids the access.
 TEST_P(DeviceConformance, PeersWriteIntoRmbsOnly) {
   for (const BufferUse use : {BufferUse::kSendRing, BufferUse::kMessages}) {
     SCOPED_TRACE(static_cast<int>(use));
@@ -74,7 +74,7 @@ TEST_P(DeviceConformance, WhatNoPeerMayWriteStillServesItsOwner) {
   left->queue_pairs.clear();
 }
 
-// A device on which the send rings of another are registered grants no more than the first does.
+// A device on which another device's send rings are registered grants no more than the first.
 TEST_P(DeviceConformance, SharingASendRingGrantsPeersNothing) {
   auto ring = left->device().allocate_buffer(left->domain(), 4096, BufferUse::kSendRing);
   ASSERT_TRUE(ring);

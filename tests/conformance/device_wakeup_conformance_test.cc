@@ -1,5 +1,5 @@
-// Sleeping and waking: a device that was armed wakes its owner through a watched descriptor, and no
-// wake-up is ever lost. The two ends run in threads of their own here.
+// Sleeping and waking: an armed device wakes its owner through a watched descriptor, and no wake-up
+// is lost. The two ends run in separate threads here.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -10,7 +10,7 @@
 namespace fairlead::rdma {
 namespace {
 
-// Blocks when there is nothing to do. False when nothing came for so long that a wake-up was lost.
+// Blocks without work. False if nothing came for so long that a wake-up must be lost.
 bool sleep_or_work(Endpoint& endpoint) {
   constexpr int kLostAfterMilliseconds = 120'000;
   if (endpoint.turn()) return true;
@@ -37,7 +37,7 @@ TEST_P(DeviceConformance, NoWakeUpIsLostInPingPong) {
       }
       right->sends.clear();
     }
-    // The last answer may still wait for a ring.
+    // The last answer may still wait for a doorbell.
     right->device().ring_doorbells();
   });
   bool lost = false;

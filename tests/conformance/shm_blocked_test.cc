@@ -1,6 +1,6 @@
-// Goal: a peer that has the descriptor of our memory cannot block a worker by it. Method: a thread
-// writes into the memory from a page that does not come (userfaultfd), and so keeps the lock of its
-// inode; a watchdog brings the page when the device waits for it.
+// Goal: a peer that has the descriptor of a device's memory cannot block the worker with it.
+// Method: a thread writes into the memory from a missing page (userfaultfd), and so holds the lock
+// of its inode. A watchdog provides the page if the device waits for it.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <linux/userfaultfd.h>
@@ -26,7 +26,7 @@
 namespace fairlead::rdma::shm {
 namespace {
 
-// A page that does not come before give().
+// A page that is missing until give().
 class MissingPage {
  public:
   static constexpr std::size_t kBytes = 4096;
@@ -91,7 +91,7 @@ class HeldInode {
   std::thread writer_, watchdog_;
 };
 
-// Of the descriptors of this process, a copy of the one for memory of that size.
+// A copy of this process's descriptor for memory of that size.
 FileDescriptor find_memory(std::size_t size_bytes) {
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
     const int fd = std::stoi(entry.path().filename().string());
@@ -132,7 +132,7 @@ TEST_F(ShmBlocked, WhoHoldsTheInodeOfAFreedBufferBlocksNobody) {
   if (!held->ready()) GTEST_SKIP() << "userfaultfd(2) is not allowed here: " << strerror(errno);
   held_buffer.reset();
   EXPECT_FALSE(held->too_long) << "the device waits for the inode";
-  // One that is freed behind it is freed, without its pages being given back.
+  // A buffer behind it in the queue is freed without returning its pages.
   other.reset();
   EXPECT_TRUE(is_freed(kOtherBytes));
   EXPECT_FALSE(held->too_long) << "others wait for the inode";

@@ -1,5 +1,5 @@
-// Devices that only a broker brings together: what is different while their socket is still to
-// come, and when the broker goes.
+// Devices that are connected by a broker: behaviour while their channel is pending, and after the
+// broker has ended.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -138,7 +138,7 @@ TEST_F(ShmBrokered, ADeviceThatAsksForItselfGetsItself) {
   EXPECT_TRUE(run_until([&] { return !left_->received.empty(); }));
 }
 
-// The refusal of a request whose queue pair has gone says nothing about the next queue pair.
+// The refusal of a request whose queue pair is destroyed does not concern the next queue pair.
 TEST_F(ShmBrokered, ARefusalThatCameTooLateIsAskedAgain) {
   constexpr std::uint8_t kLate = 3;
   const Gid gid = ShmDevice::gid_of(left_device_->fabric(), PortNumber(1), peer_id(kLate));
@@ -183,7 +183,7 @@ TEST_F(ShmBrokered, AnAnswerThatIsLostIsNotWaitedForWithoutEnd) {
   const auto fault = left_device_->poll_fault();
   ASSERT_TRUE(fault);
   EXPECT_EQ(fault->error.code, Errc::kTimedOut);
-  // The peer is left alone for a while, and then asked for again.
+  // There is no request for the peer for a while, and then another one.
   broker_.swallow_connects = false;
   QueuePair* again = nullptr;
   EXPECT_TRUE(run_until([&] {
@@ -201,8 +201,8 @@ TEST_F(ShmBrokered, AnAnswerThatIsLostIsNotWaitedForWithoutEnd) {
   EXPECT_TRUE(works({again, &theirs}));
 }
 
-// Memory that is announced and does not come stops the channel of the two for a while, and then the
-// key is unknown.
+// Announced memory that does not arrive blocks the channel of the two for a while; then the key is
+// unknown.
 TEST_F(ShmBrokered, GrantsThatNeverComeAreWaitedForOnce) {
   auto third_device = open_device(broker_, 3, 1, true, std::chrono::milliseconds(300));
   ASSERT_NE(third_device, nullptr);
@@ -235,7 +235,7 @@ TEST_F(ShmBrokered, AnEmptyStockIsAnErrorAndIsRefilled) {
     ASSERT_LE(buffers.size(), 2 * BrokerThread::kStock);
   }
   EXPECT_EQ(allocate().error().code, Errc::kExhausted);
-  // What no peer writes needs no broker.
+  // Memory that no peer writes needs no broker.
   EXPECT_TRUE(left_device_->allocate_buffer(left_->domain(), 4096, BufferUse::kSendRing));
   EXPECT_TRUE(works(connect()));
   broker_.no_blanks = false;
@@ -243,7 +243,7 @@ TEST_F(ShmBrokered, AnEmptyStockIsAnErrorAndIsRefilled) {
 }
 
 TEST_F(ShmBrokered, BuffersAreFreedAtTheBroker) {
-  // The stocks of both devices may still be on their way.
+  // The stocks of both devices may still be in transit.
   const std::uint64_t before = broker_.buffers;
   for (int i = 0; i < 100; ++i)
     ASSERT_TRUE(run_until([&] {
@@ -252,7 +252,8 @@ TEST_F(ShmBrokered, BuffersAreFreedAtTheBroker) {
   EXPECT_TRUE(run_until([&] { return broker_.buffers <= before + 2 * BrokerThread::kStock; }));
 }
 
-// What the old broker made stays in use and cannot reach further peers; the new one's can.
+// Buffers of the old broker stay in use but cannot be granted to further peers; those of the new
+// one can.
 TEST_F(ShmBrokered, TheNextBrokerServesNewDomains) {
   const Connection before = connect();
   ASSERT_TRUE(works(before));

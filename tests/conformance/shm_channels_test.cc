@@ -1,5 +1,5 @@
-// What only the shared-memory device does: fabrics, sockets, channels between devices that come and
-// go in any order. Processes that die are in shm_process_test.cc.
+// Specific behaviour of the shared-memory device: fabrics, sockets, channels between devices that
+// are opened and closed in any order. shm_process_test.cc tests processes that end.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -138,7 +138,7 @@ TEST(ShmChannels, ReconnectsToASuccessorOfTheSameName) {
     ASSERT_TRUE(two.connect(left.address_of(one)));
     ASSERT_TRUE(right->post_receives(8));
     ASSERT_TRUE(exchange(left, one, *right));
-    // Its last words arrive although it is gone.
+    // Its last messages arrive although it has ended.
     ASSERT_TRUE(post(two, send_request(pattern(77, 1))));
     right.reset();
     b.reset();

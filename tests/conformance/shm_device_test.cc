@@ -1,4 +1,4 @@
-// Opening the shared-memory device: the directory it needs, what it leaves there, and its limits.
+// Opening the shared-memory device: its directory, the files that it leaves there, and its limits.
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 #include <sys/un.h>

@@ -1,5 +1,5 @@
-// What a long life and a full kernel do to the device: nothing grows with time, and what cannot be
-// watched is refused.
+// Long runs and exhausted kernel resources: nothing grows with time, and channels that cannot be
+// watched are refused.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -83,7 +83,7 @@ TEST_F(ShmGrowth, ALongConnectionOutlivesGroupsThatComeAndGo) {
     ASSERT_TRUE(connect(left, left_, right, right_));
     ASSERT_TRUE(left.queue_pair->remote_memory(at(*right.buffer), 4096)) << round;
     ASSERT_TRUE(right.queue_pair->remote_memory(at(*left.buffer), 4096)) << round;
-    // The buffer goes first now and then: then the view has to outlive it.
+    // In every second round the buffer is destroyed first, and the view has to outlive it.
     if (round % 2 == 0) right.buffer.reset();
     left_.turn();
     right_.turn();
@@ -92,7 +92,7 @@ TEST_F(ShmGrowth, ALongConnectionOutlivesGroupsThatComeAndGo) {
       descriptors = count_descriptors();
     }
   }
-  // Threads of the devices let go of what was freed last.
+  // Threads of the devices still release the memory that was freed last.
   for (int turn = 0; turn < 1000 && (count_lines("/proc/self/maps") > mappings + 50 ||
                                      count_descriptors() > descriptors + 2);
        ++turn) {

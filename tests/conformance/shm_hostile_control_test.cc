@@ -1,4 +1,4 @@
-// Lies in control messages, floods, and descriptors that run out. See shm_hostile_test.h.
+// Wrong control messages, floods, and exhausted descriptors. See shm_hostile_test.h.
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
@@ -120,7 +120,7 @@ TEST_F(ShmHostile, TailOfTheControlRingThatRunsBackwards) {
 TEST_F(ShmHostile, HeadOfTheControlRingBeyondWhatWasSent) {
   face_fake();
   fake_->control_in().head = 1000;
-  // Each of these is answered with a refusal, until the ring is full and its head is looked at.
+  // Each of these is answered with a refusal, until the ring is full and its head is checked.
   for (std::size_t i = 0; i < 2 * kControlSlots; ++i) {
     fake_->put(QpNumber(0xffffff), kFakeQp, 44);
     if (i % 64 == 0) run();
@@ -170,7 +170,7 @@ TEST_F(ShmHostile, BellRungWithoutEnd) {
   expect_unmoved();
 }
 
-// To ring is to walk all that watch the peer's end.
+// Ringing walks all watchers of the peer's end.
 TEST_F(ShmHostile, BellWithVeryManyWatchersIsGivenUp) {
   constexpr std::size_t kEpolls = 200, kCopies = 200;
   constexpr int kRingsMax = 5000;
@@ -201,7 +201,7 @@ TEST_F(ShmHostile, BellWithVeryManyWatchersIsGivenUp) {
   expect_given_up();
 }
 
-// What strangers make us touch beside connections is bounded.
+// The memory that unidentified peers make the device touch is limited.
 TEST_F(ShmHostile, ChannelsThatNobodyUsesHaveALimit) {
   constexpr std::size_t kMore = 5;
   std::vector<std::unique_ptr<FakePeer>> strangers;
@@ -273,7 +273,7 @@ TEST_F(ShmHostile, OnlyThePeerOfTheHandshakeIsWaitedFor) {
   EXPECT_EQ(victim_->received[0].queue_pair, waiting->number());
 }
 
-// Numbers that a peer makes up for one of our queue pairs are not remembered.
+// Numbers that a peer invents for one of the device's queue pairs are not stored.
 TEST_F(ShmHostile, ManyNamesForOneOtherEnd) {
   face_fake();
   const QueuePair& waiting = victim_->add_queue_pair();
@@ -293,7 +293,7 @@ TEST_F(ShmHostile, ManyNamesForOneOtherEnd) {
   expect_unmoved();
 }
 
-// A peer that takes its word back, or ends, leaves the queue pair to another that says the same.
+// If a peer withdraws its announcement or ends, another one may announce itself for the queue pair.
 TEST_F(ShmHostile, AnAnnouncedQueuePairThatLeavesMakesRoomForAnother) {
   QueuePair& waiting = victim_->add_queue_pair();
   const auto tell = [&](FakePeer& peer, Kind kind) {
@@ -326,8 +326,8 @@ TEST_F(ShmHostile, BellClosedEndsTheChannel) {
   EXPECT_TRUE(victim_->has_fatal(*facing_));
 }
 
-// Who eats the byte by which its life is told counts as dead from its next ring on, and its death
-// is seen all the same.
+// A peer that reads the byte of its bell counts as ended from its next ring on. Its real end is
+// noticed as well.
 TEST_F(ShmHostile, PeerThatEatsTheMarkOfItsBell) {
   for (const bool rings : {true, false}) {
     face_fake();
@@ -349,7 +349,7 @@ TEST_F(ShmHostile, AnnouncedMemoryThatNeverComes) {
   run();
   EXPECT_TRUE(victim_->received.empty());
   EXPECT_TRUE(device_->arm());  // it sleeps meanwhile
-  // The honest pair goes on, and after its time the channel does.
+  // The honest pair continues, and after the timeout so does the channel.
   ASSERT_TRUE(post(*theirs_, send_request(std::span(kAnyMessage))));
   run();
   EXPECT_EQ(victim_->received.size(), 1u);
@@ -384,7 +384,7 @@ TEST_F(ShmHostile, PeerThatNeverTakesControlMessagesIsGivenUpInTheEnd) {
   expect_given_up();
 }
 
-// A refusal that waits stands for all that are like it.
+// One queued refusal represents all equal ones.
 TEST_F(ShmHostile, TheSameRefusalWaitsOnce) {
   face_fake();
   for (std::size_t i = 0; i < 2 * kControlQueueMax; ++i) {
@@ -481,8 +481,8 @@ TEST_F(ShmHostile, MessagesFloodOneQueuePairOthersGetTheirTurn) {
   EXPECT_LT(victim_->received.size(), 100u);
 }
 
-// Goal: what a peer said before it left is heard, also when another peer leaves meanwhile. Method:
-// more messages than one turn takes, and both leave before the first turn.
+// Goal: messages that a peer sent before it ended are handled, also if another peer ends meanwhile.
+// Method: more messages than one turn handles, and both end before the first turn.
 TEST_F(ShmHostile, WhoLeavesDoesNotCutShortAnother) {
   face_fake();
   FakePeer other(directory_, 10);

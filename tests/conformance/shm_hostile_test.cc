@@ -1,7 +1,4 @@
-// Goal: whatever a peer does to the shared-memory device costs that peer's own channel at most.
-// Method: a fake peer misbehaves in one way per test; then its queue pair must be dead (or the
-// insult without effect), the device must still be able to sleep, hold no descriptor too many, and
-// serve an honest device that was connected all the time.
+// Misbehaving peers of the shared-memory device; see shm_hostile_test.h for goal and method.
 #include <gtest/gtest.h>
 
 #include "conformance/shm_hostile_test.h"
@@ -24,7 +21,8 @@ TEST_F(ShmHostile, TailThatRunsBackwards) {
   expect_given_up();
 }
 
-// A tail that lies only while control messages are handled is no place to wait for.
+// A tail that is wrong only while control messages are handled must not become a position to wait
+// for.
 TEST_F(ShmHostile, TailThatLiesWhileAQueuePairLeaves) {
   for (const std::uint64_t lie : {kRingSlots, kRingSlots + 1, ~std::uint64_t{0}}) {
     face_fake();
@@ -38,7 +36,7 @@ TEST_F(ShmHostile, TailThatLiesWhileAQueuePairLeaves) {
   }
 }
 
-// Whose channel has ended is not listened to for longer than its ring was full.
+// After the end of a channel, only messages that were already in its ring are handled.
 TEST_F(ShmHostile, MessagesAfterTheEndOfTheirChannel) {
   constexpr int kAhead = 100, kEachTurn = 8, kTurnsMax = 100;
   face_fake();

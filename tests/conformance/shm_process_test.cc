@@ -1,4 +1,4 @@
-// The shared-memory device between processes: a forked child is the peer, and dies.
+// The shared-memory device between processes: a forked child is the peer, and ends.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -38,8 +38,8 @@ class ShmProcess : public testing::Test {
  protected:
   ~ShmProcess() override { reap(); }
 
-  // Forks before any device exists; the child's device has peer id 2 and one queue pair that faces
-  // ours. It never returns.
+  // Forks before any device exists. The child's device has peer id 2 and one queue pair, connected
+  // to that of the parent. It never returns.
   void start(const std::function<void(Endpoint&, QueuePair&)>& live) {
     to_child_ = Pipe();
     from_child_ = Pipe();
@@ -60,7 +60,7 @@ class ShmProcess : public testing::Test {
       live(end, queue_pair);
       ::_exit(0);
     }
-    // Else nobody would see the end of a child that dies early.
+    // Otherwise an early end of the child would not be noticed.
     from_child_.write_end.reset();
     device_ = open_device(directory_, 1);
     ASSERT_TRUE(device_);

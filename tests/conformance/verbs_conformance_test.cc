@@ -1,5 +1,5 @@
-// Runs the conformance suite on a real RDMA device, twice opened: its port talks to itself. The
-// device is the first that is there, or the one that FAIRLEAD_RDMA_DEVICE names.
+// Runs the conformance suite on a real RDMA device that is opened twice, so its port connects to
+// itself. It uses the first device, or the one that FAIRLEAD_RDMA_DEVICE names.
 #include <gtest/gtest.h>
 
 #include <cstdlib>

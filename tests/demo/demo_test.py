@@ -14,7 +14,7 @@ import unittest
 
 DEMO = os.path.join(os.path.dirname(__file__), "..", "..", "scripts", "demo.py")
 PROGRAMS = ("redis-server", "redis-cli", "redis-benchmark", "nginx", "curl")
-SECONDS = 900  # what the demo may take here: other programs may use both processors
+SECONDS = 900  # limit for the demo here, because other programs may use both processors
 build_directory = ""
 
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""The commands of docs/tutorial.md for two proxies by hand, as it says them: tutorial_test.py BUILD_DIRECTORY
+"""The commands of docs/tutorial.md for two proxies by hand, as on the page: tutorial_test.py BUILD_DIRECTORY
 
-They run in a network namespace of their own, because the page has fixed ports. The answers have the lines that the page
-shows, apart from times.
+They run in their own network namespace, because the page has fixed ports. The answers must have the lines that the
+page shows, apart from times.
 """
 import os
 import re
@@ -37,7 +37,7 @@ def blocks():
 
 
 def steady(text):
-    """Without what differs from run to run."""
+    """Removes parts that differ from run to run."""
     text = re.sub(r"\d{4}-\d\d-\d\dT[\d:.]+Z", "TIME", text)
     text = re.sub(r"took [\d.]+[mu]?s", "took SOME", text)
     return [line.rstrip() for line in re.sub(r"connection c-\d+", "connection ID", text).splitlines() if line.strip()]

@@ -107,13 +107,13 @@ class Table:
                            getattr(errno, failure.name), failure.turn, 0)
 
     def disarm(self):
-        """How many calls have failed."""
+        """The number of failed calls."""
         fired = sum(RULE.unpack_from(self.memory, index * RULE.size)[4] for index in range(RULES_MAX))
         self.memory[:RULES_BYTES] = bytes(RULES_BYTES)
         return fired
 
     def seen(self, call, target):
-        """How many such calls the process has made, whether they failed or not."""
+        """The number of such calls that the process has made, failed ones included."""
         at = CALLS.index(call) * len(OBJECTS) + OBJECTS.index(target)
         return COUNT.unpack_from(self.memory, RULES_BYTES + at * COUNT.size)[0]
 

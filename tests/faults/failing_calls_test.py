@@ -29,8 +29,8 @@ TURNS_MAX = 12
 CONNECTIONS = 6
 BYTES_MAX = 200_000
 HEADER = struct.Struct(">IQ")  # the number of a connection, and how many bytes follow
-# Calls that the proxies of this test do not make, or only now and then: an injected failure of them tests nothing.
-# Memory is reserved under strict overcommit only; urgent data, a log pipe, and the admin socket play no part.
+# Calls that the proxies of this test make rarely or never, so an injected failure of them tests nothing. Memory is
+# reserved under strict overcommit only; urgent data, a log pipe, and the admin socket are not used.
 NEVER_MADE = {("fallocate", "any"), ("read", "pipe"), ("recv", "tcp"), ("recv", "unix"), ("write", "pipe"),
               ("writev", "tcp")}
 ONLY_OVER_SMC = {("ftruncate", "any"), ("memfd_create", "any"), ("send", "unix"), ("sendmsg", "unix")}
@@ -46,7 +46,7 @@ class Talk:
         self.number = number
         generator = random.Random(seed)
         self.data = HEADER.pack(number, 0) + generator.randbytes(generator.choice((0, 1, 3000, BYTES_MAX)))
-        self.replies = []  # of every server that has seen something of it
+        self.replies = []  # of every server that received a part of it
 
     def run(self, address):
         """"complete" or "reset"; anything else is a bug."""
@@ -90,7 +90,7 @@ class Echo:
                 sock.sendall(part)
         except LOST:
             return "reset"
-        # A connection that was given up before it brought anything ends as the kernel ends it.
+        # A connection that ended before its first data ends as the kernel ends it.
         if data:
             whole = self.talks[HEADER.unpack(data[:HEADER.size])[0]].data if len(data) >= HEADER.size else None
             if data != whole:

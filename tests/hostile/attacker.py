@@ -1,11 +1,11 @@
-"""A hostile sidecar, driven by seeds. It runs in the network namespace and cgroup of a pod of its own, as the
-sidecar's user, and speaks the protocols of docs/broker.md, docs/shm.md and docs/wire.md by hand: in and out of order,
-with wrong values, too much, too little, and with every kind of descriptor wherever one might travel.
+"""A hostile sidecar, driven by seeds. It runs in the network namespace and cgroup of its own pod, as the sidecar's
+user, and speaks the protocols of docs/broker.md, docs/shm.md and docs/wire.md by hand. It sends messages in and out
+of order, with wrong values, too much or too little, and sends every kind of descriptor wherever possible.
 
     attacker.py --victim-gids GID,GID --victim-addresses ADDRESS,ADDRESS --victim-port PORT SEED ...
 
-One seed is one run of some actions, drawn from that seed alone. The last line of the output is JSON: how often each
-action was carried out. An action that the kernel refuses counts under its name and the error.
+One seed is one run of some actions, drawn from that seed alone. The last line of the output is JSON: the number of
+times that each action ran. An action that the kernel refuses counts under its name and the error.
 """
 import argparse
 import collections
@@ -62,7 +62,7 @@ def number(rng, bits):
 
 
 class Device:
-    """What a sidecar's worker has at the broker."""
+    """A device at the broker, like that of a sidecar's worker."""
 
     def __init__(self, rng):
         self.peer = rng.randbytes(8)
@@ -81,7 +81,7 @@ class Device:
         self.listener.listen(4)
 
     def register(self):
-        """As an honest device does. False when the broker does not come: it may have us wait."""
+        """Listens like an honest device. False if the broker does not connect, because it may delay this pod."""
         deadline = time.monotonic() + REGISTRATION_SECONDS
         while self.fabric is None:
             left = deadline - time.monotonic()
@@ -95,7 +95,7 @@ class Device:
         return True
 
     def drain(self):
-        """Takes the broker's records. False when it has hung up."""
+        """Reads the broker's records. False if it has closed the connection."""
         while True:
             try:
                 data, descriptors, _, _ = socket.recv_fds(self.connection, RECORD.size, 8)
@@ -153,7 +153,7 @@ class Device:
 
 
 class Attacker:
-    """The state of one attacking process, and all that it can do."""
+    """The state of one attacking process, and all its actions."""
 
     def __init__(self, gids, addresses, port):
         self.victims = [ipaddress.IPv6Address(gid).packed for gid in gids]
@@ -194,7 +194,7 @@ class Attacker:
         self.trim()
 
     def trim(self):
-        """Old connections and descriptors go: what was held for a while is let go suddenly."""
+        """Closes old connections and descriptors, all at once."""
         while len(self.connections) > CONNECTIONS_MAX:
             self.connections.pop(0).close()
         while len(self.kept) > KEPT_DESCRIPTORS_MAX:
@@ -249,7 +249,7 @@ class Attacker:
             self.devices.pop(rng.randrange(len(self.devices))).close()
 
     def odd_registration(self, rng):
-        """Wrong ids, sizes and layouts; a second Register; other requests first; or no word at all."""
+        """Wrong ids, sizes and layouts; a second Register; other requests first; or no request at all."""
         device = Device(rng)
         if rng.random() < 0.3:
             device.peer = rng.choice(self.victims)[8:]
@@ -258,7 +258,7 @@ class Attacker:
         if not select.select([device.listener], [], [], REGISTRATION_SECONDS)[0]:
             device.close()
             raise TimeoutError("not connected")
-        if rng.random() < 0.3:  # the connection waits in the backlog, and goes with the listener
+        if rng.random() < 0.3:  # the connection waits in the backlog, and ends with the listener
             return device.close()
         device.connection = device.listener.accept()[0]
         device.connection.settimeout(REGISTRATION_SECONDS)
@@ -304,7 +304,7 @@ class Attacker:
         device.ring(rng.randint(1, 3))
 
     def request_flood(self, rng):
-        """Connects and grants to the victims, as fast as the ring takes them; answers stay unread."""
+        """Connects and grants to the victims, as fast as the ring accepts them; answers stay unread."""
         device = self.device(rng)
         for _ in range(rng.randint(100, 1500)):
             if rng.random() < 0.5 or not device.blanks:
@@ -389,7 +389,7 @@ class Attacker:
         channel.close()
 
     def hold_in_a_child(self, rng):
-        """The process that registered goes on without its ends; somebody else keeps them open."""
+        """The registered process continues without its ends; another process keeps them open."""
         device, channel = self.channel(rng)
         child = os.fork()
         if child == 0:
@@ -422,7 +422,7 @@ class Attacker:
         channel.ring()
 
     def giant_grants(self, rng):
-        """The largest buffer, empty, again and again: it costs nobody anything but the victim's address space."""
+        """The largest buffer, empty, repeatedly: it costs only the victim's address space."""
         device, channel = self.channel(rng)
         if not device.blanks:
             raise OSError("no blank")
@@ -434,7 +434,7 @@ class Attacker:
         device.ring()
 
     def resize_memory(self, rng):
-        """What the seals forbid, and what they do not."""
+        """Operations that the seals forbid, and operations that they allow."""
         device, channel = self.channel(rng)
         for descriptor in [channel.memory_fd, *(blank[1] for blank in device.blanks[:2]),
                            *(grant[3] for grant in device.granted[:2])]:
@@ -451,7 +451,7 @@ class Attacker:
     # Descriptors
 
     def shelf(self):
-        """Every kind of descriptor with a behaviour of its own, and the one that is not closed by its number alone."""
+        """Every kind of descriptor with special behaviour, including one whose close(2) can block."""
         made = []
 
         def add(function):
@@ -481,7 +481,7 @@ class Attacker:
         return made, lingering
 
     def send_descriptors(self, rng):
-        """Over every socket that leads out of this pod. None may take one."""
+        """Sends descriptors over every socket that leads out of this pod. None may accept one."""
         device, channel = self.channel(rng)
         shelf, lingering = self.shelf()
         try:
@@ -534,7 +534,7 @@ class Attacker:
         return made
 
     def identity(self, rng):
-        """Fabric and peer id to claim: of a device of this process, of a victim, or of nobody."""
+        """Fabric and peer id to claim: of a device of this process, of a victim, or invented ones."""
         if self.devices and rng.random() < 0.6:
             device = rng.choice(self.devices)
             return device.fabric, device.peer
@@ -586,7 +586,7 @@ class Attacker:
         return device, gid, connection, channels, victim_queue_pair
 
     def late_confirm(self, rng):
-        """The number in the Accept is told on every channel, under many names, and the Confirm does not come."""
+        """Announces the number of the Accept on every channel, under many names, and sends no Confirm."""
         contact = self.first_contact(rng)
         if contact is None:
             return
@@ -600,7 +600,8 @@ class Attacker:
             channel.ring()
 
     def lying_tail(self, rng):
-        """A connected queue pair leaves between other control messages, while the tail of the messages lies."""
+        """A connected queue pair is destroyed between other control messages, while the tail of the messages is
+        wrong."""
         contact = self.first_contact(rng)
         if contact is None:
             return
@@ -674,7 +675,7 @@ class Attacker:
             self.dial(rng, ADMIN_PORT).sendall(b"GET /metrics HTTP/1.1\r\nX-Slow: ")
 
     def old_names(self, _):
-        """A broker that listened in pods would be a way for descriptors."""
+        """A broker that listened in pods could receive descriptors."""
         one = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
             one.connect("\0fairlead-node")
@@ -684,7 +685,7 @@ class Attacker:
 
 
 class LingeringSocket:
-    """Its last close waits until what it has sent is taken, or for as long as its maker likes."""
+    """Its last close waits until sent data is read, or for as long as its creator chooses."""
 
     def __init__(self):
         listener = socket.create_server(("127.0.0.1", 0))
@@ -752,7 +753,7 @@ def main():
         for seed in arguments.seeds:
             try:
                 attacker.run(seed)
-            except Exception:  # the seed says how to see it again
+            except Exception:  # the seed reproduces it
                 print(f"attacker: seed {seed}\n{traceback.format_exc()}", file=sys.stderr)
                 return 1
     finally:

@@ -1,7 +1,7 @@
-"""Goal: a hostile sidecar costs only itself. Method: pods wired by protocol, fairlead-node beside them; an innocent
-pair of pods talks over SMC-R while two hostile pods of the same uid (attacker.py, driven by seeds)
-attack the node agent, the pair's sidecars, and what one uid shares on a node. Blocks of seeds alternate with
-controls of the same length, in which two harmless programs use the processors as much as the attackers do.
+"""Goal: a hostile sidecar harms only itself. Method: pods wired by protocol, with fairlead-node. An innocent pair of
+pods talks over SMC-R while two hostile pods of the same uid (attacker.py, driven by seeds) attack the node agent, the
+pair's sidecars, and resources that one uid shares on a node. Blocks of seeds alternate with controls of the same
+length, in which two harmless programs use the processors as much as the attackers do.
 
 Asserted for all seeds together: no connection of the pair fails, no process of Fairlead aborts, the pair stays on
 SMC-R, its longest gap is at most GAP_RATIO_MAX times that of the control, and afterwards descriptors, mappings and
@@ -10,7 +10,7 @@ memory of our processes are what they were.
 Environment:
   HOSTILE_SEEDS       number of seeds (default 200), the last line counts them
   HOSTILE_FIRST_SEED  the first one (default 1)
-  HOSTILE_VERBOSE     shows what each block did
+  HOSTILE_VERBOSE shows the actions of each block
 """
 import contextlib
 import json
@@ -38,7 +38,7 @@ ATTACKERS = 2
 SEEDS_PER_BLOCK = 20
 CONTROL_SECONDS_MIN = 2.0
 GAP_RATIO_MAX = 2.0
-# Below this a gap is the scheduler's: a time slice on a machine with more programs than processors.
+# Shorter gaps come from the scheduler: a time slice on a machine with more programs than processors.
 GAP_MS_FLOOR = 100.0
 LASTING_CONNECTIONS = 4
 PORT = 7000
@@ -52,7 +52,7 @@ ATTACKER_USER = ("setpriv", "--reuid=2201", "--regid=2201", "--clear-groups", "-
 BURN = "import time\nend = time.monotonic() + {seconds}\nwhile time.monotonic() < end: pass"
 
 
-# Freed memory that AddressSanitizer keeps: 256 MiB by default, which would pass for a leak.
+# Freed memory that AddressSanitizer keeps: 256 MiB by default, which would look like a leak.
 os.environ["ASAN_OPTIONS"] = os.environ.get("ASAN_OPTIONS", "") + ":quarantine_size_mb=16"
 
 
@@ -67,7 +67,7 @@ class Usage:
         self.resident = int(re.search(r"VmRSS:\s+(\d+)", status).group(1)) * 1024
 
     def growth_since(self, before):
-        """What has grown beyond its limit, or nothing."""
+        """Resources that have grown beyond their limit, or nothing."""
         limits = (("descriptors", LEAKED_DESCRIPTORS_MAX), ("mappings", LEAKED_MAPPINGS_MAX),
                   ("resident", LEAKED_BYTES_MAX * harness.SLOWNESS))
         return [f"{name} {getattr(before, name)} -> {getattr(self, name)}" for name, limit in limits
@@ -126,7 +126,7 @@ class HostileNeighbour(brokered.BrokerTest):
         return text[-harness.LOG_CHARACTERS_SHOWN:]
 
     def peer_ids(self):
-        """Any pod may learn these: they are in every handshake. The attackers need not find them out."""
+        """Any pod may learn these, because they are in every handshake. So the attackers get them directly."""
         gids = [proxy.get_json("/devices")["devices"][0]["gid"] for proxy in (self.inbound, self.outbound)]
         return ",".join(gids)
 
@@ -145,7 +145,7 @@ class HostileNeighbour(brokered.BrokerTest):
                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
         for attacker in attackers:
             output, errors = attacker.communicate(timeout=harness.seconds(600))
-            # An attacker that gives up attacks nobody: its own failure is the test's.
+            # An attacker that stops attacks nothing, so its failure fails the test.
             self.assertEqual(attacker.returncode, 0, f"{self.current}\n{output}{errors}")
             for action, count in json.loads(output.splitlines()[-1]).items():
                 self.actions[action] = self.actions.get(action, 0) + count
@@ -168,7 +168,7 @@ class HostileNeighbour(brokered.BrokerTest):
         self.actions = {}
         self.current = "warm-up"
         self.peer_ids_text = self.peer_ids()
-        # What is allocated once and kept: by the first attack of each kind.
+        # The first attack of each kind causes allocations that are kept.
         self.measured(lambda: self.attack(random.Random(0).sample(range(1 << 32), SEEDS_PER_BLOCK)))
         self.wait_settled()
         before = self.usages()
@@ -208,7 +208,7 @@ class HostileNeighbour(brokered.BrokerTest):
         self.assertEqual(leaks(), {}, self.current)
 
     def wait_settled(self):
-        """Until the node agent knows of the pair's devices only."""
+        """Waits until the node agent has only the pair's devices."""
         self.wait_node(2, "fairlead_node_broker_devices")
 
 

@@ -1,17 +1,17 @@
-"""The innocent pair of the hostile-neighbour test: an echo server and a client that notices everything.
+"""The innocent pair of the hostile-neighbour test: an echo server and a client that detects every error.
 
     innocent.py serve PORT
     innocent.py talk HOST PORT CONNECTIONS
 
-The client makes verified round trips on CONNECTIONS connections and opens a short one now and then. Between two
-round trips a connection rests for a random time of up to PAUSE_SECONDS_MAX: the sidecars of a busy pair would never
-sleep, and would leave the attackers no processor. Commands on standard input: "begin" forgets what was measured,
-"end" prints it as one line of JSON:
+The client makes verified round trips on CONNECTIONS connections and opens short ones at intervals. Between two round
+trips a connection rests for a random time of up to PAUSE_SECONDS_MAX. Otherwise the pair's sidecars would never
+sleep, and would leave the attackers no processor. Commands on standard input: "begin" resets the measurements, "end"
+prints them as one line of JSON:
 
     longest_gap_ms  longest time that a round trip took on a lasting connection
     round_trips     completed on the lasting connections
     short           short connections that were served completely
-    errors          what no client of a healthy server ever sees: resets, refusals, wrong bytes
+    errors errors that no client of a working server sees: resets, refusals, wrong bytes
 """
 import heapq
 import json
@@ -53,7 +53,7 @@ def serve(port):
 
 
 class Connection:
-    """One connection and the round trip that it is in. It rests where `expected` is empty."""
+    """One connection and its current round trip. It rests if `expected` is empty."""
 
     def __init__(self, address, messages):
         self.socket = socket.create_connection(address)
@@ -68,7 +68,7 @@ class Connection:
         self.socket.sendall(self.expected)
 
     def receive(self):
-        """True when the round trip is complete. Raises what is wrong with the connection."""
+        """True when the round trip is complete. Raises errors of the connection."""
         data = self.socket.recv(READ_BYTES)
         if not data:
             raise ConnectionError("closed by the server")

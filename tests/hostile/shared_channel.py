@@ -13,7 +13,7 @@ SLOT_BYTES, SLOTS_OFFSET, HEAD_OFFSET = 64, 128, 64
 
 
 class Channel:
-    """One side of a channel that the broker made."""
+    """One side of a channel that the broker created."""
 
     def __init__(self, record, descriptors):
         self.side, self.peer = record["side"], record["peer"]
@@ -35,7 +35,7 @@ class Channel:
         return MESSAGE_OFFSET + side * MESSAGE_RING_BYTES
 
     def say(self, kind, **fields):
-        """One control message, as a device would put it there."""
+        """Writes one control message, as a device does."""
         values = dict(source_port=1, destination_port=1, domain=0, source=0, destination=0, rkey=0, address=0,
                       size=0, instance=0, number=0)
         values.update(fields)
@@ -48,7 +48,7 @@ class Channel:
         self.word(ring, self.control_tail)
 
     def send(self, destination, source, payload, length=None):
-        """One message of the message ring."""
+        """Writes one message into the message ring."""
         ring = self.message_ring(self.side)
         header = struct.pack("=IIQ", destination, source, len(payload) if length is None else length)
         data = header + payload
@@ -61,7 +61,7 @@ class Channel:
         self.word(ring, self.message_tail)
 
     def consume(self):
-        """Takes whatever the peer has sent, unread: a peer that waits for room attacks nobody."""
+        """Consumes everything that the peer has sent, because a peer that waits for room attacks nothing."""
         for ring in (self.control_ring(1 - self.side), self.message_ring(1 - self.side)):
             self.word(ring + HEAD_OFFSET, self.word(ring))
 

@@ -29,7 +29,7 @@ SYSTEM = "fairlead-system"
 PROGRAMS, WHY_NOT = apiserver.find_programs()
 HELM, WHY_NO_HELM = helm.find_helm() if PROGRAMS else (None, "")
 CASES = {path.stem: json.loads(path.read_text()) for path in sorted((INJECTION / "cases").glob("*.json"))}
-# Pods of the golden cases have images, and marks of the injection, that the policy about RNICs refuses.
+# Pods of the golden cases have images and status annotations that the policy about RNICs refuses.
 NO_RNICS = "node.rnicAccess=none"
 
 
@@ -43,7 +43,8 @@ def quota(**hard):
 
 USUAL = {"cpu": "50m", "memory": "64Mi"}
 SMALL, LARGE = {"cpu": "1m", "memory": "1Mi"}, {"cpu": "9", "memory": "9Gi"}
-# Rules of namespaces that take a sidecar: the rule, the sidecar's resources, and the size of a pod that the rule refuses.
+# Rules of namespaces that allow a sidecar: the rule, the sidecar's resources, and the size of a pod that the rule
+# refuses.
 PASSING = (
     (limit_range(default={"cpu": "1", "memory": "256Mi"}, max={"cpu": "2"}),
      {"requests": USUAL, "limits": {"cpu": "1", "memory": "256Mi"}}, LARGE),
@@ -107,7 +108,7 @@ class InCluster(unittest.TestCase):
             self.api.apply(thing, SYSTEM)
 
     def test_objects_may_come_in_any_order(self):
-        """As from a program that does not know helm's order."""
+        """The order of a program that does not know helm's order."""
         for thing in reversed(self.render()[0]):
             self.api.apply(thing, SYSTEM)
 
@@ -128,7 +129,7 @@ class InCluster(unittest.TestCase):
         self.wait_until_installed()
         for name, case in CASES.items():
             made, warnings = self.create(case["pod"], "marked" if case["namespace_opted_in"] else "plain")
-            # What the API server makes of the expected pod where nobody injects, defaults included.
+            # The API server's form of the expected pod, with defaults, in a namespace without injection.
             wanted, _ = self.create(EXPECTED[name]["pod"], SYSTEM)
             self.assertEqual(made, wanted, name)
             for warning in EXPECTED[name]["warnings"]:
@@ -157,7 +158,7 @@ class InCluster(unittest.TestCase):
             self.assertEqual(any("is not allowed" in text for text in warnings), verdict == "bad", (line, warnings))
 
     def refusal(self, pod):
-        """What the API server says of a pod that it does not take; or nothing."""
+        """The API server's message about a refused pod; or nothing."""
         pod = copy.deepcopy(pod)
         pod["metadata"]["namespace"] = "plain"
         status, reply, _ = self.api.call("POST", "/api/v1/namespaces/plain/pods?dryRun=All", pod)
@@ -227,7 +228,7 @@ class InCluster(unittest.TestCase):
         return name
 
     def verdict(self, namespace, annotations, size=None):
-        """The sidecar's resources, or the API server's words against the pod."""
+        """The sidecar's resources, or the API server's refusal."""
         size = size or {"cpu": "200m", "memory": "128Mi"}
         pod = {"apiVersion": "v1", "kind": "Pod",
                "metadata": {"name": "app", "namespace": namespace,
@@ -241,7 +242,7 @@ class InCluster(unittest.TestCase):
         return sidecar.get("resources", {})
 
     def wait_refused(self, namespace, annotations, size=None):
-        """The API server's caches learn of a rule some time after its creation."""
+        """The API server's caches contain a rule some time after its creation."""
         self.api.wait(lambda: isinstance(self.verdict(namespace, annotations, size), str), "the rule")
         return self.verdict(namespace, annotations, size)
 

@@ -175,7 +175,7 @@ class Chart(unittest.TestCase):
             pod = of_kind(objects, "DaemonSet")[0]["spec"]["template"]["spec"]
             self.assertEqual("serviceAccountName" in pod, resources is not None)
             node = pod["containers"][0]
-            # To look at the pods' packet filters, whether or not it may change them.
+            # To read the pods' packet filters, whether or not it may change them.
             self.assertIn("NET_ADMIN", node["securityContext"]["capabilities"]["add"])
             self.assertIn("--cgroup-root=/host/cgroup", node["args"])
             self.assertEqual(("--repair" in node["args"], "--label-node" in node["args"]), (repair, label))
@@ -256,13 +256,13 @@ class Chart(unittest.TestCase):
                           if thing["metadata"].get("annotations", {}).get("helm.sh/hook") == "pre-delete"])
 
     def test_rendered_objects_can_be_applied_again_and_again(self):
-        """Argo CD and others render the chart without a cluster, and apply what differs from it."""
+        """Argo CD and others render the chart without a cluster, and apply differences."""
         for settings in ("injector.mode=webhook", "injector.mode=policy", f"injector.mode=webhook,{EVERYTHING}"):
             first, second = (helm.template(HELM, "--set", settings) for _ in range(2))
             self.assertEqual(first[0], 0, first[2])
             self.assertEqual(first, second)
         objects = render()
-        # What the injector and the API server write is no difference.
+        # Fields that the injector and the API server write must not be a difference.
         self.assertEqual([key for secret in of_kind(objects, "Secret") for key in secret if "ata" in key and key != "metadata"], [])
         (configuration,) = of_kind(objects, "MutatingWebhookConfiguration")
         for webhook in configuration["webhooks"]:

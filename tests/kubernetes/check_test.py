@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""fairleadctl check and status against an API server of the test's own: kubeconfigs and clusters that are broken, each
-named by its cause; and one where all is well."""
+"""fairleadctl check and status against the test's own API server: broken kubeconfigs and clusters, each with its
+cause in the output; and one cluster without errors."""
 import base64
 import copy
 import datetime
@@ -74,7 +74,7 @@ class Api(FakeApiServer):
         super().__init__(folder, TOKEN)
 
     def items(self, key, query):
-        """In pages of one, so that paging is always tried."""
+        """In pages of one object, so that paging is always tested."""
         if key in self.cluster["endless"]:
             return 200, {"metadata": {"continue": "0"}, "items": []}
         begin = int(query.get("continue", "0"))
@@ -188,7 +188,7 @@ class ClusterTest(unittest.TestCase):
         return done.returncode, [c for c in checks if c["status"] != "ok"], checks
 
     def assert_named(self, name, *words, status="fail", others=()):
-        """One line, which names the cause; what follows from it may be there too."""
+        """One line names the cause; lines about its consequences may follow."""
         code, wrong, _ = self.check()
         mine = [c for c in wrong if c["name"] == name]
         self.assertEqual([c["status"] for c in mine], [status], wrong)
@@ -475,7 +475,7 @@ class Status(ClusterTest):
         self.refused("status 403", "configmaps is forbidden", arguments=("status",))
 
     def test_as_a_plugin_of_kubectl(self):
-        """kubectl runs the first kubectl-fairlead in the path with the words behind "fairlead"."""
+        """kubectl runs the first kubectl-fairlead in the path with the arguments after "fairlead"."""
         link = self.folder / "kubectl-fairlead"
         if not link.exists():
             link.symlink_to(Path(CTL).resolve())

@@ -1,7 +1,7 @@
 """A real cluster of one node: a control plane, kube-proxy, containerd and the kubelet.
 
-All of it lives in the namespaces of the control plane: default paths as on any node, nothing of the host's is touched
-but the cgroup `kubepods`, and whatever runs in the node ends with its first process.
+All of it runs in the namespaces of the control plane, with default paths as on any node. On the host it changes only
+the cgroup `kubepods`. All processes of the node end with its first process.
 """
 import json
 from pathlib import Path
@@ -61,7 +61,7 @@ KUBELET = {"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfig
 
 
 def why_not():
-    """What is missing for a cluster; or nothing."""
+    """The missing prerequisites of a cluster; or nothing."""
     if why := control_plane.why_not(*OTHERS):
         return why
     if any(path.read_text() for path in CGROUPS.glob("**/kubepods*/**/cgroup.procs")):
@@ -70,7 +70,7 @@ def why_not():
 
 
 class Cluster(control_plane.ControlPlane):
-    """Of a folder, which is the caller's to remove."""
+    """Uses a folder, which the caller removes."""
 
     def __init__(self, folder, plugins):
         super().__init__(folder, ADDRESS, NODE_SETUP, plugins, others=OTHERS)
@@ -108,7 +108,7 @@ class Cluster(control_plane.ControlPlane):
         super().close()
         for name, value in self.sysctls.items():
             Path("/proc/sys", name).write_text(value)
-        # Deepest first; empty by now, or soon.
+        # Deepest first; they are empty now or soon.
         for path in sorted(CGROUPS.glob("**/kubepods/**/"), key=lambda path: -len(path.parts)):
             wait_until(lambda path=path: not (path / "cgroup.procs").read_text(), f"{path} to be empty", 30)
             path.rmdir()

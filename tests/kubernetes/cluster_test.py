@@ -75,7 +75,7 @@ class RealCluster(unittest.TestCase):
                    f"image.repository={containers.FAIRLEAD}", *rnic_access(), *settings)
 
     def wait_agent(self):
-        """With one node, --wait takes a DaemonSet for ready that has no ready pod: one may be unavailable."""
+        """With one node, --wait treats a DaemonSet without a ready pod as ready, because one may be unavailable."""
         self.kubectl(*SYSTEM, "rollout", "status", "ds", "-l", "app.kubernetes.io/instance=fairlead", "--timeout=120s")
 
     def rolled_out(self, name):

@@ -20,7 +20,7 @@ SECONDS_MAX = 180
 
 
 def why_not(*others):
-    """What is missing, `others` included; or nothing."""
+    """Missing programs, including `others`; or nothing."""
     if os.geteuid() != 0:
         return "not root"
     if missing := [name for name in KUBERNETES if not find(name)]:
@@ -35,7 +35,8 @@ def find(name):
 
 
 def cni_network(*pods):
-    """Of subnets, one a family. Not a bridge: replies between its ports would pass by the translation of Services."""
+    """The pod network of these subnets, one a family. It is not a bridge, because replies between its ports would
+    bypass the translation of Services."""
     routes = [{"dst": "::/0" if ":" in subnet else "0.0.0.0/0"} for subnet in pods]
     return {"cniVersion": "0.4.0", "name": "pods", "plugins": [
         {"type": "ptp",
@@ -43,11 +44,11 @@ def cni_network(*pods):
 
 
 class ControlPlane:
-    """Of a folder, which is the caller's to remove.
+    """Uses a folder, which the caller removes.
 
-    `setup` is a Bash script that runs as first process: it gets the folder and `arguments`, gives the network namespace
-    `address`, makes the file node.ready in the folder, and stays. (Bash, since the first process must reap what its
-    children leave.)
+    `setup` is a Bash script that runs as first process. It gets the folder and `arguments`, gives the network
+    namespace `address`, creates the file node.ready in the folder, and keeps running. (Bash, because the first
+    process must reap orphaned processes.)
     """
 
     def __init__(self, folder, address, setup, *arguments, others=(), services=SERVICES):
@@ -67,7 +68,7 @@ class ControlPlane:
         self.enter = [self.programs["nsenter"], "-t", self.first_process(), "-m", "-n", "-p", "--"]
 
     def first_process(self):
-        """Its number on the host."""
+        """Its process id on the host."""
         return Path(f"/proc/{self.place.pid}/task/{self.place.pid}/children").read_text().split()[0]
 
     def start_api_server(self):
@@ -118,7 +119,7 @@ class ControlPlane:
         self.wait(lambda: "True" in self.kubectl("get", "node", name, "-o", ready, check=False), f"{name} to be ready")
 
     def in_node(self, *words, check=True, timeout=SECONDS_MAX, **options):
-        """What a command in the namespaces prints."""
+        """The output of a command in the namespaces."""
         done = subprocess.run([*self.enter, *map(str, words)], check=False, capture_output=True, text=True,
                               timeout=timeout, **options)
         if check and done.returncode != 0:

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Every panel of the dashboard shows data of a real scrape: dashboard_test.py <folder of fairlead-injector>
 
-Two proxies, with connections that become SMC-R and others that cannot, an injector with reviews, and a node's daemon
-with pods are scraped by a real Prometheus, under the labels that a PodMonitor sets. The test sends it Grafana's queries.
-Without root there is no daemon, and the queries of its panels are only parsed.
+A real Prometheus scrapes two proxies with SMC-R and TCP connections, an injector with reviews, and a node agent with
+pods, under the labels that a PodMonitor sets. The test sends it Grafana's queries. Without root there is no agent,
+and the queries of its panels are only parsed.
 
 Environment: FAIRLEAD_BIN as in tests/integration/harness.py; FAIRLEAD_PICTURE, a file to draw the dashboard into after
 PICTURE_SECONDS, which needs python3-matplotlib.

@@ -1,5 +1,5 @@
-"""fairlead-node with something to do: pods come and go by the real plugin, and devices of their sidecars, which
-speak the broker's protocol by hand, meet at its broker. Needs what tests/cni needs."""
+"""fairlead-node under load: the real plugin adds and removes pods. Devices of their sidecars, which speak the
+broker's protocol by hand, use its broker. Has the same requirements as tests/cni."""
 import json
 import os
 import re
@@ -19,7 +19,7 @@ LIST = {"cniVersion": "1.0.0", "name": "podnet", "plugins": [{"type": "bridge"}]
 
 class NodeLoad:
     def __init__(self, folder):
-        """SkipTest where it cannot be."""
+        """Raises SkipTest if it is not possible here."""
         plugin.PluginTest.setUpClass()
         self.run_dir, self.log = folder / "run", folder / "node.log"
         conf = folder / "net.d"
@@ -62,11 +62,11 @@ class NodeLoad:
                             "CNI_CONTAINERID": pod.container, "CNI_NETNS": pod.path})
 
     def device(self, pod):
-        """The broker comes to it by itself."""
+        """The broker connects to it by itself."""
         return brokered.Device(pod)
 
     def count_packets(self, count):
-        """As an RNIC does."""
+        """Counts like an RNIC."""
         for name, value in (("hw_counters/packet_seq_err", count), ("hw_counters/rp_cnp_handled", 40 * count),
                             ("hw_counters/np_ecn_marked_roce_packets", 30 * count),
                             ("counters/port_rcv_data", 50_000 * count), ("counters/port_xmit_data", 60_000 * count),
@@ -74,7 +74,8 @@ class NodeLoad:
             (self.port / name).write_text(f"{value}\n")
 
     def step(self, count):
-        """One device comes, meets another, and goes; every fifth time, so does a pod."""
+        """A device connects, gets a channel with another, and disconnects; every fifth time also a pod starts and
+        ends."""
         self.count_packets(count)
         caller = self.device(self.pods[1])
         assert caller.enroll(b"call%04d" % (count % 10000))[0] == WELCOME

@@ -30,7 +30,7 @@ UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 def seconds(duration):
-    """Of Prometheus' notation: 90s, 40m, 1h30m; a number is seconds."""
+    """Seconds of a duration in Prometheus' notation: 90s, 40m, 1h30m; a number is seconds."""
     parts = re.findall(r"(\d+)([smhd])", str(duration))
     return sum(int(count) * UNITS[unit] for count, unit in parts) if parts else int(duration)
 

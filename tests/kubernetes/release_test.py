@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Goal: a release has what it says, and the same commit gives the same bytes. Method: scripts/release.sh twice, with
-programs that are already built: release_test.py <build folder>"""
+"""Goal: a release has the documented contents, and the same commit gives the same bytes. Method: scripts/release.sh
+twice, with programs that are already built: release_test.py <build folder>"""
 import hashlib
 import json
 import re

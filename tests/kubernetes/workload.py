@@ -1,4 +1,4 @@
-"""What runs in a cluster beside Fairlead: redis in Deployments under Pod Security `restricted`, and their images."""
+"""Applications of a test cluster: redis in Deployments under Pod Security `restricted`, and their images."""
 import containers
 
 VERSION = "0.1.0"
@@ -27,7 +27,7 @@ def deployment(name, **spec):
 
 
 def archives(runtime):
-    """Files of all images, Fairlead's from the runtime's own store, the others made here."""
+    """Files of all images, Fairlead's from the runtime's own store, the others created here."""
     runtime.make_redis()
     runtime.make_pause()
     return [runtime.archive(name, tag) for name, tag in IMAGES.items()]

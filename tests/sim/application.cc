@@ -8,7 +8,7 @@ namespace {
 
 using Kind = event::IoResult::Kind;
 
-// A prime, so that the pattern never lies the same way in a ring twice.
+// A prime, so that the pattern never has the same position in a ring twice.
 constexpr std::size_t kPatternBytes = 65521;
 
 const std::array<std::byte, kPatternBytes>& pattern() {
@@ -73,7 +73,7 @@ void Application::step() {
   }
   finish_if_done();
   if (!stream_ || !more) return;
-  // With a pause nothing but time makes it go on: readiness is remembered by the stream.
+  // During a pause only time makes it continue; the stream remembers its readiness.
   paced_ = script_.pause_max.count() != 0;
   if (!paced_) return schedule(Duration{});
   world_.after(up_to(world_.random, script_.pause_max), [this] {
@@ -120,7 +120,7 @@ bool Application::receive() {
 }
 
 bool Application::send() {
-  // Nothing will come any more that could be waited for, or there is nothing to wait for.
+  // There is no further data to wait for.
   const bool freely = script_.lead == kNever || report_.saw_fin;
   const std::uint64_t allowed =
       freely ? script_.bytes : std::min(script_.bytes, report_.received + script_.lead);
@@ -133,7 +133,7 @@ bool Application::send() {
   const iovec from{bytes.data(), count};
   const event::IoResult result = stream_->write({&from, 1});
   if (result.kind == Kind::kError) {
-    // The reads tell why, if there is still something to be read before the reset.
+    // If data is left before the reset, the reads report the error.
     report_.saw_error = result.error;
     leave("was reset while writing");
     return false;

@@ -8,7 +8,7 @@
 namespace fairlead::sim {
 namespace {
 
-// Dialling twice (5 s each), a handshake (6 s) and waiting for another's, with a stalled worker.
+// Two dials (5 s each), a handshake (6 s) and a wait for another one, with a stalled worker.
 constexpr double kNegotiationSecondsMax = 40;
 constexpr std::uint64_t kTurnsPerLook = 16;
 
@@ -49,7 +49,7 @@ void judge(World& world, const Conversation& conversation, bool stormy) {
   for (const auto& server : conversation.servers) {
     served += server->report().received != 0;
     const bool last = server == conversation.servers.back();
-    // An attempt that was given up before anything was sent ends in a reset; that is no harm.
+    // An attempt that was abandoned before any data ends in a reset, which is correct.
     judge_end(world, conversation, *server, client, stormy || !last);
   }
   if (served > 1) world.fail("#%u: bytes reached two servers", conversation.number);
@@ -119,7 +119,7 @@ void MessageChecks::check(const SimQueuePair& sender, std::span<const std::byte>
   const auto [at, first] = last_.try_emplace({sender.id(), cdc->token.value}, *cdc);
   if (first) return;
   wire::CdcMessage& last = at->second;
-  // Tokens are used again, and then everything begins from zero.
+  // Tokens are reused, and then all counts begin from zero.
   if (cdc->sequence != 1) {
     if (static_cast<std::uint16_t>(last.sequence + 1) != cdc->sequence)
       world_.fail("CDC %u follows %u", cdc->sequence, last.sequence);

@@ -1,4 +1,4 @@
-// Ends of connections that take longer than the waits of the proxies.
+// Connections whose end takes longer than the timeouts of the proxies.
 #include "relay/session.h"
 #include "sim/scenario.h"
 
@@ -18,7 +18,7 @@ class ClosingScenario : public Scenario {
   }
 };
 
-// Both applications have said FIN, and the proxies hold what one of them does not read yet.
+// Both applications have sent FIN, and the proxies hold data that one of them has not read.
 TEST_P(ClosingScenario, AFinishedConnectionWaitsForAReaderThatStalls) {
   const std::uint64_t ring = default_proxy(1).config.buffers.size;
   for (const std::uint64_t bytes : {kSocketBytes + ring / 2, kSocketBytes + ring + ring / 2})
@@ -41,7 +41,7 @@ TEST_P(ClosingScenario, AFinishedConnectionWaitsForAReaderThatStalls) {
     }
 }
 
-// The peer's end of the TCP connection has gone, its link answers, and the applications wait.
+// The peer has closed its end of the TCP connection, its link answers, and the applications wait.
 TEST_P(ClosingScenario, AConnectionThatThePeerForgotEndsInAReset) {
   Plan forgotten = plan();
   forgotten.stormy = true;

@@ -7,7 +7,7 @@ namespace fairlead::sim {
 namespace {
 
 constexpr std::uint16_t kFirstPort = 1000;
-// For how long, and how often, a moment is looked for in which something can be spared.
+// Duration and interval of the search for a moment in which a link is redundant.
 constexpr Duration kSpareWait = std::chrono::milliseconds(100);
 constexpr Duration kSpareLook = std::chrono::microseconds(300);
 

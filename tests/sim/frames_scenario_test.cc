@@ -74,7 +74,7 @@ TEST_P(Frames, OneEndThatDoesNotDeferMeansAHandshakeAtOnce) {
   }
 }
 
-// It is a fallback from the first byte, and not a connection that might earn something.
+// It is a fallback from the first byte, not a deferred connection.
 TEST_P(Frames, AnEncryptedPathAtTheClientIsAFallbackAtOnce) {
   Plan encrypted = deferring();
   encrypted.proxies[0].withheld = true;
@@ -137,13 +137,13 @@ TEST_P(Frames, HalfClosedConnectionsEndInOrder) {
   }
 }
 
-// An application that closes with unread input resets its connection behind its last bytes. These
-// arrive, wherever the hand-over is.
+// An application that closes with unread input resets its connection after its last bytes. These
+// arrive, at any position of the hand-over.
 TEST_P(Frames, LastWordsAtTheHandOverArrive) {
   constexpr std::uint64_t kHeard = 20000, kUnread = 20000;
   for (const bool client_leaves : {false, true})
     for (std::uint64_t seed = 1; seed <= 5 * kSeeds; ++seed) {
-      // The hand-over falls between the first and the last byte of the one that leaves.
+      // The hand-over is between the first and the last byte of the application that closes.
       Plan resets = deferring(kHeard + kUnread + seed * 97 % kHeard);
       resets.stormy = true;
       resets.tcp.resets_overtake = false;
@@ -158,7 +158,7 @@ TEST_P(Frames, LastWordsAtTheHandOverArrive) {
       leaves.chunk_max = 4000;
       leaves.stall_after = kHeard;
       leaves.stall = seconds(20);
-      // The other one has then sent all, so no write of it meets the reset.
+      // The other one has already sent everything, so none of its writes fails by the reset.
       leaves.start_delay = milliseconds(3);
       stays.ending = Script::Ending::kAnswer;
       const Outcome outcome = run(resets, seed);

@@ -18,7 +18,7 @@ constexpr std::size_t kBytes = 4096;
 
 class Isolation : public Scenario {
  protected:
-  // Two pods with a connection each to the third, in which something remains to be said.
+  // Two pods with a connection each to the third, on which data remains to be sent.
   Plan two_peers() const {
     Plan plan = this->plan();
     plan.stormy = true;
@@ -39,7 +39,7 @@ class Isolation : public Scenario {
     proxy.worker()->peers().for_each([&](relay::Group& group) { only = &group; });
     return *only;
   }
-  // Of the server, the one that leads there.
+  // The server's group with that client.
   static relay::Group& group_towards(SimProxy& server, SimProxy& client) {
     const QpNumber peer = only_group_of(client).queue_pair(0)->number();
     relay::Group* towards = nullptr;

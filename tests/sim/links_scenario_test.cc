@@ -1,5 +1,5 @@
-// Link groups of several links: what happens at a port or a queue pair concerns the group
-// alone. Each test under many seeds or with its event at many moments.
+// Link groups of several links: events of a port or a queue pair affect only the group, not its
+// connections. Each test runs with many seeds, or with its event at many times.
 #include "sim/scenario.h"
 
 namespace fairlead::sim {
@@ -39,7 +39,7 @@ class Links : public Scenario {
     fault.lasting = lasting;
     return fault;
   }
-  // A port of each side goes and comes back under six connections.
+  // A port of each side fails and returns under six connections.
   Plan flapping(Plan plan, Pod pod, Duration first) const {
     plan.fabric.retry_max = milliseconds(200);
     plan.faults.push_back(spare_port(pod, first, milliseconds(2)));
@@ -77,8 +77,8 @@ TEST_P(Links, ConnectionsAreSpreadOverTwoLinks) {
   EXPECT_FALSE(cluster.run().failure);
 }
 
-// The moment is looked for in which the port can be spared; from there on it goes at any step of
-// whatever is under way.
+// Waits for a moment in which the port is redundant; after that the port fails at any step of the
+// current flow.
 TEST_P(Links, APortThatDiesAndReturnsAtAnyMomentIsNoticedByNobody) {
   std::uint64_t moved = 0;
   for (const unsigned announced : {0U, 1000U})
@@ -163,7 +163,7 @@ TEST_P(Links, AThirdLinkIsMadeAnewWhenItsPortReturns) {
     }
 }
 
-// A last word that died with its link would leave the other side waiting for a minute.
+// If a final message were lost with its link, the other side would wait for a minute.
 TEST_P(Links, ACloseThatDiesWithItsLinkIsRepeated) {
   for (std::uint64_t seed = 1; seed <= 60; ++seed) {
     Plan closing = two_ports();

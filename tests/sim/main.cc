@@ -1,4 +1,4 @@
-// Runs simulations, one a seed, and says which seed failed and what happened last.
+// Runs simulations, one a seed, and prints failed seeds with the last events.
 #include <signal.h>
 #include <unistd.h>
 

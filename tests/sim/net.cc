@@ -75,13 +75,13 @@ std::unique_ptr<SimStream> Net::connect(const std::shared_ptr<TcpConnection>& co
   });
   // accept(2) returns what the dialler's ACK has completed, and by then data may have come too.
   world_.after(back + weather.draw_delay(random), [connection, take = *accept, to] {
-    // Whoever has reset a connection before it was accepted was never there.
+    // A connection that was reset before it was accepted is ignored.
     if (!connection->dead()) take(connection->make_stream(TcpConnection::kListener, true), to);
   });
   return stream;
 }
 
-// Some connection between pods that is still there.
+// A random existing connection between pods.
 std::shared_ptr<TcpConnection> Net::draw_abroad() {
   std::erase_if(abroad_, [](const auto& weak) {
     const std::shared_ptr<TcpConnection> connection = weak.lock();

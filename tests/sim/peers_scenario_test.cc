@@ -1,4 +1,4 @@
-// What a peer costs: many peers of one proxy, each with a connection that has nothing to say.
+// Memory of a peer: many peers of one proxy, each with an idle connection.
 #include "sim/scenario.h"
 
 namespace fairlead::sim {
@@ -10,8 +10,8 @@ using std::chrono::seconds;
 
 constexpr Pod kServer = 1;
 constexpr unsigned kPeers = 50;
-// Of memory for the device, with the sizes of buffers that a proxy has by default. Beside it the
-// queues of the queue pair need some 16 KiB.
+// Registered memory, with a proxy's default buffer sizes. In addition the queues of the queue pair
+// need some 16 KiB.
 constexpr std::size_t kPinnedAPeerMax = 584 * config::kKibibyte;
 
 class Peers : public Scenario {

@@ -20,7 +20,7 @@ class Draw {
     const auto count = random_.chance(150) ? random_.between(8, 30) : random_.between(1, 6);
     for (std::uint64_t i = 0; i < count; ++i) plan_.connections.push_back(connection(pods));
     for (auto n = random_.between(0, 2); n != 0; --n) plan_.faults.push_back(refusal(pods));
-    // Where the answer's option was lost, the server waits for a client to say something.
+    // If the answer's option was lost, the server waits until the client sends data.
     if (plan_.net.strip_answer_per_mille != 0)
       for (ConnectionPlan& plan : plan_.connections)
         if (plan.client.ending == Script::Ending::kAnswer && plan.client.bytes == 0)
@@ -176,7 +176,7 @@ class Draw {
     if (random_.chance(150)) plan_.net.swallow_per_mille = 60;
     if (random_.chance(400)) plan_.net.reset_per_mille = 300;
     plan_.net.reset_within = up_to(milliseconds(20));
-    // Without TEST_LINK nobody would notice a peer that has gone without a word and owes nothing.
+    // Without TEST_LINK, a peer that vanished without outstanding requests would not be noticed.
     for (ProxySettings& settings : plan_.proxies)
       settings.config.smc.test_link_interval = seconds(1);
     plan_.fabric.announced_per_mille = static_cast<unsigned>(random_.between(0, 1000));
@@ -196,7 +196,7 @@ class Draw {
     }
   }
 
-  // Several links, of which now and then one goes. No reason to reset anything.
+  // Several links, of which one fails at times. No connection may be reset.
   void flapping(Pod pods) {
     Random links = random_;  // so that what is drawn after it does not depend on it
     const bool three = links.chance(500);
@@ -220,7 +220,7 @@ class Draw {
     }
   }
 
-  // Connections begin in frames, where both ends want that.
+  // Connections begin in frames if both ends enable them.
   void defer() {
     Random coin = random_;  // so that what is drawn after it does not depend on it
     if (!coin.chance(600)) return;

@@ -11,7 +11,7 @@ constexpr Duration kShutdownWait = std::chrono::seconds(2);
 constexpr std::size_t kMemoryBytes = 1 << 30;
 constexpr unsigned kDeviceNumbers = 1024;  // to a proxy's next device
 
-// Devices find each other by the GIDs that the messages name, as RNICs do.
+// Devices find each other by the GIDs in the messages, as RNICs do.
 class SimReach final : public relay::Reachability {
  public:
   SimReach(const Fabric& fabric, const ProxySettings& settings)
@@ -29,7 +29,7 @@ class SimReach final : public relay::Reachability {
   }
   bool server_reachable(const Gid& gid) const override { return fabric_.knows(gid); }
   relay::PnetOfPort pnet(const rdma::Port&) const override { return {"SIM", "simulation"}; }
-  // Reasons for having no device speak of those that lead to other nodes.
+  // Reasons for a missing device concern devices that lead to other nodes.
   bool leaves_node() const override { return !settings_.in_network; }
   bool in_network(const rdma::Port&) const override { return settings_.in_network; }
   bool withheld(const relay::Place&) const override { return settings_.withheld; }
@@ -73,7 +73,7 @@ void SimProxy::start() {
   settings.connections_max = settings_.connections_max;
   settings.handshakes_max = settings_.handshakes_max;
   settings.handshakes_per_peer_max = settings_.handshakes_per_peer_max;
-  // What is scarce in these worlds is memory for rings.
+  // The limiting resource in these simulations is memory for rings.
   settings.memory_bytes = kMemoryBytes;
   settings.rings_max = settings_.memory_bytes;
   settings.turn_max = settings_.turn_max;
@@ -168,7 +168,7 @@ bool SimProxy::idle() const {
 
 void SimProxy::accept(Direction direction, std::unique_ptr<SimStream> stream,
                       const SocketAddress& to) {
-  // The listener went between the SYN and now.
+  // The listener was closed after the SYN.
   if (!running() || shutdown_deadline_) return stream->reset_on_close();
   stream->on_notify = [this] { poke(); };
   worker_->accept(direction, to, std::move(stream));

@@ -1,5 +1,5 @@
-// Situations of which somebody once thought, or that a seed has found, as plans written by hand.
-// Each runs under many seeds or with its event at many moments: what is asserted holds for all.
+// Scenarios as plans written by hand, some of them found by a seed. Each runs with many seeds, or
+// with its event at many times; the assertions hold for all.
 #include "sim/scenario.h"
 
 namespace fairlead::sim {
@@ -24,7 +24,7 @@ TEST_P(Scenario, QuietConnectionsAreSmcAndComplete) {
   EXPECT_EQ(outcome.over_smc, 40u);
 }
 
-// What a polling worker goes by: whose streams it tries itself, and how much it passes on at once.
+// Values that a polling worker uses: the streams that it reads itself, and the size of a portion.
 TEST_P(Scenario, AWorkerKnowsWhetherOneOrManyAreActive) {
   struct Case {
     int connections;
@@ -49,8 +49,8 @@ TEST_P(Scenario, AWorkerKnowsWhetherOneOrManyAreActive) {
   }
 }
 
-// The reset of an application must not take the link group along that its connection forms: others
-// wait for it.
+// The reset of an application must not end the link group that its connection creates, because
+// others wait for it.
 TEST_P(Scenario, ResetDuringTheFirstContactDisturbsNobodyElse) {
   for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
     Plan crowd = plan();
@@ -81,7 +81,7 @@ TEST_P(Scenario, ResetThatArrivesWithDataIsNoEnd) {
   }
 }
 
-// Whatever a device refuses, and on whichever side: before the first byte it means TCP.
+// Any refusal by a device of either side before the first byte leads to TCP.
 TEST_P(Scenario, RefusalOfADeviceMeansTcp) {
   using Kind = Fault::Kind;
   for (const Kind kind :
@@ -103,10 +103,10 @@ TEST_P(Scenario, RefusalOfADeviceMeansTcp) {
       }
 }
 
-// Room for the device's own messages and a few connections: those after them are TCP, each side
-// says which limit it was, and what ends leaves its room to others.
+// Room for the device's own messages and a few connections. Later ones are TCP, each side reports
+// the limit, and connections that end leave their room to others.
 TEST_P(Scenario, LockedMemoryThatIsSpentMeansTcpAndSaysSo) {
-  // A device must have room for a pool that has grown; until it does, the room is for connections.
+  // A device must have room for a pool that has grown; until then, connections may use that room.
   const std::size_t pool = GetParam().crosses ? receive_bytes(GetParam())
                                               : relay::kPoolOnTrial.first * rdma::kMessageBytesMax;
   const unsigned connections = GetParam().crosses ? 12 : 60;
@@ -115,7 +115,7 @@ TEST_P(Scenario, LockedMemoryThatIsSpentMeansTcpAndSaysSo) {
     for (ProxySettings& settings : tight.proxies) settings.memory_bytes = 64 * config::kMebibyte;
     tight.proxies[pod - 1U].lock_limit_bytes = pool + (128 << 10);
     for (unsigned i = 0; i < connections; ++i) {
-      // One client has only so many handshakes in hand.
+      // The number of concurrent handshakes of one client is limited.
       tight.connections.push_back(talk(20000, 20000, microseconds(100) * i));
       tight.connections.back().client.pause_max = milliseconds(30);
     }
@@ -208,8 +208,8 @@ TEST_P(Scenario, AnEncryptedPathIsDeclinedByEitherRole) {
   }
 }
 
-// At one of the moments the client has confirmed and says nothing more: the server waits for its
-// link, then for its Decline, and then no longer.
+// At one of these times the client has confirmed and then sends nothing. The server waits for its
+// link, then for its Decline, and then stops waiting.
 TEST_P(Scenario, AClientThatFallsSilentHoldsTheServerForAWhileOnly) {
   for (int moment = 0; moment < 80; ++moment) {
     Plan silent = plan();
@@ -228,7 +228,7 @@ TEST_P(Scenario, AClientThatFallsSilentHoldsTheServerForAWhileOnly) {
   }
 }
 
-// The queue pair dies at any moment between the first SYN and the last byte.
+// The queue pair fails at any time between the first SYN and the last byte.
 TEST_P(Scenario, GroupLostInAnyPhaseEndsConnectionsCleanly) {
   for (const unsigned announced : {0U, 1000U})
     for (Pod pod = 1; pod <= 2; ++pod)
@@ -283,8 +283,8 @@ TEST_P(Scenario, EndOfADrainIsAResetAndNoEnd) {
     }
 }
 
-// The kernel says FIN for a process that is killed; behind SMC-R that must not pass for the end of
-// the application's data.
+// The kernel sends FIN for a killed process. With SMC-R that must not look like the end of the
+// application's data.
 TEST_P(Scenario, KilledProxyIsAResetForItsPeer) {
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
     Plan killed = plan();
@@ -304,7 +304,7 @@ TEST_P(Scenario, KilledProxyIsAResetForItsPeer) {
   }
 }
 
-// The option was lost on the way back, and the client has nothing to say but that it has ended.
+// The option was lost on the way back, and the client sends only its end.
 TEST_P(Scenario, StrangerThatOnlyEndsReachesTheApplication) {
   Plan silent = plan();
   silent.net.strip_answer_per_mille = 1000;
@@ -312,7 +312,7 @@ TEST_P(Scenario, StrangerThatOnlyEndsReachesTheApplication) {
   EXPECT_TRUE(complete(run(silent, 1).ends[0]));
 }
 
-// Only a device with addressable memory looks at it so late.
+// Only a device with addressable memory checks it this late.
 class AddressableScenario : public Scenario {};
 INSTANTIATE_TEST_SUITE_P(Devices, AddressableScenario, testing::Values(kAddressable), name_of);
 

@@ -8,7 +8,7 @@
 
 namespace fairlead::sim {
 
-// Everything moves before the call that caused it returns.
+// Everything moves before the causing call returns.
 class AtOnce final : public Pace {
  public:
   void soon(std::function<void()> move) override { moves_.push_back(std::move(move)); }

@@ -277,7 +277,7 @@ void SimDevice::set_port_state(PortNumber number, rdma::PortState state) {
   const bool down = state == rdma::PortState::kDown;
   raise({.kind = down ? rdma::AsyncEvent::Kind::kPortDown : rdma::AsyncEvent::Kind::kPortUp,
          .port = number});
-  // Where it is not announced, whoever sends finds out, if the port stays down for long enough.
+  // If it is not announced, senders notice it if the port stays down long enough.
   if (!down || !fabric_.pace_.announced()) return;
   for (const auto& [ignored, queue_pair] : queue_pairs_)
     if (queue_pair->port() == number && queue_pair->state() == SimQueuePair::State::kReady)

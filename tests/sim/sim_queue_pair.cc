@@ -203,7 +203,7 @@ Result<std::span<std::byte>> SimQueuePair::remote_memory(const rdma::RemoteSlice
   if (state_ != State::kReady) return Error{Errc::kWrongState, "queue pair is not connected"};
   const Fabric::Target target = fabric.target_of(*this);
   std::shared_ptr<Memory> memory;
-  // The access to a peer's memory stands when both queue pairs do.
+  // The peer's memory is accessible once both queue pairs are connected.
   if (target.route == Fabric::Route::kOpen)
     memory = find_remote(*target.queue_pair, slice, length_bytes);
   if (memory == nullptr) return Error{Errc::kNotFound, "remote key or range"};
@@ -216,7 +216,7 @@ Result<std::span<std::byte>> SimQueuePair::remote_memory(const rdma::RemoteSlice
   return view;
 }
 
-// Whoever writes there afterwards is found by AddressSanitizer.
+// AddressSanitizer detects later writes there.
 void SimQueuePair::release_remote_memory(RemoteKey key) {
   const Fabric::Access access(device_.fabric());
   std::erase_if(views_, [&](const auto& memory) { return memory->rkey == key; });
@@ -234,8 +234,8 @@ void SimQueuePair::break_down(CompletionStatus first, bool report) {
   receive_queue().end();
   CompletionStatus status = first;
   for (std::uint64_t at = acknowledged_; at < first_ + sent_.size(); ++at) {
-    // What fails is the request that the peer or the device choked on; before it lie those that
-    // were received without our knowing.
+    // The failed request is the one that the peer or the device could not handle. Earlier requests
+    // were received, but not acknowledged.
     const bool choked = first == CompletionStatus::kFlushed || at >= executed_;
     device_.complete({.kind = rdma::Completion::Kind::kSend,
                       .status = choked ? status : CompletionStatus::kFlushed,

@@ -1,4 +1,4 @@
-// Slabs of rings that stand empty go back while their link group lives on.
+// Empty slabs of rings are freed while their link group continues.
 #include <algorithm>
 #include <array>
 
@@ -27,14 +27,14 @@ class Slabs : public Scenario {
     }
     return plan;
   }
-  // Says something, is silent for a while, and goes on.
+  // Sends data, is silent for a while, and sends again.
   static ConnectionPlan long_talk() {
     ConnectionPlan connection = talk(100000, 100000);
     connection.client.stall_after = connection.server.stall_after = 5000;
     connection.client.stall = connection.server.stall = milliseconds(500);
     return connection;
   }
-  // Connections that are there at the same time: more than two slabs have room for.
+  // Concurrent connections, more than fit into two slabs.
   static void add_burst(Plan& plan, Duration at) {
     for (int i = 0; i < kBurst; ++i) {
       plan.connections.push_back(talk(3000, 3000, at + microseconds(10 * i)));
@@ -92,7 +92,7 @@ TEST_P(Slabs, WithoutAnIdleTimeoutOverTheyStay) {
   EXPECT_FALSE(cluster.run().failure);
 }
 
-// Connections come while slabs go: each finds room, and every byte of it arrives.
+// Connections begin while slabs are freed: each finds room, and all its bytes arrive.
 TEST_P(Slabs, ComeAndGoAllTheTime) {
   std::uint64_t returned = 0;
   for (const Duration idle : {Duration{}, Duration(microseconds(100)), Duration(milliseconds(1))})
@@ -152,7 +152,7 @@ TEST_P(Slabs, WhoseKeysThePeerRefusesMeanTcp) {
 
 class SlabsOfTwoLinks : public Slabs {};
 
-// A device or port goes in the midst of that, and its link with it.
+// Meanwhile a device or port fails, with its link.
 TEST_P(SlabsOfTwoLinks, GoBackWhileLinksDieAndReturn) {
   std::uint64_t moved = 0;
   for (Pod pod = 1; pod <= 2; ++pod)

@@ -48,7 +48,7 @@ class Look {
       touched = touched || goes;
       if (!goes && peer != nullptr && active_.contains(&own) && active_.contains(peer)) return true;
     }
-    // What is just being made has no other link, and may not have met its peer yet.
+    // A group that is being created has no other link, and may not be connected yet.
     return group.protocol().usable() && !touched;
   }
 

@@ -120,7 +120,7 @@ event::IoResult TcpConnection::read(Side side, std::span<const iovec> into) {
     done += n;
   }
   if (done != 0) {
-    // As TcpStream: a short read has drained the socket, unless an end hides behind it.
+    // As in TcpStream: a short read has drained the socket, unless an end follows.
     if (done < wanted && !end.stream->hung_up_) end.stream->readable_ = false;
     End& writer = ends_[other(side)];
     if (writer.write_blocked && !writer.broken) {
@@ -185,7 +185,7 @@ void TcpConnection::close(Side side) {
     shutdown_write(side);
 }
 
-// `overtaking`: data that is still on its way is lost.
+// `overtaking`: data in transit is lost.
 void TcpConnection::reset(Side sender, bool overtaking) {
   End& end = ends_[sender];
   end.broken = dead_ = true;
@@ -210,7 +210,7 @@ void TcpConnection::send(Side side, Packet packet) {
 
 void TcpConnection::arrive(Side at) {
   End& sender = ends_[other(at)];
-  // An earlier arrival has brought this one with it.
+  // An earlier arrival has already delivered this one.
   if (sender.outgoing.empty()) return;
   std::size_t count =
       world_.random.chance(weather_.coalesced_per_mille) ? sender.outgoing.size() : 1;
@@ -229,7 +229,7 @@ void TcpConnection::take(Side at, Packet& packet) {
   End& end = ends_[at];
   if (end.broken && !packet.rst) return;
   if (end.closed) {
-    // Nobody is left to read it.
+    // The reader has closed.
     if (!packet.bytes.empty()) reset(at, false);
     return;
   }

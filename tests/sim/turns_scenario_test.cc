@@ -1,4 +1,5 @@
-// Many connections at once: who has a turn of the worker, and who a handshake with the peer, when.
+// Many concurrent connections: the order of sessions in a worker's turn, and of handshakes with a
+// peer.
 #include "sim/scenario.h"
 
 namespace fairlead::sim {
@@ -19,8 +20,8 @@ TEST_P(Scenario, ManyAtOnceStandInLineForTheirHandshakes) {
   EXPECT_EQ(outcome.over_smc, 40u);
 }
 
-// With so little time for it, a handshake comes to nothing where each of its steps waits until all
-// streams have had their turn.
+// With this little time, a handshake fails if each of its steps waits until all streams have had
+// their turn.
 TEST_P(Scenario, NewcomersDoNotWaitForStreams) {
   Plan busy = plan();
   for (ProxySettings& settings : busy.proxies) {
@@ -40,8 +41,8 @@ TEST_P(Scenario, NewcomersDoNotWaitForStreams) {
   EXPECT_EQ(outcome.over_smc, 2u * (kStreams + 5));
 }
 
-// The first one has its turn for as long as the peer is silent; nobody waits longer for it than for
-// a handshake.
+// The first one keeps its place while the peer is silent. Others wait for it no longer than for a
+// handshake.
 TEST_P(Scenario, WhoStandsInLineForTooLongIsTcp) {
   Plan stuck = plan();
   stuck.proxies[0].handshakes_per_peer_max = 1;
@@ -57,7 +58,7 @@ TEST_P(Scenario, WhoStandsInLineForTooLongIsTcp) {
   EXPECT_EQ(outcome.over_smc, 0u);
 }
 
-// An application that gives up while it stands in line holds nobody up.
+// An application that closes while its session waits does not delay others.
 TEST_P(Scenario, WhoLeavesTheLineHoldsNobodyUp) {
   for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
     Plan crowd = plan();

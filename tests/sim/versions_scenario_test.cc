@@ -1,5 +1,5 @@
-// SMC-R versions 1 and 2 between proxies: which one a pair agrees on, and what keeps a pair that
-// could speak version 1 from it.
+// SMC-R versions 1 and 2 between proxies: the version that a pair agrees on, and conditions that
+// prevent version 1.
 #include "sim/scenario.h"
 
 namespace fairlead::sim {
@@ -13,7 +13,7 @@ constexpr int kConnections = 4;
 
 class Versions : public Scenario {
  protected:
-  // Two pods whose proxies are held to a version.
+  // Two pods whose proxies are restricted to a version.
   Plan pair(SmcVersion client, SmcVersion server) const {
     Plan plan = this->plan();
     plan.proxies[0].config.smc.version = client;

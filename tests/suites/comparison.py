@@ -23,7 +23,7 @@ class Comparison:
         self.outcomes = {}
         self.not_carried = []  # Difference: the proxies' counts say that it did not use the transport
         self.unsteady = set()  # (unit, check) that failed directly in a control
-        self.once = set()  # Difference that did not come again; only where that is asked for
+        self.once = set()  # Difference that did not occur again; only if that is requested
 
     def direct_checks(self):
         return {(unit, check): outcome for unit, checks in self.outcomes["direct"].items()
@@ -37,7 +37,7 @@ class Comparison:
         return sorted(key for key, outcome in self.direct_checks().items() if outcome == FAILED)
 
     def raw_differences(self):
-        """All of them. That a unit has failed as a whole says nothing more where a check of it is here."""
+        """All differences. The failure of a whole unit is omitted if one of its checks is listed."""
         found = self.checks_that_differ()
         explained = {(each.unit, each.transport) for each in found if each.check != WHOLE}
         return sorted(each for each in found

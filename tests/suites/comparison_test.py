@@ -1,4 +1,4 @@
-"""What counts as a difference between a suite's runs, and as carried by a transport."""
+"""Tests of the rules for a difference between a suite's runs, and for the use of a transport."""
 import contextlib
 import io
 import sys
@@ -58,7 +58,7 @@ class Differences(unittest.TestCase):
         self.assertEqual(len(compare({"known 1": PASSED}, {"known 1": FAILED}, "other").differences()), 1)
 
     def test_unit_that_fails_as_a_whole(self):
-        """It counts where no check tells why: a crash after the last one, for example."""
+        """It counts if no check shows the cause: a crash after the last one, for example."""
         whole = compare({"a": PASSED, WHOLE: PASSED}, {"a": PASSED, WHOLE: FAILED})
         self.assertEqual([found.check for found in whole.differences()], [WHOLE])
         known = compare({"known 1": PASSED, WHOLE: PASSED}, {"known 1": FAILED, WHOLE: FAILED})

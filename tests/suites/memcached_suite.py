@@ -1,4 +1,4 @@
-"""Memcached's own tests. Each starts the servers it wants, and connects to them."""
+"""Memcached's own tests. Each starts its servers, and connects to them."""
 import os
 import re
 import shutil
@@ -10,17 +10,17 @@ from pathlib import Path
 
 UNIT_SECONDS_MAX = 1200
 RESULT = re.compile(r"^(ok|not ok) (\d+)(?: - (.*))?$", re.MULTILINE)
-# What differs between two runs in the name of a check: a process id, random data.
+# Parts of a check's name that differ between two runs: a process id, random data.
 CHANGES = re.compile(r"(?<=memcachetest)\d+|[A-Z]{30,}")
 HERE = Path(__file__).resolve().parent
-# They ask for a build with other options, for a test of somebody else's, or for UDP or local sockets only.
+# They need a build with other options or a test of another project, or use only UDP or local sockets.
 LEFT_OUT = re.compile(
     r"^(ssl_|issue_42|unixsocket|udp|whitespace|line-lengths|proxy|00-startup|daemonize|dash-M|shutdown)")
 
 
 def checks_of(output):
-    """By name, and by number where there is none. Some units repeat a check as often as the server's threads happen to
-    make necessary; all checks of a name are one here, which has failed if one of them has."""
+    """By name, or by number without a name. Some units repeat a check as often as the timing of the server's threads
+    requires. All checks of a name count as one, which has failed if one of them has."""
     checks = {}
     for word, number, name in RESULT.findall(output):
         check = CHANGES.sub("*", name) or number
@@ -47,8 +47,8 @@ class Memcached(Suite):
             shutil.copytree(self.source / "t", tree / "t")
             for name in ("memcached-debug", "memcached"):
                 (tree / name).symlink_to(self.memcached)
-            # The suite's own is a program in C that ends what runs for too long, as we do ourselves. The
-            # option exists only in builds for tests.
+            # The suite's own timedrun is a C program that ends tests after a timeout, which the harness does itself.
+            # The option exists only in builds for tests.
             (tree / "timedrun").write_text(
                 '#!/bin/sh\nshift\nexec $(echo "$@" | sed "s/ -o relaxed_privileges//")\n')
             os.chmod(tree / "timedrun", 0o755)

@@ -1,9 +1,9 @@
-"""The loopback of a network namespace, with two proxies on it for every connection, or none.
+"""The loopback of a network namespace, on which every connection passes two proxies, or none.
 
-nftables redirects the applications' connections to the outbound proxy, its connections to the inbound proxy, and
-leaves alone the inbound proxy's: the three are told apart by the group of their process. So a suite needs
-no change: it starts its servers where it likes and connects to them as ever. Belongs to one thread;
-its network namespace must not be shared with others.
+nftables redirects the applications' connections to the outbound proxy, and its connections to the inbound proxy. It
+does not redirect those of the inbound proxy. The group of a process distinguishes the three. So a suite needs no
+change: it starts its servers on any port and connects to them as usual. Belongs to one thread; its network namespace
+must not be shared with others.
 """
 import ctypes
 import os
@@ -50,7 +50,7 @@ def reasons_against():
 
 
 def enter_namespace():
-    """Gives this process, and all that it starts from now on, a network namespace of its own."""
+    """Gives this process, and all processes that it starts from now on, a separate network namespace."""
     if ctypes.CDLL(None, use_errno=True).unshare(CLONE_NEWNET) != 0:
         raise OSError(ctypes.get_errno(), "unshare(CLONE_NEWNET)")
     subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
@@ -91,7 +91,7 @@ class Carried:
 
 
 class Place:
-    """Two proxies, started and ended with a `with`; over "direct" there are none, and no redirection."""
+    """Two proxies, started and ended by `with`; for "direct" there are none, and no redirection."""
 
     def __init__(self, transport):
         self.transport = transport
@@ -140,7 +140,7 @@ class Place:
         self._end()
 
     def carried(self):
-        """The counts of now. A connection is counted under its transport once that is agreed on."""
+        """The current counts. A connection is counted under its transport once that is decided."""
         counts = {}
         for proxy in self.proxies:
             metrics = proxy.metrics()

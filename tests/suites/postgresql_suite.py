@@ -61,7 +61,7 @@ class PostgreSql(Suite):
         return [name for group in self.groups()[:EXCERPT_GROUPS] for name in group]
 
     def run(self, units, folder):
-        """All that `units` need runs with them, at once; so all are reported at once."""
+        """Prerequisites of `units` run together with them, so all are reported together."""
         how = {"user": self.user.pw_uid, "group": self.user.pw_gid, "extra_groups": []}
         home = folder / "postgresql"
         shutil.rmtree(home, ignore_errors=True)

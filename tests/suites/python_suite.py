@@ -15,7 +15,7 @@ test_socketserver test_asyncore test_asynchat test_ssl test_logging test_socket 
 test_asyncio.test_streams test_asyncio.test_events test_asyncio.test_server test_asyncio.test_sock_lowlevel
 test_asyncio.test_sendfile test_asyncio.test_ssl test_asyncio.test_sslproto test_asyncio.test_buffered_proto
 test_asyncio.test_selector_events"""
-# This one wants to be told that it may use the network, and uses only the loopback.
+# This one needs permission to use the network, but uses only the loopback.
 RESOURCES = {"test_socketserver": ["-u", "network"]}
 
 

@@ -1,5 +1,5 @@
-"""Redis' own test suite against an external server; and what starts servers of its own, where they talk to each
-other: replication."""
+"""Redis' own test suite against an external server. Also those units that start their own servers and connect them to
+each other: replication."""
 import contextlib
 import re
 import shutil
@@ -31,7 +31,7 @@ class Redis(Suite):
     def units(self):
         text = (self.source / "tests/test_helper.tcl").read_text()
         names = re.search(r"set ::all_tests \{(.*?)\}", text, re.DOTALL).group(1).split()
-        # What is made of servers of its own never connects to the external one.
+        # Units with their own servers never connect to the external one.
         return [name for name in names if name in OWN_SERVERS or not self.needs_own_servers(name)]
 
     def needs_own_servers(self, name):
@@ -40,7 +40,7 @@ class Redis(Suite):
         return not starts or all("external:skip" in line for line in starts)
 
     def tree(self, folder):
-        """A copy to run in: the suite writes beside its sources and wants the programs in src."""
+        """A copy for the run: the suite writes beside its sources and needs the programs in src."""
         tree = folder / "redis"
         if not tree.exists():
             shutil.copytree(self.source / "tests", tree / "tests")
@@ -64,7 +64,7 @@ class Redis(Suite):
             yield {unit: self.checks(log.read_text(errors="replace"), code)}
 
     def external(self, folder):
-        """(the options that name the external server, the server to be)."""
+        """(the options that name the external server, the server to start)."""
         port = free_port()
         command = [self.redis, "--port", port, "--bind", "127.0.0.1", "--save", "", "--dir", folder,
                    "--enable-debug-command", "yes", "--enable-protected-configs", "yes",
@@ -76,6 +76,6 @@ class Redis(Suite):
         checks = {}
         for word, name in RESULT.findall(COLOUR.sub("", text)):
             name = PLACE_OF_ERROR.sub("", TIME_TAKEN.sub("", name.strip()))
-            # Some are made in loops, as often as time allows.
+            # Some run in loops, as often as time allows.
             checks[name] = PASSED if word == "ok" and checks.get(name) != FAILED else FAILED
         return {**checks, WHOLE: PASSED if code == 0 else FAILED} if checks or code != 0 else {}

@@ -59,7 +59,7 @@ def with_sources(text):
 
 
 class Apt:
-    """apt-get with lists of its own: those of the machine mostly leave the sources out."""
+    """apt-get with separate lists, because those of the machine usually lack sources."""
 
     def __init__(self, cache):
         self.cache = cache
@@ -70,7 +70,7 @@ class Apt:
                         "-o", "Acquire::Retries=2"]
 
     def update(self):
-        """Once a run, and only where something must be fetched."""
+        """Runs once, and only if something must be fetched."""
         if self.updated:
             return
         parts = self.cache / "apt/parts"
@@ -79,14 +79,14 @@ class Apt:
         (self.cache / "apt/lists/partial").mkdir(parents=True, exist_ok=True)
         for place in SOURCES_FOLDERS:
             for path in [place] if place.is_file() else sorted(place.glob("*")):
-                # Only Debian's own: the keys of others may be absent, and nothing of theirs is wanted.
+                # Only Debian's own, because keys of others may be missing and nothing of theirs is needed.
                 if path.suffix in (".list", ".sources") and "debian.org" in path.read_text():
                     (parts / path.name).write_text(with_sources(path.read_text()))
         call(["apt-get", *self.options, "-o", "APT::Update::Error-Mode=any", "update"])
         self.updated = True
 
     def source(self, package, version, folder):
-        """Unpacks a source package into `folder`: the version asked for, or else the newest there is."""
+        """Unpacks a source package into `folder`: the requested version, or else the newest one."""
         self.update()
         try:
             call(["apt-get", *self.options, "source", "--download-only", f"{package}={version}"], cwd=folder)
@@ -97,7 +97,7 @@ class Apt:
 
 
 def fetched(name, fill):
-    """The folder `name` of the cache; `fill(folder)` makes its contents where they are not there yet."""
+    """The folder `name` of the cache; `fill(folder)` creates its contents if they are missing."""
     cache = cache_folder()
     cache.mkdir(parents=True, exist_ok=True)
     with open(cache / f"{name}.lock", "w", encoding="ascii") as lock:

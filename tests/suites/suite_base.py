@@ -18,7 +18,7 @@ START_SECONDS_MAX = 30
 
 
 class Suite:
-    """A suite runs in the network namespace of the process; what it connects to is on the loopback.
+    """A suite runs in the network namespace of the process; its servers are on the loopback.
 
     name             of the suite, as SUITES has it
     excerpt          units for the short run, or a slice of all units
@@ -31,7 +31,7 @@ class Suite:
     known = ()
 
     def prepare(self):
-        """Gets what the suite needs; raises Missing with the reason where it is not available."""
+        """Gets the requirements of the suite; raises Missing with the reason if one is not available."""
 
     def units(self):
         """The names of all units."""
@@ -43,7 +43,7 @@ class Suite:
 
 
 def log_of(folder, unit):
-    """The file for what a unit prints."""
+    """The file for the output of a unit."""
     return folder / f"{unit.replace('/', '.')}.log"
 
 
@@ -59,7 +59,7 @@ def finish(process):
 
 
 def run_logged(command, log, seconds, **how):
-    """The exit code of a program whose output goes to the file `log`; None where it took too long."""
+    """The exit code of a program whose output goes to the file `log`; None after a timeout."""
     with open(log, "wb") as out:
         process = subprocess.Popen([str(word) for word in command], stdin=subprocess.DEVNULL, stdout=out,
                                    stderr=out, start_new_session=True, **how)
@@ -74,7 +74,7 @@ def run_logged(command, log, seconds, **how):
 
 
 def listens(port):
-    """Whether something listens, by the kernel's table: a proxy would accept a connection to a closed port too."""
+    """Reads the kernel's table for a listener, because a proxy would accept a connection to a closed port too."""
     shown = subprocess.run(["ss", "-Htln", f"sport = :{port}"], capture_output=True, text=True, check=True)
     return bool(shown.stdout.strip())
 
