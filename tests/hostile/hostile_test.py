@@ -5,12 +5,12 @@ length, in which two harmless programs use the processors as much as the attacke
 
 Asserted for all seeds together: no connection of the pair fails, no process of Fairlead aborts, the pair stays on
 SMC-R, its longest gap is at most GAP_RATIO_MAX times that of the control, and afterwards descriptors, mappings and
-memory of our processes are what they were.
+memory of Fairlead's processes are as before.
 
 Environment:
   HOSTILE_SEEDS       number of seeds (default 200), the last line counts them
   HOSTILE_FIRST_SEED  the first one (default 1)
-  HOSTILE_VERBOSE shows the actions of each block
+  HOSTILE_VERBOSE     shows the actions of each block
 """
 import contextlib
 import json

@@ -11,7 +11,7 @@ prints them as one line of JSON:
     longest_gap_ms  longest time that a round trip took on a lasting connection
     round_trips     completed on the lasting connections
     short           short connections that were served completely
-    errors errors that no client of a working server sees: resets, refusals, wrong bytes
+    errors          errors that no client of a working server sees: resets, refusals, wrong bytes
 """
 import heapq
 import json

@@ -167,7 +167,7 @@ TEST_F(AdminServerTest, CrowdOfScrapersAsksTheWorkersSeldomAndIsAnswered) {
       const std::lock_guard lock(mutex);
       for (const SnapshotReply& reply : std::exchange(waiting, {}))
         for (unsigned worker = 0; worker < 2; ++worker) reply(canned_snapshot(worker));
-      // Those that were sent are answered with the next question at the latest.
+      // Requests that were sent are answered with the next query at the latest.
       answered = static_cast<int>(std::count_if(scrapers.begin(), scrapers.end(),
                                                 [](auto& one) { return one.readable_within(1); }));
     }

@@ -1,4 +1,4 @@
-// Goal: workers that answer late, twice, wrongly or never do no harm to the answer of the others.
+// Goal: workers that answer late, twice, wrongly or never do not affect the answers of the others.
 // Method: sources of snapshots that do so.
 #include <gtest/gtest.h>
 

@@ -20,7 +20,7 @@ class StandingChecks : public testing::Test {
   Fact check(const std::string& name) {
     for (Fact& fact : checks())
       if (fact.name == name) {
-        // Whatever is not as it should be comes with something to do.
+        // Every result except ok has a remedy.
         EXPECT_EQ(fact.fix.empty(), fact.status == FactStatus::kOk) << name;
         return fact;
       }

@@ -90,7 +90,7 @@ TEST_F(Descriptors, TheLimitIsRaisedToTheHardOne) {
   EXPECT_EQ(now.rlim_cur, before_.rlim_max);
 }
 
-// FDSize of /proc/self/status: how many descriptors the table has room for.
+// FDSize of /proc/self/status: the capacity of the descriptor table.
 long table_size() {
   std::ifstream status("/proc/self/status");
   for (std::string word; status >> word;)

@@ -1,5 +1,5 @@
-// Goal: errands run on a thread of their own, and one that blocks holds up neither the owner nor
-// the end of the process. Method: errands that wait until the test lets them go.
+// Goal: errands run on a separate thread, and a blocked one delays neither the owner nor the end of
+// the process. Method: errands that wait until the test releases them.
 #include "base/errand_thread.h"
 
 #include <gtest/gtest.h>

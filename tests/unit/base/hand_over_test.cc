@@ -1,4 +1,4 @@
-// Goal: the plugin's note of RNICs is read as it was written, and nothing else is taken for one.
+// Goal: the plugin's note of RNICs is read as it was written, and no other text is accepted as one.
 // Method: round trips, and tables of texts.
 #include "base/hand_over.h"
 
@@ -85,7 +85,7 @@ TEST(HandOver, EncryptedPathsComeAndGo) {
   EXPECT_EQ(note_of_plugin(with_access(told, "granted")), note_of_plugin(plain));
   EXPECT_EQ(with_encrypted("smc1;mode=none", {true, {}}), "smc1;mode=none;crypt=all");
   EXPECT_TRUE(parse_alias(plain)->encrypted.none());
-  // A way to write them that this version does not know.
+  // A format that this version does not know.
   EXPECT_TRUE(parse_alias("smc1;crypt=most")->encrypted.all);
 }
 
@@ -102,7 +102,7 @@ TEST(HandOver, EncryptedPathsHaveRoomInEveryNote) {
         gid.bytes[15] = static_cast<std::uint8_t>(i + 1);
         note.gids.push_back(gid);
       }
-      // Whichever is told first: both are, and the plugin's own facts stay.
+      // In any order, both are written and the plugin's own facts stay.
       HandOver wanted = *parse_alias(to_alias(note));
       wanted.access = std::string(kAccessCharsMax, 'a');
       const std::string plain = to_alias(note);

@@ -1,5 +1,5 @@
-// The log's queue: order and wholeness of lines, a standard error that nobody reads, the end of a
-// process. Each test puts a pipe in the place of standard error.
+// The log's queue: order and completeness of lines, a standard error without a reader, the end of a
+// process. Each test replaces standard error by a pipe.
 #include "base/log.h"
 
 #include <fcntl.h>
@@ -44,7 +44,7 @@ class LogToPipe : public testing::Test {
     drain.join();
   }
 
-  // Until the pipe has no writer any more.
+  // Reads until the pipe has no writer.
   std::string read_rest() {
     std::string text;
     std::array<char, 65536> part;
@@ -53,7 +53,7 @@ class LogToPipe : public testing::Test {
       text.append(part.data(), static_cast<std::size_t>(n));
     return text;
   }
-  // Until a line with `word` has come whole.
+  // Reads until a complete line with `word`.
   std::string read_until(const std::string& word) {
     std::string text;
     std::array<char, 65536> part;

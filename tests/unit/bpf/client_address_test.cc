@@ -1,7 +1,7 @@
 // Goal: an application sees the client's address on the socket that an entry was written for, and
-// on no other socket, whatever the entries say meanwhile. Method: real connections on the running
-// kernel, in a network namespace of the test's thread; the test is proxy and application at once.
-// The file is long because it names every way in which an entry can belong to another socket.
+// on no other socket, whatever the entries contain meanwhile. Method: real connections on the
+// running kernel, in a network namespace of the test's thread; the test is proxy and application at
+// once. The file is long because it names every way in which an entry can belong to another socket.
 #include "bpf/client_address_program.h"
 
 #include <arpa/inet.h>
@@ -57,8 +57,8 @@ SocketAddress ask(int fd, AddressCall call) {
 SocketAddress peer_of(int fd) { return ask(fd, getpeername); }
 SocketAddress local_of(int fd) { return ask(fd, getsockname); }
 
-// The calling thread is in a network namespace of its own, with the addresses of a pod on the only
-// device, as long as the object lives.
+// The calling thread is in a separate network namespace, with the addresses of a pod on the only
+// device, during the lifetime of the object.
 class PodNetwork {
  public:
   PodNetwork() : home_(open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC)) {
@@ -77,7 +77,7 @@ class PodNetwork {
   PodNetwork(const PodNetwork&) = delete;
   PodNetwork& operator=(const PodNetwork&) = delete;
 
-  // Why the kernel made no namespace; empty if it did.
+  // The reason why the kernel created no namespace; empty if it did.
   const std::string& refusal() const { return refusal_; }
 
  private:
@@ -101,7 +101,7 @@ FileDescriptor listen_on(const SocketAddress& where) {
   return listener;
 }
 
-// What the proxy connects to, where the application listens on `listener`.
+// The address to which the proxy connects if the application listens on `listener`.
 SocketAddress target_of(const FileDescriptor& listener, const char* pod) {
   return address(std::string(pod) + ":" + std::to_string(local_of(listener.get()).port()));
 }
@@ -139,7 +139,7 @@ class ClientAddressTest : public testing::Test {
     slots_.emplace(map(), 0, 1, 7);
   }
 
-  // Programs of other tests, which run beside this one in the same cgroup, see other sockets.
+  // Programs of other tests, which run concurrently in the same cgroup, see other sockets.
   static Result<ClientAddressProgram> attach_here() {
     return ClientAddressProgram::attach({}, own_netns_cookie());
   }
@@ -192,7 +192,7 @@ TEST_F(ClientAddressTest, AcceptAndGetpeernameReportTheClient) {
   }
 }
 
-// Every slot is used again, more than once: what an old socket reports then is never another's.
+// Every slot is reused, more than once. An old socket then never reports another client's address.
 TEST_F(ClientAddressTest, ReusedSlotReportsTheApplicationsOwnAddressForTheOldSocket) {
   const FileDescriptor listener = listen_on(address("0.0.0.0:0"));
   const SocketAddress target = target_of(listener, "10.9.9.9");
@@ -278,7 +278,7 @@ TEST_F(ClientAddressTest, SocketsThatNoEntryWasWrittenForKeepTheirAddress) {
   }
 }
 
-// The application connects to remote ports of the very numbers that entries name.
+// The application connects to remote ports with the numbers of the entries.
 TEST_F(ClientAddressTest, ConnectionsOfTheApplicationToTheSameNumbersKeepTheirAddress) {
   const FileDescriptor listener = listen_on(address("[::]:0"));
   for (const char* pod : {"[fd00:9::9]", "[::1]"}) {
@@ -460,7 +460,7 @@ TEST_F(ClientAddressTest, EntriesMoveToAnotherMap) {
   EXPECT_EQ(to_string(peer), kClient4);
 }
 
-// A cgroup of its own below ours, which the test's process never joins.
+// A separate cgroup below that of the test's process, which never joins it.
 class LastingTest : public ClientAddressTest {
  protected:
   void SetUp() override {
@@ -513,7 +513,7 @@ TEST_F(LastingTest, CgroupThatIsGoneIsNoErrorWhenDetaching) {
   EXPECT_EQ(missing.error().code, Errc::kNotFound);
 }
 
-// Somebody else's program that wants to be alone.
+// A foreign program that permits no further programs.
 TEST_F(LastingTest, CgroupThatExcludesFurtherProgramsIsAnError) {
   const std::array<bpf_insn, 2> returns_one = {bpf_insn{BPF_ALU64 | BPF_MOV | BPF_K, 0, 0, 0, 1},
                                                bpf_insn{BPF_JMP | BPF_EXIT, 0, 0, 0, 0}};

@@ -1,8 +1,8 @@
 // Goal: the option is on the SYN and SYN/ACK of the sockets that asked for it and nowhere else, and
-// both sides learn the same. Method: real connections over loopback on the running kernel. What
-// would disturb the machine (a uid's sockets, sysctls) happens in a thread with a uid or a network
-// namespace of its own, both of which Linux keeps per thread. The file is long because it names
-// every pairing of who asked and who did not.
+// both sides learn the same. Method: real connections over loopback on the running kernel. Changes
+// that would affect the machine (a uid's sockets, sysctls) happen in a thread with its own uid or
+// network namespace, both of which Linux keeps per thread. The file is long because it covers every
+// combination of sides that request the option.
 #include "bpf/option_program.h"
 
 #include <arpa/inet.h>
@@ -263,7 +263,7 @@ TEST_F(OptionProgramTest, RequestForSomethingOtherThanASocketIsAnError) {
   EXPECT_FALSE(program_->request(file.get()));
 }
 
-// Runs in a network namespace that has nothing but a loopback device, and vanishes with the thread.
+// Runs in a network namespace that has only a loopback device and ends with the thread.
 void in_own_network(const std::function<void()>& body) {
   std::thread([&] {
     if (unshare(CLONE_NEWNET) != 0) GTEST_SKIP() << "network namespaces: " << strerror(errno);

@@ -1,6 +1,7 @@
-// Goal: a handshake that loses a segment still tells both sides the same. Method: the peer is this
-// test, at the other end of a TUN device in a network namespace of its own; it sends a SYN by hand,
-// keeps silent, and reads what the kernel sends again. That takes the kernel's first timeout, 1 s.
+// Goal: after a handshake that loses a segment, both sides still know the same. Method: the peer is
+// this test, at the other end of a TUN device in a separate network namespace. It sends a SYN by
+// hand, stays silent, and reads the kernel's retransmission. That takes the kernel's first timeout,
+// 1 s.
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -100,7 +101,7 @@ bool holds_option(const Packet& packet) {
   return bytes.find(std::string_view("\xfe\x06\xe2\xd4\xc3\xd9", 6)) != std::string_view::npos;
 }
 
-// The device, up, with kOurAddress/24; empty when that is not possible here.
+// The device, up, with kOurAddress/24; empty if that is not possible here.
 FileDescriptor open_tun() {
   FileDescriptor tun(open("/dev/net/tun", O_RDWR | O_CLOEXEC));
   FileDescriptor control(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
@@ -121,7 +122,7 @@ FileDescriptor open_tun() {
   return tun;
 }
 
-// Gives the body a program and a TUN device, or says why the test is skipped.
+// Gives the body a program and a TUN device, or skips the test with the reason.
 void with_peer(const std::function<void(const OptionProgram&, int tun)>& body) {
   auto program = OptionProgram::attach();
   if (!program) GTEST_SKIP() << to_string(program.error()) << "; " << refusal();

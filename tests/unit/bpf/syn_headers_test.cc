@@ -1,6 +1,6 @@
-// Goal: of all SYNs that a stranger can send, exactly those with the SMC-R option count, and no
-// bytes make the parser read where it should not (the sanitizers watch). Method: headers are built
-// from parts, then bent, cut and overwritten.
+// Goal: of all SYNs that a remote host can send, exactly those with the SMC-R option count, and no
+// bytes make the parser read out of bounds (checked by the sanitizers). Method: headers are built
+// from parts, then changed, cut and overwritten.
 #include <gtest/gtest.h>
 
 #include <random>
@@ -22,7 +22,7 @@ Octets join(std::initializer_list<Octets> parts) {
   return all;
 }
 
-// Pads the options with zeros to a multiple of four, as the header's length wants it.
+// Pads the options with zeros to a multiple of four, as the header's length requires.
 Octets tcp(Octets options, std::uint8_t flags = 0x02) {
   while (options.size() % 4 != 0) options.push_back(0);
   Octets header(20);
@@ -103,7 +103,7 @@ TEST(SynHeaders, TellOtherExperimentsApart) {
 
 TEST(SynHeaders, EndAtTheEndOfOptions) {
   EXPECT_FALSE(has_option(ipv4(tcp(join({{0}, kSmcOption})))));
-  // Behind the options is payload, which anybody may fill as he likes.
+  // The options are followed by payload, which the sender chooses freely.
   EXPECT_FALSE(has_option(join({ipv4(tcp({})), kSmcOption})));
 }
 

@@ -13,7 +13,7 @@ using Kind = Request::Kind;
 
 constexpr PeerId kPeer{{1, 2, 3, 4, 5, 6, 7, 8}};
 
-// The broker's side has a mapping of its own.
+// The broker's side has its own mapping.
 class RequestRing : public testing::Test {
  protected:
   FileDescriptor memory_ = std::move(make_memory("test", kRequestRingBytes).value());

@@ -1,4 +1,4 @@
-// Who may be who, and who may ask for how much.
+// Owners of peer ids, and request limits of pods.
 #include "cni/node/broker_book.h"
 
 #include <gtest/gtest.h>
@@ -127,13 +127,13 @@ TEST_F(BrokerBookTest, AGreedyPodWaitsAloneAndNotForLong) {
   EXPECT_EQ(book_.spend("b", kStart), std::nullopt);
   EXPECT_EQ(book_.spend("a", kStart + *wait), std::nullopt);
   EXPECT_TRUE(book_.spend("a", kStart + *wait));
-  // What was not used is not saved up without end.
+  // Unused credits have a limit.
   for (int i = 0; i < static_cast<int>(kRequestsBurst); ++i)
     ASSERT_EQ(book_.spend("a", kStart + seconds(3600)), std::nullopt);
   EXPECT_TRUE(book_.spend("a", kStart + seconds(3600)));
 }
 
-// Requests alone do not bring a pod there; what speaking with it costs does.
+// Requests alone cannot cause this; the cost of system calls on its sockets can.
 TEST_F(BrokerBookTest, APodThatTakesVeryLongIsShunnedForAWhile) {
   const TimePoint now{std::chrono::seconds(1)};
   book_.add_pod("a");
@@ -158,7 +158,7 @@ TEST_F(BrokerBookTest, NewIdsCostMoreThanKnownOnes) {
   EXPECT_EQ(book_.spend("a", kStart + seconds(3600)), std::nullopt);
   EXPECT_EQ(come("a", 1, peer(1)), Refusal::kNone);
   EXPECT_EQ(count(kStart + seconds(3600)), static_cast<int>(kRequestsBurst) - 1);
-  // What is owed is waited for.
+  // Debts delay the next request.
   EXPECT_EQ(come("a", 2, peer(2)), Refusal::kNone);
   EXPECT_GT(*book_.spend("a", kStart + seconds(3600)), milliseconds(50));
 }
@@ -183,7 +183,7 @@ TEST_F(BrokerBookTest, OnlyWhatIsRememberedIsAChange) {
   EXPECT_NE(book_.changes(), first);
 }
 
-// What a node with as many pods and ids as there may be has written, the next broker can read.
+// The next broker can read a file with the maximum number of pods and ids.
 TEST(BrokerFile, TheLargestRecordIsReadBackWhole) {
   BrokerRecord record;
   record.fabric.bytes = {1, 2, 3, 4, 5};

@@ -1,5 +1,5 @@
 // Goal: memory that a pod has filled is not freed on the broker's thread. Method: the processor
-// time of the caller, which does not depend on who runs beside it.
+// time of the caller, which does not depend on other processes.
 #include "cni/node/broker_closer.h"
 
 #include <fcntl.h>

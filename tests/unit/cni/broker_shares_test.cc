@@ -1,4 +1,4 @@
-// What one pod may make the broker hold, and what it leaves to others.
+// Limits of the resources that the broker holds for one pod.
 #include "cni/node/broker_shares.h"
 
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@ constexpr TimePoint kStart{seconds(1000)};
 
 class BrokerSharesTest : public testing::Test {
  protected:
-  // Until the pod gets no more; how many channels it has had.
+  // Takes channels until the pod gets no more; returns their number.
   int take_channels(const std::string& pod, TimePoint now, int at_most) {
     int count = 0;
     while (count < at_most && shares_.may_give(pod, now)) {
@@ -73,7 +73,7 @@ TEST_F(BrokerSharesTest, WhenMemoryIsShortThePodThatWasGivenMostGetsNoMore) {
   const TimePoint later = kStart + kMemoryLookInterval;
   EXPECT_EQ(take_channels("greedy", later, 1), 0);
   EXPECT_EQ(take_channels("modest", later, 100), 100);
-  // As long as it is so, nothing is forgotten.
+  // In this state, nothing is forgotten.
   EXPECT_EQ(take_channels("greedy", later + hours(100), 1), 0);
   kernel_share_ = kFullShare;
   EXPECT_EQ(take_channels("modest", later + hours(101), 1), 0);

@@ -1,4 +1,5 @@
-// Goal: one Event for each pod and reason, at a bounded rate, and nothing that a sidecar made up.
+// Goal: one Event for each pod and reason, at a bounded rate, and no reason that a sidecar
+// invented.
 #include "cni/node/fallback_events.h"
 
 #include <gmock/gmock.h>

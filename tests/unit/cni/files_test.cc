@@ -1,4 +1,4 @@
-// Goal: a file is replaced as a whole, and what is read has a limit.
+// Goal: a file is replaced as a whole, and reads have a limit.
 #include "cni/files.h"
 
 #include <fcntl.h>

@@ -1,6 +1,6 @@
 // Goal: a running container gets a device without losing the limits of its cgroup, and nothing
-// outside of it is touched. Method: a process in a mount namespace of its own, a cgroup with a
-// device program as runtimes write them, and /dev/full in the RNIC's place; needs root and says so.
+// outside of it is changed. Method: a process in its own mount namespace, a cgroup with a device
+// program as runtimes write them, and /dev/full in place of the RNIC. Skipped without root.
 #include "cni/node/nri/late_device.h"
 
 #include <bpf/bpf.h>
@@ -75,8 +75,8 @@ std::string cgroup2_root() {
   return "";
 }
 
-// A pod with one container: a process of the sidecar's user with a /dev of its own, which opens a
-// device whenever it is asked to.
+// A pod with one container: a process of the sidecar's user with its own /dev, which opens a device
+// on request.
 class LateDeviceTest : public testing::Test {
  protected:
   void SetUp() override {
@@ -200,7 +200,7 @@ TEST_F(LateDeviceTest, FindsTheProcessThatTheRuntimeDidNotName) {
   EXPECT_EQ(try_open("/dev/infiniband/uverbs0"), 0);
 }
 
-// What the container has put in the way must not lead out of it.
+// Links of the container must not lead out of it.
 TEST_F(LateDeviceTest, FollowsNoLinkOfTheContainer) {
   const fs::path dev = "/proc/" + std::to_string(process_) + "/root/dev";
   const fs::path outside = fs::temp_directory_path() / ("late" + std::to_string(::getpid()));
@@ -211,7 +211,7 @@ TEST_F(LateDeviceTest, FollowsNoLinkOfTheContainer) {
   fs::remove(outside);
 }
 
-// A volume may be mounted there; a node in it would be another container's, too.
+// A volume may be mounted there, and another container could use a node in it.
 TEST_F(LateDeviceTest, MakesNothingInAMountOfThePod) {
   const fs::path folder = "/proc/" + std::to_string(process_) + "/root/dev/infiniband";
   fs::create_directory(folder);

@@ -1,4 +1,4 @@
-// Goal: what is written can be read, and no length in an answer leads outside of it. Method:
+// Goal: written messages can be read, and no length in an answer leads outside of it. Method:
 // messages are built, cut at every byte, and their lengths overwritten.
 #include "cni/netlink/message.h"
 
@@ -36,7 +36,7 @@ TEST(Netlink, ReadsWhatItWrote) {
   EXPECT_TRUE(find(attributes, 9).empty());
 }
 
-// Visits everything; AddressSanitizer is the judge.
+// Visits everything; AddressSanitizer reports errors.
 void walk(Bytes bytes) {
   Message read;
   while (next(bytes, read)) {

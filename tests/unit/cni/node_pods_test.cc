@@ -1,4 +1,5 @@
-// Goal: of a list of pods what repair needs, whatever shape it has; labels that are ours.
+// Goal: the fields that repair needs are read from a list of pods of any shape, and labels are
+// Fairlead's only.
 #include "cni/node/node_pods.h"
 
 #include <gmock/gmock.h>

@@ -1,6 +1,6 @@
-// Goal: the bytes that a container runtime reads and writes, and the decision who gets an RNIC.
-// Method: vectors that a real runtime's library took; messages cut at every place; refusals one at
-// a time.
+// Goal: the bytes that a container runtime reads and writes, and the decision which container gets
+// an RNIC. Method: vectors that a real runtime's library accepted; messages cut at every place;
+// each refusal separately.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -302,7 +302,7 @@ TEST_F(RnicAdjustmentTest, FitsTheLimitOfLockedMemoryToThatOfMemory) {
   EXPECT_EQ(adjust().memlock_bytes, 512u << 20);
 }
 
-// Two plugins that set one path, or one limit, keep the container from starting.
+// If two plugins set one path or one limit, the container does not start.
 TEST_F(RnicAdjustmentTest, LeavesAloneWhatAnotherPluginSet) {
   container.has_memlock_limit = true;
   container.devices = {{"/dev/infiniband/uverbs0", 2201, 0600},

@@ -1,6 +1,5 @@
-// Goal: no destination behind encryption is left out, and no length in an answer of the kernel
-// leads outside of it. Method: tables as a CNI plugin leaves them; messages that are built, and
-// cut.
+// Goal: no encrypted destination is missing, and no length in an answer of the kernel leads outside
+// of it. Method: tables as CNI plugins create them; messages that are built, and cut.
 #include "cni/path_encryption.h"
 
 #include <gtest/gtest.h>
@@ -79,7 +78,7 @@ TEST(PathEncryption, PoliciesForPacketsOfThePodAreTold) {
                    policy("10.244.9.0/24", "10.244.4.0/24"),
                    policy("10.244.1.0/24", "10.244.5.0/24", IPPROTO_UDP)};
   EXPECT_EQ(told(pod_facts(), node), "10.244.2.0/23");
-  // A pod whose addresses are not known has whichever.
+  // A pod with unknown addresses may have any.
   PathFacts nameless = pod_facts();
   nameless.addresses.clear();
   EXPECT_EQ(told(nameless, node), "10.244.2.0/23,10.244.4.0/24");
@@ -100,7 +99,7 @@ TEST(PathEncryption, EncryptedTunnelsBetweenNodesMeanEveryDestination) {
   EXPECT_FALSE(all_with(policy("192.0.2.1/32", "203.0.113.0/24")));
   EXPECT_FALSE(all_with(policy("192.0.2.1/32", "192.0.2.2/32", IPPROTO_UDP, 123)));
   EXPECT_FALSE(all_with(policy("192.0.2.7/32", "192.0.2.2/32", IPPROTO_UDP, 6081)));
-  // Without a tunnel packets of pods travel by themselves.
+  // Without a tunnel, packets of pods are not inside of packets of nodes.
   node.links.pop_back();
   EXPECT_FALSE(all_with(policy("192.0.2.1/32", "192.0.2.2/32")));
 }
@@ -195,7 +194,7 @@ void read_all(Bytes bytes) {
   (void)allowed_ips_in(bytes);
 }
 
-// AddressSanitizer is the judge.
+// AddressSanitizer reports errors.
 TEST(PathFacts, SurviveEveryCutAndEveryDamage) {
   for (const std::vector<std::byte>& whole :
        {policy_message(IPPROTO_ESP), route_message(), wireguard_message()}) {

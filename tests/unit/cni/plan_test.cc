@@ -1,5 +1,5 @@
-// Goal: which PNET a pod gets, what it is told, and where its cgroup is. Method: tables of cases
-// over the pure functions.
+// Goal: the PNET of a pod, its note, and the path of its cgroup. Method: tables of cases for the
+// pure functions.
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>

@@ -1,4 +1,4 @@
-// Goal: lists of ports and blocks become the disjoint intervals that the packet filter takes.
+// Goal: lists of ports and blocks become the disjoint intervals that the packet filter accepts.
 #include "cni/ranges.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Goal: what RNICs count is read from sysfs by a fixed list, and nothing in there can do harm.
+// Goal: counters of RNICs are read from sysfs by a fixed list, and no content of sysfs can do harm.
 #include "cni/node/rnic_counters.h"
 
 #include <gtest/gtest.h>

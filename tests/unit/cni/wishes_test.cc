@@ -1,5 +1,5 @@
-// Goal: the plugin takes what the injection let through, and nothing else. Method: the same values
-// that the injection and the chart's admission policy are tried with.
+// Goal: the plugin accepts exactly the values that the injection accepts. Method: the same values
+// as in the tests of the injection and of the chart's admission policy.
 #include "cni/wishes.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// Goal: of the status of a DaemonSet, whether all of its nodes are left; nothing else counts as
-// that.
+// Goal: the status of a DaemonSet shows whether all of its nodes are done, and no other status
+// counts as that.
 #include "cni/node/withdraw.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// Method: a folder plays the root of a machine, with the files of /proc and /sys that each kind of
-// container shows.
+// Method: a folder replaces the root of a machine, with the files of /proc and /sys that each kind
+// of container shows.
 #include "config/cpu_limit.h"
 
 #include <gtest/gtest.h>

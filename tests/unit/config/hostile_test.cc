@@ -1,5 +1,5 @@
-// Goal: no text, however made, crashes the loader, keeps it busy for long or gets past its limits.
-// Method: known bombs, then a valid file mutated by a seeded generator under the sanitizers.
+// Goal: no text crashes the loader, keeps it busy for long or exceeds its limits. Method: known
+// bombs, then a valid file mutated by a seeded generator under the sanitizers.
 #include <fstream>
 #include <random>
 #include <sstream>

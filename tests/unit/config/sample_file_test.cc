@@ -1,5 +1,5 @@
-// Goal: config/proxy.yaml is the reference of the configuration, so it must neither lack a key nor
-// have one too many, and every default in it must be the real one.
+// Goal: config/proxy.yaml is the reference of the configuration. It must have every key and no
+// other, and every default in it must be correct.
 #include <yaml-cpp/yaml.h>
 
 #include <fstream>
@@ -26,7 +26,7 @@ TEST(SampleFile, HoldsEveryKeyThatTheLoaderKnows) {
   text << file.rdbuf();
   for (const std::string& key : known_keys()) {
     if (const std::size_t item = key.find("[]."); item != std::string::npos) {
-      // Keys of list items may stand in an example inside a comment.
+      // Keys of list items may be in an example inside a comment.
       EXPECT_NE(text.str().find(" " + key.substr(item + 3) + ": "), std::string::npos) << key;
       continue;
     }
@@ -39,7 +39,7 @@ TEST(SampleFile, HoldsEveryKeyThatTheLoaderKnows) {
   }
 }
 
-// The examples in comments are copied by people, so they must be right as well.
+// Users copy the examples in comments, so these must be correct too.
 TEST(SampleFile, HoldsExamplesThatLoad) {
   std::ifstream file(kSample);
   std::string text;

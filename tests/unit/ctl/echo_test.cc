@@ -1,4 +1,4 @@
-// Goal: all bytes come back or the reason is said, whatever the other side does.
+// Goal: all bytes come back, or the reason is printed, whatever the other side does.
 #include "ctl/echo.h"
 
 #include <gmock/gmock.h>

@@ -1,5 +1,5 @@
-// Goal: what people see does not change unnoticed. Method: each golden/NAME.json is an answer of
-// the admin API; what is made of it must be golden/NAME.txt, to the byte.
+// Goal: the output for users does not change unnoticed. Method: each golden/NAME.json is an answer
+// of the admin API; the output for it must equal golden/NAME.txt.
 #include <gtest/gtest.h>
 
 #include "ctl/reports.h"

@@ -1,5 +1,5 @@
-// Goal: a process in the place of a proxy acts on no terminal, and does not crash fairleadctl.
-// Method: a server that gives every request the same answer, and fairleadctl as a whole.
+// Goal: a process in place of a proxy cannot control the terminal or crash fairleadctl. Method: a
+// server that gives every request the same answer, and the whole fairleadctl.
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 #include <unistd.h>

@@ -1,5 +1,5 @@
-// Goal: the client ends in time with an answer or an error, whatever is listening there. Method: a
-// socket that says what the test wants, and closes.
+// Goal: the client ends in time with an answer or an error, whatever listens there. Method: a
+// socket that sends given bytes, and closes.
 #include "ctl/http_client.h"
 
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@
 namespace fairlead::ctl {
 namespace {
 
-// Accepts one connection, reads the request's head, says `answer`, closes unless told to wait.
+// Accepts one connection, reads the request's head, sends `answer`, and closes unless `keep_open`.
 class OneAnswer {
  public:
   explicit OneAnswer(std::string answer, bool keep_open = false)
@@ -34,7 +34,7 @@ class OneAnswer {
         request_.append(chunk.data(), static_cast<std::size_t>(received));
       }
       (void)!::send(peer.get(), answer.data(), answer.size(), MSG_NOSIGNAL);
-      // Until the client has gone.
+      // Until the client has closed.
       if (keep_open) (void)!::recv(peer.get(), chunk.data(), chunk.size(), 0);
     });
   }

@@ -1,6 +1,5 @@
-// Goal: a kubeconfig that does not lead to a cluster is refused by file and field. Method: files in
-// a folder of the test, read without a connection; certificates are those of
-// tests/kubernetes/check_test.py.
+// Goal: the error about an unusable kubeconfig names file and field. Method: files in a folder of
+// the test, read without a connection; tests/kubernetes/check_test.py covers certificates.
 #include "ctl/cluster/kubeconfig.h"
 
 #include <gtest/gtest.h>

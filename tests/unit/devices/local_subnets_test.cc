@@ -1,4 +1,4 @@
-// What version 1 of SMC-R says of the interface of a connection.
+// Subnets of a connection's interface, for version 1 of SMC-R.
 #include "devices/local_subnets.h"
 
 #include <gtest/gtest.h>

@@ -11,7 +11,7 @@ using std::chrono::milliseconds;
 
 class EventLoopTest : public testing::Test {
  protected:
-  // How long a wait until `delay` from now takes.
+  // Duration of a wait with a deadline of `delay` from now.
   Duration wait_for(Duration delay) {
     const TimePoint begin = EventLoop::now();
     loop_->wait(begin + delay);

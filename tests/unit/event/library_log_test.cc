@@ -11,8 +11,8 @@
 namespace fairlead::event {
 namespace {
 
-// Goal: a warning of libevent is a line of our log, and many are not many lines. Method: watches of
-// a descriptor that does not exist, for each of which libevent warns.
+// Goal: a warning of libevent becomes a line of Fairlead's log, at a limited rate. Method: watches
+// of a descriptor that does not exist, for each of which libevent warns.
 TEST(LibraryLog, TakesWarningsAtABoundedRate) {
   const auto loop = EventLoop::create().value();
   constexpr int kNoDescriptor = 1'000'000;
@@ -27,7 +27,7 @@ TEST(LibraryLog, TakesWarningsAtABoundedRate) {
 
 TEST(LibraryLogDeathTest, SaysWhyTheProcessAborts) {
   const auto loop = EventLoop::create().value();
-  // Too late once there is a base, which libevent takes for a reason to end.
+  // libevent ends the process if this is called after the creation of a base.
   EXPECT_DEATH(event_enable_debug_mode(),
                "event=libevent what=\".*must be called(.|\n)*assertion failed: libevent can go on");
 }

@@ -71,9 +71,9 @@ TEST(Listener, AcceptedSocketsInheritABoundOnMemory) {
   }
 }
 
-// Goal: running out of descriptors costs a pause, no connection and no spinning. Method: lower the
-// limit to what is open, connect, and raise it again.
-// Looks between accepted connections are rare; none may be left behind in the backlog.
+// Goal: exhausted descriptors cause a pause, but no lost connection and no busy loop. Method: lower
+// the limit to the open ones, connect, and raise it again. Checks between accepted connections are
+// rare; none may remain in the backlog.
 TEST(Listener, AcceptsEachConnectionOfABurst) {
   SocketPair pair;
   constexpr std::size_t kBurst = 5 * kAcceptsPerLook + 3;
@@ -89,7 +89,7 @@ TEST(Listener, AcceptsEachConnectionOfABurst) {
     clients.push_back(std::move(*TcpStream::connect(
         *pair.loop, std::move(*TcpStream::make_socket(AF_INET)), listener->address())));
   pair.until([&] { return accepted.size() == kBurst; });
-  // One event is enough for a listener that leaves its place to another.
+  // One event is enough for a listener that is replaced by another.
   for (std::size_t i = 0; i < 3; ++i)
     clients.push_back(std::move(*TcpStream::connect(
         *pair.loop, std::move(*TcpStream::make_socket(AF_INET)), listener->address())));

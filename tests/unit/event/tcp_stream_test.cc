@@ -30,7 +30,7 @@ TEST(TcpStream, AShortReadMeansThatNothingIsLeft) {
   SocketPair::write(*pair.dialled, "hello");
   pair.until([&] { return pair.accepted->readable(); });
   std::string bytes;
-  // The first look at a fresh stream may come before the bytes do.
+  // The first read of a new stream may precede the bytes.
   pair.until([&] { return SocketPair::read(*pair.accepted, bytes).kind == Kind::kBytes; });
   EXPECT_EQ(bytes, "hello");
   EXPECT_FALSE(pair.accepted->readable());
@@ -93,7 +93,7 @@ TEST(TcpStream, AResetBehindBytesIsNotMissed) {
   EXPECT_EQ(result.error, ECONNRESET);
 }
 
-// A write takes the error of the socket away; the reads must find it nevertheless.
+// A write consumes the error of the socket; the reads must report it nevertheless.
 TEST(TcpStream, LastWordsCanBeReadAfterAFailedWrite) {
   SocketPair pair;
   SocketPair::write(*pair.dialled, "last words");
@@ -203,7 +203,7 @@ TEST(TcpStream, OfSeveralUrgentBytesOnlyTheLastIsUrgent) {
   EXPECT_EQ(read_marked(*pair.accepted, 4096), "1-*2$");
 }
 
-// A read that tries its luck while the byte arrives must not take it for an ordinary one.
+// A speculative read while the byte arrives must not return it as an ordinary one.
 TEST(TcpStream, AnUrgentByteIsNotMissedByAReadThatNoEventCalledFor) {
   SocketPair pair;
   std::thread writer([fd = pair.dialled->descriptor()] {
@@ -229,8 +229,8 @@ TEST(TcpStream, AnUrgentByteIsNotMissedByAReadThatNoEventCalledFor) {
   EXPECT_EQ(ordinary, 0);
 }
 
-// The kernel sends SIGURG before the socket knows of the urgent byte. Here the read comes after the
-// signal has been handled and the byte is there.
+// The kernel sends SIGURG before the socket has the urgent byte. Here the read follows after the
+// signal was handled and the byte has arrived.
 TEST(TcpStream, ASignalAheadOfItsUrgentByteVoidsTheRead) {
   SocketPair pair;
   std::string buffer(16, ' ');
@@ -281,7 +281,7 @@ TEST(TcpStream, AnUrgentByteThatWasAnnouncedBeforeTheStreamIsUrgent) {
   ASSERT_EQ(::send(client.get(), before.data(), before.size(), 0),
             static_cast<ssize_t>(before.size()));
   ASSERT_EQ(::send(client.get(), "!", 1, MSG_OOB), 1);
-  // Out of band the kernel tells of an urgent byte that is announced.
+  // Out of band, the kernel reports an announced urgent byte.
   char byte = 0;
   const TimePoint limit = EventLoop::now() + std::chrono::seconds(60);
   do ASSERT_EQ(::recv(accepted.get(), &byte, 1, MSG_OOB | MSG_PEEK), -1);

@@ -1,6 +1,6 @@
-// Goal: a client that sends its request at once is answered however many others are slow.
-// Method: crowds of slow clients that hold more connections than the server has room for. The
-// server's time limits are an hour, so that only its choice of whom to end can help.
+// Goal: a client that sends its request at once is answered, however many others are slow. Method:
+// many slow clients that hold more connections than the server has room for. The server's time
+// limits are an hour, so only its choice of connections to end can help.
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -112,7 +112,7 @@ TEST_P(HttpCrowd, RequestsThatComeInHoldLimitedMemory) {
       "POST / HTTP/1.1\r\nContent-Length: 1000000\r\n\r\n" + std::string(100'000, 'x');
   for (int i = 0; i < 50; ++i) crowd.emplace_back(*endpoint_).send(part);
   expect_probe_is_answered();
-  // All of the crowd but the last ten or so are ended; they see it without a time limit.
+  // All slow clients except about the last ten are ended, and notice it without a time limit.
   EXPECT_EQ(crowd.front().read_to_end(), "");
   EXPECT_GT(refused(HttpRefusal::kMemory), 0U);
 }
@@ -124,8 +124,8 @@ int highest_descriptor() {
   return highest;
 }
 
-// Goal: a probe is answered although slow clients hold all descriptors. Method: sockets are made
-// first, then the limit is lowered to what is open, so that accept(2) finds none for them.
+// Goal: a probe is answered although slow clients hold all descriptors. Method: sockets are created
+// first, then the limit is lowered to the open ones, so that accept(2) finds none for them.
 TEST_P(HttpCrowd, ProbesAreAnsweredWhenDescriptorsAreUsedUp) {
   HttpLimits limits = patient();
   limits.connections_max = 64;
@@ -133,7 +133,7 @@ TEST_P(HttpCrowd, ProbesAreAnsweredWhenDescriptorsAreUsedUp) {
   std::list<RawClient> crowd;
   for (int i = 0; i < 100; ++i) crowd.emplace_back(*endpoint_).send(kHalf);
   expect_probe_is_answered();
-  // UBSan needs descriptors to look at a type for the first time. So some have been ended before.
+  // UBSan needs descriptors at the first check of a type, so some clients were ended before.
   const std::uint64_t ended = refused(HttpRefusal::kCrowded);
   ASSERT_GT(ended, 0U);
   std::array<int, 20> sockets{};
@@ -174,8 +174,8 @@ TEST_P(HttpCrowd, ClientThatSendsOnBehindItsRequestIsEnded) {
   start(patient(), std::string(16 << 20, 'b'));
   RawClient client(*endpoint_);
   ASSERT_TRUE(client.send(kGet));
-  // Blocks when the server does not read, and fails once it has hung up: the test's time limit
-  // judges whether it ever does.
+  // Blocks while the server does not read, and fails once it has closed; the test's time limit
+  // detects a server that never does.
   const std::string chunk(64 * 1024, 'x');
   while (client.send(chunk)) {
   }
@@ -194,7 +194,7 @@ TEST_P(HttpCrowd, RequestThatNeverEndsIsRefusedInTime) {
 
 class HttpSources : public testing::Test {};
 
-// A client at an address of its own within 127.0.0.0/8.
+// A client at its own address within 127.0.0.0/8.
 FileDescriptor connect_from(const char* source, const HttpEndpoint& to) {
   FileDescriptor fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   const SocketAddress from = *SocketAddress::parse(std::string(source) + ":0");

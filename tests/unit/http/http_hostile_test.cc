@@ -1,5 +1,5 @@
-// Goal: whatever a client does, it gets an error or is hung up on, and the next one is served.
-// Method: raw sockets that send garbage, too much, too slowly, or nothing.
+// Goal: a misbehaving client gets an error or a close, and the next one is served. Method: raw
+// sockets that send garbage, too much, too slowly, or nothing.
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -116,7 +116,7 @@ TEST_F(HttpHostile, ClientThatNeverReadsIsHungUpOn) {
   running_->start();
   RawClient client(*endpoint_);
   client.send(kGet);
-  // Waits for the server's hang-up without reading: the writing side of the socket fails.
+  // Waits for the server's close without reading: the writing side of the socket fails.
   pollfd waited{.fd = client.fd(), .events = 0, .revents = 0};
   EXPECT_GT(::poll(&waited, 1, 120'000), 0);
   EXPECT_LT(client.read_to_end().size(), large.size());

@@ -1,5 +1,5 @@
-// What the server does with well-behaved clients, its own thread, and its addresses. Misbehaving
-// clients are in http_hostile_test.cc.
+// The server with well-behaved clients, its own thread, and its addresses. http_hostile_test.cc has
+// misbehaving clients.
 #include "event/http/http_server.h"
 
 #include <gtest/gtest.h>

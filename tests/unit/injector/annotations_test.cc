@@ -1,5 +1,5 @@
-// Goal: every annotation takes what its reference says and refuses the rest, naming key, value and
-// what is allowed. Method: values at both sides of each border.
+// Goal: every annotation accepts the documented values and refuses others, with key, value and
+// allowed values in the error. Method: values at both sides of each limit.
 #include "injector/annotations.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-// Goal: base64 as the standard has it, and nothing that only resembles it.
+// Goal: base64 of the standard is accepted, and similar texts are not.
 #include "injector/base64.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// Goal: the decision never fails, whatever shape a pod has, and its patch can be applied. The
-// shapes that do become a sidecar are in golden_test.cc.
+// Goal: the decision never fails for a pod of any shape, and its patch can be applied. Pods that
+// get a sidecar are in golden_test.cc.
 #include "injector/decision.h"
 
 #include <gmock/gmock.h>

@@ -1,5 +1,5 @@
-// Goal: what happens to a pod does not change unnoticed, and is the same whichever way it comes
-// about. Method: each tests/injection/cases/NAME.json is a pod; outcome, warnings and the patched
+// Goal: the injection of a pod does not change unnoticed, and all ways of injection have the same
+// result. Method: each tests/injection/cases/NAME.json is a pod; outcome, warnings and the patched
 // pod must be tests/injection/expected/NAME.json. The tests of fairleadctl and of the admission
 // policy use the same files. FAIRLEAD_UPDATE_GOLDEN=1 writes them.
 #include <gtest/gtest.h>

@@ -1,4 +1,5 @@
-// Goal: a namespace with many values keeps no other namespace out of a table, and waits its turn.
+// Goal: a namespace with many values excludes no other namespace from a table, and namespaces take
+// turns.
 #include "injector/namespace_shares.h"
 
 #include <gtest/gtest.h>

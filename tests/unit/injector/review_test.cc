@@ -1,4 +1,4 @@
-// Goal: a review from anywhere is decoded or refused with a sentence, at a cost that is bounded.
+// Goal: any review is decoded or refused with a sentence, at a bounded cost.
 #include "injector/review.h"
 
 #include <gmock/gmock.h>

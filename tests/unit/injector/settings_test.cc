@@ -1,4 +1,4 @@
-// Goal: settings are taken as a whole or refused with field, value and what is allowed.
+// Goal: settings are accepted as a whole, or refused with field, value and allowed values.
 #include "injector/settings.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-// Goal: what a stranger sends costs what the limits say, and each limit names itself.
+// Goal: untrusted JSON costs at most what the limits permit, and the error names the limit.
 #include "json/bounded.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Goal: whatever shape a value has, looking into it is no accident.
+// Goal: reading members of a value of any shape is safe.
 #include "json/members.h"
 
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
-// Goal: a listener learns where a connection was meant to go. Method: each test has a network
-// namespace of its own, that vanishes with its thread, in which all foreign addresses are routed to
-// the loopback device and nft rules redirect port 80 and TPROXY port 81 to the listener.
+// Goal: a listener learns the original destination of a connection. Method: each test has its own
+// network namespace, which ends with its thread. In it all foreign addresses are routed to the
+// loopback device, and nft rules redirect port 80 and TPROXY port 81 to the listener.
 #include "event/origdst/original_destination.h"
 
 #include <gtest/gtest.h>
@@ -29,7 +29,7 @@ constexpr const char* kRoutes = R"(
   ip -6 route add fd00::/8 dev lo
 )";
 
-// nft takes the same rules for both families.
+// nft accepts the same rules for both families.
 constexpr const char* kRedirect = R"(
   set -e
   nft -f - <<RULES
@@ -42,7 +42,7 @@ constexpr const char* kRedirect = R"(
 RULES
 )";
 
-// TPROXY works on what comes in only, so the host's own packets are marked and routed in again.
+// TPROXY works on incoming packets only, so the host's own packets are marked and routed in again.
 constexpr const char* kTproxy = R"(
   set -e
   for family in -4 -6; do
@@ -69,7 +69,7 @@ SocketAddress address(std::string_view text) {
   return parsed.value_or(SocketAddress());
 }
 
-// What a shell script printed, or nothing when it succeeded.
+// The output of a failed shell script, or nothing if it succeeded.
 std::string failure_of(const char* script) {
   std::string command = "exec 2>&1\n" + std::string(script);
   std::FILE* pipe = popen(command.c_str(), "r");
@@ -82,14 +82,14 @@ std::string failure_of(const char* script) {
   return output.empty() ? "script failed" : output;
 }
 
-// A program that is not installed, or a packet filter that the kernel was built without.
+// True for a program that is not installed, or a packet filter that the kernel lacks.
 bool is_lack_of_means(const std::string& failure) {
   for (const char* lack : {": not found", "Operation not supported", "No such file or directory"})
     if (failure.find(lack) != std::string::npos) return true;
   return false;
 }
 
-// Runs the body behind the rules, or skips and says why.
+// Runs the body with these rules, or skips the test with the reason.
 void behind(std::initializer_list<const char*> scripts, const std::function<void()>& body) {
   std::thread([&] {
     if (unshare(CLONE_NEWNET) != 0) GTEST_SKIP() << "network namespaces: " << strerror(errno);
@@ -127,7 +127,7 @@ struct Connection {
 Connection connect_to(const SocketAddress& target, const FileDescriptor& listener) {
   Connection pair;
   pair.client.reset(socket(target.family(), SOCK_STREAM | SOCK_CLOEXEC, 0));
-  // A lost SYN must not hold the test up until the kernel gives in.
+  // A lost SYN must not delay the test until the kernel's timeout.
   timeval patience{5, 0};
   setsockopt(pair.client.get(), SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
   setsockopt(listener.get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);

@@ -1,4 +1,4 @@
-// Which devices and ports can carry SMC-R.
+// Checks whether devices and ports can carry SMC-R.
 #include "rdma/verbs/device_judgement.h"
 
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@ TEST(DeviceJudgement, RefusesTransportsThatSmcCannotAddress) {
   }
   EXPECT_NE(words(judge_transport(IBV_TRANSPORT_IWARP)).find("iWARP"), std::string::npos);
   EXPECT_NE(words(judge_transport(IBV_TRANSPORT_USNIC)).find("usNIC"), std::string::npos);
-  // A driver that names no transport may still have what is needed: the trial tells.
+  // A driver that names no transport may still be suitable; the trial queue pair decides.
   EXPECT_TRUE(judge_transport(IBV_TRANSPORT_IB));
   EXPECT_TRUE(judge_transport(IBV_TRANSPORT_UNSPECIFIED));
   EXPECT_TRUE(judge_transport(IBV_TRANSPORT_UNKNOWN));

@@ -56,7 +56,7 @@ TEST_F(GidFitness, NeedsTheFamilyAndARouteOfThePeersGid) {
   EXPECT_FALSE(of("fe80::1"));
   route_ = [](const Gid&, const Gid&) { return std::nullopt; };
   EXPECT_FALSE(of("::ffff:10.8.0.1"));
-  // The node's routes are out of sight: its addresses may do.
+  // The node's routes are not visible, so its addresses may be usable.
   EXPECT_TRUE(of("::ffff:10.9.0.1"));
 }
 
@@ -69,7 +69,7 @@ TEST_F(GidFitness, KeepsToTheVlanOfTheRoute) {
   EXPECT_TRUE(of("::ffff:10.7.0.1"));
   EXPECT_FALSE(of("::ffff:10.8.0.1"));
   EXPECT_FALSE(of("::ffff:10.6.0.1"));
-  // Before the peer has told its GID, no more than a preference.
+  // Only a preference as long as the peer's GID is unknown.
   question_.peer_gid.reset();
   EXPECT_GT(of("::ffff:10.7.0.1"), of("::ffff:10.8.0.1"));
 }

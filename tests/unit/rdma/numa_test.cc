@@ -1,4 +1,4 @@
-// Which RNICs are near.
+// Order of RNICs by NUMA node.
 #include "rdma/verbs/numa.h"
 
 #include <gtest/gtest.h>
@@ -25,7 +25,8 @@ TEST(Numa, NearRnicsComeFirst) {
   const std::vector<RnicPlace> rnics = {{"mlx5_0", 0}, {"mlx5_1", 1}, {"mlx5_2", 1}, {"rxe0", {}}};
   EXPECT_EQ(near_first(rnics, {1}), (Names{"mlx5_1", "mlx5_2", "rxe0", "mlx5_0"}));
   EXPECT_EQ(near_first(rnics, {0}), (Names{"mlx5_0", "rxe0", "mlx5_1", "mlx5_2"}));
-  // A process that may run everywhere, or where nobody knows, has the order of the names.
+  // For a process that may run on all nodes, or with unknown nodes, RNICs have the order of their
+  // names.
   EXPECT_EQ(near_first(rnics, {0, 1}), (Names{"mlx5_0", "mlx5_1", "mlx5_2", "rxe0"}));
   EXPECT_EQ(near_first(rnics, {}), (Names{"mlx5_0", "mlx5_1", "mlx5_2", "rxe0"}));
 }

@@ -1,4 +1,4 @@
-// What ibv_modify_qp(3) is told on the way to a peer.
+// Attributes for ibv_modify_qp(3) when a queue pair is connected.
 #include "rdma/verbs/qp_attributes.h"
 
 #include <gtest/gtest.h>

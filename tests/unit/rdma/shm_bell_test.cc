@@ -1,4 +1,4 @@
-// What a bell tells of its peer.
+// State of the peer as its bell shows it.
 #include "rdma/shm/shm_bell.h"
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@ namespace {
 
 constexpr int kHangMilliseconds = 120'000;
 
-// The bell that the peer of a channel rings, as both sides hold it.
+// The bell that the peer of a channel rings, with the ends of both sides.
 struct Pair {
   Pair() {
     auto ends = std::move(broker::make_channel(4096).value());
@@ -55,7 +55,7 @@ void fill(Pair& pair) {
   pair.bell = std::move(ChannelBell::adopt(std::move(ring), std::move(watch)).value());
 }
 
-// close(2) wakes the other end before it frees what lies unread, and no event follows.
+// close(2) wakes the other end before it frees unread data, and no event follows.
 TEST(ShmBell, CloseIsKnownWhenItsEventComes) {
   constexpr int kRounds = 2'000;
   std::binary_semaphore close_next{0}, closed{0};

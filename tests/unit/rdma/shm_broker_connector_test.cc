@@ -1,4 +1,4 @@
-// The connector towards a broker that is played by the test.
+// The connector with a broker that the test implements.
 #include "rdma/shm/shm_broker_connector.h"
 
 #include <gtest/gtest.h>
@@ -28,7 +28,7 @@ const std::string& name() {
   return made;
 }
 
-// Connects to the device of index 0 and says what the test wants.
+// Connects to the device of index 0 and sends given records.
 class PlayedBroker {
  public:
   explicit PlayedBroker(std::uint64_t instance = 7) : instance_(instance) {
@@ -169,7 +169,7 @@ TEST(ShmBrokerConnector, TheNextBrokerIsTakenUpWithAStockOfItsOwn) {
   broker.welcome(*connector);
   broker.give_blank(1);
   EXPECT_EQ(connector->poll_registration(), State::kRegistered);
-  // What the old one made is nothing to the new one.
+  // Buffers of the old broker are unknown to the new one.
   EXPECT_EQ(connector->grant(*old, peer_id(2)).error().code, Errc::kPeerGone);
   connector->free_buffer(*old);
   EXPECT_EQ(broker.requests->take().error().code, Errc::kWouldBlock);

@@ -1,4 +1,4 @@
-// The protocol of sleeping, without a device around it.
+// The protocol for sleeping and waking, without a device.
 #include "rdma/shm/shm_channel.h"
 
 #include <gtest/gtest.h>
@@ -173,7 +173,7 @@ TEST_F(ShmChannel, DeathOfThePeerIsSeen) {
   EXPECT_FALSE(left_->peer_alive());
 }
 
-// Goal: whoever falls asleep either sees the message or is rung. Method: each step of one side
+// Goal: a side that goes to sleep either sees the message or is rung. Method: each step of one side
 // before, between and after those of the other.
 TEST_F(ShmChannel, WhoFallsAsleepSeesTheMessageOrIsRung) {
   for (const char* order : {"pras", "pars", "apsr", "aprs", "aspr", "pasr"}) {
@@ -205,9 +205,9 @@ TEST_F(ShmChannel, WhoFallsAsleepSeesTheMessageOrIsRung) {
   }
 }
 
-// The same with two threads, which hand over by blocking: a lost wake-up leaves both asleep. This
-// finds a missing step of the protocol. It is no proof of the memory order: where processors seldom
-// let a load pass an earlier store, a weaker store passes, too.
+// The same with two threads that block in turns: a lost wake-up leaves both asleep. This detects a
+// missing step of the protocol. It does not prove the memory order: on processors that rarely
+// reorder a load before an earlier store, a weaker store passes too.
 TEST_F(ShmChannel, NoWakeUpIsLostBetweenThreads) {
   constexpr unsigned kMessages = 5000;
   constexpr unsigned kAhead = 4;

@@ -100,7 +100,8 @@ TEST(ShmSegment, RefusesMemoryThatMayNotBeWritten) {
   EXPECT_EQ(adopt_segment(sealed.get(), 8192).error().code, Errc::kPermission);
 }
 
-// A peer that could grow it could fill and punch as much as it likes, while our touch waits.
+// A peer that could grow it could fill it and punch holes without limit, while accesses of this
+// side wait.
 TEST(ShmSegment, BlankGetsItsSizeOnce) {
   const FileDescriptor blank = std::move(broker::make_blank().value());
   EXPECT_EQ(adopt_whole_segment(blank.get()).error().code, Errc::kMalformed);

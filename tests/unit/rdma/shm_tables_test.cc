@@ -1,4 +1,4 @@
-// The tables of a device: what a peer told, its own queue pairs, and events that wait.
+// The tables of a device: announcements of a peer, its own queue pairs, and pending events.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 
@@ -81,7 +81,8 @@ TEST_F(ShmRemoteTable, BuffersGoWithTheLastQueuePairOfTheirDomain) {
   EXPECT_EQ(table_.queue_pair_count(), 1u);
 }
 
-// The peer may not know that ours is gone, and announces its buffers for the first only.
+// The peer may not know that this side's queue pair is destroyed, and announces its buffers for the
+// first one only.
 TEST_F(ShmRemoteTable, ADomainOutlivesOurQueuePairUntilThePeerKnows) {
   table_.depart(QpNumber(1));
   ASSERT_TRUE(table_.add_queue_pair(QpNumber(2), {kDomain, QpNumber(101)}));
@@ -139,7 +140,7 @@ TEST_F(ShmRemoteTable, LimitsBuffersQueuePairsAndSinks) {
   EXPECT_GT(withdrawn, kSinksMax / 2);
 }
 
-// One connection stays while queue pairs beside it come and go with their buffers.
+// One connection stays while other queue pairs are created and destroyed with their buffers.
 TEST_F(ShmRemoteTable, ViewsGoWithTheQueuePairThatHoldsThem) {
   auto* kept = view(RemoteKey(7), QpNumber(5));
   ASSERT_NE(kept, nullptr);
@@ -168,7 +169,7 @@ TEST_F(ShmRemoteTable, AViewOfTwoStaysUntilBothHaveGone) {
   EXPECT_EQ(table_.sink_count(), 0u);
 }
 
-// A long connection beside which slabs come and go, on one queue pair.
+// A long connection while slabs are created and freed, on one queue pair.
 TEST_F(ShmRemoteTable, ViewsThatAreGivenBackLeaveNothingBehind) {
   auto* kept = view(RemoteKey(7), QpNumber(5));
   ASSERT_NE(kept, nullptr);
@@ -229,7 +230,7 @@ TEST(ShmGrantTable, WhoGrantsMostLosesTheOldest) {
   EXPECT_EQ(budget.count(), 0u);
 }
 
-// A pod has as many peer ids as it likes.
+// A pod can have any number of peer ids.
 TEST(ShmGrantTable, APodWithManyNamesLosesItsOwnGrants) {
   const FileDescriptor memory = std::move(broker::make_memory("test", 4096).value());
   MapBudget budget;
@@ -292,7 +293,7 @@ TEST(ShmMapBudget, OnePodLeavesMappingsToOthers) {
   EXPECT_EQ(budget.count(), 0u);
 }
 
-// Empty memory costs who grants it nothing.
+// Empty memory costs the granting pod nothing.
 TEST(ShmMapBudget, OnePodLeavesAddressSpaceToOthers) {
   const FileDescriptor memory = std::move(broker::make_memory("test", kBufferBytesMax).value());
   MapBudget budget;
@@ -309,7 +310,7 @@ TEST(ShmMapBudget, OnePodLeavesAddressSpaceToOthers) {
   EXPECT_EQ(budget.bytes(), kBufferBytesMax);
 }
 
-// Of a full memfd that nobody else has any more; how long it took to let go of it.
+// Processor time for releasing a full memfd without other users.
 template <class Drop>
 Duration time_to_drop(Drop drop) {
   constexpr std::size_t kBytes = std::size_t{128} << 20;
@@ -318,7 +319,7 @@ Duration time_to_drop(Drop drop) {
   return drop(std::move(memory));
 }
 
-// To unmap it last frees its pages. The processor time does not depend on who runs beside us.
+// The last unmapping frees its pages. The processor time does not depend on other processes.
 TEST(ShmMapBudget, AThreadOfItsOwnFreesWhatAPeerHasFilled) {
   const Duration here = time_to_drop([](FileDescriptor memory) {
     auto mapping = adopt_whole_segment(memory.get());

@@ -1,4 +1,4 @@
-// Which GID of a port is taken, and what is read from GIDs.
+// Choice of a port's GID, and values that GIDs contain.
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 
@@ -16,7 +16,7 @@ Gid gid(const char* text) {
   return made;
 }
 
-// As a RoCE adapter with two addresses shows it: every address once a type.
+// The table of a RoCE adapter with two addresses: each address once for each type.
 std::vector<GidEntry> table() {
   return {{gid("fe80::5054:ff:fe00:1"), GidType::kRoceV1, 0, 2},
           {gid("fe80::5054:ff:fe00:1"), GidType::kRoceV2, 1, 2},
@@ -44,7 +44,8 @@ TEST(GidSelect, GoesDownFromIpv6ToLinkLocalToRoceV1) {
   EXPECT_EQ(choose_gid(entries)->index, 3u);  // RoCEv1: the address that goes farther
 }
 
-// The node's address, that of another pod's macvlan, and our own, as every namespace sees them.
+// The node's address, that of another pod's macvlan, and the pod's own, as every namespace sees
+// them.
 std::vector<GidEntry> shared_table() {
   return {{gid("fe80::5054:ff:fe00:1"), GidType::kRoceV2, 0, 2},
           {gid("::ffff:10.9.0.77"), GidType::kRoceV2, 1, 2},
@@ -81,7 +82,7 @@ TEST(GidSelect, PrefersAddressesOfThePodThenThoseThatTheNodeNames) {
 }
 
 TEST(GidSelect, NamesSayNothing) {
-  // All entries claim to be of interface 2, whichever namespace they are of.
+  // All entries have interface 2, in any namespace.
   std::vector<GidEntry> entries = shared_table();
   for (GidEntry& entry : entries) entry.netdev_index = 99;
   EXPECT_EQ(choose_gid(entries, {}, {})->entry.index, 1u);

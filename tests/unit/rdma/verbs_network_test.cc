@@ -1,4 +1,4 @@
-// Subnets, routes and physical networks: what decides between the GIDs of a host.
+// Subnets, routes and physical networks, which determine the choice among the GIDs of a host.
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 
@@ -69,7 +69,7 @@ TEST(Routes, OfTwoFamiliesThereAreNone) {
   const Result<RouteTable> routes = RouteTable::open();
   ASSERT_TRUE(routes);
   EXPECT_FALSE(routes->look_up(gid("::ffff:127.0.0.1"), gid("::1")));
-  // A source that is not ours: the kernel answers with an error, and the next question is heard.
+  // A foreign source address: the kernel answers with an error, and the next query works.
   EXPECT_FALSE(routes->look_up(gid("::ffff:127.0.0.1"), gid("::ffff:192.0.2.77")));
   EXPECT_TRUE(routes->look_up(gid("::ffff:127.0.0.1"), gid("::ffff:127.0.0.1")));
 }
@@ -149,7 +149,7 @@ TEST_F(Pnet, TheNodeLeavesPortsOut) {
   question_.port = PortNumber{1};
   question_.configured = "NETC";
   EXPECT_FALSE(answer().ours);
-  // Of another network the node said nothing.
+  // The node's note has nothing about another network.
   question_.configured = "NETD";
   EXPECT_TRUE(answer().ours);
   EXPECT_EQ(answer().source, "configuration");

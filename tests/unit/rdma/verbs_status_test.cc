@@ -1,4 +1,4 @@
-// The codes of libibverbs as those of the seam, and the account of locked memory.
+// Translation of libibverbs' status codes, and the account of locked memory.
 #include "rdma/verbs/verbs_status.h"
 
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ TEST(VerbsStatus, TellsWhoseFaultAFailureIs) {
   EXPECT_EQ(status_of(IBV_WC_RNR_RETRY_EXC_ERR, Kind::kSend), CompletionStatus::kRetryExceeded);
   EXPECT_EQ(status_of(IBV_WC_LOC_PROT_ERR, Kind::kSend), CompletionStatus::kLocalError);
   EXPECT_EQ(status_of(IBV_WC_WR_FLUSH_ERR, Kind::kReceive), CompletionStatus::kFlushed);
-  // Whatever a receive fails of, the memory that failed is ours.
+  // For any error of a receive, the failed memory is local.
   EXPECT_EQ(status_of(IBV_WC_REM_INV_REQ_ERR, Kind::kReceive), CompletionStatus::kLocalError);
 }
 

@@ -12,8 +12,8 @@ using Role = smc::Deferral::Role;
 
 class FramedRelayTest : public testing::Test {
  protected:
-  // What the client's proxy wrote reaches the server's, without the preface; and the other way
-  // round.
+  // Carries the bytes that the client's proxy wrote to the server's, without the preface, and vice
+  // versa.
   void carry() {
     constexpr std::size_t kPreface = wire::kFramePreface.size();
     std::string& out = client_net.outgoing;
@@ -122,7 +122,7 @@ TEST_F(FramedRelayTest, UrgentBytesStayInPlace) {
   EXPECT_EQ(server_app.urgent_out, std::vector<std::size_t>{2});
 }
 
-// The peer's frames are taken although the application reads nothing, up to the bound.
+// The peer's frames are accepted up to the limit although the application reads nothing.
 TEST_F(FramedRelayTest, AStalledApplicationDoesNotHideAHandOver) {
   server_app.allow(10);
   client_app.feed(std::string(smc::kFramedBytesMax + 5000, 'x'));
@@ -132,7 +132,7 @@ TEST_F(FramedRelayTest, AStalledApplicationDoesNotHideAHandOver) {
   client.towards_net().hand_over();
   settle();
   EXPECT_TRUE(server.deferral().peer_handed_over());
-  // What is left goes into the relay that follows.
+  // The remaining bytes go into the following relay.
   Backlog left = server.towards_app().release_waiting();
   server_app.allow(1 << 20);
   EXPECT_EQ(left.flush(server_app), Backlog::State::kEmpty);
@@ -172,7 +172,7 @@ TEST_F(FramedRelayTest, AResetComesBehindWhatWasSaid) {
   EXPECT_EQ(server_app.outgoing, "last words");
 }
 
-// What does not fit into frames is for the relay behind the hand-over, and the reset behind it too.
+// Bytes beyond the limit of frames, and a reset after them, are for the relay after the hand-over.
 TEST_F(FramedRelayTest, AResetBehindMoreThanFramesCarryWaitsForTheHandOver) {
   client_app.feed(std::string(smc::kFramedBytesMax + 5000, 'x'));
   client_app.feed_reset();
@@ -198,7 +198,7 @@ TEST_F(FramedRelayTest, AnApplicationThatTakesNothingMoreWaitsForTheHandOverWith
   EXPECT_TRUE(client.towards_app().discards());
 }
 
-// The handshake has failed for good while the application did not read.
+// The handshake has finally failed while the application did not read.
 TEST_F(FramedRelayTest, APeerThatIsOverIsResetBehindWhatItSaid) {
   server_app.allow(4);
   client_app.feed("last words");
@@ -213,7 +213,7 @@ TEST_F(FramedRelayTest, APeerThatIsOverIsResetBehindWhatItSaid) {
   EXPECT_EQ(server_app.outgoing, "last words");
 }
 
-// What comes together with the reset is read, although a write meets the reset first.
+// Data that arrives together with the reset is read, although a write fails by the reset first.
 TEST_F(FramedRelayTest, APeerThatIsOverIsReadToItsEnd) {
   client.pump(now);
   client.towards_net().hand_over();

@@ -26,7 +26,7 @@ TEST(HandshakeTurns, TheLineIsServedInItsOrder) {
   EXPECT_EQ(turns.give_back(kPeer), std::nullopt);
 }
 
-// Goal: who takes over a turn counts as one in hand.
+// Goal: a session that takes over a turn counts as a concurrent handshake.
 TEST(HandshakeTurns, ATurnHandedOnIsStillTaken) {
   HandshakeTurns turns(1);
   EXPECT_TRUE(turns.take(kPeer, 1));

@@ -27,7 +27,7 @@ TEST(PeerSilence, AnAcknowledgementBetweenTwoLooksIsLife) {
   PeerSilence silence;
   TimePoint now{};
   for (int look = 0; look < 100; ++look) {
-    // More data is under way at each look, but some has been acknowledged since the last.
+    // More data is in flight at each check, but some has been acknowledged since the last one.
     EXPECT_FALSE(silence.gone({.answer_due = true, .since_ack = kLook / 2}, now, kTimeout)) << look;
     now += kLook;
   }
@@ -36,7 +36,7 @@ TEST(PeerSilence, AnAcknowledgementBetweenTwoLooksIsLife) {
 TEST(PeerSilence, AClosedWindowWithAnsweredProbesIsLife) {
   PeerSilence silence;
   TimePoint now{};
-  // The kernel asks every two minutes; each fourth look happens to fall between probe and answer.
+  // The kernel probes every two minutes; every fourth check is between probe and answer.
   for (int look = 0; look < 100; ++look) {
     EXPECT_FALSE(
         silence.gone({.answer_due = look % 4 == 0, .since_ack = seconds(120)}, now, kTimeout))

@@ -1,4 +1,4 @@
-// Goal: peers at one address have a part of the groups and of the memory, never all.
+// Goal: peers at one address can have only a part of the groups and of the memory.
 #include "relay/peer_table.h"
 
 #include <gtest/gtest.h>

@@ -22,7 +22,7 @@ TEST(PipePool, MakesPipesThatHoldWhatIsWanted) {
   EXPECT_GE(pipe->capacity_bytes, kPipeBytesMin);
 }
 
-// 0: as it should be; else the step that was not.
+// 0: success; else the number of the failed step.
 int use_up_pipe_pages() {
   const rlimit descriptors{1024, 1024};
   (void)::setrlimit(RLIMIT_NOFILE, &descriptors);
@@ -41,7 +41,7 @@ int use_up_pipe_pages() {
   PipePool pool;
   if (pool.take()) return 3;
   kept.clear();
-  // The kernel is not asked each time, but again in the end.
+  // The kernel is not called each time, but eventually again.
   if (pool.take()) return 4;
   for (unsigned i = 0; i < kPipesNotTried; ++i)
     if (pool.take()) return 0;

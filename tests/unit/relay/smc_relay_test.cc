@@ -1,4 +1,4 @@
-// Two SmcRelays over plain memory: what socket and protocol do to each other.
+// Two SmcRelays over plain memory: interaction of socket and protocol.
 
 #include "relay/smc_relay.h"
 
@@ -22,7 +22,7 @@ class SmcRelayTest : public testing::Test {
     a.buffers.local = b.buffers.remote = a_memory;
     b.buffers.local = a.buffers.remote = b_memory;
   }
-  // Until nobody has anything to do.
+  // Runs until neither side has work.
   void settle() {
     for (bool any = true; any;) {
       any = false;
@@ -172,7 +172,7 @@ TEST_F(SmcRelayTest, AResetThatCameWithTheFinIsPassedOn) {
   EXPECT_TRUE(b_app.reset);
 }
 
-// TCP knows no reset of a connection whose both ends have been acknowledged.
+// In TCP, a connection with both FINs acknowledged cannot be reset.
 TEST_F(SmcRelayTest, AResetBehindBothFinsIsNotPassedOn) {
   b_app.feed_end();
   settle();
@@ -328,7 +328,8 @@ TEST_F(SmcRelayTest, ALookFindsWhatNoEventHasToldOf) {
   EXPECT_TRUE(b_app.shut_down);
 }
 
-// No event tells of bytes that have left the socket: the look's answer makes the session send them.
+// No event reports bytes that were already read from the socket: the result of look() makes the
+// session send them.
 TEST_F(SmcRelayTest, ALookTellsOfBytesInTheSendRing) {
   SmcRelay staged{AlertToken{3}, kRing};
   staged.connection.set_peer(AlertToken{4}, {RemoteKey{1}, RemoteAddress{0}, kRing}, kRing);
@@ -370,7 +371,7 @@ TEST_F(SmcRelayTest, ALookMeetsAReset) {
 }
 
 TEST_F(SmcRelayTest, AFullyClosedPeerResetsAnApplicationThatGoesOnSending) {
-  // b's application closes both ways: its proxy learns it when it writes to it.
+  // b's application closes both directions; its proxy notices when it writes to it.
   a_app.feed("one");
   settle();
   b_app.feed_reset();

@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::size_t kMiB = 1024 * 1024;
 
-// What is charged does not depend on sockets, and a stream without descriptor is left alone.
+// The charge does not depend on sockets, and a stream without descriptor is not changed.
 TEST(SocketMemory, BeginsSmallerAsTheBudgetIsUsedUpAndThenNotAtAll) {
   WorkerStats stats;
   MemoryBudget budget(32 * kMiB, 0, stats);
@@ -80,7 +80,7 @@ TEST_F(BoundedSockets, AReaderThatStallsCostsNoMoreThanWasSetAside) {
   ASSERT_TRUE(memory);
   ASSERT_TRUE(memory->bound_network(*pair_.dialled));
   const std::string piece(kCopyBytes, 'x');
-  // The other side reads nothing; what it takes is the kernel's buffers.
+  // The other side reads nothing; only the kernel's buffers accept data.
   while (event::SocketPair::write(*pair_.dialled, piece) != 0)
     ASSERT_LE(queued(SK_MEMINFO_WMEM_QUEUED), memory->charged_bytes() - kConnectionBytes);
   EXPECT_LE(queued(SK_MEMINFO_WMEM_QUEUED), 4 * kSocketBufferBytes[0]);

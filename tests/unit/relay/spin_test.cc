@@ -21,7 +21,8 @@ TEST(SpinBudget, ZeroMeansNever) {
   EXPECT_EQ(budget.allowance(kStart), Duration::zero());
 }
 
-// Goal: a worker that polls in vain uses no more than its share. Method: miss for ten seconds.
+// Goal: a worker that polls without success uses no more than its share. Method: ten seconds of
+// misses.
 TEST(SpinBudget, FruitlessPollingIsHeldToItsShare) {
   SpinBudget budget(microseconds(50), 10);
   Duration spent{};

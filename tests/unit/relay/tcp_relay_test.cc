@@ -209,7 +209,7 @@ TEST_F(TcpRelayTest, AResetThatAWriteMeetsIsNoEndForTheOtherDirection) {
   EXPECT_FALSE(app.shut_down);
 }
 
-// The kernel lets splice(2) say "end" after a reset whose error was taken by somebody else.
+// splice(2) reports the end of the stream after a reset whose error another call has consumed.
 TEST_F(TcpRelayTest, AResetIsNoEndWhereBytesAreSpliced) {
   int app_ends[2], net_ends[2];
   ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, app_ends), 0);

@@ -1,11 +1,11 @@
-// Goal: we say what a Linux kernel says. Method: the captures in tests/captures are one link group
-// of two kernels; here we take the place of one of them. What the other one said is given to our
-// handshake and link group, and what ours say then is compared with what was recorded, field by
-// field, link by link. Numbers that a host chooses by itself (queue pairs, keys, sequence numbers)
-// are taken from the recording.
+// Goal: Fairlead sends the same messages as a Linux kernel. Method: the captures in tests/captures
+// are one link group of two kernels, and Fairlead replaces one of them. Its handshake and link
+// group get the other kernel's messages. Their answers are compared with the recorded ones, field
+// by field, link by link. Numbers that a host chooses by itself (queue pairs, keys, sequence
+// numbers) are taken from the recording.
 //
-// Left out: CDC, and our own DELETE_RKEY with the CONFIRM_RKEY of the next connection: Linux gives
-// an RMB up with its connection, we keep ours as long as the group.
+// Not compared: CDC, and Fairlead's own DELETE_RKEY with the CONFIRM_RKEY of the next connection.
+// Linux frees an RMB with its connection, Fairlead keeps its RMB as long as the group.
 #include <gtest/gtest.h>
 
 #include <optional>
@@ -47,7 +47,7 @@ bool about_our_rkeys(const wire::LlcMessage& message, bool ours) {
   return false;
 }
 
-// Without what a host may say as it likes.
+// Without fields that a host may choose freely.
 wire::LlcMessage comparable(wire::LlcMessage message) {
   if (auto* confirm = std::get_if<wire::ConfirmLink>(&message.body)) confirm->link_user_id = 0;
   // Linux counts the deleted keys, but does not repeat them.
@@ -198,7 +198,7 @@ class Stand {
     perform();
   }
 
-  // What happened to Linux, but is not on the wire.
+  // Events of the Linux host that are not on the wire.
   void cause(const wire::LlcMessage& recorded) {
     const auto* deleted = body_as<wire::DeleteLink>(recorded);
     const bool lost = deleted != nullptr && deleted->kind == wire::LlcKind::kRequest &&

@@ -1,4 +1,4 @@
-// What a reset leaves of the bytes that came before it.
+// Delivery of bytes that were sent before a reset.
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
-// Goal: no byte is lost or repeated, and no end or consumer update is forgotten, when the link dies
-// at any moment. Method: connection_pair.h; writes land when their message does, or never.
+// Goal: no byte is lost or repeated, and no end or consumer update is missed, if the link fails at
+// any time. Method: connection_pair.h; writes arrive together with their message, or never.
 #include <random>
 
 #include "unit/smc/connection_pair.h"
@@ -57,7 +57,7 @@ TEST_P(Failover, ALostConsumerUpdateIsRecovered) {
   EXPECT_EQ(pair.a.connection.tx_window().bytes(), full.size());
 }
 
-// Linux says its cursor again only when its application takes a byte that it did not have before.
+// Linux repeats its cursor only when its application reads a new byte.
 TEST(FailoverOfLinux, AFullElementLeavesAByteToAskWith) {
   constexpr std::uint32_t kBytes = 16384;
   constexpr std::uint32_t kUsed = kBytes - kSwitchReserveBytes;
@@ -162,7 +162,7 @@ TEST_P(Failover, TheLinkMayDieAgainAtOnce) {
   EXPECT_EQ(pair.read(pair.b), "one");
 }
 
-// Whatever is cut off when, both streams come through whole.
+// Both streams arrive completely, whenever the links fail.
 class FailoverSeeds : public testing::TestWithParam<unsigned> {};
 INSTANTIATE_TEST_SUITE_P(Seeds, FailoverSeeds, testing::Range(0U, 100U));
 

@@ -1,5 +1,5 @@
-// Cursors as a broken or hostile peer would send them: the connection is aborted, and no byte
-// outside what was announced is ever shown to the application.
+// Cursors of a broken or hostile peer: the connection is aborted, and the application never sees a
+// byte that was not announced.
 
 #include <gtest/gtest.h>
 

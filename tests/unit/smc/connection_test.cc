@@ -183,8 +183,8 @@ TEST(Connection, DoneWritingFollowsThePendingBytes) {
 }
 
 TEST(Connection, AClosedPeerWithAFullWindowGetsTimeToSendTheRest) {
-  // Goal: a kernel that closed with data left sends on once it sees room. Method: closed comes with
-  // write_blocked; the end is believed only after the grace.
+  // Goal: data of a kernel that closed with data left is received when there is room. Method:
+  // closed arrives with write_blocked; it counts as the end only after the grace period.
   ConnectionPair pair;
   pair.write(pair.a, std::string(16384, 'x'));
   pair.transmit(pair.a);

@@ -1,4 +1,4 @@
-// Urgent data in the CDC's flags: what Linux expects, what it sends, and what a hostile peer may.
+// Urgent data in the CDC's flags: as Linux expects it, as Linux sends it, and from a hostile peer.
 
 #include <gtest/gtest.h>
 
@@ -156,7 +156,7 @@ TEST_P(ConnectionUrgentSwitch, TheByteIsAnnouncedAgainWhenItsLinkDies) {
   pair.transmit(pair.a);
   pair.switch_link();
   pair.transmit(pair.a);
-  // Linux would take "pending" without news for a second urgent byte.
+  // Linux would treat "pending" without new data as a second urgent byte.
   EXPECT_FALSE(pair.a.on_the_way.back().producer_flags.urgent_pending);
   EXPECT_TRUE(pair.a.on_the_way.back().producer_flags.urgent_present);
   pair.settle();
@@ -188,7 +188,7 @@ TEST_P(ConnectionUrgentSwitch, TheByteIsUrgentOnceWhenItsAnnouncementArrivedBefo
 
 INSTANTIATE_TEST_SUITE_P(DirectAndStaged, ConnectionUrgentSwitch, testing::Values(0U, 32768U));
 
-// Rings of other sizes, so that the byte lies at every place of a ring.
+// Rings of different sizes, so that the byte has every position in a ring.
 class ConnectionUrgentStream : public testing::TestWithParam<std::uint32_t> {};
 
 TEST_P(ConnectionUrgentStream, EachByteArrivesInItsPlaceAndUrgent) {

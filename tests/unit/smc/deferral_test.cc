@@ -1,4 +1,4 @@
-// Frames between two honest sides in any pieces, and what a hostile peer may send.
+// Frames between two honest sides in any pieces, and frames of a hostile peer.
 #include "smc/deferral.h"
 
 #include <gtest/gtest.h>
@@ -110,7 +110,7 @@ TEST_F(DeferralTest, AServerHandsOverOnlyAsAnAnswer) {
   EXPECT_FALSE(server.may_hand_over());
 }
 
-// So that nobody waits for an application that does not read.
+// So that no side waits for an application that does not read.
 TEST_F(DeferralTest, ADirectionIsBounded) {
   while (client.room() != 0) EXPECT_EQ(take(server, data(client, client.room())), "D");
   EXPECT_EQ(server.bytes_received(), kFramedBytesMax);

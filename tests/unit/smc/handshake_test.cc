@@ -13,7 +13,7 @@ namespace {
 using State = Handshake::State;
 constexpr Duration kTimeout = std::chrono::seconds(6);
 
-// A client and a server whose bytes the test carries.
+// A client and a server; the test transfers their bytes.
 class HandshakePair : public testing::Test {
  protected:
   static LocalOffer make_offer() {
@@ -22,7 +22,7 @@ class HandshakePair : public testing::Test {
     offer.ueids.push_back(*wire::eid_from("A"));
     return offer;
   }
-  // Moves all output of one into the other; returns what was not taken.
+  // Moves all output of one into the other; returns the number of bytes that were not accepted.
   std::size_t carry(Handshake& from, Handshake& to, const std::string& behind = "") {
     std::vector<std::byte> bytes(from.output().begin(), from.output().end());
     from.output_written(bytes.size());

@@ -1,6 +1,6 @@
-// Goal: links come and go as the reference says, between two of Fairlead's groups. Method:
-// link_hosts.h. This file is long because every way in which a link comes or goes has its case
-// here.
+// Goal: links are added and deleted as in the reference, between two of Fairlead's groups. Method:
+// link_hosts.h. This file is long because it has a case for every way in which a link is added or
+// deleted.
 #include "unit/smc/link_hosts.h"
 
 namespace fairlead::smc {
@@ -21,7 +21,7 @@ TEST_P(LinkFlowVersions, ASecondPortOnBothSidesMakesASymmetricGroup) {
   EXPECT_EQ(numbers(*server), (std::vector<unsigned>{1, 2}));
   EXPECT_TRUE(server->saw(Kind::kLinkAdded));
   EXPECT_TRUE(client->saw(Kind::kLinkAdded));
-  // The keys of the first RMB were told on the way.
+  // The keys of the first RMB were announced during the flow.
   EXPECT_EQ(server->group.peer_key(0, client->key(0, 0), 1), client->key(0, 1));
   EXPECT_EQ(client->group.peer_key(0, server->key(0, 0), 1), server->key(0, 1));
   EXPECT_TRUE(server->group.rmb_told(0));
@@ -66,7 +66,7 @@ TEST_F(LinkFlow, OnePortOnBothSidesStaysASingleLink) {
   ASSERT_EQ(sent<wire::AddLink>(false).size(), 1U);
   EXPECT_TRUE(sent<wire::AddLink>(false)[0].rejected);
   EXPECT_TRUE(server->saw(Kind::kLinkNotAdded));
-  // Its number is spent.
+  // Its number is not used again.
   server->up.push_back(true);
   client->up.push_back(true);
   restore(*server, 1);
@@ -81,7 +81,7 @@ TEST_F(LinkFlow, OnePortAtTheServerMakesAnAsymmetricGroup) {
 TEST_F(LinkFlow, OnePortAtTheClientMakesAnAsymmetricGroup) {
   connect(2, 1);
   expect_types(GroupType::kAsymmetricPeer, GroupType::kAsymmetricLocal);
-  // A link that shares a port is for emergencies: connections go to the other.
+  // A link that shares a port is a reserve: connections use the other one.
   for (int i = 0; i < 4; ++i) {
     EXPECT_EQ(server->group.choose_link(), 0);
     server->group.connection_added(0);
@@ -194,7 +194,7 @@ TEST_F(LinkFlow, TheLastWordIsNotSaidOnALinkThatIsJustBeingAdded) {
   connect(2, 2);
   cut(*server, 0);
   restore(*server, 0);
-  // The slot of the first link is used for the replacement, and is looked at first.
+  // The replacement uses the index of the first link, which is checked first.
   server->group.handle_link_down(3, now, "the cable was cut");
   while (!server->group.link(0)) ASSERT_TRUE(carry(*server) || carry(*client));
   ASSERT_EQ(server->group.link(0)->state(), LinkState::kActivating);
@@ -230,7 +230,7 @@ TEST_F(LinkFlow, AnRmbToldAnewOverAnotherLinkIsTheSameRmb) {
   EXPECT_EQ(client->group.peer_key(1, server->key(row, 1), 0), server->key(row, 0));
 }
 
-// A Confirm may arrive when its link is deleted. Another link in the same slot then has another
+// A Confirm may arrive after its link is deleted. Another link with the same index then has another
 // key.
 TEST_F(LinkFlow, AKeyOfADeletedLinkIsNotAddedToTheLinkInItsSlot) {
   connect(2, 2);
@@ -241,8 +241,8 @@ TEST_F(LinkFlow, AKeyOfADeletedLinkIsNotAddedToTheLinkInItsSlot) {
   EXPECT_EQ(server->group.peer_key(std::nullopt, client->key(0, 0), 1), client->key(0, 1));
 }
 
-// Only the queue pair of the peer can tell a key. An Accept or Confirm comes over TCP, from anybody
-// who claims to be the peer.
+// Only the queue pair of the peer can announce a key. An Accept or Confirm comes over TCP, from any
+// host that claims to be the peer.
 TEST_F(LinkFlow, AKeyThatWasNotToldOverALinkIsNotUsed) {
   for (const unsigned links : {1U, 2U}) {
     connect(links, links);
@@ -283,7 +283,7 @@ TEST_F(LinkFlow, AnOperatorDeletesALinkInGoodOrder) {
   EXPECT_TRUE(server->saw(Kind::kLinkDeleted));
 }
 
-// Whether the client has heard it, nobody knows who does not ask.
+// Without another request it is unknown whether the client received it.
 TEST_F(LinkFlow, ALinkToBeDeletedIsAskedForAgainWhenTheCarrierDies) {
   for (const bool heard : {false, true}) {
     connect(3, 3, 3);
@@ -378,7 +378,7 @@ TEST_F(LossyLinkFlow, APeerThatNeverAnswersIsAskedSoOftenAndNoMore) {
   connect(2, 2);
   for (int i = 0; i < 100; ++i) advance(kLlcAnswerWait);
   EXPECT_EQ(sent<wire::AddLink>(true).size(), 1 + kAddLinkRetriesMax);
-  // A new reason is as good as the first.
+  // A new reason starts another attempt.
   restore(*server, 1);
   for (int i = 0; i < 100; ++i) advance(kLlcAnswerWait);
   EXPECT_EQ(sent<wire::AddLink>(true).size(), 2 * (1 + kAddLinkRetriesMax));
@@ -456,7 +456,7 @@ TEST_F(LossyLinkFlow, ALostLinkIsReplacedAlsoWhenItsDeletionIsNotAnswered) {
   EXPECT_EQ(server->group.active_links(), 2U);
 }
 
-// Its client has answered by then, and would reject the next one while it waits for the first.
+// The client has already answered, and would reject the next one while it waits for the first.
 TEST_F(LinkFlow, AnAddedLinkWhosePortGoesDownIsTakenBackBeforeTheNextIsTried) {
   set_up(2, 2, 2, 2);
   while (sent<wire::AddLink>(true).empty()) ASSERT_TRUE(carry(*server) || carry(*client));

@@ -1,5 +1,5 @@
-// Goal: the queue pairs of a terminated group go only when the peer has said its last word, and two
-// groups of our kind end each other without waiting. Method: every way to end a group, in both
+// Goal: the queue pairs of a terminated group are destroyed only after the peer's final message,
+// and two Fairlead groups end each other without waiting. Method: every way to end a group, in both
 // roles, with every message that may follow.
 #include <gtest/gtest.h>
 
@@ -35,7 +35,7 @@ wire::DeleteLink all(bool orderly) {
   return message;
 }
 
-// The farewell among what the group says, if there is one.
+// The group's final DELETE_LINK among its output, if there is one.
 std::optional<wire::DeleteLink> farewell(RecordedGroup& group) {
   std::optional<wire::DeleteLink> found;
   while (const auto out = group.poll_llc()) {
@@ -84,13 +84,13 @@ struct Row {
 
 TEST(Parting, AGroupThatWeEndWaitsForThePeersLastWord) {
   constexpr Row kRows[] = {
-      // A Linux server repeats the request first, and aborts its connections after that.
+      // A Linux server returns the request first, and then aborts its connections.
       {GroupRole::kClient, Says::kOrderlyAll, false, false},
       {GroupRole::kClient, Says::kAll, true, false},
       {GroupRole::kClient, Says::kOneLink, false, false},
       {GroupRole::kClient, Says::kResponse, false, false},
       {GroupRole::kClient, Says::kTestLink, false, false},
-      // The client ended it at the same time, and waits for our answer.
+      // The client ended it at the same time, and waits for the answer.
       {GroupRole::kServer, Says::kOrderlyAll, true, true},
       {GroupRole::kServer, Says::kAll, true, false},
       {GroupRole::kServer, Says::kOneLink, false, false},
@@ -149,7 +149,7 @@ TEST(Parting, AGroupThatNeverHadALinkWaitsForNobody) {
   EXPECT_FALSE(group.poll_llc());
 }
 
-// Whoever ends it, and also when both do at once.
+// For each side that ends it, and also if both do at once.
 TEST(Parting, TwoOfOurKindPartWithoutWaiting) {
   for (const bool server_ends : {false, true})
     for (const bool client_ends : {false, true}) {

@@ -46,7 +46,7 @@ class GroupPair : public testing::Test {
     while (const auto event = group.poll_event()) kinds.push_back(event->kind);
     return kinds;
   }
-  // What the group says in answer to one request.
+  // The group's answer to one request.
   template <class Answer, class Request>
   Answer ask(RecordedGroup& group, const Request& request) {
     group.handle_llc(0, {wire::LlcVersion::k2, request}, now);

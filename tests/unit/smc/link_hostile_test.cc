@@ -1,5 +1,5 @@
-// Goal: a peer that breaks the rules of link control harms its own group at most. Method: messages
-// that no correct peer sends, into groups that are otherwise healthy (link_hosts.h).
+// Goal: a peer that violates the protocol of link control harms at most its own group. Method:
+// messages that no correct peer sends, to otherwise correct groups (link_hosts.h).
 #include "unit/smc/link_hosts.h"
 
 namespace fairlead::smc {

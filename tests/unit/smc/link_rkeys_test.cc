@@ -1,6 +1,6 @@
-// Goal: CONFIRM_RKEY announces an RMB on every link, however many there are, and is repeated where
-// the peer's links are changing; a peer that breaks the rules of it loses its group and nothing
-// else. Method: link_hosts.h.
+// Goal: CONFIRM_RKEY announces an RMB on every link, for any number of links, and is repeated while
+// the peer's links change. A peer that violates its protocol loses only its group. Method:
+// link_hosts.h.
 #include "unit/smc/link_hosts.h"
 
 namespace fairlead::smc {
@@ -12,7 +12,7 @@ using wire::LlcKind;
 class LinkRkeys : public LinkHosts {
  protected:
   // Three links share the client's only port. When its second port comes up, a fourth link exists
-  // until the server deletes the two that can be spared. The client does not know of that yet.
+  // until the server deletes the two redundant ones. The client does not know of that yet.
   void connect_four_links(std::uint8_t version) {
     connect(3, 1, 3, version);
     ASSERT_EQ(numbers(*client), (std::vector<unsigned>{1, 2, 3}));
@@ -27,7 +27,7 @@ class LinkRkeys : public LinkHosts {
     return 0;
   }
   bool lost(const wire::LlcBody& body) override { return body.index() == drop; }
-  // The next answer to CONFIRM_RKEY that the client hears.
+  // Changes the next answer to CONFIRM_RKEY that the client receives.
   void refuse_next(bool retry) {
     const auto request = server->group.poll_llc();
     ASSERT_TRUE(request);
@@ -65,7 +65,7 @@ TEST_P(LinkRkeysVersions, AFourthLinkIsNamedInAContinuation) {
   const LinkIndex fourth = index_of(*client, 4);
   EXPECT_EQ(server->group.peer_key(0, client->key(row, 0), index_of(*server, 4)),
             client->key(row, fourth));
-  // The links that can be spared are deleted all the same.
+  // The redundant links are deleted nevertheless.
   expect_types(GroupType::kSymmetric, GroupType::kSymmetric);
   EXPECT_EQ(numbers(*client), (std::vector<unsigned>{1, 4}));
 }
@@ -152,7 +152,7 @@ TEST_F(LinkRkeys, APeerThatAlwaysWantsARepetitionIsAskedSoOftenAndNoMore) {
   }
 }
 
-// Another link can be added while a key waits to be told again.
+// Another link can be added while a key waits for its repetition.
 TEST_F(LinkRkeys, ALinkThatIsAddedMeanwhileIsPartOfTheRepetition) {
   connect(1, 1);
   const RmbRow row = server->add_rmb();
@@ -180,7 +180,7 @@ TEST_F(LinkRkeys, AKeyWithoutTheLinkThatIsBeingAddedIsRefusedForNow) {
   wire::ConfirmRkey refused = answer<wire::ConfirmRkey>(*server);
   EXPECT_TRUE(refused.refused);
   EXPECT_TRUE(refused.retry);
-  // One that names the link is taken, whichever message names it.
+  // A key that names the link is accepted in either message.
   early.others.push({server->group.link(1)->number(), RemoteKey{0x778}, RemoteAddress{5}});
   inject(*server, 0, early);
   EXPECT_FALSE(answer<wire::ConfirmRkey>(*server).refused);

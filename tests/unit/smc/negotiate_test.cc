@@ -285,7 +285,7 @@ TEST_F(VersionOne, OneOfTheIpv6PrefixesMustBeInCommon) {
   EXPECT_EQ(judge_subnet(none, {none, 0}, client), mismatch);
   EXPECT_EQ(judge_subnet({}, {one, 0}, client), mismatch);
   EXPECT_EQ(judge_subnet(one, {one, 0}, *SocketAddress::parse("[fd00:3::2]:0")), mismatch);
-  // A prefix that this side has counts only for a client that is in it.
+  // A prefix of this side counts only for a client inside of it.
   EXPECT_EQ(judge_subnet(both, {one, 0}, *SocketAddress::parse("[fd00:2::2]:0")), mismatch);
 }
 

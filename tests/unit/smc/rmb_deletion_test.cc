@@ -1,4 +1,4 @@
-// An own RMB is taken back: asked for by DELETE_RKEY, and gone when the peer has answered.
+// Deletion of a local RMB: requested by DELETE_RKEY, complete when the peer has answered.
 #include <gtest/gtest.h>
 
 #include "unit/smc/link_hosts.h"
@@ -11,7 +11,7 @@ using wire::DeleteRkey;
 
 class RmbDeletion : public LinkHosts {
  protected:
-  // The server has another RMB, which the client has been told.
+  // The server has another RMB, which was announced to the client.
   RmbRow told_rmb(unsigned ports = 2, std::uint8_t version = 2) {
     connect(ports, ports, 2, version);
     return another_rmb();
@@ -127,7 +127,7 @@ TEST_F(RmbDeletion, WithoutAnAnswerTheMemoryStaysAndOtherFlowsGoOn) {
   EXPECT_TRUE(server->group.rmb_deleted(rmb));
 }
 
-// What has no key in it could answer either.
+// An answer without a key could belong to either request.
 TEST_F(RmbDeletion, ALinkWhoseAnswerIsDueIsNotAskedTheNextQuestion) {
   const RmbRow rmb = told_rmb(1);
   const RmbRow next = another_rmb();

@@ -9,7 +9,7 @@ RmbKey key_of(std::uint32_t number) { return {RemoteKey{number}, RemoteAddress{n
 
 class RmbKeysTest : public testing::Test {
  protected:
-  // One RMB that stays on link 0, under key 1 there, while slot 1 has one link after the other.
+  // One RMB that stays on link 0, under key 1 there, while index 1 has one link after the other.
   // Returns the key on the last of these links.
   RmbKey replace_links(std::size_t count) {
     const RmbRow row = *keys.add(0, key_of(1));

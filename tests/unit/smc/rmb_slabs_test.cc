@@ -53,7 +53,7 @@ TEST(RmbSlabs, NeverGivesLessThanTheLeastSize) {
   EXPECT_FALSE(slabs.take_at_most(5, 1));
 }
 
-// Slabs of one element each, of which all but some have been left again.
+// Slabs of one element each, most of which have been freed again.
 struct EmptySlabs : RmbSlabs {
   explicit EmptySlabs(unsigned count, std::set<unsigned> kept = {}) {
     for (unsigned i = 0; i < count; ++i) add({0, 1});
@@ -206,7 +206,8 @@ TEST(SlabPlan, IsNothingWhenNotEvenTheLeastFits) {
   EXPECT_TRUE(plan_slab({16 * 1024, kMiB}, 0, 5, 0));
 }
 
-// Thousands of connections on a budget: sizes only go down, and many are seated before it is spent.
+// Thousands of connections with a budget: sizes only decrease, and many get an element before the
+// budget is used up.
 TEST(SlabPlan, SeatsManyConnectionsOnASmallBudget) {
   RingMemory memory{256 * kMiB, 256 * kMiB};
   unsigned seats = 0;

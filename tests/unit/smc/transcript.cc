@@ -15,7 +15,7 @@
 namespace fairlead::smc {
 namespace {
 
-// In the order of the enumerations; these texts do not follow the names in the code.
+// In the order of the enumerations; these texts are independent of names in the code.
 constexpr std::array kTasks = {"create_queue_pair", "connect", "move_connections", "release"};
 constexpr std::array kEvents = {"link_confirmed", "link_refused",   "link_tested", "link_dead",
                                 "link_added",     "link_not_added", "link_lost",   "link_deleted",

@@ -1,5 +1,5 @@
 // Goal: the capture tests cannot silently decode nothing. Method: frames, packets and messages are
-// counted by the first bytes alone and compared with what other programs count in the same files.
+// counted by their first bytes and compared with other programs' counts for the same files.
 #include <gtest/gtest.h>
 
 #include "unit/wire/pcap_reader.h"

@@ -1,4 +1,4 @@
-// Goal: the codecs read the LLC messages that take a link down and bring it back. Method: see
+// Goal: the codecs read the LLC messages that delete a link and add it again. Method: see
 // capture_expectations.h.
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
-// Goal: the codecs read what a Linux kernel writes at first contact, field by field. Method: see
-// capture_expectations.h; the messages of the handshake are spelt out here in full.
+// Goal: the codecs read the messages of a Linux kernel at first contact, field by field. Method:
+// see capture_expectations.h; the messages of the handshake are written out here in full.
 #include <gtest/gtest.h>
 
 #include "unit/wire/capture_expectations.h"

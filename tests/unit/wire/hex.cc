@@ -19,7 +19,7 @@ std::size_t take_number(std::string_view& text) {
     number = number * 10 + digit(text[0]);
     text.remove_prefix(1);
   }
-  // Otherwise the digits of the next field would have been taken for the number's.
+  // Otherwise digits of the next field would have been read as part of the number.
   SMC_ASSERT(text.empty() || text[0] == ' ' || text[0] == '\n', number);
   return number;
 }

@@ -1,7 +1,7 @@
-// Goal: no input makes a decoder crash, read out of bounds, or accept what it cannot write back.
-// Method: every valid message, truncated at every length and with every byte set to every value,
-// goes to its decoder at the very end of readable memory; tests/fuzz/properties.h says what must
-// hold.
+// Goal: no input makes a decoder crash, read out of bounds, or accept a value that it cannot
+// encode. Method: every valid message, truncated at every length and with every byte set to every
+// value, goes to its decoder at the end of readable memory; tests/fuzz/properties.h has the
+// required properties.
 #include <gtest/gtest.h>
 
 #include "fuzz/properties.h"
@@ -86,7 +86,7 @@ TEST(Robustness, MutatedMessages) {
       }
       byte = original;
     }
-    // Most bytes may hold anything; only where nothing is checked could all mutations pass.
+    // Most bytes may have any value. All mutations could pass only if nothing were checked.
     EXPECT_GT(accepted, bytes.size());
     EXPECT_LT(accepted, bytes.size() * 256);
   }
