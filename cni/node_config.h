@@ -48,7 +48,7 @@ std::vector<Cidr> default_include();
 
 struct NodeConfigRead {
   NodeConfig config;
-  std::vector<std::string> warnings;  // keys that mean nothing to us
+  std::vector<std::string> warnings;  // unknown keys
 };
 
 // `config` is the whole network configuration. The error names the key.

@@ -17,8 +17,8 @@ std::string_view to_string(PodPart part);
 
 enum class PartState : std::uint8_t {
   kGood,
-  kMissing,  // gone, changed, or never given although it was to be
-  kUnknown,  // this process may not look, or cannot
+  kMissing,  // missing, changed, or never set up although requested
+  kUnknown,  // this process cannot inspect it
   kNotMeant  // not asked for
 };
 inline constexpr std::array kPartStates = {PartState::kGood, PartState::kMissing,

@@ -66,7 +66,7 @@ void attach_option(AttachmentState& state, const Result<std::string>& cgroup,
 void attach_client_address(AttachmentState& state, const Result<std::string>& cgroup,
                            const NodeConfig& config, const Wishes& wishes) {
   if (!wishes.client_address.value_or(config.client_address)) return;
-  if (!cgroup) return;  // said of the option program already
+  if (!cgroup) return;  // already reported for the option program
   const Result<void> attached = bpf::attach_client_address(*cgroup);
   if (!attached) {
     const std::string more = bpf::refusal();

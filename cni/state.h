@@ -30,7 +30,7 @@ struct AttachmentState {
   std::string netns;
   NetnsIdentity identity;
   std::string pod_namespace, pod_name, pod_uid;  // from CNI_ARGS, may be empty
-  std::string alias;                             // ours, empty when not written
+  std::string alias;                             // written by the plugin; else empty
   std::vector<std::string> redirect;             // TableReading; empty when not installed
   std::string kernel_pnet;                       // entry for the interface, or empty
   std::string pnet_source;                       // "annotation", "configuration", "rnic" or "none"
@@ -42,7 +42,7 @@ struct AttachmentState {
 };
 
 std::string to_json_text(const AttachmentState& state);
-// The error says what is wrong with the text.
+// The error describes the mistake in the text.
 Outcome<AttachmentState> parse_state(std::string_view text);
 
 // Holds the lock of one container during its lifetime. It serialises the calls for one container,

@@ -42,7 +42,7 @@ using Wishes = std::map<std::string, std::string, std::less<>>;
 struct AnnotationReport {
   Wishes wishes;
   std::vector<std::string> errors;    // each names key, value and what is allowed
-  std::vector<std::string> warnings;  // keys under our prefix that mean nothing
+  std::vector<std::string> warnings;  // unknown keys with Fairlead's prefix
 };
 
 // `annotations`: all annotations of the pod, also of other programs. At most kFindingsMax errors

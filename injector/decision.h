@@ -16,14 +16,14 @@ namespace fairlead::injector {
 
 enum class Outcome : std::uint8_t {
   kInjected,
-  kNotRequested,     // nobody asked for it
-  kDisabled,         // the annotation says no
+  kNotRequested,     // neither the pod nor its namespace requests it
+  kDisabled,         // by annotation
   kAlreadyInjected,  // the sidecar or its status annotation is there
-  kHostNetwork,      // the node's network is not ours to redirect
+  kHostNetwork,      // Fairlead does not redirect the node's network
   kOtherMesh,        // another sidecar redirects the same connections
   kWindows,
-  kPortConflict,   // a container of the pod wants one of our ports
-  kBadAnnotation,  // a value that we cannot act on: better TCP than something nobody asked for
+  kPortConflict,   // a container of the pod uses a port of the sidecar
+  kBadAnnotation,  // a wrong value: TCP is better than a guess
   kMalformedPod,   // not the shape of a pod
 };
 

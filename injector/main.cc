@@ -24,7 +24,7 @@ struct Options {
   std::string settings_file;
   std::string listen = "[::]:9443";
   std::string admin = "[::]:4590";
-  std::string certificate_folder;  // empty: certificates of our own
+  std::string certificate_folder;  // empty: self-managed certificates
   OwnNames own;
   std::string log_level = "info";
   std::string log_format = "logfmt";

@@ -48,7 +48,7 @@ tl::expected<Review, std::string> decode_review(std::string_view body);
 // decision.
 std::string encode_answer(const Review& review, const Decision& decision);
 
-// All fields are empty if one of them is not as Subject says.
+// All fields are empty if one of them violates the limits of Subject.
 Subject subject_of(const Review& review);
 
 // True if the name has only characters of Kubernetes names, so that it is safe in a path.

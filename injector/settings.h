@@ -37,8 +37,8 @@ inline constexpr std::array kSmcNumbers = {
 };
 
 struct Settings {
-  std::string version = FAIRLEAD_VERSION;          // "version": told in the status annotation
-  std::string revision = "default";                // "revision": which installation did it
+  std::string version = FAIRLEAD_VERSION;          // "version": in the status annotation
+  std::string revision = "default";                // "revision": name of the installation
   std::string image;                               // "image": required
   std::string image_pull_policy = "IfNotPresent";  // "imagePullPolicy": Always, IfNotPresent, Never
   // "concurrency": workers of a sidecar without a CPU limit, 1 to 64. Without this setting a proxy

@@ -238,7 +238,7 @@ bool Broker::probe_index(const std::string& name, Pod& pod, unsigned index, Time
   }
   pod.not_before[index] = now + kPause;
   if (connected.error().code != Errc::kPermission) return true;
-  pod.probe.reset();  // it is connected to somebody
+  pod.probe.reset();  // it is connected
   if (!pod.strangers.insert(index).second) return true;
   ++counts_.strangers;
   warn("listener_of_another_user", name, settings_.socket_name + "-" + std::to_string(index));

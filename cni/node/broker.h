@@ -36,7 +36,7 @@ inline constexpr std::chrono::milliseconds kProbeNoDevice{100};
 inline constexpr std::chrono::milliseconds kProbeNewDevice{20};
 inline constexpr std::chrono::milliseconds kProbeSettled{1000};
 inline constexpr std::chrono::seconds kNewDeviceTime{1};
-inline constexpr unsigned kProbeGapMax = 2;  // indices in a row at which nobody listens
+inline constexpr unsigned kProbeGapMax = 2;  // consecutive indices without a listener
 
 inline constexpr std::size_t kBuffersPerPodMax = 4096;
 inline constexpr std::size_t kBuffersPerNodeMax = 65536;  // or half of the descriptors
@@ -49,7 +49,7 @@ inline constexpr int kRequestsPerTurn = 64;  // of one device, so that others ge
 
 struct BrokerSettings {
   std::string run_dir;
-  std::uint32_t sidecar_uid = 0;  // listeners of others are left alone
+  std::uint32_t sidecar_uid = 0;  // listeners of other users are ignored
   std::string socket_name = broker::kSocketName;
   std::string cgroup_root = "/sys/fs/cgroup";
 };
@@ -58,12 +58,12 @@ class Broker {
  public:
   static constexpr std::size_t kRefusals = broker::kRefusals;
   struct Counts {
-    std::atomic<std::uint64_t> pods{0};         // whose devices can be looked for
-    std::atomic<std::uint64_t> pods_failed{0};  // that cannot be entered, now
+    std::atomic<std::uint64_t> pods{0};         // that can be checked for devices
+    std::atomic<std::uint64_t> pods_failed{0};  // that cannot be entered at present
     std::atomic<std::uint64_t> devices{0};
     std::array<std::atomic<std::uint64_t>, kRefusals> registrations{};  // by Refusal, kNone is good
     std::array<std::atomic<std::uint64_t>, kRefusals> introductions{};
-    std::atomic<std::uint64_t> strangers{0};  // of another user, or that speak otherwise
+    std::atomic<std::uint64_t> strangers{0};  // of another user, or with wrong messages
     std::atomic<std::uint64_t> buffers{0};
     std::atomic<std::uint64_t> buffers_refused{0};
     std::atomic<std::uint64_t> records_lost{0};  // for devices that do not read
@@ -166,7 +166,7 @@ class Broker {
   Record remembered_;
   std::map<std::string, Pod> pods_;
   std::unordered_map<int, std::unique_ptr<BrokerMember>> members_;  // by descriptor
-  std::set<Member> unfinished_;  // more requests than one turn handles
+  std::set<Member> unfinished_;  // have more requests than one turn handles
   // Grants to known devices that have not connected yet, because this broker is new.
   struct HeldGrant {
     Member owner;

@@ -24,7 +24,7 @@
 namespace fairlead::cni::node {
 
 inline constexpr std::size_t kBrokeredPodsMax = 1024;
-inline constexpr std::size_t kGuestsPerPodMax = 16;    // connected, and have not said who they are
+inline constexpr std::size_t kGuestsPerPodMax = 16;    // connected, not registered yet
 inline constexpr std::size_t kDevicesPerPodMax = 64;   // workers of the sidecar
 inline constexpr std::size_t kPeerIdsPerPodMax = 128;  // of a sidecar that is restarted
 // Rate limit of a pod: each wake-up and each request takes one credit. The broker does not serve a

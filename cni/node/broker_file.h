@@ -19,7 +19,7 @@ struct BrokerRecord {
 };
 
 std::string to_json_text(const BrokerRecord& record);
-// The error says what is wrong with the text.
+// The error describes the mistake in the text.
 Outcome<BrokerRecord> parse_broker_record(std::string_view text);
 
 // Returns a new record with a random fabric if the file is missing or damaged.

@@ -57,7 +57,7 @@ class BrokerMember {
   std::size_t blanks = 0;
   std::uint8_t layout = 0;
   std::uint32_t channel_bytes = 0;
-  bool watched_for_room = false;  // by the broker's epoll, when it was last told
+  bool watched_for_room = false;  // in the broker's epoll, at the last change
 
  private:
   struct Waiting {

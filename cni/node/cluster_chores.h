@@ -94,7 +94,7 @@ class ClusterChores {
   FallbackEvents fallback_events_;
   TimePoint reported_at_{};
   SidecarAnswers sidecars_;
-  std::optional<bool> labelled_;  // what the node was told, and when
+  std::optional<bool> labelled_;  // last label of the node, and its time
   TimePoint labelled_at_{};
 
   std::mutex mutex_;  // guards stopped_

@@ -32,7 +32,7 @@ enum class Shape {
   kDelegates,  // Multus', which has a copy of it
   kElsewhere,  // Multus', which names the file, or the network, see cluster_network()
 };
-// The error says what is wrong with the text.
+// The error describes the mistake in the text.
 Outcome<OrderedJson> parse_configuration(std::string_view text);
 Shape shape_of(const OrderedJson& configuration);
 // Of shape kElsewhere: a path as Multus sees it, or the name of a network.

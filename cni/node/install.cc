@@ -177,7 +177,7 @@ Outcome<void> remove_entries(const Places& places) {
     const auto text = content_of(folder / name);
     const auto known =
         text ? parse_configuration(*text) : Outcome<OrderedJson>(tl::unexpected(text.error()));
-    if (!known || !has_entry(*known)) continue;  // not ours to judge
+    if (!known || !has_entry(*known)) continue;  // not an entry of Fairlead
     const OrderedJson rest = without_entry(*known);
     if (auto written = put(folder / name, rest.dump(2) + "\n", mode_of(folder / name)); !written)
       return written;

@@ -18,14 +18,14 @@ struct Places {
 };
 
 enum class ListChange : std::uint8_t {
-  kNone,     // was as it should be
-  kWritten,  // our entry was added, or brought up to date
-  kWaiting,  // there is no network configuration yet, or not one that can be read
+  kNone,     // was correct already
+  kWritten,  // the entry was added or updated
+  kWaiting,  // there is no readable network configuration yet
 };
 
 struct Installed {
   ListChange change = ListChange::kNone;
-  std::string file;  // that has our entry, or why there is none
+  std::string file;  // with the entry, or the reason why there is none
 };
 
 // Installs the binary, then the switch, then the configuration, so an entry never names a missing

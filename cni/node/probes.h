@@ -15,7 +15,7 @@ namespace fairlead::cni::node {
 struct ProbeAnswers {
   std::function<std::string()> not_ready;   // why not; empty when it is
   std::function<std::string()> metrics;     // in Prometheus' format
-  event::HttpRefusals* refusals = nullptr;  // counts what is refused; null: nobody wants to know
+  event::HttpRefusals* refusals = nullptr;  // counts refusals; may be null
 };
 
 class Probes {

@@ -30,7 +30,7 @@ class SidecarAnswers {
  private:
   struct Asked {
     NetnsIdentity pod;
-    std::uint64_t at = 0;  // the number of the question; 0: never
+    std::uint64_t at = 0;  // the number of the query; 0: never
     bool answers = false;
     SidecarCounts counts;
   };

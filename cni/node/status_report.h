@@ -18,7 +18,7 @@ inline constexpr std::size_t kReportBytesMax = 512 << 10;
 
 struct PodLine {
   PodFinding pod;
-  bool asked = false;  // once at least; a report has no time for all if some stall
+  bool asked = false;  // at least once; one report cannot query all if some stall
   bool answers = false;
   SidecarCounts counts;
 };

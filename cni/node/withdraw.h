@@ -20,7 +20,7 @@ struct WithdrawSettings {
   std::string name_space;
   std::vector<std::string> daemonsets;
   std::chrono::duration<double> interval{1}, timeout{240};
-  bool best_effort = false;  // of the caller: nodes that are given up are no failure
+  bool best_effort = false;  // of the caller: nodes without an answer are no failure
 };
 
 // Progress of a DaemonSet's pods, from its status.

@@ -9,8 +9,8 @@
 //
 // It is long because it has all the loads: each is small, and the benchmarks compile one program.
 //
-// Every client prints JSON, one object a line, and exits with 0 only when every byte came back
-// right. Every load is bounded in time; a watchdog ends the process when something hangs.
+// Every client prints JSON, one object a line, and exits with 0 only if all returned bytes were
+// correct. Every load is bounded in time; a watchdog ends a process that hangs.
 #define _GNU_SOURCE
 #include "loadgen.h"
 
@@ -120,8 +120,8 @@ struct stream {
 static struct stream streams[kStreamsMax];
 static pthread_barrier_t all_connected;
 
-// Up to kBulkThreadsMax streams have a thread each. More share them: a thread a stream would take
-// the processor from the proxies, and measure the scheduler.
+// Up to kBulkThreadsMax streams have a thread each; more streams share them. A thread for each
+// stream would take the processor from the proxies, and measure the scheduler.
 enum { kBulkThreadsMax = 8 };
 struct bundle {
   int epoll;  // tells which of several can be written to

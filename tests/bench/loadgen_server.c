@@ -1,4 +1,4 @@
-// The server of the load generator: one loop for what is echoed, some more for bulk connections.
+// The server of the load generator: one loop for echoes, and further ones for bulk connections.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <pthread.h>
@@ -29,9 +29,9 @@ static void close_connection(struct connection* c) {
   free(c);
 }
 
-// Up to kSinkThreads bulk connections have a thread each, so that the receiver is not the narrow
-// place. More share them, and their buffers: a thread and a buffer for each of a thousand would
-// measure the scheduler and the caches.
+// Up to kSinkThreads bulk connections have a thread each, so that the receiver is not the
+// bottleneck. More connections share threads and buffers: a thread and a buffer for each of a
+// thousand would measure the scheduler and the caches.
 static int sink_epolls[kSinkThreads];
 
 static void count_received(struct connection* c, char* buffer) {
@@ -115,7 +115,7 @@ static void echo(struct connection* c) {
   c->received += (size_t)received;
   if (c->received < c->hello.size) return;
   c->received = 0;
-  // Replies are small: waiting for room is simpler than keeping what is left.
+  // Replies are small, so waiting for room is simpler than keeping the rest.
   for (size_t sent = 0; sent < c->hello.size;) {
     ssize_t count = send(c->fd, c->message + sent, c->hello.size - sent, MSG_NOSIGNAL);
     if (count >= 0) {
@@ -145,7 +145,7 @@ _Noreturn void serve(const char* ip, const char* port) {
       if (c == NULL) {
         accept_all(listener, epoll);
       } else if (c->message == NULL) {
-        // What follows the greeting is still in the socket: epoll reports it again.
+        // Data after the greeting is still in the socket, and epoll reports it again.
         greet(c, epoll);
       } else {
         echo(c);

@@ -1,5 +1,5 @@
-// What a message of the size of a CDC costs on the shared-memory device: posting, and polling it on
-// the other side. Both devices are in one thread, so that no time goes into waking and waiting.
+// Cost of a message of the size of a CDC on the shared-memory device: posting, and polling it on
+// the other side. Both devices are in one thread, so no time is spent on waking and waiting.
 #include <benchmark/benchmark.h>
 
 #include <vector>
@@ -70,7 +70,7 @@ class Rig {
   std::vector<std::unique_ptr<QueuePair>> queue_pairs_;
 };
 
-// Items are messages: posted, doorbell looked at, received, refilled, and completed.
+// Items are messages: posted, doorbell checked, received, refilled, and completed.
 void send_and_poll(benchmark::State& state) {
   Rig rig;
   const auto batch = static_cast<std::size_t>(state.range(0));

@@ -1,13 +1,13 @@
-/* LD_PRELOAD: makes system calls of a program fail, one at a time, as a table says that the test
- * maps as well: see failing_calls.py, which has the same layout and the same order of calls.
+/* LD_PRELOAD: makes single system calls of a program fail, by a table that the test maps as well.
+ * failing_calls.py has the same layout and the same order of calls.
  *
  * FAIRLEAD_FAULTS   the file with the table
  *
- * A failure is what the manual page promises: nothing was done, and errno says why. The exceptions
- * are close(2), which closes all the same, and an interrupted connect(2), which goes on.
+ * A failure is one of the manual page: nothing was done, and errno has the reason. The exceptions
+ * are close(2), which closes nevertheless, and an interrupted connect(2), which continues.
  *
- * A call matches a rule by its name and by what its descriptor is, because the same call has other
- * errors on an eventfd than on a socket. */
+ * A rule matches a call by its name and by the kind of its descriptor, because the same call has
+ * other errors on an eventfd than on a socket. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -92,7 +92,7 @@ static struct table* table;
 __attribute__((constructor)) static void map_table(void) {
   const char* path = getenv("FAIRLEAD_FAULTS");
   if (path == NULL) return;
-  /* By number: these calls are not ours to fail. */
+  /* By number, so that these calls never fail. */
   const int fd = (int)syscall(SYS_openat, AT_FDCWD, path, O_RDWR | O_CLOEXEC, 0);
   if (fd < 0) abort();
   void* memory = (void*)syscall(SYS_mmap, NULL, sizeof(struct table), PROT_READ | PROT_WRITE,
@@ -236,7 +236,7 @@ EXPORT int fcntl(int fd, int command, ...) {
   return NEXT(fcntl)(fd, command, argument);
 }
 
-/* Only what shares memory with others; allocators have limits of their own. */
+/* Only shared mappings; allocators have their own limits. */
 EXPORT void* mmap(void* p, size_t n, int protection, int flags, int fd, off_t at) {
   if (fd >= 0) FAIL_IF_DUE(CALL_MMAP, fd, MAP_FAILED);
   return (void*)syscall(SYS_mmap, p, n, protection, flags, fd, at);

@@ -1,6 +1,6 @@
-// What the plugin reads from standard input, up to the messages that it would send to the kernel.
-// Properties: a refusal has a code of the specification or ours and a message without control
-// characters; what is accepted can be planned, and the plan is a list of whole messages.
+// The plugin's standard input, up to the messages that it would send to the kernel. Properties: a
+// refusal has a code of the specification or of Fairlead, and a message without control characters.
+// Accepted input can be planned, and the plan is a list of complete messages.
 #include <cstdint>
 #include <string_view>
 

@@ -1,7 +1,6 @@
-// What fairlead-node reads: records of sidecars, its own file, what the API server says of pods and
-// DaemonSets, and the plugin's questions. Properties: a refusal says something; a record that is
-// accepted is the same again after encoding; an id of the file belongs to one pod; an answer to the
-// plugin is one that it can read.
+// Input of fairlead-node: records of sidecars, its own file, the API server's pods and DaemonSets,
+// and the plugin's questions. Properties: a refusal has a text; an accepted record is equal after
+// encoding and decoding; an id of the file belongs to one pod; the plugin can read every answer.
 #include <cstdint>
 #include <string_view>
 

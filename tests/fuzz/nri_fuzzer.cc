@@ -1,6 +1,6 @@
-// What a container runtime sends to its NRI plugin: frames, calls and protobuf. Properties: no
-// answer carries an error but for calls that do not exist; answers are frames that a runtime takes;
-// a connection that is refused says why; how the bytes are cut does not matter.
+// Input of an NRI plugin from a container runtime: frames, calls and protobuf. Properties: only
+// answers to unknown calls carry an error; a runtime accepts the frames of all answers; a refused
+// connection has a reason; the result does not depend on how the bytes are split.
 #include <algorithm>
 #include <cstdint>
 #include <string>
@@ -18,7 +18,7 @@ namespace messages = fairlead::nri;
 
 constexpr int kUnimplemented = 12;
 
-// Gives a device to everybody, so that answers are long.
+// Gives every container a device, so that answers are long.
 class Generous : public ContainerHandler {
  public:
   void create_container(const messages::PodSandbox& pod, const messages::Container& container,

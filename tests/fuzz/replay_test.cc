@@ -1,5 +1,5 @@
-// Goal: what the fuzzers were given or found stays fixed, in every build and without clang. Method:
-// each target is compiled in under a name of its own and gets every file of its corpus; a broken
+// Goal: seeds and findings of the fuzzers are tested in every build, also without clang. Method:
+// each target is compiled in under its own name and gets every file of its corpus; a violated
 // property aborts.
 #include <gtest/gtest.h>
 

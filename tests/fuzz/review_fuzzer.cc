@@ -1,5 +1,5 @@
-// The decoder of admission reviews, and what follows from it: whatever comes in, there is an answer
-// or a sentence, and a patch can be applied and makes a pod that is injected.
+// The decoder of admission reviews, and the decision. Any input leads to an answer or an error
+// sentence, and applying a patch gives an injected pod.
 #include <cstdint>
 #include <string_view>
 

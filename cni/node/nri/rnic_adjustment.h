@@ -46,7 +46,7 @@ struct ContainerFacts {
   std::string container_name;
   std::string pod_namespace;
   StringMap pod_annotations;
-  std::optional<std::uint32_t> uid;  // of its process, where the runtime tells
+  std::optional<std::uint32_t> uid;  // of its process, if the runtime passes it
   std::vector<ContainerDevice> devices;
   bool has_memlock_limit = false;
   std::optional<std::uint64_t> memory_limit_bytes;

@@ -1,5 +1,5 @@
-// Attaches the option program for the sockets that a user opens in a cgroup, and keeps it until it
-// is ended: what the node side does for a proxy that has no capability.
+// Attaches the option program for the sockets that a user opens in a cgroup, until the process
+// ends. The node side does the same for a proxy without capabilities.
 //
 //   option_attach CGROUP UID      prints "attached"
 #include <unistd.h>

@@ -1,11 +1,11 @@
-// Asks the kernel's SMC for what it holds, and tells it what to do; JSON on standard output.
+// Queries and configures the kernel's SMC; JSON on standard output.
 //
 //   smc_state ueid add|remove NAME      user-defined EIDs
 //   smc_state pnet add-netdev NAME NETDEV, pnet add-rnic NAME RNIC, pnet remove NAME
 //   smc_state show                      {"stats", "fallbacks", "groups", "ueids", "sockets"}
 //
 // Interfaces: linux/smc.h (generic netlink), linux/smc_diag.h (sock_diag). Statistics count since
-// the network namespace was made.
+// the creation of the network namespace.
 #include <linux/smc.h>
 #include <linux/sock_diag.h>
 #include <netlink/genl/ctrl.h>
