@@ -113,7 +113,7 @@ void* must_allocate(size_t count, size_t size) {
 // --------------------------------------------------------------------------------------- bulk
 
 struct stream {
-  uint64_t sent, counted;  // by us, by the server
+  uint64_t sent, counted;  // by this process, by the server
   int fd;
   bool failed;
 };
@@ -124,7 +124,7 @@ static pthread_barrier_t all_connected;
 // stream would take the processor from the proxies, and measure the scheduler.
 enum { kBulkThreadsMax = 8 };
 struct bundle {
-  int epoll;  // tells which of several can be written to
+  int epoll;  // reports which of several streams are writable
   struct stream* streams[kStreamsMax / kBulkThreadsMax + 1];
   int count;
 };

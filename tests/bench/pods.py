@@ -45,7 +45,7 @@ class Pods:
         self.spinners = []
         self.next_port = FIRST_PORT
         self.scratch = tempfile.mkdtemp(prefix="fairlead-bench-")
-        os.chmod(self.scratch, 0o755)  # nginx's workers are nobody
+        os.chmod(self.scratch, 0o755)  # nginx's workers have the user nobody
 
     def open(self, congestion_controls):
         """Creates the network; returns the first congestion control that the pods may use."""

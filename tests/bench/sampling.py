@@ -22,7 +22,7 @@ class Sample:
     repetition: int
     metrics: dict = field(default_factory=dict)
     error: str = ""
-    others_cpus: float = 0.0  # CPUs that belonged to none of our processes
+    others_cpus: float = 0.0  # CPUs that other processes used
     steal: float = 0.0        # seconds
     busy: float = 0.0         # seconds
     noisy: bool = False
@@ -145,7 +145,7 @@ def with_sidecars_only(metrics, route):
 
 
 def children_cpu():
-    """CPU of our children that have ended and been waited for: the clients."""
+    """CPU of child processes that have ended and been waited for: the clients."""
 
     times = os.times()
     return times.children_user + times.children_system

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 class Cost:
     """Resources that one sample used."""
     side: float        # CPU seconds of both sidecars
-    machine: float     # CPU seconds of everything but our spinners
+    machine: float     # CPU seconds of everything except the benchmark's spinners
     side_switches: int
     wire_bytes: int    # that reached pod B over the network
 

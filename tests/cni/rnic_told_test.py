@@ -18,7 +18,7 @@ class Told(wired.WiredTest):
             self.skipTest("this machine has an RNIC")
         for access, reason, words in (("namespace", "rnic_not_given", "gives no RNICs to pods of this namespace"),
                                       ("no_rnic", "no_rdma_device", "no RNIC of this pod's network"),
-                                      # gone between the node's decision and the sidecar's start
+                                      # removed between the node's decision and the sidecar's start
                                       ("granted", "rnic_not_given", "the node gave an RNIC"),
                                       ("late_failed", "rnic_not_given", "restart the pod")):
             pod.inside("ip", "link", "set", "lo", "alias", f"{note};access={access}")

@@ -200,7 +200,7 @@ TEST_P(DeviceConformance, SendQueueFillsUpAndDrains) {
   EXPECT_GE(posted, kSendRequests);
   EXPECT_EQ(post(*connection.left, send_request(message)).error().code, Errc::kExhausted);
   settle();
-  EXPECT_EQ(connection.left->send_room(), 0u);  // nobody received anything yet
+  EXPECT_EQ(connection.left->send_room(), 0u);  // nothing was received yet
   ASSERT_TRUE(right->post_receives(128));
   ASSERT_TRUE(run_until([&] { return left->sends.size() == posted; }));
   EXPECT_EQ(connection.left->send_room(), posted);

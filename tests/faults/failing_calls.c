@@ -236,7 +236,8 @@ EXPORT int fcntl(int fd, int command, ...) {
   return NEXT(fcntl)(fd, command, argument);
 }
 
-/* Only shared mappings; allocators have their own limits. */
+/* Only mappings of descriptors. Anonymous ones belong to allocators, which have their own limits.
+ */
 EXPORT void* mmap(void* p, size_t n, int protection, int flags, int fd, off_t at) {
   if (fd >= 0) FAIL_IF_DUE(CALL_MMAP, fd, MAP_FAILED);
   return (void*)syscall(SYS_mmap, p, n, protection, flags, fd, at);

@@ -42,7 +42,7 @@ GAP_RATIO_MAX = 2.0
 GAP_MS_FLOOR = 100.0
 LASTING_CONNECTIONS = 4
 PORT = 7000
-# Growth of one of our processes over all seeds that is no leak: caches, the allocator, a late thread.
+# Growth of a Fairlead process over all seeds that is no leak: caches, the allocator, a late thread.
 LEAKED_DESCRIPTORS_MAX = 8
 LEAKED_MAPPINGS_MAX = 48
 LEAKED_BYTES_MAX = 24 << 20

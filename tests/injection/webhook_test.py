@@ -184,7 +184,7 @@ class OwnCertificates(unittest.TestCase):
         bundle = self.api.bundles()[0]
         data = self.api.secret["data"]
         old = base64.b64decode(data["tls.crt"])
-        # 1 of 30 days is left of this one, and it is not signed by our authority either.
+        # 1 of 30 days is left of this one, and the injector's authority has not signed it.
         make_certificate(Path(self.temporary.name) / "other", HOST, f"DNS:{HOST}")
         data["tls.crt"] = base64.b64encode((Path(self.temporary.name) / "other/tls.crt").read_bytes()).decode()
         with self.start() as injector:

@@ -79,7 +79,7 @@ def answer(kind, gid, peer_id=None, queue_pair=77, rkey=1, index=1, token=0x1234
 
 
 def subnet(network="127.0.0.0", bits=8):
-    """An IP area: what version 1 says of the client's subnet."""
+    """An IP area: the client's subnet in version 1."""
     return ipaddress.IPv4Address(network).packed + bytes([bits, 0, 0, 0])
 
 

@@ -84,7 +84,7 @@ SITUATIONS = [Situation(case, time_) for case in CASES
 
 
 class Prometheus(dashboard.Prometheus):
-    """With rules, and with the database that lies in its folder."""
+    """With rules, and with the database in its folder."""
 
     def __init__(self, folder, rules):
         (folder / "rules.yaml").write_text(json.dumps(rules))

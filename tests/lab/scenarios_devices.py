@@ -12,7 +12,7 @@ from scenario import scenario
 
 NODE_FILE = "/dev/infiniband/uverbs0"
 SECONDS_TO_NOTICE = 30  # the proxy looks for devices every 5 s
-PROBE = 5  # seconds without a word before the kernel tests a link
+PROBE = 5  # seconds without a message before the kernel tests a link
 SECONDS_TO_GIVE_UP = 60
 IPV6 = {"a": "fd00:9::1", "b": "fd00:9::2"}
 
@@ -57,7 +57,7 @@ def late_device(stage):
 
 @scenario
 def device_without_permission(stage):
-    """the device's node may not be opened: TCP with that reason, doctor says so; permitted, it is used"""
+    """the device's node may not be opened: TCP with that reason, doctor reports it; permitted, it is used"""
     a = stage.a
     a.run(["chmod", "0600", NODE_FILE])
     try:
@@ -105,8 +105,8 @@ def port_down(stage):
 
 @scenario
 def port_down_and_up(stage):
-    """the RNIC's port goes down under load: the connection is reset and its group gone, new ones are TCP for
-    that reason; up again, they are SMC-R"""
+    """the RNIC's port goes down under load: the connection is reset and its group ends, new ones are TCP for that
+    reason; up again, they are SMC-R"""
     a = stage.a
     stage.kernels["b"].test_links_every(PROBE)
     server, port = stage.serve(stage.b, "smc")
@@ -137,7 +137,7 @@ def port_down_and_up(stage):
 
 @scenario
 def handed_over(stage):
-    """the alias of lo, as the CNI plugin writes it, says which RNICs a pod may use, and their network"""
+    """the alias of lo, as the CNI plugin writes it, determines which RNICs a pod may use, and their network"""
     def hand_over(rnic):
         alias = f"smc1;pnet=NETA;mode=shared;gid=auto;rnic={rnic}" if rnic else ""
         stage.a.run(["ip", "link", "set", "lo", "alias", alias])

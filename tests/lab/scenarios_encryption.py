@@ -62,7 +62,7 @@ def encrypted_path_trusted(stage):
 
 @scenario
 def encryption_of_the_kernel(stage):
-    """links of WireGuard and IPsec on a node: the CNI plugin tells the destinations behind them"""
+    """links of WireGuard and IPsec on a node: the CNI plugin writes the destinations behind them into the note"""
     stage.a.run(["modprobe", "-a", "wireguard", "ip_vti"])
     output = stage.a.run(
         ["env", f"FAIRLEAD_CNI={BUILD}/cni/fairlead-cni", f"FAIRLEAD_NODE={BUILD}/cni/fairlead-node", "python3", "-B",

@@ -3,7 +3,7 @@ from expect import expect, wait_until
 from scenario import scenario
 from scenarios_interop import Way
 
-PROBE = 5  # seconds without a word before a link is tested, on either side
+PROBE = 5  # seconds without a message before a link is tested, on either side
 ANSWER = 2  # the kernel's limit for an answer
 
 

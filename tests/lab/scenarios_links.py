@@ -11,9 +11,9 @@ from scenario import scenarios_by
 
 ASKERS = 4  # two on each link
 MESSAGE_BYTES_MAX = 20_000
-STEPS_AFTER = 3  # that each connection tells of before it counts as carrying data again
+STEPS_AFTER = 3  # that each connection reports before it counts as carrying data again
 SECONDS_TO_ASK = 5
-PROBE = 5  # seconds without a word before the kernel tests a link
+PROBE = 5  # seconds without a message before the kernel tests a link
 GAP_SECONDS_MAX = 60  # without data; emulated processors take their time
 
 

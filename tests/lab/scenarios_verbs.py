@@ -69,7 +69,7 @@ def locked_memory_spent(stage, role):
 
 @scenario
 def locked_memory_too_little(stage):
-    """RLIMIT_MEMLOCK does not even suffice for the device: TCP for that reason, and fairleadctl says so"""
+    """RLIMIT_MEMLOCK does not even suffice for the device: TCP for that reason, and fairleadctl reports it"""
     way = Way(stage, "client", memlock=65536)
     way.exchange(5000)
     way.proxy.expect_fallback("memlock_limit", "local")

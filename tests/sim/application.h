@@ -16,7 +16,7 @@ struct Script {
   enum class Ending : std::uint8_t {
     kShutdown,  // FIN when all is sent, close when the peer's FIN has come
     kAnswer,    // FIN only after the peer's
-    kClose,     // close when all is sent, whatever the peer still sends
+    kClose,     // close when all is sent, even if the peer still sends
   };
   Ending ending = Ending::kShutdown;
   std::uint64_t bytes = 0;        // to send
@@ -25,9 +25,9 @@ struct Script {
   std::size_t read_max = 16384;
   Duration pause_max{};  // between two steps
   Duration start_delay{};
-  std::uint64_t stall_after = kNever;  // received so much, it reads nothing for a while
+  std::uint64_t stall_after = kNever;  // received this much, it reads nothing for a while
   Duration stall{};
-  std::uint64_t reset_after = kNever;  // sent and received so much in all, it resets
+  std::uint64_t reset_after = kNever;  // sent and received this much in all, it resets
 };
 
 // Actions and observations of an end.
@@ -35,7 +35,7 @@ struct EndReport {
   std::uint64_t sent = 0, received = 0;
   bool accepted = false;  // dialled or accepted at all
   bool finished = false;  // all bytes ended by a FIN of this side
-  bool rude = false;      // has reset, or closed with the peer's bytes on the way
+  bool rude = false;      // has reset, or closed while the peer's bytes were in transit
   bool saw_fin = false;
   int saw_error = 0;
   bool gone = false;  // has closed or reset

@@ -115,7 +115,7 @@ void MessageChecks::check(const SimQueuePair& sender, std::span<const std::byte>
   if (!wire::is_cdc(message)) return check_llc(sender, message);
   const Result<wire::CdcMessage> cdc = wire::decode_cdc(message);
   if (!cdc) return world_.fail("a CDC message that cannot be decoded");
-  if (cdc->producer_flags.failover_validation) return;  // says nothing of cursors
+  if (cdc->producer_flags.failover_validation) return;  // has no valid cursors
   const auto [at, first] = last_.try_emplace({sender.id(), cdc->token.value}, *cdc);
   if (first) return;
   wire::CdcMessage& last = at->second;

@@ -4,8 +4,8 @@
 //             them have arrived; no byte reaches two servers; cursors on the wire never go back;
 //             counters of memory agree with each other and with the limit; no negotiation outlasts
 //             its timers; a queue pair carries LLC messages of one version
-//   unless    a connection is reset only if an application was rude, nobody listened, or the plan
-//   stormy    is stormy
+//   unless    a connection is reset only if an application was `rude`, no listener existed, or
+//   stormy    the plan is stormy
 //   at last   every application has ended, every session and group is gone, and with the proxies
 //             every queue pair, buffer and TCP connection
 #pragma once
@@ -28,7 +28,7 @@ struct Conversation {
   unsigned number = 0;
   std::unique_ptr<Application> client;
   std::vector<std::unique_ptr<Application>> servers;
-  bool excused = false;  // a process on the way was killed, and the kernel said FIN for it
+  bool excused = false;  // a proxy on the path was killed, and the kernel sent FIN for it
 
   bool over() const;
 };

@@ -86,7 +86,7 @@ void Fabric::wait_for_retries(SimQueuePair& sender) {
   });
 }
 
-// False when the sender has to wait, or is dead.
+// False if the sender has to wait, or has failed.
 bool Fabric::deliver(SimQueuePair& sender, SimQueuePair& target) {
   const SimQueuePair::Sent& request = sender.head();
   CompletionStatus status = CompletionStatus::kSuccess;

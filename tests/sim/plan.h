@@ -16,7 +16,7 @@ struct FabricWeather {
   Duration straggle_max = std::chrono::milliseconds(4);
   Duration retry_min = std::chrono::milliseconds(60);  // until a sender gives up
   Duration retry_max = std::chrono::seconds(3);
-  unsigned announced_per_mille = 500;  // failures that the peer hears of by itself
+  unsigned announced_per_mille = 500;  // failures of which the peer is notified
 };
 
 struct ConnectionPlan {

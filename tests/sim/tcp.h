@@ -72,7 +72,7 @@ class TcpConnection : public std::enable_shared_from_this<TcpConnection> {
   };
   struct End {
     SimStream* stream = nullptr;
-    bool closed = false;  // the stream has been there and has gone
+    bool closed = false;  // the stream existed and was destroyed
     bool reset_on_close = false;
     std::deque<std::byte> inbox;
     bool fin_received = false;

@@ -22,7 +22,7 @@ class Versions : public Scenario {
       plan.connections.push_back(talk(30000, 30000, milliseconds(i)));
     return plan;
   }
-  // All of its connections are complete, over TCP, because the server says so.
+  // All of its connections are complete, over TCP, because the server declines.
   static void expect_declined(const Plan& plan, R reason) {
     World world(1);
     Cluster cluster(world, plan);

@@ -34,7 +34,7 @@ def typed(stage, command):
 
 @check
 def documented_commands(stage):
-    """each command of docs/rdma-nodes.md, step by step, shows what the page says"""
+    """each command of docs/rdma-nodes.md, step by step, has the documented result"""
     node, cluster, _, restart, look, _ = documented_steps()
     told = {command: typed(stage, command) for command in node + cluster}
     expect("state ACTIVE" in told["rdma link"] and "netns shared" in told["rdma system"], f"step 1 shows: {told}")

@@ -35,7 +35,7 @@
 namespace fairlead::bpf {
 namespace {
 
-constexpr uid_t kStrangeUid = 61234;        // nobody else's
+constexpr uid_t kStrangeUid = 61234;        // not in use elsewhere
 constexpr std::chrono::seconds kStuck{60};  // a wait that long fails the test instead of hanging it
 constexpr const char* kClient4 = "10.7.8.9:54321";
 constexpr const char* kClient6 = "[fd00:7::9]:54321";
@@ -205,7 +205,7 @@ TEST_F(ClientAddressTest, ReusedSlotReportsTheApplicationsOwnAddressForTheOldSoc
     lease->publish(address("10.66.6.6:666"), target);
     EXPECT_EQ(to_string_without_port(peer_of(old.get())), "10.9.9.9") << round;
   }
-  // The generation is that of the old socket again, until the source port tells them apart.
+  // The generation is that of the old socket again; only the source port distinguishes the two.
   lease->publish(address("10.66.6.6:666"), target);
   lease->set_source_port(static_cast<std::uint16_t>(local_of(first.get()).port() ^ 1));
   EXPECT_EQ(peer_of(old.get()), local_of(first.get())) << slot;

@@ -31,7 +31,7 @@
 namespace fairlead::bpf {
 namespace {
 
-constexpr uid_t kStrangeUid = 61234;  // nobody else's
+constexpr uid_t kStrangeUid = 61234;  // not in use elsewhere
 constexpr const char* kLoopback[] = {"127.0.0.1:0", "[::1]:0"};
 
 struct Connection {

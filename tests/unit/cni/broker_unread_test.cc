@@ -83,7 +83,7 @@ TEST(BrokerUnread, WhatALostDeviceKeepsStillCounts) {
     EXPECT_FALSE(unread.may_send("pod"));
     link.read();
   }
-  EXPECT_EQ(::recv(link.device.get(), &end, 1, 0), 0);  // it hears that the connection has ended
+  EXPECT_EQ(::recv(link.device.get(), &end, 1, 0), 0);  // it notices the end of the connection
   EXPECT_TRUE(unread.may_send("pod"));
   EXPECT_EQ(::fcntl(number, F_GETFD), -1);
   EXPECT_EQ(unread.unread(), 0u);

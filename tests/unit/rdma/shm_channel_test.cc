@@ -114,7 +114,7 @@ TEST_F(ShmChannel, OneAnswerOfAKindWaitsAndFewOfAllKinds) {
   EXPECT_TRUE(answer(kControlSlots));  // waits already
   control_ring().head = 1;
   left_->flush_control();
-  EXPECT_TRUE(answer(kControlSlots));  // has been said since
+  EXPECT_TRUE(answer(kControlSlots));  // was sent since
   EXPECT_FALSE(answer(0));
   EXPECT_EQ(left_->state(), Channel::State::kClosing);
 }

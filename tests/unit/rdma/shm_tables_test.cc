@@ -113,7 +113,7 @@ TEST_F(ShmRemoteTable, WithdrawnKeyCanBeAnnouncedAgain) {
   ASSERT_NE(kept, nullptr);
   ASSERT_TRUE(table_.remove_buffer(RemoteKey(7)));
   EXPECT_EQ(find(RemoteKey(7), 0x1000, 1), nullptr);
-  *kept = std::byte{1};  // somebody's view is still memory
+  *kept = std::byte{1};  // an existing view is still valid memory
   EXPECT_EQ(add(announcement(RemoteKey(7), kDomain)), true);
   EXPECT_NE(find(RemoteKey(7), 0x1000, 1), nullptr);
   EXPECT_EQ(ours_.bytes()[0], std::byte{0});

@@ -11,7 +11,7 @@
 namespace fairlead::relay {
 namespace {
 
-constexpr uid_t kNobodysUid = 64023;  // whose share of pipe pages is nobody else's
+constexpr uid_t kNobodysUid = 64023;  // has its own share of pipe pages
 // More than the default share, 16,384 pages, has room for.
 constexpr int kPipes = 80;
 

@@ -152,7 +152,7 @@ TEST_F(SmcRelayTest, AResetBehindAFinIsPassedOn) {
   settle();
   EXPECT_TRUE(b_app.shut_down);
   EXPECT_FALSE(b_app.reset);
-  a_app.error = EPIPE;  // the kernel's word for it
+  a_app.error = EPIPE;  // the kernel's error for it
   a.app_changed();
   settle();
   EXPECT_EQ(b_app.outgoing, "request");

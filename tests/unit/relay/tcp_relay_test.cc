@@ -218,7 +218,7 @@ TEST_F(TcpRelayTest, AResetIsNoEndWhereBytesAreSpliced) {
   FileDescriptor app_peer(app_ends[1]);
   app.fd = app_end.get();
   net.fd = net_end.get();
-  app.feed(std::string(shared.buffer.size(), 'x'));  // so much that the rest is spliced
+  app.feed(std::string(shared.buffer.size(), 'x'));  // enough that the rest is spliced
   EXPECT_EQ(relay.pump(now), Step::kIdle);
   app_peer.reset();
   app.feed_reset();

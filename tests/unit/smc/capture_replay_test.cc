@@ -116,7 +116,7 @@ class Stand {
   void propose() {
     handshake_proposal_ = make_proposal(offer_, recorded_proposal_.v2->gid, Mac{}, {});
     wire::Proposal ours = handshake_proposal_;
-    ours.peer_id = recorded_proposal_.peer_id;  // Linux says it where version 1 is offered, too
+    ours.peer_id = recorded_proposal_.peer_id;  // Linux also sends it if version 1 is offered
     ours.v2->feature_mask = recorded_proposal_.v2->feature_mask;
     EXPECT_TRUE(ours == recorded_proposal_);
     ++compared_;

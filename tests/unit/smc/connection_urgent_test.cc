@@ -131,7 +131,7 @@ TEST(ConnectionUrgent, AFlagThatNamesNoUnreadByteIsIgnored) {
   message.sequence = 4;
   message.producer_flags.urgent_present = false;
   ASSERT_TRUE(pair.b.connection.handle_cdc(message, pair.now));
-  message.producer = {0, 3};  // a cursor that has gone by
+  message.producer = {0, 3};  // a cursor that was already passed
   message.sequence = 5;
   message.producer_flags.urgent_present = true;
   ASSERT_TRUE(pair.b.connection.handle_cdc(message, pair.now));

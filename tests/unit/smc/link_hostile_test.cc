@@ -164,7 +164,7 @@ TEST_F(HostileLink, AFloodOfRequestsAndDeletionsLeavesAUsableGroup) {
     deletion.link = LinkNumber{number};
     inject(*client, 0, deletion);
     wire::AddLinkCont keys;
-    keys.link = LinkNumber{2};  // which the group has by now
+    keys.link = LinkNumber{2};  // which the group now has
     inject(*client, 0, keys);
     wire::ConfirmLink confirm;
     confirm.link = LinkNumber{number};

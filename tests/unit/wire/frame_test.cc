@@ -35,7 +35,7 @@ TEST(Frame, EachTypeHasItsLengths) {
   }
 }
 
-// The first byte tells the client's frames from CLC.
+// The first byte distinguishes the client's frames from CLC.
 TEST(Frame, PrefaceIsNoClc) { EXPECT_NE(kFramePreface[0], std::byte{0xe2}); }
 
 }  // namespace
