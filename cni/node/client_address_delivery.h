@@ -1,6 +1,6 @@
 // Sends each sidecar of the node the map of its pod's client-address programs, which a sidecar
-// cannot get by itself. The plugin records the map's id in the state of the attachment, where it is
-// found again after a restart of the sidecar or of the node side.
+// cannot get by itself. The plugin records the map's id in the state of the attachment. So it is
+// found after a restart of the sidecar or of the node side.
 //
 // Thread: run() on a separate one, which enters and leaves network namespaces. stop() from any.
 #pragma once

@@ -1,7 +1,7 @@
 // Tasks of fairlead-node that use the API server. They run on a separate thread, because calls
-// block. They label the node, repair pods that are older than the plugin and create Events about
-// them, write a report of the node, and create Events about the first fallbacks of pods. Without an
-// API server the node works nevertheless.
+// block. They label the node, repair pods that are older than the plugin, and write a report of the
+// node. They create Events about repairs and about the first fallbacks of pods. Without an API
+// server the node works nevertheless.
 //
 // Timers: `interval` between two passes; kLabelInterval until the label is set again, because
 // others may have removed it; kRepeatInterval until the next Event about a pod; `status_interval`

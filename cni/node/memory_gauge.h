@@ -1,6 +1,6 @@
 // Measures the part of the process's memory limit that kernel objects use. Objects that the broker
-// creates for pods (sockets, memory files) are charged to the broker's cgroup as long as a pod
-// keeps them, even if the broker has closed them. The kernel does not report their number.
+// creates for pods (sockets, memory files) are charged to its cgroup as long as a pod keeps them.
+// This holds even after the broker has closed them. The kernel does not report their number.
 #pragma once
 
 #include <cstdint>

@@ -1,11 +1,11 @@
 """Goal: a hostile sidecar harms only itself. Method: pods wired by protocol, with fairlead-node. An innocent pair of
-pods talks over SMC-R while two hostile pods of the same uid (attacker.py, driven by seeds) attack the node agent, the
-pair's sidecars, and resources that one uid shares on a node. Blocks of seeds alternate with controls of the same
-length, in which two harmless programs use the processors as much as the attackers do.
+pods talks over SMC-R. Meanwhile two hostile pods of the same uid (attacker.py, driven by seeds) attack the node
+agent, the pair's sidecars, and resources that one uid shares on a node. Blocks of seeds alternate with controls of
+the same length, in which two harmless programs use the processors as much as the attackers do.
 
-Asserted for all seeds together: no connection of the pair fails, no process of Fairlead aborts, the pair stays on
-SMC-R, its longest gap is at most GAP_RATIO_MAX times that of the control, and afterwards descriptors, mappings and
-memory of Fairlead's processes are as before.
+Asserted for all seeds together: no connection of the pair fails, no process of Fairlead aborts, and the pair stays on
+SMC-R. Its longest gap is at most GAP_RATIO_MAX times that of the control. Afterwards descriptors, mappings and memory
+of Fairlead's processes are as before.
 
 Environment:
   HOSTILE_SEEDS       number of seeds (default 200), the last line counts them

@@ -1,5 +1,5 @@
-// A peer that writes with the key of another peer's memory, on devices whose receive queues serve
-// any protection domain and on those where each domain has its own.
+// A peer writes with the key of another peer's memory. The devices have receive queues that serve
+// any protection domain, or one for each domain.
 #include <algorithm>
 #include <array>
 #include <cstring>
