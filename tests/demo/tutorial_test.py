@@ -2,7 +2,7 @@
 """The commands of docs/tutorial.md for two proxies by hand, as on the page: tutorial_test.py BUILD_DIRECTORY
 
 They run in their own network namespace, because the page has fixed ports. The answers must have the lines that the
-page shows, apart from times.
+page shows, apart from times. The same two proxies answer the commands of docs/operations.md and docs/configuration.md.
 """
 import os
 import re
@@ -17,6 +17,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests"))
 
+import documented  # noqa: E402 pylint: disable=wrong-import-position
 from suite import main, seconds, wait_until  # noqa: E402 pylint: disable=wrong-import-position
 
 PAGE = (ROOT / "docs/tutorial.md").read_text(encoding="utf-8")
@@ -30,10 +31,15 @@ def files():
     return dict(re.findall(r"use this `(\w+\.yaml)`:\n\n```yaml\n(.*?)```", PAGE, re.S))
 
 
-def blocks():
-    """(commands, shown lines) of each block of commands."""
-    return [(commands.splitlines(), [line[4:] for line in shown.splitlines()])
-            for commands, shown in re.findall(r"```sh\n(.*?)```\n((?:\n?(?:    [^\n]*\n)+)?)", PAGE, re.S)]
+def answers():
+    """The lines that the page shows below a block of commands, a list for each block that has such lines."""
+    return [[line[4:] for line in shown.splitlines()] for shown in re.findall(r"```sh\n[^`]*```\n\n((?:    [^\n]*\n)+)", PAGE)]
+
+
+def shown_lines(page, command):
+    """The answer that a page shows to a command, behind a prompt."""
+    text = (ROOT / page).read_text(encoding="utf-8")
+    return re.search(rf"^    \$ {re.escape(command)}\n((?:    [^$\n][^\n]*\n)+)", text, re.M)[1].splitlines()
 
 
 def steady(text):
@@ -66,9 +72,14 @@ class Tutorial(unittest.TestCase):
 
     def start(self, command, **options):
         process = subprocess.Popen(command, cwd=self.folder, env=self.environment, start_new_session=True, **options)
-        self.addCleanup(process.wait)
-        self.addCleanup(os.killpg, process.pid, signal.SIGTERM)
+        self.addCleanup(self.stop, process)
         return process
+
+    @staticmethod
+    def stop(process):
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGTERM)
+        process.wait()
 
     def run_line(self, line):
         done = subprocess.run([*self.inside, line], cwd=self.folder, env=self.environment, timeout=seconds(20), text=True,
@@ -76,10 +87,14 @@ class Tutorial(unittest.TestCase):
         print(f"$ {line}\n{done.stdout}", flush=True)
         return done
 
-    def test_two_proxies_by_hand(self):
+    def put_programs_into_the_path(self):
+        self.environment["PATH"] = f"{BUILD}/proxy:{BUILD}/proxy/ctl:{PATH}"
+
+    def start_all(self):
+        """The first three commands of the page; returns the two that follow."""
         self.assertEqual(set(files()), {"server.yaml", "client.yaml"})
-        (background, nothing), *asked = blocks()
-        self.assertEqual((len(background), nothing), (3, []))
+        *background, ping, why = documented.commands("docs/tutorial.md", "2. Two proxies by hand")
+        self.assertEqual([line[-2:] for line in background], [" &"] * 3)
         for number, line in enumerate(background):
             with open(self.folder / f"{number}.log", "wb") as log:
                 self.start([*self.inside, "exec " + line.removesuffix("&")], stdout=log, stderr=log)
@@ -89,11 +104,53 @@ class Tutorial(unittest.TestCase):
         without = re.search(r"event=no_option_program what=(.*?) hint=", (self.folder / "2.log").read_text())
         if without:
             self.skipTest(f"this machine permits no option program: {without[1]}")
-        self.assertEqual(len(asked), 2)
-        for commands, shown in asked:
-            answers = [self.run_line(line) for line in commands]
-            self.assertEqual([answer.returncode for answer in answers], [0] * len(commands))
-            self.assertEqual(steady("\n".join(answer.stdout for answer in answers)), steady("\n".join(shown)))
+        return [ping, why]
+
+    def test_two_proxies_by_hand(self):
+        by_smcr = self.start_all()
+        by_tcp = documented.commands("docs/tutorial.md", "3. A connection that stays TCP")
+        for lines, shown in zip((by_smcr, by_tcp), answers(), strict=True):
+            done = [self.run_line(line) for line in lines]
+            self.assertEqual([answer.returncode for answer in done], [0] * len(lines))
+            self.assertEqual(steady("\n".join(answer.stdout for answer in done)), steady("\n".join(shown)))
+
+    def test_questions_of_operations(self):
+        """Each table has the columns that the page shows, each finding the words, and `doctor` the lines."""
+        self.start_all()
+        self.put_programs_into_the_path()
+        self.start([*self.inside, "exec redis-cli -p 6380 subscribe news"], stdout=subprocess.DEVNULL)
+        wait_until(lambda: "c-" in self.run_line("fairleadctl connections").stdout, "the connection of a subscriber", 30)
+        self.assertEqual(self.run_line("redis-cli -p 6381 ping").returncode, 0)
+        connections, groups, why, doctor = documented.commands("docs/operations.md", "Asking")
+        for line in (connections, groups):
+            self.assertEqual(self.run_line(line).stdout.splitlines()[0].split(), shown_lines("docs/operations.md", line)[0].split())
+        told = steady(self.run_line(why.replace("198.18.44.6", "127.0.0.1:6379")).stdout)
+        shown = [line[4:] for line in shown_lines("docs/operations.md", why)]
+        self.assertEqual(told, steady("\n".join(shown).replace("198.18.44.6", "127.0.0.1")))
+        checked = [line.split()[1] for line in self.run_line(doctor).stdout.splitlines()]
+        named = [line.split()[1] for line in shown_lines("docs/operations.md", doctor) if len(line.split()) > 1]
+        self.assertEqual([name for name in checked if name in named], named)
+
+    def test_ways_to_set_a_value(self):
+        """The commands of docs/configuration.md start a proxy with the level `debug`."""
+        self.put_programs_into_the_path()
+        (self.folder / "proxy.yaml").write_text(files()["client.yaml"], encoding="utf-8")
+        for line in documented.commands("docs/configuration.md", "Where values come from"):
+            process = self.start([*self.inside, line])
+            wait_until(lambda: self.run_line("fairleadctl log-level").stdout == "debug\n", line, 30)
+            self.stop(process)
+
+    def test_mistakes_are_reported_as_shown(self):
+        """docs/configuration.md shows the mistakes of the file below."""
+        (line,) = documented.commands("docs/configuration.md", "Mistakes")
+        lines = ["listeners:", "  - {name: a, direction: outbound, mode: static}", "", "", "", "smc:", "  max_links: 9",
+                 "  ueid: [A]"]
+        (self.folder / "bad.yaml").write_text("\n".join(lines) + "\n", encoding="utf-8")
+        self.put_programs_into_the_path()
+        done = self.run_line(line)
+        self.assertEqual(done.returncode, 64)
+        for shown in shown_lines("docs/configuration.md", line):
+            self.assertIn(shown.strip().removesuffix("…").rstrip(), done.stdout)
 
 
 if __name__ == "__main__":

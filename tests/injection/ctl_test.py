@@ -5,12 +5,19 @@ As JSON, as YAML, inside a Deployment and in streams of several documents.
 """
 import copy
 import json
+import os
+import shutil
 import subprocess
 import sys
+import tempfile
 import unittest
 from pathlib import Path
 
 import yaml
+
+sys.path.insert(1, str(Path(__file__).parents[1]))
+
+import documented  # pylint: disable=wrong-import-position
 
 HERE = Path(__file__).parent
 CTL = sys.argv.pop(1)
@@ -67,6 +74,21 @@ class Inject(unittest.TestCase):
         for key in first:
             self.assertEqual(second[key], first[key], key)
         self.assertEqual(inject(out, "--image", "i")[1], out)
+
+    def test_commands_of_the_page(self):
+        """docs/injection.md: into a file, with the settings of an installation and without one."""
+        lines = documented.commands("docs/injection.md", "Modes", "fairleadctl inject ")
+        self.assertEqual(len(lines), 2)
+        case = json.loads((HERE / "cases/annotated.json").read_text())
+        for line in lines:
+            with tempfile.TemporaryDirectory() as folder:
+                os.symlink(Path(CTL).resolve(), f"{folder}/fairleadctl")
+                shutil.copy(HERE / "settings.json", folder)
+                Path(folder, "app.yaml").write_text(yaml.safe_dump(case["pod"]))
+                subprocess.run(["sh", "-c", line], cwd=folder, env={**os.environ, "PATH": f"{folder}:{os.environ['PATH']}"},
+                               timeout=60, check=True)
+                made = yaml.safe_load(Path(folder, "injected.yaml").read_text())
+                self.assertEqual(made["spec"]["initContainers"][0]["name"], "fairlead-proxy", line)
 
     def test_mistakes_are_named(self):
         for text, arguments, expected in (

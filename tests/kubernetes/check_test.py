@@ -6,6 +6,7 @@ import copy
 import datetime
 import json
 import os
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -17,6 +18,7 @@ from pathlib import Path
 import yaml
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
+import documented  # noqa: E402 pylint: disable=wrong-import-position
 from fake_api_server import FakeApiServer, make_certificate, openssl  # noqa: E402 pylint: disable=wrong-import-position
 
 CTL = sys.argv.pop(1) if len(sys.argv) > 1 else "fairleadctl"
@@ -473,6 +475,22 @@ class Status(ClusterTest):
         self.assertIn("no agent has written a report", done.stdout)
         self.cluster["denied"] = {"configmaps"}
         self.refused("status 403", "configmaps is forbidden", arguments=("status",))
+
+    def test_commands_of_the_page(self):
+        """docs/check.md, by a kubeconfig in the environment; `status` has the tables that the page shows."""
+        first, docker, plugin, (status,) = documented.groups("docs/check.md", "Questions to a cluster")
+        self.assertTrue(docker[0].startswith("docker ") and plugin[0].startswith("sudo "))
+        path = self.folder / "config"
+        path.write_text(yaml.safe_dump(self.config))
+        for line in (*first, status):
+            program, *words = shlex.split(line)
+            self.assertEqual(program, "fairleadctl")
+            done = subprocess.run([CTL, *words], capture_output=True, text=True, timeout=120, check=False,
+                                  env={**os.environ, "KUBECONFIG": str(path)})
+            self.assertEqual((done.returncode, done.stderr), (0, ""), line + done.stdout)
+        page = (documented.ROOT / "docs/check.md").read_text(encoding="utf-8")
+        for row in done.stdout.splitlines():
+            self.assertIn(f"    {row}\n" if row else "\n", page)
 
     def test_as_a_plugin_of_kubectl(self):
         """kubectl runs the first kubectl-fairlead in the path with the arguments after "fairlead"."""

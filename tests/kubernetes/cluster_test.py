@@ -7,6 +7,7 @@ After that a pod is deleted, the chart uninstalled, and installed again in polic
 pods that run then are repaired.
 """
 import json
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -23,6 +24,7 @@ from workload import SHOP
 
 sys.path.insert(1, str(Path(__file__).parents[1]))
 
+import documented  # pylint: disable=wrong-import-position
 from suite import main, wait_until  # pylint: disable=wrong-import-position
 
 BUILD = Path(sys.argv.pop(1))
@@ -70,6 +72,12 @@ class RealCluster(unittest.TestCase):
     def kubectl(self, *words, check=True):
         return self.shown(self.cluster.programs["kubectl"], *words, check=check)
 
+    def typed(self, line, *more):
+        """Runs a command of a page, with this machine's programs, chart and image."""
+        places = {"helm": self.helm, "kubectl": self.cluster.programs["kubectl"], "helm/fairlead": helm.CHART}
+        words = [places.get(word, word) for word in shlex.split(line.replace("registry.example/fairlead", containers.FAIRLEAD))]
+        return self.shown(*words, *more)
+
     def install(self, verb, *settings):
         self.shown(self.helm, verb, "fairlead", helm.CHART, *SYSTEM, "--create-namespace", "--wait", "--set",
                    f"image.repository={containers.FAIRLEAD}", *rnic_access(), *settings)
@@ -83,6 +91,9 @@ class RealCluster(unittest.TestCase):
 
     def restart(self):
         self.kubectl(*SHOP, "rollout", "restart", "deploy")
+        self.wait_restarted()
+
+    def wait_restarted(self):
         for name in ("redis", "web"):
             self.rolled_out(name)
         wait_until(lambda: len(self.pods()) == 2, "the old pods to be gone", 60)
@@ -154,12 +165,16 @@ class RealCluster(unittest.TestCase):
             self.rolled_out(name)
         wait_until(self.ping, "redis by its Service", 60)
 
-        self.install("install")
-        self.wait_agent()
-        self.kubectl("label", "namespace", "shop", "fairlead.io/inject=enabled")
-        self.restart()
+        install, agent, label, restart, pods, why = documented.commands("README.md", "On Kubernetes")
+        self.typed(install, *rnic_access())
+        self.typed(agent, "--timeout=120s")
+        self.typed(label)
+        self.typed(restart)
+        self.wait_restarted()
+        self.typed(pods)
         self.assert_sidecars_are_native()
         self.assert_carried()
+        self.assertIn(": SMC-R\n", self.typed(why))
         self.assertIn("event=established", self.sidecar_log("redis"))
         self.assert_ends_after_its_application()
         self.assert_carried()

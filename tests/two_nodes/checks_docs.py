@@ -1,24 +1,14 @@
 """Runs the commands of docs/rdma-nodes.md as they are on the page."""
-import re
 import shlex
 
+import documented
 from checks import check
 from expect import expect, wait_until
-from node import BUILD, ROOT
+from node import BUILD
 from shop import BETWEEN, SECONDS_TO_CARRY
 
-PAGE = ROOT / "docs/rdma-nodes.md"
 CTL = BUILD / "proxy/ctl/fairleadctl"
 SECONDS_TO_TEST = 300
-
-
-def documented_steps():
-    """[[command, …], …]: the commands of each numbered step of "Step by step"."""
-    section = PAGE.read_text(encoding="utf-8").partition("\n## Step by step\n")[2].partition("\n## ")[0]
-    steps = re.split(r"^\d+\. ", section, flags=re.MULTILINE)[1:]
-    programs = ("rdma", "ls", "ip", "ping", "fairleadctl", "kubectl", "helm")
-    return [[line.strip() for line in step.splitlines()
-             if line.startswith("       ") and line.split()[0] in programs] for step in steps]
 
 
 def typed(stage, command):
@@ -35,7 +25,7 @@ def typed(stage, command):
 @check
 def documented_commands(stage):
     """each command of docs/rdma-nodes.md, step by step, has the documented result"""
-    node, cluster, _, restart, look, _ = documented_steps()
+    node, cluster, restart, look = documented.groups("docs/rdma-nodes.md", "Step by step")
     told = {command: typed(stage, command) for command in node + cluster}
     expect("state ACTIVE" in told["rdma link"] and "netns shared" in told["rdma system"], f"step 1 shows: {told}")
     expect("10.9.1.1" in told["ip -brief address show dev IF"], f"step 1 shows: {told}")
