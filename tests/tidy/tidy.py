@@ -6,6 +6,7 @@ from pathlib import Path
 import arrows
 import assertions
 import classes
+import commands
 import documents
 import language
 import raisers
@@ -20,6 +21,7 @@ CHECKS = [
     raisers.check_reasons, raisers.check_delete_reasons, raisers.check_counters, raisers.check_metrics,
     raisers.check_facts,
     documents.check_anchors, documents.check_coverage, documents.check_names, documents.check_options,
+    commands.check_commands,
 ]
 
 

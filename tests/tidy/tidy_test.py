@@ -4,6 +4,7 @@ import unittest
 import arrows
 import assertions
 import classes
+import commands
 import documents
 import function_length
 import language
@@ -107,7 +108,7 @@ class Checks(unittest.TestCase):
                                                   raisers.check_reasons, raisers.check_delete_reasons,
                                                   raisers.check_counters, raisers.check_metrics, raisers.check_facts,
                                                   documents.check_anchors, documents.check_coverage, documents.check_names,
-                                                  documents.check_options}
+                                                  documents.check_options, commands.check_commands}
         self.assertEqual(set(tidy.CHECKS), tested)
 
     def test_excuses_hold_only_at_home(self):
@@ -244,6 +245,40 @@ class Checks(unittest.TestCase):
         del tree["docs/a.md"]
         tree["CHANGELOG.md"] = "fairlead_gone\n"
         self.assertEqual([finding for check in checks for finding in check(tree)], [])
+
+    def test_commands_are_run_or_marked(self):
+        test = ("import documented\nSTEPS = documented.groups('docs/a.md', 'Other')\n"
+                "class A:\n  def test_a(self):\n    self.b()\n  def b(self):\n    run(documented.commands('docs/a.md', 'Top', 'make'))\n"
+                "  def test_c(self):\n    run(['make', 'it', X])\n    run('cd x && make that')\n  def test_d(self):\n    run(STEPS)\n"
+                "  def test_e(self):\n    run('remake it')\n")
+        no_test = 'no test runs this, and the page says neither "not tried" nor "tried by hand": '
+        mark = "<!-- run by tests/a_test.py: {} -->\n"
+        for before, block, findings in (
+                ("Text.", "    make it\n    make all", [(5, no_test + "make it"), (6, no_test + "make all")]),
+                ("Text.", "    $ make it\n    done\n\n    a$ make all", [(5, no_test + "make it"), (8, no_test + "make all")]),
+                ("Text.", "```sh\nstrange it\n```", [(6, no_test + "strange it")]),
+                ("Text.", "    A=b make it \\\n      twice", [(5, no_test + "A=b make it twice")]),
+                ("Text.", "    wire   base\n    make   base", []),  # the first line decides
+                ("Text.", "    make it     # not tried\n    make all  # tried by hand", []),
+                ("<!-- not tried: -->", "    make it", [(5, no_test + "make it")]),
+                ("It was not tried on hardware.", "    make it", [(5, no_test + "make it")]),
+                ("Text. Not tried:", "    make it", []), ("Text (tried by hand):", "    make it", []),
+                ("These commands were not tried:", "    make it", []),
+                (mark.format("test_a"), "    make it", []), (mark.format("test_c"), "    make it", []),
+                (mark.format("test_c"), "    make that", []),
+                (mark.format("test_a"), "    git it", [(5, "tests/a_test.py: test_a runs none of these commands"), (5, no_test + "git it")]),
+                (mark.format("test_a"), "    make it\n    git it", [(6, no_test + "git it")]),
+                (mark.format("test_d"), "    make it", [(5, "tests/a_test.py: test_d runs none of these commands"), (5, no_test + "make it")]),
+                (mark.format("test_e"), "    make it", [(5, "tests/a_test.py: test_e runs none of these commands"), (5, no_test + "make it")]),
+                (mark.format("test_x"), "    make it", [(5, "tests/a_test.py has no test test_x"), (5, no_test + "make it")]),
+                (mark.format("b"), "    make it", [(5, "tests/a_test.py has no test b"), (5, no_test + "make it")]),
+                ("<!-- run by tests/x.py: test_a -->", "    make it", [(5, "there is no test tests/x.py"), (5, no_test + "make it")]),
+                (mark.format("test_a"), "Text.", [(3, "a comment names a test, but does not stand in front of commands")])):
+            with self.subTest(before=before, block=block):
+                tree = {"docs/a.md": f"# Top\n\n{before.strip()}\n\n{block}\n", "tests/a_test.py": test}
+                self.assertEqual(list(commands.check_commands(tree)), [("docs/a.md", *finding) for finding in findings])
+                tree["docs/a.md"] = "The commands on this page were tried by hand.\n\n## Top\n\n    make it\n"
+                self.assertEqual(list(commands.check_commands(tree)), [])
 
     def test_coverage_of_the_wire(self):
         head = "## Coverage\n\n| what | sent | tests |\n| --- | --- | --- |\n"
