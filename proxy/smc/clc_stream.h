@@ -1,5 +1,5 @@
-// Cuts CLC messages out of a TCP stream, without taking a byte too much: what follows a Decline
-// belongs to the application.
+// Splits a TCP stream into CLC messages. Takes no byte beyond the current message: the bytes after
+// a Decline belong to the application.
 #pragma once
 
 #include <array>
@@ -14,13 +14,13 @@ namespace fairlead::smc {
 
 class ClcStream {
  public:
-  // Takes what belongs to the current message; returns how many bytes that was. After complete()
-  // nothing is taken until next(). An error means that the stream is not CLC, or not well formed.
+  // Takes the bytes that belong to the current message and returns their count. After complete(),
+  // takes nothing until next(). An error means that the stream is not CLC, or is malformed.
   Result<std::size_t> feed(std::span<const std::byte> bytes);
 
   bool empty() const { return count_ == 0; }
   bool complete() const { return header_ && count_ == header_->length_bytes; }
-  // What has been taken so far; the whole message when complete().
+  // The bytes taken so far; the whole message when complete().
   std::span<const std::byte> bytes() const { return {buffer_.data(), count_}; }
   const wire::ClcHeader& header() const { return *header_; }  // REQUIRES: complete()
   void next();

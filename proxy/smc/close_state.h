@@ -12,14 +12,14 @@ namespace fairlead::smc {
 
 enum class CloseState : std::uint8_t {
   kActive,
-  kPeerCloseWait1,    // we finished first
-  kPeerCloseWait2,    // … and the peer half-closed too
+  kPeerCloseWait1,    // this side finished first
+  kPeerCloseWait2,    // this side finished first, then the peer half-closed
   kAppCloseWait1,     // the peer finished first
-  kAppCloseWait2,     // … and we half-closed too
+  kAppCloseWait2,     // the peer finished first, then this side half-closed
   kAppFinCloseWait,   // peer closed, our application not yet
-  kPeerFinCloseWait,  // we closed last, the peer's close is awaited
-  kPeerAbortWait,     // we aborted, the peer's answer is awaited
-  kProcessAbort,      // the peer aborted, our answer is due
+  kPeerFinCloseWait,  // this side closed last and waits for the peer's close
+  kPeerAbortWait,     // this side aborted and waits for the peer's answer
+  kProcessAbort,      // the peer aborted; this side must answer
   kClosed,
 };
 
@@ -32,7 +32,7 @@ enum class CloseEvent : std::uint8_t {
   kGotAbort,
 };
 
-// What the state alone does not remember.
+// Facts that the state alone does not hold.
 struct CloseFacts {
   bool sent_close = false;  // CL or AB went out before this event
   bool got_close = false;   // CL or AB came in before this event
@@ -183,8 +183,8 @@ constexpr CloseState after_got_abort(CloseState state, CloseFacts facts) {
 
 }  // namespace detail
 
-// APPCLOSEWAIT2 differs from Linux on an abort: Linux frees the socket unanswered, we answer with
-// an abort of our own first, which Linux drops as an unknown token.
+// APPCLOSEWAIT2 differs from Linux on an abort. Linux frees the socket without an answer. This side
+// first answers with an abort, which Linux drops as an unknown token.
 constexpr CloseState next(CloseState state, CloseEvent event, CloseFacts facts) {
   switch (event) {
     case CloseEvent::kSentDoneWriting:

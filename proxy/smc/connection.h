@@ -36,17 +36,18 @@
 namespace fairlead::smc {
 
 // Linux sends "done writing" or "closed" two seconds after shutdown() or close() even if data is
-// left, and says so only by leaving write_blocked set. After draining such a stream we wait this
-// long for more before believing it.
+// left. The only sign of that is that write_blocked stays set. After draining such a stream, this
+// side waits this long for more data before it accepts the end.
 inline constexpr Duration kCloseGrace = std::chrono::milliseconds(200);
 
-// After a failover validation that is ahead of what has come. Our peers repeat everything at once,
-// others do so only when they have something to send.
+// How long to wait for data that a failover validation found missing. Fairlead peers repeat
+// everything at once; others do so only when they have something to send.
 inline constexpr Duration kValidationWait = std::chrono::seconds(2);
 
-// Of a peer's element, where links can be lost: never used but after a switch, a byte each. Linux
-// does not repeat a consumer update that died with a link, and says it again only when its
-// application takes something new: a sender that had filled the element would never go on.
+// Bytes of the peer's element reserved for failover, if links can be lost. Linux does not repeat a
+// consumer update that was lost with a link until its application reads more data. A sender that
+// had filled the element would then block forever; writing a reserved byte makes Linux repeat the
+// cursor.
 inline constexpr std::uint32_t kSwitchReserveBytes = 64;
 
 // A consumer update is due only when more than this is unconfirmed, or a tenth of the element.
@@ -70,16 +71,15 @@ struct Transmit {
   StagedWrite writes[kWritesMax];
   unsigned write_count = 0;
   wire::CdcMessage cdc;
-  bool validation = false;     // nothing to be told of its completion
-  std::uint64_t sequence = 0;  // these two: for handle_transmit_done()
+  bool validation = false;     // its completion needs no report
+  std::uint64_t sequence = 0;  // this and the next: for handle_transmit_done()
   std::uint64_t staged_until = 0;
 };
 
 enum class StreamEnd : std::uint8_t {
   kNone,  // more may come
   kFin,   // the peer's data ended and all of it was consumed
-  // The peer or this side aborted, or the connection was lost, and all that the peer had announced
-  // was consumed.
+  // Aborted by either side, or lost, and all data that the peer had announced was consumed.
   kReset,
 };
 
@@ -87,9 +87,10 @@ class Connection {
  public:
   Connection(AlertToken local_token, std::uint32_t local_element_bytes);
 
-  // The peer's half, from its Accept or Confirm. Before this, CDCs are taken but nothing can be
-  // sent: the peer's data may overtake its Confirm. `staging_bytes` 0 means direct. `reserve_bytes`
-  // of the element, less than all, are kept for questions after a switch (kSwitchReserveBytes).
+  // Sets the peer's token and element, from its Accept or Confirm. Before this call CDCs are
+  // accepted, because the peer's data may overtake its Confirm, but nothing can be sent.
+  // `staging_bytes` 0 means direct. `reserve_bytes` of the element, less than all, stay free for
+  // failover (kSwitchReserveBytes).
   void set_peer(AlertToken peer_token, const RmbElement& element, std::uint32_t staging_bytes,
                 std::uint32_t reserve_bytes = 0);
 
@@ -101,25 +102,25 @@ class Connection {
   std::uint64_t tx_bytes() const { return tx_reached_; }
   std::uint64_t rx_bytes() const { return rx_consumed_; }
 
-  // An error means the peer broke the protocol and the connection has been aborted locally; what is
-  // left is to send the abort and to reset the application.
+  // An error means that the peer broke the protocol and the connection has been aborted locally.
+  // The caller still has to send the abort and to reset the application.
   Result<void> handle_cdc(const wire::CdcMessage& message, TimePoint now);
   void handle_transmit_done(std::uint64_t sequence, std::uint64_t staged_until);
   void handle_deadline(TimePoint now);
-  // The link died and `element` is the peer's on another one. What was not reported done before
-  // this call counts as lost, and no report of the old link may follow.
+  // The link failed; `element` is the peer's element on another link. Transmissions not reported
+  // done before this call count as lost, and no report of the old link may follow.
   void handle_link_switched(const RmbElement& element);
   // The link group is gone; nothing can be sent any more.
   void handle_link_lost();
 
-  // Where bytes of the application may be put now; empty when blocked or ended.
+  // Range for the application's next bytes; empty when blocked or ended.
   RingWindow tx_window() const;
   void produced(std::uint32_t bytes);  // REQUIRES: bytes <= tx_window().bytes()
-  // One byte of urgent data was put at tx_window(), which is empty from now on until the peer has
-  // consumed that byte: Linux takes the last byte in its element for the urgent one.
+  // One byte of urgent data was put at tx_window(), which is then empty until the peer has consumed
+  // that byte. Reason: Linux takes the last byte in its element for the urgent one.
   void produced_urgent();  // REQUIRES: tx_window().bytes() >= 1
-  // Where bytes for the application lie. Ends before an urgent byte, which then is a window of its
-  // own.
+  // Range of the bytes for the application. Ends before an urgent byte, which then is a window of
+  // its own.
   RingWindow rx_window() const;
   // The one byte in rx_window() is urgent data.
   bool rx_urgent() const { return rx_urgent_at_ != 0 && rx_consumed_ + 1 == rx_urgent_at_; }
@@ -127,14 +128,14 @@ class Connection {
 
   void shutdown_write();  // the application's FIN: no more produced()
   void close();           // FINs of both directions have been handed over
-  // Resets the connection. The peer learns it with the next message; bytes that no message has
-  // announced may be lost. What the peer announced before stays in rx_window().
+  // Resets the connection. The next message reports it to the peer; bytes that no message has
+  // announced may be lost. Bytes that the peer announced before stay in rx_window().
   void abort();
-  // Resets the connection behind the bytes that were produced. abort() ends the wait for room in
-  // the peer's element.
+  // Resets the connection after the bytes that were produced. abort() ends the wait for room in the
+  // peer's element.
   void abort_behind_data();
 
-  // True when poll_transmit() has something to say. Cheap.
+  // True if poll_transmit() has a message or write to send. Cheap.
   bool transmit_due() const;
   std::optional<Transmit> poll_transmit();
   std::optional<TimePoint> next_deadline() const {
@@ -143,21 +144,22 @@ class Connection {
   }
 
   StreamEnd rx_end() const;
-  // Aborted by whichever side, or lost. Bytes may be left in rx_window().
+  // Aborted by either side, or lost. Bytes may be left in rx_window().
   bool reset() const { return peer_aborted_ || lost_ || abort_wanted_; }
-  // REQUIRES: reset(). Nothing is left to be said of it.
+  // True if the peer needs no further message about the reset. REQUIRES: reset()
   bool reset_said() const {
     return lost_ || (!transmit_due() && (!abort_wanted_ || sent_.aborted || !has_peer_));
   }
   // The peer's data ended in order, although its connection may have been reset afterwards.
   bool peer_ended() const { return peer_done_ || peer_closed_; }
-  // The peer's application has closed: whatever ours still sends has no reader.
+  // The peer's application has closed: nothing reads the bytes that this side still sends.
   bool peer_closed() const { return peer_closed_; }
-  // Nothing that was produced is left in a ring, or none of it has a reader any more.
+  // True if the peer has consumed all produced bytes, or nothing reads the rest any more.
   bool tx_consumed() const {
     return peer_closed_ || (staged_pending() == 0 && tx_peer_consumed_ == tx_produced_);
   }
-  // A sender finds no room: in the peer's element (kPeer), or in the own ring (kLocal).
+  // The side whose ring has no room for a sender: the peer's element (kPeer) or the own send ring
+  // (kLocal).
   std::optional<Side> tx_blocked() const {
     if (!has_peer_ || tx_window().bytes() != 0 || tx_ended_ || tx_urgent_at_ != 0)
       return std::nullopt;
@@ -174,7 +176,7 @@ class Connection {
   std::uint32_t peer_free() const;
   bool update_doubtful() const { return tx_peer_consumed_ < tx_doubtful_; }
   std::uint32_t staged_pending() const;
-  // Nothing is left that the peer could still want.
+  // No staged byte is left that the peer could still read.
   bool tx_drained() const { return staged_pending() == 0 || peer_closed_; }
   bool data_due() const;
   bool update_due() const;
@@ -203,17 +205,17 @@ class Connection {
   std::uint32_t staging_size_ = 0;
   std::uint64_t tx_staged_ = 0;         // taken from the application
   std::uint64_t tx_produced_ = 0;       // in the peer's element
-  std::uint64_t tx_announced_ = 0;      // told by a CDC
+  std::uint64_t tx_announced_ = 0;      // announced by a CDC
   std::uint64_t tx_acked_ = 0;          // staging bytes free again
   std::uint64_t tx_reached_ = 0;        // highest tx_produced_ ever; above it after a switch only
   std::uint64_t tx_peer_consumed_ = 0;  // the peer's consumer cursor
-  std::uint64_t tx_doubtful_ = 0;       // below it, news of that cursor may have died with a link
+  std::uint64_t tx_doubtful_ = 0;       // below it, updates of that cursor may be lost with a link
   std::uint32_t tx_reserve_ = 0;
   std::uint64_t tx_sequence_ = 0;       // of the last message; the wire takes 16 bits
   std::uint64_t tx_sequence_done_ = 0;  // of the last one whose completion was seen
   std::uint64_t tx_urgent_at_ = 0;      // position behind the urgent byte; 0 = none that matters
-  bool tx_urgent_due_ = false;          // it is still to be announced
-  bool tx_urgent_told_ = false;         // it was announced, perhaps over a link that died
+  bool tx_urgent_due_ = false;          // not announced yet
+  bool tx_urgent_told_ = false;         // announced, perhaps over a link that failed
   bool validation_due_ = false;
   bool repeat_due_ = false;  // the whole state must be sent again
   bool tx_ended_ = false;
@@ -238,7 +240,7 @@ class Connection {
   bool peer_closed_ = false;
   bool peer_aborted_ = false;
   std::optional<TimePoint> grace_until_;
-  std::optional<TimePoint> missing_until_;  // messages of the peer that it took for received
+  std::optional<TimePoint> missing_until_;  // for data found missing (kValidationWait)
 };
 
 }  // namespace fairlead::smc

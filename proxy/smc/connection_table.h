@@ -1,7 +1,7 @@
-// The connections of one link group by alert token. A token is what the peer puts into its CDC
-// messages, so any 32-bit value may come: the low 8 bits are a slot, the rest a generation that
-// starts at random and differs for each use of the slot, so that a late message of a former
-// connection finds nobody.
+// Table of the connections of one link group by alert token. The token comes from the peer's CDC
+// messages, so it may be any 32-bit value. Its low 8 bits are a slot. The rest is a generation that
+// starts at random and differs for each use of the slot, so late messages of an ended connection
+// match no entry.
 #pragma once
 
 #include <array>

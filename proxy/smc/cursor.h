@@ -29,7 +29,7 @@ constexpr wire::CdcCursor cursor_at(std::uint64_t position, std::uint32_t size) 
   return {static_cast<std::uint16_t>(position / size), static_cast<std::uint32_t>(position % size)};
 }
 
-// What a cursor from the peer means, seen from the last accepted position.
+// A cursor from the peer, compared with the last accepted position.
 struct CursorStep {
   enum class Kind : std::uint8_t {
     kForward,  // by `bytes`, which may be 0

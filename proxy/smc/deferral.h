@@ -1,6 +1,6 @@
-// The beginning of a connection in frames over TCP, between two proxies that both announced it in
-// SYN and SYN/ACK: what each side may send, what it must not be sent, and when the connection has
-// earned SMC-R. Sans-IO, and of either role. Read first: docs/wire.md, "Frames".
+// Start of a connection in frames over TCP, between two proxies that both announced it in SYN and
+// SYN/ACK. Decides what each side may send, and when the connection changes to SMC-R. Sans-IO, for
+// both roles. Read first: docs/wire.md, "Frames".
 //
 // The client hands over: its frame says that CLC follows. The server answers alike, and from there
 // on the stream is that of an ordinary handshake. Nobody is kept waiting by an application that
@@ -26,7 +26,7 @@ class Deferral {
  public:
   enum class Role : std::uint8_t { kClient, kServer };
 
-  // Any of them earns SMC-R.
+  // Reaching any of them starts the change to SMC-R.
   struct Limits {
     std::uint64_t bytes = 0;  // both directions together; below kFramedBytesMax
     unsigned turns = 0;       // requests behind an answer
@@ -36,23 +36,23 @@ class Deferral {
   Deferral(Role role, const Limits& limits, TimePoint began)
       : role_(role), limits_(limits), began_(began) {}
 
-  // A part of what has come. kHandOver is the last one: what is behind it is not taken.
+  // One part of the received bytes. kHandOver is the last one; bytes after it are not taken.
   struct Piece {
     enum class Kind : std::uint8_t { kNothing, kData, kUrgent, kEnd, kHandOver };
     Kind kind = Kind::kNothing;
     std::size_t taken = 0;             // of the bytes given
     std::span<const std::byte> bytes;  // kData, kUrgent: for the application
   };
-  // The next part of `bytes`, which follow those that were taken before. Errors: kMalformed; the
-  // connection has then to end.
+  // Returns the next part of `bytes`, which follow those taken before. Error kMalformed: the
+  // connection must end.
   Result<Piece> take(std::span<const std::byte> bytes);
 
-  // How many bytes the application may have sent in frames from here on; at most kFrameBytesMax.
+  // How many more bytes of the application may be sent in frames; at most kFrameBytesMax.
   std::size_t room() const;
-  // The application's next bytes have to wait for the relay that follows the hand-over.
+  // True if the application's next bytes must wait for the relay that follows the hand-over.
   bool held() const { return room() == 0 && !sent_.ended; }
-  // The frames, to be sent in this order and whole. REQUIRES: count <= room(), not ended or handed
-  // over
+  // Headers of frames; send them whole and in this order. REQUIRES: count <= room(), not ended or
+  // handed over
   std::array<std::byte, wire::kFrameHeaderBytes> send_data(std::size_t count);
   std::array<std::byte, wire::kFrameHeaderBytes> send_urgent();
   std::array<std::byte, wire::kFrameHeaderBytes> send_end();
@@ -69,7 +69,7 @@ class Deferral {
   bool peer_ended() const { return received_.ended; }
   bool handed_over() const { return sent_.handed_over; }
   bool peer_handed_over() const { return received_.handed_over; }
-  // The peer's frames must be taken only as fast as the application reads.
+  // True if frames have no byte limit any more: read them only as fast as the application reads.
   bool unbounded() const { return (role_ == Role::kClient ? sent_ : received_).ended; }
 
  private:

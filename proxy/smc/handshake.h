@@ -49,7 +49,7 @@ class Handshake {
     kFailed,
   };
 
-  // Why it is not SMC-R; in kTcp and kFailed.
+  // Why the connection does not use SMC-R; in kTcp and kFailed.
   struct Outcome {
     Side side = Side::kLocal;
     FallbackReason reason = FallbackReason::kInternal;
@@ -61,24 +61,24 @@ class Handshake {
   static Handshake client(const wire::Proposal& proposal, const PeerId& own, TimePoint now,
                           Duration timeout);
   static Handshake server(const PeerId& own, TimePoint now, Duration timeout);
-  // A client that does not want SMC, of a server that awaits CLC because it saw the option: begins
-  // in kTcp, with a Decline to be written.
+  // Handshake of a client that declines SMC towards a server that awaits CLC because it saw the
+  // option. Begins in kTcp, with a Decline to write.
   static Handshake refusal(const PeerId& own, FallbackReason reason, const char* detail);
 
   State state() const { return state_; }
-  // Server: not a byte has come.
+  // Server: no byte has arrived yet.
   bool proposal_awaited() const {
     return state_ == State::kAwaitingPeer && expected_ == wire::ClcType::kProposal &&
            stream_.empty();
   }
   const Outcome& outcome() const { return outcome_; }
-  // We have declined when the peer might have done so too, at the same time: its Decline may still
-  // come before the bytes of the application.
+  // True if this side declined while the peer may have declined too. The peer's Decline may still
+  // arrive before the bytes of the application.
   bool peer_may_have_declined() const { return peer_may_have_declined_; }
   const wire::Proposal& proposal() const { return std::get<wire::Proposal>(received_); }
   const wire::AcceptConfirm& answer() const { return std::get<wire::AcceptConfirm>(received_); }
-  // What has come of an unfinished or refused message: for TCP, when the peer turns out to be no
-  // SMC peer at all.
+  // Bytes of an unfinished or refused message. The relay passes them on if the peer turns out not
+  // to speak SMC.
   std::span<const std::byte> unconsumed() const { return stream_.bytes(); }
 
   std::size_t handle_bytes(std::span<const std::byte> bytes, TimePoint now);

@@ -12,13 +12,13 @@
 
 namespace fairlead::smc {
 
-// How long a peer may take for the answer to an LLC request (Linux waits as long).
+// Maximum time for a peer's answer to an LLC request (Linux waits as long).
 inline constexpr Duration kLlcAnswerWait = std::chrono::seconds(2);
 
 enum class LinkState : std::uint8_t {
   kActivating,  // CONFIRM_LINK is under way
   kActive,
-  kDown,  // dead or deleted; the slot waits for its release
+  kDown,  // failed or deleted; the slot waits for its release
 };
 
 struct LinkIdentity {
@@ -40,21 +40,21 @@ class Link {
   void set_number(LinkNumber number) { number_ = number; }
   void set_state(LinkState state) { state_ = state; }
 
-  // Anything that arrives proves the peer alive; cheap, called for every message.
+  // Any received message proves that the peer is alive. Cheap, called for every message.
   void handle_received(TimePoint now) { last_received_ = now; }
 
-  // There is a sign that the peer may be gone: it is asked now, not only after the interval.
+  // Sends TEST_LINK now instead of after the interval, because the peer may be gone.
   void doubt(TimePoint now) {
     if (!test_sent_) doubted_ = now;
   }
 
-  // The TEST_LINK timer. `interval` 0 switches it off, but for doubts.
+  // The TEST_LINK timer. `interval` 0 switches it off, except after doubt().
   enum class TestStep : std::uint8_t { kNothing, kSend, kDead };
   TestStep handle_test_deadline(TimePoint now, Duration interval);
   std::optional<TimePoint> test_deadline(Duration interval) const;
-  // What to put into the request that kSend asked for.
+  // User data for the TEST_LINK that kSend asked for.
   std::array<std::byte, 16> test_data() const;
-  // The round trip, when `data` answers the outstanding request.
+  // The round trip if `data` answers the outstanding request.
   std::optional<Duration> handle_test_response(const std::array<std::byte, 16>& data,
                                                TimePoint now);
 

@@ -44,16 +44,17 @@
 
 namespace fairlead::smc {
 
-inline constexpr std::size_t kLlcQueueMax = 32;  // answers a peer can make us owe
+inline constexpr std::size_t kLlcQueueMax = 32;  // answers that a peer's requests can queue
 inline constexpr std::size_t kGroupEventsMax = 16;
 inline constexpr Duration kConfirmLinkRepeat = std::chrono::seconds(1);
 inline constexpr Duration kAddedLinkWait = std::chrono::seconds(5);
-// A peer that has not answered may have been busy, and a Linux client that has been asked twice for
-// its CONFIRM_LINK passes over the first ADD_LINK: this many times in a row, it is asked again.
+// Delay before an unanswered ADD_LINK is repeated, and the maximum of consecutive repetitions. The
+// peer may have been busy. A Linux client that received CONFIRM_LINK twice ignores the first
+// ADD_LINK.
 inline constexpr Duration kAddLinkRetryWait = std::chrono::seconds(10);
 inline constexpr unsigned kAddLinkRetriesMax = 3;
-// A peer whose links are changing asks for CONFIRM_RKEY again. Linux asks for it also where its
-// table is full, so this has an end.
+// A peer whose links are changing answers CONFIRM_RKEY with "retry". Linux also does so if its
+// table is full, so retries have a limit.
 inline constexpr Duration kTellRetryWait = std::chrono::milliseconds(250);
 inline constexpr unsigned kTellRetriesMax = 4;
 inline constexpr Duration kClientLingerExtra = std::chrono::seconds(10);
@@ -76,8 +77,8 @@ class LinkGroup {
   const Terms& terms() const { return terms_; }
   bool usable() const { return state_ == State::kUsable; }
   bool terminated() const { return state_ == State::kTerminated; }
-  // Terminated, and the peer has nothing more to say: only now may its queue pairs lose theirs
-  // without losing a message. Stays false if the peer has gone; the owner's wait has a limit.
+  // True once the group is terminated and the peer has sent its final message; destroying the queue
+  // pairs then loses nothing. Stays false if the peer is gone, so the owner needs a timeout.
   bool peer_parted() const { return peer_parted_; }
   unsigned links_max() const { return links_max_; }
   GroupType type() const;
@@ -90,14 +91,15 @@ class LinkGroup {
   bool active(LinkIndex index) const {
     return links_[index] && links_[index]->state() == LinkState::kActive;
   }
-  // The link shares a local or a peer's port with an older one; it goes when a better one comes.
+  // True if the link shares a local or a peer's port with an older one. It is deleted when a better
+  // link is added.
   bool redundant(LinkIndex index) const;
-  // The peer is asked to let the link go, which cannot be taken back, or will be.
+  // True if a DELETE_LINK for the link is pending or sent; a sent one cannot be taken back.
   bool leaving(LinkIndex index) const {
     return delete_wanted_[index] != wire::DeleteLinkReason::kOk ||
            (flow_ == Flow::kDeleteLink && flow_link_ == index);
   }
-  // The active link to give the next connection to: the least used. REQUIRES: usable()
+  // The least used active link, for the next connection. REQUIRES: usable()
   LinkIndex choose_link() const;
 
   // The queue pair of the first link is ready. The server asks for confirmation, the client waits.
@@ -106,12 +108,13 @@ class LinkGroup {
   void handle_llc(LinkIndex link, const wire::LlcMessage& message, TimePoint now);
   void handle_received(LinkIndex link, TimePoint now);
   void handle_link_down(LinkIndex link, TimePoint now, const char* why);
-  // Other local ports than before can carry links. `gids`: those of all that can.
+  // The set of local ports that can carry links has changed. `gids`: the GIDs of all that can.
   void handle_ports_changed(std::span<const Gid> gids, TimePoint now);
   void handle_deadline(TimePoint now);
   std::optional<TimePoint> next_deadline() const;
 
-  // Tasks and what they came to. Reports about a link that is not waited for any more are ignored.
+  // Tasks, and the owner's reports of their results. Reports about a link that no flow waits for
+  // are ignored.
   std::optional<LinkTask> poll_task(TimePoint now);
   void link_prepared(LinkIndex link, const LinkOffer& offer, TimePoint now);
   void link_unavailable(LinkIndex link, TimePoint now);
@@ -120,30 +123,30 @@ class LinkGroup {
   // Own RMBs. The key on a link is set before link_prepared() of that link. kExhausted at kRmbsMax.
   Result<RmbRow> add_rmb(LinkIndex link, const RmbKey& key);
   void set_rmb_key(RmbRow rmb, LinkIndex link, const RmbKey& key) { own_rmbs_.set(rmb, link, key); }
-  // The peer knows the keys on all links. Otherwise call tell_rmbs(): kRmbTold or kRmbRefused
-  // follows, and before that the RMB must not be named to the peer. This is so with a single link,
-  // too: the peer uses no key that comes over TCP alone, see peer_rmb_named().
+  // True if the peer knows the keys on all links. Otherwise call tell_rmbs(), and name the RMB to
+  // the peer only after kRmbTold; kRmbRefused may follow instead. This also applies to a single
+  // link: the peer uses no key that comes over TCP alone, see peer_rmb_named().
   bool rmb_told(RmbRow rmb) const;
-  // The peer has refused the keys, or did not answer, and knows the RMB by no link: nothing of it
-  // can be named.
+  // True if the peer refused the keys or did not answer, and knows the RMB on no link. No element
+  // of it can be named to the peer.
   bool rmb_refused(RmbRow rmb) const { return parting_[rmb] == Parting::kRefused; }
   void tell_rmbs(TimePoint now) { start_next_flow(now); }
-  // Takes an own RMB back (DELETE_RKEY): no connection uses it, and none will. The peer may write
-  // to it until rmb_deleted(). A peer that never answers keeps it until the group ends, and is not
-  // asked about others on that link. May be repeated.
+  // Starts to delete an own RMB (DELETE_RKEY) that no connection uses or will use. The peer may
+  // write to it until rmb_deleted(). If the peer never answers, the RMB stays until the group ends,
+  // and no other is deleted over that link. May be repeated.
   void delete_rmb(RmbRow rmb, TimePoint now);
-  // The peer has answered that it writes there no more.
+  // True once the peer has confirmed that it no longer writes there.
   bool rmb_deleted(RmbRow rmb) const { return parting_[rmb] == Parting::kDeleted; }
-  // Its row is free again. REQUIRES: rmb_deleted(rmb)
+  // Frees the row. REQUIRES: rmb_deleted(rmb)
   void remove_rmb(RmbRow rmb);
-  // The peer's RMB that the Accept or Confirm of the first contact names. Later ones are told over
-  // a link (CONFIRM_RKEY), which only the peer can do: whoever sends an Accept or Confirm over TCP
-  // may claim any peer's id, and a write to an invented key ends the link.
+  // The peer's RMB that the Accept or Confirm of the first contact names. Later RMBs are announced
+  // over a link (CONFIRM_RKEY), which only the peer can do. An Accept or Confirm over TCP may claim
+  // any peer's id, and a write to an invented key ends the link.
   void peer_rmb_named(std::optional<LinkIndex> link, const RmbKey& key) {
     if (link && state_ == State::kForming) (void)peer_rmbs_.add(*link, key);
   }
-  // The key of the same RMB on the link `to`; nothing for a key that the peer has not told. The
-  // link that the message names may be deleted by then: `from` is empty in this case.
+  // The key of the same RMB on the link `to`; empty if the peer has not announced it. `from` is
+  // empty if the link that the message names has been deleted since.
   std::optional<RmbKey> peer_key(std::optional<LinkIndex> from, const RmbKey& key,
                                  LinkIndex to) const {
     return peer_rmbs_.translate(from, key, to);
@@ -152,13 +155,13 @@ class LinkGroup {
   void connection_added(LinkIndex link);
   void connection_removed(LinkIndex link, TimePoint now);
 
-  // Deletes one link in good order, if another is left. Ignored where there is no such link.
+  // Deletes one link with DELETE_LINK if another is left. Ignored if the link does not exist.
   void delete_link(LinkIndex link, wire::DeleteLinkReason reason, TimePoint now);
-  // Tells the peer (DELETE_LINK, all) as long as a link is left, and ends the group. The peer
-  // answers with its aborts and a DELETE_LINK of its own, see peer_parted().
+  // Sends DELETE_LINK (all) if a link is left, and ends the group. The peer answers with its aborts
+  // and a DELETE_LINK of its own, see peer_parted().
   void terminate(wire::DeleteLinkReason reason, bool orderly, const char* why);
 
-  // Asks the peer at once, by TEST_LINK, whether it still is on the link. One question at a time.
+  // Sends TEST_LINK on the link at once, unless one is outstanding.
   void doubt(LinkIndex link, TimePoint now);
 
   std::optional<LlcToSend> poll_llc();
@@ -168,7 +171,7 @@ class LinkGroup {
  private:
   enum class State : std::uint8_t { kForming, kUsable, kTerminated };
   enum class Flow : std::uint8_t { kNone, kAddLink, kDeleteLink, kConfirmRkey, kDeleteRkey };
-  // What becomes of an own RMB that is of no use, or not needed any more.
+  // Deletion state of an own RMB.
   enum class Parting : std::uint8_t { kNo, kRefused, kWanted, kAsked, kDeleted };
   enum class AddStep : std::uint8_t {
     kPreparing,        // the owner makes a queue pair
@@ -267,12 +270,12 @@ class LinkGroup {
   LinkIndex parked_link_ = 0;
   // Version 1: keys of a new link, told in ADD_LINK_CONT.
   struct KeyExchange {
-    std::size_t next = 0;  // the own row to be told next
+    std::size_t next = 0;  // the own row to announce next
     std::size_t rounds = 0;
-    std::bitset<256> described;  // by link number: an ADD_LINK of this side has had it
+    std::bitset<256> described;  // link numbers that an ADD_LINK of this side has used
   };
   KeyExchange keys_;
-  std::optional<LinkIndex> wish_on_;  // server: where a REQ_ADD_LINK came that needs an answer
+  std::optional<LinkIndex> wish_on_;  // server: link of a REQ_ADD_LINK that needs an answer
   bool add_wanted_ = false;
   std::optional<TimePoint> add_again_;  // server: the last try was left unanswered
   unsigned add_retries_left_ = 0;
@@ -286,13 +289,13 @@ class LinkGroup {
 
   RmbKeys own_rmbs_, peer_rmbs_;
   std::array<std::uint8_t, kRmbsMax> told_on_{};  // by own row, a bit a link
-  // What CONFIRM_RKEY announces, or has announced last.
+  // The RMB that CONFIRM_RKEY announces, or announced last.
   struct Telling {
     RmbRow rmb = 0;
     std::uint8_t on = 0;                   // a bit a link
     std::vector<wire::RkeyOnLink> rest;    // for continuations; kOtherLinksMax at most
     std::optional<wire::RkeyOnLink> cont;  // the first of the continuation under way
-    std::optional<TimePoint> again;        // no RMB is told before
+    std::optional<TimePoint> again;        // no RMB is announced before
     unsigned retries_left = kTellRetriesMax;
   };
   Telling telling_;
@@ -303,8 +306,8 @@ class LinkGroup {
   };
   std::array<std::optional<Continued>, kLinksMax> continued_;  // by the link that carries them
   std::array<Parting, kRmbsMax> parting_{};                    // by own row
-  // DELETE_RKEY that has no answer yet, however late it comes. One a link, because answers of Linux
-  // do not say what they answer.
+  // DELETE_RKEY without an answer yet, however late. One per link, because answers of Linux do not
+  // say which request they answer.
   std::array<std::optional<RmbRow>, kLinksMax> asked_{};
 
   BoundedQueue<LinkTask> tasks_{kLinkTasksMax};

@@ -1,4 +1,4 @@
-// What a link group asks of its owner, and what it has to tell it: values only (link_group.h).
+// Tasks and events of a link group for its owner: values only (link_group.h).
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,8 @@
 
 namespace fairlead::smc {
 
-// Between two calls of the owner there are kLinksMax links at most, and of each a handful of tasks.
+// Enough for all tasks between two calls of the owner: at most kLinksMax links, and a few tasks for
+// each.
 inline constexpr std::size_t kLinkTasksMax = 32;
 
 enum class GroupType : std::uint8_t {
@@ -51,7 +52,7 @@ struct LinkOffer {
 struct LinkPeer {
   LinkIdentity identity;
   PacketSeq first_psn;
-  Mtu mtu = Mtu::k1024;  // what both can
+  Mtu mtu = Mtu::k1024;  // the smaller of both sides
 };
 
 struct LinkTask {
@@ -59,8 +60,8 @@ struct LinkTask {
     kPrepare,  // make a queue pair on a port that no link uses, else on another; then
                // link_prepared() or link_unavailable(). A client knows `peer` already.
     kConnect,  // connect it to `peer`; then link_connected() or handle_link_down()
-    kMove,     // all connections of `link` go on over `to`
-    kRelease,  // the link is no more, nor is its queue pair
+    kMove,     // move all connections of `link` to `to`
+    kRelease,  // destroy the queue pair; the link is gone
   };
   Kind kind = Kind::kRelease;
   LinkIndex link = 0;
@@ -86,7 +87,7 @@ struct GroupEvent {
     kRmbTold,        // the peer knows `rmb` on all links
     kRmbRefused,     // … does not
     kTerminated,     // no link is left or the peer ended the group: abort every connection
-    kRkeyDeleted,    // the peer gives `rkey` up, after the connections that used it
+    kRkeyDeleted,    // the peer deletes `rkey`; the connections that used it have ended
   };
   Kind kind = Kind::kTerminated;
   LinkIndex link = 0;

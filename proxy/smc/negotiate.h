@@ -1,5 +1,5 @@
-// What the two sides of a handshake must agree on, as pure judgements: a message in, terms or the
-// reason for TCP out. Read first: docs/wire.md, "Proposal", "Accept and Confirm".
+// Negotiation of a handshake as pure functions: input is a message, output are the terms or the
+// reason for TCP. Read first: docs/wire.md, "Proposal", "Accept and Confirm".
 #pragma once
 
 #include <array>
@@ -18,10 +18,10 @@ namespace fairlead::smc {
 inline constexpr std::uint8_t kConnectionsPerGroupMin = 16;
 inline constexpr std::uint8_t kLinksPerGroupMax = 3;  // Linux: 2
 
-// Of SMC-R, the newer first, which a server prefers.
+// Versions of SMC-R, the newer first; servers prefer it.
 inline constexpr std::array<std::uint8_t, 2> kVersions = {2, 1};
 
-// What this worker offers in every handshake.
+// Capabilities that this worker offers in every handshake.
 struct LocalOffer {
   PeerId peer_id;
   bool version_1 = true;  // at least one of the two
@@ -32,14 +32,14 @@ struct LocalOffer {
   std::string host_name;
 };
 
-// What the interface of a TCP connection has, on one side: version 1 compares it.
+// Subnets and VLAN of the interface of a TCP connection on one side; version 1 compares them.
 struct Subnets {
   wire::IpArea area;       // IPv4: of the address of the connection; IPv6: of the whole interface
-  std::uint16_t vlan = 0;  // 802.1Q id of the interface; 0: it tags nothing
+  std::uint16_t vlan = 0;  // 802.1Q id of the interface; 0: untagged
   friend bool operator==(const Subnets&, const Subnets&) = default;
 };
 
-// What a client offers beside version 2, or instead.
+// What a client offers in addition to version 2, or instead of it.
 struct OfferV1 {
   Gid gid;
   wire::IpArea area;
@@ -57,8 +57,8 @@ struct Terms {
 template <class T>
 using Judgement = tl::expected<T, FallbackReason>;
 
-// The port that the client wants to use, and what it says of its shared-memory fabric. REQUIRES:
-// `v1`, unless offer.version_2
+// Proposal for the port that the client wants to use, with the data about its shared-memory fabric.
+// REQUIRES: `v1`, unless offer.version_2
 wire::Proposal make_proposal(const LocalOffer& offer, const Gid& gid, const Mac& mac,
                              const wire::VendorArea& vendor,
                              const std::optional<OfferV1>& v1 = std::nullopt);
@@ -69,13 +69,13 @@ wire::Proposal make_proposal(const LocalOffer& offer, const Gid& gid, const Mac&
 Judgement<Terms> judge_proposal(const wire::Proposal& proposal, const LocalOffer& offer,
                                 std::uint8_t version);
 
-// Server, on a Proposal of version 1 from `client`: nothing is wrong, or the reason. The client
-// must be in a subnet that it names and that this side has as well.
+// Server, on a Proposal of version 1 from `client`: the reason for TCP, or empty if none. The
+// client must be in a subnet that it names and that this side has as well.
 std::optional<FallbackReason> judge_subnet(const wire::IpArea& client_area, const Subnets& own,
                                            const SocketAddress& client);
 
-// The VLAN that a link-local GID of RoCEv1 names; nothing if the GID says nothing of it. Such a GID
-// is made of a MAC, and of the VLAN id where the interface has one.
+// The VLAN in a link-local GID of RoCEv1; empty if the GID contains none. Such a GID is made of a
+// MAC, and of the VLAN id if the interface has one.
 std::optional<std::uint16_t> vlan_of(const Gid& gid);
 // False if the GIDs of two ports name different VLANs.
 bool vlans_agree(const Gid& one, const Gid& other);

@@ -1,5 +1,5 @@
-// Under which keys the RMBs of one side can be written to, link by link: an RMB is registered once
-// a protection domain, and each link may be of another. A row is one RMB.
+// Keys of one side's RMBs, link by link. An RMB is registered once per protection domain, and links
+// may use different domains. A row is one RMB.
 #pragma once
 
 #include <array>
@@ -31,7 +31,7 @@ struct RmbKey {
 
 class RmbKeys {
  public:
-  // The row with this key on this link; made when there is none. Nothing when all rows are taken.
+  // The row with this key on this link, created if there is none. Empty if all rows are in use.
   std::optional<RmbRow> add(LinkIndex link, const RmbKey& key);
   // The first row with this key. The cost grows with the logarithm of the rows: a peer may name 255
   // unknown keys in each message.
@@ -45,15 +45,15 @@ class RmbKeys {
   // the slot has another link. `from` is empty then, and the key alone identifies the RMB.
   std::optional<RmbKey> translate(std::optional<LinkIndex> from, const RmbKey& key,
                                   LinkIndex to) const;
-  // A link has an RMB under this key, or one of the last deleted links had.
+  // True if a link has an RMB with this key, or one of the last deleted links had.
   bool known(const RmbKey& key) const;
 
   void remove(RmbRow row);
-  // The link is gone; with its last link goes the RMB.
+  // Removes the link's keys; an RMB is removed with its last link.
   void remove_link(LinkIndex link);
 
   std::size_t count() const { return count_; }
-  // Rows in use lie below; those without any key among them are free.
+  // Upper bound of the rows in use; rows below it without any key are free.
   std::size_t rows() const { return rows_.size(); }
   bool used(RmbRow row) const;
 

@@ -4,10 +4,10 @@
 // costs no registration. A new slab is announced by CONFIRM_RKEY where the group may have more
 // than one link.
 //
-// Pure bookkeeping: the caller registers and frees the memory. A slab that has stood empty for long
-// enough is retired: nobody is seated there any more, and when the peer has given up its rkey, the
-// caller removes it. The last slab stays. A slab whose rkey the peer refuses is barred: it takes no
-// connections, and is retired like others when it stands empty.
+// Pure bookkeeping: the caller registers and frees the memory. A slab that was empty long enough is
+// retired: it takes no more connections, and the caller removes it once the peer has deleted its
+// rkey. The last slab stays. A slab whose rkey the peer refuses is barred: it takes no connections,
+// and is retired like others when it is empty.
 #pragma once
 
 #include <bitset>
@@ -23,13 +23,12 @@ namespace fairlead::smc {
 
 inline constexpr std::size_t kSlabsMax = 64;       // per link group
 inline constexpr unsigned kSlabElementsMax = 255;  // the index has 8 bits and starts at 1
-// Each slab is as large as all before it together, so that memory grows with connections and the
-// number of slabs with the logarithm of that: from the first of these sizes, or one element, to the
-// second.
+// Each slab is as large as all earlier ones together, between these two sizes, but at least one
+// element. So memory grows with connections, and the number of slabs with its logarithm.
 inline constexpr std::size_t kSlabBytesFirst = 64 * 1024;
 inline constexpr std::size_t kSlabBytesMax = 8 * 1024 * 1024;
-// An element is at most this part of all memory while all of it is left. It shrinks with the square
-// of the part that is left, so that early connections have large rings and late ones are many.
+// An element is at most this part of all memory while all of it is free. The limit shrinks with the
+// square of the free part: early connections get large rings, late ones still get a ring.
 inline constexpr std::size_t kElementShare = 128;
 
 struct ElementId {
@@ -44,7 +43,7 @@ struct SlabPlan {
   std::size_t bytes() const;
 };
 
-// The memory for rings: what is left, of how much.
+// Memory for rings: free bytes and total.
 struct RingMemory {
   std::size_t left_bytes = 0;
   std::size_t total_bytes = 0;
@@ -61,27 +60,29 @@ class RmbSlabs {
  public:
   // A free element of exactly this size.
   std::optional<ElementId> take(std::uint8_t size_code);
-  // The biggest free element between the sizes, for when no slab can be added.
+  // The largest free element between the sizes, for use when no slab can be added.
   std::optional<ElementId> take_at_most(std::uint8_t size_code, std::uint8_t least_code);
   bool can_take_at_most(std::uint8_t size_code, std::uint8_t least_code) const;
   void release(ElementId element, TimePoint now);
 
   bool full() const { return count_ == kSlabsMax; }
-  // The next take() of that size succeeds. Returns the number of the slab: the least that is free.
+  // Adds a slab; the next take() of that size succeeds. Returns the slab's number, the lowest free
+  // one.
   std::uint16_t add(const SlabPlan& plan);
 
-  // Since when the slab stands empty whose turn to be retired comes first; nothing where none does,
-  // or where it is the last one.
+  // Since when the slab that is retired next has been empty. None if no slab is empty, or if it is
+  // the last one.
   std::optional<TimePoint> idle_since() const;
-  // Retires one that has stood empty since `until` or for longer. Those with high numbers go first,
-  // because those with low ones are filled first.
+  // Retires one slab that has been empty since `until` or longer. High numbers go first, because
+  // low ones are filled first.
   std::optional<std::uint16_t> retire(TimePoint until);
   bool retired(std::uint16_t slab) const { return slabs_[slab].state == State::kRetired; }
-  // Elements in use stay so until their release. No effect on one that is retired.
+  // Stops new connections on a slab. Elements in use stay so until their release. No effect on a
+  // retired slab.
   void bar(std::uint16_t slab);
   std::size_t barred_count() const { return barred_count_; }
   std::size_t retired_count() const { return retired_count_; }
-  // Its number is free again. REQUIRES: retired
+  // Frees the slab's number. REQUIRES: retired
   void remove(std::uint16_t slab);
 
   std::uint8_t size_code(std::uint16_t slab) const { return slabs_[slab].size_code; }
@@ -99,7 +100,7 @@ class RmbSlabs {
     unsigned element_count = 0;
     unsigned free_count = 0;
     std::bitset<kSlabElementsMax> used;
-    std::optional<TimePoint> empty_since;  // once somebody has been there
+    std::optional<TimePoint> empty_since;  // set once a connection has used it
     bool barred() const { return state == State::kBarred; }
     bool empty() const {
       return (state == State::kInUse || state == State::kBarred) && empty_since.has_value();
@@ -107,7 +108,7 @@ class RmbSlabs {
   };
   ElementId take_from(std::size_t slab);
   std::optional<std::size_t> find(std::uint8_t size_code) const;
-  // The only one that takes connections.
+  // True if it is the only slab that takes connections.
   bool last(const Slab& slab) const;
 
   std::vector<Slab> slabs_;  // by number
