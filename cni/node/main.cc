@@ -124,6 +124,18 @@ void add_rnic_access(CLI::App& command, RnicAccessOptions& rnics) {
   command.add_option("--rnic-namespace", rnics.policy.namespaces,
                      "namespace whose pods may have RNICs; may be repeated; default: all");
   command
+      .add_option("--rnic-env", rnics.policy.env_names,
+                  "environment variable that a sidecar with an RNIC may have besides those of the "
+                  "injection and of Kubernetes; may be repeated")
+      ->check([](const std::string& name) {
+        return nri::may_allow_variable(name)
+                   ? std::string()
+                   : "--rnic-env: \"" + name +
+                         "\" is not allowed; allowed: letters, digits and '_', not beginning with "
+                         "a "
+                         "digit, LD_, GLIBC_, MALLOC_, IBV_, RDMAV_ or MLX";
+      });
+  command
       .add_option_function<std::string>(
           "--rnic-memlock",
           [&rnics](const std::string& text) { (void)take_memlock(text, rnics.policy.memlock); },

@@ -118,6 +118,16 @@ AccessAnswer explain_access(std::string_view access) {
              "the sidecar was created while fairlead-node was not connected to the container "
              "runtime; restart the pod",
              kMeant}},
+      Known{"foreign",
+            {R::kRnicNotGiven,
+             "the container is not the sidecar as the injection makes it; the log of fairlead-node "
+             "names the field and the value",
+             kMeant}},
+      Known{"shared_processes",
+            {R::kRnicNotGiven,
+             "other containers see the sidecar's process; leave shareProcessNamespace and hostPID "
+             "out of the pod",
+             kMeant}},
       Known{"granted",
             {R::kRnicNotGiven, "the node gave an RNIC, but the container shows none", kMeant}},
       Known{"already_granted",

@@ -72,13 +72,20 @@ def device_message(path, major, minor, mode=None, uid=None):
     return message
 
 
-def container_message(sandbox, name="fairlead-proxy", uid=2201, devices=(), rlimits=(), memory=0, pid=0, ident="k" * 64):
-    linux = {2: list(devices)}
+ARGS = ["/usr/local/bin/fairlead-proxy", "--config", "/etc/fairlead/pod.yaml"]
+
+
+def container_message(sandbox, name="fairlead-proxy", uid=2201, devices=(), rlimits=(), memory=0, pid=0, ident="k" * 64,
+                      args=(), env=(), mounts=(), namespaces=(), groups=()):
+    """Empty is what a runtime does not pass. A mount is (destination, type), a namespace (type, path)."""
+    linux = {1: [{1: kind, 2: path} for kind, path in namespaces], 2: list(devices)}
     if memory:
         linux[3] = {1: {1: {1: memory}}}
-    message = {1: ident, 2: sandbox, 3: name, 11: linux, 13: [{1: kind, 2: value, 3: value} for kind, value in rlimits]}
+    message = {1: ident, 2: sandbox, 3: name, 7: list(args), 8: list(env),
+               9: [{1: destination, 2: kind, 3: "/somewhere"} for destination, kind in mounts], 11: linux,
+               13: [{1: kind, 2: value, 3: value} for kind, value in rlimits]}
     if uid is not None:
-        message[21] = {1: uid}
+        message[21] = {1: uid, 2: uid, 3: list(groups)}
     if pid:
         message[12] = pid
     return message

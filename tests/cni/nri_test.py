@@ -10,7 +10,7 @@ from pathlib import Path
 
 import node_test
 from node_test import NODE, SECONDS_MAX
-from nri_runtime import Runtime, container_message, device_message, encode, pod_message
+from nri_runtime import ARGS, Runtime, container_message, device_message, encode, pod_message
 from plugin import IN, PluginTest, cgroup_root, main, seconds, wait_until
 
 UNLIMITED = 2 ** 64 - 1
@@ -112,6 +112,40 @@ class Sidecars(NriTest):
         self.metric('fairlead_node_rnic_access_total{result="wrong_user"} 1')
         self.metric("fairlead_node_nri_connected 1")
         self.metric("fairlead_node_nri_registrations_total 1")
+
+    def test_container_that_only_has_the_sidecars_name_gets_nothing(self):
+        """Also one that existed before the agent; the log names field and value, the pod hears the result."""
+        _, _, runtime = self.connected("--rnic-env", "COMPANY_ZONE")
+        pod = self.pod()
+        self.add(pod, rnicMode="none")
+        message = pod_message(pod.container, annotations=IN)
+        good = {"args": ARGS, "env": ["PATH=/bin", "COMPANY_ZONE=a", "FAIRLEAD_LOG_LEVEL=info"],
+                "mounts": [("/proc", "proc"), ("/dev", "tmpfs"), ("/etc/hosts", "bind")],
+                "namespaces": [("pid", ""), ("network", "/proc/7/ns/net")], "groups": [SIDECAR]}
+        cases = (("foreign", {"args": ["/bin/sh"]}, "field=args value=/bin/sh"),
+                 ("foreign", {"env": ["LD_PRELOAD=/tmp/secret.so"]}, "field=env value=LD_PRELOAD"),
+                 ("foreign", {"mounts": [("/etc/fairlead", "bind")]}, "field=mounts value=/etc/fairlead"),
+                 ("foreign", {"groups": [0]}, 'field=user value="group 0"'),
+                 ("shared_processes", {"namespaces": [("network", "")]}, 'field=namespaces value="no pid"'),
+                 ("shared_processes", {"namespaces": [("pid", "/proc/7/ns/pid")]},
+                  'field=namespaces value="pid /proc/7/ns/pid"'))
+        made = runtime.create(pod_message("a" * 64, annotations=IN), container_message("a" * 64, **good))
+        self.assertEqual(made.devices, [self.DEVICE])
+        for result, changed, words in cases:
+            made = runtime.create(message, container_message(pod.container, **{**good, **changed}))
+            self.assertEqual((made.devices, made.rlimits), ([], []), changed)
+            self.see(f"result={result} rnics=- memlock=unchanged {words}")
+            wait_until(lambda: pod.alias().endswith(f";access={result}"), result, SECONDS_MAX)
+        self.metric('fairlead_node_rnic_access_total{result="foreign"} 4')
+        self.metric('fairlead_node_rnic_access_total{result="shared_processes"} 2')
+        self.assertNotIn("secret", self.log.read_text())
+
+    def test_existing_container_that_only_has_the_sidecars_name_gets_nothing(self):
+        self.connected(pods=[pod_message("a" * 64, annotations=IN)],
+                       containers=[container_message("a" * 64, args=[*ARGS, "--log", "x"], pid=1)])
+        self.see("nri event=rnic_not_given_late pod=shop/web-0 result=foreign field=args value=")
+        self.metric('fairlead_node_rnic_late_total{result="failed"} 0')
+        self.run_node("run", "--rnic-env", "LD_PRELOAD", code=64)
 
     def test_rnic_that_has_gone_by_the_time_the_container_is_made(self):
         """Its pod starts without it, and the next one has it again."""

@@ -18,6 +18,8 @@ class Told(wired.WiredTest):
             self.skipTest("this machine has an RNIC")
         for access, reason, words in (("namespace", "rnic_not_given", "gives no RNICs to pods of this namespace"),
                                       ("no_rnic", "no_rdma_device", "no RNIC of this pod's network"),
+                                      ("foreign", "rnic_not_given", "not the sidecar as the injection makes it"),
+                                      ("shared_processes", "rnic_not_given", "other containers see the sidecar's process"),
                                       # removed between the node's decision and the sidecar's start
                                       ("granted", "rnic_not_given", "the node gave an RNIC"),
                                       ("late_failed", "rnic_not_given", "restart the pod")):

@@ -1,6 +1,7 @@
-// Input of an NRI plugin from a container runtime: frames, calls and protobuf. Properties: only
-// answers to unknown calls carry an error; a runtime accepts the frames of all answers; a refused
-// connection has a reason; the result does not depend on how the bytes are split.
+// Input of an NRI plugin from a container runtime: frames, calls, protobuf, and the descriptions of
+// containers. Properties: only answers to unknown calls carry an error; a runtime accepts the frames
+// of all answers; a refused connection has a reason; the result does not depend on how the bytes are
+// split; nothing makes a foreign container the sidecar.
 #include <algorithm>
 #include <cstdint>
 #include <string>
@@ -8,6 +9,7 @@
 
 #include "base/assert.h"
 #include "cni/node/nri/plugin_session.h"
+#include "cni/node/nri/sidecar_program.h"
 #include "nri.pb.h"
 
 namespace {
@@ -18,6 +20,23 @@ namespace messages = fairlead::nri;
 
 constexpr int kUnimplemented = 12;
 
+// A finding has its field. A container with a finding has it whatever else is added.
+void judge(const messages::Container& container) {
+  ProgramFacts facts;
+  facts.args = {container.args().begin(), container.args().end()};
+  facts.env = {container.env().begin(), container.env().end()};
+  for (const auto& mount : container.mounts())
+    facts.mounts.push_back({mount.destination(), mount.type(), {}});
+  for (const auto& one : container.linux_container().namespaces())
+    facts.namespaces.push_back({one.type(), one.path()});
+  const auto finding = judge_program(facts, {});
+  SMC_ASSERT(!finding || !finding->field.empty());
+  if (!finding || finding->shared_processes) return;
+  facts.env.push_back("FAIRLEAD_X=1");
+  facts.mounts.push_back({"/tmp", "tmpfs", {}});
+  SMC_ASSERT(judge_program(facts, {}).has_value());
+}
+
 // Gives every container a device, so that answers are long.
 class Generous : public ContainerHandler {
  public:
@@ -25,6 +44,7 @@ class Generous : public ContainerHandler {
                         messages::ContainerAdjustment& adjustment) override {
     auto& device = *adjustment.mutable_linux_container()->add_devices();
     device.set_path(pod.name().substr(0, 100) + container.name().substr(0, 100));
+    judge(container);
   }
   void existing_container(const messages::PodSandbox& pod,
                           const messages::Container& container) override {

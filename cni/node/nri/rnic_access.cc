@@ -32,6 +32,22 @@ StringMap annotations_of(const messages::PodSandbox& pod) {
   return {pod.annotations().begin(), pod.annotations().end()};
 }
 
+ProgramFacts program_of(const messages::Container& container) {
+  ProgramFacts facts;
+  facts.args = {container.args().begin(), container.args().end()};
+  facts.env = {container.env().begin(), container.env().end()};
+  for (const auto& mount : container.mounts())
+    facts.mounts.push_back(
+        {mount.destination(), mount.type(), {mount.options().begin(), mount.options().end()}});
+  for (const auto& one : container.linux_container().namespaces())
+    facts.namespaces.push_back({one.type(), one.path()});
+  if (!container.has_user()) return facts;
+  facts.groups = {container.user().additional_gids().begin(),
+                  container.user().additional_gids().end()};
+  facts.groups.push_back(container.user().gid());
+  return facts;
+}
+
 ContainerFacts facts_of(const messages::PodSandbox& pod, const messages::Container& container) {
   ContainerFacts facts;
   facts.container_name = container.name();
@@ -63,6 +79,11 @@ void add_device(const UverbsDevice& device, std::uint32_t owner,
   made.mutable_file_mode()->set_value(kDeviceMode);
   made.mutable_uid()->set_value(owner);
   made.mutable_gid()->set_value(owner);
+}
+
+// The value may be of any length, and a line of the log cuts it.
+void add_finding(const std::optional<ProgramFinding>& finding, LogEvent& line) {
+  if (finding) line.field("field", finding->field).field("value", finding->value);
 }
 
 std::string name_of(const messages::PodSandbox& pod) { return pod.namespace_() + "/" + pod.name(); }
@@ -154,6 +175,7 @@ void RnicAccessHandler::create_container(const messages::PodSandbox& pod,
                      .field("result", to_string(decided.access))
                      .field("rnics", names_of(decided.devices))
                      .field("memlock", memlock_text(decided.memlock_bytes));
+                 add_finding(decided.finding, line);
                });
   delivery_.add({pod.id(), name_of(pod), decided.access, std::nullopt});
 }
@@ -164,6 +186,12 @@ void RnicAccessHandler::existing_container(const messages::PodSandbox& pod,
                                            const messages::Container& container) {
   const RnicAdjustment decided = decide(pod, container);
   if (decided.access == RnicAccess::kNotSidecar) return;
+  if (decided.finding)
+    lines_.write(LogLevel::kWarn, kLogger, "rnic_not_given_late", std::chrono::steady_clock::now(),
+                 [&](LogEvent& line) {
+                   line.field("pod", name_of(pod)).field("result", to_string(decided.access));
+                   add_finding(decided.finding, line);
+                 });
   Delivery delivery{pod.id(), name_of(pod), decided.access, std::nullopt};
   if (decided.access == RnicAccess::kGranted)
     delivery.late = LateDevices{pod.uid(),
@@ -177,9 +205,10 @@ void RnicAccessHandler::existing_container(const messages::PodSandbox& pod,
 
 RnicAdjustment RnicAccessHandler::decide(const messages::PodSandbox& pod,
                                          const messages::Container& container) const {
-  const ContainerFacts facts = facts_of(pod, container);
+  ContainerFacts facts = facts_of(pod, container);
   // This runs for every container of the node, so containers of others cause no system call.
   if (!is_sidecar(facts)) return {};
+  facts.program = program_of(container);
   const std::vector<UverbsDevice> uverbs = find_uverbs_devices(settings_.sysfs);
   return adjust_rnics(facts, settings_.policy, exclusive_mode_(),
                       rnics_of(pod, facts.pod_annotations, uverbs), uverbs);

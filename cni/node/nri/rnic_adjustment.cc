@@ -40,8 +40,8 @@ std::string device_path(const UverbsDevice& device) {
 
 std::string_view to_string(RnicAccess access) {
   constexpr std::array<std::string_view, kRnicAccessCount> kNames = {
-      "granted", "not_sidecar",    "disabled",        "namespace",  "wrong_user",
-      "no_rnic", "exclusive_mode", "already_granted", "late_failed"};
+      "granted",        "not_sidecar",     "disabled",    "namespace", "wrong_user",      "no_rnic",
+      "exclusive_mode", "already_granted", "late_failed", "foreign",   "shared_processes"};
   return kNames[static_cast<std::size_t>(access)];
 }
 
@@ -70,6 +70,10 @@ RnicAdjustment adjust_rnics(const ContainerFacts& container, const RnicAccessPol
   if (!policy.enabled || is_denied(container.pod_annotations)) return refuse(RnicAccess::kDisabled);
   if (!may_have_rnics(policy, container.pod_namespace)) return refuse(RnicAccess::kNamespace);
   if (container.uid && *container.uid != policy.sidecar_uid) return refuse(RnicAccess::kWrongUser);
+  adjustment.finding = judge_program(container.program, policy.env_names);
+  if (adjustment.finding)
+    return refuse(adjustment.finding->shared_processes ? RnicAccess::kSharedProcesses
+                                                       : RnicAccess::kForeign);
   if (exclusive_mode) return refuse(RnicAccess::kExclusiveMode);
   bool found_any = false;
   for (const UverbsDevice& device : uverbs) {

@@ -13,6 +13,7 @@
 #include <string_view>
 #include <vector>
 
+#include "cni/node/nri/sidecar_program.h"
 #include "cni/request.h"
 
 namespace fairlead::cni::node::nri {
@@ -50,6 +51,7 @@ struct ContainerFacts {
   std::vector<ContainerDevice> devices;
   bool has_memlock_limit = false;
   std::optional<std::uint64_t> memory_limit_bytes;
+  ProgramFacts program;
 };
 
 // Determines RLIMIT_MEMLOCK. RLIM_INFINITY means no limit.
@@ -66,28 +68,33 @@ struct RnicAccessPolicy {
   std::uint32_t sidecar_uid = 0;
   // Namespaces whose pods may have an RNIC; empty: all.
   std::vector<std::string> namespaces;
+  // Variables that sidecars may have besides those of judge_program().
+  std::vector<std::string> env_names;
   MemlockRule memlock;
 };
 
 // Result of a decision, as the label of a metric and for the log.
 enum class RnicAccess : std::uint8_t {
   kGranted,
-  kNotSidecar,      // another container, or a pod that did not opt in: nothing to say about
-  kDisabled,        // by configuration or annotation
-  kNamespace,       // the pod's namespace may not have RNICs
-  kWrongUser,       // the container runs as another user than sidecars do
-  kNoRnic,          // the node has no RNIC of the pod's PNET
-  kExclusiveMode,   // the node's RDMA devices belong to network namespaces
-  kAlreadyGranted,  // by a device plugin or another plugin: nothing to add
-  kLateFailed,      // the container ran before the agent was connected, and could not be given it
+  kNotSidecar,       // another container, or a pod that did not opt in: nothing to say about
+  kDisabled,         // by configuration or annotation
+  kNamespace,        // the pod's namespace may not have RNICs
+  kWrongUser,        // the container runs as another user than sidecars do
+  kNoRnic,           // the node has no RNIC of the pod's PNET
+  kExclusiveMode,    // the node's RDMA devices belong to network namespaces
+  kAlreadyGranted,   // by a device plugin or another plugin: nothing to add
+  kLateFailed,       // the container ran before the agent was connected, and could not be given it
+  kForeign,          // the container is not the sidecar of the injection, only named like it
+  kSharedProcesses,  // others see the sidecar's process, and could use its device
 };
-inline constexpr int kRnicAccessCount = static_cast<int>(RnicAccess::kLateFailed) + 1;
+inline constexpr int kRnicAccessCount = static_cast<int>(RnicAccess::kSharedProcesses) + 1;
 std::string_view to_string(RnicAccess access);
 
 struct RnicAdjustment {
   RnicAccess access = RnicAccess::kNotSidecar;
   std::vector<UverbsDevice> devices;
   std::optional<std::uint64_t> memlock_bytes;
+  std::optional<ProgramFinding> finding;  // of kForeign and kSharedProcesses
 };
 
 // The limit for a container, or nothing if it must not change.

@@ -278,6 +278,28 @@ TEST_F(RnicAdjustmentTest, ObeysNamespaceUserAndSwitches) {
   EXPECT_EQ(adjust().access, RnicAccess::kDisabled);
 }
 
+TEST_F(RnicAdjustmentTest, GivesNothingToAContainerThatOnlyHasTheSidecarsName) {
+  container.program.args = {"/bin/sh"};
+  RnicAdjustment made = adjust();
+  EXPECT_EQ(made.access, RnicAccess::kForeign);
+  EXPECT_EQ(to_string(made.access), "foreign");
+  ASSERT_TRUE(made.finding);
+  EXPECT_EQ(made.finding->value, "/bin/sh");
+  EXPECT_TRUE(made.devices.empty());
+  EXPECT_FALSE(made.memlock_bytes);
+  container.program = {};
+  container.program.namespaces = {{"network", ""}};
+  made = adjust();
+  EXPECT_EQ(made.access, RnicAccess::kSharedProcesses);
+  EXPECT_EQ(to_string(made.access), "shared_processes");
+  EXPECT_TRUE(made.devices.empty());
+  container.program = {};
+  container.program.env = {"COMPANY_ZONE=a"};
+  EXPECT_EQ(adjust().access, RnicAccess::kForeign);
+  policy.env_names = {"COMPANY_ZONE"};
+  EXPECT_EQ(adjust().access, RnicAccess::kGranted);
+}
+
 TEST_F(RnicAdjustmentTest, SaysThatTheNodeHasNoRnic) {
   rnics = {"mlx5_7"};
   EXPECT_EQ(adjust().access, RnicAccess::kNoRnic);
