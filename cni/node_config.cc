@@ -25,9 +25,10 @@ constexpr std::array kTable = {
             "ADD fails when the redirect cannot be installed, instead of leaving the pod to TCP."},
     KeyInfo{"clientAddress", "enabled", "enabled or disabled",
             "Whether the programs that report clients' addresses to applications are attached."},
-    KeyInfo{"pnet", "[]", "at most 16 of {id, rnics, interfaces}",
+    KeyInfo{"pnet", "[]", "at most 16 of {id, rnics, interfaces, namespaces}",
             "Physical networks of the node: id is 1 to 16 of A-Z and 0-9, rnics are 1 to 8 like "
-            "mlx5_0/1, interfaces at most 8 names."},
+            "mlx5_0/1, interfaces at most 8 names, namespaces at most 256 names whose pods alone "
+            "may use the network; without names all may."},
     KeyInfo{"includeCIDRs", "10.0.0.0/8, 100.64.0.0/10, 172.16.0.0/12, 192.168.0.0/16, fc00::/7",
             "1 to 64 blocks like 10.0.0.0/8", "Destinations that are redirected."},
 };
@@ -92,6 +93,36 @@ Outcome<void> read_ports(const Json& value, NodeConfig& config) {
   return {};
 }
 
+constexpr std::size_t kNamespaceCharsMax = 63;
+
+// RFC 1123, as Kubernetes has it.
+bool is_namespace_name(std::string_view text) {
+  const auto is_letter_or_digit = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9');
+  };
+  return !text.empty() && text.size() <= kNamespaceCharsMax && is_letter_or_digit(text.front()) &&
+         is_letter_or_digit(text.back()) && std::all_of(text.begin(), text.end(), [&](char c) {
+           return is_letter_or_digit(c) || c == '-';
+         });
+}
+
+tl::unexpected<PluginError> refuse_namespace(const std::string& key, const Json& value) {
+  return fail(Code::kConfig, key + ": " + shown(value) +
+                                 " is not allowed; allowed: at most 256 names of namespaces, each "
+                                 "1 to 63 of a-z, 0-9 and '-'");
+}
+
+Outcome<std::vector<std::string>> read_namespaces(const Json& value, const std::string& key) {
+  if (!value.is_array() || value.size() > kPnetNamespacesMax) return refuse_namespace(key, value);
+  std::vector<std::string> names;
+  for (const Json& entry : value) {
+    if (!entry.is_string() || !is_namespace_name(entry.get_ref<const std::string&>()))
+      return refuse_namespace(key + "[" + std::to_string(names.size()) + "]", entry);
+    names.push_back(entry.get<std::string>());
+  }
+  return names;
+}
+
 // Nothing if the value is no port name.
 std::optional<RnicPortName> rnic_port_of(const Json& value) {
   if (!value.is_string()) return std::nullopt;
@@ -116,6 +147,10 @@ Outcome<Pnet> read_pnet(const Json& value, const std::string& key) {
         if (!entry.is_string()) return refuse(key + ".interfaces", entry, "pnet");
         pnet.interfaces.push_back(entry.get<std::string>());
       }
+    } else if (name == "namespaces") {
+      auto names = read_namespaces(part, key + ".namespaces");
+      if (!names) return tl::unexpected(names.error());
+      pnet.namespaces = std::move(*names);
     } else {
       return refuse(key + "." + name, part, "pnet");
     }
@@ -212,6 +247,11 @@ std::vector<Cidr> default_include() {
        {"10.0.0.0/8", "100.64.0.0/10", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7"})
     blocks.push_back(*Cidr::parse(text));
   return blocks;
+}
+
+bool may_use(const Pnet& pnet, std::string_view pod_namespace) {
+  return pnet.namespaces.empty() || std::find(pnet.namespaces.begin(), pnet.namespaces.end(),
+                                              pod_namespace) != pnet.namespaces.end();
 }
 
 Outcome<NodeConfigRead> read_node_config(const Json& config) {

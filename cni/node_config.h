@@ -18,7 +18,8 @@
 namespace fairlead::cni {
 
 inline constexpr std::size_t kPnetsMax = 16;
-inline constexpr std::size_t kRnicsMax = 8;  // of one PNET
+inline constexpr std::size_t kRnicsMax = 8;             // of one PNET
+inline constexpr std::size_t kPnetNamespacesMax = 256;  // of one PNET
 
 enum class PluginLogLevel : std::uint8_t { kDebug, kInfo, kWarn, kError };
 
@@ -26,8 +27,12 @@ enum class PluginLogLevel : std::uint8_t { kDebug, kInfo, kWarn, kError };
 struct Pnet {
   std::string id;  // upper case
   std::vector<RnicPortName> rnics;
-  std::vector<std::string> interfaces;  // of the node
+  std::vector<std::string> interfaces;    // of the node
+  std::vector<std::string> namespaces{};  // whose pods may use it; empty: all
 };
+
+// `pod_namespace` is empty for a pod whose namespace is unknown.
+bool may_use(const Pnet& pnet, std::string_view pod_namespace);
 
 struct NodeConfig {
   PluginLogLevel log_level = PluginLogLevel::kInfo;         // logLevel

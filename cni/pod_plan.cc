@@ -22,6 +22,18 @@ HandOver note_of(const Pnet& pnet, const std::vector<RnicPort>& present) {
   return note;
 }
 
+// `which` is the beginning of the sentence.
+PnetChoice not_for(std::string_view pod_namespace, const std::string& which) {
+  PnetChoice choice;
+  choice.hint =
+      which + " not for pods of " +
+      (pod_namespace.empty() ? "an unknown namespace" : "namespace " + std::string(pod_namespace));
+  choice.not_for_namespace = true;
+  // The sidecar hears it at once, also from the plugin alone.
+  choice.note.access = kPnetNamespaceAccess;
+  return choice;
+}
+
 }  // namespace
 
 Families families_of(const Json& previous_result) {
@@ -59,11 +71,12 @@ RedirectPlan redirect_plan(const NodeConfig& config, const Wishes& wishes, Famil
 }
 
 PnetChoice choose_pnet(const NodeConfig& config, const Wishes& wishes,
-                       const std::vector<RnicPort>& present) {
+                       std::string_view pod_namespace, const std::vector<RnicPort>& present) {
   if (!config.use_rnics) return {{}, "none", "rnicMode is none"};
   if (!wishes.pnet_id.empty()) {
     for (const Pnet& pnet : config.pnets) {
       if (pnet.id != wishes.pnet_id) continue;
+      if (!may_use(pnet, pod_namespace)) return not_for(pod_namespace, "PNET " + pnet.id + " is");
       if (!any_present(pnet, present))
         return {{}, "none", "no RNIC of PNET " + pnet.id + " is on this node"};
       return {note_of(pnet, present), "annotation", ""};
@@ -71,8 +84,13 @@ PnetChoice choose_pnet(const NodeConfig& config, const Wishes& wishes,
     if (!config.pnets.empty())
       return {{}, "none", "PNET " + wishes.pnet_id + " is not one of this node's"};
   }
-  for (const Pnet& pnet : config.pnets)
-    if (any_present(pnet, present)) return {note_of(pnet, present), "configuration", ""};
+  bool others = false;
+  for (const Pnet& pnet : config.pnets) {
+    if (!any_present(pnet, present)) continue;
+    if (may_use(pnet, pod_namespace)) return {note_of(pnet, present), "configuration", ""};
+    others = true;
+  }
+  if (others) return not_for(pod_namespace, "the PNETs with an RNIC on this node are");
   if (!config.pnets.empty()) return {{}, "none", "no configured RNIC is on this node"};
   if (present.empty()) return {{}, "none", "this node has no RNIC"};
   PnetChoice choice;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/hand_over.h"
@@ -20,11 +21,16 @@ struct RnicPort {
   std::vector<Gid> gids;  // the node's own RoCEv2 addresses on that interface, the best first
 };
 
+// In the note of a pod whose namespace may not use the PNET.
+inline constexpr std::string_view kPnetNamespaceAccess = "pnet_namespace";
+
 struct PnetChoice {
   HandOver note;
   // "annotation", "configuration", "rnic" (named after its MAC) or "none".
   std::string source = "none";
   std::string hint;  // why there is none, or not what was asked for
+  // The pod's namespace is the reason.
+  bool not_for_namespace = false;
 };
 
 // Address families of the pod, from the result of the previous plugins.
@@ -37,8 +43,8 @@ Families families_of(const Json& previous_result);
 RedirectPlan redirect_plan(const NodeConfig& config, const Wishes& wishes, Families families);
 
 // The name of a PNET is local: it selects the RNICs of a pod, and peers never compare it. So any
-// stable name serves; a configured one is preferred.
+// stable name serves; a configured one is preferred. `pod_namespace` is empty if it is unknown.
 PnetChoice choose_pnet(const NodeConfig& config, const Wishes& wishes,
-                       const std::vector<RnicPort>& present);
+                       std::string_view pod_namespace, const std::vector<RnicPort>& present);
 
 }  // namespace fairlead::cni

@@ -116,7 +116,8 @@ Outcome<AttachmentState> set_up_pod(const Request& request, const NodeConfig& co
     attach_option(state, cgroup, config);
     attach_client_address(state, cgroup, config, wishes);
     const PnetChoice choice =
-        choose_pnet(config, wishes, config.use_rnics ? find_rnic_ports() : std::vector<RnicPort>());
+        choose_pnet(config, wishes, state.pod_namespace,
+                    config.use_rnics ? find_rnic_ports() : std::vector<RnicPort>());
     if (!wishes.pnet_id.empty() && choice.note.pnet.empty()) note(state, Code::kPnet, choice.hint);
     const Families families = families_of(*request.previous_result);
     act_inside(state, *netns, redirect_plan(config, wishes, families), choice);

@@ -107,6 +107,10 @@ AccessAnswer explain_access(std::string_view access) {
       Known{"no_rnic", {R::kNoRdmaDevice, "the node has no RNIC of this pod's network"}},
       Known{"namespace",
             {R::kRnicNotGiven, "the cluster gives no RNICs to pods of this namespace"}},
+      Known{"pnet_namespace",
+            {R::kRnicNotGiven,
+             "the RNICs of this node are in a network (PNET) that is not for pods of this "
+             "namespace"}},
       Known{"disabled", {R::kRnicNotGiven, "RNICs are switched off for this pod"}},
       Known{"wrong_user",
             {R::kRnicNotGiven, "the sidecar runs as another user than the injection gives it",

@@ -15,10 +15,12 @@ BAD_CONFIGS = [
     ("ports", {"inbound": "4543"}, ['"4543"', "1 to 65535"]),
     ("proxyUid", 0, ["1 to 4294967294"]), ("proxyUid", 1.5, ["1.5"]),
     ("rnicMode", "vf", ["auto, shared or none"]), ("failClosed", "yes", ["true or false"]),
-    ("pnet", {}, ["{id, rnics, interfaces}"]), ("pnet", [{"id": "NET-A", "rnics": ["a/1"]}], ["NET-A"]),
+    ("pnet", {}, ["{id, rnics, interfaces, namespaces}"]), ("pnet", [{"id": "NET-A", "rnics": ["a/1"]}], ["NET-A"]),
     ("pnet", [{"id": "NETA", "rnics": ["mlx5_0"]}], ["pnet[0].rnics", "mlx5_0"]),
     ("pnet", [{"id": "NETA", "rnics": ["mlx5_0/256"]}], ["pnet[0].rnics", "mlx5_0/256"]),
     ("pnet", [{"id": "NETA"}], ["pnet[0]"]),
+    ("pnet", [{"id": "NETA", "rnics": ["a/1"], "namespaces": ["a_b"]}], ["pnet[0].namespaces[0]", "a_b", "a-z, 0-9 and '-'"]),
+    ("pnet", [{"id": "NETA", "rnics": ["a/1"], "namespaces": "shop"}], ["pnet[0].namespaces", "shop", "names of namespaces"]),
     ("includeCIDRs", [], ["1 to 64"]), ("includeCIDRs", ["10.0.0.1/8"], ["includeCIDRs[0]", "10.0.0.1/8"]),
 ]
 BAD_ANNOTATIONS = {

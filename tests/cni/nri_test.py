@@ -1,5 +1,6 @@
 """Goal: sidecars get the RNICs of their pod from fairlead-node, other containers get nothing, and every pod starts.
 Method: the program, a container runtime that creates no containers (nri_runtime.py), and a sysfs of files."""
+import json
 import os
 import resource
 import subprocess
@@ -183,6 +184,34 @@ class Sidecars(NriTest):
             made = runtime.create(pod_message("a" * 64, namespace=namespace, annotations=IN), container_message("a" * 64))
             self.assertEqual(made.devices, devices, namespace)
         self.metric('fairlead_node_rnic_access_total{result="namespace"} 1')
+
+    def test_pnet_is_for_pods_of_its_namespaces(self):
+        """By the sandbox's namespace, also where the plugin set the pod up before the configuration had the list."""
+        one = {"id": "NETA", "rnics": ["mlx5_0/1"]}
+        mine = {"pnet": [{**one, "namespaces": ["prod"]}, {"id": "NETB", "rnics": ["mlx5_1/1"]}]}
+        second = ("/dev/infiniband/uverbs1", 231, 193, 0o600, SIDECAR)
+        self.PNET = json.dumps(mine)
+        _, _, runtime = self.connected()
+        asks = {**IN, "fairlead.io/pnet-id": "NETA"}
+        for namespace, annotations, devices in (("prod", asks, [self.DEVICE]), ("prod", IN, [self.DEVICE]),
+                                                ("shop", asks, []), ("", asks, []), ("shop", IN, [second]),
+                                                ("", IN, [second])):
+            made = runtime.create(pod_message("a" * 64, namespace=namespace, annotations=annotations),
+                                  container_message("a" * 64))
+            self.assertEqual(made.devices, devices, (namespace, annotations))
+        self.see("nri event=rnic_access pod=shop/web-0 result=pnet_namespace rnics=-")
+        self.metric('fairlead_node_rnic_access_total{result="pnet_namespace"} 2')
+        pod = self.pod()
+        self.add(pod, asks, pnet=[one])
+        (path,) = (self.run_dir / "attachments" / pod.container).glob("*.json")
+        state = json.loads(path.read_text())
+        path.write_text(json.dumps({**state, "alias": "smc1;pnet=NETA;mode=shared;gid=auto"}))
+        made = runtime.create(pod_message(pod.container, annotations=asks), container_message(pod.container))
+        self.assertEqual(made.devices, [])
+        wait_until(lambda: pod.alias().endswith(";access=pnet_namespace"), "the note", SECONDS_MAX)
+        made = runtime.create(pod_message(pod.container, namespace="prod", annotations=asks),
+                              container_message(pod.container))
+        self.assertEqual(made.devices, [self.DEVICE])
 
     def test_limit_is_what_the_command_line_says(self):
         for words, wanted in (("unlimited", UNLIMITED), (str(1 << 16), 1 << 16)):

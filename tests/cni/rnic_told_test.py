@@ -20,6 +20,7 @@ class Told(wired.WiredTest):
                                       ("no_rnic", "no_rdma_device", "no RNIC of this pod's network"),
                                       ("foreign", "rnic_not_given", "not the sidecar as the injection makes it"),
                                       ("shared_processes", "rnic_not_given", "other containers see the sidecar's process"),
+                                      ("pnet_namespace", "rnic_not_given", "not for pods of this namespace"),
                                       # removed between the node's decision and the sidecar's start
                                       ("granted", "rnic_not_given", "the node gave an RNIC"),
                                       ("late_failed", "rnic_not_given", "restart the pod")):

@@ -233,6 +233,18 @@ class Check(PluginTest):
                         str(mark["id"])], check=True)
         self.bad(106, ["option program"], "CHECK", pod, IN)
 
+    def test_pnet_of_another_namespace(self):
+        asks = {**IN, "fairlead.io/pnet-id": "NETA"}
+        pnet = [{"id": "NETA", "rnics": ["mlx5_0/1"], "namespaces": ["prod"]}]
+        for arguments, words in (("K8S_POD_NAME=web-0;K8S_POD_NAMESPACE=shop", "namespace shop"),
+                                 ("K8S_POD_NAME=web-0", "an unknown namespace")):
+            pod = self.pod()
+            answer = self.add(pod, asks, pnet=pnet, env={"CNI_ARGS": arguments})
+            self.assertIn(f"PNET NETA is not for pods of {words}", answer.stderr)
+            self.assertEqual(pod.alias(), "smc1;mode=none;access=pnet_namespace")
+            self.bad(102, [f"PNET NETA is not for pods of {words}"], "CHECK", pod, asks, pnet=pnet)
+            self.good("DEL", pod)
+
     def test_pod_that_was_never_added(self):
         self.bad(105, ["no state"], "CHECK", self.pod(), IN)
 

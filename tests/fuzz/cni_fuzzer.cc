@@ -27,8 +27,8 @@ void check_plan(const Request& request, const NodeConfig& config, const Wishes& 
   std::size_t count = 0;
   while (netlink::next(rest, message)) ++count;
   SMC_ASSERT(rest.empty() && count == batch.names.size(), rest.size(), count);
-  const PnetChoice choice =
-      choose_pnet(config, wishes, {{{"rxe0", fairlead::PortNumber{1}}, "eth0", "0a0b0c0d0e0f"}});
+  const PnetChoice choice = choose_pnet(
+      config, wishes, "shop", {{{"rxe0", fairlead::PortNumber{1}}, "eth0", "0a0b0c0d0e0f"}});
   const std::string alias = fairlead::to_alias(choice.note);
   SMC_ASSERT(alias.size() <= fairlead::kAliasBytesMax, alias.size());
   const auto read = fairlead::parse_alias(alias);

@@ -215,25 +215,36 @@ RnicAdjustment RnicAccessHandler::decide(const messages::PodSandbox& pod,
 }
 
 // The plugin decided when it set up the pod's network, before the containers. If it was not called,
-// the same decision is made here.
-std::vector<std::string> RnicAccessHandler::rnics_of(
-    const messages::PodSandbox& pod, const StringMap& annotations,
-    const std::vector<UverbsDevice>& uverbs) const {
+// the same decision is made here. The configuration may have changed since, so it is asked again.
+PodRnics RnicAccessHandler::rnics_of(const messages::PodSandbox& pod, const StringMap& annotations,
+                                     const std::vector<UverbsDevice>& uverbs) const {
+  const NodeConfig& config = settings_.config;
   std::optional<HandOver> assigned;
   const auto state =
-      is_container_id(pod.id()) ? peek_state(settings_.config.run_dir, pod.id()) : std::nullopt;
+      is_container_id(pod.id()) ? peek_state(config.run_dir, pod.id()) : std::nullopt;
   if (state) {
     assigned = parse_alias(state->alias);
   } else if (const auto wishes = read_wishes(annotations)) {
-    assigned = choose_pnet(settings_.config, *wishes, find_rnic_ports(settings_.sysfs)).note;
+    assigned =
+        choose_pnet(config, *wishes, pod.namespace_(), find_rnic_ports(settings_.sysfs)).note;
   }
-  std::vector<std::string> names;
-  if (!assigned || assigned->pnet.empty()) return names;
-  for (const RnicPortName& port : assigned->rnics) names.push_back(port.device);
+  PodRnics rnics;
+  if (!assigned) return rnics;
+  rnics.not_for_namespace = assigned->access == kPnetNamespaceAccess;
+  if (assigned->pnet.empty()) return rnics;
+  const auto configured = std::find_if(config.pnets.begin(), config.pnets.end(),
+                                       [&](const Pnet& pnet) { return pnet.id == assigned->pnet; });
+  if (configured != config.pnets.end()) {
+    rnics.not_for_namespace = !may_use(*configured, pod.namespace_());
+    if (rnics.not_for_namespace) return rnics;
+    // A note has no room for many names.
+    assigned->rnics = configured->rnics;
+  }
+  for (const RnicPortName& port : assigned->rnics) rnics.names.push_back(port.device);
   // A PNET without a list has every RNIC of the node.
-  if (names.empty())
-    for (const UverbsDevice& device : uverbs) names.push_back(device.rnic);
-  return names;
+  if (rnics.names.empty())
+    for (const UverbsDevice& device : uverbs) rnics.names.push_back(device.rnic);
+  return rnics;
 }
 
 }  // namespace fairlead::cni::node::nri

@@ -55,9 +55,8 @@ class RnicAccessHandler final : public ContainerHandler {
  private:
   RnicAdjustment decide(const fairlead::nri::PodSandbox& pod,
                         const fairlead::nri::Container& container) const;
-  std::vector<std::string> rnics_of(const fairlead::nri::PodSandbox& pod,
-                                    const StringMap& annotations,
-                                    const std::vector<UverbsDevice>& uverbs) const;
+  PodRnics rnics_of(const fairlead::nri::PodSandbox& pod, const StringMap& annotations,
+                    const std::vector<UverbsDevice>& uverbs) const;
 
   RnicAccessSettings settings_;
   std::function<bool()> exclusive_mode_;

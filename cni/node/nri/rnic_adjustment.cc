@@ -40,8 +40,9 @@ std::string device_path(const UverbsDevice& device) {
 
 std::string_view to_string(RnicAccess access) {
   constexpr std::array<std::string_view, kRnicAccessCount> kNames = {
-      "granted",        "not_sidecar",     "disabled",    "namespace", "wrong_user",      "no_rnic",
-      "exclusive_mode", "already_granted", "late_failed", "foreign",   "shared_processes"};
+      "granted",     "not_sidecar", "disabled",         "namespace",
+      "wrong_user",  "no_rnic",     "exclusive_mode",   "already_granted",
+      "late_failed", "foreign",     "shared_processes", "pnet_namespace"};
   return kNames[static_cast<std::size_t>(access)];
 }
 
@@ -59,7 +60,7 @@ bool is_sidecar(const ContainerFacts& container) {
 }
 
 RnicAdjustment adjust_rnics(const ContainerFacts& container, const RnicAccessPolicy& policy,
-                            bool exclusive_mode, const std::vector<std::string>& rnics,
+                            bool exclusive_mode, const PodRnics& rnics,
                             const std::vector<UverbsDevice>& uverbs) {
   RnicAdjustment adjustment;
   if (!is_sidecar(container)) return adjustment;
@@ -77,7 +78,8 @@ RnicAdjustment adjust_rnics(const ContainerFacts& container, const RnicAccessPol
   if (exclusive_mode) return refuse(RnicAccess::kExclusiveMode);
   bool found_any = false;
   for (const UverbsDevice& device : uverbs) {
-    if (std::find(rnics.begin(), rnics.end(), device.rnic) == rnics.end()) continue;
+    if (std::find(rnics.names.begin(), rnics.names.end(), device.rnic) == rnics.names.end())
+      continue;
     found_any = true;
     // If two plugins set the same path or the same limit, the container does not start.
     const auto present =
@@ -87,7 +89,8 @@ RnicAdjustment adjust_rnics(const ContainerFacts& container, const RnicAccessPol
       continue;
     if (adjustment.devices.size() < kRnicDevicesMax) adjustment.devices.push_back(device);
   }
-  if (!found_any) return refuse(RnicAccess::kNoRnic);
+  if (!found_any)
+    return refuse(rnics.not_for_namespace ? RnicAccess::kPnetNamespace : RnicAccess::kNoRnic);
   adjustment.memlock_bytes = memlock_of(container, policy.memlock);
   adjustment.access =
       adjustment.devices.empty() ? RnicAccess::kAlreadyGranted : RnicAccess::kGranted;

@@ -86,8 +86,9 @@ enum class RnicAccess : std::uint8_t {
   kLateFailed,       // the container ran before the agent was connected, and could not be given it
   kForeign,          // the container is not the sidecar of the injection, only named like it
   kSharedProcesses,  // others see the sidecar's process, and could use its device
+  kPnetNamespace,    // the pod's namespace may not use the PNET
 };
-inline constexpr int kRnicAccessCount = static_cast<int>(RnicAccess::kSharedProcesses) + 1;
+inline constexpr int kRnicAccessCount = static_cast<int>(RnicAccess::kPnetNamespace) + 1;
 std::string_view to_string(RnicAccess access);
 
 struct RnicAdjustment {
@@ -104,9 +105,15 @@ std::optional<std::uint64_t> memlock_of(const ContainerFacts& container, const M
 // have RNICs.
 bool is_sidecar(const ContainerFacts& container);
 
-// `rnics` are the RNICs of the pod's PNET, in any port state; `uverbs` are the devices of the node.
+// The RNICs of a pod's PNET, in any port state.
+struct PodRnics {
+  std::vector<std::string> names;
+  bool not_for_namespace = false;  // there are none, because of the pod's namespace
+};
+
+// `uverbs` are the devices of the node.
 RnicAdjustment adjust_rnics(const ContainerFacts& container, const RnicAccessPolicy& policy,
-                            bool exclusive_mode, const std::vector<std::string>& rnics,
+                            bool exclusive_mode, const PodRnics& rnics,
                             const std::vector<UverbsDevice>& uverbs);
 
 }  // namespace fairlead::cni::node::nri

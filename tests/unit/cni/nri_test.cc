@@ -231,12 +231,12 @@ class RnicAdjustmentTest : public testing::Test {
     policy.memlock.bytes = 1 << 28;
   }
   RnicAdjustment adjust() const {
-    return adjust_rnics(container, policy, exclusive, rnics, uverbs);
+    return adjust_rnics(container, policy, exclusive, {rnics, pnet_denied}, uverbs);
   }
 
   ContainerFacts container;
   RnicAccessPolicy policy;
-  bool exclusive = false;
+  bool exclusive = false, pnet_denied = false;
   std::vector<std::string> rnics = {"mlx5_0", "mlx5_1"};
   std::vector<UverbsDevice> uverbs = {
       {"mlx5_0", 0, 231, 192}, {"mlx5_1", 1, 231, 193}, {"mlx5_2", 2, 231, 194}};
@@ -306,6 +306,9 @@ TEST_F(RnicAdjustmentTest, SaysThatTheNodeHasNoRnic) {
   EXPECT_FALSE(adjust().memlock_bytes);
   rnics.clear();
   EXPECT_EQ(adjust().access, RnicAccess::kNoRnic);
+  pnet_denied = true;
+  EXPECT_EQ(adjust().access, RnicAccess::kPnetNamespace);
+  EXPECT_EQ(to_string(adjust().access), "pnet_namespace");
 }
 
 // A runtime that may not raise the limit that far would not start the container.

@@ -19,47 +19,106 @@ const RnicPortName kThirdName{"mlx5_2", PortNumber{1}};
 
 NodeConfig configured() {
   NodeConfig config;
-  config.pnets = {{"NETA", {kFirst.name}, {}}, {"NETB", {kSecond.name, kThirdName}, {}}};
+  config.pnets = {{"NETA", {kFirst.name}, {}, {}}, {"NETB", {kSecond.name, kThirdName}, {}, {}}};
   return config;
 }
 
 TEST(Pnet, AnnotationChoosesAmongThoseOfTheNode) {
   Wishes wishes;
   wishes.pnet_id = "NETB";
-  const PnetChoice choice = choose_pnet(configured(), wishes, {kFirst, kSecond});
+  const PnetChoice choice = choose_pnet(configured(), wishes, "shop", {kFirst, kSecond});
   EXPECT_EQ(choice.note, (HandOver{"NETB", configured().pnets[1].rnics}));
   EXPECT_EQ(choice.source, "annotation");
-  EXPECT_EQ(choose_pnet(configured(), wishes, {kFirst}).hint,
+  EXPECT_EQ(choose_pnet(configured(), wishes, "shop", {kFirst}).hint,
             "no RNIC of PNET NETB is on this node");
   wishes.pnet_id = "NETC";
-  EXPECT_EQ(choose_pnet(configured(), wishes, {kFirst}).hint,
+  EXPECT_EQ(choose_pnet(configured(), wishes, "shop", {kFirst}).hint,
             "PNET NETC is not one of this node's");
 }
 
 TEST(Pnet, FirstConfiguredWithAnRnicElse) {
-  EXPECT_EQ(choose_pnet(configured(), {}, {kSecond}).note,
+  EXPECT_EQ(choose_pnet(configured(), {}, "shop", {kSecond}).note,
             (HandOver{"NETB", configured().pnets[1].rnics}));
-  EXPECT_EQ(choose_pnet(configured(), {}, {}).hint, "no configured RNIC is on this node");
+  EXPECT_EQ(choose_pnet(configured(), {}, "shop", {}).hint, "no configured RNIC is on this node");
 }
 
 TEST(Pnet, NamedAfterTheRnicWhereNothingIsConfigured) {
-  const PnetChoice choice = choose_pnet({}, {}, {kFirst, kSecond});
+  const PnetChoice choice = choose_pnet({}, {}, "shop", {kFirst, kSecond});
   EXPECT_EQ(choice.note, (HandOver{"0A1B2C3D4E5F", {}}));
   EXPECT_EQ(choice.source, "rnic");
-  EXPECT_EQ(choose_pnet({}, {}, {}).hint, "this node has no RNIC");
-  EXPECT_EQ(choose_pnet({}, {}, {{kFirst.name, "", ""}}).source, "none");
+  EXPECT_EQ(choose_pnet({}, {}, "shop", {}).hint, "this node has no RNIC");
+  EXPECT_EQ(choose_pnet({}, {}, "shop", {{kFirst.name, "", ""}}).source, "none");
 }
 
 TEST(Pnet, NoneWhenTheNodeUsesNoRnics) {
   NodeConfig config = configured();
   config.use_rnics = false;
-  EXPECT_EQ(choose_pnet(config, {}, {kFirst}).source, "none");
+  EXPECT_EQ(choose_pnet(config, {}, "shop", {kFirst}).source, "none");
 }
 
 TEST(Pnet, NamesPortsThatMayComeUpLater) {
   NodeConfig config;
-  config.pnets = {{"NETA", {kFirst.name, kThirdName}, {}}};
-  EXPECT_EQ(choose_pnet(config, {}, {kFirst}).note, (HandOver{"NETA", {kFirst.name, kThirdName}}));
+  config.pnets = {{"NETA", {kFirst.name, kThirdName}, {}, {}}};
+  EXPECT_EQ(choose_pnet(config, {}, "shop", {kFirst}).note,
+            (HandOver{"NETA", {kFirst.name, kThirdName}}));
+}
+
+TEST(Pnet, IsForPodsOfItsNamespaces) {
+  NodeConfig config = configured();
+  config.pnets[0].namespaces = {"prod", "stage"};
+  Wishes wishes;
+  wishes.pnet_id = "NETA";
+  const auto chosen = [&](std::string_view pod_namespace, const std::vector<RnicPort>& present) {
+    return choose_pnet(config, wishes, pod_namespace, present);
+  };
+  EXPECT_EQ(chosen("stage", {kFirst}).note.pnet, "NETA");
+  const PnetChoice denied = chosen("shop", {kFirst, kSecond});
+  EXPECT_EQ(denied.note.pnet, "");
+  EXPECT_EQ(denied.source, "none");
+  EXPECT_EQ(denied.hint, "PNET NETA is not for pods of namespace shop");
+  EXPECT_EQ(to_alias(denied.note), "smc1;mode=none;access=pnet_namespace");
+  EXPECT_TRUE(denied.not_for_namespace);
+  // Also while no RNIC of it is there.
+  EXPECT_EQ(chosen("shop", {}).hint, denied.hint);
+  EXPECT_EQ(chosen("", {kFirst}).hint, "PNET NETA is not for pods of an unknown namespace");
+  EXPECT_EQ(chosen("prod2", {kFirst}).note.pnet, "");
+  wishes.pnet_id.clear();
+  EXPECT_EQ(chosen("prod", {kFirst, kSecond}).note.pnet, "NETA");
+  EXPECT_EQ(chosen("shop", {kFirst, kSecond}).note.pnet, "NETB");
+  EXPECT_EQ(chosen("", {kFirst, kSecond}).note.pnet, "NETB");
+  EXPECT_EQ(chosen("shop", {kFirst}).hint,
+            "the PNETs with an RNIC on this node are not for pods of namespace shop");
+  EXPECT_EQ(chosen("shop", {}).hint, "no configured RNIC is on this node");
+}
+
+TEST(Pnet, NamesNamespacesThatExist) {
+  const auto read = [](const char* namespaces) {
+    return read_node_config(
+        Json{{"pnet", Json::parse(std::string(R"([{"id":"A","rnics":["x/1"],)") +
+                                  R"("namespaces":)" + namespaces + "}]")}});
+  };
+  const auto good = read(R"(["prod","a-1"])");
+  ASSERT_TRUE(good);
+  EXPECT_EQ(good->config.pnets[0].namespaces, (std::vector<std::string>{"prod", "a-1"}));
+  ASSERT_TRUE(read("[]"));
+  const std::string allowed =
+      " is not allowed; allowed: at most 256 names of namespaces, each 1 to 63 of a-z, 0-9 and '-'";
+  const auto message = [&](const char* namespaces) {
+    const auto bad = read(namespaces);
+    return bad ? "" : bad.error().message;
+  };
+  EXPECT_EQ(message("\"prod\""), "pnet[0].namespaces: \"prod\"" + allowed);
+  EXPECT_EQ(message("null"), "pnet[0].namespaces: null" + allowed);
+  EXPECT_EQ(message("[\"a\",7]"), "pnet[0].namespaces[1]: 7" + allowed);
+  const std::vector<std::string> wrong = {"",    "Prod", "-a",  "a-",
+                                          "a.b", "*",    "a b", std::string(64, 'a')};
+  for (const std::string& name : wrong)
+    EXPECT_EQ(message(("[\"" + name + "\"]").c_str()),
+              "pnet[0].namespaces[0]: \"" + name + "\"" + allowed);
+  EXPECT_TRUE(read(("[\"" + std::string(63, 'a') + "\"]").c_str()));
+  std::string many = "[\"a\"";
+  for (int i = 0; i < 256; ++i) many += ",\"a\"";
+  EXPECT_FALSE(read((many + "]").c_str()));
 }
 
 Gid address(const char* text) {
@@ -72,10 +131,10 @@ TEST(Pnet, NamesAddressesOfTheNode) {
   RnicPort first = kFirst, second = kSecond;
   first.gids = {address("::ffff:10.9.0.1"), address("2001:db8::1")};
   second.gids = {address("::ffff:10.9.1.1")};
-  EXPECT_EQ(choose_pnet(configured(), {}, {first, second}).note.gids,
+  EXPECT_EQ(choose_pnet(configured(), {}, "shop", {first, second}).note.gids,
             std::vector<Gid>{first.gids[0]});
   // Ports without a list in the configuration are all of one network.
-  EXPECT_EQ(choose_pnet({}, {}, {first, kThird, second}).note.gids,
+  EXPECT_EQ(choose_pnet({}, {}, "shop", {first, kThird, second}).note.gids,
             (std::vector<Gid>{first.gids[0], second.gids[0]}));
 }
 
