@@ -27,6 +27,8 @@
 #include "cni/node/cluster_chores.h"
 #include "cni/node/encryption_notes.h"
 #include "cni/node/inventory.h"
+#include "cni/node/nri/container_handlers.h"
+#include "cni/node/nri/runtime_pods.h"
 #include "cni/node/pod_answers.h"
 #include "cni/node/pod_check.h"
 #include "cni/node/probes.h"
@@ -91,12 +93,14 @@ struct Agent::Parts {
   std::optional<ClusterChores> chores;
   std::optional<nri::AccessDelivery> access_delivery;
   std::optional<nri::RnicAccessHandler> rnic_access;
+  nri::RuntimePods runtime_pods;
+  std::optional<nri::ContainerHandlers> handlers;
   std::unique_ptr<nri::NriPlugin> nri_plugin;
 
   ~Parts() {
+    chores.reset();  // uses the connection to the runtime
     nri_plugin.reset();
     access_delivery.reset();
-    chores.reset();
     answers.reset();
     if (delivery) delivery->stop();
     if (delivery_thread.joinable()) delivery_thread.join();
@@ -193,7 +197,10 @@ struct Agent::Parts {
                             nri::LatePlaces{"/proc", settings.cluster.places.cgroup_root});
     rnic_access.emplace(
         std::move(access), [] { return rdma_mode() == "exclusive"; }, *access_delivery);
-    auto started = nri::NriPlugin::start(wanted.socket, *rnic_access);
+    std::vector<nri::ContainerHandler*> all = {&*rnic_access};
+    if (repairs_from(RepairSource::kRuntime)) all.push_back(&runtime_pods);
+    handlers.emplace(std::move(all));
+    auto started = nri::NriPlugin::start(wanted.socket, *handlers);
     if (!started) {
       LogEvent(LogLevel::kError, kLogger, "no_rnic_access")
           .field("what", to_string(started.error()));
@@ -202,6 +209,20 @@ struct Agent::Parts {
     nri_plugin = std::move(*started);
     metrics.show_rnic_access(
         {&nri_plugin->counts(), &rnic_access->counts(), &access_delivery->counts()});
+  }
+
+  bool repairs_from(RepairSource source) const {
+    return settings.cluster.repair && settings.cluster.repair_from == source;
+  }
+
+  std::optional<std::vector<NodePod>> pods_of_runtime() {
+    if (!nri_plugin || !nri_plugin->counts().connected) return std::nullopt;
+    std::vector<NodePod> pods;
+    for (nri::RuntimePod& one : runtime_pods.list())
+      pods.push_back({std::move(one.name_space), std::move(one.name), std::move(one.uid),
+                      std::move(one.annotations), std::move(one.addresses), false,
+                      std::move(one.netns), one.identity});
+    return pods;
   }
 
   // Without them, pods whose annotations the runtime does not pass are repaired later.
@@ -222,8 +243,13 @@ struct Agent::Parts {
     auto server = event::ApiServer::from_pod();
     const auto read = read_node_config(Json(settings.entry));
     if (server && read && !wanted.node.empty()) {
-      if (wanted.repair) start_answers(*server);
-      chores.emplace(wanted, std::move(*server), read->config, metrics, *check);
+      if (repairs_from(RepairSource::kApi)) start_answers(*server);
+      if (repairs_from(RepairSource::kRuntime) && settings.rnics.mode != RnicAccessMode::kNri)
+        LogEvent(LogLevel::kWarn, kLogger, "no_repair")
+            .field("what", "--repair-from runtime needs --rnic-access nri")
+            .field("hint", "--repair-from api takes the pods from the API server");
+      chores.emplace(wanted, std::move(*server), read->config, metrics, *check,
+                     [this] { return pods_of_runtime(); });
       return;
     }
     LogEvent(LogLevel::kWarn, kLogger, "no_cluster")

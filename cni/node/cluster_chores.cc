@@ -44,12 +44,14 @@ bool is_refusal(int status) {
 }  // namespace
 
 ClusterChores::ClusterChores(ClusterSettings settings, event::ApiServer server, NodeConfig config,
-                             AgentMetrics& metrics, const PodCheck& check)
+                             AgentMetrics& metrics, const PodCheck& check,
+                             RuntimePodList runtime_pods)
     : settings_(std::move(settings)),
       server_(std::move(server)),
       config_(std::move(config)),
       metrics_(metrics),
       check_(check),
+      late_pods_(std::move(runtime_pods), config_.run_dir, config_.proxy_uid),
       thread_([this] { run(); }) {}
 
 ClusterChores::~ClusterChores() {
@@ -73,7 +75,9 @@ void ClusterChores::run() {
 
 void ClusterChores::look() {
   if (settings_.label) log_once("not_labelled", label_trouble_, tend_label());
-  if (settings_.repair) log_once("pods_not_listed", list_trouble_, repair_pods());
+  if (settings_.repair && settings_.repair_from == RepairSource::kApi)
+    log_once("pods_not_listed", list_trouble_, repair_pods_of_api());
+  if (settings_.repair && settings_.repair_from == RepairSource::kRuntime) repair_pods_of_runtime();
   const TimePoint now = std::chrono::steady_clock::now();
   const auto pause = std::chrono::duration_cast<Duration>(settings_.status_interval);
   if (!settings_.status || !settings_.report.is_known() || now < reported_at_ + pause) return;
@@ -156,18 +160,28 @@ tl::expected<std::vector<NodePod>, std::string> ClusterChores::list_pods() const
   return pods;
 }
 
-ClusterChores::Trouble ClusterChores::repair_pods() {
+ClusterChores::Trouble ClusterChores::repair_pods_of_api() {
   const auto pods = list_pods();
   if (!pods) return pods.error();
+  repair_pods(*pods);
+  return {};
+}
+
+// The log of the connection says why there is none.
+void ClusterChores::repair_pods_of_runtime() {
+  const auto pods = late_pods_.look();
+  if (pods) repair_pods(*pods);
+}
+
+void ClusterChores::repair_pods(const std::vector<NodePod>& pods) {
   std::erase_if(told_, [&](const auto& one) {
-    return std::none_of(pods->begin(), pods->end(),
+    return std::none_of(pods.begin(), pods.end(),
                         [&](const NodePod& pod) { return pod.uid == one.first; });
   });
-  const std::vector<Repaired> all = repair(settings_.places, config_, *pods);
+  const std::vector<Repaired> all = repair(settings_.places, config_, pods);
   metrics_.set_not_redirected(static_cast<std::size_t>(
       std::count_if(all.begin(), all.end(), [](const Repaired& one) { return !one.done; })));
   for (const Repaired& repaired : all) tell(repaired);
-  return {};
 }
 
 // Failed repairs are repeated each time. They are reported if the error has changed, but at most

@@ -21,6 +21,7 @@
 #include "base/time.h"
 #include "cni/node/agent_metrics.h"
 #include "cni/node/fallback_events.h"
+#include "cni/node/late_pods.h"
 #include "cni/node/pod_check.h"
 #include "cni/node/repair.h"
 #include "cni/node/sidecar_answers.h"
@@ -29,12 +30,17 @@
 
 namespace fairlead::cni::node {
 
+// Where the pods to repair come from: the container runtime's NRI, or the API server, which needs
+// the right to list the pods of the whole cluster.
+enum class RepairSource : std::uint8_t { kRuntime, kApi };
+
 struct ClusterSettings {
   std::string node;     // its name in the cluster; empty for neither of the two
   bool repair = false;  // pods
-  bool label = false;   // the node
-  bool status = false;  // the report
-  bool events = false;  // about fallbacks, with the report
+  RepairSource repair_from = RepairSource::kRuntime;
+  bool label = false;                                 // the node
+  bool status = false;                                // the report
+  bool events = false;                                // about fallbacks, with the report
   std::chrono::duration<double> interval{15};         // between two looks
   std::chrono::duration<double> status_interval{60};  // between two reports
   std::string version;                                // of this program
@@ -55,9 +61,9 @@ class ClusterChores {
   static constexpr Duration kSidecarsMax = std::chrono::seconds(5);
 
   // `metrics` and `check` outlive this. `metrics` knows whether the plugin is installed, `check`
-  // knows the pods.
+  // knows the pods. `runtime_pods` is called with RepairSource::kRuntime, on the thread.
   ClusterChores(ClusterSettings settings, event::ApiServer server, NodeConfig config,
-                AgentMetrics& metrics, const PodCheck& check);
+                AgentMetrics& metrics, const PodCheck& check, RuntimePodList runtime_pods);
   ~ClusterChores();
 
  private:
@@ -67,7 +73,9 @@ class ClusterChores {
   void run();
   void look();
   Trouble tend_label();
-  Trouble repair_pods();
+  Trouble repair_pods_of_api();
+  void repair_pods_of_runtime();
+  void repair_pods(const std::vector<NodePod>& pods);
   Trouble write_report();
   void tell_fallbacks(const std::vector<PodLine>& pods);
   EventAnswer make_event(const event::ClusterEvent& event);
@@ -94,6 +102,7 @@ class ClusterChores {
   FallbackEvents fallback_events_;
   TimePoint reported_at_{};
   SidecarAnswers sidecars_;
+  LatePods late_pods_;
   std::optional<bool> labelled_;  // last label of the node, and its time
   TimePoint labelled_at_{};
 

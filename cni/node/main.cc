@@ -68,6 +68,14 @@ void add_cluster(CLI::App& command, ClusterSettings& cluster) {
       ->envname("NODE_NAME");
   command.add_flag("--repair", cluster.repair,
                    "redirect pods too that were started before the plugin was installed");
+  const std::map<std::string, RepairSource> sources = {{"runtime", RepairSource::kRuntime},
+                                                       {"api", RepairSource::kApi}};
+  command
+      .add_option(
+          "--repair-from", cluster.repair_from,
+          "where --repair takes the pods of the node from: runtime (with --rnic-access nri) "
+          "or api (needs the right to list pods); default runtime")
+      ->transform(CLI::CheckedTransformer(sources).description("{runtime,api}"));
   command.add_flag("--label-node", cluster.label,
                    "fairlead.io/ready and fairlead.io/pnet.ID on the node");
   command.add_flag("--report-status", cluster.status,

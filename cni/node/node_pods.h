@@ -1,5 +1,5 @@
-// Pods of this node as the API server lists them, with the fields that repair needs. Pure. Source:
-// Kubernetes API reference, PodList v1.
+// Pods of this node with the fields that repair needs, and how the API server lists them. Pure.
+// Source: Kubernetes API reference, PodList v1.
 #pragma once
 
 #include <string>
@@ -7,6 +7,7 @@
 #include <tl/expected.hpp>
 #include <vector>
 
+#include "cni/netns.h"
 #include "cni/request.h"
 
 namespace fairlead::cni::node {
@@ -15,7 +16,10 @@ struct NodePod {
   std::string name_space, name, uid;
   StringMap annotations;
   std::vector<std::string> addresses;  // of the pod's own network; none on the node's
-  bool sidecar_runs = false;
+  bool sidecar_runs = false;           // and accepts connections
+  // Its network namespace, where the source of the pod knows it; else an empty path.
+  std::string netns{};
+  NetnsIdentity identity{};
 };
 
 // A page of several pods. It also limits the number of values in a page, and so the memory.

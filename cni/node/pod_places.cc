@@ -3,6 +3,7 @@
 #include <ifaddrs.h>
 #include <net/if.h>
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 
@@ -34,7 +35,46 @@ std::optional<SocketAddress> without_port(const std::string& text) {
   return address ? std::optional(*address) : std::nullopt;
 }
 
+bool is_link_local(const SocketAddress& address) {
+  constexpr std::uint8_t kFirst = 0xfe, kSecond = 0x80, kSecondMask = 0xc0;  // fe80::/10
+  const auto bytes = address.bytes();
+  return address.is_v6() && bytes[0] == kFirst && (bytes[1] & kSecondMask) == kSecond;
+}
+
+using Present = std::vector<std::pair<SocketAddress, std::string>>;
+
+std::string pod_interface(const Present& present, const std::vector<std::string>& addresses) {
+  constexpr const char* kUsual = "eth0";  // that of the kubelet's runtimes
+  for (const std::string& text : addresses)
+    for (const auto& [address, ifname] : present)
+      if (without_port(text) == address) return ifname;
+  const bool usual = std::any_of(present.begin(), present.end(),
+                                 [](const auto& one) { return one.second == kUsual; });
+  return usual ? kUsual : present.front().second;
+}
+
 }  // namespace
+
+tl::expected<PodNetns, std::string> look_into(const std::string& path,
+                                              const NetnsIdentity& identity,
+                                              const std::vector<std::string>& addresses) {
+  const Result<Netns> netns = Netns::open(path);
+  if (!netns) return tl::unexpected(path + ": " + to_string(netns.error()));
+  if (netns->identity() != identity)
+    return tl::unexpected(path + ": another network namespace than the pod's");
+  const Result<NetnsVisit> visit = NetnsVisit::enter(*netns);
+  if (!visit) return tl::unexpected(path + ": " + to_string(visit.error()));
+  Present present = present_addresses();
+  // Every interface has one of these, and no connection of the pod uses it.
+  std::erase_if(present, [](const auto& one) { return is_link_local(one.first); });
+  if (present.empty()) return tl::unexpected(std::string("the pod has no address"));
+  PodNetns found{path, identity, pod_interface(present, addresses), addresses};
+  if (!addresses.empty()) return found;
+  for (const auto& [address, ifname] : present)
+    if (ifname == found.ifname && found.addresses.size() < kPodAddressesMax)
+      found.addresses.push_back(to_string_without_port(address));
+  return found;
+}
 
 NetnsAddresses NetnsAddresses::read(const std::string& folder) {
   NetnsAddresses all;

@@ -1,4 +1,4 @@
-// Finds a pod's network namespace without the runtime, by the addresses in it.
+// Network namespaces of pods and the addresses in them.
 #pragma once
 
 #include <map>
@@ -12,12 +12,22 @@
 namespace fairlead::cni::node {
 
 inline constexpr std::size_t kNamespacesMax = 2048;
+// That are looked at in one pod.
+inline constexpr std::size_t kPodAddressesMax = 16;
 
 struct PodNetns {
   std::string path;
   NetnsIdentity identity;
-  std::string ifname;  // of the interface that has the address
+  std::string ifname;                    // of the interface that has the address
+  std::vector<std::string> addresses{};  // of the pod, in numeric form
 };
+
+// The pod's interface in its own namespace: the one that has one of `addresses`, or eth0, or the
+// first one. The pod's addresses are `addresses`, or those of that interface if there are none. The
+// error is a sentence.
+tl::expected<PodNetns, std::string> look_into(const std::string& path,
+                                              const NetnsIdentity& identity,
+                                              const std::vector<std::string>& addresses);
 
 // The addresses in all network namespaces that have a name in one folder.
 class NetnsAddresses {

@@ -45,7 +45,7 @@ Request request_for(const NodePod& pod, const PodNetns& netns) {
   request.arguments = {
       {"K8S_POD_NAMESPACE", pod.name_space}, {"K8S_POD_NAME", pod.name}, {"K8S_POD_UID", pod.uid}};
   Json ips = Json::array();
-  for (const std::string& address : pod.addresses)
+  for (const std::string& address : netns.addresses)
     ips.push_back(
         {{"address", address + (address.find(':') == std::string::npos ? "/32" : "/128")}});
   request.previous_result = Json{{"ips", std::move(ips)}};
@@ -76,20 +76,51 @@ Repaired repair_pod(const NodePod& pod, const PodNetns& netns, const RepairPlace
           state->problems.empty() ? "" : state->problems.front().what};
 }
 
+bool is_known(const Known& known, const NodePod& pod) {
+  return known.uids.contains(pod.uid) ||
+         // For runtimes that pass the plugin no uid.
+         (!pod.netns.empty() && std::find(known.namespaces.begin(), known.namespaces.end(),
+                                          pod.identity) != known.namespaces.end());
+}
+
+class Places {
+ public:
+  explicit Places(const std::string& folder) : folder_(folder) {}
+
+  tl::expected<PodNetns, std::string> find(const NodePod& pod) {
+    if (!pod.netns.empty()) return look_into(pod.netns, pod.identity, pod.addresses);
+    if (!namespaces_) namespaces_ = NetnsAddresses::read(folder_);
+    auto netns = namespaces_->find(pod.addresses);
+    if (netns) netns->addresses = pod.addresses;
+    return netns;
+  }
+
+ private:
+  const std::string& folder_;
+  std::optional<NetnsAddresses> namespaces_;
+};
+
 }  // namespace
+
+std::vector<NodePod> without_state(const std::string& run_dir, std::vector<NodePod> pods) {
+  const Known known = known_pods(run_dir);
+  std::erase_if(pods, [&known](const NodePod& pod) {
+    return !opted_in(pod.annotations) || is_known(known, pod);
+  });
+  return pods;
+}
 
 std::vector<Repaired> repair(const RepairPlaces& places, const NodeConfig& config,
                              const std::vector<NodePod>& pods) {
   if (::access((config.run_dir + "/" + kEnabledName).c_str(), F_OK) != 0) return {};
   const Known known = known_pods(config.run_dir);
-  std::optional<NetnsAddresses> namespaces;
+  Places searched(places.netns_dir);
   std::vector<Repaired> all;
   for (const NodePod& pod : pods) {
-    if (!pod.sidecar_runs || pod.addresses.empty() || !opted_in(pod.annotations) ||
-        known.uids.contains(pod.uid))
+    const bool has_network = !pod.netns.empty() || !pod.addresses.empty();
+    if (!pod.sidecar_runs || !has_network || !opted_in(pod.annotations) || is_known(known, pod))
       continue;
-    if (!namespaces) namespaces = NetnsAddresses::read(places.netns_dir);
-    const auto netns = namespaces->find(pod.addresses);
+    const auto netns = searched.find(pod);
     if (!netns) {
       all.push_back({&pod, false, netns.error()});
       continue;

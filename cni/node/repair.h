@@ -1,5 +1,6 @@
 // Sets up running pods that are older than the plugin, as ADD would have done. Open connections are
-// not changed; new ones are redirected.
+// not changed; new ones are redirected. A pod whose network namespace is unknown is searched by its
+// addresses.
 //
 // One thread, which enters network namespaces.
 #pragma once
@@ -23,6 +24,9 @@ struct Repaired {
   bool done = false;    // it is redirected now
   std::string trouble;  // why not, or what is missing nevertheless
 };
+
+// The pods that opted in and have no state.
+std::vector<NodePod> without_state(const std::string& run_dir, std::vector<NodePod> pods);
 
 // Repairs each pod that has a running sidecar and no state. Does nothing while the plugin is
 // switched off. A failed repair is reverted, and repeated by the next call.

@@ -119,4 +119,10 @@ Result<SidecarCounts> ask_sidecar(const std::string& netns, const NetnsIdentity&
   return parse_sidecar_counts(stats, fallbacks);
 }
 
+Result<void> ask_readiness(const std::string& netns, const NetnsIdentity& identity,
+                           std::uint32_t uid) {
+  SMC_TRY(get(netns, identity, uid, "/readyz"));
+  return {};
+}
+
 }  // namespace fairlead::cni::node

@@ -28,6 +28,11 @@ struct SidecarCounts {
 Result<SidecarCounts> ask_sidecar(const std::string& netns, const NetnsIdentity& identity,
                                   std::uint32_t uid);
 
+// Asks in the same way whether the sidecar accepts connections. Errors as above; kMalformed too for
+// a sidecar that does not accept any yet.
+Result<void> ask_readiness(const std::string& netns, const NetnsIdentity& identity,
+                           std::uint32_t uid);
+
 // From the bodies of the answers to /stats and /fallbacks. Pure.
 Result<SidecarCounts> parse_sidecar_counts(const std::string& stats, const std::string& fallbacks);
 

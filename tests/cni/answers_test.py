@@ -3,7 +3,7 @@ node side. The plugin does not wait for a missing answer. Method: clustered.py."
 import json
 import socket
 
-from clustered import RUNS, SECONDS_MAX, ClusterTest
+from clustered import FROM_API, RUNS, SECONDS_MAX, ClusterTest
 from plugin import IN, main, seconds
 
 
@@ -22,7 +22,7 @@ class Answers(ClusterTest):
         pod = self.running_pod(("10.88.5.2/24",), annotations={**IN, "other/annotation": "x" * 200_000}, status=starting)
         plain = self.running_pod(("10.88.5.3/24",), annotations={}, status=starting)
         before = plain.snapshot()
-        self.start_agent("--repair")
+        self.start_agent(*FROM_API)
         self.add_as_multus(pod)
         self.assert_set_up(pod)
         self.assertEqual((pod.nft(), pod.alias()), (model.nft(), model.alias()))
@@ -43,7 +43,7 @@ class Answers(ClusterTest):
     def test_a_silent_api_server_holds_no_pod_up(self):
         pods = [self.running_pod((f"10.88.6.{number + 1}/24",), status={**RUNS, "started": False})
                 for number in range(3)]
-        self.start_agent("--repair")
+        self.start_agent(*FROM_API)
         with self.api.lock:  # which every answer needs
             for pod in pods:
                 self.assertEqual(self.add_as_multus(pod).events()[0]["event"], "no_annotations")

@@ -5,6 +5,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import tempfile
 import urllib.error
 import urllib.parse
@@ -18,6 +19,7 @@ from plugin import IN, PLUGIN, PluginTest, cgroup_root, seconds, wait_until
 NODE = Path(os.environ.get("FAIRLEAD_NODE", PLUGIN.with_name("fairlead-node")))
 LIST = {"cniVersion": "1.0.0", "name": "podnet", "plugins": [{"type": "bridge"}]}
 SECONDS_MAX = 20
+FROM_API = ("--repair", "--repair-from", "api")
 RUNS = {"name": "fairlead-proxy", "started": True, "state": {"running": {}}}
 
 
@@ -147,6 +149,39 @@ class ClusterTest(PluginTest):
                 "status": {"phase": "Running", "initContainerStatuses": [status],
                            "podIPs": [{"ip": address.split("/")[0]} for address in pod.addresses]}})
         return pod
+
+    def sidecar(self, pod, answers, uid=2201):
+        """Serves these at the admin socket in the pod's network namespace. A number means an answer of this many
+        bytes, "status" the status of all answers. The returned file has the answers, and may be changed."""
+        text = "import json, os, socket, sys\n" \
+               "listener = socket.socket(socket.AF_UNIX)\n" \
+               "os.setuid(int(sys.argv[1]))\n" \
+               "listener.bind('\\0fairlead-admin')\n" \
+               "listener.listen(9)\n" \
+               "print('listening', flush=True)\n" \
+               "while True:\n" \
+               "    peer, _ = listener.accept()\n" \
+               "    path = (peer.recv(4096).split() + [b'', b''])[1].decode()\n" \
+               "    answers = json.load(open(sys.argv[2]))\n" \
+               "    body = answers.get(path)\n" \
+               "    if body is not None:\n" \
+               "        body = 'x' * body if isinstance(body, int) else json.dumps(body)\n" \
+               "        head = f'HTTP/1.1 {answers.get(\"status\", 200)} OK\\r\\nX: y\\r\\n\\r\\n'\n" \
+               "        peer.sendall((head + body).encode())\n" \
+               "        peer.close()\n" \
+               "    else:\n" \
+               "        kept = peer\n"
+        file = Path(tempfile.mkstemp(prefix="fairlead-answers-", suffix=".json")[1])
+        self.addCleanup(file.unlink)
+        file.write_text(json.dumps(answers))
+        file.chmod(0o644)
+        server = subprocess.Popen(["ip", "netns", "exec", pod.name, sys.executable, "-c", text, str(uid), file],
+                                  stdout=subprocess.PIPE, text=True)
+        self.addCleanup(server.stdout.close)
+        self.addCleanup(server.wait)
+        self.addCleanup(server.kill)
+        self.assertEqual(server.stdout.readline(), "listening\n")
+        return file
 
     def states(self):
         return [json.loads(path.read_text()) for path in (self.run_dir / "attachments").rglob("*.json")]

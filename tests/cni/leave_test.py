@@ -4,7 +4,7 @@ import json
 import os
 import subprocess
 
-from clustered import NODE, SECONDS_MAX, ClusterTest
+from clustered import FROM_API, NODE, SECONDS_MAX, ClusterTest
 from plugin import main, seconds
 
 
@@ -14,7 +14,7 @@ class Leave(ClusterTest):
         self.api.labels = dict(others)
         before = {path.name: path.read_text() for path in self.conf.iterdir()}
         late = self.running_pod(("10.88.4.1/24",))
-        agent = self.start_agent("--label-node", "--repair")
+        agent = self.start_agent("--label-node", *FROM_API)
         self.wait(lambda: len(self.api.labels) == 4 and self.api.reasons(), "labels and repair")
         self.assert_set_up(late)
         agent.terminate()
@@ -22,7 +22,7 @@ class Leave(ClusterTest):
         self.assertEqual(len(self.api.labels), 4)
         token = self.folder / "account" / "token"
         token.write_text("wrong")
-        agent = self.start_agent("--label-node", "--repair", environment={"FAIRLEAD_LEAVE": "true"}, sign="not_left")
+        agent = self.start_agent("--label-node", *FROM_API, environment={"FAIRLEAD_LEAVE": "true"}, sign="not_left")
         self.assertFalse(self.ready())
         token.write_text("secret")
         self.wait(self.ready, "the node to be left")

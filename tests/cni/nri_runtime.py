@@ -59,8 +59,11 @@ def text_map(pairs):
     return [{1: key, 2: value} for key, value in pairs.items()]
 
 
-def pod_message(sandbox, name="web-0", namespace="shop", uid="11-22", annotations=None):
-    return {1: sandbox, 2: name, 3: uid, 4: namespace, 6: text_map(annotations or {})}
+def pod_message(sandbox, name="web-0", namespace="shop", uid="11-22", annotations=None, netns=None, ips=()):
+    message = {1: sandbox, 2: name, 3: uid, 4: namespace, 6: text_map(annotations or {}), 10: list(ips)}
+    if netns is not None:
+        message[8] = {5: [{1: "pid"}, {1: "network", 2: netns}]}
+    return message
 
 
 def device_message(path, major, minor, mode=None, uid=None):

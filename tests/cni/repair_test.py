@@ -2,10 +2,10 @@
 the same setup as by ADD, and the node gets its labels and reports. Method: clustered.py."""
 import json
 import subprocess
-import sys
+
 
 import plugin
-from clustered import NODE, RUNS, SECONDS_MAX, ClusterTest
+from clustered import FROM_API, NODE, RUNS, SECONDS_MAX, ClusterTest
 from plugin import IN, main, seconds
 
 
@@ -14,7 +14,7 @@ class Repair(ClusterTest):
         # Addresses that no pod of another test uses: the agent checks all namespaces.
         model = self.pod(("10.88.9.1/24", "fd88:5::1/64"))
         late = self.running_pod(("10.88.9.2/24", "fd88:5::2/64"))
-        self.start_agent("--repair")
+        self.start_agent(*FROM_API)
         self.wait(lambda: self.api.reasons() == [(late.name, "FairleadRepaired")], "the event")
         self.assert_set_up(late)
         config = {"pnet": [{"id": "NETA", "rnics": ["mlx5_0/1"]}]}
@@ -69,33 +69,6 @@ class Repair(ClusterTest):
     def report(self):
         with self.api.lock:
             return json.loads(self.api.reports[-1][1]["data"]["status.json"]) if self.api.reports else None
-
-    def sidecar(self, pod, answers, uid=2201):
-        """Serves these at the admin socket in the pod's network namespace. A number means an answer of this many
-        bytes."""
-        text = "import json, os, socket, sys\n" \
-               "listener = socket.socket(socket.AF_UNIX)\n" \
-               "os.setuid(int(sys.argv[1]))\n" \
-               "listener.bind('\\0fairlead-admin')\n" \
-               "listener.listen(9)\n" \
-               "answers = json.loads(sys.argv[2])\n" \
-               "print('listening', flush=True)\n" \
-               "while True:\n" \
-               "    peer, _ = listener.accept()\n" \
-               "    path = (peer.recv(4096).split() + [b'', b''])[1].decode()\n" \
-               "    body = answers.get(path)\n" \
-               "    if body is not None:\n" \
-               "        body = 'x' * body if isinstance(body, int) else json.dumps(body)\n" \
-               "        peer.sendall(b'HTTP/1.1 200 OK\\r\\nX: y\\r\\n\\r\\n' + body.encode())\n" \
-               "        peer.close()\n" \
-               "    else:\n" \
-               "        kept = peer\n"
-        server = subprocess.Popen(["ip", "netns", "exec", pod.name, sys.executable, "-c", text, str(uid), json.dumps(answers)],
-                                  stdout=subprocess.PIPE, text=True)
-        self.addCleanup(server.stdout.close)
-        self.addCleanup(server.wait)
-        self.addCleanup(server.kill)
-        self.assertEqual(server.stdout.readline(), "listening\n")
 
     ANSWERS = {"/stats?format=json": {"total": {"connections": {"outbound": {"smcr": {"total": 5}, "tcp": {"total": 2}},
                                                                 "inbound": {"smcr": {"total": 1}, "tcp": {"total": 0}}},
@@ -170,14 +143,14 @@ class Repair(ClusterTest):
         self.assertEqual(self.api.events, [])
 
     def test_reports_nothing_without_being_told_who_it_is(self):
-        self.start_agent("--repair", "--report-status", "--report-interval", "0.2")
+        self.start_agent(*FROM_API, "--report-status", "--report-interval", "0.2")
         self.wait_rounds(2)
         self.assertEqual(self.api.reports, [])
 
     def test_counts_what_it_cannot_repair(self):
         gone = self.running_pod(("10.88.8.3/24",))
         gone.close()
-        self.start_agent("--repair")
+        self.start_agent(*FROM_API)
         self.wait(lambda: self.parts("missing")[0] == 1, "the pod without redirect")
         with self.api.lock:
             self.api.pods.clear()
@@ -193,7 +166,7 @@ class Repair(ClusterTest):
         known = self.running_pod(("10.88.1.7/24",))
         self.add(known)
         before = [pod.snapshot() for pod in [*others, known]]
-        self.start_agent("--repair")
+        self.start_agent(*FROM_API)
         self.wait_rounds(2)
         self.assertEqual([pod.snapshot() for pod in [*others, known]], before)
         self.assertEqual(self.api.reasons(), [])
@@ -204,7 +177,7 @@ class Repair(ClusterTest):
         thief = self.pod(("10.88.2.2/24", "10.88.2.1/24"))
         gone = self.running_pod(("10.88.2.3/24",))
         gone.close()
-        self.start_agent("--repair")
+        self.start_agent(*FROM_API)
         self.wait(lambda: len(self.api.reasons()) == 2, "the events")
         self.wait_rounds(2)
         self.assertEqual(sorted(self.api.reasons()), sorted((pod.name, "FairleadNotRepaired") for pod in (victim, gone)))
@@ -223,7 +196,7 @@ class Repair(ClusterTest):
             self.api.pods += [{"metadata": {"namespace": "shop", "name": f"fat{i}", "uid": f"f{i}", **fat}}
                               for i in range(3)]
         late = self.running_pod(("10.88.3.1/24",))
-        self.start_agent("--repair")
+        self.start_agent(*FROM_API)
         self.wait(lambda: self.api.reasons() == [(late.name, "FairleadRepaired")], "the event")
         self.assertIn(1, self.api.limits)
 
@@ -233,7 +206,7 @@ class Repair(ClusterTest):
         with self.api.lock:
             self.api.pods.append({"metadata": {"namespace": "a", "name": "largest", "uid": "l"}, "spec": largest})
         late = self.running_pod(("10.88.3.2/24",))
-        self.start_agent("--repair")
+        self.start_agent(*FROM_API)
         self.wait(lambda: self.api.reasons() == [(late.name, "FairleadRepaired")], "the event")
 
     def test_labels_its_node_while_the_plugin_is_installed(self):
@@ -248,7 +221,7 @@ class Repair(ClusterTest):
 
     def test_without_an_api_server_the_node_works(self):
         (self.folder / "account" / "token").write_text("wrong")
-        agent = self.start_agent("--repair", "--label-node")
+        agent = self.start_agent(*FROM_API, "--label-node")
         self.wait(lambda: (self.metric("fairlead_node_api_errors_total") or 0) >= 4, "errors to be counted")
         text = self.log.read_text()
         self.assertEqual((text.count("event=not_labelled"), text.count("event=pods_not_listed")), (1, 1), text)
@@ -256,7 +229,7 @@ class Repair(ClusterTest):
         self.assertEqual(self.metric("fairlead_node_install_ready"), 1)
         agent.terminate()
         self.assertEqual(agent.wait(seconds(SECONDS_MAX)), 0)
-        self.start_agent("--repair", environment={"KUBERNETES_SERVICE_HOST": "", "KUBERNETES_SERVICE_PORT": "x"})
+        self.start_agent(*FROM_API, environment={"KUBERNETES_SERVICE_HOST": "", "KUBERNETES_SERVICE_PORT": "x"})
         self.assertIn("event=no_cluster", self.log.read_text())
 
 

@@ -94,7 +94,10 @@ std::string PluginSession::synchronize(const std::string& payload) {
     if (const auto pod = synchronized_pods_.find(container.pod_sandbox_id());
         pod != synchronized_pods_.end())
       handler_->existing_container(*pod->second, container);
-  if (!request.more()) synchronized_pods_.clear();
+  if (!request.more()) {
+    synchronized_pods_.clear();
+    handler_->synchronized();
+  }
   response.set_more(request.more());
   return response.SerializeAsString();
 }

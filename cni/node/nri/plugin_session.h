@@ -48,6 +48,8 @@ class ContainerHandler {
   // A container that existed when the plugin connected, with its pod.
   virtual void existing_container(const fairlead::nri::PodSandbox& pod,
                                   const fairlead::nri::Container& container) = 0;
+  // existing_container() was called for all of them.
+  virtual void synchronized() {}
 };
 
 class PluginSession {

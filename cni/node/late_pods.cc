@@ -1,0 +1,26 @@
+#include "cni/node/late_pods.h"
+
+#include <chrono>
+
+#include "cni/node/repair.h"
+#include "cni/node/sidecar_counts.h"
+
+namespace fairlead::cni::node {
+
+std::optional<std::vector<NodePod>> LatePods::look() {
+  std::optional<std::vector<NodePod>> pods = list_();
+  if (!pods) return std::nullopt;
+  *pods = without_state(run_dir_, std::move(*pods));
+  std::vector<PodFinding> places(pods->size());
+  for (std::size_t i = 0; i < places.size(); ++i) places[i].identity = (*pods)[i].identity;
+  const TimePoint deadline = std::chrono::steady_clock::now() + kSidecarsMax;
+  for (const std::size_t i : answers_.order(places)) {
+    if (std::chrono::steady_clock::now() > deadline) break;
+    NodePod& pod = (*pods)[i];
+    pod.sidecar_runs = ask_readiness(pod.netns, pod.identity, proxy_uid_).has_value();
+    answers_.record(pod.identity, pod.sidecar_runs ? std::optional(SidecarCounts{}) : std::nullopt);
+  }
+  return pods;
+}
+
+}  // namespace fairlead::cni::node
