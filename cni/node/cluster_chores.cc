@@ -73,16 +73,26 @@ void ClusterChores::run() {
   }
 }
 
+// The token is read each time, because it may name the node only after an upgrade of the cluster.
+void ClusterChores::identify() {
+  node_ = identify_node(settings_.node, server_.token());
+  if (node_.name == settings_.node || std::exchange(told_of_.other_node, true)) return;
+  LogEvent(LogLevel::kWarn, kLogger, "other_node")
+      .field("node", node_.name)
+      .field("what", "the agent's token is for this node, and --node-name is " + settings_.node);
+}
+
 void ClusterChores::look() {
-  if (settings_.label) log_once("not_labelled", label_trouble_, tend_label());
+  identify();
+  if (settings_.label) log_once("not_labelled", told_of_.label, tend_label());
   if (settings_.repair && settings_.repair_from == RepairSource::kApi)
-    log_once("pods_not_listed", list_trouble_, repair_pods_of_api());
+    log_once("pods_not_listed", told_of_.list, repair_pods_of_api());
   if (settings_.repair && settings_.repair_from == RepairSource::kRuntime) repair_pods_of_runtime();
   const TimePoint now = std::chrono::steady_clock::now();
   const auto pause = std::chrono::duration_cast<Duration>(settings_.status_interval);
-  if (!settings_.status || !settings_.report.is_known() || now < reported_at_ + pause) return;
+  if (!settings_.status || settings_.report_namespace.empty() || now < reported_at_ + pause) return;
   reported_at_ = now;
-  log_once("status_not_written", report_trouble_, write_report());
+  log_once("status_not_written", told_of_.report, write_report());
 }
 
 std::vector<PodLine> ClusterChores::ask_sidecars() {
@@ -100,7 +110,7 @@ std::vector<PodLine> ClusterChores::ask_sidecars() {
 
 ClusterChores::Trouble ClusterChores::write_report() {
   StatusFacts facts;
-  facts.node = settings_.node;
+  facts.node = node_.name;
   facts.version = settings_.version;
   facts.written_seconds = std::time(nullptr);
   facts.installed = metrics_.install_ready();
@@ -110,9 +120,10 @@ ClusterChores::Trouble ClusterChores::write_report() {
   facts.rnics_missing = missing_ports(facts.inventory, wanted_ports(config_));
   facts.pods = ask_sidecars();
   if (settings_.events) tell_fallbacks(facts.pods);
-  const auto reply = server_.send(
-      {"PATCH", report_path(settings_.report, settings_.node), "", "application/apply-patch+yaml",
-       report_body(settings_.report, settings_.node, status_text(facts))});
+  const auto reply =
+      server_.send({"PATCH", report_path(settings_.report_namespace, node_.name), "",
+                    "application/apply-patch+yaml",
+                    report_body(settings_.report_namespace, node_, status_text(facts))});
   if (!reply) return reply.error();
   if (reply->status == kOk || reply->status == kCreated) return {};
   return "report of the node: status " + std::to_string(reply->status);
@@ -129,7 +140,7 @@ ClusterChores::Trouble ClusterChores::tend_label() {
   const TimePoint now = std::chrono::steady_clock::now();
   if (labelled_ == ready && now < labelled_at_ + kLabelInterval) return {};
   labelled_.reset();
-  const auto set = set_node_labels(server_, settings_.node, ready, config_.pnets);
+  const auto set = set_node_labels(server_, node_.name, ready, config_.pnets);
   if (!set) return set.error();
   labelled_ = ready;
   labelled_at_ = now;
@@ -140,8 +151,8 @@ tl::expected<PodPage, std::string> ClusterChores::read_page(const std::string& n
   tl::expected<PodPage, std::string> page = tl::unexpected(std::string());
   for (const unsigned limit : {kPodsPerPage, 1U}) {
     const std::size_t most = limit == 1 ? kLonePodBytesMax : kPodPageBytesMax;
-    const auto body = call_api(
-        server_, {"GET", pod_page_path(settings_.node, limit, next), "", "", "", most}, kOk);
+    const auto body =
+        call_api(server_, {"GET", pod_page_path(node_.name, limit, next), "", "", "", most}, kOk);
     page = body ? parse_pod_page(*body, most) : tl::unexpected(body.error());
     if (page) break;
   }
@@ -205,7 +216,7 @@ void ClusterChores::tell(const Repaired& repaired) {
                [&](LogEvent& line) {
                  line.field("pod", pod.name_space + "/" + pod.name).field("what", repaired.trouble);
                });
-  const event::ClusterEvent event = event_about(repaired, settings_.node);
+  const event::ClusterEvent event = event_about(repaired, node_.name);
   (void)make_event(event);
 }
 
@@ -226,7 +237,7 @@ ClusterChores::EventAnswer ClusterChores::make_event(const event::ClusterEvent& 
 // An error about one Event does not concern the Events of other pods: its namespace may be
 // terminating, or have a quota or a rate limit for Events.
 void ClusterChores::tell_fallbacks(const std::vector<PodLine>& pods) {
-  for (const FallbackEvent& due : fallback_events_.due(pods, settings_.node)) {
+  for (const FallbackEvent& due : fallback_events_.due(pods, node_.name)) {
     const EventAnswer answer = make_event(due.event);
     if (answer == EventAnswer::kNone) return;
     if (answer != EventAnswer::kNotNow) fallback_events_.made(due);

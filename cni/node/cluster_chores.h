@@ -35,7 +35,7 @@ namespace fairlead::cni::node {
 enum class RepairSource : std::uint8_t { kRuntime, kApi };
 
 struct ClusterSettings {
-  std::string node;     // its name in the cluster; empty for neither of the two
+  std::string node;     // its name in the cluster, unless the agent's token has one
   bool repair = false;  // pods
   RepairSource repair_from = RepairSource::kRuntime;
   bool label = false;                                 // the node
@@ -44,7 +44,7 @@ struct ClusterSettings {
   std::chrono::duration<double> interval{15};         // between two looks
   std::chrono::duration<double> status_interval{60};  // between two reports
   std::string version;                                // of this program
-  ReportPlace report;
+  std::string report_namespace;                       // empty for no report
   RepairPlaces places;
 };
 
@@ -72,6 +72,7 @@ class ClusterChores {
 
   void run();
   void look();
+  void identify();
   Trouble tend_label();
   Trouble repair_pods_of_api();
   void repair_pods_of_runtime();
@@ -87,6 +88,7 @@ class ClusterChores {
   void log_once(const char* event, std::string& told, const Trouble& trouble);
 
   ClusterSettings settings_;
+  NodeIdentity node_;  // of the token, or of the settings
   event::ApiServer server_;
   NodeConfig config_;
   AgentMetrics& metrics_;
@@ -96,9 +98,11 @@ class ClusterChores {
   };
   std::map<std::string, Told> told_;  // by uid of the pod
   PacedLines lines_;
-  std::string label_trouble_, list_trouble_;
+  struct {
+    Trouble label, list, report;
+    bool other_node = false;
+  } told_of_;  // in the log, so that each is told once
   const PodCheck& check_;
-  std::string report_trouble_;
   FallbackEvents fallback_events_;
   TimePoint reported_at_{};
   SidecarAnswers sidecars_;

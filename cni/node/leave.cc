@@ -16,6 +16,7 @@
 #include "cni/garbage.h"
 #include "cni/node/node_label.h"
 #include "cni/node/probes.h"
+#include "cni/node/token_claims.h"
 
 namespace fairlead::cni::node {
 namespace {
@@ -36,7 +37,8 @@ std::string try_to_leave(const LeaveSettings& settings) {
   if (!settings.cluster.label) return {};
   const auto server = event::ApiServer::from_pod();
   if (!server) return server.error();
-  const auto set = set_node_labels(*server, settings.cluster.node, false, {});
+  const std::string node = identify_node(settings.cluster.node, server->token()).name;
+  const auto set = set_node_labels(*server, node, false, {});
   return set ? std::string() : set.error();
 }
 

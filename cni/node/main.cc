@@ -64,7 +64,9 @@ void add_cgroups(CLI::App& command, ClusterSettings& cluster) {
 }
 
 void add_cluster(CLI::App& command, ClusterSettings& cluster) {
-  command.add_option("--node-name", cluster.node, "of this node in its cluster")
+  command
+      .add_option("--node-name", cluster.node,
+                  "of this node in its cluster, unless the agent's token names it")
       ->envname("NODE_NAME");
   command.add_flag("--repair", cluster.repair,
                    "redirect pods too that were started before the plugin was installed");
@@ -82,11 +84,8 @@ void add_cluster(CLI::App& command, ClusterSettings& cluster) {
                    "write a ConfigMap about this node, for fairleadctl check and status");
   command.add_flag("--fallback-events", cluster.events,
                    "with --report-status: an Event for the first fallback of each reason of a pod");
-  command.add_option("--report-namespace", cluster.report.name_space, "of that ConfigMap")
+  command.add_option("--report-namespace", cluster.report_namespace, "of that ConfigMap")
       ->envname("NAMESPACE");
-  command.add_option("--pod-name", cluster.report.pod_name, "of this pod, which owns it")
-      ->envname("POD_NAME");
-  command.add_option("--pod-uid", cluster.report.pod_uid)->envname("POD_UID");
   command
       .add_option_function<double>(
           "--report-interval",

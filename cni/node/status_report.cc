@@ -61,24 +61,22 @@ std::string status_text(const StatusFacts& facts) {
   return to_text(status);
 }
 
-std::string report_path(const ReportPlace& place, const std::string& node) {
-  return "/api/v1/namespaces/" + place.name_space + "/configmaps/" + report_name(node) +
+std::string report_path(const std::string& name_space, const std::string& node) {
+  return "/api/v1/namespaces/" + name_space + "/configmaps/" + report_name(node) +
          "?fieldManager=fairlead-node&force=true";
 }
 
-std::string report_body(const ReportPlace& place, const std::string& node,
+std::string report_body(const std::string& name_space, const NodeIdentity& node,
                         const std::string& status) {
-  const Json owner = {
-      {"apiVersion", "v1"}, {"kind", "Pod"}, {"name", place.pod_name}, {"uid", place.pod_uid}};
   const Json labels = {{"app.kubernetes.io/name", "fairlead"},
                        {"app.kubernetes.io/component", "node-status"}};
+  Json metadata = {{"name", report_name(node.name)}, {"namespace", name_space}, {"labels", labels}};
+  const Json owner = {
+      {"apiVersion", "v1"}, {"kind", "Node"}, {"name", node.name}, {"uid", node.uid}};
+  if (!node.uid.empty()) metadata["ownerReferences"] = Json::array({owner});
   return to_text(Json{{"apiVersion", "v1"},
                       {"kind", "ConfigMap"},
-                      {"metadata",
-                       {{"name", report_name(node)},
-                        {"namespace", place.name_space},
-                        {"labels", labels},
-                        {"ownerReferences", Json::array({owner})}}},
+                      {"metadata", std::move(metadata)},
                       {"data", {{"status.json", status}}}});
 }
 

@@ -1,5 +1,5 @@
-// Report of fairlead-node about its node: a ConfigMap in its own namespace, which `fairleadctl
-// check` and `status` read (docs/adr/0029). Creating the text is pure.
+// Report of fairlead-node about its node: a ConfigMap in the namespace for reports, which
+// `fairleadctl check` and `status` read (docs/adr/0029). Creating the text is pure.
 #pragma once
 
 #include <cstdint>
@@ -10,6 +10,7 @@
 #include "cni/node/inventory.h"
 #include "cni/node/pod_check.h"
 #include "cni/node/sidecar_counts.h"
+#include "cni/node/token_claims.h"
 
 namespace fairlead::cni::node {
 
@@ -34,17 +35,12 @@ struct StatusFacts {
   std::vector<PodLine> pods;
 };
 
-// Place and owner of the ConfigMap; Kubernetes deletes it with the owner.
-struct ReportPlace {
-  std::string name_space, pod_name, pod_uid;  // of fairlead-node itself
-  bool is_known() const { return !name_space.empty() && !pod_name.empty() && !pod_uid.empty(); }
-};
-
 std::string status_text(const StatusFacts& facts);
 
-// Path and body of a server-side apply.
-std::string report_path(const ReportPlace& place, const std::string& node);
-std::string report_body(const ReportPlace& place, const std::string& node,
+// Path and body of a server-side apply. The node owns the ConfigMap, so Kubernetes deletes it with
+// the node. Without the node's uid it has no owner.
+std::string report_path(const std::string& name_space, const std::string& node);
+std::string report_body(const std::string& name_space, const NodeIdentity& node,
                         const std::string& status);
 
 }  // namespace fairlead::cni::node

@@ -24,14 +24,14 @@ RUNS = {"name": "fairlead-proxy", "started": True, "state": {"running": {}}}
 
 
 class Api(FakeApiServer):
-    def __init__(self, folder):
+    def __init__(self, folder, token):
         self.pods, self.events, self.labels, self.limits = [], [], {}, []
         self.refusals = {}  # path to the status with which a POST is refused
         self.refused_events = 0
         self.asked = 0  # number of requests for a single pod
         self.reports = []  # ConfigMaps as they were applied, with the query
         self.sets, self.patches = {}, []  # DaemonSets by name: [nodes, ready nodes at successive requests]
-        super().__init__(folder, "secret")
+        super().__init__(folder, token)
 
     def answer(self, method, path, body):
         url = urllib.parse.urlsplit(path)
@@ -90,11 +90,13 @@ class Api(FakeApiServer):
 
 
 class ClusterTest(PluginTest):
+    TOKEN = "secret"  # of the agent
+
     def setUp(self):
         super().setUp()
         self.folder = Path(tempfile.mkdtemp(prefix="fairlead-cluster-"))
         self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
-        self.api = Api(self.folder / "account")
+        self.api = Api(self.folder / "account", self.TOKEN)
         self.addCleanup(self.api.close)
         self.conf = self.folder / "net.d"
         self.conf.mkdir()

@@ -1,5 +1,6 @@
 """Goal: fairlead-node uses the API server as documented. Pods that started before the plugin was installed get
 the same setup as by ADD, and the node gets its labels and reports. Method: clustered.py."""
+import base64
 import json
 import subprocess
 
@@ -63,8 +64,8 @@ class Repair(ClusterTest):
         self.good("DEL", other)
         self.wait(lambda: (self.parts("missing"), self.parts("good")[0]) == ([0, 0, 0], 1), "them to be gone")
 
-    OWN = ("--report-status", "--report-interval", "0.2", "--report-namespace", "fl", "--pod-name", "agent-x",
-           "--pod-uid", "u-1", "--check-interval", "0.2", "--cgroup-root", "/sys/fs/cgroup")
+    OWN = ("--report-status", "--report-interval", "0.2", "--report-namespace", "fl",
+           "--check-interval", "0.2", "--cgroup-root", "/sys/fs/cgroup")
 
     def report(self):
         with self.api.lock:
@@ -89,7 +90,7 @@ class Repair(ClusterTest):
         self.wait(lambda: len((self.report() or {"pods": ""})["pods"]) == 4, "the report")
         query, applied = self.api.reports[-1]
         self.assertEqual(query, {"fieldManager": "fairlead-node", "force": "true"})
-        self.assertEqual(applied["metadata"]["ownerReferences"][0]["uid"], "u-1")
+        self.assertNotIn("ownerReferences", applied["metadata"])  # the token names no node
         self.assertEqual(applied["metadata"]["labels"]["app.kubernetes.io/component"], "node-status")
         report = self.report()
         self.assertEqual((report["node"], report["installed"], report["rnics"]["missing"]), ("n1", True, 1))
@@ -113,7 +114,12 @@ class Repair(ClusterTest):
         self.wait(lambda: len(self.api.reports) > reports + 3, "more reports")
         self.assertEqual([(event["involvedObject"]["name"], event["involvedObject"]["uid"], event["reason"], event["type"])
                           for event in self.api.events], [("web-0", "u-0", "FairleadFallback", "Warning")])
-        self.assertIn("reason no_pnet", self.api.events[0]["message"])
+        event = self.api.events[0]
+        self.assertIn("reason no_pnet", event["message"])
+        # What an admission policy of the chart demands.
+        self.assertEqual((event["source"], event["involvedObject"]["kind"], event["involvedObject"]["namespace"]),
+                         ({"component": "fairlead-node", "host": "n1"}, "Pod", "shop"))
+        self.assertRegex(event["metadata"]["name"], r"^web-0\.[0-9a-f]{16}$")
 
     def named_pod(self, name_space, name, address, answers):
         """A pod with a redirect, and a sidecar with these answers."""
@@ -142,7 +148,7 @@ class Repair(ClusterTest):
         self.wait(lambda: any(line["answers"] for line in (self.report() or {"pods": ""})["pods"]), "the report")
         self.assertEqual(self.api.events, [])
 
-    def test_reports_nothing_without_being_told_who_it_is(self):
+    def test_reports_nothing_without_a_namespace(self):
         self.start_agent(*FROM_API, "--report-status", "--report-interval", "0.2")
         self.wait_rounds(2)
         self.assertEqual(self.api.reports, [])
@@ -231,6 +237,42 @@ class Repair(ClusterTest):
         self.assertEqual(agent.wait(seconds(SECONDS_MAX)), 0)
         self.start_agent(*FROM_API, environment={"KUBERNETES_SERVICE_HOST": "", "KUBERNETES_SERVICE_PORT": "x"})
         self.assertIn("event=no_cluster", self.log.read_text())
+
+
+def token_of(**claims):
+    """A token as an API server issues it, with these claims of Kubernetes."""
+    parts = ({"alg": "RS256", "kid": "k"}, {"aud": ["x"], "kubernetes.io": {"namespace": "fl", **claims}})
+    texts = [base64.urlsafe_b64encode(json.dumps(part).encode()).rstrip(b"=").decode() for part in parts]
+    return ".".join([*texts, "c2lnbmF0dXJl"])
+
+
+class Claimed(ClusterTest):
+    """An agent whose token says on which node it runs."""
+    TOKEN = token_of(node={"name": "n1", "uid": "0a-1"}, pod={"name": "agent-x", "uid": "p-1"})
+    OWN = ("--report-status", "--report-interval", "0.2", "--report-namespace", "fl", "--label-node")
+
+    def test_node_owns_its_report(self):
+        self.start_agent(*self.OWN)
+        self.wait(lambda: self.api.reports, "the report")
+        self.assertEqual(self.api.reports[0][1]["metadata"]["ownerReferences"],
+                         [{"apiVersion": "v1", "kind": "Node", "name": "n1", "uid": "0a-1"}])
+        self.assertNotIn("event=other_node", self.log.read_text())
+
+    def test_token_precedes_the_command_line(self):
+        """Policies tie reports, labels and Events to the token."""
+        late = self.running_pod(("10.88.9.7/24",))
+        agent = self.start_agent(*self.OWN, *FROM_API, "--node-name", "n2")
+        self.wait(lambda: len(self.api.reports) > 2 and self.api.labels and self.api.events, "report, labels and Event")
+        self.assertEqual(json.loads(self.api.reports[0][1]["data"]["status.json"])["node"], "n1")
+        self.assertEqual(self.api.events[0]["source"]["host"], "n1")
+        self.assertEqual(self.api.events[0]["involvedObject"]["name"], late.name)
+        text = self.log.read_text()
+        self.assertEqual(text.count("event=other_node node=n1 "), 1, text)
+        self.assertIn("--node-name is n2", text)
+        agent.terminate()
+        agent.wait()
+        self.start_agent(*self.OWN, "--node-name", "n2", environment={"FAIRLEAD_LEAVE": "true"}, sign="left")
+        self.wait(lambda: not self.api.labels, "the labels to go")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 // Input of fairlead-node: records of sidecars, its own file, the API server's pods and DaemonSets,
-// and the plugin's questions. Properties: a refusal has a text; an accepted record is equal after
-// encoding and decoding; an id of the file belongs to one pod; the plugin can read every answer.
+// the plugin's questions, and the agent's token. Properties: a refusal has a text; an accepted
+// record is equal after encoding and decoding; an id of the file belongs to one pod; the plugin can
+// read every answer; the name of a node needs no escape in a path.
 #include <cstdint>
 #include <string_view>
 
@@ -10,6 +11,8 @@
 #include "cni/node/broker_file.h"
 #include "cni/node/node_pods.h"
 #include "cni/node/pod_answers.h"
+#include "cni/node/status_report.h"
+#include "cni/node/token_claims.h"
 #include "cni/node/withdraw.h"
 
 namespace {
@@ -55,6 +58,13 @@ void check_answers(std::string_view text) {
   SMC_ASSERT(read.has_value() && read->contains("annotations") != read->contains("error"));
 }
 
+void check_token(std::string_view text) {
+  const auto node = node_claim(text);
+  if (!node) return;
+  SMC_ASSERT(!node->name.empty() && !node->uid.empty());
+  for (const char c : report_path("fl", node->name)) SMC_ASSERT(c > ' ' && c <= '~', c);
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
@@ -63,5 +73,6 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   check_file(text);
   check_pods(text);
   check_answers(text);
+  check_token(text);
   return 0;
 }

@@ -44,8 +44,10 @@ tl::expected<ApiServer, std::string> ApiServer::from_pod() {
   return ApiServer(std::move(target), account + "/token");
 }
 
+std::string ApiServer::token() const { return trimmed(read_file(token_file_)); }
+
 tl::expected<HttpsReply, std::string> ApiServer::send(HttpsRequest request) const {
-  request.bearer = trimmed(read_file(token_file_));
+  request.bearer = token();
   if (!request.body.empty() && request.content_type.empty()) request.content_type = kJsonType;
   auto reply = https_call(target_, request, kCallMax);
   if (!reply)

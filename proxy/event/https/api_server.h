@@ -27,6 +27,9 @@ class ApiServer {
   // error is a sentence: what was called, and why nothing came back. Blocks for kCallMax at most.
   tl::expected<HttpsReply, std::string> send(HttpsRequest request) const;
 
+  // Our token, as it is now. Empty if it cannot be read.
+  std::string token() const;
+
  private:
   HttpsTarget target_;
   std::string token_file_;
