@@ -91,7 +91,7 @@ void run_check(Console& console, const ClusterOptions& options, bool before) {
 void run_status(Console& console, const ClusterOptions& options) {
   const auto connected = connect(console, options);
   if (!connected) return;
-  const ApiAnswer maps = ask_statuses(connected->client, options.release_namespace);
+  const ApiAnswer maps = ask_node_statuses(connected->client, options.release_namespace);
   if (!maps.good()) {
     console.complain(maps.trouble);
     console.exit = Exit::kFail;

@@ -127,14 +127,30 @@ class ApiServer:
         assert status in (200, 201), f"{thing['kind']} {thing['metadata']['name']}: {reply.get('message')}"
         return warnings
 
-    def account(self, name, namespace):
+    def account(self, name, namespace, pod=None):
         """The service account's folder as a pod has it, and the environment that points to it."""
-        folder = self.folder / f"account-{name}"
+        folder = self.folder / f"account-{pod or name}"
         folder.mkdir()
         (folder / "ca.crt").write_bytes((self.folder / "certs" / "apiserver.crt").read_bytes())
-        status, reply, _ = self.call("POST", f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token",
-                                     {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}})
-        assert status == 201, reply
-        (folder / "token").write_text(reply["status"]["token"])
+        (folder / "token").write_text(self.token(name, namespace, pod))
         return {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": str(self.port),
                 "FAIRLEAD_SERVICE_ACCOUNT": str(folder)}
+
+    def token(self, account, namespace, pod=None):
+        """A token of the account; with `pod`, as the kubelet gives it to that pod, which names the pod's node."""
+        spec = {}
+        if pod:
+            uid = self.call("GET", f"/api/v1/namespaces/{namespace}/pods/{pod}")[1]["metadata"]["uid"]
+            spec = {"boundObjectRef": {"apiVersion": "v1", "kind": "Pod", "name": pod, "uid": uid}}
+        status, reply, _ = self.call("POST", f"/api/v1/namespaces/{namespace}/serviceaccounts/{account}/token",
+                                     {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec})
+        assert status == 201, reply
+        return reply["status"]["token"]
+
+    def agent_pod(self, name, account, namespace, node):
+        """A pod of `account` that is bound to `node`, which is created too."""
+        self.apply({"apiVersion": "v1", "kind": "Node", "metadata": {"name": node}}, "")
+        self.apply({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name},
+                    "spec": {"nodeName": node, "serviceAccountName": account,
+                             "containers": [{"name": "node", "image": "node"}]}}, namespace)
+        return name

@@ -166,9 +166,11 @@ class Chart(unittest.TestCase):
             self.assertIn("allowed: ", error)
 
     def test_a_node_has_the_rights_that_it_uses(self):
-        for repair, label, resources in ((True, True, ["events", "nodes", "pods"]), (True, False, ["events", "pods"]),
-                                         (False, True, ["nodes"]), (False, False, None)):
-            objects = render("--set", f"node.repair={json.dumps(repair)},node.label={json.dumps(label)},node.status=false")
+        for repair, label, access, resources in (
+                ("true", True, "nri", ["events", "nodes"]), ("true", False, "nri", ["events"]), ("false", True, "nri", ["nodes"]),
+                ("false", False, "nri", None), ("api", False, "nri", ["events", "pods"]), ("true", False, "none", ["events", "pods"]),
+                ("false", False, "none", None)):
+            objects = render("--set", f"node.repair={repair},node.label={json.dumps(label)},node.status=false,node.rnicAccess={access}")
             roles = [r for r in of_kind(objects, "ClusterRole") if r["metadata"]["name"].endswith("-node")]
             granted = sorted(name for role in roles for rule in role["rules"] for name in rule["resources"])
             self.assertEqual(granted, resources or [])
@@ -178,7 +180,9 @@ class Chart(unittest.TestCase):
             # To read the pods' packet filters, whether or not it may change them.
             self.assertIn("NET_ADMIN", node["securityContext"]["capabilities"]["add"])
             self.assertIn("--cgroup-root=/host/cgroup", node["args"])
-            self.assertEqual(("--repair" in node["args"], "--label-node" in node["args"]), (repair, label))
+            self.assertEqual(("--repair" in node["args"], "--label-node" in node["args"]), (repair != "false", label))
+            self.assertEqual([a for a in node["args"] if a.startswith("--repair-from=")],
+                             [] if repair == "false" else [f"--repair-from={'api' if 'pods' in (resources or []) else 'runtime'}"])
             mounts = {mount["name"] for mount in node["volumeMounts"]}
             self.assertEqual(mounts, {volume["name"] for volume in pod["volumes"]})
 
@@ -190,8 +194,11 @@ class Chart(unittest.TestCase):
                              [[{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["create", "patch"]}]] * status)
             pod = of_kind(objects, "DaemonSet")[0]["spec"]["template"]["spec"]
             self.assertEqual(("serviceAccountName" in pod, "--report-status" in pod["containers"][0]["args"]), (status, status))
-            names = {variable["name"] for variable in pod["containers"][0].get("env", [])}
-            self.assertEqual({"NAMESPACE", "POD_NAME", "POD_UID"} <= names, status)
+            # In a namespace that has nothing else.
+            reports = "fairlead-system-fairlead-reports"
+            self.assertEqual({r["metadata"]["namespace"] for r in roles}, {reports} if status else set())
+            self.assertEqual([n["metadata"]["name"] for n in of_kind(objects, "Namespace")], [reports] * status)
+            self.assertEqual(f"--report-namespace={reports}" in pod["containers"][0]["args"], status)
 
     def test_a_pool_says_who_gives_rnics(self):
         objects = render("--set-json", 'nodePools=[{"name":"a","nodeSelector":{"p":"a"}},{"name":"b","nodeSelector":{"p":"b"},'

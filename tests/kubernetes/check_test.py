@@ -24,6 +24,8 @@ from fake_api_server import FakeApiServer, make_certificate, openssl  # noqa: E4
 CTL = sys.argv.pop(1) if len(sys.argv) > 1 else "fairleadctl"
 TOKEN = "secret"
 HOME = "fairlead-system"
+REPORTS = "fairlead-system-fairlead-reports"
+POLICIES = ("fairlead-system-fairlead-node-labels", "fairlead-system-fairlead-rnic")
 CHART = {"app.kubernetes.io/name": "fairlead", "app.kubernetes.io/version": "0.1.0"}
 
 
@@ -37,7 +39,7 @@ def report(node="n1", **changes):
 
 
 def config_map(status):
-    return {"metadata": {"name": f"fairlead-node-{status['node']}", "namespace": HOME},
+    return {"metadata": {"name": f"fairlead-node-{status['node']}", "namespace": REPORTS},
             "data": {"status.json": json.dumps(status)}}
 
 
@@ -49,8 +51,8 @@ def node(name="n1", **info):
 
 
 def workload(name, component, namespace=HOME, **rest):
-    return {"metadata": {"name": name, "namespace": namespace, "labels": {**CHART, "app.kubernetes.io/component": component}},
-            **rest}
+    return {"metadata": {"name": name, "namespace": namespace, "labels": {**CHART, "app.kubernetes.io/component": component},
+                         "annotations": {"fairlead.io/policies": ",".join(POLICIES)}}, **rest}
 
 
 def good_cluster(ca):
@@ -63,6 +65,10 @@ def good_cluster(ca):
         "webhooks": [{"metadata": {"name": "fairlead-system-fairlead"},
                       "webhooks": [{"name": "pods.injector.fairlead.io", "clientConfig": client}]}],
         "policies": [],
+        "narrowing": [{"metadata": {"name": name}, "spec": {"failurePolicy": "Fail"}} for name in POLICIES],
+        "bindings": [{"metadata": {"name": name}, "spec": {"policyName": name, "validationActions": ["Deny"]}} for name in POLICIES],
+        "namespaces": [{"metadata": {"name": name, "annotations": {"fairlead.io/release": release}}}
+                       for name, release in (("other", "elsewhere/fairlead"), (REPORTS, f"{HOME}/fairlead"))],
         "namespace": {"metadata": {"name": HOME, "labels": {"pod-security.kubernetes.io/enforce": "privileged"}}},
         "endpoints": [{"endpoints": [{"conditions": {"ready": True}}]}],
         "reports": [config_map(report())],
@@ -96,7 +102,10 @@ class Api(FakeApiServer):
         lists = {"/api/v1/nodes": "nodes", "/apis/apps/v1/daemonsets": "daemonsets", "/apis/apps/v1/deployments": "deployments",
                  "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations": "webhooks",
                  "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicies": "policies",
-                 f"/api/v1/namespaces/{HOME}/configmaps": "reports",
+                 "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies": "narrowing",
+                 "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings": "bindings",
+                 "/api/v1/namespaces": "namespaces",
+                 f"/api/v1/namespaces/{REPORTS if self.cluster['namespaces'] else HOME}/configmaps": "reports",
                  f"/apis/discovery.k8s.io/v1/namespaces/{HOME}/endpointslices": "endpoints"}
         if method == "GET" and url.path in lists:
             return self.items(lists[url.path], query)
@@ -437,6 +446,29 @@ class Clusters(ClusterTest):
             self.cluster["reports"] = [{"metadata": {}, "data": {"status.json": text}}, {"data": 5}, 7]
             self.assertIn(self.ctl("check").returncode, (1, 2), text)
             self.assertIn(self.ctl("status").returncode, (0, 1), text)
+
+    def test_30_policies_that_narrow_rights(self):
+        name = POLICIES[0]
+        for key, changed, words in (
+                ("narrowing", [], f"{name} is missing"),
+                ("narrowing", [{"metadata": {"name": name}, "spec": {"failurePolicy": "Ignore"}}], "failurePolicy"),
+                ("bindings", [], "no ValidatingAdmissionPolicyBinding denies"),
+                ("bindings", [{"spec": {"policyName": name, "validationActions": ["Warn", "Audit"]}}], "denies"),
+                ("bindings", [{"spec": {"policyName": name, "validationActions": ["Deny"],
+                                        "matchResources": {"namespaceSelector": {}}}}], "denies")):
+            whole = self.cluster[key]
+            self.cluster[key] = changed + whole[1:]
+            self.assert_named("policies", words, name)
+            self.cluster[key] = whole
+        for thing in self.cluster["daemonsets"] + self.cluster["deployments"]:
+            thing["metadata"]["annotations"]["fairlead.io/policies"] = POLICIES[1]
+        self.assert_named("policies", "all rights of its role", status="warn")
+        self.cluster["denied"] = {"validatingadmissionpolicies"}
+        self.assert_named("policies", "not checked", status="warn")
+
+    def test_reports_of_an_earlier_release_are_read(self):
+        self.cluster["namespaces"] = []
+        self.assertEqual(self.check()[1], [])
 
     def test_29_list_without_an_end(self):
         self.cluster["endless"] = {"nodes"}

@@ -87,3 +87,14 @@ helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded,hook-failed
 {{- end }}
 {{- end }}{{ end }}
 {{- end -}}
+
+{{- define "fairlead.reportNamespace" -}}
+{{ .Values.node.reportNamespace | default (printf "%s-reports" (include "fairlead.clusterName" .)) }}
+{{- end -}}
+
+{{- /* "true" if an agent asks the API server for pods: by wish, or because a pool does not use the runtime's interface. */ -}}
+{{- define "fairlead.listsPods" -}}
+{{- $lists := eq (toString .Values.node.repair) "api" -}}
+{{- if .Values.node.repair }}{{ range .Values.nodePools }}{{ if ne (.rnicAccess | default $.Values.node.rnicAccess) "nri" }}{{ $lists = true }}{{ end }}{{ end }}{{ end -}}
+{{ $lists }}
+{{- end -}}

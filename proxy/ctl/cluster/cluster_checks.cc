@@ -136,6 +136,7 @@ std::vector<Check> cluster_checks(const ClusterFacts& facts, const CheckScope& s
   for (Check& check : check_daemonsets(facts)) checks.push_back(std::move(check));
   for (Check& check : check_deployments(facts)) checks.push_back(std::move(check));
   for (Check& check : injection_checks(facts, scope)) checks.push_back(std::move(check));
+  for (Check& check : policy_checks(facts)) checks.push_back(std::move(check));
   for (Check& check : agent_checks(facts)) checks.push_back(std::move(check));
   checks.push_back(check_versions(facts, scope.own_version));
   return checks;

@@ -23,6 +23,8 @@ std::vector<Check> cluster_checks(const ClusterFacts& facts, const CheckScope& s
 std::vector<Check> platform_checks(const ClusterFacts& facts, const CheckScope& scope);
 // Those of the agents' own reports: plugin, cgroup v2, RDMA mode, locked memory, NRI, redirects.
 std::vector<Check> agent_checks(const ClusterFacts& facts);
+// Those of the policies that narrow what the accounts of the chart may do.
+std::vector<Check> policy_checks(const ClusterFacts& facts);
 // Those of the injection: webhook, certificates, endpoints, a pod for a try.
 std::vector<Check> injection_checks(const ClusterFacts& facts, const CheckScope& scope);
 

@@ -71,6 +71,10 @@ ClusterFacts ask_cluster(const ClusterClient& client, const std::string& expecte
         chart_list("/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"));
     facts.policies =
         client.list(chart_list("/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicies"));
+    facts.narrowing = client.list(
+        chart_list("/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"));
+    facts.bindings = client.list(
+        chart_list("/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings"));
     for (const ApiAnswer* list : {&facts.daemonsets, &facts.deployments})
       if (const std::string found = namespace_of(*list); !found.empty())
         facts.release_namespace = found;
@@ -78,7 +82,7 @@ ClusterFacts ask_cluster(const ClusterClient& client, const std::string& expecte
   const std::string home = "/api/v1/namespaces/" + facts.release_namespace;
   facts.name_space = client.get(home);
   if (before) return facts;
-  facts.node_statuses = client.list(home + "/configmaps?labelSelector=" + kNodeStatusSelector);
+  facts.node_statuses = ask_node_statuses(client, facts.release_namespace);
   const auto [name_space, service] = service_of(facts.webhooks);
   if (service.empty()) return facts;
   facts.endpoints =
@@ -89,6 +93,20 @@ ClusterFacts ask_cluster(const ClusterClient& client, const std::string& expecte
   if (facts.dry_run.refused())
     facts.dry_run_plain = client.post(pods, try_pod(pod_namespace, "disabled"));
   return facts;
+}
+
+ApiAnswer ask_node_statuses(const ClusterClient& client, const std::string& release_namespace) {
+  const ApiAnswer namespaces =
+      client.list(std::string("/api/v1/namespaces?labelSelector=") + kReportNamespaceSelector);
+  std::string place = release_namespace;
+  for (const Json& one : items_of(member(namespaces.body, "items"))) {
+    const auto annotations = json::strings_of(member(one, "metadata", "annotations"));
+    const auto release = annotations.find(kReleaseAnnotation);
+    if (release != annotations.end() && release->second.starts_with(release_namespace + "/"))
+      place = text_of(member(one, "metadata", "name"));
+  }
+  return client.list("/api/v1/namespaces/" + place +
+                     "/configmaps?labelSelector=" + kNodeStatusSelector);
 }
 
 Json node_status_of(const Json& config_map) {

@@ -14,6 +14,14 @@ inline constexpr const char* kChartSelector = "app.kubernetes.io%2Fname%3Dfairle
 // Marks the ConfigMap in which fairlead-node tells what its node has (docs/adr/0029).
 inline constexpr const char* kNodeStatusSelector = "app.kubernetes.io%2Fcomponent%3Dnode-status";
 inline constexpr const char* kNodeStatusKey = "status.json";
+// Marks the Namespace that has these ConfigMaps, and names the release that it belongs to, as
+// NAMESPACE/RELEASE.
+inline constexpr const char* kReportNamespaceSelector =
+    "app.kubernetes.io%2Fcomponent%3Dnode-reports";
+inline constexpr const char* kReleaseAnnotation = "fairlead.io/release";
+// On Deployments and DaemonSets of the chart: the names of the policies that narrow the rights of
+// their accounts, separated by commas.
+inline constexpr const char* kPoliciesAnnotation = "fairlead.io/policies";
 
 struct ClusterFacts {
   std::string context, server;
@@ -23,6 +31,8 @@ struct ClusterFacts {
   ApiAnswer deployments;          // the same
   ApiAnswer webhooks;             // MutatingWebhookConfigurations of the chart
   ApiAnswer policies;             // MutatingAdmissionPolicies of the chart; absent before 1.36
+  ApiAnswer narrowing;            // ValidatingAdmissionPolicies of the chart
+  ApiAnswer bindings;             // of these
   std::string release_namespace;  // of what was found; else what the caller expects
   ApiAnswer name_space;           // that one
   ApiAnswer endpoints;            // EndpointSlices of the injector's Service
@@ -36,6 +46,10 @@ struct ClusterFacts {
 // asked for.
 ClusterFacts ask_cluster(const ClusterClient& client, const std::string& expected,
                          const std::string& pod_namespace, bool before);
+
+// ConfigMaps of the nodes of a release: those in the Namespace for its reports; without one, as before
+// that Namespace existed, those in the namespace of the release.
+ApiAnswer ask_node_statuses(const ClusterClient& client, const std::string& release_namespace);
 
 // What an agent wrote; null where it is none.
 json::Json node_status_of(const json::Json& config_map);

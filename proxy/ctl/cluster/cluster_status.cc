@@ -131,11 +131,6 @@ void ConnectionCounts::add(const ConnectionCounts& other) {
   for (const auto& [reason, count] : other.reasons) reasons[reason] += count;
 }
 
-ApiAnswer ask_statuses(const ClusterClient& client, const std::string& release_namespace) {
-  return client.list("/api/v1/namespaces/" + release_namespace +
-                     "/configmaps?labelSelector=" + kNodeStatusSelector);
-}
-
 ClusterStatus read_cluster_status(const ApiAnswer& maps, const std::string& name_space,
                                   std::chrono::system_clock::time_point now) {
   ClusterStatus status;

@@ -47,9 +47,6 @@ struct ClusterStatus {
   std::vector<std::string> troubles;  // sentences
 };
 
-// The ConfigMaps of the agents.
-ApiAnswer ask_statuses(const ClusterClient& client, const std::string& release_namespace);
-
 // `name_space`: pods of this one alone; empty: all. What is no report is left out.
 ClusterStatus read_cluster_status(const ApiAnswer& maps, const std::string& name_space,
                                   std::chrono::system_clock::time_point now);

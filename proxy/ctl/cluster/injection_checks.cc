@@ -124,6 +124,7 @@ std::vector<Check> injection_checks(const ClusterFacts& facts, const CheckScope&
   if (webhooks.size() > 1)
     return {bad("webhook", "two installations of Fairlead inject into this cluster",
                 "helm list -A names them; uninstall one")};
+  if (webhooks.empty() && facts.policies.denied()) return {unanswered("webhook", facts.policies)};
   if (webhooks.size() == 1) return check_webhook(facts, webhooks[0], scope);
   if (!policies.empty()) return {good("webhook", "none; the API server injects by a policy")};
   if (has_injector(facts))

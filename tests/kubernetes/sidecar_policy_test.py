@@ -1,0 +1,283 @@
+#!/usr/bin/env python3
+"""Which pods may have an RNIC: the policy of the chart in a real API server.
+
+Pods as the injection makes them pass. Then every field of the schema's Container and PodSpec gets values that differ,
+one field and two fields at a time. A pod that the API server admits must have the sidecar of the injection, and nothing
+around it through which others could use it.
+"""
+import copy
+import http.client
+import itertools
+import json
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+import yaml
+
+import apiserver
+import helm
+import pod_mutations
+
+sys.path.insert(1, str(Path(__file__).parents[1]))
+from suite import main  # noqa: E402  pylint: disable=wrong-import-position
+
+INJECTION = Path(__file__).parents[1] / "injection"
+EXPECTED = {path.stem: json.loads(path.read_text()) for path in sorted((INJECTION / "expected").glob("*.json"))}
+OTHER_IMAGE = EXPECTED["all_annotations"]["pod"]["spec"]["initContainers"][0]["image"]
+PROGRAMS, WHY_NOT = apiserver.find_programs()
+HELM, WHY_NO_HELM = helm.find_helm() if PROGRAMS else (None, "")
+TOKEN_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"
+TOKEN_VOLUME = {"name": "kube-api-access-x", "projected": {"defaultMode": 420, "sources": [
+    {"serviceAccountToken": {"expirationSeconds": 3607, "path": "token"}},
+    {"configMap": {"items": [{"key": "ca.crt", "path": "ca.crt"}], "name": "kube-root-ca.crt"}},
+    {"downwardAPI": {"items": [{"fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.namespace"}, "path": "namespace"}]}}]}}
+TOKEN_MOUNT = {"name": "kube-api-access-x", "mountPath": TOKEN_PATH, "readOnly": True}
+# Fields of the sidecar that others than the injection may set: the amount of processor and memory (LimitRanges, autoscalers),
+# and when its image is pulled.
+FREE_IN_SIDECAR = {"resources", "imagePullPolicy", "resizePolicy"}
+# Fields of a pod that reach neither the files nor the processes, the user, the devices or the network of its sidecar in a
+# way that the injection does not intend. A field that is in neither list fails the test until somebody has judged it.
+FREE_IN_POD = {
+    "activeDeadlineSeconds", "affinity", "automountServiceAccountToken", "containers", "dnsConfig", "dnsPolicy", "enableServiceLinks",
+    "hostAliases", "hostUsers", "hostname", "hostnameOverride", "imagePullSecrets", "initContainers", "nodeName", "nodeSelector", "os",
+    "overhead", "preemptionPolicy", "priority", "priorityClassName", "readinessGates", "resourceClaims", "resources", "restartPolicy",
+    "runtimeClassName", "schedulerName", "schedulingGates", "schedulingGroup", "securityContext", "serviceAccount",
+    "serviceAccountName", "setHostnameAsFQDN", "subdomain", "terminationGracePeriodSeconds", "tolerations",
+    "topologySpreadConstraints", "volumes", "workloadRef"}
+FORBIDDEN_IN_POD = {"hostPID", "hostIPC", "hostNetwork", "shareProcessNamespace"}
+
+
+class SidecarPolicy(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.temporary = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(cls.temporary.cleanup)
+        cls.api = apiserver.ApiServer(PROGRAMS, cls.temporary.name)
+        cls.addClassCleanup(cls.api.__exit__)
+        for name in ("fairlead-system", "plain"):
+            cls.api.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}, "")
+        code, text, error = helm.template(HELM, "--set", "injector.mode=manual,node.rnicEnv={TZ}", "--set",
+                                          "proxy.env[0].name=FAIRLEAD_SMC_UEIDS,proxy.env[0].value=SHOP")
+        assert code == 0, error
+        for thing in yaml.safe_load_all(text):
+            if thing and thing["metadata"]["name"].endswith("-rnic"):
+                cls.api.apply(thing, "")
+        cls.connection = http.client.HTTPSConnection("127.0.0.1", cls.api.port, timeout=60, context=cls.api.context)
+        cls.addClassCleanup(cls.connection.close)
+        cls.api.wait(lambda: cls.post(cls.injected(image="evil.example/x:1"))[0] == 403, "the policy")
+
+    @classmethod
+    def post(cls, pod, path="/api/v1/namespaces/plain/pods?dryRun=All"):
+        cls.connection.request("POST", path, json.dumps(pod), {"Authorization": f"Bearer {apiserver.TOKEN}",
+                                                               "Content-Type": "application/json"})
+        reply = cls.connection.getresponse()
+        return reply.status, json.loads(reply.read())
+
+    @staticmethod
+    def injected(name="annotated", spec=None, annotations=None, **sidecar):
+        """A pod that the injection made, as the API server completes it with the token, and changes of it."""
+        pod = copy.deepcopy(EXPECTED[name]["pod"])
+        pod["metadata"]["namespace"] = "plain"
+        pod["metadata"]["annotations"].update(annotations or {})
+        pod["spec"]["serviceAccountName"] = "default"
+        pod["spec"]["volumes"] = pod["spec"].get("volumes", []) + [copy.deepcopy(TOKEN_VOLUME)]
+        pod["spec"].update(spec or {})
+        (container,) = [c for c in pod["spec"]["initContainers"] if c["name"] == "fairlead-proxy"]
+        container["volumeMounts"] = [TOKEN_MOUNT]
+        for key, value in sidecar.items():
+            if value is None:
+                container.pop(key, None)
+            else:
+                container[key] = value
+        return pod
+
+    def refused(self, pod, *words):
+        status, reply = self.post(pod)
+        self.assertEqual(status, 403, reply)
+        for word in ("admin may not write a pod with fairlead.io/status", *words):
+            self.assertIn(word, reply["message"])
+
+    def admitted(self, pod):
+        status, reply = self.post(pod)
+        self.assertEqual(status, 201, reply)
+        return reply
+
+    def env(self, *more, name="annotated"):
+        return [*EXPECTED[name]["pod"]["spec"]["initContainers"][0]["env"], *more]
+
+    def test_pods_of_the_injection_pass(self):
+        for name, case in EXPECTED.items():
+            if case["outcome"] == "injected":
+                with self.subTest(name):
+                    pod = self.injected(name)
+                    for container in pod["spec"]["initContainers"]:
+                        if container.get("image") == OTHER_IMAGE:
+                            self.refused(pod, "an image that may have no RNIC")
+                            container["image"] = EXPECTED["annotated"]["pod"]["spec"]["initContainers"][0]["image"]
+                    self.admitted(pod)
+                    without = copy.deepcopy(pod)
+                    without["spec"]["initContainers"][0].pop("volumeMounts")
+                    self.admitted(without)
+
+    def test_what_operators_allow_passes(self):
+        for variable in ({"name": "TZ", "value": "UTC"}, {"name": "FAIRLEAD_SMC_UEIDS", "value": "SHOP"}):
+            self.admitted(self.injected(env=self.env(variable)))
+        self.admitted(self.injected(resources={"requests": {"cpu": "3"}, "limits": {"memory": "1Gi", "ephemeral-storage": "1Gi"}}))
+
+    def test_what_was_seen_in_attacks(self):
+        preload = {"name": "LD_PRELOAD", "value": f"{TOKEN_PATH}/x.so"}
+        security = EXPECTED["annotated"]["pod"]["spec"]["initContainers"][0]["securityContext"]
+        library = {"name": "lib", "configMap": {"name": "lib"}}
+        smuggled = copy.deepcopy(TOKEN_VOLUME)
+        smuggled["projected"]["sources"].append({"configMap": {"name": "lib"}})
+        secret = copy.deepcopy(TOKEN_VOLUME)
+        secret["projected"]["sources"].append({"secret": {"name": "lib"}})
+        exec_probe = {"exec": {"command": ["/x"]}}
+        for pod, words in (
+                (self.injected(env=self.env(preload)), "env that the injection does not write: LD_PRELOAD"),
+                (self.injected(env=self.env({"name": "FAIRLEAD_LOG_LEVEL", "value": "loud"})), "FAIRLEAD_LOG_LEVEL"),
+                (self.injected(env=self.env({"name": "SMC_PNET_ID", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}})),
+                 "SMC_PNET_ID"),
+                (self.injected(env=self.env({"name": "FAIRLEAD_SMC_UEIDS", "value": "OTHER"})), "FAIRLEAD_SMC_UEIDS"),
+                (self.injected(envFrom=[{"configMapRef": {"name": "x"}}]), "fields that the injection does not write: envFrom"),
+                (self.injected(lifecycle={"postStart": {"exec": {"command": ["/x"]}}}), "lifecycle"),
+                (self.injected(startupProbe=exec_probe), "startupProbe"), (self.injected(livenessProbe=exec_probe), "livenessProbe"),
+                (self.injected(readinessProbe=exec_probe), "readinessProbe"),
+                (self.injected(volumeDevices=[{"name": "x", "devicePath": "/dev/infiniband/uverbs0"}],
+                               spec={"volumes": [TOKEN_VOLUME, {"name": "x", "persistentVolumeClaim": {"claimName": "x"}}]}),
+                 "volumeDevices"),
+                (self.injected(command=["sh"]), "command"), (self.injected(args=["--help"]), "args"), (self.injected(args=None), "args"),
+                (self.injected(securityContext={**security, "seccompProfile": {"type": "Unconfined"}}), "seccompProfile"),
+                (self.injected(securityContext={**security, "readOnlyRootFilesystem": False}), "readOnlyRootFilesystem"),
+                (self.injected(securityContext={**security, "runAsGroup": 0}), "runAsGroup"),
+                (self.injected(securityContext={**security, "capabilities": {"add": ["SYS_PTRACE"], "drop": ["ALL"]}}), "capabilities"),
+                (self.injected(securityContext={"runAsUser": 2201}), "readOnlyRootFilesystem"),
+                (self.injected(securityContext=None), "runAsUser"),
+                (self.injected(spec={"hostPID": True}), "hostPID"), (self.injected(spec={"hostIPC": True}), "hostIPC"),
+                (self.injected(spec={"shareProcessNamespace": True}), "shareProcessNamespace"),
+                (self.injected(spec={"securityContext": {"supplementalGroups": [0]}}), "supplementalGroups"),
+                (self.injected(spec={"volumes": [{**library, "name": TOKEN_MOUNT["name"]}]}), "volumeMounts"),
+                (self.injected(spec={"volumes": [{"name": TOKEN_MOUNT["name"], "emptyDir": {}}]}), "volumeMounts"),
+                (self.injected(spec={"volumes": [smuggled]}), "volumeMounts"), (self.injected(spec={"volumes": [secret]}), "volumeMounts"),
+                (self.injected(volumeMounts=[TOKEN_MOUNT, {"name": "lib", "mountPath": "/usr/lib"}],
+                               spec={"volumes": [TOKEN_VOLUME, library]}), "volumeMounts"),
+                (self.injected(image=OTHER_IMAGE), "an image that may have no RNIC"),
+                (self.injected(annotations={"devices.nri.io/container.fairlead-proxy": "x"}), "annotations of other programs")):
+            with self.subTest(words):
+                self.refused(pod, words)
+        ordinary = self.injected()
+        ordinary["spec"]["containers"] = ordinary["spec"].pop("initContainers")
+        ordinary["spec"]["containers"][0].pop("restartPolicy")
+        self.refused(ordinary, "exactly one init container fairlead-proxy")
+        none = self.injected()
+        none["spec"]["initContainers"] = []
+        self.refused(none, "exactly one init container fairlead-proxy")
+
+    def test_a_pod_that_renounces_rnics_is_not_examined(self):
+        self.admitted(self.injected(spec={"hostPID": True}, annotations={"fairlead.io/rnic-access": "none"}))
+        self.refused(self.injected(spec={"hostPID": True}, annotations={"fairlead.io/rnic-access": "all"}))
+
+    def test_running_pods(self):
+        """The mark cannot be written later, and nobody can enter the sidecar. Other changes of any pod are possible."""
+        def patch(name, body, part="", kind="application/strategic-merge-patch+json"):
+            return self.api.call("PATCH", f"/api/v1/namespaces/plain/pods/{name}{part}", body, content_type=kind)
+
+        pods = {"good": self.injected(), "none": self.injected(spec={"hostPID": True}, annotations={"fairlead.io/rnic-access": "none"})}
+        unmarked = self.injected()
+        del unmarked["metadata"]["annotations"]["fairlead.io/status"]
+        for name, pod in {**pods, "unmarked": unmarked}.items():
+            pod["metadata"]["name"] = name
+            self.assertEqual(self.post(pod, "/api/v1/namespaces/plain/pods")[0], 201, name)
+        mark = {"metadata": {"annotations": {"fairlead.io/status": "{}"}}}
+        for part in ("", "/status"):
+            status, reply, _ = patch("unmarked", mark, part)
+            self.assertEqual(status, 403, (part, reply))
+            status, reply, _ = patch("none", {"metadata": {"annotations": {"fairlead.io/rnic-access": None}}}, part)
+            self.assertEqual(status, 403, (part, reply))
+        status, reply, _ = patch("good", {"spec": {"initContainers": [{"name": "fairlead-proxy", "image": "evil.example/x:1"}]}})
+        self.assertEqual(status, 403, reply)
+        debug = {"name": "debug", "image": "debug"}
+        for container, code in (({**debug, "targetContainerName": "fairlead-proxy"}, 403), ({**debug, "targetContainerName": "app"}, 200)):
+            status, reply, _ = patch("good", {"spec": {"ephemeralContainers": [container]}}, "/ephemeralcontainers")
+            self.assertEqual(status, code, reply)
+        for name in (*pods, "unmarked"):
+            status, reply, _ = patch(name, {"metadata": {"labels": {"a": "b"}}})
+            self.assertEqual(status, 200, reply)
+
+    # The fuzzer.
+
+    def judge(self, pod, reply):
+        """What makes an admitted pod different from one of the injection; or nothing."""
+        before = self.base["spec"]
+        after = reply["spec"]
+        sidecars = [[c for c in spec["initContainers"] if c["name"] == "fairlead-proxy"] for spec in (before, after)]
+        if len(sidecars[1]) != 1 or any(c["name"] == "fairlead-proxy" for c in after["containers"]):
+            return "the number of sidecars"
+        one, other = (copy.deepcopy(s[0]) for s in sidecars)
+        for key, default in (("privileged", False), ("procMount", "Default")):  # the same as none
+            if other.get("securityContext", {}).get(key) == default:
+                del other["securityContext"][key]
+        changed = {key for key in one.keys() | other.keys() if one.get(key) != other.get(key)} - FREE_IN_SIDECAR
+        strange = {key for key in before.keys() | after.keys() if before.get(key) != after.get(key)} - FREE_IN_POD
+        shared = {key for key in FORBIDDEN_IN_POD if after.get(key)}
+        resources = {name for kind in other.get("resources", {}).values() if isinstance(kind, dict) for name in kind}
+        groups = after.get("securityContext", {})
+        return " ".join(sorted(changed | (strange - FORBIDDEN_IN_POD) | shared | (resources - {"cpu", "memory", "ephemeral-storage"}) |
+                               ({"claims"} & set(other.get("resources", {}))) |
+                               ({"group 0"} if 0 in groups.get("supplementalGroups", []) or groups.get("fsGroup") == 0 else set())))
+
+    def attempt(self, mutations):
+        """Posts a pod with these fields; each is the place, the field and the value."""
+        pod = self.injected()
+        for place, field, value in mutations:
+            owner = pod["spec"]["initContainers"][0] if place == "sidecar" else pod["spec"]
+            owner[field] = copy.deepcopy(value)
+        status, reply = self.post(pod)
+        self.assertIn(status, (201, 400, 403, 422), reply)
+        self.counts[status] = self.counts.get(status, 0) + 1
+        if status == 201:
+            self.assertEqual(self.judge(pod, reply), "", mutations)
+        return status
+
+    def test_no_field_of_the_schema_makes_another_sidecar(self):
+        self.counts = {}
+        self.base = self.admitted(self.injected())
+        schema = pod_mutations.Schema(self.api.call("GET", "/openapi/v3/api/v1")[1])
+        fields = {"sidecar": schema.fields("Container"), "pod": schema.fields("PodSpec")}
+        self.assertGreater(len(fields["sidecar"]), 20)
+        self.assertGreater(len(fields["pod"]), 30)
+        singles = [(place, field, value) for place, known in fields.items() for field, values in known.items() for value in values]
+        # The same values in addition to those of the injection.
+        for place, owner in (("sidecar", self.injected()["spec"]["initContainers"][0]), ("pod", self.injected()["spec"])):
+            for _, field, value in [one for one in singles if one[0] == place]:
+                if isinstance(value, dict) and isinstance(owner.get(field), dict):
+                    singles.append((place, field, {**owner[field], **value}))
+                elif isinstance(value, list) and isinstance(owner.get(field), list):
+                    singles.append((place, field, owner[field] + value))
+        # Fields of the pod that replace the sidecar are the business of the other tests.
+        singles = [one for one in singles if one[:2] not in (("pod", "initContainers"), ("pod", "containers"))]
+        singles += [("pod", "containers", [{"name": "app", "image": "app", field: value}])
+                    for field, values in fields["sidecar"].items() for value in values if field not in ("name", "image")]
+        # A pod with one wrong field shows whether the field matters; two at a time show whether they hide each other.
+        passed = [one for one in singles if self.attempt([one]) == 201]
+        print(f"{len(singles)} mutations of one field, admitted: {len(passed)}; answers {self.counts}", flush=True)
+        first = {}
+        for one in singles:
+            first.setdefault(one[:2], []).append(one)
+        few = [one for values in first.values() for one in values[:2]]
+        pairs = [pair for pair in itertools.combinations(few, 2) if pair[0][:2] != pair[1][:2]]
+        for pair in pairs:
+            self.attempt(pair)
+        print(f"{len(pairs)} mutations of two fields; answers {self.counts}", flush=True)
+        self.assertGreater(self.counts[201], 0)
+        self.assertGreater(self.counts[403], 0)
+
+
+if __name__ == "__main__":
+    why = WHY_NOT or WHY_NO_HELM
+    if why:
+        print(f"skipped: {why}")
+        sys.exit(77)
+    main()
