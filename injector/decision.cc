@@ -4,6 +4,7 @@
 #include <array>
 #include <optional>
 
+#include "base/node_annotations.h"
 #include "injector/annotations.h"
 #include "injector/sidecar.h"
 
@@ -19,6 +20,7 @@ constexpr std::array kOutcomes = {
     Outcome::kHostNetwork,   Outcome::kOtherMesh,    Outcome::kWindows,  Outcome::kPortConflict,
     Outcome::kBadAnnotation, Outcome::kMalformedPod};
 
+constexpr const char* kRnicAccessKey = "fairlead.io/rnic-access";
 constexpr const char* kDefaultContainerKey = "kubectl.kubernetes.io/default-container";
 // The NRI plugin ulimit-adjuster reads it at the creation of the container.
 constexpr const char* kUlimitKeyPrefix = "ulimits.nri.containerd.io/container.";
@@ -103,6 +105,19 @@ std::optional<Decision> obstacle(const Json& pod, const AnnotationReport& report
   return std::nullopt;
 }
 
+// Fields of the pod by which its other containers reach the processes of the sidecar, or by which the sidecar has the group
+// of root. The policy about RNICs rejects such a pod unless it renounces RNICs.
+std::string exposure_of(const Json& spec) {
+  for (const char* field : {"hostPID", "hostIPC", "shareProcessNamespace"})
+    if (member(spec, field) == Json(true)) return field;
+  const Json& security = member(spec, "securityContext");
+  if (member(security, "fsGroup") == Json(0)) return "securityContext.fsGroup";
+  const Json& groups = items_of(member(security, "supplementalGroups"));
+  if (std::find(groups.begin(), groups.end(), Json(0)) != groups.end())
+    return "securityContext.supplementalGroups";
+  return {};
+}
+
 Json status_of(const Settings& settings) {
   return {{"version", settings.version},
           {"revision", settings.revision},
@@ -129,6 +144,8 @@ Json patch_for(const Json& pod, const Settings& settings, const Wishes& wishes) 
   if (member(annotations, kDefaultContainerKey).is_null() && !containers.empty())
     annotate(kDefaultContainerKey, text_of(member(containers.front(), "name")));
   annotate(kStatusKey, status_of(settings).dump());
+  if (!exposure_of(member(pod, "spec")).empty() && member(annotations, kRnicAccessKey).is_null())
+    annotate(kRnicAccessKey, std::string(kubernetes::kRnicAccessAllowed));
   if (!settings.memlock.empty())
     annotate(kUlimitKeyPrefix + std::string(kSidecarName), ulimits_of(settings.memlock));
   if (!member(pod, "spec", "initContainers").is_array()) add("/spec/initContainers", Json::array());
@@ -192,6 +209,8 @@ Decision decide(const Json& pod, const Settings& settings, bool namespace_opted_
   if (decision.outcome == Outcome::kAlreadyInjected) return decision;
   if (is_worth_a_warning(decision.outcome))
     decision.warnings.push_back("no Fairlead sidecar: " + decision.explanation);
+  if (const std::string exposure = exposure_of(member(pod, "spec")); !found && !exposure.empty())
+    decision.warnings.push_back("the Fairlead sidecar gets no RNIC, because the pod has " + exposure);
   for (auto* list : {&report.errors, &report.warnings})
     decision.warnings.insert(decision.warnings.end(), list->begin(), list->end());
   if (!found) decision.patch = patch_for(pod, settings, report.wishes);
