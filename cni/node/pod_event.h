@@ -7,8 +7,7 @@
 
 namespace fairlead::cni::node {
 
-// An Event without reason and message. `node`: the name of the node that reports it. Its name
-// begins with that of the pod, as policies demand, and ends with the time.
+// An Event without reason and message. `node`: the name of the node that reports it.
 event::ClusterEvent pod_event(const std::string& node, const std::string& name_space,
                               const std::string& pod, const std::string& uid);
 

@@ -119,7 +119,7 @@ class Repair(ClusterTest):
         # What an admission policy of the chart demands.
         self.assertEqual((event["source"], event["involvedObject"]["kind"], event["involvedObject"]["namespace"]),
                          ({"component": "fairlead-node", "host": "n1"}, "Pod", "shop"))
-        self.assertRegex(event["metadata"]["name"], r"^web-0\.[0-9a-f]{16}$")
+        self.assertEqual(event["metadata"], {"generateName": "fairlead-node.", "namespace": "shop"})
 
     def named_pod(self, name_space, name, address, answers):
         """A pod with a redirect, and a sidecar with these answers."""

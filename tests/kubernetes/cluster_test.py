@@ -190,7 +190,8 @@ class RealCluster(unittest.TestCase):
         self.restart()
         self.assert_sidecars_are_native()
         self.assertTrue(self.ping())
-        self.install("upgrade", "--set", "injector.mode=policy")
+        # Debian's containerd has no NRI that could name the pods.
+        self.install("upgrade", "--set", "injector.mode=policy,node.repair=api")
         self.wait_agent()
         wait_until(lambda: self.cluster.kubectl(*SHOP, "get", "events").count("FairleadRepaired") == 2,
                    "both pods to be repaired", 60)

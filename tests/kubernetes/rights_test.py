@@ -377,7 +377,7 @@ class NeededRights(unittest.TestCase):
         with self.program("injector", BUILD / "injector/fairlead-injector", "--settings", self.folder / "settings.json",
                           "--namespace", SYSTEM, "--secret", "fairlead-injector-certs", "--service", "fairlead-injector",
                           "--webhook", "fairlead-system-fairlead", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0") as wait:
-            if sign == "event_lost":
+            if sign in ("event_lost", "ready"):
                 wait("ready")
                 port = int(re.search(r"what=reviews address=\S+:(\d+)", (self.folder / "log").read_text())[1])
                 client = http.client.HTTPSConnection("127.0.0.1", port, context=ssl._create_unverified_context(), timeout=60)
@@ -390,7 +390,7 @@ class NeededRights(unittest.TestCase):
                 client.close()
             wait(sign)
 
-    def run_node(self, sign):
+    def run_node(self, sign, effect=lambda: True):
         node = self.folder / "node"
         (node / "net.d").mkdir(parents=True, exist_ok=True)
         (node / "net.d" / "10-net.conflist").write_text('{"cniVersion": "1.0.0", "name": "net", "plugins": [{"type": "bridge"}]}')
@@ -406,6 +406,7 @@ class NeededRights(unittest.TestCase):
                     plugin.send(json.dumps({"ask": "annotations", "namespace": "shop", "pod": "web-0", "uid": ""}).encode())
                     self.assertIn(b"error", plugin.recv(65536))
             wait(sign)
+            self.api.wait(effect, "the effect")
 
     def run_uninstall(self, sign):
         with self.program("uninstall", BUILD / "cni/fairlead-node", "withdraw", "--namespace", SYSTEM, "--timeout", "3",
@@ -440,6 +441,20 @@ class NeededRights(unittest.TestCase):
 
     def test_no_right_of_the_defaults_reads_pods(self):
         self.assertNotIn("pods", {resource for _, _, resource in roles(rendered())})
+
+    def test_the_rights_suffice(self):
+        """Injector, agent and fairleadctl under roles and policies: what each does arrives, and none complains."""
+        self.run_injector("ready")
+        self.assertNotRegex(self.text, "event=(certificate_failed|event_lost)")
+        pem = self.api.call("GET", WEBHOOK)[1]["webhooks"][0]["clientConfig"]["caBundle"]
+        self.assertIn(b"BEGIN CERTIFICATE", base64.b64decode(pem))
+        made = {"events": "/api/v1/namespaces/shop/events", "report": f"/api/v1/namespaces/{REPORTS}/configmaps"}
+        self.run_node("not_repaired", lambda: all(self.api.call("GET", path)[1]["items"] for path in made.values()) and
+                      "fairlead.io/ready" in self.api.call("GET", "/api/v1/nodes/n1")[1]["metadata"].get("labels", {}))
+        self.assertNotRegex(self.text, "event=(not_labelled|status_not_written|no_event|pods_not_listed|no_answer)")
+        report = self.api.call("GET", f"{made['report']}/fairlead-node-n1")[1]
+        self.assertEqual(report["metadata"]["ownerReferences"][0]["name"], "n1")
+        self.run_viewer("policies 7 narrow the rights")
 
     def test_each_right_is_needed(self):
         for (account, verb, resource), sign in rights_of_the_page().items():

@@ -10,7 +10,6 @@ struct ClusterEvent {
   std::string component;  // who tells
   std::string host;       // the node that it runs on; empty: none is told
   std::string name_space;
-  std::string name;  // unique in the namespace; empty: the API server makes one
   struct {
     std::string api_version, kind, name, uid;
   } about;
