@@ -85,7 +85,7 @@ void ClientAddressWatch::run() {
 void ClientAddressWatch::listen() {
   auto opened = listen_for_node_side();
   if (opened) {
-    listener_ = std::move(*opened);
+    listener_ = ForeignDescriptor(std::move(*opened), closer_);
     return;
   }
   const std::string trouble = to_string(opened.error());
@@ -97,17 +97,21 @@ void ClientAddressWatch::listen() {
 
 // The latest one counts: the node side was replaced.
 void ClientAddressWatch::accept() {
-  FileDescriptor connection(
+  if (closer_.full()) return listener_.reset();
+  FileDescriptor accepted(
       ::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  const int error = errno;
+  ForeignDescriptor connection(std::move(accepted), closer_);
   // No descriptor is free. The listener would stay readable; the node side tries again.
-  if (!connection && errno != EAGAIN && errno != EINTR && errno != ECONNABORTED) listener_.reset();
+  if (!connection && error != EAGAIN && error != EINTR && error != ECONNABORTED) listener_.reset();
   // Only root gives descriptors: what another process passes could be anything.
   if (connection && is_root(connection.get())) node_ = std::move(connection);
 }
 
 void ClientAddressWatch::take_record() {
   std::array<std::byte, 64> record;
-  auto received = receive_record(node_.get(), record);
+  if (closer_.full()) return node_.reset();
+  auto received = receive_record(node_.get(), record, closer_);
   if (!received) {
     if (received.error().code != Errc::kWouldBlock) node_.reset();
     return;
@@ -120,7 +124,7 @@ void ClientAddressWatch::take_record() {
   node_.reset();
 }
 
-void ClientAddressWatch::adopt(FileDescriptor map) {
+void ClientAddressWatch::adopt(ForeignDescriptor map) {
   const Result<std::uint32_t> id = bpf::map_id(map.get());
   if (!maps_.empty() && id && *id == bpf::map_id(maps_.back().get()).value_or(0)) return;
   auto opened = bpf::ClientAddressMap::open(map.get());

@@ -10,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/descriptor_closer.h"
 #include "base/handle.h"
 #include "base/paced_lines.h"
 #include "base/result.h"
@@ -39,16 +40,17 @@ class ClientAddressWatch {
   void listen();
   void accept();
   void take_record();
-  void adopt(FileDescriptor map);
+  void adopt(ForeignDescriptor map);
   void refuse(const std::string& what);
   void probe();
   void tell(bool works, const std::string& why);
 
   Changed changed_;
   FileDescriptor stop_event_;
-  FileDescriptor listener_;
-  FileDescriptor node_;  // the node side, that has delivered or will
-  std::vector<FileDescriptor> maps_;
+  DescriptorCloser closer_;  // of what strangers in the pod may have sent, too
+  ForeignDescriptor listener_;
+  ForeignDescriptor node_;  // the node side, that has delivered or will
+  std::vector<ForeignDescriptor> maps_;
   std::optional<bpf::ClientAddressMap> map_;  // the last of them
   std::optional<bool> told_;                  // whether it works
   std::string trouble_;                       // what was last logged

@@ -12,14 +12,18 @@
 namespace fairlead {
 namespace {
 
-void take_descriptors(msghdr& header, ReceivedRecord& into) {
+// What a record can bring at most (SCM_MAX_FD). What had no room here, the kernel would close on
+// our thread.
+constexpr std::size_t kDescriptorsOfRecord = 253;
+
+void take_descriptors(msghdr& header, ReceivedRecord& into, DescriptorCloser& closer) {
   for (cmsghdr* part = CMSG_FIRSTHDR(&header); part != nullptr; part = CMSG_NXTHDR(&header, part)) {
     if (part->cmsg_level != SOL_SOCKET || part->cmsg_type != SCM_RIGHTS) continue;
     const std::size_t here = (part->cmsg_len - CMSG_LEN(0)) / sizeof(int);
     for (std::size_t i = 0; i < here; ++i) {
       int number = -1;
       std::memcpy(&number, CMSG_DATA(part) + i * sizeof(int), sizeof number);
-      FileDescriptor fd(number);
+      ForeignDescriptor fd(FileDescriptor(number), closer);
       if (into.descriptors < into.fds.size()) into.fds[into.descriptors] = std::move(fd);
       ++into.descriptors;
     }
@@ -50,9 +54,10 @@ Result<void> send_record(int socket, std::span<const std::byte> record, std::spa
   return system_error("sendmsg", errno);
 }
 
-Result<ReceivedRecord> receive_record(int socket, std::span<std::byte> into) {
+Result<ReceivedRecord> receive_record(int socket, std::span<std::byte> into,
+                                      DescriptorCloser& closer) {
   iovec part{into.data(), into.size()};
-  alignas(cmsghdr) char ancillary[CMSG_SPACE(kRecordDescriptorsMax * sizeof(int))];
+  alignas(cmsghdr) char ancillary[CMSG_SPACE(kDescriptorsOfRecord * sizeof(int))];
   msghdr header{};
   header.msg_iov = &part;
   header.msg_iovlen = 1;
@@ -65,7 +70,7 @@ Result<ReceivedRecord> receive_record(int socket, std::span<std::byte> into) {
   if (count < 0) return system_error("recvmsg", errno);
   ReceivedRecord received;
   received.size_bytes = static_cast<std::size_t>(count);
-  take_descriptors(header, received);
+  take_descriptors(header, received, closer);
   if (count == 0) return Error{Errc::kPeerGone, "closed by the peer"};
   if ((header.msg_flags & MSG_CTRUNC) != 0) return Error{Errc::kExhausted, "descriptor lost"};
   if ((header.msg_flags & MSG_TRUNC) != 0) return Error{Errc::kMalformed, "record too long"};

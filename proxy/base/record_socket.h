@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <span>
 
-#include "base/handle.h"
+#include "base/descriptor_closer.h"
 #include "base/result.h"
 
 namespace fairlead {
@@ -20,10 +20,13 @@ Result<void> send_record(int socket, std::span<const std::byte> record, std::spa
 struct ReceivedRecord {
   std::size_t size_bytes = 0;
   std::size_t descriptors = 0;  // that came with it; those beyond kRecordDescriptorsMax are closed
-  std::array<FileDescriptor, kRecordDescriptorsMax> fds;
+  std::array<ForeignDescriptor, kRecordDescriptorsMax> fds;
 };
+// `closer` closes the descriptors, also those of a record that is refused. But the kernel closes
+// here what finds no room in our table, and that may block.
 // Errors: kWouldBlock, kPeerGone at the end, kExhausted when a descriptor was lost for want of room
 // in our table, kMalformed for a record longer than `into`.
-Result<ReceivedRecord> receive_record(int socket, std::span<std::byte> into);
+Result<ReceivedRecord> receive_record(int socket, std::span<std::byte> into,
+                                      DescriptorCloser& closer);
 
 }  // namespace fairlead

@@ -49,9 +49,23 @@ std::optional<std::uint64_t> field_of(std::string_view text, std::string_view na
   return std::nullopt;
 }
 
+// Another process chose the descriptor. Only the kernel gives this name, which has no slash in
+// front; the question does not block, whatever the descriptor is.
+Result<void> check_is_map(int fd) {
+  constexpr std::string_view kName = "anon_inode:bpf-map";
+  std::array<char, 64> name{};
+  const std::string path = "/proc/self/fd/" + std::to_string(fd);
+  const ssize_t length = ::readlink(path.c_str(), name.data(), name.size());
+  if (length < 0) return system_error("client-address map: readlink", errno);
+  if (std::string_view(name.data(), static_cast<std::size_t>(length)) != kName)
+    return Error{Errc::kMalformed, "client-address map: not a map of BPF"};
+  return {};
+}
+
 // The kernel says what a map is to anybody who holds its descriptor: bpf(2) is not needed, which a
 // seccomp profile may forbid.
 Result<std::string> read_fdinfo(int map_fd) {
+  SMC_TRY(check_is_map(map_fd));
   const std::string path = "/proc/self/fdinfo/" + std::to_string(map_fd);
   const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!file) return system_error("client-address map: fdinfo", errno);

@@ -99,9 +99,9 @@ Result<void> send(int socket, const Message& message, std::span<const int> fds) 
   return send_record(socket, encode(message), fds);
 }
 
-Result<Received> receive(int socket) {
+Result<Received> receive(int socket, DescriptorCloser& closer) {
   MessageBytes bytes;
-  ReceivedRecord record = SMC_TRY(receive_record(socket, bytes));
+  ReceivedRecord record = SMC_TRY(receive_record(socket, bytes, closer));
   Received received;
   received.message = SMC_TRY(decode(std::span(bytes).first(record.size_bytes)));
   if (record.descriptors != descriptors_of(received.message.kind))

@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <span>
 
-#include "base/handle.h"
+#include "base/descriptor_closer.h"
 #include "base/ids.h"
 #include "base/result.h"
 
@@ -93,8 +93,8 @@ Result<Message> decode(std::span<const std::byte> bytes);
 Result<void> send(int socket, const Message& message, std::span<const int> fds = {});
 struct Received {
   Message message;
-  std::array<FileDescriptor, kDescriptorsMax> fds;  // the first descriptors_of(kind) are there
+  std::array<ForeignDescriptor, kDescriptorsMax> fds;  // the first descriptors_of(kind) are there
 };
-Result<Received> receive(int socket);
+Result<Received> receive(int socket, DescriptorCloser& closer);
 
 }  // namespace fairlead::broker

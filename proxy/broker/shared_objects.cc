@@ -51,8 +51,9 @@ Result<std::array<ChannelEnd, 2>> make_channel(std::size_t size_bytes) {
   if (size_bytes == 0 || size_bytes > kChannelBytesMax)
     return Error{Errc::kMalformed, "size of a channel"};
   std::array<ChannelEnd, 2> ends;
-  ends[0].memory = SMC_TRY(make_memory("fairlead-channel", size_bytes));
-  ends[1].memory = SMC_TRY(duplicate(ends[0].memory));
+  FileDescriptor memory = SMC_TRY(make_memory("fairlead-channel", size_bytes));
+  ends[1].memory = ForeignDescriptor(SMC_TRY(duplicate(memory)));
+  ends[0].memory = std::move(memory);
   for (std::size_t side = 0; side < ends.size(); ++side) {
     Bell bell = SMC_TRY(make_bell());
     ends[side].ring = std::move(bell.ring);

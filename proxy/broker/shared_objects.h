@@ -5,6 +5,7 @@
 #include <array>
 #include <cstddef>
 
+#include "base/descriptor_closer.h"
 #include "base/handle.h"
 #include "base/result.h"
 
@@ -32,9 +33,9 @@ Result<Bell> make_bell();
 
 // What one side of a channel gets: the bell that it rings and the bell that it hears.
 struct ChannelEnd {
-  FileDescriptor memory;
-  FileDescriptor ring;
-  FileDescriptor watch;
+  ForeignDescriptor memory;
+  ForeignDescriptor ring;
+  ForeignDescriptor watch;
   std::array<int, 3> descriptors() const { return {memory.get(), ring.get(), watch.get()}; }
 };
 // Index 0 is for the side that asked. Errors: kMalformed for a size of 0 or above kChannelBytesMax,

@@ -10,9 +10,11 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "base/handle.h"
@@ -40,7 +42,7 @@ class FakePeer {
   FabricId fabric() const { return fabric_.id(); }
 
   // Connects and sends nothing.
-  void dial(PeerId device) { socket = std::move(fabric_.dial(device).value()); }
+  void dial(PeerId device) { socket = std::move(fabric_.dial(device, closer_).value()); }
   Record channel_record() const {
     return {.kind = Record::Kind::kChannel,
             .side = 1,
@@ -126,6 +128,12 @@ class FakePeer {
     int unread = 0;
     return ::ioctl(watch.get(), SIOCOUTQ, &unread) != 0 || unread == 0;
   }
+  // The same, soon: a thread of the device closes.
+  bool becomes_shut_out() const {
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+    while (!is_shut_out() && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
+    return is_shut_out();
+  }
   // True if the device has closed the connection of this peer.
   bool is_hung_up_on() const {
     pollfd state{socket.get(), POLLIN, 0};
@@ -142,12 +150,13 @@ class FakePeer {
   }
 
   FileDescriptor socket;  // to the device's connector
-  FileDescriptor ring, watch;
+  ForeignDescriptor ring, watch;
   Mapping mapping;
   std::uint64_t tail = 0;
   std::uint64_t control_tail = 0, control_head = 0;
 
  private:
+  DescriptorCloser closer_;
   Fabric fabric_;
   PeerId self_;
 };

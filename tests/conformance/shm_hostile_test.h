@@ -66,6 +66,9 @@ class ShmHostile : public testing::Test {
     victim_->queue_pairs.clear();
     friend_->queue_pairs.clear();
     run();
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+    while (open_descriptors() > descriptors_ && std::chrono::steady_clock::now() < deadline)
+      std::this_thread::yield();
     EXPECT_LE(open_descriptors(), descriptors_);
   }
 
@@ -108,7 +111,7 @@ class ShmHostile : public testing::Test {
   }
   void expect_given_up() {
     run();
-    EXPECT_TRUE(fake_->is_shut_out());
+    EXPECT_TRUE(fake_->becomes_shut_out());
     EXPECT_TRUE(victim_->has_fatal(*facing_));
     auto fault = device_->poll_fault();
     ASSERT_TRUE(fault);

@@ -21,7 +21,7 @@ bool is_bell(int fd) {
 
 }  // namespace
 
-Result<ChannelBell> ChannelBell::adopt(FileDescriptor ring, FileDescriptor watch) {
+Result<ChannelBell> ChannelBell::adopt(ForeignDescriptor ring, ForeignDescriptor watch) {
   if (!is_bell(ring.get()) || !is_bell(watch.get()))
     return Error{Errc::kMalformed, "bell that is no socket"};
   return ChannelBell(std::move(ring), std::move(watch));

@@ -4,7 +4,7 @@
 
 #include <utility>
 
-#include "base/handle.h"
+#include "base/descriptor_closer.h"
 #include "base/result.h"
 #include "base/time.h"
 
@@ -14,7 +14,7 @@ class ChannelBell {
  public:
   ChannelBell() = default;
   // Errors: kMalformed when an end is not a Unix socket of type SOCK_SEQPACKET.
-  static Result<ChannelBell> adopt(FileDescriptor ring, FileDescriptor watch);
+  static Result<ChannelBell> adopt(ForeignDescriptor ring, ForeignDescriptor watch);
 
   // Wakes the peer. Never blocks, but takes the longer the more watchers the peer has added to its
   // end. Returns the processor time that it took, or 0 where it was short or has not been measured.
@@ -29,11 +29,11 @@ class ChannelBell {
   }
 
  private:
-  ChannelBell(FileDescriptor ring, FileDescriptor watch)
+  ChannelBell(ForeignDescriptor ring, ForeignDescriptor watch)
       : ring_(std::move(ring)), watch_(std::move(watch)) {}
 
-  FileDescriptor ring_;
-  FileDescriptor watch_;
+  ForeignDescriptor ring_;
+  ForeignDescriptor watch_;
   bool peer_gone_ = false;
   bool measured_ = false;  // the last ring took long, for whatever reason
 };

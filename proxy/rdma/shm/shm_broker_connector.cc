@@ -69,7 +69,7 @@ Result<void> BrokerConnector::listen(const std::string& name) {
       return system_error("bind", errno);
     }
     if (::listen(fd.get(), kBacklog) != 0) return system_error("listen", errno);
-    listener_ = std::move(fd);
+    listener_ = ForeignDescriptor(std::move(fd), closer_);
     spare_.reset(::open("/dev/null", O_RDONLY | O_CLOEXEC));
     return {};
   }
@@ -112,6 +112,11 @@ void BrokerConnector::handle_readable(int fd) {
   read_all();
 }
 
+void BrokerConnector::be_deaf() {
+  if (watcher_ != nullptr && !deaf_since_) watcher_->unwatch(listener_.get());
+  deaf_since_ = now_();
+}
+
 void BrokerConnector::listen_again() {
   if (!std::exchange(deaf_since_, std::nullopt) || watcher_ == nullptr) return;
   if (!watcher_->watch_readable(listener_.get(), Trigger::kLevel)) deaf_since_ = now_();
@@ -119,28 +124,30 @@ void BrokerConnector::listen_again() {
 
 // The newest is the broker: the one before it has gone, or is about to.
 void BrokerConnector::accept_broker() {
+  const auto accept = [&] {
+    FileDescriptor accepted(
+        ::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    return ForeignDescriptor(std::move(accepted), closer_);
+  };
   for (int i = 0; i < kBacklog; ++i) {
-    FileDescriptor link(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (closer_.full()) return be_deaf();
+    ForeignDescriptor link = accept();
     if (!link && (errno == EMFILE || errno == ENFILE)) {
       // Otherwise the listener stays readable.
       spare_.reset();
-      link.reset(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+      link = accept();
       const bool taken = static_cast<bool>(link);
       link.reset();
       spare_.reset(::open("/dev/null", O_RDONLY | O_CLOEXEC));
       if (taken) continue;
     }
     if (!link && errno == EAGAIN) return listen_again();
-    if (!link) {
-      if (watcher_ != nullptr && !deaf_since_) watcher_->unwatch(listener_.get());
-      deaf_since_ = now_();
-      return;
-    }
+    if (!link) return be_deaf();
     if (is_of_user(link.get(), broker_uid_)) take_link(std::move(link));
   }
 }
 
-void BrokerConnector::take_link(FileDescriptor link) {
+void BrokerConnector::take_link(ForeignDescriptor link) {
   if (state_ == State::kFabricChanged) return;
   if (watcher_ != nullptr && !watcher_->watch_readable(link.get(), Trigger::kLevel)) return;
   drop_link();
@@ -152,12 +159,14 @@ void BrokerConnector::take_link(FileDescriptor link) {
 void BrokerConnector::drop_link() {
   if (link_) lost_ = true;
   if (link_ && watcher_ != nullptr) watcher_->unwatch(link_.get());
+  // The broker learns it at once, however long the closer takes.
+  if (link_) (void)::shutdown(link_.get(), SHUT_RDWR);
   link_.reset();
   requests_.reset();
   ring_memory_ = Mapping();
   waiting_.clear();
   wake_due_ = false;
-  stock_.clear();
+  stock_.blanks.clear();
   if (instance_ != 0) lost_instance_ = instance_;
   instance_ = 0;
 }
@@ -170,7 +179,8 @@ void BrokerConnector::lose(State state, const char* why) {
 
 void BrokerConnector::read_all() {
   while (link_ && events_.size() < kConnectorEventsMax) {
-    auto received = broker::receive(link_.get());
+    if (closer_.full()) return lose(State::kDown, "too many descriptors wait to be closed");
+    auto received = broker::receive(link_.get(), closer_);
     const Errc code = received ? Errc{} : received.error().code;
     if (!received && code == Errc::kWouldBlock) return;
     if (!received && code == Errc::kExhausted) continue;  // one that was lost
@@ -216,6 +226,7 @@ Result<void> BrokerConnector::handle(broker::Received received) {
 
 Result<void> BrokerConnector::handle_ring(broker::Received received) {
   ring_memory_ = SMC_TRY(adopt_segment(received.fds[0].get(), broker::kRequestRingBytes));
+  received.fds[0].close_here();
   instance_ = received.message.buffer.instance;
   requests_.emplace(*reinterpret_cast<broker::RequestRingMemory*>(ring_memory_.bytes().data()));
   ask({.kind = Request::Kind::kRegister,
@@ -237,10 +248,13 @@ Result<void> BrokerConnector::handle_welcome(const Message& message) {
   return {};
 }
 
+// Nobody but a broker makes memory, so that any other descriptor tells who it is not.
 Result<void> BrokerConnector::keep(broker::Received received) {
   const Message& message = received.message;
+  SMC_TRY(check_segment(received.fds[0].get()));
   if (message.kind == Kind::kBlank) {
-    if (stock_.size() < kStockMax) stock_.push_back({message.buffer, std::move(received.fds[0])});
+    if (stock_.blanks.size() < kStockMax)
+      stock_.blanks.push_back({message.buffer, std::move(received.fds[0])});
     return {};
   }
   if (message.peer.is_zero()) return Error{Errc::kMalformed, "the broker speaks otherwise"};
@@ -313,26 +327,26 @@ Result<void> BrokerConnector::request_channel(PeerId peer) {
 }
 
 Result<Blank> BrokerConnector::take_buffer() {
-  if (stock_.empty()) read_all();
+  if (stock_.blanks.empty()) read_all();
   const TimePoint now = now_();
-  if (stock_.empty() && state_ == State::kRegistered && now >= no_stock_wait_before_) {
+  if (stock_.blanks.empty() && state_ == State::kRegistered && now >= stock_.no_wait_before) {
     flush();
     const TimePoint deadline = now + kStockWaitMax;
-    for (TimePoint at = now; stock_.empty() && link_ && at < deadline; at = now_()) {
+    for (TimePoint at = now; stock_.blanks.empty() && link_ && at < deadline; at = now_()) {
       wait_readable({link_.get()}, deadline - at);
       const std::size_t before = events_.size();
       read_all();
-      if (stock_.empty() && before >= kConnectorEventsMax) break;
+      if (stock_.blanks.empty() && before >= kConnectorEventsMax) break;
     }
     // One whose broker is slow must not stop a worker again and again.
-    if (stock_.empty()) no_stock_wait_before_ = now_() + kStockWaitPause;
+    if (stock_.blanks.empty()) stock_.no_wait_before = now_() + kStockWaitPause;
   }
-  if (stock_.empty())
+  if (stock_.blanks.empty())
     return Error{Errc::kExhausted, state_ == State::kRegistered
                                        ? "the broker has no buffer for us"
                                        : "the broker, which makes buffers, is not there"};
-  Blank blank = std::move(stock_.front());
-  stock_.pop_front();
+  Blank blank = std::move(stock_.blanks.front());
+  stock_.blanks.pop_front();
   ask({.kind = Request::Kind::kTake, .buffer = blank.id});
   return blank;
 }

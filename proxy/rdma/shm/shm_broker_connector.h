@@ -65,8 +65,9 @@ class BrokerConnector final : public Connector {
   BrokerConnector(PeerId self, std::uint32_t broker_uid) : self_(self), broker_uid_(broker_uid) {}
   Result<void> listen(const std::string& name);
   void accept_broker();
+  void be_deaf();
   void listen_again();
-  void take_link(FileDescriptor link);
+  void take_link(ForeignDescriptor link);
   void drop_link();
   void lose(State state, const char* why);
   void read_all();
@@ -83,11 +84,14 @@ class BrokerConnector final : public Connector {
   PeerId self_;
   std::uint32_t broker_uid_;
   FdWatcher* watcher_ = nullptr;
+  // Who connects is perhaps not the broker: root in another container of our pod may do so. It
+  // outlives all descriptors that came over listener_.
+  DescriptorCloser closer_;
   // A listener that cannot be emptied is not watched: it would wake the loop without end.
   std::optional<TimePoint> deaf_since_;
-  FileDescriptor listener_;
+  ForeignDescriptor listener_;
   FileDescriptor spare_;  // given up for a moment when descriptors are used up
-  FileDescriptor link_;
+  ForeignDescriptor link_;
   State state_ = State::kListening;
   const char* error_text_ = "no broker has connected yet";
   FabricId fabric_;                  // zero until the first Welcome
@@ -98,8 +102,11 @@ class BrokerConnector final : public Connector {
   std::deque<broker::Request> waiting_;  // the ring is full
   bool wake_due_ = false;
   bool lost_ = false;  // next() has to say so
-  std::deque<Blank> stock_;
-  TimePoint no_stock_wait_before_{};
+  struct Stock {
+    std::deque<Blank> blanks;
+    TimePoint no_wait_before{};
+  };
+  Stock stock_;
   std::deque<ConnectorEvent> events_;
 };
 

@@ -99,9 +99,10 @@ Result<std::unique_ptr<ShmBuffer>> ShmBuffer::create(ShmDomain& domain, BufferTa
     return Error{Errc::kExhausted, "size of a registered buffer"};
   std::unique_ptr<ShmBuffer> buffer(new ShmBuffer(domain, table, use));
   if (peer_may_write(use)) {
-    const Blank blank = SMC_TRY(domain.backplane().take_buffer());
+    Blank blank = SMC_TRY(domain.backplane().take_buffer());
     buffer->id_ = blank.id;
     buffer->mapping_ = SMC_TRY(map_blank(blank.fd.get(), size_bytes));
+    blank.fd.close_here();
   } else {
     buffer->mapping_ = SMC_TRY(Mapping::map_private(size_bytes));
   }

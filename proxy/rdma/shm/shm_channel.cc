@@ -32,6 +32,7 @@ Result<void> Channel::attach(Side side, broker::ChannelEnd end) {
   SMC_ASSERT(awaits_memory(), state_);
   Mapping memory = SMC_TRY(adopt_segment(end.memory.get(), sizeof(ChannelMemory)));
   bell_ = SMC_TRY(ChannelBell::adopt(std::move(end.ring), std::move(end.watch)));
+  end.memory.close_here();  // it is mapped
   mapping_ = std::move(memory);
   side_ = side;
   attached_ = true;

@@ -32,13 +32,13 @@ struct ConnectorEvent {
   std::uint32_t pod = 0;  // kChannel, kGranted: which pod the peer belongs to, 0 for none
   broker::ChannelEnd end;
   BufferId buffer;
-  FileDescriptor memory;
+  ForeignDescriptor memory;
 };
 
 // Memory for a buffer, sealed against shrinking: the owner sets its size.
 struct Blank {
   BufferId id;
-  FileDescriptor fd;
+  ForeignDescriptor fd;
 };
 
 class Connector {

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/random.h>
+#include <sys/socket.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -45,7 +46,7 @@ Result<void> DirectoryConnector::set_watcher(FdWatcher* watcher) {
 
 Result<int> DirectoryConnector::outlet(PeerId peer) {
   if (const auto found = outlets_.find(peer); found != outlets_.end()) return found->second.get();
-  FileDescriptor socket = SMC_TRY(fabric_.dial(peer));
+  ForeignDescriptor socket(SMC_TRY(fabric_.dial(peer, closer_)), closer_);
   if (outlets_.size() >= kOutletsMax) outlets_.erase(outlets_.begin());
   return (outlets_[peer] = std::move(socket)).get();
 }
@@ -132,28 +133,34 @@ void DirectoryConnector::collect() {
   accept_waiting();
   std::vector<int> open;
   for (const auto& [fd, inlet] : inlets_) open.push_back(fd);
-  for (const int fd : open)
-    while (events_.size() < kConnectorEventsMax && read(fd)) {
+  for (const int fd : open) {
+    // An inlet that is not read would wake the loop without end.
+    if (closer_.full()) drop_inlet(fd);
+    while (events_.size() < kConnectorEventsMax && !closer_.full() && read(fd)) {
     }
+  }
 }
 
 void DirectoryConnector::accept_waiting() {
   for (int i = 0; i < kArrivalsBatch; ++i) {
-    auto accepted = fabric_.accept();
+    if (closer_.full()) return be_deaf();
+    auto accepted = fabric_.accept(closer_);
     if (!accepted &&
         (accepted.error().code == Errc::kPermission || accepted.error().code == Errc::kExhausted))
       continue;
     if (!accepted && accepted.error().code == Errc::kWouldBlock) return listen_again();
-    if (!accepted) {
-      if (watcher_ != nullptr && !deaf_since_) watcher_->unwatch(fabric_.descriptor());
-      deaf_since_ = std::chrono::steady_clock::now();
-      return;
-    }
-    const int fd = accepted->get();
+    if (!accepted) return be_deaf();
+    ForeignDescriptor inlet(std::move(*accepted), closer_);
+    const int fd = inlet.get();
     if (inlets_.size() >= kInletsMax) continue;
     if (watcher_ != nullptr && !watcher_->watch_readable(fd, Trigger::kLevel)) continue;
-    inlets_[fd] = std::move(*accepted);
+    inlets_[fd] = std::move(inlet);
   }
+}
+
+void DirectoryConnector::be_deaf() {
+  if (watcher_ != nullptr && !deaf_since_) watcher_->unwatch(fabric_.descriptor());
+  deaf_since_ = std::chrono::steady_clock::now();
 }
 
 void DirectoryConnector::listen_again() {
@@ -163,7 +170,8 @@ void DirectoryConnector::listen_again() {
 }
 
 bool DirectoryConnector::read(int inlet) {
-  auto received = broker::receive(inlet);
+  if (!inlets_.contains(inlet)) return false;
+  auto received = broker::receive(inlet, closer_);
   if (!received && received.error().code == Errc::kWouldBlock) return false;
   if (!received && received.error().code == Errc::kExhausted) return true;  // one that was lost
   if (received) {
@@ -179,6 +187,7 @@ bool DirectoryConnector::read(int inlet) {
 
 void DirectoryConnector::drop_inlet(int inlet) {
   if (watcher_ != nullptr) watcher_->unwatch(inlet);
+  (void)::shutdown(inlet, SHUT_RDWR);  // the peer learns it at once, however long the closer takes
   inlets_.erase(inlet);
 }
 

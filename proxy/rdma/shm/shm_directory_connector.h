@@ -56,11 +56,13 @@ class DirectoryConnector final : public Connector {
   Result<void> send(PeerId peer, const broker::Message& message, std::span<const int> fds);
   void collect();
   void accept_waiting();
+  void be_deaf();
   void listen_again();
   bool read(int inlet);
   void drop_inlet(int inlet);
   Result<ConnectorEvent> to_event(broker::Received received) const;
 
+  DescriptorCloser closer_;  // outlives all descriptors that peers had
   Fabric fabric_;
   PeerId self_;
   std::uint64_t instance_;
@@ -68,8 +70,8 @@ class DirectoryConnector final : public Connector {
   FdWatcher* watcher_ = nullptr;
   // A listener that cannot be emptied is not watched: it would wake the loop without end.
   std::optional<TimePoint> deaf_since_;
-  std::unordered_map<int, FileDescriptor> inlets_;
-  std::unordered_map<PeerId, FileDescriptor> outlets_;
+  std::unordered_map<int, ForeignDescriptor> inlets_;
+  std::unordered_map<PeerId, ForeignDescriptor> outlets_;
   std::unordered_map<std::uint64_t, FileDescriptor> buffers_;
   std::deque<ConnectorEvent> events_;
   std::deque<Waiting> waiting_;

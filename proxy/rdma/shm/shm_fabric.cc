@@ -195,10 +195,11 @@ Result<void> Fabric::listen_as(PeerId self) {
   return {};
 }
 
-Result<FileDescriptor> Fabric::dial(PeerId peer) {
+Result<FileDescriptor> Fabric::dial(PeerId peer, DescriptorCloser& closer) {
   FileDescriptor fd = SMC_TRY(connect_to(socket_path(peer)));
-  if (!is_trusted_user(fd.get())) return Error{Errc::kPermission, "peer of another user"};
-  return fd;
+  if (is_trusted_user(fd.get())) return fd;
+  closer.close(std::move(fd));
+  return Error{Errc::kPermission, "peer of another user"};
 }
 
 bool Fabric::may_reach(PeerId peer) const {
@@ -206,18 +207,19 @@ bool Fabric::may_reach(PeerId peer) const {
   return ::stat(socket_path(peer).c_str(), &status) == 0 && S_ISSOCK(status.st_mode);
 }
 
-Result<FileDescriptor> Fabric::accept() {
+Result<FileDescriptor> Fabric::accept(DescriptorCloser& closer) {
   FileDescriptor fd(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
   if (fd) {
-    if (!is_trusted_user(fd.get())) return Error{Errc::kPermission, "peer of another user"};
-    return fd;
+    if (is_trusted_user(fd.get())) return fd;
+    closer.close(std::move(fd));
+    return Error{Errc::kPermission, "peer of another user"};
   }
   const int error = errno;
   if (error == EMFILE || error == ENFILE) {
     spare_.reset();
     fd.reset(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     const bool taken = static_cast<bool>(fd);
-    fd.reset();
+    closer.close(std::move(fd));
     spare_.reset(::open("/dev/null", O_RDONLY | O_CLOEXEC));
     if (taken) return Error{Errc::kExhausted, "accept", error};
   }

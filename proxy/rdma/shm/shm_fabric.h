@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "base/descriptor_closer.h"
 #include "base/handle.h"
 #include "base/ids.h"
 #include "base/result.h"
@@ -40,14 +41,16 @@ class Fabric {
 
   // A connected, non-blocking socket to that device. Errors: kPeerGone when nobody listens,
   // kPermission for a process of another user, kExhausted when its backlog or our descriptors are.
-  Result<FileDescriptor> dial(PeerId peer);
+  // `closer` closes the socket of such a process.
+  Result<FileDescriptor> dial(PeerId peer, DescriptorCloser& closer);
   // True when a socket of that name is there; its owner may be dead nevertheless.
   bool may_reach(PeerId peer) const;
 
   // A waiting connection. kWouldBlock when there is none; kPermission when it was one of another
   // user, and kExhausted when descriptors are used up: then it was taken and closed, so that
-  // the listener does not stay readable. After any other error it may be readable still.
-  Result<FileDescriptor> accept();
+  // the listener does not stay readable. After any other error it may be readable still. `closer`
+  // closes what was taken.
+  Result<FileDescriptor> accept(DescriptorCloser& closer);
 
  private:
   Fabric(std::string directory, FabricId id) : directory_(std::move(directory)), id_(id) {}

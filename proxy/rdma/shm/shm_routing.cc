@@ -97,6 +97,7 @@ void Backplane::keep_grant(ConnectorEvent event) {
   if (!known) return;
   auto memory = channels_.budget().map(event.memory.get(), event.pod);
   if (!memory) return note_fault(event.peer, memory.error());
+  event.memory.close_here();  // it is mapped
   grants_.add(event.peer, event.pod, event.buffer, std::move(*memory));
 }
 

@@ -92,14 +92,19 @@ Result<Mapping> map_blank(int fd, std::size_t size_bytes) {
 
 namespace {
 
-Result<std::size_t> checked_size(int fd) {
+Result<void> check_sealed(int fd, int needed) {
   const int seals = ::fcntl(fd, F_GET_SEALS);
-  if (seals < 0 || (seals & F_SEAL_SHRINK) == 0)
-    return Error{Errc::kMalformed, "segment not sealed against shrinking"};
+  if (seals < 0) return Error{Errc::kMalformed, "segment that is no memfd"};
+  if ((seals & needed) != needed)
+    return Error{Errc::kMalformed, "segment not sealed against shrinking or growing"};
   struct statfs file_system {};
   // Huge pages can be unavailable at the first touch, which would be a SIGBUS.
   if (::fstatfs(fd, &file_system) != 0 || file_system.f_type != TMPFS_MAGIC)
     return Error{Errc::kMalformed, "segment of another file system"};
+  return {};
+}
+
+Result<std::size_t> size_of(int fd) {
   struct stat status {};
   if (::fstat(fd, &status) != 0) return system_error("fstat", errno);
   if (status.st_size <= 0) return Error{Errc::kMalformed, "segment smaller than announced"};
@@ -108,15 +113,18 @@ Result<std::size_t> checked_size(int fd) {
 
 }  // namespace
 
+Result<void> check_segment(int fd) { return check_sealed(fd, F_SEAL_SHRINK); }
+
 Result<Mapping> adopt_segment(int fd, std::size_t size_bytes) {
-  const std::size_t size = SMC_TRY(checked_size(fd));
-  if (size_bytes == 0 || size < size_bytes)
-    return Error{Errc::kMalformed, "segment smaller than announced"};
+  SMC_TRY(check_sealed(fd, F_SEAL_SHRINK | F_SEAL_GROW));
+  if (SMC_TRY(size_of(fd)) != size_bytes)
+    return Error{Errc::kMalformed, "segment of another size than expected"};
   return Mapping::map(fd, size_bytes);
 }
 
 Result<Mapping> adopt_whole_segment(int fd) {
-  const std::size_t size = SMC_TRY(checked_size(fd));
+  SMC_TRY(check_segment(fd));
+  const std::size_t size = SMC_TRY(size_of(fd));
   if (size > kBufferBytesMax) return Error{Errc::kMalformed, "segment larger than any buffer"};
   return Mapping::map(fd, size);
 }

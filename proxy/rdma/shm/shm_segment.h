@@ -47,11 +47,19 @@ class Mapping {
 // Errors: kExhausted for memory.
 Result<Mapping> map_blank(int fd, std::size_t size_bytes);
 
-// Maps a memfd that came from elsewhere. kMalformed unless it is a memfd of ordinary pages, sealed
-// against shrinking and at least `size_bytes` long.
+// Descriptors that came from elsewhere may be of any kind. The first call on each is F_GET_SEALS,
+// which fails on all but memfds and never blocks.
+
+// kMalformed unless it is a memfd of ordinary pages, sealed against shrinking.
+Result<void> check_segment(int fd);
+
+// Maps a memfd of fixed size. kMalformed as above, and unless it is sealed against growing too and
+// has exactly `size_bytes`: the last munmap(2) frees all of its pages, which would take long if
+// there were more.
 Result<Mapping> adopt_segment(int fd, std::size_t size_bytes);
 
-// The same for all of it. kMalformed also for one of size 0 or above kBufferBytesMax.
+// Maps all of a memfd, whatever it has. kMalformed as check_segment(), and for one of size 0 or
+// above kBufferBytesMax.
 Result<Mapping> adopt_whole_segment(int fd);
 
 }  // namespace fairlead::rdma::shm

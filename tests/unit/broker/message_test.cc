@@ -79,14 +79,15 @@ TEST(BrokerMessage, BringsDescriptorsExactlyWhereTheyBelong) {
   const FileDescriptor null(::open("/dev/null", O_RDONLY | O_CLOEXEC));
   const std::array<int, 3> three = {null.get(), null.get(), null.get()};
   ASSERT_TRUE(send(pair.left.get(), {.kind = Kind::kChannel, .peer = kPeer}, three));
-  const auto channel = receive(pair.right.get());
+  DescriptorCloser closer;
+  const auto channel = receive(pair.right.get(), closer);
   ASSERT_TRUE(channel);
-  for (const FileDescriptor& fd : channel->fds) EXPECT_TRUE(fd);
+  for (const ForeignDescriptor& fd : channel->fds) EXPECT_TRUE(fd);
   // A channel without descriptors.
   const MessageBytes bytes = encode({.kind = Kind::kChannel, .peer = kPeer});
   ASSERT_EQ(::send(pair.left.get(), bytes.data(), bytes.size(), 0), 64);
-  EXPECT_EQ(receive(pair.right.get()).error().code, Errc::kMalformed);
-  EXPECT_EQ(receive(pair.right.get()).error().code, Errc::kWouldBlock);
+  EXPECT_EQ(receive(pair.right.get(), closer).error().code, Errc::kMalformed);
+  EXPECT_EQ(receive(pair.right.get(), closer).error().code, Errc::kWouldBlock);
 }
 
 TEST(BrokerMessage, EveryRefusalHasAName) {

@@ -22,7 +22,7 @@ struct Pair {
     peers_end = std::move(ends[1].ring);
     bell = std::move(ChannelBell::adopt(std::move(ends[0].ring), std::move(ends[0].watch)).value());
   }
-  FileDescriptor peers_end;
+  ForeignDescriptor peers_end;
   ChannelBell bell;
 };
 
@@ -46,7 +46,7 @@ TEST(ShmBell, PeerThatTakesTheByteIsGone) {
 void fill(Pair& pair) {
   int fds[2] = {-1, -1};
   ASSERT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, fds), 0);
-  pair.peers_end.reset(fds[0]);
+  pair.peers_end = FileDescriptor(fds[0]);
   while (::send(fds[1], "", 1, MSG_NOSIGNAL) == 1) {
   }
   ASSERT_EQ(::shutdown(fds[0], SHUT_RDWR), 0);
@@ -59,7 +59,7 @@ void fill(Pair& pair) {
 TEST(ShmBell, CloseIsKnownWhenItsEventComes) {
   constexpr int kRounds = 2'000;
   std::binary_semaphore close_next{0}, closed{0};
-  FileDescriptor closing;
+  ForeignDescriptor closing;
   std::thread peer([&] {
     for (int round = 0; round < kRounds; ++round) {
       close_next.acquire();

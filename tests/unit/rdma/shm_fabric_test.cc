@@ -59,14 +59,15 @@ TEST(ShmFabric, OpeningAtTheSameMomentAgreesOnOneIdentity) {
 }
 
 TEST(ShmFabric, DialledConnectionIsAccepted) {
+  DescriptorCloser closer;
   FabricDirectory directory;
   auto one = Fabric::open(directory.path(), peer_id(1));
   auto two = Fabric::open(directory.path(), peer_id(2));
   ASSERT_TRUE(one && two);
-  EXPECT_EQ(two->accept().error().code, Errc::kWouldBlock);
-  auto dialled = one->dial(peer_id(2));
+  EXPECT_EQ(two->accept(closer).error().code, Errc::kWouldBlock);
+  auto dialled = one->dial(peer_id(2), closer);
   ASSERT_TRUE(dialled);
-  auto accepted = two->accept();
+  auto accepted = two->accept(closer);
   ASSERT_TRUE(accepted);
   EXPECT_EQ(::write(dialled->get(), "x", 1), 1);
   char byte = 0;
@@ -75,22 +76,24 @@ TEST(ShmFabric, DialledConnectionIsAccepted) {
 }
 
 TEST(ShmFabric, DiallingNobodyIsPeerGone) {
+  DescriptorCloser closer;
   FabricDirectory directory;
   auto one = Fabric::open(directory.path(), peer_id(1));
   ASSERT_TRUE(one);
-  EXPECT_EQ(one->dial(peer_id(2)).error().code, Errc::kPeerGone);
+  EXPECT_EQ(one->dial(peer_id(2), closer).error().code, Errc::kPeerGone);
   EXPECT_FALSE(one->may_reach(peer_id(2)));
   EXPECT_TRUE(one->may_reach(peer_id(1)));
 }
 
 TEST(ShmFabric, FullBacklogIsExhaustedAndDoesNotBlock) {
+  DescriptorCloser closer;
   FabricDirectory directory;
   auto one = Fabric::open(directory.path(), peer_id(1));
   auto two = Fabric::open(directory.path(), peer_id(2));
   ASSERT_TRUE(one && two);
   std::vector<FileDescriptor> sockets;
   for (int i = 0; i < 1000; ++i) {
-    auto dialled = one->dial(peer_id(2));
+    auto dialled = one->dial(peer_id(2), closer);
     if (!dialled) {
       EXPECT_EQ(dialled.error().code, Errc::kExhausted);
       return;

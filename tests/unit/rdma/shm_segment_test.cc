@@ -83,11 +83,14 @@ TEST(ShmSegment, RefusesMemoryThatCouldVanish) {
   FileDescriptor open(::memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   ASSERT_EQ(::ftruncate(open.get(), 8192), 0);
   EXPECT_EQ(adopt_segment(open.get(), 8192).error().code, Errc::kMalformed);
-  ASSERT_EQ(::fcntl(open.get(), F_ADD_SEALS, F_SEAL_GROW), 0);
-  EXPECT_EQ(adopt_segment(open.get(), 8192).error().code, Errc::kMalformed);
+  EXPECT_EQ(check_segment(open.get()).error().code, Errc::kMalformed);
   ASSERT_EQ(::fcntl(open.get(), F_ADD_SEALS, F_SEAL_SHRINK), 0);
+  EXPECT_TRUE(check_segment(open.get()));
+  EXPECT_EQ(adopt_segment(open.get(), 8192).error().code, Errc::kMalformed);
+  ASSERT_EQ(::fcntl(open.get(), F_ADD_SEALS, F_SEAL_GROW), 0);
   EXPECT_TRUE(adopt_segment(open.get(), 8192));
-  EXPECT_TRUE(adopt_segment(open.get(), 100));
+  // The rest of it would be freed by whoever lets go of it last.
+  EXPECT_EQ(adopt_segment(open.get(), 100).error().code, Errc::kMalformed);
   EXPECT_EQ(adopt_segment(open.get(), 8193).error().code, Errc::kMalformed);
   EXPECT_EQ(adopt_segment(open.get(), 0).error().code, Errc::kMalformed);
   EXPECT_EQ(adopt_segment(open.get(), SIZE_MAX).error().code, Errc::kMalformed);
@@ -96,7 +99,7 @@ TEST(ShmSegment, RefusesMemoryThatCouldVanish) {
 TEST(ShmSegment, RefusesMemoryThatMayNotBeWritten) {
   FileDescriptor sealed(::memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   ASSERT_EQ(::ftruncate(sealed.get(), 8192), 0);
-  ASSERT_EQ(::fcntl(sealed.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_WRITE), 0);
+  ASSERT_EQ(::fcntl(sealed.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE), 0);
   EXPECT_EQ(adopt_segment(sealed.get(), 8192).error().code, Errc::kPermission);
 }
 

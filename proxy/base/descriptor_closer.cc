@@ -1,0 +1,36 @@
+#include "base/descriptor_closer.h"
+
+#include <memory>
+
+namespace fairlead {
+namespace {
+
+class Close final : public Errand {
+ public:
+  explicit Close(FileDescriptor descriptor) : descriptor_(std::move(descriptor)) {}
+  bool run() noexcept override {
+    descriptor_.reset();
+    return true;
+  }
+
+ private:
+  FileDescriptor descriptor_;
+};
+
+}  // namespace
+
+void DescriptorCloser::close(FileDescriptor descriptor) {
+  if (!descriptor) return;
+  // Those that are done count until they are taken.
+  (void)full();
+  std::unique_ptr<Errand> errand = std::make_unique<Close>(std::move(descriptor));
+  thread_.post(errand);
+  if (!errand) ++waiting_;
+}
+
+bool DescriptorCloser::full() {
+  if (waiting_ != 0) waiting_ -= thread_.take_done().size();
+  return waiting_ >= kWaitingMax;
+}
+
+}  // namespace fairlead

@@ -1,0 +1,68 @@
+// Closes descriptors that other processes had, on a thread of its own. The last close(2) of a file
+// can block for as long as its owner wants: a TCP socket lingers, FUSE asks its server, and a Unix
+// socket closes what is unread in it.
+#pragma once
+
+#include <cstddef>
+#include <utility>
+
+#include "base/errand_thread.h"
+#include "base/handle.h"
+
+namespace fairlead {
+
+// Threads: all calls on one thread, that of the owner.
+class DescriptorCloser {
+ public:
+  // From here on the owner receives no more: full().
+  static constexpr std::size_t kWaitingMax = 1024;
+  // Those that were received before. Beyond them close() closes on the caller's thread.
+  static constexpr std::size_t kQueueMax = std::size_t{16} * 1024;
+
+  DescriptorCloser() : thread_(kQueueMax) {}
+
+  // Closes on the caller's thread only at kQueueMax, or when no thread can be started.
+  void close(FileDescriptor descriptor);
+  // What waits in the owner's sockets has to stay there until this is false.
+  bool full();
+
+ private:
+  std::size_t waiting_ = 0;  // at the last look
+  ErrandThread thread_;
+};
+
+// A descriptor that may have come from another process. A foreign one is closed by its closer,
+// which outlives it; one of our own is closed here. Move only.
+class ForeignDescriptor {
+ public:
+  ForeignDescriptor() = default;
+  // NOLINTNEXTLINE(google-explicit-constructor): one of our own is one with nothing to fear.
+  ForeignDescriptor(FileDescriptor own) noexcept : fd_(std::move(own)) {}
+  ForeignDescriptor(FileDescriptor foreign, DescriptorCloser& closer) noexcept
+      : fd_(std::move(foreign)), closer_(&closer) {}
+  ForeignDescriptor(ForeignDescriptor&& other) noexcept = default;
+  ForeignDescriptor& operator=(ForeignDescriptor&& other) noexcept {
+    if (this != &other) {
+      reset();
+      fd_ = std::move(other.fd_);
+      closer_ = other.closer_;
+    }
+    return *this;
+  }
+  ~ForeignDescriptor() { reset(); }
+
+  int get() const noexcept { return fd_.get(); }
+  explicit operator bool() const noexcept { return static_cast<bool>(fd_); }
+  void reset() noexcept {
+    if (fd_ && closer_ != nullptr) closer_->close(std::move(fd_));
+    fd_.reset();
+  }
+  // Closes here. REQUIRES: something else keeps the file, so that this close is not the last.
+  void close_here() noexcept { fd_.reset(); }
+
+ private:
+  FileDescriptor fd_;
+  DescriptorCloser* closer_ = nullptr;
+};
+
+}  // namespace fairlead

@@ -1,0 +1,101 @@
+// Goal: descriptors that block in close(2) do not block their owner. Method: sockets that linger.
+#include "base/descriptor_closer.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+
+#include <array>
+#include <thread>
+
+#include "base/record_socket.h"
+#include "lingering_socket.h"
+
+namespace fairlead {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// Far below the time that a socket lingers, and far above that of an idle close(2).
+constexpr auto kLong = LingeringSockets::kLinger / 4;
+
+bool is_open(int fd) { return ::fcntl(fd, F_GETFD) >= 0; }
+
+class DescriptorCloserTest : public testing::Test {
+ protected:
+  bool closed_in_time(int fd) {
+    const auto deadline = Clock::now() + std::chrono::seconds(30);
+    while (is_open(fd) && Clock::now() < deadline) std::this_thread::yield();
+    return !is_open(fd);
+  }
+  const Clock::time_point begun_ = Clock::now();
+  DescriptorCloser closer_;
+  LingeringSockets sockets_;  // ends first
+};
+
+TEST_F(DescriptorCloserTest, ClosesWhatIsGivenToIt) {
+  std::array<int, 2> ends{};
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends.data()), 0);
+  closer_.close(FileDescriptor(ends[0]));
+  { const ForeignDescriptor other(FileDescriptor(ends[1]), closer_); }
+  EXPECT_TRUE(closed_in_time(ends[0]));
+  EXPECT_TRUE(closed_in_time(ends[1]));
+}
+
+TEST_F(DescriptorCloserTest, OneThatLingersHoldsUpNobody) {
+  { const ForeignDescriptor socket(sockets_.make(), closer_); }
+  EXPECT_LT(Clock::now() - begun_, kLong);
+}
+
+TEST_F(DescriptorCloserTest, IsFullWhenTooManyWaitBehindOne) {
+  closer_.close(sockets_.make());
+  for (std::size_t i = 0; i < DescriptorCloser::kWaitingMax; ++i) {
+    EXPECT_FALSE(closer_.full() && i + 1 < DescriptorCloser::kWaitingMax) << i;
+    closer_.close(FileDescriptor(::open("/dev/null", O_RDONLY | O_CLOEXEC)));
+  }
+  EXPECT_TRUE(closer_.full());
+  EXPECT_LT(Clock::now() - begun_, kLong);
+  sockets_ = LingeringSockets();
+  const auto deadline = Clock::now() + std::chrono::seconds(30);
+  while (closer_.full() && Clock::now() < deadline) std::this_thread::yield();
+  EXPECT_FALSE(closer_.full());
+}
+
+// Neither descriptors beyond those that a record may have, nor those in another socket, nor those
+// of a record that is refused.
+TEST_F(DescriptorCloserTest, RecordsWithDescriptorsThatLingerHoldUpNobody) {
+  constexpr std::size_t kMost = 253;  // SCM_MAX_FD
+  std::array<int, 2> ends{}, inner{};
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends.data()), 0);
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, inner.data()), 0);
+  const std::array<std::byte, 64> bytes{};
+  const FileDescriptor sender(ends[0]);
+  ForeignDescriptor receiver(FileDescriptor(ends[1]), closer_);
+  {
+    std::vector<FileDescriptor> sent;
+    std::vector<int> numbers;
+    for (std::size_t i = 0; i < kMost; ++i) {
+      sent.push_back(i + 8 < kMost ? FileDescriptor(::open("/dev/null", O_RDONLY | O_CLOEXEC))
+                                   : sockets_.make());
+      numbers.push_back(sent.back().get());
+    }
+    ASSERT_TRUE(send_with_descriptors(sender.get(), bytes, numbers));
+    ASSERT_TRUE(send_with_descriptors(sender.get(), bytes, std::span(numbers).last(1)));
+    ASSERT_TRUE(send_with_descriptors(sender.get(), bytes, std::span(numbers).last(1)));
+    const FileDescriptor outer(inner[0]), full(inner[1]);
+    ASSERT_TRUE(send_with_descriptors(outer.get(), bytes, std::span(numbers).last(1)));
+    ASSERT_TRUE(send_with_descriptors(sender.get(), bytes, std::span(&inner[1], 1)));
+  }
+  std::array<std::byte, 64> into{};
+  const auto most = receive_record(receiver.get(), into, closer_);
+  ASSERT_TRUE(most);
+  EXPECT_EQ(most->descriptors, kMost);
+  EXPECT_EQ(receive_record(receiver.get(), std::span(into).first(8), closer_).error().code,
+            Errc::kMalformed);
+  EXPECT_TRUE(receive_record(receiver.get(), into, closer_));
+  receiver.reset();  // with one unread
+  EXPECT_LT(Clock::now() - begun_, kLong);
+}
+
+}  // namespace
+}  // namespace fairlead
