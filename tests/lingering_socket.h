@@ -43,6 +43,11 @@ class LingeringSockets {
     return made;
   }
 
+  static void disarm(int fd) {
+    const linger none{};
+    (void)::setsockopt(fd, SOL_SOCKET, SO_LINGER, &none, sizeof none);
+  }
+
  private:
   FileDescriptor listener_;
   sockaddr_in address_{};

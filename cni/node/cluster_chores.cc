@@ -51,7 +51,7 @@ ClusterChores::ClusterChores(ClusterSettings settings, event::ApiServer server, 
       config_(std::move(config)),
       metrics_(metrics),
       check_(check),
-      late_pods_(std::move(runtime_pods), config_.run_dir, config_.proxy_uid),
+      late_pods_(std::move(runtime_pods), config_.run_dir, config_.proxy_uid, closer_),
       thread_([this] { run(); }) {}
 
 ClusterChores::~ClusterChores() {
@@ -100,7 +100,7 @@ std::vector<PodLine> ClusterChores::ask_sidecars() {
   const TimePoint deadline = std::chrono::steady_clock::now() + kSidecarsMax;
   for (const std::size_t i : sidecars_.order(pods)) {
     if (std::chrono::steady_clock::now() > deadline) break;
-    auto counts = ask_sidecar(pods[i].netns, pods[i].identity, config_.proxy_uid);
+    auto counts = ask_sidecar(pods[i].netns, pods[i].identity, config_.proxy_uid, closer_);
     sidecars_.record(pods[i].identity, counts ? std::optional(std::move(*counts)) : std::nullopt);
   }
   std::vector<PodLine> lines;

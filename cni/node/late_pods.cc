@@ -17,7 +17,7 @@ std::optional<std::vector<NodePod>> LatePods::look() {
   for (const std::size_t i : answers_.order(places)) {
     if (std::chrono::steady_clock::now() > deadline) break;
     NodePod& pod = (*pods)[i];
-    pod.sidecar_runs = ask_readiness(pod.netns, pod.identity, proxy_uid_).has_value();
+    pod.sidecar_runs = ask_readiness(pod.netns, pod.identity, proxy_uid_, closer_).has_value();
     answers_.record(pod.identity, pod.sidecar_runs ? std::optional(SidecarCounts{}) : std::nullopt);
   }
   return pods;

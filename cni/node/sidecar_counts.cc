@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <string_view>
 
+#include "base/record_socket.h"
 #include "base/unix_address.h"
 #include "cni/json_text.h"
 
@@ -25,6 +26,7 @@ Result<FileDescriptor> make_socket(const std::string& path, const NetnsIdentity&
   const NetnsVisit visit = SMC_TRY(NetnsVisit::enter(netns));
   FileDescriptor fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!fd) return system_error("socket", errno);
+  refuse_descriptors(fd.get());
   return fd;
 }
 
@@ -40,18 +42,22 @@ Result<void> connect_to(int fd, std::uint32_t uid) {
   return {};
 }
 
-Result<std::string> receive_all(int fd) {
+Result<std::string> receive_all(int fd, DescriptorCloser& closer) {
   const TimePoint deadline = std::chrono::steady_clock::now() + kSidecarAnswerMax;
   std::string bytes;
-  std::array<char, 16 * 1024> chunk;
+  std::array<std::byte, 16 * 1024> chunk;
   for (;;) {
-    const ssize_t count = ::recv(fd, chunk.data(), chunk.size(), 0);
-    if (count == 0) return bytes;
-    if (count > 0) {
-      bytes.append(chunk.data(), static_cast<std::size_t>(count));
+    const auto received = receive_record(fd, chunk, closer);
+    if (received && received->descriptors != 0)
+      return Error{Errc::kMalformed, "descriptors in the answer of a sidecar", 0};
+    if (received) {
+      bytes.append(reinterpret_cast<const char*>(chunk.data()), received->size_bytes);
       if (bytes.size() > kSidecarAnswerBytesMax) return Error{Errc::kExhausted, "answer", 0};
+    } else if (received.error().code == Errc::kPeerGone) {
+      return bytes;
+    } else if (received.error().code != Errc::kWouldBlock) {
+      return received.error();
     }
-    if (count < 0 && errno != EAGAIN && errno != EINTR) return system_error("recv", errno);
     const auto left =
         std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
     pollfd waiting{fd, POLLIN, 0};
@@ -62,8 +68,9 @@ Result<std::string> receive_all(int fd) {
 
 // The body of the answer to a GET.
 Result<std::string> get(const std::string& netns, const NetnsIdentity& identity, std::uint32_t uid,
-                        std::string_view path) {
-  const FileDescriptor fd = SMC_TRY(make_socket(netns, identity));
+                        std::string_view path, DescriptorCloser& closer) {
+  if (closer.full()) return Error{Errc::kExhausted, "descriptors that wait to be closed", 0};
+  ForeignDescriptor fd(SMC_TRY(make_socket(netns, identity)), closer);
   SMC_TRY(connect_to(fd.get(), uid));
   const std::string request = "GET " + std::string(path) +
                               " HTTP/1.1\r\nHost: fairlead\r\nConnection: close\r\n"
@@ -72,7 +79,8 @@ Result<std::string> get(const std::string& netns, const NetnsIdentity& identity,
   if (::send(fd.get(), request.data(), request.size(), MSG_NOSIGNAL) !=
       static_cast<ssize_t>(request.size()))
     return system_error("send", errno);
-  const std::string answer = SMC_TRY(receive_all(fd.get()));
+  const std::string answer = SMC_TRY(receive_all(fd.get(), closer));
+  fd.close_here();  // nothing is unread
   const std::size_t head = answer.find(kHeadEnd);
   if (!answer.starts_with(kGood) || head == std::string::npos) return kNoSidecar;
   return answer.substr(head + kHeadEnd.size());
@@ -113,15 +121,15 @@ Result<SidecarCounts> parse_sidecar_counts(const std::string& stats, const std::
 }
 
 Result<SidecarCounts> ask_sidecar(const std::string& netns, const NetnsIdentity& identity,
-                                  std::uint32_t uid) {
-  const std::string stats = SMC_TRY(get(netns, identity, uid, "/stats?format=json"));
-  const std::string fallbacks = SMC_TRY(get(netns, identity, uid, "/fallbacks"));
+                                  std::uint32_t uid, DescriptorCloser& closer) {
+  const std::string stats = SMC_TRY(get(netns, identity, uid, "/stats?format=json", closer));
+  const std::string fallbacks = SMC_TRY(get(netns, identity, uid, "/fallbacks", closer));
   return parse_sidecar_counts(stats, fallbacks);
 }
 
 Result<void> ask_readiness(const std::string& netns, const NetnsIdentity& identity,
-                           std::uint32_t uid) {
-  SMC_TRY(get(netns, identity, uid, "/readyz"));
+                           std::uint32_t uid, DescriptorCloser& closer) {
+  SMC_TRY(get(netns, identity, uid, "/readyz", closer));
   return {};
 }
 

@@ -5,6 +5,7 @@
 #include <map>
 #include <string>
 
+#include "base/descriptor_closer.h"
 #include "base/result.h"
 #include "base/time.h"
 #include "cni/netns.h"
@@ -22,16 +23,19 @@ struct SidecarCounts {
   std::map<std::string, std::uint64_t> reasons;
 };
 
+// The process may send descriptors with its answer: `closer` closes them.
+//
 // Enters the network namespace at `netns` on the calling thread, if it is still that of `identity`,
 // and queries a process of user `uid`. Errors: kPermission for a listener of another user,
-// kMalformed for a malformed answer, kTimedOut, and those of the socket.
+// kMalformed for a malformed answer or one with descriptors, kTimedOut, kExhausted when `closer` is
+// full, and those of the socket.
 Result<SidecarCounts> ask_sidecar(const std::string& netns, const NetnsIdentity& identity,
-                                  std::uint32_t uid);
+                                  std::uint32_t uid, DescriptorCloser& closer);
 
 // Asks in the same way whether the sidecar accepts connections. Errors as above; kMalformed too for
 // a sidecar that does not accept any yet.
 Result<void> ask_readiness(const std::string& netns, const NetnsIdentity& identity,
-                           std::uint32_t uid);
+                           std::uint32_t uid, DescriptorCloser& closer);
 
 // From the bodies of the answers to /stats and /fallbacks. Pure.
 Result<SidecarCounts> parse_sidecar_counts(const std::string& stats, const std::string& fallbacks);

@@ -77,4 +77,10 @@ Result<ReceivedRecord> receive_record(int socket, std::span<std::byte> into,
   return received;
 }
 
+void refuse_descriptors(int socket) noexcept {
+  constexpr int kPassRights = 83;  // SO_PASSRIGHTS, which C libraries do not know yet
+  const int off = 0;
+  (void)::setsockopt(socket, SOL_SOCKET, kPassRights, &off, sizeof off);
+}
+
 }  // namespace fairlead

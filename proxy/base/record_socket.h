@@ -1,5 +1,5 @@
 // Records that may bring descriptors along, over a Unix socket of type SOCK_SEQPACKET. Nothing
-// here ever blocks.
+// here ever blocks, where the caller's closer does not.
 #pragma once
 
 #include <array>
@@ -22,11 +22,15 @@ struct ReceivedRecord {
   std::size_t descriptors = 0;  // that came with it; those beyond kRecordDescriptorsMax are closed
   std::array<ForeignDescriptor, kRecordDescriptorsMax> fds;
 };
-// `closer` closes the descriptors, also those of a record that is refused. But the kernel closes
-// here what finds no room in our table, and that may block.
-// Errors: kWouldBlock, kPeerGone at the end, kExhausted when a descriptor was lost for want of room
-// in our table, kMalformed for a record longer than `into`.
+// Also for bytes of a stream, which has no records. `closer` closes the descriptors, also those of
+// a record that is refused. But the kernel closes here what finds no room in our table, and that
+// may block. Errors: kWouldBlock, kPeerGone at the end, kExhausted when a descriptor was lost for
+// want of room in our table, kMalformed for a record longer than `into`.
 Result<ReceivedRecord> receive_record(int socket, std::span<std::byte> into,
                                       DescriptorCloser& closer);
+
+// Nobody can send descriptors to this Unix socket, or to those that it accepts. To be called before
+// it is connected or listens. Does nothing before Linux 6.16.
+void refuse_descriptors(int socket) noexcept;
 
 }  // namespace fairlead

@@ -11,6 +11,7 @@
 #include <string>
 
 #include "base/address.h"
+#include "base/record_socket.h"
 
 namespace fairlead::event {
 namespace {
@@ -64,6 +65,8 @@ Result<FileDescriptor> open_http_listener(const HttpEndpoint& endpoint) {
     return open_http_listener(HttpEndpoint(SocketAddress(in_addr{INADDR_ANY}, any->port())));
   if (!fd) return system_error("socket", errno);
   if (endpoint.is_tcp()) SMC_TRY(prepare_tcp(fd.get()));
+  // libevent would leave them to the kernel, which closes them on our thread.
+  if (!endpoint.is_tcp()) refuse_descriptors(fd.get());
   const int off = 0;
   if (any && ::setsockopt(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off)) != 0)
     return system_error("setsockopt IPV6_V6ONLY", errno);

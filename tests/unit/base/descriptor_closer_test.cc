@@ -97,5 +97,28 @@ TEST_F(DescriptorCloserTest, RecordsWithDescriptorsThatLingerHoldUpNobody) {
   EXPECT_LT(Clock::now() - begun_, kLong);
 }
 
+TEST_F(DescriptorCloserTest, BytesOfAStreamMayBringDescriptorsToo) {
+  std::array<int, 2> ends{};
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()), 0);
+  FileDescriptor sender(ends[0]);
+  const ForeignDescriptor receiver(FileDescriptor(ends[1]), closer_);
+  {
+    const FileDescriptor socket = sockets_.make();
+    const int fd = socket.get();
+    const std::array<std::byte, 5> bytes{};
+    ASSERT_TRUE(send_with_descriptors(sender.get(), bytes, std::span(&fd, 1)));
+  }
+  sender.reset();
+  std::array<std::byte, 64> into{};
+  {
+    const auto received = receive_record(receiver.get(), into, closer_);
+    ASSERT_TRUE(received);
+    EXPECT_EQ(received->size_bytes, 5u);
+    EXPECT_EQ(received->descriptors, 1u);
+  }
+  EXPECT_EQ(receive_record(receiver.get(), into, closer_).error().code, Errc::kPeerGone);
+  EXPECT_LT(Clock::now() - begun_, kLong);
+}
+
 }  // namespace
 }  // namespace fairlead

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "event/http/http_server.h"
+#include "lingering_socket.h"
 #include "unit/http/raw_client.h"
 #include "unit/http/running_server.h"
 
@@ -48,6 +49,21 @@ TEST_F(HttpHostile, GarbageIsABadRequest) {
   EXPECT_TRUE(answer_to("GET\r\n\r\n").find(" 400 ") != std::string::npos);
   EXPECT_TRUE(answer_to("GET / HTTP/9.9 extra words\r\n\r\n").find(" 400 ") != std::string::npos);
   expect_alive();
+}
+
+// The kernel would close them on the server's thread, for as long as the client wants.
+TEST_F(HttpHostile, DescriptorsAreRefusedOnUnixSockets) {
+  constexpr int kPassRights = 83;
+  const FileDescriptor probe(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const int off = 0;
+  if (::setsockopt(probe.get(), SOL_SOCKET, kPassRights, &off, sizeof off) != 0)
+    GTEST_SKIP() << "SO_PASSRIGHTS needs Linux 6.16";
+  start();
+  RawClient client(*endpoint_);
+  const int fd = client.fd();
+  EXPECT_FALSE(send_with_descriptors(fd, std::as_bytes(std::span("GET", 3)), std::span(&fd, 1)));
+  client.send(kGet);
+  EXPECT_TRUE(client.read_to_end().ends_with("fine"));
 }
 
 TEST_F(HttpHostile, UnknownMethodIsNotImplemented) {

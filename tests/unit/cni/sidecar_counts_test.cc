@@ -1,0 +1,88 @@
+// Goal: a pod that sends descriptors with its answer does not block the agent. Method: a thread in
+// a network namespace of its own plays the sidecar and sends sockets that linger.
+#include "cni/node/sidecar_counts.h"
+
+#include <gtest/gtest.h>
+#include <sched.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <future>
+#include <string>
+#include <thread>
+
+#include "base/unix_address.h"
+#include "lingering_socket.h"
+
+namespace fairlead::cni::node {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// Answers one request on the admin socket of a new network namespace.
+class PlayedSidecar {
+ public:
+  PlayedSidecar(std::string answer, FileDescriptor sent)
+      : thread_([this, answer = std::move(answer), sent = std::move(sent)]() mutable {
+          run(answer, std::move(sent));
+        }) {
+    ready_ = begun_.get_future().get();
+  }
+  ~PlayedSidecar() {
+    done_.set_value();
+    thread_.join();
+  }
+  bool ready() const { return ready_; }
+  const std::string& netns() const { return netns_; }
+
+ private:
+  void run(const std::string& answer, FileDescriptor descriptor) {
+    netns_ = "/proc/self/task/" + std::to_string(::syscall(SYS_gettid)) + "/ns/net";
+    const auto address = unix_name("@fairlead-admin");
+    const bool moved = ::unshare(CLONE_NEWNET) == 0;
+    const FileDescriptor listener(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    const bool listens = moved &&
+                         ::bind(listener.get(), address->get(), address->length_bytes) == 0 &&
+                         ::listen(listener.get(), 4) == 0;
+    begun_.set_value(listens);
+    if (listens) {
+      const FileDescriptor accepted(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
+      const int fd = descriptor.get();
+      const auto bytes = std::as_bytes(std::span(answer));
+      const bool sent = send_with_descriptors(accepted.get(), bytes, std::span(&fd, 1));
+      // What the kernel refuses would linger here.
+      if (!sent) LingeringSockets::disarm(fd);
+      std::printf("the kernel lets a sidecar send descriptors: %s\n", sent ? "yes" : "no");
+    }
+    done_.get_future().wait();
+  }
+
+  std::string netns_;
+  std::promise<bool> begun_;
+  std::promise<void> done_;
+  bool ready_ = false;
+  std::thread thread_;
+};
+
+TEST(SidecarCounts, DescriptorsInAnAnswerBlockNobody) {
+  LingeringSockets sockets;
+  const auto begun = Clock::now();
+  {
+    DescriptorCloser closer;
+    PlayedSidecar sidecar("HTTP/1.1 200 OK\r\n\r\n{}", sockets.make());
+    if (!sidecar.ready()) GTEST_SKIP() << "no network namespace: " << std::strerror(errno);
+    const auto netns = Netns::open(sidecar.netns());
+    ASSERT_TRUE(netns);
+    const auto counts = ask_sidecar(sidecar.netns(), netns->identity(), ::geteuid(), closer);
+    ASSERT_FALSE(counts);
+    EXPECT_EQ(counts.error().code, Errc::kMalformed);
+    EXPECT_LT(Clock::now() - begun, LingeringSockets::kLinger / 4);
+  }
+}
+
+}  // namespace
+}  // namespace fairlead::cni::node
