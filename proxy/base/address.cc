@@ -186,6 +186,20 @@ std::string to_string(const SocketAddress& address) {
   return host + ':' + std::to_string(address.port());
 }
 
+SocketAddress address_block(const SocketAddress& address) {
+  const SocketAddress plain = address.unmapped();
+  if (plain.is_v4() || plain.is_loopback()) return plain.with_port(0);
+  constexpr std::size_t kBlockBytes = 8;  // of a /64
+  in6_addr block{};
+  std::copy_n(plain.bytes().begin(), kBlockBytes, block.s6_addr);
+  return {block, 0, plain.scope_id()};
+}
+
+std::string address_block_name(const SocketAddress& address) {
+  const SocketAddress block = address_block(address);
+  return to_string_without_port(block) + (block.is_v4() || block.is_loopback() ? "" : "/64");
+}
+
 Result<Cidr> Cidr::parse(std::string_view text) {
   Cidr block;
   auto slash = text.find('/');

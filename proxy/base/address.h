@@ -73,6 +73,12 @@ class SocketAddress {
 std::string to_string(const SocketAddress& address);               // as parse() reads it
 std::string to_string_without_port(const SocketAddress& address);  // "192.0.2.1", "2001:db8::1"
 
+// Whose share of a limit an address counts against, without port. One host may use all addresses of
+// an IPv6 /64, so they count as one; an IPv4-mapped address counts as IPv4. The IPv6 loopback
+// address stands for itself. To tell hosts apart, use the address itself.
+SocketAddress address_block(const SocketAddress& address);
+std::string address_block_name(const SocketAddress& address);  // "192.0.2.1", "2001:db8::/64"
+
 // A block of addresses, "10.0.0.0/8" or "fd00::/8". Ports play no part.
 class Cidr {
  public:

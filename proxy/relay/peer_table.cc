@@ -32,16 +32,15 @@ Group& PeerTable::add(const PeerKey& key, const SocketAddress& address,
   Group& added = *group;
   by_peer_.emplace(key, &added);
   groups_.push_back({key, address, std::move(group)});
+  shares(key.role).add(address);
   return added;
 }
 
 bool PeerTable::full_for(smc::GroupRole role, const SocketAddress& address,
                          std::size_t memory_bytes) const {
   if (full()) return true;
-  const auto same = std::count_if(groups_.begin(), groups_.end(), [&](const Entry& entry) {
-    return entry.key.role == role && entry.address == address;
-  });
-  return static_cast<std::size_t>(same) >= groups_per_address_max(role, memory_bytes);
+  const AddressShares& shares = role == smc::GroupRole::kServer ? of_clients_ : of_servers_;
+  return shares.count(address) >= groups_per_address_max(role, memory_bytes);
 }
 
 // Those that were made for this GID first, then those with a link there. A peer without a system id
@@ -86,7 +85,11 @@ bool PeerTable::knows(const PeerKey& key) const {
 
 void PeerTable::remove(Group& group) {
   std::erase_if(by_peer_, [&](const auto& entry) { return entry.second == &group; });
-  std::erase_if(groups_, [&](const Entry& entry) { return entry.group.get() == &group; });
+  std::erase_if(groups_, [&](const Entry& entry) {
+    if (entry.group.get() != &group) return false;
+    shares(entry.key.role).remove(entry.address);
+    return true;
+  });
 }
 
 }  // namespace fairlead::relay

@@ -16,14 +16,15 @@
 
 #include "base/address.h"
 #include "base/ids.h"
+#include "relay/address_shares.h"
 #include "relay/group.h"
 
 namespace fairlead::relay {
 
 inline constexpr std::size_t kGroupsMax = 4096;  // per worker
-// Groups with peers at one address, whatever ids they claim: a part of kGroupsMax, and of the
-// memory of the worker. Clients come uninvited and have the smaller part. Many servers may share
-// the address of a Service.
+// Groups with peers at one address (of IPv6: in one /64), whatever ids they claim: a part of
+// kGroupsMax, and of the memory of the worker. Clients come uninvited and have the smaller part.
+// Many servers may share the address of a Service.
 inline constexpr std::size_t kClientGroupsPart = 4;
 inline constexpr std::size_t kServerGroupsPart = 2;
 inline constexpr std::size_t kGroupsPerAddressMin = 8;  // however small the memory is
@@ -78,7 +79,11 @@ class PeerTable {
     SocketAddress address;
     std::unique_ptr<Group> group;
   };
+  AddressShares& shares(smc::GroupRole role) {
+    return role == smc::GroupRole::kServer ? of_clients_ : of_servers_;
+  }
   std::vector<Entry> groups_;
+  AddressShares of_clients_, of_servers_;
   // Under the GID of the first link.
   std::multimap<PeerKey, Group*> by_peer_;
 };

@@ -165,10 +165,8 @@ void Worker::bury(Session& session) {
 bool Worker::begin_handshake(const std::optional<SocketAddress>& client) {
   if (handshakes_ >= settings_.handshakes_max) return false;
   if (client) {
-    const auto own = handshakes_of_.find(*client);
-    if (own != handshakes_of_.end() && own->second >= settings_.handshakes_max - handshakes_)
-      return false;
-    ++handshakes_of_[*client];
+    if (handshakes_of_.count(*client) >= settings_.handshakes_max - handshakes_) return false;
+    handshakes_of_.add(*client);
   }
   ++handshakes_;
   return true;
@@ -176,10 +174,7 @@ bool Worker::begin_handshake(const std::optional<SocketAddress>& client) {
 
 void Worker::end_handshake(const std::optional<SocketAddress>& client) {
   --handshakes_;
-  if (!client) return;
-  const auto own = handshakes_of_.find(*client);
-  SMC_ASSERT(own != handshakes_of_.end());
-  if (--own->second == 0) handshakes_of_.erase(own);
+  if (client) handshakes_of_.remove(*client);
 }
 
 void Worker::next_turn(std::uint64_t session) {

@@ -24,6 +24,7 @@
 #include "base/stats.h"
 #include "config/config.h"
 #include "event/timer_queue.h"
+#include "relay/address_shares.h"
 #include "relay/decision_log.h"
 #include "relay/device_slot.h"
 #include "relay/fallback_log.h"
@@ -159,8 +160,8 @@ class Worker {
   PacedLines& lines() { return group_resources_.lines; }
   void mark_ready(Session& session);
   void bury(Session& session);
-  // False: limits.handshakes is reached, or the client at this address has in hand as many as are
-  // free, so that those of others always find some.
+  // False: limits.handshakes is reached, or the client at this address (of IPv6: in this /64) has
+  // in hand as many as are free, so that those of others always find some.
   bool begin_handshake(const std::optional<SocketAddress>& client = std::nullopt);
   void end_handshake(const std::optional<SocketAddress>& client);
   HandshakeTurns& turns() { return turns_; }
@@ -233,8 +234,8 @@ class Worker {
     std::uint64_t sessions = 0, groups = 0;
   } numbers_;  // the latest that were given
   std::size_t handshakes_ = 0;
-  std::map<SocketAddress, std::size_t> handshakes_of_;  // by client, of inbound ones
-  std::array<std::uint64_t, kRefusals> refused_{};      // by Refusal
+  AddressShares handshakes_of_;                     // clients, of inbound ones
+  std::array<std::uint64_t, kRefusals> refused_{};  // by Refusal
   HandshakeTurns turns_;
   bool draining_ = false;
 };

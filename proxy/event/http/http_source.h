@@ -9,8 +9,8 @@
 namespace fairlead::event {
 
 struct HttpSource {
-  // "10.1.2.3", "fd00:0:0:1::/64" or "uid 1000": connections with the same name share one fate. All
-  // addresses of an IPv6 /64 are one source, because one host may use all of them.
+  // "10.1.2.3", "fd00:0:0:1::/64" or "uid 1000": connections with the same name share one fate. See
+  // address_block() for addresses.
   std::string name = "unknown";
   std::optional<uid_t> uid;  // of the process that connected; UNIX sockets only
 };

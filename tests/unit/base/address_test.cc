@@ -171,6 +171,31 @@ TEST(Cidr, MatchesItsBlockAndNothingBeside) {
   }
 }
 
+TEST(AddressBlock, OfIpv6IsA64AndOfIpv4TheAddress) {
+  const auto block = [](const char* text) {
+    return address_block(SocketAddress::parse(text).value());
+  };
+  const auto name = [](const char* text) {
+    return address_block_name(SocketAddress::parse(text).value());
+  };
+  EXPECT_EQ(block("10.0.0.1:80"), SocketAddress::parse("10.0.0.1:0").value());
+  EXPECT_NE(block("10.0.0.1:80"), block("10.0.0.2:80"));
+  EXPECT_EQ(block("[2001:db8:1:2::1]:80"), block("[2001:db8:1:2:ffff:ffff:ffff:ffff]:443"));
+  EXPECT_EQ(block("[2001:db8:1:2::1]:80"), SocketAddress::parse("[2001:db8:1:2::]:0").value());
+  EXPECT_NE(block("[2001:db8:1:2::1]:80"), block("[2001:db8:1:3::1]:80"));
+  // IPv4 hosts must not share the block of all mapped addresses.
+  EXPECT_EQ(block("[::ffff:10.0.0.1]:80"), block("10.0.0.1:1"));
+  EXPECT_NE(block("[::ffff:10.0.0.1]:80"), block("[::ffff:10.0.0.2]:80"));
+  // Each link has link-local addresses of its own.
+  EXPECT_NE(block("[fe80::1%2]:80"), block("[fe80::1%3]:80"));
+  EXPECT_EQ(block("[fe80::1%2]:80"), block("[fe80::2%2]:80"));
+  EXPECT_NE(block("[::1]:80"), block("[::2]:80"));
+  EXPECT_EQ(name("10.0.0.1:80"), "10.0.0.1");
+  EXPECT_EQ(name("[::ffff:10.0.0.1]:80"), "10.0.0.1");
+  EXPECT_EQ(name("[2001:db8::5]:80"), "2001:db8::/64");
+  EXPECT_EQ(name("[::1]:80"), "::1");
+}
+
 TEST(Cidr, LooksUpMappedAddressesAsIpv4) {
   EXPECT_TRUE(cidr("10.0.0.0/8").contains(address("[::ffff:10.1.2.3]:1")));
   EXPECT_FALSE(cidr("::/0").contains(address("[::ffff:10.1.2.3]:1")));
