@@ -2,10 +2,12 @@
 
 #include <sys/socket.h>
 #include <sys/time.h>
+#include <unistd.h>
 
 #include <cerrno>
 
 #include "base/handle.h"
+#include "base/record_socket.h"
 #include "base/unix_address.h"
 
 namespace fairlead::cni {
@@ -21,7 +23,14 @@ FileDescriptor connect_to(const std::string& path) {
   if (::setsockopt(socket.get(), SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit) != 0 ||
       ::setsockopt(socket.get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit) != 0)
     return {};
+  refuse_descriptors(socket.get());
   if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&*address), sizeof *address) != 0)
+    return {};
+  // Another user's process is not the node side, whatever it answers.
+  ucred peer{};
+  socklen_t length = sizeof peer;
+  if (::getsockopt(socket.get(), SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0 ||
+      (peer.uid != 0 && peer.uid != ::geteuid()))
     return {};
   return socket;
 }

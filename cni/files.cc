@@ -32,8 +32,12 @@ std::string first_line(const fs::path& path) {
 }
 
 Result<std::string> read_file(const fs::path& path, std::size_t bytes_max, int flags) {
-  const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | flags));
+  const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | flags));
   if (!file) return system_error("open", errno);
+  struct stat status {};
+  if (::fstat(file.get(), &status) != 0) return system_error("fstat", errno);
+  if (S_ISDIR(status.st_mode)) return system_error("open", EISDIR);
+  if (!S_ISREG(status.st_mode)) return system_error("open", EINVAL);
   std::string text;
   std::array<char, 4096> chunk;
   for (;;) {
@@ -48,7 +52,8 @@ Result<std::string> read_file(const fs::path& path, std::size_t bytes_max, int f
 
 Result<void> replace_file(const fs::path& path, const fs::path& fresh, std::string_view text,
                           mode_t mode) {
-  const int flags = O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW;
+  if (::unlink(fresh.c_str()) != 0 && errno != ENOENT) return system_error("unlink", errno);
+  const int flags = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW;
   const FileDescriptor file(::open(fresh.c_str(), flags, mode));
   // Sets the requested mode independently of the umask.
   if (!file || ::fchmod(file.get(), mode) != 0) return system_error("create", errno);

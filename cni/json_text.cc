@@ -26,6 +26,10 @@ std::string to_text(const Json& value) {
   return value.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
+std::string to_ascii_text(const Json& value) {
+  return value.dump(-1, ' ', true, Json::error_handler_t::replace);
+}
+
 std::string shown(const Json& value) { return cut(to_text(value)); }
 std::string in_quotes(std::string_view value) { return cut("\"" + std::string(value) + "\""); }
 

@@ -27,6 +27,8 @@ tl::expected<Json, std::string> parse_json(std::string_view text,
 
 // One line; bytes that are not UTF-8 are replaced.
 std::string to_text(const Json& value);
+// The same in ASCII, for logs: terminals act on some characters of Unicode, too.
+std::string to_ascii_text(const Json& value);
 
 // For messages: the value as JSON, cut, and free of control characters.
 std::string shown(const Json& value);

@@ -1,9 +1,11 @@
 // fairlead-cni, a chained CNI plugin: reads one call from the environment and standard input,
 // executes it, and answers on standard output. Exit codes: 0, or 1 with an error object of the CNI
 // specification 1.1.
+#include <poll.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <string>
@@ -30,10 +32,20 @@ StringMap cni_environment() {
   return found;
 }
 
+// A runtime has the configuration ready before it calls.
+constexpr std::chrono::seconds kInputWaitMax{30};
+
 Outcome<std::string> read_input() {
   std::string input;
   char chunk[16384];
+  const auto deadline = std::chrono::steady_clock::now() + kInputWaitMax;
   while (input.size() <= kJsonBytesMax) {
+    const auto left =
+        std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
+    pollfd waiting{STDIN_FILENO, POLLIN, 0};
+    if (left.count() <= 0 || ::poll(&waiting, 1, static_cast<int>(left.count())) == 0)
+      return fail(Code::kInput, "standard input: no end within " +
+                                    std::to_string(kInputWaitMax.count()) + " seconds");
     const ssize_t count = ::read(STDIN_FILENO, chunk, sizeof chunk);
     if (count == 0) break;
     if (count < 0 && errno == EINTR) continue;

@@ -57,11 +57,11 @@ void PluginLog::write(PluginLogLevel level, std::string_view event, Json fields)
   line["logger"] = "cni";
   line["event"] = event;
   line.update(fields);
-  std::string text = to_text(line);
+  std::string text = to_ascii_text(line);
   // A cut line would be invalid JSON. Only the text of an error can be this long.
   if (text.size() > kLogLineBytesMax) {
     line = {{"event", event}, {"level", kNames[static_cast<std::size_t>(level)]}, {"cut", true}};
-    text = to_text(line);
+    text = to_ascii_text(line);
   }
   text += "\n";
   (void)!::write(STDERR_FILENO, text.data(), text.size());

@@ -106,7 +106,9 @@ Outcome<AttachmentState> set_up_pod(const Request& request, const NodeConfig& co
   state.pod_uid = request.argument("K8S_POD_UID");
   const Result<Netns> netns = Netns::open(request.netns);
   if (netns) state.identity = netns->identity();
-  if (!netns) note(state, Code::kNetns, request.netns + ": " + to_string(netns.error()));
+  if (!netns)
+    note(state, Code::kNetns,
+         "CNI_NETNS: " + in_quotes(request.netns) + ": " + to_string(netns.error()));
   // Recorded first, so that DEL finds it if this process is interrupted.
   if (netns && cgroup) state.option_cgroup = state.client_address_cgroup = *cgroup;
   if (auto stored = container.store(state); !stored) return tl::unexpected(stored.error());
@@ -142,16 +144,17 @@ void undo_pod(const AttachmentState& state) {
 }
 
 Outcome<void> check_pod(const AttachmentState& state) {
+  if (!state.damage.empty()) return fail(Code::kState, state.damage);
   if (!state.finished) return fail(Code::kState, "ADD did not come to its end");
   if (!state.problems.empty())
     return fail(state.problems.front().code, state.problems.front().what, "since ADD");
   const Result<Netns> netns = Netns::open(state.netns);
-  if (!netns) return fail(Code::kNetns, state.netns + ": " + to_string(netns.error()));
+  if (!netns) return fail(Code::kNetns, in_quotes(state.netns) + ": " + to_string(netns.error()));
   if (netns->identity() != state.identity)
-    return fail(Code::kNetns, state.netns + ": another network namespace than at ADD");
+    return fail(Code::kNetns, in_quotes(state.netns) + ": another network namespace than at ADD");
   {
     const Result<NetnsVisit> visit = NetnsVisit::enter(*netns);
-    if (!visit) return fail(Code::kNetns, state.netns + ": " + to_string(visit.error()));
+    if (!visit) return fail(Code::kNetns, in_quotes(state.netns) + ": " + to_string(visit.error()));
     const auto reading = read_redirect();
     if (!reading) return tl::unexpected(reading.error());
     if (const std::string changes = difference(state.redirect, *reading); !changes.empty())

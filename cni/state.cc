@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <ctime>
 #include <utility>
 
 #include "cni/files.h"
@@ -21,6 +22,46 @@ constexpr int kLockAttemptsMax = 1000;
 
 tl::unexpected<PluginError> failed(const std::string& path, int error_number) {
   return fail(Code::kState, "state: " + to_string(system_error(path.c_str(), error_number)));
+}
+
+// Only the user that runs the plugin, and root, may have made what it acts upon.
+Outcome<void> check_status(const std::string& path, const struct stat& status) {
+  if (!S_ISDIR(status.st_mode)) return failed(path, ENOTDIR);
+  if (status.st_uid != 0 && status.st_uid != ::geteuid())
+    return fail(Code::kState, "state: " + path + ": user " + std::to_string(status.st_uid) +
+                                  " is not allowed as its owner; allowed: 0");
+  return {};
+}
+
+// No error for a folder that is missing.
+Outcome<void> check_folder(const std::string& path) {
+  struct stat status {};
+  if (::lstat(path.c_str(), &status) != 0)
+    return errno == ENOENT ? Outcome<void>() : failed(path, errno);
+  return check_status(path, status);
+}
+
+Outcome<void> check_owner(const std::string& path, int fd) {
+  struct stat status {};
+  if (::fstat(fd, &status) != 0) return failed(path, errno);
+  return check_status(path, status);
+}
+
+Outcome<void> make_folders(const std::vector<std::string>& folders) {
+  for (const std::string& folder : folders)
+    if (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) return failed(folder, errno);
+  return {};
+}
+
+// flock(2) has no time limit of its own. 0, or an error number.
+int take_lock(int fd, std::chrono::steady_clock::time_point deadline) {
+  constexpr timespec kPause{0, 5'000'000};
+  while (::flock(fd, LOCK_EX | LOCK_NB) != 0) {
+    if (errno != EINTR && errno != EWOULDBLOCK) return errno;
+    if (std::chrono::steady_clock::now() > deadline) return ETIMEDOUT;
+    (void)::nanosleep(&kPause, nullptr);
+  }
+  return 0;
 }
 
 std::string text_of(const Json& value, const char* key) {
@@ -110,19 +151,22 @@ Outcome<std::optional<ContainerState>> ContainerState::open(const std::string& r
                                                             bool create) {
   const std::string all = attachments_dir(run_dir);
   const std::string path = all + "/" + container_id;
+  const auto deadline = std::chrono::steady_clock::now() + kLockWaitMax;
   for (int attempt = 0; attempt < kLockAttemptsMax; ++attempt) {
-    if (create) {
-      for (const std::string& folder : {run_dir, all, path})
-        if (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) return failed(folder, errno);
-    }
+    if (create)
+      if (auto made = make_folders({run_dir, all}); !made) return tl::unexpected(made.error());
+    // Before anything below it is made, or opened.
+    if (auto safe = check_folder(all); !safe) return tl::unexpected(safe.error());
+    if (create)
+      if (auto made = make_folders({path}); !made) return tl::unexpected(made.error());
     FileDescriptor lock(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
     if (!lock && errno == ENOENT) {
       if (create) continue;
       return std::optional<ContainerState>();
     }
     if (!lock) return failed(path, errno);
-    while (::flock(lock.get(), LOCK_EX) != 0)
-      if (errno != EINTR) return failed(path, errno);
+    if (auto safe = check_owner(path, lock.get()); !safe) return tl::unexpected(safe.error());
+    if (const int error = take_lock(lock.get(), deadline)) return failed(path, error);
     // The previous holder of the lock may have removed the folder, and there may be a new one.
     struct stat held {};
     struct stat named {};
@@ -138,12 +182,20 @@ ContainerState::~ContainerState() {
 }
 
 std::optional<AttachmentState> ContainerState::load(const std::string& ifname) const {
-  const auto text = read_file(state_path(path_, ifname), kStateBytesMax, O_NOFOLLOW);
+  const std::string path = state_path(path_, ifname);
+  const auto text = read_file(path, kStateBytesMax, O_NOFOLLOW);
   if (!text && text.error().system == ENOENT) return std::nullopt;
-  auto state = parse_state(text ? *text : std::string());
-  if (state) return std::move(*state);
+  const Attachment attachment{path_.substr(path_.rfind('/') + 1), ifname};
+  auto state = text ? parse_state(*text) : tl::unexpected(failed(path, text.error().system));
+  // That of another pod must not make us undo the other pod.
+  if (state && state->attachment == attachment) return std::move(*state);
   AttachmentState unknown;
-  unknown.attachment = {path_.substr(path_.rfind('/') + 1), ifname};
+  unknown.attachment = attachment;
+  unknown.damage =
+      state ? "state: containerID and ifname: " +
+                  in_quotes(state->attachment.container_id + "/" + state->attachment.ifname) +
+                  " is not allowed; allowed: those of its path"
+            : state.error().message;
   return unknown;
 }
 
@@ -168,16 +220,19 @@ std::string attachments_dir(const std::string& run_dir) { return run_dir + "/att
 std::optional<AttachmentState> peek_state(const std::string& run_dir,
                                           const std::string& container_id) {
   const std::string folder = attachments_dir(run_dir) + "/" + container_id;
+  if (!check_folder(attachments_dir(run_dir)) || !check_folder(folder)) return std::nullopt;
   for (const std::string& ifname : interfaces_in(folder)) {
     const auto text = read_file(state_path(folder, ifname), kStateBytesMax, O_NOFOLLOW);
     auto state = parse_state(text ? *text : std::string());
-    if (state && !state->netns.empty() && state->identity.inode != 0) return std::move(*state);
+    const bool own = state && state->attachment == Attachment{container_id, ifname};
+    if (own && !state->netns.empty() && state->identity.inode != 0) return std::move(*state);
   }
   return std::nullopt;
 }
 
 std::vector<std::string> known_containers(const std::string& run_dir) {
   std::vector<std::string> known;
+  if (!check_folder(attachments_dir(run_dir))) return known;
   for (const std::string& name : names_in(attachments_dir(run_dir)))
     if (is_container_id(name)) known.push_back(name);
   return known;

@@ -4,6 +4,7 @@
 // the plugin is killed.
 #pragma once
 
+#include <chrono>
 #include <optional>
 #include <string>
 #include <vector>
@@ -17,6 +18,8 @@
 namespace fairlead::cni {
 
 inline constexpr std::size_t kProblemsMax = 8;
+// Runtimes end a call after a minute or more.
+inline constexpr std::chrono::seconds kLockWaitMax{30};
 
 // A step that failed without preventing the start of the pod.
 struct Problem {
@@ -39,6 +42,7 @@ struct AttachmentState {
   std::uint32_t client_address_map = 0;  // its id, 0 when there is none
   bool finished = false;                 // ADD has come to its end
   std::vector<Problem> problems;
+  std::string damage;  // why the file is not believed; not in the file
 };
 
 std::string to_json_text(const AttachmentState& state);
@@ -50,7 +54,8 @@ Outcome<AttachmentState> parse_state(std::string_view text);
 class ContainerState {
  public:
   // Creates the folder if `create`. Returns nothing if it does not exist and `create` is false.
-  // Errors: kState.
+  // Waits for other calls for kLockWaitMax. Errors: kState, also when the folder or that of all
+  // attachments is a link, or belongs to another user.
   static Outcome<std::optional<ContainerState>> open(const std::string& run_dir,
                                                      const std::string& container_id, bool create);
   ContainerState(ContainerState&&) noexcept = default;
@@ -58,7 +63,8 @@ class ContainerState {
   // Removes the folder if it is empty.
   ~ContainerState();
 
-  // Nothing without a file. A damaged file gives a state that contains only the interface name.
+  // Nothing without a file. A file that is damaged, no ordinary one, or of another attachment gives
+  // a state that contains only `attachment` and `damage`.
   std::optional<AttachmentState> load(const std::string& ifname) const;
   Outcome<void> store(const AttachmentState& state) const;
   void remove(const std::string& ifname) const;

@@ -124,11 +124,20 @@ NodeConfig config_for_clean_up(const Request& request) {
   return config;
 }
 
-Outcome<void> forget(const std::string& run_dir, const Attachment& attachment) {
+void undo_logged(const AttachmentState& state, const PluginLog& log) {
+  if (!state.damage.empty())
+    log.warn("state_ignored", {{"container", state.attachment.container_id},
+                               {"interface", state.attachment.ifname},
+                               {"what", state.damage}});
+  undo_pod(state);
+}
+
+Outcome<void> forget(const std::string& run_dir, const Attachment& attachment,
+                     const PluginLog& log) {
   auto container = ContainerState::open(run_dir, attachment.container_id, false);
   if (!container) return tl::unexpected(container.error());
   if (!*container) return {};
-  if (const auto state = (*container)->load(attachment.ifname)) undo_pod(*state);
+  if (const auto state = (*container)->load(attachment.ifname)) undo_logged(*state, log);
   (*container)->remove(attachment.ifname);
   return {};
 }
@@ -136,8 +145,9 @@ Outcome<void> forget(const std::string& run_dir, const Attachment& attachment) {
 // Deletion of a pod must succeed, also without a state.
 Outcome<std::string> del(const Request& request) {
   const NodeConfig config = config_for_clean_up(request);
-  const auto done = forget(config.run_dir, request.attachment);
-  if (!done) PluginLog(config, request).error("del_failed", error_fields(done.error()));
+  const PluginLog log(config, request);
+  const auto done = forget(config.run_dir, request.attachment, log);
+  if (!done) log.error("del_failed", error_fields(done.error()));
   return std::string();
 }
 
@@ -167,6 +177,7 @@ Outcome<std::string> collect_garbage(const Request& request) {
   const PluginLog log(config, request);
   for (const std::string& id : known_containers(config.run_dir)) {
     auto container = ContainerState::open(config.run_dir, id, false);
+    if (!container) log.warn("state_ignored", error_fields(container.error()));
     if (!container || !*container) continue;
     for (const std::string& ifname : (*container)->interfaces()) {
       const Attachment attachment{id, ifname};
@@ -175,7 +186,7 @@ Outcome<std::string> collect_garbage(const Request& request) {
       if (state && !state->network.empty() && state->network != request.network) continue;
       if (std::find(request.valid.begin(), request.valid.end(), attachment) != request.valid.end())
         continue;
-      if (state) undo_pod(*state);
+      if (state) undo_logged(*state, log);
       (*container)->remove(ifname);
       log.info("collected", {{"container", id}, {"interface", ifname}});
     }
