@@ -24,9 +24,17 @@ Backlog::State Backlog::write(event::Stream& to, std::span<const std::byte> byte
   }
   if (bytes.empty()) return State::kEmpty;
   if (urgent) urgent_at_ = bytes_.size();
-  bytes_.insert(bytes_.end(), bytes.begin(), bytes.end());
+  append(bytes);
   // An event tells of room only behind a write that found none.
   return flush(to);
+}
+
+// A vector by itself would take up to twice as much, which nobody has paid for.
+void Backlog::append(std::span<const std::byte> bytes) {
+  const std::size_t wanted = bytes_.size() + bytes.size();
+  if (wanted > bytes_.capacity())
+    bytes_.reserve((wanted + kBacklogStepBytes - 1) / kBacklogStepBytes * kBacklogStepBytes);
+  bytes_.insert(bytes_.end(), bytes.begin(), bytes.end());
 }
 
 Backlog::State Backlog::flush(event::Stream& to) {
@@ -47,7 +55,7 @@ Backlog::State Backlog::flush(event::Stream& to) {
 }
 
 void Backlog::drop() {
-  bytes_ = {};
+  bytes_ = std::vector<std::byte>();  // {} would keep the memory
   at_ = 0;
   urgent_at_.reset();
 }

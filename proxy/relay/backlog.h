@@ -12,6 +12,9 @@
 
 namespace fairlead::relay {
 
+// Its memory grows in these steps, so that it is never much more than the bytes that wait.
+inline constexpr std::size_t kBacklogStepBytes = 4096;
+
 class Backlog {
  public:
   enum class State : std::uint8_t {
@@ -26,12 +29,14 @@ class Backlog {
   State flush(event::Stream& to);
   void drop();  // what waits
   bool empty() const { return at_ == bytes_.size(); }
-  // Memory that it holds.
+  // Memory that it holds: at most what was written since it was empty, in whole steps.
   std::size_t held_bytes() const { return bytes_.capacity(); }
   // Bytes that a stream has taken.
   std::uint64_t written() const { return written_; }
 
  private:
+  void append(std::span<const std::byte> bytes);
+
   std::vector<std::byte> bytes_;
   std::size_t at_ = 0;
   std::optional<std::size_t> urgent_at_;

@@ -52,6 +52,8 @@ class FramedOut {
   bool preface_due_;
 };
 
+static_assert(smc::kFramedBytesMax % kBacklogStepBytes == 0);
+
 // From frames to the application.
 class FramedIn {
  public:
@@ -70,7 +72,10 @@ class FramedIn {
   bool lost() const { return lost_; }
   // The application has got the end.
   bool finished() const { return finished_; }
-  std::size_t held_bytes() const { return waiting_.held_bytes(); }
+  // The most memory that may be needed for what the application has not taken. It only gets less.
+  std::size_t ahead_bytes_max() const {
+    return deferral_.peer_ended() || discards_ ? waiting_.held_bytes() : smc::kFramedBytesMax;
+  }
   // The application takes nothing any more: from here on, what comes for it is dropped.
   void discard() {
     discards_ = true;

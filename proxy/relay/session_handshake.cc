@@ -126,6 +126,7 @@ bool Session::read_handshake(TimePoint now) {
       return false;
     }
     setup_->frames_awaited = false;
+    memory_.keep_ahead(0);
   }
   smc::Handshake& handshake = *setup_->handshake;
   const std::size_t before = handshake.unconsumed().size();
@@ -261,10 +262,6 @@ bool Session::take_last_frames() {
     step = in.pump();
   }
   count_bytes();
-  if (!memory_.hold(in.held_bytes())) {
-    refuse_for_memory();
-    return false;
-  }
   if (framed_->deferral().peer_handed_over()) {
     std::vector<std::byte> behind = in.release_behind();
     if (!behind.empty()) setup_->unread = std::move(behind);

@@ -28,8 +28,10 @@ void Session::start_inbound(TimePoint now) {
   }
   note(requested ? "the SYN carried the SMC option" : "the peer is assumed to speak SMC");
   setup_->frames_awaited = announced == bpf::Announced::kFrames;
-  if (setup_->frames_awaited) return dial_app(now);
-  await_proposal(now);
+  if (!setup_->frames_awaited) return await_proposal(now);
+  // Frames cannot be declined, so a client that will send them needs the memory at once.
+  if (!memory_.begin_frames()) return refuse_for_memory();
+  dial_app(now);
 }
 
 void Session::await_proposal(TimePoint now) {

@@ -126,9 +126,10 @@ void Session::net_connected(TimePoint now) {
   }
   note(setup_->assumed ? "the peer is assumed to speak SMC" : "the SYN/ACK carried the SMC option");
   // Where the path is encrypted and no other device leads there, nothing can be earned.
-  if (answered == bpf::Announced::kFrames && !only_withheld(worker_, place()))
-    return begin_in_frames(now);
-  propose(now);
+  if (answered != bpf::Announced::kFrames || only_withheld(worker_, place())) return propose(now);
+  if (memory_.begin_frames()) return begin_in_frames(now);
+  note("no memory for what frames may carry");
+  decline_first(FallbackReason::kMemory, kBudgetSpent, now);
 }
 
 // A Decline instead of the Proposal.

@@ -211,9 +211,10 @@ void Session::pay_for_growth() {
   memory_.moved(counted_.tx + counted_.rx, *app_, tcp_ || framed_ ? net_.get() : nullptr);
   if (framed_) framed_->towards_net().set_copy_bytes(memory_.copy_bytes());
   if (tcp_) tcp_->set_copy_bytes(memory_.copy_bytes());
-  // What was read ahead only gets less from here on.
-  if (tcp_) (void)memory_.hold(tcp_->towards_app().ahead_bytes());
-  if (smc_ && !framed_) (void)memory_.hold(smc_->ahead_bytes());
+  if (framed_)
+    memory_.keep_ahead(framed_->towards_app().ahead_bytes_max());
+  else
+    memory_.keep_ahead(tcp_ ? tcp_->towards_app().ahead_bytes() : smc_->ahead_bytes());
 }
 
 void Session::refuse_for_memory() {
@@ -275,7 +276,6 @@ void Session::run_frames(TimePoint now) {
   const RelayStep step = framed_->pump(now);
   count_bytes();
   pay_for_growth();
-  if (!memory_.hold(framed_->towards_app().held_bytes())) return refuse_for_memory();
   const smc::Deferral& deferral = framed_->deferral();
   if (framed_->outgrown()) memory_.become_tcp(*net_);
   // A handshake that it waits for is void once its application has ended.

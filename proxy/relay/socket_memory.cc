@@ -7,6 +7,7 @@
 
 #include "event/tcp_stream.h"
 #include "relay/tcp_relay.h"
+#include "smc/deferral.h"
 
 namespace fairlead::relay {
 namespace {
@@ -60,7 +61,7 @@ std::size_t SocketMemory::cost(unsigned level) const {
   const std::size_t write =
       level < kUnboundedWritesLevel ? kSocketBufferBytes[level] : kPacketBytesMax;
   const std::size_t socket = kDirections * kKernelFactor * kSocketBufferBytes[level] + write;
-  const std::size_t fixed = kConnectionBytes + early_bytes_ + held_bytes_;
+  const std::size_t fixed = kConnectionBytes + early_bytes_ + ahead_bytes_;
   if (smc_) return fixed + socket;
   const std::size_t in_hand = kDirections * std::min(kSocketBufferBytes[level], kCopyBytes);
   return fixed + 2 * socket + in_hand;
@@ -103,6 +104,7 @@ bool SocketMemory::charge_early(event::Stream& stream) {
 }
 
 void SocketMemory::resize(event::Stream& stream) const {
+  if (stream.descriptor() < 0) return;
   event::resize_memory(stream.descriptor(), static_cast<int>(kSocketBufferBytes[level_]));
   stream.set_write_max(level_ < kUnboundedWritesLevel ? kSocketBufferBytes[level_] : 0);
 }
@@ -110,7 +112,7 @@ void SocketMemory::resize(event::Stream& stream) const {
 void SocketMemory::become_smc(event::Stream& net) {
   if (budget_ == nullptr) return;
   smc_ = true;
-  event::bound_receive_memory(net.descriptor(), kLeast);
+  if (net.descriptor() >= 0) event::bound_receive_memory(net.descriptor(), kLeast);
   charge_.resize(cost(level_));
 }
 
@@ -119,7 +121,7 @@ void SocketMemory::moved(std::uint64_t bytes, event::Stream& app, event::Stream*
   if (level_ + 1 < kSocketLevels) {
     grow(app, net);
     grow_at_ = bytes + kSocketBufferBytes[level_];
-  } else if (net != nullptr) {
+  } else if (net != nullptr && net->descriptor() >= 0) {
     look_at_tuned(*net);
     grow_at_ = bytes + kTunedLookBytes;
   } else {
@@ -127,11 +129,18 @@ void SocketMemory::moved(std::uint64_t bytes, event::Stream& app, event::Stream*
   }
 }
 
-bool SocketMemory::hold(std::size_t bytes) {
-  if (bytes == held_bytes_ || budget_ == nullptr) return true;
-  if (!charge_.resize(charge_.bytes() - held_bytes_ + bytes, keep_)) return false;
-  held_bytes_ = bytes;
+bool SocketMemory::begin_frames() {
+  if (budget_ == nullptr) return true;
+  const std::size_t keep = keep_ != 0 ? keep_ : budget_->limit_bytes() / kFramesLeave;
+  if (!charge_.resize(charge_.bytes() + smc::kFramedBytesMax, keep)) return false;
+  ahead_bytes_ += smc::kFramedBytesMax;
   return true;
+}
+
+void SocketMemory::keep_ahead(std::size_t bytes) {
+  if (bytes >= ahead_bytes_) return;
+  charge_.resize(charge_.bytes() - ahead_bytes_ + bytes);
+  ahead_bytes_ = bytes;
 }
 
 void SocketMemory::grow(event::Stream& app, event::Stream* net) {

@@ -13,7 +13,11 @@
 //   application's socket   two buffers                   the same
 //   socket to the network  in kConnectionBytes           two buffers
 //   bytes in hand          none, they are in the ring    two copies of one read
-//   read ahead             what hold() says              the same
+//   in frames              -                             all that they may carry to the application
+//   left over from frames  what keep_ahead() says        the same
+//
+// Nothing that a connection needs to go on is asked for later: a connection that stands never meets
+// the end of the budget. One that cannot have its part at once does not begin.
 //
 // TCP is slow if one segment of the loopback device, up to 64 KiB, does not fit the receive buffer.
 // When memory gets short, new connections with applications therefore agree on small segments
@@ -56,10 +60,13 @@ inline constexpr std::size_t kMemoryShortEighths = 3;
 // Inbound connections leave this part of the limit to the application's own: strangers decide how
 // many they are. Rings leave an eighth anyway.
 inline constexpr std::size_t kInboundLeaves = 16;
+// Frames of outbound connections leave this part: those without frames are TCP, and need the rest
+// for their sockets. Inbound ones leave no more than others, because frames cannot be declined.
+inline constexpr std::size_t kFramesLeave = 4;
 
 class SocketMemory {
  public:
-  // Of a stream without descriptor, as in a simulation: nothing counts.
+  // Of a stream without descriptor, as in most simulations: nothing counts.
   SocketMemory() = default;
   // Nothing where the budget has no room for one more connection, or none for one of `direction`.
   static std::optional<SocketMemory> begin(MemoryBudget& budget, Direction direction);
@@ -81,9 +88,11 @@ class SocketMemory {
   // The application has moved so many bytes in all. `net`: of a TCP connection, else null.
   void moved(std::uint64_t bytes, event::Stream& app, event::Stream* net);
 
-  // What was read for an application that has not taken it, beyond copy_bytes(). False where the
-  // budget has no room for it; less is always taken.
-  bool hold(std::size_t bytes);
+  // The connection may begin in frames: pays for all that it may have to keep for its application,
+  // beyond copy_bytes(). False where the budget has no room for it; nothing changes then.
+  bool begin_frames();
+  // From here on no more than this is kept for the application. Gives back the rest.
+  void keep_ahead(std::size_t bytes);
 
   // How much a TCP relay may have in hand in each direction.
   std::size_t copy_bytes() const;
@@ -101,7 +110,7 @@ class SocketMemory {
   MemoryCharge charge_;
   unsigned level_ = kSocketLevels - 1;
   std::size_t early_bytes_ = 0;  // that came before a socket was bounded, as the kernel counts them
-  std::size_t held_bytes_ = 0;
+  std::size_t ahead_bytes_ = 0;  // of an application that has not taken them
   bool smc_ = false;
   bool tuned_ = false;  // the kernel tunes the socket to the network
   std::uint64_t grow_at_ = 0;

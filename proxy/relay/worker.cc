@@ -97,7 +97,7 @@ void Worker::accept(Direction direction, const SocketAddress& destination,
   if (descriptors_scarce_lately(stream->descriptor(), DescriptorUse::kNew))
     return refuse(*stream, Refusal::kDescriptors);
   std::optional<SocketMemory> memory;
-  if (stream->descriptor() < 0)
+  if (stream->descriptor() < 0 && !settings_.streams_count)
     memory.emplace();
   else
     memory = SocketMemory::begin(budget_, direction);

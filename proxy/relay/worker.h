@@ -63,6 +63,7 @@ struct WorkerSettings {
   std::size_t handshakes_per_peer_max = 1;  // not 0
   std::size_t memory_bytes = 0;             // of memory.limit
   std::size_t rings_max = 0;                // of that, for rings; 0: as relay/memory_budget.h says
+  bool streams_count = false;               // in it, those without descriptor too
   std::uint64_t seed = 0;                   // for tokens
   Duration turn_max = kTurnMax;             // 0: one session of each kind a turn
 };

@@ -139,6 +139,33 @@ TEST_F(FramedRelayTest, AStalledApplicationDoesNotHideAHandOver) {
   EXPECT_EQ(server_app.outgoing.size(), smc::kFramedBytesMax);
 }
 
+// It was paid for before the connection began.
+TEST_F(FramedRelayTest, AStalledApplicationCostsNoMoreThanFramesMayCarry) {
+  server_app.allow(0);
+  EXPECT_EQ(server.towards_app().ahead_bytes_max(), smc::kFramedBytesMax);
+  std::uint64_t taken = 0;
+  for (std::size_t size = 1; taken != smc::kFramedBytesMax; size = size * 7 % 1009 + 1) {
+    const std::size_t count = std::min<std::size_t>(size, smc::kFramedBytesMax - taken);
+    const char head[] = {1, 0, static_cast<char>(count >> 8), static_cast<char>(count)};
+    server_net.feed(std::string(head, sizeof head) + std::string(count, 'x'));
+    server.pump(now);
+    taken += count;
+  }
+  EXPECT_EQ(server.deferral().bytes_received(), smc::kFramedBytesMax);
+  EXPECT_EQ(server.towards_app().release_waiting().held_bytes(), smc::kFramedBytesMax);
+}
+
+TEST_F(FramedRelayTest, BehindThePeersEndNoMoreIsExpected) {
+  server_app.allow(10);
+  client_app.feed(std::string(20'000, 'x'));
+  client_app.feed_end();
+  settle();
+  EXPECT_EQ(server.towards_app().ahead_bytes_max(), 20'480U);  // whole steps
+  server_app.allow(100'000);
+  settle();
+  EXPECT_EQ(server.towards_app().ahead_bytes_max(), 0U);
+}
+
 TEST_F(FramedRelayTest, AnEndedClientTakesWhatItsApplicationReads) {
   client_app.feed_end();
   settle();

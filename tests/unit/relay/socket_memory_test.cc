@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "relay/tcp_relay.h"
+#include "smc/deferral.h"
 #include "unit/event/socket_pair.h"
 
 namespace fairlead::relay {
@@ -43,20 +44,45 @@ TEST(SocketMemory, InboundConnectionsLeaveMemoryToTheApplicationsOwn) {
   EXPECT_TRUE(SocketMemory::begin(budget, Direction::kOutbound));
 }
 
-TEST(SocketMemory, WhatIsReadAheadIsPaidForWhileItIsHeld) {
+TEST(SocketMemory, WhatFramesMayCarryIsPaidForBeforeTheyBegin) {
   WorkerStats stats;
   MemoryBudget budget(32 * kMiB, 0, stats);
   auto memory = SocketMemory::begin(budget, Direction::kOutbound);
   ASSERT_TRUE(memory);
   const std::size_t before = memory->charged_bytes();
-  EXPECT_TRUE(memory->hold(100'000));
+  ASSERT_TRUE(memory->begin_frames());
+  EXPECT_EQ(memory->charged_bytes(), before + smc::kFramedBytesMax);
+  memory->keep_ahead(smc::kFramedBytesMax);
+  EXPECT_EQ(memory->charged_bytes(), before + smc::kFramedBytesMax);
+  memory->keep_ahead(100'000);
   EXPECT_EQ(memory->charged_bytes(), before + 100'000);
-  EXPECT_FALSE(memory->hold(64 * kMiB));
+  // Nothing is taken again.
+  memory->keep_ahead(smc::kFramedBytesMax);
   EXPECT_EQ(memory->charged_bytes(), before + 100'000);
-  EXPECT_TRUE(memory->hold(10));
-  EXPECT_EQ(memory->charged_bytes(), before + 10);
-  EXPECT_TRUE(memory->hold(0));
+  memory->keep_ahead(0);
   EXPECT_EQ(memory->charged_bytes(), before);
+}
+
+TEST(SocketMemory, FramesAreRefusedBeforeConnectionsWithoutThemAre) {
+  for (const Direction direction : {Direction::kOutbound, Direction::kInbound}) {
+    WorkerStats stats;
+    MemoryBudget budget(32 * kMiB, 0, stats);
+    std::vector<SocketMemory> connections;
+    std::size_t in_frames = 0;
+    while (auto memory = SocketMemory::begin(budget, direction)) {
+      const std::size_t before = memory->charged_bytes();
+      const bool begun = memory->begin_frames();
+      EXPECT_EQ(memory->charged_bytes(), before + (begun ? smc::kFramedBytesMax : 0));
+      in_frames += begun ? 1U : 0U;
+      connections.push_back(std::move(*memory));
+    }
+    EXPECT_GT(in_frames, 50U);
+    const std::size_t without = connections.size() - in_frames;
+    if (direction == Direction::kOutbound)
+      EXPECT_GT(without, 100U);
+    else
+      EXPECT_LT(without, 5U);
+  }
 }
 
 class BoundedSockets : public testing::Test {
