@@ -9,6 +9,7 @@
 #include <iterator>
 #include <thread>
 
+#include "base/command_words.h"
 #include "base/descriptors.h"
 #include "base/log.h"
 #include "event/https/tls_identity.h"
@@ -31,11 +32,12 @@ struct Options {
 };
 
 int usage(const std::string& what) {
-  std::fprintf(stderr, "fairlead-injector: %s\n", what.c_str());
+  std::fprintf(stderr, "fairlead-injector: %s\n", shown_message(what).c_str());
   return kExitUsage;
 }
 
 std::optional<int> parse(int argc, char** argv, Options& options) {
+  if (const std::string why = refused_word(argc, argv); !why.empty()) return usage(why);
   CLI::App app{"Gives pods the Fairlead sidecar: a mutating admission webhook."};
   app.name("fairlead-injector");
   app.add_option("--settings", options.settings_file, "JSON file; see docs/injection.md")
@@ -45,11 +47,15 @@ std::optional<int> parse(int argc, char** argv, Options& options) {
   app.add_option("--cert-dir", options.certificate_folder,
                  "folder with tls.crt and tls.key, read again when they change; without it the "
                  "injector makes and renews its certificates itself, in the Secret below");
-  app.add_option("--namespace", options.own.name_space, "namespace of Secret and Service");
-  app.add_option("--secret", options.own.secret, "Secret that holds the certificates");
-  app.add_option("--service", options.own.service, "Service that the certificate is for");
+  app.add_option("--namespace", options.own.name_space, "namespace of Secret and Service")
+      ->check(optional_name_trouble);
+  app.add_option("--secret", options.own.secret, "Secret that holds the certificates")
+      ->check(optional_name_trouble);
+  app.add_option("--service", options.own.service, "Service that the certificate is for")
+      ->check(optional_name_trouble);
   app.add_option("--webhook", options.own.configuration,
-                 "MutatingWebhookConfiguration whose caBundle is kept");
+                 "MutatingWebhookConfiguration whose caBundle is kept")
+      ->check(optional_name_trouble);
   app.add_option("--log-level", options.log_level, "trace, debug, info, warn, error or off")
       ->check(CLI::IsMember({"trace", "debug", "info", "warn", "error", "off"}));
   app.add_option("--log-format", options.log_format, "logfmt or json")
@@ -58,7 +64,7 @@ std::optional<int> parse(int argc, char** argv, Options& options) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : kExitUsage;
+    return error.get_exit_code() != 0 ? usage(error.what()) : app.exit(error);
   }
   if (options.certificate_folder.empty())
     for (const std::string* name : {&options.own.name_space, &options.own.secret,

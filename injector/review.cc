@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/command_words.h"
 #include "injector/base64.h"
 
 namespace fairlead::injector {
@@ -101,11 +102,6 @@ Subject subject_of(const Review& review) {
   return subject;
 }
 
-bool is_object_name(std::string_view name) {
-  return !name.empty() && name.size() <= kNameCharsMax && name.front() != '.' &&
-         std::all_of(name.begin(), name.end(), [](char c) {
-           return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || c == '-' || c == '.';
-         });
-}
+bool is_object_name(std::string_view name) { return fairlead::is_object_name(name); }
 
 }  // namespace fairlead::injector

@@ -7,6 +7,7 @@
 #include <map>
 #include <string>
 
+#include "base/command_words.h"
 #include "base/descriptors.h"
 #include "base/log.h"
 #include "cni/garbage.h"
@@ -36,18 +37,21 @@ struct Options {
 };
 
 int report(const PluginError& error) {
-  std::fprintf(stderr, "fairlead-node: %s\n", error.message.c_str());
+  std::fprintf(stderr, "fairlead-node: %s\n", shown_message(error.message).c_str());
   return kExitFailure;
 }
 
 void add_places(CLI::App& command, Options& options) {
   command
       .add_option("--bin-dir", options.places.bin_dirs, "folder of CNI plugins; may be repeated")
-      ->default_val(std::vector<std::string>{"/opt/cni/bin"});
+      ->default_val(std::vector<std::string>{"/opt/cni/bin"})
+      ->check(own_folder_trouble);
   command.add_option("--conf-dir", options.places.conf_dir, "folder of network configurations")
-      ->default_val("/etc/cni/net.d");
+      ->default_val("/etc/cni/net.d")
+      ->check(own_folder_trouble);
   command.add_option("--run-dir", options.places.run_dir, "runDir of the plugin")
-      ->default_val("/run/fairlead-cni");
+      ->default_val("/run/fairlead-cni")
+      ->check(own_folder_trouble);
 }
 
 void add_plugin(CLI::App& command, Options& options) {
@@ -60,14 +64,16 @@ void add_plugin(CLI::App& command, Options& options) {
 
 void add_cgroups(CLI::App& command, ClusterSettings& cluster) {
   command.add_option("--cgroup-root", cluster.places.cgroup_root, "the node's cgroups")
-      ->capture_default_str();
+      ->capture_default_str()
+      ->check(own_folder_trouble);
 }
 
 void add_cluster(CLI::App& command, ClusterSettings& cluster) {
   command
       .add_option("--node-name", cluster.node,
                   "of this node in its cluster, unless the agent's token names it")
-      ->envname("NODE_NAME");
+      ->envname("NODE_NAME")
+      ->check(optional_name_trouble);
   command.add_flag("--repair", cluster.repair,
                    "redirect pods too that were started before the plugin was installed");
   const std::map<std::string, RepairSource> sources = {{"runtime", RepairSource::kRuntime},
@@ -85,7 +91,8 @@ void add_cluster(CLI::App& command, ClusterSettings& cluster) {
   command.add_flag("--fallback-events", cluster.events,
                    "with --report-status: an Event for the first fallback of each reason of a pod");
   command.add_option("--report-namespace", cluster.report_namespace, "of that ConfigMap")
-      ->envname("NAMESPACE");
+      ->envname("NAMESPACE")
+      ->check(optional_name_trouble);
   command
       .add_option_function<double>(
           "--report-interval",
@@ -128,8 +135,10 @@ void add_rnic_access(CLI::App& command, RnicAccessOptions& rnics) {
       ->transform(CLI::CheckedTransformer(modes).description("{nri,resource,none}"));
   command.add_option("--nri-socket", rnics.socket, "of the container runtime")
       ->capture_default_str();
-  command.add_option("--rnic-namespace", rnics.policy.namespaces,
-                     "namespace whose pods may have RNICs; may be repeated; default: all");
+  command
+      .add_option("--rnic-namespace", rnics.policy.namespaces,
+                  "namespace whose pods may have RNICs; may be repeated; default: all")
+      ->check(object_name_trouble);
   command
       .add_option("--rnic-env", rnics.policy.env_names,
                   "environment variable that a sidecar with an RNIC may have besides those of the "
@@ -157,10 +166,13 @@ void add_rnic_access(CLI::App& command, RnicAccessOptions& rnics) {
 }
 
 void add_withdrawal(CLI::App& command, WithdrawSettings& settings) {
-  command.add_option("daemonsets", settings.daemonsets, "of fairlead-node")->required();
+  command.add_option("daemonsets", settings.daemonsets, "of fairlead-node")
+      ->required()
+      ->check(object_name_trouble);
   command.add_option("--namespace", settings.name_space, "theirs")
       ->envname("NAMESPACE")
-      ->required();
+      ->required()
+      ->check(object_name_trouble);
   command
       .add_option_function<double>(
           "--timeout", [&settings](double s) { settings.timeout = decltype(settings.timeout)(s); },
@@ -230,7 +242,13 @@ int run_collection(const Options& options) {
   return 0;
 }
 
+int refuse(const std::string& why) {
+  std::fprintf(stderr, "fairlead-node: %s\n", why.c_str());
+  return kExitUsage;
+}
+
 int dispatch(int argc, char** argv) {
+  if (const std::string why = refused_word(argc, argv); !why.empty()) return refuse(why);
   CLI::App app{"Keeps fairlead-cni installed on a node, and tells what the node has for SMC-R."};
   app.name("fairlead-node");
   app.set_version_flag("--version", FAIRLEAD_VERSION);
@@ -263,7 +281,8 @@ int dispatch(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : kExitUsage;
+    if (error.get_exit_code() != 0) return refuse(shown_message(error.what()));
+    return app.exit(error);
   }
   if (*run) return run_agent(options);
   if (*install) return run_install(options);

@@ -4,6 +4,8 @@
 #include <cstdio>
 #include <iostream>
 
+#include "base/command_words.h"
+
 namespace fairlead {
 namespace {
 
@@ -18,13 +20,20 @@ Flags win over variables, variables over the file.)";
 
 int report(const std::vector<config::ConfigError>& errors) {
   for (const config::ConfigError& error : errors)
-    std::fprintf(stderr, "fairlead-proxy: %s\n", config::to_string(error).c_str());
+    std::fprintf(stderr, "fairlead-proxy: %s\n", shown_message(config::to_string(error)).c_str());
+  return kExitUsage;
+}
+
+int refuse(const std::string& why) {
+  std::fprintf(stderr, "fairlead-proxy: %s\n", why.c_str());
   return kExitUsage;
 }
 
 }  // namespace
 
 Parsed parse_command_line(int argc, char** argv, const char* const* environment) {
+  if (const std::string why = refused_word(argc, argv); !why.empty())
+    return {std::nullopt, refuse(why)};
   CLI::App app{"Carries TCP between pods over SMC-R; stays TCP where it must, and says why."};
   app.name("fairlead-proxy");
   app.footer(kFooter);
@@ -38,7 +47,8 @@ Parsed parse_command_line(int argc, char** argv, const char* const* environment)
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    return {std::nullopt, app.exit(error) == 0 ? 0 : kExitUsage};
+    return {std::nullopt,
+            error.get_exit_code() != 0 ? refuse(shown_message(error.what())) : app.exit(error)};
   }
   config::EnvironmentOverrides from_environment = config::overrides_from_environment(environment);
   config::Sources sources;
@@ -52,7 +62,7 @@ Parsed parse_command_line(int argc, char** argv, const char* const* environment)
     sources.file = validate_file;
     const config::LoadResult loaded = config::load(sources);
     if (!loaded) return {std::nullopt, report(loaded.error())};
-    std::printf("%s: valid\n", validate_file.c_str());
+    std::printf("%s: valid\n", shown_message(validate_file).c_str());
     return {std::nullopt, 0};
   }
   if (!config_file.empty()) sources.file = config_file;

@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <ostream>
 
+#include "base/command_words.h"
 #include "ctl/commands.h"
 #include "ctl/console.h"
 
@@ -37,6 +38,10 @@ void add_options(CLI::App& app, Console& console) {
 
 int run(int argument_count, const char* const* arguments, std::ostream& out, std::ostream& err) {
   Console console(out, err);
+  if (const std::string why = refused_word(argument_count, arguments); !why.empty()) {
+    console.complain(why);
+    return static_cast<int>(Exit::kFail);
+  }
   CLI::App app("Looks into a Fairlead proxy", "fairleadctl");
   add_options(app, console);
   add_show_commands(app, console);
@@ -54,7 +59,10 @@ int run(int argument_count, const char* const* arguments, std::ostream& out, std
   } catch (const CLI::ParseError& error) {
     // Also how the parser asks for its help text to be printed, with 0. Its other numbers say more
     // than our three exit codes.
-    return app.exit(error, out, err) == 0 ? 0 : static_cast<int>(Exit::kFail);
+    if (error.get_exit_code() == 0) return app.exit(error, out, err);
+    console.complain(error.what());
+    err << "Run with --help for more information.\n";
+    return static_cast<int>(Exit::kFail);
   }
   return static_cast<int>(console.exit);
 }

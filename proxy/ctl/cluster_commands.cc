@@ -3,6 +3,7 @@
 #include <optional>
 #include <string>
 
+#include "base/command_words.h"
 #include "ctl/cluster/cluster_checks.h"
 #include "ctl/cluster/cluster_status.h"
 #include "ctl/commands.h"
@@ -25,7 +26,8 @@ void add_cluster_options(CLI::App& command) {
       .add_option("--fairlead-namespace",
                   "Where Fairlead is installed; check finds it where it may list all namespaces")
       ->type_name("NAME")
-      ->default_val("fairlead-system");
+      ->default_val("fairlead-system")
+      ->check(object_name_trouble);
 }
 
 std::string option_text(const CLI::App& command, const char* name) {
@@ -55,9 +57,6 @@ std::optional<Connected> connect(Console& console, const ClusterOptions& options
     console.exit = Exit::kFail;
     return std::nullopt;
   };
-  for (const std::string* name : {&options.release_namespace, &options.name_space})
-    if (!name->empty() && !is_namespace_name(*name))
-      return refuse("\"" + *name + "\" is no name of a namespace; allowed: a-z, 0-9, - and .");
   auto access = read_kubeconfig(kubeconfig_files(options.kubeconfig), options.context,
                                 std::chrono::system_clock::now());
   if (!access) return refuse(access.error());
@@ -112,7 +111,8 @@ void add_cluster_commands(CLI::App& app, Console& console) {
   CLI::App* check = app.add_subcommand("check", "Checks a cluster for Fairlead, by a kubeconfig");
   add_cluster_options(*check);
   check->add_option("-n,--namespace", "Where a pod is created for a try (dry run)")
-      ->type_name("NAME");
+      ->type_name("NAME")
+      ->check(object_name_trouble);
   add_flag(*check, "--pre", "Before the installation: the cluster and its nodes alone");
   check->footer(
       "One line per check: ok, warn or fail; name; finding; -> what to do.\n"
@@ -127,7 +127,9 @@ void add_cluster_commands(CLI::App& app, Console& console) {
   CLI::App* status =
       app.add_subcommand("status", "Shows what carries the connections of a cluster's pods");
   add_cluster_options(*status);
-  status->add_option("-n,--namespace", "Pods of this namespace alone")->type_name("NAME");
+  status->add_option("-n,--namespace", "Pods of this namespace alone")
+      ->type_name("NAME")
+      ->check(object_name_trouble);
   status->footer(
       "Reads the reports that fairlead-node writes once a minute for each node.\n"
       "Returns 0 if all is well, 1 when a pod or node lacks something, 2 on failure.\n"

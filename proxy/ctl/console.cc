@@ -5,6 +5,7 @@
 #include <ostream>
 #include <utility>
 
+#include "base/command_words.h"
 #include "ctl/table.h"
 
 namespace fairlead::ctl {
@@ -69,6 +70,7 @@ void Console::print(std::string_view text) { out_ << printable_lines(text); }
 void Console::print_json(std::string_view json) { out_ << escaped_json(json); }
 void Console::print_exactly(std::string_view text) { out_ << text; }
 void Console::note(std::string_view text) { err_ << printable(text) << '\n'; }
+void Console::complain(const std::string& text) { note("fairleadctl: " + shown_message(text)); }
 void Console::flush() { out_ << std::flush; }
 
 void Console::note_silent_workers(const Json& reply) {

@@ -66,7 +66,8 @@ class Console {
   void print_exactly(std::string_view text);
   // A line to standard error, printable(). complain() begins it with the name of the program.
   void note(std::string_view text);
-  void complain(const std::string& text) { note("fairleadctl: " + text); }
+  // It may contain words of the command line, so it is cut.
+  void complain(const std::string& text);
   void flush();
 
   // Warns, also by the exit code, when workers did not answer, so that rows are missing.

@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "base/command_words.h"
 #include "ctl/commands.h"
 #include "ctl/local_checks.h"
 #include "ctl/reports.h"
@@ -64,7 +65,8 @@ void add_doctor_command(CLI::App& app, Console& console) {
   CLI::App* doctor = app.add_subcommand("doctor", "Checks the proxy and where it runs");
   doctor->add_option("--shm-directory", "Where proxies of this node meet: devices.shm.directory")
       ->type_name("PATH")
-      ->default_val(HostPaths().shm_directory);
+      ->default_val(HostPaths().shm_directory)
+      ->check(path_trouble);
   doctor->footer(
       "One line per check: ok, warn or fail; name; finding; -> what to do.\n"
       "Returns 0 if all is well, 1 with warnings, 2 with failures.\n"

@@ -8,7 +8,7 @@ namespace fairlead::ctl {
 namespace {
 
 void show_connections(Console& console, const CLI::App& command) {
-  std::string target = "/connections?limit=" + command["--limit"]->as<std::string>();
+  std::string target = "/connections?limit=" + std::to_string(command["--limit"]->as<int>());
   if (command.count("--state") > 0)
     target += "&state=" + percent_encoded(command["--state"]->as<std::string>());
   const auto answer = console.get(target);

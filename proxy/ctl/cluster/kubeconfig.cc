@@ -12,6 +12,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/command_words.h"
 #include "base/utc_time.h"
 #include "injector/base64.h"
 #include "injector/certificate.h"
@@ -301,14 +302,7 @@ tl::expected<Entry, std::string> find_context(const std::vector<File>& files, st
 
 }  // namespace
 
-bool is_namespace_name(std::string_view text) {
-  constexpr std::size_t kNameCharsMax = 253;
-  const auto is_of_a_name = [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-' || c == '.';
-  };
-  return !text.empty() && text.size() <= kNameCharsMax &&
-         std::all_of(text.begin(), text.end(), is_of_a_name);
-}
+bool is_namespace_name(std::string_view text) { return is_object_name(text); }
 
 std::vector<std::string> kubeconfig_files(const std::string& option) {
   if (!option.empty()) return {option};
