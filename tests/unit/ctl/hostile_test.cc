@@ -110,7 +110,8 @@ TEST(HostileProxy, NoCommandPrintsItsControlCharacters) {
     EXPECT_TRUE(is_printable(json.out + json.err)) << command[0];
     EXPECT_TRUE(nlohmann::json::accept(json.out)) << command[0];
   }
-  EXPECT_NE(server.ask({"why", "--expect", "smcr"}).err.find("transport \\x1b[31m"), std::string::npos);
+  EXPECT_NE(server.ask({"why", "--expect", "smcr"}).err.find("transport \\x1b[31m"),
+            std::string::npos);
 }
 
 TEST(HostileProxy, DeepJsonIsAFailureThatSaysSo) {
