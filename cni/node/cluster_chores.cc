@@ -19,6 +19,7 @@ namespace {
 constexpr const char* kLogger = "node";
 constexpr int kOk = 200;
 constexpr int kCreated = 201;
+constexpr int kNotFound = 404;
 
 event::ClusterEvent event_about(const Repaired& repaired, const std::string& node) {
   const NodePod& pod = *repaired.pod;
@@ -120,10 +121,12 @@ ClusterChores::Trouble ClusterChores::write_report() {
   facts.rnics_missing = missing_ports(facts.inventory, wanted_ports(config_));
   facts.pods = ask_sidecars();
   if (settings_.events) tell_fallbacks(facts.pods);
-  const auto reply =
-      server_.send({"PATCH", report_path(settings_.report_namespace, node_.name), "",
-                    "application/apply-patch+yaml",
-                    report_body(settings_.report_namespace, node_, status_text(facts))});
+  // No PATCH: the API server's answer to one that fails shows the whole object, also of other nodes.
+  const std::string body = report_body(settings_.report_namespace, node_, status_text(facts));
+  auto reply = server_.send(
+      {"PUT", report_path(settings_.report_namespace, node_.name), "", "", body});
+  if (reply && reply->status == kNotFound)
+    reply = server_.send({"POST", reports_path(settings_.report_namespace), "", "", body});
   if (!reply) return reply.error();
   if (reply->status == kOk || reply->status == kCreated) return {};
   return "report of the node: status " + std::to_string(reply->status);

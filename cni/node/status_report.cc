@@ -61,9 +61,12 @@ std::string status_text(const StatusFacts& facts) {
   return to_text(status);
 }
 
+std::string reports_path(const std::string& name_space) {
+  return "/api/v1/namespaces/" + name_space + "/configmaps";
+}
+
 std::string report_path(const std::string& name_space, const std::string& node) {
-  return "/api/v1/namespaces/" + name_space + "/configmaps/" + report_name(node) +
-         "?fieldManager=fairlead-node&force=true";
+  return reports_path(name_space) + "/" + report_name(node);
 }
 
 std::string report_body(const std::string& name_space, const NodeIdentity& node,

@@ -49,9 +49,14 @@ class Api(FakeApiServer):
                 if value is None:
                     del self.labels[name]
             return 200, {"metadata": {"labels": self.labels}}
-        if (method, url.path) == ("PATCH", "/api/v1/namespaces/fl/configmaps/fairlead-node-n1"):
+        if (method, url.path) == ("PUT", "/api/v1/namespaces/fl/configmaps/fairlead-node-n1"):
+            if not self.reports:
+                return 404, {}
             self.reports.append((query, json.loads(body)))
-            return 201 if len(self.reports) == 1 else 200, {}
+            return 200, {}
+        if (method, url.path) == ("POST", "/api/v1/namespaces/fl/configmaps"):
+            self.reports.append((query, json.loads(body)))
+            return 201, {}
         if method == "GET" and url.path.startswith("/api/v1/namespaces/shop/pods/"):
             self.asked += 1
             found = [pod for pod in self.pods if pod["metadata"]["name"] == url.path.rsplit("/", 1)[1]]

@@ -89,7 +89,7 @@ class Repair(ClusterTest):
         # The first report may precede the first check of the pods.
         self.wait(lambda: len((self.report() or {"pods": ""})["pods"]) == 4, "the report")
         query, applied = self.api.reports[-1]
-        self.assertEqual(query, {"fieldManager": "fairlead-node", "force": "true"})
+        self.assertEqual(query, {})
         self.assertNotIn("ownerReferences", applied["metadata"])  # the token names no node
         self.assertEqual(applied["metadata"]["labels"]["app.kubernetes.io/component"], "node-status")
         report = self.report()

@@ -191,7 +191,7 @@ class Chart(unittest.TestCase):
             objects = render("--set", f"node.repair=false,node.label=false,node.status={json.dumps(status)}")
             roles = [r for r in of_kind(objects, "Role") if r["metadata"]["name"].endswith("-node")]
             self.assertEqual([r["rules"] for r in roles],
-                             [[{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["create", "patch"]}]] * status)
+                             [[{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["create", "update"]}]] * status)
             pod = of_kind(objects, "DaemonSet")[0]["spec"]["template"]["spec"]
             self.assertEqual(("serviceAccountName" in pod, "--report-status" in pod["containers"][0]["args"]), (status, status))
             # In a namespace that has nothing else.

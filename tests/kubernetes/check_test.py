@@ -4,6 +4,7 @@ cause in the output; and one cluster without errors."""
 import base64
 import copy
 import datetime
+import hashlib
 import json
 import os
 import shlex
@@ -26,6 +27,10 @@ TOKEN = "secret"
 HOME = "fairlead-system"
 REPORTS = "fairlead-system-fairlead-reports"
 POLICIES = ("fairlead-system-fairlead-node-labels", "fairlead-system-fairlead-rnic")
+SPEC = {"failurePolicy": "Fail", "validations": [{"expression": "1 < 2 && 2 > 1"}]}
+# As helm writes it.
+DIGEST = hashlib.sha256(json.dumps(SPEC, sort_keys=True, separators=(",", ":")).replace("<", "\\u003c").replace(
+    ">", "\\u003e").replace("&", "\\u0026").encode()).hexdigest()
 CHART = {"app.kubernetes.io/name": "fairlead", "app.kubernetes.io/version": "0.1.0"}
 
 
@@ -52,7 +57,7 @@ def node(name="n1", **info):
 
 def workload(name, component, namespace=HOME, **rest):
     return {"metadata": {"name": name, "namespace": namespace, "labels": {**CHART, "app.kubernetes.io/component": component},
-                         "annotations": {"fairlead.io/policies": ",".join(POLICIES)}}, **rest}
+                         "annotations": {"fairlead.io/policies": ",".join(f"{policy}={DIGEST}" for policy in POLICIES)}}, **rest}
 
 
 def good_cluster(ca):
@@ -65,7 +70,7 @@ def good_cluster(ca):
         "webhooks": [{"metadata": {"name": "fairlead-system-fairlead"},
                       "webhooks": [{"name": "pods.injector.fairlead.io", "clientConfig": client}]}],
         "policies": [],
-        "narrowing": [{"metadata": {"name": name}, "spec": {"failurePolicy": "Fail"}} for name in POLICIES],
+        "narrowing": [{"metadata": {"name": name}, "spec": SPEC} for name in POLICIES],
         "bindings": [{"metadata": {"name": name}, "spec": {"policyName": name, "validationActions": ["Deny"]}} for name in POLICIES],
         "namespaces": [{"metadata": {"name": name, "annotations": {"fairlead.io/release": release}}}
                        for name, release in (("other", "elsewhere/fairlead"), (REPORTS, f"{HOME}/fairlead"))],
@@ -243,7 +248,9 @@ class Kubeconfigs(ClusterTest):
         self.refused("config: is no kubeconfig", text="kind: Pod\n")
         self.refused("config: is no kubeconfig", text="")
         self.refused("longer than", text="#" * 2_000_000)
-        self.refused("is no name of a namespace", arguments=("check", "-n", "../nodes"))
+        done = self.ctl("check", "-n", "../nodes")
+        self.assertEqual((done.returncode, done.stdout), (2, ""))
+        self.assertIn('--namespace: "../nodes" is not allowed', done.stderr)
 
     def test_names_that_lead_nowhere(self):
         self.refused('there is no context "there"; there are: here', arguments=("check", "--context", "there"))
@@ -451,17 +458,21 @@ class Clusters(ClusterTest):
         name = POLICIES[0]
         for key, changed, words in (
                 ("narrowing", [], f"{name} is missing"),
-                ("narrowing", [{"metadata": {"name": name}, "spec": {"failurePolicy": "Ignore"}}], "failurePolicy"),
+                ("narrowing", [{"metadata": {"name": name}, "spec": {**SPEC, "failurePolicy": "Ignore"}}], "is not as the chart wrote it"),
+                ("narrowing", [{"metadata": {"name": name}, "spec": {**SPEC, "matchConditions": []}}], "is not as the chart wrote it"),
+                ("narrowing", [{"metadata": {"name": name}, "spec": {**SPEC, "validations": [{"expression": "true"}]}}],
+                 "is not as the chart wrote it"),
                 ("bindings", [], "no ValidatingAdmissionPolicyBinding denies"),
                 ("bindings", [{"spec": {"policyName": name, "validationActions": ["Warn", "Audit"]}}], "denies"),
                 ("bindings", [{"spec": {"policyName": name, "validationActions": ["Deny"],
-                                        "matchResources": {"namespaceSelector": {}}}}], "denies")):
+                                        "matchResources": {"namespaceSelector": {}}}}], "denies"),
+                ("bindings", [{"spec": {"policyName": name, "validationActions": ["Deny"], "paramRef": {"name": "x"}}}], "denies")):
             whole = self.cluster[key]
             self.cluster[key] = changed + whole[1:]
             self.assert_named("policies", words, name)
             self.cluster[key] = whole
         for thing in self.cluster["daemonsets"] + self.cluster["deployments"]:
-            thing["metadata"]["annotations"]["fairlead.io/policies"] = POLICIES[1]
+            thing["metadata"]["annotations"]["fairlead.io/policies"] = f"{POLICIES[1]}={DIGEST}"
         self.assert_named("policies", "all rights of its role", status="warn")
         self.cluster["denied"] = {"validatingadmissionpolicies"}
         self.assert_named("policies", "not checked", status="warn")

@@ -11,6 +11,7 @@ import itertools
 import json
 import sys
 import tempfile
+import time
 import unittest
 from pathlib import Path
 
@@ -21,7 +22,7 @@ import helm
 import pod_mutations
 
 sys.path.insert(1, str(Path(__file__).parents[1]))
-from suite import main  # noqa: E402  pylint: disable=wrong-import-position
+from suite import main, seconds  # noqa: E402  pylint: disable=wrong-import-position
 
 INJECTION = Path(__file__).parents[1] / "injection"
 EXPECTED = {path.stem: json.loads(path.read_text()) for path in sorted((INJECTION / "expected").glob("*.json"))}
@@ -62,7 +63,7 @@ class SidecarPolicy(unittest.TestCase):
                                           "proxy.env[0].name=FAIRLEAD_SMC_UEIDS,proxy.env[0].value=SHOP")
         assert code == 0, error
         for thing in yaml.safe_load_all(text):
-            if thing and thing["metadata"]["name"].endswith("-rnic"):
+            if thing and "-fairlead-rnic" in thing["metadata"]["name"]:
                 cls.api.apply(thing, "")
         cls.connection = http.client.HTTPSConnection("127.0.0.1", cls.api.port, timeout=60, context=cls.api.context)
         cls.addClassCleanup(cls.connection.close)
@@ -134,6 +135,12 @@ class SidecarPolicy(unittest.TestCase):
         smuggled["projected"]["sources"].append({"configMap": {"name": "lib"}})
         secret = copy.deepcopy(TOKEN_VOLUME)
         secret["projected"]["sources"].append({"secret": {"name": "lib"}})
+
+        def with_source(config_map):
+            volume = copy.deepcopy(TOKEN_VOLUME)
+            volume["projected"]["sources"][1] = {"configMap": config_map}
+            return volume
+
         exec_probe = {"exec": {"command": ["/x"]}}
         for pod, words in (
                 (self.injected(env=self.env(preload)), "env that the injection does not write: LD_PRELOAD"),
@@ -164,7 +171,17 @@ class SidecarPolicy(unittest.TestCase):
                 (self.injected(volumeMounts=[TOKEN_MOUNT, {"name": "lib", "mountPath": "/usr/lib"}],
                                spec={"volumes": [TOKEN_VOLUME, library]}), "volumeMounts"),
                 (self.injected(image=OTHER_IMAGE), "an image that may have no RNIC"),
-                (self.injected(annotations={"devices.nri.io/container.fairlead-proxy": "x"}), "annotations of other programs")):
+                (self.injected(annotations={"devices.nri.io/container.fairlead-proxy": "x"}), "annotations by which runtimes change"),
+                (self.injected(annotations={"ulimits.nri.containerd.io/container.fairlead-proxy": "- type: memlock\n"}), "ulimits.nri"),
+                (self.injected(annotations={"devices.nri.io/pod": "x"}), "devices.nri.io/pod"),
+                (self.injected(annotations={"cdi.k8s.io/x": "x"}), "cdi.k8s.io/x"),
+                (self.injected(annotations={"fairlead.io/rnic-resource": "hugepages-2Mi"},
+                               resources={"limits": {"hugepages-2Mi": "2Mi", "memory": "64Mi"}}), "resources"),
+                (self.injected(spec={"volumes": [with_source({"name": "openshift-service-ca.crt"})]}), "volumeMounts"),
+                (self.injected(spec={"volumes": [with_source(
+                    {"name": "kube-root-ca.crt", "items": [{"key": "evil", "path": "bin/evil", "mode": 0o755}]})]}), "volumeMounts"),
+                (self.injected(spec={"volumes": [with_source(
+                    {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt", "mode": 0o755}]})]}), "volumeMounts")):
             with self.subTest(words):
                 self.refused(pod, words)
         ordinary = self.injected()
@@ -191,12 +208,20 @@ class SidecarPolicy(unittest.TestCase):
             pod["metadata"]["name"] = name
             self.assertEqual(self.post(pod, "/api/v1/namespaces/plain/pods")[0], 201, name)
         mark = {"metadata": {"annotations": {"fairlead.io/status": "{}"}}}
+        unmark = {"metadata": {"annotations": {"fairlead.io/status": None}}}
+        renounce = {"metadata": {"annotations": {"fairlead.io/rnic-access": "none"}}}
+        evil = {"spec": {"initContainers": [{"name": "fairlead-proxy", "image": "evil.example/x:1"}]}}
         for part in ("", "/status"):
+            for body in (unmark, renounce, {**unmark, **evil}, {**renounce, **evil}):
+                status, reply, _ = patch("good", body, part)
+                self.assertEqual(status, 403, (part, body, reply))
             status, reply, _ = patch("unmarked", mark, part)
             self.assertEqual(status, 403, (part, reply))
             status, reply, _ = patch("none", {"metadata": {"annotations": {"fairlead.io/rnic-access": None}}}, part)
             self.assertEqual(status, 403, (part, reply))
         status, reply, _ = patch("good", {"spec": {"initContainers": [{"name": "fairlead-proxy", "image": "evil.example/x:1"}]}})
+        self.assertEqual(status, 403, reply)
+        status, reply, _ = patch("good", {"metadata": {"annotations": {"devices.nri.io/container.fairlead-proxy": "x"}}})
         self.assertEqual(status, 403, reply)
         debug = {"name": "debug", "image": "debug"}
         for container, code in (({**debug, "targetContainerName": "fairlead-proxy"}, 403), ({**debug, "targetContainerName": "app"}, 200)):
@@ -205,6 +230,35 @@ class SidecarPolicy(unittest.TestCase):
         for name in (*pods, "unmarked"):
             status, reply, _ = patch(name, {"metadata": {"labels": {"a": "b"}}})
             self.assertEqual(status, 200, reply)
+
+    def test_bindings_carry_no_marks(self):
+        pod = self.injected(spec={"schedulerName": "mine"})
+        pod["metadata"].update(name="bound", annotations={})
+        self.assertEqual(self.post(pod, "/api/v1/namespaces/plain/pods")[0], 201)
+        for annotations, code in (({"fairlead.io/status": "{}"}, 403), ({"devices.nri.io/container.fairlead-proxy": "x"}, 403),
+                                  ({"scheduler.example/x": "y"}, 201)):
+            binding = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": "bound", "annotations": annotations},
+                       "target": {"apiVersion": "v1", "kind": "Node", "name": "n1"}}
+            status, reply = self.post(binding, "/api/v1/namespaces/plain/pods/bound/binding")
+            self.assertEqual(status, code, reply)
+
+    def test_exec_into_the_sidecar_runs_fairleadctl_alone(self):
+        """Before the API server connects to the kubelet, which is missing here."""
+        pod = self.injected()
+        pod["metadata"]["name"] = "entered"
+        self.assertEqual(self.post(pod, "/api/v1/namespaces/plain/pods")[0], 201)
+        for container, command, refused in (("fairlead-proxy", "fairleadctl", False), ("fairlead-proxy", "/lib64/ld-linux-x86-64.so.2", True),
+                                            ("fairlead-proxy", "fairlead-proxy", True), ("app", "sh", False)):
+            status, reply, _ = self.api.call(
+                "POST", f"/api/v1/namespaces/plain/pods/entered/exec?container={container}&command={command}&stdout=true", raw=True)
+            self.assertEqual(b"may not execute another command" in reply, refused, (status, reply))
+
+    def test_a_huge_pod_is_refused_soon(self):
+        """The time of an evaluation grows with the square of the variables, so their number has a limit."""
+        many = [{"name": f"V{i}", "value": "x"} for i in range(8000)]
+        begun = time.monotonic()
+        self.refused(self.injected(env=self.env(*many)), "more than 128")
+        self.assertLess(time.monotonic() - begun, seconds(5))
 
     # The fuzzer.
 

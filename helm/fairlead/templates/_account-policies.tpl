@@ -9,6 +9,7 @@
 {{- if eq .Values.injector.certs.mode "selfManaged" -}}
 {{- $policies = append $policies (dict "name" "injector-webhook" "account" $injector
       "group" "admissionregistration.k8s.io" "resource" "mutatingwebhookconfigurations") -}}
+{{- $policies = append $policies (dict "name" "injector-secret" "account" $injector "group" "" "resource" "secrets") -}}
 {{- end -}}
 {{- $policies = append $policies (dict "name" "injector-events" "account" $injector "group" "" "resource" "events") -}}
 {{- end -}}
@@ -35,12 +36,43 @@
 {{ and .Values.node.enabled $gives }}
 {{- end -}}
 
-{{- /* For the annotation that tells fairleadctl check which policies there are. */ -}}
-{{- define "fairlead.policyNames" -}}
-{{- $names := list -}}
-{{- range include "fairlead.accountPolicies" . | fromJsonArray }}{{ $names = append $names (printf "%s-%s" (include "fairlead.clusterName" $) .name) }}{{ end -}}
-{{- if eq (include "fairlead.givesRnics" .) "true" }}{{ $names = append $names (printf "%s-rnic" (include "fairlead.clusterName" .)) }}{{ end -}}
-{{ join "," $names }}
+{{- /* All policies of the chart. */ -}}
+{{- define "fairlead.policies" -}}
+{{- $policies := include "fairlead.accountPolicies" . | fromJsonArray -}}
+{{- if eq (include "fairlead.givesRnics" .) "true" -}}
+{{- range list "rnic" "rnic-binding" "rnic-exec" }}{{ $policies = append $policies (dict "name" .) }}{{ end -}}
+{{- end -}}
+{{- toJson $policies -}}
+{{- end -}}
+
+{{- /* The spec of a policy, of (list root policy). All defaults of the API server are written, so that a digest of the spec
+       is that of the object in the cluster. */ -}}
+{{- define "fairlead.policySpec" -}}
+{{- $root := index . 0 }}{{ $policy := index . 1 -}}
+failurePolicy: Fail
+{{- if hasKey $policy "account" }}
+matchConstraints:
+  matchPolicy: Equivalent
+  namespaceSelector: {}
+  objectSelector: {}
+  resourceRules:
+    - {apiGroups: [{{ $policy.group | quote }}], apiVersions: ["*"], operations: ["*"], resources: [{{ $policy.resource }}, "{{ $policy.resource }}/*"], scope: "*"}
+matchConditions:
+  - name: account
+    expression: request.userInfo.username == {{ squote $policy.account }}
+{{ include (printf "fairlead.policy.%s" $policy.name) $policy }}
+{{- else }}
+{{ include (printf "fairlead.policy.%s" $policy.name) $root }}
+{{- end }}
+{{- end -}}
+
+{{- /* For the annotation that tells fairleadctl check which policies there are, with a digest of each: NAME=SHA256,... */ -}}
+{{- define "fairlead.policyDigests" -}}
+{{- $digests := list -}}
+{{- range include "fairlead.policies" . | fromJsonArray -}}
+{{- $digests = append $digests (printf "%s-%s=%s" (include "fairlead.clusterName" $) .name (include "fairlead.policySpec" (list $ .) | fromYaml | toJson | sha256sum)) -}}
+{{- end -}}
+{{ join "," $digests }}
 {{- end -}}
 
 {{- /* A validation: an expression, and what the refusal says the account may not do. */ -}}
@@ -81,24 +113,45 @@ validations:
         (printf "has(object.webhooks) && has(oldObject.webhooks) && object.webhooks.all(w, oldObject.webhooks.exists_one(o, o.name == w.name && %s && %s))"
           (include "fairlead.sameBut" (dict "one" "w" "other" "o" "but" "'clientConfig'"))
           (include "fairlead.sameBut" (dict "one" "w.clientConfig" "other" "o.clientConfig" "but" "'caBundle'")))) | nindent 2 }}
+  {{- include "fairlead.validation" (dict "account" .account "field" "clientConfig.caBundle to more than 64 KiB" "holds"
+        "!has(object.webhooks) || object.webhooks.all(w, !has(w.clientConfig.caBundle) || w.clientConfig.caBundle.size() <= 65536)") | nindent 2 }}
+{{- end -}}
+
+{{- define "fairlead.policy.injector-secret" -}}
+validations:
+  {{- include "fairlead.validation" (dict "account" .account "field" "a Secret except by an update" "holds" "request.operation == 'UPDATE'") | nindent 2 }}
+  {{- include "fairlead.validation" (dict "account" .account "field" "metadata of a Secret" "holds"
+        (include "fairlead.sameMetadata" (dict "but" ""))) | nindent 2 }}
+  {{- include "fairlead.validation" (dict "account" .account "field" "fields of a Secret except data" "holds"
+        (include "fairlead.sameBut" (dict "one" "object" "other" "oldObject" "but" "'metadata', 'data'"))) | nindent 2 }}
+  {{- include "fairlead.validation" (dict "account" .account "field" "data except ca.crt, ca.key, tls.crt and tls.key" "holds"
+        "!has(object.data) || object.data.all(k, k in ['ca.crt', 'ca.key', 'tls.crt', 'tls.key'])") | nindent 2 }}
 {{- end -}}
 
 {{- /* Events in the name of one program. The API server itself requires that an Event is in the namespace of its object. */ -}}
 {{- define "fairlead.eventValidations" -}}
 {{- include "fairlead.validation" (dict "account" .account "field" "an existing Event" "holds" "request.operation == 'CREATE'") }}
 {{ include "fairlead.validation" (dict "account" .account "field" (printf "source.component to another than %s" .component) "holds"
-     (printf "has(object.source) && has(object.source.component) && object.source.component == '%s' && (!has(object.reportingComponent) || object.reportingComponent in ['', '%s'])" .component .component)) }}
+     (printf "has(object.source) && has(object.source.component) && object.source.component == '%s' && (!has(object.reportingComponent) || object.reportingComponent in ['', '%s']) && (!has(object.reportingInstance) || object.reportingInstance == '')" .component .component)) }}
 {{ include "fairlead.validation" (dict "account" .account "field" (printf "reason to another than %s" (join ", " .reasons)) "holds"
      (printf "has(object.reason) && object.reason in %s" (toJson .reasons | replace "\"" "'"))) }}
-{{ include "fairlead.validation" (dict "account" .account "field" "message to more than 1024 bytes" "holds"
-     "!has(object.message) || object.message.size() <= 1024") }}
-{{ include "fairlead.validation" (dict "account" .account "field" "metadata except generateName" "holds"
-     (printf "has(object.metadata.generateName) && object.metadata.generateName == '%s.' && !has(object.metadata.labels) && !has(object.metadata.annotations) && !has(object.metadata.ownerReferences) && !has(object.metadata.finalizers)" .component)) }}
+{{ include "fairlead.validation" (dict "account" .account "field" "type, count or message of an Event to another than its program writes" "holds"
+     "has(object.type) && object.type in ['Normal', 'Warning'] && has(object.count) && object.count == 1 && (!has(object.message) || object.message.size() <= 1024)") }}
+{{ include "fairlead.validation" (dict "account" .account "field" "metadata of an Event except generateName" "holds"
+     (printf "has(object.metadata.generateName) && object.metadata.generateName == '%s.' && object.metadata.name.matches('^%s[.][a-z0-9]{1,10}$') && !has(object.metadata.labels) && !has(object.metadata.annotations) && !has(object.metadata.ownerReferences) && !has(object.metadata.finalizers)" .component .component)) }}
+{{ include "fairlead.validation" (dict "account" .account "field" "other fields of an Event than its program writes" "holds"
+     "dyn(object).all(k, k in ['apiVersion', 'kind', 'metadata', 'involvedObject', 'type', 'reason', 'message', 'source', 'firstTimestamp', 'lastTimestamp', 'count', 'reportingComponent', 'reportingInstance', 'eventTime']) && (!('eventTime' in dyn(object)) || dyn(object).eventTime == null)") }}
+{{ include "fairlead.validation" (dict "account" .account "field" "involvedObject to another than a short reference" "holds"
+     "dyn(object.involvedObject).all(k, k in ['apiVersion', 'kind', 'name', 'namespace', 'uid'] && dyn(object.involvedObject)[k].size() <= 253) && dyn(object.source).all(k, k in ['component', 'host'] && dyn(object.source)[k].size() <= 253)") }}
 {{- end -}}
 
 {{- define "fairlead.policy.injector-events" -}}
 validations:
   {{- include "fairlead.eventValidations" (dict "account" .account "component" "fairlead-injector" "reasons" (list "FairleadNotInjected")) | nindent 2 }}
+  {{- include "fairlead.validation" (dict "account" .account "field" "source.host of an Event" "holds"
+        "!has(object.source) || !has(object.source.host) || object.source.host == ''") | nindent 2 }}
+  {{- include "fairlead.validation" (dict "account" .account "field" "involvedObject to another than a pod or its controller" "holds"
+        "has(object.involvedObject.kind) && !(object.involvedObject.kind in ['Node', 'Secret', 'Namespace', 'ServiceAccount', 'ConfigMap'])") | nindent 2 }}
 {{- end -}}
 
 {{- define "fairlead.policy.node-events" -}}
@@ -110,7 +163,7 @@ validations:
   {{- include "fairlead.validation" (dict "account" .account "field" "source.host to another node than that of its token" "holds"
         "variables.node != '' && has(object.source) && has(object.source.host) && object.source.host == variables.node") | nindent 2 }}
   {{- include "fairlead.validation" (dict "account" .account "field" "involvedObject to another kind than Pod" "holds"
-        "object.involvedObject.kind == 'Pod' && object.involvedObject.apiVersion == 'v1'") | nindent 2 }}
+        "has(object.involvedObject.kind) && object.involvedObject.kind == 'Pod' && has(object.involvedObject.apiVersion) && object.involvedObject.apiVersion == 'v1'") | nindent 2 }}
 {{- end -}}
 
 {{- define "fairlead.policy.node-labels" -}}
@@ -120,12 +173,14 @@ variables:
     expression: "has(object.metadata.labels) ? dyn(object.metadata.labels) : dyn({})"
   - name: before
     expression: "has(oldObject.metadata.labels) ? dyn(oldObject.metadata.labels) : dyn({})"
+  - name: own
+    expression: "variables.labels.map(k, k).filter(k, k == 'fairlead.io/ready' || k.startsWith('fairlead.io/pnet.'))"
 validations:
   {{- include "fairlead.validation" (dict "account" .account "field" "a node except by an update" "holds" "request.operation == 'UPDATE' && (!has(request.subResource) || request.subResource == '')") | nindent 2 }}
   {{- include "fairlead.validation" (dict "account" .account "field" "another node than that of its token" "holds"
         "variables.node != '' && object.metadata.name == variables.node") | nindent 2 }}
   {{- include "fairlead.validation" (dict "account" .account "field" "labels of a node except fairlead.io/ready and fairlead.io/pnet.ID" "holds"
-        "variables.labels.all(k, k == 'fairlead.io/ready' || k.startsWith('fairlead.io/pnet.') || (k in variables.before && variables.before[k] == variables.labels[k])) && variables.before.all(k, k == 'fairlead.io/ready' || k.startsWith('fairlead.io/pnet.') || k in variables.labels)") | nindent 2 }}
+"variables.own.size() <= 65 && variables.own.all(k, (k == 'fairlead.io/ready' || k.matches('^fairlead[.]io/pnet[.][A-Za-z0-9]{1,16}$')) && variables.labels[k] == 'true') && variables.labels.all(k, k in variables.own || (k in variables.before && variables.before[k] == variables.labels[k])) && variables.before.all(k, k in variables.labels || k == 'fairlead.io/ready' || k.startsWith('fairlead.io/pnet.'))") | nindent 2 }}
   {{- include "fairlead.validation" (dict "account" .account "field" "metadata of a node except its labels" "holds"
         (include "fairlead.sameMetadata" (dict "but" ", 'labels'"))) | nindent 2 }}
   {{- include "fairlead.validation" (dict "account" .account "field" "spec or status of a node" "holds"
@@ -140,11 +195,11 @@ validations:
   {{- include "fairlead.validation" (dict "account" .account "field" "a ConfigMap that is not the report of the node of its token" "holds"
         "variables.node != '' && object.metadata.name == 'fairlead-node-' + variables.node") | nindent 2 }}
   {{- include "fairlead.validation" (dict "account" .account "field" "data of a report except status.json" "holds"
-        "(!has(object.data) || object.data.all(k, k == 'status.json')) && !has(object.binaryData) && (!has(object.immutable) || !object.immutable)") | nindent 2 }}
+        "(!has(object.data) || object.data.all(k, k == 'status.json' && object.data[k].size() <= 655360)) && !has(object.binaryData) && (!has(object.immutable) || !object.immutable)") | nindent 2 }}
   {{- include "fairlead.validation" (dict "account" .account "field" "labels, annotations or finalizers of a report" "holds"
         "!has(object.metadata.annotations) && !has(object.metadata.finalizers) && has(object.metadata.labels) && object.metadata.labels.size() == 2 && 'app.kubernetes.io/name' in object.metadata.labels && object.metadata.labels['app.kubernetes.io/name'] == 'fairlead' && 'app.kubernetes.io/component' in object.metadata.labels && object.metadata.labels['app.kubernetes.io/component'] == 'node-status'") | nindent 2 }}
   {{- include "fairlead.validation" (dict "account" .account "field" "ownerReferences to another object than its node" "holds"
-        "!has(object.metadata.ownerReferences) || object.metadata.ownerReferences.all(o, o.kind == 'Node' && o.name == variables.node)") | nindent 2 }}
+        "!has(object.metadata.ownerReferences) || (object.metadata.ownerReferences.size() <= 1 && object.metadata.ownerReferences.all(o, o.apiVersion == 'v1' && o.kind == 'Node' && o.name == variables.node && !has(o.controller) && !has(o.blockOwnerDeletion)))") | nindent 2 }}
 {{- end -}}
 
 {{- define "fairlead.policy.uninstall" -}}

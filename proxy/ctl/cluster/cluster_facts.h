@@ -19,8 +19,8 @@ inline constexpr const char* kNodeStatusKey = "status.json";
 inline constexpr const char* kReportNamespaceSelector =
     "app.kubernetes.io%2Fcomponent%3Dnode-reports";
 inline constexpr const char* kReleaseAnnotation = "fairlead.io/release";
-// On Deployments and DaemonSets of the chart: the names of the policies that narrow the rights of
-// their accounts, separated by commas.
+// On Deployments and DaemonSets of the chart: the policies that narrow rights, as NAME=SHA256 between
+// commas. The digest is that of the policy's spec as JSON with sorted keys and without blanks.
 inline constexpr const char* kPoliciesAnnotation = "fairlead.io/policies";
 
 struct ClusterFacts {

@@ -86,8 +86,7 @@ TEST(TokenClaims, PrecedeTheCommandLine) {
 
 TEST(StatusReport, BelongsToTheNode) {
   EXPECT_EQ(report_path("reports", "n1"),
-            "/api/v1/namespaces/reports/configmaps/fairlead-node-n1"
-            "?fieldManager=fairlead-node&force=true");
+            "/api/v1/namespaces/reports/configmaps/fairlead-node-n1");
   const Json body = Json::parse(report_body("reports", {"n1", "u1"}, "{}"));
   const Json owner = {{"apiVersion", "v1"}, {"kind", "Node"}, {"name", "n1"}, {"uid", "u1"}};
   EXPECT_EQ(body["metadata"]["ownerReferences"], Json::array({owner}));
