@@ -42,7 +42,7 @@ bool Conversation::over() const {
   return true;
 }
 
-void judge(World& world, const Conversation& conversation, bool stormy) {
+void judge(World& world, const Conversation& conversation, const Plan& plan) {
   static const EndReport kNobody;
   const EndReport& client = conversation.client->report();
   unsigned served = 0;
@@ -50,12 +50,13 @@ void judge(World& world, const Conversation& conversation, bool stormy) {
     served += server->report().received != 0;
     const bool last = server == conversation.servers.back();
     // An attempt that was abandoned before any data ends in a reset, which is correct.
-    judge_end(world, conversation, *server, client, stormy || !last);
+    judge_end(world, conversation, *server, client, plan.stormy || !last);
   }
   if (served > 1) world.fail("#%u: bytes reached two servers", conversation.number);
   const EndReport& server =
       conversation.servers.empty() ? kNobody : conversation.servers.back()->report();
-  judge_end(world, conversation, *conversation.client, server, stormy);
+  const bool may_be_refused = plan.scarce() && conversation.servers.empty();
+  judge_end(world, conversation, *conversation.client, server, plan.stormy || may_be_refused);
 }
 
 void TurnChecks::check(SimProxy& proxy, const ProxySettings& settings) {
@@ -66,6 +67,11 @@ void TurnChecks::check(SimProxy& proxy, const ProxySettings& settings) {
                 static_cast<unsigned long long>(pinned), settings.memory_bytes);
   if (stats.rmb_used_bytes.get() + stats.rmb_free_bytes.get() != pinned)
     world_.fail("pod %u: elements used and free are not what is registered", proxy.pod());
+  std::uint64_t used = 0;
+  for (const Counter& use : stats.memory_used) used += use.get();
+  if (settings.memory_limit_bytes != 0 && used > settings.memory_limit_bytes)
+    world_.fail("pod %u: %llu bytes in use, %zu allowed", proxy.pod(),
+                static_cast<unsigned long long>(used), settings.memory_limit_bytes);
   std::uint64_t active = 0;
   for (const auto& direction : stats.traffic)
     for (const TrafficStats& traffic : direction) active += traffic.connections_active.get();

@@ -5,7 +5,8 @@
 //             counters of memory agree with each other and with the limit; no negotiation outlasts
 //             its timers; a queue pair carries LLC messages of one version
 //   unless    a connection is reset only if an application was `rude`, no listener existed, or
-//   stormy    the plan is stormy
+//   stormy    the plan is stormy. For want of memory a proxy may refuse it before its server has
+//             heard of it, and never later
 //   at last   every application has ended, every session and group is gone, and with the proxies
 //             every queue pair, buffer and TCP connection
 #pragma once
@@ -33,7 +34,7 @@ struct Conversation {
   bool over() const;
 };
 
-void judge(World& world, const Conversation& conversation, bool stormy);
+void judge(World& world, const Conversation& conversation, const Plan& plan);
 
 // After each turn of a proxy.
 class TurnChecks {

@@ -238,7 +238,7 @@ Outcome Cluster::run() {
     for (const auto& conversation : conversations_)
       if (!conversation->over()) world_.fail("#%u has not ended", conversation->number);
   if (!world_.failure())
-    for (const auto& conversation : conversations_) judge(world_, *conversation, plan_.stormy);
+    for (const auto& conversation : conversations_) judge(world_, *conversation, plan_);
   if (!world_.failure() && !run_until([this] { return all_idle(); }, kRunMax))
     for (const auto& proxy : proxies_)
       if (!proxy->idle())
@@ -248,7 +248,15 @@ Outcome Cluster::run() {
   Outcome outcome;
   outcome.connections = conversations_.size();
   outcome.over_smc = smc_of_the_dead_ + count_smc();
-  for (const auto& proxy : proxies_) outcome.moved += proxy->stats().connections_moved.get();
+  for (const auto& proxy : proxies_) {
+    const WorkerStats& stats = proxy->stats();
+    outcome.moved += stats.connections_moved.get();
+    outcome.refused += stats.refused_memory.get();
+    for (const auto& direction : stats.fallback)
+      outcome.tcp_for_memory += direction[static_cast<std::size_t>(Side::kLocal)]
+                                         [static_cast<std::size_t>(FallbackReason::kMemory)]
+                                             .get();
+  }
   outcome.links_most = turn_checks_.links_most();
   outcome.continuations = message_checks_.continuations();
   outcome.speakers_v1 = message_checks_.speakers(wire::LlcVersion::k1);

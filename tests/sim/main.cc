@@ -64,7 +64,7 @@ void record_log_line(std::string_view line) {
 
 struct Sum {
   std::uint64_t steps = 0, connections = 0, over_smc = 0, moved = 0, continuations = 0;
-  std::uint64_t speakers_v1 = 0, speakers_v2 = 0;
+  std::uint64_t speakers_v1 = 0, speakers_v2 = 0, refused = 0, tcp_for_memory = 0;
   std::array<std::size_t, fairlead::smc::kLinksMax + 1> by_links{};  // runs; none to kLinksMax
 };
 
@@ -80,8 +80,9 @@ void print_sum(const Sum& sum, std::size_t seeds, std::size_t failed, const Opti
                  links + 1 < sum.by_links.size() ? "," : "");
   std::fprintf(out,
                "; %" PRIu64 " continuations; queue pairs %" PRIu64 " of version 1, %" PRIu64
-               " of version 2\n",
-               sum.continuations, sum.speakers_v1, sum.speakers_v2);
+               " of version 2; for want of memory %" PRIu64 " refused, %" PRIu64 " TCP\n",
+               sum.continuations, sum.speakers_v1, sum.speakers_v2, sum.refused,
+               sum.tcp_for_memory);
 }
 
 bool run(std::uint64_t seed, const Options& options, Sum& sum) {
@@ -102,6 +103,8 @@ bool run(std::uint64_t seed, const Options& options, Sum& sum) {
   ++sum.by_links[outcome.links_most];
   sum.speakers_v1 += outcome.speakers_v1;
   sum.speakers_v2 += outcome.speakers_v2;
+  sum.refused += outcome.refused;
+  sum.tcp_for_memory += outcome.tcp_for_memory;
   if (!outcome.failure) return true;
   report(seed, world, outcome.failure->c_str());
   return false;

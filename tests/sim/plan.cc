@@ -1,5 +1,7 @@
 #include "sim/plan.h"
 
+#include <algorithm>
+
 namespace fairlead::sim {
 namespace {
 
@@ -9,10 +11,10 @@ using std::chrono::seconds;
 
 class Draw {
  public:
-  explicit Draw(Random random) : random_(random) {}
+  Draw(Random random, bool calm) : random_(random), calm_(calm) {}
 
   Plan plan() {
-    plan_.stormy = random_.chance(500);
+    plan_.stormy = random_.chance(500) && !calm_;
     const auto pods = static_cast<Pod>(random_.between(2, random_.chance(200) ? 4 : 2));
     const bool addressable = random_.chance(500);
     for (Pod pod = 1; pod <= pods; ++pod) plan_.proxies.push_back(proxy(pod, addressable));
@@ -20,11 +22,7 @@ class Draw {
     const auto count = random_.chance(150) ? random_.between(8, 30) : random_.between(1, 6);
     for (std::uint64_t i = 0; i < count; ++i) plan_.connections.push_back(connection(pods));
     for (auto n = random_.between(0, 2); n != 0; --n) plan_.faults.push_back(refusal(pods));
-    // If the answer's option was lost, the server waits until the client sends data.
-    if (plan_.net.strip_answer_per_mille != 0)
-      for (ConnectionPlan& plan : plan_.connections)
-        if (plan.client.ending == Script::Ending::kAnswer && plan.client.bytes == 0)
-          plan.client.bytes = 1;
+    break_silence(plan_);
     if (plan_.stormy) storm(pods);
     if (random_.chance(600)) flapping(pods);
     defer();
@@ -51,7 +49,53 @@ class Draw {
     }
   }
 
+  // Connections reach memory.limit or that of rings, at one end or both: when they begin, in
+  // frames, at the hand-over, when their buffers would grow, in a drain. Some applications do not
+  // read for a while, so that what they are sent waits in the proxies.
+  void make_scarce(Plan& plan) {
+    const auto pods = static_cast<Pod>(plan.proxies.size());
+    const bool deferred = random_.chance(750);
+    const std::size_t defer_bytes = power(12, 16);
+    for (ProxySettings& settings : plan.proxies) {
+      if (deferred) {
+        settings.config.smc.defer_bytes = defer_bytes;
+        settings.config.smc.defer_turns = 1000;
+        settings.config.smc.defer_time = milliseconds(1) + up_to(seconds(2));
+      }
+      if (random_.chance(800))
+        settings.memory_limit_bytes =
+            kScarceStepBytes * random_.between(14, random_.chance(500) ? 40 : 160);
+      if (random_.chance(300)) settings.memory_bytes = power(14, 17);
+    }
+    for (auto n = random_.between(5, 40); n != 0; --n) {
+      ConnectionPlan made = connection(pods);
+      made.at = up_to(milliseconds(20));
+      for (Script* script : {&made.client, &made.server}) {
+        if (!random_.chance(400)) continue;
+        script->stall_after = random_.between(0, 2000);
+        script->stall = up_to(seconds(2));
+      }
+      plan.connections.push_back(made);
+    }
+    break_silence(plan);
+    if (!random_.chance(300)) return;
+    Fault fault;
+    fault.kind = Fault::Kind::kDrain;
+    fault.pod = static_cast<Pod>(random_.between(1, pods));
+    fault.at = up_to(milliseconds(40));
+    plan.faults.push_back(fault);
+  }
+
  private:
+  static constexpr std::size_t kScarceStepBytes = 65536;  // of the smallest connection
+
+  // If the answer's option was lost, the server waits until the client sends data.
+  static void break_silence(Plan& plan) {
+    if (plan.net.strip_answer_per_mille == 0) return;
+    for (ConnectionPlan& made : plan.connections)
+      if (made.client.ending == Script::Ending::kAnswer && made.client.bytes == 0)
+        made.client.bytes = 1;
+  }
   Duration up_to(Duration most) {
     return Duration{
         static_cast<std::int64_t>(random_.between(0, static_cast<std::uint64_t>(most.count())))};
@@ -234,10 +278,17 @@ class Draw {
   }
 
   Random random_;
+  const bool calm_;
   Plan plan_;
 };
 
 }  // namespace
+
+bool Plan::scarce() const {
+  return std::any_of(proxies.begin(), proxies.end(), [](const ProxySettings& settings) {
+    return settings.memory_limit_bytes != 0;
+  });
+}
 
 ProxySettings default_proxy(Pod pod) {
   ProxySettings settings;
@@ -249,9 +300,11 @@ ProxySettings default_proxy(Pod pod) {
 }
 
 Plan draw_plan(Random random, std::uint64_t seed) {
-  Draw draw(random);
+  const bool scarce = seed >= kScarceSeedsBegin;
+  Draw draw(random, scarce);
   Plan plan = draw.plan();
   if (seed >= kMixedSeedsBegin) draw.mix_versions(plan);
+  if (scarce) draw.make_scarce(plan);
   return plan;
 }
 

@@ -62,12 +62,16 @@ struct Plan {
   std::vector<Fault> faults;
   // True if events of the plan may reset a connection that no application has reset.
   bool stormy = false;
+  // True if a proxy may refuse a new connection, for want of memory.
+  bool scarce() const;
 };
 
 ProxySettings default_proxy(Pod pod);
 // Seeds from this one on mix versions of SMC-R; with others all proxies speak version 2.1 to each
 // other.
 inline constexpr std::uint64_t kMixedSeedsBegin = 1'000'000;
+// Seeds from this one on are calm, and memory.limit is so small that connections reach it.
+inline constexpr std::uint64_t kScarceSeedsBegin = 1'000'000'000'000;
 Plan draw_plan(Random random, std::uint64_t seed);
 
 }  // namespace fairlead::sim

@@ -20,7 +20,9 @@ inline constexpr unsigned kSubnetBits = 24;
 struct ProxySettings {
   Pod pod = 1;
   config::Config config;
-  std::size_t memory_bytes = 1 << 20;
+  std::size_t memory_bytes = 1 << 20;  // for rings
+  // For everything, sockets too; 0: more than is needed, and sockets do not count.
+  std::size_t memory_limit_bytes = 0;
   std::size_t lock_limit_bytes = 0;  // of the device; 0 for none
   std::size_t connections_max = 1000;
   std::size_t handshakes_max = 100;
