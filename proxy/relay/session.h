@@ -233,6 +233,7 @@ class Session final : public event::StreamHandler {
   void set_named_link(smc::LinkIndex link);
   std::optional<smc::LinkIndex> named_link() const;
   bool await_told(TimePoint now);
+  TimePoint queue_end(TimePoint now) const;
   void name_peer_rmb(const wire::AcceptConfirm& answer);
   Result<void> set_peer(const wire::AcceptConfirm& answer);
   wire::AcceptConfirm describe_seat(wire::ClcType type, bool first_contact) const;

@@ -170,7 +170,7 @@ void Session::answer_proposal(TimePoint now) {
         return decline(FallbackReason::kConnectionLimit, false, now);
       note("waiting for the first contact of another connection");
       phase_ = Phase::kQueued;
-      setup_->timer.set(now + worker_.config().smc.handshake_timeout);
+      setup_->timer.set(queue_end(now));
       return;
     }
     const Result<Group*> made = make_group(smc::GroupRole::kServer, key, now);

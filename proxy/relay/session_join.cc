@@ -98,8 +98,16 @@ bool Session::await_told(TimePoint now) {
   note("the peer is told where our memory is");
   setup_->telling = true;
   phase_ = Phase::kQueued;
-  setup_->timer.set(now + worker_.config().smc.handshake_timeout);
+  setup_->timer.set(queue_end(now));
   return true;
+}
+
+// The peer waits as long for an answer. It can connect again, but not behind a hand-over: there a
+// Decline has to come first, and the connection is TCP.
+TimePoint Session::queue_end(TimePoint now) const {
+  const Duration patience = worker_.config().smc.handshake_timeout;
+  if (!framed_) return now + patience;
+  return (outbound() ? now : setup_->began) + patience / 2;
 }
 
 void Session::handle_rmb_told(TimePoint now) {

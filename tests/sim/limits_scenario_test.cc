@@ -134,6 +134,18 @@ TEST_P(Limits, ADrainEndsNoneEither) {
     }
 }
 
+// TCP works and the fabric does not. Connections wait for each other's first contact; those for
+// which that takes too long become TCP before the client gives up.
+TEST_P(Limits, AWaitForAFirstContactEndsInTcp) {
+  for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
+    Plan dark = limited(Begin::kInFrames, 0);
+    dark.fabric.straggler_per_mille = 1000;
+    dark.fabric.straggle_max = seconds(10'000);
+    for (int i = 0; i < 8; ++i) dark.connections.push_back(talk(kManyBytes, kManyBytes));
+    expect_whole(run(dark, seed), 8, seed);
+  }
+}
+
 constexpr DeviceKind kKinds[] = {kAddressable, kStaged};
 
 INSTANTIATE_TEST_SUITE_P(Device, Limits, testing::ValuesIn(kKinds), sim::name_of);
