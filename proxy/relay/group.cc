@@ -239,8 +239,8 @@ void Group::handle_llc(smc::LinkIndex link, std::span<const std::byte> message, 
   protocol_changed(now);
 }
 
-void Group::doubt(smc::LinkIndex link, TimePoint now) {
-  protocol_.doubt(link, now);
+void Group::doubt(smc::LinkIndex link, smc::Doubt why, TimePoint now) {
+  protocol_.doubt(link, why, now);
   set_timer();
 }
 

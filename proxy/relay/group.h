@@ -176,8 +176,8 @@ class Group {
   void handle_message(smc::LinkIndex link, std::span<const std::byte> message, TimePoint now);
   // Connections whose staged bytes were freed are reported through on_connection_news.
   void handle_send_done(smc::LinkIndex link, rdma::WorkId id);
-  // A connection of the link has a sign that the peer is gone.
-  void doubt(smc::LinkIndex link, TimePoint now);
+  // A connection of the link has reason to think that the peer is gone, or does not know the link.
+  void doubt(smc::LinkIndex link, smc::Doubt why, TimePoint now);
   void handle_link_failure(smc::LinkIndex link, const char* why, TimePoint now);
   // Only where another link is left: what goes over this one would find out by itself.
   void handle_port_down(const LinkDevice& device, PortNumber port, TimePoint now);

@@ -217,7 +217,7 @@ class Session final : public event::StreamHandler {
   void answer_proposal(TimePoint now);
   void send_accept(TimePoint now);
   void handle_confirm(TimePoint now);
-  void forget_named_link(TimePoint now);
+  void disown_named_link(TimePoint now);
   void decline(FallbackReason reason, bool out_of_sync, TimePoint now);
   FallbackReason reason_for(const Error& lack, FallbackReason reason);
 

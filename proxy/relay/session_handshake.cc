@@ -185,7 +185,7 @@ void Session::handshake_declined(TimePoint now) {
   smc::Handshake::Outcome outcome = setup_->handshake->outcome();
   if (outcome.side == Side::kPeer) {
     note("the peer declined");
-    if (outcome.out_of_sync && smc_) forget_named_link(now);
+    if (outcome.out_of_sync && smc_) disown_named_link(now);
   }
   // Still to do when the peer declined, or the handshake gave up by itself: then the peer may yet
   // write to our element.
@@ -198,11 +198,12 @@ void Session::handshake_declined(TimePoint now) {
   become_tcp(outcome.side, outcome.reason, outcome.peer_code, outcome.detail, now);
 }
 
-// The peer does not know the link of our Accept. The connection may be on another one by now.
-void Session::forget_named_link(TimePoint now) {
+// The peer does not know the link of our Accept. Or somebody says so who has its address and claims
+// its id: what only the peer can do, to answer on the link, decides.
+void Session::disown_named_link(TimePoint now) {
   if (setup_->forms_group) return;  // ends with its only link
   if (const std::optional<smc::LinkIndex> link = named_link())
-    smc_->group->handle_link_failure(*link, "the peer does not know the link group", now);
+    smc_->group->doubt(*link, smc::Doubt::kDisowned, now);
 }
 
 void Session::handshake_failed(TimePoint now) {

@@ -172,7 +172,7 @@ void Session::watch_companion(TimePoint now) {
   if (!reset) {
     if (result.kind == event::IoResult::Kind::kEnd)
       companion_.ended_until = now + kCompanionEndWait;
-    return smc_->group->doubt(smc_->link, now);
+    return smc_->group->doubt(smc_->link, smc::Doubt::kPeerGone, now);
   }
   // What the peer announced before may lie in the device's queue: the next turn looks there first.
   companion_.told = true;

@@ -24,6 +24,7 @@ Link::TestStep Link::handle_test_deadline(TimePoint now, Duration interval) {
   // Other traffic may have queued before the answer, and proves the peer alive just as well.
   if (last_received_ > *test_sent_) {
     test_sent_.reset();
+    disowned_ = false;
     return TestStep::kNothing;
   }
   return TestStep::kDead;
@@ -40,6 +41,7 @@ std::optional<Duration> Link::handle_test_response(const std::array<std::byte, 1
   if (!test_sent_ || data != test_data()) return std::nullopt;
   const Duration round_trip = now - *test_sent_;
   test_sent_.reset();
+  disowned_ = false;
   return round_trip;
 }
 

@@ -27,6 +27,12 @@ struct LinkIdentity {
   QpNumber queue_pair;
 };
 
+// Why a link is tested ahead of its time.
+enum class Doubt : std::uint8_t {
+  kPeerGone,  // a sign that the peer is gone
+  kDisowned,  // an out of sync Decline named the link; its sender may be another than the peer
+};
+
 class Link {
  public:
   Link(LinkNumber number, const LinkIdentity& local, TimePoint now)
@@ -43,10 +49,13 @@ class Link {
   // Any received message proves that the peer is alive. Cheap, called for every message.
   void handle_received(TimePoint now) { last_received_ = now; }
 
-  // Sends TEST_LINK now instead of after the interval, because the peer may be gone.
-  void doubt(TimePoint now) {
+  // Sends TEST_LINK now instead of after the interval.
+  void doubt(Doubt why, TimePoint now) {
+    disowned_ = disowned_ || why == Doubt::kDisowned;
     if (!test_sent_) doubted_ = now;
   }
+  // Until the test is answered new connections do not use the link.
+  bool disowned() const { return disowned_; }
 
   // The TEST_LINK timer. `interval` 0 switches it off, except after doubt().
   enum class TestStep : std::uint8_t { kNothing, kSend, kDead };
@@ -67,6 +76,7 @@ class Link {
   std::optional<TimePoint> doubted_;
   std::optional<TimePoint> test_sent_;
   std::uint64_t test_count_ = 0;
+  bool disowned_ = false;
 };
 
 }  // namespace fairlead::smc

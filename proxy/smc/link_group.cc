@@ -87,8 +87,8 @@ void LinkGroup::handle_received(LinkIndex link, TimePoint now) {
   if (links_[link]) links_[link]->handle_received(now);
 }
 
-void LinkGroup::doubt(LinkIndex link, TimePoint now) {
-  if (links_[link]) links_[link]->doubt(now);
+void LinkGroup::doubt(LinkIndex link, Doubt why, TimePoint now) {
+  if (links_[link]) links_[link]->doubt(why, now);
 }
 
 void LinkGroup::handle_llc(LinkIndex link, const wire::LlcMessage& message, TimePoint now) {
@@ -183,7 +183,7 @@ void LinkGroup::handle_deadline(TimePoint now) {
         emit(GroupEvent::Kind::kLinkDead, i, "");
         // Where a peer is silent on one link it may be gone altogether.
         for (LinkIndex other = 0; other < kLinksMax; ++other)
-          if (other != i && active(other)) links_[other]->doubt(now);
+          if (other != i && active(other)) links_[other]->doubt(Doubt::kPeerGone, now);
         handle_link_down(i, now, "TEST_LINK stayed unanswered");
         break;
       }

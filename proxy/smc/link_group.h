@@ -85,7 +85,8 @@ class LinkGroup {
   unsigned active_links() const;
   unsigned connection_count() const { return connection_count_; }
   unsigned connection_count(LinkIndex link) const { return link_connections_[link]; }
-  bool has_room() const { return usable() && connection_count_ < terms_.max_connections; }
+  // For another connection, on a link that is not disowned.
+  bool has_room() const;
   std::optional<TimePoint> idle_since() const { return idle_since_; }
   const std::optional<Link>& link(LinkIndex index) const { return links_[index]; }
   bool active(LinkIndex index) const {
@@ -99,7 +100,8 @@ class LinkGroup {
     return delete_wanted_[index] != wire::DeleteLinkReason::kOk ||
            (flow_ == Flow::kDeleteLink && flow_link_ == index);
   }
-  // The least used active link, for the next connection. REQUIRES: usable()
+  // The least used active link, for the next connection; a disowned one only if there is no other.
+  // REQUIRES: usable()
   LinkIndex choose_link() const;
 
   // The queue pair of the first link is ready. The server asks for confirmation, the client waits.
@@ -161,8 +163,9 @@ class LinkGroup {
   // and a DELETE_LINK of its own, see peer_parted().
   void terminate(wire::DeleteLinkReason reason, bool orderly, const char* why);
 
-  // Sends TEST_LINK on the link at once, unless one is outstanding.
-  void doubt(LinkIndex link, TimePoint now);
+  // Sends TEST_LINK on the link at once, unless one is outstanding. Only the peer can answer on it;
+  // without an answer the link is lost.
+  void doubt(LinkIndex link, Doubt why, TimePoint now);
 
   std::optional<LlcToSend> poll_llc();
   std::optional<GroupEvent> poll_event();

@@ -2,6 +2,7 @@
 // flows.
 
 #include <algorithm>
+#include <utility>
 
 #include "base/assert.h"
 #include "smc/link_group.h"
@@ -47,12 +48,20 @@ GroupType LinkGroup::type() const {
                                                                     : GroupType::kAsymmetricPeer;
 }
 
+bool LinkGroup::has_room() const {
+  if (!usable() || connection_count_ >= terms_.max_connections) return false;
+  return !links_[choose_link()]->disowned();
+}
+
 LinkIndex LinkGroup::choose_link() const {
   SMC_ASSERT(usable(), state_);
   std::optional<LinkIndex> best;
+  const auto cost = [&](LinkIndex i) {
+    return std::pair(links_[i]->disowned(), link_connections_[i]);
+  };
   for (LinkIndex i = 0; i < kLinksMax; ++i) {
     if (!active(i) || redundant(i)) continue;
-    if (!best || link_connections_[i] < link_connections_[*best]) best = i;
+    if (!best || cost(i) < cost(*best)) best = i;
   }
   SMC_ASSERT(best.has_value(), connection_count_);
   return *best;

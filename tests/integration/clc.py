@@ -20,12 +20,15 @@ RELEASE_MISMATCH = 0x03030009
 MAX_CONNECTIONS = 0x0303000A
 MAX_LINKS = 0x0303000B
 SYNC_ERROR = 0x04000000
+NO_ACTIVE_LINK = 0x030A0000
 LINK_NOT_FOUND = 0x030B0000
 INDIRECT_MISMATCH = 0x030F0000
 NO_SMC = 0x03010000
 PREFIX_MISMATCH = 0x03070000
 VERSION_MISMATCH = 0x030C0000
 CONFIRM_LINK_TIMEOUT = 0x02010000
+MEMORY = 0x01010000
+MEMORY_REGISTRATION = 0x09990003
 
 
 class Gid:
@@ -101,8 +104,8 @@ def decline(reason, bits=0x20, peer_id=bytes(8)):
     return frame(DECLINE, peer_id + struct.pack(">I", reason) + bytes([2 << 4]) + bytes(19), bits)
 
 
-def decline_v1(reason):
-    return frame(DECLINE, bytes(8) + struct.pack(">I", reason) + bytes(4), 0x10)
+def decline_v1(reason, bits=0x10):
+    return frame(DECLINE, bytes(8) + struct.pack(">I", reason) + bytes(4), bits)
 
 
 class Message:

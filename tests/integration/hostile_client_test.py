@@ -204,6 +204,21 @@ class HostileClient(ClientTest):
         self.assert_smcr(self.outbound)
 
 
+    def test_an_impostor_at_the_same_address_does_not_end_the_group_of_the_peer_whose_id_it_claims(self):
+        """It says that it does not know the group. The peer itself still answers there."""
+        with peers.connect(self.entry) as before:
+            self.assert_echo(before, b"first")
+            for _ in range(3):
+                with peers.connect(self.target) as sock:
+                    sock.sendall(self.proposal())
+                    self.assertEqual(clc.receive(sock, clc.ACCEPT).bits, 0x20)  # names the group of the peer
+                    sock.sendall(clc.decline(clc.SYNC_ERROR, bits=0x28))
+                    self.assert_echo(sock, b"and so it is TCP")
+                self.assert_echo(before, b"still there")
+                with peers.connect(self.entry) as after:
+                    self.assert_echo(after, b"and more")
+        self.finish({("sync_error", "peer"): 3})
+
     def stranger(self):
         """A client at another address than the honest peer's."""
         sock = socket.socket()

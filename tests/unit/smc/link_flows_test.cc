@@ -478,7 +478,7 @@ class SilentPeer : public LinkHosts {
 TEST_F(SilentPeer, OnOneLinkIsAskedAtOnceOnTheOthers) {
   connect(2, 2, 2);
   silent = true;
-  server->group.doubt(0, now);
+  server->group.doubt(0, Doubt::kPeerGone, now);
   advance(Duration::zero());
   advance(kLlcAnswerWait);
   EXPECT_EQ(server->group.active_links(), 1U);

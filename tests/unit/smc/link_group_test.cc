@@ -159,10 +159,10 @@ TEST_F(GroupPair, ASilentPeerIsFoundByTheTestAndEndsTheGroup) {
 
 TEST_F(GroupPair, ADoubtIsAskedAtOnceAndOnlyOnce) {
   confirm();
-  server.doubt(0, now);
+  server.doubt(0, Doubt::kPeerGone, now);
   EXPECT_EQ(server.next_deadline(), now);
   server.handle_deadline(now);
-  server.doubt(0, now);
+  server.doubt(0, Doubt::kPeerGone, now);
   server.handle_deadline(now);
   const auto out = server.poll_llc();
   ASSERT_TRUE(out);
@@ -185,7 +185,7 @@ TEST_F(GroupPair, ADoubtOfASilentPeerEndsTheGroupWithoutAnInterval) {
     while (const auto out = client.poll_llc()) never.handle_llc(0, decode(*out), now), any = true;
   }
   ASSERT_TRUE(never.usable());
-  never.doubt(0, now);
+  never.doubt(0, Doubt::kPeerGone, now);
   never.handle_deadline(now);
   never.handle_deadline(now + kLlcAnswerWait);
   EXPECT_TRUE(never.terminated());
@@ -279,6 +279,28 @@ TEST_F(GroupPair, AMessageOfTheOtherVersionEndsTheGroup) {
   ASSERT_NE(word, nullptr);
   EXPECT_TRUE(word->all);
   EXPECT_EQ(word->reason, wire::DeleteLinkReason::kProtocolViolation);
+}
+
+TEST_F(GroupPair, ALinkThatAStrangerDisownsIsUsedAgainWhenThePeerAnswers) {
+  confirm();
+  EXPECT_TRUE(server.has_room());
+  server.doubt(0, Doubt::kDisowned, now);
+  EXPECT_FALSE(server.has_room());
+  EXPECT_EQ(server.next_deadline(), now);
+  server.handle_deadline(now);
+  settle();
+  EXPECT_TRUE(server.has_room());
+}
+
+TEST_F(GroupPair, ALinkThatThePeerDisownsIsLost) {
+  confirm();
+  server.doubt(0, Doubt::kDisowned, now);
+  server.handle_deadline(now);
+  EXPECT_TRUE(server.poll_llc());  // to nobody
+  now += kLlcAnswerWait;
+  EXPECT_TRUE(server.usable());
+  server.handle_deadline(now);
+  EXPECT_TRUE(server.terminated());
 }
 
 TEST_F(GroupPair, UnaskedAnswersAreIgnored) {
