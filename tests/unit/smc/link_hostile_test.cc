@@ -1,11 +1,51 @@
 // Goal: a peer that violates the protocol of link control harms at most its own group. Method:
 // messages that no correct peer sends, to otherwise correct groups (link_hosts.h).
+#include <array>
+#include <random>
+#include <string>
+#include <tuple>
+#include <vector>
+
 #include "unit/smc/link_hosts.h"
 
 namespace fairlead::smc {
 namespace {
 
 using Kind = GroupEvent::Kind;
+
+std::vector<std::byte> encoded(wire::LlcVersion version, const wire::LlcBody& body) {
+  std::array<std::byte, wire::kLlcBytesMax> bytes;
+  const std::size_t count = wire::encode(wire::LlcMessage{version, body}, bytes);
+  return {bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(count)};
+}
+
+// Every message that the version has, as request and as answer.
+std::vector<std::vector<std::byte>> all_messages(wire::LlcVersion version) {
+  wire::ReqAddLink wish;
+  wish.gids.push(Gid{});
+  wire::ConfirmRkeyCont more_links;
+  more_links.others.push({});
+  wire::DeleteRkey gone;
+  gone.rkeys.push(RemoteKey{1});
+  std::vector<wire::LlcBody> bodies{wire::ConfirmLink{},
+                                    wire::AddLink{},
+                                    wire::DeleteLink{},
+                                    wire::ConfirmRkey{},
+                                    wire::TestLink{},
+                                    more_links,
+                                    gone};
+  if (version == wire::LlcVersion::k1)
+    bodies.push_back(wire::AddLinkCont{});
+  else
+    bodies.push_back(wish);
+  std::vector<std::vector<std::byte>> messages;
+  for (const wire::LlcBody& body : bodies)
+    for (const std::byte answer : std::array{std::byte{0}, std::byte{0x80}}) {
+      messages.push_back(encoded(version, body));
+      messages.back()[3] |= answer;
+    }
+  return messages;
+}
 
 class HostileLink : public LinkHosts {
  protected:
@@ -18,6 +58,88 @@ class HostileLink : public LinkHosts {
     return made;
   }
 };
+
+// In each version of a group, at each side.
+class HostileLlc : public LinkHosts, public testing::WithParamInterface<std::tuple<int, bool>> {
+ protected:
+  HostileLlc() : version(static_cast<std::uint8_t>(std::get<0>(GetParam()))) {}
+  Host& victim() { return std::get<1>(GetParam()) ? *server : *client; }
+  wire::LlcVersion own() const {
+    return version == 1 ? wire::LlcVersion::k1 : wire::LlcVersion::k2;
+  }
+  wire::LlcVersion foreign() const {
+    return version == 1 ? wire::LlcVersion::k2 : wire::LlcVersion::k1;
+  }
+  void expect_violation(const std::string& what) {
+    EXPECT_TRUE(victim().group.terminated()) << what;
+    const auto word = answer<wire::DeleteLink>(victim());
+    EXPECT_TRUE(word.all) << what;
+    EXPECT_EQ(word.reason, wire::DeleteLinkReason::kProtocolViolation) << what;
+  }
+  const std::uint8_t version;
+};
+
+INSTANTIATE_TEST_SUITE_P(Sides, HostileLlc,
+                         testing::Combine(testing::Values(1, 2), testing::Bool()));
+
+TEST_P(HostileLlc, AnyMessageOfTheOtherVersionEndsTheGroup) {
+  for (const auto& bytes : all_messages(foreign())) {
+    connect(2, 1, 2, version);
+    const auto message = wire::decode_llc(bytes);
+    ASSERT_TRUE(message);
+    victim().group.handle_llc(0, *message, now);
+    expect_violation("first byte " + std::to_string(std::to_integer<int>(bytes[0])));
+  }
+}
+
+TEST_P(HostileLlc, NoMessageOfTheOtherVersionBeginsAGroup) {
+  for (const auto& bytes : all_messages(foreign())) {
+    set_up(1, 1, 2, version);
+    while (victim().group.poll_llc()) {
+    }
+    victim().group.handle_llc(0, *wire::decode_llc(bytes), now);
+    EXPECT_FALSE(victim().group.usable());
+    expect_violation("before the link is confirmed");
+  }
+}
+
+TEST_P(HostileLlc, AnyLengthButTheWholeMessageIsRefused) {
+  for (auto bytes : all_messages(own())) {
+    for (std::size_t count = 0; count < wire::kLlcBytes; ++count)
+      EXPECT_FALSE(wire::decode_llc(std::span(bytes).first(count))) << count;
+    for (const int length : {0, 43, 45, 255}) {
+      bytes[1] = static_cast<std::byte>(length);
+      const auto message = wire::decode_llc(bytes);
+      EXPECT_EQ(message.has_value(), version == 2) << length;
+      if (message) continue;
+      EXPECT_EQ(message.error().code, Errc::kMalformed);
+    }
+  }
+}
+
+// Whatever order they come in: the group stays as it is, or ends.
+TEST_P(HostileLlc, NoOrderOfItsOwnMessagesDoesMoreThanEndTheGroup) {
+  std::minstd_rand random(std::get<1>(GetParam()) ? 1 : 2);
+  for (int round = 0; round < 300; ++round) {
+    round % 2 == 0 ? connect(2, 2, 2, version) : set_up(2, 2, 2, version);
+    for (int i = 0; i < 40 && !victim().group.terminated(); ++i) {
+      const auto messages = all_messages(own());
+      auto bytes = messages[random() % messages.size()];
+      for (std::size_t damaged = random() % 4; damaged != 0; --damaged)
+        bytes[3 + random() % (wire::kLlcBytes - 3)] = static_cast<std::byte>(random() % 4);
+      const auto message = wire::decode_llc(bytes);
+      if (!message) continue;
+      victim().group.handle_llc(static_cast<LinkIndex>(random() % kLinksMax), *message, now);
+      victim().perform(now);
+      if (random() % 8 == 0) victim().group.handle_deadline(now += std::chrono::seconds(1));
+      victim().perform(now);
+      while (const auto out = victim().group.poll_llc()) EXPECT_TRUE(wire::decode_llc(out->bytes));
+    }
+    EXPECT_TRUE(victim().group.terminated() || victim().group.active_links() <= 2U);
+    while (victim().group.poll_event()) {
+    }
+  }
+}
 
 TEST_F(HostileLink, ARequestForALinkThatExistsIsRejected) {
   connect(2, 2);
