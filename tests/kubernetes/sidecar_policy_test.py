@@ -115,7 +115,7 @@ class SidecarPolicy(unittest.TestCase):
                     pod = self.injected(name)
                     for container in pod["spec"]["initContainers"]:
                         if container.get("image") == OTHER_IMAGE:
-                            self.refused(pod, "an image that may have no RNIC")
+                            self.refused(pod, "another image than that of the chart")
                             container["image"] = EXPECTED["annotated"]["pod"]["spec"]["initContainers"][0]["image"]
                     self.admitted(pod)
                     without = copy.deepcopy(pod)
@@ -170,7 +170,7 @@ class SidecarPolicy(unittest.TestCase):
                 (self.injected(spec={"volumes": [smuggled]}), "volumeMounts"), (self.injected(spec={"volumes": [secret]}), "volumeMounts"),
                 (self.injected(volumeMounts=[TOKEN_MOUNT, {"name": "lib", "mountPath": "/usr/lib"}],
                                spec={"volumes": [TOKEN_VOLUME, library]}), "volumeMounts"),
-                (self.injected(image=OTHER_IMAGE), "an image that may have no RNIC"),
+                (self.injected(image=OTHER_IMAGE), "another image than that of the chart"),
                 (self.injected(annotations={"devices.nri.io/container.fairlead-proxy": "x"}), "annotations by which runtimes change"),
                 (self.injected(annotations={"ulimits.nri.containerd.io/container.fairlead-proxy": "- type: memlock\n"}), "ulimits.nri"),
                 (self.injected(annotations={"devices.nri.io/pod": "x"}), "devices.nri.io/pod"),

@@ -3,7 +3,7 @@
 - expression: >-
     {{ .holds | replace "\n" " " }}
   messageExpression: >-
-    variables.who + {{ .field }}
+    variables.who + {{ .field }} + '; such a sidecar may have no RNIC'
   reason: Forbidden
 {{- end -}}
 
@@ -155,7 +155,7 @@ validations:
         "variables.sidecars.size() == 1 && !object.spec.containers.exists(c, c.name == 'fairlead-proxy')") | nindent 2 }}
   {{- include "fairlead.rnicValidation" (dict "field" "'whose container fairlead-proxy has fields that the injection does not write: ' + variables.foreign.join(', ')" "holds"
         "variables.foreign.size() == 0") | nindent 2 }}
-  {{- include "fairlead.rnicValidation" (dict "field" "'whose container fairlead-proxy has an image that may have no RNIC; allowed are that of the chart and node.rnicImages'" "holds"
+  {{- include "fairlead.rnicValidation" (dict "field" "'whose container fairlead-proxy has another image than that of the chart and those of node.rnicImages'" "holds"
         (printf "variables.sidecars.all(c, c.image in %s || c.image in variables.before)" (prepend .Values.node.rnicImages (include "fairlead.image" .) | toJson | replace "\"" "'"))) | nindent 2 }}
   {{- include "fairlead.rnicValidation" (dict "field" "'whose container fairlead-proxy has other args than --config /etc/fairlead/pod.yaml'" "holds"
         "'args' in variables.sidecar && variables.sidecar.args == ['--config', '/etc/fairlead/pod.yaml']") | nindent 2 }}
