@@ -61,6 +61,26 @@ TEST_P(DeviceConformance, PeersWriteIntoRmbsOnly) {
   }
 }
 
+// As after the lie of a third party, who names a queue pair that has a peer.
+TEST_P(DeviceConformance, ASecondQueuePairThatNamesTheSamePeerDoesNotDisturbTheFirst) {
+  Connection connection = connect();
+  ASSERT_TRUE(right->post_receives(4));
+  settle();
+  const auto view = connection.left->remote_memory(at(right->memory()), 64);
+  QueuePair& second = left->add_queue_pair();
+  ASSERT_TRUE(second.connect(right->address_of(*connection.right)));
+  settle();
+  if (view) std::memset(view->data(), 0x33, view->size());
+  EXPECT_TRUE(!view || right->memory().bytes()[63] == std::byte{0x33});
+  std::memset(left->memory().bytes().data(), 0x44, 64);
+  ASSERT_TRUE(
+      post(*connection.left, write_request(left->memory(), 0, 64, at(right->memory()), true, 1)));
+  ASSERT_TRUE(run_until([&] { return !left->sent(*connection.left).empty(); }));
+  EXPECT_EQ(left->sent(*connection.left)[0].status, CompletionStatus::kSuccess);
+  EXPECT_EQ(right->memory().bytes()[63], std::byte{0x44});
+  EXPECT_TRUE(works(connection));
+}
+
 TEST_P(DeviceConformance, WhatNoPeerMayWriteStillServesItsOwner) {
   auto ring = left->device().allocate_buffer(left->domain(), 4096, BufferUse::kSendRing);
   ASSERT_TRUE(ring);

@@ -234,7 +234,10 @@ Result<void> Backplane::handle_ready(Channel& channel, const ControlMessage& mes
 }
 
 Result<void> Backplane::handle_gone(Channel& channel, const ControlMessage& message) {
-  SMC_TRY(channel.remote.remove_queue_pair(message.source));
+  // A queue pair that faces one of ours answers so to any other that wants to face it.
+  const RemoteQueuePair* const gone = channel.remote.find_queue_pair(message.source);
+  if (gone != nullptr && gone->destination == message.destination)
+    SMC_TRY(channel.remote.remove_queue_pair(message.source));
   ShmQueuePair* queue_pair = queue_pairs_.find(message.destination);
   if (queue_pair != nullptr && queue_pair->expects(channel, message.source))
     queue_pair->detach_incoming();
