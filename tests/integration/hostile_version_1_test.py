@@ -571,5 +571,109 @@ class HostileServerOfVersion1(ServerTest):
         self.twice({"first contact": self.accept(), "no first contact": self.accept(first_contact=False)}, run)
 
 
+class SecondContact(Attacked):
+    """Between two honest proxies, whose first contact is true, somebody changes one message of the second. To each
+    proxy the other is a peer that has a link and becomes hostile."""
+
+    def setUp(self):
+        super().setUp()
+        smc = merge(ONE, {"smc": {"assume": ["127.0.0.9/32"]}})
+        self.inbound = self.start("in", [listener("in", "inbound", self.application.address)], smc)
+        self.tap = peers.Server(self.pass_on, host="127.0.0.9")
+        self.addCleanup(self.tap.close)
+        self.outbound = self.start("out", [listener("good", "outbound", self.inbound.address("in")),
+                                           listener("bad", "outbound", self.tap.address)], smc)
+        self.entry = self.outbound.address("good")
+        self.change = {}
+
+    def pass_on(self, near):
+        change, self.change = self.change, {}
+        with peers.connect(self.inbound.address("in"), timeout=60, source="127.0.0.9") as far, \
+                contextlib.suppress(OSError, AssertionError):
+            sides = ((near, far), (far, near), (near, far))
+            is_clc = near.recv(4, socket.MSG_PEEK | socket.MSG_WAITALL) == clc.EYECATCHER
+            for source, target in sides if is_clc else ():
+                message = clc.receive(source)
+                target.sendall(change.get(message.kind, lambda data: data)(message.data))
+                if message.kind == clc.DECLINE:
+                    break
+            back = peers.Task(self.pump, far, near)
+            self.pump(near, far)
+            back.join()
+
+    @staticmethod
+    def pump(source, target):
+        try:
+            while part := source.recv(peers.BLOCK_BYTES):
+                target.sendall(part)
+            target.shutdown(socket.SHUT_WR)
+        except OSError:
+            for sock in (source, target):
+                with contextlib.suppress(OSError):
+                    sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                    sock.shutdown(socket.SHUT_RD)  # the other thread wakes up, and both ends are reset
+
+    def run_rows(self, kind, rows):
+        """A row: the change, what the second connection is then, the reasons at the inbound and outbound proxy."""
+        def run(row):
+            change, outcome, *reasons = row
+            with peers.connect(self.outbound.address("bad")) as first:
+                self.assert_honest(first)
+                self.change = {kind: change}
+                with peers.connect(self.outbound.address("bad")) as second:
+                    second.sendall(b"honest")
+                    if outcome == "carried":
+                        self.assertEqual(peers.receive_exactly(second, 6), b"honest")
+                    elif outcome == "reset":
+                        self.assertTrue(peers.ends_in_reset(second))
+                    self.honest_connections_work()
+                    self.assert_honest(first)
+                    if outcome == "silent":  # until the application gives up
+                        peers.reset(second)
+            for proxy, reason in zip((self.inbound, self.outbound), reasons):
+                if reason == "refused":
+                    self.refused[proxy] += 1
+                elif reason:
+                    self.expect_fallback(proxy, *reason)
+        self.twice(rows, run)
+
+    @staticmethod
+    def at(where, new):
+        return lambda data: changed(data, where, new)
+
+    @staticmethod
+    def of_version_2(data):
+        return clc.answer(data[4], data[16:32], peer_id=data[8:16], first_contact=False,
+                          queue_pair=int.from_bytes(data[38:41], "big"))
+
+    def test_accepts(self):
+        def both(reason):
+            return "carried", (reason, "peer"), (reason, "local")
+        no_key = both("memory_registration")
+        self.run_rows(clc.ACCEPT, {
+            "version 2": (self.of_version_2, *both("mode_mismatch")),
+            "version 0": (self.at(7, [0]), "carried", ("peer_not_injected", "local"), ("malformed_clc", "local")),
+            # The client makes a second queue pair for that of the server, which has one already.
+            "first contact": (self.at(7, [0x18]), "carried", ("sync_error", "local"), ("no_active_link", "local")),
+            "queue pair": (self.at(38, [0, 0, 1]), *both("link_not_found")),
+            "key": (self.at(41, [9] * 4), *no_key), "index": (self.at(45, [255]), *no_key),
+            "address": (self.at(52, [255] * 8), *no_key), "size code": (self.at(50, [0xF5]), *both("memory")),
+            "token": (self.at(46, [9] * 4), "silent"),
+            "GID": (self.at(31, [1]), *both("no_route")), "peer id": (self.at(8, [1]), *both("sync_error")),
+            "MAC": (self.at(32, [1]), *both("sync_error"))})
+
+    def test_confirms(self):
+        """The client uses the link already, and hears no Decline: its application waits."""
+        self.run_rows(clc.CONFIRM, {
+            "version 2": (self.of_version_2, "silent", ("version_mismatch", "local")),
+            "version 0": (self.at(7, [0]), "reset", "refused"),
+            "first contact": (self.at(7, [0x18]), "silent", ("sync_error", "local")),
+            "queue pair": (self.at(38, [0, 0, 1]), "carried"), "GID": (self.at(31, [1]), "carried"),
+            "peer id": (self.at(8, [1]), "carried"), "MAC": (self.at(32, [1]), "carried"),
+            "key": (self.at(41, [9] * 4), "reset"), "index": (self.at(45, [255]), "reset"),
+            "address": (self.at(52, [255] * 8), "reset"), "size code": (self.at(50, [0xF5]), "reset"),
+            "token": (self.at(46, [9] * 4), "silent")})
+
+
 if __name__ == "__main__":
     main()
