@@ -105,8 +105,9 @@ std::optional<Decision> obstacle(const Json& pod, const AnnotationReport& report
   return std::nullopt;
 }
 
-// Fields of the pod by which its other containers reach the processes of the sidecar, or by which the sidecar has the group
-// of root. The policy about RNICs rejects such a pod unless it renounces RNICs.
+// Fields of the pod by which its other containers reach the processes of the sidecar, or by which
+// the sidecar has the group of root. The policy about RNICs rejects such a pod unless it renounces
+// RNICs.
 std::string exposure_of(const Json& spec) {
   for (const char* field : {"hostPID", "hostIPC", "shareProcessNamespace"})
     if (member(spec, field) == Json(true)) return field;
@@ -210,7 +211,8 @@ Decision decide(const Json& pod, const Settings& settings, bool namespace_opted_
   if (is_worth_a_warning(decision.outcome))
     decision.warnings.push_back("no Fairlead sidecar: " + decision.explanation);
   if (const std::string exposure = exposure_of(member(pod, "spec")); !found && !exposure.empty())
-    decision.warnings.push_back("the Fairlead sidecar gets no RNIC, because the pod has " + exposure);
+    decision.warnings.push_back("the Fairlead sidecar gets no RNIC, because the pod has " +
+                                exposure);
   for (auto* list : {&report.errors, &report.warnings})
     decision.warnings.insert(decision.warnings.end(), list->begin(), list->end());
   if (!found) decision.patch = patch_for(pod, settings, report.wishes);

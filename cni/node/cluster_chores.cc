@@ -121,10 +121,11 @@ ClusterChores::Trouble ClusterChores::write_report() {
   facts.rnics_missing = missing_ports(facts.inventory, wanted_ports(config_));
   facts.pods = ask_sidecars();
   if (settings_.events) tell_fallbacks(facts.pods);
-  // No PATCH: the API server's answer to one that fails shows the whole object, also of other nodes.
+  // No PATCH: the API server's answer to one that fails shows the whole object, also of other
+  // nodes.
   const std::string body = report_body(settings_.report_namespace, node_, status_text(facts));
-  auto reply = server_.send(
-      {"PUT", report_path(settings_.report_namespace, node_.name), "", "", body});
+  auto reply =
+      server_.send({"PUT", report_path(settings_.report_namespace, node_.name), "", "", body});
   if (reply && reply->status == kNotFound)
     reply = server_.send({"POST", reports_path(settings_.report_namespace), "", "", body});
   if (!reply) return reply.error();

@@ -106,7 +106,7 @@ class ClusterChores {
   FallbackEvents fallback_events_;
   TimePoint reported_at_{};
   SidecarAnswers sidecars_;
-  DescriptorCloser closer_;       // of what they send
+  DescriptorCloser closer_;  // of what they send
   LatePods late_pods_;
   std::optional<bool> labelled_;  // last label of the node, and its time
   TimePoint labelled_at_{};

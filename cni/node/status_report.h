@@ -37,8 +37,8 @@ struct StatusFacts {
 
 std::string status_text(const StatusFacts& facts);
 
-// Paths of the reports of a namespace and of one of them, and its body. The node owns the ConfigMap, so Kubernetes deletes it with
-// the node. Without the node's uid it has no owner.
+// Paths of the reports of a namespace and of one of them, and its body. The node owns the
+// ConfigMap, so Kubernetes deletes it with the node. Without the node's uid it has no owner.
 std::string reports_path(const std::string& name_space);
 std::string report_path(const std::string& name_space, const std::string& node);
 std::string report_body(const std::string& name_space, const NodeIdentity& node,

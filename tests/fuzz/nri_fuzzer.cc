@@ -1,7 +1,7 @@
 // Input of an NRI plugin from a container runtime: frames, calls, protobuf, and the descriptions of
-// containers. Properties: only answers to unknown calls carry an error; a runtime accepts the frames
-// of all answers; a refused connection has a reason; the result does not depend on how the bytes are
-// split; nothing makes a foreign container the sidecar.
+// containers. Properties: only answers to unknown calls carry an error; a runtime accepts the
+// frames of all answers; a refused connection has a reason; the result does not depend on how the
+// bytes are split; nothing makes a foreign container the sidecar.
 #include <algorithm>
 #include <cstdint>
 #include <string>

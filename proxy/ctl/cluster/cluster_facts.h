@@ -19,8 +19,9 @@ inline constexpr const char* kNodeStatusKey = "status.json";
 inline constexpr const char* kReportNamespaceSelector =
     "app.kubernetes.io%2Fcomponent%3Dnode-reports";
 inline constexpr const char* kReleaseAnnotation = "fairlead.io/release";
-// On Deployments and DaemonSets of the chart: the policies that narrow rights, as NAME=SHA256 between
-// commas. The digest is that of the policy's spec as JSON with sorted keys and without blanks.
+// On Deployments and DaemonSets of the chart: the policies that narrow rights, as NAME=SHA256
+// between commas. The digest is that of the policy's spec as JSON with sorted keys and without
+// blanks.
 inline constexpr const char* kPoliciesAnnotation = "fairlead.io/policies";
 
 struct ClusterFacts {
@@ -47,8 +48,8 @@ struct ClusterFacts {
 ClusterFacts ask_cluster(const ClusterClient& client, const std::string& expected,
                          const std::string& pod_namespace, bool before);
 
-// ConfigMaps of the nodes of a release: those in the Namespace for its reports; without one, as before
-// that Namespace existed, those in the namespace of the release.
+// ConfigMaps of the nodes of a release: those in the Namespace for its reports; without one, as
+// before that Namespace existed, those in the namespace of the release.
 ApiAnswer ask_node_statuses(const ClusterClient& client, const std::string& release_namespace);
 
 // What an agent wrote; null where it is none.

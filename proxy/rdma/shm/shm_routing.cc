@@ -97,7 +97,6 @@ void Backplane::keep_grant(ConnectorEvent event) {
   if (!known) return;
   auto memory = channels_.budget().map(event.memory.get(), event.pod);
   if (!memory) return note_fault(event.peer, memory.error());
-  event.memory.close_here();  // it is mapped
   grants_.add(event.peer, event.pod, event.buffer, std::move(*memory));
 }
 
@@ -234,7 +233,7 @@ Result<void> Backplane::handle_ready(Channel& channel, const ControlMessage& mes
 }
 
 Result<void> Backplane::handle_gone(Channel& channel, const ControlMessage& message) {
-  // A queue pair that faces one of ours answers so to any other that wants to face it.
+  // A queue pair that has a counterpart here answers so to any other that names it.
   const RemoteQueuePair* const gone = channel.remote.find_queue_pair(message.source);
   if (gone != nullptr && gone->destination == message.destination)
     SMC_TRY(channel.remote.remove_queue_pair(message.source));

@@ -85,8 +85,7 @@ TEST(TokenClaims, PrecedeTheCommandLine) {
 }
 
 TEST(StatusReport, BelongsToTheNode) {
-  EXPECT_EQ(report_path("reports", "n1"),
-            "/api/v1/namespaces/reports/configmaps/fairlead-node-n1");
+  EXPECT_EQ(report_path("reports", "n1"), "/api/v1/namespaces/reports/configmaps/fairlead-node-n1");
   const Json body = Json::parse(report_body("reports", {"n1", "u1"}, "{}"));
   const Json owner = {{"apiVersion", "v1"}, {"kind", "Node"}, {"name", "n1"}, {"uid", "u1"}};
   EXPECT_EQ(body["metadata"]["ownerReferences"], Json::array({owner}));
@@ -103,8 +102,7 @@ TEST(PodEvent, IsAboutAPodOfTheNode) {
   EXPECT_EQ(body["source"], (Json{{"component", "fairlead-node"}, {"host", "n1"}}));
   EXPECT_EQ(body["involvedObject"]["kind"], "Pod");
   EXPECT_EQ(body["involvedObject"]["namespace"], body["metadata"]["namespace"]);
-  EXPECT_EQ(body["metadata"],
-            (Json{{"generateName", "fairlead-node."}, {"namespace", "shop"}}));
+  EXPECT_EQ(body["metadata"], (Json{{"generateName", "fairlead-node."}, {"namespace", "shop"}}));
 }
 
 }  // namespace
