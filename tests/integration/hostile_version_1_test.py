@@ -325,7 +325,7 @@ class HostileClient(ClientTest):
         self.twice(rows, run)
 
     def test_second_contacts_of_an_impostor(self):
-        """Who has address, id and MAC of the honest peer is told of its link, and cannot use it."""
+        """A client with the address, id and MAC of the honest peer learns of its link, and cannot use it."""
         answers = {"an unknown key": self.confirm(first_contact=False),
                    "another queue pair": self.confirm(first_contact=False, queue_pair=1, rkey=2),
                    "the last element": self.confirm(first_contact=False, index=255, size_code=15, address=2**64 - 1)}
@@ -428,7 +428,7 @@ class ServerTest(Attacked):
         self.entry = self.outbound.address("good")
 
     def serve(self, sock):
-        """Who is dialled again serves plain TCP."""
+        """A server that the proxy dials again serves plain TCP."""
         say, self.say = self.say, None
         if say:
             say(sock)

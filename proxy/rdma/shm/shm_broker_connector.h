@@ -84,8 +84,8 @@ class BrokerConnector final : public Connector {
   PeerId self_;
   std::uint32_t broker_uid_;
   FdWatcher* watcher_ = nullptr;
-  // Who connects is perhaps not the broker: root in another container of our pod may do so. It
-  // outlives all descriptors that came over listener_.
+  // Closes what came from a process that may not be the broker, because root in another container
+  // of the pod can connect too. Declared before listener_, so that it outlives its descriptors.
   DescriptorCloser closer_;
   // A listener that cannot be emptied is not watched: it would wake the loop without end.
   std::optional<TimePoint> deaf_since_;
