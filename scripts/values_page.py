@@ -31,7 +31,7 @@ def allowed(rule):
     if "description" in rule:
         return rule["description"]
     if "enum" in rule:
-        return ", ".join(f"`{value}`" for value in rule["enum"])
+        return ", ".join(f"`{json.dumps(value) if isinstance(value, bool) else value}`" for value in rule["enum"])
     if "minimum" in rule:
         text = f"{rule['minimum']} to {rule['maximum']}"
         return text + (f", not {', '.join(map(str, rule['not']['enum']))}" if "not" in rule else "")
