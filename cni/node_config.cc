@@ -4,6 +4,7 @@
 #include <array>
 #include <optional>
 
+#include "base/kubernetes_names.h"
 #include "base/node_annotations.h"
 
 namespace fairlead::cni {
@@ -93,19 +94,6 @@ Outcome<void> read_ports(const Json& value, NodeConfig& config) {
   return {};
 }
 
-constexpr std::size_t kNamespaceCharsMax = 63;
-
-// RFC 1123, as Kubernetes has it.
-bool is_namespace_name(std::string_view text) {
-  const auto is_letter_or_digit = [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9');
-  };
-  return !text.empty() && text.size() <= kNamespaceCharsMax && is_letter_or_digit(text.front()) &&
-         is_letter_or_digit(text.back()) && std::all_of(text.begin(), text.end(), [&](char c) {
-           return is_letter_or_digit(c) || c == '-';
-         });
-}
-
 tl::unexpected<PluginError> refuse_namespace(const std::string& key, const Json& value) {
   return fail(Code::kConfig, key + ": " + shown(value) +
                                  " is not allowed; allowed: at most 256 names of namespaces, each "
@@ -116,7 +104,7 @@ Outcome<std::vector<std::string>> read_namespaces(const Json& value, const std::
   if (!value.is_array() || value.size() > kPnetNamespacesMax) return refuse_namespace(key, value);
   std::vector<std::string> names;
   for (const Json& entry : value) {
-    if (!entry.is_string() || !is_namespace_name(entry.get_ref<const std::string&>()))
+    if (!entry.is_string() || !kubernetes::is_namespace_name(entry.get_ref<const std::string&>()))
       return refuse_namespace(key + "[" + std::to_string(names.size()) + "]", entry);
     names.push_back(entry.get<std::string>());
   }

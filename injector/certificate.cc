@@ -8,7 +8,6 @@
 #include <openssl/x509.h>
 #include <openssl/x509v3.h>
 
-#include <array>
 #include <cstdint>
 #include <ctime>
 
@@ -173,20 +172,6 @@ bool is_usable(const KeyPair& leaf, const std::string& authorities_pem, const st
   }
   ERR_clear_error();
   return is_good && is_signed;
-}
-
-std::string sha256_of(std::string_view text) {
-  std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
-  unsigned bytes = 0;
-  if (EVP_Digest(text.data(), text.size(), digest.data(), &bytes, EVP_sha256(), nullptr) != 1)
-    return {};
-  constexpr std::string_view kDigits = "0123456789abcdef";
-  std::string hexadecimal;
-  for (unsigned i = 0; i < bytes; ++i) {
-    hexadecimal += kDigits[digest[i] >> 4];
-    hexadecimal += kDigits[digest[i] & 0xf];
-  }
-  return hexadecimal;
 }
 
 std::string first_certificate(const std::string& pem) {

@@ -4,7 +4,6 @@
 
 #include <chrono>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "base/result.h"
@@ -40,8 +39,6 @@ bool is_due(const Validity& validity, WallTime now);
 // True if the leaf is signed by one of the authorities, is for `name`, and matches the key. Does
 // not check the dates.
 bool is_usable(const KeyPair& leaf, const std::string& authorities_pem, const std::string& name);
-// In lower-case hexadecimal digits.
-std::string sha256_of(std::string_view text);
 // The first certificate of a text with several, "" if there is none.
 std::string first_certificate(const std::string& pem);
 

@@ -3,6 +3,7 @@
 #include <functional>
 #include <utility>
 
+#include "base/kubernetes_names.h"
 #include "base/log.h"
 
 namespace fairlead::injector {
@@ -29,7 +30,7 @@ void Chores::stop() {
 }
 
 void Chores::order_event(EventOrder order) {
-  if (!cluster_ || !is_object_name(order.name_space) || order.about.name.empty())
+  if (!cluster_ || !kubernetes::is_object_name(order.name_space) || order.about.name.empty())
     return metrics_.count_event(false);
   if (order.message.size() > kMessageBytesMax) order.message.resize(kMessageBytesMax);
   order.message.shrink_to_fit();

@@ -2,8 +2,8 @@
 
 #include <utility>
 
+#include "event/https/base64.h"
 #include "event/https/cluster_event.h"
-#include "injector/base64.h"
 
 namespace fairlead::injector {
 namespace {
@@ -42,7 +42,7 @@ Called<Cluster::Secret> Cluster::read_secret(const std::string& name_space,
   if (!object) return tl::unexpected(object.error());
   Secret secret;
   for (const auto& [key, text] : strings_of(member(*object, "data")))
-    if (auto decoded = base64_decoded(text)) secret.data[key] = std::move(*decoded);
+    if (auto decoded = event::base64_decoded(text)) secret.data[key] = std::move(*decoded);
   secret.object = std::move(*object);
   return secret;
 }
@@ -53,7 +53,7 @@ Called<bool> Cluster::replace_secret(const Secret& secret) const {
   const std::string path =
       secret_path(text_of(member(metadata, "namespace")), text_of(member(metadata, "name")));
   object["data"] = Json::object();
-  for (const auto& [key, value] : secret.data) object["data"][key] = base64(value);
+  for (const auto& [key, value] : secret.data) object["data"][key] = event::base64(value);
   // The version that was read is in the metadata; the API server compares it.
   const auto reply = server_.send({"PUT", path, "", "", object.dump()});
   if (!reply) return tl::unexpected(reply.error());
@@ -69,7 +69,7 @@ Called<bool> Cluster::set_ca_bundle(const std::string& configuration,
       "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/" + configuration;
   const auto object = call({"GET", path, "", "", ""}, kOk);
   if (!object) return tl::unexpected(object.error());
-  const std::string bundle = base64(bundle_pem);
+  const std::string bundle = event::base64(bundle_pem);
   Json patch = Json::array();
   const Json& webhooks = items_of(member(*object, "webhooks"));
   for (std::size_t i = 0; i < webhooks.size(); ++i) {

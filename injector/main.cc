@@ -11,6 +11,7 @@
 
 #include "base/command_words.h"
 #include "base/descriptors.h"
+#include "base/kubernetes_names.h"
 #include "base/log.h"
 #include "event/https/tls_identity.h"
 #include "injector/webhook.h"
@@ -69,7 +70,7 @@ std::optional<int> parse(int argc, char** argv, Options& options) {
   if (options.certificate_folder.empty())
     for (const std::string* name : {&options.own.name_space, &options.own.secret,
                                     &options.own.service, &options.own.configuration})
-      if (!is_object_name(*name))
+      if (!kubernetes::is_object_name(*name))
         return usage("\"" + *name +
                      "\" is not allowed; allowed: without --cert-dir names for --namespace, "
                      "--secret, --service and --webhook");

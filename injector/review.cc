@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/command_words.h"
-#include "injector/base64.h"
+#include "base/kubernetes_names.h"
+#include "event/https/base64.h"
 
 namespace fairlead::injector {
 namespace {
@@ -62,7 +62,7 @@ tl::expected<Review, std::string> decode_review(std::string_view body) {
   if (text_of(kind) != "Pod" || text_of(member(request, "operation")) != "CREATE")
     return tl::unexpected(unexpected_text("request.kind.kind", kind, "Pod, with operation CREATE"));
   review.name_space = text_of(member(request, "namespace"));
-  if (!review.name_space.empty() && !is_object_name(review.name_space))
+  if (!review.name_space.empty() && !kubernetes::is_object_name(review.name_space))
     return tl::unexpected(unexpected_text("request.namespace", member(request, "namespace"),
                                           "a name of at most 253 characters"));
   review.dry_run = member(request, "dryRun") == Json(true);
@@ -74,7 +74,7 @@ std::string encode_answer(const Review& review, const Decision& decision) {
   Json response = {{"uid", review.uid}, {"allowed", true}};
   if (!decision.patch.empty()) {
     response["patchType"] = "JSONPatch";
-    response["patch"] = base64(decision.patch.dump());
+    response["patch"] = event::base64(decision.patch.dump());
   }
   Json warnings = Json::array();
   for (const std::string& warning : decision.warnings)
@@ -101,7 +101,5 @@ Subject subject_of(const Review& review) {
   subject.kind = "Pod";
   return subject;
 }
-
-bool is_object_name(std::string_view name) { return fairlead::is_object_name(name); }
 
 }  // namespace fairlead::injector

@@ -27,7 +27,7 @@ inline constexpr std::size_t kUidCharsMax = 128;
 
 struct Review {
   std::string uid;         // 1 to kUidCharsMax characters
-  std::string name_space;  // empty, or is_object_name()
+  std::string name_space;  // empty, or kubernetes::is_object_name()
   bool dry_run = false;
   Json pod;
 };
@@ -50,8 +50,5 @@ std::string encode_answer(const Review& review, const Decision& decision);
 
 // All fields are empty if one of them violates the limits of Subject.
 Subject subject_of(const Review& review);
-
-// True if the name has only characters of Kubernetes names, so that it is safe in a path.
-bool is_object_name(std::string_view name);
 
 }  // namespace fairlead::injector

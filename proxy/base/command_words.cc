@@ -5,12 +5,13 @@
 #include <cstdio>
 #include <optional>
 
+#include "base/kubernetes_names.h"
+
 namespace fairlead {
 namespace {
 
 constexpr std::size_t kShownBytesMax = 80;
 constexpr std::size_t kMessageBytesMax = 2048;
-constexpr std::size_t kNameCharsMax = 253;
 constexpr std::size_t kPathBytesMax = 4095;  // PATH_MAX, without the end
 constexpr const char* kCut = "...(cut)";
 
@@ -64,8 +65,6 @@ void append_escaped(std::string& into, char c) {
   into += escape;
 }
 
-bool is_letter_or_digit(char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z'); }
-
 }  // namespace
 
 std::string refused_word(int count, const char* const* words) {
@@ -107,20 +106,8 @@ std::string shown_message(std::string_view message) {
   return shown;
 }
 
-bool is_object_name(std::string_view text) {
-  if (text.empty() || text.size() > kNameCharsMax) return false;
-  if (!is_letter_or_digit(text.front()) || !is_letter_or_digit(text.back())) return false;
-  for (std::size_t i = 1; i + 1 < text.size(); ++i) {
-    const char c = text[i];
-    if (c == '.' && (!is_letter_or_digit(text[i - 1]) || !is_letter_or_digit(text[i + 1])))
-      return false;
-    if (c != '.' && c != '-' && !is_letter_or_digit(c)) return false;
-  }
-  return true;
-}
-
 std::string object_name_trouble(const std::string& value) {
-  if (is_object_name(value)) return {};
+  if (kubernetes::is_object_name(value)) return {};
   return shown_word(value) +
          " is not allowed; allowed: 1 to 253 of a-z, 0-9, \"-\" and \".\", a letter or digit at "
          "both ends";

@@ -19,11 +19,8 @@ std::string shown_word(std::string_view word);
 // A message that may contain words, for a terminal: lines of printable ASCII, cut.
 std::string shown_message(std::string_view message);
 
-// A name of an object of Kubernetes, which is safe in the path of a URL and of a file: 1 to 253 of
-// a-z, 0-9, "-" and ".", a letter or digit at both ends and on both sides of each ".".
-bool is_object_name(std::string_view text);
-// What is wrong with a value that has to be such a name; empty if nothing is. The value of an
-// optional one may be empty.
+// What is wrong with a value that has to be a name of an object of Kubernetes; empty if nothing is.
+// The value of an optional one may be empty.
 std::string object_name_trouble(const std::string& value);
 std::string optional_name_trouble(const std::string& value);
 

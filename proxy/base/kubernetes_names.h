@@ -25,4 +25,10 @@ inline constexpr std::uint16_t kInboundPort = 4543;
 inline constexpr std::uint16_t kAdminPort = 4590;
 inline constexpr std::uint16_t kWebhookPort = 9443;
 
+// True for a name of an object, which is safe in the path of a URL and of a file: 1 to 253 of a-z,
+// 0-9, "-" and ".", a letter or digit at both ends and on both sides of each ".". Source: RFC 1123.
+bool is_object_name(std::string_view text);
+// The same for a namespace: at most 63, without ".".
+bool is_namespace_name(std::string_view text);
+
 }  // namespace fairlead::kubernetes

@@ -6,7 +6,7 @@
 #include "base/utc_time.h"
 #include "ctl/cluster/check_text.h"
 #include "ctl/cluster/cluster_checks.h"
-#include "injector/base64.h"
+#include "event/https/base64.h"
 #include "injector/certificate.h"
 
 namespace fairlead::ctl {
@@ -34,7 +34,7 @@ Check check_authority(const Json& configuration, WallTime now) {
     const std::string name = text_of(member(webhook, "name"));
     const std::string encoded = text_of(member(member(webhook, "clientConfig"), "caBundle"));
     if (encoded.empty()) return bad(kName, name + " has no caBundle", kFix);
-    const auto pem = injector::base64_decoded(encoded);
+    const auto pem = event::base64_decoded(encoded);
     const auto validity =
         pem ? injector::validity_of(*pem) : Result<injector::Validity>(Error{Errc::kMalformed});
     if (!validity) return bad(kName, "the caBundle of " + name + " is no certificate", kFix);

@@ -12,9 +12,9 @@
 #include <string_view>
 #include <utility>
 
-#include "base/command_words.h"
+#include "base/kubernetes_names.h"
 #include "base/utc_time.h"
-#include "injector/base64.h"
+#include "event/https/base64.h"
 #include "injector/certificate.h"
 #include "injector/manifest.h"
 
@@ -119,7 +119,7 @@ std::optional<Entry> find_entry(const std::vector<File>& files, const char* list
 Text content_of(const Entry& entry, const char* file_field, const char* data_field) {
   const Yaml& fields = *entry.fields;
   if (is_given(fields, data_field)) {
-    auto decoded = injector::base64_decoded(text_of(fields, data_field));
+    auto decoded = event::base64_decoded(text_of(fields, data_field));
     if (!decoded || decoded->empty())
       return fail(entry, data_field, "is not base64; allowed: PEM in base64, on one line");
     return std::move(*decoded);
@@ -293,7 +293,7 @@ tl::expected<Entry, std::string> find_context(const std::vector<File>& files, st
   access.file = found->path;
   access.name_space = text_of(*found->fields, "namespace");
   if (access.name_space.empty()) access.name_space = "default";
-  if (!is_namespace_name(access.name_space))
+  if (!kubernetes::is_object_name(access.name_space))
     return fail(
         *found, "namespace",
         "\"" + access.name_space + "\" is no name of a namespace; allowed: a-z, 0-9, - and .");
@@ -301,8 +301,6 @@ tl::expected<Entry, std::string> find_context(const std::vector<File>& files, st
 }
 
 }  // namespace
-
-bool is_namespace_name(std::string_view text) { return is_object_name(text); }
 
 std::vector<std::string> kubeconfig_files(const std::string& option) {
   if (!option.empty()) return {option};

@@ -27,9 +27,6 @@ struct ClusterAccess {
   std::string name_space;     // of the context; "default" where it names none
 };
 
-// A name goes into paths of requests.
-bool is_namespace_name(std::string_view text);
-
 // `option` is a file; empty: those of the variable KUBECONFIG, else ~/.kube/config.
 std::vector<std::string> kubeconfig_files(const std::string& option);
 

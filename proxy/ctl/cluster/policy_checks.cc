@@ -5,7 +5,7 @@
 
 #include "ctl/cluster/check_text.h"
 #include "ctl/cluster/cluster_checks.h"
-#include "injector/certificate.h"
+#include "event/https/sha256.h"
 
 namespace fairlead::ctl {
 namespace {
@@ -72,7 +72,7 @@ std::vector<Check> judge_policy(const std::string& name, const std::string& dige
   });
   if (policy == policies.end())
     return {bad(kName, "the ValidatingAdmissionPolicy " + name + " is missing", kRestore)};
-  if (injector::sha256_of(json_of_go(member(*policy, "spec"))) != digest)
+  if (event::sha256_of(json_of_go(member(*policy, "spec"))) != digest)
     return {bad(kName, "the ValidatingAdmissionPolicy " + name + " is not as the chart wrote it",
                 kRestore)};
   const Json& bindings = items(facts.bindings);

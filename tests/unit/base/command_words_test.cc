@@ -1,4 +1,5 @@
 #include "base/command_words.h"
+#include "base/kubernetes_names.h"
 
 #include <gtest/gtest.h>
 
@@ -41,12 +42,12 @@ TEST(CommandWords, LongOnesAreRefusedAndCut) {
 
 TEST(CommandWords, NamesOfObjectsAreThoseOfKubernetes) {
   for (const char* name : {"a", "kube-system", "node-1.example.org", "0"})
-    EXPECT_TRUE(is_object_name(name)) << name;
+    EXPECT_TRUE(kubernetes::is_object_name(name)) << name;
   for (const std::string& name :
        {std::string(), std::string("."), std::string(".."), std::string("a..b"), std::string("a/b"),
         std::string("-a"), std::string("a-"), std::string("a.-b"), std::string("A"),
         std::string("a?b"), std::string("%2e"), std::string("a#"), std::string(254, 'a')})
-    EXPECT_FALSE(is_object_name(name)) << name;
+    EXPECT_FALSE(kubernetes::is_object_name(name)) << name;
   EXPECT_EQ(optional_name_trouble(""), "");
   EXPECT_TRUE(object_name_trouble("../x").starts_with("\"../x\" is not allowed; allowed: "));
 }

@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "injector/base64.h"
+#include "event/https/base64.h"
 
 namespace fairlead::injector {
 namespace {
@@ -87,7 +87,7 @@ TEST(Review, TheAnswerAllowsAndCarriesThePatch) {
   EXPECT_EQ(answer["response"]["uid"], "u-1");
   EXPECT_EQ(answer["response"]["allowed"], true);
   EXPECT_EQ(answer["response"]["patchType"], "JSONPatch");
-  EXPECT_EQ(answer["response"]["patch"], base64(decision.patch.dump()));
+  EXPECT_EQ(answer["response"]["patch"], event::base64(decision.patch.dump()));
   EXPECT_FALSE(answer["response"].contains("warnings"));
 }
 

@@ -1,9 +1,9 @@
 // Goal: base64 of the standard is accepted, and similar texts are not.
-#include "injector/base64.h"
+#include "event/https/base64.h"
 
 #include <gtest/gtest.h>
 
-namespace fairlead::injector {
+namespace fairlead::event {
 namespace {
 
 TEST(Base64, HasThePaddingOfItsStandard) {
@@ -28,5 +28,15 @@ TEST(Base64, RefusesWhatOnlyResemblesIt) {
     EXPECT_EQ(base64_decoded(text), std::nullopt) << text;
 }
 
+TEST(Base64Url, HasOtherDigitsAndNoPadding) {
+  EXPECT_EQ(base64url_decoded(""), "");
+  EXPECT_EQ(base64url_decoded("Zg"), "f");
+  EXPECT_EQ(base64url_decoded("Zm8"), "fo");
+  EXPECT_EQ(base64url_decoded("__79_A"), "\xff\xfe\xfd\xfc");
+  EXPECT_EQ(base64url_decoded("-_-_"), "\xfb\xff\xbf");
+  for (const char* text : {"Zg==", "Z", "Zm9vZ", "//79", "Zm+v", " Zm9v", "Zm\x80v"})
+    EXPECT_EQ(base64url_decoded(text), std::nullopt) << text;
+}
+
 }  // namespace
-}  // namespace fairlead::injector
+}  // namespace fairlead::event

@@ -1,4 +1,4 @@
-#include "injector/base64.h"
+#include "event/https/base64.h"
 
 #include <openssl/evp.h>
 
@@ -6,7 +6,7 @@
 
 #include "base/assert.h"
 
-namespace fairlead::injector {
+namespace fairlead::event {
 namespace {
 
 constexpr std::size_t kBytesMax = 1 << 30;  // OpenSSL counts in int
@@ -43,4 +43,13 @@ std::optional<std::string> base64_decoded(std::string_view text) {
   return bytes;
 }
 
-}  // namespace fairlead::injector
+std::optional<std::string> base64url_decoded(std::string_view text) {
+  std::string standard(text);
+  if (standard.find_first_of("+/=") != std::string::npos) return std::nullopt;
+  std::replace(standard.begin(), standard.end(), '-', '+');
+  std::replace(standard.begin(), standard.end(), '_', '/');
+  standard.append((4 - standard.size() % 4) % 4, '=');
+  return base64_decoded(standard);
+}
+
+}  // namespace fairlead::event
