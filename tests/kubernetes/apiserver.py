@@ -12,6 +12,8 @@ import socket
 import ssl
 import subprocess
 import sys
+import tempfile
+import unittest
 from pathlib import Path
 
 sys.path.insert(1, str(Path(__file__).parents[1]))
@@ -51,6 +53,21 @@ def free_ports(count):
     for s in sockets:
         s.close()
     return ports
+
+
+class ApiServerTest(unittest.TestCase):
+    """One API server, `api`, with `namespaces` for all tests of a class."""
+    namespaces = ()
+
+    @classmethod
+    def setUpClass(cls):
+        temporary = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(temporary.cleanup)
+        cls.folder = Path(temporary.name)
+        cls.api = ApiServer(find_programs()[0], cls.folder)
+        cls.addClassCleanup(cls.api.__exit__)
+        for name in cls.namespaces:
+            cls.api.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}, "")
 
 
 class ApiServer:
@@ -126,6 +143,25 @@ class ApiServer:
         status, reply, warnings = self.call("POST", f"{root}{place}/{plural}?fieldValidation=Strict", thing)
         assert status in (200, 201), f"{thing['kind']} {thing['metadata']['name']}: {reply.get('message')}"
         return warnings
+
+    def install(self, things, namespace, hooks=("",)):
+        """Creates the objects of a rendered chart, those of `hooks` included."""
+        for thing in sorted(things, key=lambda thing: thing["kind"] != "Namespace"):
+            if thing["metadata"].get("annotations", {}).get("helm.sh/hook", "") in hooks:
+                self.apply(thing, namespace)
+
+    def wait_for_policies(self):
+        """The API server compiles policies some time after their creation, in the order of their creation. So those that
+        exist are in force when one more is, which refuses ConfigMaps of one name."""
+        marker = {"apiVersion": "admissionregistration.k8s.io/v1", "metadata": {"name": "marker"}}
+        self.apply({**marker, "kind": "ValidatingAdmissionPolicy", "spec": {
+            "matchConstraints": {"resourceRules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"],
+                                                    "resources": ["configmaps"]}]},
+            "validations": [{"expression": "object.metadata.name != 'marker'"}]}}, "")
+        self.apply({**marker, "kind": "ValidatingAdmissionPolicyBinding",
+                    "spec": {"policyName": "marker", "validationActions": ["Deny"]}}, "")
+        self.wait(lambda: self.call("POST", "/api/v1/namespaces/default/configmaps?dryRun=All",
+                                    {"metadata": {"name": "marker"}})[0] == 422, "the policies")
 
     def account(self, name, namespace, pod=None):
         """The service account's folder as a pod has it, and the environment that points to it."""

@@ -109,8 +109,7 @@ class InCluster(unittest.TestCase):
 
     def test_objects_may_come_in_any_order(self):
         """The order of a program that knows only that a namespace comes before what is in it."""
-        for thing in sorted(reversed(self.render()[0]), key=lambda thing: thing["kind"] != "Namespace"):
-            self.api.apply(thing, SYSTEM)
+        self.api.install(reversed(self.render()[0]), SYSTEM)
 
     def create(self, pod, namespace):
         pod = copy.deepcopy(pod)

@@ -15,7 +15,6 @@ import socket
 import ssl
 import subprocess
 import sys
-import tempfile
 import unittest
 from pathlib import Path
 
@@ -60,28 +59,19 @@ def rendered(*arguments):
     return [thing for thing in yaml.safe_load_all(text) if thing]
 
 
-class StolenTokens(unittest.TestCase):
+class StolenTokens(apiserver.ApiServerTest):
+    namespaces = (SYSTEM, "shop")
+
     @classmethod
     def setUpClass(cls):
-        cls.temporary = tempfile.TemporaryDirectory()
-        cls.addClassCleanup(cls.temporary.cleanup)
-        cls.api = apiserver.ApiServer(PROGRAMS, cls.temporary.name)
-        cls.addClassCleanup(cls.api.__exit__)
-        for name in (SYSTEM, "shop"):
-            cls.api.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}, "")
-        for thing in sorted(rendered(), key=lambda thing: thing["kind"] != "Namespace"):
-            hook = thing["metadata"].get("annotations", {}).get("helm.sh/hook", "")
-            if hook in ("", "pre-delete"):
-                cls.api.apply(thing, SYSTEM)
+        super().setUpClass()
+        cls.api.install(rendered(), SYSTEM, hooks=("", "pre-delete"))
         cls.injector = cls.api.token("fairlead-injector", SYSTEM)
         cls.api.agent_pod("agent-1", "fairlead-node", SYSTEM, "n1")
         cls.api.agent_pod("agent-2", "fairlead-node", SYSTEM, "n2")
         cls.node = cls.api.token("fairlead-node", SYSTEM, "agent-1")
         cls.uninstall = cls.api.token("fairlead-uninstall", SYSTEM)
-        # The API server compiles policies some time after their creation. Each try is another change, because one that
-        # has succeeded would change nothing the next time, which is allowed.
-        tries = iter(range(10 ** 6))
-        cls.api.wait(lambda: cls.label("n2", {f"stolen-{next(tries)}": "yes"})[0] == FORBIDDEN, "the policies")
+        cls.api.wait_for_policies()
 
     @classmethod
     def label(cls, node, labels, **metadata):
@@ -314,24 +304,16 @@ def roles(things):
     return found
 
 
-class NeededRights(unittest.TestCase):
+class NeededRights(apiserver.ApiServerTest):
     """Each right of the table is taken away; the program that needs it says so."""
+    namespaces = (SYSTEM, "shop")
 
     @classmethod
     def setUpClass(cls):
         if os.geteuid() != 0:
             raise unittest.SkipTest("fairlead-node needs root")
-        cls.temporary = tempfile.TemporaryDirectory()
-        cls.addClassCleanup(cls.temporary.cleanup)
-        cls.folder = Path(cls.temporary.name)
-        cls.api = apiserver.ApiServer(PROGRAMS, cls.folder)
-        cls.addClassCleanup(cls.api.__exit__)
-        for name in (SYSTEM, "shop"):
-            cls.api.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}, "")
-        things = rendered("--set", "node.repair=api")
-        for thing in sorted(things, key=lambda thing: thing["kind"] != "Namespace"):
-            if thing["metadata"].get("annotations", {}).get("helm.sh/hook", "") in ("", "pre-delete"):
-                cls.api.apply(thing, SYSTEM)
+        super().setUpClass()
+        cls.api.install(rendered("--set", "node.repair=api"), SYSTEM, hooks=("", "pre-delete"))
         cls.api.apply({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "viewer"}}, SYSTEM)
         for kind, role, place in (("ClusterRole", "fairlead-system-fairlead-viewer", SYSTEM), ("Role", "fairlead-viewer", REPORTS)):
             cls.api.apply({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind + "Binding", "metadata": {"name": "viewer-test"},
@@ -347,6 +329,7 @@ class NeededRights(unittest.TestCase):
              "state": {"running": {"startedAt": "2026-01-01T00:00:00Z"}}}]}
         code, reply, _ = cls.api.call("PATCH", "/api/v1/namespaces/shop/pods/web-0/status", {"status": status}, content_type=MERGE)
         assert code == 200, reply
+        cls.api.wait_for_policies()
         cls.accounts = {"injector": cls.api.account("fairlead-injector", SYSTEM),
                         "node": cls.api.account("fairlead-node", SYSTEM, "agent-1"),
                         "uninstall": cls.api.account("fairlead-uninstall", SYSTEM),

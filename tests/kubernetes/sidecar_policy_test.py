@@ -10,9 +10,7 @@ import http.client
 import itertools
 import json
 import sys
-import tempfile
 import time
-import unittest
 from pathlib import Path
 
 import yaml
@@ -22,7 +20,7 @@ import helm
 import pod_mutations
 
 sys.path.insert(1, str(Path(__file__).parents[1]))
-from suite import main, seconds  # noqa: E402  pylint: disable=wrong-import-position
+from suite import main  # noqa: E402  pylint: disable=wrong-import-position
 
 INJECTION = Path(__file__).parents[1] / "injection"
 EXPECTED = {path.stem: json.loads(path.read_text()) for path in sorted((INJECTION / "expected").glob("*.json"))}
@@ -50,16 +48,13 @@ FREE_IN_POD = {
 FORBIDDEN_IN_POD = {"hostPID", "hostIPC", "hostNetwork", "shareProcessNamespace"}
 
 
-class SidecarPolicy(unittest.TestCase):
+class SidecarPolicy(apiserver.ApiServerTest):
+    namespaces = ("fairlead-system", "plain")
+
     @classmethod
     def setUpClass(cls):
-        cls.temporary = tempfile.TemporaryDirectory()
-        cls.addClassCleanup(cls.temporary.cleanup)
-        cls.api = apiserver.ApiServer(PROGRAMS, cls.temporary.name)
-        cls.addClassCleanup(cls.api.__exit__)
-        for name in ("fairlead-system", "plain"):
-            cls.api.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}, "")
-        code, text, error = helm.template(HELM, "--set", "injector.mode=manual,node.rnicEnv={TZ}", "--set",
+        super().setUpClass()
+        code, text, error = helm.template(HELM, "--set", "injector.mode=manual,node.rnicEnv={TZ},node.rnicImages={registry.example/second:1}", "--set",
                                           "proxy.env[0].name=FAIRLEAD_SMC_UEIDS,proxy.env[0].value=SHOP")
         assert code == 0, error
         for thing in yaml.safe_load_all(text):
@@ -67,7 +62,7 @@ class SidecarPolicy(unittest.TestCase):
                 cls.api.apply(thing, "")
         cls.connection = http.client.HTTPSConnection("127.0.0.1", cls.api.port, timeout=60, context=cls.api.context)
         cls.addClassCleanup(cls.connection.close)
-        cls.api.wait(lambda: cls.post(cls.injected(image="evil.example/x:1"))[0] == 403, "the policy")
+        cls.api.wait_for_policies()
 
     @classmethod
     def post(cls, pod, path="/api/v1/namespaces/plain/pods?dryRun=All"):
@@ -125,6 +120,7 @@ class SidecarPolicy(unittest.TestCase):
     def test_what_operators_allow_passes(self):
         for variable in ({"name": "TZ", "value": "UTC"}, {"name": "FAIRLEAD_SMC_UEIDS", "value": "SHOP"}):
             self.admitted(self.injected(env=self.env(variable)))
+        self.admitted(self.injected(image="registry.example/second:1"))
         self.admitted(self.injected(resources={"requests": {"cpu": "3"}, "limits": {"memory": "1Gi", "ephemeral-storage": "1Gi"}}))
 
     def test_what_was_seen_in_attacks(self):
@@ -254,11 +250,14 @@ class SidecarPolicy(unittest.TestCase):
             self.assertEqual(b"may not execute another command" in reply, refused, (status, reply))
 
     def test_a_huge_pod_is_refused_soon(self):
-        """The time of an evaluation grows with the square of the variables, so their number has a limit."""
-        many = [{"name": f"V{i}", "value": "x"} for i in range(8000)]
+        """The time of an evaluation grows with the square of the variables, so their number has a limit. Without it, such
+        a pod takes twenty times as long as one that the policy does not examine."""
+        huge = self.injected(env=self.env(*({"name": f"V{i}", "value": "x"} for i in range(8000))))
         begun = time.monotonic()
-        self.refused(self.injected(env=self.env(*many)), "more than 128")
-        self.assertLess(time.monotonic() - begun, seconds(5))
+        self.admitted({**huge, "metadata": {**huge["metadata"], "annotations": {}}})
+        examined = time.monotonic()
+        self.refused(huge, "more than 128")
+        self.assertLess(time.monotonic() - examined, 5 * (examined - begun))
 
     # The fuzzer.
 
