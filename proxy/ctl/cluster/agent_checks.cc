@@ -82,7 +82,8 @@ std::vector<Check> agent_checks(const ClusterFacts& facts) {
                   "rdma system set netns shared, at boot; or give pods a VF: docs/rdma-nodes.md",
                   "shared, or without RNICs", S::kWarn),
       check_group("nri", groups.no_nri, "fairlead-node is not connected to the runtime's NRI on: ",
-                  "switch NRI on in the container runtime, or set node.rnicAccess",
+                  "switch NRI on in the container runtime, or set node.rnicAccess and "
+                  "node.repair: docs/platforms.md",
                   "connected, or not asked for", S::kWarn),
       check_group("memlock", groups.small_memlock, "the limit of locked memory is small on: ",
                   "raise LimitMEMLOCK of the container runtime, or use NRI: docs/rdma-nodes.md",
