@@ -37,7 +37,7 @@ TRAVERSAL = [b"../../x", b"a/b", b"x?y=1", b"%2e%2e", b"a#b", b"..", b".", b"a..
 OTHERS = [b"", b"x" * 20000, b"https://[::1", "j\u00fcrgen".encode(), b"{" * 100]
 
 # Options that name an object of Kubernetes, by their names.
-IS_NAME = re.compile(r"namespace|node-name|pod-name|pod-uid|--secret|--service|--webhook|daemonsets")
+IS_NAME = re.compile(r"namespace|node-name|--secret|--service|--webhook|daemonsets")
 # Folders that fairlead-node changes or removes: only absolute ones, without "..".
 IS_OWN_FOLDER = re.compile(r"--(bin|conf|run)-dir|--cgroup-root")
 OPTION = re.compile(r"^  ((?:-\w,)?--[\w-]+|-\w)(?: ([A-Z][^ ]*))?(?: |$)", re.M)
@@ -87,7 +87,7 @@ class HostileNames(unittest.TestCase):
         keep = {name: value for name, value in os.environ.items()
                 if not name.startswith(("FAIRLEAD_", "CNI_", "KUBE")) or name.endswith("SLOWNESS")}
         # Names from the environment of a test machine must not stand in for options.
-        for name in ("NODE_NAME", "NAMESPACE", "POD_NAME", "POD_UID"):
+        for name in ("NODE_NAME", "NAMESPACE"):
             keep.pop(name, None)
         environment = {**keep, "FAIRLEAD_ADMIN": f"unix:{self.top}/admin.sock", "HOME": str(self.folder)}
         self.runs += 1

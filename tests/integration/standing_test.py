@@ -120,7 +120,7 @@ class Standing(ProxyTest):
         self.fail(f"memory for {CROWD_MAX} connections")
 
     def taken(self, proxy):
-        """True when the proxy has read what it will read now: two answers of its worker lie a turn apart."""
+        """Waits until the proxy has read what it will read now: two answers of its worker lie a turn apart."""
         for _ in range(3):
             proxy.get("/connections")
 

@@ -82,7 +82,7 @@ variables:
     expression: "has(object.spec.initContainers) ? object.spec.initContainers : []"
   - name: sidecars
     expression: "variables.inits.filter(c, c.name == 'fairlead-proxy')"
-  # Without a sidecar, the rules about its fields would be errors. The first validation reports that case.
+  # Without a sidecar, the rules about its fields would be errors. The rule about its number reports that case.
   - name: sidecar
     expression: "variables.sidecars.size() == 1 ? dyn(variables.sidecars[0]) : dyn({})"
   - name: before
