@@ -73,6 +73,18 @@ class Attacked(ProxyTest):
     def expect_fallback(self, proxy, reason, side="local"):
         self.fallbacks.setdefault(proxy, collections.Counter())[reason, side] += 1
 
+    def expect_one_of(self, proxy, *choices):
+        """The proxy and its peer both notice the fault. Which of them is first decides the reason that is counted."""
+        so_far = self.fallbacks.get(proxy, {})
+        counted = []
+
+        def has_counted():
+            metrics = proxy.metrics().fallbacks()
+            counted[:] = [choice for choice in choices if metrics.get(choice, 0) > so_far.get(choice, 0)]
+            return counted
+        wait_until(has_counted, f"{proxy.name} to count one of {choices}")
+        self.expect_fallback(proxy, *counted[0])
+
     def counted(self, proxy):
         metrics = proxy.metrics()
         return metrics.fallbacks(), metrics.value("fairlead_connections_refused_total", reason="handshake")
@@ -633,6 +645,8 @@ class SecondContact(Attacked):
             for proxy, reason in zip((self.inbound, self.outbound), reasons):
                 if reason == "refused":
                     self.refused[proxy] += 1
+                elif reason and isinstance(reason[0], tuple):
+                    self.expect_one_of(proxy, *reason)
                 elif reason:
                     self.expect_fallback(proxy, *reason)
         self.twice(rows, run)
@@ -653,8 +667,10 @@ class SecondContact(Attacked):
         self.run_rows(clc.ACCEPT, {
             "version 2": (self.of_version_2, *both("mode_mismatch")),
             "version 0": (self.at(7, [0]), "carried", ("peer_not_injected", "local"), ("malformed_clc", "local")),
-            # The client makes a second queue pair for that of the server, which has one already.
-            "first contact": (self.at(7, [0x18]), "carried", ("sync_error", "local"), ("no_active_link", "local")),
+            # The client makes a second queue pair for that of the server, which has one already. It learns of that
+            # from its device or from the Decline of the server.
+            "first contact": (self.at(7, [0x18]), "carried", ("sync_error", "local"),
+                              (("no_active_link", "local"), ("sync_error", "peer"))),
             "queue pair": (self.at(38, [0, 0, 1]), *both("link_not_found")),
             "key": (self.at(41, [9] * 4), *no_key), "index": (self.at(45, [255]), *no_key),
             "address": (self.at(52, [255] * 8), *no_key), "size code": (self.at(50, [0xF5]), *both("memory")),
