@@ -195,9 +195,10 @@ class QueuePair {
 
   // Where the peer's memory [address, address+length) is addressable by our CPU: a view that stays
   // valid while this queue pair lives and is not in error. Bytes written there become visible to
-  // the peer before any SEND posted afterwards. kNotFound when the rkey or the range is not granted
-  // to us, or we have not heard of it yet; kExhausted when it cannot be mapped; kUnsupported when
-  // the device cannot.
+  // the peer before any SEND posted afterwards. kWouldBlock while what the peer granted is still on
+  // its way, or the peer cannot be reached; kNotFound when the rkey or the range is not granted to
+  // us, or could not be mapped; kExhausted when it cannot be mapped now; kUnsupported when the
+  // device cannot.
   virtual Result<std::span<std::byte>> remote_memory(const RemoteSlice& slice,
                                                      std::size_t length_bytes) = 0;
   // Views of the buffer with this key are not used any more. Without it they take address space,

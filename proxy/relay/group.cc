@@ -55,12 +55,16 @@ void Group::set_timer() {
   timer_.set(due);
 }
 
-Result<void> Group::connect_first_link(const rdma::PeerEndpoint& peer, TimePoint now) {
+Result<void> Group::connect_first_link(const rdma::PeerEndpoint& peer) {
   SMC_TRY(lanes_[0].queue_pair->connect(peer));
   lanes_[0].peer = peer;
+  return {};
+}
+
+void Group::start_first_contact(TimePoint now) {
+  const rdma::PeerEndpoint& peer = lanes_[0].peer;
   protocol_.start_first_contact(identity(0), {peer.gid, peer.mac, peer.queue_pair}, now);
   protocol_changed(now);
-  return {};
 }
 
 smc::LinkIdentity Group::identity(smc::LinkIndex link) const {
@@ -235,8 +239,54 @@ void Group::handle_llc(smc::LinkIndex link, std::span<const std::byte> message, 
                         "the peer broke the protocol of links");
     return protocol_changed(now);
   }
-  protocol_.handle_llc(link, *llc, now);
+  if (!refuse_unreachable(link, *llc, now)) protocol_.handle_llc(link, *llc, now);
   protocol_changed(now);
+}
+
+// Memory that cannot be mapped is refused before a connection depends on it. A peer that has sent
+// its Confirm, or has answered CONFIRM_LINK, hears no Decline. True if the message needs no more.
+bool Group::refuse_unreachable(smc::LinkIndex link, const wire::LlcMessage& message,
+                               TimePoint now) {
+  if (const auto* announced = std::get_if<wire::ConfirmRkey>(&message.body)) {
+    if (announced->kind != wire::LlcKind::kRequest) return false;
+    const Result<void> reachable = check_announced(link, *announced);
+    if (!reachable) protocol_.refuse_memory(link, message, reachable.error().what);
+    return !reachable;
+  }
+  if (!std::holds_alternative<wire::ConfirmLink>(message.body) || protocol_.active(link))
+    return false;
+  for (const smc::RmbKey& key : protocol_.peer_rmbs().keys_on(link)) {
+    const Result<void> reachable = check_peer_memory(link, key);
+    if (reachable) continue;
+    if (protocol_.usable())
+      handle_link_failure(link, reachable.error().what, now);
+    else
+      protocol_.refuse_memory(link, message, reachable.error().what);
+    return true;
+  }
+  return false;
+}
+
+// An error where memory is addressable, and what begins at the key cannot be written to. A link
+// that leads nowhere is noticed elsewhere.
+Result<void> Group::check_peer_memory(smc::LinkIndex link, const smc::RmbKey& key) const {
+  const Lane& lane = lanes_[link];
+  if (!lane.queue_pair || !device_of(lane).device->capabilities().remote_memory_addressable)
+    return {};
+  const auto view = lane.queue_pair->remote_memory({key.rkey, key.address}, 1);
+  const bool refused =
+      !view && (view.error().code == Errc::kNotFound || view.error().code == Errc::kExhausted);
+  if (refused) return view.error();
+  return {};
+}
+
+Result<void> Group::check_announced(smc::LinkIndex link, const wire::ConfirmRkey& announced) const {
+  SMC_TRY(check_peer_memory(link, {announced.rkey, announced.address}));
+  for (const wire::RkeyOnLink& other : announced.others.view())
+    for (smc::LinkIndex on = 0; on < smc::kLinksMax; ++on)
+      if (protocol_.active(on) && protocol_.link(on)->number() == other.link)
+        SMC_TRY(check_peer_memory(on, {other.rkey, other.address}));
+  return {};
 }
 
 void Group::doubt(smc::LinkIndex link, smc::Doubt why, TimePoint now) {

@@ -134,8 +134,10 @@ class Group {
   smc::ConnectionTable<SmcRelay>& connections() { return table_; }
   const smc::ConnectionTable<SmcRelay>& connections() const { return table_; }
 
-  // Connects the queue pair of the first link and begins to confirm it.
-  Result<void> connect_first_link(const rdma::PeerEndpoint& peer, TimePoint now);
+  // Connects the queue pair of the first link.
+  Result<void> connect_first_link(const rdma::PeerEndpoint& peer);
+  // Begins to confirm the first link, which is connected.
+  void start_first_contact(TimePoint now);
 
   // A token and an element; kExhausted when there are none.
   struct Seat {
@@ -159,11 +161,6 @@ class Group {
   // A send ring, or where the peer's memory is addressable, the budget for the peer's element.
   // Taken with the seat, because nobody can decline any more once the peer has confirmed.
   Result<void> take_send_ring(SmcRelay& relay, const RingSizes& sizes);
-  // The peer has named an RMB of its own as it is reached over `link`; empty if that link has been
-  // deleted since.
-  void peer_rmb_named(std::optional<smc::LinkIndex> link, const smc::RmbKey& key) {
-    protocol_.peer_rmb_named(link, key);
-  }
   // The way to the peer's element, which was named on link `named` (empty if that link has been
   // deleted since): its memory where addressable, else the send ring.
   Result<void> prepare_sending(SmcRelay& relay, const PeerElement& element,
@@ -284,6 +281,9 @@ class Group {
   bool fail_lane(smc::LinkIndex link);
   void handle_cdc(smc::LinkIndex link, std::span<const std::byte> message, TimePoint now);
   void handle_llc(smc::LinkIndex link, std::span<const std::byte> message, TimePoint now);
+  Result<void> check_peer_memory(smc::LinkIndex link, const smc::RmbKey& key) const;
+  Result<void> check_announced(smc::LinkIndex link, const wire::ConfirmRkey& announced) const;
+  bool refuse_unreachable(smc::LinkIndex link, const wire::LlcMessage& message, TimePoint now);
   bool flush_llc(SendBatch& batch, TimePoint now);
   bool transmit(SmcRelay& relay, SendBatch& batch);
   void flush_last_words(SendBatch& batch, TimePoint now);

@@ -197,7 +197,7 @@ bool Group::move(SmcRelay& relay) {
 }
 
 Result<smc::RmbElement> Group::find_element(const SmcBuffers& buffers, smc::LinkIndex on) const {
-  const auto key = protocol_.peer_key(buffers.named_on, buffers.peer.rmb, on);
+  const auto key = protocol_.peer_rmbs().translate(buffers.named_on, buffers.peer.rmb, on);
   if (!key) return Error{Errc::kNotFound, "the peer did not tell the key of its buffer there"};
   return buffers.peer.over(*key);
 }

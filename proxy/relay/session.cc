@@ -74,6 +74,10 @@ void Session::on_timer() {
   const TimePoint now = worker_.network().now();
   if (setup_ && setup_->turn == Turn::kInLine) return give_up_line(now);
   if (phase_ == Phase::kDialing) return dial_failed(ETIMEDOUT);
+  if (phase_ == Phase::kQueued && setup_->client_memory_until != TimePoint{}) {
+    await_client_memory(now);
+    return worker_.mark_ready(*this);
+  }
   if (phase_ == Phase::kQueued) {
     note(setup_->telling ? "telling the peer of our memory took too long"
                          : "the first contact of another connection took too long");
@@ -243,12 +247,10 @@ void Session::handle_group_confirmed(TimePoint now) {
     note("the first contact of another connection is done");
     answer_proposal(now);
   } else if (setup_->handshake->state() == smc::Handshake::State::kAwaitingLink) {
-    // Only now the peer's queue pair stands for certain, and with it the access to its memory.
-    if (!setup_->peer_memory_known && !set_peer(setup_->handshake->answer())) {
-      // A client has begun with its answer to our CONFIRM LINK, and hears no Decline.
-      if (!outbound()) return fail_handshake("the client's memory cannot be used");
+    // A server has waited for the memory of the client. Its own queue pair stands only now, and
+    // with it the access to its memory.
+    if (!setup_->peer_memory_known && !set_peer(setup_->handshake->answer()))
       return decline(FallbackReason::kMemoryRegistration, false, now);
-    }
     setup_->handshake->link_confirmed();
   }
   worker_.mark_ready(*this);
@@ -269,7 +271,8 @@ void Session::handle_group_lost(TimePoint now) {
   leave_group(now, true);
   if (phase_ == Phase::kQueued) {
     setup_->telling = false;
-    if (outbound()) return decline(FallbackReason::kNoActiveLink, false, now);
+    if (outbound() || setup_->accept_sent())
+      return decline(FallbackReason::kNoActiveLink, false, now);
     phase_ = Phase::kHandshake;
     answer_proposal(now);  // this one makes the first contact instead
     return worker_.mark_ready(*this);

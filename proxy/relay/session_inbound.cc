@@ -219,22 +219,30 @@ void Session::handle_confirm(TimePoint now) {
     if (confirm.first_contact_v2) group.set_peer_host(confirm.first_contact_v2->host_name);
     const Result<void> connected = group.connect_first_link(
         {setup_->peer_gid, confirm.mac, confirm.queue_pair, confirm.first_psn,
-         std::min(confirm.mtu, setup_->accept.mtu), direct_by(setup_->accept)},
-        now);
+         std::min(confirm.mtu, setup_->accept.mtu), direct_by(setup_->accept)});
     if (!connected) {
       note(connected.error().what);
       return decline(fallback_from_connect(connected.error()), false, now);
     }
+    setup_->client_memory_until = now + kClientMemoryWait;
+    return await_client_memory(now);
   }
-  if (const Result<void> ready = set_peer(confirm); !ready) {
-    // The client of a link that is in use has begun with its Confirm, and hears no Decline.
-    if (!confirm.first_contact) return fail_handshake("the client's memory cannot be used");
-    // What a client says over TCP may overtake what it says over the device: there is a second look
-    // when the link is confirmed.
-    if (ready.error().code != Errc::kNotFound)
+  // The client of a link that is in use has begun with its Confirm, and hears no Decline.
+  if (!set_peer(confirm)) return fail_handshake("the client's memory cannot be used");
+  setup_->handshake->establish();
+}
+
+// First contact. What a client says over TCP may overtake what it says over the device. It begins
+// with its answer to CONFIRM LINK, and hears no Decline afterwards. So its memory comes first.
+void Session::await_client_memory(TimePoint now) {
+  if (const Result<void> ready = set_peer(setup_->handshake->answer()); !ready) {
+    if (ready.error().code != Errc::kWouldBlock || now >= setup_->client_memory_until)
       return decline(reason_for(ready.error(), FallbackReason::kMemoryRegistration), false, now);
+    phase_ = Phase::kQueued;
+    return setup_->timer.set(now + kClientMemoryInterval);
   }
-  if (!confirm.first_contact) return setup_->handshake->establish();
+  phase_ = Phase::kHandshake;
+  smc_->group->start_first_contact(now);
   setup_->phase = "confirm_link";
   setup_->handshake->await_link(now);
   arm_timer();

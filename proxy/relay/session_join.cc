@@ -141,7 +141,7 @@ std::optional<smc::LinkIndex> Session::named_link() const {
 
 // Before any link is added or lost, so that the group can find the same memory over other links.
 void Session::name_peer_rmb(const wire::AcceptConfirm& answer) {
-  smc_->group->peer_rmb_named(named_link(), {answer.rmb_rkey, answer.rmb_address});
+  smc_->group->protocol().peer_rmb_named(named_link(), {answer.rmb_rkey, answer.rmb_address});
 }
 
 // What the peer's Accept or Confirm says of its half. An error when it cannot be used, see

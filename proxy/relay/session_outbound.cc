@@ -235,12 +235,12 @@ void Session::handle_accept(TimePoint now) {
   confirm.mtu = std::min(confirm.mtu, accept.mtu);
   const Result<void> connected =
       group->connect_first_link({accept.gid, accept.mac, accept.queue_pair, accept.first_psn,
-                                 confirm.mtu, direct_by(confirm)},
-                                now);
+                                 confirm.mtu, direct_by(confirm)});
   if (!connected) {
     note(connected.error().what);
     return decline(fallback_from_connect(connected.error()), false, now);
   }
+  group->start_first_contact(now);
   setup_->phase = "confirm_link";
   setup_->handshake->send_confirm(confirm);
   setup_->handshake->await_link(now);

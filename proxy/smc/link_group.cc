@@ -59,10 +59,7 @@ LinkIndex LinkGroup::start_first_contact(const LinkIdentity& local, const LinkId
 
 void LinkGroup::send(LinkIndex link, const wire::LlcBody& body) {
   // A peer that asks without taking the answers fills the queue; it loses answers, we lose nothing.
-  if (llc_.full()) {
-    ++dropped_answers_;
-    return;
-  }
+  if (llc_.full()) return;
   std::array<std::byte, wire::kLlcBytesMax> bytes;
   const std::size_t count = wire::encode(wire::LlcMessage{llc_version(terms_), body}, bytes);
   llc_.push({link, std::vector<std::byte>(bytes.begin(),
@@ -101,17 +98,34 @@ void LinkGroup::handle_llc(LinkIndex link, const wire::LlcMessage& message, Time
   std::visit([&](const auto& body) { take(link, body, now); }, message.body);
 }
 
+void LinkGroup::refuse_link(LinkIndex link, FallbackReason reason, const char* why) {
+  GroupEvent event{GroupEvent::Kind::kLinkRefused};
+  event.link = link;
+  event.reason = reason;
+  event.why = why;
+  emit(event);
+}
+
+void LinkGroup::refuse_memory(LinkIndex link, const wire::LlcMessage& message, const char* why) {
+  if (!links_[link] || state_ == State::kTerminated) return;
+  const auto* announced = std::get_if<wire::ConfirmRkey>(&message.body);
+  if (announced == nullptr) return refuse_link(link, FallbackReason::kMemoryRegistration, why);
+  wire::ConfirmRkey answer = *announced;
+  answer.kind = wire::LlcKind::kResponse;
+  answer.refused = true;
+  answer.retry = false;
+  continued_[link].reset();
+  send(link, answer);
+}
+
 void LinkGroup::take(LinkIndex link, const wire::ConfirmLink& message, TimePoint now) {
   Link& own = *links_[link];
   const bool expected = message.kind == (role_ == GroupRole::kServer ? wire::LlcKind::kResponse
                                                                      : wire::LlcKind::kRequest);
   if (!expected || own.state() == LinkState::kDown) return;
   if ((message.eyecatcher_flags & kNoEyecatcher) == 0) {
-    GroupEvent event{GroupEvent::Kind::kLinkRefused};
-    event.link = link;
-    event.reason = FallbackReason::kRmbeEyecatcher;
-    event.why = "CONFIRM_LINK: peer keeps eyecatchers in its buffers";
-    return emit(event);
+    return refuse_link(link, FallbackReason::kRmbeEyecatcher,
+                       "CONFIRM_LINK: peer keeps eyecatchers in its buffers");
   }
   const bool first = state_ == State::kForming;
   if (role_ == GroupRole::kClient) {

@@ -147,12 +147,12 @@ class LinkGroup {
   void peer_rmb_named(std::optional<LinkIndex> link, const RmbKey& key) {
     if (link && state_ == State::kForming) (void)peer_rmbs_.add(*link, key);
   }
-  // The key of the same RMB on the link `to`; empty if the peer has not announced it. `from` is
-  // empty if the link that the message names has been deleted since.
-  std::optional<RmbKey> peer_key(std::optional<LinkIndex> from, const RmbKey& key,
-                                 LinkIndex to) const {
-    return peer_rmbs_.translate(from, key, to);
-  }
+  // What the peer has announced, for all links.
+  const RmbKeys& peer_rmbs() const { return peer_rmbs_; }
+  // The owner cannot write to the memory that this message is about. CONFIRM_RKEY is refused.
+  // CONFIRM_LINK of the first contact stays unanswered, and kLinkRefused follows. Called instead of
+  // handle_llc().
+  void refuse_memory(LinkIndex link, const wire::LlcMessage& message, const char* why);
 
   void connection_added(LinkIndex link);
   void connection_removed(LinkIndex link, TimePoint now);
@@ -169,7 +169,6 @@ class LinkGroup {
 
   std::optional<LlcToSend> poll_llc();
   std::optional<GroupEvent> poll_event();
-  std::uint64_t dropped_answers() const { return dropped_answers_; }
 
  private:
   enum class State : std::uint8_t { kForming, kUsable, kTerminated };
@@ -236,6 +235,8 @@ class LinkGroup {
   void ask_again_elsewhere(LinkIndex link);
   void emit_deleted(LinkIndex link, RemoteKey rkey);
   void take_delete_answer(LinkIndex link, const wire::DeleteRkey& answer, TimePoint now);
+
+  void refuse_link(LinkIndex link, FallbackReason reason, const char* why);
 
   void take(LinkIndex link, const wire::ConfirmLink& message, TimePoint now);
   void take(LinkIndex link, const wire::AddLink& message, TimePoint now);
@@ -316,7 +317,6 @@ class LinkGroup {
   BoundedQueue<LinkTask> tasks_{kLinkTasksMax};
   BoundedQueue<LlcToSend> llc_{kLlcQueueMax};
   BoundedQueue<GroupEvent> events_{kGroupEventsMax};
-  std::uint64_t dropped_answers_ = 0;
 };
 
 }  // namespace fairlead::smc

@@ -41,8 +41,10 @@ class RmbKeys {
     return rows_[row].keys[link];
   }
   void set(RmbRow row, LinkIndex link, const RmbKey& key);
-  // The same RMB on another link. An Accept or Confirm may arrive after its link is deleted and
-  // the slot has another link. `from` is empty then, and the key alone identifies the RMB.
+  std::vector<RmbKey> keys_on(LinkIndex link) const;
+  // The same RMB on another link; empty if it has no key there. An Accept or Confirm may arrive
+  // after its link is deleted and the slot has another link. `from` is empty then, and the key
+  // alone identifies the RMB.
   std::optional<RmbKey> translate(std::optional<LinkIndex> from, const RmbKey& key,
                                   LinkIndex to) const;
   // True if a link has an RMB with this key, or one of the last deleted links had.

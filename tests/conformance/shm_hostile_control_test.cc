@@ -366,6 +366,27 @@ TEST_F(ShmHostile, AnnouncedMemoryThatNeverComes) {
   EXPECT_FALSE(victim_->has_fatal(*facing_));
 }
 
+// What has come and cannot be mapped is not waited for, as at a limit of mappings.
+TEST_F(ShmHostile, AnnouncedMemoryThatCannotBeMappedHoldsNothingUp) {
+  face_fake();
+  const RemoteSlice slice{RemoteKey(1), RemoteAddress(0x10000)};
+  fake_->say(announcement(4096));
+  run();
+  EXPECT_EQ(facing_->remote_memory(slice, 4096).error().code, Errc::kWouldBlock);
+  const FileDescriptor unsealed(::memfd_create("unsealed", MFD_CLOEXEC));
+  ASSERT_TRUE(fake_->grant(FakePeer::buffer(1).number, unsealed.get()));
+  fake_->put(facing_->number(), kFakeQp, 44);
+  const TimePoint granted = std::chrono::steady_clock::now();
+  while (victim_->received.empty()) {
+    victim_->watcher().wait(*device_, 1000);
+    run();
+  }
+  EXPECT_LT(std::chrono::steady_clock::now() - granted, kGrantWaitMax / 2);
+  EXPECT_EQ(facing_->remote_memory(slice, 4096).error().code, Errc::kNotFound);
+  EXPECT_TRUE(device_->poll_fault());
+  EXPECT_FALSE(victim_->has_fatal(*facing_));
+}
+
 TEST_F(ShmHostile, MemoryThatIsNeverAnnounced) {
   face_fake();
   const FileDescriptor memory = memory_of(4096);

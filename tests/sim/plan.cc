@@ -66,6 +66,8 @@ class Draw {
         settings.memory_limit_bytes =
             kScarceStepBytes * random_.between(14, random_.chance(500) ? 40 : 160);
       if (random_.chance(300)) settings.memory_bytes = power(14, 17);
+      if (random_.chance(300))
+        settings.unmappable_one_in = static_cast<unsigned>(random_.between(2, 5));
     }
     for (auto n = random_.between(5, 40); n != 0; --n) {
       ConnectionPlan made = connection(pods);

@@ -24,6 +24,7 @@ struct ProxySettings {
   // For everything, sockets too; 0: more than is needed, and sockets do not count.
   std::size_t memory_limit_bytes = 0;
   std::size_t lock_limit_bytes = 0;  // of the device; 0 for none
+  unsigned unmappable_one_in = 0;    // SimDeviceOptions
   std::size_t connections_max = 1000;
   std::size_t handshakes_max = 100;
   std::size_t handshakes_per_peer_max = 100;

@@ -264,6 +264,10 @@ void SimDevice::unregister(RemoteKey rkey) {
   registered_.erase(found);
 }
 
+bool SimDevice::can_map(RemoteKey rkey) const {
+  return options_.unmappable_one_in == 0 || rkey.value % options_.unmappable_one_in != 0;
+}
+
 std::shared_ptr<Memory> SimDevice::registered(RemoteKey rkey) const {
   const auto found = registered_.find(rkey.value);
   return found == registered_.end() ? nullptr : found->second;

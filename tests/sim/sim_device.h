@@ -51,6 +51,8 @@ struct SimDeviceOptions {
   bool receive_queue_crosses_domains = true;
   bool shared_receive_queues = true;
   std::size_t lock_limit_bytes = 0;  // 0 for none
+  // Of the peers' buffers, one in so many cannot be mapped for as long as it exists; 0 for none.
+  unsigned unmappable_one_in = 0;
 };
 
 // Probabilities of refusals, in thousandths.
@@ -110,6 +112,7 @@ class SimDevice final : public rdma::Device {
   void complete(const rdma::Completion& completion, std::uint64_t sequence);
   void raise(const rdma::AsyncEvent& event);
   std::shared_ptr<Memory> registered(RemoteKey rkey) const;
+  bool can_map(RemoteKey rkey) const;
   void unregister(RemoteKey rkey);
 
  private:

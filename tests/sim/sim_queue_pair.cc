@@ -206,7 +206,9 @@ Result<std::span<std::byte>> SimQueuePair::remote_memory(const rdma::RemoteSlice
   // The peer's memory is accessible once both queue pairs are connected.
   if (target.route == Fabric::Route::kOpen)
     memory = find_remote(*target.queue_pair, slice, length_bytes);
-  if (memory == nullptr) return Error{Errc::kNotFound, "remote key or range"};
+  if (target.route != Fabric::Route::kOpen) return Error{Errc::kWouldBlock, "memory of the peer"};
+  if (memory == nullptr || !device_.can_map(slice.rkey))
+    return Error{Errc::kNotFound, "remote key or range"};
   if (fabric.pace_.chance(device_.faults.refuse_remote_per_mille))
     return Error{Errc::kExhausted, "mapping of remote memory"};
   const std::uint64_t offset = slice.address.value - memory->address.value;

@@ -21,7 +21,7 @@ class GrantTable {
  public:
   explicit GrantTable(std::size_t max = kUnclaimedGrantsMax) : max_(max) {}
 
-  // `pod` 0 stands for none.
+  // `pod` 0 stands for none. `memory` is empty for a buffer that could not be mapped.
   void add(PeerId peer, std::uint32_t pod, const broker::BufferId& buffer, CountedMapping memory);
   std::optional<CountedMapping> take(PeerId peer, const broker::BufferId& buffer);
   void forget(PeerId peer);

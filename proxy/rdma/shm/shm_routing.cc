@@ -96,8 +96,9 @@ void Backplane::keep_grant(ConnectorEvent event) {
   });
   if (!known) return;
   auto memory = channels_.budget().map(event.memory.get(), event.pod);
-  if (!memory) return note_fault(event.peer, memory.error());
-  grants_.add(event.peer, event.pod, event.buffer, std::move(*memory));
+  if (!memory) note_fault(event.peer, memory.error());
+  // Without memory, so that the announcement of the buffer does not wait for what has come.
+  grants_.add(event.peer, event.pod, event.buffer, memory ? std::move(*memory) : CountedMapping());
 }
 
 void Backplane::drain_control(PeerId peer) {
@@ -155,6 +156,7 @@ Result<void> Backplane::handle_announce(Channel& channel, const ControlMessage& 
   }
   if (!wanted) return {};
   if (!memory) return wait_for_grant(channel, message.buffer);
+  if (memory->bytes().empty()) return {};  // it could not be mapped, and the key is not valid
   return channel.remote.add_buffer(message, std::move(*memory));
 }
 

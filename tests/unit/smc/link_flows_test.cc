@@ -22,8 +22,8 @@ TEST_P(LinkFlowVersions, ASecondPortOnBothSidesMakesASymmetricGroup) {
   EXPECT_TRUE(server->saw(Kind::kLinkAdded));
   EXPECT_TRUE(client->saw(Kind::kLinkAdded));
   // The keys of the first RMB were announced during the flow.
-  EXPECT_EQ(server->group.peer_key(0, client->key(0, 0), 1), client->key(0, 1));
-  EXPECT_EQ(client->group.peer_key(0, server->key(0, 0), 1), server->key(0, 1));
+  EXPECT_EQ(server->group.peer_rmbs().translate(0, client->key(0, 0), 1), client->key(0, 1));
+  EXPECT_EQ(client->group.peer_rmbs().translate(0, server->key(0, 0), 1), server->key(0, 1));
   EXPECT_TRUE(server->group.rmb_told(0));
   EXPECT_TRUE(client->group.rmb_told(0));
 }
@@ -41,10 +41,12 @@ TEST_P(LinkFlowVersions, ManyKeysAreAllTold) {
   settle();
   expect_types(GroupType::kSymmetric, GroupType::kSymmetric);
   for (std::size_t row = 0; row < 9; ++row)
-    EXPECT_EQ(client->group.peer_key(0, server->key(row, 0), 1), server->key(row, 1)) << row;
+    EXPECT_EQ(client->group.peer_rmbs().translate(0, server->key(row, 0), 1), server->key(row, 1))
+        << row;
   for (std::size_t row = 0; row < 6; ++row)
-    EXPECT_EQ(server->group.peer_key(0, client->key(row, 0), 1), client->key(row, 1)) << row;
-  EXPECT_EQ(server->group.peer_key(0, client->key(7, 0), 1), std::nullopt);
+    EXPECT_EQ(server->group.peer_rmbs().translate(0, client->key(row, 0), 1), client->key(row, 1))
+        << row;
+  EXPECT_EQ(server->group.peer_rmbs().translate(0, client->key(7, 0), 1), std::nullopt);
 }
 
 TEST_P(LinkFlowVersions, AnotherPortOfTheClientIsAskedForWhenItComesBack) {
@@ -213,7 +215,7 @@ TEST_F(LinkFlow, ANewRmbIsToldOnAllLinks) {
   settle();
   EXPECT_TRUE(server->group.rmb_told(row));
   EXPECT_TRUE(server->saw(Kind::kRmbTold));
-  EXPECT_EQ(client->group.peer_key(1, server->key(row, 1), 0), server->key(row, 0));
+  EXPECT_EQ(client->group.peer_rmbs().translate(1, server->key(row, 1), 0), server->key(row, 0));
 }
 
 TEST_F(LinkFlow, AnRmbToldAnewOverAnotherLinkIsTheSameRmb) {
@@ -227,7 +229,7 @@ TEST_F(LinkFlow, AnRmbToldAnewOverAnotherLinkIsTheSameRmb) {
   told.others.push(
       {client->group.link(1)->number(), server->key(row, 1).rkey, server->key(row, 1).address});
   inject(*client, 0, told);
-  EXPECT_EQ(client->group.peer_key(1, server->key(row, 1), 0), server->key(row, 0));
+  EXPECT_EQ(client->group.peer_rmbs().translate(1, server->key(row, 1), 0), server->key(row, 0));
 }
 
 // A Confirm may arrive after its link is deleted. Another link with the same index then has another
@@ -236,9 +238,10 @@ TEST_F(LinkFlow, AKeyOfADeletedLinkIsNotAddedToTheLinkInItsSlot) {
   connect(2, 2);
   const RmbKey unknown = client->key(9, 1);
   server->group.peer_rmb_named(std::nullopt, unknown);
-  EXPECT_EQ(server->group.peer_key(1, unknown, 0), std::nullopt);
-  EXPECT_EQ(server->group.peer_key(std::nullopt, unknown, 1), std::nullopt);
-  EXPECT_EQ(server->group.peer_key(std::nullopt, client->key(0, 0), 1), client->key(0, 1));
+  EXPECT_EQ(server->group.peer_rmbs().translate(1, unknown, 0), std::nullopt);
+  EXPECT_EQ(server->group.peer_rmbs().translate(std::nullopt, unknown, 1), std::nullopt);
+  EXPECT_EQ(server->group.peer_rmbs().translate(std::nullopt, client->key(0, 0), 1),
+            client->key(0, 1));
 }
 
 // Only the queue pair of the peer can announce a key. An Accept or Confirm comes over TCP, from any
@@ -248,13 +251,14 @@ TEST_F(LinkFlow, AKeyThatWasNotToldOverALinkIsNotUsed) {
     connect(links, links);
     const RmbKey invented = client->key(9, 0);
     server->group.peer_rmb_named(LinkIndex{0}, invented);
-    EXPECT_EQ(server->group.peer_key(0, invented, 0), std::nullopt) << links;
+    EXPECT_EQ(server->group.peer_rmbs().translate(0, invented, 0), std::nullopt) << links;
     const RmbRow row = client->add_rmb();
     EXPECT_FALSE(client->group.rmb_told(row)) << links;
     client->group.tell_rmbs(now);
     settle();
     EXPECT_TRUE(client->group.rmb_told(row)) << links;
-    EXPECT_EQ(server->group.peer_key(0, client->key(row, 0), 0), client->key(row, 0)) << links;
+    EXPECT_EQ(server->group.peer_rmbs().translate(0, client->key(row, 0), 0), client->key(row, 0))
+        << links;
   }
 }
 
@@ -264,7 +268,7 @@ TEST_F(LinkFlow, AnRmbMadeWhileALinkIsAddedIsToldAfterwards) {
   const RmbRow row = client->add_rmb();
   settle();
   EXPECT_TRUE(client->group.rmb_told(row));
-  EXPECT_EQ(server->group.peer_key(0, client->key(row, 0), 1), client->key(row, 1));
+  EXPECT_EQ(server->group.peer_rmbs().translate(0, client->key(row, 0), 1), client->key(row, 1));
 }
 
 TEST_F(LinkFlow, AnOperatorDeletesALinkInGoodOrder) {

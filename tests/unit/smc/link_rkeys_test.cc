@@ -63,7 +63,7 @@ TEST_P(LinkRkeysVersions, AFourthLinkIsNamedInAContinuation) {
   EXPECT_EQ(sent<wire::ConfirmRkeyCont>(true).at(0).kind, LlcKind::kResponse);
   EXPECT_FALSE(sent<wire::ConfirmRkeyCont>(true).at(0).refused);
   const LinkIndex fourth = index_of(*client, 4);
-  EXPECT_EQ(server->group.peer_key(0, client->key(row, 0), index_of(*server, 4)),
+  EXPECT_EQ(server->group.peer_rmbs().translate(0, client->key(row, 0), index_of(*server, 4)),
             client->key(row, fourth));
   // The redundant links are deleted nevertheless.
   expect_types(GroupType::kSymmetric, GroupType::kSymmetric);
@@ -113,7 +113,7 @@ TEST_F(LinkRkeys, ARefusalToBeRepeatedIsRepeated) {
   EXPECT_FALSE(server->group.poll_llc());
   advance(kTellRetryWait);
   EXPECT_TRUE(server->saw(Kind::kRmbTold));
-  EXPECT_EQ(client->group.peer_key(0, server->key(row, 0), 1), server->key(row, 1));
+  EXPECT_EQ(client->group.peer_rmbs().translate(0, server->key(row, 0), 1), server->key(row, 1));
 }
 
 TEST_F(LinkRkeys, ARefusalThatIsFinalIsNotRepeated) {
@@ -163,7 +163,7 @@ TEST_F(LinkRkeys, ALinkThatIsAddedMeanwhileIsPartOfTheRepetition) {
   restore(*server, 1);
   expect_types(GroupType::kSymmetric, GroupType::kSymmetric);
   advance(kTellRetryWait);
-  EXPECT_EQ(client->group.peer_key(0, server->key(row, 0), index_of(*client, 3)),
+  EXPECT_EQ(client->group.peer_rmbs().translate(0, server->key(row, 0), index_of(*client, 3)),
             server->key(row, index_of(*server, 3)));
 }
 

@@ -51,8 +51,8 @@ TEST_P(RmbDeletionVersions, ThePeerForgetsTheKeysOfAllLinksAndAnswers) {
   settle();
   EXPECT_TRUE(server->group.rmb_deleted(rmb));
   EXPECT_EQ(requests(), 1U);
-  EXPECT_FALSE(client->group.peer_key(0, server->key(rmb, 0), 1));
-  EXPECT_TRUE(client->group.peer_key(0, server->key(0, 0), 1));
+  EXPECT_FALSE(client->group.peer_rmbs().translate(0, server->key(rmb, 0), 1));
+  EXPECT_TRUE(client->group.peer_rmbs().translate(0, server->key(0, 0), 1));
   std::vector<std::uint32_t> deleted;
   while (const auto event = client->group.poll_event())
     if (event->kind == GroupEvent::Kind::kRkeyDeleted) deleted.push_back(event->rkey.value);
