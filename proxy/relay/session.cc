@@ -74,10 +74,6 @@ void Session::on_timer() {
   const TimePoint now = worker_.network().now();
   if (setup_ && setup_->turn == Turn::kInLine) return give_up_line(now);
   if (phase_ == Phase::kDialing) return dial_failed(ETIMEDOUT);
-  if (phase_ == Phase::kQueued && setup_->client_memory_until != TimePoint{}) {
-    await_client_memory(now);
-    return worker_.mark_ready(*this);
-  }
   if (phase_ == Phase::kQueued) {
     note(setup_->telling ? "telling the peer of our memory took too long"
                          : "the first contact of another connection took too long");
@@ -87,6 +83,8 @@ void Session::on_timer() {
       (!framed_->deferral().peer_handed_over() || !framed_->towards_net().flush()))
     return refuse_peer("no hand-over in time"), fail_handshake("no hand-over in time");
   if (setup_ && setup_->handshake) setup_->handshake->handle_deadline(now);
+  if (setup_ && setup_->client_memory_awaited && handshake_awaits_link())
+    return await_client_memory(now);
   arm_timer();  // the wait for a Decline of the peer's follows that for the link
   worker_.mark_ready(*this);
 }
@@ -271,8 +269,7 @@ void Session::handle_group_lost(TimePoint now) {
   leave_group(now, true);
   if (phase_ == Phase::kQueued) {
     setup_->telling = false;
-    if (outbound() || setup_->accept_sent())
-      return decline(FallbackReason::kNoActiveLink, false, now);
+    if (outbound()) return decline(FallbackReason::kNoActiveLink, false, now);
     phase_ = Phase::kHandshake;
     answer_proposal(now);  // this one makes the first contact instead
     return worker_.mark_ready(*this);

@@ -51,9 +51,7 @@ inline constexpr Duration kProbesBegin = std::chrono::seconds(1);
 inline constexpr std::size_t kHandshakeReadBytes = 4096;
 // How long a peer that is only assumed to speak SMC may be silent before it is taken for plain TCP.
 inline constexpr Duration kSniffWait = std::chrono::seconds(2);
-// At first contact, how long a server waits for the memory of the client, and how often it looks.
-// A device that shares memory gives up earlier, see rdma::shm::kGrantWaitMax.
-inline constexpr Duration kClientMemoryWait = std::chrono::seconds(3);
+// How often a server looks for the memory of the client, at first contact.
 inline constexpr Duration kClientMemoryInterval = std::chrono::milliseconds(1);
 
 // Where the other end believes that an accepted connection leads.
@@ -136,8 +134,8 @@ class Session final : public event::StreamHandler {
     Turn turn = Turn::kNone;   // outbound: among the handshakes with the destination
     bool forms_group = false;  // ours is the first contact
     bool peer_memory_known = false;
-    TimePoint client_memory_until;  // inbound: how long first contact waits for it, once it does
-    bool telling = false;           // queued until the peer knows the memory of our seat
+    bool client_memory_awaited = false;  // inbound: before CONFIRM LINK of the first contact
+    bool telling = false;                // queued until the peer knows the memory of our seat
     // The link that the Accept or Confirm names. Its slot may have another link meanwhile, which
     // the number tells; 0 at first contact.
     smc::LinkIndex named_on = 0;

@@ -224,7 +224,8 @@ void Session::handle_confirm(TimePoint now) {
       note(connected.error().what);
       return decline(fallback_from_connect(connected.error()), false, now);
     }
-    setup_->client_memory_until = now + kClientMemoryWait;
+    setup_->phase = "confirm_link";
+    setup_->handshake->await_link(now);
     return await_client_memory(now);
   }
   // The client of a link that is in use has begun with its Confirm, and hears no Decline.
@@ -235,16 +236,12 @@ void Session::handle_confirm(TimePoint now) {
 // First contact. What a client says over TCP may overtake what it says over the device. It begins
 // with its answer to CONFIRM LINK, and hears no Decline afterwards. So its memory comes first.
 void Session::await_client_memory(TimePoint now) {
-  if (const Result<void> ready = set_peer(setup_->handshake->answer()); !ready) {
-    if (ready.error().code != Errc::kWouldBlock || now >= setup_->client_memory_until)
-      return decline(reason_for(ready.error(), FallbackReason::kMemoryRegistration), false, now);
-    phase_ = Phase::kQueued;
-    return setup_->timer.set(now + kClientMemoryInterval);
-  }
-  phase_ = Phase::kHandshake;
+  const Result<void> ready = set_peer(setup_->handshake->answer());
+  setup_->client_memory_awaited = !ready && ready.error().code == Errc::kWouldBlock;
+  if (setup_->client_memory_awaited) return setup_->timer.set(now + kClientMemoryInterval);
+  if (!ready)
+    return decline(reason_for(ready.error(), FallbackReason::kMemoryRegistration), false, now);
   smc_->group->start_first_contact(now);
-  setup_->phase = "confirm_link";
-  setup_->handshake->await_link(now);
   arm_timer();
 }
 
