@@ -239,53 +239,43 @@ void Group::handle_llc(smc::LinkIndex link, std::span<const std::byte> message, 
                         "the peer broke the protocol of links");
     return protocol_changed(now);
   }
-  if (!refuse_unreachable(link, *llc, now)) protocol_.handle_llc(link, *llc, now);
+  const Result<void> writable = check_memory_of(link, *llc);
+  protocol_.handle_llc(link, *llc, now, writable ? nullptr : writable.error().what);
   protocol_changed(now);
 }
 
-// Memory that cannot be mapped is refused before a connection depends on it. A peer that has sent
-// its Confirm, or has answered CONFIRM_LINK, hears no Decline. True if the message needs no more.
-bool Group::refuse_unreachable(smc::LinkIndex link, const wire::LlcMessage& message,
-                               TimePoint now) {
-  if (const auto* announced = std::get_if<wire::ConfirmRkey>(&message.body)) {
-    if (announced->kind != wire::LlcKind::kRequest) return false;
-    const Result<void> reachable = check_announced(link, *announced);
-    if (!reachable) protocol_.refuse_memory(link, message, reachable.error().what);
-    return !reachable;
+// Whether the peer's memory that this message makes usable can be written to. It is asked before a
+// connection depends on it: a peer that has sent its Confirm, or has answered CONFIRM_LINK, hears
+// no Decline.
+Result<void> Group::check_memory_of(smc::LinkIndex link, const wire::LlcMessage& message) {
+  const smc::RmbKeys& rmbs = protocol_.peer_rmbs();
+  if (std::holds_alternative<wire::ConfirmLink>(message.body) && !protocol_.active(link)) {
+    for (std::size_t row = 0; row < rmbs.rows(); ++row)
+      if (const auto& key = rmbs.key(static_cast<smc::RmbRow>(row), link))
+        SMC_TRY(check_peer_memory(link, *key));
+    return {};
   }
-  if (!std::holds_alternative<wire::ConfirmLink>(message.body) || protocol_.active(link))
-    return false;
-  for (const smc::RmbKey& key : protocol_.peer_rmbs().keys_on(link)) {
-    const Result<void> reachable = check_peer_memory(link, key);
-    if (reachable) continue;
-    if (protocol_.usable())
-      handle_link_failure(link, reachable.error().what, now);
-    else
-      protocol_.refuse_memory(link, message, reachable.error().what);
-    return true;
-  }
-  return false;
+  const auto* announced = std::get_if<wire::ConfirmRkey>(&message.body);
+  if (announced == nullptr || announced->kind != wire::LlcKind::kRequest) return {};
+  SMC_TRY(check_peer_memory(link, {announced->rkey, announced->address}));
+  for (const wire::RkeyOnLink& other : announced->others.view())
+    for (smc::LinkIndex on = 0; on < smc::kLinksMax; ++on)
+      if (protocol_.active(on) && protocol_.link(on)->number() == other.link)
+        SMC_TRY(check_peer_memory(on, {other.rkey, other.address}));
+  return {};
 }
 
 // An error where memory is addressable, and what begins at the key cannot be written to. A link
 // that leads nowhere is noticed elsewhere.
-Result<void> Group::check_peer_memory(smc::LinkIndex link, const smc::RmbKey& key) const {
+Result<void> Group::check_peer_memory(smc::LinkIndex link, const smc::RmbKey& key) {
   const Lane& lane = lanes_[link];
   if (!lane.queue_pair || !device_of(lane).device->capabilities().remote_memory_addressable)
     return {};
   const auto view = lane.queue_pair->remote_memory({key.rkey, key.address}, 1);
+  drop_views(key.rkey);  // nobody uses it yet
   const bool refused =
       !view && (view.error().code == Errc::kNotFound || view.error().code == Errc::kExhausted);
   if (refused) return view.error();
-  return {};
-}
-
-Result<void> Group::check_announced(smc::LinkIndex link, const wire::ConfirmRkey& announced) const {
-  SMC_TRY(check_peer_memory(link, {announced.rkey, announced.address}));
-  for (const wire::RkeyOnLink& other : announced.others.view())
-    for (smc::LinkIndex on = 0; on < smc::kLinksMax; ++on)
-      if (protocol_.active(on) && protocol_.link(on)->number() == other.link)
-        SMC_TRY(check_peer_memory(on, {other.rkey, other.address}));
   return {};
 }
 

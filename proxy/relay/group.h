@@ -281,9 +281,8 @@ class Group {
   bool fail_lane(smc::LinkIndex link);
   void handle_cdc(smc::LinkIndex link, std::span<const std::byte> message, TimePoint now);
   void handle_llc(smc::LinkIndex link, std::span<const std::byte> message, TimePoint now);
-  Result<void> check_peer_memory(smc::LinkIndex link, const smc::RmbKey& key) const;
-  Result<void> check_announced(smc::LinkIndex link, const wire::ConfirmRkey& announced) const;
-  bool refuse_unreachable(smc::LinkIndex link, const wire::LlcMessage& message, TimePoint now);
+  Result<void> check_memory_of(smc::LinkIndex link, const wire::LlcMessage& message);
+  Result<void> check_peer_memory(smc::LinkIndex link, const smc::RmbKey& key);
   bool flush_llc(SendBatch& batch, TimePoint now);
   bool transmit(SmcRelay& relay, SendBatch& batch);
   void flush_last_words(SendBatch& batch, TimePoint now);

@@ -245,9 +245,9 @@ void Session::handle_group_confirmed(TimePoint now) {
     note("the first contact of another connection is done");
     answer_proposal(now);
   } else if (setup_->handshake->state() == smc::Handshake::State::kAwaitingLink) {
-    // A server has waited for the memory of the client. Its own queue pair stands only now, and
-    // with it the access to its memory.
-    if (!setup_->peer_memory_known && !set_peer(setup_->handshake->answer()))
+    // A server has waited for the client's memory. A client can access that of the server from now
+    // on, because the server connects its queue pair after the Confirm.
+    if (outbound() && !set_peer(setup_->handshake->answer()))
       return decline(FallbackReason::kMemoryRegistration, false, now);
     setup_->handshake->link_confirmed();
   }

@@ -131,10 +131,9 @@ class Session final : public event::StreamHandler {
     bool withheld = false;                        // a device is, from this peer
     bool counted = false;                         // as one of limits.handshakes
     std::optional<SocketAddress> counted_client;  // whose it is, for an inbound one
-    Turn turn = Turn::kNone;   // outbound: among the handshakes with the destination
-    bool forms_group = false;  // ours is the first contact
-    bool peer_memory_known = false;
-    bool client_memory_awaited = false;  // inbound: before CONFIRM LINK of the first contact
+    Turn turn = Turn::kNone;             // outbound: among the handshakes with the destination
+    bool forms_group = false;            // ours is the first contact
+    bool client_memory_awaited = false;  // inbound: before CONFIRM_LINK of the first contact
     bool telling = false;                // queued until the peer knows the memory of our seat
     // The link that the Accept or Confirm names. Its slot may have another link meanwhile, which
     // the number tells; 0 at first contact.

@@ -234,7 +234,7 @@ void Session::handle_confirm(TimePoint now) {
 }
 
 // First contact. What a client says over TCP may overtake what it says over the device. It begins
-// with its answer to CONFIRM LINK, and hears no Decline afterwards. So its memory comes first.
+// with its answer to CONFIRM_LINK, and hears no Decline afterwards. So its memory comes first.
 void Session::await_client_memory(TimePoint now) {
   const Result<void> ready = set_peer(setup_->handshake->answer());
   setup_->client_memory_awaited = !ready && ready.error().code == Errc::kWouldBlock;

@@ -153,8 +153,7 @@ Result<void> Session::set_peer(const wire::AcceptConfirm& answer) {
   element.offset = std::uint64_t{element.size_bytes} * (answer.rmb_index.value - 1U);
   Result<void> ready =
       smc_->group->prepare_sending(*smc_, element, named_link(), answer.alert_token);
-  setup_->peer_memory_known = ready.has_value();
-  if (!ready) note(ready.error().what);
+  if (!ready && ready.error().code != Errc::kWouldBlock) note(ready.error().what);
   return ready;
 }
 

@@ -88,13 +88,15 @@ void LinkGroup::doubt(LinkIndex link, Doubt why, TimePoint now) {
   if (links_[link]) links_[link]->doubt(why, now);
 }
 
-void LinkGroup::handle_llc(LinkIndex link, const wire::LlcMessage& message, TimePoint now) {
+void LinkGroup::handle_llc(LinkIndex link, const wire::LlcMessage& message, TimePoint now,
+                           const char* unwritable) {
   if (!links_[link]) return;
   const bool same_version = message.version == llc_version(terms_);
   if (state_ == State::kTerminated) return same_version ? take_farewell(message) : void();
   if (!same_version)
     return terminate(wire::DeleteLinkReason::kProtocolViolation, false,
                      "the peer sent an LLC message of another version than the group's");
+  if (unwritable != nullptr) return refuse_memory(link, message.body, unwritable, now);
   std::visit([&](const auto& body) { take(link, body, now); }, message.body);
 }
 
@@ -106,16 +108,18 @@ void LinkGroup::refuse_link(LinkIndex link, FallbackReason reason, const char* w
   emit(event);
 }
 
-void LinkGroup::refuse_memory(LinkIndex link, const wire::LlcMessage& message, const char* why) {
-  if (!links_[link] || state_ == State::kTerminated) return;
-  const auto* announced = std::get_if<wire::ConfirmRkey>(&message.body);
-  if (announced == nullptr) return refuse_link(link, FallbackReason::kMemoryRegistration, why);
-  wire::ConfirmRkey answer = *announced;
-  answer.kind = wire::LlcKind::kResponse;
-  answer.refused = true;
-  answer.retry = false;
-  continued_[link].reset();
-  send(link, answer);
+void LinkGroup::refuse_memory(LinkIndex link, const wire::LlcBody& message, const char* why,
+                              TimePoint now) {
+  if (const auto* announced = std::get_if<wire::ConfirmRkey>(&message)) {
+    wire::ConfirmRkey answer = *announced;
+    answer.kind = wire::LlcKind::kResponse;
+    answer.refused = true;
+    answer.retry = false;
+    continued_[link].reset();
+    return send(link, answer);
+  }
+  if (state_ == State::kForming) return refuse_link(link, FallbackReason::kMemoryRegistration, why);
+  if (adding(AddStep::kAwaitingConfirm) && link == flow_link_) add_failed(why, now);
 }
 
 void LinkGroup::take(LinkIndex link, const wire::ConfirmLink& message, TimePoint now) {
@@ -123,10 +127,9 @@ void LinkGroup::take(LinkIndex link, const wire::ConfirmLink& message, TimePoint
   const bool expected = message.kind == (role_ == GroupRole::kServer ? wire::LlcKind::kResponse
                                                                      : wire::LlcKind::kRequest);
   if (!expected || own.state() == LinkState::kDown) return;
-  if ((message.eyecatcher_flags & kNoEyecatcher) == 0) {
+  if ((message.eyecatcher_flags & kNoEyecatcher) == 0)
     return refuse_link(link, FallbackReason::kRmbeEyecatcher,
                        "CONFIRM_LINK: peer keeps eyecatchers in its buffers");
-  }
   const bool first = state_ == State::kForming;
   if (role_ == GroupRole::kClient) {
     if (first) own.set_number(message.link);

@@ -107,7 +107,11 @@ class LinkGroup {
   // The queue pair of the first link is ready. The server asks for confirmation, the client waits.
   LinkIndex start_first_contact(const LinkIdentity& local, const LinkIdentity& peer, TimePoint now);
 
-  void handle_llc(LinkIndex link, const wire::LlcMessage& message, TimePoint now);
+  // `unwritable`: why the owner cannot write to the peer's memory that a CONFIRM_RKEY or
+  // CONFIRM_LINK makes usable, or null. The RMB is then refused, the first contact ends in
+  // kLinkRefused, and a further link in kLinkNotAdded.
+  void handle_llc(LinkIndex link, const wire::LlcMessage& message, TimePoint now,
+                  const char* unwritable = nullptr);
   void handle_received(LinkIndex link, TimePoint now);
   void handle_link_down(LinkIndex link, TimePoint now, const char* why);
   // The set of local ports that can carry links has changed. `gids`: the GIDs of all that can.
@@ -149,10 +153,6 @@ class LinkGroup {
   }
   // What the peer has announced, for all links.
   const RmbKeys& peer_rmbs() const { return peer_rmbs_; }
-  // The owner cannot write to the memory that this message is about. CONFIRM_RKEY is refused.
-  // CONFIRM_LINK of the first contact stays unanswered, and kLinkRefused follows. Called instead of
-  // handle_llc().
-  void refuse_memory(LinkIndex link, const wire::LlcMessage& message, const char* why);
 
   void connection_added(LinkIndex link);
   void connection_removed(LinkIndex link, TimePoint now);
@@ -237,6 +237,7 @@ class LinkGroup {
   void take_delete_answer(LinkIndex link, const wire::DeleteRkey& answer, TimePoint now);
 
   void refuse_link(LinkIndex link, FallbackReason reason, const char* why);
+  void refuse_memory(LinkIndex link, const wire::LlcBody& message, const char* why, TimePoint now);
 
   void take(LinkIndex link, const wire::ConfirmLink& message, TimePoint now);
   void take(LinkIndex link, const wire::AddLink& message, TimePoint now);

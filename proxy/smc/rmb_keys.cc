@@ -47,13 +47,6 @@ std::optional<RmbRow> RmbKeys::find(LinkIndex link, const RmbKey& key) const {
   return std::nullopt;
 }
 
-std::vector<RmbKey> RmbKeys::keys_on(LinkIndex link) const {
-  std::vector<RmbKey> keys;
-  for (const Row& row : rows_)
-    if (row.keys[link]) keys.push_back(*row.keys[link]);
-  return keys;
-}
-
 std::optional<RmbRow> RmbKeys::find(LinkIndex link, RemoteKey rkey) const {
   refresh(link);
   const auto& entries = indices_[link].entries;

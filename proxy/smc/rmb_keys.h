@@ -41,7 +41,6 @@ class RmbKeys {
     return rows_[row].keys[link];
   }
   void set(RmbRow row, LinkIndex link, const RmbKey& key);
-  std::vector<RmbKey> keys_on(LinkIndex link) const;
   // The same RMB on another link; empty if it has no key there. An Accept or Confirm may arrive
   // after its link is deleted and the slot has another link. `from` is empty then, and the key
   // alone identifies the RMB.

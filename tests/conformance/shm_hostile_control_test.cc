@@ -375,14 +375,10 @@ TEST_F(ShmHostile, AnnouncedMemoryThatCannotBeMappedHoldsNothingUp) {
   EXPECT_EQ(facing_->remote_memory(slice, 4096).error().code, Errc::kWouldBlock);
   const FileDescriptor unsealed(::memfd_create("unsealed", MFD_CLOEXEC));
   ASSERT_TRUE(fake_->grant(FakePeer::buffer(1).number, unsealed.get()));
-  fake_->put(facing_->number(), kFakeQp, 44);
-  const TimePoint granted = std::chrono::steady_clock::now();
-  while (victim_->received.empty()) {
-    victim_->watcher().wait(*device_, 1000);
-    run();
-  }
-  EXPECT_LT(std::chrono::steady_clock::now() - granted, kGrantWaitMax / 2);
   EXPECT_EQ(facing_->remote_memory(slice, 4096).error().code, Errc::kNotFound);
+  fake_->put(facing_->number(), kFakeQp, 44);
+  run();
+  EXPECT_EQ(victim_->received.size(), 1U);
   EXPECT_TRUE(device_->poll_fault());
   EXPECT_FALSE(victim_->has_fatal(*facing_));
 }

@@ -202,11 +202,9 @@ Result<std::span<std::byte>> SimQueuePair::remote_memory(const rdma::RemoteSlice
     return Error{Errc::kUnsupported, "remote memory"};
   if (state_ != State::kReady) return Error{Errc::kWrongState, "queue pair is not connected"};
   const Fabric::Target target = fabric.target_of(*this);
-  std::shared_ptr<Memory> memory;
   // The peer's memory is accessible once both queue pairs are connected.
-  if (target.route == Fabric::Route::kOpen)
-    memory = find_remote(*target.queue_pair, slice, length_bytes);
   if (target.route != Fabric::Route::kOpen) return Error{Errc::kWouldBlock, "memory of the peer"};
+  std::shared_ptr<Memory> memory = find_remote(*target.queue_pair, slice, length_bytes);
   if (memory == nullptr || !device_.can_map(slice.rkey))
     return Error{Errc::kNotFound, "remote key or range"};
   if (fabric.pace_.chance(device_.faults.refuse_remote_per_mille))

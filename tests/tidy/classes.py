@@ -20,7 +20,7 @@ KNOWN = {
     "proxy/relay Session": (0, 24, 6),
     "proxy/relay Worker": (49, 34, 3),
     "proxy/smc Connection": (35, 41, 0),
-    "proxy/smc LinkGroup": (47, 44, 4),
+    "proxy/smc LinkGroup": (46, 44, 4),
 }
 
 HEAD = re.compile(r"\bclass\s+(\w+)(?:\s+final)?\s*(?::[^{;()]*)?\{")

@@ -196,7 +196,7 @@ Result<std::span<std::byte>> ShmQueuePair::remote_memory(const RemoteSlice& slic
   std::byte* at = in_ == nullptr ? nullptr
                                  : in_->remote.find_view(remote_domain_, slice.rkey, slice.address,
                                                          length_bytes, number_);
-  // Who connects announces its buffers behind its queue pair, on the same control ring.
+  // A peer announces its queue pair first and its buffers next, on the same control ring.
   if (at == nullptr && (in_ == nullptr || awaits_grant()))
     return Error{Errc::kWouldBlock, "memory of the peer"};
   if (at == nullptr) return Error{Errc::kNotFound, "remote key or range"};

@@ -102,7 +102,7 @@ TEST_F(GroupPair, APeerThatKeepsEyecatchersIsRefused) {
 // The server then gives up as it does without an answer, and declines.
 TEST_F(GroupPair, AFirstRmbThatCannotBeWrittenLeavesConfirmLinkUnanswered) {
   client.start_first_contact({}, {}, now);
-  client.refuse_memory(0, {wire::LlcVersion::k2, wire::ConfirmLink{}}, "mapping");
+  client.handle_llc(0, {wire::LlcVersion::k2, wire::ConfirmLink{}}, now, "mapping");
   const auto event = client.poll_event();
   ASSERT_TRUE(event);
   EXPECT_EQ(event->kind, Kind::kLinkRefused);
@@ -115,7 +115,7 @@ TEST_F(GroupPair, AnRmbThatCannotBeWrittenIsRefused) {
   confirm();
   wire::ConfirmRkey request;
   request.rkey = RemoteKey{7};
-  client.refuse_memory(0, {wire::LlcVersion::k2, request}, "mapping");
+  client.handle_llc(0, {wire::LlcVersion::k2, request}, now, "mapping");
   const auto out = client.poll_llc();
   ASSERT_TRUE(out);
   const auto answer = std::get<wire::ConfirmRkey>(decode(*out).body);
@@ -123,7 +123,7 @@ TEST_F(GroupPair, AnRmbThatCannotBeWrittenIsRefused) {
   EXPECT_EQ(answer.rkey, request.rkey);
   EXPECT_TRUE(answer.refused);
   EXPECT_FALSE(answer.retry);
-  EXPECT_TRUE(client.peer_rmbs().keys_on(0).empty());
+  EXPECT_EQ(client.peer_rmbs().count(), 0U);
 }
 
 TEST_F(GroupPair, AnswersRkeyRequests) {

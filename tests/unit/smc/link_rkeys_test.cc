@@ -152,6 +152,28 @@ TEST_F(LinkRkeys, APeerThatAlwaysWantsARepetitionIsAskedSoOftenAndNoMore) {
   }
 }
 
+// The client cannot write to the server's memory over the new link, and says so at once.
+TEST_F(LinkRkeys, ALinkOverWhichMemoryCannotBeWrittenIsNotAdded) {
+  connect(1, 1);
+  server->events();
+  client->events();
+  trace.clear();
+  drop = wire::LlcBody(wire::ConfirmLink{}).index();
+  for (Host* host : {&*server, &*client}) host->up.push_back(true);
+  restore(*server, 1);
+  ASSERT_EQ(sent<wire::ConfirmLink>(true).size(), 1U);
+  const wire::ConfirmLink request = sent<wire::ConfirmLink>(true)[0];
+  LinkIndex added = 0;
+  while (!client->group.link(added) || client->group.link(added)->number() != request.link) ++added;
+  client->group.handle_llc(added, {wire::LlcVersion::k2, request}, now, "mapping");
+  client->perform(now);
+  settle();
+  EXPECT_TRUE(client->saw(Kind::kLinkNotAdded));
+  EXPECT_TRUE(server->saw(Kind::kLinkNotAdded));
+  EXPECT_TRUE(sent<wire::ConfirmLink>(false).empty());
+  expect_types(GroupType::kSingle, GroupType::kSingle);
+}
+
 // Another link can be added while a key waits for its repetition.
 TEST_F(LinkRkeys, ALinkThatIsAddedMeanwhileIsPartOfTheRepetition) {
   connect(1, 1);
