@@ -166,14 +166,18 @@ class BulkInACrowd(ProxyTest):
 
     options = {"buffers": {"size": "64KiB"}, "memory": {"limit": "64MiB"}}
 
+    # In frames each connection costs 128 KiB more.
     def test_bulk_beside_idle_connections(self):
-        # They use more than a quarter of the memory, and less than half: in frames each costs 128 KiB more.
         self.check_bulk_beside(35 if VARIANT == "earned" else 60)
 
     def test_bulk_when_half_of_the_memory_is_used(self):
-        self.check_bulk_beside(280)
+        # Those in frames that use three quarters would have the next one refused.
+        used = self.check_bulk_beside(150 if VARIANT == "earned" else 280)
+        self.assertGreater(used, 0.5)
+        self.assertLess(used, 0.8)
 
     def check_bulk_beside(self, idle_connections):
+        """Returns what part of its memory the proxy beside the application used before."""
         size = amount(64 << 20)
 
         def serve(sock):
@@ -188,6 +192,10 @@ class BulkInACrowd(ProxyTest):
         self.addCleanup(lambda: [sock.close() for sock in idle])
         for _ in range(idle_connections):
             idle.append(peers.connect(self.entry))
+        wait_until(lambda: self.inbound.metrics().active() == idle_connections, "the idle connections")
+        metrics = self.inbound.metrics()
+        used = sum(metrics.value("fairlead_memory_bytes", use=use) for use in ("rings", "peer_rings", "messages",
+                                                                              "connections"))
         with peers.connect(self.entry) as sock:
             block = bytes(1 << 20)
             sending = peers.Task(lambda: [sock.sendall(block) for _ in range(size >> 20)])
@@ -195,6 +203,7 @@ class BulkInACrowd(ProxyTest):
             sending.finish(120)
             sock.shutdown(socket.SHUT_WR)
             self.assertEqual(int.from_bytes(peers.receive_exactly(sock, 8), "big"), size >> 20 << 20)
+        return used / metrics.value("fairlead_memory_limit_bytes")
 
 
 if __name__ == "__main__":
