@@ -83,7 +83,7 @@ void Session::on_timer() {
       (!framed_->deferral().peer_handed_over() || !framed_->towards_net().flush()))
     return refuse_peer("no hand-over in time"), fail_handshake("no hand-over in time");
   if (setup_ && setup_->handshake) setup_->handshake->handle_deadline(now);
-  if (setup_ && setup_->client_memory_awaited && handshake_awaits_link())
+  if (setup_ && setup_->client_memory_since && handshake_awaits_link())
     return await_client_memory(now);
   arm_timer();  // the wait for a Decline of the peer's follows that for the link
   worker_.mark_ready(*this);

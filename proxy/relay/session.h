@@ -51,7 +51,8 @@ inline constexpr Duration kProbesBegin = std::chrono::seconds(1);
 inline constexpr std::size_t kHandshakeReadBytes = 4096;
 // How long a peer that is only assumed to speak SMC may be silent before it is taken for plain TCP.
 inline constexpr Duration kSniffWait = std::chrono::seconds(2);
-// How often a server looks for the memory of the client, at first contact.
+// How soon a server looks again for the memory of the client, at first contact. Later looks are
+// farther apart.
 inline constexpr Duration kClientMemoryInterval = std::chrono::milliseconds(1);
 
 // Where the other end believes that an accepted connection leads.
@@ -131,10 +132,9 @@ class Session final : public event::StreamHandler {
     bool withheld = false;                        // a device is, from this peer
     bool counted = false;                         // as one of limits.handshakes
     std::optional<SocketAddress> counted_client;  // whose it is, for an inbound one
-    Turn turn = Turn::kNone;             // outbound: among the handshakes with the destination
-    bool forms_group = false;            // ours is the first contact
-    bool client_memory_awaited = false;  // inbound: before CONFIRM_LINK of the first contact
-    bool telling = false;                // queued until the peer knows the memory of our seat
+    Turn turn = Turn::kNone;   // outbound: among the handshakes with the destination
+    bool forms_group = false;  // ours is the first contact
+    bool telling = false;      // queued until the peer knows the memory of our seat
     // The link that the Accept or Confirm names. Its slot may have another link meanwhile, which
     // the number tells; 0 at first contact.
     smc::LinkIndex named_on = 0;
@@ -142,6 +142,8 @@ class Session final : public event::StreamHandler {
     DeviceSlot* slot = nullptr;  // that leads to the peer; outbound, before the Accept: the offered
     rdma::Port port;             // of `slot`
     Gid peer_gid;
+    // Inbound, first contact: CONFIRM_LINK has waited for the client's memory since then.
+    std::optional<TimePoint> client_memory_since;
     smc::Terms terms;
     std::uint16_t vlan = 0;      // version 1: of the TCP connection
     wire::Proposal proposal;     // outbound: what we sent

@@ -237,8 +237,15 @@ void Session::handle_confirm(TimePoint now) {
 // with its answer to CONFIRM_LINK, and hears no Decline afterwards. So its memory comes first.
 void Session::await_client_memory(TimePoint now) {
   const Result<void> ready = set_peer(setup_->handshake->answer());
-  setup_->client_memory_awaited = !ready && ready.error().code == Errc::kWouldBlock;
-  if (setup_->client_memory_awaited) return setup_->timer.set(now + kClientMemoryInterval);
+  // The group may have ended while it waited, and news of that may still be on its way.
+  if (smc_->group->protocol().terminated() || (!ready && ready.error().code == Errc::kWrongState))
+    return decline(FallbackReason::kNoActiveLink, false, now);
+  if (!ready && ready.error().code == Errc::kWouldBlock) {
+    if (!setup_->client_memory_since) setup_->client_memory_since = now;
+    const Duration waited = now - *setup_->client_memory_since;
+    return setup_->timer.set(now + std::max(kClientMemoryInterval, waited / 4));
+  }
+  setup_->client_memory_since.reset();
   if (!ready)
     return decline(reason_for(ready.error(), FallbackReason::kMemoryRegistration), false, now);
   smc_->group->start_first_contact(now);

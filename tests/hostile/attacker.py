@@ -630,7 +630,8 @@ class Attacker:
         channel.word(tail, channel.message_tail)
 
     def deep_link(self, rng):
-        """A first contact as far as the victim's own link; then LLC and CDC messages of all kinds."""
+        """A first contact as far as the victim's own link; then LLC and CDC messages of all kinds. The memory comes
+        before them, or later than all."""
         contact = self.first_contact(rng)
         if contact is None:
             return
@@ -640,11 +641,16 @@ class Attacker:
         if not device.blanks:
             device.drain()
         buffer, descriptor = device.blanks.pop() if device.blanks else (0, -1)
+
+        def grant():
+            device.request(GRANT, peer=victim, instance=device.instance, buffer=buffer)
+            device.ring()
+        late = rng.random() < 0.5
         if descriptor >= 0:
             os.ftruncate(descriptor, 1 << 20)
             device.request(TAKE, instance=device.instance, buffer=buffer)
-            device.request(GRANT, peer=victim, instance=device.instance, buffer=buffer)
-            device.ring()
+            if not late:
+                grant()
         channel.say(QUEUE_PAIR_READY, domain=1, source=own_queue_pair, destination=victim_queue_pair)
         channel.say(ANNOUNCE, domain=1, rkey=0x5001, address=0x100000, size=1 << 20, instance=device.instance,
                     number=buffer)
@@ -660,6 +666,9 @@ class Attacker:
             channel.send(victim_queue_pair, own_queue_pair, bytes(payload))
             channel.ring()
         if descriptor >= 0:
+            if late:
+                time.sleep(rng.choice((0, 0.001, 0.005, 0.1)))  # the victim looks for it at growing intervals
+                grant()
             os.close(descriptor)
 
     def tcp_nonsense(self, rng):
