@@ -8,6 +8,7 @@ import contextlib
 import os
 import socket
 import struct
+import threading
 
 import clc
 import peers
@@ -597,6 +598,7 @@ class SecondContact(Attacked):
                                            listener("bad", "outbound", self.tap.address)], smc)
         self.entry = self.outbound.address("good")
         self.change = {}
+        self.changed_message_sent = threading.Event()
 
     def pass_on(self, near):
         change, self.change = self.change, {}
@@ -607,6 +609,8 @@ class SecondContact(Attacked):
             for source, target in sides if is_clc else ():
                 message = clc.receive(source)
                 target.sendall(change.get(message.kind, lambda data: data)(message.data))
+                if message.kind in change:
+                    self.changed_message_sent.set()
                 if message.kind == clc.DECLINE:
                     break
             back = peers.Task(self.pump, far, near)
@@ -631,6 +635,7 @@ class SecondContact(Attacked):
             change, outcome, *reasons = row
             with peers.connect(self.outbound.address("bad")) as first:
                 self.assert_honest(first)
+                self.changed_message_sent.clear()
                 self.change = {kind: change}
                 with peers.connect(self.outbound.address("bad")) as second:
                     second.sendall(b"honest")
@@ -641,15 +646,22 @@ class SecondContact(Attacked):
                     self.honest_connections_work()
                     self.assert_honest(first)
                     if outcome == "silent":  # until the application gives up
+                        wait_until(self.changed_message_sent.is_set, "the changed message to be sent")
+                        self.expect(reasons)
+                        self.check_counts()
                         peers.reset(second)
-            for proxy, reason in zip((self.inbound, self.outbound), reasons):
-                if reason == "refused":
-                    self.refused[proxy] += 1
-                elif reason and isinstance(reason[0], tuple):
-                    self.expect_one_of(proxy, *reason)
-                elif reason:
-                    self.expect_fallback(proxy, *reason)
+            if outcome != "silent":
+                self.expect(reasons)
         self.twice(rows, run)
+
+    def expect(self, reasons):
+        for proxy, reason in zip((self.inbound, self.outbound), reasons):
+            if reason == "refused":
+                self.refused[proxy] += 1
+            elif reason and isinstance(reason[0], tuple):
+                self.expect_one_of(proxy, *reason)
+            elif reason:
+                self.expect_fallback(proxy, *reason)
 
     @staticmethod
     def at(where, new):
