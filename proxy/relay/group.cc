@@ -8,12 +8,10 @@
 namespace fairlead::relay {
 Group::Group(GroupResources& shared, const GroupStart& start, TimePoint now)
     : shared_(shared),
-      id_(start.id),
-      protocol_(start.role, start.peer, start.terms, shared.times, now,
+      start_(start),
+      protocol_(start.role, start.terms, shared.times, now,
                 static_cast<std::uint8_t>(start.links_max)),
       peer_rings_(*shared.budget),
-      place_(start.place),
-      first_port_(start.port),
       table_(start.random),
       timer_(*shared.timers, [this] {
         const TimePoint due = shared_.now();
@@ -29,7 +27,7 @@ Result<std::unique_ptr<Group>> Group::create(GroupResources& shared, const Group
   std::unique_ptr<Group> group(new Group(shared, start, now));
   group->charge_ = std::move(*charge);
   SMC_TRY(group->make_lane(0, {start.device, start.port}));
-  group->count_state(group->protocol_.type());
+  group->count_state(group->protocol_.links().type());
   return group;
 }
 
@@ -43,7 +41,7 @@ void Group::protocol_changed(TimePoint now) {
   bar_refused_slabs();
   return_slabs(now);
   perform_tasks(now);
-  count_state(protocol_.type());
+  count_state(protocol_.links().type());
   set_timer();
   llc_due_ = true;
   if (on_protocol_news) on_protocol_news(*this);
@@ -87,7 +85,7 @@ std::optional<smc::LinkIndex> Group::link_to(QpNumber queue_pair, const Gid& gid
 
 bool Group::leads_to(const Gid& peer, const Mac& mac) const {
   for (smc::LinkIndex i = 0; i < smc::kLinksMax; ++i)
-    if (protocol_.active(i) && at_port(lanes_[i].peer, peer, mac)) return true;
+    if (protocol_.links().active(i) && at_port(lanes_[i].peer, peer, mac)) return true;
   return false;
 }
 
@@ -117,7 +115,7 @@ void Group::leave_seat(const Seat& seat, smc::LinkIndex link, bool quarantine, T
     rmbs_->release(seat.element, now);
   protocol_.connection_removed(link, now);
   set_timer();
-  if (quarantined_ >= kQuarantinedMax && protocol_.connection_count() == 0 && protocol_.usable())
+  if (quarantined_ >= kQuarantinedMax && protocol_.links().connections() == 0 && protocol_.usable())
     terminate("too many connections that the peer never finished");
 }
 
@@ -141,7 +139,7 @@ Result<void> Group::prepare_sending(SmcRelay& relay, const PeerElement& element,
   for (Result<void> open = open_way(relay, found); !open; open = open_way(relay, found)) {
     // A link that has died without our knowing leads nowhere. Where another one is left, the
     // connection is on that afterwards.
-    if (protocol_.active_links() <= 1) return open.error();
+    if (protocol_.links().active_count() <= 1) return open.error();
     const smc::LinkIndex tried = relay.link;
     handle_link_failure(tried, open.error().what, shared_.now());
     if (!protocol_.usable() || relay.link == tried) return open.error();
@@ -216,7 +214,7 @@ void Group::handle_cdc(smc::LinkIndex link, std::span<const std::byte> message, 
   if (const Result<void> taken = relay->connection.handle_cdc(*cdc, now); !taken) {
     shared_.stats->cdc_rejected.add();
     shared_.lines.write(LogLevel::kWarn, "smc.cdc", "violation", now, [&](LogEvent& line) {
-      line.field("group", id_)
+      line.field("group", start_.id)
           .field("link", std::uint64_t{link})
           .code("token", cdc->token.value)
           .field("what", taken.error().what);
@@ -231,7 +229,7 @@ void Group::handle_llc(smc::LinkIndex link, std::span<const std::byte> message, 
   if (!llc) {
     shared_.stats->llc_rejected.add();
     shared_.lines.write(LogLevel::kDebug, "smc.llc", "rejected", now, [&](LogEvent& line) {
-      line.field("group", id_).field("what", llc.error().what);
+      line.field("group", start_.id).field("what", llc.error().what);
     });
     // Of a type that is known: what the peer has told of its memory and links cannot be relied on.
     if (llc.error().code != Errc::kMalformed) return;
@@ -249,7 +247,7 @@ void Group::handle_llc(smc::LinkIndex link, std::span<const std::byte> message, 
 // no Decline.
 Result<void> Group::check_memory_of(smc::LinkIndex link, const wire::LlcMessage& message) {
   const smc::RmbKeys& rmbs = protocol_.peer_rmbs();
-  if (std::holds_alternative<wire::ConfirmLink>(message.body) && !protocol_.active(link)) {
+  if (std::holds_alternative<wire::ConfirmLink>(message.body) && !protocol_.links().active(link)) {
     for (std::size_t row = 0; row < rmbs.rows(); ++row)
       if (const auto& key = rmbs.key(static_cast<smc::RmbRow>(row), link))
         SMC_TRY(check_peer_memory(link, *key));
@@ -260,7 +258,7 @@ Result<void> Group::check_memory_of(smc::LinkIndex link, const wire::LlcMessage&
   SMC_TRY(check_peer_memory(link, {announced->rkey, announced->address}));
   for (const wire::RkeyOnLink& other : announced->others.view())
     for (smc::LinkIndex on = 0; on < smc::kLinksMax; ++on)
-      if (protocol_.active(on) && protocol_.link(on)->number() == other.link)
+      if (protocol_.links().active(on) && protocol_.links()[on]->number() == other.link)
         SMC_TRY(check_peer_memory(on, {other.rkey, other.address}));
   return {};
 }
@@ -294,7 +292,7 @@ bool Group::parted() const {
   for (smc::LinkIndex i = 0; i < smc::kLinksMax; ++i) {
     const Lane& lane = lanes_[i];
     // Without a link the queue pair was never connected.
-    if (!lane.queue_pair || lane.failed || !protocol_.link(i)) continue;
+    if (!lane.queue_pair || lane.failed || !protocol_.links()[i]) continue;
     const std::uint32_t all_room =
         std::min(kSendRequestsPerLink, device_of(lane).device->capabilities().send_requests_max);
     if (!protocol_.peer_parted() || lane.queue_pair->send_room() < all_room) return false;

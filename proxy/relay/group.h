@@ -116,7 +116,7 @@ class Group {
   Group(const Group&) = delete;
   Group& operator=(const Group&) = delete;
 
-  const std::string& id() const { return id_; }
+  const std::string& id() const { return start_.id; }
   smc::LinkGroup& protocol() { return protocol_; }
   const smc::LinkGroup& protocol() const { return protocol_; }
   // Nothing where a link has no queue pair, be it a failed one.
@@ -150,13 +150,14 @@ class Group {
     kDone,      // the peer can find the element on all links
     kRefused,   // the peer does not take its key: the seat is of no use
   };
-  Telling telling(const Seat& seat) const;
+  Telling telling(const Seat& seat);
   // `quarantine`: the peer may still write into the element, so it stays taken. A group with too
   // many of them ends with its last connection.
   void leave_seat(const Seat& seat, smc::LinkIndex link, bool quarantine, TimePoint now);
   // Takes connections, as far as we are concerned.
   bool has_room() const {
-    return protocol_.has_room() && quarantined_ < kQuarantinedMax && !peer_rings_.crowded();
+    return protocol_.links().has_room_for_connection() && quarantined_ < kQuarantinedMax &&
+           !peer_rings_.crowded();
   }
   // A send ring, or where the peer's memory is addressable, the budget for the peer's element.
   // Taken with the seat, because nobody can decline any more once the peer has confirmed.
@@ -250,7 +251,7 @@ class Group {
   };
 
   Group(GroupResources& shared, const GroupStart& start, TimePoint now);
-  bool several_links() const { return protocol_.links_max() > 1; }
+  bool several_links() const { return protocol_.links().max() > 1; }
   Result<std::size_t> set_foot(LinkDevice& device);
   LinkDevice& device_of(const Lane& lane) const { return *footholds_[lane.foothold].on; }
   Result<void> make_lane(smc::LinkIndex link, const Outlet& outlet);
@@ -293,7 +294,7 @@ class Group {
   Counter& counter_of(smc::GroupType type) const;
 
   GroupResources& shared_;
-  std::string id_;
+  const GroupStart start_;
   smc::LinkGroup protocol_;
   std::vector<Foothold> footholds_;  // kLinksMax at most; the first is that of the first link
   MemoryCharge charge_;              // kGroupBytes
@@ -301,8 +302,6 @@ class Group {
   std::unique_ptr<BufferSlabs> rmbs_;
   std::unique_ptr<BufferSlabs> staging_;
   std::array<Lane, smc::kLinksMax> lanes_;
-  std::optional<Place> place_;  // where links can be added
-  rdma::Port first_port_;
   smc::ConnectionTable<SmcRelay> table_;
   std::string peer_host_;
   std::vector<SmcRelay*> dirty_;

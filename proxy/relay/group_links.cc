@@ -58,7 +58,7 @@ Result<void> Group::make_lane(smc::LinkIndex link, const Outlet& outlet) {
   options.port = outlet.port.number;
   options.gid = outlet.port.gid;
   options.prefer_roce_v1 = protocol_.terms().version == 1;
-  options.peer = protocol_.peer();
+  options.peer = start_.peer;
   rdma::Device& device = *outlet.device->device;
   options.send_requests = std::min(kSendRequestsPerLink, device.capabilities().send_requests_max);
   Result<std::unique_ptr<rdma::QueuePair>> made = device.create_queue_pair(options);
@@ -130,14 +130,13 @@ void Group::perform_tasks(TimePoint now) {
 
 void Group::prepare_link(const smc::LinkTask& task, TimePoint now) {
   const auto outlet = protocol_.usable() ? outlet_for_link(task.peer) : std::nullopt;
-  if (!outlet || !make_lane(task.link, *outlet)) return protocol_.link_unavailable(task.link, now);
+  if (!outlet || !make_lane(task.link, *outlet)) return protocol_.task_done(task, now);
   for (std::size_t slab = 0; slab < rows_.size(); ++slab)
     if (rows_[slab])
-      protocol_.set_rmb_key(*rows_[slab], task.link,
-                            rmb_key(static_cast<std::uint16_t>(slab), task.link));
-  protocol_.link_prepared(
-      task.link, {identity(task.link), lanes_[task.link].queue_pair->first_psn(), outlet->port.mtu},
-      now);
+      protocol_.local_rmbs().set_key(*rows_[slab], task.link,
+                                     rmb_key(static_cast<std::uint16_t>(slab), task.link));
+  const PacketSeq first_psn = lanes_[task.link].queue_pair->first_psn();
+  protocol_.task_done(task, now, smc::LinkOffer{identity(task.link), first_psn, outlet->port.mtu});
 }
 
 void Group::connect_link(const smc::LinkTask& task, TimePoint now) {
@@ -149,7 +148,7 @@ void Group::connect_link(const smc::LinkTask& task, TimePoint now) {
                task.peer.mtu,   direct.value_or(true)};
   if (const Result<void> connected = lane.queue_pair->connect(lane.peer); !connected)
     return handle_link_failure(task.link, connected.error().what, now);
-  protocol_.link_connected(task.link, now);
+  protocol_.task_done(task, now);
 }
 
 void Group::move_connections(const smc::LinkTask& task, TimePoint now) {
@@ -164,9 +163,9 @@ void Group::move_connections(const smc::LinkTask& task, TimePoint now) {
   shared_.stats->link_moved.add();
   shared_.stats->connections_moved.add(moved);
   shared_.lines.write(LogLevel::kInfo, "smc.link", "connections_moved", now, [&](LogEvent& line) {
-    line.field("group", id_)
-        .field("from", std::uint64_t{protocol_.link(task.link)->number().value})
-        .field("to", std::uint64_t{protocol_.link(task.to)->number().value})
+    line.field("group", start_.id)
+        .field("from", std::uint64_t{protocol_.links()[task.link]->number().value})
+        .field("to", std::uint64_t{protocol_.links()[task.to]->number().value})
         .field("connections", std::uint64_t{moved});
   });
   if (!reached) handle_link_failure(task.to, "the peer's memory is out of reach there", now);
@@ -181,7 +180,7 @@ bool Group::move(SmcRelay& relay) {
   if (!element) {
     shared_.lines.write(LogLevel::kWarn, "smc.link", "connection_left_behind", shared_.now(),
                         [&](LogEvent& line) {
-                          line.field("group", id_)
+                          line.field("group", start_.id)
                               .code("token", relay.connection.local_token().value)
                               .field("why", element.error().what);
                         });
@@ -224,22 +223,23 @@ Result<void> Group::list_slabs(smc::LinkIndex link) {
   for (std::size_t i = 0; i < rmbs_->slab_numbers(); ++i) {
     if (rows_[i] || !rmbs_->has(i)) continue;
     const auto slab = static_cast<std::uint16_t>(i);
-    const smc::RmbRow row = SMC_TRY(protocol_.add_rmb(link, rmb_key(slab, link)));
+    const smc::RmbRow row = SMC_TRY(protocol_.local_rmbs().add(link, rmb_key(slab, link)));
     rows_[slab] = row;
     for (smc::LinkIndex on = 0; on < smc::kLinksMax; ++on)
-      if (protocol_.link(on)) protocol_.set_rmb_key(row, on, rmb_key(slab, on));
-    if (protocol_.rmb_told(row)) continue;
+      if (protocol_.links()[on]) protocol_.local_rmbs().set_key(row, on, rmb_key(slab, on));
+    if (protocol_.local_rmbs().announced(row, protocol_.links())) continue;
     const TimePoint now = shared_.now();
-    protocol_.tell_rmbs(now);
+    protocol_.start_next_flow(now);
     protocol_changed(now);
   }
   return {};
 }
 
-Group::Telling Group::telling(const Seat& seat) const {
+Group::Telling Group::telling(const Seat& seat) {
   const std::optional<smc::RmbRow>& row = rows_[seat.element.slab];
-  if (row && protocol_.rmb_refused(*row)) return Telling::kRefused;
-  return !row || protocol_.rmb_told(*row) ? Telling::kDone : Telling::kUnderWay;
+  if (row && protocol_.local_rmbs().refused(*row)) return Telling::kRefused;
+  return !row || protocol_.local_rmbs().announced(*row, protocol_.links()) ? Telling::kDone
+                                                                           : Telling::kUnderWay;
 }
 
 }  // namespace fairlead::relay

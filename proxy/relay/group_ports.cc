@@ -13,7 +13,7 @@ std::vector<Group::Outlet> Group::outlets() const {
   std::vector<Outlet> own, others;
   for (LinkDevice* device : shared_.devices)
     for (const rdma::Port& port : device->device->ports())
-      if (usable(port) && alike(*first.reachability, first_port_, *device->reachability, port))
+      if (usable(port) && alike(*first.reachability, start_.port, *device->reachability, port))
         (device == &first ? own : others).push_back({device, port});
   own.insert(own.end(), others.begin(), others.end());
   return own;
@@ -22,9 +22,9 @@ std::vector<Group::Outlet> Group::outlets() const {
 // A port without a link, else one whose link can be spared. One port may carry two links only where
 // the other side has two, and only if no two other links are apart: it would be deleted at once.
 std::optional<Group::Outlet> Group::outlet_for_link(const smc::LinkPeer& peer) const {
-  Place place = *place_;
+  Place place = *start_.place;
   const bool server = protocol_.role() == smc::GroupRole::kServer;
-  place.peer_gid = server ? lanes_[protocol_.choose_link()].peer.gid : peer.identity.gid;
+  place.peer_gid = server ? lanes_[protocol_.links().least_used()].peer.gid : peer.identity.gid;
   std::vector<Outlet> fitting;
   for (const Outlet& outlet : outlets())
     if (const auto port = outlet.device->reachability->choose_port({&outlet.port, 1}, place))
@@ -33,17 +33,18 @@ std::optional<Group::Outlet> Group::outlet_for_link(const smc::LinkPeer& peer) c
     for (const Outlet& outlet : fitting)
       if (!outlet_taken(outlet, may_be_spare)) return outlet;
   if (fitting.empty()) return std::nullopt;
-  const bool crowded = server ? protocol_.active_links() > 1
+  const bool crowded = server ? protocol_.links().active_count() > 1
                               : leads_to(peer.identity.gid, peer.identity.mac) ||
-                                    protocol_.type() == smc::GroupType::kSymmetric;
+                                    protocol_.links().type() == smc::GroupType::kSymmetric;
   if (crowded) return std::nullopt;
   return fitting.front();
 }
 
 bool Group::outlet_taken(const Outlet& outlet, bool may_be_spare) const {
   for (smc::LinkIndex i = 0; i < smc::kLinksMax; ++i)
-    if (protocol_.active(i) && &device_of(lanes_[i]) == outlet.device &&
-        lanes_[i].port.number == outlet.port.number && !(may_be_spare && protocol_.redundant(i)))
+    if (protocol_.links().active(i) && &device_of(lanes_[i]) == outlet.device &&
+        lanes_[i].port.number == outlet.port.number &&
+        !(may_be_spare && protocol_.links().is_asymmetric(i)))
       return true;
   return false;
 }
@@ -64,18 +65,19 @@ void Group::handle_port_down(const LinkDevice& device, PortNumber port, TimePoin
   // Old news: what has survived the outage is needed more than ever when the next one is at hand.
   if (changed.state == rdma::PortState::kActive) return;
   const auto hit = [&](smc::LinkIndex i) {
-    return protocol_.link(i) && &device_of(lanes_[i]) == &device && lanes_[i].port.number == port;
+    return protocol_.links()[i] && &device_of(lanes_[i]) == &device &&
+           lanes_[i].port.number == port;
   };
   bool another = false;
   bool lost = false;
   for (smc::LinkIndex i = 0; i < smc::kLinksMax; ++i)
-    if (protocol_.active(i)) (hit(i) ? lost : another) = true;
+    if (protocol_.links().active(i)) (hit(i) ? lost : another) = true;
   if (!another) return;
   for (smc::LinkIndex i = 0; i < smc::kLinksMax; ++i)
     if (hit(i)) handle_link_failure(i, "its port went down", now);
   // Its link was found dead before, and what was tried instead may have led to this port again.
-  if (!lost && protocol_.active_links() < protocol_.links_max() &&
-      alike(*footholds_[0].on->reachability, first_port_, *device.reachability, changed))
+  if (!lost && protocol_.links().active_count() < protocol_.links().max() &&
+      alike(*footholds_[0].on->reachability, start_.port, *device.reachability, changed))
     want_link(now);
 }
 

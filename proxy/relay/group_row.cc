@@ -39,7 +39,7 @@ Counter& Group::counter_of(smc::GroupType type) const {
 }
 
 void Group::count_state(std::optional<smc::GroupType> type) {
-  const unsigned links = type && protocol_.usable() ? protocol_.active_links() : 0;
+  const unsigned links = type && protocol_.usable() ? protocol_.links().active_count() : 0;
   shared_.stats->links_active.add(links);
   shared_.stats->links_active.sub(counted_links_);
   counted_links_ = links;
@@ -59,26 +59,26 @@ void Group::set_peer_host(const std::array<char, 32>& padded) {
 
 LinkGroupRow Group::row(unsigned worker, TimePoint now) const {
   LinkGroupRow row;
-  row.id = id_;
+  row.id = start_.id;
   row.worker = worker;
   row.role = protocol_.role() == smc::GroupRole::kServer ? "server" : "client";
-  row.type = smc::to_string(protocol_.type());
-  row.peer_id = to_string(protocol_.peer());
+  row.type = smc::to_string(protocol_.links().type());
+  row.peer_id = to_string(start_.peer);
   row.peer_host = peer_host_;
   const smc::Terms& terms = protocol_.terms();
   row.version = terms.version == 1 ? "1" : terms.release >= 1 ? "2.1" : "2.0";
   if (terms.version != 1) row.ueid = wire::to_string(terms.eid);
-  row.connections = protocol_.connection_count();
+  row.connections = protocol_.links().connections();
   row.connections_max = protocol_.terms().max_connections;
-  row.links_max = protocol_.links_max();
+  row.links_max = protocol_.links().max();
   row.rmb_bytes = rmbs_->total_bytes();
-  if (const auto idle = protocol_.idle_since())
+  if (const auto idle = protocol_.links().idle_since())
     row.idle_seconds = std::chrono::duration<double>(now - *idle).count();
   for (smc::LinkIndex i = 0; i < smc::kLinksMax; ++i) {
-    const std::optional<smc::Link>& link = protocol_.link(i);
+    const std::optional<smc::Link>& link = protocol_.links()[i];
     if (!link) continue;
     LinkRow entry;
-    entry.group = id_;
+    entry.group = start_.id;
     entry.number = link->number().value;
     entry.state = link_state_name(link->state());
     entry.rnic = device_of(lanes_[i]).device->name();
@@ -88,7 +88,7 @@ LinkGroupRow Group::row(unsigned worker, TimePoint now) const {
     entry.local_qp = link->local().queue_pair.value;
     entry.peer_qp = lanes_[i].peer.queue_pair.value;
     entry.mtu_bytes = mtu_bytes(lanes_[i].peer.mtu);
-    entry.connections = protocol_.connection_count(i);
+    entry.connections = protocol_.links().connections(i);
     entry.rtt_seconds = std::chrono::duration<double>(lanes_[i].round_trip).count();
     row.links.push_back(entry);
   }

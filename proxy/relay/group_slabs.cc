@@ -30,7 +30,7 @@ void Group::return_slabs(TimePoint now) {
 
 void Group::bar_refused_slabs() {
   for (std::size_t slab = 0; slab < rmbs_->slab_numbers(); ++slab)
-    if (rows_[slab] && protocol_.rmb_refused(*rows_[slab]))
+    if (rows_[slab] && protocol_.local_rmbs().refused(*rows_[slab]))
       rmbs_->bar(static_cast<std::uint16_t>(slab));
 }
 
@@ -42,14 +42,15 @@ void Group::return_rmbs(TimePoint now) {
   for (std::size_t i = 0; i < rmbs_->slab_numbers(); ++i) {
     const auto slab = static_cast<std::uint16_t>(i);
     if (!rmbs_->retired(slab)) continue;
-    if (rows_[slab] && !protocol_.rmb_deleted(*rows_[slab])) {
-      protocol_.delete_rmb(*rows_[slab], now);
+    if (rows_[slab] && !protocol_.local_rmbs().deleted(*rows_[slab])) {
+      protocol_.local_rmbs().want_deleted(*rows_[slab]);
+      protocol_.start_next_flow(now);
       continue;
     }
-    if (rows_[slab]) protocol_.remove_rmb(*rows_[slab]);
+    if (rows_[slab]) protocol_.local_rmbs().remove(*rows_[slab]);
     rows_[slab].reset();
     rmbs_->free(slab);
-    log_returned(id_, "rmbs", *rmbs_);
+    log_returned(start_.id, "rmbs", *rmbs_);
   }
 }
 
@@ -67,7 +68,7 @@ void Group::return_send_rings(TimePoint now) {
     }
     if (slab < last_reads_.size()) last_reads_[slab] = {};
     staging_->free(slab);
-    log_returned(id_, "send_rings", *staging_);
+    log_returned(start_.id, "send_rings", *staging_);
   }
 }
 

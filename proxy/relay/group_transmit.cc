@@ -17,7 +17,7 @@ void Group::mark_dirty(SmcRelay& relay) {
 // False when a link has no room, or when the batch has to go out first.
 bool Group::flush_llc(SendBatch& batch, TimePoint now) {
   while (batch.room() != 0) {
-    if (!llc_waiting_) llc_waiting_ = protocol_.poll_llc();
+    if (!llc_waiting_) llc_waiting_ = protocol_.output().poll_llc();
     if (!llc_waiting_) {
       llc_due_ = false;
       return true;
@@ -101,7 +101,7 @@ void Group::keep_last_word(Lane& lane, const SmcRelay& relay, rdma::WorkRequest&
 
 void Group::flush_last_words(SendBatch& batch, TimePoint now) {
   if (!protocol_.usable()) return last_words_.clear();
-  const smc::LinkIndex link = protocol_.choose_link();
+  const smc::LinkIndex link = protocol_.links().least_used();
   Lane& lane = lanes_[link];
   while (!last_words_.empty() && batch.room() != 0 && lane.queue_pair->send_room() > batch.count) {
     LastWord word = last_words_.front();

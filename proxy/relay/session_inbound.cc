@@ -184,7 +184,7 @@ void Session::answer_proposal(TimePoint now) {
   }
   setup_->forms_group = first_contact;
   const Result<void> seated =
-      take_seat(*group, first_contact ? smc::LinkIndex{0} : group->protocol().choose_link(),
+      take_seat(*group, first_contact ? smc::LinkIndex{0} : group->protocol().links().least_used(),
                 {worker_.buffer_sizes(setup_->slot->device()), std::nullopt});
   if (!seated) {
     const FallbackReason reason = reason_for(seated.error(), FallbackReason::kMemory);

@@ -126,7 +126,7 @@ void Session::handle_rmb_told(TimePoint now) {
 }
 
 void Session::set_named_link(smc::LinkIndex link) {
-  const std::optional<smc::Link>& named = smc_->group->protocol().link(link);
+  const std::optional<smc::Link>& named = smc_->group->protocol().links()[link];
   setup_->named_on = link;
   setup_->named_link = named ? named->number() : LinkNumber{0};
 }
@@ -134,7 +134,7 @@ void Session::set_named_link(smc::LinkIndex link) {
 // Empty if the link has been deleted since; its slot may have another link by now.
 std::optional<smc::LinkIndex> Session::named_link() const {
   if (setup_->forms_group) return setup_->named_on;
-  const std::optional<smc::Link>& link = smc_->group->protocol().link(setup_->named_on);
+  const std::optional<smc::Link>& link = smc_->group->protocol().links()[setup_->named_on];
   if (!link || link->number() != setup_->named_link) return std::nullopt;
   return setup_->named_on;
 }

@@ -243,7 +243,7 @@ ConnectionRow Session::row(TimePoint now) const {
   if (phase_ == Phase::kSmc) row.state = smc::to_string(smc_->connection.close_state());
   row.group = smc_->group != nullptr ? smc_->group->id() : "";
   if (smc_->group != nullptr)
-    if (const auto& link = smc_->group->protocol().link(smc_->link))
+    if (const auto& link = smc_->group->protocol().links()[smc_->link])
       row.link = link->number().value;
   row.local_token = smc_->connection.local_token().value;
   row.peer_token = smc_->connection.peer_token().value;

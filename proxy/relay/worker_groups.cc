@@ -11,8 +11,8 @@ namespace {
 void fill_link(LogEvent& line, const Group& group, const smc::GroupEvent& event) {
   line.field("group", group.id())
       .field("link", std::uint64_t{event.number.value})
-      .field("type", smc::to_string(group.protocol().type()))
-      .field("links", std::uint64_t{group.protocol().active_links()});
+      .field("type", smc::to_string(group.protocol().links().type()))
+      .field("links", std::uint64_t{group.protocol().links().active_count()});
   if (*event.why != 0) line.field("why", event.why);
 }
 
@@ -24,7 +24,7 @@ void Worker::handle_group_events(Group& group) {
     lines().write(level, "smc.link", name, now,
                   [&](LogEvent& line) { fill_link(line, group, event); });
   };
-  while (const std::optional<smc::GroupEvent> event = group.protocol().poll_event()) {
+  while (const std::optional<smc::GroupEvent> event = group.protocol().output().poll_event()) {
     switch (event->kind) {
       case smc::GroupEvent::Kind::kLinkConfirmed: {
         lines().write(LogLevel::kInfo, "smc.group", "established", now,
@@ -61,7 +61,7 @@ void Worker::handle_group_events(Group& group) {
       case smc::GroupEvent::Kind::kRmbRefused:
         lines().write(LogLevel::kWarn, "smc.group", "keys_refused", now, [&](LogEvent& line) {
           line.field("group", group.id())
-              .field("hint", group.protocol().rmb_refused(event->rmb)
+              .field("hint", group.protocol().local_rmbs().refused(event->rmb)
                                  ? "connections that need this buffer are TCP"
                                  : "connections in this buffer end with their link");
         });

@@ -9,11 +9,13 @@
 
 #include "base/ids.h"
 #include "base/time.h"
+#include "wire/llc.h"
 
 namespace fairlead::smc {
 
 // Maximum time for a peer's answer to an LLC request (Linux waits as long).
 inline constexpr Duration kLlcAnswerWait = std::chrono::seconds(2);
+inline constexpr Duration kConfirmLinkRepeat = std::chrono::seconds(1);
 
 enum class LinkState : std::uint8_t {
   kActivating,  // CONFIRM_LINK is under way
@@ -44,7 +46,21 @@ class Link {
   const LinkIdentity& peer() const { return peer_; }
   void set_peer(const LinkIdentity& peer) { peer_ = peer; }
   void set_number(LinkNumber number) { number_ = number; }
-  void set_state(LinkState state) { state_ = state; }
+  void set_state(LinkState state) {
+    state_ = state;
+    confirm_again_.reset();
+  }
+
+  // A server repeats CONFIRM_LINK once: a Linux client may drop it while it still sends its
+  // Confirm.
+  void set_confirm_sent(TimePoint now) { confirm_again_ = now + kConfirmLinkRepeat; }
+  std::optional<TimePoint> confirm_again() const { return confirm_again_; }
+  void set_confirm_repeated() { confirm_again_.reset(); }
+
+  // DELETE_LINK will be sent for the link, or has been; that cannot be taken back.
+  void want_deletion(wire::DeleteLinkReason reason) { deletion_ = reason; }
+  void keep() { deletion_.reset(); }
+  std::optional<wire::DeleteLinkReason> deletion() const { return deletion_; }
 
   // Any received message proves that the peer is alive. Cheap, called for every message.
   void handle_received(TimePoint now) { last_received_ = now; }
@@ -72,6 +88,8 @@ class Link {
   LinkIdentity local_;
   LinkIdentity peer_;
   LinkState state_ = LinkState::kActivating;
+  std::optional<TimePoint> confirm_again_;
+  std::optional<wire::DeleteLinkReason> deletion_;
   TimePoint last_received_;
   std::optional<TimePoint> doubted_;
   std::optional<TimePoint> test_sent_;

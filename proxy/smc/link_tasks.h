@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <string_view>
 #include <vector>
 
 #include "base/fallback.h"
@@ -16,30 +15,6 @@ namespace fairlead::smc {
 // Enough for all tasks between two calls of the owner: at most kLinksMax links, and a few tasks for
 // each.
 inline constexpr std::size_t kLinkTasksMax = 32;
-
-enum class GroupType : std::uint8_t {
-  kNone,             // no link is active
-  kSingle,           // one link: a failure ends all connections
-  kSymmetric,        // two or more, without a port in common
-  kAsymmetricLocal,  // … that share a local port
-  kAsymmetricPeer,   // … that share a port of the peer's
-};
-
-constexpr std::string_view to_string(GroupType type) {
-  switch (type) {
-    case GroupType::kNone:
-      return "none";
-    case GroupType::kSingle:
-      return "single";
-    case GroupType::kSymmetric:
-      return "symmetric";
-    case GroupType::kAsymmetricLocal:
-      return "asymmetric_local";
-    case GroupType::kAsymmetricPeer:
-      return "asymmetric_peer";
-  }
-  return "?";
-}
 
 // A local queue pair for a new link.
 struct LinkOffer {

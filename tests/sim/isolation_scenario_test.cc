@@ -44,7 +44,7 @@ class Isolation : public Scenario {
     const QpNumber peer = only_group_of(client).queue_pair(0)->number();
     relay::Group* towards = nullptr;
     server.worker()->peers().for_each([&](relay::Group& group) {
-      if (group.protocol().link(0)->peer().queue_pair == peer) towards = &group;
+      if (group.protocol().links()[0]->peer().queue_pair == peer) towards = &group;
     });
     return *towards;
   }

@@ -17,7 +17,7 @@ class Look {
         device_(proxies[victim.pod - 1]->devices()[victim.device]) {
     each_group(proxies, [&](relay::Group& group) {
       for (smc::LinkIndex i = 0; i < smc::kLinksMax; ++i)
-        if (group.protocol().active(i) && !group.protocol().leaving(i))
+        if (group.protocol().links().active(i) && !group.protocol().links()[i]->deletion())
           active_.insert(&queue_pair(group, i));
     });
     each_group(proxies, [&](relay::Group& group) { spare_ = spare_ && can_do_without(group); });

@@ -16,11 +16,10 @@ KNOWN = {
     "proxy/admin AdminApi": (0, 0, 3),
     "proxy/rdma/shm Backplane": (30, 0, 3),
     "proxy/rdma/shm Channel": (0, 33, 0),
-    "proxy/relay Group": (40, 28, 6),
+    "proxy/relay Group": (40, 26, 6),
     "proxy/relay Session": (0, 24, 6),
     "proxy/relay Worker": (49, 34, 3),
     "proxy/smc Connection": (35, 41, 0),
-    "proxy/smc LinkGroup": (46, 44, 4),
 }
 
 HEAD = re.compile(r"\bclass\s+(\w+)(?:\s+final)?\s*(?::[^{;()]*)?\{")

@@ -82,7 +82,7 @@ class Stand {
         take_llc(message);
       if (testing::Test::HasFatalFailure()) return;
     }
-    EXPECT_FALSE(group_->poll_llc()) << "we say more than Linux";
+    EXPECT_FALSE(group_->output().poll_llc()) << "we say more than Linux";
     EXPECT_EQ(handshake_->state(), Handshake::State::kEstablished);
   }
 
@@ -163,13 +163,13 @@ class Stand {
   void both_have_answered() {
     if (!confirm_.first_contact) return handshake_->establish();
     handshake_->await_link(now_);
-    group_.emplace(is_server() ? GroupRole::kServer : GroupRole::kClient, PeerId{}, terms_,
-                   GroupTimes{}, now_, std::uint8_t{2});
+    group_.emplace(is_server() ? GroupRole::kServer : GroupRole::kClient, terms_, GroupTimes{},
+                   now_, std::uint8_t{2});
     const wire::AcceptConfirm& own = is_server() ? accept_ : confirm_;
     const wire::AcceptConfirm& peer = is_server() ? confirm_ : accept_;
     group_->start_first_contact({own.gid, own.mac, own.queue_pair},
                                 {peer.gid, peer.mac, peer.queue_pair}, now_);
-    ASSERT_TRUE(group_->add_rmb(0, {own.rmb_rkey, own.rmb_address}));
+    ASSERT_TRUE(group_->local_rmbs().add(0, {own.rmb_rkey, own.rmb_address}));
     group_->peer_rmb_named(0, {peer.rmb_rkey, peer.rmb_address});
   }
 
@@ -188,7 +188,7 @@ class Stand {
 
   void expect_llc(const CapturedMessage& captured, const wire::LlcMessage& recorded) {
     cause(recorded);
-    const std::optional<LlcToSend> sent = group_->poll_llc();
+    const std::optional<LlcToSend> sent = group_->output().poll_llc();
     ASSERT_TRUE(sent) << "we say nothing";
     const Result<wire::LlcMessage> ours = wire::decode_llc(sent->bytes);
     ASSERT_TRUE(ours);
@@ -205,7 +205,7 @@ class Stand {
                       deleted->reason == wire::DeleteLinkReason::kPathLost;
     if (lost && !is_server())
       for (LinkIndex i = 0; i < kLinksMax; ++i)
-        if (group_->link(i) && group_->link(i)->number() == deleted->link)
+        if (group_->links()[i] && group_->links()[i]->number() == deleted->link)
           group_->handle_link_down(i, now_, "its port went down");
     if (const auto* wish = body_as<wire::ReqAddLink>(recorded))
       group_->handle_ports_changed(wish->gids.view(), now_);
@@ -214,17 +214,17 @@ class Stand {
 
   void perform() {
     while (const auto task = group_->poll_task(now_)) {
-      if (task->kind == LinkTask::Kind::kConnect) group_->link_connected(task->link, now_);
+      if (task->kind == LinkTask::Kind::kConnect) group_->task_done(*task, now_);
       if (task->kind != LinkTask::Kind::kPrepare) continue;
       const wire::AddLink add = next_own_add();
       const wire::RkeyEntry& rmb = add.rkeys.items[0];
-      group_->set_rmb_key(0, task->link, {rmb.new_rkey, rmb.new_address});
-      group_->link_prepared(
-          task->link,
-          {{add.gid, add.mac, add.queue_pair}, add.first_psn, static_cast<Mtu>(add.mtu_code)},
-          now_);
+      group_->local_rmbs().set_key(0, task->link, {rmb.new_rkey, rmb.new_address});
+      group_->task_done(
+          *task, now_,
+          LinkOffer{
+              {add.gid, add.mac, add.queue_pair}, add.first_psn, static_cast<Mtu>(add.mtu_code)});
     }
-    while (const auto event = group_->poll_event())
+    while (const auto event = group_->output().poll_event())
       if (event->kind == GroupEvent::Kind::kLinkConfirmed) handshake_->link_confirmed();
   }
 
@@ -240,7 +240,7 @@ class Stand {
 
   std::optional<LinkIndex> link_between(std::uint32_t own, std::uint32_t peer) const {
     for (LinkIndex i = 0; i < kLinksMax; ++i) {
-      const std::optional<Link>& link = group_->link(i);
+      const std::optional<Link>& link = group_->links()[i];
       if (link && host_of(link->local().gid) == host_of(own) &&
           host_of(link->peer().gid) == host_of(peer))
         return i;
@@ -270,7 +270,7 @@ TEST_P(CaptureReplay, WeSayWhatLinuxSaid) {
   for (const char* name : {"first-contact-two-rnics.pcap", "second-connection-reuse.pcap",
                            "two-connections-abort.pcap", "bulk-200k.pcap", "link-failover.pcap"}) {
     ASSERT_NO_FATAL_FAILURE(stand.play(name));
-    EXPECT_EQ(stand.group().type(), GroupType::kSymmetric) << name;
+    EXPECT_EQ(stand.group().links().type(), GroupType::kSymmetric) << name;
   }
   EXPECT_EQ(stand.group().active_links(), 2U);
   EXPECT_EQ(stand.compared(), GetParam() == Origin::kClient ? 30U : 23U);

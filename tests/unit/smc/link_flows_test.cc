@@ -24,8 +24,8 @@ TEST_P(LinkFlowVersions, ASecondPortOnBothSidesMakesASymmetricGroup) {
   // The keys of the first RMB were announced during the flow.
   EXPECT_EQ(server->group.peer_rmbs().translate(0, client->key(0, 0), 1), client->key(0, 1));
   EXPECT_EQ(client->group.peer_rmbs().translate(0, server->key(0, 0), 1), server->key(0, 1));
-  EXPECT_TRUE(server->group.rmb_told(0));
-  EXPECT_TRUE(client->group.rmb_told(0));
+  EXPECT_TRUE(server->group.local_rmbs().announced(0, server->group.links()));
+  EXPECT_TRUE(client->group.local_rmbs().announced(0, client->group.links()));
 }
 
 TEST_P(LinkFlowVersions, ManyKeysAreAllTold) {
@@ -85,7 +85,7 @@ TEST_F(LinkFlow, OnePortAtTheClientMakesAnAsymmetricGroup) {
   expect_types(GroupType::kAsymmetricPeer, GroupType::kAsymmetricLocal);
   // A link that shares a port is a reserve: connections use the other one.
   for (int i = 0; i < 4; ++i) {
-    EXPECT_EQ(server->group.choose_link(), 0);
+    EXPECT_EQ(server->group.links().least_used(), 0);
     server->group.connection_added(0);
   }
 }
@@ -94,8 +94,8 @@ TEST_F(LinkFlow, ThreePortsCarryThreeLinksWhereAgreed) {
   connect(3, 3, 3);
   expect_types(GroupType::kSymmetric, GroupType::kSymmetric);
   EXPECT_EQ(numbers(*client), (std::vector<unsigned>{1, 2, 3}));
-  for (int i = 0; i < 6; ++i) server->group.connection_added(server->group.choose_link());
-  for (LinkIndex i = 0; i < 3; ++i) EXPECT_EQ(server->group.connection_count(i), 2U);
+  for (int i = 0; i < 6; ++i) server->group.connection_added(server->group.links().least_used());
+  for (LinkIndex i = 0; i < 3; ++i) EXPECT_EQ(server->group.links().connections(i), 2U);
 }
 
 TEST_F(LinkFlow, MorePortsThanLinksAgreedMakeNoMoreLinks) {
@@ -115,7 +115,7 @@ TEST_F(LinkFlow, ALostLinkMovesItsConnectionsAndIsReplaced) {
   ASSERT_EQ(server->moves.size(), 1U);
   EXPECT_EQ(server->moves[0], (std::pair<LinkIndex, LinkIndex>{0, 1}));
   EXPECT_EQ(client->moves.size(), 1U);
-  EXPECT_EQ(server->group.connection_count(1), 2U);
+  EXPECT_EQ(server->group.links().connections(1), 2U);
   EXPECT_TRUE(server->saw(Kind::kLinkLost));
   // The server's only port left carries a second link to the client's free port.
   expect_types(GroupType::kAsymmetricLocal, GroupType::kAsymmetricPeer);
@@ -182,7 +182,7 @@ TEST_F(LinkFlow, TheLastLinkEndsTheGroup) {
   cut(*server, 0);
   EXPECT_TRUE(server->group.terminated());
   EXPECT_TRUE(client->group.terminated());
-  EXPECT_EQ(server->group.type(), GroupType::kNone);
+  EXPECT_EQ(server->group.links().type(), GroupType::kNone);
 }
 
 TEST_F(LinkFlow, BothPortsDownAtOnceEndTheGroup) {
@@ -198,22 +198,22 @@ TEST_F(LinkFlow, TheLastWordIsNotSaidOnALinkThatIsJustBeingAdded) {
   restore(*server, 0);
   // The replacement uses the index of the first link, which is checked first.
   server->group.handle_link_down(3, now, "the cable was cut");
-  while (!server->group.link(0)) ASSERT_TRUE(carry(*server) || carry(*client));
-  ASSERT_EQ(server->group.link(0)->state(), LinkState::kActivating);
+  while (!server->group.links()[0]) ASSERT_TRUE(carry(*server) || carry(*client));
+  ASSERT_EQ(server->group.links()[0]->state(), LinkState::kActivating);
   server->group.terminate(DeleteLinkReason::kOperator, true, "the end");
   std::optional<LinkIndex> carrier;
-  while (const auto out = server->group.poll_llc()) carrier = out->link;
+  while (const auto out = server->group.output().poll_llc()) carrier = out->link;
   ASSERT_TRUE(carrier.has_value());
-  EXPECT_TRUE(server->group.active(*carrier));
+  EXPECT_TRUE(server->group.links().active(*carrier));
 }
 
 TEST_F(LinkFlow, ANewRmbIsToldOnAllLinks) {
   connect(2, 2);
   const RmbRow row = server->add_rmb();
-  EXPECT_FALSE(server->group.rmb_told(row));
-  server->group.tell_rmbs(now);
+  EXPECT_FALSE(server->group.local_rmbs().announced(row, server->group.links()));
+  server->group.start_next_flow(now);
   settle();
-  EXPECT_TRUE(server->group.rmb_told(row));
+  EXPECT_TRUE(server->group.local_rmbs().announced(row, server->group.links()));
   EXPECT_TRUE(server->saw(Kind::kRmbTold));
   EXPECT_EQ(client->group.peer_rmbs().translate(1, server->key(row, 1), 0), server->key(row, 0));
 }
@@ -227,7 +227,7 @@ TEST_F(LinkFlow, AnRmbToldAnewOverAnotherLinkIsTheSameRmb) {
   inject(*client, 1, told);
   told.rkey = server->key(row, 0).rkey;
   told.others.push(
-      {client->group.link(1)->number(), server->key(row, 1).rkey, server->key(row, 1).address});
+      {client->group.links()[1]->number(), server->key(row, 1).rkey, server->key(row, 1).address});
   inject(*client, 0, told);
   EXPECT_EQ(client->group.peer_rmbs().translate(1, server->key(row, 1), 0), server->key(row, 0));
 }
@@ -253,10 +253,10 @@ TEST_F(LinkFlow, AKeyThatWasNotToldOverALinkIsNotUsed) {
     server->group.peer_rmb_named(LinkIndex{0}, invented);
     EXPECT_EQ(server->group.peer_rmbs().translate(0, invented, 0), std::nullopt) << links;
     const RmbRow row = client->add_rmb();
-    EXPECT_FALSE(client->group.rmb_told(row)) << links;
-    client->group.tell_rmbs(now);
+    EXPECT_FALSE(client->group.local_rmbs().announced(row, client->group.links())) << links;
+    client->group.start_next_flow(now);
     settle();
-    EXPECT_TRUE(client->group.rmb_told(row)) << links;
+    EXPECT_TRUE(client->group.local_rmbs().announced(row, client->group.links())) << links;
     EXPECT_EQ(server->group.peer_rmbs().translate(0, client->key(row, 0), 0), client->key(row, 0))
         << links;
   }
@@ -267,7 +267,7 @@ TEST_F(LinkFlow, AnRmbMadeWhileALinkIsAddedIsToldAfterwards) {
   while (sent<wire::AddLink>(false).empty()) ASSERT_TRUE(carry(*server) || carry(*client));
   const RmbRow row = client->add_rmb();
   settle();
-  EXPECT_TRUE(client->group.rmb_told(row));
+  EXPECT_TRUE(client->group.local_rmbs().announced(row, client->group.links()));
   EXPECT_EQ(server->group.peer_rmbs().translate(0, client->key(row, 0), 1), client->key(row, 1));
 }
 
@@ -276,7 +276,7 @@ TEST_F(LinkFlow, AnOperatorDeletesALinkInGoodOrder) {
   server->up[1] = false;  // so that it is not added again at once
   server->group.delete_link(1, DeleteLinkReason::kOperator, now);
   for (const auto* port : {&server->up}) EXPECT_FALSE((*port)[1]);
-  const auto out = server->group.poll_llc();
+  const auto out = server->group.output().poll_llc();
   ASSERT_TRUE(out);
   EXPECT_EQ(out->link, 0);
   const auto message = wire::decode_llc(out->bytes);
@@ -293,12 +293,12 @@ TEST_F(LinkFlow, ALinkToBeDeletedIsAskedForAgainWhenTheCarrierDies) {
     connect(3, 3, 3);
     trace.clear();
     server->group.delete_link(2, DeleteLinkReason::kOperator, now);
-    const auto out = server->group.poll_llc();
+    const auto out = server->group.output().poll_llc();
     ASSERT_TRUE(out);
     const auto message = wire::decode_llc(out->bytes);
     const LinkNumber number = std::get<wire::DeleteLink>(message->body).link;
     if (heard) inject(*client, out->link, std::get<wire::DeleteLink>(message->body));
-    EXPECT_TRUE(server->group.leaving(2));
+    EXPECT_TRUE(server->group.links()[2]->deletion());
     cut(*server, server->port_of[out->link]);
     for (int i = 0; i < 3; ++i) advance(kLlcAnswerWait);
     const auto asked = sent<wire::DeleteLink>(true);
@@ -308,7 +308,7 @@ TEST_F(LinkFlow, ALinkToBeDeletedIsAskedForAgainWhenTheCarrierDies) {
                                      one.reason == DeleteLinkReason::kOperator;
                             }),
               1);
-    EXPECT_FALSE(server->group.leaving(2));
+    EXPECT_FALSE(server->group.links()[2]);
     EXPECT_EQ(numbers(*server), numbers(*client));
     const auto left = numbers(*server);
     EXPECT_EQ(std::count(left.begin(), left.end(), number.value), 0);
@@ -346,7 +346,7 @@ TEST_F(LinkFlow, TheCarrierMayDieWhileALinkIsAdded) {
   cut(*server, 0);
   for (int i = 0; i < 8; ++i) advance(std::chrono::seconds(2));
   EXPECT_EQ(numbers(*server), numbers(*client));
-  EXPECT_GE(server->group.active_links(), 2U);
+  EXPECT_GE(server->group.links().active_count(), 2U);
 }
 
 class LossyLinkFlow : public LinkHosts {
@@ -404,11 +404,11 @@ TEST_F(LossyLinkFlow, AnUnansweredKeyIsReportedAndBlocksNothing) {
   connect(2, 2);
   drop = 5;
   const RmbRow row = server->add_rmb();
-  server->group.tell_rmbs(now);
+  server->group.start_next_flow(now);
   settle();
   advance(kLlcAnswerWait);
   EXPECT_TRUE(server->saw(Kind::kRmbRefused));
-  EXPECT_TRUE(server->group.rmb_told(row));
+  EXPECT_TRUE(server->group.local_rmbs().announced(row, server->group.links()));
   drop = 99;
   cut(*client, 1);
   expect_types(GroupType::kAsymmetricPeer, GroupType::kAsymmetricLocal);
@@ -419,7 +419,7 @@ TEST_F(LossyLinkFlow, AnUnconfirmedLinkIsDeletedOnBothSides) {
   while (sent<wire::ConfirmLink>(false).empty()) ASSERT_TRUE(carry(*server) || carry(*client));
   drop = 0;
   settle();
-  EXPECT_EQ(server->group.active_links(), 1U);
+  EXPECT_EQ(server->group.links().active_count(), 1U);
   for (int i = 0; i < 4; ++i) advance(std::chrono::seconds(2));
   expect_types(GroupType::kSingle, GroupType::kSingle);
   EXPECT_EQ(server->released, (std::vector<LinkIndex>{1}));
@@ -442,12 +442,12 @@ TEST_F(LossyLinkFlow, AConfirmationIsNotRepeatedOnALinkThatWasReleasedWithItsCar
   server->group.handle_link_down(0, now, "the cable was cut");
   server->perform(now);
   ASSERT_EQ(server->released.size(), 2U);  // the carrier, and the new link
-  while (server->group.poll_llc()) {
+  while (server->group.output().poll_llc()) {
   }
   now += kConfirmLinkRepeat;
   server->group.handle_deadline(now);
-  while (const auto out = server->group.poll_llc())
-    EXPECT_TRUE(server->group.link(out->link)) << int{out->link};
+  while (const auto out = server->group.output().poll_llc())
+    EXPECT_TRUE(server->group.links()[out->link]) << int{out->link};
 }
 
 TEST_F(LossyLinkFlow, ALostLinkIsReplacedAlsoWhenItsDeletionIsNotAnswered) {
@@ -457,17 +457,17 @@ TEST_F(LossyLinkFlow, ALostLinkIsReplacedAlsoWhenItsDeletionIsNotAnswered) {
   advance(kLlcAnswerWait);
   drop = 99;
   settle();
-  EXPECT_EQ(server->group.active_links(), 2U);
+  EXPECT_EQ(server->group.links().active_count(), 2U);
 }
 
 // The client has already answered, and would reject the next one while it waits for the first.
 TEST_F(LinkFlow, AnAddedLinkWhosePortGoesDownIsTakenBackBeforeTheNextIsTried) {
   set_up(2, 2, 2, 2);
   while (sent<wire::AddLink>(true).empty()) ASSERT_TRUE(carry(*server) || carry(*client));
-  ASSERT_TRUE(server->group.link(1));
+  ASSERT_TRUE(server->group.links()[1]);
   server->group.handle_link_down(1, now, "its port went down");
   settle();
-  EXPECT_EQ(client->group.active_links(), 1U);
+  EXPECT_EQ(client->group.links().active_count(), 1U);
   ASSERT_FALSE(sent<wire::DeleteLink>(true).empty());
   restore(*server, 1);
   expect_types(GroupType::kSymmetric, GroupType::kSymmetric);
@@ -485,7 +485,7 @@ TEST_F(SilentPeer, OnOneLinkIsAskedAtOnceOnTheOthers) {
   server->group.doubt(0, Doubt::kPeerGone, now);
   advance(Duration::zero());
   advance(kLlcAnswerWait);
-  EXPECT_EQ(server->group.active_links(), 1U);
+  EXPECT_EQ(server->group.links().active_count(), 1U);
   advance(kLlcAnswerWait);
   EXPECT_TRUE(server->group.terminated());
 }

@@ -17,13 +17,13 @@ constexpr TimePoint kNow{std::chrono::hours(1)};
 RecordedGroup confirmed(GroupRole role) {
   Terms terms;
   terms.max_connections = 16;
-  RecordedGroup group(role, PeerId{}, terms, kTimes, kNow);
+  RecordedGroup group(role, terms, kTimes, kNow);
   group.start_first_contact({}, {}, kNow);
   wire::ConfirmLink confirm;
   confirm.kind = role == GroupRole::kServer ? wire::LlcKind::kResponse : wire::LlcKind::kRequest;
   confirm.link = LinkNumber{1};
   group.handle_llc(0, {wire::LlcVersion::k2, confirm}, kNow);
-  while (group.poll_llc()) continue;
+  while (group.output().poll_llc()) continue;
   EXPECT_TRUE(group.usable());
   return group;
 }
@@ -38,7 +38,7 @@ wire::DeleteLink all(bool orderly) {
 // The group's final DELETE_LINK among its output, if there is one.
 std::optional<wire::DeleteLink> farewell(RecordedGroup& group) {
   std::optional<wire::DeleteLink> found;
-  while (const auto out = group.poll_llc()) {
+  while (const auto out = group.output().poll_llc()) {
     const auto message = wire::decode_llc(out->bytes);
     EXPECT_TRUE(message);
     const auto* last = std::get_if<wire::DeleteLink>(&message->body);
@@ -143,10 +143,10 @@ TEST(Parting, ThePeersEndOfTheOnlyLinkIsItsLastWord) {
 }
 
 TEST(Parting, AGroupThatNeverHadALinkWaitsForNobody) {
-  RecordedGroup group(GroupRole::kServer, PeerId{}, Terms{}, kTimes, kNow);
+  RecordedGroup group(GroupRole::kServer, Terms{}, kTimes, kNow);
   group.terminate(wire::DeleteLinkReason::kOperator, true, "drained");
   EXPECT_TRUE(group.peer_parted());
-  EXPECT_FALSE(group.poll_llc());
+  EXPECT_FALSE(group.output().poll_llc());
 }
 
 // For each side that ends it, and also if both do at once.
@@ -161,7 +161,7 @@ TEST(Parting, TwoOfOurKindPartWithoutWaiting) {
       for (bool any = true; any;) {
         any = false;
         for (RecordedGroup* from : {&server, &client})
-          while (const auto out = from->poll_llc()) {
+          while (const auto out = from->output().poll_llc()) {
             (from == &server ? client : server)
                 .handle_llc(out->link, *wire::decode_llc(out->bytes), kNow);
             any = true;

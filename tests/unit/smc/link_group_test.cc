@@ -29,12 +29,12 @@ class GroupPair : public testing::Test {
   void settle() {
     for (bool any = true; any;) {
       any = false;
-      while (const auto out = server.poll_llc()) {
+      while (const auto out = server.output().poll_llc()) {
         client.handle_received(out->link, now);
         client.handle_llc(out->link, decode(*out), now);
         any = true;
       }
-      while (const auto out = client.poll_llc()) {
+      while (const auto out = client.output().poll_llc()) {
         server.handle_received(out->link, now);
         server.handle_llc(out->link, decode(*out), now);
         any = true;
@@ -43,21 +43,21 @@ class GroupPair : public testing::Test {
   }
   static std::vector<Kind> events(RecordedGroup& group) {
     std::vector<Kind> kinds;
-    while (const auto event = group.poll_event()) kinds.push_back(event->kind);
+    while (const auto event = group.output().poll_event()) kinds.push_back(event->kind);
     return kinds;
   }
   // The group's answer to one request.
   template <class Answer, class Request>
   Answer ask(RecordedGroup& group, const Request& request) {
     group.handle_llc(0, {wire::LlcVersion::k2, request}, now);
-    const auto out = group.poll_llc();
+    const auto out = group.output().poll_llc();
     EXPECT_TRUE(out);
     return std::get<Answer>(decode(*out).body);
   }
 
   TimePoint now{std::chrono::hours(1)};
-  RecordedGroup server{GroupRole::kServer, PeerId{}, terms(), kTimes, now};
-  RecordedGroup client{GroupRole::kClient, PeerId{}, terms(), kTimes, now};
+  RecordedGroup server{GroupRole::kServer, terms(), kTimes, now};
+  RecordedGroup client{GroupRole::kClient, terms(), kTimes, now};
 };
 
 TEST_F(GroupPair, FirstContactConfirmsLinkOneOnBothSides) {
@@ -65,19 +65,19 @@ TEST_F(GroupPair, FirstContactConfirmsLinkOneOnBothSides) {
   confirm();
   EXPECT_TRUE(server.usable());
   EXPECT_TRUE(client.usable());
-  EXPECT_EQ(client.link(0)->number(), LinkNumber{1});
+  EXPECT_EQ(client.links()[0]->number(), LinkNumber{1});
   EXPECT_EQ(events(server), std::vector{Kind::kLinkConfirmed});
   EXPECT_EQ(events(client), std::vector{Kind::kLinkConfirmed});
 }
 
 TEST_F(GroupPair, AnUnansweredConfirmLinkIsRepeatedOnce) {
   server.start_first_contact({}, {}, now);
-  EXPECT_TRUE(server.poll_llc());
-  EXPECT_FALSE(server.poll_llc());
+  EXPECT_TRUE(server.output().poll_llc());
+  EXPECT_FALSE(server.output().poll_llc());
   server.handle_deadline(now + kConfirmLinkRepeat);
-  EXPECT_TRUE(server.poll_llc());
+  EXPECT_TRUE(server.output().poll_llc());
   server.handle_deadline(now + 5 * kConfirmLinkRepeat);
-  EXPECT_FALSE(server.poll_llc());
+  EXPECT_FALSE(server.output().poll_llc());
 }
 
 TEST_F(GroupPair, ARepeatedConfirmLinkIsAnsweredAgain) {
@@ -93,7 +93,7 @@ TEST_F(GroupPair, APeerThatKeepsEyecatchersIsRefused) {
   wire::ConfirmLink request;
   request.eyecatcher_flags = 0;
   client.handle_llc(0, {wire::LlcVersion::k2, request}, now);
-  const auto event = client.poll_event();
+  const auto event = client.output().poll_event();
   ASSERT_TRUE(event);
   EXPECT_EQ(event->kind, Kind::kLinkRefused);
   EXPECT_EQ(event->reason, FallbackReason::kRmbeEyecatcher);
@@ -103,11 +103,11 @@ TEST_F(GroupPair, APeerThatKeepsEyecatchersIsRefused) {
 TEST_F(GroupPair, AFirstRmbThatCannotBeWrittenLeavesConfirmLinkUnanswered) {
   client.start_first_contact({}, {}, now);
   client.handle_llc(0, {wire::LlcVersion::k2, wire::ConfirmLink{}}, now, "mapping");
-  const auto event = client.poll_event();
+  const auto event = client.output().poll_event();
   ASSERT_TRUE(event);
   EXPECT_EQ(event->kind, Kind::kLinkRefused);
   EXPECT_EQ(event->reason, FallbackReason::kMemoryRegistration);
-  EXPECT_FALSE(client.poll_llc());
+  EXPECT_FALSE(client.output().poll_llc());
   EXPECT_FALSE(client.usable());
 }
 
@@ -116,7 +116,7 @@ TEST_F(GroupPair, AnRmbThatCannotBeWrittenIsRefused) {
   wire::ConfirmRkey request;
   request.rkey = RemoteKey{7};
   client.handle_llc(0, {wire::LlcVersion::k2, request}, now, "mapping");
-  const auto out = client.poll_llc();
+  const auto out = client.output().poll_llc();
   ASSERT_TRUE(out);
   const auto answer = std::get<wire::ConfirmRkey>(decode(*out).body);
   EXPECT_EQ(answer.kind, wire::LlcKind::kResponse);
@@ -138,7 +138,7 @@ TEST_F(GroupPair, AnswersRkeyRequests) {
   wire::DeleteRkey gone;
   gone.rkeys.push(RemoteKey{7});
   EXPECT_EQ(ask<wire::DeleteRkey>(client, gone).kind, wire::LlcKind::kResponse);
-  const auto event = client.poll_event();
+  const auto event = client.output().poll_event();
   ASSERT_TRUE(event);
   EXPECT_EQ(event->kind, Kind::kRkeyDeleted);
   EXPECT_EQ(event->rkey, RemoteKey{7});
@@ -161,12 +161,12 @@ TEST_F(GroupPair, AnIdleLinkIsTestedAndTheEchoMeasured) {
   events(server);
   now += kTimes.test_link_interval;
   server.handle_deadline(now);
-  const auto out = server.poll_llc();
+  const auto out = server.output().poll_llc();
   ASSERT_TRUE(out);
   client.handle_llc(0, decode(*out), now);
   now += std::chrono::microseconds(50);
   settle();
-  const auto event = server.poll_event();
+  const auto event = server.output().poll_event();
   ASSERT_TRUE(event);
   EXPECT_EQ(event->kind, Kind::kLinkTested);
   EXPECT_EQ(event->round_trip, std::chrono::microseconds(50));
@@ -191,10 +191,10 @@ TEST_F(GroupPair, ADoubtIsAskedAtOnceAndOnlyOnce) {
   server.handle_deadline(now);
   server.doubt(0, Doubt::kPeerGone, now);
   server.handle_deadline(now);
-  const auto out = server.poll_llc();
+  const auto out = server.output().poll_llc();
   ASSERT_TRUE(out);
   EXPECT_TRUE(std::holds_alternative<wire::TestLink>(decode(*out).body));
-  EXPECT_FALSE(server.poll_llc());
+  EXPECT_FALSE(server.output().poll_llc());
   client.handle_llc(0, decode(*out), now);
   settle();
   server.handle_deadline(now + kLlcAnswerWait);
@@ -203,13 +203,15 @@ TEST_F(GroupPair, ADoubtIsAskedAtOnceAndOnlyOnce) {
 
 TEST_F(GroupPair, ADoubtOfASilentPeerEndsTheGroupWithoutAnInterval) {
   constexpr GroupTimes kNoInterval{Duration::zero(), kTimes.linger};
-  RecordedGroup never(GroupRole::kServer, PeerId{}, terms(), kNoInterval, now);
+  RecordedGroup never(GroupRole::kServer, terms(), kNoInterval, now);
   never.start_first_contact({}, {}, now);
   client.start_first_contact({}, {}, now);
   for (bool any = true; any;) {
     any = false;
-    while (const auto out = never.poll_llc()) client.handle_llc(0, decode(*out), now), any = true;
-    while (const auto out = client.poll_llc()) never.handle_llc(0, decode(*out), now), any = true;
+    while (const auto out = never.output().poll_llc())
+      client.handle_llc(0, decode(*out), now), any = true;
+    while (const auto out = client.output().poll_llc())
+      never.handle_llc(0, decode(*out), now), any = true;
   }
   ASSERT_TRUE(never.usable());
   never.doubt(0, Doubt::kPeerGone, now);
@@ -254,10 +256,10 @@ TEST_F(GroupPair, AGroupInUseDoesNotLinger) {
 TEST_F(GroupPair, HasRoomForTheAgreedNumberOfConnections) {
   confirm();
   for (int i = 0; i < 16; ++i) {
-    EXPECT_TRUE(server.has_room());
-    server.connection_added(server.choose_link());
+    EXPECT_TRUE(server.links().has_room_for_connection());
+    server.connection_added(server.links().least_used());
   }
-  EXPECT_FALSE(server.has_room());
+  EXPECT_FALSE(server.links().has_room_for_connection());
 }
 
 TEST_F(GroupPair, DeletingTheOnlyLinkEndsTheGroupAndIsAnswered) {
@@ -291,7 +293,7 @@ TEST_F(GroupPair, APeerThatAsksWithoutListeningLosesAnswersOnly) {
   server.handle_llc(0, {wire::LlcVersion::k2, all}, now);
   EXPECT_EQ(events(server).back(), Kind::kTerminated);
   std::size_t answers = 0;
-  while (server.poll_llc()) ++answers;
+  while (server.output().poll_llc()) ++answers;
   EXPECT_LE(answers, kLlcQueueMax);
 }
 
@@ -299,7 +301,7 @@ TEST_F(GroupPair, AMessageOfTheOtherVersionEndsTheGroup) {
   confirm();
   server.handle_llc(0, {wire::LlcVersion::k1, wire::TestLink{}}, now);
   EXPECT_EQ(events(server).back(), Kind::kTerminated);
-  const auto last = server.poll_llc();
+  const auto last = server.output().poll_llc();
   ASSERT_TRUE(last);
   const auto message = wire::decode_llc(last->bytes);
   ASSERT_TRUE(message);
@@ -312,20 +314,20 @@ TEST_F(GroupPair, AMessageOfTheOtherVersionEndsTheGroup) {
 
 TEST_F(GroupPair, ALinkThatAStrangerDisownsIsUsedAgainWhenThePeerAnswers) {
   confirm();
-  EXPECT_TRUE(server.has_room());
+  EXPECT_TRUE(server.links().has_room_for_connection());
   server.doubt(0, Doubt::kDisowned, now);
-  EXPECT_FALSE(server.has_room());
+  EXPECT_FALSE(server.links().has_room_for_connection());
   EXPECT_EQ(server.next_deadline(), now);
   server.handle_deadline(now);
   settle();
-  EXPECT_TRUE(server.has_room());
+  EXPECT_TRUE(server.links().has_room_for_connection());
 }
 
 TEST_F(GroupPair, ALinkThatThePeerDisownsIsLost) {
   confirm();
   server.doubt(0, Doubt::kDisowned, now);
   server.handle_deadline(now);
-  EXPECT_TRUE(server.poll_llc());  // to nobody
+  EXPECT_TRUE(server.output().poll_llc());  // to nobody
   now += kLlcAnswerWait;
   EXPECT_TRUE(server.usable());
   server.handle_deadline(now);
@@ -342,8 +344,8 @@ TEST_F(GroupPair, UnaskedAnswersAreIgnored) {
   wrong.kind = wire::LlcKind::kResponse;
   wrong.link = LinkNumber{3};
   server.handle_llc(0, {wire::LlcVersion::k2, wrong}, now);
-  EXPECT_FALSE(server.poll_event());
-  EXPECT_FALSE(server.poll_llc());
+  EXPECT_FALSE(server.output().poll_event());
+  EXPECT_FALSE(server.output().poll_llc());
 }
 
 }  // namespace

@@ -95,7 +95,7 @@ TEST_P(HostileLlc, AnyMessageOfTheOtherVersionEndsTheGroup) {
 TEST_P(HostileLlc, NoMessageOfTheOtherVersionBeginsAGroup) {
   for (const auto& bytes : all_messages(foreign())) {
     set_up(1, 1, 2, version);
-    while (victim().group.poll_llc()) {
+    while (victim().group.output().poll_llc()) {
     }
     victim().group.handle_llc(0, *wire::decode_llc(bytes), now);
     EXPECT_FALSE(victim().group.usable());
@@ -133,10 +133,11 @@ TEST_P(HostileLlc, NoOrderOfItsOwnMessagesDoesMoreThanEndTheGroup) {
       victim().perform(now);
       if (random() % 8 == 0) victim().group.handle_deadline(now += std::chrono::seconds(1));
       victim().perform(now);
-      while (const auto out = victim().group.poll_llc()) EXPECT_TRUE(wire::decode_llc(out->bytes));
+      while (const auto out = victim().group.output().poll_llc())
+        EXPECT_TRUE(wire::decode_llc(out->bytes));
     }
-    EXPECT_TRUE(victim().group.terminated() || victim().group.active_links() <= 2U);
-    while (victim().group.poll_event()) {
+    EXPECT_TRUE(victim().group.terminated() || victim().group.links().active_count() <= 2U);
+    while (victim().group.output().poll_event()) {
     }
   }
 }
@@ -147,7 +148,7 @@ TEST_F(HostileLink, ARequestForALinkThatExistsIsRejected) {
     inject(*client, 0, request(number));
     EXPECT_TRUE(answer<wire::AddLink>(*client).rejected) << int{number};
   }
-  EXPECT_EQ(client->group.active_links(), 2U);
+  EXPECT_EQ(client->group.links().active_count(), 2U);
 }
 
 TEST_F(HostileLink, KeysOfALinkThatNobodyAddsEndTheGroup) {
@@ -222,7 +223,7 @@ TEST_F(HostileLink, AnAnswerToAnotherLinkThanAskedForIsIgnored) {
   wire::AddLink wrong = request(77);
   wrong.kind = wire::LlcKind::kResponse;
   inject(*server, 0, wrong);
-  EXPECT_FALSE(server->group.poll_llc());
+  EXPECT_FALSE(server->group.output().poll_llc());
   settle();
   expect_types(GroupType::kSymmetric, GroupType::kSymmetric);
 }
@@ -245,10 +246,10 @@ TEST_F(HostileLink, ConfirmationsOfOtherLinksChangeNothing) {
   wrong.kind = wire::LlcKind::kResponse;
   wrong.link = LinkNumber{2};
   inject(*server, 0, wrong);  // over the first link
-  EXPECT_EQ(server->group.active_links(), 1U);
+  EXPECT_EQ(server->group.links().active_count(), 1U);
   wrong.link = LinkNumber{1};
-  if (server->group.link(1)) inject(*server, 1, wrong);  // the wrong number
-  EXPECT_EQ(server->group.active_links(), 1U);
+  if (server->group.links()[1]) inject(*server, 1, wrong);  // the wrong number
+  EXPECT_EQ(server->group.links().active_count(), 1U);
 }
 
 TEST_F(HostileLink, DeletionOfUnknownLinksIsAnsweredAndHarmless) {
@@ -262,7 +263,7 @@ TEST_F(HostileLink, DeletionOfUnknownLinksIsAnsweredAndHarmless) {
       EXPECT_EQ(answer<wire::DeleteLink>(*host).reason, wire::DeleteLinkReason::kUnknownLink);
     }
   }
-  EXPECT_EQ(server->group.active_links(), 2U);
+  EXPECT_EQ(server->group.links().active_count(), 2U);
 }
 
 TEST_F(HostileLink, AFloodOfWishesStartsOneFlow) {
@@ -291,11 +292,11 @@ TEST_F(HostileLink, AFloodOfRequestsAndDeletionsLeavesAUsableGroup) {
     wire::ConfirmLink confirm;
     confirm.link = LinkNumber{number};
     inject(*client, 0, confirm);
-    while (client->group.poll_llc()) {
+    while (client->group.output().poll_llc()) {
     }
   }
   EXPECT_TRUE(client->group.usable());
-  EXPECT_EQ(client->group.active_links(), 2U);
+  EXPECT_EQ(client->group.links().active_count(), 2U);
 }
 
 TEST_F(HostileLink, TheKeysOfAPeerHaveALimit) {
@@ -330,7 +331,7 @@ TEST_F(HostileLink, KeysThatNeverEndAreStopped) {
   more.rkeys.push({});
   for (std::size_t i = 0; i < kRmbsMax + 2; ++i) {
     inject(*server, 0, more);
-    while (server->group.poll_llc()) {
+    while (server->group.output().poll_llc()) {
     }
   }
   EXPECT_TRUE(server->saw(Kind::kLinkNotAdded));
@@ -347,7 +348,7 @@ TEST_F(HostileLink, AGroupOfOneLinkMakesNoOther) {
   EXPECT_TRUE(answer<wire::ReqAddLink>(*server).rejected);
   inject(*client, 0, request(2));
   EXPECT_TRUE(answer<wire::AddLink>(*client).rejected);
-  EXPECT_EQ(client->group.type(), GroupType::kSingle);
+  EXPECT_EQ(client->group.links().type(), GroupType::kSingle);
 }
 
 }  // namespace

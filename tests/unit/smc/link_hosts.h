@@ -17,7 +17,7 @@ namespace fairlead::smc {
 struct Host {
   Host(GroupRole role, std::uint8_t host_id, unsigned ports, const Terms& terms,
        std::uint8_t links_max, TimePoint now)
-      : id(host_id), up(ports, true), group(role, PeerId{}, terms, GroupTimes{}, now, links_max) {}
+      : id(host_id), up(ports, true), group(role, terms, GroupTimes{}, now, links_max) {}
 
   Gid gid(std::size_t port) const {
     Gid made;
@@ -35,15 +35,17 @@ struct Host {
       for (std::size_t port = 0; port < up.size(); ++port) {
         bool taken = !up[port];
         for (LinkIndex i = 0; i < kLinksMax; ++i)
-          if (group.active(i) && port_of.at(i) == port && !(spared && group.redundant(i)))
+          if (group.links().active(i) && port_of.at(i) == port &&
+              !(spared && group.links().is_asymmetric(i)))
             taken = true;
         if (!taken) return port;
       }
-    if (group.role() == GroupRole::kServer && group.active_links() > 1) return std::nullopt;
-    if (group.role() == GroupRole::kClient && group.type() == GroupType::kSymmetric)
+    if (group.role() == GroupRole::kServer && group.links().active_count() > 1) return std::nullopt;
+    if (group.role() == GroupRole::kClient && group.links().type() == GroupType::kSymmetric)
       return std::nullopt;
     for (LinkIndex i = 0; i < kLinksMax; ++i)
-      if (group.active(i) && group.link(i)->peer().gid == peer.identity.gid) return std::nullopt;
+      if (group.links().active(i) && group.links()[i]->peer().gid == peer.identity.gid)
+        return std::nullopt;
     for (std::size_t port = 0; port < up.size(); ++port)
       if (up[port]) return port;
     return std::nullopt;
@@ -54,17 +56,18 @@ struct Host {
         case LinkTask::Kind::kPrepare:
           if (const auto port = choose_port(task->peer)) {
             const LinkIdentity local = make(task->link, *port);
-            for (const RmbRow row : rmbs) group.set_rmb_key(row, task->link, key(row, task->link));
-            group.link_prepared(task->link, {local, PacketSeq{7}, Mtu::k2048}, now);
+            for (const RmbRow row : rmbs)
+              group.local_rmbs().set_key(row, task->link, key(row, task->link));
+            group.task_done(*task, now, LinkOffer{local, PacketSeq{7}, Mtu::k2048});
           } else {
-            group.link_unavailable(task->link, now);
+            group.task_done(*task, now);
           }
           break;
         case LinkTask::Kind::kConnect:
           if (refuse_to_connect)
             group.handle_link_down(task->link, now, "no way to the peer");
           else
-            group.link_connected(task->link, now);
+            group.task_done(*task, now);
           break;
         case LinkTask::Kind::kMove:
           moves.emplace_back(task->link, task->to);
@@ -82,19 +85,19 @@ struct Host {
   }
   RmbRow add_rmb() {
     const std::size_t row = rmbs.size();
-    const RmbRow made = *group.add_rmb(0, key(row, 0));
+    const RmbRow made = *group.local_rmbs().add(0, key(row, 0));
     rmbs.push_back(made);
     for (LinkIndex i = 1; i < kLinksMax; ++i)
-      if (group.link(i)) group.set_rmb_key(made, i, key(row, i));
+      if (group.links()[i]) group.local_rmbs().set_key(made, i, key(row, i));
     return made;
   }
   void remove_rmb(RmbRow rmb) {
-    group.remove_rmb(rmb);
+    group.local_rmbs().remove(rmb);
     std::erase(rmbs, rmb);
   }
   std::vector<GroupEvent::Kind> events() {
     std::vector<GroupEvent::Kind> kinds;
-    while (const auto event = group.poll_event()) kinds.push_back(event->kind);
+    while (const auto event = group.output().poll_event()) kinds.push_back(event->kind);
     return kinds;
   }
   bool saw(GroupEvent::Kind kind) {
@@ -139,18 +142,18 @@ class LinkHosts : public testing::Test {
 
   // The other end of a link: the same number.
   std::optional<LinkIndex> opposite(Host& from, LinkIndex link) {
-    const auto& sent_on = from.group.link(link);
+    const auto& sent_on = from.group.links()[link];
     if (!sent_on) return std::nullopt;
     Host& to = other(from);
     for (LinkIndex i = 0; i < kLinksMax; ++i) {
-      const auto& candidate = to.group.link(i);
+      const auto& candidate = to.group.links()[i];
       if (candidate && candidate->local().queue_pair == sent_on->peer().queue_pair) return i;
     }
     return std::nullopt;
   }
   bool carry(Host& from) {
     from.perform(now);
-    const auto out = from.group.poll_llc();
+    const auto out = from.group.output().poll_llc();
     if (!out) return false;
     const auto message = wire::decode_llc(out->bytes);
     EXPECT_TRUE(message);
@@ -167,7 +170,7 @@ class LinkHosts : public testing::Test {
   // The next message of `host`, which stays with the caller.
   template <class Message>
   Message answer(Host& host) {
-    const auto out = host.group.poll_llc();
+    const auto out = host.group.output().poll_llc();
     EXPECT_TRUE(out);
     if (!out) return {};
     const auto message = wire::decode_llc(out->bytes);
@@ -190,7 +193,7 @@ class LinkHosts : public testing::Test {
     host.up[port] = false;
     std::vector<std::pair<Host*, LinkIndex>> dead;
     for (LinkIndex i = 0; i < kLinksMax; ++i) {
-      if (!host.group.link(i) || host.port_of[i] != port) continue;
+      if (!host.group.links()[i] || host.port_of[i] != port) continue;
       if (const auto there = opposite(host, i)) dead.emplace_back(&other(host), *there);
       dead.emplace_back(&host, i);
     }
@@ -212,13 +215,13 @@ class LinkHosts : public testing::Test {
   std::vector<unsigned> numbers(const Host& host) {
     std::vector<unsigned> found;
     for (LinkIndex i = 0; i < kLinksMax; ++i)
-      if (host.group.active(i)) found.push_back(host.group.link(i)->number().value);
+      if (host.group.links().active(i)) found.push_back(host.group.links()[i]->number().value);
     std::sort(found.begin(), found.end());
     return found;
   }
   void expect_types(GroupType of_server, GroupType of_client) {
-    EXPECT_EQ(server->group.type(), of_server);
-    EXPECT_EQ(client->group.type(), of_client);
+    EXPECT_EQ(server->group.links().type(), of_server);
+    EXPECT_EQ(client->group.links().type(), of_client);
     EXPECT_EQ(numbers(*server), numbers(*client));
   }
   template <class Message>

@@ -18,18 +18,18 @@ class LinkRkeys : public LinkHosts {
     ASSERT_EQ(numbers(*client), (std::vector<unsigned>{1, 2, 3}));
     client->up.push_back(true);
     client->group.handle_ports_changed(std::vector{client->gid(0), client->gid(1)}, now);
-    while (client->group.active_links() < 4) ASSERT_TRUE(carry(*client) || carry(*server));
+    while (client->group.links().active_count() < 4) ASSERT_TRUE(carry(*client) || carry(*server));
   }
   LinkIndex index_of(const Host& host, unsigned number) {
     for (LinkIndex i = 0; i < kLinksMax; ++i)
-      if (host.group.active(i) && host.group.link(i)->number().value == number) return i;
+      if (host.group.links().active(i) && host.group.links()[i]->number().value == number) return i;
     ADD_FAILURE() << "no link " << number;
     return 0;
   }
   bool lost(const wire::LlcBody& body) override { return body.index() == drop; }
   // Changes the next answer to CONFIRM_RKEY that the client receives.
   void refuse_next(bool retry) {
-    const auto request = server->group.poll_llc();
+    const auto request = server->group.output().poll_llc();
     ASSERT_TRUE(request);
     const auto message = wire::decode_llc(request->bytes);
     auto refusal = std::get<wire::ConfirmRkey>(message->body);
@@ -48,10 +48,10 @@ TEST_P(LinkRkeysVersions, AFourthLinkIsNamedInAContinuation) {
   connect_four_links(GetParam());
   trace.clear();
   const RmbRow row = client->add_rmb();
-  client->group.tell_rmbs(now);
+  client->group.start_next_flow(now);
   settle();
   EXPECT_TRUE(client->saw(Kind::kRmbTold));
-  EXPECT_TRUE(client->group.rmb_told(row));
+  EXPECT_TRUE(client->group.local_rmbs().announced(row, client->group.links()));
   const auto begun = sent<wire::ConfirmRkey>(false);
   const auto continued = sent<wire::ConfirmRkeyCont>(false);
   ASSERT_EQ(begun.size(), 1U);
@@ -74,23 +74,23 @@ TEST_F(LinkRkeys, AnUnansweredContinuationIsReportedAndBlocksNothing) {
   connect_four_links(2);
   drop = wire::LlcBody(wire::ConfirmRkeyCont{}).index();
   client->add_rmb();
-  client->group.tell_rmbs(now);
+  client->group.start_next_flow(now);
   settle();
   advance(kLlcAnswerWait);
   EXPECT_TRUE(client->saw(Kind::kRmbRefused));
   drop = 99;
   trace.clear();
   const RmbRow next = client->add_rmb();
-  client->group.tell_rmbs(now);
+  client->group.start_next_flow(now);
   settle();
   EXPECT_TRUE(client->saw(Kind::kRmbTold));
-  EXPECT_TRUE(client->group.rmb_told(next));
+  EXPECT_TRUE(client->group.local_rmbs().announced(next, client->group.links()));
 }
 
 TEST_F(LinkRkeys, TheWholeRequestIsRepeatedWhenItsCarrierDiesBeforeTheContinuation) {
   connect_four_links(2);
   const RmbRow row = client->add_rmb();
-  client->group.tell_rmbs(now);
+  client->group.start_next_flow(now);
   trace.clear();
   while (sent<wire::ConfirmRkey>(true).empty()) ASSERT_TRUE(carry(*client) || carry(*server));
   for (Host* host : {&*client, &*server}) {
@@ -98,7 +98,7 @@ TEST_F(LinkRkeys, TheWholeRequestIsRepeatedWhenItsCarrierDiesBeforeTheContinuati
     host->perform(now);
   }
   for (int i = 0; i < 4; ++i) advance(kLlcAnswerWait);
-  EXPECT_TRUE(client->group.rmb_told(row));
+  EXPECT_TRUE(client->group.local_rmbs().announced(row, client->group.links()));
   EXPECT_GE(sent<wire::ConfirmRkey>(false).size(), 2U);
   EXPECT_TRUE(server->group.usable());
 }
@@ -106,12 +106,13 @@ TEST_F(LinkRkeys, TheWholeRequestIsRepeatedWhenItsCarrierDiesBeforeTheContinuati
 TEST_F(LinkRkeys, ARefusalToBeRepeatedIsRepeated) {
   connect(2, 2);
   const RmbRow row = server->add_rmb();
-  server->group.tell_rmbs(now);
+  server->group.start_next_flow(now);
   refuse_next(true);
-  EXPECT_TRUE(server->events().empty() || !server->group.rmb_told(row));
-  EXPECT_EQ(server->group.next_deadline(), now + kTellRetryWait);
-  EXPECT_FALSE(server->group.poll_llc());
-  advance(kTellRetryWait);
+  EXPECT_TRUE(server->events().empty() ||
+              !server->group.local_rmbs().announced(row, server->group.links()));
+  EXPECT_EQ(server->group.next_deadline(), now + kConfirmRkeyRetryWait);
+  EXPECT_FALSE(server->group.output().poll_llc());
+  advance(kConfirmRkeyRetryWait);
   EXPECT_TRUE(server->saw(Kind::kRmbTold));
   EXPECT_EQ(client->group.peer_rmbs().translate(0, server->key(row, 0), 1), server->key(row, 1));
 }
@@ -120,19 +121,20 @@ TEST_F(LinkRkeys, ARefusalThatIsFinalIsNotRepeated) {
   connect(2, 2);
   server->events();
   const RmbRow row = server->add_rmb();
-  server->group.tell_rmbs(now);
+  server->group.start_next_flow(now);
   refuse_next(false);
   EXPECT_TRUE(server->saw(Kind::kRmbRefused));
-  EXPECT_TRUE(server->group.rmb_told(row));
-  EXPECT_TRUE(server->group.rmb_refused(row));
-  advance(kTellRetryWait);
-  EXPECT_FALSE(server->group.poll_llc());
+  EXPECT_TRUE(server->group.local_rmbs().announced(row, server->group.links()));
+  EXPECT_TRUE(server->group.local_rmbs().refused(row));
+  advance(kConfirmRkeyRetryWait);
+  EXPECT_FALSE(server->group.output().poll_llc());
   // Another RMB in its row is not refused.
-  server->group.delete_rmb(row, now);
+  server->group.local_rmbs().want_deleted(row);
+  server->group.start_next_flow(now);
   settle();
-  ASSERT_TRUE(server->group.rmb_deleted(row));
+  ASSERT_TRUE(server->group.local_rmbs().deleted(row));
   server->remove_rmb(row);
-  EXPECT_FALSE(server->group.rmb_refused(row));
+  EXPECT_FALSE(server->group.local_rmbs().refused(row));
 }
 
 // As a Linux peer whose table of keys is full.
@@ -141,14 +143,14 @@ TEST_F(LinkRkeys, APeerThatAlwaysWantsARepetitionIsAskedSoOftenAndNoMore) {
   server->events();
   for (int round = 0; round < 2; ++round) {
     server->add_rmb();
-    server->group.tell_rmbs(now);
-    for (unsigned i = 0; i <= kTellRetriesMax; ++i) {
+    server->group.start_next_flow(now);
+    for (unsigned i = 0; i <= kConfirmRkeyRetriesMax; ++i) {
       refuse_next(true);
-      now += kTellRetryWait;
+      now += kConfirmRkeyRetryWait;
       server->group.handle_deadline(now);
     }
     EXPECT_TRUE(server->saw(Kind::kRmbRefused)) << round;
-    EXPECT_FALSE(server->group.poll_llc());
+    EXPECT_FALSE(server->group.output().poll_llc());
   }
 }
 
@@ -164,7 +166,8 @@ TEST_F(LinkRkeys, ALinkOverWhichMemoryCannotBeWrittenIsNotAdded) {
   ASSERT_EQ(sent<wire::ConfirmLink>(true).size(), 1U);
   const wire::ConfirmLink request = sent<wire::ConfirmLink>(true)[0];
   LinkIndex added = 0;
-  while (!client->group.link(added) || client->group.link(added)->number() != request.link) ++added;
+  while (!client->group.links()[added] || client->group.links()[added]->number() != request.link)
+    ++added;
   client->group.handle_llc(added, {wire::LlcVersion::k2, request}, now, "mapping");
   client->perform(now);
   settle();
@@ -178,13 +181,13 @@ TEST_F(LinkRkeys, ALinkOverWhichMemoryCannotBeWrittenIsNotAdded) {
 TEST_F(LinkRkeys, ALinkThatIsAddedMeanwhileIsPartOfTheRepetition) {
   connect(1, 1);
   const RmbRow row = server->add_rmb();
-  server->group.tell_rmbs(now);
+  server->group.start_next_flow(now);
   refuse_next(true);
   server->up.push_back(true);
   client->up.push_back(true);
   restore(*server, 1);
   expect_types(GroupType::kSymmetric, GroupType::kSymmetric);
-  advance(kTellRetryWait);
+  advance(kConfirmRkeyRetryWait);
   EXPECT_EQ(client->group.peer_rmbs().translate(0, server->key(row, 0), index_of(*client, 3)),
             server->key(row, index_of(*server, 3)));
 }
@@ -195,7 +198,7 @@ TEST_F(LinkRkeys, AKeyWithoutTheLinkThatIsBeingAddedIsRefusedForNow) {
   trace.clear();
   while (sent<wire::AddLink>(false).empty()) ASSERT_TRUE(carry(*server) || carry(*client));
   ASSERT_TRUE(carry(*server));  // CONFIRM_LINK, on the new link
-  ASSERT_EQ(server->group.link(1)->state(), LinkState::kActivating);
+  ASSERT_EQ(server->group.links()[1]->state(), LinkState::kActivating);
   wire::ConfirmRkey early;
   early.rkey = RemoteKey{0x777};
   inject(*server, 0, early);
@@ -203,7 +206,7 @@ TEST_F(LinkRkeys, AKeyWithoutTheLinkThatIsBeingAddedIsRefusedForNow) {
   EXPECT_TRUE(refused.refused);
   EXPECT_TRUE(refused.retry);
   // A key that names the link is accepted in either message.
-  early.others.push({server->group.link(1)->number(), RemoteKey{0x778}, RemoteAddress{5}});
+  early.others.push({server->group.links()[1]->number(), RemoteKey{0x778}, RemoteAddress{5}});
   inject(*server, 0, early);
   EXPECT_FALSE(answer<wire::ConfirmRkey>(*server).refused);
   wire::ConfirmRkey begun;
@@ -217,7 +220,7 @@ TEST_F(LinkRkeys, AKeyWithoutTheLinkThatIsBeingAddedIsRefusedForNow) {
   EXPECT_FALSE(answer<wire::ConfirmRkey>(*server).refused);
   inject(*server, 0, rest);
   EXPECT_TRUE(answer<wire::ConfirmRkeyCont>(*server).retry);
-  rest.others.items[0].link = server->group.link(1)->number();
+  rest.others.items[0].link = server->group.links()[1]->number();
   inject(*server, 0, begun);
   EXPECT_FALSE(answer<wire::ConfirmRkey>(*server).refused);
   inject(*server, 0, rest);
@@ -324,7 +327,7 @@ TEST_F(HostileRkeys, AnswersThatNobodyAskedForAreIgnored) {
   unasked.kind = LlcKind::kResponse;
   unasked.refused = unasked.retry = true;
   inject(*server, 0, unasked);
-  EXPECT_FALSE(server->group.poll_llc());
+  EXPECT_FALSE(server->group.output().poll_llc());
   EXPECT_TRUE(server->group.usable());
 }
 

@@ -129,8 +129,8 @@ class Transcripts final : public testing::EmptyTestEventListener {
 }  // namespace
 
 RecordedGroup::~RecordedGroup() {
-  while (poll_llc()) continue;
-  while (poll_event()) continue;
+  while (output().poll_llc()) continue;
+  while (output().poll_event()) continue;
 }
 
 std::optional<LinkTask> RecordedGroup::poll_task(TimePoint now) {
@@ -149,17 +149,17 @@ std::optional<LinkTask> RecordedGroup::poll_task(TimePoint now) {
   return task;
 }
 
-std::optional<LlcToSend> RecordedGroup::poll_llc() {
-  std::optional<LlcToSend> out = LinkGroup::poll_llc();
-  if (out) record(*this, fmt::format("llc link={} {}", out->link, hex(out->bytes)));
+std::optional<LlcToSend> RecordedGroup::Output::poll_llc() {
+  std::optional<LlcToSend> out = group.LinkGroup::output().poll_llc();
+  if (out) record(group, fmt::format("llc link={} {}", out->link, hex(out->bytes)));
   return out;
 }
 
-std::optional<GroupEvent> RecordedGroup::poll_event() {
-  std::optional<GroupEvent> event = LinkGroup::poll_event();
+std::optional<GroupEvent> RecordedGroup::Output::poll_event() {
+  std::optional<GroupEvent> event = group.LinkGroup::output().poll_event();
   if (event) {
     const bool refused = event->kind == GroupEvent::Kind::kLinkRefused;
-    record(*this,
+    record(group,
            fmt::format("event {} link={}", kEvents.at(static_cast<std::size_t>(event->kind)),
                        event->link) +
                field("number", event->number.value) +

@@ -16,8 +16,14 @@ class RecordedGroup : public LinkGroup {
   ~RecordedGroup();
 
   std::optional<LinkTask> poll_task(TimePoint now);
-  std::optional<LlcToSend> poll_llc();
-  std::optional<GroupEvent> poll_event();
+
+  // Instead of that of LinkGroup.
+  struct Output {
+    RecordedGroup& group;
+    std::optional<LlcToSend> poll_llc();
+    std::optional<GroupEvent> poll_event();
+  };
+  Output output() { return {*this}; }
 };
 
 }  // namespace fairlead::smc

@@ -1,0 +1,46 @@
+#include "smc/termination.h"
+
+namespace fairlead::smc {
+namespace {
+
+std::optional<LinkIndex> send(LinkGroupParts& group, wire::DeleteLinkReason reason, bool orderly) {
+  wire::DeleteLink message;
+  message.all = true;
+  message.orderly = orderly;
+  message.reason = reason;
+  const std::optional<LinkIndex> carrier = group.links.any();
+  if (carrier) group.out.send(*carrier, message);
+  return carrier;
+}
+
+// Not orderly, as Linux says it when it has aborted everything. Linux sends it without being asked
+// and does not wait for it; a peer of our kind waits for it.
+void answer(LinkGroupParts& group) { (void)send(group, wire::DeleteLinkReason::kProgram, false); }
+
+}  // namespace
+
+std::optional<LinkIndex> Termination::begin(LinkGroupParts& group, wire::DeleteLinkReason reason,
+                                            bool orderly) {
+  const std::optional<LinkIndex> carrier = send(group, reason, orderly);
+  if (!carrier) peer_parted_ = true;
+  return carrier;
+}
+
+void Termination::take_first(LinkGroupParts& group, const wire::DeleteLink& message) {
+  if (message.orderly) answer(group);
+  peer_parted_ = true;
+}
+
+void Termination::take_later(LinkGroupParts& group, const wire::LlcMessage& message) {
+  const auto* last = std::get_if<wire::DeleteLink>(&message.body);
+  if (last == nullptr || !last->all || peer_parted_) return;
+  if (last->orderly) {
+    // A Linux server repeats our request like this, before it aborts its connections.
+    if (!group.server()) return;
+    // From a client it is its own request, which has crossed ours: it waits as well.
+    answer(group);
+  }
+  peer_parted_ = true;
+}
+
+}  // namespace fairlead::smc

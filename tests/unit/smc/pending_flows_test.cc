@@ -1,0 +1,67 @@
+// Goal: failed flows are repeated as often as their limits say, and not before their time. Method:
+// the notes alone.
+#include "smc/pending_flows.h"
+
+#include <gtest/gtest.h>
+
+namespace fairlead::smc {
+namespace {
+
+constexpr TimePoint kNow = TimePoint{} + std::chrono::hours(1);
+
+TEST(PendingFlows, AnUnansweredAddLinkIsRepeatedSomeTimes) {
+  PendingFlows pending;
+  pending.retry_link_later(kNow);
+  EXPECT_FALSE(pending.link_again());  // nobody wanted a link
+  pending.want_link(true);
+  for (unsigned i = 0; i < kAddLinkRetriesMax; ++i) {
+    pending.link_begun();
+    EXPECT_FALSE(pending.link_wanted());
+    pending.retry_link_later(kNow);
+    EXPECT_EQ(pending.link_again(), kNow + kAddLinkRetryWait);
+    pending.link_is_due();
+    EXPECT_TRUE(pending.link_wanted());
+  }
+  pending.link_begun();
+  pending.retry_link_later(kNow);
+  EXPECT_FALSE(pending.link_again());
+}
+
+TEST(PendingFlows, ABusyPeerIsAskedAgainSomeTimes) {
+  PendingFlows pending;
+  for (int round = 0; round < 2; ++round) {
+    for (unsigned i = 0; i < kConfirmRkeyRetriesMax; ++i) {
+      EXPECT_TRUE(pending.retry_announcement_later(kNow));
+      EXPECT_EQ(pending.announce_again(), kNow + kConfirmRkeyRetryWait);
+      pending.announcement_is_due();
+    }
+    EXPECT_FALSE(pending.retry_announcement_later(kNow));
+    pending.announcement_finished();
+  }
+}
+
+TEST(PendingFlows, OneRequestOfTheServerWaits) {
+  PendingFlows pending;
+  EXPECT_FALSE(pending.has_request());
+  wire::AddLink request;
+  request.link = LinkNumber{9};
+  pending.set_request(2, request);
+  EXPECT_TRUE(pending.has_request());
+  EXPECT_EQ(pending.request_on(), 2);
+  EXPECT_EQ(pending.take_request()->link, LinkNumber{9});
+  EXPECT_FALSE(pending.has_request());
+}
+
+TEST(LinkLossGuard, WaitsForTheLinkThatWasLost) {
+  LinkLossGuard guard;
+  EXPECT_FALSE(guard.waits());
+  guard.begin(LinkNumber{3}, kNow);
+  EXPECT_TRUE(guard.waits_for(LinkNumber{3}));
+  EXPECT_FALSE(guard.waits_for(LinkNumber{4}));
+  EXPECT_EQ(guard.deadline(), kNow);
+  guard.end();
+  EXPECT_FALSE(guard.waits_for(LinkNumber{3}));
+}
+
+}  // namespace
+}  // namespace fairlead::smc

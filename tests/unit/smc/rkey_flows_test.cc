@@ -1,0 +1,111 @@
+// Goal: each answer and deadline of announcing and deleting an RMB. Method: the flow alone; the
+// test is the peer.
+#include "smc/rkey_flows.h"
+
+#include <gtest/gtest.h>
+
+#include "group_parts.h"
+
+namespace fairlead::smc {
+namespace {
+
+constexpr TimePoint kNow = TimePoint{} + std::chrono::hours(1);
+
+class RkeyFlows : public testing::Test {
+ protected:
+  // An RMB with a key on each of `links` links.
+  RmbRow add(std::uint8_t links) {
+    for (std::uint8_t i = 0; i < links; ++i) parts.add_link(i);
+    parts.local_rmbs.end_first_contact();
+    const RmbRow rmb = *parts.local_rmbs.add(0, rmb_key(10));
+    for (LinkIndex i = 1; i < links; ++i) parts.local_rmbs.set_key(rmb, i, rmb_key(10U + i));
+    return rmb;
+  }
+  static wire::ConfirmRkey answer(const wire::ConfirmRkey& asked, bool refused = false,
+                                  bool retry = false) {
+    wire::ConfirmRkey message = asked;
+    message.kind = wire::LlcKind::kResponse;
+    message.refused = refused;
+    message.retry = retry;
+    return message;
+  }
+  GroupEvent::Kind event() {
+    const auto event = parts.out.poll_event();
+    EXPECT_TRUE(event);
+    return event ? event->kind : GroupEvent::Kind::kTerminated;
+  }
+  PartsForTest parts{GroupRole::kClient};
+};
+
+TEST_F(RkeyFlows, AnAcceptedOneIsAnnouncedOnAllLinks) {
+  const RmbRow rmb = add(3);
+  ConfirmRkeyFlow flow = ConfirmRkeyFlow::begin(parts, rmb, kNow);
+  EXPECT_EQ(flow.deadline(), kNow + kLlcAnswerWait);
+  const auto asked = parts.sent<wire::ConfirmRkey>(0);
+  EXPECT_EQ(asked.others.view().size(), 2U);
+  EXPECT_EQ(flow.take(parts, 0, answer(asked), kNow), FlowStep::kDone);
+  flow.finish(parts);
+  EXPECT_EQ(event(), GroupEvent::Kind::kRmbTold);
+  EXPECT_TRUE(parts.local_rmbs.announced(rmb, parts.links));
+}
+
+TEST_F(RkeyFlows, ARefusedOneIsOfNoUse) {
+  const RmbRow rmb = add(1);
+  ConfirmRkeyFlow flow = ConfirmRkeyFlow::begin(parts, rmb, kNow);
+  const auto asked = parts.sent<wire::ConfirmRkey>(0);
+  EXPECT_EQ(flow.take(parts, 0, answer(asked, true), kNow), FlowStep::kDone);
+  flow.finish(parts);
+  EXPECT_EQ(event(), GroupEvent::Kind::kRmbRefused);
+  EXPECT_TRUE(parts.local_rmbs.refused(rmb));
+}
+
+TEST_F(RkeyFlows, OneWithoutAnAnswerIsRefused) {
+  const RmbRow rmb = add(1);
+  ConfirmRkeyFlow::begin(parts, rmb, kNow).finish(parts);
+  EXPECT_EQ(event(), GroupEvent::Kind::kRmbRefused);
+  EXPECT_TRUE(parts.local_rmbs.refused(rmb));
+}
+
+TEST_F(RkeyFlows, ABusyPeerAsksForARepetition) {
+  ConfirmRkeyFlow flow = ConfirmRkeyFlow::begin(parts, add(1), kNow);
+  const auto asked = parts.sent<wire::ConfirmRkey>(0);
+  EXPECT_EQ(flow.take(parts, 0, answer(asked, true, true), kNow), FlowStep::kFailed);
+}
+
+TEST_F(RkeyFlows, OtherAnswersAreIgnored) {
+  ConfirmRkeyFlow flow = ConfirmRkeyFlow::begin(parts, add(2), kNow);
+  auto asked = parts.sent<wire::ConfirmRkey>(0);
+  EXPECT_EQ(flow.take(parts, 1, answer(asked), kNow), FlowStep::kRuns);
+  asked.rkey = RemoteKey{99};
+  EXPECT_EQ(flow.take(parts, 0, answer(asked), kNow), FlowStep::kRuns);
+  wire::ConfirmRkeyCont cont;
+  cont.kind = wire::LlcKind::kResponse;
+  EXPECT_EQ(flow.take(parts, 0, cont, kNow), FlowStep::kRuns);
+}
+
+TEST_F(RkeyFlows, AFourthLinkIsAnnouncedInAContinuation) {
+  constexpr TimePoint later = kNow + std::chrono::seconds(1);
+  ConfirmRkeyFlow flow = ConfirmRkeyFlow::begin(parts, add(4), kNow);
+  const auto asked = parts.sent<wire::ConfirmRkey>(0);
+  EXPECT_EQ(asked.to_follow, 1);
+  EXPECT_EQ(flow.take(parts, 0, answer(asked), later), FlowStep::kRuns);
+  EXPECT_EQ(flow.deadline(), later + kLlcAnswerWait);
+  auto cont = parts.sent<wire::ConfirmRkeyCont>(0);
+  EXPECT_EQ(cont.others.items[0].rkey, RemoteKey{13});
+  cont.kind = wire::LlcKind::kResponse;
+  EXPECT_EQ(flow.take(parts, 0, cont, later), FlowStep::kDone);
+}
+
+TEST_F(RkeyFlows, ADeletionNamesTheKeyOfItsCarrier) {
+  const RmbRow rmb = add(2);
+  parts.local_rmbs.want_deleted(rmb);
+  const auto what = parts.local_rmbs.next_to_delete(parts.links);
+  ASSERT_TRUE(what);
+  const DeleteRkeyFlow flow = DeleteRkeyFlow::begin(parts, *what, kNow);
+  EXPECT_EQ(flow.deadline(), kNow + kLlcAnswerWait);
+  EXPECT_EQ(parts.sent<wire::DeleteRkey>(0).rkeys.items[0], RemoteKey{10});
+  EXPECT_FALSE(parts.local_rmbs.next_to_delete(parts.links));
+}
+
+}  // namespace
+}  // namespace fairlead::smc
