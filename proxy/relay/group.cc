@@ -4,6 +4,7 @@
 
 #include "base/assert.h"
 #include "base/log.h"
+#include "relay/connection_owner.h"
 
 namespace fairlead::relay {
 Group::Group(GroupResources& shared, const GroupStart& start, TimePoint now)
@@ -44,7 +45,7 @@ void Group::protocol_changed(TimePoint now) {
   count_state(protocol_.links().type());
   set_timer();
   llc_due_ = true;
-  if (on_protocol_news) on_protocol_news(*this);
+  shared_.changed.push_back(this);
 }
 
 void Group::set_timer() {
@@ -220,7 +221,7 @@ void Group::handle_cdc(smc::LinkIndex link, std::span<const std::byte> message, 
           .field("what", taken.error().what);
     });
   }
-  if (on_connection_news) on_connection_news(*relay);
+  relay->owner->handle_connection_event();
 }
 
 void Group::handle_llc(smc::LinkIndex link, std::span<const std::byte> message, TimePoint now) {

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "base/bounded_queue.h"
+#include "base/clock.h"
 #include "base/paced_lines.h"
 #include "base/snapshot.h"
 #include "base/stats.h"
@@ -61,8 +62,10 @@ struct GroupResources {
   WorkerStats* stats = nullptr;
   smc::GroupTimes times;
   Duration slab_idle{};  // how long a slab without connections is kept
-  std::function<TimePoint()> now;
-  PacedLines lines;  // that peers can cause
+  const Clock* clock = nullptr;
+  TimePoint now() const { return clock->now(); }
+  std::vector<Group*> changed;  // protocol().poll_event() may have something; may be repeated
+  PacedLines lines;             // that peers can cause
   SendBatch batch;
 };
 
@@ -172,7 +175,7 @@ class Group {
   void forget_peer_rings(RemoteKey rkey);
 
   void handle_message(smc::LinkIndex link, std::span<const std::byte> message, TimePoint now);
-  // Connections whose staged bytes were freed are reported through on_connection_news.
+  // Owners of connections whose staged bytes were freed are told.
   void handle_send_done(smc::LinkIndex link, rdma::WorkId id);
   // A connection of the link has reason to think that the peer is gone, or does not know the link.
   void doubt(smc::LinkIndex link, smc::Doubt why, TimePoint now);
@@ -198,8 +201,6 @@ class Group {
   bool parted() const;
 
   // Called for a connection whose windows or state changed by a message.
-  std::function<void(SmcRelay&)> on_connection_news;
-  std::function<void(Group&)> on_protocol_news;  // protocol().poll_event() has something
   LinkGroupRow row(unsigned worker, TimePoint now) const;
 
   void set_peer_host(const std::array<char, 32>& padded);

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "relay/connection_owner.h"
 #include "relay/group.h"
 
 namespace fairlead::relay {
@@ -191,7 +192,7 @@ bool Group::move(SmcRelay& relay) {
   }
   relay.connection.handle_link_switched(*element);
   mark_dirty(relay);
-  if (on_connection_news) on_connection_news(relay);
+  relay.owner->handle_connection_event();
   return true;
 }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/assert.h"
+#include "relay/connection_owner.h"
 #include "relay/group.h"
 
 namespace fairlead::relay {
@@ -84,7 +85,7 @@ bool Group::transmit(SmcRelay& relay, SendBatch& batch) {
   shared_.stats->cdc_sent.add();
   // The session may have waited for this message alone, and no event of the peer follows.
   const bool over = relay.connection.finished() || transmit->cdc.state.aborted;
-  if (over && on_connection_news) on_connection_news(relay);
+  if (over) relay.owner->handle_connection_event();
   return true;
 }
 
@@ -167,7 +168,7 @@ void Group::handle_send_done(smc::LinkIndex link, rdma::WorkId id) {
     SmcRelay* relay = table_.find(record.token);
     if (relay == nullptr) continue;
     relay->connection.handle_transmit_done(record.sequence, record.staged_until);
-    if (on_connection_news) on_connection_news(*relay);
+    relay->owner->handle_connection_event();
   }
 }
 

@@ -7,8 +7,8 @@
 
 #include "base/address.h"
 #include "base/client_address.h"
+#include "base/clock.h"
 #include "base/result.h"
-#include "base/time.h"
 #include "bpf/client_address_slots.h"
 #include "bpf/tcp_option.h"
 #include "event/stream.h"
@@ -22,10 +22,9 @@ struct ApplicationLeg {
   bpf::ClientAddressLease slot;  // to be kept as long as the stream, where the address is shown
 };
 
-class Network {
+class Network : public Clock {
  public:
   virtual ~Network() = default;
-  virtual TimePoint now() const = 0;
   // Wall clock, for people.
   virtual std::chrono::system_clock::time_point wall_now() const = 0;
 

@@ -237,6 +237,8 @@ void Session::die() {
   worker_.bury(*this);
 }
 
+void Session::handle_connection_event() { worker_.mark_ready(*this); }
+
 void Session::handle_group_confirmed(TimePoint now) {
   // Who is telling the peer came when the group was confirmed, but this was not news yet.
   if (!setup_ || !setup_->handshake || setup_->telling) return;

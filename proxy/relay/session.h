@@ -24,6 +24,7 @@
 #include "base/snapshot.h"
 #include "event/stream.h"
 #include "event/timer_queue.h"
+#include "relay/connection_owner.h"
 #include "relay/device_slot.h"
 #include "relay/framed_relay.h"
 #include "relay/group.h"
@@ -61,7 +62,7 @@ enum class Arrival : std::uint8_t {
   kRedirected,  // to its destination
 };
 
-class Session final : public event::StreamHandler {
+class Session final : public event::StreamHandler, public ConnectionOwner {
  public:
   enum class Phase : std::uint8_t {
     kDialing,    // connecting to the destination (outbound) or the application (inbound)
@@ -86,11 +87,11 @@ class Session final : public event::StreamHandler {
   bool look();
   void handle_ready(event::Stream& stream) override;
 
-  // From the worker: news of a link group that this session belongs to or waits for.
-  void handle_group_confirmed(TimePoint now);
-  void handle_group_refused(FallbackReason reason, TimePoint now);
-  void handle_group_lost(TimePoint now);
-  void handle_rmb_told(TimePoint now);
+  void handle_connection_event() override;
+  void handle_group_confirmed(TimePoint now) override;
+  void handle_group_refused(FallbackReason reason, TimePoint now) override;
+  void handle_group_lost(TimePoint now) override;
+  void handle_rmb_told(TimePoint now) override;
   // It stood in line for a handshake with its peer.
   void handle_turn();
   // The worker ends: what the application was told is sent goes out, then the connection is

@@ -282,8 +282,8 @@ void Session::join_named_link(const PeerKey& key, const wire::AcceptConfirm& acc
   setup_->terms = group.protocol().terms();
   // The link may have failed while the Accept was on its way.
   const bool active = group.protocol().links().active(named->link);
-  const Result<void> seated =
-      take_seat(group, active ? named->link : group.protocol().links().least_used(), sizes_beside(accept));
+  const Result<void> seated = take_seat(
+      group, active ? named->link : group.protocol().links().least_used(), sizes_beside(accept));
   if (!seated) return decline(reason_for(seated.error(), FallbackReason::kMemory), false, now);
   set_named_link(named->link);
   if (!await_told(now)) confirm_named_link(now);

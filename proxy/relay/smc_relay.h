@@ -18,6 +18,7 @@
 
 namespace fairlead::relay {
 
+class ConnectionOwner;
 class Group;
 
 // An element of the peer's, as it is reached over one link. The key is another on each link.
@@ -90,7 +91,7 @@ class SmcRelay {
   Group* group = nullptr;
   std::uint8_t link = 0;
   bool in_dirty_list = false;
-  void* owner = nullptr;  // the Session, for who finds us by token
+  ConnectionOwner* owner = nullptr;  // set before the connection is in a group's table
 
  private:
   bool pump_to_app(event::Stream& app, TimePoint now);

@@ -37,7 +37,7 @@ Worker::Worker(WorkerSettings settings, Network& network, WorkerStats& stats)
   group_resources_.stats = &stats_;
   group_resources_.times = times_of(config().smc);
   group_resources_.slab_idle = config().buffers.idle_timeout;
-  group_resources_.now = [this] { return network_.now(); };
+  group_resources_.clock = &network_;
 }
 
 BufferSizes Worker::buffer_sizes(const rdma::Device& device) const {
@@ -190,11 +190,6 @@ std::string Worker::next_group_id() {
 Group& Worker::adopt_group(const PeerKey& key, const SocketAddress& address,
                            std::unique_ptr<Group> group) {
   Group& added = peers_.add(key, address, std::move(group));
-  added.on_connection_news = [this](SmcRelay& relay) {
-    mark_ready(*static_cast<Session*>(relay.owner));
-  };
-  // Looked at in the turn, not inside the call that made the news.
-  added.on_protocol_news = [this](Group& changed) { group_news_.push_back(&changed); };
   stats_.link_added.add();
   lines().write(LogLevel::kInfo, "smc.group", "forming", network_.now(), [&](LogEvent& line) {
     line.field("group", added.id())
@@ -204,15 +199,15 @@ Group& Worker::adopt_group(const PeerKey& key, const SocketAddress& address,
   return added;
 }
 
-bool Worker::wait_for_group(Group& group, Session& session) {
+bool Worker::wait_for_group(Group& group, ConnectionOwner& owner) {
   if (waiting_.size() >= kWaitersMax) return false;
-  waiting_.emplace(&group, &session);
+  waiting_.emplace(&group, &owner);
   return true;
 }
 
-void Worker::stop_waiting(Session& session) {
+void Worker::stop_waiting(const ConnectionOwner& owner) {
   if (waiting_.empty()) return;
-  std::erase_if(waiting_, [&](const auto& entry) { return entry.second == &session; });
+  std::erase_if(waiting_, [&](const auto& entry) { return entry.second == &owner; });
 }
 
 bool Worker::turn() {
@@ -224,14 +219,15 @@ bool Worker::turn() {
   run(negotiating_);
   if (!relaying_.empty() && ++relaying_turns_ % kActiveTurns == 0) active_.clear();
   run(relaying_);
-  // News may make sessions ready and sessions make news; what comes late waits for the next turn.
-  std::vector<Group*> news;
-  news.swap(group_news_);
-  for (Group* group : news) handle_group_events(*group);
+  // Events may make sessions ready and sessions cause events; what comes late waits for the next
+  // turn.
+  std::vector<Group*> changed;
+  changed.swap(group_resources_.changed);
+  for (Group* group : changed) handle_group_events(*group);
   flush();
   reap_groups();
   graveyard_.clear();
-  return more || !negotiating_.empty() || !relaying_.empty() || !group_news_.empty();
+  return more || !negotiating_.empty() || !relaying_.empty() || !group_resources_.changed.empty();
 }
 
 void Worker::note_active(Session& session) {

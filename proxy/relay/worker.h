@@ -25,6 +25,7 @@
 #include "config/config.h"
 #include "event/timer_queue.h"
 #include "relay/address_shares.h"
+#include "relay/connection_owner.h"
 #include "relay/decision_log.h"
 #include "relay/device_slot.h"
 #include "relay/fallback_log.h"
@@ -173,9 +174,9 @@ class Worker {
   // `address`: of the peer's TCP connection, without port.
   Group& adopt_group(const PeerKey& key, const SocketAddress& address,
                      std::unique_ptr<Group> group);
-  // The session waits until `group` is confirmed or lost. False when too many do.
-  bool wait_for_group(Group& group, Session& session);
-  void stop_waiting(Session& session);
+  // The owner waits until `group` is confirmed or lost. False when too many do.
+  bool wait_for_group(Group& group, ConnectionOwner& owner);
+  void stop_waiting(const ConnectionOwner& owner);
 
  private:
   void handle_group_events(Group& group);
@@ -183,8 +184,8 @@ class Worker {
   void list_devices();
   // To those that wait for it.
   void tell_told(Group& group);
-  // Those with a seat, and those that wait; these wait no longer.
-  std::vector<Session*> sessions_of(Group& group);
+  // Those with a connection in the group, and those that wait for it; these wait no longer.
+  std::vector<ConnectionOwner*> owners_of(Group& group);
   void reap_groups();
   void run(std::deque<Session*>& ready);
   void note_active(Session& session);
@@ -223,14 +224,13 @@ class Worker {
   std::vector<Session*> active_;
   std::uint64_t relaying_turns_ = 0;
   std::vector<std::unique_ptr<Session>> graveyard_;
-  std::unordered_multimap<Group*, Session*> waiting_;
+  std::unordered_multimap<Group*, ConnectionOwner*> waiting_;
   struct ClosingGroup {
     Group* group;
     TimePoint until;
   };
   std::vector<ClosingGroup> closing_;
   std::optional<event::Timer> closing_timer_;
-  std::vector<Group*> group_news_;
   struct {
     std::uint64_t sessions = 0, groups = 0;
   } numbers_;  // the latest that were given

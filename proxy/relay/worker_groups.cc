@@ -29,13 +29,12 @@ void Worker::handle_group_events(Group& group) {
       case smc::GroupEvent::Kind::kLinkConfirmed: {
         lines().write(LogLevel::kInfo, "smc.group", "established", now,
                       [&](LogEvent& line) { line.field("group", group.id()); });
-        std::vector<Session*> waiters = sessions_of(group);
-        for (Session* session : waiters) session->handle_group_confirmed(now);
+        for (ConnectionOwner* owner : owners_of(group)) owner->handle_group_confirmed(now);
         break;
       }
       case smc::GroupEvent::Kind::kLinkRefused:
-        for (Session* session : sessions_of(group))
-          session->handle_group_refused(event->reason, now);
+        for (ConnectionOwner* owner : owners_of(group))
+          owner->handle_group_refused(event->reason, now);
         break;
       case smc::GroupEvent::Kind::kLinkTested:
         stats_.link_test_ok.add();
@@ -83,36 +82,31 @@ void Worker::handle_group_events(Group& group) {
 }
 
 void Worker::tell_told(Group& group) {
-  std::vector<Session*> sessions;
-  group.connections().for_each([&](SmcRelay& relay) {
-    auto* session = static_cast<Session*>(relay.owner);
-    if (session->negotiating()) sessions.push_back(session);
-  });
-  for (Session* session : sessions) session->handle_rmb_told(network_.now());
+  std::vector<ConnectionOwner*> owners;
+  group.connections().for_each([&](SmcRelay& relay) { owners.push_back(relay.owner); });
+  for (ConnectionOwner* owner : owners) owner->handle_rmb_told(network_.now());
 }
 
-std::vector<Session*> Worker::sessions_of(Group& group) {
-  std::vector<Session*> sessions;
-  group.connections().for_each(
-      [&](SmcRelay& relay) { sessions.push_back(static_cast<Session*>(relay.owner)); });
-  for (auto [at, end] = waiting_.equal_range(&group); at != end; ++at)
-    sessions.push_back(at->second);
+std::vector<ConnectionOwner*> Worker::owners_of(Group& group) {
+  std::vector<ConnectionOwner*> owners;
+  group.connections().for_each([&](SmcRelay& relay) { owners.push_back(relay.owner); });
+  for (auto [at, end] = waiting_.equal_range(&group); at != end; ++at) owners.push_back(at->second);
   waiting_.erase(&group);
-  return sessions;
+  return owners;
 }
 
 void Worker::group_terminated(Group& group, const char* why) {
   const TimePoint now = network_.now();
   stats_.link_deleted.add();
-  const std::vector<Session*> sessions = sessions_of(group);
-  lines().write(sessions.empty() ? LogLevel::kInfo : LogLevel::kWarn, "smc.group", "terminated",
-                now, [&](LogEvent& line) {
+  const std::vector<ConnectionOwner*> owners = owners_of(group);
+  lines().write(owners.empty() ? LogLevel::kInfo : LogLevel::kWarn, "smc.group", "terminated", now,
+                [&](LogEvent& line) {
                   line.field("group", group.id())
-                      .field("connections", std::uint64_t{sessions.size()})
+                      .field("connections", std::uint64_t{owners.size()})
                       .field("why", why);
                 });
   closing_.push_back({&group, now + kClosingWait});
-  for (Session* session : sessions) session->handle_group_lost(now);
+  for (ConnectionOwner* owner : owners) owner->handle_group_lost(now);
 }
 
 // A terminated group dies when its connections have left and both sides have had their last words.
@@ -123,7 +117,7 @@ void Worker::reap_groups() {
     Group& group = *closing.group;
     const bool parted = group.parted() || now >= closing.until;
     if (group.connections().count() != 0 || !parted) return false;
-    std::erase(group_news_, &group);
+    std::erase(group_resources_.changed, &group);
     peers_.remove(group);
     return true;
   });
