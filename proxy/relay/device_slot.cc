@@ -112,7 +112,7 @@ void DeviceSlot::take(const rdma::Completion& completion, TimePoint now) {
   if (completion.status != rdma::CompletionStatus::kSuccess)
     at->group->handle_link_failure(at->link, describe(completion.status), now);
   else if (completion.kind == rdma::Completion::Kind::kSend)
-    at->group->handle_send_done(at->link, completion.id);
+    at->group->sender().handle_send_done(at->link, completion.id);
 }
 
 void DeviceSlot::take(const rdma::AsyncEvent& event, TimePoint now) {
@@ -140,10 +140,12 @@ void DeviceSlot::take(const rdma::AsyncEvent& event, TimePoint now) {
                                                                : "gid_change")
           .field("device", device_->name())
           .field("port", std::uint64_t{event.port.value});
-      if (event.kind == rdma::AsyncEvent::Kind::kPortDown)
-        groups_.for_each([&](Group& group) { group.handle_port_down(own_, event.port, now); });
-      else
-        groups_.for_each([&](Group& group) { group.handle_port_up(own_, event.port, now); });
+      groups_.for_each([&](Group& group) {
+        group.handle_port(own_, event.port,
+                          event.kind == rdma::AsyncEvent::Kind::kPortDown ? Group::PortChange::kDown
+                                                                          : Group::PortChange::kUp,
+                          now);
+      });
       break;
   }
 }

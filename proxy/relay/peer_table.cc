@@ -53,17 +53,18 @@ Group* PeerTable::find(const PeerKey& key, Wanted wanted) const {
   for (auto at = by_peer_.lower_bound(lowest(key));
        at != by_peer_.end() && at->first.role == key.role && at->first.peer == key.peer; ++at)
     if (at->first.source == key.source && same_protocol(at->first, key) &&
-        at->second->leads_to(key.gid, key.mac) && wanted(*at->second))
+        at->second->transport().leads_to(key.gid, key.mac, at->second->protocol().links()) &&
+        wanted(*at->second))
       return at->second;
   return nullptr;
 }
 
 Group* PeerTable::with_room(const PeerKey& key) const {
-  return find(key, [](const Group& group) { return group.has_room(); });
+  return find(key, [](Group& group) { return group.has_room(); });
 }
 
 Group* PeerTable::forming(const PeerKey& key) const {
-  return find(key, [](const Group& group) {
+  return find(key, [](Group& group) {
     return !group.protocol().usable() && !group.protocol().terminated();
   });
 }
@@ -73,14 +74,15 @@ std::optional<LinkPlace> PeerTable::by_link(const PeerKey& key, QpNumber peer_qu
        at != by_peer_.end() && at->first.role == key.role && at->first.peer == key.peer; ++at) {
     Group& group = *at->second;
     if (!group.protocol().usable() || !same_protocol(at->first, key)) continue;
-    const std::optional<smc::LinkIndex> link = group.link_to(peer_queue_pair, key.gid, key.mac);
+    const std::optional<smc::LinkIndex> link =
+        group.transport().link_to(peer_queue_pair, key.gid, key.mac);
     if (link) return LinkPlace{&group, *link};
   }
   return std::nullopt;
 }
 
 bool PeerTable::knows(const PeerKey& key) const {
-  return find(key, [](const Group& group) { return group.protocol().usable(); }) != nullptr;
+  return find(key, [](Group& group) { return group.protocol().usable(); }) != nullptr;
 }
 
 void PeerTable::remove(Group& group) {

@@ -210,8 +210,8 @@ void Session::shut_down(const char* why) {
   if (phase_ != Phase::kSmc) return abandon(why);
   Group& group = *smc_->group;
   smc_->connection.abort();
-  group.mark_dirty(*smc_);
-  group.flush(worker_.network().now());
+  group.sender().schedule(*smc_);
+  group.sender().flush(worker_.network().now());
   abandon(why);
 }
 

@@ -211,12 +211,12 @@ void Session::handle_confirm(TimePoint now) {
   Group& group = *smc_->group;
   if (!confirm.first_contact) {
     // The client speaks of the link that it uses, when the one of the Accept has gone meanwhile.
-    const auto named = group.link_to(confirm.queue_pair, confirm.gid, confirm.mac);
+    const auto named = group.transport().link_to(confirm.queue_pair, confirm.gid, confirm.mac);
     if (named) set_named_link(*named);
   }
   name_peer_rmb(confirm);
   if (confirm.first_contact) {
-    if (confirm.first_contact_v2) group.set_peer_host(confirm.first_contact_v2->host_name);
+    if (confirm.first_contact_v2) group.report().set_peer_host(confirm.first_contact_v2->host_name);
     const Result<void> connected = group.connect_first_link(
         {setup_->peer_gid, confirm.mac, confirm.queue_pair, confirm.first_psn,
          std::min(confirm.mtu, setup_->accept.mtu), direct_by(setup_->accept)});

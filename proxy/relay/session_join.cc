@@ -77,7 +77,7 @@ RingSizes Session::sizes_beside(const wire::AcceptConfirm& accept) const {
 Result<void> Session::take_seat(Group& group, smc::LinkIndex link, const RingSizes& sizes) {
   const Group::Seat seat = SMC_TRY(group.take_seat(sizes.own, link));
   seat_ = seat;
-  const std::span<std::byte> memory = group.rmbs().bytes(seat.element);
+  const std::span<std::byte> memory = group.memory().rmbs().bytes(seat.element);
   smc_ = std::make_unique<SmcRelay>(seat.token, static_cast<std::uint32_t>(memory.size()));
   smc_->buffers.element = seat.element;
   smc_->buffers.local = memory;
@@ -94,7 +94,8 @@ Result<void> Session::take_seat(Group& group, smc::LinkIndex link, const RingSiz
 // False when the peer knows where our element is. Otherwise handle_rmb_told() follows, in time or
 // not.
 bool Session::await_told(TimePoint now) {
-  if (smc_->group->telling(*seat_) == Group::Telling::kDone) return false;
+  if (smc_->group->memory().announcement(seat_->element) == GroupMemory::Announcement::kDone)
+    return false;
   note("the peer is told where our memory is");
   setup_->telling = true;
   phase_ = Phase::kQueued;
@@ -112,10 +113,10 @@ TimePoint Session::queue_end(TimePoint now) const {
 
 void Session::handle_rmb_told(TimePoint now) {
   if (phase_ != Phase::kQueued || !setup_->telling) return;
-  const Group::Telling telling = smc_->group->telling(*seat_);
-  if (telling == Group::Telling::kUnderWay) return;
+  const GroupMemory::Announcement telling = smc_->group->memory().announcement(seat_->element);
+  if (telling == GroupMemory::Announcement::kUnderWay) return;
   setup_->telling = false;
-  if (telling == Group::Telling::kRefused) {
+  if (telling == GroupMemory::Announcement::kRefused) {
     note(kKeysRefused);
     return decline(FallbackReason::kMemoryRegistration, false, now);
   }
@@ -161,23 +162,24 @@ wire::AcceptConfirm Session::describe_seat(wire::ClcType type, bool first_contac
   const Group& group = *smc_->group;
   // Nodes of one cluster's fabric are neighbours as a rule, and the kernel of the node finds the
   // true way to a user's queue pair by itself.
-  const bool direct = first_contact && setup_->slot->reachability()
-                                           .direct(group.port(smc_->link).gid, setup_->peer_gid)
-                                           .value_or(true);
+  const bool direct =
+      first_contact && setup_->slot->reachability()
+                           .direct(group.transport().port(smc_->link).gid, setup_->peer_gid)
+                           .value_or(true);
   wire::AcceptConfirm answer =
       smc::make_answer(type, worker_.settings().offer, setup_->terms, first_contact, direct);
-  const smc::LinkIdentity identity = group.identity(smc_->link);
-  const smc::RmbKey rmb = group.rmb_key(seat_->element.slab, smc_->link);
+  const smc::LinkIdentity identity = group.transport().identity(smc_->link);
+  const smc::RmbKey rmb = group.memory().rmb_key(seat_->element.slab, smc_->link);
   answer.gid = identity.gid;
   answer.mac = identity.mac;
   answer.queue_pair = identity.queue_pair;
-  answer.first_psn = group.queue_pair(smc_->link)->first_psn();
+  answer.first_psn = group.transport().queue_pair(smc_->link)->first_psn();
   answer.rmb_rkey = rmb.rkey;
   answer.rmb_address = rmb.address;
   answer.rmb_index = seat_->element.index;
-  answer.rmb_size_code = group.rmbs().size_code(seat_->element);
+  answer.rmb_size_code = group.memory().rmbs().size_code(seat_->element);
   answer.alert_token = seat_->token;
-  answer.mtu = group.port(smc_->link).mtu;
+  answer.mtu = group.transport().port(smc_->link).mtu;
   if (type == wire::ClcType::kConfirm && answer.first_contact_v2) answer.gids.push(identity.gid);
   return answer;
 }

@@ -224,7 +224,7 @@ void Session::handle_accept(TimePoint now) {
   Group* const group = *made;
   setup_->forms_group = true;
   setup_->named_on = 0;
-  if (accept.first_contact_v2) group->set_peer_host(accept.first_contact_v2->host_name);
+  if (accept.first_contact_v2) group->report().set_peer_host(accept.first_contact_v2->host_name);
   if (const Result<void> seated = take_seat(*group, 0, sizes_beside(accept)); !seated) {
     const FallbackReason reason = reason_for(seated.error(), FallbackReason::kMemory);
     group->handle_link_failure(0, "no memory for the first connection", now);

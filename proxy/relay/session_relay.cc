@@ -93,7 +93,8 @@ void Session::run_smc(TimePoint now) {
   }
   count_bytes();
   pay_for_growth();
-  if (smc_->connection.transmit_due() && !smc_->connection.lost()) smc_->group->mark_dirty(*smc_);
+  if (smc_->connection.transmit_due() && !smc_->connection.lost())
+    smc_->group->sender().schedule(*smc_);
   switch (step) {
     case SmcRelay::Step::kMore:
       worker_.mark_ready(*this);

@@ -68,8 +68,9 @@ Result<void> Worker::add_device(std::unique_ptr<rdma::Device> device,
   list_devices();
   // Groups that are there may have waited for it.
   for (const rdma::Port& port : added.device->ports())
-    peers_.for_each(
-        [&](Group& group) { group.handle_port_up(added, port.number, network_.now()); });
+    peers_.for_each([&](Group& group) {
+      group.handle_port(added, port.number, Group::PortChange::kUp, network_.now());
+    });
   return {};
 }
 
@@ -246,8 +247,8 @@ void Worker::flush() {
   const TimePoint now = network_.now();
   bool any = false;
   peers_.for_each([&](Group& group) {
-    if (!group.dirty()) return;
-    group.flush(now);
+    if (!group.sender().pending()) return;
+    group.sender().flush(now);
     any = true;
   });
   if (!any) return;
@@ -280,7 +281,7 @@ void Worker::shut_down(const char* why) {
   const TimePoint now = network_.now();
   peers_.for_each([&](Group& group) {
     if (!group.protocol().terminated()) group.terminate(why);
-    group.flush(now);
+    group.sender().flush(now);
   });
   for (const std::unique_ptr<DeviceSlot>& slot : slots_) slot->device().ring_doorbells();
 }

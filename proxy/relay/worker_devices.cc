@@ -42,7 +42,8 @@ bool Worker::remove_device(const std::string& name) {
   DeviceSlot* slot = found->get();
   const auto uses = [&](const auto& entry) { return entry.second->uses(*slot); };
   bool used = std::any_of(sessions_.begin(), sessions_.end(), uses);
-  peers_.for_each([&](Group& group) { used = used || group.uses(slot->link_device()); });
+  peers_.for_each(
+      [&](Group& group) { used = used || group.transport().uses(slot->link_device()); });
   if (used) return false;
   slots_.erase(found);
   list_devices();

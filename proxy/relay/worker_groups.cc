@@ -8,7 +8,7 @@
 namespace fairlead::relay {
 namespace {
 
-void fill_link(LogEvent& line, const Group& group, const smc::GroupEvent& event) {
+void fill_link(LogEvent& line, Group& group, const smc::GroupEvent& event) {
   line.field("group", group.id())
       .field("link", std::uint64_t{event.number.value})
       .field("type", smc::to_string(group.protocol().links().type()))
@@ -38,7 +38,7 @@ void Worker::handle_group_events(Group& group) {
         break;
       case smc::GroupEvent::Kind::kLinkTested:
         stats_.link_test_ok.add();
-        group.set_round_trip(event->link, event->round_trip);
+        group.handle_event(*event);
         break;
       case smc::GroupEvent::Kind::kLinkDead:
         stats_.link_test_timeout.add();
@@ -72,7 +72,7 @@ void Worker::handle_group_events(Group& group) {
       case smc::GroupEvent::Kind::kRkeyDeleted:
         // A peer deletes a key only after the connections that used it, so there is nobody left to
         // stop.
-        group.forget_peer_rings(event->rkey);
+        group.handle_event(*event);
         break;
       case smc::GroupEvent::Kind::kTerminated:
         group_terminated(group, event->why);

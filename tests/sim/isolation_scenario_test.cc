@@ -41,7 +41,7 @@ class Isolation : public Scenario {
   }
   // The server's group with that client.
   static relay::Group& group_towards(SimProxy& server, SimProxy& client) {
-    const QpNumber peer = only_group_of(client).queue_pair(0)->number();
+    const QpNumber peer = only_group_of(client).transport().queue_pair(0)->number();
     relay::Group* towards = nullptr;
     server.worker()->peers().for_each([&](relay::Group& group) {
       if (group.protocol().links()[0]->peer().queue_pair == peer) towards = &group;
@@ -59,8 +59,8 @@ TEST_P(Isolation, AKeyOfAnotherPeersMemoryKillsOnlyWhoUsesIt) {
   relay::Group& hostile = only_group_of(cluster.proxy(kHostile));
   relay::Group& target = group_towards(cluster.proxy(kServer), cluster.proxy(kVictim));
   // The end of each slab, where no element is in use yet.
-  const rdma::RegisteredBuffer& own = hostile.rmbs().buffer({0, RmbIndex{1}});
-  const rdma::RegisteredBuffer& prey = target.rmbs().buffer({0, RmbIndex{1}});
+  const rdma::RegisteredBuffer& own = hostile.memory().rmbs().buffer({0, RmbIndex{1}});
+  const rdma::RegisteredBuffer& prey = target.memory().rmbs().buffer({0, RmbIndex{1}});
   const std::span<std::byte> written = prey.bytes().last(kBytes);
   std::memset(own.bytes().last(kBytes).data(), 0xee, kBytes);
   rdma::WorkRequest write;
@@ -68,7 +68,7 @@ TEST_P(Isolation, AKeyOfAnotherPeersMemoryKillsOnlyWhoUsesIt) {
   write.signaled = true;
   write.from = {&own, own.bytes().size() - kBytes, kBytes};
   write.to = {prey.rkey(), RemoteAddress{prey.address().value + prey.bytes().size() - kBytes}};
-  ASSERT_TRUE(hostile.queue_pair(0)->post({&write, 1}));
+  ASSERT_TRUE(hostile.transport().queue_pair(0)->post({&write, 1}));
   cluster.proxy(kHostile).devices()[0]->ring_doorbells();
   (void)cluster.run_until([&] { return cluster.conversation(0).client->report().saw_error != 0; },
                           seconds(1));
@@ -104,7 +104,7 @@ TEST_P(Isolation, AMalformedLinkMessageEndsTheGroupOfItsSender) {
   send.kind = rdma::WorkRequest::Kind::kSend;
   send.signaled = true;
   send.message = message;
-  ASSERT_TRUE(only_group_of(cluster.proxy(kHostile)).queue_pair(0)->post({&send, 1}));
+  ASSERT_TRUE(only_group_of(cluster.proxy(kHostile)).transport().queue_pair(0)->post({&send, 1}));
   cluster.proxy(kHostile).devices()[0]->ring_doorbells();
 
   const Outcome outcome = cluster.run();

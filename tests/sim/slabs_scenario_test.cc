@@ -61,8 +61,9 @@ TEST_P(Slabs, OfABurstGoBackWhileOneConnectionGoesOn) {
     for (Pod pod = 1; pod <= 2; ++pod) {
       if (cluster.proxy(pod).worker()->peers().count() == 0) return false;
       relay::Group& group = only_group_of(cluster.proxy(pod));
-      most = std::max(most, group.rmbs().slab_count());
-      if (group.rmbs().slab_count() != 1 || cluster.proxy(pod).stats().slabs_returned.get() < 2)
+      most = std::max(most, group.memory().rmbs().slab_count());
+      if (group.memory().rmbs().slab_count() != 1 ||
+          cluster.proxy(pod).stats().slabs_returned.get() < 2)
         return false;
     }
     return true;
@@ -87,7 +88,7 @@ TEST_P(Slabs, WithoutAnIdleTimeoutOverTheyStay) {
   World world(1);
   Cluster cluster(world, burst);
   (void)cluster.run_until([] { return false; }, milliseconds(400));
-  EXPECT_GT(only_group_of(cluster.proxy(1)).rmbs().slab_count(), 2u);
+  EXPECT_GT(only_group_of(cluster.proxy(1)).memory().rmbs().slab_count(), 2u);
   EXPECT_EQ(cluster.proxy(1).stats().slabs_returned.get(), 0u);
   EXPECT_FALSE(cluster.run().failure);
 }

@@ -30,18 +30,18 @@ class Look {
     for (const auto& proxy : proxies)
       if (proxy->running()) proxy->worker()->peers().for_each(visit);
   }
-  static const SimQueuePair& queue_pair(const relay::Group& group, smc::LinkIndex link) {
-    return static_cast<const SimQueuePair&>(*group.queue_pair(link));
+  static const SimQueuePair& queue_pair(relay::Group& group, smc::LinkIndex link) {
+    return static_cast<const SimQueuePair&>(*group.transport().queue_pair(link));
   }
   bool hit(const SimQueuePair& queue_pair) const {
     if (&queue_pair.device() != device_) return false;
     return queue_pair.number() == victim_.queue_pair || queue_pair.port() == victim_.port;
   }
-  bool can_do_without(const relay::Group& group) const {
+  bool can_do_without(relay::Group& group) const {
     if (group.protocol().terminated()) return true;
     bool touched = false;
     for (smc::LinkIndex i = 0; i < smc::kLinksMax; ++i) {
-      if (group.queue_pair(i) == nullptr) continue;
+      if (group.transport().queue_pair(i) == nullptr) continue;
       const SimQueuePair& own = queue_pair(group, i);
       const SimQueuePair* peer = fabric_.opposite(own);
       const bool goes = hit(own) || (peer != nullptr && hit(*peer));

@@ -272,7 +272,7 @@ TEST_P(CaptureReplay, WeSayWhatLinuxSaid) {
     ASSERT_NO_FATAL_FAILURE(stand.play(name));
     EXPECT_EQ(stand.group().links().type(), GroupType::kSymmetric) << name;
   }
-  EXPECT_EQ(stand.group().active_links(), 2U);
+  EXPECT_EQ(stand.group().links().active_count(), 2U);
   EXPECT_EQ(stand.compared(), GetParam() == Origin::kClient ? 30U : 23U);
 }
 
