@@ -34,11 +34,15 @@ class Limits(ProxyTest):
     def crowd(self, count):
         """Connects and sends data on each connection, without waiting for an answer."""
         for _ in range(count):
+            sock = None
             try:
-                self.socks.append(peers.connect(self.entry))
-                self.socks[-1].sendall(b"?")
+                sock = peers.connect(self.entry)
+                sock.sendall(b"?")
+                self.socks.append(sock)
             except (ConnectionResetError, BrokenPipeError):
-                self.resets += 1  # and the next read finds the end of the stream
+                self.resets += 1
+                if sock is not None:
+                    sock.close()  # its next read would find the end of the stream, and count it again
 
     def fates(self):
         """Numbers of connections that were answered, reset, and still pending."""
