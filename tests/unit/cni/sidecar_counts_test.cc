@@ -51,6 +51,8 @@ class PlayedSidecar {
     begun_.set_value(listens);
     if (listens) {
       const FileDescriptor accepted(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
+      // A socket that is closed with unread bytes is reset, and the agent would not get the answer.
+      read_request(accepted.get());
       const int fd = descriptor.get();
       const auto bytes = std::as_bytes(std::span(answer));
       const bool sent = send_with_descriptors(accepted.get(), bytes, std::span(&fd, 1));
@@ -59,6 +61,16 @@ class PlayedSidecar {
       std::printf("the kernel lets a sidecar send descriptors: %s\n", sent ? "yes" : "no");
     }
     done_.get_future().wait();
+  }
+
+  static void read_request(int fd) {
+    std::string request;
+    char chunk[512];
+    while (request.find("\r\n\r\n") == std::string::npos) {
+      const ssize_t count = ::read(fd, chunk, sizeof chunk);
+      if (count <= 0) return;
+      request.append(chunk, static_cast<std::size_t>(count));
+    }
   }
 
   std::string netns_;
