@@ -92,6 +92,10 @@ class Pod:
         for address in addresses:
             nodad = ["nodad"] if ":" in address else []
             run("ip", "-n", self.name, "address", "add", address, "dev", "eth0", *nodad)
+        # The kernel adds the multicast routes a moment after it has seen the carrier.
+        if Path("/proc/net/if_inet6").exists():
+            wait_until(lambda: all(f"ff00::/8 dev {device}" in self.routes6() for device in ("eth0", "out0")),
+                       "the multicast routes of the pod")
         root = cgroup_root()
         if with_cgroup and root is not None:
             self.cgroup = root / self.name
@@ -125,11 +129,14 @@ class Pod:
         """Everything that a plugin could change in this pod."""
         return {"nft": self.nft(), "sysctl": self.inside("sh", "-c", "grep -rs . /proc/sys/net | sort"),
                 "routes": run("ip", "-n", self.name, "route", "show", "table", "all"),
-                "routes6": run("ip", "-6", "-n", self.name, "route", "show", "table", "all"),
+                "routes6": self.routes6(),
                 "rules": run("ip", "-n", self.name, "rule"),
                 "addresses": run("ip", "-n", self.name, "address"),
                 "links": run("ip", "-n", self.name, "-details", "link"),
                 "programs": self.programs()}
+
+    def routes6(self):
+        return run("ip", "-6", "-n", self.name, "route", "show", "table", "all")
 
     def programs(self):
         if self.cgroup is None:

@@ -81,7 +81,8 @@ class Redirection(Pods):
             self.assertTrue(peers.meets_reset((CLIENT, 4540)))
         wait_until(lambda: self.outbound.metrics().value("fairlead_connections_refused_total") == 1,
                    "the refusal")
-        self.assertIn("redirect_missing", self.outbound.log())
+        # The line follows the count.
+        wait_until(lambda: "redirect_missing" in self.outbound.log(), "the line of the refusal")
 
     def test_tproxy(self):
         """Inbound, the destination stays on the packet; outbound is redirected."""
