@@ -67,15 +67,15 @@ relay::WorkerSettings settings_for(const config::Config& config, unsigned index,
   settings.offer.max_connections = static_cast<std::uint8_t>(config.smc.max_connections_per_group);
   settings.offer.max_links = smc::kLinksPerGroupMax;  // less where the ports are fewer
   settings.offer.host_name = host_name(config);
-  settings.connections_max = (config.limits.connections + count - 1) / count;
+  settings.limits.connections_max = (config.limits.connections + count - 1) / count;
   const auto has = [&config](Direction direction) {
     return std::any_of(config.listeners.begin(), config.listeners.end(),
                        [&](const auto& listener) { return listener.direction == direction; });
   };
   if (has(Direction::kInbound) && has(Direction::kOutbound))
-    settings.kept_for_outbound = settings.connections_max / kOutboundPart;
-  settings.handshakes_max = (config.limits.handshakes + count - 1) / count;
-  settings.handshakes_per_peer_max = (config.limits.handshakes_per_peer + count - 1) / count;
+    settings.limits.kept_for_outbound = settings.limits.connections_max / kOutboundPart;
+  settings.limits.handshakes_max = (config.limits.handshakes + count - 1) / count;
+  settings.limits.handshakes_per_peer_max = (config.limits.handshakes_per_peer + count - 1) / count;
   settings.memory_bytes = config.memory.limit / count;
   settings.seed = std::random_device{}();
   return settings;
@@ -97,7 +97,7 @@ class Proxy {
       workers_.push_back(SMC_TRY(relay::WorkerThread::create(
           settings_for(config_, i, count), option.source, program_ ? &*program_ : nullptr)));
     for (const std::unique_ptr<relay::WorkerThread>& worker : workers_)
-      if (const std::optional<admin::Fact> fact = devices_.give_to(worker->worker()))
+      if (const std::optional<admin::Fact> fact = devices_.give_to(worker->worker().devices()))
         facts_.push_back(*fact);
     show_client_addresses();
     SMC_TRY(listen());
@@ -260,7 +260,7 @@ class Proxy {
       const auto state = up ? rdma::PortState::kActive : rdma::PortState::kDown;
       for (const std::unique_ptr<relay::WorkerThread>& worker : workers_)
         worker->post([device, port, state](relay::Worker& own) {
-          (void)own.take_port(device, PortNumber{port}, state);
+          (void)own.devices().set_port_state(device, PortNumber{port}, state);
         });
     };
     sources.config_dump = [this] { return config::to_yaml(config_); };

@@ -20,89 +20,89 @@ constexpr const char* kHint =
 
 }  // namespace
 
-rdma::shm::ShmOptions shm_options(const relay::Worker& worker, const config::Config& config) {
+rdma::shm::ShmOptions shm_options(const PeerId& peer_id, const config::Config& config) {
   rdma::shm::ShmOptions options;
   options.directory = config.devices.shm.directory;
-  options.peer_id = worker.settings().offer.peer_id;
+  options.peer_id = peer_id;
   options.ports = config.devices.shm.ports;
   options.addressable = config.devices.shm.addressable;
   return options;
 }
 
-Duration BrokeredShmProvider::begin(relay::Worker& worker, Duration wait_max) {
+Duration BrokeredShmProvider::begin(relay::DeviceRegistry& devices, Duration wait_max) {
   const auto start = std::chrono::steady_clock::now();
-  open_connector(worker);
+  open_connector(devices);
   if (connector_) connector_->wait_registered(wait_max);
-  look(worker);
+  look(devices);
   return std::chrono::steady_clock::now() - start;
 }
 
-void BrokeredShmProvider::look(relay::Worker& worker) {
-  if (ShmDevice* const device = device_of(worker)) return tend(worker, *device);
-  if (!connector_) open_connector(worker);
+void BrokeredShmProvider::look(relay::DeviceRegistry& devices) {
+  if (ShmDevice* const device = device_of(devices)) return tend(devices, *device);
+  if (!connector_) open_connector(devices);
   if (!connector_) return;
   switch (connector_->poll_registration()) {
     case State::kRegistering:
       return;
     case State::kRegistered:
-      return open_device(worker);
+      return open_device(devices);
     case State::kListening:
     case State::kDown:
     case State::kFabricChanged:
-      missing(worker, connector_->error_text());
+      missing(devices, connector_->error_text());
   }
 }
 
-ShmDevice* BrokeredShmProvider::device_of(relay::Worker& worker) const {
-  const auto& slots = worker.slots();
+ShmDevice* BrokeredShmProvider::device_of(relay::DeviceRegistry& devices) const {
+  const auto& slots = devices.slots();
   const auto slot = std::find_if(slots.begin(), slots.end(), [](const auto& one) {
     return !one->reachability().leaves_node();
   });
   return slot == slots.end() ? nullptr : static_cast<ShmDevice*>(&(*slot)->device());
 }
 
-void BrokeredShmProvider::tend(relay::Worker& worker, ShmDevice& device) {
+void BrokeredShmProvider::tend(relay::DeviceRegistry& devices, ShmDevice& device) {
   const auto& connector = static_cast<const BrokerConnector&>(device.connector());
   switch (connector.state()) {
     case State::kRegistering:
       return;
     case State::kRegistered:
-      return found(worker);
+      return found(devices);
     case State::kListening:
     case State::kDown:
-      return missing(worker, connector.error_text());
+      return missing(devices, connector.error_text());
     case State::kFabricChanged:
-      missing(worker, connector.error_text());
+      missing(devices, connector.error_text());
       // False while connections use it, which need no broker. Then a new one is opened at once.
-      if (worker.remove_device(device.name())) look(worker);
+      if (devices.remove(device.name())) look(devices);
   }
 }
 
-void BrokeredShmProvider::open_connector(relay::Worker& worker) {
-  auto opened = BrokerConnector::open(config_.devices.shm.broker, worker.settings().offer.peer_id);
+void BrokeredShmProvider::open_connector(relay::DeviceRegistry& devices) {
+  auto opened = BrokerConnector::open(config_.devices.shm.broker, devices.peer_id());
   if (opened)
     connector_ = std::move(*opened);
   else
-    missing(worker, to_string(opened.error()));
+    missing(devices, to_string(opened.error()));
 }
 
-void BrokeredShmProvider::open_device(relay::Worker& worker) {
-  auto device = ShmDevice::open(shm_options(worker, config_), std::move(connector_));
-  if (!device) return missing(worker, to_string(device.error()));
+void BrokeredShmProvider::open_device(relay::DeviceRegistry& devices) {
+  auto device = ShmDevice::open(shm_options(devices.peer_id(), config_), std::move(connector_));
+  if (!device) return missing(devices, to_string(device.error()));
   auto reach = std::make_unique<ShmReachability>(**device);
-  const Result<void> added = worker.add_device(std::move(*device), std::move(reach));
-  if (!added) return missing(worker, to_string(added.error()));
-  found(worker);
+  const Result<void> added = devices.add(std::move(*device), std::move(reach));
+  if (!added) return missing(devices, to_string(added.error()));
+  found(devices);
 }
 
-void BrokeredShmProvider::found(relay::Worker& worker) {
+void BrokeredShmProvider::found(relay::DeviceRegistry& devices) {
   if (std::exchange(told_, kNoTrouble) == kNoTrouble) return;
-  worker.set_unusable_devices("shm", {});
+  devices.set_unusable("shm", {});
   if (speaks_)
     LogEvent(LogLevel::kInfo, "main", "broker_found").field("broker", config_.devices.shm.broker);
 }
 
-void BrokeredShmProvider::missing(relay::Worker& worker, const std::string& trouble) {
+void BrokeredShmProvider::missing(relay::DeviceRegistry& devices, const std::string& trouble) {
   if (std::exchange(told_, trouble) == trouble) return;
   DeviceRow row;
   row.name = "shm0";
@@ -111,7 +111,7 @@ void BrokeredShmProvider::missing(relay::Worker& worker, const std::string& trou
   row.reason = fallback_info(FallbackReason::kNoRdmaDevice).name;
   row.detail = config_.devices.shm.broker + ": " + trouble;
   // A device that has lost the broker is still one.
-  if (device_of(worker) == nullptr) worker.set_unusable_devices("shm", {std::move(row)});
+  if (device_of(devices) == nullptr) devices.set_unusable("shm", {std::move(row)});
   if (speaks_)
     LogEvent(LogLevel::kWarn, "main", "no_broker")
         .field("broker", config_.devices.shm.broker)

@@ -9,7 +9,7 @@
 #include "config/config.h"
 #include "rdma/shm/shm_broker_connector.h"
 #include "rdma/shm/shm_device.h"
-#include "relay/worker.h"
+#include "relay/device_registry.h"
 
 namespace fairlead {
 
@@ -18,7 +18,7 @@ inline constexpr Duration kBrokerLookInterval = std::chrono::seconds(1);
 // device. The broker looks every 100 ms; what all workers wait for together is bounded.
 inline constexpr Duration kWelcomeWaitMax = std::chrono::milliseconds(400);
 
-rdma::shm::ShmOptions shm_options(const relay::Worker& worker, const config::Config& config);
+rdma::shm::ShmOptions shm_options(const PeerId& peer_id, const config::Config& config);
 
 class BrokeredShmProvider {
  public:
@@ -28,17 +28,17 @@ class BrokeredShmProvider {
       : config_(config), speaks_(speaks) {}
 
   // Before the worker runs. Waits up to `wait_max`, and returns how long it has waited.
-  Duration begin(relay::Worker& worker, Duration wait_max);
+  Duration begin(relay::DeviceRegistry& devices, Duration wait_max);
   // On the worker's thread. Never waits.
-  void look(relay::Worker& worker);
+  void look(relay::DeviceRegistry& devices);
 
  private:
-  rdma::shm::ShmDevice* device_of(relay::Worker& worker) const;
-  void tend(relay::Worker& worker, rdma::shm::ShmDevice& device);
-  void open_connector(relay::Worker& worker);
-  void open_device(relay::Worker& worker);
-  void found(relay::Worker& worker);
-  void missing(relay::Worker& worker, const std::string& trouble);
+  rdma::shm::ShmDevice* device_of(relay::DeviceRegistry& devices) const;
+  void tend(relay::DeviceRegistry& devices, rdma::shm::ShmDevice& device);
+  void open_connector(relay::DeviceRegistry& devices);
+  void open_device(relay::DeviceRegistry& devices);
+  void found(relay::DeviceRegistry& devices);
+  void missing(relay::DeviceRegistry& devices, const std::string& trouble);
 
   const config::Config& config_;
   bool speaks_;

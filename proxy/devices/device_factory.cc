@@ -9,41 +9,41 @@
 namespace fairlead {
 namespace {
 
-Result<void> add_shm(relay::Worker& worker, const config::Config& config) {
+Result<void> add_shm(relay::DeviceRegistry& devices, const config::Config& config) {
   std::unique_ptr<rdma::shm::ShmDevice> device =
-      SMC_TRY(rdma::shm::ShmDevice::open(shm_options(worker, config)));
+      SMC_TRY(rdma::shm::ShmDevice::open(shm_options(devices.peer_id(), config)));
   auto reach = std::make_unique<ShmReachability>(*device);
-  return worker.add_device(std::move(device), std::move(reach));
+  return devices.add(std::move(device), std::move(reach));
 }
 
 }  // namespace
 
-std::optional<admin::Fact> DeviceFactory::give_to(relay::Worker& worker) {
+std::optional<admin::Fact> DeviceFactory::give_to(relay::DeviceRegistry& devices) {
   std::optional<admin::Fact> fact;
-  if (config_.devices.shm.enabled) fact = give_shm(worker);
+  if (config_.devices.shm.enabled) fact = give_shm(devices);
   if (config_.devices.verbs.enabled == config::DeviceUse::kFalse) return fact;
   // After shared memory, which is the shorter way where both lead to a peer.
   verbs_finders_.push_back(
       std::make_unique<RnicProvider>(config_, memlock_, verbs_finders_.empty()));
-  worker.look_for_devices(
-      [finder = verbs_finders_.back().get()](relay::Worker& own) { finder->look(own); },
+  devices.add_provider(
+      [finder = verbs_finders_.back().get()](relay::DeviceRegistry& own) { finder->look(own); },
       kDeviceLookInterval);
   return fact;
 }
 
-std::optional<admin::Fact> DeviceFactory::give_shm(relay::Worker& worker) {
+std::optional<admin::Fact> DeviceFactory::give_shm(relay::DeviceRegistry& devices) {
   if (!config_.devices.shm.broker.empty()) {
     shm_finders_.push_back(std::make_unique<BrokeredShmProvider>(config_, shm_finders_.empty()));
     BrokeredShmProvider* const finder = shm_finders_.back().get();
-    broker_wait_left_ -= std::min(broker_wait_left_, finder->begin(worker, broker_wait_left_));
-    worker.look_for_devices([finder](relay::Worker& own) { finder->look(own); },
-                            kBrokerLookInterval);
+    broker_wait_left_ -= std::min(broker_wait_left_, finder->begin(devices, broker_wait_left_));
+    devices.add_provider([finder](relay::DeviceRegistry& own) { finder->look(own); },
+                         kBrokerLookInterval);
     return std::nullopt;
   }
-  const Result<void> added = add_shm(worker, config_);
+  const Result<void> added = add_shm(devices, config_);
   if (added) return std::nullopt;
   LogEvent(LogLevel::kError, "main", "no_shm_device").field("what", to_string(added.error()));
-  worker.set_no_device_reason(
+  devices.set_no_device_reason(
       added.error().code == Errc::kPermission  ? FallbackReason::kShmOpenEperm
       : added.error().code == Errc::kExhausted ? FallbackReason::kMemory
                                                : FallbackReason::kNoRdmaDevice);

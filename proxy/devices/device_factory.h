@@ -11,7 +11,7 @@
 #include "devices/brokered_shm_provider.h"
 #include "devices/rnic_provider.h"
 #include "rdma/verbs/memlock.h"
-#include "relay/worker.h"
+#include "relay/device_registry.h"
 
 namespace fairlead {
 
@@ -24,13 +24,13 @@ class DeviceFactory {
   // Before the worker runs. A fact when shared memory was wanted and is not available; what is the
   // matter with RNICs, or with the broker, is told by the worker (DeviceRow), because it may
   // change.
-  std::optional<admin::Fact> give_to(relay::Worker& worker);
+  std::optional<admin::Fact> give_to(relay::DeviceRegistry& devices);
 
   // "shm", "shm,verbs", …: what is configured, RNICs on "auto" only when there is one.
   std::string kinds() const;
 
  private:
-  std::optional<admin::Fact> give_shm(relay::Worker& worker);
+  std::optional<admin::Fact> give_shm(relay::DeviceRegistry& devices);
 
   const config::Config& config_;
   Duration broker_wait_left_ = kWelcomeWaitMax;  // of all workers together

@@ -16,14 +16,14 @@ using rdma::verbs::VerbsDevice;
 
 namespace {
 
-relay::DeviceSlot* slot_named(relay::Worker& worker, const std::string& name) {
-  for (const auto& slot : worker.slots())
+relay::DeviceSlot* slot_named(relay::DeviceRegistry& devices, const std::string& name) {
+  for (const auto& slot : devices.slots())
     if (slot->device().name() == name && slot->reachability().leaves_node()) return slot.get();
   return nullptr;
 }
 
-bool worker_lacks_rnic(relay::Worker& worker) {
-  return std::none_of(worker.slots().begin(), worker.slots().end(),
+bool worker_lacks_rnic(relay::DeviceRegistry& devices) {
+  return std::none_of(devices.slots().begin(), devices.slots().end(),
                       [](const auto& slot) { return slot->reachability().leaves_node(); });
 }
 
@@ -147,7 +147,7 @@ bool RnicProvider::allowed(const std::string& name) const {
   return names.empty() || std::find(names.begin(), names.end(), name) != names.end();
 }
 
-void RnicProvider::look(relay::Worker& worker) {
+void RnicProvider::look(relay::DeviceRegistry& devices) {
   std::vector<std::string> names = rdma::verbs::device_names();
   std::erase_if(names, [&](const std::string& name) { return !allowed(name); });
   if (!names.empty())
@@ -159,19 +159,19 @@ void RnicProvider::look(relay::Worker& worker) {
     return std::find(names.begin(), names.end(), entry.first) == names.end();
   });
   std::vector<std::string> gone;
-  for (const auto& slot : worker.slots())
+  for (const auto& slot : devices.slots())
     if (slot->reachability().leaves_node() &&
         static_cast<const VerbsDevice&>(slot->device()).gone())
       gone.push_back(slot->device().name());
   for (const std::string& name : gone)
-    if (worker.remove_device(name) && speaks_)
+    if (devices.remove(name) && speaks_)
       LogEvent(LogLevel::kWarn, "main", "device_removed").field("device", name);
   if (names.size() > 1) names = near_first(names);
   for (const std::string& name : names) {
-    if (slot_named(worker, name) != nullptr) continue;
+    if (slot_named(devices, name) != nullptr) continue;
     const std::uint64_t identity = rdma::verbs::device_identity(name);
     if (judged(name, identity)) continue;
-    const Result<void> opened = open(worker, name);
+    const Result<void> opened = open(devices, name);
     if (opened)
       troubles_.erase(name);
     else
@@ -182,7 +182,7 @@ void RnicProvider::look(relay::Worker& worker) {
     LogEvent(LogLevel::kWarn, "main", "no_rdma_device")
         .field("hint", "give the container an RDMA device, or set devices.verbs.enabled to auto");
   missing_told_ = names.empty();
-  tell(worker);
+  tell(devices);
 }
 
 void RnicProvider::leave_others_devices(std::vector<std::string>& names) const {
@@ -229,7 +229,7 @@ void RnicProvider::look_at_network() {
   view_.pnet_table = table ? std::move(*table) : std::vector<rdma::verbs::PnetEntry>{};
 }
 
-Result<void> RnicProvider::open(relay::Worker& worker, const std::string& name) {
+Result<void> RnicProvider::open(relay::DeviceRegistry& devices, const std::string& name) {
   memlock_.set_limit_bytes(rdma::verbs::memlock_limit_bytes());
   std::unique_ptr<VerbsDevice> device = SMC_TRY(
       VerbsDevice::open({.name = name,
@@ -243,7 +243,7 @@ Result<void> RnicProvider::open(relay::Worker& worker, const std::string& name) 
   auto reach = std::make_unique<VerbsReachability>(opened, view_, config_.pnet.id,
                                                    config_.smc.trusted_fabric);
   const VerbsReachability& how = *reach;
-  SMC_TRY(worker.add_device(std::move(device), std::move(reach)));
+  SMC_TRY(devices.add(std::move(device), std::move(reach)));
   if (!speaks_) return {};
   const std::optional<int> numa_node = rdma::verbs::numa_node_of(name);
   for (const rdma::Port& port : opened.ports()) {
@@ -275,7 +275,7 @@ void RnicProvider::note(const std::string& name, const Trouble& trouble) {
       .field("hint", fallback_info(trouble.reason).hint);
 }
 
-void RnicProvider::tell(relay::Worker& worker) {
+void RnicProvider::tell(relay::DeviceRegistry& devices) {
   std::vector<DeviceRow> rows;
   for (const auto& [name, trouble] : troubles_) {
     DeviceRow row;
@@ -286,7 +286,7 @@ void RnicProvider::tell(relay::Worker& worker) {
     row.detail = trouble.what;
     rows.push_back(std::move(row));
   }
-  const bool silent = troubles_.empty() && worker_lacks_rnic(worker);
+  const bool silent = troubles_.empty() && worker_lacks_rnic(devices);
   std::string access = silent ? view_.handed.access : "";
   // The node may not have decided it: a device plugin gives nodes without asking for the mode.
   if (silent && rdma::verbs::has_any_device_node() && rdma::verbs::devices_are_exclusive())
@@ -295,13 +295,13 @@ void RnicProvider::tell(relay::Worker& worker) {
     rows.push_back(access_row(access));
   else if (silent && config_.devices.verbs.enabled == config::DeviceUse::kTrue)
     rows.push_back(wanted_row());
-  worker.set_unusable_devices("verbs", std::move(rows));
+  devices.set_unusable("verbs", std::move(rows));
   if (!troubles_.empty())
-    worker.set_no_device_reason(troubles_.begin()->second.reason);
+    devices.set_no_device_reason(troubles_.begin()->second.reason);
   else if (!access.empty())
-    worker.set_no_device_reason(explain_access(access).reason);
+    devices.set_no_device_reason(explain_access(access).reason);
   else if (reason_told_)
-    worker.set_no_device_reason(FallbackReason::kNoRdmaDevice);
+    devices.set_no_device_reason(FallbackReason::kNoRdmaDevice);
   reason_told_ = !troubles_.empty() || !access.empty();
   if (std::exchange(access_told_, access) == access || access.empty() || !speaks_) return;
   LogEvent(LogLevel::kInfo, "main", "no_rnic")

@@ -11,7 +11,7 @@
 #include "config/config.h"
 #include "devices/verbs_reachability.h"
 #include "rdma/verbs/memlock.h"
-#include "relay/worker.h"
+#include "relay/device_registry.h"
 
 namespace fairlead {
 
@@ -34,7 +34,7 @@ class RnicProvider {
       : config_(config), memlock_(memlock), speaks_(speaks) {}
 
   // On the worker's thread, or before it runs.
-  void look(relay::Worker& worker);
+  void look(relay::DeviceRegistry& devices);
 
  private:
   struct Trouble {
@@ -51,10 +51,10 @@ class RnicProvider {
   static Trouble trouble_from(const std::string& name, const Error& error, std::uint64_t identity);
   void look_at_network();
   void look_at_note();
-  Result<void> open(relay::Worker& worker, const std::string& name);
+  Result<void> open(relay::DeviceRegistry& devices, const std::string& name);
   bool judged(const std::string& name, std::uint64_t identity) const;
   void note(const std::string& name, const Trouble& trouble);
-  void tell(relay::Worker& worker);
+  void tell(relay::DeviceRegistry& devices);
 
   const config::Config& config_;
   rdma::verbs::MemlockAccount& memlock_;

@@ -49,8 +49,8 @@ struct GroupResources {
   Duration slab_idle{};  // how long a slab without connections is kept
   const Clock* clock = nullptr;
   TimePoint now() const { return clock->now(); }
-  std::vector<Group*> changed;  // protocol().output() may have events; may be repeated
-  PacedLines lines;             // that peers can cause
+  std::vector<Group*> changed;      // protocol().output() may have events; may be repeated
+  PacedLines lines = PacedLines();  // that peers can cause
   SendBatch batch;
 };
 

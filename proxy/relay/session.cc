@@ -4,7 +4,6 @@
 
 #include "base/assert.h"
 #include "base/log.h"
-#include "relay/worker.h"
 
 namespace fairlead::relay {
 namespace {
@@ -13,16 +12,16 @@ double seconds(Duration duration) { return std::chrono::duration<double>(duratio
 
 }  // namespace
 
-Session::Session(Worker& worker, std::uint64_t number, Direction direction,
+Session::Session(SessionServices& services, std::uint64_t number, Direction direction,
                  SocketAddress destination, std::unique_ptr<event::Stream> accepted,
                  SocketMemory memory, TimePoint now)
-    : worker_(worker),
+    : services_(services),
       number_(number),
       direction_(direction),
       destination_(destination),
       memory_(std::move(memory)),
       setup_(std::make_unique<SetUp>(
-          worker.timers(), [this] { on_timer(); }, now)),
+          services.timers, [this] { on_timer(); }, now)),
       began_(now) {
   std::unique_ptr<event::Stream>& mine = direction == Direction::kOutbound ? app_ : net_;
   mine = std::move(accepted);
@@ -45,7 +44,7 @@ void Session::start(Arrival arrival, TimePoint now) {
 
 void Session::handle_ready(event::Stream& stream) {
   if (smc_ && &stream == app_.get()) smc_->app_changed();
-  worker_.mark_ready(*this);
+  services_.host.mark_ready(*this);
 }
 
 void Session::note(const char* step) {
@@ -71,7 +70,7 @@ void Session::run(TimePoint now) {
 }
 
 void Session::on_timer() {
-  const TimePoint now = worker_.network().now();
+  const TimePoint now = services_.network.now();
   if (setup_ && setup_->turn == Turn::kInLine) return give_up_line(now);
   if (phase_ == Phase::kDialing) return dial_failed(ETIMEDOUT);
   if (phase_ == Phase::kQueued) {
@@ -86,7 +85,7 @@ void Session::on_timer() {
   if (setup_ && setup_->client_memory_since && handshake_awaits_link())
     return await_client_memory(now);
   arm_timer();  // the wait for a Decline of the peer's follows that for the link
-  worker_.mark_ready(*this);
+  services_.host.mark_ready(*this);
 }
 
 void Session::arm_timer() {
@@ -94,8 +93,8 @@ void Session::arm_timer() {
 }
 
 void Session::end_setup() {
-  worker_.stop_waiting(*this);
-  if (setup_->counted) worker_.end_handshake(setup_->counted_client);
+  services_.groups.stop_waiting(*this);
+  if (setup_->counted) services_.admission.end_handshake(setup_->counted_client);
   end_turn();
   setup_.reset();
 }
@@ -104,7 +103,7 @@ void Session::record_decision(Transport transport, Side side, const FallbackInfo
                               std::uint32_t peer_code, TimePoint now) {
   Decision decision;
   decision.session = number_;
-  decision.time = worker_.network().wall_now();
+  decision.time = services_.network.wall_now();
   decision.direction = direction_;
   decision.side = side;
   decision.transport = transport;
@@ -115,19 +114,19 @@ void Session::record_decision(Transport transport, Side side, const FallbackInfo
   decision.peer_code = peer_code;
   decision.elapsed_seconds = seconds(now - setup_->began);
   decision.steps = std::move(setup_->steps);
-  worker_.decisions().add(std::move(decision));
+  services_.decisions.add(std::move(decision));
 }
 
 void Session::become_smc(TimePoint now) {
   phase_ = Phase::kSmc;
-  WorkerStats& stats = worker_.stats();
+  WorkerStats& stats = services_.stats;
   TrafficStats& traffic = stats.traffic_of(direction_, Transport::kSmcr);
   traffic.connections_total.add();
   traffic.connections_active.add();
   stats.handshake_smcr.observe(seconds(now - setup_->began));
   note("carried over SMC-R");
-  worker_.fallback_log().report_success(
-      direction_, outbound() ? destination_ : net_->peer_address(), id(), now);
+  services_.fallbacks.report_success(direction_, outbound() ? destination_ : net_->peer_address(),
+                                     id(), now);
   LogEvent(LogLevel::kDebug, "relay.session", "smcr")
       .field("conn", id())
       .field("group", smc_->group->id());
@@ -143,14 +142,14 @@ void Session::become_smc(TimePoint now) {
   end_setup();
   memory_.become_smc(*net_);
   probe_peer_later();
-  worker_.mark_ready(*this);
+  services_.host.mark_ready(*this);
 }
 
 void Session::become_tcp(Side side, FallbackReason reason, std::uint32_t peer_code,
                          const char* detail, TimePoint now) {
   SMC_ASSERT(app_ != nullptr && net_ != nullptr);
   reason_ = reason;
-  WorkerStats& stats = worker_.stats();
+  WorkerStats& stats = services_.stats;
   stats.fallback_of(direction_, side, reason).add();
   stats.handshake_fallback.observe(seconds(now - setup_->began));
   FallbackEvent event;
@@ -163,15 +162,15 @@ void Session::become_tcp(Side side, FallbackReason reason, std::uint32_t peer_co
   event.phase = setup_->phase;
   event.elapsed_seconds = seconds(now - setup_->began);
   event.connection = id();
-  event.pnet = worker_.config().pnet.id;
+  event.pnet = services_.config.pnet.id;
   if (setup_->slot != nullptr) {
     event.rnic = setup_->slot->device().name();
     if (event.pnet.empty()) event.pnet = setup_->slot->reachability().pnet(setup_->port).id;
   }
   event.detail = detail;
-  worker_.fallback_log().report(event, now);
+  services_.fallbacks.report(event, now);
   record_decision(Transport::kTcp, side, &fallback_info(reason), peer_code, now);
-  if (worker_.config().fallback == config::FallbackPolicy::kDeny) {
+  if (services_.config.fallback == config::FallbackPolicy::kDeny) {
     stats.refused_of(RefusedFor::kDenied).add();
     return abandon("fallback is denied by configuration");
   }
@@ -180,7 +179,7 @@ void Session::become_tcp(Side side, FallbackReason reason, std::uint32_t peer_co
   traffic.connections_total.add();
   traffic.connections_active.add();
   memory_.become_tcp(*net_);
-  tcp_ = std::make_unique<TcpRelay>(*app_, *net_, worker_.tcp_resources());
+  tcp_ = std::make_unique<TcpRelay>(*app_, *net_, services_.tcp);
   tcp_->set_copy_bytes(memory_.copy_bytes());
   if (framed_) {
     tcp_->towards_net().resume({}, framed_->deferral().ended());
@@ -195,7 +194,7 @@ void Session::become_tcp(Side side, FallbackReason reason, std::uint32_t peer_co
   watch_silence();
   probe_peer_later();
   end_setup();
-  worker_.mark_ready(*this);
+  services_.host.mark_ready(*this);
 }
 
 void Session::abandon(const char* why) {
@@ -211,21 +210,21 @@ void Session::shut_down(const char* why) {
   Group& group = *smc_->group;
   smc_->connection.abort();
   group.sender().schedule(*smc_);
-  group.sender().flush(worker_.network().now());
+  group.sender().flush(services_.network.now());
   abandon(why);
 }
 
 void Session::die() {
   if (phase_ == Phase::kDead) return;
   if (phase_ == Phase::kSmc || phase_ == Phase::kTcp)
-    worker_.stats()
+    services_.stats
         .traffic_of(direction_, phase_ == Phase::kSmc ? Transport::kSmcr : Transport::kTcp)
         .connections_active.sub();
   if (framed_) record_short();
   // Others may wait for the first contact that this one was to make.
-  if (setup_) fail_forming_group(worker_.network().now());
+  if (setup_) fail_forming_group(services_.network.now());
   const bool quarantine = smc_ && !smc_->connection.finished() && !smc_->connection.lost();
-  leave_group(worker_.network().now(), quarantine);
+  leave_group(services_.network.now(), quarantine);
   if (setup_) end_setup();
   timers_.cancel();
   tcp_.reset();
@@ -234,10 +233,10 @@ void Session::die() {
   client_slot_.release();
   net_.reset();
   phase_ = Phase::kDead;
-  worker_.bury(*this);
+  services_.host.retire(*this);
 }
 
-void Session::handle_connection_event() { worker_.mark_ready(*this); }
+void Session::handle_connection_event() { services_.host.mark_ready(*this); }
 
 void Session::handle_group_confirmed(TimePoint now) {
   // Who is telling the peer came when the group was confirmed, but this was not news yet.
@@ -253,7 +252,7 @@ void Session::handle_group_confirmed(TimePoint now) {
       return decline(FallbackReason::kMemoryRegistration, false, now);
     setup_->handshake->link_confirmed();
   }
-  worker_.mark_ready(*this);
+  services_.host.mark_ready(*this);
 }
 
 void Session::handle_group_refused(FallbackReason reason, TimePoint now) {
@@ -265,7 +264,7 @@ void Session::handle_group_refused(FallbackReason reason, TimePoint now) {
 void Session::handle_group_lost(TimePoint now) {
   if (phase_ == Phase::kSmc) {
     smc_->connection.handle_link_lost();
-    return worker_.mark_ready(*this);
+    return services_.host.mark_ready(*this);
   }
   if (!setup_ || !setup_->handshake) return;
   leave_group(now, true);
@@ -274,7 +273,7 @@ void Session::handle_group_lost(TimePoint now) {
     if (outbound()) return decline(FallbackReason::kNoActiveLink, false, now);
     phase_ = Phase::kHandshake;
     answer_proposal(now);  // this one makes the first contact instead
-    return worker_.mark_ready(*this);
+    return services_.host.mark_ready(*this);
   }
   switch (setup_->handshake->state()) {
     case smc::Handshake::State::kAwaitingLink:

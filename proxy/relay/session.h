@@ -30,6 +30,7 @@
 #include "relay/group.h"
 #include "relay/network.h"
 #include "relay/peer_silence.h"
+#include "relay/session_services.h"
 #include "relay/smc_relay.h"
 #include "relay/socket_memory.h"
 #include "relay/tcp_relay.h"
@@ -38,7 +39,6 @@
 
 namespace fairlead::relay {
 
-class Worker;
 struct PeerKey;
 
 // Both applications have ended, all bytes were read, but the peer does not confirm the end.
@@ -75,8 +75,9 @@ class Session final : public event::StreamHandler, public ConnectionOwner {
     kDead,
   };
 
-  Session(Worker& worker, std::uint64_t number, Direction direction, SocketAddress destination,
-          std::unique_ptr<event::Stream> accepted, SocketMemory memory, TimePoint now);
+  Session(SessionServices& services, std::uint64_t number, Direction direction,
+          SocketAddress destination, std::unique_ptr<event::Stream> accepted, SocketMemory memory,
+          TimePoint now);
   ~Session() override;
 
   // Decides what to try, and begins.
@@ -102,12 +103,12 @@ class Session final : public event::StreamHandler, public ConnectionOwner {
 
   std::uint64_t number() const { return number_; }
   bool outbound() const { return direction_ == Direction::kOutbound; }
-  Phase phase() const { return phase_; }
   Direction direction() const { return direction_; }
   bool negotiating() const { return setup_ != nullptr; }
+  bool dead() const { return phase_ == Phase::kDead; }
   // The negotiation refers to it.
   bool uses(const DeviceSlot& slot) const { return setup_ != nullptr && setup_->slot == &slot; }
-  SmcRelay* smc() { return smc_ ? smc_.get() : nullptr; }
+  const SmcRelay* smc() const { return smc_.get(); }
   std::string id() const;
   ConnectionRow row(TimePoint now) const;
 
@@ -233,7 +234,7 @@ class Session final : public event::StreamHandler, public ConnectionOwner {
   static bool direct_by(const wire::AcceptConfirm& own) {
     return !own.first_contact_v2 || own.first_contact_v2->direct;
   }
-  Result<Group*> make_group(smc::GroupRole role, const PeerKey& key, TimePoint now);
+  Result<Group*> make_group(const PeerKey& key);
   RingSizes sizes_beside(const wire::AcceptConfirm& accept) const;
   Result<void> take_seat(Group& group, smc::LinkIndex link, const RingSizes& sizes);
   void set_named_link(smc::LinkIndex link);
@@ -290,7 +291,7 @@ class Session final : public event::StreamHandler, public ConnectionOwner {
     }
   };
 
-  Worker& worker_;
+  SessionServices& services_;
   const std::uint64_t number_;
   const Direction direction_;
   Phase phase_ = Phase::kDialing;

@@ -5,7 +5,6 @@
 
 #include "base/log.h"
 #include "relay/session.h"
-#include "relay/worker.h"
 
 namespace fairlead::relay {
 
@@ -27,10 +26,10 @@ void Session::run_dialing(TimePoint now) {
 
 void Session::dial_failed(int error) {
   if (error == EMFILE || error == ENFILE) {
-    worker_.note_refusal(outbound() ? *app_ : *net_, Worker::Refusal::kDescriptors);
+    services_.admission.note_refusal(outbound() ? *app_ : *net_, Admission::Refusal::kDescriptors);
     return abandon("descriptors are used up");
   }
-  worker_.lines().write(LogLevel::kInfo, "relay.session", "dial_failed", worker_.network().now(),
+  services_.lines.write(LogLevel::kInfo, "relay.session", "dial_failed", services_.network.now(),
                         [&](LogEvent& line) {
                           line.field("conn", id())
                               .field("direction", to_string(direction_))
@@ -155,8 +154,8 @@ void Session::decline(FallbackReason reason, bool out_of_sync, TimePoint now) {
   setup_->handshake->decline(reason, out_of_sync);
   setup_->timer.cancel();
   phase_ = Phase::kHandshake;
-  worker_.stop_waiting(*this);
-  worker_.mark_ready(*this);
+  services_.groups.stop_waiting(*this);
+  services_.host.mark_ready(*this);
 }
 
 void Session::fail_forming_group(TimePoint now) {
@@ -173,7 +172,7 @@ void Session::name_own_obstacle(smc::Handshake::Outcome& outcome) {
   if (setup_->withheld)
     own = FallbackReason::kIpsec;
   else if (outbound() && setup_->slot != nullptr && !setup_->slot->reachability().leaves_node())
-    own = worker_.no_device_reason();
+    own = services_.devices.no_device_reason();
   if (own == FallbackReason::kNoRdmaDevice) return;
   note("no RNIC was offered to the peer");
   outcome.side = Side::kLocal;
@@ -222,8 +221,8 @@ void Session::handshake_failed(TimePoint now) {
   // sent is for the application.
   if (!setup_->accept_sent() && !clc && (!silent || setup_->assumed))
     return serve_stranger(outcome, now);
-  worker_.stats().refused_of(RefusedFor::kHandshake).add();
-  worker_.lines().write(LogLevel::kWarn, "smc.handshake", "refused", now, [&](LogEvent& line) {
+  services_.stats.refused_of(RefusedFor::kHandshake).add();
+  services_.lines.write(LogLevel::kWarn, "smc.handshake", "refused", now, [&](LogEvent& line) {
     line.field("conn", id())
         .field("peer", to_string(net_->peer_address()))
         .field("reason", fallback_info(outcome.reason).name)
@@ -278,13 +277,13 @@ void Session::fail_handshake(const char* why) {
   LogEvent(LogLevel::kDebug, "relay.session", "handshake_failed")
       .field("conn", id())
       .field("why", why);
-  const TimePoint now = worker_.network().now();
+  const TimePoint now = services_.network.now();
   fail_forming_group(now);
   leave_group(now, true);
   end_setup();
   phase_ = Phase::kFrames;
   framed_->end_peer();
-  worker_.mark_ready(*this);
+  services_.host.mark_ready(*this);
 }
 
 }  // namespace fairlead::relay

@@ -5,22 +5,21 @@
 #include <array>
 
 #include "base/log.h"
-#include "relay/link_count.h"
+
 #include "relay/session.h"
-#include "relay/worker.h"
 
 namespace fairlead::relay {
 
 void Session::start_inbound(TimePoint now) {
-  const config::Config& config = worker_.config();
+  const config::Config& config = services_.config;
   const SocketAddress peer = net_->peer_address();
-  const bpf::Announced announced = worker_.network().option_requested(*net_);
+  const bpf::Announced announced = services_.network.option_requested(*net_);
   const bool requested = announced != bpf::Announced::kNothing;
   setup_->assumed = !requested && config.smc.enabled && config::assumed(config.smc, peer);
   if (!requested && !setup_->assumed) {
     setup_->plain_reason = !config.smc.enabled                  ? FallbackReason::kDisabled
                            : config::excluded(config.smc, peer) ? FallbackReason::kPolicyExcluded
-                           : !worker_.network().option_available()
+                           : !services_.network.option_available()
                                ? FallbackReason::kNoOptionProgram
                                : FallbackReason::kPeerNotInjected;
     note("the SYN carried no SMC option");
@@ -35,10 +34,10 @@ void Session::start_inbound(TimePoint now) {
 }
 
 void Session::await_proposal(TimePoint now) {
-  const config::Config& config = worker_.config();
+  const config::Config& config = services_.config;
   // A peer that has seen our option sends CLC first, whatever we want to do: it must be answered.
   setup_->handshake.emplace(
-      smc::Handshake::server(worker_.settings().offer.peer_id, now,
+      smc::Handshake::server(services_.offer.peer_id, now,
                              setup_->assumed ? std::min(kSniffWait, config.smc.handshake_timeout)
                                              : config.smc.handshake_timeout));
   setup_->phase = "clc_proposal";
@@ -50,15 +49,15 @@ void Session::await_proposal(TimePoint now) {
 void Session::dial_app(TimePoint now) {
   phase_ = Phase::kDialing;
   Result<ApplicationLeg> leg =
-      worker_.network().dial_application(destination_, net_->peer_address());
+      services_.network.dial_application(destination_, net_->peer_address());
   if (!leg) return dial_failed(leg.error().system);
   app_ = std::move(leg->stream);
   client_slot_ = std::move(leg->slot);
   client_address_ = leg->client_address;
-  worker_.stats().client_address_of(leg->client_address).add();
+  services_.stats.client_address_of(leg->client_address).add();
   note(client_address_info(leg->client_address).step);
   app_->set_handler(this);
-  setup_->timer.set(now + worker_.config().limits.dial_timeout);
+  setup_->timer.set(now + services_.config.limits.dial_timeout);
   // On the same host a connection is established by connect(2) itself, and no event needs to tell.
   if (app_->connected()) app_connected(now);
 }
@@ -78,16 +77,16 @@ void Session::app_connected(TimePoint now) {
 
 void Session::handle_proposal(TimePoint now) {
   const wire::Proposal& proposal = setup_->handshake->proposal();
-  const config::Config& config = worker_.config();
+  const config::Config& config = services_.config;
   if (!config.smc.enabled) return decline(FallbackReason::kDisabled, false, now);
   if (config::excluded(config.smc, net_->peer_address()))
     return decline(FallbackReason::kPolicyExcluded, false, now);
-  if (worker_.draining()) return decline(FallbackReason::kDraining, false, now);
+  if (services_.admission.draining()) return decline(FallbackReason::kDraining, false, now);
   std::optional<FallbackReason> reason;
   std::array<std::optional<smc::Terms>, smc::kVersions.size()> possible;
   for (std::size_t i = 0; i < possible.size(); ++i) {
     const smc::Judgement<smc::Terms> terms =
-        smc::judge_proposal(proposal, worker_.settings().offer, smc::kVersions[i]);
+        smc::judge_proposal(proposal, services_.offer, smc::kVersions[i]);
     if (terms)
       possible[i] = *terms;
     else if (!reason || *reason == FallbackReason::kPeerNoSmc)
@@ -97,7 +96,7 @@ void Session::handle_proposal(TimePoint now) {
   if (std::none_of(possible.begin(), possible.end(), is_possible))
     return decline(*reason, false, now);
   const SocketAddress client = net_->peer_address().with_port(0);
-  if (!setup_->counted && (setup_->counted = worker_.begin_handshake(client)))
+  if (!setup_->counted && (setup_->counted = services_.admission.begin_handshake(client)))
     setup_->counted_client = client;
   if (!setup_->counted) return decline(FallbackReason::kConnectionLimit, false, now);
   // What version 2 lacks says more than what version 1 lacks.
@@ -118,8 +117,7 @@ std::optional<FallbackReason> Session::find_way_to_client() {
   const wire::Proposal& proposal = setup_->handshake->proposal();
   const std::uint8_t version = setup_->terms.version;
   if (version == 1) {
-    const std::optional<smc::Subnets> own =
-        worker_.settings().subnets(net_->local_address().unmapped());
+    const std::optional<smc::Subnets> own = services_.subnets(net_->local_address().unmapped());
     if (!own) return FallbackReason::kVlan;
     if (const auto reason = smc::judge_subnet(*proposal.ip_area, *own, net_->peer_address())) {
       note("version 1: the client's subnet is not its own, or not ours");
@@ -128,7 +126,7 @@ std::optional<FallbackReason> Session::find_way_to_client() {
     setup_->vlan = own->vlan;
   }
   bool other_vlan = false;
-  for (const std::unique_ptr<DeviceSlot>& slot : worker_.slots()) {
+  for (const std::unique_ptr<DeviceSlot>& slot : services_.devices.slots()) {
     const std::optional<Gid> gid = slot->reachability().client_gid(proposal, version);
     const std::optional<rdma::Port> port = gid ? slot->choose_port(place(gid)) : std::nullopt;
     if (gid && !port && slot->withheld(place(gid))) setup_->withheld = true;
@@ -143,7 +141,7 @@ std::optional<FallbackReason> Session::find_way_to_client() {
     // Without a release the number is fixed.
     if (setup_->terms.release >= 1)
       setup_->terms.max_links =
-          std::min(setup_->terms.max_links, links_from(worker_, *slot, *port));
+          std::min(setup_->terms.max_links, services_.devices.links_from(*slot, *port));
     return std::nullopt;
   }
   if (setup_->withheld) {
@@ -155,25 +153,25 @@ std::optional<FallbackReason> Session::find_way_to_client() {
     return FallbackReason::kVlan;
   }
   note("no local device reaches the client: it is on another node, or sees another directory");
-  return worker_.no_device_reason();
+  return services_.devices.no_device_reason();
 }
 
 void Session::answer_proposal(TimePoint now) {
   const wire::Proposal& proposal = setup_->handshake->proposal();
   const PeerKey key = peer_key(smc::GroupRole::kServer, proposal.peer_id, proposal.mac);
-  PeerTable& peers = worker_.peers();
+  PeerTable& peers = services_.groups.peers();
   Group* group = peers.with_room(key);
   const bool first_contact = group == nullptr;
   if (first_contact) {
     if (Group* forming = peers.forming(key)) {
-      if (!worker_.wait_for_group(*forming, *this))
+      if (!services_.groups.wait_for(*forming, *this))
         return decline(FallbackReason::kConnectionLimit, false, now);
       note("waiting for the first contact of another connection");
       phase_ = Phase::kQueued;
       setup_->timer.set(queue_end(now));
       return;
     }
-    const Result<Group*> made = make_group(smc::GroupRole::kServer, key, now);
+    const Result<Group*> made = make_group(key);
     if (!made)
       return decline(reason_for(made.error(), FallbackReason::kQueuePairNotReady), false, now);
     group = *made;
@@ -185,7 +183,7 @@ void Session::answer_proposal(TimePoint now) {
   setup_->forms_group = first_contact;
   const Result<void> seated =
       take_seat(*group, first_contact ? smc::LinkIndex{0} : group->protocol().links().least_used(),
-                {worker_.buffer_sizes(setup_->slot->device()), std::nullopt});
+                {services_.devices.buffer_sizes(setup_->slot->device()), std::nullopt});
   if (!seated) {
     const FallbackReason reason = reason_for(seated.error(), FallbackReason::kMemory);
     if (first_contact) group->handle_link_failure(0, "no memory for the first connection", now);
@@ -255,11 +253,11 @@ void Session::await_client_memory(TimePoint now) {
 // The server's part.
 void Session::answer_hand_over(TimePoint now) {
   setup_ = std::make_unique<SetUp>(
-      worker_.timers(), [this] { on_timer(); }, now);
+      services_.timers, [this] { on_timer(); }, now);
   note("the client says that the connection has earned SMC-R");
   framed_->towards_net().hand_over();
-  setup_->handshake.emplace(smc::Handshake::server(worker_.settings().offer.peer_id, now,
-                                                   worker_.config().smc.handshake_timeout));
+  setup_->handshake.emplace(
+      smc::Handshake::server(services_.offer.peer_id, now, services_.config.smc.handshake_timeout));
   setup_->phase = "clc_proposal";
   arm_timer();
   enter_handshake(now);

@@ -6,9 +6,8 @@
 #include <string_view>
 
 #include "base/log.h"
-#include "relay/link_count.h"
+
 #include "relay/session.h"
-#include "relay/worker.h"
 
 namespace fairlead::relay {
 
@@ -24,29 +23,16 @@ PeerKey Session::peer_key(smc::GroupRole role, const PeerId& peer, const Mac& ma
   return key;
 }
 
-Result<Group*> Session::make_group(smc::GroupRole role, const PeerKey& key, TimePoint now) {
-  const SocketAddress address =
-      role == smc::GroupRole::kServer ? key.source : destination_.unmapped().with_port(0);
-  if (worker_.peers().full_for(role, address, worker_.group_resources().budget->limit_bytes()))
-    return Error{Errc::kExhausted, worker_.peers().full() ? "link groups of the worker"
-                                                          : "link groups with one address"};
+Result<Group*> Session::make_group(const PeerKey& key) {
   GroupStart start;
-  start.id = worker_.next_group_id();
-  start.role = role;
-  start.peer = key.peer;
   start.terms = setup_->terms;
   start.device = &setup_->slot->link_device();
   start.port = setup_->port;
-  start.links_max = links_from(worker_, *setup_->slot, setup_->port);
+  start.links_max = services_.devices.links_from(*setup_->slot, setup_->port);
   if (start.links_max > 1) start.place = place(setup_->peer_gid).kept();
-  start.random = worker_.random();
-  Result<std::unique_ptr<Group>> group = Group::create(worker_.group_resources(), start, now);
-  if (!group) {
-    worker_.lines().write(LogLevel::kWarn, "relay.group", "create_failed", now,
-                          [&](LogEvent& line) { line.field("what", to_string(group.error())); });
-    return group.error();
-  }
-  return &worker_.adopt_group(key, address, std::move(*group));
+  const SocketAddress address =
+      key.role == smc::GroupRole::kServer ? key.source : destination_.unmapped().with_port(0);
+  return services_.groups.create(key, address, std::move(start));
 }
 
 // `reason`, unless the device may lock no more memory. To be asked before anything is given back.
@@ -58,7 +44,8 @@ FallbackReason Session::reason_for(const Error& lack, FallbackReason reason) {
   if (lack.code != Errc::kExhausted || device.capabilities().registered_bytes_max == 0)
     return reason;
   // Drivers lock memory of their own, so that the kernel may find the limit reached before we do.
-  const std::size_t least_bytes = smc::element_bytes(worker_.buffer_sizes(device).least_code);
+  const std::size_t least_bytes =
+      smc::element_bytes(services_.devices.buffer_sizes(device).least_code);
   const bool spent = lack.system == ENOMEM || device.registrable_bytes() < least_bytes;
   return spent ? FallbackReason::kMemlockLimit : reason;
 }
@@ -67,7 +54,7 @@ FallbackReason Session::reason_for(const Error& lack, FallbackReason reason) {
 // knows before its Accept what it may have to pay for, see RingSizes.
 RingSizes Session::sizes_beside(const wire::AcceptConfirm& accept) const {
   const rdma::Device& device = setup_->slot->device();
-  RingSizes sizes{worker_.buffer_sizes(device), smc::element_bytes(accept.rmb_size_code)};
+  RingSizes sizes{services_.devices.buffer_sizes(device), smc::element_bytes(accept.rmb_size_code)};
   if (!device.capabilities().remote_memory_addressable) return sizes;
   sizes.own.wanted_code = std::min(sizes.own.wanted_code, accept.rmb_size_code);
   sizes.own.least_code = std::min(sizes.own.least_code, sizes.own.wanted_code);
@@ -87,7 +74,7 @@ Result<void> Session::take_seat(Group& group, smc::LinkIndex link, const RingSiz
   // From here on the peer's messages find us: they may overtake its Confirm.
   group.connections().set(seat.token, smc_.get());
   Result<void> ring = group.take_send_ring(*smc_, sizes);
-  if (!ring) leave_group(worker_.network().now(), false);
+  if (!ring) leave_group(services_.network.now(), false);
   return ring;
 }
 
@@ -106,7 +93,7 @@ bool Session::await_told(TimePoint now) {
 // The peer waits as long for an answer. It can connect again, but not behind a hand-over: there a
 // Decline has to come first, and the connection is TCP.
 TimePoint Session::queue_end(TimePoint now) const {
-  const Duration patience = worker_.config().smc.handshake_timeout;
+  const Duration patience = services_.config.smc.handshake_timeout;
   if (!framed_) return now + patience;
   return (outbound() ? now : setup_->began) + patience / 2;
 }
@@ -123,7 +110,7 @@ void Session::handle_rmb_told(TimePoint now) {
   setup_->timer.cancel();
   phase_ = Phase::kHandshake;
   outbound() ? confirm_named_link(now) : send_accept(now);
-  worker_.mark_ready(*this);
+  services_.host.mark_ready(*this);
 }
 
 void Session::set_named_link(smc::LinkIndex link) {
@@ -167,7 +154,7 @@ wire::AcceptConfirm Session::describe_seat(wire::ClcType type, bool first_contac
                            .direct(group.transport().port(smc_->link).gid, setup_->peer_gid)
                            .value_or(true);
   wire::AcceptConfirm answer =
-      smc::make_answer(type, worker_.settings().offer, setup_->terms, first_contact, direct);
+      smc::make_answer(type, services_.offer, setup_->terms, first_contact, direct);
   const smc::LinkIdentity identity = group.transport().identity(smc_->link);
   const smc::RmbKey rmb = group.memory().rmb_key(seat_->element.slab, smc_->link);
   answer.gid = identity.gid;

@@ -5,36 +5,35 @@
 #include <utility>
 
 #include "base/log.h"
-#include "relay/link_count.h"
+
 #include "relay/session.h"
-#include "relay/worker.h"
 
 namespace fairlead::relay {
 namespace {
 
-bool only_withheld(Worker& worker, const Place& place) {
-  const bool any = std::any_of(worker.slots().begin(), worker.slots().end(),
+bool only_withheld(const DeviceRegistry& devices, const Place& place) {
+  const bool any = std::any_of(devices.slots().begin(), devices.slots().end(),
                                [&](const auto& slot) { return slot->withheld(place); });
-  return any && worker.offer_towards(place).slot == nullptr;
+  return any && devices.offer_towards(place).slot == nullptr;
 }
 
 }  // namespace
 
 void Session::start_outbound(TimePoint now) {
-  const config::Config& config = worker_.config();
+  const config::Config& config = services_.config;
   const bool assumed = config::assumed(config.smc, destination_);
   std::optional<FallbackReason>& plain = setup_->plain_reason;
   if (!config.smc.enabled) {
     plain = FallbackReason::kDisabled;
   } else if (config::excluded(config.smc, destination_)) {
     plain = FallbackReason::kPolicyExcluded;
-  } else if (worker_.draining()) {
+  } else if (services_.admission.draining()) {
     plain = FallbackReason::kDraining;
-  } else if (!worker_.any_active_slot()) {
-    plain = worker_.no_device_reason();
-  } else if (!assumed && !worker_.network().option_available()) {
+  } else if (!services_.devices.any_in_network()) {
+    plain = services_.devices.no_device_reason();
+  } else if (!assumed && !services_.network.option_available()) {
     plain = FallbackReason::kNoOptionProgram;
-  } else if (!worker_.begin_handshake()) {
+  } else if (!services_.admission.begin_handshake()) {
     plain = FallbackReason::kConnectionLimit;
   } else {
     setup_->counted = true;
@@ -42,7 +41,7 @@ void Session::start_outbound(TimePoint now) {
   setup_->assumed = assumed;
   if (plain) {
     note("the connection is to stay TCP");
-  } else if (!worker_.turns().take(destination_, number_)) {
+  } else if (!services_.admission.turns().take(destination_, number_)) {
     note("waiting: the peer has many handshakes in hand");
     setup_->phase = "turn";
     setup_->turn = Turn::kInLine;
@@ -56,15 +55,15 @@ void Session::start_outbound(TimePoint now) {
 void Session::handle_turn() {
   setup_->turn = Turn::kTaken;
   setup_->timer.cancel();
-  worker_.mark_ready(*this);
+  services_.host.mark_ready(*this);
 }
 
 void Session::probe_peer_later() {
   if (!outbound()) return;
-  timers_.probes.emplace(worker_.timers(), [this] {
-    if (net_) worker_.network().probe_peer(*net_);
+  timers_.probes.emplace(services_.timers, [this] {
+    if (net_) services_.network.probe_peer(*net_);
   });
-  timers_.probes->set(worker_.network().now() + kProbesBegin);
+  timers_.probes->set(services_.network.now() + kProbesBegin);
 }
 
 // Who has waited as long as a handshake may take is not kept waiting for one.
@@ -82,10 +81,11 @@ void Session::end_turn() {
     case Turn::kNone:
       return;
     case Turn::kInLine:
-      return worker_.turns().leave(destination_, number_);
+      return services_.admission.turns().leave(destination_, number_);
     case Turn::kTaken:
-      if (const std::optional<std::uint64_t> next = worker_.turns().give_back(destination_))
-        worker_.next_turn(*next);
+      if (const std::optional<std::uint64_t> next =
+              services_.admission.turns().give_back(destination_))
+        services_.host.grant_turn(*next);
   }
 }
 
@@ -94,14 +94,14 @@ void Session::dial_net(bool with_option, TimePoint now) {
   phase_ = Phase::kDialing;
   const SocketAddress client = app_->peer_address();
   const bpf::Announced announce = !with_option                       ? bpf::Announced::kNothing
-                                  : config::defers(worker_.config()) ? bpf::Announced::kFrames
+                                  : config::defers(services_.config) ? bpf::Announced::kFrames
                                                                      : bpf::Announced::kSmc;
-  Result<std::unique_ptr<event::Stream>> net = worker_.network().dial_peer(
+  Result<std::unique_ptr<event::Stream>> net = services_.network.dial_peer(
       destination_, announce, setup_->arrival == Arrival::kRedirected ? &client : nullptr);
   if (!net) return dial_failed(net.error().system);
   net_ = std::move(*net);
   net_->set_handler(this);
-  setup_->timer.set(now + worker_.config().limits.dial_timeout);
+  setup_->timer.set(now + services_.config.limits.dial_timeout);
 }
 
 void Session::net_connected(TimePoint now) {
@@ -112,21 +112,22 @@ void Session::net_connected(TimePoint now) {
     const smc::Handshake::Outcome outcome = setup_->outcome;
     // A program of the node side writes the option without being asked. Who answered it awaits CLC,
     // and would take the application's bytes for that.
-    if (worker_.network().option_answered(*net_) != bpf::Announced::kNothing) {
+    if (services_.network.option_answered(*net_) != bpf::Announced::kNothing) {
       note("the SYN carried the SMC option all the same: declined");
       return decline_first(*setup_->plain_reason, outcome.detail, now);
     }
     return become_tcp(outcome.side, *setup_->plain_reason, outcome.peer_code, outcome.detail, now);
   }
   const bpf::Announced answered =
-      setup_->assumed ? bpf::Announced::kSmc : worker_.network().option_answered(*net_);
+      setup_->assumed ? bpf::Announced::kSmc : services_.network.option_answered(*net_);
   if (answered == bpf::Announced::kNothing) {
     note("the SYN/ACK carried no SMC option");
     return become_tcp_expected(FallbackReason::kPeerNotInjected, now);
   }
   note(setup_->assumed ? "the peer is assumed to speak SMC" : "the SYN/ACK carried the SMC option");
   // Where the path is encrypted and no other device leads there, nothing can be earned.
-  if (answered != bpf::Announced::kFrames || only_withheld(worker_, place())) return propose(now);
+  if (answered != bpf::Announced::kFrames || only_withheld(services_.devices, place()))
+    return propose(now);
   if (memory_.begin_frames()) return begin_in_frames(now);
   note("no memory for what frames may carry");
   decline_first(FallbackReason::kMemory, kBudgetSpent, now);
@@ -134,19 +135,18 @@ void Session::net_connected(TimePoint now) {
 
 // A Decline instead of the Proposal.
 void Session::decline_first(FallbackReason reason, const char* detail, TimePoint now) {
-  setup_->handshake.emplace(
-      smc::Handshake::refusal(worker_.settings().offer.peer_id, reason, detail));
+  setup_->handshake.emplace(smc::Handshake::refusal(services_.offer.peer_id, reason, detail));
   // The peer has still to hand over.
-  if (framed_) setup_->timer.set(now + worker_.config().smc.handshake_timeout);
+  if (framed_) setup_->timer.set(now + services_.config.smc.handshake_timeout);
   phase_ = Phase::kHandshake;
   run_handshake(now);
 }
 
 void Session::propose(TimePoint now) {
   setup_->phase = "clc_proposal";
-  const smc::LocalOffer& offer = worker_.settings().offer;
+  const smc::LocalOffer& offer = services_.offer;
   if (!offer.version_2) setup_->terms.version = 1;
-  const Worker::Offered offered = worker_.offer_towards(place());
+  const DeviceRegistry::Offered offered = services_.devices.offer_towards(place());
   setup_->withheld = offered.withheld;
   if (offered.withheld && offered.slot == nullptr) {
     note("the path to the peer is encrypted: declined");
@@ -161,9 +161,9 @@ void Session::propose(TimePoint now) {
   }
   setup_->proposal =
       smc::make_proposal(offer, offered.port.gid, offered.port.mac, offered.vendor, v1);
-  if (setup_->proposal.v2) setup_->proposal.v2->max_links = links_offered(worker_);
+  if (setup_->proposal.v2) setup_->proposal.v2->max_links = services_.devices.links_offered();
   setup_->handshake.emplace(smc::Handshake::client(setup_->proposal, offer.peer_id, now,
-                                                   worker_.config().smc.handshake_timeout));
+                                                   services_.config.smc.handshake_timeout));
   phase_ = Phase::kHandshake;
   arm_timer();
   run_handshake(now);
@@ -171,9 +171,9 @@ void Session::propose(TimePoint now) {
 
 // Beside version 2 only from a GID that peers of any make can use.
 std::optional<smc::OfferV1> Session::offer_version_1() {
-  if (!worker_.settings().offer.version_1) return std::nullopt;
+  if (!services_.offer.version_1) return std::nullopt;
   Gid gid = setup_->port.gid;
-  if (worker_.settings().offer.version_2) {
+  if (services_.offer.version_2) {
     if (setup_->slot == nullptr) return std::nullopt;
     Place at = place();
     at.version = 1;
@@ -181,8 +181,7 @@ std::optional<smc::OfferV1> Session::offer_version_1() {
     if (!port) return std::nullopt;
     gid = port->gid;
   }
-  const std::optional<smc::Subnets> own =
-      worker_.settings().subnets(net_->local_address().unmapped());
+  const std::optional<smc::Subnets> own = services_.subnets(net_->local_address().unmapped());
   if (!own) return std::nullopt;
   setup_->vlan = own->vlan;
   return smc::OfferV1{gid, own->area};
@@ -218,7 +217,7 @@ void Session::handle_accept(TimePoint now) {
   if (!accept.first_contact) return join_named_link(key, accept, now);
   if (gateway_disputed(accept)) return decline(FallbackReason::kIndirectMismatch, false, now);
   note("first contact: a new link group");
-  const Result<Group*> made = make_group(smc::GroupRole::kClient, key, now);
+  const Result<Group*> made = make_group(key);
   if (!made)
     return decline(reason_for(made.error(), FallbackReason::kQueuePairNotReady), false, now);
   Group* const group = *made;
@@ -250,7 +249,7 @@ void Session::handle_accept(TimePoint now) {
 // The server may lead us to another device than the one whose GID we told: that of the same node.
 bool Session::choose_slot_of_server(const Gid& gid) {
   const DeviceSlot* offered = setup_->slot;
-  setup_->slot = worker_.slot_of_server(gid, setup_->slot);
+  setup_->slot = services_.devices.slot_of_server(gid, setup_->slot);
   setup_->peer_gid = gid;
   if (setup_->slot == nullptr) return false;
   if (setup_->slot == offered) return true;
@@ -268,9 +267,9 @@ bool Session::gateway_disputed(const wire::AcceptConfirm& accept) const {
 
 void Session::join_named_link(const PeerKey& key, const wire::AcceptConfirm& accept,
                               TimePoint now) {
-  const std::optional<LinkPlace> named = worker_.peers().by_link(key, accept.queue_pair);
+  const std::optional<LinkPlace> named = services_.groups.peers().by_link(key, accept.queue_pair);
   if (!named) {
-    if (worker_.peers().knows(key)) {
+    if (services_.groups.peers().knows(key)) {
       // Out of sync would cost a Linux server the group with all its connections.
       note("the peer named a link that the group does not have");
       return decline(FallbackReason::kLinkNotFound, false, now);
@@ -302,9 +301,9 @@ void Session::confirm_named_link(TimePoint now) {
 
 // Of a connection that has earned one.
 std::optional<FallbackReason> Session::obstacle_to_handshake() {
-  if (worker_.draining()) return FallbackReason::kDraining;
-  if (!worker_.any_active_slot()) return worker_.no_device_reason();
-  if (!worker_.begin_handshake()) return FallbackReason::kConnectionLimit;
+  if (services_.admission.draining()) return FallbackReason::kDraining;
+  if (!services_.devices.any_in_network()) return services_.devices.no_device_reason();
+  if (!services_.admission.begin_handshake()) return FallbackReason::kConnectionLimit;
   return std::nullopt;
 }
 
@@ -313,17 +312,17 @@ std::optional<FallbackReason> Session::obstacle_to_handshake() {
 void Session::hand_over(TimePoint now) {
   if (!setup_) {
     setup_ = std::make_unique<SetUp>(
-        worker_.timers(), [this] { on_timer(); }, now);
+        services_.timers, [this] { on_timer(); }, now);
     setup_->phase = "hand_over";
     note("the connection has earned SMC-R");
     setup_->plain_reason = obstacle_to_handshake();
     if (!setup_->plain_reason) {
       setup_->counted = true;
-      const bool turn = worker_.turns().take(destination_, number_);
+      const bool turn = services_.admission.turns().take(destination_, number_);
       setup_->turn = turn ? Turn::kTaken : Turn::kInLine;
       if (!turn) {
         note("waiting: the peer has many handshakes in hand");
-        setup_->timer.set(now + worker_.config().smc.handshake_timeout);
+        setup_->timer.set(now + services_.config.smc.handshake_timeout);
       }
     }
   }

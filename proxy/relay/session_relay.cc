@@ -6,7 +6,6 @@
 
 #include "base/log.h"
 #include "relay/session.h"
-#include "relay/worker.h"
 
 namespace fairlead::relay {
 
@@ -31,12 +30,13 @@ void Session::run_tcp(TimePoint now) {
     case RelayStep::kIdle:
       if (const auto deadline = tcp_->next_deadline()) {
         if (!timers_.last_words)
-          timers_.last_words.emplace(worker_.timers(), [this] { worker_.mark_ready(*this); });
+          timers_.last_words.emplace(services_.timers,
+                                     [this] { services_.host.mark_ready(*this); });
         timers_.last_words->set(deadline);
       }
       return;
     case RelayStep::kMore:
-      return worker_.mark_ready(*this);
+      return services_.host.mark_ready(*this);
     case RelayStep::kEnded:
       return die();
     case RelayStep::kReset:
@@ -53,11 +53,11 @@ void Session::lose_tcp(int error) {
 }
 
 void Session::report_vanished(const std::string& what) {
-  Counter& count = worker_.stats().peer_timeouts;
+  Counter& count = services_.stats.peer_timeouts;
   count.add();
   // All connections to a host end at once.
   if (count.get() % kRefusalsPerLine != 1) return;
-  worker_.lines().write(LogLevel::kWarn, "relay.session", "peer_vanished", worker_.network().now(),
+  services_.lines.write(LogLevel::kWarn, "relay.session", "peer_vanished", services_.network.now(),
                         [&](LogEvent& line) {
                           line.field("conn", id())
                               .field("peer",
@@ -68,16 +68,16 @@ void Session::report_vanished(const std::string& what) {
 }
 
 void Session::watch_silence() {
-  const Duration timeout = worker_.config().tcp.user_timeout;
+  const Duration timeout = services_.config.tcp.user_timeout;
   if (timeout == Duration::zero() || net_->descriptor() < 0) return;
-  timers_.wait.emplace(worker_.timers(), [this, timeout] {
-    const TimePoint now = worker_.network().now();
+  timers_.wait.emplace(services_.timers, [this, timeout] {
+    const TimePoint now = services_.network.now();
     const std::optional<TcpWait> seen = read_tcp_wait(net_->descriptor());
     peer_gone_ = seen && silence_.gone(*seen, now, timeout);
-    if (peer_gone_) return worker_.mark_ready(*this);
+    if (peer_gone_) return services_.host.mark_ready(*this);
     timers_.wait->set(now + timeout / kSilenceLooks);
   });
-  timers_.wait->set(worker_.network().now() + timeout / kSilenceLooks);
+  timers_.wait->set(services_.network.now() + timeout / kSilenceLooks);
 }
 
 void Session::run_smc(TimePoint now) {
@@ -88,7 +88,7 @@ void Session::run_smc(TimePoint now) {
     smc_->connection.handle_deadline(now);
   const SmcRelay::Step step = smc_->pump(*app_, publish_bytes(), now);
   if (const std::optional<Side> full = smc_->connection.tx_blocked()) {
-    WorkerStats& stats = worker_.stats();
+    WorkerStats& stats = services_.stats;
     (*full == Side::kLocal ? stats.buffer_full_local : stats.buffer_full_peer).add();
   }
   count_bytes();
@@ -97,10 +97,10 @@ void Session::run_smc(TimePoint now) {
     smc_->group->sender().schedule(*smc_);
   switch (step) {
     case SmcRelay::Step::kMore:
-      worker_.mark_ready(*this);
+      services_.host.mark_ready(*this);
       break;
     case SmcRelay::Step::kReset:
-      worker_.stats().connections_reset.add();
+      services_.stats.connections_reset.add();
       net_->reset_on_close();
       app_.reset();
       net_.reset();
@@ -124,15 +124,15 @@ void Session::run_smc(TimePoint now) {
 
 bool Session::look() {
   if (phase_ != Phase::kSmc || !app_ || !smc_->look(*app_, publish_bytes())) return false;
-  worker_.mark_ready(*this);
+  services_.host.mark_ready(*this);
   return true;
 }
 
 // A lone stream is passed on in parts, so that the peer writes while we read. Where there are
 // others to go on with, a larger part costs both of us fewer turns.
 std::uint32_t Session::publish_bytes() const {
-  const config::Buffers& buffers = worker_.config().buffers;
-  return static_cast<std::uint32_t>(worker_.many_active() ? buffers.size : buffers.publish);
+  const config::Buffers& buffers = services_.config.buffers;
+  return static_cast<std::uint32_t>(services_.host.many_active() ? buffers.size : buffers.publish);
 }
 
 // Both streams are gone. But until the peer has answered our abort, it may write into the element,
@@ -143,7 +143,8 @@ void Session::await_last_word(TimePoint now) {
 }
 
 void Session::wake_at(std::optional<TimePoint> deadline) {
-  if (!timers_.wait) timers_.wait.emplace(worker_.timers(), [this] { worker_.mark_ready(*this); });
+  if (!timers_.wait)
+    timers_.wait.emplace(services_.timers, [this] { services_.host.mark_ready(*this); });
   timers_.wait->set(deadline);
 }
 
@@ -177,7 +178,7 @@ void Session::watch_companion(TimePoint now) {
   }
   // What the peer announced before may lie in the device's queue: the next turn looks there first.
   companion_.told = true;
-  worker_.mark_ready(*this);
+  services_.host.mark_ready(*this);
 }
 
 // The link has answered, so the peer lives, but it has forgotten this connection: nothing would
@@ -200,7 +201,7 @@ void Session::count_bytes() {
     if (smc_) return {counted_.framed_tx + smc_->connection.tx_bytes(), smc_->rx_bytes()};
     return {counted_.framed_tx + tcp_->towards_net().bytes(), tcp_->towards_app().bytes()};
   }();
-  TrafficStats& traffic = worker_.stats().traffic_of(direction_, transport());
+  TrafficStats& traffic = services_.stats.traffic_of(direction_, transport());
   traffic.tx_bytes.add(tx - counted_.tx);
   traffic.rx_bytes.add(rx - counted_.rx);
   counted_.tx = tx;
@@ -219,7 +220,7 @@ void Session::pay_for_growth() {
 }
 
 void Session::refuse_for_memory() {
-  worker_.note_refusal(outbound() ? *app_ : *net_, Worker::Refusal::kMemory);
+  services_.admission.note_refusal(outbound() ? *app_ : *net_, Admission::Refusal::kMemory);
   abandon("memory.limit is spent");
 }
 
@@ -255,14 +256,14 @@ ConnectionRow Session::row(TimePoint now) const {
 
 void Session::begin_in_frames(TimePoint now) {
   using Role = smc::Deferral::Role;
-  const config::Smc& smc = worker_.config().smc;
+  const config::Smc& smc = services_.config.smc;
   std::vector<std::byte> unread = std::move(setup_->unread);
   end_setup();
   phase_ = Phase::kFrames;
-  worker_.stats().traffic_of(direction_, Transport::kShort).connections_active.add();
+  services_.stats.traffic_of(direction_, Transport::kShort).connections_active.add();
   const smc::Deferral::Limits limits{smc.defer_bytes, smc.defer_turns, smc.defer_time};
   framed_ = std::make_unique<FramedRelay>(outbound() ? Role::kClient : Role::kServer, limits, *app_,
-                                          *net_, worker_.tcp_resources(), now);
+                                          *net_, services_.tcp, now);
   framed_->towards_net().set_copy_bytes(memory_.copy_bytes());
   watch_silence();
   probe_peer_later();
@@ -288,14 +289,14 @@ void Session::run_frames(TimePoint now) {
     case RelayStep::kRefused:
       return end_frames();
     case RelayStep::kMore:
-      worker_.mark_ready(*this);
+      services_.host.mark_ready(*this);
       break;
     case RelayStep::kIdle:
       break;
   }
   if (const auto deadline = framed_->next_deadline()) {
     if (!timers_.last_words)
-      timers_.last_words.emplace(worker_.timers(), [this] { worker_.mark_ready(*this); });
+      timers_.last_words.emplace(services_.timers, [this] { services_.host.mark_ready(*this); });
     timers_.last_words->set(deadline);
     return;
   }
@@ -313,8 +314,8 @@ void Session::end_frames() {
 
 // The peer has broken the rules of the frames, or of the handshake behind them.
 void Session::refuse_peer(const char* detail) {
-  worker_.stats().refused_of(RefusedFor::kHandshake).add();
-  worker_.lines().write(LogLevel::kWarn, "relay.session", "frames_refused", worker_.network().now(),
+  services_.stats.refused_of(RefusedFor::kHandshake).add();
+  services_.lines.write(LogLevel::kWarn, "relay.session", "frames_refused", services_.network.now(),
                         [&](LogEvent& line) {
                           line.field("conn", id())
                               .field("peer",
@@ -325,20 +326,20 @@ void Session::refuse_peer(const char* detail) {
 }
 
 void Session::leave_frames() {
-  worker_.stats().traffic_of(direction_, Transport::kShort).connections_active.sub();
+  services_.stats.traffic_of(direction_, Transport::kShort).connections_active.sub();
   counted_.framed_tx = framed_->towards_net().bytes();
   framed_.reset();
 }
 
 // The connection ends before it is SMC-R, or TCP for good.
 void Session::record_short() {
-  TrafficStats& traffic = worker_.stats().traffic_of(direction_, Transport::kShort);
+  TrafficStats& traffic = services_.stats.traffic_of(direction_, Transport::kShort);
   traffic.connections_active.sub();
   traffic.connections_total.add();
-  const TimePoint now = worker_.network().now();
+  const TimePoint now = services_.network.now();
   Decision decision;
   decision.session = number_;
-  decision.time = worker_.network().wall_now();
+  decision.time = services_.network.wall_now();
   decision.direction = direction_;
   decision.transport = Transport::kShort;
   decision.peer = outbound() ? destination_ : net_->peer_address();
@@ -347,7 +348,7 @@ void Session::record_short() {
   decision.steps = {"the connection began in frames", earned
                                                           ? "it ended during its handshake"
                                                           : "it ended before it had earned SMC-R"};
-  worker_.decisions().add(std::move(decision));
+  services_.decisions.add(std::move(decision));
 }
 
 }  // namespace fairlead::relay

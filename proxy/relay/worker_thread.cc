@@ -148,10 +148,8 @@ Result<void> WorkerThread::show_client_addresses(int map_fd) {
 }
 
 void WorkerThread::start() {
-  loop_->set_watch_handler([this](int fd) {
-    for (const auto& slot : worker_->slots()) slot->device().handle_readable(fd);
-  });
-  worker_->set_device_watcher(loop_.get());
+  loop_->set_watch_handler([this](int fd) { worker_->devices().handle_readable(fd); });
+  worker_->devices().set_watcher(loop_.get());
   running_.store(true, std::memory_order_release);
   thread_ = std::thread([this] { run(); });
 }
@@ -242,12 +240,6 @@ void WorkerThread::poll_sockets(TimePoint now) {
   polled_ = now;
 }
 
-bool WorkerThread::devices_pending() const {
-  for (const auto& slot : worker_->slots())
-    if (slot->device().pending()) return true;
-  return false;
-}
-
 // True when there is something to do.
 bool WorkerThread::spin() {
   const TimePoint begin = event::EventLoop::now();
@@ -264,13 +256,13 @@ bool WorkerThread::spin() {
     const bool hogged = spin_.yielded(after - now, after);
     now = after;
     // With several sessions, the sockets go first: what they have is then one batch for the peer.
-    bool hit = single && (devices_pending() || worker_->look());
+    bool hit = single && (worker_->devices().pending() || worker_->look());
     if (!hit && (!single || now - polled_ >= kPollWhileLooking)) {
       poll_sockets(now);
       hit = loop_->dispatch_count() != dispatched;
     }
     for (unsigned i = 0; i < kPendingChecks && !hit; ++i) {
-      hit = devices_pending();
+      hit = worker_->devices().pending();
       cpu_relax();
     }
     if (hit) {
@@ -286,16 +278,14 @@ bool WorkerThread::spin() {
 }
 
 void WorkerThread::sleep() {
-  bool quiet = true;
-  for (const auto& slot : worker_->slots()) quiet = slot->device().arm() && quiet;
-  if (quiet) {
+  if (worker_->devices().arm()) {
     std::optional<TimePoint> deadline = worker_->next_deadline();
     for (const auto& limit : {drain_deadline_, shutdown_deadline_})
       if (limit && (!deadline || *limit < *deadline)) deadline = limit;
     loop_->wait(deadline);
     polled_ = event::EventLoop::now();
   }
-  for (const auto& slot : worker_->slots()) slot->device().disarm();
+  worker_->devices().disarm();
 }
 
 }  // namespace fairlead::relay

@@ -77,7 +77,6 @@ class WorkerThread {
   bool spin();
   void poll_sockets(TimePoint now);
   void sleep();
-  bool devices_pending() const;
   void accepted(const config::Listener& listener, std::unique_ptr<event::Stream> stream);
   void choose_segments();
 

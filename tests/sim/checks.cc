@@ -79,7 +79,7 @@ void TurnChecks::check(SimProxy& proxy, const ProxySettings& settings) {
     world_.fail("pod %u: more active connections than sessions", proxy.pod());
   if (stats.cdc_rejected.get() != 0 && proxy.devices().empty())
     world_.fail("a CDC without a device");
-  proxy.worker()->peers().for_each([this](relay::Group& group) {
+  proxy.worker()->groups().peers().for_each([this](relay::Group& group) {
     links_most_ = std::max(links_most_, group.protocol().links().active_count());
   });
   if (++turns_ % kTurnsPerLook == 0) check_rows(proxy);

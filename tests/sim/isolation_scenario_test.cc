@@ -34,16 +34,16 @@ class Isolation : public Scenario {
     return plan;
   }
   static relay::Group& only_group_of(SimProxy& proxy) {
-    EXPECT_EQ(proxy.worker()->peers().count(), 1u);
+    EXPECT_EQ(proxy.worker()->groups().peers().count(), 1u);
     relay::Group* only = nullptr;
-    proxy.worker()->peers().for_each([&](relay::Group& group) { only = &group; });
+    proxy.worker()->groups().peers().for_each([&](relay::Group& group) { only = &group; });
     return *only;
   }
   // The server's group with that client.
   static relay::Group& group_towards(SimProxy& server, SimProxy& client) {
     const QpNumber peer = only_group_of(client).transport().queue_pair(0)->number();
     relay::Group* towards = nullptr;
-    server.worker()->peers().for_each([&](relay::Group& group) {
+    server.worker()->groups().peers().for_each([&](relay::Group& group) {
       if (group.protocol().links()[0]->peer().queue_pair == peer) towards = &group;
     });
     return *towards;
@@ -53,7 +53,7 @@ class Isolation : public Scenario {
 TEST_P(Isolation, AKeyOfAnotherPeersMemoryKillsOnlyWhoUsesIt) {
   World world(1);
   Cluster cluster(world, two_peers());
-  const auto both_talk = [&] { return cluster.proxy(kServer).worker()->peers().count() == 2; };
+  const auto both_talk = [&] { return cluster.proxy(kServer).worker()->groups().peers().count() == 2; };
   (void)cluster.run_until(both_talk, seconds(1));
   (void)cluster.run_until([] { return false; }, milliseconds(2));
   relay::Group& hostile = only_group_of(cluster.proxy(kHostile));
@@ -84,7 +84,7 @@ TEST_P(Isolation, AKeyOfAnotherPeersMemoryKillsOnlyWhoUsesIt) {
 TEST_P(Isolation, AMalformedLinkMessageEndsTheGroupOfItsSender) {
   World world(1);
   Cluster cluster(world, two_peers());
-  const auto both_talk = [&] { return cluster.proxy(kServer).worker()->peers().count() == 2; };
+  const auto both_talk = [&] { return cluster.proxy(kServer).worker()->groups().peers().count() == 2; };
   (void)cluster.run_until(both_talk, seconds(1));
   (void)cluster.run_until([] { return false; }, milliseconds(2));
   std::vector<wire::DeleteLink> deletions;

@@ -43,7 +43,7 @@ TEST_P(Peers, CostOneRingInEachDirectionAndFewMessages) {
   const SimDevice& device = *server.devices()[0];
   const std::size_t before = device.locked_bytes();
   (void)cluster.run_until([] { return false; }, milliseconds(500));
-  ASSERT_EQ(server.worker()->peers().count(), kPeers);
+  ASSERT_EQ(server.worker()->groups().peers().count(), kPeers);
   EXPECT_LE(device.locked_bytes() - before, kPeers * kPinnedAPeerMax);
   const Outcome outcome = cluster.run();
   EXPECT_FALSE(outcome.failure) << *outcome.failure;

@@ -70,9 +70,9 @@ void SimProxy::start() {
   stats_ = std::make_unique<WorkerStats>();
   relay::WorkerSettings settings;
   settings.config = &settings_.config;
-  settings.connections_max = settings_.connections_max;
-  settings.handshakes_max = settings_.handshakes_max;
-  settings.handshakes_per_peer_max = settings_.handshakes_per_peer_max;
+  settings.limits.connections_max = settings_.connections_max;
+  settings.limits.handshakes_max = settings_.handshakes_max;
+  settings.limits.handshakes_per_peer_max = settings_.handshakes_per_peer_max;
   // The limiting resource in most simulations is memory for rings.
   const std::size_t limit = settings_.memory_limit_bytes;
   settings.memory_bytes = limit != 0 ? limit : kMemoryBytes;
@@ -111,7 +111,7 @@ void SimProxy::start() {
     device->on_wake = [this] { poke(); };
     devices_.push_back(device.get());
     const Result<void> added =
-        worker_->add_device(std::move(device), std::make_unique<SimReach>(fabric_, settings_));
+        worker_->devices().add(std::move(device), std::make_unique<SimReach>(fabric_, settings_));
     // The buffers of its messages may be more than the limit.
     SMC_ASSERT(added.has_value() || limit != 0);
     if (!added) devices_.pop_back();

@@ -43,9 +43,9 @@ class Slabs : public Scenario {
   }
   static constexpr int kBurst = 20;
   static relay::Group& only_group_of(SimProxy& proxy) {
-    EXPECT_EQ(proxy.worker()->peers().count(), 1u);
+    EXPECT_EQ(proxy.worker()->groups().peers().count(), 1u);
     relay::Group* only = nullptr;
-    proxy.worker()->peers().for_each([&](relay::Group& group) { only = &group; });
+    proxy.worker()->groups().peers().for_each([&](relay::Group& group) { only = &group; });
     return *only;
   }
 };
@@ -59,7 +59,7 @@ TEST_P(Slabs, OfABurstGoBackWhileOneConnectionGoesOn) {
   std::size_t most = 0;
   const auto all_back = [&] {
     for (Pod pod = 1; pod <= 2; ++pod) {
-      if (cluster.proxy(pod).worker()->peers().count() == 0) return false;
+      if (cluster.proxy(pod).worker()->groups().peers().count() == 0) return false;
       relay::Group& group = only_group_of(cluster.proxy(pod));
       most = std::max(most, group.memory().rmbs().slab_count());
       if (group.memory().rmbs().slab_count() != 1 ||

@@ -28,7 +28,7 @@ class Look {
   template <class Visit>
   void each_group(std::span<const std::unique_ptr<SimProxy>> proxies, Visit visit) {
     for (const auto& proxy : proxies)
-      if (proxy->running()) proxy->worker()->peers().for_each(visit);
+      if (proxy->running()) proxy->worker()->groups().peers().for_each(visit);
   }
   static const SimQueuePair& queue_pair(relay::Group& group, smc::LinkIndex link) {
     return static_cast<const SimQueuePair&>(*group.transport().queue_pair(link));

@@ -17,7 +17,6 @@ KNOWN = {
     "proxy/rdma/shm Backplane": (30, 0, 3),
     "proxy/rdma/shm Channel": (0, 33, 0),
     "proxy/relay Session": (0, 24, 6),
-    "proxy/relay Worker": (49, 33, 3),
     "proxy/smc Connection": (35, 41, 0),
 }
 

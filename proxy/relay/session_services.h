@@ -1,0 +1,61 @@
+// What a session may use of its worker.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+
+#include "base/paced_lines.h"
+#include "base/stats.h"
+#include "config/config.h"
+#include "event/timer_queue.h"
+#include "relay/admission.h"
+#include "relay/decision_log.h"
+#include "relay/device_registry.h"
+#include "relay/fallback_log.h"
+#include "relay/link_group_registry.h"
+#include "relay/network.h"
+#include "relay/tcp_relay.h"
+#include "smc/negotiate.h"
+
+namespace fairlead::relay {
+
+class Session;
+
+class SessionHost {
+ public:
+  // Its run() is called in this or the next turn.
+  virtual void mark_ready(Session& session) = 0;
+  // The session has ended. It is destroyed at the end of the turn.
+  virtual void retire(Session& session) = 0;
+  // A handshake with its peer has been given back to the session with this number.
+  virtual void grant_turn(std::uint64_t session) = 0;
+  // More than a few sessions move bytes.
+  virtual bool many_active() const = 0;
+
+ protected:
+  ~SessionHost() = default;
+};
+
+// Of the interface with a local address, nothing if no interface has it.
+using LocalSubnetsOf = std::function<std::optional<smc::Subnets>(const SocketAddress& local)>;
+
+// All outlive the session.
+struct SessionServices {
+  SessionHost& host;
+  const config::Config& config;
+  const smc::LocalOffer& offer;
+  const LocalSubnetsOf& subnets;
+  Network& network;
+  event::TimerQueue& timers;
+  WorkerStats& stats;
+  PacedLines& lines;
+  Admission& admission;
+  DeviceRegistry& devices;
+  LinkGroupRegistry& groups;
+  FallbackLog& fallbacks;
+  DecisionLog& decisions;
+  TcpRelayResources& tcp;
+};
+
+}  // namespace fairlead::relay
