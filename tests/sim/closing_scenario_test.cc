@@ -1,5 +1,5 @@
 // Connections whose end takes longer than the timeouts of the proxies.
-#include "relay/session.h"
+#include "relay/smc_stage.h"
 #include "sim/scenario.h"
 
 namespace fairlead::sim {

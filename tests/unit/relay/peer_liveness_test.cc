@@ -1,4 +1,4 @@
-#include "relay/peer_silence.h"
+#include "relay/peer_liveness.h"
 
 #include <gtest/gtest.h>
 

@@ -8,8 +8,11 @@
 #include <optional>
 
 #include "base/time.h"
+#include "event/timer_queue.h"
 
 namespace fairlead::relay {
+
+struct SessionResources;
 
 // The part of TCP_INFO that matters.
 struct TcpWait {
@@ -28,6 +31,22 @@ class PeerSilence {
 
  private:
   std::optional<TimePoint> since_;
+};
+
+// Checks the stream to the network while the session is in frames or TCP.
+class PeerLiveness {
+ public:
+  // Begins to check, unless tcp.user_timeout is 0 or the stream has no descriptor.
+  void watch(SessionResources& session);
+  // The session is made ready once when this becomes true.
+  bool gone() const { return gone_; }
+
+ private:
+  void check(SessionResources& session);
+
+  PeerSilence silence_;
+  bool gone_ = false;
+  std::optional<event::Timer> timer_;
 };
 
 }  // namespace fairlead::relay

@@ -1,0 +1,80 @@
+// Connects to where the connection leads: to the peer (outbound), or to the application (inbound).
+// Decides before that whether SMC-R is worth a try.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <variant>
+
+#include "event/timer_queue.h"
+#include "relay/handshake_permit.h"
+#include "relay/session_resources.h"
+#include "relay/stage.h"
+
+namespace fairlead::relay {
+
+class DialStage : public Stage {
+ public:
+  StageResult handle_deadline(TimePoint now) override;
+
+ protected:
+  explicit DialStage(SessionResources& session)
+      : session_(session),
+        timer_(session.services.timers, [&session] { session.host.handle_stage_deadline(); }) {}
+  StageResult failed(int error);
+
+  SessionResources& session_;
+  event::Timer timer_;
+};
+
+// To the peer. The SYN carries the SMC option if SMC-R is tried.
+class OutboundDial final : public DialStage {
+ public:
+  explicit OutboundDial(SessionResources& session)
+      : DialStage(session), permit_(session.services, session.number) {}
+  // Without the option, after a handshake that failed for `cause`.
+  OutboundDial(SessionResources& session, HandshakePermit permit, const FallbackCause& cause)
+      : DialStage(session), permit_(std::move(permit)), cause_(cause) {}
+
+  StageResult begin(TimePoint now) override;
+  StageResult run(TimePoint now) override;
+  StageResult handle_deadline(TimePoint now) override;
+  void handle_turn() override;
+
+ private:
+  std::optional<FallbackReason> obstacle();
+  StageResult dial(bool with_option, TimePoint now);
+  StageResult connected(TimePoint now);
+
+  HandshakePermit permit_;
+  std::optional<FallbackCause> cause_;  // why SMC-R is not tried
+  bool assumed_ = false;                // to speak SMC, by configuration; no option is asked for
+};
+
+// To the application. Before that, what the SYN of the peer has said decides what comes.
+class InboundDial final : public DialStage {
+ public:
+  explicit InboundDial(SessionResources& session);
+  // The Proposal waits for its answer meanwhile: a closed port is still a refused connection.
+  InboundDial(SessionResources& session, std::unique_ptr<Stage> handshake);
+  // The handshake has led to TCP, and `permit` is given back when the application is there.
+  InboundDial(SessionResources& session, HandshakePermit permit, UseTcp tcp);
+
+  StageResult begin(TimePoint now) override;
+  StageResult run(TimePoint now) override;
+  bool uses(const DeviceSlot& slot) const override;
+
+ private:
+  struct Undecided {};
+  struct AwaitFrames {};
+  StageResult choose(TimePoint now);
+  StageResult dial(TimePoint now);
+  StageResult connected(TimePoint now);
+
+  HandshakePermit permit_;
+  // What follows.
+  std::variant<Undecided, AwaitFrames, std::unique_ptr<Stage>, UseTcp> next_;
+};
+
+}  // namespace fairlead::relay

@@ -1,0 +1,142 @@
+#include "relay/frames_stage.h"
+
+#include <cerrno>
+#include <span>
+
+#include "relay/inbound_handshake.h"
+#include "relay/outbound_handshake.h"
+#include "wire/frame.h"
+
+namespace fairlead::relay {
+
+FramesStage::FramesStage(SessionResources& session, std::vector<std::byte> unread)
+    : session_(session), unread_(std::move(unread)) {}
+
+FramesStage::FramesStage(SessionResources& session, std::unique_ptr<FramedRelay> relay)
+    : session_(session), relay_(std::move(relay)) {}
+
+StageResult FramesStage::begin(TimePoint now) {
+  using Role = smc::Deferral::Role;
+  session_.report.setup_ended();
+  if (relay_) {
+    relay_->end_peer();
+    session_.mark_ready();
+    return Stay{};
+  }
+  session_.report.carried(Transport::kShort);
+  const config::Smc& smc = session_.services.config.smc;
+  const smc::Deferral::Limits limits{smc.defer_bytes, smc.defer_turns, smc.defer_time};
+  relay_ =
+      std::make_unique<FramedRelay>(session_.outbound() ? Role::kClient : Role::kServer, limits,
+                                    *session_.app, *session_.net, session_.services.tcp, now);
+  relay_->towards_net().set_copy_bytes(session_.memory.copy_bytes());
+  liveness_.watch(session_);
+  session_.probe_peer_later();
+  // Whatever comes of it, the next turn meets it again.
+  if (!unread_.empty())
+    (void)relay_->towards_app().take(std::span(unread_).subspan(wire::kFramePreface.size()));
+  unread_ = {};
+  return run(now);
+}
+
+StageResult FramesStage::run(TimePoint now) {
+  if (liveness_.gone()) return session_.lose_net(ETIMEDOUT);
+  const RelayStep step = relay_->pump(now);
+  session_.report.count(Transport::kShort, relay_->towards_net().bytes(),
+                        relay_->towards_app().bytes());
+  session_.pay_for_growth(relay_->towards_app().ahead_bytes_max(), true);
+  relay_->towards_net().set_copy_bytes(session_.memory.copy_bytes());
+  const smc::Deferral& deferral = relay_->deferral();
+  if (relay_->outgrown()) session_.memory.become_tcp(*session_.net);
+  // A handshake that it waits for is void once its application has ended.
+  if (!deferral.may_hand_over()) cancel_handshake();
+  switch (step) {
+    case RelayStep::kEnded:
+      return End{};
+    case RelayStep::kReset:
+    case RelayStep::kRefused:
+      return broken();
+    case RelayStep::kMore:
+      session_.mark_ready();
+      break;
+    case RelayStep::kIdle:
+      break;
+  }
+  if (const auto deadline = relay_->next_deadline()) {
+    if (!half_close_)
+      half_close_.emplace(session_.services.timers, [this] { session_.mark_ready(); });
+    half_close_->set(deadline);
+    return Stay{};
+  }
+  if (deferral.peer_handed_over()) return answer_hand_over(now);
+  return deferral.earned(now) ? hand_over(now) : Stay{};
+}
+
+StageResult FramesStage::broken() {
+  const char* const fault = relay_->towards_app().fault();
+  if (*fault == '\0') return session_.lose_net(session_.net->take_error());
+  session_.report.frames_refused(session_.peer(), fault);
+  return End{"the peer broke the rules of frames"};
+}
+
+void FramesStage::cancel_handshake() {
+  if (!earned_) return;
+  earned_.reset();
+  session_.report.setup_ended();
+}
+
+// The client's part. Where there can be no handshake, both proxies learn that by a Decline, and
+// the connection goes on without frames.
+StageResult FramesStage::hand_over(TimePoint now) {
+  if (!earned_) prepare_handshake(now);
+  if (earned_->permit.in_line()) return Stay{};
+  relay_->towards_net().hand_over();
+  return UseStage{std::make_unique<OutboundHandshake>(session_, std::move(earned_->permit),
+                                                      std::move(relay_), earned_->declined_for)};
+}
+
+void FramesStage::prepare_handshake(TimePoint now) {
+  SessionServices& services = session_.services;
+  session_.report.setup_began("hand_over", now);
+  session_.note("the connection has earned SMC-R");
+  earned_.reset(new Earned{HandshakePermit(services, session_.number), std::nullopt,
+                           event::Timer(services.timers, [&session = session_] {
+                             session.host.handle_stage_deadline();
+                           })});
+  std::optional<FallbackReason> obstacle;
+  if (services.admission.draining())
+    obstacle = FallbackReason::kDraining;
+  else if (!services.devices.any_in_network())
+    obstacle = services.devices.no_device_reason();
+  else if (!earned_->permit.count())
+    obstacle = FallbackReason::kConnectionLimit;
+  if (obstacle) {
+    earned_->declined_for = FallbackCause{.reason = *obstacle};
+  } else if (!earned_->permit.take_turn(session_.destination)) {
+    session_.note("waiting: the peer has many handshakes in hand");
+    earned_->timer.set(now + services.config.smc.handshake_timeout);
+  }
+}
+
+void FramesStage::handle_turn() {
+  earned_->permit.turn_came();
+  earned_->timer.cancel();
+  session_.mark_ready();
+}
+
+StageResult FramesStage::handle_deadline(TimePoint now) {
+  earned_->permit.give_back_turn();
+  session_.note(kNoTurnStep);
+  earned_->declined_for = kNoTurn;
+  return hand_over(now);
+}
+
+// The server's part.
+StageResult FramesStage::answer_hand_over(TimePoint now) {
+  session_.report.setup_began("clc_proposal", now);
+  session_.note("the client says that the connection has earned SMC-R");
+  relay_->towards_net().hand_over();
+  return UseStage{std::make_unique<InboundHandshake>(session_, std::move(relay_))};
+}
+
+}  // namespace fairlead::relay

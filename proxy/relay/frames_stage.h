@@ -1,0 +1,54 @@
+// A connection in frames, until it has earned SMC-R or ends. See smc/deferral.h for the rules.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "event/timer_queue.h"
+#include "relay/framed_relay.h"
+#include "relay/handshake_permit.h"
+#include "relay/peer_liveness.h"
+#include "relay/session_resources.h"
+#include "relay/stage.h"
+
+namespace fairlead::relay {
+
+class FramesStage final : public Stage {
+ public:
+  // `unread`: of the client, from the preface on; empty at a client. The memory for frames is paid
+  // for.
+  FramesStage(SessionResources& session, std::vector<std::byte> unread);
+  // A handshake behind the hand-over has failed: what the peer said in frames still goes to the
+  // application, then the peer is reset.
+  FramesStage(SessionResources& session, std::unique_ptr<FramedRelay> relay);
+
+  StageResult begin(TimePoint now) override;
+  StageResult run(TimePoint now) override;
+  StageResult handle_deadline(TimePoint now) override;
+  void handle_turn() override;
+  FramedRelay* framed() override { return relay_.get(); }
+
+ private:
+  StageResult broken();
+  StageResult hand_over(TimePoint now);
+  void prepare_handshake(TimePoint now);
+  StageResult answer_hand_over(TimePoint now);
+  void cancel_handshake();
+
+  SessionResources& session_;
+  std::vector<std::byte> unread_;
+  std::unique_ptr<FramedRelay> relay_;
+  PeerLiveness liveness_;
+  std::optional<event::Timer> half_close_;  // for what a half-closed connection may still say
+  // A client's handshake that the connection has earned.
+  struct Earned {
+    HandshakePermit permit;
+    std::optional<FallbackCause> declined_for;  // there will be none
+    event::Timer timer;                         // in line
+  };
+  std::unique_ptr<Earned> earned_;
+};
+
+}  // namespace fairlead::relay

@@ -1,0 +1,46 @@
+#include "relay/session_resources.h"
+
+#include <cerrno>
+
+namespace fairlead::relay {
+
+SessionResources::SessionResources(SessionServices& own_services, StageHost& own_host,
+                                   std::uint64_t own_number, Direction to,
+                                   const SocketAddress& where, SocketMemory paid, TimePoint now)
+    : services(own_services),
+      host(own_host),
+      number(own_number),
+      direction(to),
+      destination(where),
+      memory(std::move(paid)),
+      report(own_services, own_number, to, now) {}
+
+void SessionResources::probe_peer_later() {
+  if (!outbound()) return;
+  probes.emplace(services.timers, [this] {
+    if (net) services.network.probe_peer(*net);
+  });
+  probes->set(now() + kProbesBegin);
+}
+
+void SessionResources::pay_for_growth(std::size_t ahead_bytes, bool net_carries) {
+  memory.moved(report.bytes(), *app, net_carries ? net.get() : nullptr);
+  memory.keep_ahead(ahead_bytes);
+}
+
+End SessionResources::lose_net(int error) {
+  if (!means_vanished(error)) return End{"reset"};
+  report.peer_vanished(peer(), to_string(system_error("the peer's host", error)));
+  return End{"the peer's host no longer answers"};
+}
+
+End SessionResources::refuse_for_memory() {
+  services.admission.note_refusal(outbound() ? *app : *net, Admission::Refusal::kMemory);
+  return End{"memory.limit is spent"};
+}
+
+bool means_vanished(int error) {
+  return error == ETIMEDOUT || error == EHOSTUNREACH || error == ENETUNREACH;
+}
+
+}  // namespace fairlead::relay

@@ -1,0 +1,163 @@
+#include "relay/smc_stage.h"
+
+#include <utility>
+
+#include "base/log.h"
+
+namespace fairlead::relay {
+namespace {
+
+std::optional<TimePoint> earlier(std::optional<TimePoint> one, std::optional<TimePoint> other) {
+  if (!one || (other && *other < *one)) return other;
+  return one;
+}
+
+}  // namespace
+
+void ClcConnectionWatch::check(SessionResources& session, SmcRelay& relay, TimePoint now) {
+  const auto abort = [&](const char* why) {
+    LogEvent(LogLevel::kDebug, "relay.session", why).field("conn", session.report.id());
+    relay.connection.abort();
+  };
+  if (std::exchange(reset_known_, false))
+    abort("companion_reset");
+  else if (session.net->readable())
+    handle_end(session, relay, now);
+  if (!ended_until_ || now < *ended_until_) return;
+  // The link has answered, so the peer lives, but it has forgotten this connection: nothing would
+  // ever come. Linux also ends the TCP connection at a half-close, which it has announced then.
+  ended_until_.reset();
+  if (!relay.connection.peer_ended() && !relay.connection.reset()) abort("companion_ended");
+}
+
+void ClcConnectionWatch::handle_end(SessionResources& session, SmcRelay& relay, TimePoint now) {
+  std::byte scratch[512];
+  const iovec into{scratch, sizeof scratch};
+  const event::IoResult result = session.net->read({&into, 1});
+  const bool ended = result.kind == event::IoResult::Kind::kEnd;
+  const bool failed = result.kind == event::IoResult::Kind::kError;
+  // A network that forgot the silent connection says nothing about the way over the devices: what
+  // only timed out is a reason to ask, as its end is.
+  const bool reset = reset_ || (failed && !means_vanished(result.error));
+  if (!reset && !ended && !failed) return;
+  session.net->set_not_readable();
+  reset_ = false;
+  if (relay.connection.finished() || relay.connection.lost()) return;
+  if (!reset) {
+    if (ended) ended_until_ = now + kCompanionEndWait;
+    return relay.group->doubt(relay.link, smc::Doubt::kPeerGone, now);
+  }
+  // What the peer announced before may lie in the device's queue: the next turn looks there first.
+  reset_known_ = true;
+  session.mark_ready();
+}
+
+SmcStage::SmcStage(SessionResources& session, UseSmc from)
+    : session_(session),
+      membership_(std::move(from.membership)),
+      clc_connection_(from.clc_connection_reset) {
+  if (!from.framed) return;
+  const FramedIn& in = from.framed->towards_app();
+  const bool finished = in.finished(), failed = in.discards();
+  membership_.relay().resume(from.framed->towards_app().release_waiting(),
+                             from.framed->deferral().ended(), finished, failed);
+  session.report.frames_ended(from.framed->towards_net().bytes());
+}
+
+StageResult SmcStage::begin(TimePoint) {
+  session_.memory.become_smc(*session_.net);
+  session_.probe_peer_later();
+  session_.mark_ready();
+  return Stay{};
+}
+
+StageResult SmcStage::run(TimePoint now) {
+  if (!session_.app) return await_peer_close(now);
+  SmcRelay& relay = membership_.relay();
+  smc::Connection& connection = relay.connection;
+  clc_connection_.check(session_, relay, now);
+  if (connection.next_deadline() && now >= *connection.next_deadline())
+    connection.handle_deadline(now);
+  const SmcRelay::Step step = relay.pump(*session_.app, publish_bytes(), now);
+  if (const std::optional<Side> full = connection.tx_blocked()) {
+    WorkerStats& stats = session_.services.stats;
+    (*full == Side::kLocal ? stats.buffer_full_local : stats.buffer_full_peer).add();
+  }
+  session_.report.count(Transport::kSmcr, session_.report.framed_tx() + connection.tx_bytes(),
+                        relay.rx_bytes());
+  session_.pay_for_growth(relay.ahead_bytes(), false);
+  if (connection.transmit_due() && !connection.lost()) relay.group->sender().schedule(relay);
+  switch (step) {
+    case SmcRelay::Step::kMore:
+      session_.mark_ready();
+      break;
+    case SmcRelay::Step::kReset:
+      session_.services.stats.connections_reset.add();
+      session_.net->reset_on_close();
+      session_.app.reset();
+      session_.net.reset();
+      close_wait_ = now + kCloseAnswerWait;
+      return await_peer_close(now);
+    case SmcRelay::Step::kFinished:
+      return End{};
+    case SmcRelay::Step::kIdle:
+      break;
+  }
+  std::optional<TimePoint> deadline = relay.next_deadline();
+  if (relay.awaits_answer()) {
+    if (!close_wait_) close_wait_ = now + kCloseAnswerWait;
+    if (now >= *close_wait_) return End{};
+    deadline = earlier(deadline, close_wait_);
+  }
+  deadline = earlier(deadline, clc_connection_.next_deadline());
+  if (deadline || timer_) wake_at(deadline);
+  return Stay{};
+}
+
+bool SmcStage::look() {
+  if (!session_.app || !membership_.relay().look(*session_.app, publish_bytes())) return false;
+  session_.mark_ready();
+  return true;
+}
+
+// A lone stream is passed on in parts, so that the peer writes while we read. Where there are
+// others to go on with, a larger part costs both of us fewer turns.
+std::uint32_t SmcStage::publish_bytes() const {
+  const config::Buffers& buffers = session_.services.config.buffers;
+  return static_cast<std::uint32_t>(session_.services.host.many_active() ? buffers.size
+                                                                         : buffers.publish);
+}
+
+// Both streams are gone. But until the peer has answered our abort, it may write into the element,
+// which therefore stays ours; a connection that nobody answers for keeps it out of use for good.
+StageResult SmcStage::await_peer_close(TimePoint now) {
+  const smc::Connection& connection = membership_.relay().connection;
+  if (connection.finished() || connection.lost() || now >= *close_wait_) return End{};
+  wake_at(close_wait_);
+  return Stay{};
+}
+
+void SmcStage::wake_at(std::optional<TimePoint> deadline) {
+  if (!timer_) timer_.emplace(session_.services.timers, [this] { session_.mark_ready(); });
+  timer_->set(deadline);
+}
+
+StageResult SmcStage::handle_group_lost(TimePoint) {
+  membership_.relay().connection.handle_link_lost();
+  session_.mark_ready();
+  return Stay{};
+}
+
+void SmcStage::abort(TimePoint now) {
+  SmcRelay& relay = membership_.relay();
+  relay.connection.abort();
+  relay.group->sender().schedule(relay);
+  relay.group->sender().flush(now);
+}
+
+void SmcStage::end(TimePoint now) {
+  session_.report.carried_no_longer(Transport::kSmcr);
+  membership_.leave_at_end(now);
+}
+
+}  // namespace fairlead::relay

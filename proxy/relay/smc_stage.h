@@ -1,0 +1,63 @@
+// A connection over SMC-R, from the end of its handshake until both sides have closed.
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "event/timer_queue.h"
+#include "relay/group_membership.h"
+#include "relay/session_resources.h"
+#include "relay/stage.h"
+
+namespace fairlead::relay {
+
+// Both applications have ended, all bytes were read, but the peer does not confirm the end.
+inline constexpr Duration kCloseAnswerWait = std::chrono::seconds(60);
+// The peer has ended the CLC connection, and its link answers: how long it may take to say the end
+// of the SMC-R connection too. Longer than a test of the link and than a failover validation.
+inline constexpr Duration kCompanionEndWait = std::chrono::seconds(10);
+
+// The CLC connection carries nothing. But its reset means that the peer's group, or the peer
+// itself, has gone without a word. Its end means either that the peer is done, and its final
+// message is about to come, or that its process is dead.
+class ClcConnectionWatch {
+ public:
+  // `reset`: the peer has reset it before the connection was SMC-R.
+  explicit ClcConnectionWatch(bool reset) : reset_(reset) {}
+
+  void check(SessionResources& session, SmcRelay& relay, TimePoint now);
+  std::optional<TimePoint> next_deadline() const { return ended_until_; }
+
+ private:
+  void handle_end(SessionResources& session, SmcRelay& relay, TimePoint now);
+
+  bool reset_;
+  bool reset_known_ = false;              // acted on in the next turn
+  std::optional<TimePoint> ended_until_;  // it has ended; until when the peer may say why
+};
+
+class SmcStage final : public Stage {
+ public:
+  SmcStage(SessionResources& session, UseSmc from);
+
+  StageResult begin(TimePoint now) override;
+  StageResult run(TimePoint now) override;
+  StageResult handle_group_lost(TimePoint now) override;
+  void abort(TimePoint now) override;
+  void end(TimePoint now) override;
+  SmcRelay* smc() override { return &membership_.relay(); }
+  bool look() override;
+
+ private:
+  std::uint32_t publish_bytes() const;
+  StageResult await_peer_close(TimePoint now);
+  void wake_at(std::optional<TimePoint> deadline);
+
+  SessionResources& session_;
+  GroupMembership membership_;
+  ClcConnectionWatch clc_connection_;
+  std::optional<TimePoint> close_wait_;
+  std::optional<event::Timer> timer_;
+};
+
+}  // namespace fairlead::relay

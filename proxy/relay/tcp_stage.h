@@ -1,0 +1,30 @@
+// A connection that is TCP for good: the relay between its two streams.
+#pragma once
+
+#include <optional>
+
+#include "event/timer_queue.h"
+#include "relay/peer_liveness.h"
+#include "relay/session_resources.h"
+#include "relay/stage.h"
+#include "relay/tcp_relay.h"
+
+namespace fairlead::relay {
+
+class TcpStage final : public Stage {
+ public:
+  // `from`: where it goes on.
+  TcpStage(SessionResources& session, const UseTcp& from);
+
+  StageResult begin(TimePoint now) override;
+  StageResult run(TimePoint now) override;
+  void end(TimePoint) override { session_.report.carried_no_longer(Transport::kTcp); }
+
+ private:
+  SessionResources& session_;
+  TcpRelay relay_;
+  PeerLiveness liveness_;
+  std::optional<event::Timer> half_close_;  // for what a half-closed connection may still say
+};
+
+}  // namespace fairlead::relay
