@@ -98,8 +98,8 @@ Result<void> Group::take_send_ring(SmcRelay& relay, const RingSizes& sizes) {
     return {};
   }
   const smc::ElementId ring = SMC_TRY(memory_.take_send_ring(sizes.own));
-  relay.buffers.staging = ring;
-  relay.buffers.staging_bytes = memory_.send_rings().bytes(ring);
+  relay.buffers.send_ring = ring;
+  relay.buffers.send_ring_bytes = memory_.send_rings().bytes(ring);
   return {};
 }
 
@@ -119,21 +119,21 @@ Result<void> Group::prepare_sending(SmcRelay& relay, const PeerElement& element,
     found = SMC_TRY(peer_memory_.find(relay.buffers, relay.link));
   }
   SMC_TRY(peer_memory_.claim(relay, found));
-  const auto staging_bytes = static_cast<std::uint32_t>(relay.buffers.staging_bytes.size());
+  const auto send_ring_bytes = static_cast<std::uint32_t>(relay.buffers.send_ring_bytes.size());
   // Where memory is addressable the peer is Fairlead, which repeats everything.
-  const bool reserved = protocol_.links().max() > 1 && staging_bytes != 0;
-  relay.connection.set_peer(peer_token, found, staging_bytes,
+  const bool reserved = protocol_.links().max() > 1 && send_ring_bytes != 0;
+  relay.connection.set_peer(peer_token, found, send_ring_bytes,
                             reserved ? smc::kSwitchReserveBytes : 0);
   return {};
 }
 
 void Group::release_sending(SmcRelay& relay) {
-  if (relay.buffers.staging) {
-    memory_.release_send_ring(*relay.buffers.staging, relay.link, sender_.last_request(relay.link),
-                              shared_.now());
+  if (relay.buffers.send_ring) {
+    memory_.release_send_ring(*relay.buffers.send_ring, relay.link,
+                              sender_.last_request(relay.link), shared_.now());
     set_timer();
   }
-  relay.buffers.staging.reset();
+  relay.buffers.send_ring.reset();
   peer_memory_.release(relay);
   sender_.unschedule(relay);
 }
@@ -289,7 +289,7 @@ void Group::move_connections(const smc::LinkTask& task, TimePoint now) {
 // told that it is lost it may still write there, into memory that nobody looks at any more.
 bool Group::move(SmcRelay& relay) {
   // Without an element of the peer's it is in negotiation, and will be told of one for any link.
-  if (relay.connection.lost() || relay.buffers.peer.size_bytes == 0) return true;
+  if (relay.connection.closing().lost() || relay.buffers.peer.size_bytes == 0) return true;
   Result<smc::RmbElement> element = peer_memory_.find(relay.buffers, relay.link);
   if (!element) {
     shared_.lines.write(LogLevel::kWarn, "smc.link", "connection_left_behind", shared_.now(),
@@ -299,7 +299,7 @@ bool Group::move(SmcRelay& relay) {
                               .field("why", element.error().what);
                         });
     relay.connection.abort();
-    element = relay.connection.peer_element();
+    element = relay.connection.tx().element();
   } else if (!peer_memory_.open(relay, *element)) {
     return false;
   }

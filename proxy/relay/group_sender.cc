@@ -75,16 +75,16 @@ bool GroupSender::flush_llc(TimePoint now) {
   return true;
 }
 
-void GroupSender::add_write(const SmcRelay& relay, const smc::StagedWrite& write) {
+void GroupSender::add_write(const SmcRelay& relay, const smc::SendRingWrite& write) {
   SendQueue& queue = queues_[relay.link];
-  const smc::ElementId ring = *relay.buffers.staging;
+  const smc::ElementId ring = *relay.buffers.send_ring;
   const BufferSlabs& rings = memory_.send_rings();
-  const smc::RmbElement& element = relay.connection.peer_element();
+  const smc::RmbElement& element = relay.connection.tx().element();
   rdma::WorkRequest& request = shared_.batch.add();
   request.kind = rdma::WorkRequest::Kind::kWrite;
   request.id = rdma::WorkId{queue.next_id++};
   request.from = {&rings.buffer(ring, transport_.attachment(relay.link)),
-                  rings.offset_bytes(ring) + write.staging_offset, write.length};
+                  rings.offset_bytes(ring) + write.ring_offset, write.length};
   request.to = {element.rkey, RemoteAddress{element.address.value + write.remote_offset}};
   ++queue.unsignaled;
 }
@@ -100,8 +100,8 @@ bool GroupSender::transmit(SmcRelay& relay) {
   send.id = rdma::WorkId{queue.next_id++};
   send.message = batch.message();
   wire::encode(transmit->cdc, batch.message());
-  const bool staged = relay.buffers.staging.has_value();
-  const std::size_t ring_bytes = relay.buffers.staging_bytes.size();
+  const bool staged = relay.buffers.send_ring.has_value();
+  const std::size_t ring_bytes = relay.buffers.send_ring_bytes.size();
   const bool tight =
       staged && relay.connection.tx_window().bytes() <= ring_bytes - ring_bytes / kRingShareHeld;
   send.signaled = ++queue.unsignaled >= kSignalEvery || tight;
@@ -111,7 +111,7 @@ bool GroupSender::transmit(SmcRelay& relay) {
     keep_final_message(relay, send);
   if (staged && !queue.records.full())
     queue.records.push(
-        {send.id, relay.connection.local_token(), transmit->sequence, transmit->staged_until});
+        {send.id, relay.connection.local_token(), transmit->sequence, transmit->written_until});
   shared_.stats->cdc_sent.add();
   // The owner may have waited for this message alone, and no event of the peer follows.
   const bool over = relay.connection.finished() || transmit->cdc.state.aborted;
@@ -200,7 +200,7 @@ void GroupSender::handle_send_done(smc::LinkIndex link, rdma::WorkId id) {
     const SendRecord record = queue.records.pop();
     SmcRelay* relay = connections_.find(record.token);
     if (relay == nullptr) continue;
-    relay->connection.handle_transmit_done(record.sequence, record.staged_until);
+    relay->connection.handle_transmit_done(record.sequence, record.written_until);
     relay->owner->handle_connection_event();
   }
 }

@@ -70,7 +70,7 @@ class GroupSender {
     rdma::WorkId id{};
     AlertToken token;
     std::uint64_t sequence = 0;
-    std::uint64_t staged_until = 0;
+    std::uint64_t written_until = 0;
   };
   // The last message of a connection that has gone since. Its peer waits for it.
   struct FinalMessage {
@@ -92,7 +92,7 @@ class GroupSender {
   void flush_final_messages(TimePoint now);
   void flush_connection(SmcRelay& relay, TimePoint now);
   bool transmit(SmcRelay& relay);
-  void add_write(const SmcRelay& relay, const smc::StagedWrite& write);
+  void add_write(const SmcRelay& relay, const smc::SendRingWrite& write);
   void keep_final_message(const SmcRelay& relay, rdma::WorkRequest& request);
   void post(TimePoint now);
 

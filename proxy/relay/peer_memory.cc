@@ -20,7 +20,7 @@ Result<void> PeerMemory::open(SmcRelay& relay, const smc::RmbElement& element) {
 }
 
 Result<void> PeerMemory::claim(SmcRelay& relay, const smc::RmbElement& element) {
-  if (relay.buffers.staging || relay.buffers.peer_ring) return {};
+  if (relay.buffers.send_ring || relay.buffers.peer_ring) return {};
   const PeerRingId ring{element.rkey, element.address};
   if (auto paid = rings_.claim(relay.buffers.reserved, ring, element.size_bytes); !paid) {
     relay.buffers.remote = {};  // who does not pay keeps no view

@@ -150,14 +150,14 @@ ConnectionRow Session::row(TimePoint now) const {
     row.app = resources_.outbound() ? to_string(resources_.app->peer_address()) : destination;
   if (resources_.net) row.peer = to_string(resources_.peer());
   if (relay == nullptr) return row;
-  if (in_smc) row.state = smc::to_string(relay->connection.close_state());
+  if (in_smc) row.state = smc::to_string(relay->connection.closing().state());
   row.group = relay->group->id();
   if (const auto& link = relay->group->protocol().links()[relay->link])
     row.link = link->number().value;
   row.local_token = relay->connection.local_token().value;
   row.peer_token = relay->connection.peer_token().value;
-  row.rmb_bytes = relay->connection.local_element_bytes();
-  row.peer_rmb_bytes = relay->connection.peer_element().size_bytes;
+  row.rmb_bytes = relay->connection.rx().size_bytes();
+  row.peer_rmb_bytes = relay->connection.tx().element().size_bytes;
   return row;
 }
 

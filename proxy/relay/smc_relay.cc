@@ -44,7 +44,7 @@ SmcRelay::Step SmcRelay::pump(event::Stream& app, std::uint32_t publish_bytes, T
   bool more = pump_to_app(app, now);
   more = pump_from_app(app, publish_bytes) || more;
   if (app_ended_ && app_finished_) connection.close();
-  if (app_failed_ || connection.reset()) return pump_last_words(app, more, now);
+  if (app_failed_ || connection.closing().reset()) return pump_last_words(app, more, now);
   if (connection.finished() && !connection.transmit_due()) return Step::kFinished;
   return more ? Step::kMore : Step::kIdle;
 }
@@ -59,11 +59,11 @@ SmcRelay::Step SmcRelay::pump_last_words(event::Stream& app, bool more, TimePoin
   const bool delivered =
       app_failed_ || (ahead_.empty() && connection.rx_end() == smc::StreamEnd::kReset);
   const std::size_t unsent = app_failed_ ? 0 : app.unsent();
-  if (connection.reset() && connection.reset_said() && delivered && unsent == 0)
+  if (connection.closing().reset() && connection.reset_said() && delivered && unsent == 0)
     return Step::kReset;
   // Each term changes one way only.
   const std::uint64_t moved =
-      connection.tx_bytes() + 2 * (connection.rx_bytes() + ahead_.written()) - unsent;
+      connection.tx().bytes() + 2 * (connection.rx().bytes() + ahead_.written()) - unsent;
   if (last_words_.wait(moved, delivered && unsent != 0, now))
     return more ? Step::kMore : Step::kIdle;
   app_failed_ = true;
@@ -88,10 +88,10 @@ bool SmcRelay::pump_to_app(event::Stream& app, TimePoint now) {
     if (state != Backlog::State::kEmpty) return false;
   }
   while (app.writable() && !app_finished_ && !app_failed_) {
-    const smc::RingWindow window = connection.rx_window();
+    const smc::RingWindow window = connection.rx().window();
     if (window.bytes() == 0) break;
     const Pieces pieces(buffers.local, window, window.bytes());
-    const event::IoResult result = connection.rx_urgent()
+    const event::IoResult result = connection.rx().urgent()
                                        ? app.write_urgent(buffers.local[window.first.offset])
                                        : app.write(pieces.view());
     if (result.kind == Kind::kError) {
@@ -109,8 +109,9 @@ bool SmcRelay::pump_to_app(event::Stream& app, TimePoint now) {
     }
   }
   const smc::StreamEnd end = connection.rx_end();
-  const bool fin = end == smc::StreamEnd::kFin ||
-                   (end == smc::StreamEnd::kReset && connection.peer_ended() && !app_failed_);
+  const bool fin =
+      end == smc::StreamEnd::kFin ||
+      (end == smc::StreamEnd::kReset && connection.closing().peer_ended() && !app_failed_);
   if (!app_finished_ && fin) {
     app_finished_ = true;
     app.shutdown_write();
@@ -119,25 +120,25 @@ bool SmcRelay::pump_to_app(event::Stream& app, TimePoint now) {
 }
 
 bool SmcRelay::pump_from_app(event::Stream& app, std::uint32_t publish_bytes) {
-  if (connection.reset()) return false;
+  if (connection.closing().reset()) return false;
   if (app_failed_ && app_ended_) end_app_words(true);
   if (app_ended_) check_reset_behind_fin(app);
   if (app_ended_ || !app.readable()) return false;
   const smc::RingWindow window = connection.tx_window();
   if (window.bytes() == 0) {
-    if (connection.peer_closed())
+    if (connection.closing().peer_closed())
       discard_from_app(app);
     else
       check_blocked_reset(app);
     return false;
   }
-  const std::span<std::byte> ring = buffers.staging ? buffers.staging_bytes : buffers.remote;
+  const std::span<std::byte> ring = buffers.send_ring ? buffers.send_ring_bytes : buffers.remote;
   const Pieces pieces(ring, window, publish_bytes);
   const event::IoResult result = app.read(pieces.view());
   switch (result.kind) {
     case Kind::kBytes:
       if (result.urgent)
-        connection.produced_urgent();
+        connection.produced(1, smc::Connection::Data::kLastUrgent);
       else
         connection.produced(static_cast<std::uint32_t>(result.count));
       return app.readable();
@@ -161,7 +162,7 @@ void SmcRelay::end_app_words(bool fin) {
     if (!app_failed_) return;
   }
   app_failed_ = true;
-  connection.abort_behind_data();
+  connection.abort(smc::Connection::Abort::kBehindData);
 }
 
 bool SmcRelay::look(event::Stream& app, std::uint32_t publish_bytes) {

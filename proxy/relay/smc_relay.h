@@ -33,11 +33,11 @@ struct PeerElement {
 
 // Where the bytes of one connection live.
 struct SmcBuffers {
-  smc::ElementId element;                 // of this side
-  std::span<std::byte> local;             // its memory
-  std::span<std::byte> remote;            // the peer's element, where addressable
-  std::optional<smc::ElementId> staging;  // the send ring otherwise
-  std::span<std::byte> staging_bytes;
+  smc::ElementId element;                   // of this side
+  std::span<std::byte> local;               // its memory
+  std::span<std::byte> remote;              // the peer's element, where addressable
+  std::optional<smc::ElementId> send_ring;  // otherwise
+  std::span<std::byte> send_ring_bytes;
   MemoryCharge reserved;                 // for the peer's element until it is known
   std::optional<PeerRingId> peer_ring;   // that is paid for, where addressable
   PeerElement peer;                      // as it was found last, on link `named_on`
@@ -69,7 +69,7 @@ class SmcRelay {
   bool look(event::Stream& app, std::uint32_t publish_bytes);
 
   // Bytes that the application got or will get, with those of resume().
-  std::uint64_t rx_bytes() const { return ahead_.written() + connection.rx_bytes(); }
+  std::uint64_t rx_bytes() const { return ahead_.written() + connection.rx().bytes(); }
 
   // Memory of those of resume() that the application has not taken yet.
   std::size_t ahead_bytes() const { return ahead_.held_bytes(); }

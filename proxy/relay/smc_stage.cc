@@ -27,7 +27,8 @@ void ClcConnectionWatch::check(SessionResources& session, SmcRelay& relay, TimeP
   // The link has answered, so the peer lives, but it has forgotten this connection: nothing would
   // ever come. Linux also ends the TCP connection at a half-close, which it has announced then.
   ended_until_.reset();
-  if (!relay.connection.peer_ended() && !relay.connection.reset()) abort("companion_ended");
+  if (!relay.connection.closing().peer_ended() && !relay.connection.closing().reset())
+    abort("companion_ended");
 }
 
 void ClcConnectionWatch::handle_end(SessionResources& session, SmcRelay& relay, TimePoint now) {
@@ -42,7 +43,7 @@ void ClcConnectionWatch::handle_end(SessionResources& session, SmcRelay& relay, 
   if (!reset && !ended && !failed) return;
   session.net->set_not_readable();
   reset_ = false;
-  if (relay.connection.finished() || relay.connection.lost()) return;
+  if (relay.connection.finished() || relay.connection.closing().lost()) return;
   if (!reset) {
     if (ended) ended_until_ = now + kCompanionEndWait;
     return relay.group->doubt(relay.link, smc::Doubt::kPeerGone, now);
@@ -83,10 +84,11 @@ StageResult SmcStage::run(TimePoint now) {
     WorkerStats& stats = session_.services.stats;
     (*full == Side::kLocal ? stats.buffer_full_local : stats.buffer_full_peer).add();
   }
-  session_.report.count(Transport::kSmcr, session_.report.framed_tx() + connection.tx_bytes(),
+  session_.report.count(Transport::kSmcr, session_.report.framed_tx() + connection.tx().bytes(),
                         relay.rx_bytes());
   session_.pay_for_growth(relay.ahead_bytes(), false);
-  if (connection.transmit_due() && !connection.lost()) relay.group->sender().schedule(relay);
+  if (connection.transmit_due() && !connection.closing().lost())
+    relay.group->sender().schedule(relay);
   switch (step) {
     case SmcRelay::Step::kMore:
       session_.mark_ready();
@@ -132,7 +134,7 @@ std::uint32_t SmcStage::publish_bytes() const {
 // which therefore stays ours; a connection that nobody answers for keeps it out of use for good.
 StageResult SmcStage::await_peer_close(TimePoint now) {
   const smc::Connection& connection = membership_.relay().connection;
-  if (connection.finished() || connection.lost() || now >= *close_wait_) return End{};
+  if (connection.finished() || connection.closing().lost() || now >= *close_wait_) return End{};
   wake_at(close_wait_);
   return Stay{};
 }

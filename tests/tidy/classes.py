@@ -16,7 +16,6 @@ KNOWN = {
     "proxy/admin AdminApi": (0, 0, 3),
     "proxy/rdma/shm Backplane": (30, 0, 3),
     "proxy/rdma/shm Channel": (0, 33, 0),
-    "proxy/smc Connection": (35, 41, 0),
 }
 
 HEAD = re.compile(r"\bclass\s+(\w+)(?:\s+final)?\s*(?::[^{;()]*)?\{")

@@ -166,7 +166,7 @@ TEST_F(SmcRelayTest, AResetThatCameWithTheFinIsPassedOn) {
   a_app.error = EPIPE;
   a.app_changed();
   a.pump(a_app, 131072, now);
-  EXPECT_TRUE(a.connection.reset());  // no event follows
+  EXPECT_TRUE(a.connection.closing().reset());  // no event follows
   settle();
   EXPECT_TRUE(b_app.shut_down);
   EXPECT_TRUE(b_app.reset);
@@ -333,8 +333,8 @@ TEST_F(SmcRelayTest, ALookFindsWhatNoEventHasToldOf) {
 TEST_F(SmcRelayTest, ALookTellsOfBytesInTheSendRing) {
   SmcRelay staged{AlertToken{3}, kRing};
   staged.connection.set_peer(AlertToken{4}, {RemoteKey{1}, RemoteAddress{0}, kRing}, kRing);
-  staged.buffers.staging.emplace();
-  staged.buffers.staging_bytes = a_memory;
+  staged.buffers.send_ring.emplace();
+  staged.buffers.send_ring_bytes = a_memory;
   a_app.set_not_readable();
   a_app.incoming = "unannounced";
   EXPECT_TRUE(staged.look(a_app, 131072));

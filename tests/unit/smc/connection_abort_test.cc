@@ -24,26 +24,26 @@ TEST(ConnectionAbort, WhatWasAnnouncedBeforeAnAbortCanStillBeRead) {
   pair.transmit(pair.a);
   pair.a.connection.abort();
   pair.settle();
-  EXPECT_TRUE(pair.b.connection.reset());
+  EXPECT_TRUE(pair.b.connection.closing().reset());
   EXPECT_EQ(pair.b.connection.rx_end(), StreamEnd::kNone);
   EXPECT_EQ(pair.read(pair.b), "last words");
   EXPECT_EQ(pair.b.connection.rx_end(), StreamEnd::kReset);
-  EXPECT_FALSE(pair.b.connection.peer_ended());
+  EXPECT_FALSE(pair.b.connection.closing().peer_ended());
 }
 
 TEST(ConnectionAbort, AnAbortBehindDataWaitsUntilAllIsInThePeersElement) {
   ConnectionPair pair(16384, 16384, 32768);  // the send ring holds more than the peer
   const std::string bytes(20000, 'z');
   pair.write(pair.a, bytes);
-  pair.a.connection.abort_behind_data();
+  pair.a.connection.abort(Connection::Abort::kBehindData);
   pair.settle();
-  EXPECT_TRUE(pair.a.connection.reset());
+  EXPECT_TRUE(pair.a.connection.closing().reset());
   EXPECT_FALSE(pair.a.connection.reset_said());
-  EXPECT_FALSE(pair.b.connection.reset());
+  EXPECT_FALSE(pair.b.connection.closing().reset());
   std::string got = pair.read(pair.b);
   pair.settle();
   EXPECT_TRUE(pair.a.connection.reset_said());
-  EXPECT_TRUE(pair.b.connection.reset());
+  EXPECT_TRUE(pair.b.connection.closing().reset());
   got += pair.read(pair.b);
   EXPECT_EQ(got, bytes);
   EXPECT_EQ(pair.b.connection.rx_end(), StreamEnd::kReset);
@@ -53,12 +53,12 @@ TEST(ConnectionAbort, AnAbortBehindDataWaitsUntilAllIsInThePeersElement) {
 TEST(ConnectionAbort, AnAbortEndsTheWaitForRoom) {
   ConnectionPair pair(16384, 16384, 32768);
   pair.write(pair.a, std::string(20000, 'z'));
-  pair.a.connection.abort_behind_data();
+  pair.a.connection.abort(Connection::Abort::kBehindData);
   pair.settle();
   pair.a.connection.abort();
   pair.settle();
   EXPECT_TRUE(pair.a.connection.reset_said());
-  EXPECT_TRUE(pair.b.connection.reset());
+  EXPECT_TRUE(pair.b.connection.closing().reset());
   EXPECT_EQ(pair.read(pair.b).size(), 16384U);
 }
 
@@ -66,11 +66,11 @@ TEST(ConnectionAbort, AFinBeforeAnAbortIsToldWithIt) {
   ConnectionPair pair;
   pair.write(pair.a, "bye");
   pair.a.connection.shutdown_write();
-  pair.a.connection.abort_behind_data();
+  pair.a.connection.abort(Connection::Abort::kBehindData);
   pair.settle();
   EXPECT_EQ(pair.read(pair.b), "bye");
   EXPECT_EQ(pair.b.connection.rx_end(), StreamEnd::kReset);
-  EXPECT_TRUE(pair.b.connection.peer_ended());
+  EXPECT_TRUE(pair.b.connection.closing().peer_ended());
 }
 
 TEST(ConnectionAbort, WhatALostPeerAnnouncedCanStillBeRead) {

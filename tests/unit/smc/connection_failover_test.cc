@@ -20,7 +20,7 @@ TEST_P(Failover, LostDataIsSentAgainBehindAValidation) {
   pair.write(pair.a, "two");
   pair.transmit(pair.a);
   pair.switch_link();
-  EXPECT_EQ(pair.a.connection.peer_element().rkey, RemoteKey{101});
+  EXPECT_EQ(pair.a.connection.tx().element().rkey, RemoteKey{101});
   pair.transmit(pair.a);
   ASSERT_EQ(pair.a.on_the_way.size(), 2U);
   const wire::CdcMessage& validation = pair.a.on_the_way[0];

@@ -33,7 +33,7 @@ TEST_P(HostileCursor, AbortsTheConnectionAndNothingElse) {
   ASSERT_FALSE(taken);
   EXPECT_EQ(taken.error().code, Errc::kMalformed);
   EXPECT_EQ(pair.b.connection.rx_end(), StreamEnd::kReset);
-  EXPECT_EQ(pair.b.connection.rx_window().bytes(), 0U);
+  EXPECT_EQ(pair.b.connection.rx().window().bytes(), 0U);
   const auto answer = pair.b.connection.poll_transmit();
   ASSERT_TRUE(answer);
   EXPECT_TRUE(answer->cdc.state.aborted);

@@ -15,14 +15,14 @@
 namespace fairlead::smc {
 
 struct Endpoint {
-  Endpoint(std::uint32_t token, std::uint32_t rmb_bytes, std::uint32_t staging_bytes)
-      : connection(AlertToken{token}, rmb_bytes), rmb(rmb_bytes), staging(staging_bytes) {}
+  Endpoint(std::uint32_t token, std::uint32_t rmb_bytes, std::uint32_t send_ring_bytes)
+      : connection(AlertToken{token}, rmb_bytes), rmb(rmb_bytes), staging(send_ring_bytes) {}
 
   Connection connection;
   std::vector<char> rmb;
   std::vector<char> staging;
   std::deque<wire::CdcMessage> on_the_way;                          // towards the other side
-  std::deque<std::pair<std::uint64_t, std::uint64_t>> completions;  // sequence, staged_until
+  std::deque<std::pair<std::uint64_t, std::uint64_t>> completions;  // sequence, written_until
   struct Write {
     std::uint32_t remote_offset;
     std::vector<char> bytes;
@@ -57,13 +57,13 @@ class ConnectionPair {
     const RingWindow window = from.connection.tx_window();
     if (window.bytes() == 0) return false;
     put(from.staging.empty() ? other(from).rmb : from.staging, window, std::string(1, byte));
-    from.connection.produced_urgent();
+    from.connection.produced(1, Connection::Data::kLastUrgent);
     return true;
   }
 
   // The application reads all there is, up to an urgent byte.
   std::string read(Endpoint& to) {
-    const RingWindow window = to.connection.rx_window();
+    const RingWindow window = to.connection.rx().window();
     std::string bytes(to.rmb.data() + window.first.offset, window.first.length);
     bytes.append(to.rmb.data() + window.second.offset, window.second.length);
     to.connection.consumed(static_cast<std::uint32_t>(bytes.size()), now);
@@ -76,12 +76,12 @@ class ConnectionPair {
     while (auto transmit = from.connection.poll_transmit()) {
       std::vector<Endpoint::Write>& writes = from.writes.emplace_back();
       for (unsigned i = 0; i < transmit->write_count; ++i) {
-        const StagedWrite& write = transmit->writes[i];
-        const char* begin = from.staging.data() + write.staging_offset;
+        const SendRingWrite& write = transmit->writes[i];
+        const char* begin = from.staging.data() + write.ring_offset;
         writes.push_back({write.remote_offset, {begin, begin + write.length}});
       }
       from.on_the_way.push_back(transmit->cdc);
-      from.completions.emplace_back(transmit->sequence, transmit->staged_until);
+      from.completions.emplace_back(transmit->sequence, transmit->written_until);
       ++count;
     }
     return count;
@@ -95,10 +95,10 @@ class ConnectionPair {
       std::memcpy(other(from).rmb.data() + write.remote_offset, write.bytes.data(),
                   write.bytes.size());
     from.writes.pop_front();
-    const auto [sequence, staged_until] = from.completions.front();
+    const auto [sequence, written_until] = from.completions.front();
     from.completions.pop_front();
     if (!message.producer_flags.failover_validation)
-      from.connection.handle_transmit_done(sequence, staged_until);
+      from.connection.handle_transmit_done(sequence, written_until);
     return other(from).connection.handle_cdc(message, now);
   }
 
@@ -116,7 +116,7 @@ class ConnectionPair {
       from->writes.clear();
     }
     for (Endpoint* end : {&a, &b}) {
-      RmbElement element = end->connection.peer_element();
+      RmbElement element = end->connection.tx().element();
       element.rkey.value += 100;
       end->connection.handle_link_switched(element);
     }

@@ -150,7 +150,7 @@ TEST(Connection, HalfCloseLetsTheOtherDirectionLive) {
   EXPECT_EQ(pair.b.connection.rx_end(), StreamEnd::kNone);  // not before the bytes are read
   EXPECT_EQ(pair.read(pair.b), "request");
   EXPECT_EQ(pair.b.connection.rx_end(), StreamEnd::kFin);
-  EXPECT_EQ(pair.b.connection.close_state(), CloseState::kAppCloseWait1);
+  EXPECT_EQ(pair.b.connection.closing().state(), CloseState::kAppCloseWait1);
   pair.write(pair.b, "reply");
   pair.settle();
   EXPECT_EQ(pair.read(pair.a), "reply");
@@ -254,7 +254,7 @@ TEST(Connection, BytesMayOvertakeTheConfirm) {
   message.sequence = 1;
   message.producer = {0, 5};
   ASSERT_TRUE(server.handle_cdc(message, TimePoint{}));
-  EXPECT_EQ(server.rx_window().bytes(), 5U);
+  EXPECT_EQ(server.rx().window().bytes(), 5U);
   EXPECT_FALSE(server.transmit_due());
 }
 

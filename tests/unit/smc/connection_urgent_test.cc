@@ -22,11 +22,11 @@ TEST(ConnectionUrgent, TheByteIsAWindowOfItsOwn) {
   pair.write(pair.a, "before");
   ASSERT_TRUE(pair.write_urgent(pair.a, '!'));
   pair.settle();
-  EXPECT_FALSE(pair.b.connection.rx_urgent());
+  EXPECT_FALSE(pair.b.connection.rx().urgent());
   EXPECT_EQ(pair.read(pair.b), "before");
-  EXPECT_TRUE(pair.b.connection.rx_urgent());
+  EXPECT_TRUE(pair.b.connection.rx().urgent());
   EXPECT_EQ(pair.read(pair.b), "!");
-  EXPECT_FALSE(pair.b.connection.rx_urgent());
+  EXPECT_FALSE(pair.b.connection.rx().urgent());
 }
 
 TEST(ConnectionUrgent, TheSenderWaitsUntilTheByteIsConsumedAndTold) {
@@ -45,7 +45,7 @@ TEST(ConnectionUrgent, TheSenderWaitsUntilTheByteIsConsumedAndTold) {
   EXPECT_EQ(pair.a.connection.tx_window().bytes(), 16384U);
   pair.write(pair.a, "behind");
   pair.settle();
-  EXPECT_FALSE(pair.b.connection.rx_urgent());
+  EXPECT_FALSE(pair.b.connection.rx().urgent());
   EXPECT_EQ(pair.read(pair.b), "behind");
 }
 
@@ -77,7 +77,7 @@ TEST(ConnectionUrgent, MessagesBeforeTheByteSayThatItIsPending) {
   EXPECT_FALSE(pair.a.on_the_way.back().producer_flags.urgent_present);
   pair.settle();
   std::string got;
-  while (!pair.b.connection.rx_urgent()) {
+  while (!pair.b.connection.rx().urgent()) {
     got += pair.read(pair.b);
     pair.settle();
   }
@@ -94,7 +94,7 @@ TEST(ConnectionUrgent, ANewerByteMakesTheOlderOrdinary) {
     ASSERT_TRUE(pair.b.connection.handle_cdc(message, pair.now));
   }
   EXPECT_EQ(pair.read(pair.b).size(), 9U);
-  EXPECT_TRUE(pair.b.connection.rx_urgent());
+  EXPECT_TRUE(pair.b.connection.rx().urgent());
   EXPECT_EQ(pair.read(pair.b).size(), 1U);
 }
 
@@ -108,7 +108,7 @@ TEST(ConnectionUrgent, DataBehindTheByteStaysOrdinary) {
   message.producer = {0, 50};
   ASSERT_TRUE(pair.b.connection.handle_cdc(message, pair.now));
   EXPECT_EQ(pair.read(pair.b).size(), 4U);
-  EXPECT_TRUE(pair.b.connection.rx_urgent());
+  EXPECT_TRUE(pair.b.connection.rx().urgent());
   EXPECT_EQ(pair.read(pair.b).size(), 1U);
   EXPECT_EQ(pair.read(pair.b).size(), 45U);
 }
@@ -118,7 +118,7 @@ TEST(ConnectionUrgent, AFlagThatNamesNoUnreadByteIsIgnored) {
   wire::CdcMessage message = next_message(pair.b, 1);
   message.producer_flags.urgent_present = true;
   ASSERT_TRUE(pair.b.connection.handle_cdc(message, pair.now));  // nothing was sent at all
-  EXPECT_FALSE(pair.b.connection.rx_urgent());
+  EXPECT_FALSE(pair.b.connection.rx().urgent());
   message = next_message(pair.b, 2);
   message.producer = {0, 5};
   ASSERT_TRUE(pair.b.connection.handle_cdc(message, pair.now));
@@ -126,7 +126,7 @@ TEST(ConnectionUrgent, AFlagThatNamesNoUnreadByteIsIgnored) {
   message.producer_flags.urgent_present = true;  // all of it was read before
   message.sequence = 3;
   ASSERT_TRUE(pair.b.connection.handle_cdc(message, pair.now));
-  EXPECT_EQ(pair.b.connection.rx_window().bytes(), 0U);
+  EXPECT_EQ(pair.b.connection.rx().window().bytes(), 0U);
   message.producer = {0, 20};
   message.sequence = 4;
   message.producer_flags.urgent_present = false;
@@ -161,7 +161,7 @@ TEST_P(ConnectionUrgentSwitch, TheByteIsAnnouncedAgainWhenItsLinkDies) {
   EXPECT_TRUE(pair.a.on_the_way.back().producer_flags.urgent_present);
   pair.settle();
   EXPECT_EQ(pair.read(pair.b), "before");
-  EXPECT_TRUE(pair.b.connection.rx_urgent());
+  EXPECT_TRUE(pair.b.connection.rx().urgent());
   EXPECT_EQ(pair.read(pair.b), "!");
   pair.settle();
   EXPECT_NE(pair.a.connection.tx_window().bytes(), 0U);
@@ -178,11 +178,11 @@ TEST_P(ConnectionUrgentSwitch, TheByteIsUrgentOnceWhenItsAnnouncementArrivedBefo
   pair.transmit(pair.b);  // the confirmation is lost
   pair.switch_link();
   pair.settle();
-  EXPECT_EQ(pair.b.connection.rx_window().bytes(), 0U);
+  EXPECT_EQ(pair.b.connection.rx().window().bytes(), 0U);
   EXPECT_NE(pair.a.connection.tx_window().bytes(), 0U);
   pair.write(pair.a, "behind");
   pair.settle();
-  EXPECT_FALSE(pair.b.connection.rx_urgent());
+  EXPECT_FALSE(pair.b.connection.rx().urgent());
   EXPECT_EQ(pair.read(pair.b), "behind");
 }
 
@@ -210,7 +210,7 @@ TEST_P(ConnectionUrgentStream, EachByteArrivesInItsPlaceAndUrgent) {
     }
     pair.settle();
     if (random() % 3 == 0) continue;
-    if (pair.b.connection.rx_urgent()) urgent_received.push_back(received.size());
+    if (pair.b.connection.rx().urgent()) urgent_received.push_back(received.size());
     received += pair.read(pair.b);
     ASSERT_EQ(received, sent.substr(0, received.size()));
   }
