@@ -8,6 +8,7 @@
 
 #include "admin/json.h"
 #include "admin/query.h"
+#include "admin/snapshot_answers.h"
 
 namespace fairlead::admin {
 
@@ -23,34 +24,35 @@ struct AdminApi::Route {
   std::string_view path;
   std::string_view summary;
   std::array<std::string_view, kParametersMax> parameters;  // empty: unused
-  Answer answer = nullptr;                                  // exactly one of the two is set
-  Render render = nullptr;                                  // for what has to ask the workers
+  // One of the three is set.
+  Answer answer = nullptr;
+  Render render = nullptr;  // made of what the workers tell, and more
+  Table table = nullptr;    // made of what the workers tell
 };
 
 const AdminApi::Route AdminApi::kRoutes[] = {
-    {"GET", "/", "this list", {}, &AdminApi::list_routes, nullptr},
+    {"GET", "/", "this list", {}, &AdminApi::list_routes},
     {"GET", "/metrics", "Prometheus text format", {}, nullptr, &AdminApi::metrics},
-    {"GET", "/livez", "200 while the admin thread turns", {}, &AdminApi::alive, nullptr},
-    {"GET", "/healthz", "the same as /livez", {}, &AdminApi::alive, nullptr},
-    {"GET", "/readyz", "200 once the proxy can serve", {}, &AdminApi::ready, nullptr},
-    {"GET", "/stats", "counters, as text or json", {"format"}, &AdminApi::stats, nullptr},
-    {"GET", "/connections", "connections", {"limit", "state"}, nullptr, &AdminApi::connections},
-    {"GET", "/linkgroups", "link groups with their links", {}, nullptr, &AdminApi::link_groups},
-    {"GET", "/links", "links", {}, nullptr, &AdminApi::links},
-    {"GET", "/devices", "ports of RDMA devices", {}, nullptr, &AdminApi::devices},
-    {"GET", "/fallbacks", "reasons for TCP, counted", {"all"}, &AdminApi::fallbacks, nullptr},
-    {"GET", "/why", "decisions about a peer", {"peer"}, nullptr, &AdminApi::why},
-    {"GET", "/doctor", "checks with findings and fixes", {}, nullptr, &AdminApi::doctor},
-    {"GET", "/config", "the configuration in effect", {}, &AdminApi::config, nullptr},
-    {"GET", "/logging", "the log level", {}, &AdminApi::show_log_level, nullptr},
-    {"POST", "/logging", "sets the log level", {"level"}, &AdminApi::set_log_level_to, nullptr},
+    {"GET", "/livez", "200 while the admin thread turns", {}, &AdminApi::alive},
+    {"GET", "/healthz", "the same as /livez", {}, &AdminApi::alive},
+    {"GET", "/readyz", "200 once the proxy can serve", {}, &AdminApi::ready},
+    {"GET", "/stats", "counters, as text or json", {"format"}, &AdminApi::stats},
+    {"GET", "/connections", "connections", {"limit", "state"}, {}, {}, connections_answer},
+    {"GET", "/linkgroups", "link groups with their links", {}, {}, {}, link_groups_answer},
+    {"GET", "/links", "links", {}, {}, {}, links_answer},
+    {"GET", "/devices", "ports of RDMA devices", {}, {}, {}, devices_answer},
+    {"GET", "/fallbacks", "reasons for TCP, counted", {"all"}, &AdminApi::fallbacks},
+    {"GET", "/why", "decisions about a peer", {"peer"}, {}, {}, why_answer},
+    {"GET", "/doctor", "checks with findings and fixes", {}, {}, &AdminApi::doctor},
+    {"GET", "/config", "the configuration in effect", {}, &AdminApi::config},
+    {"GET", "/logging", "the log level", {}, &AdminApi::show_log_level},
+    {"POST", "/logging", "sets the log level", {"level"}, &AdminApi::set_log_level_to},
     {"POST",
      "/ports",
      "takes a port of a device out of use, or back",
      {"device", "port", "state"},
-     &AdminApi::take_port,
-     nullptr},
-    {"POST", "/drain", "starts draining", {}, &AdminApi::drain, nullptr},
+     &AdminApi::take_port},
+    {"POST", "/drain", "starts draining", {}, &AdminApi::drain},
 };
 
 namespace {
@@ -121,9 +123,9 @@ void AdminApi::handle(HttpExchange exchange) {
   if (request.path == "/connections" && connections_limit(request) == 0)
     return exchange.respond(error_response(
         400, "limit must be a number from 1 to " + std::to_string(kConnectionRowsMax)));
-  const auto render = [this, make = found->render](const HttpRequest& asked,
-                                                   const GatheredSnapshot& snapshot) {
-    return (this->*make)(asked, snapshot);
+  const auto render = [this, found](const HttpRequest& asked, const GatheredSnapshot& snapshot) {
+    return found->table != nullptr ? found->table(asked, snapshot, sources_.stats)
+                                   : (this->*found->render)(snapshot);
   };
   // Scrapers are many and get the same, so that a crowd of them costs the workers one question.
   if (request.path == "/metrics") return gather_.ask_shared(std::move(exchange), render);

@@ -39,16 +39,14 @@
 
 #include "admin/gather.h"
 #include "admin/sources.h"
+#include "admin/stats_sum.h"
 #include "base/time.h"
 #include "event/http/http_server.h"
 
 namespace fairlead::admin {
 
-inline constexpr std::size_t kConnectionRowsDefault = 1000;
-inline constexpr std::size_t kConnectionRowsMax = 10'000;
 // With a filter on the state, so many rows of each worker are looked through.
 inline constexpr std::size_t kConnectionRowsScanned = 65'536;
-inline constexpr std::size_t kDecisionRowsMax = 100;
 
 // Lives on the admin thread. Keeps unanswered exchanges, so it dies before the HttpServer.
 class AdminApi {
@@ -66,8 +64,9 @@ class AdminApi {
   static const Route kRoutes[];
 
   using Answer = event::HttpResponse (AdminApi::*)(const event::HttpRequest&);
-  using Render = event::HttpResponse (AdminApi::*)(const event::HttpRequest&,
-                                                   const GatheredSnapshot&);
+  using Render = event::HttpResponse (AdminApi::*)(const GatheredSnapshot&);
+  using Table = event::HttpResponse (*)(const event::HttpRequest&, const GatheredSnapshot&,
+                                        StatsSpan);
 
   // Why the caller may not have this path; nothing if it may.
   std::optional<std::string> refusal(const event::HttpRequest& request) const;
@@ -82,15 +81,8 @@ class AdminApi {
   event::HttpResponse take_port(const event::HttpRequest& request);
   event::HttpResponse drain(const event::HttpRequest& request);
 
-  event::HttpResponse metrics(const event::HttpRequest& request, const GatheredSnapshot& snapshot);
-  event::HttpResponse connections(const event::HttpRequest& request,
-                                  const GatheredSnapshot& snapshot);
-  event::HttpResponse link_groups(const event::HttpRequest& request,
-                                  const GatheredSnapshot& snapshot);
-  event::HttpResponse links(const event::HttpRequest& request, const GatheredSnapshot& snapshot);
-  event::HttpResponse devices(const event::HttpRequest& request, const GatheredSnapshot& snapshot);
-  event::HttpResponse why(const event::HttpRequest& request, const GatheredSnapshot& snapshot);
-  event::HttpResponse doctor(const event::HttpRequest& request, const GatheredSnapshot& snapshot);
+  event::HttpResponse metrics(const GatheredSnapshot& snapshot);
+  event::HttpResponse doctor(const GatheredSnapshot& snapshot);
 
   std::vector<std::string> not_ready_reasons();
   std::vector<Fact> facts() const;

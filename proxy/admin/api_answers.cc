@@ -1,12 +1,16 @@
-// The answers that need no worker.
+#include <algorithm>
 #include <charconv>
+#include <chrono>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 
 #include "admin/api.h"
+#include "admin/checks.h"
 #include "admin/json.h"
+#include "admin/metrics.h"
+#include "admin/process_usage.h"
 #include "admin/query.h"
 #include "base/log.h"
 
@@ -18,6 +22,13 @@ using event::HttpResponse;
 namespace {
 
 constexpr std::string_view kLogLevels = "trace, debug, info, warn, error, off";
+
+double uptime_seconds() {
+  const double start = read_process_usage().start_time_seconds;
+  const double now =
+      std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+  return start == 0 ? 0 : std::max(0.0, now - start);
+}
 
 }  // namespace
 
@@ -115,6 +126,38 @@ HttpResponse AdminApi::drain(const HttpRequest&) {
   if (!sources_.drain) return error_response(404, "this proxy cannot drain");
   sources_.drain();
   return json_response(202, {{"draining", true}});
+}
+
+HttpResponse AdminApi::metrics(const GatheredSnapshot& snapshot) {
+  const bool is_ready = not_ready_reasons().empty();
+  return {.content_type = "text/plain; version=0.0.4; charset=utf-8",
+          .body = render_metrics({.build = sources_.build,
+                                  .stats = sources_.stats,
+                                  .snapshot = snapshot,
+                                  .facts = facts(),
+                                  .ready = is_ready,
+                                  .draining = draining(),
+                                  .process = read_process_usage(),
+                                  .log_dropped = log_dropped_lines(),
+                                  .http_refusals = &http_.refusals()})};
+}
+
+HttpResponse AdminApi::doctor(const GatheredSnapshot& snapshot) {
+  std::vector<Fact> checks = standing_checks({.stats = sources_.stats,
+                                              .snapshot = snapshot,
+                                              .not_ready = not_ready_reasons(),
+                                              .draining = draining(),
+                                              .uptime_seconds = uptime_seconds()});
+  for (Fact& fact : facts()) checks.push_back(std::move(fact));
+  Json rows = Json::array();
+  for (const Fact& check : checks) rows.push_back(to_json(check));
+  return json_response(200,
+                       {{"build", to_json(sources_.build)},
+                        {"checks", std::move(rows)},
+                        {"redirect",
+                         {{"ports", sources_.redirect.ports},
+                          {"user", sources_.redirect.user},
+                          {"connections", sum_of(sources_.stats, &WorkerStats::redirected)}}}});
 }
 
 }  // namespace fairlead::admin
