@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "base/assert.h"
-#include "rdma/shm/shm_backplane.h"
 #include "rdma/shm/shm_channel.h"
+#include "rdma/shm/shm_engine.h"
 
 namespace fairlead::rdma::shm {
 namespace {
@@ -55,12 +55,12 @@ void BufferTable::remove(RemoteKey key) {
 ShmDomain::~ShmDomain() { SMC_ASSERT(buffers_.empty() && audience_.empty(), buffers_.size()); }
 
 void ShmDomain::announce(Channel& channel, const ShmBuffer& buffer) {
-  backplane_->announce(channel, ControlMessage{.kind = ControlMessage::Kind::kAnnounce,
-                                               .domain = id_,
-                                               .rkey = buffer.rkey(),
-                                               .address = buffer.address(),
-                                               .size_bytes = buffer.bytes().size(),
-                                               .buffer = buffer.id()});
+  engine_->announce(channel, ControlMessage{.kind = ControlMessage::Kind::kAnnounce,
+                                            .domain = id_,
+                                            .rkey = buffer.rkey(),
+                                            .address = buffer.address(),
+                                            .size_bytes = buffer.bytes().size(),
+                                            .buffer = buffer.id()});
 }
 
 void ShmDomain::join(Channel& channel) {
@@ -89,8 +89,8 @@ void ShmDomain::add(ShmBuffer& buffer) {
 void ShmDomain::remove(ShmBuffer& buffer) {
   std::erase(buffers_, &buffer);
   for (const Audience& one : audience_)
-    backplane_->send(*one.channel, ControlMessage{.kind = ControlMessage::Kind::kWithdraw,
-                                                  .rkey = buffer.rkey()});
+    engine_->parts().send(*one.channel, ControlMessage{.kind = ControlMessage::Kind::kWithdraw,
+                                                       .rkey = buffer.rkey()});
 }
 
 Result<std::unique_ptr<ShmBuffer>> ShmBuffer::create(ShmDomain& domain, BufferTable& table,
@@ -99,7 +99,7 @@ Result<std::unique_ptr<ShmBuffer>> ShmBuffer::create(ShmDomain& domain, BufferTa
     return Error{Errc::kExhausted, "size of a registered buffer"};
   std::unique_ptr<ShmBuffer> buffer(new ShmBuffer(domain, table, use));
   if (peer_may_write(use)) {
-    Blank blank = SMC_TRY(domain.backplane().take_buffer());
+    Blank blank = SMC_TRY(domain.engine().take_buffer());
     buffer->id_ = blank.id;
     buffer->mapping_ = SMC_TRY(map_blank(blank.fd.get(), size_bytes));
     blank.fd.close_here();
@@ -122,7 +122,7 @@ ShmBuffer::~ShmBuffer() {
   }
   if (id_.is_zero()) return;
   // A peer that keeps its mapping keeps none of the pages.
-  domain_->backplane().discard_buffer(std::move(mapping_), id_);
+  domain_->engine().discard_buffer(std::move(mapping_), id_);
 }
 
 }  // namespace fairlead::rdma::shm

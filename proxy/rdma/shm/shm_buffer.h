@@ -16,7 +16,7 @@
 
 namespace fairlead::rdma::shm {
 
-class Backplane;
+class ShmEngine;
 class Channel;
 class ShmBuffer;
 
@@ -39,12 +39,12 @@ class BufferTable {
 
 class ShmDomain final : public ProtectionDomain {
  public:
-  ShmDomain(Backplane& backplane, DomainId id) : backplane_(&backplane), id_(id) {}
+  ShmDomain(ShmEngine& engine, DomainId id) : engine_(&engine), id_(id) {}
   // REQUIRES: its buffers and queue pairs are gone.
   ~ShmDomain() override;
 
   DomainId id() const { return id_; }
-  Backplane& backplane() const { return *backplane_; }
+  ShmEngine& engine() const { return *engine_; }
   // A local queue pair is connected over `channel`, or no longer is. The first one announces the
   // buffers.
   void join(Channel& channel);
@@ -59,7 +59,7 @@ class ShmDomain final : public ProtectionDomain {
   };
   void announce(Channel& channel, const ShmBuffer& buffer);
 
-  Backplane* backplane_;
+  ShmEngine* engine_;
   DomainId id_;
   std::vector<Audience> audience_;
   std::vector<ShmBuffer*> buffers_;

@@ -1,6 +1,6 @@
 // A channel joins two devices: a block of memory with a control ring and a message ring for each
 // direction, and a bell for each direction to wake a sleeping side. It moves bytes and keeps the
-// protocol of sleeping; what messages mean is decided in shm_backplane.
+// protocol of sleeping; what messages mean is decided in shm_engine.
 #pragma once
 
 #include <cstddef>
@@ -93,7 +93,7 @@ class Channel {
   // on.
   bool has_work(bool ordered) const;
 
-  // The fields below are kept by backplane and queue pairs; the channel itself only reads them.
+  // The fields below are kept by engine and queue pairs; the channel itself only reads them.
   RingProducer producer;
   RingConsumer consumer;
   ControlConsumer control_in;
@@ -113,7 +113,7 @@ class Channel {
   std::optional<TimePoint> awaiting_grant;
   bool check_alive = false;  // rung, and not asked since whether the peer lives
   unsigned idle_arms = 0;
-  bool active = false;       // in the backplane's list of channels looked at by poll()
+  bool active = false;       // in the engine's list of channels looked at by poll()
   bool bell_listed = false;  // in its list of channels for ring_doorbells()
 
  private:

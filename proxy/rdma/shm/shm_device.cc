@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "base/assert.h"
-#include "rdma/shm/shm_backplane.h"
 #include "rdma/shm/shm_directory_connector.h"
+#include "rdma/shm/shm_engine.h"
 #include "rdma/shm/shm_queue_pair.h"
 #include "rdma/shm/shm_receive_queue.h"
 
@@ -57,38 +57,39 @@ Result<std::unique_ptr<ShmDevice>> ShmDevice::open(const ShmOptions& options,
   FileDescriptor timer(::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
   if (!timer) return system_error("timerfd_create", errno);
   auto ports = make_ports(connector->id(), options);
-  auto backplane = std::make_unique<Backplane>(std::move(connector), std::move(timer), random,
-                                               std::move(ports), options.addressable);
-  backplane->set_wait_limits(options.grant_wait, options.control_stall);
+  auto engine = std::make_unique<ShmEngine>(std::move(connector), std::move(timer), random,
+                                            std::move(ports), options.addressable);
+  engine->control().set_wait_limits(options.grant_wait, options.control_stall);
   const Capabilities capabilities{.remote_memory_addressable = options.addressable,
                                   .receive_queue_crosses_domains = true,
                                   .send_requests_max = kSendRequestsMax,
                                   .receive_requests_max = kReceiveRequestsMax};
   return std::unique_ptr<ShmDevice>(
-      new ShmDevice(options.name, capabilities, std::move(backplane), random));
+      new ShmDevice(options.name, capabilities, std::move(engine), random));
 }
 
 ShmDevice::ShmDevice(std::string name, const Capabilities& capabilities,
-                     std::unique_ptr<Backplane> backplane, std::uint32_t random)
+                     std::unique_ptr<ShmEngine> engine, std::uint32_t random)
     : name_(std::move(name)),
       capabilities_(capabilities),
-      backplane_(std::move(backplane)),
+      engine_(std::move(engine)),
       random_(random) {}
 
 ShmDevice::~ShmDevice() = default;
 
-FabricId ShmDevice::fabric() const { return backplane_->fabric_id(); }
+FabricId ShmDevice::fabric() const { return engine_->parts().channels.connector().id(); }
 
-const Connector& ShmDevice::connector() const { return backplane_->connector(); }
+const Connector& ShmDevice::connector() const { return engine_->parts().channels.connector(); }
 
 bool ShmDevice::reachable(const Gid& gid) const {
   const auto parsed = shm::parse_gid(gid);
   if (!parsed || parsed->fabric != fabric()) return false;
-  return backplane_->has_channel(parsed->peer) || backplane_->connector().may_reach(parsed->peer);
+  return engine_->parts().channels.find_open(parsed->peer) != nullptr ||
+         engine_->parts().channels.connector().may_reach(parsed->peer);
 }
 
 void ShmDevice::set_port_state(PortNumber port, PortState state) {
-  backplane_->set_port_state(port, state);
+  engine_->set_port_state(port, state);
 }
 
 bool ShmDevice::take_port(PortNumber port, PortState state) {
@@ -97,13 +98,13 @@ bool ShmDevice::take_port(PortNumber port, PortState state) {
   return true;
 }
 
-std::optional<PeerFault> ShmDevice::poll_fault() { return backplane_->poll_fault(); }
+std::optional<PeerFault> ShmDevice::poll_fault() { return engine_->parts().faults.poll(); }
 
-std::span<const Port> ShmDevice::ports() const { return backplane_->ports(); }
+std::span<const Port> ShmDevice::ports() const { return engine_->parts().ports.all(); }
 
 Result<std::unique_ptr<ProtectionDomain>> ShmDevice::create_protection_domain() {
   const DomainId id(random_ + domains_made_++);
-  return std::unique_ptr<ProtectionDomain>(std::make_unique<ShmDomain>(*backplane_, id));
+  return std::unique_ptr<ProtectionDomain>(std::make_unique<ShmDomain>(*engine_, id));
 }
 
 Result<std::unique_ptr<SharedReceiveQueue>> ShmDevice::create_shared_receive_queue(
@@ -111,14 +112,14 @@ Result<std::unique_ptr<SharedReceiveQueue>> ShmDevice::create_shared_receive_que
   if (requests_max == 0 || requests_max > kReceiveRequestsMax)
     return Error{Errc::kExhausted, "receive requests"};
   return std::unique_ptr<SharedReceiveQueue>(
-      std::make_unique<ShmReceiveQueue>(*backplane_, requests_max));
+      std::make_unique<ShmReceiveQueue>(*engine_, requests_max));
 }
 
 Result<std::unique_ptr<RegisteredBuffer>> ShmDevice::allocate_buffer(ProtectionDomain& domain,
                                                                      std::size_t size_bytes,
                                                                      BufferUse use) {
   std::unique_ptr<RegisteredBuffer> buffer = SMC_TRY(
-      ShmBuffer::create(static_cast<ShmDomain&>(domain), backplane_->buffers, size_bytes, use));
+      ShmBuffer::create(static_cast<ShmDomain&>(domain), engine_->buffers, size_bytes, use));
   return buffer;
 }
 
@@ -129,27 +130,27 @@ Result<std::unique_ptr<QueuePair>> ShmDevice::create_queue_pair(const QueuePairO
   if (options.port.value == 0 || options.port.value > ports().size())
     return Error{Errc::kNotFound, "port"};
   const PacketSeq psn((random_ + kPsnStride * ++queue_pairs_made_) & kPsnMask);
-  auto queue_pair = std::make_unique<ShmQueuePair>(*backplane_, options, psn);
-  SMC_TRY(backplane_->add(*queue_pair));
+  auto queue_pair = std::make_unique<ShmQueuePair>(*engine_, options, psn);
+  SMC_TRY(engine_->add(*queue_pair));
   return std::unique_ptr<QueuePair>(std::move(queue_pair));
 }
 
 std::size_t ShmDevice::poll(std::span<Completion> completions) {
-  return backplane_->poll(completions);
+  return engine_->poll(completions);
 }
 
-std::optional<AsyncEvent> ShmDevice::poll_async_event() { return backplane_->events.poll(); }
+std::optional<AsyncEvent> ShmDevice::poll_async_event() { return engine_->parts().events.poll(); }
 
-bool ShmDevice::pending() const noexcept { return backplane_->pending(); }
+bool ShmDevice::pending() const noexcept { return engine_->pending(); }
 
-bool ShmDevice::arm() { return backplane_->arm(); }
+bool ShmDevice::arm() { return engine_->arm(); }
 
-void ShmDevice::disarm() { backplane_->disarm(); }
+void ShmDevice::disarm() { engine_->disarm(); }
 
-void ShmDevice::ring_doorbells() { backplane_->ring_doorbells(); }
+void ShmDevice::ring_doorbells() { engine_->ring_doorbells(); }
 
-Result<void> ShmDevice::set_watcher(FdWatcher* watcher) { return backplane_->set_watcher(watcher); }
+Result<void> ShmDevice::set_watcher(FdWatcher* watcher) { return engine_->set_watcher(watcher); }
 
-void ShmDevice::handle_readable(int fd) { backplane_->handle_readable(fd); }
+void ShmDevice::handle_readable(int fd) { engine_->handle_readable(fd); }
 
 }  // namespace fairlead::rdma::shm

@@ -16,7 +16,7 @@
 
 namespace fairlead::rdma::shm {
 
-class Backplane;
+class ShmEngine;
 
 struct ShmOptions {
   std::string directory;  // the fabric; made if missing
@@ -76,12 +76,12 @@ class ShmDevice final : public Device {
   void handle_readable(int fd) override;
 
  private:
-  ShmDevice(std::string name, const Capabilities& capabilities,
-            std::unique_ptr<Backplane> backplane, std::uint32_t random);
+  ShmDevice(std::string name, const Capabilities& capabilities, std::unique_ptr<ShmEngine> engine,
+            std::uint32_t random);
 
   std::string name_;
   Capabilities capabilities_;
-  std::unique_ptr<Backplane> backplane_;
+  std::unique_ptr<ShmEngine> engine_;
   std::uint32_t random_;  // where domain ids and packet sequence numbers begin
   std::uint32_t domains_made_ = 0;
   std::uint32_t queue_pairs_made_ = 0;

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "base/assert.h"
-#include "rdma/shm/shm_backplane.h"
+#include "rdma/shm/shm_engine.h"
 #include "rdma/shm/shm_fabric.h"
 #include "rdma/shm/shm_receive_queue.h"
 
@@ -18,19 +18,15 @@ ShmDomain& domain_of(const QueuePairOptions& options) {
 
 }  // namespace
 
-ShmQueuePair::ShmQueuePair(Backplane& backplane, const QueuePairOptions& options,
-                           PacketSeq first_psn)
-    : backplane_(&backplane),
-      options_(options),
-      first_psn_(first_psn),
-      sent_(options.send_requests) {}
+ShmQueuePair::ShmQueuePair(ShmEngine& engine, const QueuePairOptions& options, PacketSeq first_psn)
+    : engine_(&engine), options_(options), first_psn_(first_psn), sent_(options.send_requests) {}
 
 ShmQueuePair::~ShmQueuePair() {
   sent_.clear();
   break_down(CompletionStatus::kFlushed, false);
-  if (number_.value != 0) backplane_->remove(*this);
+  if (number_.value != 0) engine_->remove(*this);
   detach_incoming();
-  if (out_ != nullptr) backplane_->release(*out_, number_);
+  if (out_ != nullptr) engine_->release(*out_, number_);
 }
 
 ShmReceiveQueue& ShmQueuePair::receive_queue() const {
@@ -40,25 +36,25 @@ ShmReceiveQueue& ShmQueuePair::receive_queue() const {
 Result<void> ShmQueuePair::connect(const PeerEndpoint& peer) {
   if (state_ != State::kUnconnected) return Error{Errc::kWrongState, "queue pair is connected"};
   const auto gid = parse_gid(peer.gid);
-  if (!gid || gid->fabric != backplane_->fabric_id())
+  if (!gid || gid->fabric != engine_->parts().channels.connector().id())
     return Error{Errc::kPeerGone, "GID of another fabric"};
-  if (backplane_->port_state(options_.port) != PortState::kActive)
+  if (engine_->parts().ports.state(options_.port) != PortState::kActive)
     return Error{Errc::kPeerGone, "own port is down"};
-  out_ = SMC_TRY(backplane_->channel_to(gid->peer));
+  out_ = SMC_TRY(engine_->channel_to(gid->peer));
   ++out_->users;
   state_ = State::kReady;
   peer_ = gid->peer;
   peer_number_ = peer.queue_pair;
   out_->senders.push_back(this);
-  backplane_->send(*out_, ControlMessage{.kind = ControlMessage::Kind::kQueuePairReady,
-                                         .source = number_,
-                                         .destination = peer_number_,
-                                         .source_port = options_.port,
-                                         .destination_port = gid->port,
-                                         .domain = domain_of(options_).id()});
+  engine_->parts().send(*out_, ControlMessage{.kind = ControlMessage::Kind::kQueuePairReady,
+                                              .source = number_,
+                                              .destination = peer_number_,
+                                              .source_port = options_.port,
+                                              .destination_port = gid->port,
+                                              .domain = domain_of(options_).id()});
   domain_of(options_).join(*out_);
   if (in_ != nullptr && (in_->peer() != peer_ || announced_ != peer_number_)) detach_incoming();
-  backplane_->queue_pair_connected(*this);
+  engine_->parts().resume(*this);
   if (out_->state() == Channel::State::kOpen) return {};
   break_down(CompletionStatus::kFlushed, false);
   return Error{Errc::kPeerGone, "channel closed by the peer"};
@@ -80,14 +76,14 @@ void ShmQueuePair::attach_incoming(Channel& channel, QpNumber source, DomainId r
 void ShmQueuePair::detach_incoming() {
   if (in_ == nullptr) return;
   in_->remote.depart(announced_);
-  backplane_->release(*std::exchange(in_, nullptr), number_);
+  engine_->release(*std::exchange(in_, nullptr), number_);
 }
 
 bool ShmQueuePair::has_room(std::size_t requests, std::uint64_t slots) {
   if (!out_->control_flushed()) return false;
   if (requests <= sent_.room() && slots <= out_->producer.free_slots()) return true;
   if (!out_->producer.refresh()) {
-    backplane_->kill(*out_, Error{Errc::kMalformed, "head of the ring"});
+    engine_->parts().kill(*out_, Error{Errc::kMalformed, "head of the ring"});
     return false;
   }
   while (!sent_.empty() && !sent_.front().signaled &&
@@ -99,12 +95,12 @@ bool ShmQueuePair::has_room(std::size_t requests, std::uint64_t slots) {
 // The caller will wait for room, so arm() has to ask for being woken when there is some.
 void ShmQueuePair::note_blocked() const {
   out_->blocked = true;
-  backplane_->note_posted(*out_);
+  engine_->parts().scheduler.note_posted(*out_);
 }
 
 std::uint32_t ShmQueuePair::send_room() const {
   if (state_ != State::kReady) return 0;
-  const bool unknown = !backplane_->addressable() && awaits_grant();
+  const bool unknown = !engine_->parts().addressable && awaits_grant();
   if (!out_->control_flushed() || unknown) {
     note_blocked();
     return 0;
@@ -163,7 +159,7 @@ Result<void> ShmQueuePair::post(std::span<const WorkRequest> requests) {
     out_->producer.publish();
     out_->note_posted();
   }
-  backplane_->note_posted(*out_);
+  engine_->parts().scheduler.note_posted(*out_);
   if (failure != CompletionStatus::kSuccess) break_down(CompletionStatus::kFlushed, true);
   return {};
 }
@@ -185,12 +181,12 @@ CompletionStatus ShmQueuePair::write(const WorkRequest& request) {
 }
 
 void ShmQueuePair::look_at_control() {
-  if (in_ == nullptr || in_->control_waiting()) backplane_->drain_control(peer_);
+  if (in_ == nullptr || in_->control_waiting()) engine_->control().drain(peer_);
 }
 
 Result<std::span<std::byte>> ShmQueuePair::remote_memory(const RemoteSlice& slice,
                                                          std::size_t length_bytes) {
-  if (!backplane_->addressable()) return Error{Errc::kUnsupported, "remote memory"};
+  if (!engine_->parts().addressable) return Error{Errc::kUnsupported, "remote memory"};
   if (state_ == State::kReady) look_at_control();
   if (state_ != State::kReady) return Error{Errc::kWrongState, "queue pair is not connected"};
   std::byte* at = in_ == nullptr ? nullptr
@@ -218,11 +214,11 @@ void ShmQueuePair::break_down(CompletionStatus first, bool report) {
     std::erase(out_->senders, this);
     out_->signaled_outstanding -= signaled_;
     domain_of(options_).leave(*out_);
-    backplane_->send(*out_, ControlMessage{.kind = ControlMessage::Kind::kQueuePairGone,
-                                           .source = number_,
-                                           .destination = peer_number_});
+    engine_->parts().send(*out_, ControlMessage{.kind = ControlMessage::Kind::kQueuePairGone,
+                                                .source = number_,
+                                                .destination = peer_number_});
   }
-  backplane_->queue_pair_broken(*this, report, !sent_.empty());
+  engine_->queue_pair_broken(*this, report, !sent_.empty());
 }
 
 std::size_t ShmQueuePair::reap(std::span<Completion> into, bool& more) {

@@ -18,7 +18,7 @@ class ShmQueuePair final : public QueuePair {
  public:
   enum class State : std::uint8_t { kUnconnected, kReady, kError };
 
-  ShmQueuePair(Backplane& backplane, const QueuePairOptions& options, PacketSeq first_psn);
+  ShmQueuePair(ShmEngine& engine, const QueuePairOptions& options, PacketSeq first_psn);
   ~ShmQueuePair() override;
   ShmQueuePair(const ShmQueuePair&) = delete;
   ShmQueuePair& operator=(const ShmQueuePair&) = delete;
@@ -91,7 +91,7 @@ class ShmQueuePair final : public QueuePair {
   bool awaits_grant() const { return in_ != nullptr && in_->awaiting_grant.has_value(); }
   bool has_room(std::size_t requests, std::uint64_t slots);
 
-  Backplane* backplane_;
+  ShmEngine* engine_;
   QueuePairOptions options_;
   QpNumber number_;
   PacketSeq first_psn_;

@@ -1,34 +1,35 @@
-// The part of the backplane that moves messages and makes completions.
+#include "rdma/shm/shm_message_path.h"
+
 #include <algorithm>
 #include <utility>
 
-#include "rdma/shm/shm_backplane.h"
 #include "rdma/shm/shm_queue_pair.h"
 #include "rdma/shm/shm_receive_queue.h"
 
 namespace fairlead::rdma::shm {
 
-std::size_t Backplane::poll(std::span<Completion> completions) {
-  if (connector().has_events()) take_arrivals();
+std::size_t MessagePath::poll(std::span<Completion> completions) {
+  if (parts_.channels.connector().has_events()) control_.take_arrivals();
   std::size_t count = flush_broken(completions);
-  // Serving one channel may activate another; that one is served next time.
-  const std::size_t channels = active_.size();
-  const std::size_t first = channels == 0 ? 0 : next_active_ % channels;
+  ChannelScheduler& scheduler = parts_.scheduler;
+  const ChannelScheduler::Round round = scheduler.begin_round();
   const int share =
-      std::clamp(kControlPerPollMax / static_cast<int>(std::max<std::size_t>(channels, 1)),
+      std::clamp(kControlPerPollMax / static_cast<int>(std::max<std::size_t>(round.count, 1)),
                  kControlBatchMin, kControlBatch);
   int left = kControlPerPollMax;
-  next_active_ = first + 1;
-  for (std::size_t i = 0; i < channels && count < completions.size(); ++i) {
+  for (std::size_t i = 0; i < round.count && count < completions.size(); ++i) {
     const bool any_left = left > 0;
-    count += serve(*active_[(first + i) % channels], completions.subspan(count), share, left);
-    if (any_left && left <= 0) next_active_ = first + i + 1;
+    count += serve(scheduler.channel(round, i), completions.subspan(count), share, left);
+    if (any_left && left <= 0) scheduler.continue_behind(round, i);
   }
-  if (channels_.has_dead()) forget_dead();
+  if (parts_.channels.has_dead()) {
+    scheduler.forget_dead();
+    parts_.channels.erase_dead();
+  }
   return count;
 }
 
-std::size_t Backplane::flush_broken(std::span<Completion> into) {
+std::size_t MessagePath::flush_broken(std::span<Completion> into) {
   std::size_t count = 0;
   std::erase_if(broken_, [&](ShmQueuePair* queue_pair) {
     bool more = false;
@@ -38,18 +39,18 @@ std::size_t Backplane::flush_broken(std::span<Completion> into) {
   return count;
 }
 
-std::size_t Backplane::serve(Channel& channel, std::span<Completion> into, int control_share,
-                             int& control_left) {
+std::size_t MessagePath::serve(Channel& channel, std::span<Completion> into, int control_share,
+                               int& control_left) {
   if (channel.state() == Channel::State::kDead) return 0;
   const bool was_closing = channel.state() == Channel::State::kClosing;
   // The indices are looked at before the control messages: a message never overtakes what its
   // sender had told before, and a message that was refused does not seem to have arrived.
   if ((!was_closing && !channel.consumer.refresh()) || !channel.producer.refresh()) {
-    kill(channel, Error{Errc::kMalformed, "index of a ring"});
+    parts_.kill(channel, Error{Errc::kMalformed, "index of a ring"});
     return 0;
   }
   if (channel.control_waiting())
-    control_left -= handle_control(channel, std::min(control_share, control_left));
+    control_left -= control_.handle(channel, std::min(control_share, control_left));
   const bool all_told = channel.state() != Channel::State::kOpen || !channel.control_waiting();
   if (!all_told) return 0;
   std::size_t count = complete_sends(channel, into);
@@ -59,11 +60,11 @@ std::size_t Backplane::serve(Channel& channel, std::span<Completion> into, int c
   const bool stalled = channel.stalled_on != nullptr;
   if (channel.failures_due && (stalled || channel.consumer.head() >= channel.failure_at))
     fail_departed(channel);
-  if (was_closing && (stalled || channel.consumer.empty())) end(channel);
+  if (was_closing && (stalled || channel.consumer.empty())) parts_.end(channel);
   return count;
 }
 
-std::size_t Backplane::complete_sends(Channel& channel, std::span<Completion> into) {
+std::size_t MessagePath::complete_sends(Channel& channel, std::span<Completion> into) {
   if (channel.state() == Channel::State::kDead) return 0;
   if (channel.senders.empty()) {
     channel.blocked = channel.completions_due = false;
@@ -81,19 +82,19 @@ std::size_t Backplane::complete_sends(Channel& channel, std::span<Completion> in
   return count;
 }
 
-std::size_t Backplane::receive(Channel& channel, std::span<Completion> into) {
+std::size_t MessagePath::receive(Channel& channel, std::span<Completion> into) {
   if (channel.state() == Channel::State::kDead || channel.stalled_on != nullptr) return 0;
   const std::uint64_t before = channel.consumer.head();
   std::size_t count = 0;
   while (count < into.size() && !channel.consumer.empty()) {
     auto header = channel.consumer.front();
     if (!header) {
-      kill(channel, header.error());
+      parts_.kill(channel, header.error());
       return count;
     }
     const Delivery delivery = deliver(channel, *header, into[count]);
     if (delivery == Delivery::kStalled) {
-      stalled_.push_back(&channel);
+      parts_.scheduler.stall(channel);
       break;
     }
     if (delivery == Delivery::kDone) ++count;
@@ -104,14 +105,14 @@ std::size_t Backplane::receive(Channel& channel, std::span<Completion> into) {
     channel.consumer.publish();
     channel.note_consumed();
     channel.idle_arms = 0;
-    list_bell(channel);
+    parts_.scheduler.list_bell(channel);
   }
   return count;
 }
 
-Backplane::Delivery Backplane::deliver(Channel& channel, const MessageHeader& header,
-                                       Completion& into) {
-  ShmQueuePair* queue_pair = queue_pairs_.find(header.destination);
+MessagePath::Delivery MessagePath::deliver(Channel& channel, const MessageHeader& header,
+                                           Completion& into) {
+  ShmQueuePair* queue_pair = parts_.queue_pairs.find(header.destination);
   if (queue_pair == nullptr) return refuse(channel, header);
   switch (queue_pair->state()) {
     case ShmQueuePair::State::kError:
@@ -151,14 +152,14 @@ Backplane::Delivery Backplane::deliver(Channel& channel, const MessageHeader& he
 
 // No such pair of queue pairs: the sender learns that its own is of no use. It may be late, not
 // evil, so the channel lives on.
-Backplane::Delivery Backplane::refuse(Channel& channel, const MessageHeader& header) {
-  answer_gone(channel, header.destination, header.source);
+MessagePath::Delivery MessagePath::refuse(Channel& channel, const MessageHeader& header) {
+  parts_.answer_gone(channel, header.destination, header.source);
   return Delivery::kDropped;
 }
 
-void Backplane::fail_departed(Channel& channel) {
+void MessagePath::fail_departed(Channel& channel) {
   channel.failures_due = false;
-  queue_pairs_.for_each([&](ShmQueuePair& queue_pair) {
+  parts_.queue_pairs.for_each([&](ShmQueuePair& queue_pair) {
     // Others left on other channels, whose rings may not have been read yet.
     if (queue_pair.peer_left_on(channel))
       queue_pair.break_down(CompletionStatus::kRetryExceeded, true);

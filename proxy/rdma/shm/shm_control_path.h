@@ -1,0 +1,44 @@
+// What comes to a device beside messages: channels, memory and refusals that the connector brings,
+// and the control messages of peers.
+#pragma once
+
+#include "rdma/shm/shm_engine_parts.h"
+
+namespace fairlead::rdma::shm {
+
+class ControlPath {
+ public:
+  explicit ControlPath(EngineParts& parts) : parts_(parts) {}
+
+  // Other limits than kGrantWaitMax and kControlStallMax.
+  void set_wait_limits(Duration grant_wait, Duration control_stall) {
+    grant_wait_ = grant_wait;
+    control_stall_ = control_stall;
+  }
+
+  void take_arrivals();
+  // Rung, or closed by the peer.
+  void handle_bell(Channel& channel);
+  // Reads all that the peer has told so far, new channels included.
+  void drain(PeerId peer);
+  // How many it has handled.
+  int handle(Channel& channel, int messages_max);
+  // True if something waits still.
+  bool check_waits(TimePoint now);
+
+ private:
+  void handle_arrival(ConnectorEvent event);
+  void keep_grant(ConnectorEvent event);
+  void check_peer(Channel& channel);
+  Result<void> apply(Channel& channel, const ControlMessage& message);
+  Result<void> handle_announce(Channel& channel, const ControlMessage& message);
+  Result<void> wait_for_grant(Channel& channel, const BufferId& buffer);
+  Result<void> handle_ready(Channel& channel, const ControlMessage& message);
+  Result<void> handle_gone(Channel& channel, const ControlMessage& message);
+
+  EngineParts& parts_;
+  Duration grant_wait_ = kGrantWaitMax;
+  Duration control_stall_ = kControlStallMax;
+};
+
+}  // namespace fairlead::rdma::shm
