@@ -61,12 +61,19 @@ class Limits(ProxyTest):
         fates["reset"] += self.resets
         return fates
 
+    def wait_served(self, count):
+        try:
+            wait_until(lambda: self.fates()["answered"] == count, f"{count} connections to be served")
+        except AssertionError as late:
+            raise AssertionError(f"{late}: {self.fates()}; outbound {self.outbound.metrics().fallbacks()}, "
+                                 f"{self.outbound.get_json('/connections')}") from late
+
     def crowd_until_memory_is_short(self):
         """Connects until the inbound side has carried one over TCP; returns the number. All are served, because rings
         leave memory for TCP."""
         for count in range(5, 301, 5):
             self.crowd(5)
-            wait_until(lambda count=count: self.fates()["answered"] == count, "all to be served")
+            self.wait_served(count)
             if self.inbound.metrics().fallbacks():
                 return count
         return self.fail("memory for 300 connections")
@@ -227,7 +234,7 @@ class Limits(ProxyTest):
     def test_memory_of_the_client(self):
         self.start_pair(self.server.address, client={"memory": {"limit": "16MiB"}})
         self.crowd(100)
-        wait_until(lambda: self.fates()["answered"] == 100, "all to be served")
+        self.wait_served(100)
         self.assertEqual(list(self.outbound.metrics().fallbacks()), [("memory", "local")])
         self.assertEqual(list(self.inbound.metrics().fallbacks()), [("memory", "peer")])
         self.assert_recovers()
