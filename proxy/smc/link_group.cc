@@ -19,6 +19,32 @@ bool is_due(std::optional<TimePoint> deadline, TimePoint now) {
   return deadline && now >= *deadline;
 }
 
+// A link that is being added, for which the peer has listed its keys.
+template <class Flow>
+std::optional<LinkIndex> listed_link(const Flow& running) {
+  const auto* flow = std::get_if<AddLinkFlow>(&running);
+  if (flow == nullptr || !flow->awaits_confirm()) return std::nullopt;
+  return flow->link();
+}
+
+template <class Flow>
+std::optional<TimePoint> deadline_of(const Flow& running) {
+  return std::visit(
+      [](const auto& flow) -> std::optional<TimePoint> {
+        if constexpr (std::is_same_v<std::decay_t<decltype(flow)>, std::monostate>)
+          return std::nullopt;
+        else
+          return flow.deadline();
+      },
+      running);
+}
+
+std::optional<TimePoint> linger_deadline(const LinkGroupParts& parts, const GroupTimes& times) {
+  if (!parts.links.idle_since()) return std::nullopt;
+  return *parts.links.idle_since() + times.linger +
+         (parts.server() ? Duration::zero() : kClientLingerExtra);
+}
+
 }  // namespace
 
 LinkGroup::LinkGroup(GroupRole role, const Terms& terms, const GroupTimes& times, TimePoint now,
@@ -70,24 +96,6 @@ AddLinkFlow* LinkGroup::adding(LinkIndex link) {
   return flow != nullptr && flow->link() == link ? flow : nullptr;
 }
 
-// A link that is being added, for which the peer has listed its keys.
-std::optional<LinkIndex> LinkGroup::listed_link() const {
-  const auto* flow = std::get_if<AddLinkFlow>(&flow_);
-  if (flow == nullptr || !flow->awaits_confirm()) return std::nullopt;
-  return flow->link();
-}
-
-std::optional<TimePoint> LinkGroup::flow_deadline() const {
-  return std::visit(
-      [](const auto& flow) -> std::optional<TimePoint> {
-        if constexpr (std::is_same_v<std::decay_t<decltype(flow)>, std::monostate>)
-          return std::nullopt;
-        else
-          return flow.deadline();
-      },
-      flow_);
-}
-
 void LinkGroup::start_next_flow(TimePoint now) {
   // An index is free again when the owner has released the link that was lost.
   if (!usable() || !idle() || loss_.waits() || parts_.out.tasks_pending()) return;
@@ -125,7 +133,7 @@ bool LinkGroup::start_add_link(TimePoint now) {
   if (!carrier) return false;
   pending_.link_begun();
   if (!links().has_room()) {
-    refuse_wish();
+    reject_req_add_link();
     return false;
   }
   flow_ = AddLinkFlow::begin(parts_, *carrier, now);
@@ -157,7 +165,7 @@ void LinkGroup::handle_deadline(TimePoint now) {
     loss_.end();
     start_next_flow(now);
   }
-  if (is_due(flow_deadline(), now)) handle_flow_deadline(now);
+  if (is_due(deadline_of(flow_), now)) handle_flow_deadline(now);
   if (is_due(pending_.link_again(), now)) {
     pending_.link_is_due();
     start_next_flow(now);
@@ -167,7 +175,7 @@ void LinkGroup::handle_deadline(TimePoint now) {
     start_next_flow(now);
   }
   handle_test_deadlines(now);
-  if (is_due(linger_deadline(), now))
+  if (usable() && is_due(linger_deadline(parts_, times_), now))
     terminate(wire::DeleteLinkReason::kProgram, true, "idle for the linger time");
 }
 
@@ -187,20 +195,14 @@ void LinkGroup::handle_test_deadlines(TimePoint now) {
   }
 }
 
-std::optional<TimePoint> LinkGroup::linger_deadline() const {
-  if (!usable() || !links().idle_since()) return std::nullopt;
-  return *links().idle_since() + times_.linger +
-         (parts_.server() ? Duration::zero() : kClientLingerExtra);
-}
-
 std::optional<TimePoint> LinkGroup::next_deadline() const {
   std::optional<TimePoint> earliest;
   if (terminated()) return earliest;
   keep_earliest(earliest, loss_.deadline());
-  keep_earliest(earliest, flow_deadline());
+  keep_earliest(earliest, deadline_of(flow_));
   keep_earliest(earliest, pending_.link_again());
   keep_earliest(earliest, pending_.announce_again());
-  keep_earliest(earliest, linger_deadline());
+  if (usable()) keep_earliest(earliest, linger_deadline(parts_, times_));
   for (const std::optional<Link>& link : links().all()) {
     if (!link) continue;
     keep_earliest(earliest, link->confirm_again());
@@ -246,7 +248,7 @@ void LinkGroup::take(LinkIndex link, const wire::ConfirmLink& message, TimePoint
   parts_.emit(GroupEvent::Kind::kLinkConfirmed, link, "");
   if (!parts_.server()) return;
   // Linux as a client waits for this and delays its application by three seconds without.
-  want_link(true);
+  pending_.want_link(links().max() > 1);
   start_next_flow(now);
 }
 
@@ -282,21 +284,19 @@ void LinkGroup::take(LinkIndex link, const wire::TestLink& message, TimePoint no
   parts_.out.emit(event);
 }
 
-void LinkGroup::want_link(bool wanted) { pending_.want_link(wanted && links().max() > 1); }
-
 void LinkGroup::take(LinkIndex link, const wire::ReqAddLink& message, TimePoint now) {
   if (message.rejected) return;
-  wish_on_ = link;
-  if (!parts_.server() || !usable() || links().max() <= 1) return refuse_wish();
+  req_add_link_from_ = link;
+  if (!parts_.server() || !usable() || links().max() <= 1) return reject_req_add_link();
   // Whether there is room is known when the flow under way is over.
-  want_link(true);
+  pending_.want_link(true);
   start_next_flow(now);
 }
 
 // Unanswered, a Linux client blocks all its later rkey flows.
-void LinkGroup::refuse_wish() {
-  if (!wish_on_) return;
-  const LinkIndex link = *std::exchange(wish_on_, std::nullopt);
+void LinkGroup::reject_req_add_link() {
+  if (!req_add_link_from_) return;
+  const LinkIndex link = *std::exchange(req_add_link_from_, std::nullopt);
   wire::ReqAddLink refusal;
   refusal.rejected = true;
   const std::optional<LinkIndex> carrier = links().active(link) ? link : links().any();
@@ -308,7 +308,7 @@ void LinkGroup::handle_ports_changed(std::span<const Gid> gids, TimePoint now) {
   const std::optional<LinkIndex> carrier = links().oldest_active();
   if (!carrier) return;
   if (parts_.server()) {
-    want_link(true);
+    pending_.want_link(true);
     return start_next_flow(now);
   }
   if (parts_.version_1()) {
@@ -331,7 +331,7 @@ void LinkGroup::take(LinkIndex link, const wire::AddLink& message, TimePoint now
   if (parts_.server()) {
     if (!parts_.version_1() || links().max() <= 1)
       return reject_add_link(link, message, parts_.out);
-    want_link(usable());
+    pending_.want_link(usable());
     return start_next_flow(now);
   }
   if (usable() && idle() && !parts_.out.tasks_pending()) return answer_add_link(link, message, now);
@@ -359,10 +359,10 @@ void LinkGroup::link_prepared(LinkIndex link, const std::optional<LinkOffer>& of
   AddLinkFlow* flow = adding(link);
   if (flow == nullptr || !flow->prepares()) return;
   if (!offer) {
-    refuse_wish();
+    reject_req_add_link();
     return link_not_added("no local port for another link", now);
   }
-  if (parts_.server()) wish_on_.reset();  // ADD_LINK is the answer
+  if (parts_.server()) req_add_link_from_.reset();  // ADD_LINK is the answer
   flow->handle_prepared(parts_, *offer, now);
 }
 
@@ -387,7 +387,7 @@ void LinkGroup::link_added(LinkIndex link, TimePoint now) {
         if (links().is_asymmetric(i))
           parts_.links[i]->want_deletion(wire::DeleteLinkReason::kAsymmetricNotNeeded);
     // A wish that came meanwhile is not forgotten.
-    if (links().active_count() < links().max()) want_link(true);
+    if (links().active_count() < links().max()) pending_.want_link(links().max() > 1);
   }
   start_next_flow(now);
 }
@@ -440,7 +440,7 @@ void LinkGroup::end_flow_of(LinkIndex gone, bool another_left) {
     const std::optional<Link>& added = links()[adds->link()];
     if (adds->link() != gone && ends && added && added->state() == LinkState::kActivating) {
       parts_.release(adds->link());
-      want_link(parts_.server());
+      pending_.want_link(parts_.server() && links().max() > 1);
     }
   } else if (const auto* deletes = running<DeleteLinkFlow>()) {
     ends = deletes->link() == gone || carried(*deletes);
@@ -472,7 +472,7 @@ void LinkGroup::lose(LinkIndex link, GroupEvent::Kind kind, const char* why, Tim
   }
   if (parts_.server() && was_active) {
     loss_.begin(number, now + kLlcAnswerWait);
-    want_link(true);
+    pending_.want_link(links().max() > 1);
   }
   start_next_flow(now);
 }
@@ -538,7 +538,8 @@ void LinkGroup::take(LinkIndex link, const wire::DeleteLink& message, TimePoint 
 
 void LinkGroup::take(LinkIndex link, const wire::ConfirmRkey& message, TimePoint now) {
   if (message.kind == wire::LlcKind::kRequest)
-    return parts_.out.send(link, parts_.peer_rmbs.answer(link, message, links(), listed_link()));
+    return parts_.out.send(link,
+                           parts_.peer_rmbs.answer(link, message, links(), listed_link(flow_)));
   if (auto* flow = running<ConfirmRkeyFlow>())
     finish_announcement(flow->take(parts_, link, message, now), now);
 }
@@ -551,7 +552,7 @@ void LinkGroup::take(LinkIndex link, const wire::ConfirmRkeyCont& message, TimeP
   }
   // What was begun on a link is lost with it.
   if (!links().active(link)) return;
-  const auto answer = parts_.peer_rmbs.answer(link, message, links(), listed_link());
+  const auto answer = parts_.peer_rmbs.answer(link, message, links(), listed_link(flow_));
   if (!answer)
     return terminate(wire::DeleteLinkReason::kProtocolViolation, true, answer.error().what);
   parts_.out.send(link, *answer);

@@ -123,9 +123,6 @@ class LinkGroup {
   }
   bool idle() const { return std::holds_alternative<std::monostate>(flow_); }
   AddLinkFlow* adding(LinkIndex link);
-  std::optional<LinkIndex> listed_link() const;
-  std::optional<TimePoint> flow_deadline() const;
-  std::optional<TimePoint> linger_deadline() const;
 
   void handle_flow_deadline(TimePoint now);
   void handle_test_deadlines(TimePoint now);
@@ -139,8 +136,7 @@ class LinkGroup {
   void finish_deletion(TimePoint now);
   void finish_announcement(FlowStep step, TimePoint now);
 
-  void want_link(bool wanted);
-  void refuse_wish();
+  void reject_req_add_link();
   void refuse_link(LinkIndex link, FallbackReason reason, const char* why);
   void refuse_memory(LinkIndex link, const wire::LlcBody& message, const char* why, TimePoint now);
   void take_down(LinkIndex link);
@@ -165,7 +161,7 @@ class LinkGroup {
   PendingFlows pending_;
   LinkLossGuard loss_;
   Termination termination_;
-  std::optional<LinkIndex> wish_on_;  // server: link of a REQ_ADD_LINK that needs an answer
+  std::optional<LinkIndex> req_add_link_from_;  // server: a link whose REQ_ADD_LINK needs an answer
 };
 
 }  // namespace fairlead::smc

@@ -36,7 +36,7 @@ Result<void> Channel::attach(Side side, broker::ChannelEnd end) {
   mapping_ = std::move(memory);
   side_ = side;
   attached_ = true;
-  asked_at.reset();
+  demand.asked_at.reset();
   start_rings();
   flush_control();
   return {};
@@ -74,7 +74,7 @@ void Channel::send(const ControlMessage& message) {
 bool Channel::answer(const ControlMessage& gone) {
   if (state_ != State::kOpen || backlog_.answers.contains(pair_of(gone))) return true;
   if (backlog_.messages.empty() && push(gone)) return true;
-  if (backlog_.answers.size() >= kAnswersWaitingMax + users ||
+  if (backlog_.answers.size() >= kAnswersWaitingMax + demand.users ||
       backlog_.messages.size() >= kControlQueueMax) {
     close();
     return false;
@@ -85,7 +85,8 @@ bool Channel::answer(const ControlMessage& gone) {
 }
 
 void Channel::wait(const Waiting& waiting) {
-  if (attached_ && !stalled_since_) stalled_since_ = std::chrono::steady_clock::now();
+  if (attached_ && !backlog_.stalled_since)
+    backlog_.stalled_since = std::chrono::steady_clock::now();
   backlog_.messages.push_back(waiting);
 }
 
@@ -100,9 +101,9 @@ void Channel::flush_control() {
     any = true;
   }
   if (backlog_.messages.empty())
-    stalled_since_.reset();
-  else if (attached_ && (any || !stalled_since_))
-    stalled_since_ = std::chrono::steady_clock::now();
+    backlog_.stalled_since.reset();
+  else if (attached_ && (any || !backlog_.stalled_since))
+    backlog_.stalled_since = std::chrono::steady_clock::now();
 }
 
 void Channel::close() {
@@ -111,8 +112,8 @@ void Channel::close() {
   (void)consumer.refresh();  // what the peer puts there from now on is not looked at
   backlog_.messages.clear();
   backlog_.answers.clear();
-  stalled_since_.reset();
-  awaiting_grant.reset();
+  backlog_.stalled_since.reset();
+  receiving.awaiting_grant.reset();
 }
 
 void Channel::terminate() {
@@ -142,7 +143,7 @@ Duration Channel::ring_if_due() {
 
 void Channel::fall_asleep(bool backlog) {
   std::uint64_t wish = kWakeOnMessage;
-  if (signaled_outstanding != 0 || blocked || backlog || !backlog_.messages.empty())
+  if (sending.signaled_outstanding != 0 || sending.blocked || backlog || !backlog_.messages.empty())
     wish |= kWakeOnProgress;
   asleep_ = true;
   own_side().sleeping.exchange(wish, std::memory_order_seq_cst);
@@ -154,13 +155,13 @@ void Channel::fall_asleep(bool backlog) {
 }
 
 bool Channel::has_work(bool ordered) const {
-  if (state_ != State::kOpen) return users != 0 || state_ == State::kClosing;
+  if (state_ != State::kOpen) return demand.users != 0 || state_ == State::kClosing;
   // Until the memory of an announced buffer has come nothing is taken; the connector's descriptor
   // or the timer ends that.
-  if (awaiting_grant) return false;
+  if (receiving.awaiting_grant) return false;
   if (ordered && posted_) return true;  // said while falling asleep, and not rung for
-  if (completions_due || failures_due) return true;
-  if (stalled_on == nullptr) {
+  if (sending.completions_due || receiving.failures_due) return true;
+  if (receiving.stalled_on == nullptr) {
     if (!consumer.empty()) return true;
     if ((ordered ? consumer.peek_tail_ordered() : consumer.peek_tail()) != consumer.tail())
       return true;
@@ -169,8 +170,8 @@ bool Channel::has_work(bool ordered) const {
   }
   // After the tail: who rings has stored the tail of the control ring before that of the messages.
   if (control_waiting()) return true;
-  if (signaled_outstanding == 0 && !blocked) return false;
-  return (ordered ? producer.peek_head_ordered() : producer.peek_head()) != reaped_head;
+  if (sending.signaled_outstanding == 0 && !sending.blocked) return false;
+  return (ordered ? producer.peek_head_ordered() : producer.peek_head()) != sending.reaped_head;
 }
 
 }  // namespace fairlead::rdma::shm

@@ -1,6 +1,6 @@
 // A channel joins two devices: a block of memory with a control ring and a message ring for each
 // direction, and a bell for each direction to wake a sleeping side. It moves bytes and keeps the
-// protocol of sleeping; what messages mean is decided in shm_engine.
+// protocol of sleeping; what messages mean is decided in shm_message_path and shm_control_path.
 #pragma once
 
 #include <cstddef>
@@ -64,7 +64,7 @@ class Channel {
   void flush_control();
   // Since when control messages wait for the peer to take others. Not while the channel's memory is
   // awaited, for which the connector has its own limits.
-  std::optional<TimePoint> stalled_since() const { return stalled_since_; }
+  std::optional<TimePoint> stalled_since() const { return backlog_.stalled_since; }
 
   // The peer has put more into its control ring than we have handled.
   bool control_waiting() const { return control_in.waiting(); }
@@ -93,28 +93,37 @@ class Channel {
   // on.
   bool has_work(bool ordered) const;
 
-  // The fields below are kept by engine and queue pairs; the channel itself only reads them.
+  // The fields below are kept by the engine's parts and by queue pairs; the channel only reads
+  // them.
   RingProducer producer;
   RingConsumer consumer;
   ControlConsumer control_in;
   RemoteTable remote;
-  std::vector<ShmQueuePair*> senders;  // connected queue pairs that post here
-  std::uint32_t users = 0;             // queue pairs that point here
-  std::optional<TimePoint> asked_at;   // while its memory is awaited
-  bool abandoned = false;              // who asked for it has gone, and the answer is still to come
-  std::uint32_t signaled_outstanding = 0;  // their signaled requests without completion
-  bool completions_due = false;            // some of them are known to be done
-  bool blocked = false;                    // a post found no room
-  std::uint64_t reaped_head = 0;           // producer.head() when completions were last made
-  bool failures_due = false;  // queue pairs to fail once the ring is read to failure_at
-  std::uint64_t failure_at = 0;
-  const ShmQueuePair* stalled_on = nullptr;  // the front message waits for this queue pair
-  // Since when the front control message, which is an announcement, waits for its memory.
-  std::optional<TimePoint> awaiting_grant;
-  bool check_alive = false;  // rung, and not asked since whether the peer lives
-  unsigned idle_arms = 0;
-  bool active = false;       // in the engine's list of channels looked at by poll()
-  bool bell_listed = false;  // in its list of channels for ring_doorbells()
+  struct {
+    std::vector<ShmQueuePair*> senders;      // connected queue pairs that post here
+    std::uint32_t signaled_outstanding = 0;  // their signaled requests without completion
+    bool completions_due = false;            // some of them are known to be done
+    bool blocked = false;                    // a post found no room
+    std::uint64_t reaped_head = 0;           // producer.head() when completions were last made
+  } sending;
+  struct {
+    bool failures_due = false;  // queue pairs to fail once the ring is read to failure_at
+    std::uint64_t failure_at = 0;
+    const ShmQueuePair* stalled_on = nullptr;  // the front message waits for this queue pair
+    // Since when the front control message, which is an announcement, waits for its memory.
+    std::optional<TimePoint> awaiting_grant;
+  } receiving;
+  struct {
+    unsigned idle_arms = 0;    // arms without traffic
+    bool active = false;       // in the list of channels looked at by poll()
+    bool bell_listed = false;  // in the list of channels for ring_doorbells()
+    bool check_alive = false;  // rung, and not asked since whether the peer lives
+  } schedule;
+  struct {
+    std::uint32_t users = 0;            // queue pairs that point here
+    std::optional<TimePoint> asked_at;  // while its memory is awaited
+    bool abandoned = false;  // who asked for it has gone, and the answer is still to come
+  } demand;
 
  private:
   ChannelMemory& memory() const;
@@ -130,6 +139,7 @@ class Channel {
   struct Backlog {
     std::deque<Waiting> messages;
     std::unordered_set<std::uint64_t> answers;  // source and destination of each
+    std::optional<TimePoint> stalled_since;
   };
   void wait(const Waiting& waiting);
 
@@ -142,7 +152,6 @@ class Channel {
   ChannelBell bell_;
   ControlProducer control_out_;
   Backlog backlog_;
-  std::optional<TimePoint> stalled_since_;
   bool asleep_ = false;
   bool posted_ = false;
   bool consumed_ = false;

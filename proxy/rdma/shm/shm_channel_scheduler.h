@@ -25,8 +25,8 @@ class ChannelScheduler {
   template <class Resumes>
   void resume(Resumes resumes) {
     std::erase_if(stalled_, [&](Channel* channel) {
-      if (!resumes(*channel->stalled_on)) return false;
-      channel->stalled_on = nullptr;
+      if (!resumes(*channel->receiving.stalled_on)) return false;
+      channel->receiving.stalled_on = nullptr;
       activate(*channel);
       return true;
     });
@@ -56,7 +56,7 @@ class ChannelScheduler {
   void look_at_bells(Done done) {
     std::erase_if(bells_, [&](Channel* channel) {
       if (!done(*channel)) return false;
-      channel->bell_listed = false;
+      channel->schedule.bell_listed = false;
       return true;
     });
   }

@@ -18,13 +18,13 @@ void ControlPath::handle_bell(Channel& channel) {
   const bool rung = channel.was_rung();
   parts_.scheduler.activate(channel);
   if (!rung) return check_peer(channel);
-  channel.check_alive = true;
+  channel.schedule.check_alive = true;
   parts_.timer.start();
 }
 
 // The last messages of a peer that is gone are in the rings by now.
 void ControlPath::check_peer(Channel& channel) {
-  channel.check_alive = false;
+  channel.schedule.check_alive = false;
   if (channel.state() != Channel::State::kOpen || channel.peer_alive()) return;
   parts_.scheduler.activate(channel);
   handle(channel, kControlDrainMax);
@@ -42,7 +42,7 @@ void ControlPath::take_arrivals() {
     if (event.error().code != Errc::kPeerGone) continue;
     parts_.channels.refuse_all();
     parts_.channels.for_each([&](Channel& channel) {
-      if (channel.state() == Channel::State::kClosing || channel.awaiting_grant)
+      if (channel.state() == Channel::State::kClosing || channel.receiving.awaiting_grant)
         parts_.scheduler.activate(channel);
     });
   }
@@ -75,7 +75,7 @@ void ControlPath::keep_grant(ConnectorEvent event) {
   parts_.channels.for_each([&](Channel& channel) {
     if (channel.peer() != event.peer || channel.state() != Channel::State::kOpen) return;
     known = true;
-    if (channel.awaiting_grant) parts_.scheduler.activate(channel);
+    if (channel.receiving.awaiting_grant) parts_.scheduler.activate(channel);
     // Its connector may have waited until we read.
     channel.note_consumed();
     parts_.scheduler.list_bell(channel);
@@ -108,7 +108,7 @@ int ControlPath::handle(Channel& channel, int messages_max) {
       parts_.kill(channel, applied.error());
       return handled + 1;
     }
-    channel.awaiting_grant.reset();
+    channel.receiving.awaiting_grant.reset();
     channel.control_in.pop();
     ++handled;
   }
@@ -150,9 +150,9 @@ Result<void> ControlPath::handle_announce(Channel& channel, const ControlMessage
 // Without the memory the key is not valid, and the channel goes on.
 Result<void> ControlPath::wait_for_grant(Channel& channel, const BufferId& buffer) {
   const TimePoint now = std::chrono::steady_clock::now();
-  if (!channel.awaiting_grant) channel.awaiting_grant = now;
+  if (!channel.receiving.awaiting_grant) channel.receiving.awaiting_grant = now;
   const bool may_come = parts_.channels.connector().may_bring(buffer) && channel.peer_alive();
-  if (!may_come || now - *channel.awaiting_grant >= grant_wait_) {
+  if (!may_come || now - *channel.receiving.awaiting_grant >= grant_wait_) {
     parts_.faults.note(channel.peer(), Error{Errc::kNotFound, "memory of an announced buffer"});
     return {};
   }
@@ -164,12 +164,12 @@ bool ControlPath::check_waits(TimePoint now) {
   bool waits = false;
   std::vector<Channel*> stalled;
   parts_.channels.for_each([&](Channel& channel) {
-    if (channel.awaiting_grant) {
+    if (channel.receiving.awaiting_grant) {
       waits = true;
       handle(channel, 1);  // poll() does the rest when that one waits no more
       parts_.scheduler.activate(channel);
     }
-    if (channel.check_alive) check_peer(channel);
+    if (channel.schedule.check_alive) check_peer(channel);
     if (parts_.channels.give_up(channel, now)) {
       parts_.faults.note(channel.peer(), Error{Errc::kTimedOut, "a channel that was asked for"});
       parts_.scheduler.activate(channel);
@@ -217,8 +217,8 @@ Result<void> ControlPath::handle_gone(Channel& channel, const ControlMessage& me
   // What it sent before is in the ring already; the tail is looked at again.
   if (!channel.consumer.refresh()) return Error{Errc::kMalformed, "tail of the ring"};
   queue_pair->note_peer_left(channel);
-  channel.failures_due = true;
-  channel.failure_at = channel.consumer.tail();
+  channel.receiving.failures_due = true;
+  channel.receiving.failure_at = channel.consumer.tail();
   parts_.scheduler.activate(channel);
   return {};
 }

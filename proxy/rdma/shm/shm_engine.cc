@@ -54,12 +54,12 @@ Result<Channel*> ShmEngine::channel_to(PeerId peer) {
 }
 
 void ShmEngine::release(Channel& channel, QpNumber queue_pair) {
-  SMC_ASSERT(channel.users != 0);
+  SMC_ASSERT(channel.demand.users != 0);
   channel.remote.forget_views(queue_pair);
-  if (--channel.users != 0) return;
+  if (--channel.demand.users != 0) return;
   // The answer is still to come, and the next to want a channel waits for it: a second request
   // would bring the peer a channel that nobody uses.
-  channel.abandoned = channel.awaits_memory();
+  channel.demand.abandoned = channel.awaits_memory();
   parts_.channels.note_unused(channel);
 }
 

@@ -57,8 +57,9 @@ std::size_t MessagePath::serve(Channel& channel, std::span<Completion> into, int
   count += receive(channel, into.subspan(count));
   if (channel.state() == Channel::State::kDead) return count;
   // Messages of those who left come first, unless nobody can take them.
-  const bool stalled = channel.stalled_on != nullptr;
-  if (channel.failures_due && (stalled || channel.consumer.head() >= channel.failure_at))
+  const bool stalled = channel.receiving.stalled_on != nullptr;
+  if (channel.receiving.failures_due &&
+      (stalled || channel.consumer.head() >= channel.receiving.failure_at))
     fail_departed(channel);
   if (was_closing && (stalled || channel.consumer.empty())) parts_.end(channel);
   return count;
@@ -66,24 +67,25 @@ std::size_t MessagePath::serve(Channel& channel, std::span<Completion> into, int
 
 std::size_t MessagePath::complete_sends(Channel& channel, std::span<Completion> into) {
   if (channel.state() == Channel::State::kDead) return 0;
-  if (channel.senders.empty()) {
-    channel.blocked = channel.completions_due = false;
+  if (channel.sending.senders.empty()) {
+    channel.sending.blocked = channel.sending.completions_due = false;
     return 0;
   }
   const std::uint64_t head = channel.producer.head();
-  if (std::exchange(channel.reaped_head, head) == head && !channel.completions_due) return 0;
-  channel.blocked = false;
-  channel.idle_arms = 0;
+  if (std::exchange(channel.sending.reaped_head, head) == head && !channel.sending.completions_due)
+    return 0;
+  channel.sending.blocked = false;
+  channel.schedule.idle_arms = 0;
   std::size_t count = 0;
   bool more = false;
-  for (ShmQueuePair* queue_pair : channel.senders)
+  for (ShmQueuePair* queue_pair : channel.sending.senders)
     count += queue_pair->reap(into.subspan(count), more);
-  channel.completions_due = more;
+  channel.sending.completions_due = more;
   return count;
 }
 
 std::size_t MessagePath::receive(Channel& channel, std::span<Completion> into) {
-  if (channel.state() == Channel::State::kDead || channel.stalled_on != nullptr) return 0;
+  if (channel.state() == Channel::State::kDead || channel.receiving.stalled_on != nullptr) return 0;
   const std::uint64_t before = channel.consumer.head();
   std::size_t count = 0;
   while (count < into.size() && !channel.consumer.empty()) {
@@ -104,7 +106,7 @@ std::size_t MessagePath::receive(Channel& channel, std::span<Completion> into) {
   if (channel.consumer.head() != before) {
     channel.consumer.publish();
     channel.note_consumed();
-    channel.idle_arms = 0;
+    channel.schedule.idle_arms = 0;
     parts_.scheduler.list_bell(channel);
   }
   return count;
@@ -122,7 +124,7 @@ MessagePath::Delivery MessagePath::deliver(Channel& channel, const MessageHeader
       const RemoteQueuePair* remote = channel.remote.find_queue_pair(header.source);
       if (remote == nullptr || remote->destination != header.destination)
         return refuse(channel, header);
-      channel.stalled_on = queue_pair;
+      channel.receiving.stalled_on = queue_pair;
       return Delivery::kStalled;
     }
     case ShmQueuePair::State::kReady:
@@ -131,7 +133,7 @@ MessagePath::Delivery MessagePath::deliver(Channel& channel, const MessageHeader
   if (!queue_pair->faces(channel, header.source)) return refuse(channel, header);
   const auto request = queue_pair->receive_queue().take();
   if (!request) {
-    channel.stalled_on = queue_pair;
+    channel.receiving.stalled_on = queue_pair;
     return Delivery::kStalled;
   }
   into = {.kind = Completion::Kind::kReceive,
@@ -158,7 +160,7 @@ MessagePath::Delivery MessagePath::refuse(Channel& channel, const MessageHeader&
 }
 
 void MessagePath::fail_departed(Channel& channel) {
-  channel.failures_due = false;
+  channel.receiving.failures_due = false;
   parts_.queue_pairs.for_each([&](ShmQueuePair& queue_pair) {
     // Others left on other channels, whose rings may not have been read yet.
     if (queue_pair.peer_left_on(channel))

@@ -41,11 +41,11 @@ Result<void> ShmQueuePair::connect(const PeerEndpoint& peer) {
   if (engine_->parts().ports.state(options_.port) != PortState::kActive)
     return Error{Errc::kPeerGone, "own port is down"};
   out_ = SMC_TRY(engine_->channel_to(gid->peer));
-  ++out_->users;
+  ++out_->demand.users;
   state_ = State::kReady;
   peer_ = gid->peer;
   peer_number_ = peer.queue_pair;
-  out_->senders.push_back(this);
+  out_->sending.senders.push_back(this);
   engine_->parts().send(*out_, ControlMessage{.kind = ControlMessage::Kind::kQueuePairReady,
                                               .source = number_,
                                               .destination = peer_number_,
@@ -68,7 +68,7 @@ bool ShmQueuePair::may_face(PeerId peer, QpNumber source) const {
 void ShmQueuePair::attach_incoming(Channel& channel, QpNumber source, DomainId remote_domain) {
   if (in_ != nullptr) return;
   in_ = &channel;
-  ++in_->users;
+  ++in_->demand.users;
   announced_ = source;
   remote_domain_ = remote_domain;
 }
@@ -94,7 +94,7 @@ bool ShmQueuePair::has_room(std::size_t requests, std::uint64_t slots) {
 
 // The caller will wait for room, so arm() has to ask for being woken when there is some.
 void ShmQueuePair::note_blocked() const {
-  out_->blocked = true;
+  out_->sending.blocked = true;
   engine_->parts().scheduler.note_posted(*out_);
 }
 
@@ -152,8 +152,8 @@ Result<void> ShmQueuePair::post(std::span<const WorkRequest> requests) {
     sent_.push({request.id, out_->producer.tail(), request.signaled, failure});
     if (!request.signaled) continue;
     ++signaled_;
-    ++out_->signaled_outstanding;
-    if (out_->producer.tail() == out_->producer.head()) out_->completions_due = true;
+    ++out_->sending.signaled_outstanding;
+    if (out_->producer.tail() == out_->producer.head()) out_->sending.completions_due = true;
   }
   if (slots != 0) {
     out_->producer.publish();
@@ -211,8 +211,8 @@ void ShmQueuePair::break_down(CompletionStatus first, bool report) {
   if (connected) {
     (void)out_->producer.refresh();  // a lie keeps what was true before
     if (!peer_left()) settled_ = out_->producer.head();
-    std::erase(out_->senders, this);
-    out_->signaled_outstanding -= signaled_;
+    std::erase(out_->sending.senders, this);
+    out_->sending.signaled_outstanding -= signaled_;
     domain_of(options_).leave(*out_);
     engine_->parts().send(*out_, ControlMessage{.kind = ControlMessage::Kind::kQueuePairGone,
                                                 .source = number_,
@@ -244,7 +244,7 @@ std::size_t ShmQueuePair::reap(std::span<Completion> into, bool& more) {
     }
     if (oldest.signaled) {
       --signaled_;
-      if (!broken) --out_->signaled_outstanding;
+      if (!broken) --out_->sending.signaled_outstanding;
     }
     (void)sent_.pop();
   }

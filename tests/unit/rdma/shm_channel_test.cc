@@ -127,7 +127,7 @@ TEST_F(ShmChannel, RingsForProgressOnlyWhoWantsIt) {
   right_->note_consumed();
   right_->ring_if_due();
   EXPECT_FALSE(left_ears_.was_rung(0));
-  left_->signaled_outstanding = 1;
+  left_->sending.signaled_outstanding = 1;
   left_->fall_asleep(false);
   right_->note_consumed();
   right_->ring_if_due();
