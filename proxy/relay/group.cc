@@ -11,7 +11,7 @@ Group::Group(GroupResources& shared, const GroupStart& start, TimePoint now)
       protocol_(start.role, start.terms, shared.times, now,
                 static_cast<std::uint8_t>(start.links_max)),
       table_(start.random),
-      transport_(shared, start_, *this),
+      transport_(shared, start_, this),
       memory_(shared, start_, protocol_, transport_),
       peer_memory_(*shared.budget, protocol_, transport_, table_),
       sender_(shared, protocol_, transport_, memory_, table_, *this),

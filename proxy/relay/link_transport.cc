@@ -56,7 +56,7 @@ Result<void> LinkTransport::create(smc::LinkIndex link, const PortCandidate& at,
   }
   endpoint.queue_pair = std::move(*made);
   endpoint.port = at.port;
-  at.device->queue_pairs[endpoint.queue_pair->number()] = {&receiver_, link};
+  at.device->queue_pairs[endpoint.queue_pair->number()] = {receiver_, link};
   return {};
 }
 

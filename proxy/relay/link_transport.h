@@ -21,8 +21,8 @@ class GroupMemory;
 
 class LinkTransport {
  public:
-  // `receiver` gets what arrives on the queue pairs.
-  LinkTransport(GroupResources& shared, const GroupStart& start, Group& receiver)
+  // `receiver` gets what arrives on the queue pairs. It is not called here.
+  LinkTransport(GroupResources& shared, const GroupStart& start, Group* receiver)
       : shared_(shared), start_(start), receiver_(receiver) {}
   ~LinkTransport();
   LinkTransport(const LinkTransport&) = delete;
@@ -108,7 +108,7 @@ class LinkTransport {
 
   GroupResources& shared_;
   const GroupStart& start_;
-  Group& receiver_;
+  Group* receiver_;
   std::vector<Attachment> attachments_;  // kLinksMax at most; the first is that of the first link
   std::array<Endpoint, smc::kLinksMax> endpoints_;
 };

@@ -1,0 +1,121 @@
+// What a part of a link group needs around it: resources of a worker, a clock that the test sets,
+// a peer, devices in memory, and the protocol of the group.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "fake_device.h"
+#include "fake_stream.h"
+#include "relay/group_memory.h"
+#include "relay/group_resources.h"
+#include "relay/link_transport.h"
+
+namespace fairlead::relay {
+
+class SetClock final : public Clock {
+ public:
+  TimePoint now() const override { return at; }
+  TimePoint at{std::chrono::hours(1)};
+};
+
+// A device as link groups use it.
+struct DriverDevice {
+  explicit DriverDevice(const std::string& name, std::vector<rdma::Port> ports)
+      : device(name, std::move(ports)) {
+    link.device = &device;
+    link.reachability = &reachability;
+  }
+  LinkTransport::PortCandidate at(std::size_t port = 0) { return {&link, device.port_list[port]}; }
+
+  FakeDevice device;
+  FakeReachability reachability;
+  LinkDevice link;
+};
+
+inline rdma::PeerEndpoint peer_endpoint(std::uint8_t host, std::uint32_t queue_pair) {
+  rdma::PeerEndpoint peer;
+  peer.gid = gid_of(host);
+  peer.mac = mac_of(host);
+  peer.queue_pair = QpNumber{queue_pair};
+  return peer;
+}
+
+inline smc::LinkIdentity identity_of(const rdma::PeerEndpoint& peer) {
+  return {peer.gid, peer.mac, peer.queue_pair};
+}
+
+inline constexpr std::uint8_t kPeerHost = 100;
+
+class DriverTest : public testing::Test {
+ protected:
+  // A server's group, and the devices "one" with two ports and "two" with one; all lead to the same
+  // peers.
+  explicit DriverTest(std::uint8_t links_max = 1)
+      : start(start_of(links_max)), protocol(start.role, start.terms, {}, clock.at, links_max) {
+    shared.budget = &budget;
+    shared.timers = &timers;
+    shared.stats = &stats;
+    shared.clock = &clock;
+    shared.slab_idle = std::chrono::seconds(60);
+    shared.devices = {&one.link, &two.link};
+    one.reachability.pnets = {{PortNumber{1}, "NET"}, {PortNumber{2}, "NET"}};
+    two.reachability.pnets = {{PortNumber{1}, "NET"}};
+  }
+
+  Result<void> create(smc::LinkIndex link, const LinkTransport::PortCandidate& at) {
+    return transport.create(link, at, memory);
+  }
+  FakeQueuePair& queue_pair(smc::LinkIndex link) {
+    return dynamic_cast<FakeQueuePair&>(*transport.queue_pair(link));
+  }
+  // The peer sends a message over the link.
+  void receive(const wire::LlcBody& body, smc::LinkIndex link = 0) {
+    protocol.handle_llc(link, {wire::LlcVersion::k2, body}, clock.at);
+  }
+  // The first link is made, connected, and confirmed by the peer: the group can be used.
+  void confirm_first_link() {
+    const rdma::PeerEndpoint peer = peer_endpoint(kPeerHost, 500);
+    ASSERT_TRUE(create(0, one.at()));
+    ASSERT_TRUE(transport.connect(0, peer));
+    protocol.start_first_contact(transport.identity(0), identity_of(peer), clock.at);
+    wire::ConfirmLink answer;
+    answer.kind = wire::LlcKind::kResponse;
+    answer.link = protocol.links()[0]->number();
+    receive(answer);
+    ASSERT_TRUE(protocol.usable());
+  }
+
+  SetClock clock;
+  WorkerStats stats;
+  MemoryBudget budget{std::size_t{64} << 20, 0, stats};
+  event::TimerQueue timers;
+  GroupResources shared;
+  DriverDevice one{"one", {active_port(1, 1), active_port(2, 2)}};
+  DriverDevice two{"two", {active_port(1, 3)}};
+  GroupStart start;
+  smc::LinkGroup protocol;
+  LinkTransport transport{shared, start, nullptr};
+  GroupMemory memory{shared, start, protocol, transport};
+
+ private:
+  GroupStart start_of(std::uint8_t links_max) {
+    FakeStream companion;
+    GroupStart made;
+    made.id = "g-1";
+    made.role = smc::GroupRole::kServer;
+    made.peer = PeerId{{1, 2, 3, 4, 5, 6, 7, 8}};
+    made.terms.max_links = links_max;
+    made.device = &one.link;
+    made.port = one.device.port_list[0];
+    made.place = Place(companion, std::nullopt).kept();
+    made.links_max = links_max;
+    return made;
+  }
+};
+
+}  // namespace fairlead::relay
