@@ -11,6 +11,7 @@
 
 #include "fake_device.h"
 #include "fake_stream.h"
+#include "relay/connection_owner.h"
 #include "relay/group_memory.h"
 #include "relay/group_resources.h"
 #include "relay/link_transport.h"
@@ -49,6 +50,19 @@ inline smc::LinkIdentity identity_of(const rdma::PeerEndpoint& peer) {
   return {peer.gid, peer.mac, peer.queue_pair};
 }
 
+// Counts what a group tells of a connection.
+class CountingOwner final : public ConnectionOwner {
+ public:
+  void handle_connection_event() override { ++events; }
+  void handle_group_confirmed(TimePoint) override { ++confirmed; }
+  void handle_group_refused(FallbackReason reason, TimePoint) override { refused = reason; }
+  void handle_group_lost(TimePoint) override { ++lost; }
+  void handle_rmb_told(TimePoint) override { ++told; }
+
+  int events = 0, confirmed = 0, lost = 0, told = 0;
+  std::optional<FallbackReason> refused;
+};
+
 inline constexpr std::uint8_t kPeerHost = 100;
 
 class DriverTest : public testing::Test {
@@ -83,11 +97,41 @@ class DriverTest : public testing::Test {
     ASSERT_TRUE(create(0, one.at()));
     ASSERT_TRUE(transport.connect(0, peer));
     protocol.start_first_contact(transport.identity(0), identity_of(peer), clock.at);
+    confirm(0);
+    ASSERT_TRUE(protocol.usable());
+  }
+  void confirm(smc::LinkIndex link) {
     wire::ConfirmLink answer;
     answer.kind = wire::LlcKind::kResponse;
-    answer.link = protocol.links()[0]->number();
+    answer.link = protocol.links()[link]->number();
+    receive(answer, link);
+  }
+  // A second link is connected, at the other port of "one". The peer has told these keys for it.
+  void connect_second_link(const std::vector<wire::RkeyEntry>& keys = {}) {
+    std::optional<smc::LinkTask> task = protocol.poll_task(clock.at);
+    ASSERT_TRUE(task && task->link == 1);
+    ASSERT_TRUE(create(1, one.at(1)));
+    memory.set_keys(1);
+    protocol.task_done(*task, clock.at,
+                       smc::LinkOffer{transport.identity(1), PacketSeq{1}, Mtu::k1024});
+    const rdma::PeerEndpoint peer = peer_endpoint(kPeerHost + 1, 501);
+    wire::AddLink answer;
+    answer.kind = wire::LlcKind::kResponse;
+    answer.mac = peer.mac;
+    answer.gid = peer.gid;
+    answer.queue_pair = peer.queue_pair;
+    answer.link = protocol.links()[1]->number();
+    answer.mtu_code = static_cast<std::uint8_t>(Mtu::k1024);
+    for (const wire::RkeyEntry& key : keys) answer.rkeys.push(key);
     receive(answer);
-    ASSERT_TRUE(protocol.usable());
+    task = protocol.poll_task(clock.at);
+    ASSERT_TRUE(task && transport.connect(1, task->peer));
+    protocol.task_done(*task, clock.at);
+  }
+  void add_second_link(const std::vector<wire::RkeyEntry>& keys = {}) {
+    connect_second_link(keys);
+    confirm(1);
+    ASSERT_TRUE(protocol.links().active(1));
   }
 
   SetClock clock;

@@ -172,7 +172,7 @@ class FakeDevice final : public rdma::Device {
   Result<std::unique_ptr<rdma::RegisteredBuffer>> share_buffer(rdma::ProtectionDomain&,
                                                                const rdma::RegisteredBuffer& other,
                                                                rdma::BufferUse use) override {
-    if (share_error) return *share_error;
+    if (share_error && shares_before_error-- == 0) return *share_error;
     return make_buffer(dynamic_cast<const FakeBuffer&>(other).memory(), use);
   }
   Result<std::unique_ptr<rdma::QueuePair>> create_queue_pair(
@@ -217,6 +217,7 @@ class FakeDevice final : public rdma::Device {
   // What the device is asked for fails with these.
   std::optional<Error> domain_error, queue_error, buffer_error, share_error, queue_pair_error,
       watcher_error;
+  int shares_before_error = 0;  // that succeed before share_error
   // What arrives.
   std::deque<rdma::Completion> completions;
   std::deque<rdma::AsyncEvent> events;
