@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -15,14 +16,9 @@
 #include "relay/group_memory.h"
 #include "relay/group_resources.h"
 #include "relay/link_transport.h"
+#include "set_clock.h"
 
 namespace fairlead::relay {
-
-class SetClock final : public Clock {
- public:
-  TimePoint now() const override { return at; }
-  TimePoint at{std::chrono::hours(1)};
-};
 
 // A device as link groups use it.
 struct DriverDevice {
@@ -54,28 +50,44 @@ inline smc::LinkIdentity identity_of(const rdma::PeerEndpoint& peer) {
 class CountingOwner final : public ConnectionOwner {
  public:
   void handle_connection_event() override { ++events; }
-  void handle_group_confirmed(TimePoint) override { ++confirmed; }
+  void handle_group_confirmed(TimePoint) override {
+    ++confirmed;
+    if (when_confirmed) when_confirmed();
+  }
   void handle_group_refused(FallbackReason reason, TimePoint) override { refused = reason; }
   void handle_group_lost(TimePoint) override { ++lost; }
   void handle_rmb_told(TimePoint) override { ++told; }
 
   int events = 0, confirmed = 0, lost = 0, told = 0;
   std::optional<FallbackReason> refused;
+  std::function<void()> when_confirmed;
 };
 
 inline constexpr std::uint8_t kPeerHost = 100;
 
-class DriverTest : public testing::Test {
- protected:
-  // A server's group, and the devices "one" with two ports and "two" with one; all lead to the same
-  // peers.
-  explicit DriverTest(std::uint8_t links_max = 1)
-      : start(start_of(links_max)), protocol(start.role, start.terms, {}, clock.at, links_max) {
+// What the groups of a worker share.
+struct WorkerResources {
+  WorkerResources() {
     shared.budget = &budget;
     shared.timers = &timers;
     shared.stats = &stats;
     shared.clock = &clock;
     shared.slab_idle = std::chrono::seconds(60);
+  }
+
+  SetClock clock;
+  WorkerStats stats;
+  MemoryBudget budget{std::size_t{64} << 20, 0, stats};
+  event::TimerQueue timers;
+  GroupResources shared;
+};
+
+class DriverTest : public testing::Test, protected WorkerResources {
+ protected:
+  // A server's group, and the devices "one" with two ports and "two" with one; all lead to the same
+  // peers.
+  explicit DriverTest(std::uint8_t links_max = 1)
+      : start(start_of(links_max)), protocol(start.role, start.terms, {}, clock.at, links_max) {
     shared.devices = {&one.link, &two.link};
     one.reachability.pnets = {{PortNumber{1}, "NET"}, {PortNumber{2}, "NET"}};
     two.reachability.pnets = {{PortNumber{1}, "NET"}};
@@ -134,11 +146,6 @@ class DriverTest : public testing::Test {
     ASSERT_TRUE(protocol.links().active(1));
   }
 
-  SetClock clock;
-  WorkerStats stats;
-  MemoryBudget budget{std::size_t{64} << 20, 0, stats};
-  event::TimerQueue timers;
-  GroupResources shared;
   DriverDevice one{"one", {active_port(1, 1), active_port(2, 2)}};
   DriverDevice two{"two", {active_port(1, 3)}};
   GroupStart start;
