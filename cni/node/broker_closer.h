@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "base/errand_thread.h"
 #include "base/handle.h"
+#include "base/task_thread.h"
 #include "base/time.h"
 
 namespace fairlead::cni::node {
@@ -26,7 +26,7 @@ class BrokerCloser {
 
  private:
   std::size_t closing_ = 0;
-  ErrandThread thread_;
+  TaskThread thread_;
 };
 
 }  // namespace fairlead::cni::node

@@ -5,7 +5,7 @@
 namespace fairlead {
 namespace {
 
-class Close final : public Errand {
+class Close final : public Task {
  public:
   explicit Close(FileDescriptor descriptor) : descriptor_(std::move(descriptor)) {}
   bool run() noexcept override {
@@ -23,9 +23,9 @@ void DescriptorCloser::close(FileDescriptor descriptor) {
   if (!descriptor) return;
   // Those that are done count until they are taken.
   (void)full();
-  std::unique_ptr<Errand> errand = std::make_unique<Close>(std::move(descriptor));
-  thread_.post(errand);
-  if (!errand) ++waiting_;
+  std::unique_ptr<Task> task = std::make_unique<Close>(std::move(descriptor));
+  thread_.post(task);
+  if (!task) ++waiting_;
 }
 
 bool DescriptorCloser::full() {

@@ -6,8 +6,8 @@
 #include <cstddef>
 #include <utility>
 
-#include "base/errand_thread.h"
 #include "base/handle.h"
+#include "base/task_thread.h"
 
 namespace fairlead {
 
@@ -28,7 +28,7 @@ class DescriptorCloser {
 
  private:
   std::size_t waiting_ = 0;  // at the last look
-  ErrandThread thread_;
+  TaskThread thread_;
 };
 
 // A descriptor that may have come from another process. A foreign one is closed by its closer,

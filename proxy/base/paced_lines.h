@@ -14,8 +14,8 @@
 namespace fairlead {
 
 // The rate for lines of one kind where the caller has no reason for another one.
-inline constexpr unsigned kStrangerLines = 10;
-inline constexpr Duration kStrangerLineInterval = std::chrono::seconds(1);
+inline constexpr unsigned kRemoteLines = 10;
+inline constexpr Duration kRemoteLineInterval = std::chrono::seconds(1);
 
 // Writes a line if `pace` admits it; fill(LogEvent&) adds its fields. The field `left_out` says how
 // many lines the pace has left out since the last one. A level that is not logged costs no turn.
@@ -33,7 +33,7 @@ void write_paced(LinePace& pace, LogLevel level, std::string_view logger, std::s
 // A pace for each kind of line, so that one kind does not hide another.
 class PacedLines {
  public:
-  explicit PacedLines(unsigned burst = kStrangerLines, Duration interval = kStrangerLineInterval)
+  explicit PacedLines(unsigned burst = kRemoteLines, Duration interval = kRemoteLineInterval)
       : burst_(burst), interval_(interval) {}
 
   // `logger` and `event` are string literals: there are as many paces as calls in the program.

@@ -58,7 +58,7 @@ ClientAddressSlots::ClientAddressSlots(ClientAddressMap map, unsigned worker, un
 }
 
 void ClientAddressSlots::put_back(std::uint16_t slot) {
-  free_[kind_of(slot)].push_back({slot, turn_++});
+  free_[kind_of(slot)].push_back({slot, state_++});
 }
 
 std::optional<ClientAddressLease> ClientAddressSlots::take(sa_family_t family) {

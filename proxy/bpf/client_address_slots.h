@@ -78,7 +78,7 @@ class ClientAddressSlots {
   unsigned worker_;
   unsigned workers_;
   std::mt19937_64 random_;
-  std::uint32_t turn_ = 0;
+  std::uint32_t state_ = 0;
   std::array<std::deque<FreeSlot>, 2> free_;  // by kind_of(), the oldest first
 };
 

@@ -33,11 +33,11 @@ Duration BrokeredShmProvider::begin(relay::DeviceRegistry& devices, Duration wai
   const auto start = std::chrono::steady_clock::now();
   open_connector(devices);
   if (connector_) connector_->wait_registered(wait_max);
-  look(devices);
+  scan(devices);
   return std::chrono::steady_clock::now() - start;
 }
 
-void BrokeredShmProvider::look(relay::DeviceRegistry& devices) {
+void BrokeredShmProvider::scan(relay::DeviceRegistry& devices) {
   if (ShmDevice* const device = device_of(devices)) return tend(devices, *device);
   if (!connector_) open_connector(devices);
   if (!connector_) return;
@@ -74,7 +74,7 @@ void BrokeredShmProvider::tend(relay::DeviceRegistry& devices, ShmDevice& device
     case State::kFabricChanged:
       missing(devices, connector.error_text());
       // False while connections use it, which need no broker. Then a new one is opened at once.
-      if (devices.remove(device.name())) look(devices);
+      if (devices.remove(device.name())) scan(devices);
   }
 }
 

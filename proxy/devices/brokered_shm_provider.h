@@ -13,7 +13,7 @@
 
 namespace fairlead {
 
-inline constexpr Duration kBrokerLookInterval = std::chrono::seconds(1);
+inline constexpr Duration kBrokerScanInterval = std::chrono::seconds(1);
 // At the start the worker waits for a broker that is there, so that the first connection finds a
 // device. The broker looks every 100 ms; what all workers wait for together is bounded.
 inline constexpr Duration kWelcomeWaitMax = std::chrono::milliseconds(400);
@@ -30,7 +30,7 @@ class BrokeredShmProvider {
   // Before the worker runs. Waits up to `wait_max`, and returns how long it has waited.
   Duration begin(relay::DeviceRegistry& devices, Duration wait_max);
   // On the worker's thread. Never waits.
-  void look(relay::DeviceRegistry& devices);
+  void scan(relay::DeviceRegistry& devices);
 
  private:
   rdma::shm::ShmDevice* device_of(relay::DeviceRegistry& devices) const;

@@ -26,8 +26,8 @@ std::optional<admin::Fact> DeviceFactory::give_to(relay::DeviceRegistry& devices
   verbs_finders_.push_back(
       std::make_unique<RnicProvider>(config_, memlock_, verbs_finders_.empty()));
   devices.add_provider(
-      [finder = verbs_finders_.back().get()](relay::DeviceRegistry& own) { finder->look(own); },
-      kDeviceLookInterval);
+      [finder = verbs_finders_.back().get()](relay::DeviceRegistry& own) { finder->scan(own); },
+      kDeviceScanInterval);
   return fact;
 }
 
@@ -36,8 +36,8 @@ std::optional<admin::Fact> DeviceFactory::give_shm(relay::DeviceRegistry& device
     shm_finders_.push_back(std::make_unique<BrokeredShmProvider>(config_, shm_finders_.empty()));
     BrokeredShmProvider* const finder = shm_finders_.back().get();
     broker_wait_left_ -= std::min(broker_wait_left_, finder->begin(devices, broker_wait_left_));
-    devices.add_provider([finder](relay::DeviceRegistry& own) { finder->look(own); },
-                         kBrokerLookInterval);
+    devices.add_provider([finder](relay::DeviceRegistry& own) { finder->scan(own); },
+                         kBrokerScanInterval);
     return std::nullopt;
   }
   const Result<void> added = add_shm(devices, config_);

@@ -147,13 +147,13 @@ bool RnicProvider::allowed(const std::string& name) const {
   return names.empty() || std::find(names.begin(), names.end(), name) != names.end();
 }
 
-void RnicProvider::look(relay::DeviceRegistry& devices) {
+void RnicProvider::scan(relay::DeviceRegistry& devices) {
   std::vector<std::string> names = rdma::verbs::device_names();
   std::erase_if(names, [&](const std::string& name) { return !allowed(name); });
   if (!names.empty())
-    look_at_network();
+    read_network();
   else
-    look_at_note();
+    read_note();
   leave_others_devices(names);
   std::erase_if(troubles_, [&](const auto& entry) {
     return std::find(names.begin(), names.end(), entry.first) == names.end();
@@ -178,10 +178,10 @@ void RnicProvider::look(relay::DeviceRegistry& devices) {
       note(name, trouble_from(name, opened.error(), identity));
   }
   const bool wanted = config_.devices.verbs.enabled == config::DeviceUse::kTrue;
-  if (wanted && names.empty() && !missing_told_ && speaks_)
+  if (wanted && names.empty() && !missing_reported_ && speaks_)
     LogEvent(LogLevel::kWarn, "main", "no_rdma_device")
         .field("hint", "give the container an RDMA device, or set devices.verbs.enabled to auto");
-  missing_told_ = names.empty();
+  missing_reported_ = names.empty();
   tell(devices);
 }
 
@@ -209,7 +209,7 @@ RnicProvider::Trouble RnicProvider::trouble_from(const std::string& name, const 
           error.code == Errc::kUnsupported ? identity : 0};
 }
 
-void RnicProvider::look_at_note() {
+void RnicProvider::read_note() {
   const auto alias = rdma::verbs::read_loopback_alias();
   // A look that fails says nothing: encryption that the node told of is not forgotten.
   if (!alias) return;
@@ -221,8 +221,8 @@ void RnicProvider::look_at_note() {
   view_.handed = std::move(handed);
 }
 
-void RnicProvider::look_at_network() {
-  look_at_note();
+void RnicProvider::read_network() {
+  read_note();
   view_.addresses = rdma::verbs::interface_addresses();
   view_.route_interface = rdma::verbs::default_route_interface(view_.addresses);
   auto table = rdma::verbs::read_pnet_table();
@@ -300,10 +300,10 @@ void RnicProvider::tell(relay::DeviceRegistry& devices) {
     devices.set_no_device_reason(troubles_.begin()->second.reason);
   else if (!access.empty())
     devices.set_no_device_reason(explain_access(access).reason);
-  else if (reason_told_)
+  else if (reason_reported_)
     devices.set_no_device_reason(FallbackReason::kNoRdmaDevice);
-  reason_told_ = !troubles_.empty() || !access.empty();
-  if (std::exchange(access_told_, access) == access || access.empty() || !speaks_) return;
+  reason_reported_ = !troubles_.empty() || !access.empty();
+  if (std::exchange(access_reported_, access) == access || access.empty() || !speaks_) return;
   LogEvent(LogLevel::kInfo, "main", "no_rnic")
       .field("access", access)
       .field("what", explain_access(access).sentence);

@@ -16,7 +16,7 @@
 namespace fairlead {
 
 // Costs a readdir(3) and a question to the kernel where there is no RNIC.
-inline constexpr Duration kDeviceLookInterval = std::chrono::seconds(5);
+inline constexpr Duration kDeviceScanInterval = std::chrono::seconds(5);
 
 // What the node decided about the sidecar's devices (base/hand_over.h), as a reason and a sentence.
 struct AccessAnswer {
@@ -34,7 +34,7 @@ class RnicProvider {
       : config_(config), memlock_(memlock), speaks_(speaks) {}
 
   // On the worker's thread, or before it runs.
-  void look(relay::DeviceRegistry& devices);
+  void scan(relay::DeviceRegistry& devices);
 
  private:
   struct Trouble {
@@ -49,8 +49,8 @@ class RnicProvider {
   // Those that the configuration names stay, because they are missing.
   void leave_others_devices(std::vector<std::string>& names) const;
   static Trouble trouble_from(const std::string& name, const Error& error, std::uint64_t identity);
-  void look_at_network();
-  void look_at_note();
+  void read_network();
+  void read_note();
   Result<void> open(relay::DeviceRegistry& devices, const std::string& name);
   bool judged(const std::string& name, std::uint64_t identity) const;
   void note(const std::string& name, const Trouble& trouble);
@@ -61,9 +61,9 @@ class RnicProvider {
   bool speaks_;
   NetworkView view_;
   std::map<std::string, Trouble> troubles_;
-  bool missing_told_ = false;
-  bool reason_told_ = false;
-  std::string access_told_;
+  bool missing_reported_ = false;
+  bool reason_reported_ = false;
+  std::string access_reported_;
 };
 
 }  // namespace fairlead

@@ -93,38 +93,38 @@ void EventLoop::on_wake(int, short, void* self) noexcept {
   static_cast<EventLoop*>(self)->count_dispatch();
 }
 
-void EventLoop::look_again_at(SecondLook& who) {
-  if (who.place_ != SecondLook::kNone) return;
-  if (second_looks_.empty()) {
-    second_looks_due_ = now() + kSecondLookDelay;
-    wake_at(second_looks_due_);
+void EventLoop::schedule_recheck(Recheck& who) {
+  if (who.place_ != Recheck::kNone) return;
+  if (rechecks_.empty()) {
+    rechecks_due_ = now() + kRecheckDelay;
+    wake_at(rechecks_due_);
   }
-  who.place_ = second_looks_.size();
-  second_looks_.push_back(&who);
+  who.place_ = rechecks_.size();
+  rechecks_.push_back(&who);
 }
 
-void EventLoop::forget(SecondLook& who) {
-  if (who.place_ == SecondLook::kNone) return;
-  SecondLook* last = second_looks_.back();
-  second_looks_[who.place_] = last;
+void EventLoop::forget(Recheck& who) {
+  if (who.place_ == Recheck::kNone) return;
+  Recheck* last = rechecks_.back();
+  rechecks_[who.place_] = last;
   last->place_ = who.place_;
-  second_looks_.pop_back();
-  who.place_ = SecondLook::kNone;
+  rechecks_.pop_back();
+  who.place_ = Recheck::kNone;
 }
 
 void EventLoop::on_alarm(int, short, void* self) noexcept {
   auto* loop = static_cast<EventLoop*>(self);
   loop->alarm_.reset();
-  if (loop->second_looks_.empty()) return;
-  if (loop->second_looks_due_ <= now())
-    loop->take_second_looks();
+  if (loop->rechecks_.empty()) return;
+  if (loop->rechecks_due_ <= now())
+    loop->run_rechecks();
   else
-    loop->wake_at(loop->second_looks_due_);
+    loop->wake_at(loop->rechecks_due_);
 }
 
-void EventLoop::take_second_looks() {
-  while (!second_looks_.empty()) {
-    SecondLook& who = *second_looks_.back();
+void EventLoop::run_rechecks() {
+  while (!rechecks_.empty()) {
+    Recheck& who = *rechecks_.back();
     forget(who);
     who.look_again();
   }

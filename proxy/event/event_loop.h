@@ -30,18 +30,18 @@ using EventBase = Handle<event_base, free_base>;
 using EventHandle = Handle<::event, free_event>;
 
 // How long after a request for a second look it is taken.
-inline constexpr Duration kSecondLookDelay = std::chrono::milliseconds(10);
+inline constexpr Duration kRecheckDelay = std::chrono::milliseconds(10);
 
-// Something that libevent's events may have told only half of; see EventLoop::look_again_at().
-class SecondLook {
+// Something that libevent's events may have told only half of; see EventLoop::schedule_recheck().
+class Recheck {
  public:
-  virtual ~SecondLook() = default;
+  virtual ~Recheck() = default;
   virtual void look_again() noexcept = 0;
 
  private:
   friend class EventLoop;
   static constexpr std::size_t kNone = SIZE_MAX;
-  std::size_t place_ = kNone;  // in EventLoop::second_looks_
+  std::size_t place_ = kNone;  // in EventLoop::rechecks_
 };
 
 class EventLoop final : public FdWatcher {
@@ -63,10 +63,10 @@ class EventLoop final : public FdWatcher {
   Result<void> watch_readable(int fd, Trigger trigger) override;
   void unwatch(int fd) override;
 
-  // Calls who.look_again() once, after kSecondLookDelay; asking twice is asking once. Whoever dies
+  // Calls who.look_again() once, after kRecheckDelay; asking twice is asking once. Whoever dies
   // first takes its request back.
-  void look_again_at(SecondLook& who);
-  void forget(SecondLook& who);
+  void schedule_recheck(Recheck& who);
+  void forget(Recheck& who);
 
   // How many callbacks have run: whether a poll() found anything.
   std::uint64_t dispatch_count() const { return dispatched_; }
@@ -79,16 +79,16 @@ class EventLoop final : public FdWatcher {
   static void on_wake(int fd, short what, void* self) noexcept;
   static void on_alarm(int fd, short what, void* self) noexcept;
   void wake_at(TimePoint at);
-  void take_second_looks();
+  void run_rechecks();
 
   EventBase base_;
   FileDescriptor wake_fd_;
   EventHandle wake_event_;
   FileDescriptor alarm_fd_;
   EventHandle alarm_event_;
-  std::optional<TimePoint> alarm_;         // when alarm_fd_ fires
-  std::vector<SecondLook*> second_looks_;  // each knows its place
-  TimePoint second_looks_due_;             // valid while there are any
+  std::optional<TimePoint> alarm_;  // when alarm_fd_ fires
+  std::vector<Recheck*> rechecks_;  // each knows its place
+  TimePoint rechecks_due_;          // valid while there are any
   std::unordered_map<int, EventHandle> watched_;
   std::function<void(int)> handler_;
   std::uint64_t dispatched_ = 0;

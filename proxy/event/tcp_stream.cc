@@ -276,7 +276,7 @@ IoResult TcpStream::read_some(std::span<const iovec> into) {
   // an RST, of which libevent says no more than "readable": one event for the bytes and for it.
   if (static_cast<std::size_t>(n) < total_bytes(into) && !hung_up_) {
     readable_ = false;
-    loop_.look_again_at(*this);
+    loop_.schedule_recheck(*this);
   }
   return {IoResult::Kind::kBytes, static_cast<std::size_t>(n), 0};
 }

@@ -50,7 +50,7 @@ inline constexpr std::uint64_t kUrgentCareBytes = 8 * 1024 * 1024;
 // once: waiting for the event would cost a turn of the loop.
 enum class PeerIs : std::uint8_t { kAnywhere, kOnThisHost };
 
-class TcpStream final : public Stream, private SecondLook {
+class TcpStream final : public Stream, private Recheck {
  public:
   // A non-blocking socket that a listener from make_socket() accepted, and whom accept(2) named as
   // its peer. Both addresses of a stream are told as IPv4 where they are IPv4-mapped.

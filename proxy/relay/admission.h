@@ -13,7 +13,7 @@
 #include "base/stats.h"
 #include "event/stream.h"
 #include "relay/address_shares.h"
-#include "relay/handshake_turns.h"
+#include "relay/handshake_limiter.h"
 #include "relay/memory_budget.h"
 
 namespace fairlead::relay {
@@ -42,7 +42,7 @@ class Admission {
         stats_(stats),
         clock_(clock),
         lines_(lines),
-        turns_(limits.handshakes_per_peer_max) {}
+        limiter_(limits.handshakes_per_peer_max) {}
 
   // There is room for one more connection of this direction.
   bool has_room(Direction direction) const;
@@ -57,7 +57,7 @@ class Admission {
   // end_handshake() follows.
   bool begin_handshake(const std::optional<SocketAddress>& client = std::nullopt);
   void end_handshake(const std::optional<SocketAddress>& client);
-  HandshakeTurns& turns() { return turns_; }
+  HandshakeLimiter& limiter() { return limiter_; }
 
   // No more SMC for new connections; what runs goes on.
   void start_drain() { draining_ = true; }
@@ -77,7 +77,7 @@ class Admission {
   std::size_t handshakes_ = 0;
   AddressShares handshakes_of_;                     // clients, of inbound ones
   std::array<std::uint64_t, kRefusals> refused_{};  // by Refusal
-  HandshakeTurns turns_;
+  HandshakeLimiter limiter_;
   bool draining_ = false;
 };
 

@@ -20,7 +20,7 @@ class ConnectionOwner {
   // The group is terminated. Also for those that waited for it.
   virtual void handle_group_lost(TimePoint now) = 0;
   // The peer has accepted or refused the keys of one of this side's RMBs.
-  virtual void handle_rmb_told(TimePoint now) = 0;
+  virtual void handle_rmb_announced(TimePoint now) = 0;
 
  protected:
   ~ConnectionOwner() = default;

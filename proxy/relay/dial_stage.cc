@@ -45,7 +45,7 @@ StageResult OutboundDial::begin(TimePoint now) {
   if (const std::optional<FallbackReason> reason = obstacle()) {
     cause_ = FallbackCause{.reason = *reason};
     session_.note("the connection is to stay TCP");
-  } else if (!permit_.take_turn(session_.destination)) {
+  } else if (!permit_.acquire(session_.destination)) {
     session_.note("waiting: the peer has many handshakes in hand");
     session_.report.set_phase("turn");
     timer_.set(now + smc.handshake_timeout);
@@ -66,18 +66,18 @@ std::optional<FallbackReason> OutboundDial::obstacle() {
   return std::nullopt;
 }
 
-void OutboundDial::handle_turn() {
-  permit_.turn_came();
+void OutboundDial::handle_permit_granted() {
+  permit_.granted();
   timer_.cancel();
   session_.mark_ready();
 }
 
 StageResult OutboundDial::handle_deadline(TimePoint now) {
-  if (!permit_.in_line()) return DialStage::handle_deadline(now);
+  if (!permit_.waiting()) return DialStage::handle_deadline(now);
   // Who has waited as long as a handshake may take is not kept waiting for one.
-  permit_.give_back_turn();
-  session_.note(kNoTurnStep);
-  cause_ = kNoTurn;
+  permit_.release();
+  session_.note(kNoPermitStep);
+  cause_ = kNoPermit;
   return dial(false, now);
 }
 
@@ -98,7 +98,7 @@ StageResult OutboundDial::dial(bool with_option, TimePoint now) {
 }
 
 StageResult OutboundDial::run(TimePoint now) {
-  if (!session_.net) return permit_.has_turn() ? dial(!assumed_, now) : StageResult{Stay{}};
+  if (!session_.net) return permit_.held() ? dial(!assumed_, now) : StageResult{Stay{}};
   if (!session_.net->connected()) return Stay{};
   if (const int error = session_.net->take_error(); error != 0) return failed(error);
   return connected(now);

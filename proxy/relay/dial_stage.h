@@ -40,7 +40,7 @@ class OutboundDial final : public DialStage {
   StageResult begin(TimePoint now) override;
   StageResult run(TimePoint now) override;
   StageResult handle_deadline(TimePoint now) override;
-  void handle_turn() override;
+  void handle_permit_granted() override;
 
  private:
   std::optional<FallbackReason> obstacle();

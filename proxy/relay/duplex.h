@@ -7,7 +7,7 @@
 
 #include "base/time.h"
 #include "event/stream.h"
-#include "relay/last_words.h"
+#include "relay/reset_delay.h"
 
 namespace fairlead::relay {
 
@@ -32,7 +32,7 @@ class Duplex {
   // came from it before, as far as it takes it; never kRefused.
   RelayStep pump(TimePoint now);
   // When the owner calls pump() again although nothing has happened.
-  std::optional<TimePoint> next_deadline() const { return last_words_.next_deadline(); }
+  std::optional<TimePoint> next_deadline() const { return reset_delay_.next_deadline(); }
   // The stream to the network is taken for reset.
   void end_net() {
     last_ = Last::kIn;
@@ -41,30 +41,30 @@ class Duplex {
 
  private:
   enum class Last : std::uint8_t { kNone, kOut, kIn };
-  void look_for_reset(RelayStep out, RelayStep in);
-  RelayStep pump_last_words(TimePoint now);
+  void check_reset(RelayStep out, RelayStep in);
+  RelayStep pump_before_reset(TimePoint now);
 
   event::Stream& app_;
   event::Stream& net_;
   Out& out_;
   In& in_;
   Last last_ = Last::kNone;  // of one stream that was reset: the direction that it spoke
-  LastWords last_words_;
+  ResetDelay reset_delay_;
 };
 
 template <class Out, class In>
 RelayStep Duplex<Out, In>::pump(TimePoint now) {
-  if (last_ != Last::kNone) return pump_last_words(now);
+  if (last_ != Last::kNone) return pump_before_reset(now);
   const RelayStep out = out_.pump();
   const RelayStep in = in_.pump();
-  look_for_reset(out, in);
-  if (last_ != Last::kNone) return pump_last_words(now);
+  check_reset(out, in);
+  if (last_ != Last::kNone) return pump_before_reset(now);
   if (out == RelayStep::kMore || in == RelayStep::kMore) return RelayStep::kMore;
   return out == RelayStep::kEnded && in == RelayStep::kEnded ? RelayStep::kEnded : RelayStep::kIdle;
 }
 
 template <class Out, class In>
-void Duplex<Out, In>::look_for_reset(RelayStep out, RelayStep in) {
+void Duplex<Out, In>::check_reset(RelayStep out, RelayStep in) {
   if (out == RelayStep::kReset || in == RelayStep::kRefused)
     last_ = Last::kOut;
   else if (in == RelayStep::kReset || out == RelayStep::kRefused)
@@ -83,7 +83,7 @@ void Duplex<Out, In>::look_for_reset(RelayStep out, RelayStep in) {
 }
 
 template <class Out, class In>
-RelayStep Duplex<Out, In>::pump_last_words(TimePoint now) {
+RelayStep Duplex<Out, In>::pump_before_reset(TimePoint now) {
   const bool outward = last_ == Last::kOut;
   const RelayStep step = outward ? out_.pump() : in_.pump();
   if (step == RelayStep::kRefused) return RelayStep::kReset;
@@ -92,11 +92,11 @@ RelayStep Duplex<Out, In>::pump_last_words(TimePoint now) {
   if (passed_on && unsent == 0) return RelayStep::kReset;
   if (outward && out_.held()) {
     last_ = Last::kNone;
-    last_words_ = {};
+    reset_delay_ = {};
     return RelayStep::kMore;
   }
   const std::uint64_t moved = (outward ? out_.passed_on() : in_.passed_on()) - unsent;
-  if (!last_words_.wait(moved, passed_on, now)) return RelayStep::kReset;
+  if (!reset_delay_.wait(moved, passed_on, now)) return RelayStep::kReset;
   return step == RelayStep::kMore ? RelayStep::kMore : RelayStep::kIdle;
 }
 

@@ -89,7 +89,7 @@ void FramesStage::cancel_handshake() {
 // the connection goes on without frames.
 StageResult FramesStage::hand_over(TimePoint now) {
   if (!earned_) prepare_handshake(now);
-  if (earned_->permit.in_line()) return Stay{};
+  if (earned_->permit.waiting()) return Stay{};
   relay_->towards_net().hand_over();
   return UseStage{std::make_unique<OutboundHandshake>(session_, std::move(earned_->permit),
                                                       std::move(relay_), earned_->declined_for)};
@@ -112,22 +112,22 @@ void FramesStage::prepare_handshake(TimePoint now) {
     obstacle = FallbackReason::kConnectionLimit;
   if (obstacle) {
     earned_->declined_for = FallbackCause{.reason = *obstacle};
-  } else if (!earned_->permit.take_turn(session_.destination)) {
+  } else if (!earned_->permit.acquire(session_.destination)) {
     session_.note("waiting: the peer has many handshakes in hand");
     earned_->timer.set(now + services.config.smc.handshake_timeout);
   }
 }
 
-void FramesStage::handle_turn() {
-  earned_->permit.turn_came();
+void FramesStage::handle_permit_granted() {
+  earned_->permit.granted();
   earned_->timer.cancel();
   session_.mark_ready();
 }
 
 StageResult FramesStage::handle_deadline(TimePoint now) {
-  earned_->permit.give_back_turn();
-  session_.note(kNoTurnStep);
-  earned_->declined_for = kNoTurn;
+  earned_->permit.release();
+  session_.note(kNoPermitStep);
+  earned_->declined_for = kNoPermit;
   return hand_over(now);
 }
 

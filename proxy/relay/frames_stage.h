@@ -27,7 +27,7 @@ class FramesStage final : public Stage {
   StageResult begin(TimePoint now) override;
   StageResult run(TimePoint now) override;
   StageResult handle_deadline(TimePoint now) override;
-  void handle_turn() override;
+  void handle_permit_granted() override;
   FramedRelay* framed() override { return relay_.get(); }
 
  private:

@@ -58,7 +58,7 @@ void Group::set_timer() {
 
 // Connections: their place, and the way to the peer's memory.
 
-Result<Group::Seat> Group::take_seat(const BufferSizes& sizes, smc::LinkIndex link) {
+Result<Group::Member> Group::join(const BufferSizes& sizes, smc::LinkIndex link) {
   const std::optional<AlertToken> token = table_.reserve();
   if (!token) return Error{Errc::kExhausted, "connections of the link group"};
   const Result<smc::ElementId> element = memory_.take_element(sizes);
@@ -79,12 +79,12 @@ Result<Group::Seat> Group::take_seat(const BufferSizes& sizes, smc::LinkIndex li
   }
   protocol_.connection_added(link);
   set_timer();
-  return Seat{*token, *element};
+  return Member{*token, *element};
 }
 
-void Group::leave_seat(const Seat& seat, smc::LinkIndex link, bool quarantine, TimePoint now) {
-  table_.release(seat.token);
-  memory_.release_element(seat.element, quarantine, now);
+void Group::leave(const Member& member, smc::LinkIndex link, bool quarantine, TimePoint now) {
+  table_.release(member.token);
+  memory_.release_element(member.element, quarantine, now);
   protocol_.connection_removed(link, now);
   set_timer();
   if (memory_.quarantine_full() && protocol_.links().connections() == 0 && protocol_.usable())
@@ -220,7 +220,7 @@ bool Group::fail_link(smc::LinkIndex link) {
 
 void Group::handle_link_failure(smc::LinkIndex link, const char* why, TimePoint now) {
   if (!fail_link(link)) return;
-  // A peer that parted from us takes its queue pair away.
+  // A peer that has terminated the group takes its queue pair away.
   if (!protocol_.terminated()) shared_.stats->link_failed.add();
   protocol_.handle_link_down(link, now, why);
   protocol_changed(now);
@@ -360,13 +360,13 @@ void Group::terminate(const char* why) {
   protocol_changed(shared_.now());
 }
 
-bool Group::parted() const {
+bool Group::termination_complete() const {
   if (!sender_.drained()) return false;
   for (smc::LinkIndex i = 0; i < smc::kLinksMax; ++i) {
     // Without a link the queue pair was never connected.
     if (!transport_.works(i) || !protocol_.links()[i]) continue;
     const std::uint32_t room = transport_.queue_pair(i)->send_room();
-    if (!protocol_.peer_parted() || room < transport_.send_requests_max(i)) return false;
+    if (!protocol_.peer_terminated() || room < transport_.send_requests_max(i)) return false;
   }
   return true;
 }

@@ -65,21 +65,22 @@ class Group final : public LinkFailureHandler {
   void start_first_contact(TimePoint now);
 
   // A token and an element; kExhausted when there are none.
-  struct Seat {
+  struct Member {
     AlertToken token;
     smc::ElementId element;
   };
-  Result<Seat> take_seat(const BufferSizes& sizes, smc::LinkIndex link);
+  Result<Member> join(const BufferSizes& sizes, smc::LinkIndex link);
   // `quarantine`: the peer may still write into the element, so it stays taken. A group with too
   // many of them ends with its last connection.
-  void leave_seat(const Seat& seat, smc::LinkIndex link, bool quarantine, TimePoint now);
+  void leave(const Member& member, smc::LinkIndex link, bool quarantine, TimePoint now);
   // Takes connections, as far as we are concerned.
   bool has_room() const {
     return protocol_.links().has_room_for_connection() && !memory_.quarantine_full() &&
            !peer_memory_.crowded();
   }
   // A send ring, or where the peer's memory is addressable, the budget for the peer's element.
-  // Taken with the seat, because nobody can decline any more once the peer has confirmed.
+  // Taken together with the element, because nobody can decline any more once the peer has
+  // confirmed.
   Result<void> take_send_ring(SmcRelay& relay, const RingSizes& sizes);
   // The way to the peer's element, which was named on link `named` (empty if that link has been
   // deleted since): its memory where addressable, else the send ring.
@@ -104,7 +105,7 @@ class Group final : public LinkFailureHandler {
   void terminate(const char* why);
   // REQUIRES: terminated. True when both sides have sent and received their final messages, or no
   // link is left for them.
-  bool parted() const;
+  bool termination_complete() const;
 
   LinkGroupRow row(unsigned worker, TimePoint now) const;
 

@@ -6,17 +6,17 @@ namespace fairlead::relay {
 
 Result<void> GroupMembership::join(Group& group, smc::LinkIndex link, const RingSizes& sizes,
                                    bool first_contact, ConnectionOwner& owner, TimePoint now) {
-  seat_ = SMC_TRY(group.take_seat(sizes.own, link));
+  member_ = SMC_TRY(group.join(sizes.own, link));
   first_contact_ = first_contact;
-  const std::span<std::byte> memory = group.memory().rmbs().bytes(seat_.element);
-  relay_ = std::make_unique<SmcRelay>(seat_.token, static_cast<std::uint32_t>(memory.size()));
-  relay_->buffers.element = seat_.element;
+  const std::span<std::byte> memory = group.memory().rmbs().bytes(member_.element);
+  relay_ = std::make_unique<SmcRelay>(member_.token, static_cast<std::uint32_t>(memory.size()));
+  relay_->buffers.element = member_.element;
   relay_->buffers.local = memory;
   relay_->group = &group;
   relay_->link = link;
   relay_->owner = &owner;
   // From here on the peer's messages find us: they may overtake its Confirm.
-  group.connections().set(seat_.token, relay_.get());
+  group.connections().set(member_.token, relay_.get());
   Result<void> ring = group.take_send_ring(*relay_, sizes);
   if (!ring) leave(now, false);
   return ring;
@@ -26,7 +26,7 @@ void GroupMembership::leave(TimePoint now, bool quarantine) {
   if (!relay_) return;
   Group& group = *relay_->group;
   group.release_sending(*relay_);
-  group.leave_seat(seat_, relay_->link, quarantine, now);
+  group.leave(member_, relay_->link, quarantine, now);
   relay_.reset();
 }
 
@@ -68,16 +68,16 @@ Result<void> GroupMembership::set_peer(const wire::AcceptConfirm& answer) {
 void GroupMembership::describe(wire::AcceptConfirm& answer) const {
   const LinkTransport& transport = group().transport();
   const smc::LinkIdentity identity = transport.identity(relay_->link);
-  const smc::RmbKey rmb = group().memory().rmb_key(seat_.element.slab, relay_->link);
+  const smc::RmbKey rmb = group().memory().rmb_key(member_.element.slab, relay_->link);
   answer.gid = identity.gid;
   answer.mac = identity.mac;
   answer.queue_pair = identity.queue_pair;
   answer.first_psn = transport.queue_pair(relay_->link)->first_psn();
   answer.rmb_rkey = rmb.rkey;
   answer.rmb_address = rmb.address;
-  answer.rmb_index = seat_.element.index;
-  answer.rmb_size_code = group().memory().rmbs().size_code(seat_.element);
-  answer.alert_token = seat_.token;
+  answer.rmb_index = member_.element.index;
+  answer.rmb_size_code = group().memory().rmbs().size_code(member_.element);
+  answer.alert_token = member_.token;
   answer.mtu = transport.port(relay_->link).mtu;
 }
 

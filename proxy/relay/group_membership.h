@@ -38,7 +38,7 @@ class GroupMembership {
 
   // Whether the peer knows where the element is.
   GroupMemory::Announcement announcement() const {
-    return group().memory().announcement(seat_.element);
+    return group().memory().announcement(member_.element);
   }
   // Before any link is added or lost, so that the group can find the same memory over other links.
   void name_peer_rmb(const wire::AcceptConfirm& answer);
@@ -50,7 +50,7 @@ class GroupMembership {
 
  private:
   std::unique_ptr<SmcRelay> relay_;  // until leave()
-  Group::Seat seat_;
+  Group::Member member_;
   smc::LinkIndex named_on_ = 0;
   LinkNumber named_link_;  // tells a link from a later one in the same slot; 0 at first contact
   bool first_contact_ = false;

@@ -7,14 +7,14 @@
 namespace fairlead::relay {
 
 void GroupSender::schedule(SmcRelay& relay) {
-  if (relay.in_dirty_list) return;
-  relay.in_dirty_list = true;
+  if (relay.scheduled) return;
+  relay.scheduled = true;
   scheduled_.push_back(&relay);
 }
 
 void GroupSender::unschedule(SmcRelay& relay) {
-  if (relay.in_dirty_list) std::erase(scheduled_, &relay);
-  relay.in_dirty_list = false;
+  if (relay.scheduled) std::erase(scheduled_, &relay);
+  relay.scheduled = false;
 }
 
 void GroupSender::reset_link(smc::LinkIndex link) {
@@ -164,7 +164,7 @@ void GroupSender::post(TimePoint now) {
 
 void GroupSender::flush_connection(SmcRelay& relay, TimePoint now) {
   SendBatch& batch = shared_.batch;
-  relay.in_dirty_list = false;
+  relay.scheduled = false;
   const smc::LinkIndex link = relay.link;  // one that is moved is scheduled again
   while (relay.connection.transmit_due() && transport_.works(link)) {
     if (batch.count != 0 && (batch.link != link || batch.room() < kRequestsPerTransmit)) post(now);

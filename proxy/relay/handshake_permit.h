@@ -11,10 +11,10 @@
 
 namespace fairlead::relay {
 
-// Of a client that has waited for its turn as long as a handshake may take.
-inline constexpr FallbackCause kNoTurn{.reason = FallbackReason::kConnectionLimit,
-                                       .detail = "no turn among limits.handshakes_per_peer"};
-inline constexpr const char* kNoTurnStep = "no turn for a handshake with the peer";
+// Of a client that has waited for a permit as long as a handshake may take.
+inline constexpr FallbackCause kNoPermit{.reason = FallbackReason::kConnectionLimit,
+                                         .detail = "no turn among limits.handshakes_per_peer"};
+inline constexpr const char* kNoPermitStep = "no turn for a handshake with the peer";
 
 class HandshakePermit {
  public:
@@ -27,11 +27,11 @@ class HandshakePermit {
         counted_(std::exchange(other.counted_, false)),
         client_(other.client_),
         peer_(other.peer_),
-        turn_(std::exchange(other.turn_, Turn::kNone)) {}
+        state_(std::exchange(other.state_, State::kNone)) {}
   HandshakePermit& operator=(HandshakePermit&&) = delete;
   ~HandshakePermit() {
     if (counted_) services_->admission.end_handshake(client_);
-    give_back_turn();
+    release();
   }
 
   // False: as Admission::begin_handshake().
@@ -39,38 +39,38 @@ class HandshakePermit {
     if (!counted_ && (counted_ = services_->admission.begin_handshake(client))) client_ = client;
     return counted_;
   }
-  // One of the handshakes with `peer`. False: the session stands in line, and turn_came() follows.
-  bool take_turn(const SocketAddress& peer) {
+  // One of the handshakes with `peer`. False: the session stands in line, and granted() follows.
+  bool acquire(const SocketAddress& peer) {
     peer_ = peer;
-    const bool taken = services_->admission.turns().take(peer, session_);
-    turn_ = taken ? Turn::kTaken : Turn::kInLine;
+    const bool taken = services_->admission.limiter().take(peer, session_);
+    state_ = taken ? State::kHeld : State::kWaiting;
     return taken;
   }
-  bool in_line() const { return turn_ == Turn::kInLine; }
-  bool has_turn() const { return turn_ == Turn::kTaken; }
-  void turn_came() { turn_ = Turn::kTaken; }
-  void give_back_turn() {
-    HandshakeTurns& turns = services_->admission.turns();
-    switch (std::exchange(turn_, Turn::kNone)) {
-      case Turn::kNone:
+  bool waiting() const { return state_ == State::kWaiting; }
+  bool held() const { return state_ == State::kHeld; }
+  void granted() { state_ = State::kHeld; }
+  void release() {
+    HandshakeLimiter& limiter = services_->admission.limiter();
+    switch (std::exchange(state_, State::kNone)) {
+      case State::kNone:
         return;
-      case Turn::kInLine:
-        return turns.leave(peer_, session_);
-      case Turn::kTaken:
-        if (const std::optional<std::uint64_t> next = turns.give_back(peer_))
-          services_->host.grant_turn(*next);
+      case State::kWaiting:
+        return limiter.leave(peer_, session_);
+      case State::kHeld:
+        if (const std::optional<std::uint64_t> next = limiter.give_back(peer_))
+          services_->host.grant_permit(*next);
     }
   }
 
  private:
-  enum class Turn : std::uint8_t { kNone, kInLine, kTaken };
+  enum class State : std::uint8_t { kNone, kWaiting, kHeld };
 
   SessionServices* services_;
   std::uint64_t session_;
   bool counted_ = false;
   std::optional<SocketAddress> client_;  // whose it is, for a server
   SocketAddress peer_;
-  Turn turn_ = Turn::kNone;
+  State state_ = State::kNone;
 };
 
 }  // namespace fairlead::relay

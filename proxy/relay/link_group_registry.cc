@@ -108,7 +108,7 @@ void LinkGroupRegistry::handle_events_of(Group& group) {
         });
         notify_announced(group);
         break;
-      case smc::GroupEvent::Kind::kRmbTold:
+      case smc::GroupEvent::Kind::kRmbAnnounced:
         notify_announced(group);
         break;
       case smc::GroupEvent::Kind::kRkeyDeleted:
@@ -124,7 +124,8 @@ void LinkGroupRegistry::handle_events_of(Group& group) {
 }
 
 void LinkGroupRegistry::notify_announced(Group& group) {
-  for (ConnectionOwner* owner : owners_of_connections(group)) owner->handle_rmb_told(shared_.now());
+  for (ConnectionOwner* owner : owners_of_connections(group))
+    owner->handle_rmb_announced(shared_.now());
 }
 
 std::vector<ConnectionOwner*> LinkGroupRegistry::owners_of_connections(Group& group) {
@@ -169,8 +170,8 @@ void LinkGroupRegistry::destroy_closed() {
   const TimePoint now = shared_.now();
   std::erase_if(closing_, [&](const ClosingGroup& closing) {
     Group& group = *closing.group;
-    const bool parted = group.parted() || now >= closing.until;
-    if (group.connections().count() != 0 || !parted) return false;
+    const bool termination_complete = group.termination_complete() || now >= closing.until;
+    if (group.connections().count() != 0 || !termination_complete) return false;
     std::erase(shared_.changed, &group);
     peers_.remove(group);
     return true;

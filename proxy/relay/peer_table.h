@@ -51,7 +51,7 @@ class PeerTable {
   // REQUIRES: !full()
   Group& add(const PeerKey& key, const SocketAddress& address, std::unique_ptr<Group> group);
 
-  // A group in which a server can seat one more connection, or nothing.
+  // A group in which a server can admit one more connection, or nothing.
   Group* with_room(const PeerKey& key) const;
   // A first contact with this peer is under way.
   Group* forming(const PeerKey& key) const;

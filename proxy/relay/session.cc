@@ -57,7 +57,7 @@ void Session::handle_group_lost(TimePoint now) {
   if (stage_) apply(stage_->handle_group_lost(now), now);
 }
 
-void Session::handle_rmb_told(TimePoint now) {
+void Session::handle_rmb_announced(TimePoint now) {
   if (stage_) apply(stage_->handle_rmb_announced(now), now);
 }
 

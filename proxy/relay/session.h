@@ -34,18 +34,18 @@ class Session final : public StageHost {
   // Called in a turn after SessionHost::mark_ready().
   void run(TimePoint now);
   // Tries the application's stream without waiting for its event; true when a turn is due.
-  bool look() { return stage_ && stage_->look(); }
+  bool try_read() { return stage_ && stage_->try_read(); }
   void handle_ready(event::Stream& stream) override;
   void mark_ready() override { resources_.services.host.mark_ready(*this); }
   void handle_stage_deadline() override;
   // It stood in line for a handshake with its peer.
-  void handle_turn() { stage_->handle_turn(); }
+  void handle_permit_granted() { stage_->handle_permit_granted(); }
 
   void handle_connection_event() override { mark_ready(); }
   void handle_group_confirmed(TimePoint now) override;
   void handle_group_refused(FallbackReason reason, TimePoint now) override;
   void handle_group_lost(TimePoint now) override;
-  void handle_rmb_told(TimePoint now) override;
+  void handle_rmb_announced(TimePoint now) override;
 
   // The worker ends: what the application was told is sent goes out, then the connection is
   // aborted.

@@ -29,7 +29,7 @@ class SessionHost {
   // The session has ended. It is destroyed at the end of the turn.
   virtual void retire(Session& session) = 0;
   // A handshake with its peer has been given back to the session with this number.
-  virtual void grant_turn(std::uint64_t session) = 0;
+  virtual void grant_permit(std::uint64_t session) = 0;
   // More than a few sessions move bytes.
   virtual bool many_active() const = 0;
 

@@ -37,21 +37,21 @@ void SmcRelay::resume(Backlog bytes, bool app_ended, bool app_finished, bool app
   ahead_ = std::move(bytes);
   app_finished_ = app_finished;
   app_failed_ = app_failed;
-  if (app_ended) end_app_words(true);
+  if (app_ended) end_app_data(true);
 }
 
 SmcRelay::Step SmcRelay::pump(event::Stream& app, std::uint32_t publish_bytes, TimePoint now) {
   bool more = pump_to_app(app, now);
   more = pump_from_app(app, publish_bytes) || more;
   if (app_ended_ && app_finished_) connection.close();
-  if (app_failed_ || connection.closing().reset()) return pump_last_words(app, more, now);
+  if (app_failed_ || connection.closing().reset()) return pump_before_reset(app, more, now);
   if (connection.finished() && !connection.transmit_due()) return Step::kFinished;
   return more ? Step::kMore : Step::kIdle;
 }
 
 // The connection ends in a reset, but not before each side has what the other one said, as far as
 // it takes it.
-SmcRelay::Step SmcRelay::pump_last_words(event::Stream& app, bool more, TimePoint now) {
+SmcRelay::Step SmcRelay::pump_before_reset(event::Stream& app, bool more, TimePoint now) {
   if (!app_reset_) {
     app_reset_ = true;
     app.reset_on_close();
@@ -64,7 +64,7 @@ SmcRelay::Step SmcRelay::pump_last_words(event::Stream& app, bool more, TimePoin
   // Each term changes one way only.
   const std::uint64_t moved =
       connection.tx().bytes() + 2 * (connection.rx().bytes() + ahead_.written()) - unsent;
-  if (last_words_.wait(moved, delivered && unsent != 0, now))
+  if (reset_delay_.wait(moved, delivered && unsent != 0, now))
     return more ? Step::kMore : Step::kIdle;
   app_failed_ = true;
   connection.abort();
@@ -73,7 +73,7 @@ SmcRelay::Step SmcRelay::pump_last_words(event::Stream& app, bool more, TimePoin
 
 std::optional<TimePoint> SmcRelay::next_deadline() const {
   const std::optional<TimePoint> due = connection.next_deadline();
-  const std::optional<TimePoint> words = last_words_.next_deadline();
+  const std::optional<TimePoint> words = reset_delay_.next_deadline();
   return due && (!words || *due < *words) ? due : words;
 }
 
@@ -121,7 +121,7 @@ bool SmcRelay::pump_to_app(event::Stream& app, TimePoint now) {
 
 bool SmcRelay::pump_from_app(event::Stream& app, std::uint32_t publish_bytes) {
   if (connection.closing().reset()) return false;
-  if (app_failed_ && app_ended_) end_app_words(true);
+  if (app_failed_ && app_ended_) end_app_data(true);
   if (app_ended_) check_reset_behind_fin(app);
   if (app_ended_ || !app.readable()) return false;
   const smc::RingWindow window = connection.tx_window();
@@ -143,11 +143,11 @@ bool SmcRelay::pump_from_app(event::Stream& app, std::uint32_t publish_bytes) {
         connection.produced(static_cast<std::uint32_t>(result.count));
       return app.readable();
     case Kind::kEnd:
-      end_app_words(true);
+      end_app_data(true);
       check_reset_behind_fin(app);  // both may have come with one event
       return false;
     case Kind::kError:
-      end_app_words(false);
+      end_app_data(false);
       return false;
     case Kind::kWouldBlock:
       return false;
@@ -155,7 +155,7 @@ bool SmcRelay::pump_from_app(event::Stream& app, std::uint32_t publish_bytes) {
   return false;
 }
 
-void SmcRelay::end_app_words(bool fin) {
+void SmcRelay::end_app_data(bool fin) {
   if (fin) {
     app_ended_ = true;
     connection.shutdown_write();
@@ -165,7 +165,7 @@ void SmcRelay::end_app_words(bool fin) {
   connection.abort(smc::Connection::Abort::kBehindData);
 }
 
-bool SmcRelay::look(event::Stream& app, std::uint32_t publish_bytes) {
+bool SmcRelay::try_read(event::Stream& app, std::uint32_t publish_bytes) {
   const std::uint32_t room = connection.tx_window().bytes();
   if (app_ended_ || app.readable() || room == 0) return false;
   app.assume_readable();
@@ -180,7 +180,7 @@ void SmcRelay::discard_from_app(event::Stream& app) {
   const iovec into{scratch, sizeof scratch};
   const event::IoResult result = app.read({&into, 1});
   if (result.kind == Kind::kEnd) {
-    end_app_words(true);
+    end_app_data(true);
   } else if (result.kind != Kind::kWouldBlock) {
     connection.abort();
   }
@@ -197,7 +197,7 @@ void SmcRelay::check_reset_behind_fin(event::Stream& app) {
   if (!std::exchange(app_changed_, false) || app_failed_ || app_finished_) return;
   if (app.take_error() == 0) return;
   app_failed_ = true;
-  end_app_words(true);
+  end_app_data(true);
 }
 
 }  // namespace fairlead::relay

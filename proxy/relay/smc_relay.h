@@ -11,8 +11,8 @@
 #include "event/stream.h"
 #include "relay/backlog.h"
 #include "relay/buffer_slabs.h"
-#include "relay/last_words.h"
 #include "relay/peer_rings.h"
+#include "relay/reset_delay.h"
 #include "smc/connection.h"
 #include "smc/rmb_keys.h"
 
@@ -66,7 +66,7 @@ class SmcRelay {
 
   // Reads what the application may have sent since its stream was last found empty, before the loop
   // tells of it. True when there was something: a turn is due.
-  bool look(event::Stream& app, std::uint32_t publish_bytes);
+  bool try_read(event::Stream& app, std::uint32_t publish_bytes);
 
   // Bytes that the application got or will get, with those of resume().
   std::uint64_t rx_bytes() const { return ahead_.written() + connection.rx().bytes(); }
@@ -90,7 +90,7 @@ class SmcRelay {
   SmcBuffers buffers;
   Group* group = nullptr;
   std::uint8_t link = 0;
-  bool in_dirty_list = false;
+  bool scheduled = false;
   ConnectionOwner* owner = nullptr;  // set before the connection is in a group's table
 
  private:
@@ -99,8 +99,8 @@ class SmcRelay {
   void discard_from_app(event::Stream& app);
   void check_blocked_reset(event::Stream& app);
   void check_reset_behind_fin(event::Stream& app);
-  void end_app_words(bool fin);
-  Step pump_last_words(event::Stream& app, bool more, TimePoint now);
+  void end_app_data(bool fin);
+  Step pump_before_reset(event::Stream& app, bool more, TimePoint now);
 
   Backlog ahead_;
   bool app_ended_ = false;     // FIN read from the application
@@ -108,7 +108,7 @@ class SmcRelay {
   bool app_changed_ = false;   // since it was last asked for a reset behind its FIN
   bool app_failed_ = false;    // it takes nothing any more; what it has said may still be unread
   bool app_reset_ = false;     // its stream ends in a reset
-  LastWords last_words_;
+  ResetDelay reset_delay_;
 };
 
 }  // namespace fairlead::relay

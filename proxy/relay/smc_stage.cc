@@ -20,7 +20,7 @@ void ClcConnectionWatch::check(SessionResources& session, SmcRelay& relay, TimeP
     relay.connection.abort();
   };
   if (std::exchange(reset_known_, false))
-    abort("companion_reset");
+    abort("clc_connection_reset");
   else if (session.net->readable())
     handle_end(session, relay, now);
   if (!ended_until_ || now < *ended_until_) return;
@@ -28,7 +28,7 @@ void ClcConnectionWatch::check(SessionResources& session, SmcRelay& relay, TimeP
   // ever come. Linux also ends the TCP connection at a half-close, which it has announced then.
   ended_until_.reset();
   if (!relay.connection.closing().peer_ended() && !relay.connection.closing().reset())
-    abort("companion_ended");
+    abort("clc_connection_ended");
 }
 
 void ClcConnectionWatch::handle_end(SessionResources& session, SmcRelay& relay, TimePoint now) {
@@ -45,7 +45,7 @@ void ClcConnectionWatch::handle_end(SessionResources& session, SmcRelay& relay, 
   reset_ = false;
   if (relay.connection.finished() || relay.connection.closing().lost()) return;
   if (!reset) {
-    if (ended) ended_until_ = now + kCompanionEndWait;
+    if (ended) ended_until_ = now + kClcConnectionEndWait;
     return relay.group->doubt(relay.link, smc::Doubt::kPeerGone, now);
   }
   // What the peer announced before may lie in the device's queue: the next turn looks there first.
@@ -116,8 +116,8 @@ StageResult SmcStage::run(TimePoint now) {
   return Stay{};
 }
 
-bool SmcStage::look() {
-  if (!session_.app || !membership_.relay().look(*session_.app, publish_bytes())) return false;
+bool SmcStage::try_read() {
+  if (!session_.app || !membership_.relay().try_read(*session_.app, publish_bytes())) return false;
   session_.mark_ready();
   return true;
 }

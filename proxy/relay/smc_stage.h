@@ -15,7 +15,7 @@ namespace fairlead::relay {
 inline constexpr Duration kCloseAnswerWait = std::chrono::seconds(60);
 // The peer has ended the CLC connection, and its link answers: how long it may take to say the end
 // of the SMC-R connection too. Longer than a test of the link and than a failover validation.
-inline constexpr Duration kCompanionEndWait = std::chrono::seconds(10);
+inline constexpr Duration kClcConnectionEndWait = std::chrono::seconds(10);
 
 // The CLC connection carries nothing. But its reset means that the peer's group, or the peer
 // itself, has gone without a word. Its end means either that the peer is done, and its final
@@ -46,7 +46,7 @@ class SmcStage final : public Stage {
   void abort(TimePoint now) override;
   void end(TimePoint now) override;
   SmcRelay* smc() override { return &membership_.relay(); }
-  bool look() override;
+  bool try_read() override;
 
  private:
   std::uint32_t publish_bytes() const;

@@ -122,8 +122,8 @@ void SocketMemory::moved(std::uint64_t bytes, event::Stream& app, event::Stream*
     grow(app, net);
     grow_at_ = bytes + kSocketBufferBytes[level_];
   } else if (net != nullptr && net->descriptor() >= 0) {
-    look_at_tuned(*net);
-    grow_at_ = bytes + kTunedLookBytes;
+    check_tuned(*net);
+    grow_at_ = bytes + kTunedCheckBytes;
   } else {
     grow_at_ = UINT64_MAX;
   }
@@ -153,7 +153,7 @@ void SocketMemory::grow(event::Stream& app, event::Stream* net) {
 }
 
 // What the kernel has made of the buffers is paid for, or stays as it is from now on.
-void SocketMemory::look_at_tuned(event::Stream& net) {
+void SocketMemory::check_tuned(event::Stream& net) {
   const int fd = net.descriptor();
   const std::size_t fixed = cost(level_) - kDirections * kKernelFactor * kSocketBufferBytes[level_];
   const std::size_t now = static_cast<std::size_t>(option(fd, SO_SNDBUF)) +

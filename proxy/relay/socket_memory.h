@@ -49,7 +49,7 @@ inline constexpr unsigned kUnboundedWritesLevel = 2;
 inline constexpr std::size_t kPacketBytesMax = 64 * 1024;  // that the kernel makes of large writes
 // Beyond the last level the kernel tunes the socket to the network by itself. Between two looks at
 // what it has made, so many bytes may be moved, by which it may grow so much.
-inline constexpr std::uint64_t kTunedLookBytes = 256 * 1024;
+inline constexpr std::uint64_t kTunedCheckBytes = 256 * 1024;
 inline constexpr std::size_t kTunedMarginBytes = 1024 * 1024;
 // The level of a socket from or to the application before the budget has been asked: listeners and
 // dialled sockets are prepared for it (relay/socket_network.h).
@@ -103,7 +103,7 @@ class SocketMemory {
   bool charge_early(event::Stream& stream);
   void resize(event::Stream& stream) const;
   void grow(event::Stream& app, event::Stream* net);
-  void look_at_tuned(event::Stream& net);
+  void check_tuned(event::Stream& net);
 
   MemoryBudget* budget_ = nullptr;
   std::size_t keep_ = 0;  // bytes of the budget that the connection may not use

@@ -72,7 +72,7 @@ class Stage {
   // Its timer has expired; see StageHost::handle_stage_deadline().
   virtual StageResult handle_deadline(TimePoint) { return Stay{}; }
   // A handshake with the peer has been given to it.
-  virtual void handle_turn() {}
+  virtual void handle_permit_granted() {}
   // As ConnectionOwner.
   virtual StageResult handle_group_confirmed(TimePoint) { return Stay{}; }
   virtual StageResult handle_group_refused(FallbackReason, TimePoint) { return Stay{}; }
@@ -90,7 +90,7 @@ class Stage {
   virtual FramedRelay* framed() { return nullptr; }
   virtual bool uses(const DeviceSlot&) const { return false; }
   // Tries the application's stream without waiting for its event; true when a turn is due.
-  virtual bool look() { return false; }
+  virtual bool try_read() { return false; }
 };
 
 }  // namespace fairlead::relay

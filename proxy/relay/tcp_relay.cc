@@ -37,7 +37,7 @@ HalfRelay::Step HalfRelay::pump() {
     if (state == Backlog::State::kWaiting) return Step::kIdle;
   }
   if (late_decline_)
-    if (const Step step = look_for_decline(); step != Step::kMore) return step;
+    if (const Step step = detect_late_decline(); step != Step::kMore) return step;
   std::size_t moved = 0;
   while (moved < kTurnBytesMax) {
     const std::size_t before = moved;
@@ -52,7 +52,7 @@ HalfRelay::Step HalfRelay::pump() {
 }
 
 // kMore when it is known what the first bytes are.
-HalfRelay::Step HalfRelay::look_for_decline() {
+HalfRelay::Step HalfRelay::detect_late_decline() {
   for (;;) {
     smc::ClcStream stream;
     const Result<std::size_t> taken = stream.feed(leftover_);

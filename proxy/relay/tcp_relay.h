@@ -67,7 +67,7 @@ class HalfRelay {
   bool ended() const { return ended_; }
 
  private:
-  Step look_for_decline();
+  Step detect_late_decline();
   event::IoResult write_piece(const std::byte* bytes, std::size_t count, bool urgent);
   Step flush_leftover();
   Step copy_once(std::size_t& moved);

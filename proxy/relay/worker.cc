@@ -88,10 +88,10 @@ void Worker::retire(Session& session) {
   sessions_.erase(found);
 }
 
-void Worker::grant_turn(std::uint64_t session) {
+void Worker::grant_permit(std::uint64_t session) {
   const auto found = sessions_.find(session);
   SMC_ASSERT(found != sessions_.end(), session);
-  found->second->handle_turn();
+  found->second->handle_permit_granted();
 }
 
 bool Worker::uses(const DeviceSlot& slot) const {
@@ -121,7 +121,7 @@ bool Worker::single_active() const {
   return single != nullptr && single->smc() != nullptr;
 }
 
-bool Worker::look() { return active_.single()->look(); }
+bool Worker::try_read() { return active_.single()->try_read(); }
 
 void Worker::flush() {
   if (groups_.flush(network_.now())) devices_.ring_doorbells();

@@ -74,11 +74,12 @@ class Worker final : public SessionHost, public DeviceUsers {
   // True when there is more to do at once.
   bool turn();
   // True if exactly one session is active, and over SMC-R. Between turns, a spinning thread then
-  // calls look() instead of asking the event loop. With two sessions only the loop keeps the order
-  // in which their bytes came: a look at one stream and then at the other may find the later bytes.
+  // calls try_read() instead of asking the event loop. With two sessions only the loop keeps the
+  // order in which their bytes came: a look at one stream and then at the other may find the later
+  // bytes.
   bool single_active() const;
   // Requires single_active(). Tries to read that session's stream; true if a turn is due.
-  bool look();
+  bool try_read();
   std::optional<TimePoint> next_deadline() const { return timers_.next_deadline(); }
 
   // No more SMC for new connections; what runs goes on.
@@ -94,7 +95,7 @@ class Worker final : public SessionHost, public DeviceUsers {
 
   void mark_ready(Session& session) override;
   void retire(Session& session) override;
-  void grant_turn(std::uint64_t session) override;
+  void grant_permit(std::uint64_t session) override;
   bool many_active() const override { return active_.many(); }
   bool uses(const DeviceSlot& slot) const override;
 

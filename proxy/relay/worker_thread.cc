@@ -16,7 +16,7 @@ constexpr Duration kPollInterval = std::chrono::microseconds(500);
 constexpr unsigned kPendingChecks = 16;
 // A spinning worker that looks at its one active session polls the sockets of all others this
 // often.
-constexpr Duration kPollWhileLooking = std::chrono::microseconds(10);
+constexpr Duration kPollWhileReading = std::chrono::microseconds(10);
 // Peers get as long as this to take our last words.
 constexpr Duration kShutdownWait = std::chrono::seconds(2);
 
@@ -256,8 +256,8 @@ bool WorkerThread::spin() {
     const bool hogged = spin_.yielded(after - now, after);
     now = after;
     // With several sessions, the sockets go first: what they have is then one batch for the peer.
-    bool hit = single && (worker_->devices().pending() || worker_->look());
-    if (!hit && (!single || now - polled_ >= kPollWhileLooking)) {
+    bool hit = single && (worker_->devices().pending() || worker_->try_read());
+    if (!hit && (!single || now - polled_ >= kPollWhileReading)) {
       poll_sockets(now);
       hit = loop_->dispatch_count() != dispatched;
     }

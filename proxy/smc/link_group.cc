@@ -519,7 +519,7 @@ void LinkGroup::take(LinkIndex link, const wire::DeleteLink& message, TimePoint 
   const std::optional<LinkIndex> to = links().oldest_active(*named);
   if (!to) {
     parts_.out.send(link, answer);
-    termination_.set_peer_parted();
+    termination_.set_peer_terminated();
     return end(link, "the peer deleted the last link");
   }
   if (parts_.server()) {

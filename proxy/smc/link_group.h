@@ -58,7 +58,7 @@ class LinkGroup {
   bool terminated() const { return state_ == State::kTerminated; }
   // True once the group is terminated and the peer has sent its final message; destroying the queue
   // pairs then loses nothing. Stays false if the peer is gone, so the owner needs a timeout.
-  bool peer_parted() const { return termination_.peer_parted(); }
+  bool peer_terminated() const { return termination_.peer_terminated(); }
 
   // The queue pair of the first link is ready. The server asks for confirmation, the client waits.
   LinkIndex start_first_contact(const LinkIdentity& local, const LinkIdentity& peer, TimePoint now);
@@ -88,8 +88,8 @@ class LinkGroup {
 
   // Own RMBs. The key on a link is set before task_done() of its kPrepare. One that the peer does
   // not know on all links is announced by start_next_flow(), and may be named to the peer only
-  // after kRmbTold; kRmbRefused may follow instead. This also applies to a single link: the peer
-  // uses no key that comes over TCP alone. One that no connection uses is deleted after
+  // after kRmbAnnounced; kRmbRefused may follow instead. This also applies to a single link: the
+  // peer uses no key that comes over TCP alone. One that no connection uses is deleted after
   // want_deleted() likewise: the peer may write to it until deleted(). If the peer never answers,
   // it stays until the group ends, and no other is deleted over that link.
   LocalRmbs& local_rmbs() { return parts_.local_rmbs; }
@@ -109,7 +109,7 @@ class LinkGroup {
   // Deletes one link with DELETE_LINK if another is left. Ignored if the link does not exist.
   void delete_link(LinkIndex link, wire::DeleteLinkReason reason, TimePoint now);
   // Sends DELETE_LINK (all) if a link is left, and ends the group. The peer answers with its aborts
-  // and a DELETE_LINK of its own, see peer_parted().
+  // and a DELETE_LINK of its own, see peer_terminated().
   void terminate(wire::DeleteLinkReason reason, bool orderly, const char* why);
 
  private:

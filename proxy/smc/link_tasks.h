@@ -59,7 +59,7 @@ struct GroupEvent {
     kLinkNotAdded,   // … cannot: `why`
     kLinkLost,       // the link failed here, its connections have been moved
     kLinkDeleted,    // the link was deleted on purpose, or by the peer; likewise
-    kRmbTold,        // the peer knows `rmb` on all links
+    kRmbAnnounced,   // the peer knows `rmb` on all links
     kRmbRefused,     // … does not
     kTerminated,     // no link is left or the peer ended the group: abort every connection
     kRkeyDeleted,    // the peer deletes `rkey`; the connections that used it have ended

@@ -74,7 +74,7 @@ void ConfirmRkeyFlow::send_rest(LinkGroupParts& group, TimePoint now) {
 void ConfirmRkeyFlow::finish(LinkGroupParts& group) const {
   if (!accepted_) group.local_rmbs.set_refused(rmb_);
   group.local_rmbs.set_announced(rmb_, on_);
-  GroupEvent event{accepted_ ? GroupEvent::Kind::kRmbTold : GroupEvent::Kind::kRmbRefused};
+  GroupEvent event{accepted_ ? GroupEvent::Kind::kRmbAnnounced : GroupEvent::Kind::kRmbRefused};
   event.rmb = rmb_;
   group.out.emit(event);
 }

@@ -22,25 +22,25 @@ void answer(LinkGroupParts& group) { (void)send(group, wire::DeleteLinkReason::k
 std::optional<LinkIndex> Termination::begin(LinkGroupParts& group, wire::DeleteLinkReason reason,
                                             bool orderly) {
   const std::optional<LinkIndex> carrier = send(group, reason, orderly);
-  if (!carrier) peer_parted_ = true;
+  if (!carrier) peer_terminated_ = true;
   return carrier;
 }
 
 void Termination::take_first(LinkGroupParts& group, const wire::DeleteLink& message) {
   if (message.orderly) answer(group);
-  peer_parted_ = true;
+  peer_terminated_ = true;
 }
 
 void Termination::take_later(LinkGroupParts& group, const wire::LlcMessage& message) {
   const auto* last = std::get_if<wire::DeleteLink>(&message.body);
-  if (last == nullptr || !last->all || peer_parted_) return;
+  if (last == nullptr || !last->all || peer_terminated_) return;
   if (last->orderly) {
     // A Linux server repeats our request like this, before it aborts its connections.
     if (!group.server()) return;
     // From a client it is its own request, which has crossed ours: it waits as well.
     answer(group);
   }
-  peer_parted_ = true;
+  peer_terminated_ = true;
 }
 
 }  // namespace fairlead::smc

@@ -9,7 +9,7 @@ namespace fairlead::smc {
 class Termination {
  public:
   // True once the peer has sent its final message, or there is nobody to send one.
-  bool peer_parted() const { return peer_parted_; }
+  bool peer_terminated() const { return peer_terminated_; }
 
   // Returns the link that carries the message; empty if none is left.
   std::optional<LinkIndex> begin(LinkGroupParts& group, wire::DeleteLinkReason reason,
@@ -17,12 +17,12 @@ class Termination {
   // The peer has deleted the group.
   void take_first(LinkGroupParts& group, const wire::DeleteLink& message);
   // The peer has deleted the last link.
-  void set_peer_parted() { peer_parted_ = true; }
+  void set_peer_terminated() { peer_terminated_ = true; }
   // A message after the end. Only the peer's final one counts.
   void take_later(LinkGroupParts& group, const wire::LlcMessage& message);
 
  private:
-  bool peer_parted_ = false;
+  bool peer_terminated_ = false;
 };
 
 }  // namespace fairlead::smc

@@ -54,8 +54,8 @@ TEST_P(ClosingScenario, AConnectionThatThePeerForgotEndsInAReset) {
   ASSERT_TRUE(cluster.net().end_one());
   const TimePoint ended = world.now();
   EXPECT_TRUE(cluster.run_until([&] { return cluster.conversation(0).over(); },
-                                relay::kCompanionEndWait + kTalk));
-  EXPECT_GE(world.now() - ended, relay::kCompanionEndWait);
+                                relay::kClcConnectionEndWait + kTalk));
+  EXPECT_GE(world.now() - ended, relay::kClcConnectionEndWait);
   const Outcome outcome = cluster.run();
   EXPECT_FALSE(outcome.failure) << *outcome.failure;
   EXPECT_EQ(outcome.ends[0].client.received, 300u);
@@ -69,7 +69,7 @@ TEST_P(ClosingScenario, AConnectionThatThePeerForgotEndsInAReset) {
 TEST_P(ClosingScenario, AHalfClosedConnectionGoesOnWhenItsTcpConnectionHasEnded) {
   Plan half = plan();
   half.connections.push_back(talk(1000, 0));
-  half.connections[0].client.start_delay = 2 * relay::kCompanionEndWait;
+  half.connections[0].client.start_delay = 2 * relay::kClcConnectionEndWait;
   World world(1);
   Cluster cluster(world, half);
   (void)cluster.run_until([] { return false; }, kTalk);

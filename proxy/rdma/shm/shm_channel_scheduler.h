@@ -53,7 +53,7 @@ class ChannelScheduler {
   void wake_up();
   // `done(channel)`: its bell needs no further look.
   template <class Done>
-  void look_at_bells(Done done) {
+  void check_bells(Done done) {
     std::erase_if(bells_, [&](Channel* channel) {
       if (!done(*channel)) return false;
       channel->schedule.bell_listed = false;

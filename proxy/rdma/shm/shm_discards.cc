@@ -8,7 +8,7 @@
 namespace fairlead::rdma::shm {
 namespace {
 
-class Discard final : public Errand {
+class Discard final : public Task {
  public:
   Discard(Mapping memory, const broker::BufferId& freed)
       : buffer(freed), memory_(std::move(memory)) {}
@@ -23,8 +23,8 @@ class Discard final : public Errand {
   Mapping memory_;
 };
 
-const broker::BufferId& buffer_of(const std::unique_ptr<Errand>& errand) {
-  return static_cast<const Discard&>(*errand).buffer;
+const broker::BufferId& buffer_of(const std::unique_ptr<Task>& task) {
+  return static_cast<const Discard&>(*task).buffer;
 }
 
 }  // namespace
@@ -32,17 +32,17 @@ const broker::BufferId& buffer_of(const std::unique_ptr<Errand>& errand) {
 Discards::Discards() : thread_(kDiscardsWaitingMax) {}
 
 void Discards::add(Mapping memory, const broker::BufferId& buffer) {
-  std::unique_ptr<Errand> errand = std::make_unique<Discard>(std::move(memory), buffer);
-  thread_.post(errand);
-  if (errand) done_.push_back(buffer);
+  std::unique_ptr<Task> task = std::make_unique<Discard>(std::move(memory), buffer);
+  thread_.post(task);
+  if (task) done_.push_back(buffer);
   ++count_;
 }
 
 std::vector<broker::BufferId> Discards::take_done(TimePoint now) {
   std::vector<broker::BufferId> done = std::exchange(done_, {});
-  for (const auto& errand : thread_.take_done()) done.push_back(buffer_of(errand));
+  for (const auto& task : thread_.take_done()) done.push_back(buffer_of(task));
   if (thread_.running_for(now) > kDiscardWaitMax)
-    for (const auto& errand : thread_.take_waiting()) done.push_back(buffer_of(errand));
+    for (const auto& task : thread_.take_waiting()) done.push_back(buffer_of(task));
   count_ -= done.size();
   return done;
 }

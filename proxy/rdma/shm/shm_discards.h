@@ -1,12 +1,12 @@
 // Buffers of a device that were destroyed, and whose pages are given back to the system before the
-// connector frees them. A peer with a descriptor can block that for as long as it likes, so an
-// errand thread does it.
+// connector frees them. A peer with a descriptor can block that for as long as it likes, so a
+// task thread does it.
 #pragma once
 
 #include <cstddef>
 #include <vector>
 
-#include "base/errand_thread.h"
+#include "base/task_thread.h"
 #include "broker/message.h"
 #include "rdma/shm/shm_segment.h"
 
@@ -27,7 +27,7 @@ class Discards {
  private:
   std::size_t count_ = 0;  // added, and not taken
   std::vector<broker::BufferId> done_;
-  ErrandThread thread_;
+  TaskThread thread_;
 };
 
 }  // namespace fairlead::rdma::shm

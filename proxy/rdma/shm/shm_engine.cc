@@ -92,7 +92,7 @@ bool ShmEngine::arm() {
 
 void ShmEngine::ring_doorbells() {
   std::vector<Channel*> slow;
-  parts_.scheduler.look_at_bells([&](Channel& channel) {
+  parts_.scheduler.check_bells([&](Channel& channel) {
     channel.flush_control();
     if (channel.state() == Channel::State::kClosing) parts_.scheduler.activate(channel);
     const Duration spent = channel.ring_if_due();

@@ -11,7 +11,7 @@ namespace {
 // Of all devices of the process, which belong to different threads.
 std::atomic<std::size_t> process_mappings{0};
 
-class Unmap final : public Errand {
+class Unmap final : public Task {
  public:
   explicit Unmap(Mapping mapping) : mapping_(std::move(mapping)) {}
   bool run() noexcept override { return false; }  // its destructor unmaps
@@ -81,8 +81,8 @@ void MapBudget::give_back(std::uint32_t pod, std::size_t size_bytes) {
 
 void MapBudget::unmap(Mapping mapping) {
   if (mapping.bytes().empty()) return;
-  std::unique_ptr<Errand> errand = std::make_unique<Unmap>(std::move(mapping));
-  unmaps_.post(errand);
+  std::unique_ptr<Task> task = std::make_unique<Unmap>(std::move(mapping));
+  unmaps_.post(task);
 }
 
 }  // namespace fairlead::rdma::shm

@@ -1,6 +1,6 @@
 // How much of peers' memory one device has mapped. Each mapping takes address space and counts
 // against vm.max_map_count, a limit that malloc(3) shares. The last munmap(2) of a file frees its
-// pages, which takes long if the peer has filled it. Therefore an errand thread unmaps.
+// pages, which takes long if the peer has filled it. Therefore a task thread unmaps.
 #pragma once
 
 #include <cstddef>
@@ -8,8 +8,8 @@
 #include <unordered_map>
 #include <utility>
 
-#include "base/errand_thread.h"
 #include "base/result.h"
+#include "base/task_thread.h"
 #include "rdma/shm/shm_limits.h"
 #include "rdma/shm/shm_segment.h"
 
@@ -62,7 +62,7 @@ class MapBudget {
   void give_back(std::uint32_t pod, std::size_t size_bytes);
   // Here when kUnmapsWaitingMax wait.
   void unmap(Mapping mapping);
-  ErrandThread unmaps_{kUnmapsWaitingMax};
+  TaskThread unmaps_{kUnmapsWaitingMax};
   std::unordered_map<std::uint32_t, Share> shares_;  // by pod
   std::size_t count_ = 0;
   std::size_t bytes_ = 0;

@@ -51,8 +51,8 @@ std::size_t MessagePath::serve(Channel& channel, std::span<Completion> into, int
   }
   if (channel.control_waiting())
     control_left -= control_.handle(channel, std::min(control_share, control_left));
-  const bool all_told = channel.state() != Channel::State::kOpen || !channel.control_waiting();
-  if (!all_told) return 0;
+  const bool all_handled = channel.state() != Channel::State::kOpen || !channel.control_waiting();
+  if (!all_handled) return 0;
   std::size_t count = complete_sends(channel, into);
   count += receive(channel, into.subspan(count));
   if (channel.state() == Channel::State::kDead) return count;

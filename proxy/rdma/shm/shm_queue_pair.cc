@@ -130,7 +130,7 @@ Result<void> ShmQueuePair::post(std::span<const WorkRequest> requests) {
     slots += slots_for(request.message.size());
   }
   // What the peer withdrew, or that it left, is learnt before the first request takes effect.
-  if (writes) look_at_control();
+  if (writes) check_control();
   // A key may be one whose memory is on its way.
   const bool known = !writes || !awaits_grant();
   const bool room = known && state_ == State::kReady && has_room(requests.size(), slots);
@@ -180,14 +180,14 @@ CompletionStatus ShmQueuePair::write(const WorkRequest& request) {
   return CompletionStatus::kSuccess;
 }
 
-void ShmQueuePair::look_at_control() {
+void ShmQueuePair::check_control() {
   if (in_ == nullptr || in_->control_waiting()) engine_->control().drain(peer_);
 }
 
 Result<std::span<std::byte>> ShmQueuePair::remote_memory(const RemoteSlice& slice,
                                                          std::size_t length_bytes) {
   if (!engine_->parts().addressable) return Error{Errc::kUnsupported, "remote memory"};
-  if (state_ == State::kReady) look_at_control();
+  if (state_ == State::kReady) check_control();
   if (state_ != State::kReady) return Error{Errc::kWrongState, "queue pair is not connected"};
   std::byte* at = in_ == nullptr ? nullptr
                                  : in_->remote.find_view(remote_domain_, slice.rkey, slice.address,

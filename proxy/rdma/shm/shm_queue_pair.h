@@ -85,7 +85,7 @@ class ShmQueuePair final : public QueuePair {
     CompletionStatus status = CompletionStatus::kSuccess;  // what has failed already
   };
 
-  void look_at_control();
+  void check_control();
   void note_blocked() const;
   CompletionStatus write(const WorkRequest& request);
   bool awaits_grant() const { return in_ != nullptr && in_->receiving.awaiting_grant.has_value(); }

@@ -232,7 +232,7 @@ Result<std::span<std::byte>> VerbsQueuePair::remote_memory(const RemoteSlice&, s
 void VerbsQueuePair::fail() {
   if (state_ == State::kError) return;
   state_ = State::kError;
-  fatal_told_ = true;  // who fails it knows
+  fatal_reported_ = true;  // who fails it knows
   ibv_qp_attr attributes{};
   attributes.qp_state = IBV_QPS_ERR;
   // Nothing is left to be done about a device that refuses even this.
@@ -241,7 +241,7 @@ void VerbsQueuePair::fail() {
 
 bool VerbsQueuePair::note_fatal() {
   state_ = State::kError;
-  return !std::exchange(fatal_told_, true);
+  return !std::exchange(fatal_reported_, true);
 }
 
 std::optional<WorkId> VerbsQueuePair::take_done(std::uint32_t request, CompletionStatus status) {

@@ -83,7 +83,7 @@ class VerbsQueuePair final : public QueuePair {
   Gid gid_;  // local
   bool prefer_roce_v1_;
   State state_ = State::kUnconnected;
-  bool fatal_told_ = false;
+  bool fatal_reported_ = false;
   PacketSeq first_psn_;
   std::uint32_t inline_bytes_ = 0;
   std::uint32_t reserved_ = 0;

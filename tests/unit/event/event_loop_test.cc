@@ -21,7 +21,7 @@ class EventLoopTest : public testing::Test {
   std::unique_ptr<EventLoop> loop_ = EventLoop::create().value();
 };
 
-struct Look : SecondLook {
+struct Look : Recheck {
   explicit Look(EventLoop& its_loop) : loop(its_loop) {}
   ~Look() override { loop.forget(*this); }
   void look_again() noexcept override { ++looks; }
@@ -60,11 +60,11 @@ TEST_F(EventLoopTest, WakeOfAnotherThreadEndsAWaitWithoutDeadline) {
 TEST_F(EventLoopTest, ASecondLookComesOnceAfterItsDelay) {
   Look look(*loop_);
   const TimePoint begin = EventLoop::now();
-  loop_->look_again_at(look);
-  loop_->look_again_at(look);
+  loop_->schedule_recheck(look);
+  loop_->schedule_recheck(look);
   while (look.looks == 0) loop_->wait(std::nullopt);
-  EXPECT_GE(EventLoop::now() - begin, kSecondLookDelay);
-  wait_for(2 * kSecondLookDelay);
+  EXPECT_GE(EventLoop::now() - begin, kRecheckDelay);
+  wait_for(2 * kRecheckDelay);
   EXPECT_EQ(look.looks, 1);
 }
 
@@ -74,16 +74,16 @@ TEST_F(EventLoopTest, ASecondLookIsNotTakenAtAnEarlierAlarm) {
   loop_->wake();
   wait_for(milliseconds(1));  // leaves an alarm earlier than the look's
   const TimePoint begin = EventLoop::now();
-  loop_->look_again_at(look);
+  loop_->schedule_recheck(look);
   while (look.looks == 0) loop_->wait(std::nullopt);
-  EXPECT_GE(EventLoop::now() - begin, kSecondLookDelay);
+  EXPECT_GE(EventLoop::now() - begin, kRecheckDelay);
 }
 
 TEST_F(EventLoopTest, AForgottenSecondLookIsNotTaken) {
   Look look(*loop_);
-  loop_->look_again_at(look);
+  loop_->schedule_recheck(look);
   loop_->forget(look);
-  wait_for(2 * kSecondLookDelay);
+  wait_for(2 * kRecheckDelay);
   EXPECT_EQ(look.looks, 0);
 }
 

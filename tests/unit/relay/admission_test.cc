@@ -128,9 +128,9 @@ TEST_F(AdmissionTest, OwnHandshakesAreNoClients) {
 
 TEST_F(AdmissionTest, TurnsAreLimitedForEachPeer) {
   Admission admission({.handshakes_per_peer_max = 2}, budget, stats, clock, lines);
-  EXPECT_TRUE(admission.turns().take(kClient, 1));
-  EXPECT_TRUE(admission.turns().take(kClient, 2));
-  EXPECT_FALSE(admission.turns().take(kClient, 3));
+  EXPECT_TRUE(admission.limiter().take(kClient, 1));
+  EXPECT_TRUE(admission.limiter().take(kClient, 2));
+  EXPECT_FALSE(admission.limiter().take(kClient, 3));
 }
 
 TEST_F(AdmissionTest, ADrainIsForGood) {
@@ -188,13 +188,13 @@ TEST_F(AdmissionTest, OneRefusalInSoManyIsLogged) {
 // At one moment: a flood of refusals writes no flood of lines.
 TEST_F(AdmissionTest, LinesAboutRefusalsHaveAPaceAsWell) {
   Admission admission({}, budget, stats, clock, lines);
-  for (std::uint64_t i = 0; i < 2 * kStrangerLines * kRefusalsPerLine; ++i)
+  for (std::uint64_t i = 0; i < 2 * kRemoteLines * kRefusalsPerLine; ++i)
     admission.note_refusal(stream, Refusal::kConnections);
-  EXPECT_EQ(lines_written.size(), kStrangerLines);
-  clock.at += kStrangerLineInterval;
+  EXPECT_EQ(lines_written.size(), kRemoteLines);
+  clock.at += kRemoteLineInterval;
   for (std::uint64_t i = 0; i < kRefusalsPerLine; ++i)
     admission.note_refusal(stream, Refusal::kConnections);
-  ASSERT_EQ(lines_written.size(), kStrangerLines + 1);
+  ASSERT_EQ(lines_written.size(), kRemoteLines + 1);
   EXPECT_NE(lines_written.back().find("left_out=10"), std::string::npos) << lines_written.back();
 }
 

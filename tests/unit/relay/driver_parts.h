@@ -56,7 +56,7 @@ class CountingOwner final : public ConnectionOwner {
   }
   void handle_group_refused(FallbackReason reason, TimePoint) override { refused = reason; }
   void handle_group_lost(TimePoint) override { ++lost; }
-  void handle_rmb_told(TimePoint) override { ++told; }
+  void handle_rmb_announced(TimePoint) override { ++told; }
 
   int events = 0, confirmed = 0, lost = 0, told = 0;
   std::optional<FallbackReason> refused;

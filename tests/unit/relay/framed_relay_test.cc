@@ -204,7 +204,7 @@ TEST_F(FramedRelayTest, AResetBehindMoreThanFramesCarryWaitsForTheHandOver) {
   client_app.feed(std::string(smc::kFramedBytesMax + 5000, 'x'));
   client_app.feed_reset();
   settle();
-  now += 2 * kLastWordsWait;
+  now += 2 * kResetDelay;
   settle();
   EXPECT_EQ(client_step, RelayStep::kIdle);
   EXPECT_EQ(client_app.incoming.size(), 5000U);
@@ -218,7 +218,7 @@ TEST_F(FramedRelayTest, AnApplicationThatTakesNothingMoreWaitsForTheHandOverWith
   client_app.write_error = ECONNRESET;
   server_app.feed("unheard");
   settle();
-  now += 2 * kLastWordsWait;
+  now += 2 * kResetDelay;
   settle();
   EXPECT_EQ(client_step, RelayStep::kIdle);
   EXPECT_EQ(client_app.incoming.size(), 5000U);

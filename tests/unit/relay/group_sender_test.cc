@@ -42,8 +42,8 @@ class GroupSenderTest : public DriverTest {
     added.relay = std::make_unique<SmcRelay>(token, kRingBytes);
     SmcRelay& relay = *added.relay;
     relay.owner = &added.owner;
-    relay.buffers.staging = memory.take_send_ring(kSizes).value();
-    relay.buffers.staging_bytes = memory.send_ring_bytes(*relay.buffers.staging);
+    relay.buffers.send_ring = memory.take_send_ring(kSizes).value();
+    relay.buffers.send_ring_bytes = memory.send_ring_bytes(*relay.buffers.send_ring);
     relay.connection.set_peer(AlertToken{2}, {RemoteKey{9}, RemoteAddress{0x10000}, kRingBytes},
                               kRingBytes);
     table.set(token, &relay);
@@ -128,7 +128,7 @@ TEST_F(GroupSenderTest, BytesAreWrittenAndThenToldOf) {
   ASSERT_EQ(posted().size(), kRequestsPerMessage);
   const rdma::WorkRequest& write = posted()[0].request;
   EXPECT_EQ(write.kind, Kind::kWrite);
-  EXPECT_EQ(write.from.buffer, &memory.send_rings().buffer(*from.relay->buffers.staging));
+  EXPECT_EQ(write.from.buffer, &memory.send_rings().buffer(*from.relay->buffers.send_ring));
   EXPECT_EQ(write.from.length_bytes, 100U);
   EXPECT_EQ(write.to.rkey, RemoteKey{9});
   EXPECT_EQ(write.to.address, RemoteAddress{0x10000});
@@ -320,7 +320,7 @@ TEST_F(GroupSenderOfTwoLinks, EachLinkHasItsBatch) {
   EXPECT_EQ(posted(0).size(), kRequestsPerMessage);
   ASSERT_EQ(posted(1).size(), kRequestsPerMessage);
   EXPECT_EQ(posted(1)[0].request.from.buffer,
-            &memory.send_rings().buffer(*other.relay->buffers.staging, transport.attachment(1)));
+            &memory.send_rings().buffer(*other.relay->buffers.send_ring, transport.attachment(1)));
 }
 
 TEST_F(GroupSenderOfTwoLinks, TheLastMessageOfAConnectionIsRepeatedOverAnotherLink) {

@@ -15,7 +15,7 @@ class Host final : public SessionHost {
  public:
   void mark_ready(Session&) override {}
   void retire(Session&) override {}
-  void grant_turn(std::uint64_t session) override { granted.push_back(session); }
+  void grant_permit(std::uint64_t session) override { granted.push_back(session); }
   bool many_active() const override { return false; }
   std::vector<std::uint64_t> granted;
 };
@@ -108,12 +108,12 @@ TEST_F(HandshakePermitTest, AMovedPermitIsGivenBackOnce) {
   HandshakePermit other = permit(2);
   {
     std::optional<HandshakePermit> first = permit(1);
-    ASSERT_TRUE(first->count(kClient) && first->take_turn(kPeer));
+    ASSERT_TRUE(first->count(kClient) && first->acquire(kPeer));
     HandshakePermit second = std::move(*first);
     first.reset();
     EXPECT_EQ(free_handshakes(), kHandshakes - 1);
-    EXPECT_TRUE(second.has_turn());
-    EXPECT_FALSE(other.take_turn(kPeer));
+    EXPECT_TRUE(second.held());
+    EXPECT_FALSE(other.acquire(kPeer));
     EXPECT_TRUE(host.granted.empty());
   }
   EXPECT_EQ(free_handshakes(), kHandshakes);
@@ -124,47 +124,47 @@ TEST_F(HandshakePermitTest, TheLineIsServedInItsOrder) {
   HandshakePermit second = permit(2), third = permit(3);
   {
     HandshakePermit first = permit(1);
-    EXPECT_FALSE(first.has_turn());
-    EXPECT_TRUE(first.take_turn(kPeer));
-    EXPECT_TRUE(first.has_turn());
-    EXPECT_FALSE(second.take_turn(kPeer));
-    EXPECT_FALSE(third.take_turn(kPeer));
-    EXPECT_TRUE(second.in_line());
-    EXPECT_FALSE(second.has_turn());
+    EXPECT_FALSE(first.held());
+    EXPECT_TRUE(first.acquire(kPeer));
+    EXPECT_TRUE(first.held());
+    EXPECT_FALSE(second.acquire(kPeer));
+    EXPECT_FALSE(third.acquire(kPeer));
+    EXPECT_TRUE(second.waiting());
+    EXPECT_FALSE(second.held());
   }
   ASSERT_EQ(host.granted, std::vector<std::uint64_t>{2});
-  second.turn_came();
-  EXPECT_TRUE(second.has_turn());
-  EXPECT_FALSE(second.in_line());
-  second.give_back_turn();
-  EXPECT_FALSE(second.has_turn());
+  second.granted();
+  EXPECT_TRUE(second.held());
+  EXPECT_FALSE(second.waiting());
+  second.release();
+  EXPECT_FALSE(second.held());
   EXPECT_EQ(host.granted, (std::vector<std::uint64_t>{2, 3}));
-  second.give_back_turn();
+  second.release();
   EXPECT_EQ(host.granted.size(), 2U) << "it has none any more";
 }
 
 TEST_F(HandshakePermitTest, WhoGoesWhileInLineLeavesIt) {
   HandshakePermit first = permit(1), third = permit(3);
-  ASSERT_TRUE(first.take_turn(kPeer));
+  ASSERT_TRUE(first.acquire(kPeer));
   {
     HandshakePermit second = permit(2);
-    EXPECT_FALSE(second.take_turn(kPeer));
-    EXPECT_FALSE(third.take_turn(kPeer));
+    EXPECT_FALSE(second.acquire(kPeer));
+    EXPECT_FALSE(third.acquire(kPeer));
   }
   EXPECT_TRUE(host.granted.empty());
-  first.give_back_turn();
+  first.release();
   EXPECT_EQ(host.granted, std::vector<std::uint64_t>{3});
 }
 
 TEST_F(HandshakePermitTest, AMovedPlaceInLineIsKept) {
   HandshakePermit first = permit(1);
-  ASSERT_TRUE(first.take_turn(kPeer));
+  ASSERT_TRUE(first.acquire(kPeer));
   std::optional<HandshakePermit> second = permit(2);
-  EXPECT_FALSE(second->take_turn(kPeer));
+  EXPECT_FALSE(second->acquire(kPeer));
   const HandshakePermit moved = std::move(*second);
   second.reset();
-  EXPECT_TRUE(moved.in_line());
-  first.give_back_turn();
+  EXPECT_TRUE(moved.waiting());
+  first.release();
   EXPECT_EQ(host.granted, std::vector<std::uint64_t>{2});
 }
 

@@ -153,7 +153,7 @@ TEST_F(LinkGroupRegistryTest, NewsOfKeysIsForConnectionsAlone) {
   CountingOwner member, waiting;
   add_connection(group, member);
   ASSERT_TRUE(registry.wait_for(group, waiting));
-  handle(group, EventKind::kRmbTold);
+  handle(group, EventKind::kRmbAnnounced);
   EXPECT_EQ(member.told, 1);
   handle(group, EventKind::kRmbRefused);
   EXPECT_EQ(member.told, 2);

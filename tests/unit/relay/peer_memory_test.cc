@@ -158,7 +158,7 @@ TEST_F(PeerMemoryTest, WhoDoesNotPayKeepsNoView) {
 
 TEST_F(PeerMemoryTest, AConnectionWithASendRingPaysNothing) {
   SmcRelay& relay = add_connection(0);
-  relay.buffers.staging.emplace();
+  relay.buffers.send_ring.emplace();
   ASSERT_TRUE(peer.claim(relay, *peer.find(relay.buffers, 0)));
   EXPECT_EQ(paid_bytes(), 0U);
 }

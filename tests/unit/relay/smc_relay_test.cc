@@ -227,7 +227,7 @@ TEST_F(SmcRelayTest, LastWordsWaitForAReaderThatGoesOn) {
     settle();
     ASSERT_EQ(b_app.outgoing.size(), got);
     EXPECT_NE(b_step, Step::kReset);
-    now += kLastWordsWait - Duration(1);
+    now += kResetDelay - Duration(1);
     b_app.allow(kPart);
   }
   settle();
@@ -318,17 +318,17 @@ TEST_F(SmcRelayTest, ALookFindsWhatNoEventHasToldOf) {
   settle();
   ASSERT_FALSE(a_app.readable());
   a_app.incoming = "unannounced";
-  EXPECT_TRUE(a.look(a_app, 131072));
+  EXPECT_TRUE(a.try_read(a_app, 131072));
   settle();
   EXPECT_EQ(b_app.outgoing, "unannounced");
   a_app.set_not_readable();
   a_app.ended = true;
-  EXPECT_TRUE(a.look(a_app, 131072));
+  EXPECT_TRUE(a.try_read(a_app, 131072));
   settle();
   EXPECT_TRUE(b_app.shut_down);
 }
 
-// No event reports bytes that were already read from the socket: the result of look() makes the
+// No event reports bytes that were already read from the socket: the result of try_read() makes the
 // session send them.
 TEST_F(SmcRelayTest, ALookTellsOfBytesInTheSendRing) {
   SmcRelay staged{AlertToken{3}, kRing};
@@ -337,15 +337,15 @@ TEST_F(SmcRelayTest, ALookTellsOfBytesInTheSendRing) {
   staged.buffers.send_ring_bytes = a_memory;
   a_app.set_not_readable();
   a_app.incoming = "unannounced";
-  EXPECT_TRUE(staged.look(a_app, 131072));
+  EXPECT_TRUE(staged.try_read(a_app, 131072));
   EXPECT_FALSE(a_app.readable());
   EXPECT_TRUE(staged.connection.transmit_due());
-  EXPECT_FALSE(staged.look(a_app, 131072));
+  EXPECT_FALSE(staged.try_read(a_app, 131072));
 }
 
 TEST_F(SmcRelayTest, ALookInVainChangesNothing) {
   settle();
-  EXPECT_FALSE(a.look(a_app, 131072));
+  EXPECT_FALSE(a.try_read(a_app, 131072));
   EXPECT_FALSE(a_app.readable());
   EXPECT_FALSE(a.connection.transmit_due());
 }
@@ -357,7 +357,7 @@ TEST_F(SmcRelayTest, ALookDoesNotReadWithoutRoom) {
   settle();
   a_app.set_not_readable();
   const int reads = a_app.reads;
-  EXPECT_FALSE(a.look(a_app, 131072));
+  EXPECT_FALSE(a.try_read(a_app, 131072));
   EXPECT_EQ(a_app.reads, reads);
   EXPECT_FALSE(a_app.readable());  // so that the event of what comes next is not a reset's
 }
@@ -365,7 +365,7 @@ TEST_F(SmcRelayTest, ALookDoesNotReadWithoutRoom) {
 TEST_F(SmcRelayTest, ALookMeetsAReset) {
   settle();
   a_app.error = ECONNRESET;
-  EXPECT_TRUE(a.look(a_app, 131072));
+  EXPECT_TRUE(a.try_read(a_app, 131072));
   settle();
   EXPECT_TRUE(b_app.reset);
 }

@@ -214,7 +214,7 @@ TEST_F(LinkFlow, ANewRmbIsToldOnAllLinks) {
   server->group.start_next_flow(now);
   settle();
   EXPECT_TRUE(server->group.local_rmbs().announced(row, server->group.links()));
-  EXPECT_TRUE(server->saw(Kind::kRmbTold));
+  EXPECT_TRUE(server->saw(Kind::kRmbAnnounced));
   EXPECT_EQ(client->group.peer_rmbs().translate(1, server->key(row, 1), 0), server->key(row, 0));
 }
 

@@ -78,7 +78,7 @@ void hear(RecordedGroup& group, Says says) {
 struct Row {
   GroupRole role;
   Says says;
-  bool parted;
+  bool termination_complete;
   bool answered;
 };
 
@@ -103,9 +103,9 @@ TEST(Parting, AGroupThatWeEndWaitsForThePeersLastWord) {
     RecordedGroup group = confirmed(row.role);
     group.terminate(wire::DeleteLinkReason::kOperator, true, "drained");
     ASSERT_TRUE(farewell(group));
-    EXPECT_FALSE(group.peer_parted());
+    EXPECT_FALSE(group.peer_terminated());
     hear(group, row.says);
-    EXPECT_EQ(group.peer_parted(), row.parted);
+    EXPECT_EQ(group.peer_terminated(), row.termination_complete);
     EXPECT_EQ(farewell(group).has_value(), row.answered);
   }
 }
@@ -115,7 +115,7 @@ TEST(Parting, AnOrderlyEndByThePeerIsAnsweredOnce) {
     RecordedGroup group = confirmed(role);
     hear(group, Says::kOrderlyAll);
     EXPECT_TRUE(group.terminated());
-    EXPECT_TRUE(group.peer_parted());
+    EXPECT_TRUE(group.peer_terminated());
     const std::optional<wire::DeleteLink> answer = farewell(group);
     ASSERT_TRUE(answer);
     EXPECT_TRUE(answer->all);
@@ -130,7 +130,7 @@ TEST(Parting, ALastWordOfThePeerNeedsNoAnswer) {
   for (const GroupRole role : {GroupRole::kClient, GroupRole::kServer}) {
     RecordedGroup group = confirmed(role);
     hear(group, Says::kAll);
-    EXPECT_TRUE(group.peer_parted());
+    EXPECT_TRUE(group.peer_terminated());
     EXPECT_FALSE(farewell(group));
   }
 }
@@ -139,13 +139,13 @@ TEST(Parting, ThePeersEndOfTheOnlyLinkIsItsLastWord) {
   RecordedGroup group = confirmed(GroupRole::kClient);
   hear(group, Says::kOneLink);
   EXPECT_TRUE(group.terminated());
-  EXPECT_TRUE(group.peer_parted());
+  EXPECT_TRUE(group.peer_terminated());
 }
 
 TEST(Parting, AGroupThatNeverHadALinkWaitsForNobody) {
   RecordedGroup group(GroupRole::kServer, Terms{}, kTimes, kNow);
   group.terminate(wire::DeleteLinkReason::kOperator, true, "drained");
-  EXPECT_TRUE(group.peer_parted());
+  EXPECT_TRUE(group.peer_terminated());
   EXPECT_FALSE(group.output().poll_llc());
 }
 
@@ -167,8 +167,8 @@ TEST(Parting, TwoOfOurKindPartWithoutWaiting) {
             any = true;
           }
       }
-      EXPECT_TRUE(server.peer_parted());
-      EXPECT_TRUE(client.peer_parted());
+      EXPECT_TRUE(server.peer_terminated());
+      EXPECT_TRUE(client.peer_terminated());
     }
 }
 

@@ -50,7 +50,7 @@ TEST_P(LinkRkeysVersions, AFourthLinkIsNamedInAContinuation) {
   const RmbRow row = client->add_rmb();
   client->group.start_next_flow(now);
   settle();
-  EXPECT_TRUE(client->saw(Kind::kRmbTold));
+  EXPECT_TRUE(client->saw(Kind::kRmbAnnounced));
   EXPECT_TRUE(client->group.local_rmbs().announced(row, client->group.links()));
   const auto begun = sent<wire::ConfirmRkey>(false);
   const auto continued = sent<wire::ConfirmRkeyCont>(false);
@@ -83,7 +83,7 @@ TEST_F(LinkRkeys, AnUnansweredContinuationIsReportedAndBlocksNothing) {
   const RmbRow next = client->add_rmb();
   client->group.start_next_flow(now);
   settle();
-  EXPECT_TRUE(client->saw(Kind::kRmbTold));
+  EXPECT_TRUE(client->saw(Kind::kRmbAnnounced));
   EXPECT_TRUE(client->group.local_rmbs().announced(next, client->group.links()));
 }
 
@@ -113,7 +113,7 @@ TEST_F(LinkRkeys, ARefusalToBeRepeatedIsRepeated) {
   EXPECT_EQ(server->group.next_deadline(), now + kConfirmRkeyRetryWait);
   EXPECT_FALSE(server->group.output().poll_llc());
   advance(kConfirmRkeyRetryWait);
-  EXPECT_TRUE(server->saw(Kind::kRmbTold));
+  EXPECT_TRUE(server->saw(Kind::kRmbAnnounced));
   EXPECT_EQ(client->group.peer_rmbs().translate(0, server->key(row, 0), 1), server->key(row, 1));
 }
 

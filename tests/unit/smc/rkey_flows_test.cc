@@ -45,7 +45,7 @@ TEST_F(RkeyFlows, AnAcceptedOneIsAnnouncedOnAllLinks) {
   EXPECT_EQ(asked.others.view().size(), 2U);
   EXPECT_EQ(flow.take(parts, 0, answer(asked), kNow), FlowStep::kDone);
   flow.finish(parts);
-  EXPECT_EQ(event(), GroupEvent::Kind::kRmbTold);
+  EXPECT_EQ(event(), GroupEvent::Kind::kRmbAnnounced);
   EXPECT_TRUE(parts.local_rmbs.announced(rmb, parts.links));
 }
 

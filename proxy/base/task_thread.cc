@@ -1,4 +1,4 @@
-#include "base/errand_thread.h"
+#include "base/task_thread.h"
 
 #include <condition_variable>
 #include <deque>
@@ -9,21 +9,21 @@
 
 namespace fairlead {
 
-struct ErrandThread::Shared {
+struct TaskThread::Shared {
   std::mutex mutex;
   std::condition_variable changed;
-  std::deque<std::unique_ptr<Errand>> waiting;
-  Errands done;
+  std::deque<std::unique_ptr<Task>> waiting;
+  Tasks done;
   std::optional<TimePoint> running_since;
   bool ends = false;       // after what waits
   bool abandoned = false;  // at once
   bool ended = false;
 };
 
-ErrandThread::ErrandThread(std::size_t errands_max)
-    : errands_max_(errands_max), shared_(std::make_unique<Shared>()) {}
+TaskThread::TaskThread(std::size_t tasks_max)
+    : tasks_max_(tasks_max), shared_(std::make_unique<Shared>()) {}
 
-ErrandThread::~ErrandThread() {
+TaskThread::~TaskThread() {
   if (!thread_.joinable()) return;
   std::unique_lock lock(shared_->mutex);
   shared_->ends = true;
@@ -39,53 +39,53 @@ ErrandThread::~ErrandThread() {
   (void)shared_.release();
 }
 
-void ErrandThread::post(std::unique_ptr<Errand>& errand) {
+void TaskThread::post(std::unique_ptr<Task>& task) {
   if (!thread_.joinable()) {
     try {
       thread_ = std::thread([shared = shared_.get()] {
         if (work(*shared)) delete shared;
       });
     } catch (const std::system_error&) {
-      return;  // the next errand tries again
+      return;  // the next task tries again
     }
   }
   const std::lock_guard lock(shared_->mutex);
   const std::size_t running = shared_->running_since ? 1 : 0;
-  if (shared_->waiting.size() + shared_->done.size() + running >= errands_max_) return;
-  shared_->waiting.push_back(std::move(errand));
+  if (shared_->waiting.size() + shared_->done.size() + running >= tasks_max_) return;
+  shared_->waiting.push_back(std::move(task));
   shared_->changed.notify_all();
 }
 
-ErrandThread::Errands ErrandThread::take_done() {
+TaskThread::Tasks TaskThread::take_done() {
   const std::lock_guard lock(shared_->mutex);
   return std::exchange(shared_->done, {});
 }
 
-ErrandThread::Errands ErrandThread::take_waiting() {
+TaskThread::Tasks TaskThread::take_waiting() {
   const std::lock_guard lock(shared_->mutex);
-  Errands taken;
-  for (auto& errand : std::exchange(shared_->waiting, {})) taken.push_back(std::move(errand));
+  Tasks taken;
+  for (auto& task : std::exchange(shared_->waiting, {})) taken.push_back(std::move(task));
   return taken;
 }
 
-Duration ErrandThread::running_for(TimePoint now) const {
+Duration TaskThread::running_for(TimePoint now) const {
   const std::lock_guard lock(shared_->mutex);
   return shared_->running_since ? now - *shared_->running_since : Duration::zero();
 }
 
-bool ErrandThread::work(Shared& shared) {
+bool TaskThread::work(Shared& shared) {
   std::unique_lock lock(shared.mutex);
   for (;;) {
     shared.changed.wait(lock, [&] { return shared.ends || !shared.waiting.empty(); });
     if (shared.waiting.empty() || shared.abandoned) break;
-    std::unique_ptr<Errand> errand = std::move(shared.waiting.front());
+    std::unique_ptr<Task> task = std::move(shared.waiting.front());
     shared.waiting.pop_front();
     shared.running_since = std::chrono::steady_clock::now();
     lock.unlock();
-    if (!errand->run()) errand.reset();
+    if (!task->run()) task.reset();
     lock.lock();
     shared.running_since.reset();
-    if (errand) shared.done.push_back(std::move(errand));
+    if (task) shared.done.push_back(std::move(task));
   }
   shared.ended = true;
   shared.changed.notify_all();

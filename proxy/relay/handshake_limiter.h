@@ -2,7 +2,7 @@
 // gives each 6 s: a crowd that knocks at once would see most of its number time out, where a line
 // of them is served.
 //
-// Sessions are told apart by their numbers; a number is in line or has its turn at most once.
+// A session has a number. It waits, or holds a permit, at most once.
 #pragma once
 
 #include <cstddef>
@@ -15,17 +15,16 @@
 
 namespace fairlead::relay {
 
-class HandshakeTurns {
+class HandshakeLimiter {
  public:
   // REQUIRES: per_peer_max != 0
-  explicit HandshakeTurns(std::size_t per_peer_max) : per_peer_max_(per_peer_max) {}
+  explicit HandshakeLimiter(std::size_t per_peer_max) : per_peer_max_(per_peer_max) {}
 
-  // True: its turn has come. False: it stands in line, the line of this address; ports play no
-  // part.
+  // True: it holds a permit. False: it waits, with others for this address; ports play no part.
   bool take(const SocketAddress& peer, std::uint64_t session);
-  // Ends a turn. The session whose turn has come by that, if one stands in line.
+  // The session that gets the permit, if one waits.
   std::optional<std::uint64_t> give_back(const SocketAddress& peer);
-  // Stands in line no longer.
+  // It waits no longer.
   void leave(const SocketAddress& peer, std::uint64_t session);
 
   // Peers with a handshake in hand.

@@ -1,10 +1,10 @@
-#include "relay/handshake_turns.h"
+#include "relay/handshake_limiter.h"
 
 #include "base/assert.h"
 
 namespace fairlead::relay {
 
-bool HandshakeTurns::take(const SocketAddress& peer, std::uint64_t session) {
+bool HandshakeLimiter::take(const SocketAddress& peer, std::uint64_t session) {
   Line& line = peers_[peer.with_port(0)];
   if (line.in_hand == per_peer_max_) {
     line.waiting.push_back(session);
@@ -14,7 +14,7 @@ bool HandshakeTurns::take(const SocketAddress& peer, std::uint64_t session) {
   return true;
 }
 
-std::optional<std::uint64_t> HandshakeTurns::give_back(const SocketAddress& peer) {
+std::optional<std::uint64_t> HandshakeLimiter::give_back(const SocketAddress& peer) {
   const auto found = peers_.find(peer.with_port(0));
   SMC_ASSERT(found != peers_.end());
   Line& line = found->second;
@@ -27,7 +27,7 @@ std::optional<std::uint64_t> HandshakeTurns::give_back(const SocketAddress& peer
   return std::nullopt;
 }
 
-void HandshakeTurns::leave(const SocketAddress& peer, std::uint64_t session) {
+void HandshakeLimiter::leave(const SocketAddress& peer, std::uint64_t session) {
   // Where somebody waits, others have their turn: the line is there.
   const auto found = peers_.find(peer.with_port(0));
   SMC_ASSERT(found != peers_.end());

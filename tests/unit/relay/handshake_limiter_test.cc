@@ -1,4 +1,4 @@
-#include "relay/handshake_turns.h"
+#include "relay/handshake_limiter.h"
 
 #include <gtest/gtest.h>
 
@@ -9,15 +9,15 @@ SocketAddress address(const char* text) { return *SocketAddress::parse(text); }
 
 const SocketAddress kPeer = address("192.0.2.1:80");
 
-TEST(HandshakeTurns, BeyondTheLimitALineForms) {
-  HandshakeTurns turns(2);
+TEST(HandshakeLimiter, BeyondTheLimitALineForms) {
+  HandshakeLimiter turns(2);
   EXPECT_TRUE(turns.take(kPeer, 1));
   EXPECT_TRUE(turns.take(kPeer, 2));
   EXPECT_FALSE(turns.take(kPeer, 3));
 }
 
-TEST(HandshakeTurns, TheLineIsServedInItsOrder) {
-  HandshakeTurns turns(1);
+TEST(HandshakeLimiter, TheLineIsServedInItsOrder) {
+  HandshakeLimiter turns(1);
   EXPECT_TRUE(turns.take(kPeer, 1));
   EXPECT_FALSE(turns.take(kPeer, 2));
   EXPECT_FALSE(turns.take(kPeer, 3));
@@ -27,16 +27,16 @@ TEST(HandshakeTurns, TheLineIsServedInItsOrder) {
 }
 
 // Goal: a session that takes over a turn counts as a concurrent handshake.
-TEST(HandshakeTurns, ATurnHandedOnIsStillTaken) {
-  HandshakeTurns turns(1);
+TEST(HandshakeLimiter, ATurnHandedOnIsStillTaken) {
+  HandshakeLimiter turns(1);
   EXPECT_TRUE(turns.take(kPeer, 1));
   EXPECT_FALSE(turns.take(kPeer, 2));
   EXPECT_EQ(turns.give_back(kPeer), 2U);
   EXPECT_FALSE(turns.take(kPeer, 3));
 }
 
-TEST(HandshakeTurns, WhoLeavesTheLineIsPassedOver) {
-  HandshakeTurns turns(1);
+TEST(HandshakeLimiter, WhoLeavesTheLineIsPassedOver) {
+  HandshakeLimiter turns(1);
   EXPECT_TRUE(turns.take(kPeer, 1));
   EXPECT_FALSE(turns.take(kPeer, 2));
   EXPECT_FALSE(turns.take(kPeer, 3));
@@ -44,16 +44,16 @@ TEST(HandshakeTurns, WhoLeavesTheLineIsPassedOver) {
   EXPECT_EQ(turns.give_back(kPeer), 3U);
 }
 
-TEST(HandshakeTurns, PortsOfAHostShareItsTurnsAndOtherHostsDoNot) {
-  HandshakeTurns turns(1);
+TEST(HandshakeLimiter, PortsOfAHostShareItsTurnsAndOtherHostsDoNot) {
+  HandshakeLimiter turns(1);
   EXPECT_TRUE(turns.take(kPeer, 1));
   EXPECT_FALSE(turns.take(address("192.0.2.1:81"), 2));
   EXPECT_TRUE(turns.take(address("192.0.2.2:80"), 3));
   EXPECT_TRUE(turns.take(address("[2001:db8::1]:80"), 4));
 }
 
-TEST(HandshakeTurns, APeerWithNothingInHandIsForgotten) {
-  HandshakeTurns turns(2);
+TEST(HandshakeLimiter, APeerWithNothingInHandIsForgotten) {
+  HandshakeLimiter turns(2);
   EXPECT_TRUE(turns.take(kPeer, 1));
   EXPECT_TRUE(turns.take(kPeer, 2));
   EXPECT_EQ(turns.peer_count(), 1U);

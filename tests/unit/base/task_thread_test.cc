@@ -1,6 +1,6 @@
-// Goal: errands run on a separate thread, and a blocked one delays neither the owner nor the end of
-// the process. Method: errands that wait until the test releases them.
-#include "base/errand_thread.h"
+// Goal: tasks run on a separate thread, and a blocked one delays neither the owner nor the end of
+// the process. Method: tasks that wait until the test releases them.
+#include "base/task_thread.h"
 
 #include <gtest/gtest.h>
 
@@ -11,7 +11,7 @@
 namespace fairlead {
 namespace {
 
-class Probe : public Errand {
+class Probe : public Task {
  public:
   explicit Probe(std::atomic<int>& runs, bool returns = true) : runs_(&runs), returns_(returns) {}
   bool run() noexcept override {
@@ -26,7 +26,7 @@ class Probe : public Errand {
   bool returns_;
 };
 
-class Blocked : public Errand {
+class Blocked : public Task {
  public:
   struct Gate {
     std::promise<void> begun, open, left;
@@ -43,38 +43,38 @@ class Blocked : public Errand {
   std::shared_ptr<Gate> gate_;
 };
 
-bool post(ErrandThread& thread, std::unique_ptr<Errand> errand) {
-  thread.post(errand);
-  return errand == nullptr;
+bool post(TaskThread& thread, std::unique_ptr<Task> task) {
+  thread.post(task);
+  return task == nullptr;
 }
 
-TEST(ErrandThread, RunsOnAnotherThreadInTheOrderOfPosting) {
+TEST(TaskThread, RunsOnAnotherThreadInTheOrderOfPosting) {
   std::atomic<int> runs{0};
-  ErrandThread::Errands done;
+  TaskThread::Tasks done;
   {
-    ErrandThread thread(8);
+    TaskThread thread(8);
     for (int i = 0; i < 5; ++i) ASSERT_TRUE(post(thread, std::make_unique<Probe>(runs)));
     while (done.size() < 5)
-      for (auto& errand : thread.take_done()) done.push_back(std::move(errand));
+      for (auto& task : thread.take_done()) done.push_back(std::move(task));
   }
   EXPECT_EQ(runs, 5);
-  for (const auto& errand : done)
-    EXPECT_NE(static_cast<Probe&>(*errand).thread, std::this_thread::get_id());
+  for (const auto& task : done)
+    EXPECT_NE(static_cast<Probe&>(*task).thread, std::this_thread::get_id());
 }
 
-TEST(ErrandThread, EndsAfterWhatWaits) {
+TEST(TaskThread, EndsAfterWhatWaits) {
   std::atomic<int> runs{0};
   {
-    ErrandThread thread(64);
+    TaskThread thread(64);
     for (int i = 0; i < 64; ++i) ASSERT_TRUE(post(thread, std::make_unique<Probe>(runs, false)));
   }
   EXPECT_EQ(runs, 64);
 }
 
-TEST(ErrandThread, RefusesMoreThanItsLimitWhileOneBlocks) {
+TEST(TaskThread, RefusesMoreThanItsLimitWhileOneBlocks) {
   std::atomic<int> runs{0};
   const auto gate = std::make_shared<Blocked::Gate>();
-  ErrandThread thread(3);
+  TaskThread thread(3);
   EXPECT_EQ(thread.running_for(std::chrono::steady_clock::now()), Duration::zero());
   ASSERT_TRUE(post(thread, std::make_unique<Blocked>(gate)));
   gate->begun.get_future().wait();
@@ -89,16 +89,16 @@ TEST(ErrandThread, RefusesMoreThanItsLimitWhileOneBlocks) {
   gate->left.get_future().wait();
 }
 
-TEST(ErrandThread, ABlockedErrandDoesNotHoldUpTheEnd) {
+TEST(TaskThread, ABlockedErrandDoesNotHoldUpTheEnd) {
   std::atomic<int> runs{0};
   const auto gate = std::make_shared<Blocked::Gate>();
   {
-    ErrandThread thread(3);
+    TaskThread thread(3);
     ASSERT_TRUE(post(thread, std::make_unique<Blocked>(gate)));
     gate->begun.get_future().wait();
     ASSERT_TRUE(post(thread, std::make_unique<Probe>(runs)));
   }
-  gate->open.set_value();  // would never come if the destructor waited for the errand
+  gate->open.set_value();  // would never come if the destructor waited for the task
   gate->left.get_future().wait();
   EXPECT_EQ(runs, 0);
 }
