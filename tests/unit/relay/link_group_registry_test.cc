@@ -205,6 +205,9 @@ TEST_F(LinkGroupRegistryTest, WhatChangesWhileEventsAreHandledWaits) {
   handle(group, EventKind::kLinkConfirmed);
   EXPECT_EQ(member.confirmed, 1);
   EXPECT_TRUE(registry.events_pending());
+  registry.handle_events();
+  EXPECT_EQ(member.confirmed, 1) << "there was no further event";
+  EXPECT_FALSE(registry.events_pending());
 }
 
 TEST_F(LinkGroupRegistryTest, WhoStopsWaitingHearsNothing) {
