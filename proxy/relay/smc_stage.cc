@@ -20,7 +20,7 @@ void ClcConnectionWatch::check(SessionResources& session, SmcRelay& relay, TimeP
     relay.connection.abort();
   };
   if (std::exchange(reset_known_, false))
-    abort("clc_connection_reset");
+    abort("companion_reset");
   else if (session.net->readable())
     handle_end(session, relay, now);
   if (!ended_until_ || now < *ended_until_) return;
@@ -28,7 +28,7 @@ void ClcConnectionWatch::check(SessionResources& session, SmcRelay& relay, TimeP
   // ever come. Linux also ends the TCP connection at a half-close, which it has announced then.
   ended_until_.reset();
   if (!relay.connection.closing().peer_ended() && !relay.connection.closing().reset())
-    abort("clc_connection_ended");
+    abort("companion_ended");
 }
 
 void ClcConnectionWatch::handle_end(SessionResources& session, SmcRelay& relay, TimePoint now) {
