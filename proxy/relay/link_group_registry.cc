@@ -75,7 +75,7 @@ void LinkGroupRegistry::handle_events_of(Group& group) {
         break;
       }
       case smc::GroupEvent::Kind::kLinkRefused:
-        for (ConnectionOwner* owner : owners_of(group))
+        for (ConnectionOwner* owner : owners_of_connections(group))
           owner->handle_group_refused(event->reason, now);
         break;
       case smc::GroupEvent::Kind::kLinkTested:

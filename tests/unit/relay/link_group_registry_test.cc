@@ -148,6 +148,18 @@ TEST_F(LinkGroupRegistryTest, ARefusedFirstContactTellsItsConnectionsWhy) {
   EXPECT_EQ(member.lost, 0);
 }
 
+// A refusal is for those that have seats in the group. Others learn from its end that they have to
+// make the first contact themselves.
+TEST_F(LinkGroupRegistryTest, WhoWaitsForARefusedFirstContactHearsOfItsEnd) {
+  Group& group = create();
+  CountingOwner waiting;
+  ASSERT_TRUE(registry.wait_for(group, waiting));
+  handle(group, EventKind::kLinkRefused);
+  EXPECT_EQ(waiting.refused, std::nullopt);
+  handle(group, EventKind::kTerminated);
+  EXPECT_EQ(waiting.lost, 1);
+}
+
 TEST_F(LinkGroupRegistryTest, NewsOfKeysIsForConnectionsAlone) {
   Group& group = create();
   CountingOwner member, waiting;
