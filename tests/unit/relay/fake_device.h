@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
@@ -178,8 +179,11 @@ class FakeDevice final : public rdma::Device {
   Result<std::unique_ptr<rdma::QueuePair>> create_queue_pair(
       const rdma::QueuePairOptions& options) override {
     if (queue_pair_error) return *queue_pair_error;
-    return std::make_unique<FakeQueuePair>(queue_pairs, ++last_number_, options);
+    auto made = std::make_unique<FakeQueuePair>(queue_pairs, ++last_number_, options);
+    made->connect_error = connect_error;
+    return std::unique_ptr<rdma::QueuePair>(std::move(made));
   }
+  std::size_t registrable_bytes() const override { return registrable; }
   bool take_port(PortNumber port, rdma::PortState state) override {
     for (rdma::Port& own : port_list)
       if (own.number == port) {
@@ -217,6 +221,8 @@ class FakeDevice final : public rdma::Device {
   // What the device is asked for fails with these.
   std::optional<Error> domain_error, queue_error, buffer_error, share_error, queue_pair_error,
       watcher_error;
+  std::optional<Error> connect_error;  // of queue pairs that are made from now on
+  std::size_t registrable = std::numeric_limits<std::size_t>::max();
   int shares_before_error = 0;  // that succeed before share_error
   // What arrives.
   std::deque<rdma::Completion> completions;
@@ -258,6 +264,9 @@ class FakeReachability final : public Reachability {
   std::optional<Gid> client_gid(const wire::Proposal&, std::uint8_t) const override {
     return client;
   }
+  std::optional<rdma::Port> roce_v1_port(const rdma::Port&, const Place&) const override {
+    return v1_port;
+  }
   bool server_reachable(const Gid& gid) const override {
     return std::find(servers.begin(), servers.end(), gid) != servers.end();
   }
@@ -278,6 +287,7 @@ class FakeReachability final : public Reachability {
   const char* kind_name = "verbs";
   wire::VendorArea vendor;
   std::optional<Gid> client;
+  std::optional<rdma::Port> v1_port;
   std::vector<Gid> servers;
   bool encrypted = false;  // the path that the device would pass by
   bool ours = true;        // the network of its ports

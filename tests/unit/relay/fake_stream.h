@@ -14,6 +14,10 @@ class FakeStream final : public event::Stream {
  public:
   FakeStream() { connected_ = readable_ = writable_ = true; }
 
+  // As a dialled stream begins; connect() follows.
+  void set_connecting() { connected_ = readable_ = writable_ = false; }
+  void connect() { connected_ = writable_ = true; }
+
   // What the application sends.
   void feed(const std::string& bytes) {
     incoming += bytes;
@@ -97,11 +101,12 @@ class FakeStream final : public event::Stream {
   void note_error(int noted) override { error = noted; }
   void shutdown_write() override { shut_down = true; }
   void reset_on_close() override { reset = true; }
-  SocketAddress local_address() const override { return {}; }
-  SocketAddress peer_address() const override { return {}; }
+  SocketAddress local_address() const override { return local; }
+  SocketAddress peer_address() const override { return peer; }
   int descriptor() const override { return fd; }
 
   std::string incoming, outgoing;
+  SocketAddress local, peer;
   std::size_t room = std::size_t{1} << 40;
   int fd = -1;                          // a socket to splice from and to
   std::size_t urgent_in = 0;            // behind the urgent byte in `incoming`; 0: none

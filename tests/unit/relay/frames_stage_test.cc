@@ -1,0 +1,350 @@
+// A connection in frames: when it is handed over, in line for that, and how it ends otherwise.
+#include "relay/frames_stage.h"
+
+#include <gtest/gtest.h>
+
+#include <cerrno>
+
+#include "clc_text.h"
+#include "relay/inbound_handshake.h"
+#include "relay/outbound_handshake.h"
+#include "stage_fixture.h"
+
+namespace fairlead::relay {
+namespace {
+
+using R = FallbackReason;
+
+const std::string kPreface("\xfa\x1e\xad\x01", 4);
+
+std::string data_frame(const std::string& bytes) {
+  return std::string("\x01\0\0", 3) + static_cast<char>(bytes.size()) + bytes;
+}
+std::string end_frame() { return std::string("\x03\0\0\0", 4); }
+std::string hand_over_frame(char position) {
+  return std::string("\x04\0\0\x08\0\0\0\0\0\0\0", 11) + position;
+}
+
+std::vector<std::byte> bytes_of(const std::string& text) {
+  const auto view = std::as_bytes(std::span(text.data(), text.size()));
+  return {view.begin(), view.end()};
+}
+
+class FramesStageTest : public StageTest {
+ public:
+  struct Obstacle : Case {
+    R reason;
+    void (*set)(FramesStageTest&);
+  };
+  static std::vector<Obstacle> obstacles() {
+    using Test = FramesStageTest;
+    return {
+        {"Draining", R::kDraining, [](Test& t) { t.admission.start_drain(); }},
+        {"NoDevice", R::kNoRdmaDevice, [](Test& t) { t.devices.remove("rnic0"); }},
+        {"PortDown", R::kPortDown,
+         [](Test& t) { t.rnic.device->port_list[0].state = rdma::PortState::kDown; }},
+        {"HandshakesInHand", R::kConnectionLimit, [](Test& t) { t.spend_handshakes(); }},
+        {"EncryptedPath", R::kIpsec, [](Test& t) { t.rnic.reachability->encrypted = true; }},
+    };
+  }
+
+ protected:
+  FramesStageTest() {
+    config.smc.defer_bytes = 10;
+    config.smc.defer_turns = 3;
+    config.smc.defer_time = std::chrono::seconds(2);
+  }
+  void start_client() {
+    open_both(Direction::kOutbound);
+    begin<FramesStage>(std::vector<std::byte>{});
+  }
+  void start_server(const std::string& unread = kPreface) {
+    open_both(Direction::kInbound);
+    begin<FramesStage>(bytes_of(unread));
+  }
+  void earn() {
+    app->feed("ten bytes!");
+    turn();
+  }
+  void expect_handed_over() {
+    EXPECT_EQ(net->outgoing, kPreface + data_frame("ten bytes!") + hand_over_frame(10));
+    net->outgoing.clear();
+  }
+  // The peer hands over too, and the handshake says why there is none.
+  void expect_declined(R reason) {
+    ASSERT_TRUE(next<OutboundHandshake>());
+    expect_handed_over();
+    net->feed(hand_over_frame(0));
+    follow();
+    EXPECT_EQ(take_written<wire::Decline>(*net).reason, fallback_info(reason).wire_code);
+    EXPECT_EQ(this->reason(), reason);
+  }
+  TrafficStats& traffic(Direction direction) {
+    return stats.traffic_of(direction, Transport::kShort);
+  }
+
+  Placed rnic = add_device();
+};
+
+TEST_F(FramesStageTest, CarriesBytesInFramesAndCountsThem) {
+  start_client();
+  app->feed("hello");
+  net->feed(data_frame("bye"));
+  turn();
+  EXPECT_EQ(net->outgoing, kPreface + data_frame("hello"));
+  EXPECT_EQ(app->outgoing, "bye");
+  EXPECT_EQ(traffic(Direction::kOutbound).tx_bytes.get(), 5U);
+  EXPECT_EQ(traffic(Direction::kOutbound).rx_bytes.get(), 3U);
+  EXPECT_FALSE(session->report.setting_up());
+  EXPECT_TRUE(stays());
+}
+
+TEST_F(FramesStageTest, AServerTakesWhatCameWithThePreface) {
+  start_server(kPreface + data_frame("hello"));
+  EXPECT_EQ(app->outgoing, "hello");
+}
+
+// What earns SMC-R. The bytes are those of both directions.
+TEST_F(FramesStageTest, BytesEarnAHandshake) {
+  start_client();
+  app->feed("hello");
+  net->feed(data_frame("four"));
+  turn();
+  EXPECT_TRUE(stays());
+  net->feed(data_frame("!"));
+  turn();
+  EXPECT_TRUE(next<OutboundHandshake>());
+  EXPECT_TRUE(session->report.setting_up());
+}
+
+TEST_F(FramesStageTest, TurnsEarnAHandshake) {
+  start_client();
+  for (unsigned i = 0; i < config.smc.defer_turns; ++i) {
+    EXPECT_TRUE(stays());
+    net->feed(data_frame("?"));
+    turn();
+    app->feed("!");
+    turn();
+  }
+  EXPECT_TRUE(next<OutboundHandshake>());
+}
+
+TEST_F(FramesStageTest, TheFirstByteAfterAWhileEarnsAHandshake) {
+  start_client();
+  wait(config.smc.defer_time);
+  EXPECT_TRUE(stays());
+  app->feed("!");
+  turn();
+  EXPECT_TRUE(next<OutboundHandshake>());
+}
+
+TEST_F(FramesStageTest, AHandshakeThatIsPossibleBeginsWithAProposal) {
+  start_client();
+  earn();
+  expect_handed_over();
+  net->feed(hand_over_frame(0));
+  follow();
+  EXPECT_TRUE(take_written<wire::Proposal>(*net).v2);
+}
+
+TEST_F(FramesStageTest, AServerDoesNotHandOverByItself) {
+  start_server();
+  app->feed("more than ten bytes");
+  turn();
+  EXPECT_TRUE(stays());
+}
+
+class FramesObstacleTest : public FramesStageTest,
+                           public testing::WithParamInterface<FramesStageTest::Obstacle> {};
+
+TEST_P(FramesObstacleTest, IsToldBehindTheHandOver) {
+  GetParam().set(*this);
+  start_client();
+  earn();
+  expect_declined(GetParam().reason);
+}
+
+INSTANTIATE_TEST_SUITE_P(Each, FramesObstacleTest, testing::ValuesIn(FramesStageTest::obstacles()),
+                         CaseName());
+
+// The connection goes on meanwhile.
+TEST_F(FramesStageTest, GoesOnInLine) {
+  take_the_turn();
+  start_client();
+  earn();
+  EXPECT_TRUE(stays());
+  EXPECT_TRUE(session->report.setting_up());
+  app->feed("more");
+  net->feed(data_frame("answer"));
+  turn();
+  EXPECT_EQ(app->outgoing, "answer");
+  EXPECT_EQ(net->outgoing, kPreface + data_frame("ten bytes!") + data_frame("more"));
+  EXPECT_TRUE(stays());
+  give_turn();
+  EXPECT_TRUE(next<OutboundHandshake>());
+  EXPECT_FALSE(timers.next_deadline() == network.time + config.smc.handshake_timeout);
+}
+
+TEST_F(FramesStageTest, DeclinesWhenItsTurnDoesNotCome) {
+  take_the_turn();
+  start_client();
+  earn();
+  wait(config.smc.handshake_timeout - Duration(1));
+  EXPECT_TRUE(stays());
+  wait(Duration(1));
+  expect_declined(R::kConnectionLimit);
+  EXPECT_STREQ(tcp_result()->cause.detail, kNoPermit.detail);
+  EXPECT_FALSE(admission.limiter().give_back(destination));
+}
+
+TEST_F(FramesStageTest, LeavesTheLineWhenItsApplicationEnds) {
+  take_the_turn();
+  start_client();
+  earn();
+  app->feed_end();
+  turn();
+  EXPECT_TRUE(stays());
+  EXPECT_FALSE(session->report.setting_up());
+  EXPECT_FALSE(admission.limiter().give_back(destination));
+  wait(config.smc.handshake_timeout);
+  EXPECT_TRUE(stays());
+}
+
+TEST_F(FramesStageTest, IsNotHandedOverOnceTheApplicationHasEnded) {
+  start_client();
+  app->feed("more than ten bytes");
+  app->feed_end();
+  turn();
+  EXPECT_TRUE(stays());
+  net->feed(data_frame("answer") + end_frame());
+  turn();
+  EXPECT_EQ(app->outgoing, "answer");
+  EXPECT_EQ(end_why(), "");
+}
+
+TEST_F(FramesStageTest, AServerAnswersTheHandOver) {
+  start_server(kPreface + data_frame("hi"));
+  net->feed(hand_over_frame(2));
+  turn();
+  ASSERT_TRUE(next<InboundHandshake>());
+  EXPECT_TRUE(session->report.setting_up());
+  EXPECT_STREQ(session->report.phase(), "clc_proposal");
+  EXPECT_EQ(net->outgoing, hand_over_frame(0));
+}
+
+TEST_F(FramesStageTest, AServerKeepsWhatFollowsTheHandOver) {
+  start_server(kPreface + hand_over_frame(0));
+  net->feed(encoded(wire::Decline{.reason = fallback_info(R::kPeerNoSmc).wire_code}));
+  turn();
+  follow();
+  EXPECT_EQ(reason(), R::kPeerNoSmc);
+}
+
+struct BrokenFrames : Case {
+  Direction direction;
+  std::string sent;
+};
+
+class BrokenFramesTest : public FramesStageTest,
+                         public testing::WithParamInterface<BrokenFrames> {};
+
+TEST_P(BrokenFramesTest, EndTheSession) {
+  GetParam().direction == Direction::kOutbound ? start_client() : start_server();
+  net->feed(data_frame("ok") + GetParam().sent);
+  turn();
+  EXPECT_EQ(app->outgoing, "ok");
+  EXPECT_EQ(end_why(), "the peer broke the rules of frames");
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Each, BrokenFramesTest,
+    testing::Values(
+        BrokenFrames{"UnknownType", Direction::kOutbound, std::string("\x09\0\0\0", 4)},
+        BrokenFrames{"DataBehindTheEnd", Direction::kOutbound, end_frame() + data_frame("x")},
+        BrokenFrames{"HandOverBeforeTheClients", Direction::kOutbound, hand_over_frame(2)},
+        BrokenFrames{"HandOverAtAnotherPosition", Direction::kInbound, hand_over_frame(3)},
+        BrokenFrames{"HandOverBehindTheEnd", Direction::kInbound,
+                     end_frame() + hand_over_frame(2)}),
+    CaseName());
+
+struct LostPeer : Case {
+  int error;
+  const char* why;
+  unsigned timeouts;
+};
+
+class FramesLosePeerTest : public FramesStageTest, public testing::WithParamInterface<LostPeer> {};
+
+TEST_P(FramesLosePeerTest, BehindWhatItSaid) {
+  start_client();
+  net->feed(data_frame("last words"));
+  net->feed_reset();
+  net->error = GetParam().error;
+  turn();
+  EXPECT_EQ(app->outgoing, "last words");
+  EXPECT_EQ(end_why(), GetParam().why);
+  EXPECT_EQ(stats.peer_timeouts.get(), GetParam().timeouts);
+}
+
+INSTANTIATE_TEST_SUITE_P(Each, FramesLosePeerTest,
+                         testing::Values(LostPeer{"Reset", ECONNRESET, "reset", 0},
+                                         LostPeer{"Vanished", ETIMEDOUT,
+                                                  "the peer's host no longer answers", 1},
+                                         LostPeer{"HostUnreachable", EHOSTUNREACH,
+                                                  "the peer's host no longer answers", 1}),
+                         CaseName());
+
+TEST_F(FramesStageTest, ADialledPeerIsProbedAfterAWhile) {
+  start_client();
+  wait(kProbesBegin);
+  EXPECT_EQ(network.probed, 1);
+}
+
+// An application that stalls keeps its memory until the other side has ended.
+TEST_F(FramesStageTest, PaysForNoMoreThanWaitsOnceThePeerHasEnded) {
+  open_both(Direction::kOutbound);
+  pay();
+  const std::size_t before = session->memory.charged_bytes();
+  ASSERT_TRUE(session->memory.begin_frames());
+  begin<FramesStage>(std::vector<std::byte>{});
+  net->feed(data_frame("answer"));
+  turn();
+  EXPECT_EQ(session->memory.charged_bytes(), before + smc::kFramedBytesMax);
+  net->feed(end_frame());
+  turn();
+  EXPECT_EQ(session->memory.charged_bytes(), before);
+}
+
+// The handshake behind a hand-over has failed.
+TEST_F(FramesStageTest, AfterAFailedHandshakeThePeersWordsGoToTheApplication) {
+  start_client();
+  earn();
+  net->feed(data_frame("last words"));
+  app->allow(4);
+  net->feed_end();
+  follow();
+  ASSERT_TRUE(next<FramesStage>());
+  follow();
+  EXPECT_EQ(app->outgoing, "last");
+  EXPECT_TRUE(stays());
+  app->allow(100);
+  turn();
+  EXPECT_EQ(app->outgoing, "last words");
+  EXPECT_EQ(end_why(), "reset");
+}
+
+TEST_F(FramesStageTest, AReaderThatStallsDoesNotKeepAPeerThatIsOver) {
+  start_client();
+  earn();
+  net->feed(data_frame("last words"));
+  app->allow(4);
+  net->feed_end();
+  follow();
+  follow();
+  EXPECT_TRUE(stays());
+  wait(kResetDelay);
+  EXPECT_EQ(end_why(), "reset");
+}
+
+}  // namespace
+}  // namespace fairlead::relay

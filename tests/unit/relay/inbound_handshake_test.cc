@@ -1,0 +1,747 @@
+// The server of a CLC handshake, against a client that the test plays.
+#include "relay/inbound_handshake.h"
+
+#include <gtest/gtest.h>
+
+#include <cerrno>
+
+#include "handshake_fixture.h"
+#include "relay/dial_stage.h"
+#include "relay/frames_stage.h"
+
+namespace fairlead::relay {
+namespace {
+
+using R = FallbackReason;
+using First = InboundHandshake::First;
+using wire::ClcType;
+
+constexpr const char* kPreface = "\xfa\x1e\xad\x01";
+constexpr const char* kClosed = "the peer closed the connection during the handshake";
+
+Gid link_local_gid(std::uint8_t vlan) {
+  return {{0xfe, 0x80, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, vlan, 0, 0, 1}};
+}
+
+class InboundHandshakeTest : public HandshakeTest {
+ public:
+  // A reason that this side finds, by what is wrong and by what the client says.
+  template <class Message>
+  struct Fault : Case {
+    R reason;
+    void (*set)(InboundHandshakeTest&, Message&);
+  };
+  using ProposalFault = Fault<wire::Proposal>;
+  using ConfirmFault = Fault<wire::AcceptConfirm>;
+  static std::vector<ProposalFault> faults_of_proposal();
+  static std::vector<ProposalFault> faults_behind_the_dial();
+  static std::vector<ConfirmFault> faults_of_confirm();
+
+ protected:
+  InboundHandshakeTest() : HandshakeTest(smc::GroupRole::kServer) {
+    own_subnets.emplace();
+    own_subnets->area.ipv4_network = {192, 0, 2, 0};
+    own_subnets->area.ipv4_length_bits = 24;
+  }
+
+  void await(First first = First::kProposal, bool assumed = false) {
+    if (!session) open(Direction::kInbound);
+    begin<InboundHandshake>(first, assumed);
+  }
+  // Behind the client's hand-over.
+  void await_framed() {
+    open_both(Direction::kInbound);
+    session->report.carried(Transport::kShort);
+    auto framed = std::make_unique<FramedRelay>(
+        smc::Deferral::Role::kServer, smc::Deferral::Limits{}, *app, *net, tcp, network.now());
+    net->feed(std::string("\x04\0\0\x08\0\0\0\0\0\0\0\0", 12));
+    framed->pump(network.now());
+    framed->towards_net().hand_over();
+    net->outgoing.clear();
+    session->report.setup_began("clc_proposal", network.now());
+    begin<InboundHandshake>(std::move(framed));
+  }
+  wire::Proposal proposal() const {
+    wire::Proposal message;
+    message.peer_id = peer_id;
+    message.mac = mac_of(kHostOfPeer);
+    message.v2.emplace();
+    message.v2->ueids.push(offer.ueids[0]);
+    message.v2->gid = gid_of(kHostOfPeer);
+    return message;
+  }
+  wire::Proposal proposal_v1() const {
+    wire::Proposal message = proposal();
+    message.version = 1;
+    message.v2_path = wire::ClcPath::kNone;
+    message.v2.reset();
+    message.v1_path = wire::ClcPath::kSmcr;
+    message.v1_gid = gid_of(kHostOfPeer);
+    message.ip_area = own_subnets->area;
+    return message;
+  }
+  wire::AcceptConfirm confirm_of_client(bool first_contact = true) const {
+    return answer_of_peer(ClcType::kConfirm, first_contact);
+  }
+  // The application is there, and the handshake begins once more.
+  void dial_application() {
+    ASSERT_TRUE(std::holds_alternative<DialFirst>(host.result));
+    std::unique_ptr<event::Stream> stream = std::make_unique<FakeStream>();
+    app = dynamic_cast<FakeStream*>(stream.get());
+    session->app = std::move(stream);
+    begin_stage(std::move(host.stage));
+  }
+  wire::AcceptConfirm accept_proposal(const wire::Proposal& message) {
+    await();
+    send(message);
+    dial_application();
+    EXPECT_TRUE(stays());
+    return take_written<wire::AcceptConfirm>(*net);
+  }
+  wire::AcceptConfirm accept_proposal() { return accept_proposal(proposal()); }
+  // Until the client's CONFIRM_LINK is awaited.
+  void confirm_first_contact() {
+    accept_proposal();
+    send(confirm_of_client());
+  }
+  void confirm_known_group() {
+    establish_group();
+    accept_proposal();
+    send(confirm_of_client(false));
+  }
+  // TCP, where the application is not dialled yet.
+  void dial_for_tcp() {
+    ASSERT_TRUE(next<InboundDial>());
+    network.connect_at_once = true;
+    follow();
+  }
+  void expect_refused(unsigned count = 1) {
+    EXPECT_EQ(stats.refused_of(RefusedFor::kHandshake).get(), count);
+  }
+};
+
+TEST_F(InboundHandshakeTest, TheApplicationIsDialledBeforeTheAccept) {
+  await();
+  send(proposal());
+  EXPECT_TRUE(std::holds_alternative<DialFirst>(host.result));
+  EXPECT_EQ(net->outgoing, "");
+  EXPECT_FALSE(timers.next_deadline());
+  EXPECT_TRUE(host.stage->uses(*rnic.slot));
+}
+
+TEST_F(InboundHandshakeTest, AFirstContactEndsInSmc) {
+  const wire::AcceptConfirm accept = accept_proposal();
+  EXPECT_TRUE(accept.first_contact);
+  EXPECT_EQ(accept.queue_pair, queue_pair().number());
+  EXPECT_EQ(accept.gid, gid_of(1));
+  send(confirm_of_client());
+  EXPECT_TRUE(stays());
+  ASSERT_TRUE(queue_pair().peer);
+  EXPECT_EQ(queue_pair().peer->queue_pair, QpNumber{500});
+  EXPECT_TRUE(sent_llc<wire::ConfirmLink>());
+  send_llc(confirm_link());
+  ASSERT_TRUE(smc_result());
+  EXPECT_FALSE(smc_result()->clc_connection_reset);
+}
+
+TEST_F(InboundHandshakeTest, AKnownGroupIsNamedInTheAccept) {
+  const Group& known = establish_group();
+  EXPECT_FALSE(accept_proposal().first_contact);
+  send(confirm_of_client(false));
+  ASSERT_TRUE(smc_result());
+  EXPECT_EQ(&smc_result()->membership.group(), &known);
+}
+
+// The id of a peer is a claim.
+TEST_F(InboundHandshakeTest, AClientAtAnotherAddressGetsAGroupOfItsOwn) {
+  establish_group();
+  open(Direction::kInbound);
+  net->peer = address("192.0.2.11:4000");
+  EXPECT_TRUE(accept_proposal().first_contact);
+  EXPECT_EQ(groups.peers().count(), 2U);
+}
+
+TEST_F(InboundHandshakeTest, Version1IsAnsweredInVersion1) {
+  const wire::AcceptConfirm accept = accept_proposal(proposal_v1());
+  EXPECT_EQ(accept.version, 1);
+  EXPECT_TRUE(accept.first_contact);
+}
+
+TEST_F(InboundHandshakeTest, Version2IsPreferred) {
+  wire::Proposal both = proposal_v1();
+  const wire::Proposal newer = proposal();
+  both.version = 2;
+  both.v2_path = newer.v2_path;
+  both.v2 = newer.v2;
+  EXPECT_EQ(accept_proposal(both).version, 2);
+}
+
+// Reasons that are found in the Proposal.
+
+std::vector<InboundHandshakeTest::ProposalFault> InboundHandshakeTest::faults_of_proposal() {
+  using Test = InboundHandshakeTest;
+  using Message = wire::Proposal;
+  return {
+      {"Disabled", R::kDisabled, [](Test& t, Message&) { t.config.smc.enabled = false; }},
+      {"Excluded", R::kPolicyExcluded,
+       [](Test& t, Message&) {
+         t.config.smc.exclude = {{Cidr::parse("192.0.2.10/32").value(), {}}};
+       }},
+      {"Draining", R::kDraining, [](Test& t, Message&) { t.admission.start_drain(); }},
+      {"NoCommonVersion", R::kPeerNoSmc,
+       [](Test& t, Message& message) {
+         t.offer.version_1 = false;
+         message = t.proposal_v1();
+       }},
+      {"NoUeid", R::kPeerNoUeid, [](Test&, Message& message) { message.v2->ueids.count = 0; }},
+      {"OtherUeid", R::kNoDevice,
+       [](Test&, Message& message) { message.v2->ueids.items[0].bytes[0] = 'X'; }},
+      {"FewConnections", R::kMaxConnectionsMismatch,
+       [](Test&, Message& message) { message.v2->max_connections = 15; }},
+      {"NoLinks", R::kMaxLinksMismatch, [](Test&, Message& message) { message.v2->max_links = 0; }},
+      {"HandshakesInHand", R::kConnectionLimit, [](Test& t, Message&) { t.spend_handshakes(); }},
+      {"EncryptedPath", R::kIpsec,
+       [](Test& t, Message&) { t.rnic.reachability->encrypted = true; }},
+      {"ClientNotReached", R::kNoRdmaDevice,
+       [](Test& t, Message&) { t.rnic.reachability->client.reset(); }},
+      {"PortDown", R::kPortDown,
+       [](Test& t, Message&) { t.rnic.device->take_port(PortNumber{1}, rdma::PortState::kDown); }},
+      {"NoGid", R::kNoUsableGid, [](Test& t, Message&) { t.rnic.device->port_list[0].gid = {}; }},
+      {"OtherNetwork", R::kNoPnet,
+       [](Test& t, Message&) {
+         t.rnic.reachability->client.reset();
+         t.rnic.reachability->ours = false;
+       }},
+      {"DeviceNotGiven", R::kRnicNotGiven,
+       [](Test& t, Message&) {
+         t.devices.remove("rnic0");
+         t.devices.set_no_device_reason(R::kRnicNotGiven);
+       }},
+      {"Version1OnAnUnknownInterface", R::kVlan,
+       [](Test& t, Message& message) {
+         message = t.proposal_v1();
+         t.own_subnets.reset();
+       }},
+      {"Version1OfAnotherSubnet", R::kPrefixMismatch,
+       [](Test& t, Message& message) {
+         message = t.proposal_v1();
+         message.ip_area->ipv4_network = {192, 0, 3, 0};
+       }},
+      {"Version1OfAnotherVlan", R::kVlan,
+       [](Test& t, Message& message) {
+         message = t.proposal_v1();
+         t.rnic.device->port_list[0].gid = link_local_gid(7);
+         t.rnic.reachability->client = link_local_gid(8);
+       }},
+  };
+}
+
+class ProposalFaultTest : public InboundHandshakeTest,
+                          public testing::WithParamInterface<InboundHandshakeTest::ProposalFault> {
+};
+
+TEST_P(ProposalFaultTest, IsToldByADeclineBeforeTheDial) {
+  await();
+  wire::Proposal message = proposal();
+  GetParam().set(*this, message);
+  send(message);
+  EXPECT_EQ(network.dials, 0U);
+  dial_for_tcp();
+  expect_declined(GetParam().reason);
+  EXPECT_FALSE(tcp_result()->late_decline);
+}
+
+INSTANTIATE_TEST_SUITE_P(Each, ProposalFaultTest,
+                         testing::ValuesIn(InboundHandshakeTest::faults_of_proposal()), CaseName());
+
+std::vector<InboundHandshakeTest::ProposalFault> InboundHandshakeTest::faults_behind_the_dial() {
+  using Test = InboundHandshakeTest;
+  using Message = wire::Proposal;
+  return {
+      {"NoQueuePair", R::kQueuePairNotReady,
+       [](Test& t, Message&) { t.rnic.device->queue_pair_error = kDriverError; }},
+      {"NoMemoryForAGroup", R::kMemory, [](Test& t, Message&) { t.spend_memory(); }},
+      {"NoMemoryForRings", R::kMemory, [](Test& t, Message&) { t.spend_rings(); }},
+      {"LimitOfLockedMemory", R::kMemlockLimit, [](Test& t, Message&) { t.spend_locked_memory(); }},
+      {"TooManyWaitForTheFirstContact", R::kConnectionLimit,
+       [](Test& t, Message&) {
+         Group& forming = t.make_group();
+         while (t.groups.wait_for(forming, t.other)) continue;
+       }},
+  };
+}
+
+class BehindTheDialTest : public InboundHandshakeTest,
+                          public testing::WithParamInterface<InboundHandshakeTest::ProposalFault> {
+};
+
+TEST_P(BehindTheDialTest, AFaultIsToldByADecline) {
+  await();
+  wire::Proposal message = proposal();
+  send(message);
+  GetParam().set(*this, message);
+  dial_application();
+  expect_declined(GetParam().reason);
+  EXPECT_FALSE(host.stage->smc());
+}
+
+INSTANTIATE_TEST_SUITE_P(Each, BehindTheDialTest,
+                         testing::ValuesIn(InboundHandshakeTest::faults_behind_the_dial()),
+                         CaseName());
+
+// Reasons that are found in the Confirm.
+
+std::vector<InboundHandshakeTest::ConfirmFault> InboundHandshakeTest::faults_of_confirm() {
+  using Test = InboundHandshakeTest;
+  using Confirm = wire::AcceptConfirm;
+  return {
+      {"OtherVersion", R::kVersionMismatch,
+       [](Test&, Confirm& confirm) {
+         confirm.version = 1;
+         confirm.first_contact_v2.reset();
+         confirm.gids = {};
+       }},
+      {"NoFirstContact", R::kSyncError,
+       [](Test& t, Confirm& confirm) { confirm = t.confirm_of_client(false); }},
+      {"OtherRelease", R::kReleaseMismatch,
+       [](Test&, Confirm& confirm) { confirm.first_contact_v2->release = 0; }},
+      {"OtherConnections", R::kMaxConnectionsMismatch,
+       [](Test&, Confirm& confirm) { confirm.first_contact_v2->max_connections = 254; }},
+      {"OtherLinks", R::kMaxLinksMismatch,
+       [](Test&, Confirm& confirm) { confirm.first_contact_v2->max_links = 2; }},
+      {"GroupLostMeanwhile", R::kNoActiveLink,
+       [](Test& t, Confirm&) {
+         t.group().terminate("a test ends it");
+         t.settle();
+       }},
+      {"QueuePairNotConnected", R::kQueuePairNotReady,
+       [](Test& t, Confirm&) { t.queue_pair().connect_error = kDriverError; }},
+      {"GidOfAnotherNamespace", R::kNoUsableGid,
+       [](Test& t, Confirm&) {
+         t.queue_pair().connect_error = Error{Errc::kSystem, "ibv_modify_qp", ENODEV};
+       }},
+  };
+}
+
+class ConfirmFaultTest : public InboundHandshakeTest,
+                         public testing::WithParamInterface<InboundHandshakeTest::ConfirmFault> {};
+
+TEST_P(ConfirmFaultTest, IsToldByADeclineThatMayCrossTheClients) {
+  accept_proposal();
+  wire::AcceptConfirm confirm = confirm_of_client();
+  GetParam().set(*this, confirm);
+  send(confirm);
+  expect_declined(GetParam().reason);
+  EXPECT_TRUE(tcp_result()->late_decline);
+  EXPECT_FALSE(host.stage->smc());
+  EXPECT_TRUE(group().protocol().terminated());
+}
+
+INSTANTIATE_TEST_SUITE_P(Each, ConfirmFaultTest,
+                         testing::ValuesIn(InboundHandshakeTest::faults_of_confirm()), CaseName());
+
+// It has begun with its Confirm, and hears no Decline.
+TEST_F(InboundHandshakeTest, AClientOfAKnownGroupWithUnknownMemoryIsReset) {
+  establish_group();
+  accept_proposal();
+  wire::AcceptConfirm confirm = confirm_of_client(false);
+  confirm.rmb_rkey = RemoteKey{701};
+  send(confirm);
+  EXPECT_EQ(end_why(), "the client's memory cannot be used");
+  EXPECT_EQ(net->outgoing, "");
+}
+
+// The wait for the link of a first contact.
+
+TEST_F(InboundHandshakeTest, AClientThatDoesNotConfirmTheLinkIsDeclinedAfterAWhile) {
+  confirm_first_contact();
+  wait(smc::kLinkWaitServer);
+  EXPECT_TRUE(stays());
+  wait(smc::kDeclineWait);
+  expect_declined(R::kConfirmLinkTimeout);
+  EXPECT_TRUE(group().protocol().terminated());
+}
+
+TEST_F(InboundHandshakeTest, AClientThatKeepsEyecatchersIsDeclined) {
+  confirm_first_contact();
+  wire::ConfirmLink message = confirm_link();
+  message.eyecatcher_flags = 0;
+  send_llc(message);
+  expect_declined(R::kRmbeEyecatcher);
+}
+
+TEST_F(InboundHandshakeTest, AQueuePairThatFailsMeanwhileIsDeclined) {
+  confirm_first_contact();
+  group().handle_link_failure(0, "the cable was cut", network.now());
+  settle();
+  expect_declined(R::kNoActiveLink);
+}
+
+TEST_F(InboundHandshakeTest, ADeclineOfTheClientEndsTheFirstContact) {
+  confirm_first_contact();
+  send_decline(R::kConfirmLinkTimeout);
+  expect_tcp(Side::kPeer, R::kConfirmLinkTimeout);
+  EXPECT_TRUE(group().protocol().terminated());
+}
+
+// The client has all that it wanted, and its end may overtake its last message.
+TEST_F(InboundHandshakeTest, TheEndOfTheStreamWaitsForTheLink) {
+  confirm_first_contact();
+  net->feed_end();
+  turn();
+  EXPECT_TRUE(stays());
+  send_llc(confirm_link());
+  ASSERT_TRUE(smc_result());
+  EXPECT_FALSE(smc_result()->clc_connection_reset);
+}
+
+TEST_F(InboundHandshakeTest, AResetOfTheStreamIsRemembered) {
+  confirm_first_contact();
+  net->feed_reset();
+  turn();
+  EXPECT_TRUE(stays());
+  send_llc(confirm_link());
+  ASSERT_TRUE(smc_result());
+  EXPECT_TRUE(smc_result()->clc_connection_reset);
+}
+
+// The client's memory, which comes over the device where it is addressable.
+
+class ClientMemoryTest : public InboundHandshakeTest {
+ protected:
+  ClientMemoryTest() { rnic.device->able.remote_memory_addressable = true; }
+  void confirm(const Error& lack) {
+    accept_proposal();
+    queue_pair().remote_error = lack;
+    send(confirm_of_client());
+  }
+};
+
+TEST_F(ClientMemoryTest, IsAwaitedBeforeTheLinkIsConfirmed) {
+  confirm({Errc::kWouldBlock, "on its way"});
+  EXPECT_TRUE(stays());
+  EXPECT_FALSE(sent_llc<wire::ConfirmLink>());
+  grant_memory();
+  wait(kClientMemoryInterval);
+  EXPECT_TRUE(sent_llc<wire::ConfirmLink>());
+  send_llc(confirm_link());
+  EXPECT_TRUE(smc_result());
+}
+
+TEST_F(ClientMemoryTest, IsDeclinedWhereItIsNotGranted) {
+  confirm({Errc::kNotFound, "rkey"});
+  expect_declined(R::kMemoryRegistration);
+}
+
+TEST_F(ClientMemoryTest, IsDeclinedWhereTheQueuePairHasFailed) {
+  confirm({Errc::kWrongState, "queue pair"});
+  expect_declined(R::kNoActiveLink);
+}
+
+TEST_F(ClientMemoryTest, IsDeclinedWhereTheGroupHasEnded) {
+  confirm({Errc::kWouldBlock, "on its way"});
+  group().handle_link_failure(0, "the cable was cut", network.now());
+  settle();
+  expect_declined(R::kNoActiveLink);
+}
+
+TEST_F(ClientMemoryTest, IsNotAwaitedLongerThanTheLink) {
+  confirm({Errc::kWouldBlock, "on its way"});
+  const TimePoint until = network.time + 2 * (smc::kLinkWaitServer + smc::kDeclineWait);
+  while (stays() && network.time < until) wait(*timers.next_deadline() - network.time);
+  expect_declined(R::kConfirmLinkTimeout);
+}
+
+// Another connection makes the first contact.
+
+class OthersFirstContactTest : public InboundHandshakeTest {
+ protected:
+  void await_other() {
+    make_group();
+    await();
+    send(proposal());
+    dial_application();
+    EXPECT_TRUE(stays());
+    EXPECT_EQ(net->outgoing, "");
+  }
+};
+
+TEST_F(OthersFirstContactTest, TheGroupIsUsedWhenItIsConfirmed) {
+  await_other();
+  other.membership.leave(network.now(), false);
+  confirm(group());
+  EXPECT_FALSE(take_written<wire::AcceptConfirm>(*net).first_contact);
+  EXPECT_EQ(groups.peers().count(), 1U);
+}
+
+TEST_F(OthersFirstContactTest, TheNextMakesItWhenTheGroupIsLost) {
+  await_other();
+  group().handle_link_failure(0, "the cable was cut", network.now());
+  settle();
+  EXPECT_TRUE(take_written<wire::AcceptConfirm>(*net).first_contact);
+  EXPECT_EQ(groups.peers().count(), 2U);
+}
+
+TEST_F(OthersFirstContactTest, IsDeclinedWhereItTakesTooLong) {
+  await_other();
+  wait(config.smc.handshake_timeout - Duration(1));
+  EXPECT_TRUE(stays());
+  wait(Duration(1));
+  expect_declined(R::kHandshakeTimeout);
+  // It waits no longer.
+  std::size_t room = 0;
+  while (groups.wait_for(group(), other)) ++room;
+  EXPECT_EQ(room, kWaitersMax);
+}
+
+// Half of the time is left for the Decline, which has to come before TCP there.
+TEST_F(OthersFirstContactTest, MayTakeHalfAsLongBehindAHandOver) {
+  make_group();
+  await_framed();
+  wait(Duration(std::chrono::seconds(1)));
+  send(proposal());
+  wait(config.smc.handshake_timeout / 2 - std::chrono::seconds(1) - Duration(1));
+  EXPECT_TRUE(stays());
+  wait(Duration(1));
+  expect_declined(R::kHandshakeTimeout);
+}
+
+// The wait until the client knows our memory.
+
+class InboundAnnouncementTest : public InboundHandshakeTest {
+ protected:
+  void await_announcement() {
+    establish_group(false);
+    await();
+    send(proposal());
+    dial_application();
+    EXPECT_TRUE(stays());
+    EXPECT_EQ(net->outgoing, "");
+  }
+};
+
+TEST_F(InboundAnnouncementTest, TheAcceptFollowsIt) {
+  await_announcement();
+  answer_announcement(false);
+  EXPECT_FALSE(take_written<wire::AcceptConfirm>(*net).first_contact);
+}
+
+TEST_F(InboundAnnouncementTest, IsDeclinedWhereTheClientRefuses) {
+  await_announcement();
+  answer_announcement(true);
+  expect_declined(R::kMemoryRegistration);
+}
+
+TEST_F(InboundAnnouncementTest, IsDeclinedWhereItTakesTooLong) {
+  config.smc.handshake_timeout = smc::kLlcAnswerWait / 2;
+  await_announcement();
+  wait(config.smc.handshake_timeout);
+  expect_declined(R::kHandshakeTimeout);
+}
+
+TEST_F(InboundAnnouncementTest, AFirstContactFollowsWhereTheGroupIsLost) {
+  await_announcement();
+  group().terminate("a test ends it");
+  settle();
+  EXPECT_TRUE(take_written<wire::AcceptConfirm>(*net).first_contact);
+}
+
+// A Decline of the client.
+
+TEST_F(InboundHandshakeTest, ADeclineInsteadOfAProposalLeadsToTcp) {
+  await();
+  send_decline(R::kDraining);
+  dial_for_tcp();
+  expect_tcp(Side::kPeer, fallback_from_wire(fallback_info(R::kDraining).wire_code));
+}
+
+TEST_F(InboundHandshakeTest, AnOutOfSyncDeclinePutsTheLinkInDoubt) {
+  establish_group();
+  accept_proposal();
+  send_decline(R::kSyncError, true);
+  expect_tcp(Side::kPeer, R::kSyncError);
+  EXPECT_TRUE(group().protocol().links()[0]->disowned());
+}
+
+TEST_F(InboundHandshakeTest, AnyOtherDeclineLeavesTheLinkAlone) {
+  establish_group();
+  accept_proposal();
+  send_decline(R::kMemory);
+  expect_tcp(Side::kPeer, R::kMemory);
+  EXPECT_FALSE(group().protocol().links()[0]->disowned());
+}
+
+// A client that breaks the rules, or speaks no CLC.
+
+struct Stranger : Case {
+  bool assumed;
+  std::string sent;
+  bool silent;              // until the wait is over
+  std::optional<R> reason;  // of TCP; nothing where the session ends
+};
+
+class StrangerTest : public InboundHandshakeTest, public testing::WithParamInterface<Stranger> {};
+
+TEST_P(StrangerTest, IsTcpUnlessItSpeaksClc) {
+  await(First::kProposal, GetParam().assumed);
+  net->feed(GetParam().sent);
+  turn();
+  if (GetParam().silent) {
+    EXPECT_TRUE(stays());
+    wait(GetParam().assumed ? kClcDetectionTimeout : config.smc.handshake_timeout);
+  }
+  if (!GetParam().reason) {
+    EXPECT_EQ(end_why(), "the handshake failed");
+    return expect_refused();
+  }
+  dial_for_tcp();
+  expect_tcp(Side::kLocal, *GetParam().reason);
+  const std::vector<std::byte>& unread = tcp_result()->unread;
+  EXPECT_EQ(std::string(reinterpret_cast<const char*>(unread.data()), unread.size()),
+            GetParam().sent);
+  expect_refused(0);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Each, StrangerTest,
+    testing::Values(
+        Stranger{"PlainBytesBehindTheOption", false, "GET / HTTP/1.1", false, R::kOptionStripped},
+        Stranger{"PlainBytesOfAnAssumedPeer", true, "GET / HTTP/1.1", false, R::kPeerNotInjected},
+        Stranger{"BytesThatBeginLikeClc", false, "\xe2\xd4GET /", false, R::kOptionStripped},
+        Stranger{"AnotherMessageThanAProposal", false,
+                 encoded(wire::AcceptConfirm{.alert_token = AlertToken{1}}), false, std::nullopt},
+        Stranger{"SilenceBehindTheOption", false, "", true, std::nullopt},
+        Stranger{"SilenceOfAnAssumedPeer", true, "", true, R::kPeerNotInjected},
+        Stranger{"HalfAMessageOfAnAssumedPeer", true, encoded(wire::Decline{}).substr(0, 20), true,
+                 std::nullopt}),
+    CaseName());
+
+TEST_F(InboundHandshakeTest, NoClcBehindTheAcceptEndsTheSession) {
+  accept_proposal();
+  net->feed("GET / HTTP/1.1");
+  turn();
+  EXPECT_EQ(end_why(), "the handshake failed");
+  expect_refused();
+  EXPECT_TRUE(group().protocol().terminated());
+}
+
+TEST_F(InboundHandshakeTest, SilenceBehindTheAcceptEndsTheSession) {
+  accept_proposal();
+  wait(config.smc.handshake_timeout);
+  EXPECT_EQ(end_why(), "the handshake failed");
+  expect_refused();
+}
+
+TEST_F(InboundHandshakeTest, NoClcBehindAHandOverEndsTheSession) {
+  await_framed();
+  net->feed("GET / HTTP/1.1");
+  turn();
+  ASSERT_TRUE(next<FramesStage>());
+  follow();
+  EXPECT_EQ(end_why(), "reset");
+}
+
+// The stream ends.
+
+TEST_F(InboundHandshakeTest, AClientThatEndsWithoutAByteSpeaksPlainTcp) {
+  await();
+  net->feed_end();
+  turn();
+  dial_for_tcp();
+  expect_tcp(Side::kLocal, R::kOptionStripped);
+}
+
+struct StreamEnd : Case {
+  bool accepted;
+  std::string sent;
+  bool reset;
+};
+
+class InboundEndTest : public InboundHandshakeTest,
+                       public testing::WithParamInterface<StreamEnd> {};
+
+TEST_P(InboundEndTest, EndsTheSession) {
+  if (GetParam().accepted)
+    accept_proposal();
+  else
+    await();
+  net->feed(GetParam().sent);
+  GetParam().reset ? net->feed_reset() : net->feed_end();
+  turn();
+  EXPECT_EQ(end_why(), kClosed);
+}
+
+INSTANTIATE_TEST_SUITE_P(Each, InboundEndTest,
+                         testing::Values(StreamEnd{"ResetAtOnce", false, "", true},
+                                         StreamEnd{"ClosedInAMessage", false,
+                                                   encoded(wire::Decline{}).substr(0, 20), false},
+                                         StreamEnd{"ClosedBehindTheAccept", true, "", false},
+                                         StreamEnd{"ResetBehindTheAccept", true, "", true}),
+                         CaseName());
+
+// A client that may begin with frames.
+
+class FramesOrProposalTest : public InboundHandshakeTest {
+ protected:
+  void await_first_bytes() {
+    open_both(Direction::kInbound);
+    pay();
+    without_frames = session->memory.charged_bytes();
+    ASSERT_TRUE(session->memory.begin_frames());
+    await(First::kFramesOrProposal);
+  }
+  std::size_t without_frames = 0;
+};
+
+TEST_F(FramesOrProposalTest, ThePrefaceLeadsToFrames) {
+  await_first_bytes();
+  for (const char byte : std::string(kPreface)) {
+    EXPECT_TRUE(stays());
+    net->feed(std::string(1, byte));
+    turn();
+  }
+  net->feed(std::string("\x01\0\0\x02hi", 6));
+  ASSERT_TRUE(next<FramesStage>());
+  follow();
+  EXPECT_EQ(app->outgoing, "hi");
+  EXPECT_GT(session->memory.charged_bytes(), without_frames);
+}
+
+TEST_F(FramesOrProposalTest, AProposalIsAnsweredAndTheMemoryGivenBack) {
+  await_first_bytes();
+  send(proposal());
+  EXPECT_TRUE(take_written<wire::AcceptConfirm>(*net).first_contact);
+  EXPECT_EQ(session->memory.charged_bytes(), without_frames);
+}
+
+TEST_F(FramesOrProposalTest, AnythingElseIsForTheApplication) {
+  await_first_bytes();
+  net->feed(std::string(kPreface).substr(0, 3) + "no");
+  turn();
+  expect_tcp(Side::kLocal, R::kOptionStripped);
+  EXPECT_EQ(tcp_result()->unread.size(), 5U);
+}
+
+// Limits.
+
+TEST_F(InboundHandshakeTest, OneClientDoesNotTakeAllHandshakes) {
+  const SocketAddress from = client.with_port(0);
+  ASSERT_TRUE(admission.begin_handshake(from));
+  ASSERT_TRUE(admission.begin_handshake(from));
+  await();
+  send(proposal());
+  dial_for_tcp();
+  expect_declined(R::kConnectionLimit);
+  EXPECT_TRUE(admission.begin_handshake(address("192.0.2.11:0")));
+}
+
+TEST_F(InboundHandshakeTest, GivesItsHandshakeBack) {
+  accept_proposal();
+  close();
+  std::size_t room = 0;
+  while (admission.begin_handshake()) ++room;
+  EXPECT_EQ(room, kLimits.handshakes_max);
+}
+
+}  // namespace
+}  // namespace fairlead::relay

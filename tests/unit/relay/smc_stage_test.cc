@@ -1,0 +1,407 @@
+// A connection over SMC-R: its bytes, how it closes, and what ends it otherwise.
+#include "relay/smc_stage.h"
+
+#include <gtest/gtest.h>
+
+#include <cerrno>
+
+#include "handshake_fixture.h"
+#include "wire/cdc.h"
+
+namespace fairlead::relay {
+namespace {
+
+class SmcStageTest : public HandshakeTest {
+ protected:
+  SmcStageTest() : HandshakeTest(smc::GroupRole::kClient) {
+    rnic.device->able.remote_memory_addressable = true;
+  }
+
+  // A place in a group with the peer, whose memory can be written.
+  UseSmc join() {
+    open_both(Direction::kOutbound);
+    Group& made = make_group();
+    element = &grant_memory();
+    confirm(made);
+    other.membership.leave(network.now(), false);
+    UseSmc from;
+    const RingSizes sizes{devices.buffer_sizes(*rnic.device), std::nullopt};
+    EXPECT_TRUE(from.membership.join(made, 0, sizes, false, host, network.now()));
+    from.membership.set_named_link(0);
+    EXPECT_TRUE(from.membership.set_peer(answer_of_peer(wire::ClcType::kAccept, false)));
+    message.token = from.membership.relay().connection.local_token();
+    session->report.carried(Transport::kSmcr);
+    return from;
+  }
+  void start() { begin<SmcStage>(join()); }
+
+  SmcRelay& relay() { return *host.stage->smc(); }
+  // What the peer sends: bytes in our element, and then the message about them.
+  void receive(const std::string& bytes) {
+    std::memcpy(relay().buffers.local.data() + message.producer.offset, bytes.data(), bytes.size());
+    message.producer.offset += static_cast<std::uint32_t>(bytes.size());
+    receive_state();
+  }
+  void receive_state() {
+    ++message.sequence;
+    std::array<std::byte, wire::kCdcBytes> encoded_message;
+    wire::encode(message, encoded_message);
+    group().handle_message(0, encoded_message, network.now());
+    settle();
+  }
+  // The peer says that it has taken all, and closes.
+  void receive_close() {
+    message.consumer = sent().producer;
+    message.state.done_writing = message.state.closed = true;
+    receive_state();
+  }
+  // Our last message about the connection.
+  wire::CdcMessage sent() {
+    wire::CdcMessage last;
+    for (const FakeQueuePair::Posted& posted : queue_pair().posted)
+      if (wire::is_cdc(posted.message)) last = wire::decode_cdc(posted.message).value();
+    return last;
+  }
+  std::string element_text(std::size_t count) const {
+    return {reinterpret_cast<const char*>(element->data()), count};
+  }
+  void end_application() {
+    app->feed_end();
+    turn();
+  }
+  // Both applications have ended, and the peer has not confirmed that.
+  void end_both() {
+    end_application();
+    message.state.done_writing = true;
+    receive_state();
+    EXPECT_TRUE(app->shut_down);
+    EXPECT_TRUE(stays());
+  }
+  void reset_application() {
+    app->feed_reset();
+    turn();
+    app = net = nullptr;
+  }
+  // The link has been asked whether it lives, and answers.
+  void answer_link_test() {
+    const std::optional<wire::TestLink> request = sent_llc<wire::TestLink>();
+    ASSERT_TRUE(request) << "the link was not tested";
+    wire::TestLink answer = *request;
+    answer.kind = wire::LlcKind::kResponse;
+    send_llc(answer);
+  }
+  void expect_streams_reset() {
+    EXPECT_EQ(session->app, nullptr);
+    EXPECT_EQ(session->net, nullptr);
+    EXPECT_EQ(stats.connections_reset.get(), 1U);
+  }
+  TrafficStats& traffic() { return stats.traffic_of(Direction::kOutbound, Transport::kSmcr); }
+
+  std::vector<std::byte>* element = nullptr;  // of the peer
+  wire::CdcMessage message;                   // of the peer, the last
+};
+
+TEST_F(SmcStageTest, CarriesBytesBothWaysAndCountsThem) {
+  start();
+  app->feed("request");
+  turn();
+  EXPECT_EQ(element_text(7), "request");
+  EXPECT_EQ(sent().producer.offset, 7U);
+  receive("answer!!");
+  EXPECT_EQ(app->outgoing, "answer!!");
+  EXPECT_EQ(traffic().tx_bytes.get(), 7U);
+  EXPECT_EQ(traffic().rx_bytes.get(), 8U);
+  EXPECT_EQ(net->outgoing, "");
+}
+
+TEST_F(SmcStageTest, GoesOnWhereFramesHaveEnded) {
+  UseSmc from = join();
+  from.framed = std::make_unique<FramedRelay>(smc::Deferral::Role::kClient, smc::Deferral::Limits{},
+                                              *app, *net, tcp, network.now());
+  app->feed("in frames");
+  app->allow(5);
+  net->feed(std::string("\x01\0\0\x08unpassed", 12));
+  from.framed->pump(network.now());
+  begin<SmcStage>(std::move(from));
+  app->allow(100);
+  app->feed("behind");
+  turn();
+  receive(" bytes");
+  EXPECT_EQ(app->outgoing, "unpassed bytes");
+  EXPECT_EQ(element_text(6), "behind");
+  EXPECT_EQ(traffic().tx_bytes.get(), 15U);
+}
+
+TEST_F(SmcStageTest, CountsTurnsInWhichThePeerHasNoRoom) {
+  start();
+  app->feed(std::string(element->size() - 1, 'x'));
+  turn();
+  EXPECT_EQ(stats.buffer_full_peer.get(), 0U);
+  app->feed("xy");
+  turn();
+  EXPECT_GT(stats.buffer_full_peer.get(), 0U);
+  EXPECT_EQ(app->incoming.size(), 1U);
+  message.consumer.offset = 100;
+  receive_state();
+  EXPECT_EQ(app->incoming.size(), 0U);
+}
+
+TEST_F(SmcStageTest, PaysForNoSocketToTheNetwork) {
+  UseSmc from = join();
+  pay();
+  const std::size_t before = session->memory.charged_bytes();
+  begin<SmcStage>(std::move(from));
+  EXPECT_LT(session->memory.charged_bytes(), before);
+}
+
+TEST_F(SmcStageTest, ADialledPeerIsProbedAfterAWhile) {
+  start();
+  wait(kProbesBegin);
+  EXPECT_EQ(network.probed, 1);
+}
+
+TEST_F(SmcStageTest, ALookFindsBytesOfWhichNoEventHasTold) {
+  start();
+  EXPECT_FALSE(host.stage->try_read());
+  EXPECT_FALSE(host.ready);
+  app->feed("early");
+  app->set_not_readable();
+  EXPECT_TRUE(host.stage->try_read());
+  EXPECT_TRUE(host.ready);
+  settle();
+  EXPECT_EQ(element_text(5), "early");
+}
+
+// The end in order.
+
+TEST_F(SmcStageTest, EndsInOrderWhenBothSidesHaveClosed) {
+  start();
+  app->feed("bye");
+  end_application();
+  EXPECT_TRUE(sent().state.done_writing);
+  EXPECT_TRUE(stays());
+  receive_close();
+  EXPECT_TRUE(app->shut_down);
+  EXPECT_TRUE(sent().state.closed);
+  EXPECT_EQ(end_why(), "");
+  EXPECT_FALSE(app->reset);
+}
+
+TEST_F(SmcStageTest, TheAnswerToTheCloseIsNotAwaitedForever) {
+  start();
+  end_both();
+  wait(kCloseAnswerWait - Duration(1));
+  EXPECT_TRUE(stays());
+  wait(Duration(1));
+  EXPECT_EQ(end_why(), "");
+}
+
+// As long as bytes are in the peer's element, its application may take any time to read them.
+TEST_F(SmcStageTest, AReaderOfTheLastBytesMayTakeItsTime) {
+  start();
+  app->feed("last words");
+  end_both();
+  wait(2 * kCloseAnswerWait);
+  EXPECT_TRUE(stays());
+  receive_close();
+  EXPECT_EQ(end_why(), "");
+}
+
+// A reset.
+
+TEST_F(SmcStageTest, AResetOfTheApplicationIsToldAndItsAnswerAwaited) {
+  start();
+  reset_application();
+  expect_streams_reset();
+  EXPECT_TRUE(sent().state.aborted);
+  EXPECT_TRUE(stays());
+  message.state.aborted = true;
+  receive_state();
+  EXPECT_EQ(end_why(), "");
+}
+
+TEST_F(SmcStageTest, TheAnswerToAnAbortIsNotAwaitedForever) {
+  start();
+  reset_application();
+  wait(kCloseAnswerWait - Duration(1));
+  EXPECT_TRUE(stays());
+  wait(Duration(1));
+  EXPECT_EQ(end_why(), "");
+}
+
+TEST_F(SmcStageTest, TheLinkMayBeLostWhileTheAnswerIsAwaited) {
+  start();
+  reset_application();
+  group().handle_link_failure(0, "the cable was cut", network.now());
+  settle();
+  EXPECT_EQ(end_why(), "");
+}
+
+TEST_F(SmcStageTest, NoLookIsTakenWithoutTheApplication) {
+  start();
+  reset_application();
+  EXPECT_FALSE(host.stage->try_read());
+}
+
+TEST_F(SmcStageTest, AnAbortOfThePeerResetsTheApplicationBehindItsBytes) {
+  start();
+  app->allow(4);
+  message.state.aborted = true;
+  receive("last words");
+  EXPECT_EQ(app->outgoing, "last");
+  EXPECT_TRUE(stays());
+  app->allow(100);
+  turn();
+  expect_streams_reset();
+  EXPECT_EQ(end_why(), "");
+}
+
+TEST_F(SmcStageTest, APeerThatBreaksTheProtocolIsAborted) {
+  start();
+  message.producer.offset = relay().connection.rx().size_bytes() + 1;
+  receive_state();
+  EXPECT_EQ(stats.cdc_rejected.get(), 1U);
+  EXPECT_TRUE(sent().state.aborted);
+  expect_streams_reset();
+}
+
+TEST_F(SmcStageTest, ALostGroupResetsTheStreams) {
+  start();
+  receive("heard");
+  group().handle_link_failure(0, "the cable was cut", network.now());
+  settle();
+  expect_streams_reset();
+  EXPECT_EQ(end_why(), "");
+}
+
+// The CLC connection.
+
+TEST_F(SmcStageTest, AResetOfTheClcConnectionAbortsTheConnection) {
+  start();
+  net->feed_reset();
+  turn();
+  EXPECT_TRUE(sent().state.aborted);
+  expect_streams_reset();
+}
+
+TEST_F(SmcStageTest, AResetBeforeTheConnectionWasSmcCountsToo) {
+  UseSmc from = join();
+  from.clc_connection_reset = true;
+  begin<SmcStage>(std::move(from));
+  EXPECT_TRUE(sent().state.aborted);
+  expect_streams_reset();
+}
+
+// It may lie in the queue of the device when the reset comes.
+TEST_F(SmcStageTest, WhatThePeerAnnouncedBeforeItsResetIsDelivered) {
+  start();
+  app->unsent_bytes = 1;  // the stream stays until the socket has passed them on
+  net->feed_reset();
+  host.call([&](TimePoint now) { return host.stage->run(now); });
+  EXPECT_FALSE(sent().state.aborted);
+  receive("last words");
+  EXPECT_EQ(app->outgoing, "last words");
+  EXPECT_TRUE(sent().state.aborted);
+}
+
+struct SilentEnd : Case {
+  void (*happen)(FakeStream& net);
+  bool aborts;  // if the peer says nothing more
+};
+
+class SilentEndTest : public SmcStageTest, public testing::WithParamInterface<SilentEnd> {
+ protected:
+  void happen() {
+    GetParam().happen(*net);
+    turn();
+    EXPECT_TRUE(stays());
+    answer_link_test();
+  }
+};
+
+TEST_P(SilentEndTest, TestsTheLink) {
+  start();
+  happen();
+  wait(kClcConnectionEndWait - Duration(1));
+  EXPECT_FALSE(sent().state.aborted);
+  EXPECT_TRUE(stays());
+  wait(Duration(1));
+  EXPECT_EQ(sent().state.aborted, GetParam().aborts);
+  EXPECT_EQ(stats.connections_reset.get(), GetParam().aborts ? 1U : 0U);
+}
+
+// Linux ends the TCP connection at a half-close, which it has announced.
+TEST_P(SilentEndTest, IsNoEndOfAHalfClosedConnection) {
+  start();
+  message.state.done_writing = true;
+  receive_state();
+  happen();
+  wait(kClcConnectionEndWait);
+  EXPECT_FALSE(sent().state.aborted);
+  EXPECT_TRUE(stays());
+}
+
+TEST_P(SilentEndTest, EndsTheConnectionWithALinkThatDoesNotAnswer) {
+  start();
+  GetParam().happen(*net);
+  turn();
+  ASSERT_TRUE(sent_llc<wire::TestLink>());
+  wait(smc::kLlcAnswerWait);
+  expect_streams_reset();
+  EXPECT_EQ(end_why(), "");
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Each, SilentEndTest,
+    testing::Values(SilentEnd{"OfTheClcConnection", [](FakeStream& net) { net.feed_end(); }, true},
+                    // The network has forgotten the silent connection, not the peer.
+                    SilentEnd{"OfItsHost",
+                              [](FakeStream& net) {
+                                net.feed_reset();
+                                net.error = ETIMEDOUT;
+                              },
+                              false}),
+    CaseName());
+
+// The worker ends.
+
+TEST_F(SmcStageTest, AnAbortFollowsWhatTheApplicationWasToldIsSent) {
+  start();
+  app->feed("sent");
+  turn();
+  host.stage->abort(network.now());
+  EXPECT_TRUE(sent().state.aborted);
+  EXPECT_EQ(sent().producer.offset, 4U);
+}
+
+TEST_F(SmcStageTest, LeavesItsGroupAtTheEnd) {
+  start();
+  EXPECT_EQ(traffic().connections_active.get(), 1U);
+  EXPECT_EQ(group().connections().count(), 1U);
+  close();
+  EXPECT_EQ(traffic().connections_active.get(), 0U);
+  EXPECT_EQ(group().connections().count(), 0U);
+}
+
+// The peer may still write to it, unless both sides have closed.
+TEST_F(SmcStageTest, AnElementIsUsedAgainOnlyBehindACloseOfBothSides) {
+  start();
+  const smc::ElementId used = relay().buffers.element;
+  end_application();
+  receive_close();
+  ASSERT_EQ(end_why(), "");
+  close();
+  const BufferSizes sizes = devices.buffer_sizes(*rnic.device);
+  EXPECT_EQ(group().join(sizes, 0).value().element, used);
+}
+
+TEST_F(SmcStageTest, AnElementThatThePeerMayWriteToStaysTaken) {
+  start();
+  const smc::ElementId used = relay().buffers.element;
+  close();
+  const BufferSizes sizes = devices.buffer_sizes(*rnic.device);
+  EXPECT_NE(group().join(sizes, 0).value().element, used);
+}
+
+}  // namespace
+}  // namespace fairlead::relay
