@@ -5,6 +5,8 @@
 //   remote events: the same flags received for the first time
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <string_view>
 
@@ -64,143 +66,42 @@ constexpr std::string_view to_string(CloseState state) {
   return "?";
 }
 
-namespace detail {
+// The state after an event. `or_closed`: kClosed instead if the other side had closed or
+// aborted before (got_close for what is sent, sent_close for what is got).
+struct CloseStep {
+  CloseState to = CloseState::kClosed;
+  bool or_closed = false;
+};
 
-constexpr CloseState after_sent_done_writing(CloseState state) {
-  switch (state) {
-    case CloseState::kActive:
-      return CloseState::kPeerCloseWait1;
-    case CloseState::kAppCloseWait1:
-      return CloseState::kAppCloseWait2;
-    case CloseState::kPeerCloseWait1:
-    case CloseState::kPeerCloseWait2:
-    case CloseState::kAppCloseWait2:
-    case CloseState::kAppFinCloseWait:
-    case CloseState::kPeerFinCloseWait:
-    case CloseState::kPeerAbortWait:
-    case CloseState::kProcessAbort:
-    case CloseState::kClosed:
-      return state;
-  }
-  return state;
-}
-
-constexpr CloseState after_sent_closed(CloseState state, CloseFacts facts) {
-  switch (state) {
-    case CloseState::kActive:
-      return CloseState::kPeerCloseWait1;
-    case CloseState::kAppCloseWait1:
-    case CloseState::kAppCloseWait2:
-      return facts.got_close ? CloseState::kClosed : CloseState::kPeerFinCloseWait;
-    case CloseState::kAppFinCloseWait:
-    case CloseState::kProcessAbort:
-      return CloseState::kClosed;
-    case CloseState::kPeerCloseWait1:
-    case CloseState::kPeerCloseWait2:
-    case CloseState::kPeerFinCloseWait:
-    case CloseState::kPeerAbortWait:
-    case CloseState::kClosed:
-      return state;
-  }
-  return state;
-}
-
-constexpr CloseState after_sent_abort(CloseState state, CloseFacts facts) {
-  switch (state) {
-    case CloseState::kProcessAbort:
-    case CloseState::kAppFinCloseWait:
-    case CloseState::kClosed:
-      return CloseState::kClosed;
-    case CloseState::kActive:
-    case CloseState::kPeerCloseWait1:
-    case CloseState::kPeerCloseWait2:
-    case CloseState::kAppCloseWait1:
-    case CloseState::kAppCloseWait2:
-    case CloseState::kPeerFinCloseWait:
-    case CloseState::kPeerAbortWait:
-      return facts.got_close ? CloseState::kClosed : CloseState::kPeerAbortWait;
-  }
-  return state;
-}
-
-constexpr CloseState after_got_done_writing(CloseState state) {
-  switch (state) {
-    case CloseState::kActive:
-      return CloseState::kAppCloseWait1;
-    case CloseState::kPeerCloseWait1:
-      return CloseState::kPeerCloseWait2;
-    case CloseState::kPeerCloseWait2:
-    case CloseState::kAppCloseWait1:
-    case CloseState::kAppCloseWait2:
-    case CloseState::kAppFinCloseWait:
-    case CloseState::kPeerFinCloseWait:
-    case CloseState::kPeerAbortWait:
-    case CloseState::kProcessAbort:
-    case CloseState::kClosed:
-      return state;
-  }
-  return state;
-}
-
-constexpr CloseState after_got_closed(CloseState state, CloseFacts facts) {
-  switch (state) {
-    case CloseState::kActive:
-      return CloseState::kAppCloseWait1;
-    case CloseState::kPeerCloseWait1:
-    case CloseState::kPeerCloseWait2:
-      return facts.sent_close ? CloseState::kClosed : CloseState::kAppFinCloseWait;
-    case CloseState::kPeerFinCloseWait:
-    case CloseState::kPeerAbortWait:
-      return CloseState::kClosed;
-    case CloseState::kAppCloseWait1:
-    case CloseState::kAppCloseWait2:
-    case CloseState::kAppFinCloseWait:
-    case CloseState::kProcessAbort:
-    case CloseState::kClosed:
-      return state;
-  }
-  return state;
-}
-
-constexpr CloseState after_got_abort(CloseState state, CloseFacts facts) {
-  switch (state) {
-    case CloseState::kPeerCloseWait1:
-    case CloseState::kPeerCloseWait2:
-      return facts.sent_close ? CloseState::kClosed : CloseState::kProcessAbort;
-    case CloseState::kActive:
-    case CloseState::kAppCloseWait1:
-    case CloseState::kAppCloseWait2:
-    case CloseState::kAppFinCloseWait:
-    case CloseState::kProcessAbort:
-      return CloseState::kProcessAbort;
-    case CloseState::kPeerFinCloseWait:
-    case CloseState::kPeerAbortWait:
-    case CloseState::kClosed:
-      return CloseState::kClosed;
-  }
-  return state;
-}
-
-}  // namespace detail
+inline constexpr std::array<std::array<CloseStep, 6>, 10> kCloseSteps = [] {
+  using enum CloseState;
+  constexpr CloseStep p1{kPeerCloseWait1}, p2{kPeerCloseWait2}, a1{kAppCloseWait1},
+      a2{kAppCloseWait2}, af{kAppFinCloseWait}, pf{kPeerFinCloseWait}, pa{kPeerAbortWait},
+      ab{kProcessAbort}, c{kClosed};
+  constexpr CloseStep pf_{kPeerFinCloseWait, true}, pa_{kPeerAbortWait, true},
+      af_{kAppFinCloseWait, true}, ab_{kProcessAbort, true};
+  // Columns: DW, CL and AB sent, then DW, CL and AB got.
+  return std::array<std::array<CloseStep, 6>, 10>{{
+      {p1, p1, pa_, a1, a1, ab},    // kActive
+      {p1, p1, pa_, p2, af_, ab_},  // kPeerCloseWait1
+      {p2, p2, pa_, p2, af_, ab_},  // kPeerCloseWait2
+      {a2, pf_, pa_, a1, a1, ab},   // kAppCloseWait1
+      {a2, pf_, pa_, a2, a2, ab},   // kAppCloseWait2
+      {af, c, c, af, af, ab},       // kAppFinCloseWait
+      {pf, pf, pa_, pf, c, c},      // kPeerFinCloseWait
+      {pa, pa, pa_, pa, c, c},      // kPeerAbortWait
+      {ab, c, c, ab, ab, ab},       // kProcessAbort
+      {c, c, c, c, c, c},           // kClosed
+  }};
+}();
 
 // APPCLOSEWAIT2 differs from Linux on an abort. Linux frees the socket without an answer. This side
 // first answers with an abort, which Linux drops as an unknown token.
 constexpr CloseState next(CloseState state, CloseEvent event, CloseFacts facts) {
-  switch (event) {
-    case CloseEvent::kSentDoneWriting:
-      return detail::after_sent_done_writing(state);
-    case CloseEvent::kSentClosed:
-      return detail::after_sent_closed(state, facts);
-    case CloseEvent::kSentAbort:
-      return detail::after_sent_abort(state, facts);
-    case CloseEvent::kGotDoneWriting:
-      return detail::after_got_done_writing(state);
-    case CloseEvent::kGotClosed:
-      return detail::after_got_closed(state, facts);
-    case CloseEvent::kGotAbort:
-      return detail::after_got_abort(state, facts);
-  }
-  return state;
+  const CloseStep step =
+      kCloseSteps[static_cast<std::size_t>(state)][static_cast<std::size_t>(event)];
+  const bool sent = event <= CloseEvent::kSentAbort;
+  return step.or_closed && (sent ? facts.got_close : facts.sent_close) ? CloseState::kClosed : step.to;
 }
 
 }  // namespace fairlead::smc
