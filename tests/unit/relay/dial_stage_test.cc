@@ -275,7 +275,8 @@ TEST_F(OutboundDialTest, IsTcpWhenItsTurnDoesNotCome) {
 TEST_F(OutboundDialTest, AGrantedTurnHasNoDeadline) {
   take_the_turn();
   dial_out();
-  give_turn();
+  host.stage->handle_permit_granted();
+  wait(config.smc.handshake_timeout);
   const TimePoint dialled = network.time;
   EXPECT_EQ(timers.next_deadline(), dialled + config.limits.dial_timeout);
 }

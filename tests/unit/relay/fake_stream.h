@@ -100,7 +100,10 @@ class FakeStream final : public event::Stream {
   std::size_t unsent() const override { return unsent_bytes; }
   void note_error(int noted) override { error = noted; }
   void shutdown_write() override { shut_down = true; }
-  void reset_on_close() override { reset = true; }
+  void reset_on_close() override {
+    reset = true;
+    if (reset_seen != nullptr) *reset_seen = true;
+  }
   SocketAddress local_address() const override { return local; }
   SocketAddress peer_address() const override { return peer; }
   int descriptor() const override { return fd; }
@@ -117,6 +120,7 @@ class FakeStream final : public event::Stream {
   int reads = 0;
   int asked_for_error = 0;
   bool ended = false, shut_down = false, reset = false;
+  bool* reset_seen = nullptr;  // outlives the stream
 };
 
 }  // namespace fairlead::relay

@@ -182,7 +182,18 @@ TEST_F(FramesStageTest, GoesOnInLine) {
   EXPECT_TRUE(stays());
   give_turn();
   EXPECT_TRUE(next<OutboundHandshake>());
-  EXPECT_FALSE(timers.next_deadline() == network.time + config.smc.handshake_timeout);
+}
+
+TEST_F(FramesStageTest, AGrantedTurnHasNoDeadline) {
+  take_the_turn();
+  start_client();
+  earn();
+  host.stage->handle_permit_granted();
+  wait(config.smc.handshake_timeout);
+  expect_handed_over();
+  net->feed(hand_over_frame(0));
+  follow();
+  EXPECT_TRUE(take_written<wire::Proposal>(*net).v2);
 }
 
 TEST_F(FramesStageTest, DeclinesWhenItsTurnDoesNotCome) {

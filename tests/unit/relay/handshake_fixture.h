@@ -176,6 +176,7 @@ class HandshakeTest : public StageTest {
     ASSERT_TRUE(tcp_result()) << "the connection is not TCP";
     EXPECT_EQ(fallback_info(tcp_result()->cause.reason).name, fallback_info(expected).name);
     EXPECT_EQ(tcp_result()->cause.side, side);
+    EXPECT_FALSE(host.stage->smc()) << "it has kept its place in a group";
   }
   const UseSmc* smc_result() const { return std::get_if<UseSmc>(&host.result); }
 

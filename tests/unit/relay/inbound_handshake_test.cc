@@ -104,11 +104,6 @@ class InboundHandshakeTest : public HandshakeTest {
     accept_proposal();
     send(confirm_of_client());
   }
-  void confirm_known_group() {
-    establish_group();
-    accept_proposal();
-    send(confirm_of_client(false));
-  }
   // TCP, where the application is not dialled yet.
   void dial_for_tcp() {
     ASSERT_TRUE(next<InboundDial>());
@@ -282,7 +277,11 @@ TEST_P(BehindTheDialTest, AFaultIsToldByADecline) {
   GetParam().set(*this, message);
   dial_application();
   expect_declined(GetParam().reason);
-  EXPECT_FALSE(host.stage->smc());
+  // Nothing is left of a group of its own.
+  groups.peers().for_each([&](Group& each) {
+    const bool of_other = other.membership.joined() && &other.membership.group() == &each;
+    EXPECT_NE(each.protocol().terminated(), of_other);
+  });
 }
 
 INSTANTIATE_TEST_SUITE_P(Each, BehindTheDialTest,
@@ -333,7 +332,6 @@ TEST_P(ConfirmFaultTest, IsToldByADeclineThatMayCrossTheClients) {
   send(confirm);
   expect_declined(GetParam().reason);
   EXPECT_TRUE(tcp_result()->late_decline);
-  EXPECT_FALSE(host.stage->smc());
   EXPECT_TRUE(group().protocol().terminated());
 }
 
@@ -426,6 +424,16 @@ TEST_F(ClientMemoryTest, IsAwaitedBeforeTheLinkIsConfirmed) {
   EXPECT_TRUE(sent_llc<wire::ConfirmLink>());
   send_llc(confirm_link());
   EXPECT_TRUE(smc_result());
+}
+
+TEST_F(ClientMemoryTest, IsNoMatterAnyMoreOnceItIsThere) {
+  confirm({Errc::kWouldBlock, "on its way"});
+  grant_memory();
+  wait(kClientMemoryInterval);
+  wait(smc::kLinkWaitServer);
+  EXPECT_TRUE(stays());
+  wait(smc::kDeclineWait);
+  expect_declined(R::kConfirmLinkTimeout);
 }
 
 TEST_F(ClientMemoryTest, IsDeclinedWhereItIsNotGranted) {
@@ -569,6 +577,25 @@ TEST_F(InboundHandshakeTest, AnyOtherDeclineLeavesTheLinkAlone) {
   send_decline(R::kMemory);
   expect_tcp(Side::kPeer, R::kMemory);
   EXPECT_FALSE(group().protocol().links()[0]->disowned());
+}
+
+// Such a client does not write to it any more.
+TEST_F(InboundHandshakeTest, TheElementOfAConnectionThatTheClientDeclinesIsUsedAgain) {
+  establish_group();
+  accept_proposal();
+  const smc::ElementId used = host.stage->smc()->buffers.element;
+  send_decline(R::kMemory);
+  EXPECT_EQ(group().join(devices.buffer_sizes(*rnic.device), 0).value().element, used);
+}
+
+// One that has the Accept may be writing already.
+TEST_F(InboundHandshakeTest, TheElementOfAConnectionThatIsDeclinedBehindTheAcceptStaysTaken) {
+  establish_group();
+  accept_proposal();
+  const smc::ElementId used = host.stage->smc()->buffers.element;
+  send(confirm_of_client(true));
+  expect_declined(R::kSyncError);
+  EXPECT_NE(group().join(devices.buffer_sizes(*rnic.device), 0).value().element, used);
 }
 
 // A client that breaks the rules, or speaks no CLC.

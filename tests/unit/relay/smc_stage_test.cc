@@ -93,6 +93,8 @@ class SmcStageTest : public HandshakeTest {
   void expect_streams_reset() {
     EXPECT_EQ(session->app, nullptr);
     EXPECT_EQ(session->net, nullptr);
+    EXPECT_TRUE(app_reset);
+    EXPECT_TRUE(net_reset);
     EXPECT_EQ(stats.connections_reset.get(), 1U);
   }
   TrafficStats& traffic() { return stats.traffic_of(Direction::kOutbound, Transport::kSmcr); }
@@ -298,6 +300,7 @@ TEST_F(SmcStageTest, WhatThePeerAnnouncedBeforeItsResetIsDelivered) {
   app->unsent_bytes = 1;  // the stream stays until the socket has passed them on
   net->feed_reset();
   host.call([&](TimePoint now) { return host.stage->run(now); });
+  groups.flush(network.now());
   EXPECT_FALSE(sent().state.aborted);
   receive("last words");
   EXPECT_EQ(app->outgoing, "last words");

@@ -297,6 +297,7 @@ class StageTest : public testing::Test {
   std::optional<SessionResources> session;
   FakeStream* app = nullptr;  // of the session, as `net`
   FakeStream* net = nullptr;
+  bool app_reset = false, net_reset = false;  // that one, though it may be gone
 
  private:
   FakeStream* accept() { return place(session->outbound() ? session->app : session->net, client); }
@@ -304,6 +305,7 @@ class StageTest : public testing::Test {
     auto stream = std::make_unique<FakeStream>();
     stream->peer = peer;
     stream->local = destination;
+    stream->reset_seen = &at == &session->app ? &app_reset : &net_reset;
     FakeStream* const placed = stream.get();
     at = std::move(stream);
     return placed;

@@ -104,6 +104,21 @@ TEST_F(TcpStageTest, GoesOnWhereFramesHaveEnded) {
   EXPECT_EQ(traffic(Direction::kOutbound).tx_bytes.get(), 22U);
 }
 
+// A server's application may have ended before the client has handed over.
+TEST_F(TcpStageTest, PassesOnAnEndThatFramesHaveRead) {
+  open_both(Direction::kInbound);
+  UseTcp from;
+  from.framed = std::make_unique<FramedRelay>(smc::Deferral::Role::kServer, smc::Deferral::Limits{},
+                                              *app, *net, tcp, network.now());
+  app->feed_end();
+  from.framed->pump(network.now());
+  app->set_not_readable();
+  ASSERT_FALSE(net->shut_down);
+  session->report.carried(Transport::kTcp);
+  begin<TcpStage>(from);
+  EXPECT_TRUE(net->shut_down);
+}
+
 TEST_F(TcpStageTest, ALongTurnGoesOnInTheNext) {
   start();
   app->feed(std::string(3 * kTurnBytesMax, 'x'));
