@@ -16,6 +16,8 @@ std::optional<TimePoint> earlier(std::optional<TimePoint> one, std::optional<Tim
 
 void ClcConnectionWatch::check(SessionResources& session, SmcRelay& relay, TimePoint now) {
   const auto abort = [&](const char* why) {
+    // Both sides may have closed in order since.
+    if (relay.connection.finished() && !relay.connection.closing().reset()) return;
     LogEvent(LogLevel::kDebug, "relay.session", why).field("conn", session.report.id());
     relay.connection.abort();
   };

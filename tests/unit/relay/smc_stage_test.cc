@@ -307,6 +307,16 @@ TEST_F(SmcStageTest, WhatThePeerAnnouncedBeforeItsResetIsDelivered) {
   EXPECT_TRUE(sent().state.aborted);
 }
 
+// Its last message, which closes in order, and the reset of its CLC connection come in one turn.
+TEST_F(SmcStageTest, AResetBehindACloseOfBothSidesResetsNothing) {
+  start();
+  end_application();
+  net->feed_reset();
+  receive_close();
+  EXPECT_EQ(stats.connections_reset.get(), 0U);
+  EXPECT_FALSE(sent().state.aborted);
+}
+
 struct SilentEnd : Case {
   void (*happen)(FakeStream& net);
   bool aborts;  // if the peer says nothing more
