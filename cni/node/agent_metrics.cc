@@ -29,7 +29,7 @@ std::string known(const Json& line, const char* key,
 using Families = exposition::Families<AgentMetric>;
 
 void add_results(Families& out, AgentMetric metric,
-                 const std::array<std::atomic<std::uint64_t>, Broker::kRefusals>& counts) {
+                 const std::array<std::atomic<std::uint64_t>, BrokerCounts::kRefusals>& counts) {
   for (std::size_t i = 0; i < counts.size(); ++i) {
     const auto refusal = static_cast<broker::Refusal>(i);
     out.set(metric, {{"result", refusal == broker::Refusal::kNone ? "good" : to_string(refusal)}},

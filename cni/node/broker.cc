@@ -67,9 +67,9 @@ Outcome<std::unique_ptr<Broker>> Broker::create(BrokerSettings settings) {
       !made->watch(made->stop_event_.get(), EPOLLIN))
     return failed("epoll");
   const BrokerRecord record = load_broker_record(made->settings_.run_dir);
-  made->fabric_ = record.fabric;
+  made->requests_.set_fabric(record.fabric);
   made->instance_ = random_instance();
-  made->buffers_max_ = std::min(descriptors_max() / 2, kBuffersPerNodeMax);
+  made->requests_.set_buffers_max(std::min(descriptors_max() / 2, kBuffersPerNodeMax));
   made->book_.restore(record.owners);
   if (auto stored = store_broker_record(made->settings_.run_dir, record); !stored)
     return tl::unexpected(stored.error());
@@ -100,7 +100,7 @@ void Broker::run() {
   look();
   book_.forget_strangers();
   LogEvent(LogLevel::kInfo, kLogger, "ready")
-      .field("fabric", to_string(fabric_))
+      .field("fabric", to_string(requests_.fabric()))
       .field("pods", std::uint64_t{pods_.size()});
   for (;;) {
     std::array<epoll_event, kEventsPerTurn> events;
@@ -221,7 +221,7 @@ void Broker::probe(const std::string& name, Pod& pod, TimePoint now) {
   pod.next_probe = now + interval;
   if (pod.records_wait) release(name);  // a device that went may have closed its end
   // Others may have freed the missing resource.
-  for (const Member member : book_.members_of(name)) refill(member);
+  for (const Member member : book_.members_of(name)) requests_.refill(member);
 }
 
 bool Broker::probe_index(const std::string& name, Pod& pod, unsigned index, TimePoint now) {
@@ -250,7 +250,7 @@ void Broker::take_in(const std::string& name, Pod& pod, unsigned index, TimePoin
   pod.not_before[index] = now + kPause;
   const int fd = pod.probe.get();
   auto made = BrokerMember::create(std::move(pod.probe), name, unread_, index,
-                                   instance_ | ++made_.connections);
+                                   instance_ | ++connections_made_);
   if (!made || !watch(fd, kMemberEvents)) return;
   pod.connected.insert(index);
   pod.new_device_until = now + kNewDeviceTime;
@@ -364,13 +364,22 @@ void Broker::resume_paused(TimePoint now) {
   }
 }
 
+BrokerMember* Broker::find(Member member) {
+  const auto found = members_.find(member);
+  return found == members_.end() ? nullptr : found->second.get();
+}
+
+void Broker::avoid(const std::string& pod, unsigned index) {
+  pods_.at(pod).not_before[index] = now_() + kPause;
+}
+
 bool Broker::drop_hostile(Member member, const char* what) {
   const std::string name = book_.pod_of(member);
   const unsigned index = members_.at(member)->index();
   ++counts_.strangers;
   warn("device_speaks_otherwise", name, what);
   drop(member);
-  pods_.at(name).not_before[index] = now_() + kPause;
+  avoid(name, index);
   return false;
 }
 
@@ -386,11 +395,7 @@ bool Broker::drop(Member member) {
   pod.buffers -= found->second->buffers.size();
   counts_.buffers -= found->second->buffers.size();
   shares_.change_waiting(name, found->second->waiting_descriptors(), 0);
-  std::erase_if(held_grants_, [&](const auto& held) {
-    if (held.second.owner != member) return false;
-    shares_.grant_let_go(name);
-    return true;
-  });
+  requests_.forget(member);
   closer_.close(name, found->second->take_descriptors());
   book_.disconnect(member);
   unfinished_.erase(member);
@@ -411,14 +416,14 @@ void Broker::serve(Member member, TimePoint now) {
     const auto request = device.requests().take();
     if (!request && request.error().code == Errc::kWouldBlock) {
       book_.charge(pod, -1);
-      if (device.requests().take_wish()) (void)send(member, {.kind = Kind::kRoom});
+      if (device.requests().take_wish()) (void)send(member, {.kind = Kind::kRoom}, {});
       return;
     }
     if (!request) {
       drop_hostile(member, request.error().what);
       return;
     }
-    if (!apply(member, *request)) return;
+    if (!requests_.apply(member, *request)) return;
   }
   unfinished_.insert(member);
 }
@@ -462,7 +467,8 @@ void Broker::warn(std::string_view event, const std::string& pod, std::string_vi
 
 void Broker::remember() {
   if (remembered_.changes == book_.changes()) return;
-  const auto stored = store_broker_record(settings_.run_dir, {fabric_, book_.ownerships()});
+  const auto stored =
+      store_broker_record(settings_.run_dir, {requests_.fabric(), book_.ownerships()});
   if (stored) remembered_.changes = book_.changes();
   const std::string trouble = stored ? "" : stored.error().message;
   if (std::exchange(remembered_.trouble, trouble) == trouble || stored) return;

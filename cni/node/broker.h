@@ -7,8 +7,6 @@
 // real user id. stop() and counts() from any.
 #pragma once
 
-#include <array>
-#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -22,6 +20,7 @@
 #include "cni/node/broker_book.h"
 #include "cni/node/broker_closer.h"
 #include "cni/node/broker_member.h"
+#include "cni/node/broker_requests.h"
 #include "cni/node/broker_shares.h"
 #include "cni/node/broker_unread.h"
 #include "cni/node/pod_watch.h"
@@ -38,10 +37,6 @@ inline constexpr std::chrono::milliseconds kProbeSettled{1000};
 inline constexpr std::chrono::seconds kNewDeviceTime{1};
 inline constexpr unsigned kProbeGapMax = 2;  // consecutive indices without a listener
 
-inline constexpr std::size_t kBuffersPerPodMax = 4096;
-inline constexpr std::size_t kBuffersPerNodeMax = 65536;  // or half of the descriptors
-inline constexpr std::size_t kBuffersPerPodWhenScarce = 256;
-inline constexpr std::ptrdiff_t kHeldGrantsPerPeerMax = 64;  // of one pod
 // Limit of log lines of one kind that pods can cause, in kBrokerLineInterval.
 inline constexpr unsigned kBrokerLines = 10;
 inline constexpr Duration kBrokerLineInterval = std::chrono::seconds(10);
@@ -54,20 +49,9 @@ struct BrokerSettings {
   std::string cgroup_root = "/sys/fs/cgroup";
 };
 
-class Broker {
+class Broker final : public BrokerDevices {
  public:
-  static constexpr std::size_t kRefusals = broker::kRefusals;
-  struct Counts {
-    std::atomic<std::uint64_t> pods{0};         // that can be checked for devices
-    std::atomic<std::uint64_t> pods_failed{0};  // that cannot be entered at present
-    std::atomic<std::uint64_t> devices{0};
-    std::array<std::atomic<std::uint64_t>, kRefusals> registrations{};  // by Refusal, kNone is good
-    std::array<std::atomic<std::uint64_t>, kRefusals> introductions{};
-    std::atomic<std::uint64_t> strangers{0};  // of another user, or with wrong messages
-    std::atomic<std::uint64_t> buffers{0};
-    std::atomic<std::uint64_t> buffers_refused{0};
-    std::atomic<std::uint64_t> records_lost{0};  // for devices that do not read
-  };
+  using Counts = BrokerCounts;
 
   // Errors: kState.
   static Outcome<std::unique_ptr<Broker>> create(BrokerSettings settings);
@@ -79,7 +63,6 @@ class Broker {
   const Counts& counts() const { return counts_; }
 
  private:
-  using Member = BrokerBook::Member;
   struct Pod {
     WatchedPod pod;
     FileDescriptor probe;  // none when the pod cannot be entered
@@ -109,21 +92,12 @@ class Broker {
 
   void handle(int fd, std::uint32_t events, TimePoint now);
   void serve(Member member, TimePoint now);
-  // False if the device was dropped.
-  bool apply(Member member, const broker::Request& request);
-  bool enroll(Member member, const broker::Request& request);
-  bool introduce(Member member, PeerId peer);
-  broker::Refusal make_channel(Member member, Member other);
-  bool grant(Member member, const broker::Request& request);
-  broker::Message granted(Member owner, const broker::BufferId& buffer) const;
-  void deliver_held(Member member, PeerId peer);
-  bool take_or_free(Member member, const broker::Request& request);
-  void refill(Member member);
-  bool may_have_buffer(const Pod& pod, const BrokerMember& member) const;
-  bool send(Member member, const broker::Message& message, std::span<const int> fds = {});
-  bool drop(Member member);
-  // For requests that no correct sidecar sends.
-  bool drop_hostile(Member member, const char* what);
+  BrokerMember* find(Member member) override;
+  std::size_t& buffers_of(const std::string& pod) override { return pods_.at(pod).buffers; }
+  bool send(Member member, const broker::Message& message, std::span<const int> fds) override;
+  bool drop(Member member) override;
+  bool drop_hostile(Member member, const char* what) override;
+  void avoid(const std::string& pod, unsigned index) override;
 
   // False if the pod has used up its requests; the broker does not serve it for a while.
   bool may_ask(const std::string& pod, TimePoint now);
@@ -138,22 +112,15 @@ class Broker {
   void release(const std::string& of);
   void unwatch(int fd);
   void charge_for_closing();
-  void remember();
-  // A log line that pods can cause. `event` is a string literal.
-  void warn(std::string_view event, const std::string& pod, std::string_view what);
+  void remember() override;
+  void warn(std::string_view event, const std::string& pod, std::string_view what) override;
 
   BrokerSettings settings_;
   PodWatch watch_;
   FileDescriptor epoll_;
   FileDescriptor stop_event_;
-  FabricId fabric_;
   std::uint64_t instance_ = 0;  // of this process; each connection has one below it
-  struct Made {
-    std::uint32_t connections = 0;
-    std::uint64_t buffers = 0;
-  };
-  Made made_;
-  std::size_t buffers_max_ = kBuffersPerNodeMax;
+  std::uint32_t connections_made_ = 0;
   BrokerBook book_;
   BrokerShares shares_;
   BrokerCloser closer_;
@@ -167,14 +134,9 @@ class Broker {
   std::map<std::string, Pod> pods_;
   std::unordered_map<int, std::unique_ptr<BrokerMember>> members_;  // by descriptor
   std::set<Member> unfinished_;  // have more requests than one turn handles
-  // Grants to known devices that have not connected yet, because this broker is new.
-  struct HeldGrant {
-    Member owner;
-    broker::BufferId buffer;
-  };
-  std::multimap<PeerId, HeldGrant> held_grants_;
   TimePoint next_look_{};
   Counts counts_;
+  BrokerRequests requests_{*this, book_, shares_, closer_, counts_};
 };
 
 }  // namespace fairlead::cni::node
