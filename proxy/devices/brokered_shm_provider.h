@@ -20,17 +20,17 @@ inline constexpr Duration kWelcomeWaitMax = std::chrono::milliseconds(400);
 
 rdma::shm::ShmOptions shm_options(const PeerId& peer_id, const config::Config& config);
 
-class BrokeredShmProvider {
+class BrokeredShmProvider final : public relay::DeviceProvider {
  public:
-  // `config` outlives the finder, and the finder the worker's devices. Of several workers' finders,
-  // which all see the same, one speaks in the log.
+  // `config` outlives the provider, and the provider the worker's devices. Of several workers'
+  // providers, which all see the same, one speaks in the log.
   BrokeredShmProvider(const config::Config& config, bool speaks)
       : config_(config), speaks_(speaks) {}
 
   // Before the worker runs. Waits up to `wait_max`, and returns how long it has waited.
   Duration begin(relay::DeviceRegistry& devices, Duration wait_max);
   // On the worker's thread. Never waits.
-  void scan(relay::DeviceRegistry& devices);
+  void scan(relay::DeviceRegistry& devices) override;
 
  private:
   rdma::shm::ShmDevice* device_of(relay::DeviceRegistry& devices) const;

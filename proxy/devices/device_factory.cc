@@ -23,21 +23,19 @@ std::optional<admin::Fact> DeviceFactory::give_to(relay::DeviceRegistry& devices
   if (config_.devices.shm.enabled) fact = give_shm(devices);
   if (config_.devices.verbs.enabled == config::DeviceUse::kFalse) return fact;
   // After shared memory, which is the shorter way where both lead to a peer.
-  verbs_finders_.push_back(
-      std::make_unique<RnicProvider>(config_, memlock_, verbs_finders_.empty()));
-  devices.add_provider(
-      [finder = verbs_finders_.back().get()](relay::DeviceRegistry& own) { finder->scan(own); },
-      kDeviceScanInterval);
+  rnic_providers_.push_back(
+      std::make_unique<RnicProvider>(config_, memlock_, rnic_providers_.empty()));
+  devices.add_provider(*rnic_providers_.back(), kDeviceScanInterval);
   return fact;
 }
 
 std::optional<admin::Fact> DeviceFactory::give_shm(relay::DeviceRegistry& devices) {
   if (!config_.devices.shm.broker.empty()) {
-    shm_finders_.push_back(std::make_unique<BrokeredShmProvider>(config_, shm_finders_.empty()));
-    BrokeredShmProvider* const finder = shm_finders_.back().get();
-    broker_wait_left_ -= std::min(broker_wait_left_, finder->begin(devices, broker_wait_left_));
-    devices.add_provider([finder](relay::DeviceRegistry& own) { finder->scan(own); },
-                         kBrokerScanInterval);
+    shm_providers_.push_back(
+        std::make_unique<BrokeredShmProvider>(config_, shm_providers_.empty()));
+    BrokeredShmProvider& provider = *shm_providers_.back();
+    broker_wait_left_ -= std::min(broker_wait_left_, provider.begin(devices, broker_wait_left_));
+    devices.add_provider(provider, kBrokerScanInterval);
     return std::nullopt;
   }
   const Result<void> added = add_shm(devices, config_);

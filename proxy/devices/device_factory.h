@@ -35,8 +35,8 @@ class DeviceFactory {
   const config::Config& config_;
   Duration broker_wait_left_ = kWelcomeWaitMax;  // of all workers together
   rdma::verbs::MemlockAccount memlock_;
-  std::vector<std::unique_ptr<BrokeredShmProvider>> shm_finders_;  // one a worker
-  std::vector<std::unique_ptr<RnicProvider>> verbs_finders_;       // one a worker
+  std::vector<std::unique_ptr<BrokeredShmProvider>> shm_providers_;  // one a worker
+  std::vector<std::unique_ptr<RnicProvider>> rnic_providers_;        // one a worker
 };
 
 }  // namespace fairlead

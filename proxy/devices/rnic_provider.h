@@ -26,15 +26,15 @@ struct AccessAnswer {
 };
 AccessAnswer explain_access(std::string_view access);
 
-class RnicProvider {
+class RnicProvider final : public relay::DeviceProvider {
  public:
-  // Both outlive the finder, and the finder the worker's devices.
-  // Of several workers' finders, which all see the same, one speaks in the log.
+  // Both outlive the provider, and the provider the worker's devices.
+  // Of several workers' providers, which all see the same, one speaks in the log.
   RnicProvider(const config::Config& config, rdma::verbs::MemlockAccount& memlock, bool speaks)
       : config_(config), memlock_(memlock), speaks_(speaks) {}
 
   // On the worker's thread, or before it runs.
-  void scan(relay::DeviceRegistry& devices);
+  void scan(relay::DeviceRegistry& devices) override;
 
  private:
   struct Trouble {

@@ -83,17 +83,14 @@ void DeviceRegistry::set_watcher(FdWatcher* watcher) {
   list();
 }
 
-void DeviceRegistry::add_provider(std::function<void(DeviceRegistry&)> search, Duration interval) {
-  Provider& provider = *providers_.emplace_back(std::make_unique<Provider>());
-  provider.search = std::move(search);
-  provider.interval = interval;
-  provider.timer.emplace(*shared_.timers, [this, &provider] { run(provider); });
-  run(provider);
-}
-
-void DeviceRegistry::run(Provider& provider) {
-  provider.search(*this);
-  provider.timer->set(shared_.now() + provider.interval);
+void DeviceRegistry::add_provider(DeviceProvider& provider, Duration interval) {
+  const std::size_t index = scans_.size();
+  const auto scan = [this, &provider, interval, index] {
+    provider.scan(*this);
+    scans_[index]->set(shared_.now() + interval);
+  };
+  scans_.push_back(std::make_unique<event::Timer>(*shared_.timers, scan));
+  scan();
 }
 
 bool DeviceRegistry::set_port_state(const std::string& device, PortNumber port,

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -30,6 +29,18 @@ class DeviceUsers {
   ~DeviceUsers() = default;
 };
 
+class DeviceRegistry;
+
+// Finds the devices of one kind. Outlives the registry.
+class DeviceProvider {
+ public:
+  // Adds devices that have come, and removes those that have gone.
+  virtual void scan(DeviceRegistry& devices) = 0;
+
+ protected:
+  ~DeviceProvider() = default;
+};
+
 class DeviceRegistry {
  public:
   // All outlive the registry. `peer_id`: of this worker. Keeps `shared.devices`.
@@ -45,8 +56,8 @@ class DeviceRegistry {
   bool remove(const std::string& name);
   // Of all devices, now and later; outlives them.
   void set_watcher(FdWatcher* watcher);
-  // Called now and every `interval`: looks for devices that have come or gone. One for each kind.
-  void add_provider(std::function<void(DeviceRegistry&)> search, Duration interval);
+  // It scans now, and every `interval`.
+  void add_provider(DeviceProvider& provider, Duration interval);
   // An operator takes a port out of use, or back. False where that cannot be done.
   bool set_port_state(const std::string& device, PortNumber port, rdma::PortState state);
   // Devices of one kind that are there, but cannot be used; for people.
@@ -96,12 +107,6 @@ class DeviceRegistry {
   std::vector<DeviceRow> rows() const;
 
  private:
-  struct Provider {
-    std::function<void(DeviceRegistry&)> search;
-    Duration interval{};
-    std::optional<event::Timer> timer;
-  };
-  void run(Provider& provider);
   void list();
   DeviceRow row(DeviceSlot& slot, const rdma::Port& port) const;
 
@@ -114,7 +119,7 @@ class DeviceRegistry {
   FdWatcher* watcher_ = nullptr;
   FallbackReason no_device_ = FallbackReason::kNoRdmaDevice;
   std::map<std::string, std::vector<DeviceRow>> unusable_;  // by kind
-  std::vector<std::unique_ptr<Provider>> providers_;
+  std::vector<std::unique_ptr<event::Timer>> scans_;        // one a provider
   std::vector<std::unique_ptr<DeviceSlot>> slots_;
 };
 

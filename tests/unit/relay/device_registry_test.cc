@@ -156,18 +156,22 @@ TEST_F(DeviceRegistryTest, ADeviceOfALinkGroupIsNotRemoved) {
   EXPECT_TRUE(devices.remove("used"));
 }
 
-TEST_F(DeviceRegistryTest, AProviderSearchesNowAndAtIntervals) {
+TEST_F(DeviceRegistryTest, AProviderScansNowAndAtIntervals) {
   const Duration interval = std::chrono::seconds(5);
-  int searches = 0;
-  devices.add_provider([&](DeviceRegistry& registry) { searches += &registry == &devices; },
-                       interval);
-  EXPECT_EQ(searches, 1);
+  struct Counting final : DeviceProvider {
+    void scan(DeviceRegistry&) override { ++scans; }
+    int scans = 0;
+  };
+  Counting provider;
+  const int& scans = provider.scans;
+  devices.add_provider(provider, interval);
+  EXPECT_EQ(scans, 1);
   timers.run(clock.at += interval - Duration(1));
-  EXPECT_EQ(searches, 1);
+  EXPECT_EQ(scans, 1);
   timers.run(clock.at += Duration(1));
-  EXPECT_EQ(searches, 2);
+  EXPECT_EQ(scans, 2);
   timers.run(clock.at += interval);
-  EXPECT_EQ(searches, 3);
+  EXPECT_EQ(scans, 3);
 }
 
 TEST_F(DeviceRegistryTest, AnOperatorTakesPortsOfKnownDevices) {
