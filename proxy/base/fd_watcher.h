@@ -22,4 +22,13 @@ class FdWatcher {
   virtual void unwatch(int fd) = 0;
 };
 
+// Who is called for them.
+class FdHandler {
+ public:
+  virtual void handle_readable(int fd) = 0;
+
+ protected:
+  ~FdHandler() = default;
+};
+
 }  // namespace fairlead

@@ -133,7 +133,7 @@ void EventLoop::run_rechecks() {
 void EventLoop::on_watched(int fd, short, void* self) noexcept {
   auto* loop = static_cast<EventLoop*>(self);
   loop->count_dispatch();
-  if (loop->handler_) loop->handler_(fd);
+  if (loop->handler_ != nullptr) loop->handler_->handle_readable(fd);
 }
 
 Result<void> EventLoop::watch_readable(int fd, Trigger trigger) {

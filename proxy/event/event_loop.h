@@ -8,7 +8,6 @@
 
 #include <chrono>
 #include <cstddef>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <unordered_map>
@@ -58,8 +57,8 @@ class EventLoop final : public FdWatcher {
   // Ends a wait(). The only method that other threads may call.
   void wake();
 
-  // Called with each descriptor of watch_readable() that became readable.
-  void set_watch_handler(std::function<void(int fd)> handler) { handler_ = std::move(handler); }
+  // Called by poll() and wait() with each descriptor of watch_readable() that became readable.
+  void set_watch_handler(FdHandler* handler) { handler_ = handler; }
   Result<void> watch_readable(int fd, Trigger trigger) override;
   void unwatch(int fd) override;
 
@@ -90,7 +89,7 @@ class EventLoop final : public FdWatcher {
   std::vector<Recheck*> rechecks_;  // each knows its place
   TimePoint rechecks_due_;          // valid while there are any
   std::unordered_map<int, EventHandle> watched_;
-  std::function<void(int)> handler_;
+  FdHandler* handler_ = nullptr;
   std::uint64_t dispatched_ = 0;
 };
 

@@ -41,7 +41,7 @@ class DeviceProvider {
   ~DeviceProvider() = default;
 };
 
-class DeviceRegistry {
+class DeviceRegistry final : public FdHandler {
  public:
   // All outlive the registry. `peer_id`: of this worker. Keeps `shared.devices`.
   DeviceRegistry(const config::Config& config, const PeerId& peer_id, LinkGroupRegistry& groups,
@@ -102,7 +102,7 @@ class DeviceRegistry {
   bool arm();
   void disarm();
   void ring_doorbells();
-  void handle_readable(int fd);
+  void handle_readable(int fd) override;
 
   std::vector<DeviceRow> rows() const;
 

@@ -148,7 +148,7 @@ Result<void> WorkerThread::show_client_addresses(int map_fd) {
 }
 
 void WorkerThread::start() {
-  loop_->set_watch_handler([this](int fd) { worker_->devices().handle_readable(fd); });
+  loop_->set_watch_handler(&worker_->devices());
   worker_->devices().set_watcher(loop_.get());
   running_.store(true, std::memory_order_release);
   thread_ = std::thread([this] { run(); });
