@@ -15,22 +15,24 @@ std::optional<TimePoint> earlier(std::optional<TimePoint> one, std::optional<Tim
 }  // namespace
 
 void ClcConnectionWatch::check(SessionResources& session, SmcRelay& relay, TimePoint now) {
-  const auto abort = [&](const char* why) {
+  smc::Connection& connection = relay.connection;
+  if (std::exchange(reset_known_, false)) {
     // Both sides may have closed in order since.
-    if (relay.connection.finished() && !relay.connection.closing().reset()) return;
-    LogEvent(LogLevel::kDebug, "relay.session", why).field("conn", session.report.id());
-    relay.connection.abort();
-  };
-  if (std::exchange(reset_known_, false))
-    abort("companion_reset");
-  else if (session.net->readable())
+    if (!connection.finished() || connection.closing().reset()) {
+      LogEvent(LogLevel::kDebug, "relay.session", "companion_reset")
+          .field("conn", session.report.id());
+      connection.abort();
+    }
+  } else if (session.net->readable()) {
     handle_end(session, relay, now);
+  }
   if (!ended_until_ || now < *ended_until_) return;
   // The link has answered, so the peer lives, but it has forgotten this connection: nothing would
   // ever come. Linux also ends the TCP connection at a half-close, which it has announced then.
   ended_until_.reset();
-  if (!relay.connection.closing().peer_ended() && !relay.connection.closing().reset())
-    abort("companion_ended");
+  if (connection.closing().peer_ended() || connection.closing().reset()) return;
+  LogEvent(LogLevel::kDebug, "relay.session", "companion_ended").field("conn", session.report.id());
+  connection.abort();
 }
 
 void ClcConnectionWatch::handle_end(SessionResources& session, SmcRelay& relay, TimePoint now) {

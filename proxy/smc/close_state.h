@@ -101,7 +101,8 @@ constexpr CloseState next(CloseState state, CloseEvent event, CloseFacts facts) 
   const CloseStep step =
       kCloseSteps[static_cast<std::size_t>(state)][static_cast<std::size_t>(event)];
   const bool sent = event <= CloseEvent::kSentAbort;
-  return step.or_closed && (sent ? facts.got_close : facts.sent_close) ? CloseState::kClosed : step.to;
+  return step.or_closed && (sent ? facts.got_close : facts.sent_close) ? CloseState::kClosed
+                                                                       : step.to;
 }
 
 }  // namespace fairlead::smc

@@ -53,7 +53,9 @@ class Isolation : public Scenario {
 TEST_P(Isolation, AKeyOfAnotherPeersMemoryKillsOnlyWhoUsesIt) {
   World world(1);
   Cluster cluster(world, two_peers());
-  const auto both_talk = [&] { return cluster.proxy(kServer).worker()->groups().peers().count() == 2; };
+  const auto both_talk = [&] {
+    return cluster.proxy(kServer).worker()->groups().peers().count() == 2;
+  };
   (void)cluster.run_until(both_talk, seconds(1));
   (void)cluster.run_until([] { return false; }, milliseconds(2));
   relay::Group& hostile = only_group_of(cluster.proxy(kHostile));
@@ -84,7 +86,9 @@ TEST_P(Isolation, AKeyOfAnotherPeersMemoryKillsOnlyWhoUsesIt) {
 TEST_P(Isolation, AMalformedLinkMessageEndsTheGroupOfItsSender) {
   World world(1);
   Cluster cluster(world, two_peers());
-  const auto both_talk = [&] { return cluster.proxy(kServer).worker()->groups().peers().count() == 2; };
+  const auto both_talk = [&] {
+    return cluster.proxy(kServer).worker()->groups().peers().count() == 2;
+  };
   (void)cluster.run_until(both_talk, seconds(1));
   (void)cluster.run_until([] { return false; }, milliseconds(2));
   std::vector<wire::DeleteLink> deletions;
