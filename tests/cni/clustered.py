@@ -157,9 +157,17 @@ class ClusterTest(PluginTest):
                            "podIPs": [{"ip": address.split("/")[0]} for address in pod.addresses]}})
         return pod
 
+    @staticmethod
+    def set_answers(file, answers):
+        """The played sidecar reads the old ones or the new ones, never a part."""
+        whole = file.with_suffix(".new")
+        whole.write_text(json.dumps(answers))
+        whole.chmod(0o644)
+        whole.rename(file)
+
     def sidecar(self, pod, answers, uid=2201):
         """Serves these at the admin socket in the pod's network namespace. A number means an answer of this many
-        bytes, "status" the status of all answers. The returned file has the answers, and may be changed."""
+        bytes, "status" the status of all answers. The returned file has the answers; set_answers() changes them."""
         text = "import json, os, socket, sys\n" \
                "listener = socket.socket(socket.AF_UNIX)\n" \
                "os.setuid(int(sys.argv[1]))\n" \
@@ -180,8 +188,7 @@ class ClusterTest(PluginTest):
                "        kept = peer\n"
         file = Path(tempfile.mkstemp(prefix="fairlead-answers-", suffix=".json")[1])
         self.addCleanup(file.unlink)
-        file.write_text(json.dumps(answers))
-        file.chmod(0o644)
+        self.set_answers(file, answers)
         server = subprocess.Popen(["ip", "netns", "exec", pod.name, sys.executable, "-c", text, str(uid), file],
                                   stdout=subprocess.PIPE, text=True)
         self.addCleanup(server.stdout.close)
