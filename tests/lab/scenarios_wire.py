@@ -10,6 +10,7 @@ from scenario import scenario
 from scenarios_interop import Way
 
 CDC = "fe:2c"
+DISCARD_PORT = 9
 
 
 def dissect(path, *arguments):
@@ -20,7 +21,11 @@ def dissect(path, *arguments):
 
 @contextlib.contextmanager
 def capture(stage, name):
-    """Packets that node b sees, in build/lab/NAME.pcap."""
+    """Packets that node b sees, in build/lab/NAME.pcap.
+
+    dumpcap reads packets in blocks, and loses the last block when it is stopped. A datagram at each end of the capture,
+    once it is in the file, says that everything between them is there as well.
+    """
     b = stage.b
     target = b.folder / f"{name}.pcap"
     target.unlink(missing_ok=True)
@@ -29,8 +34,19 @@ def capture(stage, name):
     dump = b.start(["dumpcap", "-q", "-i", "eth0", "-B", "32", "-w", "/tmp/lab/wire.pcap", "-P"])
     wait_until(lambda: b.run(["/bin/sh", "-c", "test -s /tmp/lab/wire.pcap && echo yes"],
                              check=False).strip() == "yes", "the capture")
+
+    def mark(word):
+        def written():
+            # dumpcap writes its file only when a further packet comes.
+            b.call("traffic.datagram", address=stage.a.address, port=DISCARD_PORT, text=word)
+            return int(b.run(["grep", "-ac", word, "/tmp/lab/wire.pcap"], check=False)) > 0
+
+        wait_until(written, f"the datagram {word} in the capture")
+
     try:
+        mark("fairlead-capture-begin")
         yield target
+        mark("fairlead-capture-end")
     finally:
         dump.send_signal(signal.SIGINT)
         dump.wait(30)

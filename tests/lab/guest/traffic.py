@@ -310,6 +310,12 @@ def talk(speak, address, port, mine, theirs, family="tcp", buffers=None, count=1
 talk.speaks = True
 
 
+def datagram(address, port, text):
+    """Sends a UDP datagram, which nobody needs to receive."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        sock.sendto(text.encode(), (address, port))
+
+
 def silent(address, port):
     """Connects and sends nothing; returns the end. With the user of the proxies, the SYN carries the option."""
     with connect(address, port) as sock:
