@@ -34,8 +34,8 @@ class OutboundDial final : public DialStage {
   explicit OutboundDial(SessionResources& session)
       : DialStage(session), permit_(session.services, session.number) {}
   // Without the option, after a handshake that failed for `cause`.
-  OutboundDial(SessionResources& session, HandshakePermit permit, const FallbackCause& cause)
-      : DialStage(session), permit_(std::move(permit)), cause_(cause) {}
+  OutboundDial(SessionResources& session, HandshakePermit permit, FallbackCause cause)
+      : DialStage(session), permit_(std::move(permit)), cause_(std::move(cause)) {}
 
   StageResult begin(TimePoint now) override;
   StageResult run(TimePoint now) override;

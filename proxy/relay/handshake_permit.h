@@ -12,8 +12,8 @@
 namespace fairlead::relay {
 
 // Of a client that has waited for a permit as long as a handshake may take.
-inline constexpr FallbackCause kNoPermit{.reason = FallbackReason::kConnectionLimit,
-                                         .detail = "no turn among limits.handshakes_per_peer"};
+inline const FallbackCause kNoPermit{.reason = FallbackReason::kConnectionLimit,
+                                     .detail = "no turn among limits.handshakes_per_peer"};
 inline constexpr const char* kNoPermitStep = "no turn for a handshake with the peer";
 
 class HandshakePermit {

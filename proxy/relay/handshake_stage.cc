@@ -180,15 +180,20 @@ void HandshakeStage::name_own_obstacle(smc::Handshake::Outcome& outcome) {
 
 StageResult HandshakeStage::use_tcp(const smc::Handshake::Outcome& outcome) {
   UseTcp tcp;
-  tcp.cause = {outcome.side, outcome.reason, outcome.peer_code, outcome.detail};
+  tcp.cause = cause_of(outcome);
   tcp.unread = std::move(exchange_.unread());
   tcp.late_decline = exchange_.begun() && handshake().peer_may_have_declined();
   tcp.framed = std::move(framed_);
-  if (path_.slot != nullptr) {
-    tcp.device = path_.slot->device().name();
-    tcp.pnet = path_.slot->reachability().pnet(path_.port).id;
-  }
   return tcp;
+}
+
+FallbackCause HandshakeStage::cause_of(const smc::Handshake::Outcome& outcome) const {
+  FallbackCause cause{outcome.side, outcome.reason, outcome.peer_code, outcome.detail, {}, {}};
+  if (path_.slot != nullptr) {
+    cause.device = path_.slot->device().name();
+    cause.pnet = path_.slot->reachability().pnet(path_.port).id;
+  }
+  return cause;
 }
 
 StageResult HandshakeStage::handle_group_confirmed(TimePoint now) {

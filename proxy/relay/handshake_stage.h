@@ -52,6 +52,7 @@ class HandshakeStage : public Stage {
   // False if nothing is awaited of it.
   virtual bool check_client_memory(TimePoint) { return false; }
   virtual StageResult use_tcp(const smc::Handshake::Outcome& outcome);
+  FallbackCause cause_of(const smc::Handshake::Outcome& outcome) const;
   // When the peer, which waits for an answer meanwhile, has to be told that none will come.
   virtual TimePoint wait_end(TimePoint now) const = 0;
 

@@ -201,12 +201,12 @@ StageResult OutboundHandshake::handle_failure(const smc::Handshake::Outcome& out
     return fail("the peer broke the rules of frames");
   }
   session_.note("the handshake failed; connecting again without SMC");
+  FallbackCause cause = cause_of(outcome);
   membership_.abort_first_contact(now);
   membership_.leave(now, true);
   session_.net->reset_on_close();
   session_.net.reset();
-  const FallbackCause cause{.reason = outcome.reason, .detail = outcome.detail};
-  return UseStage{std::make_unique<OutboundDial>(session_, std::move(permit_), cause)};
+  return UseStage{std::make_unique<OutboundDial>(session_, std::move(permit_), std::move(cause))};
 }
 
 // The peer waits as long for an answer. It can connect again, but not behind a hand-over: there a

@@ -84,8 +84,8 @@ void SessionReport::tcp_chosen(const UseTcp& why, const event::Stream& net,
   event.phase = setup_->phase;
   event.elapsed_seconds = seconds(now - setup_->began);
   event.connection = id();
-  event.pnet = why.pnet.empty() ? services_.config.pnet.id : why.pnet;
-  event.rnic = why.device;
+  event.pnet = services_.config.pnet.id.empty() ? cause.pnet : services_.config.pnet.id;
+  event.rnic = cause.device;
   event.detail = cause.detail;
   services_.fallbacks.report(event, now);
   Decision decision;

@@ -43,6 +43,7 @@ struct FallbackCause {
   FallbackReason reason = FallbackReason::kInternal;
   std::uint32_t peer_code = 0;  // as the peer's Decline said it
   const char* detail = "";
+  std::string device, pnet;  // that were chosen; empty if none were
 };
 
 // The connection is TCP for good. Both streams stand.
@@ -51,7 +52,6 @@ struct UseTcp {
   std::vector<std::byte> unread;        // of the peer's stream; they go to the application first
   bool late_decline = false;            // a Decline of the peer may come before its bytes
   std::unique_ptr<FramedRelay> framed;  // as in UseSmc
-  std::string device, pnet;             // that was chosen; empty if none was
 };
 
 // The session ends. `reset_why`: both streams are reset; null at an end in order.

@@ -36,6 +36,7 @@ class HandshakeTest : public StageTest {
   explicit HandshakeTest(smc::GroupRole own_role) : role(own_role) {
     rnic.reachability->servers = {gid_of(kHostOfPeer)};
     rnic.reachability->client = gid_of(kHostOfPeer);
+    rnic.reachability->pnets = {{PortNumber{1}, "NET"}};
     peer_id.bytes[0] = kHostOfPeer;
   }
   ~HandshakeTest() override { other.membership.leave(network.now(), true); }

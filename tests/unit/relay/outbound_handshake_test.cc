@@ -83,6 +83,8 @@ class OutboundHandshakeTest : public HandshakeTest {
     network.dialled->connect();
     turn();
     expect_tcp(Side::kLocal, expected);
+    EXPECT_EQ(tcp_result()->cause.device, rnic.device->name());
+    EXPECT_EQ(tcp_result()->cause.pnet, "NET");
   }
 };
 
@@ -481,7 +483,7 @@ TEST_F(OutboundHandshakeTest, BytesBehindADeclineAreForTheApplication) {
   turn();
   ASSERT_TRUE(tcp_result());
   EXPECT_EQ(tcp_result()->unread.size(), 9U);
-  EXPECT_EQ(tcp_result()->device, "rnic0");
+  EXPECT_EQ(tcp_result()->cause.device, "rnic0");
 }
 
 // A server that breaks the rules.
