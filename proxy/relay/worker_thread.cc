@@ -1,6 +1,9 @@
 #include "relay/worker_thread.h"
 
+#include <pthread.h>
 #include <sched.h>
+
+#include <string>
 
 #include "base/log.h"
 #include "event/origdst/original_destination.h"
@@ -222,6 +225,7 @@ bool WorkerThread::drain_finished() {
 }
 
 void WorkerThread::run() {
+  pthread_setname_np(pthread_self(), ("fairlead-w" + std::to_string(index_)).c_str());
   unsigned turns = 0;
   polled_ = event::EventLoop::now();
   for (;;) {

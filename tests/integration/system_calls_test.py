@@ -1,0 +1,131 @@
+"""Goal: a connection costs the proxy no more system calls than docs/benchmarks.md says. Method: two pods, a proxy in
+each, redirected connections whose application sees the client's address. strace counts the calls of the workers for
+connections that follow one another. Nothing is timed."""
+import collections
+import os
+import re
+import shutil
+import signal
+import subprocess
+import unittest
+from pathlib import Path
+
+import peers
+from harness import listener, main, wait_until
+from pod_pair import SERVER, Pods
+
+CONNECTIONS = 40
+MESSAGE = b"m" * 64
+FRAMES = {"smc": {"defer_bytes": "64KiB"}}
+LINE = re.compile(r"^(\d+) +(?:<\.\.\. (\w+) resumed>|(\w+)\()")
+
+
+class Trace:
+    """The system calls of a proxy's worker, as strace lists them."""
+
+    def __init__(self, proxy, path):
+        self.path = path
+        self.worker = worker_of(proxy.pid)
+        self.strace = subprocess.Popen(
+            ["strace", "-f", "-o", path, "-p", str(proxy.pid)], stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        for line in self.strace.stderr:
+            if "attached" in line:
+                return
+        raise AssertionError("strace has not attached")
+
+    def end(self):
+        self.strace.send_signal(signal.SIGINT)
+        self.strace.stderr.read()
+        self.strace.wait(30)
+
+    def calls(self):
+        """Names of the worker's calls, in order."""
+        names = []
+        for line in Path(self.path).read_text(errors="replace").splitlines():
+            match = LINE.match(line)
+            if match and int(match.group(1)) == self.worker and match.group(3):
+                names.append(detailed(match.group(3), line))
+        return names
+
+
+def detailed(name, line):
+    """With the option or operation where one call does several things."""
+    if name in ("setsockopt", "getsockopt"):
+        return f"{name} {line.split(', ')[2]}"
+    if name == "epoll_ctl":
+        return f"{name} {line.split(', ')[1].removeprefix('EPOLL_CTL_')}"
+    return name
+
+
+def worker_of(pid):
+    """The thread of the only worker."""
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        if (task / "comm").read_text().strip() == "fairlead-w0":
+            return int(task.name)
+    raise AssertionError("the proxy has no worker")
+
+
+class SystemCalls(Pods):
+    def setUp(self):
+        super().setUp()
+        if shutil.which("strace") is None:
+            raise unittest.SkipTest("strace is not installed")
+
+    def answer(self, sock):
+        while request := sock.recv(len(MESSAGE)):
+            sock.sendall(request)
+
+    def start_both(self, **options):
+        self.redirect()
+        self.server = self.serve("0.0.0.0", self.answer)
+        client, server = self.names
+        self.inbound = self.start_in(
+            server, "in", [listener("in", "inbound", listen="0.0.0.0:4543", mode="redirect")], options=options)
+        self.outbound = self.start_in(
+            client, "out", [listener("out", "outbound", listen="0.0.0.0:4540", mode="redirect")], options=options)
+
+    def connect(self):
+        with self.namespace(self.names[0]):
+            return peers.connect((SERVER, self.server.address[1]))
+
+    def exchange(self, sock, count=1):
+        for _ in range(count):
+            sock.sendall(MESSAGE)
+            self.assertEqual(peers.receive_exactly(sock, len(MESSAGE)), MESSAGE)
+
+    def short_connection(self):
+        with self.connect() as sock:
+            self.exchange(sock)
+
+    def trace(self, action, count):
+        """Calls of each side for one of `count` times the action: [(side, {name: calls})]."""
+        traces = [(proxy.name, Trace(proxy, self.folder / f"{proxy.name}.strace"))
+                  for proxy in (self.outbound, self.inbound)]
+        for _ in range(count):
+            action()
+        for _, trace in traces:
+            trace.end()
+        found = []
+        for side, trace in traces:
+            calls = collections.Counter(trace.calls())
+            found.append((side, {name: number / count for name, number in calls.items()}))
+        return found
+
+    def check(self, found, budget):
+        for side, calls in found:
+            total = sum(calls.values())
+            table = "\n".join(f"{number:6.2f} {name}" for name, number in
+                              sorted(calls.items(), key=lambda item: -item[1]))
+            with self.subTest(side):
+                self.assertLessEqual(total, budget, f"{side}\n{table}")
+
+    def test_short_connection(self):
+        self.start_both(**FRAMES)
+        for _ in range(3):
+            self.short_connection()
+        found = self.trace(self.short_connection, CONNECTIONS)
+        self.check(found, 24)
+
+
+main()
