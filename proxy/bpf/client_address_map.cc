@@ -160,6 +160,12 @@ void copy(const fairlead_client_entry& from, fairlead_client_entry& to) {
   std::atomic_ref(to.tag).store(tag, std::memory_order_release);
 }
 
+std::uint16_t source_port_of(const fairlead_client_entry& entry) {
+  const std::uint32_t tag =
+      std::atomic_ref(const_cast<std::uint32_t&>(entry.tag)).load(std::memory_order_relaxed);
+  return static_cast<std::uint16_t>(tag >> FAIRLEAD_CLIENT_TAG_PORT_SHIFT);
+}
+
 std::uint32_t generation_of(const fairlead_client_entry& entry) {
   const std::uint32_t tag =
       std::atomic_ref(const_cast<std::uint32_t&>(entry.tag)).load(std::memory_order_relaxed);

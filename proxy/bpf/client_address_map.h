@@ -50,6 +50,7 @@ void publish_source_port(fairlead_client_entry& entry, std::uint16_t source_port
 // The same claim in another map.
 void copy(const fairlead_client_entry& from, fairlead_client_entry& to);
 
+std::uint16_t source_port_of(const fairlead_client_entry& entry);
 std::uint32_t generation_of(const fairlead_client_entry& entry);
 bool is_unused(const fairlead_client_entry& entry);
 

@@ -1,8 +1,22 @@
 #include "bpf/client_address_slots.h"
 
+#include <numeric>
+
 #include "base/assert.h"
 
 namespace fairlead::bpf {
+namespace {
+
+constexpr std::uint32_t kSourcePorts = FAIRLEAD_CLIENT_SLOTS - FAIRLEAD_CLIENT_PORT_SLOT_FIRST;
+static_assert(FAIRLEAD_CLIENT_PORT_FIRST + kSourcePorts == 65536);
+// Address and port of a slot come again together only after all pairs.
+static_assert(std::gcd(FAIRLEAD_CLIENT_GENERATIONS, kSourcePorts) == 1);
+
+std::uint16_t source_port(std::uint64_t index) {
+  return static_cast<std::uint16_t>(FAIRLEAD_CLIENT_PORT_FIRST + index % kSourcePorts);
+}
+
+}  // namespace
 
 ClientAddressLease& ClientAddressLease::operator=(ClientAddressLease&& other) noexcept {
   if (this == &other) return *this;
@@ -18,29 +32,56 @@ void ClientAddressLease::release() {
   owner_ = nullptr;
 }
 
+std::uint32_t ClientAddressLease::next_generation() const {
+  const fairlead_client_entry& entry = owner_->map_.entry(slot_);
+  return static_cast<std::uint32_t>(is_unused(entry)
+                                        ? owner_->random_() % FAIRLEAD_CLIENT_GENERATIONS
+                                        : (generation_of(entry) + 1) % FAIRLEAD_CLIENT_GENERATIONS);
+}
+
+// Over IPv4 the address tells slots apart, and the port says more about an address that comes
+// again.
+std::uint16_t ClientAddressLease::next_port() const {
+  const std::uint16_t last = source_port_of(owner_->map_.entry(slot_));
+  return source_port(last < FAIRLEAD_CLIENT_PORT_FIRST ? owner_->random_()
+                                                       : last - FAIRLEAD_CLIENT_PORT_FIRST + 1U);
+}
+
 SocketAddress ClientAddressLease::publish(const SocketAddress& client,
                                           const SocketAddress& application) {
   SMC_ASSERT(owner_ != nullptr);
   SMC_ASSERT(client.family() == application.family());
-  fairlead_client_entry& entry = owner_->map_.entry(slot_);
+  if (!application.is_v6()) return publish_v4(client, application, next_port());
+  ClientAddressClaim claim;
+  claim.state = FAIRLEAD_CLIENT_IPV6;
+  claim.client = client;
+  claim.application_port = application.port();
+  claim.generation = next_generation();
+  claim.source_port = source_port(slot_ - FAIRLEAD_CLIENT_PORT_SLOT_FIRST);
+  fairlead::bpf::publish(owner_->map_.entry(slot_), claim);
+  return application.with_port(claim.source_port);
+}
+
+SocketAddress ClientAddressLease::publish_without_port(const SocketAddress& client,
+                                                       const SocketAddress& application) {
+  SMC_ASSERT(owner_ != nullptr);
+  SMC_ASSERT(client.is_v4() && application.is_v4());
+  return publish_v4(client, application, 0);
+}
+
+SocketAddress ClientAddressLease::publish_v4(const SocketAddress& client,
+                                             const SocketAddress& application,
+                                             std::uint16_t source_port) {
   ClientAddressClaim claim;
   claim.client = client;
   claim.application_port = application.port();
-  claim.generation = static_cast<std::uint32_t>(
-      is_unused(entry) ? owner_->random_() % FAIRLEAD_CLIENT_GENERATIONS
-                       : (generation_of(entry) + 1) % FAIRLEAD_CLIENT_GENERATIONS);
-  if (application.is_v6()) {
-    claim.state = FAIRLEAD_CLIENT_IPV6;
-    claim.source_port = static_cast<std::uint16_t>(FAIRLEAD_CLIENT_PORT_FIRST + slot_ -
-                                                   FAIRLEAD_CLIENT_PORT_SLOT_FIRST);
-    fairlead::bpf::publish(entry, claim);
-    return application.with_port(claim.source_port);
-  }
-  fairlead::bpf::publish(entry, claim);
+  claim.generation = next_generation();
+  claim.source_port = source_port;
+  fairlead::bpf::publish(owner_->map_.entry(slot_), claim);
   in_addr source{};
   source.s_addr =
       htonl(FAIRLEAD_CLIENT_BLOCK | claim.generation << FAIRLEAD_CLIENT_SLOT_BITS | slot_);
-  return {source, 0};
+  return {source, source_port};
 }
 
 void ClientAddressLease::set_source_port(std::uint16_t port) {

@@ -32,15 +32,21 @@ class ClientAddressLease {
   void release();
 
   // Writes the entry, before connect(2): the client's address for a connection to `application`,
-  // of the same family. Returns the address to bind the socket to; port 0 is for the kernel to
-  // choose, at connect(2) and not before.
+  // of the same family. Returns the address to bind the socket to.
   SocketAddress publish(const SocketAddress& client, const SocketAddress& application);
-  // After connect(2), where the kernel chose it.
+  // The same over IPv4 where that address could not be bound: this one has port 0, for the kernel
+  // to choose at connect(2) and not before. set_source_port() follows.
+  SocketAddress publish_without_port(const SocketAddress& client, const SocketAddress& application);
   void set_source_port(std::uint16_t port);
 
  private:
   friend class ClientAddressSlots;
   ClientAddressLease(ClientAddressSlots* owner, std::uint16_t slot) : owner_(owner), slot_(slot) {}
+
+  SocketAddress publish_v4(const SocketAddress& client, const SocketAddress& application,
+                           std::uint16_t source_port);
+  std::uint32_t next_generation() const;
+  std::uint16_t next_port() const;
 
   ClientAddressSlots* owner_ = nullptr;
   std::uint16_t slot_ = 0;

@@ -2,13 +2,17 @@
 
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
+#include <sys/socket.h>
 
 #include <cerrno>
+#include <random>
 #include <utility>
 
 #include "base/handle.h"
 #include "bpf/cgroup_path.h"
 #include "bpf/cgroup_programs.h"
+#include "bpf/smc_option.h"
+#include "bpf/tcp_option.h"
 #include "smc_option.skel.h"
 
 namespace fairlead::bpf {
@@ -27,6 +31,9 @@ Result<Skeleton> load_skeleton(const uid_t* uid) {
   if (!skeleton) return load_error(errno, kComplaints);
   skeleton->rodata->by_uid = uid != nullptr;
   skeleton->rodata->proxy_uid = uid != nullptr ? *uid : 0;
+  skeleton->rodata->program_bits =
+      static_cast<__u32>(std::random_device{}() % FAIRLEAD_PRIORITY_PROGRAMS)
+      << FAIRLEAD_PRIORITY_PROGRAM_SHIFT;
   bpf_program__set_autoload(skeleton->progs.smc_mark, uid != nullptr);
   if (int rc = smc_option_bpf__load(skeleton.get()); rc != 0) return load_error(-rc, kComplaints);
   return skeleton;
@@ -83,6 +90,16 @@ Result<void> OptionProgram::request(int socket_fd) const {
   if (bpf_map_update_elem(map, &socket_fd, &mark, BPF_ANY) != 0)
     return system_error("requesting the TCP option for a socket", errno);
   return {};
+}
+
+Result<void> OptionProgram::request_for_connection(int socket_fd, bool frames) const {
+  const __u32 wanted =
+      frames ? FAIRLEAD_PRIORITY_FRAMES_REQUESTED : FAIRLEAD_PRIORITY_SMC_REQUESTED;
+  const __u32 priority = wanted | attached_->skeleton->rodata->program_bits;
+  if (::setsockopt(socket_fd, SOL_SOCKET, SO_PRIORITY, &priority, sizeof priority) == 0) return {};
+  // CAP_NET_ADMIN was dropped after attach().
+  if (frames) ask_for_frames(socket_fd);
+  return request(socket_fd);
 }
 
 Result<void> attach_lasting(const std::string& cgroup, uid_t uid) {

@@ -30,6 +30,9 @@ class OptionProgram {
   // namespace sees it. The same errors.
   static Result<OptionProgram> attach_for_uid(const std::string& cgroup, uid_t uid);
 
+  // Makes the program act upon this TCP socket before connect(2), and announce frames too if they
+  // are wanted.
+  Result<void> request_for_connection(int socket_fd, bool frames) const;
   // Makes the program act upon this TCP socket: a connecting one before connect(2), a listening one
   // before listen(2). It is not asked again for accepted sockets. A listener wants save_syn() too:
   // without it a retransmitted SYN/ACK goes out without the option.

@@ -1,8 +1,9 @@
 /* Writes and reads the SMC-R option on the SYN and SYN/ACK of TCP sockets that asked for it.
  *
  * "Asked for it" is an entry in `requested`, a map whose entries live inside the sockets. User
- * space makes it by socket descriptor before connect(2) or listen(2); or, when `by_uid` is set, the
- * sock_create program below makes it for every TCP socket that `proxy_uid` opens in the cgroup.
+ * space makes it by socket descriptor before listen(2), and asks for it by a priority before
+ * connect(2), which costs one system call less; or, when `by_uid` is set, the sock_create program
+ * below makes it for every TCP socket that `proxy_uid` opens in the cgroup.
  *
  * Life of a socket here (linux/bpf.h, BPF_SOCK_OPS_*):
  *   TCP_CONNECT_CB, TCP_LISTEN_CB   ask to be called for the headers of this socket
@@ -43,6 +44,8 @@
 
 const volatile bool by_uid = false;
 const volatile __u32 proxy_uid = 0;
+/* Of this program in priorities that request an option, already shifted. */
+const volatile __u32 program_bits = 0;
 
 /* Accepted sockets inherit the entry of their listener (BPF_F_CLONE) as they inherit its flags: it
  * says that the inherited flag is ours to clear. */
@@ -125,7 +128,16 @@ static __always_inline bool carries_option(struct bpf_sock_ops* ops) {
 
 static __always_inline bool wants_frames(struct bpf_sock_ops* ops) {
   struct bpf_sock* socket = ops->sk;
-  return socket && socket->priority == FAIRLEAD_PRIORITY_FRAMES_WANTED;
+  return socket && (socket->priority == FAIRLEAD_PRIORITY_FRAMES_WANTED ||
+                    socket->priority == (FAIRLEAD_PRIORITY_FRAMES_REQUESTED | program_bits));
+}
+
+static __always_inline void take_request(struct bpf_sock_ops* ops) {
+  struct bpf_sock* socket = ops->sk;
+  if (!socket || (socket->priority != (FAIRLEAD_PRIORITY_SMC_REQUESTED | program_bits) &&
+                  socket->priority != (FAIRLEAD_PRIORITY_FRAMES_REQUESTED | program_bits)))
+    return;
+  bpf_sk_storage_get(&requested, socket, 0, BPF_SK_STORAGE_GET_F_CREATE);
 }
 
 /* Of a segment that carries the first option. The last byte of the identifier, or 0 for none. */
@@ -167,6 +179,7 @@ int smc_option(struct bpf_sock_ops* ops) {
       ask_for_headers(ops);
       break;
     case BPF_SOCK_OPS_TCP_CONNECT_CB:
+      take_request(ops);
       if (is_requested(ops)) ask_for_headers(ops);
       break;
     case BPF_SOCK_OPS_HDR_OPT_LEN_CB:

@@ -37,5 +37,12 @@
  * listener before listen(2). TC_PRIO_INTERACTIVE_BULK: any process may set it, and the default
  * queueing discipline has it in the band of priority 0. */
 #define FAIRLEAD_PRIORITY_FRAMES_WANTED 4
+/* SO_PRIORITY with which a proxy that has attached the program itself asks it for the first option,
+ * or for both, before connect(2). Only CAP_NET_ADMIN may set such values, so no application that
+ * shares the cgroup asks by accident. The bits between say which program is asked. */
+#define FAIRLEAD_PRIORITY_SMC_REQUESTED 0x534d8000
+#define FAIRLEAD_PRIORITY_FRAMES_REQUESTED 0x534dc000
+#define FAIRLEAD_PRIORITY_PROGRAM_SHIFT 4
+#define FAIRLEAD_PRIORITY_PROGRAMS 1024
 /* As FAIRLEAD_PRIORITY_ANSWERED; both options were in the SYN/ACK. */
 #define FAIRLEAD_PRIORITY_FRAMES_ANSWERED 0x534d4400

@@ -139,16 +139,11 @@ Announced peer_answered_option(int connected_fd) {
   socklen_t length = sizeof priority;
   if (::getsockopt(connected_fd, SOL_SOCKET, SO_PRIORITY, &priority, &length) != 0)
     return Announced::kNothing;
-  Announced announced = Announced::kNothing;
-  if (priority == FAIRLEAD_PRIORITY_ANSWERED)
-    announced = Announced::kSmc;
-  else if (priority == FAIRLEAD_PRIORITY_FRAMES_ANSWERED)
-    announced = Announced::kFrames;
-  else if (priority != FAIRLEAD_PRIORITY_FRAMES_WANTED)
-    return Announced::kNothing;
-  // Failing to reset loses nothing: the values name no class and no band of their own.
-  set_priority(connected_fd, 0);
-  return announced;
+  // The answers stay where they are: they name no class and no band of their own.
+  if (priority == FAIRLEAD_PRIORITY_ANSWERED) return Announced::kSmc;
+  if (priority == FAIRLEAD_PRIORITY_FRAMES_ANSWERED) return Announced::kFrames;
+  if (priority == FAIRLEAD_PRIORITY_FRAMES_WANTED) set_priority(connected_fd, 0);
+  return Announced::kNothing;
 }
 
 Result<void> save_syn(int listener_fd) {

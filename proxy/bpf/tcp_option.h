@@ -26,9 +26,9 @@ void ask_for_frames(int fd);
 // Of a listener, after listen(2): accepted sockets would inherit what remains of it.
 void stop_asking_for_frames(int listener_fd);
 
-// Connecting side: what the SYN/ACK carried. Ask once, when the connection stands:
-// the answer is kept in the priority of the socket, which is set back to 0. Nothing for every other
-// reason too, a socket without option program among them.
+// Connecting side: what the SYN/ACK carried, when the connection stands: the answer is the priority
+// of the socket. One that asked for frames and got no answer is set back to 0. Nothing for every
+// other reason too, a socket without option program among them.
 Announced peer_answered_option(int connected_fd);
 
 // Accepting side: makes the kernel keep the SYN of every connection (TCP_SAVE_SYN). Before

@@ -1,26 +1,15 @@
 #include "event/event_loop.h"
 
-#include <event2/event.h>
 #include <sys/eventfd.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 
 #include "base/assert.h"
-#include "event/library_log.h"
 
 namespace fairlead::event {
-
-void free_base(event_base* base) noexcept { event_base_free(base); }
-void free_event(::event* handle) noexcept { event_free(handle); }
-
 namespace {
-
-struct ConfigDestroy {
-  void operator()(event_config* config) const noexcept { event_config_free(config); }
-};
 
 timespec to_timespec(TimePoint at) {
   const auto ns = std::chrono::nanoseconds(at.time_since_epoch()).count();
@@ -31,56 +20,109 @@ timespec to_timespec(TimePoint at) {
 }  // namespace
 
 Result<std::unique_ptr<EventLoop>> EventLoop::create() {
-  log_library_messages();
-  std::unique_ptr<event_config, ConfigDestroy> config(event_config_new());
-  if (!config) return Error{Errc::kExhausted, "event_config_new"};
-  event_config_require_features(config.get(), EV_FEATURE_ET);
-  // No change list: it would take a closed descriptor out of epoll only later, when its number may
-  // already be another thread's.
-  event_config_set_flag(config.get(), EVENT_BASE_FLAG_NOLOCK | EVENT_BASE_FLAG_NO_CACHE_TIME);
-  EventBase base(event_base_new_with_config(config.get()));
-  if (!base) return system_error("event_base_new", errno);
-  std::unique_ptr<EventLoop> loop(new EventLoop(std::move(base)));
+  std::unique_ptr<EventLoop> loop(new EventLoop);
+  loop->epoll_fd_.reset(::epoll_create1(EPOLL_CLOEXEC));
+  if (!loop->epoll_fd_) return system_error("epoll_create1", errno);
   loop->wake_fd_.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!loop->wake_fd_) return system_error("eventfd", errno);
   loop->alarm_fd_.reset(::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
   if (!loop->alarm_fd_) return system_error("timerfd_create", errno);
   // Edge-triggered and never read, as the doorbells of a device.
-  constexpr short kFlags = EV_READ | EV_PERSIST | EV_ET;
-  event_base* const handle = loop->base_.get();
-  loop->wake_event_.reset(
-      event_new(handle, loop->wake_fd_.get(), kFlags, &EventLoop::on_wake, loop.get()));
-  loop->alarm_event_.reset(
-      event_new(handle, loop->alarm_fd_.get(), kFlags, &EventLoop::on_alarm, loop.get()));
-  if (!loop->wake_event_ || !loop->alarm_event_ ||
-      event_add(loop->wake_event_.get(), nullptr) != 0 ||
-      event_add(loop->alarm_event_.get(), nullptr) != 0)
-    return Error{Errc::kExhausted, "event_new"};
+  SMC_TRY(loop->add(loop->wake_fd_.get(), EPOLLIN | EPOLLET, loop->wake_));
+  SMC_TRY(loop->add(loop->alarm_fd_.get(), EPOLLIN | EPOLLET, loop->alarm_));
   return loop;
 }
 
-EventLoop::EventLoop(EventBase base) : base_(std::move(base)) {}
 EventLoop::~EventLoop() = default;
 
 TimePoint EventLoop::now() { return std::chrono::steady_clock::now(); }
 
-void EventLoop::poll() { event_base_loop(base_.get(), EVLOOP_NONBLOCK | EVLOOP_ONCE); }
+void EventLoop::poll() { dispatch(0); }
 
 void EventLoop::wait(std::optional<TimePoint> deadline) {
   if (deadline) {
     if (*deadline <= now()) return poll();
     wake_at(*deadline);
   }
-  event_base_loop(base_.get(), EVLOOP_ONCE | EVLOOP_NO_EXIT_ON_EMPTY);
+  dispatch(-1);
+}
+
+// A handler may wait as well, or destroy other handlers: each event is taken out before its call.
+void EventLoop::dispatch(int timeout_ms) {
+  run_deferred();
+  const int count =
+      ::epoll_wait(epoll_fd_.get(), fetched_.data(), static_cast<int>(fetched_.size()), timeout_ms);
+  if (count < 0) {
+    SMC_ASSERT(errno == EINTR, errno);
+    return;
+  }
+  fetched_count_ = static_cast<std::size_t>(count);
+  for (handled_ = 0; handled_ < fetched_count_;) {
+    const epoll_event event = fetched_[handled_++];
+    if (event.data.ptr == nullptr) continue;
+    ++dispatched_;
+    static_cast<EventHandler*>(event.data.ptr)->handle_events(event.events);
+  }
+}
+
+Result<void> EventLoop::control(int operation, int fd, std::uint32_t events,
+                                EventHandler& handler) {
+  epoll_event event{};
+  event.events = events;
+  event.data.ptr = &handler;
+  if (::epoll_ctl(epoll_fd_.get(), operation, fd, &event) != 0)
+    return system_error("epoll_ctl", errno);
+  return {};
+}
+
+Result<void> EventLoop::add(int fd, std::uint32_t events, EventHandler& handler) {
+  return control(EPOLL_CTL_ADD, fd, events, handler);
+}
+
+Result<void> EventLoop::modify(int fd, std::uint32_t events, EventHandler& handler) {
+  return control(EPOLL_CTL_MOD, fd, events, handler);
+}
+
+void EventLoop::remove(int fd, EventHandler& handler) {
+  (void)control(EPOLL_CTL_DEL, fd, 0, handler);
+  forget(handler);
+}
+
+void EventLoop::forget(EventHandler& handler) {
+  for (std::size_t i = handled_; i < fetched_count_; ++i)
+    if (fetched_[i].data.ptr == &handler) fetched_[i].data.ptr = nullptr;
+}
+
+void EventLoop::defer(Deferred& who) {
+  if (who.place_ != Deferred::kNone) return;
+  who.place_ = deferred_.size();
+  deferred_.push_back(&who);
+}
+
+void EventLoop::forget_deferred(Deferred& who) {
+  if (who.place_ == Deferred::kNone) return;
+  Deferred* const last = deferred_.back();
+  deferred_[who.place_] = last;
+  last->place_ = who.place_;
+  deferred_.pop_back();
+  who.place_ = Deferred::kNone;
+}
+
+void EventLoop::run_deferred() {
+  while (!deferred_.empty()) {
+    Deferred& who = *deferred_.back();
+    forget_deferred(who);
+    who.run_deferred();
+  }
 }
 
 void EventLoop::wake_at(TimePoint at) {
-  if (alarm_ && *alarm_ <= at) return;
+  if (alarm_at_ && *alarm_at_ <= at) return;
   itimerspec spec = {};
   spec.it_value = to_timespec(at);
   const int rc = ::timerfd_settime(alarm_fd_.get(), TFD_TIMER_ABSTIME, &spec, nullptr);
   SMC_ASSERT(rc == 0, errno);
-  alarm_ = at;
+  alarm_at_ = at;
 }
 
 void EventLoop::wake() {
@@ -89,64 +131,23 @@ void EventLoop::wake() {
   if (::write(wake_fd_.get(), &one, sizeof one) < 0) return;
 }
 
-void EventLoop::on_wake(int, short, void* self) noexcept {
-  static_cast<EventLoop*>(self)->count_dispatch();
-}
-
-void EventLoop::schedule_recheck(Recheck& who) {
-  if (who.place_ != Recheck::kNone) return;
-  if (rechecks_.empty()) {
-    rechecks_due_ = now() + kRecheckDelay;
-    wake_at(rechecks_due_);
-  }
-  who.place_ = rechecks_.size();
-  rechecks_.push_back(&who);
-}
-
-void EventLoop::forget(Recheck& who) {
-  if (who.place_ == Recheck::kNone) return;
-  Recheck* last = rechecks_.back();
-  rechecks_[who.place_] = last;
-  last->place_ = who.place_;
-  rechecks_.pop_back();
-  who.place_ = Recheck::kNone;
-}
-
-void EventLoop::on_alarm(int, short, void* self) noexcept {
-  auto* loop = static_cast<EventLoop*>(self);
-  loop->alarm_.reset();
-  if (loop->rechecks_.empty()) return;
-  if (loop->rechecks_due_ <= now())
-    loop->run_rechecks();
-  else
-    loop->wake_at(loop->rechecks_due_);
-}
-
-void EventLoop::run_rechecks() {
-  while (!rechecks_.empty()) {
-    Recheck& who = *rechecks_.back();
-    forget(who);
-    who.look_again();
-  }
-}
-
-void EventLoop::on_watched(int fd, short, void* self) noexcept {
-  auto* loop = static_cast<EventLoop*>(self);
-  loop->count_dispatch();
-  if (loop->handler_ != nullptr) loop->handler_->handle_readable(fd);
+void EventLoop::Watched::handle_events(std::uint32_t) noexcept {
+  if (loop.handler_ != nullptr) loop.handler_->handle_readable(fd);
 }
 
 Result<void> EventLoop::watch_readable(int fd, Trigger trigger) {
-  const short flags =
-      static_cast<short>(EV_READ | EV_PERSIST | (trigger == Trigger::kEdge ? EV_ET : 0));
-  EventHandle handle(event_new(base_.get(), fd, flags, &EventLoop::on_watched, this));
-  if (!handle) return Error{Errc::kExhausted, "event_new"};
-  errno = 0;
-  if (event_add(handle.get(), nullptr) != 0) return system_error("epoll_ctl", errno);
-  watched_[fd] = std::move(handle);
+  auto watched = std::make_unique<Watched>(*this, fd);
+  const std::uint32_t edge = trigger == Trigger::kEdge ? EPOLLET : 0U;
+  SMC_TRY(add(fd, EPOLLIN | edge, *watched));
+  watched_[fd] = std::move(watched);
   return {};
 }
 
-void EventLoop::unwatch(int fd) { watched_.erase(fd); }
+void EventLoop::unwatch(int fd) {
+  const auto found = watched_.find(fd);
+  if (found == watched_.end()) return;
+  remove(fd, *found->second);
+  watched_.erase(found);
+}
 
 }  // namespace fairlead::event

@@ -1,13 +1,20 @@
-// One libevent base, owned by one thread. It waits for descriptors and for an absolute deadline;
+// An epoll(7) instance, owned by one thread. It waits for descriptors and for an absolute deadline;
 // timers are the caller's (timer_queue.h), so that they can run under another clock.
+//
+// Not libevent (docs/adr/0034): a short connection is cheap only if one event tells errors, the end
+// and urgent data apart, and if closing a descriptor needs no call before it.
 //
 // What the loop itself waits for is a timerfd, armed again only for an earlier time, never a
 // timeout of epoll_wait(2): the kernel sets and clears that at every sleep, and when it is near,
 // the processor's own timer with it. A timer that fires early costs one turn of the loop.
 #pragma once
 
+#include <sys/epoll.h>
+
+#include <array>
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <unordered_map>
@@ -18,29 +25,28 @@
 #include "base/result.h"
 #include "base/time.h"
 
-struct event_base;
-struct event;
-
 namespace fairlead::event {
 
-void free_base(event_base* base) noexcept;
-void free_event(::event* handle) noexcept;
-using EventBase = Handle<event_base, free_base>;
-using EventHandle = Handle<::event, free_event>;
+// Events that one epoll_wait(2) fetches.
+inline constexpr std::size_t kEventsPerWait = 64;
 
-// How long after a request for a second look it is taken.
-inline constexpr Duration kRecheckDelay = std::chrono::milliseconds(10);
-
-// Something that libevent's events may have told only half of; see EventLoop::schedule_recheck().
-class Recheck {
+class EventHandler {
  public:
-  virtual ~Recheck() = default;
-  virtual void look_again() noexcept = 0;
+  virtual ~EventHandler() = default;
+  // `events`: EPOLLIN and others of <sys/epoll.h>.
+  virtual void handle_events(std::uint32_t events) noexcept = 0;
+};
+
+// Something to be done before the loop asks for events again, unless its owner dies before.
+class Deferred {
+ public:
+  virtual ~Deferred() = default;
+  virtual void run_deferred() noexcept = 0;
 
  private:
   friend class EventLoop;
   static constexpr std::size_t kNone = SIZE_MAX;
-  std::size_t place_ = kNone;  // in EventLoop::rechecks_
+  std::size_t place_ = kNone;  // in EventLoop::deferred_
 };
 
 class EventLoop final : public FdWatcher {
@@ -57,39 +63,66 @@ class EventLoop final : public FdWatcher {
   // Ends a wait(). The only method that other threads may call.
   void wake();
 
+  // `events` of a descriptor go to the handler, until remove() or forget(). Level-triggered unless
+  // EPOLLET is among them.
+  Result<void> add(int fd, std::uint32_t events, EventHandler& handler);
+  // Of a descriptor that was added: other events from now on. What is ready is told once more.
+  Result<void> modify(int fd, std::uint32_t events, EventHandler& handler);
+  // The descriptor stays open.
+  void remove(int fd, EventHandler& handler);
+  // The descriptor is closed next, which takes it out of epoll: nobody else has a copy of it.
+  void forget(EventHandler& handler);
+
+  // Calls who.run_deferred() once in the next poll() or wait(); asking twice is asking once.
+  // Whoever dies first takes its request back.
+  void defer(Deferred& who);
+  void forget_deferred(Deferred& who);
+
   // Called by poll() and wait() with each descriptor of watch_readable() that became readable.
   void set_watch_handler(FdHandler* handler) { handler_ = handler; }
   Result<void> watch_readable(int fd, Trigger trigger) override;
   void unwatch(int fd) override;
 
-  // Calls who.look_again() once, after kRecheckDelay; asking twice is asking once. Whoever dies
-  // first takes its request back.
-  void schedule_recheck(Recheck& who);
-  void forget(Recheck& who);
-
-  // How many callbacks have run: whether a poll() found anything.
+  // How many events have been handled: whether a poll() found anything.
   std::uint64_t dispatch_count() const { return dispatched_; }
-  void count_dispatch() { ++dispatched_; }
-  event_base* base() { return base_.get(); }
 
  private:
-  explicit EventLoop(EventBase base);
-  static void on_watched(int fd, short what, void* self) noexcept;
-  static void on_wake(int fd, short what, void* self) noexcept;
-  static void on_alarm(int fd, short what, void* self) noexcept;
-  void wake_at(TimePoint at);
-  void run_rechecks();
+  // Of a descriptor of watch_readable().
+  struct Watched final : EventHandler {
+    Watched(EventLoop& its_loop, int its_fd) : loop(its_loop), fd(its_fd) {}
+    void handle_events(std::uint32_t events) noexcept override;
+    EventLoop& loop;
+    int fd;
+  };
+  // Of the eventfd behind wake(): to have ended the wait is all that it does.
+  struct Wake final : EventHandler {
+    void handle_events(std::uint32_t) noexcept override {}
+  };
+  struct Alarm final : EventHandler {
+    explicit Alarm(EventLoop& its_loop) : loop(its_loop) {}
+    void handle_events(std::uint32_t) noexcept override { loop.alarm_at_.reset(); }
+    EventLoop& loop;
+  };
 
-  EventBase base_;
+  EventLoop() = default;
+  Result<void> control(int operation, int fd, std::uint32_t events, EventHandler& handler);
+  void run_deferred();
+  void dispatch(int timeout_ms);
+  void wake_at(TimePoint at);
+
+  FileDescriptor epoll_fd_;
   FileDescriptor wake_fd_;
-  EventHandle wake_event_;
+  Wake wake_;
   FileDescriptor alarm_fd_;
-  EventHandle alarm_event_;
-  std::optional<TimePoint> alarm_;  // when alarm_fd_ fires
-  std::vector<Recheck*> rechecks_;  // each knows its place
-  TimePoint rechecks_due_;          // valid while there are any
-  std::unordered_map<int, EventHandle> watched_;
+  Alarm alarm_{*this};
+  std::optional<TimePoint> alarm_at_;  // when alarm_fd_ fires
+  std::unordered_map<int, std::unique_ptr<Watched>> watched_;
   FdHandler* handler_ = nullptr;
+  std::vector<Deferred*> deferred_;  // each knows its place
+  // What the last epoll_wait(2) fetched, and which of it is handled already.
+  std::array<epoll_event, kEventsPerWait> fetched_{};
+  std::size_t fetched_count_ = 0;
+  std::size_t handled_ = 0;
   std::uint64_t dispatched_ = 0;
 };
 

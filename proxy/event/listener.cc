@@ -1,8 +1,8 @@
 #include "event/listener.h"
 
-#include <event2/event.h>
 #include <netinet/in.h>
 #include <poll.h>
+#include <sys/epoll.h>
 #include <sys/socket.h>
 
 #include <cerrno>
@@ -22,10 +22,10 @@ bool connection_waits(int fd) {
 
 Listener::Listener(EventLoop& loop, TimerQueue& timers, ListenerHandlers handlers)
     : loop_(loop), handlers_(std::move(handlers)), resume_(timers, [this] {
-        if (event_add(event_.get(), nullptr) != 0) resume_.set(EventLoop::now() + kAcceptPause);
+        if (!loop_.add(socket_.get(), EPOLLIN, *this)) resume_.set(EventLoop::now() + kAcceptPause);
       }) {}
 
-Listener::~Listener() = default;
+Listener::~Listener() { loop_.forget(*this); }
 
 Result<std::unique_ptr<Listener>> Listener::open(EventLoop& loop, TimerQueue& timers,
                                                  const SocketAddress& address,
@@ -33,6 +33,8 @@ Result<std::unique_ptr<Listener>> Listener::open(EventLoop& loop, TimerQueue& ti
   std::unique_ptr<Listener> listener(new Listener(loop, timers, std::move(handlers)));
   listener->socket_ = SMC_TRY(TcpStream::make_socket(address.family()));
   const int fd = listener->socket_.get();
+  set_no_delay(fd);
+  take_urgent_in_line(fd, true);
   const int on = 1;
   (void)::setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
   if (::setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &on, sizeof on) != 0)
@@ -46,18 +48,11 @@ Result<std::unique_ptr<Listener>> Listener::open(EventLoop& loop, TimerQueue& ti
   if (::getsockname(fd, reinterpret_cast<sockaddr*>(&storage), &length) != 0)
     return system_error("getsockname", errno);
   listener->address_ = SMC_TRY(SocketAddress::from(storage, length));
-  listener->event_.reset(
-      event_new(loop.base(), fd, EV_READ | EV_PERSIST, &Listener::on_readable, listener.get()));
-  if (!listener->event_ || event_add(listener->event_.get(), nullptr) != 0)
-    return Error{Errc::kExhausted, "event_new"};
+  SMC_TRY(loop.add(fd, EPOLLIN, *listener));
   return listener;
 }
 
-void Listener::on_readable(int, short, void* self) noexcept {
-  auto& listener = *static_cast<Listener*>(self);
-  listener.loop_.count_dispatch();
-  listener.accept_some(kAcceptsPerTurn);
-}
+void Listener::handle_events(std::uint32_t) noexcept { accept_some(kAcceptsPerTurn); }
 
 void Listener::accept_rest() {
   several_wait_ = true;
@@ -89,7 +84,7 @@ void Listener::accept_some(unsigned count) {
 }
 
 void Listener::pause(int error) {
-  event_del(event_.get());
+  loop_.remove(socket_.get(), *this);
   resume_.set(EventLoop::now() + kAcceptPause);
   if (handlers_.failed) handlers_.failed(error);
 }

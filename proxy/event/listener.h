@@ -34,12 +34,12 @@ struct ListenerHandlers {
   std::function<Result<void>(int fd)> before_listen;
 };
 
-class Listener {
+class Listener final : private EventHandler {
  public:
   static Result<std::unique_ptr<Listener>> open(EventLoop& loop, TimerQueue& timers,
                                                 const SocketAddress& address,
                                                 ListenerHandlers handlers);
-  ~Listener();
+  ~Listener() override;
   // With the port that the kernel chose.
   const SocketAddress& address() const { return address_; }
   int descriptor() const { return socket_.get(); }
@@ -48,7 +48,7 @@ class Listener {
 
  private:
   Listener(EventLoop& loop, TimerQueue& timers, ListenerHandlers handlers);
-  static void on_readable(int fd, short what, void* self) noexcept;
+  void handle_events(std::uint32_t events) noexcept override;
   void accept_some(unsigned count);
   void pause(int error);
 
@@ -56,7 +56,6 @@ class Listener {
   ListenerHandlers handlers_;
   FileDescriptor socket_;
   SocketAddress address_;
-  EventHandle event_;
   bool several_wait_ = false;  // the last look found another connection
   unsigned accepted_ = 0;      // it wraps
   Timer resume_;

@@ -55,10 +55,11 @@ class Stream {
   bool writable() const { return writable_; }
   // The peer's FIN or RST has arrived, perhaps behind data that is still to be read.
   bool hung_up() const { return hung_up_; }
-  // For who reads on the chance that something has come of which no event has told yet.
-  void assume_readable() { readable_ = true; }
+  // For who reads on the chance that something has come of which no event has told yet, or has
+  // moved bytes past this class and left some.
+  virtual void assume_readable() { readable_ = true; }
   // For who moves bytes past this class, with splice(2): it has met EAGAIN.
-  void set_not_readable() { readable_ = false; }
+  virtual void set_not_readable() { readable_ = false; }
   virtual void set_not_writable() { writable_ = false; }
 
   // One write takes at most so many bytes, and what it takes is not added to what waits already:
@@ -73,6 +74,8 @@ class Stream {
   // For who moves bytes past this class, which stops before an urgent byte: true when that is next,
   // for read() to take.
   virtual bool at_urgent_byte() = 0;
+  // For a dialled stream on which the peer's urgent data is expected from now on, as on others.
+  virtual void expect_urgent_data() {}
   // Takes the pending error of the connection: a failed connect, or an RST that no read has met
   // yet. It reports errors of which an event has told; a later error brings another event.
   virtual int take_error() = 0;

@@ -1,9 +1,8 @@
 #include "event/tcp_stream.h"
 
-#include <event2/event.h>
 #include <linux/sockios.h>
 #include <netinet/tcp.h>
-#include <poll.h>
+#include <sys/epoll.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 
@@ -16,6 +15,8 @@
 namespace fairlead::event {
 namespace {
 
+constexpr std::uint32_t kWatched = EPOLLIN | EPOLLPRI | EPOLLRDHUP | EPOLLET;
+
 std::size_t total_bytes(std::span<const iovec> pieces) {
   std::size_t total = 0;
   for (const iovec& piece : pieces) total += piece.iov_len;
@@ -27,11 +28,6 @@ int socket_error(int fd) {
   socklen_t length = sizeof error;
   if (::getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &length) != 0) return errno;
   return error;
-}
-
-void take_urgent_in_line(int fd) {
-  const int on = 1;
-  (void)::setsockopt(fd, SOL_SOCKET, SO_OOBINLINE, &on, sizeof on);
 }
 
 }  // namespace
@@ -55,6 +51,16 @@ void resize_memory(int fd, int bytes) {
 
 void bound_segments(int fd, int bytes) {
   (void)::setsockopt(fd, IPPROTO_TCP, TCP_MAXSEG, &bytes, sizeof bytes);
+}
+
+void take_urgent_in_line(int fd, bool in_line) {
+  const int on = in_line ? 1 : 0;
+  (void)::setsockopt(fd, SOL_SOCKET, SO_OOBINLINE, &on, sizeof on);
+}
+
+void set_no_delay(int fd) {
+  const int on = 1;
+  (void)::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
 }
 
 // All best effort: what a kernel does not know leaves its defaults in place.
@@ -85,29 +91,20 @@ void keep_alive(int fd, const KeepAlive& settings) {
 Result<FileDescriptor> TcpStream::make_socket(int family) {
   FileDescriptor socket(::socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!socket) return system_error("socket", errno);
-  const int on = 1;
-  (void)::setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
   return socket;
 }
 
 TcpStream::TcpStream(EventLoop& loop, FileDescriptor socket, const SocketAddress& peer)
-    : loop_(loop), socket_(std::move(socket)), peer_(peer), urgent_signals_seen_(urgent_signals()) {
-  own_urgent_signals(socket_.get());
-}
+    : loop_(loop), socket_(std::move(socket)), peer_(peer) {}
 
 Result<std::unique_ptr<Stream>> TcpStream::adopt(EventLoop& loop, FileDescriptor socket,
                                                  const SocketAddress& peer) {
   std::unique_ptr<TcpStream> stream(new TcpStream(loop, std::move(socket), peer.unmapped()));
   stream->connected_ = true;
-  // Urgent data that came, or was announced, before somebody owned the socket. EINVAL says that
-  // there is none, if the socket does not take it in line yet.
-  std::byte byte;
-  if (::recv(stream->socket_.get(), &byte, 1, MSG_OOB | MSG_PEEK) == 1 || errno == EAGAIN)
-    stream->care_bytes_ = kUrgentCareBytes;
-  take_urgent_in_line(stream->socket_.get());
+  stream->urgent_in_line_ = true;  // as its listener
   // The first event tells at once when something is there to be read.
   stream->writable_ = true;
-  if (const Result<void> watched = stream->watch(); !watched) {
+  if (const Result<void> watched = loop.add(stream->descriptor(), kWatched, *stream); !watched) {
     stream->reset_on_close();  // a FIN would be an answer without a byte
     return watched.error();
   }
@@ -115,41 +112,33 @@ Result<std::unique_ptr<Stream>> TcpStream::adopt(EventLoop& loop, FileDescriptor
 }
 
 Result<std::unique_ptr<Stream>> TcpStream::connect(EventLoop& loop, FileDescriptor socket,
-                                                   const SocketAddress& to, PeerIs peer) {
+                                                   const SocketAddress& to) {
   std::unique_ptr<TcpStream> stream(new TcpStream(loop, std::move(socket), to));
-  take_urgent_in_line(stream->descriptor());
   // An interrupted attempt goes on as one in progress does.
   if (::connect(stream->descriptor(), to.data(), to.size()) != 0 && errno != EINPROGRESS &&
       errno != EINTR)
     return system_error("connect", errno);
-  pollfd established{stream->descriptor(), POLLOUT, 0};
-  if (peer == PeerIs::kOnThisHost && ::poll(&established, 1, 0) == 1 &&
-      established.revents == POLLOUT)
-    stream->connected_ = stream->writable_ = true;
-  SMC_TRY(stream->watch());
+  SMC_TRY(loop.add(stream->descriptor(), kWatched | EPOLLOUT, *stream));
+  stream->writable_watched_ = stream->delays_ = true;
   return std::unique_ptr<Stream>(std::move(stream));
-}
-
-Result<void> TcpStream::watch() {
-  writable_watched_ = !connected_;
-  return watch(event_, static_cast<short>(EV_READ | EV_CLOSED | (connected_ ? 0 : EV_WRITE)));
 }
 
 // epoll_ctl(2) reports room that came since the write that found none.
 Result<void> TcpStream::watch_writable() {
   if (writable_watched_) return {};
-  SMC_TRY(watch(writable_event_, EV_WRITE));
+  SMC_TRY(loop_.modify(socket_.get(), kWatched | EPOLLOUT, *this));
   writable_watched_ = true;
   return {};
 }
 
-Result<void> TcpStream::watch(EventHandle& event, short what) {
-  event.reset(event_new(loop_.base(), socket_.get(), static_cast<short>(what | EV_PERSIST | EV_ET),
-                        &TcpStream::on_event, this));
-  if (event && event_add(event.get(), nullptr) == 0) return {};
-  const int error = errno;
-  event.reset();
-  return system_error("event_add", error);
+void TcpStream::assume_readable() {
+  readable_ = true;
+  begins_before_mark_ = false;
+}
+
+void TcpStream::set_not_readable() {
+  readable_ = false;
+  begins_before_mark_ = false;
 }
 
 void TcpStream::set_not_writable() {
@@ -161,44 +150,53 @@ void TcpStream::set_not_writable() {
   notify();
 }
 
-TcpStream::~TcpStream() { loop_.forget(*this); }
-
-void TcpStream::on_event(int, short what, void* self) noexcept {
-  static_cast<TcpStream*>(self)->take_events(what);
+TcpStream::~TcpStream() {
+  loop_.forget(*this);
+  loop_.forget_deferred(*this);
 }
 
-void TcpStream::take_events(short what) {
-  loop_.count_dispatch();
-  if ((what & EV_WRITE) != 0) connected_ = writable_ = true;
-  // libevent reports an error as readable, and never together with EV_CLOSED.
-  if ((what & EV_READ) != 0 && (what & EV_CLOSED) == 0) error_possible_ = true;
-  // Nobody reads from a stream that is backed up, so nobody would meet its reset.
-  if ((what & EV_READ) != 0 && readable_ && pending_error_ == 0) {
-    pending_error_ = socket_error(socket_.get());
-    hung_up_ = hung_up_ || pending_error_ != 0;
+void TcpStream::handle_events(std::uint32_t events) noexcept {
+  if ((events & EPOLLOUT) != 0) connected_ = writable_ = true;
+  if ((events & EPOLLPRI) != 0) begin_care();
+  if ((events & EPOLLIN) != 0) begins_before_mark_ = true;
+  if ((events & EPOLLERR) != 0) {
+    error_possible_ = true;
+    // Nobody reads from a stream that is backed up, so nobody would meet its reset.
+    if (readable_ && pending_error_ == 0) pending_error_ = socket_error(socket_.get());
   }
-  if ((what & EV_READ) != 0) readable_ = true;
-  if ((what & EV_CLOSED) != 0) hung_up_ = readable_ = true;
+  if ((events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0) hung_up_ = true;
+  if ((events & (EPOLLIN | EPOLLPRI | EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0) readable_ = true;
   notify();
 }
 
-void TcpStream::look_again() noexcept {
-  // What is readable will be read, and its end found, or another look asked for.
-  if (readable_ || pending_error_ != 0) return;
-  pollfd now{socket_.get(), POLLIN, 0};
-  if (::poll(&now, 1, 0) != 1) return;
-  if ((now.revents & POLLERR) != 0) {
-    pending_error_ = socket_error(socket_.get());
-    hung_up_ = true;
-  }
-  // Without an error it is what a short read left before an urgent byte of which nobody was told.
-  readable_ = true;
-  loop_.count_dispatch();
-  notify();
+// Not in line, an urgent byte that nobody has read is lost when another one comes.
+void TcpStream::expect_urgent_data() {
+  if (!std::exchange(urgent_in_line_, true)) take_urgent_in_line(socket_.get(), true);
+}
+
+void TcpStream::begin_care() {
+  care_bytes_ = kUrgentCareBytes;
+  expect_urgent_data();
+}
+
+// For reads that follow no event.
+void TcpStream::guard_reads() {
+  if (std::exchange(signals_owned_, true)) return;
+  own_urgent_signals(socket_.get());
+  urgent_signals_seen_ = urgent_signals();
+  // Urgent data that came, or was announced, before somebody owned the socket. EINVAL says that
+  // there is none, if the socket does not take it in line.
+  if (urgent_in_line_) take_urgent_in_line(socket_.get(), false);
+  std::byte byte;
+  if (::recv(socket_.get(), &byte, 1, MSG_OOB | MSG_PEEK) == 1 || errno == EAGAIN)
+    care_bytes_ = kUrgentCareBytes;
+  take_urgent_in_line(socket_.get(), true);
+  urgent_in_line_ = true;
 }
 
 // True when urgent data may have come since the last call, to this socket or to another.
 bool TcpStream::news_of_urgent_data() {
+  if (!signals_owned_) return false;
   const unsigned signals = urgent_signals();
   if (signals == urgent_signals_seen_) return false;
   urgent_signals_seen_ = signals;
@@ -207,6 +205,11 @@ bool TcpStream::news_of_urgent_data() {
 }
 
 IoResult TcpStream::read(std::span<const iovec> into) {
+  if (drained_ && pending_error_ == 0) return {IoResult::Kind::kEnd, 0, 0};
+  // Nothing comes behind a FIN.
+  const bool begins_before_mark = std::exchange(begins_before_mark_, false) || hung_up_;
+  if (care_bytes_ == 0 && begins_before_mark && !signals_owned_) return read_some(into);
+  guard_reads();
   if (care_bytes_ == 0) {
     const MarkedRead read(into);
     if (!news_of_urgent_data()) {
@@ -263,7 +266,7 @@ IoResult TcpStream::peek() {
 bool TcpStream::at_urgent_byte() {
   int at_mark = 0;
   if (::ioctl(socket_.get(), SIOCATMARK, &at_mark) != 0 || at_mark == 0) return false;
-  care_bytes_ = kUrgentCareBytes;
+  begin_care();
   return true;
 }
 
@@ -272,11 +275,14 @@ IoResult TcpStream::read_some(std::span<const iovec> into) {
   do n = ::readv(socket_.get(), into.data(), static_cast<int>(into.size()));
   while (n < 0 && errno == EINTR);
   if (n <= 0) return read_failed(n);
-  // A short read has drained the socket; only a FIN may hide behind it, which was announced, or
-  // an RST, of which libevent says no more than "readable": one event for the bytes and for it.
-  if (static_cast<std::size_t>(n) < total_bytes(into) && !hung_up_) {
-    readable_ = false;
-    loop_.schedule_recheck(*this);
+  read_since_write_ = true;
+  // A short read has drained the socket, or ended before an urgent byte, of which an event tells.
+  // Only a FIN or an RST may hide behind it, which was announced.
+  if (static_cast<std::size_t>(n) < total_bytes(into)) {
+    if (!hung_up_)
+      readable_ = false;
+    else
+      drained_ = !error_possible_ && pending_error_ == 0 && care_bytes_ == 0;
   }
   return {IoResult::Kind::kBytes, static_cast<std::size_t>(n), 0};
 }
@@ -295,8 +301,21 @@ IoResult TcpStream::read_failed(ssize_t n) {
   return {IoResult::Kind::kError, 0, errno};
 }
 
+// The kernel holds a small segment back while the peer has not acknowledged another. With what the
+// peer says to the first one, it acknowledges that.
+void TcpStream::stop_delays(std::size_t bytes) {
+  if (!delays_) return;
+  const bool goes_at_once = writes_ == 0 || (writes_ == 1 && read_since_write_);
+  ++writes_;
+  read_since_write_ = false;
+  if (goes_at_once && bytes <= kSmallWriteBytes) return;
+  delays_ = false;
+  set_no_delay(socket_.get());
+}
+
 IoResult TcpStream::write(std::span<const iovec> from) {
   if (pending_error_ != 0) return {IoResult::Kind::kError, 0, pending_error_};
+  stop_delays(total_bytes(from));
   if (write_max_ != 0) return write_bounded(from);
   msghdr message{};
   message.msg_iov = const_cast<iovec*>(from.data());
@@ -322,6 +341,7 @@ IoResult TcpStream::write_bounded(std::span<const iovec> from) {
 
 IoResult TcpStream::write_urgent(std::byte byte) {
   if (pending_error_ != 0) return {IoResult::Kind::kError, 0, pending_error_};
+  stop_delays(1);
   ssize_t n;
   do n = ::send(socket_.get(), &byte, 1, MSG_OOB | MSG_NOSIGNAL);
   while (n < 0 && errno == EINTR);
@@ -357,7 +377,9 @@ void TcpStream::note_error(int error) {
   if (pending_error_ == 0) pending_error_ = error;
 }
 
-void TcpStream::shutdown_write() {
+void TcpStream::shutdown_write() { loop_.defer(*this); }
+
+void TcpStream::run_deferred() noexcept {
   // ENOTCONN after an RST: nothing is left to shut down.
   (void)::shutdown(socket_.get(), SHUT_WR);
 }

@@ -1,10 +1,19 @@
-// A TCP socket as a Stream, on libevent. Sockets are non-blocking, with TCP_NODELAY set: a proxy
-// that waited for more would only add its delay to the application's own.
+// A TCP socket as a Stream, on an EventLoop. Sockets are non-blocking, with TCP_NODELAY set: a
+// proxy that waited for more would only add its delay to the application's own. A dialled socket
+// gets it before the first write that the kernel might hold back: never in a short connection.
+//
+// What a close would do as well waits for the end of the turn: shutdown(2) is not called for a
+// stream that is destroyed in the same turn.
 //
 // Urgent data. SO_OOBINLINE keeps the urgent byte in the stream. The kernel ends a read before that
-// byte, and the next read begins with it and goes on behind it; no event follows. So after a SIGURG
-// (urgent_signal.h) a stream reads with care: it peeks for a byte, asks SIOCATMARK whether it is
-// the urgent one, and takes an urgent byte alone.
+// byte, and the next read begins with it and goes on behind it. So a stream that may have urgent
+// data reads with care: it peeks for a byte, asks SIOCATMARK whether it is the urgent one, and
+// takes an urgent byte alone. It knows in two ways that it has to:
+//
+//   EPOLLPRI  with the event. The read that follows an event begins with bytes that were there at
+//             the event, so an urgent byte that comes later ends it.
+//   SIGURG    (urgent_signal.h) for reads that follow no event, and may begin anywhere. The first
+//             of them asks for the signal, which costs three system calls.
 #pragma once
 
 #include <memory>
@@ -31,6 +40,10 @@ void resize_memory(int fd, int bytes);
 // path allows. For a socket that listens, or does not connect yet.
 void bound_segments(int fd, int bytes);
 
+// Accepted sockets inherit both from their listener: TCP_NODELAY, and SO_OOBINLINE on or off.
+void set_no_delay(int fd);
+void take_urgent_in_line(int fd, bool in_line);
+
 // When a host that does not answer is taken for gone. For sockets to other hosts.
 struct KeepAlive {
   Duration idle{};  // 0: no probes
@@ -46,33 +59,33 @@ void keep_alive(int fd, const KeepAlive& settings);
 // is announced at most a receive window and 64 KiB before it comes.
 inline constexpr std::uint64_t kUrgentCareBytes = 8 * 1024 * 1024;
 
-// Where a connection leads. On the same host connect(2) establishes it, and that is looked for at
-// once: waiting for the event would cost a turn of the loop.
-enum class PeerIs : std::uint8_t { kAnywhere, kOnThisHost };
+// A segment of this size fits every path.
+inline constexpr std::size_t kSmallWriteBytes = 512;
 
-class TcpStream final : public Stream, private Recheck {
+class TcpStream final : public Stream, private EventHandler, private Deferred {
  public:
   // A non-blocking socket that a listener from make_socket() accepted, and whom accept(2) named as
   // its peer. Both addresses of a stream are told as IPv4 where they are IPv4-mapped.
   static Result<std::unique_ptr<Stream>> adopt(EventLoop& loop, FileDescriptor socket,
                                                const SocketAddress& peer);
 
-  // A new non-blocking socket for `family`, not yet connected, so that options can be set. The
-  // sockets that a listening one accepts inherit those that are set here.
+  // A new non-blocking socket for `family`, not yet connected, so that options can be set.
   static Result<FileDescriptor> make_socket(int family);
   // Begins to connect; connected() becomes true, or take_error() tells why not, after
-  // handle_ready(). On this host connected() may be true on return, and no event follows then.
+  // handle_ready().
   static Result<std::unique_ptr<Stream>> connect(EventLoop& loop, FileDescriptor socket,
-                                                 const SocketAddress& to,
-                                                 PeerIs peer = PeerIs::kAnywhere);
+                                                 const SocketAddress& to);
 
   ~TcpStream() override;
+  void assume_readable() override;
+  void set_not_readable() override;
   void set_not_writable() override;
   void set_write_max(std::size_t bytes) override { write_max_ = bytes; }
   IoResult read(std::span<const iovec> into) override;
   IoResult write(std::span<const iovec> from) override;
   IoResult write_urgent(std::byte byte) override;
   bool at_urgent_byte() override;
+  void expect_urgent_data() override;
   int take_error() override;
   std::size_t unsent() const override;
   void note_error(int error) override;
@@ -84,29 +97,34 @@ class TcpStream final : public Stream, private Recheck {
 
  private:
   TcpStream(EventLoop& loop, FileDescriptor socket, const SocketAddress& peer);
-  Result<void> watch();
   Result<void> watch_writable();
-  Result<void> watch(EventHandle& event, short what);
   IoResult write_bounded(std::span<const iovec> from);
-  static void on_event(int fd, short what, void* self) noexcept;
-  void take_events(short what);
+  void stop_delays(std::size_t bytes);
+  void run_deferred() noexcept override;
+  void handle_events(std::uint32_t events) noexcept override;
   IoResult read_some(std::span<const iovec> into);
   IoResult read_with_care(std::span<const iovec> into);
   IoResult peek();  // kBytes: at least one is there
   IoResult read_failed(ssize_t n);
   IoResult written(ssize_t n);
+  void begin_care();
+  void guard_reads();
   bool news_of_urgent_data();
-  void look_again() noexcept override;
 
   EventLoop& loop_;
   FileDescriptor socket_;
   SocketAddress peer_;
-  EventHandle event_;
-  // Made when a write to an accepted socket first finds no room. A socket that is watched for room
+  // From when a write to an accepted socket first finds no room. A socket that is watched for room
   // from its beginning costs a turn of the loop for an event that tells nothing new.
-  EventHandle writable_event_;
   bool writable_watched_ = false;
   std::size_t write_max_ = 0;
+  bool drained_ = false;  // what the peer sent before its FIN has been read
+  bool delays_ = false;   // without TCP_NODELAY
+  unsigned writes_ = 0;   // while delays_
+  bool read_since_write_ = false;
+  bool urgent_in_line_ = false;      // SO_OOBINLINE
+  bool begins_before_mark_ = false;  // the next read: it follows an event that told of bytes
+  bool signals_owned_ = false;
   unsigned urgent_signals_seen_ = 0;
   std::uint64_t care_bytes_ = 0;  // still to be read with care
   bool error_possible_ = false;   // an event since the last SO_ERROR may have reported an error

@@ -133,14 +133,8 @@ class FramedRelay {
     duplex_.end_net();
   }
   const smc::Deferral& deferral() const { return deferral_; }
-  // True once: it carries more than frames have to, because it is not handed over any more.
-  bool outgrown() {
-    const bool grown = deferral_.unbounded() && out_.bytes() + in_.bytes() > smc::kFramedBytesMax;
-    return grown && !std::exchange(outgrown_, true);
-  }
 
  private:
-  bool outgrown_ = false;
   smc::Deferral deferral_;
   FramedOut out_;
   FramedIn in_;

@@ -47,7 +47,6 @@ StageResult FramesStage::run(TimePoint now) {
   session_.pay_for_growth(relay_->towards_app().ahead_bytes_max(), true);
   relay_->towards_net().set_copy_bytes(session_.memory.copy_bytes());
   const smc::Deferral& deferral = relay_->deferral();
-  if (relay_->outgrown()) session_.memory.become_tcp(*session_.net);
   // A handshake that it waits for is void once its application has ended.
   if (!deferral.may_hand_over()) cancel_handshake();
   switch (step) {

@@ -106,7 +106,6 @@ StageResult Session::enter_tcp(UseTcp from, TimePoint now) {
     return End{"fallback is denied by configuration"};
   }
   resources_.report.carried(Transport::kTcp);
-  resources_.memory.become_tcp(*resources_.net);
   if (from.framed) resources_.report.carried_no_longer(Transport::kShort);
   stage_ = std::make_unique<TcpStage>(resources_, from);
   resources_.report.setup_ended();

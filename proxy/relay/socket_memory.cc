@@ -46,7 +46,8 @@ std::optional<SocketMemory> SocketMemory::begin(MemoryBudget& budget, Direction 
                                      memory.keep_);
     if (charge) {
       memory.charge_ = std::move(*charge);
-      memory.grow_at_ = kSocketBufferBytes[memory.level_];
+      memory.bounded_ = memory.level_ < kApplicationLevel;
+      memory.grow_at_ = memory.bounded_ ? kSocketBufferBytes[memory.level_] : kBoundAtBytes;
       return memory;
     }
     if (memory.level_-- == 0) return std::nullopt;
@@ -71,26 +72,17 @@ bool SocketMemory::is_short(const MemoryBudget& budget) {
   return budget.left_bytes() < budget.limit_bytes() / 8 * (8 - kMemoryShortEighths);
 }
 
-bool SocketMemory::bound_application(event::Stream& app) {
-  if (budget_ == nullptr || app.descriptor() < 0) return true;
-  if (level_ == kApplicationLevel) return true;  // as its listener, or before it was dialled
-  resize(app);
-  return charge_early(app);
+bool SocketMemory::bound(event::Stream& stream) {
+  if (!bounded_ || budget_ == nullptr || stream.descriptor() < 0) return true;
+  resize(stream);
+  return charge_early(stream);
 }
 
-bool SocketMemory::bound_network(event::Stream& net) {
-  if (budget_ == nullptr || net.descriptor() < 0) return true;
-  if (level_ == kApplicationLevel) {
-    event::bound_receive_memory(net.descriptor(), static_cast<int>(kSocketBufferBytes[level_]));
-    return true;
-  }
-  resize(net);
-  return charge_early(net);
-}
-
-void SocketMemory::become_tcp(event::Stream& net) {
-  if (budget_ == nullptr || net.descriptor() < 0) return;
-  if (level_ == kApplicationLevel) resize(net);
+void SocketMemory::bound_late(event::Stream& app, event::Stream* net) {
+  bounded_ = true;
+  if (app.descriptor() >= 0)
+    event::bound_memory(app.descriptor(), static_cast<int>(kSocketBufferBytes[level_]));
+  if (net != nullptr) resize(*net);
 }
 
 bool SocketMemory::charge_early(event::Stream& stream) {
@@ -118,6 +110,11 @@ void SocketMemory::become_smc(event::Stream& net) {
 
 void SocketMemory::moved(std::uint64_t bytes, event::Stream& app, event::Stream* net) {
   if (budget_ == nullptr || bytes < grow_at_) return;
+  if (!bounded_) {
+    bound_late(app, net);
+    grow_at_ = kSocketBufferBytes[level_];
+    return;
+  }
   if (level_ + 1 < kSocketLevels) {
     grow(app, net);
     grow_at_ = bytes + kSocketBufferBytes[level_];

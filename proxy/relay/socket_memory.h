@@ -51,9 +51,11 @@ inline constexpr std::size_t kPacketBytesMax = 64 * 1024;  // that the kernel ma
 // what it has made, so many bytes may be moved, by which it may grow so much.
 inline constexpr std::uint64_t kTunedCheckBytes = 256 * 1024;
 inline constexpr std::size_t kTunedMarginBytes = 1024 * 1024;
-// The level of a socket from or to the application before the budget has been asked: listeners and
-// dialled sockets are prepared for it (relay/socket_network.h).
+// The level of sockets where memory is plenty. Listeners for applications are prepared for it
+// (relay/socket_network.h). Other sockets get their bounds only once kBoundAtBytes have been moved:
+// until then the kernel's own defaults are less, and most connections have ended before.
 inline constexpr unsigned kApplicationLevel = kSocketLevels - 1;
+inline constexpr std::uint64_t kBoundAtBytes = 64 * 1024;
 // New connections agree on small segments once more than this part of the limit is used.
 inline constexpr std::size_t kMemoryShortEighths = 3;
 
@@ -74,17 +76,12 @@ class SocketMemory {
   // True when new connections have to begin with small buffers, or soon will.
   static bool is_short(const MemoryBudget& budget);
 
-  // The streams are those of one connection. Each is bounded as soon as it is connected. False
-  // where the budget has no room for what has come in before. At kApplicationLevel a stream keeps
-  // the buffers of its listener, except for the receive buffer of the network's stream.
-  bool bound_application(event::Stream& app);
-  bool bound_network(event::Stream& net);
+  // The stream is connected. Below kApplicationLevel it is bounded at once. False where the budget
+  // has no room for what has come in before.
+  bool bound(event::Stream& stream);
   // The connection is SMC-R: the socket to the network carries nothing more, and nothing is written
   // to it.
   void become_smc(event::Stream& net);
-  // The connection is TCP. Where memory is plenty, only now is its socket to the network bounded in
-  // all respects: until here the proxy writes little to it.
-  void become_tcp(event::Stream& net);
   // The application has moved so many bytes in all. `net`: of a TCP connection, else null.
   void moved(std::uint64_t bytes, event::Stream& app, event::Stream* net);
 
@@ -100,6 +97,7 @@ class SocketMemory {
 
  private:
   std::size_t cost(unsigned level) const;
+  void bound_late(event::Stream& app, event::Stream* net);
   bool charge_early(event::Stream& stream);
   void resize(event::Stream& stream) const;
   void grow(event::Stream& app, event::Stream* net);
@@ -112,7 +110,8 @@ class SocketMemory {
   std::size_t early_bytes_ = 0;  // that came before a socket was bounded, as the kernel counts them
   std::size_t ahead_bytes_ = 0;  // of an application that has not taken them
   bool smc_ = false;
-  bool tuned_ = false;  // the kernel tunes the socket to the network
+  bool bounded_ = true;  // the sockets are, as level_ says
+  bool tuned_ = false;   // the kernel tunes the socket to the network
   std::uint64_t grow_at_ = 0;
 };
 

@@ -86,11 +86,16 @@ Result<ApplicationLeg> SocketNetwork::dial_application(const SocketAddress& to,
       leg.client_address = ClientAddress::kNoSlot;
       break;
     }
-    const SocketAddress source = lease->publish(client, to);
+    SocketAddress source = lease->publish(client, to);
     auto dialled = dial(&source, to);
+    // A server of the pod may have the port.
+    if (!dialled && dialled.error().system == EADDRINUSE && to.is_v4()) {
+      source = lease->publish_without_port(client, to);
+      dialled = dial(&source, to);
+      if (dialled) lease->set_source_port((*dialled)->local_address().port());
+    }
     if (dialled) {
       leg.stream = std::move(*dialled);
-      if (source.port() == 0) lease->set_source_port(leg.stream->local_address().port());
       leg.slot = std::move(*lease);
       return leg;
     }
@@ -105,10 +110,12 @@ Result<ApplicationLeg> SocketNetwork::dial_application(const SocketAddress& to,
 Result<std::unique_ptr<event::Stream>> SocketNetwork::dial(const SocketAddress* source,
                                                            const SocketAddress& to) {
   FileDescriptor socket = SMC_TRY(make_socket(to.family()));
-  event::bound_memory(socket.get(), kApplicationSocketBytes);
   if (small_segments_) event::bound_segments(socket.get(), kSmallSegmentBytes);
   if (source != nullptr) SMC_TRY(bpf::bind_source(socket.get(), *source));
-  return event::TcpStream::connect(loop_, std::move(socket), to, event::PeerIs::kOnThisHost);
+  std::unique_ptr<event::Stream> stream =
+      SMC_TRY(event::TcpStream::connect(loop_, std::move(socket), to));
+  stream->expect_urgent_data();
+  return stream;
 }
 
 Result<void> SocketNetwork::use_client_address_map(int map_fd, unsigned worker, unsigned workers,
@@ -132,11 +139,13 @@ Result<std::unique_ptr<event::Stream>> SocketNetwork::dial_peer(const SocketAddr
   FileDescriptor socket = SMC_TRY(make_socket(to.family()));
   // The application may have bound one of several addresses. An address of another host cannot be
   // bound; the kernel then chooses one.
-  if (client != nullptr && may_be_source(*client, to))
+  if (client != nullptr && may_be_source(*client, to) && !sources_.is_default(*client, to, now()))
     (void)bpf::bind_source(socket.get(), client->with_port(0));
-  if (announce == bpf::Announced::kFrames && option_available()) bpf::ask_for_frames(socket.get());
+  const bool frames = announce == bpf::Announced::kFrames;
   if (announce != bpf::Announced::kNothing && program_ != nullptr)
-    SMC_TRY(program_->request(socket.get()));
+    SMC_TRY(program_->request_for_connection(socket.get(), frames));
+  else if (frames && option_available())
+    bpf::ask_for_frames(socket.get());
   return event::TcpStream::connect(loop_, std::move(socket), to);
 }
 

@@ -11,6 +11,7 @@
 #include "event/tcp_stream.h"
 #include "relay/network.h"
 #include "relay/socket_memory.h"
+#include "relay/source_addresses.h"
 
 namespace fairlead::relay {
 
@@ -86,6 +87,7 @@ class SocketNetwork final : public Network {
   bool small_segments_ = false;
   ClientAddress client_address_ = ClientAddress::kUnavailable;
   std::optional<bpf::ClientAddressSlots> client_slots_;
+  SourceAddresses sources_;
 };
 
 }  // namespace fairlead::relay

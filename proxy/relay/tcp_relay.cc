@@ -185,6 +185,7 @@ HalfRelay::Step HalfRelay::splice_once(std::size_t& moved) {
     leave_splice();
     return Step::kMore;
   }
+  from_.assume_readable();
   piped_ = static_cast<std::size_t>(n);
   small_splices_ = piped_ < kSpliceBytesMin ? small_splices_ + 1 : 0;
   if (const Step step = drain_pipe(moved); step != Step::kMore) return step;

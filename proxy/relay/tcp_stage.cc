@@ -19,6 +19,7 @@ TcpStage::TcpStage(SessionResources& session, const UseTcp& from)
 StageResult TcpStage::begin(TimePoint) {
   liveness_.watch(session_);
   session_.probe_peer_later();
+  if (session_.outbound()) session_.net->expect_urgent_data();
   session_.mark_ready();
   return Stay{};
 }

@@ -51,11 +51,7 @@ void Worker::accept(Direction direction, const SocketAddress& destination,
     memory.emplace();
   else
     memory = SocketMemory::begin(budget_, direction);
-  const auto bounded = [&] {
-    return direction == Direction::kOutbound ? memory->bound_application(*stream)
-                                             : memory->bound_network(*stream);
-  };
-  if (!memory || !bounded()) return refuse(*stream, Admission::Refusal::kMemory);
+  if (!memory || !memory->bound(*stream)) return refuse(*stream, Admission::Refusal::kMemory);
   const TimePoint now = network_.now();
   const std::uint64_t number = (++numbers_ << 8) | settings_.index;
   auto session = std::make_unique<Session>(services_, number, direction, destination,

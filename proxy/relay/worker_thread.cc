@@ -108,14 +108,21 @@ void WorkerThread::reopen_for_peers() {
   }
 }
 
+std::uint16_t WorkerThread::port_of(const config::Listener& listener) const {
+  for (const Entrance& entrance : entrances_)
+    if (entrance.configured == &listener) return entrance.listener->address().port();
+  return listener.listen.port();
+}
+
 void WorkerThread::accepted(const config::Listener& listener,
                             std::unique_ptr<event::Stream> stream) {
   choose_segments();
   if (listener.mode == config::ListenerMode::kStatic)
     return worker_->accept(listener.direction, *listener.upstream, std::move(stream));
+  const std::uint16_t listener_port = port_of(listener);
   const Result<event::OriginalDestination> destination =
       listener.mode == config::ListenerMode::kRedirect
-          ? event::redirect_destination(stream->descriptor())
+          ? event::redirect_destination(stream->descriptor(), stream->peer_address(), listener_port)
           : event::tproxy_destination(stream->descriptor(), listener.listen);
   if (destination && destination->redirected) {
     stats_->redirected.add();

@@ -71,6 +71,8 @@ class WorkerThread {
   };
   Result<std::unique_ptr<event::Listener>> open(const config::Listener& listener);
   void reopen_for_peers();
+  // That the listener has got.
+  std::uint16_t port_of(const config::Listener& listener) const;
   void run();
   void run_mailbox();
   bool drain_finished();

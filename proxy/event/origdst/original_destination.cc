@@ -47,13 +47,14 @@ Result<SocketAddress> peer_address(int fd) {
   return Result<SocketAddress>(SMC_TRY(SocketAddress::from(address, length)).unmapped());
 }
 
-Result<OriginalDestination> redirect_destination(int accepted_fd) {
-  SocketAddress local = SMC_TRY(local_address(accepted_fd));
-  auto original = tracked_destination(accepted_fd, local.is_v4());
-  if (!original) {
-    if (is_untracked(original.error())) return OriginalDestination{local, false};
-    return Error(original.error());
-  }
+Result<OriginalDestination> redirect_destination(int accepted_fd, const SocketAddress& peer,
+                                                 std::uint16_t listener_port) {
+  const auto original = tracked_destination(accepted_fd, peer.unmapped().is_v4());
+  if (!original && !is_untracked(original.error())) return Error(original.error());
+  // The socket's own address has the listener's port.
+  if (original && original->port() != listener_port) return OriginalDestination{*original, true};
+  const SocketAddress local = SMC_TRY(local_address(accepted_fd));
+  if (!original) return OriginalDestination{local, false};
   return OriginalDestination{*original, *original != local};
 }
 

@@ -8,6 +8,8 @@
 // IPv4 addresses are IPv4 in all results, also those that a dual-stack listener sees as mapped.
 #pragma once
 
+#include <cstdint>
+
 #include "base/address.h"
 #include "base/result.h"
 
@@ -22,9 +24,11 @@ struct OriginalDestination {
   friend bool operator==(const OriginalDestination&, const OriginalDestination&) = default;
 };
 
-// For a connection accepted behind a NAT redirect, IPv4 and IPv6. A connection that tracking does
-// not know, because it was forgotten or never runs here, counts as not redirected.
-Result<OriginalDestination> redirect_destination(int accepted_fd);
+// For a connection from `peer` accepted behind a NAT redirect, by a listener with this port, IPv4
+// and IPv6. A connection that tracking does not know, because it was forgotten or never runs here,
+// counts as not redirected.
+Result<OriginalDestination> redirect_destination(int accepted_fd, const SocketAddress& peer,
+                                                 std::uint16_t listener_port);
 
 // For a connection accepted behind a TPROXY rule on a listener bound to `listener`. A listener
 // bound to all addresses cannot tell a connection to another host's port of the same number from

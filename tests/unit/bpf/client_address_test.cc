@@ -182,14 +182,31 @@ TEST_F(ClientAddressTest, AcceptAndGetpeernameReportTheClient) {
     const FileDescriptor application = accept_on(listener, peer);
     EXPECT_EQ(to_string(peer), family.reported) << family.name;
     EXPECT_EQ(to_string(peer_of(application.get())), family.reported) << family.name;
-    lease->set_source_port(local_of(proxy.get()).port());
-    EXPECT_EQ(to_string(peer_of(application.get())), family.reported) << family.name;
     lease->release();
     EXPECT_EQ(to_string(peer_of(application.get())), family.reported)
         << family.name << ": late, and the slot is free";
     EXPECT_EQ(local_of(application.get()).unmapped(), target) << family.name;
     EXPECT_EQ(peer_of(proxy.get()), target) << family.name << ": our own end";
   }
+}
+
+// Where a server of the pod has the port of the slot, the kernel chooses one.
+TEST_F(ClientAddressTest, TheKernelMayChooseThePort) {
+  const FileDescriptor listener = listen_on(address("0.0.0.0:0"));
+  const SocketAddress target = target_of(listener, "10.9.9.9");
+  auto lease = slots_->take(AF_INET);
+  lease->publish(address("10.66.6.6:666"), target);
+  const SocketAddress source = lease->publish_without_port(address(kClient4), target);
+  EXPECT_EQ(source.port(), 0);
+  const FileDescriptor proxy = connect_from(source, target);
+  SocketAddress peer;
+  const FileDescriptor application = accept_on(listener, peer);
+  EXPECT_EQ(to_string(peer), kClient4) << "before the port is known";
+  lease->set_source_port(local_of(proxy.get()).port());
+  EXPECT_EQ(to_string(peer_of(application.get())), kClient4);
+  lease->publish_without_port(address(kClient4), target);
+  lease->set_source_port(static_cast<std::uint16_t>(local_of(proxy.get()).port() ^ 1));
+  EXPECT_NE(to_string(peer_of(application.get())), kClient4);
 }
 
 // Every slot is reused, more than once. An old socket then never reports another client's address.
@@ -206,8 +223,8 @@ TEST_F(ClientAddressTest, ReusedSlotReportsTheApplicationsOwnAddressForTheOldSoc
     EXPECT_EQ(to_string_without_port(peer_of(old.get())), "10.9.9.9") << round;
   }
   // The generation is that of the old socket again; only the source port distinguishes the two.
-  lease->publish(address("10.66.6.6:666"), target);
-  lease->set_source_port(static_cast<std::uint16_t>(local_of(first.get()).port() ^ 1));
+  const SocketAddress again = lease->publish(address("10.66.6.6:666"), target);
+  EXPECT_EQ(again.with_port(0), local_of(first.get()).with_port(0));
   EXPECT_EQ(peer_of(old.get()), local_of(first.get())) << slot;
 }
 
@@ -253,7 +270,7 @@ TEST_F(ClientAddressTest, SocketsThatNoEntryWasWrittenForKeepTheirAddress) {
   auto lease = slots_->take(AF_INET6);
   const SocketAddress source6 = lease->publish(address(kClient6), target6);
   auto lease4 = slots_->take(AF_INET);
-  const SocketAddress source = lease4->publish(address(kClient4), target);
+  const SocketAddress source = lease4->publish_without_port(address(kClient4), target);
   lease4->set_source_port(7);  // another socket's
   auto unused = address("127.200.1.2:0");
   struct Case {
@@ -454,7 +471,6 @@ TEST_F(ClientAddressTest, EntriesMoveToAnotherMap) {
   ASSERT_TRUE(opened);
   slots_->move_to(std::move(*opened));
   program_.reset();
-  lease->set_source_port(local_of(proxy.get()).port());
   SocketAddress peer;
   const FileDescriptor application = accept_on(listener, peer);
   EXPECT_EQ(to_string(peer), kClient4);

@@ -153,16 +153,51 @@ TEST_F(OptionProgramTest, AskingForFramesLeavesThePriorityAsItWas) {
   }
 }
 
-TEST_F(OptionProgramTest, AnswerIsGivenOnceAndLeavesThePriorityAsItWas) {
+int priority_of(const FileDescriptor& socket) {
+  int priority = -1;
+  socklen_t length = sizeof priority;
+  EXPECT_EQ(getsockopt(socket.get(), SOL_SOCKET, SO_PRIORITY, &priority, &length), 0);
+  return priority;
+}
+
+TEST_F(OptionProgramTest, AnswerStaysInAPriorityThatMovesNoPacket) {
+  constexpr int kBand = 0xf;  // what queueing disciplines make of a priority that is no class
   Connection pair = connect_over("127.0.0.1:0", requested(), requested());
   EXPECT_TRUE(answered(pair));
+  EXPECT_TRUE(answered(pair));
+  EXPECT_EQ(priority_of(pair.client) & kBand, 0);
+  EXPECT_EQ(priority_of(pair.accepted), 0);
+}
+
+TEST_F(OptionProgramTest, AConnectionRequestsItsOptionsByItsPriority) {
+  const auto with_frames = [&](int fd) {
+    ask_for_frames(fd);
+    requested()(fd);
+  };
+  // Of several programs in one cgroup, only the one that is asked acts.
+  auto other = OptionProgram::attach();
+  ASSERT_TRUE(other) << to_string(other.error());
+  for (const char* loopback : kLoopback)
+    for (const OptionProgram* asked : {&*program_, &*other})
+      for (const bool frames : {true, false}) {
+        Connection pair = connect_over(loopback, with_frames, [&](int fd) {
+          EXPECT_TRUE(asked->request_for_connection(fd, frames));
+        });
+        const auto carried = syn_carried_option(pair.accepted.get());
+        ASSERT_TRUE(carried);
+        EXPECT_EQ(*carried, frames ? Announced::kFrames : Announced::kSmc);
+        EXPECT_EQ(peer_answered_option(pair.client.get()), *carried);
+        EXPECT_EQ(priority_of(pair.client) & 0xf, 0);
+        expect_bytes_flow(pair);
+      }
+}
+
+TEST_F(OptionProgramTest, ARequestThatNobodyAnswersMovesNoPacket) {
+  Connection pair = connect_over("127.0.0.1:0", nothing, [&](int fd) {
+    EXPECT_TRUE(program_->request_for_connection(fd, true));
+  });
   EXPECT_FALSE(answered(pair));
-  for (int fd : {pair.client.get(), pair.accepted.get()}) {
-    int priority = -1;
-    socklen_t length = sizeof priority;
-    ASSERT_EQ(getsockopt(fd, SOL_SOCKET, SO_PRIORITY, &priority, &length), 0);
-    EXPECT_EQ(priority, 0);
-  }
+  EXPECT_EQ(priority_of(pair.client) & 0xf, 0);
 }
 
 TEST_F(OptionProgramTest, SavedSynIsReadOnce) {

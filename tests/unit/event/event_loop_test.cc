@@ -1,7 +1,11 @@
 #include "event/event_loop.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <cerrno>
+#include <functional>
 #include <thread>
 
 namespace fairlead::event {
@@ -21,12 +25,29 @@ class EventLoopTest : public testing::Test {
   std::unique_ptr<EventLoop> loop_ = EventLoop::create().value();
 };
 
-struct Look : Recheck {
-  explicit Look(EventLoop& its_loop) : loop(its_loop) {}
-  ~Look() override { loop.forget(*this); }
-  void look_again() noexcept override { ++looks; }
+// A pipe whose reading end is watched.
+class Pipe final : public EventHandler {
+ public:
+  Pipe(EventLoop& its_loop, std::uint32_t trigger) : loop(its_loop) {
+    int ends[2];
+    EXPECT_EQ(::pipe2(ends, O_NONBLOCK | O_CLOEXEC), 0);
+    read_end.reset(ends[0]);
+    write_end.reset(ends[1]);
+    EXPECT_TRUE(loop.add(read_end.get(), EPOLLIN | trigger, *this));
+  }
+  ~Pipe() override { loop.forget(*this); }
+  void handle_events(std::uint32_t events) noexcept override {
+    told |= events;
+    ++calls;
+    if (and_then) and_then();
+  }
+  void write() { EXPECT_EQ(::write(write_end.get(), "x", 1), 1); }
+
   EventLoop& loop;
-  int looks = 0;
+  FileDescriptor read_end, write_end;
+  std::uint32_t told = 0;
+  int calls = 0;
+  std::function<void()> and_then;
 };
 
 TEST_F(EventLoopTest, WaitEndsAtItsDeadline) {
@@ -57,34 +78,61 @@ TEST_F(EventLoopTest, WakeOfAnotherThreadEndsAWaitWithoutDeadline) {
   other.join();
 }
 
-TEST_F(EventLoopTest, ASecondLookComesOnceAfterItsDelay) {
-  Look look(*loop_);
-  const TimePoint begin = EventLoop::now();
-  loop_->schedule_recheck(look);
-  loop_->schedule_recheck(look);
-  while (look.looks == 0) loop_->wait(std::nullopt);
-  EXPECT_GE(EventLoop::now() - begin, kRecheckDelay);
-  wait_for(2 * kRecheckDelay);
-  EXPECT_EQ(look.looks, 1);
+TEST_F(EventLoopTest, AnEdgeIsToldOnceAndALevelAgain) {
+  Pipe edge(*loop_, EPOLLET);
+  Pipe level(*loop_, 0);
+  edge.write();
+  level.write();
+  loop_->poll();
+  loop_->poll();
+  EXPECT_EQ(edge.calls, 1);
+  EXPECT_EQ(level.calls, 2);
+  EXPECT_EQ(loop_->dispatch_count(), 3U);
 }
 
-TEST_F(EventLoopTest, ASecondLookIsNotTakenAtAnEarlierAlarm) {
-  Look look(*loop_);
-  wait_for(milliseconds(0));
-  loop_->wake();
-  wait_for(milliseconds(1));  // leaves an alarm earlier than the look's
-  const TimePoint begin = EventLoop::now();
-  loop_->schedule_recheck(look);
-  while (look.looks == 0) loop_->wait(std::nullopt);
-  EXPECT_GE(EventLoop::now() - begin, kRecheckDelay);
+TEST_F(EventLoopTest, TheEndOfAPipeIsToldApart) {
+  Pipe pipe(*loop_, EPOLLET);
+  pipe.write_end.reset();
+  loop_->poll();
+  EXPECT_EQ(pipe.told, static_cast<std::uint32_t>(EPOLLHUP));
 }
 
-TEST_F(EventLoopTest, AForgottenSecondLookIsNotTaken) {
-  Look look(*loop_);
-  loop_->schedule_recheck(look);
-  loop_->forget(look);
-  wait_for(2 * kRecheckDelay);
-  EXPECT_EQ(look.looks, 0);
+TEST_F(EventLoopTest, WhatIsReadyIsToldOnceMoreAfterAChange) {
+  Pipe pipe(*loop_, EPOLLET);
+  pipe.write();
+  loop_->poll();
+  ASSERT_TRUE(loop_->modify(pipe.read_end.get(), EPOLLIN | EPOLLRDHUP | EPOLLET, pipe));
+  loop_->poll();
+  EXPECT_EQ(pipe.calls, 2);
+}
+
+TEST_F(EventLoopTest, ARemovedDescriptorIsSilent) {
+  Pipe pipe(*loop_, 0);
+  loop_->remove(pipe.read_end.get(), pipe);
+  pipe.write();
+  loop_->poll();
+  EXPECT_EQ(pipe.calls, 0);
+}
+
+// Of two handlers whose events were fetched together, the first destroys the second.
+TEST_F(EventLoopTest, AFetchedEventOfADeadHandlerIsNotTold) {
+  auto one = std::make_unique<Pipe>(*loop_, EPOLLET);
+  auto other = std::make_unique<Pipe>(*loop_, EPOLLET);
+  int calls = 0;
+  one->and_then = [&] { ++calls, other.reset(); };
+  other->and_then = [&] { ++calls, one.reset(); };
+  one->write();
+  other->write();
+  loop_->poll();
+  loop_->poll();
+  EXPECT_EQ(calls, 1);
+}
+
+TEST_F(EventLoopTest, ADescriptorThatCannotBeWatchedIsAnError) {
+  Pipe pipe(*loop_, EPOLLET);
+  const Result<void> twice = loop_->add(pipe.read_end.get(), EPOLLIN, pipe);
+  ASSERT_FALSE(twice);
+  EXPECT_EQ(twice.error().system, EEXIST);
 }
 
 }  // namespace

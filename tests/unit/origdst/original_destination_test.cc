@@ -145,6 +145,11 @@ void expect_destination(const Result<OriginalDestination>& got, std::string_view
   EXPECT_EQ(got->redirected, redirected) << want;
 }
 
+Result<OriginalDestination> destination_of(const Connection& pair) {
+  const int fd = pair.accepted.get();
+  return redirect_destination(fd, *peer_address(fd), 4540);
+}
+
 TEST(RedirectDestination, IsWhatTheClientDialled) {
   behind({kRoutes, kRedirect}, [] {
     for (auto [bound, dialled] :
@@ -152,7 +157,7 @@ TEST(RedirectDestination, IsWhatTheClientDialled) {
           std::pair("[::]:4540", "[fd00::5]:80"), std::pair("[::1]:4540", "[fd00::6]:80")}) {
       FileDescriptor listener = listen_on(address(bound));
       Connection pair = connect_to(address(dialled), listener);
-      expect_destination(redirect_destination(pair.accepted.get()), dialled, true);
+      expect_destination(destination_of(pair), dialled, true);
     }
   });
 }
@@ -162,7 +167,7 @@ TEST(RedirectDestination, IsIpv4ForMappedConnectionsOfADualStackListener) {
     FileDescriptor listener = listen_on(address("[::]:4540"), Stack::kDual);
     for (const char* dialled : {"10.1.2.3:80", "[fd00::5]:80"}) {
       Connection pair = connect_to(address(dialled), listener);
-      expect_destination(redirect_destination(pair.accepted.get()), dialled, true);
+      expect_destination(destination_of(pair), dialled, true);
       auto local = local_address(pair.accepted.get());
       ASSERT_TRUE(local);
       EXPECT_EQ(local->family(), address(dialled).family());
@@ -176,7 +181,7 @@ TEST(RedirectDestination, OfAConnectionMadeToTheListenerIsTheListener) {
     FileDescriptor listener = listen_on(address("[::]:4540"), Stack::kDual);
     for (const char* dialled : {"127.0.0.1:4540", "[::1]:4540"}) {
       Connection pair = connect_to(address(dialled), listener);
-      expect_destination(redirect_destination(pair.accepted.get()), dialled, false);
+      expect_destination(destination_of(pair), dialled, false);
     }
   });
 }
@@ -186,7 +191,7 @@ TEST(RedirectDestination, WithoutAnyRuleIsTheListener) {
     for (const char* dialled : {"127.0.0.1:4540", "[::1]:4540"}) {
       FileDescriptor listener = listen_on(address(dialled));
       Connection pair = connect_to(address(dialled), listener);
-      expect_destination(redirect_destination(pair.accepted.get()), dialled, false);
+      expect_destination(destination_of(pair), dialled, false);
     }
   });
 }
@@ -236,7 +241,7 @@ TEST(SocketAddresses, OfBothEndsMatch) {
 }
 
 TEST(OriginalDestinations, OfBadDescriptorsAreErrors) {
-  EXPECT_FALSE(redirect_destination(-1));
+  EXPECT_FALSE(redirect_destination(-1, address("127.0.0.1:1"), 4540));
   EXPECT_FALSE(tproxy_destination(-1, SocketAddress()));
   EXPECT_FALSE(allow_foreign_addresses(-1));
   EXPECT_FALSE(local_address(-1));

@@ -104,7 +104,7 @@ TEST_F(BoundedSockets, AReaderThatStallsCostsNoMoreThanWasSetAside) {
   ASSERT_TRUE(budget_.take(MemoryUse::kConnections, 200 * kMiB));
   auto memory = SocketMemory::begin(budget_, Direction::kOutbound);
   ASSERT_TRUE(memory);
-  ASSERT_TRUE(memory->bound_network(*pair_.dialled));
+  ASSERT_TRUE(memory->bound(*pair_.dialled));
   const std::string piece(kCopyBytes, 'x');
   // The other side reads nothing; only the kernel's buffers accept data.
   while (event::SocketPair::write(*pair_.dialled, piece) != 0)
@@ -117,7 +117,7 @@ TEST_F(BoundedSockets, AConnectionThatMovesBytesGrowsWhileHalfOfTheBudgetIsFree)
   ASSERT_TRUE(budget_.take(MemoryUse::kConnections, 65 * kMiB));
   auto memory = SocketMemory::begin(budget_, Direction::kOutbound);
   ASSERT_TRUE(memory);
-  ASSERT_TRUE(memory->bound_network(*pair_.dialled));
+  ASSERT_TRUE(memory->bound(*pair_.dialled));
   const std::size_t before = memory->charged_bytes();
   const std::size_t buffer = queued(SK_MEMINFO_SNDBUF);
   memory->moved(kMiB, *pair_.dialled, pair_.accepted.get());
@@ -131,27 +131,35 @@ TEST_F(BoundedSockets, AConnectionThatMovesBytesGrowsWhileHalfOfTheBudgetIsFree)
   EXPECT_EQ(late->charged_bytes(), kept);
 }
 
-TEST_F(BoundedSockets, AnApplicationsSocketIsPreparedForTheLargestBuffersAlready) {
-  auto large = SocketMemory::begin(budget_, Direction::kOutbound);
-  ASSERT_TRUE(large);
-  const std::size_t prepared = queued(SK_MEMINFO_SNDBUF);
-  ASSERT_TRUE(large->bound_application(*pair_.dialled));
-  EXPECT_EQ(queued(SK_MEMINFO_SNDBUF), prepared);
+TEST_F(BoundedSockets, WhereMemoryIsPlentySocketsAreBoundedOnceTheyHaveMovedBytes) {
+  auto memory = SocketMemory::begin(budget_, Direction::kOutbound);
+  ASSERT_TRUE(memory);
+  const std::size_t before = queued(SK_MEMINFO_SNDBUF);
+  ASSERT_TRUE(memory->bound(*pair_.dialled));
+  memory->moved(kBoundAtBytes - 1, *pair_.accepted, pair_.dialled.get());
+  EXPECT_EQ(queued(SK_MEMINFO_SNDBUF), before);
+  memory->moved(kBoundAtBytes, *pair_.accepted, pair_.dialled.get());
+  EXPECT_EQ(queued(SK_MEMINFO_SNDBUF), 2 * kSocketBufferBytes[kApplicationLevel]);
+  EXPECT_EQ(queued(SK_MEMINFO_RCVBUF), 2 * kSocketBufferBytes[kApplicationLevel]);
+}
+
+TEST_F(BoundedSockets, WhereMemoryIsShortSocketsAreBoundedAtOnce) {
   ASSERT_TRUE(budget_.take(MemoryUse::kConnections, 200 * kMiB));
-  auto small = SocketMemory::begin(budget_, Direction::kOutbound);
-  ASSERT_TRUE(small);
-  ASSERT_TRUE(small->bound_application(*pair_.dialled));
+  auto memory = SocketMemory::begin(budget_, Direction::kOutbound);
+  ASSERT_TRUE(memory);
+  ASSERT_TRUE(memory->bound(*pair_.dialled));
   EXPECT_EQ(queued(SK_MEMINFO_SNDBUF), 2 * kSocketBufferBytes[0]);
 }
 
-TEST_F(BoundedSockets, ASocketToTheNetworkIsBoundedWhollyOnceItIsTcp) {
+// The defaults of the kernel are what a stream of a connection can cost before it is bounded.
+TEST_F(BoundedSockets, AnUnboundedStreamCostsNoMoreThanWasSetAside) {
   auto memory = SocketMemory::begin(budget_, Direction::kOutbound);
   ASSERT_TRUE(memory);
-  ASSERT_TRUE(memory->bound_network(*pair_.dialled));
-  EXPECT_EQ(queued(SK_MEMINFO_RCVBUF), 2 * kSocketBufferBytes[kApplicationLevel]);
-  EXPECT_NE(queued(SK_MEMINFO_SNDBUF), 2 * kSocketBufferBytes[kApplicationLevel]);
-  memory->become_tcp(*pair_.dialled);
-  EXPECT_EQ(queued(SK_MEMINFO_SNDBUF), 2 * kSocketBufferBytes[kApplicationLevel]);
+  ASSERT_TRUE(memory->bound(*pair_.dialled));
+  const std::string piece(kBoundAtBytes - 1, 'x');
+  event::SocketPair::write(*pair_.dialled, piece);
+  EXPECT_LE(queued(SK_MEMINFO_WMEM_QUEUED), memory->charged_bytes() - kConnectionBytes);
+  EXPECT_LE(queued(SK_MEMINFO_RCVBUF), memory->charged_bytes() - kConnectionBytes);
 }
 
 TEST(SocketMemory, IsShortBeforeConnectionsBeginWithTheSmallestBuffers) {
@@ -181,7 +189,7 @@ TEST_F(BoundedSockets, WhatCameInBeforeIsPaidForToo) {
   const std::string flood(32 * 1024, 'x');
   ASSERT_EQ(event::SocketPair::write(*pair_.accepted, flood), flood.size());
   pair_.until([&] { return pair_.dialled->readable(); });
-  ASSERT_TRUE(memory->bound_network(*pair_.dialled));
+  ASSERT_TRUE(memory->bound(*pair_.dialled));
   EXPECT_GE(memory->charged_bytes(), before + flood.size());
 }
 
