@@ -4,6 +4,7 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 
 #include "base/assert.h"
@@ -50,6 +51,7 @@ void EventLoop::wait(std::optional<TimePoint> deadline) {
 // A handler may wait as well, or destroy other handlers: each event is taken out before its call.
 void EventLoop::dispatch(int timeout_ms) {
   run_deferred();
+  close_collected();
   const int count =
       ::epoll_wait(epoll_fd_.get(), fetched_.data(), static_cast<int>(fetched_.size()), timeout_ms);
   if (count < 0) {
@@ -114,6 +116,27 @@ void EventLoop::run_deferred() {
     forget_deferred(who);
     who.run_deferred();
   }
+}
+
+void EventLoop::close_later(FileDescriptor descriptor) {
+  if (descriptor && closing_.size() < kClosingMax) closing_.push_back(std::move(descriptor));
+}
+
+// The two sockets of a connection are neighbours as a rule.
+void EventLoop::close_collected() {
+  if (closing_.size() > 1) {
+    std::sort(closing_.begin(), closing_.end(),
+              [](const FileDescriptor& a, const FileDescriptor& b) { return a.get() < b.get(); });
+    for (std::size_t first = 0, next = 1; first < closing_.size(); first = next++) {
+      while (next < closing_.size() && closing_[next].get() == closing_[next - 1].get() + 1) ++next;
+      if (next - first == 1) continue;
+      const auto low = static_cast<unsigned>(closing_[first].get());
+      const auto high = static_cast<unsigned>(closing_[next - 1].get());
+      if (::close_range(low, high, 0) != 0) break;  // not in this kernel, or not permitted
+      for (std::size_t i = first; i < next; ++i) (void)closing_[i].release();
+    }
+  }
+  closing_.clear();
 }
 
 void EventLoop::wake_at(TimePoint at) {

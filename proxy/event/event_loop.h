@@ -30,6 +30,9 @@ namespace fairlead::event {
 // Events that one epoll_wait(2) fetches.
 inline constexpr std::size_t kEventsPerWait = 64;
 
+// Descriptors that wait to be closed together. Beyond that, each is closed at once.
+inline constexpr std::size_t kClosingMax = 512;
+
 class EventHandler {
  public:
   virtual ~EventHandler() = default;
@@ -78,6 +81,9 @@ class EventLoop final : public FdWatcher {
   void defer(Deferred& who);
   void forget_deferred(Deferred& who);
 
+  // Closes it in the next poll() or wait(), those with neighbouring numbers in one call.
+  void close_later(FileDescriptor descriptor);
+
   // Called by poll() and wait() with each descriptor of watch_readable() that became readable.
   void set_watch_handler(FdHandler* handler) { handler_ = handler; }
   Result<void> watch_readable(int fd, Trigger trigger) override;
@@ -107,6 +113,7 @@ class EventLoop final : public FdWatcher {
   EventLoop() = default;
   Result<void> control(int operation, int fd, std::uint32_t events, EventHandler& handler);
   void run_deferred();
+  void close_collected();
   void dispatch(int timeout_ms);
   void wake_at(TimePoint at);
 
@@ -119,6 +126,7 @@ class EventLoop final : public FdWatcher {
   std::unordered_map<int, std::unique_ptr<Watched>> watched_;
   FdHandler* handler_ = nullptr;
   std::vector<Deferred*> deferred_;  // each knows its place
+  std::vector<FileDescriptor> closing_;
   // What the last epoll_wait(2) fetched, and which of it is handled already.
   std::array<epoll_event, kEventsPerWait> fetched_{};
   std::size_t fetched_count_ = 0;

@@ -153,6 +153,7 @@ void TcpStream::set_not_writable() {
 TcpStream::~TcpStream() {
   loop_.forget(*this);
   loop_.forget_deferred(*this);
+  loop_.close_later(std::move(socket_));
 }
 
 void TcpStream::handle_events(std::uint32_t events) noexcept {

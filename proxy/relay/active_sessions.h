@@ -14,8 +14,10 @@ class Session;
 inline constexpr std::size_t kFewActiveMax = 2;
 // A session is active if it moved bytes within the latest turns of this number that moved any.
 inline constexpr std::uint64_t kActiveTurns = 64;
+// A session has lasted when it has run so often: one with a single request ends before.
+inline constexpr unsigned kLastingRuns = 8;
 
-// Knows sessions by their addresses alone.
+// Knows sessions by their addresses, and by how often they ran (`runs`).
 template <class S>
 class ActiveSet {
  public:
@@ -24,12 +26,15 @@ class ActiveSet {
     if (++turns_ % kActiveTurns == 0) sessions_.clear();
   }
   void add(S& session) {
+    if (session.runs >= kLastingRuns) lasting_until_ = turns_ + kActiveTurns;
     if (many() || std::find(sessions_.begin(), sessions_.end(), &session) != sessions_.end())
       return;
     sessions_.push_back(&session);
   }
   void remove(S& session) { std::erase(sessions_, &session); }
 
+  // True if one of them has lasted. Only then is more to be expected of them than of a newcomer.
+  bool lasting() const { return turns_ < lasting_until_; }
   bool many() const { return sessions_.size() > kFewActiveMax; }
   // If there is exactly one.
   S* single() const { return sessions_.size() == 1 ? sessions_.front() : nullptr; }
@@ -37,6 +42,7 @@ class ActiveSet {
  private:
   std::vector<S*> sessions_;  // at most kFewActiveMax + 1, which stand for many
   std::uint64_t turns_ = 0;
+  std::uint64_t lasting_until_ = 0;
 };
 
 using ActiveSessions = ActiveSet<Session>;

@@ -61,6 +61,7 @@ class Session final : public StageHost {
   ConnectionRow row(TimePoint now) const;
 
   bool queued = false;  // in the worker's ready list
+  unsigned runs = 0;    // how often run() was called; it wraps
 
  private:
   void apply(StageResult result, TimePoint now);

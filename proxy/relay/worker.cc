@@ -132,6 +132,7 @@ void Worker::run(std::deque<Session*>& ready) {
     Session& session = *ready.front();
     ready.pop_front();
     session.queued = false;
+    ++session.runs;
     if (!session.negotiating()) active_.add(session);
     session.run(now);
     // The peer begins with the first messages while we still read the next: without this, many

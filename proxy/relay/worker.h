@@ -73,6 +73,8 @@ class Worker final : public SessionHost, public DeviceUsers {
 
   // True when there is more to do at once.
   bool turn();
+  // True if it pays to look for news instead of sleeping: a session is active that has lasted.
+  bool expects_news() const { return active_.lasting(); }
   // True if exactly one session is active, and over SMC-R. Between turns, a spinning thread then
   // calls try_read() instead of asking the event loop. With two sessions only the loop keeps the
   // order in which their bytes came: a look at one stream and then at the other may find the later

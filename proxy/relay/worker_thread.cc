@@ -239,7 +239,7 @@ void WorkerThread::run() {
     run_mailbox();
     const bool more = worker_->turn();
     if (drain_finished()) break;
-    if (!more && !spin()) sleep();
+    if (!more && !(worker_->expects_news() && spin())) sleep();
     const TimePoint now = event::EventLoop::now();
     if ((more && ++turns % kTurnsPerPoll == 0) || now - polled_ >= kPollInterval) poll_sockets(now);
   }

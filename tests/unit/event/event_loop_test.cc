@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <functional>
 #include <thread>
+#include <vector>
 
 namespace fairlead::event {
 namespace {
@@ -126,6 +127,29 @@ TEST_F(EventLoopTest, AFetchedEventOfADeadHandlerIsNotTold) {
   loop_->poll();
   loop_->poll();
   EXPECT_EQ(calls, 1);
+}
+
+TEST_F(EventLoopTest, DescriptorsAreClosedInTheNextTurnAndNoOthersAreWithThem) {
+  std::vector<FileDescriptor> opened;
+  std::vector<int> numbers;
+  for (int i = 0; i < 6; ++i) {
+    opened.emplace_back(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+    numbers.push_back(opened.back().get());
+  }
+  const auto is_open = [](int fd) { return ::fcntl(fd, F_GETFD) >= 0; };
+  for (const std::size_t closed : {4U, 1U, 0U, 5U}) loop_->close_later(std::move(opened[closed]));
+  for (const int number : numbers) EXPECT_TRUE(is_open(number));
+  loop_->poll();
+  for (std::size_t i = 0; i < numbers.size(); ++i)
+    EXPECT_EQ(is_open(numbers[i]), i == 2 || i == 3) << i;
+}
+
+TEST_F(EventLoopTest, DescriptorsThatWaitAreClosedWithTheLoop) {
+  FileDescriptor opened(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  const int number = opened.get();
+  loop_->close_later(std::move(opened));
+  loop_.reset();
+  EXPECT_LT(::fcntl(number, F_GETFD), 0);
 }
 
 TEST_F(EventLoopTest, ADescriptorThatCannotBeWatchedIsAnError) {

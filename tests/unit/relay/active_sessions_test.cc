@@ -9,7 +9,9 @@
 namespace fairlead::relay {
 namespace {
 
-struct Member {};
+struct Member {
+  unsigned runs = 0;
+};
 
 class ActiveSessionsTest : public testing::Test {
  protected:
@@ -55,6 +57,22 @@ TEST_F(ActiveSessionsTest, WhoMovesNothingIsForgottenAfterSomeTurns) {
   EXPECT_EQ(active.single(), nullptr);
   active.add(members[1]);
   EXPECT_EQ(active.single(), &members[1]);
+}
+
+TEST_F(ActiveSessionsTest, NewsIsExpectedWhileOneHasLasted) {
+  members[0].runs = kLastingRuns - 1;
+  active.add(members[0]);
+  EXPECT_FALSE(active.lasting());
+  members[0].runs = kLastingRuns;
+  active.add(members[0]);
+  EXPECT_TRUE(active.lasting());
+  members[1].runs = 1;
+  for (std::uint64_t turn = 0; turn < kActiveTurns; ++turn) {
+    EXPECT_TRUE(active.lasting());
+    active.turn_began();
+    active.add(members[1]);
+  }
+  EXPECT_FALSE(active.lasting());
 }
 
 }  // namespace
