@@ -101,19 +101,20 @@ void EventLoop::defer(Deferred& who) {
   deferred_.push_back(&who);
 }
 
-void EventLoop::forget_deferred(Deferred& who) {
-  if (who.place_ == Deferred::kNone) return;
+bool EventLoop::forget_deferred(Deferred& who) {
+  if (who.place_ == Deferred::kNone) return false;
   Deferred* const last = deferred_.back();
   deferred_[who.place_] = last;
   last->place_ = who.place_;
   deferred_.pop_back();
   who.place_ = Deferred::kNone;
+  return true;
 }
 
 void EventLoop::run_deferred() {
   while (!deferred_.empty()) {
     Deferred& who = *deferred_.back();
-    forget_deferred(who);
+    (void)forget_deferred(who);
     who.run_deferred();
   }
 }

@@ -79,7 +79,8 @@ class EventLoop final : public FdWatcher {
   // Calls who.run_deferred() once in the next poll() or wait(); asking twice is asking once.
   // Whoever dies first takes its request back.
   void defer(Deferred& who);
-  void forget_deferred(Deferred& who);
+  // True if it waited.
+  bool forget_deferred(Deferred& who);
 
   // Closes it in the next poll() or wait(), those with neighbouring numbers in one call.
   void close_later(FileDescriptor descriptor);

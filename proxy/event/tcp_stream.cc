@@ -152,7 +152,7 @@ void TcpStream::set_not_writable() {
 
 TcpStream::~TcpStream() {
   loop_.forget(*this);
-  loop_.forget_deferred(*this);
+  (void)loop_.forget_deferred(*this);
   loop_.close_later(std::move(socket_));
 }
 
@@ -183,6 +183,9 @@ void TcpStream::begin_care() {
 // For reads that follow no event.
 void TcpStream::guard_reads() {
   if (std::exchange(signals_owned_, true)) return;
+  // An event whose bytes such a read has taken would tell that there is room.
+  if (writable_ && writable_watched_ && loop_.modify(socket_.get(), kWatched, *this))
+    writable_watched_ = false;
   own_urgent_signals(socket_.get());
   urgent_signals_seen_ = urgent_signals();
   // Urgent data that came, or was announced, before somebody owned the socket. EINVAL says that
@@ -386,6 +389,8 @@ void TcpStream::run_deferred() noexcept {
 }
 
 void TcpStream::reset_on_close() {
+  // The FIN comes before the RST, and the peer reads it.
+  if (loop_.forget_deferred(*this)) run_deferred();
   const linger now{1, 0};
   if (::setsockopt(socket_.get(), SOL_SOCKET, SO_LINGER, &now, sizeof now) == 0) return;
   // A FIN instead would tell the other end that it has all bytes. This disconnects with a reset.

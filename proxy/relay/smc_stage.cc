@@ -88,7 +88,7 @@ StageResult SmcStage::run(TimePoint now) {
     WorkerStats& stats = session_.services.stats;
     (*full == Side::kLocal ? stats.buffer_full_local : stats.buffer_full_peer).add();
   }
-  session_.report.count(Transport::kSmcr, session_.report.framed_tx() + connection.tx().bytes(),
+  session_.report.count(Transport::kSmcr, session_.report.framed_tx() + connection.tx().taken(),
                         relay.rx_bytes());
   session_.pay_for_growth(relay.ahead_bytes(), false);
   if (connection.transmit_due() && !connection.closing().lost())

@@ -59,6 +59,8 @@ class TxRing {
   std::uint32_t pending() const { return static_cast<std::uint32_t>(taken_ - produced_); }
   bool has_news() const { return uses_send_ring() ? pending() && peer_free() : !announced(); }
   bool all_consumed() const { return pending() == 0 && peer_consumed_ == produced_; }
+  // Ever taken from the application.
+  std::uint64_t taken() const { return taken_; }
   // Ever put into the peer's element.
   std::uint64_t bytes() const { return reached_; }
 

@@ -59,8 +59,8 @@ def detailed(name, line):
 
 
 def worker_of(pid):
-    """The thread of the only worker."""
-    for task in Path(f"/proc/{pid}/task").iterdir():
+    """The thread of the only worker; threads that it started have its name and later numbers."""
+    for task in sorted(Path(f"/proc/{pid}/task").iterdir(), key=lambda task: int(task.name)):
         if (task / "comm").read_text().strip() == "fairlead-w0":
             return int(task.name)
     raise AssertionError("the proxy has no worker")
