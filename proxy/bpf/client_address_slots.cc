@@ -65,7 +65,7 @@ SocketAddress ClientAddressLease::publish(const SocketAddress& client,
 SocketAddress ClientAddressLease::publish_without_port(const SocketAddress& client,
                                                        const SocketAddress& application) {
   SMC_ASSERT(owner_ != nullptr);
-  SMC_ASSERT(client.is_v4() && application.is_v4());
+  SMC_ASSERT(client.family() == application.family());
   return publish_v4(client, application, 0);
 }
 

@@ -165,6 +165,7 @@ void TcpStream::handle_events(std::uint32_t events) noexcept {
     // Nobody reads from a stream that is backed up, so nobody would meet its reset.
     if (readable_ && pending_error_ == 0) pending_error_ = socket_error(socket_.get());
   }
+  if ((events & EPOLLRDHUP) != 0) fin_came_ = true;
   if ((events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0) hung_up_ = true;
   if ((events & (EPOLLIN | EPOLLPRI | EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0) readable_ = true;
   notify();
@@ -286,7 +287,7 @@ IoResult TcpStream::read_some(std::span<const iovec> into) {
     if (!hung_up_)
       readable_ = false;
     else
-      drained_ = !error_possible_ && pending_error_ == 0 && care_bytes_ == 0;
+      drained_ = fin_came_ && !error_possible_ && pending_error_ == 0 && care_bytes_ == 0;
   }
   return {IoResult::Kind::kBytes, static_cast<std::size_t>(n), 0};
 }

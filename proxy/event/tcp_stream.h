@@ -118,6 +118,7 @@ class TcpStream final : public Stream, private EventHandler, private Deferred {
   // from its beginning costs a turn of the loop for an event that tells nothing new.
   bool writable_watched_ = false;
   std::size_t write_max_ = 0;
+  bool fin_came_ = false;
   bool drained_ = false;  // what the peer sent before its FIN has been read
   bool delays_ = false;   // without TCP_NODELAY
   unsigned writes_ = 0;   // while delays_
