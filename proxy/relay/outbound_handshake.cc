@@ -209,6 +209,16 @@ StageResult OutboundHandshake::handle_failure(const smc::Handshake::Outcome& out
   return UseStage{std::make_unique<OutboundDial>(session_, std::move(permit_), std::move(cause))};
 }
 
+StageResult OutboundHandshake::use_tcp(const smc::Handshake::Outcome& outcome) {
+  StageResult result = HandshakeStage::use_tcp(outcome);
+  if (!declined_for_ || declined_for_->device.empty()) return result;
+  // An earlier handshake has failed, and this one was only to decline.
+  FallbackCause& cause = std::get<UseTcp>(result).cause;
+  cause.device = declined_for_->device;
+  cause.pnet = declined_for_->pnet;
+  return result;
+}
+
 // The peer waits as long for an answer. It can connect again, but not behind a hand-over: there a
 // Decline has to come first, and the connection is TCP.
 TimePoint OutboundHandshake::wait_end(TimePoint now) const {

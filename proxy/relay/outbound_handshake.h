@@ -16,7 +16,7 @@ class OutboundHandshake final : public HandshakeStage {
   OutboundHandshake(SessionResources& session, HandshakePermit permit,
                     std::unique_ptr<FramedRelay> framed, std::optional<FallbackCause> declined_for)
       : HandshakeStage(session, std::move(permit), std::move(framed)),
-        declined_for_(declined_for) {}
+        declined_for_(std::move(declined_for)) {}
 
   StageResult begin(TimePoint now) override;
 
@@ -33,6 +33,7 @@ class OutboundHandshake final : public HandshakeStage {
   void handle_announced(TimePoint now) override;
   StageResult handle_stream_end(bool reset, TimePoint now) override;
   StageResult handle_failure(const smc::Handshake::Outcome& outcome, TimePoint now) override;
+  StageResult use_tcp(const smc::Handshake::Outcome& outcome) override;
   TimePoint wait_end(TimePoint now) const override;
 
   std::optional<FallbackCause> declined_for_;

@@ -545,6 +545,23 @@ TEST_F(OutboundHandshakeTest, ASilentServerLeadsToAnotherConnection) {
   expect_redial(R::kHandshakeTimeout);
 }
 
+// A program of the node side writes the option without being asked.
+TEST_F(OutboundHandshakeTest, ADeclineAfterAFailedHandshakeKeepsItsDevice) {
+  propose();
+  wait(config.smc.handshake_timeout);
+  ASSERT_TRUE(next<OutboundDial>());
+  follow();
+  network.answered = bpf::Announced::kSmc;
+  network.dialled->connect();
+  turn();
+  ASSERT_TRUE(next<OutboundHandshake>());
+  follow();
+  turn();
+  expect_tcp(Side::kLocal, R::kHandshakeTimeout);
+  EXPECT_EQ(tcp_result()->cause.device, rnic.device->name());
+  EXPECT_EQ(tcp_result()->cause.pnet, "NET");
+}
+
 TEST_F(OutboundHandshakeTest, ASilentServerBehindAHandOverEndsTheSession) {
   propose(handed_over());
   wait(config.smc.handshake_timeout);
