@@ -19,7 +19,7 @@ inline constexpr int kBacklog = 4096;
 inline constexpr unsigned kAcceptsPerTurn = 64;
 // As long as connections come one by one, one accept(2) in this many is followed by a look
 // for a second one. The look is a system call.
-inline constexpr unsigned kAcceptsPerLook = 8;
+inline constexpr unsigned kAcceptsPerLook = 32;
 // After running out of descriptors or memory: a wait, because nothing tells when there are some
 // again.
 inline constexpr Duration kAcceptPause = std::chrono::milliseconds(100);

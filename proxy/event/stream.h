@@ -74,6 +74,9 @@ class Stream {
   // For who moves bytes past this class, which stops before an urgent byte: true when that is next,
   // for read() to take.
   virtual bool at_urgent_byte() = 0;
+  // For a dialled stream, before the loop waits again: it takes writes. One that is taken proves
+  // that the stream is connected, as a destination on the same host is when connect(2) returns.
+  virtual void presume_connected() {}
   // For a dialled stream on which the peer's urgent data is expected from now on, as on others.
   virtual void expect_urgent_data() {}
   // Takes the pending error of the connection: a failed connect, or an RST that no read has met

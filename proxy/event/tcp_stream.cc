@@ -104,6 +104,7 @@ Result<std::unique_ptr<Stream>> TcpStream::adopt(EventLoop& loop, FileDescriptor
   stream->urgent_in_line_ = true;  // as its listener
   // The first event tells at once when something is there to be read.
   stream->writable_ = true;
+  stream->watched_ = true;
   if (const Result<void> watched = loop.add(stream->descriptor(), kWatched, *stream); !watched) {
     stream->reset_on_close();  // a FIN would be an answer without a byte
     return watched.error();
@@ -118,9 +119,24 @@ Result<std::unique_ptr<Stream>> TcpStream::connect(EventLoop& loop, FileDescript
   if (::connect(stream->descriptor(), to.data(), to.size()) != 0 && errno != EINPROGRESS &&
       errno != EINTR)
     return system_error("connect", errno);
-  SMC_TRY(loop.add(stream->descriptor(), kWatched | EPOLLOUT, *stream));
   stream->writable_watched_ = stream->delays_ = true;
+  // Not yet watched: a write that is taken before the loop waits makes an event needless.
+  loop.defer(*stream);
   return std::unique_ptr<Stream>(std::move(stream));
+}
+
+void TcpStream::presume_connected() { writable_ = writable_ || !watched_; }
+
+void TcpStream::watch_connecting() {
+  watched_ = true;
+  writable_ = writable_ && connected_;
+  writable_watched_ = !writable_;
+  const std::uint32_t events = writable_ ? kWatched : kWatched | EPOLLOUT;
+  const Result<void> added = loop_.add(socket_.get(), events, *this);
+  if (added) return;
+  note_error(added.error().system);
+  connected_ = hung_up_ = true;  // as after a failed connect
+  notify();
 }
 
 // epoll_ctl(2) reports room that came since the write that found none.
@@ -157,7 +173,10 @@ TcpStream::~TcpStream() {
 }
 
 void TcpStream::handle_events(std::uint32_t events) noexcept {
-  if ((events & EPOLLOUT) != 0) connected_ = writable_ = true;
+  if ((events & EPOLLOUT) != 0) {
+    connected_ = writable_ = true;
+    if (shutdown_due_) loop_.defer(*this);
+  }
   if ((events & EPOLLPRI) != 0) begin_care();
   if ((events & EPOLLIN) != 0) begins_before_mark_ = true;
   if ((events & EPOLLERR) != 0) {
@@ -354,7 +373,10 @@ IoResult TcpStream::write_urgent(std::byte byte) {
 }
 
 IoResult TcpStream::written(ssize_t n) {
-  if (n >= 0) return {IoResult::Kind::kBytes, static_cast<std::size_t>(n), 0};
+  if (n >= 0) {
+    connected_ = true;
+    return {IoResult::Kind::kBytes, static_cast<std::size_t>(n), 0};
+  }
   int error = errno;
   if (error == EAGAIN) {
     writable_ = false;
@@ -382,16 +404,26 @@ void TcpStream::note_error(int error) {
   if (pending_error_ == 0) pending_error_ = error;
 }
 
-void TcpStream::shutdown_write() { loop_.defer(*this); }
+void TcpStream::shutdown_write() {
+  shutdown_due_ = true;
+  loop_.defer(*this);
+}
 
 void TcpStream::run_deferred() noexcept {
+  if (!watched_) watch_connecting();
+  // A shutdown would end an attempt to connect.
+  if (shutdown_due_ && connected_) shut_down();
+}
+
+void TcpStream::shut_down() {
+  shutdown_due_ = false;
   // ENOTCONN after an RST: nothing is left to shut down.
   (void)::shutdown(socket_.get(), SHUT_WR);
 }
 
 void TcpStream::reset_on_close() {
   // The FIN comes before the RST, and the peer reads it.
-  if (loop_.forget_deferred(*this)) run_deferred();
+  if (shutdown_due_) shut_down();
   const linger now{1, 0};
   if (::setsockopt(socket_.get(), SOL_SOCKET, SO_LINGER, &now, sizeof now) == 0) return;
   // A FIN instead would tell the other end that it has all bytes. This disconnects with a reset.

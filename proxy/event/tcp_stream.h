@@ -85,6 +85,7 @@ class TcpStream final : public Stream, private EventHandler, private Deferred {
   IoResult write(std::span<const iovec> from) override;
   IoResult write_urgent(std::byte byte) override;
   bool at_urgent_byte() override;
+  void presume_connected() override;
   void expect_urgent_data() override;
   int take_error() override;
   std::size_t unsent() const override;
@@ -98,6 +99,8 @@ class TcpStream final : public Stream, private EventHandler, private Deferred {
  private:
   TcpStream(EventLoop& loop, FileDescriptor socket, const SocketAddress& peer);
   Result<void> watch_writable();
+  void watch_connecting();
+  void shut_down();
   IoResult write_bounded(std::span<const iovec> from);
   void stop_delays(std::size_t bytes);
   void run_deferred() noexcept override;
@@ -114,6 +117,8 @@ class TcpStream final : public Stream, private EventHandler, private Deferred {
   EventLoop& loop_;
   FileDescriptor socket_;
   SocketAddress peer_;
+  bool watched_ = false;  // by the loop
+  bool shutdown_due_ = false;
   // From when a write to an accepted socket first finds no room. A socket that is watched for room
   // from its beginning costs a turn of the loop for an event that tells nothing new.
   bool writable_watched_ = false;

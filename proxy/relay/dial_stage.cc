@@ -4,7 +4,6 @@
 #include <cerrno>
 
 #include "base/log.h"
-#include "relay/frames_stage.h"
 #include "relay/inbound_handshake.h"
 #include "relay/outbound_handshake.h"
 
@@ -104,7 +103,7 @@ StageResult OutboundDial::run(TimePoint now) {
   return connected(now);
 }
 
-StageResult OutboundDial::connected(TimePoint) {
+StageResult OutboundDial::connected(TimePoint now) {
   SessionServices& services = session_.services;
   timer_.cancel();
   // Not before: the window scale of the connection comes from what the buffer could become.
@@ -133,8 +132,7 @@ StageResult OutboundDial::connected(TimePoint) {
   if (answered != bpf::Announced::kFrames ||
       only_withheld(services.devices, Place(*session_.net, std::nullopt)))
     return handshake(std::nullopt);
-  if (session_.memory.begin_frames())
-    return UseStage{std::make_unique<FramesStage>(session_, std::vector<std::byte>{})};
+  if (session_.memory.begin_frames()) return UseStage{std::make_unique<FramesStage>(session_, now)};
   session_.note("no memory for what frames may carry");
   return handshake(FallbackCause{.reason = FallbackReason::kMemory, .detail = kBudgetSpent});
 }
@@ -147,6 +145,11 @@ InboundDial::InboundDial(SessionResources& session, std::unique_ptr<Stage> hands
 
 InboundDial::InboundDial(SessionResources& session, HandshakePermit permit, UseTcp tcp)
     : DialStage(session), permit_(std::move(permit)), next_(std::move(tcp)) {}
+
+InboundDial::InboundDial(SessionResources& session, std::vector<std::byte> frames)
+    : DialStage(session),
+      permit_(session.services, session.number),
+      next_(FirstFrames{std::move(frames)}) {}
 
 StageResult InboundDial::begin(TimePoint now) {
   return std::holds_alternative<Undecided>(next_) ? choose(now) : dial(now);
@@ -175,8 +178,8 @@ StageResult InboundDial::choose(TimePoint now) {
         std::make_unique<InboundHandshake>(session_, InboundHandshake::First::kProposal, assumed)};
   // Frames cannot be declined, so a client that will send them needs the memory at once.
   if (!session_.memory.begin_frames()) return session_.refuse_for_memory();
-  next_ = AwaitFrames{};
-  return dial(now);
+  return UseStage{std::make_unique<InboundHandshake>(
+      session_, InboundHandshake::First::kFramesOrProposal, false)};
 }
 
 StageResult InboundDial::dial(TimePoint now) {
@@ -188,8 +191,16 @@ StageResult InboundDial::dial(TimePoint now) {
   session_.report.set_client_address(leg->client_address);
   session_.app->set_handler(&session_.host);
   timer_.set(now + session_.services.config.limits.dial_timeout);
-  // On the same host a connection is established by connect(2) itself, and no event needs to tell.
-  return session_.app->connected() ? connected(now) : Stay{};
+  if (auto* const first = std::get_if<FirstFrames>(&next_)) offer(std::move(first->bytes), now);
+  return run(now);
+}
+
+// The application is on this host as a rule, so that no event needs to tell of the connection.
+void InboundDial::offer(std::vector<std::byte> first_frames, TimePoint now) {
+  session_.app->presume_connected();
+  auto frames = std::make_unique<FramesStage>(session_, now);
+  frames->take(first_frames);
+  next_ = std::move(frames);
 }
 
 StageResult InboundDial::run(TimePoint now) {
@@ -198,9 +209,8 @@ StageResult InboundDial::run(TimePoint now) {
   const bool negotiates = std::holds_alternative<std::unique_ptr<Stage>>(next_);
   if (negotiates && session_.net->hung_up() && session_.net->take_error() != 0)
     return End{"reset while dialling"};
-  if (!session_.app->connected()) return Stay{};
   if (const int error = session_.app->take_error(); error != 0) return failed(error);
-  return connected(now);
+  return session_.app->connected() ? connected(now) : Stay{};
 }
 
 StageResult InboundDial::connected(TimePoint) {
@@ -209,8 +219,7 @@ StageResult InboundDial::connected(TimePoint) {
   if (auto* const tcp = std::get_if<UseTcp>(&next_)) return std::move(*tcp);
   if (auto* const handshake = std::get_if<std::unique_ptr<Stage>>(&next_))
     return UseStage{std::move(*handshake)};
-  return UseStage{std::make_unique<InboundHandshake>(
-      session_, InboundHandshake::First::kFramesOrProposal, false)};
+  return UseStage{std::move(std::get<std::unique_ptr<FramesStage>>(next_))};
 }
 
 bool InboundDial::uses(const DeviceSlot& slot) const {

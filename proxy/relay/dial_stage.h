@@ -6,8 +6,10 @@
 #include <memory>
 #include <optional>
 #include <variant>
+#include <vector>
 
 #include "event/timer_queue.h"
+#include "relay/frames_stage.h"
 #include "relay/handshake_permit.h"
 #include "relay/session_resources.h"
 #include "relay/stage.h"
@@ -60,6 +62,8 @@ class InboundDial final : public DialStage {
   InboundDial(SessionResources& session, std::unique_ptr<Stage> handshake);
   // The handshake has led to TCP, and `permit` is given back when the application is there.
   InboundDial(SessionResources& session, HandshakePermit permit, UseTcp tcp);
+  // The client has begun with `frames`, from the preface on.
+  InboundDial(SessionResources& session, std::vector<std::byte> frames);
 
   StageResult begin(TimePoint now) override;
   StageResult run(TimePoint now) override;
@@ -67,14 +71,18 @@ class InboundDial final : public DialStage {
 
  private:
   struct Undecided {};
-  struct AwaitFrames {};
+  struct FirstFrames {
+    std::vector<std::byte> bytes;
+  };
   StageResult choose(TimePoint now);
   StageResult dial(TimePoint now);
+  void offer(std::vector<std::byte> first_frames, TimePoint now);
   StageResult connected(TimePoint now);
 
   HandshakePermit permit_;
   // What follows.
-  std::variant<Undecided, AwaitFrames, std::unique_ptr<Stage>, UseTcp> next_;
+  std::variant<Undecided, FirstFrames, std::unique_ptr<FramesStage>, std::unique_ptr<Stage>, UseTcp>
+      next_;
 };
 
 }  // namespace fairlead::relay

@@ -9,33 +9,34 @@
 
 namespace fairlead::relay {
 
-FramesStage::FramesStage(SessionResources& session, std::vector<std::byte> unread)
-    : session_(session), unread_(std::move(unread)) {}
-
-FramesStage::FramesStage(SessionResources& session, std::unique_ptr<FramedRelay> relay)
-    : session_(session), relay_(std::move(relay)) {}
-
-StageResult FramesStage::begin(TimePoint now) {
+FramesStage::FramesStage(SessionResources& session, TimePoint now) : session_(session) {
   using Role = smc::Deferral::Role;
-  session_.report.setup_ended();
-  if (relay_) {
-    relay_->end_peer();
-    session_.mark_ready();
-    return Stay{};
-  }
-  session_.report.carried(Transport::kShort);
   const config::Smc& smc = session_.services.config.smc;
   const smc::Deferral::Limits limits{smc.defer_bytes, smc.defer_turns, smc.defer_time};
   relay_ =
       std::make_unique<FramedRelay>(session_.outbound() ? Role::kClient : Role::kServer, limits,
                                     *session_.app, *session_.net, session_.services.tcp, now);
   relay_->towards_net().set_copy_bytes(session_.memory.copy_bytes());
+}
+
+FramesStage::FramesStage(SessionResources& session, std::unique_ptr<FramedRelay> relay)
+    : session_(session), relay_(std::move(relay)), resumed_(true) {}
+
+void FramesStage::take(std::span<std::byte> unread) {
+  // Whatever comes of it, the next turn meets it again.
+  (void)relay_->towards_app().take(unread.subspan(wire::kFramePreface.size()));
+}
+
+StageResult FramesStage::begin(TimePoint now) {
+  session_.report.setup_ended();
+  if (resumed_) {
+    relay_->end_peer();
+    session_.mark_ready();
+    return Stay{};
+  }
+  session_.report.carried(Transport::kShort);
   liveness_.watch(session_);
   session_.probe_peer_later();
-  // Whatever comes of it, the next turn meets it again.
-  if (!unread_.empty())
-    (void)relay_->towards_app().take(std::span(unread_).subspan(wire::kFramePreface.size()));
-  unread_ = {};
   return run(now);
 }
 

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <memory>
 #include <optional>
-#include <vector>
+#include <span>
 
 #include "event/timer_queue.h"
 #include "relay/framed_relay.h"
@@ -17,13 +17,14 @@ namespace fairlead::relay {
 
 class FramesStage final : public Stage {
  public:
-  // `unread`: of the client, from the preface on; empty at a client. The memory for frames is paid
-  // for.
-  FramesStage(SessionResources& session, std::vector<std::byte> unread);
+  // From the connection's beginning. The memory for frames is paid for.
+  FramesStage(SessionResources& session, TimePoint now);
   // A handshake behind the hand-over has failed: what the peer said in frames still goes to the
   // application, then the peer is reset.
   FramesStage(SessionResources& session, std::unique_ptr<FramedRelay> relay);
 
+  // At a server, before it begins: what the client has sent, from the preface on.
+  void take(std::span<std::byte> unread);
   StageResult begin(TimePoint now) override;
   StageResult run(TimePoint now) override;
   StageResult handle_deadline(TimePoint now) override;
@@ -38,8 +39,8 @@ class FramesStage final : public Stage {
   void cancel_handshake();
 
   SessionResources& session_;
-  std::vector<std::byte> unread_;
   std::unique_ptr<FramedRelay> relay_;
+  bool resumed_ = false;  // behind a handshake
   PeerLiveness liveness_;
   std::optional<event::Timer> half_close_;  // for what a half-closed connection may still say
   // A client's handshake that the connection has earned.

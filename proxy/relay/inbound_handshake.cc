@@ -46,7 +46,7 @@ std::optional<StageResult> InboundHandshake::judge_unread(TimePoint now) {
                     preface.begin()))
       break;
     if (seen == preface.size())
-      return UseStage{std::make_unique<FramesStage>(session_, std::move(unread))};
+      return UseStage{std::make_unique<InboundDial>(session_, std::move(unread))};
     if (std::optional<StageResult> result = fetch(now)) return result;
   }
   frames_possible_ = false;

@@ -403,6 +403,87 @@ TEST(TcpStream, AFullSocketIsNotWritableUntilThePeerReads) {
   });
 }
 
+// What a stream's handler hears.
+struct Notified final : StreamHandler {
+  void handle_ready(Stream&) override { ++times; }
+  int times = 0;
+};
+
+class FreshStream : public testing::Test {
+ protected:
+  FreshStream() {
+    FileDescriptor socket = std::move(*TcpStream::make_socket(AF_INET));
+    stream =
+        std::move(*TcpStream::connect(*pair.loop, std::move(socket), pair.listener->address()));
+    stream->set_handler(&notified);
+  }
+  void await_accepted() {
+    pair.accepted.reset();
+    pair.until([&] { return pair.accepted != nullptr; });
+  }
+  SocketPair pair;
+  Notified notified;
+  std::unique_ptr<Stream> stream;
+};
+
+TEST_F(FreshStream, AWriteThatIsTakenProvesTheConnectionWithoutAnEvent) {
+  stream->presume_connected();
+  EXPECT_FALSE(stream->connected());
+  EXPECT_EQ(SocketPair::write(*stream, "first"), 5U);
+  EXPECT_TRUE(stream->connected());
+  await_accepted();
+  EXPECT_EQ(notified.times, 0);
+  std::string bytes;
+  pair.until([&] { return SocketPair::read(*pair.accepted, bytes).kind == Kind::kBytes; });
+  EXPECT_EQ(bytes, "first");
+  SocketPair::write(*pair.accepted, "answer");
+  pair.until([&] { return SocketPair::read(*stream, bytes).kind == Kind::kBytes; });
+  EXPECT_EQ(bytes, "answer");
+}
+
+TEST_F(FreshStream, AFullSocketIsWatchedForRoomFromItsBeginning) {
+  stream->presume_connected();
+  const std::string much(1 << 20, 'x');
+  while (stream->writable()) SocketPair::write(*stream, much);
+  EXPECT_TRUE(stream->connected());
+  await_accepted();
+  std::string bytes;
+  pair.until([&] {
+    while (SocketPair::read(*pair.accepted, bytes, 1 << 20).kind == Kind::kBytes) {
+    }
+    return stream->writable();
+  });
+}
+
+TEST_F(FreshStream, AnEventTellsWhereNothingIsWritten) {
+  stream->presume_connected();
+  pair.until([&] { return stream->connected(); });
+  EXPECT_EQ(notified.times, 1);
+}
+
+TEST_F(FreshStream, ItsEndWaitsForTheConnection) {
+  stream->shutdown_write();
+  await_accepted();
+  pair.until([&] { return pair.accepted->hung_up(); });
+  std::string bytes;
+  EXPECT_EQ(SocketPair::read(*pair.accepted, bytes).kind, Kind::kEnd);
+  EXPECT_EQ(stream->take_error(), 0);
+}
+
+TEST(TcpStream, ARefusedConnectTellsAlsoAWriteItsError) {
+  SocketPair pair;
+  const SocketAddress closed = pair.listener->address();
+  pair.listener.reset();
+  FileDescriptor socket = std::move(*TcpStream::make_socket(AF_INET));
+  Result<std::unique_ptr<Stream>> stream =
+      TcpStream::connect(*pair.loop, std::move(socket), closed);
+  ASSERT_TRUE(stream);
+  (*stream)->presume_connected();
+  EXPECT_EQ(SocketPair::write(**stream, "first"), 0U);
+  EXPECT_FALSE((*stream)->connected());
+  EXPECT_EQ((*stream)->take_error(), ECONNREFUSED);
+}
+
 TEST(TcpStream, ARefusedConnectTellsItsError) {
   SocketPair pair;
   const SocketAddress closed = pair.listener->address();

@@ -367,13 +367,11 @@ TEST_F(InboundDialTest, ASynOfAnAssumedPeerLeadsToAHandshake) {
   EXPECT_EQ(network.dials, 0U);
 }
 
-TEST_F(InboundDialTest, ASynWithFramesIsForTheApplicationAtOnce) {
+TEST_F(InboundDialTest, ASynWithFramesAwaitsTheFirst) {
   network.requested = Announced::kFrames;
   dial_in();
-  EXPECT_EQ(network.dials, 1U);
-  EXPECT_TRUE(stays());
-  answer();
   EXPECT_TRUE(next<InboundHandshake>());
+  EXPECT_EQ(network.dials, 0U);
 }
 
 TEST_F(InboundDialTest, FramesAreRefusedWithoutMemoryForThem) {
@@ -422,6 +420,67 @@ TEST_F(InboundDialTest, KeepsWhatAHandshakeHasDecided) {
   EXPECT_EQ(reason(), R::kPeerNoSmc);
   EXPECT_EQ(tcp_result()->cause.peer_code, 7U);
   EXPECT_EQ(tcp_result()->unread.size(), 1U);
+}
+
+// A client that has begun with frames.
+class FramesDialTest : public DialTest {
+ protected:
+  void dial_with(const std::string& frames) {
+    open(Direction::kInbound);
+    const std::string bytes = std::string("\xfa\x1e\xad\x01", 4) + frames;
+    const auto view = std::as_bytes(std::span(bytes));
+    begin<InboundDial>(std::vector<std::byte>(view.begin(), view.end()));
+    app = network.dialled;
+  }
+  static std::string hi() { return std::string("\x01\0\0\x02hi", 6); }
+};
+
+TEST_F(FramesDialTest, TheFirstBytesProveThatTheApplicationIsThere) {
+  dial_with(hi());
+  EXPECT_EQ(app->outgoing, "hi");
+  EXPECT_TRUE(next<FramesStage>());
+  EXPECT_FALSE(timers.next_deadline());
+}
+
+TEST_F(FramesDialTest, TheFirstBytesWaitForAnApplicationThatIsFartherAway) {
+  network.room_when_dialled = 0;
+  dial_with(hi());
+  EXPECT_TRUE(stays());
+  EXPECT_EQ(timers.next_deadline(), network.time + config.limits.dial_timeout);
+  app->allow(100);
+  answer();
+  ASSERT_TRUE(next<FramesStage>());
+  follow();
+  EXPECT_EQ(app->outgoing, "hi");
+}
+
+TEST_F(FramesDialTest, WithoutBytesAnEventTells) {
+  dial_with("");
+  EXPECT_TRUE(stays());
+  answer();
+  EXPECT_TRUE(next<FramesStage>());
+}
+
+TEST_F(FramesDialTest, AnApplicationThatRefusesTheFirstBytesIsNotThere) {
+  network.write_error_when_dialled = ECONNREFUSED;
+  dial_with(hi());
+  EXPECT_EQ(end_why(), "the destination cannot be reached");
+}
+
+TEST_F(FramesDialTest, AnApplicationThatDoesNotAnswerIsNotThere) {
+  network.room_when_dialled = 0;
+  dial_with(hi());
+  wait(config.limits.dial_timeout);
+  EXPECT_EQ(end_why(), "the destination cannot be reached");
+}
+
+// A client that resets while its bytes wait is still shown to the server.
+TEST_F(FramesDialTest, AResetMeanwhileDoesNotEndTheDial) {
+  network.room_when_dialled = 0;
+  dial_with(hi());
+  net->feed_reset();
+  turn();
+  EXPECT_TRUE(stays());
 }
 
 // A handshake whose Proposal waits for the application.

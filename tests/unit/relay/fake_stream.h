@@ -81,6 +81,7 @@ class FakeStream final : public event::Stream {
       done += n;
     }
     if (room == 0) writable_ = false;
+    connected_ = connected_ || done != 0;
     if (done == 0) return {event::IoResult::Kind::kWouldBlock, 0, 0};
     return {event::IoResult::Kind::kBytes, done, 0};
   }
@@ -91,6 +92,7 @@ class FakeStream final : public event::Stream {
     if (result.kind == event::IoResult::Kind::kBytes) urgent_out.push_back(outgoing.size() - 1);
     return result;
   }
+  void presume_connected() override { writable_ = true; }
   bool at_urgent_byte() override { return urgent_in == 1; }
 
   int take_error() override {

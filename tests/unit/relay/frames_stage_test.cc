@@ -56,11 +56,14 @@ class FramesStageTest : public StageTest {
   }
   void start_client() {
     open_both(Direction::kOutbound);
-    begin<FramesStage>(std::vector<std::byte>{});
+    begin<FramesStage>(network.time);
   }
   void start_server(const std::string& unread = kPreface) {
     open_both(Direction::kInbound);
-    begin<FramesStage>(bytes_of(unread));
+    auto stage = std::make_unique<FramesStage>(*session, network.time);
+    std::vector<std::byte> bytes = bytes_of(unread);
+    stage->take(bytes);
+    begin_stage(std::move(stage));
   }
   void earn() {
     app->feed("ten bytes!");
@@ -317,7 +320,7 @@ TEST_F(FramesStageTest, PaysForNoMoreThanWaitsOnceThePeerHasEnded) {
   pay();
   const std::size_t before = session->memory.charged_bytes();
   ASSERT_TRUE(session->memory.begin_frames());
-  begin<FramesStage>(std::vector<std::byte>{});
+  begin<FramesStage>(network.time);
   net->feed(data_frame("answer"));
   turn();
   EXPECT_EQ(session->memory.charged_bytes(), before + smc::kFramedBytesMax);

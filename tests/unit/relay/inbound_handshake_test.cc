@@ -711,7 +711,7 @@ INSTANTIATE_TEST_SUITE_P(Each, InboundEndTest,
 class FramesOrProposalTest : public InboundHandshakeTest {
  protected:
   void await_first_bytes() {
-    open_both(Direction::kInbound);
+    open(Direction::kInbound);
     pay();
     without_frames = session->memory.charged_bytes();
     ASSERT_TRUE(session->memory.begin_frames());
@@ -720,23 +720,27 @@ class FramesOrProposalTest : public InboundHandshakeTest {
   std::size_t without_frames = 0;
 };
 
-TEST_F(FramesOrProposalTest, ThePrefaceLeadsToFrames) {
+TEST_F(FramesOrProposalTest, BehindThePrefaceTheApplicationIsDialled) {
   await_first_bytes();
   for (const char byte : std::string(kPreface)) {
     EXPECT_TRUE(stays());
     net->feed(std::string(1, byte));
     turn();
   }
-  net->feed(std::string("\x01\0\0\x02hi", 6));
-  ASSERT_TRUE(next<FramesStage>());
+  ASSERT_TRUE(next<InboundDial>());
+  network.connect_at_once = true;
   follow();
-  EXPECT_EQ(app->outgoing, "hi");
+  ASSERT_TRUE(next<FramesStage>());
+  net->feed(std::string("\x01\0\0\x02hi", 6));
+  follow();
+  EXPECT_EQ(network.dialled->outgoing, "hi");
   EXPECT_GT(session->memory.charged_bytes(), without_frames);
 }
 
 TEST_F(FramesOrProposalTest, AProposalIsAnsweredAndTheMemoryGivenBack) {
   await_first_bytes();
   send(proposal());
+  dial_application();
   EXPECT_TRUE(take_written<wire::AcceptConfirm>(*net).first_contact);
   EXPECT_EQ(session->memory.charged_bytes(), without_frames);
 }
@@ -745,6 +749,7 @@ TEST_F(FramesOrProposalTest, AnythingElseIsForTheApplication) {
   await_first_bytes();
   net->feed(std::string(kPreface).substr(0, 3) + "no");
   turn();
+  dial_for_tcp();
   expect_tcp(Side::kLocal, R::kOptionStripped);
   EXPECT_EQ(tcp_result()->unread.size(), 5U);
 }

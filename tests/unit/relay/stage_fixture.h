@@ -101,6 +101,8 @@ class FakeNetwork final : public Network {
   bpf::Announced requested = bpf::Announced::kSmc;
   int dial_error = 0;  // of the next dials
   bool connect_at_once = false;
+  std::size_t room_when_dialled = std::size_t{1} << 40;
+  int write_error_when_dialled = 0;
   // What was dialled.
   unsigned dials = 0;
   FakeStream* dialled = nullptr;  // the latest; the session owns it
@@ -118,6 +120,8 @@ class FakeNetwork final : public Network {
     auto stream = std::make_unique<FakeStream>();
     stream->peer = to;
     if (!connect_at_once) stream->set_connecting();
+    stream->room = room_when_dialled;
+    stream->write_error = write_error_when_dialled;
     dialled = stream.get();
     return std::unique_ptr<event::Stream>(std::move(stream));
   }
