@@ -36,6 +36,7 @@ enum {
   kWorkersMax = 256,
   kDialFailuresMax = 200,
   kRoundTripsMax = 8 << 20,
+  kConnectionsMax = 1 << 18,  // of one worker, whose times are kept
 };
 
 static struct sockaddr_in target;
@@ -272,6 +273,9 @@ static int ping_pong(int gap_us) {
 struct worker {
   uint64_t done, failed;
   double worst;  // seconds
+  // Of each connection: from connect to the first byte of the response, and to the last.
+  size_t count;
+  float *first_us, *whole_us;
 };
 static struct worker workers[kWorkersMax];
 
@@ -282,6 +286,8 @@ static void* connect_again_and_again(void* argument) {
   char* request = must_allocate(request_bytes, 1);
   char* response = must_allocate(message_bytes, 1);
   memcpy(request, &hello, sizeof hello);
+  worker->first_us = must_allocate(kConnectionsMax, sizeof(float));
+  worker->whole_us = must_allocate(kConnectionsMax, sizeof(float));
   for (double end = now() + seconds; now() < end;) {
     double before = now();
     int fd = dial();
@@ -290,10 +296,21 @@ static void* connect_again_and_again(void* argument) {
       usleep(1000);
       continue;
     }
-    if (send_all(fd, request, request_bytes) && receive_all(fd, response, message_bytes))
+    ssize_t got = -1;
+    double first = 0;
+    if (send_all(fd, request, request_bytes)) {
+      got = recv(fd, response, message_bytes, 0);
+      first = now();
+    }
+    if (got > 0 && receive_all(fd, response + got, message_bytes - (size_t)got)) {
       worker->done++;
-    else
+      if (worker->count < kConnectionsMax) {
+        worker->first_us[worker->count] = (float)((first - before) * 1e6);
+        worker->whole_us[worker->count++] = (float)((now() - before) * 1e6);
+      }
+    } else {
       worker->failed++;
+    }
     close(fd);
     double took = now() - before;
     if (took > worker->worst) worker->worst = took;
@@ -301,6 +318,12 @@ static void* connect_again_and_again(void* argument) {
   free(request);
   free(response);
   return NULL;
+}
+
+static void print_quantiles(const char* name, float* times_us, size_t count) {
+  qsort(times_us, count, sizeof *times_us, by_value);
+  printf(",\"%s_p50_us\":%.2f,\"%s_p99_us\":%.2f", name, count ? times_us[count / 2] : 0.0, name,
+         count ? times_us[count * 99 / 100] : 0.0);
 }
 
 static int short_connections(int count) {
@@ -316,8 +339,21 @@ static int short_connections(int count) {
     failed += workers[i].failed;
     if (workers[i].worst > worst) worst = workers[i].worst;
   }
-  printf("{\"n\":%" PRIu64 ",\"fail\":%" PRIu64 ",\"cps\":%.1f,\"worst_ms\":%.2f}\n", done, failed,
+  printf("{\"n\":%" PRIu64 ",\"fail\":%" PRIu64 ",\"cps\":%.1f,\"worst_ms\":%.2f", done, failed,
          (double)done / (now() - start), worst * 1e3);
+  size_t timed = 0;
+  for (int i = 0; i < count; i++) timed += workers[i].count;
+  float* first_us = must_allocate(timed + 1, sizeof *first_us);
+  float* whole_us = must_allocate(timed + 1, sizeof *whole_us);
+  timed = 0;
+  for (int i = 0; i < count; i++) {
+    memcpy(first_us + timed, workers[i].first_us, workers[i].count * sizeof *first_us);
+    memcpy(whole_us + timed, workers[i].whole_us, workers[i].count * sizeof *whole_us);
+    timed += workers[i].count;
+  }
+  print_quantiles("first", first_us, timed);
+  print_quantiles("whole", whole_us, timed);
+  printf("}\n");
   return 0;
 }
 

@@ -4,6 +4,8 @@
   pp64 pp4k      ping-pong of 64 B or 4 KB on one connection, echoes verified
   pace64         ping-pong with 1 ms between: what a wake-up costs
   crr            connect, 64 B, close, by 8 workers
+  crr1k … crr1m  the same with requests and responses of 1 KB, 16 KB, 64 KB, 256 KB or 1 MB
+  first          the same with 64 B, by one worker: what one connection costs an application
   redis          redis-benchmark, 50 clients, GET and SET; redisp16 pipelines 16 of them
   mem1k mem10k   idle connections; what they cost in memory (not repeated)
 """
@@ -23,8 +25,10 @@ class Cost:
 
 LOADGEN = {
     "bulk1": ("bulk", "1"), "bulk8": ("bulk", "8"), "pp64": ("pp", "64"), "pp4k": ("pp", "4096"),
-    "pace64": ("pp", "64"), "crr": ("crr", "8"),
+    "pace64": ("pp", "64"), "crr": ("crr", "8"), "first": ("crr", "1"),
 }
+REQUESTS = {"crr1k": 1 << 10, "crr16k": 16 << 10, "crr64k": 64 << 10, "crr256k": 256 << 10, "crr1m": 1 << 20}
+LOADGEN |= {name: ("crr", "8") for name in REQUESTS}
 REDIS = {"redis": 1, "redisp16": 16}  # pipelined requests
 IDLE = {"mem1k": 1000, "mem10k": 10000}
 ALL = (*LOADGEN, *REDIS, *IDLE)
@@ -35,7 +39,8 @@ HEADLINES = {
     "pp64": ("p50_us", "p99_us", "side_us_per_rtt"),
     "pp4k": ("p50_us", "p99_us", "side_us_per_rtt"),
     "pace64": ("p50_us", "p99_us", "side_us_per_rtt"),
-    "crr": ("cps", "side_us_per_conn"),
+    "crr": ("cps", "side_us_per_conn"), "first": ("first_p50_us", "whole_p50_us"),
+    **{name: ("cps", "whole_p50_us", "whole_p99_us", "side_us_per_conn") for name in REQUESTS},
     "redis": ("set_kops", "get_kops", "get_p99_us", "side_us_per_op"),
     "redisp16": ("set_kops", "get_kops", "side_us_per_op"),
     "mem1k": ("side_kb_per_conn", "idle_cpu_pct"), "mem10k": ("side_kb_per_conn", "idle_cpu_pct"),
@@ -60,7 +65,7 @@ def command(workload, loadgen, host, port, options):
     if mode == "bulk":
         words.append(str(options.send_bytes))
     if mode == "crr":
-        words.append("64")
+        words.append(str(REQUESTS.get(workload, 64)))
     if workload == "pace64":
         words.append("1000")
     return words
@@ -77,9 +82,10 @@ def metrics(workload, output, cost, options):
         return {"GBps": result["gbytes_per_s"], "side_s_per_GB": cost.side / gigabytes,
                 "sys_s_per_GB": cost.machine / gigabytes,
                 "wire_share": cost.wire_bytes / gigabytes / 1e9}, wrong
-    if workload == "crr":
+    if LOADGEN[workload][0] == "crr":
         wrong = f"{result['fail']} connections failed" if result["fail"] else ""
         return {"cps": result["cps"], "worst_ms": result["worst_ms"],
+                **{name: result[name] for name in ("first_p50_us", "first_p99_us", "whole_p50_us", "whole_p99_us")},
                 "side_us_per_conn": cost.side / max(1, result["n"]) * 1e6}, wrong
     return {"p50_us": result["p50_us"], "p99_us": result["p99_us"], "rps": result["rps"],
             "side_us_per_rtt": cost.side / max(1, result["n"]) * 1e6,
