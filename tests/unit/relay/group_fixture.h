@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -105,6 +106,41 @@ class GroupFixture : public testing::Test, protected WorkerResources {
     receive(answer);
   }
 
+  struct Connection {
+    CountingOwner owner;
+    Group::Member member;
+    std::unique_ptr<SmcRelay> relay;
+  };
+  // A connection on the first link, with a place, that is found by its token.
+  Connection& add_connection(const RingSizes& sizes = kSmallRings) {
+    Connection& added = *connections.emplace_back(std::make_unique<Connection>());
+    added.member = group->join(sizes.own, 0).value();
+    added.relay = std::make_unique<SmcRelay>(added.member.token, kRingBytes);
+    SmcRelay& relay = *added.relay;
+    relay.owner = &added.owner;
+    relay.group = group.get();
+    relay.buffers.element = added.member.element;
+    relay.buffers.local = group->memory().rmbs().bytes(added.member.element);
+    group->connections().set(added.member.token, &relay);
+    EXPECT_TRUE(group->take_send_ring(relay, sizes));
+    return added;
+  }
+  // … that knows the peer's element.
+  Connection& add_sender() {
+    Connection& added = add_connection();
+    EXPECT_TRUE(prepare(added));
+    return added;
+  }
+  Result<void> prepare(Connection& of, std::uint64_t offset = 0) {
+    return group->prepare_sending(*of.relay, {kPeerRmb, offset, kRingBytes}, smc::LinkIndex{0},
+                                  AlertToken{0xabc});
+  }
+  void remove(Connection& gone, bool quarantine = false) {
+    group->release_sending(*gone.relay);
+    group->leave(gone.member, gone.relay->link, quarantine, clock.at);
+  }
+
+  const smc::LinkSet& links() { return group->protocol().links(); }
   FakeQueuePair& queue_pair(smc::LinkIndex link = 0) {
     return dynamic_cast<FakeQueuePair&>(*group->transport().queue_pair(link));
   }
@@ -138,6 +174,20 @@ class GroupFixture : public testing::Test, protected WorkerResources {
     const auto end = event(smc::GroupEvent::Kind::kTerminated);
     return end ? end->why : "";
   }
+  std::size_t paid_for_peer() const { return budget.used_bytes(MemoryUse::kPeerRings); }
+  // Bytes that were written over a link to the peer's memory.
+  std::size_t written_bytes(smc::LinkIndex link = 0) {
+    std::size_t bytes = 0;
+    for (const FakeQueuePair::Posted& posted : queue_pair(link).posted)
+      if (posted.request.kind == rdma::WorkRequest::Kind::kWrite)
+        bytes += posted.request.from.length_bytes;
+    return bytes;
+  }
+  std::string line_of(const std::function<void()>& act) {
+    testing::internal::CaptureStderr();
+    act();
+    return testing::internal::GetCapturedStderr();
+  }
   void wait(Duration duration) {
     clock.at += duration;
     timers.run(clock.at);
@@ -150,7 +200,22 @@ class GroupFixture : public testing::Test, protected WorkerResources {
   DriverDevice one{"one", {active_port(1, 1), active_port(2, 2)}};
   DriverDevice two{"two", {active_port(1, 3)}};
   GroupStart start;
+  std::vector<std::unique_ptr<Connection>> connections;
   std::unique_ptr<Group> group;
+};
+
+// Memory of the peer that this side writes to itself.
+class GroupWithAddressableMemory : public GroupFixture {
+ protected:
+  explicit GroupWithAddressableMemory(std::uint8_t links_max = 1) : GroupFixture(links_max) {
+    one.device.able.remote_memory_addressable = true;
+  }
+  void establish_with_memory() {
+    connect();
+    grant(0);
+    confirm(0);
+    ASSERT_TRUE(group->protocol().usable());
+  }
 };
 
 }  // namespace fairlead::relay
