@@ -79,6 +79,7 @@ class FakeReceiveQueue final : public rdma::SharedReceiveQueue {
   Result<void> post(std::span<const rdma::ReceiveRequest> requests) override {
     if (post_error) return *post_error;
     posted.insert(posted.end(), requests.begin(), requests.end());
+    batches.push_back(requests.size());
     return {};
   }
   Result<void> arm_limit(std::uint32_t count) override {
@@ -87,6 +88,7 @@ class FakeReceiveQueue final : public rdma::SharedReceiveQueue {
   }
 
   std::vector<rdma::ReceiveRequest> posted;
+  std::vector<std::size_t> batches;  // requests of each post()
   std::uint32_t limit = 0;
   std::optional<Error> post_error;
 };
