@@ -97,12 +97,13 @@ class GroupFixture : public testing::Test, protected WorkerResources {
                                                          : LinkNumber{1};
     receive(message, link);
   }
-  // It takes the keys that it was told last.
-  void take_keys() {
+  // It takes the keys that it was told last, or refuses them.
+  void take_keys(bool takes = true) {
     const std::optional<wire::ConfirmRkey> request = sent<wire::ConfirmRkey>();
     ASSERT_TRUE(request);
     wire::ConfirmRkey answer = *request;
     answer.kind = wire::LlcKind::kResponse;
+    answer.refused = !takes;
     receive(answer);
   }
 

@@ -127,6 +127,7 @@ TEST_F(GroupOfTwoLinks, ConnectionsGoToTheOtherLink) {
   EXPECT_EQ(stats.link_moved.get(), 1U);
   EXPECT_EQ(stats.connections_moved.get(), 1U);
   EXPECT_EQ(links().connections(1), 1U);
+  EXPECT_EQ(group->sender().done_requests()[0], std::nullopt) << "nothing is on its way there";
   queue_pair(1).posted.clear();
   group->sender().flush(clock.at);
   const auto& posted = queue_pair(1).posted;
@@ -161,6 +162,17 @@ TEST_F(GroupOfTwoLinks, ConnectionsOfTheOtherLinkStayAsTheyAre) {
   EXPECT_EQ(connection.relay->link, 0);
   EXPECT_EQ(connection.owner.events, 0);
   EXPECT_EQ(stats.connections_moved.get(), 0U);
+}
+
+TEST_F(GroupOfTwoLinks, ALinkThatThePeerDeletesIsReleased) {
+  establish_two_links({kKeyThere});
+  wire::DeleteLink message;
+  message.link = links()[0]->number();
+  receive(message);
+  EXPECT_FALSE(links()[0]);
+  EXPECT_TRUE(queue_pair(0).failed);
+  EXPECT_EQ(stats.link_failed.get(), 0U) << "it has not failed by itself";
+  EXPECT_TRUE(links().active(1));
 }
 
 TEST_F(GroupOfTwoLinks, AConnectionThatKnowsNoElementMovesInSilence) {

@@ -149,7 +149,9 @@ TEST_F(GroupMembershipTest, AfterTheEndOfBothSidesTheElementIsFree) {
 TEST_F(GroupMembershipTest, WithoutItsGroupThePeerWritesToNoElement) {
   make_and_join();
   ASSERT_TRUE(membership.set_peer(answer_of_peer()));
+  connection().handle_link_switched(connection().tx().element());
   connection().handle_link_lost();
+  ASSERT_FALSE(connection().finished()) << "it still had to repeat its state";
   membership.leave_at_end(clock.at);
   EXPECT_EQ(elements_used(), 0U);
 }

@@ -153,6 +153,15 @@ TEST_F(GroupTest, ThePeerIsToldOfANewSlabAtOnce) {
   EXPECT_FALSE(sent<wire::ConfirmRkey>()) << "it knows the slab";
 }
 
+TEST_F(GroupTest, ASlabThatThePeerRefusesIsUsedNoMore) {
+  establish();
+  ASSERT_TRUE(group->join(kSizes, 0));
+  take_keys(false);
+  const auto refused = group->join(kSizes, 0);
+  ASSERT_FALSE(refused);
+  EXPECT_STREQ(refused.error().what, kKeysRefused);
+}
+
 TEST_F(GroupTest, AGroupHasRoomWhileItsProtocolHas) {
   start.terms.max_connections = 1;
   connect();
@@ -203,13 +212,14 @@ TEST_F(GroupTest, AnIdleGroupEndsAfterItsLinger) {
 
 TEST_F(GroupTest, AConnectionKeepsItsGroup) {
   establish();
-  const auto member = group->join(kSizes, 0);
-  ASSERT_TRUE(member);
+  const auto first = group->join(kSizes, 0);
+  ASSERT_TRUE(first);
   take_keys();
-  EXPECT_EQ(timers.next_deadline(), std::nullopt);
   clock.at += shared.times.linger;
-  group->leave(*member, 0, false, clock.at);
+  group->leave(*first, 0, false, clock.at);
   EXPECT_EQ(timers.next_deadline(), clock.at + shared.times.linger);
+  ASSERT_TRUE(group->join(kSizes, 0));
+  EXPECT_EQ(timers.next_deadline(), std::nullopt);
 }
 
 TEST_F(GroupTest, AnEmptySlabIsReturnedInItsTime) {
