@@ -127,7 +127,6 @@ TEST_F(GroupOfTwoLinks, ConnectionsGoToTheOtherLink) {
   EXPECT_EQ(stats.link_moved.get(), 1U);
   EXPECT_EQ(stats.connections_moved.get(), 1U);
   EXPECT_EQ(links().connections(1), 1U);
-  EXPECT_EQ(group->sender().done_requests()[0], std::nullopt) << "nothing is on its way there";
   queue_pair(1).posted.clear();
   group->sender().flush(clock.at);
   const auto& posted = queue_pair(1).posted;
@@ -173,6 +172,22 @@ TEST_F(GroupOfTwoLinks, ALinkThatThePeerDeletesIsReleased) {
   EXPECT_TRUE(queue_pair(0).failed);
   EXPECT_EQ(stats.link_failed.get(), 0U) << "it has not failed by itself";
   EXPECT_TRUE(links().active(1));
+}
+
+TEST_F(GroupOfTwoLinks, TheLastMessageOfAConnectionThatIsGoneIsRepeatedOverTheOtherLink) {
+  establish_two_links({kKeyThere});
+  Connection& connection = add_sender();
+  connection.relay->connection.abort();
+  group->sender().schedule(*connection.relay);
+  group->sender().flush(clock.at);
+  const std::vector<std::byte> last = queue_pair(0).posted.back().message;
+  ASSERT_TRUE(wire::is_cdc(last));
+  remove(connection);
+  group->handle_link_failure(0, "cut", clock.at);
+  group->sender().flush(clock.at);
+  const auto& posted = queue_pair(1).posted;
+  EXPECT_TRUE(std::any_of(posted.begin(), posted.end(),
+                          [&](const auto& each) { return each.message == last; }));
 }
 
 TEST_F(GroupOfTwoLinks, AConnectionThatKnowsNoElementMovesInSilence) {
