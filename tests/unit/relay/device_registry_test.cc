@@ -102,14 +102,6 @@ TEST_F(DeviceRegistryTest, ADeviceWithoutMemoryForMessagesIsNotAdded) {
   EXPECT_EQ(budget.left_bytes(), budget.limit_bytes());
 }
 
-TEST_F(DeviceRegistryTest, MessagesOfAllGroupsSharePoolsWhereDomainsAreNoBorder) {
-  EXPECT_EQ((add("own"), slot(0)->link_device().shared_pool), nullptr);
-  const Added crossing = make("crossing", {active_port(1, 1)}, true);
-  crossing.device.able.receive_queue_crosses_domains = true;
-  ASSERT_TRUE(add_made());
-  EXPECT_NE(slot(1)->link_device().shared_pool, nullptr);
-}
-
 TEST_F(DeviceRegistryTest, AllDevicesAreWatched) {
   const Added first = add("first");
   devices.set_watcher(&watcher);
@@ -342,22 +334,14 @@ TEST_F(DeviceRegistryTest, EveryDeviceIsPolledArmedAndRung) {
   }
 }
 
-TEST_F(DeviceRegistryTest, ATurnTakesInOnlySoMuchOfOneDevice) {
-  const Added added = add("one");
-  added.device.completions.resize(kCompletionsPerPoll * kPollsPerTurn + 1);
-  EXPECT_TRUE(devices.poll(clock.at));
-  EXPECT_EQ(added.device.completions.size(), 1U);
-  EXPECT_FALSE(devices.poll(clock.at));
-  EXPECT_TRUE(added.device.completions.empty());
-}
-
-TEST_F(DeviceRegistryTest, WhatPeersAndQueuesSufferIsCounted) {
-  const Added added = add("one");
-  added.device.faults.resize(2);
-  added.device.events.push_back({rdma::AsyncEvent::Kind::kReceiveLimit, {}, {}});
-  EXPECT_FALSE(devices.poll(clock.at));
-  EXPECT_EQ(stats.peer_faults.get(), 2U);
-  EXPECT_EQ(stats.receive_limit_events.get(), 1U);
+TEST_F(DeviceRegistryTest, MoreIsThereWhenOneDeviceHasMore) {
+  const Added first = add("first");
+  const Added second = add("second");
+  for (FakeDevice* busy : {&first.device, &second.device}) {
+    busy->completions.resize(kCompletionsPerPoll * kPollsPerTurn);
+    EXPECT_TRUE(devices.poll(clock.at));
+    EXPECT_FALSE(devices.poll(clock.at));
+  }
 }
 
 TEST_F(DeviceRegistryTest, RowsTellOfPortsAndOfDevicesThatCannotBeUsed) {

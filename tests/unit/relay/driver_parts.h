@@ -118,15 +118,17 @@ class DriverTest : public testing::Test, protected WorkerResources {
     answer.link = protocol.links()[link]->number();
     receive(answer, link);
   }
-  // A second link is connected, at the other port of "one". The peer has told these keys for it.
-  void connect_second_link(const std::vector<wire::RkeyEntry>& keys = {}) {
+  // A second link is connected, at the other port of "one" and to another of the peer unless the
+  // test says so. The peer has told these keys for it.
+  void connect_second_link(const std::vector<wire::RkeyEntry>& keys = {}, std::size_t port = 1,
+                           std::uint8_t host = kPeerHost + 1) {
     std::optional<smc::LinkTask> task = protocol.poll_task(clock.at);
     ASSERT_TRUE(task && task->link == 1);
-    ASSERT_TRUE(create(1, one.at(1)));
+    ASSERT_TRUE(create(1, one.at(port)));
     memory.set_keys(1);
     protocol.task_done(*task, clock.at,
                        smc::LinkOffer{transport.identity(1), PacketSeq{1}, Mtu::k1024});
-    const rdma::PeerEndpoint peer = peer_endpoint(kPeerHost + 1, 501);
+    const rdma::PeerEndpoint peer = peer_endpoint(host, 501);
     wire::AddLink answer;
     answer.kind = wire::LlcKind::kResponse;
     answer.mac = peer.mac;

@@ -2,8 +2,11 @@
 // itself: it records what is asked of it. What it answers, and what arrives, is set by the test.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <algorithm>
 #include <deque>
+#include <functional>
 #include <limits>
 #include <map>
 #include <memory>
@@ -38,12 +41,21 @@ inline rdma::Port active_port(std::uint8_t number, std::uint8_t host) {
 // Memory of several devices is the same bytes under other keys.
 class FakeBuffer final : public rdma::RegisteredBuffer {
  public:
-  FakeBuffer(std::vector<FakeBuffer*>& registered, std::shared_ptr<std::vector<std::byte>> memory,
+  FakeBuffer(std::vector<FakeBuffer*>& registered, const rdma::ProtectionDomain& with,
+             std::shared_ptr<std::vector<std::byte>> memory, bool is_shared,
              rdma::BufferUse buffer_use, std::uint32_t key)
-      : use(buffer_use), memory_(std::move(memory)), key_(key), registered_(registered) {
+      : use(buffer_use),
+        domain(&with),
+        shared(is_shared),
+        memory_(std::move(memory)),
+        key_(key),
+        registered_(registered) {
     registered_.push_back(this);
   }
-  ~FakeBuffer() override { std::erase(registered_, this); }
+  ~FakeBuffer() override {
+    EXPECT_TRUE(shared || memory_.use_count() == 1) << "another device still has its bytes";
+    std::erase(registered_, this);
+  }
   std::span<std::byte> bytes() const override { return *memory_; }
   LocalKey lkey() const override { return LocalKey{key_}; }
   RemoteKey rkey() const override { return RemoteKey{key_}; }
@@ -53,6 +65,8 @@ class FakeBuffer final : public rdma::RegisteredBuffer {
   const std::shared_ptr<std::vector<std::byte>>& memory() const { return memory_; }
 
   const rdma::BufferUse use;
+  const rdma::ProtectionDomain* const domain;
+  const bool shared;  // the bytes are those of a buffer of another device
 
  private:
   std::shared_ptr<std::vector<std::byte>> memory_;
@@ -65,6 +79,7 @@ class FakeReceiveQueue final : public rdma::SharedReceiveQueue {
   Result<void> post(std::span<const rdma::ReceiveRequest> requests) override {
     if (post_error) return *post_error;
     posted.insert(posted.end(), requests.begin(), requests.end());
+    batches.push_back(requests.size());
     return {};
   }
   Result<void> arm_limit(std::uint32_t count) override {
@@ -73,6 +88,7 @@ class FakeReceiveQueue final : public rdma::SharedReceiveQueue {
   }
 
   std::vector<rdma::ReceiveRequest> posted;
+  std::vector<std::size_t> batches;  // requests of each post()
   std::uint32_t limit = 0;
   std::optional<Error> post_error;
 };
@@ -95,7 +111,10 @@ class FakeQueuePair final : public rdma::QueuePair {
       : options(with), room(with.send_requests), number_(number), alive_(alive) {
     alive_.push_back(this);
   }
-  ~FakeQueuePair() override { std::erase(alive_, this); }
+  ~FakeQueuePair() override {
+    if (when_destroyed) when_destroyed();
+    std::erase(alive_, this);
+  }
   QpNumber number() const override { return QpNumber{number_}; }
   PacketSeq first_psn() const override { return PacketSeq{number_ + 1000}; }
 
@@ -137,6 +156,7 @@ class FakeQueuePair final : public rdma::QueuePair {
   std::vector<RemoteKey> released;
   bool failed = false;
   std::optional<Error> connect_error, post_error, remote_error;
+  std::function<void()> when_destroyed;
 
  private:
   std::uint32_t number_;
@@ -164,17 +184,17 @@ class FakeDevice final : public rdma::Device {
     if (queue_error) return *queue_error;
     return std::make_unique<FakeReceiveQueue>();
   }
-  Result<std::unique_ptr<rdma::RegisteredBuffer>> allocate_buffer(rdma::ProtectionDomain&,
+  Result<std::unique_ptr<rdma::RegisteredBuffer>> allocate_buffer(rdma::ProtectionDomain& domain,
                                                                   std::size_t size_bytes,
                                                                   rdma::BufferUse use) override {
-    if (buffer_error) return *buffer_error;
-    return make_buffer(std::make_shared<std::vector<std::byte>>(size_bytes), use);
+    if (buffer_error && size_bytes > allocated_despite_error) return *buffer_error;
+    return make_buffer(domain, std::make_shared<std::vector<std::byte>>(size_bytes), false, use);
   }
-  Result<std::unique_ptr<rdma::RegisteredBuffer>> share_buffer(rdma::ProtectionDomain&,
+  Result<std::unique_ptr<rdma::RegisteredBuffer>> share_buffer(rdma::ProtectionDomain& domain,
                                                                const rdma::RegisteredBuffer& other,
                                                                rdma::BufferUse use) override {
-    if (share_error && shares_before_error-- == 0) return *share_error;
-    return make_buffer(dynamic_cast<const FakeBuffer&>(other).memory(), use);
+    if (share_error && shares_before_error-- <= 0) return *share_error;
+    return make_buffer(domain, dynamic_cast<const FakeBuffer&>(other).memory(), true, use);
   }
   Result<std::unique_ptr<rdma::QueuePair>> create_queue_pair(
       const rdma::QueuePairOptions& options) override {
@@ -223,7 +243,8 @@ class FakeDevice final : public rdma::Device {
       watcher_error;
   std::optional<Error> connect_error;  // of queue pairs that are made from now on
   std::size_t registrable = std::numeric_limits<std::size_t>::max();
-  int shares_before_error = 0;  // that succeed before share_error
+  int shares_before_error = 0;              // that succeed before share_error
+  std::size_t allocated_despite_error = 0;  // a buffer of this size is small enough
   // What arrives.
   std::deque<rdma::Completion> completions;
   std::deque<rdma::AsyncEvent> events;
@@ -245,8 +266,10 @@ class FakeDevice final : public rdma::Device {
     return first;
   }
   std::unique_ptr<rdma::RegisteredBuffer> make_buffer(
-      std::shared_ptr<std::vector<std::byte>> memory, rdma::BufferUse use) {
-    return std::make_unique<FakeBuffer>(buffers, std::move(memory), use, ++last_key_);
+      const rdma::ProtectionDomain& domain, std::shared_ptr<std::vector<std::byte>> memory,
+      bool shared, rdma::BufferUse use) {
+    return std::make_unique<FakeBuffer>(buffers, domain, std::move(memory), shared, use,
+                                        ++last_key_);
   }
 
   std::string name_;

@@ -88,17 +88,6 @@ TEST_F(LinkGroupRegistryTest, AGroupThatCannotBeMadeLeavesNothing) {
   EXPECT_EQ(budget.left_bytes(), budget.limit_bytes());
 }
 
-TEST_F(LinkGroupRegistryTest, AGroupLeavesAPartOfTheMemory) {
-  const std::size_t kept = budget.limit_bytes() / kGroupsLeave;
-  const auto rest =
-      MemoryCharge::take(budget, MemoryUse::kConnections, budget.left_bytes() - kept - kGroupBytes);
-  ASSERT_TRUE(rest);
-  EXPECT_TRUE(try_create(1, "192.0.2.1:0", smc::GroupRole::kServer));
-  const auto second = try_create(2, "192.0.2.1:0", smc::GroupRole::kServer);
-  ASSERT_FALSE(second);
-  EXPECT_STREQ(second.error().what, kBudgetSpent);
-}
-
 TEST_F(LinkGroupRegistryTest, TheGroupsWithOneAddressHaveALimitForEachRole) {
   const std::size_t of_client =
       groups_per_address_max(smc::GroupRole::kServer, budget.limit_bytes());
