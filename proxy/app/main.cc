@@ -94,8 +94,9 @@ class Proxy {
     if (option.fact.status != admin::FactStatus::kOk) warn_no_option_program(option.fact);
     const unsigned count = config::worker_count(config_);
     for (unsigned i = 0; i < count; ++i)
-      workers_.push_back(SMC_TRY(relay::WorkerThread::create(
-          settings_for(config_, i, count), option.source, program_ ? &*program_ : nullptr)));
+      workers_.push_back(
+          SMC_TRY(relay::WorkerThread::create(settings_for(config_, i, count), option.source,
+                                              program_ ? &*program_ : nullptr, frames_offer_)));
     for (const std::unique_ptr<relay::WorkerThread>& worker : workers_)
       if (const std::optional<admin::Fact> fact = devices_.give_to(worker->worker().devices()))
         facts_.push_back(*fact);
@@ -311,6 +312,7 @@ class Proxy {
   std::atomic<bool> ready_{false};
   std::atomic<bool> draining_{false};
   DeviceFactory devices_{config_};
+  relay::FramesOffer frames_offer_;
   std::vector<std::unique_ptr<relay::WorkerThread>> workers_;
   std::unique_ptr<admin::AdminServer> admin_;
   std::optional<bool> external_option_;  // at the start; none: it is not to be watched

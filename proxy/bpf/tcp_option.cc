@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "base/address.h"
+#include "base/handle.h"
 #include "bpf/self_connection.h"
 #include "bpf/smc_option.h"
 
@@ -133,6 +134,40 @@ Announced announced_in_syn(std::span<const std::byte> ip_and_tcp_headers) {
 
 void ask_for_frames(int fd) { set_priority(fd, FAIRLEAD_PRIORITY_FRAMES_WANTED); }
 void stop_asking_for_frames(int listener_fd) { set_priority(listener_fd, 0); }
+
+namespace {
+
+// Of no listener.
+constexpr std::uint32_t kMomentaryAddress = 0x7f534d43;  // 127.83.77.67
+
+Result<void> listen_for_a_moment(const SocketAddress& address, bool announce,
+                                 const std::function<Result<void>(int fd)>& request) {
+  const FileDescriptor socket(
+      ::socket(address.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  if (!socket) return system_error("socket", errno);
+  const int on = 1;
+  (void)::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  if (::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEPORT, &on, sizeof on) != 0)
+    return system_error("SO_REUSEPORT", errno);
+  if (request) SMC_TRY(request(socket.get()));
+  if (announce) ask_for_frames(socket.get());
+  if (::bind(socket.get(), address.data(), address.size()) != 0) return system_error("bind", errno);
+  if (::listen(socket.get(), 1) != 0) return system_error("listen", errno);
+  return {};
+}
+
+}  // namespace
+
+Result<void> announce_frames(std::uint16_t port, bool announce,
+                             const std::function<Result<void>(int fd)>& request) {
+  in_addr v4{};
+  v4.s_addr = htonl(kMomentaryAddress);
+  const Result<void> done = listen_for_a_moment(SocketAddress(v4, port), announce, request);
+  if (done || (done.error().system != EADDRNOTAVAIL && done.error().system != EAFNOSUPPORT))
+    return done;
+  // A host may do without IPv4, loopback included.
+  return listen_for_a_moment(SocketAddress(in6addr_loopback, port), announce, request);
+}
 
 Announced peer_answered_option(int connected_fd) {
   int priority = 0;

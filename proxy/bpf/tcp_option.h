@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 
 #include "base/result.h"
@@ -25,6 +26,13 @@ enum class Announced : std::uint8_t {
 void ask_for_frames(int fd);
 // Of a listener, after listen(2): accepted sockets would inherit what remains of it.
 void stop_asking_for_frames(int listener_fd);
+
+// Whether SYN/ACKs of all listeners on `port` announce frames from now on. An option program keeps
+// that by port, from the latest listen(2) on. So a socket listens there for a moment, on a loopback
+// address that nobody uses, beside others with SO_REUSEPORT. `request`: asks a program of our own
+// for the option of a socket; empty where it is somebody else's. Errors: those of socket calls.
+Result<void> announce_frames(std::uint16_t port, bool announce,
+                             const std::function<Result<void>(int fd)>& request);
 
 // Connecting side: what the SYN/ACK carried, when the connection stands: the answer is the priority
 // of the socket. One that asked for frames and got no answer is set back to 0. Nothing for every

@@ -176,8 +176,6 @@ StageResult InboundDial::choose(TimePoint now) {
   if (announced != bpf::Announced::kFrames)
     return UseStage{
         std::make_unique<InboundHandshake>(session_, InboundHandshake::First::kProposal, assumed)};
-  // Frames cannot be declined, so a client that will send them needs the memory at once.
-  if (!session_.memory.begin_frames()) return session_.refuse_for_memory();
   return UseStage{std::make_unique<InboundHandshake>(
       session_, InboundHandshake::First::kFramesOrProposal, false)};
 }

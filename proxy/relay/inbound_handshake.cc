@@ -45,12 +45,14 @@ std::optional<StageResult> InboundHandshake::judge_unread(TimePoint now) {
     if (!std::equal(unread.begin(), unread.begin() + static_cast<std::ptrdiff_t>(seen),
                     preface.begin()))
       break;
-    if (seen == preface.size())
+    if (seen == preface.size()) {
+      // Frames cannot be declined.
+      if (!session_.memory.begin_frames()) return session_.refuse_for_memory();
       return UseStage{std::make_unique<InboundDial>(session_, std::move(unread))};
+    }
     if (std::optional<StageResult> result = fetch(now)) return result;
   }
   frames_possible_ = false;
-  session_.memory.keep_ahead(0);
   return std::nullopt;
 }
 

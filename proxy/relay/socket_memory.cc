@@ -72,6 +72,11 @@ bool SocketMemory::is_short(const MemoryBudget& budget) {
   return budget.left_bytes() < budget.limit_bytes() / 8 * (8 - kMemoryShortEighths);
 }
 
+bool SocketMemory::affords_frames(const MemoryBudget& budget, bool before) {
+  const std::size_t eighths = before ? kFramesOfferedEighths : kFramesOfferedAgainEighths;
+  return budget.left_bytes() >= budget.limit_bytes() / 8 * eighths;
+}
+
 bool SocketMemory::bound(event::Stream& stream) {
   if (!bounded_ || budget_ == nullptr || stream.descriptor() < 0) return true;
   resize(stream);

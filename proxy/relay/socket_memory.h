@@ -62,6 +62,9 @@ inline constexpr std::size_t kMemoryShortEighths = 3;
 // Inbound connections leave this part of the limit to the application's own: strangers decide how
 // many they are. Rings leave an eighth anyway.
 inline constexpr std::size_t kInboundLeaves = 16;
+// Listeners announce frames as long as this part of the limit is left, and again from the second.
+inline constexpr std::size_t kFramesOfferedEighths = 4;
+inline constexpr std::size_t kFramesOfferedAgainEighths = 5;
 // Frames of outbound connections leave this part: those without frames are TCP, and need the rest
 // for their sockets. Inbound ones leave no more than others, because frames cannot be declined.
 inline constexpr std::size_t kFramesLeave = 4;
@@ -75,6 +78,10 @@ class SocketMemory {
 
   // True when new connections have to begin with small buffers, or soon will.
   static bool is_short(const MemoryBudget& budget);
+  // Whether peers may begin new connections in frames, which take more memory than others and
+  // cannot be declined. `before`: the answer of the last call, from which a little more has to
+  // change.
+  static bool affords_frames(const MemoryBudget& budget, bool before);
 
   // The stream is connected. Below kApplicationLevel it is bounded at once. False where the budget
   // has no room for what has come in before.

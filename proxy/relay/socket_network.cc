@@ -178,6 +178,11 @@ void SocketNetwork::peer_listener_listens(int fd) const {
   if (frames_) bpf::stop_asking_for_frames(fd);
 }
 
+Result<void> SocketNetwork::announce_frames(std::uint16_t port, bool announce) const {
+  if (program_ == nullptr) return bpf::announce_frames(port, announce, {});
+  return bpf::announce_frames(port, announce, [this](int fd) { return program_->request(fd); });
+}
+
 void SocketNetwork::prepare_application_listener(int fd) const {
   // Accepted sockets inherit all of it.
   event::bound_memory(fd, kApplicationSocketBytes);

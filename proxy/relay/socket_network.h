@@ -69,6 +69,10 @@ class SocketNetwork final : public Network {
   Result<void> prepare_peer_listener(int fd) const;
   void peer_listener_listens(int fd) const;
   void prepare_application_listener(int fd) const;
+  // Whether listeners for peers are prepared to announce frames.
+  bool frames() const { return frames_; }
+  // Listeners for peers on this port announce frames from now on, or no more.
+  Result<void> announce_frames(std::uint16_t port, bool announce) const;
 
   // For connections with applications from now on; listeners have to be prepared again. A segment
   // of the loopback device has up to 64 KiB, and does not fit a small receive buffer.

@@ -70,6 +70,7 @@ class Worker final : public SessionHost, public DeviceUsers {
 
   // True when new connections with applications should agree on small TCP segments.
   bool memory_short() const { return SocketMemory::is_short(budget_); }
+  bool affords_frames(bool before) const { return SocketMemory::affords_frames(budget_, before); }
 
   // True when there is more to do at once.
   bool turn();

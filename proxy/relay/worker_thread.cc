@@ -35,14 +35,16 @@ inline void cpu_relax() {
 
 Result<std::unique_ptr<WorkerThread>> WorkerThread::create(WorkerSettings settings,
                                                            OptionSource source,
-                                                           const bpf::OptionProgram* program) {
+                                                           const bpf::OptionProgram* program,
+                                                           FramesOffer& frames_offer) {
   std::unique_ptr<event::EventLoop> loop = SMC_TRY(event::EventLoop::create());
   return std::unique_ptr<WorkerThread>(
-      new WorkerThread(std::move(settings), std::move(loop), source, program));
+      new WorkerThread(std::move(settings), std::move(loop), source, program, frames_offer));
 }
 
 WorkerThread::WorkerThread(WorkerSettings settings, std::unique_ptr<event::EventLoop> loop,
-                           OptionSource source, const bpf::OptionProgram* program)
+                           OptionSource source, const bpf::OptionProgram* program,
+                           FramesOffer& frames_offer)
     : config_(*settings.config),
       index_(settings.index),
       workers_(settings.workers),
@@ -51,6 +53,7 @@ WorkerThread::WorkerThread(WorkerSettings settings, std::unique_ptr<event::Event
       loop_(std::move(loop)),
       network_(*loop_, source, program, config_.tcp, config::defers(config_)),
       worker_(std::make_unique<Worker>(std::move(settings), network_, *stats_)),
+      frames_offer_(frames_offer),
       spin_(config_.latency.spin, config_.latency.spin_share_max) {}
 
 WorkerThread::~WorkerThread() {
@@ -106,6 +109,7 @@ void WorkerThread::reopen_for_peers() {
     entrance.listener->accept_rest();
     entrance.listener = std::move(*opened);
   }
+  if (network_.frames()) frames_offer_.repeat([this](bool offered) { announce_frames(offered); });
 }
 
 std::uint16_t WorkerThread::port_of(const config::Listener& listener) const {
@@ -117,6 +121,7 @@ std::uint16_t WorkerThread::port_of(const config::Listener& listener) const {
 void WorkerThread::accepted(const config::Listener& listener,
                             std::unique_ptr<event::Stream> stream) {
   choose_segments();
+  offer_frames();
   if (listener.mode == config::ListenerMode::kStatic)
     return worker_->accept(listener.direction, *listener.upstream, std::move(stream));
   const std::uint16_t listener_port = port_of(listener);
@@ -149,6 +154,23 @@ void WorkerThread::choose_segments() {
   for (const Entrance& entrance : entrances_)
     if (entrance.configured->direction == Direction::kOutbound)
       network_.prepare_application_listener(entrance.listener->descriptor());
+}
+
+void WorkerThread::offer_frames() {
+  if (!network_.frames()) return;
+  frames_offer_.update([this](bool before) { return worker_->affords_frames(before); },
+                       [this](bool offered) { announce_frames(offered); });
+}
+
+void WorkerThread::announce_frames(bool announce) {
+  for (const Entrance& entrance : entrances_) {
+    if (entrance.configured->direction != Direction::kInbound) continue;
+    const Result<void> done =
+        network_.announce_frames(entrance.listener->address().port(), announce);
+    LogEvent line(done ? LogLevel::kInfo : LogLevel::kWarn, "relay.worker", "frames_announced");
+    line.field("listener", entrance.configured->name).field("announced", announce ? "yes" : "no");
+    if (!done) line.field("what", to_string(done.error()));
+  }
 }
 
 Result<void> WorkerThread::show_client_addresses(int map_fd) {

@@ -15,6 +15,7 @@
 #include "base/result.h"
 #include "event/event_loop.h"
 #include "event/listener.h"
+#include "relay/frames_offer.h"
 #include "relay/socket_network.h"
 #include "relay/spin.h"
 #include "relay/worker.h"
@@ -26,8 +27,10 @@ inline constexpr std::size_t kMailboxMax = 256;
 class WorkerThread {
  public:
   // Built on the caller's thread; nothing runs before start().
+  // `frames_offer` is that of all workers, and outlives them.
   static Result<std::unique_ptr<WorkerThread>> create(WorkerSettings settings, OptionSource source,
-                                                      const bpf::OptionProgram* program);
+                                                      const bpf::OptionProgram* program,
+                                                      FramesOffer& frames_offer);
   ~WorkerThread();  // stops
 
   Worker& worker() { return *worker_; }  // before start() only
@@ -64,7 +67,7 @@ class WorkerThread {
 
  private:
   WorkerThread(WorkerSettings settings, std::unique_ptr<event::EventLoop> loop, OptionSource source,
-               const bpf::OptionProgram* program);
+               const bpf::OptionProgram* program, FramesOffer& frames_offer);
   struct Entrance {
     const config::Listener* configured;
     std::unique_ptr<event::Listener> listener;
@@ -81,6 +84,8 @@ class WorkerThread {
   void sleep();
   void accepted(const config::Listener& listener, std::unique_ptr<event::Stream> stream);
   void choose_segments();
+  void offer_frames();
+  void announce_frames(bool announce);
 
   const config::Config& config_;
   const unsigned index_;
@@ -91,6 +96,7 @@ class WorkerThread {
   SocketNetwork network_;
   std::unique_ptr<Worker> worker_;
   std::vector<Entrance> entrances_;
+  FramesOfferOfWorker frames_offer_;
   SpinBudget spin_;
   PacedLines lines_;  // that strangers can cause
   TimePoint polled_;  // when the sockets were last asked for news

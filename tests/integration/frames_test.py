@@ -435,6 +435,35 @@ class Settings(FramesTest):
             self.assertEqual((decision["transport"], decision.get("reason", "")), ("short", ""))
             self.assertIn("it ended before it had earned SMC-R", decision["steps"])
 
+    def transports(self):
+        """Of the connections of the inbound proxy."""
+        return [row["transport"] for row in self.inbound.get_json("/connections")["connections"]]
+
+    def test_without_memory_for_frames_no_connection_is_refused(self):
+        """A server does not announce frames while they might take the memory that others need."""
+        count = 60
+        for workers in (1, 2):
+            with self.subTest(workers=workers), peers.Server(peers.echo) as application, contextlib.ExitStack() as stack:
+                self.start_pair(application.address, {"memory": {"limit": "512MiB"}},
+                                {"memory": {"limit": "24MiB"}, "concurrency": workers})
+                for _ in range(count):
+                    self.assert_echo(stack.enter_context(peers.connect(self.entry)), b"hello")
+                metrics = self.inbound.metrics()
+                self.assertEqual(metrics.value("fairlead_memory_refused_total"), 0)
+                carried = self.transports()
+                self.assertEqual(len(carried), count)
+                self.assertGreaterEqual(carried.count("short"), 10)
+                self.assertGreaterEqual(carried.count("smcr") + carried.count("tcp"), 10)
+                stack.close()
+                self.wait_idle()
+                # With each of these the workers see that there is memory again.
+                def short_again():
+                    with peers.connect(self.entry) as sock:
+                        self.assert_echo(sock, b"hello")
+                        return self.transports() == ["short"]
+                wait_until(short_again, "a connection in frames")
+                self.wait_idle()
+
     def test_drain_lets_them_go_on(self):
         """A connection that should switch to SMC-R while its proxy drains continues as TCP, for that reason."""
         self.options = {**self.options, "drain": {"timeout": "60s"}}

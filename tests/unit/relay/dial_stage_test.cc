@@ -374,17 +374,6 @@ TEST_F(InboundDialTest, ASynWithFramesAwaitsTheFirst) {
   EXPECT_EQ(network.dials, 0U);
 }
 
-TEST_F(InboundDialTest, FramesAreRefusedWithoutMemoryForThem) {
-  network.requested = Announced::kFrames;
-  open(Direction::kInbound);
-  pay();
-  spend_memory();
-  begin<InboundDial>();
-  EXPECT_EQ(end_why(), "memory.limit is spent");
-  EXPECT_EQ(stats.refused_memory.get(), 1U);
-  EXPECT_EQ(network.dials, 0U);
-}
-
 TEST_F(InboundDialTest, IsRefusedWithoutMemoryForWhatTheApplicationSent) {
   const FullPipe pipe;
   network.requested = Announced::kNothing;

@@ -714,7 +714,6 @@ class FramesOrProposalTest : public InboundHandshakeTest {
     open(Direction::kInbound);
     pay();
     without_frames = session->memory.charged_bytes();
-    ASSERT_TRUE(session->memory.begin_frames());
     await(First::kFramesOrProposal);
   }
   std::size_t without_frames = 0;
@@ -737,7 +736,18 @@ TEST_F(FramesOrProposalTest, BehindThePrefaceTheApplicationIsDialled) {
   EXPECT_GT(session->memory.charged_bytes(), without_frames);
 }
 
-TEST_F(FramesOrProposalTest, AProposalIsAnsweredAndTheMemoryGivenBack) {
+TEST_F(FramesOrProposalTest, FramesAreRefusedWithoutMemoryForThem) {
+  await_first_bytes();
+  spend_memory();
+  EXPECT_TRUE(stays());
+  net->feed(kPreface);
+  turn();
+  EXPECT_EQ(end_why(), "memory.limit is spent");
+  EXPECT_EQ(stats.refused_memory.get(), 1U);
+  EXPECT_EQ(network.dials, 0U);
+}
+
+TEST_F(FramesOrProposalTest, AProposalIsAnsweredAndNeedsNoMemoryForFrames) {
   await_first_bytes();
   send(proposal());
   dial_application();

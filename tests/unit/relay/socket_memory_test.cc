@@ -173,6 +173,18 @@ TEST(SocketMemory, IsShortBeforeConnectionsBeginWithTheSmallestBuffers) {
   EXPECT_GT(budget.left_bytes(), budget.limit_bytes() / 2);
 }
 
+TEST(SocketMemory, FramesAreOfferedWhileHalfIsLeftAndAgainFromFiveEighths) {
+  WorkerStats stats;
+  MemoryBudget budget(32 * kMiB, 0, stats);
+  ASSERT_TRUE(budget.take(MemoryUse::kConnections, 16 * kMiB));
+  EXPECT_TRUE(SocketMemory::affords_frames(budget, true));
+  EXPECT_FALSE(SocketMemory::affords_frames(budget, false));
+  ASSERT_TRUE(budget.take(MemoryUse::kConnections, 1));
+  EXPECT_FALSE(SocketMemory::affords_frames(budget, true));
+  budget.give_back(MemoryUse::kConnections, 4 * kMiB + 1);
+  EXPECT_TRUE(SocketMemory::affords_frames(budget, false));
+}
+
 TEST_F(BoundedSockets, AnSmcConnectionGivesBackWhatTcpWouldNeed) {
   auto memory = SocketMemory::begin(budget_, Direction::kOutbound);
   ASSERT_TRUE(memory);
