@@ -17,6 +17,8 @@ constexpr std::size_t kNumberDigitsMax = 15;
 constexpr std::uint64_t kPortMax = 65535;
 constexpr std::uint64_t kGraceSecondsMax = 3600;
 constexpr std::uint64_t kLinksMax = 3;
+constexpr std::uint64_t kDeferBytesMin = 1024;
+constexpr std::uint64_t kDeferBytesMax = 65536;
 constexpr std::uint64_t kTrafficClassMax = 255;
 constexpr std::uint64_t kServiceLevelMax = 7;
 constexpr std::uint64_t kAckTimeoutMax = 22;
@@ -103,6 +105,10 @@ bool is_connections_per_group(std::string_view value) {
 }
 
 bool is_link_count(std::string_view value) { return is_between(value, 0, kLinksMax); }
+
+bool is_defer_bytes(std::string_view value) {
+  return value == "0" || is_between(value, kDeferBytesMin, kDeferBytesMax);
+}
 
 bool is_traffic_class(std::string_view value) { return is_between(value, 0, kTrafficClassMax); }
 

@@ -20,6 +20,7 @@ bool is_memory_limit(std::string_view value);
 bool is_buffer_size(std::string_view value);
 bool is_connections_per_group(std::string_view value);
 bool is_link_count(std::string_view value);
+bool is_defer_bytes(std::string_view value);
 bool is_traffic_class(std::string_view value);
 bool is_service_level(std::string_view value);
 bool is_path_mtu(std::string_view value);

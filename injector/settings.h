@@ -18,8 +18,8 @@ namespace fairlead::injector {
 
 inline constexpr std::size_t kExtraVariablesMax = 64;
 
-// Number of links of sidecars, and parameters of their RNICs: a setting below "smc", an annotation
-// and a variable of the proxy.
+// Numbers of links and of deferred bytes of sidecars, and parameters of their RNICs: a setting
+// below "smc", an annotation and a variable of the proxy.
 struct SmcNumber {
   std::string_view setting;
   std::string_view annotation;  // its rule is that of the setting
@@ -28,6 +28,7 @@ struct SmcNumber {
 };
 inline constexpr std::array kSmcNumbers = {
     SmcNumber{"maxLinks", "max-links", "FAIRLEAD_SMC_MAX_LINKS", "0"},
+    SmcNumber{"deferBytes", "defer-bytes", "FAIRLEAD_SMC_DEFER_BYTES", "65536"},
     SmcNumber{"trafficClass", "traffic-class", "FAIRLEAD_SMC_TRAFFIC_CLASS", "0"},
     SmcNumber{"serviceLevel", "service-level", "FAIRLEAD_SMC_SERVICE_LEVEL", "0"},
     SmcNumber{"pathMtu", "path-mtu", "FAIRLEAD_SMC_PATH_MTU", "0"},

@@ -118,8 +118,8 @@ struct Smc {
   Duration handshake_timeout = std::chrono::seconds(6);
   // smc.defer_bytes: a connection between two proxies that both set it begins as TCP, and becomes
   // SMC-R when so many bytes have gone both ways together, 1KiB to 64KiB; 0 for SMC-R from the
-  // first byte. Without effect where `fallback` is deny. Default 0.
-  std::size_t defer_bytes = 0;
+  // first byte. Without effect where `fallback` is deny. Default 64KiB.
+  std::size_t defer_bytes = 64 * kKibibyte;
   // smc.defer_turns: the same after so many requests that followed an answer, 1 to 1000. Default
   // 16.
   unsigned defer_turns = 16;

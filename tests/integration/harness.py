@@ -246,7 +246,8 @@ class ProxyTest(unittest.TestCase):
                 "admin": {"listen": "127.0.0.1:0", "socket": str(place / f"{name}.{len(self.proxies)}.sock")},
                 "drain": {"timeout": "2s"},
                 # Their timers must not expire because other programs use the processors.
-                "smc": {"handshake_timeout": "60s"}, "limits": {"dial_timeout": "60s"},
+                # Tests of SMC-R need no traffic to earn it. Those of frames set another value.
+                "smc": {"handshake_timeout": "60s", "defer_bytes": 0}, "limits": {"dial_timeout": "60s"},
                 "log": {"level": "debug"}}
 
     def start(self, name, listeners, options=None, **how):

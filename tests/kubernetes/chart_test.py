@@ -281,15 +281,16 @@ class Chart(unittest.TestCase):
             self.assertNotRegex(path.read_text(), r"\{\{[^}]*\b(lookup|rand\w+|gen[A-Z]\w+|now|uuidv4)\b", path.name)
 
     def test_quality_of_service_reaches_injector_and_policy(self):
-        values = "proxy.smc.maxLinks=3,proxy.smc.trafficClass=106,proxy.smc.serviceLevel=3,proxy.smc.pathMtu=4096"
+        values = "proxy.smc.maxLinks=3,proxy.smc.deferBytes=0,proxy.smc.trafficClass=106,proxy.smc.serviceLevel=3,proxy.smc.pathMtu=4096"
         made = of_kind(render("--set", values), "ConfigMap")
         settings = next(json.loads(one["data"]["settings.json"]) for one in made if "settings.json" in one["data"])
-        self.assertEqual(settings["smc"], {"maxLinks": 3, "trafficClass": 106, "serviceLevel": 3, "pathMtu": 4096,
+        self.assertEqual(settings["smc"], {"maxLinks": 3, "deferBytes": 0, "trafficClass": 106, "serviceLevel": 3, "pathMtu": 4096,
                                            "ackTimeout": 16, "retryCount": 6, "rnrRetry": 7})
         policy = of_kind(render("--set", f"injector.mode=policy,{values}"), "MutatingAdmissionPolicy")[0]
         env = next(one["expression"] for one in policy["spec"]["variables"] if one["name"] == "env")
         for name, variable, value, usual in (
-                ("max-links", "MAX_LINKS", 3, 0), ("traffic-class", "TRAFFIC_CLASS", 106, 0), ("service-level", "SERVICE_LEVEL", 3, 0),
+                ("max-links", "MAX_LINKS", 3, 0), ("defer-bytes", "DEFER_BYTES", 0, 65536),
+                ("traffic-class", "TRAFFIC_CLASS", 106, 0), ("service-level", "SERVICE_LEVEL", 3, 0),
                 ("path-mtu", "PATH_MTU", 4096, 0), ("ack-timeout", "ACK_TIMEOUT", 16, 16),
                 ("retry-count", "RETRY_COUNT", 6, 6), ("rnr-retry", "RNR_RETRY", 7, 7)):
             self.assertIn(f"[variables.a[?'fairlead.io/{name}'].orValue('{value}')].filter(v, v != '{usual}')"

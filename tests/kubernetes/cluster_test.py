@@ -111,18 +111,18 @@ class RealCluster(unittest.TestCase):
     def in_web(self, container, *words, check=True):
         return self.cluster.kubectl(*SHOP, "exec", "deploy/web", "-c", container, "--", *words, check=check)
 
-    def ping(self):
-        """From a pod through the Service."""
+    def ping(self, times=1):
+        """From a pod through the Service, over one connection."""
         address = self.cluster.kubectl(*SHOP, "get", "service", "redis", "-o", "jsonpath={.spec.clusterIP}")
-        return "PONG" in self.in_web("redis", "redis-cli", "-h", address, "PING", check=False)
+        return "PONG" in self.in_web("redis", "redis-cli", "-h", address, "-r", str(times), "PING", check=False)
 
     def sidecar_log(self, name):
         return self.cluster.kubectl(*SHOP, "logs", f"deploy/{name}", "-c", "fairlead-proxy")
 
     def assert_carried(self):
-        """The next connection or one soon after uses SMC-R: sidecars search the broker each second."""
+        """The next lasting connection or one soon after uses SMC-R: sidecars search the broker each second."""
         def carried():
-            if not self.ping():
+            if not self.ping(workload.REQUESTS_TO_EARN):
                 return False
             why = json.loads(self.in_web("fairlead-proxy", "fairleadctl", "-o", "json", "why"))
             return why["decisions"][0]["transport"] == "smcr"

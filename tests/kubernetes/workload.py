@@ -6,6 +6,7 @@ IMAGES = {containers.FAIRLEAD: VERSION, containers.REDIS: "1", containers.PAUSE:
 SHOP = ("-n", "shop")
 PORT = 6379
 GRACE_SECONDS = 20
+REQUESTS_TO_EARN = 20  # SMC-R, see smc.defer_turns
 NAMESPACE = {"apiVersion": "v1", "kind": "Namespace",
              "metadata": {"name": "shop", "labels": {"pod-security.kubernetes.io/enforce": "restricted"}}}
 SERVICE = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "redis", "namespace": "shop"},

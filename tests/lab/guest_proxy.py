@@ -37,7 +37,7 @@ class GuestProxy:
     def __init__(self, node, name, listeners, options=None, netns=None, **how):
         self.node, self.name, self.netns = node, name, netns
         config = {"concurrency": 1, "listeners": listeners,
-                  "smc": {"option_program": "external"},
+                  "smc": {"option_program": "external", "defer_bytes": 0},
                   "devices": {"shm": {"enabled": False}},
                   "admin": {"listen": "", "socket": f"@fairlead-{name}"}, "drain": {"timeout": "2s"},
                   "log": {"level": "debug"}}

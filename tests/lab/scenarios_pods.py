@@ -10,13 +10,13 @@ from scenario import scenario
 OUTBOUND, INBOUND = 4540, 4543
 
 
-def pod_pair(stage):
+def pod_pair(stage, options=None):
     """A proxy in each pod, with the redirect: [on a, on b]"""
     made = []
     for node in (stage.a, stage.b):
         stage.redirect(node)
         made.append(stage.proxy(node, [redirected("out", "outbound", OUTBOUND),
-                                       redirected("in", "inbound", INBOUND)], netns=pods.NAME))
+                                       redirected("in", "inbound", INBOUND)], options, netns=pods.NAME))
     return made
 
 
@@ -55,6 +55,24 @@ def redis_between_pods(stage):
                             "-d", "1000", "-t", "set,get", "-q"], timeout=120)
     expect_equal(len(re.findall(r"requests per second", said)), 2, said)
     expect_only_smcr(proxies, 20)
+
+
+@scenario
+def earned_between_pods(stage):
+    """a connection with one request stays TCP between the proxies; one with many requests or bytes earns SMC-R"""
+    proxies = pod_pair(stage, {"smc": {"defer_bytes": "64KiB"}})
+    host, port = pods.address(stage.b), 6379
+    start_in_pod(stage.b, ["redis-server", "--port", port, "--bind", "0.0.0.0", "--save", "",
+                           "--protected-mode", "no"], port)
+    value = "x" * 100_000
+    for request in (["PING"], ["-r", "40", "PING"], ["SET", "key", value], ["GET", "key"]):
+        said = in_pod(stage.a, ["redis-cli", "-h", host, "-p", port, *request], timeout=60)
+        expect(said.startswith(("PONG", "OK", value)), f"redis-cli {request[:2]}: {said[:80]}")
+    for proxy in proxies:
+        proxy.wait_idle()
+        metrics = proxy.metrics()
+        expect_equal([metrics.connections(name) for name in ("short", "smcr", "tcp")], [1, 3, 0],
+                     f"short, SMC-R and TCP connections of {proxy.name}")
 
 
 @scenario

@@ -298,6 +298,7 @@ ProxySettings default_proxy(Pod pod) {
   settings.config.buffers.size = settings.config.buffers.size_min = 16 * config::kKibibyte;
   settings.config.buffers.publish = 8 * config::kKibibyte;
   settings.config.smc.group_idle_timeout = seconds(2);
+  settings.config.smc.defer_bytes = 0;  // see defer()
   return settings;
 }
 

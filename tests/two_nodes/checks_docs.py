@@ -6,6 +6,7 @@ from checks import check
 from expect import expect, wait_until
 from node import BUILD
 from shop import BETWEEN, SECONDS_TO_CARRY
+from workload import REQUESTS_TO_EARN
 
 CTL = BUILD / "proxy/ctl/fairleadctl"
 SECONDS_TO_TEST = 300
@@ -36,8 +37,9 @@ def documented_commands(stage):
     stage.shop.expect_path(client, server.address, BETWEEN)
 
     def shown():
-        stage.shop.ping(client, server.address)  # `deploy/web` is either pod
-        stage.shop.ping(stage.shop.pod("web", "node-2"), stage.shop.pod("redis", "node-1").address)
+        # `deploy/web` is either pod.
+        stage.shop.ping(client, server.address, REQUESTS_TO_EARN)
+        stage.shop.ping(stage.shop.pod("web", "node-2"), stage.shop.pod("redis", "node-1").address, REQUESTS_TO_EARN)
         told.update({command: typed(stage, command) for command in look})
         text = "\n".join(told[command] for command in look)
         return "verbs" in text and "SMC-R" in text and "rxe0" in text

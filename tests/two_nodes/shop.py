@@ -3,13 +3,14 @@ connections."""
 import contextlib
 import json
 import subprocess
+import tempfile
 import time
 from dataclasses import dataclass
 
 import workload
 from expect import Failed, expect, wait_until
 from node import ROOT
-from workload import PORT, SHOP
+from workload import PORT, REQUESTS_TO_EARN, SHOP
 
 APPLICATIONS = ("redis", "web")
 SECONDS_TO_ROLL = 300
@@ -119,15 +120,15 @@ class Shop:
         """Of IPv4 and IPv6."""
         return self.kubectl("get", "service", "redis", "-o", "jsonpath={.spec.clusterIPs[*]}").split()
 
-    def ping(self, pod, address):
-        return "PONG" in self.in_pod(pod, "redis", "redis-cli", "-h", address, "PING", check=False)
+    def ping(self, pod, address, times=1):
+        return "PONG" in self.in_pod(pod, "redis", "redis-cli", "-h", address, "-r", str(times), "PING", check=False)
 
     def path(self, client, address):
         """The transport of one connection, determined while it is open."""
         self.talks += 1
         key = f"nothing{self.talks}"
         begun = time.monotonic()
-        waits = self.start_in(client, "redis-cli", "-h", address, "BLPOP", key, str(WAIT_SECONDS))
+        waits = self.start_lasting(client, address, f"BLPOP {key} {WAIT_SECONDS}")
         try:
             row = wait_until(lambda: self.row(client, address, waits, begun), f"a connection to {address}", WAIT_SECONDS)
             if row["transport"] == "tcp":
@@ -146,7 +147,7 @@ class Shop:
         """A connection over SMC-R that stays open, and still carries data at the end."""
         self.talks += 1
         key, begun = f"held{self.talks}", time.monotonic()
-        waits = self.start_in(client, "redis-cli", "-h", address, "BLPOP", key, "0")
+        waits = self.start_lasting(client, address, f"BLPOP {key} 0")
         try:
             row = wait_until(lambda: self.row(client, address, waits, begun), f"a connection to {address}", WAIT_SECONDS)
             expect(row["transport"] == "smcr", f"the connection that stays open is {row}")
@@ -160,18 +161,22 @@ class Shop:
             waits.kill()
             waits.wait()
 
-    def start_in(self, pod, *words):
-        return subprocess.Popen(
-            [*self.cluster.enter, "env", f"KUBECONFIG={self.cluster.config}", self.cluster.programs["kubectl"], *SHOP, "exec",
-             pod.name, "-c", "redis", "--", *words], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL)
+    def start_lasting(self, client, address, command):
+        """A connection of redis-cli that has made enough requests to earn SMC-R, and then this one."""
+        with tempfile.TemporaryFile("w+") as commands:
+            commands.write("PING\n" * REQUESTS_TO_EARN + command + "\n")
+            commands.seek(0)
+            return subprocess.Popen(
+                [*self.cluster.enter, "env", f"KUBECONFIG={self.cluster.config}", self.cluster.programs["kubectl"], *SHOP,
+                 "exec", "-i", client.name, "-c", "redis", "--", "redis-cli", "-h", address], stdin=commands,
+                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
     def row(self, client, address, process, begun):
-        """The transport of the connection that the client's application has had open to this destination since
-        `begun`."""
+        """The connection that the client's application has had open to this destination since `begun`, once its
+        transport is decided."""
         peer = f"[{address}]:{PORT}" if ":" in address else f"{address}:{PORT}"
         rows = [row for row in self.ctl(client, "connections")["connections"]
-                if row["direction"] == "outbound" and row["peer"] == peer and row["state"] != "handshake"
+                if row["direction"] == "outbound" and row["peer"] == peer and row["state"] != "handshake" and row["transport"] != "short"
                 and row["age_seconds"] < time.monotonic() - begun]
         if not rows and process.poll() is not None:
             raise Failed(f"{client.name} has no connection to {address}: redis-cli ended with {process.returncode}")

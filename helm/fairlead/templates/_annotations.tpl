@@ -28,6 +28,7 @@ and a test compares both over the same values. Each item lists name, expression 
   (list "buffer-size" "v.matches(r'^((16|32|64|128|256|512)KiB|(1|2|4|8|16|32|64|128|256|512)MiB)$')" "16KiB, 32KiB, 64KiB and so on, doubling up to 512MiB")
   (list "max-conns-per-group" "v.matches(r'^[1-9][0-9]{1,2}$') && int(v) >= 16 && int(v) <= 255" "a whole number from 16 to 255")
   (list "max-links" "v.matches(r'^[0-3]$')" "a whole number from 1 to 3, or 0 for two where the network has two ports")
+  (list "defer-bytes" "v.matches(r'^(0|[1-9][0-9]{3,4})$') && (v == '0' || int(v) >= 1024) && int(v) <= 65536" "a whole number from 1024 to 65536, or 0 for SMC-R from the first byte")
   (list "traffic-class" "v.matches(r'^(0|[1-9][0-9]{0,2})$') && int(v) <= 255" "a whole number from 0 to 255")
   (list "service-level" "v.matches(r'^[0-7]$')" "a whole number from 0 to 7")
   (list "path-mtu" "v in ['0', '256', '512', '1024', '2048', '4096']" "256, 512, 1024, 2048 or 4096, or 0 for that of the port")

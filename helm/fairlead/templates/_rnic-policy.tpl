@@ -40,7 +40,7 @@ namespaceSelector: {}
 {{- $s := include "fairlead.settings" . | fromJson -}}
 {{- range $name, $annotation := dict "FAIRLEAD_FALLBACK" "fallback" "FAIRLEAD_LOG_LEVEL" "log-level" "FAIRLEAD_LOG_FORMAT" "log-format"
       "FAIRLEAD_DRAIN_TIMEOUT" "shutdown-grace-period" "SMC_PNET_ID" "pnet-id" "FAIRLEAD_BUFFERS_SIZE" "buffer-size"
-      "FAIRLEAD_SMC_MAX_CONNECTIONS_PER_GROUP" "max-conns-per-group" "FAIRLEAD_SMC_MAX_LINKS" "max-links"
+      "FAIRLEAD_SMC_MAX_CONNECTIONS_PER_GROUP" "max-conns-per-group" "FAIRLEAD_SMC_MAX_LINKS" "max-links" "FAIRLEAD_SMC_DEFER_BYTES" "defer-bytes"
       "FAIRLEAD_SMC_TRAFFIC_CLASS" "traffic-class" "FAIRLEAD_SMC_SERVICE_LEVEL" "service-level" "FAIRLEAD_SMC_PATH_MTU" "path-mtu"
       "FAIRLEAD_SMC_ACK_TIMEOUT" "ack-timeout" "FAIRLEAD_SMC_RETRY_COUNT" "retry-count" "FAIRLEAD_SMC_RNR_RETRY" "rnr-retry" -}}
 (e.name == '{{ $name }}' && 'value' in e && e.size() == 2 && [e.value].all(v, {{ index $checks $annotation }})) || {{ end -}}

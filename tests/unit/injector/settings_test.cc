@@ -58,7 +58,7 @@ TEST(Settings, MistakesAreNamed) {
 
 TEST(Settings, NumbersOfSmcBecomeVariablesAndAnAnnotationOverrulesThem) {
   const auto settings = parse_settings(
-      R"({"image":"a","smc":{"trafficClass":106,"retryCount":6,"rnrRetry":3,"ackTimeout":14,"maxLinks":3}})");
+      R"({"image":"a","smc":{"trafficClass":106,"retryCount":6,"rnrRetry":3,"ackTimeout":14,"maxLinks":3,"deferBytes":0}})");
   ASSERT_TRUE(settings) << settings.error();
   const auto variables = [&](const Wishes& wishes) {
     std::map<std::string, std::string> found;
@@ -70,13 +70,16 @@ TEST(Settings, NumbersOfSmcBecomeVariablesAndAnAnnotationOverrulesThem) {
   };
   using Variables = std::map<std::string, std::string>;
   EXPECT_EQ(variables({}), (Variables{{"FAIRLEAD_SMC_MAX_LINKS", "3"},
+                                      {"FAIRLEAD_SMC_DEFER_BYTES", "0"},
                                       {"FAIRLEAD_SMC_TRAFFIC_CLASS", "106"},
                                       {"FAIRLEAD_SMC_RNR_RETRY", "3"},
                                       {"FAIRLEAD_SMC_ACK_TIMEOUT", "14"}}));
-  EXPECT_EQ(
-      variables(
-          {{"max-links", "0"}, {"traffic-class", "0"}, {"path-mtu", "512"}, {"rnr-retry", "7"}}),
-      (Variables{{"FAIRLEAD_SMC_PATH_MTU", "512"}, {"FAIRLEAD_SMC_ACK_TIMEOUT", "14"}}));
+  EXPECT_EQ(variables({{"max-links", "0"},
+                       {"defer-bytes", "65536"},
+                       {"traffic-class", "0"},
+                       {"path-mtu", "512"},
+                       {"rnr-retry", "7"}}),
+            (Variables{{"FAIRLEAD_SMC_PATH_MTU", "512"}, {"FAIRLEAD_SMC_ACK_TIMEOUT", "14"}}));
 }
 
 TEST(Settings, VariablesKeepTheirOrder) {

@@ -151,6 +151,7 @@ class StageTest : public testing::Test {
     offer.ueids = {wire::Eid{}};
     host.clock = &network;
     tcp.budget = &budget;
+    config.smc.defer_bytes = 0;
   }
   ~StageTest() override { close(); }
 
