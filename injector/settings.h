@@ -28,13 +28,13 @@ struct SmcNumber {
 };
 inline constexpr std::array kSmcNumbers = {
     SmcNumber{"maxLinks", "max-links", "FAIRLEAD_SMC_MAX_LINKS", "0"},
-    SmcNumber{"deferBytes", "defer-bytes", "FAIRLEAD_SMC_DEFER_BYTES", "65536"},
     SmcNumber{"trafficClass", "traffic-class", "FAIRLEAD_SMC_TRAFFIC_CLASS", "0"},
     SmcNumber{"serviceLevel", "service-level", "FAIRLEAD_SMC_SERVICE_LEVEL", "0"},
     SmcNumber{"pathMtu", "path-mtu", "FAIRLEAD_SMC_PATH_MTU", "0"},
     SmcNumber{"ackTimeout", "ack-timeout", "FAIRLEAD_SMC_ACK_TIMEOUT", "16"},
     SmcNumber{"retryCount", "retry-count", "FAIRLEAD_SMC_RETRY_COUNT", "6"},
     SmcNumber{"rnrRetry", "rnr-retry", "FAIRLEAD_SMC_RNR_RETRY", "7"},
+    SmcNumber{"deferBytes", "defer-bytes", "FAIRLEAD_SMC_DEFER_BYTES", "65536"},
 };
 
 struct Settings {

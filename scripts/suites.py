@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs test suites of real servers, directly, then through two proxies over SMC-R, then over TCP.
+"""Runs test suites of real servers: directly, then through two proxies as by default, over SMC-R and over TCP.
 
     scripts/suites.py [--short] [--list] [--log FOLDER]
 

@@ -109,6 +109,7 @@ Result<SidecarCounts> parse_sidecar_counts(const std::string& stats, const std::
   for (const char* direction : {"outbound", "inbound"}) {
     counts.smcr += number_of(member(connections, direction, "smcr"), "total");
     counts.tcp += number_of(member(connections, direction, "tcp"), "total");
+    counts.brief += number_of(member(connections, direction, "short"), "total");
   }
   counts.links = number_of(member(*total, "total", "links"), "active");
   for (const Json& row : json::items_of(member(*list, "fallbacks"))) {

@@ -18,8 +18,9 @@ inline constexpr Duration kSidecarAnswerMax = std::chrono::milliseconds(300);
 inline constexpr std::size_t kSidecarReasonsMax = 16;  // of the connections over TCP
 
 struct SidecarCounts {
-  std::uint64_t smcr = 0, tcp = 0;  // connections since it started
-  std::uint64_t links = 0;          // active
+  // Connections since it started. brief: they ended before they had earned SMC-R.
+  std::uint64_t smcr = 0, tcp = 0, brief = 0;
+  std::uint64_t links = 0;  // active
   std::map<std::string, std::uint64_t> reasons;
 };
 

@@ -24,6 +24,7 @@ Json pod_json(const PodLine& line) {
           {"answers", line.answers},
           {"smcr", line.counts.smcr},
           {"tcp", line.counts.tcp},
+          {"short", line.counts.brief},
           {"links", line.counts.links},
           {"reasons", std::move(reasons)}};
 }

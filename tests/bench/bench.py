@@ -23,7 +23,7 @@ from pods import CONNECTIONS_MAX
 from runner import Pass, Runner, installed
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-DEFAULT_WORKLOADS = "bulk1,bulk8,pp64,pp4k,crr,redis,mem1k"
+DEFAULT_WORKLOADS = "bulk1,bulk8,pp64,pp4k,crr,first,redis,mem1k"
 QUICK_WORKLOADS = "bulk1,pp64,crr,redis"
 AWAKE_TARGETS = ("direct", "haproxy", "fairlead")
 

@@ -4,6 +4,9 @@
 //   loadgen bulk   <ip> <port> <streams> <seconds> <send bytes>    one way, byte counts verified
 //   loadgen pp     <ip> <port> <bytes> <seconds> [gap us]          ping-pong on one connection
 //   loadgen crr    <ip> <port> <workers> <seconds> [bytes]         whole short connections
+//   loadgen talk   <ip> <port> <rounds> <seconds> [bytes]          one connection after the other,
+//   with
+//                                                                  so many round trips each
 //   loadgen idle   <ip> <port> <connections> <seconds>             open, echo, hold, echo again;
 //                                                                  SIGUSR1 ends the holding
 //
@@ -357,6 +360,40 @@ static int short_connections(int count) {
   return 0;
 }
 
+// --------------------------------------------------------------------------------------- talks
+
+// Of each connection the first round trip is left out: it includes what the connection costs.
+static int talks(int rounds) {
+  if (rounds < 2) return 2;
+  struct hello hello = {kMagic, kModeEcho, message_bytes};
+  char* bytes = must_allocate(message_bytes, 1);
+  float* all_us = must_allocate(kRoundTripsMax, sizeof *all_us);
+  float* slowest_us = must_allocate(kConnectionsMax, sizeof *slowest_us);
+  size_t trips = 0, connections = 0;
+  for (double end = now() + seconds; now() < end && connections < kConnectionsMax;) {
+    int fd = dial();
+    if (fd < 0) die("connect");
+    if (!send_all(fd, &hello, sizeof hello)) die("send");
+    double slowest = 0;
+    for (int i = 0; i < rounds; i++) {
+      double before = now();
+      if (!send_all(fd, bytes, message_bytes) || !receive_all(fd, bytes, message_bytes))
+        die("talk");
+      double took_us = (now() - before) * 1e6;
+      if (i == 0) continue;
+      if (trips < kRoundTripsMax) all_us[trips++] = (float)took_us;
+      if (took_us > slowest) slowest = took_us;
+    }
+    slowest_us[connections++] = (float)slowest;
+    close(fd);
+  }
+  printf("{\"n\":%zu", connections);
+  print_quantiles("trip", all_us, trips);
+  print_quantiles("slowest", slowest_us, connections);
+  printf("}\n");
+  return 0;
+}
+
 // --------------------------------------------------------------------------------------- idle
 
 static int idle(int count) {
@@ -435,6 +472,10 @@ int main(int argc, char** argv) {
   if (strcmp(mode, "crr") == 0) {
     message_bytes = last > 0 ? (size_t)last : 64;
     return short_connections(count);
+  }
+  if (strcmp(mode, "talk") == 0) {
+    message_bytes = last > 0 ? (size_t)last : 64;
+    return talks(count);
   }
   if (strcmp(mode, "idle") == 0) return idle(count);
   fprintf(stderr, "no such mode: %s\n", mode);

@@ -70,7 +70,8 @@ class Metrics(unittest.TestCase):
         self.assertTrue(workloads.metrics("bulk8", output, self.cost, self.options)[1])
 
     def test_say_when_connections_failed(self):
-        output = json.dumps({"n": 10, "fail": 1, "cps": 5.0, "worst_ms": 1.0})
+        output = json.dumps({"n": 10, "fail": 1, "cps": 5.0, "worst_ms": 1.0, "first_p50_us": 1.0, "first_p99_us": 2.0,
+                             "whole_p50_us": 1.0, "whole_p99_us": 2.0})
         self.assertTrue(workloads.metrics("crr", output, self.cost, self.options)[1])
 
     def test_of_redis_are_read_by_column(self):

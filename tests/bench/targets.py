@@ -186,6 +186,7 @@ def built_in(proxy):
                 default_lines="  option splice-request\n  option splice-response"),
         nginx("nginx"),
         fairlead("fairlead", proxy),
+        fairlead("fairlead-at-once", proxy, {"smc": {"option_program": "auto", "defer_bytes": 0}}),
         fairlead("fairlead-nospin", proxy, {"latency": {"spin": "0us"}}),
         fairlead("fairlead-tcp", proxy, {"smc": {"enabled": False}}, over_smc=False),
     ]

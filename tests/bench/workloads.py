@@ -6,6 +6,7 @@
   crr            connect, 64 B, close, by 8 workers
   crr1k … crr1m  the same with requests and responses of 1 KB, 16 KB, 64 KB, 256 KB or 1 MB
   first          the same with 64 B, by one worker: what one connection costs an application
+  talk           connections with 40 round trips of 64 B, by one worker: the slowest of each
   redis          redis-benchmark, 50 clients, GET and SET; redisp16 pipelines 16 of them
   mem1k mem10k   idle connections; what they cost in memory (not repeated)
 """
@@ -26,6 +27,7 @@ class Cost:
 LOADGEN = {
     "bulk1": ("bulk", "1"), "bulk8": ("bulk", "8"), "pp64": ("pp", "64"), "pp4k": ("pp", "4096"),
     "pace64": ("pp", "64"), "crr": ("crr", "8"), "first": ("crr", "1"),
+    "talk": ("talk", "40"),
 }
 REQUESTS = {"crr1k": 1 << 10, "crr16k": 16 << 10, "crr64k": 64 << 10, "crr256k": 256 << 10, "crr1m": 1 << 20}
 LOADGEN |= {name: ("crr", "8") for name in REQUESTS}
@@ -40,6 +42,7 @@ HEADLINES = {
     "pp4k": ("p50_us", "p99_us", "side_us_per_rtt"),
     "pace64": ("p50_us", "p99_us", "side_us_per_rtt"),
     "crr": ("cps", "side_us_per_conn"), "first": ("first_p50_us", "whole_p50_us"),
+    "talk": ("trip_p50_us", "slowest_p50_us", "slowest_p99_us"),
     **{name: ("cps", "whole_p50_us", "whole_p99_us", "side_us_per_conn") for name in REQUESTS},
     "redis": ("set_kops", "get_kops", "get_p99_us", "side_us_per_op"),
     "redisp16": ("set_kops", "get_kops", "side_us_per_op"),
@@ -87,6 +90,8 @@ def metrics(workload, output, cost, options):
         return {"cps": result["cps"], "worst_ms": result["worst_ms"],
                 **{name: result[name] for name in ("first_p50_us", "first_p99_us", "whole_p50_us", "whole_p99_us")},
                 "side_us_per_conn": cost.side / max(1, result["n"]) * 1e6}, wrong
+    if workload == "talk":
+        return {name: result[name] for name in ("trip_p50_us", "trip_p99_us", "slowest_p50_us", "slowest_p99_us")}, ""
     return {"p50_us": result["p50_us"], "p99_us": result["p99_us"], "rps": result["rps"],
             "side_us_per_rtt": cost.side / max(1, result["n"]) * 1e6,
             "side_sw_per_rtt": cost.side_switches / max(1, result["n"])}, ""

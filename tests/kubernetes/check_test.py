@@ -39,7 +39,7 @@ def report(node="n1", **changes):
             "nri": "connected", "rdma_mode": "shared", "memlock_bytes": 8388608,
             "rnics": {"active": 2, "inactive": 0, "missing": 0}, "pods_left_out": 0,
             "pods": [{"namespace": "shop", "name": "web-0", "redirect": "good", "option_program": "good",
-                      "client_address": "good", "answers": True, "smcr": 30, "tcp": 10, "links": 2,
+                      "client_address": "good", "answers": True, "smcr": 30, "tcp": 10, "short": 90, "links": 2,
                       "reasons": {"no_rdma_device": 7, "peer_not_injected": 3}}], **changes}
 
 
@@ -489,14 +489,14 @@ class Clusters(ClusterTest):
 
 class Status(ClusterTest):
     def test_by_node_namespace_and_pod(self):
-        other = {**report()["pods"][0], "namespace": "bank", "name": "db-0", "smcr": 0, "tcp": 0, "links": 0, "reasons": {}}
+        other = {**report()["pods"][0], "namespace": "bank", "name": "db-0", "smcr": 0, "tcp": 0, "short": 0, "links": 0, "reasons": {}}
         self.cluster["reports"].append(config_map(report("n2", pods=[other])))
         done = self.ctl("status")
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         rows = [line.split() for line in done.stdout.splitlines()]
-        self.assertIn(["n1", "0.1.0", "2", "1", "75%", "40", "2", "no_rdma_device=7,peer_not_injected=3"], rows)
-        self.assertIn(["bank", "-", "0", "0", "-"], rows)
-        self.assertIn(["shop", "web-0", "n1", "good", "75%", "40", "2", "no_rdma_device=7,peer_not_injected=3"], rows)
+        self.assertIn(["n1", "0.1.0", "2", "1", "75%", "40", "90", "2", "no_rdma_device=7,peer_not_injected=3"], rows)
+        self.assertIn(["bank", "-", "0", "0", "0", "-"], rows)
+        self.assertIn(["shop", "web-0", "n1", "good", "75%", "40", "90", "2", "no_rdma_device=7,peer_not_injected=3"], rows)
         made = json.loads(self.ctl("status", "-o", "json", "-n", "bank").stdout)
         self.assertEqual([pod["name"] for pod in made["pods"]], ["db-0"])
         self.assertEqual(list(made["namespaces"]), ["bank"])

@@ -89,7 +89,7 @@ class Differences(unittest.TestCase):
 
 class Counts(unittest.TestCase):
     def carried(self, **changes):
-        counts = {(proxy, what): 0 for proxy in ("out", "in") for what in ("smcr", "tcp", "bytes")}
+        counts = {(proxy, what): 0 for proxy in ("out", "in") for what in ("smcr", "tcp", "short", "bytes")}
         return Carried({**counts, **{tuple(key.split("_")): value for key, value in changes.items()}})
 
     def test_smcr(self):
@@ -98,6 +98,13 @@ class Counts(unittest.TestCase):
         for change in ({"out_smcr": 0}, {"in_bytes": 0}, {"in_tcp": 1}):
             self.assertIsNotNone(self.carried(**{**good, **change}).wrong("smcr"), change)
         self.assertIsNotNone(self.carried(**good).wrong("tcp"))
+
+    def test_earned(self):
+        for good in ({"out_smcr": 3, "in_smcr": 3}, {"out_short": 3, "in_short": 3}):
+            good |= {"out_bytes": 9, "in_bytes": 9}
+            self.assertIsNone(self.carried(**good).wrong("earned"))
+            self.assertIsNotNone(self.carried(**good, in_tcp=1).wrong("earned"))
+        self.assertIsNotNone(self.carried(out_bytes=9, in_bytes=9).wrong("earned"))
 
     def test_difference_of_two_counts(self):
         self.assertIsNotNone(self.carried(out_smcr=3, in_smcr=3).since(self.carried(out_smcr=3)).wrong("smcr"))

@@ -21,7 +21,10 @@ OUTBOUND_GROUP, INBOUND_GROUP = 2201, 2202
 OUTBOUND_PORT, INBOUND_PORT = 4540, 4543
 EPHEMERAL_PORTS = "50000 65535"
 CLONE_NEWNET = 0x40000000
-TRANSPORTS = ("direct", "smcr", "tcp")
+# Ways to carry a suite. "earned": frames first, then SMC-R, as by default; "smcr": from the first byte.
+TRANSPORTS = ("direct", "earned", "smcr", "tcp")
+COUNTED = ("smcr", "tcp", "short")
+CARRIED_BY = {"earned": ("smcr", "short"), "smcr": ("smcr",), "tcp": ("tcp",)}
 
 RULES = f"""table inet fairlead {{ chain out {{
     type nat hook output priority -100;
@@ -81,12 +84,13 @@ class Carried:
 
     def wrong(self, transport):
         """The reason why this transport cannot have carried a suite with these counts, or None."""
-        other = "tcp" if transport == "smcr" else "smcr"
+        wanted = CARRIED_BY[transport]
         for proxy in ("out", "in"):
-            if self.counts[proxy, transport] < 1 or self.counts[proxy, "bytes"] < 1:
+            if sum(self.counts[proxy, name] for name in wanted) < 1 or self.counts[proxy, "bytes"] < 1:
                 return f"no connection of the proxy {proxy!r} moved bytes over {transport}: {self.counts}"
-            if self.counts[proxy, other] > 0:
-                return f"the proxy {proxy!r} carried connections over {other}: {self.counts}"
+            for other in COUNTED:
+                if other not in wanted and self.counts[proxy, other] > 0:
+                    return f"the proxy {proxy!r} carried connections over {other}: {self.counts}"
         return None
 
 
@@ -107,7 +111,8 @@ class Place:
                   "devices": {"shm": {"directory": str(self.folder / "shm")}},
                   "admin": {"listen": "", "socket": str(self.folder / f"{name}.sock")}, "drain": {"timeout": "2s"},
                   # Their timers must not expire because other programs use the processors.
-                  "smc": {"enabled": self.transport == "smcr", "handshake_timeout": "60s"},
+                  "smc": {"enabled": self.transport != "tcp", "handshake_timeout": "60s",
+                          **({"defer_bytes": 0} if self.transport == "smcr" else {})},
                   "limits": {"dial_timeout": "60s"},
                   # Some suites open thousands of connections, and all of them have to use the same transport.
                   "memory": {"limit": "4GiB"}}
@@ -144,7 +149,7 @@ class Place:
         counts = {}
         for proxy in self.proxies:
             metrics = proxy.metrics()
-            for transport in ("smcr", "tcp"):
+            for transport in COUNTED:
                 counts[proxy.name, transport] = int(metrics.connections(transport))
             counts[proxy.name, "bytes"] = int(metrics.value("fairlead_bytes_total"))
             for (reason, side), count in metrics.fallbacks().items():

@@ -24,7 +24,11 @@ std::uint64_t count_of(const json::Json& object, const char* name) {
 }
 
 ConnectionCounts counts_of(const json::Json& pod) {
-  ConnectionCounts counts{count_of(pod, "smcr"), count_of(pod, "tcp"), count_of(pod, "links"), {}};
+  ConnectionCounts counts{count_of(pod, "smcr"),
+                          count_of(pod, "tcp"),
+                          count_of(pod, "short"),
+                          count_of(pod, "links"),
+                          {}};
   const json::Json& reasons = json::member(pod, "reasons");
   if (reasons.is_object())
     for (const auto& [reason, count] : reasons.items())
@@ -97,9 +101,9 @@ std::string reasons_text(const ConnectionCounts& counts) {
 }
 
 std::vector<Column> with_counts(std::vector<Column> columns) {
-  for (const Column& column :
-       {Column{"SMC-R", Align::kRight}, Column{"CONNECTIONS", Align::kRight},
-        Column{"LINKS", Align::kRight}, Column{"REASONS FOR TCP", Align::kLeft}})
+  for (const Column& column : {Column{"SMC-R", Align::kRight}, Column{"CONNECTIONS", Align::kRight},
+                               Column{"SHORT", Align::kRight}, Column{"LINKS", Align::kRight},
+                               Column{"REASONS FOR TCP", Align::kLeft}})
     columns.push_back(column);
   return columns;
 }
@@ -108,6 +112,7 @@ std::vector<std::string> with_counts(std::vector<std::string> cells,
                                      const ConnectionCounts& counts) {
   cells.push_back(share_text(counts));
   cells.push_back(std::to_string(counts.smcr + counts.tcp));
+  cells.push_back(std::to_string(counts.brief));
   cells.push_back(std::to_string(counts.links));
   cells.push_back(reasons_text(counts));
   return cells;
@@ -118,6 +123,7 @@ Json counts_json(const ConnectionCounts& counts) {
   for (const auto& [reason, count] : counts.reasons) reasons[reason] = count;
   return {{"smcr", counts.smcr},
           {"tcp", counts.tcp},
+          {"short", counts.brief},
           {"links", counts.links},
           {"reasons", std::move(reasons)}};
 }
@@ -127,6 +133,7 @@ Json counts_json(const ConnectionCounts& counts) {
 void ConnectionCounts::add(const ConnectionCounts& other) {
   smcr += other.smcr;
   tcp += other.tcp;
+  brief += other.brief;
   links += other.links;
   for (const auto& [reason, count] : other.reasons) reasons[reason] += count;
 }

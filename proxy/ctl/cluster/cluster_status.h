@@ -17,7 +17,8 @@ namespace fairlead::ctl {
 inline constexpr std::chrono::minutes kReportAgeMax{5};
 
 struct ConnectionCounts {
-  std::uint64_t smcr = 0, tcp = 0;               // since the sidecars started
+  // Since the sidecars started. brief: they ended before they had earned SMC-R.
+  std::uint64_t smcr = 0, tcp = 0, brief = 0;
   std::uint64_t links = 0;                       // active now
   std::map<std::string, std::uint64_t> reasons;  // of those over TCP
   void add(const ConnectionCounts& other);
