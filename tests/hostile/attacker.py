@@ -30,6 +30,7 @@ HERE = Path(__file__).parent
 sys.path.insert(1, str(HERE.parent / "integration"))
 
 import clc  # pylint: disable=wrong-import-position
+import frames  # pylint: disable=wrong-import-position
 from shared_channel import CHANNEL_BYTES, HEAD_OFFSET, Channel  # pylint: disable=wrong-import-position
 
 ADMIN_PORT = 4590
@@ -171,7 +172,7 @@ class Attacker:
             (2, self.close_channel), (2, self.hold_in_a_child), (3, self.buffers), (2, self.giant_grants),
             (2, self.resize_memory), (4, self.send_descriptors), (2, self.descriptors_in_flight),
             (2, self.epoll_watches), (1, self.pipe_pages),
-            (4, self.handshake), (3, self.deep_link), (2, self.late_confirm), (2, self.lying_tail), (2, self.tcp_nonsense), (2, self.slow_http), (1, self.old_names),
+            (4, self.handshake), (3, self.deep_link), (2, self.late_confirm), (2, self.lying_tail), (2, self.tcp_nonsense), (5, self.in_frames), (2, self.slow_http), (1, self.old_names),
         ]
 
     def run(self, seed):
@@ -528,9 +529,12 @@ class Attacker:
 
     # Over TCP
 
-    def dial(self, rng, port=None, seconds=0.3):
-        made = socket.create_connection((rng.choice(self.addresses), port or self.port), timeout=seconds)
+    def dial(self, rng, port=None, seconds=0.3, priority=0):
+        made = socket.socket()
         self.connections.append(made)
+        made.settimeout(seconds)
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_PRIORITY, priority)
+        made.connect((rng.choice(self.addresses), port or self.port))
         return made
 
     def identity(self, rng):
@@ -670,6 +674,48 @@ class Attacker:
                 time.sleep(rng.choice((0, 0.001, 0.005, 0.1)))  # the victim looks for it at growing intervals
                 grant()
             os.close(descriptor)
+
+    def in_frames(self, rng):
+        """Frames as a client's proxy begins with them, then some that break the rules, or none for long."""
+        connection = self.dial(rng, priority=frames.PRIORITY_WANTED)
+        if connection.getsockopt(socket.SOL_SOCKET, socket.SO_PRIORITY) != frames.PRIORITY_ANSWERED:
+            self.counts["in_frames/not_announced"] += 1
+            return
+        sent, whole = 0, frames.PREFACE
+        for _ in range(rng.randint(0, 30)):
+            kind = rng.choice(("data", "data", "data", "byte", "bytes", "urgent", "end", "hand_over", "place", "nonsense",
+                               "cut", "wait"))
+            if kind in ("data", "byte"):
+                count = 1 if kind == "byte" else rng.randint(1, 40_000)
+                whole, sent = whole + frames.data(count), sent + count
+            elif kind == "bytes":
+                count = rng.choice((10, 1000, 4000))
+                whole, sent = whole + frames.frame(frames.DATA, b"x") * count, sent + count
+            elif kind == "urgent":
+                whole, sent = whole + frames.frame(frames.URGENT, b"!"), sent + 1
+            elif kind == "end":
+                whole += frames.frame(frames.END)
+            elif kind == "hand_over":
+                whole += frames.hand_over(sent)
+                if rng.random() < 0.7:
+                    whole += rng.choice((clc.proposal(), mutated(rng, clc.proposal()), rng.randbytes(100)))
+            elif kind == "place":
+                whole += frames.hand_over(number(rng, 64))
+            elif kind == "nonsense":
+                whole += frames.frame(rng.randrange(256), rng.randbytes(rng.choice((0, 1, 8, 100))),
+                                      rng.choice((None, number(rng, 24))))
+            elif kind == "cut":
+                whole += rng.randbytes(rng.randint(1, 3))
+            else:
+                connection.sendall(whole)
+                whole = b""
+                time.sleep(rng.choice((0, 0.001, 0.02)))
+        self.counts["in_frames/sent"] += 1
+        connection.sendall(whole)
+        if rng.random() < 0.5:
+            self.counts["in_frames/answers"] += bool(connection.recv(4096))
+        if rng.random() < 0.3:
+            connection.shutdown(socket.SHUT_WR)
 
     def tcp_nonsense(self, rng):
         connection = self.dial(rng)

@@ -149,12 +149,12 @@ class Standing(ProxyTest):
             self.inbound, lambda: peers.connect(self.outbound.address("never")), bytes(1 << 20)))
 
     def test_in_frames(self):
-        """The crowd are raw clients that send all that frames may carry, and never hand over."""
+        """The crowd are raw clients that send all that frames may carry, announced or not, and never hand over."""
         self.start_both(DEFER, server={"memory": {"limit": LIMIT}})
         connections = [Through(self.outbound.address("late")) for _ in range(STANDING)]
         connections += [InFrames(self.inbound.address("late"), self.inbound) for _ in range(STANDING)]
         self.outlast(self.inbound, connections, lambda: self.fill(
-            self.inbound, lambda: frames.connect(self.inbound.address("never"), self.inbound),
+            self.inbound, lambda: frames.connect(self.inbound.address("never"), self.inbound, answered=False),
             frames.PREFACE + frames.data(frames.LIMIT)))
         self.assertEqual(self.inbound.metrics().value("fairlead_connections_refused_total", reason="handshake"), 0)
 
