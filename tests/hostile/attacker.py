@@ -30,7 +30,9 @@ HERE = Path(__file__).parent
 sys.path.insert(1, str(HERE.parent / "integration"))
 
 import clc  # pylint: disable=wrong-import-position
+import framed  # pylint: disable=wrong-import-position
 import frames  # pylint: disable=wrong-import-position
+from drawing import mutated, number  # pylint: disable=wrong-import-position
 from shared_channel import CHANNEL_BYTES, HEAD_OFFSET, Channel  # pylint: disable=wrong-import-position
 
 ADMIN_PORT = 4590
@@ -52,15 +54,6 @@ REQUEST_SLOTS, REQUEST_SLOTS_OFFSET = 1024, 4096
 LAYOUT = 2
 # docs/shm.md
 QUEUE_PAIR_READY, QUEUE_PAIR_GONE, ANNOUNCE, WITHDRAW = range(1, 5)
-
-INTERESTING = (0, 1, 2, 3, 0x7F, 0x80, 0xFF, 0xFFFF, 1 << 31, (1 << 32) - 1, 1 << 32, 1 << 40, 1 << 63,
-               (1 << 64) - 1)
-
-
-def number(rng, bits):
-    value = rng.choice(INTERESTING) if rng.random() < 0.5 else rng.getrandbits(bits)
-    return value & ((1 << bits) - 1)
-
 
 class Device:
     """A device at the broker, like that of a sidecar's worker."""
@@ -681,37 +674,10 @@ class Attacker:
         if connection.getsockopt(socket.SOL_SOCKET, socket.SO_PRIORITY) != frames.PRIORITY_ANSWERED:
             self.counts["in_frames/not_announced"] += 1
             return
-        sent, whole = 0, frames.PREFACE
-        for _ in range(rng.randint(0, 30)):
-            kind = rng.choice(("data", "data", "data", "byte", "bytes", "urgent", "end", "hand_over", "place", "nonsense",
-                               "cut", "wait"))
-            if kind in ("data", "byte"):
-                count = 1 if kind == "byte" else rng.randint(1, 40_000)
-                whole, sent = whole + frames.data(count), sent + count
-            elif kind == "bytes":
-                count = rng.choice((10, 1000, 4000))
-                whole, sent = whole + frames.frame(frames.DATA, b"x") * count, sent + count
-            elif kind == "urgent":
-                whole, sent = whole + frames.frame(frames.URGENT, b"!"), sent + 1
-            elif kind == "end":
-                whole += frames.frame(frames.END)
-            elif kind == "hand_over":
-                whole += frames.hand_over(sent)
-                if rng.random() < 0.7:
-                    whole += rng.choice((clc.proposal(), mutated(rng, clc.proposal()), rng.randbytes(100)))
-            elif kind == "place":
-                whole += frames.hand_over(number(rng, 64))
-            elif kind == "nonsense":
-                whole += frames.frame(rng.randrange(256), rng.randbytes(rng.choice((0, 1, 8, 100))),
-                                      rng.choice((None, number(rng, 24))))
-            elif kind == "cut":
-                whole += rng.randbytes(rng.randint(1, 3))
-            else:
-                connection.sendall(whole)
-                whole = b""
-                time.sleep(rng.choice((0, 0.001, 0.02)))
+        for data in framed.drawn(rng):
+            connection.sendall(data)
+            time.sleep(rng.choice((0, 0.001, 0.02)))
         self.counts["in_frames/sent"] += 1
-        connection.sendall(whole)
         if rng.random() < 0.5:
             self.counts["in_frames/answers"] += bool(connection.recv(4096))
         if rng.random() < 0.3:
@@ -766,13 +732,6 @@ def timerfd():
     if made < 0:
         raise OSError(ctypes.get_errno(), "timerfd_create")
     return made
-
-
-def mutated(rng, message):
-    data = bytearray(message)
-    for _ in range(rng.randint(1, 4)):
-        data[rng.randrange(len(data))] = number(rng, 8)
-    return bytes(data[:rng.randint(1, len(data))]) if rng.random() < 0.3 else bytes(data)
 
 
 def errno_name(error):
