@@ -270,6 +270,7 @@ class FalseNeighbour(ProxyTest):
                         socket.send_fds(sock, [record], [null.fileno()] * 3)
             wait_until(lambda: proxy.metrics().value("fairlead_peer_faults_total") == count,
                        "the faults to be counted")
+            wait_until(lambda: "event=peer_fault" in proxy.log(), "a line about them")  # a thread of its own writes it
             lines = [line for line in proxy.log().splitlines() if "event=peer_fault" in line]
             self.assertIn(f"peer_id={b'stranger'.hex()}", lines[0])
             self.assertIn("segment", lines[0])
