@@ -198,6 +198,9 @@ def built_in(proxy):
 def extra(proxy):
     """Targets that run only if they are named."""
     return [nginx("nginx-128k", "  proxy_buffer_size 128k;"),
+            fairlead("fairlead-short", proxy,
+                     {"smc": {"option_program": "auto", "defer_turns": 1000, "defer_time": LONG}}),
+            *(fairlead(f"fairlead-{count}-workers", proxy, {"concurrency": count}) for count in (2, 4)),
             fairlead("fairlead-no-address", proxy, {"client_address": "off"})]
 
 
