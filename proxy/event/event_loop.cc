@@ -48,10 +48,9 @@ void EventLoop::wait(std::optional<TimePoint> deadline) {
   dispatch(-1);
 }
 
-// A handler may wait as well, or destroy other handlers: each event is taken out before its call.
+// A handler may destroy other handlers: each event is taken out before its call. It must not wait.
 void EventLoop::dispatch(int timeout_ms) {
-  run_deferred();
-  close_collected();
+  settle();
   const int count =
       ::epoll_wait(epoll_fd_.get(), fetched_.data(), static_cast<int>(fetched_.size()), timeout_ms);
   if (count < 0) {
@@ -117,6 +116,11 @@ void EventLoop::run_deferred() {
     (void)forget_deferred(who);
     who.run_deferred();
   }
+}
+
+void EventLoop::settle() {
+  run_deferred();
+  close_collected();
 }
 
 void EventLoop::close_later(FileDescriptor descriptor) {

@@ -79,6 +79,8 @@ class EventLoop final : public FdWatcher {
   // Calls who.run_deferred() once in the next poll() or wait(); asking twice is asking once.
   // Whoever dies first takes its request back.
   void defer(Deferred& who);
+  // For the last time: what was put off to the next wait is done.
+  void settle();
   // True if it waited.
   bool forget_deferred(Deferred& who);
 

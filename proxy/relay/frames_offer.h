@@ -5,32 +5,41 @@
 // Thread-safe. A worker changes its part rarely, see SocketMemory::affords_frames().
 #pragma once
 
+#include <atomic>
 #include <mutex>
 
 namespace fairlead::relay {
 
 class FramesOffer {
  public:
-  // One more worker has memory for connections in frames again, or one fewer. `announce(bool)` is
-  // called when this changes what holds for all, and never by two workers at a time.
-  template <class Announce>
-  void set_affordable(bool affordable, Announce announce) {
+  // One more worker has memory for connections in frames again, or one fewer.
+  void set_affordable(bool affordable) {
     const std::lock_guard lock(mutex_);
-    const bool before = workers_short_ == 0;
     workers_short_ = affordable ? workers_short_ - 1 : workers_short_ + 1;
-    const bool now = workers_short_ == 0;
-    if (now != before) announce(now);
+    due_ = (workers_short_ == 0) != announced_;
   }
-  // The same call for listeners that were opened since.
+  // `announce(bool)` is called if what holds for all has changed, and again with later calls while
+  // it returns false; never by two workers at a time.
+  template <class Announce>
+  void settle(Announce announce) {
+    if (!due_.load(std::memory_order_relaxed)) return;
+    repeat(announce);
+  }
+  // For listeners that were opened since.
   template <class Announce>
   void repeat(Announce announce) {
     const std::lock_guard lock(mutex_);
-    announce(workers_short_ == 0);
+    const bool offered = workers_short_ == 0;
+    const bool done = announce(offered);
+    if (done) announced_ = offered;
+    due_ = !done;
   }
 
  private:
   std::mutex mutex_;
   unsigned workers_short_ = 0;
+  bool announced_ = true;  // as the listeners begin
+  std::atomic<bool> due_{false};
 };
 
 // A worker's part in it. Threads: the worker's.
@@ -41,9 +50,9 @@ class FramesOfferOfWorker {
   template <class Affords, class Announce>
   void update(Affords affords, Announce announce) {
     const bool now = affords(affords_);
-    if (now == affords_) return;
+    if (now != affords_) offer_.set_affordable(now);
     affords_ = now;
-    offer_.set_affordable(now, announce);
+    offer_.settle(announce);
   }
   template <class Announce>
   void repeat(Announce announce) {

@@ -85,8 +85,7 @@ bool SocketMemory::bound(event::Stream& stream) {
 
 void SocketMemory::bound_late(event::Stream& app, event::Stream* net) {
   bounded_ = true;
-  if (app.descriptor() >= 0)
-    event::bound_memory(app.descriptor(), static_cast<int>(kSocketBufferBytes[level_]));
+  resize(app);
   if (net != nullptr) resize(*net);
 }
 

@@ -109,7 +109,8 @@ void WorkerThread::reopen_for_peers() {
     entrance.listener->accept_rest();
     entrance.listener = std::move(*opened);
   }
-  if (network_.frames()) frames_offer_.repeat([this](bool offered) { announce_frames(offered); });
+  if (network_.frames())
+    frames_offer_.repeat([this](bool offered) { return announce_frames(offered); });
 }
 
 std::uint16_t WorkerThread::port_of(const config::Listener& listener) const {
@@ -159,18 +160,25 @@ void WorkerThread::choose_segments() {
 void WorkerThread::offer_frames() {
   if (!network_.frames()) return;
   frames_offer_.update([this](bool before) { return worker_->affords_frames(before); },
-                       [this](bool offered) { announce_frames(offered); });
+                       [this](bool offered) { return announce_frames(offered); });
 }
 
-void WorkerThread::announce_frames(bool announce) {
+bool WorkerThread::announce_frames(bool announce) {
+  bool all = true;
   for (const Entrance& entrance : entrances_) {
     if (entrance.configured->direction != Direction::kInbound) continue;
     const Result<void> done =
         network_.announce_frames(entrance.listener->address().port(), announce);
-    LogEvent line(done ? LogLevel::kInfo : LogLevel::kWarn, "relay.worker", "frames_announced");
-    line.field("listener", entrance.configured->name).field("announced", announce ? "yes" : "no");
-    if (!done) line.field("what", to_string(done.error()));
+    all = all && done;
+    // Strangers decide how much memory their connections take.
+    lines_.write(done ? LogLevel::kInfo : LogLevel::kWarn, "relay.worker", "frames_announced",
+                 network_.now(), [&](LogEvent& line) {
+                   line.field("listener", entrance.configured->name)
+                       .field("announced", announce ? "yes" : "no");
+                   if (!done) line.field("what", to_string(done.error()));
+                 });
   }
+  return all;
 }
 
 Result<void> WorkerThread::show_client_addresses(int map_fd) {
@@ -265,6 +273,8 @@ void WorkerThread::run() {
     const TimePoint now = event::EventLoop::now();
     if ((more && ++turns % kTurnsPerPoll == 0) || now - polled_ >= kPollInterval) poll_sockets(now);
   }
+  // The sockets of the last sessions are closed now, and not when the slowest worker is done.
+  loop_->settle();
   running_.store(false, std::memory_order_release);
 }
 

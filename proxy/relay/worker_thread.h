@@ -85,7 +85,7 @@ class WorkerThread {
   void accepted(const config::Listener& listener, std::unique_ptr<event::Stream> stream);
   void choose_segments();
   void offer_frames();
-  void announce_frames(bool announce);
+  bool announce_frames(bool announce);  // of all listeners for peers
 
   const config::Config& config_;
   const unsigned index_;

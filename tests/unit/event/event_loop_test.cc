@@ -144,6 +144,14 @@ TEST_F(EventLoopTest, DescriptorsAreClosedInTheNextTurnAndNoOthersAreWithThem) {
     EXPECT_EQ(is_open(numbers[i]), i == 2 || i == 3) << i;
 }
 
+TEST_F(EventLoopTest, DescriptorsThatWaitAreClosedWithoutAnotherWait) {
+  FileDescriptor opened(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  const int number = opened.get();
+  loop_->close_later(std::move(opened));
+  loop_->settle();
+  EXPECT_LT(::fcntl(number, F_GETFD), 0);
+}
+
 TEST_F(EventLoopTest, DescriptorsThatWaitAreClosedWithTheLoop) {
   FileDescriptor opened(::open("/dev/null", O_RDONLY | O_CLOEXEC));
   const int number = opened.get();

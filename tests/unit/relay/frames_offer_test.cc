@@ -10,10 +10,18 @@ namespace {
 class FramesOfferTest : public testing::Test {
  protected:
   void set(bool affordable) {
-    offer.set_affordable(affordable, [this](bool offered) { announced.push_back(offered); });
+    offer.set_affordable(affordable);
+    settle();
+  }
+  void settle() {
+    offer.settle([this](bool offered) {
+      announced.push_back(offered);
+      return succeeds;
+    });
   }
   FramesOffer offer;
   std::vector<bool> announced;
+  bool succeeds = true;
 };
 
 TEST_F(FramesOfferTest, OneWorkerWithoutMemoryWithdrawsItForAll) {
@@ -32,6 +40,25 @@ TEST_F(FramesOfferTest, TheLastWorkerThatHasMemoryAgainRenewsIt) {
   EXPECT_EQ(announced, (std::vector<bool>{false, true}));
 }
 
+TEST_F(FramesOfferTest, WhatFailedIsTriedAgain) {
+  succeeds = false;
+  set(false);
+  settle();
+  EXPECT_EQ(announced, (std::vector<bool>{false, false}));
+  succeeds = true;
+  settle();
+  settle();
+  EXPECT_EQ(announced.size(), 3U);
+}
+
+TEST_F(FramesOfferTest, AFailureThatIsOvertakenNeedsNoCall) {
+  succeeds = false;
+  set(false);
+  offer.set_affordable(true);
+  settle();
+  EXPECT_EQ(announced, std::vector<bool>{false});
+}
+
 TEST_F(FramesOfferTest, AWorkerTellsOnlyChanges) {
   FramesOfferOfWorker worker(offer);
   bool affords = true;
@@ -42,7 +69,10 @@ TEST_F(FramesOfferTest, AWorkerTellsOnlyChanges) {
           before = last;
           return affords;
         },
-        [this](bool offered) { announced.push_back(offered); });
+        [this](bool offered) {
+          announced.push_back(offered);
+          return true;
+        });
   };
   update();
   EXPECT_TRUE(before);
@@ -57,7 +87,10 @@ TEST_F(FramesOfferTest, AWorkerTellsOnlyChanges) {
 TEST_F(FramesOfferTest, NewListenersAreToldWhatHolds) {
   const auto repeated = [this] {
     bool told = false;
-    offer.repeat([&told](bool offered) { told = offered; });
+    offer.repeat([&told](bool offered) {
+      told = offered;
+      return true;
+    });
     return told;
   };
   EXPECT_TRUE(repeated());
