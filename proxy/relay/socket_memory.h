@@ -63,8 +63,9 @@ inline constexpr std::size_t kMemoryShortEighths = 3;
 // many they are. Rings leave an eighth anyway.
 inline constexpr std::size_t kInboundLeaves = 16;
 // Listeners announce frames as long as this part of the limit is left, and again from the second.
-inline constexpr std::size_t kFramesOfferedEighths = 4;
-inline constexpr std::size_t kFramesOfferedAgainEighths = 5;
+// Twice as many connections find room in what is left then as if all began in frames.
+inline constexpr std::size_t kFramesOfferedEighths = 2;
+inline constexpr std::size_t kFramesOfferedAgainEighths = 3;
 // Frames of outbound connections leave this part: those without frames are TCP, and need the rest
 // for their sockets. Inbound ones leave no more than others, because frames cannot be declined.
 inline constexpr std::size_t kFramesLeave = 4;

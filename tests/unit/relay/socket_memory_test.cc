@@ -173,10 +173,10 @@ TEST(SocketMemory, IsShortBeforeConnectionsBeginWithTheSmallestBuffers) {
   EXPECT_GT(budget.left_bytes(), budget.limit_bytes() / 2);
 }
 
-TEST(SocketMemory, FramesAreOfferedWhileHalfIsLeftAndAgainFromFiveEighths) {
+TEST(SocketMemory, FramesAreOfferedWhileAQuarterIsLeftAndAgainFromThreeEighths) {
   WorkerStats stats;
   MemoryBudget budget(32 * kMiB, 0, stats);
-  ASSERT_TRUE(budget.take(MemoryUse::kConnections, 16 * kMiB));
+  ASSERT_TRUE(budget.take(MemoryUse::kConnections, 24 * kMiB));
   EXPECT_TRUE(SocketMemory::affords_frames(budget, true));
   EXPECT_FALSE(SocketMemory::affords_frames(budget, false));
   ASSERT_TRUE(budget.take(MemoryUse::kConnections, 1));
