@@ -63,7 +63,7 @@ inline constexpr std::size_t kMemoryShortEighths = 3;
 // many they are. Rings leave an eighth anyway.
 inline constexpr std::size_t kInboundLeaves = 16;
 // Listeners announce frames as long as this part of the limit is left, and again from the second.
-// Twice as many connections find room in what is left then as if all began in frames.
+// What is left then has room for three times as many connections without frames as with them.
 inline constexpr std::size_t kFramesOfferedEighths = 2;
 inline constexpr std::size_t kFramesOfferedAgainEighths = 3;
 // Frames of outbound connections leave this part: those without frames are TCP, and need the rest

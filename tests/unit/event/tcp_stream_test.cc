@@ -470,13 +470,19 @@ TEST_F(FreshStream, ItsEndWaitsForTheConnection) {
   EXPECT_EQ(stream->take_error(), 0);
 }
 
-TEST(TcpStream, ARefusedConnectTellsAlsoAWriteItsError) {
+class RefusedStream : public testing::Test {
+ protected:
+  RefusedStream() {
+    const SocketAddress closed = pair.listener->address();
+    pair.listener.reset();
+    FileDescriptor socket = std::move(*TcpStream::make_socket(AF_INET));
+    stream = TcpStream::connect(*pair.loop, std::move(socket), closed);
+  }
   SocketPair pair;
-  const SocketAddress closed = pair.listener->address();
-  pair.listener.reset();
-  FileDescriptor socket = std::move(*TcpStream::make_socket(AF_INET));
-  Result<std::unique_ptr<Stream>> stream =
-      TcpStream::connect(*pair.loop, std::move(socket), closed);
+  Result<std::unique_ptr<Stream>> stream = Error{Errc::kSystem, "not dialled"};
+};
+
+TEST_F(RefusedStream, TellsAlsoAWriteItsError) {
   ASSERT_TRUE(stream);
   (*stream)->presume_connected();
   EXPECT_EQ(SocketPair::write(**stream, "first"), 0U);
@@ -484,13 +490,7 @@ TEST(TcpStream, ARefusedConnectTellsAlsoAWriteItsError) {
   EXPECT_EQ((*stream)->take_error(), ECONNREFUSED);
 }
 
-TEST(TcpStream, ARefusedConnectTellsItsError) {
-  SocketPair pair;
-  const SocketAddress closed = pair.listener->address();
-  pair.listener.reset();
-  FileDescriptor socket = std::move(*TcpStream::make_socket(AF_INET));
-  Result<std::unique_ptr<Stream>> stream =
-      TcpStream::connect(*pair.loop, std::move(socket), closed);
+TEST_F(RefusedStream, TellsItsError) {
   if (!stream) {
     EXPECT_EQ(stream.error().system, ECONNREFUSED);
     return;
