@@ -79,7 +79,7 @@ class EventLoop final : public FdWatcher {
   // Calls who.run_deferred() once in the next poll() or wait(); asking twice is asking once.
   // Whoever dies first takes its request back.
   void defer(Deferred& who);
-  // For the last time: what was put off to the next wait is done.
+  // Does now what was put off to the next poll() or wait(): for a loop that is left for good.
   void settle();
   // True if it waited.
   bool forget_deferred(Deferred& who);

@@ -96,5 +96,20 @@ TEST(SidecarCounts, DescriptorsInAnAnswerBlockNobody) {
   }
 }
 
+TEST(SidecarCounts, AreSumsOfBothDirectionsByTransport) {
+  const auto counts = parse_sidecar_counts(
+      R"({"total":{"connections":{
+          "outbound":{"smcr":{"total":1},"tcp":{"total":20},"short":{"total":300}},
+          "inbound":{"smcr":{"total":4},"tcp":{"total":50},"short":{"total":600}}},
+          "links":{"active":7}}})",
+      R"({"fallbacks":[{"reason":"memory","count":8},{"reason":"Not a reason","count":9}]})");
+  ASSERT_TRUE(counts);
+  EXPECT_EQ(counts->smcr, 5U);
+  EXPECT_EQ(counts->tcp, 70U);
+  EXPECT_EQ(counts->brief, 900U);
+  EXPECT_EQ(counts->links, 7U);
+  EXPECT_EQ(counts->reasons, (std::map<std::string, std::uint64_t>{{"memory", 8}}));
+}
+
 }  // namespace
 }  // namespace fairlead::cni::node
