@@ -1,5 +1,6 @@
 #include "base/task_thread.h"
 
+#include <algorithm>
 #include <condition_variable>
 #include <deque>
 #include <mutex>
@@ -10,10 +11,16 @@
 namespace fairlead {
 
 struct TaskThread::Shared {
+  struct Posted {
+    std::uint64_t number = 0;
+    std::unique_ptr<Task> task;
+  };
   std::mutex mutex;
   std::condition_variable changed;
-  std::deque<std::unique_ptr<Task>> waiting;
+  std::deque<Posted> waiting;
   Tasks done;
+  std::uint64_t posted = 0;   // ever; the number of the latest task
+  std::uint64_t running = 0;  // the number of the task that runs, or 0
   std::optional<TimePoint> running_since;
   bool ends = false;       // after what waits
   bool abandoned = false;  // at once
@@ -39,21 +46,36 @@ TaskThread::~TaskThread() {
   (void)shared_.release();
 }
 
-void TaskThread::post(std::unique_ptr<Task>& task) {
+std::uint64_t TaskThread::post(std::unique_ptr<Task>& task) {
   if (!thread_.joinable()) {
     try {
       thread_ = std::thread([shared = shared_.get()] {
         if (work(*shared)) delete shared;
       });
     } catch (const std::system_error&) {
-      return;  // the next task tries again
+      return 0;  // the next task tries again
     }
   }
   const std::lock_guard lock(shared_->mutex);
   const std::size_t running = shared_->running_since ? 1 : 0;
-  if (shared_->waiting.size() + shared_->done.size() + running >= tasks_max_) return;
-  shared_->waiting.push_back(std::move(task));
+  if (shared_->waiting.size() + shared_->done.size() + running >= tasks_max_) return 0;
+  shared_->waiting.push_back({++shared_->posted, std::move(task)});
   shared_->changed.notify_all();
+  return shared_->posted;
+}
+
+bool TaskThread::call_off(std::uint64_t number) {
+  std::unique_ptr<Task> task;  // destroyed without the lock
+  const std::lock_guard lock(shared_->mutex);
+  if (shared_->running == number) return false;
+  // The numbers of those that wait are ascending.
+  const auto found =
+      std::lower_bound(shared_->waiting.begin(), shared_->waiting.end(), number,
+                       [](const Shared::Posted& at, std::uint64_t to) { return at.number < to; });
+  if (found == shared_->waiting.end() || found->number != number) return true;
+  task = std::move(found->task);
+  shared_->waiting.erase(found);
+  return true;
 }
 
 TaskThread::Tasks TaskThread::take_done() {
@@ -64,7 +86,7 @@ TaskThread::Tasks TaskThread::take_done() {
 TaskThread::Tasks TaskThread::take_waiting() {
   const std::lock_guard lock(shared_->mutex);
   Tasks taken;
-  for (auto& task : std::exchange(shared_->waiting, {})) taken.push_back(std::move(task));
+  for (auto& posted : std::exchange(shared_->waiting, {})) taken.push_back(std::move(posted.task));
   return taken;
 }
 
@@ -78,12 +100,14 @@ bool TaskThread::work(Shared& shared) {
   for (;;) {
     shared.changed.wait(lock, [&] { return shared.ends || !shared.waiting.empty(); });
     if (shared.waiting.empty() || shared.abandoned) break;
-    std::unique_ptr<Task> task = std::move(shared.waiting.front());
+    std::unique_ptr<Task> task = std::move(shared.waiting.front().task);
+    shared.running = shared.waiting.front().number;
     shared.waiting.pop_front();
     shared.running_since = std::chrono::steady_clock::now();
     lock.unlock();
     if (!task->run()) task.reset();
     lock.lock();
+    shared.running = 0;
     shared.running_since.reset();
     if (task) shared.done.push_back(std::move(task));
   }

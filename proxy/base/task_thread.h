@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <thread>
 #include <vector>
@@ -33,8 +34,10 @@ class TaskThread {
   TaskThread& operator=(const TaskThread&) = delete;
 
   // Takes the task and leaves nullptr. Leaves the task at the limit, or when no thread can be
-  // started.
-  void post(std::unique_ptr<Task>& task);
+  // started. Returns the number of the task, for call_off().
+  std::uint64_t post(std::unique_ptr<Task>& task);
+  // False while that task runs. One that has not begun does not run any more.
+  bool call_off(std::uint64_t number);
   // The tasks that have run and wanted to be returned.
   Tasks take_done();
   // The tasks that have not begun; they do not run.

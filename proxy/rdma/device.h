@@ -30,6 +30,8 @@ struct Capabilities {
   // QueuePair::remote_memory() works: the peer's registered memory can be written by the CPU, and
   // so by readv(2) straight from a socket.
   bool remote_memory_addressable = false;
+  // … and so does Device::return_pages().
+  bool returns_pages = false;
   // A SharedReceiveQueue may serve several queue pairs; otherwise one alone.
   bool shared_receive_queues = true;
   // … and queue pairs of another protection domain.
@@ -176,6 +178,16 @@ struct PeerEndpoint {
   bool direct = false;  // no gateway on the way there
 };
 
+// Pages of a peer's memory that another thread gives back to the system. Destroying it calls that
+// off if it has not begun. The device outlives it.
+class PageReturn {
+ public:
+  virtual ~PageReturn() = default;
+  // True when the memory may be written again: the pages are gone, or this call kept them. False
+  // while they are being given back, which a peer can make long. Never blocks.
+  virtual bool settle() noexcept = 0;
+};
+
 class QueuePair {
  public:
   virtual ~QueuePair() = default;
@@ -253,6 +265,10 @@ class Device {
     return Error{Errc::kUnsupported, "memory of another device"};
   }
   virtual Result<std::unique_ptr<QueuePair>> create_queue_pair(const QueuePairOptions& options) = 0;
+  // Gives the pages of a view of remote memory back to the system, and so their bytes. Until
+  // settle() says true, the caller neither writes there nor lets the peer use that memory for
+  // anything else. Null where the device cannot, or has too much of that to do now.
+  virtual std::unique_ptr<PageReturn> return_pages(std::span<std::byte>) { return nullptr; }
   // What buffers for data may still take, as far as a limit is known.
   virtual std::size_t registrable_bytes() const { return std::numeric_limits<std::size_t>::max(); }
 

@@ -103,6 +103,10 @@ bool LinkTransport::remote_memory_addressable() const {
   return attachments_[0].device->device->capabilities().remote_memory_addressable;
 }
 
+bool LinkTransport::returns_pages() const {
+  return attachments_[0].device->device->capabilities().returns_pages;
+}
+
 bool LinkTransport::ends_at(smc::LinkIndex link, const Gid& peer, const Mac& mac) const {
   const rdma::PeerEndpoint& endpoint = endpoints_[link].peer;
   return endpoint.gid == peer && (start_.terms.version != 1 || endpoint.mac == mac);

@@ -60,6 +60,12 @@ class LinkTransport {
   std::uint32_t send_requests_max(smc::LinkIndex link) const;
   // The same for all devices of a group.
   bool remote_memory_addressable() const;
+  bool returns_pages() const;
+  // As Device::return_pages(), on the device of that link.
+  std::unique_ptr<rdma::PageReturn> return_pages(smc::LinkIndex link,
+                                                 std::span<std::byte> view) const {
+    return device(link).device->return_pages(view);
+  }
 
   // The link that ends, or has ended, at this queue pair of the peer. The MAC counts in version 1.
   std::optional<smc::LinkIndex> link_to(QpNumber queue_pair, const Gid& gid, const Mac& mac) const;

@@ -80,6 +80,11 @@ StageResult SmcStage::run(TimePoint now) {
   if (!session_.app) return await_peer_close(now);
   SmcRelay& relay = membership_.relay();
   smc::Connection& connection = relay.connection;
+  // The peer gives the element to another connection as soon as this one has ended.
+  if (!idle_pages_.settled() && !connection.closing().lost()) {
+    wake_at(now + kSettleInterval);
+    return Stay{};
+  }
   clc_connection_.check(session_, relay, now);
   if (connection.next_deadline() && now >= *connection.next_deadline())
     connection.handle_deadline(now);
@@ -116,12 +121,16 @@ StageResult SmcStage::run(TimePoint now) {
     deadline = earlier(deadline, close_wait_);
   }
   deadline = earlier(deadline, clc_connection_.next_deadline());
+  idle_pages_.check(relay, now);
+  deadline = earlier(deadline, idle_pages_.next_deadline());
   if (deadline || timer_) wake_at(deadline);
   return Stay{};
 }
 
 bool SmcStage::try_read() {
-  if (!session_.app || !membership_.relay().try_read(*session_.app, publish_bytes())) return false;
+  if (!session_.app || !idle_pages_.settled() ||
+      !membership_.relay().try_read(*session_.app, publish_bytes()))
+    return false;
   session_.mark_ready();
   return true;
 }

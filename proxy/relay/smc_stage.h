@@ -6,6 +6,7 @@
 
 #include "event/timer_queue.h"
 #include "relay/group_membership.h"
+#include "relay/idle_pages.h"
 #include "relay/session_resources.h"
 #include "relay/stage.h"
 
@@ -56,6 +57,7 @@ class SmcStage final : public Stage {
   SessionResources& session_;
   GroupMembership membership_;
   ClcConnectionWatch clc_connection_;
+  IdlePages idle_pages_;
   std::optional<TimePoint> close_wait_;
   std::optional<event::Timer> timer_;
 };

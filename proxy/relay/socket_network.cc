@@ -110,7 +110,7 @@ Result<ApplicationLeg> SocketNetwork::dial_application(const SocketAddress& to,
 Result<std::unique_ptr<event::Stream>> SocketNetwork::dial(const SocketAddress* source,
                                                            const SocketAddress& to) {
   FileDescriptor socket = SMC_TRY(make_socket(to.family()));
-  if (small_segments_) event::bound_segments(socket.get(), kSmallSegmentBytes);
+  if (memory_short_) event::bound_segments(socket.get(), kSmallSegmentBytes);
   if (source != nullptr) SMC_TRY(bpf::bind_source(socket.get(), *source));
   std::unique_ptr<event::Stream> stream =
       SMC_TRY(event::TcpStream::connect(loop_, std::move(socket), to));
@@ -185,8 +185,8 @@ Result<void> SocketNetwork::announce_frames(std::uint16_t port, bool announce) c
 
 void SocketNetwork::prepare_application_listener(int fd) const {
   // Accepted sockets inherit all of it.
-  event::bound_memory(fd, kApplicationSocketBytes);
-  event::bound_segments(fd, small_segments_ ? kSmallSegmentBytes : 0);
+  event::bound_memory(fd, memory_short_ ? kWaitingSocketBytes : kApplicationSocketBytes);
+  event::bound_segments(fd, memory_short_ ? kSmallSegmentBytes : 0);
   // conntrack forgets the redirect of a half-closed connection after 60 s of silence, and of others
   // after days (nf_conntrack_tcp_timeout_close_wait, _established). The sidecar's packets are not
   // translated then, and the application never hears of the connection again.

@@ -29,6 +29,11 @@ enum class OptionSource : std::uint8_t {
 inline constexpr int kApplicationSocketBytes = 256 * 1024;
 static_assert(kApplicationSocketBytes == kSocketBufferBytes[kApplicationLevel]);
 
+// The same for a connection that waits at a listener once memory is short. What its client sends
+// meanwhile is not charged before it is accepted.
+inline constexpr int kWaitingSocketBytes = 16 * 1024;
+static_assert(kWaitingSocketBytes == kSocketBufferBytes[1]);
+
 // The size of segments with which a receive buffer of the smallest level keeps bytes moving.
 inline constexpr int kSmallSegmentBytes = 4096;
 
@@ -74,10 +79,11 @@ class SocketNetwork final : public Network {
   // Listeners for peers on this port announce frames from now on, or no more.
   Result<void> announce_frames(std::uint16_t port, bool announce) const;
 
-  // For connections with applications from now on; listeners have to be prepared again. A segment
-  // of the loopback device has up to 64 KiB, and does not fit a small receive buffer.
-  void set_small_segments(bool small) { small_segments_ = small; }
-  bool small_segments() const { return small_segments_; }
+  // For connections with applications from now on; listeners have to be prepared again. They begin
+  // with small buffers then, and with small segments: one of the loopback device has up to 64 KiB,
+  // and does not fit a small receive buffer.
+  void set_memory_short(bool memory_short) { memory_short_ = memory_short; }
+  bool memory_short() const { return memory_short_; }
 
  private:
   // `source`: to bind to, or nullptr.
@@ -88,7 +94,7 @@ class SocketNetwork final : public Network {
   const bpf::OptionProgram* program_;
   const bool frames_;            // our listeners announce them
   event::KeepAlive keep_alive_;  // of sockets to and from other hosts
-  bool small_segments_ = false;
+  bool memory_short_ = false;
   ClientAddress client_address_ = ClientAddress::kUnavailable;
   std::optional<bpf::ClientAddressSlots> client_slots_;
   SourceAddresses sources_;

@@ -121,7 +121,7 @@ std::uint16_t WorkerThread::port_of(const config::Listener& listener) const {
 
 void WorkerThread::accepted(const config::Listener& listener,
                             std::unique_ptr<event::Stream> stream) {
-  choose_segments();
+  choose_sizes();
   offer_frames();
   if (listener.mode == config::ListenerMode::kStatic)
     return worker_->accept(listener.direction, *listener.upstream, std::move(stream));
@@ -146,12 +146,12 @@ void WorkerThread::accepted(const config::Listener& listener,
   });
 }
 
-// Both sides of a connection agree on the size of segments while it is set up, so the choice holds
-// for the connections that come next.
-void WorkerThread::choose_segments() {
-  const bool small = worker_->memory_short();
-  if (small == network_.small_segments()) return;
-  network_.set_small_segments(small);
+// Both sides of a connection agree on the size of segments while it is set up, and a client may
+// send before it is accepted. So the choice holds for the connections that come next.
+void WorkerThread::choose_sizes() {
+  const bool memory_short = worker_->memory_short();
+  if (memory_short == network_.memory_short()) return;
+  network_.set_memory_short(memory_short);
   for (const Entrance& entrance : entrances_)
     if (entrance.configured->direction == Direction::kOutbound)
       network_.prepare_application_listener(entrance.listener->descriptor());

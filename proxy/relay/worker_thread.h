@@ -83,7 +83,7 @@ class WorkerThread {
   void poll_sockets(TimePoint now);
   void sleep();
   void accepted(const config::Listener& listener, std::unique_ptr<event::Stream> stream);
-  void choose_segments();
+  void choose_sizes();
   void offer_frames();
   bool announce_frames(bool announce);  // of all listeners for peers
 

@@ -16,11 +16,14 @@
 #include <cstring>
 #include <filesystem>
 #include <future>
+#include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 
 #include "conformance/endpoint.h"
 #include "conformance/shm_device_pair.h"
+#include "rdma/shm/shm_page_returns.h"
 #include "rdma/shm/shm_segment.h"
 
 namespace fairlead::rdma::shm {
@@ -148,6 +151,63 @@ TEST_F(ShmBlocked, WhoHoldsTheInodeOfAFreedBufferDoesNotHoldUpTheEnd) {
   end_.reset();
   device_.reset();
   EXPECT_FALSE(held.too_long) << "the end of the device waits for the inode";
+}
+
+// A memfd with a page in use.
+class UsedMemory {
+ public:
+  UsedMemory()
+      : fd(::memfd_create("used", MFD_CLOEXEC | MFD_ALLOW_SEALING)),
+        mapping(std::move(map_blank(fd.get(), 4096).value())) {
+    mapping.bytes()[0] = std::byte{1};
+  }
+  bool used() const { return mapping.bytes()[0] == std::byte{1}; }
+  FileDescriptor fd;
+  Mapping mapping;
+};
+
+TEST(ShmPageReturns, WhoHoldsTheInodeOfAViewKeepsOnlyThatWaiting) {
+  UsedMemory blocked, behind;
+  PageReturns returns;
+  HeldInode held(FileDescriptor(::fcntl(blocked.fd.get(), F_DUPFD_CLOEXEC, 0)));
+  if (!held.ready()) GTEST_SKIP() << "userfaultfd(2) is not allowed here: " << strerror(errno);
+  // What still waits for the thread is called off, and asked for once more.
+  std::unique_ptr<PageReturn> begun;
+  do {
+    begun = returns.add(blocked.mapping.bytes());
+    std::this_thread::yield();
+  } while ((begun == nullptr || begun->settle()) && !held.too_long);
+  ASSERT_FALSE(held.too_long) << "nothing was begun";
+  const std::unique_ptr<PageReturn> behind_it = returns.add(behind.mapping.bytes());
+  ASSERT_NE(behind_it, nullptr);
+  EXPECT_TRUE(behind_it->settle());
+  EXPECT_FALSE(begun->settle());
+  held.release();
+  while (!begun->settle() || blocked.used()) std::this_thread::yield();
+  EXPECT_TRUE(behind.used());
+}
+
+TEST(ShmPageReturns, OutlivesTheView) {
+  UsedMemory memory;
+  PageReturns returns;
+  Result<Mapping> view = Mapping::map_again(memory.mapping.bytes());
+  ASSERT_TRUE(view);
+  const auto returned = returns.add(view->bytes());
+  *view = Mapping();
+  while (memory.used()) std::this_thread::yield();
+  while (!returned->settle()) std::this_thread::yield();
+}
+
+TEST(ShmPageReturns, TakesWholePagesOfSharedMemory) {
+  PageReturns returns;
+  UsedMemory memory;
+  Mapping own = std::move(Mapping::map_private(4096).value());
+  own.bytes()[0] = std::byte{1};
+  EXPECT_EQ(returns.add({}), nullptr);
+  EXPECT_EQ(returns.add(memory.mapping.bytes().first(100)), nullptr);
+  EXPECT_EQ(returns.add(memory.mapping.bytes().subspan(100)), nullptr);
+  EXPECT_EQ(returns.add(own.bytes()), nullptr);
+  EXPECT_TRUE(memory.used());
 }
 
 }  // namespace

@@ -248,6 +248,7 @@ Outcome Cluster::run() {
   Outcome outcome;
   outcome.connections = conversations_.size();
   outcome.over_smc = smc_of_the_dead_ + count_smc();
+  outcome.pages_returned = fabric_.pages_returned();
   for (const auto& proxy : proxies_) {
     const WorkerStats& stats = proxy->stats();
     outcome.moved += stats.connections_moved.get();

@@ -29,8 +29,9 @@ struct Outcome {
   std::uint64_t steps = 0;
   std::uint64_t connections = 0;
   std::uint64_t over_smc = 0;  // ends of connections that were SMC-R
-  std::uint64_t moved = 0;     // … that went on over another link
-  std::uint64_t refused = 0;   // connections, for want of memory
+  std::uint64_t pages_returned = 0;
+  std::uint64_t moved = 0;    // … that went on over another link
+  std::uint64_t refused = 0;  // connections, for want of memory
   std::uint64_t tcp_for_memory = 0;
   unsigned links_most = 0;          // of a group
   std::uint64_t continuations = 0;  // of CONFIRM_RKEY

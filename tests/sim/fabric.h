@@ -77,6 +77,8 @@ class Fabric {
   // The queue pair that would receive what this one sends now.
   const SimQueuePair* opposite(const SimQueuePair& queue_pair) const;
   const FabricCounts& counts() const { return counts_; }
+  // How often pages of a view were given back.
+  std::uint64_t pages_returned() const { return pages_returned_; }
   // Sees every message that is received. For checkers.
   std::function<void(const SimQueuePair& sender, std::span<const std::byte> message)> on_message;
   // May change a message before it is received, not its length. For scenarios.
@@ -124,6 +126,7 @@ class Fabric {
   std::map<Gid, SimDevice*> devices_;
   std::map<std::uint64_t, SimQueuePair*> queue_pairs_;
   FabricCounts counts_;
+  std::uint64_t pages_returned_ = 0;
   std::uint64_t next_id_ = 1;
   std::uint64_t next_address_ = 0x100000;
 };

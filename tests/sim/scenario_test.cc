@@ -1,6 +1,7 @@
 // Scenarios as plans written by hand, some of them found by a seed. Each runs with many seeds, or
 // with its event at many times; the assertions hold for all.
 #include "sim/scenario.h"
+#include "relay/idle_pages.h"
 
 namespace fairlead::sim {
 namespace {
@@ -46,6 +47,25 @@ TEST_P(Scenario, AWorkerKnowsWhetherOneOrManyAreActive) {
     EXPECT_EQ(worker.single_active(), expected.single) << expected.connections;
     EXPECT_EQ(worker.many_active(), expected.many) << expected.connections;
     EXPECT_FALSE(cluster.run().failure);
+  }
+}
+
+// Connections that pause give back pages of each other's memory, and go on at any moment of that.
+TEST_P(Scenario, NothingIsLostWithThePagesOfIdleConnections) {
+  for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
+    Plan pausing = plan();
+    for (int i = 0; i < 4; ++i) {
+      pausing.connections.push_back(talk(60000, 60000));
+      for (Script* script :
+           {&pausing.connections.back().client, &pausing.connections.back().server})
+        script->pause_max = 3 * relay::kIdlePagesAfter;
+    }
+    const Outcome outcome = run(pausing, seed);
+    EXPECT_FALSE(outcome.failure) << *outcome.failure;
+    for (const Ends& ends : outcome.ends) EXPECT_TRUE(complete(ends)) << seed;
+    EXPECT_EQ(outcome.over_smc, 8u);
+    if (!GetParam().addressable) continue;
+    EXPECT_GT(outcome.pages_returned, 0u) << seed;
   }
 }
 

@@ -58,6 +58,7 @@ SimDevice::SimDevice(Fabric& fabric, const SimDeviceOptions& options)
     : fabric_(fabric),
       options_(options),
       capabilities_{.remote_memory_addressable = options.addressable,
+                    .returns_pages = options.addressable,
                     .shared_receive_queues = options.shared_receive_queues,
                     .receive_queue_crosses_domains =
                         options.receive_queue_crosses_domains && options.shared_receive_queues,
@@ -299,6 +300,63 @@ std::vector<QpNumber> SimDevice::connected_queue_pairs() const {
   for (const auto& [number, queue_pair] : queue_pairs_)
     if (queue_pair->state() == SimQueuePair::State::kReady) numbers.push_back(QpNumber(number));
   return numbers;
+}
+
+namespace {
+
+// The memory changes at two times, so that bytes written between them are lost.
+struct Returning {
+  enum class State : std::uint8_t { kWaiting, kRunning, kSettled };
+  std::shared_ptr<Memory> memory;
+  std::span<std::byte> view;
+  State state = State::kWaiting;
+  void lose_bytes() const { std::fill(view.begin(), view.end(), std::byte{0xA5}); }
+};
+
+class SimPageReturn final : public rdma::PageReturn {
+ public:
+  SimPageReturn(std::recursive_mutex& mutex, std::shared_ptr<Returning> what)
+      : mutex_(mutex), what_(std::move(what)) {}
+  ~SimPageReturn() override { (void)settle(); }
+  SimPageReturn(const SimPageReturn&) = delete;
+  SimPageReturn& operator=(const SimPageReturn&) = delete;
+  bool settle() noexcept override {
+    const std::lock_guard lock(mutex_);
+    if (what_->state == Returning::State::kWaiting) what_->state = Returning::State::kSettled;
+    return what_->state == Returning::State::kSettled;
+  }
+
+ private:
+  std::recursive_mutex& mutex_;
+  std::shared_ptr<Returning> what_;
+};
+
+}  // namespace
+
+std::unique_ptr<rdma::PageReturn> SimDevice::return_pages(std::span<std::byte> view) {
+  Fabric& fabric = fabric_;
+  const Fabric::Access access(fabric);
+  std::shared_ptr<Memory> memory;
+  for (const auto& [number, queue_pair] : queue_pairs_)
+    if (!view.empty() && memory == nullptr) memory = queue_pair->memory_of(view);
+  if (memory == nullptr) return nullptr;
+  auto what = std::make_shared<Returning>(Returning{std::move(memory), view});
+  fabric.pace_.soon([&fabric, what] {
+    if (what->state != Returning::State::kWaiting) return;
+    what->state = Returning::State::kRunning;
+    ++fabric.pages_returned_;
+    what->lose_bytes();
+    auto end = [what] {
+      what->lose_bytes();
+      what->state = Returning::State::kSettled;
+    };
+    // A peer may make it long.
+    if (fabric.pace_.chance(500))
+      fabric.pace_.after_retries(std::move(end));
+    else
+      fabric.pace_.soon(std::move(end));
+  });
+  return std::make_unique<SimPageReturn>(fabric.mutex_, std::move(what));
 }
 
 }  // namespace fairlead::sim

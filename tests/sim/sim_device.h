@@ -85,6 +85,7 @@ class SimDevice final : public rdma::Device {
                                                                rdma::BufferUse use) override;
   Result<std::unique_ptr<rdma::QueuePair>> create_queue_pair(
       const rdma::QueuePairOptions& options) override;
+  std::unique_ptr<rdma::PageReturn> return_pages(std::span<std::byte> view) override;
   std::size_t registrable_bytes() const override;
   // Of all buffers that are registered.
   std::size_t locked_bytes() const { return locked_bytes_; }

@@ -222,6 +222,14 @@ void SimQueuePair::release_remote_memory(RemoteKey key) {
   std::erase_if(views_, [&](const auto& memory) { return memory->rkey == key; });
 }
 
+std::shared_ptr<Memory> SimQueuePair::memory_of(std::span<std::byte> view) const {
+  const auto held = std::find_if(views_.begin(), views_.end(), [&](const auto& memory) {
+    return view.data() >= memory->bytes.data() &&
+           view.data() + view.size() <= memory->bytes.data() + memory->bytes.size();
+  });
+  return held == views_.end() ? nullptr : *held;
+}
+
 void SimQueuePair::fail() {
   const Fabric::Access access(device_.fabric());
   break_down(CompletionStatus::kFlushed, false);

@@ -74,6 +74,8 @@ class SimQueuePair final : public rdma::QueuePair {
   Result<std::span<std::byte>> remote_memory(const rdma::RemoteSlice& slice,
                                              std::size_t length_bytes) override;
   void release_remote_memory(RemoteKey key) override;
+  // The memory that a view is of, or null.
+  std::shared_ptr<Memory> memory_of(std::span<std::byte> view) const;
   void fail() override;
 
   // For the fabric and the device.

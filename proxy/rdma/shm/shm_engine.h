@@ -13,6 +13,7 @@
 #include "rdma/shm/shm_discards.h"
 #include "rdma/shm/shm_engine_parts.h"
 #include "rdma/shm/shm_message_path.h"
+#include "rdma/shm/shm_page_returns.h"
 
 namespace fairlead::rdma::shm {
 
@@ -51,6 +52,9 @@ class ShmEngine {
   // The memory of a new buffer, and of one that is destroyed.
   Result<Blank> take_buffer() { return parts_.channels.connector().take_buffer(); }
   void discard_buffer(Mapping memory, const BufferId& buffer);
+  std::unique_ptr<PageReturn> return_pages(std::span<std::byte> view) {
+    return page_returns_.add(view);
+  }
   // Tells the peer of the channel about a local buffer and gives it the memory.
   void announce(Channel& channel, const ControlMessage& announcement);
 
@@ -59,6 +63,7 @@ class ShmEngine {
   void free_discarded();
 
   Discards discards_;
+  PageReturns page_returns_;
   EngineParts parts_;
   ControlPath control_{parts_};
   MessagePath messages_{parts_, control_};

@@ -91,6 +91,8 @@ inline constexpr std::chrono::seconds kStockWaitPause{1};
 // takes longer than kDiscardWaitMax, others are freed without that.
 inline constexpr std::size_t kDiscardsWaitingMax = 1024;
 inline constexpr std::chrono::seconds kDiscardWaitMax{1};
+// Views whose pages are on their way back to the system; each is a mapping beside the limits above.
+inline constexpr std::size_t kPageReturnsMax = 1024;
 inline constexpr std::chrono::seconds kAcceptRetry{1};  // after a listener could not be emptied
 inline constexpr std::size_t kStockMax = 64;  // blanks that are kept; the broker sends fewer
 inline constexpr std::size_t kConnectorEventsMax = 1024;  // read and not handled

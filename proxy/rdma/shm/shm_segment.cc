@@ -12,10 +12,7 @@
 #include "rdma/shm/shm_limits.h"
 
 namespace fairlead::rdma::shm {
-namespace {
 
-// Under strict overcommit the kernel may refuse a page at the first touch, which is a SIGBUS. There
-// we reserve at creation, where it is an error value.
 bool strict_overcommit() {
   static const bool strict = [] {
     FileDescriptor fd(::open("/proc/sys/vm/overcommit_memory", O_RDONLY | O_CLOEXEC));
@@ -24,8 +21,6 @@ bool strict_overcommit() {
   }();
   return strict;
 }
-
-}  // namespace
 
 Mapping::Mapping(Mapping&& other) noexcept
     : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
@@ -52,6 +47,20 @@ Result<Mapping> Mapping::map(int fd, std::size_t size_bytes) {
   return mapping;
 }
 
+Result<Mapping> Mapping::map_again(std::span<std::byte> shared) {
+  static const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
+  const auto at = reinterpret_cast<std::uintptr_t>(shared.data());
+  if (shared.empty() || at % page != 0 || shared.size() % page != 0)
+    return Error{Errc::kMalformed, "memory to map again, which is no whole pages"};
+  // An old size of 0 maps the same shared pages once more.
+  void* const again = ::mremap(shared.data(), 0, shared.size(), MREMAP_MAYMOVE);
+  if (again == MAP_FAILED) return system_error("mremap", errno);
+  Mapping mapping;
+  mapping.data_ = static_cast<std::byte*>(again);
+  mapping.size_ = shared.size();
+  return mapping;
+}
+
 void Mapping::discard() noexcept {
   if (data_ != nullptr) (void)::madvise(data_, size_, MADV_REMOVE);
 }
@@ -59,11 +68,7 @@ void Mapping::discard() noexcept {
 Mapping Mapping::detach_from_file() noexcept {
   Mapping kept;
   if (data_ == nullptr) return kept;
-  // An old size of 0 maps the same shared pages once more.
-  if (void* const again = ::mremap(data_, 0, size_, MREMAP_MAYMOVE); again != MAP_FAILED) {
-    kept.data_ = static_cast<std::byte*>(again);
-    kept.size_ = size_;
-  }
+  if (Result<Mapping> again = map_again(bytes())) kept = std::move(*again);
   // MAP_FIXED replaces the old pages in one step; a failure leaves them as they were.
   (void)::mmap(data_, size_, PROT_READ | PROT_WRITE,
                MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);

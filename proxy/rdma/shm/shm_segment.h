@@ -22,6 +22,9 @@ class Mapping {
 
   // MAP_SHARED, readable and writable, nothing prefaulted. Errors: those of mmap(2).
   static Result<Mapping> map(int fd, std::size_t size_bytes);
+  // A second mapping of whole pages that are mapped by map(). Errors: kMalformed for parts of
+  // pages; those of mremap(2), also for memory that is not shared.
+  static Result<Mapping> map_again(std::span<std::byte> shared);
   // Zeroed memory of our own.
   static Result<Mapping> map_private(std::size_t size_bytes);
 
@@ -41,6 +44,10 @@ class Mapping {
   std::byte* data_ = nullptr;
   std::size_t size_ = 0;
 };
+
+// Under strict overcommit the kernel may refuse a page at the first touch, which is a SIGBUS. There
+// memory is reserved when it is made, and its pages are kept.
+bool strict_overcommit();
 
 // Sets the size of an empty memfd, seals it against growing and further sealing, and maps it. The
 // seals of a memfd that refuses further sealing stay as they are.

@@ -89,6 +89,27 @@ TEST(TaskThread, RefusesMoreThanItsLimitWhileOneBlocks) {
   gate->left.get_future().wait();
 }
 
+TEST(TaskThread, CallsOffWhatHasNotBegun) {
+  std::atomic<int> called_off{0}, kept{0};
+  const auto gate = std::make_shared<Blocked::Gate>();
+  TaskThread thread(4);
+  std::unique_ptr<Task> first = std::make_unique<Blocked>(gate);
+  std::unique_ptr<Task> second = std::make_unique<Probe>(called_off);
+  std::unique_ptr<Task> third = std::make_unique<Probe>(kept);
+  const std::uint64_t running = thread.post(first), waiting = thread.post(second);
+  thread.post(third);
+  gate->begun.get_future().wait();
+  EXPECT_FALSE(thread.call_off(running));
+  EXPECT_TRUE(thread.call_off(waiting));
+  EXPECT_TRUE(thread.call_off(waiting));
+  gate->open.set_value();
+  TaskThread::Tasks done;
+  while (done.empty()) done = thread.take_done();
+  EXPECT_TRUE(thread.call_off(running));
+  EXPECT_EQ(called_off, 0);
+  EXPECT_EQ(kept, 1);
+}
+
 TEST(TaskThread, ABlockedErrandDoesNotHoldUpTheEnd) {
   std::atomic<int> runs{0};
   const auto gate = std::make_shared<Blocked::Gate>();

@@ -93,6 +93,15 @@ class FakeReceiveQueue final : public rdma::SharedReceiveQueue {
   std::optional<Error> post_error;
 };
 
+class FakePageReturn final : public rdma::PageReturn {
+ public:
+  explicit FakePageReturn(const bool& settled) : settled_(settled) {}
+  bool settle() noexcept override { return settled_; }
+
+ private:
+  const bool& settled_;
+};
+
 class FakeQueuePair final : public rdma::QueuePair {
  public:
   // A request as it was posted, with its message kept.
@@ -213,6 +222,11 @@ class FakeDevice final : public rdma::Device {
     return false;
   }
 
+  std::unique_ptr<rdma::PageReturn> return_pages(std::span<std::byte> view) override {
+    page_returns.push_back(view);
+    if (refuses_returns) return nullptr;
+    return std::make_unique<FakePageReturn>(pages_settled);
+  }
   std::size_t poll(std::span<rdma::Completion> into) override {
     const std::size_t count = std::min(into.size(), completions.size());
     std::copy_n(completions.begin(), count, into.begin());
@@ -236,6 +250,9 @@ class FakeDevice final : public rdma::Device {
   }
   void handle_readable(int fd) override { readable.push_back(fd); }
 
+  std::vector<std::span<std::byte>> page_returns;  // that were asked for
+  bool refuses_returns = false;
+  bool pages_settled = true;  // what PageReturn::settle() says
   rdma::Capabilities able;
   std::vector<rdma::Port> port_list;
   // What the device is asked for fails with these.

@@ -174,6 +174,113 @@ TEST_F(SmcStageTest, ALookFindsBytesOfWhichNoEventHasTold) {
   EXPECT_EQ(element_text(5), "early");
 }
 
+// The pages of an idle connection.
+
+class IdlePagesTest : public SmcStageTest {
+ protected:
+  IdlePagesTest() { rnic.device->able.returns_pages = true; }
+
+  void send(const std::string& bytes) {
+    app->feed(bytes);
+    turn();
+  }
+  void peer_consumes() {
+    message.consumer = sent().producer;
+    receive_state();
+  }
+  // Until a return of pages has begun that lasts until `pages_settled`.
+  void begin_return() {
+    start();
+    send("request");
+    peer_consumes();
+    rnic.device->pages_settled = false;
+    wait(kIdlePagesAfter);
+    ASSERT_EQ(returns().size(), 1U);
+  }
+  const std::vector<std::span<std::byte>>& returns() { return rnic.device->page_returns; }
+};
+
+TEST_F(IdlePagesTest, AreGivenBackOnceAfterEachUse) {
+  start();
+  wait(2 * kIdlePagesAfter);
+  EXPECT_EQ(returns().size(), 0U) << "nothing was written";
+  send("request");
+  peer_consumes();
+  wait(kIdlePagesAfter - std::chrono::milliseconds(1));
+  EXPECT_EQ(returns().size(), 0U);
+  wait(std::chrono::milliseconds(1));
+  ASSERT_EQ(returns().size(), 1U);
+  EXPECT_EQ(returns()[0].data(), element->data());
+  EXPECT_EQ(returns()[0].size(), element->size());
+  wait(3 * kIdlePagesAfter);
+  EXPECT_EQ(returns().size(), 1U);
+  send("another");
+  peer_consumes();
+  EXPECT_EQ(element_text(14), "requestanother");
+  wait(kIdlePagesAfter);
+  EXPECT_EQ(returns().size(), 2U);
+}
+
+TEST_F(IdlePagesTest, StayWhileTheConnectionIsUsed) {
+  start();
+  for (int i = 0; i < 8; ++i) {
+    send("request");
+    peer_consumes();
+    wait(kIdlePagesAfter / 2);
+  }
+  EXPECT_EQ(returns().size(), 0U);
+}
+
+TEST_F(IdlePagesTest, StayUntilThePeerHasReadThem) {
+  start();
+  send("request");
+  wait(4 * kIdlePagesAfter);
+  EXPECT_EQ(returns().size(), 0U);
+  peer_consumes();
+  wait(kIdlePagesAfter);
+  EXPECT_EQ(returns().size(), 1U);
+}
+
+TEST_F(IdlePagesTest, AreAskedForAgainWhereTheDeviceRefuses) {
+  start();
+  rnic.device->refuses_returns = true;
+  send("request");
+  peer_consumes();
+  wait(kIdlePagesAfter);
+  EXPECT_EQ(returns().size(), 1U);
+  wait(kIdlePagesAfter);
+  EXPECT_EQ(returns().size(), 2U);
+}
+
+TEST_F(IdlePagesTest, AreNotWrittenWhileTheyAreGivenBack) {
+  begin_return();
+  app->feed("behind");
+  EXPECT_FALSE(host.stage->try_read());
+  turn();
+  wait(std::chrono::seconds(1));
+  EXPECT_EQ(element_text(13), std::string("request") + std::string(6, '\0'));
+  rnic.device->pages_settled = true;
+  wait(kSettleInterval);
+  EXPECT_EQ(element_text(13), "requestbehind");
+}
+
+TEST_F(IdlePagesTest, AreNotLeftToThePeerWhileTheyAreGivenBack) {
+  begin_return();
+  end_application();
+  wait(std::chrono::seconds(1));
+  EXPECT_FALSE(sent().state.done_writing);
+  rnic.device->pages_settled = true;
+  wait(kSettleInterval);
+  EXPECT_TRUE(sent().state.done_writing);
+}
+
+TEST_F(IdlePagesTest, KeepNoConnectionOfALostGroup) {
+  begin_return();
+  host.handle_group_lost(network.now());
+  settle();
+  expect_streams_reset();
+}
+
 // The end in order.
 
 TEST_F(SmcStageTest, EndsInOrderWhenBothSidesHaveClosed) {
