@@ -27,7 +27,9 @@ HERE = Path(__file__).parent
 sys.path.insert(1, str(HERE.parent / "cni"))
 
 import brokered  # pylint: disable=wrong-import-position
+import kinds  # pylint: disable=wrong-import-position
 import plugin  # pylint: disable=wrong-import-position
+import ports  # pylint: disable=wrong-import-position
 from wired import harness  # pylint: disable=wrong-import-position
 
 SEEDS = int(os.environ.get("HOSTILE_SEEDS", "200"))
@@ -42,11 +44,16 @@ GAP_RATIO_MAX = 2.0
 GAP_MS_FLOOR = 100.0
 LASTING_CONNECTIONS = 4
 PORT = 7000
+# Applications of all victims that the attackers may use. The pair's own would have to serve them beside the pair.
+LURED_PORT = 7001
 # Growth of a Fairlead process over all seeds that is no leak: caches, the allocator, a late thread.
 LEAKED_DESCRIPTORS_MAX = 8
 LEAKED_MAPPINGS_MAX = 48
 LEAKED_BYTES_MAX = 24 << 20
 SETTLE_SECONDS_MAX = 60
+SEEDS_WITH_ALL_KINDS = 100
+# Of the attacks of a family. The others meet a limit that earlier attacks of the same pod have used up.
+REACHED_SHARE_MIN = 0.5
 ATTACKER_USER = ("setpriv", "--reuid=2201", "--regid=2201", "--clear-groups", "--no-new-privs",
                  "--bounding-set=-all", "--inh-caps=-all")
 BURN = "import time\nend = time.monotonic() + {seconds}\nwhile time.monotonic() < end: pass"
@@ -75,12 +82,12 @@ class Usage:
 
 
 class HostileNeighbour(brokered.BrokerTest):
-    # As by default: connections begin in frames.
-    options = {"log": {"level": "info"}, "smc": {"defer_bytes": "64KiB"}}
+    # As by default connections begin in frames. Groups have up to three links.
+    options = harness.merge(ports.THREE_PORTS, {"log": {"level": "info"}, "smc": {"defer_bytes": "64KiB"}})
 
     def setUp(self):
         super().setUp()
-        self.server_pod, self.client_pod = self.wired_pod(plugin.IN), self.wired_pod(plugin.IN)
+        self.server_pod, self.client_pod, self.legacy_pod = (self.wired_pod(plugin.IN) for _ in range(3))
         # Readable for the attackers' user, as the programs are.
         for folder in ("hostile", "integration"):
             shutil.copytree(HERE.parent / folder, self.binaries / folder, ignore=shutil.ignore_patterns("__pycache__"))
@@ -89,16 +96,25 @@ class HostileNeighbour(brokered.BrokerTest):
         self.attacker_pods = [self.wired_pod(plugin.IN) for _ in range(ATTACKERS)]
         self.inbound = self.sidecar(self.server_pod, "server", brokered.BY_BROKER)
         self.outbound = self.sidecar(self.client_pod, "client", brokered.BY_BROKER)
-        self.wait_node(2, "fairlead_node_broker_devices")
+        # It speaks version 1 alone, so a hostile server gets such a client.
+        self.legacy = self.sidecar(self.legacy_pod, "legacy", harness.merge(brokered.BY_BROKER, {"smc": {"version": 1}}))
+        self.victims = ((self.inbound, self.server_pod, 2), (self.outbound, self.client_pod, 2),
+                        (self.legacy, self.legacy_pod, 1))
+        self.wait_settled()
+        for _, pod, _ in self.victims:
+            self.start_application(pod, "lured.py", str(LURED_PORT))
         self.start_innocent(self.server_pod, "serve", str(PORT))
         self.client = self.start_innocent(self.client_pod, "talk", self.server_pod.address(), str(PORT),
                                           str(LASTING_CONNECTIONS))
 
     def start_innocent(self, pod, *words):
+        return self.start_application(pod, "innocent.py", *words)
+
+    def start_application(self, pod, program, *words):
         """An application of the pod: in its cgroup, of another user than the sidecar."""
         join = f'echo $$ > {pod.cgroup}/cgroup.procs && exec "$@"'
         process = subprocess.Popen(
-            ["sh", "-c", join, "sh", *pod.command(sys.executable, "-B", str(HERE / "innocent.py"), *words)],
+            ["sh", "-c", join, "sh", *pod.command(sys.executable, "-B", str(HERE / program), *words)],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1)
         self.addCleanup(process.wait)
         self.addCleanup(process.kill)
@@ -117,7 +133,7 @@ class HostileNeighbour(brokered.BrokerTest):
         report = json.loads(self.tell_client("end"))
         self.assertEqual(report["errors"], [], self.current)
         self.assertGreater(report["round_trips"], 0, self.current)
-        for proxy in (self.inbound, self.outbound):
+        for proxy, _, _ in self.victims:
             self.assertIsNone(proxy.process.poll(), f"{proxy.name} has ended: {self.current}")
         self.assertIsNone(self.agent.poll(), f"fairlead-node has ended: {self.current}\n{self.agent_log()}")
         return report
@@ -126,10 +142,13 @@ class HostileNeighbour(brokered.BrokerTest):
         text = (self.folder / f"node{self.logs}.log").read_text(encoding="utf-8", errors="replace")
         return text[-harness.LOG_CHARACTERS_SHOWN:]
 
-    def peer_ids(self):
-        """Any pod may learn these, because they are in every handshake. So the attackers get them directly."""
-        gids = [proxy.get_json("/devices")["devices"][0]["gid"] for proxy in (self.inbound, self.outbound)]
-        return ",".join(gids)
+    def told_victims(self):
+        """Any pod may learn these ids, because they are in every handshake. So the attackers get them directly."""
+        words = []
+        for proxy, pod, version in self.victims:
+            gid = next(row["gid"] for row in proxy.get_json("/devices")["devices"] if row["port"] == 1)
+            words += ["--victim", f"{gid},{pod.address()},{version}"]
+        return words
 
     def attack(self, seeds):
         attackers = []
@@ -141,8 +160,7 @@ class HostileNeighbour(brokered.BrokerTest):
             attackers.append(subprocess.Popen(
                 ["nice", "-n", "19", "sh", "-c", join, "sh", *pod.command(
                     *ATTACKER_USER, sys.executable, "-B", str(self.binaries / "hostile/attacker.py"),
-                    "--victim-gids", self.peer_ids_text, "--victim-addresses",
-                    f"{self.server_pod.address()},{self.client_pod.address()}", "--victim-port", str(PORT), *mine)],
+                    *self.victim_words, "--victim-port", str(LURED_PORT), *mine)],
                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
         for attacker in attackers:
             output, errors = attacker.communicate(timeout=harness.seconds(600))
@@ -159,7 +177,7 @@ class HostileNeighbour(brokered.BrokerTest):
 
     def usages(self):
         return {name: Usage(pid) for name, pid in (
-            ("server sidecar", self.inbound.pid), ("client sidecar", self.outbound.pid),
+            ("server sidecar", self.inbound.pid), ("client sidecar", self.outbound.pid), ("sidecar of version 1", self.legacy.pid),
             ("fairlead-node", self.agent_pid()))}
 
     def agent_pid(self):
@@ -168,7 +186,7 @@ class HostileNeighbour(brokered.BrokerTest):
     def test_innocent_pair_does_not_notice(self):
         self.actions = {}
         self.current = "warm-up"
-        self.peer_ids_text = self.peer_ids()
+        self.victim_words = self.told_victims()
         # The first attack of each kind causes allocations that are kept.
         self.measured(lambda: self.attack(random.Random(0).sample(range(1 << 32), SEEDS_PER_BLOCK)))
         self.wait_settled()
@@ -196,9 +214,33 @@ class HostileNeighbour(brokered.BrokerTest):
             metrics = proxy.metrics()
             self.assertGreaterEqual(metrics.connections("smcr"), LASTING_CONNECTIONS, proxy.name)
             self.assertGreater(metrics.connections("short"), 0, proxy.name)
+        self.report_kinds(len(seeds))
         print(f"hostile: actions {json.dumps(dict(sorted(self.actions.items())))}", flush=True)
         self.assertLessEqual(attacked, max(GAP_RATIO_MAX * control, GAP_MS_FLOOR))
         print(f"hostile: OK seeds={len(seeds)} longest_gap_ms={attacked:.0f} control_ms={control:.0f}", flush=True)
+
+    def report_kinds(self, seeds):
+        """Each kind of attack, how often it was drawn and reached the state it is meant for, and how the others failed."""
+        for kind in kinds.ALL:
+            details = {name.removeprefix(f"{kind}/"): count for name, count in self.actions.items()
+                       if name.startswith(f"{kind}/")}
+            missed = {name.removeprefix(f"missed/{kind}/"): count for name, count in self.actions.items()
+                      if name.startswith(f"missed/{kind}/")}
+            print(f"hostile: kind {kind} drawn={self.actions.get(kind, 0)} reached={details.pop('reached', 0)} "
+                  f"{json.dumps(details)} missed {json.dumps(missed)}", flush=True)
+        if seeds < SEEDS_WITH_ALL_KINDS:
+            print(f"hostile: {seeds} seeds need not have all kinds, {SEEDS_WITH_ALL_KINDS} do", flush=True)
+            return
+        never = [kind for kind in kinds.ALL if not self.actions.get(kind)]
+        never += [deed for deed in kinds.DEEDS if not self.actions.get(f"deed/{deed}")]
+        self.assertEqual(never, [], "never drawn")
+        for family in kinds.FAMILIES:
+            reached = sum(self.actions.get(f"{kind}/reached", 0) for kind in family)
+            drawn = sum(self.actions.get(kind, 0) for kind in family)
+            self.assertGreaterEqual(reached, REACHED_SHARE_MIN * drawn, family)
+        # An attack that is refused at its first byte would never get there.
+        never = [kind for kind in kinds.ALL if not self.actions.get(f"{kind}/reached")]
+        self.assertEqual(never, [], "never reached")
 
     def assert_nothing_leaked(self, before):
         """The sidecars close channels after the node agent has seen the attackers' end. That may take a moment."""
@@ -211,8 +253,8 @@ class HostileNeighbour(brokered.BrokerTest):
         self.assertEqual(leaks(), {}, self.current)
 
     def wait_settled(self):
-        """Waits until the node agent has only the pair's devices."""
-        self.wait_node(2, "fairlead_node_broker_devices")
+        """Waits until the node agent has only the victims' devices."""
+        self.wait_node(len(self.victims), "fairlead_node_broker_devices")
 
 
 if __name__ == "__main__":
