@@ -23,6 +23,8 @@ from drawing import mutated
 REDIRECT_PORT = 4543  # where connections to any port of the pod arrive
 LURE_PORT = 7002
 SUBNET = ("10.213.91.0", 24)
+PROPOSAL_MAC_AT = 32
+FIRST_CONTACT = 0x08
 WORDS = b"hostile words"
 GROUPS_MAX = 8
 # Limits of waits for an honest victim. They end attacks that have failed.
@@ -56,7 +58,7 @@ class Contacts:
         try:
             getattr(self, f"attack_{family}")(kind, rng, role, *words)
         except FAILURES as error:
-            self.counts[f"missed/{kind}/{type(error).__name__}"] += 1
+            self.counts[f"missed/{kind}/{type(error).__name__}: {str(error)[:60]}"] += 1
 
     def finish(self):
         while self.groups:
@@ -64,6 +66,9 @@ class Contacts:
 
     def forget(self, group):
         group.close()
+        if group.socket in self.attacker.connections:
+            self.attacker.connections.remove(group.socket)
+            group.socket.close()
         if not group.channel.memory.closed:
             group.vanish()
 
@@ -189,12 +194,13 @@ class Contacts:
         role, version = role_and_version.split("_v")
         version = int(version)
         victim = self.choose(rng, role, version)
-        device = self.new_device(rng, (victim.peer, role, version))
+        device = self.device_for(rng, (victim.peer, role, version))
+        self.end_earlier(device, victim, role, version)
         group = link_group.LinkGroup(device, self.clean_channel(device, victim), b"\xfd\xfa" + device.fabric + b"\x01"
                                      + device.peer, role, version)
         self.keep(group)
         assert group.ready_memory(), "the broker gave no buffer"
-        sock = self.first_contact(group, victim, rng, state)
+        sock = group.socket = self.first_contact(group, victim, rng, state)
         if group.state != state and not group.reach(state, REACH_SECONDS * self.slowness):
             self.counts[f"missed/{kind}/in_{group.state}"] += 1
             if group.heard:
@@ -203,18 +209,25 @@ class Contacts:
         self.counts[f"{kind}/reached"] += 1
         self.misuse(group, rng, sock)
 
-    def new_device(self, rng, meeting):
-        """One that the victim has not met in this role and version. Else the victim would wait for the end of an abandoned
-        first contact, or use the group again."""
+    def device_for(self, rng, meeting):
+        """One that the victim has not met in this role and version, if the broker grants another. Else the earlier groups
+        with it end first: the victim would wait for an abandoned first contact, or use the group again."""
         for device in list(self.attacker.devices):
             if device.connection is None or not device.drain():
                 self.attacker.devices.remove(device)
                 device.close()
-        if all(meeting in device.met for device in self.attacker.devices):
+        if not self.attacker.devices:
             self.attacker.open_device(rng)
-        device = next(device for device in self.attacker.devices if meeting not in device.met)
+        fresh = [device for device in self.attacker.devices if meeting not in device.met]
+        device = rng.choice(fresh or self.attacker.devices)
         device.met.add(meeting)
         return device
+
+    def end_earlier(self, device, victim, role, version):
+        for group in [one for one in self.groups if one.device is device and one.channel.peer == victim.peer
+                      and (one.role, one.version) == (role, version)]:
+            self.groups.remove(group)
+            self.forget(group)
 
     def clean_channel(self, device, victim):
         """A channel that no attack on the rings has touched; the broker makes another if there is none."""
@@ -241,11 +254,20 @@ class Contacts:
         """CLC until its last message; `accepted` comes before that. It may begin in frames."""
         in_frames = rng.random() < 0.3
         if group.role == "client":
-            sock = self.dial(victim, in_frames)
-            if in_frames:
-                framed.agree(sock, rng)
-            sock.sendall(self.proposal(group.version, group.device.peer, group.device.fabric, group.gid))
-            group.take_clc(self.receive_answer(sock, clc.ACCEPT))
+            deadline = time.monotonic() + REACH_SECONDS * self.slowness
+            while True:
+                sock = self.dial(victim, in_frames)
+                if in_frames:
+                    framed.agree(sock, rng)
+                sock.sendall(group.with_mac(self.proposal(group.version, group.device.peer, group.device.fabric,
+                                                          group.gid), PROPOSAL_MAC_AT))
+                accept = self.receive_answer(sock, clc.ACCEPT)
+                if accept.bits & FIRST_CONTACT or time.monotonic() > deadline:
+                    break
+                # The victim has not yet noticed the end of an earlier group.
+                self.counts["links/used_again"] += 1
+                sock.close()
+            group.take_clc(accept)
             group.state = "accepted"
             if state != "accepted":
                 group.connect_first()

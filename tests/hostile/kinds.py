@@ -11,6 +11,8 @@ HANDSHAKES = [f"handshake/{role}_v{version}/{where}" for role in ("client", "ser
               for where in ("mutated", "cut", "other_version")]
 FAMILIES = (LINKS, FRAMES, HANDSHAKES)
 ALL = [kind for family in FAMILIES for kind in family]
+# A family in one role and version.
+PARTIES = sorted({"/".join(kind.split("/")[:2]) + "/" for kind in ALL})
 DEEDS = [deed.__name__ for deed in deeds.ALL_DEEDS]
 
 

@@ -16,6 +16,7 @@ NAMES = {1: "CONFIRM_LINK", 2: "ADD_LINK", 3: "ADD_LINK_CONT", 4: "DELETE_LINK",
 RESPONSE, REJECTED, ALL, ORDERLY = 0x80, 0x40, 0x40, 0x20
 NO_EYECATCHER = 3
 LLC_BYTES = 44
+CLC_MAC_AT = 32
 MESSAGE_BYTES_MIN = 26
 VERSION_2 = 0x20
 CDC = 0xFE
@@ -77,7 +78,7 @@ class LinkGroup:
         self.key = next(_keys)
         self.token = self.key
         self.links = [Link(1, 1)]
-        self.adding = None
+        self.adding = self.socket = None
         self.state = None
         self.pending = None  # what the victim said, which the reached state leaves unanswered
         self.due = []        # (link, message): what an honest peer would send now
@@ -121,7 +122,13 @@ class LinkGroup:
                   "token": self.token, "address": BUFFER_ADDRESS, **changes}
         if self.version == 2:
             values.setdefault("max_links", LINKS_MAX)
-        return make(kind, self.gid, **values)
+        return self.with_mac(make(kind, self.gid, **values), CLC_MAC_AT)
+
+    def with_mac(self, message, at):
+        """In version 1 the MAC is part of a peer's name: a group with another one is another group."""
+        if self.version == 2:
+            return message
+        return message[:at] + b"\x02" + struct.pack(">IB", self.key, 1) + message[at + 6:]
 
     def take_clc(self, message):
         """What the victim's Accept or Confirm says."""
