@@ -7,6 +7,7 @@ of order, with wrong values, too much or too little, and sends every kind of des
 A victim's version is the one that it speaks as a client. One seed is one run of some actions, drawn from that seed
 alone, and of the kinds of attack that kinds.py has for it. The last line of the output is JSON: the number of times that
 each action ran. An action that the kernel refuses counts under its name and the error; contacts.py has the other names.
+Each seed first writes a line to standard error that says how to run it again.
 """
 import argparse
 import collections
@@ -74,6 +75,8 @@ class Attacker:
         ]
 
     def run(self, seed):
+        print(f"attacker: seed {seed}: {' '.join(kinds.of_seed(seed))}; again with HOSTILE_FIRST_SEED={seed} "
+              "HOSTILE_SEEDS=1", file=sys.stderr, flush=True)
         rng = random.Random(seed)
         actions = rng.choices([action for _, action in self.actions], [weight for weight, _ in self.actions],
                               k=ACTIONS_PER_SEED)
@@ -86,6 +89,9 @@ class Attacker:
             self.counts[name] += 1
         for kind in kinds.of_seed(seed):
             self.contacts.run(kind, rng)
+        self.tidy_up()
+
+    def tidy_up(self):
         for device in self.devices:
             if device.connection is not None and not device.drain():
                 self.counts["hung_up"] += 1
