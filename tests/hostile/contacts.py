@@ -132,15 +132,18 @@ class Contacts:
 
     def attack_frames(self, kind, rng, role, name):
         if role == "client":
-            sock = self.dial(rng.choice(self.victims), in_frames=True)
-            framed.CLIENT[name](sock, rng)
+            sock, attack = self.dial(rng.choice(self.victims), in_frames=True), framed.CLIENT[name]
         else:
             count = framed.BYTES_TO_HAND_OVER if name in framed.AFTER_HAND_OVER else TO_APPLICATION_BYTES
             ends = name not in framed.AFTER_HAND_OVER and rng.random() < 0.3
-            sock = self.lure(rng.choice(self.victims), True, count, ends)
-            framed.SERVER[name](sock, rng)
+            sock, attack = self.lure(rng.choice(self.victims), True, count, ends), framed.SERVER[name]
+        try:
+            attack(sock, rng)
+        except framed.VictimReset:
+            self.counts[f"{kind}/reset"] += 1
+        else:
+            self.note_end(kind, sock, rng)
         self.counts[f"{kind}/reached"] += 1
-        self.note_end(kind, sock, rng)
 
     # Handshakes
 

@@ -1,6 +1,5 @@
 """Frames of docs/wire.md as a hostile proxy sends them: valid ones first, then some that break the rules. Every attack
 of CLIENT and SERVER begins with an honest conversation, and returns what shows that the victim had accepted that."""
-import contextlib
 import socket
 
 import clc
@@ -65,10 +64,17 @@ def agree(sock, rng):
     return count
 
 
+class VictimReset(Exception):
+    """The victim has reset the connection while this side still sent."""
+
+
 def send_as_taken(sock, data):
-    """A victim that resets the connection, or does not read, ends it."""
-    with contextlib.suppress(OSError):
+    try:
         sock.sendall(data)
+    except (ConnectionResetError, BrokenPipeError) as error:
+        raise VictimReset from error
+    except TimeoutError:  # it reads no more
+        pass
 
 
 def client_false_position(sock, rng):
