@@ -5,7 +5,9 @@
 
 Each build runs all seeds, distributed over JOBS concurrent pairs of pods. The last line is
 "hostile: OK seeds=N longest_gap_ms=N control_ms=N": the seeds of each build, the longest round trip of a pair under
-attack, and the longest one without an attacker. A failed run names the seeds of its block. Run it again with these.
+attack, and the longest one without an attacker. Before it stand the kinds of attack of each pair, and how often each was
+drawn and reached the state that it is meant for. Each seed writes how to run it again, and a failed run names the seeds
+of its block.
 """
 import argparse
 import concurrent.futures

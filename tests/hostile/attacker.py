@@ -2,10 +2,12 @@
 user, and speaks the protocols of docs/broker.md, docs/shm.md and docs/wire.md by hand. It sends messages in and out
 of order, with wrong values, too much or too little, and sends every kind of descriptor wherever possible.
 
-    attacker.py --victim-gids GID,GID --victim-addresses ADDRESS,ADDRESS --victim-port PORT SEED ...
+    attacker.py --victim GID,ADDRESS,VERSION ... --victim-port PORT SEED ...
 
-One seed is one run of some actions, drawn from that seed alone. The last line of the output is JSON: the number of
-times that each action ran. An action that the kernel refuses counts under its name and the error.
+A victim's version is the one that it speaks as a client. One seed is one run of some actions, drawn from that seed
+alone, and of the kinds of attack that kinds.py has for it. The last line of the output is JSON: the number of times that
+each action ran. An action that the kernel refuses counts under its name and the error; contacts.py has the other names.
+Each seed first writes a line to standard error that says how to run it again.
 """
 import argparse
 import collections
@@ -30,133 +32,37 @@ HERE = Path(__file__).parent
 sys.path.insert(1, str(HERE.parent / "integration"))
 
 import clc  # pylint: disable=wrong-import-position
+import contacts  # pylint: disable=wrong-import-position
 import framed  # pylint: disable=wrong-import-position
 import frames  # pylint: disable=wrong-import-position
+import kinds  # pylint: disable=wrong-import-position
+from broker_device import (CONNECT, FREE, GRANT, RECORD, REGISTER,  # pylint: disable=wrong-import-position
+                           REGISTRATION_SECONDS, TAKE, Device)
 from drawing import mutated, number  # pylint: disable=wrong-import-position
-from shared_channel import CHANNEL_BYTES, HEAD_OFFSET, Channel  # pylint: disable=wrong-import-position
+from shared_channel import (ANNOUNCE, CHANNEL_BYTES, HEAD_OFFSET, QUEUE_PAIR_GONE,  # pylint: disable=wrong-import-position
+                            QUEUE_PAIR_READY, WITHDRAW)
 
 ADMIN_PORT = 4590
 DEVICES_MAX = 3
 CONNECTIONS_MAX = 24
 KEPT_DESCRIPTORS_MAX = 400
 ACTIONS_PER_SEED = 8
-REGISTRATION_SECONDS = 1
 F_ADD_SEALS, F_SETPIPE_SZ = 1033, 1031
 SIOCOUTQ = 0x5411
 O_PATH = 0o10000000
 
-# docs/broker.md
-RECORD = struct.Struct("=4sBBBB8s5sB2xQQI20x")
-REQUEST = struct.Struct("=BBHI8sQQ")
-REQUEST_RING, WELCOME, REFUSED, CHANNEL, BLANK, GRANTED, ROOM = range(1, 8)
-REGISTER, CONNECT, TAKE, GRANT, FREE = range(1, 6)
-REQUEST_SLOTS, REQUEST_SLOTS_OFFSET = 1024, 4096
-LAYOUT = 2
-# docs/shm.md
-QUEUE_PAIR_READY, QUEUE_PAIR_GONE, ANNOUNCE, WITHDRAW = range(1, 5)
-
-class Device:
-    """A device at the broker, like that of a sidecar's worker."""
-
-    def __init__(self, rng):
-        self.peer = rng.randbytes(8)
-        self.channels, self.blanks, self.granted = [], [], []
-        self.connection = self.ring_memory = None
-        self.tail = 0
-        self.instance = 0
-        self.fabric = None
-        self.listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK)
-        for index in range(64):
-            with contextlib.suppress(OSError):
-                self.listener.bind(f"\0fairlead-proxy-{index}")
-                break
-        else:
-            raise OSError("all names of devices are taken")
-        self.listener.listen(4)
-
-    def register(self):
-        """Listens like an honest device. False if the broker does not connect, because it may delay this pod."""
-        deadline = time.monotonic() + REGISTRATION_SECONDS
-        while self.fabric is None:
-            left = deadline - time.monotonic()
-            if left <= 0 or not select.select([self.connection or self.listener], [], [], left)[0]:
-                return False
-            if self.connection is None:
-                self.connection = self.listener.accept()[0]
-                self.connection.setblocking(False)
-            if not self.drain():
-                return False
-        return True
-
-    def drain(self):
-        """Reads the broker's records. False if it has closed the connection."""
-        while True:
-            try:
-                data, descriptors, _, _ = socket.recv_fds(self.connection, RECORD.size, 8)
-            except BlockingIOError:
-                return True
-            except OSError:
-                return False
-            if not data:
-                return False
-            self.handle(data, descriptors)
-
-    def handle(self, data, descriptors):
-        magic, version, kind, refusal, side, peer, fabric, _, instance, buffer, _ = RECORD.unpack(data)
-        assert magic == b"FLbk" and version == 2, data
-        if kind == REQUEST_RING:
-            self.instance = instance
-            self.ring_memory = mmap.mmap(descriptors[0], 0)
-            self.request(REGISTER, layout=LAYOUT, channel_bytes=CHANNEL_BYTES, peer=self.peer)
-            self.ring()
-        elif kind == WELCOME:
-            self.fabric = fabric
-        elif kind == CHANNEL:
-            self.channels.append(Channel({"side": side, "peer": peer}, descriptors))
-            return
-        elif kind == BLANK:
-            self.blanks.append((buffer, descriptors[0]))
-            return
-        elif kind == GRANTED:
-            self.granted.append((peer, instance, buffer, descriptors[0]))
-            return
-        for descriptor in descriptors:
-            os.close(descriptor)
-
-    def request(self, kind, layout=0, channel_bytes=0, peer=bytes(8), instance=0, buffer=0, zero=0):
-        slot = REQUEST_SLOTS_OFFSET + self.tail % REQUEST_SLOTS * REQUEST.size
-        REQUEST.pack_into(self.ring_memory, slot, kind, layout, zero, channel_bytes, peer, instance, buffer)
-        self.tail += 1
-        struct.pack_into("=Q", self.ring_memory, 0, self.tail & ((1 << 64) - 1))
-
-    def ring(self, times=1):
-        for _ in range(times):
-            with contextlib.suppress(OSError):
-                self.connection.shutdown(socket.SHUT_WR)
-
-    def close(self):
-        for channel in self.channels:
-            channel.close()
-        for descriptor in [blank[1] for blank in self.blanks] + [grant[3] for grant in self.granted]:
-            os.close(descriptor)
-        for one in (self.connection, self.listener):
-            if one is not None:
-                one.close()
-        if self.ring_memory is not None:
-            self.ring_memory.close()
-
-
 class Attacker:
     """The state of one attacking process, and all its actions."""
 
-    def __init__(self, gids, addresses, port):
-        self.victims = [ipaddress.IPv6Address(gid).packed for gid in gids]
-        self.addresses, self.port = addresses, port
+    def __init__(self, victims, port, slowness):
+        self.victims = [victim.gid for victim in victims]
+        self.addresses, self.port = [victim.address for victim in victims], port
         self.counts = collections.Counter()
         self.devices = []
         self.connections = []
         self.kept = []  # sockets and descriptors that only use something up
         self.children = []
+        self.contacts = contacts.Contacts(self, victims, port, slowness)
         self.actions = [
             (4, self.open_device), (1, self.close_device), (3, self.odd_registration), (4, self.connect_victim),
             (3, self.request_nonsense), (2, self.request_ring_indices), (2, self.request_flood), (2, self.silence),
@@ -169,6 +75,8 @@ class Attacker:
         ]
 
     def run(self, seed):
+        print(f"attacker: seed {seed}: {' '.join(kinds.of_seed(seed))}; again with HOSTILE_FIRST_SEED={seed} "
+              "HOSTILE_SEEDS=1", file=sys.stderr, flush=True)
         rng = random.Random(seed)
         actions = rng.choices([action for _, action in self.actions], [weight for weight, _ in self.actions],
                               k=ACTIONS_PER_SEED)
@@ -179,6 +87,11 @@ class Attacker:
             except (OSError, ValueError) as error:  # ValueError: a mapping or socket that is closed
                 name += f"/{errno_name(error)}"
             self.counts[name] += 1
+        for kind in kinds.of_seed(seed):
+            self.contacts.run(kind, rng)
+        self.tidy_up()
+
+    def tidy_up(self):
         for device in self.devices:
             if device.connection is not None and not device.drain():
                 self.counts["hung_up"] += 1
@@ -202,8 +115,10 @@ class Attacker:
                 os.close(device.granted.pop(0)[3])
 
     def finish(self):
+        # The children first: they hold the output open, for which the test waits.
         for child in self.children:
             end_child(child)
+        self.contacts.finish()
         for device in self.devices:
             device.close()
         for one in self.connections + self.kept:
@@ -226,7 +141,9 @@ class Attacker:
             self.connect_victim(rng, device)
         if not device.channels:
             raise OSError("no channel")
-        return device, rng.choice(device.channels)
+        channel = rng.choice(device.channels)
+        channel.spoiled = True
+        return device, channel
 
     def open_device(self, rng):
         if len(self.devices) >= DEVICES_MAX:
@@ -569,6 +486,7 @@ class Attacker:
         victim_queue_pair = int.from_bytes(accept.data[38:41], "big")
         deadline = time.monotonic() + 0.5
         victim = accept.data[8:16]
+        device.met.add((victim, "client", 2))
         while not any(one.peer == victim for one in device.channels):
             if time.monotonic() > deadline:
                 break
@@ -753,16 +671,20 @@ def end_child(child):
     os.waitpid(child, 0)
 
 
+def victim(text):
+    gid, address, version = text.split(",")
+    return contacts.Victim(ipaddress.IPv6Address(gid).packed, address, int(version))
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--victim-gids", required=True)
-    parser.add_argument("--victim-addresses", required=True)
+    parser.add_argument("--victim", required=True, action="append")
     parser.add_argument("--victim-port", type=int, required=True)
     parser.add_argument("seeds", nargs="+", type=int)
     arguments = parser.parse_args()
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
-    attacker = Attacker(arguments.victim_gids.split(","), arguments.victim_addresses.split(","),
-                        arguments.victim_port)
+    attacker = Attacker([victim(text) for text in arguments.victim], arguments.victim_port,
+                        float(os.environ.get("FAIRLEAD_SLOWNESS", "1")))
     try:
         for seed in arguments.seeds:
             try:

@@ -1,14 +1,18 @@
 """Goal: a hostile sidecar harms only itself. Method: pods wired by protocol, with fairlead-node. An innocent pair of
 pods talks over SMC-R. Meanwhile two hostile pods of the same uid (attacker.py, driven by seeds) attack the node
-agent, the pair's sidecars, and resources that one uid shares on a node. Blocks of seeds alternate with controls of
-the same length, in which two harmless programs use the processors as much as the attackers do.
+agent, the pair's sidecars, a sidecar of version 1, and resources that one uid shares on a node. Blocks of seeds alternate
+with controls of the same length, in which two harmless programs use the processors as much as the attackers do.
+
+The attackers are peers as well, in both roles and versions, over shared memory and TCP: contacts.py. Each victim has an
+application that answers them, and connects to them when they ask for that (lured.py).
 
 Asserted for all seeds together: no connection of the pair fails, no process of Fairlead aborts, and the pair stays on
 SMC-R. Its longest gap is at most GAP_RATIO_MAX times that of the control. Afterwards descriptors, mappings and memory
-of Fairlead's processes are as before.
+of Fairlead's processes are as before. With SEEDS_WITH_ALL_KINDS seeds and more, each kind of attack and each deed was
+drawn, and the attacks have reached the states that they are meant for.
 
 Environment:
-  HOSTILE_SEEDS       number of seeds (default 200), the last line counts them
+  HOSTILE_SEEDS       number of seeds (default 120), the last line counts them
   HOSTILE_FIRST_SEED  the first one (default 1)
   HOSTILE_VERBOSE     shows the actions of each block
 """
@@ -27,10 +31,12 @@ HERE = Path(__file__).parent
 sys.path.insert(1, str(HERE.parent / "cni"))
 
 import brokered  # pylint: disable=wrong-import-position
+import kinds  # pylint: disable=wrong-import-position
 import plugin  # pylint: disable=wrong-import-position
+import ports  # pylint: disable=wrong-import-position
 from wired import harness  # pylint: disable=wrong-import-position
 
-SEEDS = int(os.environ.get("HOSTILE_SEEDS", "200"))
+SEEDS = int(os.environ.get("HOSTILE_SEEDS", "120"))
 FIRST_SEED = int(os.environ.get("HOSTILE_FIRST_SEED", "1"))
 VERBOSE = bool(os.environ.get("HOSTILE_VERBOSE"))
 
@@ -42,11 +48,22 @@ GAP_RATIO_MAX = 2.0
 GAP_MS_FLOOR = 100.0
 LASTING_CONNECTIONS = 4
 PORT = 7000
+# Applications of all victims that the attackers may use. The pair's own would have to serve them beside the pair.
+LURED_PORT = 7001
+VICTIMS = 3
+# An attacker that claims another victim's peer id makes two victims open a channel between them, or one with itself,
+# of which it holds both sides. Idle ones stay, up to this number for each peer (docs/shm.md, "Limits").
+CHANNELS_OF_A_PEER_MAX = 4
+SOCKETS_OF_A_CHANNEL = 2
 # Growth of a Fairlead process over all seeds that is no leak: caches, the allocator, a late thread.
-LEAKED_DESCRIPTORS_MAX = 8
+LEAKED_DESCRIPTORS_MAX = 8 + CHANNELS_OF_A_PEER_MAX * SOCKETS_OF_A_CHANNEL * (VICTIMS + 1)
 LEAKED_MAPPINGS_MAX = 48
 LEAKED_BYTES_MAX = 24 << 20
 SETTLE_SECONDS_MAX = 60
+SEEDS_WITH_ALL_KINDS = 100
+# Of the attacks of a family. The others meet a limit that earlier attacks of the same pod have used up.
+REACHED_SHARE_MIN = 0.4
+DRAWS_THAT_REACH = 10
 ATTACKER_USER = ("setpriv", "--reuid=2201", "--regid=2201", "--clear-groups", "--no-new-privs",
                  "--bounding-set=-all", "--inh-caps=-all")
 BURN = "import time\nend = time.monotonic() + {seconds}\nwhile time.monotonic() < end: pass"
@@ -75,12 +92,12 @@ class Usage:
 
 
 class HostileNeighbour(brokered.BrokerTest):
-    # As by default: connections begin in frames.
-    options = {"log": {"level": "info"}, "smc": {"defer_bytes": "64KiB"}}
+    # As by default connections begin in frames. Groups have up to three links.
+    options = harness.merge(ports.THREE_PORTS, {"log": {"level": "info"}, "smc": {"defer_bytes": "64KiB"}})
 
     def setUp(self):
         super().setUp()
-        self.server_pod, self.client_pod = self.wired_pod(plugin.IN), self.wired_pod(plugin.IN)
+        self.server_pod, self.client_pod, self.legacy_pod = (self.wired_pod(plugin.IN) for _ in range(VICTIMS))
         # Readable for the attackers' user, as the programs are.
         for folder in ("hostile", "integration"):
             shutil.copytree(HERE.parent / folder, self.binaries / folder, ignore=shutil.ignore_patterns("__pycache__"))
@@ -89,16 +106,26 @@ class HostileNeighbour(brokered.BrokerTest):
         self.attacker_pods = [self.wired_pod(plugin.IN) for _ in range(ATTACKERS)]
         self.inbound = self.sidecar(self.server_pod, "server", brokered.BY_BROKER)
         self.outbound = self.sidecar(self.client_pod, "client", brokered.BY_BROKER)
-        self.wait_node(2, "fairlead_node_broker_devices")
+        # It speaks version 1 alone, so a hostile server gets such a client.
+        self.legacy = self.sidecar(self.legacy_pod, "legacy", harness.merge(brokered.BY_BROKER, {"smc": {"version": 1}}))
+        self.victims = ((self.inbound, self.server_pod, 2), (self.outbound, self.client_pod, 2),
+                        (self.legacy, self.legacy_pod, 1))
+        self.wait_settled()
+        for _, pod, _ in self.victims:
+            # What it does for the attackers has their share of the processors.
+            self.start_application(pod, "lured.py", str(LURED_PORT), wrapper=("nice", "-n", "19"))
         self.start_innocent(self.server_pod, "serve", str(PORT))
         self.client = self.start_innocent(self.client_pod, "talk", self.server_pod.address(), str(PORT),
                                           str(LASTING_CONNECTIONS))
 
     def start_innocent(self, pod, *words):
+        return self.start_application(pod, "innocent.py", *words)
+
+    def start_application(self, pod, program, *words, wrapper=()):
         """An application of the pod: in its cgroup, of another user than the sidecar."""
         join = f'echo $$ > {pod.cgroup}/cgroup.procs && exec "$@"'
         process = subprocess.Popen(
-            ["sh", "-c", join, "sh", *pod.command(sys.executable, "-B", str(HERE / "innocent.py"), *words)],
+            ["sh", "-c", join, "sh", *pod.command(*wrapper, sys.executable, "-B", str(HERE / program), *words)],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1)
         self.addCleanup(process.wait)
         self.addCleanup(process.kill)
@@ -117,7 +144,7 @@ class HostileNeighbour(brokered.BrokerTest):
         report = json.loads(self.tell_client("end"))
         self.assertEqual(report["errors"], [], self.current)
         self.assertGreater(report["round_trips"], 0, self.current)
-        for proxy in (self.inbound, self.outbound):
+        for proxy, _, _ in self.victims:
             self.assertIsNone(proxy.process.poll(), f"{proxy.name} has ended: {self.current}")
         self.assertIsNone(self.agent.poll(), f"fairlead-node has ended: {self.current}\n{self.agent_log()}")
         return report
@@ -126,10 +153,13 @@ class HostileNeighbour(brokered.BrokerTest):
         text = (self.folder / f"node{self.logs}.log").read_text(encoding="utf-8", errors="replace")
         return text[-harness.LOG_CHARACTERS_SHOWN:]
 
-    def peer_ids(self):
-        """Any pod may learn these, because they are in every handshake. So the attackers get them directly."""
-        gids = [proxy.get_json("/devices")["devices"][0]["gid"] for proxy in (self.inbound, self.outbound)]
-        return ",".join(gids)
+    def told_victims(self):
+        """Any pod may learn these ids, because they are in every handshake. So the attackers get them directly."""
+        words = []
+        for proxy, pod, version in self.victims:
+            gid = next(row["gid"] for row in proxy.get_json("/devices")["devices"] if row["port"] == 1)
+            words += ["--victim", f"{gid},{pod.address()},{version}"]
+        return words
 
     def attack(self, seeds):
         attackers = []
@@ -141,13 +171,12 @@ class HostileNeighbour(brokered.BrokerTest):
             attackers.append(subprocess.Popen(
                 ["nice", "-n", "19", "sh", "-c", join, "sh", *pod.command(
                     *ATTACKER_USER, sys.executable, "-B", str(self.binaries / "hostile/attacker.py"),
-                    "--victim-gids", self.peer_ids_text, "--victim-addresses",
-                    f"{self.server_pod.address()},{self.client_pod.address()}", "--victim-port", str(PORT), *mine)],
-                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
+                    *self.victim_words, "--victim-port", str(LURED_PORT), *mine)],
+                stdout=subprocess.PIPE, text=True))
         for attacker in attackers:
-            output, errors = attacker.communicate(timeout=harness.seconds(600))
+            output, _ = attacker.communicate(timeout=harness.seconds(600))
             # An attacker that stops attacks nothing, so its failure fails the test.
-            self.assertEqual(attacker.returncode, 0, f"{self.current}\n{output}{errors}")
+            self.assertEqual(attacker.returncode, 0, f"{self.current}\n{output}")
             for action, count in json.loads(output.splitlines()[-1]).items():
                 self.actions[action] = self.actions.get(action, 0) + count
 
@@ -159,7 +188,7 @@ class HostileNeighbour(brokered.BrokerTest):
 
     def usages(self):
         return {name: Usage(pid) for name, pid in (
-            ("server sidecar", self.inbound.pid), ("client sidecar", self.outbound.pid),
+            ("server sidecar", self.inbound.pid), ("client sidecar", self.outbound.pid), ("sidecar of version 1", self.legacy.pid),
             ("fairlead-node", self.agent_pid()))}
 
     def agent_pid(self):
@@ -168,7 +197,7 @@ class HostileNeighbour(brokered.BrokerTest):
     def test_innocent_pair_does_not_notice(self):
         self.actions = {}
         self.current = "warm-up"
-        self.peer_ids_text = self.peer_ids()
+        self.victim_words = self.told_victims()
         # The first attack of each kind causes allocations that are kept.
         self.measured(lambda: self.attack(random.Random(0).sample(range(1 << 32), SEEDS_PER_BLOCK)))
         self.wait_settled()
@@ -180,7 +209,7 @@ class HostileNeighbour(brokered.BrokerTest):
             block = seeds[start:start + SEEDS_PER_BLOCK]
             self.current = f"control before seed {block[0]}"
             quiet = self.measured(lambda: self.burn(seconds))
-            self.current = f"seeds {block[0]} to {block[-1]}"
+            self.current = f"HOSTILE_FIRST_SEED={block[0]} HOSTILE_SEEDS={len(block)}"
             began = time.monotonic()
             report = self.measured(lambda: self.attack(block))
             seconds = max(CONTROL_SECONDS_MIN, time.monotonic() - began)
@@ -196,9 +225,40 @@ class HostileNeighbour(brokered.BrokerTest):
             metrics = proxy.metrics()
             self.assertGreaterEqual(metrics.connections("smcr"), LASTING_CONNECTIONS, proxy.name)
             self.assertGreater(metrics.connections("short"), 0, proxy.name)
-        print(f"hostile: actions {json.dumps(dict(sorted(self.actions.items())))}", flush=True)
+        self.report_kinds(len(seeds))
+        others = {name: count for name, count in sorted(self.actions.items())
+                  if name.split("/")[0] not in ("links", "frames", "deed", "missed") and name.count("/") < 2}
+        print(f"hostile: actions {json.dumps(others)}", flush=True)
         self.assertLessEqual(attacked, max(GAP_RATIO_MAX * control, GAP_MS_FLOOR))
         print(f"hostile: OK seeds={len(seeds)} longest_gap_ms={attacked:.0f} control_ms={control:.0f}", flush=True)
+
+    def report_kinds(self, seeds):
+        """Each kind of attack, how often it was drawn and reached the state it is meant for, and how the others failed."""
+        for name in (*kinds.ALL, *(f"deed/{deed}" for deed in kinds.DEEDS)):
+            details, missed = self.counts_below(f"{name}/"), self.counts_below(f"missed/{name}/")
+            reached = "" if name.startswith("deed/") else f"reached={details.pop('reached', 0)} "
+            print(f"hostile: {name} drawn={self.actions.get(name, 0)} {reached}{json.dumps(details)}"
+                  + (f" missed {json.dumps(missed)}" if missed else ""), flush=True)
+        if seeds < SEEDS_WITH_ALL_KINDS:
+            print(f"hostile: {seeds} seeds need not have all kinds, {SEEDS_WITH_ALL_KINDS} do", flush=True)
+            return
+        never = [kind for kind in kinds.ALL if not self.actions.get(kind)]
+        never += [deed for deed in kinds.DEEDS if not self.actions.get(f"deed/{deed}")]
+        self.assertEqual(never, [], "never drawn")
+        for family in kinds.FAMILIES:
+            reached = sum(self.actions.get(f"{kind}/reached", 0) for kind in family)
+            drawn = sum(self.actions.get(kind, 0) for kind in family)
+            self.assertGreaterEqual(reached, REACHED_SHARE_MIN * drawn, family)
+        # An attack that is refused at its first byte would never get there.
+        for party in kinds.PARTIES:
+            self.assertTrue(any(self.actions.get(f"{kind}/reached") for kind in kinds.ALL if kind.startswith(party)),
+                            f"{party}: never reached")
+        never = [kind for kind in kinds.ALL if self.actions.get(kind, 0) >= DRAWS_THAT_REACH
+                 and not self.actions.get(f"{kind}/reached")]
+        self.assertEqual(never, [], f"never reached in {DRAWS_THAT_REACH} draws and more")
+
+    def counts_below(self, prefix):
+        return {name.removeprefix(prefix): count for name, count in self.actions.items() if name.startswith(prefix)}
 
     def assert_nothing_leaked(self, before):
         """The sidecars close channels after the node agent has seen the attackers' end. That may take a moment."""
@@ -211,8 +271,8 @@ class HostileNeighbour(brokered.BrokerTest):
         self.assertEqual(leaks(), {}, self.current)
 
     def wait_settled(self):
-        """Waits until the node agent has only the pair's devices."""
-        self.wait_node(2, "fairlead_node_broker_devices")
+        """Waits until the node agent has only the victims' devices."""
+        self.wait_node(VICTIMS, "fairlead_node_broker_devices")
 
 
 if __name__ == "__main__":

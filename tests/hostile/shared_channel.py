@@ -6,10 +6,12 @@ import socket
 import struct
 
 CHANNEL_BYTES = 164480
+QUEUE_PAIR_READY, QUEUE_PAIR_GONE, ANNOUNCE, WITHDRAW = range(1, 5)
 CONTROL = struct.Struct("=BBBxIIIIxxxxQQQQ8x")
 CONTROL_OFFSET, CONTROL_RING_BYTES, CONTROL_SLOTS = 128, 16512, 256
 MESSAGE_OFFSET, MESSAGE_RING_BYTES, MESSAGE_SLOTS = 33152, 65664, 1024
 SLOT_BYTES, SLOTS_OFFSET, HEAD_OFFSET = 64, 128, 64
+MESSAGE_HEADER_BYTES = 16
 
 
 class Channel:
@@ -21,6 +23,7 @@ class Channel:
         self.ring_end, self.watch_end = (socket.socket(fileno=fd) for fd in descriptors[1:])
         self.memory = mmap.mmap(self.memory_fd, CHANNEL_BYTES)
         self.control_tail = self.message_tail = 0
+        self.spoiled = False  # an attack on the rings may have ended it
 
     def word(self, offset, value=None):
         if value is None:
@@ -64,6 +67,23 @@ class Channel:
         """Consumes everything that the peer has sent, because a peer that waits for room attacks nothing."""
         for ring in (self.control_ring(1 - self.side), self.message_ring(1 - self.side)):
             self.word(ring + HEAD_OFFSET, self.word(ring))
+
+    def received(self):
+        """Messages in the ring, consumed one by one: destination and payload. Control messages are consumed unread."""
+        control = self.control_ring(1 - self.side)
+        self.word(control + HEAD_OFFSET, self.word(control))
+        ring = self.message_ring(1 - self.side)
+        while (head := self.word(ring + HEAD_OFFSET)) < self.word(ring):
+            def slot(at):
+                start = ring + SLOTS_OFFSET + at % MESSAGE_SLOTS * SLOT_BYTES
+                return self.memory[start:start + SLOT_BYTES]
+            destination, _, length = struct.unpack_from("=IIQ", slot(head))
+            slots = -(-(MESSAGE_HEADER_BYTES + length) // SLOT_BYTES)
+            if slots > MESSAGE_SLOTS:  # written by this side's own attack
+                return
+            data = b"".join(slot(head + index) for index in range(slots))
+            self.word(ring + HEAD_OFFSET, head + slots)
+            yield destination, data[MESSAGE_HEADER_BYTES:MESSAGE_HEADER_BYTES + length]
 
     def heard(self):
         """Control messages of the peer that are still in its ring."""
