@@ -32,7 +32,7 @@ for program in proxy/fairlead-proxy proxy/ctl/fairleadctl injector/fairlead-inje
   install -m 755 -s --strip-program="$strip" "$build/$program" "$root/usr/local/bin/"
   programs+=("$root/usr/local/bin/$(basename "$program")")
 done
-install -m 644 "$here/config/pod.yaml" "$here/config/proxy.yaml" "$root/etc/fairlead/"
+install -m 644 "$here/config/pod.yaml" "$here/config/proxy.yaml" "$here/config/seccomp.json" "$root/etc/fairlead/"
 mkdir -p "$root/run/fairlead/shm"
 chown -R 2201:2201 "$root/run/fairlead"
 echo 'fairlead:x:2201:2201::/:/usr/sbin/nologin' >"$root/etc/passwd"
