@@ -24,7 +24,7 @@ declare -A groups=(
   [arm64]="g++-aarch64-linux-gnu qemu-user-static mmdebstrap"
   [k8s]="podman buildah debootstrap runc conmon catatonit containernetworking-plugins iproute2
          prometheus redis-server redis-tools python3 python3-yaml etcd-server docker-compose containerd conntrack
-         nftables iputils-ping systemd"
+         nftables iputils-ping systemd openssl"
   [demo]="curl iproute2 iperf3 redis-server redis-tools nginx-light nftables haproxy procps python3"
   [plot]="python3-matplotlib"
   [suites]="dpkg-dev patch gcc iproute2 nftables util-linux redis-server redis-tools tcl postgresql
