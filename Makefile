@@ -114,7 +114,7 @@ suites: build  ## run test suites of real servers through two proxies; SUITES=re
 	python3 -B scripts/suites.py
 
 .PHONY: release
-release:  ## make a release in build/release-VERSION: images for amd64 and arm64, chart, SBOMs, notes, checksums
+release:  ## make a release in build/release-VERSION: images for amd64 and arm64, chart, SBOMs, notes, checksums; RELEASE_KEY=FILE signs
 	@./scripts/bootstrap.sh build arm64 k8s
 	scripts/release.sh
 

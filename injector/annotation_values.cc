@@ -58,6 +58,10 @@ bool is_enabled_or_disabled(std::string_view value) {
   return value == "enabled" || value == "disabled";
 }
 
+bool is_seccomp_profile(std::string_view value) {
+  return value == "RuntimeDefault" || value == "Localhost";
+}
+
 bool is_boolean(std::string_view value) { return value == "true" || value == "false"; }
 
 bool is_port_list(std::string_view value) { return kubernetes::parse_port_list(value).has_value(); }

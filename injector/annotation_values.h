@@ -6,6 +6,7 @@
 namespace fairlead::injector {
 
 bool is_enabled_or_disabled(std::string_view value);
+bool is_seccomp_profile(std::string_view value);
 bool is_boolean(std::string_view value);
 bool is_port_list(std::string_view value);  // "80", "80,443", "8000-8010"
 bool is_cidr_list(std::string_view value);

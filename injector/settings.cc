@@ -47,6 +47,8 @@ const TextField kTextFields[] = {
     {"logFormat", &Settings::log_format, is_log_format, "logfmt or json", false},
     {"shutdownGracePeriod", &Settings::grace_period, is_grace_period,
      "a whole number with s or m, at most 3600s or 60m", false},
+    {"seccompProfile", &Settings::seccomp_profile, is_seccomp_profile,
+     "RuntimeDefault or Localhost", false},
     {"cpuRequest", &Settings::cpu_request, is_cpu, "a CPU quantity, or \"\"", true},
     {"memoryRequest", &Settings::memory_request, is_memory,
      "a whole number with Ki, Mi or Gi, or \"\"", true},

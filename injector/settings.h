@@ -51,11 +51,13 @@ struct Settings {
   std::string log_level = "info";                     // "logLevel"
   std::string log_format = "logfmt";                  // "logFormat"
   std::string grace_period = "30s";                   // "shutdownGracePeriod"
-  std::string cpu_request = "50m";                    // "cpuRequest"; "" for none
-  std::string memory_request = "64Mi";                // "memoryRequest"; "" for none
-  std::string cpu_limit;                              // "cpuLimit"; "" for none
-  std::string memory_limit;                           // "memoryLimit"; "" for none
-  std::string rnic_resource;                          // "rnicResource"; "" for none
+  // "seccompProfile": RuntimeDefault, or Localhost for the file that fairlead-node installs
+  std::string seccomp_profile = "RuntimeDefault";
+  std::string cpu_request = "50m";      // "cpuRequest"; "" for none
+  std::string memory_request = "64Mi";  // "memoryRequest"; "" for none
+  std::string cpu_limit;                // "cpuLimit"; "" for none
+  std::string memory_limit;             // "memoryLimit"; "" for none
+  std::string rnic_resource;            // "rnicResource"; "" for none
   // "memlock": bytes of locked memory, as an annotation for the NRI plugin ulimit-adjuster; "" for
   // none.
   std::string memlock;

@@ -112,14 +112,17 @@ Json probe(const char* path, int period_seconds, int failures_max) {
           {"failureThreshold", failures_max}};
 }
 
-Json security_context() {
+Json security_context(const Settings& settings) {
+  Json seccomp = {{"type", settings.seccomp_profile}};
+  if (settings.seccomp_profile == "Localhost")
+    seccomp["localhostProfile"] = kubernetes::kSeccompProfile;
   return {{"runAsNonRoot", true},
           {"runAsUser", kubernetes::kSidecarUid},
           {"runAsGroup", kubernetes::kSidecarUid},
           {"readOnlyRootFilesystem", true},
           {"allowPrivilegeEscalation", false},
           {"capabilities", {{"drop", Json::array({"ALL"})}}},
-          {"seccompProfile", {{"type", "RuntimeDefault"}}}};
+          {"seccompProfile", std::move(seccomp)}};
 }
 
 }  // namespace
@@ -145,7 +148,7 @@ Json sidecar_container(const Settings& settings, const Wishes& wishes) {
       {"restartPolicy", "Always"},
       {"startupProbe", probe("/readyz", 1, kStartupSecondsMax)},
       {"livenessProbe", probe("/livez", kLivenessPeriodSeconds, kLivenessFailuresMax)},
-      {"securityContext", security_context()},
+      {"securityContext", security_context(settings)},
       {"terminationMessagePolicy", "FallbackToLogsOnError"}};
   if (Json resources = resources_json(wants); !resources.empty())
     container["resources"] = std::move(resources);

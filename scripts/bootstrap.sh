@@ -16,14 +16,15 @@ declare -A groups=(
            clang-14 llvm-14 bpftool git python3"
   [test]="clang-format-14 clang-tidy-14 prometheus redis-server redis-tools nginx-light
           libnginx-mod-stream haproxy postgresql postgresql-contrib curl iproute2 nftables iperf3
-          python3-yaml procps openssl util-linux containernetworking-plugins strace"
+          python3-yaml procps openssl util-linux containernetworking-plugins strace
+          libseccomp2"
   [lab]="qemu-system-x86 busybox-static kmod perftest rdma-core ibverbs-utils ibverbs-providers
          iproute2 nftables tshark redis-server redis-tools nginx-light curl iperf3 haproxy
          python3"
   [arm64]="g++-aarch64-linux-gnu qemu-user-static mmdebstrap"
   [k8s]="podman buildah debootstrap runc conmon catatonit containernetworking-plugins iproute2
          prometheus redis-server redis-tools python3 python3-yaml etcd-server docker-compose containerd conntrack
-         nftables iputils-ping systemd"
+         nftables iputils-ping systemd openssl"
   [demo]="curl iproute2 iperf3 redis-server redis-tools nginx-light nftables haproxy procps python3"
   [plot]="python3-matplotlib"
   [suites]="dpkg-dev patch gcc iproute2 nftables util-linux redis-server redis-tools tcl postgresql

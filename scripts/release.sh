@@ -8,12 +8,16 @@
 #   fairlead-VERSION-ARCH.spdx.json    the SBOM of each image (SPDX 2.3)
 #   NOTES.md                           what CHANGELOG.md says about the version
 #   SHA256SUMS                         of all of them
+#   SHA256SUMS.sig                     with RELEASE_KEY: the signature of SHA256SUMS, see scripts/sign.sh
 #
+# RELEASE_KEY is a PEM file with an ECDSA private key on P-256. Another key is refused before anything is built.
 # The same commit gives the same bytes on the same Debian packages. After the packages of scripts/bootstrap.sh (build
 # arm64 k8s) and the libraries of scripts/arm64_sysroot.sh are there, no network is needed.
 # --programs takes programs for amd64 that are already built.
 # Needs root and buildah.
 set -euo pipefail
+key=
+[[ -z ${RELEASE_KEY:-} ]] || key=$(realpath -m "$RELEASE_KEY")
 cd "$(dirname "$0")/.."
 architectures=amd64,arm64
 programs=
@@ -30,6 +34,7 @@ for arch in ${architectures//,/ }; do
   [[ $arch == amd64 || $arch == arm64 ]] ||
     { echo "release: unknown architecture \"$arch\"; there are: amd64, arm64" >&2; exit 64; }
 done
+if [[ -n $key ]]; then scripts/sign.sh check "$key"; fi
 say() { echo "release: $*"; }
 
 # CMakeLists.txt has the version; the others must agree.
@@ -109,6 +114,11 @@ notes() { awk -v title="$1" '/^## /{on = index($0, "## " title) == 1; next} on' 
   printf '%s\n' "${text:-$(notes Unreleased)}"
 } >"$folder/NOTES.md"
 (cd "$folder" && sha256sum -- * >"$work/sums" && mv "$work/sums" SHA256SUMS)
+signed="not signed: no RELEASE_KEY"
+if [[ -n $key ]]; then
+  scripts/sign.sh sign "$key" "$folder/SHA256SUMS" 2>>"$log"
+  signed="signed in SHA256SUMS.sig"
+fi
 rm -rf "${work:?}"
 trap - EXIT
-say "fairlead $version ($revision) for ${architectures//,/ and } is in $folder"
+say "fairlead $version ($revision) for ${architectures//,/ and } is in $folder, $signed"

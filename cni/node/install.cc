@@ -8,6 +8,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/kubernetes_names.h"
 #include "cni/files.h"
 #include "cni/json_text.h"
 #include "cni/verbs.h"
@@ -20,13 +21,15 @@ namespace fs = std::filesystem;
 constexpr mode_t kBinaryMode = 0755;
 constexpr mode_t kListMode = 0600;
 constexpr std::size_t kBinaryBytesMax = 256 << 20;
+constexpr mode_t kProfileMode = 0644;
+constexpr std::size_t kProfileBytesMax = 1 << 20;
 
 tl::unexpected<PluginError> failed(const fs::path& path, int error_number) {
   return fail(Code::kState, to_string(fairlead::system_error(path.c_str(), error_number)));
 }
 
-Outcome<std::string> content_of(const fs::path& path) {
-  auto text = read_file(path, kBinaryBytesMax);
+Outcome<std::string> content_of(const fs::path& path, std::size_t bytes_max = kBinaryBytesMax) {
+  auto text = read_file(path, bytes_max);
   if (!text) return failed(path, text.error().system);
   return std::move(*text);
 }
@@ -68,6 +71,22 @@ Outcome<void> install_binaries(const Places& places) {
     if (auto written = put(path, *wanted, kBinaryMode); !written) return written;
   }
   return {};
+}
+
+// The kubelet reads it when a sidecar starts, at any time. Other files of the folder stay as they
+// are.
+Outcome<void> install_seccomp_profile(const Places& places) {
+  if (places.seccomp_dir.empty()) return {};
+  const auto wanted = content_of(places.seccomp_profile, kProfileBytesMax);
+  if (!wanted) return tl::unexpected(wanted.error());
+  if (!OrderedJson::parse(*wanted, nullptr, false).contains("defaultAction"))
+    return fail(Code::kConfig, "--seccomp-profile: " + places.seccomp_profile +
+                                   " is not allowed; allowed: a JSON object with defaultAction");
+  if (auto made = make_folder(places.seccomp_dir); !made) return made;
+  const fs::path path = fs::path(places.seccomp_dir) / kubernetes::kSeccompFile;
+  const auto present = content_of(path, kProfileBytesMax);
+  if (present && *present == *wanted && mode_of(path) == kProfileMode) return {};
+  return put(path, *wanted, kProfileMode);
 }
 
 // The default network of the node's pods.
@@ -163,6 +182,7 @@ Outcome<Installed> install_entry(const Places& places, const OrderedJson& entry)
 }
 
 Outcome<Installed> install(const Places& places, const OrderedJson& entry) {
+  if (auto done = install_seccomp_profile(places); !done) return tl::unexpected(done.error());
   if (auto done = install_binaries(places); !done) return tl::unexpected(done.error());
   if (auto made = make_folder(places.run_dir); !made) return tl::unexpected(made.error());
   if (auto made = put(fs::path(places.run_dir) / kEnabledName, "", kListMode); !made)

@@ -15,6 +15,8 @@ struct Places {
   std::vector<std::string> bin_dirs;  // where to
   std::string conf_dir;               // of the runtime, /etc/cni/net.d
   std::string run_dir;                // the plugin's
+  std::string seccomp_dir;            // for the sidecar's seccomp profile; empty: none is installed
+  std::string seccomp_profile;        // the file to install there
 };
 
 enum class ListChange : std::uint8_t {
@@ -28,9 +30,10 @@ struct Installed {
   std::string file;  // with the entry, or the reason why there is none
 };
 
-// Installs the binary, then the switch, then the configuration, so an entry never names a missing
-// binary. The call can be repeated: for an upgrade with another binary, and after another program
-// has rewritten the configuration. Files are replaced by rename.
+// Installs the seccomp profile, if it has a folder, and the binary, then the switch, then the
+// configuration, so an entry never names a missing binary. The call can be repeated: for an upgrade
+// with another binary, and after another program has rewritten the configuration. Files are
+// replaced by rename.
 Outcome<Installed> install(const Places& places, const OrderedJson& entry);
 
 // Installs the entry only, as install() does; for a changed configuration.

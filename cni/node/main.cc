@@ -58,6 +58,15 @@ void add_plugin(CLI::App& command, Options& options) {
   add_places(command, options);
   command.add_option("--plugin", options.places.plugin, "the fairlead-cni to install")
       ->default_val("/usr/local/bin/fairlead-cni");
+  command
+      .add_option("--seccomp-dir", options.places.seccomp_dir,
+                  "folder below the kubelet's folder of seccomp profiles, for the sidecar's; "
+                  "default: none is installed")
+      ->check(own_folder_trouble);
+  command
+      .add_option("--seccomp-profile", options.places.seccomp_profile,
+                  "the profile to install there")
+      ->default_val("/etc/fairlead/seccomp.json");
   command.add_option("--settings", options.settings,
                      "keys of the plugin's entry as JSON, see docs/cni-reference.md");
 }

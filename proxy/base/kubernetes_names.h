@@ -17,6 +17,10 @@ inline constexpr std::string_view kSidecarName = "fairlead-proxy";
 // Kubernetes allows a port 15 characters.
 inline constexpr std::string_view kAdminPortName = "fairlead-admin";
 
+// The sidecar's seccomp profile: a file in a folder below the kubelet's folder of profiles.
+inline constexpr std::string_view kSeccompFile = "fairlead-proxy.json";
+inline constexpr std::string_view kSeccompProfile = "fairlead/fairlead-proxy.json";
+
 // The redirect leaves out what this user sends.
 inline constexpr std::uint32_t kSidecarUid = 2201;
 

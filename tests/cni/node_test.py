@@ -77,6 +77,44 @@ class Install(Node):
             self.assertEqual(json.loads(after.pop(name := "net.d/10-podnet.conflist")), LIST)
             self.assertEqual(after, {key: value for key, value in before.items() if key != name})
 
+    def test_the_seccomp_profile_is_one_file_of_its_folder(self):
+        place, source = self.folder / "seccomp/fairlead", self.folder / "profile.json"
+        source.write_text('{"defaultAction": "SCMP_ACT_ERRNO"}')
+        words = ("--seccomp-dir", place, "--seccomp-profile", source)
+        self.install()
+        self.assertFalse(place.exists(), "without the option")
+        self.install(*words)
+        installed = place / "fairlead-proxy.json"
+        self.assertEqual(installed.read_bytes(), source.read_bytes())
+        self.assertEqual(installed.stat().st_mode & 0o777, 0o644)
+        (place / "other.json").write_text("of somebody")
+        (self.folder / "elsewhere").write_text("of somebody")
+        # A link of somebody is replaced, not followed; an upgrade replaces the content.
+        installed.unlink()
+        installed.symlink_to(self.folder / "elsewhere")
+        source.write_text('{"defaultAction": "SCMP_ACT_LOG"}')
+        self.install(*words)
+        self.assertFalse(installed.is_symlink())
+        self.assertEqual(installed.read_bytes(), source.read_bytes())
+        self.assertEqual((self.folder / "elsewhere").read_text(), "of somebody")
+        self.assertEqual(sorted(path.name for path in place.iterdir()), ["fairlead-proxy.json", "other.json"])
+        number = installed.stat().st_ino
+        self.install(*words)
+        self.assertEqual(installed.stat().st_ino, number, "written again without a change")
+        # Sidecars that restart need it after the agent has gone.
+        self.run_node("uninstall")
+        self.assertTrue(installed.exists())
+
+    def test_a_wrong_seccomp_profile_is_refused_by_name(self):
+        source = self.folder / "profile.json"
+        for text in ("[]", "{}", "no JSON"):
+            source.write_text(text)
+            told = self.install("--seccomp-dir", self.folder / "seccomp", "--seccomp-profile", source, code=1)
+            self.assertIn(f"--seccomp-profile: {source} is not allowed", told)
+        self.assertIn("/nowhere.json", self.install("--seccomp-dir", self.folder / "seccomp", "--seccomp-profile", "/nowhere.json", code=1))
+        self.assertFalse((self.folder / "seccomp").exists())
+        self.assertIn("--seccomp-dir", self.install("--seccomp-dir", "seccomp", code=64))
+
     def test_twice_changes_nothing(self):
         self.install()
         before = {path: path.stat().st_ino for path in (self.list, self.bins[0] / "fairlead-cni")}

@@ -21,7 +21,7 @@ class FramesTest(ProxyTest):
 
     def setUp(self):
         super().setUp()
-        if os.environ.get("FAIRLEAD_VARIANT", "direct") != "direct":
+        if os.environ.get("FAIRLEAD_VARIANT", "direct") not in ("direct", "confined"):
             raise unittest.SkipTest("has settings of its own")
         self.options = {"smc": {**DEFER["smc"], "handshake_timeout": self.handshake_timeout}}
 

@@ -3,7 +3,7 @@
 Environment:
   FAIRLEAD_BIN       the folder with fairlead-proxy and ctl/fairleadctl
   FAIRLEAD_SLOWNESS  as in tests/suite.py
-  FAIRLEAD_VARIANT   direct (default), staged, workers, tcp or earned: see VARIANTS
+  FAIRLEAD_VARIANT   direct (default), staged, workers, tcp, earned or confined: see VARIANTS
   FAIRLEAD_SHOW_LOGS show the logs of the proxies also of tests that pass
   FAIRLEAD_LOG_CHARACTERS  number of characters shown from the end of each log (default 8000)
 
@@ -24,6 +24,7 @@ import tempfile
 import unittest
 from pathlib import Path
 
+import confined
 from metrics import Metrics
 
 sys.path.insert(1, str(Path(__file__).parents[1]))
@@ -39,8 +40,12 @@ VARIANTS = {
     "version1": {"smc": {"version": 1}},
     # frames first, then SMC-R
     "earned": {"smc": {"defer_bytes": "16KiB", "defer_turns": 4}},
+    # direct, under the seccomp profile: a system call that the profile does not name ends the program. The proxies of
+    # tests attach the programs on the cgroup themselves, for which the node side needs bpf.
+    "confined": {},
 }
 VARIANT = os.environ.get("FAIRLEAD_VARIANT", "direct")
+CONFINEMENT = [sys.executable, "-B", confined.__file__, "--kill", "--add=bpf", confined.PROFILE] if VARIANT == "confined" else ()
 CRASH_WORDS = re.compile(r"assertion failed|Sanitizer|runtime error:|terminate called")
 LOG_CHARACTERS_SHOWN = int(os.environ.get("FAIRLEAD_LOG_CHARACTERS", "8000"))
 
@@ -97,7 +102,7 @@ class Proxy:
 
         with open(self.log_path, "wb") as log:
             self.process = subprocess.Popen(
-                [*wrapper, programs() / "fairlead-proxy", "-c", self.config_path, *flags],
+                [*wrapper, *CONFINEMENT, programs() / "fairlead-proxy", "-c", self.config_path, *flags],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                 env={**os.environ, **(environment or {})}, preexec_fn=before_exec)
 
@@ -154,7 +159,7 @@ class Proxy:
 
     def ctl(self, *arguments):
         return json.loads(subprocess.run(
-            [programs() / "ctl/fairleadctl", "--admin", self.socket, "-o", "json", *arguments],
+            [*CONFINEMENT, programs() / "ctl/fairleadctl", "--admin", self.socket, "-o", "json", *arguments],
             capture_output=True, text=True, check=True, timeout=seconds(10)).stdout)
 
     def resident_bytes(self):
@@ -216,6 +221,8 @@ class ProxyTest(unittest.TestCase):
     options = {}  # of every proxy that the test class starts
 
     def setUp(self):
+        if CONFINEMENT and (why := confined.why_not()):
+            self.skipTest(why)
         self.folder = Path(tempfile.mkdtemp(prefix="fairlead-"))
         os.chmod(self.folder, 0o755)
         self.proxies = []

@@ -81,6 +81,7 @@ class Chart(unittest.TestCase):
                 ("proxy.memoryLimit=1G", "memoryLimit"), ("nodePools[0].name=A B", "name"),
                 ("node.rnicAccess=plugin", "rnicAccess"), ("nodePools[0].rnicAccess=nro", "rnicAccess"),
                 ("node.rnicMemlock=1Gi", "rnicMemlock"), ("node.rnicEnv={LD_PRELOAD}", "rnicEnv"), ("node.repair=yes", "repair"),
+                ("proxy.seccompProfile=Unconfined", "seccompProfile"), ("node.seccompDir=seccomp", "seccompDir"),
                 ("node.reportNamespace=A", "reportNamespace"), ("nodePools[0].pnet.namespaces[0]=A", "namespaces"), ("node.rnicNamespaces[0]=A", "rnicNamespaces"),
                 ("proxy.smc.trafficClass=256", "trafficClass"), ("proxy.smc.serviceLevel=8", "serviceLevel"),
                 ("proxy.smc.maxLinks=4", "maxLinks"), ("proxy.smc.pathMtu=1500", "pathMtu"), ("proxy.smc.ackTimeout=0", "ackTimeout"),
@@ -320,6 +321,8 @@ class Chart(unittest.TestCase):
         text = yaml.safe_dump_all(render("--set", "injector.mode=policy")) + yaml.safe_dump_all(render())
         for name in ("kInjectKey", "kStatusKey", "kSidecarName", "kAdminPortName"):
             self.assertIn(known[name], text)
+        self.assertIn(known["kSeccompProfile"], yaml.safe_dump_all(render("--set", "proxy.seccompProfile=Localhost")))
+        self.assertEqual(known["kSeccompProfile"].split("/")[1], known["kSeccompFile"])
         for name in ("kSidecarUid", "kOutboundPort", "kInboundPort", "kAdminPort", "kWebhookPort"):
             self.assertRegex(text, rf"\b{known[name]}\b")
         chart = yaml.safe_load((helm.CHART / "Chart.yaml").read_text())
@@ -356,6 +359,32 @@ class Chart(unittest.TestCase):
                 self.assertEqual(context["capabilities"], {"drop": ["ALL"]})
                 self.assertTrue(context["readOnlyRootFilesystem"])
                 self.assertFalse(context["allowPrivilegeEscalation"])
+            self.assertEqual(pod["securityContext"]["seccompProfile"], {"type": "RuntimeDefault"})
+        for thing in of_kind(render(), "DaemonSet"):
+            for container in thing["spec"]["template"]["spec"]["containers"]:
+                context = container["securityContext"]
+                self.assertTrue(context["readOnlyRootFilesystem"])
+                self.assertFalse(context["allowPrivilegeEscalation"])
+                self.assertEqual(context["capabilities"]["drop"], ["ALL"])
+                self.assertEqual(context["seccompProfile"], {"type": "RuntimeDefault"})
+
+    def test_the_seccomp_profile_is_installed_where_it_is_used_and_only_then(self):
+        for words, source in ((("--set", "proxy.seccompProfile=RuntimeDefault"), None),
+                              (("--set", "proxy.seccompProfile=Localhost"), "/var/lib/kubelet/seccomp/fairlead"),
+                              (("--set", "proxy.seccompProfile=Localhost,node.seccompDir=/data/seccomp/"), "/data/seccomp/fairlead")):
+            (node,) = of_kind(render(*words), "DaemonSet")
+            pod = node["spec"]["template"]["spec"]
+            container = pod["containers"][0]
+            mounted = {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"]}
+            volumes = {volume["name"]: volume["hostPath"]["path"] for volume in pod["volumes"]}
+            arguments = [word for word in container["args"] if "seccomp" in word]
+            if source is None:
+                self.assertEqual([name for name in {**mounted, **volumes} if "seccomp" in name] + arguments, [])
+            else:
+                self.assertEqual(arguments, [f"--seccomp-dir={mounted['seccomp']}"])
+                self.assertEqual(volumes["seccomp"], source)
+            settings = [thing["data"]["settings.json"] for thing in of_kind(render(*words), "ConfigMap") if "settings.json" in thing["data"]]
+            self.assertEqual(json.loads(settings[0])["seccompProfile"], "Localhost" if source else "RuntimeDefault")
 
 
 if __name__ == "__main__":

@@ -85,9 +85,11 @@ class Image(unittest.TestCase):
         self.assertEqual(sbom["spdxVersion"], "SPDX-2.3")
         packages = {package["name"]: package for package in sbom["packages"]}
         self.assertEqual(len({package["SPDXID"] for package in sbom["packages"]}), len(sbom["packages"]))
+        self.assertTrue(packages.pop("fairlead")["versionInfo"])
         for name, package in packages.items():
             self.assertTrue(package["versionInfo"], name)
-            self.assertRegex(package["externalRefs"][0]["referenceLocator"], rf"^pkg:deb/debian/{name.replace('+', '.')}@")
+            self.assertRegex(package["externalRefs"][0]["referenceLocator"], rf"^pkg:deb/debian/{name.replace('+', '%2B')}@")
+            self.assertTrue((self.root / "usr/share/doc" / name / "copyright").stat().st_size, name)
         for library in (path.name for path in self.files if ".so" in path.name):
             owners = subprocess.run(["dpkg-query", "-S", f"*/{library}"], check=False, capture_output=True, text=True).stdout
             names = {line.split(":")[0] for line in owners.splitlines()}

@@ -34,6 +34,7 @@ CTL = BUILD / "proxy" / "ctl" / "fairleadctl"
 NETWORK = "fairlead-test"
 SUBNET = "10.213.77.0/24"
 ADMIN_PORT = 4590
+SECCOMP = containers.ROOT / "config/seccomp.json"  # the sidecars run under it, and so does fairleadctl in them
 SCRAPE_SECONDS = 1
 ANNOTATIONS = {"fairlead.io/inject": "enabled", "fairlead.io/include-inbound-ports": "6379"}
 MANIFEST = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "pod", "annotations": ANNOTATIONS},
@@ -114,7 +115,7 @@ class RealRuntime(unittest.TestCase):
         settings |= {"FAIRLEAD_SMC_ASSUME": SUBNET, "FAIRLEAD_SMC_OPTION_PROGRAM": "none"}
         words = [word for item in settings.items() for word in ("--env", "=".join(item))]
         self.runtime.run(f"{name}-proxy", "--pod", name, *words, "--read-only", "--cap-drop", "ALL",
-                         "--security-opt", "no-new-privileges",
+                         "--security-opt", "no-new-privileges", "--security-opt", f"seccomp={SECCOMP}",
                          "--user", f"{security['runAsUser']}:{security['runAsGroup']}",
                          sidecar["image"], *sidecar["args"])
         self.wait_for_device(f"{name}-proxy")

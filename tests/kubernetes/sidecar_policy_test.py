@@ -153,6 +153,8 @@ class SidecarPolicy(apiserver.ApiServerTest):
                  "volumeDevices"),
                 (self.injected(command=["sh"]), "command"), (self.injected(args=["--help"]), "args"), (self.injected(args=None), "args"),
                 (self.injected(securityContext={**security, "seccompProfile": {"type": "Unconfined"}}), "seccompProfile"),
+                (self.injected(securityContext={**security, "seccompProfile": {
+                    "type": "Localhost", "localhostProfile": "fairlead/fairlead-proxy.json"}}), "seccompProfile"),
                 (self.injected(securityContext={**security, "readOnlyRootFilesystem": False}), "readOnlyRootFilesystem"),
                 (self.injected(securityContext={**security, "runAsGroup": 0}), "runAsGroup"),
                 (self.injected(securityContext={**security, "capabilities": {"add": ["SYS_PTRACE"], "drop": ["ALL"]}}), "capabilities"),
@@ -326,6 +328,34 @@ class SidecarPolicy(apiserver.ApiServerTest):
         print(f"{len(pairs)} mutations of two fields; answers {self.counts}", flush=True)
         self.assertGreater(self.counts[201], 0)
         self.assertGreater(self.counts[403], 0)
+
+
+class LocalhostProfile(apiserver.ApiServerTest):
+    """The chart with proxy.seccompProfile Localhost: this profile, and no other."""
+    namespaces = ("fairlead-system", "plain")
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        code, text, error = helm.template(HELM, "--set", "injector.mode=manual,proxy.seccompProfile=Localhost")
+        assert code == 0, error
+        for thing in yaml.safe_load_all(text):
+            if thing and "-fairlead-rnic" in thing["metadata"]["name"]:
+                cls.api.apply(thing, "")
+        cls.api.wait_for_policies()
+
+    def test_only_the_installed_profile_passes(self):
+        ours = {"type": "Localhost", "localhostProfile": "fairlead/fairlead-proxy.json"}
+        security = EXPECTED["annotated"]["pod"]["spec"]["initContainers"][0]["securityContext"]
+        for profile, code in ((ours, 201), ({**ours, "localhostProfile": "other.json"}, 403), ({"type": "RuntimeDefault"}, 403),
+                              ({**ours, "localhostProfile": "fairlead/other.json"}, 403), ({"type": "Unconfined"}, 403), (None, 403)):
+            with self.subTest(profile):
+                changed = {**security, "seccompProfile": profile} if profile else {k: v for k, v in security.items() if k != "seccompProfile"}
+                pod = SidecarPolicy.injected(securityContext=changed)
+                status, reply, _ = self.api.call("POST", "/api/v1/namespaces/plain/pods?dryRun=All", pod)
+                self.assertEqual(status, code, reply)
+                if code == 403:
+                    self.assertIn("differs from the injection in seccompProfile", reply["message"])
 
 
 if __name__ == "__main__":

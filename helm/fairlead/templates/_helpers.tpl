@@ -42,7 +42,7 @@ app.kubernetes.io/instance: {{ .Release.Name }}
     "imagePullPolicy" .Values.image.pullPolicy "concurrency" (int $p.concurrency)
     "adminPort" (int $p.adminPort) "fallback" $p.fallback "clientAddress" $p.clientAddress
     "logLevel" (include "fairlead.logLevel" (dict "Values" .Values "level" $p.logLevel))
-    "logFormat" $p.logFormat "shutdownGracePeriod" $p.shutdownGracePeriod
+    "logFormat" $p.logFormat "seccompProfile" $p.seccompProfile "shutdownGracePeriod" $p.shutdownGracePeriod
     "cpuRequest" $p.cpuRequest "memoryRequest" $p.memoryRequest "cpuLimit" $p.cpuLimit
     "memoryLimit" $p.memoryLimit "rnicResource" $p.rnicResource "memlock" $p.memlock
     "pnetId" $p.pnetId "smc" (omit $p.smc "gidSubnets" "gidIndex" "gidType" "trustedFabric" "version") "env" $env | toPrettyJson -}}
@@ -53,6 +53,15 @@ runAsNonRoot: true
 runAsUser: 2201
 runAsGroup: 2201
 seccompProfile: {type: RuntimeDefault}
+{{- end -}}
+
+{{- /* Seccomp profile of the sidecar, in CEL. */ -}}
+{{- define "fairlead.sidecarSeccomp" -}}
+{{- if eq .Values.proxy.seccompProfile "Localhost" -}}
+{'type': 'Localhost', 'localhostProfile': 'fairlead/fairlead-proxy.json'}
+{{- else -}}
+{'type': 'RuntimeDefault'}
+{{- end -}}
 {{- end -}}
 
 {{- define "fairlead.containerSecurity" -}}

@@ -123,7 +123,12 @@ variables:
       : k in ['runAsUser', 'runAsGroup'] ? variables.security[k] == 2201
       : k in ['allowPrivilegeEscalation', 'privileged'] ? variables.security[k] == false
       : k == 'capabilities' ? variables.security[k].size() == 1 && 'drop' in variables.security[k] && variables.security[k].drop == ['ALL']
-      : k == 'seccompProfile' ? variables.security[k].size() == 1 && 'type' in variables.security[k] && variables.security[k].type == 'RuntimeDefault'
+      : k == 'seccompProfile' ? {{ if eq .Values.proxy.seccompProfile "Localhost" -}}
+      variables.security[k].size() == 2 && 'type' in variables.security[k] && variables.security[k].type == 'Localhost'
+      && 'localhostProfile' in variables.security[k] && variables.security[k].localhostProfile == 'fairlead/fairlead-proxy.json'
+      {{- else -}}
+      variables.security[k].size() == 1 && 'type' in variables.security[k] && variables.security[k].type == 'RuntimeDefault'
+      {{- end }}
       : k == 'procMount' && variables.security[k] == 'Default'))
   - name: groups
     expression: >-

@@ -29,6 +29,8 @@ TEST(Settings, MistakesAreNamed) {
       {R"({"image":""})", "image: \"\" is not allowed; allowed: an image reference"},
       {R"({"image":"a","fallback":"maybe"})",
        "fallback: \"maybe\" is not allowed; allowed: allow or deny"},
+      {R"({"image":"a","seccompProfile":"Unconfined"})",
+       "seccompProfile: \"Unconfined\" is not allowed; allowed: RuntimeDefault or Localhost"},
       {R"({"image":"a","concurrency":0})",
        "concurrency: 0 is not allowed; allowed: a whole number from 1 to 64"},
       {R"({"image":"a","adminPort":80})", "adminPort: 80 is not allowed"},
@@ -53,6 +55,20 @@ TEST(Settings, MistakesAreNamed) {
     const auto settings = parse_settings(text);
     ASSERT_FALSE(settings) << text;
     EXPECT_THAT(settings.error(), HasSubstr(error));
+  }
+}
+
+TEST(Settings, TheSeccompProfileIsThatOfTheSidecar) {
+  const std::pair<const char*, const char*> rows[] = {
+      {R"({"image":"a"})", R"({"type":"RuntimeDefault"})"},
+      {R"({"image":"a","seccompProfile":"RuntimeDefault"})", R"({"type":"RuntimeDefault"})"},
+      {R"({"image":"a","seccompProfile":"Localhost"})",
+       R"({"type":"Localhost","localhostProfile":"fairlead/fairlead-proxy.json"})"}};
+  for (const auto& [text, profile] : rows) {
+    const auto settings = parse_settings(text);
+    ASSERT_TRUE(settings) << settings.error();
+    EXPECT_EQ(sidecar_container(*settings, {})["securityContext"]["seccompProfile"],
+              Json::parse(profile));
   }
 }
 
