@@ -106,8 +106,9 @@ std::optional<std::string> read_smc(const Json& value, Settings& settings) {
     names += (names.empty() ? "" : ", ") + std::string(number.setting);
   if (!value.is_object()) return refusal("smc", value, "an object of " + names);
   for (const auto& [name, number] : value.items()) {
-    const auto* known = std::find_if(kSmcNumbers.begin(), kSmcNumbers.end(),
-                                     [&name](const SmcNumber& one) { return one.setting == name; });
+    const auto* known =
+        std::find_if(kSmcNumbers.begin(), kSmcNumbers.end(),
+                     [&wanted = name](const SmcNumber& one) { return one.setting == wanted; });
     if (known == kSmcNumbers.end())
       return "smc: \"" + name.substr(0, kLabelCharsMax) + "\" is no setting; allowed: " + names;
     const AnnotationInfo& rule = *find_annotation(known->annotation);
