@@ -214,6 +214,8 @@ tl::expected<void, std::string> take_authority(const Entry& cluster, WallTime no
   access.target.ca_pem = std::move(*authority);
   access.target.server_name = text_of(*cluster.fields, "tls-server-name");
   if (access.target.server_name.empty()) access.target.server_name = access.host;
+  if (!is_one_word(access.target.server_name))
+    return fail(cluster, "tls-server-name", "holds blanks or other than ASCII");
   if (is_given(*cluster.fields, "proxy-url"))
     return fail(cluster, "proxy-url", "is not supported; reach the API server directly");
   return {};
