@@ -87,7 +87,7 @@ void check_checks(const ClusterFacts& facts, bool before) {
   const std::vector<Check> checks = cluster_checks(facts, {before, "0.1.0", kNow});
   SMC_ASSERT(!checks.empty());
   for (const Check& check : checks) {
-    SMC_ASSERT(!check.name.empty() && !check.finding.empty());
+    SMC_ASSERT(!check.name.empty());
     SMC_ASSERT((check.status == Check::Status::kOk) == check.fix.empty());
     fuzz::reached(check.name + ": " + std::to_string(static_cast<unsigned>(check.status)));
   }
