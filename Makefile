@@ -21,7 +21,9 @@ test:  ## run all tests: sanitizers, threads, integration, pods, lab
 	@python3 scripts/run_tests.py --jobs $(JOBS)
 
 .PHONY: nightly
-nightly: arm64 k8s-test fuzz soak  ## run the checks that take too long for every change: arm64, the image from scratch, fuzzing, soak
+nightly: arm64 k8s-test  ## run the checks that take too long for every change: arm64, the image from scratch, fuzzing, soak
+	$(MAKE) fuzz FUZZ_SECONDS=$(or $(FUZZ_SECONDS),600) FUZZ_OPTIONS=--coverage
+	$(MAKE) soak
 
 .PHONY: arm64
 arm64:  ## build everything for arm64 and run the unit tests under qemu-user
@@ -75,11 +77,11 @@ scale: build  ## measure growth with connections, link groups, peers and time
 	python3 tests/bench/scale.py
 
 .PHONY: fuzz
-fuzz:  ## fuzz every decoder for FUZZ_SECONDS (60) each
+fuzz:  ## fuzz every decoder for FUZZ_SECONDS (60) of a CPU each; FUZZ_OPTIONS=--coverage prints what is reached
 	@./scripts/bootstrap.sh build fuzz
 	cmake --preset fuzz
 	cmake --build --preset fuzz -j $(JOBS)
-	python3 scripts/fuzz.py --seconds $(or $(FUZZ_SECONDS),60)
+	python3 scripts/fuzz.py --seconds $(or $(FUZZ_SECONDS),60) $(FUZZ_OPTIONS)
 
 .PHONY: sim
 sim:  ## simulate whole clusters: SEEDS (1000) runs from FIRST_SEED (1), or the seeds of SEED_LIST

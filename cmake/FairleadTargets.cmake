@@ -21,6 +21,12 @@ if(FAIRLEAD_SANITIZE)
   target_link_options(fairlead_options INTERFACE -fsanitize=${FAIRLEAD_SANITIZE})
 endif()
 
+option(FAIRLEAD_COVERAGE "Record which code runs (clang only)" OFF)
+if(FAIRLEAD_COVERAGE)
+  target_compile_options(fairlead_options INTERFACE -fprofile-instr-generate -fcoverage-mapping)
+  target_link_options(fairlead_options INTERFACE -fprofile-instr-generate)
+endif()
+
 # fairlead_layer(name SOURCES … DEPENDS …): library fairlead_<name>, alias fairlead::<name>.
 function(fairlead_layer name)
   cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS;PRIVATE" ${ARGN})

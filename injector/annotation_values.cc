@@ -93,7 +93,7 @@ bool is_memory(std::string_view value) {
 
 bool is_memory_limit(std::string_view value) {
   const auto bytes = memory_bytes(value);
-  return bytes && *bytes >= kMemoryBytesMin;
+  return bytes && *bytes >= kMemoryBytesMin && *bytes <= kMemoryBytesMax;
 }
 
 bool is_buffer_size(std::string_view value) {

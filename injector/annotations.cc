@@ -22,7 +22,7 @@ constexpr AnnotationInfo shared(NodeAnnotation annotation, Reader reader,
 
 constexpr std::string_view kCpu = "a CPU quantity above 0, as in 50m or 0.5";
 constexpr std::string_view kMemory = "a whole number with Ki, Mi or Gi, as in 64Mi";
-constexpr std::string_view kMemoryLimit = "a whole number with Ki, Mi or Gi, at least 32Mi";
+constexpr std::string_view kMemoryLimit = "a whole number with Ki, Mi or Gi, from 32Mi to 2048Gi";
 
 constexpr std::array kTable = {
     AnnotationInfo{"inject", R::kInjector, "enabled or disabled",

@@ -18,8 +18,10 @@ inline constexpr unsigned kUnprivilegedPortMin = 1024;
 inline constexpr unsigned kConnectionsPerGroupMin = 16;
 inline constexpr unsigned kConnectionsPerGroupMax = 255;
 inline constexpr std::size_t kImageCharsMax = 255;
-// With less memory the proxy has no room for buffers.
+// With less memory the proxy has no room for buffers. Half of the most is the most that its
+// memory.limit may be.
 inline constexpr std::uint64_t kMemoryBytesMin = 32ULL << 20;
+inline constexpr std::uint64_t kMemoryBytesMax = 2048ULL << 30;
 
 // The program that uses an annotation.
 enum class Reader : std::uint8_t { kInjector, kSidecar, kNode };

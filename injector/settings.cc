@@ -54,7 +54,7 @@ const TextField kTextFields[] = {
      "a whole number with Ki, Mi or Gi, or \"\"", true},
     {"cpuLimit", &Settings::cpu_limit, is_cpu, "a CPU quantity, or \"\"", true},
     {"memoryLimit", &Settings::memory_limit, is_memory_limit,
-     "a whole number with Ki, Mi or Gi, at least 32Mi, or \"\"", true},
+     "a whole number with Ki, Mi or Gi, from 32Mi to 2048Gi, or \"\"", true},
     {"rnicResource", &Settings::rnic_resource, is_rnic_resource, "a resource name, or \"\"", true},
     {"memlock", &Settings::memlock, is_memory, "a whole number with Ki, Mi or Gi, or \"\"", true},
     {"pnetId", &Settings::pnet_id, is_pnet_id, "1 to 16 of A-Z, a-z and 0-9, or \"\"", true},
@@ -65,6 +65,11 @@ std::string refusal(std::string_view field, const Json& value, std::string_view 
   std::string text = value.dump(-1, ' ', true, Json::error_handler_t::replace);
   if (text.size() > kShownMax) text = text.substr(0, kShownMax) + "...";
   return std::string(field) + ": " + text + " is not allowed; allowed: " + std::string(allowed);
+}
+
+// A name that may be anything, cut and in ASCII.
+std::string quoted(const std::string& name) {
+  return Json(name.substr(0, kLabelCharsMax)).dump(-1, ' ', true, Json::error_handler_t::replace);
 }
 
 std::optional<std::string> read_text(const TextField& field, const Json& value,
@@ -108,10 +113,11 @@ std::optional<std::string> read_smc(const Json& value, Settings& settings) {
     names += (names.empty() ? "" : ", ") + std::string(number.setting);
   if (!value.is_object()) return refusal("smc", value, "an object of " + names);
   for (const auto& [name, number] : value.items()) {
-    const auto* known = std::find_if(kSmcNumbers.begin(), kSmcNumbers.end(),
-                                     [&name](const SmcNumber& one) { return one.setting == name; });
+    const auto* known =
+        std::find_if(kSmcNumbers.begin(), kSmcNumbers.end(),
+                     [&wanted = name](const SmcNumber& one) { return one.setting == wanted; });
     if (known == kSmcNumbers.end())
-      return "smc: \"" + name.substr(0, kLabelCharsMax) + "\" is no setting; allowed: " + names;
+      return "smc: " + quoted(name) + " is no setting; allowed: " + names;
     const AnnotationInfo& rule = *find_annotation(known->annotation);
     if (!number.is_number_unsigned() || !rule.is_allowed(number.dump()))
       return refusal("smc." + name, number, rule.allowed);
@@ -136,7 +142,7 @@ std::optional<std::string> read_field(const std::string& name, const Json& value
   }
   std::string allowed = "adminPort, concurrency, env, smc";
   for (const TextField& field : kTextFields) allowed += ", " + std::string(field.name);
-  return "\"" + name.substr(0, kLabelCharsMax) + "\" is no setting; allowed: " + allowed;
+  return quoted(name) + " is no setting; allowed: " + allowed;
 }
 
 }  // namespace

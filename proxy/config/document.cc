@@ -190,7 +190,7 @@ bool unquoted_bracket_on_line(std::string_view text, int line) {
 
 ConfigError syntax_error(const YAML::Exception& thrown, std::string_view text,
                          const std::string& name) {
-  ConfigError error{name, 0, 0, "", "not valid YAML: " + thrown.msg};
+  ConfigError error{name, 0, 0, "", "not valid YAML: " + escaped(thrown.msg)};
   if (!thrown.mark.is_null()) {
     error.line = thrown.mark.line + 1;
     error.column = thrown.mark.column + 1;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "config/scalar.h"
+
 namespace fairlead::config {
 
 std::string to_string(const ConfigError& error) {
@@ -15,8 +17,7 @@ std::string to_string(const ConfigError& error) {
 
 void Findings::add(const Origin& origin, std::string_view key, std::string message) {
   if (errors_.size() >= kErrorsMax) return;
-  errors_.push_back(
-      {origin.file, origin.line, origin.column, std::string(key), std::move(message)});
+  errors_.push_back({origin.file, origin.line, origin.column, escaped(key), std::move(message)});
 }
 
 bool Findings::has(std::string_view key) const {

@@ -10,10 +10,12 @@
 namespace fairlead::config {
 
 struct ConfigError {
-  std::string file;     // as it was named to the loader, or the variable or flag
-  int line = 0;         // from 1; 0 when the error belongs to no line
-  int column = 0;       // from 1; 0 when the error belongs to no line
-  std::string key;      // "smc.max_links", "listeners[2].listen"; empty for the file as a whole
+  std::string file;  // as it was named to the loader, or the variable or flag
+  int line = 0;      // from 1; 0 when the error belongs to no line
+  int column = 0;    // from 1; 0 when the error belongs to no line
+  // "smc.max_links", "listeners[2].listen"; empty for the file as a whole. Escaped, because a key
+  // may be anything.
+  std::string key;
   std::string message;  // what is wrong, and behind "; allowed: " what would be right
 
   friend bool operator==(const ConfigError&, const ConfigError&) = default;

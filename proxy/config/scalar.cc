@@ -11,6 +11,7 @@ namespace fairlead::config {
 namespace {
 
 constexpr std::size_t kQuotedCharsMax = 64;
+constexpr std::size_t kEscapedCharsMax = 128;
 constexpr std::size_t kComparedCharsMax = 64;
 
 struct Unit {
@@ -61,6 +62,18 @@ std::string text_of(std::uint64_t value, const std::array<Unit, N>& units) {
   return std::to_string(value / chosen.factor) + std::string(chosen.name);
 }
 
+void append_escaped(char c, std::string& out) {
+  constexpr std::string_view kHex = "0123456789abcdef";
+  const auto byte = static_cast<unsigned char>(c);
+  if (byte >= 0x20 && byte < 0x7f) {
+    out += c;
+    return;
+  }
+  out += "\\x";
+  out += kHex[byte >> 4];
+  out += kHex[byte & 15];
+}
+
 }  // namespace
 
 Parsed<std::uint64_t> integer_from(std::string_view text) {
@@ -105,22 +118,19 @@ Parsed<std::size_t> size_from(std::string_view text) {
 std::string size_text(std::size_t bytes) { return text_of(bytes, kSizeUnits); }
 
 std::string in_quotes(std::string_view text) {
-  constexpr std::string_view kHex = "0123456789abcdef";
   std::string out = "\"";
   for (const char c : text.substr(0, kQuotedCharsMax)) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (c == '"' || c == '\\') {
-      out += '\\';
-      out += c;
-    } else if (byte >= 0x20 && byte < 0x7f) {
-      out += c;
-    } else {
-      out += "\\x";
-      out += kHex[byte >> 4];
-      out += kHex[byte & 15];
-    }
+    if (c == '"' || c == '\\') out += '\\';
+    append_escaped(c, out);
   }
   out += text.size() > kQuotedCharsMax ? "\"…" : "\"";
+  return out;
+}
+
+std::string escaped(std::string_view text) {
+  std::string out;
+  for (const char c : text.substr(0, kEscapedCharsMax)) append_escaped(c, out);
+  if (text.size() > kEscapedCharsMax) out += "…";
   return out;
 }
 

@@ -34,6 +34,10 @@ std::string size_text(std::size_t bytes);
 // escaped: fit for a terminal, whatever somebody put into the file.
 std::string in_quotes(std::string_view text);
 
+// The text cut to 128 characters, with everything that is not printable ASCII escaped. For keys and
+// for messages of a library, which may repeat bytes of the file.
+std::string escaped(std::string_view text);
+
 // The error of a parser: the text, quoted, and what is wrong with it.
 tl::unexpected<std::string> wrong(std::string_view text, std::string_view what);
 

@@ -63,6 +63,8 @@ bool parse_number(std::string_view text, Number& number) {
   return error == std::errc{} && end == text.data() + text.size();
 }
 
+}  // namespace
+
 Result<HttpReply> parse_reply(const std::string& bytes) {
   constexpr Error kNoHttp{Errc::kMalformed, "what answers there is not a proxy", 0};
   constexpr std::size_t kStatusAt = 9;  // behind "HTTP/1.1 "
@@ -88,8 +90,6 @@ Result<HttpReply> parse_reply(const std::string& bytes) {
   reply.body = bytes.substr(head_end + kHeadEnd.size(), body_bytes);
   return reply;
 }
-
-}  // namespace
 
 Result<HttpReply> http_request(const event::HttpEndpoint& endpoint, std::string_view method,
                                std::string_view target, Duration timeout) {

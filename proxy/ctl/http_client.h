@@ -29,6 +29,10 @@ inline constexpr std::size_t kReplyBytesMax = 32 * 1024 * 1024;
 Result<HttpReply> http_request(const event::HttpEndpoint& endpoint, std::string_view method,
                                std::string_view target, Duration timeout);
 
+// The whole answer, from its first byte to the end of the connection. Pure. Errors: as
+// http_request(), but for those of sockets.
+Result<HttpReply> parse_reply(const std::string& bytes);
+
 // The bytes that are allowed in a query as they are, the others as %XX.
 std::string percent_encoded(std::string_view text);
 

@@ -8,6 +8,7 @@
 #include "cni/pod_plan.h"
 #include "cni/request.h"
 #include "cni/state.h"
+#include "fuzz/reached.h"
 
 namespace {
 
@@ -16,6 +17,8 @@ using namespace fairlead::cni;
 void check_refusal(const PluginError& error) {
   SMC_ASSERT(!error.message.empty());
   for (const char c : error.message) SMC_ASSERT(c >= ' ', c);
+  // The names of keys are the input's.
+  fairlead::fuzz::reached("refused with code " + std::to_string(static_cast<unsigned>(error.code)));
 }
 
 void check_plan(const Request& request, const NodeConfig& config, const Wishes& wishes) {
@@ -47,6 +50,10 @@ void check_call(const char* verb, std::string_view input) {
   if (!config) return check_refusal(config.error());
   const auto wishes = read_wishes(request->annotations.value_or(StringMap()));
   if (!wishes) return check_refusal(wishes.error());
+  fairlead::fuzz::reached("planned: " + std::string(to_string(request->verb)));
+  if (request->annotations) fairlead::fuzz::reached("annotations");
+  if (request->previous_result) fairlead::fuzz::reached("previous result");
+  if (!request->valid.empty()) fairlead::fuzz::reached("valid attachments");
   check_plan(*request, config->config, *wishes);
 }
 
@@ -56,6 +63,6 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::string_view input(reinterpret_cast<const char*>(data), size);
   for (const char* verb : {"ADD", "DEL", "CHECK", "GC", "STATUS", "VERSION"})
     check_call(verb, input);
-  (void)parse_state(input);
+  if (parse_state(input)) fairlead::fuzz::reached("state");
   return 0;
 }

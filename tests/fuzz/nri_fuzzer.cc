@@ -10,6 +10,7 @@
 #include "base/assert.h"
 #include "cni/node/nri/plugin_session.h"
 #include "cni/node/nri/sidecar_program.h"
+#include "fuzz/reached.h"
 #include "nri.pb.h"
 
 namespace {
@@ -31,6 +32,7 @@ void judge(const messages::Container& container) {
     facts.namespaces.push_back({one.type(), one.path()});
   const auto finding = judge_program(facts, {});
   SMC_ASSERT(!finding || !finding->field.empty());
+  fuzz::reached(finding ? "container with a finding" : "container without a finding");
   if (!finding || finding->shared_processes) return;
   facts.env.push_back("FAIRLEAD_X=1");
   facts.mounts.push_back({"/tmp", "tmpfs", {}});
@@ -48,6 +50,7 @@ class Generous : public ContainerHandler {
   }
   void existing_container(const messages::PodSandbox& pod,
                           const messages::Container& container) override {
+    fuzz::reached("existing container");
     SMC_ASSERT(pod.id() == container.pod_sandbox_id());
   }
 };
@@ -74,6 +77,7 @@ void check_answers(const std::string& output) {
     messages::Response response;
     SMC_ASSERT(response.ParseFromString(answer.payload));
     const int code = response.status().code();
+    fuzz::reached("answer with code " + std::to_string(code));
     SMC_ASSERT(code == 0 || code == kUnimplemented, code);
   }
 }
@@ -85,6 +89,7 @@ std::string converse(std::span<const std::byte> input, std::size_t part) {
     const auto fed = session.handle_bytes(input.subspan(at, std::min(part, input.size() - at)));
     if (fed) continue;
     SMC_ASSERT(fed.error().what[0] != '\0');
+    fuzz::reached_refusal(fed.error().what);
     break;
   }
   return session.output();

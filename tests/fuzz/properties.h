@@ -10,8 +10,10 @@
 #include <array>
 #include <cstddef>
 #include <span>
+#include <string>
 
 #include "base/assert.h"
+#include "fuzz/reached.h"
 #include "wire/cdc.h"
 #include "wire/clc.h"
 #include "wire/frame.h"
@@ -26,7 +28,13 @@ inline bool refused(const Error& error) {
   SMC_ASSERT(error.code == Errc::kTruncated || error.code == Errc::kMalformed ||
                  error.code == Errc::kUnsupported,
              error.code);
+  fairlead::fuzz::reached(std::string("refused: ") + error.what);
   return false;
+}
+
+inline bool accepted(const char* what, unsigned number) {
+  fairlead::fuzz::reached("accepted: " + std::string(what) + ' ' + std::to_string(number));
+  return true;
 }
 
 inline bool check_frame_header(Input message) {
@@ -37,7 +45,7 @@ inline bool check_frame_header(Input message) {
   SMC_ASSERT(header->body_bytes <= kFrameBytesMax, header->body_bytes);
   const auto again = encode_frame_header(*header);
   SMC_ASSERT(std::equal(bytes.begin(), bytes.end(), again.begin()));
-  return true;
+  return accepted("type", static_cast<unsigned>(header->type));
 }
 
 inline bool check_clc_header(Input message) {
@@ -49,7 +57,7 @@ inline bool check_clc_header(Input message) {
   SMC_ASSERT(header->version == 1 || header->version == 2, header->version);
   const Result<ClcHeader> alone = decode_clc_header(message.first<kClcHeaderBytes>());
   SMC_ASSERT(alone.has_value() && *alone == *header);
-  return true;
+  return accepted("type", static_cast<unsigned>(header->type));
 }
 
 // The header of an accepted message must agree with the decoder.
@@ -70,7 +78,7 @@ inline bool check_proposal(Input message) {
   SMC_ASSERT(again.has_value());
   SMC_ASSERT(*again == without_smcd(*decoded));
   SMC_ASSERT(decoded->had_smcd || *again == *decoded);
-  return true;
+  return accepted("SMC-D", decoded->had_smcd ? 1 : 0);
 }
 
 inline bool check_accept_confirm(Input message) {
@@ -82,7 +90,7 @@ inline bool check_accept_confirm(Input message) {
   SMC_ASSERT(length == message.size(), length, message.size());
   const Result<AcceptConfirm> again = decode_accept_confirm(Input(bytes).first(length));
   SMC_ASSERT(again.has_value() && *again == *decoded);
-  return true;
+  return accepted("type", static_cast<unsigned>(decoded->type));
 }
 
 inline bool check_decline(Input message) {
@@ -94,7 +102,7 @@ inline bool check_decline(Input message) {
   SMC_ASSERT(length == message.size(), length, message.size());
   const Result<Decline> again = decode_decline(Input(bytes).first(length));
   SMC_ASSERT(again.has_value() && *again == *decoded);
-  return true;
+  return accepted("message", 1);
 }
 
 inline bool check_llc(Input message) {
@@ -105,7 +113,7 @@ inline bool check_llc(Input message) {
   SMC_ASSERT(length >= kLlcBytes && length <= message.size(), length, message.size());
   const Result<LlcMessage> again = decode_llc(Input(bytes).first(length));
   SMC_ASSERT(again.has_value() && *again == *decoded);
-  return true;
+  return accepted("kind", static_cast<unsigned>(message[0]));
 }
 
 inline bool check_cdc(Input message) {
@@ -116,7 +124,7 @@ inline bool check_cdc(Input message) {
   encode(*decoded, bytes);
   const Result<CdcMessage> again = decode_cdc(bytes);
   SMC_ASSERT(again.has_value() && *again == *decoded);
-  return true;
+  return accepted("message", 1);
 }
 
 }  // namespace fairlead::wire::fuzz

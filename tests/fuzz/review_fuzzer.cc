@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "base/assert.h"
+#include "fuzz/reached.h"
 #include "injector/review.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
@@ -12,12 +13,14 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const auto review = decode_review(body);
   if (!review) {
     SMC_ASSERT(review.error().find("allowed") != std::string::npos);
+    fairlead::fuzz::reached_refusal(review.error().substr(0, review.error().find(':')));
     return 0;
   }
   Settings settings;
   settings.image = "i";
   for (const bool namespace_opted_in : {false, true}) {
     const Decision decision = decide(review->pod, settings, namespace_opted_in);
+    fairlead::fuzz::reached(to_string(decision.outcome));
     SMC_ASSERT(!encode_answer(*review, decision).empty());
     SMC_ASSERT(decision.patch.empty() == (decision.outcome != Outcome::kInjected));
     if (decision.patch.empty()) continue;

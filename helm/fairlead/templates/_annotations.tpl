@@ -18,7 +18,7 @@ and a test compares both over the same values. Each item lists name, expression 
   (list "proxy-cpu-request" $cpu $cpuAllowed)
   (list "proxy-cpu-limit" $cpu $cpuAllowed)
   (list "proxy-memory-request" $memory "a whole number with Ki, Mi or Gi, as in 64Mi")
-  (list "proxy-memory-limit" (printf "%s && quantity(v).compareTo(quantity('32Mi')) >= 0" $memory) "a whole number with Ki, Mi or Gi, at least 32Mi")
+  (list "proxy-memory-limit" (printf "%s && quantity(v).compareTo(quantity('32Mi')) >= 0 && quantity(v).compareTo(quantity('2048Gi')) <= 0" $memory) "a whole number with Ki, Mi or Gi, from 32Mi to 2048Gi")
   (list "admin-port" "v.matches(r'^[1-9][0-9]{3,4}$') && int(v) >= 1024 && int(v) <= 65535 && !(v in ['4540', '4543'])" "a port from 1024 to 65535, not 4540 and not 4543")
   (list "fallback" "v in ['allow', 'deny']" "allow or deny")
   (list "log-level" "v in ['trace', 'debug', 'info', 'warn', 'error', 'off']" "trace, debug, info, warn, error or off")

@@ -77,6 +77,19 @@ std::string sentence_of(const event::HttpsRequest& request, const ApiAnswer& ans
 
 }  // namespace
 
+ApiAnswer answer_of(const event::HttpsRequest& request, const event::HttpsReply& reply,
+                    const ClusterAccess& access) {
+  ApiAnswer answer;
+  answer.status = reply.status;
+  auto body = json::parse(reply.body, kAnswerLimits);
+  if (body) answer.body = std::move(*body);
+  answer.trouble = sentence_of(request, answer, access);
+  if (!body && answer.trouble.empty())
+    answer.trouble = access.server + ": " + request.path + ": the answer is no JSON of an API " +
+                     "server: " + body.error();
+  return answer;
+}
+
 tl::expected<ClusterClient, std::string> ClusterClient::connect(ClusterAccess access,
                                                                 Duration timeout) {
   const std::string where =
@@ -112,14 +125,7 @@ ApiAnswer ClusterClient::call(event::HttpsRequest request) const {
       answer.trouble += to_string(reply.error());
     return answer;
   }
-  answer.status = reply->status;
-  auto body = json::parse(reply->body, kAnswerLimits);
-  if (body) answer.body = std::move(*body);
-  answer.trouble = sentence_of(request, answer, access_);
-  if (!body && answer.trouble.empty())
-    answer.trouble = access_.server + ": " + request.path + ": the answer is no JSON of an API " +
-                     "server: " + body.error();
-  return answer;
+  return answer_of(request, *reply, access_);
 }
 
 ApiAnswer ClusterClient::get(const std::string& path) const {

@@ -29,6 +29,10 @@ struct ApiAnswer {
   bool refused() const { return status == 403 || status == 422; }
 };
 
+// What an API server replied, judged. Pure.
+ApiAnswer answer_of(const event::HttpsRequest& request, const event::HttpsReply& reply,
+                    const ClusterAccess& access);
+
 class ClusterClient {
  public:
   // Looks the host up and sees whether something listens there. The error says what was tried and

@@ -1,7 +1,6 @@
 #include "ctl/cluster/cluster_status.h"
 
 #include <algorithm>
-#include <ctime>
 #include <string_view>
 #include <tuple>
 #include <utility>
@@ -17,6 +16,11 @@ using json::member;
 using json::text_of;
 
 constexpr std::size_t kReasonsShown = 3;
+
+// A sidecar may report any number; a sum that does not fit is the largest number.
+std::uint64_t sum_of(std::uint64_t a, std::uint64_t b) {
+  return a > UINT64_MAX - b ? UINT64_MAX : a + b;
+}
 
 std::uint64_t count_of(const json::Json& object, const char* name) {
   const json::Json& value = json::member(object, name);
@@ -60,9 +64,11 @@ NodeStatus node_of(const json::Json& report, std::chrono::system_clock::time_poi
   const json::Json& rnics = json::member(report, "rnics");
   node.rnics = count_of(rnics, "active");
   node.rnics_missing = count_of(rnics, "missing");
-  const auto written = std::chrono::system_clock::from_time_t(
-      static_cast<std::time_t>(count_of(report, "written_seconds")));
-  node.silent = written + kReportAgeMax < now;
+  // In seconds: the clock's unit does not hold every number that a report may have.
+  const auto oldest = std::chrono::ceil<std::chrono::seconds>(now - kReportAgeMax);
+  node.silent =
+      count_of(report, "written_seconds") <
+      static_cast<std::uint64_t>(std::max<std::int64_t>(oldest.time_since_epoch().count(), 0));
   return node;
 }
 
@@ -85,9 +91,11 @@ void note_troubles(ClusterStatus& status) {
 
 std::string share_text(const ConnectionCounts& counts) {
   constexpr std::uint64_t kHundred = 100;
-  const std::uint64_t all = counts.smcr + counts.tcp;
+  std::uint64_t part = counts.smcr;
+  std::uint64_t all = sum_of(counts.smcr, counts.tcp);
   if (all == 0) return "-";
-  return std::to_string(counts.smcr * kHundred / all) + "%";
+  for (; all > UINT64_MAX / kHundred; all /= 2) part /= 2;
+  return std::to_string(part * kHundred / all) + "%";
 }
 
 std::string reasons_text(const ConnectionCounts& counts) {
@@ -111,7 +119,7 @@ std::vector<Column> with_counts(std::vector<Column> columns) {
 std::vector<std::string> with_counts(std::vector<std::string> cells,
                                      const ConnectionCounts& counts) {
   cells.push_back(share_text(counts));
-  cells.push_back(std::to_string(counts.smcr + counts.tcp));
+  cells.push_back(std::to_string(sum_of(counts.smcr, counts.tcp)));
   cells.push_back(std::to_string(counts.brief));
   cells.push_back(std::to_string(counts.links));
   cells.push_back(reasons_text(counts));
@@ -131,11 +139,12 @@ Json counts_json(const ConnectionCounts& counts) {
 }  // namespace
 
 void ConnectionCounts::add(const ConnectionCounts& other) {
-  smcr += other.smcr;
-  tcp += other.tcp;
-  brief += other.brief;
-  links += other.links;
-  for (const auto& [reason, count] : other.reasons) reasons[reason] += count;
+  smcr = sum_of(smcr, other.smcr);
+  tcp = sum_of(tcp, other.tcp);
+  brief = sum_of(brief, other.brief);
+  links = sum_of(links, other.links);
+  for (const auto& [reason, count] : other.reasons)
+    reasons[reason] = sum_of(reasons[reason], count);
 }
 
 ClusterStatus read_cluster_status(const ApiAnswer& maps, const std::string& name_space,

@@ -30,6 +30,7 @@ constexpr std::uint16_t kHttpsPort = 443;
 struct File {
   std::string path;
   Yaml content;
+  const FileSource* source = nullptr;  // for the files that it names
 };
 
 // An entry of one of the lists, and where it is for people: "users[admin].user".
@@ -37,6 +38,7 @@ struct Entry {
   std::string path;  // of the file
   std::string place;
   const Yaml* fields = nullptr;
+  const FileSource* source = nullptr;
 };
 
 tl::unexpected<std::string> fail(const std::string& path, const std::string& field,
@@ -79,8 +81,8 @@ Text read_bounded(const std::string& path) {
   return text;
 }
 
-tl::expected<File, std::string> read_file(const std::string& path) {
-  const auto text = read_bounded(path);
+tl::expected<File, std::string> read_file(const std::string& path, const FileSource& source) {
+  const auto text = source.read(path);
   if (!text) return fail(path, "", "cannot be read: " + text.error());
   auto parsed = injector::parse_manifest(*text);
   if (!parsed) return fail(path, "", "is no YAML: " + parsed.error());
@@ -91,7 +93,7 @@ tl::expected<File, std::string> read_file(const std::string& path) {
     return fail(path, "",
                 "is no kubeconfig; allowed: one document of kind Config with the lists clusters, "
                 "users and contexts");
-  return File{path, std::move(parsed->documents[0])};
+  return File{path, std::move(parsed->documents[0]), &source};
 }
 
 std::string names_in(const std::vector<File>& files, const char* list) {
@@ -109,8 +111,8 @@ std::optional<Entry> find_entry(const std::vector<File>& files, const char* list
   for (const File& file : files)
     for (const Yaml& item : field_of(file.content, list))
       if (text_of(item, "name") == name)
-        return Entry{file.path, std::string(list) + "[" + name + "]." + kind,
-                     &field_of(item, kind)};
+        return Entry{file.path, std::string(list) + "[" + name + "]." + kind, &field_of(item, kind),
+                     file.source};
   return std::nullopt;
 }
 
@@ -129,7 +131,7 @@ Text content_of(const Entry& entry, const char* file_field, const char* data_fie
     return fail(entry, file_field, "is no text; allowed: the path of a file with PEM");
   const std::filesystem::path folder = std::filesystem::path(entry.path).parent_path();
   const std::string path = (folder / text_of(fields, file_field)).string();
-  auto text = read_bounded(path);
+  auto text = entry.source->read(path);
   if (!text) return fail(entry, file_field, path + " cannot be read: " + text.error());
   if (text->empty()) return fail(entry, file_field, path + " is empty");
   return text;
@@ -212,6 +214,8 @@ tl::expected<void, std::string> take_authority(const Entry& cluster, WallTime no
   access.target.ca_pem = std::move(*authority);
   access.target.server_name = text_of(*cluster.fields, "tls-server-name");
   if (access.target.server_name.empty()) access.target.server_name = access.host;
+  if (!is_one_word(access.target.server_name))
+    return fail(cluster, "tls-server-name", "holds blanks or other than ASCII");
   if (is_given(*cluster.fields, "proxy-url"))
     return fail(cluster, "proxy-url", "is not supported; reach the API server directly");
   return {};
@@ -231,7 +235,7 @@ tl::expected<void, std::string> take_token(const Entry& user, ClusterAccess& acc
   if (is_given(fields, "tokenFile")) {
     const std::string path =
         (std::filesystem::path(user.path).parent_path() / text_of(fields, "tokenFile")).string();
-    auto text = read_bounded(path);
+    auto text = user.source->read(path);
     if (!text) return fail(user, "tokenFile", path + " cannot be read: " + text.error());
     access.token = std::move(*text);
     while (!access.token.empty() && (access.token.back() == '\n' || access.token.back() == ' '))
@@ -317,15 +321,23 @@ std::vector<std::string> kubeconfig_files(const std::string& option) {
   return files;
 }
 
+FileSource disk_files() {
+  return {[](const std::string& path) {
+            std::error_code error;
+            return std::filesystem::exists(path, error) || error;
+          },
+          read_bounded};
+}
+
 tl::expected<ClusterAccess, std::string> read_kubeconfig(const std::vector<std::string>& files,
-                                                         const std::string& context, WallTime now) {
+                                                         const std::string& context, WallTime now,
+                                                         const FileSource& source) {
   std::vector<File> read;
   std::string names;
   for (const std::string& path : files) {
     names += (names.empty() ? "" : ", ") + path;
-    std::error_code error;
-    if (!std::filesystem::exists(path, error) && !error) continue;
-    auto file = read_file(path);
+    if (!source.exists(path)) continue;
+    auto file = read_file(path, source);
     if (!file) return tl::unexpected(file.error());
     read.push_back(std::move(*file));
   }

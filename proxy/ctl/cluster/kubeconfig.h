@@ -4,6 +4,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <tl/expected.hpp>
@@ -30,12 +31,22 @@ struct ClusterAccess {
 // `option` is a file; empty: those of the variable KUBECONFIG, else ~/.kube/config.
 std::vector<std::string> kubeconfig_files(const std::string& option);
 
+// What kubeconfig files are read with.
+struct FileSource {
+  // False only for a file that is certainly not there.
+  std::function<bool(const std::string& path)> exists;
+  // Content of at most kKubeconfigBytesMax. The error says why there is none.
+  std::function<tl::expected<std::string, std::string>(const std::string& path)> read;
+};
+FileSource disk_files();
+
 // The access of `context`; empty: the current one. Of several files the first that has a cluster, a
 // user, a context or a current context of a name counts. Credentials are a token, a file with a
 // token, or a client certificate that is valid at `now`. The error names file and field, and says
 // what to do.
 tl::expected<ClusterAccess, std::string> read_kubeconfig(const std::vector<std::string>& files,
                                                          const std::string& context,
-                                                         std::chrono::system_clock::time_point now);
+                                                         std::chrono::system_clock::time_point now,
+                                                         const FileSource& source = disk_files());
 
 }  // namespace fairlead::ctl

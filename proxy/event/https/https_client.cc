@@ -1,10 +1,8 @@
 #include "event/https/https_client.h"
 
-#include <event2/buffer.h>
 #include <event2/bufferevent.h>
 #include <event2/bufferevent_ssl.h>
 #include <event2/event.h>
-#include <event2/http.h>
 #include <openssl/err.h>
 #include <openssl/pem.h>
 #include <openssl/x509v3.h>
@@ -12,7 +10,7 @@
 #include <optional>
 
 #include "event/http/http_server.h"
-#include "event/http/libevent_time.h"
+#include "event/https/http_exchange.h"
 #include "event/https/openssl_handles.h"
 #include "event/library_log.h"
 
@@ -21,26 +19,6 @@ namespace {
 
 // An encrypted key is of no use to a program that nobody talks to.
 int no_password(char* /*buffer*/, int /*size*/, int /*writing*/, void* /*unused*/) { return -1; }
-
-using ConnectionHandle = Handle<::evhttp_connection, evhttp_connection_free>;
-
-struct Exchange {
-  ::event_base* base;
-  std::optional<HttpsReply> reply;
-};
-
-void on_done(::evhttp_request* request, void* argument) {
-  auto& exchange = *static_cast<Exchange*>(argument);
-  event_base_loopbreak(exchange.base);
-  // Null, or without a status, when the connection failed.
-  if (request == nullptr || evhttp_request_get_response_code(request) == 0) return;
-  HttpsReply reply;
-  reply.status = evhttp_request_get_response_code(request);
-  ::evbuffer* body = evhttp_request_get_input_buffer(request);
-  reply.body.resize(evbuffer_get_length(body));
-  evbuffer_remove(body, reply.body.data(), reply.body.size());
-  exchange.reply = std::move(reply);
-}
 
 Result<void> trust(SSL_CTX* context, const HttpsTarget& target) {
   SSL_CTX_set_verify(context, target.verify ? SSL_VERIFY_PEER : SSL_VERIFY_NONE, nullptr);
@@ -98,47 +76,11 @@ bool expect_name(SSL* ssl, const HttpsTarget& target) {
          SSL_set_tlsext_host_name(ssl, name.c_str()) == 1;
 }
 
-std::optional<evhttp_cmd_type> method_of(std::string_view name) {
-  if (name == "GET") return EVHTTP_REQ_GET;
-  if (name == "POST") return EVHTTP_REQ_POST;
-  if (name == "PUT") return EVHTTP_REQ_PUT;
-  if (name == "PATCH") return EVHTTP_REQ_PATCH;
-  return std::nullopt;
-}
-
-std::string host_header(const HttpsTarget& target) {
-  const std::string& name = target.server_name.empty() ? target.host : target.server_name;
-  const bool is_v6 = name.find(':') != std::string::npos;
-  return (is_v6 ? "[" + name + "]" : name) + ":" + std::to_string(target.port);
-}
-
-::evhttp_request* make_request(const HttpsTarget& target, const HttpsRequest& request,
-                               Exchange& exchange) {
-  ::evhttp_request* raw = evhttp_request_new(on_done, &exchange);
-  if (raw == nullptr) return nullptr;
-  evkeyvalq* headers = evhttp_request_get_output_headers(raw);
-  evhttp_add_header(headers, "Host", host_header(target).c_str());
-  // Nothing about closing: we close when the reply is complete. Where the server closes, libevent
-  // may report the end before the reply that came with it, and the call fails.
-  evhttp_add_header(headers, "Accept", "application/json");
-  if (!request.bearer.empty())
-    evhttp_add_header(headers, "Authorization", ("Bearer " + request.bearer).c_str());
-  if (!request.content_type.empty())
-    evhttp_add_header(headers, "Content-Type", request.content_type.c_str());
-  // libevent adds it for POST and PUT, but not for PATCH.
-  if (!request.body.empty())
-    evhttp_add_header(headers, "Content-Length", std::to_string(request.body.size()).c_str());
-  evbuffer_add(evhttp_request_get_output_buffer(raw), request.body.data(), request.body.size());
-  return raw;
-}
-
 }  // namespace
 
 Result<HttpsReply> https_call(const HttpsTarget& target, const HttpsRequest& request,
                               Duration timeout) {
   constexpr Error kNoMemory{Errc::kExhausted, "libevent", 0};
-  const auto method = method_of(request.method);
-  if (!method) return Error{Errc::kMalformed, "method", 0};
   SslContextHandle context = SMC_TRY(client_context(target));
   SslHandle ssl(SSL_new(context.get()));
   if (!ssl || !expect_name(ssl.get(), target))
@@ -146,29 +88,16 @@ Result<HttpsReply> https_call(const HttpsTarget& target, const HttpsRequest& req
   log_library_messages();
   const HttpBaseHandle base(event_base_new());
   if (!base) return kNoMemory;
-  // Outlives the connection, which may still know the request.
-  Exchange exchange{base.get(), std::nullopt};
   ::bufferevent* stream = bufferevent_openssl_socket_new(
       base.get(), -1, ssl.get(), BUFFEREVENT_SSL_CONNECTING, BEV_OPT_CLOSE_ON_FREE);
   if (stream == nullptr) return kNoMemory;
   SSL_up_ref(ssl.get());  // the stream frees its own
   bufferevent_openssl_set_allow_dirty_shutdown(stream, 1);
-  const ConnectionHandle connection(evhttp_connection_base_bufferevent_new(
-      base.get(), nullptr, stream, target.host.c_str(), target.port));
-  if (!connection) return kNoMemory;
-  evhttp_connection_set_max_body_size(connection.get(),
-                                      static_cast<ev_ssize_t>(request.reply_bytes_max));
-  ::evhttp_request* raw = make_request(target, request, exchange);
-  if (raw == nullptr) return kNoMemory;
-  // From here on the connection owns the request, also when this fails.
-  if (evhttp_make_request(connection.get(), raw, *method, request.path.c_str()) != 0)
-    return Error{Errc::kPeerGone, "no connection to the API server", 0};
-  const timeval limit = to_timeval(timeout);
-  event_base_loopexit(base.get(), &limit);
   const TimePoint deadline = std::chrono::steady_clock::now() + timeout;
-  event_base_dispatch(base.get());
+  std::optional<HttpsReply> reply =
+      SMC_TRY(http_exchange(base.get(), stream, target, request, timeout));
   ERR_clear_error();
-  if (exchange.reply) return std::move(*exchange.reply);
+  if (reply) return std::move(*reply);
   if (std::chrono::steady_clock::now() >= deadline)
     return Error{Errc::kTimedOut, "answer of the API server", 0};
   const long verified = SSL_get_verify_result(ssl.get());

@@ -43,7 +43,6 @@ class ShmDevice final : public Device {
   static Gid gid_of(FabricId fabric, PortNumber port, PeerId peer) {
     return shm::gid_of(fabric, port, peer);
   }
-  static std::optional<ParsedShmGid> parse_gid(const Gid& gid) { return shm::parse_gid(gid); }
 
   FabricId fabric() const;
   const Connector& connector() const;

@@ -75,6 +75,20 @@ TEST(HostileConfig, BoundsTheLengthOfOneError) {
       EXPECT_LT(line.size(), 1000U);
 }
 
+// Errors go to terminals.
+TEST(HostileConfig, ErrorsRepeatNoByteThatATerminalActsOn) {
+  const std::string text = std::string(kOneListener);
+  const std::string texts[] = {text + "\"\\e[31m\": 1\n\"\\e[31m\": 2\n",  // a repeated key
+                               "a: \"\\\u202e\"\n"};                       // an unknown escape
+  for (const std::string& bad : texts)
+    for (const std::string& line : errors_of(load_text(bad, "t")))
+      for (const char c : line) EXPECT_TRUE(c >= ' ' && c <= '~') << line;
+  Config config;
+  const auto changed = apply_override(config, {"smc.\u202emax", "1", "flag --set"});
+  ASSERT_FALSE(changed);
+  EXPECT_EQ(changed.error().key, "smc.\\xe2\\x80\\xaemax");
+}
+
 TEST(HostileConfig, SurvivesAnyMutationOfAValidFile) {
   std::ifstream file(FAIRLEAD_SOURCE_DIR "/config/proxy.yaml");
   std::stringstream stream;

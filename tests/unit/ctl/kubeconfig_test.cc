@@ -117,6 +117,12 @@ TEST_F(Kubeconfig, RefusesServersThatCannotBeInARequest) {
                    {"clusters[c].cluster.server: ", "allowed: https://HOST"});
 }
 
+TEST_F(Kubeconfig, RefusesServerNamesThatCannotBeInARequest) {
+  for (const char* name : {"\"a\\r\\nX: y\"", "\"a b\"", "\"a\\0\"", "\u00fc"})
+    expect_refused("insecure-skip-tls-verify: true", std::string("tls-server-name: ") + name,
+                   {"clusters[c].cluster.tls-server-name: holds blanks or other than ASCII"});
+}
+
 TEST_F(Kubeconfig, RefusesNamespacesThatAreNoNames) {
   for (const char* name : {"../nodes", "a b", "Shop", "\"a?dryRun=All\"", "\"a\\r\\nX: y\""})
     expect_refused("namespace: shop", std::string("namespace: ") + name,

@@ -1,0 +1,101 @@
+#include "event/https/http_exchange.h"
+
+#include <event2/buffer.h>
+#include <event2/bufferevent.h>
+#include <event2/event.h>
+#include <event2/http.h>
+
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "base/handle.h"
+#include "event/http/libevent_time.h"
+
+namespace fairlead::event {
+namespace {
+
+using StreamHandle = Handle<::bufferevent, bufferevent_free>;
+using ConnectionHandle = Handle<::evhttp_connection, evhttp_connection_free>;
+
+struct Exchange {
+  ::event_base* base;
+  std::optional<HttpsReply> reply;
+};
+
+void on_done(::evhttp_request* request, void* argument) {
+  auto& exchange = *static_cast<Exchange*>(argument);
+  event_base_loopbreak(exchange.base);
+  // Null, or without a status, when the connection failed.
+  if (request == nullptr || evhttp_request_get_response_code(request) == 0) return;
+  HttpsReply reply;
+  reply.status = evhttp_request_get_response_code(request);
+  ::evbuffer* body = evhttp_request_get_input_buffer(request);
+  reply.body.resize(evbuffer_get_length(body));
+  evbuffer_remove(body, reply.body.data(), reply.body.size());
+  exchange.reply = std::move(reply);
+}
+
+std::optional<evhttp_cmd_type> method_of(std::string_view name) {
+  if (name == "GET") return EVHTTP_REQ_GET;
+  if (name == "POST") return EVHTTP_REQ_POST;
+  if (name == "PUT") return EVHTTP_REQ_PUT;
+  if (name == "PATCH") return EVHTTP_REQ_PATCH;
+  return std::nullopt;
+}
+
+std::string host_header(const HttpsTarget& target) {
+  const std::string& name = target.server_name.empty() ? target.host : target.server_name;
+  const bool is_v6 = name.find(':') != std::string::npos;
+  return (is_v6 ? "[" + name + "]" : name) + ":" + std::to_string(target.port);
+}
+
+::evhttp_request* make_request(const HttpsTarget& target, const HttpsRequest& request,
+                               Exchange& exchange) {
+  ::evhttp_request* raw = evhttp_request_new(on_done, &exchange);
+  if (raw == nullptr) return nullptr;
+  evkeyvalq* headers = evhttp_request_get_output_headers(raw);
+  evhttp_add_header(headers, "Host", host_header(target).c_str());
+  // Nothing about closing: we close when the reply is complete. Where the server closes, libevent
+  // may report the end before the reply that came with it, and the call fails.
+  evhttp_add_header(headers, "Accept", "application/json");
+  if (!request.bearer.empty())
+    evhttp_add_header(headers, "Authorization", ("Bearer " + request.bearer).c_str());
+  if (!request.content_type.empty())
+    evhttp_add_header(headers, "Content-Type", request.content_type.c_str());
+  // libevent adds it for POST and PUT, but not for PATCH.
+  if (!request.body.empty())
+    evhttp_add_header(headers, "Content-Length", std::to_string(request.body.size()).c_str());
+  evbuffer_add(evhttp_request_get_output_buffer(raw), request.body.data(), request.body.size());
+  return raw;
+}
+
+}  // namespace
+
+Result<std::optional<HttpsReply>> http_exchange(::event_base* base, ::bufferevent* stream,
+                                                const HttpsTarget& target,
+                                                const HttpsRequest& request, Duration timeout) {
+  constexpr Error kNoMemory{Errc::kExhausted, "libevent", 0};
+  StreamHandle owned(stream);
+  const auto method = method_of(request.method);
+  if (!method) return Error{Errc::kMalformed, "method", 0};
+  // Outlives the connection, which may still know the request.
+  Exchange exchange{base, std::nullopt};
+  const ConnectionHandle connection(evhttp_connection_base_bufferevent_new(
+      base, nullptr, stream, target.host.c_str(), target.port));
+  if (!connection) return kNoMemory;
+  (void)owned.release();  // the connection frees it
+  evhttp_connection_set_max_body_size(connection.get(),
+                                      static_cast<ev_ssize_t>(request.reply_bytes_max));
+  ::evhttp_request* raw = make_request(target, request, exchange);
+  if (raw == nullptr) return kNoMemory;
+  // From here on the connection owns the request, also when this fails.
+  if (evhttp_make_request(connection.get(), raw, *method, request.path.c_str()) != 0)
+    return Error{Errc::kPeerGone, "no connection to the API server", 0};
+  const timeval limit = to_timeval(timeout);
+  event_base_loopexit(base, &limit);
+  event_base_dispatch(base);
+  return std::move(exchange.reply);
+}
+
+}  // namespace fairlead::event
