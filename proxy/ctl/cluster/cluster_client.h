@@ -37,14 +37,16 @@ class ClusterClient {
 
   ApiAnswer get(const std::string& path) const;
   ApiAnswer post(const std::string& path, const json::Json& body) const;
-  // All pages of a list, as one list with `items`. `path` may have a query. Trouble too: a list of
-  // more than kClusterPagesMax pages.
+  // All pages of a list, as one list with `items`. `path` may have a query. A page that is too long
+  // is asked for again with half as many objects. Trouble too: a list of more than kClusterPagesMax
+  // pages, and one object that is too long.
   ApiAnswer list(const std::string& path) const;
 
  private:
   ClusterClient(ClusterAccess access, Duration timeout)
       : access_(std::move(access)), timeout_(timeout) {}
-  ApiAnswer call(event::HttpsRequest request) const;
+  // `too_long`: set where the answer exceeds a limit; may be null.
+  ApiAnswer call(event::HttpsRequest request, bool* too_long = nullptr) const;
 
   ClusterAccess access_;
   Duration timeout_;
