@@ -18,7 +18,7 @@ EACH = 8  # of each pod, where all begin at the same time
 FLOODING = 3  # pods
 # cni/node/broker_book.h: what a pod may use before its share counts.
 SECONDS_OF_A_BURST = 4096 * 50e-6
-OWN_SECONDS = 1  # for the introductions themselves, where nobody floods
+OWN_SECONDS = 2  # for the introductions themselves, where nobody floods
 
 
 class Burst(brokered.BrokerTest):
