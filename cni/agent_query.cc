@@ -70,6 +70,7 @@ std::optional<PodAnswer> ask_agent(const std::string& run_dir, const Request& re
   answer.resize(static_cast<std::size_t>(count));
   const auto json = parse_json(answer);
   if (!json) return std::nullopt;
+  if (member(*json, "unread") == true) return PodAnswer{{}, "", text_of(member(*json, "error"))};
   const Json& annotations = member(*json, "annotations");
   if (!annotations.is_object()) return std::nullopt;
   return PodAnswer{strings_of(annotations), text_of(member(*json, "cgroup"))};

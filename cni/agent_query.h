@@ -4,7 +4,8 @@
 // Over <runDir>/agent.sock, SOCK_SEQPACKET, one message each way:
 //   {"ask":"annotations","namespace":"default","pod":"web-0","uid":"..."}
 //   {"annotations":{"fairlead.io/inject":"enabled", ...},"cgroup":"/kubepods/..."}   or
-//   {"error":"..."}
+//   {"error":"..."}                 or
+//   {"error":"...","unread":true}   for a pod whose annotations exceed a limit
 // The uid may be empty, and "cgroup", a path below the root of the hierarchy, may be missing. A
 // runtime that passes no annotations passes no cgroup either.
 #pragma once
@@ -30,6 +31,8 @@ tl::expected<PodQuestion, std::string> parse_question(std::string_view text);
 struct PodAnswer {
   StringMap annotations;
   std::string cgroup_path;  // as runtimeConfig.cgroupPath; may be empty
+  // Why the annotations of this pod cannot be read: a sentence. Then nothing else is known.
+  std::string unread{};
 };
 
 // Nothing without an answer in time, or if the node side does not know the pod.

@@ -34,7 +34,7 @@ Json error_fields(const PluginError& error) {
   return fields;
 }
 
-// Facts about a pod that has a sidecar; nothing for other pods.
+// Facts about a pod that has a sidecar, or may have one; nothing for other pods.
 std::optional<PodAnswer> facts_of(const Request& request, const NodeConfig& config,
                                   const PluginLog& log) {
   std::optional<PodAnswer> facts;
@@ -46,7 +46,7 @@ std::optional<PodAnswer> facts_of(const Request& request, const NodeConfig& conf
     log.debug("no_annotations");
     return std::nullopt;
   }
-  if (!opted_in(facts->annotations)) return std::nullopt;
+  if (facts->unread.empty() && !opted_in(facts->annotations)) return std::nullopt;
   if (!request.cgroup_path.empty()) facts->cgroup_path = request.cgroup_path;
   return facts;
 }
@@ -71,6 +71,8 @@ Outcome<void> judge(const NodeConfig& config, const AttachmentState& state, cons
 
 Outcome<void> set_up(const Request& request, const NodeConfig& config, const PodAnswer& facts,
                      const PluginLog& log) {
+  if (!facts.unread.empty())
+    return fail(Code::kRedirect, "it is not known whether the pod has a sidecar: " + facts.unread);
   const auto wishes = read_wishes(facts.annotations);
   if (!wishes) return tl::unexpected(wishes.error());
   auto container = ContainerState::open(config.run_dir, request.attachment.container_id, true);

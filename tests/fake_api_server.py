@@ -1,6 +1,8 @@
 """The parts of a Kubernetes API server that tests need: HTTPS with its own certificate, and a token."""
+import hashlib
 import http.server
 import json
+import re
 import ssl
 import subprocess
 import sys
@@ -26,8 +28,34 @@ class Server(http.server.ThreadingHTTPServer):
             super().handle_error(request, client_address)
 
 
+METADATA_ONLY = "as=PartialObjectMetadata"
+
+
+def filler(count):
+    """Stands for a string of so many characters, which only an answer has."""
+    return f"@filler {count}@"
+
+
+def expanded(text):
+    """The parts of an answer, of a MiB at most."""
+    for number, part in enumerate(re.split(rb"@filler (\d+)@", text)):
+        if number % 2 == 0:
+            yield from (part[at:at + (1 << 20)] for at in range(0, len(part), 1 << 20))
+        else:
+            yield from (b"x" * min(1 << 20, int(part) - at) for at in range(0, int(part), 1 << 20))
+
+
+def versioned(item):
+    """The object with a resourceVersion that is the same while it is the same."""
+    digest = hashlib.sha256(json.dumps(item).encode()).hexdigest()
+    # As Go writes it: the names come first, and managedFields last.
+    metadata = {key: item["metadata"][key] for key in ("name", "namespace", "uid") if key in item["metadata"]}
+    return {**item, "metadata": {**metadata, "resourceVersion": digest[:16], **item["metadata"]}}
+
+
 class FakeApiServer:
-    """Subclasses implement answer(), which is called under `lock` and returns status and JSON."""
+    """Subclasses implement answer(), which is called under `lock` and returns status and JSON. `accept` is what the
+    request accepts meanwhile."""
 
     def __init__(self, folder, token):
         make_certificate(folder, "api", "IP:127.0.0.1")
@@ -36,6 +64,9 @@ class FakeApiServer:
         (folder / "token").write_text(token)
         self.lock = threading.Lock()
         self.refused = []
+        self.accept = ""
+        self.chunked = False  # answers have no length
+        self.bytes_max = None  # the connection ends after so many bytes of a body
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(folder / "tls.crt", folder / "tls.key")
         self.server = Server(("127.0.0.1", 0), self.handler(token))
@@ -53,10 +84,29 @@ class FakeApiServer:
     def answer(self, method, path, body):
         raise NotImplementedError
 
+    def shaped(self, item):
+        """One object as the request wants it: whole, or its metadata alone."""
+        item = versioned(item)
+        if METADATA_ONLY not in self.accept:
+            return item
+        return {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": item["metadata"]}
+
+    def page(self, kind, items, query):
+        """`limit` objects from the place that `continue` says."""
+        begin = int(query.get("continue", "0 /").split()[0])
+        end = begin + int(query["limit"])
+        more = {"continue": f"{end} /+&"} if end < len(items) else {}
+        if METADATA_ONLY in self.accept:
+            kind = "PartialObjectMetadataList"
+        return {"kind": kind, "apiVersion": "v1", "metadata": more,
+                "items": [self.shaped(item) for item in items[begin:end]]}
+
     def handler(self, token):
         api = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"  # which chunks need
+
             def do_any(self):
                 body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
                 with api.lock:
@@ -68,12 +118,26 @@ class FakeApiServer:
                         status, reply = 401, {"message": "who are you"}
                         api.refused.append(self.path)
                     else:
+                        api.accept = self.headers.get("Accept", "")
                         status, reply = api.answer(self.command, self.path, body)
-                text = json.dumps(reply).encode()
+                    chunked, bytes_max = api.chunked, api.bytes_max
+                self.send(status, json.dumps(reply).encode(), chunked, bytes_max)
+
+            def send(self, status, text, chunked, bytes_max):
                 self.send_response(status)
-                self.send_header("Content-Length", str(len(text)))
+                if chunked:
+                    self.send_header("Transfer-Encoding", "chunked")
+                else:
+                    self.send_header("Content-Length", str(sum(map(len, expanded(text)))))
                 self.end_headers()
-                self.wfile.write(text)
+                if bytes_max is not None and bytes_max < len(text):
+                    self.close_connection = True
+                    ends, text = b"", text[:bytes_max]
+                else:
+                    ends = b"0\r\n\r\n" if chunked else b""
+                for part in expanded(text):
+                    self.wfile.write(b"%x\r\n%b\r\n" % (len(part), part) if chunked else part)
+                self.wfile.write(ends)
 
             do_GET = do_PUT = do_PATCH = do_POST = do_any
 

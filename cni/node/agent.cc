@@ -221,7 +221,7 @@ struct Agent::Parts {
     for (nri::RuntimePod& one : runtime_pods.list())
       pods.push_back({std::move(one.name_space), std::move(one.name), std::move(one.uid),
                       std::move(one.annotations), std::move(one.addresses), false,
-                      std::move(one.netns), one.identity});
+                      std::move(one.netns), one.identity, "", ""});
     return pods;
   }
 

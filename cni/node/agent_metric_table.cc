@@ -30,6 +30,9 @@ constexpr std::array kTable = {
                     "unknown)",
                     "Pods with a sidecar, by whether what the plugin gave them was there at the "
                     "last check; unknown where fairlead-node may not look."},
+    AgentMetricInfo{M::kPodsUnread, "fairlead_node_pods_unread", T::kGauge, "",
+                    "Pods whose description by the API server exceeds a limit, at its last list: "
+                    "it is not known whether they have a redirect, or should have one."},
     AgentMetricInfo{M::kCollected, "fairlead_node_collected_total", T::kCounter, "",
                     "Attachments of pods that went without a DEL."},
     AgentMetricInfo{M::kRepairs, "fairlead_node_repairs_total", T::kCounter,

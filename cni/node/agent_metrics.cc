@@ -144,6 +144,7 @@ std::string AgentMetrics::text() const {
     out.set(AgentMetric::kCniEvents, {{"command", key.first}, {"event", key.second}}, count);
   out.set(AgentMetric::kAttachments, attachments_);
   add_pods(out);
+  out.set(AgentMetric::kPodsUnread, pods_unread_);
   out.set(AgentMetric::kCollected, collected_);
   out.set(AgentMetric::kRepairs, {{"result", "repaired"}}, repaired_);
   out.set(AgentMetric::kRepairs, {{"result", "failed"}}, not_repaired_);

@@ -42,6 +42,8 @@ class AgentMetrics {
   void set_pods(const PodCounts& counts);
   // Pods that run without any attachment, by the last list of the API server.
   void set_not_redirected(std::size_t count) { not_redirected_ = count; }
+  // Pods that the API server described at too great a length, by its last list.
+  void set_pods_unread(std::size_t count) { pods_unread_ = count; }
   // `wanted`: ports that the configuration names, as "mlx5_0/1".
   void set_inventory(const Inventory& inventory, const std::vector<std::string>& wanted);
   // Call before text(); `counts` outlives the metrics.
@@ -74,7 +76,7 @@ class AgentMetrics {
   const RnicCounterReader* rnic_counters_ = nullptr;
   event::HttpRefusals http_refusals_;
   std::atomic<std::uint64_t> repaired_{0}, not_repaired_{0}, api_errors_{0};
-  std::atomic<std::size_t> not_redirected_{0};
+  std::atomic<std::size_t> not_redirected_{0}, pods_unread_{0};
 };
 
 }  // namespace fairlead::cni::node

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <ctime>
-#include <iterator>
 #include <utility>
 
 #include "base/log.h"
@@ -26,10 +25,11 @@ event::ClusterEvent event_about(const Repaired& repaired, const std::string& nod
   event::ClusterEvent event = pod_event(node, pod.name_space, pod.name, pod.uid);
   event.warning = !repaired.done;
   event.reason = repaired.done ? "FairleadRepaired" : "FairleadNotRepaired";
-  event.message = repaired.done
-                      ? "Connections are redirected to the sidecar from now on; the pod was "
-                        "started before the plugin was installed"
-                      : "Connections are not redirected to the sidecar";
+  event.message =
+      !pod.unread.empty() ? "It is not known whether connections are redirected to a sidecar"
+      : repaired.done     ? "Connections are redirected to the sidecar from now on; the pod was "
+                            "started before the plugin was installed"
+                          : "Connections are not redirected to the sidecar";
   if (!repaired.trouble.empty()) event.message += ": " + repaired.trouble;
   return event;
 }
@@ -142,60 +142,46 @@ void ClusterChores::log_once(const char* event, std::string& told, const Trouble
 ClusterChores::Trouble ClusterChores::tend_label() {
   const bool ready = metrics_.install_ready();
   const TimePoint now = std::chrono::steady_clock::now();
-  if (labelled_ == ready && now < labelled_at_ + kLabelInterval) return {};
-  labelled_.reset();
+  if (labelled_.ready == ready && now < labelled_.at + kLabelInterval) return {};
+  labelled_.ready.reset();
   const auto set = set_node_labels(server_, node_.name, ready, config_.pnets);
   if (!set) return set.error();
-  labelled_ = ready;
-  labelled_at_ = now;
+  labelled_ = {ready, now};
   return {};
 }
 
-tl::expected<PodPage, std::string> ClusterChores::read_page(const std::string& next) const {
-  tl::expected<PodPage, std::string> page = tl::unexpected(std::string());
-  for (const unsigned limit : {kPodsPerPage, 1U}) {
-    const std::size_t most = limit == 1 ? kLonePodBytesMax : kPodPageBytesMax;
-    const auto body =
-        call_api(server_, {"GET", pod_page_path(node_.name, limit, next), "", "", "", most}, kOk);
-    page = body ? parse_pod_page(*body, most) : tl::unexpected(body.error());
-    if (page) break;
-  }
-  return page;
-}
-
-tl::expected<std::vector<NodePod>, std::string> ClusterChores::list_pods() const {
-  std::vector<NodePod> pods;
-  std::string next;
-  do {
-    auto page = read_page(next);
-    if (!page) return tl::unexpected(page.error());
-    std::move(page->pods.begin(), page->pods.end(), std::back_inserter(pods));
-    next = page->next;
-  } while (!next.empty() && pods.size() < kPodsMax);
-  return pods;
-}
-
+// The list has metadata, which says which pods may need a repair; only these are read as a whole.
 ClusterChores::Trouble ClusterChores::repair_pods_of_api() {
-  const auto pods = list_pods();
-  if (!pods) return pods.error();
-  repair_pods(*pods);
-  return {};
+  PodListing listing = lister_.list(node_.name);
+  const PodListing late = lister_.complete(without_state(config_.run_dir, std::move(listing.pods)));
+  repair_pods(late.pods, listing.is_whole && late.is_whole);
+  return listing.trouble.empty() ? late.trouble : listing.trouble;
 }
 
 // The log of the connection says why there is none.
 void ClusterChores::repair_pods_of_runtime() {
   const auto pods = late_pods_.look();
-  if (pods) repair_pods(*pods);
+  if (pods) repair_pods(*pods, true);
 }
 
-void ClusterChores::repair_pods(const std::vector<NodePod>& pods) {
-  std::erase_if(told_, [&](const auto& one) {
-    return std::none_of(pods.begin(), pods.end(),
-                        [&](const NodePod& pod) { return pod.uid == one.first; });
-  });
+void ClusterChores::repair_pods(const std::vector<NodePod>& pods, bool is_whole) {
   const std::vector<Repaired> all = repair(settings_.places, config_, pods);
-  metrics_.set_not_redirected(static_cast<std::size_t>(
-      std::count_if(all.begin(), all.end(), [](const Repaired& one) { return !one.done; })));
+  // From a part of the pods nothing follows for the others.
+  if (is_whole) {
+    std::erase_if(told_, [&](const auto& one) {
+      return std::none_of(pods.begin(), pods.end(),
+                          [&](const NodePod& pod) { return pod.uid == one.first; });
+    });
+    const auto count = [&all](bool unread) {
+      return static_cast<std::size_t>(
+          std::count_if(all.begin(), all.end(), [unread](const Repaired& one) {
+            return !one.done && one.pod->unread.empty() != unread;
+          }));
+    };
+    metrics_.set_not_redirected(count(false));
+    metrics_.set_pods_unread(count(true));
+  }
+  if (told_.size() > kToldMax) told_.clear();
   for (const Repaired& repaired : all) tell(repaired);
 }
 

@@ -23,6 +23,7 @@
 #include "cni/node/fallback_events.h"
 #include "cni/node/late_pods.h"
 #include "cni/node/pod_check.h"
+#include "cni/node/pod_lister.h"
 #include "cni/node/repair.h"
 #include "cni/node/sidecar_answers.h"
 #include "cni/node/status_report.h"
@@ -53,10 +54,8 @@ class ClusterChores {
   static constexpr Duration kLabelInterval = std::chrono::minutes(10);
   // Time before the next Event about a pod that cannot be repaired.
   static constexpr Duration kRepeatInterval = std::chrono::minutes(10);
-  // Pods in a page. If a page does not fit into an answer, its pods are requested one by one.
-  static constexpr unsigned kPodsPerPage = 32;
-  static constexpr std::size_t kPodsMax = 4096;
-
+  // Pods that Events were created for; beyond it all are forgotten, and reported again.
+  static constexpr std::size_t kToldMax = 8192;
   // Time for the sidecars of one report; the remaining ones are queried for the next report.
   static constexpr Duration kSidecarsMax = std::chrono::seconds(5);
 
@@ -76,13 +75,12 @@ class ClusterChores {
   Trouble tend_label();
   Trouble repair_pods_of_api();
   void repair_pods_of_runtime();
-  void repair_pods(const std::vector<NodePod>& pods);
+  // `is_whole`: these are all that may need a repair.
+  void repair_pods(const std::vector<NodePod>& pods, bool is_whole);
   Trouble write_report();
   void tell_fallbacks(const std::vector<PodLine>& pods);
   EventAnswer make_event(const event::ClusterEvent& event);
   std::vector<PodLine> ask_sidecars();
-  tl::expected<std::vector<NodePod>, std::string> list_pods() const;
-  tl::expected<PodPage, std::string> read_page(const std::string& next) const;
   bool is_news(const Repaired& repaired);
   void tell(const Repaired& repaired);
   void log_once(const char* event, std::string& told, const Trouble& trouble);
@@ -90,6 +88,7 @@ class ClusterChores {
   ClusterSettings settings_;
   NodeIdentity node_;  // of the token, or of the settings
   event::ApiServer server_;
+  PodLister lister_{server_};
   NodeConfig config_;
   AgentMetrics& metrics_;
   struct Told {
@@ -108,8 +107,10 @@ class ClusterChores {
   SidecarAnswers sidecars_;
   DescriptorCloser closer_;  // of what they send
   LatePods late_pods_;
-  std::optional<bool> labelled_;  // last label of the node, and its time
-  TimePoint labelled_at_{};
+  struct {
+    std::optional<bool> ready;
+    TimePoint at{};
+  } labelled_;  // last label of the node, and its time
 
   std::mutex mutex_;  // guards stopped_
   std::condition_variable changed_;

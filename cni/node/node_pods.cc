@@ -9,6 +9,12 @@ namespace fairlead::cni::node {
 namespace {
 
 constexpr std::size_t kPodBytesOfValue = 8;  // with its key; most have more
+// Written by whoever changes the pod, at any length and depth, and of no use here.
+constexpr std::string_view kSkipped = "managedFields";
+
+json::Limits limits_of(std::size_t bytes_max) {
+  return {bytes_max, kJsonDepthMax, kPodPageBytesMax / kPodBytesOfValue, kSkipped};
+}
 
 // True if the kubelet has reported the sidecar ready. From then on it accepts redirected
 // connections.
@@ -27,7 +33,11 @@ NodePod read_pod(const Json& object) {
   pod.name_space = text_of(member(metadata, "namespace"));
   pod.name = text_of(member(metadata, "name"));
   pod.uid = text_of(member(metadata, "uid"));
+  pod.version = text_of(member(metadata, "resourceVersion"));
   pod.annotations = strings_of(member(metadata, "annotations"));
+  std::erase_if(pod.annotations, [](const auto& one) {
+    return !one.first.starts_with(kubernetes::kAnnotationPrefix);
+  });
   if (member(member(object, "spec"), "hostNetwork") != true)
     for (const Json& address : member(status, "podIPs"))
       if (std::string ip = text_of(member(address, "ip")); !ip.empty())
@@ -53,14 +63,46 @@ std::string escaped(std::string_view text) {
   return result;
 }
 
+bool is_list(const Json& json) {
+  const std::string kind = text_of(member(json, "kind"));
+  return kind == "PartialObjectMetadataList" || kind == "PodList";
+}
+
+tl::unexpected<std::string> no_list(const Json& json) {
+  return tl::unexpected("list of pods: " + shown(member(json, "kind")) + " is no list of pods");
+}
+
 }  // namespace
 
+std::string too_long(std::string_view what, const std::string& length, std::size_t allowed) {
+  return std::string(what) +
+         (length.empty()
+              ? " is longer than the allowed " + std::to_string(allowed) + " bytes"
+              : " is " + length + " bytes long, and " + std::to_string(allowed) + " are allowed");
+}
+
+tl::expected<PodPage, std::string> parse_page_beginning(std::string_view text,
+                                                        const std::string& unread) {
+  const Json json = json::parse_beginning(text, limits_of(kPodBeginningBytes));
+  if (!is_list(json)) return no_list(json);
+  const Json& items = json::items_of(member(json, "items"));
+  NodePod read = items.empty() ? NodePod() : read_pod(items.front());
+  if (read.name.empty() || read.uid.empty())
+    return tl::unexpected("list of pods: " + unread + "; it begins without name and uid");
+  PodPage page;
+  page.next = text_of(member(member(json, "metadata"), "continue"));
+  NodePod& pod = page.pods.emplace_back();
+  pod.name_space = std::move(read.name_space);
+  pod.name = std::move(read.name);
+  pod.uid = std::move(read.uid);
+  pod.unread = unread;
+  return page;
+}
+
 tl::expected<PodPage, std::string> parse_pod_page(std::string_view text, std::size_t bytes_max) {
-  const auto json =
-      json::parse(text, {bytes_max, kJsonDepthMax, kPodPageBytesMax / kPodBytesOfValue});
+  const auto json = json::parse(text, limits_of(bytes_max));
   if (!json) return tl::unexpected("list of pods: " + json.error());
-  if (text_of(member(*json, "kind")) != "PodList")
-    return tl::unexpected("list of pods: " + shown(member(*json, "kind")) + " is no PodList");
+  if (!is_list(*json)) return no_list(*json);
   PodPage page;
   page.next = text_of(member(member(*json, "metadata"), "continue"));
   for (const Json& item : member(*json, "items"))
@@ -70,7 +112,7 @@ tl::expected<PodPage, std::string> parse_pod_page(std::string_view text, std::si
 }
 
 tl::expected<NodePod, std::string> parse_pod(std::string_view text) {
-  const auto json = parse_json(text, kPodPageBytesMax);
+  const auto json = json::parse(text, limits_of(kLonePodBytesMax));
   if (!json) return tl::unexpected("pod: " + json.error());
   NodePod pod = read_pod(*json);
   if (pod.name.empty() || pod.uid.empty())

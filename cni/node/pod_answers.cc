@@ -14,7 +14,6 @@
 #include "base/kubernetes_names.h"
 #include "base/unix_address.h"
 #include "base/wait.h"
-#include "cni/node/api_call.h"
 #include "cni/node/node_pods.h"
 #include "cni/pod_cgroup.h"
 
@@ -53,6 +52,21 @@ std::string below_root(const std::string& path, const std::string& root) {
   return std::string(rest);
 }
 
+tl::expected<NodePod, std::string> read_metadata(const event::ApiServer& server,
+                                                 const PodQuestion& asked) {
+  const std::string path = pod_path(asked.name_space, asked.pod);
+  const auto reply =
+      server.send({"GET", path, "", "", "", kLonePodBytesMax, true, kPodMetadataType});
+  if (!reply) return tl::unexpected(reply.error());
+  if (reply->status != kOk)
+    return tl::unexpected("GET " + path + ": status " + std::to_string(reply->status));
+  auto pod = reply->cut ? tl::unexpected(too_long("its metadata", reply->length, kLonePodBytesMax))
+                        : parse_pod(reply->body);
+  if (!pod)
+    return NodePod{.name_space = asked.name_space, .name = asked.pod, .unread = pod.error()};
+  return pod;
+}
+
 bool hung_up(int socket) {
   pollfd state{socket, POLLRDHUP, 0};
   return ::poll(&state, 1, 0) > 0 && (state.revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0;
@@ -63,6 +77,7 @@ bool hung_up(int socket) {
 std::string answer_about(const PodQuestion& question, const tl::expected<NodePod, std::string>& pod,
                          std::string_view cgroup_path) {
   if (!pod) return refusal(pod.error());
+  if (!pod->unread.empty()) return to_text(Json{{"error", pod->unread}, {"unread", true}});
   // Another pod with that name, for example of a StatefulSet.
   if (!question.uid.empty() && question.uid != pod->uid) return refusal("another pod by now");
   Json annotations = Json::object();
@@ -130,17 +145,14 @@ void PodAnswers::answer_one(int socket) {
 std::string PodAnswers::answer_to(const std::string& question) {
   const auto asked = parse_question(question);
   if (!asked) return refusal(asked.error());
-  const auto body =
-      call_api(server_, {"GET", pod_path(asked->name_space, asked->pod), "", "", ""}, kOk);
-  const auto pod = body ? parse_pod(*body) : tl::unexpected(body.error());
-  if (!pod) {
-    lines_.write(
-        LogLevel::kWarn, "node", "no_answer", std::chrono::steady_clock::now(),
-        [&](LogEvent& line) {
-          line.field("pod", asked->name_space + "/" + asked->pod).field("what", pod.error());
-        });
-    return refusal(pod.error());
-  }
+  const auto pod = read_metadata(server_, *asked);
+  const std::string trouble = pod ? pod->unread : pod.error();
+  if (!trouble.empty())
+    lines_.write(LogLevel::kWarn, "node", "no_answer", std::chrono::steady_clock::now(),
+                 [&](LogEvent& line) {
+                   line.field("pod", asked->name_space + "/" + asked->pod).field("what", trouble);
+                 });
+  if (!trouble.empty()) return answer_about(*asked, pod, "");
   const Result<std::string> cgroup = find_pod_cgroup(cgroup_root_, pod->uid);
   return answer_about(*asked, pod, cgroup ? below_root(*cgroup, cgroup_root_) : std::string());
 }

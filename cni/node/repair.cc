@@ -105,7 +105,7 @@ class Places {
 std::vector<NodePod> without_state(const std::string& run_dir, std::vector<NodePod> pods) {
   const Known known = known_pods(run_dir);
   std::erase_if(pods, [&known](const NodePod& pod) {
-    return !opted_in(pod.annotations) || is_known(known, pod);
+    return (pod.unread.empty() && !opted_in(pod.annotations)) || is_known(known, pod);
   });
   return pods;
 }
@@ -117,6 +117,10 @@ std::vector<Repaired> repair(const RepairPlaces& places, const NodeConfig& confi
   Places searched(places.netns_dir);
   std::vector<Repaired> all;
   for (const NodePod& pod : pods) {
+    if (!pod.unread.empty()) {
+      if (!is_known(known, pod)) all.push_back({&pod, false, pod.unread});
+      continue;
+    }
     const bool has_network = !pod.netns.empty() || !pod.addresses.empty();
     if (!pod.sidecar_runs || !has_network || !opted_in(pod.annotations) || is_known(known, pod))
       continue;

@@ -25,11 +25,12 @@ struct Repaired {
   std::string trouble;  // why not, or what is missing nevertheless
 };
 
-// The pods that opted in and have no state.
+// The pods without state that opted in, or of which this is unknown because they are unread.
 std::vector<NodePod> without_state(const std::string& run_dir, std::vector<NodePod> pods);
 
 // Repairs each pod that has a running sidecar and no state. Does nothing while the plugin is
-// switched off. A failed repair is reverted, and repeated by the next call.
+// switched off. A failed repair is reverted, and repeated by the next call. An unread pod is one
+// that could not be repaired.
 std::vector<Repaired> repair(const RepairPlaces& places, const NodeConfig& config,
                              const std::vector<NodePod>& pods);
 

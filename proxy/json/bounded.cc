@@ -24,6 +24,8 @@ class TreeBuilder final : public nlohmann::json_sax<Json> {
   bool end_object() override { return close(); }
   bool end_array() override { return close(); }
   bool key(string_t& name) override {
+    if (skipped_levels_ > 0) return true;
+    skips_next_ = !limits_.skipped.empty() && name == limits_.skipped;
     key_ = std::move(name);
     return true;
   }
@@ -56,10 +58,17 @@ class TreeBuilder final : public nlohmann::json_sax<Json> {
     return &entry;
   }
 
-  bool add(Json value) { return place(std::move(value)) != nullptr; }
+  // True where a value is, or is in, that of a member to leave out.
+  bool skips() { return std::exchange(skips_next_, false) || skipped_levels_ > 0; }
+
+  bool add(Json value) { return skips() || place(std::move(value)) != nullptr; }
 
   // Pointers into the tree stay valid: only the innermost open container grows.
   bool open(Json container) {
+    if (skips()) {
+      ++skipped_levels_;
+      return true;
+    }
     if (open_.size() >= limits_.depth) {
       error_ = "nested deeper than " + std::to_string(limits_.depth) + " levels";
       return false;
@@ -71,6 +80,10 @@ class TreeBuilder final : public nlohmann::json_sax<Json> {
   }
 
   bool close() {
+    if (skipped_levels_ > 0) {
+      --skipped_levels_;
+      return true;
+    }
     open_.pop_back();
     return true;
   }
@@ -81,6 +94,8 @@ class TreeBuilder final : public nlohmann::json_sax<Json> {
   std::string key_;
   std::string error_;
   std::size_t count_ = 0;
+  bool skips_next_ = false;
+  std::size_t skipped_levels_ = 0;  // open ones
 };
 
 }  // namespace
@@ -91,6 +106,12 @@ tl::expected<Json, std::string> parse(std::string_view text, const Limits& limit
   TreeBuilder builder(limits);
   if (!Json::sax_parse(text, &builder))
     return tl::unexpected(builder.error().empty() ? "not JSON" : builder.error());
+  return builder.take();
+}
+
+Json parse_beginning(std::string_view text, const Limits& limits) {
+  TreeBuilder builder(limits);
+  (void)Json::sax_parse(text.substr(0, limits.bytes), &builder);
   return builder.take();
 }
 

@@ -16,10 +16,17 @@ struct Limits {
   std::size_t bytes;
   std::size_t depth;   // of arrays and objects in each other
   std::size_t values;  // at any depth
+  // Members of this name, at any depth, are left out of the tree. Their values count for neither
+  // limit of the tree, only for the bytes. Empty: none.
+  std::string_view skipped = {};
 };
 
 // Error: a sentence for people. Refused: more than the limits, bytes that are not UTF-8, and
 // everything that is not one JSON value. Of repeated keys the last one counts.
 tl::expected<Json, std::string> parse(std::string_view text, const Limits& limits);
+
+// The values that stand complete at the beginning of a text, up to the end of the text, to the
+// first error, or to a limit of depth or values. Arrays and objects have what was read of them.
+Json parse_beginning(std::string_view text, const Limits& limits);
 
 }  // namespace fairlead::json

@@ -4,16 +4,28 @@ import json
 import socket
 
 from clustered import FROM_API, RUNS, SECONDS_MAX, ClusterTest
-from plugin import IN, main, seconds
+from fake_api_server import filler
+from plugin import IN, main, seconds, wait_until
+
+BEYOND = 17 << 20  # bytes, more than the agent reads of a pod
 
 
 class Answers(ClusterTest):
     def add_as_multus(self, pod, uid=None):
+        answer = self.call_as_multus(pod, uid)
+        self.assertEqual(answer.code, 0, answer.stdout + answer.stderr)
+        return answer
+
+    def refused_as_multus(self, pod):
+        answer = self.call_as_multus(pod, failClosed=True)
+        return answer if answer.code != 0 else None
+
+    def call_as_multus(self, pod, uid=None, **how):
         """Of the runtime's configuration it passes only CNI_ARGS to the delegate."""
         arguments = (f"IgnoreUnknown=true;K8S_POD_NAMESPACE=shop;K8S_POD_NAME={pod.name};"
                      f"K8S_POD_INFRA_CONTAINER_ID={pod.container};K8S_POD_UID={uid or '0000-' + pod.container}")
-        return self.good("ADD", pod, runtimeConfig=None, logLevel="debug", env={"CNI_ARGS": arguments},
-                         pnet=[{"id": "NETA", "rnics": ["mlx5_0/1"]}], cniVersion="0.3.1")
+        return self.call("ADD", pod, runtimeConfig=None, logLevel="debug", env={"CNI_ARGS": arguments},
+                         pnet=[{"id": "NETA", "rnics": ["mlx5_0/1"]}], cniVersion="0.3.1", **how)
 
     def test_tells_the_plugin_what_nobody_else_does(self):
         model = self.pod(("10.88.5.1/24",))
@@ -39,6 +51,32 @@ class Answers(ClusterTest):
             self.api.pods.clear()
         self.assertEqual(self.add_as_multus(pod).events()[0]["event"], "no_annotations")
         self.assertEqual(pod.nft(), "")
+
+    def test_of_a_long_pod_the_metadata_is_enough(self):
+        pod = self.running_pod(("10.88.5.4/24",), status={**RUNS, "started": False},
+                               spec={"containers": [{"name": filler(BEYOND)}]})
+        self.start_agent(*FROM_API)
+        self.add_as_multus(pod)
+        self.assert_set_up(pod)
+
+    def test_metadata_beyond_the_limit_is_not_taken_for_a_pod_without_sidecar(self):
+        pod = self.running_pod(("10.88.5.5/24",), status={**RUNS, "started": False})
+        with self.api.lock:
+            self.api.pods[0]["metadata"]["labels"] = {"a": filler(BEYOND)}
+        self.start_agent(*FROM_API)
+
+        def answered():
+            """The plugin does not wait long for an answer, which may take longer on a busy machine."""
+            answer = self.add_as_multus(pod)
+            return answer if answer.events()[0]["event"] != "no_annotations" else None
+        answer = wait_until(answered, "an answer", SECONDS_MAX)
+        self.assertEqual(answer.events()[0]["event"], "add_failed")
+        self.assertIn("it is not known whether the pod has a sidecar: its metadata is 178", answer.events()[0]["what"])
+        refused = wait_until(lambda: self.refused_as_multus(pod), "a refusal", SECONDS_MAX)
+        self.assertEqual(refused.json["code"], 101)
+        self.assertIn("16777216 are allowed", refused.json["msg"])
+        self.assertEqual((pod.nft(), self.states()), ("", []))
+        self.assertIn("event=no_answer", self.log.read_text())
 
     def test_a_silent_api_server_holds_no_pod_up(self):
         pods = [self.running_pod((f"10.88.6.{number + 1}/24",), status={**RUNS, "started": False})

@@ -13,7 +13,7 @@ import urllib.request
 from pathlib import Path
 
 import plugin
-from fake_api_server import FakeApiServer
+from fake_api_server import METADATA_ONLY, FakeApiServer
 from plugin import IN, PLUGIN, PluginTest, cgroup_root, seconds, wait_until
 
 NODE = Path(os.environ.get("FAIRLEAD_NODE", PLUGIN.with_name("fairlead-node")))
@@ -28,7 +28,9 @@ class Api(FakeApiServer):
         self.pods, self.events, self.labels, self.limits = [], [], {}, []
         self.refusals = {}  # path to the status with which a POST is refused
         self.refused_events = 0
-        self.asked = 0  # number of requests for a single pod
+        self.asked, self.asked_whole = 0, 0  # number of requests for the metadata of a single pod, or for all of it
+        self.gone = 0  # requests for a next page that are answered with 410
+        self.no_next_pages = False  # or with 429
         self.reports = []  # ConfigMaps as they were applied, with the query
         self.sets, self.patches = {}, []  # DaemonSets by name: [nodes, ready nodes at successive requests]
         super().__init__(folder, token)
@@ -39,10 +41,12 @@ class Api(FakeApiServer):
         if (method, url.path) == ("GET", "/api/v1/pods"):
             assert query["fieldSelector"] == "spec.nodeName=n1", query
             self.limits.append(int(query["limit"]))
-            begin = int(query.get("continue", "0 /").split()[0])
-            end = begin + self.limits[-1]
-            more = {"continue": f"{end} /+&"} if end < len(self.pods) else {}
-            return 200, {"kind": "PodList", "metadata": more, "items": self.pods[begin:end]}
+            if "continue" in query and self.gone > 0:
+                self.gone -= 1
+                return 410, {"kind": "Status", "reason": "Expired"}
+            if "continue" in query and self.no_next_pages:
+                return 429, {"kind": "Status", "reason": "TooManyRequests"}
+            return 200, self.page("PodList", self.pods, query)
         if (method, url.path) == ("PATCH", "/api/v1/nodes/n1"):
             for name, value in json.loads(body)["metadata"]["labels"].items():
                 self.labels[name] = value
@@ -58,9 +62,12 @@ class Api(FakeApiServer):
             self.reports.append((query, json.loads(body)))
             return 201, {}
         if method == "GET" and url.path.startswith("/api/v1/namespaces/shop/pods/"):
-            self.asked += 1
+            if METADATA_ONLY in self.accept:
+                self.asked += 1
+            else:
+                self.asked_whole += 1
             found = [pod for pod in self.pods if pod["metadata"]["name"] == url.path.rsplit("/", 1)[1]]
-            return (200, found[0]) if found else (404, {})
+            return (200, self.shaped(found[0])) if found else (404, {})
         if method == "POST" and url.path in self.refusals:
             self.refused_events += 1
             return self.refusals[url.path], {"message": "the namespace is being terminated"}

@@ -7,6 +7,7 @@ import subprocess
 
 import plugin
 from clustered import FROM_API, NODE, RUNS, SECONDS_MAX, ClusterTest
+from fake_api_server import filler
 from plugin import IN, main, seconds
 
 
@@ -197,22 +198,131 @@ class Repair(ClusterTest):
         self.assert_set_up(victim)
 
     def test_fat_pods_keep_nobody_from_repair(self):
-        fat = {"annotations": {"blob": "x" * 1_500_000}}
+        fat = {"annotations": {"blob": filler(1_500_000)}}
         with self.api.lock:
             self.api.pods += [{"metadata": {"namespace": "shop", "name": f"fat{i}", "uid": f"f{i}", **fat}}
                               for i in range(3)]
         late = self.running_pod(("10.88.3.1/24",))
         self.start_agent(*FROM_API)
         self.wait(lambda: self.api.reasons() == [(late.name, "FairleadRepaired")], "the event")
-        self.assertIn(1, self.api.limits)
+        self.assertEqual(self.api.limits[:5], [32, 16, 8, 4, 2])
+
+    def add_object(self, name, spec=None, **metadata):
+        """A pod of the API server alone, without a network namespace."""
+        with self.api.lock:
+            self.api.pods.append({"metadata": {"namespace": "shop", "name": name, "uid": f"u-{name}",
+                                               "annotations": IN, **metadata}, "spec": spec or {}})
+
+    LARGEST = 1_400_000 * 6  # 1.4 MiB in etcd, where Go escapes each character with 6 bytes
+    BEYOND = 17 << 20
 
     def test_a_pod_of_the_largest_json_keeps_nobody_from_repair(self):
-        # 1.4 MiB in etcd, where Go escapes each character with 6 bytes.
-        largest = {"containers": [{"name": "x", "env": [{"name": "A", "value": "x" * (1_400_000 * 6)}]}]}
-        with self.api.lock:
-            self.api.pods.append({"metadata": {"namespace": "a", "name": "largest", "uid": "l"}, "spec": largest})
+        self.add_object("spec", {"containers": [{"name": "x", "env": [{"name": "A", "value": filler(self.LARGEST)}]}]})
+        self.add_object("metadata", labels={"a": filler(self.LARGEST)})
+        deep = {}
+        for _ in range(100):
+            deep = {"f:a": deep}
+        self.add_object("deep", managedFields=[{"fieldsV1": deep}])
         late = self.running_pod(("10.88.3.2/24",))
         self.start_agent(*FROM_API)
+        self.wait(lambda: self.api.reasons() == [(late.name, "FairleadRepaired")], "the event")
+        self.assertIn(1, self.api.limits)
+        self.assertNotIn("event=pods_not_listed", self.log.read_text())
+        self.assertEqual(self.metric("fairlead_node_pods_unread"), 0)
+
+    def test_asks_for_whole_pods_only_where_they_may_need_a_repair(self):
+        for number in range(40):
+            self.add_object(f"other{number}", annotations={})
+        late = self.running_pod(("10.88.3.3/24",), status={**RUNS, "started": False})
+        self.start_agent(*FROM_API)
+        self.wait_rounds(4)
+        self.assertEqual(self.api.asked_whole, 1)  # it has not changed since
+        with self.api.lock:
+            self.api.pods[-1]["status"]["initContainerStatuses"] = [RUNS]
+        self.wait(lambda: self.api.reasons() == [(late.name, "FairleadRepaired")], "the event")
+        self.wait_rounds(4)
+        self.assertEqual(self.api.asked_whole, 2)
+
+    def unread_messages(self):
+        with self.api.lock:
+            return {event["involvedObject"]["name"]: event["message"] for event in self.api.events
+                    if event["reason"] == "FairleadNotRepaired"}
+
+    def test_a_pod_beyond_the_limit_is_reported_and_keeps_nobody_from_repair(self):
+        known = self.running_pod(("10.88.3.4/24",))
+        self.add(known, env={"CNI_ARGS": f"K8S_POD_NAMESPACE=shop;K8S_POD_NAME={known.name};"
+                                         f"K8S_POD_UID=0000-{known.container}"})
+        with self.api.lock:
+            self.api.pods[0]["metadata"]["labels"] = {"a": filler(self.BEYOND)}
+        self.add_object("metadata", labels={"a": filler(self.BEYOND)})
+        self.add_object("plain", annotations={}, labels={"a": filler(self.BEYOND)})
+        self.add_object("whole", {"containers": [{"name": filler(self.BEYOND)}]})
+        late = self.running_pod(("10.88.3.5/24",))
+        self.start_agent(*FROM_API)
+        self.wait(lambda: (late.name, "FairleadRepaired") in self.api.reasons(), "the repair")
+        self.wait(lambda: self.metric("fairlead_node_pods_unread") == 3, "the unread pods to be counted")
+        self.assertEqual(self.metric('fairlead_node_pods{part="redirect",state="missing"}'), 0)
+        messages = self.unread_messages()
+        self.assertEqual(set(messages), {"metadata", "plain", "whole"})
+        for name, text in messages.items():
+            self.assertRegex(text, "^It is not known whether connections are redirected to a sidecar: " +
+                             ("the pod" if name == "whole" else "its metadata") +
+                             r" is 178\d{5} bytes long, and 16777216 are allowed$")
+        rounds = self.api.limits.count(32)
+        self.wait(lambda: self.api.limits.count(32) >= rounds + 2, "another list")
+        self.assertEqual(len(self.api.reasons()), 4)
+        self.assertEqual(self.log.read_text().count("event=not_repaired"), 3)
+        with self.api.lock:
+            del self.api.pods[1:4]
+        self.wait(lambda: self.metric("fairlead_node_pods_unread") == 0, "the end of the unread pods to be seen")
+
+    def test_a_pod_beyond_the_limit_in_chunks_of_unknown_length(self):
+        self.api.chunked = True
+        self.add_object("metadata", labels={"a": filler(self.BEYOND)})
+        late = self.running_pod(("10.88.3.6/24",))
+        self.start_agent(*FROM_API)
+        self.wait(lambda: (late.name, "FairleadRepaired") in self.api.reasons(), "the repair")
+        self.assertIn("its metadata is longer than the allowed 16777216 bytes", self.unread_messages()["metadata"])
+
+    def test_a_list_that_expires_begins_again(self):
+        for number in range(40):
+            self.add_object(f"other{number}", annotations={})
+        late = self.running_pod(("10.88.3.7/24",))
+        self.api.gone = 2
+        self.start_agent(*FROM_API)
+        self.wait(lambda: self.api.reasons() == [(late.name, "FairleadRepaired")], "the event")
+        self.assertNotIn("event=pods_not_listed", self.log.read_text())
+
+    def test_a_list_that_ends_early_serves_those_that_were_read(self):
+        late = self.running_pod(("10.88.3.8/24",))
+        for number in range(40):
+            self.add_object(f"other{number}", annotations={})
+        behind = self.running_pod(("10.88.3.9/24",))
+        self.api.no_next_pages = True
+        self.start_agent(*FROM_API)
+        self.wait(lambda: self.api.reasons() == [(late.name, "FairleadRepaired")], "the event")
+        self.wait_rounds(6)
+        self.assertEqual(len(self.api.reasons()), 1)
+        self.assertEqual(self.log.read_text().count("event=pods_not_listed"), 1)
+        self.assertIn("status 429", self.log.read_text())
+        with self.api.lock:
+            self.api.no_next_pages, self.api.gone = False, 1_000_000
+        self.wait(lambda: "status 410 for a next page" in self.log.read_text(), "the expired list to be reported")
+        with self.api.lock:
+            self.api.gone = 0
+        self.wait(lambda: (behind.name, "FairleadRepaired") in self.api.reasons(), "the other repair")
+
+    def test_a_part_of_an_answer_is_none(self):
+        late = self.running_pod(("10.88.3.10/24",))
+        self.api.bytes_max = 100
+        self.start_agent(*FROM_API)
+        for chunked in (False, True):
+            with self.subTest(chunked=chunked), self.api.lock:
+                self.api.chunked = chunked
+            self.wait_rounds(2)
+            self.assertEqual((self.api.reasons(), self.states()), ([], []))
+        self.assertIn("event=pods_not_listed", self.log.read_text())
+        self.api.bytes_max = None
         self.wait(lambda: self.api.reasons() == [(late.name, "FairleadRepaired")], "the event")
 
     def test_labels_its_node_while_the_plugin_is_installed(self):

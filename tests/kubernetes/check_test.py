@@ -20,7 +20,7 @@ import yaml
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 import documented  # noqa: E402 pylint: disable=wrong-import-position
-from fake_api_server import FakeApiServer, make_certificate, openssl  # noqa: E402 pylint: disable=wrong-import-position
+from fake_api_server import FakeApiServer, filler, make_certificate, openssl  # noqa: E402 pylint: disable=wrong-import-position
 
 CTL = sys.argv.pop(1) if len(sys.argv) > 1 else "fairleadctl"
 TOKEN = "secret"
@@ -92,6 +92,9 @@ class Api(FakeApiServer):
             return 200, {"metadata": {"continue": "0"}, "items": []}
         begin = int(query.get("continue", "0"))
         everything = self.cluster[key]
+        if self.cluster.get("long_pages"):
+            end = begin + int(query["limit"])
+            return 200, {"metadata": {"continue": str(end)} if end < len(everything) else {}, "items": everything[begin:end]}
         more = {"continue": str(begin + 1)} if begin + 1 < len(everything) else {}
         return 200, {"metadata": more, "items": everything[begin:begin + 1]}
 
@@ -510,6 +513,16 @@ class Status(ClusterTest):
         for words in ("node n1: its agent has not reported", "node n1: the CNI plugin is not installed",
                       "pod shop/web-0: it runs without its redirect", "pod shop/web-0: its sidecar does not answer"):
             self.assertIn(words, done.stdout)
+
+    def test_pages_that_are_too_long_are_asked_for_in_parts(self):
+        self.cluster["long_pages"] = True
+        self.cluster["reports"] = [config_map(report(f"n{number}")) for number in range(20)]
+        for one in self.cluster["reports"]:
+            one["metadata"]["annotations"] = {"a": filler(1_000_000)}
+        made = json.loads(self.ctl("status", "-o", "json").stdout)
+        self.assertEqual(len(made["nodes"]), 20)
+        self.cluster["reports"][7]["metadata"]["annotations"] = {"a": filler(5_000_000)}
+        self.refused("configmaps", "one object of the list is longer than 4194304 bytes", arguments=("status",))
 
     def test_nobody_reports(self):
         self.cluster["reports"] = []

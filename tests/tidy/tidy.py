@@ -5,6 +5,7 @@ from pathlib import Path
 
 import arrows
 import assertions
+import claims
 import classes
 import commands
 import documents
@@ -21,7 +22,7 @@ CHECKS = [
     raisers.check_reasons, raisers.check_delete_reasons, raisers.check_counters, raisers.check_metrics,
     raisers.check_facts,
     documents.check_anchors, documents.check_coverage, documents.check_names, documents.check_options,
-    commands.check_commands,
+    commands.check_commands, claims.check_claims,
 ]
 
 

@@ -3,6 +3,7 @@ import unittest
 
 import arrows
 import assertions
+import claims
 import classes
 import commands
 import documents
@@ -110,7 +111,7 @@ class Checks(unittest.TestCase):
                                                   raisers.check_reasons, raisers.check_delete_reasons,
                                                   raisers.check_counters, raisers.check_metrics, raisers.check_facts,
                                                   documents.check_anchors, documents.check_coverage, documents.check_names,
-                                                  documents.check_options, commands.check_commands}
+                                                  documents.check_options, commands.check_commands, claims.check_claims}
         self.assertEqual(set(tidy.CHECKS), tested)
 
     def test_excuses_hold_only_at_home(self):
@@ -282,6 +283,32 @@ class Checks(unittest.TestCase):
             with self.subTest(row):
                 tree["docs/wire.md"] = head + row + "\n"
                 self.assertEqual(list(documents.check_coverage(tree)), [("docs/wire.md", 5, finding)])
+
+    def test_what_a_document_says_is_tested(self):
+        head = "| attacker | tested by |\n|---|---|\n"
+        tree = {"tests/unit/a/CMakeLists.txt": "fairlead_test(a_test SOURCES b_test.cc)\nfairlead_test(other_test SOURCES c.cc)\n",
+                "tests/unit/a/b_test.cc": "TEST_F(Suite, Case) {\n", "tests/unit/a/c.cc": "TEST(Far, Case) {\n",
+                "tests/cni/CMakeLists.txt": "foreach(name pods)\n  add_test(NAME cni_${name} COMMAND x)\n",
+                "tests/cni/pods_test.py": "", "tests/cni/plugin.py": "", "tests/lab/scenarios_ends.py": "@scenario\ndef killed(stage):\n",
+                "tests/fuzz/clc_fuzzer.cc": "", "Makefile": "hostile:\n"}
+        for cell in ("`pods_test.py`", "`a_test` (`Suite`), `other_test` (`Far`)", "`cni_pods` (`tests/cni/pods_test.py`)", "`b_test.cc`",
+                     "`make hostile` and more", "`clc_fuzzer`", "`killed`", "`Suite`"):
+            with self.subTest(cell):
+                tree["docs/a.md"] = f"{head}| x | {cell} |\n\n| other |\n|---|\n| `nobody` |\n"
+                self.assertEqual(list(claims.check_claims(tree)), [])
+        for cell, finding in (("`gone_test.py`", "there is no test gone_test.py"), ("nothing", "the row names no test"),
+                              ("", "the row names no test"), ("`a_test` (`Far`)", "a_test has no suite Far"),
+                              ("`a_test` (`Gone`)", "there is no test Gone"), ("`plugin.py`", "there is no test plugin.py"),
+                              ("`cni_gone`", "there is no test cni_gone"), ("`make gone`", "there is no test make gone"),
+                              ("`tests/cni/gone_test.py`", "there is no test tests/cni/gone_test.py")):
+            with self.subTest(cell):
+                tree["docs/a.md"] = f"{head}| x | {cell} |\n"
+                self.assertEqual(list(claims.check_claims(tree)), [("docs/a.md", 3, finding)])
+        for words, findings in (("(`pods_test.py`, `a_test`, `Suite`)", []), ("`gone_test.py`", ["gone_test.py"]),
+                                ("`a_test`, `Gone`", ["Gone"]), ("`other`, `Gone`", [])):
+            with self.subTest(words):
+                tree["docs/a.md"] = f"one\n{words}\n"
+                self.assertEqual(list(claims.check_claims(tree)), [("docs/a.md", 2, f"there is no test {name}") for name in findings])
 
     def test_dead_links(self):
         tree = {"docs/a.md": "[b](b.md#part) [up](../README.md) [web](https://a.b/c) [dir](adr/)\n",

@@ -20,7 +20,7 @@ namespace {
 using json::Json;
 
 constexpr json::Limits kAnswerLimits{event::kHttpsReplyBytesMax, 64, 500'000};
-constexpr const char* kPageSize = "limit=50";  // nodes are long, for their lists of images
+constexpr unsigned kPageSize = 50;  // nodes are long, for their lists of images
 constexpr std::size_t kMessageCharsMax = 300;
 
 struct AddressListFree {
@@ -84,6 +84,7 @@ ApiAnswer answer_of(const event::HttpsRequest& request, const event::HttpsReply&
   auto body = json::parse(reply.body, kAnswerLimits);
   if (body) answer.body = std::move(*body);
   answer.trouble = sentence_of(request, answer, access);
+  answer.too_long = !body && answer.trouble.empty() && !body.error().starts_with("not JSON");
   if (!body && answer.trouble.empty())
     answer.trouble = access.server + ": " + request.path + ": the answer is no JSON of an API " +
                      "server: " + body.error();
@@ -116,6 +117,7 @@ ApiAnswer ClusterClient::call(event::HttpsRequest request) const {
   ApiAnswer answer;
   const auto reply = event::https_call(access_.target, request, timeout_);
   if (!reply) {
+    answer.too_long = reply.error().code == Errc::kExhausted;
     answer.trouble = access_.server + ": " + request.method + " " + request.path + ": ";
     if (reply.error().code == Errc::kPermission)
       answer.trouble +=
@@ -137,12 +139,20 @@ ApiAnswer ClusterClient::post(const std::string& path, const Json& body) const {
 }
 
 ApiAnswer ClusterClient::list(const std::string& path) const {
-  const std::string first =
-      path + (path.find('?') == std::string::npos ? "?" : "&") + std::string(kPageSize);
+  const std::string first = path + (path.find('?') == std::string::npos ? "?" : "&") + "limit=";
   Json items = Json::array();
   std::string next;
+  unsigned limit = kPageSize;
   for (unsigned page = 0;; ++page) {
-    ApiAnswer answer = get(next.empty() ? first : first + "&continue=" + percent_encoded(next));
+    const std::string place = next.empty() ? "" : "&continue=" + percent_encoded(next);
+    ApiAnswer answer = get(first + std::to_string(limit) + place);
+    if (answer.too_long && limit > 1) {
+      limit /= 2;
+      continue;
+    }
+    if (answer.too_long)
+      answer.trouble += "; one object of the list is longer than " +
+                        std::to_string(event::kHttpsReplyBytesMax) + " bytes";
     if (!answer.good()) return answer;
     for (const Json& item : json::items_of(json::member(answer.body, "items")))
       if (items.size() < kClusterItemsMax) items.push_back(item);

@@ -22,6 +22,7 @@ struct ApiAnswer {
   json::Json body;
   // A sentence; empty for a status of 200 to 299. A status of 403 says what is not allowed.
   std::string trouble;
+  bool too_long = false;  // trouble: it exceeds a limit of ours
   bool good() const { return trouble.empty(); }
   bool denied() const { return status == 403; }
   bool absent() const { return status == 404; }
@@ -41,8 +42,9 @@ class ClusterClient {
 
   ApiAnswer get(const std::string& path) const;
   ApiAnswer post(const std::string& path, const json::Json& body) const;
-  // All pages of a list, as one list with `items`. `path` may have a query. Trouble too: a list of
-  // more than kClusterPagesMax pages.
+  // All pages of a list, as one list with `items`. `path` may have a query. A page that is too long
+  // is asked for again with half as many objects. Trouble too: a list of more than kClusterPagesMax
+  // pages, and one object that is too long.
   ApiAnswer list(const std::string& path) const;
 
  private:

@@ -5,6 +5,8 @@
 #include <event2/event.h>
 #include <event2/http.h>
 
+#include <algorithm>
+#include <charconv>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -20,20 +22,60 @@ using ConnectionHandle = Handle<::evhttp_connection, evhttp_connection_free>;
 
 struct Exchange {
   ::event_base* base;
-  std::optional<HttpsReply> reply;
+  std::size_t bytes_max;
+  HttpsReply arrived{};  // so far
+  std::optional<HttpsReply> reply{};
 };
+
+void take_part(::evhttp_request* request, Exchange& exchange) {
+  HttpsReply& arrived = exchange.arrived;
+  arrived.status = evhttp_request_get_response_code(request);
+  ::evbuffer* part = evhttp_request_get_input_buffer(request);
+  const std::size_t before = arrived.body.size();
+  const std::size_t size = std::min(evbuffer_get_length(part), exchange.bytes_max - before);
+  arrived.body.resize(before + size);
+  evbuffer_remove(part, arrived.body.data() + before, size);
+  if (evbuffer_get_length(part) > 0) arrived.cut = true;
+}
+
+// The length that the server has announced; nothing for an answer in chunks.
+std::optional<std::string> announced(::evhttp_request* request) {
+  const char* length =
+      evhttp_find_header(evhttp_request_get_input_headers(request), "Content-Length");
+  if (length == nullptr) return std::nullopt;
+  return std::string(length);
+}
+
+bool exceeds(const std::string& length, std::size_t most) {
+  std::size_t number = 0;
+  const char* end = length.data() + length.size();
+  const auto [rest, error] = std::from_chars(length.data(), end, number);
+  return error == std::errc::result_out_of_range || (error == std::errc() && number > most);
+}
+
+// The library drains what is left of the part.
+void on_part(::evhttp_request* request, void* argument) {
+  auto& exchange = *static_cast<Exchange*>(argument);
+  if (exchange.reply) return;
+  take_part(request, exchange);
+  HttpsReply& arrived = exchange.arrived;
+  const std::optional<std::string> length = announced(request);
+  if (length && arrived.body.size() >= kHttpsBeginningBytes && exceeds(*length, exchange.bytes_max))
+    arrived.cut = true;
+  if (!arrived.cut) return;
+  if (length) arrived.length = *length;
+  exchange.reply = std::move(arrived);
+  event_base_loopbreak(exchange.base);
+}
 
 void on_done(::evhttp_request* request, void* argument) {
   auto& exchange = *static_cast<Exchange*>(argument);
   event_base_loopbreak(exchange.base);
+  if (exchange.reply) return;
   // Null, or without a status, when the connection failed.
   if (request == nullptr || evhttp_request_get_response_code(request) == 0) return;
-  HttpsReply reply;
-  reply.status = evhttp_request_get_response_code(request);
-  ::evbuffer* body = evhttp_request_get_input_buffer(request);
-  reply.body.resize(evbuffer_get_length(body));
-  evbuffer_remove(body, reply.body.data(), reply.body.size());
-  exchange.reply = std::move(reply);
+  take_part(request, exchange);
+  exchange.reply = std::move(exchange.arrived);
 }
 
 std::optional<evhttp_cmd_type> method_of(std::string_view name) {
@@ -54,11 +96,12 @@ std::string host_header(const HttpsTarget& target) {
                                Exchange& exchange) {
   ::evhttp_request* raw = evhttp_request_new(on_done, &exchange);
   if (raw == nullptr) return nullptr;
+  evhttp_request_set_chunked_cb(raw, on_part);
   evkeyvalq* headers = evhttp_request_get_output_headers(raw);
   evhttp_add_header(headers, "Host", host_header(target).c_str());
   // Nothing about closing: we close when the reply is complete. Where the server closes, libevent
   // may report the end before the reply that came with it, and the call fails.
-  evhttp_add_header(headers, "Accept", "application/json");
+  evhttp_add_header(headers, "Accept", request.accept.c_str());
   if (!request.bearer.empty())
     evhttp_add_header(headers, "Authorization", ("Bearer " + request.bearer).c_str());
   if (!request.content_type.empty())
@@ -80,13 +123,11 @@ Result<std::optional<HttpsReply>> http_exchange(::event_base* base, ::buffereven
   const auto method = method_of(request.method);
   if (!method) return Error{Errc::kMalformed, "method", 0};
   // Outlives the connection, which may still know the request.
-  Exchange exchange{base, std::nullopt};
+  Exchange exchange{base, request.reply_bytes_max};
   const ConnectionHandle connection(evhttp_connection_base_bufferevent_new(
       base, nullptr, stream, target.host.c_str(), target.port));
   if (!connection) return kNoMemory;
   (void)owned.release();  // the connection frees it
-  evhttp_connection_set_max_body_size(connection.get(),
-                                      static_cast<ev_ssize_t>(request.reply_bytes_max));
   ::evhttp_request* raw = make_request(target, request, exchange);
   if (raw == nullptr) return kNoMemory;
   // From here on the connection owns the request, also when this fails.
@@ -95,6 +136,8 @@ Result<std::optional<HttpsReply>> http_exchange(::event_base* base, ::buffereven
   const timeval limit = to_timeval(timeout);
   event_base_loopexit(base, &limit);
   event_base_dispatch(base);
+  if (exchange.reply && exchange.reply->cut && !request.accept_beginning)
+    return Error{Errc::kExhausted, "the answer of the API server is too long", 0};
   return std::move(exchange.reply);
 }
 

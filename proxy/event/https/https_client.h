@@ -25,6 +25,8 @@ struct HttpsTarget {
 // Of the body of an answer, unless the request allows more.
 inline constexpr std::size_t kHttpsReplyBytesMax = 4 << 20;
 
+inline constexpr std::size_t kHttpsBeginningBytes = 64 << 10;
+
 struct HttpsRequest {
   std::string method = "GET";  // GET, POST, PUT or PATCH
   std::string path;            // with query
@@ -32,16 +34,23 @@ struct HttpsRequest {
   std::string content_type;
   std::string body;
   std::size_t reply_bytes_max = kHttpsReplyBytesMax;
+  // A body beyond `reply_bytes_max` is no error: the reply has its beginning, at least
+  // kHttpsBeginningBytes. More is not read if the server has announced such a length.
+  bool accept_beginning = false;
+  std::string accept = "application/json";  // types of answers
 };
 
 struct HttpsReply {
   int status = 0;
   std::string body;
+  bool cut = false;    // the body is only a beginning
+  std::string length;  // of the whole body, where the server announced it; for people
 };
 
 // Errors: kTimedOut, kPeerGone (refused, reset), kPermission (the authorities do not vouch for the
 // peer; `what` says why in OpenSSL's words), kMalformed (no certificate in `ca_pem`, no certificate
-// or key of the client, unknown method), kExhausted. Blocks for `timeout` at most.
+// or key of the client, unknown method), kExhausted (also for an answer that is too long). Blocks
+// for `timeout` at most.
 Result<HttpsReply> https_call(const HttpsTarget& target, const HttpsRequest& request,
                               Duration timeout);
 

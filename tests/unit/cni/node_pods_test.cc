@@ -81,6 +81,50 @@ TEST(NodePods, WhatIsNoListOfPodsIsAnError) {
   EXPECT_TRUE(odd->pods.empty());
 }
 
+TEST(NodePods, AListOfMetadataIsOne) {
+  const Json item = {{"kind", "PartialObjectMetadata"}, {"metadata", pod()["metadata"]}};
+  const auto page = parse_pod_page(
+      to_text(Json{{"kind", "PartialObjectMetadataList"}, {"items", Json::array({item})}}));
+  ASSERT_TRUE(page) << page.error();
+  ASSERT_EQ(page->pods.size(), 1u);
+  EXPECT_EQ(page->pods[0].uid, "u-1");
+  EXPECT_EQ(page->pods[0].annotations, (StringMap{{"fairlead.io/inject", "enabled"}}));
+  EXPECT_TRUE(page->pods[0].addresses.empty());
+  EXPECT_FALSE(page->pods[0].sidecar_runs);
+}
+
+TEST(NodePods, ManagedFieldsOfAnyDepthAndCountStopNobody) {
+  Json deep = Json::object();
+  for (int i = 0; i < 200; ++i) deep = Json{{"f:a", std::move(deep)}};
+  Json many = Json::array();
+  for (std::size_t i = 0; i <= kPodPageBytesMax / 8; ++i) many.push_back(0);
+  for (const Json& fields : {deep, many}) {
+    Json object = pod();
+    object["metadata"]["managedFields"] = Json::array({Json{{"fieldsV1", fields}}});
+    EXPECT_EQ(read(object).uid, "u-1");
+  }
+}
+
+TEST(NodePods, TheBeginningOfAPageNamesItsPod) {
+  const std::string text =
+      R"({"kind":"PartialObjectMetadataList","metadata":{"continue":"more"},"items":[{"metadata":)"
+      R"({"name":"web-0","namespace":"shop","uid":"u-1","annotations":{"fairlead.io/status":"{}",)"
+      R"("blob":"xxxxxxx)";
+  const auto page = parse_page_beginning(text, "it is long");
+  ASSERT_TRUE(page) << page.error();
+  EXPECT_EQ(page->next, "more");
+  ASSERT_EQ(page->pods.size(), 1u);
+  const NodePod& one = page->pods[0];
+  EXPECT_EQ(one.name_space + "/" + one.name + "/" + one.uid + ": " + one.unread,
+            "shop/web-0/u-1: it is long");
+  EXPECT_TRUE(one.annotations.empty());  // of which some may be missing
+  for (const std::size_t length : {0u, 10u, 60u, 110u, 125u})
+    EXPECT_FALSE(parse_page_beginning(text.substr(0, length), "it is long")) << length;
+  EXPECT_EQ(too_long("its metadata", "20", 10),
+            "its metadata is 20 bytes long, and 10 are allowed");
+  EXPECT_EQ(too_long("its metadata", "", 10), "its metadata is longer than the allowed 10 bytes");
+}
+
 TEST(NodePods, TheNextPageIsAskedForWithWhatTheServerSaid) {
   EXPECT_EQ(pod_page_path("n-1.example", 32, ""),
             "/api/v1/pods?fieldSelector=spec.nodeName%3Dn-1.example&limit=32");
@@ -96,6 +140,9 @@ TEST(PodAnswers, HaveOurAnnotationsOfTheVeryPod) {
             R"({"annotations":{"fairlead.io/inject":"enabled"}})");
   EXPECT_EQ(answer_about({"shop", "web-0", "u-2"}, parse_pod(to_text(pod())), ""),
             R"({"error":"another pod by now"})");
+  NodePod unread;
+  unread.unread = "it is long";
+  EXPECT_EQ(answer_about(question, unread, "/x"), R"({"error":"it is long","unread":true})");
   for (const auto* text : {"", "{", "[]", R"({"kind":"Status"})"})
     EXPECT_TRUE(answer_about(question, parse_pod(text), "").starts_with(R"({"error":")")) << text;
 }

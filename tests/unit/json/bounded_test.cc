@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
+#include <string>
+
 namespace fairlead::json {
 namespace {
 
@@ -32,6 +35,36 @@ TEST(BoundedJson, BracketsInStringsAreNoDepth) { EXPECT_EQ(error_of(R"(["[[[[{{\
 
 TEST(BoundedJson, TheLastOfRepeatedKeysCounts) {
   EXPECT_EQ(parse(R"({"a":1,"a":[2]})", kLimits)->dump(), R"({"a":[2]})");
+}
+
+TEST(BoundedJson, SkippedMembersCountForBytesOnly) {
+  Limits limits = kLimits;
+  limits.skipped = "x";
+  for (const auto* text : {R"({"x":[[[[[1,2,3,4,5]]]]],"a":1})", R"({"x":7,"a":1})",
+                           R"({"a":1,"x":{"x":{"a":{"x":[2]}}}})", R"({"x":"a","a":1})"}) {
+    const auto parsed = parse(text, limits);
+    ASSERT_TRUE(parsed) << text << parsed.error();
+    EXPECT_EQ(parsed->dump(), R"({"a":1})") << text;
+  }
+  EXPECT_EQ(parse(R"([{"x":1},"x",{"a":"x"}])", limits)->dump(), R"([{},"x",{"a":"x"}])");
+  EXPECT_FALSE(parse(R"({"x":[1,2})", limits));
+  EXPECT_EQ(parse(std::string(65, ' '), limits).error(), "longer than 64 bytes");
+}
+
+TEST(BoundedJson, TheBeginningHasWhatStandsCompleteInIt) {
+  const std::string text = R"({"a":{"b":"long","c":[1,true]}})";
+  for (const auto& [length, tree] :
+       std::map<std::size_t, std::string>{{0, "null"},
+                                          {1, "{}"},
+                                          {4, "{}"},
+                                          {6, R"({"a":{}})"},
+                                          {14, R"({"a":{}})"},
+                                          {17, R"({"a":{"b":"long"}})"},
+                                          {25, R"({"a":{"b":"long","c":[1]}})"},
+                                          {text.size(), text}})
+    EXPECT_EQ(parse_beginning(text.substr(0, length), {64, 3, 6}).dump(), tree) << length;
+  EXPECT_EQ(parse_beginning(R"({"a":1,"b":[[[[2]]]]})", kLimits).dump(), R"({"a":1,"b":[[]]})");
+  EXPECT_EQ(parse_beginning("[1,2,3,4,5,6]", kLimits).dump(), "[1,2,3,4]");
 }
 
 TEST(BoundedJson, RefusesWhatIsNotOneValue) {
