@@ -157,6 +157,11 @@ class Talk:
             time.sleep(0.05)
         return True
 
+    def await_file(self, path):
+        """Does nothing until the file exists."""
+        while not os.path.exists(path):
+            time.sleep(0.02)
+
     def exactly(self, size):
         data = b""
         while len(data) < size:
