@@ -24,6 +24,13 @@ const char* describe(rdma::CompletionStatus status) {
   return "?";
 }
 
+// By the peer, or here: a message that does not fit.
+bool was_refused(const rdma::Completion& completion) {
+  return completion.status == rdma::CompletionStatus::kRemoteAccessError ||
+         (completion.status == rdma::CompletionStatus::kLocalError &&
+          completion.kind == rdma::Completion::Kind::kReceive);
+}
+
 }  // namespace
 
 DeviceSlot::DeviceSlot(std::unique_ptr<rdma::Device> device,
@@ -109,7 +116,9 @@ void DeviceSlot::take(const rdma::Completion& completion, TimePoint now) {
     }
   }
   if (!at) return;
-  if (completion.status != rdma::CompletionStatus::kSuccess)
+  if (was_refused(completion))
+    at->group->handle_link_refused(at->link, describe(completion.status), now);
+  else if (completion.status != rdma::CompletionStatus::kSuccess)
     at->group->handle_link_failure(at->link, describe(completion.status), now);
   else if (completion.kind == rdma::Completion::Kind::kSend)
     at->group->sender().handle_send_done(at->link, completion.id);
@@ -125,6 +134,12 @@ void DeviceSlot::take(const rdma::AsyncEvent& event, TimePoint now) {
       if (const auto at = own_.queue_pairs.find(event.queue_pair); at != own_.queue_pairs.end()) {
         const LinkPlace place = at->second;
         place.group->handle_link_failure(place.link, "the peer's queue pair has gone", now);
+      }
+      break;
+    case rdma::AsyncEvent::Kind::kQueuePairError:
+      if (const auto at = own_.queue_pairs.find(event.queue_pair); at != own_.queue_pairs.end()) {
+        const LinkPlace place = at->second;
+        place.group->handle_link_refused(place.link, "the queue pair has refused a packet", now);
       }
       break;
     case rdma::AsyncEvent::Kind::kDeviceFatal:

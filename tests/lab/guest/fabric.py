@@ -14,7 +14,8 @@ FRAME_BYTES_MAX = 65536
 POLL_SECONDS, SILENCE_SECONDS = 0.02, 0.3
 RECEIVE_BYTES = 16 << 20
 CLC_EYECATCHER = b"\xe2\xd4\xc3\xd9"
-CLC_ACCEPT, CLC_CONFIRM = 2, 3
+ETHERTYPE_IP = b"\x08\x00"
+CLC_ACCEPT, CLC_CONFIRM, CLC_BYTES_MIN = 2, 3, 68
 CDC_TYPE, CDC_BYTES = 0xfe, 44
 ELEMENT_BYTES_MIN = 16384
 
@@ -27,7 +28,7 @@ def raw_socket(device="eth0", protocol=ETH_P_ALL):
 
 
 class Knowledge:
-    """What an observer learns of each address: {"clc", "psn", "write", "cdc"}."""
+    """What an observer learns of each IP address that sends: {"clc", "target", "queue_pair", "psn", "macs", "cdc"}."""
 
     def __init__(self):
         self.hosts = {}
@@ -37,34 +38,31 @@ class Knowledge:
 
     def take(self, frame):
         datagram = frame[roce.ETHERNET:]
-        if frame[12:14] != b"\x08\x00" or len(datagram) < roce.IP:
+        if frame[12:14] != ETHERTYPE_IP or len(datagram) < roce.IP:
             return
         if datagram[9] == socket.IPPROTO_TCP:
             self.take_tcp(datagram)
         else:
             packet = roce.parse(datagram)
             if packet is not None and packet.opcode in roce.REQUESTS:
-                self.take_request(packet)
+                self.take_request(packet, [frame[at:at + 6].hex(":") for at in (6, 0)])
 
     def take_tcp(self, datagram):
         (total,) = struct.unpack("!H", datagram[2:4])
         segment = datagram[roce.IP:total]
         payload = segment[(segment[12] >> 4) * 4:]
-        # An Accept or a Confirm, as wire/clc.h has it. Fairlead sends each in one segment.
-        if payload[:4] == CLC_EYECATCHER and payload[4] in (CLC_ACCEPT, CLC_CONFIRM) and len(payload) >= 68:
+        # An Accept or a Confirm, see docs/wire.md. Fairlead sends each in one segment.
+        if payload[:4] == CLC_EYECATCHER and payload[4] in (CLC_ACCEPT, CLC_CONFIRM) and len(payload) >= CLC_BYTES_MIN:
             key, index, token, sizes, address = struct.unpack("!IBIBxQ", payload[41:60])
             size = ELEMENT_BYTES_MIN << (sizes >> 4)
             self.of(socket.inet_ntoa(datagram[12:16]))["clc"] = {
-                "queue_pair": int.from_bytes(payload[38:41], "big"), "key": key, "token": token, "size": size,
-                "element": address + (index - 1) * size, "first_psn": int.from_bytes(payload[61:64], "big")}
+                "key": key, "token": token, "element": address + (index - 1) * size}
 
-    def take_request(self, packet):
-        """Its sender's next sequence number, the last key and address that it wrote to, its last CDC."""
+    def take_request(self, packet, macs):
+        """Where it went, the sender's next sequence number, and its last CDC."""
         known = self.of(packet.source)
-        known["psn"] = (packet.psn + 1) % roce.PSN_COUNT
-        known["to"] = packet.queue_pair
-        if packet.reth:
-            known["write"] = list(packet.reth)
+        known.update(target=packet.target, queue_pair=packet.queue_pair, psn=(packet.psn + 1) % roce.PSN_COUNT,
+                     macs=macs)
         if packet.opcode == roce.SEND_ONLY and packet.payload[:2] == bytes([CDC_TYPE, CDC_BYTES]):
             known["cdc"] = packet.payload.hex()
 
@@ -85,31 +83,27 @@ def sniff(speak, until):
 sniff.speaks = True
 
 
-def inject(source_mac, target_mac, packets):
-    """Sends packets, each the fields of a roce.Packet with its bytes in hexadecimal."""
+def inject(macs, packets):
+    """Sends packets, each the fields of a roce.Packet with its bytes in hexadecimal. `macs`: [source, target]"""
     # Protocol 0 receives nothing.
     with raw_socket(protocol=0) as sock:
         for fields in packets:
-            sock.send(roce.frame(packet_of(fields), source_mac, target_mac))
+            sock.send(roce.frame(packet_of(fields), *macs))
 
 
 def packet_of(fields):
     return roce.Packet(**{**fields, "payload": bytes.fromhex(fields.get("payload", ""))})
 
 
-def sweep(source_mac, target_mac, packet, first, count):
-    """Sends a packet with `count` sequence numbers from `first` on; packets per second."""
+def sweep(macs, packet, first, count):
+    """Sends a packet with `count` sequence numbers from `first` on; packets a second."""
     fixed = packet_of(packet)
     begun = time.monotonic()
     with raw_socket(protocol=0) as sock:
         for psn in range(first, first + count):
             fixed.psn = psn
-            sock.send(roce.frame(fixed, source_mac, target_mac))
+            sock.send(roce.frame(fixed, *macs))
     return count / (time.monotonic() - begun)
-
-
-def mac():
-    return Path("/sys/class/net/eth0/address").read_text().strip()
 
 
 def counters():
