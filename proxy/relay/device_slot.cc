@@ -117,11 +117,18 @@ void DeviceSlot::take(const rdma::Completion& completion, TimePoint now) {
   }
   if (!at) return;
   if (was_refused(completion))
-    at->group->handle_link_refused(at->link, describe(completion.status), now);
+    refuse(*at, describe(completion.status), now);
   else if (completion.status != rdma::CompletionStatus::kSuccess)
     at->group->handle_link_failure(at->link, describe(completion.status), now);
   else if (completion.kind == rdma::Completion::Kind::kSend)
     at->group->sender().handle_send_done(at->link, completion.id);
+}
+
+void DeviceSlot::refuse(LinkPlace place, const char* why, TimePoint now) {
+  const std::uint64_t failed = stats_.link_failed.get();
+  place.group->handle_link_failure(place.link, why, now);
+  // Not if it had failed before for another reason, or the peer has ended the group.
+  if (stats_.link_failed.get() != failed) stats_.link_refused.add();
 }
 
 void DeviceSlot::take(const rdma::AsyncEvent& event, TimePoint now) {
@@ -138,8 +145,7 @@ void DeviceSlot::take(const rdma::AsyncEvent& event, TimePoint now) {
       break;
     case rdma::AsyncEvent::Kind::kQueuePairError:
       if (const auto at = own_.queue_pairs.find(event.queue_pair); at != own_.queue_pairs.end()) {
-        const LinkPlace place = at->second;
-        place.group->handle_link_refused(place.link, "the queue pair has refused a packet", now);
+        refuse(at->second, "the queue pair has refused a packet", now);
       }
       break;
     case rdma::AsyncEvent::Kind::kDeviceFatal:

@@ -219,20 +219,9 @@ bool Group::fail_link(smc::LinkIndex link) {
 }
 
 void Group::handle_link_failure(smc::LinkIndex link, const char* why, TimePoint now) {
-  lose_link(link, why, false, now);
-}
-
-void Group::handle_link_refused(smc::LinkIndex link, const char* why, TimePoint now) {
-  lose_link(link, why, true, now);
-}
-
-void Group::lose_link(smc::LinkIndex link, const char* why, bool refused, TimePoint now) {
   if (!fail_link(link)) return;
   // A peer that has terminated the group takes its queue pair away.
-  if (!protocol_.terminated()) {
-    shared_.stats->link_failed.add();
-    if (refused) shared_.stats->link_refused.add();
-  }
+  if (!protocol_.terminated()) shared_.stats->link_failed.add();
   protocol_.handle_link_down(link, now, why);
   protocol_changed(now);
 }

@@ -92,8 +92,6 @@ class Group final : public LinkFailureHandler {
   // A connection of the link has reason to think that the peer is gone, or does not know the link.
   void doubt(smc::LinkIndex link, smc::Doubt why, TimePoint now);
   void handle_link_failure(smc::LinkIndex link, const char* why, TimePoint now) override;
-  // The same, because this side's device or the peer's has refused a packet.
-  void handle_link_refused(smc::LinkIndex link, const char* why, TimePoint now);
   enum class PortChange : std::uint8_t {
     kUp,
     kDown,  // ignored where no other link is left: what goes over this one will find out by itself
@@ -115,7 +113,6 @@ class Group final : public LinkFailureHandler {
   Group(GroupResources& shared, const GroupStart& start, TimePoint now);
   Result<void> create_link(smc::LinkIndex link, const LinkTransport::PortCandidate& at);
   bool fail_link(smc::LinkIndex link);
-  void lose_link(smc::LinkIndex link, const char* why, bool refused, TimePoint now);
   void handle_port_down(const LinkDevice& device, PortNumber port, TimePoint now);
   void handle_port_up(const LinkDevice& device, PortNumber port, TimePoint now);
   void want_link(TimePoint now);
