@@ -81,9 +81,9 @@ constexpr std::array kCatalog = {
                "`rnic` (device), `port` (number), `state` (activating, active, down)",
                "Links, by device and state."},
     MetricInfo{M::kLinkEvents, "fairlead_link_events_total", T::kCounter,
-               "`event` (added, deleted, failed, moved)",
+               "`event` (added, deleted, failed, moved, refused)",
                "What happened to links; the first link of a group is added when its first contact "
-               "begins."},
+               "begins. Refused: of those that failed, because an RNIC refused a packet."},
     MetricInfo{M::kLinkTest, "fairlead_link_test_total", T::kCounter, "`result` (ok, timeout)",
                "TEST_LINK exchanges that were completed."},
     MetricInfo{M::kLinkRtt, "fairlead_link_rtt_seconds", T::kGauge, "`rnic` (device)",

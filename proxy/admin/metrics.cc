@@ -118,6 +118,7 @@ constexpr PlainMetric kPlainMetrics[] = {
     {Metric::kLinkEvents, &WorkerStats::link_deleted, "event", "deleted"},
     {Metric::kLinkEvents, &WorkerStats::link_failed, "event", "failed"},
     {Metric::kLinkEvents, &WorkerStats::link_moved, "event", "moved"},
+    {Metric::kLinkEvents, &WorkerStats::link_refused, "event", "refused"},
     {Metric::kLinkTest, &WorkerStats::link_test_ok, "result", "ok"},
     {Metric::kLinkTest, &WorkerStats::link_test_timeout, "result", "timeout"},
     {Metric::kMemoryLimit, &WorkerStats::memory_limit_bytes, nullptr, nullptr},

@@ -82,6 +82,7 @@ Json stats_json(StatsSpan workers) {
         {"deleted", sum(&S::link_deleted)},
         {"failed", sum(&S::link_failed)},
         {"moved", sum(&S::link_moved)},
+        {"refused", sum(&S::link_refused)},
         {"test_ok", sum(&S::link_test_ok)},
         {"test_timeout", sum(&S::link_test_timeout)}}},
       {"memory",

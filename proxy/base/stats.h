@@ -84,6 +84,7 @@ struct WorkerStats {
       link_groups_asymmetric_peer, link_groups_none;
   Counter links_active;
   Counter link_added, link_deleted, link_failed, link_moved;
+  Counter link_refused;  // of those that failed
   Counter link_test_ok, link_test_timeout;
   Counter connections_moved;
   Counter connections_reset;  // ended by an abort, either side's

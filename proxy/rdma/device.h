@@ -161,11 +161,12 @@ struct AsyncEvent {
     kGidChange,
     kReceiveLimit,    // the limit armed on a shared receive queue was reached
     kQueuePairFatal,  // this queue pair is in error; its outstanding requests are flushed
+    kQueuePairError,  // the same, and port and device work: it has refused a packet, or a request
     kDeviceFatal,
   };
   Kind kind = Kind::kDeviceFatal;
   PortNumber port;      // kPortDown, kPortUp, kGidChange
-  QpNumber queue_pair;  // kQueuePairFatal
+  QpNumber queue_pair;  // kQueuePairFatal, kQueuePairError
 };
 
 // The address of the peer's queue pair; all of it came in CLC or LLC messages.

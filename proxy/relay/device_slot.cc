@@ -24,6 +24,13 @@ const char* describe(rdma::CompletionStatus status) {
   return "?";
 }
 
+// By the peer, or here: a message that does not fit.
+bool was_refused(const rdma::Completion& completion) {
+  return completion.status == rdma::CompletionStatus::kRemoteAccessError ||
+         (completion.status == rdma::CompletionStatus::kLocalError &&
+          completion.kind == rdma::Completion::Kind::kReceive);
+}
+
 }  // namespace
 
 DeviceSlot::DeviceSlot(std::unique_ptr<rdma::Device> device,
@@ -109,10 +116,19 @@ void DeviceSlot::take(const rdma::Completion& completion, TimePoint now) {
     }
   }
   if (!at) return;
-  if (completion.status != rdma::CompletionStatus::kSuccess)
+  if (was_refused(completion))
+    refuse(*at, describe(completion.status), now);
+  else if (completion.status != rdma::CompletionStatus::kSuccess)
     at->group->handle_link_failure(at->link, describe(completion.status), now);
   else if (completion.kind == rdma::Completion::Kind::kSend)
     at->group->sender().handle_send_done(at->link, completion.id);
+}
+
+void DeviceSlot::refuse(LinkPlace place, const char* why, TimePoint now) {
+  const std::uint64_t failed = stats_.link_failed.get();
+  place.group->handle_link_failure(place.link, why, now);
+  // Not if it had failed before for another reason, or the peer has ended the group.
+  if (stats_.link_failed.get() != failed) stats_.link_refused.add();
 }
 
 void DeviceSlot::take(const rdma::AsyncEvent& event, TimePoint now) {
@@ -125,6 +141,11 @@ void DeviceSlot::take(const rdma::AsyncEvent& event, TimePoint now) {
       if (const auto at = own_.queue_pairs.find(event.queue_pair); at != own_.queue_pairs.end()) {
         const LinkPlace place = at->second;
         place.group->handle_link_failure(place.link, "the peer's queue pair has gone", now);
+      }
+      break;
+    case rdma::AsyncEvent::Kind::kQueuePairError:
+      if (const auto at = own_.queue_pairs.find(event.queue_pair); at != own_.queue_pairs.end()) {
+        refuse(at->second, "the queue pair has refused a packet", now);
       }
       break;
     case rdma::AsyncEvent::Kind::kDeviceFatal:

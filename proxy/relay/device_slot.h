@@ -57,6 +57,8 @@ class DeviceSlot {
              PeerTable& groups, WorkerStats& stats);
   void take(const rdma::Completion& completion, TimePoint now);
   void take(const rdma::AsyncEvent& event, TimePoint now);
+  // The link fails because this device or the peer's has refused a packet.
+  void refuse(LinkPlace place, const char* why, TimePoint now);
   void report(const rdma::PeerFault& fault, TimePoint now);
 
   std::unique_ptr<rdma::Device> device_;

@@ -108,7 +108,8 @@ class Endpoint {
   }
   bool has_fatal(const QueuePair& queue_pair) const {
     for (const AsyncEvent& event : events)
-      if (event.kind == AsyncEvent::Kind::kQueuePairFatal &&
+      if ((event.kind == AsyncEvent::Kind::kQueuePairFatal ||
+           event.kind == AsyncEvent::Kind::kQueuePairError) &&
           event.queue_pair == queue_pair.number())
         return true;
     return false;

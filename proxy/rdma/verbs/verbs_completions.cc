@@ -115,7 +115,7 @@ bool CompletionQueue::translate(const ibv_wc& from, Completion& to) const {
   if (VerbsQueuePair* queue_pair = queue.served();
       queue_pair != nullptr && queue_pair->note_fatal())
     events_.push_back(
-        {AsyncEvent::Kind::kQueuePairFatal, queue_pair->port(), queue_pair->number()});
+        {AsyncEvent::Kind::kQueuePairError, queue_pair->port(), queue_pair->number()});
   return from.status != IBV_WC_WR_FLUSH_ERR;
 }
 

@@ -43,7 +43,7 @@ std::optional<EventMeaning> meaning_of(ibv_event_type type) {
     // With a shared receive queue it is the word of a queue pair that went into error; Soft-RoCE
     // has no other.
     case IBV_EVENT_QP_LAST_WQE_REACHED:
-      return EventMeaning{Kind::kQueuePairFatal, EventSubject::kQueuePair};
+      return EventMeaning{Kind::kQueuePairError, EventSubject::kQueuePair};
     // A queue that all share cannot be trusted any more.
     case IBV_EVENT_CQ_ERR:
     case IBV_EVENT_SRQ_ERR:

@@ -202,6 +202,6 @@ class Agent:
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parent))
     # Loaded once; children get them by fork.
-    for module in ("system", "traffic"):
+    for module in ("system", "traffic", "fabric"):
         importlib.import_module(module)
     Agent().serve()

@@ -157,6 +157,14 @@ class Talk:
             time.sleep(0.05)
         return True
 
+    def text(self, size):
+        return self.exactly(size).decode()
+
+    def await_file(self, path):
+        """Does nothing until the file exists."""
+        while not os.path.exists(path):
+            time.sleep(0.02)
+
     def exactly(self, size):
         data = b""
         while len(data) < size:

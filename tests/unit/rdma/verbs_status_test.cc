@@ -39,8 +39,8 @@ TEST(VerbsStatus, MapsEventsToTheirSubjects) {
   EXPECT_EQ(kind(IBV_EVENT_GID_CHANGE), AsyncEvent::Kind::kGidChange);
   EXPECT_EQ(kind(IBV_EVENT_PKEY_CHANGE), AsyncEvent::Kind::kGidChange);
   EXPECT_EQ(kind(IBV_EVENT_SRQ_LIMIT_REACHED), AsyncEvent::Kind::kReceiveLimit);
-  EXPECT_EQ(kind(IBV_EVENT_QP_ACCESS_ERR), AsyncEvent::Kind::kQueuePairFatal);
-  EXPECT_EQ(kind(IBV_EVENT_QP_LAST_WQE_REACHED), AsyncEvent::Kind::kQueuePairFatal);
+  EXPECT_EQ(kind(IBV_EVENT_QP_ACCESS_ERR), AsyncEvent::Kind::kQueuePairError);
+  EXPECT_EQ(kind(IBV_EVENT_QP_LAST_WQE_REACHED), AsyncEvent::Kind::kQueuePairError);
   EXPECT_EQ(kind(IBV_EVENT_DEVICE_FATAL), AsyncEvent::Kind::kDeviceFatal);
   EXPECT_EQ(meaning_of(IBV_EVENT_CQ_ERR)->subject, EventSubject::kDevice);
   EXPECT_EQ(meaning_of(IBV_EVENT_QP_FATAL)->subject, EventSubject::kQueuePair);

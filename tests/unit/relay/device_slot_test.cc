@@ -279,6 +279,7 @@ TEST_P(DeviceSlotFailures, ALinkFailsWithARequest) {
   create_with_group();
   EXPECT_FALSE(poll(sent_with(GetParam().status)));
   EXPECT_EQ(stats.link_failed.get(), 1U);
+  EXPECT_EQ(stats.link_refused.get(), GetParam().status == Status::kRemoteAccessError ? 1U : 0U);
   EXPECT_EQ(end_of_group(), GetParam().why);
 }
 
@@ -340,6 +341,24 @@ TEST_F(DeviceSlotTest, ALinkFailsWithThePeersQueuePair) {
   EXPECT_TRUE(in_table->protocol().usable());
   poll(Event::Kind::kQueuePairFatal, {}, first_queue_pair().number());
   EXPECT_EQ(end_of_group(), "the peer's queue pair has gone");
+  EXPECT_EQ(stats.link_refused.get(), 0U);
+}
+
+TEST_F(DeviceSlotTest, ALinkIsRefusedWithAQueuePairInError) {
+  create_with_group();
+  poll(Event::Kind::kQueuePairError, {}, QpNumber{999});
+  EXPECT_TRUE(in_table->protocol().usable());
+  poll(Event::Kind::kQueuePairError, {}, first_queue_pair().number());
+  EXPECT_EQ(end_of_group(), "the queue pair has refused a packet");
+  poll(Event::Kind::kQueuePairError, {}, first_queue_pair().number());
+  EXPECT_EQ(stats.link_failed.get(), 1U);
+  EXPECT_EQ(stats.link_refused.get(), 1U);
+}
+
+TEST_F(DeviceSlotTest, ALinkIsRefusedWithAMessageThatDoesNotFit) {
+  create_with_group();
+  EXPECT_FALSE(poll(arrived(wire::TestLink(), Status::kLocalError)));
+  EXPECT_EQ(stats.link_refused.get(), 1U);
 }
 
 TEST_F(DeviceSlotTest, AllLinksOfAFailedDeviceFail) {
