@@ -22,7 +22,7 @@ struct ApiAnswer {
   json::Json body;
   // A sentence; empty for a status of 200 to 299. A status of 403 says what is not allowed.
   std::string trouble;
-  bool too_long = false;  // trouble: it exceeds a limit of ours
+  bool too_long = false;  // trouble: beyond kHttpsReplyBytesMax or kAnswerLimits
   bool good() const { return trouble.empty(); }
   bool denied() const { return status == 403; }
   bool absent() const { return status == 404; }

@@ -136,6 +136,10 @@ Result<std::unique_ptr<QueuePair>> ShmDevice::create_queue_pair(const QueuePairO
   return std::unique_ptr<QueuePair>(std::move(queue_pair));
 }
 
+std::unique_ptr<PageReturn> ShmDevice::return_pages(std::span<std::byte> view) {
+  return engine_->return_pages(view);
+}
+
 std::size_t ShmDevice::poll(std::span<Completion> completions) {
   return engine_->poll(completions);
 }

@@ -65,9 +65,7 @@ class ShmDevice final : public Device {
                                                             std::size_t size_bytes,
                                                             BufferUse use) override;
   Result<std::unique_ptr<QueuePair>> create_queue_pair(const QueuePairOptions& options) override;
-  std::unique_ptr<PageReturn> return_pages(std::span<std::byte> view) override {
-    return engine_->return_pages(view);
-  }
+  std::unique_ptr<PageReturn> return_pages(std::span<std::byte> view) override;
   std::size_t poll(std::span<Completion> completions) override;
   std::optional<AsyncEvent> poll_async_event() override;
   bool pending() const noexcept override;
