@@ -25,6 +25,7 @@ constexpr std::array kCounters = {
     NamedCounter{"link_added", &WorkerStats::link_added},
     NamedCounter{"link_deleted", &WorkerStats::link_deleted},
     NamedCounter{"link_failed", &WorkerStats::link_failed},
+    NamedCounter{"link_refused", &WorkerStats::link_refused},
     NamedCounter{"link_moved", &WorkerStats::link_moved},
     NamedCounter{"link_test_ok", &WorkerStats::link_test_ok},
     NamedCounter{"link_test_timeout", &WorkerStats::link_test_timeout},
