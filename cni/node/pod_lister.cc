@@ -57,7 +57,7 @@ PodLister::Step PodLister::read_page(const std::string& node, Progress& progress
   progress.bytes += reply->body.size();
   if (reply->status == kGone && !progress.next.empty()) return restart(progress);
   // Without the place of the page, which differs each time, so that the log has it once.
-  if (reply->status != kOk)
+  if (reply->status != kOk && !reply->cut)
     return stop(progress, status_of(pod_page_path(node, progress.limit, ""), *reply));
   auto page = reply->cut ? tl::unexpected(std::string()) : parse_pod_page(reply->body, most);
   if (page) return take(std::move(page), progress);
@@ -89,11 +89,15 @@ PodListing PodLister::list(const std::string& node) {
 bool PodLister::fetch(const NodePod& pod, PodListing& listing) const {
   const std::string path = pod_path(pod.name_space, pod.name);
   const auto reply = server_.send({"GET", path, "", "", "", kLonePodBytesMax, true});
-  if (!reply || (reply->status != kOk && reply->status != kNotFound)) {
-    listing.trouble = reply ? status_of(path, *reply) : reply.error();
+  if (!reply) {
+    listing.trouble = reply.error();
     return false;
   }
   if (reply->status == kNotFound) return true;
+  if (reply->status != kOk && !reply->cut) {
+    listing.trouble = status_of(path, *reply);
+    return true;
+  }
   auto whole = reply->cut ? tl::unexpected(too_long("the pod", reply->length, kLonePodBytesMax))
                           : parse_pod(reply->body);
   if (whole && whole->uid != pod.uid) return true;  // another pod of that name

@@ -59,7 +59,8 @@ class PodLister {
   Step take(tl::expected<PodPage, std::string> page, Progress& progress) const;
   Step stop(Progress& progress, std::string trouble) const;
   Step restart(Progress& progress) const;
-  // Nothing in the listing if the pod has gone. False if there is no sense in further calls.
+  // Nothing in the listing if the pod has gone, or cannot be read now. False if there is no sense
+  // in further calls.
   bool fetch(const NodePod& pod, PodListing& listing) const;
 
   const event::ApiServer& server_;

@@ -14,6 +14,7 @@ struct TaskThread::Shared {
   struct Posted {
     std::uint64_t number = 0;
     std::unique_ptr<Task> task;
+    bool called_off = false;  // it is destroyed where it would have run
   };
   std::mutex mutex;
   std::condition_variable changed;
@@ -59,22 +60,19 @@ std::uint64_t TaskThread::post(std::unique_ptr<Task>& task) {
   const std::lock_guard lock(shared_->mutex);
   const std::size_t running = shared_->running_since ? 1 : 0;
   if (shared_->waiting.size() + shared_->done.size() + running >= tasks_max_) return 0;
-  shared_->waiting.push_back({++shared_->posted, std::move(task)});
+  shared_->waiting.push_back({++shared_->posted, std::move(task), false});
   shared_->changed.notify_all();
   return shared_->posted;
 }
 
 bool TaskThread::call_off(std::uint64_t number) {
-  std::unique_ptr<Task> task;  // destroyed without the lock
   const std::lock_guard lock(shared_->mutex);
   if (shared_->running == number) return false;
   // The numbers of those that wait are ascending.
   const auto found =
       std::lower_bound(shared_->waiting.begin(), shared_->waiting.end(), number,
                        [](const Shared::Posted& at, std::uint64_t to) { return at.number < to; });
-  if (found == shared_->waiting.end() || found->number != number) return true;
-  task = std::move(found->task);
-  shared_->waiting.erase(found);
+  if (found != shared_->waiting.end() && found->number == number) found->called_off = true;
   return true;
 }
 
@@ -100,9 +98,16 @@ bool TaskThread::work(Shared& shared) {
   for (;;) {
     shared.changed.wait(lock, [&] { return shared.ends || !shared.waiting.empty(); });
     if (shared.waiting.empty() || shared.abandoned) break;
-    std::unique_ptr<Task> task = std::move(shared.waiting.front().task);
-    shared.running = shared.waiting.front().number;
+    Shared::Posted posted = std::move(shared.waiting.front());
     shared.waiting.pop_front();
+    if (posted.called_off) {
+      lock.unlock();
+      posted.task.reset();
+      lock.lock();
+      continue;
+    }
+    std::unique_ptr<Task> task = std::move(posted.task);
+    shared.running = posted.number;
     shared.running_since = std::chrono::steady_clock::now();
     lock.unlock();
     if (!task->run()) task.reset();

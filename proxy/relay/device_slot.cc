@@ -116,7 +116,8 @@ void DeviceSlot::take(const rdma::Completion& completion, TimePoint now) {
     }
   }
   if (!at) return;
-  if (was_refused(completion))
+  // On shared memory any pod of the node can cause it, and no packet is involved.
+  if (was_refused(completion) && !device_->capabilities().remote_memory_addressable)
     refuse(*at, describe(completion.status), now);
   else if (completion.status != rdma::CompletionStatus::kSuccess)
     at->group->handle_link_failure(at->link, describe(completion.status), now);

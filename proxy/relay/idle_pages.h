@@ -1,5 +1,5 @@
 // What an idle connection keeps of its peer's memory. The sender of a ring touches its pages, and
-// alone knows when nothing in them will be read any more; so it gives them back.
+// alone knows when nothing in them will be read any more; so it gives them back (ADR 35).
 #pragma once
 
 #include <chrono>
@@ -14,27 +14,40 @@ namespace fairlead::relay {
 
 class SmcRelay;
 
-// A connection that has sent nothing for so long is idle. Its next bytes cost a page fault each
+// A connection that has moved nothing for so long is idle. Its next bytes cost a page fault each
 // page, which is little beside such a pause.
 inline constexpr Duration kIdlePagesAfter = std::chrono::seconds(3);
-// How often a connection with bytes to send looks whether its pages are settled. A peer that makes
-// this long keeps nobody else waiting.
+// How long the message goes out first that tells the peer what was consumed.
+inline constexpr Duration kIdleAnnounceWait = std::chrono::milliseconds(100);
+// How often a connection with bytes to send looks whether its pages are settled, and for how long.
+// A peer that makes it longer loses the link group.
 inline constexpr Duration kSettleInterval = std::chrono::milliseconds(1);
+inline constexpr Duration kSettleWaitMax = std::chrono::seconds(10);
+// How often a device is asked that cannot give them back now.
+inline constexpr unsigned kPageReturnTriesMax = 3;
 
 class IdlePages {
  public:
   // Before the connection moves bytes or says that it ends. False while pages of the peer's element
   // are being given back.
-  bool settled();
-  // At the end of a turn in which nothing was left to do.
+  bool settled(TimePoint now);
+  // REQUIRES: !settled(). It has waited for kSettleWaitMax.
+  bool waited_too_long(TimePoint now) const { return now - *waits_since_ >= kSettleWaitMax; }
+  // At the end of a turn, before messages are sent.
   void check(SmcRelay& relay, TimePoint now);
   // When check() is due although nothing happens.
   std::optional<TimePoint> next_deadline() const { return due_; }
 
  private:
-  std::uint64_t sent_ = 0;  // by the application, when it was looked at last
-  TimePoint sent_at_{};     // when that had grown last
+  void try_return(SmcRelay& relay, TimePoint now);
+
+  std::uint64_t moved_ = 0;     // in both directions, when it was looked at last
+  std::uint64_t returned_ = 0;  // the bytes sent until the last return
+  TimePoint moved_at_{};
+  unsigned refused_ = 0;  // since then
+  bool wanted_ = false;   // something has moved since the last return
   std::optional<TimePoint> due_;
+  std::optional<TimePoint> waits_since_;
   std::unique_ptr<rdma::PageReturn> returning_;
 };
 

@@ -77,7 +77,8 @@ class SmcRelay {
   // Only the peer's answer to our close or abort is awaited. As long as bytes of the application
   // are in a ring, the peer's application has still to read them, and may take any time for that.
   bool awaits_answer() const {
-    return app_reset_ || (app_ended_ && app_finished_ && connection.tx_consumed());
+    const bool consumed = connection.closing().peer_closed() || connection.tx().all_consumed();
+    return app_reset_ || (app_ended_ && app_finished_ && consumed);
   }
 
   // An event has told of the application's stream.

@@ -81,7 +81,8 @@ StageResult SmcStage::run(TimePoint now) {
   SmcRelay& relay = membership_.relay();
   smc::Connection& connection = relay.connection;
   // The peer gives the element to another connection as soon as this one has ended.
-  if (!idle_pages_.settled() && !connection.closing().lost()) {
+  if (!idle_pages_.settled(now) && !connection.closing().lost()) {
+    if (idle_pages_.waited_too_long(now)) relay.group->terminate("the peer blocks its memory");
     wake_at(now + kSettleInterval);
     return Stay{};
   }
@@ -96,6 +97,7 @@ StageResult SmcStage::run(TimePoint now) {
   session_.report.count(Transport::kSmcr, session_.report.framed_tx() + connection.tx().taken(),
                         relay.rx_bytes());
   session_.pay_for_growth(relay.ahead_bytes(), false);
+  idle_pages_.check(relay, now);
   if (connection.transmit_due() && !connection.closing().lost())
     relay.group->sender().schedule(relay);
   switch (step) {
@@ -121,14 +123,13 @@ StageResult SmcStage::run(TimePoint now) {
     deadline = earlier(deadline, close_wait_);
   }
   deadline = earlier(deadline, clc_connection_.next_deadline());
-  idle_pages_.check(relay, now);
   deadline = earlier(deadline, idle_pages_.next_deadline());
   if (deadline || timer_) wake_at(deadline);
   return Stay{};
 }
 
 bool SmcStage::try_read() {
-  if (!session_.app || !idle_pages_.settled() ||
+  if (!session_.app || !idle_pages_.settled(session_.now()) ||
       !membership_.relay().try_read(*session_.app, publish_bytes()))
     return false;
   session_.mark_ready();

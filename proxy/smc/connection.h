@@ -96,6 +96,8 @@ class Connection {
   // The bytes for the application are in rx().window().
   void consumed(std::uint32_t bytes, TimePoint now);  // REQUIRES: bytes <= rx().window().bytes()
 
+  // The connection is idle: the peer hears of all that was consumed, and need not keep it.
+  void announce_consumed() { rx_.announce_consumed(); }
   void shutdown_write();  // the application's FIN: no more produced()
   void close();           // FINs of both directions have been handed over
   // Resets the connection. The next message reports it to the peer; bytes that no message has
@@ -116,8 +118,6 @@ class Connection {
   StreamEnd rx_end() const;
   // True if the peer needs no further message about the reset. REQUIRES: closing().reset()
   bool reset_said() const;
-  // True if the peer has consumed all produced bytes, or nothing reads the rest any more.
-  bool tx_consumed() const { return closing_.peer_closed() || tx_.all_consumed(); }
   // The side whose ring has no room for a sender: the peer's element (kPeer) or the own send ring
   // (kLocal).
   std::optional<Side> tx_blocked() const;

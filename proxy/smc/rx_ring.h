@@ -30,6 +30,8 @@ class RxRing {
   void clear_write_blocked() { write_blocked_ = false; }
   // The peer wants to know what was consumed. `peer_ended`: it sends nothing more.
   bool update_due(bool peer_ended) const;
+  // An update is due for whatever the peer does not know yet.
+  void announce_consumed() { update_requested_ = update_requested_ || confirmed_ != consumed_; }
 
   // How the peer's producer cursor moves the position. What was not announced as free, the peer may
   // not touch, even if it is free by now.

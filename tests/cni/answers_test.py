@@ -56,7 +56,8 @@ class Answers(ClusterTest):
         pod = self.running_pod(("10.88.5.4/24",), status={**RUNS, "started": False},
                                spec={"containers": [{"name": filler(BEYOND)}]})
         self.start_agent(*FROM_API)
-        self.add_as_multus(pod)
+        # The plugin does not wait long for an answer, which may take longer on a busy machine.
+        wait_until(lambda: not self.add_as_multus(pod).events() or pod.nft(), "an answer", SECONDS_MAX)
         self.assert_set_up(pod)
 
     def test_metadata_beyond_the_limit_is_not_taken_for_a_pod_without_sidecar(self):

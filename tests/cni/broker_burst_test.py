@@ -127,7 +127,7 @@ class Burst(brokered.BrokerTest):
         passed = time.monotonic() - begin
         self.assert_introduced(own(records), wishes)
         print(f"{len(wishes)} introductions while {FLOODING} pods have {FLOODING * SLOTS} waiting: all in "
-              f"{passed * 1000:.0f} ms; {bound * 1000:.0f} ms are allowed")
+              f"{passed * 1000:.0f} ms; the bound is {bound * 1000:.0f} ms on idle processors")
 
 
 if __name__ == "__main__":

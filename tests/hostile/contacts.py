@@ -309,7 +309,8 @@ class Contacts:
                 break
         for message in set(group.heard[before:]):
             self.counts[f"{name}/{message}"] += 1
-        self.counts[f"{name}/{'alive' if 'TEST_LINK_answer' in group.heard[before:] else 'ended'}"] += 1
+        if deed is not deeds.silence:
+            self.counts[f"{name}/{'alive' if 'TEST_LINK_answer' in group.heard[before:] else 'ended'}"] += 1
         after = rng.random()
         if after < 0.3:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))

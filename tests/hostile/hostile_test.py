@@ -8,11 +8,11 @@ application that answers them, and connects to them when they ask for that (lure
 
 Asserted for all seeds together: no connection of the pair fails, no process of Fairlead aborts, and the pair stays on
 SMC-R. Its longest gap is at most GAP_RATIO_MAX times that of the control. Afterwards descriptors, mappings and memory
-of Fairlead's processes are as before. With SEEDS_WITH_ALL_KINDS seeds and more, each kind of attack and each deed was
-drawn, and the attacks have reached the states that they are meant for.
+of Fairlead's processes are as before. With SEEDS_WITH_ALL_KINDS seeds and more, each kind of attack was drawn, and the
+attacks have reached the states that they are meant for. With SEEDS_WITH_ALL_DEEDS, each deed was drawn there.
 
 Environment:
-  HOSTILE_SEEDS       number of seeds (default 120), the last line counts them
+  HOSTILE_SEEDS       number of seeds (default 120, or 40 with sanitizers), the last line counts them
   HOSTILE_FIRST_SEED  the first one (default 1)
   HOSTILE_VERBOSE     shows the actions of each block
 """
@@ -36,7 +36,8 @@ import plugin  # pylint: disable=wrong-import-position
 import ports  # pylint: disable=wrong-import-position
 from wired import harness  # pylint: disable=wrong-import-position
 
-SEEDS = int(os.environ.get("HOSTILE_SEEDS", "120"))
+# Fewer where sanitizers make each several times as long.
+SEEDS = int(os.environ.get("HOSTILE_SEEDS", "120" if os.environ.get("FAIRLEAD_SLOWNESS", "1") == "1" else "40"))
 FIRST_SEED = int(os.environ.get("HOSTILE_FIRST_SEED", "1"))
 VERBOSE = bool(os.environ.get("HOSTILE_VERBOSE"))
 
@@ -59,8 +60,9 @@ SOCKETS_OF_A_CHANNEL = 2
 LEAKED_DESCRIPTORS_MAX = 8 + CHANNELS_OF_A_PEER_MAX * SOCKETS_OF_A_CHANNEL * (VICTIMS + 1)
 LEAKED_MAPPINGS_MAX = 48
 LEAKED_BYTES_MAX = 24 << 20
-SETTLE_SECONDS_MAX = 60
+SETTLE_SECONDS_MAX = 10
 SEEDS_WITH_ALL_KINDS = 100
+SEEDS_WITH_ALL_DEEDS = 500  # a deed is drawn only where an attack has reached its state
 # Of the attacks of a family. The others meet a limit that earlier attacks of the same pod have used up.
 REACHED_SHARE_MIN = 0.4
 DRAWS_THAT_REACH = 10
@@ -174,7 +176,7 @@ class HostileNeighbour(brokered.BrokerTest):
                     *self.victim_words, "--victim-port", str(LURED_PORT), *mine)],
                 stdout=subprocess.PIPE, text=True))
         for attacker in attackers:
-            output, _ = attacker.communicate(timeout=harness.seconds(600))
+            output, _ = attacker.communicate(timeout=harness.seconds(60))
             # An attacker that stops attacks nothing, so its failure fails the test.
             self.assertEqual(attacker.returncode, 0, f"{self.current}\n{output}")
             for action, count in json.loads(output.splitlines()[-1]).items():
@@ -243,7 +245,8 @@ class HostileNeighbour(brokered.BrokerTest):
             print(f"hostile: {seeds} seeds need not have all kinds, {SEEDS_WITH_ALL_KINDS} do", flush=True)
             return
         never = [kind for kind in kinds.ALL if not self.actions.get(kind)]
-        never += [deed for deed in kinds.DEEDS if not self.actions.get(f"deed/{deed}")]
+        if seeds >= SEEDS_WITH_ALL_DEEDS:
+            never += [deed for deed in kinds.DEEDS if not self.actions.get(f"deed/{deed}")]
         self.assertEqual(never, [], "never drawn")
         for family in kinds.FAMILIES:
             reached = sum(self.actions.get(f"{kind}/reached", 0) for kind in family)

@@ -23,7 +23,8 @@ using ConnectionHandle = Handle<::evhttp_connection, evhttp_connection_free>;
 struct Exchange {
   ::event_base* base;
   std::size_t bytes_max;
-  HttpsReply arrived{};  // so far
+  bool too_long = false;  // for libevent, which keeps what has arrived
+  HttpsReply arrived{};   // so far
   std::optional<HttpsReply> reply{};
 };
 
@@ -68,6 +69,10 @@ void on_part(::evhttp_request* request, void* argument) {
   event_base_loopbreak(exchange.base);
 }
 
+void on_error(evhttp_request_error error, void* argument) {
+  if (error == EVREQ_HTTP_DATA_TOO_LONG) static_cast<Exchange*>(argument)->too_long = true;
+}
+
 void on_done(::evhttp_request* request, void* argument) {
   auto& exchange = *static_cast<Exchange*>(argument);
   event_base_loopbreak(exchange.base);
@@ -97,6 +102,7 @@ std::string host_header(const HttpsTarget& target) {
   ::evhttp_request* raw = evhttp_request_new(on_done, &exchange);
   if (raw == nullptr) return nullptr;
   evhttp_request_set_chunked_cb(raw, on_part);
+  evhttp_request_set_error_cb(raw, on_error);
   evkeyvalq* headers = evhttp_request_get_output_headers(raw);
   evhttp_add_header(headers, "Host", host_header(target).c_str());
   // Nothing about closing: we close when the reply is complete. Where the server closes, libevent
@@ -128,6 +134,11 @@ Result<std::optional<HttpsReply>> http_exchange(::event_base* base, ::buffereven
       base, nullptr, stream, target.host.c_str(), target.port));
   if (!connection) return kNoMemory;
   (void)owned.release();  // the connection frees it
+  // A chunk is only told when it is there as a whole.
+  const std::size_t most = request.accept_beginning
+                               ? std::max(request.reply_bytes_max, kHttpsBufferedBytesMax)
+                               : request.reply_bytes_max;
+  evhttp_connection_set_max_body_size(connection.get(), static_cast<ev_ssize_t>(most));
   ::evhttp_request* raw = make_request(target, request, exchange);
   if (raw == nullptr) return kNoMemory;
   // From here on the connection owns the request, also when this fails.
@@ -136,6 +147,10 @@ Result<std::optional<HttpsReply>> http_exchange(::event_base* base, ::buffereven
   const timeval limit = to_timeval(timeout);
   event_base_loopexit(base, &limit);
   event_base_dispatch(base);
+  if (!exchange.reply && exchange.too_long) {
+    exchange.arrived.cut = true;
+    exchange.reply = std::move(exchange.arrived);
+  }
   if (exchange.reply && exchange.reply->cut && !request.accept_beginning)
     return Error{Errc::kExhausted, "the answer of the API server is too long", 0};
   return std::move(exchange.reply);

@@ -26,6 +26,9 @@ struct HttpsTarget {
 inline constexpr std::size_t kHttpsReplyBytesMax = 4 << 20;
 
 inline constexpr std::size_t kHttpsBeginningBytes = 64 << 10;
+// Of an answer of which only the beginning is wanted, this much may arrive at once. Beyond that the
+// beginning may be empty, and the status is 0.
+inline constexpr std::size_t kHttpsBufferedBytesMax = 32 << 20;
 
 struct HttpsRequest {
   std::string method = "GET";  // GET, POST, PUT or PATCH

@@ -237,8 +237,51 @@ TEST_F(IdlePagesTest, StayUntilThePeerHasReadThem) {
   wait(4 * kIdlePagesAfter);
   EXPECT_EQ(returns().size(), 0U);
   peer_consumes();
-  wait(kIdlePagesAfter);
   EXPECT_EQ(returns().size(), 1U);
+}
+
+TEST_F(IdlePagesTest, ThePeerHearsWhatWasConsumedSoThatItReturnsItsOwn) {
+  start();
+  receive("answer");
+  EXPECT_EQ(sent().consumer.offset, 0U);
+  wait(kIdlePagesAfter);
+  EXPECT_EQ(sent().consumer.offset, 6U);
+  const std::size_t posted = queue_pair().posted.size();
+  wait(3 * kIdlePagesAfter);
+  EXPECT_EQ(queue_pair().posted.size(), posted);
+  EXPECT_EQ(returns().size(), 0U) << "nothing was sent";
+}
+
+TEST_F(IdlePagesTest, AnIdleConnectionHasNoTimerLeft) {
+  start();
+  send("request");
+  wait(2 * kIdlePagesAfter);
+  // That of the link's test is left.
+  EXPECT_GT(timers.next_deadline(), network.now() + 2 * kIdlePagesAfter);
+}
+
+// The peer has said the end, and may give the element to another connection.
+TEST_F(IdlePagesTest, StayBehindAReset) {
+  start();
+  app->allow(0);
+  send("request");
+  receive("that the application does not take");
+  message.state.aborted = true;
+  message.consumer = sent().producer;
+  receive_state();
+  wait(2 * kIdlePagesAfter);
+  EXPECT_EQ(returns().size(), 0U);
+}
+
+TEST_F(IdlePagesTest, StayBehindAClose) {
+  start();
+  send("request");
+  end_both();
+  EXPECT_TRUE(sent().state.closed);
+  message.consumer = sent().producer;
+  receive_state();
+  wait(2 * kIdlePagesAfter);
+  EXPECT_EQ(returns().size(), 0U);
 }
 
 TEST_F(IdlePagesTest, AreAskedForAgainWhereTheDeviceRefuses) {
@@ -250,6 +293,19 @@ TEST_F(IdlePagesTest, AreAskedForAgainWhereTheDeviceRefuses) {
   EXPECT_EQ(returns().size(), 1U);
   wait(kIdlePagesAfter);
   EXPECT_EQ(returns().size(), 2U);
+  wait(kIdlePagesAfter);
+  wait(10 * kIdlePagesAfter);
+  EXPECT_EQ(returns().size(), kPageReturnTriesMax);
+}
+
+TEST_F(IdlePagesTest, APeerThatBlocksThemLosesTheGroup) {
+  begin_return();
+  app->feed("behind");
+  turn();
+  for (int i = 0; i < 9; ++i) wait(kSettleWaitMax / 10);
+  EXPECT_TRUE(group().protocol().usable());
+  for (int i = 0; i < 3; ++i) wait(kSettleWaitMax / 10);
+  EXPECT_FALSE(group().protocol().usable());
 }
 
 TEST_F(IdlePagesTest, AreNotWrittenWhileTheyAreGivenBack) {
