@@ -232,7 +232,7 @@ class Limits(ProxyTest):
         self.assertEqual(self.inbound.metrics().connections("smcr"), before + 1)
 
     def test_memory_of_the_client(self):
-        self.start_pair(self.server.address, client={"memory": {"limit": "16MiB"}})
+        self.start_pair(self.server.address, client={"memory": {"limit": "20MiB"}})
         self.crowd(100)
         self.wait_served(100)
         self.assertEqual(list(self.outbound.metrics().fallbacks()), [("memory", "local")])
