@@ -10,7 +10,8 @@ import processes
 import workloads
 
 TRIES_MAX = 4         # of one sample, while others are busy
-HOLD_SECONDS = 4      # of idle connections
+HOLD_SECONDS = 9      # of idle connections
+IDLE_SECONDS = 5      # until they are measured: SMC-R gives pages back after 3 s
 QUIET_STEP_SECONDS = 0.5
 WIRE_SHARE_MAX = 0.5  # of the payload; a pair on shared memory sends a hundredth, TCP all of it
 
@@ -113,7 +114,7 @@ class Sampler:
             "A", list(pair.target.wrap) + [self.loadgen, "idle", route.host, str(route.port),
                                            str(count), str(HOLD_SECONDS)], stdout=subprocess.PIPE)
         opened = json.loads(client.stdout.readline() or "{}")
-        time.sleep(1)
+        time.sleep(IDLE_SECONDS)
         after, machine_after = (processes.proportional_kb(route.sidecars),
                                 processes.machine_memory_kb())
         cpu, start = processes.on_cpu(route.sidecars)[0], time.monotonic()
