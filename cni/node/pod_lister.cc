@@ -57,7 +57,7 @@ PodLister::Step PodLister::read_page(const std::string& node, Progress& progress
   progress.bytes += reply->body.size();
   if (reply->status == kGone && !progress.next.empty()) return restart(progress);
   // Without the place of the page, which differs each time, so that the log has it once.
-  if (reply->status != kOk && !reply->cut)
+  if (reply->status != kOk)
     return stop(progress, status_of(pod_page_path(node, progress.limit, ""), *reply));
   auto page = reply->cut ? tl::unexpected(std::string()) : parse_pod_page(reply->body, most);
   if (page) return take(std::move(page), progress);
@@ -94,7 +94,7 @@ bool PodLister::fetch(const NodePod& pod, PodListing& listing) const {
     return false;
   }
   if (reply->status == kNotFound) return true;
-  if (reply->status != kOk && !reply->cut) {
+  if (reply->status != kOk) {
     listing.trouble = status_of(path, *reply);
     return true;
   }

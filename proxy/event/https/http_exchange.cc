@@ -23,14 +23,13 @@ using ConnectionHandle = Handle<::evhttp_connection, evhttp_connection_free>;
 struct Exchange {
   ::event_base* base;
   std::size_t bytes_max;
-  bool too_long = false;  // for libevent, which keeps what has arrived
+  bool too_long = false;  // for libevent, which drops what it holds of the body
   HttpsReply arrived{};   // so far
   std::optional<HttpsReply> reply{};
 };
 
 void take_part(::evhttp_request* request, Exchange& exchange) {
   HttpsReply& arrived = exchange.arrived;
-  arrived.status = evhttp_request_get_response_code(request);
   ::evbuffer* part = evhttp_request_get_input_buffer(request);
   const std::size_t before = arrived.body.size();
   const std::size_t size = std::min(evbuffer_get_length(part), exchange.bytes_max - before);
@@ -39,12 +38,14 @@ void take_part(::evhttp_request* request, Exchange& exchange) {
   if (evbuffer_get_length(part) > 0) arrived.cut = true;
 }
 
-// The length that the server has announced; nothing for an answer in chunks.
-std::optional<std::string> announced(::evhttp_request* request) {
+// Status and announced length are known before libevent looks at the body.
+int on_headers(::evhttp_request* request, void* argument) {
+  HttpsReply& arrived = static_cast<Exchange*>(argument)->arrived;
+  arrived.status = evhttp_request_get_response_code(request);
   const char* length =
       evhttp_find_header(evhttp_request_get_input_headers(request), "Content-Length");
-  if (length == nullptr) return std::nullopt;
-  return std::string(length);
+  if (length != nullptr) arrived.length = length;
+  return 0;
 }
 
 bool exceeds(const std::string& length, std::size_t most) {
@@ -60,11 +61,9 @@ void on_part(::evhttp_request* request, void* argument) {
   if (exchange.reply) return;
   take_part(request, exchange);
   HttpsReply& arrived = exchange.arrived;
-  const std::optional<std::string> length = announced(request);
-  if (length && arrived.body.size() >= kHttpsBeginningBytes && exceeds(*length, exchange.bytes_max))
+  if (arrived.body.size() >= kHttpsBeginningBytes && exceeds(arrived.length, exchange.bytes_max))
     arrived.cut = true;
   if (!arrived.cut) return;
-  if (length) arrived.length = *length;
   exchange.reply = std::move(arrived);
   event_base_loopbreak(exchange.base);
 }
@@ -101,6 +100,7 @@ std::string host_header(const HttpsTarget& target) {
                                Exchange& exchange) {
   ::evhttp_request* raw = evhttp_request_new(on_done, &exchange);
   if (raw == nullptr) return nullptr;
+  evhttp_request_set_header_cb(raw, on_headers);
   evhttp_request_set_chunked_cb(raw, on_part);
   evhttp_request_set_error_cb(raw, on_error);
   evkeyvalq* headers = evhttp_request_get_output_headers(raw);

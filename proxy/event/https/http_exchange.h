@@ -16,8 +16,8 @@ namespace fairlead::event {
 
 // Connects `stream`, which must belong to `base`, and takes it over, also where this fails. Empty
 // when no whole answer came: the connection failed, the answer is malformed, or more than
-// `timeout` has gone by. Errors: kMalformed (unknown method), kExhausted (also
-// for an answer that is too long), kPeerGone.
+// `timeout` has gone by. Errors: kMalformed (unknown method), kExhausted (also for an
+// answer that is too long), kPeerGone.
 Result<std::optional<HttpsReply>> http_exchange(::event_base* base, ::bufferevent* stream,
                                                 const HttpsTarget& target,
                                                 const HttpsRequest& request, Duration timeout);

@@ -25,9 +25,9 @@ struct HttpsTarget {
 // Of the body of an answer, unless the request allows more.
 inline constexpr std::size_t kHttpsReplyBytesMax = 4 << 20;
 
+// The least that HttpsRequest::accept_beginning gives of a longer body.
 inline constexpr std::size_t kHttpsBeginningBytes = 64 << 10;
-// Of an answer of which only the beginning is wanted, this much may arrive at once. Beyond that the
-// beginning may be empty, and the status is 0.
+// With accept_beginning, a longer body or chunk is refused at once: its beginning may be empty.
 inline constexpr std::size_t kHttpsBufferedBytesMax = 32 << 20;
 
 struct HttpsRequest {
