@@ -65,15 +65,16 @@ std::uint64_t TaskThread::post(std::unique_ptr<Task>& task) {
   return shared_->posted;
 }
 
-bool TaskThread::call_off(std::uint64_t number) {
+TaskThread::CallOff TaskThread::call_off(std::uint64_t number) {
   const std::lock_guard lock(shared_->mutex);
-  if (shared_->running == number) return false;
+  if (shared_->running == number) return CallOff::kRunning;
   // The numbers of those that wait are ascending.
   const auto found =
       std::lower_bound(shared_->waiting.begin(), shared_->waiting.end(), number,
                        [](const Shared::Posted& at, std::uint64_t to) { return at.number < to; });
-  if (found != shared_->waiting.end() && found->number == number) found->called_off = true;
-  return true;
+  if (found == shared_->waiting.end() || found->number != number) return CallOff::kTooLate;
+  found->called_off = true;
+  return CallOff::kDone;
 }
 
 TaskThread::Tasks TaskThread::take_done() {

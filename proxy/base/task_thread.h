@@ -36,9 +36,12 @@ class TaskThread {
   // Takes the task and leaves nullptr. Leaves the task at the limit, or when no thread can be
   // started. Returns the number of the task, for call_off().
   std::uint64_t post(std::unique_ptr<Task>& task);
-  // False while that task runs. One that has not begun does not run any more, and is destroyed on
-  // the thread.
-  bool call_off(std::uint64_t number);
+  enum class CallOff : std::uint8_t {
+    kDone,     // it had not begun, and does not run any more; it is destroyed on the thread
+    kRunning,  // it runs now
+    kTooLate,  // it has run
+  };
+  CallOff call_off(std::uint64_t number);
   // The tasks that have run and wanted to be returned.
   Tasks take_done();
   // The tasks that have not begun; they do not run.

@@ -184,9 +184,13 @@ struct PeerEndpoint {
 class PageReturn {
  public:
   virtual ~PageReturn() = default;
-  // True when the memory may be written again: the pages are gone, or this call kept them. False
-  // while they are being given back, which a peer can make long. Never blocks.
-  virtual bool settle() noexcept = 0;
+  enum class State : std::uint8_t {
+    kReturned,   // the memory may be written again, and so with kKept
+    kKept,       // the return had not begun, and this call has called it off
+    kReturning,  // which a peer can make long
+  };
+  // Never blocks.
+  virtual State settle() noexcept = 0;
 };
 
 class QueuePair {
@@ -266,9 +270,10 @@ class Device {
     return Error{Errc::kUnsupported, "memory of another device"};
   }
   virtual Result<std::unique_ptr<QueuePair>> create_queue_pair(const QueuePairOptions& options) = 0;
-  // Gives the pages of a view of remote memory back to the system, and so their bytes. Until
-  // settle() says true, the caller neither writes there nor lets the peer use that memory for
-  // anything else. Null where the device cannot, or has too much of that to do now.
+  // Gives the pages of a view of remote memory back to the system, and so their bytes. While
+  // settle() says kReturning, and before it is asked, the caller neither writes there nor lets the
+  // peer use that memory for anything else. Null where the device cannot, or has too much of that
+  // to do now.
   virtual std::unique_ptr<PageReturn> return_pages(std::span<std::byte>) { return nullptr; }
   // What buffers for data may still take, as far as a limit is known.
   virtual std::size_t registrable_bytes() const { return std::numeric_limits<std::size_t>::max(); }

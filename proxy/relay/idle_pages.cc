@@ -14,9 +14,18 @@ bool may_end(const smc::Closing& closing) {
 }  // namespace
 
 bool IdlePages::settled(TimePoint now) {
-  if (returning_ && !returning_->settle()) {
-    if (!waits_since_) waits_since_ = now;
-    return false;
+  if (!returning_) return true;
+  switch (returning_->settle()) {
+    case rdma::PageReturn::State::kReturning:
+      if (!waits_since_) waits_since_ = now;
+      return false;
+    case rdma::PageReturn::State::kKept:
+      wanted_ = true;
+      due_ = now + kIdlePagesAfter;
+      break;
+    case rdma::PageReturn::State::kReturned:
+      returned_ = returning_until_;
+      break;
   }
   waits_since_.reset();
   returning_.reset();
@@ -46,11 +55,9 @@ void IdlePages::try_return(SmcRelay& relay, TimePoint now) {
   due_.reset();
   smc::Connection& connection = relay.connection;
   const smc::TxRing& tx = connection.tx();
-  connection.announce_consumed();
-  if (may_end(connection.closing()) || tx.taken() == returned_) {
-    wanted_ = false;
-    return;
-  }
+  wanted_ = tx.taken() != returned_ && !may_end(connection.closing());
+  if (!may_end(connection.closing())) connection.announce_consumed();
+  if (!wanted_) return;
   const LinkTransport& transport = relay.group->transport();
   if (!tx.all_consumed() || tx.urgent() || !transport.works(relay.link)) return;
   // A message that waits for room might say the end.
@@ -60,7 +67,7 @@ void IdlePages::try_return(SmcRelay& relay, TimePoint now) {
   }
   returning_ = transport.return_pages(relay.link, relay.buffers.remote);
   wanted_ = returning_ == nullptr && ++refused_ < kPageReturnTriesMax;
-  if (returning_) returned_ = tx.taken();
+  returning_until_ = tx.taken();
   if (wanted_) due_ = now + kIdlePagesAfter;
 }
 

@@ -17,7 +17,7 @@ class SmcRelay;
 // A connection that has moved nothing for so long is idle. Its next bytes cost a page fault each
 // page, which is little beside such a pause.
 inline constexpr Duration kIdlePagesAfter = std::chrono::seconds(3);
-// How long the message goes out first that tells the peer what was consumed.
+// The peer is first told what was consumed; that message may take so long to leave.
 inline constexpr Duration kIdleAnnounceWait = std::chrono::milliseconds(100);
 // How often a connection with bytes to send looks whether its pages are settled, and for how long.
 // A peer that makes it longer loses the link group.
@@ -31,6 +31,8 @@ class IdlePages {
   // Before the connection moves bytes or says that it ends. False while pages of the peer's element
   // are being given back.
   bool settled(TimePoint now);
+  // Perhaps: a return that has been asked for, and that settled() has not looked at since.
+  bool returning() const { return returning_ != nullptr; }
   // REQUIRES: !settled(). It has waited for kSettleWaitMax.
   bool waited_too_long(TimePoint now) const { return now - *waits_since_ >= kSettleWaitMax; }
   // At the end of a turn, before messages are sent.
@@ -41,8 +43,9 @@ class IdlePages {
  private:
   void try_return(SmcRelay& relay, TimePoint now);
 
-  std::uint64_t moved_ = 0;     // in both directions, when it was looked at last
-  std::uint64_t returned_ = 0;  // the bytes sent until the last return
+  std::uint64_t moved_ = 0;            // in both directions, when it was looked at last
+  std::uint64_t returned_ = 0;         // the bytes sent until the last return
+  std::uint64_t returning_until_ = 0;  // the same of `returning_`
   TimePoint moved_at_{};
   unsigned refused_ = 0;  // since then
   bool wanted_ = false;   // something has moved since the last return

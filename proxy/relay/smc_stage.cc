@@ -129,7 +129,7 @@ StageResult SmcStage::run(TimePoint now) {
 }
 
 bool SmcStage::try_read() {
-  if (!session_.app || !idle_pages_.settled(session_.now()) ||
+  if (!session_.app || idle_pages_.returning() ||
       !membership_.relay().try_read(*session_.app, publish_bytes()))
     return false;
   session_.mark_ready();

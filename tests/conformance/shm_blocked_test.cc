@@ -176,14 +176,16 @@ TEST(ShmPageReturns, WhoHoldsTheInodeOfAViewKeepsOnlyThatWaiting) {
   do {
     begun = returns.add(blocked.mapping.bytes());
     std::this_thread::yield();
-  } while ((begun == nullptr || begun->settle()) && !held.too_long);
+  } while ((begun == nullptr || begun->settle() != PageReturn::State::kReturning) &&
+           !held.too_long);
   ASSERT_FALSE(held.too_long) << "nothing was begun";
   const std::unique_ptr<PageReturn> behind_it = returns.add(behind.mapping.bytes());
   ASSERT_NE(behind_it, nullptr);
-  EXPECT_TRUE(behind_it->settle());
-  EXPECT_FALSE(begun->settle());
+  EXPECT_EQ(behind_it->settle(), PageReturn::State::kKept);
+  EXPECT_EQ(begun->settle(), PageReturn::State::kReturning);
   held.release();
-  while (!begun->settle() || blocked.used()) std::this_thread::yield();
+  while (begun->settle() != PageReturn::State::kReturned || blocked.used())
+    std::this_thread::yield();
   EXPECT_TRUE(behind.used());
 }
 
@@ -195,7 +197,7 @@ TEST(ShmPageReturns, OutlivesTheView) {
   const auto returned = returns.add(view->bytes());
   *view = Mapping();
   while (memory.used()) std::this_thread::yield();
-  while (!returned->settle()) std::this_thread::yield();
+  while (returned->settle() != PageReturn::State::kReturned) std::this_thread::yield();
 }
 
 TEST(ShmPageReturns, TakesWholePagesOfSharedMemory) {

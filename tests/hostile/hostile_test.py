@@ -37,7 +37,7 @@ import ports  # pylint: disable=wrong-import-position
 from wired import harness  # pylint: disable=wrong-import-position
 
 # Fewer where sanitizers make each several times as long.
-SEEDS = int(os.environ.get("HOSTILE_SEEDS", "120" if os.environ.get("FAIRLEAD_SLOWNESS", "1") == "1" else "40"))
+SEEDS = int(os.environ.get("HOSTILE_SEEDS", 40 if harness.sanitized() else 120))
 FIRST_SEED = int(os.environ.get("HOSTILE_FIRST_SEED", "1"))
 VERBOSE = bool(os.environ.get("HOSTILE_VERBOSE"))
 

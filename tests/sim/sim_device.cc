@@ -320,10 +320,18 @@ class SimPageReturn final : public rdma::PageReturn {
   ~SimPageReturn() override { (void)settle(); }
   SimPageReturn(const SimPageReturn&) = delete;
   SimPageReturn& operator=(const SimPageReturn&) = delete;
-  bool settle() noexcept override {
+  State settle() noexcept override {
     const std::lock_guard lock(mutex_);
-    if (what_->state == Returning::State::kWaiting) what_->state = Returning::State::kSettled;
-    return what_->state == Returning::State::kSettled;
+    switch (what_->state) {
+      case Returning::State::kWaiting:
+        what_->state = Returning::State::kSettled;
+        return State::kKept;
+      case Returning::State::kRunning:
+        return State::kReturning;
+      case Returning::State::kSettled:
+        break;
+    }
+    return State::kReturned;
   }
 
  private:

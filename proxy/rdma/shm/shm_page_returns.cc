@@ -27,7 +27,17 @@ class ShmPageReturn final : public PageReturn {
   ~ShmPageReturn() override { (void)thread_.call_off(task_); }
   ShmPageReturn(const ShmPageReturn&) = delete;
   ShmPageReturn& operator=(const ShmPageReturn&) = delete;
-  bool settle() noexcept override { return thread_.call_off(task_); }
+  State settle() noexcept override {
+    switch (thread_.call_off(task_)) {
+      case TaskThread::CallOff::kDone:
+        return State::kKept;
+      case TaskThread::CallOff::kRunning:
+        return State::kReturning;
+      case TaskThread::CallOff::kTooLate:
+        break;
+    }
+    return State::kReturned;
+  }
 
  private:
   TaskThread& thread_;

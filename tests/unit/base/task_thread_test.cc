@@ -99,13 +99,13 @@ TEST(TaskThread, CallsOffWhatHasNotBegun) {
   const std::uint64_t running = thread.post(first), waiting = thread.post(second);
   thread.post(third);
   gate->begun.get_future().wait();
-  EXPECT_FALSE(thread.call_off(running));
-  EXPECT_TRUE(thread.call_off(waiting));
-  EXPECT_TRUE(thread.call_off(waiting));
+  EXPECT_EQ(thread.call_off(running), TaskThread::CallOff::kRunning);
+  EXPECT_EQ(thread.call_off(waiting), TaskThread::CallOff::kDone);
   gate->open.set_value();
   TaskThread::Tasks done;
   while (done.empty()) done = thread.take_done();
-  EXPECT_TRUE(thread.call_off(running));
+  EXPECT_EQ(thread.call_off(running), TaskThread::CallOff::kTooLate);
+  EXPECT_EQ(thread.call_off(waiting), TaskThread::CallOff::kTooLate);
   EXPECT_EQ(called_off, 0);
   EXPECT_EQ(kept, 1);
 }

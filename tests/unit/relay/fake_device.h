@@ -95,11 +95,11 @@ class FakeReceiveQueue final : public rdma::SharedReceiveQueue {
 
 class FakePageReturn final : public rdma::PageReturn {
  public:
-  explicit FakePageReturn(const bool& settled) : settled_(settled) {}
-  bool settle() noexcept override { return settled_; }
+  explicit FakePageReturn(const State& state) : state_(state) {}
+  State settle() noexcept override { return state_; }
 
  private:
-  const bool& settled_;
+  const State& state_;
 };
 
 class FakeQueuePair final : public rdma::QueuePair {
@@ -225,7 +225,7 @@ class FakeDevice final : public rdma::Device {
   std::unique_ptr<rdma::PageReturn> return_pages(std::span<std::byte> view) override {
     page_returns.push_back(view);
     if (refuses_returns) return nullptr;
-    return std::make_unique<FakePageReturn>(pages_settled);
+    return std::make_unique<FakePageReturn>(pages);
   }
   std::size_t poll(std::span<rdma::Completion> into) override {
     const std::size_t count = std::min(into.size(), completions.size());
@@ -252,7 +252,7 @@ class FakeDevice final : public rdma::Device {
 
   std::vector<std::span<std::byte>> page_returns;  // that were asked for
   bool refuses_returns = false;
-  bool pages_settled = true;  // what PageReturn::settle() says
+  rdma::PageReturn::State pages = rdma::PageReturn::State::kReturned;  // as settle() says
   rdma::Capabilities able;
   std::vector<rdma::Port> port_list;
   // What the device is asked for fails with these.

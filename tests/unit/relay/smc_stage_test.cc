@@ -188,12 +188,12 @@ class IdlePagesTest : public SmcStageTest {
     message.consumer = sent().producer;
     receive_state();
   }
-  // Until a return of pages has begun that lasts until `pages_settled`.
+  // Until a return of pages has begun that lasts until `pages` says otherwise.
   void begin_return() {
     start();
     send("request");
     peer_consumes();
-    rnic.device->pages_settled = false;
+    rnic.device->pages = rdma::PageReturn::State::kReturning;
     wait(kIdlePagesAfter);
     ASSERT_EQ(returns().size(), 1U);
   }
@@ -308,6 +308,18 @@ TEST_F(IdlePagesTest, APeerThatBlocksThemLosesTheGroup) {
   EXPECT_FALSE(group().protocol().usable());
 }
 
+TEST_F(IdlePagesTest, AreAskedForAgainAfterATurnThatCalledThemOff) {
+  start();
+  send("request");
+  peer_consumes();
+  rnic.device->pages = rdma::PageReturn::State::kKept;
+  wait(kIdlePagesAfter);
+  EXPECT_EQ(returns().size(), 1U);
+  receive_state();  // a message without news
+  wait(kIdlePagesAfter);
+  EXPECT_EQ(returns().size(), 2U);
+}
+
 TEST_F(IdlePagesTest, AreNotWrittenWhileTheyAreGivenBack) {
   begin_return();
   app->feed("behind");
@@ -315,7 +327,7 @@ TEST_F(IdlePagesTest, AreNotWrittenWhileTheyAreGivenBack) {
   turn();
   wait(std::chrono::seconds(1));
   EXPECT_EQ(element_text(13), std::string("request") + std::string(6, '\0'));
-  rnic.device->pages_settled = true;
+  rnic.device->pages = rdma::PageReturn::State::kReturned;
   wait(kSettleInterval);
   EXPECT_EQ(element_text(13), "requestbehind");
 }
@@ -325,7 +337,7 @@ TEST_F(IdlePagesTest, AreNotLeftToThePeerWhileTheyAreGivenBack) {
   end_application();
   wait(std::chrono::seconds(1));
   EXPECT_FALSE(sent().state.done_writing);
-  rnic.device->pages_settled = true;
+  rnic.device->pages = rdma::PageReturn::State::kReturned;
   wait(kSettleInterval);
   EXPECT_TRUE(sent().state.done_writing);
 }
