@@ -1,5 +1,5 @@
-// Goal: an answer is bounded however the server sends it, and its beginning is given on request. Method: a
-// server of the test that sends given bytes, and no more until the client has gone.
+// Goal: an answer is bounded however the server sends it, and its beginning is given on request.
+// Method: a server of the test that sends given bytes, and no more until the client has gone.
 #include "event/https/http_exchange.h"
 
 #include <arpa/inet.h>
