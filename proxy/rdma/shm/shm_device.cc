@@ -137,6 +137,7 @@ Result<std::unique_ptr<QueuePair>> ShmDevice::create_queue_pair(const QueuePairO
 }
 
 std::unique_ptr<PageReturn> ShmDevice::return_pages(std::span<std::byte> view) {
+  if (!capabilities().returns_pages) return nullptr;
   return engine_->return_pages(view);
 }
 
