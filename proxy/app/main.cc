@@ -20,6 +20,7 @@
 #include "app/client_address_setup.h"
 #include "app/client_address_watch.h"
 #include "app/command_line.h"
+#include "app/connection_keeping.h"
 #include "app/syn_option_setup.h"
 #include "base/descriptors.h"
 #include "base/log.h"
@@ -101,13 +102,16 @@ class Proxy {
       if (const std::optional<admin::Fact> fact = devices_.give_to(worker->worker().devices()))
         facts_.push_back(*fact);
     show_client_addresses();
+    keeping_.take_back();
     SMC_TRY(listen());
+    keeping_.give_to(workers_);
     return serve_admin();
   }
 
   void run() {
     for (const std::unique_ptr<relay::WorkerThread>& worker : workers_) worker->start();
     if (admin_) admin_->start();
+    keeping_.start([] { (void)::kill(::getpid(), SIGTERM); });
     if (external_option_)
       option_watch_.emplace(*external_option_,
                             [this](bool attached) { return set_external_option(attached); });
@@ -119,8 +123,10 @@ class Proxy {
     wait_for_signal();
     option_watch_.reset();
     draining_.store(true);
-    const TimePoint deadline = event::EventLoop::now() + config_.drain.timeout;
-    for (const std::unique_ptr<relay::WorkerThread>& worker : workers_) worker->finish(deadline);
+    if (!keeping_.park(workers_)) {
+      const TimePoint deadline = event::EventLoop::now() + config_.drain.timeout;
+      for (const std::unique_ptr<relay::WorkerThread>& worker : workers_) worker->finish(deadline);
+    }
     for (const std::unique_ptr<relay::WorkerThread>& worker : workers_) worker->join();
     client_address_watch_.reset();
     if (admin_) admin_->stop();
@@ -192,8 +198,13 @@ class Proxy {
 
   Result<void> listen() {
     for (config::Listener& listener : config_.listeners) {
-      for (const std::unique_ptr<relay::WorkerThread>& worker : workers_) {
-        const Result<SocketAddress> address = worker->listen(listener);
+      std::vector<FileDescriptor> parked = keeping_.listeners_at(listener.listen);
+      const std::size_t sockets = std::max(workers_.size(), parked.size());
+      for (std::size_t i = 0; i < sockets; ++i) {
+        relay::WorkerThread& worker = *workers_[i % workers_.size()];
+        const Result<SocketAddress> address = i < parked.size()
+                                                  ? worker.listen(listener, std::move(parked[i]))
+                                                  : worker.listen(listener);
         if (!address) {
           LogEvent(LogLevel::kError, "main", "listen_failed")
               .field("listener", listener.name)
@@ -313,6 +324,7 @@ class Proxy {
   std::atomic<bool> draining_{false};
   DeviceFactory devices_{config_};
   relay::FramesOffer frames_offer_;
+  ConnectionKeeping keeping_{config_};
   std::vector<std::unique_ptr<relay::WorkerThread>> workers_;
   std::unique_ptr<admin::AdminServer> admin_;
   std::optional<bool> external_option_;  // at the start; none: it is not to be watched

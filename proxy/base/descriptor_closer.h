@@ -57,6 +57,8 @@ class ForeignDescriptor {
     if (fd_ && closer_ != nullptr) closer_->close(std::move(fd_));
     fd_.reset();
   }
+  // For who has nothing to fear from it.
+  FileDescriptor release() noexcept { return std::move(fd_); }
   // Closes here. REQUIRES: something else keeps the file, so that this close is not the last.
   void close_here() noexcept { fd_.reset(); }
 

@@ -108,6 +108,8 @@ struct WorkerStats {
   Counter peer_faults;          // what peers did wrong on a device, or wanted beyond a limit
   Counter refused_descriptors;  // those of kLimit that found descriptors used up
   Counter redirected;           // connections that came with an original destination
+  Counter taken_back;           // connections of the process before that go on here
+  Counter taken_back_lost;      // and those that could not
   // Connections to the application, by whether it sees the client's address.
   std::array<Counter, kClientAddresses> client_address;
 

@@ -115,6 +115,11 @@ std::optional<ClientAddressLease> ClientAddressSlots::take(sa_family_t family) {
   return ClientAddressLease(this, slot);
 }
 
+void ClientAddressSlots::withdraw(std::uint32_t slot) {
+  if (slot >= FAIRLEAD_CLIENT_SLOTS) return;
+  std::erase_if(free_[kind_of(slot)], [slot](const FreeSlot& at) { return at.slot == slot; });
+}
+
 void ClientAddressSlots::move_to(ClientAddressMap map) {
   for (std::uint32_t slot = 1 + worker_; slot < FAIRLEAD_CLIENT_SLOTS; slot += workers_)
     copy(map_.entry(slot), map.entry(slot));

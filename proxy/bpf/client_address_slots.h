@@ -63,6 +63,13 @@ class ClientAddressSlots {
   // For a connection of this family. Nothing when no slot is free.
   std::optional<ClientAddressLease> take(sa_family_t family);
 
+  // Whose slot it is, of so many workers.
+  static std::size_t worker_of(std::uint32_t slot, std::size_t workers) {
+    return slot == 0 ? 0 : (slot - 1) % workers;
+  }
+  // Nobody gets this slot any more, unless a lease of it ends.
+  void withdraw(std::uint32_t slot);
+
   // From now on another map is used, in the place of one that is gone: its entries are copied.
   void move_to(ClientAddressMap map);
 

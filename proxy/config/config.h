@@ -311,6 +311,19 @@ struct Drain {
   friend bool operator==(const Drain&, const Drain&) = default;
 };
 
+struct HandOver {
+  // hand_over.socket: where the keeper of this proxy's connections comes to: an absolute path, or
+  // "@name" in the abstract namespace; at most 107 characters, "" for none. Default "".
+  std::string socket;
+  // hand_over.wait: how long a start waits for a keeper where a parked listener has the port, 0 to
+  // 1m. Default 5s.
+  Duration wait = std::chrono::seconds(5);
+  // hand_over.settle: how long handshakes that are under way may take before the connections are
+  // parked, 0 to 1m. Default 200ms.
+  Duration settle = std::chrono::milliseconds(200);
+  friend bool operator==(const HandOver&, const HandOver&) = default;
+};
+
 struct Log {
   // log.level: trace, debug, info, warn, error or off. Default info.
   LogLevel level = LogLevel::kInfo;
@@ -343,6 +356,7 @@ struct Config {
   Latency latency;
   Admin admin;
   Drain drain;
+  HandOver hand_over;
   Log log;
   Pnet pnet;
 

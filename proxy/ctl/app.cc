@@ -49,6 +49,7 @@ int run(int argument_count, const char* const* arguments, std::ostream& out, std
   add_stats_command(app, console);
   add_doctor_command(app, console);
   add_control_commands(app, console);
+  add_hand_over_command(app, console);
   add_completion_command(app, console);
   add_echo_command(app, console);
   add_inject_command(app, console);

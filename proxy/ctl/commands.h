@@ -20,6 +20,7 @@ void add_fallback_commands(CLI::App& app, Console& console);  // fallbacks why
 void add_stats_command(CLI::App& app, Console& console);
 void add_doctor_command(CLI::App& app, Console& console);
 void add_control_commands(CLI::App& app, Console& console);  // drain log-level version
+void add_hand_over_command(CLI::App& app, Console& console);
 void add_completion_command(CLI::App& app, Console& console);
 void add_echo_command(CLI::App& app, Console& console);
 void add_inject_command(CLI::App& app, Console& console);

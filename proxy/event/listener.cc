@@ -43,13 +43,32 @@ Result<std::unique_ptr<Listener>> Listener::open(EventLoop& loop, TimerQueue& ti
   if (::bind(fd, address.data(), address.size()) != 0) return system_error("bind", errno);
   if (listener->handlers_.before_listen) SMC_TRY(listener->handlers_.before_listen(fd));
   if (::listen(fd, kBacklog) != 0) return system_error("listen", errno);
+  SMC_TRY(listener->watch());
+  return listener;
+}
+
+Result<std::unique_ptr<Listener>> Listener::adopt(EventLoop& loop, TimerQueue& timers,
+                                                  FileDescriptor socket,
+                                                  ListenerHandlers handlers) {
+  std::unique_ptr<Listener> listener(new Listener(loop, timers, std::move(handlers)));
+  listener->socket_ = std::move(socket);
+  SMC_TRY(listener->watch());
+  return listener;
+}
+
+Result<void> Listener::watch() {
   sockaddr_storage storage{};
   socklen_t length = sizeof storage;
-  if (::getsockname(fd, reinterpret_cast<sockaddr*>(&storage), &length) != 0)
+  if (::getsockname(socket_.get(), reinterpret_cast<sockaddr*>(&storage), &length) != 0)
     return system_error("getsockname", errno);
-  listener->address_ = SMC_TRY(SocketAddress::from(storage, length));
-  SMC_TRY(loop.add(fd, EPOLLIN, *listener));
-  return listener;
+  address_ = SMC_TRY(SocketAddress::from(storage, length));
+  return loop_.add(socket_.get(), EPOLLIN, *this);
+}
+
+FileDescriptor Listener::park() {
+  loop_.remove(socket_.get(), *this);
+  resume_.cancel();
+  return std::move(socket_);
 }
 
 void Listener::handle_events(std::uint32_t) noexcept { accept_some(kAcceptsPerTurn); }

@@ -39,6 +39,12 @@ class Listener final : private EventHandler {
   static Result<std::unique_ptr<Listener>> open(EventLoop& loop, TimerQueue& timers,
                                                 const SocketAddress& address,
                                                 ListenerHandlers handlers);
+  // Goes on with a socket that listens already, for all of `handlers` but before_bind and
+  // before_listen.
+  static Result<std::unique_ptr<Listener>> adopt(EventLoop& loop, TimerQueue& timers,
+                                                 FileDescriptor socket, ListenerHandlers handlers);
+  // Accepts nothing any more. Connections go on to come to the socket.
+  FileDescriptor park();
   ~Listener() override;
   // With the port that the kernel chose.
   const SocketAddress& address() const { return address_; }
@@ -48,6 +54,7 @@ class Listener final : private EventHandler {
 
  private:
   Listener(EventLoop& loop, TimerQueue& timers, ListenerHandlers handlers);
+  Result<void> watch();
   void handle_events(std::uint32_t events) noexcept override;
   void accept_some(unsigned count);
   void pause(int error);

@@ -1,5 +1,6 @@
 #include "event/tcp_stream.h"
 
+#include <fcntl.h>
 #include <linux/sockios.h>
 #include <netinet/tcp.h>
 #include <sys/epoll.h>
@@ -10,6 +11,7 @@
 #include <cerrno>
 #include <utility>
 
+#include "base/assert.h"
 #include "event/urgent_signal.h"
 
 namespace fairlead::event {
@@ -110,6 +112,29 @@ Result<std::unique_ptr<Stream>> TcpStream::adopt(EventLoop& loop, FileDescriptor
     return watched.error();
   }
   return std::unique_ptr<Stream>(std::move(stream));
+}
+
+ParkedStream TcpStream::park() {
+  SMC_ASSERT(connected_);
+  if (shutdown_due_) shut_down();
+  if (std::exchange(delays_, false)) set_no_delay(socket_.get());
+  expect_urgent_data();
+  // Another process may get our number.
+  if (std::exchange(signals_owned_, false)) (void)::fcntl(socket_.get(), F_SETOWN, 0);
+  if (std::exchange(watched_, false)) loop_.remove(socket_.get(), *this);
+  (void)loop_.forget_deferred(*this);
+  readable_ = writable_ = false;
+  return {std::move(socket_), peer_, pending_error_};
+}
+
+Result<std::unique_ptr<Stream>> TcpStream::resume(EventLoop& loop, ParkedStream parked) {
+  std::unique_ptr<Stream> stream = SMC_TRY(adopt(loop, std::move(parked.socket), parked.peer));
+  if (parked.error == 0) return stream;
+  stream->note_error(parked.error);
+  // No event tells of it again.
+  auto& own = static_cast<TcpStream&>(*stream);
+  own.hung_up_ = own.readable_ = true;
+  return stream;
 }
 
 Result<std::unique_ptr<Stream>> TcpStream::connect(EventLoop& loop, FileDescriptor socket,

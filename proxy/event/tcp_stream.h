@@ -62,12 +62,23 @@ inline constexpr std::uint64_t kUrgentCareBytes = 8 * 1024 * 1024;
 // A segment of this size fits every path.
 inline constexpr std::size_t kSmallWriteBytes = 512;
 
+// A stream on its way to another loop, or another process.
+struct ParkedStream {
+  FileDescriptor socket;
+  SocketAddress peer;
+  int error = 0;  // of the connection, that the kernel has told already
+};
+
 class TcpStream final : public Stream, private EventHandler, private Deferred {
  public:
   // A non-blocking socket that a listener from make_socket() accepted, and whom accept(2) named as
   // its peer. Both addresses of a stream are told as IPv4 where they are IPv4-mapped.
   static Result<std::unique_ptr<Stream>> adopt(EventLoop& loop, FileDescriptor socket,
                                                const SocketAddress& peer);
+
+  // Leaves the loop, with all that the kernel does not keep with the socket. REQUIRES: connected()
+  ParkedStream park();
+  static Result<std::unique_ptr<Stream>> resume(EventLoop& loop, ParkedStream parked);
 
   // A new non-blocking socket for `family`, not yet connected, so that options can be set.
   static Result<FileDescriptor> make_socket(int family);

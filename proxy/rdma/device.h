@@ -32,6 +32,8 @@ struct Capabilities {
   bool remote_memory_addressable = false;
   // … and so does Device::return_pages().
   bool returns_pages = false;
+  // Its peers are devices of this program: no other one speaks to it.
+  bool own_kind_only = false;
   // A SharedReceiveQueue may serve several queue pairs; otherwise one alone.
   bool shared_receive_queues = true;
   // … and queue pairs of another protection domain.

@@ -62,6 +62,9 @@ class Admission {
   // No more SMC for new connections; what runs goes on.
   void start_drain() { draining_ = true; }
   bool draining() const { return draining_; }
+  // No handshake begins: the connections are to be parked, and the next process begins them.
+  void start_parking() { parking_ = true; }
+  bool parking() const { return parking_; }
 
  private:
   std::size_t& count_of(Direction direction) {
@@ -79,6 +82,7 @@ class Admission {
   std::array<std::uint64_t, kRefusals> refused_{};  // by Refusal
   HandshakeLimiter limiter_;
   bool draining_ = false;
+  bool parking_ = false;
 };
 
 }  // namespace fairlead::relay

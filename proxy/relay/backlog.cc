@@ -1,5 +1,9 @@
 #include "relay/backlog.h"
 
+#include <utility>
+
+#include "base/assert.h"
+
 namespace fairlead::relay {
 namespace {
 
@@ -12,6 +16,19 @@ event::IoResult write_piece(event::Stream& to, std::span<const std::byte> bytes,
 }
 
 }  // namespace
+
+Backlog::Backlog(BacklogContent content)
+    : bytes_(std::move(content.bytes)), urgent_at_(content.urgent_at), written_(content.written) {
+  SMC_ASSERT(!urgent_at_ || *urgent_at_ < bytes_.size(), *urgent_at_, bytes_.size());
+}
+
+BacklogContent Backlog::release() {
+  BacklogContent content{{}, std::nullopt, written_};
+  content.bytes.assign(bytes_.begin() + static_cast<std::ptrdiff_t>(at_), bytes_.end());
+  if (urgent_at_ && *urgent_at_ >= at_) content.urgent_at = *urgent_at_ - at_;
+  drop();
+  return content;
+}
 
 Backlog::State Backlog::write(event::Stream& to, std::span<const std::byte> bytes, bool urgent) {
   if (empty() && to.writable()) {

@@ -15,6 +15,13 @@ namespace fairlead::relay {
 // Its memory grows in these steps, so that it is never much more than the bytes that wait.
 inline constexpr std::size_t kBacklogStepBytes = 4096;
 
+// What waits, for a backlog elsewhere.
+struct BacklogContent {
+  std::vector<std::byte> bytes;
+  std::optional<std::size_t> urgent_at;  // the index of the byte that is urgent
+  std::uint64_t written = 0;             // bytes that a stream has taken before
+};
+
 class Backlog {
  public:
   enum class State : std::uint8_t {
@@ -22,6 +29,11 @@ class Backlog {
     kWaiting,  // for the stream to become writable
     kRefused,  // the stream takes nothing any more
   };
+
+  Backlog() = default;
+  // REQUIRES: urgent_at, if any, is an index of bytes
+  explicit Backlog(BacklogContent content);
+  BacklogContent release();
 
   // Writes the bytes, behind those that wait; what is not taken waits.
   State write(event::Stream& to, std::span<const std::byte> bytes, bool urgent);

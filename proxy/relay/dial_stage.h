@@ -43,6 +43,9 @@ class OutboundDial final : public DialStage {
   StageResult run(TimePoint now) override;
   StageResult handle_deadline(TimePoint now) override;
   void handle_permit_granted() override;
+  // The next process dials again: nothing has been read from the application. The peer may have
+  // seen a connection already.
+  bool parkable(bool at_last) const override { return at_last || session_.net == nullptr; }
 
  private:
   std::optional<FallbackReason> obstacle();

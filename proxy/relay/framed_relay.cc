@@ -26,6 +26,18 @@ std::size_t send_with_fin(event::Stream& to, std::span<const std::byte> bytes) {
 
 }  // namespace
 
+void FramedOut::resume(ParkedFrames& parked) {
+  waiting_ = Backlog(std::move(parked.to_net));
+  bytes_ = parked.app_bytes;
+  preface_due_ = parked.preface_due;
+}
+
+void FramedOut::park(ParkedFrames& into) {
+  into.to_net = waiting_.release();
+  into.app_bytes = bytes_;
+  into.preface_due = preface_due_;
+}
+
 RelayStep FramedOut::pump() {
   switch (waiting_.flush(net_)) {
     case Backlog::State::kRefused:
@@ -102,6 +114,24 @@ void FramedOut::hand_over() {
   preface_due_ = false;
   // A stream that refuses it says so again when something is read from it. No event follows.
   if (send(deferral_.send_hand_over()) == RelayStep::kRefused) net_.assume_readable();
+}
+
+void FramedIn::resume(ParkedFrames& parked) {
+  before_bytes_ = bytes_before_frames(parked);
+  before_until_ = parked.to_app.written + before_bytes_;
+  waiting_ = Backlog(std::move(parked.to_app));
+  behind_ = std::move(parked.behind);
+  discards_ = parked.app_refuses;
+  finished_ = parked.app_finished;
+}
+
+// A stream that was lost is met again, and a rule that was broken has ended the connection.
+void FramedIn::park(ParkedFrames& into) {
+  into.to_app = waiting_.release();
+  into.behind = std::move(behind_);
+  into.app_refuses = discards_;
+  into.app_finished = finished_;
+  into.peer_over = peer_over_;
 }
 
 RelayStep FramedIn::pump() {
@@ -189,8 +219,10 @@ RelayStep FramedIn::settle() {
   }
   if (lost_) return RelayStep::kReset;
   // Both ends close when both directions have ended. A reset is looked for until then.
-  return finished_ && (deferral_.ended() || !net_.readable()) ? RelayStep::kEnded
-                                                              : RelayStep::kMore;
+  // An application that got the end over SMC-R does not know that its peer repeats it in a frame.
+  return finished_ && deferral_.peer_ended() && (deferral_.ended() || !net_.readable())
+             ? RelayStep::kEnded
+             : RelayStep::kMore;
 }
 
 }  // namespace fairlead::relay

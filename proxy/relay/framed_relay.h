@@ -25,6 +25,10 @@ class FramedOut {
             TcpRelayResources& shared, bool preface)
       : app_(app), net_(net), deferral_(deferral), shared_(shared), preface_due_(preface) {}
 
+  // As it was in another process, and for that.
+  void resume(ParkedFrames& parked);
+  void park(ParkedFrames& into);
+
   RelayStep pump();
   std::uint64_t bytes() const { return bytes_; }
   // For Duplex: what the stream to the network has taken, and whether the application's bytes wait
@@ -61,6 +65,10 @@ class FramedIn {
            TcpRelayResources& shared)
       : net_(net), app_(app), deferral_(deferral), shared_(shared) {}
 
+  // As it was in another process, and for that.
+  void resume(ParkedFrames& parked);
+  void park(ParkedFrames& into);
+
   // What was read; the bytes are changed. kReset also when the peer has broken a rule, see fault().
   RelayStep take(std::span<std::byte> bytes);
   RelayStep pump();
@@ -74,7 +82,8 @@ class FramedIn {
   bool finished() const { return finished_; }
   // The most memory that may be needed for what the application has not taken. It only gets less.
   std::size_t ahead_bytes_max() const {
-    return deferral_.peer_ended() || discards_ ? waiting_.held_bytes() : smc::kFramedBytesMax;
+    if (deferral_.peer_ended() || discards_) return waiting_.held_bytes();
+    return smc::kFramedBytesMax + (waiting_.written() < before_until_ ? before_bytes_ : 0);
   }
   // The application takes nothing any more: from here on, what comes for it is dropped.
   void discard() {
@@ -99,6 +108,9 @@ class FramedIn {
   TcpRelayResources& shared_;
   Backlog waiting_;
   std::vector<std::byte> behind_;
+  // What waited already when the frames began: so many bytes, up to this count of those passed on.
+  std::size_t before_bytes_ = 0;
+  std::uint64_t before_until_ = 0;
   const char* fault_ = "";
   bool lost_ = false;  // the peer's stream has ended without a frame that says so
   bool refused_ = false;
@@ -115,6 +127,25 @@ class FramedRelay {
         out_(app, net, deferral_, shared, role == smc::Deferral::Role::kClient),
         in_(net, app, deferral_, shared),
         duplex_(app, net, out_, in_) {}
+
+  // As it was in another process. `rules` are made of the parked ones.
+  FramedRelay(smc::Deferral rules, ParkedFrames parked, event::Stream& app, event::Stream& net,
+              TcpRelayResources& shared)
+      : deferral_(std::move(rules)),
+        out_(app, net, deferral_, shared, false),
+        in_(net, app, deferral_, shared),
+        duplex_(app, net, out_, in_) {
+    out_.resume(parked);
+    in_.resume(parked);
+    if (parked.peer_over) end_peer();
+  }
+  // All that it has in hand. It moves nothing any more.
+  ParkedFrames park() {
+    ParkedFrames parked{.rules = deferral_.state()};
+    out_.park(parked);
+    in_.park(parked);
+    return parked;
+  }
 
   // As Duplex.
   RelayStep pump(TimePoint now) {

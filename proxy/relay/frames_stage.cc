@@ -9,18 +9,40 @@
 
 namespace fairlead::relay {
 
+namespace {
+
+smc::Deferral::Role role_of(const SessionResources& session) {
+  return session.outbound() ? smc::Deferral::Role::kClient : smc::Deferral::Role::kServer;
+}
+
+smc::Deferral::Limits limits_of(const SessionResources& session) {
+  const config::Smc& smc = session.services.config.smc;
+  return {smc.defer_bytes, smc.defer_turns, smc.defer_time};
+}
+
+}  // namespace
+
 FramesStage::FramesStage(SessionResources& session, TimePoint now) : session_(session) {
-  using Role = smc::Deferral::Role;
-  const config::Smc& smc = session_.services.config.smc;
-  const smc::Deferral::Limits limits{smc.defer_bytes, smc.defer_turns, smc.defer_time};
-  relay_ =
-      std::make_unique<FramedRelay>(session_.outbound() ? Role::kClient : Role::kServer, limits,
-                                    *session_.app, *session_.net, session_.services.tcp, now);
+  relay_ = std::make_unique<FramedRelay>(role_of(session_), limits_of(session_), *session_.app,
+                                         *session_.net, session_.services.tcp, now);
   relay_->towards_net().set_copy_bytes(session_.memory.copy_bytes());
 }
 
 FramesStage::FramesStage(SessionResources& session, std::unique_ptr<FramedRelay> relay)
     : session_(session), relay_(std::move(relay)), resumed_(true) {}
+
+Result<std::unique_ptr<FramesStage>> FramesStage::resume(SessionResources& session,
+                                                         ParkedFrames parked, TimePoint began) {
+  smc::Deferral rules =
+      SMC_TRY(smc::Deferral::resume(role_of(session), limits_of(session), began, parked.rules));
+  const bool peer_over = parked.peer_over;
+  auto stage = std::make_unique<FramesStage>(
+      session, std::make_unique<FramedRelay>(std::move(rules), std::move(parked), *session.app,
+                                             *session.net, session.services.tcp));
+  stage->resumed_ = peer_over;
+  stage->relay_->towards_net().set_copy_bytes(session.memory.copy_bytes());
+  return stage;
+}
 
 void FramesStage::take(std::span<std::byte> unread) {
   // Whatever comes of it, the next turn meets it again.
@@ -68,6 +90,7 @@ StageResult FramesStage::run(TimePoint now) {
     half_close_->set(deadline);
     return Stay{};
   }
+  if (session_.services.admission.parking()) return Stay{};
   if (deferral.peer_handed_over()) return answer_hand_over(now);
   return deferral.earned(now) ? hand_over(now) : Stay{};
 }

@@ -22,7 +22,12 @@ class FramesStage final : public Stage {
   // A handshake behind the hand-over has failed: what the peer said in frames still goes to the
   // application, then the peer is reset.
   FramesStage(SessionResources& session, std::unique_ptr<FramedRelay> relay);
+  // Goes on with what another process has parked. Error kMalformed: no connection has that state.
+  static Result<std::unique_ptr<FramesStage>> resume(SessionResources& session, ParkedFrames parked,
+                                                     TimePoint began);
 
+  // Before it begins: what the peer has sent behind a return to frames.
+  void take_rest(std::span<std::byte> unread) { (void)relay_->towards_app().take(unread); }
   // At a server, before it begins: what the client has sent, from the preface on.
   void take(std::span<std::byte> unread);
   StageResult begin(TimePoint now) override;
@@ -30,6 +35,9 @@ class FramesStage final : public Stage {
   StageResult handle_deadline(TimePoint now) override;
   void handle_permit_granted() override;
   FramedRelay* framed() override { return relay_.get(); }
+  // A handshake that the connection waits for begins in the next process.
+  bool parkable(bool) const override { return true; }
+  ParkedMode park() override { return relay_->park(); }
 
  private:
   StageResult broken();

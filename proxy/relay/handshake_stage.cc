@@ -1,13 +1,23 @@
 #include "relay/handshake_stage.h"
 
 #include <cerrno>
+#include <span>
 #include <string_view>
 
 #include "base/log.h"
 #include "relay/frames_stage.h"
 #include "smc/cursor.h"
+#include "wire/frame.h"
 
 namespace fairlead::relay {
+namespace {
+
+// No CLC message begins like that.
+bool is_return(std::span<const std::byte> bytes) {
+  return !bytes.empty() && bytes[0] == static_cast<std::byte>(wire::FrameType::kReturn);
+}
+
+}  // namespace
 
 HandshakeStage::HandshakeStage(SessionResources& session, HandshakePermit permit,
                                std::unique_ptr<FramedRelay> framed)
@@ -42,7 +52,8 @@ StageResult HandshakeStage::run(TimePoint now) {
       }
       case State::kEstablished:
         if (!handshake().output_empty()) return Stay{};  // the Confirm waits for room
-        return UseSmc{std::move(membership_), std::move(framed_), clc_connection_reset_};
+        return UseSmc{std::move(membership_), std::move(framed_), clc_connection_reset_,
+                      std::move(exchange_.unread())};
       case State::kTcp:
         return declined(now);
       case State::kFailed:
@@ -75,6 +86,8 @@ std::optional<StageResult> HandshakeStage::read(TimePoint now) {
   if (exchange_.unread().empty())
     if (std::optional<StageResult> result = fetch(now)) return result;
   if (std::optional<StageResult> result = judge_unread(now)) return result;
+  // The peer has the link already, and goes back to frames: that is for the stage that follows.
+  if (handshake().state() == State::kAwaitingLink && is_return(exchange_.unread())) return Stay{};
   exchange_.take(now);
   arm_timer();
   return std::nullopt;

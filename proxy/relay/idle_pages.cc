@@ -56,7 +56,7 @@ void IdlePages::try_return(SmcRelay& relay, TimePoint now) {
   smc::Connection& connection = relay.connection;
   const smc::TxRing& tx = connection.tx();
   wanted_ = tx.taken() != returned_ && !may_end(connection.closing());
-  if (!may_end(connection.closing())) connection.announce_consumed();
+  if (!may_end(connection.closing())) connection.consumed(0, now, smc::Connection::Announce::kAll);
   if (!wanted_) return;
   const LinkTransport& transport = relay.group->transport();
   if (!tx.all_consumed() || tx.urgent() || !transport.works(relay.link)) return;

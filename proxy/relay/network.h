@@ -3,6 +3,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <memory>
 
 #include "base/address.h"
@@ -37,6 +38,10 @@ class Network : public Clock {
   virtual Result<std::unique_ptr<event::Stream>> dial_peer(const SocketAddress& to,
                                                            bpf::Announced announce,
                                                            const SocketAddress* client) = 0;
+
+  // The slot of a connection to the application that another process has made: no other one gets
+  // it as long as this process lives.
+  virtual void keep_client_slot(std::uint32_t) {}
 
   // Makes the kernel probe the host of a dialled stream while it is silent (tcp.keepalive_*). Apart
   // from dialling, so that a short connection need not pay for it. Accepted streams are probed.

@@ -3,6 +3,7 @@
 #include "base/assert.h"
 #include "base/log.h"
 #include "relay/dial_stage.h"
+#include "relay/frames_stage.h"
 #include "relay/smc_stage.h"
 #include "relay/tcp_stage.h"
 
@@ -27,6 +28,65 @@ void Session::start(Arrival arrival, TimePoint now) {
   else
     first = std::make_unique<InboundDial>(resources_);
   apply(UseStage{std::move(first)}, now);
+}
+
+bool Session::take_back(ParkedConnection parked, TimePoint now) {
+  SMC_ASSERT(parked.app == nullptr || parked.net == nullptr);
+  resources_.arrival = parked.arrival;
+  resources_.report.resume(parked);
+  if (std::holds_alternative<ParkedUndialled>(parked.mode)) {
+    resources_.report.setup_began("accept", now);
+    start(parked.arrival, now);
+    return true;
+  }
+  std::unique_ptr<event::Stream>& dialled = resources_.outbound() ? resources_.net : resources_.app;
+  dialled = std::move(resources_.outbound() ? parked.net : parked.app);
+  SMC_ASSERT(dialled != nullptr);
+  dialled->set_handler(this);
+  resources_.kept_slot = parked.client_slot;
+  if (parked.client_slot) resources_.services.network.keep_client_slot(*parked.client_slot);
+  if (auto* const tcp = std::get_if<ParkedTcp>(&parked.mode)) {
+    resources_.report.carried(Transport::kTcp);
+    stage_ = std::make_unique<TcpStage>(resources_, std::move(*tcp));
+  } else {
+    auto stage = FramesStage::resume(resources_, std::move(std::get<ParkedFrames>(parked.mode)),
+                                     now - parked.age);
+    if (!stage) {
+      stage_ = std::make_unique<TcpStage>(resources_, ParkedTcp{});
+      resources_.report.carried(Transport::kTcp);
+      end(stage.error().what, now);
+      return false;
+    }
+    stage_ = std::move(*stage);
+  }
+  apply(stage_->begin(now), now);
+  return true;
+}
+
+ParkedConnection Session::park(TimePoint now) {
+  SMC_ASSERT(parkable(true), resources_.number);
+  ParkedConnection parked;
+  parked.direction = resources_.direction;
+  parked.destination = resources_.destination;
+  parked.arrival = resources_.arrival;
+  resources_.report.park(parked, now);
+  parked.mode = stage_->park();
+  parked.client_slot = resources_.kept_slot;
+  if (resources_.client_slot) parked.client_slot = resources_.client_slot.slot();
+  const bool dialled = !std::holds_alternative<ParkedUndialled>(parked.mode);
+  if (stage_->framed() != nullptr) resources_.report.carried_no_longer(Transport::kShort);
+  stage_->end(now);
+  stage_.reset();
+  resources_.probes.reset();
+  parked.app = std::move(resources_.app);
+  if (dialled) parked.net = std::move(resources_.net);
+  for (event::Stream* const stream : {parked.app.get(), parked.net.get()})
+    if (stream != nullptr) stream->set_handler(nullptr);
+  // What was dialled in vain was no connection.
+  if (resources_.net) resources_.net->reset_on_close();
+  resources_.net.reset();
+  resources_.services.host.retire(*this);
+  return parked;
 }
 
 void Session::run(TimePoint now) {

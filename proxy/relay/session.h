@@ -17,6 +17,7 @@
 #include "base/snapshot.h"
 #include "event/stream.h"
 #include "relay/connection_owner.h"
+#include "relay/parked_connection.h"
 #include "relay/session_resources.h"
 #include "relay/stage.h"
 
@@ -31,6 +32,13 @@ class Session final : public StageHost {
 
   // Decides what to try, and begins.
   void start(Arrival arrival, TimePoint now);
+  // Goes on with what another process has parked. Its accepted stream is that of the constructor.
+  // False: no connection has such a state, and it has ended.
+  bool take_back(ParkedConnection parked, TimePoint now);
+  // As Stage::parkable().
+  bool parkable(bool at_last) const { return stage_ && stage_->parkable(at_last); }
+  // Leaves all that it has to another process, and ends without a word. REQUIRES: parkable(true)
+  ParkedConnection park(TimePoint now);
   // Called in a turn after SessionHost::mark_ready().
   void run(TimePoint now);
   // Tries the application's stream without waiting for its event; true when a turn is due.

@@ -1,6 +1,7 @@
 #include "relay/session_report.h"
 
 #include "base/log.h"
+#include "relay/parked_connection.h"
 
 namespace fairlead::relay {
 namespace {
@@ -33,6 +34,25 @@ void SessionReport::set_client_address(ClientAddress shown) {
   client_address_ = shown;
   services_.stats.client_address_of(shown).add();
   note(client_address_info(shown).step);
+}
+
+void SessionReport::park(ParkedConnection& into, TimePoint now) const {
+  into.age = now - began_;
+  into.tx = tx_;
+  into.rx = rx_;
+  into.framed_tx = framed_tx_;
+  into.reason = reason_;
+  into.client_address = client_address_;
+}
+
+// What the process before has counted is not counted again.
+void SessionReport::resume(const ParkedConnection& parked) {
+  tx_ = parked.tx;
+  rx_ = parked.rx;
+  framed_tx_ = parked.framed_tx;
+  reason_ = parked.reason;
+  client_address_ = parked.client_address;
+  setup_ended();
 }
 
 void SessionReport::carried(Transport transport) {

@@ -17,6 +17,8 @@
 
 namespace fairlead::relay {
 
+struct ParkedConnection;
+
 class SessionReport {
  public:
   SessionReport(SessionServices& services, std::uint64_t session, Direction direction,
@@ -53,6 +55,10 @@ class SessionReport {
   void frames_ended(std::uint64_t tx) { framed_tx_ = tx; }
   std::uint64_t framed_tx() const { return framed_tx_; }
   std::uint64_t bytes() const { return tx_ + rx_; }
+
+  // For another process that goes on with the connection, and what that one has got.
+  void park(ParkedConnection& into, TimePoint now) const;
+  void resume(const ParkedConnection& parked);
 
   // The peer has broken the rules of the frames, or of the handshake behind them.
   void frames_refused(const SocketAddress& peer, const char* detail);

@@ -66,6 +66,8 @@ struct SessionResources {
   const SocketAddress destination;
   Arrival arrival = Arrival::kAtListener;
   bpf::ClientAddressLease client_slot;  // outlives app
+  // The slot of a connection that another process has begun. No other one gets it meanwhile.
+  std::optional<std::uint32_t> kept_slot;
   SocketMemory memory;
   std::unique_ptr<event::Stream> app;
   std::unique_ptr<event::Stream> net;

@@ -40,10 +40,31 @@ void SmcRelay::resume(Backlog bytes, bool app_ended, bool app_finished, bool app
   if (app_ended) end_app_data(true);
 }
 
+ParkedFrames SmcRelay::leave_for_frames(TimePoint now) {
+  ParkedFrames frames;
+  frames.to_app = ahead_.release();
+  frames.to_app.written += connection.rx().bytes();
+  std::vector<std::byte>& waiting = frames.to_app.bytes;
+  for (;;) {
+    const smc::RingWindow window = connection.rx().window();
+    if (window.bytes() == 0) break;
+    if (connection.rx().urgent()) frames.to_app.urgent_at = waiting.size();
+    for (const smc::RingWindow::Range& range : {window.first, window.second}) {
+      const auto bytes = buffers.local.subspan(range.offset, range.length);
+      waiting.insert(waiting.end(), bytes.begin(), bytes.end());
+    }
+    connection.consumed(window.bytes(), now);
+  }
+  frames.app_finished = app_finished_;
+  return frames;
+}
+
 SmcRelay::Step SmcRelay::pump(event::Stream& app, std::uint32_t publish_bytes, TimePoint now) {
   bool more = pump_to_app(app, now);
-  more = pump_from_app(app, publish_bytes) || more;
-  if (app_ended_ && app_finished_) connection.close();
+  if (!returning_) {
+    more = pump_from_app(app, publish_bytes) || more;
+    if (app_ended_ && app_finished_) connection.close();
+  }
   if (app_failed_ || connection.closing().reset()) return pump_before_reset(app, more, now);
   if (connection.finished() && !connection.transmit_due()) return Step::kFinished;
   return more ? Step::kMore : Step::kIdle;
@@ -108,6 +129,7 @@ bool SmcRelay::pump_to_app(event::Stream& app, TimePoint now) {
       break;
     }
   }
+  if (returning_) return more;
   const smc::StreamEnd end = connection.rx_end();
   const bool fin =
       end == smc::StreamEnd::kFin ||
@@ -167,7 +189,7 @@ void SmcRelay::end_app_data(bool fin) {
 
 bool SmcRelay::try_read(event::Stream& app, std::uint32_t publish_bytes) {
   const std::uint32_t room = connection.tx_window().bytes();
-  if (app_ended_ || app.readable() || room == 0) return false;
+  if (returning_ || app_ended_ || app.readable() || room == 0) return false;
   app.assume_readable();
   pump_from_app(app, publish_bytes);
   // What was read has to be sent. No event tells of bytes that are not in the socket any more.

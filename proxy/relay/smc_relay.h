@@ -11,6 +11,7 @@
 #include "event/stream.h"
 #include "relay/backlog.h"
 #include "relay/buffer_slabs.h"
+#include "relay/parked_mode.h"
 #include "relay/peer_rings.h"
 #include "relay/reset_delay.h"
 #include "smc/connection.h"
@@ -64,6 +65,16 @@ class SmcRelay {
   // asks connection.transmit_due().
   Step pump(event::Stream& app, std::uint32_t publish_bytes, TimePoint now);
 
+  // Goes back to frames: reads no more from the application, and takes no end of the peer's for
+  // that of its application. What is in the ring still goes there.
+  void begin_return() { returning_ = true; }
+  void cancel_return() { returning_ = false; }
+  bool may_return() const {
+    return !app_failed_ && !app_reset_ && !connection.closing().reset() && !connection.finished();
+  }
+  // What is left for the application, the ring included. REQUIRES: begin_return()
+  ParkedFrames leave_for_frames(TimePoint now);
+
   // Reads what the application may have sent since its stream was last found empty, before the loop
   // tells of it. True when there was something: a turn is due.
   bool try_read(event::Stream& app, std::uint32_t publish_bytes);
@@ -109,6 +120,7 @@ class SmcRelay {
   bool app_changed_ = false;   // since it was last asked for a reset behind its FIN
   bool app_failed_ = false;    // it takes nothing any more; what it has said may still be unread
   bool app_reset_ = false;     // its stream ends in a reset
+  bool returning_ = false;     // to frames
   ResetDelay reset_delay_;
 };
 

@@ -2,10 +2,19 @@
 
 #include <utility>
 
+#include "base/assert.h"
 #include "base/log.h"
+#include "relay/frames_stage.h"
 
 namespace fairlead::relay {
 namespace {
+
+// Every peer over such a device is a Fairlead proxy.
+bool speaks_our_kind_only(const SmcRelay& relay) {
+  const LinkTransport& transport = relay.group->transport();
+  return transport.works(relay.link) &&
+         transport.device(relay.link).device->capabilities().own_kind_only;
+}
 
 std::optional<TimePoint> earlier(std::optional<TimePoint> one, std::optional<TimePoint> other) {
   if (!one || (other && *other < *one)) return other;
@@ -14,7 +23,8 @@ std::optional<TimePoint> earlier(std::optional<TimePoint> one, std::optional<Tim
 
 }  // namespace
 
-void ClcConnectionWatch::check(SessionResources& session, SmcRelay& relay, TimePoint now) {
+void ClcConnectionWatch::check(SessionResources& session, SmcRelay& relay, SmcReturn& back,
+                               TimePoint now) {
   smc::Connection& connection = relay.connection;
   if (std::exchange(reset_known_, false)) {
     // Both sides may have closed in order since.
@@ -23,8 +33,8 @@ void ClcConnectionWatch::check(SessionResources& session, SmcRelay& relay, TimeP
           .field("conn", session.report.id());
       connection.abort();
     }
-  } else if (session.net->readable()) {
-    handle_end(session, relay, now);
+  } else if (session.net->readable() && back.reads_on()) {
+    read(session, relay, back, now);
   }
   if (!ended_until_ || now < *ended_until_) return;
   // The link has answered, so the peer lives, but it has forgotten this connection: nothing would
@@ -35,10 +45,26 @@ void ClcConnectionWatch::check(SessionResources& session, SmcRelay& relay, TimeP
   connection.abort();
 }
 
-void ClcConnectionWatch::handle_end(SessionResources& session, SmcRelay& relay, TimePoint now) {
+void ClcConnectionWatch::read(SessionResources& session, SmcRelay& relay, SmcReturn& back,
+                              TimePoint now) {
   std::byte scratch[512];
   const iovec into{scratch, sizeof scratch};
+  // A stranger that never stops gets one read a turn.
   const event::IoResult result = session.net->read({&into, 1});
+  if (result.kind == event::IoResult::Kind::kBytes) {
+    back.take(std::span(scratch).first(result.count));
+    if (back.reads_on() && session.net->readable()) session.mark_ready();
+    return;
+  }
+  if (result.kind != event::IoResult::Kind::kWouldBlock)
+    back.cancel(relay);
+  else if (!reset_)
+    return;
+  handle_end(session, relay, result, now);
+}
+
+void ClcConnectionWatch::handle_end(SessionResources& session, SmcRelay& relay,
+                                    const event::IoResult& result, TimePoint now) {
   const bool ended = result.kind == event::IoResult::Kind::kEnd;
   const bool failed = result.kind == event::IoResult::Kind::kError;
   // A network that forgot the silent connection says nothing about the way over the devices: what
@@ -60,7 +86,9 @@ void ClcConnectionWatch::handle_end(SessionResources& session, SmcRelay& relay, 
 SmcStage::SmcStage(SessionResources& session, UseSmc from)
     : session_(session),
       membership_(std::move(from.membership)),
-      clc_connection_(from.clc_connection_reset) {
+      clc_connection_(from.clc_connection_reset),
+      back_(session, from.framed != nullptr || speaks_our_kind_only(membership_.relay())) {
+  if (!from.unread.empty()) back_.take(from.unread);
   if (!from.framed) return;
   const FramedIn& in = from.framed->towards_app();
   const bool finished = in.finished(), failed = in.discards();
@@ -86,7 +114,7 @@ StageResult SmcStage::run(TimePoint now) {
     wake_at(now + kSettleInterval);
     return Stay{};
   }
-  clc_connection_.check(session_, relay, now);
+  clc_connection_.check(session_, relay, back_, now);
   if (connection.next_deadline() && now >= *connection.next_deadline())
     connection.handle_deadline(now);
   const SmcRelay::Step step = relay.pump(*session_.app, publish_bytes(), now);
@@ -97,6 +125,7 @@ StageResult SmcStage::run(TimePoint now) {
   session_.report.count(Transport::kSmcr, session_.report.framed_tx() + connection.tx().taken(),
                         relay.rx_bytes());
   session_.pay_for_growth(relay.ahead_bytes(), false);
+  if (std::optional<StageResult> next = return_to_frames(now)) return std::move(*next);
   idle_pages_.check(relay, now);
   if (connection.transmit_due() && !connection.closing().lost())
     relay.group->sender().schedule(relay);
@@ -124,8 +153,37 @@ StageResult SmcStage::run(TimePoint now) {
   }
   deadline = earlier(deadline, clc_connection_.next_deadline());
   deadline = earlier(deadline, idle_pages_.next_deadline());
+  if (back_.waits_for_ring()) deadline = earlier(deadline, now + kSettleInterval);
   if (deadline || timer_) wake_at(deadline);
   return Stay{};
+}
+
+std::optional<StageResult> SmcStage::return_to_frames(TimePoint now) {
+  SmcRelay& relay = membership_.relay();
+  switch (back_.step(relay, session_.services.admission.parking())) {
+    case SmcReturn::Step::kNothing:
+      return std::nullopt;
+    case SmcReturn::Step::kBroken:
+      session_.report.frames_refused(session_.peer(), back_.fault());
+      relay.connection.abort();
+      session_.mark_ready();
+      return std::nullopt;
+    case SmcReturn::Step::kDone:
+      break;
+  }
+  ParkedFrames frames = back_.finish(relay, now);
+  session_.report.carried_no_longer(Transport::kSmcr);
+  // The peer writes no more. But who breaks its word shall not write into another connection.
+  membership_.leave(now, true);
+  Result<std::unique_ptr<FramesStage>> stage =
+      FramesStage::resume(session_, std::move(frames), now);
+  SMC_ASSERT(stage.has_value());
+  std::vector<std::byte> behind = back_.release_behind();
+  (*stage)->take_rest(behind);
+  // An end that it has told of already is told once more, in a frame.
+  session_.app->assume_readable();
+  session_.net->assume_readable();
+  return UseStage{std::move(*stage)};
 }
 
 bool SmcStage::try_read() {
@@ -159,7 +217,8 @@ void SmcStage::wake_at(std::optional<TimePoint> deadline) {
 }
 
 StageResult SmcStage::handle_group_lost(TimePoint) {
-  membership_.relay().connection.handle_link_lost();
+  // A peer that has gone back to frames needs the group no more.
+  if (!back_.needs_no_link()) membership_.relay().connection.handle_link_lost();
   session_.mark_ready();
   return Stay{};
 }

@@ -8,6 +8,7 @@
 #include "relay/group_membership.h"
 #include "relay/idle_pages.h"
 #include "relay/session_resources.h"
+#include "relay/smc_return.h"
 #include "relay/stage.h"
 
 namespace fairlead::relay {
@@ -26,11 +27,14 @@ class ClcConnectionWatch {
   // `reset`: the peer has reset it before the connection was SMC-R.
   explicit ClcConnectionWatch(bool reset) : reset_(reset) {}
 
-  void check(SessionResources& session, SmcRelay& relay, TimePoint now);
+  // What comes on the connection goes to `back`.
+  void check(SessionResources& session, SmcRelay& relay, SmcReturn& back, TimePoint now);
   std::optional<TimePoint> next_deadline() const { return ended_until_; }
 
  private:
-  void handle_end(SessionResources& session, SmcRelay& relay, TimePoint now);
+  void read(SessionResources& session, SmcRelay& relay, SmcReturn& back, TimePoint now);
+  void handle_end(SessionResources& session, SmcRelay& relay, const event::IoResult& end,
+                  TimePoint now);
 
   bool reset_;
   bool reset_known_ = false;              // acted on in the next turn
@@ -52,12 +56,15 @@ class SmcStage final : public Stage {
  private:
   std::uint32_t publish_bytes() const;
   StageResult await_peer_close(TimePoint now);
+  // Null unless the connection goes on in frames, or ends.
+  std::optional<StageResult> return_to_frames(TimePoint now);
   void wake_at(std::optional<TimePoint> deadline);
 
   SessionResources& session_;
   GroupMembership membership_;
   ClcConnectionWatch clc_connection_;
   IdlePages idle_pages_;
+  SmcReturn back_;
   std::optional<TimePoint> close_wait_;
   std::optional<event::Timer> timer_;
 };

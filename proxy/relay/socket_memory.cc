@@ -4,6 +4,7 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "event/tcp_stream.h"
 #include "relay/tcp_relay.h"
@@ -34,8 +35,18 @@ bool set_tuning(int fd, bool by_kernel) {
 
 std::optional<SocketMemory> SocketMemory::begin(MemoryBudget& budget, Direction direction) {
   SocketMemory memory;
-  memory.budget_ = &budget;
   if (direction == Direction::kInbound) memory.keep_ = budget.limit_bytes() / kInboundLeaves;
+  return begin_at_best(budget, std::move(memory));
+}
+
+std::optional<SocketMemory> SocketMemory::resume(MemoryBudget& budget, std::size_t ahead_bytes) {
+  SocketMemory memory;
+  memory.ahead_bytes_ = ahead_bytes;
+  return begin_at_best(budget, std::move(memory));
+}
+
+std::optional<SocketMemory> SocketMemory::begin_at_best(MemoryBudget& budget, SocketMemory memory) {
+  memory.budget_ = &budget;
   const std::size_t left = budget.left_bytes();
   const std::size_t limit = budget.limit_bytes();
   // Where memory is plenty, with the largest: a receive buffer of two packets of the loopback
@@ -110,6 +121,24 @@ void SocketMemory::become_smc(event::Stream& net) {
   smc_ = true;
   if (net.descriptor() >= 0) event::bound_receive_memory(net.descriptor(), kLeast);
   charge_.resize(cost(level_));
+}
+
+bool SocketMemory::leave_smc(event::Stream& net, std::size_t ring_bytes) {
+  if (budget_ == nullptr) return true;
+  const unsigned level = level_;
+  const std::size_t ahead = ahead_bytes_;
+  smc_ = false;
+  ahead_bytes_ += smc::kFramedBytesMax + ring_bytes;
+  while (!charge_.resize(cost(level_), 0)) {
+    if (level_-- != 0) continue;
+    level_ = level;
+    ahead_bytes_ = ahead;
+    smc_ = true;
+    return false;
+  }
+  bounded_ = true;
+  resize(net);
+  return true;
 }
 
 void SocketMemory::moved(std::uint64_t bytes, event::Stream& app, event::Stream* net) {

@@ -77,6 +77,10 @@ class SocketMemory {
   // Nothing where the budget has no room for one more connection, or none for one of `direction`.
   static std::optional<SocketMemory> begin(MemoryBudget& budget, Direction direction);
 
+  // Of a connection that another process has begun, and that needs no room to spare: with so many
+  // bytes that wait for its application at most.
+  static std::optional<SocketMemory> resume(MemoryBudget& budget, std::size_t ahead_bytes);
+
   // True when new connections have to begin with small buffers, or soon will.
   static bool is_short(const MemoryBudget& budget);
   // Whether peers may begin new connections in frames, which take more memory than others and
@@ -90,6 +94,9 @@ class SocketMemory {
   // The connection is SMC-R: the socket to the network carries nothing more, and nothing is written
   // to it.
   void become_smc(event::Stream& net);
+  // Frames follow, with so many bytes of the ring that wait for the application. False where the
+  // budget has no room for both; nothing changes then.
+  bool leave_smc(event::Stream& net, std::size_t ring_bytes);
   // The application has moved so many bytes in all. `net`: of a TCP connection, else null.
   void moved(std::uint64_t bytes, event::Stream& app, event::Stream* net);
 
@@ -104,6 +111,7 @@ class SocketMemory {
   std::size_t charged_bytes() const { return charge_.bytes(); }
 
  private:
+  static std::optional<SocketMemory> begin_at_best(MemoryBudget& budget, SocketMemory memory);
   std::size_t cost(unsigned level) const;
   void bound_late(event::Stream& app, event::Stream* net);
   bool charge_early(event::Stream& stream);

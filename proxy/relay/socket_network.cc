@@ -125,7 +125,13 @@ Result<void> SocketNetwork::use_client_address_map(int map_fd, unsigned worker, 
     client_slots_->move_to(std::move(map));
   else
     client_slots_.emplace(std::move(map), worker, workers, seed);
+  for (const std::uint32_t slot : kept_slots_) client_slots_->withdraw(slot);
   return {};
+}
+
+void SocketNetwork::keep_client_slot(std::uint32_t slot) {
+  kept_slots_.push_back(slot);
+  if (client_slots_) client_slots_->withdraw(slot);
 }
 
 void SocketNetwork::set_client_address(ClientAddress state) {

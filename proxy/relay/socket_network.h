@@ -2,7 +2,9 @@
 // program or another one.
 #pragma once
 
+#include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "bpf/client_address_slots.h"
 #include "bpf/option_program.h"
@@ -52,6 +54,7 @@ class SocketNetwork final : public Network {
                                           const SocketAddress& client) override;
   Result<std::unique_ptr<event::Stream>> dial_peer(const SocketAddress& to, bpf::Announced announce,
                                                    const SocketAddress* client) override;
+  void keep_client_slot(std::uint32_t slot) override;
   void probe_peer(event::Stream& dialled) override;
   bool option_available() const override { return source_ != OptionSource::kNone; }
   // Not with kOwn.
@@ -97,6 +100,7 @@ class SocketNetwork final : public Network {
   bool memory_short_ = false;
   ClientAddress client_address_ = ClientAddress::kUnavailable;
   std::optional<bpf::ClientAddressSlots> client_slots_;
+  std::vector<std::uint32_t> kept_slots_;  // of another process's connections
   SourceAddresses sources_;
 };
 

@@ -13,6 +13,7 @@
 #include "base/time.h"
 #include "relay/framed_relay.h"
 #include "relay/group_membership.h"
+#include "relay/parked_mode.h"
 
 namespace fairlead::relay {
 
@@ -35,6 +36,7 @@ struct UseSmc {
   GroupMembership membership;
   std::unique_ptr<FramedRelay> framed;  // what it was before; null if it did not begin in frames
   bool clc_connection_reset = false;    // the peer has reset the TCP connection already
+  std::vector<std::byte> unread;        // of the peer's stream, behind the handshake
 };
 
 // Why a connection is TCP.
@@ -78,6 +80,12 @@ class Stage {
   virtual StageResult handle_group_refused(FallbackReason, TimePoint) { return Stay{}; }
   virtual StageResult handle_group_lost(TimePoint) { return Stay{}; }
   virtual StageResult handle_rmb_announced(TimePoint) { return Stay{}; }
+
+  // The process ends, and another one is to go on with the connection. True when it can be parked
+  // as it is now. `at_last`: there is no time to wait for a better moment.
+  virtual bool parkable(bool) const { return false; }
+  // What it has in hand. The stage does nothing any more. REQUIRES: parkable(true)
+  virtual ParkedMode park() { return ParkedUndialled{}; }
 
   // The worker ends: what the application was told is sent goes out, and the peer is told.
   virtual void abort(TimePoint) {}

@@ -1,11 +1,13 @@
 #include "relay/tcp_relay.h"
 
 #include <fcntl.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
 
+#include "base/assert.h"
 #include "smc/clc_stream.h"
 
 namespace fairlead::relay {
@@ -27,6 +29,48 @@ HalfRelay::~HalfRelay() { leave_splice(); }
 void HalfRelay::prepend(std::span<const std::byte> bytes) {
   leftover_.assign(bytes.begin(), bytes.end());
   leftover_at_ = 0;
+}
+
+void HalfRelay::resume(ParkedTcpHalf parked) {
+  ahead_ = Backlog(std::move(parked.waiting));
+  leftover_ = std::move(parked.undecided);
+  late_decline_ = parked.late_decline;
+  saw_fin_ = parked.end_read;
+  ended_ = parked.end_passed_on;
+}
+
+ParkedTcpHalf HalfRelay::park() {
+  ParkedTcpHalf parked;
+  parked.waiting = ahead_.release();
+  parked.waiting.written += bytes_;
+  parked.late_decline = late_decline_;
+  parked.end_read = saw_fin_;
+  parked.end_passed_on = ended_;
+  const auto rest = std::span(leftover_).subspan(leftover_at_);
+  if (late_decline_) {
+    parked.undecided.assign(rest.begin(), rest.end());
+    return parked;
+  }
+  std::vector<std::byte>& waiting = parked.waiting.bytes;
+  if (leftover_urgent_ && !rest.empty()) parked.waiting.urgent_at = waiting.size();
+  waiting.insert(waiting.end(), rest.begin(), rest.end());
+  read_pipe(waiting);
+  return parked;
+}
+
+// What is in it came behind all that is left over.
+void HalfRelay::read_pipe(std::vector<std::byte>& into) {
+  while (piped_ != 0) {
+    const std::size_t before = into.size();
+    into.resize(before + piped_);
+    ssize_t n;
+    do n = ::read(pipe_->read_end.get(), into.data() + before, piped_);
+    while (n < 0 && errno == EINTR);
+    // A pipe holds what splice(2) put into it.
+    SMC_ASSERT(n > 0, n, errno, piped_);
+    into.resize(before + static_cast<std::size_t>(n));
+    piped_ -= static_cast<std::size_t>(n);
+  }
 }
 
 HalfRelay::Step HalfRelay::pump() {

@@ -17,6 +17,7 @@
 #include "relay/backlog.h"
 #include "relay/duplex.h"
 #include "relay/memory_budget.h"
+#include "relay/parked_mode.h"
 #include "relay/pipe_pool.h"
 
 namespace fairlead::relay {
@@ -52,6 +53,10 @@ class HalfRelay {
     ahead_ = std::move(bytes);
     saw_fin_ = ended;
   }
+  // The same of a relay in another process.
+  void resume(ParkedTcpHalf parked);
+  // All that it has in hand, for resume(). It moves nothing any more.
+  ParkedTcpHalf park();
   // The first bytes may be a Decline that crossed ours. It is not for the application.
   void skip_late_decline() { late_decline_ = true; }
   // The most that is read in one go, and so kept where the other side takes less.
@@ -75,6 +80,7 @@ class HalfRelay {
   void take_pipe();
   Step drain_pipe(std::size_t& moved);
   void leave_splice();
+  void read_pipe(std::vector<std::byte>& into);
   Step finish();
 
   event::Stream& from_;

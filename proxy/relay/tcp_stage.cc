@@ -1,6 +1,7 @@
 #include "relay/tcp_stage.h"
 
 #include <cerrno>
+#include <utility>
 
 namespace fairlead::relay {
 
@@ -14,6 +15,13 @@ TcpStage::TcpStage(SessionResources& session, const UseTcp& from)
   }
   if (!from.unread.empty()) relay_.towards_app().prepend(from.unread);
   if (from.late_decline) relay_.towards_app().skip_late_decline();
+}
+
+TcpStage::TcpStage(SessionResources& session, ParkedTcp parked)
+    : session_(session), relay_(*session.app, *session.net, session.services.tcp) {
+  relay_.set_copy_bytes(session.memory.copy_bytes());
+  relay_.towards_net().resume(std::move(parked.towards_net));
+  relay_.towards_app().resume(std::move(parked.towards_app));
 }
 
 StageResult TcpStage::begin(TimePoint) {

@@ -15,9 +15,15 @@ class TcpStage final : public Stage {
  public:
   // `from`: where it goes on.
   TcpStage(SessionResources& session, const UseTcp& from);
+  // Goes on with what another process has parked.
+  TcpStage(SessionResources& session, ParkedTcp parked);
 
   StageResult begin(TimePoint now) override;
   StageResult run(TimePoint now) override;
+  bool parkable(bool) const override { return true; }
+  ParkedMode park() override {
+    return ParkedTcp{relay_.towards_net().park(), relay_.towards_app().park()};
+  }
   void end(TimePoint) override { session_.report.carried_no_longer(Transport::kTcp); }
 
  private:

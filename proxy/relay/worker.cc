@@ -11,6 +11,14 @@ namespace {
 // Sessions run before what they have to send is sent.
 constexpr unsigned kSessionsPerFlush = 4;
 
+// The most that may wait for the application, as begin_frames() pays for it.
+std::size_t ahead_bytes(const ParkedMode& mode) {
+  if (const auto* const tcp = std::get_if<ParkedTcp>(&mode))
+    return tcp->towards_app.waiting.bytes.size();
+  const auto* const frames = std::get_if<ParkedFrames>(&mode);
+  return frames == nullptr ? 0 : smc::kFramedBytesMax + bytes_before_frames(*frames);
+}
+
 }  // namespace
 
 Worker::Worker(WorkerSettings settings, Network& network, WorkerStats& stats)
@@ -60,6 +68,56 @@ void Worker::accept(Direction direction, const SocketAddress& destination,
   sessions_.emplace(number, std::move(session));
   admission_.connection_began(direction);
   started.start(arrival, now);
+}
+
+void Worker::start_parking() {
+  admission_.start_parking();
+  // Those over SMC-R begin to go back to frames.
+  for (const auto& [number, session] : sessions_) mark_ready(*session);
+}
+
+bool Worker::may_park() const {
+  return std::all_of(sessions_.begin(), sessions_.end(),
+                     [](const auto& entry) { return entry.second->parkable(false); });
+}
+
+std::vector<ParkedConnection> Worker::park() {
+  const TimePoint now = network_.now();
+  std::vector<Session*> parkable;
+  for (const auto& [number, session] : sessions_)
+    if (session->parkable(true)) parkable.push_back(session.get());
+  std::vector<ParkedConnection> parked;
+  for (Session* session : parkable) parked.push_back(session->park(now));
+  retired_.clear();
+  return parked;
+}
+
+bool Worker::take_back(ParkedConnection parked) {
+  const TimePoint now = network_.now();
+  const bool outbound = parked.direction == Direction::kOutbound;
+  std::unique_ptr<event::Stream>& accepted = outbound ? parked.app : parked.net;
+  std::optional<SocketMemory> memory;
+  if (accepted->descriptor() < 0 && !settings_.streams_count)
+    memory.emplace();
+  else
+    memory = SocketMemory::resume(budget_, ahead_bytes(parked.mode));
+  const auto bounded = [&](const std::unique_ptr<event::Stream>& stream) {
+    return stream == nullptr || memory->bound(*stream);
+  };
+  if (!admission_.has_room(parked.direction) || !memory || !bounded(parked.app) ||
+      !bounded(parked.net)) {
+    for (event::Stream* const stream : {parked.app.get(), parked.net.get()})
+      if (stream != nullptr) stream->reset_on_close();
+    return false;
+  }
+  const std::uint64_t number = (++numbers_ << 8) | settings_.index;
+  auto session =
+      std::make_unique<Session>(services_, number, parked.direction, parked.destination,
+                                std::move(accepted), std::move(*memory), now - parked.age);
+  Session& resumed = *session;
+  sessions_.emplace(number, std::move(session));
+  admission_.connection_began(parked.direction);
+  return resumed.take_back(std::move(parked), now);
 }
 
 void Worker::refuse(event::Stream& stream, Admission::Refusal why) {

@@ -85,6 +85,15 @@ class Worker final : public SessionHost, public DeviceUsers {
   bool try_read();
   std::optional<TimePoint> next_deadline() const { return timers_.next_deadline(); }
 
+  // The connections are to be parked: no handshake begins any more, and what is under way ends.
+  void start_parking();
+  // Each connection could be parked now.
+  bool may_park() const;
+  // Parks those that can be. The others are still there, for shut_down().
+  std::vector<ParkedConnection> park();
+  // A connection that another process has parked. False: it has been reset.
+  bool take_back(ParkedConnection parked);
+
   // No more SMC for new connections; what runs goes on.
   void start_drain() { admission_.start_drain(); }
   std::size_t session_count() const { return sessions_.size(); }

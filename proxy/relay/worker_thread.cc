@@ -4,6 +4,7 @@
 #include <sched.h>
 
 #include <string>
+#include <utility>
 
 #include "base/log.h"
 #include "event/origdst/original_destination.h"
@@ -68,7 +69,15 @@ Result<SocketAddress> WorkerThread::listen(const config::Listener& listener) {
   return entrances_.back().listener->address();
 }
 
-Result<std::unique_ptr<event::Listener>> WorkerThread::open(const config::Listener& listener) {
+Result<SocketAddress> WorkerThread::listen(const config::Listener& listener,
+                                           FileDescriptor parked) {
+  entrances_.push_back(
+      {&listener, SMC_TRY(event::Listener::adopt(*loop_, worker_->timers(), std::move(parked),
+                                                 handlers_of(listener)))});
+  return entrances_.back().listener->address();
+}
+
+event::ListenerHandlers WorkerThread::handlers_of(const config::Listener& listener) {
   event::ListenerHandlers handlers;
   handlers.accepted = [this, &listener](std::unique_ptr<event::Stream> stream) {
     accepted(listener, std::move(stream));
@@ -82,6 +91,11 @@ Result<std::unique_ptr<event::Listener>> WorkerThread::open(const config::Listen
               .field("hint", "raise the descriptor limit (nofile), or lower limits.connections");
         });
   };
+  return handlers;
+}
+
+Result<std::unique_ptr<event::Listener>> WorkerThread::open(const config::Listener& listener) {
+  event::ListenerHandlers handlers = handlers_of(listener);
   if (listener.mode == config::ListenerMode::kTproxy)
     handlers.before_bind = event::allow_foreign_addresses;
   handlers.before_listen = [this, direction = listener.direction](int fd) -> Result<void> {
@@ -230,8 +244,63 @@ void WorkerThread::start_drain() {
 void WorkerThread::finish(TimePoint deadline) {
   post([this, deadline](Worker& worker) {
     worker.start_drain();
-    if (!drain_deadline_ || deadline < *drain_deadline_) drain_deadline_ = deadline;
+    if (!end_.drain_deadline || deadline < *end_.drain_deadline) end_.drain_deadline = deadline;
   });
+}
+
+void WorkerThread::park(TimePoint deadline, std::function<void(Parked)> parked) {
+  post([this, deadline, parked = std::move(parked)](Worker& worker) {
+    neighbours_.parking.emplace(Parking{deadline, parked, {}});
+    for (Entrance& entrance : entrances_) {
+      const SocketAddress address = entrance.listener->address();
+      neighbours_.parking->listeners.listeners.emplace_back(address, entrance.listener->park());
+    }
+    entrances_.clear();
+    worker.start_parking();
+  });
+}
+
+void WorkerThread::park_when_due() {
+  if (!neighbours_.parking) return;
+  const TimePoint now = event::EventLoop::now();
+  if (!worker_->may_park() && now < neighbours_.parking->deadline) return;
+  Parked parked = std::move(neighbours_.parking->listeners);
+  for (ParkedConnection& connection : worker_->park()) {
+    ParkedSockets sockets;
+    const auto leave = [](std::unique_ptr<event::Stream>& stream) {
+      std::optional<event::ParkedStream> left;
+      if (stream) left = static_cast<event::TcpStream&>(*stream).park();
+      stream.reset();
+      return left;
+    };
+    sockets.app = leave(connection.app);
+    sockets.net = leave(connection.net);
+    sockets.state = std::move(connection);
+    parked.connections.push_back(std::move(sockets));
+  }
+  parked.ended = worker_->session_count();
+  neighbours_.parking->parked(std::move(parked));
+  neighbours_.parking.reset();
+  end_.drain_deadline = now;
+}
+
+// What another process has parked goes on here.
+void WorkerThread::resume_connections() {
+  for (ParkedSockets& sockets : std::exchange(neighbours_.taken_back, {})) {
+    const auto arrive = [this](std::optional<event::ParkedStream>& parked,
+                               std::unique_ptr<event::Stream>& stream) {
+      if (!parked) return true;
+      auto resumed = event::TcpStream::resume(*loop_, std::move(*parked));
+      if (resumed) stream = std::move(*resumed);
+      return resumed.has_value();
+    };
+    ParkedConnection& connection = sockets.state;
+    const bool arrived = arrive(sockets.app, connection.app) && arrive(sockets.net, connection.net);
+    if (arrived && worker_->take_back(std::move(connection)))
+      stats_->taken_back.add();
+    else
+      stats_->taken_back_lost.add();
+  }
 }
 
 void WorkerThread::join() {
@@ -250,24 +319,26 @@ void WorkerThread::run_mailbox() {
 }
 
 bool WorkerThread::drain_finished() {
-  if (!drain_deadline_) return false;
+  if (!end_.drain_deadline) return false;
   const TimePoint now = event::EventLoop::now();
-  if (!shutdown_deadline_) {
-    if (worker_->session_count() != 0 && now < *drain_deadline_) return false;
+  if (!end_.shutdown_deadline) {
+    if (worker_->session_count() != 0 && now < *end_.drain_deadline) return false;
     entrances_.clear();
     worker_->shut_down("the proxy is shutting down");
-    shutdown_deadline_ = now + kShutdownWait;
+    end_.shutdown_deadline = now + kShutdownWait;
   }
-  return worker_->shut_down_done() || now >= *shutdown_deadline_;
+  return worker_->shut_down_done() || now >= *end_.shutdown_deadline;
 }
 
 void WorkerThread::run() {
   pthread_setname_np(pthread_self(), ("fairlead-w" + std::to_string(index_)).c_str());
   unsigned turns = 0;
   polled_ = event::EventLoop::now();
+  resume_connections();
   for (;;) {
     run_mailbox();
     const bool more = worker_->turn();
+    park_when_due();
     if (drain_finished()) break;
     if (!more && !(worker_->expects_news() && spin())) sleep();
     const TimePoint now = event::EventLoop::now();
@@ -323,7 +394,9 @@ bool WorkerThread::spin() {
 void WorkerThread::sleep() {
   if (worker_->devices().arm()) {
     std::optional<TimePoint> deadline = worker_->next_deadline();
-    for (const auto& limit : {drain_deadline_, shutdown_deadline_})
+    const auto parking =
+        neighbours_.parking ? std::optional(neighbours_.parking->deadline) : std::nullopt;
+    for (const auto& limit : {end_.drain_deadline, end_.shutdown_deadline, parking})
       if (limit && (!deadline || *limit < *deadline)) deadline = limit;
     loop_->wait(deadline);
     polled_ = event::EventLoop::now();

@@ -40,6 +40,13 @@ class WorkerThread {
   // port, which the caller puts into it.
   Result<SocketAddress> listen(const config::Listener& listener);
 
+  // The same with a socket that listens already, for a process before.
+  Result<SocketAddress> listen(const config::Listener& listener, FileDescriptor parked);
+  // Before start(): connections that another process has parked.
+  void take_back(std::vector<ParkedSockets> connections) {
+    neighbours_.taken_back = std::move(connections);
+  }
+
   // Before start(), or on the worker's thread. Applications see clients' addresses, by the programs
   // that read this map.
   Result<void> show_client_addresses(int map_fd);
@@ -61,6 +68,16 @@ class WorkerThread {
   void start_drain();
   // The same, and the thread ends when no session is left, or at `deadline`. Any thread.
   void finish(TimePoint deadline);
+  // What leaves a worker for the next process.
+  struct Parked {
+    std::vector<std::pair<SocketAddress, FileDescriptor>> listeners;
+    std::vector<ParkedSockets> connections;
+    std::size_t ended = 0;  // that could not be parked
+  };
+  // From now on nothing is accepted, and no handshake begins. When every connection can be parked,
+  // or at `deadline`, `parked` is called on the worker's thread. The rest ends, and the thread. Any
+  // thread.
+  void park(TimePoint deadline, std::function<void(Parked)> parked);
   void join();
   // True while sessions exist. Any thread.
   bool running() const { return running_.load(std::memory_order_acquire); }
@@ -73,6 +90,9 @@ class WorkerThread {
     std::unique_ptr<event::Listener> listener;
   };
   Result<std::unique_ptr<event::Listener>> open(const config::Listener& listener);
+  event::ListenerHandlers handlers_of(const config::Listener& listener);
+  void resume_connections();
+  void park_when_due();
   void reopen_for_peers();
   // That the listener has got.
   std::uint16_t port_of(const config::Listener& listener) const;
@@ -105,8 +125,21 @@ class WorkerThread {
   std::deque<std::function<void(Worker&)>> mailbox_;
   std::atomic<bool> mailbox_full_{false};
   std::atomic<bool> running_{false};
-  std::optional<TimePoint> drain_deadline_;  // worker's thread
-  std::optional<TimePoint> shutdown_deadline_;
+  struct Parking {
+    TimePoint deadline;
+    std::function<void(Parked)> parked;
+    Parked listeners;
+  };
+  // The process before, and the next one.
+  struct Neighbours {
+    std::vector<ParkedSockets> taken_back;  // until the thread starts
+    std::optional<Parking> parking;         // worker's thread
+  } neighbours_;
+  // Worker's thread.
+  struct End {
+    std::optional<TimePoint> drain_deadline;
+    std::optional<TimePoint> shutdown_deadline;
+  } end_;
   std::thread thread_;
 };
 

@@ -32,12 +32,12 @@ std::optional<Side> Connection::tx_blocked() const {
 
 void Connection::produced(std::uint32_t bytes, Data kind) {
   SMC_ASSERT(bytes <= tx_window().bytes(), bytes, tx_window().bytes());
-  tx_.produced(bytes);
-  if (kind == Data::kLastUrgent) tx_.last_is_urgent();
+  tx_.produced(bytes, kind == Data::kLastUrgent);
   invariants();
 }
 
-void Connection::consumed(std::uint32_t bytes, TimePoint now) {
+void Connection::consumed(std::uint32_t bytes, TimePoint now, Announce what) {
+  if (what == Announce::kAll) rx_.announce_consumed();
   SMC_ASSERT(bytes <= rx_.window().bytes(), bytes, rx_.window().bytes());
   rx_.consumed(bytes);
   // The kernel answers our update at once when it had data left: the grace begins with the update.

@@ -94,10 +94,12 @@ class Connection {
   enum class Data : std::uint8_t { kNormal, kLastUrgent };
   void produced(std::uint32_t bytes, Data kind = Data::kNormal);
   // The bytes for the application are in rx().window().
-  void consumed(std::uint32_t bytes, TimePoint now);  // REQUIRES: bytes <= rx().window().bytes()
-
-  // The connection is idle: the peer hears of all that was consumed, and need not keep it.
-  void announce_consumed() { rx_.announce_consumed(); }
+  // kAll: the connection is idle, and the peer hears of all that was consumed.
+  // REQUIRES: bytes <= rx().window().bytes()
+  enum class Announce : std::uint8_t { kWhenDue, kAll };
+  void consumed(std::uint32_t bytes, TimePoint now, Announce what = Announce::kWhenDue);
+  // The bytes that are still in the send ring, which are returned, go another way.
+  RingWindow stop_sending() { return tx_.stop(); }
   void shutdown_write();  // the application's FIN: no more produced()
   void close();           // FINs of both directions have been handed over
   // Resets the connection. The next message reports it to the peer; bytes that no message has

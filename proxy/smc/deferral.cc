@@ -10,77 +10,111 @@ namespace fairlead::smc {
 
 using wire::FrameType;
 
+Result<Deferral> Deferral::resume(Role role, const Limits& limits, TimePoint began,
+                                  const State& state) {
+  Deferral resumed(role, limits, began);
+  resumed.state_ = state;
+  const auto impossible = [&]() -> const char* {
+    const bool bounded = !resumed.unbounded();
+    if (state.body_left > wire::kFrameBytesMax || (state.urgent && state.body_left > 1))
+      return "more of a frame than one can have";
+    if (bounded && (state.sent.bytes > kFramedBytesMax ||
+                    state.received.bytes + state.body_left > kFramedBytesMax))
+      return "more in frames than is allowed";
+    if (state.sent.handed_over || (role == Role::kClient && state.received.handed_over))
+      return "a handshake is under way";
+    if ((state.received.ended || state.received.handed_over) && state.body_left != 0)
+      return "a frame behind the last";
+    if (state.received.ended && state.received.handed_over) return "hand-over: behind the end";
+    if (state.head_bytes >= state.head.size() || (state.head_bytes != 0 && state.body_left != 0))
+      return "more of a header than one can have";
+    if (state.head_bytes < wire::kFrameHeaderBytes) return nullptr;
+    const auto header =
+        wire::decode_frame_header(std::span(state.head).first<wire::kFrameHeaderBytes>());
+    return header && header->type == FrameType::kHandOver ? nullptr : "a header of no hand-over";
+  };
+  if (const char* const what = impossible()) return Error{Errc::kMalformed, what};
+  return resumed;
+}
+
 Result<Deferral::Piece> Deferral::take(std::span<const std::byte> bytes) {
-  if (bytes.empty() || received_.handed_over) return Piece{};
-  if (body_left_ == 0) return take_header(bytes);
-  const std::size_t count = std::min<std::size_t>(body_left_, bytes.size());
-  body_left_ -= static_cast<std::uint32_t>(count);
-  received_.bytes += count;
-  answered_ = true;
-  return Piece{urgent_ ? Piece::Kind::kUrgent : Piece::Kind::kData, count, bytes.first(count)};
+  if (bytes.empty() || state_.received.handed_over) return Piece{};
+  if (state_.body_left == 0) return take_header(bytes);
+  const std::size_t count = std::min<std::size_t>(state_.body_left, bytes.size());
+  state_.body_left -= static_cast<std::uint32_t>(count);
+  state_.received.bytes += count;
+  state_.answered = true;
+  return Piece{state_.urgent ? Piece::Kind::kUrgent : Piece::Kind::kData, count,
+               bytes.first(count)};
 }
 
 Result<Deferral::Piece> Deferral::take_header(std::span<const std::byte> bytes) {
   Piece piece;
   const auto fill = [&](std::size_t wanted) {
-    const std::size_t count = std::min(wanted - head_bytes_, bytes.size() - piece.taken);
-    std::memcpy(head_.data() + head_bytes_, bytes.data() + piece.taken, count);
-    head_bytes_ += count;
+    const std::size_t count = std::min(wanted - state_.head_bytes, bytes.size() - piece.taken);
+    std::memcpy(state_.head.data() + state_.head_bytes, bytes.data() + piece.taken, count);
+    state_.head_bytes += count;
     piece.taken += count;
-    return head_bytes_ >= wanted;
+    return state_.head_bytes >= wanted;
   };
-  if (head_bytes_ < wire::kFrameHeaderBytes && !fill(wire::kFrameHeaderBytes)) return piece;
+  if (state_.head_bytes < wire::kFrameHeaderBytes && !fill(wire::kFrameHeaderBytes)) return piece;
   const wire::FrameHeader header =
-      SMC_TRY(wire::decode_frame_header(std::span(head_).first<wire::kFrameHeaderBytes>()));
+      SMC_TRY(wire::decode_frame_header(std::span(state_.head).first<wire::kFrameHeaderBytes>()));
   SMC_TRY(judge(header));
   switch (header.type) {
     case FrameType::kData:
     case FrameType::kUrgent:
-      body_left_ = header.body_bytes;
-      urgent_ = header.type == FrameType::kUrgent;
+      state_.body_left = header.body_bytes;
+      state_.urgent = header.type == FrameType::kUrgent;
       break;
     case FrameType::kEnd:
-      received_.ended = true;
+      state_.received.ended = true;
       piece.kind = Piece::Kind::kEnd;
       break;
     case FrameType::kHandOver:
-      if (!fill(head_.size())) return piece;
-      if (wire::load_be64(std::span(head_).last<wire::kHandOverBodyBytes>()) != received_.bytes)
+      if (!fill(state_.head.size())) return piece;
+      if (wire::load_be64(std::span(state_.head).last<wire::kHandOverBodyBytes>()) !=
+          state_.received.bytes)
         return Error{Errc::kMalformed, "hand-over: not the position of the stream"};
-      received_.handed_over = true;
+      state_.received.handed_over = true;
       piece.kind = Piece::Kind::kHandOver;
       break;
+    case FrameType::kReturn:
+    case FrameType::kReturned:
+      break;  // judge() refuses them
   }
-  head_bytes_ = 0;
+  state_.head_bytes = 0;
   return piece;
 }
 
 Result<void> Deferral::judge(const wire::FrameHeader& header) const {
+  if (header.type == FrameType::kReturn || header.type == FrameType::kReturned)
+    return Error{Errc::kMalformed, "return: the connection is in frames"};
   const bool data = header.type == FrameType::kData || header.type == FrameType::kUrgent;
   if (header.type == FrameType::kHandOver) {
-    if (role_ == Role::kClient && !sent_.handed_over)
+    if (role_ == Role::kClient && !state_.sent.handed_over)
       return Error{Errc::kMalformed, "hand-over: a server's without the client's"};
-    if (role_ == Role::kServer && received_.ended)
+    if (role_ == Role::kServer && state_.received.ended)
       return Error{Errc::kMalformed, "hand-over: behind the end"};
     return {};
   }
-  if (received_.ended) return Error{Errc::kMalformed, "frame behind the end"};
-  if (data && !unbounded() && received_.bytes + header.body_bytes > kFramedBytesMax)
+  if (state_.received.ended) return Error{Errc::kMalformed, "frame behind the end"};
+  if (data && !unbounded() && state_.received.bytes + header.body_bytes > kFramedBytesMax)
     return Error{Errc::kMalformed, "more in frames than is allowed"};
   return {};
 }
 
 std::size_t Deferral::room() const {
-  if (sent_.ended || sent_.handed_over) return 0;
+  if (state_.sent.ended || state_.sent.handed_over) return 0;
   if (unbounded()) return wire::kFrameBytesMax;
-  return std::min<std::uint64_t>(kFramedBytesMax - sent_.bytes, wire::kFrameBytesMax);
+  return std::min<std::uint64_t>(kFramedBytesMax - state_.sent.bytes, wire::kFrameBytesMax);
 }
 
 std::array<std::byte, wire::kFrameHeaderBytes> Deferral::send_data(std::size_t count) {
-  SMC_ASSERT(count != 0 && count <= room(), count, sent_.bytes);
-  sent_.bytes += count;
-  turns_ += answered_ ? 1U : 0U;
-  answered_ = false;
+  SMC_ASSERT(count != 0 && count <= room(), count, state_.sent.bytes);
+  state_.sent.bytes += count;
+  state_.turns += state_.answered ? 1U : 0U;
+  state_.answered = false;
   return wire::encode_frame_header({FrameType::kData, static_cast<std::uint32_t>(count)});
 }
 
@@ -90,27 +124,27 @@ std::array<std::byte, wire::kFrameHeaderBytes> Deferral::send_urgent() {
 }
 
 std::array<std::byte, wire::kFrameHeaderBytes> Deferral::send_end() {
-  SMC_ASSERT(!sent_.ended && !sent_.handed_over);
-  sent_.ended = true;
+  SMC_ASSERT(!state_.sent.ended && !state_.sent.handed_over);
+  state_.sent.ended = true;
   return wire::encode_frame_header({FrameType::kEnd, 0});
 }
 
 std::array<std::byte, wire::kFrameHeaderBytes + wire::kHandOverBodyBytes>
 Deferral::send_hand_over() {
   SMC_ASSERT(may_hand_over());
-  sent_.handed_over = true;
-  return wire::encode_hand_over(sent_.bytes);
+  state_.sent.handed_over = true;
+  return wire::encode_position(FrameType::kHandOver, state_.sent.bytes);
 }
 
 bool Deferral::may_hand_over() const {
-  if (sent_.handed_over) return false;
-  return role_ == Role::kClient ? !sent_.ended : received_.handed_over;
+  if (state_.sent.handed_over) return false;
+  return role_ == Role::kClient ? !state_.sent.ended : state_.received.handed_over;
 }
 
 bool Deferral::earned(TimePoint now) const {
   if (role_ == Role::kServer || !may_hand_over()) return false;
-  return sent_.bytes + received_.bytes >= limits_.bytes || turns_ >= limits_.turns ||
-         now - began_ >= limits_.time;
+  return state_.sent.bytes + state_.received.bytes >= limits_.bytes ||
+         state_.turns >= limits_.turns || now - began_ >= limits_.time;
 }
 
 }  // namespace fairlead::smc

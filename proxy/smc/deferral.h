@@ -36,6 +36,28 @@ class Deferral {
   Deferral(Role role, const Limits& limits, TimePoint began)
       : role_(role), limits_(limits), began_(began) {}
 
+  // What has passed in one direction.
+  struct Half {
+    std::uint64_t bytes = 0;
+    bool ended = false;
+    bool handed_over = false;
+  };
+  // All but role, limits and beginning: for another process that goes on with the connection.
+  struct State {
+    Half sent, received;
+    unsigned turns = 0;
+    bool answered = false;        // the latest bytes were the peer's
+    std::uint32_t body_left = 0;  // of a frame with data
+    bool urgent = false;          // that frame
+    // What has come of a header, and of the body of a hand-over.
+    std::array<std::byte, wire::kFrameHeaderBytes + wire::kHandOverBodyBytes> head{};
+    std::size_t head_bytes = 0;
+  };
+  // Error kMalformed: no connection has this state.
+  static Result<Deferral> resume(Role role, const Limits& limits, TimePoint began,
+                                 const State& state);
+  const State& state() const { return state_; }
+
   // One part of the received bytes. kHandOver is the last one; bytes after it are not taken.
   struct Piece {
     enum class Kind : std::uint8_t { kNothing, kData, kUrgent, kEnd, kHandOver };
@@ -50,7 +72,7 @@ class Deferral {
   // How many more bytes of the application may be sent in frames; at most kFrameBytesMax.
   std::size_t room() const;
   // True if the application's next bytes must wait for the relay that follows the hand-over.
-  bool held() const { return room() == 0 && !sent_.ended; }
+  bool held() const { return room() == 0 && !state_.sent.ended; }
   // Headers of frames; send them whole and in this order. REQUIRES: count <= room(), not ended or
   // handed over
   std::array<std::byte, wire::kFrameHeaderBytes> send_data(std::size_t count);
@@ -63,35 +85,23 @@ class Deferral {
   bool may_hand_over() const;
   // Client: time to hand over.
   bool earned(TimePoint now) const;
-  std::uint64_t bytes_sent() const { return sent_.bytes; }
-  std::uint64_t bytes_received() const { return received_.bytes; }
-  bool ended() const { return sent_.ended; }
-  bool peer_ended() const { return received_.ended; }
-  bool handed_over() const { return sent_.handed_over; }
-  bool peer_handed_over() const { return received_.handed_over; }
+  std::uint64_t bytes_sent() const { return state_.sent.bytes; }
+  std::uint64_t bytes_received() const { return state_.received.bytes; }
+  bool ended() const { return state_.sent.ended; }
+  bool peer_ended() const { return state_.received.ended; }
+  bool handed_over() const { return state_.sent.handed_over; }
+  bool peer_handed_over() const { return state_.received.handed_over; }
   // True if frames have no byte limit any more: read them only as fast as the application reads.
-  bool unbounded() const { return (role_ == Role::kClient ? sent_ : received_).ended; }
+  bool unbounded() const { return (role_ == Role::kClient ? state_.sent : state_.received).ended; }
 
  private:
-  struct Half {
-    std::uint64_t bytes = 0;
-    bool ended = false;
-    bool handed_over = false;
-  };
   Result<Piece> take_header(std::span<const std::byte> bytes);
   Result<void> judge(const wire::FrameHeader& header) const;
 
   Role role_;
   Limits limits_;
   TimePoint began_;
-  Half sent_, received_;
-  unsigned turns_ = 0;
-  bool answered_ = false;        // the latest bytes were the peer's
-  std::uint32_t body_left_ = 0;  // of a frame with data
-  bool urgent_ = false;
-  // A header, and the body of a hand-over.
-  std::array<std::byte, wire::kFrameHeaderBytes + wire::kHandOverBodyBytes> head_{};
-  std::size_t head_bytes_ = 0;
+  State state_;
 };
 
 }  // namespace fairlead::smc

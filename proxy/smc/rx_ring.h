@@ -18,6 +18,8 @@ class RxRing {
 
   std::uint32_t size_bytes() const { return size_; }
   std::uint64_t bytes() const { return consumed_; }
+  // Those that the peer has announced.
+  std::uint64_t received() const { return produced_; }
   // For the application. Ends before an urgent byte, which then is a window of its own.
   RingWindow window() const;
   // The one byte in window() is urgent data.

@@ -37,19 +37,17 @@ RingWindow TxRing::window() const {
   return ring_window(taken_, send_ring_bytes_, send_ring_bytes_ - span_bytes(acked_, taken_));
 }
 
-void TxRing::produced(std::uint32_t bytes) {
+void TxRing::produced(std::uint32_t bytes, bool last_is_urgent) {
   taken_ += bytes;
   if (!uses_send_ring()) reached_ = produced_ += bytes;
-}
-
-void TxRing::last_is_urgent() {
+  if (!last_is_urgent) return;
   urgent_at_ = taken_;
   urgent_due_ = true;
   urgent_announced_ = false;
 }
 
 void TxRing::fill_writes(Transmit& transmit) {
-  std::uint32_t left = std::min(pending(), peer_free());
+  std::uint32_t left = std::min(due(), peer_free());
   while (left != 0 && transmit.write_count < Transmit::kWritesMax) {
     const auto from = static_cast<std::uint32_t>(produced_ % send_ring_bytes_);
     const auto to = static_cast<std::uint32_t>(produced_ % element_.size_bytes);

@@ -51,13 +51,20 @@ class TxRing {
   // For the next bytes of the application. Empty behind an urgent byte, until the peer has consumed
   // it: Linux takes the last byte in its element for the urgent one.
   RingWindow window() const;
-  void produced(std::uint32_t bytes);
-  void last_is_urgent();
+  // `last_is_urgent`: the last of them is urgent data.
+  void produced(std::uint32_t bytes, bool last_is_urgent);
   bool urgent() const { return urgent_at_ != 0; }
 
   std::uint32_t peer_free() const;
   std::uint32_t pending() const { return static_cast<std::uint32_t>(taken_ - produced_); }
-  bool has_news() const { return uses_send_ring() ? pending() && peer_free() : !announced(); }
+  bool has_news() const { return uses_send_ring() ? due() && peer_free() : !announced(); }
+  // Nothing leaves the send ring any more, but what a link that failed may have lost. Returns what
+  // has never left it.
+  RingWindow stop() {
+    stopped_ = true;
+    if (!uses_send_ring()) return {};
+    return ring_window(reached_, send_ring_bytes_, static_cast<std::uint32_t>(taken_ - reached_));
+  }
   bool all_consumed() const { return pending() == 0 && peer_consumed_ == produced_; }
   // Ever taken from the application.
   std::uint64_t taken() const { return taken_; }
@@ -86,6 +93,10 @@ class TxRing {
 
  private:
   bool announced() const { return produced_ == announced_; }
+  // To be written.
+  std::uint32_t due() const {
+    return stopped_ ? static_cast<std::uint32_t>(reached_ - produced_) : pending();
+  }
   bool update_doubtful() const { return peer_consumed_ < doubtful_; }
 
   RmbElement element_;
@@ -100,7 +111,8 @@ class TxRing {
   std::uint64_t doubtful_ = 0;       // below it, updates of that cursor may be lost with a link
   std::uint64_t sequence_ = 0;       // of the last message; the wire takes 16 bits
   std::uint64_t sequence_done_ = 0;
-  std::uint64_t urgent_at_ = 0;    // position behind the urgent byte; 0 = none that matters
+  std::uint64_t urgent_at_ = 0;  // position behind the urgent byte; 0 = none that matters
+  bool stopped_ = false;
   bool urgent_due_ = false;        // not announced yet
   bool urgent_announced_ = false;  // perhaps over a link that failed
 };

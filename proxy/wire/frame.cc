@@ -27,9 +27,11 @@ Result<FrameHeader> decode_frame_header(std::span<const std::byte, kFrameHeaderB
       fits = length == 1;
       break;
     case FrameType::kEnd:
+    case FrameType::kReturned:
       fits = length == 0;
       break;
     case FrameType::kHandOver:
+    case FrameType::kReturn:
       fits = length == kHandOverBodyBytes;
       break;
     default:
@@ -39,10 +41,10 @@ Result<FrameHeader> decode_frame_header(std::span<const std::byte, kFrameHeaderB
   return FrameHeader{static_cast<FrameType>(type), length};
 }
 
-std::array<std::byte, kFrameHeaderBytes + kHandOverBodyBytes> encode_hand_over(
-    std::uint64_t position) {
+std::array<std::byte, kFrameHeaderBytes + kHandOverBodyBytes> encode_position(
+    FrameType type, std::uint64_t position) {
   std::array<std::byte, kFrameHeaderBytes + kHandOverBodyBytes> bytes;
-  const auto header = encode_frame_header({FrameType::kHandOver, kHandOverBodyBytes});
+  const auto header = encode_frame_header({type, kHandOverBodyBytes});
   std::copy(header.begin(), header.end(), bytes.begin());
   const std::span<std::byte> rest = std::span(bytes).subspan(kFrameHeaderBytes);
   Writer body(rest);

@@ -25,6 +25,9 @@ enum class FrameType : std::uint8_t {
   kUrgent = 2,    // one byte of urgent data
   kEnd = 3,       // the application sends no more
   kHandOver = 4,  // no frame follows but CLC; the body is the count of bytes sent in frames
+  // On the CLC connection of an SMC-R connection:
+  kReturn = 5,    // the sender goes back to frames; the body is the count of bytes sent over SMC-R
+  kReturned = 6,  // the sender has all bytes that the peer sent over SMC-R
 };
 
 struct FrameHeader {
@@ -36,7 +39,8 @@ std::array<std::byte, kFrameHeaderBytes> encode_frame_header(const FrameHeader& 
 // Errors: kMalformed for an unknown type, or a length that the type does not have.
 Result<FrameHeader> decode_frame_header(std::span<const std::byte, kFrameHeaderBytes> bytes);
 
-std::array<std::byte, kFrameHeaderBytes + kHandOverBodyBytes> encode_hand_over(
-    std::uint64_t position);
+// kHandOver, kReturn
+std::array<std::byte, kFrameHeaderBytes + kHandOverBodyBytes> encode_position(
+    FrameType type, std::uint64_t position);
 
 }  // namespace fairlead::wire

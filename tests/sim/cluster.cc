@@ -138,6 +138,8 @@ void Cluster::strike(const Fault& fault) {
       return world_.after(fault.grace + std::chrono::seconds(3), start_again);
     case Fault::Kind::kDrain:
       return proxy.drain();
+    case Fault::Kind::kHandOver:
+      return proxy.hand_over(fault.grace);
     case Fault::Kind::kStall:
       world_.trace("pod %u: the worker stalls", fault.pod);
       return proxy.stall(fault.lasting);

@@ -54,6 +54,8 @@ constexpr std::array kCounters = {
     NamedCounter{"accept_errors", &WorkerStats::accept_errors},
     NamedCounter{"peer_timeouts", &WorkerStats::peer_timeouts},
     NamedCounter{"redirected", &WorkerStats::redirected},
+    NamedCounter{"taken_back", &WorkerStats::taken_back},
+    NamedCounter{"taken_back_lost", &WorkerStats::taken_back_lost},
     NamedCounter{"refused_memory", &WorkerStats::refused_memory},
     NamedCounter{"peer_faults", &WorkerStats::peer_faults},
     NamedCounter{"refused_descriptors", &WorkerStats::refused_descriptors},

@@ -38,6 +38,7 @@ struct Fault {
     kKill,       // started again after `lasting`
     kTerminate,  // the same, in good order; `grace` is the deadline of the drain
     kDrain,
+    kHandOver,      // another process goes on with its connections; `grace` is hand_over.settle
     kCut,           // a TCP connection between pods is reset
     kStall,         // the worker does nothing for `lasting`
     kRefuseMemory,  // by the device, so often in a thousand, while it lasts

@@ -129,8 +129,10 @@ void SimProxy::start() {
 
 void SimProxy::end() {
   ++life_;
-  net_.set_inbound(settings_.pod, nullptr);
-  net_.set_outbound(settings_.pod, nullptr);
+  if (!parked_) {
+    net_.set_inbound(settings_.pod, nullptr);
+    net_.set_outbound(settings_.pod, nullptr);
+  }
   if (Digest* digest = running() ? world_.record("stats") : nullptr)
     digest->number(settings_.pod).stats(*stats_);
   worker_.reset();
@@ -160,6 +162,38 @@ void SimProxy::terminate(Duration deadline) {
   poke();
 }
 
+void SimProxy::hand_over(Duration settle) {
+  if (!running() || drain_deadline_ || parking_until_) return;
+  world_.trace("pod %u: the proxy is replaced", settings_.pod);
+  parking_until_ = world_.now() + settle;
+  worker_->start_parking();
+  world_.at(*parking_until_, [this, life = life_] {
+    if (life == life_) poke();
+  });
+  poke();
+}
+
+// As WorkerThread::park_when_due().
+void SimProxy::park_when_due() {
+  if (!parking_until_ || parked_) return;
+  if (!worker_->may_park() && world_.now() < *parking_until_) return;
+  parked_ = true;
+  parked_connections_ = worker_->park();
+  world_.trace("pod %u: %zu connections are parked", settings_.pod, parked_connections_.size());
+  drain_deadline_ = world_.now();
+}
+
+void SimProxy::take_back() {
+  if (!std::exchange(parked_, false)) return;
+  parking_until_.reset();
+  start();
+  for (relay::ParkedConnection& parked : std::exchange(parked_connections_, {}))
+    if (!worker_->take_back(std::move(parked)))
+      world_.fail("a parked connection is not taken back");
+  for (Waiting& one : std::exchange(waiting_, {}))
+    accept(one.direction, std::move(one.stream), one.to);
+}
+
 void SimProxy::stall(Duration duration) { stalled_until_ = world_.now() + duration; }
 
 bool SimProxy::idle() const {
@@ -173,6 +207,11 @@ bool SimProxy::idle() const {
 
 void SimProxy::accept(Direction direction, std::unique_ptr<SimStream> stream,
                       const SocketAddress& to) {
+  // They wait at the listener for the next process.
+  if (parking_until_) {
+    waiting_.push_back({direction, std::move(stream), to});
+    return;
+  }
   // The listener was closed after the SYN.
   if (!running() || shutdown_deadline_) return stream->reset_on_close();
   stream->on_notify = [this] { poke(); };
@@ -214,6 +253,7 @@ void SimProxy::turn() {
   scheduled_ = false;
   for (SimDevice* device : devices_) device->disarm();
   const bool more = worker_->turn();
+  park_when_due();
   record_deadline();
   if (after_turn) after_turn(*this);
   if (finish()) return;
@@ -237,8 +277,10 @@ bool SimProxy::finish() {
   const TimePoint now = world_.now();
   if (!shutdown_deadline_) {
     if (worker_->session_count() != 0 && now < *drain_deadline_) return false;
-    net_.set_inbound(settings_.pod, nullptr);
-    net_.set_outbound(settings_.pod, nullptr);
+    if (!parked_) {
+      net_.set_inbound(settings_.pod, nullptr);
+      net_.set_outbound(settings_.pod, nullptr);
+    }
     worker_->shut_down("the proxy is shutting down");
     shutdown_deadline_ = now + kShutdownWait;
     world_.at(*shutdown_deadline_, [this, life = life_] {
@@ -248,6 +290,7 @@ bool SimProxy::finish() {
   if (!worker_->shut_down_done() && now < *shutdown_deadline_) return false;
   world_.trace("pod %u: the proxy ends", settings_.pod);
   end();
+  take_back();
   return true;
 }
 

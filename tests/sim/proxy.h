@@ -56,6 +56,9 @@ class SimProxy final : public relay::Network {
   // ends.
   void terminate(Duration deadline);
   void drain();
+  // Replaces it by another process that goes on with its connections. What cannot be parked within
+  // `settle` ends.
+  void hand_over(Duration settle);
   // Stops the worker for this time.
   void stall(Duration duration);
 
@@ -96,6 +99,8 @@ class SimProxy final : public relay::Network {
   void turn();
   void record_deadline();
   bool finish();
+  void park_when_due();
+  void take_back();
   void set_alarm();
   void end();
 
@@ -112,6 +117,17 @@ class SimProxy final : public relay::Network {
   std::optional<TimePoint> drain_deadline_;
   std::optional<TimePoint> shutdown_deadline_;
   TimePoint stalled_until_;
+  // Of a hand-over: until when connections may settle, what was parked then, and what has come to
+  // the listeners meanwhile.
+  std::optional<TimePoint> parking_until_;
+  bool parked_ = false;
+  std::vector<relay::ParkedConnection> parked_connections_;
+  struct Waiting {
+    Direction direction;
+    std::unique_ptr<SimStream> stream;
+    SocketAddress to;
+  };
+  std::vector<Waiting> waiting_;
 };
 
 }  // namespace fairlead::sim

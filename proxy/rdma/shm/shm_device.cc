@@ -62,6 +62,7 @@ Result<std::unique_ptr<ShmDevice>> ShmDevice::open(const ShmOptions& options,
   engine->control().set_wait_limits(options.grant_wait, options.control_stall);
   const Capabilities capabilities{.remote_memory_addressable = options.addressable,
                                   .returns_pages = options.addressable && !strict_overcommit(),
+                                  .own_kind_only = true,
                                   .receive_queue_crosses_domains = true,
                                   .send_requests_max = kSendRequestsMax,
                                   .receive_requests_max = kReceiveRequestsMax};

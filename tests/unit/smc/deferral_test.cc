@@ -150,8 +150,8 @@ TEST_F(DeferralTest, AHostilePeerIsRefused) {
     return first;
   };
   Bytes wrong_place, place;
-  append(wrong_place, wire::encode_hand_over(1));
-  append(place, wire::encode_hand_over(0));
+  append(wrong_place, wire::encode_position(wire::FrameType::kHandOver, 1));
+  append(place, wire::encode_position(wire::FrameType::kHandOver, 0));
   struct Case {
     Role role;  // the victim's
     Bytes bytes;

@@ -11,7 +11,8 @@ TEST(Frame, HeaderIsTypeAndLength) {
   EXPECT_EQ(to_hex(encode_frame_header({FrameType::kData, 0x1234})), "01001234");
   EXPECT_EQ(to_hex(encode_frame_header({FrameType::kUrgent, 1})), "02000001");
   EXPECT_EQ(to_hex(encode_frame_header({FrameType::kEnd, 0})), "03000000");
-  EXPECT_EQ(to_hex(encode_hand_over(0x0102030405060708)), "040000080102030405060708");
+  EXPECT_EQ(to_hex(encode_position(FrameType::kHandOver, 0x0102030405060708)),
+            "040000080102030405060708");
 }
 
 TEST(Frame, EachTypeHasItsLengths) {

@@ -1,0 +1,198 @@
+#include "app/connection_keeping.h"
+
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <utility>
+
+#include "base/log.h"
+#include "bpf/client_address_slots.h"
+#include "event/tcp_stream.h"
+
+namespace fairlead {
+namespace {
+
+constexpr const char* kLogger = "hand_over";
+
+using Refusal = parking::KeeperRecord::Refusal;
+
+// A listener of the process before keeps the address busy for who does not share it.
+bool is_busy(const SocketAddress& address) {
+  if (address.port() == 0) return false;
+  const auto socket = event::TcpStream::make_socket(address.family());
+  if (!socket) return false;
+  const int on = 1;
+  (void)::setsockopt(socket->get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  return ::bind(socket->get(), address.data(), address.size()) != 0 && errno == EADDRINUSE;
+}
+
+std::uint64_t milliseconds(Duration duration) {
+  return static_cast<std::uint64_t>(
+      std::chrono::duration_cast<std::chrono::milliseconds>(duration).count());
+}
+
+}  // namespace
+
+bool ConnectionKeeping::expects_parcel() const {
+  return std::any_of(config_.listeners.begin(), config_.listeners.end(),
+                     [](const config::Listener& one) { return is_busy(one.listen); });
+}
+
+void ConnectionKeeping::take_back() {
+  if (config_.hand_over.socket.empty()) return;
+  auto keeper = parking::ProxyKeeper::listen(config_.hand_over.socket);
+  if (!keeper) {
+    LogEvent(LogLevel::kWarn, kLogger, "no_keeper")
+        .field("what", to_string(keeper.error()))
+        .field("hint", "two proxies in one network namespace need hand_over.socket of their own");
+    return;
+  }
+  keeper_ = std::move(*keeper);
+  if (!expects_parcel()) return;
+  const TimePoint deadline = event::EventLoop::now() + config_.hand_over.wait;
+  auto parcel = keeper_->receive(deadline);
+  if (!parcel || !*parcel) {
+    LogEvent line(LogLevel::kWarn, kLogger, "nothing_taken_back");
+    line.field("what", parcel ? "another process listens at our addresses, but no keeper holds "
+                                "connections for us"
+                              : to_string(parcel.error()));
+    return;
+  }
+  descriptors_ = (*parcel)->descriptors.size();
+  const Result<void> taken = take(std::move(**parcel));
+  if (taken) return;
+  LogEvent(LogLevel::kError, kLogger, "nothing_taken_back").field("what", to_string(taken.error()));
+  keeper_->answer(
+      taken.error().code == Errc::kUnsupported ? Refusal::kVersion : Refusal::kMalformed, 0);
+}
+
+Result<void> ConnectionKeeping::take(parking::Parcel parcel) {
+  const std::vector<std::byte> bytes = SMC_TRY(parking::read_description(parcel));
+  // A keeper is trusted with our connections, and so are its descriptors.
+  std::vector<FileDescriptor> descriptors;
+  for (ForeignDescriptor& descriptor : parcel.descriptors)
+    descriptors.push_back(descriptor.release());
+  parked_ = SMC_TRY(parking::decode(bytes, std::move(descriptors)));
+  return {};
+}
+
+std::vector<FileDescriptor> ConnectionKeeping::listeners_at(const SocketAddress& address) {
+  std::vector<FileDescriptor> sockets;
+  if (!parked_) return sockets;
+  for (parking::ParkedListener& listener : parked_->listeners)
+    if (listener.socket && listener.address == address)
+      sockets.push_back(std::move(listener.socket));
+  return sockets;
+}
+
+void ConnectionKeeping::give_to(const Workers& workers) {
+  if (!parked_) return;
+  std::vector<std::vector<relay::ParkedSockets>> shares(workers.size());
+  std::size_t next = 0;
+  for (relay::ParkedSockets& connection : parked_->connections) {
+    // A slot of the map of client addresses belongs to one worker.
+    const std::optional<std::uint32_t> slot = connection.state.client_slot;
+    const std::size_t worker =
+        slot ? bpf::ClientAddressSlots::worker_of(*slot, workers.size()) : next++;
+    shares[worker % workers.size()].push_back(std::move(connection));
+  }
+  for (std::size_t i = 0; i < workers.size(); ++i) workers[i]->take_back(std::move(shares[i]));
+}
+
+void ConnectionKeeping::start(std::function<void()> park_wanted) {
+  if (!keeper_) return;
+  if (parked_) {
+    keeper_->answer(Refusal::kNone, descriptors_);
+    for (const parking::ParkedListener& listener : parked_->listeners)
+      if (listener.socket)
+        LogEvent(LogLevel::kWarn, kLogger, "listener_closed")
+            .field("address", to_string(listener.address))
+            .field("what", "the process before listened there, and this one is not to");
+    LogEvent(LogLevel::kInfo, kLogger, "taken_back")
+        .field("connections", std::uint64_t{parked_->connections.size()})
+        .field("ended", parked_->ended)
+        .field("gap_ms", milliseconds(event::EventLoop::now() - parked_->parked_at))
+        .field("from", parked_->proxy_version);
+    parked_.reset();
+  }
+  keeper_->start(std::move(park_wanted));
+}
+
+bool ConnectionKeeping::has_room_for(const Workers& workers) const {
+  const auto limits = keeper_->limits();
+  if (!limits) return false;
+  std::uint64_t descriptors = 0;
+  for (const auto& worker : workers) {
+    for (const Direction direction : {Direction::kInbound, Direction::kOutbound})
+      for (const Transport transport : {Transport::kShort, Transport::kTcp, Transport::kSmcr})
+        descriptors +=
+            2 * static_cast<std::uint64_t>(
+                    worker->stats().traffic_of(direction, transport).connections_active.get());
+    descriptors += config_.listeners.size();
+  }
+  if (descriptors <= limits->descriptors) return true;
+  LogEvent(LogLevel::kWarn, kLogger, "not_parked")
+      .field("descriptors", descriptors)
+      .field("limit", std::uint64_t{limits->descriptors})
+      .field("what", "the keeper takes fewer descriptors than the connections have");
+  return false;
+}
+
+parking::Parked ConnectionKeeping::collect(std::size_t workers, TimePoint deadline) {
+  parking::Parked all;
+  all.proxy_version = FAIRLEAD_VERSION;
+  std::unique_lock lock(collected_.mutex);
+  (void)collected_.changed.wait_until(lock, deadline,
+                                      [&] { return collected_.parked.size() == workers; });
+  for (relay::WorkerThread::Parked& part : collected_.parked) {
+    for (auto& [address, socket] : part.listeners)
+      all.listeners.push_back({address, std::move(socket)});
+    for (relay::ParkedSockets& connection : part.connections)
+      all.connections.push_back(std::move(connection));
+    all.ended += part.ended;
+  }
+  return all;
+}
+
+bool ConnectionKeeping::park(const Workers& workers) {
+  if (!keeper_) return false;
+  keeper_->stop();
+  if (!has_room_for(workers)) return false;
+  const TimePoint begin = event::EventLoop::now();
+  const TimePoint settled = begin + config_.hand_over.settle;
+  for (const auto& worker : workers)
+    worker->park(settled, [this](relay::WorkerThread::Parked parked) {
+      const std::lock_guard lock(collected_.mutex);
+      collected_.parked.push_back(std::move(parked));
+      collected_.changed.notify_all();
+    });
+  parking::Parked all = collect(workers.size(), settled + kParkWait);
+  all.parked_at = begin;
+  const std::size_t connections = all.connections.size();
+  const std::uint64_t ended = all.ended;
+  parking::EncodedDescription encoded = parking::encode(std::move(all));
+  parking::Parcel parcel;
+  parcel.bytes = encoded.bytes.size();
+  for (FileDescriptor& descriptor : encoded.descriptors)
+    parcel.descriptors.emplace_back(std::move(descriptor));
+  const Result<void> parked = [&]() -> Result<void> {
+    parcel.description = ForeignDescriptor(SMC_TRY(parking::seal_description(encoded.bytes)));
+    return keeper_->park(parcel, event::EventLoop::now() + kParkWait);
+  }();
+  if (!parked) {
+    LogEvent(LogLevel::kError, kLogger, "not_parked")
+        .field("connections", std::uint64_t{connections})
+        .field("what", to_string(parked.error()));
+    return true;
+  }
+  LogEvent(LogLevel::kInfo, kLogger, "parked")
+      .field("connections", std::uint64_t{connections})
+      .field("ended", ended)
+      .field("bytes", std::uint64_t{encoded.bytes.size()})
+      .field("ms", milliseconds(event::EventLoop::now() - begin));
+  return true;
+}
+
+}  // namespace fairlead

@@ -1,0 +1,159 @@
+// hand-over: replaces a proxy that runs outside of Kubernetes, without an end of its connections.
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <memory>
+#include <string>
+
+#include "base/descriptor_closer.h"
+#include "base/time.h"
+#include "base/unix_address.h"
+#include "base/wait.h"
+#include "ctl/commands.h"
+#include "parking/keeper_record.h"
+#include "parking/keeper_session.h"
+
+namespace fairlead::ctl {
+namespace {
+
+using parking::KeeperSession;
+using parking::Parcel;
+
+constexpr parking::ParcelLimits kLimits = {.descriptors = 1'000'000,
+                                           .bytes = std::uint64_t{256} * 1024 * 1024};
+// Between two looks for the next proxy.
+constexpr int kLookMilliseconds = 2;
+
+TimePoint now() { return std::chrono::steady_clock::now(); }
+
+int milliseconds_until(TimePoint deadline) {
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - now()).count();
+  return static_cast<int>(std::max<std::int64_t>(left, 0));
+}
+
+Result<FileDescriptor> connect_to_proxy(const std::string& name) {
+  const auto address = unix_name(name);
+  if (!address) return Error{Errc::kMalformed, "the name of the socket is too long"};
+  FileDescriptor fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!fd) return system_error("socket", errno);
+  if (::connect(fd.get(), address->get(), address->length_bytes) != 0)
+    return system_error("connect to the proxy's keeper socket", errno);
+  return fd;
+}
+
+class HandOverCommand {
+ public:
+  HandOverCommand(std::string socket, Duration wait)
+      : socket_(std::move(socket)), deadline_(now() + wait) {}
+
+  Result<void> take_from_running() {
+    KeeperSession session = open(SMC_TRY(connect_to_proxy(socket_)), nullptr);
+    SMC_TRY(session.advance());
+    SMC_TRY(session.ask_to_park());
+    SMC_TRY(run(session, [&] { return session.state() == KeeperSession::State::kReceived; }));
+    parcel_ = session.take_parcel();
+    parked_at_ = now();
+    return {};
+  }
+
+  // A proxy that goes before it has taken the parcel may be the old one, or one that failed.
+  Result<void> give_to_next() {
+    for (;;) {
+      const Result<void> given = try_to_give();
+      if (given) taken_at_ = now();
+      if (given || parcel_ == nullptr) return given;
+      if (milliseconds_until(deadline_) == 0)
+        return Error{Errc::kTimedOut, "no proxy has come to take the connections back"};
+      (void)wait_for_events({}, kLookMilliseconds);
+    }
+  }
+
+  std::size_t descriptors() const { return descriptors_; }
+  std::uint64_t gap_milliseconds() const {
+    return static_cast<std::uint64_t>(
+        std::chrono::duration_cast<std::chrono::milliseconds>(taken_at_ - parked_at_).count());
+  }
+
+ private:
+  Result<void> try_to_give() {
+    Result<FileDescriptor> next = connect_to_proxy(socket_);
+    if (!next) return next.error();
+    KeeperSession session = open(std::move(*next), std::move(parcel_));
+    const Result<void> given =
+        run(session, [&] { return session.state() == KeeperSession::State::kIdle; });
+    parcel_ = session.take_parcel();
+    if (given && session.refused() != parking::KeeperRecord::Refusal::kNone)
+      return Error{Errc::kMalformed, parking::to_string(session.refused())};
+    return given;
+  }
+
+  KeeperSession open(FileDescriptor socket, std::unique_ptr<Parcel> held) {
+    if (held) descriptors_ = held->descriptors.size();
+    const auto keep = static_cast<std::uint32_t>(milliseconds_until(deadline_));
+    return {std::move(socket), kLimits, keep, closer_, std::move(held)};
+  }
+
+  template <class Done>
+  Result<void> run(KeeperSession& session, Done done) {
+    for (;;) {
+      SMC_TRY(session.advance());
+      if (done()) return {};
+      const int wait = milliseconds_until(deadline_);
+      if (wait == 0) return Error{Errc::kTimedOut, "the proxy does not answer"};
+      const short events = session.wants_to_write() ? POLLIN | POLLOUT : POLLIN;
+      pollfd ready{session.descriptor(), events, 0};
+      (void)wait_for_events({&ready, 1}, wait);
+    }
+  }
+
+  std::string socket_;
+  TimePoint deadline_;
+  DescriptorCloser closer_;
+  std::unique_ptr<Parcel> parcel_;
+  std::size_t descriptors_ = 0;
+  TimePoint parked_at_{}, taken_at_{};
+};
+
+void hand_over(Console& console, const std::string& socket, unsigned seconds) {
+  HandOverCommand command(socket, std::chrono::seconds(seconds));
+  const auto fail = [&console](const std::string& what, const Error& why) {
+    console.complain(what + ": " + to_string(why));
+    console.exit = Exit::kFail;
+  };
+  if (const Result<void> taken = command.take_from_running(); !taken)
+    return fail("the proxy has not parked its connections", taken.error());
+  console.note("the proxy has parked its connections; waiting for the next one");
+  if (const Result<void> given = command.give_to_next(); !given)
+    return fail("the connections are lost", given.error());
+  const Json answer = {{"descriptors", command.descriptors()},
+                       {"gap_ms", command.gap_milliseconds()}};
+  if (console.wants_json()) return console.print_json(answer.dump() + '\n');
+  console.print("taken back: " + text(answer, "descriptors") + " sockets, after " +
+                text(answer, "gap_ms") + " ms\n");
+}
+
+}  // namespace
+
+void add_hand_over_command(CLI::App& app, Console& console) {
+  CLI::App* command = app.add_subcommand(
+      "hand-over",
+      "Replaces a proxy while its connections go on: keeps them until the next one starts");
+  command->add_option("--keeper-socket", "hand_over.socket of the proxy")
+      ->default_val(parking::kKeeperSocket);
+  command->add_option("--wait", "seconds until the next proxy must have taken the connections")
+      ->default_val(30)
+      ->check(CLI::Range(1, 3600));
+  command->footer(
+      "Not for pods, where fairlead-node does this. Something else starts the next proxy, such as\n"
+      "Restart=always of a systemd unit.\n\n"
+      "Examples:\n  fairleadctl hand-over\n  fairleadctl hand-over --keeper-socket "
+      "/run/fairlead/keeper.sock");
+  command->callback([&console, command] {
+    hand_over(console, (*command)["--keeper-socket"]->as<std::string>(),
+              (*command)["--wait"]->as<unsigned>());
+  });
+}
+
+}  // namespace fairlead::ctl

@@ -1,0 +1,47 @@
+// The description of parked connections, between the value that the proxy uses and the bytes that a
+// keeper holds. Bytes are checked as a stranger's: whatever they are, decode() gives an error or
+// connections that a worker can take back.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/address.h"
+#include "base/result.h"
+#include "base/time.h"
+#include "event/tcp_stream.h"
+#include "relay/parked_connection.h"
+
+namespace fairlead::parking {
+
+inline constexpr std::uint32_t kDescriptionVersion = 1;
+inline constexpr std::size_t kDescriptionBytesMax = std::size_t{256} * 1024 * 1024;
+inline constexpr std::size_t kParkedListenersMax = 4096;
+
+struct ParkedListener {
+  SocketAddress address;
+  FileDescriptor socket;
+};
+
+struct Parked {
+  std::vector<ParkedListener> listeners;
+  std::vector<relay::ParkedSockets> connections;
+  std::string proxy_version;
+  TimePoint parked_at{};
+  std::uint64_t ended = 0;  // connections that could not be parked
+};
+
+struct EncodedDescription {
+  std::vector<std::byte> bytes;
+  std::vector<FileDescriptor> descriptors;  // in the order of the bytes
+};
+EncodedDescription encode(Parked parked);
+
+// `descriptors` are those that came with the bytes, in their order. Errors: kMalformed, and
+// kUnsupported for another version.
+Result<Parked> decode(std::span<const std::byte> bytes, std::vector<FileDescriptor> descriptors);
+
+}  // namespace fairlead::parking

@@ -1,0 +1,87 @@
+#include "parking/keeper_record.h"
+
+#include <algorithm>
+
+#include "base/assert.h"
+
+namespace fairlead::parking {
+namespace {
+
+constexpr std::array<std::byte, 4> kName = {std::byte{'F'}, std::byte{'L'}, std::byte{'k'},
+                                            std::byte{1}};
+constexpr std::size_t kKindAt = 4, kRefusalAt = 5, kFlagsAt = 6;
+constexpr std::size_t kCountAt = 8, kMillisecondsAt = 12, kBytesAt = 16;
+constexpr std::byte kHolds{1};
+
+template <class T>
+void store(KeeperRecordBytes& into, std::size_t at, T value) {
+  for (std::size_t i = 0; i < sizeof value; ++i)
+    into[at + i] = static_cast<std::byte>(value >> (8 * i));
+}
+
+template <class T>
+T load(std::span<const std::byte> from, std::size_t at) {
+  T value = 0;
+  for (std::size_t i = 0; i < sizeof value; ++i)
+    value |= static_cast<T>(static_cast<T>(from[at + i]) << (8 * i));
+  return value;
+}
+
+}  // namespace
+
+const char* to_string(KeeperRecord::Refusal refusal) {
+  switch (refusal) {
+    case KeeperRecord::Refusal::kNone:
+      return "none";
+    case KeeperRecord::Refusal::kDescriptors:
+      return "more descriptors than the keeper takes";
+    case KeeperRecord::Refusal::kBytes:
+      return "a longer description than the keeper takes";
+    case KeeperRecord::Refusal::kVersion:
+      return "a description of another version";
+    case KeeperRecord::Refusal::kMalformed:
+      return "a malformed parcel";
+    case KeeperRecord::Refusal::kPodEnds:
+      return "the pod ends";
+    case KeeperRecord::Refusal::kBusy:
+      return "another parcel of this pod is kept";
+  }
+  SMC_ASSERT(false, refusal);
+}
+
+KeeperRecordBytes encode(const KeeperRecord& record) {
+  KeeperRecordBytes bytes{};
+  std::copy(kName.begin(), kName.end(), bytes.begin());
+  bytes[kKindAt] = static_cast<std::byte>(record.kind);
+  bytes[kRefusalAt] = static_cast<std::byte>(record.refusal);
+  bytes[kFlagsAt] = record.holds ? kHolds : std::byte{};
+  store(bytes, kCountAt, record.count);
+  store(bytes, kMillisecondsAt, record.milliseconds);
+  store(bytes, kBytesAt, record.bytes);
+  return bytes;
+}
+
+Result<KeeperRecord> decode_record(std::span<const std::byte> bytes) {
+  if (bytes.size() < kKeeperRecordBytes) return Error{Errc::kTruncated, "keeper record"};
+  if (!std::equal(kName.begin(), kName.end() - 1, bytes.begin()))
+    return Error{Errc::kMalformed, "keeper record: another protocol"};
+  if (bytes[kName.size() - 1] != kName.back())
+    return Error{Errc::kUnsupported, "keeper record: another version"};
+  const auto kind = std::to_integer<std::uint8_t>(bytes[kKindAt]);
+  const auto refusal = std::to_integer<std::uint8_t>(bytes[kRefusalAt]);
+  if (kind < static_cast<std::uint8_t>(KeeperRecord::Kind::kHello) ||
+      kind > static_cast<std::uint8_t>(KeeperRecord::Kind::kPark))
+    return Error{Errc::kMalformed, "keeper record: kind"};
+  if (refusal > static_cast<std::uint8_t>(KeeperRecord::Refusal::kBusy))
+    return Error{Errc::kMalformed, "keeper record: refusal"};
+  KeeperRecord record;
+  record.kind = static_cast<KeeperRecord::Kind>(kind);
+  record.refusal = static_cast<KeeperRecord::Refusal>(refusal);
+  record.holds = (bytes[kFlagsAt] & kHolds) != std::byte{};
+  record.count = load<std::uint32_t>(bytes, kCountAt);
+  record.milliseconds = load<std::uint32_t>(bytes, kMillisecondsAt);
+  record.bytes = load<std::uint64_t>(bytes, kBytesAt);
+  return record;
+}
+
+}  // namespace fairlead::parking

@@ -1,0 +1,128 @@
+#include "parking/keeper_session.h"
+
+#include <array>
+#include <utility>
+
+#include "base/record_socket.h"
+
+namespace fairlead::parking {
+
+using Kind = KeeperRecord::Kind;
+using Refusal = KeeperRecord::Refusal;
+
+KeeperSession::KeeperSession(FileDescriptor socket, const ParcelLimits& limits,
+                             std::uint32_t keep_milliseconds, DescriptorCloser& closer,
+                             std::unique_ptr<Parcel> held)
+    : socket_(std::move(socket), closer),
+      limits_(limits),
+      keep_milliseconds_(keep_milliseconds),
+      closer_(closer),
+      parcel_(std::move(held)),
+      receiver_(limits, closer) {}
+
+Result<void> KeeperSession::say(const KeeperRecord& record) {
+  return send_record(socket_.get(), encode(record), {});
+}
+
+Result<void> KeeperSession::ask_to_park() {
+  KeeperRecord record;
+  record.kind = Kind::kPark;
+  return say(record);
+}
+
+Result<void> KeeperSession::advance() {
+  if (!greeted_) SMC_TRY(greet());
+  if (sender_) SMC_TRY(give());
+  return receive();
+}
+
+Result<void> KeeperSession::greet() {
+  KeeperRecord hello;
+  hello.count = limits_.descriptors;
+  hello.bytes = limits_.bytes;
+  hello.milliseconds = keep_milliseconds_;
+  hello.holds = parcel_ != nullptr;
+  SMC_TRY(say(hello));
+  greeted_ = true;
+  if (!parcel_) return {};
+  state_ = State::kGiving;
+  sender_.emplace(socket_.get(), *parcel_);
+  return {};
+}
+
+Result<void> KeeperSession::give() {
+  const bool done = SMC_TRY(sender_->advance());
+  if (done) sender_.reset();
+  return {};
+}
+
+Result<void> KeeperSession::receive() {
+  // A proxy that never stops talking does not keep the owner from others.
+  constexpr int kRecordsPerTurn = 64;
+  for (int i = 0; i < kRecordsPerTurn && state_ != State::kReceived; ++i) {
+    if (closer_.full()) return {};
+    std::array<std::byte, 64> bytes;
+    auto received = receive_record(socket_.get(), bytes, closer_);
+    if (!received && received.error().code == Errc::kWouldBlock) return {};
+    if (!received) return received.error();
+    const std::size_t count = std::min(received->descriptors, received->fds.size());
+    if (received->descriptors > received->fds.size())
+      return refuse(Refusal::kMalformed,
+                    Error{Errc::kMalformed, "more descriptors than a record has"});
+    const KeeperRecord record =
+        SMC_TRY(decode_record(std::span(bytes).first(received->size_bytes)));
+    SMC_TRY(take(record, std::span(received->fds).first(count)));
+  }
+  return {};
+}
+
+Result<void> KeeperSession::take(const KeeperRecord& record,
+                                 std::span<ForeignDescriptor> descriptors) {
+  switch (record.kind) {
+    case Kind::kTaken:
+    case Kind::kRefused:
+      if (state_ != State::kGiving || sender_)
+        return Error{Errc::kMalformed, "an answer to no parcel"};
+      state_ = State::kIdle;
+      if (record.kind == Kind::kRefused) refused_ = record.refusal;
+      parcel_.reset();
+      return {};
+    case Kind::kParcel:
+    case Kind::kDescriptors:
+      break;
+    case Kind::kHello:
+    case Kind::kPark:
+      return Error{Errc::kMalformed, "a keeper's record from a proxy"};
+  }
+  if (state_ == State::kGiving)
+    return refuse(Refusal::kBusy, Error{Errc::kMalformed, "a parcel while another is given"});
+  state_ = State::kReceiving;
+  Result<std::optional<Parcel>> whole = receiver_.take(record, descriptors);
+  if (!whole) {
+    const bool limit = whole.error().code == Errc::kExhausted;
+    const Refusal why = !limit                               ? Refusal::kMalformed
+                        : record.count > limits_.descriptors ? Refusal::kDescriptors
+                                                             : Refusal::kBytes;
+    return refuse(why, whole.error());
+  }
+  if (!*whole) return {};
+  parcel_ = std::make_unique<Parcel>(std::move(**whole));
+  state_ = State::kReceived;
+  KeeperRecord taken;
+  taken.kind = Kind::kTaken;
+  taken.count = static_cast<std::uint32_t>(parcel_->descriptors.size());
+  // Without an answer the proxy ends what it has parked here: then we keep nothing either.
+  const Result<void> said = say(taken);
+  if (!said) parcel_.reset();
+  return said;
+}
+
+Result<void> KeeperSession::refuse(Refusal refusal, const Error& why) {
+  KeeperRecord record;
+  record.kind = Kind::kRefused;
+  record.refusal = refusal;
+  (void)say(record);
+  return why;
+}
+
+}  // namespace fairlead::parking

@@ -1,0 +1,68 @@
+// The keeper's end of a connection to a proxy: gives what it holds to the proxy, and takes what the
+// proxy parks. Neither blocks nor waits; the owner polls the socket, and gives up at its own limits
+// of time.
+//
+// One thread, the owner's.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+#include "base/descriptor_closer.h"
+#include "base/handle.h"
+#include "base/result.h"
+#include "parking/keeper_record.h"
+#include "parking/parcel.h"
+
+namespace fairlead::parking {
+
+class KeeperSession {
+ public:
+  enum class State : std::uint8_t {
+    kIdle,       // the proxy has nothing to say yet
+    kGiving,     // the parcel that was held, until the proxy has taken it
+    kReceiving,  // a parcel of the proxy's
+    kReceived,   // it is here: take_parcel()
+  };
+
+  // `socket` is connected to a proxy. `held`: what it is given, or null; it is kept until the proxy
+  // says that it has it. `keep_milliseconds`: for people.
+  KeeperSession(FileDescriptor socket, const ParcelLimits& limits, std::uint32_t keep_milliseconds,
+                DescriptorCloser& closer, std::unique_ptr<Parcel> held);
+
+  int descriptor() const { return socket_.get(); }
+  State state() const { return state_; }
+  bool wants_to_write() const { return sender_.has_value() || !greeted_; }
+  // Does what can be done now. An error, kPeerGone among them, ends the session; what is held is
+  // still there.
+  Result<void> advance();
+  // Asks the proxy to park.
+  Result<void> ask_to_park();
+  // Why the proxy does not take the parcel, once it has said that. It is not held for it any more.
+  KeeperRecord::Refusal refused() const { return refused_; }
+
+  // What is held after a session that has ended, or what was received. Null if there is nothing.
+  std::unique_ptr<Parcel> take_parcel() { return std::move(parcel_); }
+
+ private:
+  Result<void> greet();
+  Result<void> give();
+  Result<void> receive();
+  Result<void> take(const KeeperRecord& record, std::span<ForeignDescriptor> descriptors);
+  Result<void> refuse(KeeperRecord::Refusal refusal, const Error& why);
+  Result<void> say(const KeeperRecord& record);
+
+  ForeignDescriptor socket_;
+  ParcelLimits limits_;
+  std::uint32_t keep_milliseconds_;
+  DescriptorCloser& closer_;
+  State state_ = State::kIdle;
+  bool greeted_ = false;
+  std::unique_ptr<Parcel> parcel_;  // held, or received
+  std::optional<ParcelSender> sender_;
+  ParcelReceiver receiver_;
+  KeeperRecord::Refusal refused_ = KeeperRecord::Refusal::kNone;
+};
+
+}  // namespace fairlead::parking

@@ -1,0 +1,193 @@
+#include "parking/proxy_keeper.h"
+
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <utility>
+
+#include "base/log.h"
+#include "base/record_socket.h"
+#include "base/unix_address.h"
+#include "base/wait.h"
+
+namespace fairlead::parking {
+namespace {
+
+using Kind = KeeperRecord::Kind;
+using Refusal = KeeperRecord::Refusal;
+
+constexpr const char* kLogger = "keeper";
+
+TimePoint now() { return std::chrono::steady_clock::now(); }
+
+int milliseconds_until(TimePoint deadline) {
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - now()).count();
+  return static_cast<int>(std::clamp<std::int64_t>(left, 0, 60'000));
+}
+
+bool is_keeper(int connection) {
+  ucred peer{};
+  socklen_t length = sizeof peer;
+  return ::getsockopt(connection, SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0 &&
+         (peer.uid == 0 || peer.uid == ::geteuid());
+}
+
+}  // namespace
+
+Result<std::unique_ptr<ProxyKeeper>> ProxyKeeper::listen(const std::string& name) {
+  const auto address = unix_name(name);
+  if (!address) return Error{Errc::kMalformed, "hand_over.socket: longer than a socket's name"};
+  FileDescriptor stop(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!stop) return system_error("eventfd", errno);
+  FileDescriptor fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!fd) return system_error("socket", errno);
+  if (name.front() != '@') (void)::unlink(name.c_str());
+  if (::bind(fd.get(), address->get(), address->length_bytes) != 0)
+    return system_error("bind to hand_over.socket", errno);
+  if (::listen(fd.get(), 1) != 0) return system_error("listen", errno);
+  return std::unique_ptr<ProxyKeeper>(new ProxyKeeper(std::move(fd), std::move(stop)));
+}
+
+ProxyKeeper::~ProxyKeeper() { stop(); }
+
+bool ProxyKeeper::accept() {
+  FileDescriptor connection(
+      ::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  if (!connection || !is_keeper(connection.get())) return false;
+  // The latest one counts: the keeper was replaced.
+  keeper_ = std::move(connection);
+  limits_.reset();
+  return true;
+}
+
+void ProxyKeeper::forget_keeper() {
+  keeper_.reset();
+  limits_.reset();
+}
+
+Result<ProxyKeeper::Received> ProxyKeeper::read() {
+  std::array<std::byte, 64> bytes;
+  ReceivedRecord record = SMC_TRY(receive_record(keeper_.get(), bytes, closer_));
+  Received received;
+  received.record = SMC_TRY(decode_record(std::span(bytes).first(record.size_bytes)));
+  if (record.descriptors > record.fds.size())
+    return Error{Errc::kMalformed, "more descriptors than a record has"};
+  received.descriptors = record.descriptors;
+  received.fds = std::move(record.fds);
+  if (received.record.kind == Kind::kHello)
+    limits_ = ParcelLimits{received.record.count, received.record.bytes};
+  return received;
+}
+
+Result<ProxyKeeper::Received> ProxyKeeper::read_until(TimePoint deadline) {
+  for (;;) {
+    auto received = read();
+    if (received || received.error().code != Errc::kWouldBlock) return received;
+    const int wait = milliseconds_until(deadline);
+    if (wait == 0) return Error{Errc::kTimedOut, "the keeper says nothing"};
+    pollfd readable{keeper_.get(), POLLIN, 0};
+    (void)wait_for_events({&readable, 1}, wait);
+  }
+}
+
+// A keeper that was replaced meanwhile is as good as none.
+Result<std::optional<KeeperRecord>> ProxyKeeper::await_hello(TimePoint deadline) {
+  for (;;) {
+    while (!keeper_) {
+      pollfd waiting{listener_.get(), POLLIN, 0};
+      const int wait = milliseconds_until(deadline);
+      if (wait == 0) return std::optional<KeeperRecord>();
+      if (wait_for_events({&waiting, 1}, wait) > 0) (void)accept();
+    }
+    auto hello = read_until(now() + kRecordWait);
+    if (hello && hello->record.kind == Kind::kHello) return std::optional(hello->record);
+    if (hello) return Error{Errc::kMalformed, "another record than the keeper's first"};
+    if (hello.error().code != Errc::kPeerGone) return hello.error();
+    forget_keeper();
+  }
+}
+
+Result<std::optional<Parcel>> ProxyKeeper::receive(TimePoint deadline) {
+  const std::optional<KeeperRecord> hello = SMC_TRY(await_hello(deadline));
+  if (!hello || !hello->holds) return std::optional<Parcel>();
+  ParcelReceiver receiver(kTakenBackMax, closer_);
+  for (;;) {
+    Received received = SMC_TRY(read_until(now() + kRecordWait));
+    std::optional<Parcel> whole = SMC_TRY(
+        receiver.take(received.record, std::span(received.fds).first(received.descriptors)));
+    if (whole) return whole;
+  }
+}
+
+void ProxyKeeper::answer(Refusal refusal, std::size_t descriptors) {
+  KeeperRecord record;
+  record.kind = refusal == Refusal::kNone ? Kind::kTaken : Kind::kRefused;
+  record.refusal = refusal;
+  record.count = static_cast<std::uint32_t>(descriptors);
+  if (!send_record(keeper_.get(), encode(record), {})) forget_keeper();
+}
+
+void ProxyKeeper::start(std::function<void()> park_wanted) {
+  park_wanted_ = std::move(park_wanted);
+  thread_ = std::thread([this] { run(); });
+}
+
+void ProxyKeeper::stop() {
+  if (!thread_.joinable()) return;
+  const std::uint64_t one = 1;
+  (void)!::write(stop_event_.get(), &one, sizeof one);
+  thread_.join();
+}
+
+void ProxyKeeper::run() {
+  for (;;) {
+    std::array<pollfd, 3> waiting = {pollfd{stop_event_.get(), POLLIN, 0},
+                                     pollfd{listener_.get(), POLLIN, 0},
+                                     pollfd{keeper_.get(), POLLIN, 0}};
+    const int ready = wait_for_events(waiting, -1);
+    std::uint64_t stopped = 0;
+    if (waiting[0].revents != 0 ||
+        (ready < 0 && ::read(stop_event_.get(), &stopped, sizeof stopped) > 0))
+      return;
+    if (waiting[2].revents != 0) {
+      const auto received = read();
+      const bool known = received && (received->record.kind == Kind::kHello ||
+                                      received->record.kind == Kind::kPark);
+      if (known && received->record.kind == Kind::kPark) park_wanted_();
+      // One that holds something for us comes too late: what we have would be mixed up with it.
+      if (known && received->record.holds) {
+        answer(Refusal::kBusy, 0);
+        LogEvent(LogLevel::kWarn, kLogger, "refused")
+            .field("what", "parked connections that came after the start");
+      } else if (!known && (received || received.error().code != Errc::kWouldBlock)) {
+        forget_keeper();
+      }
+    }
+    if (waiting[1].revents != 0) (void)accept();
+  }
+}
+
+Result<void> ProxyKeeper::park(const Parcel& parcel, TimePoint deadline) {
+  if (!keeper_) return Error{Errc::kPeerGone, "no keeper"};
+  // From here on a keeper that comes looks for the next proxy.
+  listener_.reset();
+  ParcelSender sender(keeper_.get(), parcel);
+  while (!SMC_TRY(sender.advance())) {
+    const int wait = milliseconds_until(deadline);
+    if (wait == 0) return Error{Errc::kTimedOut, "the keeper does not read"};
+    pollfd writable{keeper_.get(), POLLOUT, 0};
+    (void)wait_for_events({&writable, 1}, wait);
+  }
+  for (;;) {
+    const Received received = SMC_TRY(read_until(deadline));
+    if (received.record.kind == Kind::kTaken) return {};
+    if (received.record.kind == Kind::kRefused)
+      return Error{Errc::kExhausted, to_string(received.record.refusal)};
+  }
+}
+
+}  // namespace fairlead::parking

@@ -1,0 +1,74 @@
+// The proxy's end of the way to a keeper: listens for the keeper of this pod, takes back what it
+// holds, and parks there. Between start and end a thread waits for keepers that come and go.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "base/descriptor_closer.h"
+#include "base/handle.h"
+#include "base/result.h"
+#include "base/time.h"
+#include "parking/keeper_record.h"
+#include "parking/parcel.h"
+
+namespace fairlead::parking {
+
+// What a proxy takes back at most.
+inline constexpr ParcelLimits kTakenBackMax = {.descriptors = 1'000'000,
+                                               .bytes = std::uint64_t{256} * 1024 * 1024};
+// How long the kernel and the keeper may take for one record.
+inline constexpr Duration kRecordWait = std::chrono::seconds(2);
+
+class ProxyKeeper {
+ public:
+  // Listens as `name`, an absolute path or "@name". Nobody but root and our own user is a keeper.
+  static Result<std::unique_ptr<ProxyKeeper>> listen(const std::string& name);
+  ~ProxyKeeper();  // stops
+
+  // Before start(): waits for a keeper, and for what it holds. Nothing when none has come until
+  // `deadline`, or it holds nothing. An error: what it sent is not taken.
+  Result<std::optional<Parcel>> receive(TimePoint deadline);
+  // After receive(): what has come of the parcel.
+  void answer(KeeperRecord::Refusal refusal, std::size_t descriptors);
+
+  // `park_wanted` is called on the thread when the keeper asks for it.
+  void start(std::function<void()> park_wanted);
+  void stop();
+
+  // After stop(): what the keeper takes; nothing without a keeper.
+  std::optional<ParcelLimits> limits() const { return limits_; }
+  // The keeper has it, or an error says why not; kRefused is kExhausted or kUnavailable.
+  Result<void> park(const Parcel& parcel, TimePoint deadline);
+
+ private:
+  explicit ProxyKeeper(FileDescriptor listener, FileDescriptor stop_event)
+      : listener_(std::move(listener)), stop_event_(std::move(stop_event)) {}
+  void run();
+  bool accept();
+  // Nothing at the deadline.
+  Result<std::optional<KeeperRecord>> await_hello(TimePoint deadline);
+  void forget_keeper();
+  struct Received {
+    KeeperRecord record;
+    std::array<ForeignDescriptor, 4> fds;
+    std::size_t descriptors = 0;
+  };
+  // Errors: kWouldBlock, kPeerGone, kMalformed.
+  Result<Received> read();
+  Result<Received> read_until(TimePoint deadline);
+
+  FileDescriptor listener_;
+  FileDescriptor stop_event_;
+  DescriptorCloser closer_;
+  FileDescriptor keeper_;
+  std::optional<ParcelLimits> limits_;  // of this keeper, once it has said them
+  std::function<void()> park_wanted_;
+  std::thread thread_;
+};
+
+}  // namespace fairlead::parking

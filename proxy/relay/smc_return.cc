@@ -1,0 +1,98 @@
+#include "relay/smc_return.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace fairlead::relay {
+
+void SmcReturn::take(std::span<const std::byte> bytes) {
+  if (!peer_knows_ || *fault_ != '\0') return;
+  const Result<std::size_t> taken = frames_.take(bytes);
+  if (!taken) {
+    fault_ = taken.error().what;
+    return;
+  }
+  const auto rest = bytes.subspan(*taken);
+  behind_.insert(behind_.end(), rest.begin(), rest.end());
+}
+
+void SmcReturn::cancel(SmcRelay& relay) {
+  relay.cancel_return();
+  peer_knows_ = false;
+}
+
+bool SmcReturn::begin(SmcRelay& relay) {
+  if (!relay.may_return()) return false;
+  if (!session_.memory.leave_smc(*session_.net, relay.connection.rx().size_bytes())) {
+    peer_knows_ = false;  // it ends as with a peer that does not
+    return false;
+  }
+  relay.begin_return();
+  return true;
+}
+
+SmcReturn::Step SmcReturn::step(SmcRelay& relay, bool wanted) {
+  if (*fault_ != '\0') return std::exchange(fault_said_, true) ? Step::kNothing : Step::kBroken;
+  if (!peer_knows_) return Step::kNothing;
+  if (!begun_ && (wanted || frames_.peer_sent())) begun_ = begin(relay);
+  if (!begun_ || !relay.may_return()) return Step::kNothing;
+  const smc::Connection& connection = relay.connection;
+  if (!frames_.said_return() &&
+      connection.tx().taken() - connection.tx().bytes() <= smc::kFramedBytesMax) {
+    unwritten_ = relay.connection.stop_sending();
+    send(frames_.send_return(connection.tx().bytes()));
+  }
+  if (const auto sent = frames_.peer_sent()) {
+    const std::uint64_t received = connection.rx().received();
+    if (received > *sent) {
+      fault_ = "return: fewer bytes than were sent";
+      fault_said_ = true;
+      return Step::kBroken;
+    }
+    if (received == *sent && frames_.said_return() && !frames_.said_returned())
+      send(frames_.send_returned());
+  }
+  // A stream that refuses it says so again when something is read from it.
+  if (to_net_.flush(*session_.net) == Backlog::State::kRefused) session_.net->assume_readable();
+  return frames_.complete() ? Step::kDone : Step::kNothing;
+}
+
+void SmcReturn::send(std::span<const std::byte> bytes) {
+  (void)to_net_.write(*session_.net, bytes, false);
+}
+
+ParkedFrames SmcReturn::finish(SmcRelay& relay, TimePoint now) {
+  ParkedFrames frames = relay.leave_for_frames(now);
+  frames.app_bytes = session_.report.framed_tx() + relay.connection.tx().taken();
+  frame_unwritten(relay, frames, now);
+  frames.to_net = to_net_.release();
+  frames.to_net.written = 0;
+  return frames;
+}
+
+// What the peer's element had no room for.
+void SmcReturn::frame_unwritten(const SmcRelay& relay, ParkedFrames& frames, TimePoint now) {
+  const smc::TxRing& tx = relay.connection.tx();
+  using Role = smc::Deferral::Role;
+  smc::Deferral rules(session_.outbound() ? Role::kClient : Role::kServer, {}, now);
+  std::vector<std::byte> bytes;
+  for (const smc::RingWindow::Range& range : {unwritten_.first, unwritten_.second}) {
+    const auto part = relay.buffers.send_ring_bytes.subspan(range.offset, range.length);
+    bytes.insert(bytes.end(), part.begin(), part.end());
+  }
+  std::span<const std::byte> rest(bytes);
+  const std::size_t urgent = tx.urgent() && !rest.empty() ? 1 : 0;
+  while (rest.size() > urgent) {
+    const std::size_t count = std::min(rest.size() - urgent, rules.room());
+    send(rules.send_data(count));
+    send(rest.first(count));
+    rest = rest.subspan(count);
+  }
+  if (urgent != 0) {
+    send(rules.send_urgent());
+    send(rest);
+  }
+  frames.rules = rules.state();
+}
+
+}  // namespace fairlead::relay

@@ -1,0 +1,220 @@
+"""A proxy is replaced by another process, and the applications do not notice."""
+import json
+import socket
+import subprocess
+import threading
+import time
+import unittest
+
+import peers
+from harness import CONFINEMENT, VARIANT, Proxy, ProxyTest, amount, main, programs, seconds
+
+HAND_OVERS = amount(10)
+GAP_MILLISECONDS = 250
+
+
+class PingPong:
+    """Requests of one client, each answered, with the longest time between two answers."""
+
+    def __init__(self, entry):
+        self.longest = 0.0
+        self.rounds = 0
+        self.stop = threading.Event()
+        self.sock = peers.connect(entry)
+        self.task = peers.Task(self.run)
+
+    def run(self):
+        before = time.monotonic()
+        with self.sock:
+            while not self.stop.is_set():
+                message = self.rounds.to_bytes(8, "big") * 8
+                self.sock.sendall(message)
+                if peers.receive_exactly(self.sock, len(message)) != message:
+                    raise AssertionError(f"another answer in round {self.rounds}")
+                self.rounds += 1
+                now = time.monotonic()
+                self.longest = max(self.longest, now - before)
+                before = now
+
+    def finish(self):
+        self.stop.set()
+        self.task.finish()
+        return self.longest
+
+
+class HandOver(ProxyTest):
+    """Each proxy of a pair in its turn."""
+
+    def start_keeping_pair(self, handle, options=None):
+        self.server = peers.Server(handle)
+        self.addCleanup(self.server.close)
+        self.keeper_sockets = {name: f"@fairlead-keeper-{self.folder.name}-{name}" for name in ("in", "out")}
+        keep = {name: {"hand_over": {"socket": place}, **(options or {})} for name, place in self.keeper_sockets.items()}
+        self.start_pair(self.server.address, client=keep["out"], server=keep["in"])
+
+    def replace(self, proxy, options=None):
+        """Starts another process in the place of `proxy`; returns it, and what fairleadctl says."""
+        ctl = subprocess.Popen(
+            [*CONFINEMENT, programs() / "ctl/fairleadctl", "-o", "json", "hand-over",
+             "--keeper-socket", self.keeper_sockets[proxy.name]], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        with ctl:
+            self.assertEqual(proxy.wait_exit(), 0, proxy.log())
+            config = json.loads(json.dumps(proxy.config))
+            for one in config["listeners"]:
+                host, port = proxy.address(one["name"])
+                one["listen"] = f"{host}:{port}"
+            successor = Proxy(self.folder, proxy.name, {**config, **(options or {})})
+            self.proxies[self.proxies.index(proxy)] = successor
+            successor.wait_ready()
+            said, complaint = ctl.communicate(timeout=seconds(20))
+        self.assertEqual(ctl.returncode, 0, complaint)
+        if proxy is self.inbound:
+            self.inbound = successor
+        else:
+            self.outbound = successor
+        return successor, json.loads(said)
+
+    def replace_each(self, count=HAND_OVERS):
+        for number in range(count):
+            proxy = self.outbound if number % 2 else self.inbound
+            successor, _ = self.replace(proxy)
+            self.assertNotIn("lost=", successor.log())
+
+    def test_requests_go_on(self):
+        self.start_keeping_pair(peers.echo)
+        clients = [PingPong(self.entry) for _ in range(10)]
+        self.replace_each()
+        longest = [client.finish() for client in clients]
+        self.assertGreater(min(client.rounds for client in clients), HAND_OVERS)
+        print(f"hand_over: {HAND_OVERS} hand-overs, longest gap of 10 clients {max(longest) * 1000:.0f} ms")
+        self.assertLess(max(longest) * 1000, GAP_MILLISECONDS * float(seconds(1)))
+
+    def test_streams_lose_nothing(self):
+        count = amount(400_000_000)
+
+        def speak_and_listen(sock):
+            sender = peers.Task(peers.send_random, sock, count, 2)
+            received = peers.receive_digest(sock)
+            return received, sender.finish()
+        self.start_keeping_pair(speak_and_listen)
+        socks = [peers.connect(self.entry) for _ in range(3)]
+
+        def talk(sock, seed):
+            sender = peers.Task(peers.send_random, sock, count, seed)
+            sent = None
+
+            def end():
+                nonlocal sent
+                sent = sender.finish(120)
+                sock.shutdown(socket.SHUT_WR)
+            ender = peers.Task(end)
+            received = peers.Digest()
+            while received.count < count:
+                received.add(sock.recv(peers.BLOCK_BYTES))
+            ender.finish(120)
+            return sent, received.value()
+        tasks = [peers.Task(talk, sock, seed) for seed, sock in enumerate(socks)]
+        self.replace_each()
+        said = [task.finish(120) for task in tasks]
+        heard = self.server.results(3)
+        self.assertEqual(sorted(sent for sent, _ in said), sorted(received for received, _ in heard))
+        self.assertEqual(sorted(received for _, received in said), sorted(sent for _, sent in heard))
+        for sock in socks:
+            sock.close()
+
+    def test_half_closed(self):
+        self.start_keeping_pair(peers.echo_at_end)
+        sock = peers.connect(self.entry)
+        with sock:
+            sock.sendall(b"question")
+            self.replace_each(2)
+            sock.shutdown(socket.SHUT_WR)
+            self.assertEqual(peers.receive_all(sock), b"question")
+
+    def test_half_closed_before(self):
+        release = threading.Event()
+
+        def answer_later(sock):
+            question = peers.receive_all(sock)
+            release.wait(seconds(30))
+            sock.sendall(question * 2)
+        self.start_keeping_pair(answer_later)
+        with peers.connect(self.entry) as sock:
+            sock.sendall(b"question")
+            sock.shutdown(socket.SHUT_WR)
+            self.replace_each(2)
+            release.set()
+            self.assertEqual(peers.receive_all(sock), b"question" * 2)
+
+    def test_new_connections_wait(self):
+        """Clients that come while no process is there find the next one."""
+        self.start_keeping_pair(peers.echo_at_end)
+        stop = threading.Event()
+        made = []
+
+        def come():
+            while not stop.is_set():
+                self.assertEqual(peers.exchange(self.entry, b"hello"), b"hello")
+                made.append(1)
+        tasks = [peers.Task(come) for _ in range(4)]
+        self.replace_each()
+        stop.set()
+        for task in tasks:
+            task.finish()
+        self.assertGreater(len(made), HAND_OVERS)
+
+    def test_urgent_byte_under_way(self):
+        got = {}
+
+        def hear(sock):
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_OOBINLINE, 1)
+            got["first"] = peers.receive_exactly(sock, 5)
+            sock.sendall(b"!")
+            got["rest"] = peers.receive_all(sock)
+        self.start_keeping_pair(hear)
+        with peers.connect(self.entry) as sock:
+            sock.sendall(b"first")
+            self.assertEqual(peers.receive_exactly(sock, 1), b"!")
+            sock.send(b"u", socket.MSG_OOB)
+            self.replace_each(2)
+            sock.sendall(b"behind")
+            sock.shutdown(socket.SHUT_WR)
+            peers.receive_all(sock)
+        self.server.results(1)
+        self.assertEqual(got, {"first": b"first", "rest": b"ubehind"})
+
+    def test_without_a_keeper_it_drains(self):
+        self.start_keeping_pair(peers.echo)
+        with peers.connect(self.entry) as sock:
+            sock.sendall(b"x")
+            self.assertEqual(peers.receive_exactly(sock, 1), b"x")
+            self.outbound.terminate()
+            self.outbound.wait_exit()
+            self.assertTrue(peers.ends_in_reset(sock))
+
+    def test_a_reset_still_arrives(self):
+        release = threading.Event()
+
+        def go(sock):
+            peers.receive_exactly(sock, 1)
+            sock.sendall(b"x")
+            release.wait(seconds(30))
+            peers.reset(sock)
+        self.start_keeping_pair(go)
+        with peers.connect(self.entry) as sock:
+            sock.sendall(b"x")
+            self.assertEqual(peers.receive_exactly(sock, 1), b"x")
+            self.replace_each(2)
+            release.set()
+            self.assertTrue(peers.ends_in_reset(sock))
+
+
+@unittest.skipUnless(VARIANT == "direct", "once is enough")
+class HandOverInFrames(HandOver):
+    """The same with connections that stay in frames."""
+
+    options = {"smc": {"defer_bytes": "64KiB", "defer_turns": 1000, "defer_time": "1h"}}
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,109 @@
+// Proxies that are replaced while their connections go on, at any moment of these.
+#include "sim/scenario.h"
+
+namespace fairlead::sim {
+namespace {
+
+using std::chrono::microseconds;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+constexpr std::uint64_t kSeeds = 100;
+
+class HandOver : public Scenario {
+ protected:
+  static void replace(Plan& plan, Pod pod, Duration at) {
+    Fault fault;
+    fault.kind = Fault::Kind::kHandOver;
+    fault.pod = pod;
+    fault.at = at;
+    fault.grace = seconds(5);
+    plan.faults.push_back(fault);
+  }
+  void expect_nothing_lost(const Plan& plan, std::uint64_t seed) const {
+    const Outcome outcome = run(plan, seed);
+    for (const Ends& ends : outcome.ends) EXPECT_TRUE(complete(ends)) << "seed " << seed;
+  }
+};
+
+TEST_P(HandOver, OfTcpLosesNothing) {
+  for (Pod pod = 1; pod <= 2; ++pod)
+    for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
+      Plan tcp = plan();
+      for (ProxySettings& settings : tcp.proxies) settings.config.smc.enabled = false;
+      for (int i = 0; i < 3; ++i) tcp.connections.push_back(talk(100000, 100000));
+      tcp.connections.push_back(talk(100 * seed, 300000));
+      replace(tcp, pod, microseconds(25 * seed));
+      expect_nothing_lost(tcp, seed);
+    }
+}
+
+TEST_P(HandOver, OfFramesLosesNothing) {
+  for (Pod pod = 1; pod <= 2; ++pod)
+    for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
+      Plan framed = plan();
+      for (ProxySettings& settings : framed.proxies) {
+        settings.config.smc.defer_bytes = 64 * config::kKibibyte;
+        settings.config.smc.defer_time = seconds(1000);
+      }
+      for (int i = 0; i < 3; ++i) framed.connections.push_back(talk(20000, 20000));
+      framed.connections.push_back(talk(100 * seed, 30000));
+      replace(framed, pod, microseconds(10 * seed));
+      expect_nothing_lost(framed, seed);
+    }
+}
+
+// In frames, at the hand-over to SMC-R, over SMC-R, and at the end.
+TEST_P(HandOver, OfConnectionsThatEarnSmcLosesNothing) {
+  for (Pod pod = 1; pod <= 2; ++pod)
+    for (std::uint64_t seed = 1; seed <= 3 * kSeeds; ++seed) {
+      Plan earning = plan();
+      for (ProxySettings& settings : earning.proxies) settings.config.smc.defer_bytes = 4096;
+      for (int i = 0; i < 3; ++i) earning.connections.push_back(talk(200000, 200000));
+      earning.connections.push_back(talk(100 * seed, 300000));
+      earning.connections.push_back(talk(300000, 100 * seed));
+      replace(earning, pod, microseconds(25 * seed));
+      expect_nothing_lost(earning, seed);
+    }
+}
+
+TEST_P(HandOver, OfBothAtOnceLosesNothing) {
+  for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
+    Plan both = plan();
+    for (ProxySettings& settings : both.proxies) settings.config.smc.defer_bytes = 4096;
+    for (int i = 0; i < 3; ++i) both.connections.push_back(talk(200000, 200000));
+    replace(both, 1, microseconds(50 * seed));
+    replace(both, 2, microseconds(50 * seed + seed % 7 * 10));
+    expect_nothing_lost(both, seed);
+  }
+}
+
+TEST_P(HandOver, AgainAndAgainLosesNothing) {
+  for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
+    Plan often = plan();
+    for (ProxySettings& settings : often.proxies) settings.config.smc.defer_bytes = 4096;
+    for (int i = 0; i < 3; ++i) often.connections.push_back(talk(2000000, 2000000));
+    for (Pod i = 0; i < 10; ++i)
+      replace(often, i % 2 + 1, milliseconds(3 * i) + microseconds(37 * seed));
+    expect_nothing_lost(often, seed);
+  }
+}
+
+// Its bytes wait in the ring, and then in the description.
+TEST_P(HandOver, OfAnApplicationThatDoesNotReadLosesNothing) {
+  for (Pod pod = 1; pod <= 2; ++pod)
+    for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
+      Plan stalled = plan();
+      for (ProxySettings& settings : stalled.proxies) settings.config.smc.defer_bytes = 4096;
+      stalled.connections.push_back(talk(300000, 300000));
+      stalled.connections[0].client.stall_after = 1000 * seed;
+      stalled.connections[0].client.stall = seconds(20);
+      replace(stalled, pod, milliseconds(500));
+      expect_nothing_lost(stalled, seed);
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(Sim, HandOver, testing::Values(kAddressable, kStaged), name_of);
+
+}  // namespace
+}  // namespace fairlead::sim
