@@ -25,6 +25,7 @@
 #include "cni/node/broker.h"
 #include "cni/node/client_address_delivery.h"
 #include "cni/node/cluster_chores.h"
+#include "cni/node/connection_keeper.h"
 #include "cni/node/encryption_notes.h"
 #include "cni/node/inventory.h"
 #include "cni/node/nri/container_handlers.h"
@@ -89,6 +90,8 @@ struct Agent::Parts {
   std::thread broker_thread;
   std::unique_ptr<ClientAddressDelivery> delivery;
   std::thread delivery_thread;
+  std::unique_ptr<ConnectionKeeper> keeper;
+  std::thread keeper_thread;
   std::unique_ptr<PodAnswers> answers;
   std::optional<ClusterChores> chores;
   std::optional<nri::AccessDelivery> access_delivery;
@@ -104,6 +107,8 @@ struct Agent::Parts {
     answers.reset();
     if (delivery) delivery->stop();
     if (delivery_thread.joinable()) delivery_thread.join();
+    if (keeper) keeper->stop();
+    if (keeper_thread.joinable()) keeper_thread.join();
     if (broker) broker->stop();
     if (broker_thread.joinable()) broker_thread.join();
     probes.reset();
@@ -179,6 +184,19 @@ struct Agent::Parts {
     }
     delivery = std::move(*created);
     delivery_thread = std::thread([this] { delivery->run(); });
+  }
+
+  // Without it the connections of a sidecar end with it.
+  void start_keeper() {
+    auto created = ConnectionKeeper::create(
+        settings.places.run_dir, settings.entry.value("proxyUid", kubernetes::kSidecarUid));
+    if (!created) {
+      LogEvent(LogLevel::kError, kLogger, "no_keeper").field("what", created.error().message);
+      return;
+    }
+    keeper = std::move(*created);
+    metrics.show_keeper(&keeper->counts());
+    keeper_thread = std::thread([this] { keeper->run(); });
   }
 
   // Without it sidecars of this node start without RNICs.
@@ -292,6 +310,7 @@ Outcome<std::unique_ptr<Agent>> Agent::start(AgentSettings settings) {
   parts->start_check();
   parts->start_broker();
   parts->start_delivery();
+  parts->start_keeper();
   parts->start_rnic_access();
   if (auto served = parts->serve(); !served) return tl::unexpected(served.error());
   parts->start_chores();

@@ -49,6 +49,16 @@ void add_broker(Families& out, const Broker::Counts& counts) {
   out.set(AgentMetric::kBrokerRecordsLost, counts.records_lost);
 }
 
+void add_keeper(Families& out, const KeeperCounts& counts) {
+  out.set(AgentMetric::kKeeperSidecars, counts.sidecars);
+  out.set(AgentMetric::kKeeperDescriptors, counts.descriptors);
+  out.set(AgentMetric::kKeeperParcels, {{"result", "taken"}}, counts.taken);
+  out.set(AgentMetric::kKeeperParcels, {{"result", "given"}}, counts.given);
+  out.set(AgentMetric::kKeeperParcels, {{"result", "expired"}}, counts.expired);
+  out.set(AgentMetric::kKeeperParcels, {{"result", "pod_ended"}}, counts.ended);
+  out.set(AgentMetric::kKeeperParcels, {{"result", "refused"}}, counts.refused);
+}
+
 void add_rnic_access(Families& out, const RnicAccessCounts& counts) {
   out.set(AgentMetric::kNriConnected, std::uint64_t{counts.plugin->connected});
   out.set(AgentMetric::kNriRegistrations, counts.plugin->registrations);
@@ -152,6 +162,7 @@ std::string AgentMetrics::text() const {
   for (const auto& [state, count] : rnics_) out.set(AgentMetric::kRnics, {{"state", state}}, count);
   if (rnic_counters_ != nullptr) add_rnic_counters(out, rnic_counters_->latest());
   if (broker_ != nullptr) add_broker(out, *broker_);
+  if (keeper_ != nullptr) add_keeper(out, *keeper_);
   if (rnic_access_.plugin != nullptr) add_rnic_access(out, rnic_access_);
   out.set(AgentMetric::kLogDropped, log_dropped_lines());
   for (const event::HttpRefusal reason : event::kAllHttpRefusals)

@@ -13,6 +13,7 @@
 
 #include "cni/node/agent_metric_table.h"
 #include "cni/node/broker.h"
+#include "cni/node/connection_keeper.h"
 #include "cni/node/inventory.h"
 #include "cni/node/nri/nri_plugin.h"
 #include "cni/node/nri/rnic_access.h"
@@ -48,6 +49,7 @@ class AgentMetrics {
   void set_inventory(const Inventory& inventory, const std::vector<std::string>& wanted);
   // Call before text(); `counts` outlives the metrics.
   void show_broker(const Broker::Counts* counts) { broker_ = counts; }
+  void show_keeper(const KeeperCounts* counts) { keeper_ = counts; }
   void show_rnic_counters(const RnicCounterReader* reader) { rnic_counters_ = reader; }
   void show_rnic_access(RnicAccessCounts counts) { rnic_access_ = counts; }
 
@@ -72,6 +74,7 @@ class AgentMetrics {
   std::uint64_t collected_ = 0;
   std::map<std::string, std::size_t> rnics_;  // by state
   const Broker::Counts* broker_ = nullptr;
+  const KeeperCounts* keeper_ = nullptr;
   RnicAccessCounts rnic_access_;
   const RnicCounterReader* rnic_counters_ = nullptr;
   event::HttpRefusals http_refusals_;

@@ -30,6 +30,8 @@ enum class Metric : std::uint8_t {
   kDescriptorsRefused,
   kPeerFaults,
   kAcceptErrors,
+  kTakenBack,
+  kHandOverGap,
   kLogDropped,
   kClientAddress,
   kLinkGroups,

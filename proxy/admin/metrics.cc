@@ -108,6 +108,8 @@ constexpr PlainMetric kPlainMetrics[] = {
     {Metric::kDescriptorsRefused, &WorkerStats::refused_descriptors, nullptr, nullptr},
     {Metric::kPeerFaults, &WorkerStats::peer_faults, nullptr, nullptr},
     {Metric::kAcceptErrors, &WorkerStats::accept_errors, nullptr, nullptr},
+    {Metric::kTakenBack, &WorkerStats::taken_back, "result", "kept"},
+    {Metric::kTakenBack, &WorkerStats::taken_back_lost, "result", "lost"},
     {Metric::kLinkGroups, &WorkerStats::link_groups_single, "state", "single"},
     {Metric::kLinkGroups, &WorkerStats::link_groups_symmetric, "state", "symmetric"},
     {Metric::kLinkGroups, &WorkerStats::link_groups_asymmetric_local, "state", "asymmetric_local"},
@@ -180,6 +182,8 @@ void add_plain(Families& out, StatsSpan stats) {
     if (plain.label != nullptr) labels.push_back({plain.label, plain.value});
     out.set(plain.metric, std::move(labels), sum_of(stats, plain.counter));
   }
+  out.set(Metric::kHandOverGap, {},
+          static_cast<double>(sum_of(stats, &WorkerStats::parked_nanoseconds)) / 1e9);
   out.set(Metric::kSpinSeconds, {},
           static_cast<double>(sum_of(stats, &WorkerStats::spin_nanoseconds)) / 1e9);
 }

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "base/wait.h"
 #include "bpf/client_address_slots.h"
 #include "event/tcp_stream.h"
 
@@ -15,6 +16,8 @@ namespace fairlead {
 namespace {
 
 constexpr const char* kLogger = "hand_over";
+// Between two looks at connections whose applications have ended.
+constexpr int kDeadLookMilliseconds = 20;
 
 using Refusal = parking::KeeperRecord::Refusal;
 
@@ -98,7 +101,8 @@ void ConnectionKeeping::give_to(const Workers& workers) {
         slot ? bpf::ClientAddressSlots::worker_of(*slot, workers.size()) : next++;
     shares[worker % workers.size()].push_back(std::move(connection));
   }
-  for (std::size_t i = 0; i < workers.size(); ++i) workers[i]->take_back(std::move(shares[i]));
+  for (std::size_t i = 0; i < workers.size(); ++i)
+    workers[i]->take_back(std::move(shares[i]), parked_->parked_at);
 }
 
 void ConnectionKeeping::start(std::function<void()> park_wanted) {
@@ -117,27 +121,57 @@ void ConnectionKeeping::start(std::function<void()> park_wanted) {
         .field("from", parked_->proxy_version);
     parked_.reset();
   }
-  keeper_->start(std::move(park_wanted));
+  keeper_->start([this, park_wanted = std::move(park_wanted)] {
+    asked_ = true;
+    park_wanted();
+  });
 }
 
-bool ConnectionKeeping::has_room_for(const Workers& workers) const {
-  const auto limits = keeper_->limits();
-  if (!limits) return false;
-  std::uint64_t descriptors = 0;
-  for (const auto& worker : workers) {
-    for (const Direction direction : {Direction::kInbound, Direction::kOutbound})
-      for (const Transport transport : {Transport::kShort, Transport::kTcp, Transport::kSmcr})
-        descriptors +=
-            2 * static_cast<std::uint64_t>(
-                    worker->stats().traffic_of(direction, transport).connections_active.get());
-    descriptors += config_.listeners.size();
+// A pod that ends has no applications any more. What they have said last is for a drain, because
+// nobody will take it back. Half-closed connections of living applications look the same.
+relay::Worker::Parkable ConnectionKeeping::drain_the_dead(const Workers& workers) {
+  const TimePoint deadline = event::EventLoop::now() + config_.drain.timeout;
+  for (;;) {
+    const relay::Worker::Parkable all = count(workers);
+    if (asked_ || all.connections == 0 || all.live != 0 || event::EventLoop::now() >= deadline)
+      return all;
+    (void)wait_for_events({}, kDeadLookMilliseconds);
   }
-  if (descriptors <= limits->descriptors) return true;
-  LogEvent(LogLevel::kWarn, kLogger, "not_parked")
-      .field("descriptors", descriptors)
-      .field("limit", std::uint64_t{limits->descriptors})
-      .field("what", "the keeper takes fewer descriptors than the connections have");
+}
+
+bool ConnectionKeeping::has_room_for(const relay::Worker::Parkable& all,
+                                     const Workers& workers) const {
+  const auto limits = keeper_->limits();
+  const std::size_t descriptors = 2 * all.connections + workers.size() * config_.listeners.size();
+  if (limits && descriptors <= limits->descriptors) return true;
+  if (limits)
+    LogEvent(LogLevel::kWarn, kLogger, "not_parked")
+        .field("descriptors", std::uint64_t{descriptors})
+        .field("limit", std::uint64_t{limits->descriptors})
+        .field("what", "the keeper takes fewer descriptors than the connections have");
   return false;
+}
+
+relay::Worker::Parkable ConnectionKeeping::count(const Workers& workers) {
+  {
+    const std::lock_guard lock(collected_.mutex);
+    collected_.counts.clear();
+  }
+  for (const auto& worker : workers)
+    worker->post([this](relay::Worker& own) {
+      const std::lock_guard lock(collected_.mutex);
+      collected_.counts.push_back(own.parkable());
+      collected_.changed.notify_all();
+    });
+  std::unique_lock lock(collected_.mutex);
+  (void)collected_.changed.wait_for(lock, kParkWait,
+                                    [&] { return collected_.counts.size() == workers.size(); });
+  relay::Worker::Parkable all;
+  for (const relay::Worker::Parkable& one : collected_.counts) {
+    all.connections += one.connections;
+    all.live += one.live;
+  }
+  return all;
 }
 
 parking::Parked ConnectionKeeping::collect(std::size_t workers, TimePoint deadline) {
@@ -159,7 +193,7 @@ parking::Parked ConnectionKeeping::collect(std::size_t workers, TimePoint deadli
 bool ConnectionKeeping::park(const Workers& workers) {
   if (!keeper_) return false;
   keeper_->stop();
-  if (!has_room_for(workers)) return false;
+  if (!keeper_->limits() || !has_room_for(drain_the_dead(workers), workers)) return false;
   const TimePoint begin = event::EventLoop::now();
   const TimePoint settled = begin + config_.hand_over.settle;
   for (const auto& worker : workers)

@@ -5,6 +5,7 @@
 // One thread, that of main(), but for the keeper's own.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <functional>
 #include <memory>
@@ -43,7 +44,9 @@ class ConnectionKeeping {
  private:
   bool expects_parcel() const;
   Result<void> take(parking::Parcel parcel);
-  bool has_room_for(const Workers& workers) const;
+  relay::Worker::Parkable drain_the_dead(const Workers& workers);
+  bool has_room_for(const relay::Worker::Parkable& all, const Workers& workers) const;
+  relay::Worker::Parkable count(const Workers& workers);
 
   parking::Parked collect(std::size_t workers, TimePoint deadline);
 
@@ -51,12 +54,14 @@ class ConnectionKeeping {
   struct Collected {
     std::mutex mutex;
     std::condition_variable changed;
+    std::vector<relay::Worker::Parkable> counts;
     std::vector<relay::WorkerThread::Parked> parked;
   };
 
   const config::Config& config_;
   Collected collected_;
   std::unique_ptr<parking::ProxyKeeper> keeper_;  // null without hand_over.socket
+  std::atomic<bool> asked_{false};                // to park, by the keeper
   std::optional<parking::Parked> parked_;         // that was taken back
   std::size_t descriptors_ = 0;                   // of it
 };

@@ -110,6 +110,7 @@ struct WorkerStats {
   Counter redirected;           // connections that came with an original destination
   Counter taken_back;           // connections of the process before that go on here
   Counter taken_back_lost;      // and those that could not
+  Counter parked_nanoseconds;   // how long they were parked; worker 0
   // Connections to the application, by whether it sees the client's address.
   std::array<Counter, kClientAddresses> client_address;
 

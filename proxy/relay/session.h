@@ -35,6 +35,8 @@ class Session final : public StageHost {
   // Goes on with what another process has parked. Its accepted stream is that of the constructor.
   // False: no connection has such a state, and it has ended.
   bool take_back(ParkedConnection parked, TimePoint now);
+  // The application has neither ended nor reset its stream.
+  bool application_lives() const { return resources_.app && !resources_.app->hung_up(); }
   // As Stage::parkable().
   bool parkable(bool at_last) const { return stage_ && stage_->parkable(at_last); }
   // Leaves all that it has to another process, and ends without a word. REQUIRES: parkable(true)

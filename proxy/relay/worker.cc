@@ -76,9 +76,14 @@ void Worker::start_parking() {
   for (const auto& [number, session] : sessions_) mark_ready(*session);
 }
 
-bool Worker::may_park() const {
-  return std::all_of(sessions_.begin(), sessions_.end(),
-                     [](const auto& entry) { return entry.second->parkable(false); });
+Worker::Parkable Worker::parkable() const {
+  Parkable count;
+  count.connections = sessions_.size();
+  for (const auto& [number, session] : sessions_) {
+    count.settled += session->parkable(false) ? 1U : 0U;
+    count.live += session->application_lives() ? 1U : 0U;
+  }
+  return count;
 }
 
 std::vector<ParkedConnection> Worker::park() {

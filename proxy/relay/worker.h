@@ -85,10 +85,15 @@ class Worker final : public SessionHost, public DeviceUsers {
   bool try_read();
   std::optional<TimePoint> next_deadline() const { return timers_.next_deadline(); }
 
-  // The connections are to be parked: no handshake begins any more, and what is under way ends.
+  // What there is to park. Applications of `live` connections have not ended.
+  struct Parkable {
+    std::size_t connections = 0;
+    std::size_t settled = 0;  // could be parked as they are now
+    std::size_t live = 0;
+  };
+  Parkable parkable() const;
+  // The connections will be parked: no handshake begins any more, and what is under way ends.
   void start_parking();
-  // Each connection could be parked now.
-  bool may_park() const;
   // Parks those that can be. The others are still there, for shut_down().
   std::vector<ParkedConnection> park();
   // A connection that another process has parked. False: it has been reset.

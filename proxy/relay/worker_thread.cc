@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <sched.h>
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -263,7 +264,8 @@ void WorkerThread::park(TimePoint deadline, std::function<void(Parked)> parked) 
 void WorkerThread::park_when_due() {
   if (!neighbours_.parking) return;
   const TimePoint now = event::EventLoop::now();
-  if (!worker_->may_park() && now < neighbours_.parking->deadline) return;
+  const Worker::Parkable parkable = worker_->parkable();
+  if (parkable.settled < parkable.connections && now < neighbours_.parking->deadline) return;
   Parked parked = std::move(neighbours_.parking->listeners);
   for (ParkedConnection& connection : worker_->park()) {
     ParkedSockets sockets;
@@ -286,6 +288,11 @@ void WorkerThread::park_when_due() {
 
 // What another process has parked goes on here.
 void WorkerThread::resume_connections() {
+  if (neighbours_.parked_at && index_ == 0) {
+    const auto gap = event::EventLoop::now() - *neighbours_.parked_at;
+    stats_->parked_nanoseconds.add(
+        static_cast<std::uint64_t>(std::max<std::int64_t>(gap.count(), 0)));
+  }
   for (ParkedSockets& sockets : std::exchange(neighbours_.taken_back, {})) {
     const auto arrive = [this](std::optional<event::ParkedStream>& parked,
                                std::unique_ptr<event::Stream>& stream) {

@@ -42,9 +42,10 @@ class WorkerThread {
 
   // The same with a socket that listens already, for a process before.
   Result<SocketAddress> listen(const config::Listener& listener, FileDescriptor parked);
-  // Before start(): connections that another process has parked.
-  void take_back(std::vector<ParkedSockets> connections) {
+  // Before start(): connections that another process has parked at that time.
+  void take_back(std::vector<ParkedSockets> connections, TimePoint parked_at) {
     neighbours_.taken_back = std::move(connections);
+    neighbours_.parked_at = parked_at;
   }
 
   // Before start(), or on the worker's thread. Applications see clients' addresses, by the programs
@@ -133,6 +134,7 @@ class WorkerThread {
   // The process before, and the next one.
   struct Neighbours {
     std::vector<ParkedSockets> taken_back;  // until the thread starts
+    std::optional<TimePoint> parked_at;     // the same
     std::optional<Parking> parking;         // worker's thread
   } neighbours_;
   // Worker's thread.

@@ -56,6 +56,7 @@ constexpr std::array kCounters = {
     NamedCounter{"redirected", &WorkerStats::redirected},
     NamedCounter{"taken_back", &WorkerStats::taken_back},
     NamedCounter{"taken_back_lost", &WorkerStats::taken_back_lost},
+    NamedCounter{"parked_nanoseconds", &WorkerStats::parked_nanoseconds},
     NamedCounter{"refused_memory", &WorkerStats::refused_memory},
     NamedCounter{"peer_faults", &WorkerStats::peer_faults},
     NamedCounter{"refused_descriptors", &WorkerStats::refused_descriptors},

@@ -176,7 +176,8 @@ void SimProxy::hand_over(Duration settle) {
 // As WorkerThread::park_when_due().
 void SimProxy::park_when_due() {
   if (!parking_until_ || parked_) return;
-  if (!worker_->may_park() && world_.now() < *parking_until_) return;
+  const relay::Worker::Parkable parkable = worker_->parkable();
+  if (parkable.settled < parkable.connections && world_.now() < *parking_until_) return;
   parked_ = true;
   parked_connections_ = worker_->park();
   world_.trace("pod %u: %zu connections are parked", settings_.pod, parked_connections_.size());

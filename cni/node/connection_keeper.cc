@@ -1,0 +1,203 @@
+#include "cni/node/connection_keeper.h"
+
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+#include <vector>
+
+#include "base/unix_address.h"
+#include "cni/netns.h"
+
+namespace fairlead::cni::node {
+namespace {
+
+using State = parking::KeeperSession::State;
+
+constexpr const char* kLogger = "keeper";
+
+TimePoint now_() { return std::chrono::steady_clock::now(); }
+
+}  // namespace
+
+ConnectionKeeper::ConnectionKeeper(PodWatch watch, std::uint32_t sidecar_uid,
+                                   FileDescriptor stop_event)
+    : watch_(std::move(watch)), sidecar_uid_(sidecar_uid), stop_event_(std::move(stop_event)) {}
+
+Outcome<std::unique_ptr<ConnectionKeeper>> ConnectionKeeper::create(const std::string& run_dir,
+                                                                    std::uint32_t sidecar_uid) {
+  auto watch = PodWatch::open(run_dir);
+  if (!watch) return tl::unexpected(watch.error());
+  FileDescriptor stop(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!stop) return fail(Code::kState, to_string(system_error("eventfd", errno)));
+  return std::unique_ptr<ConnectionKeeper>(
+      new ConnectionKeeper(std::move(*watch), sidecar_uid, std::move(stop)));
+}
+
+void ConnectionKeeper::stop() {
+  const std::uint64_t one = 1;
+  (void)!::write(stop_event_.get(), &one, sizeof one);
+}
+
+void ConnectionKeeper::run() {
+  look_at_pods();
+  while (!stopped_) {
+    const TimePoint now = now_();
+    for (auto& [name, pod] : pods_) {
+      if (pod.session)
+        advance(name, pod, now);
+      else if (pod.next_look <= now)
+        look_for_sidecar(name, pod, now);
+      if (pod.kept && now - pod.kept_since >= kKeepTime) {
+        note("expired", name, "no sidecar has come for the connections", LogLevel::kWarn);
+        drop(pod, counts_.expired);
+      }
+    }
+    wait(now);
+  }
+}
+
+void ConnectionKeeper::look_at_pods() {
+  const WatchedPods& seen = watch_.look();
+  for (auto at = pods_.begin(); at != pods_.end();) {
+    Pod& pod = at->second;
+    const auto still = seen.find(at->first);
+    if (still != seen.end() && still->second == pod.pod) {
+      ++at;
+      continue;
+    }
+    if (pod.session) end_session(pod, now_());
+    if (pod.kept) drop(pod, counts_.ended);
+    at = pods_.erase(at);
+  }
+  for (const auto& [name, pod] : seen) pods_.try_emplace(name).first->second.pod = pod;
+}
+
+std::uint32_t ConnectionKeeper::room() const {
+  const std::uint64_t used = counts_.descriptors;
+  const std::uint64_t left = used >= kKeptDescriptorsOfNode ? 0 : kKeptDescriptorsOfNode - used;
+  return static_cast<std::uint32_t>(std::min<std::uint64_t>(left, kKeptDescriptorsOfPod));
+}
+
+// Sockets belong to the network namespace in which they were created.
+Result<FileDescriptor> ConnectionKeeper::connect_to_sidecar(const Pod& pod) const {
+  const Netns netns = SMC_TRY(Netns::open(pod.pod.netns));
+  if (netns.identity() != pod.pod.identity) return Error{Errc::kNotFound, "network namespace"};
+  const auto address = unix_name(parking::kKeeperSocket);
+  FileDescriptor connection;
+  {
+    const NetnsVisit visit = SMC_TRY(NetnsVisit::enter(netns));
+    connection =
+        FileDescriptor(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    if (!connection) return system_error("socket", errno);
+    if (::connect(connection.get(), address->get(), address->length_bytes) != 0)
+      return system_error("connect to the sidecar", errno);
+  }
+  ucred peer{};
+  socklen_t length = sizeof peer;
+  if (::getsockopt(connection.get(), SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0)
+    return system_error("SO_PEERCRED", errno);
+  if (peer.uid != sidecar_uid_)
+    return Error{Errc::kPermission, "another user than the sidecar's listens for its keeper"};
+  return connection;
+}
+
+void ConnectionKeeper::look_for_sidecar(const std::string& name, Pod& pod, TimePoint now) {
+  pod.next_look = now + (pod.kept ? Duration(kKeeperLookWhileKeeping) : Duration(kKeeperLook));
+  auto connection = connect_to_sidecar(pod);
+  if (!connection) {
+    if (connection.error().code == Errc::kPermission)
+      note("refused", name, to_string(connection.error()), LogLevel::kWarn);
+    return;  // no sidecar runs, or it parks nothing
+  }
+  const auto keep = std::chrono::duration_cast<std::chrono::milliseconds>(kKeepTime);
+  pod.session = std::make_unique<parking::KeeperSession>(
+      std::move(*connection), parking::ParcelLimits{room(), kKeptBytesOfPod},
+      static_cast<std::uint32_t>(keep.count()), closer_, std::move(pod.kept));
+  pod.transfer_until = now + kKeeperTransferTime;
+  ++counts_.sidecars;
+  advance(name, pod, now);
+}
+
+void ConnectionKeeper::advance(const std::string& name, Pod& pod, TimePoint now) {
+  const State before = pod.session->state();
+  const Result<void> advanced = pod.session->advance();
+  const State after = pod.session->state();
+  if (before == State::kIdle && after != State::kIdle)
+    pod.transfer_until = now + kKeeperTransferTime;
+  if (before == State::kGiving && after == State::kIdle) {
+    const auto refused = pod.session->refused();
+    const bool given = refused == parking::KeeperRecord::Refusal::kNone;
+    counts_.descriptors -= pod.kept_descriptors;
+    pod.kept_descriptors = 0;
+    ++(given ? counts_.given : counts_.refused);
+    if (given)
+      note("given", name, "the next sidecar has the connections", LogLevel::kInfo);
+    else
+      note("refused", name, parking::to_string(refused), LogLevel::kWarn);
+  }
+  if (after == State::kReceived) return keep(name, pod, now);
+  const bool busy = after == State::kGiving || after == State::kReceiving;
+  if (advanced && !(busy && now >= pod.transfer_until)) return;
+  if (advanced)
+    note("refused", name, "the sidecar took too long", LogLevel::kWarn);
+  else if (advanced.error().code != Errc::kPeerGone)
+    note("refused", name, to_string(advanced.error()), LogLevel::kWarn);
+  if (after == State::kReceiving) ++counts_.refused;
+  end_session(pod, now);
+}
+
+void ConnectionKeeper::keep(const std::string& name, Pod& pod, TimePoint now) {
+  pod.kept_since = now;
+  end_session(pod, now);
+  pod.kept_descriptors = pod.kept->descriptors.size() + 1;
+  counts_.descriptors += pod.kept_descriptors;
+  ++counts_.taken;
+  note("kept", name, std::to_string(pod.kept->descriptors.size()) + " descriptors",
+       LogLevel::kInfo);
+}
+
+// What is kept stays for the next sidecar.
+void ConnectionKeeper::end_session(Pod& pod, TimePoint now) {
+  pod.kept = pod.session->take_parcel();
+  pod.session.reset();
+  --counts_.sidecars;
+  pod.next_look = now;
+}
+
+void ConnectionKeeper::drop(Pod& pod, std::atomic<std::uint64_t>& count) {
+  pod.kept.reset();
+  counts_.descriptors -= pod.kept_descriptors;
+  pod.kept_descriptors = 0;
+  ++count;
+}
+
+void ConnectionKeeper::wait(TimePoint now) {
+  std::vector<pollfd> waiting = {{stop_event_.get(), POLLIN, 0}, {watch_.descriptor(), POLLIN, 0}};
+  TimePoint next = now + kKeeperLook;
+  for (const auto& [name, pod] : pods_) {
+    if (!pod.session) {
+      next = std::min(next, pod.next_look);
+      continue;
+    }
+    const short events = pod.session->wants_to_write() ? POLLIN | POLLOUT : POLLIN;
+    // A sidecar of which no more is received now is looked at again soon.
+    if (!closer_.full()) waiting.push_back({pod.session->descriptor(), events, 0});
+  }
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(next - now_()).count();
+  (void)::poll(waiting.data(), waiting.size(), static_cast<int>(std::max<std::int64_t>(left, 1)));
+  stopped_ = waiting[0].revents != 0;
+  if (waiting[1].revents != 0) look_at_pods();
+}
+
+void ConnectionKeeper::note(const char* event, const std::string& pod, const std::string& what,
+                            LogLevel level) {
+  lines_.write(level, kLogger, event, now_(),
+               [&](LogEvent& line) { line.field("pod", pod).field("what", what); });
+}
+
+}  // namespace fairlead::cni::node
