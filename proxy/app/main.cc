@@ -111,7 +111,7 @@ class Proxy {
   void run() {
     for (const std::unique_ptr<relay::WorkerThread>& worker : workers_) worker->start();
     if (admin_) admin_->start();
-    keeping_.start([] { (void)::kill(::getpid(), SIGTERM); });
+    keeping_.start([waiting = ::pthread_self()] { (void)::pthread_kill(waiting, SIGTERM); });
     if (external_option_)
       option_watch_.emplace(*external_option_,
                             [this](bool attached) { return set_external_option(attached); });

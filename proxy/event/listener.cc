@@ -25,7 +25,13 @@ Listener::Listener(EventLoop& loop, TimerQueue& timers, ListenerHandlers handler
         if (!loop_.add(socket_.get(), EPOLLIN, *this)) resume_.set(EventLoop::now() + kAcceptPause);
       }) {}
 
-Listener::~Listener() { loop_.forget(*this); }
+// A keeper may still have a copy of a socket that was adopted.
+Listener::~Listener() {
+  if (socket_)
+    loop_.remove(socket_.get(), *this);
+  else
+    loop_.forget(*this);
+}
 
 Result<std::unique_ptr<Listener>> Listener::open(EventLoop& loop, TimerQueue& timers,
                                                  const SocketAddress& address,

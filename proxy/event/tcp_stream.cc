@@ -129,10 +129,11 @@ ParkedStream TcpStream::park() {
 
 Result<std::unique_ptr<Stream>> TcpStream::resume(EventLoop& loop, ParkedStream parked) {
   std::unique_ptr<Stream> stream = SMC_TRY(adopt(loop, std::move(parked.socket), parked.peer));
+  auto& own = static_cast<TcpStream&>(*stream);
+  own.copied_ = true;
   if (parked.error == 0) return stream;
   stream->note_error(parked.error);
   // No event tells of it again.
-  auto& own = static_cast<TcpStream&>(*stream);
   own.hung_up_ = own.readable_ = true;
   return stream;
 }
@@ -192,7 +193,11 @@ void TcpStream::set_not_writable() {
 }
 
 TcpStream::~TcpStream() {
-  loop_.forget(*this);
+  // Where the keeper of the socket still has a copy, closing it does not take it out of epoll.
+  if (copied_ && watched_)
+    loop_.remove(socket_.get(), *this);
+  else
+    loop_.forget(*this);
   (void)loop_.forget_deferred(*this);
   loop_.close_later(std::move(socket_));
 }

@@ -129,6 +129,7 @@ class TcpStream final : public Stream, private EventHandler, private Deferred {
   FileDescriptor socket_;
   SocketAddress peer_;
   bool watched_ = false;  // by the loop
+  bool copied_ = false;   // another process may have a descriptor of the socket
   bool shutdown_due_ = false;
   // From when a write to an accepted socket first finds no room. A socket that is watched for room
   // from its beginning costs a turn of the loop for an event that tells nothing new.

@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <cerrno>
@@ -322,6 +323,59 @@ TEST(TcpStream, AStreamMayDieWhileItsEventWaits) {
   pair.accepted.reset();
   pair.until([&] { return pair.dialled->hung_up(); });
   EXPECT_EQ(SocketPair::read(*pair.dialled, bytes).kind, Kind::kEnd);
+}
+
+TEST(TcpStream, AParkedStreamGoesOnWhereItWas) {
+  SocketPair pair;
+  SocketPair::write(*pair.dialled, "before");
+  pair.until([&] { return pair.accepted->readable(); });
+  ParkedStream parked = static_cast<TcpStream&>(*pair.accepted).park();
+  pair.accepted.reset();
+  SocketPair::write(*pair.dialled, "meanwhile");
+  pair.dialled->shutdown_write();
+  auto resumed = TcpStream::resume(*pair.loop, std::move(parked));
+  ASSERT_TRUE(resumed);
+  EXPECT_EQ((*resumed)->peer_address(), pair.dialled->local_address());
+  std::string all, bytes;
+  pair.until([&] {
+    const IoResult result = SocketPair::read(**resumed, bytes);
+    all += bytes;
+    return result.kind == Kind::kEnd;
+  });
+  EXPECT_EQ(all, "beforemeanwhile");
+  SocketPair::write(**resumed, "answer");
+  std::string answer;
+  pair.until([&] { return SocketPair::read(*pair.dialled, answer).kind == Kind::kBytes; });
+  EXPECT_EQ(answer, "answer");
+}
+
+TEST(TcpStream, AnErrorThatWasToldIsParkedToo) {
+  SocketPair pair;
+  pair.dialled->reset_on_close();
+  pair.dialled.reset();
+  pair.until([&] { return pair.accepted->hung_up() && pair.accepted->take_error() != 0; });
+  auto resumed = TcpStream::resume(*pair.loop, static_cast<TcpStream&>(*pair.accepted).park());
+  ASSERT_TRUE(resumed);
+  EXPECT_EQ((*resumed)->take_error(), ECONNRESET);
+  std::string bytes;
+  EXPECT_EQ(SocketPair::read(**resumed, bytes).kind, Kind::kError);
+}
+
+// Closing it does not take it out of epoll then.
+TEST(TcpStream, AResumedStreamMayDieWhileItsKeeperHasACopy) {
+  SocketPair pair;
+  ParkedStream parked = static_cast<TcpStream&>(*pair.accepted).park();
+  const FileDescriptor kept(::dup(parked.socket.get()));
+  auto resumed = TcpStream::resume(*pair.loop, std::move(parked));
+  ASSERT_TRUE(resumed);
+  resumed->reset();
+  pair.loop->poll();
+  const std::uint64_t dispatched = pair.loop->dispatch_count();
+  SocketPair::write(*pair.dialled, "for nobody");
+  pollfd arrived{kept.get(), POLLIN, 0};
+  ASSERT_EQ(::poll(&arrived, 1, 10'000), 1);
+  pair.loop->poll();
+  EXPECT_EQ(pair.loop->dispatch_count(), dispatched);
 }
 
 TEST(TcpStream, ItsEndIsSentWithTheNextTurnOfTheLoop) {

@@ -1,0 +1,219 @@
+// Descriptions of parked connections: what comes back, and bytes that are no description.
+#include "parking/description.h"
+
+#include <gtest/gtest.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <random>
+#include <string_view>
+
+namespace fairlead::parking {
+namespace {
+
+using relay::ParkedConnection;
+using relay::ParkedFrames;
+using relay::ParkedSockets;
+using relay::ParkedTcp;
+using relay::ParkedUndialled;
+
+std::vector<std::byte> bytes_of(std::string_view text) {
+  const auto* const begin = reinterpret_cast<const std::byte*>(text.data());
+  return {begin, begin + text.size()};
+}
+
+event::ParkedStream stream(const char* peer, int error = 0) {
+  return {FileDescriptor(::eventfd(0, EFD_CLOEXEC)), *SocketAddress::parse(peer), error};
+}
+
+ParkedSockets tcp() {
+  ParkedSockets sockets;
+  sockets.state.direction = Direction::kInbound;
+  sockets.state.destination = *SocketAddress::parse("[fd00::1]:80");
+  sockets.state.arrival = relay::Arrival::kRedirected;
+  sockets.state.age = std::chrono::seconds(5);
+  sockets.state.tx = 1;
+  sockets.state.rx = 2;
+  sockets.state.framed_tx = 3;
+  sockets.state.reason = FallbackReason::kDisabled;
+  sockets.state.client_address = ClientAddress::kShown;
+  sockets.state.client_slot = 17;
+  ParkedTcp mode;
+  mode.towards_app.waiting = {bytes_of("hello"), 4, 100};
+  mode.towards_net.undecided = bytes_of("\xe2");
+  mode.towards_net.late_decline = true;
+  mode.towards_net.end_read = true;
+  sockets.state.mode = std::move(mode);
+  sockets.app = stream("127.0.0.1:6379");
+  sockets.net = stream("[fd00::2]:40000", ECONNRESET);
+  return sockets;
+}
+
+ParkedSockets frames() {
+  ParkedSockets sockets;
+  sockets.state.destination = *SocketAddress::parse("10.0.0.2:80");
+  ParkedFrames mode;
+  mode.rules.sent = {10, false, false};
+  mode.rules.received = {20, true, false};
+  mode.rules.turns = 3;
+  mode.rules.answered = true;
+  mode.rules.head[0] = std::byte{1};
+  mode.rules.head_bytes = 1;
+  mode.to_net.bytes = bytes_of("abc");
+  mode.to_app = {bytes_of("xyz"), std::nullopt, 7};
+  mode.app_bytes = 10;
+  mode.preface_due = true;
+  mode.app_finished = true;
+  sockets.state.mode = std::move(mode);
+  sockets.app = stream("10.0.0.1:40000");
+  sockets.net = stream("10.0.0.2:80");
+  return sockets;
+}
+
+ParkedSockets undialled() {
+  ParkedSockets sockets;
+  sockets.state.destination = *SocketAddress::parse("10.0.0.2:81");
+  sockets.app = stream("10.0.0.1:40001");
+  return sockets;
+}
+
+Parked parked() {
+  Parked all;
+  all.listeners.push_back(
+      {*SocketAddress::parse("[::]:4540"), FileDescriptor(::eventfd(0, EFD_CLOEXEC))});
+  all.connections.push_back(tcp());
+  all.connections.push_back(frames());
+  all.connections.push_back(undialled());
+  all.proxy_version = "1.2.3";
+  all.parked_at = TimePoint(std::chrono::seconds(99));
+  all.ended = 4;
+  return all;
+}
+
+std::vector<FileDescriptor> descriptors(std::size_t count) {
+  std::vector<FileDescriptor> made;
+  for (std::size_t i = 0; i < count; ++i) made.emplace_back(::dup(STDERR_FILENO));
+  return made;
+}
+
+constexpr std::size_t kDescriptors = 6;
+
+TEST(DescriptionTest, EverythingComesBack) {
+  EncodedDescription encoded = encode(parked());
+  ASSERT_EQ(encoded.descriptors.size(), kDescriptors);
+  const auto decoded = decode(encoded.bytes, std::move(encoded.descriptors));
+  ASSERT_TRUE(decoded);
+  EXPECT_EQ(decoded->proxy_version, "1.2.3");
+  EXPECT_EQ(decoded->parked_at, TimePoint(std::chrono::seconds(99)));
+  EXPECT_EQ(decoded->ended, 4U);
+  ASSERT_EQ(decoded->listeners.size(), 1U);
+  EXPECT_EQ(to_string(decoded->listeners[0].address), "[::]:4540");
+  ASSERT_EQ(decoded->connections.size(), 3U);
+
+  const ParkedConnection& first = decoded->connections[0].state;
+  EXPECT_EQ(first.direction, Direction::kInbound);
+  EXPECT_EQ(to_string(first.destination), "[fd00::1]:80");
+  EXPECT_EQ(first.arrival, relay::Arrival::kRedirected);
+  EXPECT_EQ(first.age, std::chrono::seconds(5));
+  EXPECT_EQ(first.tx + 10 * first.rx + 100 * first.framed_tx, 321U);
+  EXPECT_EQ(first.reason, FallbackReason::kDisabled);
+  EXPECT_EQ(first.client_address, ClientAddress::kShown);
+  EXPECT_EQ(first.client_slot, 17U);
+  const auto& mode = std::get<ParkedTcp>(first.mode);
+  EXPECT_EQ(mode.towards_app.waiting.bytes, bytes_of("hello"));
+  EXPECT_EQ(mode.towards_app.waiting.urgent_at, 4U);
+  EXPECT_EQ(mode.towards_app.waiting.written, 100U);
+  EXPECT_TRUE(mode.towards_net.late_decline && mode.towards_net.end_read);
+  EXPECT_EQ(mode.towards_net.undecided, bytes_of("\xe2"));
+  EXPECT_EQ(decoded->connections[0].net->error, ECONNRESET);
+  EXPECT_EQ(to_string(decoded->connections[0].app->peer), "127.0.0.1:6379");
+
+  const auto& framed = std::get<ParkedFrames>(decoded->connections[1].state.mode);
+  EXPECT_EQ(framed.rules.sent.bytes, 10U);
+  EXPECT_TRUE(framed.rules.received.ended && framed.rules.answered);
+  EXPECT_EQ(framed.rules.turns, 3U);
+  EXPECT_EQ(framed.rules.head_bytes, 1U);
+  EXPECT_EQ(framed.to_net.bytes, bytes_of("abc"));
+  EXPECT_EQ(framed.to_app.bytes, bytes_of("xyz"));
+  EXPECT_TRUE(framed.preface_due && framed.app_finished && !framed.peer_over);
+
+  const ParkedSockets& last = decoded->connections[2];
+  EXPECT_TRUE(std::holds_alternative<ParkedUndialled>(last.state.mode));
+  EXPECT_TRUE(last.app && !last.net);
+}
+
+TEST(DescriptionTest, TheNumberOfDescriptorsIsThatOfTheDescription) {
+  const EncodedDescription encoded = encode(parked());
+  EXPECT_FALSE(decode(encoded.bytes, descriptors(kDescriptors - 1)));
+  EXPECT_FALSE(decode(encoded.bytes, descriptors(kDescriptors + 1)));
+  EXPECT_TRUE(decode(encoded.bytes, descriptors(kDescriptors)));
+}
+
+TEST(DescriptionTest, NoCutLosesAConnection) {
+  const EncodedDescription encoded = encode(parked());
+  for (std::size_t count = 0; count < encoded.bytes.size(); ++count) {
+    const auto decoded = decode(std::span(encoded.bytes).first(count), descriptors(kDescriptors));
+    EXPECT_TRUE(!decoded || decoded->connections.size() == 3) << count;
+  }
+}
+
+TEST(DescriptionTest, AnotherVersionIsNotUnderstood) {
+  std::vector<std::byte> bytes = encode(parked()).bytes;
+  // The last value of a field counts, in protobuf.
+  bytes.push_back(std::byte{0x08});
+  bytes.push_back(std::byte{2});
+  const auto decoded = decode(bytes, descriptors(kDescriptors));
+  ASSERT_FALSE(decoded);
+  EXPECT_EQ(decoded.error().code, Errc::kUnsupported);
+}
+
+TEST(DescriptionTest, AFieldOfANewerProxyIsPassedOver) {
+  std::vector<std::byte> bytes = encode(parked()).bytes;
+  // Field 100, a number.
+  for (const int byte : {0xa0, 0x06, 0x01}) bytes.push_back(static_cast<std::byte>(byte));
+  EXPECT_TRUE(decode(bytes, descriptors(kDescriptors)));
+}
+
+TEST(DescriptionTest, ImpossibleConnectionsAreRefused) {
+  const auto refused = [](auto change) {
+    Parked all;
+    all.connections.push_back(tcp());
+    change(all.connections[0]);
+    EncodedDescription encoded = encode(std::move(all));
+    return !decode(encoded.bytes, std::move(encoded.descriptors));
+  };
+  const auto half = [](ParkedSockets& of) -> relay::ParkedTcpHalf& {
+    return std::get<ParkedTcp>(of.state.mode).towards_app;
+  };
+  EXPECT_FALSE(refused([](ParkedSockets&) {}));
+  EXPECT_TRUE(refused([](ParkedSockets& of) { of.net.reset(); }));
+  EXPECT_TRUE(refused([](ParkedSockets& of) { of.state.mode = ParkedUndialled{}; }));
+  EXPECT_TRUE(refused([&](ParkedSockets& of) { half(of).waiting.urgent_at = 5; }));
+  EXPECT_TRUE(refused([&](ParkedSockets& of) { half(of).undecided = bytes_of("x"); }));
+  EXPECT_TRUE(refused([&](ParkedSockets& of) { half(of).end_passed_on = true; }));
+  EXPECT_TRUE(refused([](ParkedSockets& of) { of.net->error = 5000; }));
+  EXPECT_TRUE(refused([](ParkedSockets& of) {
+    ParkedFrames frames;
+    frames.behind = bytes_of("x");
+    of.state.mode = std::move(frames);
+  }));
+}
+
+// Whatever they are, bytes give an error or connections.
+TEST(DescriptionTest, ForgedBytesDoNoHarm) {
+  const EncodedDescription encoded = encode(parked());
+  std::mt19937 random(1);
+  unsigned taken = 0;
+  for (int i = 0; i < 20'000; ++i) {
+    std::vector<std::byte> bytes = encoded.bytes;
+    for (unsigned changes = 1 + random() % 4; changes != 0; --changes)
+      bytes[random() % bytes.size()] = static_cast<std::byte>(random());
+    taken += decode(bytes, {}).has_value() ? 1U : 0U;
+    if (i % 16 == 0) taken += decode(bytes, descriptors(kDescriptors)).has_value() ? 1U : 0U;
+  }
+  EXPECT_GT(taken, 0U);
+}
+
+}  // namespace
+}  // namespace fairlead::parking
