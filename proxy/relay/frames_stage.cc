@@ -33,6 +33,9 @@ FramesStage::FramesStage(SessionResources& session, std::unique_ptr<FramedRelay>
 
 Result<std::unique_ptr<FramesStage>> FramesStage::resume(SessionResources& session,
                                                          ParkedFrames parked, TimePoint began) {
+  // A handshake that has failed leaves only what the application has still to get.
+  if (parked.rules.sent.handed_over && !parked.peer_over)
+    return Error{Errc::kMalformed, "frames.sent.handed_over: a handshake is under way"};
   smc::Deferral rules =
       SMC_TRY(smc::Deferral::resume(role_of(session), limits_of(session), began, parked.rules));
   const bool peer_over = parked.peer_over;
@@ -90,8 +93,9 @@ StageResult FramesStage::run(TimePoint now) {
     half_close_->set(deadline);
     return Stay{};
   }
-  if (session_.services.admission.parking()) return Stay{};
+  // Also before it is parked: the client may wait for this to be parked itself.
   if (deferral.peer_handed_over()) return answer_hand_over(now);
+  if (session_.services.admission.parking()) return Stay{};
   return deferral.earned(now) ? hand_over(now) : Stay{};
 }
 

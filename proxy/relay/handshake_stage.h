@@ -57,6 +57,10 @@ class HandshakeStage : public Stage {
   virtual TimePoint wait_end(TimePoint now) const = 0;
 
   smc::Handshake& handshake() { return exchange_.handshake(); }
+  bool began_in_frames() const { return framed_ != nullptr; }
+  bool awaits_first_answer() const {
+    return exchange_.begun() && exchange_.handshake().state() == State::kAwaitingPeer;
+  }
   SessionServices& services() const { return session_.services; }
   Place place() const;
   // Peers of version 1 are in one subnet.

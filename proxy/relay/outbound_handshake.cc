@@ -7,6 +7,10 @@
 
 namespace fairlead::relay {
 
+bool OutboundHandshake::parkable(bool at_last) const {
+  return at_last && !began_in_frames() && awaits_first_answer();
+}
+
 StageResult OutboundHandshake::begin(TimePoint now) {
   if (!declined_for_) declined_for_ = propose(now);
   if (declined_for_) {

@@ -19,6 +19,9 @@ class OutboundHandshake final : public HandshakeStage {
         declined_for_(std::move(declined_for)) {}
 
   StageResult begin(TimePoint now) override;
+  // The peer has not answered, and nothing has been read from the application: the next process
+  // dials again.
+  bool parkable(bool at_last) const override;
 
  private:
   std::optional<FallbackCause> propose(TimePoint now);

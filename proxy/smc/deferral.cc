@@ -21,8 +21,6 @@ Result<Deferral> Deferral::resume(Role role, const Limits& limits, TimePoint beg
     if (bounded && (state.sent.bytes > kFramedBytesMax ||
                     state.received.bytes + state.body_left > kFramedBytesMax))
       return "more in frames than is allowed";
-    if (state.sent.handed_over || (role == Role::kClient && state.received.handed_over))
-      return "a handshake is under way";
     if ((state.received.ended || state.received.handed_over) && state.body_left != 0)
       return "a frame behind the last";
     if (state.received.ended && state.received.handed_over) return "hand-over: behind the end";

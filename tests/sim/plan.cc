@@ -88,6 +88,27 @@ class Draw {
     plan.faults.push_back(fault);
   }
 
+  // One proxy, up to six times, at moments near each other as often as not. Where two wait for each
+  // other's handshakes, connections end when hand_over.settle has passed.
+  void replace_proxies(Plan& plan) {
+    const auto pods = static_cast<Pod>(plan.proxies.size());
+    for (ProxySettings& settings : plan.proxies) settings.own_kind_only = true;
+    const bool deferred = random_.chance(700);
+    const std::size_t defer_bytes = power(10, 16);
+    for (ProxySettings& settings : plan.proxies)
+      settings.config.smc.defer_bytes = deferred ? defer_bytes : 0;
+    const auto replaced = static_cast<Pod>(random_.between(1, pods));
+    const Duration within = random_.chance(600) ? Duration(milliseconds(15)) : seconds(8);
+    for (auto n = random_.between(1, 6); n != 0; --n) {
+      Fault fault;
+      fault.kind = Fault::Kind::kHandOver;
+      fault.pod = replaced;
+      fault.at = up_to(within);
+      fault.grace = seconds(5);
+      plan.faults.push_back(fault);
+    }
+  }
+
  private:
   static constexpr std::size_t kScarceStepBytes = 65536;  // of the smallest connection
 
@@ -303,10 +324,12 @@ ProxySettings default_proxy(Pod pod) {
 }
 
 Plan draw_plan(Random random, std::uint64_t seed) {
-  const bool scarce = seed >= kScarceSeedsBegin;
-  Draw draw(random, scarce);
+  const bool replaced = seed >= kReplacedSeedsBegin;
+  const bool scarce = seed >= kScarceSeedsBegin && !replaced;
+  Draw draw(random, scarce || replaced);
   Plan plan = draw.plan();
   if (seed >= kMixedSeedsBegin) draw.mix_versions(plan);
+  if (replaced) draw.replace_proxies(plan);
   if (scarce) draw.make_scarce(plan);
   return plan;
 }

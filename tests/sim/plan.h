@@ -73,6 +73,9 @@ ProxySettings default_proxy(Pod pod);
 inline constexpr std::uint64_t kMixedSeedsBegin = 1'000'000;
 // Seeds from this one on are calm, and memory.limit is so small that connections reach it.
 inline constexpr std::uint64_t kScarceSeedsBegin = 1'000'000'000'000;
+// Seeds from this one on are calm, and proxies are replaced by others while connections go on,
+// which may neither end nor lose a byte.
+inline constexpr std::uint64_t kReplacedSeedsBegin = 2'000'000'000'000;
 Plan draw_plan(Random random, std::uint64_t seed);
 
 }  // namespace fairlead::sim

@@ -106,6 +106,7 @@ void SimProxy::start() {
                          .addressable = settings_.addressable,
                          .receive_queue_crosses_domains = settings_.receive_queue_crosses_domains,
                          .shared_receive_queues = settings_.shared_receive_queues,
+                         .own_kind_only = settings_.own_kind_only,
                          .lock_limit_bytes = settings_.lock_limit_bytes,
                          .unmappable_one_in = settings_.unmappable_one_in});
     device->on_wake = [this] { poke(); };

@@ -34,6 +34,7 @@ struct ProxySettings {
   bool addressable = true;
   bool receive_queue_crosses_domains = true;
   bool shared_receive_queues = true;
+  bool own_kind_only = false;
   bool option_available = true;
   bool in_network = true;  // the devices have the PNET of the connections
   bool withheld = false;   // the paths of the connections are encrypted

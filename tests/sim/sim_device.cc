@@ -59,6 +59,7 @@ SimDevice::SimDevice(Fabric& fabric, const SimDeviceOptions& options)
       options_(options),
       capabilities_{.remote_memory_addressable = options.addressable,
                     .returns_pages = options.addressable,
+                    .own_kind_only = options.own_kind_only,
                     .shared_receive_queues = options.shared_receive_queues,
                     .receive_queue_crosses_domains =
                         options.receive_queue_crosses_domains && options.shared_receive_queues,

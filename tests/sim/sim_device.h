@@ -50,6 +50,7 @@ struct SimDeviceOptions {
   bool addressable = true;
   bool receive_queue_crosses_domains = true;
   bool shared_receive_queues = true;
+  bool own_kind_only = false;
   std::size_t lock_limit_bytes = 0;  // 0 for none
   // Of the peers' buffers, one in so many cannot be mapped for as long as it exists; 0 for none.
   unsigned unmappable_one_in = 0;
