@@ -186,11 +186,17 @@ Result<relay::ParkedMode> read_mode(const proto::Connection& from) {
   switch (from.mode_case()) {
     case proto::Connection::kUndialled:
       return relay::ParkedMode(relay::ParkedUndialled{});
-    case proto::Connection::kTcp:
-      return relay::ParkedMode(relay::ParkedTcp{SMC_TRY(read(from.tcp().towards_net())),
-                                                SMC_TRY(read(from.tcp().towards_app()))});
-    case proto::Connection::kFrames:
-      return relay::ParkedMode(SMC_TRY(read(from.frames())));
+    case proto::Connection::kTcp: {
+      // One after the other: an early return out of an initialiser destroys nothing.
+      relay::ParkedTcp tcp;
+      tcp.towards_net = SMC_TRY(read(from.tcp().towards_net()));
+      tcp.towards_app = SMC_TRY(read(from.tcp().towards_app()));
+      return relay::ParkedMode(std::move(tcp));
+    }
+    case proto::Connection::kFrames: {
+      relay::ParkedFrames frames = SMC_TRY(read(from.frames()));
+      return relay::ParkedMode(std::move(frames));
+    }
     case proto::Connection::MODE_NOT_SET:
       break;
   }
@@ -264,10 +270,13 @@ Result<Parked> decode(std::span<const std::byte> bytes, std::vector<FileDescript
   parked.ended = description.ended();
   for (const proto::Listener& listener : description.listeners()) {
     FileDescriptor socket = SMC_TRY(left.next());
-    parked.listeners.push_back({SMC_TRY(read_address(listener.address())), std::move(socket)});
+    const SocketAddress address = SMC_TRY(read_address(listener.address()));
+    parked.listeners.push_back({address, std::move(socket)});
   }
-  for (const proto::Connection& connection : description.connections())
-    parked.connections.push_back(SMC_TRY(read(connection, left)));
+  for (const proto::Connection& connection : description.connections()) {
+    relay::ParkedSockets sockets = SMC_TRY(read(connection, left));
+    parked.connections.push_back(std::move(sockets));
+  }
   if (!left.all_taken()) return Error{Errc::kMalformed, "more descriptors than described"};
   return parked;
 }

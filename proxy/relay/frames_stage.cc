@@ -93,9 +93,10 @@ StageResult FramesStage::run(TimePoint now) {
     half_close_->set(deadline);
     return Stay{};
   }
-  // Also before it is parked: the client may wait for this to be parked itself.
-  if (deferral.peer_handed_over()) return answer_hand_over(now);
-  if (session_.services.admission.parking()) return Stay{};
+  const bool parking = session_.services.admission.parking();
+  // Also before it is parked, once: the client may wait for this to be parked itself.
+  if (deferral.peer_handed_over() && !(parking && returned_)) return answer_hand_over(now);
+  if (parking) return Stay{};
   return deferral.earned(now) ? hand_over(now) : Stay{};
 }
 

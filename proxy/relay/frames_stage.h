@@ -27,7 +27,10 @@ class FramesStage final : public Stage {
                                                      TimePoint began);
 
   // Before it begins: what the peer has sent behind a return to frames.
-  void take_rest(std::span<std::byte> unread) { (void)relay_->towards_app().take(unread); }
+  void take_rest(std::span<std::byte> unread) {
+    returned_ = true;
+    (void)relay_->towards_app().take(unread);
+  }
   // At a server, before it begins: what the client has sent, from the preface on.
   void take(std::span<std::byte> unread);
   StageResult begin(TimePoint now) override;
@@ -48,7 +51,8 @@ class FramesStage final : public Stage {
 
   SessionResources& session_;
   std::unique_ptr<FramedRelay> relay_;
-  bool resumed_ = false;  // behind a handshake
+  bool resumed_ = false;   // behind a handshake
+  bool returned_ = false;  // it was over SMC-R
   PeerLiveness liveness_;
   std::optional<event::Timer> half_close_;  // for what a half-closed connection may still say
   // A client's handshake that the connection has earned.

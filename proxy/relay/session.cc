@@ -63,6 +63,13 @@ bool Session::take_back(ParkedConnection parked, TimePoint now) {
   return true;
 }
 
+void Session::note_unsettled() const {
+  LogEvent(LogLevel::kDebug, "relay.session", "unsettled")
+      .field("conn", resources_.report.id())
+      .field("phase", negotiating() ? resources_.report.phase() : "relay")
+      .field("group", smc() != nullptr ? smc()->group->id() : "-");
+}
+
 ParkedConnection Session::park(TimePoint now) {
   SMC_ASSERT(parkable(true), resources_.number);
   ParkedConnection parked;

@@ -39,6 +39,8 @@ class Session final : public StageHost {
   bool application_lives() const { return resources_.app && !resources_.app->hung_up(); }
   // As Stage::parkable().
   bool parkable(bool at_last) const { return stage_ && stage_->parkable(at_last); }
+  // It is not parked: logs what it waits for.
+  void note_unsettled() const;
   // Leaves all that it has to another process, and ends without a word. REQUIRES: parkable(true)
   ParkedConnection park(TimePoint now);
   // Called in a turn after SessionHost::mark_ready().

@@ -90,7 +90,10 @@ std::vector<ParkedConnection> Worker::park() {
   const TimePoint now = network_.now();
   std::vector<Session*> parkable;
   for (const auto& [number, session] : sessions_)
-    if (session->parkable(true)) parkable.push_back(session.get());
+    if (session->parkable(true))
+      parkable.push_back(session.get());
+    else
+      session->note_unsettled();
   std::vector<ParkedConnection> parked;
   for (Session* session : parkable) parked.push_back(session->park(now));
   retired_.clear();

@@ -1,4 +1,5 @@
 """A proxy is replaced by another process, and the applications do not notice."""
+import hashlib
 import json
 import socket
 import subprocess
@@ -7,7 +8,7 @@ import time
 import unittest
 
 import peers
-from harness import CONFINEMENT, VARIANT, Proxy, ProxyTest, amount, main, programs, seconds
+from harness import CONFINEMENT, VARIANT, Proxy, ProxyTest, amount, main, programs, seconds, wait_until
 
 HAND_OVERS = amount(10)
 GAP_MILLISECONDS = 250
@@ -121,6 +122,60 @@ class HandOver(ProxyTest):
         self.assertEqual(sorted(received for _, received in said), sorted(sent for _, sent in heard))
         for sock in socks:
             sock.close()
+
+    def test_a_crowd_in_all_states(self):
+        """200 connections, most of them slow or idle, and 50 hand-overs."""
+        count = amount(200)
+
+        def converse(sock):
+            # The first byte says how: requests, or a stream to the end of it, with a digest as the answer.
+            if sock.recv(1) == b"r":
+                return peers.echo(sock)
+            return sock.sendall(peers.receive_digest(sock)[1].encode())
+        self.start_keeping_pair(converse)
+        stop = threading.Event()
+        gaps, rounds = [], []
+
+        def request(pause):
+            longest = number = 0
+            with peers.connect(self.entry) as sock:
+                sock.sendall(b"r")
+                while not stop.wait(pause) or number == 0:
+                    message = number.to_bytes(8, "big") * 16
+                    before = time.monotonic()
+                    sock.sendall(message)
+                    self.assertEqual(peers.receive_exactly(sock, len(message)), message)
+                    longest = max(longest, time.monotonic() - before)
+                    number += 1
+            gaps.append(longest)
+            rounds.append(number)
+
+        def stream(seed):
+            with peers.connect(self.entry) as sock:
+                sock.sendall(b"s")
+                digest, part = peers.Digest(), bytes([seed % 256]) * 1000
+                while not stop.wait(0.01):
+                    sock.sendall(part)
+                    digest.add(part)
+                sock.shutdown(socket.SHUT_WR)
+                self.assertEqual(peers.receive_all(sock).decode(), digest.value()[1])
+
+        def stay_half_closed():
+            with peers.connect(self.entry) as sock:
+                sock.sendall(b"sabc")
+                stop.wait()
+                sock.shutdown(socket.SHUT_WR)
+                self.assertEqual(peers.receive_all(sock).decode(), hashlib.sha256(b"abc").hexdigest())
+        kinds = [lambda i: (request, 0.05 + i / 1000), lambda i: (stream, i), lambda i: (request, 3.0),
+                 lambda i: (stay_half_closed,)]
+        tasks = [peers.Task(*kinds[i % 4](i)) for i in range(count)]
+        wait_until(lambda: len(self.server.tasks) == count, "all to be connected")
+        self.replace_each(amount(50))
+        stop.set()
+        for task in tasks:
+            task.finish()
+        print(f"hand_over: {amount(50)} hand-overs of {count} connections, {sum(rounds)} requests, longest "
+              f"{max(gaps) * 1000:.0f} ms, median of the longest {sorted(gaps)[len(gaps) // 2] * 1000:.0f} ms")
 
     def test_half_closed(self):
         self.start_keeping_pair(peers.echo_at_end)
