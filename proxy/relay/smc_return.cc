@@ -21,9 +21,10 @@ void SmcReturn::cancel(SmcRelay& relay) {
   peer_knows_ = false;
 }
 
-bool SmcReturn::begin(SmcRelay& relay) {
+bool SmcReturn::begin(SmcRelay& relay, bool wanted) {
   if (!relay.may_return()) return false;
-  if (!session_.memory.leave_smc(*session_.net, relay.connection.rx().size_bytes())) {
+  // What this side has in hand goes to the next process.
+  if (!session_.memory.leave_smc(*session_.net, relay.connection.rx().size_bytes()) && !wanted) {
     peer_knows_ = false;  // it ends as with a peer that does not
     return false;
   }
@@ -34,7 +35,7 @@ bool SmcReturn::begin(SmcRelay& relay) {
 SmcReturn::Step SmcReturn::step(SmcRelay& relay, bool wanted) {
   if (*fault_ != '\0') return std::exchange(fault_said_, true) ? Step::kNothing : Step::kBroken;
   if (!peer_knows_) return Step::kNothing;
-  if (!begun_ && (wanted || frames_.peer_sent())) begun_ = begin(relay);
+  if (!begun_ && (wanted || frames_.peer_sent())) begun_ = begin(relay, wanted);
   if (!begun_ || !relay.may_return()) return Step::kNothing;
   const smc::Connection& connection = relay.connection;
   if (!frames_.said_return() &&

@@ -45,7 +45,7 @@ class SmcReturn {
   std::vector<std::byte> release_behind() { return std::move(behind_); }
 
  private:
-  bool begin(SmcRelay& relay);
+  bool begin(SmcRelay& relay, bool wanted);
   void send(std::span<const std::byte> bytes);
   void frame_unwritten(const SmcRelay& relay, ParkedFrames& frames, TimePoint now);
 

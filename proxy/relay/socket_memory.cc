@@ -123,20 +123,22 @@ void SocketMemory::become_smc(event::Stream& net) {
   charge_.resize(cost(level_));
 }
 
+// Many connections may do this at once, so each takes no more than it has, as far as that suffices.
 bool SocketMemory::leave_smc(event::Stream& net, std::size_t ring_bytes) {
   if (budget_ == nullptr) return true;
   const unsigned level = level_;
   const std::size_t ahead = ahead_bytes_;
   smc_ = false;
   ahead_bytes_ += smc::kFramedBytesMax + ring_bytes;
-  while (!charge_.resize(cost(level_), 0)) {
-    if (level_-- != 0) continue;
+  while (level_ != 0 && cost(level_) > charge_.bytes()) --level_;
+  if (!charge_.resize(cost(level_), 0)) {
     level_ = level;
     ahead_bytes_ = ahead;
     smc_ = true;
     return false;
   }
   bounded_ = true;
+  grow_at_ = 0;
   resize(net);
   return true;
 }
