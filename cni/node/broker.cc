@@ -16,8 +16,8 @@
 #include "base/log.h"
 #include "cni/node/broker_file.h"
 #include "cni/node/broker_meter.h"
-#include "cni/node/broker_probe.h"
 #include "cni/node/memory_gauge.h"
+#include "cni/node/sidecar_socket.h"
 #include "cni/node/thread_user.h"
 
 namespace fairlead::cni::node {
@@ -168,7 +168,7 @@ void Broker::look() {
 }
 
 bool Broker::enter(const std::string& name, Pod& pod) {
-  auto probe = make_probe(pod.pod);
+  auto probe = make_socket_in(pod.pod, Hears::kNothing);
   if (probe) {
     pod.probe = std::move(*probe);
     pod.trouble.clear();
@@ -226,8 +226,8 @@ void Broker::probe(const std::string& name, Pod& pod, TimePoint now) {
 
 bool Broker::probe_index(const std::string& name, Pod& pod, unsigned index, TimePoint now) {
   const BrokerMeter meter(book_, name);
-  const auto connected =
-      connect_device(pod.probe.get(), settings_.socket_name, index, settings_.sidecar_uid);
+  const auto connected = connect_to_sidecar(
+      pod.probe.get(), settings_.socket_name + "-" + std::to_string(index), settings_.sidecar_uid);
   if (connected) {
     take_in(name, pod, index, now);
     return true;

@@ -2,7 +2,6 @@
 
 #include <poll.h>
 #include <sys/eventfd.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -10,10 +9,9 @@
 
 #include "base/client_address_delivery.h"
 #include "base/record_socket.h"
-#include "base/unix_address.h"
 #include "base/wait.h"
 #include "bpf/client_address_program.h"
-#include "cni/netns.h"
+#include "cni/node/sidecar_socket.h"
 
 namespace fairlead::cni::node {
 namespace {
@@ -21,20 +19,6 @@ namespace {
 constexpr const char* kLogger = "client_address";
 
 TimePoint now_() { return std::chrono::steady_clock::now(); }
-
-// Sockets belong to the network namespace in which they were created.
-Result<FileDescriptor> connect_in(const Netns& netns) {
-  const auto address = unix_name(kClientAddressSocket);
-  const NetnsVisit visit = SMC_TRY(NetnsVisit::enter(netns));
-  FileDescriptor fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!fd) return system_error("socket", errno);
-  // Before the connection, so that nothing from the pod, including descriptors, can reach this
-  // process.
-  if (::shutdown(fd.get(), SHUT_RD) != 0) return system_error("shutdown", errno);
-  if (::connect(fd.get(), address->get(), address->length_bytes) != 0)
-    return system_error("connect to the sidecar", errno);
-  return fd;
-}
 
 }  // namespace
 
@@ -100,15 +84,9 @@ void ClientAddressDelivery::look() {
 }
 
 Result<FileDescriptor> ClientAddressDelivery::deliver(const AttachmentState& state) const {
-  const Netns netns = SMC_TRY(Netns::open(state.netns));
-  if (netns.identity() != state.identity) return Error{Errc::kNotFound, "network namespace"};
-  FileDescriptor connection = SMC_TRY(connect_in(netns));
-  ucred peer{};
-  socklen_t length = sizeof peer;
-  if (::getsockopt(connection.get(), SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0)
-    return system_error("SO_PEERCRED", errno);
-  if (peer.uid != sidecar_uid_)
-    return Error{Errc::kPermission, "another user than the sidecar's listens for the map"};
+  FileDescriptor connection =
+      SMC_TRY(make_socket_in({state.netns, state.identity}, Hears::kNothing));
+  SMC_TRY(connect_to_sidecar(connection.get(), kClientAddressSocket, sidecar_uid_));
   const FileDescriptor map = SMC_TRY(bpf::open_client_address_map(state.client_address_map));
   const int descriptor = map.get();
   SMC_TRY(send_record(connection.get(), kClientAddressRecord, {&descriptor, 1}));

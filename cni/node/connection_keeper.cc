@@ -2,7 +2,6 @@
 
 #include <poll.h>
 #include <sys/eventfd.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,8 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/unix_address.h"
-#include "cni/netns.h"
+#include "cni/node/sidecar_socket.h"
 
 namespace fairlead::cni::node {
 namespace {
@@ -48,10 +46,10 @@ void ConnectionKeeper::run() {
   while (!stopped_) {
     const TimePoint now = now_();
     for (auto& [name, pod] : pods_) {
-      if (pod.session)
-        advance(name, pod, now);
-      else if (pod.next_look <= now)
+      if (!pod.session && pod.next_look <= now)
         look_for_sidecar(name, pod, now);
+      else if (pod.session && (std::exchange(pod.ready, false) || is_late(pod, now)))
+        advance(name, pod, now);
       if (pod.kept && now - pod.kept_since >= kKeepTime) {
         note("expired", name, "no sidecar has come for the connections", LogLevel::kWarn);
         drop(pod, counts_.expired);
@@ -59,6 +57,11 @@ void ConnectionKeeper::run() {
     }
     wait(now);
   }
+}
+
+bool ConnectionKeeper::is_late(const Pod& pod, TimePoint now) {
+  const State state = pod.session->state();
+  return (state == State::kGiving || state == State::kReceiving) && now >= pod.transfer_until;
 }
 
 void ConnectionKeeper::look_at_pods() {
@@ -83,41 +86,23 @@ std::uint32_t ConnectionKeeper::room() const {
   return static_cast<std::uint32_t>(std::min<std::uint64_t>(left, kKeptDescriptorsOfPod));
 }
 
-// Sockets belong to the network namespace in which they were created.
-Result<FileDescriptor> ConnectionKeeper::connect_to_sidecar(const Pod& pod) const {
-  const Netns netns = SMC_TRY(Netns::open(pod.pod.netns));
-  if (netns.identity() != pod.pod.identity) return Error{Errc::kNotFound, "network namespace"};
-  const auto address = unix_name(parking::kKeeperSocket);
-  FileDescriptor connection;
-  {
-    const NetnsVisit visit = SMC_TRY(NetnsVisit::enter(netns));
-    connection =
-        FileDescriptor(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-    if (!connection) return system_error("socket", errno);
-    if (::connect(connection.get(), address->get(), address->length_bytes) != 0)
-      return system_error("connect to the sidecar", errno);
-  }
-  ucred peer{};
-  socklen_t length = sizeof peer;
-  if (::getsockopt(connection.get(), SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0)
-    return system_error("SO_PEERCRED", errno);
-  if (peer.uid != sidecar_uid_)
-    return Error{Errc::kPermission, "another user than the sidecar's listens for its keeper"};
+Result<FileDescriptor> ConnectionKeeper::connect_to(const Pod& pod) const {
+  FileDescriptor connection = SMC_TRY(make_socket_in(pod.pod, Hears::kRecords));
+  SMC_TRY(connect_to_sidecar(connection.get(), parking::kKeeperSocket, sidecar_uid_));
   return connection;
 }
 
 void ConnectionKeeper::look_for_sidecar(const std::string& name, Pod& pod, TimePoint now) {
   pod.next_look = now + (pod.kept ? Duration(kKeeperLookWhileKeeping) : Duration(kKeeperLook));
-  auto connection = connect_to_sidecar(pod);
+  auto connection = connect_to(pod);
   if (!connection) {
     if (connection.error().code == Errc::kPermission)
       note("refused", name, to_string(connection.error()), LogLevel::kWarn);
     return;  // no sidecar runs, or it parks nothing
   }
-  const auto keep = std::chrono::duration_cast<std::chrono::milliseconds>(kKeepTime);
   pod.session = std::make_unique<parking::KeeperSession>(
-      std::move(*connection), parking::ParcelLimits{room(), kKeptBytesOfPod},
-      static_cast<std::uint32_t>(keep.count()), closer_, std::move(pod.kept));
+      std::move(*connection), parking::ParcelLimits{room(), kKeptBytesOfPod}, closer_,
+      std::move(pod.kept));
   pod.transfer_until = now + kKeeperTransferTime;
   ++counts_.sidecars;
   advance(name, pod, now);
@@ -125,6 +110,7 @@ void ConnectionKeeper::look_for_sidecar(const std::string& name, Pod& pod, TimeP
 
 void ConnectionKeeper::advance(const std::string& name, Pod& pod, TimePoint now) {
   const State before = pod.session->state();
+  pod.session->set_limits({room(), kKeptBytesOfPod});
   const Result<void> advanced = pod.session->advance();
   const State after = pod.session->state();
   if (before == State::kIdle && after != State::kIdle)
@@ -135,14 +121,14 @@ void ConnectionKeeper::advance(const std::string& name, Pod& pod, TimePoint now)
     counts_.descriptors -= pod.kept_descriptors;
     pod.kept_descriptors = 0;
     ++(given ? counts_.given : counts_.refused);
+    pod.rests_until = now + kKeeperRest;
     if (given)
       note("given", name, "the next sidecar has the connections", LogLevel::kInfo);
     else
       note("refused", name, parking::to_string(refused), LogLevel::kWarn);
   }
   if (after == State::kReceived) return keep(name, pod, now);
-  const bool busy = after == State::kGiving || after == State::kReceiving;
-  if (advanced && !(busy && now >= pod.transfer_until)) return;
+  if (advanced && !is_late(pod, now)) return;
   if (advanced)
     note("refused", name, "the sidecar took too long", LogLevel::kWarn);
   else if (advanced.error().code != Errc::kPeerGone)
@@ -178,19 +164,23 @@ void ConnectionKeeper::drop(Pod& pod, std::atomic<std::uint64_t>& count) {
 
 void ConnectionKeeper::wait(TimePoint now) {
   std::vector<pollfd> waiting = {{stop_event_.get(), POLLIN, 0}, {watch_.descriptor(), POLLIN, 0}};
+  std::vector<Pod*> whose;
   TimePoint next = now + kKeeperLook;
-  for (const auto& [name, pod] : pods_) {
+  for (auto& [name, pod] : pods_) {
     if (!pod.session) {
       next = std::min(next, pod.next_look);
-      continue;
+    } else if (now < pod.rests_until) {
+      next = std::min(next, pod.rests_until);
+    } else if (!closer_.full()) {  // else it is looked at again soon
+      const short events = pod.session->wants_to_write() ? POLLIN | POLLOUT : POLLIN;
+      waiting.push_back({pod.session->descriptor(), events, 0});
+      whose.push_back(&pod);
     }
-    const short events = pod.session->wants_to_write() ? POLLIN | POLLOUT : POLLIN;
-    // A sidecar of which no more is received now is looked at again soon.
-    if (!closer_.full()) waiting.push_back({pod.session->descriptor(), events, 0});
   }
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(next - now_()).count();
   (void)::poll(waiting.data(), waiting.size(), static_cast<int>(std::max<std::int64_t>(left, 1)));
   stopped_ = waiting[0].revents != 0;
+  for (std::size_t i = 0; i < whose.size(); ++i) whose[i]->ready = waiting[2 + i].revents != 0;
   if (waiting[1].revents != 0) look_at_pods();
 }
 

@@ -33,6 +33,8 @@ inline constexpr std::chrono::milliseconds kKeeperLookWhileKeeping{10};
 // How long connections are kept, and how long a sidecar may take to send or to take them.
 inline constexpr std::chrono::seconds kKeepTime{60};
 inline constexpr std::chrono::seconds kKeeperTransferTime{5};
+// A pod that parks again and again does so at this interval.
+inline constexpr std::chrono::seconds kKeeperRest{1};
 // Of one pod, and of all together.
 inline constexpr std::uint32_t kKeptDescriptorsOfPod = 32'768;
 inline constexpr std::uint64_t kKeptBytesOfPod = std::uint64_t{64} * 1024 * 1024;
@@ -68,12 +70,16 @@ class ConnectionKeeper {
     TimePoint kept_since{};
     TimePoint next_look{};
     TimePoint transfer_until{};  // while the session gives or receives
+    TimePoint rests_until{};     // nothing is received from it before
+    bool ready = false;          // the session's socket is
   };
 
   ConnectionKeeper(PodWatch watch, std::uint32_t sidecar_uid, FileDescriptor stop_event);
   void look_at_pods();
   void look_for_sidecar(const std::string& name, Pod& pod, TimePoint now);
-  Result<FileDescriptor> connect_to_sidecar(const Pod& pod) const;
+  Result<FileDescriptor> connect_to(const Pod& pod) const;
+  // It takes longer than it may.
+  static bool is_late(const Pod& pod, TimePoint now);
   void advance(const std::string& name, Pod& pod, TimePoint now);
   void end_session(Pod& pod, TimePoint now);
   void drop(Pod& pod, std::atomic<std::uint64_t>& count);

@@ -91,8 +91,7 @@ class HandOverCommand {
 
   KeeperSession open(FileDescriptor socket, std::unique_ptr<Parcel> held) {
     if (held) descriptors_ = held->descriptors.size();
-    const auto keep = static_cast<std::uint32_t>(milliseconds_until(deadline_));
-    return {std::move(socket), kLimits, keep, closer_, std::move(held)};
+    return {std::move(socket), kLimits, closer_, std::move(held)};
   }
 
   template <class Done>

@@ -10,7 +10,7 @@ namespace {
 constexpr std::array<std::byte, 4> kName = {std::byte{'F'}, std::byte{'L'}, std::byte{'k'},
                                             std::byte{1}};
 constexpr std::size_t kKindAt = 4, kRefusalAt = 5, kFlagsAt = 6;
-constexpr std::size_t kCountAt = 8, kMillisecondsAt = 12, kBytesAt = 16;
+constexpr std::size_t kCountAt = 8, kBytesAt = 16;
 constexpr std::byte kHolds{1};
 
 template <class T>
@@ -41,8 +41,6 @@ const char* to_string(KeeperRecord::Refusal refusal) {
       return "a description of another version";
     case KeeperRecord::Refusal::kMalformed:
       return "a malformed parcel";
-    case KeeperRecord::Refusal::kPodEnds:
-      return "the pod ends";
     case KeeperRecord::Refusal::kBusy:
       return "another parcel of this pod is kept";
   }
@@ -56,7 +54,6 @@ KeeperRecordBytes encode(const KeeperRecord& record) {
   bytes[kRefusalAt] = static_cast<std::byte>(record.refusal);
   bytes[kFlagsAt] = record.holds ? kHolds : std::byte{};
   store(bytes, kCountAt, record.count);
-  store(bytes, kMillisecondsAt, record.milliseconds);
   store(bytes, kBytesAt, record.bytes);
   return bytes;
 }
@@ -79,7 +76,6 @@ Result<KeeperRecord> decode_record(std::span<const std::byte> bytes) {
   record.refusal = static_cast<KeeperRecord::Refusal>(refusal);
   record.holds = (bytes[kFlagsAt] & kHolds) != std::byte{};
   record.count = load<std::uint32_t>(bytes, kCountAt);
-  record.milliseconds = load<std::uint32_t>(bytes, kMillisecondsAt);
   record.bytes = load<std::uint64_t>(bytes, kBytesAt);
   return record;
 }

@@ -42,7 +42,6 @@ struct KeeperRecord {
     kBytes,        // the same
     kVersion,      // the proxy does not understand the description
     kMalformed,    // not what was announced
-    kPodEnds,      // nobody will take it back
     kBusy,         // another parcel is here
   };
   Kind kind = Kind::kHello;
@@ -50,7 +49,6 @@ struct KeeperRecord {
   bool holds = false;  // kHello: a parcel follows
   std::uint32_t count = 0;
   std::uint64_t bytes = 0;
-  std::uint32_t milliseconds = 0;  // kHello: how long it keeps a parcel
   friend bool operator==(const KeeperRecord&, const KeeperRecord&) = default;
 };
 const char* to_string(KeeperRecord::Refusal refusal);

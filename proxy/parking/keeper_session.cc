@@ -11,14 +11,18 @@ using Kind = KeeperRecord::Kind;
 using Refusal = KeeperRecord::Refusal;
 
 KeeperSession::KeeperSession(FileDescriptor socket, const ParcelLimits& limits,
-                             std::uint32_t keep_milliseconds, DescriptorCloser& closer,
-                             std::unique_ptr<Parcel> held)
+                             DescriptorCloser& closer, std::unique_ptr<Parcel> held)
     : socket_(std::move(socket), closer),
       limits_(limits),
-      keep_milliseconds_(keep_milliseconds),
       closer_(closer),
       parcel_(std::move(held)),
-      receiver_(limits, closer) {}
+      receiver_(limits) {}
+
+void KeeperSession::set_limits(const ParcelLimits& limits) {
+  if (receiver_.begun()) return;
+  limits_ = limits;
+  receiver_ = ParcelReceiver(limits);
+}
 
 Result<void> KeeperSession::say(const KeeperRecord& record) {
   return send_record(socket_.get(), encode(record), {});
@@ -40,7 +44,6 @@ Result<void> KeeperSession::greet() {
   KeeperRecord hello;
   hello.count = limits_.descriptors;
   hello.bytes = limits_.bytes;
-  hello.milliseconds = keep_milliseconds_;
   hello.holds = parcel_ != nullptr;
   SMC_TRY(say(hello));
   greeted_ = true;

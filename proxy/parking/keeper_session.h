@@ -27,12 +27,14 @@ class KeeperSession {
   };
 
   // `socket` is connected to a proxy. `held`: what it is given, or null; it is kept until the proxy
-  // says that it has it. `keep_milliseconds`: for people.
-  KeeperSession(FileDescriptor socket, const ParcelLimits& limits, std::uint32_t keep_milliseconds,
-                DescriptorCloser& closer, std::unique_ptr<Parcel> held);
+  // says that it has it. `limits` are told to the proxy.
+  KeeperSession(FileDescriptor socket, const ParcelLimits& limits, DescriptorCloser& closer,
+                std::unique_ptr<Parcel> held);
 
   int descriptor() const { return socket_.get(); }
   State state() const { return state_; }
+  // For a parcel that has not begun; the proxy is not told.
+  void set_limits(const ParcelLimits& limits);
   bool wants_to_write() const { return sender_.has_value() || !greeted_; }
   // Does what can be done now. An error, kPeerGone among them, ends the session; what is held is
   // still there.
@@ -55,7 +57,6 @@ class KeeperSession {
 
   ForeignDescriptor socket_;
   ParcelLimits limits_;
-  std::uint32_t keep_milliseconds_;
   DescriptorCloser& closer_;
   State state_ = State::kIdle;
   bool greeted_ = false;

@@ -50,8 +50,7 @@ class ParcelSender {
 // Receives one.
 class ParcelReceiver {
  public:
-  ParcelReceiver(const ParcelLimits& limits, DescriptorCloser& closer)
-      : limits_(limits), closer_(closer) {}
+  explicit ParcelReceiver(const ParcelLimits& limits) : limits_(limits) {}
 
   // A record with its descriptors, behind those given before. The whole parcel when this was the
   // last, which has none but kParcel and kDescriptors. Errors: kExhausted at a limit, kMalformed.
@@ -63,7 +62,6 @@ class ParcelReceiver {
   Result<std::optional<Parcel>> finish();
 
   ParcelLimits limits_;
-  DescriptorCloser& closer_;
   std::optional<Parcel> parcel_;
   std::uint32_t expected_ = 0;
 };

@@ -49,7 +49,7 @@ class KeeperSessionTest : public testing::Test {
     return fd;
   }
   KeeperSession keeper(std::unique_ptr<Parcel> held = nullptr, ParcelLimits limits = kLimits) {
-    return {connect(), limits, 1000, closer, std::move(held)};
+    return {connect(), limits, closer, std::move(held)};
   }
   // What the proxy says of a parcel to a keeper with these limits.
   Result<void> park(const Parcel& parked, ParcelLimits limits) {

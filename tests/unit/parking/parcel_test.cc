@@ -58,7 +58,7 @@ TEST_F(ParcelTest, ArrivesWholeAndInOrder) {
        {std::size_t{0}, std::size_t{1}, std::size_t{4}, std::size_t{99}}) {
     const Parcel sent = parcel(count, "what it means");
     ParcelSender sender(sending.get(), sent);
-    ParcelReceiver receiver(kLimits, closer);
+    ParcelReceiver receiver(kLimits);
     std::optional<Parcel> whole;
     for (bool done = false; !whole;) {
       if (!done) done = *sender.advance();
@@ -81,14 +81,14 @@ TEST_F(ParcelTest, ArrivesWholeAndInOrder) {
 }
 
 TEST_F(ParcelTest, MoreThanTheLimitIsRefusedAtItsBeginning) {
-  ParcelReceiver few({.descriptors = 3, .bytes = 1000}, closer);
+  ParcelReceiver few({.descriptors = 3, .bytes = 1000});
   const Parcel sent = parcel(4, "x");
   EXPECT_TRUE(*ParcelSender(sending.get(), sent).advance());
   EXPECT_EQ(receive_one(few).error().code, Errc::kExhausted);
 }
 
 TEST_F(ParcelTest, ALongDescriptionIsRefusedAtItsBeginning) {
-  ParcelReceiver narrow({.descriptors = 10, .bytes = 3}, closer);
+  ParcelReceiver narrow({.descriptors = 10, .bytes = 3});
   const Parcel sent = parcel(0, "four");
   EXPECT_TRUE(*ParcelSender(sending.get(), sent).advance());
   EXPECT_EQ(receive_one(narrow).error().code, Errc::kExhausted);
@@ -98,11 +98,11 @@ TEST_F(ParcelTest, RecordsOutOfTurnAreRefused) {
   KeeperRecord record;
   record.kind = KeeperRecord::Kind::kDescriptors;
   std::array<ForeignDescriptor, 1> one;
-  EXPECT_EQ(ParcelReceiver(kLimits, closer).take(record, one).error().code, Errc::kMalformed);
+  EXPECT_EQ(ParcelReceiver(kLimits).take(record, one).error().code, Errc::kMalformed);
   record.kind = KeeperRecord::Kind::kParcel;
   record.count = 1;
-  EXPECT_EQ(ParcelReceiver(kLimits, closer).take(record, {}).error().code, Errc::kMalformed);
-  ParcelReceiver receiver(kLimits, closer);
+  EXPECT_EQ(ParcelReceiver(kLimits).take(record, {}).error().code, Errc::kMalformed);
+  ParcelReceiver receiver(kLimits);
   ASSERT_TRUE(receiver.take(record, one));
   EXPECT_TRUE(receiver.begun());
   EXPECT_EQ(receiver.take(record, one).error().code, Errc::kMalformed);
@@ -113,7 +113,7 @@ TEST_F(ParcelTest, MoreDescriptorsThanAnnouncedAreRefused) {
   record.kind = KeeperRecord::Kind::kParcel;
   record.count = 1;
   std::array<ForeignDescriptor, 2> two;
-  ParcelReceiver receiver(kLimits, closer);
+  ParcelReceiver receiver(kLimits);
   ASSERT_TRUE(receiver.take(record, std::span(two).first(1)));
   record.kind = KeeperRecord::Kind::kDescriptors;
   EXPECT_EQ(receiver.take(record, two).error().code, Errc::kMalformed);
