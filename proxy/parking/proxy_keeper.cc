@@ -2,6 +2,7 @@
 
 #include <sys/eventfd.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,6 +12,7 @@
 
 #include "base/log.h"
 #include "base/record_socket.h"
+#include "base/socket_file.h"
 #include "base/unix_address.h"
 #include "base/wait.h"
 
@@ -45,7 +47,11 @@ Result<std::unique_ptr<ProxyKeeper>> ProxyKeeper::listen(const std::string& name
   if (!stop) return system_error("eventfd", errno);
   FileDescriptor fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!fd) return system_error("socket", errno);
-  if (name.front() != '@') (void)::unlink(name.c_str());
+  if (name.front() != '@') {
+    remove_stale_socket(name, SOCK_SEQPACKET);
+    // The file has the mode of the socket.
+    if (::fchmod(fd.get(), 0600) != 0) return system_error("fchmod of hand_over.socket", errno);
+  }
   if (::bind(fd.get(), address->get(), address->length_bytes) != 0)
     return system_error("bind to hand_over.socket", errno);
   if (::listen(fd.get(), 1) != 0) return system_error("listen", errno);
@@ -54,14 +60,16 @@ Result<std::unique_ptr<ProxyKeeper>> ProxyKeeper::listen(const std::string& name
 
 ProxyKeeper::~ProxyKeeper() { stop(); }
 
-bool ProxyKeeper::accept() {
+void ProxyKeeper::accept() {
   FileDescriptor connection(
       ::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-  if (!connection || !is_keeper(connection.get())) return false;
+  const bool gone = errno == EAGAIN || errno == EINTR || errno == ECONNABORTED;
+  // No descriptor is free. The listener stays readable, and nothing tells when there is one.
+  if (!connection && !gone) accepts_again_ = now() + kAcceptPause;
+  if (!connection || !is_keeper(connection.get())) return;
   // The latest one counts: the keeper was replaced.
   keeper_ = std::move(connection);
   limits_.reset();
-  return true;
 }
 
 void ProxyKeeper::forget_keeper() {
@@ -101,7 +109,8 @@ Result<std::optional<KeeperRecord>> ProxyKeeper::await_hello(TimePoint deadline)
       pollfd waiting{listener_.get(), POLLIN, 0};
       const int wait = milliseconds_until(deadline);
       if (wait == 0) return std::optional<KeeperRecord>();
-      if (wait_for_events({&waiting, 1}, wait) > 0) (void)accept();
+      (void)wait_for_events({}, std::min(wait, milliseconds_until(accepts_again_)));
+      if (wait_for_events({&waiting, 1}, wait) > 0) accept();
     }
     auto hello = read_until(now() + kRecordWait);
     if (hello && hello->record.kind == Kind::kHello) return std::optional(hello->record);
@@ -114,7 +123,7 @@ Result<std::optional<KeeperRecord>> ProxyKeeper::await_hello(TimePoint deadline)
 Result<std::optional<Parcel>> ProxyKeeper::receive(TimePoint deadline) {
   const std::optional<KeeperRecord> hello = SMC_TRY(await_hello(deadline));
   if (!hello || !hello->holds) return std::optional<Parcel>();
-  ParcelReceiver receiver(kTakenBackMax, closer_);
+  ParcelReceiver receiver(kTakenBackMax);
   for (;;) {
     Received received = SMC_TRY(read_until(now() + kRecordWait));
     std::optional<Parcel> whole = SMC_TRY(
@@ -145,10 +154,11 @@ void ProxyKeeper::stop() {
 
 void ProxyKeeper::run() {
   for (;;) {
+    const int pause = milliseconds_until(accepts_again_);
     std::array<pollfd, 3> waiting = {pollfd{stop_event_.get(), POLLIN, 0},
-                                     pollfd{listener_.get(), POLLIN, 0},
+                                     pollfd{pause == 0 ? listener_.get() : -1, POLLIN, 0},
                                      pollfd{keeper_.get(), POLLIN, 0}};
-    const int ready = wait_for_events(waiting, -1);
+    const int ready = wait_for_events(waiting, pause == 0 ? -1 : pause);
     std::uint64_t stopped = 0;
     if (waiting[0].revents != 0 ||
         (ready < 0 && ::read(stop_event_.get(), &stopped, sizeof stopped) > 0))
@@ -167,7 +177,7 @@ void ProxyKeeper::run() {
         forget_keeper();
       }
     }
-    if (waiting[1].revents != 0) (void)accept();
+    if (waiting[1].revents != 0) accept();
   }
 }
 

@@ -2,6 +2,7 @@
 // holds, and parks there. Between start and end a thread waits for keepers that come and go.
 #pragma once
 
+#include <array>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -11,6 +12,7 @@
 
 #include "base/descriptor_closer.h"
 #include "base/handle.h"
+#include "base/record_socket.h"
 #include "base/result.h"
 #include "base/time.h"
 #include "parking/keeper_record.h"
@@ -21,6 +23,8 @@ namespace fairlead::parking {
 // What a proxy takes back at most.
 inline constexpr ParcelLimits kTakenBackMax = {.descriptors = 1'000'000,
                                                .bytes = std::uint64_t{256} * 1024 * 1024};
+// After a connection that could not be accepted.
+inline constexpr Duration kAcceptPause = std::chrono::milliseconds(100);
 // How long the kernel and the keeper may take for one record.
 inline constexpr Duration kRecordWait = std::chrono::seconds(2);
 
@@ -42,20 +46,20 @@ class ProxyKeeper {
 
   // After stop(): what the keeper takes; nothing without a keeper.
   std::optional<ParcelLimits> limits() const { return limits_; }
-  // The keeper has it, or an error says why not; kRefused is kExhausted or kUnavailable.
+  // The keeper has it, or an error says why not; kRefused is kExhausted.
   Result<void> park(const Parcel& parcel, TimePoint deadline);
 
  private:
   explicit ProxyKeeper(FileDescriptor listener, FileDescriptor stop_event)
       : listener_(std::move(listener)), stop_event_(std::move(stop_event)) {}
   void run();
-  bool accept();
+  void accept();
   // Nothing at the deadline.
   Result<std::optional<KeeperRecord>> await_hello(TimePoint deadline);
   void forget_keeper();
   struct Received {
     KeeperRecord record;
-    std::array<ForeignDescriptor, 4> fds;
+    std::array<ForeignDescriptor, kRecordDescriptorsMax> fds;
     std::size_t descriptors = 0;
   };
   // Errors: kWouldBlock, kPeerGone, kMalformed.
@@ -67,6 +71,7 @@ class ProxyKeeper {
   DescriptorCloser closer_;
   FileDescriptor keeper_;
   std::optional<ParcelLimits> limits_;  // of this keeper, once it has said them
+  TimePoint accepts_again_{};
   std::function<void()> park_wanted_;
   std::thread thread_;
 };

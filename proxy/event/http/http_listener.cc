@@ -12,6 +12,7 @@
 
 #include "base/address.h"
 #include "base/record_socket.h"
+#include "base/socket_file.h"
 
 namespace fairlead::event {
 namespace {
@@ -35,17 +36,6 @@ Result<void> prepare_tcp(int fd) {
   return {};
 }
 
-// A socket file outlives the process that made it. It is ours to remove only when nobody answers.
-void remove_stale_socket(const HttpEndpoint& endpoint) {
-  const std::string path = endpoint.path();
-  struct stat status {};
-  if (::lstat(path.c_str(), &status) != 0 || !S_ISSOCK(status.st_mode)) return;
-  const FileDescriptor probe(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!probe) return;
-  if (::connect(probe.get(), endpoint.data(), endpoint.size()) != 0 && errno == ECONNREFUSED)
-    ::unlink(path.c_str());
-}
-
 // "[::]:PORT", which stands for all addresses of both families.
 std::optional<SocketAddress> any6_of(const HttpEndpoint& endpoint) {
   if (!endpoint.is_tcp()) return std::nullopt;
@@ -57,7 +47,7 @@ std::optional<SocketAddress> any6_of(const HttpEndpoint& endpoint) {
 }  // namespace
 
 Result<FileDescriptor> open_http_listener(const HttpEndpoint& endpoint) {
-  if (endpoint.is_unix_path()) remove_stale_socket(endpoint);
+  if (endpoint.is_unix_path()) remove_stale_socket(endpoint.path(), SOCK_STREAM);
   FileDescriptor fd(
       ::socket(endpoint.data()->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   const auto any = any6_of(endpoint);
