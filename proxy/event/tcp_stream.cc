@@ -25,6 +25,11 @@ std::size_t total_bytes(std::span<const iovec> pieces) {
   return total;
 }
 
+bool set_reset_on_close(int fd, bool reset) {
+  const linger how{reset ? 1 : 0, 0};
+  return ::setsockopt(fd, SOL_SOCKET, SO_LINGER, &how, sizeof how) == 0;
+}
+
 int socket_error(int fd) {
   int error = 0;
   socklen_t length = sizeof error;
@@ -114,9 +119,12 @@ Result<std::unique_ptr<Stream>> TcpStream::adopt(EventLoop& loop, FileDescriptor
   return std::unique_ptr<Stream>(std::move(stream));
 }
 
+// Whoever has the last descriptor may end without a word. A FIN would then tell both sides that
+// they have all bytes.
 ParkedStream TcpStream::park() {
   SMC_ASSERT(connected_);
   if (shutdown_due_) shut_down();
+  (void)set_reset_on_close(socket_.get(), true);
   if (std::exchange(delays_, false)) set_no_delay(socket_.get());
   expect_urgent_data();
   // Another process may get our number.
@@ -131,6 +139,7 @@ Result<std::unique_ptr<Stream>> TcpStream::resume(EventLoop& loop, ParkedStream 
   std::unique_ptr<Stream> stream = SMC_TRY(adopt(loop, std::move(parked.socket), parked.peer));
   auto& own = static_cast<TcpStream&>(*stream);
   own.copied_ = true;
+  (void)set_reset_on_close(own.descriptor(), false);
   if (parked.error == 0) return stream;
   stream->note_error(parked.error);
   // No event tells of it again.
@@ -454,8 +463,7 @@ void TcpStream::shut_down() {
 void TcpStream::reset_on_close() {
   // The FIN comes before the RST, and the peer reads it.
   if (shutdown_due_) shut_down();
-  const linger now{1, 0};
-  if (::setsockopt(socket_.get(), SOL_SOCKET, SO_LINGER, &now, sizeof now) == 0) return;
+  if (set_reset_on_close(socket_.get(), true)) return;
   // A FIN instead would tell the other end that it has all bytes. This disconnects with a reset.
   const sockaddr none{AF_UNSPEC, {}};
   (void)::connect(socket_.get(), &none, sizeof none);

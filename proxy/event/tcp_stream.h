@@ -76,7 +76,8 @@ class TcpStream final : public Stream, private EventHandler, private Deferred {
   static Result<std::unique_ptr<Stream>> adopt(EventLoop& loop, FileDescriptor socket,
                                                const SocketAddress& peer);
 
-  // Leaves the loop, with all that the kernel does not keep with the socket. REQUIRES: connected()
+  // Leaves the loop, with all that the kernel does not keep with the socket. If nobody resumes it,
+  // the peer sees an RST. REQUIRES: connected()
   ParkedStream park();
   static Result<std::unique_ptr<Stream>> resume(EventLoop& loop, ParkedStream parked);
 
