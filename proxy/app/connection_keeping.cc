@@ -84,7 +84,7 @@ Result<void> ConnectionKeeping::take(parking::Parcel parcel) {
 std::vector<FileDescriptor> ConnectionKeeping::listeners_at(const SocketAddress& address) {
   std::vector<FileDescriptor> sockets;
   if (!parked_) return sockets;
-  for (parking::ParkedListener& listener : parked_->listeners)
+  for (relay::ParkedListener& listener : parked_->listeners)
     if (listener.socket && listener.address == address)
       sockets.push_back(std::move(listener.socket));
   return sockets;
@@ -109,7 +109,7 @@ void ConnectionKeeping::start(std::function<void()> park_wanted) {
   if (!keeper_) return;
   if (parked_) {
     keeper_->answer(Refusal::kNone, descriptors_);
-    for (const parking::ParkedListener& listener : parked_->listeners)
+    for (const relay::ParkedListener& listener : parked_->listeners)
       if (listener.socket)
         LogEvent(LogLevel::kWarn, kLogger, "listener_closed")
             .field("address", to_string(listener.address))
@@ -165,7 +165,7 @@ relay::Worker::Parkable ConnectionKeeping::count(const Workers& workers) {
     });
   std::unique_lock lock(collected_.mutex);
   (void)collected_.changed.wait_for(lock, kParkWait,
-                                    [&] { return collected_.counts.size() == workers.size(); });
+                                    [&] { return collected_.counts.size() >= workers.size(); });
   relay::Worker::Parkable all;
   for (const relay::Worker::Parkable& one : collected_.counts) {
     all.connections += one.connections;
@@ -179,10 +179,10 @@ parking::Parked ConnectionKeeping::collect(std::size_t workers, TimePoint deadli
   all.proxy_version = FAIRLEAD_VERSION;
   std::unique_lock lock(collected_.mutex);
   (void)collected_.changed.wait_until(lock, deadline,
-                                      [&] { return collected_.parked.size() == workers; });
+                                      [&] { return collected_.parked.size() >= workers; });
   for (relay::WorkerThread::Parked& part : collected_.parked) {
-    for (auto& [address, socket] : part.listeners)
-      all.listeners.push_back({address, std::move(socket)});
+    for (relay::ParkedListener& listener : part.listeners)
+      all.listeners.push_back(std::move(listener));
     for (relay::ParkedSockets& connection : part.connections)
       all.connections.push_back(std::move(connection));
     all.ended += part.ended;
@@ -204,6 +204,10 @@ bool ConnectionKeeping::park(const Workers& workers) {
     });
   parking::Parked all = collect(workers.size(), settled + kParkWait);
   all.parked_at = begin;
+  if (const std::size_t dropped = parking::drop_largest(all, keeper_->limits()->bytes))
+    LogEvent(LogLevel::kWarn, kLogger, "dropped")
+        .field("connections", std::uint64_t{dropped})
+        .field("what", "they have more bytes in hand than the keeper takes");
   const std::size_t connections = all.connections.size();
   const std::uint64_t ended = all.ended;
   parking::EncodedDescription encoded = parking::encode(std::move(all));

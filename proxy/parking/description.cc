@@ -84,7 +84,7 @@ void write(const relay::ParkedFrames& from, proto::Frames& to) {
   to.set_peer_over(from.peer_over);
 }
 
-Result<relay::ParkedFrames> read(const proto::Frames& from) {
+Result<relay::ParkedFrames> read(const proto::Frames& from, bool outbound) {
   relay::ParkedFrames frames;
   frames.rules.sent = read(from.sent());
   frames.rules.received = read(from.received());
@@ -107,6 +107,11 @@ Result<relay::ParkedFrames> read(const proto::Frames& from) {
   frames.peer_over = from.peer_over();
   if (!frames.behind.empty() && !frames.rules.received.handed_over)
     return Error{Errc::kMalformed, "frames.behind: the peer has not handed over"};
+  // A handshake that has failed leaves only what the application has still to get.
+  if (frames.rules.sent.handed_over && !frames.peer_over)
+    return Error{Errc::kMalformed, "frames.sent.handed_over: a handshake is under way"};
+  using Role = smc::Deferral::Role;
+  SMC_TRY(smc::Deferral::resume(outbound ? Role::kClient : Role::kServer, {}, {}, frames.rules));
   return frames;
 }
 
@@ -194,7 +199,7 @@ Result<relay::ParkedMode> read_mode(const proto::Connection& from) {
       return relay::ParkedMode(std::move(tcp));
     }
     case proto::Connection::kFrames: {
-      relay::ParkedFrames frames = SMC_TRY(read(from.frames()));
+      relay::ParkedFrames frames = SMC_TRY(read(from.frames(), from.outbound()));
       return relay::ParkedMode(std::move(frames));
     }
     case proto::Connection::MODE_NOT_SET:
@@ -230,6 +235,22 @@ Result<relay::ParkedSockets> read(const proto::Connection& from, Descriptors& de
 
 }  // namespace
 
+std::size_t drop_largest(Parked& parked, std::uint64_t bytes_max) {
+  std::vector<relay::ParkedSockets>& all = parked.connections;
+  std::sort(all.begin(), all.end(), [](const auto& one, const auto& other) {
+    return waiting_bytes(one.state.mode) < waiting_bytes(other.state.mode);
+  });
+  std::uint64_t bytes = parked.listeners.size() * kDescribedBytesMax;
+  const auto first = std::find_if(all.begin(), all.end(), [&](const auto& one) {
+    bytes += kDescribedBytesMax + waiting_bytes(one.state.mode);
+    return bytes > bytes_max;
+  });
+  const auto dropped = static_cast<std::size_t>(all.end() - first);
+  all.erase(first, all.end());
+  parked.ended += dropped;
+  return dropped;
+}
+
 EncodedDescription encode(Parked parked) {
   proto::Description description;
   description.set_version(kDescriptionVersion);
@@ -238,7 +259,7 @@ EncodedDescription encode(Parked parked) {
       std::chrono::nanoseconds(parked.parked_at.time_since_epoch()).count()));
   description.set_ended(parked.ended);
   EncodedDescription encoded;
-  for (ParkedListener& listener : parked.listeners) {
+  for (relay::ParkedListener& listener : parked.listeners) {
     description.add_listeners()->set_address(to_string(listener.address));
     encoded.descriptors.push_back(std::move(listener.socket));
   }

@@ -21,18 +21,20 @@ inline constexpr std::uint32_t kDescriptionVersion = 1;
 inline constexpr std::size_t kDescriptionBytesMax = std::size_t{256} * 1024 * 1024;
 inline constexpr std::size_t kParkedListenersMax = 4096;
 
-struct ParkedListener {
-  SocketAddress address;
-  FileDescriptor socket;
-};
-
 struct Parked {
-  std::vector<ParkedListener> listeners;
+  std::vector<relay::ParkedListener> listeners;
   std::vector<relay::ParkedSockets> connections;
   std::string proxy_version;
   TimePoint parked_at{};
   std::uint64_t ended = 0;  // connections that could not be parked
 };
+
+// Of one connection or listener, without the bytes that it has in hand.
+inline constexpr std::size_t kDescribedBytesMax = 1024;
+
+// Leaves out the connections with most bytes in hand, so that the description of the others has so
+// many at most. Returns how many; they are reset.
+std::size_t drop_largest(Parked& parked, std::uint64_t bytes_max);
 
 struct EncodedDescription {
   std::vector<std::byte> bytes;

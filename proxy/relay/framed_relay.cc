@@ -219,7 +219,7 @@ RelayStep FramedIn::settle() {
   }
   if (lost_) return RelayStep::kReset;
   // Both ends close when both directions have ended. A reset is looked for until then.
-  // An application that got the end over SMC-R does not know that its peer repeats it in a frame.
+  // What the application was told over SMC-R, its peer says once more in a frame.
   return finished_ && deferral_.peer_ended() && (deferral_.ended() || !net_.readable())
              ? RelayStep::kEnded
              : RelayStep::kMore;

@@ -137,7 +137,6 @@ class FramedRelay {
         duplex_(app, net, out_, in_) {
     out_.resume(parked);
     in_.resume(parked);
-    if (parked.peer_over) end_peer();
   }
   // All that it has in hand. It moves nothing any more.
   ParkedFrames park() {

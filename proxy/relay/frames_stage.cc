@@ -3,12 +3,12 @@
 #include <cerrno>
 #include <span>
 
+#include "base/assert.h"
 #include "relay/inbound_handshake.h"
 #include "relay/outbound_handshake.h"
 #include "wire/frame.h"
 
 namespace fairlead::relay {
-
 namespace {
 
 smc::Deferral::Role role_of(const SessionResources& session) {
@@ -31,20 +31,14 @@ FramesStage::FramesStage(SessionResources& session, TimePoint now) : session_(se
 FramesStage::FramesStage(SessionResources& session, std::unique_ptr<FramedRelay> relay)
     : session_(session), relay_(std::move(relay)), resumed_(true) {}
 
-Result<std::unique_ptr<FramesStage>> FramesStage::resume(SessionResources& session,
-                                                         ParkedFrames parked, TimePoint began) {
-  // A handshake that has failed leaves only what the application has still to get.
-  if (parked.rules.sent.handed_over && !parked.peer_over)
-    return Error{Errc::kMalformed, "frames.sent.handed_over: a handshake is under way"};
-  smc::Deferral rules =
-      SMC_TRY(smc::Deferral::resume(role_of(session), limits_of(session), began, parked.rules));
-  const bool peer_over = parked.peer_over;
-  auto stage = std::make_unique<FramesStage>(
-      session, std::make_unique<FramedRelay>(std::move(rules), std::move(parked), *session.app,
-                                             *session.net, session.services.tcp));
-  stage->resumed_ = peer_over;
-  stage->relay_->towards_net().set_copy_bytes(session.memory.copy_bytes());
-  return stage;
+FramesStage::FramesStage(SessionResources& session, ParkedFrames parked, TimePoint began)
+    : session_(session), resumed_(parked.peer_over) {
+  Result<smc::Deferral> rules =
+      smc::Deferral::resume(role_of(session), limits_of(session), began, parked.rules);
+  SMC_ASSERT(rules.has_value());
+  relay_ = std::make_unique<FramedRelay>(std::move(*rules), std::move(parked), *session_.app,
+                                         *session_.net, session_.services.tcp);
+  relay_->towards_net().set_copy_bytes(session_.memory.copy_bytes());
 }
 
 void FramesStage::take(std::span<std::byte> unread) {

@@ -22,12 +22,13 @@ class FramesStage final : public Stage {
   // A handshake behind the hand-over has failed: what the peer said in frames still goes to the
   // application, then the peer is reset.
   FramesStage(SessionResources& session, std::unique_ptr<FramedRelay> relay);
-  // Goes on with what another process has parked. Error kMalformed: no connection has that state.
-  static Result<std::unique_ptr<FramesStage>> resume(SessionResources& session, ParkedFrames parked,
-                                                     TimePoint began);
+  // Goes on where another process, or SMC-R, has left it. REQUIRES: what smc::Deferral::resume()
+  // takes
+  FramesStage(SessionResources& session, ParkedFrames parked, TimePoint began);
 
-  // Before it begins: what the peer has sent behind a return to frames.
-  void take_rest(std::span<std::byte> unread) {
+  // Before it begins: it was over SMC-R, and the peer has sent this since. It makes no handshake
+  // while it is to be parked.
+  void return_with(std::span<std::byte> unread) {
     returned_ = true;
     (void)relay_->towards_app().take(unread);
   }

@@ -37,4 +37,9 @@ struct ParkedSockets {
   std::optional<event::ParkedStream> app, net;
 };
 
+struct ParkedListener {
+  SocketAddress address;
+  FileDescriptor socket;
+};
+
 }  // namespace fairlead::relay

@@ -49,4 +49,14 @@ struct ParkedUndialled {};
 
 using ParkedMode = std::variant<ParkedUndialled, ParkedTcp, ParkedFrames>;
 
+// Bytes in hand, both directions together.
+inline std::size_t waiting_bytes(const ParkedMode& mode) {
+  if (const auto* const tcp = std::get_if<ParkedTcp>(&mode))
+    return tcp->towards_net.waiting.bytes.size() + tcp->towards_net.undecided.size() +
+           tcp->towards_app.waiting.bytes.size() + tcp->towards_app.undecided.size();
+  const auto* const frames = std::get_if<ParkedFrames>(&mode);
+  if (frames == nullptr) return 0;
+  return frames->to_net.bytes.size() + frames->to_app.bytes.size() + frames->behind.size();
+}
+
 }  // namespace fairlead::relay

@@ -30,15 +30,14 @@ void Session::start(Arrival arrival, TimePoint now) {
   apply(UseStage{std::move(first)}, now);
 }
 
-bool Session::take_back(ParkedConnection parked, TimePoint now) {
+void Session::take_back(ParkedConnection parked, TimePoint now) {
   SMC_ASSERT(parked.app == nullptr || parked.net == nullptr);
-  resources_.arrival = parked.arrival;
   resources_.report.resume(parked);
   if (std::holds_alternative<ParkedUndialled>(parked.mode)) {
     resources_.report.setup_began("accept", now);
-    start(parked.arrival, now);
-    return true;
+    return start(parked.arrival, now);
   }
+  resources_.arrival = parked.arrival;
   std::unique_ptr<event::Stream>& dialled = resources_.outbound() ? resources_.net : resources_.app;
   dialled = std::move(resources_.outbound() ? parked.net : parked.app);
   SMC_ASSERT(dialled != nullptr);
@@ -49,18 +48,10 @@ bool Session::take_back(ParkedConnection parked, TimePoint now) {
     resources_.report.carried(Transport::kTcp);
     stage_ = std::make_unique<TcpStage>(resources_, std::move(*tcp));
   } else {
-    auto stage = FramesStage::resume(resources_, std::move(std::get<ParkedFrames>(parked.mode)),
-                                     now - parked.age);
-    if (!stage) {
-      stage_ = std::make_unique<TcpStage>(resources_, ParkedTcp{});
-      resources_.report.carried(Transport::kTcp);
-      end(stage.error().what, now);
-      return false;
-    }
-    stage_ = std::move(*stage);
+    stage_ = std::make_unique<FramesStage>(
+        resources_, std::move(std::get<ParkedFrames>(parked.mode)), now - parked.age);
   }
   apply(stage_->begin(now), now);
-  return true;
 }
 
 void Session::note_unsettled() const {
@@ -82,9 +73,7 @@ ParkedConnection Session::park(TimePoint now) {
   if (resources_.client_slot) parked.client_slot = resources_.client_slot.slot();
   const bool dialled = !std::holds_alternative<ParkedUndialled>(parked.mode);
   if (stage_->framed() != nullptr) resources_.report.carried_no_longer(Transport::kShort);
-  stage_->end(now);
-  stage_.reset();
-  resources_.probes.reset();
+  leave_stage(now);
   parked.app = std::move(resources_.app);
   if (dialled) parked.net = std::move(resources_.net);
   for (event::Stream* const stream : {parked.app.get(), parked.net.get()})
@@ -192,15 +181,19 @@ void Session::end(const char* reset_why, TimePoint now) {
     const bool earned = negotiating() || framed->deferral().handed_over();
     resources_.report.short_ended(resources_.peer(), earned, now);
   }
+  leave_stage(now);
+  resources_.app.reset();
+  resources_.client_slot.release();
+  resources_.net.reset();
+  resources_.services.host.retire(*this);
+}
+
+void Session::leave_stage(TimePoint now) {
   stage_->end(now);
   resources_.services.groups.stop_waiting(*this);
   stage_.reset();
   resources_.report.setup_ended();
   resources_.probes.reset();
-  resources_.app.reset();
-  resources_.client_slot.release();
-  resources_.net.reset();
-  resources_.services.host.retire(*this);
 }
 
 ConnectionRow Session::row(TimePoint now) const {

@@ -33,8 +33,7 @@ class Session final : public StageHost {
   // Decides what to try, and begins.
   void start(Arrival arrival, TimePoint now);
   // Goes on with what another process has parked. Its accepted stream is that of the constructor.
-  // False: no connection has such a state, and it has ended.
-  bool take_back(ParkedConnection parked, TimePoint now);
+  void take_back(ParkedConnection parked, TimePoint now);
   // The application has neither ended nor reset its stream.
   bool application_lives() const { return resources_.app && !resources_.app->hung_up(); }
   // As Stage::parkable().
@@ -82,6 +81,8 @@ class Session final : public StageHost {
   StageResult enter_smc(UseSmc from, TimePoint now);
   StageResult enter_tcp(UseTcp from, TimePoint now);
   void end(const char* reset_why, TimePoint now);
+  // For good.
+  void leave_stage(TimePoint now);
 
   SessionResources resources_;
   std::unique_ptr<Stage> stage_;  // null once it has ended

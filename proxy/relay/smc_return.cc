@@ -32,11 +32,18 @@ bool SmcReturn::begin(SmcRelay& relay, bool wanted) {
   return true;
 }
 
-SmcReturn::Step SmcReturn::step(SmcRelay& relay, bool wanted) {
+std::optional<TimePoint> SmcReturn::next_deadline(TimePoint now) const {
+  if (!until_ || !may_end_well()) return std::nullopt;
+  return frames_.said_return() ? *until_ : std::min(*until_, now + kRingLook);
+}
+
+SmcReturn::Step SmcReturn::step(SmcRelay& relay, bool wanted, TimePoint now) {
   if (*fault_ != '\0') return std::exchange(fault_said_, true) ? Step::kNothing : Step::kBroken;
   if (!peer_knows_) return Step::kNothing;
-  if (!begun_ && (wanted || frames_.peer_sent())) begun_ = begin(relay, wanted);
-  if (!begun_ || !relay.may_return()) return Step::kNothing;
+  if (!until_ && (wanted || frames_.peer_sent()) && begin(relay, wanted))
+    until_ = now + kReturnWait;
+  if (!until_ || !relay.may_return()) return Step::kNothing;
+  if (now >= *until_) return fail("return: not done in time");
   const smc::Connection& connection = relay.connection;
   if (!frames_.said_return() &&
       connection.tx().taken() - connection.tx().bytes() <= smc::kFramedBytesMax) {
@@ -45,17 +52,19 @@ SmcReturn::Step SmcReturn::step(SmcRelay& relay, bool wanted) {
   }
   if (const auto sent = frames_.peer_sent()) {
     const std::uint64_t received = connection.rx().received();
-    if (received > *sent) {
-      fault_ = "return: fewer bytes than were sent";
-      fault_said_ = true;
-      return Step::kBroken;
-    }
+    if (received > *sent) return fail("return: fewer bytes than were sent");
     if (received == *sent && frames_.said_return() && !frames_.said_returned())
       send(frames_.send_returned());
   }
   // A stream that refuses it says so again when something is read from it.
   if (to_net_.flush(*session_.net) == Backlog::State::kRefused) session_.net->assume_readable();
   return frames_.complete() ? Step::kDone : Step::kNothing;
+}
+
+SmcReturn::Step SmcReturn::fail(const char* fault) {
+  fault_ = fault;
+  fault_said_ = true;
+  return Step::kBroken;
 }
 
 void SmcReturn::send(std::span<const std::byte> bytes) {

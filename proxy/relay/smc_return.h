@@ -2,8 +2,10 @@
 // proxies is replaced. The rules are those of smc/return_to_frames.h.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -14,6 +16,12 @@
 #include "smc/return_to_frames.h"
 
 namespace fairlead::relay {
+
+// From a return that begins until both sides are done. A peer that takes longer loses the
+// connection.
+inline constexpr Duration kReturnWait = std::chrono::seconds(10);
+// What is left in a send ring may not fit into frames yet. No event tells when it does.
+inline constexpr Duration kRingLook = std::chrono::milliseconds(1);
 
 class SmcReturn {
  public:
@@ -26,32 +34,36 @@ class SmcReturn {
   // True while more may come before the frames.
   bool reads_on() const { return !frames_.peer_has_all(); }
   // All that is awaited comes on the CLC connection.
-  bool needs_no_link() const { return frames_.said_return() && frames_.said_returned(); }
+  bool needs_no_link() const {
+    return may_end_well() && frames_.said_return() && frames_.said_returned();
+  }
   // The peer has ended the CLC connection: it knows of no return.
   void cancel(SmcRelay& relay);
 
   enum class Step : std::uint8_t {
     kNothing,  // to do until something comes
     kDone,     // both sides have all: finish()
-    kBroken,   // the peer has broken a rule: fault(); said once
+    kBroken,   // the peer has broken a rule, or takes too long: fault(); said once
   };
   // In a turn, behind the relay's. `wanted`: this side is replaced.
-  Step step(SmcRelay& relay, bool wanted);
-  // It waits until what is left in the send ring fits into frames. No event tells of that.
-  bool waits_for_ring() const { return begun_ && peer_knows_ && !frames_.said_return(); }
+  Step step(SmcRelay& relay, bool wanted, TimePoint now);
+  // When step() is due although nothing happens.
+  std::optional<TimePoint> next_deadline(TimePoint now) const;
   const char* fault() const { return fault_; }
   // What goes on in frames. REQUIRES: kDone
   ParkedFrames finish(SmcRelay& relay, TimePoint now);
   std::vector<std::byte> release_behind() { return std::move(behind_); }
 
  private:
+  bool may_end_well() const { return peer_knows_ && *fault_ == '\0'; }
   bool begin(SmcRelay& relay, bool wanted);
+  Step fail(const char* fault);
   void send(std::span<const std::byte> bytes);
   void frame_unwritten(const SmcRelay& relay, ParkedFrames& frames, TimePoint now);
 
   SessionResources& session_;
   bool peer_knows_;
-  bool begun_ = false;
+  std::optional<TimePoint> until_;  // once it has begun
   smc::ReturnToFrames frames_;
   smc::RingWindow unwritten_;  // of the send ring
   Backlog to_net_;

@@ -2,18 +2,18 @@
 
 #include <utility>
 
-#include "base/assert.h"
 #include "base/log.h"
 #include "relay/frames_stage.h"
 
 namespace fairlead::relay {
 namespace {
 
-// Every peer over such a device is a Fairlead proxy.
-bool speaks_our_kind_only(const SmcRelay& relay) {
+// The peer is a Fairlead proxy, and frames over TCP are allowed.
+bool may_return(const SessionResources& session, bool framed, const SmcRelay& relay) {
+  if (session.services.config.fallback == config::FallbackPolicy::kDeny) return false;
   const LinkTransport& transport = relay.group->transport();
-  return transport.works(relay.link) &&
-         transport.device(relay.link).device->capabilities().own_kind_only;
+  return framed || (transport.works(relay.link) &&
+                    transport.device(relay.link).device->capabilities().own_kind_only);
 }
 
 std::optional<TimePoint> earlier(std::optional<TimePoint> one, std::optional<TimePoint> other) {
@@ -87,7 +87,7 @@ SmcStage::SmcStage(SessionResources& session, UseSmc from)
     : session_(session),
       membership_(std::move(from.membership)),
       clc_connection_(from.clc_connection_reset),
-      back_(session, from.framed != nullptr || speaks_our_kind_only(membership_.relay())) {
+      back_(session, may_return(session, from.framed != nullptr, membership_.relay())) {
   if (!from.unread.empty()) back_.take(from.unread);
   if (!from.framed) return;
   const FramedIn& in = from.framed->towards_app();
@@ -115,6 +115,7 @@ StageResult SmcStage::run(TimePoint now) {
     return Stay{};
   }
   clc_connection_.check(session_, relay, back_, now);
+  if (link_lost_ && !back_.needs_no_link()) connection.handle_link_lost();
   if (connection.next_deadline() && now >= *connection.next_deadline())
     connection.handle_deadline(now);
   const SmcRelay::Step step = relay.pump(*session_.app, publish_bytes(), now);
@@ -153,14 +154,14 @@ StageResult SmcStage::run(TimePoint now) {
   }
   deadline = earlier(deadline, clc_connection_.next_deadline());
   deadline = earlier(deadline, idle_pages_.next_deadline());
-  if (back_.waits_for_ring()) deadline = earlier(deadline, now + kSettleInterval);
+  deadline = earlier(deadline, back_.next_deadline(now));
   if (deadline || timer_) wake_at(deadline);
   return Stay{};
 }
 
 std::optional<StageResult> SmcStage::return_to_frames(TimePoint now) {
   SmcRelay& relay = membership_.relay();
-  switch (back_.step(relay, session_.services.admission.parking())) {
+  switch (back_.step(relay, session_.services.admission.parking(), now)) {
     case SmcReturn::Step::kNothing:
       return std::nullopt;
     case SmcReturn::Step::kBroken:
@@ -175,15 +176,13 @@ std::optional<StageResult> SmcStage::return_to_frames(TimePoint now) {
   session_.report.carried_no_longer(Transport::kSmcr);
   // The peer writes no more. But who breaks its word shall not write into another connection.
   membership_.leave(now, true);
-  Result<std::unique_ptr<FramesStage>> stage =
-      FramesStage::resume(session_, std::move(frames), now);
-  SMC_ASSERT(stage.has_value());
+  auto stage = std::make_unique<FramesStage>(session_, std::move(frames), now);
   std::vector<std::byte> behind = back_.release_behind();
-  (*stage)->take_rest(behind);
+  stage->return_with(behind);
   // An end that it has told of already is told once more, in a frame.
   session_.app->assume_readable();
   session_.net->assume_readable();
-  return UseStage{std::move(*stage)};
+  return UseStage{std::move(stage)};
 }
 
 bool SmcStage::try_read() {
@@ -218,6 +217,7 @@ void SmcStage::wake_at(std::optional<TimePoint> deadline) {
 
 StageResult SmcStage::handle_group_lost(TimePoint) {
   // A peer that has gone back to frames needs the group no more.
+  link_lost_ = true;
   if (!back_.needs_no_link()) membership_.relay().connection.handle_link_lost();
   session_.mark_ready();
   return Stay{};

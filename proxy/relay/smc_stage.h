@@ -65,6 +65,7 @@ class SmcStage final : public Stage {
   ClcConnectionWatch clc_connection_;
   IdlePages idle_pages_;
   SmcReturn back_;
+  bool link_lost_ = false;  // the group is gone
   std::optional<TimePoint> close_wait_;
   std::optional<event::Timer> timer_;
 };

@@ -61,13 +61,20 @@ void Worker::accept(Direction direction, const SocketAddress& destination,
     memory = SocketMemory::begin(budget_, direction);
   if (!memory || !memory->bound(*stream)) return refuse(*stream, Admission::Refusal::kMemory);
   const TimePoint now = network_.now();
+  add_session(direction, destination, std::move(stream), std::move(*memory), now)
+      .start(arrival, now);
+}
+
+Session& Worker::add_session(Direction direction, const SocketAddress& destination,
+                             std::unique_ptr<event::Stream> accepted, SocketMemory memory,
+                             TimePoint began) {
   const std::uint64_t number = (++numbers_ << 8) | settings_.index;
   auto session = std::make_unique<Session>(services_, number, direction, destination,
-                                           std::move(stream), std::move(*memory), now);
-  Session& started = *session;
+                                           std::move(accepted), std::move(memory), began);
+  Session& added = *session;
   sessions_.emplace(number, std::move(session));
   admission_.connection_began(direction);
-  started.start(arrival, now);
+  return added;
 }
 
 void Worker::start_parking() {
@@ -118,14 +125,10 @@ bool Worker::take_back(ParkedConnection parked) {
       if (stream != nullptr) stream->reset_on_close();
     return false;
   }
-  const std::uint64_t number = (++numbers_ << 8) | settings_.index;
-  auto session =
-      std::make_unique<Session>(services_, number, parked.direction, parked.destination,
-                                std::move(accepted), std::move(*memory), now - parked.age);
-  Session& resumed = *session;
-  sessions_.emplace(number, std::move(session));
-  admission_.connection_began(parked.direction);
-  return resumed.take_back(std::move(parked), now);
+  add_session(parked.direction, parked.destination, std::move(accepted), std::move(*memory),
+              now - parked.age)
+      .take_back(std::move(parked), now);
+  return true;
 }
 
 void Worker::refuse(event::Stream& stream, Admission::Refusal why) {

@@ -119,6 +119,9 @@ class Worker final : public SessionHost, public DeviceUsers {
  private:
   void run(std::deque<Session*>& ready);
   void flush();
+  Session& add_session(Direction direction, const SocketAddress& destination,
+                       std::unique_ptr<event::Stream> accepted, SocketMemory memory,
+                       TimePoint began);
   void refuse(event::Stream& stream, Admission::Refusal why);
 
   const WorkerSettings settings_;

@@ -254,7 +254,7 @@ void WorkerThread::park(TimePoint deadline, std::function<void(Parked)> parked) 
     neighbours_.parking.emplace(Parking{deadline, parked, {}});
     for (Entrance& entrance : entrances_) {
       const SocketAddress address = entrance.listener->address();
-      neighbours_.parking->listeners.listeners.emplace_back(address, entrance.listener->park());
+      neighbours_.parking->listeners.push_back({address, entrance.listener->park()});
     }
     entrances_.clear();
     worker.start_parking();
@@ -266,7 +266,8 @@ void WorkerThread::park_when_due() {
   const TimePoint now = event::EventLoop::now();
   const Worker::Parkable parkable = worker_->parkable();
   if (parkable.settled < parkable.connections && now < neighbours_.parking->deadline) return;
-  Parked parked = std::move(neighbours_.parking->listeners);
+  Parked parked;
+  parked.listeners = std::move(neighbours_.parking->listeners);
   for (ParkedConnection& connection : worker_->park()) {
     ParkedSockets sockets;
     const auto leave = [](std::unique_ptr<event::Stream>& stream) {
@@ -303,6 +304,7 @@ void WorkerThread::resume_connections() {
     };
     ParkedConnection& connection = sockets.state;
     const bool arrived = arrive(sockets.app, connection.app) && arrive(sockets.net, connection.net);
+    if (!arrived && connection.app) connection.app->reset_on_close();
     if (arrived && worker_->take_back(std::move(connection)))
       stats_->taken_back.add();
     else

@@ -71,7 +71,7 @@ class WorkerThread {
   void finish(TimePoint deadline);
   // What leaves a worker for the next process.
   struct Parked {
-    std::vector<std::pair<SocketAddress, FileDescriptor>> listeners;
+    std::vector<ParkedListener> listeners;
     std::vector<ParkedSockets> connections;
     std::size_t ended = 0;  // that could not be parked
   };
@@ -129,7 +129,7 @@ class WorkerThread {
   struct Parking {
     TimePoint deadline;
     std::function<void(Parked)> parked;
-    Parked listeners;
+    std::vector<ParkedListener> listeners;
   };
   // The process before, and the next one.
   struct Neighbours {
