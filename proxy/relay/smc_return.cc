@@ -32,8 +32,8 @@ bool SmcReturn::begin(SmcRelay& relay, bool wanted) {
   return true;
 }
 
-std::optional<TimePoint> SmcReturn::next_deadline(TimePoint now) const {
-  if (!until_ || !may_end_well()) return std::nullopt;
+std::optional<TimePoint> SmcReturn::next_deadline(const SmcRelay& relay, TimePoint now) const {
+  if (!until_ || !may_end_well() || !relay.may_return()) return std::nullopt;
   return frames_.said_return() ? *until_ : std::min(*until_, now + kRingLook);
 }
 

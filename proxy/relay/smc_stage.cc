@@ -154,7 +154,7 @@ StageResult SmcStage::run(TimePoint now) {
   }
   deadline = earlier(deadline, clc_connection_.next_deadline());
   deadline = earlier(deadline, idle_pages_.next_deadline());
-  deadline = earlier(deadline, back_.next_deadline(now));
+  deadline = earlier(deadline, back_.next_deadline(relay, now));
   if (deadline || timer_) wake_at(deadline);
   return Stay{};
 }

@@ -18,7 +18,7 @@ Result<Deferral> Deferral::resume(Role role, const Limits& limits, TimePoint beg
     const bool bounded = !resumed.unbounded();
     if (state.body_left > wire::kFrameBytesMax || (state.urgent && state.body_left > 1))
       return "more of a frame than one can have";
-    if (bounded && (state.sent.bytes > kFramedBytesMax ||
+    if (bounded && (state.sent.bytes > kFramedBytesMax || state.received.bytes > kFramedBytesMax ||
                     state.received.bytes + state.body_left > kFramedBytesMax))
       return "more in frames than is allowed";
     if ((state.received.ended || state.received.handed_over) && state.body_left != 0)

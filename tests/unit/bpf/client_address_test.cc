@@ -556,5 +556,17 @@ TEST_F(LastingTest, CgroupThatExcludesFurtherProgramsIsAnError) {
   EXPECT_EQ(*left, 0U) << "half of it must not stay";
 }
 
+// The connections that another process has begun hold theirs without a lease.
+TEST_F(ClientAddressTest, AWithdrawnSlotIsGivenToNobody) {
+  const std::uint32_t withdrawn = slots_->take(AF_INET)->slot();
+  slots_->withdraw(withdrawn);
+  std::vector<ClientAddressLease> leases;
+  while (auto lease = slots_->take(AF_INET)) {
+    EXPECT_NE(lease->slot(), withdrawn);
+    leases.push_back(std::move(*lease));
+  }
+  EXPECT_GT(leases.size(), 1000U);
+}
+
 }  // namespace
 }  // namespace fairlead::bpf

@@ -126,5 +126,23 @@ TEST(Listener, WaitsWhenDescriptorsRunOutAndGoesOnAfterwards) {
   });
 }
 
+TEST(Listener, WhoComesWhileItIsParkedIsAcceptedByTheNext) {
+  SocketPair pair;
+  std::unique_ptr<Stream> accepted;
+  FileDescriptor socket = pair.listener->park();
+  const SocketAddress address = pair.listener->address();
+  pair.listener.reset();
+  auto client = std::move(
+      *TcpStream::connect(*pair.loop, std::move(*TcpStream::make_socket(AF_INET)), address));
+  pair.until([&] { return client->connected(); });
+  ListenerHandlers handlers;
+  handlers.accepted = [&](std::unique_ptr<Stream> stream) { accepted = std::move(stream); };
+  auto next = Listener::adopt(*pair.loop, pair.timers, std::move(socket), handlers);
+  ASSERT_TRUE(next);
+  EXPECT_EQ((*next)->address(), address);
+  pair.until([&] { return accepted != nullptr; });
+  EXPECT_EQ(accepted->peer_address(), client->local_address());
+}
+
 }  // namespace
 }  // namespace fairlead::event

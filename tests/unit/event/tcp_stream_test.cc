@@ -553,5 +553,55 @@ TEST_F(RefusedStream, TellsItsError) {
   EXPECT_EQ((*stream)->take_error(), ECONNREFUSED);
 }
 
+// Of a parked stream: what the process that has it last does.
+
+TEST(ParkedTcpStream, IsResetWhereNobodyResumesIt) {
+  SocketPair pair;
+  SocketPair::write(*pair.dialled, "half of it");
+  auto& stream = static_cast<TcpStream&>(*pair.dialled);
+  { const ParkedStream parked = stream.park(); }
+  pair.dialled.reset();
+  std::string bytes;
+  IoResult last;
+  pair.until([&] {
+    pair.accepted->assume_readable();
+    last = SocketPair::read(*pair.accepted, bytes);
+    return last.kind == Kind::kEnd || last.kind == Kind::kError;
+  });
+  EXPECT_EQ(last.kind, Kind::kError);
+  EXPECT_EQ(last.error, ECONNRESET);
+}
+
+TEST(ParkedTcpStream, EndsInOrderOnceItIsResumed) {
+  SocketPair pair;
+  ParkedStream parked = static_cast<TcpStream&>(*pair.dialled).park();
+  pair.dialled.reset();
+  auto resumed = TcpStream::resume(*pair.loop, std::move(parked));
+  ASSERT_TRUE(resumed);
+  SocketPair::write(**resumed, "all");
+  (*resumed).reset();
+  std::string bytes, all;
+  IoResult last;
+  pair.until([&] {
+    pair.accepted->assume_readable();
+    last = SocketPair::read(*pair.accepted, bytes);
+    all += bytes;
+    return last.kind == Kind::kEnd || last.kind == Kind::kError;
+  });
+  EXPECT_EQ(last.kind, Kind::kEnd);
+  EXPECT_EQ(all, "all");
+}
+
+TEST(ParkedTcpStream, RemembersTheErrorThatWasSeen) {
+  SocketPair pair;
+  pair.dialled->note_error(ECONNRESET);
+  ParkedStream parked = static_cast<TcpStream&>(*pair.dialled).park();
+  EXPECT_EQ(parked.error, ECONNRESET);
+  const auto resumed = TcpStream::resume(*pair.loop, std::move(parked));
+  ASSERT_TRUE(resumed);
+  EXPECT_TRUE((*resumed)->readable());
+  EXPECT_EQ((*resumed)->take_error(), ECONNRESET);
+}
+
 }  // namespace
 }  // namespace fairlead::event

@@ -200,6 +200,48 @@ TEST(DescriptionTest, ImpossibleConnectionsAreRefused) {
   }));
 }
 
+// A handshake of CLC is not described.
+TEST(DescriptionTest, AHandshakeUnderWayIsRefused) {
+  const auto refused = [](Direction direction, bool sent, bool received, bool peer_over) {
+    Parked all;
+    all.connections.push_back(frames());
+    relay::ParkedConnection& state = all.connections[0].state;
+    state.direction = direction;
+    auto& mode = std::get<ParkedFrames>(state.mode);
+    mode.rules = {};
+    mode.rules.sent.handed_over = sent;
+    mode.rules.received.handed_over = received;
+    mode.peer_over = peer_over;
+    EncodedDescription encoded = encode(std::move(all));
+    return !decode(encoded.bytes, std::move(encoded.descriptors));
+  };
+  EXPECT_FALSE(refused(Direction::kOutbound, false, false, false));
+  EXPECT_TRUE(refused(Direction::kOutbound, true, false, false));
+  EXPECT_TRUE(refused(Direction::kInbound, true, true, false));
+  EXPECT_FALSE(refused(Direction::kInbound, true, true, true)) << "it has failed";
+  EXPECT_TRUE(refused(Direction::kOutbound, false, true, false));
+}
+
+TEST(DescriptionTest, ConnectionsWithMostInHandAreLeftOut) {
+  const auto with = [](std::size_t bytes) {
+    ParkedSockets one = frames();
+    std::get<ParkedFrames>(one.state.mode).to_app.bytes.resize(bytes);
+    return one;
+  };
+  Parked all;
+  for (const std::size_t bytes : {50'000U, 10U, 90'000U, 20U})
+    all.connections.push_back(with(bytes));
+  EXPECT_EQ(drop_largest(all, 1'000'000), 0U);
+  EXPECT_EQ(all.connections.size(), 4U);
+  EXPECT_EQ(drop_largest(all, 60'000), 1U);
+  EXPECT_EQ(drop_largest(all, 10'000), 1U);
+  EXPECT_EQ(all.ended, 2U);
+  ASSERT_EQ(all.connections.size(), 2U);
+  for (const ParkedSockets& one : all.connections)
+    EXPECT_LT(relay::waiting_bytes(one.state.mode), 100U);
+  EXPECT_LE(encode(std::move(all)).bytes.size(), 10'000U);
+}
+
 // Whatever they are, bytes give an error or connections.
 TEST(DescriptionTest, ForgedBytesDoNoHarm) {
   const EncodedDescription encoded = encode(parked());

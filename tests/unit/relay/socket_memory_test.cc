@@ -6,6 +6,7 @@
 
 #include <vector>
 
+#include "fake_stream.h"
 #include "relay/tcp_relay.h"
 #include "smc/deferral.h"
 #include "unit/event/socket_pair.h"
@@ -83,6 +84,49 @@ TEST(SocketMemory, FramesAreRefusedBeforeConnectionsWithoutThemAre) {
     else
       EXPECT_LT(without, 5U);
   }
+}
+
+// A connection that leaves SMC-R needs what frames may carry, and its ring. It takes no more than
+// it has, if smaller sockets make that enough.
+TEST(SocketMemory, LeavingSmcIsPaidForOrChangesNothing) {
+  constexpr std::size_t kRing = 4 * kMiB;
+  WorkerStats stats;
+  MemoryBudget budget(32 * kMiB, 0, stats);
+  FakeStream net;
+  auto memory = SocketMemory::begin(budget, Direction::kOutbound);
+  ASSERT_TRUE(memory);
+  memory->become_smc(net);
+  const std::size_t over_smc = memory->charged_bytes();
+  ASSERT_TRUE(budget.take(MemoryUse::kConnections, budget.left_bytes()));
+  EXPECT_FALSE(memory->leave_smc(net, kRing));
+  EXPECT_EQ(memory->charged_bytes(), over_smc);
+  budget.give_back(MemoryUse::kConnections, 5 * kMiB);
+  EXPECT_TRUE(memory->leave_smc(net, kRing));
+  EXPECT_GE(memory->charged_bytes(), smc::kFramedBytesMax + kRing);
+  EXPECT_LE(memory->charged_bytes(), over_smc + 5 * kMiB);
+}
+
+TEST(SocketMemory, LeavingSmcTakesNoMoreWhereSmallerSocketsSuffice) {
+  WorkerStats stats;
+  MemoryBudget budget(32 * kMiB, 0, stats);
+  FakeStream net;
+  auto memory = SocketMemory::begin(budget, Direction::kOutbound);
+  ASSERT_TRUE(memory);
+  memory->become_smc(net);
+  const std::size_t over_smc = memory->charged_bytes();
+  ASSERT_TRUE(budget.take(MemoryUse::kConnections, budget.left_bytes()));
+  EXPECT_TRUE(memory->leave_smc(net, 64 * 1024));
+  EXPECT_LE(memory->charged_bytes(), over_smc);
+}
+
+TEST(SocketMemory, AResumedConnectionPaysForWhatWaits) {
+  WorkerStats stats;
+  MemoryBudget budget(32 * kMiB, 0, stats);
+  const auto begun = SocketMemory::begin(budget, Direction::kOutbound);
+  const auto resumed = SocketMemory::resume(budget, kMiB);
+  ASSERT_TRUE(begun && resumed);
+  EXPECT_GE(resumed->charged_bytes(), kMiB);
+  EXPECT_FALSE(SocketMemory::resume(budget, 32 * kMiB));
 }
 
 class BoundedSockets : public testing::Test {

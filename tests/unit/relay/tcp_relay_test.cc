@@ -233,5 +233,111 @@ TEST_F(TcpRelayTest, GivesOthersTheirTurn) {
   EXPECT_LT(net.outgoing.size(), 2 * kTurnBytesMax);
 }
 
+// Parked and resumed by another process.
+
+class ParkedRelayTest : public TcpRelayTest {
+ protected:
+  // What follows a park of both directions in another process, with the same sockets.
+  void replace() {
+    ParkedTcpHalf to_net = relay.towards_net().park(), to_app = relay.towards_app().park();
+    successor.emplace(app, net, shared);
+    successor->towards_net().resume(std::move(to_net));
+    successor->towards_app().resume(std::move(to_app));
+  }
+
+  std::optional<TcpRelay> successor;
+};
+
+TEST_F(ParkedRelayTest, WhatHadNoRoomComesFirst) {
+  net.allow(3);
+  app.feed("request");
+  relay.pump(now);
+  replace();
+  net.allow(100);
+  app.feed(" and more");
+  successor->pump(now);
+  EXPECT_EQ(net.outgoing, "request and more");
+  EXPECT_EQ(successor->towards_net().bytes(), 16U);
+}
+
+TEST_F(ParkedRelayTest, AnUrgentByteStaysUrgentAndInItsPlace) {
+  net.allow(6);
+  app.feed("before");
+  app.feed_urgent('!');
+  relay.pump(now);
+  net.allow(0);
+  net.room = 0;
+  relay.pump(now);  // the byte is read, and waits
+  replace();
+  net.allow(100);
+  app.feed("behind");
+  successor->pump(now);
+  EXPECT_EQ(net.outgoing, "before!behind");
+  EXPECT_EQ(net.urgent_out, std::vector<std::size_t>{6});
+}
+
+TEST_F(ParkedRelayTest, AHalfClosedConnectionStaysSo) {
+  app.feed("request");
+  app.feed_end();
+  relay.pump(now);
+  ASSERT_TRUE(net.shut_down);
+  net.shut_down = false;
+  replace();
+  net.feed("reply");
+  net.feed_end();
+  EXPECT_EQ(successor->pump(now), Step::kEnded);
+  EXPECT_EQ(app.outgoing, "reply");
+  EXPECT_TRUE(app.shut_down);
+  EXPECT_FALSE(net.shut_down) << "it is told of the end once";
+}
+
+TEST_F(ParkedRelayTest, AnEndThatHadNoRoomBehindBytesIsStillTold) {
+  net.allow(3);
+  app.feed("request");
+  app.feed_end();
+  relay.pump(now);
+  ASSERT_FALSE(net.shut_down);
+  replace();
+  net.allow(100);
+  successor->pump(now);
+  EXPECT_EQ(net.outgoing, "request");
+  EXPECT_TRUE(net.shut_down);
+}
+
+TEST_F(ParkedRelayTest, ADeclineThatHasComeInPartIsDropped) {
+  const std::string decline = late_decline();
+  relay.towards_app().skip_late_decline();
+  net.feed(decline.substr(0, 5));
+  relay.pump(now);
+  replace();
+  net.feed(decline.substr(5) + "data");
+  successor->pump(now);
+  EXPECT_EQ(app.outgoing, "data");
+}
+
+TEST_F(ParkedRelayTest, WhatWasSplicedIntoAPipeIsInHand) {
+  int app_ends[2], net_ends[2];
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, app_ends), 0);
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, net_ends), 0);
+  const FileDescriptor app_end(app_ends[0]), app_peer(app_ends[1]);
+  const FileDescriptor net_end(net_ends[0]), net_peer(net_ends[1]);
+  app.fd = app_end.get();
+  net.fd = net_end.get();
+  // The socket to the network is full.
+  const std::string filler(4096, 'f');
+  while (::write(net_end.get(), filler.data(), filler.size()) > 0) continue;
+  const std::string piece = "spliced";
+  ASSERT_EQ(::write(app_peer.get(), piece.data(), piece.size()),
+            static_cast<ssize_t>(piece.size()));
+  const std::string copied(shared.buffer.size(), 'x');  // enough that the rest is spliced
+  app.feed(copied);
+  relay.pump(now);
+  const ParkedTcpHalf parked = relay.towards_net().park();
+  const std::string waiting(reinterpret_cast<const char*>(parked.waiting.bytes.data()),
+                            parked.waiting.bytes.size());
+  EXPECT_EQ(net.outgoing + waiting, copied + piece);
+  EXPECT_EQ(waiting, piece);
+}
+
 }  // namespace
 }  // namespace fairlead::relay

@@ -176,5 +176,72 @@ TEST_F(DeferralTest, AHostilePeerIsRefused) {
     }
 }
 
+TEST_F(DeferralTest, AnotherProcessGoesOnAtAnyByte) {
+  Bytes bytes = data(client, 300);
+  append(bytes, client.send_urgent(), 1);
+  append(bytes, client.send_hand_over());
+  for (std::size_t cut = 0; cut < bytes.size(); ++cut) {
+    Deferral first(Role::kServer, {}, now);
+    const auto middle = bytes.begin() + static_cast<std::ptrdiff_t>(cut);
+    const std::string before = take(first, {bytes.begin(), middle});
+    auto second = Deferral::resume(Role::kServer, {}, now, first.state());
+    ASSERT_TRUE(second) << cut << ": " << second.error().what;
+    const std::string after = take(*second, {middle, bytes.end()});
+    EXPECT_TRUE(second->peer_handed_over()) << cut << ": " << before << " " << after;
+    EXPECT_EQ(second->bytes_received(), 301U) << cut;
+  }
+}
+
+TEST_F(DeferralTest, AStateThatNoConnectionHasIsRefused) {
+  using State = Deferral::State;
+  constexpr std::uint64_t kHuge = UINT64_MAX;
+  struct Case {
+    Role role;
+    void (*forge)(State& state);
+    const char* result;
+  };
+  const Case cases[] = {
+      {Role::kClient, [](State& s) { s.body_left = wire::kFrameBytesMax + 1; },
+       "more of a frame than one can have"},
+      {Role::kClient,
+       [](State& s) {
+         s.urgent = true;
+         s.body_left = 2;
+       },
+       "more of a frame than one can have"},
+      {Role::kClient, [](State& s) { s.sent.bytes = kFramedBytesMax + 1; },
+       "more in frames than is allowed"},
+      {Role::kServer, [](State& s) { s.received.bytes = kFramedBytesMax + 1; },
+       "more in frames than is allowed"},
+      {Role::kServer,
+       [](State& s) {
+         s.received.bytes = kHuge;
+         s.body_left = 1;
+       },
+       "more in frames than is allowed"},
+      {Role::kClient,
+       [](State& s) {
+         s.received.ended = true;
+         s.body_left = 1;
+       },
+       "a frame behind the last"},
+      {Role::kServer, [](State& s) { s.received.ended = s.received.handed_over = true; },
+       "hand-over: behind the end"},
+      {Role::kClient, [](State& s) { s.received.handed_over = true; },
+       "hand-over: a server's without the client's"},
+      {Role::kServer, [](State& s) { s.head_bytes = s.head.size(); },
+       "more of a header than one can have"},
+      {Role::kServer, [](State& s) { s.head_bytes = wire::kFrameHeaderBytes; },
+       "a header of no hand-over"},
+  };
+  for (const Case& one : cases) {
+    State state;
+    one.forge(state);
+    const auto resumed = Deferral::resume(one.role, kLimits, now, state);
+    ASSERT_FALSE(resumed) << one.result;
+    EXPECT_STREQ(resumed.error().what, one.result);
+  }
+}
+
 }  // namespace
 }  // namespace fairlead::smc
