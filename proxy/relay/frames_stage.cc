@@ -29,10 +29,10 @@ FramesStage::FramesStage(SessionResources& session, TimePoint now) : session_(se
 }
 
 FramesStage::FramesStage(SessionResources& session, std::unique_ptr<FramedRelay> relay)
-    : session_(session), relay_(std::move(relay)), resumed_(true) {}
+    : session_(session), relay_(std::move(relay)), counted_(true), peer_over_(true) {}
 
 FramesStage::FramesStage(SessionResources& session, ParkedFrames parked, TimePoint began)
-    : session_(session), resumed_(parked.peer_over) {
+    : session_(session), peer_over_(parked.peer_over) {
   Result<smc::Deferral> rules =
       smc::Deferral::resume(role_of(session), limits_of(session), began, parked.rules);
   SMC_ASSERT(rules.has_value());
@@ -48,12 +48,12 @@ void FramesStage::take(std::span<std::byte> unread) {
 
 StageResult FramesStage::begin(TimePoint now) {
   session_.report.setup_ended();
-  if (resumed_) {
+  if (!counted_) session_.report.carried(Transport::kShort);
+  if (peer_over_) {
     relay_->end_peer();
     session_.mark_ready();
     return Stay{};
   }
-  session_.report.carried(Transport::kShort);
   liveness_.watch(session_);
   session_.probe_peer_later();
   return run(now);

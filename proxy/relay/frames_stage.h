@@ -52,8 +52,9 @@ class FramesStage final : public Stage {
 
   SessionResources& session_;
   std::unique_ptr<FramedRelay> relay_;
-  bool resumed_ = false;   // behind a handshake
-  bool returned_ = false;  // it was over SMC-R
+  bool counted_ = false;    // as a connection in frames
+  bool peer_over_ = false;  // the peer is not answered any more
+  bool returned_ = false;   // it was over SMC-R
   PeerLiveness liveness_;
   std::optional<event::Timer> half_close_;  // for what a half-closed connection may still say
   // A client's handshake that the connection has earned.

@@ -53,12 +53,14 @@ class HandOver(ProxyTest):
         keep = {name: {"hand_over": {"socket": place}, **(options or {})} for name, place in self.keeper_sockets.items()}
         self.start_pair(self.server.address, client=keep["out"], server=keep["in"])
 
-    def replace(self, proxy, options=None):
-        """Starts another process in the place of `proxy`; returns it, and what fairleadctl says."""
-        ctl = subprocess.Popen(
+    def start_keeper(self, proxy):
+        return subprocess.Popen(
             [*CONFINEMENT, programs() / "ctl/fairleadctl", "-o", "json", "hand-over",
              "--keeper-socket", self.keeper_sockets[proxy.name]], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        with ctl:
+
+    def replace(self, proxy, options=None):
+        """Starts another process in the place of `proxy`; returns it, and what fairleadctl says."""
+        with self.start_keeper(proxy) as ctl:
             self.assertEqual(proxy.wait_exit(), 0, proxy.log())
             config = json.loads(json.dumps(proxy.config))
             for one in config["listeners"]:
@@ -79,7 +81,8 @@ class HandOver(ProxyTest):
         for number in range(count):
             proxy = self.outbound if number % 2 else self.inbound
             successor, _ = self.replace(proxy)
-            self.assertNotIn("lost=", successor.log())
+            self.assertRegex(successor.log(), r" event=taken_back connections=\d+ ended=0 ")
+            self.assertEqual(successor.metrics().value("fairlead_taken_back_total", result="lost"), 0)
 
     def test_requests_go_on(self):
         self.start_keeping_pair(peers.echo)
@@ -246,6 +249,27 @@ class HandOver(ProxyTest):
             self.outbound.terminate()
             self.outbound.wait_exit()
             self.assertTrue(peers.ends_in_reset(sock))
+
+    def test_a_keeper_that_dies_ends_no_stream_in_order(self):
+        """What it held is lost, and no application may take that for the end of all bytes."""
+        for name in ("out", "in"):
+            with self.subTest(parked=name):
+                heard = []
+
+                def listen(sock, heard=heard):
+                    sock.sendall(peers.receive_exactly(sock, 1))
+                    heard.append(peers.ends_in_reset(sock))
+                self.start_keeping_pair(listen)
+                proxy = {"out": self.outbound, "in": self.inbound}[name]
+                with peers.connect(self.entry) as sock, self.start_keeper(proxy) as ctl:
+                    sock.sendall(b"x")
+                    self.assertEqual(peers.receive_exactly(sock, 1), b"x")
+                    self.assertEqual(proxy.wait_exit(), 0, proxy.log())
+                    self.assertIn(" event=parked ", proxy.log())
+                    ctl.kill()
+                    self.assertTrue(peers.ends_in_reset(sock))
+                self.server.results(1)
+                self.assertEqual(heard, [True])
 
     def test_a_reset_still_arrives(self):
         release = threading.Event()

@@ -89,6 +89,25 @@ TEST_P(HandOver, AgainAndAgainLosesNothing) {
   }
 }
 
+// Neither a connection nor the process waits for who does not come back.
+TEST_P(HandOver, EndsThoughThePeerIsKilled) {
+  for (Pod pod = 1; pod <= 2; ++pod)
+    for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
+      Plan killed = plan();
+      killed.stormy = true;
+      for (ProxySettings& settings : killed.proxies) settings.config.smc.defer_bytes = 4096;
+      for (int i = 0; i < 3; ++i) killed.connections.push_back(talk(200000, 200000));
+      replace(killed, pod, microseconds(50 * seed));
+      Fault kill;
+      kill.kind = Fault::Kind::kKill;
+      kill.pod = 3 - pod;
+      kill.at = microseconds(50 * seed + seed % 9 * 10);
+      kill.lasting = seconds(1);
+      killed.faults.push_back(kill);
+      (void)run(killed, seed);
+    }
+}
+
 // Its bytes wait in the ring, and then in the description.
 TEST_P(HandOver, OfAnApplicationThatDoesNotReadLosesNothing) {
   for (Pod pod = 1; pod <= 2; ++pod)

@@ -347,6 +347,28 @@ TEST_F(FramesStageTest, AfterAFailedHandshakeThePeersWordsGoToTheApplication) {
   EXPECT_EQ(end_why(), "reset");
 }
 
+// Another process goes on with it.
+TEST_F(FramesStageTest, AConnectionThatWasParkedIsCountedUntilItEnds) {
+  for (const bool peer_over : {false, true}) {
+    open_both(Direction::kOutbound);
+    ParkedFrames parked;
+    parked.peer_over = peer_over;
+    const std::string words = "last words";
+    const auto bytes = std::as_bytes(std::span(words));
+    parked.to_app.bytes.assign(bytes.begin(), bytes.end());
+    app->allow(4);
+    begin<FramesStage>(std::move(parked), network.now());
+    EXPECT_EQ(app->outgoing, "last");
+    EXPECT_TRUE(stays());
+    EXPECT_EQ(traffic(Direction::kOutbound).connections_active.get(), 1U) << peer_over;
+    app->allow(100);
+    turn();
+    EXPECT_EQ(app->outgoing, "last words");
+    EXPECT_EQ(end_why().has_value(), peer_over) << "nothing else comes";
+    session->report.carried_no_longer(Transport::kShort);
+  }
+}
+
 TEST_F(FramesStageTest, AReaderThatStallsDoesNotKeepAPeerThatIsOver) {
   start_client();
   earn();
