@@ -319,8 +319,8 @@ struct HandOver {
   // 1m. Default 5s.
   Duration wait = std::chrono::seconds(5);
   // hand_over.settle: how long handshakes that are under way may take before the connections are
-  // parked, 0 to 1m. Default 200ms.
-  Duration settle = std::chrono::milliseconds(200);
+  // parked, 0 to 1m. A lost packet costs at least 200ms. Default 1s.
+  Duration settle = std::chrono::seconds(1);
   friend bool operator==(const HandOver&, const HandOver&) = default;
 };
 

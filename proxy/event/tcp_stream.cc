@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <linux/sockios.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
@@ -247,14 +248,24 @@ void TcpStream::guard_reads() {
     writable_watched_ = false;
   own_urgent_signals(socket_.get());
   urgent_signals_seen_ = urgent_signals();
-  // Urgent data that came, or was announced, before somebody owned the socket. EINVAL says that
-  // there is none, if the socket does not take it in line.
-  if (urgent_in_line_) take_urgent_in_line(socket_.get(), false);
-  std::byte byte;
-  if (::recv(socket_.get(), &byte, 1, MSG_OOB | MSG_PEEK) == 1 || errno == EAGAIN)
-    care_bytes_ = kUrgentCareBytes;
-  take_urgent_in_line(socket_.get(), true);
+  if (urgent_came_before()) care_bytes_ = kUrgentCareBytes;
   urgent_in_line_ = true;
+}
+
+// True for urgent data that came, or was announced, before somebody owned the socket. It is in line
+// afterwards.
+bool TcpStream::urgent_came_before() {
+  // Out of band, an unread urgent byte is lost when the next one comes.
+  pollfd urgent{socket_.get(), POLLPRI, 0};
+  const bool came = ::poll(&urgent, 1, 0) == 1 && (urgent.revents & POLLPRI) != 0;
+  if (came || urgent_in_line_) take_urgent_in_line(socket_.get(), came);
+  if (came) return true;
+  // EINVAL says that none is announced, if the socket does not take it in line.
+  std::byte byte;
+  const bool announced =
+      ::recv(socket_.get(), &byte, 1, MSG_OOB | MSG_PEEK) == 1 || errno == EAGAIN;
+  take_urgent_in_line(socket_.get(), true);
+  return announced;
 }
 
 // True when urgent data may have come since the last call, to this socket or to another.

@@ -124,6 +124,7 @@ class TcpStream final : public Stream, private EventHandler, private Deferred {
   IoResult written(ssize_t n);
   void begin_care();
   void guard_reads();
+  bool urgent_came_before();
   bool news_of_urgent_data();
 
   EventLoop& loop_;

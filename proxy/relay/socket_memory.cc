@@ -123,14 +123,19 @@ void SocketMemory::become_smc(event::Stream& net) {
   charge_.resize(cost(level_));
 }
 
-// Many connections may do this at once, so each takes no more than it has, as far as that suffices.
+// A receive buffer smaller than the window that the peer knows loses packets, so the connection
+// keeps its level while half of the budget is left. Many may do this at once: beyond that, each
+// takes no more than it has, as far as that suffices.
 bool SocketMemory::leave_smc(event::Stream& net, std::size_t ring_bytes) {
   if (budget_ == nullptr) return true;
   const unsigned level = level_;
   const std::size_t ahead = ahead_bytes_;
   smc_ = false;
   ahead_bytes_ += smc::kFramedBytesMax + ring_bytes;
-  while (level_ != 0 && cost(level_) > charge_.bytes()) --level_;
+  const std::size_t left = budget_->left_bytes();
+  const std::size_t kept = budget_->limit_bytes() / 2;
+  const std::size_t affordable = charge_.bytes() + (left > kept ? left - kept : 0);
+  while (level_ != 0 && cost(level_) > affordable) --level_;
   if (!charge_.resize(cost(level_), 0)) {
     level_ = level;
     ahead_bytes_ = ahead;

@@ -50,7 +50,9 @@ class HandOver(ProxyTest):
         self.server = peers.Server(handle)
         self.addCleanup(self.server.close)
         self.keeper_sockets = {name: f"@fairlead-keeper-{self.folder.name}-{name}" for name in ("in", "out")}
-        keep = {name: {"hand_over": {"socket": place}, **(options or {})} for name, place in self.keeper_sockets.items()}
+        settle = f"{round(1000 * float(seconds(1)))}ms"
+        keep = {name: {"hand_over": {"socket": place, "settle": settle}, **(options or {})}
+                for name, place in self.keeper_sockets.items()}
         self.start_pair(self.server.address, client=keep["out"], server=keep["in"])
 
     def start_keeper(self, proxy):
@@ -250,26 +252,31 @@ class HandOver(ProxyTest):
             self.outbound.wait_exit()
             self.assertTrue(peers.ends_in_reset(sock))
 
-    def test_a_keeper_that_dies_ends_no_stream_in_order(self):
+    def check_a_keeper_that_dies(self, name):
         """What it held is lost, and no application may take that for the end of all bytes."""
-        for name in ("out", "in"):
-            with self.subTest(parked=name):
-                heard = []
+        heard = []
 
-                def listen(sock, heard=heard):
-                    sock.sendall(peers.receive_exactly(sock, 1))
-                    heard.append(peers.ends_in_reset(sock))
-                self.start_keeping_pair(listen)
-                proxy = {"out": self.outbound, "in": self.inbound}[name]
-                with peers.connect(self.entry) as sock, self.start_keeper(proxy) as ctl:
-                    sock.sendall(b"x")
-                    self.assertEqual(peers.receive_exactly(sock, 1), b"x")
-                    self.assertEqual(proxy.wait_exit(), 0, proxy.log())
-                    self.assertIn(" event=parked ", proxy.log())
-                    ctl.kill()
-                    self.assertTrue(peers.ends_in_reset(sock))
-                self.server.results(1)
-                self.assertEqual(heard, [True])
+        def listen(sock):
+            sock.sendall(peers.receive_exactly(sock, 1))
+            heard.append(peers.ends_in_reset(sock))
+        self.start_keeping_pair(listen)
+        proxy = {"out": self.outbound, "in": self.inbound}[name]
+        with peers.connect(self.entry) as sock:
+            sock.sendall(b"x")
+            self.assertEqual(peers.receive_exactly(sock, 1), b"x")
+            with self.start_keeper(proxy) as ctl:
+                self.assertEqual(proxy.wait_exit(), 0, proxy.log())
+                self.assertIn(" event=parked ", proxy.log())
+                ctl.kill()
+            self.assertTrue(peers.ends_in_reset(sock))
+        self.server.results(1)
+        self.assertEqual(heard, [True])
+
+    def test_a_keeper_that_dies_ends_no_stream_of_a_client_in_order(self):
+        self.check_a_keeper_that_dies("out")
+
+    def test_a_keeper_that_dies_ends_no_stream_of_a_server_in_order(self):
+        self.check_a_keeper_that_dies("in")
 
     def test_a_reset_still_arrives(self):
         release = threading.Event()

@@ -691,11 +691,11 @@ class SecondContact(Attacked):
             "MAC": (self.at(32, [1]), *both("sync_error"))})
 
     def test_confirms(self):
-        """The client uses the link already, and hears no Decline: its application waits."""
+        """The client uses the link already. A Decline ends its connection; without one its application waits."""
         self.run_rows(clc.CONFIRM, {
-            "version 2": (self.of_version_2, "silent", ("version_mismatch", "local")),
+            "version 2": (self.of_version_2, "reset", ("version_mismatch", "local"), "refused"),
             "version 0": (self.at(7, [0]), "reset", "refused"),
-            "first contact": (self.at(7, [0x18]), "silent", ("sync_error", "local")),
+            "first contact": (self.at(7, [0x18]), "reset", ("sync_error", "local"), "refused"),
             "queue pair": (self.at(38, [0, 0, 1]), "carried"), "GID": (self.at(31, [1]), "carried"),
             "peer id": (self.at(8, [1]), "carried"), "MAC": (self.at(32, [1]), "carried"),
             "key": (self.at(41, [9] * 4), "reset"), "index": (self.at(45, [255]), "reset"),

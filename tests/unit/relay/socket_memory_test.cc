@@ -119,6 +119,27 @@ TEST(SocketMemory, LeavingSmcTakesNoMoreWhereSmallerSocketsSuffice) {
   EXPECT_LE(memory->charged_bytes(), over_smc);
 }
 
+TEST(SocketMemory, LeavingSmcKeepsLargeBuffersWhileHalfOfTheBudgetIsLeft) {
+  constexpr std::size_t kLimit = 64 * kMiB;
+  WorkerStats stats;
+  MemoryBudget budget(kLimit, 0, stats);
+  FakeStream net;
+  std::vector<SocketMemory> connections;
+  for (int i = 0; i < 40; ++i) {
+    auto memory = SocketMemory::begin(budget, Direction::kOutbound);
+    ASSERT_TRUE(memory);
+    memory->become_smc(net);
+    connections.push_back(std::move(*memory));
+  }
+  const std::size_t largest = std::size(kSocketBufferBytes) - 1;
+  const std::size_t before = connections.front().charged_bytes();
+  ASSERT_TRUE(connections.front().leave_smc(net, 64 * 1024));
+  EXPECT_GT(connections.front().charged_bytes(), before + 4 * kSocketBufferBytes[largest]);
+  for (std::size_t i = 1; i < connections.size(); ++i)
+    EXPECT_TRUE(connections[i].leave_smc(net, 64 * 1024)) << i;
+  EXPECT_GT(budget.left_bytes(), kLimit / 4);
+}
+
 TEST(SocketMemory, AResumedConnectionPaysForWhatWaits) {
   WorkerStats stats;
   MemoryBudget budget(32 * kMiB, 0, stats);
