@@ -82,6 +82,7 @@ void write(const relay::ParkedFrames& from, proto::Frames& to) {
   to.set_app_refuses(from.app_refuses);
   to.set_app_finished(from.app_finished);
   to.set_peer_over(from.peer_over);
+  to.set_accept_sent(from.accept_sent);
 }
 
 Result<relay::ParkedFrames> read(const proto::Frames& from, bool outbound) {
@@ -107,9 +108,9 @@ Result<relay::ParkedFrames> read(const proto::Frames& from, bool outbound) {
   frames.peer_over = from.peer_over();
   if (!frames.behind.empty() && !frames.rules.received.handed_over)
     return Error{Errc::kMalformed, "frames.behind: the peer has not handed over"};
-  // A handshake that has failed leaves only what the application has still to get.
-  if (frames.rules.sent.handed_over && !frames.peer_over)
-    return Error{Errc::kMalformed, "frames.sent.handed_over: a handshake is under way"};
+  frames.accept_sent = from.accept_sent();
+  if (frames.accept_sent && (outbound || !frames.within_handshake()))
+    return Error{Errc::kMalformed, "frames.accept_sent: not a server within a handshake"};
   using Role = smc::Deferral::Role;
   SMC_TRY(smc::Deferral::resume(outbound ? Role::kClient : Role::kServer, {}, {}, frames.rules));
   return frames;

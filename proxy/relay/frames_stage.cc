@@ -22,6 +22,17 @@ smc::Deferral::Limits limits_of(const SessionResources& session) {
 
 }  // namespace
 
+std::unique_ptr<FramedRelay> resume_frames(SessionResources& session, ParkedFrames parked,
+                                           TimePoint began) {
+  Result<smc::Deferral> rules =
+      smc::Deferral::resume(role_of(session), limits_of(session), began, parked.rules);
+  SMC_ASSERT(rules.has_value());
+  auto relay = std::make_unique<FramedRelay>(std::move(*rules), std::move(parked), *session.app,
+                                             *session.net, session.services.tcp);
+  relay->towards_net().set_copy_bytes(session.memory.copy_bytes());
+  return relay;
+}
+
 FramesStage::FramesStage(SessionResources& session, TimePoint now) : session_(session) {
   relay_ = std::make_unique<FramedRelay>(role_of(session_), limits_of(session_), *session_.app,
                                          *session_.net, session_.services.tcp, now);
@@ -33,12 +44,7 @@ FramesStage::FramesStage(SessionResources& session, std::unique_ptr<FramedRelay>
 
 FramesStage::FramesStage(SessionResources& session, ParkedFrames parked, TimePoint began)
     : session_(session), peer_over_(parked.peer_over) {
-  Result<smc::Deferral> rules =
-      smc::Deferral::resume(role_of(session), limits_of(session), began, parked.rules);
-  SMC_ASSERT(rules.has_value());
-  relay_ = std::make_unique<FramedRelay>(std::move(*rules), std::move(parked), *session_.app,
-                                         *session_.net, session_.services.tcp);
-  relay_->towards_net().set_copy_bytes(session_.memory.copy_bytes());
+  relay_ = resume_frames(session, std::move(parked), began);
 }
 
 void FramesStage::take(std::span<std::byte> unread) {

@@ -15,6 +15,11 @@
 
 namespace fairlead::relay {
 
+// The frames of a connection that another process, or SMC-R, has left. REQUIRES: what
+// smc::Deferral::resume() takes
+std::unique_ptr<FramedRelay> resume_frames(SessionResources& session, ParkedFrames parked,
+                                           TimePoint began);
+
 class FramesStage final : public Stage {
  public:
   // From the connection's beginning. The memory for frames is paid for.

@@ -267,6 +267,28 @@ StageResult HandshakeStage::handle_rmb_announced(TimePoint now) {
   return Stay{};
 }
 
+void HandshakeStage::hurry(TimePoint now) {
+  if (!exchange_.begun()) return;
+  // Before its Confirm a client, and before its Accept a server, wait for others.
+  if (wait_ != Wait::kNone || handshake().state() == State::kAwaitingLink)
+    decline(FallbackReason::kDraining, now);
+}
+
+// What the next process has still to write and to read.
+ParkedMode HandshakeStage::park() {
+  if (!framed_) return ParkedUndialled{};
+  ParkedFrames parked = framed_->park();
+  const std::span<const std::byte> output = handshake().output();
+  parked.to_net.bytes.insert(parked.to_net.bytes.end(), output.begin(), output.end());
+  const std::span<const std::byte> begun = handshake().unconsumed();
+  std::vector<std::byte> behind(begun.begin(), begun.end());
+  for (const std::vector<std::byte>* const part : {&exchange_.unread(), &parked.behind})
+    behind.insert(behind.end(), part->begin(), part->end());
+  parked.behind = std::move(behind);
+  parked.accept_sent = accept_sent_;
+  return parked;
+}
+
 void HandshakeStage::end(TimePoint now) {
   // Others may wait for the first contact that this one was to make.
   membership_.abort_first_contact(now);

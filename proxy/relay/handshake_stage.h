@@ -30,6 +30,9 @@ class HandshakeStage : public Stage {
   SmcRelay* smc() override { return membership_.joined() ? &membership_.relay() : nullptr; }
   FramedRelay* framed() override { return framed_.get(); }
   bool uses(const DeviceSlot& slot) const override { return path_.slot == &slot; }
+  // Declines, where the peer hears that.
+  void hurry(TimePoint now) override;
+  ParkedMode park() override;
 
  protected:
   using State = smc::Handshake::State;
@@ -58,7 +61,7 @@ class HandshakeStage : public Stage {
 
   smc::Handshake& handshake() { return exchange_.handshake(); }
   bool began_in_frames() const { return framed_ != nullptr; }
-  bool awaits_first_answer() const {
+  bool awaits_peer() const {
     return exchange_.begun() && exchange_.handshake().state() == State::kAwaitingPeer;
   }
   SessionServices& services() const { return session_.services; }

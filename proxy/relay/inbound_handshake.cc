@@ -25,6 +25,17 @@ InboundHandshake::InboundHandshake(SessionResources& session, std::unique_ptr<Fr
   await_proposal(session.services.config.smc.handshake_timeout);
 }
 
+InboundHandshake::InboundHandshake(SessionResources& session, std::unique_ptr<FramedRelay> framed,
+                                   BehindAccept)
+    : HandshakeStage(session, HandshakePermit(session.services, session.number),
+                     std::move(framed)) {
+  accept_sent_ = behind_accept_ = true;
+  exchange_.begin(smc::Handshake::behind_accept(services().offer.peer_id, session_.now(),
+                                                services().config.smc.handshake_timeout));
+  session_.report.set_phase("clc_confirm");
+  arm_timer();
+}
+
 void InboundHandshake::await_proposal(Duration timeout) {
   exchange_.begin(smc::Handshake::server(services().offer.peer_id, session_.now(), timeout));
   session_.report.set_phase("clc_proposal");
@@ -201,6 +212,13 @@ void InboundHandshake::send_accept(TimePoint now) {
 
 StageResult InboundHandshake::handle_confirm(TimePoint now) {
   const wire::AcceptConfirm& confirm = handshake().answer();
+  if (behind_accept_) {
+    session_.note("another process of this proxy made the Accept");
+    // The client of a link that is in use has begun with its Confirm, and hears no Decline.
+    if (!confirm.first_contact) return fail("the proxy was replaced during the handshake");
+    decline(FallbackReason::kDraining, now);
+    return Stay{};
+  }
   const smc::Judgement<smc::Terms> terms = smc::judge_confirm(confirm, accept_, terms_);
   if (!terms || !membership_.joined()) {
     decline(terms ? FallbackReason::kNoActiveLink : terms.error(), now);

@@ -24,8 +24,15 @@ class InboundHandshake final : public HandshakeStage {
   InboundHandshake(SessionResources& session, First first, bool assumed);
   // Behind the client's hand-over.
   InboundHandshake(SessionResources& session, std::unique_ptr<FramedRelay> framed);
+  // The same, where another process has sent the Accept. The Confirm of a first contact is
+  // declined. Others are beyond a Decline, and their connections end.
+  struct BehindAccept {};
+  InboundHandshake(SessionResources& session, std::unique_ptr<FramedRelay> framed, BehindAccept);
 
   StageResult begin(TimePoint now) override;
+  bool parkable(bool at_last) const override {
+    return at_last && began_in_frames() && awaits_peer();
+  }
 
  private:
   void await_proposal(Duration timeout);
@@ -50,6 +57,7 @@ class InboundHandshake final : public HandshakeStage {
   bool frames_possible_ = false;  // the client may begin with them
   const bool assumed_ = false;
   bool way_found_ = false;  // the Proposal waits for the application
+  bool behind_accept_ = false;
   wire::AcceptConfirm accept_;
   // First contact: CONFIRM_LINK has waited for the client's memory since then.
   std::optional<TimePoint> client_memory_since_;

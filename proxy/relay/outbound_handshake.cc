@@ -7,11 +7,13 @@
 
 namespace fairlead::relay {
 
-bool OutboundHandshake::parkable(bool at_last) const {
-  return at_last && !began_in_frames() && awaits_first_answer();
-}
-
 StageResult OutboundHandshake::begin(TimePoint now) {
+  if (behind_proposal_) {
+    exchange_.begin(smc::Handshake::behind_proposal(services().offer.peer_id, now,
+                                                    services().config.smc.handshake_timeout));
+    arm_timer();
+    return run(now);
+  }
   if (!declined_for_) declined_for_ = propose(now);
   if (declined_for_) {
     // A Decline instead of the Proposal.
@@ -70,6 +72,11 @@ std::optional<smc::OfferV1> OutboundHandshake::offer_version_1() {
 }
 
 StageResult OutboundHandshake::handle_message(TimePoint now) {
+  if (behind_proposal_) {
+    session_.note("another process of this proxy made the Proposal");
+    decline(FallbackReason::kDraining, now);
+    return Stay{};
+  }
   session_.report.set_phase("clc_accept");
   const wire::AcceptConfirm& accept = handshake().answer();
   const smc::Judgement<smc::Terms> terms = smc::judge_accept(accept, proposal_);

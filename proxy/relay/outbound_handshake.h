@@ -17,11 +17,16 @@ class OutboundHandshake final : public HandshakeStage {
                     std::unique_ptr<FramedRelay> framed, std::optional<FallbackCause> declined_for)
       : HandshakeStage(session, std::move(permit), std::move(framed)),
         declined_for_(std::move(declined_for)) {}
+  // Another process has handed over and sent the Proposal. Its answer is declined.
+  OutboundHandshake(SessionResources& session, std::unique_ptr<FramedRelay> framed)
+      : HandshakeStage(session, HandshakePermit(session.services, session.number),
+                       std::move(framed)),
+        behind_proposal_(true) {}
 
   StageResult begin(TimePoint now) override;
-  // The peer has not answered, and nothing has been read from the application: the next process
-  // dials again.
-  bool parkable(bool at_last) const override;
+  // The peer has not answered. The next process dials again if nothing has been read from the
+  // application, and otherwise awaits the answer.
+  bool parkable(bool at_last) const override { return at_last && awaits_peer(); }
 
  private:
   std::optional<FallbackCause> propose(TimePoint now);
@@ -41,6 +46,7 @@ class OutboundHandshake final : public HandshakeStage {
 
   std::optional<FallbackCause> declined_for_;
   wire::Proposal proposal_;
+  bool behind_proposal_ = false;
 };
 
 }  // namespace fairlead::relay

@@ -35,6 +35,11 @@ struct ParkedFrames {
   bool app_refuses = false;       // what comes for the application is dropped
   bool app_finished = false;      // the application has got the end
   bool peer_over = false;         // the peer is reset once the application has what came before
+  bool accept_sent = false;       // a server within a handshake
+
+  // This side has handed over. The client has sent its Proposal, and all of it is in to_net or on
+  // its way.
+  bool within_handshake() const { return rules.sent.handed_over && !peer_over; }
 };
 
 // Of those that wait for the application: what did not come in frames.

@@ -4,6 +4,8 @@
 #include "base/log.h"
 #include "relay/dial_stage.h"
 #include "relay/frames_stage.h"
+#include "relay/inbound_handshake.h"
+#include "relay/outbound_handshake.h"
 #include "relay/smc_stage.h"
 #include "relay/tcp_stage.h"
 
@@ -48,17 +50,36 @@ void Session::take_back(ParkedConnection parked, TimePoint now) {
     resources_.report.carried(Transport::kTcp);
     stage_ = std::make_unique<TcpStage>(resources_, std::move(*tcp));
   } else {
-    stage_ = std::make_unique<FramesStage>(
-        resources_, std::move(std::get<ParkedFrames>(parked.mode)), now - parked.age);
+    auto& frames = std::get<ParkedFrames>(parked.mode);
+    if (frames.within_handshake())
+      resume_handshake(std::move(frames), now - parked.age, now);
+    else
+      stage_ = std::make_unique<FramesStage>(resources_, std::move(frames), now - parked.age);
   }
   apply(stage_->begin(now), now);
 }
 
-void Session::note_unsettled() const {
+void Session::resume_handshake(ParkedFrames parked, TimePoint began, TimePoint now) {
+  const bool accept_sent = parked.accept_sent;
+  std::unique_ptr<FramedRelay> framed = resume_frames(resources_, std::move(parked), began);
+  resources_.report.carried(Transport::kShort);
+  resources_.report.setup_began(resources_.outbound() ? "clc_accept" : "clc_proposal", now);
+  if (resources_.outbound())
+    stage_ = std::make_unique<OutboundHandshake>(resources_, std::move(framed));
+  else if (accept_sent)
+    stage_ = std::make_unique<InboundHandshake>(resources_, std::move(framed),
+                                                InboundHandshake::BehindAccept{});
+  else
+    stage_ = std::make_unique<InboundHandshake>(resources_, std::move(framed));
+}
+
+void Session::hurry(TimePoint now) {
+  if (!stage_ || parkable(true)) return;
   LogEvent(LogLevel::kDebug, "relay.session", "unsettled")
       .field("conn", resources_.report.id())
       .field("phase", negotiating() ? resources_.report.phase() : "relay")
       .field("group", smc() != nullptr ? smc()->group->id() : "-");
+  stage_->hurry(now);
 }
 
 ParkedConnection Session::park(TimePoint now) {

@@ -38,8 +38,8 @@ class Session final : public StageHost {
   bool application_lives() const { return resources_.app && !resources_.app->hung_up(); }
   // As Stage::parkable().
   bool parkable(bool at_last) const { return stage_ && stage_->parkable(at_last); }
-  // It is not parked: logs what it waits for.
-  void note_unsettled() const;
+  // As Stage::hurry(). Logs what a connection waits for that cannot be parked.
+  void hurry(TimePoint now);
   // Leaves all that it has to another process, and ends without a word. REQUIRES: parkable(true)
   ParkedConnection park(TimePoint now);
   // Called in a turn after SessionHost::mark_ready().
@@ -78,6 +78,7 @@ class Session final : public StageHost {
   void apply(StageResult result, TimePoint now);
   // What the new stage says at its beginning.
   StageResult enter(std::unique_ptr<Stage> next, TimePoint now);
+  void resume_handshake(ParkedFrames parked, TimePoint began, TimePoint now);
   StageResult enter_smc(UseSmc from, TimePoint now);
   StageResult enter_tcp(UseTcp from, TimePoint now);
   void end(const char* reset_why, TimePoint now);

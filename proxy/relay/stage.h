@@ -84,6 +84,9 @@ class Stage {
   // The process ends, and another one is to go on with the connection. True when it can be parked
   // as it is now. `at_last`: there is no time to wait for a better moment.
   virtual bool parkable(bool) const { return false; }
+  // There is no more time to wait: does what makes it parkable within a turn, if anything does.
+  // REQUIRES: not parkable(true)
+  virtual void hurry(TimePoint) {}
   // What it has in hand. The stage does nothing any more. REQUIRES: parkable(true)
   virtual ParkedMode park() { return ParkedUndialled{}; }
 

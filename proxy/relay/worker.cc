@@ -77,7 +77,8 @@ Session& Worker::add_session(Direction direction, const SocketAddress& destinati
   return added;
 }
 
-void Worker::start_parking() {
+void Worker::start_parking(TimePoint settled) {
+  parking_.emplace(timers_, settled);
   admission_.start_parking();
   // Those over SMC-R begin to go back to frames.
   for (const auto& [number, session] : sessions_) mark_ready(*session);
@@ -93,14 +94,27 @@ Worker::Parkable Worker::parkable() const {
   return count;
 }
 
-std::vector<ParkedConnection> Worker::park() {
+// When the time is over, handshakes get a last chance to end as TCP.
+bool Worker::settled() {
+  const Parkable all = parkable();
+  if (all.settled >= all.connections) return true;
+  const TimePoint now = network_.now();
+  if (now < parking_->deadline) return false;
+  if (std::exchange(parking_->hurried, true)) return true;
+  parking_->wait(now + kHurriedWait);
+  std::vector<Session*> sessions;  // one may end others
+  for (const auto& [number, session] : sessions_) sessions.push_back(session.get());
+  for (Session* session : sessions) session->hurry(now);
+  return false;
+}
+
+std::optional<std::vector<ParkedConnection>> Worker::park_when_due() {
+  if (!parking_ || !settled()) return std::nullopt;
+  parking_.reset();
   const TimePoint now = network_.now();
   std::vector<Session*> parkable;
   for (const auto& [number, session] : sessions_)
-    if (session->parkable(true))
-      parkable.push_back(session.get());
-    else
-      session->note_unsettled();
+    if (session->parkable(true)) parkable.push_back(session.get());
   std::vector<ParkedConnection> parked;
   for (Session* session : parkable) parked.push_back(session->park(now));
   retired_.clear();

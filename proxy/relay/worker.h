@@ -38,6 +38,8 @@ namespace fairlead::relay {
 
 // How long the sessions of one kind, those that negotiate and those that relay, may run in a turn.
 inline constexpr Duration kTurnMax = std::chrono::milliseconds(1);
+// From the end of the time to settle until what can be parked is: for Declines to be written.
+inline constexpr Duration kHurriedWait = std::chrono::milliseconds(20);
 
 struct WorkerSettings {
   unsigned index = 0;
@@ -92,10 +94,12 @@ class Worker final : public SessionHost, public DeviceUsers {
     std::size_t live = 0;
   };
   Parkable parkable() const;
-  // The connections will be parked: no handshake begins any more, and what is under way ends.
-  void start_parking();
-  // Parks those that can be. The others are still there, for shut_down().
-  std::vector<ParkedConnection> park();
+  // The connections will be parked: no handshake begins any more, and what is under way ends, until
+  // `settled` at the latest.
+  void start_parking(TimePoint settled);
+  // Once they are settled or out of time: those that can be parked, at most once. The others are
+  // still there, for shut_down(). To be asked after each turn.
+  std::optional<std::vector<ParkedConnection>> park_when_due();
   // A connection that another process has parked. False: it has been reset.
   bool take_back(ParkedConnection parked);
 
@@ -123,6 +127,7 @@ class Worker final : public SessionHost, public DeviceUsers {
                        std::unique_ptr<event::Stream> accepted, SocketMemory memory,
                        TimePoint began);
   void refuse(event::Stream& stream, Admission::Refusal why);
+  bool settled();
 
   const WorkerSettings settings_;
   Network& network_;
@@ -143,6 +148,17 @@ class Worker final : public SessionHost, public DeviceUsers {
   ActiveSessions active_;
   std::vector<std::unique_ptr<Session>> retired_;
   std::uint64_t numbers_ = 0;  // the latest that was given to a session
+  struct Parking {
+    Parking(event::TimerQueue& timers, TimePoint until) : timer(timers, [] {}) { wait(until); }
+    void wait(TimePoint until) {
+      deadline = until;
+      timer.set(until);
+    }
+    TimePoint deadline;
+    event::Timer timer;  // wakes the thread
+    bool hurried = false;
+  };
+  std::optional<Parking> parking_;
 };
 
 }  // namespace fairlead::relay

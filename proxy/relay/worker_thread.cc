@@ -251,24 +251,23 @@ void WorkerThread::finish(TimePoint deadline) {
 
 void WorkerThread::park(TimePoint deadline, std::function<void(Parked)> parked) {
   post([this, deadline, parked = std::move(parked)](Worker& worker) {
-    neighbours_.parking.emplace(Parking{deadline, parked, {}});
+    neighbours_.parking.emplace(Parking{parked, {}});
     for (Entrance& entrance : entrances_) {
       const SocketAddress address = entrance.listener->address();
       neighbours_.parking->listeners.push_back({address, entrance.listener->park()});
     }
     entrances_.clear();
-    worker.start_parking();
+    worker.start_parking(deadline);
   });
 }
 
 void WorkerThread::park_when_due() {
   if (!neighbours_.parking) return;
-  const TimePoint now = event::EventLoop::now();
-  const Worker::Parkable parkable = worker_->parkable();
-  if (parkable.settled < parkable.connections && now < neighbours_.parking->deadline) return;
+  std::optional<std::vector<ParkedConnection>> connections = worker_->park_when_due();
+  if (!connections) return;
   Parked parked;
   parked.listeners = std::move(neighbours_.parking->listeners);
-  for (ParkedConnection& connection : worker_->park()) {
+  for (ParkedConnection& connection : *connections) {
     ParkedSockets sockets;
     const auto leave = [](std::unique_ptr<event::Stream>& stream) {
       std::optional<event::ParkedStream> left;
@@ -284,7 +283,7 @@ void WorkerThread::park_when_due() {
   parked.ended = worker_->session_count();
   neighbours_.parking->parked(std::move(parked));
   neighbours_.parking.reset();
-  end_.drain_deadline = now;
+  end_.drain_deadline = event::EventLoop::now();
 }
 
 // What another process has parked goes on here.
@@ -403,9 +402,7 @@ bool WorkerThread::spin() {
 void WorkerThread::sleep() {
   if (worker_->devices().arm()) {
     std::optional<TimePoint> deadline = worker_->next_deadline();
-    const auto parking =
-        neighbours_.parking ? std::optional(neighbours_.parking->deadline) : std::nullopt;
-    for (const auto& limit : {end_.drain_deadline, end_.shutdown_deadline, parking})
+    for (const auto& limit : {end_.drain_deadline, end_.shutdown_deadline})
       if (limit && (!deadline || *limit < *deadline)) deadline = limit;
     loop_->wait(deadline);
     polled_ = event::EventLoop::now();

@@ -127,7 +127,6 @@ class WorkerThread {
   std::atomic<bool> mailbox_full_{false};
   std::atomic<bool> running_{false};
   struct Parking {
-    TimePoint deadline;
     std::function<void(Parked)> parked;
     std::vector<ParkedListener> listeners;
   };

@@ -24,6 +24,10 @@ Result<Deferral> Deferral::resume(Role role, const Limits& limits, TimePoint beg
     if ((state.received.ended || state.received.handed_over) && state.body_left != 0)
       return "a frame behind the last";
     if (state.received.ended && state.received.handed_over) return "hand-over: behind the end";
+    if (role == Role::kClient && state.sent.ended && state.sent.handed_over)
+      return "hand-over: behind the end";
+    if (role == Role::kServer && state.sent.handed_over && !state.received.handed_over)
+      return "hand-over: a server's without the client's";
     if (role == Role::kClient && state.received.handed_over && !state.sent.handed_over)
       return "hand-over: a server's without the client's";
     if (state.head_bytes >= state.head.size() || (state.head_bytes != 0 && state.body_left != 0))

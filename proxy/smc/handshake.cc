@@ -26,6 +26,16 @@ Handshake Handshake::server(const PeerId& own, TimePoint now, Duration timeout) 
   return Handshake(Role::kServer, own, now, timeout);
 }
 
+Handshake Handshake::behind_proposal(const PeerId& own, TimePoint now, Duration timeout) {
+  return Handshake(Role::kClient, own, now, timeout);
+}
+
+Handshake Handshake::behind_accept(const PeerId& own, TimePoint now, Duration timeout) {
+  Handshake handshake(Role::kServer, own, now, timeout);
+  handshake.expected_ = wire::ClcType::kConfirm;
+  return handshake;
+}
+
 Handshake Handshake::refusal(const PeerId& own, FallbackReason reason, const char* detail) {
   Handshake handshake(Role::kClient, own, TimePoint{}, Duration{});
   handshake.state_ = State::kInHand;

@@ -64,6 +64,11 @@ class Handshake {
   // Handshake of a client that declines SMC towards a server that awaits CLC because it saw the
   // option. Begins in kTcp, with a Decline to write.
   static Handshake refusal(const PeerId& own, FallbackReason reason, const char* detail);
+  // Goes on where another process has sent the Proposal of a client, or the Accept of a server.
+  // What the peer answers can only be declined, because link group and buffers have gone with that
+  // process.
+  static Handshake behind_proposal(const PeerId& own, TimePoint now, Duration timeout);
+  static Handshake behind_accept(const PeerId& own, TimePoint now, Duration timeout);
 
   State state() const { return state_; }
   // Server: no byte has arrived yet.

@@ -89,6 +89,27 @@ TEST_P(HandOver, AgainAndAgainLosesNothing) {
   }
 }
 
+// The peer does nothing while a handshake is under way, as if packets were lost. What this process
+// cannot end goes on in the next one, as TCP.
+TEST_P(HandOver, WithinAHandshakeLosesNothing) {
+  for (Pod pod = 1; pod <= 2; ++pod)
+    for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
+      Plan stuck = plan();
+      for (ProxySettings& settings : stuck.proxies) settings.config.smc.defer_bytes = 4096;
+      stuck.connections.push_back(talk(40000, 40000));
+      Fault stall;
+      stall.kind = Fault::Kind::kStall;
+      stall.pod = 3 - pod;
+      // Between the frames and the link.
+      stall.at = microseconds(200 + seed);
+      stall.lasting = seconds(2);
+      stuck.faults.push_back(stall);
+      replace(stuck, pod, milliseconds(100));
+      stuck.faults.back().grace = milliseconds(100);
+      expect_nothing_lost(stuck, seed);
+    }
+}
+
 // Neither a connection nor the process waits for who does not come back.
 TEST_P(HandOver, EndsThoughThePeerIsKilled) {
   for (Pod pod = 1; pod <= 2; ++pod)

@@ -164,30 +164,26 @@ void SimProxy::terminate(Duration deadline) {
 }
 
 void SimProxy::hand_over(Duration settle) {
-  if (!running() || drain_deadline_ || parking_until_) return;
+  if (!running() || drain_deadline_ || parking_) return;
   world_.trace("pod %u: the proxy is replaced", settings_.pod);
-  parking_until_ = world_.now() + settle;
-  worker_->start_parking();
-  world_.at(*parking_until_, [this, life = life_] {
-    if (life == life_) poke();
-  });
+  parking_ = true;
+  worker_->start_parking(world_.now() + settle);
   poke();
 }
 
-// As WorkerThread::park_when_due().
 void SimProxy::park_when_due() {
-  if (!parking_until_ || parked_) return;
-  const relay::Worker::Parkable parkable = worker_->parkable();
-  if (parkable.settled < parkable.connections && world_.now() < *parking_until_) return;
+  if (!parking_ || parked_) return;
+  std::optional<std::vector<relay::ParkedConnection>> parked = worker_->park_when_due();
+  if (!parked) return;
   parked_ = true;
-  parked_connections_ = worker_->park();
+  parked_connections_ = std::move(*parked);
   world_.trace("pod %u: %zu connections are parked", settings_.pod, parked_connections_.size());
   drain_deadline_ = world_.now();
 }
 
 void SimProxy::take_back() {
   if (!std::exchange(parked_, false)) return;
-  parking_until_.reset();
+  parking_ = false;
   start();
   for (relay::ParkedConnection& parked : std::exchange(parked_connections_, {}))
     if (!worker_->take_back(std::move(parked)))
@@ -210,7 +206,7 @@ bool SimProxy::idle() const {
 void SimProxy::accept(Direction direction, std::unique_ptr<SimStream> stream,
                       const SocketAddress& to) {
   // They wait at the listener for the next process.
-  if (parking_until_) {
+  if (parking_) {
     waiting_.push_back({direction, std::move(stream), to});
     return;
   }

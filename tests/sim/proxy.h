@@ -118,9 +118,8 @@ class SimProxy final : public relay::Network {
   std::optional<TimePoint> drain_deadline_;
   std::optional<TimePoint> shutdown_deadline_;
   TimePoint stalled_until_;
-  // Of a hand-over: until when connections may settle, what was parked then, and what has come to
-  // the listeners meanwhile.
-  std::optional<TimePoint> parking_until_;
+  // Of a hand-over: what was parked, and what has come to the listeners meanwhile.
+  bool parking_ = false;
   bool parked_ = false;
   std::vector<relay::ParkedConnection> parked_connections_;
   struct Waiting {

@@ -200,9 +200,10 @@ TEST(DescriptionTest, ImpossibleConnectionsAreRefused) {
   }));
 }
 
-// A handshake of CLC is not described.
-TEST(DescriptionTest, AHandshakeUnderWayIsRefused) {
-  const auto refused = [](Direction direction, bool sent, bool received, bool peer_over) {
+// Of a CLC handshake it is only described who has handed over, and whether a server has accepted.
+TEST(DescriptionTest, OnlyHandshakesThatMayBeAreTakenBack) {
+  const auto refused = [](Direction direction, bool sent, bool received, bool peer_over,
+                          bool accept_sent = false) {
     Parked all;
     all.connections.push_back(frames());
     relay::ParkedConnection& state = all.connections[0].state;
@@ -212,14 +213,21 @@ TEST(DescriptionTest, AHandshakeUnderWayIsRefused) {
     mode.rules.sent.handed_over = sent;
     mode.rules.received.handed_over = received;
     mode.peer_over = peer_over;
+    mode.accept_sent = accept_sent;
     EncodedDescription encoded = encode(std::move(all));
     return !decode(encoded.bytes, std::move(encoded.descriptors));
   };
   EXPECT_FALSE(refused(Direction::kOutbound, false, false, false));
-  EXPECT_TRUE(refused(Direction::kOutbound, true, false, false));
-  EXPECT_TRUE(refused(Direction::kInbound, true, true, false));
+  EXPECT_FALSE(refused(Direction::kOutbound, true, false, false));
+  EXPECT_FALSE(refused(Direction::kOutbound, true, true, false));
+  EXPECT_FALSE(refused(Direction::kInbound, true, true, false));
+  EXPECT_FALSE(refused(Direction::kInbound, true, true, false, true));
   EXPECT_FALSE(refused(Direction::kInbound, true, true, true)) << "it has failed";
   EXPECT_TRUE(refused(Direction::kOutbound, false, true, false));
+  EXPECT_TRUE(refused(Direction::kInbound, true, false, false));
+  EXPECT_TRUE(refused(Direction::kOutbound, true, true, false, true)) << "a client accepts nothing";
+  EXPECT_TRUE(refused(Direction::kInbound, false, true, false, true)) << "not handed over";
+  EXPECT_TRUE(refused(Direction::kInbound, true, true, true, true)) << "it has failed";
 }
 
 TEST(DescriptionTest, ConnectionsWithMostInHandAreLeftOut) {

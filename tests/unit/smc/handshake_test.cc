@@ -11,6 +11,7 @@ namespace fairlead::smc {
 namespace {
 
 using State = Handshake::State;
+constexpr Duration kPatience = std::chrono::milliseconds(100);
 constexpr Duration kTimeout = std::chrono::seconds(6);
 
 // A client and a server; the test transfers their bytes.
@@ -119,6 +120,45 @@ TEST_F(HandshakePair, AVersionOneDeclineMayBeTheVeryFirstMessage) {
   EXPECT_EQ(server.handle_bytes(std::span(bytes).first(count), now), count);
   EXPECT_EQ(server.state(), State::kTcp);
   EXPECT_EQ(server.outcome().reason, FallbackReason::kNoDevice);
+}
+
+TEST_F(HandshakePair, BehindAProposalTheAcceptCanBeDeclined) {
+  carry(client, server);
+  Handshake next = Handshake::behind_proposal(offer.peer_id, now, kPatience);
+  EXPECT_TRUE(next.output_empty());
+  server.send_accept(answer(wire::ClcType::kAccept, true), now);
+  carry(server, next);
+  ASSERT_EQ(next.state(), State::kInHand);
+  next.decline(FallbackReason::kDraining);
+  EXPECT_EQ(carry(next, server, "hello"), 5U);
+  EXPECT_EQ(server.state(), State::kTcp);
+  EXPECT_EQ(next.state(), State::kTcp);
+}
+
+TEST_F(HandshakePair, BehindAProposalADeclineIsHeardAndSilenceEnds) {
+  carry(client, server);
+  Handshake next = Handshake::behind_proposal(offer.peer_id, now, kPatience);
+  Handshake alone = Handshake::behind_proposal(offer.peer_id, now, kPatience);
+  server.decline(FallbackReason::kNoDevice);
+  carry(server, next);
+  EXPECT_EQ(next.state(), State::kTcp);
+  alone.handle_deadline(now + kPatience);
+  EXPECT_EQ(alone.state(), State::kFailed);
+}
+
+TEST_F(HandshakePair, BehindAnAcceptTheConfirmCanBeDeclined) {
+  carry(client, server);
+  server.send_accept(answer(wire::ClcType::kAccept, true), now);
+  carry(server, client);
+  Handshake next = Handshake::behind_accept(offer.peer_id, now, kPatience);
+  client.send_confirm(answer(wire::ClcType::kConfirm, true));
+  client.await_link(now);
+  carry(client, next);
+  ASSERT_EQ(next.state(), State::kInHand);
+  EXPECT_TRUE(next.answer().first_contact);
+  next.decline(FallbackReason::kDraining);
+  EXPECT_EQ(carry(next, client, "hello"), 5U);
+  EXPECT_EQ(client.state(), State::kTcp);
 }
 
 TEST_F(HandshakePair, ARefusalIsADeclineBeforeAnyProposal) {
