@@ -5,8 +5,8 @@ line how many tests passed and failed.
     scripts/run_tests.py [--runs dev,tsan,release] [--jobs N]
 
 Three runs, each a preset of CMake: everything under AddressSanitizer and UBSan (dev), the tests
-labelled "threads" under ThreadSanitizer (tsan), the tests labelled "integration" and "lab" on the
-optimised build (release). Each case of a GoogleTest program counts as a test; any other program counts
+labelled "threads" under ThreadSanitizer (tsan), the tests labelled "integration", "lab" and
+"simulation" on the optimised build (release). Each case of a GoogleTest program counts as a test; any other program counts
 as one test.
 """
 import argparse
@@ -21,7 +21,7 @@ import xml.etree.ElementTree as xml
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-LABEL_OF_RUN = {"dev": None, "tsan": "threads", "release": "integration|lab"}
+LABEL_OF_RUN = {"dev": None, "tsan": "threads", "release": "integration|lab|simulation"}
 # In addition to one test for each processor: some tests take minutes and little processor time.
 LEISURELY_TESTS_MAX = 6
 SECONDS_PER_TEST_MAX = 1800  # for tests that set no limit of their own
