@@ -5,7 +5,10 @@ Two pods on one host, a proxy beside each, as in bench.py. Needs root.
 
   scale.py                  what `make scale` runs; the report is build/bench/scale.json
   scale.py --quick          few steps and short samples: a first look, no evidence
-  scale.py --only peers     one part of: connections, active, clients, churn, failover, peers
+  scale.py --only peers     one part of: connections, short, active, clients, churn, failover, peers
+
+Connections over SMC-R are so from their beginning (`smc.defer_bytes: 0`); those of `short` and `churn` have the
+default settings, by which they have to earn it.
 
 Prints a table a part, and draws build/bench/scale.svg where matplotlib is installed.
 """
@@ -22,7 +25,7 @@ import report as bench_report
 import scale_report
 from pods import CONNECTIONS_MAX
 from runner import installed
-from scale_cluster import CROWDED, Cluster, Proxies
+from scale_cluster import AT_ONCE, CROWDED, SETTINGS, Cluster, Proxies
 from scale_failover import failover
 from targets import proxy_path
 
@@ -52,7 +55,7 @@ PLANS = {
                 3, 2.0, 40000, 3.0, 120, 25, (1, 50, 100, 200, 500, 1000)),
     True: Plan((100, 300, 600), (8, 64), 1, 0.4, 5000, 0.5, 2 * CHURN_SLICE_SECONDS, 2, (1, 4, 8)),
 }
-PARTS = ("connections", "active", "clients", "churn", "failover", "peers")
+PARTS = ("connections", "short", "active", "clients", "churn", "failover", "peers")
 
 
 class Scale:
@@ -65,7 +68,15 @@ class Scale:
         return (processes.on_cpu(sidecars)[0] - before) / (time.monotonic() - start) * 100
 
     def connections(self):
-        proxies = self.cluster.start_proxies("connections")
+        self.cluster.settings = AT_ONCE
+        return self.idle("connections")
+
+    def short(self):
+        self.cluster.settings = SETTINGS
+        return self.idle("short")
+
+    def idle(self, name):
+        proxies = self.cluster.start_proxies(name)
         time.sleep(SETTLE_SECONDS)
         base_kb = processes.proportional_kb(proxies.all())
         rows, clients, held = [], [], 0
@@ -84,7 +95,7 @@ class Scale:
                 "setups_per_s": count / opened["open_secs"],
                 "kib_per_connection": (processes.proportional_kb(proxies.all()) - base_kb) / held,
                 "idle_cpu_percent": self.idle_cpu_percent(proxies.all())})
-            progress(f"{held} connections in {len(groups)} groups")
+            progress(f"{name}: {held} connections in {len(groups)} groups")
         alive = self.cluster.release(clients)
         if alive != held:
             raise RuntimeError(f"of {held} connections {alive} lived to the end")
@@ -98,6 +109,7 @@ class Scale:
             if output is None:
                 raise RuntimeError(f"{count} streams: {complaint}")
             return json.loads(output.splitlines()[0])["gbytes_per_s"]
+        self.cluster.settings = AT_ONCE
         proxies = self.cluster.start_proxies("active")
         return self.beside_direct(proxies, self.cluster.app_port, measure)
 
@@ -108,6 +120,7 @@ class Scale:
             if output is None:
                 raise RuntimeError(f"{count} clients: {complaint}")
             return float(output.splitlines()[1].split(",")[1].strip('"')) / 1e3
+        self.cluster.settings = AT_ONCE
         proxies = self.cluster.start_proxies("clients", to_redis=True)
         return self.beside_direct(proxies, self.cluster.redis_port, measure)
 
@@ -127,6 +140,7 @@ class Scale:
         return scale_report.active_rows(samples)
 
     def churn(self):
+        self.cluster.settings = SETTINGS
         proxies = self.cluster.start_proxies("churn")
         rows = []
         for _ in range(self.plan.churn_seconds // CHURN_SLICE_SECONDS):

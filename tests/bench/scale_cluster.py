@@ -15,8 +15,10 @@ POLL_SECONDS = 0.05
 HOLD_SECONDS = 900  # at most; a signal ends it
 # The defaults are for some 1,600 connections over SMC-R; beyond them new ones are TCP.
 SETTINGS = {"limits": {"connections": 20000}, "memory": {"limit": "8GiB"}}
+# What grows is SMC-R, which a connection has to earn by default.
+AT_ONCE = {**SETTINGS, "smc": {"defer_bytes": 0}}
 # Hundreds of proxies in one cgroup, which takes 64 option programs. In pods each has its own.
-CROWDED = {**SETTINGS, "smc": {"option_program": "none", "assume": [SUBNET + ".0/24"]}}
+CROWDED = {**SETTINGS, "smc": {"defer_bytes": 0, "option_program": "none", "assume": [SUBNET + ".0/24"]}}
 
 
 @dataclass
@@ -33,7 +35,7 @@ class Proxies:
 
 class Cluster:
     def __init__(self, options):
-        self.options, self.settings = options, SETTINGS
+        self.options, self.settings = options, AT_ONCE
         self.pods = Pods("split" if (os.cpu_count() or 1) > 1 else "free", options.keep)
         self.loadgen = os.path.join(self.pods.scratch, "loadgen")
         self.app_port, self.redis_port = self.pods.port(), self.pods.port()
@@ -63,7 +65,7 @@ class Cluster:
         port = self.pods.port()
         proxies.outbound.append(self.start_side("a", directory, shared, peer_port, port))
         proxies.ports.append(port)
-        self.wait_until_smc(port, f"{directory}/a.sock", to_redis)
+        self.wait_until_ready(port, f"{directory}/a.sock", to_redis)
 
     def start_side(self, side, directory, shared, peer_port, listen_port, to_redis=False):
         place = target_list.Place("127.0.0.1", listen_port, self.pods.ips["B"], peer_port,
@@ -81,8 +83,9 @@ class Cluster:
         return self.pods.start(side.upper(), ["sh", "-c", "exec " + command],
                                os.path.join(directory, side + ".log"))
 
-    def wait_until_smc(self, port, admin, to_redis):
-        """Waits until a connection through the new proxy was in a link group, and has left it."""
+    def wait_until_ready(self, port, admin, to_redis):
+        """Waits until a connection went through the new proxy; over SMC-R, if that is not to be earned."""
+        at_once = "smc" in self.settings
         deadline = time.monotonic() + READY_SECONDS
         while True:
             if to_redis:
@@ -90,10 +93,10 @@ class Cluster:
             else:
                 # Two messages: more would touch the pages whose growth is measured.
                 output, complaint = self.load(port, "idle", 1, 0.01)
-            if output and self.groups(admin):
+            if output and (not at_once or self.groups(admin)):
                 break
             if time.monotonic() > deadline:
-                raise RuntimeError(f"no SMC-R through the proxies: {complaint}")
+                raise RuntimeError(f"no {'SMC-R' if at_once else 'connection'} through the proxies: {complaint}")
             time.sleep(POLL_SECONDS)
         # The next connection has the same ring then.
         while any(group["connections"] for group in self.groups(admin)):

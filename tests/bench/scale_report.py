@@ -7,6 +7,9 @@ TABLES = {
         "connections": "connections", "groups": "groups", "over_smc": "over SMC-R",
         "setups_per_s": "set-ups/s", "kib_per_connection": "KiB each, both proxies",
         "idle_cpu_percent": "idle CPU %"}),
+    "short": ("Idle connections that have not earned SMC-R", {
+        "connections": "connections", "over_smc": "over SMC-R", "setups_per_s": "set-ups/s",
+        "kib_per_connection": "KiB each, both proxies", "idle_cpu_percent": "idle CPU %"}),
     "active": ("Streams at once, one way", {
         "count": "streams", "target": "target", "rate": "GB/s", "low": "lowest",
         "high": "highest", "to_fewest": "to the fewest"}),
