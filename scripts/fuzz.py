@@ -50,6 +50,7 @@ UNDER_TEST = {
             "cni/nft_batch.cc", "cni/ranges.cc", "cni/state.cc", "cni/json_text.cc", "cni/netlink/message"],
     "config": ["proxy/config/"],
     "decline": ["proxy/wire/clc.cc"],
+    "description": ["proxy/parking/description.cc"],
     "frame": ["proxy/wire/frame.cc"],
     "frames_relay": ["proxy/smc/deferral.cc", "proxy/relay/framed_relay", "proxy/relay/duplex.h",
                      "proxy/relay/backlog.cc", "proxy/wire/frame.cc"],

@@ -36,6 +36,7 @@ int fuzz_config(const std::uint8_t* data, std::size_t size);
 int fuzz_http(const std::uint8_t* data, std::size_t size);
 int fuzz_kubeconfig(const std::uint8_t* data, std::size_t size);
 int fuzz_reply(const std::uint8_t* data, std::size_t size);
+int fuzz_description(const std::uint8_t* data, std::size_t size);
 }
 
 namespace fairlead::fuzz {
@@ -71,7 +72,8 @@ const Target kTargets[] = {Target{"clc_header", fuzz_clc_header},
                            Target{"config", fuzz_config},
                            Target{"http", fuzz_http},
                            Target{"kubeconfig", fuzz_kubeconfig},
-                           Target{"reply", fuzz_reply}};
+                           Target{"reply", fuzz_reply},
+                           Target{"description", fuzz_description}};
 
 std::string folder() { return std::string(FAIRLEAD_SOURCE_DIR) + "/tests/fuzz/"; }
 

@@ -33,6 +33,8 @@ TARGETS = ("direct", "kernel", "haproxy", "fairlead", "device")
 # name, unit, what more is
 WORKLOADS = {"bulk": ("MB/s, one stream", "better"), "ping": ("µs, 64 B there and back, p50", "worse"),
              "redis": ("GET/s, 10 clients", "better"),
+             "crossing": ("µs, the slowest of 40 round trips of a connection, which earn SMC-R, p50", "worse"),
+             "crossing_tail": ("µs, the same, p99", "worse"),
              "setup": ("ms, connect and first answer, over groups and buffers that exist", "worse"),
              "setup_more": ("ms, the same in addition to all that were ever open: buffers must be made", "worse")}
 # workload, target to which Fairlead is compared, limit (at least or at most, by the kind of the workload)
