@@ -120,7 +120,7 @@ ClusterChores::Trouble ClusterChores::write_report() {
   facts.inventory = take_inventory();
   facts.rnics_missing = missing_ports(facts.inventory, wanted_ports(config_));
   facts.pods = ask_sidecars();
-  if (settings_.events) tell_fallbacks(facts.pods);
+  if (settings_.events) tell_events(facts.pods);
   // No PATCH: the API server's answer to one that fails shows the whole object, also of other
   // nodes.
   const std::string body = report_body(settings_.report_namespace, node_, status_text(facts));
@@ -226,11 +226,16 @@ ClusterChores::EventAnswer ClusterChores::make_event(const event::ClusterEvent& 
 
 // An error about one Event does not concern the Events of other pods: its namespace may be
 // terminating, or have a quota or a rate limit for Events.
-void ClusterChores::tell_fallbacks(const std::vector<PodLine>& pods) {
-  for (const FallbackEvent& due : fallback_events_.due(pods, node_.name)) {
+void ClusterChores::tell_events(const std::vector<PodLine>& pods) {
+  for (const FallbackEvent& due : events_.fallbacks.due(pods, node_.name)) {
     const EventAnswer answer = make_event(due.event);
     if (answer == EventAnswer::kNone) return;
-    if (answer != EventAnswer::kNotNow) fallback_events_.made(due);
+    if (answer != EventAnswer::kNotNow) events_.fallbacks.made(due);
+  }
+  for (const HandOverEvent& due : events_.hand_overs.due(pods, node_.name)) {
+    const EventAnswer answer = make_event(due.event);
+    if (answer == EventAnswer::kNone) return;
+    if (answer != EventAnswer::kNotNow) events_.hand_overs.made(due);
   }
 }
 

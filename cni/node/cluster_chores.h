@@ -21,6 +21,7 @@
 #include "base/time.h"
 #include "cni/node/agent_metrics.h"
 #include "cni/node/fallback_events.h"
+#include "cni/node/hand_over_events.h"
 #include "cni/node/late_pods.h"
 #include "cni/node/pod_check.h"
 #include "cni/node/pod_lister.h"
@@ -39,10 +40,10 @@ struct ClusterSettings {
   std::string node;     // its name in the cluster, unless the agent's token has one
   bool repair = false;  // pods
   RepairSource repair_from = RepairSource::kRuntime;
-  bool label = false;                                 // the node
-  bool status = false;                                // the report
-  bool events = false;                                // about fallbacks, with the report
-  std::chrono::duration<double> interval{15};         // between two looks
+  bool label = false;                          // the node
+  bool status = false;                         // the report
+  bool events = false;                         // about fallbacks and hand-overs, with the report
+  std::chrono::duration<double> interval{15};  // between two looks
   std::chrono::duration<double> status_interval{60};  // between two reports
   std::string version;                                // of this program
   std::string report_namespace;                       // empty for no report
@@ -78,7 +79,7 @@ class ClusterChores {
   // `is_whole`: these are all that may need a repair.
   void repair_pods(const std::vector<NodePod>& pods, bool is_whole);
   Trouble write_report();
-  void tell_fallbacks(const std::vector<PodLine>& pods);
+  void tell_events(const std::vector<PodLine>& pods);
   EventAnswer make_event(const event::ClusterEvent& event);
   std::vector<PodLine> ask_sidecars();
   bool is_news(const Repaired& repaired);
@@ -102,7 +103,10 @@ class ClusterChores {
     bool other_node = false;
   } told_of_;  // in the log, so that each is told once
   const PodCheck& check_;
-  FallbackEvents fallback_events_;
+  struct {
+    FallbackEvents fallbacks;
+    HandOverEvents hand_overs;
+  } events_;
   TimePoint reported_at_{};
   SidecarAnswers sidecars_;
   DescriptorCloser closer_;  // of what they send

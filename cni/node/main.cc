@@ -97,8 +97,10 @@ void add_cluster(CLI::App& command, ClusterSettings& cluster) {
                    "fairlead.io/ready and fairlead.io/pnet.ID on the node");
   command.add_flag("--report-status", cluster.status,
                    "write a ConfigMap about this node, for fairleadctl check and status");
-  command.add_flag("--fallback-events", cluster.events,
-                   "with --report-status: an Event for the first fallback of each reason of a pod");
+  command.add_flag(
+      "--fallback-events", cluster.events,
+      "with --report-status: an Event for the first fallback of each reason of a pod, and for "
+      "each hand-over");
   command.add_option("--report-namespace", cluster.report_namespace, "of that ConfigMap")
       ->envname("NAMESPACE")
       ->check(optional_name_trouble);

@@ -111,6 +111,9 @@ Result<SidecarCounts> parse_sidecar_counts(const std::string& stats, const std::
     counts.tcp += number_of(member(connections, direction, "tcp"), "total");
     counts.brief += number_of(member(connections, direction, "short"), "total");
   }
+  counts.hand_over = {number_of(connections, "taken_back"),
+                      number_of(connections, "taken_back_lost"),
+                      number_of(connections, "parked_nanoseconds")};
   counts.links = number_of(member(*total, "total", "links"), "active");
   for (const Json& row : json::items_of(member(*list, "fallbacks"))) {
     const std::string reason = text_of(member(row, "reason"));

@@ -22,6 +22,11 @@ struct SidecarCounts {
   std::uint64_t smcr = 0, tcp = 0, brief = 0;
   std::uint64_t links = 0;  // active
   std::map<std::string, std::uint64_t> reasons;
+  // What it took back from the process before it. All zero if there was none.
+  struct HandOver {
+    std::uint64_t kept = 0, lost = 0;  // connections
+    std::uint64_t parked_nanoseconds = 0;
+  } hand_over;
 };
 
 // The process may send descriptors with its answer: `closer` closes them.

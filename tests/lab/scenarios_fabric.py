@@ -25,6 +25,8 @@ SENT_BYTES = 1000
 FORGED = b"bytes that the peer has never sent"
 FAR_OFFSET = 8000  # in the element, where the connection has not written yet
 BEYOND_BYTES = 1 << 30
+# DELETE_LINK of version 2: all links, in order, "program". See docs/wire.md.
+DELETE_ALL_LINKS = bytes([0x24, 44, 0, 0x60, 0, 0, 3, 0, 0]) + bytes(35)
 # Of a CDC.
 SEQUENCE_AT, PRODUCER_AT = 2, 12
 OTHER_ADDRESS = "10.9.0.3"
@@ -69,6 +71,7 @@ class Victims:
                 theirs=[["receive", SENT_BYTES], ["text", len(FORGED)], ["await_file", self.enough], ["close"]])
             self.client.event()
             known = learned()
+        self.known = known
         self.sender, self.target = known[self.b.address], known[self.a.address]["clc"]
         self.psn = self.sender["psn"]  # that a expects next
         self.before = self.counters()
@@ -177,6 +180,41 @@ def fabric_injected_cursor(stage):
     victims.talk()
     expect_equal(victims.links("failed"), 0, "lost links")
     stage.say("fabric: impossible CDC, all sniffed: 1 packet. Connections reset: 1, links lost: 0")
+
+
+@scenario
+def fabric_injected_llc(stage):
+    """a forged DELETE_LINK ends a link group, as the peer itself may; the next connection makes another one"""
+    victims = Victims(stage)
+    victims.inject(victims.packet(roce.SEND_ONLY, victims.psn, DELETE_ALL_LINKS, solicited=True))
+    wait_until(lambda: 'why="the peer deleted the link group"' in victims.inbound.log(), "the group to end")
+    expect_equal(victims.results()[1], "ConnectionResetError", "the connection's end")
+    victims.let_go()
+    victims.client.value()
+    victims.talk()
+    stage.say("fabric: end of a link group by a forged DELETE_LINK, all sniffed: 1 packet. Connections reset: 1")
+
+
+@scenario
+def fabric_injected_acknowledgement(stage):
+    """a forged refusal of a request that is not yet acknowledged ends the link of the requester"""
+    victims = Victims(stage)
+    over = f"/tmp/lab/{stage.name}.over"
+    victims.b.run(["rm", "-f", over])
+    # The next request of a is its CDC with the application's end.
+    refusal = victims.packet(roce.ACKNOWLEDGE, victims.known[victims.a.address]["psn"], b"",
+                             aeth=[roce.NAK_REMOTE_ACCESS, 0])
+    flood = victims.b.spawn("fabric.flood", macs=victims.sender["macs"], packet=refusal, until=over)
+    flood.event()
+    victims.let_go()
+    victims.results()
+    # Whether it comes before the true acknowledgement is a race. Either way the proxy goes on.
+    wait_until(lambda: victims.inbound.get_json("/connections")["connections"] == [], "the connection to end")
+    victims.b.run(["touch", over])
+    sent, lost = flood.value(), int(victims.links("failed"))
+    victims.client.value()
+    victims.talk()
+    stage.say(f"fabric: refusal of one request, all sniffed, {sent} packets: links lost: {lost}")
 
 
 @scenario

@@ -159,7 +159,7 @@ variables:
   {{- include "fairlead.tokenNode" . | nindent 2 }}
 validations:
   {{- include "fairlead.eventValidations" (dict "account" .account "component" "fairlead-node"
-        "reasons" (list "FairleadRepaired" "FairleadNotRepaired" "FairleadFallback")) | nindent 2 }}
+        "reasons" (list "FairleadRepaired" "FairleadNotRepaired" "FairleadFallback" "FairleadHandOver")) | nindent 2 }}
   {{- include "fairlead.validation" (dict "account" .account "field" "source.host to another node than that of its token" "holds"
         "variables.node != '' && has(object.source) && has(object.source.host) && object.source.host == variables.node") | nindent 2 }}
   {{- include "fairlead.validation" (dict "account" .account "field" "involvedObject to another kind than Pod" "holds"

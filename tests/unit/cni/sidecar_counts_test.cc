@@ -100,7 +100,8 @@ TEST(SidecarCounts, AreSumsOfBothDirectionsByTransport) {
   const auto counts = parse_sidecar_counts(
       R"({"total":{"connections":{
           "outbound":{"smcr":{"total":1},"tcp":{"total":20},"short":{"total":300}},
-          "inbound":{"smcr":{"total":4},"tcp":{"total":50},"short":{"total":600}}},
+          "inbound":{"smcr":{"total":4},"tcp":{"total":50},"short":{"total":600}},
+          "taken_back":11,"taken_back_lost":2,"parked_nanoseconds":84000000},
           "links":{"active":7}}})",
       R"({"fallbacks":[{"reason":"memory","count":8},{"reason":"Not a reason","count":9}]})");
   ASSERT_TRUE(counts);
@@ -108,6 +109,9 @@ TEST(SidecarCounts, AreSumsOfBothDirectionsByTransport) {
   EXPECT_EQ(counts->tcp, 70U);
   EXPECT_EQ(counts->brief, 900U);
   EXPECT_EQ(counts->links, 7U);
+  EXPECT_EQ(counts->hand_over.kept, 11U);
+  EXPECT_EQ(counts->hand_over.lost, 2U);
+  EXPECT_EQ(counts->hand_over.parked_nanoseconds, 84'000'000U);
   EXPECT_EQ(counts->reasons, (std::map<std::string, std::uint64_t>{{"memory", 8}}));
 }
 

@@ -1,0 +1,46 @@
+#include "cni/node/hand_over_events.h"
+
+#include <algorithm>
+
+#include "cni/node/pod_event.h"
+
+namespace fairlead::cni::node {
+namespace {
+
+constexpr std::uint64_t kNanosecondsPerMillisecond = 1'000'000;
+
+event::ClusterEvent event_about(const PodFinding& pod, const SidecarCounts::HandOver& hand_over,
+                                const std::string& node) {
+  event::ClusterEvent event = pod_event(node, pod.name_space, pod.name, pod.uid);
+  event.warning = hand_over.lost != 0;
+  event.reason = "FairleadHandOver";
+  event.message = "The sidecar was replaced. Of its connections, " +
+                  std::to_string(hand_over.kept) + " go on after " +
+                  std::to_string(hand_over.parked_nanoseconds / kNanosecondsPerMillisecond) +
+                  " ms, and " + std::to_string(hand_over.lost) + " were reset.";
+  return event;
+}
+
+}  // namespace
+
+std::vector<HandOverEvent> HandOverEvents::due(const std::vector<PodLine>& pods,
+                                               const std::string& node) {
+  std::erase_if(made_, [&](const auto& one) {
+    return std::none_of(pods.begin(), pods.end(),
+                        [&](const PodLine& line) { return line.pod.uid == one.first; });
+  });
+  std::vector<HandOverEvent> events;
+  for (const PodLine& line : pods) {
+    if (events.size() == kEventsPerReportMax) break;
+    const SidecarCounts::HandOver& hand_over = line.counts.hand_over;
+    if (line.pod.uid.empty() || line.pod.name.empty() || hand_over.kept + hand_over.lost == 0)
+      continue;
+    const auto made = made_.find(line.pod.uid);
+    if (made != made_.end() && made->second == hand_over.parked_nanoseconds) continue;
+    events.push_back(
+        {line.pod.uid, hand_over.parked_nanoseconds, event_about(line.pod, hand_over, node)});
+  }
+  return events;
+}
+
+}  // namespace fairlead::cni::node
