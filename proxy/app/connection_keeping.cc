@@ -114,6 +114,9 @@ void ConnectionKeeping::start(std::function<void()> park_wanted) {
         LogEvent(LogLevel::kWarn, kLogger, "listener_closed")
             .field("address", to_string(listener.address))
             .field("what", "the process before listened there, and this one is not to");
+    if (parked_->refused)
+      LogEvent(LogLevel::kError, kLogger, "connection_refused")
+          .field("what", to_string(*parked_->refused));
     LogEvent(LogLevel::kInfo, kLogger, "taken_back")
         .field("connections", std::uint64_t{parked_->connections.size()})
         .field("ended", parked_->ended)

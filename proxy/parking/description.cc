@@ -83,6 +83,8 @@ void write(const relay::ParkedFrames& from, proto::Frames& to) {
   to.set_app_finished(from.app_finished);
   to.set_peer_over(from.peer_over);
   to.set_accept_sent(from.accept_sent);
+  to.set_peer_lost(from.peer_lost);
+  to.set_declined(from.declined);
 }
 
 Result<relay::ParkedFrames> read(const proto::Frames& from, bool outbound) {
@@ -108,9 +110,13 @@ Result<relay::ParkedFrames> read(const proto::Frames& from, bool outbound) {
   frames.peer_over = from.peer_over();
   if (!frames.behind.empty() && !frames.rules.received.handed_over)
     return Error{Errc::kMalformed, "frames.behind: the peer has not handed over"};
+  frames.peer_lost = from.peer_lost();
   frames.accept_sent = from.accept_sent();
+  frames.declined = from.declined();
   if (frames.accept_sent && (outbound || !frames.within_handshake()))
     return Error{Errc::kMalformed, "frames.accept_sent: not a server within a handshake"};
+  if (frames.declined && !(outbound && frames.within_handshake()))
+    return Error{Errc::kMalformed, "frames.declined: not a client within a handshake"};
   using Role = smc::Deferral::Role;
   SMC_TRY(smc::Deferral::resume(outbound ? Role::kClient : Role::kServer, {}, {}, frames.rules));
   return frames;
@@ -140,13 +146,11 @@ class Descriptors {
   std::size_t taken_ = 0;
 };
 
-Result<event::ParkedStream> read(const proto::Stream& from, Descriptors& descriptors) {
-  event::ParkedStream stream;
-  stream.socket = SMC_TRY(descriptors.next());
+Result<void> read(const proto::Stream& from, event::ParkedStream& stream) {
   stream.peer = SMC_TRY(read_address(from.peer()));
   if (from.error() > kErrnoMax) return Error{Errc::kMalformed, "stream.error: no errno"};
   stream.error = static_cast<int>(from.error());
-  return stream;
+  return {};
 }
 
 std::optional<ClientAddress> client_address_named(const std::string& name) {
@@ -209,8 +213,8 @@ Result<relay::ParkedMode> read_mode(const proto::Connection& from) {
   return Error{Errc::kUnsupported, "connection.mode: none that is known"};
 }
 
-Result<relay::ParkedSockets> read(const proto::Connection& from, Descriptors& descriptors) {
-  relay::ParkedSockets sockets;
+// `sockets` has the streams.
+Result<void> read(const proto::Connection& from, relay::ParkedSockets& sockets) {
   relay::ParkedConnection& state = sockets.state;
   state.direction = from.outbound() ? Direction::kOutbound : Direction::kInbound;
   state.destination = SMC_TRY(read_address(from.destination()));
@@ -224,14 +228,14 @@ Result<relay::ParkedSockets> read(const proto::Connection& from, Descriptors& de
   state.client_address = client_address_named(from.client_address());
   if (from.has_client_slot()) state.client_slot = from.client_slot();
   state.mode = SMC_TRY(read_mode(from));
-  if (from.has_app()) sockets.app = SMC_TRY(read(from.app(), descriptors));
-  if (from.has_net()) sockets.net = SMC_TRY(read(from.net(), descriptors));
+  if (sockets.app) SMC_TRY(read(from.app(), *sockets.app));
+  if (sockets.net) SMC_TRY(read(from.net(), *sockets.net));
   const bool undialled = std::holds_alternative<relay::ParkedUndialled>(state.mode);
   const bool outbound = state.direction == Direction::kOutbound;
   const bool app = sockets.app.has_value(), net = sockets.net.has_value();
   if (undialled ? !(outbound && app && !net) : !(app && net))
     return Error{Errc::kMalformed, "connection: not the streams of its mode"};
-  return sockets;
+  return {};
 }
 
 }  // namespace
@@ -296,8 +300,16 @@ Result<Parked> decode(std::span<const std::byte> bytes, std::vector<FileDescript
     parked.listeners.push_back({address, std::move(socket)});
   }
   for (const proto::Connection& connection : description.connections()) {
-    relay::ParkedSockets sockets = SMC_TRY(read(connection, left));
-    parked.connections.push_back(std::move(sockets));
+    relay::ParkedSockets sockets;
+    if (connection.has_app()) sockets.app.emplace().socket = SMC_TRY(left.next());
+    if (connection.has_net()) sockets.net.emplace().socket = SMC_TRY(left.next());
+    if (const Result<void> possible = read(connection, sockets)) {
+      parked.connections.push_back(std::move(sockets));
+      continue;
+    } else if (!parked.refused) {
+      parked.refused = possible.error();
+    }
+    ++parked.ended;
   }
   if (!left.all_taken()) return Error{Errc::kMalformed, "more descriptors than described"};
   return parked;

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -26,7 +27,8 @@ struct Parked {
   std::vector<relay::ParkedSockets> connections;
   std::string proxy_version;
   TimePoint parked_at{};
-  std::uint64_t ended = 0;  // connections that could not be parked
+  std::uint64_t ended = 0;       // connections that could not be parked, or not be taken back
+  std::optional<Error> refused;  // decode(): why the first of the latter was left out
 };
 
 // Of one connection or listener, without the bytes that it has in hand.
@@ -42,8 +44,9 @@ struct EncodedDescription {
 };
 EncodedDescription encode(Parked parked);
 
-// `descriptors` are those that came with the bytes, in their order. Errors: kMalformed, and
-// kUnsupported for another version.
+// `descriptors` are those that came with the bytes, in their order. A connection that cannot be as
+// it is described is left out, and its sockets are closed. Errors: kMalformed, and kUnsupported for
+// another version.
 Result<Parked> decode(std::span<const std::byte> bytes, std::vector<FileDescriptor> descriptors);
 
 }  // namespace fairlead::parking

@@ -123,15 +123,20 @@ void FramedIn::resume(ParkedFrames& parked) {
   behind_ = std::move(parked.behind);
   discards_ = parked.app_refuses;
   finished_ = parked.app_finished;
+  lost_ = parked.peer_lost;
 }
 
-// A stream that was lost is met again, and a rule that was broken has ended the connection.
 void FramedIn::park(ParkedFrames& into) {
   into.to_app = waiting_.release();
   into.behind = std::move(behind_);
   into.app_refuses = discards_;
   into.app_finished = finished_;
   into.peer_over = peer_over_;
+  into.peer_lost = lost_;
+  if (!lost_) return;
+  // Its last frame is cut, or none at all.
+  into.rules.head_bytes = into.rules.body_left = 0;
+  into.rules.urgent = false;
 }
 
 RelayStep FramedIn::pump() {

@@ -129,6 +129,7 @@ StageResult HandshakeStage::handle_deadline(TimePoint now) {
 
 void HandshakeStage::decline(FallbackReason reason, TimePoint now, bool out_of_sync) {
   session_.note("declined");
+  peer_returned_ = handshake().state() == State::kAwaitingLink && is_return(exchange_.unread());
   membership_.abort_first_contact(now);
   // A client that has our Accept may be writing already.
   membership_.leave(now, accept_sent_);
@@ -153,6 +154,7 @@ StageResult HandshakeStage::fail(const char* why) {
 
 // Both sides know that the stream is TCP from here on.
 StageResult HandshakeStage::declined(TimePoint now) {
+  if (peer_returned_) return fail("the peer has gone back to frames");
   smc::Handshake::Outcome outcome = handshake().outcome();
   const bool by_peer = outcome.side == Side::kPeer;
   if (by_peer) {
@@ -286,6 +288,7 @@ ParkedMode HandshakeStage::park() {
     behind.insert(behind.end(), part->begin(), part->end());
   parked.behind = std::move(behind);
   parked.accept_sent = accept_sent_;
+  parked.declined = awaits_hand_over();
   return parked;
 }
 

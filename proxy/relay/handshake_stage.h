@@ -61,6 +61,11 @@ class HandshakeStage : public Stage {
 
   smc::Handshake& handshake() { return exchange_.handshake(); }
   bool began_in_frames() const { return framed_ != nullptr; }
+  // It has declined, and the peer has not answered the hand-over.
+  bool awaits_hand_over() const {
+    return framed_ != nullptr && !framed_->deferral().peer_handed_over() && exchange_.begun() &&
+           exchange_.handshake().state() == State::kTcp;
+  }
   bool awaits_peer() const {
     return exchange_.begun() && exchange_.handshake().state() == State::kAwaitingPeer;
   }
@@ -106,6 +111,7 @@ class HandshakeStage : public Stage {
   GroupMembership membership_;
   event::Timer timer_;
   bool accept_sent_ = false;
+  bool peer_returned_ = false;  // to frames, before this side had news of the link
   bool clc_connection_reset_ = false;
 
  private:

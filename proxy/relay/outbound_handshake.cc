@@ -8,12 +8,7 @@
 namespace fairlead::relay {
 
 StageResult OutboundHandshake::begin(TimePoint now) {
-  if (behind_proposal_) {
-    exchange_.begin(smc::Handshake::behind_proposal(services().offer.peer_id, now,
-                                                    services().config.smc.handshake_timeout));
-    arm_timer();
-    return run(now);
-  }
+  if (behind_) return resume(now);
   if (!declined_for_) declined_for_ = propose(now);
   if (declined_for_) {
     // A Decline instead of the Proposal.
@@ -22,6 +17,17 @@ StageResult OutboundHandshake::begin(TimePoint now) {
     // The peer has still to hand over.
     if (framed_) timer_.set(now + services().config.smc.handshake_timeout);
   }
+  return run(now);
+}
+
+StageResult OutboundHandshake::resume(TimePoint now) {
+  const PeerId& own = services().offer.peer_id;
+  const Duration patience = services().config.smc.handshake_timeout;
+  if (behind_ == Behind::kDecline)
+    exchange_.begin(smc::Handshake::behind_decline(own, FallbackReason::kDraining));
+  else
+    exchange_.begin(smc::Handshake::behind_proposal(own, now, patience));
+  timer_.set(now + patience);
   return run(now);
 }
 
@@ -72,7 +78,7 @@ std::optional<smc::OfferV1> OutboundHandshake::offer_version_1() {
 }
 
 StageResult OutboundHandshake::handle_message(TimePoint now) {
-  if (behind_proposal_) {
+  if (behind_) {
     session_.note("another process of this proxy made the Proposal");
     decline(FallbackReason::kDraining, now);
     return Stay{};

@@ -2,6 +2,7 @@
 // link group.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 
@@ -17,18 +18,22 @@ class OutboundHandshake final : public HandshakeStage {
                     std::unique_ptr<FramedRelay> framed, std::optional<FallbackCause> declined_for)
       : HandshakeStage(session, std::move(permit), std::move(framed)),
         declined_for_(std::move(declined_for)) {}
-  // Another process has handed over and sent the Proposal. Its answer is declined.
-  OutboundHandshake(SessionResources& session, std::unique_ptr<FramedRelay> framed)
+  // Another process has handed over, and sent the Proposal, whose answer is declined, or a Decline.
+  enum class Behind : std::uint8_t { kProposal, kDecline };
+  OutboundHandshake(SessionResources& session, std::unique_ptr<FramedRelay> framed, Behind behind)
       : HandshakeStage(session, HandshakePermit(session.services, session.number),
                        std::move(framed)),
-        behind_proposal_(true) {}
+        behind_(behind) {}
 
   StageResult begin(TimePoint now) override;
   // The peer has not answered. The next process dials again if nothing has been read from the
   // application, and otherwise awaits the answer.
-  bool parkable(bool at_last) const override { return at_last && awaits_peer(); }
+  bool parkable(bool at_last) const override {
+    return at_last && (awaits_peer() || awaits_hand_over());
+  }
 
  private:
+  StageResult resume(TimePoint now);
   std::optional<FallbackCause> propose(TimePoint now);
   std::optional<smc::OfferV1> offer_version_1();
   StageResult handle_message(TimePoint now) override;
@@ -46,7 +51,7 @@ class OutboundHandshake final : public HandshakeStage {
 
   std::optional<FallbackCause> declined_for_;
   wire::Proposal proposal_;
-  bool behind_proposal_ = false;
+  std::optional<Behind> behind_;
 };
 
 }  // namespace fairlead::relay

@@ -35,7 +35,9 @@ struct ParkedFrames {
   bool app_refuses = false;       // what comes for the application is dropped
   bool app_finished = false;      // the application has got the end
   bool peer_over = false;         // the peer is reset once the application has what came before
+  bool peer_lost = false;         // what the peer still sends is not read
   bool accept_sent = false;       // a server within a handshake
+  bool declined = false;          // a client within a handshake, which has sent a Decline
 
   // This side has handed over. The client has sent its Proposal, and all of it is in to_net or on
   // its way.

@@ -60,12 +60,14 @@ void Session::take_back(ParkedConnection parked, TimePoint now) {
 }
 
 void Session::resume_handshake(ParkedFrames parked, TimePoint began, TimePoint now) {
-  const bool accept_sent = parked.accept_sent;
+  const bool accept_sent = parked.accept_sent, declined = parked.declined;
   std::unique_ptr<FramedRelay> framed = resume_frames(resources_, std::move(parked), began);
   resources_.report.carried(Transport::kShort);
   resources_.report.setup_began(resources_.outbound() ? "clc_accept" : "clc_proposal", now);
   if (resources_.outbound())
-    stage_ = std::make_unique<OutboundHandshake>(resources_, std::move(framed));
+    stage_ = std::make_unique<OutboundHandshake>(
+        resources_, std::move(framed),
+        declined ? OutboundHandshake::Behind::kDecline : OutboundHandshake::Behind::kProposal);
   else if (accept_sent)
     stage_ = std::make_unique<InboundHandshake>(resources_, std::move(framed),
                                                 InboundHandshake::BehindAccept{});
@@ -74,16 +76,18 @@ void Session::resume_handshake(ParkedFrames parked, TimePoint began, TimePoint n
 }
 
 void Session::hurry(TimePoint now) {
-  if (!stage_ || parkable(true)) return;
-  LogEvent(LogLevel::kDebug, "relay.session", "unsettled")
-      .field("conn", resources_.report.id())
-      .field("phase", negotiating() ? resources_.report.phase() : "relay")
-      .field("group", smc() != nullptr ? smc()->group->id() : "-");
-  stage_->hurry(now);
+  if (stage_ && !parkable(true)) stage_->hurry(now);
 }
 
-ParkedConnection Session::park(TimePoint now) {
-  SMC_ASSERT(parkable(true), resources_.number);
+std::optional<ParkedConnection> Session::park(TimePoint now) {
+  if (!stage_) return std::nullopt;
+  if (!parkable(true)) {
+    LogEvent(LogLevel::kDebug, "relay.session", "unsettled")
+        .field("conn", resources_.report.id())
+        .field("phase", negotiating() ? resources_.report.phase() : "relay")
+        .field("group", smc() != nullptr ? smc()->group->id() : "-");
+    return std::nullopt;
+  }
   ParkedConnection parked;
   parked.direction = resources_.direction;
   parked.destination = resources_.destination;

@@ -38,10 +38,11 @@ class Session final : public StageHost {
   bool application_lives() const { return resources_.app && !resources_.app->hung_up(); }
   // As Stage::parkable().
   bool parkable(bool at_last) const { return stage_ && stage_->parkable(at_last); }
-  // As Stage::hurry(). Logs what a connection waits for that cannot be parked.
+  // As Stage::hurry(), if it cannot be parked.
   void hurry(TimePoint now);
-  // Leaves all that it has to another process, and ends without a word. REQUIRES: parkable(true)
-  ParkedConnection park(TimePoint now);
+  // Leaves all that it has to another process, and ends without a word. Nothing if that is not
+  // possible; a line of the log says what the connection waits for.
+  std::optional<ParkedConnection> park(TimePoint now);
   // Called in a turn after SessionHost::mark_ready().
   void run(TimePoint now);
   // Tries the application's stream without waiting for its event; true when a turn is due.

@@ -119,6 +119,7 @@ void SocketMemory::resize(event::Stream& stream) const {
 void SocketMemory::become_smc(event::Stream& net) {
   if (budget_ == nullptr) return;
   smc_ = true;
+  tuned_ = false;
   if (net.descriptor() >= 0) event::bound_receive_memory(net.descriptor(), kLeast);
   charge_.resize(cost(level_));
 }
@@ -143,6 +144,7 @@ bool SocketMemory::leave_smc(event::Stream& net, std::size_t ring_bytes) {
     return false;
   }
   bounded_ = true;
+  tuned_ = false;
   grow_at_ = 0;
   resize(net);
   return true;

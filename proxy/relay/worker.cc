@@ -99,9 +99,12 @@ bool Worker::settled() {
   const Parkable all = parkable();
   if (all.settled >= all.connections) return true;
   const TimePoint now = network_.now();
-  if (now < parking_->deadline) return false;
-  if (std::exchange(parking_->hurried, true)) return true;
-  parking_->wait(now + kHurriedWait);
+  if (now >= parking_->deadline) {
+    if (std::exchange(parking_->hurried, true)) return true;
+    parking_->wait(now + kHurriedWait);
+  }
+  if (!parking_->hurried) return false;
+  // In every turn: what was awaited may have come, and led to another wait.
   std::vector<Session*> sessions;  // one may end others
   for (const auto& [number, session] : sessions_) sessions.push_back(session.get());
   for (Session* session : sessions) session->hurry(now);
@@ -112,11 +115,11 @@ std::optional<std::vector<ParkedConnection>> Worker::park_when_due() {
   if (!parking_ || !settled()) return std::nullopt;
   parking_.reset();
   const TimePoint now = network_.now();
-  std::vector<Session*> parkable;
-  for (const auto& [number, session] : sessions_)
-    if (session->parkable(true)) parkable.push_back(session.get());
+  std::vector<Session*> sessions;
+  for (const auto& [number, session] : sessions_) sessions.push_back(session.get());
   std::vector<ParkedConnection> parked;
-  for (Session* session : parkable) parked.push_back(session->park(now));
+  for (Session* session : sessions)
+    if (std::optional<ParkedConnection> one = session->park(now)) parked.push_back(std::move(*one));
   retired_.clear();
   return parked;
 }

@@ -23,9 +23,9 @@ Result<Deferral> Deferral::resume(Role role, const Limits& limits, TimePoint beg
       return "more in frames than is allowed";
     if ((state.received.ended || state.received.handed_over) && state.body_left != 0)
       return "a frame behind the last";
-    if (state.received.ended && state.received.handed_over) return "hand-over: behind the end";
-    if (role == Role::kClient && state.sent.ended && state.sent.handed_over)
-      return "hand-over: behind the end";
+    // A client hands over only before its end. A server's hand-over may follow its own.
+    const Half& of_client = role == Role::kClient ? state.sent : state.received;
+    if (of_client.ended && of_client.handed_over) return "hand-over: behind the end";
     if (role == Role::kServer && state.sent.handed_over && !state.received.handed_over)
       return "hand-over: a server's without the client's";
     if (role == Role::kClient && state.received.handed_over && !state.sent.handed_over)

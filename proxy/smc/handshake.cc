@@ -36,6 +36,12 @@ Handshake Handshake::behind_accept(const PeerId& own, TimePoint now, Duration ti
   return handshake;
 }
 
+Handshake Handshake::behind_decline(const PeerId& own, FallbackReason reason) {
+  Handshake handshake = refusal(own, reason, "");
+  handshake.output_written(handshake.output().size());
+  return handshake;
+}
+
 Handshake Handshake::refusal(const PeerId& own, FallbackReason reason, const char* detail) {
   Handshake handshake(Role::kClient, own, TimePoint{}, Duration{});
   handshake.state_ = State::kInHand;

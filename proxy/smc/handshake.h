@@ -69,6 +69,8 @@ class Handshake {
   // process.
   static Handshake behind_proposal(const PeerId& own, TimePoint now, Duration timeout);
   static Handshake behind_accept(const PeerId& own, TimePoint now, Duration timeout);
+  // The same where it has sent a Decline of a client. In kTcp, with nothing to write.
+  static Handshake behind_decline(const PeerId& own, FallbackReason reason);
 
   State state() const { return state_; }
   // Server: no byte has arrived yet.

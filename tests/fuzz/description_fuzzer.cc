@@ -48,12 +48,16 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     waiting += relay::waiting_bytes(sockets.state.mode);
   }
   SMC_ASSERT(waiting <= bytes.size(), waiting, bytes.size());
+  if (parked->refused) {
+    fuzz::check_printable(parked->refused->what);
+    fuzz::reached_refusal(parked->refused->what);
+  }
   if (!parked->listeners.empty()) fuzz::reached("accepted: listener");
   const std::size_t connections = parked->connections.size();
   EncodedDescription once = encode(std::move(*parked));
-  SMC_ASSERT(once.descriptors.size() == data[0], once.descriptors.size());
+  SMC_ASSERT(once.descriptors.size() <= data[0], once.descriptors.size());
   auto again = decode(once.bytes, std::move(once.descriptors));
-  SMC_ASSERT(again.has_value() && again->connections.size() == connections);
+  SMC_ASSERT(again.has_value() && again->connections.size() == connections && !again->refused);
   SMC_ASSERT(encode(std::move(*again)).bytes == once.bytes);
   return 0;
 }

@@ -1,6 +1,7 @@
 #include "sim/proxy.h"
 
 #include "base/assert.h"
+#include "parking/description.h"
 #include "wire/eid.h"
 
 namespace fairlead::sim {
@@ -181,13 +182,43 @@ void SimProxy::park_when_due() {
   drain_deadline_ = world_.now();
 }
 
+// As the next process reads it. Whatever occurs must be taken back.
+relay::ParkedConnection SimProxy::described(relay::ParkedConnection parked) {
+  std::unique_ptr<event::Stream> app = std::move(parked.app), net = std::move(parked.net);
+  relay::ParkedSockets sockets;
+  const auto describe = [](const std::unique_ptr<event::Stream>& stream,
+                           std::optional<event::ParkedStream>& into) {
+    if (stream) into.emplace(event::ParkedStream{{}, stream->peer_address(), 0});
+  };
+  describe(app, sockets.app);
+  describe(net, sockets.net);
+  sockets.state = std::move(parked);
+  parking::Parked all;
+  all.connections.push_back(std::move(sockets));
+  parking::EncodedDescription encoded = parking::encode(std::move(all));
+  auto decoded = parking::decode(encoded.bytes, std::move(encoded.descriptors));
+  if (!decoded || decoded->refused) {
+    world_.fail("a parked connection is refused: %s",
+                decoded ? decoded->refused->what : decoded.error().what);
+    return {};
+  }
+  parked = std::move(decoded->connections[0].state);
+  parked.app = std::move(app);
+  parked.net = std::move(net);
+  return parked;
+}
+
 void SimProxy::take_back() {
   if (!std::exchange(parked_, false)) return;
   parking_ = false;
   start();
-  for (relay::ParkedConnection& parked : std::exchange(parked_connections_, {}))
-    if (!worker_->take_back(std::move(parked)))
-      world_.fail("a parked connection is not taken back");
+  for (relay::ParkedConnection& one : std::exchange(parked_connections_, {})) {
+    relay::ParkedConnection parked = described(std::move(one));
+    if (parked.app || parked.net) {
+      if (!worker_->take_back(std::move(parked)))
+        world_.fail("a parked connection is not taken back");
+    }
+  }
   for (Waiting& one : std::exchange(waiting_, {}))
     accept(one.direction, std::move(one.stream), one.to);
 }

@@ -101,6 +101,7 @@ class SimProxy final : public relay::Network {
   void record_deadline();
   bool finish();
   void park_when_due();
+  relay::ParkedConnection described(relay::ParkedConnection parked);
   void take_back();
   void set_alarm();
   void end();

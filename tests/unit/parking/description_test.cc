@@ -175,13 +175,34 @@ TEST(DescriptionTest, AFieldOfANewerProxyIsPassedOver) {
   EXPECT_TRUE(decode(bytes, descriptors(kDescriptors)));
 }
 
+bool leaves_out(EncodedDescription& encoded) {
+  const auto decoded = decode(encoded.bytes, std::move(encoded.descriptors));
+  if (!decoded) return true;
+  EXPECT_EQ(decoded->refused.has_value(), decoded->connections.empty());
+  return decoded->refused.has_value();
+}
+
+// One that cannot be costs no other.
+TEST(DescriptionTest, AnImpossibleConnectionIsLeftOut) {
+  Parked all = parked();
+  std::get<ParkedTcp>(all.connections[0].state.mode).towards_app.waiting.urgent_at = 5;
+  EncodedDescription encoded = encode(std::move(all));
+  const auto decoded = decode(encoded.bytes, std::move(encoded.descriptors));
+  ASSERT_TRUE(decoded);
+  EXPECT_EQ(decoded->connections.size(), 2U);
+  EXPECT_EQ(decoded->ended, 5U);
+  ASSERT_TRUE(decoded->refused);
+  EXPECT_STREQ(decoded->refused->what, "waiting.urgent_at: behind the bytes");
+  EXPECT_EQ(decoded->connections[0].app->peer, *SocketAddress::parse("10.0.0.1:40000"));
+}
+
 TEST(DescriptionTest, ImpossibleConnectionsAreRefused) {
   const auto refused = [](auto change) {
     Parked all;
     all.connections.push_back(tcp());
     change(all.connections[0]);
     EncodedDescription encoded = encode(std::move(all));
-    return !decode(encoded.bytes, std::move(encoded.descriptors));
+    return leaves_out(encoded);
   };
   const auto half = [](ParkedSockets& of) -> relay::ParkedTcpHalf& {
     return std::get<ParkedTcp>(of.state.mode).towards_app;
@@ -203,7 +224,7 @@ TEST(DescriptionTest, ImpossibleConnectionsAreRefused) {
 // Of a CLC handshake it is only described who has handed over, and whether a server has accepted.
 TEST(DescriptionTest, OnlyHandshakesThatMayBeAreTakenBack) {
   const auto refused = [](Direction direction, bool sent, bool received, bool peer_over,
-                          bool accept_sent = false) {
+                          bool accept_sent = false, bool declined = false) {
     Parked all;
     all.connections.push_back(frames());
     relay::ParkedConnection& state = all.connections[0].state;
@@ -214,8 +235,9 @@ TEST(DescriptionTest, OnlyHandshakesThatMayBeAreTakenBack) {
     mode.rules.received.handed_over = received;
     mode.peer_over = peer_over;
     mode.accept_sent = accept_sent;
+    mode.declined = declined;
     EncodedDescription encoded = encode(std::move(all));
-    return !decode(encoded.bytes, std::move(encoded.descriptors));
+    return leaves_out(encoded);
   };
   EXPECT_FALSE(refused(Direction::kOutbound, false, false, false));
   EXPECT_FALSE(refused(Direction::kOutbound, true, false, false));
@@ -228,6 +250,9 @@ TEST(DescriptionTest, OnlyHandshakesThatMayBeAreTakenBack) {
   EXPECT_TRUE(refused(Direction::kOutbound, true, true, false, true)) << "a client accepts nothing";
   EXPECT_TRUE(refused(Direction::kInbound, false, true, false, true)) << "not handed over";
   EXPECT_TRUE(refused(Direction::kInbound, true, true, true, true)) << "it has failed";
+  EXPECT_FALSE(refused(Direction::kOutbound, true, false, false, false, true));
+  EXPECT_TRUE(refused(Direction::kOutbound, false, false, false, false, true));
+  EXPECT_TRUE(refused(Direction::kInbound, true, true, false, false, true)) << "a server's Decline";
 }
 
 TEST(DescriptionTest, ConnectionsWithMostInHandAreLeftOut) {

@@ -97,6 +97,24 @@ TEST_F(FramedRelayTest, AFinBehindTheClientsEndIsNoReset) {
   EXPECT_EQ(client_step, RelayStep::kEnded);
 }
 
+// The application takes what came before; what is no frame is met by no other process.
+TEST_F(FramedRelayTest, AParkedStreamThatBrokeTheRulesEndsBehindItsBytes) {
+  server_app.allow(2);
+  server_net.feed(std::string("\x01\0\0\x05hello\xff\xff\xff\xff\xff", 14));
+  server.pump(now);
+  ASSERT_STRNE(server.towards_app().fault(), "");
+  ParkedFrames parked = server.park();
+  EXPECT_TRUE(parked.peer_lost);
+  auto rules = smc::Deferral::resume(Role::kServer, {}, now, parked.rules);
+  ASSERT_TRUE(rules) << rules.error().what;
+  FramedRelay next(std::move(*rules), std::move(parked), server_app, server_net, shared);
+  server_net.feed(std::string("\x01\0\0\x05later", 9));
+  EXPECT_EQ(next.pump(now), RelayStep::kIdle);
+  server_app.allow(100);
+  EXPECT_EQ(next.pump(now), RelayStep::kReset);
+  EXPECT_EQ(server_app.outgoing, "hello");
+}
+
 // Many small frames cost one write, and the data keeps its order.
 TEST_F(FramedRelayTest, SmallFramesAreWrittenTogether) {
   std::string frames;
