@@ -43,8 +43,8 @@ struct Settings {
   std::string image;                               // "image": required
   std::string image_pull_policy = "IfNotPresent";  // "imagePullPolicy": Always, IfNotPresent, Never
   // "concurrency": workers of a sidecar without a CPU limit, 1 to 64. Without this setting a proxy
-  // would use a worker for each CPU of the node.
-  unsigned concurrency = 2;
+  // would use a worker for every second CPU of the node.
+  unsigned concurrency = 1;
   std::uint16_t admin_port = kubernetes::kAdminPort;  // "adminPort"
   std::string fallback = "allow";                     // "fallback"
   std::string client_address = "enabled";             // "clientAddress"

@@ -104,7 +104,7 @@ std::string_view to_string(LogFormat format) {
 }
 
 unsigned worker_count(const Config& config) {
-  const unsigned wanted = config.concurrency != 0 ? config.concurrency : cpu_limit();
+  const unsigned wanted = config.concurrency != 0 ? config.concurrency : default_workers();
   return std::clamp(wanted, 1U, kConcurrencyMax);
 }
 

@@ -339,7 +339,7 @@ struct Pnet {
 };
 
 struct Config {
-  // concurrency: workers, 0 to 64; 0 means worker_count() decides by the CPU limit. Default 0.
+  // concurrency: workers, 0 to 64; 0 means worker_count() decides by the CPUs. Default 0.
   unsigned concurrency = 0;
   // listeners: 1 to 64.
   std::vector<Listener> listeners;
@@ -373,7 +373,7 @@ std::string_view to_string(ClientAddressMode mode);
 std::string_view to_string(DeviceUse use);
 std::string_view to_string(LogFormat format);
 
-// `concurrency`, or if that is 0 the CPU limit of this process (cpu_limit.h). 1 to 64.
+// `concurrency`, or if that is 0 what suits the CPUs (cpu_limit.h). 1 to 64.
 unsigned worker_count(const Config& config);
 
 // True when connections may begin as TCP, see smc.defer_bytes.

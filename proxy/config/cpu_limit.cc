@@ -158,6 +158,11 @@ unsigned cpu_quota(const std::string& root) {
                       least_quota(root, mountinfo, cgroup, false));
 }
 
-unsigned cpu_limit() { return std::max(1U, lesser_limit(cpu_quota(""), affinity_count())); }
+unsigned default_workers(unsigned quota, unsigned cpus) {
+  const unsigned shared = cpus / 2 + cpus % 2;
+  return std::max(1U, quota != 0 ? lesser_limit(quota, cpus) : shared);
+}
+
+unsigned default_workers() { return default_workers(cpu_quota(""), affinity_count()); }
 
 }  // namespace fairlead::config

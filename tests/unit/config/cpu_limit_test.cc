@@ -99,7 +99,19 @@ TEST_F(CpuQuota, AControllerNameMustMatchAsAWhole) {
   EXPECT_EQ(quota(), 0U);
 }
 
-TEST(CpuLimit, IsAtLeastOne) { EXPECT_GE(cpu_limit(), 1U); }
+TEST(DefaultWorkers, AreAsManyAsTheQuotaAllows) {
+  EXPECT_EQ(default_workers(3, 8), 3U);
+  EXPECT_EQ(default_workers(8, 3), 3U);
+  EXPECT_GE(default_workers(), 1U);
+}
+
+TEST(DefaultWorkers, LeaveHalfOfTheCpusToApplications) {
+  EXPECT_EQ(default_workers(0, 1), 1U);
+  EXPECT_EQ(default_workers(0, 2), 1U);
+  EXPECT_EQ(default_workers(0, 3), 2U);
+  EXPECT_EQ(default_workers(0, 64), 32U);
+  EXPECT_EQ(default_workers(0, 0), 1U);
+}
 
 }  // namespace
 }  // namespace fairlead::config
