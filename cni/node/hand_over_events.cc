@@ -30,17 +30,34 @@ std::vector<HandOverEvent> HandOverEvents::due(const std::vector<PodLine>& pods,
                         [&](const PodLine& line) { return line.pod.uid == one.first; });
   });
   std::vector<HandOverEvent> events;
-  for (const PodLine& line : pods) {
-    if (events.size() == kEventsPerReportMax) break;
+  const std::size_t first = first_;
+  for (std::size_t turn = 0; turn < pods.size(); ++turn) {
+    const std::size_t place = (first + turn) % pods.size();
+    const PodLine& line = pods[place];
+    if (!is_due(line)) continue;
     const SidecarCounts::HandOver& hand_over = line.counts.hand_over;
-    if (line.pod.uid.empty() || line.pod.name.empty() || hand_over.kept + hand_over.lost == 0)
-      continue;
-    const auto made = made_.find(line.pod.uid);
-    if (made != made_.end() && made->second == hand_over.parked_nanoseconds) continue;
     events.push_back(
         {line.pod.uid, hand_over.parked_nanoseconds, event_about(line.pod, hand_over, node)});
+    if (events.size() < kEventsPerReportMax) continue;
+    first_ = place + 1;
+    break;
   }
   return events;
+}
+
+bool HandOverEvents::is_due(const PodLine& line) const {
+  const SidecarCounts::HandOver& hand_over = line.counts.hand_over;
+  if (line.pod.uid.empty() || line.pod.name.empty()) return false;
+  if (hand_over.kept == 0 && hand_over.lost == 0) return false;
+  const auto made = made_.find(line.pod.uid);
+  return made == made_.end() || (made->second.count < kEventsPerPodMax &&
+                                 made->second.parked_nanoseconds != hand_over.parked_nanoseconds);
+}
+
+void HandOverEvents::made(const HandOverEvent& event) {
+  Made& made = made_[event.pod_uid];
+  made.parked_nanoseconds = event.parked_nanoseconds;
+  ++made.count;
 }
 
 }  // namespace fairlead::cni::node

@@ -24,15 +24,26 @@ class HandOverEvents {
   // Events of one report. The others follow with later reports, so that a rollout does not flood
   // the API server.
   static constexpr std::size_t kEventsPerReportMax = 8;
+  // Of one pod, whose sidecar may tell anything.
+  static constexpr unsigned kEventsPerPodMax = 32;
 
-  // The Events that are due. Forgets pods that are not in `pods`, and ignores those without a UID.
+  // The Events that are due. A full report ends after the last pod that fits, and the next report
+  // starts with the pod after it. Forgets pods that are not in `pods`, and ignores those without a
+  // UID.
   std::vector<HandOverEvent> due(const std::vector<PodLine>& pods, const std::string& node);
 
   // The API server has accepted the Event or refused it permanently. It is not due again.
-  void made(const HandOverEvent& event) { made_[event.pod_uid] = event.parked_nanoseconds; }
+  void made(const HandOverEvent& event);
 
  private:
-  std::map<std::string, std::uint64_t> made_;  // parked_nanoseconds by UID of the pod
+  bool is_due(const PodLine& line) const;
+
+  struct Made {
+    std::uint64_t parked_nanoseconds = 0;  // the latest
+    unsigned count = 0;
+  };
+  std::map<std::string, Made> made_;  // by UID of the pod
+  std::size_t first_ = 0;             // place of the pod with the next turn
 };
 
 }  // namespace fairlead::cni::node

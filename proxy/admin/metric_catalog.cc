@@ -68,7 +68,7 @@ constexpr std::array kCatalog = {
     MetricInfo{M::kAcceptErrors, "fairlead_accept_errors_total", T::kCounter, kNoLabels,
                "Failures of accept(2), for want of descriptors or memory."},
     MetricInfo{M::kTakenBack, "fairlead_taken_back_total", T::kCounter, "`result` (kept, lost)",
-               "Connections of the process before that this one was given, by whether they go on."},
+               "Connections that the process before had at its end, by whether they go on here."},
     MetricInfo{M::kHandOverGap, "fairlead_hand_over_gap_seconds", T::kGauge, kNoLabels,
                "How long these connections were parked; 0 if there were none."},
     MetricInfo{M::kLogDropped, "fairlead_log_dropped_total", T::kCounter, kNoLabels,

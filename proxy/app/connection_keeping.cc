@@ -102,7 +102,7 @@ void ConnectionKeeping::give_to(const Workers& workers) {
     shares[worker % workers.size()].push_back(std::move(connection));
   }
   for (std::size_t i = 0; i < workers.size(); ++i)
-    workers[i]->take_back(std::move(shares[i]), parked_->parked_at);
+    workers[i]->take_back(std::move(shares[i]), parked_->parked_at, i == 0 ? parked_->ended : 0);
 }
 
 void ConnectionKeeping::start(std::function<void()> park_wanted) {
@@ -206,7 +206,8 @@ bool ConnectionKeeping::park(const Workers& workers) {
       collected_.changed.notify_all();
     });
   parking::Parked all = collect(workers.size(), settled + kParkWait);
-  all.parked_at = begin;
+  // Until now they went on.
+  all.parked_at = event::EventLoop::now();
   if (const std::size_t dropped = parking::drop_largest(all, keeper_->limits()->bytes))
     LogEvent(LogLevel::kWarn, kLogger, "dropped")
         .field("connections", std::uint64_t{dropped})

@@ -1,5 +1,6 @@
-// How many workers suit the CPUs that this process may use. std::thread::hardware_concurrency() knows nothing of the quota, and a
-// proxy with 64 workers in a container of half a CPU is throttled most of the time.
+// How many workers suit the CPUs that this process may use. std::thread::hardware_concurrency()
+// knows nothing of the quota, and a proxy with 64 workers in a container of half a CPU is throttled
+// most of the time.
 #pragma once
 
 #include <string>

@@ -129,7 +129,6 @@ StageResult HandshakeStage::handle_deadline(TimePoint now) {
 
 void HandshakeStage::decline(FallbackReason reason, TimePoint now, bool out_of_sync) {
   session_.note("declined");
-  peer_returned_ = handshake().state() == State::kAwaitingLink && is_return(exchange_.unread());
   membership_.abort_first_contact(now);
   // A client that has our Accept may be writing already.
   membership_.leave(now, accept_sent_);
@@ -154,9 +153,11 @@ StageResult HandshakeStage::fail(const char* why) {
 
 // Both sides know that the stream is TCP from here on.
 StageResult HandshakeStage::declined(TimePoint now) {
-  if (peer_returned_) return fail("the peer has gone back to frames");
   smc::Handshake::Outcome outcome = handshake().outcome();
   const bool by_peer = outcome.side == Side::kPeer;
+  // It had the link when this side gave it up.
+  if (!by_peer && handshake().peer_may_have_declined() && is_return(exchange_.unread()))
+    return fail("the peer has gone back to frames");
   if (by_peer) {
     session_.note("the peer declined");
     if (outcome.out_of_sync && membership_.joined()) disown_named_link(now);
@@ -198,6 +199,11 @@ StageResult HandshakeStage::use_tcp(const smc::Handshake::Outcome& outcome) {
   tcp.cause = cause_of(outcome);
   tcp.unread = std::move(exchange_.unread());
   tcp.late_decline = exchange_.begun() && handshake().peer_may_have_declined();
+  if (tcp.late_decline) {
+    // Of which a part may have come.
+    const std::span<const std::byte> begun = handshake().unconsumed();
+    tcp.unread.insert(tcp.unread.begin(), begun.begin(), begun.end());
+  }
   tcp.framed = std::move(framed_);
   return tcp;
 }

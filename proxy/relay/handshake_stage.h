@@ -111,7 +111,6 @@ class HandshakeStage : public Stage {
   GroupMembership membership_;
   event::Timer timer_;
   bool accept_sent_ = false;
-  bool peer_returned_ = false;  // to frames, before this side had news of the link
   bool clc_connection_reset_ = false;
 
  private:

@@ -100,14 +100,20 @@ bool Worker::settled() {
   if (all.settled >= all.connections) return true;
   const TimePoint now = network_.now();
   if (now >= parking_->deadline) {
-    if (std::exchange(parking_->hurried, true)) return true;
-    parking_->wait(now + kHurriedWait);
+    if (!std::exchange(parking_->hurried, true)) {
+      parking_->deadline = now + kHurriedWait;
+      parking_->last = now + kHurriedWaitMax;
+    } else if (negotiating_.empty() || now >= parking_->last) {
+      return true;
+    }
   }
   if (!parking_->hurried) return false;
   // In every turn: what was awaited may have come, and led to another wait.
   std::vector<Session*> sessions;  // one may end others
   for (const auto& [number, session] : sessions_) sessions.push_back(session.get());
   for (Session* session : sessions) session->hurry(now);
+  // The next turn writes their Declines.
+  parking_->timer.set(negotiating_.empty() ? parking_->deadline : now);
   return false;
 }
 

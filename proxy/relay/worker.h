@@ -40,6 +40,7 @@ namespace fairlead::relay {
 inline constexpr Duration kTurnMax = std::chrono::milliseconds(1);
 // From the end of the time to settle until what can be parked is: for Declines to be written.
 inline constexpr Duration kHurriedWait = std::chrono::milliseconds(20);
+inline constexpr Duration kHurriedWaitMax = std::chrono::milliseconds(200);  // of very many
 
 struct WorkerSettings {
   unsigned index = 0;
@@ -149,12 +150,11 @@ class Worker final : public SessionHost, public DeviceUsers {
   std::vector<std::unique_ptr<Session>> retired_;
   std::uint64_t numbers_ = 0;  // the latest that was given to a session
   struct Parking {
-    Parking(event::TimerQueue& timers, TimePoint until) : timer(timers, [] {}) { wait(until); }
-    void wait(TimePoint until) {
-      deadline = until;
+    Parking(event::TimerQueue& timers, TimePoint until) : deadline(until), timer(timers, [] {}) {
       timer.set(until);
     }
     TimePoint deadline;
+    TimePoint last{};    // for turns that have still something to do
     event::Timer timer;  // wakes the thread
     bool hurried = false;
   };

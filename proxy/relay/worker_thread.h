@@ -42,10 +42,12 @@ class WorkerThread {
 
   // The same with a socket that listens already, for a process before.
   Result<SocketAddress> listen(const config::Listener& listener, FileDescriptor parked);
-  // Before start(): connections that another process has parked at that time.
-  void take_back(std::vector<ParkedSockets> connections, TimePoint parked_at) {
+  // Before start(): connections that another process has parked at that time, and how many more it
+  // had.
+  void take_back(std::vector<ParkedSockets> connections, TimePoint parked_at, std::uint64_t lost) {
     neighbours_.taken_back = std::move(connections);
     neighbours_.parked_at = parked_at;
+    stats_->taken_back_lost.add(lost);
   }
 
   // Before start(), or on the worker's thread. Applications see clients' addresses, by the programs

@@ -63,5 +63,21 @@ TEST(HandOverEvents, AreBoundedAndNeedAUid) {
   EXPECT_EQ(made, 20U);
 }
 
+TEST(HandOverEvents, OfSidecarsThatInventThemEndAndHoldUpNoOthers) {
+  HandOverEvents events;
+  std::size_t invented = 0, honest = 0;
+  for (std::uint64_t report = 1; report <= 200; ++report) {
+    std::vector<PodLine> pods;
+    for (int i = 0; i < 20; ++i) pods.push_back(pod(std::to_string(i), {1, 0, report}));
+    pods.push_back(pod("honest", {1, 0, 7}));
+    for (const HandOverEvent& one : events.due(pods, "n1")) {
+      (one.pod_uid == "honest" ? honest : invented) += 1;
+      events.made(one);
+    }
+    EXPECT_EQ(honest, report < 3 ? 0U : 1U) << report;
+  }
+  EXPECT_EQ(invented, 20U * HandOverEvents::kEventsPerPodMax);
+}
+
 }  // namespace
 }  // namespace fairlead::cni::node
