@@ -71,7 +71,6 @@ class Victims:
                 theirs=[["receive", SENT_BYTES], ["text", len(FORGED)], ["await_file", self.enough], ["close"]])
             self.client.event()
             known = learned()
-        self.known = known
         self.sender, self.target = known[self.b.address], known[self.a.address]["clc"]
         self.psn = self.sender["psn"]  # that a expects next
         self.before = self.counters()
@@ -193,28 +192,6 @@ def fabric_injected_llc(stage):
     victims.client.value()
     victims.talk()
     stage.say("fabric: end of a link group by a forged DELETE_LINK, all sniffed: 1 packet. Connections reset: 1")
-
-
-@scenario
-def fabric_injected_acknowledgement(stage):
-    """a forged refusal of a request that is not yet acknowledged ends the link of the requester"""
-    victims = Victims(stage)
-    over = f"/tmp/lab/{stage.name}.over"
-    victims.b.run(["rm", "-f", over])
-    # The next request of a is its CDC with the application's end.
-    refusal = victims.packet(roce.ACKNOWLEDGE, victims.known[victims.a.address]["psn"], b"",
-                             aeth=[roce.NAK_REMOTE_ACCESS, 0])
-    flood = victims.b.spawn("fabric.flood", macs=victims.sender["macs"], packet=refusal, until=over)
-    flood.event()
-    victims.let_go()
-    victims.results()
-    # Whether it comes before the true acknowledgement is a race. Either way the proxy goes on.
-    wait_until(lambda: victims.inbound.get_json("/connections")["connections"] == [], "the connection to end")
-    victims.b.run(["touch", over])
-    sent, lost = flood.value(), int(victims.links("failed"))
-    victims.client.value()
-    victims.talk()
-    stage.say(f"fabric: refusal of one request, all sniffed, {sent} packets: links lost: {lost}")
 
 
 @scenario

