@@ -12,7 +12,6 @@ import atexit
 import json
 import shlex
 import shutil
-import signal
 import statistics
 import subprocess
 import sys
@@ -127,8 +126,7 @@ def main():
                         help="more configuration of our proxies")
     options = parser.parse_args()
     options.folder = options.folder.resolve()
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, lab.end_on_signal)
+    lab.end_on_signals()
     report = {"about": describe(options), "mtu": {}}
     try:
         if shutil.which("qemu-system-x86_64") is None:
