@@ -6,8 +6,8 @@ line how many tests passed and failed.
 
 Three runs, each a preset of CMake: everything under AddressSanitizer and UBSan (dev), the tests
 labelled "threads" under ThreadSanitizer (tsan), the tests labelled "integration", "lab" and
-"simulation" on the optimised build (release). Each case of a GoogleTest program counts as a test; any other program counts
-as one test.
+"simulation" on the optimised build (release). Each case of a GoogleTest program counts as a test; any
+other program counts as one test.
 """
 import argparse
 import importlib
