@@ -227,16 +227,15 @@ ClusterChores::EventAnswer ClusterChores::make_event(const event::ClusterEvent& 
 // An error about one Event does not concern the Events of other pods: its namespace may be
 // terminating, or have a quota or a rate limit for Events.
 void ClusterChores::tell_events(const std::vector<PodLine>& pods) {
-  for (const FallbackEvent& due : events_.fallbacks.due(pods, node_.name)) {
-    const EventAnswer answer = make_event(due.event);
-    if (answer == EventAnswer::kNone) return;
-    if (answer != EventAnswer::kNotNow) events_.fallbacks.made(due);
-  }
-  for (const HandOverEvent& due : events_.hand_overs.due(pods, node_.name)) {
-    const EventAnswer answer = make_event(due.event);
-    if (answer == EventAnswer::kNone) return;
-    if (answer != EventAnswer::kNotNow) events_.hand_overs.made(due);
-  }
+  const auto tell = [&](auto& events) {
+    for (const auto& due : events.due(pods, node_.name)) {
+      const EventAnswer answer = make_event(due.event);
+      if (answer == EventAnswer::kNone) return false;
+      if (answer != EventAnswer::kNotNow) events.made(due);
+    }
+    return true;
+  };
+  if (tell(events_.fallbacks)) tell(events_.hand_overs);
 }
 
 }  // namespace fairlead::cni::node

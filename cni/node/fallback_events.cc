@@ -21,19 +21,12 @@ event::ClusterEvent event_about(const PodFinding& pod, const FallbackInfo& info,
 
 std::vector<FallbackEvent> FallbackEvents::due(const std::vector<PodLine>& pods,
                                                const std::string& node) {
-  std::erase_if(made_, [&](const auto& one) {
-    return std::none_of(pods.begin(), pods.end(),
-                        [&](const PodLine& line) { return line.pod.uid == one.first; });
-  });
+  forget_others(made_, pods);
   std::vector<FallbackEvent> events;
-  const std::size_t first = first_;
-  for (std::size_t turn = 0; turn < pods.size(); ++turn) {
-    const std::size_t place = (first + turn) % pods.size();
-    add_due(pods[place], node, events);
-    if (events.size() < kEventsPerReportMax) continue;
-    first_ = place + 1;
-    break;
-  }
+  turns_.take(pods, [&](const PodLine& line) {
+    add_due(line, node, events);
+    return events.size() == kEventsPerReportMax;
+  });
   return events;
 }
 

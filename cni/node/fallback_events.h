@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/fallback.h"
+#include "cni/node/pod_turns.h"
 #include "cni/node/status_report.h"
 #include "event/https/cluster_event.h"
 
@@ -41,7 +42,7 @@ class FallbackEvents {
   void add_due(const PodLine& line, const std::string& node, std::vector<FallbackEvent>& events);
 
   std::map<std::string, std::set<std::string_view>> made_;  // reasons by UID of the pod
-  std::size_t first_ = 0;                                   // place of the pod with the next turn
+  PodTurns turns_;
 };
 
 }  // namespace fairlead::cni::node

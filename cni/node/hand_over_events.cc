@@ -1,7 +1,5 @@
 #include "cni/node/hand_over_events.h"
 
-#include <algorithm>
-
 #include "cni/node/pod_event.h"
 
 namespace fairlead::cni::node {
@@ -25,23 +23,15 @@ event::ClusterEvent event_about(const PodFinding& pod, const SidecarCounts::Hand
 
 std::vector<HandOverEvent> HandOverEvents::due(const std::vector<PodLine>& pods,
                                                const std::string& node) {
-  std::erase_if(made_, [&](const auto& one) {
-    return std::none_of(pods.begin(), pods.end(),
-                        [&](const PodLine& line) { return line.pod.uid == one.first; });
-  });
+  forget_others(made_, pods);
   std::vector<HandOverEvent> events;
-  const std::size_t first = first_;
-  for (std::size_t turn = 0; turn < pods.size(); ++turn) {
-    const std::size_t place = (first + turn) % pods.size();
-    const PodLine& line = pods[place];
-    if (!is_due(line)) continue;
+  turns_.take(pods, [&](const PodLine& line) {
+    if (!is_due(line)) return false;
     const SidecarCounts::HandOver& hand_over = line.counts.hand_over;
     events.push_back(
         {line.pod.uid, hand_over.parked_nanoseconds, event_about(line.pod, hand_over, node)});
-    if (events.size() < kEventsPerReportMax) continue;
-    first_ = place + 1;
-    break;
-  }
+    return events.size() == kEventsPerReportMax;
+  });
   return events;
 }
 

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "cni/node/pod_turns.h"
 #include "cni/node/status_report.h"
 #include "event/https/cluster_event.h"
 
@@ -43,7 +44,7 @@ class HandOverEvents {
     unsigned count = 0;
   };
   std::map<std::string, Made> made_;  // by UID of the pod
-  std::size_t first_ = 0;             // place of the pod with the next turn
+  PodTurns turns_;
 };
 
 }  // namespace fairlead::cni::node

@@ -303,13 +303,13 @@ Result<Parked> decode(std::span<const std::byte> bytes, std::vector<FileDescript
     relay::ParkedSockets sockets;
     if (connection.has_app()) sockets.app.emplace().socket = SMC_TRY(left.next());
     if (connection.has_net()) sockets.net.emplace().socket = SMC_TRY(left.next());
-    if (const Result<void> possible = read(connection, sockets)) {
+    const Result<void> possible = read(connection, sockets);
+    if (possible) {
       parked.connections.push_back(std::move(sockets));
       continue;
-    } else if (!parked.refused) {
-      parked.refused = possible.error();
     }
     ++parked.ended;
+    if (!parked.refused) parked.refused = possible.error();
   }
   if (!left.all_taken()) return Error{Errc::kMalformed, "more descriptors than described"};
   return parked;

@@ -31,8 +31,8 @@ class FramesStage final : public Stage {
   // takes
   FramesStage(SessionResources& session, ParkedFrames parked, TimePoint began);
 
-  // Before it begins: it was over SMC-R, and the peer has sent this since. While
-  // this process parks, it makes no handshake.
+  // Before it begins: it was over SMC-R, and the peer has sent this since. While this
+  // process parks, it makes no handshake.
   void return_with(std::span<std::byte> unread) {
     returned_ = true;
     (void)relay_->towards_app().take(unread);

@@ -3,7 +3,6 @@
 close() removes all created namespaces, processes and the scratch folder.
 """
 
-import contextlib
 import os
 import resource
 import shutil
@@ -17,16 +16,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 SUBNET = "10.213.77"
 FIRST_PORT = 15000
 RESERVED_PORTS = "14000-16999"  # kept from connect(2), which would take them as source ports
-
-
-def raise_descriptor_limit(wanted=65536):
-    """For this process and what it starts; returns the limit. Root may exceed the hard one."""
-    with contextlib.suppress(OSError, ValueError):
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, wanted))
-    return min(wanted, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
-
-
-DESCRIPTORS = raise_descriptor_limit()
+DESCRIPTORS = min(65536, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
 CONNECTIONS_MAX = (DESCRIPTORS - 100) // 2  # a proxied connection takes two
 
 

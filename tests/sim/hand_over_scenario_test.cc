@@ -18,12 +18,12 @@ constexpr std::uint64_t kStride = 1;
 
 class HandOver : public Scenario {
  protected:
-  static void replace(Plan& plan, Pod pod, Duration at) {
+  static void replace(Plan& plan, Pod pod, Duration at, Duration settle = seconds(5)) {
     Fault fault;
     fault.kind = Fault::Kind::kHandOver;
     fault.pod = pod;
     fault.at = at;
-    fault.grace = seconds(5);
+    fault.grace = settle;
     plan.faults.push_back(fault);
   }
   void expect_nothing_lost(const Plan& plan, std::uint64_t seed) const {
@@ -111,8 +111,7 @@ TEST_P(HandOver, WithinAHandshakeLosesNothing) {
       stall.at = microseconds(200 + seed);
       stall.lasting = seconds(2);
       stuck.faults.push_back(stall);
-      replace(stuck, pod, milliseconds(100));
-      stuck.faults.back().grace = milliseconds(100);
+      replace(stuck, pod, milliseconds(100), milliseconds(100));
       expect_nothing_lost(stuck, seed);
     }
 }

@@ -214,10 +214,8 @@ void SimProxy::take_back() {
   start();
   for (relay::ParkedConnection& one : std::exchange(parked_connections_, {})) {
     relay::ParkedConnection parked = described(std::move(one));
-    if (parked.app || parked.net) {
-      if (!worker_->take_back(std::move(parked)))
-        world_.fail("a parked connection is not taken back");
-    }
+    if ((parked.app || parked.net) && !worker_->take_back(std::move(parked)))
+      world_.fail("a parked connection is not taken back");
   }
   for (Waiting& one : std::exchange(waiting_, {}))
     accept(one.direction, std::move(one.stream), one.to);

@@ -146,6 +146,15 @@ TEST_F(HandshakePair, BehindAProposalADeclineIsHeardAndSilenceEnds) {
   EXPECT_EQ(alone.state(), State::kFailed);
 }
 
+TEST_F(HandshakePair, BehindADeclineNothingIsSaid) {
+  const Handshake next = Handshake::behind_decline(offer.peer_id, FallbackReason::kDraining);
+  EXPECT_EQ(next.state(), State::kTcp);
+  EXPECT_TRUE(next.output_empty());
+  EXPECT_EQ(next.outcome().reason, FallbackReason::kDraining);
+  EXPECT_FALSE(next.next_deadline().has_value());
+  EXPECT_FALSE(next.peer_may_have_declined());
+}
+
 TEST_F(HandshakePair, BehindAnAcceptTheConfirmCanBeDeclined) {
   carry(client, server);
   server.send_accept(answer(wire::ClcType::kAccept, true), now);
