@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <utility>
 
 #include "base/assert.h"
 
@@ -49,6 +50,8 @@ TimePoint EventLoop::now() { return std::chrono::steady_clock::now(); }
 void EventLoop::poll() { dispatch(0); }
 
 void EventLoop::wait(std::optional<TimePoint> deadline) {
+  run_deferred();
+  if (!finished_.empty()) deadline = std::min(deadline.value_or(finished_until_), finished_until_);
   if (deadline) {
     if (*deadline <= now()) return poll();
     wake_at(*deadline);
@@ -56,7 +59,7 @@ void EventLoop::wait(std::optional<TimePoint> deadline) {
   dispatch(-1);
 }
 
-// A handler may destroy other handlers: each event is taken out before its call. It must not wait.
+// A handler may destroy other handlers: each event looks for its own. It must not wait.
 void EventLoop::dispatch(int timeout_ms) {
   settle();
   const int count =
@@ -65,41 +68,66 @@ void EventLoop::dispatch(int timeout_ms) {
     SMC_ASSERT(errno == EINTR, errno);
     return;
   }
-  fetched_count_ = static_cast<std::size_t>(count);
-  for (handled_ = 0; handled_ < fetched_count_;) {
-    const epoll_event event = fetched_[handled_++];
-    if (event.data.ptr == nullptr) continue;
+  for (std::size_t i = 0; i < static_cast<std::size_t>(count); ++i) {
+    const epoll_event event = fetched_[i];
+    EventHandler* const handler = handler_of(event);
+    if (handler == nullptr) continue;
     ++dispatched_;
-    static_cast<EventHandler*>(event.data.ptr)->handle_events(event.events);
+    handler->handle_events(event.events);
   }
 }
 
+EventHandler* EventLoop::handler_of(const epoll_event& event) const {
+  const Place& place = places_[static_cast<std::uint32_t>(event.data.u64)];
+  return place.generation == event.data.u64 >> 32 ? place.handler : nullptr;
+}
+
 Result<void> EventLoop::control(int operation, int fd, std::uint32_t events,
-                                EventHandler& handler) {
+                                const EventHandler& handler) {
   epoll_event event{};
   event.events = events;
-  event.data.ptr = &handler;
+  event.data.u64 = std::uint64_t{places_[handler.place_].generation} << 32 | handler.place_;
   if (::epoll_ctl(epoll_fd_.get(), operation, fd, &event) != 0)
     return system_error("epoll_ctl", errno);
   return {};
 }
 
+void EventLoop::take_place(EventHandler& handler) {
+  SMC_ASSERT(handler.place_ == EventHandler::kNone, handler.place_);
+  if (free_places_.empty()) {
+    handler.place_ = static_cast<std::uint32_t>(places_.size());
+    places_.emplace_back();
+  } else {
+    handler.place_ = free_places_.back();
+    free_places_.pop_back();
+  }
+  places_[handler.place_].handler = &handler;
+}
+
 Result<void> EventLoop::add(int fd, std::uint32_t events, EventHandler& handler) {
-  return control(EPOLL_CTL_ADD, fd, events, handler);
+  take_place(handler);
+  Result<void> added = control(EPOLL_CTL_ADD, fd, events, handler);
+  if (!added) forget(handler);
+  return added;
 }
 
 Result<void> EventLoop::modify(int fd, std::uint32_t events, EventHandler& handler) {
+  if (handler.place_ == EventHandler::kNone) return system_error("epoll_ctl", ENOENT);
   return control(EPOLL_CTL_MOD, fd, events, handler);
 }
 
 void EventLoop::remove(int fd, EventHandler& handler) {
+  if (handler.place_ == EventHandler::kNone) return;
   (void)control(EPOLL_CTL_DEL, fd, 0, handler);
   forget(handler);
 }
 
 void EventLoop::forget(EventHandler& handler) {
-  for (std::size_t i = handled_; i < fetched_count_; ++i)
-    if (fetched_[i].data.ptr == &handler) fetched_[i].data.ptr = nullptr;
+  if (handler.place_ == EventHandler::kNone) return;
+  Place& place = places_[handler.place_];
+  place.handler = nullptr;
+  ++place.generation;
+  free_places_.push_back(std::exchange(handler.place_, EventHandler::kNone));
 }
 
 void EventLoop::defer(Deferred& who) {
@@ -135,21 +163,38 @@ void EventLoop::close_later(FileDescriptor descriptor) {
   if (descriptor && closing_.size() < kClosingMax) closing_.push_back(std::move(descriptor));
 }
 
-// The two sockets of a connection are neighbours as a rule.
+void EventLoop::close_finished(FileDescriptor descriptor) {
+  if (!kClosesRanges || finished_.size() == kFinishedMax) return close_later(std::move(descriptor));
+  if (finished_.empty()) finished_until_ = now() + kFinishedAgeMax;
+  finished_.push_back(std::move(descriptor));
+}
+
+// The two sockets of a connection are neighbours as a rule, or have a finished one between them.
 void EventLoop::close_collected() {
-  if (kClosesRanges && closing_.size() > 1) {
-    std::sort(closing_.begin(), closing_.end(),
-              [](const FileDescriptor& a, const FileDescriptor& b) { return a.get() < b.get(); });
-    for (std::size_t first = 0, next = 1; first < closing_.size(); first = next++) {
-      while (next < closing_.size() && closing_[next].get() == closing_[next - 1].get() + 1) ++next;
-      if (next - first == 1) continue;
-      const auto low = static_cast<unsigned>(closing_[first].get());
-      const auto high = static_cast<unsigned>(closing_[next - 1].get());
-      if (::close_range(low, high, 0) != 0) break;  // not in this kernel, or not permitted
-      for (std::size_t i = first; i < next; ++i) (void)closing_[i].release();
-    }
-  }
+  const bool finished_due = !finished_.empty() && finished_until_ <= now();
+  if (closing_.empty() && !finished_due) return;
+  if (kClosesRanges) close_neighbours();
   closing_.clear();
+  if (finished_due || finished_.size() == kFinishedMax) finished_.clear();
+}
+
+void EventLoop::close_neighbours() {
+  neighbours_.clear();
+  for (FileDescriptor& closing : closing_) neighbours_.push_back(&closing);
+  for (FileDescriptor& finished : finished_) neighbours_.push_back(&finished);
+  std::sort(neighbours_.begin(), neighbours_.end(),
+            [](const FileDescriptor* a, const FileDescriptor* b) { return a->get() < b->get(); });
+  for (std::size_t first = 0, next = 1; first < neighbours_.size(); first = next++) {
+    while (next < neighbours_.size() &&
+           neighbours_[next]->get() == neighbours_[next - 1]->get() + 1)
+      ++next;
+    if (next - first == 1) continue;
+    const auto low = static_cast<unsigned>(neighbours_[first]->get());
+    const auto high = static_cast<unsigned>(neighbours_[next - 1]->get());
+    if (::close_range(low, high, 0) != 0) break;  // not in this kernel, or not permitted
+    for (std::size_t i = first; i < next; ++i) (void)neighbours_[i]->release();
+  }
+  std::erase_if(finished_, [](const FileDescriptor& finished) { return !finished; });
 }
 
 void EventLoop::wake_at(TimePoint at) {

@@ -33,11 +33,21 @@ inline constexpr std::size_t kEventsPerWait = 64;
 // Descriptors that wait to be closed together. Beyond that, each is closed at once.
 inline constexpr std::size_t kClosingMax = 512;
 
+// Sockets whose connections are over, and how long they wait for neighbours to be closed with.
+inline constexpr std::size_t kFinishedMax = 16;
+inline constexpr Duration kFinishedAgeMax = std::chrono::seconds(1);
+
+// Of one descriptor at a time.
 class EventHandler {
  public:
   virtual ~EventHandler() = default;
   // `events`: EPOLLIN and others of <sys/epoll.h>.
   virtual void handle_events(std::uint32_t events) noexcept = 0;
+
+ private:
+  friend class EventLoop;
+  static constexpr std::uint32_t kNone = UINT32_MAX;
+  std::uint32_t place_ = kNone;  // in EventLoop::places_
 };
 
 // Something to be done before the loop asks for events again, unless its owner dies before.
@@ -71,9 +81,10 @@ class EventLoop final : public FdWatcher {
   Result<void> add(int fd, std::uint32_t events, EventHandler& handler);
   // Of a descriptor that was added: other events from now on. What is ready is told once more.
   Result<void> modify(int fd, std::uint32_t events, EventHandler& handler);
-  // The descriptor stays open.
+  // The descriptor stays open. Nothing is done for a handler that was not added.
   void remove(int fd, EventHandler& handler);
-  // The descriptor is closed next, which takes it out of epoll: nobody else has a copy of it.
+  // The descriptor is closed soon, which takes it out of epoll: nobody else has a copy of it. No
+  // event reaches the handler any more.
   void forget(EventHandler& handler);
 
   // Calls who.run_deferred() once in the next poll() or wait(); asking twice is asking once.
@@ -86,6 +97,9 @@ class EventLoop final : public FdWatcher {
 
   // Closes it in the next poll() or wait(), those with neighbouring numbers in one call.
   void close_later(FileDescriptor descriptor);
+  // Of a socket on which both sides have ended, and nothing waits to be read: nobody can tell when
+  // it is closed. It waits for neighbours, at most for kFinishedAgeMax.
+  void close_finished(FileDescriptor descriptor);
 
   // Called by poll() and wait() with each descriptor of watch_readable() that became readable.
   void set_watch_handler(FdHandler* handler) { handler_ = handler; }
@@ -114,9 +128,19 @@ class EventLoop final : public FdWatcher {
   };
 
   EventLoop() = default;
-  Result<void> control(int operation, int fd, std::uint32_t events, EventHandler& handler);
+  // Who gets the events of a descriptor. An event names the place and its generation, so that one
+  // which comes late meets nobody.
+  struct Place {
+    EventHandler* handler = nullptr;
+    std::uint32_t generation = 0;
+  };
+
+  Result<void> control(int operation, int fd, std::uint32_t events, const EventHandler& handler);
+  void take_place(EventHandler& handler);
+  EventHandler* handler_of(const epoll_event& event) const;
   void run_deferred();
   void close_collected();
+  void close_neighbours();
   void dispatch(int timeout_ms);
   void wake_at(TimePoint at);
 
@@ -130,10 +154,12 @@ class EventLoop final : public FdWatcher {
   FdHandler* handler_ = nullptr;
   std::vector<Deferred*> deferred_;  // each knows its place
   std::vector<FileDescriptor> closing_;
-  // What the last epoll_wait(2) fetched, and which of it is handled already.
+  std::vector<FileDescriptor> finished_;
+  TimePoint finished_until_{};               // while there are any
+  std::vector<FileDescriptor*> neighbours_;  // within close_neighbours()
+  std::vector<Place> places_;
+  std::vector<std::uint32_t> free_places_;
   std::array<epoll_event, kEventsPerWait> fetched_{};
-  std::size_t fetched_count_ = 0;
-  std::size_t handled_ = 0;
   std::uint64_t dispatched_ = 0;
 };
 

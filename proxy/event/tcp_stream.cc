@@ -209,7 +209,10 @@ TcpStream::~TcpStream() {
   else
     loop_.forget(*this);
   (void)loop_.forget_deferred(*this);
-  loop_.close_later(std::move(socket_));
+  if (has_shut_down_ && has_ended_ && pending_error_ == 0)
+    loop_.close_finished(std::move(socket_));
+  else
+    loop_.close_later(std::move(socket_));
 }
 
 void TcpStream::handle_events(std::uint32_t events) noexcept {
@@ -366,7 +369,10 @@ IoResult TcpStream::read_failed(ssize_t n) {
   // that a FIN had come before the RST.
   if (pending_error_ != 0 && (n < 0 || pending_error_ != EPIPE))
     return {IoResult::Kind::kError, 0, pending_error_};
-  if (n == 0) return {IoResult::Kind::kEnd, 0, 0};
+  if (n == 0) {
+    has_ended_ = true;
+    return {IoResult::Kind::kEnd, 0, 0};
+  }
   if (errno == EAGAIN) {
     readable_ = false;
     return {IoResult::Kind::kWouldBlock, 0, 0};
@@ -468,12 +474,13 @@ void TcpStream::run_deferred() noexcept {
 void TcpStream::shut_down() {
   shutdown_due_ = false;
   // ENOTCONN after an RST: nothing is left to shut down.
-  (void)::shutdown(socket_.get(), SHUT_WR);
+  has_shut_down_ = ::shutdown(socket_.get(), SHUT_WR) == 0;
 }
 
 void TcpStream::reset_on_close() {
   // The FIN comes before the RST, and the peer reads it.
   if (shutdown_due_) shut_down();
+  has_shut_down_ = false;
   if (set_reset_on_close(socket_.get(), true)) return;
   // A FIN instead would tell the other end that it has all bytes. This disconnects with a reset.
   const sockaddr none{AF_UNSPEC, {}};

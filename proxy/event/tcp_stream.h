@@ -138,6 +138,8 @@ class TcpStream final : public Stream, private EventHandler, private Deferred {
   bool writable_watched_ = false;
   std::size_t write_max_ = 0;
   bool fin_came_ = false;
+  bool has_ended_ = false;  // a read met the FIN
+  bool has_shut_down_ = false;
   bool drained_ = false;  // what the peer sent before its FIN has been read
   bool delays_ = false;   // without TCP_NODELAY
   unsigned writes_ = 0;   // while delays_

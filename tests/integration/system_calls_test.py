@@ -15,7 +15,7 @@ from harness import listener, main, wait_until
 from pod_pair import SERVER, Pods
 
 CONNECTIONS = 40
-TRACES = 3
+TRACES = 5
 SHORT_CONNECTION_MAX = 24
 REQUEST_MAX = 6
 WARM_UP = 20  # requests, until the connection has lasted

@@ -160,9 +160,70 @@ TEST_F(EventLoopTest, DescriptorsThatWaitAreClosedWithTheLoop) {
   EXPECT_LT(::fcntl(number, F_GETFD), 0);
 }
 
+class FinishedTest : public EventLoopTest {
+ protected:
+  FinishedTest() {
+    for (int i = 0; i < 4; ++i) open_one();
+  }
+  void open_one() {
+    opened_.emplace_back(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+    numbers_.push_back(opened_.back().get());
+  }
+  bool is_open(std::size_t i) const { return ::fcntl(numbers_[i], F_GETFD) >= 0; }
+  void finish(std::size_t i) { loop_->close_finished(std::move(opened_[i])); }
+  void close(std::size_t i) { loop_->close_later(std::move(opened_[i])); }
+
+  std::vector<FileDescriptor> opened_;
+  std::vector<int> numbers_;
+};
+
+#if !defined(__SANITIZE_THREAD__)
+TEST_F(FinishedTest, WaitsForANeighbour) {
+  finish(1);
+  close(3);
+  loop_->poll();
+  EXPECT_TRUE(is_open(1));
+  EXPECT_FALSE(is_open(3));
+  close(2);
+  loop_->poll();
+  EXPECT_TRUE(is_open(0));
+  EXPECT_FALSE(is_open(1));
+  EXPECT_FALSE(is_open(2));
+}
+
+TEST_F(FinishedTest, NoMoreWaitThanTheLimit) {
+  while (opened_.size() < 2 * kFinishedMax + 2) open_one();
+  for (std::size_t i = 0; i < kFinishedMax; ++i) finish(2 * i);
+  close(2 * kFinishedMax);
+  loop_->poll();
+  EXPECT_FALSE(is_open(0));
+  EXPECT_TRUE(is_open(1));
+}
+#endif
+
+TEST_F(FinishedTest, IsClosedInTimeWithoutANeighbour) {
+  finish(0);
+  const TimePoint finished = EventLoop::now();
+  while (is_open(0)) loop_->wait(std::nullopt);
+  EXPECT_LT(EventLoop::now() - finished, std::chrono::minutes(1));
+}
+
+TEST_F(EventLoopTest, AnEventOfAForgottenHandlerIsNotToldToTheNext) {
+  auto pipe = std::make_unique<Pipe>(*loop_, EPOLLET);
+  const FileDescriptor copy(::dup(pipe->read_end.get()));  // keeps the pipe in epoll
+  const FileDescriptor writing(::dup(pipe->write_end.get()));
+  pipe.reset();
+  Pipe next(*loop_, EPOLLET);
+  ASSERT_EQ(::write(writing.get(), "x", 1), 1);
+  loop_->poll();
+  EXPECT_EQ(next.calls, 0);
+}
+
 TEST_F(EventLoopTest, ADescriptorThatCannotBeWatchedIsAnError) {
   Pipe pipe(*loop_, EPOLLET);
-  const Result<void> twice = loop_->add(pipe.read_end.get(), EPOLLIN, pipe);
+  Pipe other(*loop_, EPOLLET);
+  loop_->remove(other.read_end.get(), other);
+  const Result<void> twice = loop_->add(pipe.read_end.get(), EPOLLIN, other);
   ASSERT_FALSE(twice);
   EXPECT_EQ(twice.error().system, EEXIST);
 }
