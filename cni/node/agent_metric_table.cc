@@ -79,6 +79,10 @@ constexpr std::array kTable = {
                     "`result` (taken, given, expired, pod_ended, refused)",
                     "Connections of one sidecar, by what became of them: taken from it, given to "
                     "the next one, or lost."},
+    AgentMetricInfo{M::kKeeperDied, "fairlead_node_keeper_died_total", T::kCounter, "",
+                    "Sidecars with hand_over.mode always that have died."},
+    AgentMetricInfo{M::kKeeperReset, "fairlead_node_keeper_reset_total", T::kCounter, "",
+                    "Connections of theirs that were not at rest, and were reset."},
     AgentMetricInfo{M::kNriConnected, "fairlead_node_nri_connected", T::kGauge, "",
                     "Whether the container runtime asks fairlead-node about new containers."},
     AgentMetricInfo{M::kNriRegistrations, "fairlead_node_nri_registrations_total", T::kCounter, "",

@@ -32,6 +32,8 @@ enum class AgentMetric : std::uint8_t {
   kKeeperSidecars,
   kKeeperDescriptors,
   kKeeperParcels,
+  kKeeperDied,
+  kKeeperReset,
   kNriConnected,
   kNriRegistrations,
   kNriErrors,

@@ -110,8 +110,10 @@ void ConnectionKeeper::look_for_sidecar(const std::string& name, Pod& pod, TimeP
 
 void ConnectionKeeper::advance(const std::string& name, Pod& pod, TimePoint now) {
   const State before = pod.session->state();
-  pod.session->set_limits({room(), kKeptBytesOfPod});
+  const std::uint32_t own = pod.session->living_descriptors();
+  pod.session->set_limits({room(), kKeptBytesOfPod}, std::min(own + room(), kKeptDescriptorsOfPod));
   const Result<void> advanced = pod.session->advance();
+  count_living(pod);
   const State after = pod.session->state();
   if (before == State::kIdle && after != State::kIdle)
     pod.transfer_until = now + kKeeperTransferTime;
@@ -134,7 +136,36 @@ void ConnectionKeeper::advance(const std::string& name, Pod& pod, TimePoint now)
   else if (advanced.error().code != Errc::kPeerGone)
     note("refused", name, to_string(advanced.error()), LogLevel::kWarn);
   if (after == State::kReceiving) ++counts_.refused;
+  const bool died = !advanced && advanced.error().code == Errc::kPeerGone;
+  auto remains = died ? pod.session->take_remains(now) : std::nullopt;
   end_session(pod, now);
+  if (remains) keep_remains(name, pod, std::move(*remains), now);
+}
+
+void ConnectionKeeper::count_living(Pod& pod) {
+  const std::uint32_t living = pod.session ? pod.session->living_descriptors() : 0;
+  counts_.descriptors += living;
+  counts_.descriptors -= std::exchange(pod.living_descriptors, living);
+}
+
+// The proxy has died with its connections at rest and others.
+void ConnectionKeeper::keep_remains(const std::string& name, Pod& pod,
+                                    parking::LivingConnections::Remains remains, TimePoint now) {
+  ++counts_.died;
+  counts_.reset += remains.reset;
+  const std::size_t kept = remains.parcel ? remains.parcel->descriptors.size() : 0;
+  note("died", name,
+       std::to_string(remains.reset) + " connections were reset, " + std::to_string(kept) +
+           " descriptors of listeners and of connections at rest are kept",
+       LogLevel::kWarn);
+  if (!remains.parcel) {
+    pod.next_look = now + kKeeperLook;  // one that dies again and again
+    return;
+  }
+  pod.kept = std::move(remains.parcel);
+  pod.kept_since = now;
+  pod.kept_descriptors = kept + 1;
+  counts_.descriptors += pod.kept_descriptors;
 }
 
 void ConnectionKeeper::keep(const std::string& name, Pod& pod, TimePoint now) {
@@ -151,6 +182,7 @@ void ConnectionKeeper::keep(const std::string& name, Pod& pod, TimePoint now) {
 void ConnectionKeeper::end_session(Pod& pod, TimePoint now) {
   pod.kept = pod.session->take_parcel();
   pod.session.reset();
+  count_living(pod);
   --counts_.sidecars;
   pod.next_look = now;
 }

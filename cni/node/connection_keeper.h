@@ -50,6 +50,8 @@ struct KeeperCounts {
   std::atomic<std::uint64_t> expired{0};      // for which none came
   std::atomic<std::uint64_t> ended{0};        // whose pod ended
   std::atomic<std::uint64_t> refused{0};      // by the keeper or the next sidecar
+  std::atomic<std::uint64_t> died{0};         // sidecars with connections, without parking them
+  std::atomic<std::uint64_t> reset{0};        // connections that were not at rest then
 };
 
 class ConnectionKeeper {
@@ -67,6 +69,7 @@ class ConnectionKeeper {
     std::unique_ptr<parking::KeeperSession> session;
     std::unique_ptr<parking::Parcel> kept;  // while there is no session
     std::size_t kept_descriptors = 0;       // also while a session gives them
+    std::uint32_t living_descriptors = 0;   // of the session
     TimePoint kept_since{};
     TimePoint next_look{};
     TimePoint transfer_until{};  // while the session gives or receives
@@ -84,6 +87,9 @@ class ConnectionKeeper {
   void end_session(Pod& pod, TimePoint now);
   void drop(Pod& pod, std::atomic<std::uint64_t>& count);
   void keep(const std::string& name, Pod& pod, TimePoint now);
+  void count_living(Pod& pod);
+  void keep_remains(const std::string& name, Pod& pod, parking::LivingConnections::Remains remains,
+                    TimePoint now);
   std::uint32_t room() const;
   void wait(TimePoint now);
   void note(const char* event, const std::string& pod, const std::string& what, LogLevel level);

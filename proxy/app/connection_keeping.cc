@@ -71,6 +71,18 @@ void ConnectionKeeping::take_back() {
       taken.error().code == Errc::kUnsupported ? Refusal::kVersion : Refusal::kMalformed, 0);
 }
 
+void ConnectionKeeping::prepare() {
+  const config::HandOver& wanted = config_.hand_over;
+  if (wanted.socket.empty() || wanted.mode != config::HandOverMode::kAlways) return;
+  auto held = parking::HeldConnections::create(parking::kLedgerSlotsMax, FAIRLEAD_VERSION);
+  if (held)
+    held_ = std::move(*held);
+  else
+    LogEvent(LogLevel::kWarn, kLogger, "not_kept")
+        .field("what", to_string(held.error()))
+        .field("hint", "connections are kept only when this process ends in order");
+}
+
 Result<void> ConnectionKeeping::take(parking::Parcel parcel) {
   const std::vector<std::byte> bytes = SMC_TRY(parking::read_description(parcel));
   // A keeper is trusted with our connections, and so are its descriptors.
@@ -78,6 +90,12 @@ Result<void> ConnectionKeeping::take(parking::Parcel parcel) {
   for (ForeignDescriptor& descriptor : parcel.descriptors)
     descriptors.push_back(descriptor.release());
   parked_ = SMC_TRY(parking::decode(bytes, std::move(descriptors)));
+  if (!parcel.death) return {};
+  // Who has died could not say this.
+  parked_->ended += parcel.death->lost;
+  parked_->parked_at = TimePoint(
+      std::chrono::nanoseconds(std::min<std::uint64_t>(parcel.death->nanoseconds, INT64_MAX)));
+  after_death_ = true;
   return {};
 }
 
@@ -121,13 +139,16 @@ void ConnectionKeeping::start(std::function<void()> park_wanted) {
         .field("connections", std::uint64_t{parked_->connections.size()})
         .field("ended", parked_->ended)
         .field("gap_ms", milliseconds(event::EventLoop::now() - parked_->parked_at))
+        .field("after", after_death_ ? "death" : "end")
         .field("from", parked_->proxy_version);
     parked_.reset();
   }
-  keeper_->start([this, park_wanted = std::move(park_wanted)] {
-    asked_ = true;
-    park_wanted();
-  });
+  keeper_->start(
+      [this, park_wanted = std::move(park_wanted)] {
+        asked_ = true;
+        park_wanted();
+      },
+      held_.get());
 }
 
 // A pod that ends has no applications any more. What they have said last is for a drain, because
@@ -196,7 +217,10 @@ parking::Parked ConnectionKeeping::collect(std::size_t workers, TimePoint deadli
 bool ConnectionKeeping::park(const Workers& workers) {
   if (!keeper_) return false;
   keeper_->stop();
-  if (!keeper_->limits() || !has_room_for(drain_the_dead(workers), workers)) return false;
+  if (!keeper_->limits() || !has_room_for(drain_the_dead(workers), workers)) {
+    if (held_) held_->give_up();
+    return false;
+  }
   const TimePoint begin = event::EventLoop::now();
   const TimePoint settled = begin + config_.hand_over.settle;
   for (const auto& worker : workers)

@@ -29,6 +29,7 @@ constexpr int kLookMilliseconds = 2;
 TimePoint now() { return std::chrono::steady_clock::now(); }
 
 int milliseconds_until(TimePoint deadline) {
+  if (deadline == TimePoint::max()) return -1;
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - now()).count();
   return static_cast<int>(std::max<std::int64_t>(left, 0));
 }
@@ -46,7 +47,26 @@ Result<FileDescriptor> connect_to_proxy(const std::string& name) {
 class HandOverCommand {
  public:
   HandOverCommand(std::string socket, Duration wait)
-      : socket_(std::move(socket)), deadline_(now() + wait) {}
+      : socket_(std::move(socket)), wait_(wait), deadline_(now() + wait) {}
+
+  // Keeps its connections until it parks them, or dies.
+  Result<void> outlive_running() {
+    deadline_ = TimePoint::max();
+    KeeperSession session = open(SMC_TRY(connect_to_proxy(socket_)), nullptr);
+    const Result<void> ended =
+        run(session, [&] { return session.state() == KeeperSession::State::kReceived; });
+    if (!ended && ended.error().code != Errc::kPeerGone) return ended;
+    parked_at_ = now();
+    deadline_ = parked_at_ + wait_;
+    parcel_ = session.take_parcel();
+    if (parcel_) return {};
+    auto remains = session.take_remains(parked_at_);
+    if (!remains) return Error{Errc::kWrongState, "hand_over.mode of the proxy is not always"};
+    reset_ = remains->reset;
+    parcel_ = std::move(remains->parcel);
+    if (!parcel_) return Error{Errc::kPeerGone, "no connection was at rest when the proxy died"};
+    return {};
+  }
 
   Result<void> take_from_running() {
     KeeperSession session = open(SMC_TRY(connect_to_proxy(socket_)), nullptr);
@@ -71,6 +91,7 @@ class HandOverCommand {
   }
 
   std::size_t descriptors() const { return descriptors_; }
+  std::uint32_t reset() const { return reset_; }
   std::uint64_t gap_milliseconds() const {
     return static_cast<std::uint64_t>(
         std::chrono::duration_cast<std::chrono::milliseconds>(taken_at_ - parked_at_).count());
@@ -108,29 +129,38 @@ class HandOverCommand {
   }
 
   std::string socket_;
+  Duration wait_;
   TimePoint deadline_;
   DescriptorCloser closer_;
   std::unique_ptr<Parcel> parcel_;
   std::size_t descriptors_ = 0;
+  std::uint32_t reset_ = 0;  // connections of a proxy that has died
   TimePoint parked_at_{}, taken_at_{};
 };
 
-void hand_over(Console& console, const std::string& socket, unsigned seconds) {
+void hand_over(Console& console, const std::string& socket, unsigned seconds, bool on_death) {
   HandOverCommand command(socket, std::chrono::seconds(seconds));
   const auto fail = [&console](const std::string& what, const Error& why) {
     console.complain(what + ": " + to_string(why));
     console.exit = Exit::kFail;
   };
-  if (const Result<void> taken = command.take_from_running(); !taken)
-    return fail("the proxy has not parked its connections", taken.error());
-  console.note("the proxy has parked its connections; waiting for the next one");
+  const Result<void> taken = on_death ? command.outlive_running() : command.take_from_running();
+  if (!taken)
+    return fail(on_death ? "the proxy has gone" : "the proxy has not parked its connections",
+                taken.error());
+  console.note(on_death ? "the proxy has gone; waiting for the next one"
+                        : "the proxy has parked its connections; waiting for the next one");
   if (const Result<void> given = command.give_to_next(); !given)
     return fail("the connections are lost", given.error());
   const Json answer = {{"descriptors", command.descriptors()},
-                       {"gap_ms", command.gap_milliseconds()}};
+                       {"gap_ms", command.gap_milliseconds()},
+                       {"reset", command.reset()}};
   if (console.wants_json()) return console.print_json(answer.dump() + '\n');
-  console.print("taken back: " + text(answer, "descriptors") + " sockets, after " +
-                text(answer, "gap_ms") + " ms\n");
+  console.print(
+      "taken back: " + text(answer, "descriptors") + " sockets, after " + text(answer, "gap_ms") +
+      " ms" +
+      (command.reset() != 0 ? "; " + text(answer, "reset") + " connections were reset" : "") +
+      '\n');
 }
 
 }  // namespace
@@ -144,14 +174,16 @@ void add_hand_over_command(CLI::App& app, Console& console) {
   command->add_option("--wait", "seconds until the next proxy must have taken the connections")
       ->default_val(30)
       ->check(CLI::Range(1, 3600));
+  add_flag(*command, "--on-death",
+           "Stay, and hand over when the proxy has died or ended (hand_over.mode: always)");
   command->footer(
       "Not for pods, where fairlead-node does this. Something else starts the next proxy, such as\n"
       "Restart=always of a systemd unit.\n\n"
       "Examples:\n  fairleadctl hand-over\n  fairleadctl hand-over --keeper-socket "
-      "/run/fairlead/keeper.sock");
+      "/run/fairlead/keeper.sock\n  fairleadctl hand-over --on-death");
   command->callback([&console, command] {
     hand_over(console, (*command)["--keeper-socket"]->as<std::string>(),
-              (*command)["--wait"]->as<unsigned>());
+              (*command)["--wait"]->as<unsigned>(), (*command)["--on-death"]->as<bool>());
   });
 }
 

@@ -89,6 +89,8 @@ class Stream {
   virtual void shutdown_write() = 0;
   // The peer sees an RST instead of a FIN when the stream is destroyed.
   virtual void reset_on_close() = 0;
+  // Another process has a descriptor of its socket, so closing ours does not end the connection.
+  virtual void note_copy() {}
   virtual SocketAddress local_address() const = 0;
   virtual SocketAddress peer_address() const = 0;
   // For splice(2) and socket options; -1 where there is none.

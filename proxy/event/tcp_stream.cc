@@ -124,7 +124,7 @@ Result<std::unique_ptr<Stream>> TcpStream::adopt(EventLoop& loop, FileDescriptor
 // they have all bytes.
 ParkedStream TcpStream::park() {
   SMC_ASSERT(connected_);
-  if (shutdown_due_) shut_down();
+  if (ends_.shutdown_due) shut_down();
   (void)set_reset_on_close(socket_.get(), true);
   if (std::exchange(delays_, false)) set_no_delay(socket_.get());
   expect_urgent_data();
@@ -141,6 +141,9 @@ Result<std::unique_ptr<Stream>> TcpStream::resume(EventLoop& loop, ParkedStream 
   auto& own = static_cast<TcpStream&>(*stream);
   own.copied_ = true;
   (void)set_reset_on_close(own.descriptor(), false);
+  // A process that has died has left them as they were.
+  set_no_delay(own.descriptor());
+  take_urgent_in_line(own.descriptor(), true);
   if (parked.error == 0) return stream;
   stream->note_error(parked.error);
   // No event tells of it again.
@@ -203,22 +206,33 @@ void TcpStream::set_not_writable() {
 }
 
 TcpStream::~TcpStream() {
-  // Where the keeper of the socket still has a copy, closing it does not take it out of epoll.
-  if (copied_ && watched_)
-    loop_.remove(socket_.get(), *this);
+  if (copied_ && socket_)
+    end_copied();
   else
     loop_.forget(*this);
   (void)loop_.forget_deferred(*this);
-  if (has_shut_down_ && has_ended_ && pending_error_ == 0)
+  if (ends_.shut_down && ends_.met && pending_error_ == 0)
     loop_.close_finished(std::move(socket_));
   else
     loop_.close_later(std::move(socket_));
 }
 
+// Closing it neither takes it out of epoll nor ends the connection.
+void TcpStream::end_copied() {
+  if (watched_)
+    loop_.remove(socket_.get(), *this);
+  else
+    loop_.forget(*this);
+  if (ends_.resets_on_close)
+    disconnect();
+  else
+    (void)::shutdown(socket_.get(), SHUT_RDWR);
+}
+
 void TcpStream::handle_events(std::uint32_t events) noexcept {
   if ((events & EPOLLOUT) != 0) {
     connected_ = writable_ = true;
-    if (shutdown_due_) loop_.defer(*this);
+    if (ends_.shutdown_due) loop_.defer(*this);
   }
   if ((events & EPOLLPRI) != 0) begin_care();
   if ((events & EPOLLIN) != 0) begins_before_mark_ = true;
@@ -227,7 +241,7 @@ void TcpStream::handle_events(std::uint32_t events) noexcept {
     // Nobody reads from a stream that is backed up, so nobody would meet its reset.
     if (readable_ && pending_error_ == 0) pending_error_ = socket_error(socket_.get());
   }
-  if ((events & EPOLLRDHUP) != 0) fin_came_ = true;
+  if ((events & EPOLLRDHUP) != 0) ends_.fin_came = true;
   if ((events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0) hung_up_ = true;
   if ((events & (EPOLLIN | EPOLLPRI | EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0) readable_ = true;
   notify();
@@ -282,7 +296,7 @@ bool TcpStream::news_of_urgent_data() {
 }
 
 IoResult TcpStream::read(std::span<const iovec> into) {
-  if (drained_ && pending_error_ == 0) return {IoResult::Kind::kEnd, 0, 0};
+  if (ends_.drained && pending_error_ == 0) return {IoResult::Kind::kEnd, 0, 0};
   // Nothing comes behind a FIN.
   const bool begins_before_mark = std::exchange(begins_before_mark_, false) || hung_up_;
   if (care_bytes_ == 0 && begins_before_mark && !signals_owned_) return read_some(into);
@@ -359,7 +373,7 @@ IoResult TcpStream::read_some(std::span<const iovec> into) {
     if (!hung_up_)
       readable_ = false;
     else
-      drained_ = fin_came_ && !error_possible_ && pending_error_ == 0 && care_bytes_ == 0;
+      ends_.drained = ends_.fin_came && !error_possible_ && pending_error_ == 0 && care_bytes_ == 0;
   }
   return {IoResult::Kind::kBytes, static_cast<std::size_t>(n), 0};
 }
@@ -370,7 +384,7 @@ IoResult TcpStream::read_failed(ssize_t n) {
   if (pending_error_ != 0 && (n < 0 || pending_error_ != EPIPE))
     return {IoResult::Kind::kError, 0, pending_error_};
   if (n == 0) {
-    has_ended_ = true;
+    ends_.met = true;
     return {IoResult::Kind::kEnd, 0, 0};
   }
   if (errno == EAGAIN) {
@@ -461,28 +475,33 @@ void TcpStream::note_error(int error) {
 }
 
 void TcpStream::shutdown_write() {
-  shutdown_due_ = true;
+  ends_.shutdown_due = true;
   loop_.defer(*this);
 }
 
 void TcpStream::run_deferred() noexcept {
   if (!watched_) watch_connecting();
   // A shutdown would end an attempt to connect.
-  if (shutdown_due_ && connected_) shut_down();
+  if (ends_.shutdown_due && connected_) shut_down();
 }
 
 void TcpStream::shut_down() {
-  shutdown_due_ = false;
+  ends_.shutdown_due = false;
   // ENOTCONN after an RST: nothing is left to shut down.
-  has_shut_down_ = ::shutdown(socket_.get(), SHUT_WR) == 0;
+  ends_.shut_down = ::shutdown(socket_.get(), SHUT_WR) == 0;
 }
 
 void TcpStream::reset_on_close() {
   // The FIN comes before the RST, and the peer reads it.
-  if (shutdown_due_) shut_down();
-  has_shut_down_ = false;
-  if (set_reset_on_close(socket_.get(), true)) return;
-  // A FIN instead would tell the other end that it has all bytes. This disconnects with a reset.
+  if (ends_.shutdown_due) shut_down();
+  ends_.shut_down = false;
+  ends_.resets_on_close = true;
+  // A FIN instead would tell the other end that it has all bytes.
+  if (!set_reset_on_close(socket_.get(), true)) disconnect();
+}
+
+// With a reset.
+void TcpStream::disconnect() {
   const sockaddr none{AF_UNSPEC, {}};
   (void)::connect(socket_.get(), &none, sizeof none);
 }

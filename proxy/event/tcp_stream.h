@@ -104,6 +104,7 @@ class TcpStream final : public Stream, private EventHandler, private Deferred {
   void note_error(int error) override;
   void shutdown_write() override;
   void reset_on_close() override;
+  void note_copy() override { copied_ = true; }
   SocketAddress local_address() const override;
   SocketAddress peer_address() const override { return peer_; }
   int descriptor() const override { return socket_.get(); }
@@ -113,6 +114,8 @@ class TcpStream final : public Stream, private EventHandler, private Deferred {
   Result<void> watch_writable();
   void watch_connecting();
   void shut_down();
+  void disconnect();
+  void end_copied();
   IoResult write_bounded(std::span<const iovec> from);
   void stop_delays(std::size_t bytes);
   void run_deferred() noexcept override;
@@ -127,22 +130,28 @@ class TcpStream final : public Stream, private EventHandler, private Deferred {
   bool urgent_came_before();
   bool news_of_urgent_data();
 
+  // How both directions end.
+  struct Ends {
+    bool shutdown_due = false;
+    bool shut_down = false;
+    bool resets_on_close = false;
+    bool fin_came = false;
+    bool drained = false;  // what the peer sent before its FIN has been read
+    bool met = false;      // a read met the FIN
+  };
+
   EventLoop& loop_;
   FileDescriptor socket_;
+  Ends ends_;
   SocketAddress peer_;
   bool watched_ = false;  // by the loop
   bool copied_ = false;   // another process may have a descriptor of the socket
-  bool shutdown_due_ = false;
   // From when a write to an accepted socket first finds no room. A socket that is watched for room
   // from its beginning costs a turn of the loop for an event that tells nothing new.
   bool writable_watched_ = false;
   std::size_t write_max_ = 0;
-  bool fin_came_ = false;
-  bool has_ended_ = false;  // a read met the FIN
-  bool has_shut_down_ = false;
-  bool drained_ = false;  // what the peer sent before its FIN has been read
-  bool delays_ = false;   // without TCP_NODELAY
-  unsigned writes_ = 0;   // while delays_
+  bool delays_ = false;  // without TCP_NODELAY
+  unsigned writes_ = 0;  // while delays_
   bool read_since_write_ = false;
   bool urgent_in_line_ = false;      // SO_OOBINLINE
   bool begins_before_mark_ = false;  // the next read: it follows an event that told of bytes

@@ -9,9 +9,10 @@ namespace {
 
 constexpr std::array<std::byte, 4> kName = {std::byte{'F'}, std::byte{'L'}, std::byte{'k'},
                                             std::byte{1}};
-constexpr std::size_t kKindAt = 4, kRefusalAt = 5, kFlagsAt = 6;
-constexpr std::size_t kCountAt = 8, kBytesAt = 16;
+constexpr std::size_t kKindAt = 4, kRefusalAt = 5, kFlagsAt = 6, kLivingFlagsAt = 7;
+constexpr std::size_t kCountAt = 8, kLostAt = 12, kBytesAt = 16, kDiedAt = 24;
 constexpr std::byte kHolds{1};
+constexpr std::byte kHoldsLiving{1}, kDied{2};
 
 template <class T>
 void store(KeeperRecordBytes& into, std::size_t at, T value) {
@@ -53,6 +54,10 @@ KeeperRecordBytes encode(const KeeperRecord& record) {
   bytes[kKindAt] = static_cast<std::byte>(record.kind);
   bytes[kRefusalAt] = static_cast<std::byte>(record.refusal);
   bytes[kFlagsAt] = record.holds ? kHolds : std::byte{};
+  bytes[kLivingFlagsAt] =
+      (record.holds_living ? kHoldsLiving : std::byte{}) | (record.died ? kDied : std::byte{});
+  store(bytes, kLostAt, record.lost);
+  store(bytes, kDiedAt, record.died_nanoseconds);
   store(bytes, kCountAt, record.count);
   store(bytes, kBytesAt, record.bytes);
   return bytes;
@@ -67,7 +72,7 @@ Result<KeeperRecord> decode_record(std::span<const std::byte> bytes) {
   const auto kind = std::to_integer<std::uint8_t>(bytes[kKindAt]);
   const auto refusal = std::to_integer<std::uint8_t>(bytes[kRefusalAt]);
   if (kind < static_cast<std::uint8_t>(KeeperRecord::Kind::kHello) ||
-      kind > static_cast<std::uint8_t>(KeeperRecord::Kind::kPark))
+      kind > static_cast<std::uint8_t>(KeeperRecord::Kind::kRelease))
     return Error{Errc::kMalformed, "keeper record: kind"};
   if (refusal > static_cast<std::uint8_t>(KeeperRecord::Refusal::kBusy))
     return Error{Errc::kMalformed, "keeper record: refusal"};
@@ -75,6 +80,10 @@ Result<KeeperRecord> decode_record(std::span<const std::byte> bytes) {
   record.kind = static_cast<KeeperRecord::Kind>(kind);
   record.refusal = static_cast<KeeperRecord::Refusal>(refusal);
   record.holds = (bytes[kFlagsAt] & kHolds) != std::byte{};
+  record.holds_living = (bytes[kLivingFlagsAt] & kHoldsLiving) != std::byte{};
+  record.died = (bytes[kLivingFlagsAt] & kDied) != std::byte{};
+  record.lost = load<std::uint32_t>(bytes, kLostAt);
+  record.died_nanoseconds = load<std::uint64_t>(bytes, kDiedAt);
   record.count = load<std::uint32_t>(bytes, kCountAt);
   record.bytes = load<std::uint64_t>(bytes, kBytesAt);
   return record;

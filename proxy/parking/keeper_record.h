@@ -10,6 +10,12 @@
 //                                  <-     kParcel, kDescriptors…
 //   kTaken, or kRefused            ->
 //
+// With `hand_over.mode: always`, a keeper that says `holds_living` has the sockets from the
+// beginning, and makes a parcel of them when the proxy dies:
+//
+//                                  <-     kLedger, then kHold for each connection
+//                                  <-     kRelease when one has ended
+//
 // A parcel is a memory file with the description (parking/description.h), and descriptors that the
 // keeper does not look at. docs/hand-over.md has the bytes.
 #pragma once
@@ -34,6 +40,9 @@ struct KeeperRecord {
     kTaken,        // the parcel is whole; `count` as in kParcel
     kRefused,      // `refusal`
     kPark,         // the keeper asks the proxy to park, as SIGTERM does
+    kLedger,       // 1 descriptor: parking/ledger.h; with `count` slots
+    kHold,         // the sockets of the slot `count`, behind those that it has
+    kRelease,      // the slot `count` has no sockets any more
   };
   // Of kRefused.
   enum class Refusal : std::uint8_t {
@@ -46,9 +55,13 @@ struct KeeperRecord {
   };
   Kind kind = Kind::kHello;
   Refusal refusal = Refusal::kNone;
-  bool holds = false;  // kHello: a parcel follows
+  bool holds = false;         // kHello: a parcel follows
+  bool holds_living = false;  // kHello: a ledger is welcome
+  bool died = false;          // kParcel: the proxy that had the connections has not parked them
+  std::uint32_t lost = 0;     // kParcel: connections that were reset when it died
   std::uint32_t count = 0;
   std::uint64_t bytes = 0;
+  std::uint64_t died_nanoseconds = 0;  // kParcel: when it died, CLOCK_MONOTONIC
   friend bool operator==(const KeeperRecord&, const KeeperRecord&) = default;
 };
 const char* to_string(KeeperRecord::Refusal refusal);

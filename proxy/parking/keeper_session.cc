@@ -16,9 +16,11 @@ KeeperSession::KeeperSession(FileDescriptor socket, const ParcelLimits& limits,
       limits_(limits),
       closer_(closer),
       parcel_(std::move(held)),
-      receiver_(limits) {}
+      receiver_(limits),
+      living_max_(limits.descriptors) {}
 
-void KeeperSession::set_limits(const ParcelLimits& limits) {
+void KeeperSession::set_limits(const ParcelLimits& limits, std::uint32_t living) {
+  living_max_ = living;
   if (receiver_.begun()) return;
   limits_ = limits;
   receiver_ = ParcelReceiver(limits);
@@ -45,6 +47,7 @@ Result<void> KeeperSession::greet() {
   hello.count = limits_.descriptors;
   hello.bytes = limits_.bytes;
   hello.holds = parcel_ != nullptr;
+  hello.holds_living = true;
   SMC_TRY(say(hello));
   greeted_ = true;
   if (!parcel_) return {};
@@ -93,6 +96,10 @@ Result<void> KeeperSession::take(const KeeperRecord& record,
     case Kind::kParcel:
     case Kind::kDescriptors:
       break;
+    case Kind::kLedger:
+    case Kind::kHold:
+    case Kind::kRelease:
+      return take_living(record, descriptors);
     case Kind::kHello:
     case Kind::kPark:
       return Error{Errc::kMalformed, "a keeper's record from a proxy"};
@@ -111,6 +118,7 @@ Result<void> KeeperSession::take(const KeeperRecord& record,
   if (!*whole) return {};
   parcel_ = std::make_unique<Parcel>(std::move(**whole));
   state_ = State::kReceived;
+  living_.reset();
   KeeperRecord taken;
   taken.kind = Kind::kTaken;
   taken.count = static_cast<std::uint32_t>(parcel_->descriptors.size());
@@ -118,6 +126,22 @@ Result<void> KeeperSession::take(const KeeperRecord& record,
   const Result<void> said = say(taken);
   if (!said) parcel_.reset();
   return said;
+}
+
+Result<void> KeeperSession::take_living(const KeeperRecord& record,
+                                        std::span<ForeignDescriptor> descriptors) {
+  if (state_ != State::kIdle || (record.kind == Kind::kLedger) == living_.has_value())
+    return Error{Errc::kMalformed, "living connections out of order"};
+  if (living_) return living_->take(record, descriptors, living_max_);
+  living_ = SMC_TRY(LivingConnections::of(record, descriptors));
+  return {};
+}
+
+std::optional<LivingConnections::Remains> KeeperSession::take_remains(TimePoint died) {
+  if (!living_ || parcel_) return std::nullopt;
+  std::optional<LivingConnections::Remains> remains = std::move(*living_).remains(died);
+  living_.reset();
+  return remains;
 }
 
 Result<void> KeeperSession::refuse(Refusal refusal, const Error& why) {

@@ -12,7 +12,9 @@
 #include "base/descriptor_closer.h"
 #include "base/handle.h"
 #include "base/result.h"
+#include "base/time.h"
 #include "parking/keeper_record.h"
+#include "parking/living_connections.h"
 #include "parking/parcel.h"
 
 namespace fairlead::parking {
@@ -33,8 +35,9 @@ class KeeperSession {
 
   int descriptor() const { return socket_.get(); }
   State state() const { return state_; }
-  // For a parcel that has not begun; the proxy is not told.
-  void set_limits(const ParcelLimits& limits);
+  // For a parcel that has not begun; the proxy is not told. `living`: descriptors of a living
+  // proxy.
+  void set_limits(const ParcelLimits& limits, std::uint32_t living);
   bool wants_to_write() const { return sender_.has_value() || !greeted_; }
   // Does what can be done now. An error, kPeerGone among them, ends the session; what is held is
   // still there.
@@ -47,11 +50,18 @@ class KeeperSession {
   // What is held after a session that has ended, or what was received. Null if there is nothing.
   std::unique_ptr<Parcel> take_parcel() { return std::move(parcel_); }
 
+  // Of the living proxy.
+  std::uint32_t living_descriptors() const { return living_ ? living_->descriptors() : 0; }
+  // After a session that has ended because the proxy has, and without a parcel: what is left of its
+  // connections. Nothing if it has never said what they are.
+  std::optional<LivingConnections::Remains> take_remains(TimePoint died);
+
  private:
   Result<void> greet();
   Result<void> give();
   Result<void> receive();
   Result<void> take(const KeeperRecord& record, std::span<ForeignDescriptor> descriptors);
+  Result<void> take_living(const KeeperRecord& record, std::span<ForeignDescriptor> descriptors);
   Result<void> refuse(KeeperRecord::Refusal refusal, const Error& why);
   Result<void> say(const KeeperRecord& record);
 
@@ -63,6 +73,8 @@ class KeeperSession {
   std::unique_ptr<Parcel> parcel_;  // held, or received
   std::optional<ParcelSender> sender_;
   ParcelReceiver receiver_;
+  std::optional<LivingConnections> living_;
+  std::uint32_t living_max_ = 0;
   KeeperRecord::Refusal refused_ = KeeperRecord::Refusal::kNone;
 };
 

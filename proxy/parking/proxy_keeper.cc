@@ -68,13 +68,34 @@ void ProxyKeeper::accept() {
   if (!connection && !gone) accepts_again_ = now() + kAcceptPause;
   if (!connection || !is_keeper(connection.get())) return;
   // The latest one counts: the keeper was replaced.
+  forget_keeper();
   keeper_ = std::move(connection);
-  limits_.reset();
 }
 
 void ProxyKeeper::forget_keeper() {
+  if (living_ != nullptr) living_->detach();
+  tell_at_.reset();
   keeper_.reset();
   limits_.reset();
+  keeper_holds_living_ = false;
+}
+
+void ProxyKeeper::take_hello(const KeeperRecord& hello) {
+  limits_ = ParcelLimits{hello.count, hello.bytes};
+  keeper_holds_living_ = hello.holds_living;
+  if (living_ == nullptr || !keeper_holds_living_) return;
+  living_->attach(keeper_.get());
+  tell_at_ = now();
+}
+
+void ProxyKeeper::tell_living() {
+  tell_at_.reset();
+  const Result<void> told = living_->advance();
+  if (told) return;
+  if (told.error().code == Errc::kWouldBlock)
+    tell_at_ = now() + kLivingRetry;
+  else
+    forget_keeper();
 }
 
 Result<ProxyKeeper::Received> ProxyKeeper::read() {
@@ -86,8 +107,7 @@ Result<ProxyKeeper::Received> ProxyKeeper::read() {
     return Error{Errc::kMalformed, "more descriptors than a record has"};
   received.descriptors = record.descriptors;
   received.fds = std::move(record.fds);
-  if (received.record.kind == Kind::kHello)
-    limits_ = ParcelLimits{received.record.count, received.record.bytes};
+  if (received.record.kind == Kind::kHello) take_hello(received.record);
   return received;
 }
 
@@ -140,8 +160,14 @@ void ProxyKeeper::answer(Refusal refusal, std::size_t descriptors) {
   if (!send_record(keeper_.get(), encode(record), {})) forget_keeper();
 }
 
-void ProxyKeeper::start(std::function<void()> park_wanted) {
+void ProxyKeeper::start(std::function<void()> park_wanted, LivingSource* living) {
   park_wanted_ = std::move(park_wanted);
+  living_ = living;
+  // The keeper that has given what it held says hello only once.
+  if (living_ != nullptr && keeper_ && keeper_holds_living_) {
+    living_->attach(keeper_.get());
+    tell_at_ = now();
+  }
   thread_ = std::thread([this] { run(); });
 }
 
@@ -150,15 +176,22 @@ void ProxyKeeper::stop() {
   const std::uint64_t one = 1;
   (void)!::write(stop_event_.get(), &one, sizeof one);
   thread_.join();
+  if (living_ != nullptr) living_->detach();
+  living_ = nullptr;
 }
 
 void ProxyKeeper::run() {
   for (;;) {
+    if (tell_at_ && *tell_at_ <= now()) tell_living();
     const int pause = milliseconds_until(accepts_again_);
-    std::array<pollfd, 3> waiting = {pollfd{stop_event_.get(), POLLIN, 0},
-                                     pollfd{pause == 0 ? listener_.get() : -1, POLLIN, 0},
-                                     pollfd{keeper_.get(), POLLIN, 0}};
-    const int ready = wait_for_events(waiting, pause == 0 ? -1 : pause);
+    const bool hears_living = living_ != nullptr && keeper_ && !tell_at_;
+    std::array<pollfd, 4> waiting = {
+        pollfd{stop_event_.get(), POLLIN, 0}, pollfd{pause == 0 ? listener_.get() : -1, POLLIN, 0},
+        pollfd{keeper_.get(), POLLIN, 0}, pollfd{hears_living ? living_->event() : -1, POLLIN, 0}};
+    int timeout = pause == 0 ? -1 : pause;
+    if (tell_at_)
+      timeout = milliseconds_until(pause == 0 ? *tell_at_ : std::min(*tell_at_, accepts_again_));
+    const int ready = wait_for_events(waiting, timeout);
     std::uint64_t stopped = 0;
     if (waiting[0].revents != 0 ||
         (ready < 0 && ::read(stop_event_.get(), &stopped, sizeof stopped) > 0))
@@ -177,6 +210,7 @@ void ProxyKeeper::run() {
         forget_keeper();
       }
     }
+    if (waiting[3].revents != 0 && !tell_at_) tell_at_ = now() + living_->delay();
     if (waiting[1].revents != 0) accept();
   }
 }

@@ -28,6 +28,27 @@ inline constexpr Duration kAcceptPause = std::chrono::milliseconds(100);
 // How long the kernel and the keeper may take for one record.
 inline constexpr Duration kRecordWait = std::chrono::seconds(2);
 
+// After a record that the keeper could not take.
+inline constexpr Duration kLivingRetry = std::chrono::milliseconds(10);
+
+// What the keeper is told while the proxy lives (parking/held_connections.h). Called on the thread
+// of ProxyKeeper.
+class LivingSource {
+ public:
+  // Readable when something has to be sent, a little later.
+  virtual int event() const = 0;
+  virtual Duration delay() const = 0;
+  // A keeper has come, and knows nothing. `socket` stays its owner's.
+  virtual void attach(int socket) = 0;
+  // It has gone.
+  virtual void detach() = 0;
+  // Sends what there is. Errors of send_record(), kWouldBlock among them.
+  virtual Result<void> advance() = 0;
+
+ protected:
+  ~LivingSource() = default;
+};
+
 class ProxyKeeper {
  public:
   // Listens as `name`, an absolute path or "@name". Nobody but root and our own user is a keeper.
@@ -40,8 +61,9 @@ class ProxyKeeper {
   // After receive(): what has come of the parcel.
   void answer(KeeperRecord::Refusal refusal, std::size_t descriptors);
 
-  // `park_wanted` is called on the thread when the keeper asks for it.
-  void start(std::function<void()> park_wanted);
+  // `park_wanted` is called on the thread when the keeper asks for it. `living` outlives the
+  // thread; null: the keeper learns of connections when they are parked.
+  void start(std::function<void()> park_wanted, LivingSource* living);
   void stop();
 
   // After stop(): what the keeper takes; nothing without a keeper.
@@ -57,6 +79,8 @@ class ProxyKeeper {
   // Nothing at the deadline.
   Result<std::optional<KeeperRecord>> await_hello(TimePoint deadline);
   void forget_keeper();
+  void take_hello(const KeeperRecord& hello);
+  void tell_living();
   struct Received {
     KeeperRecord record;
     std::array<ForeignDescriptor, kRecordDescriptorsMax> fds;
@@ -73,6 +97,9 @@ class ProxyKeeper {
   std::optional<ParcelLimits> limits_;  // of this keeper, once it has said them
   TimePoint accepts_again_{};
   std::function<void()> park_wanted_;
+  bool keeper_holds_living_ = false;
+  LivingSource* living_ = nullptr;  // while the thread runs
+  std::optional<TimePoint> tell_at_;
   std::thread thread_;
 };
 

@@ -38,6 +38,13 @@ void FramedOut::park(ParkedFrames& into) {
   into.preface_due = preface_due_;
 }
 
+bool FramedOut::describe_rest(ParkedFrames& into) const {
+  into.to_net.written = waiting_.written();
+  into.app_bytes = bytes_;
+  into.preface_due = preface_due_;
+  return waiting_.empty();
+}
+
 RelayStep FramedOut::pump() {
   switch (waiting_.flush(net_)) {
     case Backlog::State::kRefused:
@@ -137,6 +144,13 @@ void FramedIn::park(ParkedFrames& into) {
   // Its last frame is cut, or none at all.
   into.rules.head_bytes = into.rules.body_left = 0;
   into.rules.urgent = false;
+}
+
+bool FramedIn::describe_rest(ParkedFrames& into) const {
+  into.to_app.written = waiting_.written();
+  into.app_refuses = discards_;
+  into.app_finished = finished_;
+  return waiting_.empty() && behind_.empty() && !lost_ && !refused_ && !peer_over_;
 }
 
 RelayStep FramedIn::pump() {

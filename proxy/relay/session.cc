@@ -5,6 +5,7 @@
 #include "relay/dial_stage.h"
 #include "relay/frames_stage.h"
 #include "relay/inbound_handshake.h"
+#include "relay/lasting_sessions.h"
 #include "relay/outbound_handshake.h"
 #include "relay/smc_stage.h"
 #include "relay/tcp_stage.h"
@@ -23,6 +24,7 @@ Session::Session(SessionServices& services, std::uint64_t number, Direction dire
 Session::~Session() = default;
 
 void Session::start(Arrival arrival, TimePoint now) {
+  touch();
   resources_.arrival = arrival;
   std::unique_ptr<Stage> first;
   if (resources_.outbound())
@@ -33,6 +35,7 @@ void Session::start(Arrival arrival, TimePoint now) {
 }
 
 void Session::take_back(ParkedConnection parked, TimePoint now) {
+  touch();
   SMC_ASSERT(parked.app == nullptr || parked.net == nullptr);
   resources_.report.resume(parked);
   if (std::holds_alternative<ParkedUndialled>(parked.mode)) {
@@ -76,6 +79,7 @@ void Session::resume_handshake(ParkedFrames parked, TimePoint began, TimePoint n
 }
 
 void Session::hurry(TimePoint now) {
+  touch();
   if (stage_ && !parkable(true)) stage_->hurry(now);
 }
 
@@ -88,14 +92,8 @@ std::optional<ParkedConnection> Session::park(TimePoint now) {
         .field("group", smc() != nullptr ? smc()->group->id() : "-");
     return std::nullopt;
   }
-  ParkedConnection parked;
-  parked.direction = resources_.direction;
-  parked.destination = resources_.destination;
-  parked.arrival = resources_.arrival;
-  resources_.report.park(parked, now);
+  ParkedConnection parked = describe(now);
   parked.mode = stage_->park();
-  parked.client_slot = resources_.kept_slot;
-  if (resources_.client_slot) parked.client_slot = resources_.client_slot.slot();
   const bool dialled = !std::holds_alternative<ParkedUndialled>(parked.mode);
   if (stage_->framed() != nullptr) resources_.report.carried_no_longer(Transport::kShort);
   leave_stage(now);
@@ -110,7 +108,46 @@ std::optional<ParkedConnection> Session::park(TimePoint now) {
   return parked;
 }
 
+ParkedConnection Session::describe(TimePoint now) const {
+  ParkedConnection described;
+  described.direction = resources_.direction;
+  described.destination = resources_.destination;
+  described.arrival = resources_.arrival;
+  resources_.report.park(described, now);
+  described.client_slot = resources_.kept_slot;
+  if (resources_.client_slot) described.client_slot = resources_.client_slot.slot();
+  return described;
+}
+
+void Session::touch() {
+  LastingSessions* const lasting = resources_.services.lasting;
+  if (lasting == nullptr) return;
+  if (resources_.lasting_slot) lasting->record().busy(*resources_.lasting_slot);
+  lasting->touch(*this);
+}
+
+void Session::record_rest(TimePoint now) {
+  event::Stream* const app = resources_.app.get();
+  event::Stream* const net = resources_.net.get();
+  if (!stage_ || app == nullptr || net == nullptr || app->descriptor() < 0) return;
+  LastingRecord& lasting = resources_.services.lasting->record();
+  if (!resources_.lasting_slot) {
+    resources_.lasting_slot = lasting.begin(app->descriptor(), net->descriptor());
+    if (!resources_.lasting_slot) return;
+    app->note_copy();
+    net->note_copy();
+  }
+  std::optional<ParkedMode> mode = stage_->at_rest();
+  if (!mode) return;
+  ParkedSockets described{.state = describe(now), .app = {}, .net = {}};
+  described.state.mode = std::move(*mode);
+  described.app.emplace().peer = app->peer_address();
+  described.net.emplace().peer = net->peer_address();
+  lasting.at_rest(*resources_.lasting_slot, described);
+}
+
 void Session::run(TimePoint now) {
+  touch();
   if (stage_) apply(stage_->run(now), now);
 }
 
@@ -122,27 +159,33 @@ void Session::handle_ready(event::Stream& stream) {
 }
 
 void Session::handle_stage_deadline() {
+  touch();
   const TimePoint now = resources_.now();
   apply(stage_->handle_deadline(now), now);
 }
 
 void Session::handle_group_confirmed(TimePoint now) {
+  touch();
   if (stage_) apply(stage_->handle_group_confirmed(now), now);
 }
 
 void Session::handle_group_refused(FallbackReason reason, TimePoint now) {
+  touch();
   if (stage_) apply(stage_->handle_group_refused(reason, now), now);
 }
 
 void Session::handle_group_lost(TimePoint now) {
+  touch();
   if (stage_) apply(stage_->handle_group_lost(now), now);
 }
 
 void Session::handle_rmb_announced(TimePoint now) {
+  touch();
   if (stage_) apply(stage_->handle_rmb_announced(now), now);
 }
 
 void Session::shut_down(const char* why) {
+  touch();
   const TimePoint now = resources_.now();
   stage_->abort(now);
   end(why, now);
@@ -215,6 +258,11 @@ void Session::end(const char* reset_why, TimePoint now) {
 
 void Session::leave_stage(TimePoint now) {
   stage_->end(now);
+  if (LastingSessions* const lasting = resources_.services.lasting) {
+    lasting->forget(*this);
+    if (resources_.lasting_slot) lasting->record().end(*resources_.lasting_slot);
+    resources_.lasting_slot.reset();
+  }
   resources_.services.groups.stop_waiting(*this);
   stage_.reset();
   resources_.report.setup_ended();

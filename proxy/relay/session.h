@@ -34,19 +34,28 @@ class Session final : public StageHost {
   void start(Arrival arrival, TimePoint now);
   // Goes on with what another process has parked. Its accepted stream is that of the constructor.
   void take_back(ParkedConnection parked, TimePoint now);
-  // The application has neither ended nor reset its stream.
-  bool application_lives() const { return resources_.app && !resources_.app->hung_up(); }
-  // As Stage::parkable().
-  bool parkable(bool at_last) const { return stage_ && stage_->parkable(at_last); }
+  struct Parkable {
+    bool settled;  // as it is now
+    bool live;     // the application has neither ended nor reset its stream
+  };
+  Parkable parkable() const {
+    return {parkable(false), resources_.app && !resources_.app->hung_up()};
+  }
   // As Stage::hurry(), if it cannot be parked.
   void hurry(TimePoint now);
   // Leaves all that it has to another process, and ends without a word. Nothing if that is not
   // possible; a line of the log says what the connection waits for.
   std::optional<ParkedConnection> park(TimePoint now);
+  // The turn is over. Where the connection is at rest, the record says so.
+  // REQUIRES: SessionServices::lasting
+  void record_rest(TimePoint now);
   // Called in a turn after SessionHost::mark_ready().
   void run(TimePoint now);
   // Tries the application's stream without waiting for its event; true when a turn is due.
-  bool try_read() { return stage_ && stage_->try_read(); }
+  bool try_read() {
+    touch();
+    return stage_ && stage_->try_read();
+  }
   void handle_ready(event::Stream& stream) override;
   void mark_ready() override { resources_.services.host.mark_ready(*this); }
   void handle_stage_deadline() override;
@@ -72,10 +81,15 @@ class Session final : public StageHost {
   const SmcRelay* smc() const { return stage_ ? stage_->smc() : nullptr; }
   ConnectionRow row(TimePoint now) const;
 
-  bool queued = false;  // in the worker's ready list
-  unsigned runs = 0;    // how often run() was called; it wraps
+  bool queued = false;                       // in the worker's ready list
+  unsigned runs = 0;                         // how often run() was called; it wraps
+  std::optional<std::size_t> touched_place;  // in LastingSessions
 
  private:
+  bool parkable(bool at_last) const { return stage_ && stage_->parkable(at_last); }
+  // Before anything that may move bytes.
+  void touch();
+  ParkedConnection describe(TimePoint now) const;
   void apply(StageResult result, TimePoint now);
   // What the new stage says at its beginning.
   StageResult enter(std::unique_ptr<Stage> next, TimePoint now);

@@ -68,6 +68,7 @@ struct SessionResources {
   bpf::ClientAddressLease client_slot;  // outlives app
   // The slot of a connection that another process has begun. No other one gets it meanwhile.
   std::optional<std::uint32_t> kept_slot;
+  std::optional<std::uint32_t> lasting_slot;  // in services.lasting
   SocketMemory memory;
   std::unique_ptr<event::Stream> app;
   std::unique_ptr<event::Stream> net;

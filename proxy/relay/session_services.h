@@ -20,6 +20,7 @@
 
 namespace fairlead::relay {
 
+class LastingSessions;
 class Session;
 
 class SessionHost {
@@ -56,6 +57,7 @@ struct SessionServices {
   FallbackLog& fallbacks;
   DecisionLog& decisions;
   TcpRelayResources& tcp;
+  LastingSessions* lasting = nullptr;  // null: nothing outlives the process
 };
 
 }  // namespace fairlead::relay

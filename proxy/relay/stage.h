@@ -90,6 +90,10 @@ class Stage {
   // What it has in hand. The stage does nothing any more. REQUIRES: parkable(true)
   virtual ParkedMode park() { return ParkedUndialled{}; }
 
+  // As park() would return it while nothing is in hand. The stage goes on; what it does next makes
+  // this untrue. Nothing while something is in hand.
+  virtual std::optional<ParkedMode> at_rest() const { return std::nullopt; }
+
   // The worker ends: what the application was told is sent goes out, and the peer is told.
   virtual void abort(TimePoint) {}
   // The session has ended: gives back what others count.

@@ -58,6 +58,16 @@ ParkedTcpHalf HalfRelay::park() {
   return parked;
 }
 
+std::optional<ParkedTcpHalf> HalfRelay::at_rest() const {
+  if (!ahead_.empty() || leftover_at_ != leftover_.size() || piped_ != 0) return std::nullopt;
+  ParkedTcpHalf half;
+  half.waiting.written = bytes();
+  half.late_decline = late_decline_;
+  half.end_read = saw_fin_;
+  half.end_passed_on = ended_;
+  return half;
+}
+
 // What is in it came behind all that is left over.
 void HalfRelay::read_pipe(std::vector<std::byte>& into) {
   while (piped_ != 0) {

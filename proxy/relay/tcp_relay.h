@@ -57,6 +57,8 @@ class HalfRelay {
   void resume(ParkedTcpHalf parked);
   // All that it has in hand, for resume(). It moves nothing any more.
   ParkedTcpHalf park();
+  // Nothing is in hand: the same, while it goes on.
+  std::optional<ParkedTcpHalf> at_rest() const;
   // The first bytes may be a Decline that crossed ours. It is not for the application.
   void skip_late_decline() { late_decline_ = true; }
   // The most that is read in one go, and so kept where the other side takes less.
@@ -112,6 +114,8 @@ class TcpRelay {
   }
   HalfRelay& towards_net() { return out_; }
   HalfRelay& towards_app() { return in_; }
+  const HalfRelay& towards_net() const { return out_; }
+  const HalfRelay& towards_app() const { return in_; }
   // As Duplex.
   RelayStep pump(TimePoint now) { return duplex_.pump(now); }
   std::optional<TimePoint> next_deadline() const { return duplex_.next_deadline(); }

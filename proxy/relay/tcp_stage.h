@@ -24,6 +24,7 @@ class TcpStage final : public Stage {
   ParkedMode park() override {
     return ParkedTcp{relay_.towards_net().park(), relay_.towards_app().park()};
   }
+  std::optional<ParkedMode> at_rest() const override;
   void end(TimePoint) override { session_.report.carried_no_longer(Transport::kTcp); }
 
  private:

@@ -35,10 +35,21 @@ Worker::Worker(WorkerSettings settings, Network& network, WorkerStats& stats)
       admission_(settings_.limits, budget_, stats, network, group_resources_.lines),
       devices_(*settings_.config, settings_.offer.peer_id, groups_, group_resources_, *this),
       groups_(group_resources_, settings_.index, settings_.seed),
-      services_{*this,      *settings_.config, settings_.offer, settings_.subnets,
-                network,    timers_,           stats,           group_resources_.lines,
-                admission_, devices_,          groups_,         fallbacks_,
-                decisions_, tcp_resources_} {
+      services_{*this,
+                *settings_.config,
+                settings_.offer,
+                settings_.subnets,
+                network,
+                timers_,
+                stats,
+                group_resources_.lines,
+                admission_,
+                devices_,
+                groups_,
+                fallbacks_,
+                decisions_,
+                tcp_resources_,
+                settings_.lasting} {
   tcp_resources_.budget = &budget_;
 }
 
@@ -88,8 +99,9 @@ Worker::Parkable Worker::parkable() const {
   Parkable count;
   count.connections = sessions_.size();
   for (const auto& [number, session] : sessions_) {
-    count.settled += session->parkable(false) ? 1U : 0U;
-    count.live += session->application_lives() ? 1U : 0U;
+    const Session::Parkable one = session->parkable();
+    count.settled += one.settled ? 1U : 0U;
+    count.live += one.live ? 1U : 0U;
   }
   return count;
 }

@@ -2,6 +2,7 @@
 
 #include <pthread.h>
 #include <sched.h>
+#include <sys/socket.h>
 
 #include <algorithm>
 #include <string>
@@ -38,15 +39,16 @@ inline void cpu_relax() {
 Result<std::unique_ptr<WorkerThread>> WorkerThread::create(WorkerSettings settings,
                                                            OptionSource source,
                                                            const bpf::OptionProgram* program,
-                                                           FramesOffer& frames_offer) {
+                                                           FramesOffer& frames_offer,
+                                                           LastingRecord* record) {
   std::unique_ptr<event::EventLoop> loop = SMC_TRY(event::EventLoop::create());
-  return std::unique_ptr<WorkerThread>(
-      new WorkerThread(std::move(settings), std::move(loop), source, program, frames_offer));
+  return std::unique_ptr<WorkerThread>(new WorkerThread(std::move(settings), std::move(loop),
+                                                        source, program, frames_offer, record));
 }
 
 WorkerThread::WorkerThread(WorkerSettings settings, std::unique_ptr<event::EventLoop> loop,
                            OptionSource source, const bpf::OptionProgram* program,
-                           FramesOffer& frames_offer)
+                           FramesOffer& frames_offer, LastingRecord* record)
     : config_(*settings.config),
       index_(settings.index),
       workers_(settings.workers),
@@ -54,9 +56,12 @@ WorkerThread::WorkerThread(WorkerSettings settings, std::unique_ptr<event::Event
       stats_(std::make_unique<WorkerStats>()),
       loop_(std::move(loop)),
       network_(*loop_, source, program, config_.tcp, config::defers(config_)),
-      worker_(std::make_unique<Worker>(std::move(settings), network_, *stats_)),
       frames_offer_(frames_offer),
-      spin_(config_.latency.spin, config_.latency.spin_share_max) {}
+      spin_(config_.latency.spin, config_.latency.spin_share_max) {
+  if (record != nullptr) neighbours_.lasting = std::make_unique<LastingSessions>(*record);
+  settings.lasting = neighbours_.lasting.get();
+  worker_ = std::make_unique<Worker>(std::move(settings), network_, *stats_);
+}
 
 WorkerThread::~WorkerThread() {
   if (thread_.joinable()) {
@@ -66,16 +71,22 @@ WorkerThread::~WorkerThread() {
 }
 
 Result<SocketAddress> WorkerThread::listen(const config::Listener& listener) {
-  entrances_.push_back({&listener, SMC_TRY(open(listener))});
-  return entrances_.back().listener->address();
+  return enter(listener, SMC_TRY(open(listener)));
+}
+
+Result<SocketAddress> WorkerThread::enter(const config::Listener& listener,
+                                          std::unique_ptr<event::Listener> opened) {
+  const SocketAddress address = opened->address();
+  if (neighbours_.lasting)
+    neighbours_.lasting->record().listener_opened(address, opened->descriptor());
+  entrances_.push_back({&listener, std::move(opened)});
+  return address;
 }
 
 Result<SocketAddress> WorkerThread::listen(const config::Listener& listener,
                                            FileDescriptor parked) {
-  entrances_.push_back(
-      {&listener, SMC_TRY(event::Listener::adopt(*loop_, worker_->timers(), std::move(parked),
-                                                 handlers_of(listener)))});
-  return entrances_.back().listener->address();
+  return enter(listener, SMC_TRY(event::Listener::adopt(*loop_, worker_->timers(),
+                                                        std::move(parked), handlers_of(listener))));
 }
 
 event::ListenerHandlers WorkerThread::handlers_of(const config::Listener& listener) {
@@ -122,6 +133,13 @@ void WorkerThread::reopen_for_peers() {
       continue;
     }
     entrance.listener->accept_rest();
+    if (neighbours_.lasting) {
+      LastingRecord& record = neighbours_.lasting->record();
+      record.listener_closed(entrance.listener->descriptor());
+      record.listener_opened((*opened)->address(), (*opened)->descriptor());
+      // Until the keeper has closed its copy, clients would wait there in vain.
+      (void)::shutdown(entrance.listener->descriptor(), SHUT_RDWR);
+    }
     entrance.listener = std::move(*opened);
   }
   if (network_.frames())
@@ -254,6 +272,8 @@ void WorkerThread::park(TimePoint deadline, std::function<void(Parked)> parked) 
     neighbours_.parking.emplace(Parking{parked, {}});
     for (Entrance& entrance : entrances_) {
       const SocketAddress address = entrance.listener->address();
+      if (neighbours_.lasting)
+        neighbours_.lasting->record().listener_closed(entrance.listener->descriptor());
       neighbours_.parking->listeners.push_back({address, entrance.listener->park()});
     }
     entrances_.clear();
@@ -357,7 +377,15 @@ void WorkerThread::run() {
   running_.store(false, std::memory_order_release);
 }
 
+// Before the loop waits, where a record is kept: what the streams have put off is done by then.
+void WorkerThread::record_rest() {
+  if (!neighbours_.lasting) return;
+  loop_->settle();
+  neighbours_.lasting->record_rest(event::EventLoop::now());
+}
+
 void WorkerThread::poll_sockets(TimePoint now) {
+  if (neighbours_.lasting && neighbours_.lasting->many()) record_rest();
   loop_->poll();
   polled_ = now;
 }
@@ -404,6 +432,7 @@ void WorkerThread::sleep() {
     std::optional<TimePoint> deadline = worker_->next_deadline();
     for (const auto& limit : {end_.drain_deadline, end_.shutdown_deadline})
       if (limit && (!deadline || *limit < *deadline)) deadline = limit;
+    record_rest();
     loop_->wait(deadline);
     polled_ = event::EventLoop::now();
   }

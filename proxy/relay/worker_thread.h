@@ -16,6 +16,7 @@
 #include "event/event_loop.h"
 #include "event/listener.h"
 #include "relay/frames_offer.h"
+#include "relay/lasting_sessions.h"
 #include "relay/socket_network.h"
 #include "relay/spin.h"
 #include "relay/worker.h"
@@ -27,10 +28,11 @@ inline constexpr std::size_t kMailboxMax = 256;
 class WorkerThread {
  public:
   // Built on the caller's thread; nothing runs before start().
-  // `frames_offer` is that of all workers, and outlives them.
+  // `frames_offer` is that of all workers, and outlives them; so does `record`, which may be null.
   static Result<std::unique_ptr<WorkerThread>> create(WorkerSettings settings, OptionSource source,
                                                       const bpf::OptionProgram* program,
-                                                      FramesOffer& frames_offer);
+                                                      FramesOffer& frames_offer,
+                                                      LastingRecord* record);
   ~WorkerThread();  // stops
 
   Worker& worker() { return *worker_; }  // before start() only
@@ -87,12 +89,14 @@ class WorkerThread {
 
  private:
   WorkerThread(WorkerSettings settings, std::unique_ptr<event::EventLoop> loop, OptionSource source,
-               const bpf::OptionProgram* program, FramesOffer& frames_offer);
+               const bpf::OptionProgram* program, FramesOffer& frames_offer, LastingRecord* record);
   struct Entrance {
     const config::Listener* configured;
     std::unique_ptr<event::Listener> listener;
   };
   Result<std::unique_ptr<event::Listener>> open(const config::Listener& listener);
+  Result<SocketAddress> enter(const config::Listener& listener,
+                              std::unique_ptr<event::Listener> opened);
   event::ListenerHandlers handlers_of(const config::Listener& listener);
   void resume_connections();
   void park_when_due();
@@ -103,6 +107,7 @@ class WorkerThread {
   void run_mailbox();
   bool drain_finished();
   bool spin();
+  void record_rest();
   void poll_sockets(TimePoint now);
   void sleep();
   void accepted(const config::Listener& listener, std::unique_ptr<event::Stream> stream);
@@ -137,6 +142,8 @@ class WorkerThread {
     std::vector<ParkedSockets> taken_back;  // until the thread starts
     std::optional<TimePoint> parked_at;     // the same
     std::optional<Parking> parking;         // worker's thread
+    // For a process that dies; null: nothing outlives it.
+    std::unique_ptr<LastingSessions> lasting;
   } neighbours_;
   // Worker's thread.
   struct End {

@@ -361,19 +361,43 @@ TEST(TcpStream, AnErrorThatWasToldIsParkedToo) {
   EXPECT_EQ(SocketPair::read(**resumed, bytes).kind, Kind::kError);
 }
 
-// Closing it does not take it out of epoll then.
-TEST(TcpStream, AResumedStreamMayDieWhileItsKeeperHasACopy) {
+// Closing ours neither ends the connection nor takes it out of epoll then.
+class CopiedStream : public testing::Test {
+ protected:
+  CopiedStream() {
+    ParkedStream parked = static_cast<TcpStream&>(*pair.accepted).park();
+    kept.reset(::dup(parked.socket.get()));
+    auto arrived = TcpStream::resume(*pair.loop, std::move(parked));
+    EXPECT_TRUE(arrived);
+    resumed = std::move(*arrived);
+  }
   SocketPair pair;
-  ParkedStream parked = static_cast<TcpStream&>(*pair.accepted).park();
-  const FileDescriptor kept(::dup(parked.socket.get()));
-  auto resumed = TcpStream::resume(*pair.loop, std::move(parked));
-  ASSERT_TRUE(resumed);
-  resumed->reset();
-  pair.loop->poll();
+  FileDescriptor kept;
+  std::unique_ptr<Stream> resumed;
+};
+
+TEST_F(CopiedStream, EndsAtOnce) {
+  resumed.reset();
+  pair.until([&] { return pair.dialled->hung_up(); });
+  std::string bytes;
+  EXPECT_EQ(SocketPair::read(*pair.dialled, bytes).kind, Kind::kEnd);
+}
+
+TEST_F(CopiedStream, IsResetAtOnce) {
+  resumed->reset_on_close();
+  resumed.reset();
+  pair.until([&] { return pair.dialled->take_error() != 0; });
+  EXPECT_EQ(pair.dialled->take_error(), ECONNRESET);
+}
+
+TEST_F(CopiedStream, TellsNobodyOfWhatComesAfterItsDeath) {
+  resumed.reset();
+  pair.until([&] { return pair.dialled->hung_up(); });
   const std::uint64_t dispatched = pair.loop->dispatch_count();
   SocketPair::write(*pair.dialled, "for nobody");
-  pollfd arrived{kept.get(), POLLIN, 0};
+  pollfd arrived{kept.get(), POLLHUP, 0};
   ASSERT_EQ(::poll(&arrived, 1, 10'000), 1);
+  pair.dialled.reset();
   pair.loop->poll();
   EXPECT_EQ(pair.loop->dispatch_count(), dispatched);
 }

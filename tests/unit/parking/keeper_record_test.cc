@@ -11,12 +11,17 @@ namespace {
 using Kind = KeeperRecord::Kind;
 
 TEST(KeeperRecordTest, EveryKindComesBack) {
-  for (const Kind kind : {Kind::kHello, Kind::kParcel, Kind::kDescriptors, Kind::kTaken,
-                          Kind::kRefused, Kind::kPark}) {
+  for (const Kind kind :
+       {Kind::kHello, Kind::kParcel, Kind::kDescriptors, Kind::kTaken, Kind::kRefused, Kind::kPark,
+        Kind::kLedger, Kind::kHold, Kind::kRelease}) {
     KeeperRecord record;
     record.kind = kind;
     record.refusal = KeeperRecord::Refusal::kBusy;
     record.holds = true;
+    record.holds_living = true;
+    record.died = true;
+    record.lost = 0x11121314;
+    record.died_nanoseconds = 0x2122232425262728;
     record.count = 0x01020304;
     record.bytes = 0x0102030405060708;
     const auto decoded = decode_record(encode(record));
@@ -42,7 +47,7 @@ TEST(KeeperRecordTest, OtherBytesAreRefused) {
   EXPECT_EQ(error_with(0, 'x'), Errc::kMalformed);
   EXPECT_EQ(error_with(3, 2), Errc::kUnsupported);
   EXPECT_EQ(error_with(4, 0), Errc::kMalformed);
-  EXPECT_EQ(error_with(4, 7), Errc::kMalformed);
+  EXPECT_EQ(error_with(4, 10), Errc::kMalformed);
   EXPECT_EQ(error_with(5, 6), Errc::kMalformed);
   const KeeperRecordBytes bytes = encode({});
   EXPECT_EQ(decode_record(std::span(bytes).first(31)).error().code, Errc::kTruncated);

@@ -147,7 +147,7 @@ TEST_F(KeeperSessionTest, AKeeperThatHoldsNothingSaysSo) {
 
 TEST_F(KeeperSessionTest, TheWishToParkReachesTheProxy) {
   std::atomic<bool> wanted{false};
-  proxy->start([&] { wanted = true; });
+  proxy->start([&] { wanted = true; }, nullptr);
   KeeperSession session = keeper();
   ASSERT_TRUE(session.advance());
   ASSERT_TRUE(session.ask_to_park());

@@ -1,0 +1,87 @@
+#include "parking/living_connections.h"
+
+#include <sys/socket.h>
+
+#include <utility>
+
+#include "parking/ledger.h"
+
+namespace fairlead::parking {
+namespace {
+
+using Kind = KeeperRecord::Kind;
+
+// Closing the last descriptor of a connection resets it, as it must where bytes are missing.
+void reset_when_closed(const ForeignDescriptor& socket) {
+  const linger at_once{.l_onoff = 1, .l_linger = 0};
+  (void)::setsockopt(socket.get(), SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
+}
+
+}  // namespace
+
+Result<LivingConnections> LivingConnections::of(const KeeperRecord& record,
+                                                std::span<ForeignDescriptor> descriptors) {
+  if (descriptors.size() != 1 || !is_ledger(descriptors[0].get(), record.count))
+    return Error{Errc::kMalformed, "keeper record: no ledger"};
+  return LivingConnections(std::move(descriptors[0]), record.count);
+}
+
+Result<void> LivingConnections::take(const KeeperRecord& record,
+                                     std::span<ForeignDescriptor> descriptors,
+                                     std::uint32_t descriptors_max) {
+  if (record.count >= slot_count_)
+    return Error{Errc::kMalformed, "keeper record: a slot behind the ledger"};
+  if (record.kind == Kind::kRelease) {
+    const auto found = slots_.find(record.count);
+    if (found == slots_.end() || !descriptors.empty())
+      return Error{Errc::kMalformed, "keeper record: a slot that holds nothing"};
+    count_ -= static_cast<std::uint32_t>(found->second.sockets.size());
+    slots_.erase(found);
+    return {};
+  }
+  if (descriptors.empty()) return Error{Errc::kMalformed, "keeper record: nothing to hold"};
+  Slot& slot = slots_[record.count];
+  for (ForeignDescriptor& descriptor : descriptors) {
+    slot.whole = slot.whole && count_ < descriptors_max;
+    if (!slot.whole) return {};
+    slot.sockets.push_back(std::move(descriptor));
+    ++count_;
+  }
+  return {};
+}
+
+LivingConnections::Remains LivingConnections::remains(TimePoint died) && {
+  Remains remains;
+  const bool frozen = freeze_ledger(ledger_.get()).has_value();
+  std::vector<std::byte> description;
+  auto parcel = std::make_unique<Parcel>();
+  bool goes_on = frozen;
+  for (auto& [number, slot] : slots_) {
+    const bool head = number == kLedgerHead;
+    for (const ForeignDescriptor& socket : slot.sockets)
+      if (!head) reset_when_closed(socket);
+    const auto entry = goes_on && slot.whole ? read_ledger(ledger_.get(), number) : std::nullopt;
+    // Without listeners the next proxy would not know that there is something to wait for.
+    if (head) goes_on = entry.has_value();
+    if (!entry || !goes_on) {
+      if (!head) ++remains.reset;
+      continue;
+    }
+    description.insert(description.end(), entry->begin(), entry->end());
+    for (ForeignDescriptor& socket : slot.sockets) parcel->descriptors.push_back(std::move(socket));
+  }
+  const bool has_head = !slots_.empty() && slots_.begin()->first == kLedgerHead;
+  slots_.clear();
+  if (!goes_on || !has_head) return remains;
+  Result<FileDescriptor> file = seal_description(description);
+  if (!file) return remains;
+  parcel->description = ForeignDescriptor(std::move(*file));
+  parcel->bytes = description.size();
+  parcel->death =
+      Death{remains.reset,
+            static_cast<std::uint64_t>(std::chrono::nanoseconds(died.time_since_epoch()).count())};
+  remains.parcel = std::move(parcel);
+  return remains;
+}
+
+}  // namespace fairlead::parking
