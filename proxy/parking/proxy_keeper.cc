@@ -92,10 +92,13 @@ void ProxyKeeper::tell_living() {
   tell_at_.reset();
   const Result<void> told = living_->advance();
   if (told) return;
-  if (told.error().code == Errc::kWouldBlock)
+  if (told.error().code == Errc::kWouldBlock) {
     tell_at_ = now() + kLivingRetry;
-  else
-    forget_keeper();
+    return;
+  }
+  if (told.error().code != Errc::kPeerGone)
+    LogEvent(LogLevel::kWarn, kLogger, "not_told").field("what", to_string(told.error()));
+  forget_keeper();
 }
 
 Result<ProxyKeeper::Received> ProxyKeeper::read() {
