@@ -48,7 +48,8 @@ void ConnectionKeeper::run() {
     for (auto& [name, pod] : pods_) {
       if (!pod.session && pod.next_look <= now)
         look_for_sidecar(name, pod, now);
-      else if (pod.session && (std::exchange(pod.ready, false) || is_late(pod, now)))
+      else if (pod.session &&
+               (std::exchange(pod.ready, false) || is_late(pod, now) || has_rested(pod, now)))
         advance(name, pod, now);
       if (pod.kept && now - pod.kept_since >= kKeepTime) {
         note("expired", name, "no sidecar has come for the connections", LogLevel::kWarn);
@@ -62,6 +63,11 @@ void ConnectionKeeper::run() {
 bool ConnectionKeeper::is_late(const Pod& pod, TimePoint now) {
   const State state = pod.session->state();
   return (state == State::kGiving || state == State::kReceiving) && now >= pod.transfer_until;
+}
+
+bool ConnectionKeeper::has_rested(const Pod& pod, TimePoint now) {
+  const auto rests = pod.session->rests();
+  return rests && *rests <= now;
 }
 
 void ConnectionKeeper::look_at_pods() {
@@ -110,14 +116,18 @@ void ConnectionKeeper::look_for_sidecar(const std::string& name, Pod& pod, TimeP
 
 void ConnectionKeeper::advance(const std::string& name, Pod& pod, TimePoint now) {
   const State before = pod.session->state();
-  const std::uint32_t own = pod.session->living_descriptors();
-  pod.session->set_limits({room(), kKeptBytesOfPod}, std::min(own + room(), kKeptDescriptorsOfPod));
+  // A parcel replaces the copies of a living sidecar.
+  const std::uint32_t room_of_pod =
+      std::min(pod.session->living_descriptors() + room(), kKeptDescriptorsOfPod);
+  pod.session->set_limits({room_of_pod, kKeptBytesOfPod},
+                          std::min(room_of_pod, kLivingDescriptorsOfPod));
+  pod.session->rest_until(pod.rests_until);
   const Result<void> advanced = pod.session->advance();
   count_living(pod);
   const State after = pod.session->state();
-  if (before == State::kIdle && after != State::kIdle)
+  if (before != after && (after == State::kReceiving || after == State::kGiving))
     pod.transfer_until = now + kKeeperTransferTime;
-  if (before == State::kGiving && after == State::kIdle) {
+  if (before == State::kGiving && after != State::kGiving) {
     const auto refused = pod.session->refused();
     const bool given = refused == parking::KeeperRecord::Refusal::kNone;
     counts_.descriptors -= pod.kept_descriptors;
@@ -137,7 +147,7 @@ void ConnectionKeeper::advance(const std::string& name, Pod& pod, TimePoint now)
     note("refused", name, to_string(advanced.error()), LogLevel::kWarn);
   if (after == State::kReceiving) ++counts_.refused;
   const bool died = !advanced && advanced.error().code == Errc::kPeerGone;
-  auto remains = died ? pod.session->take_remains(now) : std::nullopt;
+  auto remains = died ? pod.session->take_remains(now, remains_room()) : std::nullopt;
   end_session(pod, now);
   if (remains) keep_remains(name, pod, std::move(*remains), now);
 }
@@ -148,9 +158,19 @@ void ConnectionKeeper::count_living(Pod& pod) {
   counts_.descriptors -= std::exchange(pod.living_descriptors, living);
 }
 
+// Of descriptions that this process makes, and pays for.
+std::uint64_t ConnectionKeeper::remains_room() const {
+  std::uint64_t used = 0;
+  for (const auto& [name, pod] : pods_)
+    if (pod.kept && pod.kept->death) used += pod.kept->bytes;
+  const std::uint64_t left = used >= kRemainsBytesOfNode ? 0 : kRemainsBytesOfNode - used;
+  return std::min(left, kRemainsBytesOfPod);
+}
+
 // The proxy has died with its connections at rest and others.
 void ConnectionKeeper::keep_remains(const std::string& name, Pod& pod,
                                     parking::LivingConnections::Remains remains, TimePoint now) {
+  if (!remains.died) return;
   ++counts_.died;
   counts_.reset += remains.reset;
   const std::size_t kept = remains.parcel ? remains.parcel->descriptors.size() : 0;
@@ -201,8 +221,8 @@ void ConnectionKeeper::wait(TimePoint now) {
   for (auto& [name, pod] : pods_) {
     if (!pod.session) {
       next = std::min(next, pod.next_look);
-    } else if (now < pod.rests_until) {
-      next = std::min(next, pod.rests_until);
+    } else if (const auto rests = pod.session->rests()) {
+      next = std::min(next, *rests);
     } else if (!closer_.full()) {  // else it is looked at again soon
       const short events = pod.session->wants_to_write() ? POLLIN | POLLOUT : POLLIN;
       waiting.push_back({pod.session->descriptor(), events, 0});

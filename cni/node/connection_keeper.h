@@ -38,6 +38,12 @@ inline constexpr std::chrono::seconds kKeeperRest{1};
 // Of one pod, and of all together.
 inline constexpr std::uint32_t kKeptDescriptorsOfPod = 32'768;
 inline constexpr std::uint64_t kKeptBytesOfPod = std::uint64_t{64} * 1024 * 1024;
+// Of a living sidecar. The closer takes so many at once without closing on our thread.
+inline constexpr std::uint32_t kLivingDescriptorsOfPod = 12'288;
+static_assert(kLivingDescriptorsOfPod < DescriptorCloser::kQueueMax);
+// Of descriptions of the dead, which the agent's memory pays for.
+inline constexpr std::uint64_t kRemainsBytesOfPod = std::uint64_t{2} * 1024 * 1024;
+inline constexpr std::uint64_t kRemainsBytesOfNode = std::uint64_t{16} * 1024 * 1024;
 inline constexpr std::uint32_t kKeptDescriptorsOfNode = 262'144;
 inline constexpr unsigned kKeeperLines = 10;  // log lines of one kind, in kKeeperLineInterval
 inline constexpr Duration kKeeperLineInterval = std::chrono::seconds(10);
@@ -83,6 +89,8 @@ class ConnectionKeeper {
   Result<FileDescriptor> connect_to(const Pod& pod) const;
   // It takes longer than it may.
   static bool is_late(const Pod& pod, TimePoint now);
+  static bool has_rested(const Pod& pod, TimePoint now);
+  std::uint64_t remains_room() const;
   void advance(const std::string& name, Pod& pod, TimePoint now);
   void end_session(Pod& pod, TimePoint now);
   void drop(Pod& pod, std::atomic<std::uint64_t>& count);

@@ -123,10 +123,13 @@ void ConnectionKeeping::give_to(const Workers& workers) {
     workers[i]->take_back(std::move(shares[i]), parked_->parked_at, i == 0 ? parked_->ended : 0);
 }
 
+void ConnectionKeeping::confirm() {
+  if (keeper_ && parked_) keeper_->answer(Refusal::kNone, descriptors_);
+}
+
 void ConnectionKeeping::start(std::function<void()> park_wanted) {
   if (!keeper_) return;
   if (parked_) {
-    keeper_->answer(Refusal::kNone, descriptors_);
     for (const relay::ParkedListener& listener : parked_->listeners)
       if (listener.socket)
         LogEvent(LogLevel::kWarn, kLogger, "listener_closed")

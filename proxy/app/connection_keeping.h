@@ -40,6 +40,8 @@ class ConnectionKeeping {
   std::vector<FileDescriptor> listeners_at(const SocketAddress& address);
   // Gives the connections to the workers, which have not started.
   void give_to(const Workers& workers);
+  // The workers start now, and move bytes: what the keeper has is not true any more.
+  void confirm();
   // The workers have started. `park_wanted` is called on another thread.
   void start(std::function<void()> park_wanted);
   // True when the workers' connections are at the keeper; the workers end. False: they go on.

@@ -111,6 +111,7 @@ class Proxy {
   }
 
   void run() {
+    keeping_.confirm();
     for (const std::unique_ptr<relay::WorkerThread>& worker : workers_) worker->start();
     if (admin_) admin_->start();
     keeping_.start([waiting = ::pthread_self()] { (void)::pthread_kill(waiting, SIGTERM); });

@@ -60,7 +60,7 @@ class HandOverCommand {
     deadline_ = parked_at_ + wait_;
     parcel_ = session.take_parcel();
     if (parcel_) return {};
-    auto remains = session.take_remains(parked_at_);
+    auto remains = session.take_remains(parked_at_, kLimits.bytes);
     if (!remains) return Error{Errc::kWrongState, "hand_over.mode of the proxy is not always"};
     reset_ = remains->reset;
     parcel_ = std::move(remains->parcel);

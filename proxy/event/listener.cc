@@ -56,6 +56,11 @@ Result<std::unique_ptr<Listener>> Listener::open(EventLoop& loop, TimerQueue& ti
 Result<std::unique_ptr<Listener>> Listener::adopt(EventLoop& loop, TimerQueue& timers,
                                                   FileDescriptor socket,
                                                   ListenerHandlers handlers) {
+  int listens = 0;
+  socklen_t length = sizeof listens;
+  if (::getsockopt(socket.get(), SOL_SOCKET, SO_ACCEPTCONN, &listens, &length) != 0)
+    return system_error("SO_ACCEPTCONN", errno);
+  if (listens == 0) return Error{Errc::kWrongState, "a parked socket that does not listen"};
   std::unique_ptr<Listener> listener(new Listener(loop, timers, std::move(handlers)));
   listener->socket_ = std::move(socket);
   SMC_TRY(listener->watch());

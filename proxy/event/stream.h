@@ -89,7 +89,9 @@ class Stream {
   virtual void shutdown_write() = 0;
   // The peer sees an RST instead of a FIN when the stream is destroyed.
   virtual void reset_on_close() = 0;
-  // Another process has a descriptor of its socket, so closing ours does not end the connection.
+  // Another process has a descriptor of its socket, or will have. Closing ours then ends nothing:
+  // it is shut down before. If this process dies, the connection is reset when the last copy is
+  // closed.
   virtual void note_copy() {}
   virtual SocketAddress local_address() const = 0;
   virtual SocketAddress peer_address() const = 0;

@@ -217,16 +217,20 @@ TcpStream::~TcpStream() {
     loop_.close_later(std::move(socket_));
 }
 
+void TcpStream::note_copy() {
+  copied_ = true;
+  ends_.resets_if_lost = set_reset_on_close(socket_.get(), true);
+}
+
 // Closing it neither takes it out of epoll nor ends the connection.
 void TcpStream::end_copied() {
   if (watched_)
     loop_.remove(socket_.get(), *this);
   else
     loop_.forget(*this);
-  if (ends_.resets_on_close)
-    disconnect();
-  else
-    (void)::shutdown(socket_.get(), SHUT_RDWR);
+  if (ends_.resets_on_close) return disconnect();
+  if (ends_.resets_if_lost) (void)set_reset_on_close(socket_.get(), false);
+  (void)::shutdown(socket_.get(), SHUT_RDWR);
 }
 
 void TcpStream::handle_events(std::uint32_t events) noexcept {

@@ -104,7 +104,7 @@ class TcpStream final : public Stream, private EventHandler, private Deferred {
   void note_error(int error) override;
   void shutdown_write() override;
   void reset_on_close() override;
-  void note_copy() override { copied_ = true; }
+  void note_copy() override;
   SocketAddress local_address() const override;
   SocketAddress peer_address() const override { return peer_; }
   int descriptor() const override { return socket_.get(); }
@@ -135,6 +135,7 @@ class TcpStream final : public Stream, private EventHandler, private Deferred {
     bool shutdown_due = false;
     bool shut_down = false;
     bool resets_on_close = false;
+    bool resets_if_lost = false;  // when the process dies
     bool fin_came = false;
     bool drained = false;  // what the peer sent before its FIN has been read
     bool met = false;      // a read met the FIN

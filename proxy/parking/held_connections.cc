@@ -74,18 +74,20 @@ void HeldConnections::listener_closed(int socket) {
   describe_listeners();
 }
 
-// The keeper adds sockets to a slot, so it first forgets those that it has.
+// The keeper adds sockets to a slot, so it first forgets those that it has. The head is at rest
+// when the keeper has the same sockets as the entry.
 void HeldConnections::describe_listeners() {
   ledger_.set_busy(kLedgerHead);
   Slot& head = slots_[kLedgerHead];
   head.sockets.clear();
-  std::vector<SocketAddress> addresses;
-  for (const Listener& one : listeners_) {
-    head.sockets.push_back(one.socket);
-    addresses.push_back(one.address);
-  }
+  for (const Listener& one : listeners_) head.sockets.push_back(one.socket);
   make_due(kLedgerHead);
+}
+
+void HeldConnections::record_listeners() {
   if (given_up_) return;
+  std::vector<SocketAddress> addresses;
+  for (const Listener& one : listeners_) addresses.push_back(one.address);
   const std::vector<std::byte> entry = encode_head(addresses, version_);
   if (entry.size() > kLedgerEntryBytesMax)
     LogEvent(LogLevel::kWarn, "hand_over", "not_kept")
@@ -114,6 +116,7 @@ void HeldConnections::detach() {
   const std::lock_guard lock(mutex_);
   keeper_ = -1;
   ledger_sent_ = false;
+  ledger_.set_busy(kLedgerHead);
   for (std::uint32_t slot = 0; slot < slots_.size(); ++slot) slots_[slot].sent = false;
   for (const std::uint32_t slot : std::exchange(due_, {})) {
     slots_[slot].due = false;
@@ -122,10 +125,18 @@ void HeldConnections::detach() {
 }
 
 Result<void> HeldConnections::advance() {
-  const std::lock_guard lock(mutex_);
   std::uint64_t told = 0;
   (void)!::read(event_.get(), &told, sizeof told);
-  if (keeper_ < 0) return {};
+  for (;;) {
+    const bool more = SMC_TRY(advance_some());
+    if (!more) return {};
+  }
+}
+
+// Workers wait for the lock meanwhile.
+Result<bool> HeldConnections::advance_some() {
+  const std::lock_guard lock(mutex_);
+  if (keeper_ < 0) return false;
   if (!ledger_sent_) {
     KeeperRecord record;
     record.kind = Kind::kLedger;
@@ -134,11 +145,11 @@ Result<void> HeldConnections::advance() {
     SMC_TRY(send_record(keeper_, encode(record), {&file, 1}));
     ledger_sent_ = true;
   }
-  while (!due_.empty()) {
+  for (std::size_t sent = 0; !due_.empty() && sent < kSlotsAtOnce; ++sent) {
     SMC_TRY(send(due_.front()));
     due_.pop_front();
   }
-  return {};
+  return !due_.empty();
 }
 
 Result<void> HeldConnections::send(std::uint32_t slot) {
@@ -159,7 +170,10 @@ Result<void> HeldConnections::send(std::uint32_t slot) {
     own.sent = true;
   }
   own.due = false;
-  if (own.sockets.empty() && slot != kLedgerHead) free_.push_back(slot);
+  if (slot == kLedgerHead)
+    record_listeners();
+  else if (own.sockets.empty())
+    free_.push_back(slot);
   return {};
 }
 

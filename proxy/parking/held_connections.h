@@ -26,6 +26,9 @@ namespace fairlead::parking {
 // The keeper is told of a new connection after so long: most have ended by then.
 inline constexpr Duration kHoldDelay = std::chrono::milliseconds(10);
 
+// Slots of which the keeper is told before workers may have the lock.
+inline constexpr std::size_t kSlotsAtOnce = 64;
+
 class HeldConnections final : public relay::LastingRecord, public LivingSource {
  public:
   // `version`: of the proxy, for people. REQUIRES: as Ledger::create()
@@ -60,6 +63,8 @@ class HeldConnections final : public relay::LastingRecord, public LivingSource {
   HeldConnections(Ledger ledger, FileDescriptor event, std::string version);
   void make_due(std::uint32_t slot);
   void describe_listeners();
+  void record_listeners();
+  Result<bool> advance_some();
   Result<void> send(std::uint32_t slot);
 
   Ledger ledger_;

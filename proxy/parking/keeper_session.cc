@@ -63,23 +63,40 @@ Result<void> KeeperSession::give() {
 }
 
 Result<void> KeeperSession::receive() {
+  if (early_) {
+    if (std::chrono::steady_clock::now() < rests_until_) return {};
+    Early early = std::move(*early_);
+    early_.reset();
+    SMC_TRY(take(early.record, {&early.description, 1}));
+  }
   // A proxy that never stops talking does not keep the owner from others.
   constexpr int kRecordsPerTurn = 64;
-  for (int i = 0; i < kRecordsPerTurn && state_ != State::kReceived; ++i) {
+  bool would_block = false;
+  for (int i = 0; i < kRecordsPerTurn && state_ != State::kReceived && !early_; ++i) {
     if (closer_.full()) return {};
-    std::array<std::byte, 64> bytes;
-    auto received = receive_record(socket_.get(), bytes, closer_);
-    if (!received && received.error().code == Errc::kWouldBlock) return {};
-    if (!received) return received.error();
-    const std::size_t count = std::min(received->descriptors, received->fds.size());
-    if (received->descriptors > received->fds.size())
-      return refuse(Refusal::kMalformed,
-                    Error{Errc::kMalformed, "more descriptors than a record has"});
-    const KeeperRecord record =
-        SMC_TRY(decode_record(std::span(bytes).first(received->size_bytes)));
-    SMC_TRY(take(record, std::span(received->fds).first(count)));
+    SMC_TRY(receive_one(would_block));
+    if (would_block) return {};
   }
   return {};
+}
+
+Result<void> KeeperSession::receive_one(bool& would_block) {
+  std::array<std::byte, 64> bytes;
+  auto received = receive_record(socket_.get(), bytes, closer_);
+  would_block = !received && received.error().code == Errc::kWouldBlock;
+  if (would_block) return {};
+  if (!received) return received.error();
+  const std::size_t count = std::min(received->descriptors, received->fds.size());
+  if (received->descriptors > received->fds.size())
+    return refuse(Refusal::kMalformed,
+                  Error{Errc::kMalformed, "more descriptors than a record has"});
+  const KeeperRecord record = SMC_TRY(decode_record(std::span(bytes).first(received->size_bytes)));
+  if (record.kind == Kind::kParcel && count == 1 &&
+      std::chrono::steady_clock::now() < rests_until_) {
+    early_.emplace(Early{record, std::move(received->fds[0])});
+    return {};
+  }
+  return take(record, std::span(received->fds).first(count));
 }
 
 Result<void> KeeperSession::take(const KeeperRecord& record,
@@ -137,9 +154,10 @@ Result<void> KeeperSession::take_living(const KeeperRecord& record,
   return {};
 }
 
-std::optional<LivingConnections::Remains> KeeperSession::take_remains(TimePoint died) {
+std::optional<LivingConnections::Remains> KeeperSession::take_remains(TimePoint died,
+                                                                      std::uint64_t bytes_max) {
   if (!living_ || parcel_) return std::nullopt;
-  std::optional<LivingConnections::Remains> remains = std::move(*living_).remains(died);
+  std::optional<LivingConnections::Remains> remains = std::move(*living_).remains(died, bytes_max);
   living_.reset();
   return remains;
 }

@@ -42,6 +42,11 @@ class KeeperSession {
   // Does what can be done now. An error, kPeerGone among them, ends the session; what is held is
   // still there.
   Result<void> advance();
+  // A parcel that begins before waits until then; nothing else is received behind it.
+  void rest_until(TimePoint when) { rests_until_ = when; }
+  std::optional<TimePoint> rests() const {
+    return early_ ? std::optional(rests_until_) : std::nullopt;
+  }
   // Asks the proxy to park.
   Result<void> ask_to_park();
   // Why the proxy does not take the parcel, once it has said that. It is not held for it any more.
@@ -54,12 +59,13 @@ class KeeperSession {
   std::uint32_t living_descriptors() const { return living_ ? living_->descriptors() : 0; }
   // After a session that has ended because the proxy has, and without a parcel: what is left of its
   // connections. Nothing if it has never said what they are.
-  std::optional<LivingConnections::Remains> take_remains(TimePoint died);
+  std::optional<LivingConnections::Remains> take_remains(TimePoint died, std::uint64_t bytes_max);
 
  private:
   Result<void> greet();
   Result<void> give();
   Result<void> receive();
+  Result<void> receive_one(bool& would_block);
   Result<void> take(const KeeperRecord& record, std::span<ForeignDescriptor> descriptors);
   Result<void> take_living(const KeeperRecord& record, std::span<ForeignDescriptor> descriptors);
   Result<void> refuse(KeeperRecord::Refusal refusal, const Error& why);
@@ -73,6 +79,12 @@ class KeeperSession {
   std::unique_ptr<Parcel> parcel_;  // held, or received
   std::optional<ParcelSender> sender_;
   ParcelReceiver receiver_;
+  TimePoint rests_until_{};
+  struct Early {
+    KeeperRecord record;
+    ForeignDescriptor description;
+  };
+  std::optional<Early> early_;  // the beginning of a parcel
   std::optional<LivingConnections> living_;
   std::uint32_t living_max_ = 0;
   KeeperRecord::Refusal refused_ = KeeperRecord::Refusal::kNone;

@@ -94,11 +94,6 @@ bool is_ledger(int file, std::uint32_t slots) {
          header[1] == kLedgerSlotBytes && header[2] == slots;
 }
 
-Result<void> freeze_ledger(int file) {
-  if (::fcntl(file, F_ADD_SEALS, F_SEAL_WRITE) == 0) return {};
-  return system_error("F_SEAL_WRITE", errno);
-}
-
 std::optional<std::vector<std::byte>> read_ledger(int file, std::uint32_t slot) {
   std::array<std::uint32_t, 2> head{};
   if (!read_exactly(file, place_of(slot), head.data(), sizeof head)) return std::nullopt;

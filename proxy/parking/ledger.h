@@ -57,9 +57,8 @@ class Ledger {
 //
 // Nothing when the file is not what create() makes.
 bool is_ledger(int file, std::uint32_t slots);
-// From here on nobody can change it. Errors: kState when somebody still may.
-Result<void> freeze_ledger(int file);
-// The entry of a slot at rest; nothing for one that is busy. REQUIRES: is_ledger(), frozen
+// A copy of the entry of a slot at rest; nothing for one that is busy. Somebody may still write the
+// file: the copy is then anything. REQUIRES: is_ledger()
 std::optional<std::vector<std::byte>> read_ledger(int file, std::uint32_t slot);
 
 }  // namespace fairlead::parking

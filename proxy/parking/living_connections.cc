@@ -1,7 +1,5 @@
 #include "parking/living_connections.h"
 
-#include <sys/socket.h>
-
 #include <utility>
 
 #include "parking/ledger.h"
@@ -10,12 +8,6 @@ namespace fairlead::parking {
 namespace {
 
 using Kind = KeeperRecord::Kind;
-
-// Closing the last descriptor of a connection resets it, as it must where bytes are missing.
-void reset_when_closed(const ForeignDescriptor& socket) {
-  const linger at_once{.l_onoff = 1, .l_linger = 0};
-  (void)::setsockopt(socket.get(), SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
-}
 
 }  // namespace
 
@@ -50,36 +42,32 @@ Result<void> LivingConnections::take(const KeeperRecord& record,
   return {};
 }
 
-LivingConnections::Remains LivingConnections::remains(TimePoint died) && {
+LivingConnections::Remains LivingConnections::remains(TimePoint died, std::uint64_t bytes_max) && {
   Remains remains;
-  const bool frozen = freeze_ledger(ledger_.get()).has_value();
   std::vector<std::byte> description;
   auto parcel = std::make_unique<Parcel>();
-  bool goes_on = frozen;
   for (auto& [number, slot] : slots_) {
     const bool head = number == kLedgerHead;
-    for (const ForeignDescriptor& socket : slot.sockets)
-      if (!head) reset_when_closed(socket);
-    const auto entry = goes_on && slot.whole ? read_ledger(ledger_.get(), number) : std::nullopt;
     // Without listeners the next proxy would not know that there is something to wait for.
-    if (head) goes_on = entry.has_value();
-    if (!entry || !goes_on) {
+    if (!head && !remains.died) break;
+    auto entry = slot.whole ? read_ledger(ledger_.get(), number) : std::nullopt;
+    if (entry && description.size() + entry->size() > bytes_max) entry.reset();
+    if (head) remains.died = entry.has_value();
+    if (!entry) {
       if (!head) ++remains.reset;
       continue;
     }
     description.insert(description.end(), entry->begin(), entry->end());
     for (ForeignDescriptor& socket : slot.sockets) parcel->descriptors.push_back(std::move(socket));
   }
-  const bool has_head = !slots_.empty() && slots_.begin()->first == kLedgerHead;
   slots_.clear();
-  if (!goes_on || !has_head) return remains;
+  if (!remains.died) return remains;
   Result<FileDescriptor> file = seal_description(description);
   if (!file) return remains;
   parcel->description = ForeignDescriptor(std::move(*file));
   parcel->bytes = description.size();
-  parcel->death =
-      Death{remains.reset,
-            static_cast<std::uint64_t>(std::chrono::nanoseconds(died.time_since_epoch()).count())};
+  const auto since = std::chrono::nanoseconds(died.time_since_epoch()).count();
+  parcel->death = Death{remains.reset, static_cast<std::uint64_t>(since)};
   remains.parcel = std::move(parcel);
   return remains;
 }

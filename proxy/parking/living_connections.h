@@ -33,10 +33,12 @@ class LivingConnections {
   struct Remains {
     std::unique_ptr<Parcel> parcel;  // null if nothing can go on
     std::uint32_t reset = 0;         // connections
+    bool died = false;               // it has not ended in order
   };
-  // The proxy has died. Connections that were not at rest are reset now, and those of the parcel
-  // when it is dropped.
-  Remains remains(TimePoint died) &&;
+  // The proxy has gone. Our copies of connections that were not at rest, or whose entries are
+  // beyond so many bytes, are closed now: a proxy that has died has seen to it that this resets
+  // them. Makes no system call that a stranger's socket could block, but for the closer's.
+  Remains remains(TimePoint died, std::uint64_t bytes_max) &&;
 
  private:
   struct Slot {

@@ -23,6 +23,7 @@ void LastingSessions::forget(Session& session) {
 }
 
 void LastingSessions::record_rest(TimePoint now) {
+  recorded_ = now;
   for (Session* const session : std::exchange(touched_, {})) {
     session->touched_place.reset();
     session->record_rest(now);

@@ -14,8 +14,8 @@ class Session;
 
 class LastingSessions {
  public:
-  // Sessions that wait to be recorded although the thread does not sleep.
-  static constexpr std::size_t kTouchedMax = 4096;
+  // After so long they are recorded although the thread does not sleep.
+  static constexpr Duration kIntervalMax = std::chrono::milliseconds(10);
 
   // `record` outlives it.
   explicit LastingSessions(LastingRecord& record) : record_(record) {}
@@ -25,13 +25,14 @@ class LastingSessions {
   void touch(Session& session);
   // It has ended.
   void forget(Session& session);
-  bool many() const { return touched_.size() >= kTouchedMax; }
+  bool due(TimePoint now) const { return now - recorded_ >= kIntervalMax; }
   // After turns, when the streams have done what they put off.
   void record_rest(TimePoint now);
 
  private:
   LastingRecord& record_;
   std::vector<Session*> touched_;  // each knows its place
+  TimePoint recorded_{};
 };
 
 }  // namespace fairlead::relay

@@ -221,6 +221,7 @@ StageResult OutboundHandshake::handle_failure(const smc::Handshake::Outcome& out
   FallbackCause cause = cause_of(outcome);
   membership_.abort_first_contact(now);
   membership_.leave(now, true);
+  session_.end_lasting();
   session_.net->reset_on_close();
   session_.net.reset();
   return UseStage{std::make_unique<OutboundDial>(session_, std::move(permit_), std::move(cause))};

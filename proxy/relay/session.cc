@@ -137,6 +137,8 @@ void Session::record_rest(TimePoint now) {
     app->note_copy();
     net->note_copy();
   }
+  // A reset that was met, and would not be met again.
+  if (app->take_error() != 0 || net->take_error() != 0) return;
   std::optional<ParkedMode> mode = stage_->at_rest();
   if (!mode) return;
   ParkedSockets described{.state = describe(now), .app = {}, .net = {}};
@@ -258,11 +260,8 @@ void Session::end(const char* reset_why, TimePoint now) {
 
 void Session::leave_stage(TimePoint now) {
   stage_->end(now);
-  if (LastingSessions* const lasting = resources_.services.lasting) {
-    lasting->forget(*this);
-    if (resources_.lasting_slot) lasting->record().end(*resources_.lasting_slot);
-    resources_.lasting_slot.reset();
-  }
+  if (LastingSessions* const lasting = resources_.services.lasting) lasting->forget(*this);
+  resources_.end_lasting();
   resources_.services.groups.stop_waiting(*this);
   stage_.reset();
   resources_.report.setup_ended();

@@ -2,6 +2,8 @@
 
 #include <cerrno>
 
+#include "relay/lasting_sessions.h"
+
 namespace fairlead::relay {
 
 SessionResources::SessionResources(SessionServices& own_services, StageHost& own_host,
@@ -26,6 +28,11 @@ void SessionResources::probe_peer_later() {
 void SessionResources::pay_for_growth(std::size_t ahead_bytes, bool net_carries) {
   memory.moved(report.bytes(), *app, net_carries ? net.get() : nullptr);
   memory.keep_ahead(ahead_bytes);
+}
+
+void SessionResources::end_lasting() {
+  if (lasting_slot) services.lasting->record().end(*lasting_slot);
+  lasting_slot.reset();
 }
 
 End SessionResources::lose_net(int error) {

@@ -136,6 +136,7 @@ StageResult SmcStage::run(TimePoint now) {
       break;
     case SmcRelay::Step::kReset:
       session_.services.stats.connections_reset.add();
+      session_.end_lasting();
       session_.net->reset_on_close();
       session_.app.reset();
       session_.net.reset();

@@ -272,8 +272,6 @@ void WorkerThread::park(TimePoint deadline, std::function<void(Parked)> parked) 
     neighbours_.parking.emplace(Parking{parked, {}});
     for (Entrance& entrance : entrances_) {
       const SocketAddress address = entrance.listener->address();
-      if (neighbours_.lasting)
-        neighbours_.lasting->record().listener_closed(entrance.listener->descriptor());
       neighbours_.parking->listeners.push_back({address, entrance.listener->park()});
     }
     entrances_.clear();
@@ -351,6 +349,10 @@ bool WorkerThread::drain_finished() {
   const TimePoint now = event::EventLoop::now();
   if (!end_.shutdown_deadline) {
     if (worker_->session_count() != 0 && now < *end_.drain_deadline) return false;
+    // A keeper's copy would still listen.
+    if (neighbours_.lasting)
+      for (const Entrance& entrance : entrances_)
+        (void)::shutdown(entrance.listener->descriptor(), SHUT_RDWR);
     entrances_.clear();
     worker_->shut_down("the proxy is shutting down");
     end_.shutdown_deadline = now + kShutdownWait;
@@ -385,7 +387,7 @@ void WorkerThread::record_rest() {
 }
 
 void WorkerThread::poll_sockets(TimePoint now) {
-  if (neighbours_.lasting && neighbours_.lasting->many()) record_rest();
+  if (neighbours_.lasting && neighbours_.lasting->due(now)) record_rest();
   loop_->poll();
   polled_ = now;
 }

@@ -166,7 +166,7 @@ class HandOver(brokered.BrokerTest):
             hostile.say(LEDGER, 4, 0, [good])
             hostile.say(*record, descriptors=[good] if record[0] != RELEASE else [])
             self.assertIsNone(hostile.hear())
-        # Held, and a description that is none; somebody still writes the file.
+        # Descriptors with a description that is none; somebody still writes the file. The pod gets its own junk back.
         writing = mmap.mmap(good, 5 * SLOT_BYTES)
         for slot in range(2):
             writing[(slot + 1) * SLOT_BYTES:(slot + 1) * SLOT_BYTES + 12] = struct.pack("=II4s", 1, 4, b"junk")
@@ -177,7 +177,13 @@ class HandOver(brokered.BrokerTest):
         harness.wait_until(lambda: self.node("fairlead_node_keeper_descriptors") == 4, "the agent to hold descriptors")
         hostile.link.close()
         hostile.link = None
-        self.wait_node(0, "fairlead_node_keeper_descriptors")
+        self.assertEqual(hostile.accept()[:3], (HELLO, 0, 1))
+        self.assertEqual(self.node("fairlead_node_keeper_descriptors"), 5)
+        # What comes with the answer does not make the agent forget that it holds less now.
+        hostile.say(TAKEN)
+        hostile.say(PARCEL, 0, 0, [good])
+        self.wait_node(1, "fairlead_node_keeper_descriptors")
+        writing.close()
         for file in (shrinks, short, good):
             os.close(file)
 

@@ -155,6 +155,23 @@ TEST_F(KeeperSessionTest, TheWishToParkReachesTheProxy) {
   proxy->stop();
 }
 
+TEST_F(KeeperSessionTest, AParcelWaitsUntilTheKeeperHasRested) {
+  KeeperSession session = keeper();
+  session.rest_until(TimePoint::max());
+  ASSERT_TRUE(session.advance());
+  EXPECT_TRUE(proxy->receive(soon()));
+  const Parcel parked = parcel(2);
+  Result<void> said;
+  std::thread ours([&] { said = proxy->park(parked, soon()); });
+  while (!session.rests() && session.advance()) std::this_thread::yield();
+  EXPECT_EQ(session.state(), State::kIdle);
+  session.rest_until({});
+  while (session.state() != State::kReceived && session.advance()) std::this_thread::yield();
+  ours.join();
+  EXPECT_TRUE(said);
+  EXPECT_EQ(session.take_parcel()->descriptors.size(), 2U);
+}
+
 TEST_F(KeeperSessionTest, AProxyThatSpeaksOutOfTurnIsLeft) {
   KeeperSession session = keeper();
   ASSERT_TRUE(session.advance());
