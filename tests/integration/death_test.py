@@ -9,8 +9,10 @@ import threading
 import time
 from pathlib import Path
 
+import clc
 import peers
-from harness import CONFINEMENT, Proxy, ProxyTest, amount, main, programs, seconds, wait_until
+from harness import (
+    CONFINEMENT, Proxy, ProxyTest, amount, listener, main, programs, seconds, short_milliseconds, wait_until)
 
 CLIENTS = 8
 KILLS = amount(20)
@@ -42,7 +44,7 @@ class Death(ProxyTest):
         self.start_pair(self.server.address, client=keep["out"], server=keep["in"])
 
     def proxy(self, name):
-        return {"out": self.outbound, "in": self.inbound}[name]
+        return self.outbound if name == "out" else self.inbound
 
     def start_keeper(self, name, connections):
         """fairleadctl, once it holds the sockets of so many connections."""
@@ -79,9 +81,9 @@ class Death(ProxyTest):
         self.assertRegex(successor.log(), r" event=taken_back .* after=death ")
         return json.loads(said)
 
-    def note_addresses(self):
+    def note_addresses(self, *names):
         self.addresses = {}
-        for name in ("in", "out"):
+        for name in names or ("in", "out"):
             for one in self.proxy(name).config["listeners"]:
                 host, port = self.proxy(name).address(one["name"])
                 self.addresses[name, one["name"]] = f"{host}:{port}"
@@ -247,6 +249,31 @@ class Death(ProxyTest):
             self.start_next("out", second)
             sock.sendall(message(8))
             self.assertEqual(peers.receive_exactly(sock, MESSAGE), message(8))
+
+    def test_a_connection_that_was_dialled_again(self):
+        """After a handshake in vain the connection has another socket, and that one outlives the proxy."""
+        def be_silent(sock):
+            clc.receive(sock, clc.PROPOSAL)
+            peers.receive_all(sock)
+        behaviours = [be_silent, peers.echo]
+        self.server = peers.Server(lambda sock: behaviours.pop(0)(sock))
+        self.addCleanup(self.server.close)
+        self.places = {"out": f"@fairlead-keeper-{self.folder.name}-out"}
+        self.outbound = self.start(
+            "out", [listener("out", "outbound", self.server.address)],
+            {"hand_over": {"socket": self.places["out"], "mode": "always"},
+             "smc": {"assume": ["127.0.0.0/8"], "handshake_timeout": f"{short_milliseconds()}ms"}})
+        self.note_addresses("out")
+        with peers.connect(self.outbound.address("out")) as sock:
+            sock.sendall(message(1))
+            self.assertEqual(peers.receive_exactly(sock, MESSAGE), message(1))
+            self.wait_fallback(self.outbound, "handshake_timeout")
+            ctl = self.start_keeper("out", 1)
+            self.wait_rest("out")
+            self.outbound.kill()
+            self.assertEqual(self.start_next("out", ctl)["reset"], 0)
+            sock.sendall(message(2))
+            self.assertEqual(peers.receive_exactly(sock, MESSAGE), message(2))
 
     def test_an_end_in_order_still_parks(self):
         self.start_keeping_pair(peers.echo)
