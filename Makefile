@@ -91,6 +91,11 @@ sim:  ## simulate whole clusters: SEEDS (1000) runs from FIRST_SEED (1), or the 
 	build/release/tests/sim/simulate --seeds $(or $(SEEDS),1000) --first-seed $(or $(FIRST_SEED),1) \
 	  $(if $(SEED_LIST),--list $(SEED_LIST))
 
+.PHONY: model
+model:  ## check the models of the protocol with Spin, in all states within their bounds
+	@./scripts/bootstrap.sh model
+	python3 -B tests/model/run.py
+
 .PHONY: hostile
 hostile:  ## attack pairs of pods with hostile sidecars: SEEDS (1000) from FIRST_SEED (1), on the ASan and release builds
 	@./scripts/bootstrap.sh build test

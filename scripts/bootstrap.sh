@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Installs the missing Debian packages, and does nothing else.
 #
-#   scripts/bootstrap.sh [build] [test] [arm64] [k8s] [lab] [demo] [plot] [fuzz] [suites]     default: build
+#   scripts/bootstrap.sh [build] [test] [arm64] [k8s] [lab] [demo] [plot] [model] [fuzz] [suites]
+#                                                          default: build
 #   scripts/bootstrap.sh --print build     only prints their names, one on each line
 #
 # Needs root or sudo only if a package is missing. Does not start the services of a package. Takes a
@@ -27,6 +28,7 @@ declare -A groups=(
          nftables iputils-ping systemd openssl"
   [demo]="curl iproute2 iperf3 redis-server redis-tools nginx-light nftables haproxy procps python3"
   [plot]="python3-matplotlib"
+  [model]="spin gcc libc6-dev python3"
   [suites]="dpkg-dev patch gcc iproute2 nftables util-linux redis-server redis-tools tcl postgresql
             memcached perl lighttpd lighttpd-mod-webdav litmus python3"
   [fuzz]="clang-14 llvm-14 libclang-rt-14-dev"
