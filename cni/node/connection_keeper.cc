@@ -170,6 +170,8 @@ std::uint64_t ConnectionKeeper::remains_room() const {
 // The proxy has died with its connections at rest and others.
 void ConnectionKeeper::keep_remains(const std::string& name, Pod& pod,
                                     parking::LivingConnections::Remains remains, TimePoint now) {
+  // One that ends again and again.
+  if (!remains.parcel) pod.next_look = now + kKeeperLook;
   if (!remains.died) return;
   ++counts_.died;
   counts_.reset += remains.reset;
@@ -178,10 +180,7 @@ void ConnectionKeeper::keep_remains(const std::string& name, Pod& pod,
        std::to_string(remains.reset) + " connections were reset, " + std::to_string(kept) +
            " descriptors of listeners and of connections at rest are kept",
        LogLevel::kWarn);
-  if (!remains.parcel) {
-    pod.next_look = now + kKeeperLook;  // one that dies again and again
-    return;
-  }
+  if (!remains.parcel) return;
   pod.kept = std::move(remains.parcel);
   pod.kept_since = now;
   pod.kept_descriptors = kept + 1;

@@ -38,13 +38,13 @@ inline constexpr std::chrono::seconds kKeeperRest{1};
 // Of one pod, and of all together.
 inline constexpr std::uint32_t kKeptDescriptorsOfPod = 32'768;
 inline constexpr std::uint64_t kKeptBytesOfPod = std::uint64_t{64} * 1024 * 1024;
+inline constexpr std::uint32_t kKeptDescriptorsOfNode = 262'144;
 // Of a living sidecar. The closer takes so many at once without closing on our thread.
 inline constexpr std::uint32_t kLivingDescriptorsOfPod = 12'288;
 static_assert(kLivingDescriptorsOfPod < DescriptorCloser::kQueueMax);
-// Of descriptions of the dead, which the agent's memory pays for.
+// Of descriptions that the agent makes when a sidecar has died, and pays for.
 inline constexpr std::uint64_t kRemainsBytesOfPod = std::uint64_t{2} * 1024 * 1024;
 inline constexpr std::uint64_t kRemainsBytesOfNode = std::uint64_t{16} * 1024 * 1024;
-inline constexpr std::uint32_t kKeptDescriptorsOfNode = 262'144;
 inline constexpr unsigned kKeeperLines = 10;  // log lines of one kind, in kKeeperLineInterval
 inline constexpr Duration kKeeperLineInterval = std::chrono::seconds(10);
 

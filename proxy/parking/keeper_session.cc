@@ -71,32 +71,32 @@ Result<void> KeeperSession::receive() {
   }
   // A proxy that never stops talking does not keep the owner from others.
   constexpr int kRecordsPerTurn = 64;
-  bool would_block = false;
   for (int i = 0; i < kRecordsPerTurn && state_ != State::kReceived && !early_; ++i) {
     if (closer_.full()) return {};
-    SMC_TRY(receive_one(would_block));
-    if (would_block) return {};
+    const bool more = SMC_TRY(receive_one());
+    if (!more) return {};
   }
   return {};
 }
 
-Result<void> KeeperSession::receive_one(bool& would_block) {
+Result<bool> KeeperSession::receive_one() {
   std::array<std::byte, 64> bytes;
   auto received = receive_record(socket_.get(), bytes, closer_);
-  would_block = !received && received.error().code == Errc::kWouldBlock;
-  if (would_block) return {};
+  if (!received && received.error().code == Errc::kWouldBlock) return false;
   if (!received) return received.error();
   const std::size_t count = std::min(received->descriptors, received->fds.size());
   if (received->descriptors > received->fds.size())
     return refuse(Refusal::kMalformed,
-                  Error{Errc::kMalformed, "more descriptors than a record has"});
+                  Error{Errc::kMalformed, "more descriptors than a record has"})
+        .error();
   const KeeperRecord record = SMC_TRY(decode_record(std::span(bytes).first(received->size_bytes)));
   if (record.kind == Kind::kParcel && count == 1 &&
       std::chrono::steady_clock::now() < rests_until_) {
     early_.emplace(Early{record, std::move(received->fds[0])});
-    return {};
+    return true;
   }
-  return take(record, std::span(received->fds).first(count));
+  SMC_TRY(take(record, std::span(received->fds).first(count)));
+  return true;
 }
 
 Result<void> KeeperSession::take(const KeeperRecord& record,

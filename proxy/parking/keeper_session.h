@@ -65,7 +65,7 @@ class KeeperSession {
   Result<void> greet();
   Result<void> give();
   Result<void> receive();
-  Result<void> receive_one(bool& would_block);
+  Result<bool> receive_one();  // false: nothing is there
   Result<void> take(const KeeperRecord& record, std::span<ForeignDescriptor> descriptors);
   Result<void> take_living(const KeeperRecord& record, std::span<ForeignDescriptor> descriptors);
   Result<void> refuse(KeeperRecord::Refusal refusal, const Error& why);

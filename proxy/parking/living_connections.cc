@@ -46,14 +46,16 @@ LivingConnections::Remains LivingConnections::remains(TimePoint died, std::uint6
   Remains remains;
   std::vector<std::byte> description;
   auto parcel = std::make_unique<Parcel>();
+  bool has_head = false;
   for (auto& [number, slot] : slots_) {
     const bool head = number == kLedgerHead;
-    // Without listeners the next proxy would not know that there is something to wait for.
-    if (!head && !remains.died) break;
     auto entry = slot.whole ? read_ledger(ledger_.get(), number) : std::nullopt;
-    if (entry && description.size() + entry->size() > bytes_max) entry.reset();
     if (head) remains.died = entry.has_value();
-    if (!entry) {
+    if (!remains.died) break;
+    const bool fits = entry && description.size() + entry->size() <= bytes_max;
+    if (head) has_head = fits;
+    // Without listeners the next proxy would not know that there is something to wait for.
+    if (!fits || !has_head) {
       if (!head) ++remains.reset;
       continue;
     }
@@ -61,7 +63,7 @@ LivingConnections::Remains LivingConnections::remains(TimePoint died, std::uint6
     for (ForeignDescriptor& socket : slot.sockets) parcel->descriptors.push_back(std::move(socket));
   }
   slots_.clear();
-  if (!remains.died) return remains;
+  if (!has_head) return remains;
   Result<FileDescriptor> file = seal_description(description);
   if (!file) return remains;
   parcel->description = ForeignDescriptor(std::move(*file));

@@ -33,7 +33,7 @@ class LivingConnections {
   struct Remains {
     std::unique_ptr<Parcel> parcel;  // null if nothing can go on
     std::uint32_t reset = 0;         // connections
-    bool died = false;               // it has not ended in order
+    bool died = false;               // it has neither ended in order nor before it listened
   };
   // The proxy has gone. Our copies of connections that were not at rest, or whose entries are
   // beyond so many bytes, are closed now: a proxy that has died has seen to it that this resets

@@ -58,7 +58,7 @@ Result<bool> ParcelSender::advance() {
     record.count = static_cast<std::uint32_t>(
         kind == KeeperRecord::Kind::kParcel ? parcel_.descriptors.size() : fds.size());
     record.bytes = parcel_.bytes;
-    if (parcel_.death) {
+    if (kind == KeeperRecord::Kind::kParcel && parcel_.death) {
       record.died = true;
       record.lost = parcel_.death->lost;
       record.died_nanoseconds = parcel_.death->nanoseconds;

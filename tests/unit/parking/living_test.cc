@@ -195,6 +195,25 @@ TEST_F(LivingTest, AProcessThatEndsInOrderLeavesNothing) {
   EXPECT_TRUE(app.was_reset());
 }
 
+TEST_F(LivingTest, WithoutRoomForTheHeadNothingGoesOn) {
+  TcpPair app, net;
+  held->at_rest(begin(app, net), at_rest(1));
+  tell();
+  bytes_max = 0;
+  const auto remains = die({&app, &net});
+  ASSERT_TRUE(remains);
+  EXPECT_TRUE(remains->died);
+  EXPECT_EQ(remains->reset, 1U);
+  EXPECT_EQ(remains->parcel, nullptr);
+  EXPECT_TRUE(app.was_reset());
+}
+
+// docs/hand-over.md says how many.
+TEST_F(LivingTest, TheHeadDescribesThirtyListeners) {
+  const std::vector<SocketAddress> listeners(30, *SocketAddress::parse("255.255.255.255:65535"));
+  EXPECT_LE(encode_head(listeners, "10.20.30").size(), kLedgerEntryBytesMax);
+}
+
 TEST_F(LivingTest, AnEntryThatIsTooLongIsNeverAtRest) {
   auto ledger = Ledger::create(2);
   ASSERT_TRUE(ledger);
