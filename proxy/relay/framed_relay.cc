@@ -33,9 +33,8 @@ void FramedOut::resume(ParkedFrames& parked) {
 }
 
 void FramedOut::park(ParkedFrames& into) {
+  (void)describe_rest(into);
   into.to_net = waiting_.release();
-  into.app_bytes = bytes_;
-  into.preface_due = preface_due_;
 }
 
 bool FramedOut::describe_rest(ParkedFrames& into) const {
@@ -134,10 +133,9 @@ void FramedIn::resume(ParkedFrames& parked) {
 }
 
 void FramedIn::park(ParkedFrames& into) {
+  (void)describe_rest(into);
   into.to_app = waiting_.release();
   into.behind = std::move(behind_);
-  into.app_refuses = discards_;
-  into.app_finished = finished_;
   into.peer_over = peer_over_;
   into.peer_lost = lost_;
   if (!lost_) return;

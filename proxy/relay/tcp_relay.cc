@@ -39,13 +39,18 @@ void HalfRelay::resume(ParkedTcpHalf parked) {
   ended_ = parked.end_passed_on;
 }
 
+ParkedTcpHalf HalfRelay::ends() const {
+  ParkedTcpHalf half;
+  half.late_decline = late_decline_;
+  half.end_read = saw_fin_;
+  half.end_passed_on = ended_;
+  return half;
+}
+
 ParkedTcpHalf HalfRelay::park() {
-  ParkedTcpHalf parked;
+  ParkedTcpHalf parked = ends();
   parked.waiting = ahead_.release();
   parked.waiting.written += bytes_;
-  parked.late_decline = late_decline_;
-  parked.end_read = saw_fin_;
-  parked.end_passed_on = ended_;
   const auto rest = std::span(leftover_).subspan(leftover_at_);
   if (late_decline_) {
     parked.undecided.assign(rest.begin(), rest.end());
@@ -60,11 +65,8 @@ ParkedTcpHalf HalfRelay::park() {
 
 std::optional<ParkedTcpHalf> HalfRelay::at_rest() const {
   if (!ahead_.empty() || leftover_at_ != leftover_.size() || piped_ != 0) return std::nullopt;
-  ParkedTcpHalf half;
+  ParkedTcpHalf half = ends();
   half.waiting.written = bytes();
-  half.late_decline = late_decline_;
-  half.end_read = saw_fin_;
-  half.end_passed_on = ended_;
   return half;
 }
 

@@ -74,6 +74,7 @@ class HalfRelay {
   bool ended() const { return ended_; }
 
  private:
+  ParkedTcpHalf ends() const;  // without the bytes
   Step detect_late_decline();
   event::IoResult write_piece(const std::byte* bytes, std::size_t count, bool urgent);
   Step flush_leftover();
