@@ -50,7 +50,6 @@ TimePoint EventLoop::now() { return std::chrono::steady_clock::now(); }
 void EventLoop::poll() { dispatch(0); }
 
 void EventLoop::wait(std::optional<TimePoint> deadline) {
-  run_deferred();
   if (!finished_.empty()) deadline = std::min(deadline.value_or(finished_until_), finished_until_);
   if (deadline) {
     if (*deadline <= now()) return poll();

@@ -128,8 +128,8 @@ class EventLoop final : public FdWatcher {
   };
 
   EventLoop() = default;
-  // Who gets the events of a descriptor. An event names the place and its generation, so that one
-  // which comes late meets nobody.
+  // The handler of a descriptor. Each event carries a place and its generation. A late event
+  // carries an old generation, and is dropped.
   struct Place {
     EventHandler* handler = nullptr;
     std::uint32_t generation = 0;

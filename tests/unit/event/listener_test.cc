@@ -144,5 +144,15 @@ TEST(Listener, WhoComesWhileItIsParkedIsAcceptedByTheNext) {
   EXPECT_EQ(accepted->peer_address(), client->local_address());
 }
 
+// The copy of one that was shut down, for example.
+TEST(Listener, AdoptsNoSocketThatDoesNotListen) {
+  auto loop = EventLoop::create().value();
+  TimerQueue timers;
+  FileDescriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const auto adopted = Listener::adopt(*loop, timers, std::move(socket), {});
+  ASSERT_FALSE(adopted);
+  EXPECT_EQ(adopted.error().code, Errc::kWrongState);
+}
+
 }  // namespace
 }  // namespace fairlead::event
