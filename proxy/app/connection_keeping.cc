@@ -91,7 +91,7 @@ Result<void> ConnectionKeeping::take(parking::Parcel parcel) {
     descriptors.push_back(descriptor.release());
   parked_ = SMC_TRY(parking::decode(bytes, std::move(descriptors)));
   if (!parcel.death) return {};
-  // Who has died could not say this.
+  // The process that died could not describe this.
   parked_->ended += parcel.death->lost;
   parked_->parked_at = TimePoint(
       std::chrono::nanoseconds(std::min<std::uint64_t>(parcel.death->nanoseconds, INT64_MAX)));

@@ -159,6 +159,7 @@ def fairlead(name, program, settings=None, over_smc=True, keeper=None):
             files[side + ".yaml"] = json.dumps(config, indent=2) + "\n"
         command = program + " --config {}/{}.yaml"
         if keeper:
+            # Until the proxy listens for its keeper.
             keep = f"{keeper} hand-over --on-death --wait 1 --keeper-socket {keeper_socket} 2>/dev/null"
             command = f"sh -c '(while kill -0 $$ && ! {keep}; do sleep 0.02; done) & exec {command}'"
         return Commands(command.format(place.directory, "a"), command.format(place.directory, "b"),

@@ -88,11 +88,6 @@ class Death(ProxyTest):
                 host, port = self.proxy(name).address(one["name"])
                 self.addresses[name, one["name"]] = f"{host}:{port}"
 
-    def replace_dead(self, name, connections):
-        ctl = self.start_keeper(name, connections)
-        self.proxy(name).kill()
-        return self.start_next(name, ctl)
-
     def check_rest(self, name, **options):
         self.start_keeping_pair(peers.echo, **options)
         self.note_addresses()
@@ -115,7 +110,7 @@ class Death(ProxyTest):
         self.assertEqual(self.proxy(name).metrics().value("fairlead_taken_back_total", result="lost"), 0)
 
     def wait_rest(self, name):
-        """The proxy has handled what came before this answer."""
+        """What came before has been recorded: the second answer is given a turn after the first."""
         for _ in range(2):
             self.proxy(name).get_json("/connections")
 
@@ -202,7 +197,7 @@ class Death(ProxyTest):
                             if peers.receive_exactly(sock, MESSAGE) != said:
                                 raise AssertionError(f"another answer in round {rounds[index]} of client {index}")
                             rounds[index] += 1
-                            time.sleep(0.001 * (index % 4))
+                            time.sleep(0.001 * (index % 4))  # clients of different pace, some always at rest
                 except (ConnectionResetError, BrokenPipeError):
                     resets[index] += 1
         tasks = [peers.Task(talk, index) for index in range(CLIENTS)]
