@@ -92,9 +92,11 @@ sim:  ## simulate whole clusters: SEEDS (1000) runs from FIRST_SEED (1), or the 
 	  $(if $(SEED_LIST),--list $(SEED_LIST))
 
 .PHONY: model
-model:  ## check the models of the protocol with Spin, in all states within their bounds
-	@./scripts/bootstrap.sh model
-	python3 -B tests/model/run.py
+model:  ## check the models of the protocol with Spin, in all states within their bounds, and with SEEDS (1000) simulations
+	@./scripts/bootstrap.sh build model
+	cmake --preset release
+	cmake --build --preset release -j $(JOBS) --target simulate
+	python3 -B tests/model/run.py --seeds $(or $(SEEDS),1000) --jobs $(JOBS)
 
 .PHONY: hostile
 hostile:  ## attack pairs of pods with hostile sidecars: SEEDS (1000) from FIRST_SEED (1), on the ASan and release builds

@@ -53,6 +53,7 @@ Cluster::Cluster(World& world, Plan plan)
     message_checks_.check(sender, message);
   };
   if (world_.digest) record_posts();
+  fabric_.events = world_.events;
   for (const ProxySettings& settings : plan_.proxies) {
     proxies_.push_back(std::make_unique<SimProxy>(world_, net_, fabric_, settings));
     proxies_.back()->after_turn = [this, &settings](SimProxy& proxy) {

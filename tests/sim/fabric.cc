@@ -106,6 +106,8 @@ bool Fabric::deliver(SimQueuePair& sender, SimQueuePair& target) {
     if (alter) alter(sender, message);
     status = queue.receive(target, message);
     if (status == CompletionStatus::kSuccess && on_message) on_message(sender, message);
+    if (status == CompletionStatus::kSuccess && events != nullptr)
+      events->deliver(sender.id(), target.id());
   }
   if (status != CompletionStatus::kSuccess) {
     target.break_down(CompletionStatus::kFlushed, true);

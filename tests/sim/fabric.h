@@ -17,6 +17,7 @@
 
 #include "base/ids.h"
 #include "rdma/device.h"
+#include "sim/event_file.h"
 
 namespace fairlead::sim {
 
@@ -85,6 +86,8 @@ class Fabric {
   std::function<void(const SimQueuePair& sender, std::span<std::byte> message)> alter;
   // Sees every work request that is posted, before it moves. May be empty.
   std::function<void(const SimQueuePair& sender, const rdma::WorkRequest& request)> on_post;
+  // Where all that queue pairs do is written. Not owned; may be null.
+  EventFile* events = nullptr;
 
  private:
   friend class SimDevice;

@@ -8,11 +8,14 @@
 #include <cinttypes>
 #include <cstdio>
 #include <fstream>
+#include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/log.h"
 #include "sim/cluster.h"
+#include "sim/event_file.h"
 #include "smc/rmb_keys.h"
 
 #if defined(__SANITIZE_ADDRESS__)
@@ -22,6 +25,7 @@
 namespace {
 
 using fairlead::sim::Digest;
+using fairlead::sim::EventFile;
 using fairlead::sim::Outcome;
 using fairlead::sim::World;
 
@@ -33,6 +37,7 @@ struct Options {
   bool trace = false;
   bool quiet = false;
   bool digest = false;
+  std::string events;
 };
 
 std::uint64_t running_seed = 0;
@@ -85,8 +90,10 @@ void print_sum(const Sum& sum, std::size_t seeds, std::size_t failed, const Opti
                sum.tcp_for_memory);
 }
 
-bool run(std::uint64_t seed, const Options& options, Sum& sum) {
+bool run(std::uint64_t seed, const Options& options, EventFile* events, Sum& sum) {
   World world(seed);
+  world.events = events;
+  if (events != nullptr) events->seed(seed);
   world.print_trace = options.trace;
   if (options.digest) world.digest.emplace().print_records = options.trace;
   running_seed = seed;
@@ -140,6 +147,8 @@ int main(int argc, char** argv) {
   app.add_flag("--digest", options.digest,
                "print a hash over the behaviour of each run, for scripts/digests.py; with --trace, "
                "also after each record");
+  app.add_option("--events", options.events,
+                 "write what queue pairs do to this file (tests/sim/event_file.h)");
   CLI11_PARSE(app, argc, argv);
   lines_wanted = options.lines;
   const bool logs = options.trace || options.digest;
@@ -157,11 +166,21 @@ int main(int argc, char** argv) {
   }
   for (std::uint64_t i = 0; i < options.seeds; ++i) seeds.push_back(options.first_seed + i);
 
+  std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(nullptr, &std::fclose);
+  std::optional<EventFile> events;
+  if (!options.events.empty()) {
+    file.reset(std::fopen(options.events.c_str(), "we"));
+    if (file == nullptr) {
+      std::perror(options.events.c_str());
+      return 64;
+    }
+    events.emplace(file.get());
+  }
   Sum sum;
   std::size_t failed = 0, done = 0;
   auto shown = std::chrono::steady_clock::now();
   for (const std::uint64_t seed : seeds) {
-    if (!run(seed, options, sum)) ++failed;
+    if (!run(seed, options, events ? &*events : nullptr, sum)) ++failed;
     ++done;
     const auto now = std::chrono::steady_clock::now();
     if (!options.quiet && now - shown > std::chrono::seconds(1)) {

@@ -172,9 +172,12 @@ std::size_t SimDevice::poll(std::span<rdma::Completion> completions) {
   while (count < completions.size() && !finished_.empty()) {
     const Finished finished = finished_.front();
     finished_.pop_front();
-    if (finished.completion.kind == rdma::Completion::Kind::kSend)
-      if (SimQueuePair* queue_pair = find(finished.completion.queue_pair))
-        queue_pair->completion_polled(finished.sequence);
+    if (SimQueuePair* queue_pair = find(finished.completion.queue_pair)) {
+      const bool sent = finished.completion.kind == rdma::Completion::Kind::kSend;
+      if (sent) queue_pair->completion_polled(finished.sequence);
+      if (EventFile* events = fabric_.events)
+        sent ? events->done(queue_pair->id(), finished.completion) : events->take(queue_pair->id());
+    }
     completions[count++] = finished.completion;
   }
   return count;
@@ -185,6 +188,9 @@ std::optional<rdma::AsyncEvent> SimDevice::poll_async_event() {
   if (events_.empty()) return std::nullopt;
   const rdma::AsyncEvent event = events_.front();
   events_.pop_front();
+  if (event.kind == rdma::AsyncEvent::Kind::kQueuePairFatal && fabric_.events != nullptr)
+    if (const SimQueuePair* queue_pair = find(event.queue_pair))
+      fabric_.events->fault(queue_pair->id());
   return event;
 }
 

@@ -81,6 +81,7 @@ SimQueuePair::~SimQueuePair() {
   Fabric& fabric = device_.fabric();
   const Fabric::Access access(fabric);
   receive_queue().end();
+  if (fabric.events != nullptr) fabric.events->gone(id_);
   if (state_ == State::kReady) fabric.peer_died(peer_.gid, peer_.queue_pair, number_);
   fabric.queue_pairs_.erase(id_);
   --fabric.counts_.queue_pairs;
@@ -115,12 +116,15 @@ Result<void> SimQueuePair::connect(const rdma::PeerEndpoint& peer) {
     return Error{Errc::kPeerGone, "nobody answers for that GID"};
   peer_ = peer;
   state_ = State::kReady;
+  if (fabric.events != nullptr) fabric.events->connect(*this);
   if (SimQueuePair* waiting = fabric.find(wake_when_connected)) fabric.start(*waiting);
   return {};
 }
 
 Result<void> SimQueuePair::post(std::span<const rdma::WorkRequest> requests) {
   const Fabric::Access access(device_.fabric());
+  if (EventFile* events = device_.fabric().events)
+    for (const rdma::WorkRequest& request : requests) events->post(*this, request);
   if (state_ != State::kReady) return Error{Errc::kWrongState, "queue pair is not connected"};
   for (const rdma::WorkRequest& request : requests)
     if (request.kind == rdma::WorkRequest::Kind::kSend &&
@@ -239,6 +243,7 @@ void SimQueuePair::break_down(CompletionStatus first, bool report) {
   if (state_ == State::kError) return;
   const bool connected = state_ == State::kReady;
   state_ = State::kError;
+  if (EventFile* events = device_.fabric().events) events->broken(id_);
   receive_queue().end();
   CompletionStatus status = first;
   for (std::uint64_t at = acknowledged_; at < first_ + sent_.size(); ++at) {

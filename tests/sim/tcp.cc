@@ -4,6 +4,7 @@
 #include <cerrno>
 
 #include "base/assert.h"
+#include "sim/event_file.h"
 
 namespace fairlead::sim {
 
@@ -25,6 +26,7 @@ TcpConnection::TcpConnection(World& world, const TcpWeather& weather, const Sock
       weather_(weather),
       addresses_{from, to},
       live_(live),
+      number_(world.tcp_connections++),
       buffer_bytes_(world.random.between(weather.buffer_bytes_min, weather.buffer_bytes_max)) {
   ++live_;
 }
@@ -159,6 +161,7 @@ event::IoResult TcpConnection::write(Side side, std::span<const iovec> from) {
     return {Kind::kWouldBlock, 0, 0};
   }
   const std::size_t count = packet.bytes.size();
+  if (world_.events != nullptr) world_.events->tcp(number_, side, packet.bytes);
   send(side, std::move(packet));
   return {Kind::kBytes, count, 0};
 }

@@ -104,6 +104,7 @@ class TcpConnection : public std::enable_shared_from_this<TcpConnection> {
   const TcpWeather& weather_;
   const std::array<SocketAddress, 2> addresses_;
   std::size_t& live_;
+  const std::uint64_t number_;  // for the file of events
   std::size_t buffer_bytes_;
   std::array<End, 2> ends_;
   bool dead_ = false;

@@ -18,6 +18,8 @@
 
 namespace fairlead::sim {
 
+class EventFile;
+
 inline constexpr std::size_t kTraceLines = 400;
 
 class World {
@@ -86,6 +88,8 @@ class World {
   Random random;
   std::optional<Digest> digest;
   bool print_trace = false;
+  std::uint64_t tcp_connections = 0;  // that there have been
+  EventFile* events = nullptr;        // not owned; null: nothing is written
 
  private:
   struct Event {
