@@ -3,9 +3,11 @@
 
 A kubelet starts the pods and containerd calls the plugin; Pod Security admission enforces `restricted` where the
 applications are. The chart is installed by helm, two Deployments are restarted, and their connections move to SMC-R.
-After that a pod is deleted, the chart uninstalled, and installed again in policy mode, first without its node side:
-pods that run then are repaired.
+Then both sidecars get another image, and the connections go on. After that a pod is deleted, the chart uninstalled, and
+installed again in policy mode, first without its node side: pods that run then are repaired. At last the sidecars are
+killed, and a connection at rest goes on.
 """
+import contextlib
 import json
 import shlex
 import subprocess
@@ -30,6 +32,8 @@ from suite import main, wait_until  # pylint: disable=wrong-import-position
 BUILD = Path(sys.argv.pop(1))
 SYSTEM = ("-n", "fairlead-system")
 CAP_SYS_RESOURCE = 24
+PATCHED = "0.1.1"
+ALWAYS = ("--set", "proxy.env[0].name=FAIRLEAD_HAND_OVER_MODE,proxy.env[0].value=always")
 
 
 def rnic_access():
@@ -59,7 +63,8 @@ class RealCluster(unittest.TestCase):
 
     def add_images(self):
         images = containers.image_folder(BUILD, self.folder / "images")
-        for archive in workload.archives(containers.Runtime(images, self.folder)):
+        runtime = containers.Runtime(images, self.folder)
+        for archive in (*workload.archives(runtime), runtime.patched(containers.FAIRLEAD, PATCHED)):
             self.cluster.add_image(archive)
 
     def shown(self, *words, check=True):
@@ -115,6 +120,72 @@ class RealCluster(unittest.TestCase):
         """From a pod through the Service, over one connection."""
         address = self.cluster.kubectl(*SHOP, "get", "service", "redis", "-o", "jsonpath={.spec.clusterIP}")
         return "PONG" in self.in_web("redis", "redis-cli", "-h", address, "-r", str(times), "PING", check=False)
+
+    @contextlib.contextmanager
+    def lasting(self, pause):
+        """A connection from web to redis that asks for its own number every `pause` seconds: the list of answers so far.
+        It is one connection as long as all answers are equal."""
+        address = self.cluster.kubectl(*SHOP, "get", "service", "redis", "-o", "jsonpath={.spec.clusterIP}")
+        log = self.folder / "lasting.log"
+        with open(log, "wb") as file, subprocess.Popen(
+                [*self.cluster.enter, "env", f"KUBECONFIG={self.cluster.config}", self.cluster.programs["kubectl"], *SHOP,
+                 "exec", "deploy/web", "-c", "redis", "--", "redis-cli", "-h", address, "-r", "1000000", "-i", str(pause),
+                 "CLIENT", "ID"], stdout=file, stderr=file) as client:
+            try:
+                yield lambda: log.read_text(encoding="ascii").splitlines()
+            finally:
+                client.kill()
+
+    def sidecars(self):
+        """Name of the pod, and how often and since when its sidecar runs, for each application."""
+        return {pod["metadata"]["labels"]["app"]: (pod["metadata"]["name"], pod["status"]["initContainerStatuses"][0])
+                for pod in self.pods()}
+
+    def wait_started_again(self, app, restarts):
+        def again():
+            _, status = self.sidecars()[app]
+            return status["restartCount"] == restarts and status["started"] and status["ready"]
+        wait_until(again, f"the sidecar of {app} to run again", 60)
+
+    def show_hand_over(self, app):
+        for line in self.sidecar_log(app).splitlines():
+            if " hand_over " in line:
+                print(line, flush=True)
+
+    def assert_replaced_alone(self):
+        """Kubelet replaces a container whose image was changed, and no other: the application's connection goes on."""
+        line = documented.commands("docs/hand-over.md", "In Kubernetes")[0]
+        with self.lasting(0.02) as answers:
+            for app in ("web", "redis"):
+                wait_until(lambda: len(answers()) > workload.REQUESTS_TO_EARN, "answers", 30)
+                name, status = self.sidecars()[app]
+                self.assertEqual(status["restartCount"], 0)
+                self.typed(line.replace("pod/web-0", f"pod/{name}").replace("registry.example.com", "localhost")
+                           .replace(":0.2.0", f":{PATCHED}"), *SHOP)
+                self.wait_started_again(app, 1)
+                self.assertIn(f"{containers.FAIRLEAD}:{PATCHED}", self.sidecars()[app][1]["image"])
+                wait_until(lambda app=app: "event=taken_back" in self.sidecar_log(app), f"the new sidecar of {app}", 30)
+                self.show_hand_over(app)
+                known = len(answers())
+                wait_until(lambda known=known: len(answers()) > known + workload.REQUESTS_TO_EARN, "answers go on", 30)
+            self.assertEqual(len(set(answers())), 1, answers()[-3:])
+            for pod in self.pods():
+                self.assertEqual([status["restartCount"] for status in pod["status"]["containerStatuses"]], [0])
+        wait_until(lambda: self.cluster.kubectl(*SHOP, "get", "events").count("FairleadHandOver") >= 2,
+                   "the Events of both pods", 120)
+
+    def assert_killed_sidecars_come_back(self):
+        """With hand_over.mode always, a connection at rest outlives SIGKILL of both sidecars."""
+        before = {app: status["restartCount"] for app, (_, status) in self.sidecars().items()}
+        with self.lasting(10) as answers:
+            wait_until(answers, "the first answer", 30)
+            self.cluster.in_node("pkill", "-KILL", "-x", "fairlead-proxy")
+            for app, restarts in before.items():
+                self.wait_started_again(app, restarts + 1)
+                wait_until(lambda app=app: "after=death" in self.sidecar_log(app), f"the new sidecar of {app}", 30)
+                self.show_hand_over(app)
+            wait_until(lambda: len(answers()) >= 2, "the next answer", 30)
+            self.assertEqual(len(set(answers())), 1, answers())
 
     def sidecar_log(self, name):
         return self.cluster.kubectl(*SHOP, "logs", f"deploy/{name}", "-c", "fairlead-proxy")
@@ -176,6 +247,7 @@ class RealCluster(unittest.TestCase):
         self.assert_carried()
         self.assertIn(": SMC-R\n", self.typed(why))
         self.assertIn("event=established", self.sidecar_log("redis"))
+        self.assert_replaced_alone()
         self.assert_ends_after_its_application()
         self.assert_carried()
 
@@ -185,13 +257,13 @@ class RealCluster(unittest.TestCase):
         self.assert_uninstalled()
         self.assertTrue(self.ping())  # by TCP, without the sidecars, which still run
 
-        self.install("install", "--set", "injector.mode=policy,node.enabled=false")
+        self.install("install", "--set", "injector.mode=policy,node.enabled=false", *ALWAYS)
         wait_until(self.would_be_injected, "the API server to know the policy", 60)
         self.restart()
         self.assert_sidecars_are_native()
         self.assertTrue(self.ping())
         # Debian's containerd has no NRI that could name the pods.
-        self.install("upgrade", "--set", "injector.mode=policy,node.repair=api")
+        self.install("upgrade", "--set", "injector.mode=policy,node.repair=api", *ALWAYS)
         self.wait_agent()
         wait_until(lambda: self.cluster.kubectl(*SHOP, "get", "events").count("FairleadRepaired") == 2,
                    "both pods to be repaired", 60)
@@ -199,6 +271,7 @@ class RealCluster(unittest.TestCase):
         for name in ("redis", "web"):
             wait_until(lambda name=name: ready in self.sidecar_log(name), f"the sidecar of {name}", 60)
         self.assert_carried()
+        self.assert_killed_sidecars_come_back()
 
 
 if __name__ == "__main__":

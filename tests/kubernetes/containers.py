@@ -104,11 +104,18 @@ class Runtime:
                        timeout=60)
         self.make_image(PAUSE, root, "/pause")
 
+    def patched(self, name, tag):
+        """A file of another image with the same content, which a runtime does not take for the same."""
+        recipe = self.folder / "Dockerfile.patched"
+        recipe.write_text(f"FROM {name}\nLABEL version={tag}\n")
+        self.buildah("bud", "--isolation", "chroot", "--pull-never", "-t", f"{name}:{tag}", "-f", recipe, self.folder)
+        return self.archive(f"{name}:{tag}", "")
+
     def archive(self, name, tag):
         """A file that runtimes import."""
-        path = self.folder / f"{Path(name).name}.tar"
+        path = self.folder / f"{Path(name).name.replace(':', '-')}.tar"
         path.unlink(missing_ok=True)
-        self.buildah("push", name, f"docker-archive:{path}:{name}:{tag}")
+        self.buildah("push", name, f"docker-archive:{path}:{name}:{tag}".rstrip(":"))
         return path
 
     def why_no_container(self):
