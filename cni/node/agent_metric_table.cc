@@ -74,7 +74,7 @@ constexpr std::array kTable = {
     AgentMetricInfo{M::kKeeperSidecars, "fairlead_node_keeper_sidecars", T::kGauge, "",
                     "Sidecars whose connections are kept while they are replaced."},
     AgentMetricInfo{M::kKeeperDescriptors, "fairlead_node_keeper_descriptors", T::kGauge, "",
-                    "Descriptors that are kept for sidecars that have not started yet."},
+                    "Descriptors that are held, parked ones and those of living sidecars."},
     AgentMetricInfo{M::kKeeperParcels, "fairlead_node_keeper_parcels_total", T::kCounter,
                     "`result` (taken, given, expired, pod_ended, refused)",
                     "Connections of one sidecar, by what became of them: taken from it, given to "

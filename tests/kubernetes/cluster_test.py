@@ -174,11 +174,18 @@ class RealCluster(unittest.TestCase):
         wait_until(lambda: self.cluster.kubectl(*SHOP, "get", "events").count("FairleadHandOver") >= 2,
                    "the Events of both pods", 120)
 
+    def held_descriptors(self):
+        metrics = self.cluster.in_node("curl", "-sS", "-m", "5", "http://127.0.0.1:4591/metrics")
+        return sum(int(float(line.split()[-1])) for line in metrics.splitlines()
+                   if line.startswith("fairlead_node_keeper_descriptors"))
+
     def assert_killed_sidecars_come_back(self):
         """With hand_over.mode always, a connection at rest outlives SIGKILL of both sidecars."""
         before = {app: status["restartCount"] for app, (_, status) in self.sidecars().items()}
         with self.lasting(10) as answers:
             wait_until(answers, "the first answer", 30)
+            # Of each sidecar two listeners, and this connection.
+            wait_until(lambda: self.held_descriptors() >= 2 * (2 + 2), "the agent to hold the connection at both ends", 30)
             self.cluster.in_node("pkill", "-KILL", "-x", "fairlead-proxy")
             for app, restarts in before.items():
                 self.wait_started_again(app, restarts + 1)
