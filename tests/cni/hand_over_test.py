@@ -154,6 +154,25 @@ class HandOver(brokered.BrokerTest):
         self.good("DEL", self.server, cniVersion="1.0.0")
         self.wait_node(0, "fairlead_node_keeper_descriptors")
 
+    def test_a_sidecar_that_dies_again_at_once(self):
+        """The agent may not have the sockets again by then. The connection goes on, or is reset at once; the next one works."""
+        keeping = {**ALWAYS, "smc": {"enabled": False}}
+        self.start_pods(keeping)
+        with self.client_that_stays(self.client, self.server.address()) as ask:
+            ask()
+            for _ in range(3):
+                harness.wait_until(lambda: self.node("fairlead_node_keeper_descriptors") >= 8, "the agent to hold sockets")
+                self.inbound.kill()
+                self.sidecar(self.server, "server", keeping).kill()
+                self.inbound = self.sidecar(self.server, "server", keeping)
+                try:
+                    ask()
+                except AssertionError as what:
+                    self.assertRegex(str(what), "(?i)reset|closed|broken pipe")
+                    ask()
+                self.wait_node(2, "fairlead_node_keeper_sidecars")
+        self.assertEqual(self.node("fairlead_node_keeper_died_total"), 6)
+
     def test_what_is_no_ledger_is_refused(self):
         hostile = self.hostile()
         shrinks, short, good = ledger(4, fcntl.F_SEAL_GROW), ledger(3), ledger(4)

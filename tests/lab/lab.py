@@ -34,6 +34,7 @@ import scenarios_version_1  # noqa: F401
 import scenarios_ends  # noqa: F401
 import scenarios_verbs  # noqa: F401
 import scenarios_links  # noqa: F401
+import scenarios_hand_over  # noqa: F401
 import scenarios_fabric  # noqa: F401
 from console import BEGUN, SKIPPED, end_on_signals, say
 from node import LabError
