@@ -37,6 +37,7 @@ void write(const relay::ParkedTcpHalf& from, proto::TcpHalf& to) {
   write(from.waiting, *to.mutable_waiting());
   to.set_undecided(to_bytes(from.undecided));
   to.set_late_decline(from.late_decline);
+  to.set_late_return(from.late_return);
   to.set_end_read(from.end_read);
   to.set_end_passed_on(from.end_passed_on);
 }
@@ -46,6 +47,7 @@ Result<relay::ParkedTcpHalf> read(const proto::TcpHalf& from) {
   half.waiting = SMC_TRY(read(from.waiting()));
   half.undecided = from_bytes(from.undecided());
   half.late_decline = from.late_decline();
+  half.late_return = half.late_decline && from.late_return();
   half.end_read = from.end_read();
   half.end_passed_on = from.end_passed_on();
   if (!half.late_decline && !half.undecided.empty())

@@ -31,7 +31,8 @@ void GroupMembership::leave(TimePoint now, bool quarantine) {
 }
 
 void GroupMembership::leave_at_end(TimePoint now) {
-  leave(now, relay_ && !relay_->connection.finished() && !relay_->connection.closing().lost());
+  leave(now,
+        relay_ && !relay_->connection.element_released() && !relay_->connection.closing().lost());
 }
 
 void GroupMembership::abort_first_contact(TimePoint now) {

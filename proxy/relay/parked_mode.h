@@ -16,6 +16,7 @@ struct ParkedTcpHalf {
   BacklogContent waiting;            // read, and not passed on; in order
   std::vector<std::byte> undecided;  // behind them: what may be the beginning of a late Decline
   bool late_decline = false;         // still looked for
+  bool late_return = false;          // of the peer, looked for as well
   bool end_read = false;
   bool end_passed_on = false;
 };

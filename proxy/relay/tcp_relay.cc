@@ -9,6 +9,7 @@
 
 #include "base/assert.h"
 #include "smc/clc_stream.h"
+#include "wire/frame.h"
 
 namespace fairlead::relay {
 namespace {
@@ -35,6 +36,7 @@ void HalfRelay::resume(ParkedTcpHalf parked) {
   ahead_ = Backlog(std::move(parked.waiting));
   leftover_ = std::move(parked.undecided);
   late_decline_ = parked.late_decline;
+  late_return_ = parked.late_return;
   saw_fin_ = parked.end_read;
   ended_ = parked.end_passed_on;
 }
@@ -42,6 +44,7 @@ void HalfRelay::resume(ParkedTcpHalf parked) {
 ParkedTcpHalf HalfRelay::ends() const {
   ParkedTcpHalf half;
   half.late_decline = late_decline_;
+  half.late_return = late_decline_ && late_return_;
   half.end_read = saw_fin_;
   half.end_passed_on = ended_;
   return half;
@@ -107,6 +110,20 @@ HalfRelay::Step HalfRelay::pump() {
   return Step::kMore;
 }
 
+// Whether the bytes so far begin as a return does. An application's may too, but hardly do: type
+// and length are four bytes.
+HalfRelay::LateReturn HalfRelay::late_return() const {
+  static constexpr auto kHeader =
+      wire::FrameHeader{wire::FrameType::kReturn, wire::kHandOverBodyBytes};
+  if (!late_return_) return LateReturn::kNo;
+  const auto header = wire::encode_frame_header(kHeader);
+  const std::size_t common = std::min(header.size(), leftover_.size());
+  if (!std::equal(header.begin(), header.begin() + static_cast<std::ptrdiff_t>(common),
+                  leftover_.begin()))
+    return LateReturn::kNo;
+  return common == header.size() ? LateReturn::kYes : LateReturn::kPerhaps;
+}
+
 // kMore when it is known what the first bytes are.
 HalfRelay::Step HalfRelay::detect_late_decline() {
   for (;;) {
@@ -115,7 +132,9 @@ HalfRelay::Step HalfRelay::detect_late_decline() {
     const bool whole = taken && stream.complete();
     if (whole && stream.header().type == wire::ClcType::kDecline)
       leftover_.erase(leftover_.begin(), leftover_.begin() + static_cast<std::ptrdiff_t>(*taken));
-    late_decline_ = taken && !whole && !saw_fin_;
+    const LateReturn back = late_return();
+    if (back == LateReturn::kYes) return Step::kReset;
+    late_decline_ = ((taken && !whole) || back == LateReturn::kPerhaps) && !saw_fin_;
     if (!late_decline_) return Step::kMore;
     if (!from_.readable()) return Step::kIdle;
     std::array<std::byte, wire::kDeclineBytesMax> chunk;

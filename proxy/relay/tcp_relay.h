@@ -60,7 +60,12 @@ class HalfRelay {
   // Nothing is in hand: the same, while it goes on.
   std::optional<ParkedTcpHalf> at_rest() const;
   // The first bytes may be a Decline that crossed ours. It is not for the application.
-  void skip_late_decline() { late_decline_ = true; }
+  // `or_return`: the peer may instead have gone over to SMC-R and be on its way back to frames,
+  // which ends in a reset.
+  void skip_late_decline(bool or_return) {
+    late_decline_ = true;
+    late_return_ = or_return;
+  }
   // The most that is read in one go, and so kept where the other side takes less.
   void set_copy_bytes(std::size_t bytes) { copy_bytes_ = bytes; }
   Step pump();
@@ -76,6 +81,8 @@ class HalfRelay {
  private:
   ParkedTcpHalf ends() const;  // without the bytes
   Step detect_late_decline();
+  enum class LateReturn : std::uint8_t { kNo, kPerhaps, kYes };
+  LateReturn late_return() const;
   event::IoResult write_piece(const std::byte* bytes, std::size_t count, bool urgent);
   Step flush_leftover();
   Step copy_once(std::size_t& moved);
@@ -100,6 +107,7 @@ class HalfRelay {
   unsigned small_splices_ = 0;
   std::uint64_t bytes_ = 0;
   bool late_decline_ = false;  // still looked for; what has come of it is in leftover_
+  bool late_return_ = false;   // looked for as well
   bool saw_fin_ = false;
   bool ended_ = false;
 };

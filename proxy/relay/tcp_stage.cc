@@ -14,7 +14,7 @@ TcpStage::TcpStage(SessionResources& session, const UseTcp& from)
     session.report.frames_ended(from.framed->towards_net().bytes());
   }
   if (!from.unread.empty()) relay_.towards_app().prepend(from.unread);
-  if (from.late_decline) relay_.towards_app().skip_late_decline();
+  if (from.late_decline) relay_.towards_app().skip_late_decline(from.framed != nullptr);
 }
 
 TcpStage::TcpStage(SessionResources& session, ParkedTcp parked)

@@ -46,7 +46,7 @@ void Connection::consumed(std::uint32_t bytes, TimePoint now, Announce what) {
 }
 
 void Connection::begin_grace(TimePoint now) {
-  if (closing_.peer_ended() && rx_.write_blocked() && rx_.drained())
+  if (closing_.peer_ended() && !closing_.reset() && rx_.write_blocked() && rx_.drained())
     grace_until_ = now + kCloseGrace;
 }
 

@@ -118,16 +118,24 @@ class Connection {
   }
 
   StreamEnd rx_end() const;
+  // A FIN that the peer has said before its reset, behind all of its bytes. One that still wants to
+  // write has said it too early: Linux does so when it waits no longer for room.
+  bool fin_before_reset() const {
+    return rx_end() == StreamEnd::kReset && closing_.peer_ended() && !rx_.write_blocked();
+  }
   // True if the peer needs no further message about the reset. REQUIRES: closing().reset()
   bool reset_said() const;
   // The side whose ring has no room for a sender: the peer's element (kPeer) or the own send ring
   // (kLocal).
   std::optional<Side> tx_blocked() const;
-  // Both sides have closed or aborted and said so: element and token may be used again.
+  // Both sides have closed or aborted and said so.
   bool finished() const {
     return closing_.state() == CloseState::kClosed && !closing_.close_due() &&
            !closing_.abort_due(tx_drained()) && !repeat_due_;
   }
+  // The peer writes nothing more into our element, which another connection may then use. A peer
+  // that has closed and still waits for room writes on when it hears of some.
+  bool element_released() const { return finished() && !rx_.write_blocked(); }
 
  private:
   // No byte is left in the send ring that the peer could still read.

@@ -42,7 +42,7 @@ ParkedSockets tcp() {
   ParkedTcp mode;
   mode.towards_app.waiting = {bytes_of("hello"), 4, 100};
   mode.towards_net.undecided = bytes_of("\xe2");
-  mode.towards_net.late_decline = true;
+  mode.towards_net.late_decline = mode.towards_net.late_return = true;
   mode.towards_net.end_read = true;
   sockets.state.mode = std::move(mode);
   sockets.app = stream("127.0.0.1:6379");
@@ -124,7 +124,8 @@ TEST(DescriptionTest, EverythingComesBack) {
   EXPECT_EQ(mode.towards_app.waiting.bytes, bytes_of("hello"));
   EXPECT_EQ(mode.towards_app.waiting.urgent_at, 4U);
   EXPECT_EQ(mode.towards_app.waiting.written, 100U);
-  EXPECT_TRUE(mode.towards_net.late_decline && mode.towards_net.end_read);
+  EXPECT_TRUE(mode.towards_net.late_decline && mode.towards_net.late_return);
+  EXPECT_TRUE(mode.towards_net.end_read);
   EXPECT_EQ(mode.towards_net.undecided, bytes_of("\xe2"));
   EXPECT_EQ(decoded->connections[0].net->error, ECONNRESET);
   EXPECT_EQ(to_string(decoded->connections[0].app->peer), "127.0.0.1:6379");

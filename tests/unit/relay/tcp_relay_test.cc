@@ -8,6 +8,7 @@
 #include "base/handle.h"
 #include "fake_stream.h"
 #include "wire/clc.h"
+#include "wire/frame.h"
 
 namespace fairlead::relay {
 namespace {
@@ -47,7 +48,7 @@ std::string late_decline() {
 
 TEST_F(TcpRelayTest, DropsADeclineThatCrossedOurs) {
   const std::string decline = late_decline();
-  relay.towards_app().skip_late_decline();
+  relay.towards_app().skip_late_decline(false);
   net.feed(decline.substr(0, 5));
   EXPECT_EQ(relay.pump(now), Step::kIdle);
   net.feed(decline.substr(5) + "data");
@@ -58,13 +59,41 @@ TEST_F(TcpRelayTest, DropsADeclineThatCrossedOurs) {
 }
 
 TEST_F(TcpRelayTest, GivesAllBytesWhereNoDeclineCrossed) {
-  relay.towards_app().skip_late_decline();
+  relay.towards_app().skip_late_decline(false);
   const std::string begins_alike = late_decline().substr(0, 7);
   net.feed(begins_alike);
   net.feed_end();
   relay.pump(now);
   EXPECT_EQ(app.outgoing, begins_alike);
   EXPECT_TRUE(app.shut_down);
+}
+
+std::string late_return(std::uint64_t position) {
+  const auto frame = wire::encode_position(wire::FrameType::kReturn, position);
+  return std::string(reinterpret_cast<const char*>(frame.data()), frame.size());
+}
+
+TEST_F(TcpRelayTest, AReturnThatCrossedOurDeclineIsNoData) {
+  relay.towards_app().skip_late_decline(true);
+  const std::string back = late_return(7);
+  net.feed(back.substr(0, 3));
+  EXPECT_EQ(relay.pump(now), Step::kIdle);
+  net.feed(back.substr(3));
+  EXPECT_EQ(relay.pump(now), Step::kReset);
+  EXPECT_EQ(app.outgoing, "");
+}
+
+TEST_F(TcpRelayTest, GivesBytesThatOnlyBeginLikeAReturn) {
+  for (const bool framed : {false, true}) {
+    net.outgoing.clear();
+    TcpRelay other(app, net, shared);
+    other.towards_app().skip_late_decline(framed);
+    const std::string begins_alike = framed ? late_return(7).substr(0, 3) + "x" : late_return(7);
+    app.outgoing.clear();
+    net.feed(begins_alike);
+    other.pump(now);
+    EXPECT_EQ(app.outgoing, begins_alike) << framed;
+  }
 }
 
 TEST_F(TcpRelayTest, KeepsWhatTheOtherSideDoesNotTakeYet) {
@@ -306,7 +335,7 @@ TEST_F(ParkedRelayTest, AnEndThatHadNoRoomBehindBytesIsStillTold) {
 
 TEST_F(ParkedRelayTest, ADeclineThatHasComeInPartIsDropped) {
   const std::string decline = late_decline();
-  relay.towards_app().skip_late_decline();
+  relay.towards_app().skip_late_decline(false);
   net.feed(decline.substr(0, 5));
   relay.pump(now);
   replace();

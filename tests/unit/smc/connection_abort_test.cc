@@ -29,6 +29,7 @@ TEST(ConnectionAbort, WhatWasAnnouncedBeforeAnAbortCanStillBeRead) {
   EXPECT_EQ(pair.read(pair.b), "last words");
   EXPECT_EQ(pair.b.connection.rx_end(), StreamEnd::kReset);
   EXPECT_FALSE(pair.b.connection.closing().peer_ended());
+  EXPECT_TRUE(pair.b.connection.element_released());
 }
 
 TEST(ConnectionAbort, AnAbortBehindDataWaitsUntilAllIsInThePeersElement) {
@@ -71,6 +72,45 @@ TEST(ConnectionAbort, AFinBeforeAnAbortIsToldWithIt) {
   EXPECT_EQ(pair.read(pair.b), "bye");
   EXPECT_EQ(pair.b.connection.rx_end(), StreamEnd::kReset);
   EXPECT_TRUE(pair.b.connection.closing().peer_ended());
+}
+
+// As Linux ends a connection whose data nobody has taken for a while.
+wire::CdcMessage closed_with_data_left(ConnectionPair& pair) {
+  wire::CdcMessage last = pair.a.on_the_way.back();
+  pair.a.on_the_way.clear();
+  last.producer_flags.write_blocked = true;
+  last.state.done_writing = last.state.closed = true;
+  return last;
+}
+
+TEST(ConnectionAbort, AFinThatWasSaidTooEarlyIsNoneOnceTheConnectionIsReset) {
+  ConnectionPair pair;
+  pair.write(pair.a, "half of it");
+  pair.transmit(pair.a);
+  wire::CdcMessage message = closed_with_data_left(pair);
+  ASSERT_TRUE(pair.b.connection.handle_cdc(message, pair.now));
+  message.sequence++;
+  message.state.aborted = true;
+  ASSERT_TRUE(pair.b.connection.handle_cdc(message, pair.now));
+  EXPECT_EQ(pair.read(pair.b), "half of it");
+  EXPECT_EQ(pair.b.connection.rx_end(), StreamEnd::kReset);
+  EXPECT_FALSE(pair.b.connection.fin_before_reset());
+  // No wait makes it one.
+  EXPECT_EQ(pair.b.connection.next_deadline(), std::nullopt);
+  pair.b.connection.handle_deadline(pair.now + kCloseGrace);
+  EXPECT_FALSE(pair.b.connection.fin_before_reset());
+}
+
+TEST(ConnectionAbort, TheElementOfAPeerThatWaitsForRoomIsNotReleased) {
+  ConnectionPair pair;
+  pair.write(pair.a, "half of it");
+  pair.transmit(pair.a);
+  ASSERT_TRUE(pair.b.connection.handle_cdc(closed_with_data_left(pair), pair.now));
+  EXPECT_EQ(pair.read(pair.b), "half of it");
+  pair.b.connection.abort();
+  pair.transmit(pair.b);
+  EXPECT_TRUE(pair.b.connection.finished());
+  EXPECT_FALSE(pair.b.connection.element_released());
 }
 
 TEST(ConnectionAbort, WhatALostPeerAnnouncedCanStillBeRead) {
