@@ -18,7 +18,7 @@ declare -A groups=(
   [test]="clang-format-14 clang-tidy-14 prometheus redis-server redis-tools nginx-light
           libnginx-mod-stream haproxy postgresql postgresql-contrib curl iproute2 nftables iperf3
           python3-yaml procps openssl util-linux containernetworking-plugins strace
-          libseccomp2"
+          libseccomp2 spin"
   [lab]="qemu-system-x86 busybox-static kmod perftest rdma-core ibverbs-utils ibverbs-providers
          iproute2 nftables tshark redis-server redis-tools nginx-light curl iperf3 haproxy
          python3"

@@ -14,6 +14,7 @@ import concurrent.futures
 import dataclasses
 import itertools
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -33,6 +34,8 @@ SECONDS_MAX = 900  # of one check
 TRACE_SECONDS_MAX = 60
 DEPTH_MAX = 100_000
 TRACE_DEPTH_MAX = 1_000_000
+# In 4 Mi bits; neither a wait without end nor an error ends the search for a way through the trace.
+FOLLOW = (f"-m{TRACE_DEPTH_MAX}", "-w22", "-E", "-c0")
 # Traces of one seed and model that are followed: most of their paths are alike.
 TRACES_PER_SEED_MAX = 2
 REFUSED_SHOWN_MAX = 5
@@ -41,6 +44,7 @@ STATES = re.compile(r"^ *(\d+(?:\.\d+e\+\d+)?) states, stored", re.MULTILINE)
 FOUND = re.compile(r"^pan:\d+: (.*?) \(at depth", re.MULTILINE)
 ACCEPTED = re.compile(r"^trace: accepted \d+$", re.MULTILINE)
 POSSIBLE = re.compile(r"^trace: (\d+) of \d+ lines were possible$", re.MULTILINE)
+SKIPPED = 77
 NO_TRACE = 3  # the status of a model that is given something else
 
 
@@ -113,7 +117,7 @@ class Follower:
         with tempfile.NamedTemporaryFile("w", suffix=".trace", dir=self.folder) as file:
             file.writelines(" ".join(map(str, line)) + "\n" for line in lines)
             file.flush()
-            done = subprocess.run([self.pan, f"-m{TRACE_DEPTH_MAX}", "-w22", "-E", "-c0"], cwd=self.folder, capture_output=True, text=True,
+            done = subprocess.run([self.pan, *FOLLOW], cwd=self.folder, capture_output=True, text=True,
                                   env={"TRACE_FILE": file.name}, check=False, timeout=TRACE_SECONDS_MAX)
         if done.returncode == NO_TRACE:
             raise recorded.NoRecording(done.stdout.strip())
@@ -200,6 +204,9 @@ def main():
         if not model.exists():
             parser.error(f"model: {model.stem!r} is not there; allowed: "
                          f"{', '.join(path.stem for path in sorted(FOLDER.glob('*.pml')))}")
+    if shutil.which("spin") is None:
+        print("model: skipped: spin is not installed; scripts/bootstrap.sh model")
+        return SKIPPED
     if arguments.seeds > 0 and not arguments.simulate.exists():
         parser.error(f"--simulate: {arguments.simulate} is not there; build it, or follow no traces with --seeds 0")
     failed, refused = (0, 0) if arguments.traces_only else check_models(models, arguments.jobs)
