@@ -33,6 +33,8 @@ class Closing {
   bool peer_ended() const { return peer_done_ || peer_closed_; }
   // The peer's application has closed: nothing reads the bytes that this side still sends.
   bool peer_closed() const { return peer_closed_; }
+  // The peer has closed, and has not aborted.
+  bool closed_alone() const { return peer_closed_ && !peer_aborted_; }
 
   // What is still to be said. `drained`: no byte is left that the peer could still read.
   bool done_writing_due(bool drained) const {

@@ -134,8 +134,11 @@ class Connection {
            !closing_.abort_due(tx_drained()) && !repeat_due_;
   }
   // The peer writes nothing more into our element, which another connection may then use. A peer
-  // that has closed and still waits for room writes on when it hears of some.
-  bool element_released() const { return finished() && !rx_.write_blocked(); }
+  // that has closed and still waits for room does so when it hears of some before our abort.
+  bool element_released() const {
+    return finished() &&
+           !(closing_.said_aborted() && closing_.closed_alone() && rx_.write_blocked());
+  }
 
  private:
   // No byte is left in the send ring that the peer could still read.
