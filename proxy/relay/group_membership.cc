@@ -31,8 +31,11 @@ void GroupMembership::leave(TimePoint now, bool quarantine) {
 }
 
 void GroupMembership::leave_at_end(TimePoint now) {
-  leave(now,
-        relay_ && !relay_->connection.element_released() && !relay_->connection.closing().lost());
+  if (!relay_) return;
+  const smc::Connection& connection = relay_->connection;
+  const bool over = connection.finished() &&
+                    !connection.closing().peer_writes_on(connection.rx().write_blocked());
+  leave(now, !over && !connection.closing().lost());
 }
 
 void GroupMembership::abort_first_contact(TimePoint now) {

@@ -131,7 +131,11 @@ bool SmcRelay::pump_to_app(event::Stream& app, TimePoint now) {
   }
   if (returning_) return more;
   const smc::StreamEnd end = connection.rx_end();
-  const bool fin = end == smc::StreamEnd::kFin || (connection.fin_before_reset() && !app_failed_);
+  // Linux also says its FIN although it waits for room, when it has waited for long. If a reset
+  // follows, bytes are missing.
+  const bool fin = end == smc::StreamEnd::kFin ||
+                   (end == smc::StreamEnd::kReset && connection.closing().peer_ended() &&
+                    !connection.rx().write_blocked() && !app_failed_);
   if (!app_finished_ && fin) {
     app_finished_ = true;
     app.shutdown_write();

@@ -33,8 +33,11 @@ class Closing {
   bool peer_ended() const { return peer_done_ || peer_closed_; }
   // The peer's application has closed: nothing reads the bytes that this side still sends.
   bool peer_closed() const { return peer_closed_; }
-  // The peer has closed, and has not aborted.
-  bool closed_alone() const { return peer_closed_ && !peer_aborted_; }
+  // The peer may still write into our element, which no other connection may use then: it has
+  // closed although it waits for room, and hears of some before it hears of our abort.
+  bool peer_writes_on(bool write_blocked) const {
+    return sent_.aborted && peer_closed_ && !peer_aborted_ && write_blocked;
+  }
 
   // What is still to be said. `drained`: no byte is left that the peer could still read.
   bool done_writing_due(bool drained) const {

@@ -118,11 +118,6 @@ class Connection {
   }
 
   StreamEnd rx_end() const;
-  // A FIN that the peer has said before its reset, behind all of its bytes. One that still wants to
-  // write has said it too early: Linux does so when it waits no longer for room.
-  bool fin_before_reset() const {
-    return rx_end() == StreamEnd::kReset && closing_.peer_ended() && !rx_.write_blocked();
-  }
   // True if the peer needs no further message about the reset. REQUIRES: closing().reset()
   bool reset_said() const;
   // The side whose ring has no room for a sender: the peer's element (kPeer) or the own send ring
@@ -132,12 +127,6 @@ class Connection {
   bool finished() const {
     return closing_.state() == CloseState::kClosed && !closing_.close_due() &&
            !closing_.abort_due(tx_drained()) && !repeat_due_;
-  }
-  // The peer writes nothing more into our element, which another connection may then use. A peer
-  // that has closed and still waits for room does so when it hears of some before our abort.
-  bool element_released() const {
-    return finished() &&
-           !(closing_.said_aborted() && closing_.closed_alone() && rx_.write_blocked());
   }
 
  private:

@@ -15,7 +15,7 @@
  * Checked: the reader gets each byte once and in order; no cursor goes where it cannot be; neither side
  * gives up; at the end both know that all has been consumed.
  *
- * In a trace (trace.h) the side is 0 for the writer and 1 for the reader. Both directions of a connection
+ * In a trace (trace.inc) the side is 0 for the writer and 1 for the reader. Both directions of a connection
  * share its CDC messages, so a message may say nothing new. Kinds:
  *
  *   0  the first line: the ring has `a` bytes
@@ -27,7 +27,7 @@
  *   6  the next message of a side arrives at the other one: 0, 0, link
  *   7  a link fails: 0, 0, that link */
 
-#include "trace.h"
+#include "trace.inc"
 
 #ifdef TRACE
 #define position_t int

@@ -1,7 +1,7 @@
 // What queue pairs do and what CLC messages say in a simulation, one event a line, for
 // tests/model/traces.py. Numbers are decimal, bytes are hexadecimal.
 //
-//   seed <seed>                              a run begins; all numbers below begin anew
+//   seed <seed>                              a run begins; all numbers below start again
 //   connect <qp> <peer GID> <peer number>    of the queue pair `qp`, which has this GID and number:
 //           <GID> <number>
 //   post <qp> <work id> <message>            SEND, as handed to the device, which may refuse it

@@ -137,9 +137,9 @@ Duration Channel::ring_if_due() {
   if (due == 0 || state_ != State::kOpen || !attached_) return {};
   SharedWord& sleeping = peer_side().sleeping;
   if ((sleeping.load(std::memory_order_seq_cst) & due) == 0) return {};
-  // Meanwhile the peer may have found what is due and gone to sleep again with another wish. Whoever
-  // takes a wish rings: the peer waits for it, and finds no wish of its own that the next event
-  // could see.
+  // Meanwhile the peer may have found what is due and gone to sleep again with another wish.
+  // Whoever takes a wish rings: the peer waits for it, and finds no wish of its own that the next
+  // event could see.
   if (sleeping.exchange(0, std::memory_order_seq_cst) == 0) return {};
   return bell_.ring();
 }

@@ -29,7 +29,7 @@ TEST(ConnectionAbort, WhatWasAnnouncedBeforeAnAbortCanStillBeRead) {
   EXPECT_EQ(pair.read(pair.b), "last words");
   EXPECT_EQ(pair.b.connection.rx_end(), StreamEnd::kReset);
   EXPECT_FALSE(pair.b.connection.closing().peer_ended());
-  EXPECT_TRUE(pair.b.connection.element_released());
+  EXPECT_FALSE(pair.b.connection.closing().peer_writes_on(true));
 }
 
 TEST(ConnectionAbort, AnAbortBehindDataWaitsUntilAllIsInThePeersElement) {
@@ -94,11 +94,11 @@ TEST(ConnectionAbort, AFinThatWasSaidTooEarlyIsNoneOnceTheConnectionIsReset) {
   ASSERT_TRUE(pair.b.connection.handle_cdc(message, pair.now));
   EXPECT_EQ(pair.read(pair.b), "half of it");
   EXPECT_EQ(pair.b.connection.rx_end(), StreamEnd::kReset);
-  EXPECT_FALSE(pair.b.connection.fin_before_reset());
+  EXPECT_TRUE(pair.b.connection.rx().write_blocked());
   // No wait makes it one.
   EXPECT_EQ(pair.b.connection.next_deadline(), std::nullopt);
   pair.b.connection.handle_deadline(pair.now + kCloseGrace);
-  EXPECT_FALSE(pair.b.connection.fin_before_reset());
+  EXPECT_TRUE(pair.b.connection.rx().write_blocked());
 }
 
 TEST(ConnectionAbort, TheElementOfAPeerThatWaitsForRoomIsNotReleased) {
@@ -110,7 +110,7 @@ TEST(ConnectionAbort, TheElementOfAPeerThatWaitsForRoomIsNotReleased) {
   pair.b.connection.abort();
   pair.transmit(pair.b);
   EXPECT_TRUE(pair.b.connection.finished());
-  EXPECT_FALSE(pair.b.connection.element_released());
+  EXPECT_TRUE(pair.b.connection.closing().peer_writes_on(pair.b.connection.rx().write_blocked()));
 }
 
 TEST(ConnectionAbort, WhatALostPeerAnnouncedCanStillBeRead) {
