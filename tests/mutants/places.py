@@ -1,0 +1,198 @@
+"""Places in C++ sources where a small defect can be built in, found in the syntax tree of libclang.
+
+A defect is an expression or a statement with a switch: mutants::is(n) chooses at run time between what stands there and
+what a careless change would have made of it. One build then holds all of them.
+"""
+import dataclasses
+import re
+import subprocess
+from pathlib import Path
+
+from clang import cindex
+
+FLAGS = ["-std=c++20", "-w"]
+BINARY = {"<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "!=", "!=": "==", "&&": "||", "||": "&&", "+": "-", "-": "+"}
+KINDS = {**dict.fromkeys(("<", "<=", ">", ">="), "bound"), **dict.fromkeys(("==", "!="), "equality"),
+         **dict.fromkeys(("&&", "||"), "logic"), **dict.fromkeys(("+", "-"), "arithmetic")}
+# What aborts on our own bugs, names things for people, or only looks after itself.
+NOT_THERE = re.compile(r"\b(?:SMC_ASSERT|static_assert)\s*\(")
+NOT_OF = {"invariants", "to_string", "write_text"}
+MACRO = re.compile(r"[A-Z_]+\(")
+TEXT_MAX = 60
+
+
+@dataclasses.dataclass(frozen=True)
+class Place:
+    path: str
+    begin: int  # bytes
+    end: int
+    line: int
+    kind: str
+    old: str
+    new: str
+
+    def key(self):
+        """The same for as long as the code there is the same."""
+        return f"{self.path}: {self.kind}: {shown(self.old)} -> {shown(self.new)}"
+
+    def with_switch(self, number):
+        if self.kind == "omission":
+            return f"if (!::fairlead::mutants::is({number})) {self.old}"
+        return f"(::fairlead::mutants::is({number}) ? ({self.new}) : ({self.old}))"
+
+
+def shown(text):
+    text = " ".join(text.split())
+    return text if len(text) <= TEXT_MAX else text[:TEXT_MAX - 3] + "..."
+
+
+def excluded_ranges(text):
+    """Of assertions, from the name to the closing bracket."""
+    for match in NOT_THERE.finditer(text):
+        depth, at = 1, match.end()
+        while depth and at < len(text):
+            depth += {"(": 1, ")": -1}.get(text[at], 0)
+            at += 1
+        yield match.start(), at
+
+
+class Finder:
+    """Of the files below some folders of a tree."""
+
+    def __init__(self, root, folders, scratch):
+        self.root, self.folders = Path(root), folders
+        self.index = cindex.Index.create()
+        self.texts, self.excluded, self.found = {}, {}, {}
+        self.sources = sorted(path for folder in folders for path in (self.root / folder).glob("*.cc"))
+        self.flags = [*FLAGS, f"-I{self.root / 'proxy'}", f"-I{self.root}", *self.precompiled(Path(scratch))]
+
+    def precompiled(self, scratch):
+        """The headers of libraries in one file, since most of the time would go into them."""
+        names = sorted({line for path in (self.root / "proxy").rglob("*.[ch]*") if path.parent.name in ("base", "wire", "smc", "shm", "rdma")
+                        for line in re.findall(r"^#include <[a-z_/]+>", path.read_text(encoding="utf-8"), re.MULTILINE)})
+        header = scratch / "libraries.h"
+        header.write_text("\n".join(names) + "\n", encoding="utf-8")
+        subprocess.run(["clang++-14", *FLAGS, "-x", "c++-header", header, "-o", f"{header}.pch"], check=True)
+        return ["-include-pch", f"{header}.pch"]
+
+    def all(self):
+        for source in self.sources:
+            unit = self.index.parse(str(source), args=self.flags)
+            broken = [item.spelling for item in unit.diagnostics if item.severity >= cindex.Diagnostic.Error]
+            if broken:
+                raise RuntimeError(f"{source}: {broken[0]}")
+            for cursor in unit.cursor.get_children():
+                if self.name_of(cursor):
+                    self.visit(cursor)
+        return sorted(self.found.values(), key=lambda place: (place.path, place.begin))
+
+    def name_of(self, cursor):
+        """The path below the root of a cursor's file, if it is in one of the folders."""
+        file = cursor.location.file
+        if file is None:
+            return None
+        path = Path(file.name).resolve()
+        name = str(path.relative_to(self.root)) if path.is_relative_to(self.root) else ""
+        return name if any(name.startswith(f"{folder}/") for folder in self.folders) else None
+
+    def text_of(self, name):
+        if name not in self.texts:
+            self.texts[name] = (self.root / name).read_bytes()
+            self.excluded[name] = list(excluded_ranges(self.texts[name].decode("latin-1")))
+        return self.texts[name]
+
+    def visit(self, cursor):
+        kind = cursor.kind
+        if cursor.spelling in NOT_OF and kind in (cindex.CursorKind.CXX_METHOD, cindex.CursorKind.FUNCTION_DECL):
+            return
+        if kind == cindex.CursorKind.BINARY_OPERATOR:
+            self.add_binary(cursor)
+        elif kind == cindex.CursorKind.UNARY_OPERATOR:
+            self.add_negation(cursor)
+        children = list(cursor.get_children())
+        if kind in (cindex.CursorKind.COMPOUND_STMT, cindex.CursorKind.IF_STMT):
+            for child in children[0 if kind == cindex.CursorKind.COMPOUND_STMT else 1:]:
+                self.add_omission(child)
+        for child in children:
+            self.visit(child)
+
+    def add(self, cursor, kind, new):
+        """`new` makes the new text of the old one; None if it cannot."""
+        name = self.name_of(cursor)
+        begin, end = cursor.extent.start, cursor.extent.end
+        if name is None or begin.file is None or end.file is None or begin.file.name != end.file.name:
+            return
+        text = self.text_of(name)
+        old = text[begin.offset:end.offset].decode("utf-8", "replace")
+        if not old or any(at < end.offset and begin.offset < until for at, until in self.excluded[name]):
+            return
+        changed = new(old, begin.offset)
+        if changed is not None:
+            self.found[name, begin.offset, kind] = Place(name, begin.offset, end.offset, begin.line, kind, old, changed)
+
+    def add_binary(self, cursor):
+        children = list(cursor.get_children())
+        if len(children) != 2:
+            return
+        left, right = (child.extent for child in children)
+
+        def new(old, begin):
+            between = self.text_of(self.name_of(cursor))[left.end.offset:right.start.offset].decode("utf-8", "replace")
+            operator = between.strip()
+            if operator not in BINARY:
+                return None
+            at = left.end.offset - begin
+            return old[:at] + between.replace(operator, BINARY[operator]) + old[at + len(between):]
+
+        operator = self.text_of(self.name_of(cursor))[left.end.offset:right.start.offset].decode("utf-8", "replace").strip() \
+            if self.name_of(cursor) else ""
+        if operator in ("+", "-") and not all(is_number(child) for child in children):
+            return
+        self.add(cursor, KINDS.get(operator, ""), new)
+
+    def add_negation(self, cursor):
+        self.add(cursor, "negation", lambda old, _: f"!{old}" if old.startswith("!") else None)
+
+    def add_omission(self, statement):
+        """A call or an assignment whose value nobody uses."""
+        inner = statement
+        while inner.kind == cindex.CursorKind.UNEXPOSED_EXPR and len(list(inner.get_children())) == 1:
+            inner = next(inner.get_children())
+        is_assignment = inner.kind == cindex.CursorKind.BINARY_OPERATOR and re.match(
+            r"[\w.>\[\]()-]+ = ", self.source(inner)) or inner.kind == cindex.CursorKind.COMPOUND_ASSIGNMENT_OPERATOR
+        if inner.kind == cindex.CursorKind.CALL_EXPR or is_assignment:
+            self.add(inner, "omission", lambda old, _: None if MACRO.match(old) else "")
+
+    def source(self, cursor):
+        name = self.name_of(cursor)
+        return self.text_of(name)[cursor.extent.start.offset:cursor.extent.end.offset].decode("utf-8", "replace") if name else ""
+
+
+def is_number(cursor):
+    kind = cursor.type.get_canonical().kind
+    return cindex.TypeKind.BOOL.value < kind.value <= cindex.TypeKind.LONGDOUBLE.value
+
+
+def chosen(places, count, random):
+    """`count` places that do not touch each other, drawn evenly over the folders."""
+    taken, used = [], {}
+    for place in random.sample(places, len(places)):
+        if len(taken) == count:
+            break
+        if all(place.end <= begin or end <= place.begin for begin, end in used.get(place.path, ())):
+            used.setdefault(place.path, []).append((place.begin, place.end))
+            taken.append(place)
+    return taken
+
+
+def apply(root, numbered):
+    """Builds the defects into the files of a tree: {number: place}."""
+    by_path = {}
+    for number, place in numbered.items():
+        by_path.setdefault(place.path, []).append((place, number))
+    for name, items in by_path.items():
+        path = Path(root) / name
+        text = path.read_bytes()
+        for place, number in sorted(items, key=lambda item: -item[0].begin):
+            text = text[:place.begin] + place.with_switch(number).encode() + text[place.end:]
+        path.write_bytes(text)
