@@ -130,8 +130,10 @@ HalfRelay::Step HalfRelay::detect_late_decline() {
     smc::ClcStream stream;
     const Result<std::size_t> taken = stream.feed(leftover_);
     const bool whole = taken && stream.complete();
-    if (whole && stream.header().type == wire::ClcType::kDecline)
+    if (whole && stream.header().type == wire::ClcType::kDecline) {
       leftover_.erase(leftover_.begin(), leftover_.begin() + static_cast<std::ptrdiff_t>(*taken));
+      late_return_ = false;  // all that follows is the application's
+    }
     const LateReturn back = late_return();
     if (back == LateReturn::kYes) return Step::kReset;
     late_decline_ = ((taken && !whole) || back == LateReturn::kPerhaps) && !saw_fin_;

@@ -83,6 +83,17 @@ TEST_F(TcpRelayTest, AReturnThatCrossedOurDeclineIsNoData) {
   EXPECT_EQ(app.outgoing, "");
 }
 
+TEST_F(TcpRelayTest, BehindADeclineEverythingIsData) {
+  relay.towards_app().skip_late_decline(true);
+  net.feed(late_decline());
+  relay.pump(now);
+  net.feed(late_return(7));
+  EXPECT_EQ(relay.pump(now), Step::kIdle);
+  net.feed(late_decline());
+  relay.pump(now);
+  EXPECT_EQ(app.outgoing, late_return(7) + late_decline());
+}
+
 TEST_F(TcpRelayTest, GivesBytesThatOnlyBeginLikeAReturn) {
   for (const bool framed : {false, true}) {
     net.outgoing.clear();
