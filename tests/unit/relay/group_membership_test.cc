@@ -146,6 +146,22 @@ TEST_F(GroupMembershipTest, AfterTheEndOfBothSidesTheElementIsFree) {
   EXPECT_EQ(elements_used(), 0U);
 }
 
+// It has closed, and writes on when it hears of room before it hears of our abort.
+TEST_F(GroupMembershipTest, AnElementWhosePeerWaitsForRoomStaysTaken) {
+  make_and_join();
+  ASSERT_TRUE(membership.set_peer(answer_of_peer()));
+  wire::CdcMessage last;
+  last.sequence = 1;
+  last.token = connection().local_token();
+  last.state.closed = last.producer_flags.write_blocked = true;
+  receive(last);
+  connection().abort();
+  while (connection().poll_transmit()) continue;
+  ASSERT_TRUE(connection().finished());
+  membership.leave_at_end(clock.at);
+  EXPECT_EQ(elements_used(), 1U);
+}
+
 TEST_F(GroupMembershipTest, WithoutItsGroupThePeerWritesToNoElement) {
   make_and_join();
   ASSERT_TRUE(membership.set_peer(answer_of_peer()));

@@ -144,6 +144,25 @@ TEST_F(SmcRelayTest, AFinBeforeTheResetArrivesToo) {
   EXPECT_EQ(b_step, Step::kReset);
 }
 
+// As Linux says a FIN when nobody has made room for a while.
+TEST_F(SmcRelayTest, AFinAheadOfBytesIsNoneOnceTheConnectionIsReset) {
+  b_app.feed("half of it");
+  b.pump(b_app, 131072, now);
+  wire::CdcMessage message = b.connection.poll_transmit()->cdc;
+  message.producer_flags.write_blocked = true;
+  message.state.done_writing = message.state.closed = true;
+  ASSERT_TRUE(a.connection.handle_cdc(message, now));
+  EXPECT_EQ(a.pump(a_app, 131072, now), Step::kIdle);
+  EXPECT_EQ(a_app.outgoing, "half of it");
+  message.sequence++;
+  message.state.aborted = true;
+  ASSERT_TRUE(a.connection.handle_cdc(message, now));
+  while (a.connection.poll_transmit()) continue;
+  EXPECT_EQ(a.pump(a_app, 131072, now), Step::kReset);
+  EXPECT_TRUE(a_app.reset);
+  EXPECT_FALSE(a_app.shut_down);
+}
+
 // A client that half-closes and is then killed, or closes before the answer comes.
 TEST_F(SmcRelayTest, AResetBehindAFinIsPassedOn) {
   a_app.feed("request");
