@@ -1,6 +1,5 @@
 #!/usr/bin/env python3
 """The builder of RoCEv2 packets against the packets that a kernel has sent (tests/captures)."""
-import struct
 import sys
 import unittest
 from pathlib import Path
@@ -10,24 +9,14 @@ sys.path.insert(0, str(Path(__file__).parent / "guest"))
 import roce  # noqa: E402  the guests import it without a package
 
 CAPTURES = Path(__file__).parents[1] / "captures"
-COOKED_V2 = 20  # bytes of the header in front of each packet
-PCAP_HEADER, RECORD_HEADER = 24, 16
+sys.path.insert(1, str(CAPTURES))
 
-
-def datagrams(path):
-    """The IP datagrams of a capture."""
-    data = path.read_bytes()
-    at = PCAP_HEADER
-    while at < len(data):
-        (length,) = struct.unpack("<8xI4x", data[at:at + RECORD_HEADER])
-        at += RECORD_HEADER
-        yield data[at + COOKED_V2:at + length]
-        at += length
+import pcap  # noqa: E402
 
 
 def recorded():
     for path in sorted(CAPTURES.glob("*.pcap")):
-        for datagram in datagrams(path):
+        for datagram in pcap.datagrams(path.read_bytes()):
             packet = roce.parse(datagram)
             if packet is not None:
                 yield datagram, packet

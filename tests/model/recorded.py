@@ -5,15 +5,28 @@ The two queue pairs of a link belong to the sides of a link group. A CDC message
 and a Confirm announced.
 """
 import dataclasses
+import socket
 import struct
+import sys
+from pathlib import Path
 from typing import Optional
+
+TESTS = Path(__file__).resolve().parents[1]
+sys.path[1:1] = [str(TESTS / "captures"), str(TESTS / "lab" / "guest")]
+
+import pcap  # pylint: disable=wrong-import-position
+import roce  # pylint: disable=wrong-import-position
 
 CLIENT, SERVER = 0, 1
 CLC_ACCEPT, CLC_CONFIRM, CLC_LINK_BYTES = 2, 3, 51
 ELEMENT_BYTES_MIN = 16384
 CDC, CDC_BYTES = 0xfe, 44
 VALIDATION = 0x08
-ADD_LINK, LLC_KIND, RESPONSE, REJECTED = 0x02, 0x1f, 0x80, 0x40
+LLC_KIND, CONFIRM_LINK, ADD_LINK, DELETE_LINK = 0x1f, 0x01, 0x02, 0x04
+RESPONSE, REJECTED, ALL_LINKS = 0x80, 0x40, 0x40
+WRITES = range(0x06, 0x0c)  # opcodes of RoCE
+CLC_BEGIN = bytes.fromhex("e2d4c3")
+GID_OF_IPV4 = bytes(10) + b"\xff\xff"
 
 
 class NoRecording(Exception):
@@ -44,11 +57,11 @@ class Message:
 
     @property
     def producer(self):
-        return struct.unpack_from(">HI", self.data, 12 - 2)
+        return struct.unpack_from(">HI", self.data, 10)
 
     @property
     def consumer(self):
-        return struct.unpack_from(">HI", self.data, 20 - 2)
+        return struct.unpack_from(">HI", self.data, 18)
 
     @property
     def is_validation(self):
@@ -69,16 +82,16 @@ class Connection:
 
 
 @dataclasses.dataclass(eq=False)
-class Group:
-    events: list = dataclasses.field(default_factory=list)
-
-
-@dataclasses.dataclass(eq=False)
 class Event:
-    """kind: post, deliver, take or done, of a message; broken or gone, of a queue pair."""
+    """kind: post, deliver, take or done, of a message; fault, broken or gone, of a queue pair."""
     kind: str
     queue_pair: QueuePair
     message: Optional[Message] = None
+
+
+def added_by(add_link):
+    """The address of the queue pair that an ADD_LINK names; its number is 0 in a request for one."""
+    return add_link[12:28].hex(), int.from_bytes(add_link[28:31], "big")
 
 
 class Groups:
@@ -106,7 +119,6 @@ class Recording:
         self.queue_pairs, self.groups, self.connections = {}, Groups(), []
         self.offers = {}    # of a TCP connection: what the server's Accept says
         self.by_token = {}  # (side, token): its connections
-        self.events = []    # of LLC messages and queue pairs
         self.of_kernels = False
 
     def connect(self, key, address, peer_address):
@@ -158,7 +170,7 @@ class Recording:
                     connection.writes = connection.writes or queue_pair.writes
                     return
         elif data[0] & LLC_KIND == ADD_LINK and not data[3] & REJECTED:
-            added = (data[12:28].hex(), int.from_bytes(data[28:31], "big"))
+            added = added_by(data)
             if added[1]:
                 self.groups.join(added, queue_pair.address)
                 self.groups.place(added, side)
@@ -188,8 +200,6 @@ class Recording:
                     connection.events.append(event)
         elif message.connection is not None:
             message.connection.events.append(event)
-        if message is None or message.data[0] != CDC:
-            self.events.append(event)
 
 
 def simulated(lines):
@@ -237,35 +247,6 @@ def record(recording, kind, key, values):
         raise ValueError(kind)
 
 
-# Packet captures: pcap files of `tcpdump -i any`, as in tests/captures.
-PCAP_MAGIC, SLL2_BYTES, IPV4, TCP, UDP, ROCE_PORT = 0xa1b2c3d4, 20, 0x0800, 6, 17, 4791
-BTH_BYTES, ICRC_BYTES = 12, 4
-SEND_ONLY, ACKNOWLEDGE = (0x04, 0x05), 0x11
-WRITES = range(0x06, 0x0c)
-CLC_BEGIN = bytes.fromhex("e2d4c3")
-CONFIRM_LINK, DELETE_LINK, ALL_LINKS = 0x01, 0x04, 0x40
-
-
-def packets(data):
-    """(source, destination, protocol, payload) of each IPv4 packet."""
-    if len(data) < 24 or int.from_bytes(data[:4], "little") != PCAP_MAGIC:
-        raise NoRecording("not a pcap file in little-endian order with microseconds")
-    at = 24
-    while at + 16 <= len(data):
-        length = int.from_bytes(data[at + 8:at + 12], "little")
-        frame = data[at + 16:at + 16 + length]
-        at += 16 + length
-        if int.from_bytes(frame[:2], "big") != IPV4:
-            continue
-        packet = frame[SLL2_BYTES:]
-        header = (packet[0] & 15) * 4
-        yield packet[12:16], packet[16:20], packet[9], packet[header:int.from_bytes(packet[2:4], "big")]
-
-
-def gid_of(address):
-    return (bytes(10) + b"\xff\xff" + address).hex()
-
-
 class Capture:
     """Feeds a recording with what two kernels sent each other. A message counts as posted, arrived and taken when its
     packet passes, and as completed when it is acknowledged."""
@@ -273,51 +254,56 @@ class Capture:
     def __init__(self):
         self.recording = Recording()
         self.recording.of_kernels = True
-        self.sent = {}     # (destination, queue pair): packet sequence number of the last message
+        self.sent = {}     # address of the receiving queue pair: packet sequence number of its last message
         self.offers = {}   # link number: queue pair that an ADD_LINK request names
-        self.numbers = {}  # link number: both queue pairs
+        self.numbers = {}  # link number: a queue pair of it
 
     def connect(self, one, other):
         if one not in self.recording.queue_pairs:
             self.recording.connect(one, one, other)
             self.recording.connect(other, other, one)
 
-    def tcp(self, source, destination, payload):
-        ports, data = payload[:4], payload[(payload[12] >> 4) * 4:]
+    def take(self, datagram):
+        packet = roce.parse(datagram)
+        if packet is not None:
+            self.roce(packet)
+        elif datagram[9] == socket.IPPROTO_TCP:
+            self.tcp(datagram)
+
+    def tcp(self, datagram):
+        segment = datagram[(datagram[0] & 15) * 4:int.from_bytes(datagram[2:4], "big")]
+        data = segment[(segment[12] >> 4) * 4:]
         if not data.startswith(CLC_BEGIN):
             return
-        ends = frozenset(((source, ports[:2]), (destination, ports[2:])))
+        ends = frozenset(((datagram[12:16], segment[:2]), (datagram[16:20], segment[2:4])))
         self.recording.clc(ends, data)
         if data[4] == CLC_CONFIRM and self.recording.connections:
             self.connect(*self.recording.connections[-1].addresses)
 
-    def roce(self, destination, payload):
-        opcode, psn = payload[0], int.from_bytes(payload[9:12], "big")
-        address = (gid_of(destination), int.from_bytes(payload[5:8], "big"))
+    def roce(self, packet):
+        address = ((GID_OF_IPV4 + socket.inet_aton(packet.target)).hex(), packet.queue_pair)
         if address not in self.recording.queue_pairs:
             return
         receiver = self.recording.of(address)
         sender = self.recording.of(receiver.peer_address)
-        if opcode in WRITES:
+        if packet.opcode in WRITES:
             sender.writes = True
-        elif opcode == ACKNOWLEDGE:
-            self.recording.done(receiver, psn)
-        elif opcode in SEND_ONLY and self.sent.get(address) != psn:
-            self.sent[address] = psn
-            padding = payload[1] >> 4 & 3
-            message = payload[BTH_BYTES:len(payload) - ICRC_BYTES - padding]
-            self.recording.post(sender, psn, message)
+        elif packet.opcode == roce.ACKNOWLEDGE:
+            self.recording.done(receiver, packet.psn)
+        elif packet.opcode == roce.SEND_ONLY and self.sent.get(address) != packet.psn:
+            self.sent[address] = packet.psn
+            self.recording.post(sender, packet.psn, packet.payload)
             self.recording.deliver(sender, receiver)
             self.recording.take(receiver)
-            self.follow(sender, receiver, message)
+            self.follow(sender, packet.payload)
 
-    def follow(self, sender, receiver, message):
+    def follow(self, sender, message):
         """LLC messages tell which queue pairs make a link, and which link is deleted."""
         kind, flags = message[0] & LLC_KIND, message[3]
         if message[0] == CDC:
             return
         if kind == ADD_LINK and not flags & REJECTED:
-            named, link = (message[12:28].hex(), int.from_bytes(message[28:31], "big")), message[31]
+            named, link = added_by(message), message[31]
             if not flags & RESPONSE:
                 self.offers[link] = named
             elif link in self.offers:
@@ -332,10 +318,10 @@ class Capture:
 def captured(files):
     """The recording of some captures of the same hosts, one after the other; each is the content of a file."""
     capture = Capture()
-    for data in files:
-        for source, destination, protocol, payload in packets(data):
-            if protocol == TCP:
-                capture.tcp(source, destination, payload)
-            elif protocol == UDP and int.from_bytes(payload[2:4], "big") == ROCE_PORT:
-                capture.roce(destination, payload[8:])
+    try:
+        for data in files:
+            for datagram in pcap.datagrams(data):
+                capture.take(datagram)
+    except pcap.NoCapture as error:
+        raise NoRecording(str(error)) from error
     return capture.recording

@@ -30,8 +30,8 @@ def failure_of(lines):
 
 class Recordings(unittest.TestCase):
     def test_lines_that_are_no_events_are_refused(self):
-        for lines in ([], ["nonsense"], [""], ["post 1 2 fe"], ["seed one"], ["seed 1", "take"], ["seed 1", "sleep 3"],
-                      ["seed 1", *LINK, "post 1 0 xyz"], ["seed 1", *LINK, "sleep 1"], ["seed 1", "connect 1 00 2 00"]):
+        for lines in ([], ["nonsense"], [""], ["post 1 2 fe"], ["seed one"], ["seed 1", "take"], ["seed 1", "vanish 3"],
+                      ["seed 1", *LINK, "post 1 0 xyz"], ["seed 1", *LINK, "vanish 1"], ["seed 1", "connect 1 00 2 00"]):
             with self.subTest(lines=lines):
                 self.assertRegex(failure_of(lines) or "", "not an event|first line is not a seed|queue pair 3")
 

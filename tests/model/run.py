@@ -21,12 +21,14 @@ import tempfile
 import time
 from pathlib import Path
 
+import failover_traces
 import recorded
-import trace_sources
 
 FOLDER = Path(__file__).resolve().parent
 ROOT = FOLDER.parents[1]
 SIMULATE = ROOT / "build" / "release" / "tests" / "sim" / "simulate"
+# What is known of the traces of a model: how they are made of a recording, and how they are altered by hand.
+FOLLOWED = {"failover": failover_traces}
 CAPTURES = ROOT / "tests" / "captures"
 # Of one link group, in the order in which they were made.
 CAPTURED = ("first-contact-two-rnics", "second-connection-reuse", "two-connections-abort", "bulk-200k", "link-failover")
@@ -145,9 +147,10 @@ def captured():
 def follow_traces(models, recordings, jobs):
     """(errors, traces, refused alterations)"""
     failed, counts, refused = 0, {}, 0
-    altered = {model.stem: dict(trace_sources.ALTERATIONS.get(model.stem, {})) for model in models}
+    models = [model for model in models if model.stem in FOLLOWED]
+    altered = {model.stem: dict(FOLLOWED[model.stem].ALTERATIONS) for model in models}
     with tempfile.TemporaryDirectory() as folder, concurrent.futures.ThreadPoolExecutor(jobs) as pool:
-        followers = {model.stem: Follower(model, folder) for model in models if model.stem in trace_sources.TRACES}
+        followers = {model.stem: Follower(model, folder) for model in models}
 
         def follow(model, name, lines):
             known = followers[model].possible(lines)
@@ -158,7 +161,7 @@ def follow_traces(models, recordings, jobs):
         def batches():
             for name, recording in recordings:
                 for model in followers:
-                    for number, lines in enumerate(trace_sources.TRACES[model](recording)):
+                    for number, lines in enumerate(FOLLOWED[model].traces(recording)):
                         if number == TRACES_PER_SEED_MAX and not recording.of_kernels:
                             break
                         counts[model] = counts.get(model, 0) + 1
