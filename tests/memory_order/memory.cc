@@ -61,41 +61,41 @@ std::uint64_t Memory::known(unsigned thread, unsigned location) const {
       ->value;
 }
 
-const std::vector<std::size_t>& Memory::readable(const Access& access) {
+// `ordered_beside` makes the access beside message `i`.
+template <class Make>
+const std::vector<std::size_t>& Memory::options(const Access& access, Make ordered_beside) {
   options_.clear();
   const auto& all = messages_[access.location];
   for (std::size_t i = all.size(); i-- != 0;) {
     if (all[i].stamp < threads_[access.thread].view.seen[access.location]) break;
-    if (possible(access, {.reads = true, .read = all[i].stamp})) options_.push_back(i);
+    const Ordered it = ordered_beside(i);
+    // Nothing comes between a read-modify-write and what it has read.
+    if (it.writes && i + 1 != all.size() && all[i + 1].follows) continue;
+    if (possible(access, it)) options_.push_back(i);
   }
   return options_;
+}
+
+const std::vector<std::size_t>& Memory::readable(const Access& access) {
+  const auto& all = messages_[access.location];
+  return options(access,
+                 [&](std::size_t i) { return Ordered{.reads = true, .read = all[i].stamp}; });
 }
 
 const std::vector<std::size_t>& Memory::replaceable(const Access& access) {
-  options_.clear();
   const auto& all = messages_[access.location];
-  for (std::size_t i = all.size(); i-- != 0;) {
-    if (all[i].stamp < threads_[access.thread].view.seen[access.location]) break;
-    if (i + 1 != all.size() && all[i + 1].follows) continue;
-    if (possible(access, {.reads = true,
-                          .writes = true,
-                          .read = all[i].stamp,
-                          .written = stamp_behind(access.location, i)}))
-      options_.push_back(i);
-  }
-  return options_;
+  return options(access, [&](std::size_t i) {
+    return Ordered{.reads = true,
+                   .writes = true,
+                   .read = all[i].stamp,
+                   .written = stamp_behind(access.location, i)};
+  });
 }
 
 const std::vector<std::size_t>& Memory::writable(const Access& access) {
-  options_.clear();
-  const auto& all = messages_[access.location];
-  for (std::size_t i = all.size(); i-- != 0;) {
-    if (all[i].stamp < threads_[access.thread].view.seen[access.location]) break;
-    if (i + 1 != all.size() && all[i + 1].follows) continue;
-    if (possible(access, {.writes = true, .written = stamp_behind(access.location, i)}))
-      options_.push_back(i);
-  }
-  return options_;
+  return options(access, [&](std::size_t i) {
+    return Ordered{.writes = true, .written = stamp_behind(access.location, i)};
+  });
 }
 
 std::uint64_t Memory::load(const Access& access, std::size_t message) {

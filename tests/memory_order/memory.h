@@ -22,6 +22,12 @@ inline constexpr unsigned kThreadsMax = 4;
 inline constexpr unsigned kLocationsMax = 24;
 inline constexpr unsigned kOrderedMax = 48;  // sequentially consistent accesses of a thread
 
+inline constexpr auto kRelaxed = std::memory_order_relaxed;
+inline constexpr auto kAcquire = std::memory_order_acquire;
+inline constexpr auto kRelease = std::memory_order_release;
+inline constexpr auto kAcqRel = std::memory_order_acq_rel;
+inline constexpr auto kSeqCst = std::memory_order_seq_cst;
+
 using Stamp = std::uint64_t;  // position in the modification order of a location
 using Accesses = std::bitset<std::size_t{kThreadsMax} * kOrderedMax>;
 
@@ -102,6 +108,8 @@ class Memory {
   bool possible(const Access& access, const Ordered& it) const;
   void add(const Access& access, Ordered it);
   Stamp stamp_behind(unsigned location, std::size_t index) const;
+  template <class Make>
+  const std::vector<std::size_t>& options(const Access& access, Make ordered_beside);
   void acquire(const Access& access, const Message& message);
   void insert(const Access& access, std::size_t behind, std::uint64_t value, const Message* read);
 

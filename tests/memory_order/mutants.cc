@@ -1,13 +1,9 @@
 #include "mutants.h"
 
+#include "memory.h"
+
 namespace explore {
 namespace {
-
-constexpr auto kRelaxed = std::memory_order_relaxed;
-constexpr auto kAcquire = std::memory_order_acquire;
-constexpr auto kRelease = std::memory_order_release;
-constexpr auto kAcqRel = std::memory_order_acq_rel;
-constexpr auto kSeqCst = std::memory_order_seq_cst;
 
 constexpr Mutant weaker(const char* name, const char* scenario, Role role, Op op,
                         std::memory_order order, std::memory_order weaker,
