@@ -109,13 +109,13 @@ class Runtime:
         recipe = self.folder / "Dockerfile.patched"
         recipe.write_text(f"FROM {name}\nLABEL version={tag}\n")
         self.buildah("bud", "--isolation", "chroot", "--pull-never", "-t", f"{name}:{tag}", "-f", recipe, self.folder)
-        return self.archive(f"{name}:{tag}", "")
+        return self.archive(name, tag, f"{name}:{tag}")
 
-    def archive(self, name, tag):
-        """A file that runtimes import."""
-        path = self.folder / f"{Path(name).name.replace(':', '-')}.tar"
+    def archive(self, name, tag, image=""):
+        """A file that runtimes import: of `image`, or the latest one of that name."""
+        path = self.folder / f"{Path(name).name}-{tag}.tar"
         path.unlink(missing_ok=True)
-        self.buildah("push", name, f"docker-archive:{path}:{name}:{tag}".rstrip(":"))
+        self.buildah("push", image or name, f"docker-archive:{path}:{name}:{tag}")
         return path
 
     def why_no_container(self):
