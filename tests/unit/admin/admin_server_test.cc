@@ -164,8 +164,13 @@ TEST_F(AdminServerTest, CrowdOfScrapersAsksTheWorkersSeldomAndIsAnswered) {
     scrapers.emplace_back(*tcp_).send("GET /metrics HTTP/1.1\r\n\r\n");
   std::thread workers([&] {
     for (int answered = 0; answered < kScrapers;) {
-      const std::lock_guard lock(mutex);
-      for (const SnapshotReply& reply : std::exchange(waiting, {}))
+      std::vector<SnapshotReply> asked;
+      {
+        // Held briefly: the server's thread waits for it, and a mutex is not fair.
+        const std::lock_guard lock(mutex);
+        asked.swap(waiting);
+      }
+      for (const SnapshotReply& reply : asked)
         for (unsigned worker = 0; worker < 2; ++worker) reply(canned_snapshot(worker));
       // Requests that were sent are answered with the next query at the latest.
       answered = static_cast<int>(std::count_if(scrapers.begin(), scrapers.end(),
