@@ -494,7 +494,7 @@ void LinkGroup::take(LinkIndex link, const wire::DeleteLink& message, TimePoint 
     if (flow != nullptr && flow->take(parts_, message) == FlowStep::kDone)
       return finish_deletion(now);
     if (loss_.waits_for(message.link)) {
-      loss_.end();
+      loss_.end(message.link);
       start_next_flow(now);
     }
     return;
@@ -513,6 +513,7 @@ void LinkGroup::take(LinkIndex link, const wire::DeleteLink& message, TimePoint 
   if (!named) {
     // Both ends have noticed the loss, and the server's word counts: its request is under way.
     if (parts_.server() && loss_.waits_for(message.link)) return;
+    pending_.withdraw_request(message.link);
     answer.reason = wire::DeleteLinkReason::kUnknownLink;
     return parts_.out.send(link, answer);
   }

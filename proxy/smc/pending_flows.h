@@ -2,7 +2,10 @@
 // when a failed flow is repeated. Deletions that wait are noted in Link and LocalRmbs.
 #pragma once
 
+#include <bitset>
 #include <chrono>
+#include <cstdint>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -24,21 +27,26 @@ inline constexpr unsigned kAddLinkRetriesMax = 3;
 inline constexpr Duration kConfirmRkeyRetryWait = std::chrono::milliseconds(250);
 inline constexpr unsigned kConfirmRkeyRetriesMax = 4;
 
-// Server: no other flow starts before the client has answered that it knows of a lost link.
+// Server: no other flow starts before the client has answered that it knows of each lost link.
 class LinkLossGuard {
  public:
   void begin(LinkNumber lost, TimePoint until) {
-    lost_ = lost;
+    lost_.set(lost.value);
     until_ = until;
   }
-  bool waits() const { return until_.has_value(); }
-  bool waits_for(LinkNumber number) const { return until_ && lost_ == number; }
-  void end() { until_.reset(); }
-  std::optional<TimePoint> deadline() const { return until_; }
+  bool waits() const { return lost_.any(); }
+  bool waits_for(LinkNumber number) const { return lost_.test(number.value); }
+  // The client has answered for this link.
+  void end(LinkNumber number) { lost_.reset(number.value); }
+  void end() { lost_.reset(); }
+  // Of the last loss.
+  std::optional<TimePoint> deadline() const {
+    return waits() ? std::optional(until_) : std::nullopt;
+  }
 
  private:
-  LinkNumber lost_;
-  std::optional<TimePoint> until_;
+  std::bitset<std::numeric_limits<std::uint8_t>::max() + 1> lost_;  // by number
+  TimePoint until_{};
 };
 
 class PendingFlows {
@@ -72,6 +80,10 @@ class PendingFlows {
   }
   LinkIndex request_on() const { return request_on_; }
   std::unique_ptr<wire::AddLink> take_request() { return std::move(request_); }
+  // The server has given this link up before its request was answered.
+  void withdraw_request(LinkNumber number) {
+    if (request_ && request_->link == number) request_.reset();
+  }
 
   // CONFIRM_RKEY.
   std::optional<TimePoint> announce_again() const { return announce_again_; }

@@ -22,8 +22,6 @@
  * - REQ_ADD_LINK is answered unless it, or the answer, was lost with a link.
  * - Without a failure both sides see the end of the other, and no owner waits in vain.
  *
- * Two weaknesses of the program are excused by `stale`, see there. With -DREPAIRED nothing is excused.
- *
  * Left out: continuations (ADD_LINK_CONT, CONFIRM_RKEY_CONT) and version 1; which keys the peer knows on which link;
  * TEST_LINK; asymmetric links, but for their deletion; numbers that wrap. CONFIRM_RKEY and its answers stand for
  * DELETE_RKEY too: one flow of a request and an answer.
@@ -150,15 +148,9 @@ chan out[2] = [8] of { byte, byte, byte };  /* queued by a side and not yet post
 #define LIVING(side, n) (STATE(side, n) == ACTIVATING || STATE(side, n) == ACTIVE)
 #define WIRE(side, n) wire[(side) * SLOTS + SLOT(n)]
 #define OTHER(side) (1 - (side))
-#ifdef REPAIRED
 #define GUARDED(n) ((guard & (1 << (n))) != 0)
 #define BEGIN_GUARD(n) guard = guard | (1 << (n))
 #define END_GUARD(n) guard = guard & ~(1 << (n))
-#else
-#define GUARDED(n) (guard == (n))
-#define BEGIN_GUARD(n) guard = (n)
-#define END_GUARD(n) guard = 0
-#endif
 
 chan wire[2 * SLOTS] = [DEPTH] of { byte, byte };  /* to a side on a link: message, link named */
 byte ends[2 * SLOTS];
@@ -178,7 +170,7 @@ byte last_number = 1;
 bool wanted = false;          /* PendingFlows::link_wanted() */
 bool again = false;           /* link_again() */
 byte retries = 0;
-byte guard = 0;               /* LinkLossGuard: a number, if REPAIRED a set of numbers */
+byte guard = 0;               /* LinkLossGuard: a set of numbers */
 byte asked_on = 0;            /* req_add_link_from_ */
 bool repeat_due = true;       /* Link::confirm_again() of the link that is activating */
 
@@ -197,11 +189,6 @@ bool damaged = false;         /* one side has seen a link fail */
 bool lossy = false;           /* a message was lost with its link */
 bool late = false;            /* a wait has run out before its answer came */
 bool unanswered = false;      /* a REQ_ADD_LINK */
-/* A request that waits at the client is answered after the server has withdrawn it by DELETE_LINK; nobody confirms that
- * link. Or: the server loses a link that it is deleting while it waits for the client to know of another lost link. The
- * guard holds only the last number, and the answer to the first DELETE_LINK ends it. */
-bool stale = false;
-
 /* For use within one step. `over`: the link of a message or a loss. `to`: a link that is found. */
 byte what = 0, over = 0, message = 0, named = 0, slot = 0, to = 0, count = 0, gone = 0, queued = 0;
 byte lost_message = 0, lost_named = 0;
@@ -462,12 +449,6 @@ inline lose(side, n, failed) {
   :: to == 0 -> close_end(side, gone); end_group(side)
   :: else ->
        was_active = (STATE(side, gone) == ACTIVE);
-#ifndef REPAIRED
-       if
-       :: guard != 0 && side == SERVER && flow[side] == DELETING && flow_link[side] == gone -> stale = true
-       :: else -> skip
-       fi;
-#endif
        take_down(side, gone);
        if
 #ifdef MUTANT_USED_AFTER_DELETION
@@ -569,7 +550,7 @@ inline begin_add(on) {
        slot = 0;
        do
        :: slot < SLOTS ->
-            assert(late || lossy || stale || group[CLIENT] == ENDED ||
+            assert(late || lossy || group[CLIENT] == ENDED ||
                    !(ends[SERVER * SLOTS + slot] == GONE && ends[CLIENT * SLOTS + slot] == ACTIVE));
             slot++
        :: else -> break
@@ -786,11 +767,7 @@ inline take_delete_link(side) {
        :: else ->
             post(side, over, DELETE_LINK_UNKNOWN, named);
             if
-#ifdef REPAIRED
             :: side == CLIENT && request == named -> request = 0; request_on = 0
-#else
-            :: side == CLIENT && request == named -> stale = true
-#endif
             :: else -> skip
             fi
        fi
@@ -835,7 +812,7 @@ inline check_timeout(side) {
   count_wires();
   if
   :: UNDER_WAY -> SPEND_LATE; late = true
-  :: else -> assert(lossy || stale || group[OTHER(side)] == ENDED)
+  :: else -> assert(lossy || group[OTHER(side)] == ENDED)
   fi
 }
 

@@ -414,6 +414,30 @@ TEST_F(LossyLinkFlow, AnUnansweredKeyIsReportedAndBlocksNothing) {
   expect_types(GroupType::kAsymmetricPeer, GroupType::kAsymmetricLocal);
 }
 
+// A flow of the client's runs when the request comes, and ends after the server has given it up.
+TEST_F(LossyLinkFlow, ARequestForALinkThatWasGivenUpIsNotAnsweredLate) {
+  drop = 1;
+  connect(2, 2);
+  advance(kLlcAnswerWait);
+  expect_types(GroupType::kSingle, GroupType::kSingle);
+  trace.clear();
+  server->group.handle_ports_changed(std::vector{server->gid(0), server->gid(1)}, now);
+  server->perform(now);  // ADD_LINK waits to be carried
+  now += kLlcAnswerWait - std::chrono::milliseconds(500);
+  drop = 5;  // CONFIRM_RKEY
+  client->add_rmb();
+  client->group.start_next_flow(now);
+  settle();
+  ASSERT_EQ(sent<wire::AddLink>(true).size(), 1U);
+  advance(std::chrono::milliseconds(500));
+  ASSERT_EQ(sent<wire::DeleteLink>(true).size(), 1U);
+  drop = 99;
+  advance(kLlcAnswerWait);
+  EXPECT_TRUE(sent<wire::AddLink>(false).empty());
+  advance(kAddLinkRetryWait);
+  expect_types(GroupType::kSymmetric, GroupType::kSymmetric);
+}
+
 TEST_F(LossyLinkFlow, AnUnconfirmedLinkIsDeletedOnBothSides) {
   set_up(2, 2);
   while (sent<wire::ConfirmLink>(false).empty()) ASSERT_TRUE(carry(*server) || carry(*client));

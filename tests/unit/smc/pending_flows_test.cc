@@ -52,15 +52,36 @@ TEST(PendingFlows, OneRequestOfTheServerWaits) {
   EXPECT_FALSE(pending.has_request());
 }
 
-TEST(LinkLossGuard, WaitsForTheLinkThatWasLost) {
+TEST(PendingFlows, ARequestThatTheServerHasWithdrawnIsForgotten) {
+  PendingFlows pending;
+  wire::AddLink request;
+  request.link = LinkNumber{9};
+  pending.set_request(2, request);
+  pending.withdraw_request(LinkNumber{8});
+  EXPECT_TRUE(pending.has_request());
+  pending.withdraw_request(LinkNumber{9});
+  EXPECT_FALSE(pending.has_request());
+  pending.withdraw_request(LinkNumber{9});
+}
+
+TEST(LinkLossGuard, WaitsForEachLinkThatWasLost) {
   LinkLossGuard guard;
   EXPECT_FALSE(guard.waits());
+  EXPECT_FALSE(guard.deadline());
   guard.begin(LinkNumber{3}, kNow);
   EXPECT_TRUE(guard.waits_for(LinkNumber{3}));
   EXPECT_FALSE(guard.waits_for(LinkNumber{4}));
   EXPECT_EQ(guard.deadline(), kNow);
+  guard.begin(LinkNumber{255}, kNow + std::chrono::seconds(1));
+  EXPECT_EQ(guard.deadline(), kNow + std::chrono::seconds(1));
+  guard.end(LinkNumber{3});
+  EXPECT_TRUE(guard.waits_for(LinkNumber{255}));
+  guard.end(LinkNumber{255});
+  EXPECT_FALSE(guard.waits());
+  guard.begin(LinkNumber{3}, kNow);
   guard.end();
-  EXPECT_FALSE(guard.waits_for(LinkNumber{3}));
+  EXPECT_FALSE(guard.waits());
+  EXPECT_FALSE(guard.deadline());
 }
 
 }  // namespace
