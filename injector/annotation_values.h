@@ -2,6 +2,9 @@
 #pragma once
 
 #include <string_view>
+#include <vector>
+
+#include "base/connection_rule.h"
 
 namespace fairlead::injector {
 
@@ -13,6 +16,8 @@ bool is_cidr_list(std::string_view value);
 bool is_pnet_id(std::string_view value);
 bool is_rnic_access(std::string_view value);
 bool is_fallback(std::string_view value);
+// Rules of base/connection_rule.h between commas, at most 64, each as to_string() writes it.
+bool is_rule_list(std::string_view value);
 bool is_log_level(std::string_view value);
 bool is_log_format(std::string_view value);
 bool is_cpu(std::string_view value);
@@ -31,5 +36,8 @@ bool is_grace_period(std::string_view value);
 bool is_admin_port(std::string_view value);
 bool is_image(std::string_view value);
 bool is_rnic_resource(std::string_view value);  // "none" or a resource name
+
+// The rules of such a list; empty for anything else.
+std::vector<ConnectionRule> rules_of(std::string_view value);
 
 }  // namespace fairlead::injector

@@ -22,6 +22,10 @@ constexpr AnnotationInfo shared(NodeAnnotation annotation, Reader reader,
 
 constexpr std::string_view kCpu = "a CPU quantity above 0, as in 50m or 0.5";
 constexpr std::string_view kMemory = "a whole number with Ki, Mi or Gi, as in 64Mi";
+constexpr std::string_view kRules =
+    "1 to 64 rules between commas: a block of addresses, ports, or both, as in 10.0.0.0/8 port "
+    "5432 "
+    "6432,port 22";
 constexpr std::string_view kMemoryLimit = "a whole number with Ki, Mi or Gi, from 32Mi to 2048Gi";
 
 constexpr std::array kTable = {
@@ -54,6 +58,14 @@ constexpr std::array kTable = {
     AnnotationInfo{"fallback", R::kSidecar, "allow or deny",
                    "What becomes of a connection that cannot be SMC-R: TCP, or a reset.", "allow",
                    is_fallback},
+    AnnotationInfo{"smc-exclude", R::kSidecar, kRules,
+                   "Connections that are never tried as SMC-R, by peer and port of the server.",
+                   "10.8.0.0/16,port 22", is_rule_list},
+    AnnotationInfo{
+        "smc-require", R::kSidecar, kRules,
+        "Connections that have to be SMC-R: those that cannot are reset, with the reason "
+        "in the log. None may be in smc-exclude too.",
+        "10.42.0.0/16 port 5432", is_rule_list},
     AnnotationInfo{"log-level", R::kSidecar, "trace, debug, info, warn, error or off",
                    "Log level of the sidecar.", "info", is_log_level},
     AnnotationInfo{"log-format", R::kSidecar, "logfmt or json", "Log format of the sidecar.",

@@ -203,6 +203,7 @@ Decision decide(const Json& pod, const Settings& settings, bool namespace_opted_
   if (!found) {
     if (auto conflict = resource_conflict(settings, report.wishes))
       report.errors.push_back(std::move(*conflict));
+    if (auto conflict = rule_conflict(report.wishes)) report.errors.push_back(std::move(*conflict));
     if (!report.errors.empty())
       found = no(Outcome::kBadAnnotation, "an annotation of the pod cannot be acted on");
   }

@@ -4,6 +4,8 @@
 #include <charconv>
 #include <string_view>
 
+#include "injector/annotation_values.h"
+
 namespace fairlead::injector {
 namespace {
 
@@ -92,6 +94,8 @@ Json environment(const Settings& settings, const Wishes& wishes, const Resources
         std::to_string(memory_bytes(wants.memory_limit).value_or(0) / kBufferShare));
   if (const std::string pnet = wish_or(wishes, "pnet-id", settings.pnet_id); !pnet.empty())
     add("SMC_PNET_ID", pnet);
+  add_wish("FAIRLEAD_SMC_EXCLUDE", "smc-exclude");
+  add_wish("FAIRLEAD_SMC_REQUIRE", "smc-require");
   add_wish("FAIRLEAD_BUFFERS_SIZE", "buffer-size");
   add_wish("FAIRLEAD_SMC_MAX_CONNECTIONS_PER_GROUP", "max-conns-per-group");
   for (const SmcNumber& number : kSmcNumbers) {
@@ -153,6 +157,22 @@ Json sidecar_container(const Settings& settings, const Wishes& wishes) {
   if (Json resources = resources_json(wants); !resources.empty())
     container["resources"] = std::move(resources);
   return container;
+}
+
+std::optional<std::string> rule_conflict(const Wishes& wishes) {
+  const auto exclude = wishes.find("smc-exclude");
+  const auto require = wishes.find("smc-require");
+  if (exclude == wishes.end() || require == wishes.end()) return std::nullopt;
+  const std::vector<ConnectionRule> excluded = rules_of(exclude->second);
+  for (const ConnectionRule& rule : rules_of(require->second)) {
+    const auto other = std::find_if(excluded.begin(), excluded.end(),
+                                    [&](const ConnectionRule& one) { return one.overlaps(rule); });
+    if (other != excluded.end())
+      return "fairlead.io/smc-require: \"" + to_string(rule) +
+             "\" and fairlead.io/smc-exclude: \"" + to_string(*other) +
+             "\" have connections in common; allowed: blocks or ports that only one of them has";
+  }
+  return std::nullopt;
 }
 
 std::optional<std::string> resource_conflict(const Settings& settings, const Wishes& wishes) {

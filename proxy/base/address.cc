@@ -248,6 +248,12 @@ bool Cidr::contains(const SocketAddress& address) const {
   return rest == 0 || ((bytes[whole] ^ network_[whole]) >> (8 - rest)) == 0;
 }
 
+bool Cidr::overlaps(const Cidr& other) const {
+  const unsigned prefix = std::min(prefix_length_, other.prefix_length_);
+  return family_ == other.family_ &&
+         around(family_, network_, prefix) == around(family_, other.network_, prefix);
+}
+
 std::string to_string(const Cidr& block) {
   char text[INET6_ADDRSTRLEN] = {};
   inet_ntop(block.family_, block.network_.data(), text, sizeof text);

@@ -97,6 +97,8 @@ class Cidr {
   // True when the address lies in the block. An IPv4-mapped address is looked up as IPv4; a block
   // of the other family never matches.
   bool contains(const SocketAddress& address) const;
+  // True when some address lies in both.
+  bool overlaps(const Cidr& other) const;
 
   sa_family_t family() const { return family_; }
   unsigned prefix_length() const { return prefix_length_; }

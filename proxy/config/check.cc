@@ -87,6 +87,49 @@ void check_listeners(const Config& config, const Places& set, const Origin& whol
   }
 }
 
+// A rule without conditions is a slip: an empty list of ports, or a mapping that names nothing.
+void check_conditions(const std::vector<ConnectionRule>& rules, const std::string& list,
+                      const Places& set, const Origin& whole, Findings& findings) {
+  for (std::size_t i = 0; i < rules.size(); ++i) {
+    const std::string key = indexed(list, i);
+    if (rules[i].cidr || !rules[i].ports.empty() || findings.has(key)) continue;
+    const Place at = place_of({key, list}, set, whole);
+    findings.add(at.origin, key,
+                 "has neither cidr nor ports; allowed: at least one of them, as in 10.0.0.0/8, "
+                 "\"10.0.0.0/8 port 5432\" or \"port 5432\"");
+  }
+}
+
+// No connection may be both what is never tried and what has to be SMC-R.
+void check_connection_rules(const Config& config, const Places& set, const Origin& whole,
+                            Findings& findings) {
+  const Smc& smc = config.smc;
+  check_conditions(smc.exclude, "smc.exclude", set, whole, findings);
+  check_conditions(smc.require, "smc.require", set, whole, findings);
+  for (std::size_t i = 0; i < smc.require.size(); ++i) {
+    const std::string key = indexed("smc.require", i);
+    const auto other = std::find_if(smc.exclude.begin(), smc.exclude.end(), [&](const auto& rule) {
+      return rule.overlaps(smc.require[i]);
+    });
+    if (other == smc.exclude.end() || findings.has(key)) continue;
+    const std::string excluding =
+        indexed("smc.exclude", static_cast<std::size_t>(other - smc.exclude.begin()));
+    if (findings.has(excluding)) continue;
+    const Place at = place_of({key, "smc.require"}, set, whole);
+    findings.add(at.origin, key,
+                 in_quotes(to_string(smc.require[i])) + " and " + excluding + ", " +
+                     in_quotes(to_string(*other)) +
+                     ", have connections in common; allowed: blocks or ports that no rule of "
+                     "smc.exclude has");
+  }
+  if (!smc.require.empty() && !smc.enabled) {
+    const Place at = place_of({"smc.require", "smc.enabled"}, set, whole);
+    findings.add(at.origin, at.key,
+                 "no connection could be SMC-R, as smc.require wants; allowed: smc.enabled: true, "
+                 "or no rule");
+  }
+}
+
 }  // namespace
 
 void settle_defaults(Config& config, const Places& set) {
@@ -99,6 +142,7 @@ void settle_defaults(Config& config, const Places& set) {
 void check_relations(const Config& config, const Places& set, const Origin& whole,
                      Findings& findings) {
   check_listeners(config, set, whole, findings);
+  check_connection_rules(config, set, whole, findings);
   const Buffers& buffers = config.buffers;
   if (buffers.size_min > buffers.size) {
     const Place at = place_of({"buffers.size_min", "buffers.size"}, set, whole);

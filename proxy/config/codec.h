@@ -126,6 +126,18 @@ struct CidrCodec {
   static std::string allowed();
 };
 
+// For members of items, where none is written by leaving the key out.
+struct OptionalCidrCodec {
+  using Value = std::optional<Cidr>;
+  static constexpr bool kText = true;
+
+  static Parsed<Value> from(std::string_view text) {
+    return CidrCodec::from(text).map([](const Cidr& cidr) { return Value(cidr); });
+  }
+  static std::string text(const Value& value) { return value ? to_string(*value) : ""; }
+  static std::string allowed() { return CidrCodec::allowed(); }
+};
+
 // Text under a rule of its own. `check` returns what is wrong, or "", and may rewrite the text.
 struct TextCodec {
   using Value = std::string;

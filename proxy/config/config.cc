@@ -6,11 +6,6 @@
 
 namespace fairlead::config {
 
-bool Exclusion::matches(const SocketAddress& destination) const {
-  if (!cidr.contains(destination)) return false;
-  return ports.empty() || std::find(ports.begin(), ports.end(), destination.port()) != ports.end();
-}
-
 std::string_view to_string(ListenerMode mode) {
   switch (mode) {
     case ListenerMode::kStatic:
@@ -118,20 +113,42 @@ unsigned worker_count(const Config& config) {
   return std::clamp(wanted, 1U, kConcurrencyMax);
 }
 
-bool defers(const Config& config) {
+namespace {
+
+bool any_matches(const std::vector<ConnectionRule>& rules, const SocketAddress& peer,
+                 std::uint16_t server_port) {
+  return std::any_of(rules.begin(), rules.end(),
+                     [&](const ConnectionRule& rule) { return rule.matches(peer, server_port); });
+}
+
+bool may_defer(const Config& config) {
   return config.smc.enabled && config.smc.defer_bytes != 0 &&
          config.fallback == FallbackPolicy::kAllow;
 }
 
-bool excluded(const Smc& smc, const SocketAddress& destination) {
-  return std::any_of(smc.exclude.begin(), smc.exclude.end(),
-                     [&](const Exclusion& exclusion) { return exclusion.matches(destination); });
+}  // namespace
+
+bool accepts_deferred(const Config& config) {
+  return may_defer(config) && config.smc.require.empty();
 }
 
-bool assumed(const Smc& smc, const SocketAddress& destination) {
+bool defers(const Config& config, const SocketAddress& destination) {
+  return may_defer(config) && !any_matches(config.smc.require, destination, destination.port());
+}
+
+bool excluded(const Smc& smc, const SocketAddress& peer, std::uint16_t server_port) {
+  return any_matches(smc.exclude, peer, server_port);
+}
+
+bool assumed(const Smc& smc, const SocketAddress& peer, std::uint16_t server_port) {
   const bool listed = std::any_of(smc.assume.begin(), smc.assume.end(),
-                                  [&](const Cidr& block) { return block.contains(destination); });
-  return listed && !excluded(smc, destination);
+                                  [&](const Cidr& block) { return block.contains(peer); });
+  return listed && !excluded(smc, peer, server_port);
+}
+
+bool required(const Config& config, const SocketAddress& peer, std::uint16_t server_port) {
+  return config.fallback == FallbackPolicy::kDeny ||
+         any_matches(config.smc.require, peer, server_port);
 }
 
 }  // namespace fairlead::config

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "base/address.h"
+#include "base/connection_rule.h"
 #include "base/fallback.h"
 #include "base/log.h"
 #include "base/time.h"
@@ -31,9 +32,8 @@ inline constexpr std::size_t kUeidsMax = 8;
 inline constexpr std::size_t kUeidCharsMax = 32;
 inline constexpr std::size_t kHostNameCharsMax = 32;  // the field of the first contact extension
 inline constexpr std::size_t kAssumeMax = 256;
-inline constexpr std::size_t kExcludeMax = 256;
+inline constexpr std::size_t kConnectionRulesMax = 256;  // of each kind
 inline constexpr std::size_t kGidSubnetsMax = 16;
-inline constexpr std::size_t kExcludePortsMax = 64;
 inline constexpr std::size_t kBufferBytesMin = 16 * kKibibyte;
 inline constexpr std::size_t kBufferBytesMax = 512 * kMebibyte;
 inline constexpr std::size_t kDeviceNamesMax = 16;
@@ -63,17 +63,6 @@ struct Listener {
   std::optional<SocketAddress> upstream;
 
   friend bool operator==(const Listener&, const Listener&) = default;
-};
-
-// Destinations that stay TCP.
-struct Exclusion {
-  // smc.exclude[].cidr: required.
-  Cidr cidr;
-  // smc.exclude[].ports: at most 64, each 1 to 65535. Default: empty, which means every port.
-  std::vector<std::uint16_t> ports;
-
-  bool matches(const SocketAddress& destination) const;
-  friend bool operator==(const Exclusion&, const Exclusion&) = default;
 };
 
 // Versions of SMC-R that a proxy speaks.
@@ -128,8 +117,13 @@ struct Smc {
   // smc.assume: at most 256 blocks whose hosts are taken to speak SMC-R although no TCP option said
   // so. Default none.
   std::vector<Cidr> assume;
-  // smc.exclude: at most 256; wins over `assume` and over the TCP option. Default none.
-  std::vector<Exclusion> exclude;
+  // smc.exclude: at most 256; SMC-R is never tried. Wins over `assume` and over the TCP option.
+  // Keys of a rule: cidr and ports, at least one of them. Default none.
+  std::vector<ConnectionRule> exclude;
+  // smc.require: at most 256; a connection that cannot be SMC-R is reset, as all are where
+  // `fallback` is deny. None may overlap one of `exclude`. With a rule the proxy accepts no
+  // connection that begins as TCP (`defer_bytes`). Default none.
+  std::vector<ConnectionRule> require;
   // smc.option_program: auto, attach, external or none. Default auto.
   OptionProgram option_program = OptionProgram::kAuto;
   // smc.traffic_class: DSCP and ECN of what queue pairs of RNICs send, as one byte, 0 to 255.
@@ -384,12 +378,17 @@ std::string_view to_string(HandOverMode mode);
 // `concurrency`, or if that is 0 what suits the CPUs (cpu_limit.h). 1 to 64.
 unsigned worker_count(const Config& config);
 
-// True when connections may begin as TCP, see smc.defer_bytes.
-bool defers(const Config& config);
+// True when connections that the proxy accepts may begin as TCP, see smc.defer_bytes. What a
+// SYN/ACK says is the same for every port, so one rule in smc.require ends that for all.
+bool accepts_deferred(const Config& config);
+// True when a connection to this destination may begin as TCP.
+bool defers(const Config& config, const SocketAddress& destination);
 
-// True when some exclusion matches.
-bool excluded(const Smc& smc, const SocketAddress& destination);
-// True when some block of `assume` holds the address and no exclusion matches.
-bool assumed(const Smc& smc, const SocketAddress& destination);
+// True when some rule of `exclude` matches. `server_port` as in ConnectionRule::matches().
+bool excluded(const Smc& smc, const SocketAddress& peer, std::uint16_t server_port);
+// True when some block of `assume` holds the peer and no exclusion matches.
+bool assumed(const Smc& smc, const SocketAddress& peer, std::uint16_t server_port);
+// True when the connection must be SMC-R: by `fallback`, or by a rule of `require`.
+bool required(const Config& config, const SocketAddress& peer, std::uint16_t server_port);
 
 }  // namespace fairlead::config

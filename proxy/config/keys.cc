@@ -75,50 +75,23 @@ std::span<const Key<Listener>> listener_keys() {
   return kKeys;
 }
 
-std::span<const Key<Exclusion>> exclusion_keys() {
+std::span<const Key<ConnectionRule>> connection_rule_keys() {
   static const std::array kKeys = {
-      required(single<Exclusion>("cidr", FAIRLEAD_MEMBER(cidr), CidrCodec{})),
-      list_of<Exclusion>("ports", FAIRLEAD_MEMBER(ports), PortCodec{}, {0, kExcludePortsMax}),
+      single<ConnectionRule>("cidr", FAIRLEAD_MEMBER(cidr), OptionalCidrCodec{}),
+      list_of<ConnectionRule>("ports", FAIRLEAD_MEMBER(ports), PortCodec{}, {0, kRulePortsMax}),
   };
   return kKeys;
 }
 
-// "10.0.0.0/8", or "10.0.0.0/8 port 80 443".
-std::optional<Exclusion> exclusion_from(const Node& node, const std::string& key,
-                                        Reading& reading) {
-  std::vector<std::string_view> words;
-  std::string_view rest = node.text;
-  while (true) {
-    rest.remove_prefix(std::min(rest.find_first_not_of(' '), rest.size()));
-    if (rest.empty()) break;
-    words.push_back(rest.substr(0, rest.find(' ')));
-    rest.remove_prefix(words.back().size());
-  }
-  const std::string allowed =
-      "CIDR, \"CIDR port P\", or a mapping with cidr and ports; CIDR is " + CidrCodec::allowed();
-  const bool shaped = words.size() == 1 || (words.size() >= 3 && words[1] == "port" &&
-                                            words.size() - 2 <= kExcludePortsMax);
-  if (!shaped) {
-    reading.wrong(node, key, in_quotes(node.text) + " is not a block with or without ports",
-                  allowed);
-    return std::nullopt;
-  }
-  Exclusion exclusion;
-  const Parsed<Cidr> cidr = CidrCodec::from(words[0]);
-  if (!cidr) {
-    reading.wrong(node, key, cidr.error(), allowed);
-    return std::nullopt;
-  }
-  exclusion.cidr = *cidr;
-  for (std::size_t i = 2; i < words.size(); ++i) {
-    const Parsed<std::uint16_t> port = PortCodec{}.from(words[i]);
-    if (!port) {
-      reading.wrong(node, key, port.error(), PortCodec::allowed());
-      return std::nullopt;
-    }
-    exclusion.ports.push_back(*port);
-  }
-  return exclusion;
+std::optional<ConnectionRule> connection_rule_from(const Node& node, const std::string& key,
+                                                   Reading& reading) {
+  const Result<ConnectionRule> rule = ConnectionRule::parse(node.text);
+  if (rule) return *rule;
+  reading.wrong(node, key,
+                in_quotes(node.text) + " names no connections: " + std::string(rule.error().what),
+                "CIDR, \"CIDR port P\", \"port P\", or a mapping with cidr or ports; CIDR is " +
+                    CidrCodec::allowed());
+  return std::nullopt;
 }
 
 std::vector<Key<Config>> smc_keys() {
@@ -142,8 +115,12 @@ std::vector<Key<Config>> smc_keys() {
       single<Config>("smc.defer_time", FAIRLEAD_MEMBER(smc.defer_time),
                      DurationCodec{milliseconds(1), hours(1)}),
       list_of<Config>("smc.assume", FAIRLEAD_MEMBER(smc.assume), CidrCodec{}, {0, kAssumeMax}),
-      list_of_structs<Config, Exclusion>("smc.exclude", FAIRLEAD_MEMBER(smc.exclude),
-                                         exclusion_keys(), {0, kExcludeMax}, exclusion_from),
+      list_of_structs<Config, ConnectionRule>("smc.exclude", FAIRLEAD_MEMBER(smc.exclude),
+                                              connection_rule_keys(), {0, kConnectionRulesMax},
+                                              connection_rule_from),
+      list_of_structs<Config, ConnectionRule>("smc.require", FAIRLEAD_MEMBER(smc.require),
+                                              connection_rule_keys(), {0, kConnectionRulesMax},
+                                              connection_rule_from),
       single<Config>("smc.option_program", FAIRLEAD_MEMBER(smc.option_program), kPrograms),
       single<Config>("smc.traffic_class", FAIRLEAD_MEMBER(smc.traffic_class),
                      IntegerCodec{0, kTrafficClassMax}),

@@ -40,7 +40,7 @@ StageResult DialStage::failed(int error) {
 StageResult OutboundDial::begin(TimePoint now) {
   if (cause_) return dial(false, now);
   const config::Smc& smc = session_.services.config.smc;
-  assumed_ = config::assumed(smc, session_.destination);
+  assumed_ = config::assumed(smc, session_.destination, session_.destination.port());
   if (const std::optional<FallbackReason> reason = obstacle()) {
     cause_ = FallbackCause{.reason = *reason};
     session_.note("the connection is to stay TCP");
@@ -57,7 +57,8 @@ std::optional<FallbackReason> OutboundDial::obstacle() {
   SessionServices& services = session_.services;
   const config::Smc& smc = services.config.smc;
   if (!smc.enabled) return FallbackReason::kDisabled;
-  if (config::excluded(smc, session_.destination)) return FallbackReason::kPolicyExcluded;
+  if (config::excluded(smc, session_.destination, session_.destination.port()))
+    return FallbackReason::kPolicyExcluded;
   if (services.admission.draining()) return FallbackReason::kDraining;
   if (!services.devices.any_in_network()) return services.devices.no_device_reason();
   if (!assumed_ && !services.network.option_available()) return FallbackReason::kNoOptionProgram;
@@ -84,9 +85,10 @@ StageResult OutboundDial::dial(bool with_option, TimePoint now) {
   SessionServices& services = session_.services;
   session_.report.set_phase("dial");
   const SocketAddress client = session_.app->peer_address();
-  const bpf::Announced announce = !with_option                      ? bpf::Announced::kNothing
-                                  : config::defers(services.config) ? bpf::Announced::kFrames
-                                                                    : bpf::Announced::kSmc;
+  const bpf::Announced announce = !with_option ? bpf::Announced::kNothing
+                                  : config::defers(services.config, session_.destination)
+                                      ? bpf::Announced::kFrames
+                                      : bpf::Announced::kSmc;
   Result<std::unique_ptr<event::Stream>> net = services.network.dial_peer(
       session_.destination, announce, session_.arrival == Arrival::kRedirected ? &client : nullptr);
   if (!net) return failed(net.error().system);
@@ -159,16 +161,17 @@ StageResult InboundDial::choose(TimePoint now) {
   SessionServices& services = session_.services;
   const config::Smc& smc = services.config.smc;
   const SocketAddress peer = session_.net->peer_address();
+  const std::uint16_t port = session_.destination.port();
   const bpf::Announced announced = services.network.option_requested(*session_.net);
   const bool requested = announced != bpf::Announced::kNothing;
-  const bool assumed = !requested && smc.enabled && config::assumed(smc, peer);
+  const bool assumed = !requested && smc.enabled && config::assumed(smc, peer, port);
   if (!requested && !assumed) {
-    next_ =
-        UseTcp{.cause = {.reason = !smc.enabled                  ? FallbackReason::kDisabled
-                                   : config::excluded(smc, peer) ? FallbackReason::kPolicyExcluded
-                                   : !services.network.option_available()
-                                       ? FallbackReason::kNoOptionProgram
-                                       : FallbackReason::kPeerNotInjected}};
+    next_ = UseTcp{.cause = {.reason = !smc.enabled ? FallbackReason::kDisabled
+                                       : config::excluded(smc, peer, port)
+                                           ? FallbackReason::kPolicyExcluded
+                                       : !services.network.option_available()
+                                           ? FallbackReason::kNoOptionProgram
+                                           : FallbackReason::kPeerNotInjected}};
     session_.note("the SYN carried no SMC option");
     return dial(now);
   }

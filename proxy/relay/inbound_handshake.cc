@@ -79,7 +79,7 @@ StageResult InboundHandshake::handle_proposal(TimePoint now) {
   const wire::Proposal& proposal = handshake().proposal();
   const config::Smc& smc = services().config.smc;
   if (!smc.enabled) return refuse(FallbackReason::kDisabled);
-  if (config::excluded(smc, session_.net->peer_address()))
+  if (config::excluded(smc, session_.net->peer_address(), session_.destination.port()))
     return refuse(FallbackReason::kPolicyExcluded);
   if (services().admission.draining()) return refuse(FallbackReason::kDraining);
   std::optional<FallbackReason> reason;

@@ -225,8 +225,7 @@ StageResult Session::enter_tcp(UseTcp from, TimePoint now) {
   SMC_ASSERT(resources_.app != nullptr && resources_.net != nullptr);
   SessionServices& services = resources_.services;
   resources_.report.tcp_chosen(from, *resources_.net, resources_.peer(), now);
-  const bool denied = services.config.fallback == config::FallbackPolicy::kDeny;
-  if (denied) {
+  if (resources_.smc_required()) {
     services.stats.refused_of(RefusedFor::kDenied).add();
     if (from.framed) resources_.report.short_ended(resources_.peer(), true, now);
     return End{"fallback is denied by configuration"};

@@ -46,6 +46,10 @@ struct SessionResources {
   bool outbound() const { return direction == Direction::kOutbound; }
   // The other end of `net`, as it is reported.
   SocketAddress peer() const { return outbound() ? destination : net->peer_address(); }
+  // By configuration: the connection is reset where it cannot be SMC-R. REQUIRES: net.
+  bool smc_required() const {
+    return config::required(services.config, peer(), destination.port());
+  }
   TimePoint now() const { return services.network.now(); }
   void note(const char* step) { report.note(step); }
   void mark_ready() { host.mark_ready(); }

@@ -10,7 +10,7 @@ namespace {
 
 // The peer is a Fairlead proxy, and frames over TCP are allowed.
 bool may_return(const SessionResources& session, bool framed, const SmcRelay& relay) {
-  if (session.services.config.fallback == config::FallbackPolicy::kDeny) return false;
+  if (session.smc_required()) return false;
   const LinkTransport& transport = relay.group->transport();
   return framed || (transport.works(relay.link) &&
                     transport.device(relay.link).device->capabilities().own_kind_only);

@@ -55,7 +55,7 @@ WorkerThread::WorkerThread(WorkerSettings settings, std::unique_ptr<event::Event
       seed_(settings.seed),
       stats_(std::make_unique<WorkerStats>()),
       loop_(std::move(loop)),
-      network_(*loop_, source, program, config_.tcp, config::defers(config_)),
+      network_(*loop_, source, program, config_.tcp, config::accepts_deferred(config_)),
       frames_offer_(frames_offer),
       spin_(config_.latency.spin, config_.latency.spin_share_max) {
   if (record != nullptr) neighbours_.lasting = std::make_unique<LastingSessions>(*record);

@@ -127,6 +127,41 @@ class Fallback(ProxyTest):
         self.assertEqual(metrics.connections("tcp"), 0)
         self.assertEqual(metrics.value("fairlead_connections_refused_total"), 1)
 
+    def test_required_port(self):
+        """A rule resets what it is about, and another port of the same host is TCP."""
+        other = peers.Server(peers.echo)
+        self.addCleanup(other.close)
+        ports = [self.server.address[1]]
+        self.outbound = self.start("out", [listener("out", "outbound", self.server.address),
+                                           listener("out2", "outbound", other.address)],
+                                   {"smc": {"require": [{"cidr": "127.0.0.0/8", "ports": ports}]}})
+        self.assertTrue(peers.meets_reset(self.outbound.address("out")))
+        self.wait_fallback(self.outbound, "peer_not_injected")
+        self.talk(self.outbound.address("out2"))
+        metrics = self.outbound.metrics()
+        self.assertEqual(metrics.connections("tcp"), 1)
+        self.assertEqual(metrics.value("fairlead_connections_refused_total"), 1)
+
+    def test_required_at_the_server(self):
+        """The rule of a server is about its own ports, and it accepts no connection that begins as TCP."""
+        ports = [self.server.address[1]]
+        self.start_pair(self.server.address, server={"smc": {"require": [{"ports": ports}]}},
+                        client={"smc": {"enabled": False}})
+        self.assertTrue(peers.meets_reset(self.outbound.address("out")))
+        self.wait_fallback(self.inbound, "peer_not_injected")
+
+    def test_required_is_smcr_from_the_first_byte(self):
+        ports = [self.server.address[1]]
+        self.start_pair(self.server.address, server={"smc": {"require": [{"ports": ports}], "defer_bytes": "64KiB"}},
+                        client={"smc": {"defer_bytes": "64KiB"}})
+        self.talk()
+        self.assert_smcr()
+
+    def test_excluded_at_the_server_by_port(self):
+        ports = [self.server.address[1]]
+        self.start_pair(self.server.address, server={"smc": {"exclude": [{"ports": ports}]}})
+        self.check(self.inbound, "policy_excluded")
+
     def test_denial_leaves_smcr_alone(self):
         changes = {"fallback": "deny"}
         self.start_pair(self.server.address, changes, changes)

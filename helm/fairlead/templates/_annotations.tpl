@@ -7,6 +7,8 @@ and a test compares both over the same values. Each item lists name, expression 
 {{- $portsAllowed := "1 to 64 ports or ranges from 1 to 65535 between commas, as in 5432,8000-8010" -}}
 {{- $cidrs := "v.split(',').size() <= 64 && v.split(',').all(e, e.contains('/') && isCIDR(e) && string(cidr(e)) == string(cidr(e).masked()))" -}}
 {{- $cidrsAllowed := "1 to 64 blocks between commas, without bits behind the prefix, as in 10.0.0.0/8,fd00::/8" -}}
+{{- $rules := "v.split(',').size() <= 64 && v.split(',').all(e, e.matches(r'^([0-9a-f.:]+/[0-9]{1,3}|([0-9a-f.:]+/[0-9]{1,3} )?port( [1-9][0-9]{0,4}){1,64})$') && e.split(' ').all(w, w == 'port' || (w.contains('/') ? isCIDR(w) && string(cidr(w)) == w && string(cidr(w).masked()) == w : int(w) <= 65535)))" -}}
+{{- $rulesAllowed := "1 to 64 rules between commas: a block of addresses, ports, or both, as in 10.0.0.0/8 port 5432 6432,port 22" -}}
 {{- $cpu := "(v.matches(r'^(0|[1-9][0-9]{0,14})m$') || v.matches(r'^(0|[1-9][0-9]{0,14})([.][0-9]{1,3})?$')) && quantity(v).isGreaterThan(quantity('0'))" -}}
 {{- $cpuAllowed := "a CPU quantity above 0, as in 50m or 0.5" -}}
 {{- $memory := "v.matches(r'^[1-9][0-9]{0,14}[KMG]i$') && quantity(v).isLessThan(quantity('1Ei'))" -}}
@@ -21,6 +23,8 @@ and a test compares both over the same values. Each item lists name, expression 
   (list "proxy-memory-limit" (printf "%s && quantity(v).compareTo(quantity('32Mi')) >= 0 && quantity(v).compareTo(quantity('2048Gi')) <= 0" $memory) "a whole number with Ki, Mi or Gi, from 32Mi to 2048Gi")
   (list "admin-port" "v.matches(r'^[1-9][0-9]{3,4}$') && int(v) >= 1024 && int(v) <= 65535 && !(v in ['4540', '4543'])" "a port from 1024 to 65535, not 4540 and not 4543")
   (list "fallback" "v in ['allow', 'deny']" "allow or deny")
+  (list "smc-exclude" $rules $rulesAllowed)
+  (list "smc-require" $rules $rulesAllowed)
   (list "log-level" "v in ['trace', 'debug', 'info', 'warn', 'error', 'off']" "trace, debug, info, warn, error or off")
   (list "log-format" "v in ['logfmt', 'json']" "logfmt or json")
   (list "pnet-id" "v.matches(r'^[A-Za-z0-9]{1,16}$')" "1 to 16 of A-Z, a-z and 0-9")

@@ -39,6 +39,7 @@ namespaceSelector: {}
 {{- range include "fairlead.annotationChecks" . | fromJsonArray }}{{ $_ := set $checks (index . 0) (index . 1) }}{{ end -}}
 {{- $s := include "fairlead.settings" . | fromJson -}}
 {{- range $name, $annotation := dict "FAIRLEAD_FALLBACK" "fallback" "FAIRLEAD_LOG_LEVEL" "log-level" "FAIRLEAD_LOG_FORMAT" "log-format"
+      "FAIRLEAD_SMC_EXCLUDE" "smc-exclude" "FAIRLEAD_SMC_REQUIRE" "smc-require"
       "FAIRLEAD_DRAIN_TIMEOUT" "shutdown-grace-period" "SMC_PNET_ID" "pnet-id" "FAIRLEAD_BUFFERS_SIZE" "buffer-size"
       "FAIRLEAD_SMC_MAX_CONNECTIONS_PER_GROUP" "max-conns-per-group" "FAIRLEAD_SMC_MAX_LINKS" "max-links" "FAIRLEAD_SMC_DEFER_BYTES" "defer-bytes"
       "FAIRLEAD_SMC_TRAFFIC_CLASS" "traffic-class" "FAIRLEAD_SMC_SERVICE_LEVEL" "service-level" "FAIRLEAD_SMC_PATH_MTU" "path-mtu"

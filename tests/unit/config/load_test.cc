@@ -13,6 +13,7 @@ namespace fairlead::config {
 namespace {
 
 using namespace std::chrono_literals;
+using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
@@ -72,9 +73,9 @@ TEST(Load, TakesAnExclusionInThreeSpellings) {
   ASSERT_EQ(config.smc.exclude.size(), 4U);
   EXPECT_THAT(config.smc.exclude[0].ports, ElementsAre());
   EXPECT_THAT(config.smc.exclude[1].ports, ElementsAre(80, 443));
-  EXPECT_EQ(to_string(config.smc.exclude[1].cidr), "10.2.0.0/16");
+  EXPECT_EQ(to_string(config.smc.exclude[1]), "10.2.0.0/16 port 80 443");
   EXPECT_THAT(config.smc.exclude[2].ports, ElementsAre(25));
-  EXPECT_EQ(to_string(config.smc.exclude[3].cidr), "10.4.0.0/16");
+  EXPECT_EQ(to_string(config.smc.exclude[3]), "10.4.0.0/16");
 }
 
 TEST(Load, ASectionWithEverythingCommentedOutIsTheDefault) {
@@ -250,11 +251,30 @@ TEST(Load, RefusesBadBlocksAndPorts) {
   }
   for (const char* value :
        {"10.0.0.0/8 80", "10.0.0.0/8 port", "10.0.0.0/8 port 0", "10.0.0.0/8 port x", "x port 80",
-        "{ports: [80]}", "{cidr: 10.0.0.0/8, ports: [70000]}", "\"\""}) {
-    const std::string error =
-        only_error(load_with_listener("smc: {exclude: [" + std::string(value) + "]}"));
-    EXPECT_THAT(error, HasSubstr("smc.exclude[0]")) << value;
+        "port", "port 0", "port 80 10.0.0.0/8", "{ports: []}", "{}", "{cidr: \"\", ports: [80]}",
+        "{cidr: 10.0.0.0/8, ports: [70000]}", "\"\""}) {
+    for (const std::string list : {"exclude", "require"}) {
+      const std::string error =
+          only_error(load_with_listener("smc: {" + list + ": [" + std::string(value) + "]}"));
+      EXPECT_THAT(error, HasSubstr("smc." + list + "[0]")) << value;
+    }
   }
+}
+
+TEST(Load, RulesThatContradictEachOtherAreNamed) {
+  EXPECT_THAT(only_error(load_with_listener(
+                  "smc: {exclude: [192.0.2.0/24, 10.1.0.0/16 port 80 5432], require: [port 22, "
+                  "10.0.0.0/8 port 5432]}")),
+              AllOf(HasSubstr("smc.require[1]: \"10.0.0.0/8 port 5432\" and smc.exclude[1], "
+                              "\"10.1.0.0/16 port 80 5432\", have connections in common"),
+                    HasSubstr("allowed: ")));
+  EXPECT_THAT(only_error(load_with_listener("smc: {enabled: false, require: [10.0.0.0/8]}")),
+              HasSubstr("smc.require: no connection could be SMC-R"));
+  const Config config = loaded(load_with_listener(
+      "smc: {exclude: [10.1.0.0/16 port 80], require: [port 22, {ports: [5432]}]}"));
+  ASSERT_EQ(config.smc.require.size(), 2U);
+  EXPECT_FALSE(config.smc.require[0].cidr.has_value());
+  EXPECT_THAT(config.smc.require[1].ports, ElementsAre(5432));
 }
 
 class LoadFile : public testing::Test {

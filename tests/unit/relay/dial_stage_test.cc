@@ -164,6 +164,20 @@ TEST_F(OutboundDialTest, AsksForNoFramesWhereTcpIsDenied) {
   EXPECT_EQ(network.announced, Announced::kSmc);
 }
 
+TEST_F(OutboundDialTest, AsksForNoFramesWhereSmcIsRequired) {
+  defer();
+  config.smc.require = {{std::nullopt, {destination.port()}}};
+  dial_out();
+  EXPECT_EQ(network.announced, Announced::kSmc);
+}
+
+TEST_F(OutboundDialTest, ARuleForAnotherPortLeavesFramesAlone) {
+  defer();
+  config.smc.require = {{std::nullopt, {81}}};
+  dial_out();
+  EXPECT_EQ(network.announced, Announced::kFrames);
+}
+
 TEST_F(OutboundDialTest, ShowsThePeerARedirectedClient) {
   open(Direction::kOutbound);
   session->arrival = Arrival::kRedirected;
