@@ -10,6 +10,9 @@ add_library(fairlead_options INTERFACE)
 target_compile_options(fairlead_options INTERFACE
   -Wall -Wextra -Wconversion -Wsign-conversion -Wswitch-enum -Wshadow -Wnon-virtual-dtor
   -Wno-missing-field-initializers -fno-omit-frame-pointer)
+# `one() | other()` calls both, which is meant; members of a base need no braces of their own.
+target_compile_options(fairlead_options INTERFACE
+  "$<$<CXX_COMPILER_ID:Clang>:-Wno-bitwise-instead-of-logical;-Wno-missing-braces>")
 option(FAIRLEAD_WERROR "Warnings are errors" ON)
 if(FAIRLEAD_WERROR)
   target_compile_options(fairlead_options INTERFACE -Werror)
@@ -27,14 +30,50 @@ if(FAIRLEAD_COVERAGE)
   target_link_options(fairlead_options INTERFACE -fprofile-instr-generate)
 endif()
 
-# fairlead_layer(name SOURCES … DEPENDS …): library fairlead_<name>, alias fairlead::<name>.
+# Headers of the standard library and of GoogleTest take most of the time of a compilation, so one
+# build has them precompiled. The other builds find what a source forgot to include.
+option(FAIRLEAD_PRECOMPILE "Precompile headers of the standard library and GoogleTest" OFF)
+set(FAIRLEAD_COLD_COMPILE_OPTIONS "" CACHE STRING
+    "Further options for sources whose speed does not matter: tests, command lines, generated code")
+
+# fairlead_precompile(target headers): headers is "standard", "commands" or "testing",
+# cmake/precompiled_*.h. The last two have the options of cold sources.
+function(fairlead_precompile target headers)
+  if(FAIRLEAD_PRECOMPILE)
+    target_precompile_headers(${target} REUSE_FROM fairlead_precompiled_${headers})
+  endif()
+endfunction()
+
+if(FAIRLEAD_PRECOMPILE)
+  # Found later; their definitions have to be those of the targets that include them.
+  set(libraries_commands CLI11::CLI11)
+  set(libraries_testing GTest::gtest GTest::gmock)
+  foreach(headers standard commands testing)
+    set(source ${PROJECT_BINARY_DIR}/precompiled_${headers}.cc)
+    file(CONFIGURE OUTPUT ${source} CONTENT "// The headers are all that it compiles.\n")
+    add_library(fairlead_precompiled_${headers} OBJECT EXCLUDE_FROM_ALL ${source})
+    target_link_libraries(fairlead_precompiled_${headers} PRIVATE fairlead_options ${libraries_${headers}})
+    target_precompile_headers(fairlead_precompiled_${headers} PRIVATE ${PROJECT_SOURCE_DIR}/cmake/precompiled_${headers}.h)
+  endforeach()
+  target_compile_options(fairlead_precompiled_commands PRIVATE ${FAIRLEAD_COLD_COMPILE_OPTIONS})
+  target_compile_options(fairlead_precompiled_testing PRIVATE ${FAIRLEAD_COLD_COMPILE_OPTIONS})
+endif()
+
+# fairlead_layer(name [COMMANDS] SOURCES … DEPENDS …): library fairlead_<name>, alias
+# fairlead::<name>. COMMANDS: its sources are command lines.
 function(fairlead_layer name)
-  cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS;PRIVATE" ${ARGN})
+  cmake_parse_arguments(ARG "COMMANDS" "" "SOURCES;DEPENDS;PRIVATE" ${ARGN})
   add_library(fairlead_${name} STATIC ${ARG_SOURCES})
   add_library(fairlead::${name} ALIAS fairlead_${name})
   target_include_directories(fairlead_${name} PUBLIC ${PROJECT_SOURCE_DIR}/proxy)
   target_link_libraries(fairlead_${name} PUBLIC ${ARG_DEPENDS}
                         PRIVATE fairlead_options ${ARG_PRIVATE})
+  if(ARG_COMMANDS)
+    target_compile_options(fairlead_${name} PRIVATE ${FAIRLEAD_COLD_COMPILE_OPTIONS})
+    fairlead_precompile(fairlead_${name} commands)
+  else()
+    fairlead_precompile(fairlead_${name} standard)
+  endif()
 endfunction()
 
 # A limit for a test that hangs. No other test comes near it, however busy the machine is.
@@ -49,6 +88,8 @@ function(fairlead_test name)
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
   target_compile_definitions(${name} PRIVATE FAIRLEAD_SOURCE_DIR="${PROJECT_SOURCE_DIR}"
                              FAIRLEAD_BINARY_DIR="${PROJECT_BINARY_DIR}")
+  target_compile_options(${name} PRIVATE ${FAIRLEAD_COLD_COMPILE_OPTIONS})
+  fairlead_precompile(${name} testing)
   add_test(NAME ${name} COMMAND ${name})
   set_tests_properties(${name} PROPERTIES TIMEOUT ${FAIRLEAD_HANG_SECONDS} LABELS "${ARG_LABELS}")
 endfunction()

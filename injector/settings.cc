@@ -68,7 +68,7 @@ std::string refusal(std::string_view field, const Json& value, std::string_view 
 }
 
 // A name that may be anything, cut and in ASCII.
-std::string quoted(const std::string& name) {
+std::string in_quotes(const std::string& name) {
   return Json(name.substr(0, kLabelCharsMax)).dump(-1, ' ', true, Json::error_handler_t::replace);
 }
 
@@ -117,7 +117,7 @@ std::optional<std::string> read_smc(const Json& value, Settings& settings) {
         std::find_if(kSmcNumbers.begin(), kSmcNumbers.end(),
                      [&wanted = name](const SmcNumber& one) { return one.setting == wanted; });
     if (known == kSmcNumbers.end())
-      return "smc: " + quoted(name) + " is no setting; allowed: " + names;
+      return "smc: " + in_quotes(name) + " is no setting; allowed: " + names;
     const AnnotationInfo& rule = *find_annotation(known->annotation);
     if (!number.is_number_unsigned() || !rule.is_allowed(number.dump()))
       return refusal("smc." + name, number, rule.allowed);
@@ -142,7 +142,7 @@ std::optional<std::string> read_field(const std::string& name, const Json& value
   }
   std::string allowed = "adminPort, concurrency, env, smc";
   for (const TextField& field : kTextFields) allowed += ", " + std::string(field.name);
-  return quoted(name) + " is no setting; allowed: " + allowed;
+  return in_quotes(name) + " is no setting; allowed: " + allowed;
 }
 
 }  // namespace

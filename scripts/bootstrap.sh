@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs the missing Debian packages, and does nothing else.
 #
-#   scripts/bootstrap.sh [build] [test] [arm64] [k8s] [lab] [demo] [plot] [model] [fuzz] [suites]
+#   scripts/bootstrap.sh [build] [test] [arm64] [k8s] [lab] [demo] [plot] [model] [mutants] [fuzz] [suites]
 #                                                          default: build
 #   scripts/bootstrap.sh --print build     only prints their names, one on each line
 #
@@ -18,7 +18,7 @@ declare -A groups=(
   [test]="clang-format-14 clang-tidy-14 prometheus redis-server redis-tools nginx-light
           libnginx-mod-stream haproxy postgresql postgresql-contrib curl iproute2 nftables iperf3
           python3-yaml procps openssl util-linux containernetworking-plugins strace
-          libseccomp2 spin"
+          libseccomp2 spin libclang-rt-14-dev"
   [lab]="qemu-system-x86 busybox-static kmod perftest rdma-core ibverbs-utils ibverbs-providers
          iproute2 nftables tshark redis-server redis-tools nginx-light curl iperf3 haproxy
          python3"
@@ -31,6 +31,7 @@ declare -A groups=(
   [model]="spin gcc libc6-dev python3"
   [suites]="dpkg-dev patch gcc iproute2 nftables util-linux redis-server redis-tools tcl postgresql
             memcached perl lighttpd lighttpd-mod-webdav litmus python3"
+  [mutants]="python3-clang-14"
   [fuzz]="clang-14 llvm-14 libclang-rt-14-dev"
 )
 

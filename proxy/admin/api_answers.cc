@@ -63,7 +63,7 @@ HttpResponse AdminApi::ready(const HttpRequest&) {
 HttpResponse AdminApi::stats(const HttpRequest& request) {
   const std::string_view format = parameter(request, "format").value_or("text");
   if (format != "text" && format != "json")
-    return error_response(400, "format must be text or json, not " + quoted(format));
+    return error_response(400, "format must be text or json, not " + in_quotes(format));
   const StatsSpan all = sources_.stats;
   Json workers = Json::array();
   for (std::size_t index = 0; index < all.size(); ++index)
@@ -80,7 +80,7 @@ HttpResponse AdminApi::stats(const HttpRequest& request) {
 HttpResponse AdminApi::fallbacks(const HttpRequest& request) {
   const std::string_view all = parameter(request, "all").value_or("false");
   if (all != "true" && all != "false")
-    return error_response(400, "all must be true or false, not " + quoted(all));
+    return error_response(400, "all must be true or false, not " + in_quotes(all));
   return json_response(200, {{"fallbacks", fallbacks_json(sources_.stats, all == "true")}});
 }
 

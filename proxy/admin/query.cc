@@ -19,10 +19,10 @@ std::optional<std::string> parameter_error(const HttpRequest& request,
   for (auto at = request.query.begin(); at != request.query.end(); ++at) {
     const std::string& name = at->first;
     if (std::find(known.begin(), known.end(), name) == known.end() || name.empty())
-      return "unknown query parameter " + quoted(name);
+      return "unknown query parameter " + in_quotes(name);
     const bool is_repeated = std::any_of(
         request.query.begin(), at, [&](const auto& earlier) { return earlier.first == name; });
-    if (is_repeated) return "query parameter " + quoted(name) + " was given twice";
+    if (is_repeated) return "query parameter " + in_quotes(name) + " was given twice";
   }
   return std::nullopt;
 }
@@ -45,6 +45,6 @@ bool peer_matches(std::string_view peer, std::string_view wanted) {
   return host.size() > 2 && host.front() == '[' && host.substr(1, host.size() - 2) == wanted;
 }
 
-std::string quoted(std::string_view text) { return '"' + std::string(text) + '"'; }
+std::string in_quotes(std::string_view text) { return '"' + std::string(text) + '"'; }
 
 }  // namespace fairlead::admin

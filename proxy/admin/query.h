@@ -27,6 +27,6 @@ std::size_t row_limit(const event::HttpRequest& request, std::size_t standard, s
 // likewise, also as "fd00::7".
 bool peer_matches(std::string_view peer, std::string_view wanted);
 
-std::string quoted(std::string_view text);
+std::string in_quotes(std::string_view text);
 
 }  // namespace fairlead::admin

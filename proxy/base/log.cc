@@ -290,7 +290,7 @@ std::uint64_t log_dropped_lines() {
 void log_foreign_line(std::string_view line) { write_line(std::string(line)); }
 
 LogEvent::LogEvent(LogLevel level, std::string_view logger, std::string_view event)
-    : level_(level), enabled_(log_enabled(level)) {
+    : enabled_(log_enabled(level)) {
   if (!enabled_) return;
   line_ = begin_line(level, logger);
   field("event", event);

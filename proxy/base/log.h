@@ -71,7 +71,6 @@ class LogEvent {
   LogEvent& milliseconds(std::string_view key, double seconds);  // one decimal
 
  private:
-  LogLevel level_;
   bool enabled_;
   std::string line_;
 };

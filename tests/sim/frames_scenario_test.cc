@@ -53,7 +53,7 @@ TEST_P(Frames, ConnectionsThatLastBecomeSmc) {
 // An application that writes all before it reads must not keep the other one from writing.
 TEST_P(Frames, NobodyWaitsForAnApplicationThatDoesNotRead) {
   for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
-    Plan stalled = deferring(1024 << seed % 7);
+    Plan stalled = deferring(std::size_t{1024} << seed % 7);
     stalled.tcp.buffer_bytes_max = 4096;
     stalled.connections.push_back(talk(60000, 300000));
     stalled.connections[0].client.stall_after = 100 * seed;

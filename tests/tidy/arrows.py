@@ -42,7 +42,8 @@ HOMES = {
     "bpf/": ["proxy/bpf/"],
     "spdlog/": ["proxy/base/log.cc"],
     "fmt/": ["proxy/base/log.cc"],
-    "CLI/": ["proxy/app/main.cc", "proxy/app/command_line.cc", "proxy/ctl/", "cni/", "injector/"],
+    "CLI/": ["proxy/app/main.cc", "proxy/app/command_line.cc", "proxy/ctl/", "cni/", "injector/",
+             "cmake/"],
 }
 
 # wire and smc perform no I/O and ask nobody for the time.

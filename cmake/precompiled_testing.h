@@ -1,0 +1,7 @@
+// Headers that most tests include, for FAIRLEAD_PRECOMPILE.
+#pragma once
+
+#include "precompiled_standard.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
