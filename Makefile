@@ -13,12 +13,16 @@ build:  ## build the programs, optimised, into build/release
 	cmake --build --preset release -j $(JOBS)
 
 .PHONY: test
-test:  ## run all tests: sanitizers, threads, integration, pods, lab
-	@./scripts/bootstrap.sh build test
-	@./scripts/bootstrap.sh lab || echo "test: some packages of the lab are missing"
-	@./scripts/bootstrap.sh suites || echo "test: some packages of the suites are missing"
-	@./scripts/bootstrap.sh k8s || echo "test: the container runtime is missing"
-	@python3 scripts/run_tests.py --jobs $(JOBS)
+test:  ## build, and run every test once, under AddressSanitizer and UBSan: at most 20 minutes on two CPUs
+	@python3 -B scripts/run_tests.py --jobs $(JOBS)
+
+.PHONY: test-all
+test-all:  ## run all tests in all variants: sanitizers, threads, optimised, images, pods, lab; TEST_MINUTES=N ends it earlier
+	@python3 -B scripts/run_tests.py --runs all --jobs $(JOBS) $(if $(TEST_MINUTES),--minutes $(TEST_MINUTES))
+
+.PHONY: quick
+quick:  ## build and run the unit tests of what differs from QUICK_BASE (origin/main)
+	@python3 -B scripts/quick.py --jobs $(JOBS) $(if $(QUICK_BASE),--base $(QUICK_BASE))
 
 .PHONY: nightly
 nightly: arm64 k8s-test  ## run the checks that take too long for every change: arm64, the image from scratch, fuzzing, soak
@@ -97,6 +101,11 @@ model:  ## check the models of the protocol with Spin, in all states within thei
 	cmake --preset release
 	cmake --build --preset release -j $(JOBS) --target simulate
 	python3 -B tests/model/run.py --seeds $(or $(SEEDS),1000) --jobs $(JOBS)
+
+.PHONY: mutants
+mutants:  ## build MUTANTS (200) small defects into the protocol's code, drawn by SEED (1), and count those that the tests notice
+	@./scripts/bootstrap.sh build test mutants
+	/usr/bin/python3 -B tests/mutants/run.py --seed $(or $(SEED),1) --mutants $(or $(MUTANTS),200) --jobs $(JOBS)
 
 .PHONY: hostile
 hostile:  ## attack pairs of pods with hostile sidecars: SEEDS (1000) from FIRST_SEED (1), on the ASan and release builds

@@ -1,18 +1,27 @@
 #!/usr/bin/env python3
-"""Builds and runs all tests; the first lines say how long it takes and what is skipped here, the last
-line how many tests passed and failed.
+"""Builds and runs tests. The first lines say how long it takes and what is skipped here; the last two lines how many
+tests passed and failed, and how long it took.
 
-    scripts/run_tests.py [--runs dev,tsan,release] [--jobs N]
+    scripts/run_tests.py [--runs dev|all|RUN,…] [--jobs N] [--minutes N]
 
-Three runs, each a preset of CMake: everything under AddressSanitizer and UBSan (dev), the tests
-labelled "threads" under ThreadSanitizer (tsan), the tests labelled "integration", "lab" and
-"simulation" on the optimised build (release). Each case of a GoogleTest program counts as a test; any
-other program counts as one test.
+Each run is a preset of CMake and a choice of tests by label:
+
+    dev            under AddressSanitizer and UBSan: every test once, in the first of its variants
+    tsan           under ThreadSanitizer: tests labelled "threads"
+    release        optimised: tests labelled "integration" and "simulation" in all variants, images, pods, a cluster
+    lab            optimised: two virtual machines with the kernel's SMC
+    dev-variants   under AddressSanitizer and UBSan: the variants that dev leaves out
+
+With --minutes, no test starts after that time. Tests that it prevents or ends count as skipped, with this reason. Each
+case of a GoogleTest program counts as a test; any other program counts as one test.
 """
 import argparse
+import dataclasses
+import datetime
 import importlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -21,13 +30,29 @@ import xml.etree.ElementTree as xml
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-LABEL_OF_RUN = {"dev": None, "tsan": "threads", "release": "integration|lab|simulation"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    preset: str
+    only: str | None  # a regular expression of labels
+    without: str | None
+    minutes: tuple[int, int]  # about, on two idle CPUs: the tests, the first build without a compiler cache
+    packages: tuple[str, ...] = ()  # groups of scripts/bootstrap.sh; a test says if something of them is missing
+
+
+PACKAGES_REQUIRED = ("build", "test")  # groups that every run needs
+RUNS = {
+    "dev": Run("dev", None, "variant", (9, 8), ("k8s",)),
+    "tsan": Run("tsan", "threads", None, (2, 6)),
+    "release": Run("release", "integration|simulation", None, (16, 8), ("k8s", "suites")),
+    "lab": Run("release", "lab", None, (8, 0), ("lab",)),
+    "dev-variants": Run("dev", "variant", None, (5, 0)),
+}
 # In addition to one test for each processor: some tests take minutes and little processor time.
 LEISURELY_TESTS_MAX = 6
 SECONDS_PER_TEST_MAX = 1800  # for tests that set no limit of their own
-
-# About, on two idle CPUs: the tests, and the first build without a compiler cache.
-MINUTES = {"dev": (14, 10), "tsan": (2, 6), "release": (24, 8)}
+SLOWEST_SHOWN = 20
 
 # Sanitizers print a stack, and a finding is a failure.
 SANITIZER_OPTIONS = {
@@ -36,12 +61,41 @@ SANITIZER_OPTIONS = {
     "TSAN_OPTIONS": "halt_on_error=1:second_deadlock_stack=1",
 }
 
+TIMED_OUT = re.compile(r"^\s*\d+/\d+ Test +#\d+: (\S+) \.*\*\*\*Timeout +([\d.]+) sec")
+
+
+class Deadline:
+    """The moment after which no test starts, or none. In whole seconds, which is what ctest takes."""
+
+    def __init__(self, minutes):
+        self.minutes = minutes
+        self.end = None if minutes is None else int(time.time() + 60 * minutes)
+
+    def seconds_left(self):
+        return None if self.end is None else max(0.0, self.end - time.time())
+
+    def passed(self):
+        # ctest ends a test milliseconds before.
+        return self.end is not None and time.time() >= self.end - 1
+
+    def reason(self):
+        return f"the {self.minutes:.3g} minutes given by --minutes were over"
+
+    def for_ctest(self):
+        if self.end is None:
+            return []
+        return ["--stop-time", datetime.datetime.fromtimestamp(self.end).strftime("%H:%M:%S")]
+
 
 class Tally:
     def __init__(self):
         self.passed = 0
         self.failures = []  # names
         self.skips = []  # name and reason
+        self.seconds = {}  # by name of a program
+
+    def good(self):
+        return self.passed > 0 and not self.failures
 
     def line(self):
         text = f"{self.passed} passed, {len(self.failures)} failed"
@@ -76,15 +130,15 @@ def expected_skips(runs):
             yield "tests with containers", reason
         if reason := reason_of("cluster"):
             yield "kubernetes_cluster_test", reason
-        if shutil.which("qemu-system-x86_64") is None:
-            yield "lab", "no qemu-system-x86_64"
+    if "lab" in runs and shutil.which("qemu-system-x86_64") is None:
+        yield "lab", "no qemu-system-x86_64"
 
 
-def announce(runs, jobs):
-    tests, build = (sum(MINUTES[name][i] for name in runs) for i in (0, 1))
-    print(f"Runs {', '.join(runs)} with {jobs} jobs: about {tests} minutes on two idle CPUs, and up to {build} more "
+def announce(names, jobs):
+    tests, build = (sum(RUNS[name].minutes[i] for name in names) for i in (0, 1))
+    print(f"Runs {', '.join(names)} with {jobs} jobs: about {tests} minutes on two idle CPUs, and up to {build} more "
           "for the first build.")
-    skips = list(expected_skips(runs))
+    skips = list(expected_skips(names))
     print("Will be skipped here:" if skips else "Nothing will be skipped here.")
     for name, reason in skips:
         print(f"  {name}: {reason}")
@@ -105,19 +159,24 @@ def configure(preset):
     return done.returncode == 0
 
 
-def selection(label):
-    return ["-L", f"^({label})$"] if label else []
+def selection(chosen):
+    return [*(["-L", f"^({chosen.only})$"] if chosen.only else []), *(["-LE", f"^({chosen.without})$"] if chosen.without else [])]
 
 
-def targets_of_run(build, label):
-    """Targets that the selected tests need: their own folders, and everything that is not a test."""
-    if label is None:
-        return ["all"]
-    shown = subprocess.run(["ctest", "--test-dir", build, "--show-only=json-v1", *selection(label)],
+def tests_of(build, chosen):
+    """What ctest knows about the tests of a run: name, properties."""
+    shown = subprocess.run(["ctest", "--test-dir", build, "--show-only=json-v1", *selection(chosen)],
                            capture_output=True, text=True, check=True)
+    return {test["name"]: {p["name"]: p["value"] for p in test.get("properties", [])}
+            for test in json.loads(shown.stdout)["tests"]}
+
+
+def targets_of_run(build, chosen):
+    """Targets that the selected tests need: their own folders, and everything that is not a test."""
+    if chosen.only is None:
+        return ["all"]
     folders = set()
-    for test in json.loads(shown.stdout)["tests"]:
-        properties = {p["name"]: p["value"] for p in test.get("properties", [])}
+    for properties in tests_of(build, chosen).values():
         # Script tests run in their source folder; the build tree has the same structure.
         folder = Path(properties.get("WORKING_DIRECTORY", "/"))
         top = build if folder.is_relative_to(build) else ROOT
@@ -162,13 +221,18 @@ def count_not_run(test, name, tally):
         tally.failures.append(f"{name}: {message}")
 
 
-def count_results(build, junit, reports, run_name, tally):
+def count_results(junit, reports, run_name, tally, stopped=frozenset(), reason=""):
+    """Counts a report of ctest; `stopped` are the tests that the end of the time ended."""
     for test in xml.parse(junit).getroot().iter("testcase"):
         name = f"{run_name}/{test.get('name')}"
         status = test.get("status")  # run, fail, notrun or disabled
         report = reports / f"{test.get('name')}.xml"
         if status in ("notrun", "disabled"):
             count_not_run(test, name, tally)
+            continue
+        tally.seconds[name] = float(test.get("time"))
+        if test.get("name") in stopped:
+            tally.skips.append((name, reason))
             continue
         cases_failed = report.exists() and count_gtest_cases(report, name, tally)
         if status == "fail" and not cases_failed:
@@ -178,55 +242,123 @@ def count_results(build, junit, reports, run_name, tally):
             tally.passed += 1
 
 
-def run_preset(run_name, jobs, tally):
-    label = LABEL_OF_RUN[run_name]
-    build = ROOT / "build" / run_name
-    if not configure(run_name):
+def stopped_tests(lines, tests, deadline):
+    """Tests that ctest ended at the deadline, not at their own limit."""
+    if not deadline.passed():
+        return frozenset()
+    timeouts = (match.groups() for match in map(TIMED_OUT.match, lines) if match)
+    return frozenset(name for name, seconds in timeouts
+                     if float(seconds) < tests[name].get("TIMEOUT", SECONDS_PER_TEST_MAX))
+
+
+def build_run(build, targets, jobs, deadline):
+    """None if it was built, otherwise why not."""
+    try:
+        done = run(["cmake", "--build", build, "-j", str(jobs), "--target", *targets], timeout=deadline.seconds_left())
+    except subprocess.TimeoutExpired:
+        return deadline.reason()
+    return None if done.returncode == 0 else "build"
+
+
+def run_ctest(command, environment):
+    """The lines that it printed; each is shown at once."""
+    print("+ " + " ".join(map(str, command)), flush=True)
+    lines = []
+    with subprocess.Popen(command, cwd=ROOT, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          text=True, errors="replace") as process:
+        for line in process.stdout:
+            print(line, end="", flush=True)
+            lines.append(line)
+    return process.returncode, lines
+
+
+def run_tests(run_name, jobs, tally, deadline):
+    chosen = RUNS[run_name]
+    build = ROOT / "build" / chosen.preset
+    if deadline.passed():
+        tally.skips.append((run_name, deadline.reason()))
+        return
+    if not configure(chosen.preset):
         tally.failures.append(f"{run_name}: configuration")
         return
-    targets = targets_of_run(build, label)
+    targets = targets_of_run(build, chosen)
     if not targets:
-        print(f"{run_name}: no test has the label {label}", flush=True)
+        print(f"{run_name}: no test has the label {chosen.only}", flush=True)
         return
-    if run(["cmake", "--build", build, "-j", str(jobs), "--target", *targets]).returncode != 0:
-        tally.failures.append(f"{run_name}: build")
+    problem = build_run(build, targets, jobs, deadline)
+    if deadline.passed():
+        tally.skips.append((run_name, deadline.reason()))
+        return
+    if problem:
+        tally.failures.append(f"{run_name}: {problem}")
         return
     junit, reports = build / "tests.xml", build / "test-reports"
     for old in [junit, *reports.glob("*.xml")]:
         old.unlink(missing_ok=True)
+    tests = tests_of(build, chosen)
     environment = {**SANITIZER_OPTIONS, **os.environ, "GTEST_OUTPUT": f"xml:{reports}/",
                    "GTEST_COLOR": "no"}
-    done = run(["ctest", "--test-dir", build, "--output-on-failure", "--output-junit", junit,
-                "--timeout", str(SECONDS_PER_TEST_MAX), "--no-tests=ignore", "-j",
-                str(jobs + LEISURELY_TESTS_MAX), *selection(label)], env=environment)
+    status, lines = run_ctest(["ctest", "--test-dir", build, "--output-on-failure", "--output-junit", junit,
+                               "--timeout", str(SECONDS_PER_TEST_MAX), "--no-tests=ignore", "-j",
+                               str(jobs + LEISURELY_TESTS_MAX), *deadline.for_ctest(), *selection(chosen)], environment)
     if not junit.exists():
-        tally.failures.append(f"{run_name}: ctest left no report, exit code {done.returncode}")
+        tally.failures.append(f"{run_name}: ctest left no report, exit code {status}")
         return
-    count_results(build, junit, reports, run_name, tally)
+    count_results(junit, reports, run_name, tally, stopped_tests(lines, tests, deadline),
+                  deadline.reason() if deadline.passed() else "")
+    reported = {test.get("name") for test in xml.parse(junit).getroot().iter("testcase")}
+    for name in tests.keys() - reported:
+        if deadline.passed():
+            tally.skips.append((f"{run_name}/{name}", deadline.reason()))
+        else:
+            tally.failures.append(f"{run_name}/{name}: ctest did not report it")
+
+
+def install(names):
+    """Installs missing packages of Debian; False if the runs cannot do without them."""
+    if run(["scripts/bootstrap.sh", *PACKAGES_REQUIRED]).returncode != 0:
+        return False
+    for group in dict.fromkeys(group for name in names for group in RUNS[name].packages):
+        if run(["scripts/bootstrap.sh", group]).returncode != 0:
+            print(f"Some packages of the group {group} are missing.", flush=True)
+    return True
+
+
+def show(tally, minutes):
+    slowest = sorted(tally.seconds.items(), key=lambda entry: -entry[1])[:SLOWEST_SHOWN]
+    print(f"The {len(slowest)} slowest of {len(tally.seconds)} programs, in seconds; some run side by side:")
+    for name, seconds in slowest:
+        print(f"  {seconds:7.1f}  {name}")
+    for name, reason in sorted(tally.skips):
+        print(f"skipped: {name}: {reason}")
+    for name in tally.failures:
+        print(f"failed: {name}")
+    print(tally.line())
+    print(f"test: {'OK' if tally.good() else 'FAILED'} in {minutes:.1f} minutes", flush=True)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--runs", default=",".join(LABEL_OF_RUN))
+    parser.add_argument("--runs", default="dev", help=f"any of {','.join(RUNS)}; or all (default: dev)")
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--minutes", type=float, help="start no test after this time")
     arguments = parser.parse_args()
-    tally = Tally()
-    runs = arguments.runs.split(",")
-    for run_name in runs:
-        if run_name not in LABEL_OF_RUN:
-            parser.error(f"no run {run_name!r}; there are: {', '.join(LABEL_OF_RUN)}")
-    announce(runs, arguments.jobs)
+    names = list(RUNS) if arguments.runs == "all" else arguments.runs.split(",")
+    for name in names:
+        if name not in RUNS:
+            parser.error(f"no run {name!r}; there are: {', '.join(RUNS)}, all")
     began = time.monotonic()
-    for number, run_name in enumerate(runs, 1):
+    tally = Tally()
+    deadline = Deadline(arguments.minutes)
+    if not install(names):
+        return 1
+    announce(names, arguments.jobs)
+    for number, name in enumerate(names, 1):
         minutes = (time.monotonic() - began) / 60
-        print(f"Run {number} of {len(runs)}: {run_name}, after {minutes:.0f} minutes", flush=True)
-        run_preset(run_name, arguments.jobs, tally)
-    for name, reason in tally.skips:
-        print(f"skipped: {name}: {reason}")
-    for name in tally.failures:
-        print(f"failed: {name}")
-    print(tally.line(), flush=True)
-    return 1 if tally.failures or not tally.passed else 0
+        print(f"Run {number} of {len(names)}: {name}, after {minutes:.0f} minutes", flush=True)
+        run_tests(name, arguments.jobs, tally, deadline)
+    show(tally, (time.monotonic() - began) / 60)
+    return 0 if tally.good() else 1
 
 
 if __name__ == "__main__":

@@ -175,7 +175,7 @@ def chosen(short):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--short", action="store_true", help="the part that make test runs")
+    parser.add_argument("--short", action="store_true", help="the part that make test-all runs")
     parser.add_argument("--list", action="store_true", help="only list the units")
     parser.add_argument("--log", type=Path, help="keep the suites' own output in this folder")
     arguments = parser.parse_args()

@@ -9,6 +9,7 @@ import unittest.mock
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))
+import quick  # noqa: E402
 import run_tests  # noqa: E402
 
 PROJECT = """
@@ -55,8 +56,7 @@ class CountingResults(unittest.TestCase):
             subprocess.run(["ctest", "--test-dir", folder / "build", "--output-junit",
                             folder / "tests.xml"], check=False, **quiet)
             cls.tally = run_tests.Tally()
-            run_tests.count_results(folder / "build", folder / "tests.xml", reports, "dev",
-                                    cls.tally)
+            run_tests.count_results(folder / "tests.xml", reports, "dev", cls.tally)
 
     def test_every_kind_of_failure_counts(self):
         self.assertEqual(sorted(self.tally.failures),
@@ -75,6 +75,79 @@ class CountingResults(unittest.TestCase):
     def test_the_line_names_skips_only_when_there_are_some(self):
         self.assertEqual(self.tally.line(), "5 passed, 5 failed, 3 skipped")
         self.assertEqual(run_tests.Tally().line(), "0 passed, 0 failed")
+
+
+TIMED_PROJECT = """
+cmake_minimum_required(VERSION 3.25)
+project(timed LANGUAGES NONE)
+enable_testing()
+add_test(NAME quick COMMAND true)
+add_test(NAME wrong COMMAND false)
+add_test(NAME hangs COMMAND sleep 100)
+set_tests_properties(hangs PROPERTIES TIMEOUT 1)
+add_test(NAME long COMMAND sleep 100)
+add_test(NAME late COMMAND true)
+set_tests_properties(late PROPERTIES DEPENDS long)
+"""
+
+
+class RunningOutOfTime(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            (folder / "CMakeLists.txt").write_text(TIMED_PROJECT)
+            subprocess.run(["cmake", "-S", folder, "-B", folder / "build/timed"], check=True, stdout=subprocess.DEVNULL)
+            cls.tally = run_tests.Tally()
+            deadline = run_tests.Deadline(5 / 60)
+            with unittest.mock.patch("run_tests.ROOT", folder), unittest.mock.patch("run_tests.configure", return_value=True), \
+                    unittest.mock.patch("run_tests.build_run", return_value=None), \
+                    unittest.mock.patch.dict("run_tests.RUNS", {"timed": run_tests.Run("timed", None, None, (1, 1))}), \
+                    contextlib.redirect_stdout(io.StringIO()):
+                run_tests.run_tests("timed", 2, cls.tally, deadline)
+                run_tests.run_tests("timed", 2, cls.tally, deadline)  # a run that is left out as a whole
+
+    def test_what_the_end_prevents_is_skipped_by_name(self):
+        reason = "the 0.0833 minutes given by --minutes were over"
+        self.assertEqual(sorted(self.tally.skips), [("timed", reason), ("timed/late", reason), ("timed/long", reason)])
+
+    def test_a_failure_and_a_hang_before_the_end_stay_failures(self):
+        self.assertEqual(sorted(self.tally.failures), ["timed/hangs", "timed/wrong"])
+        self.assertEqual(self.tally.passed, 1)
+
+    def test_the_slowest_are_shown_and_the_last_line_tells_the_time(self):
+        with contextlib.redirect_stdout(io.StringIO()) as printed:
+            run_tests.show(self.tally, 12.34)
+        *_, count, last = printed.getvalue().splitlines()
+        self.assertEqual(count, "1 passed, 2 failed, 3 skipped")
+        self.assertEqual(last, "test: FAILED in 12.3 minutes")
+        self.assertRegex(printed.getvalue(), "(?m)^ +1[.]\\d  timed/hangs$")
+
+
+class ChoosingQuickTests(unittest.TestCase):
+    TESTS = ["tests/unit/smc", "tests/unit/relay", "tests/unit/base"]
+    OBJECTS = {"tests/unit/smc/CMakeFiles/smc_test.dir/a.cc.o": {"tests/unit/smc/a.cc", "proxy/smc/link.h", "proxy/base/log.h"},
+               "tests/unit/relay/CMakeFiles/relay_test.dir/b.cc.o": {"tests/unit/relay/b.cc", "proxy/relay/group.h"}}
+
+    def chosen(self, *changed):
+        return sorted(quick.folders_to_test(changed, self.OBJECTS, self.TESTS))
+
+    def test_a_source_chooses_the_tests_of_its_layer(self):
+        self.assertEqual(self.chosen("proxy/relay/group.cc"), ["tests/unit/relay"])
+
+    def test_a_header_chooses_every_test_that_includes_it(self):
+        self.assertEqual(self.chosen("proxy/base/log.h"), ["tests/unit/base", "tests/unit/smc"])
+
+    def test_a_new_test_chooses_itself(self):
+        self.assertEqual(self.chosen("tests/unit/smc/new_test.cc"), ["tests/unit/smc"])
+
+    def test_a_document_chooses_none(self):
+        self.assertEqual(self.chosen("docs/wire.md", "scripts/quick.py"), [])
+
+    def test_the_list_of_ninja_is_read(self):
+        text = "a/CMakeFiles/x.dir/b.cc.o: #deps 2, deps mtime 1 (VALID)\n    ../../proxy/smc/link.h\n    /usr/include/stdio.h\n\n"
+        self.assertEqual(quick.included_by_object(text, Path("/p/build/dev"), Path("/p")),
+                         {"a/CMakeFiles/x.dir/b.cc.o": {"proxy/smc/link.h"}})
 
 
 class Announcing(unittest.TestCase):
