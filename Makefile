@@ -55,6 +55,7 @@ two-nodes: build  ## a cluster of two virtual machines with RNICs: the chart, po
 	@./scripts/bootstrap.sh test lab k8s
 	@./scripts/kubernetes.sh >/dev/null
 	@./scripts/containerd.sh >/dev/null
+	@./scripts/dra_driver.sh >/dev/null
 	python3 -B tests/two_nodes/run.py
 
 .PHONY: lab-bench

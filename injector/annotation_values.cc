@@ -163,6 +163,8 @@ bool is_image(std::string_view value) {
          std::all_of(value.begin(), value.end(), allowed);
 }
 
+bool is_rnic_claim_template(std::string_view value) { return kubernetes::is_object_name(value); }
+
 bool is_rnic_resource(std::string_view value) {
   if (value == "none") return true;
   const std::size_t slash = value.find('/');

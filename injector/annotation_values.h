@@ -35,7 +35,8 @@ bool is_retry_count(std::string_view value);  // of either kind
 bool is_grace_period(std::string_view value);
 bool is_admin_port(std::string_view value);
 bool is_image(std::string_view value);
-bool is_rnic_resource(std::string_view value);  // "none" or a resource name
+bool is_rnic_resource(std::string_view value);        // "none" or a resource name
+bool is_rnic_claim_template(std::string_view value);  // "none" or the name of an object
 
 // The rules of such a list; empty for anything else.
 std::vector<ConnectionRule> rules_of(std::string_view value);

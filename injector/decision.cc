@@ -6,6 +6,7 @@
 
 #include "base/node_annotations.h"
 #include "injector/annotations.h"
+#include "injector/rnic_request.h"
 #include "injector/sidecar.h"
 
 namespace fairlead::injector {
@@ -71,8 +72,10 @@ bool has_the_shape_of_a_pod(const Json& pod) {
   const Json& metadata = member(pod, "metadata");
   const Json& annotations = member(metadata, "annotations");
   const Json& init = member(pod, "spec", "initContainers");
+  const Json& claims = member(pod, "spec", "resourceClaims");
   return (metadata.is_null() || metadata.is_object()) && member(pod, "spec").is_object() &&
          member(pod, "spec", "containers").is_array() && (init.is_null() || init.is_array()) &&
+         (claims.is_null() || claims.is_array()) &&
          (annotations.is_null() || annotations.is_object());
 }
 
@@ -150,8 +153,13 @@ Json patch_for(const Json& pod, const Settings& settings, const Wishes& wishes) 
   if (!settings.memlock.empty())
     annotate(kUlimitKeyPrefix + std::string(kSidecarName), ulimits_of(settings.memlock));
   if (!member(pod, "spec", "initContainers").is_array()) add("/spec/initContainers", Json::array());
+  const RnicRequest rnic = rnic_request(member(pod, "spec"), settings, wishes);
   // First, so that it also carries connections of the application's init containers.
-  add("/spec/initContainers/0", sidecar_container(settings, wishes));
+  add("/spec/initContainers/0", sidecar_container(settings, wishes, rnic));
+  if (rnic.claim_template.empty()) return patch;
+  if (!member(pod, "spec", "resourceClaims").is_array()) add("/spec/resourceClaims", Json::array());
+  add("/spec/resourceClaims/-",
+      {{"name", kubernetes::kRnicClaimName}, {"resourceClaimTemplateName", rnic.claim_template}});
   return patch;
 }
 
@@ -204,6 +212,8 @@ Decision decide(const Json& pod, const Settings& settings, bool namespace_opted_
     if (auto conflict = resource_conflict(settings, report.wishes))
       report.errors.push_back(std::move(*conflict));
     if (auto conflict = rule_conflict(report.wishes)) report.errors.push_back(std::move(*conflict));
+    if (auto conflict = rnic_conflict(member(pod, "spec"), report.wishes))
+      report.errors.push_back(std::move(*conflict));
     if (!report.errors.empty())
       found = no(Outcome::kBadAnnotation, "an annotation of the pod cannot be acted on");
   }

@@ -56,6 +56,8 @@ const TextField kTextFields[] = {
     {"memoryLimit", &Settings::memory_limit, is_memory_limit,
      "a whole number with Ki, Mi or Gi, from 32Mi to 2048Gi, or \"\"", true},
     {"rnicResource", &Settings::rnic_resource, is_rnic_resource, "a resource name, or \"\"", true},
+    {"rnicClaimTemplate", &Settings::rnic_claim_template, is_rnic_claim_template,
+     "the name of a ResourceClaimTemplate, or \"\"", true},
     {"memlock", &Settings::memlock, is_memory, "a whole number with Ki, Mi or Gi, or \"\"", true},
     {"pnetId", &Settings::pnet_id, is_pnet_id, "1 to 16 of A-Z, a-z and 0-9, or \"\"", true},
 };
@@ -156,6 +158,10 @@ tl::expected<Settings, std::string> parse_settings(std::string_view json) {
     if (auto error = read_field(name, value, settings)) return tl::unexpected(*error);
   if (settings.image.empty())
     return tl::unexpected(std::string("image: missing; allowed: an image reference"));
+  if (!settings.rnic_claim_template.empty() && !settings.rnic_resource.empty())
+    return tl::unexpected("rnicClaimTemplate: \"" + settings.rnic_claim_template +
+                          "\" is not allowed with rnicResource: \"" + settings.rnic_resource +
+                          "\"; allowed: one of them");
   const auto cpu = cpu_millis(settings.cpu_limit);
   const auto memory = memory_bytes(settings.memory_limit);
   if (cpu && cpu_millis(settings.cpu_request).value_or(0) > *cpu)

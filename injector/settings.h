@@ -58,6 +58,8 @@ struct Settings {
   std::string cpu_limit;                // "cpuLimit"; "" for none
   std::string memory_limit;             // "memoryLimit"; "" for none
   std::string rnic_resource;            // "rnicResource"; "" for none
+  // "rnicClaimTemplate": a ResourceClaimTemplate; "" for none. Not together with rnicResource.
+  std::string rnic_claim_template;
   // "memlock": bytes of locked memory, as an annotation for the NRI plugin ulimit-adjuster; "" for
   // none.
   std::string memlock;

@@ -37,7 +37,6 @@ struct Resources {
   std::string cpu_limit;
   std::string memory_request;
   std::string memory_limit;
-  std::string rnic;
 };
 
 Resources resources_of(const Settings& settings, const Wishes& wishes) {
@@ -48,30 +47,32 @@ Resources resources_of(const Settings& settings, const Wishes& wishes) {
                                  wants.cpu_limit, cpu_millis);
   wants.memory_request = request_of(wish_or(wishes, "proxy-memory-request", ""),
                                     settings.memory_request, wants.memory_limit, memory_bytes);
-  wants.rnic = wish_or(wishes, "rnic-resource", settings.rnic_resource);
-  if (wants.rnic == "none") wants.rnic.clear();
   return wants;
 }
 
-Json resources_json(const Resources& wants) {
+bool has_claim(const RnicRequest& rnic) { return rnic.own_claim || !rnic.claim_template.empty(); }
+
+Json resources_json(const Resources& wants, const RnicRequest& rnic) {
   Json requests = Json::object();
   Json limits = Json::object();
   if (!wants.cpu_request.empty()) requests["cpu"] = wants.cpu_request;
   if (!wants.memory_request.empty()) requests["memory"] = wants.memory_request;
   if (!wants.cpu_limit.empty()) limits["cpu"] = wants.cpu_limit;
   if (!wants.memory_limit.empty()) limits["memory"] = wants.memory_limit;
-  if (!wants.rnic.empty()) {
+  if (!rnic.resource.empty()) {
     // Request and limit of an extended resource must be equal.
-    requests[wants.rnic] = "1";
-    limits[wants.rnic] = "1";
+    requests[rnic.resource] = "1";
+    limits[rnic.resource] = "1";
   }
   Json resources = Json::object();
   if (!requests.empty()) resources["requests"] = std::move(requests);
   if (!limits.empty()) resources["limits"] = std::move(limits);
+  if (has_claim(rnic)) resources["claims"] = Json::array({{{"name", kubernetes::kRnicClaimName}}});
   return resources;
 }
 
-Json environment(const Settings& settings, const Wishes& wishes, const Resources& wants) {
+Json environment(const Settings& settings, const Wishes& wishes, const Resources& wants,
+                 const RnicRequest& rnic) {
   Json list = Json::array();
   const auto add = [&list](const char* name, const std::string& value) {
     list.push_back({{"name", name}, {"value", value}});
@@ -105,6 +106,9 @@ Json environment(const Settings& settings, const Wishes& wishes, const Resources
                 set == settings.smc_numbers.end() ? std::string(number.usual) : set->second);
     if (value != number.usual) add(number.variable, value);
   }
+  if (has_claim(rnic))
+    add("FAIRLEAD_DEVICES_VERBS_CLAIM",
+        rnic.own_claim ? std::string(kubernetes::kRnicClaimName) : rnic.claim_template);
   for (const auto& [name, value] : settings.variables) add(name.c_str(), value);
   return list;
 }
@@ -138,14 +142,14 @@ std::uint16_t admin_port_of(const Settings& settings, const Wishes& wishes) {
   return port;
 }
 
-Json sidecar_container(const Settings& settings, const Wishes& wishes) {
+Json sidecar_container(const Settings& settings, const Wishes& wishes, const RnicRequest& rnic) {
   const Resources wants = resources_of(settings, wishes);
   Json container = {
       {"name", kubernetes::kSidecarName},
       {"image", wish_or(wishes, "image", settings.image)},
       {"imagePullPolicy", settings.image_pull_policy},
       {"args", Json::array({"--config", kConfigFile})},
-      {"env", environment(settings, wishes, wants)},
+      {"env", environment(settings, wishes, wants, rnic)},
       {"ports", Json::array({{{"name", kubernetes::kAdminPortName},
                               {"containerPort", admin_port_of(settings, wishes)},
                               {"protocol", "TCP"}}})},
@@ -154,7 +158,7 @@ Json sidecar_container(const Settings& settings, const Wishes& wishes) {
       {"livenessProbe", probe("/livez", kLivenessPeriodSeconds, kLivenessFailuresMax)},
       {"securityContext", security_context(settings)},
       {"terminationMessagePolicy", "FallbackToLogsOnError"}};
-  if (Json resources = resources_json(wants); !resources.empty())
+  if (Json resources = resources_json(wants, rnic); !resources.empty())
     container["resources"] = std::move(resources);
   return container;
 }

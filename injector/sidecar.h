@@ -6,12 +6,13 @@
 
 #include "injector/annotations.h"
 #include "injector/bounded_json.h"
+#include "injector/rnic_request.h"
 #include "injector/settings.h"
 
 namespace fairlead::injector {
 
 // A container as in Pod.spec.initContainers, with restartPolicy Always.
-Json sidecar_container(const Settings& settings, const Wishes& wishes);
+Json sidecar_container(const Settings& settings, const Wishes& wishes, const RnicRequest& rnic);
 
 std::uint16_t admin_port_of(const Settings& settings, const Wishes& wishes);
 

@@ -23,7 +23,7 @@ namespace fairlead::cni::node {
 
 // How sidecars get the device nodes of RNICs: from this process through the container runtime's
 // NRI, from a device plugin of another project, or not at all.
-enum class RnicAccessMode : std::uint8_t { kNri, kResource, kNone };
+enum class RnicAccessMode : std::uint8_t { kNri, kResource, kClaim, kNone };
 
 struct RnicAccessOptions {
   RnicAccessMode mode = RnicAccessMode::kNri;

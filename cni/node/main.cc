@@ -138,12 +138,13 @@ std::string take_memlock(const std::string& text, nri::MemlockRule& rule) {
 void add_rnic_access(CLI::App& command, RnicAccessOptions& rnics) {
   const std::map<std::string, RnicAccessMode> modes = {{"nri", RnicAccessMode::kNri},
                                                        {"resource", RnicAccessMode::kResource},
+                                                       {"claim", RnicAccessMode::kClaim},
                                                        {"none", RnicAccessMode::kNone}};
   command
       .add_option("--rnic-access", rnics.mode,
                   "who gives sidecars their RNICs: nri (this program, by the container runtime), "
-                  "resource (a device plugin) or none; default nri")
-      ->transform(CLI::CheckedTransformer(modes).description("{nri,resource,none}"));
+                  "resource (a device plugin), claim (a DRA driver) or none; default nri")
+      ->transform(CLI::CheckedTransformer(modes).description("{nri,resource,claim,none}"));
   command.add_option("--nri-socket", rnics.socket, "of the container runtime")
       ->capture_default_str();
   command

@@ -74,6 +74,8 @@ Fact check_devices(const CheckInput& input) {
         down.insert(row.detail.empty() ? port : port + " (" + row.detail + ")");
       else if (row.gid.empty())
         lacking_gid.insert(port);
+      else if (row.reason == fallback_info(FallbackReason::kNoPnet).name)
+        passed_over.insert(port + " (" + row.detail + ")");
       else
         active.insert(port);
     }

@@ -14,6 +14,8 @@ inline constexpr std::string_view kInjectKey =
 inline constexpr std::string_view kStatusKey = "fairlead.io/status";  // written by the injection
 
 inline constexpr std::string_view kSidecarName = "fairlead-proxy";
+// The sidecar's claim for an RDMA device, in the pod's spec.resourceClaims.
+inline constexpr std::string_view kRnicClaimName = "fairlead-rnic";
 // Kubernetes allows a port 15 characters.
 inline constexpr std::string_view kAdminPortName = "fairlead-admin";
 

@@ -7,6 +7,7 @@
 #include <limits>
 #include <utility>
 
+#include "base/kubernetes_names.h"
 #include "base/pnet_id.h"
 
 namespace fairlead::config {
@@ -196,6 +197,13 @@ std::string check_device_name(std::string& text) {
     return is_alphanumeric(c) || c == '_' || c == '-' || c == '.';
   });
   return legal ? "" : in_quotes(text) + " has other characters than letters, digits, _, - and .";
+}
+
+std::string check_claim_name(std::string& text) {
+  if (text.empty() || kubernetes::is_object_name(text)) return "";
+  constexpr std::size_t kCharsMax = 253;
+  if (text.size() > kCharsMax) return too_long(text, kCharsMax);
+  return in_quotes(text) + " is not the name of an object of Kubernetes";
 }
 
 std::string check_directory(std::string& text) {

@@ -211,6 +211,9 @@ struct VerbsDevices {
   // devices.verbs.shared_receive_queues: false gives each queue pair a receive queue of its own, as
   // on a device that has no shared ones. Default true.
   bool shared_receive_queues = true;
+  // devices.verbs.claim: the Kubernetes claim that gives the container its RNICs, or the template
+  // of it; for messages. The name of an object, or "" for none. Default "".
+  std::string claim;
 
   friend bool operator==(const VerbsDevices&, const VerbsDevices&) = default;
 };

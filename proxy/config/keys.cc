@@ -53,6 +53,8 @@ constexpr TextCodec kUeid{check_ueid,
 constexpr TextCodec kHostName{check_host_name, "at most 32 printable ASCII characters"};
 constexpr TextCodec kDeviceName{check_device_name,
                                 "1 to 63 letters, digits, _, - and ., as in ibv_devices(1)"};
+constexpr TextCodec kClaimName{check_claim_name,
+                               "1 to 253 characters of a-z, 0-9, - and ., or \"\""};
 constexpr TextCodec kDirectory{check_directory, "an absolute path of at most 80 characters"};
 constexpr TextCodec kSocketName{
     check_socket_name, "an absolute path or @name, at most 107 characters, or \"\" for none"};
@@ -159,6 +161,8 @@ std::vector<Key<Config>> resource_keys() {
                       {0, kDeviceNamesMax}),
       single<Config>("devices.verbs.shared_receive_queues",
                      FAIRLEAD_MEMBER(devices.verbs.shared_receive_queues), BooleanCodec{}),
+      single<Config>("devices.verbs.claim", FAIRLEAD_MEMBER(devices.verbs.claim), kClaimName,
+                     KeyShape::kSingleOrNone),
       single<Config>("buffers.size", FAIRLEAD_MEMBER(buffers.size),
                      SizeCodec{kBufferBytesMin, kBufferBytesMax, true}),
       single<Config>("buffers.size_min", FAIRLEAD_MEMBER(buffers.size_min),

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/hand_over.h"
+#include "base/kubernetes_names.h"
 #include "base/log.h"
 #include "rdma/verbs/loopback_alias.h"
 #include "rdma/verbs/numa.h"
@@ -65,15 +66,17 @@ const char* receive_queue_of(const rdma::Capabilities& capabilities) {
 }
 
 constexpr const char* kExclusiveMode = "exclusive_mode";
+// Not a decision of the node: a DRA driver gave the container nothing.
+constexpr const char* kClaimEmpty = "claim_empty";
 
-DeviceRow access_row(const std::string& access) {
+DeviceRow access_row(const std::string& access, std::string sentence) {
   const AccessAnswer answer = explain_access(access);
   DeviceRow row;
   row.name = "rnic";
   row.kind = "verbs";
   row.state = kDeviceAbsent;
   row.reason = fallback_info(answer.reason).name;
-  row.detail = answer.sentence;
+  row.detail = std::move(sentence);
   row.missing = answer.meant;
   return row;
 }
@@ -132,6 +135,8 @@ AccessAnswer explain_access(std::string_view access) {
              "other containers see the sidecar's process; leave shareProcessNamespace and hostPID "
              "out of the pod",
              kMeant}},
+      Known{kClaimEmpty,
+            {R::kRnicNotGiven, "the pod's claim gave the container no RDMA device", kMeant}},
       Known{"granted",
             {R::kRnicNotGiven, "the node gave an RNIC, but the container shows none", kMeant}},
       Known{"already_granted",
@@ -190,7 +195,17 @@ void RnicProvider::leave_others_devices(std::vector<std::string>& names) const {
   const auto others =
       std::stable_partition(names.begin(), names.end(), rdma::verbs::has_device_node);
   // Where nothing else says why there is no RNIC, they do.
-  if (others != names.begin() || !view_.handed.access.empty()) names.erase(others, names.end());
+  if (others != names.begin() || !view_.handed.access.empty() ||
+      !config_.devices.verbs.claim.empty())
+    names.erase(others, names.end());
+}
+
+std::string RnicProvider::sentence_of(const std::string& access) const {
+  if (access != kClaimEmpty) return std::string(explain_access(access).sentence);
+  const std::string& claim = config_.devices.verbs.claim;
+  const bool is_template = claim != kubernetes::kRnicClaimName;
+  return "the pod's claim " + std::string(kubernetes::kRnicClaimName) +
+         (is_template ? " of template " + claim : "") + " gave the container no RDMA device";
 }
 
 bool RnicProvider::judged(const std::string& name, std::uint64_t identity) const {
@@ -291,8 +306,9 @@ void RnicProvider::tell(relay::DeviceRegistry& devices) {
   // The node may not have decided it: a device plugin gives nodes without asking for the mode.
   if (silent && rdma::verbs::has_any_device_node() && rdma::verbs::devices_are_exclusive())
     access = kExclusiveMode;
+  if (silent && access.empty() && !config_.devices.verbs.claim.empty()) access = kClaimEmpty;
   if (!access.empty())
-    rows.push_back(access_row(access));
+    rows.push_back(access_row(access, sentence_of(access)));
   else if (silent && config_.devices.verbs.enabled == config::DeviceUse::kTrue)
     rows.push_back(wanted_row());
   devices.set_unusable("verbs", std::move(rows));
@@ -306,7 +322,7 @@ void RnicProvider::tell(relay::DeviceRegistry& devices) {
   if (std::exchange(access_reported_, access) == access || access.empty() || !speaks_) return;
   LogEvent(LogLevel::kInfo, "main", "no_rnic")
       .field("access", access)
-      .field("what", explain_access(access).sentence);
+      .field("what", sentence_of(access));
 }
 
 }  // namespace fairlead

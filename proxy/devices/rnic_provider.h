@@ -49,6 +49,8 @@ class RnicProvider final : public relay::DeviceProvider {
   // Those that the configuration names stay, because they are missing.
   void leave_others_devices(std::vector<std::string>& names) const;
   static Trouble trouble_from(const std::string& name, const Error& error, std::uint64_t identity);
+  // explain_access() of a decision, or of the claim, with its name.
+  std::string sentence_of(const std::string& access) const;
   void read_network();
   void read_note();
   Result<void> open(relay::DeviceRegistry& devices, const std::string& name);

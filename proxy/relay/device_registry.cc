@@ -236,6 +236,9 @@ DeviceRow DeviceRegistry::row(DeviceSlot& slot, const rdma::Port& port) const {
     if (why->reason == FallbackReason::kRnicUnsupported) row.state = kDeviceUnsupported;
     row.reason = fallback_info(why->reason).name;
     row.detail = why->sentence;
+  } else if (!slot.reachability().in_network(port)) {
+    row.reason = fallback_info(FallbackReason::kNoPnet).name;
+    row.detail = "the port is not in this pod's network (PNET), and is not used";
   }
   return row;
 }

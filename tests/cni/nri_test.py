@@ -259,7 +259,7 @@ class Sidecars(NriTest):
     def test_other_modes_ask_nothing_of_the_runtime(self):
         runtime = self.runtime()
         runtime.listener.settimeout(0)
-        for mode in ("resource", "none"):
+        for mode in ("resource", "claim", "none"):
             agent = self.start_agent("--rnic-access", mode)
             # The agent is ready, so it would already have connected to the runtime.
             self.assertRaises(BlockingIOError, runtime.connection)

@@ -31,6 +31,9 @@ HELM, WHY_NO_HELM = helm.find_helm() if PROGRAMS else (None, "")
 CASES = {path.stem: json.loads(path.read_text()) for path in sorted((INJECTION / "cases").glob("*.json"))}
 # Pods of the golden cases have images and status annotations that the policy about RNICs refuses.
 NO_RNICS = "node.rnicAccess=none"
+TEMPLATE, RESOURCE = "rnic-claim-template", "rnic-resource"
+CLAIM = [{"name": "fairlead-rnic"}]
+OWN = [{**CLAIM[0], "resourceClaimName": "mine"}]
 
 
 def limit_range(**rule):
@@ -155,6 +158,37 @@ class InCluster(unittest.TestCase):
             if key != "inject":
                 self.assertEqual(is_injected, verdict == "good", line)
             self.assertEqual(any("is not allowed" in text for text in warnings), verdict == "bad", (line, warnings))
+
+    def check_requests_for_rnics(self, setting, rows):
+        """Rows as those of the library (tests/unit/injector/decision_test.cc): annotations, claims of the pod, and the
+        sidecar's resource, or the template of its claim."""
+        self.install("--set", f"injector.mode=policy,{NO_RNICS},{setting}")
+        self.wait_until_installed()
+        for annotations, claims, wanted_resource, wanted_claim in rows:
+            with self.subTest(annotations=annotations, claims=claims):
+                pod = copy.deepcopy(CASES["annotated"]["pod"])
+                pod["metadata"]["annotations"].update({f"fairlead.io/{key}": value for key, value in annotations.items()})
+                pod["spec"]["resourceClaims"] = claims
+                made, warnings = self.create(pod, "plain")
+                self.assertEqual(warnings, [])
+                sidecar = made["spec"]["initContainers"][0]
+                self.assertEqual(sidecar["resources"].get("limits", {}), {wanted_resource: "1"} if wanted_resource else {})
+                self.assertEqual(sidecar["resources"].get("claims", []), CLAIM if wanted_claim else [])
+                given = [{**CLAIM[0], "resourceClaimTemplateName": wanted_claim}] if wanted_claim and not claims else claims
+                self.assertEqual(made["spec"].get("resourceClaims", []), given)
+                told = [one["value"] for one in sidecar["env"] if one["name"] == "FAIRLEAD_DEVICES_VERBS_CLAIM"]
+                self.assertEqual(told, [wanted_claim] if wanted_claim else [])
+
+    def test_policy_asks_for_rnics_where_the_setting_is_a_claim(self):
+        self.check_requests_for_rnics("proxy.rnicClaimTemplate=usual", (
+            ({}, [], "", "usual"), ({TEMPLATE: "other"}, [], "", "other"), ({RESOURCE: "rdma/b"}, [], "rdma/b", ""),
+            ({TEMPLATE: "none"}, [], "", ""), ({TEMPLATE: "none"}, OWN, "", ""), ({RESOURCE: "none"}, [], "", "usual"),
+            ({}, OWN, "", "fairlead-rnic")))
+
+    def test_policy_asks_for_rnics_where_the_setting_is_a_resource(self):
+        self.check_requests_for_rnics("proxy.rnicResource=rdma/a", (
+            ({}, [], "rdma/a", ""), ({TEMPLATE: "other"}, [], "", "other"), ({TEMPLATE: "none"}, [], "rdma/a", ""),
+            ({RESOURCE: "none"}, [], "", ""), ({}, OWN, "", "fairlead-rnic"), ({RESOURCE: "none"}, OWN, "", "fairlead-rnic")))
 
     @contextlib.contextmanager
     def webhook(self):

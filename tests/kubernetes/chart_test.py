@@ -79,6 +79,9 @@ class Chart(unittest.TestCase):
                 ("colour=red", "colour"), ("injector.mod=policy", "mod"), ("proxy.logLevel=loud", "logLevel"),
                 ("proxy.adminPort=4540", "adminPort"), ("profile=large", "profile"), ("injector.replicas=0", "replicas"),
                 ("proxy.memoryLimit=1G", "memoryLimit"), ("nodePools[0].name=A B", "name"),
+                ("proxy.rnicClaimTemplate=Rdma", "rnicClaimTemplate"),
+                ("proxy.rnicClaimTemplate=nic,proxy.rnicResource=rdma/a",
+                 'proxy.rnicClaimTemplate: "nic" is not allowed with proxy.rnicResource: "rdma/a"; allowed: one of them'),
                 ("node.rnicAccess=plugin", "rnicAccess"), ("nodePools[0].rnicAccess=nro", "rnicAccess"),
                 ("node.rnicMemlock=1Gi", "rnicMemlock"), ("node.rnicEnv={LD_PRELOAD}", "rnicEnv"), ("node.repair=yes", "repair"),
                 ("proxy.seccompProfile=Unconfined", "seccompProfile"), ("node.seccompDir=seccomp", "seccompDir"),
@@ -110,6 +113,10 @@ class Chart(unittest.TestCase):
 
     def test_old_clusters_are_refused(self):
         self.assertIn("1.29", helm.template(HELM, kubernetes="1.29.0")[2])
+        claim = ("--set", "proxy.rnicClaimTemplate=nic")
+        self.assertIn('proxy.rnicClaimTemplate: "nic" needs resource.k8s.io/v1 of Kubernetes 1.34, and the cluster has v1.33.9',
+                      helm.template(HELM, *claim, kubernetes="1.33.9")[2])
+        self.assertEqual(helm.template(HELM, *claim, kubernetes="1.34.0-rc.1")[0], 0)
 
     def test_every_value_is_in_the_schema_and_the_reference(self):
         schema = json.loads((helm.CHART / "values.schema.json").read_text())
@@ -204,10 +211,11 @@ class Chart(unittest.TestCase):
 
     def test_a_pool_says_who_gives_rnics(self):
         objects = render("--set-json", 'nodePools=[{"name":"a","nodeSelector":{"p":"a"}},{"name":"b","nodeSelector":{"p":"b"},'
-                         '"rnicAccess":"resource"},{"name":"c","nodeSelector":{"p":"c"},"rnicAccess":"none"}]', "--set", "node.rnicNamespaces={shop,prod},node.repair=false,"
+                         '"rnicAccess":"resource"},{"name":"c","nodeSelector":{"p":"c"},"rnicAccess":"none"},'
+                         '{"name":"d","nodeSelector":{"p":"d"},"rnicAccess":"claim"}]', "--set", "node.rnicNamespaces={shop,prod},node.repair=false,"
                          "node.label=false,node.status=false,node.seLinuxOptions.type=spc_t")
         pods = {s["metadata"]["name"][-1]: s["spec"]["template"]["spec"] for s in of_kind(objects, "DaemonSet")}
-        for name, access in (("a", "nri"), ("b", "resource"), ("c", "none")):
+        for name, access in (("a", "nri"), ("b", "resource"), ("c", "none"), ("d", "claim")):
             pod, node, nri = pods[name], pods[name]["containers"][0], access == "nri"
             self.assertIn(f"--rnic-access={access}", node["args"])
             self.assertEqual([a for a in node["args"] if a.startswith(("--rnic-n", "--rnic-m"))],
@@ -228,7 +236,7 @@ class Chart(unittest.TestCase):
         def policies(*arguments):
             return [p for p in of_kind(render(*arguments), "ValidatingAdmissionPolicy")
                     if p["metadata"]["name"].endswith("-rnic")]
-        for without in ("node.rnicAccess=resource", "node.rnicAccess=none", "node.enabled=false"):
+        for without in ("node.rnicAccess=resource", "node.rnicAccess=claim", "node.rnicAccess=none", "node.enabled=false"):
             self.assertEqual(policies("--set", without), [], without)
         (policy,) = policies("--set", "node.rnicImages={registry.example/other:1},node.rnicNamespaces={shop}")
         spec = policy["spec"]

@@ -33,6 +33,7 @@ TOKEN_VOLUME = {"name": "kube-api-access-x", "projected": {"defaultMode": 420, "
     {"configMap": {"items": [{"key": "ca.crt", "path": "ca.crt"}], "name": "kube-root-ca.crt"}},
     {"downwardAPI": {"items": [{"fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.namespace"}, "path": "namespace"}]}}]}}
 TOKEN_MOUNT = {"name": "kube-api-access-x", "mountPath": TOKEN_PATH, "readOnly": True}
+CLAIM = [{"name": "fairlead-rnic"}]
 # Fields of the sidecar that others than the injection may set: the amount of processor and memory (LimitRanges, autoscalers),
 # and when its image is pulled.
 FREE_IN_SIDECAR = {"resources", "imagePullPolicy", "resizePolicy"}
@@ -175,6 +176,10 @@ class SidecarPolicy(apiserver.ApiServerTest):
                 (self.injected(annotations={"cdi.k8s.io/x": "x"}), "cdi.k8s.io/x"),
                 (self.injected(annotations={"fairlead.io/rnic-resource": "hugepages-2Mi"},
                                resources={"limits": {"hugepages-2Mi": "2Mi", "memory": "64Mi"}}), "resources"),
+                (self.injected("rnic_claim_beside_another", resources={"claims": [{"name": "gpu"}]}), "the claim fairlead-rnic"),
+                (self.injected("rnic_claim_beside_another", resources={"claims": [*CLAIM, {"name": "gpu"}]}), "the claim fairlead-rnic"),
+                (self.injected("rnic_claim", resources={"claims": [{**CLAIM[0], "request": "gpu"}]}), "the claim fairlead-rnic"),
+                (self.injected("rnic_claim", env=self.env({"name": "FAIRLEAD_DEVICES_VERBS_CLAIM", "value": "A B"})), "FAIRLEAD_DEVICES_VERBS_CLAIM"),
                 (self.injected(spec={"volumes": [with_source({"name": "openshift-service-ca.crt"})]}), "volumeMounts"),
                 (self.injected(spec={"volumes": [with_source(
                     {"name": "kube-root-ca.crt", "items": [{"key": "evil", "path": "bin/evil", "mode": 0o755}]})]}), "volumeMounts"),
@@ -280,7 +285,7 @@ class SidecarPolicy(apiserver.ApiServerTest):
         resources = {name for kind in other.get("resources", {}).values() if isinstance(kind, dict) for name in kind}
         groups = after.get("securityContext", {})
         return " ".join(sorted(changed | (strange - FORBIDDEN_IN_POD) | shared | (resources - {"cpu", "memory", "ephemeral-storage"}) |
-                               ({"claims"} & set(other.get("resources", {}))) |
+                               ({"claims"} if other.get("resources", {}).get("claims", CLAIM) != CLAIM else set()) |
                                ({"group 0"} if 0 in groups.get("supplementalGroups", []) or groups.get("fsGroup") == 0 else set())))
 
     def attempt(self, mutations):

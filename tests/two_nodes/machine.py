@@ -47,6 +47,11 @@ def find_containerd():
     return found if all(found.values()) else {}
 
 
+def find_dra_driver():
+    """The path of the driver that scripts/dra_driver.sh has built, or None."""
+    return apiserver.built_program("dra-driver", "dra-driver")
+
+
 class Machine(Node):
     NAMES = ("node-1", "node-2")
     MEMORY_MIB = 2048
@@ -55,7 +60,7 @@ class Machine(Node):
         # Both cgroup drivers of the kubelet, one a node.
         self.init = "systemd" if number == 2 else "agent"
         self.place = place  # the control plane, in whose network namespace the guest's wire ends
-        self.programs = {**place.programs, **find_containerd()}
+        self.programs = {**place.programs, **find_containerd(), "dra-driver": find_dra_driver()}
         self.services = {}
         self.disk = folder / f"{self.NAMES[number - 1]}.disk"
         with open(self.disk, "wb") as file:

@@ -10,7 +10,7 @@ import helm
 import initramfs
 import kernel
 import workload
-from machine import Machine, find_containerd
+from machine import Machine, find_containerd, find_dra_driver
 from node import BUILD, ROOT
 
 ADDRESS, ADDRESS_V6 = "10.9.0.254", "fd00:9::fe"
@@ -57,6 +57,8 @@ def why_not():
         return why
     if not find_containerd():
         return "no containerd 2; scripts/containerd.sh builds it"
+    if not find_dra_driver():
+        return "no DRA driver for tests; scripts/dra_driver.sh builds it"
     if not Path("/dev/net/tun").exists():
         return "no /dev/net/tun, by which the guests reach the control plane"
     return ""

@@ -20,6 +20,7 @@ import checks  # pylint: disable=wrong-import-position
 import checks_access  # noqa: F401,E402  an import registers the checks in it
 import checks_paths  # noqa: F401,E402
 import checks_docs  # noqa: F401,E402
+import checks_claims  # noqa: F401,E402
 import checks_life  # noqa: F401,E402
 import kernel  # noqa: E402
 import place  # noqa: E402

@@ -17,6 +17,7 @@ and a test compares both over the same values. Each item lists name, expression 
   (list "allow-mesh" "v in ['true', 'false']" "true or false")
   (list "image" "v.matches(r'^[A-Za-z0-9][A-Za-z0-9._:/@-]{0,254}$')" "an image reference of at most 255 characters")
   (list "rnic-resource" "v == 'none' || v.matches(r'^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$')" "none, or the name of an extended resource, as in rdma/hca_shared")
+  (list "rnic-claim-template" "v.matches(r'^[a-z0-9]([a-z0-9-]*[a-z0-9])?([.][a-z0-9]([a-z0-9-]*[a-z0-9])?)*$') && v.size() <= 253" "none, or the name of a ResourceClaimTemplate, as in rdma-nic")
   (list "proxy-cpu-request" $cpu $cpuAllowed)
   (list "proxy-cpu-limit" $cpu $cpuAllowed)
   (list "proxy-memory-request" $memory "a whole number with Ki, Mi or Gi, as in 64Mi")

@@ -31,6 +31,10 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- /* settings.json of the injector; the policy is rendered from the same values. */ -}}
 {{- define "fairlead.settings" -}}
 {{- $p := .Values.proxy -}}
+{{- with $p.rnicClaimTemplate -}}
+{{- if $p.rnicResource }}{{ fail (printf "proxy.rnicClaimTemplate: \"%s\" is not allowed with proxy.rnicResource: \"%s\"; allowed: one of them" . $p.rnicResource) }}{{ end -}}
+{{- if semverCompare "<1.34.0-0" $.Capabilities.KubeVersion.Version }}{{ fail (printf "proxy.rnicClaimTemplate: \"%s\" needs resource.k8s.io/v1 of Kubernetes 1.34, and the cluster has %s; allowed: \"\"" . $.Capabilities.KubeVersion.Version) }}{{ end -}}
+{{- end -}}
 {{- $env := list -}}
 {{- with $p.smc.gidSubnets }}{{ $env = append $env (dict "name" "FAIRLEAD_SMC_GID_SUBNETS" "value" (toJson .)) }}{{ end -}}
 {{- if ne $p.smc.gidIndex "auto" }}{{ $env = append $env (dict "name" "FAIRLEAD_SMC_GID_INDEX" "value" $p.smc.gidIndex) }}{{ end -}}
@@ -44,7 +48,7 @@ app.kubernetes.io/instance: {{ .Release.Name }}
     "logLevel" (include "fairlead.logLevel" (dict "Values" .Values "level" $p.logLevel))
     "logFormat" $p.logFormat "seccompProfile" $p.seccompProfile "shutdownGracePeriod" $p.shutdownGracePeriod
     "cpuRequest" $p.cpuRequest "memoryRequest" $p.memoryRequest "cpuLimit" $p.cpuLimit
-    "memoryLimit" $p.memoryLimit "rnicResource" $p.rnicResource "memlock" $p.memlock
+    "memoryLimit" $p.memoryLimit "rnicResource" $p.rnicResource "rnicClaimTemplate" $p.rnicClaimTemplate "memlock" $p.memlock
     "pnetId" $p.pnetId "smc" (omit $p.smc "gidSubnets" "gidIndex" "gidType" "trustedFabric" "version") "env" $env | toPrettyJson -}}
 {{- end -}}
 

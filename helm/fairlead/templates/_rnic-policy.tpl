@@ -40,7 +40,7 @@ namespaceSelector: {}
 {{- $s := include "fairlead.settings" . | fromJson -}}
 {{- range $name, $annotation := dict "FAIRLEAD_FALLBACK" "fallback" "FAIRLEAD_LOG_LEVEL" "log-level" "FAIRLEAD_LOG_FORMAT" "log-format"
       "FAIRLEAD_SMC_EXCLUDE" "smc-exclude" "FAIRLEAD_SMC_REQUIRE" "smc-require"
-      "FAIRLEAD_DRAIN_TIMEOUT" "shutdown-grace-period" "SMC_PNET_ID" "pnet-id" "FAIRLEAD_BUFFERS_SIZE" "buffer-size"
+      "FAIRLEAD_DRAIN_TIMEOUT" "shutdown-grace-period" "SMC_PNET_ID" "pnet-id" "FAIRLEAD_DEVICES_VERBS_CLAIM" "rnic-claim-template" "FAIRLEAD_BUFFERS_SIZE" "buffer-size"
       "FAIRLEAD_SMC_MAX_CONNECTIONS_PER_GROUP" "max-conns-per-group" "FAIRLEAD_SMC_MAX_LINKS" "max-links" "FAIRLEAD_SMC_DEFER_BYTES" "defer-bytes"
       "FAIRLEAD_SMC_TRAFFIC_CLASS" "traffic-class" "FAIRLEAD_SMC_SERVICE_LEVEL" "service-level" "FAIRLEAD_SMC_PATH_MTU" "path-mtu"
       "FAIRLEAD_SMC_ACK_TIMEOUT" "ack-timeout" "FAIRLEAD_SMC_RETRY_COUNT" "retry-count" "FAIRLEAD_SMC_RNR_RETRY" "rnr-retry" -}}
@@ -180,8 +180,8 @@ validations:
   {{- end }}
   {{- include "fairlead.rnicValidation" (dict "field" "'whose container fairlead-proxy has other ports than fairlead-admin'" "holds"
         "variables.env.size() <= 128 && 'ports' in variables.sidecar && variables.sidecar.ports.size() == 1 && variables.sidecar.ports.all(p, p.map(k, k).all(k, k in ['name', 'containerPort', 'protocol']) && p.name == 'fairlead-admin' && p.protocol == 'TCP' && variables.env.exists(e, e.name == 'FAIRLEAD_ADMIN_LISTEN' && e.value == '[::]:' + string(p.containerPort)))") | nindent 2 }}
-  {{- include "fairlead.rnicValidation" (dict "field" "'whose container fairlead-proxy has resources other than cpu, memory, ephemeral-storage and that of fairlead.io/rnic-resource'" "holds"
-        "variables.resources.map(k, k).all(k, k in ['requests', 'limits'] && variables.resources[k].all(r, r in ['cpu', 'memory', 'ephemeral-storage'] || r == variables.rnicResource))") | nindent 2 }}
+  {{- include "fairlead.rnicValidation" (dict "field" "'whose container fairlead-proxy has resources other than cpu, memory, ephemeral-storage, that of fairlead.io/rnic-resource and the claim fairlead-rnic'" "holds"
+        "variables.resources.map(k, k).all(k, k == 'claims' ? variables.resources.claims.size() == 1 && variables.resources.claims.all(c, c.name == 'fairlead-rnic' && c.size() == 1) : k in ['requests', 'limits'] && variables.resources[k].all(r, r in ['cpu', 'memory', 'ephemeral-storage'] || r == variables.rnicResource))") | nindent 2 }}
   {{- include "fairlead.rnicValidation" (dict "field" "'whose container fairlead-proxy has a terminationMessage or an imagePullPolicy that the injection does not write'" "holds"
         "'terminationMessagePolicy' in variables.sidecar && variables.sidecar.terminationMessagePolicy == 'FallbackToLogsOnError' && (!('terminationMessagePath' in variables.sidecar) || variables.sidecar.terminationMessagePath == '/dev/termination-log') && (!('imagePullPolicy' in variables.sidecar) || variables.sidecar.imagePullPolicy in ['Always', 'IfNotPresent', 'Never'])") | nindent 2 }}
   {{- include "fairlead.rnicValidation" (dict "field" "'and without fairlead.io/rnic-access: none whose processes others can reach by ' + variables.shared.join(', ')" "holds"

@@ -154,6 +154,22 @@ TEST_F(StandingChecks, RnicThatMayNotBeOpenedIsNamedWithWhatToDo) {
   EXPECT_NE(check("devices").fix.find("RDMA device resource"), std::string::npos);
 }
 
+TEST_F(StandingChecks, PortOfAnotherNetworkIsPassedOverInWords) {
+  DeviceRow row;
+  row.name = "rxe1";
+  row.port = 1;
+  row.kind = "verbs";
+  row.state = "active";
+  row.gid = "fe80::1";
+  row.reason = "no_pnet";
+  row.detail = "the port is not in this pod's network";
+  for (WorkerSnapshot& worker : snapshot_.workers) worker.devices = {row};
+  EXPECT_EQ(check("devices").status, FactStatus::kWarn);
+  EXPECT_NE(check("devices").text.find(
+                "no device: every connection is TCP; passed over rxe1/1 (the port"),
+            std::string::npos);
+}
+
 TEST_F(StandingChecks, RnicThatCannotCarrySmcIsPassedOverInWords) {
   DeviceRow row;
   row.name = "siw0";

@@ -23,6 +23,7 @@ TEST(Decision, WrongTypesAreNoPod) {
   for (const char* text :
        {"null", "[]", "\"pod\"", "{}", R"({"spec":null})", R"({"spec":{"containers":{}}})",
         R"({"spec":{"containers":[],"initContainers":{}}})",
+        R"({"spec":{"containers":[],"resourceClaims":{}}})",
         R"({"metadata":[],"spec":{"containers":[]}})",
         R"({"metadata":{"annotations":[]},"spec":{"containers":[]}})"})
     EXPECT_EQ(decide(Json::parse(text), settings(), true).outcome, Outcome::kMalformedPod) << text;
@@ -34,6 +35,7 @@ TEST(Decision, WrongTypesInsideOfAPodAreSurvived) {
       {R"({"metadata":null,"spec":{"containers":[]}})",
        R"({"metadata":{"annotations":{"fairlead.io/inject":7}},"spec":{"containers":[]}})",
        R"({"spec":{"containers":[null,1,"x",{"ports":{}},{"ports":[null,{"containerPort":"x"}]}]}})",
+       R"({"spec":{"containers":[],"resourceClaims":[null,1,{"name":7},{"name":["fairlead-rnic"]}]}})",
        R"({"spec":{"containers":[{"name":7}],"initContainers":null,"os":[]}})"}) {
     const Json pod = Json::parse(text);
     const Decision decision = decide(pod, settings(), true);
@@ -75,6 +77,73 @@ TEST(Decision, SettingsReachTheSidecar) {
   EXPECT_EQ(sidecar["env"].back(), Json({{"name", "FAIRLEAD_SMC_UEIDS"}, {"value", "SHOP"}}));
   EXPECT_THAT(sidecar["env"].dump(),
               testing::HasSubstr(R"({"name":"SMC_PNET_ID","value":"NETA"})"));
+}
+
+// A pod with this annotation, and with an entry of its own in resourceClaims if `own`.
+Json asking_for_rnic(const char* key, const char* value, bool own) {
+  Json pod = pod_with({{"fairlead.io/inject", "enabled"}, {key, value}});
+  if (own)
+    pod["spec"]["resourceClaims"] =
+        Json::array({{{"name", "fairlead-rnic"}, {"resourceClaimName", "mine"}}});
+  return pod;
+}
+
+TEST(Decision, APodsRequestForAnRnicReplacesThatOfTheSettings) {
+  constexpr const char* kTemplate = "fairlead.io/rnic-claim-template";
+  constexpr const char* kResource = "fairlead.io/rnic-resource";
+  struct Row {
+    const char* key;
+    const char* value;
+    bool own;
+    const char* resource;  // of the settings, as the next one
+    const char* claim_template;
+    const char* got_resource;
+    const char* got_claim;  // its template, or that of the pod
+  };
+  for (const Row& row : {
+           Row{"fairlead.io/fallback", "allow", false, "", "usual", "", "usual"},
+           Row{kTemplate, "other", false, "", "usual", "", "other"},
+           Row{kTemplate, "other", false, "rdma/a", "", "", "other"},
+           Row{kResource, "rdma/b", false, "", "usual", "rdma/b", ""},
+           Row{kTemplate, "none", false, "", "usual", "", ""},
+           Row{kTemplate, "none", false, "rdma/a", "", "rdma/a", ""},
+           Row{kTemplate, "none", true, "", "usual", "", ""},
+           Row{kResource, "none", false, "", "usual", "", "usual"},
+           Row{kResource, "none", false, "rdma/a", "", "", ""},
+           Row{"fairlead.io/fallback", "allow", true, "", "usual", "", "fairlead-rnic"},
+           Row{"fairlead.io/fallback", "allow", true, "rdma/a", "", "", "fairlead-rnic"},
+           Row{kResource, "none", true, "rdma/a", "", "", "fairlead-rnic"},
+       }) {
+    SCOPED_TRACE(testing::Message() << row.key << " " << row.value << " " << row.own << " "
+                                    << row.resource << row.claim_template);
+    Settings own = settings();
+    own.rnic_resource = row.resource;
+    own.rnic_claim_template = row.claim_template;
+    const Json pod = asking_for_rnic(row.key, row.value, row.own);
+    const Decision decision = decide(pod, own, false);
+    ASSERT_EQ(decision.outcome, Outcome::kInjected);
+    const Json spec = pod.patch(decision.patch)["spec"];
+    const Json& resources = spec["initContainers"][0]["resources"];
+    const std::string resource = row.got_resource;
+    const std::string claim = row.got_claim;
+    EXPECT_EQ(resources.contains("limits"), !resource.empty());
+    if (!resource.empty()) {
+      EXPECT_EQ(resources["limits"][resource], "1");
+    }
+    EXPECT_EQ(resources.value("claims", Json()),
+              claim.empty() ? Json() : Json::parse(R"([{"name":"fairlead-rnic"}])"));
+    const std::string variable =
+        R"({"name":"FAIRLEAD_DEVICES_VERBS_CLAIM","value":")" + claim + "\"}";
+    EXPECT_EQ(spec["initContainers"][0]["env"].dump().find(variable) != std::string::npos,
+              !claim.empty());
+    if (row.own)
+      EXPECT_EQ(spec["resourceClaims"], pod["spec"]["resourceClaims"]);
+    else if (claim.empty())
+      EXPECT_FALSE(spec.contains("resourceClaims"));
+    else
+      EXPECT_EQ(spec["resourceClaims"],
+                Json::array({{{"name", "fairlead-rnic"}, {"resourceClaimTemplateName", claim}}}));
+  }
 }
 
 TEST(Decision, EveryOutcomeHasAName) {

@@ -53,6 +53,11 @@ TEST(Settings, MistakesAreNamed) {
       {R"({"image":"a","cpuRequest":"2","cpuLimit":"1"})",
        "cpuRequest: \"2\" is not allowed; allowed: at most cpuLimit"},
       {R"({"image":"a","memoryLimit":"1Mi"})", "memoryLimit: \"1Mi\" is not allowed"},
+      {R"({"image":"a","rnicClaimTemplate":"rdma/nic"})",
+       "rnicClaimTemplate: \"rdma/nic\" is not allowed; allowed: the name of a "
+       "ResourceClaimTemplate"},
+      {R"({"image":"a","rnicClaimTemplate":"nic","rnicResource":"rdma/a"})",
+       "rnicClaimTemplate: \"nic\" is not allowed with rnicResource: \"rdma/a\"; allowed: one of"},
   };
   for (const auto& [text, error] : rows) {
     const auto settings = parse_settings(text);
@@ -70,7 +75,7 @@ TEST(Settings, TheSeccompProfileIsThatOfTheSidecar) {
   for (const auto& [text, profile] : rows) {
     const auto settings = parse_settings(text);
     ASSERT_TRUE(settings) << settings.error();
-    EXPECT_EQ(sidecar_container(*settings, {})["securityContext"]["seccompProfile"],
+    EXPECT_EQ(sidecar_container(*settings, {}, {})["securityContext"]["seccompProfile"],
               Json::parse(profile));
   }
 }
@@ -81,7 +86,7 @@ TEST(Settings, NumbersOfSmcBecomeVariablesAndAnAnnotationOverrulesThem) {
   ASSERT_TRUE(settings) << settings.error();
   const auto variables = [&](const Wishes& wishes) {
     std::map<std::string, std::string> found;
-    const Json container = sidecar_container(*settings, wishes);
+    const Json container = sidecar_container(*settings, wishes, {});
     for (const Json& entry : container.at("env"))
       if (text_of(entry.at("name")).starts_with("FAIRLEAD_SMC_"))
         found[text_of(entry.at("name"))] = text_of(entry.at("value"));

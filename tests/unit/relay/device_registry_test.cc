@@ -373,5 +373,16 @@ TEST_F(DeviceRegistryTest, RowsTellOfPortsAndOfDevicesThatCannotBeUsed) {
   EXPECT_EQ(rows[3].name, "absent");
 }
 
+TEST_F(DeviceRegistryTest, TheRowOfAnUnusedPortSaysThatItIsInAnotherNetwork) {
+  const Added added = add("one", {active_port(1, 1), down(active_port(2, 2))});
+  added.reachability.ours = false;
+  const std::vector<DeviceRow> rows = devices.rows();
+  ASSERT_EQ(rows.size(), 2U);
+  EXPECT_EQ(rows[0].state, "active");
+  EXPECT_EQ(rows[0].reason, "no_pnet");
+  EXPECT_EQ(rows[0].detail, "the port is not in this pod's network (PNET), and is not used");
+  EXPECT_EQ(rows[1].reason, "rnic_port_down") << "the nearer cause";
+}
+
 }  // namespace
 }  // namespace fairlead::relay
