@@ -57,6 +57,11 @@ ClusterFacts facts_from(json::Json input) {
   facts.server = "https://h";
   facts.version = answer_from(input, "version");
   facts.nodes = answer_from(input, "nodes");
+  facts.namespaces = answer_from(input, "namespaces");
+  facts.network_agents = answer_from(input, "network_agents");
+  facts.cilium_config = answer_from(input, "cilium_config");
+  facts.felix = answer_from(input, "felix");
+  facts.openshift = json::member(input, "openshift") == true;
   facts.daemonsets = answer_from(input, "daemonsets");
   facts.deployments = answer_from(input, "deployments");
   facts.webhooks = answer_from(input, "webhooks");
@@ -66,6 +71,7 @@ ClusterFacts facts_from(json::Json input) {
   facts.release_namespace = kReleaseNamespace;
   facts.name_space = answer_from(input, "name_space");
   facts.endpoints = answer_from(input, "endpoints");
+  facts.pod_namespace = "shop";
   facts.dry_run = answer_from(input, "dry_run");
   facts.dry_run_plain = answer_from(input, "dry_run_plain");
   facts.node_statuses = answer_from(input, "node_statuses");

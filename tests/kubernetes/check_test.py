@@ -60,6 +60,17 @@ def workload(name, component, namespace=HOME, **rest):
                          "annotations": {"fairlead.io/policies": ",".join(f"{policy}={DIGEST}" for policy in POLICIES)}}, **rest}
 
 
+def named(name, labels=None, annotations=None):
+    return {"metadata": {"name": name, "labels": labels or {}, "annotations": annotations or {}}}
+
+
+def agent_of_network(name, namespace, *variables):
+    """The DaemonSet of a network, as its own installation labels it."""
+    container = {"name": name, "env": [{"name": key, "value": value} for key, value in variables]}
+    return {"metadata": {"name": name, "namespace": namespace, "labels": {"k8s-app": name}},
+            "spec": {"template": {"spec": {"containers": [container]}}}}
+
+
 def good_cluster(ca):
     client = {"caBundle": base64.b64encode(ca).decode(), "service": {"namespace": HOME, "name": "fairlead-injector"}}
     return {
@@ -77,7 +88,8 @@ def good_cluster(ca):
         "namespace": {"metadata": {"name": HOME, "labels": {"pod-security.kubernetes.io/enforce": "privileged"}}},
         "endpoints": [{"endpoints": [{"conditions": {"ready": True}}]}],
         "reports": [config_map(report())],
-        "injects": True, "denied": set(), "endless": set(), "dry_run": None, "dry_run_plain": None,
+        "networks": [], "cilium": None, "felix": None, "felix_group": "crd.projectcalico.org/v1", "openshift": False,
+        "more_annotations": {}, "resources": {}, "injects": True, "denied": set(), "endless": set(), "dry_run": None, "dry_run_plain": None,
     }
 
 
@@ -115,10 +127,17 @@ class Api(FakeApiServer):
                  "/api/v1/namespaces": "namespaces",
                  f"/api/v1/namespaces/{REPORTS if self.cluster['namespaces'] else HOME}/configmaps": "reports",
                  f"/apis/discovery.k8s.io/v1/namespaces/{HOME}/endpointslices": "endpoints"}
+        if url.path == "/apis/apps/v1/daemonsets" and "k8s-app" in query.get("labelSelector", ""):
+            assert query["labelSelector"] == "k8s-app in (cilium,calico-node)", query
+            return self.items("networks", query)
         if method == "GET" and url.path in lists:
             return self.items(lists[url.path], query)
         if (method, url.path) == ("GET", f"/api/v1/namespaces/{HOME}"):
             return (200, self.cluster["namespace"]) if self.cluster["namespace"] else (404, {"message": "not found"})
+        single = {"/api/v1/namespaces/kube-system/configmaps/cilium-config": "cilium", "/apis/security.openshift.io": "openshift",
+                  f"/apis/{self.cluster['felix_group']}/felixconfigurations/default": "felix"}
+        if method == "GET" and self.cluster.get(single.get(url.path)):
+            return 200, self.cluster[single[url.path]]
         if method == "POST" and kind == "pods":
             assert query == {"dryRun": "All"}, query
             return self.dry_run(json.loads(body))
@@ -129,8 +148,11 @@ class Api(FakeApiServer):
         assert asks or pod["metadata"]["annotations"] == {"fairlead.io/inject": "disabled"}, pod
         if refusal := self.cluster["dry_run" if asks else "dry_run_plain"]:
             return refusal
+        security = pod["spec"]["containers"][0]["securityContext"]
+        assert security["runAsNonRoot"] and ("runAsUser" in security) == (not self.cluster["openshift"]), security
         if asks and self.cluster["injects"]:
-            pod["spec"]["initContainers"] = [{"name": "fairlead-proxy"}]
+            pod["spec"]["initContainers"] = [{"name": "fairlead-proxy", "resources": {"limits": self.cluster["resources"]}}]
+        pod["metadata"]["annotations"].update(self.cluster["more_annotations"])
         return 201, pod
 
 
@@ -479,6 +501,129 @@ class Clusters(ClusterTest):
         self.assert_named("policies", "all rights of its role", status="warn")
         self.cluster["denied"] = {"validatingadmissionpolicies"}
         self.assert_named("policies", "not checked", status="warn")
+
+    def use_cilium(self, **changes):
+        self.cluster["networks"] = [agent_of_network("cilium", "kube-system")]
+        data = {"cni-exclusive": "false", "kube-proxy-replacement": "true", "bpf-lb-sock-hostns-only": "true"}
+        data.update({key.replace("_", "-"): value for key, value in changes.items()})
+        self.cluster["cilium"] = {"data": data}
+
+    def test_31_cilium_takes_other_configurations_away(self):
+        self.use_cilium()
+        self.assertEqual(self.check()[1], [])
+        self.use_cilium(cni_exclusive="true")
+        self.assert_named("network", "Cilium", 'cni-exclusive: "true"')
+        self.assertIn("cni.exclusive=false", self.check()[1][0]["fix"])
+        self.assertEqual(self.ctl("check", "--pre").returncode, 2)
+
+    def test_32_cilium_balances_sockets_of_pods(self):
+        for changes in ({"bpf_lb_sock_hostns_only": "false"}, {"bpf_lb_sock_hostns_only": None},
+                        {"bpf_lb_sock_hostns_only": "false", "kube_proxy_replacement": "strict"},
+                        {"bpf_lb_sock_hostns_only": "false", "kube_proxy_replacement": "false", "bpf_lb_sock": "true"}):
+            self.use_cilium(**changes)
+            self.assert_named("network", "Cilium", "bpf-lb-sock-hostns-only", "connect(2)", status="warn")
+            self.assertIn("socketLB.hostNamespaceOnly=true", self.check()[1][0]["fix"])
+        self.use_cilium(bpf_lb_sock_hostns_only="false", kube_proxy_replacement="false", bpf_lb_sock="false")
+        self.assertEqual(self.check()[1], [])
+
+    def test_33_cilium_whose_settings_are_out_of_sight(self):
+        self.use_cilium()
+        self.cluster["cilium"] = None
+        self.assert_named("network", "cilium-config is absent", "kube-system", status="warn")
+        self.cluster["denied"] = {"cilium-config"}
+        self.assert_named("network", "not checked", "403", status="warn")
+
+    def test_34_calico_rewrites_at_connect(self):
+        self.cluster["networks"] = [agent_of_network("calico-node", "calico-system")]
+        self.assertEqual(self.check()[1], [])
+        for spec, words in (({"bpfEnabled": True}, "not set"),
+                            ({"bpfEnabled": True, "bpfConnectTimeLoadBalancing": "TCP"}, "TCP"),
+                            ({"bpfEnabled": True, "bpfConnectTimeLoadBalancing": "Enabled"}, "Enabled")):
+            self.cluster["felix"] = {"spec": spec}
+            self.assert_named("network", "Calico", f"bpfConnectTimeLoadBalancing: {words}", status="warn")
+            self.assertIn("bpfConnectTimeLoadBalancing: Disabled", self.check()[1][0]["fix"])
+        self.cluster["felix_group"] = "projectcalico.org/v3"
+        self.assert_named("network", "bpfConnectTimeLoadBalancing: Enabled", status="warn")
+        for spec in ({"bpfEnabled": False}, {"bpfEnabled": True, "bpfConnectTimeLoadBalancing": "Disabled"},
+                     {"bpfEnabled": True, "bpfConnectTimeLoadBalancingEnabled": False}):
+            self.cluster["felix"] = {"spec": spec}
+            self.assertEqual(self.check()[1], [], spec)
+        self.cluster["felix"] = None
+        self.cluster["networks"] = [agent_of_network("calico-node", "kube-system", ("FELIX_BPFENABLED", "true"))]
+        self.assert_named("network", "Calico", status="warn")
+        self.cluster["networks"] = [agent_of_network("calico-node", "kube-system", ("FELIX_BPFENABLED", "true"),
+                                                     ("FELIX_BPFCONNECTTIMELOADBALANCING", "Disabled"))]
+        self.assertEqual(self.check()[1], [])
+
+    def test_35_namespaces_of_ambient_mode(self):
+        self.cluster["namespaces"].append(named("shop", {"istio.io/dataplane-mode": "ambient"}))
+        self.assert_named("mesh", "Istio's ambient mode", "shop (pods: 1)", status="warn")
+        self.assertIn("istio.io/dataplane-mode=none", self.check()[1][0]["fix"])
+        self.cluster["namespaces"][-1]["metadata"]["name"] = "bank"
+        self.assertEqual(self.check()[1], [])
+        self.cluster["namespaces"][-1]["metadata"]["labels"]["fairlead.io/inject"] = "enabled"
+        self.assert_named("mesh", "bank (label fairlead.io/inject=enabled)", status="warn")
+        self.assertEqual(self.ctl("check", "--pre").returncode, 1)
+        self.cluster["denied"] = {"namespaces"}
+        self.assertIn("mesh", {c["name"] for c in self.check()[1] if "not checked" in c["finding"]})
+
+    def test_36_namespaces_of_meshes_with_sidecars(self):
+        for labels, annotations, words, fix in (
+                ({"istio-injection": "enabled"}, {}, "Istio's sidecars", "sidecar.istio.io/inject=false"),
+                ({"istio.io/rev": "canary"}, {}, "Istio's sidecars", "sidecar.istio.io/inject=false"),
+                ({}, {"linkerd.io/inject": "enabled"}, "Linkerd's sidecars", "linkerd.io/inject: disabled"),
+                ({}, {"linkerd.io/inject": "ingress"}, "Linkerd's sidecars", "linkerd.io/inject: disabled")):
+            self.cluster["namespaces"] = good_cluster(self.ca)["namespaces"] + [named("shop", labels, annotations)]
+            self.assert_named("mesh", words, "shop (pods: 1)", status="warn")
+            self.assertIn(fix, self.check()[1][0]["fix"])
+        for labels, annotations in (({"istio-injection": "disabled", "istio.io/rev": "canary"}, {}),
+                                    ({}, {"linkerd.io/inject": "disabled"}), ({"istio.io/dataplane-mode": "none"}, {})):
+            self.cluster["namespaces"][-1] = named("shop", labels, annotations)
+            self.assertEqual(self.check()[1], [])
+
+    def test_37_two_sidecars_in_a_pod(self):
+        for annotation, mesh in (("sidecar.istio.io/status", "Istio"), ("linkerd.io/proxy-version", "Linkerd")):
+            self.cluster["more_annotations"] = {annotation: "x"}
+            self.cluster["injects"] = True
+            self.assert_named("injection", f"two sidecars, of Fairlead and of {mesh}")
+            self.cluster["injects"] = False
+            self.assert_named("injection", f"the sidecar of {mesh}, and therefore none of Fairlead", status="warn")
+
+    def test_38_resource_that_no_node_offers(self):
+        self.cluster["resources"] = {"cpu": "1", "rdma/hca_shared_devices_a": "1"}
+        self.assert_named("rnic_resource", "no node offers rdma/hca_shared_devices_a", "no such resource at all")
+        self.cluster["nodes"][0]["status"]["allocatable"] = {"cpu": "8", "rdma/hca_shared_devices_b": "63"}
+        self.assert_named("rnic_resource", "nodes offer: rdma/hca_shared_devices_b")
+        self.assertIn("proxy.rnicResource", self.check()[1][0]["fix"])
+        self.cluster["nodes"][0]["status"]["allocatable"]["rdma/hca_shared_devices_a"] = "0"
+        self.assert_named("rnic_resource", "it is 0 on: n1")
+        self.assertIn("device plugin's pods", self.check()[1][0]["fix"])
+        self.cluster["nodes"][0]["status"]["allocatable"]["rdma/hca_shared_devices_a"] = "63"
+        _, wrong, checks = self.check()
+        self.assertEqual(wrong, [])
+        self.assertIn("rdma/hca_shared_devices_a on 1 nodes", [c["finding"] for c in checks])
+
+    def test_39_openshift(self):
+        self.cluster["openshift"] = {"kind": "APIGroup", "name": "security.openshift.io"}
+        _, wrong, checks = self.check()
+        self.assertEqual(wrong, [])
+        self.assertIn("openshift", {c["name"] for c in checks})
+        self.cluster["dry_run"] = (403, {"message": 'pods "x" is forbidden: unable to validate against any security context '
+                                         "constraint: provider restricted-v2: .initContainers[0].runAsUser: Invalid value: 2201"})
+        self.assert_named("injection", "no SCC of the pod's account permits uid 2201", "restricted-v2")
+        self.assertIn("oc adm policy add-scc-to-user nonroot-v2 -n shop", self.check()[1][0]["fix"])
+        self.cluster["dry_run"] = None
+        self.cluster["daemonsets"][0]["status"] = {"desiredNumberScheduled": 2, "numberReady": 0}
+        self.cluster["daemonsets"][0]["spec"] = {"template": {"spec": {"serviceAccountName": "fairlead-node"}}}
+        self.assert_named("daemonset", "0 of 2 nodes ready", "SCC privileged")
+        self.assertIn("add-scc-to-user privileged -n fairlead-system -z fairlead-node", self.check()[1][0]["fix"])
+
+    def test_40_sandbox(self):
+        self.cluster["nodes"][0]["metadata"]["labels"] = {"sandbox.gke.io/runtime": "gvisor"}
+        self.assert_named("sandbox", "gVisor", "shop/web-0", status="warn")
+        self.assertIn("fairlead.io/inject: disabled", self.check()[1][0]["fix"])
+        self.cluster["nodes"][0]["metadata"]["name"] = "other"
+        self.assertEqual(self.check()[1], [])
 
     def test_reports_of_an_earlier_release_are_read(self):
         self.cluster["namespaces"] = []

@@ -319,6 +319,14 @@ class NeededRights(apiserver.ApiServerTest):
             cls.api.apply({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind + "Binding", "metadata": {"name": "viewer-test"},
                            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": role},
                            "subjects": [{"kind": "ServiceAccount", "name": "viewer", "namespace": SYSTEM}]}, place)
+        # fairleadctl reads the settings of these networks where their DaemonSets are.
+        for name in ("cilium", "calico-node"):
+            labels = {"k8s-app": name}
+            cls.api.apply({"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": name, "labels": labels},
+                           "spec": {"selector": {"matchLabels": labels}, "template": {
+                               "metadata": {"labels": labels}, "spec": {"containers": [{"name": name, "image": "x"}]}}}}, "shop")
+        cls.api.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "cilium-config"},
+                       "data": {"cni-exclusive": "false", "kube-proxy-replacement": "false"}}, "shop")
         # A pod whose addresses no network namespace has cannot be repaired, which is an Event.
         cls.api.agent_pod("agent-1", "fairlead-node", SYSTEM, "n1")
         annotations = {"fairlead.io/inject": "enabled", "fairlead.io/status": "{}", "fairlead.io/rnic-access": "none"}
@@ -339,13 +347,15 @@ class NeededRights(apiserver.ApiServerTest):
         return (Path(self.accounts[account]["FAIRLEAD_SERVICE_ACCOUNT"]) / "token").read_text()
 
     def may(self, account, verb, resource):
-        group = {"daemonsets": "apps", "deployments": "apps", "endpointslices": "discovery.k8s.io"}.get(
+        group = {"daemonsets": "apps", "deployments": "apps", "endpointslices": "discovery.k8s.io",
+                 "felixconfigurations": "crd.projectcalico.org"}.get(
             resource, "admissionregistration.k8s.io" if resource.startswith(("mutating", "validating")) else "")
         places = {"secrets": (SYSTEM, "fairlead-injector-certs"), "mutatingwebhookconfigurations": ("", "fairlead-system-fairlead"),
                   "configmaps": (REPORTS, ""), "daemonsets": (SYSTEM, "fairlead-node-default")}
         place, name = places.get(resource, ("", ""))
         if account == "viewer":
-            place, name = (REPORTS if resource == "configmaps" else ""), ""
+            place, name = {("list", "configmaps"): (REPORTS, ""), ("get", "configmaps"): ("shop", "cilium-config"),
+                           ("get", "felixconfigurations"): ("", "default")}.get((verb, resource), ("", ""))
         review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview", "spec": {"resourceAttributes": {
             "verb": verb, "resource": resource, "group": group, "namespace": place, "name": name}}}
         return self.api.call("POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", review,
@@ -474,6 +484,7 @@ class NeededRights(apiserver.ApiServerTest):
         report = self.api.call("GET", f"{made['report']}/fairlead-node-n1")[1]
         self.assertEqual(report["metadata"]["ownerReferences"][0]["name"], "n1")
         self.run_viewer("policies 10 narrow rights")
+        self.run_viewer("network as needed")
 
     def test_each_right_is_needed(self):
         for (account, verb, resource), sign in rights_of_the_page().items():

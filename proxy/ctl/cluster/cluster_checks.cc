@@ -62,6 +62,11 @@ std::vector<Check> check_daemonsets(const ClusterFacts& facts) {
       checks.push_back(doubtful(kName, name_of(set) + " selects no node",
                                 "compare nodePools[].nodeSelector with `kubectl get nodes "
                                 "--show-labels`"));
+    else if (ready == 0 && facts.openshift)
+      checks.push_back(
+          bad(kName, counts + "; on OpenShift its account needs the SCC privileged",
+              "oc adm policy add-scc-to-user privileged -n " + facts.release_namespace + " -z " +
+                  text_of(member(member(set, "spec", "template"), "spec", "serviceAccountName"))));
     else if (ready < wanted)
       checks.push_back(bad(kName, counts,
                            "kubectl -n " + facts.release_namespace +
@@ -128,6 +133,7 @@ std::vector<Check> cluster_checks(const ClusterFacts& facts, const CheckScope& s
     return {bad("api_server", facts.version.trouble, "kubectl get --raw /version shows the same")};
   checks.push_back(good("api_server", facts.server + ", context " + facts.context));
   for (Check& check : platform_checks(facts, scope)) checks.push_back(std::move(check));
+  for (Check& check : neighbour_checks(facts)) checks.push_back(std::move(check));
   if (scope.before) return checks;
   checks.push_back(check_installed(facts));
   if (checks.back().status == Check::Status::kFail && items(facts.daemonsets).empty() &&

@@ -21,6 +21,9 @@ std::vector<Check> cluster_checks(const ClusterFacts& facts, const CheckScope& s
 
 // Those of the cluster and its nodes, which matter before an installation too.
 std::vector<Check> platform_checks(const ClusterFacts& facts, const CheckScope& scope);
+// Those of other software that has a part in the connections of pods: networks, meshes, sandboxes,
+// device plugins.
+std::vector<Check> neighbour_checks(const ClusterFacts& facts);
 // Those of the agents' own reports: plugin, cgroup v2, RDMA mode, locked memory, NRI, redirects.
 std::vector<Check> agent_checks(const ClusterFacts& facts);
 // Those of the policies that narrow what the accounts of the chart may do.

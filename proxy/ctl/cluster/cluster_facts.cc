@@ -22,26 +22,50 @@ std::string namespace_of(const ApiAnswer& list) {
   return {};
 }
 
-Json try_pod(const std::string& name_space, const char* inject) {
-  return {{"apiVersion", "v1"},
-          {"kind", "Pod"},
-          {"metadata",
-           {{"generateName", "fairleadctl-check-"},
-            {"namespace", name_space},
-            {"annotations", {{std::string(kubernetes::kAnnotationPrefix) + "inject", inject}}}}},
-          {"spec",
-           {{"containers",
-             {{{"name", "check"},
-               {"image", "check"},
-               {"resources",
-                {{"requests", {{"cpu", "1m"}, {"memory", "1Mi"}}},
-                 {"limits", {{"cpu", "1m"}, {"memory", "1Mi"}}}}},
-               {"securityContext",
-                {{"allowPrivilegeEscalation", false},
-                 {"capabilities", {{"drop", {"ALL"}}}},
-                 {"runAsNonRoot", true},
-                 {"runAsUser", 65534},
-                 {"seccompProfile", {{"type", "RuntimeDefault"}}}}}}}}}}};
+// OpenShift gives each namespace a range of user ids, and refuses others.
+Json try_pod(const std::string& name_space, const char* inject, bool openshift) {
+  Json pod = {
+      {"apiVersion", "v1"},
+      {"kind", "Pod"},
+      {"metadata",
+       {{"generateName", "fairleadctl-check-"},
+        {"namespace", name_space},
+        {"annotations", {{std::string(kubernetes::kAnnotationPrefix) + "inject", inject}}}}},
+      {"spec",
+       {{"containers",
+         {{{"name", "check"},
+           {"image", "check"},
+           {"resources",
+            {{"requests", {{"cpu", "1m"}, {"memory", "1Mi"}}},
+             {"limits", {{"cpu", "1m"}, {"memory", "1Mi"}}}}},
+           {"securityContext",
+            {{"allowPrivilegeEscalation", false},
+             {"capabilities", {{"drop", {"ALL"}}}},
+             {"runAsNonRoot", true},
+             {"runAsUser", 65534},
+             {"seccompProfile", {{"type", "RuntimeDefault"}}}}}}}}}}};
+  if (openshift) pod["spec"]["containers"][0]["securityContext"].erase("runAsUser");
+  return pod;
+}
+
+void ask_networks(const ClusterClient& client, ClusterFacts& facts) {
+  facts.network_agents =
+      client.list(std::string("/apis/apps/v1/daemonsets?labelSelector=k8s-app%20in%20(") +
+                  kCiliumAgent + "%2C" + kCalicoAgent + ")");
+  for (const Json& daemonset : items_of(member(facts.network_agents.body, "items"))) {
+    const auto labels = json::strings_of(member(daemonset, "metadata", "labels"));
+    const auto agent = labels.find("k8s-app");
+    if (agent == labels.end()) continue;
+    if (agent->second == kCiliumAgent)
+      facts.cilium_config =
+          client.get("/api/v1/namespaces/" + text_of(member(daemonset, "metadata", "namespace")) +
+                     "/configmaps/cilium-config");
+    if (agent->second != kCalicoAgent) continue;
+    // Calico keeps its resources under the first group, or serves the second one.
+    facts.felix = client.get("/apis/crd.projectcalico.org/v1/felixconfigurations/default");
+    if (facts.felix.absent())
+      facts.felix = client.get("/apis/projectcalico.org/v3/felixconfigurations/default");
+  }
 }
 
 // The Service of the first webhook: namespace and name.
@@ -60,10 +84,14 @@ ClusterFacts ask_cluster(const ClusterClient& client, const std::string& expecte
                          const std::string& pod_namespace, bool before) {
   ClusterFacts facts;
   facts.release_namespace = expected;
+  facts.pod_namespace = pod_namespace;
   facts.version = client.get("/version");
   // Without connection or credentials every other answer would be the same.
   if (facts.version.status == 0 || facts.version.status == 401) return facts;
   facts.nodes = client.list("/api/v1/nodes");
+  facts.namespaces = client.list("/api/v1/namespaces");
+  facts.openshift = client.get("/apis/security.openshift.io").good();
+  ask_networks(client, facts);
   if (!before) {
     facts.daemonsets = client.list(chart_list("/apis/apps/v1/daemonsets"));
     facts.deployments = client.list(chart_list("/apis/apps/v1/deployments"));
@@ -89,9 +117,9 @@ ClusterFacts ask_cluster(const ClusterClient& client, const std::string& expecte
       client.list("/apis/discovery.k8s.io/v1/namespaces/" + name_space +
                   "/endpointslices?labelSelector=kubernetes.io%2Fservice-name%3D" + service);
   const std::string pods = "/api/v1/namespaces/" + pod_namespace + "/pods?dryRun=All";
-  facts.dry_run = client.post(pods, try_pod(pod_namespace, "enabled"));
+  facts.dry_run = client.post(pods, try_pod(pod_namespace, "enabled", facts.openshift));
   if (facts.dry_run.refused())
-    facts.dry_run_plain = client.post(pods, try_pod(pod_namespace, "disabled"));
+    facts.dry_run_plain = client.post(pods, try_pod(pod_namespace, "disabled", facts.openshift));
   return facts;
 }
 

@@ -23,11 +23,19 @@ inline constexpr const char* kReleaseAnnotation = "fairlead.io/release";
 // between commas. The digest is that of the policy's spec as JSON with sorted keys and without
 // blanks.
 inline constexpr const char* kPoliciesAnnotation = "fairlead.io/policies";
+// Values of the label k8s-app, by which the DaemonSets of these networks are found.
+inline constexpr const char* kCiliumAgent = "cilium";
+inline constexpr const char* kCalicoAgent = "calico-node";
 
 struct ClusterFacts {
   std::string context, server;
   ApiAnswer version;
   ApiAnswer nodes;
+  ApiAnswer namespaces;           // all
+  ApiAnswer network_agents;       // DaemonSets of Cilium and Calico
+  ApiAnswer cilium_config;        // ConfigMap cilium-config; only with Cilium
+  ApiAnswer felix;                // FelixConfiguration default; only with Calico
+  bool openshift = false;         // the cluster has security context constraints
   ApiAnswer daemonsets;           // of the chart, in all namespaces
   ApiAnswer deployments;          // the same
   ApiAnswer webhooks;             // MutatingWebhookConfigurations of the chart
@@ -37,6 +45,7 @@ struct ClusterFacts {
   std::string release_namespace;  // of what was found; else what the caller expects
   ApiAnswer name_space;           // that one
   ApiAnswer endpoints;            // EndpointSlices of the injector's Service
+  std::string pod_namespace;      // of the pods of the dry runs
   ApiAnswer dry_run;              // a pod that opts in, created for a try; only with a webhook
   ApiAnswer dry_run_plain;        // the same pod without a sidecar; only where the first is refused
   ApiAnswer node_statuses;        // ConfigMaps

@@ -69,13 +69,35 @@ bool has_sidecar(const Json& pod) {
   return false;
 }
 
+// The mesh whose webhook added its sidecar; null without one.
+const char* mesh_in(const Json& pod) {
+  const Json& annotations = member(pod, "metadata", "annotations");
+  if (!member(annotations, "sidecar.istio.io/status").is_null()) return "Istio";
+  return member(annotations, "linkerd.io/proxy-version").is_null() ? nullptr : "Linkerd";
+}
+
+// A pod that the API server accepted.
+Check judge_pod(const Json& pod) {
+  constexpr const char* kName = "injection";
+  const char* mesh = mesh_in(pod);
+  if (has_sidecar(pod) && mesh != nullptr)
+    return bad(kName,
+               std::string("a pod for a try got two sidecars, of Fairlead and of ") + mesh +
+                   ": each redirects the connections of the other",
+               "inject one of them into the pods of this namespace: docs/beside.md");
+  if (has_sidecar(pod)) return good(kName, "a pod for a try got the sidecar");
+  if (mesh != nullptr)
+    return doubtful(kName,
+                    std::string("a pod for a try got the sidecar of ") + mesh +
+                        ", and therefore none of Fairlead",
+                    "inject one of them into the pods of this namespace: docs/beside.md");
+  return bad(kName, "a pod for a try got no sidecar: the API server does not reach the webhook",
+             "check network policies and firewalls between API server and injector (port 9443)");
+}
+
 Check check_dry_run(const ClusterFacts& facts) {
   constexpr const char* kName = "injection";
-  if (facts.dry_run.good()) {
-    if (has_sidecar(facts.dry_run.body)) return good(kName, "a pod for a try got the sidecar");
-    return bad(kName, "a pod for a try got no sidecar: the API server does not reach the webhook",
-               "check network policies and firewalls between API server and injector (port 9443)");
-  }
+  if (facts.dry_run.good()) return judge_pod(facts.dry_run.body);
   const std::string message = text_of(member(facts.dry_run.body, "message"));
   if (message.find("failed calling webhook") != std::string::npos)
     return bad(kName, "pods that ask for the sidecar are refused: " + message,
@@ -89,6 +111,10 @@ Check check_dry_run(const ClusterFacts& facts) {
                         text_of(member(facts.dry_run_plain.body, "message")),
                     "the rules of this namespace do not fit the pod for a try (1m CPU, 1Mi); name "
                     "another namespace with -n");
+  if (message.find("security context constraint") != std::string::npos)
+    return bad(kName, "no SCC of the pod's account permits uid 2201 of the sidecar: " + message,
+               "oc adm policy add-scc-to-user nonroot-v2 -n " + facts.pod_namespace +
+                   " -z default, or the pods' other service account: docs/platforms.md");
   return bad(kName, "a pod with the sidecar is refused: " + message,
              "docs/faq.md lists remedies; most often a larger quota, or other proxy.cpuRequest, "
              "proxy.memoryRequest, proxy.cpuLimit and proxy.memoryLimit");

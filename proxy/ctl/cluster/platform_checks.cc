@@ -171,12 +171,20 @@ Check check_pod_security(const ClusterFacts& facts) {
   return good(kName, "namespace " + home + " enforces \"privileged\"");
 }
 
+// Security context constraints decide on the user id 2201 of sidecars, and on the agent's folders.
+Check check_openshift(const ClusterFacts& facts) {
+  return good("openshift", "accounts need an SCC: privileged for fairlead-node in " +
+                               facts.release_namespace +
+                               ", nonroot-v2 for injected pods: docs/platforms.md");
+}
+
 }  // namespace
 
 std::vector<Check> platform_checks(const ClusterFacts& facts, const CheckScope& /*scope*/) {
   std::vector<Check> checks = {check_version(facts)};
   for (Check& check : check_nodes(facts)) checks.push_back(std::move(check));
   checks.push_back(check_pod_security(facts));
+  if (facts.openshift) checks.push_back(check_openshift(facts));
   return checks;
 }
 
