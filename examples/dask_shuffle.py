@@ -18,7 +18,7 @@ PYTHON = "/usr/bin/python3"
 FIRST_PORT = 8700
 SCHEDULER, WORKER, PORTS_OF_A_CLUSTER = 0, 1, 10  # added to the first port of the cluster
 WORKERS = 2
-ROWS, SIDE = 1_600_000, 4000
+ROWS, SIDE = 2_400_000, 5600
 SHUFFLE = "shuffle of a dataframe"
 TRANSPOSE = "rechunk of a matrix"
 

@@ -53,9 +53,9 @@ class Nats(Example):
         self.show_addresses(lambda: self.ask("ping")["client_ip"])
 
     def measure(self, way):
-        streams = self.ask("stream", str(self.amount(1500)))
-        requests = self.ask("request", str(self.amount(2000)))
-        shorts = self.ask("short", str(self.amount(400)))
+        streams = self.ask("stream", str(self.amount(4000)))
+        requests = self.ask("request", str(self.amount(6000)))
+        shorts = self.ask("short", str(self.amount(1200)))
         for done in (streams, requests, shorts):
             expect(done["wrong"] == 0, f"{way}: {done['wrong']} of {done['messages']} messages are wrong")
         # A request is answered by another message.

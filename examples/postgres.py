@@ -146,10 +146,10 @@ class Postgres(Example):
         return copies * file.stat().st_size / MIB / seconds
 
     def measure(self, way):
-        select, _ = self.bench(way, 24000, "-S")
-        transfer, transactions = self.bench(way, 4000)
+        select, _ = self.bench(way, 16000, "-S")
+        transfer, transactions = self.bench(way, 3200)
         self.transactions += transactions
-        connect, _ = self.bench(way, 800, "-S", "-C")
+        connect, _ = self.bench(way, 400, "-S", "-C")
         copy = self.copy(way)
         self.stage.expect_used()
         return [(SELECT, "queries/s", select), (TRANSFER, "transactions/s", transfer), (CONNECT, "connections/s", connect),
