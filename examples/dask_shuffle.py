@@ -29,17 +29,13 @@ class Cluster:
     def __init__(self, stage, way):
         self.stage, self.way = stage, way
         self.port = FIRST_PORT + PORTS_OF_A_CLUSTER * WAYS.index(way)
-        self.host = stage.addresses["server"]
-        self.scheduler = f"tcp://{self.host}:{self.port + SCHEDULER}"
+        host = stage.addresses["server"]
+        self.scheduler = f"tcp://{host}:{self.port + SCHEDULER}"
         self.start("server", "scheduler", "-m", "distributed.cli.dask_scheduler", "--no-dashboard",
-                   "--host", self.host, "--port", str(self.port + SCHEDULER))
+                   "--host", host, "--port", str(self.port + SCHEDULER))
 
     def start(self, pod, name, *words):
         self.stage.scene.start(f"{self.way}-{name}", self.stage.inside(pod, [PYTHON, *words]))
-
-    def listens(self):
-        return self.stage.scene.run(self.stage.inside("server", [
-            "ss", "-Hltn", f"src = {self.host} and sport = :{self.port + SCHEDULER}"]))
 
     def start_workers(self):
         for pod, address in self.stage.addresses.items():
@@ -85,7 +81,7 @@ class DaskShuffle(Example):
         clusters = {way: Cluster(self.stage, way) for way in WAYS}
         for way, cluster in clusters.items():
             print(f"a cluster for {way}", file=sys.stderr, flush=True)
-            wait_for("the scheduler to start", cluster.listens)
+            wait_for("the scheduler to start", lambda cluster=cluster: self.stage.listens("server", cluster.port + SCHEDULER))
             self.stage.use(way)
             cluster.start_workers()
             done = self.client.do("connect", way, cluster.scheduler, WORKERS)

@@ -19,7 +19,7 @@ from demo_comparison import DIRECT, FAIRLEAD, HAPROXY, haproxy_config, table
 from demo_pods import PodNetwork, Unavailable
 from demo_proxy import Proxy
 from demo_run import perform
-from demo_scene import Scene, expect, missing, say
+from demo_scene import Scene, expect, missing, say, wait_for
 
 WAYS = (DIRECT, HAPROXY, FAIRLEAD)
 TRANSPORTS = ("smcr", "tcp", "short")
@@ -60,6 +60,11 @@ class Stage(PodNetwork):
                  for port in self.ports.get(self.peer(pod), ())]
         config = self.scene.write(f"haproxy-{pod}.cfg", haproxy_config(hops))
         self.start_as(HAPROXY_UID, f"haproxy-{pod}", pod, ["haproxy", "-db", "-f", config])
+        wait_for("HAProxy to start", lambda: all(self.listens(pod, port) for _, (_, port), _ in hops))
+
+    def listens(self, pod, port):
+        """Whether a program listens on the port in this pod."""
+        return bool(self.scene.run(self.inside(pod, ["ss", "-Hltn", f"sport = :{port}"])))
 
     def start_as(self, user, name, pod, command, **options):
         """Starts a program in a pod as the user of that number."""
