@@ -71,6 +71,28 @@ demo:  ## show SMC-R between two proxies on this machine
 	cmake --build --preset release -j $(JOBS) --target fairlead-proxy fairleadctl
 	python3 scripts/demo.py
 
+# Without a package the example says which one is missing.
+define run_example
+	@./scripts/bootstrap.sh build
+	@./scripts/bootstrap.sh examples || echo "$@: some packages of the examples are missing"
+	@echo "$@: builds the proxy and fairleadctl first: about three minutes on two CPUs"
+	cmake --preset release
+	cmake --build --preset release -j $(JOBS) --target fairlead-proxy fairleadctl
+	python3 -B examples/$(1).py
+endef
+
+.PHONY: example-dask
+example-dask:  ## shuffle data in a Dask cluster, without proxies, with HAProxy, with Fairlead
+	$(call run_example,dask_shuffle)
+
+.PHONY: example-postgres
+example-postgres:  ## use a PostgreSQL server that admits only the client's own address, in the same ways
+	$(call run_example,postgres)
+
+.PHONY: example-nats
+example-nats:  ## use a NATS server with long and short connections, in the same ways
+	$(call run_example,nats)
+
 .PHONY: bench
 bench: build  ## compare with other proxies, side by side
 	@./scripts/bootstrap.sh demo

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Installs the missing Debian packages, and does nothing else.
 #
-#   scripts/bootstrap.sh [build] [test] [arm64] [k8s] [lab] [demo] [plot] [model] [mutants] [fuzz] [suites]
+#   scripts/bootstrap.sh [build] [test] [arm64] [k8s] [lab] [demo] [examples] [plot] [model] [mutants] [fuzz]
+#                        [suites]
 #                                                          default: build
 #   scripts/bootstrap.sh --print build     only prints their names, one on each line
 #
@@ -27,6 +28,8 @@ declare -A groups=(
          prometheus redis-server redis-tools python3 python3-yaml etcd-server docker-compose containerd conntrack
          nftables iputils-ping systemd openssl"
   [demo]="curl iproute2 iperf3 redis-server redis-tools nginx-light nftables haproxy procps python3"
+  [examples]="curl iproute2 nftables haproxy procps util-linux python3 postgresql nats-server
+              python3-distributed python3-pandas"
   [plot]="python3-matplotlib"
   [model]="spin gcc libc6-dev python3"
   [suites]="dpkg-dev patch gcc iproute2 nftables util-linux redis-server redis-tools tcl postgresql

@@ -11,59 +11,28 @@ import argparse
 import csv
 import filecmp
 import os
-import shutil
-import signal
 import sys
 import textwrap
 import time
 from pathlib import Path
 
 sys.dont_write_bytecode = True
-from demo_places import DIRECT, FAIRLEAD, HAPROXY, NGINX, REDIS, Loopback, Pods, Unavailable  # noqa: E402
+from demo_comparison import DIRECT, FAIRLEAD, HAPROXY, haproxy_config, table  # noqa: E402
+from demo_places import NGINX, REDIS, Loopback, Pods  # noqa: E402
+from demo_pods import Unavailable  # noqa: E402
 from demo_proxy import Proxy  # noqa: E402
-from demo_scene import ENVIRONMENT, Failure, Scene, shown  # noqa: E402
+from demo_run import perform  # noqa: E402
+from demo_scene import Failure, Scene, expect, missing, say, shown, wait_for  # noqa: E402
 
 MIB = 1 << 20
 FILE_BYTES = 64 * MIB
 SECONDS_MAX = 60
-STEP_SECONDS_MAX = 30
 NGINX_CONFIG = """daemon off; pid {0}/nginx.pid; worker_processes 1; {2}
 events {{ worker_connections 512; }}
 http {{ access_log off; sendfile on;
   client_body_temp_path {0}; proxy_temp_path {0}; fastcgi_temp_path {0}; uwsgi_temp_path {0};
   scgi_temp_path {0}; server {{ listen {1}; root {0}/www; }} }}
 """
-
-HAPROXY_CONFIG = """defaults
-  mode tcp
-  timeout connect 10s
-  timeout client 60s
-  timeout server 60s
-"""
-HAPROXY_LISTENER = """listen {0}
-  bind {1[0]}:{1[1]}
-  server next {2[0]}:{2[1]}
-"""
-
-
-class Interrupted(Exception):
-    """Interrupted by a signal. Not a Failure, because some failures are expected and retried."""
-
-
-def say(text=""):
-    print(text, flush=True)
-
-
-def expect(holds, otherwise):
-    if not holds:
-        raise Failure(otherwise)
-
-
-def wait_for(what, holds):
-    deadline = time.monotonic() + STEP_SECONDS_MAX
-    while not holds():
-        expect(time.monotonic() < deadline, f"waited {STEP_SECONDS_MAX} s for {what}")
-        time.sleep(0.02)
 
 
 class Demo:
@@ -135,14 +104,13 @@ class Demo:
 
     def measure_haproxy(self):
         """As measure(), through an HAProxy in each pod, with its defaults; nothing where it is not installed."""
-        if not shutil.which("haproxy", path=ENVIRONMENT["PATH"]):
+        if missing(["haproxy"]):
             say("HAProxy is not installed; its column is left out.\n")
             return None
         processes = []
         for pod in ("server", "client"):
-            hops = "".join(HAPROXY_LISTENER.format(program, *self.place.haproxy_hops(program)[pod])
-                           for program in (REDIS, NGINX))
-            config = self.scene.write(f"haproxy-{pod}.cfg", HAPROXY_CONFIG + hops)
+            config = self.scene.write(f"haproxy-{pod}.cfg", haproxy_config(
+                (program, *self.place.haproxy_hops(program)[pod]) for program in (REDIS, NGINX)))
             processes.append(self.scene.start(f"haproxy-{pod}", self.place.inside(pod, ["haproxy", "-db", "-f", config])))
         wait_for("HAProxy to start", lambda: self.bytes_survive(HAPROXY))
         rates = self.measure(HAPROXY)
@@ -159,14 +127,7 @@ class Demo:
         expect(self.bytes_survive(FAIRLEAD), "no answer through the proxies")
         results[FAIRLEAD] = self.measure(FAIRLEAD)
         crossed = self.place.wire_bytes() - before
-        say(f"{'':30}" + "".join(f"  {way:>9}" for way in results)
-            + "".join(f"  {FAIRLEAD}/{way}" for way in results if way != FAIRLEAD))
-        for row in zip(*results.values()):
-            name, unit, _ = row[0]
-            rates = dict(zip(results, (rate for _, _, rate in row)))
-            say(f"{name:30}" + "".join(f"  {rate:9,.0f}" for rate in rates.values())
-                + "".join(f"  {rates[FAIRLEAD] / rates[way]:{len(FAIRLEAD) + len(way) + 1}.2f}"
-                          for way in results if way != FAIRLEAD) + f"  {unit}")
+        say("\n".join(table(results)))
         carried = self.carried("bytes_total")
         if before:
             say(f"\nSMC-R carried {carried / MIB:,.0f} MiB. The network between the pods saw"
@@ -209,14 +170,14 @@ class Demo:
         self.show(pod, "why")
 
     def verdict(self):
-        """The last line, if the counters of the proxies are as expected."""
+        """The end of the last line, if the counters of the proxies are as expected."""
         count = self.carried("connections_total")
         expect(count > 0, "no connection was SMC-R")
         other = self.proxies["server"].total("connections_total", transport="smcr")
         expect(other == count, f"{count} SMC-R connections at the client, {other} at the server")
         total = sum(proxy.total("fallback_total") for proxy in self.proxies.values())
         expect(total == self.fallbacks(), f"{total} fallbacks, not all of them as expected")
-        return (f"demo: OK smcr_connections={count} tcp_fallbacks={total} "
+        return (f"smcr_connections={count} tcp_fallbacks={total} "
                 f"bytes={self.carried('bytes_total')}")
 
     def show_logs(self):
@@ -256,8 +217,11 @@ def play(demo):
     return demo.verdict()
 
 
-def interrupted(number, _):
-    raise Interrupted("it took too long" if number == signal.SIGALRM else "interrupted")
+def keep(demo):
+    if os.environ.get("DEMO_KEEP", "0") in ("", "0"):
+        return False
+    demo.explain_keeping()
+    return True
 
 
 def main():
@@ -267,31 +231,7 @@ def main():
     parser.add_argument("--loopback", action="store_true", help="no namespaces, even if permitted")
     arguments = parser.parse_args()
     arguments.build = arguments.build.resolve()
-    ends = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGALRM)
-    for number in ends:
-        signal.signal(number, interrupted)
-    signal.alarm(max(5, arguments.seconds - 6))  # the rest is for cleaning up
-    demo, kept = None, False
-    try:
-        demo = set_stage(arguments)
-        last, status = play(demo), 0
-        if os.environ.get("DEMO_KEEP", "0") not in ("", "0"):
-            demo.explain_keeping()
-            kept = True
-    except BrokenPipeError:  # the reader of the output has closed it
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        last, status = "", 1
-    except Exception as error:  # the last line has to report every error
-        last, status = f"demo: FAILED {' '.join(str(error).split())}", 1
-        if demo:
-            demo.show_logs()
-    finally:
-        for number in ends:
-            signal.signal(number, signal.SIG_IGN)
-        if demo and not kept:
-            demo.scene.close()
-    say(f"\n{last}")
-    return status
+    return perform("demo", arguments.seconds, lambda: set_stage(arguments), play, keep)
 
 
 if __name__ == "__main__":

@@ -1,11 +1,13 @@
-"""Everything that a run of the demo has created, and its removal."""
+"""Everything that a run of the demo, or of an example, has created, and its removal."""
 import os
 import shutil
 import subprocess
 import tempfile
+import time
 from pathlib import Path
 
 SECONDS_TO_END = 4
+STEP_SECONDS_MAX = 30
 ENVIRONMENT = {name: value for name, value in os.environ.items()
                if not name.startswith("FAIRLEAD_")}  # these are settings of another proxy
 ENVIRONMENT["PATH"] = ENVIRONMENT.get("PATH", "") + ":/usr/sbin:/sbin"  # folders of the servers
@@ -15,12 +17,34 @@ class Failure(Exception):
     """Error text for the last line."""
 
 
-class Scene:
-    """Processes, network namespaces and one directory."""
+def say(text=""):
+    print(text, flush=True)
 
-    def __init__(self):
+
+def expect(holds, otherwise):
+    if not holds:
+        raise Failure(otherwise)
+
+
+def wait_for(what, holds):
+    deadline = time.monotonic() + STEP_SECONDS_MAX
+    while not holds():
+        expect(time.monotonic() < deadline, f"waited {STEP_SECONDS_MAX} s for {what}")
+        time.sleep(0.02)
+
+
+def missing(programs):
+    """Those that are not installed."""
+    return [name for name in programs if not shutil.which(name, path=ENVIRONMENT["PATH"])]
+
+
+class Scene:
+    """Processes, network namespaces and one directory. All names begin with `prefix`."""
+
+    def __init__(self, prefix="fairlead-demo-"):
+        self.prefix = prefix
         # Not below $TMPDIR: a proxy that runs as another user needs access.
-        self.directory = Path(tempfile.mkdtemp(prefix="fairlead-demo-", dir="/tmp"))
+        self.directory = Path(tempfile.mkdtemp(prefix=prefix, dir="/tmp"))
         self.directory.chmod(0o755)
         self.started = []
         self.namespaces = []
@@ -29,12 +53,13 @@ class Scene:
         (self.directory / name).write_text(text, encoding="utf-8")
         return self.directory / name
 
-    def start(self, name, command):
-        """Starts a process in its own session, so that Ctrl-C reaches only the demo. Its output is in <name>.log."""
+    def start(self, name, command, **options):
+        """Starts a process in its own session, so that Ctrl-C reaches only this program. Its output is in <name>.log.
+        `options` of Popen take precedence."""
         with open(self.directory / f"{name}.log", "wb") as log:
-            self.started.append(subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.directory,
-                env=ENVIRONMENT, start_new_session=True))
+            self.started.append(subprocess.Popen(command, **{
+                "stdin": subprocess.DEVNULL, "stdout": log, "stderr": log, "cwd": self.directory,
+                "env": ENVIRONMENT, "start_new_session": True, **options}))
         return self.started[-1]
 
     def run(self, command, seconds=60):
