@@ -96,7 +96,7 @@ __attribute__((constructor)) static void map_table(void) {
   const int fd = (int)syscall(SYS_openat, AT_FDCWD, path, O_RDWR | O_CLOEXEC, 0);
   if (fd < 0) abort();
   void* memory = (void*)syscall(SYS_mmap, NULL, sizeof(struct table), PROT_READ | PROT_WRITE,
-                                MAP_SHARED, fd, 0);
+                                MAP_SHARED, fd, (off_t)0);
   if (memory == MAP_FAILED) abort();
   syscall(SYS_close, fd);
   table = memory;

@@ -28,7 +28,7 @@ def apply_patch(document, patch):
         for part in parents:
             place = place[part]
         if isinstance(place, list):
-            place.insert(int(last), step["value"])
+            place.insert(len(place) if last == "-" else int(last), step["value"])
         else:
             place[last] = step["value"]
     return document
