@@ -204,9 +204,10 @@ class BrokerTest(wired.WiredTest):
 
     @contextlib.contextmanager
     def client_that_stays(self, pod, host):
-        """A connection that stays open: each call is a round trip of the application."""
+        """A connection that stays open: each call is a round trip of the application. After a reset redis-cli reports the
+        error, and the next call connects again."""
         client = subprocess.Popen(pod.command("redis-cli", "-h", host), stdin=subprocess.PIPE,
-                                  stdout=subprocess.PIPE, text=True)
+                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
         def ask():
             client.stdin.write("PING\n")

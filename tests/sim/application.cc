@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 
 namespace fairlead::sim {
 namespace {
@@ -28,8 +29,10 @@ Duration up_to(Random& random, Duration most) {
 
 }  // namespace
 
-std::byte Application::byte_of(bool dialler, std::uint64_t at) const {
-  return pattern()[(at + connection_ * 7919U + (dialler ? 0U : 31337U)) % kPatternBytes];
+std::span<const std::byte> Application::piece_of(bool dialler, std::uint64_t at,
+                                                 std::size_t most) const {
+  const std::size_t begin = (at + connection_ * 7919U + (dialler ? 0U : 31337U)) % kPatternBytes;
+  return std::span(pattern()).subspan(begin, std::min(most, kPatternBytes - begin));
 }
 
 void Application::attach(std::unique_ptr<SimStream> stream) {
@@ -108,11 +111,19 @@ bool Application::receive() {
     case Kind::kBytes:
       break;
   }
-  for (std::size_t i = 0; i < result.count; ++i)
-    if (bytes[i] != byte_of(!dialler_, report_.received + i))
-      return world_.fail("#%u %s: byte %llu is not what was sent", connection_, name(),
-                         static_cast<unsigned long long>(report_.received + i)),
-             false;
+  for (std::size_t done = 0; done < result.count;) {
+    const auto piece = piece_of(!dialler_, report_.received + done, result.count - done);
+    const std::byte* const read = bytes.data() + done;
+    if (std::memcmp(piece.data(), read, piece.size()) == 0) {
+      done += piece.size();
+      continue;
+    }
+    const auto wrong = std::mismatch(piece.begin(), piece.end(), read).second - bytes.data();
+    return world_.fail("#%u %s: byte %llu is not what was sent", connection_, name(),
+                       static_cast<unsigned long long>(report_.received +
+                                                       static_cast<std::uint64_t>(wrong))),
+           false;
+  }
   report_.received += result.count;
   if (peer_ == nullptr || report_.received > peer_->sent)
     world_.fail("#%u %s: received more bytes than were sent", connection_, name());
@@ -129,7 +140,11 @@ bool Application::send() {
   const std::size_t most = static_cast<std::size_t>(
       std::min<std::uint64_t>({bytes.size(), script_.chunk_max, allowed - report_.sent}));
   const std::size_t count = world_.random.between(1, most);
-  for (std::size_t i = 0; i < count; ++i) bytes[i] = byte_of(dialler_, report_.sent + i);
+  for (std::size_t done = 0; done < count;) {
+    const auto piece = piece_of(dialler_, report_.sent + done, count - done);
+    std::memcpy(bytes.data() + done, piece.data(), piece.size());
+    done += piece.size();
+  }
   const iovec from{bytes.data(), count};
   const event::IoResult result = stream_->write({&from, 1});
   if (result.kind == Kind::kError) {

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 
 #include "sim/tcp.h"
 
@@ -64,7 +65,8 @@ class Application final : public event::StreamHandler {
   bool send();
   void finish_if_done();
   void leave(const char* how);
-  std::byte byte_of(bool dialler, std::uint64_t at) const;
+  // What a side sends from byte `at` on: as many bytes up to `most` as the table has in one piece.
+  std::span<const std::byte> piece_of(bool dialler, std::uint64_t at, std::size_t most) const;
 
   World& world_;
   const unsigned connection_;
