@@ -106,6 +106,7 @@ class FakeApiServer:
 
         class Handler(http.server.BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"  # which chunks need
+            disable_nagle_algorithm = True  # a body would wait for the delayed acknowledgement of its header
 
             def do_any(self):
                 body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
