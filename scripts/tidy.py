@@ -22,14 +22,16 @@ PRECOMPILED = re.compile(r"-Xclang (-include-pch|-include) -Xclang \S+|-Winvalid
 
 
 def git(*arguments):
-    done = subprocess.run(["git", "-C", ROOT, *arguments], capture_output=True, text=True, check=False)
-    return done.stdout.split() if done.returncode == 0 else []
+    """The lines of its output; subprocess.CalledProcessError with its message if it fails."""
+    return subprocess.run(["git", "-C", ROOT, *arguments], capture_output=True, text=True, check=True).stdout.splitlines()
 
 
 def changed_files(base):
-    base = base or (git("merge-base", "HEAD", "origin/main") or ["HEAD~1"])[0]
-    return set(git("diff", "--name-only", base)) | set(
-        git("ls-files", "--others", "--exclude-standard"))
+    """Paths that differ from where the branch left `base`, committed or not; None: origin/main, else the last commit."""
+    if base is None:
+        base = "origin/main" if git("branch", "--remotes", "--list", "origin/main") else "HEAD~1"
+    start = git("merge-base", base, "HEAD")[0]
+    return set(git("diff", "--name-only", start)) | set(git("ls-files", "--others", "--exclude-standard"))
 
 
 def sources(everything, base):
@@ -67,8 +69,11 @@ def main():
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("only", nargs="*", help="beginnings of paths")
     arguments = parser.parse_args()
-    chosen = [s for s in sources(arguments.all, arguments.base)
-              if not arguments.only or s.startswith(tuple(arguments.only))]
+    try:
+        known = sources(arguments.all, arguments.base)
+    except subprocess.CalledProcessError as error:
+        parser.error(f"--base {arguments.base}: {error.stderr.strip()}")
+    chosen = [s for s in known if not arguments.only or s.startswith(tuple(arguments.only))]
     write_commands()
     wrong = 0
     with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
