@@ -176,7 +176,8 @@ StageResult InboundDial::choose(TimePoint now) {
     return dial(now);
   }
   session_.note(requested ? "the SYN carried the SMC option" : "the peer is assumed to speak SMC");
-  if (announced != bpf::Announced::kFrames)
+  // Where SMC-R is required no frames were offered, and none are taken: nothing would end them.
+  if (announced != bpf::Announced::kFrames || session_.smc_required())
     return UseStage{
         std::make_unique<InboundHandshake>(session_, InboundHandshake::First::kProposal, assumed)};
   return UseStage{std::make_unique<InboundHandshake>(

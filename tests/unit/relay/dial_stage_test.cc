@@ -388,6 +388,21 @@ TEST_F(InboundDialTest, ASynWithFramesAwaitsTheFirst) {
   EXPECT_EQ(network.dials, 0U);
 }
 
+// A client that sends them all the same is no SMC peer, and is denied as such.
+TEST_F(InboundDialTest, FramesAreNotTakenWhereSmcIsRequired) {
+  config.smc.require = {{std::nullopt, {destination.port()}}};
+  network.requested = Announced::kFrames;
+  dial_in();
+  ASSERT_TRUE(next<InboundHandshake>());
+  follow();
+  net->feed(std::string("\xfa\x1e\xad\x01\x01\0\0\x02hi", 10));
+  turn();
+  ASSERT_TRUE(next<InboundDial>());
+  follow();
+  answer();
+  EXPECT_EQ(reason(), R::kOptionStripped);
+}
+
 TEST_F(InboundDialTest, IsRefusedWithoutMemoryForWhatTheApplicationSent) {
   const FullPipe pipe;
   network.requested = Announced::kNothing;
