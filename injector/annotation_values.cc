@@ -72,19 +72,7 @@ bool is_pnet_id(std::string_view value) { return !canonical_pnet(value).empty();
 
 bool is_rnic_access(std::string_view value) { return value == kubernetes::kRnicAccessAllowed; }
 
-std::vector<ConnectionRule> rules_of(std::string_view value) {
-  std::vector<ConnectionRule> rules;
-  while (true) {
-    const std::string_view text = value.substr(0, value.find(','));
-    const Result<ConnectionRule> rule = ConnectionRule::parse(text);
-    if (!rule || to_string(*rule) != text || rules.size() == kubernetes::kListEntriesMax) return {};
-    rules.push_back(*rule);
-    if (text.size() == value.size()) return rules;
-    value.remove_prefix(text.size() + 1);
-  }
-}
-
-bool is_rule_list(std::string_view value) { return !rules_of(value).empty(); }
+bool is_rule_list(std::string_view value) { return kubernetes::parse_rule_list(value).has_value(); }
 
 bool is_fallback(std::string_view value) { return value == "allow" || value == "deny"; }
 

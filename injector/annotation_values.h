@@ -2,9 +2,6 @@
 #pragma once
 
 #include <string_view>
-#include <vector>
-
-#include "base/connection_rule.h"
 
 namespace fairlead::injector {
 
@@ -16,8 +13,7 @@ bool is_cidr_list(std::string_view value);
 bool is_pnet_id(std::string_view value);
 bool is_rnic_access(std::string_view value);
 bool is_fallback(std::string_view value);
-// Rules of base/connection_rule.h between commas, at most 64, each as to_string() writes it.
-bool is_rule_list(std::string_view value);
+bool is_rule_list(std::string_view value);  // "10.0.0.0/8 port 5432,port 22"
 bool is_log_level(std::string_view value);
 bool is_log_format(std::string_view value);
 bool is_cpu(std::string_view value);
@@ -37,8 +33,5 @@ bool is_admin_port(std::string_view value);
 bool is_image(std::string_view value);
 bool is_rnic_resource(std::string_view value);        // "none" or a resource name
 bool is_rnic_claim_template(std::string_view value);  // "none" or the name of an object
-
-// The rules of such a list; empty for anything else.
-std::vector<ConnectionRule> rules_of(std::string_view value);
 
 }  // namespace fairlead::injector

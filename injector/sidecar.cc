@@ -1,10 +1,9 @@
 #include "injector/sidecar.h"
 
-#include <algorithm>
 #include <charconv>
 #include <string_view>
 
-#include "injector/annotation_values.h"
+#include "base/node_annotations.h"
 
 namespace fairlead::injector {
 namespace {
@@ -167,15 +166,14 @@ std::optional<std::string> rule_conflict(const Wishes& wishes) {
   const auto exclude = wishes.find("smc-exclude");
   const auto require = wishes.find("smc-require");
   if (exclude == wishes.end() || require == wishes.end()) return std::nullopt;
-  const std::vector<ConnectionRule> excluded = rules_of(exclude->second);
-  for (const ConnectionRule& rule : rules_of(require->second)) {
-    const auto other = std::find_if(excluded.begin(), excluded.end(),
-                                    [&](const ConnectionRule& one) { return one.overlaps(rule); });
-    if (other != excluded.end())
+  const auto excluded = kubernetes::parse_rule_list(exclude->second);
+  const auto required = kubernetes::parse_rule_list(require->second);
+  if (!excluded || !required) return std::nullopt;  // has been reported
+  for (const ConnectionRule& rule : *required)
+    if (const ConnectionRule* const other = first_overlapping(*excluded, rule))
       return "fairlead.io/smc-require: \"" + to_string(rule) +
              "\" and fairlead.io/smc-exclude: \"" + to_string(*other) +
              "\" have connections in common; allowed: blocks or ports that only one of them has";
-  }
   return std::nullopt;
 }
 

@@ -45,6 +45,12 @@ Result<SocketAddress> parse_v6(std::string_view address, std::uint16_t port) {
 
 }  // namespace
 
+std::optional<std::uint16_t> parse_port(std::string_view text) {
+  const auto port = parse_number(text, UINT16_MAX);
+  if (!port || text.front() == '0') return std::nullopt;
+  return static_cast<std::uint16_t>(*port);
+}
+
 SocketAddress::SocketAddress(const in_addr& address, std::uint16_t port) {
   sockaddr_in value{};
   value.sin_family = AF_INET;

@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -18,6 +19,9 @@
 #include "base/result.h"
 
 namespace fairlead {
+
+// 1 to 65535, in digits without a leading zero. Nothing for anything else.
+std::optional<std::uint16_t> parse_port(std::string_view text);
 
 // An address and a port, ready for bind(2) and connect(2). Equality, order and hash look at family,
 // address bytes, port and (IPv6) scope id; the flow label is ignored and always zero.

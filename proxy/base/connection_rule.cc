@@ -1,7 +1,6 @@
 #include "base/connection_rule.h"
 
 #include <algorithm>
-#include <charconv>
 
 namespace fairlead {
 namespace {
@@ -14,15 +13,6 @@ std::vector<std::string_view> words_of(std::string_view text) {
     words.push_back(text.substr(0, text.find(' ')));
     text.remove_prefix(words.back().size());
   }
-}
-
-// In digits without a leading zero.
-std::optional<std::uint16_t> port_from(std::string_view text) {
-  std::uint16_t port = 0;
-  const char* const end = text.data() + text.size();
-  const auto [rest, error] = std::from_chars(text.data(), end, port);
-  if (error != std::errc() || rest != end || text.front() == '0') return std::nullopt;
-  return port;
 }
 
 }  // namespace
@@ -45,7 +35,7 @@ Result<ConnectionRule> ConnectionRule::parse(std::string_view text) {
   if (ports == 0) return Error{Errc::kMalformed, "no number behind the word port"};
   if (ports > kRulePortsMax) return Error{Errc::kMalformed, "more than 64 ports"};
   for (std::size_t i = at + 1; i < words.size(); ++i) {
-    const std::optional<std::uint16_t> port = port_from(words[i]);
+    const std::optional<std::uint16_t> port = parse_port(words[i]);
     if (!port) return Error{Errc::kMalformed, "a port is a number from 1 to 65535"};
     rule.ports.push_back(*port);
   }
@@ -62,6 +52,13 @@ bool ConnectionRule::overlaps(const ConnectionRule& other) const {
   return ports.empty() || other.ports.empty() ||
          std::find_first_of(ports.begin(), ports.end(), other.ports.begin(), other.ports.end()) !=
              ports.end();
+}
+
+const ConnectionRule* first_overlapping(const std::vector<ConnectionRule>& rules,
+                                        const ConnectionRule& rule) {
+  const auto found = std::find_if(rules.begin(), rules.end(),
+                                  [&](const ConnectionRule& one) { return one.overlaps(rule); });
+  return found == rules.end() ? nullptr : &*found;
 }
 
 std::string to_string(const ConnectionRule& rule) {

@@ -32,6 +32,10 @@ struct ConnectionRule {
   friend bool operator==(const ConnectionRule&, const ConnectionRule&) = default;
 };
 
+// The first of `rules` that overlaps `rule`, or nullptr.
+const ConnectionRule* first_overlapping(const std::vector<ConnectionRule>& rules,
+                                        const ConnectionRule& rule);
+
 // As parse() takes it.
 std::string to_string(const ConnectionRule& rule);
 

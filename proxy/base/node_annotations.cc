@@ -1,7 +1,5 @@
 #include "base/node_annotations.h"
 
-#include <charconv>
-
 namespace fairlead::kubernetes {
 namespace {
 
@@ -22,14 +20,6 @@ std::optional<std::vector<Entry>> parse_list(std::string_view text,
   return std::nullopt;
 }
 
-std::optional<std::uint16_t> parse_port(std::string_view text) {
-  std::uint16_t port = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), port);
-  if (error != std::errc() || end != text.data() + text.size() || text.front() == '0')
-    return std::nullopt;
-  return port;
-}
-
 std::optional<PortRange> parse_range(std::string_view entry) {
   const std::size_t dash = entry.find('-');
   const auto first = parse_port(entry.substr(0, dash));
@@ -44,6 +34,11 @@ std::optional<Cidr> parse_block(std::string_view entry) {
   return block ? std::optional(*block) : std::nullopt;
 }
 
+std::optional<ConnectionRule> parse_rule(std::string_view entry) {
+  const Result<ConnectionRule> rule = ConnectionRule::parse(entry);
+  return rule && to_string(*rule) == entry ? std::optional(*rule) : std::nullopt;
+}
+
 }  // namespace
 
 std::optional<std::vector<PortRange>> parse_port_list(std::string_view text) {
@@ -52,6 +47,10 @@ std::optional<std::vector<PortRange>> parse_port_list(std::string_view text) {
 
 std::optional<std::vector<Cidr>> parse_cidr_list(std::string_view text) {
   return parse_list(text, parse_block);
+}
+
+std::optional<std::vector<ConnectionRule>> parse_rule_list(std::string_view text) {
+  return parse_list(text, parse_rule);
 }
 
 std::optional<bool> parse_switch(std::string_view text) {

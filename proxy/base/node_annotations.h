@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/address.h"
+#include "base/connection_rule.h"
 #include "base/pnet_id.h"
 
 namespace fairlead::kubernetes {
@@ -30,6 +31,9 @@ struct PortRange {
 std::optional<std::vector<PortRange>> parse_port_list(std::string_view text);
 // "10.0.0.0/8,fd00::/8": 1 to 64 blocks, each with its prefix. Nothing for anything else.
 std::optional<std::vector<Cidr>> parse_cidr_list(std::string_view text);
+// "10.0.0.0/8 port 5432,port 22": 1 to 64 rules, each as to_string() writes it. Nothing for
+// anything else.
+std::optional<std::vector<ConnectionRule>> parse_rule_list(std::string_view text);
 
 // "enabled" or "disabled". Nothing for anything else.
 std::optional<bool> parse_switch(std::string_view text);

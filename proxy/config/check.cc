@@ -108,12 +108,10 @@ void check_connection_rules(const Config& config, const Places& set, const Origi
   check_conditions(smc.require, "smc.require", set, whole, findings);
   for (std::size_t i = 0; i < smc.require.size(); ++i) {
     const std::string key = indexed("smc.require", i);
-    const auto other = std::find_if(smc.exclude.begin(), smc.exclude.end(), [&](const auto& rule) {
-      return rule.overlaps(smc.require[i]);
-    });
-    if (other == smc.exclude.end() || findings.has(key)) continue;
+    const ConnectionRule* const other = first_overlapping(smc.exclude, smc.require[i]);
+    if (other == nullptr || findings.has(key)) continue;
     const std::string excluding =
-        indexed("smc.exclude", static_cast<std::size_t>(other - smc.exclude.begin()));
+        indexed("smc.exclude", static_cast<std::size_t>(other - smc.exclude.data()));
     if (findings.has(excluding)) continue;
     const Place at = place_of({key, "smc.require"}, set, whole);
     findings.add(at.origin, key,

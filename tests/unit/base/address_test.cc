@@ -201,6 +201,13 @@ TEST(Cidr, LooksUpMappedAddressesAsIpv4) {
   EXPECT_FALSE(cidr("::/0").contains(address("[::ffff:10.1.2.3]:1")));
 }
 
+TEST(Port, IsANumberInDigitsWithoutALeadingZero) {
+  EXPECT_EQ(parse_port("1"), 1);
+  EXPECT_EQ(parse_port("65535"), 65535);
+  for (const char* text : {"", "0", "01", "65536", "99999999999", "+1", " 1", "1 ", "1.", "x"})
+    EXPECT_EQ(parse_port(text), std::nullopt) << text;
+}
+
 TEST(Cidr, PrintsWhatItParsed) {
   for (const char* text : {"10.0.0.0/8", "0.0.0.0/0", "::/0", "2001:db8::/32", "::1/128"})
     EXPECT_EQ(to_string(cidr(text)), text);
