@@ -83,7 +83,7 @@ class Connection:
 
 @dataclasses.dataclass(eq=False)
 class Event:
-    """kind: post, deliver, take or done, of a message; fault, broken or gone, of a queue pair."""
+    """kind: post, deliver, take or done, of a message; fault, broken, gone, failed or fail, of a queue pair."""
     kind: str
     queue_pair: QueuePair
     message: Optional[Message] = None
@@ -117,6 +117,7 @@ class Recording:
 
     def __init__(self):
         self.queue_pairs, self.groups, self.connections = {}, Groups(), []
+        self.events = []    # all of them; those of a connection stand with it, too
         self.offers = {}    # of a TCP connection: what the server's Accept says
         self.by_token = {}  # (side, token): its connections
         self.of_kernels = False
@@ -192,7 +193,7 @@ class Recording:
             self.happened("done", queue_pair, queue_pair.posted.pop(0))
 
     def happened(self, kind, queue_pair, message=None):
-        event = Event(kind, queue_pair, message)
+        event = self.note(kind, queue_pair, message)
         if message is None:
             root = self.groups.find(queue_pair.address)
             for connection in self.connections:
@@ -200,6 +201,11 @@ class Recording:
                     connection.events.append(event)
         elif message.connection is not None:
             message.connection.events.append(event)
+
+    def note(self, kind, queue_pair, message=None):
+        """Of what no connection has to know."""
+        self.events.append(Event(kind, queue_pair, message))
+        return self.events[-1]
 
 
 def simulated(lines):
@@ -228,7 +234,7 @@ def record(recording, kind, key, values):
     elif kind == "clc":
         recording.clc(key, bytes.fromhex(values[1]))
     elif key not in recording.queue_pairs:
-        if kind not in ("gone", "broken", "post"):  # of one that was never connected
+        if kind not in ("gone", "broken", "post", "fail"):  # of one that was never connected
             recording.of(key)
     elif kind == "post":
         recording.post(recording.of(key), int(values[0]), bytes.fromhex(values[1]))
@@ -241,6 +247,10 @@ def record(recording, kind, key, values):
     elif kind == "done":
         if values[1] == "0":
             recording.done(recording.of(key), int(values[0]))
+        else:
+            recording.note("failed", recording.of(key))
+    elif kind == "fail":
+        recording.note("fail", recording.of(key))
     elif kind in ("fault", "broken", "gone"):
         recording.happened(kind, recording.of(key))
     else:

@@ -59,6 +59,8 @@ void EventFile::fault(std::uint64_t queue_pair) { line("fault", queue_pair); }
 
 void EventFile::broken(std::uint64_t queue_pair) { line("broken", queue_pair); }
 
+void EventFile::fail(std::uint64_t queue_pair) { line("fail", queue_pair); }
+
 void EventFile::gone(std::uint64_t queue_pair) { line("gone", queue_pair); }
 
 void EventFile::tcp(std::uint64_t connection, unsigned side, std::span<const std::byte> bytes) {

@@ -11,6 +11,7 @@
 //   done <qp> <work id> <status>             the owner polls a completion; 0 is success
 //   fault <qp>                               the owner polls the event that tells of the failure
 //   broken <qp>                              the queue pair fails; its owner does not know yet
+//   fail <qp>                                the owner gives it up: it failed, or its link is deleted
 //   gone <qp>                                the owner destroys it
 //   clc <connection> <side> <bytes>          a write that begins with a CLC message
 //
@@ -41,6 +42,7 @@ class EventFile {
   void done(std::uint64_t queue_pair, const rdma::Completion& completion);
   void fault(std::uint64_t queue_pair);
   void broken(std::uint64_t queue_pair);
+  void fail(std::uint64_t queue_pair);
   void gone(std::uint64_t queue_pair);
   // Writes nothing unless `bytes` begin with a CLC message.
   void tcp(std::uint64_t connection, unsigned side, std::span<const std::byte> bytes);

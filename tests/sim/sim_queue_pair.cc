@@ -236,6 +236,7 @@ std::shared_ptr<Memory> SimQueuePair::memory_of(std::span<std::byte> view) const
 
 void SimQueuePair::fail() {
   const Fabric::Access access(device_.fabric());
+  if (EventFile* events = device_.fabric().events) events->fail(id_);
   break_down(CompletionStatus::kFlushed, false);
 }
 
