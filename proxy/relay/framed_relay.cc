@@ -14,6 +14,9 @@ using Kind = event::IoResult::Kind;
 // In front of the bytes, so that a frame is written in one piece.
 constexpr std::size_t kHeadBytes = wire::kFramePreface.size() + wire::kFrameHeaderBytes;
 static_assert(kCopyBytes >= kHeadBytes + wire::kFrameBytesMax);
+// A part of a frame counts as so many bytes of a turn, because a peer may send frames of one byte.
+// Their headers, and not their bytes, are what takes time then.
+constexpr std::size_t kPartCostBytes = 64;
 
 // Hands over bytes that the FIN of a shutdown right behind them takes along in its segment. Returns
 // how many; the rest has to be written.
@@ -166,8 +169,9 @@ RelayStep FramedIn::pump() {
       lost_ = true;
       return settle();
     }
-    moved += got.count;
+    const std::uint64_t parts_before = parts_;
     const RelayStep step = take(std::span(shared_.buffer).first(got.count));
+    moved += got.count + (parts_ - parts_before) * kPartCostBytes;
     if (step != RelayStep::kMore) return step;
   }
   if (peer_over_) lost_ = lost_ || !net_.readable() || deferral_.peer_handed_over();
@@ -183,6 +187,7 @@ RelayStep FramedIn::take(std::span<std::byte> bytes) {
   std::optional<std::size_t> urgent_at;
   while (!bytes.empty()) {
     const Result<smc::Deferral::Piece> piece = deferral_.take(bytes);
+    ++parts_;
     if (!piece) {
       fault_ = piece.error().what;
       lost_ = true;

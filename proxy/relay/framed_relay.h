@@ -115,6 +115,7 @@ class FramedIn {
   // What waited already when the frames began: so many bytes, up to this count of those passed on.
   std::size_t before_bytes_ = 0;
   std::uint64_t before_until_ = 0;
+  std::uint64_t parts_ = 0;  // headers and bodies of frames, also partial ones
   const char* fault_ = "";
   bool lost_ = false;  // the peer's stream has ended without a frame that says so
   bool refused_ = false;

@@ -128,6 +128,18 @@ TEST_F(FramedRelayTest, SmallFramesAreWrittenTogether) {
   EXPECT_EQ(server_app.outgoing, data);
 }
 
+// Otherwise a peer could keep a worker, and all its other connections, busy for long.
+TEST_F(FramedRelayTest, ATurnTakesFewerBytesOfSmallFrames) {
+  constexpr std::string_view kFrame("\x01\0\0\x01x", 5);
+  std::string sent;
+  while (sent.size() < kTurnBytesMax) sent += kFrame;
+  server_net.feed(sent);
+  EXPECT_EQ(server.pump(now), RelayStep::kMore);
+  EXPECT_LE(server_app.outgoing.size(), kCopyBytes / kFrame.size());
+  while (server.pump(now) == RelayStep::kMore) continue;
+  EXPECT_EQ(server_app.outgoing, std::string(sent.size() / kFrame.size(), 'x'));
+}
+
 TEST_F(FramedRelayTest, UrgentBytesStayInPlace) {
   client_app.feed("ab");
   client_app.feed_urgent('!');
