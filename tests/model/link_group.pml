@@ -28,14 +28,15 @@
  *
  * Lines of a trace: kind, side (0 client, 1 server), link number, message, link number that the message names or 0.
  *
+ *   0  AGREED      the first line, of side 0: the number of links agreed on stands for the link; 0 0 follow
  *   1  POSTED      the side has posted the message on the link
  *   2  TAKEN       the side has handled the message from the link, also after the end of its group
- *   3  LOST        the link has failed for the side: handle_link_down() while the group has not ended; 0 0 follow
- *   4  TERMINATED  the side ends the group: terminate(); 0 0 0 follow
+ *   3  CLOSED      the side gives up its end of the link, which has failed for it or is deleted; 0 0 follow
  *
  * Messages have the numbers below. CONFIRM_LINK names its link. DELETE_LINK of all links, REQ_ADD_LINK, CONFIRM_RKEY,
  * DELETE_RKEY and their answers name 0. A refusal of an RMB is 15 if it asks for a repetition, otherwise 14. A message
- * that was queued for a link which failed before it was posted does not appear. */
+ * that was queued for a link which failed before it was posted does not appear, nor does one that came over a link
+ * which its side has closed. That a side ends the group shows in what it posts. */
 #include "trace.inc"
 
 #define CLIENT 0
@@ -49,6 +50,11 @@
 #define LEFT(budget) true
 #define SPEND(budget) skip
 #define SPEND_LATE skip
+/* One link more may be added, to replace an asymmetric one. The model does not know which links are that. */
+#define LINKS_MOST (links_max + 1)
+#define GUARD int
+#define ROOM(count) (count < LINKS_MOST)
+#define NO_ROOM(count) (count >= links_max)
 #else
 #ifndef LINKS_MAX
 #define LINKS_MAX 3
@@ -82,16 +88,18 @@
 #define LEFT(budget) (events != 0 && budget != 0)
 #define SPEND(budget) budget--; events--
 #define SPEND_LATE late_left--
-#endif
-#ifndef LINKS_MAX
-#define LINKS_MAX 3
+#define links_max LINKS_MAX
+#define GUARD byte
+#define LINKS_MOST LINKS_MAX
+#define ROOM(count) (count < LINKS_MAX)
+#define NO_ROOM(count) else
 #endif
 
 /* Kinds of lines in a trace. */
+#define AGREED 0
 #define POSTED 1
 #define TAKEN 2
-#define LOST 3
-#define TERMINATED 4
+#define CLOSED 3
 
 /* Messages. */
 #define CONFIRM_LINK 1
@@ -130,11 +138,13 @@
 #define ENDED 2
 
 #ifdef TRACE
+byte links_max = 1;
 byte number[SLOTS];  /* of the link that a slot holds */
 #define SLOT(n) ((n) % SLOTS)
 #define NUMBER(slot) number[slot]
 #define STATE(side, n) ((n) != 0 && number[SLOT(n)] == (n) -> ends[(side) * SLOTS + SLOT(n)] : NONE)
 #define HEAD(queue) queue ? [eval(t_b), eval(t_c)]
+bool closed[2 * SLOTS];  /* the trace has shown that the end of the link went */
 chan out[2] = [8] of { byte, byte, byte };  /* queued by a side and not yet posted: link, message, link named */
 #define QUEUED (len(out[0]) + len(out[1]) != 0)
 #else
@@ -148,9 +158,9 @@ chan out[2] = [8] of { byte, byte, byte };  /* queued by a side and not yet post
 #define LIVING(side, n) (STATE(side, n) == ACTIVATING || STATE(side, n) == ACTIVE)
 #define WIRE(side, n) wire[(side) * SLOTS + SLOT(n)]
 #define OTHER(side) (1 - (side))
-#define GUARDED(n) ((guard & (1 << (n))) != 0)
-#define BEGIN_GUARD(n) guard = guard | (1 << (n))
-#define END_GUARD(n) guard = guard & ~(1 << (n))
+#define GUARDED(n) ((guard & (1 << SLOT(n))) != 0)
+#define BEGIN_GUARD(n) guard = guard | (1 << SLOT(n))
+#define END_GUARD(n) guard = guard & ~(1 << SLOT(n))
 
 chan wire[2 * SLOTS] = [DEPTH] of { byte, byte };  /* to a side on a link: message, link named */
 byte ends[2 * SLOTS];
@@ -170,7 +180,7 @@ byte last_number = 1;
 bool wanted = false;          /* PendingFlows::link_wanted() */
 bool again = false;           /* link_again() */
 byte retries = 0;
-byte guard = 0;               /* LinkLossGuard: a set of numbers */
+GUARD guard = 0;              /* LinkLossGuard: a set of numbers */
 byte asked_on = 0;            /* req_add_link_from_ */
 bool repeat_due = true;       /* Link::confirm_again() of the link that is activating */
 
@@ -215,6 +225,7 @@ inline end_step() {
 #define TERMINATE 11
 #define DESTROY 12
 #define POST 13
+#define CLOSE 14
 
 /* Links of one side. */
 
@@ -507,7 +518,7 @@ inline answer_add_link(on, n) {
 #ifdef MUTANT_NO_LIMIT
   :: !LIVING(CLIENT, n) ->
 #else
-  :: !LIVING(CLIENT, n) && count < LINKS_MAX ->
+  :: !LIVING(CLIENT, n) && ROOM(count) ->
 #endif
 #ifdef TRACE
        number[SLOT(n)] = n;
@@ -515,7 +526,7 @@ inline answer_add_link(on, n) {
        END(CLIENT, n) = ACTIVATING;
        flow[CLIENT] = ADD_CONFIRM; flow_link[CLIENT] = n; carrier[CLIENT] = on;
        count_links(CLIENT, true);
-       assert(count <= LINKS_MAX);
+       assert(count <= LINKS_MOST);
        post(CLIENT, on, ADD_LINK_ANSWER, n)
   :: post(CLIENT, on, ADD_LINK_REJECTED, n)
   fi
@@ -541,10 +552,12 @@ inline begin_add(on) {
        END(SERVER, last_number) = ACTIVATING;
 #ifdef TRACE
        END(CLIENT, last_number) = NONE;
+       closed[CLIENT * SLOTS + SLOT(last_number)] = false;
+       closed[SERVER * SLOTS + SLOT(last_number)] = false;
 #endif
        flow[SERVER] = ADD_ANSWER; flow_link[SERVER] = last_number; carrier[SERVER] = on;
        count_links(SERVER, true);
-       assert(count <= LINKS_MAX);
+       assert(count <= LINKS_MOST);
        asked_on = 0;
        /* The client knows of each link that was lost, unless its answer was late or lost. */
        slot = 0;
@@ -581,10 +594,28 @@ inline begin_announcement(side) {
   post(side, to, CONFIRM_RKEY, 0)
 }
 
+/* A link that the server does not need is deleted: it has become asymmetric, or by LinkGroup::delete_link(). */
+inline want_deletion(side) {
+  pick_active(side);
+  unwanted[side] = to;
+  find_oldest(side, unwanted[side]);
+  if
+  :: to == 0 -> unwanted[side] = 0
+  :: else -> skip
+  fi
+}
+
 /* LinkGroup::start_next_flow() */
 inline start_next_flow(side) {
   if
   :: group[side] == USABLE && flow[side] == IDLE && (side == CLIENT || guard == 0) ->
+#ifdef TRACE
+       /* Also in the step that makes a link asymmetric, before another flow begins. */
+       if
+       :: side == SERVER && unwanted[side] == 0 -> want_deletion(side)
+       :: skip
+       fi;
+#endif
        if
        :: unwanted[side] != 0 ->
             find_oldest(side, unwanted[side]);
@@ -612,10 +643,10 @@ inline start_next_flow(side) {
 #ifdef MUTANT_NO_LIMIT
             :: true ->
 #else
-            :: count < LINKS_MAX ->
+            :: ROOM(count) ->
 #endif
                  find_oldest(SERVER, 0); over = to; begin_add(over)
-            :: else ->
+            :: NO_ROOM(count) ->
 #ifndef MUTANT_WISH_FORGOTTEN
                  reject_wish()
 #else
@@ -678,7 +709,7 @@ inline take(side) {
 #ifdef MUTANT_NO_LIMIT
             :: true -> want_link()
 #else
-            :: count < LINKS_MAX -> want_link()
+            :: count < links_max -> want_link()
 #endif
             :: else -> skip
             fi
@@ -691,7 +722,7 @@ inline take(side) {
        count_links(side, true);
        if
        :: flow[side] == IDLE -> answer_add_link(over, named)
-       :: (flow[side] == DELETING || flow[side] == ANNOUNCING) && request == 0 && count < LINKS_MAX ->
+       :: (flow[side] == DELETING || flow[side] == ANNOUNCING) && request == 0 && ROOM(count) ->
             request = named;
             request_on = over
        :: else -> post(side, over, ADD_LINK_REJECTED, named)
@@ -860,11 +891,14 @@ inline destroy(side) {
 
 #ifdef TRACE
 #define CAN_TAKE(side, n) (t_kind == TAKEN && t_side == side && LIVING(side, n) && HEAD(WIRE(side, n)))
+/* What goes with the group, or has gone in a step before. */
+#define CAN_CLOSE(side, n) (SEEN(CLOSED, side, n, 0, 0) && STATE(side, n) != NONE && \
+                            !closed[(side) * SLOTS + SLOT(n)] && (group[side] == ENDED || !LIVING(side, n)))
 #else
 #define CAN_TAKE(side, n) nempty(WIRE(side, n))
 #endif
 #define OTHER_END_GONE(side, n) (STATE(OTHER(side), n) == GONE || STATE(OTHER(side), n) == GIVEN_UP)
-#define CAN_LOSE(side, n) (group[side] != ENDED && LIVING(side, n) && SEEN(LOST, side, n, 0, 0) && \
+#define CAN_LOSE(side, n) (group[side] != ENDED && LIVING(side, n) && SEEN(CLOSED, side, n, 0, 0) && \
                            (OTHER_END_GONE(side, n) -> !calm || group[side] == FORMING || STATE(side, n) == ACTIVE \
                                                      : !calm && LEFT(losses)))
 
@@ -874,6 +908,9 @@ active [2] proctype side() {
     if
     :: _pid == SERVER ->
 #ifdef TRACE
+         links_max = t_a;
+         t_kind == AGREED;
+         NEXT;
          number[SLOT(1)] = 1;
 #endif
          END(SERVER, 1) = ACTIVATING;
@@ -890,6 +927,7 @@ end:
 #ifdef TRACE
        :: CAN_TAKE(_pid, t_a) -> what = TAKE; over = t_a
        :: CAN_LOSE(_pid, t_a) -> what = LOSE; over = t_a
+       :: CAN_CLOSE(_pid, t_a) -> what = CLOSE; over = t_a
        :: t_kind == POSTED && t_side == _pid && out[_pid] ? [eval(t_a), eval(t_b), eval(t_c)] -> what = POST
 #else
        :: CAN_TAKE(_pid, 1) -> what = TAKE; over = 1
@@ -918,7 +956,7 @@ end:
        :: _pid == SERVER && group[_pid] == USABLE && !calm && LEFT(deletions) && unwanted[_pid] == 0 &&
             CAN_BEGIN(_pid) -> what = UNWANT
        :: group[_pid] == USABLE && !calm && LEFT(keys) && !key_due[_pid] && CAN_BEGIN(_pid) -> what = NEED_KEY
-       :: group[_pid] != ENDED && !calm && SEEN(TERMINATED, _pid, 0, 0, 0) -> what = TERMINATE
+       :: group[_pid] != ENDED && !calm -> what = TERMINATE
        :: group[_pid] == ENDED && HAS_END(_pid) && (peer_ended[_pid] || damaged || lossy) -> what = DESTROY
        fi;
        if
@@ -928,6 +966,9 @@ end:
             NEXT
        :: what == LOSE ->
             damaged = true;
+#ifdef TRACE
+            closed[_pid * SLOTS + SLOT(over)] = true;
+#endif
             if
             :: !OTHER_END_GONE(_pid, over) -> SPEND(losses)
             :: else -> skip
@@ -954,24 +995,24 @@ end:
             fi
        :: what == UNWANT ->
             SPEND(deletions);
-            pick_active(_pid);
-            unwanted[_pid] = to;
-            find_oldest(_pid, unwanted[_pid]);
-            if
-            :: to == 0 -> unwanted[_pid] = 0
-            :: else -> skip
-            fi
+            want_deletion(_pid)
        :: what == NEED_KEY -> SPEND(keys); key_due[_pid] = true
        :: what == TERMINATE ->
             find_any(_pid);
             post(_pid, to, DELETE_ALL_ORDERLY, 0);
-            end_group(_pid);
-            NEXT
+            end_group(_pid)
        :: what == DESTROY -> destroy(_pid)
 #ifdef TRACE
        :: what == POST ->
             out[_pid] ? over, message, named;
             carry(_pid, over, message, named);
+            NEXT
+       :: what == CLOSE ->
+            closed[_pid * SLOTS + SLOT(over)] = true;
+            if
+            :: LIVING(_pid, over) -> gone = over; close_end(_pid, gone)
+            :: else -> skip
+            fi;
             NEXT
 #endif
        fi;
