@@ -12,6 +12,7 @@ FOLDER = Path(__file__).resolve().parent
 sys.path.insert(1, str(FOLDER))
 sys.path.insert(2, str(FOLDER.parent))
 
+import link_group_traces  # pylint: disable=wrong-import-position
 import recorded  # pylint: disable=wrong-import-position
 import run  # pylint: disable=wrong-import-position
 from suite import main  # pylint: disable=wrong-import-position
@@ -53,6 +54,48 @@ class Recordings(unittest.TestCase):
         (_, recording), = run.captured()
         self.assertEqual(len(recording.connections), len(run.CAPTURED))
         self.assertTrue(all(connection.writes for connection in recording.connections))
+
+
+def announced(kind, gid, number):
+    """An Accept or a Confirm that names a queue pair."""
+    data = bytearray(64)
+    data[:5] = [*recorded.CLC_BEGIN, 0xd9, kind]
+    data[16:32], data[38:41] = bytes.fromhex(gid), number.to_bytes(3, "big")
+    return bytes(data)
+
+
+def confirm_link(version, flags):
+    data = bytearray(44)
+    data[0], data[3], data[29], data[34] = version << 4 | recorded.CONFIRM_LINK, flags, 1, 3
+    return data.hex()
+
+
+class LinkGroups(unittest.TestCase):
+    """Queue pair 1 is the client's, queue pair 2 the server's."""
+
+    def trace(self, *events, version=2):
+        recording = recorded.Recording()
+        for line in (*LINK, "clc", f"post 2 0 {confirm_link(version, 0)}", "deliver 2 1", *events):
+            if line == "clc":
+                recording.clc(1, announced(recorded.CLC_ACCEPT, OTHER, 2))
+                recording.clc(1, announced(recorded.CLC_CONFIRM, GID, 1))
+            else:
+                kind, key, *values = line.split()
+                recorded.record(recording, kind, int(key), values)
+        return list(link_group_traces.traces(recording))
+
+    def test_a_group_has_its_messages(self):
+        self.assertEqual(self.trace("take 1", f"post 1 0 {confirm_link(2, recorded.RESPONSE)}", "deliver 1 2", "take 2"),
+                         [[(0, 0, 3, 0, 0), (1, 1, 1, 1, 1), (2, 0, 1, 1, 1), (1, 0, 1, 2, 1), (2, 1, 1, 2, 1)]])
+
+    def test_a_link_closes_when_its_owner_handles_the_failure(self):
+        self.assertEqual(self.trace("broken 1", "done 1 0 1", "take 1", "fail 1"),
+                         [[(0, 0, 3, 0, 0), (1, 1, 1, 1, 1), (3, 0, 1, 0, 0)]])
+        self.assertEqual(self.trace("broken 1", "take 1", "done 1 0 1", "fail 1"),
+                         [[(0, 0, 3, 0, 0), (1, 1, 1, 1, 1), (2, 0, 1, 1, 1), (3, 0, 1, 0, 0)]])
+
+    def test_a_group_of_version_1_is_left_out(self):
+        self.assertEqual(self.trace("take 1", version=0), [])
 
 
 class Traces(unittest.TestCase):
