@@ -66,7 +66,8 @@ SmcRelay::Step SmcRelay::pump(event::Stream& app, std::uint32_t publish_bytes, T
     if (app_ended_ && app_finished_) connection.close();
   }
   if (app_failed_ || connection.closing().reset()) return pump_before_reset(app, more, now);
-  if (connection.finished() && !connection.transmit_due()) return Step::kFinished;
+  if (connection.finished() && !connection.transmit_due() && !frames_follow_)
+    return Step::kFinished;
   return more ? Step::kMore : Step::kIdle;
 }
 

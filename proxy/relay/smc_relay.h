@@ -68,9 +68,13 @@ class SmcRelay {
   // Goes back to frames: reads no more from the application, and takes no end of the peer's for
   // that of its application. What is in the ring still goes there.
   void begin_return() { returning_ = true; }
-  void cancel_return() { returning_ = false; }
+  void cancel_return() { returning_ = frames_follow_ = false; }
+  // The peer was told that this side has all. It may be in frames already, and awaits the ends once
+  // more there: the connection does not end here, even if both sides have closed.
+  void frames_follow() { frames_follow_ = true; }
   bool may_return() const {
-    return !app_failed_ && !app_reset_ && !connection.closing().reset() && !connection.finished();
+    return !app_failed_ && !app_reset_ && !connection.closing().reset() &&
+           (frames_follow_ || !connection.finished());
   }
   // What is left for the application, the ring included. REQUIRES: begin_return()
   ParkedFrames leave_for_frames(TimePoint now);
@@ -88,6 +92,7 @@ class SmcRelay {
   // Only the peer's answer to our close or abort is awaited. As long as bytes of the application
   // are in a ring, the peer's application has still to read them, and may take any time for that.
   bool awaits_answer() const {
+    if (frames_follow_) return false;
     const bool consumed = connection.closing().peer_closed() || connection.tx().all_consumed();
     return app_reset_ || (app_ended_ && app_finished_ && consumed);
   }
@@ -121,6 +126,7 @@ class SmcRelay {
   bool app_failed_ = false;    // it takes nothing any more; what it has said may still be unread
   bool app_reset_ = false;     // its stream ends in a reset
   bool returning_ = false;     // to frames
+  bool frames_follow_ = false;
   ResetDelay reset_delay_;
 };
 

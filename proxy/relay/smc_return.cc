@@ -43,8 +43,14 @@ SmcReturn::Step SmcReturn::step(SmcRelay& relay, bool wanted, TimePoint now) {
   if (!until_ && (wanted || frames_.peer_sent()) && begin(relay, wanted))
     until_ = now + kReturnWait;
   if (!until_ || !relay.may_return()) return Step::kNothing;
-  if (now >= *until_) return fail("return: not done in time");
   const smc::Connection& connection = relay.connection;
+  if (now >= *until_) {
+    if (!connection.finished()) return fail("return: not done in time");
+    // Both applications have ended: nothing is left that frames could carry.
+    cancel(relay);
+    session_.mark_ready();
+    return Step::kNothing;
+  }
   if (!frames_.said_return() &&
       connection.tx().taken() - connection.tx().bytes() <= smc::kFramedBytesMax) {
     unwritten_ = relay.connection.stop_sending();
@@ -53,8 +59,10 @@ SmcReturn::Step SmcReturn::step(SmcRelay& relay, bool wanted, TimePoint now) {
   if (const auto sent = frames_.peer_sent()) {
     const std::uint64_t received = connection.rx().received();
     if (received > *sent) return fail("return: fewer bytes than were sent");
-    if (received == *sent && frames_.said_return() && !frames_.said_returned())
+    if (received == *sent && frames_.said_return() && !frames_.said_returned()) {
       send(frames_.send_returned());
+      relay.frames_follow();
+    }
   }
   // A stream that refuses it says so again when something is read from it.
   if (to_net_.flush(*session_.net) == Backlog::State::kRefused) session_.net->assume_readable();

@@ -715,6 +715,53 @@ TEST_F(SmcReturnTest, AGroupLostAtTheEndAndABrokenRuleResets) {
   EXPECT_EQ(end_why(), "");
 }
 
+// Both sides close while one of them may be in frames already: there it awaits the ends once more.
+class ClosedReturnTest : public SmcReturnTest {
+ protected:
+  void close_both_while_returning() {
+    start();
+    app->feed("request");
+    turn();
+    receive("answer!!");
+    end_application();
+    message.consumer = sent().producer;
+    message.state.done_writing = true;
+    receive_state();
+    ASSERT_TRUE(sent().state.closed);
+    admission.start_parking();
+    turn();
+    peer_says(return_frame(8));
+    ASSERT_EQ(net->outgoing, return_frame(7) + returned_frame());
+    receive_close();
+    EXPECT_TRUE(relay().connection.finished());
+    EXPECT_TRUE(stays());
+  }
+};
+
+TEST_F(ClosedReturnTest, EndsInFrames) {
+  close_both_while_returning();
+  peer_says(returned_frame());
+  EXPECT_TRUE(next<FramesStage>());
+}
+
+TEST_F(ClosedReturnTest, EndsInOrderWithAPeerThatEndsOverSmc) {
+  close_both_while_returning();
+  net->feed_end();
+  turn();
+  EXPECT_EQ(end_why(), "");
+  EXPECT_FALSE(app->reset);
+  EXPECT_EQ(stats.connections_reset.get(), 0U);
+}
+
+TEST_F(ClosedReturnTest, ASilentPeerIsNotAwaitedForever) {
+  close_both_while_returning();
+  wait(kReturnWait - Duration(1));
+  EXPECT_TRUE(stays());
+  wait(Duration(1));
+  EXPECT_EQ(end_why(), "");
+  EXPECT_FALSE(app->reset);
+}
+
 // The worker ends.
 
 TEST_F(SmcStageTest, AnAbortFollowsWhatTheApplicationWasToldIsSent) {
