@@ -79,6 +79,19 @@ bool has_the_shape_of_a_pod(const Json& pod) {
          (annotations.is_null() || annotations.is_object());
 }
 
+// What another mesh does with the pod, or nothing. A request does not have the labels of the
+// namespace, which may take a pod into ambient mode as well.
+std::string mesh_of(const Json& pod) {
+  const Json& annotations = member(pod, "metadata", "annotations");
+  for (const MeshMark& mark : kMeshMarks)
+    if (!member(annotations, mark.annotation).is_null())
+      return std::string("has the sidecar of ") + mark.mesh;
+  const Json& labels = member(pod, "metadata", "labels");
+  if (text_of(member(labels, "istio.io/dataplane-mode")) == "ambient")
+    return "is in Istio's ambient mode";
+  return {};
+}
+
 // Reasons that prevent a requested injection, except wrong annotations.
 std::optional<Decision> obstacle(const Json& pod, const AnnotationReport& report,
                                  const Settings& settings) {
@@ -94,11 +107,9 @@ std::optional<Decision> obstacle(const Json& pod, const AnnotationReport& report
     return no(Outcome::kWindows, "the pod runs on Windows");
   const auto allow_mesh = report.wishes.find("allow-mesh");
   if (allow_mesh == report.wishes.end() || allow_mesh->second != "true")
-    for (const MeshMark& mark : kMeshMarks)
-      if (!member(annotations, mark.annotation).is_null())
-        return no(Outcome::kOtherMesh,
-                  std::string("the pod has the sidecar of ") + mark.mesh +
-                      "; fairlead.io/allow-mesh: \"true\" injects all the same");
+    if (const std::string mesh = mesh_of(pod); !mesh.empty())
+      return no(Outcome::kOtherMesh,
+                "the pod " + mesh + "; fairlead.io/allow-mesh: \"true\" injects all the same");
   const std::uint16_t admin_port = admin_port_of(settings, report.wishes);
   if (const std::int64_t port = taken_port(spec, admin_port); port != 0)
     return no(Outcome::kPortConflict,

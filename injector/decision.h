@@ -20,7 +20,7 @@ enum class Outcome : std::uint8_t {
   kDisabled,         // by annotation
   kAlreadyInjected,  // the sidecar or its status annotation is there
   kHostNetwork,      // Fairlead does not redirect the node's network
-  kOtherMesh,        // another sidecar redirects the same connections
+  kOtherMesh,        // another mesh redirects the same connections
   kWindows,
   kPortConflict,   // a container of the pod uses a port of the sidecar
   kBadAnnotation,  // a wrong value: TCP is better than a guess
