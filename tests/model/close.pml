@@ -36,7 +36,7 @@
  *   5 post      a CDC message: producer cursor, consumer cursor, flags
  *   6 take      the same at the receiver
  *   7 read      bytes given to the application; 1 if it is the urgent one
- *   8 end       given to the application: 1 FIN, 2 reset
+ *   8 end       given to the application: 1 FIN, 2 reset; 1 if it has taken nothing for a second, and bytes are left
  *   9 lost      the link group is gone
  *   10 over     both sides have ended it and said so: the element may be used again
  * Both sides begin with kind 0, side 0 first. Cursors are positions from the beginning. Flags of a message: 1 write
@@ -47,7 +47,7 @@
 #define COUNT int
 #define N 1000000000
 #define AMOUNT t_a
-#define DEPTH 60
+#define DEPTH 200
 #else
 #define COUNT byte
 #ifndef N
@@ -224,9 +224,11 @@ chan wire[2] = [DEPTH] of { COUNT, COUNT, byte };
 #ifdef TRACE
 /* Time has passed where the trace says so. As Linux, a side may say at any moment how it stands, and write a part. */
 #define QUIET true
+#define CLOSES_ALONE(x) false
 #define MAY_POST(x) (TRANSMIT_DUE(x) || (HASTY(x) && !S[x].lost && !S[x].over))
 #define PART(x, all) (HASTY(x) && t_a - S[x].produced < all && t_a >= S[x].produced -> t_a - S[x].produced : all)
 #else
+#define CLOSES_ALONE(x) (!S[x].patient)
 #define MAY_POST(x) TRANSMIT_DUE(x)
 #define PART(x, all) all
 /* Nothing is under way, and nothing is due. */
@@ -468,7 +470,7 @@ active [2] proctype side() {
   :: atomic { !S[me].gone && !S[me].data_ended &&
          (!S[me].patient || S[me].taken == bytes[me] || S[me].peer_closed || RESET(me)) && SEEN(FINISH, me, 0, 0, 0) ->
        S[me].data_ended = 1; NEXT }
-  :: atomic { !S[me].gone && ((S[me].data_ended && S[me].got_fin) || (!S[me].patient && ALL_READ(me))) &&
+  :: atomic { !S[me].gone && ((S[me].data_ended && S[me].got_fin) || (CLOSES_ALONE(me) && ALL_READ(me))) &&
          SEEN(CLOSE, me, 0, 0, 0) ->
        S[me].data_ended = 1; S[me].close_wanted = 1; S[me].gone = 1; NEXT }
   :: atomic { !S[me].gone && !S[me].patient && SEEN(ABORT, me, 1, 0, 0) ->
@@ -485,6 +487,10 @@ active [2] proctype side() {
        count = AMOUNT;
        assert(S[me].consumed + count <= S[me].arrived);
        assert(mark == (S[me].consumed + 1 == S[other].urgent_byte));
+#ifdef TRACE
+       /* The urgent byte is read alone. */
+       count == 1 || S[me].mark_at <= S[me].consumed || S[me].mark_at > S[me].consumed + count;
+#endif
        S[me].consumed = S[me].consumed + count;
        begin_grace(me);
        count = 0; mark = 0;
@@ -555,6 +561,11 @@ active [2] proctype side() {
        producer = 0; consumer = 0; flags = 0;
        S[me].lost = 1; S[me].state = CLOSED; S[me].grace = 0; NEXT }
 #ifdef TRACE
+  /* An application that takes nothing for a second is reset, and loses what is left. */
+  :: atomic { !S[me].gone && RESET(me) && !ALL_READ(me) && SEEN(END, me, 2, 1, 0) ->
+       S[other].aborted || group_lost;
+       S[me].gone = 1;
+       NEXT }
   /* An idle connection tells the peer all that was consumed. */
   :: atomic { !S[me].update_requested && UNCONFIRMED(me) > 0 -> S[me].update_requested = 1 }
 #endif

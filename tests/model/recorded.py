@@ -25,6 +25,7 @@ VALIDATION = 0x08
 LLC_KIND, CONFIRM_LINK, ADD_LINK, DELETE_LINK = 0x1f, 0x01, 0x02, 0x04
 RESPONSE, REJECTED, ALL_LINKS = 0x80, 0x40, 0x40
 WRITES = range(0x06, 0x0c)  # opcodes of RoCE
+STREAM_EVENTS = ("read", "fin", "sent", "shut", "error", "close")
 CLC_BEGIN = bytes.fromhex("e2d4c3")
 GID_OF_IPV4 = bytes(10) + b"\xff\xff"
 
@@ -79,6 +80,17 @@ class Connection:
     element_bytes: list  # of the client's and the server's element
     events: list = dataclasses.field(default_factory=list)
     writes: bool = False  # its bytes go by RDMA WRITE, and not by stores into shared memory
+    tcp: object = None    # on which it was announced
+    began: int = 0        # when it was
+
+
+@dataclasses.dataclass(eq=False)
+class Tcp:
+    """A TCP connection of a simulation, with what each end does: (when, kind, values), by the names of event_file.h."""
+    source: int
+    target: int
+    port: int
+    ends: list = dataclasses.field(default_factory=lambda: [[], []])
 
 
 @dataclasses.dataclass(eq=False)
@@ -87,6 +99,7 @@ class Event:
     kind: str
     queue_pair: QueuePair
     message: Optional[Message] = None
+    at: int = 0  # a number that only grows, for all that happens
 
 
 def added_by(add_link):
@@ -121,6 +134,9 @@ class Recording:
         self.offers = {}    # of a TCP connection: what the server's Accept says
         self.by_token = {}  # (side, token): its connections
         self.of_kernels = False
+        self.at = 0
+        self.tcp = {}      # of a simulation, by number, in the order in which they were dialled
+        self.proxies = []  # (when, pod, 0: ends its connections, 1: is gone)
 
     def connect(self, key, address, peer_address):
         self.queue_pairs[key] = QueuePair(address, peer_address)
@@ -144,7 +160,7 @@ class Recording:
         if data[4] == CLC_ACCEPT:
             self.offers[tcp] = said
         elif tcp in self.offers:
-            connection = Connection(*map(list, zip(said, self.offers.pop(tcp))))
+            connection = Connection(*map(list, zip(said, self.offers.pop(tcp))), tcp=tcp, began=self.at)
             self.connections.append(connection)
             self.groups.join(*connection.addresses)
             for side in (CLIENT, SERVER):
@@ -204,8 +220,13 @@ class Recording:
 
     def note(self, kind, queue_pair, message=None):
         """Of what no connection has to know."""
-        self.events.append(Event(kind, queue_pair, message))
+        self.at += 1
+        self.events.append(Event(kind, queue_pair, message, self.at))
         return self.events[-1]
+
+    def stream(self, tcp, side, kind, *values):
+        self.at += 1
+        self.tcp[tcp].ends[side].append((self.at, kind, values))
 
 
 def simulated(lines):
@@ -221,7 +242,7 @@ def simulated(lines):
                 seed, recording = key, Recording()
             else:
                 record(recording, kind, key, words[2:])
-        except (IndexError, ValueError, AttributeError) as error:
+        except (IndexError, KeyError, TypeError, ValueError, AttributeError) as error:
             raise NoRecording(f"not an event of a simulation: {line.strip()[:80]!r}") from error
     if recording is None:
         raise NoRecording("no event of a simulation: the first line is not a seed")
@@ -232,7 +253,17 @@ def record(recording, kind, key, values):
     if kind == "connect":
         recording.connect(key, (values[2], int(values[3])), (values[0], int(values[1])))
     elif kind == "clc":
-        recording.clc(key, bytes.fromhex(values[1]))
+        data = bytes.fromhex(values[1])
+        recording.stream(key, int(values[0]), kind, data[4] if len(data) > 4 else 0)
+        recording.clc(key, data)
+    elif kind == "tcp":
+        recording.tcp[key] = Tcp(*map(int, values))
+    elif kind in STREAM_EVENTS:
+        side, *more = map(int, values)
+        recording.stream(key, side, kind, *more)
+    elif kind == "proxy":
+        recording.at += 1
+        recording.proxies.append((recording.at, key, int(values[0])))
     elif key not in recording.queue_pairs:
         if kind not in ("gone", "broken", "post", "fail"):  # of one that was never connected
             recording.of(key)

@@ -32,7 +32,8 @@ def failure_of(lines):
 class Recordings(unittest.TestCase):
     def test_lines_that_are_no_events_are_refused(self):
         for lines in ([], ["nonsense"], [""], ["post 1 2 fe"], ["seed one"], ["seed 1", "take"], ["seed 1", "vanish 3"],
-                      ["seed 1", *LINK, "post 1 0 xyz"], ["seed 1", *LINK, "vanish 1"], ["seed 1", "connect 1 00 2 00"]):
+                      ["seed 1", *LINK, "post 1 0 xyz"], ["seed 1", *LINK, "vanish 1"], ["seed 1", "connect 1 00 2 00"],
+                      ["seed 1", "tcp 1 2"], ["seed 1", "read 1 0 5"], ["seed 1", "tcp 1 1 2 1000", "fin 1 2"]):
             with self.subTest(lines=lines):
                 self.assertRegex(failure_of(lines) or "", "not an event|first line is not a seed|queue pair 3")
 

@@ -21,6 +21,7 @@ import tempfile
 import time
 from pathlib import Path
 
+import close_traces
 import failover_traces
 import link_group_traces
 import recorded
@@ -29,7 +30,7 @@ FOLDER = Path(__file__).resolve().parent
 ROOT = FOLDER.parents[1]
 SIMULATE = ROOT / "build" / "release" / "tests" / "sim" / "simulate"
 # What is known of the traces of a model: how they are made of a recording, and how they are altered by hand.
-FOLLOWED = {"failover": failover_traces, "link_group": link_group_traces}
+FOLLOWED = {"close": close_traces, "failover": failover_traces, "link_group": link_group_traces}
 CAPTURES = ROOT / "tests" / "captures"
 # Of one link group, in the order in which they were made.
 CAPTURED = ("first-contact-two-rnics", "second-connection-reuse", "two-connections-abort", "bulk-200k", "link-failover")

@@ -17,8 +17,16 @@ void EventFile::hex(std::span<const std::byte> bytes) {
   for (const std::byte byte : bytes) std::fprintf(out_, "%02x", std::to_integer<unsigned>(byte));
 }
 
-void EventFile::line(const char* what, std::uint64_t queue_pair) {
-  std::fprintf(out_, "%s %" PRIu64 "\n", what, queue_pair);
+void EventFile::line(const char* what, std::uint64_t key) {
+  std::fprintf(out_, "%s %" PRIu64 "\n", what, key);
+}
+
+void EventFile::line(const char* what, std::uint64_t key, std::uint64_t value) {
+  std::fprintf(out_, "%s %" PRIu64 " %" PRIu64 "\n", what, key, value);
+}
+
+void EventFile::line(const char* what, std::uint64_t key, std::uint64_t value, std::uint64_t more) {
+  std::fprintf(out_, "%s %" PRIu64 " %" PRIu64 " %" PRIu64 "\n", what, key, value, more);
 }
 
 void EventFile::seed(std::uint64_t seed) { line("seed", seed); }
@@ -63,13 +71,42 @@ void EventFile::fail(std::uint64_t queue_pair) { line("fail", queue_pair); }
 
 void EventFile::gone(std::uint64_t queue_pair) { line("gone", queue_pair); }
 
-void EventFile::tcp(std::uint64_t connection, unsigned side, std::span<const std::byte> bytes) {
+void EventFile::clc(std::uint64_t tcp, unsigned side, std::span<const std::byte> bytes) {
   if (bytes.size() < kClcBegin.size() ||
       !std::equal(kClcBegin.begin(), kClcBegin.end(), bytes.begin()))
     return;
-  std::fprintf(out_, "clc %" PRIu64 " %u ", connection, side);
+  std::fprintf(out_, "clc %" PRIu64 " %u ", tcp, side);
   hex(bytes);
   std::fputc('\n', out_);
+}
+
+void EventFile::dialled(std::uint64_t tcp, unsigned from, unsigned to, unsigned port) {
+  std::fprintf(out_, "tcp %" PRIu64 " %u %u %u\n", tcp, from, to, port);
+}
+
+void EventFile::read(std::uint64_t tcp, unsigned side, const event::IoResult& result) {
+  if (result.kind == event::IoResult::Kind::kBytes) line("read", tcp, side, result.count);
+  if (result.kind == event::IoResult::Kind::kEnd) line("fin", tcp, side);
+  if (result.kind == event::IoResult::Kind::kError) error(tcp, side, Met::kReading);
+}
+
+void EventFile::written(std::uint64_t tcp, unsigned side, const event::IoResult& result) {
+  if (result.kind == event::IoResult::Kind::kBytes) line("sent", tcp, side, result.count);
+  if (result.kind == event::IoResult::Kind::kError) error(tcp, side, Met::kWriting);
+}
+
+void EventFile::asked(std::uint64_t tcp, unsigned side) { error(tcp, side, Met::kAsking); }
+
+void EventFile::shut(std::uint64_t tcp, unsigned side) { line("shut", tcp, side); }
+
+void EventFile::close(std::uint64_t tcp, unsigned side, bool reset, Duration idle) {
+  const auto milliseconds = std::chrono::duration_cast<std::chrono::milliseconds>(idle).count();
+  std::fprintf(out_, "close %" PRIu64 " %u %u %" PRIu64 "\n", tcp, side, reset ? 1U : 0U,
+               static_cast<std::uint64_t>(milliseconds));
+}
+
+void EventFile::proxy(unsigned pod, ProxyEnd what) {
+  line("proxy", pod, static_cast<std::uint64_t>(what));
 }
 
 }  // namespace fairlead::sim

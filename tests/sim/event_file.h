@@ -1,5 +1,5 @@
-// What queue pairs do and what CLC messages say in a simulation, one event a line, for
-// tests/model/traces.py. Numbers are decimal, bytes are hexadecimal.
+// What queue pairs and TCP streams do and what CLC messages say in a simulation, one event a line,
+// for tests/model/recorded.py. Numbers are decimal, bytes are hexadecimal.
 //
 //   seed <seed>                              a run begins; all numbers below start again
 //   connect <qp> <peer GID> <peer number>    of the queue pair `qp`, which has this GID and number:
@@ -13,16 +13,28 @@
 //   broken <qp>                              the queue pair fails; its owner does not know yet
 //   fail <qp>                                the owner gives it up: it failed, or its link is deleted
 //   gone <qp>                                the owner destroys it
-//   clc <connection> <side> <bytes>          a write that begins with a CLC message
+//   clc <tcp> <side> <bytes>                 a write that begins with a CLC message
+//   tcp <tcp> <from> <to> <port>             a connection from a pod to a port of a pod is dialled;
+//           the first to a port is that of the application, `from` = `to` leads to the other one
+//   read <tcp> <side> <bytes>                the owner of this end reads
+//   fin <tcp> <side>                         ... reads the end
+//   sent <tcp> <side> <bytes>                ... writes
+//   shut <tcp> <side>                        ... sends its own end
+//   error <tcp> <side> <what>                ... meets an error: 0 reading, 1 writing, 2 asking
+//   close <tcp> <side> <reset> <idle>        ... closes, so many milliseconds after it wrote last;
+//           1: and asks for a reset
+//   proxy <pod> <what>                       0 it ends its connections, 1 its process is gone
 //
-// `qp` is the id of the queue pair, which is never used again. Writing draws no random numbers and
-// changes nothing in the simulation.
+// `qp` is the id of the queue pair, which is never used again. Side 0 of a TCP connection is
+// the one that dialled it. Writing draws no random numbers and changes nothing in the simulation.
 #pragma once
 
 #include <cstdint>
 #include <cstdio>
 #include <span>
 
+#include "base/time.h"
+#include "event/stream.h"
 #include "rdma/device.h"
 
 namespace fairlead::sim {
@@ -45,11 +57,25 @@ class EventFile {
   void fail(std::uint64_t queue_pair);
   void gone(std::uint64_t queue_pair);
   // Writes nothing unless `bytes` begin with a CLC message.
-  void tcp(std::uint64_t connection, unsigned side, std::span<const std::byte> bytes);
+  void clc(std::uint64_t tcp, unsigned side, std::span<const std::byte> bytes);
+  void dialled(std::uint64_t tcp, unsigned from, unsigned to, unsigned port);
+  void read(std::uint64_t tcp, unsigned side, const event::IoResult& result);
+  void written(std::uint64_t tcp, unsigned side, const event::IoResult& result);
+  void asked(std::uint64_t tcp, unsigned side);
+  void shut(std::uint64_t tcp, unsigned side);
+  void close(std::uint64_t tcp, unsigned side, bool reset, Duration idle);
+  enum class ProxyEnd : std::uint8_t { kBegins, kGone };
+  void proxy(unsigned pod, ProxyEnd what);
 
  private:
+  enum class Met : std::uint8_t { kReading, kWriting, kAsking };
   void hex(std::span<const std::byte> bytes);
-  void line(const char* what, std::uint64_t queue_pair);
+  void line(const char* what, std::uint64_t key);
+  void line(const char* what, std::uint64_t key, std::uint64_t value);
+  void line(const char* what, std::uint64_t key, std::uint64_t value, std::uint64_t more);
+  void error(std::uint64_t tcp, unsigned side, Met what) {
+    line("error", tcp, side, static_cast<std::uint64_t>(what));
+  }
 
   std::FILE* out_;
 };

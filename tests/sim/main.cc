@@ -148,7 +148,7 @@ int main(int argc, char** argv) {
                "print a hash over the behaviour of each run, for scripts/digests.py; with --trace, "
                "also after each record");
   app.add_option("--events", options.events,
-                 "write what queue pairs do to this file (tests/sim/event_file.h)");
+                 "write what queue pairs and streams do to this file (tests/sim/event_file.h)");
   CLI11_PARSE(app, argc, argv);
   lines_wanted = options.lines;
   const bool logs = options.trace || options.digest;

@@ -2,6 +2,7 @@
 
 #include "base/assert.h"
 #include "parking/description.h"
+#include "sim/event_file.h"
 #include "wire/eid.h"
 
 namespace fairlead::sim {
@@ -132,6 +133,8 @@ void SimProxy::start() {
 
 void SimProxy::end() {
   ++life_;
+  if (world_.events != nullptr && running())
+    world_.events->proxy(settings_.pod, EventFile::ProxyEnd::kGone);
   if (!parked_) {
     net_.set_inbound(settings_.pod, nullptr);
     net_.set_outbound(settings_.pod, nullptr);
@@ -309,6 +312,8 @@ bool SimProxy::finish() {
       net_.set_inbound(settings_.pod, nullptr);
       net_.set_outbound(settings_.pod, nullptr);
     }
+    if (world_.events != nullptr)
+      world_.events->proxy(settings_.pod, EventFile::ProxyEnd::kBegins);
     worker_->shut_down("the proxy is shutting down");
     shutdown_deadline_ = now + kShutdownWait;
     world_.at(*shutdown_deadline_, [this, life = life_] {

@@ -4,7 +4,6 @@
 #include <cerrno>
 
 #include "base/assert.h"
-#include "sim/event_file.h"
 
 namespace fairlead::sim {
 
@@ -161,7 +160,8 @@ event::IoResult TcpConnection::write(Side side, std::span<const iovec> from) {
     return {Kind::kWouldBlock, 0, 0};
   }
   const std::size_t count = packet.bytes.size();
-  if (world_.events != nullptr) world_.events->tcp(number_, side, packet.bytes);
+  end.last_written = world_.now();
+  if (world_.events != nullptr) world_.events->clc(number_, side, packet.bytes);
   send(side, std::move(packet));
   return {Kind::kBytes, count, 0};
 }
@@ -180,6 +180,8 @@ void TcpConnection::close(Side side) {
   End& end = ends_[side];
   end.stream = nullptr;
   end.closed = true;
+  if (world_.events != nullptr)
+    world_.events->close(number_, side, end.reset_on_close, world_.now() - end.last_written);
   (void)record("close", side);
   if (end.broken) return;
   if (end.reset_on_close || !end.inbox.empty())

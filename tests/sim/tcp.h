@@ -19,6 +19,7 @@
 #include "base/address.h"
 #include "bpf/tcp_option.h"
 #include "event/stream.h"
+#include "sim/event_file.h"
 #include "sim/world.h"
 
 namespace fairlead::sim {
@@ -59,6 +60,7 @@ class TcpConnection : public std::enable_shared_from_this<TcpConnection> {
   // A FIN for one side, as from an end that closes or half-closes.
   void end(Side towards);
   bool dead() const { return dead_; }
+  std::uint64_t number() const { return number_; }
 
   bpf::Announced option_requested = bpf::Announced::kNothing;
   bpf::Announced option_answered = bpf::Announced::kNothing;
@@ -83,6 +85,7 @@ class TcpConnection : public std::enable_shared_from_this<TcpConnection> {
     std::deque<Packet> outgoing;
     std::size_t outgoing_bytes = 0;
     TimePoint last_arrival;
+    TimePoint last_written;
   };
   static Side other(Side side) { return side == kDialler ? kListener : kDialler; }
 
@@ -117,10 +120,16 @@ class SimStream final : public event::Stream {
   ~SimStream() override { connection_->close(side_); }
 
   event::IoResult read(std::span<const iovec> into) override {
-    return connection_->recorded("read", side_, connection_->read(side_, into), into);
+    const event::IoResult result = connection_->read(side_, into);
+    if (EventFile* events = connection_->world_.events)
+      events->read(connection_->number_, side_, result);
+    return connection_->recorded("read", side_, result, into);
   }
   event::IoResult write(std::span<const iovec> from) override {
-    return connection_->recorded("write", side_, connection_->write(side_, from), from);
+    const event::IoResult result = connection_->write(side_, from);
+    if (EventFile* events = connection_->world_.events)
+      events->written(connection_->number_, side_, result);
+    return connection_->recorded("write", side_, result, from);
   }
   // The simulated applications use no urgent data.
   event::IoResult write_urgent(std::byte byte) override {
@@ -128,11 +137,19 @@ class SimStream final : public event::Stream {
     return write({&piece, 1});
   }
   bool at_urgent_byte() override { return false; }
-  int take_error() override { return connection_->ends_[side_].error; }
+  int take_error() override {
+    const int error = connection_->ends_[side_].error;
+    if (EventFile* events = connection_->world_.events; events != nullptr && error != 0)
+      events->asked(connection_->number_, side_);
+    return error;
+  }
   // Nothing waits for room here: written bytes are already in transit.
   std::size_t unsent() const override { return 0; }
   void note_error(int) override {}
-  void shutdown_write() override { connection_->shutdown_write(side_); }
+  void shutdown_write() override {
+    if (EventFile* events = connection_->world_.events) events->shut(connection_->number_, side_);
+    connection_->shutdown_write(side_);
+  }
   void reset_on_close() override { connection_->ends_[side_].reset_on_close = true; }
   SocketAddress local_address() const override { return connection_->addresses_[side_]; }
   SocketAddress peer_address() const override {
