@@ -201,7 +201,7 @@ inline deliver_end(x) {
 inline read_app(x, data, urgent) {
   if
 #ifdef TRACE
-  :: type = t_a
+  :: t_c > 0 && (t_a == data || t_a == urgent) -> type = t_a
 #else
   :: type = data
   :: S[x].out + 1 == S[x].total -> type = urgent
@@ -471,7 +471,8 @@ active [2] proctype side() {
        NEXT }
   :: atomic { S[me].mode == SMC && FINISHED(me) && SEEN(NOW_OVER, me, 0, 0, 0) -> S[me].mode = OVER; forget(me); NEXT }
   /* The return. */
-  :: atomic { S[me].mode == SMC && !S[me].returning && !FINISHED(me) && (returns < RETURNS || S[me].peer_said_return) ->
+  :: atomic { S[me].mode == SMC && !S[me].returning && !FINISHED(me) && (returns < RETURNS || S[me].peer_said_return) &&
+         SEEN(SEND, me, RETURN, t_b, 0) ->
        returns = (S[me].peer_said_return -> returns : returns + 1);
        S[me].returning = 1 }
   :: atomic { S[me].mode == SMC && S[me].returning && !S[me].said_return && nfull(net[other]) &&

@@ -133,7 +133,7 @@ class Recording:
         self.events = []    # all of them; those of a connection stand with it, too
         self.offers = {}    # of a TCP connection: what the server's Accept says
         self.by_token = {}  # (side, token): its connections
-        self.of_kernels = False
+        self.of_kernels = self.returns = False
         self.at = 0
         self.tcp = {}      # of a simulation, by number, in the order in which they were dialled
         self.proxies = []  # (when, pod, 0: ends its connections, 1: is gone)
@@ -258,6 +258,8 @@ def record(recording, kind, key, values):
         recording.clc(key, data)
     elif kind == "tcp":
         recording.tcp[key] = Tcp(*map(int, values))
+    elif kind == "framed":
+        recording.stream(key, int(values[0]), kind, bytes.fromhex(values[1]))
     elif kind in STREAM_EVENTS:
         side, *more = map(int, values)
         recording.stream(key, side, kind, *more)

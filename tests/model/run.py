@@ -23,6 +23,7 @@ from pathlib import Path
 
 import close_traces
 import failover_traces
+import frames_traces
 import link_group_traces
 import recorded
 
@@ -30,7 +31,11 @@ FOLDER = Path(__file__).resolve().parent
 ROOT = FOLDER.parents[1]
 SIMULATE = ROOT / "build" / "release" / "tests" / "sim" / "simulate"
 # What is known of the traces of a model: how they are made of a recording, and how they are altered by hand.
-FOLLOWED = {"close": close_traces, "failover": failover_traces, "link_group": link_group_traces}
+FOLLOWED = {"close": close_traces, "failover": failover_traces, "frames": frames_traces,
+            "link_group": link_group_traces}
+# Seeds in which proxies are replaced, so that connections return to frames: followed by these models, too.
+RETURNING_SEEDS_BEGIN, RETURNING_SEEDS_ONE_IN = 2_000_000_000_000, 10
+RETURNING = ("frames",)
 CAPTURES = ROOT / "tests" / "captures"
 # Of one link group, in the order in which they were made.
 CAPTURED = ("first-contact-two-rnics", "second-connection-reuse", "two-connections-abort", "bulk-200k", "link-failover")
@@ -131,11 +136,12 @@ class Follower:
         return int(known.group(1)) if known else 0
 
 
-def simulated(program, seeds):
+def simulated(program, seeds, first=1):
     """(name, recording) of each seed."""
-    with subprocess.Popen([program, "--quiet", "--seeds", str(seeds), "--events", "/dev/stderr"], text=True,
-                          stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as process:
+    command = [program, "--quiet", "--seeds", str(seeds), "--first-seed", str(first), "--events", "/dev/stderr"]
+    with subprocess.Popen(command, text=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as process:
         for seed, recording in recorded.simulated(process.stderr):
+            recording.returns = first == RETURNING_SEEDS_BEGIN
             yield f"seed {seed}", recording
         if process.wait() != 0:
             raise recorded.NoRecording(f"{program} has failed")
@@ -163,6 +169,8 @@ def follow_traces(models, recordings, jobs):
         def batches():
             for name, recording in recordings:
                 for model in followers:
+                    if recording.returns and model not in RETURNING:
+                        continue
                     for number, lines in enumerate(FOLLOWED[model].traces(recording)):
                         if number == TRACES_PER_SEED_MAX and not recording.of_kernels:
                             break
@@ -218,8 +226,11 @@ def main():
     traces = 0
     if arguments.seeds > 0:
         try:
-            more, traces, altered = follow_traces(
-                models, itertools.chain(captured(), simulated(arguments.simulate, arguments.seeds)), arguments.jobs)
+            recordings = [captured(), simulated(arguments.simulate, arguments.seeds)]
+            if any(model.stem in RETURNING for model in models):
+                more = -(-arguments.seeds // RETURNING_SEEDS_ONE_IN)
+                recordings.append(simulated(arguments.simulate, more, RETURNING_SEEDS_BEGIN))
+            more, traces, altered = follow_traces(models, itertools.chain(*recordings), arguments.jobs)
         except recorded.NoRecording as error:
             more, altered = 1, 0
             print(f"model: {error}  FAILED", flush=True)

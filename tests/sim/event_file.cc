@@ -5,6 +5,7 @@
 #include <cinttypes>
 
 #include "sim/sim_queue_pair.h"
+#include "wire/frame.h"
 
 namespace fairlead::sim {
 namespace {
@@ -29,7 +30,10 @@ void EventFile::line(const char* what, std::uint64_t key, std::uint64_t value, s
   std::fprintf(out_, "%s %" PRIu64 " %" PRIu64 " %" PRIu64 "\n", what, key, value, more);
 }
 
-void EventFile::seed(std::uint64_t seed) { line("seed", seed); }
+void EventFile::seed(std::uint64_t seed) {
+  framed_.clear();
+  line("seed", seed);
+}
 
 void EventFile::connect(const SimQueuePair& queue_pair) {
   const Gid own = queue_pair.gid();
@@ -76,6 +80,17 @@ void EventFile::clc(std::uint64_t tcp, unsigned side, std::span<const std::byte>
       !std::equal(kClcBegin.begin(), kClcBegin.end(), bytes.begin()))
     return;
   std::fprintf(out_, "clc %" PRIu64 " %u ", tcp, side);
+  hex(bytes);
+  std::fputc('\n', out_);
+}
+
+void EventFile::framed(std::uint64_t tcp, unsigned side, std::span<const std::byte> bytes) {
+  const auto& preface = wire::kFramePreface;
+  if (side == 0 && bytes.size() >= preface.size() &&
+      std::equal(preface.begin(), preface.end(), bytes.begin()))
+    framed_.insert(tcp);
+  if (!framed_.contains(tcp)) return;
+  std::fprintf(out_, "framed %" PRIu64 " %u ", tcp, side);
   hex(bytes);
   std::fputc('\n', out_);
 }

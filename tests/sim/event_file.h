@@ -23,6 +23,7 @@
 //   error <tcp> <side> <what>                ... meets an error: 0 reading, 1 writing, 2 asking
 //   close <tcp> <side> <reset> <idle>        ... closes, so many milliseconds after it wrote last;
 //           1: and asks for a reset
+//   framed <tcp> <side> <bytes>              a write to a connection that began in frames
 //   proxy <pod> <what>                       0 it ends its connections, 1 its process is gone
 //
 // `qp` is the id of the queue pair, which is never used again. Side 0 of a TCP connection is
@@ -31,6 +32,7 @@
 
 #include <cstdint>
 #include <cstdio>
+#include <set>
 #include <span>
 
 #include "base/time.h"
@@ -58,6 +60,8 @@ class EventFile {
   void gone(std::uint64_t queue_pair);
   // Writes nothing unless `bytes` begin with a CLC message.
   void clc(std::uint64_t tcp, unsigned side, std::span<const std::byte> bytes);
+  // Writes nothing unless the connection has begun with the preface of frames.
+  void framed(std::uint64_t tcp, unsigned side, std::span<const std::byte> bytes);
   void dialled(std::uint64_t tcp, unsigned from, unsigned to, unsigned port);
   void read(std::uint64_t tcp, unsigned side, const event::IoResult& result);
   void written(std::uint64_t tcp, unsigned side, const event::IoResult& result);
@@ -78,6 +82,7 @@ class EventFile {
   }
 
   std::FILE* out_;
+  std::set<std::uint64_t> framed_;  // TCP connections of this run
 };
 
 }  // namespace fairlead::sim

@@ -161,7 +161,10 @@ event::IoResult TcpConnection::write(Side side, std::span<const iovec> from) {
   }
   const std::size_t count = packet.bytes.size();
   end.last_written = world_.now();
-  if (world_.events != nullptr) world_.events->clc(number_, side, packet.bytes);
+  if (world_.events != nullptr) {
+    world_.events->clc(number_, side, packet.bytes);
+    world_.events->framed(number_, side, packet.bytes);
+  }
   send(side, std::move(packet));
   return {Kind::kBytes, count, 0};
 }
