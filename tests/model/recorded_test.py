@@ -12,6 +12,7 @@ FOLDER = Path(__file__).resolve().parent
 sys.path.insert(1, str(FOLDER))
 sys.path.insert(2, str(FOLDER.parent))
 
+import frames_traces  # pylint: disable=wrong-import-position
 import link_group_traces  # pylint: disable=wrong-import-position
 import recorded  # pylint: disable=wrong-import-position
 import run  # pylint: disable=wrong-import-position
@@ -33,7 +34,8 @@ class Recordings(unittest.TestCase):
     def test_lines_that_are_no_events_are_refused(self):
         for lines in ([], ["nonsense"], [""], ["post 1 2 fe"], ["seed one"], ["seed 1", "take"], ["seed 1", "vanish 3"],
                       ["seed 1", *LINK, "post 1 0 xyz"], ["seed 1", *LINK, "vanish 1"], ["seed 1", "connect 1 00 2 00"],
-                      ["seed 1", "tcp 1 2"], ["seed 1", "read 1 0 5"], ["seed 1", "tcp 1 1 2 1000", "fin 1 2"]):
+                      ["seed 1", "tcp 1 2"], ["seed 1", "read 1 0 5"], ["seed 1", "tcp 1 1 2 1000", "fin 1 2"],
+                      ["seed 1", "tcp 1 1 2 1000", "framed 1 0 xyz"]):
             with self.subTest(lines=lines):
                 self.assertRegex(failure_of(lines) or "", "not an event|first line is not a seed|queue pair 3")
 
@@ -97,6 +99,22 @@ class LinkGroups(unittest.TestCase):
 
     def test_a_group_of_version_1_is_left_out(self):
         self.assertEqual(self.trace("take 1", version=0), [])
+
+
+class Frames(unittest.TestCase):
+    def trace(self, *events):
+        (_, recording), = recorded.simulated(["seed 1", "tcp 0 1 2 1000", "tcp 1 1 2 1000", *events])
+        return list(frames_traces.traces(recording))
+
+    def test_a_frame_is_taken_when_its_last_byte_is_read(self):
+        self.assertEqual(self.trace("framed 1 0 fa1ead010100000161", "read 1 1 8", "framed 1 1 03", "framed 1 1 000000",
+                                    "read 1 1 1", "read 1 0 4"),
+                         [[(1, 0, 1, 0, 1), (1, 1, 3, 0, 0), (2, 1, 1, 0, 1), (2, 0, 3, 0, 0)]])
+
+    def test_a_hand_over_is_taken_where_it_is_answered(self):
+        self.assertEqual(self.trace("framed 1 0 fa1ead01040000080000000000000000", "read 1 1 16", "framed 1 1 0100000161",
+                                    "framed 1 1 040000080000000000000001", "close 1 0 1 0"),
+                         [[(1, 0, 4, 0, 0), (1, 1, 1, 0, 1), (2, 1, 4, 0, 0), (1, 1, 4, 1, 0), (7, 0, 0, 0, 0)]])
 
 
 class Traces(unittest.TestCase):
