@@ -189,8 +189,8 @@ void Session::handle_rmb_announced(TimePoint now) {
 void Session::shut_down(const char* why) {
   touch();
   const TimePoint now = resources_.now();
-  stage_->abort(now);
-  end(why, now);
+  const bool aborted = stage_->abort(now);
+  end(aborted ? why : nullptr, now);
 }
 
 void Session::apply(StageResult result, TimePoint now) {

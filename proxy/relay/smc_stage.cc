@@ -224,11 +224,14 @@ StageResult SmcStage::handle_group_lost(TimePoint) {
   return Stay{};
 }
 
-void SmcStage::abort(TimePoint now) {
+bool SmcStage::abort(TimePoint now) {
   SmcRelay& relay = membership_.relay();
-  relay.connection.abort();
+  const bool over = relay.connection.finished() && !relay.connection.closing().reset();
+  // The peer may have given the token to another connection.
+  if (!over) relay.connection.abort();
   relay.group->sender().schedule(relay);
   relay.group->sender().flush(now);
+  return !over;
 }
 
 void SmcStage::end(TimePoint now) {

@@ -48,7 +48,7 @@ class SmcStage final : public Stage {
   StageResult begin(TimePoint now) override;
   StageResult run(TimePoint now) override;
   StageResult handle_group_lost(TimePoint now) override;
-  void abort(TimePoint now) override;
+  bool abort(TimePoint now) override;
   void end(TimePoint now) override;
   SmcRelay* smc() override { return &membership_.relay(); }
   bool try_read() override;

@@ -94,8 +94,9 @@ class Stage {
   // this untrue. Nothing while something is in hand.
   virtual std::optional<ParkedMode> at_rest() const { return std::nullopt; }
 
-  // The worker ends: what the application was told is sent goes out, and the peer is told.
-  virtual void abort(TimePoint) {}
+  // The worker ends: what the application was told is sent goes out, and the peer is told. False if
+  // the connection had ended in order already, and only its turn had not come: no reset may follow.
+  virtual bool abort(TimePoint) { return true; }
   // The session has ended: gives back what others count.
   virtual void end(TimePoint) {}
 

@@ -46,11 +46,15 @@ class SmcStageTest : public HandshakeTest {
     receive_state();
   }
   void receive_state() {
+    deliver_state();
+    settle();
+  }
+  // The session's turn does not come.
+  void deliver_state() {
     ++message.sequence;
     std::array<std::byte, wire::kCdcBytes> encoded_message;
     wire::encode(message, encoded_message);
     group().handle_message(0, encoded_message, network.now());
-    settle();
   }
   // The peer says that it has taken all, and closes.
   void receive_close() {
@@ -768,9 +772,18 @@ TEST_F(SmcStageTest, AnAbortFollowsWhatTheApplicationWasToldIsSent) {
   start();
   app->feed("sent");
   turn();
-  host.stage->abort(network.now());
+  EXPECT_TRUE(host.stage->abort(network.now()));
   EXPECT_TRUE(sent().state.aborted);
   EXPECT_EQ(sent().producer.offset, 4U);
+}
+
+TEST_F(SmcStageTest, AConnectionThatBothSidesHaveClosedIsNotAborted) {
+  start();
+  end_both();
+  message.state.closed = true;
+  deliver_state();
+  EXPECT_FALSE(host.stage->abort(network.now()));
+  EXPECT_FALSE(sent().state.aborted);
 }
 
 TEST_F(SmcStageTest, LeavesItsGroupAtTheEnd) {
