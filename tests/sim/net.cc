@@ -17,8 +17,8 @@ const Net::Accept* Net::find(const std::map<Pod, Accept>& table, Pod pod) const 
 }
 
 std::shared_ptr<TcpConnection> Net::make(Pod from, const SocketAddress& to) {
-  auto connection = std::make_shared<TcpConnection>(world_, weather, address_of(from, next_port_++),
-                                                    to, live_);
+  auto connection =
+      std::make_shared<TcpConnection>(world_, weather, address_of(from, next_port_++), to, live_);
   if (world_.events != nullptr)
     world_.events->dialled(connection->number(), from, pod_of(to), to.port());
   return connection;

@@ -312,8 +312,7 @@ bool SimProxy::finish() {
       net_.set_inbound(settings_.pod, nullptr);
       net_.set_outbound(settings_.pod, nullptr);
     }
-    if (world_.events != nullptr)
-      world_.events->proxy(settings_.pod, EventFile::ProxyEnd::kBegins);
+    if (world_.events != nullptr) world_.events->proxy(settings_.pod, EventFile::ProxyEnd::kBegins);
     worker_->shut_down("the proxy is shutting down");
     shutdown_deadline_ = now + kShutdownWait;
     world_.at(*shutdown_deadline_, [this, life = life_] {
