@@ -36,8 +36,8 @@ class Place:
         return f"{self.path}: {self.kind}: {shown(self.old)} -> {shown(self.new)}"
 
     def with_switch(self, number):
-        if self.kind == "omission":
-            return f"if (!::fairlead::mutants::is({number})) {self.old}"
+        if self.kind == "omission":  # no statement: an else may follow, and would belong to its if
+            return f"(::fairlead::mutants::is({number}) ? void() : void({self.old}))"
         return f"(::fairlead::mutants::is({number}) ? ({self.new}) : ({self.old}))"
 
 
