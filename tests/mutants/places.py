@@ -151,7 +151,8 @@ class Finder:
         self.add(cursor, KINDS.get(operator, ""), new)
 
     def add_negation(self, cursor):
-        self.add(cursor, "negation", lambda old, _: f"!{old}" if old.startswith("!") else None)
+        # `a != b` of classes is a negation of `a == b` to the compiler.
+        self.add(cursor, "negation", lambda old, _: f"!{old}" if re.match("!(?!=)", old) else None)
 
     def add_omission(self, statement):
         """A call or an assignment whose value nobody uses."""
@@ -161,7 +162,11 @@ class Finder:
         is_assignment = inner.kind == cindex.CursorKind.BINARY_OPERATOR and re.match(
             r"[\w.>\[\]()-]+ = ", self.source(inner)) or inner.kind == cindex.CursorKind.COMPOUND_ASSIGNMENT_OPERATOR
         if inner.kind == cindex.CursorKind.CALL_EXPR or is_assignment:
-            self.add(inner, "omission", lambda old, _: None if MACRO.match(old) else "")
+            self.add(inner, "omission", lambda old, begin: None if MACRO.match(old) or not self.ends(inner, begin, old) else "")
+
+    def ends(self, cursor, begin, old):
+        """It is a statement of its own, and not in the condition of another one."""
+        return self.text_of(self.name_of(cursor))[begin + len(old.encode()):].lstrip().startswith(b";")
 
     def source(self, cursor):
         name = self.name_of(cursor)
