@@ -174,6 +174,23 @@ TEST_P(AddLink, AFailedClientRejectsOrTakesBackWhatItPromised) {
   EXPECT_EQ(task(client), LinkTask::Kind::kRelease);
 }
 
+// The peer does not know a key of the new link only because it knew one of the old.
+TEST_P(AddLink, NothingOfTheOldLinkIsLeftAtAReusedIndex) {
+  for (const std::uint8_t port : {std::uint8_t{2}, std::uint8_t{3}, std::uint8_t{4}})
+    server.add_link(port);
+  for (LinkIndex i = 1; i < kLinksMax; ++i) {
+    server.local_rmbs.set_key(0, i, rmb_key(10U + i));
+    server.local_rmbs.set_announced(0, bit(i));
+  }
+  ASSERT_TRUE(server.local_rmbs.announced(0, server.links));
+  server.links.remove(2);
+  const AddLinkFlow flow = AddLinkFlow::begin(server, kCarrier, kNow);
+  ASSERT_EQ(flow.link(), 2);
+  EXPECT_FALSE(server.local_rmbs.keys().key(0, 2));
+  server.add_link(3);
+  EXPECT_FALSE(server.local_rmbs.announced(0, server.links));
+}
+
 TEST_P(AddLink, WhatAClientDoesNotAccept) {
   EXPECT_TRUE(is_acceptable(request(), client));
   wire::AddLink bad = request();

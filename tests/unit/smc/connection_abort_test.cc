@@ -113,6 +113,22 @@ TEST(ConnectionAbort, TheElementOfAPeerThatWaitsForRoomIsNotReleased) {
   EXPECT_TRUE(pair.b.connection.closing().peer_writes_on(pair.b.connection.rx().write_blocked()));
 }
 
+TEST(ConnectionAbort, TheElementOfAPeerThatHasAbortedIsReleasedThoughItWaitedForRoom) {
+  ConnectionPair pair;
+  pair.write(pair.a, "half of it");
+  pair.transmit(pair.a);
+  wire::CdcMessage message = closed_with_data_left(pair);
+  ASSERT_TRUE(pair.b.connection.handle_cdc(message, pair.now));
+  message.sequence++;
+  message.state.aborted = true;
+  ASSERT_TRUE(pair.b.connection.handle_cdc(message, pair.now));
+  pair.transmit(pair.b);
+  EXPECT_TRUE(pair.b.connection.finished());
+  EXPECT_TRUE(pair.b.connection.closing().said_aborted());
+  EXPECT_TRUE(pair.b.connection.rx().write_blocked());
+  EXPECT_FALSE(pair.b.connection.closing().peer_writes_on(true));
+}
+
 TEST(ConnectionAbort, WhatALostPeerAnnouncedCanStillBeRead) {
   ConnectionPair pair;
   pair.write(pair.a, "last words");

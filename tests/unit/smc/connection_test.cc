@@ -83,6 +83,19 @@ TEST(Connection, DoesNotAnnounceEveryRead) {
   EXPECT_FALSE(pair.b.connection.transmit_due());
 }
 
+TEST(Connection, AnnouncesEveryReadBeforeAPause) {
+  ConnectionPair pair(65536, 65536);
+  pair.b.connection.consumed(0, pair.now, Connection::Announce::kAll);
+  EXPECT_FALSE(pair.b.connection.transmit_due());  // nothing was read
+  pair.write(pair.a, std::string(1000, 'x'));
+  pair.settle();
+  EXPECT_EQ(pair.read(pair.b).size(), 1000U);
+  pair.b.connection.consumed(0, pair.now, Connection::Announce::kAll);
+  EXPECT_TRUE(pair.b.connection.transmit_due());
+  pair.settle();
+  EXPECT_EQ(pair.a.connection.tx_window().bytes(), 65536U);
+}
+
 TEST(Connection, AnnouncesAtOnceWhenAskedTo) {
   ConnectionPair pair;
   pair.write(pair.a, "x");

@@ -207,6 +207,25 @@ TEST_F(HandshakePair, AnUnconfirmedLinkEndsInADeclineAfterAGrace) {
   EXPECT_FALSE(client.output_empty());
 }
 
+// The two Declines may cross, and the peer's is then not the application's data.
+TEST_F(HandshakePair, EitherSideMayHaveDeclinedFromTheConfirmOn) {
+  Handshake refusing = Handshake::server(offer.peer_id, now, kTimeout);
+  const std::vector<std::byte> proposed(client.output().begin(), client.output().end());
+  refusing.handle_bytes(proposed, now);
+  refusing.decline(FallbackReason::kNoRdmaDevice);
+  EXPECT_FALSE(refusing.peer_may_have_declined());  // the client waits for the Accept
+  carry(client, server);
+  server.send_accept(answer(wire::ClcType::kAccept, true), now);
+  carry(server, client);
+  client.send_confirm(answer(wire::ClcType::kConfirm, true));
+  client.await_link(now);
+  carry(client, server);
+  server.decline(FallbackReason::kConfirmLinkTimeout);
+  EXPECT_TRUE(server.peer_may_have_declined());  // before it waits for the link itself
+  client.decline(FallbackReason::kConfirmLinkTimeout);
+  EXPECT_TRUE(client.peer_may_have_declined());
+}
+
 TEST_F(HandshakePair, BytesThatAreNotClcFailAndAreKept) {
   const std::string text = "GET / HTTP/1.1";
   server.handle_bytes(std::as_bytes(std::span(text.data(), text.size())), now);

@@ -49,6 +49,16 @@ TEST_F(RkeyFlows, AnAcceptedOneIsAnnouncedOnAllLinks) {
   EXPECT_TRUE(parts.local_rmbs.announced(rmb, parts.links));
 }
 
+TEST_F(RkeyFlows, WithoutTheFirstLinkAnotherCarriesTheAnnouncement) {
+  const RmbRow rmb = add(2);
+  parts.links[0]->set_state(LinkState::kDown);
+  ConfirmRkeyFlow flow = ConfirmRkeyFlow::begin(parts, rmb, kNow);
+  EXPECT_EQ(flow.carrier(), 1);
+  const auto asked = parts.sent<wire::ConfirmRkey>(1);
+  EXPECT_EQ(asked.rkey, RemoteKey{11});
+  EXPECT_EQ(flow.take(parts, 1, answer(asked), kNow), FlowStep::kDone);
+}
+
 TEST_F(RkeyFlows, ARefusedOneIsOfNoUse) {
   const RmbRow rmb = add(1);
   ConfirmRkeyFlow flow = ConfirmRkeyFlow::begin(parts, rmb, kNow);
