@@ -1,0 +1,73 @@
+// Two connectors of one directory, without devices.
+#include "rdma/shm/shm_directory_connector.h"
+
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include <set>
+
+#include "conformance/shm_device_pair.h"
+
+namespace fairlead::rdma::shm {
+namespace {
+
+class SetOfDescriptors final : public FdWatcher {
+ public:
+  Result<void> watch_readable(int fd, Trigger) override {
+    EXPECT_TRUE(watched.insert(fd).second);
+    return {};
+  }
+  void unwatch(int fd) override { EXPECT_EQ(watched.erase(fd), 1U); }
+
+  std::set<int> watched;
+};
+
+std::unique_ptr<DirectoryConnector> open_connector(const FabricDirectory& directory,
+                                                   std::uint8_t number) {
+  auto connector = DirectoryConnector::open(directory.path(), peer_id(number));
+  EXPECT_TRUE(connector);
+  return connector ? std::move(*connector) : nullptr;
+}
+
+// Nothing tells when there would be room, so that waiting is not offered.
+TEST(ShmDirectoryConnector, APeerThatDoesNotReadHasNoRoomForAChannel) {
+  constexpr int kGrantsMax = 10'000;
+  FabricDirectory directory;
+  const auto one = open_connector(directory, 1), other = open_connector(directory, 2);
+  const Blank buffer = std::move(one->take_buffer().value());
+  for (int i = 0; i < kGrantsMax && !one->backlog(); ++i)
+    ASSERT_TRUE(one->grant(buffer.id, peer_id(2)));
+  ASSERT_TRUE(one->backlog());
+  EXPECT_EQ(one->request_channel(peer_id(2)).error().code, Errc::kExhausted);
+  EXPECT_FALSE(one->has_events());
+  while (other->next()) continue;
+  EXPECT_TRUE(one->request_channel(peer_id(2)));
+  EXPECT_TRUE(one->has_events());
+}
+
+// A listener that cannot be emptied is left alone until it can.
+TEST(ShmDirectoryConnector, TheListenerIsWatchedAgainWhenThereAreDescriptors) {
+  FabricDirectory directory;
+  const auto connector = open_connector(directory, 1);
+  SetOfDescriptors watcher;
+  ASSERT_TRUE(connector->set_watcher(&watcher));
+  const std::set<int> before = watcher.watched;
+  ASSERT_EQ(before.size(), 1U);
+  rlimit normal{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &normal), 0);
+  rlimit none = normal;
+  none.rlim_cur = 0;
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
+  connector->handle_readable(*before.begin());
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &normal), 0);
+  EXPECT_TRUE(watcher.watched.empty());
+  for (int i = 0; i < 2; ++i) {
+    connector->handle_readable(*before.begin());
+    EXPECT_EQ(watcher.watched, before) << i;
+  }
+  ASSERT_TRUE(connector->set_watcher(nullptr));
+  EXPECT_TRUE(watcher.watched.empty());
+}
+
+}  // namespace
+}  // namespace fairlead::rdma::shm
