@@ -2,6 +2,7 @@
 #include "rdma/shm/shm_broker_connector.h"
 
 #include <gtest/gtest.h>
+#include <sys/epoll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -204,6 +205,27 @@ TEST(ShmBrokerConnector, RequestsBeyondTheRingWaitForRoom) {
   EXPECT_EQ(connector->next().error().code, Errc::kWouldBlock);
   while (broker.requests->take()) ++heard;
   EXPECT_EQ(heard, 2 * broker::kRequestSlots);
+}
+
+// The broker looks at a ring only when it is woken.
+TEST(ShmBrokerConnector, ARequestWakesTheBroker) {
+  const auto connector = open_connector();
+  PlayedBroker broker;
+  broker.welcome(*connector);
+  EXPECT_EQ(connector->poll_registration(), State::kRegistered);
+  const FileDescriptor epoll(::epoll_create1(EPOLL_CLOEXEC));
+  epoll_event event{};
+  event.events = EPOLLIN | EPOLLRDHUP | EPOLLET;
+  ASSERT_EQ(::epoll_ctl(epoll.get(), EPOLL_CTL_ADD, broker.socket.get(), &event), 0);
+  const auto woken = [&] { return ::epoll_wait(epoll.get(), &event, 1, 0) == 1; };
+  EXPECT_TRUE(woken());  // by the registration
+  connector->flush();
+  EXPECT_FALSE(woken());
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_TRUE(connector->request_channel(peer_id(2)));
+    EXPECT_TRUE(woken()) << i;
+    EXPECT_FALSE(woken()) << i;
+  }
 }
 
 TEST(ShmBrokerConnector, AnotherFabricIsNotTaken) {

@@ -4,10 +4,12 @@
 #include <gtest/gtest.h>
 #include <sys/epoll.h>
 
+#include <chrono>
 #include <semaphore>
 #include <thread>
 
 #include "broker/shared_objects.h"
+#include "rdma/shm/shm_channel_scheduler.h"
 #include "rdma/shm/shm_limits.h"
 
 namespace fairlead::rdma::shm {
@@ -164,6 +166,60 @@ TEST_F(ShmChannel, FullControlRingWakesItsSenderWhenThereIsRoom) {
   left_->flush_control();
   EXPECT_TRUE(left_->control_flushed());
   EXPECT_FALSE(left_->stalled_since());
+}
+
+// A peer that takes some, however slowly, is not given up.
+TEST_F(ShmChannel, TheStallBeginsAnewWithEachMessageThatIsTaken) {
+  for (std::uint64_t i = 0; i < kControlSlots + 2; ++i)
+    left_->send({.kind = ControlMessage::Kind::kWithdraw});
+  const auto first = left_->stalled_since();
+  ASSERT_TRUE(first);
+  while (std::chrono::steady_clock::now() <= *first) continue;
+  left_->flush_control();  // nothing was taken
+  EXPECT_EQ(left_->stalled_since(), first);
+  right_->control_in.pop();
+  right_->note_consumed();
+  right_->ring_if_due();
+  left_->flush_control();
+  EXPECT_FALSE(left_->control_flushed());
+  EXPECT_GT(left_->stalled_since(), first);
+}
+
+TEST_F(ShmChannel, WhatWaitedForTheMemoryStallsFromItsArrivalOn) {
+  const auto asking = make();
+  for (std::uint64_t i = 0; i < kControlSlots + 1; ++i)
+    asking->send({.kind = ControlMessage::Kind::kWithdraw});
+  EXPECT_FALSE(asking->stalled_since());
+  auto ends = std::move(broker::make_channel(sizeof(ChannelMemory)).value());
+  ASSERT_TRUE(asking->attach(Channel::Side::kDialler, std::move(ends[0])));
+  EXPECT_FALSE(asking->control_flushed());
+  EXPECT_TRUE(asking->stalled_since());
+}
+
+TEST_F(ShmChannel, OnlyWhoSleptWhenItsWishWasTakenWasRung) {
+  EXPECT_FALSE(right_->was_rung());
+  right_->fall_asleep(false);
+  EXPECT_FALSE(right_->was_rung());
+  post();
+  left_->ring_if_due();
+  EXPECT_TRUE(right_->was_rung());
+  right_->stay_awake();
+  EXPECT_FALSE(right_->was_rung());
+}
+
+// Which channels are looked at without a bell is decided by their recent traffic. What an earlier
+// sleep has left asleep is no part of it.
+TEST_F(ShmChannel, WakingLooksAtThoseThatTheLastSleepHasPutToSleep) {
+  ChannelScheduler scheduler;
+  scheduler.activate(*left_);
+  EXPECT_TRUE(scheduler.fall_asleep(false));
+  scheduler.activate(*right_);
+  EXPECT_TRUE(scheduler.fall_asleep(false));
+  scheduler.wake_up();
+  const auto round = scheduler.begin_round();
+  ASSERT_EQ(round.count, 1U);
+  EXPECT_EQ(&scheduler.channel(round, 0), right_.get());
+  EXPECT_FALSE(left_->schedule.active);
 }
 
 TEST_F(ShmChannel, DeathOfThePeerIsSeen) {
