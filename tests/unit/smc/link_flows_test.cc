@@ -287,6 +287,24 @@ TEST_F(LinkFlow, AnOperatorDeletesALinkInGoodOrder) {
   EXPECT_TRUE(server->saw(Kind::kLinkDeleted));
 }
 
+// The deletion waits for the flow that runs, and would end the group if it were still carried out.
+TEST_F(LinkFlow, ALinkToBeDeletedIsKeptWhenTheOthersDieFirst) {
+  connect(2, 2);
+  client->add_rmb();
+  client->group.start_next_flow(now);
+  answer<wire::ConfirmRkey>(*client);  // which stays unanswered
+  client->group.delete_link(1, DeleteLinkReason::kOperator, now);
+  EXPECT_TRUE(client->group.links()[1]->deletion());
+  client->group.handle_link_down(0, now, "the cable was cut");
+  client->perform(now);
+  EXPECT_FALSE(client->group.links()[1]->deletion());
+  EXPECT_EQ(answer<wire::DeleteLink>(*client).reason, DeleteLinkReason::kPathLost);
+  answer<wire::ConfirmRkey>(*client);  // again, over the link that is left
+  EXPECT_FALSE(client->group.output().poll_llc());
+  EXPECT_EQ(numbers(*client), (std::vector<unsigned>{2}));
+  EXPECT_TRUE(client->group.usable());
+}
+
 // Without another request it is unknown whether the client received it.
 TEST_F(LinkFlow, ALinkToBeDeletedIsAskedForAgainWhenTheCarrierDies) {
   for (const bool heard : {false, true}) {

@@ -126,6 +126,17 @@ TEST_F(GroupPair, AnRmbThatCannotBeWrittenIsRefused) {
   EXPECT_EQ(client.peer_rmbs().count(), 0U);
 }
 
+TEST_F(GroupPair, MemoryOfALinkThatIsNotBeingAddedRefusesNothing) {
+  confirm();
+  events(client);
+  wire::ConfirmLink again;
+  again.link = LinkNumber{1};
+  client.handle_llc(0, {wire::LlcVersion::k2, again}, now, "mapping");
+  EXPECT_FALSE(client.output().poll_event());
+  EXPECT_FALSE(client.output().poll_llc());
+  EXPECT_TRUE(client.usable());
+}
+
 TEST_F(GroupPair, AnswersRkeyRequests) {
   confirm();
   wire::ConfirmRkey rkey;

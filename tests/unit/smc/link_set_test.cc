@@ -159,5 +159,15 @@ TEST_F(Links, OneMoreLinkMayReplaceTheAsymmetricOne) {
   EXPECT_TRUE(set.is_symmetric());
 }
 
+TEST_F(Links, ThereIsNoRoomWithoutAFreeIndex) {
+  set = LinkSet{kLinksMax, 2, TimePoint{}};
+  for (std::uint8_t i = 1; i < kLinksMax; ++i) add(i, i);
+  EXPECT_TRUE(set.has_room());
+  const LinkIndex last = add(1, kLinksMax);
+  ASSERT_TRUE(set.is_asymmetric(last));
+  EXPECT_FALSE(set.free_index());
+  EXPECT_FALSE(set.has_room());
+}
+
 }  // namespace
 }  // namespace fairlead::smc

@@ -129,6 +129,7 @@ TEST_F(Rmbs, RowsHaveALimit) {
   const auto refused = rmbs.add(0, key(5000));
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, Errc::kExhausted);
+  EXPECT_FALSE(rmbs.next_to_delete(links));
 }
 
 TEST(RmbsDeathTest, OneThatThePeerMayWriteToIsNotRemoved) {
