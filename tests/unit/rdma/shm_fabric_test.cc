@@ -1,9 +1,16 @@
 #include "rdma/shm/shm_fabric.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <filesystem>
+#include <functional>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -101,6 +108,81 @@ TEST(ShmFabric, FullBacklogIsExhaustedAndDoesNotBlock) {
     sockets.push_back(std::move(*dialled));
   }
   FAIL() << "a thousand connections fit the backlog";
+}
+
+// Otherwise the listener would stay readable, and its owner would never sleep.
+TEST(ShmFabric, ConnectionIsTakenAndClosedWhenDescriptorsAreUsedUp) {
+  constexpr int kHangMilliseconds = 30'000;
+  DescriptorCloser closer;
+  FabricDirectory directory;
+  auto one = Fabric::open(directory.path(), peer_id(1));
+  auto two = Fabric::open(directory.path(), peer_id(2));
+  ASSERT_TRUE(one && two);
+  auto dialled = one->dial(peer_id(2), closer);
+  ASSERT_TRUE(dialled);
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  rlimit full = before;
+  {
+    const FileDescriptor next(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+    full.rlim_cur = static_cast<rlim_t>(next.get());  // all numbers below are in use
+  }
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &full), 0);
+  const auto accepted = two->accept(closer);
+  const auto again = two->accept(closer);
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+  ASSERT_FALSE(accepted);
+  EXPECT_EQ(accepted.error().code, Errc::kExhausted);
+  pollfd state{dialled->get(), POLLIN, 0};
+  EXPECT_EQ(::poll(&state, 1, kHangMilliseconds), 1);
+  EXPECT_TRUE(state.revents & POLLHUP);
+  ASSERT_FALSE(again);
+  EXPECT_EQ(two->accept(closer).error().code, Errc::kWouldBlock);
+}
+
+// As a thread that has another effective user.
+void as_user(uid_t user, const std::function<void()>& act) {
+  std::thread([&] {
+    // The raw system call changes this thread alone.
+    ASSERT_EQ(::syscall(SYS_setresuid, -1, user, -1), 0);
+    act();
+  }).join();
+}
+
+TEST(ShmFabric, AUserReachesHisOwnDevicesAndThoseOfRootOnly) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can act as several users";
+  constexpr uid_t kUser = 65534, kStranger = 65533;
+  namespace fs = std::filesystem;
+  DescriptorCloser closer;
+  FabricDirectory directory;
+  fs::permissions(directory.path(), fs::perms::all);
+  // The mode of the socket lets everybody in, so that its owner alone decides.
+  const auto open = [&](std::optional<Fabric>& fabric, std::uint8_t number) {
+    auto opened = Fabric::open(directory.path(), peer_id(number));
+    ASSERT_TRUE(opened) << to_string(opened.error());
+    fabric.emplace(std::move(*opened));
+    fs::permissions(directory.path() + "/" + to_string(peer_id(number)) + ".sock", fs::perms::all);
+  };
+  std::optional<Fabric> of_root, of_stranger, one, two;
+  open(of_root, 3);
+  as_user(kStranger, [&] { open(of_stranger, 4); });
+  as_user(kUser, [&] {
+    open(one, 1);
+    open(two, 2);
+  });
+  ASSERT_TRUE(of_root && of_stranger && one && two);
+  as_user(kUser, [&] {
+    const auto dialled = one->dial(peer_id(2), closer);
+    EXPECT_TRUE(dialled) << to_string(dialled.error());
+    const auto accepted = two->accept(closer);
+    EXPECT_TRUE(accepted) << to_string(accepted.error());
+    EXPECT_TRUE(one->dial(peer_id(3), closer));
+    EXPECT_EQ(one->dial(peer_id(4), closer).error().code, Errc::kPermission);
+  });
+  as_user(kStranger, [&] { (void)of_stranger->dial(peer_id(2), closer); });
+  as_user(kUser, [&] { EXPECT_EQ(two->accept(closer).error().code, Errc::kPermission); });
+  EXPECT_TRUE(of_root->dial(peer_id(2), closer));
+  as_user(kUser, [&] { EXPECT_TRUE(two->accept(closer)); });
 }
 
 TEST(ShmFabric, NameIsFreeAgainAfterClosing) {

@@ -2,11 +2,17 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <sys/mman.h>
+#include <sys/mount.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdlib>
+#include <string>
+#include <vector>
 
 #include "broker/shared_objects.h"
 #include "rdma/shm/shm_limits.h"
@@ -137,6 +143,33 @@ TEST(ShmSegment, BlankOfAnEarlierBrokerGetsItsSizeToo) {
   EXPECT_EQ(whole->bytes()[8191], std::byte{3});
   ASSERT_EQ(::ftruncate(blank.get(), kBufferBytesMax + 4096), 0);
   EXPECT_EQ(adopt_whole_segment(blank.get()).error().code, Errc::kMalformed);
+}
+
+// Ends the process: 0 when the answer for that mode of the kernel is right. Only this process sees
+// the mode: a file is mounted over that of the kernel.
+constexpr int kMayNotMount = 77;
+[[noreturn]] void check_overcommit(char mode, bool strict) {
+  std::string path = testing::TempDir() + "overcommit-XXXXXX";
+  const FileDescriptor file(::mkstemp(path.data()));
+  const bool mounted =
+      ::write(file.get(), &mode, 1) == 1 && ::unshare(CLONE_NEWNS) == 0 &&
+      ::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
+      ::mount(path.c_str(), "/proc/sys/vm/overcommit_memory", nullptr, MS_BIND, nullptr) == 0;
+  ::unlink(path.c_str());
+  if (!mounted) ::_exit(kMayNotMount);
+  ::_exit(strict_overcommit() == strict ? 0 : 1);
+}
+
+bool is_right_or_unknown(int status) {
+  return WIFEXITED(status) && (WEXITSTATUS(status) == 0 || WEXITSTATUS(status) == kMayNotMount);
+}
+
+// The mode is read once in a process, so each has a process of its own.
+TEST(ShmSegment, OnlyModeTwoIsStrictOvercommit) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(check_overcommit('0', false), is_right_or_unknown, "");
+  EXPECT_EXIT(check_overcommit('1', false), is_right_or_unknown, "");
+  EXPECT_EXIT(check_overcommit('2', true), is_right_or_unknown, "");
 }
 
 TEST(ShmSegment, LackOfDescriptorsIsAnError) {

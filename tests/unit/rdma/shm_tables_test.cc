@@ -223,11 +223,30 @@ TEST(ShmGrantTable, WhoGrantsMostLosesTheOldest) {
     grants.add(greedy, 0, {1, number}, std::move(budget.map(memory.get()).value()));
   EXPECT_EQ(grants.count(), 8u);
   EXPECT_FALSE(grants.take(greedy, {1, 1}));
+  EXPECT_FALSE(grants.take(greedy, {1, 93}));
+  for (std::uint64_t number = 94; number < 100; ++number)
+    EXPECT_TRUE(grants.take(greedy, {1, number})) << number;
   EXPECT_TRUE(grants.take(greedy, {1, 100}));
   EXPECT_TRUE(grants.take(honest, {1, 1}));
   grants.forget(greedy);
   EXPECT_EQ(grants.count(), 0u);
   EXPECT_EQ(budget.count(), 0u);
+}
+
+TEST(ShmGrantTable, WhatWasTakenDoesNotCountForWhoGrantedIt) {
+  const FileDescriptor memory = std::move(broker::make_memory("test", 4096).value());
+  MapBudget budget;
+  GrantTable grants(4);
+  const PeerId busy{{1}}, hoarding{{2}};
+  for (std::uint64_t number = 1; number <= 3; ++number) {
+    grants.add(busy, 0, {1, number}, std::move(budget.map(memory.get()).value()));
+    EXPECT_TRUE(grants.take(busy, {1, number}));
+  }
+  grants.add(busy, 0, {1, 4}, std::move(budget.map(memory.get()).value()));
+  for (std::uint64_t number = 1; number <= 4; ++number)
+    grants.add(hoarding, 0, {1, number}, std::move(budget.map(memory.get()).value()));
+  EXPECT_TRUE(grants.take(busy, {1, 4}));
+  EXPECT_FALSE(grants.take(hoarding, {1, 1}));
 }
 
 // A pod can have any number of peer ids.
@@ -362,6 +381,12 @@ TEST(ShmQueuePairTable, NumbersAreUniqueAndNotReusedSoon) {
   }
   EXPECT_EQ(table.find(QpNumber(0xffffffff)), nullptr);
   EXPECT_EQ(table.find(QpNumber(0)), nullptr);
+}
+
+TEST(ShmQueuePairTable, ANumberPastTheLastEntryIsUnknown) {
+  QueuePairTable table(0);
+  for (const std::uint32_t number : {0u, 1u << 12, 0xfffu, 0xffffffu})
+    EXPECT_EQ(table.find(QpNumber(number)), nullptr) << number;
 }
 
 TEST(ShmEvents, LatestStateOfAPortWins) {
