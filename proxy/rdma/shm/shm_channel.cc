@@ -36,7 +36,6 @@ Result<void> Channel::attach(Side side, broker::ChannelEnd end) {
   mapping_ = std::move(memory);
   side_ = side;
   attached_ = true;
-  demand.asked_at.reset();
   start_rings();
   flush_control();
   return {};

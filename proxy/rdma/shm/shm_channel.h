@@ -120,9 +120,9 @@ class Channel {
     bool check_alive = false;  // rung, and not asked since whether the peer lives
   } schedule;
   struct {
-    std::uint32_t users = 0;            // queue pairs that point here
-    std::optional<TimePoint> asked_at;  // while its memory is awaited
-    bool abandoned = false;  // who asked for it has gone, and the answer is still to come
+    std::uint32_t users = 0;  // queue pairs that point here
+    TimePoint asked_at{};     // of one that awaits its memory, or did
+    bool abandoned = false;   // who asked for it has gone, and the answer is still to come
   } demand;
 
  private:

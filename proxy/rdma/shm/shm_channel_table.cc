@@ -128,9 +128,7 @@ Result<Channel*> ChannelTable::request(PeerId peer, TimePoint now) {
 
 // An answer can be lost: the broker drops what a device does not read, and ends without a word.
 bool ChannelTable::give_up(Channel& channel, TimePoint now) {
-  if (!channel.awaits_memory() || !channel.demand.asked_at ||
-      now - *channel.demand.asked_at < kAnswerWaitMax)
-    return false;
+  if (!channel.awaits_memory() || now - channel.demand.asked_at < kAnswerWaitMax) return false;
   if (unanswered_.size() >= kUnansweredMax) unanswered_.clear();
   Unanswered& silent = unanswered_[channel.peer()];
   silent.pause = std::clamp<Duration>(silent.pause * 2, kAnswerPause, kAnswerPauseMax);
