@@ -116,6 +116,31 @@ TEST_F(ShmBrokered, ALostBrokerBreaksWhatWaitsForItAndNothingElse) {
   EXPECT_TRUE(works(connect()));  // over the channel that is there
 }
 
+// Goal: the loss of the broker ends the wait for memory that it would bring. Method: the channel
+// sleeps, and the timer is not looked at.
+TEST_F(ShmBrokered, ALostBrokerEndsTheWaitForAnnouncedMemory) {
+  broker_.swallow_grants = true;
+  const Connection connection = connect();
+  const RemoteSlice theirs = at(left_->memory());
+  ASSERT_TRUE(run_until([&] {
+    // What each has said before it may send is in the ring then.
+    if (connection.left->send_room() == 0 || connection.right->send_room() == 0) return false;
+    const auto memory = connection.right->remote_memory(theirs, 1);
+    return !memory && memory.error().code == Errc::kWouldBlock;
+  }));
+  while (!right_device_->arm()) right_->turn();
+  broker_.stop();
+  const Gid gid = ShmDevice::gid_of(right_device_->fabric(), PortNumber(1), peer_id(9));
+  EXPECT_FALSE(right_->add_queue_pair().connect({.gid = gid, .queue_pair = QpNumber(0x1000)}));
+  EXPECT_EQ(state_of(*right_device_), State::kDown);
+  EXPECT_FALSE(right_device_->poll_fault());
+  right_->turn();
+  const auto fault = right_device_->poll_fault();
+  ASSERT_TRUE(fault);
+  EXPECT_EQ(fault->error.code, Errc::kNotFound);
+  EXPECT_TRUE(works(connection));
+}
+
 TEST_F(ShmBrokered, TheNextBrokerIsTakenUp) {
   broker_.stop();
   const auto both = [&](State state) {
