@@ -198,6 +198,7 @@ TEST_F(ShmHostile, BellWithVeryManyWatchersIsGivenUp) {
   }
   std::printf("given up after %d rings\n", rings);
   epolls.clear();
+  EXPECT_GT(rings, 2);  // one slow ring may have another reason
   expect_given_up();
 }
 

@@ -72,6 +72,52 @@ TEST_F(ShmHostile, HeadThatRunsBackwards) {
   expect_given_up();
 }
 
+// The peer takes it back before the device looks at the index again.
+TEST_F(ShmHostile, HeadThatLiesWhileAMessageFindsNoRoom) {
+  face_fake();
+  while (facing_->send_room() != 0)
+    ASSERT_TRUE(post(*facing_, send_request(std::span(kAnyMessage), true)));
+  fake_->in().head = std::uint64_t{1} << 60;
+  EXPECT_EQ(post(*facing_, send_request(std::span(kAnyMessage))).error().code, Errc::kWrongState);
+  fake_->in().head = 0;
+  expect_given_up();
+}
+
+// All slots of the ring are of use, those that were never used and those that the peer gave back.
+TEST_F(ShmHostile, MessageThatFitsTheRingExactlyIsTaken) {
+  constexpr std::uint64_t kWhole = kRingSlots / kSlotsPerMessageMax;
+  constexpr std::size_t kRest =
+      (kRingSlots - kWhole * kSlotsPerMessageMax) * kSlotBytes - kHeaderBytes;
+  face_fake();
+  const Bytes message = pattern(kMessageBytesMax, 1);
+  for (std::uint64_t i = 0; i < kWhole; ++i)
+    ASSERT_TRUE(post(*facing_, send_request(message, true)));
+  ASSERT_TRUE(post(*facing_, send_request(std::span(message).first(kRest), true)));
+  EXPECT_EQ(post(*facing_, send_request(std::span(kAnyMessage))).error().code, Errc::kExhausted);
+  fake_->in().head = kSlotsPerMessageMax;
+  EXPECT_TRUE(post(*facing_, send_request(message, true)));
+  expect_unmoved();
+}
+
+// What had arrived before the peer left stays so, also if nobody had room for its completion.
+TEST_F(ShmHostile, WhatHadArrivedBeforeThePeerLeftHasSucceeded) {
+  face_fake();
+  for (std::uint64_t id = 1; id <= 4; ++id)
+    ASSERT_TRUE(post(*facing_, send_request(std::span(kAnyMessage), true, id)));
+  fake_->in().head = 3;
+  Completion first;
+  ASSERT_EQ(device_->poll(std::span(&first, 1)), 1u);
+  EXPECT_EQ(first.id, WorkId(1));
+  fake_->say({.kind = Kind::kQueuePairGone, .source = kFakeQp, .destination = facing_->number()});
+  run();
+  const std::vector<Completion> sent = victim_->sent(*facing_);
+  ASSERT_EQ(sent.size(), 3u);
+  EXPECT_EQ(sent[0].status, CompletionStatus::kSuccess);
+  EXPECT_EQ(sent[1].status, CompletionStatus::kSuccess);
+  EXPECT_EQ(sent[2].status, CompletionStatus::kRetryExceeded);
+  EXPECT_TRUE(victim_->has_fatal(*facing_));
+}
+
 TEST_F(ShmHostile, MessageOfLengthZero) {
   face_fake();
   fake_->put(facing_->number(), kFakeQp, 0);
@@ -118,6 +164,28 @@ TEST_F(ShmHostile, MessageForSomebodyElsesQueuePair) {
   fake_->put(ours_->number(), theirs_->number(), 44);
   run();
   EXPECT_TRUE(victim_->received.empty());
+  expect_unmoved();
+}
+
+// Another peer uses the number of the queue pair that is expected, and is the first to speak.
+TEST_F(ShmHostile, WhoSpeaksForTheOtherEndOfAnotherIsRefused) {
+  fake_->open_channel(peer_id(1));
+  facing_ = &victim_->add_queue_pair();
+  ASSERT_TRUE(facing_->connect({.gid = fake_->gid(), .queue_pair = kFakeQp}));
+  FakePeer other(directory_, 10);
+  other.open_channel(peer_id(1));
+  for (FakePeer* peer : {&other, fake_.get()}) {
+    peer->say({.kind = Kind::kQueuePairReady,
+               .source = kFakeQp,
+               .destination = facing_->number(),
+               .domain = kFakeDomain});
+    peer->put(facing_->number(), kFakeQp, 44);
+    run();
+    EXPECT_EQ(victim_->received.size(), peer == &other ? 0u : 1u);
+  }
+  const auto refusal = other.hear();
+  ASSERT_TRUE(refusal);
+  EXPECT_EQ(refusal->kind, Kind::kQueuePairGone);
   expect_unmoved();
 }
 
