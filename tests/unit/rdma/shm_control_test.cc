@@ -71,6 +71,19 @@ TEST_F(ShmControlRing, SaysWhenItIsFull) {
   EXPECT_TRUE(producer_.push(full(Kind::kAnnounce)));
 }
 
+// The consumer writes its index, and each look at it costs a cache miss. The impossible one here
+// would be refused.
+TEST_F(ShmControlRing, TheHeadIsLookedAtOnlyWhenTheRingSeemsFull) {
+  for (std::uint64_t i = 0; i <= kControlSlots; ++i) {
+    ASSERT_TRUE(producer_.push(full(Kind::kAnnounce)));
+    consumer_.pop();
+  }
+  memory_->head = 3 * kControlSlots;
+  for (std::uint64_t i = 1; i < kControlSlots; ++i)
+    ASSERT_TRUE(producer_.push(full(Kind::kAnnounce))) << i;
+  EXPECT_EQ(producer_.push(full(Kind::kAnnounce)).error().code, Errc::kMalformed);
+}
+
 TEST_F(ShmControlRing, RefusesImpossibleIndices) {
   memory_->tail = kControlSlots + 1;
   EXPECT_EQ(consumer_.front().error().code, Errc::kMalformed);

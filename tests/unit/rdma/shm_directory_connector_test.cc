@@ -5,8 +5,11 @@
 #include <sys/resource.h>
 
 #include <set>
+#include <utility>
+#include <vector>
 
 #include "conformance/shm_device_pair.h"
+#include "rdma/shm/shm_limits.h"
 
 namespace fairlead::rdma::shm {
 namespace {
@@ -45,11 +48,32 @@ TEST(ShmDirectoryConnector, APeerThatDoesNotReadHasNoRoomForAChannel) {
   EXPECT_TRUE(one->has_events());
 }
 
+// Connections without end must not hold the device's thread.
+TEST(ShmDirectoryConnector, OneCallTakesALimitedNumberOfConnections) {
+  FabricDirectory directory;
+  SetOfDescriptors watcher;  // outlives the connector
+  const auto connector = open_connector(directory, 1);
+  ASSERT_TRUE(connector->set_watcher(&watcher));
+  const int listener = *watcher.watched.begin();
+  DescriptorCloser closer;
+  auto dialler = Fabric::open(directory.path(), peer_id(2));
+  ASSERT_TRUE(dialler);
+  connector->handle_readable(listener);  // who opens looks whether the others live
+  ASSERT_EQ(watcher.watched.size(), 1U);
+  std::vector<FileDescriptor> sockets;
+  for (int i = 0; i < kArrivalsBatch + 5; ++i)
+    sockets.push_back(std::move(dialler->dial(peer_id(1), closer).value()));
+  connector->handle_readable(listener);
+  EXPECT_EQ(watcher.watched.size(), 1 + std::size_t{kArrivalsBatch});
+  connector->handle_readable(listener);
+  EXPECT_EQ(watcher.watched.size(), 1 + sockets.size());
+}
+
 // A listener that cannot be emptied is left alone until it can.
 TEST(ShmDirectoryConnector, TheListenerIsWatchedAgainWhenThereAreDescriptors) {
   FabricDirectory directory;
+  SetOfDescriptors watcher;  // outlives the connector
   const auto connector = open_connector(directory, 1);
-  SetOfDescriptors watcher;
   ASSERT_TRUE(connector->set_watcher(&watcher));
   const std::set<int> before = watcher.watched;
   ASSERT_EQ(before.size(), 1U);
