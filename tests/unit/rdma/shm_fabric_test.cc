@@ -3,6 +3,8 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <sched.h>
+#include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -63,6 +65,25 @@ TEST(ShmFabric, OpeningAtTheSameMomentAgreesOnOneIdentity) {
     for (const FabricId& id : ids) EXPECT_EQ(id, ids[0]);
     EXPECT_NE(ids[0], FabricId{});
   }
+}
+
+// The identity is complete under another name, and finds no room for its own.
+TEST(ShmFabric, AFullDirectoryIsExhaustedAndGetsNoIdentity) {
+  FabricDirectory directory;
+  const char* const path = directory.path().c_str();
+  bool mounted = false;
+  std::thread([&] {
+    // This thread alone sees the file system, which has room for its root and one file.
+    mounted = ::unshare(CLONE_NEWNS) == 0 &&
+              ::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
+              ::mount("test", path, "tmpfs", 0, "nr_inodes=2") == 0;
+    if (!mounted) return;
+    const auto fabric = Fabric::open(directory.path(), peer_id(1));
+    ASSERT_FALSE(fabric);
+    EXPECT_EQ(fabric.error().code, Errc::kExhausted) << to_string(fabric.error());
+    EXPECT_TRUE(std::filesystem::is_empty(directory.path()));
+  }).join();
+  if (!mounted) GTEST_SKIP() << "only root can mount a file system";
 }
 
 TEST(ShmFabric, DialledConnectionIsAccepted) {
