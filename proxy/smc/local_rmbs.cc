@@ -54,17 +54,22 @@ void LocalRmbs::want_deleted(RmbRow rmb) {
 }
 
 std::optional<LocalRmbs::Request> LocalRmbs::next_to_delete(const LinkSet& links) const {
-  for (std::size_t row = 0; row < keys_.rows(); ++row) {
-    const auto rmb = static_cast<RmbRow>(row);
-    if (deletion_[rmb] != Deletion::kWanted) continue;
-    std::optional<LinkIndex> best;
-    for (LinkIndex i = 0; i < kLinksMax; ++i)
-      if (links.active(i) && keys_.key(rmb, i) && !requested_[i] &&
-          (!best || links[i]->number() < links[*best]->number()))
-        best = i;
-    if (best) return Request{rmb, *best};
+  RmbRow rmb = 0;
+  for (const Deletion deletion : deletion_) {
+    if (deletion == Deletion::kWanted)
+      if (const auto carrier = deletion_carrier(rmb, links)) return Request{rmb, *carrier};
+    ++rmb;
   }
   return std::nullopt;
+}
+
+std::optional<LinkIndex> LocalRmbs::deletion_carrier(RmbRow rmb, const LinkSet& links) const {
+  std::optional<LinkIndex> best;
+  for (LinkIndex i = 0; i < kLinksMax; ++i)
+    if (links.active(i) && keys_.key(rmb, i) && !requested_[i] &&
+        (!best || links[i]->number() < links[*best]->number()))
+      best = i;
+  return best;
 }
 
 void LocalRmbs::set_deletion_requested(const Request& request) {

@@ -67,6 +67,8 @@ class LocalRmbs {
   // Deletion state, in this order.
   enum class Deletion : std::uint8_t { kNone, kRefused, kWanted, kRequested, kDeleted };
 
+  std::optional<LinkIndex> deletion_carrier(RmbRow rmb, const LinkSet& links) const;
+
   bool first_contact_ = true;
   RmbKeys keys_;
   std::array<LinkBits, kRmbsMax> announced_on_{};
