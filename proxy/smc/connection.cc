@@ -37,9 +37,9 @@ void Connection::produced(std::uint32_t bytes, Data kind) {
 }
 
 void Connection::consumed(std::uint32_t bytes, TimePoint now, Announce what) {
-  if (what == Announce::kAll) rx_.announce_consumed();
   SMC_ASSERT(bytes <= rx_.window().bytes(), bytes, rx_.window().bytes());
   rx_.consumed(bytes);
+  if (what == Announce::kAll) rx_.announce_consumed();
   // The kernel answers our update at once when it had data left: the grace begins with the update.
   begin_grace(now);
   invariants();
