@@ -22,7 +22,6 @@ ShmQueuePair::ShmQueuePair(ShmEngine& engine, const QueuePairOptions& options, P
     : engine_(&engine), options_(options), first_psn_(first_psn), sent_(options.send_requests) {}
 
 ShmQueuePair::~ShmQueuePair() {
-  sent_.clear();
   break_down(CompletionStatus::kFlushed, false);
   if (number_.value != 0) engine_->remove(*this);
   detach_incoming();
@@ -81,7 +80,10 @@ void ShmQueuePair::detach_incoming() {
 
 bool ShmQueuePair::has_room(std::size_t requests, std::uint64_t slots) {
   if (!out_->control_flushed()) return false;
-  if (requests <= sent_.room() && slots <= out_->producer.free_slots()) return true;
+  const auto fits = [&] {
+    return requests <= sent_.room() && slots <= out_->producer.free_slots();
+  };
+  if (fits()) return true;
   if (!out_->producer.refresh()) {
     engine_->parts().kill(*out_, Error{Errc::kMalformed, "head of the ring"});
     return false;
@@ -89,7 +91,7 @@ bool ShmQueuePair::has_room(std::size_t requests, std::uint64_t slots) {
   while (!sent_.empty() && !sent_.front().signaled &&
          sent_.front().position <= out_->producer.head())
     (void)sent_.pop();
-  return requests <= sent_.room() && slots <= out_->producer.free_slots();
+  return fits();
 }
 
 // The caller will wait for room, so arm() has to ask for being woken when there is some.
