@@ -33,7 +33,7 @@ class Place:
 
     def key(self):
         """The same for as long as the code there is the same."""
-        return f"{self.path}: {self.kind}: {shown(self.old)} -> {shown(self.new)}"
+        return f"{self.path}: {self.kind}: {shown(self.old)} -> {shown(self.new)}".rstrip()
 
     def with_switch(self, number):
         if self.kind == "omission":  # no statement: an else may follow, and would belong to its if
