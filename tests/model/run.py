@@ -44,7 +44,9 @@ TRACE_SECONDS_MAX = 60
 DEPTH_MAX = 100_000
 TRACE_DEPTH_MAX = 1_000_000
 # In 4 Mi bits; neither a wait without end nor an error ends the search for a way through the trace.
-FOLLOW = (f"-m{TRACE_DEPTH_MAX}", "-w22", "-E", "-c0")
+FOLLOW = ("-w22", "-E", "-c0")
+# What nearly every trace needs for a line. The memory of the deepest search takes longer than the search.
+TRACE_DEPTH_OF_LINE, TRACE_DEPTH_MIN = 100, 10_000
 # Traces of one seed and model that are followed: most of their paths are alike.
 TRACES_PER_SEED_MAX = 2
 REFUSED_SHOWN_MAX = 5
@@ -126,12 +128,20 @@ class Follower:
         with tempfile.NamedTemporaryFile("w", suffix=".trace", dir=self.folder) as file:
             file.writelines(" ".join(map(str, line)) + "\n" for line in lines)
             file.flush()
-            done = subprocess.run([self.pan, *FOLLOW], cwd=self.folder, capture_output=True, text=True,
-                                  env={"TRACE_FILE": file.name}, check=False, timeout=TRACE_SECONDS_MAX)
+            known = 0
+            for depth in (TRACE_DEPTH_OF_LINE * len(lines) + TRACE_DEPTH_MIN, TRACE_DEPTH_MAX):
+                known = self.search(file.name, len(lines), min(depth, TRACE_DEPTH_MAX))
+                if known == len(lines):
+                    break
+            return known
+
+    def search(self, trace, length, depth):
+        done = subprocess.run([self.pan, f"-m{depth}", *FOLLOW], cwd=self.folder, capture_output=True, text=True,
+                              env={"TRACE_FILE": trace}, check=False, timeout=TRACE_SECONDS_MAX)
         if done.returncode == NO_TRACE:
             raise recorded.NoRecording(done.stdout.strip())
         if ACCEPTED.search(done.stdout):
-            return len(lines)
+            return length
         known = POSSIBLE.search(done.stdout)
         return int(known.group(1)) if known else 0
 
