@@ -130,8 +130,7 @@ void ConnectionKeeper::advance(const std::string& name, Pod& pod, TimePoint now)
   if (before == State::kGiving && after != State::kGiving) {
     const auto refused = pod.session->refused();
     const bool given = refused == parking::KeeperRecord::Refusal::kNone;
-    counts_.descriptors -= pod.kept_descriptors;
-    pod.kept_descriptors = 0;
+    count_kept(pod, 0);
     ++(given ? counts_.given : counts_.refused);
     pod.rests_until = now + kKeeperRest;
     if (given)
@@ -156,6 +155,12 @@ void ConnectionKeeper::count_living(Pod& pod) {
   const std::uint32_t living = pod.session ? pod.session->living_descriptors() : 0;
   counts_.descriptors += living;
   counts_.descriptors -= std::exchange(pod.living_descriptors, living);
+}
+
+// What was kept before, and is replaced or gone, does not count any more.
+void ConnectionKeeper::count_kept(Pod& pod, std::size_t kept) {
+  counts_.descriptors += kept;
+  counts_.descriptors -= std::exchange(pod.kept_descriptors, kept);
 }
 
 // Of descriptions that this process makes, and pays for.
@@ -183,15 +188,13 @@ void ConnectionKeeper::keep_remains(const std::string& name, Pod& pod,
   if (!remains.parcel) return;
   pod.kept = std::move(remains.parcel);
   pod.kept_since = now;
-  pod.kept_descriptors = kept + 1;
-  counts_.descriptors += pod.kept_descriptors;
+  count_kept(pod, kept + 1);
 }
 
 void ConnectionKeeper::keep(const std::string& name, Pod& pod, TimePoint now) {
   pod.kept_since = now;
   end_session(pod, now);
-  pod.kept_descriptors = pod.kept->descriptors.size() + 1;
-  counts_.descriptors += pod.kept_descriptors;
+  count_kept(pod, pod.kept->descriptors.size() + 1);
   ++counts_.taken;
   note("kept", name, std::to_string(pod.kept->descriptors.size()) + " descriptors",
        LogLevel::kInfo);
@@ -208,8 +211,7 @@ void ConnectionKeeper::end_session(Pod& pod, TimePoint now) {
 
 void ConnectionKeeper::drop(Pod& pod, std::atomic<std::uint64_t>& count) {
   pod.kept.reset();
-  counts_.descriptors -= pod.kept_descriptors;
-  pod.kept_descriptors = 0;
+  count_kept(pod, 0);
   ++count;
 }
 

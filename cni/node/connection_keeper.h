@@ -96,6 +96,7 @@ class ConnectionKeeper {
   void drop(Pod& pod, std::atomic<std::uint64_t>& count);
   void keep(const std::string& name, Pod& pod, TimePoint now);
   void count_living(Pod& pod);
+  void count_kept(Pod& pod, std::size_t kept);
   void keep_remains(const std::string& name, Pod& pod, parking::LivingConnections::Remains remains,
                     TimePoint now);
   std::uint32_t room() const;
