@@ -11,11 +11,11 @@
 //   done <qp> <work id> <status>             the owner polls a completion; 0 is success
 //   fault <qp>                               the owner polls the event that tells of the failure
 //   broken <qp>                              the queue pair fails; its owner does not know yet
-//   fail <qp>                                the owner gives it up: it failed, or its link is
-//   deleted gone <qp>                                the owner destroys it clc <tcp> <side> <bytes>
-//   a write that begins with a CLC message tcp <tcp> <from> <to> <port>             a connection
-//   from a pod to a port of a pod is dialled;
-//           the first to a port is that of the application, `from` = `to` leads to the other one
+//   fail <qp>                                the owner gives it up: it or its link is of no use
+//   gone <qp>                                the owner destroys it
+//   clc <tcp> <side> <bytes>                 a write that begins with a CLC message
+//   tcp <tcp> <from> <to> <port>             a connection from a pod to a port of a pod is dialled.
+//           The first to a port is the application's; that with `from` = `to` leads to the server
 //   read <tcp> <side> <bytes>                the owner of this end reads
 //   fin <tcp> <side>                         ... reads the end
 //   sent <tcp> <side> <bytes>                ... writes
