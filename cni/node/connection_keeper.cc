@@ -127,16 +127,15 @@ void ConnectionKeeper::advance(const std::string& name, Pod& pod, TimePoint now)
   const State after = pod.session->state();
   if (before != after && (after == State::kReceiving || after == State::kGiving))
     pod.transfer_until = now + kKeeperTransferTime;
-  if (before == State::kGiving && after != State::kGiving) {
-    const auto refused = pod.session->refused();
-    const bool given = refused == parking::KeeperRecord::Refusal::kNone;
+  if (const auto answer = pod.session->take_answer()) {
+    const bool given = *answer == parking::KeeperRecord::Refusal::kNone;
     count_kept(pod, 0);
     ++(given ? counts_.given : counts_.refused);
     pod.rests_until = now + kKeeperRest;
     if (given)
       note("given", name, "the next sidecar has the connections", LogLevel::kInfo);
     else
-      note("refused", name, parking::to_string(refused), LogLevel::kWarn);
+      note("refused", name, parking::to_string(*answer), LogLevel::kWarn);
   }
   if (after == State::kReceived) return keep(name, pod, now);
   if (advanced && !is_late(pod, now)) return;

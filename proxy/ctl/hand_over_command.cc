@@ -102,11 +102,12 @@ class HandOverCommand {
     Result<FileDescriptor> next = connect_to_proxy(socket_);
     if (!next) return next.error();
     KeeperSession session = open(std::move(*next), std::move(parcel_));
+    std::optional<parking::KeeperRecord::Refusal> answer;
     const Result<void> given =
-        run(session, [&] { return session.state() == KeeperSession::State::kIdle; });
+        run(session, [&] { return (answer = session.take_answer()).has_value(); });
     parcel_ = session.take_parcel();
-    if (given && session.refused() != parking::KeeperRecord::Refusal::kNone)
-      return Error{Errc::kMalformed, parking::to_string(session.refused())};
+    if (given && *answer != parking::KeeperRecord::Refusal::kNone)
+      return Error{Errc::kMalformed, parking::to_string(*answer)};
     return given;
   }
 

@@ -107,7 +107,7 @@ Result<void> KeeperSession::take(const KeeperRecord& record,
       if (state_ != State::kGiving || sender_)
         return Error{Errc::kMalformed, "an answer to no parcel"};
       state_ = State::kIdle;
-      if (record.kind == Kind::kRefused) refused_ = record.refusal;
+      answer_ = record.kind == Kind::kTaken ? Refusal::kNone : record.refusal;
       parcel_.reset();
       return {};
     case Kind::kParcel:

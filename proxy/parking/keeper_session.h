@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <utility>
 
 #include "base/descriptor_closer.h"
 #include "base/handle.h"
@@ -49,8 +50,11 @@ class KeeperSession {
   }
   // Asks the proxy to park.
   Result<void> ask_to_park();
-  // Why the proxy does not take the parcel, once it has said that. It is not held for it any more.
-  KeeperRecord::Refusal refused() const { return refused_; }
+  // What the proxy has said of the parcel that it was given, once: kNone if it has taken it. It is
+  // not held any more then. It may be said in the same advance() in which the parcel was given.
+  std::optional<KeeperRecord::Refusal> take_answer() {
+    return std::exchange(answer_, std::nullopt);
+  }
 
   // What is held after a session that has ended, or what was received. Null if there is nothing.
   std::unique_ptr<Parcel> take_parcel() { return std::move(parcel_); }
@@ -87,7 +91,7 @@ class KeeperSession {
   std::optional<Early> early_;  // the beginning of a parcel
   std::optional<LivingConnections> living_;
   std::uint32_t living_max_ = 0;
-  KeeperRecord::Refusal refused_ = KeeperRecord::Refusal::kNone;
+  std::optional<KeeperRecord::Refusal> answer_;  // that take_answer() has not told yet
 };
 
 }  // namespace fairlead::parking

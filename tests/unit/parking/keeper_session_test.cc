@@ -90,7 +90,8 @@ TEST_F(KeeperSessionTest, WhatIsParkedComesBack) {
   EXPECT_EQ(taken->descriptors.size(), 300U);
   EXPECT_TRUE(read_description(*taken));
   EXPECT_EQ(session.take_parcel(), nullptr);
-  EXPECT_EQ(session.refused(), KeeperRecord::Refusal::kNone);
+  EXPECT_EQ(session.take_answer(), KeeperRecord::Refusal::kNone);
+  EXPECT_EQ(session.take_answer(), std::nullopt);
 }
 
 TEST_F(KeeperSessionTest, AKeeperSaysWhatItDoesNotTake) {
@@ -115,7 +116,28 @@ TEST_F(KeeperSessionTest, WhatAProxyDoesNotTakeBackStaysUntilItSaysSo) {
   EXPECT_EQ(session.state(), State::kGiving);
   proxy->answer(KeeperRecord::Refusal::kVersion, 0);
   while (session.state() == State::kGiving) ASSERT_TRUE(session.advance());
-  EXPECT_EQ(session.refused(), KeeperRecord::Refusal::kVersion);
+  EXPECT_EQ(session.take_answer(), KeeperRecord::Refusal::kVersion);
+}
+
+// The keeper may be kept from its work for so long that it finds both at once.
+TEST_F(KeeperSessionTest, AnAnswerIsToldAlsoBehindTheParcelThatFollowsIt) {
+  int ends[2];
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends), 0);
+  const FileDescriptor sidecar(ends[0]);
+  KeeperSession session(FileDescriptor(ends[1]), kLimits, closer,
+                        std::make_unique<Parcel>(parcel(2)));
+  const Parcel next = parcel(0);
+  const int description = next.description.get();
+  using Kind = KeeperRecord::Kind;
+  ASSERT_TRUE(send_record(sidecar.get(), encode({.kind = Kind::kTaken}), {}));
+  ASSERT_TRUE(send_record(sidecar.get(), encode({.kind = Kind::kParcel, .bytes = 3}),
+                          std::span(&description, 1)));
+  ASSERT_TRUE(session.advance());
+  EXPECT_EQ(session.state(), State::kReceived);
+  EXPECT_EQ(session.take_answer(), KeeperRecord::Refusal::kNone);
+  const auto received_now = session.take_parcel();
+  ASSERT_NE(received_now, nullptr);
+  EXPECT_TRUE(received_now->descriptors.empty());
 }
 
 TEST_F(KeeperSessionTest, AProxyThatDiesMidwayLosesNothing) {
