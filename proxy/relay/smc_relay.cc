@@ -61,12 +61,12 @@ ParkedFrames SmcRelay::leave_for_frames(TimePoint now) {
 
 SmcRelay::Step SmcRelay::pump(event::Stream& app, std::uint32_t publish_bytes, TimePoint now) {
   bool more = pump_to_app(app, now);
-  if (!returning_) {
+  if (return_ == Return::kNone) {
     more = pump_from_app(app, publish_bytes) || more;
     if (app_ended_ && app_finished_) connection.close();
   }
   if (app_failed_ || connection.closing().reset()) return pump_before_reset(app, more, now);
-  if (connection.finished() && !connection.transmit_due() && !frames_follow_)
+  if (connection.finished() && !connection.transmit_due() && return_ != Return::kCommitted)
     return Step::kFinished;
   return more ? Step::kMore : Step::kIdle;
 }
@@ -130,7 +130,7 @@ bool SmcRelay::pump_to_app(event::Stream& app, TimePoint now) {
       break;
     }
   }
-  if (returning_) return more;
+  if (return_ != Return::kNone) return more;
   const smc::StreamEnd end = connection.rx_end();
   // Linux also says its FIN although it waits for room, when it has waited for long. If a reset
   // follows, bytes are missing.
@@ -192,7 +192,7 @@ void SmcRelay::end_app_data(bool fin) {
 
 bool SmcRelay::try_read(event::Stream& app, std::uint32_t publish_bytes) {
   const std::uint32_t room = connection.tx_window().bytes();
-  if (returning_ || app_ended_ || app.readable() || room == 0) return false;
+  if (return_ != Return::kNone || app_ended_ || app.readable() || room == 0) return false;
   app.assume_readable();
   pump_from_app(app, publish_bytes);
   // What was read has to be sent. No event tells of bytes that are not in the socket any more.

@@ -67,14 +67,14 @@ class SmcRelay {
 
   // Goes back to frames: reads no more from the application, and takes no end of the peer's for
   // that of its application. What is in the ring still goes there.
-  void begin_return() { returning_ = true; }
-  void cancel_return() { returning_ = frames_follow_ = false; }
+  void begin_return() { return_ = Return::kBegun; }
   // The peer was told that this side has all. It may be in frames already, and awaits the ends once
   // more there: the connection does not end here, even if both sides have closed.
-  void frames_follow() { frames_follow_ = true; }
+  void commit_return() { return_ = Return::kCommitted; }
+  void cancel_return() { return_ = Return::kNone; }
   bool may_return() const {
     return !app_failed_ && !app_reset_ && !connection.closing().reset() &&
-           (frames_follow_ || !connection.finished());
+           (return_ == Return::kCommitted || !connection.finished());
   }
   // What is left for the application, the ring included. REQUIRES: begin_return()
   ParkedFrames leave_for_frames(TimePoint now);
@@ -92,7 +92,7 @@ class SmcRelay {
   // Only the peer's answer to our close or abort is awaited. As long as bytes of the application
   // are in a ring, the peer's application has still to read them, and may take any time for that.
   bool awaits_answer() const {
-    if (frames_follow_) return false;
+    if (return_ == Return::kCommitted) return false;
     const bool consumed = connection.closing().peer_closed() || connection.tx().all_consumed();
     return app_reset_ || (app_ended_ && app_finished_ && consumed);
   }
@@ -125,8 +125,8 @@ class SmcRelay {
   bool app_changed_ = false;   // since it was last asked for a reset behind its FIN
   bool app_failed_ = false;    // it takes nothing any more; what it has said may still be unread
   bool app_reset_ = false;     // its stream ends in a reset
-  bool returning_ = false;     // to frames
-  bool frames_follow_ = false;
+  enum class Return : std::uint8_t { kNone, kBegun, kCommitted };
+  Return return_ = Return::kNone;  // to frames
   ResetDelay reset_delay_;
 };
 

@@ -61,7 +61,7 @@ SmcReturn::Step SmcReturn::step(SmcRelay& relay, bool wanted, TimePoint now) {
     if (received > *sent) return fail("return: fewer bytes than were sent");
     if (received == *sent && frames_.said_return() && !frames_.said_returned()) {
       send(frames_.send_returned());
-      relay.frames_follow();
+      relay.commit_return();
     }
   }
   // A stream that refuses it says so again when something is read from it.
