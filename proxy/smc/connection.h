@@ -123,6 +123,8 @@ class Connection {
   // The side whose ring has no room for a sender: the peer's element (kPeer) or the own send ring
   // (kLocal).
   std::optional<Side> tx_blocked() const;
+  // Both sides have closed, and nothing was aborted.
+  bool ended_in_order() const { return finished() && !closing_.reset(); }
   // Both sides have closed or aborted and said so.
   bool finished() const {
     return closing_.state() == CloseState::kClosed && !closing_.close_due() &&
