@@ -7,6 +7,7 @@
 #include <set>
 
 #include "rdma/shm/shm_limits.h"
+#include "unit/rdma/set_of_descriptors.h"
 
 namespace fairlead::rdma::shm {
 namespace {
@@ -41,18 +42,6 @@ class SilentConnector final : public Connector {
   int requests = 0;
 };
 
-class SetOfDescriptors final : public FdWatcher {
- public:
-  Result<void> watch_readable(int fd, Trigger) override {
-    if (fd < 0) return Error{Errc::kWrongState, "test"};
-    watched.insert(fd);
-    return {};
-  }
-  void unwatch(int fd) override { watched.erase(fd); }
-
-  std::set<int> watched;
-};
-
 class ShmChannelTable : public testing::Test {
  protected:
   SilentConnector* connector_ = new SilentConnector;  // owned by the table
@@ -76,6 +65,7 @@ TEST_F(ShmChannelTable, WatchesTheTimerOnceThereIsOne) {
 TEST_F(ShmChannelTable, AConnectorThatCannotBeWatchedIsAnErrorDespiteTheTimer) {
   ASSERT_TRUE(table_.watch_timer(1000));
   connector_->watchable = false;
+  watcher_.may_be_unknown = true;  // the table has not noted which descriptors it watches
   EXPECT_EQ(table_.set_watcher(&watcher_).error().code, Errc::kExhausted);
 }
 

@@ -10,20 +10,10 @@
 
 #include "conformance/shm_device_pair.h"
 #include "rdma/shm/shm_limits.h"
+#include "unit/rdma/set_of_descriptors.h"
 
 namespace fairlead::rdma::shm {
 namespace {
-
-class SetOfDescriptors final : public FdWatcher {
- public:
-  Result<void> watch_readable(int fd, Trigger) override {
-    EXPECT_TRUE(watched.insert(fd).second);
-    return {};
-  }
-  void unwatch(int fd) override { EXPECT_EQ(watched.erase(fd), 1U); }
-
-  std::set<int> watched;
-};
 
 std::unique_ptr<DirectoryConnector> open_connector(const FabricDirectory& directory,
                                                    std::uint8_t number) {

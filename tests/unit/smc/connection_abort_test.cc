@@ -83,8 +83,8 @@ wire::CdcMessage closed_with_data_left(ConnectionPair& pair) {
   return last;
 }
 
-TEST(ConnectionAbort, AFinThatWasSaidTooEarlyIsNoneOnceTheConnectionIsReset) {
-  ConnectionPair pair;
+// Its end, and then its reset.
+void close_with_data_left_and_abort(ConnectionPair& pair) {
   pair.write(pair.a, "half of it");
   pair.transmit(pair.a);
   wire::CdcMessage message = closed_with_data_left(pair);
@@ -92,6 +92,11 @@ TEST(ConnectionAbort, AFinThatWasSaidTooEarlyIsNoneOnceTheConnectionIsReset) {
   message.sequence++;
   message.state.aborted = true;
   ASSERT_TRUE(pair.b.connection.handle_cdc(message, pair.now));
+}
+
+TEST(ConnectionAbort, AFinThatWasSaidTooEarlyIsNoneOnceTheConnectionIsReset) {
+  ConnectionPair pair;
+  ASSERT_NO_FATAL_FAILURE(close_with_data_left_and_abort(pair));
   EXPECT_EQ(pair.read(pair.b), "half of it");
   EXPECT_EQ(pair.b.connection.rx_end(), StreamEnd::kReset);
   EXPECT_TRUE(pair.b.connection.rx().write_blocked());
@@ -115,13 +120,7 @@ TEST(ConnectionAbort, TheElementOfAPeerThatWaitsForRoomIsNotReleased) {
 
 TEST(ConnectionAbort, TheElementOfAPeerThatHasAbortedIsReleasedThoughItWaitedForRoom) {
   ConnectionPair pair;
-  pair.write(pair.a, "half of it");
-  pair.transmit(pair.a);
-  wire::CdcMessage message = closed_with_data_left(pair);
-  ASSERT_TRUE(pair.b.connection.handle_cdc(message, pair.now));
-  message.sequence++;
-  message.state.aborted = true;
-  ASSERT_TRUE(pair.b.connection.handle_cdc(message, pair.now));
+  ASSERT_NO_FATAL_FAILURE(close_with_data_left_and_abort(pair));
   pair.transmit(pair.b);
   EXPECT_TRUE(pair.b.connection.finished());
   EXPECT_TRUE(pair.b.connection.closing().said_aborted());
