@@ -6,7 +6,7 @@ the peer's process is gone. That is an abort of the application here, and only p
 """
 import heapq
 
-from failover_traces import changed, without
+from altered import changed, find, last, with_behind, without
 from recorded import CLIENT, LLC_KIND, RESPONSE, SERVER
 
 BEGIN, WRITE, FINISH, CLOSE, ABORT, POST, TAKE, READ, END, LOST, OVER = range(11)
@@ -261,18 +261,9 @@ def traces(recording):
     return sorted(found, key=has_reset, reverse=True)
 
 
-def find(lines, accept, begin=0):
-    """Index of the first line from `begin` on that is accepted; or None."""
-    return next((index for index in range(begin, len(lines)) if accept(*lines[index])), None)
-
-
-def last(lines, accept, end):
-    return None if end is None else next((index for index in reversed(range(end)) if accept(*lines[index])), None)
-
-
 def given(lines, how):
     """Index of the first end that an application was given like this."""
-    return find(lines, lambda kind, side, a, b, c: kind == END and a == how)
+    return find(lines, (END, None, how))
 
 
 def said(lines, flag, but=0):
@@ -280,20 +271,11 @@ def said(lines, flag, but=0):
     return find(lines, lambda kind, side, a, b, c: kind == POST and c & flag and not c & but)
 
 
-def of(side, *kinds):
-    return lambda kind, of_side, a, b, c: kind in kinds and of_side == side
-
-
-def with_line(lines, index, *line):
-    """A copy with one more line behind that one."""
-    return None if index is None else [*lines[:index + 1], line, *lines[index + 1:]]
-
-
 def early_fin(lines):
     """The peer has said its end, but a byte is still unread."""
     end = given(lines, FIN)
-    read = None if end is None else last(lines, of(lines[end][1], READ), end)
-    ended = None if read is None else last(lines, of(lines[end][1], TAKE), read)
+    read = None if end is None else last(lines, (READ, lines[end][1]), before=end)
+    ended = None if read is None else last(lines, (TAKE, lines[end][1]), before=read)
     if ended is None or not lines[ended][4] & (DONE_WRITING | CLOSED):
         return None
     return [*lines[:read], lines[end], *lines[read:end], *lines[end + 1:]]
@@ -301,34 +283,34 @@ def early_fin(lines):
 
 def unread_byte(lines):
     end = given(lines, FIN)
-    read = None if end is None else last(lines, of(lines[end][1], READ), end)
+    read = None if end is None else last(lines, (READ, lines[end][1]), before=end)
     return changed(lines, read, a=lambda count: count - 1) if read is not None and lines[read][2] > 1 else None
 
 
 def unasked_end(lines):
     done = said(lines, DONE_WRITING, CLOSED | ABORTED)
-    return None if done is None else without(lines, last(lines, of(lines[done][1], FINISH), done))
+    return None if done is None else without(lines, last(lines, (FINISH, lines[done][1]), before=done))
 
 
 def early_end(lines):
     """Said beside bytes before the last one."""
     done = said(lines, DONE_WRITING)
-    before = None if done is None else last(lines, of(lines[done][1], POST), done)
+    before = None if done is None else last(lines, (POST, lines[done][1]), before=done)
     return changed(lines, before, c=DONE_WRITING) if before is not None and lines[before][2] < lines[done][2] else None
 
 
 def late_data(lines):
     done = said(lines, DONE_WRITING, CLOSED | ABORTED)
-    return None if done is None else with_line(lines, done, WRITE, lines[done][1], 1, 0, 0)
+    return None if done is None else with_behind(lines, done, (WRITE, lines[done][1], 1))
 
 
 def second_message(lines):
     aborted = said(lines, ABORTED)
-    return None if aborted is None else with_line(lines, aborted, *lines[aborted])
+    return None if aborted is None else with_behind(lines, aborted, lines[aborted])
 
 
 def early_reuse(lines):
-    over = find(lines, lambda kind, side, a, b, c: kind == OVER)
+    over = find(lines, (OVER,))
     taken = None if over is None else find(
         lines, lambda kind, side, a, b, c: kind == TAKE and side == lines[over][1] and c & CLOSED)
     if taken is None or taken > over or has_reset(lines):
@@ -348,9 +330,9 @@ def with_urgent_byte(lines, marks=1):
         written, read, count = writes[-1], reads[-1], lines[reads[-1]][2]
         if count <= marks:
             continue
-        announced = find(lines, lambda kind, of_side, a, b, c: kind == POST and of_side == side and a == total)
-        taken = find(lines, lambda kind, of_side, a, b, c: kind == TAKE and of_side == 1 - side and a == total)
-        if announced < written or find(lines, of(side, POST), written) != announced:
+        announced = find(lines, (POST, side, total))
+        taken = find(lines, (TAKE, 1 - side, total))
+        if announced < written or find(lines, (POST, side), after=written) != announced:
             continue
         lines = changed(lines, written, b=1)
         for index in (announced, taken):
@@ -368,8 +350,8 @@ def unannounced_urgent_byte(lines):
 ALTERATIONS = {
     "a FIN that is given before the last byte": early_fin,
     "a FIN although a byte is missing": unread_byte,
-    "a reset without an abort or a loss": lambda lines: None if has_reset(lines) or find(
-        lines, lambda kind, side, a, b, c: kind == LOST) else changed(lines, given(lines, FIN), a=RESET),
+    "a reset without an abort or a loss": lambda lines: None if has_reset(lines) or find(lines, (LOST,)) else changed(
+        lines, given(lines, FIN), a=RESET),
     "a FIN in place of a reset": lambda lines: None if given(lines, FIN) else changed(
         lines, given(lines, RESET), a=FIN),
     "closed without done writing": lambda lines: changed(
@@ -379,7 +361,7 @@ ALTERATIONS = {
     "a message behind aborted": second_message,
     "an end that the application never asked for": unasked_end,
     "an abort that nobody asked for": lambda lines: without(
-        lines, find(lines, lambda kind, side, a, b, c: kind == ABORT)),
+        lines, find(lines, (ABORT,))),
     "an element that may be used again before the peer has closed": early_reuse,
     "an urgent byte that no message has announced": unannounced_urgent_byte,
     "an urgent mark twice": lambda lines: with_urgent_byte(lines, 2),

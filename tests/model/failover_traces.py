@@ -1,5 +1,6 @@
 """Traces of failover.pml from recordings: one for each direction of a connection whose bytes go by RDMA WRITE. Of
 simulations only those that have changed their link. The kinds of lines stand in failover.pml."""
+from altered import changed, find, with_behind, without
 from recorded import CLIENT, SERVER
 
 RING, POST, POST_VALIDATION, TAKE, TAKE_VALIDATION, DONE, DELIVER, FAIL = 0, 1, 2, 3, 4, 5, 6, 7
@@ -90,46 +91,27 @@ def traces(recording):
                     yield lines
 
 
-def first(lines, *wanted, after=0):
-    """Index of the first line from `after` on whose beginning is one of those; or None."""
-    return next((index for index in range(after, len(lines)) if lines[index][:2] in wanted), None)
-
-
-def changed(lines, index, **values):
-    """A copy with other values in one line: kind, side, a, b, c; or None without such a line."""
-    if index is None:
-        return None
-    line = dict(zip(("kind", "side", "a", "b", "c"), lines[index]))
-    line.update({name: value(line[name]) if callable(value) else value for name, value in values.items()})
-    return [*lines[:index], tuple(line.values()), *lines[index + 1:]]
-
-
-def without(lines, index):
-    return None if index is None else [*lines[:index], *lines[index + 1:]]
-
-
 def behind_failure(lines, *wanted):
-    failure = first(lines, (FAIL, 0))
-    return None if failure is None else first(lines, *wanted, after=failure)
+    return find(lines, *wanted, after=find(lines, (FAIL, 0)))
 
 
 ALTERATIONS = {
     "a CDC message that was lost when its link failed": lambda lines: without(lines, behind_failure(lines, (POST, WRITER))),
-    "a CDC message that nobody has sent": lambda lines: without(lines, first(lines, (POST, READER))),
-    "a message that is taken before it arrives": lambda lines: without(lines, first(lines, (DELIVER, WRITER))),
-    "a sequence number twice": lambda lines: changed(lines, first(lines, (POST, WRITER), after=5), b=lambda value: value - 1),
+    "a CDC message that nobody has sent": lambda lines: without(lines, find(lines, (POST, READER))),
+    "a message that is taken before it arrives": lambda lines: without(lines, find(lines, (DELIVER, WRITER))),
+    "a sequence number twice": lambda lines: changed(lines, find(lines, (POST, WRITER), after=5), b=lambda value: value - 1),
     "a producer cursor beyond the window":
-        lambda lines: changed(lines, first(lines, (POST, WRITER)), a=lambda value: value + lines[0][2] + 1),
+        lambda lines: changed(lines, find(lines, (POST, WRITER)), a=lambda value: value + lines[0][2] + 1),
     "a consumer cursor beyond what was produced":
-        lambda lines: changed(lines, first(lines, (POST, READER)), a=lambda value: value + lines[0][2] + 1),
+        lambda lines: changed(lines, find(lines, (POST, READER)), a=lambda value: value + lines[0][2] + 1),
     "a consumer cursor that goes back": lambda lines: changed(
-        lines, next((at for at, line in enumerate(lines) if line[:2] == (POST, READER) and line[2] > 0), None), a=0),
+        lines, find(lines, lambda kind, side, a, b, c: (kind, side) == (POST, READER) and a > 0), a=0),
     "a validation that names a message which was not completed": lambda lines: changed(
         lines, behind_failure(lines, (POST_VALIDATION, WRITER), (POST_VALIDATION, READER)), b=lambda value: value + 100),
     "a message on a link that has failed for both": lambda lines: changed(
         lines, behind_failure(lines, (DELIVER, WRITER), (DELIVER, READER)), c=0),
-    "a link that fails twice": lambda lines: None if first(lines, (FAIL, 0)) is None else [
-        *lines[:first(lines, (FAIL, 0)) + 1], *lines[first(lines, (FAIL, 0)):]],
+    "a link that fails twice": lambda lines: with_behind(
+        lines, find(lines, (FAIL, 0)), *lines[find(lines, (FAIL, 0)) or 0:][:1]),
     "a completion of a message that was not sent": lambda lines: changed(
-        lines, first(lines, (DONE, WRITER)), b=lambda value: value + 1000),
+        lines, find(lines, (DONE, WRITER)), b=lambda value: value + 1000),
 }

@@ -7,6 +7,7 @@ the answer, as it does in the proxy. The hand-over of a client is taken where it
 writes frames that it has made before."""
 import collections
 
+from altered import changed, find, last, with_behind, without
 from recorded import CLIENT, SERVER
 
 SEND, TAKE, PUT, GET, APP_RESET, GROUP_LOST, NOW_DEAD, NOW_OVER = 1, 2, 3, 4, 5, 6, 7, 8
@@ -361,22 +362,6 @@ def traces(recording):
                       key=lambda lines: -len({line[:3] for line in lines}))
 
 
-def find(lines, *wanted, after=0):
-    """Index of the first line from `after` on that begins like one of those; or None."""
-    if after is None:
-        return None
-    return next((at for at in range(after, len(lines)) if any(lines[at][:len(one)] == one for one in wanted)), None)
-
-
-def last(lines, wanted, before):
-    return next((at for at in reversed(range(before or 0)) if lines[at][:len(wanted)] == wanted), None)
-
-
-def with_line(lines, at, *line):
-    """A copy with one more line in front of that one; or None if it is not there."""
-    return None if at is None else [*lines[:at], (*line, *(0,) * (5 - len(line))), *lines[at:]]
-
-
 def sent_before(lines, at, side):
     """Bytes of its application that this side has sent before that line."""
     return sum(line[4] for line in lines[:at] if line[1] == side and line[0] in (SEND, PUT))
@@ -387,7 +372,7 @@ def behind(lines, at, kind, side, a, value=None):
     if at is None:
         return None
     position = sent_before(lines, at + 1, side) if value is None else value
-    return with_line(lines, at + 1, kind, side, a, position, int(a in (DATA, PLAIN)))
+    return with_behind(lines, at, (kind, side, a, position, int(a in (DATA, PLAIN))))
 
 
 def with_end_before_last_byte(lines):
@@ -395,7 +380,7 @@ def with_end_before_last_byte(lines):
     swapped = list(lines)
     for kind, side in ((PUT, SERVER), (GET, CLIENT)):
         end = find(lines, (kind, side, ENDED))
-        byte = last(lines, (kind, side, DATA), end)
+        byte = last(lines, (kind, side, DATA), before=end)
         if byte is None:
             return None
         swapped[end], swapped[byte] = swapped[byte], swapped[end]
@@ -420,16 +405,8 @@ def without_answer_to_return(lines):
     return None if left == lines else left
 
 
-def with_one_changed(lines, at, place, by):
-    if at is None:
-        return None
-    line = list(lines[at])
-    line[place] += by
-    return [*lines[:at], tuple(line), *lines[at + 1:]]
-
-
-def without(lines, at):
-    return None if at is None else [*lines[:at], *lines[at + 1:]]
+def one_more(value):
+    return value + 1
 
 
 ALTERATIONS = {
@@ -439,11 +416,11 @@ ALTERATIONS = {
         lambda lines: behind(lines, find(lines, (SEND, CLIENT, ENDED)), SEND, CLIENT, HAND_OVER)
         if find(lines, (SEND, CLIENT, HAND_OVER)) is None else None,
     "a hand-over that names a wrong position":
-        lambda lines: with_one_changed(lines, find(lines, (SEND, CLIENT, HAND_OVER)), 3, 1),
+        lambda lines: changed(lines, find(lines, (SEND, CLIENT, HAND_OVER)), b=one_more),
     "a hand-over that is read as a later one":
-        lambda lines: with_one_changed(lines, find(lines, (TAKE, SERVER, HAND_OVER)), 3, 1),
+        lambda lines: changed(lines, find(lines, (TAKE, SERVER, HAND_OVER)), b=one_more),
     "plain bytes that are read as a frame":
-        lambda lines: with_one_changed(lines, find(lines, (TAKE, SERVER, PLAIN)), 2, DATA - PLAIN),
+        lambda lines: changed(lines, find(lines, (TAKE, SERVER, PLAIN)), a=DATA),
     "plain bytes before anybody has declined":
         lambda lines: behind(lines, find(lines, (SEND, CLIENT, PROPOSAL)), SEND, CLIENT, PLAIN),
     "plain bytes before the peer's hand-over has come": lambda lines: None
@@ -454,14 +431,14 @@ ALTERATIONS = {
     "bytes over SMC-R behind a return":
         lambda lines: behind(lines, find(lines, (SEND, CLIENT, RETURN)), PUT, CLIENT, DATA),
     "a return that names a wrong position":
-        lambda lines: with_one_changed(lines, find(lines, (SEND, SERVER, RETURN)), 3, 1),
+        lambda lines: changed(lines, find(lines, (SEND, SERVER, RETURN)), b=one_more),
     "more bytes in frames than allowed": with_too_much_in_frames,
-    "a byte that is left out": lambda lines: with_one_changed(lines, find(lines, (PUT, CLIENT, DATA)), 3, 1),
+    "a byte that is left out": lambda lines: changed(lines, find(lines, (PUT, CLIENT, DATA)), b=one_more),
     "a Confirm without an Accept": lambda lines: without(lines, find(lines, (TAKE, CLIENT, ACCEPT)))
         if find(lines, (SEND, CLIENT, CONFIRM)) is not None else None,
     "bytes over SMC-R before the Confirm":
         lambda lines: behind(lines, find(lines, (TAKE, CLIENT, ACCEPT)), PUT, CLIENT, DATA),
-    "a reset without a cause": lambda lines: with_line(lines, find(lines, (TAKE, SERVER, DATA)), NOW_DEAD, SERVER),
+    "a reset without a cause": lambda lines: with_behind(lines, find(lines, (TAKE, SERVER, DATA)), (NOW_DEAD, SERVER)),
     "an end in order while the peer still writes":
-        lambda lines: with_line(lines, find(lines, (TAKE, SERVER, ENDED)), NOW_OVER, SERVER),
+        lambda lines: with_behind(lines, find(lines, (TAKE, SERVER, ENDED)), (NOW_OVER, SERVER)),
 }

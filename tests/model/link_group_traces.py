@@ -1,5 +1,6 @@
 """Traces of link_group.pml from recordings: one for each link group of version 2 without continuations. The kinds of
 lines and the numbers of messages stand in link_group.pml."""
+from altered import changed, find, with_behind, without
 from recorded import ADD_LINK, ALL_LINKS, CDC, CLIENT, CONFIRM_LINK, DELETE_LINK, LLC_KIND, REJECTED, RESPONSE, SERVER
 from recorded import added_by
 
@@ -158,40 +159,16 @@ def traces(recording):
             yield lines
 
 
-def find(lines, kind, side=None, message=None, link=None, after=0):
-    """Index of the first such line from `after` on; None without one, and where `after` is None."""
-    if after is None:
-        return None
-    for at in range(after, len(lines)):
-        line = lines[at]
-        if line[0] == kind and side in (None, line[1]) and link in (None, line[2]) and message in (None, line[3]):
-            return at
-    return None
-
-
-def changed(lines, index, **values):
-    """A copy with other values in one line: kind, side, link, message, named; or None without such a line."""
-    if index is None:
-        return None
-    line = dict(zip(("kind", "side", "link", "message", "named"), lines[index]))
-    return [*lines[:index], tuple({**line, **values}.values()), *lines[index + 1:]]
-
-
-def without(lines, index):
-    return None if index is None else [*lines[:index], *lines[index + 1:]]
-
-
-def inserted(lines, index, *more):
-    """Behind a line; or None without one."""
-    return None if index is None else [*lines[:index + 1], *more, *lines[index + 1:]]
+def pattern(kind, side=None, message=None, link=None):
+    return kind, side, link, message
 
 
 def taken(lines, posted):
     """Index of the line where the other side takes what was posted, if no equal message is before it; or None."""
     if posted is None:
         return None
-    _, side, link, *message = lines[posted]
-    return next((at for at in range(posted, len(lines)) if lines[at] == (TAKEN, 1 - side, link, *message)), None)
+    _, side, *message = lines[posted]
+    return find(lines, (TAKEN, 1 - side, *message), after=posted)
 
 
 def sent_otherwise(lines, posted, **values):
@@ -206,61 +183,60 @@ def never_sent(lines, posted):
 
 
 def on_closed_link(lines):
-    closed = find(lines, CLOSED)
+    closed = find(lines, pattern(CLOSED))
     if closed is None:
         return None
-    return changed(lines, find(lines, POSTED, side=lines[closed][1], after=closed), link=lines[closed][2])
+    return changed(lines, find(lines, pattern(POSTED, side=lines[closed][1]), after=closed), a=lines[closed][2])
 
 
 def closed_twice(lines):
-    closed = find(lines, CLOSED)
-    return None if closed is None else inserted(lines, closed, lines[closed])
+    closed = find(lines, pattern(CLOSED))
+    return None if closed is None else with_behind(lines, closed, lines[closed])
 
 
 def deleted_twice(lines):
     """The server deletes a link again when the client has answered."""
-    done = find(lines, TAKEN, SERVER, DELETE_DONE)
-    if done is None or find(lines, CLOSED, SERVER, link=lines[done][4], after=done) != done + 1:
+    done = find(lines, pattern(TAKEN, SERVER, DELETE_DONE))
+    if done is None or find(lines, pattern(CLOSED, SERVER, link=lines[done][4]), after=done) != done + 1:
         return None
     _, _, link, _, named = lines[done]
-    return inserted(lines, done + 1, (POSTED, SERVER, link, DELETE, named), (TAKEN, CLIENT, link, DELETE, named),
-                    (POSTED, CLIENT, link, DELETE_UNKNOWN, named), (TAKEN, SERVER, link, DELETE_UNKNOWN, named))
+    return with_behind(lines, done + 1, (POSTED, SERVER, link, DELETE, named), (TAKEN, CLIENT, link, DELETE, named),
+                       (POSTED, CLIENT, link, DELETE_UNKNOWN, named), (TAKEN, SERVER, link, DELETE_UNKNOWN, named))
 
 
 def loss_untold(lines):
     """The other side has not yet closed its end either."""
-    closed = find(lines, CLOSED)
-    told = None if closed is None else find(lines, POSTED, lines[closed][1], DELETE, after=closed)
+    closed = find(lines, pattern(CLOSED))
+    told = None if closed is None else find(lines, pattern(POSTED, lines[closed][1], DELETE), after=closed)
     return never_sent(lines, told) if told is not None and lines[told][4] == lines[closed][2] else None
 
 
 def overtaken(lines):
     """Two messages that follow each other on a link, taken the other way round."""
-    for first, line in enumerate(lines):
-        second = find(lines, TAKEN, line[1], link=line[2], after=first + 1) if line[0] == TAKEN else None
-        if second is None or lines[second] == line:
+    for first, one in enumerate(lines):
+        second = find(lines, pattern(TAKEN, one[1], link=one[2]), after=first + 1) if one[0] == TAKEN else None
+        if second is None or lines[second] == one:
             continue
-        if (POSTED, 1 - line[1], *lines[second][2:]) in lines[:first]:
-            return changed(changed(lines, first, message=lines[second][3], named=lines[second][4]),
-                           second, message=line[3], named=line[4])
+        if (POSTED, 1 - one[1], *lines[second][2:]) in lines[:first]:
+            return changed(changed(lines, first, b=lines[second][3], c=lines[second][4]), second, b=one[3], c=one[4])
     return None
 
 
 def too_many_links(lines):
     """Three links are there at a time where one is agreed on, beside which another one may be for a while."""
-    third = find(lines, TAKEN, SERVER, CONFIRM_ANSWER, link=3)
-    closed = find(lines, CLOSED)
-    return None if third is None or (closed is not None and closed < third) else changed(lines, 0, link=1)
+    third = find(lines, pattern(TAKEN, SERVER, CONFIRM_ANSWER, link=3))
+    closed = find(lines, pattern(CLOSED))
+    return None if third is None or (closed is not None and closed < third) else changed(lines, 0, a=1)
 
 
 def taken_twice(lines):
-    at = find(lines, TAKEN)
-    return None if at is None else inserted(lines, at, lines[at])
+    at = find(lines, pattern(TAKEN))
+    return None if at is None else with_behind(lines, at, lines[at])
 
 
 def after_the_end(lines):
-    at = find(lines, POSTED, message=DELETE_ALL)
-    return None if at is None else inserted(lines, at, (POSTED, *lines[at][1:3], RKEY, 0))
+    at = find(lines, pattern(POSTED, message=DELETE_ALL))
+    return None if at is None else with_behind(lines, at, (POSTED, *lines[at][1:3], RKEY, 0))
 
 
 ALTERATIONS = {
@@ -268,24 +244,24 @@ ALTERATIONS = {
     "a link that is deleted twice": deleted_twice,
     "a lost link of which the other side is not told": loss_untold,
     "a message on a link that its side has closed": on_closed_link,
-    "a number that two links have": lambda lines: sent_otherwise(lines, find(lines, POSTED, SERVER, ADD), named=1),
+    "a number that two links have": lambda lines: sent_otherwise(lines, find(lines, pattern(POSTED, SERVER, ADD)), c=1),
     "a link more than was agreed on": too_many_links,
-    "an ADD_LINK of the client": lambda lines: changed(lines, find(lines, POSTED, SERVER, ADD), side=CLIENT),
+    "an ADD_LINK of the client": lambda lines: changed(lines, find(lines, pattern(POSTED, SERVER, ADD)), side=CLIENT),
     "an ADD_LINK that is refused and yet confirmed":
-        lambda lines: sent_otherwise(lines, find(lines, POSTED, CLIENT, ADD_ANSWER), message=ADD_REJECTED),
+        lambda lines: sent_otherwise(lines, find(lines, pattern(POSTED, CLIENT, ADD_ANSWER)), b=ADD_REJECTED),
     "an answer to ADD_LINK that names another link":
-        lambda lines: sent_otherwise(lines, find(lines, POSTED, CLIENT, ADD_ANSWER), named=99),
+        lambda lines: sent_otherwise(lines, find(lines, pattern(POSTED, CLIENT, ADD_ANSWER)), c=99),
     "a CONFIRM_LINK before the answer to ADD_LINK":
-        lambda lines: without(lines, find(lines, TAKEN, SERVER, ADD_ANSWER)),
+        lambda lines: without(lines, find(lines, pattern(TAKEN, SERVER, ADD_ANSWER))),
     "an answer to CONFIRM_LINK without a request":
-        lambda lines: without(lines, find(lines, TAKEN, CLIENT, CONFIRM, after=find(lines, TAKEN, CLIENT, ADD))),
+        lambda lines: without(lines, find(lines, pattern(TAKEN, CLIENT, CONFIRM), after=find(lines, pattern(TAKEN, CLIENT, ADD)))),
     "an answer to DELETE_LINK that was never posted":
-        lambda lines: without(lines, find(lines, POSTED, CLIENT, DELETE_DONE)),
-    "an answer to CONFIRM_RKEY without a request": lambda lines: never_sent(lines, find(lines, POSTED, message=RKEY)),
-    "a REQ_ADD_LINK of the server": lambda lines: changed(lines, find(lines, POSTED, CLIENT, REQ_ADD), side=SERVER),
+        lambda lines: without(lines, find(lines, pattern(POSTED, CLIENT, DELETE_DONE))),
+    "an answer to CONFIRM_RKEY without a request": lambda lines: never_sent(lines, find(lines, pattern(POSTED, message=RKEY))),
+    "a REQ_ADD_LINK of the server": lambda lines: changed(lines, find(lines, pattern(POSTED, CLIENT, REQ_ADD)), side=SERVER),
     "a message that is taken twice": taken_twice,
     "a message that overtakes another one of its link": overtaken,
     "a message of a side that has ended the group": after_the_end,
     "an answer to the end of the group that nobody has begun":
-        lambda lines: never_sent(lines, find(lines, POSTED, message=DELETE_ALL_ORDERLY)),
+        lambda lines: never_sent(lines, find(lines, pattern(POSTED, message=DELETE_ALL_ORDERLY))),
 }
