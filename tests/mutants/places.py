@@ -110,11 +110,23 @@ class Finder:
         elif kind == cindex.CursorKind.UNARY_OPERATOR:
             self.add_negation(cursor)
         children = list(cursor.get_children())
+        if kind in (cindex.CursorKind.VAR_DECL, cindex.CursorKind.FIELD_DECL):
+            children = [child for child in children if not self.is_constant(cursor, child)]
         if kind in (cindex.CursorKind.COMPOUND_STMT, cindex.CursorKind.IF_STMT):
             for child in children[0 if kind == cindex.CursorKind.COMPOUND_STMT else 1:]:
                 self.add_omission(child)
         for child in children:
             self.visit(child)
+
+    def is_constant(self, declared, child):
+        """A size, an argument of a template or the value of a constant: no mutant is active while these are evaluated."""
+        before = self.text_between(declared, declared.extent.start, child.extent.start)
+        return re.search(r"\bconstexpr\b", before) or child.extent.start.offset < declared.location.offset or \
+            re.match(r"[^=({]*\[", self.text_between(declared, declared.location, child.extent.start))
+
+    def text_between(self, cursor, begin, end):
+        name = self.name_of(cursor)
+        return self.text_of(name)[begin.offset:end.offset].decode("utf-8", "replace") if name else ""
 
     def add(self, cursor, kind, new):
         """`new` makes the new text of the old one; None if it cannot."""
@@ -169,8 +181,7 @@ class Finder:
         return self.text_of(self.name_of(cursor))[begin + len(old.encode()):].lstrip().startswith(b";")
 
     def source(self, cursor):
-        name = self.name_of(cursor)
-        return self.text_of(name)[cursor.extent.start.offset:cursor.extent.end.offset].decode("utf-8", "replace") if name else ""
+        return self.text_between(cursor, cursor.extent.start, cursor.extent.end)
 
 
 def is_number(cursor):
