@@ -28,7 +28,7 @@ void ClcConnectionWatch::check(SessionResources& session, SmcRelay& relay, SmcRe
   smc::Connection& connection = relay.connection;
   if (std::exchange(reset_known_, false)) {
     // Both sides may have closed in order since.
-    if (!connection.ended_in_order()) {
+    if (!smc::ended_in_order(connection)) {
       LogEvent(LogLevel::kDebug, "relay.session", "companion_reset")
           .field("conn", session.report.id());
       connection.abort();
@@ -226,7 +226,7 @@ StageResult SmcStage::handle_group_lost(TimePoint) {
 
 bool SmcStage::abort(TimePoint now) {
   SmcRelay& relay = membership_.relay();
-  const bool over = relay.connection.ended_in_order();
+  const bool over = smc::ended_in_order(relay.connection);
   // The peer may have given the token to another connection.
   if (!over) relay.connection.abort();
   relay.group->sender().schedule(relay);

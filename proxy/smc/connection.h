@@ -123,8 +123,6 @@ class Connection {
   // The side whose ring has no room for a sender: the peer's element (kPeer) or the own send ring
   // (kLocal).
   std::optional<Side> tx_blocked() const;
-  // Both sides have closed, and nothing was aborted.
-  bool ended_in_order() const { return finished() && !closing_.reset(); }
   // Both sides have closed or aborted and said so.
   bool finished() const {
     return closing_.state() == CloseState::kClosed && !closing_.close_due() &&
@@ -153,5 +151,10 @@ class Connection {
   std::optional<TimePoint> grace_until_;
   std::optional<TimePoint> missing_until_;  // for data found missing (kValidationWait)
 };
+
+// Both sides have closed, and nothing was aborted.
+inline bool ended_in_order(const Connection& connection) {
+  return connection.finished() && !connection.closing().reset();
+}
 
 }  // namespace fairlead::smc
