@@ -1,5 +1,6 @@
 #include "injector/manifest.h"
 
+#include <yaml-cpp/eventhandler.h>
 #include <yaml-cpp/yaml.h>
 
 #include <algorithm>
@@ -7,6 +8,8 @@
 #include <cmath>
 #include <initializer_list>
 #include <optional>
+#include <sstream>
+#include <string>
 
 namespace fairlead::injector {
 namespace {
@@ -200,6 +203,37 @@ std::string name_of(const OrderedJson& object) {
   return "";
 }
 
+// yaml-cpp leaves a comma outside of brackets where it is, and makes documents of it without end.
+class ProgressCheck final : public YAML::EventHandler {
+ public:
+  void OnDocumentStart(const YAML::Mark& mark) override {
+    if (begun_ == mark.pos) throw YAML::ParserException(mark, "nothing can begin here");
+    begun_ = mark.pos;
+  }
+  void OnDocumentEnd() override {}
+  void OnNull(const YAML::Mark&, YAML::anchor_t) override {}
+  void OnAlias(const YAML::Mark&, YAML::anchor_t) override {}
+  void OnScalar(const YAML::Mark&, const std::string&, YAML::anchor_t,
+                const std::string&) override {}
+  void OnSequenceStart(const YAML::Mark&, const std::string&, YAML::anchor_t,
+                       YAML::EmitterStyle::value) override {}
+  void OnSequenceEnd() override {}
+  void OnMapStart(const YAML::Mark&, const std::string&, YAML::anchor_t,
+                  YAML::EmitterStyle::value) override {}
+  void OnMapEnd() override {}
+
+ private:
+  int begun_ = -1;
+};
+
+void check_progress(const std::string& text) {
+  std::istringstream stream(text);
+  YAML::Parser parser(stream);
+  ProgressCheck check;
+  while (parser.HandleNextDocument(check)) {
+  }
+}
+
 }  // namespace
 
 tl::expected<Manifest, std::string> parse_manifest(std::string_view text) {
@@ -217,7 +251,9 @@ tl::expected<Manifest, std::string> parse_manifest(std::string_view text) {
   }
   Reading reading;
   try {
-    for (const YAML::Node& node : YAML::LoadAll(std::string(text)))
+    const std::string copy(text);
+    check_progress(copy);
+    for (const YAML::Node& node : YAML::LoadAll(copy))
       manifest.documents.push_back(convert(node, 0, reading));
   } catch (const YAML::Exception& thrown) {
     return tl::unexpected(place(thrown.mark) + "not valid YAML: " + thrown.msg);
