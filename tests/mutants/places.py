@@ -35,10 +35,11 @@ class Place:
         """The same for as long as the code there is the same."""
         return f"{self.path}: {self.kind}: {shown(self.old)} -> {shown(self.new)}".rstrip()
 
-    def with_switch(self, number):
+    def with_switch(self, number, old):
+        """`old` has the switches of the places inside."""
         if self.kind == "omission":  # no statement: an else may follow, and would belong to its if
-            return f"(::fairlead::mutants::is({number}) ? void() : void({self.old}))"
-        return f"(::fairlead::mutants::is({number}) ? ({self.new}) : ({self.old}))"
+            return f"(::fairlead::mutants::is({number}) ? void() : void({old}))"
+        return f"(::fairlead::mutants::is({number}) ? ({self.new}) : ({old}))"
 
 
 def shown(text):
@@ -189,26 +190,17 @@ def is_number(cursor):
     return cindex.TypeKind.BOOL.value < kind.value <= cindex.TypeKind.LONGDOUBLE.value
 
 
-def chosen(places, count, random):
-    """`count` places that do not touch each other, drawn evenly over the folders."""
-    taken, used = [], {}
-    for place in random.sample(places, len(places)):
-        if len(taken) == count:
-            break
-        if all(place.end <= begin or end <= place.begin for begin, end in used.get(place.path, ())):
-            used.setdefault(place.path, []).append((place.begin, place.end))
-            taken.append(place)
-    return taken
+def with_switches(text, items):
+    """The text of a file with the defects built in: [(place, number)]. A place may have others inside."""
+    items = sorted(items, key=lambda item: (item[0].begin, -item[0].end))
 
+    def render(begin, end):
+        parts, at = [], begin
+        while items and items[0][0].begin < end:
+            place, number = items.pop(0)
+            inside = render(place.begin, place.end).decode()
+            parts += [text[at:place.begin], place.with_switch(number, inside).encode()]
+            at = place.end
+        return b"".join([*parts, text[at:end]])
 
-def apply(root, numbered):
-    """Builds the defects into the files of a tree: {number: place}."""
-    by_path = {}
-    for number, place in numbered.items():
-        by_path.setdefault(place.path, []).append((place, number))
-    for name, items in by_path.items():
-        path = Path(root) / name
-        text = path.read_bytes()
-        for place, number in sorted(items, key=lambda item: -item[0].begin):
-            text = text[:place.begin] + place.with_switch(number).encode() + text[place.end:]
-        path.write_bytes(text)
+    return render(0, len(text))

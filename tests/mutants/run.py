@@ -2,6 +2,8 @@
 """Builds small defects into the protocol's code, and counts how many of them the tests notice.
 
     tests/mutants/run.py [--seed N] [--mutants 200] [--jobs 2]     what `make mutants SEED=N` runs
+    tests/mutants/run.py --files REGEX [--keys FILE]               all mutants of some files, or those of them whose keys
+                                                                   are in FILE, such as the output of a run before
 
 The code is proxy/wire, proxy/smc and proxy/rdma/shm. The defects, mutants, are changed operators and bounds, and calls and
 assignments that are left out. The seed draws them. All are built into one copy of the tree, and an environment variable
@@ -16,6 +18,7 @@ import collections
 import concurrent.futures
 import os
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -28,7 +31,7 @@ except ImportError:
     sys.exit("mutants: this Python has no module clang; install python3-clang-14 and run with /usr/bin/python3")
 
 ROOT = Path(__file__).resolve().parents[2]
-PLACE = ROOT / "build" / "mutants"
+PLACE = Path(os.environ.get("FAIRLEAD_MUTANTS", ROOT / "build" / "mutants"))
 FOLDERS = ("proxy/wire", "proxy/smc", "proxy/rdma/shm")
 RATE_MIN = 95  # per cent
 SIMULATIONS = 300
@@ -59,20 +62,36 @@ def reasons():
     return found
 
 
-def copy_tree():
+def copy_tree(numbered):
+    """The files of the project, with the defects built in. Writes only what differs from the run before."""
     source = PLACE / "source"
-    shutil.rmtree(source, ignore_errors=True)
-    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, check=True, capture_output=True).stdout
-    for name in filter(None, listed.decode().split("\0")):
-        if (ROOT / name).is_file():
-            (source / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(ROOT / name, source / name)
+    listed = subprocess.run(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=ROOT,
+                            check=True, capture_output=True).stdout
+    names = {name for name in listed.decode().split("\0") if name and (ROOT / name).is_file()}
+    for old in [path for path in source.rglob("*") if path.is_file() and str(path.relative_to(source)) not in names]:
+        old.unlink()
+    by_path = collections.defaultdict(list)
+    for number, place in numbered.items():
+        by_path[place.path].append((place, number))
+    for name in names:
+        text, copy = (ROOT / name).read_bytes(), source / name
+        if name in by_path:
+            text = places.with_switches(text, by_path[name])
+        if copy.is_file() and copy.read_bytes() == text:
+            continue
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        copy.write_bytes(text)
+        shutil.copymode(ROOT / name, copy)
     return source
 
 
-def build(source, jobs):
-    targets = sorted({Path(test[0]).name for tests in TESTS.values() for test in tests})
-    flags = f"-O1 -w -include {source / 'tests/mutants/mutant.inc'}"
+def tests_of(numbered):
+    return {test for folder in {folder_of(place) for place in numbered.values()} for test in TESTS[folder]}
+
+
+def build(source, tests, jobs):
+    targets = sorted({Path(test[0]).name for test in tests})
+    flags = f"-O1 -w -D_GLIBCXX_ASSERTIONS -include {source / 'tests/mutants/mutant.inc'}"
     subprocess.run(["cmake", "-S", source, "-B", PLACE / "build", "-G", "Ninja", "-DCMAKE_BUILD_TYPE=None",
                     f"-DCMAKE_CXX_FLAGS={flags}", "-DFAIRLEAD_BENCHMARKS=OFF"], check=True, stdout=subprocess.DEVNULL)
     subprocess.run(["cmake", "--build", PLACE / "build", "-j", str(jobs), "--target", *targets], check=True,
@@ -90,10 +109,10 @@ def passes(test, seconds_max, number=0):
     return done.returncode == 0
 
 
-def usual_seconds():
+def usual_seconds(tests):
     """How long each program needs without a mutant; it has to pass."""
     needed = {}
-    for test in {test for tests in TESTS.values() for test in tests}:
+    for test in tests:
         began = time.monotonic()
         if not passes(test, 3600):
             sys.exit(f"mutants: {' '.join(test)} fails without any mutant")
@@ -107,6 +126,22 @@ def killer(place, number, needed):
         if not passes(test, PATIENCE * needed[test] + PATIENCE_SECONDS, number):
             return Path(test[0]).name
     return ""
+
+
+def draw(found, arguments):
+    """{number: place}. With --files or --keys every place has the same number in each run."""
+    if arguments.files is None:
+        drawn = random.Random(arguments.seed).sample(found, min(arguments.mutants, len(found)))
+        return dict(enumerate(drawn, 1))
+    return {number: place for number, place in enumerate(found, 1) if re.search(arguments.files, place.path)}
+
+
+def asked_for(numbered, keys):
+    """Those of which a line of the file has the key."""
+    if keys is None:
+        return numbered
+    lines = {line.strip() for line in keys.read_text(encoding="utf-8").splitlines()}
+    return {number: place for number, place in numbered.items() if place.key() in lines}
 
 
 def report(seed, results):
@@ -123,7 +158,7 @@ def report(seed, results):
         print(f"{folder:16} {lines[folder, 'killed']:8} {lines[folder, 'explained']:10} {lines[folder, 'survived']:9}")
     for test, count in collections.Counter(by for _, by in results if by).most_common():
         print(f"killed by {test}: {count}")
-    for place in unexplained:
+    for place in sorted(unexplained, key=lambda place: (place.path, place.line)):
         print(f"survived: line {place.line}\n{place.key()}")
     killed = sum(1 for _, by in results if by)
     known = sum(count for (_, what), count in lines.items() if what == "explained")
@@ -140,23 +175,29 @@ def main():
     parser.add_argument("--seed", type=int, default=1, help="draws the mutants")
     parser.add_argument("--mutants", type=int, default=200)
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
+    parser.add_argument("--files", metavar="REGEX", help="all mutants of the files whose paths match, instead of a draw")
+    parser.add_argument("--keys", type=Path, metavar="FILE", help="with --files: only mutants whose keys are lines of this file")
     arguments = parser.parse_args()
     if arguments.mutants < 1:
         parser.error(f"--mutants: {arguments.mutants} is not allowed; allowed: 1 and more")
     PLACE.mkdir(parents=True, exist_ok=True)
-    source = copy_tree()
-    found = places.Finder(source, FOLDERS, PLACE).all()
-    drawn = places.chosen(found, arguments.mutants, random.Random(arguments.seed))
-    numbered = dict(enumerate(drawn, 1))
-    print(f"mutants: {len(drawn)} of {len(found)} places, seed {arguments.seed}; building", flush=True)
-    places.apply(source, numbered)
-    build(source, arguments.jobs)
-    needed = usual_seconds()
+    found = places.Finder(ROOT, FOLDERS, PLACE).all()
+    numbered = draw(found, arguments)
+    tried = asked_for(numbered, arguments.keys)
+    if not tried:
+        parser.error("--files, --keys: no place has such a path and key; allowed: paths below " + ", ".join(FOLDERS))
+    what = f"seed {arguments.seed}" if arguments.files is None else f"files {arguments.files}"
+    print(f"mutants: {len(tried)} of {len(found)} places, {what}; building", flush=True)
+    tests = tests_of(numbered)
+    build(copy_tree(numbered), tests, arguments.jobs)
+    needed = usual_seconds(tests)
     with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
-        tasks = {pool.submit(killer, place, number, needed): place for number, place in numbered.items()}
+        tasks = {pool.submit(killer, place, number, needed): place for number, place in tried.items()}
         results = []
         for task in concurrent.futures.as_completed(tasks):
             results.append((tasks[task], task.result()))
+            if not results[-1][1]:
+                print(f"\rpassed all tests: {tasks[task].key()}", flush=True)
             print(f"\r{len(results)} of {len(tasks)}, {sum(1 for _, by in results if not by)} survive ", end="",
                   file=sys.stderr, flush=True)
     return report(arguments.seed, results)
