@@ -16,8 +16,8 @@ LinkIdentity identity_of(const wire::AddLink& message) {
 }  // namespace
 
 bool is_acceptable(const wire::AddLink& request, const LinkGroupParts& group) {
-  return group.links.max() > 1 && request.mtu_code >= 1 && request.mtu_code <= kMtuCodeMax &&
-         request.link.value != 0 && !group.links.find(request.link) && group.links.has_room();
+  return request.mtu_code >= 1 && request.mtu_code <= kMtuCodeMax && request.link.value != 0 &&
+         !group.links.find(request.link) && group.links.has_room();
 }
 
 void reject_add_link(LinkIndex link, const wire::AddLink& request, LinkGroupOutput& out) {
@@ -25,7 +25,6 @@ void reject_add_link(LinkIndex link, const wire::AddLink& request, LinkGroupOutp
   answer.kind = wire::LlcKind::kResponse;
   answer.rejected = true;
   answer.reject_reason = kRejectReason;
-  answer.rkeys.count = 0;
   out.send(link, answer);
 }
 

@@ -17,7 +17,6 @@ Handshake::Handshake(Role role, const PeerId& own, TimePoint now, Duration timeo
 Handshake Handshake::client(const wire::Proposal& proposal, const PeerId& own, TimePoint now,
                             Duration timeout) {
   Handshake handshake(Role::kClient, own, now, timeout);
-  handshake.version_ = proposal.version;
   handshake.queue(proposal);
   return handshake;
 }

@@ -147,7 +147,7 @@ void LinkGroup::handle_flow_deadline(TimePoint now) {
     return link_not_added("the peer did not answer in time", now);
   }
   // A link that is deleted goes either way.
-  if (running<DeleteLinkFlow>() != nullptr) return finish_deletion(now);
+  if (running<DeleteLinkFlow>() != nullptr) return finish_deletion();
   if (running<ConfirmRkeyFlow>() != nullptr) return finish_announcement(FlowStep::kDone, now);
   // DELETE_RKEY: the memory stays where it is. The answer may still come.
   flow_ = std::monostate();
@@ -248,7 +248,7 @@ void LinkGroup::take(LinkIndex link, const wire::ConfirmLink& message, TimePoint
   parts_.emit(GroupEvent::Kind::kLinkConfirmed, link, "");
   if (!parts_.server()) return;
   // Linux as a client waits for this and delays its application by three seconds without.
-  pending_.want_link(links().max() > 1);
+  pending_.want_link(true);
   start_next_flow(now);
 }
 
@@ -378,7 +378,6 @@ void LinkGroup::apply(const AddLinkFlow::Outcome& outcome, TimePoint now) {
 }
 
 void LinkGroup::link_added(LinkIndex link, TimePoint now) {
-  handle_received(link, now);
   flow_ = std::monostate();
   parts_.emit(GroupEvent::Kind::kLinkAdded, link, "");
   if (parts_.server()) {
@@ -387,7 +386,7 @@ void LinkGroup::link_added(LinkIndex link, TimePoint now) {
         if (links().is_asymmetric(i))
           parts_.links[i]->want_deletion(wire::DeleteLinkReason::kAsymmetricNotNeeded);
     // A wish that came meanwhile is not forgotten.
-    if (links().active_count() < links().max()) pending_.want_link(links().max() > 1);
+    if (links().active_count() < links().max()) pending_.want_link(true);
   }
   start_next_flow(now);
 }
@@ -407,18 +406,17 @@ void LinkGroup::delete_link(LinkIndex link, wire::DeleteLinkReason reason, TimeP
   start_next_flow(now);
 }
 
-void LinkGroup::finish_deletion(TimePoint now) {
+void LinkGroup::finish_deletion() {
   const LinkIndex link = std::get<DeleteLinkFlow>(flow_).link();
   const LinkNumber number = links()[link]->number();
   take_down(link);
   parts_.emit(GroupEvent::Kind::kLinkDeleted, link, number, "it is not needed any more");
-  start_next_flow(now);
 }
 
-// Its connections go to another link, and what was to be done with it is forgotten.
+// Its connections go to another link, and what was to be done with it is forgotten. The next flow
+// starts when the owner has released it.
 void LinkGroup::take_down(LinkIndex link) {
   const bool was_active = links().active(link);
-  parts_.links[link]->set_state(LinkState::kDown);
   parts_.peer_rmbs.handle_link_gone(link);
   const std::optional<LinkIndex> to = links().oldest_active(link);
   if (was_active && to) {
@@ -427,21 +425,19 @@ void LinkGroup::take_down(LinkIndex link) {
   }
   parts_.release(link);
   parts_.local_rmbs.handle_link_gone(link);
-  end_flow_of(link, to.has_value());
+  end_flow_of(link);
 }
 
-void LinkGroup::end_flow_of(LinkIndex gone, bool another_left) {
-  const auto carried = [&](const auto& flow) { return flow.carrier() == gone && another_left; };
+void LinkGroup::end_flow_of(LinkIndex gone) {
+  const auto carried = [&](const auto& flow) { return flow.carrier() == gone; };
   // The answer is lost with the link. Keys are announced or deleted again, and a peer that may have
   // received the DELETE_LINK is asked again. A new link has to start from the beginning.
   bool ends = false;
   if (const auto* adds = running<AddLinkFlow>()) {
     ends = adds->link() == gone || carried(*adds);
     const std::optional<Link>& added = links()[adds->link()];
-    if (adds->link() != gone && ends && added && added->state() == LinkState::kActivating) {
+    if (adds->link() != gone && ends && added && added->state() == LinkState::kActivating)
       parts_.release(adds->link());
-      pending_.want_link(parts_.server() && links().max() > 1);
-    }
   } else if (const auto* deletes = running<DeleteLinkFlow>()) {
     ends = deletes->link() == gone || carried(*deletes);
   } else if (const auto* confirms = running<ConfirmRkeyFlow>()) {
@@ -472,9 +468,8 @@ void LinkGroup::lose(LinkIndex link, GroupEvent::Kind kind, const char* why, Tim
   }
   if (parts_.server() && was_active) {
     loss_.begin(number, now + kLlcAnswerWait);
-    pending_.want_link(links().max() > 1);
+    pending_.want_link(true);
   }
-  start_next_flow(now);
 }
 
 void LinkGroup::handle_link_down(LinkIndex link, TimePoint now, const char* why) {
@@ -491,8 +486,7 @@ void LinkGroup::handle_link_down(LinkIndex link, TimePoint now, const char* why)
 void LinkGroup::take(LinkIndex link, const wire::DeleteLink& message, TimePoint now) {
   if (message.kind == wire::LlcKind::kResponse) {
     const auto* flow = running<DeleteLinkFlow>();
-    if (flow != nullptr && flow->take(parts_, message) == FlowStep::kDone)
-      return finish_deletion(now);
+    if (flow != nullptr && flow->take(parts_, message) == FlowStep::kDone) return finish_deletion();
     if (loss_.waits_for(message.link)) {
       loss_.end(message.link);
       start_next_flow(now);

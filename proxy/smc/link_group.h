@@ -133,14 +133,14 @@ class LinkGroup {
   void apply(const AddLinkFlow::Outcome& outcome, TimePoint now);
   void link_added(LinkIndex link, TimePoint now);
   void link_not_added(const char* why, TimePoint now);
-  void finish_deletion(TimePoint now);
+  void finish_deletion();
   void finish_announcement(FlowStep step, TimePoint now);
 
   void reject_req_add_link();
   void refuse_link(LinkIndex link, FallbackReason reason, const char* why);
   void refuse_memory(LinkIndex link, const wire::LlcBody& message, const char* why, TimePoint now);
   void take_down(LinkIndex link);
-  void end_flow_of(LinkIndex gone, bool another_left);
+  void end_flow_of(LinkIndex gone);
   void lose(LinkIndex link, GroupEvent::Kind kind, const char* why, TimePoint now);
   void end(LinkIndex link, const char* why);
 

@@ -39,6 +39,12 @@ Terms terms_v1(std::uint8_t max_connections) {
   return terms;
 }
 
+// Release 0 cannot negotiate: these are its fixed values.
+void fix_limits(Terms& terms) {
+  terms.max_connections = 255;
+  terms.max_links = 2;
+}
+
 // REQUIRES: `bits` of both
 bool in_prefix(std::span<const std::uint8_t> address, std::span<const std::uint8_t> network,
                unsigned bits) {
@@ -101,9 +107,7 @@ Judgement<Terms> judge_proposal(const wire::Proposal& proposal, const LocalOffer
     terms.max_connections = std::min(v2.max_connections, offer.max_connections);
     terms.max_links = std::min(v2.max_links, offer.max_links);
   } else {
-    // Release 0 cannot negotiate: these are its fixed values.
-    terms.max_connections = 255;
-    terms.max_links = 2;
+    fix_limits(terms);
   }
   for (const wire::Eid& ueid : v2.ueids.view()) {
     if (std::find(offer.ueids.begin(), offer.ueids.end(), ueid) == offer.ueids.end()) continue;
@@ -146,7 +150,7 @@ std::optional<std::uint16_t> vlan_of(const Gid& gid) {
 bool vlans_agree(const Gid& one, const Gid& other) {
   const std::optional<std::uint16_t> first = vlan_of(one);
   const std::optional<std::uint16_t> second = vlan_of(other);
-  return !first || !second || *first == *second;
+  return !first || !second || first == second;
 }
 
 Judgement<Terms> judge_accept(const wire::AcceptConfirm& accept, const wire::Proposal& proposal) {
@@ -159,7 +163,6 @@ Judgement<Terms> judge_accept(const wire::AcceptConfirm& accept, const wire::Pro
     return terms_v1(kConnectionsPerGroupV1);
   }
   Terms terms;
-  terms.version = accept.version;
   terms.eid = accept.eid;
   terms.max_connections = proposal.v2->max_connections;
   terms.max_links = proposal.v2->max_links;
@@ -169,8 +172,7 @@ Judgement<Terms> judge_accept(const wire::AcceptConfirm& accept, const wire::Pro
   terms.release = first.release;
   if (first.release > proposal.v2->release) return tl::unexpected(R::kReleaseMismatch);
   if (first.release == 0) {
-    terms.max_connections = 255;
-    terms.max_links = 2;
+    fix_limits(terms);
     return terms;
   }
   if (first.max_connections < kConnectionsPerGroupMin ||

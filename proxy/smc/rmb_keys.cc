@@ -51,10 +51,9 @@ std::optional<RmbRow> RmbKeys::find(LinkIndex link, RemoteKey rkey) const {
   refresh(link);
   const auto& entries = indices_[link].entries;
   auto at = std::lower_bound(entries.begin(), entries.end(), std::pair(rkey, RmbRow{0}));
-  for (; at != entries.end() && at->first == rkey; ++at) {
-    const std::optional<RmbKey>& key = rows_[at->second].keys[link];
-    if (key && key->rkey == rkey) return at->second;
-  }
+  // A key that was set since would have been sorted in; one that was removed has left its entry.
+  for (; at != entries.end() && at->first == rkey; ++at)
+    if (rows_[at->second].keys[link]) return at->second;
   return std::nullopt;
 }
 

@@ -4,6 +4,9 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
+#include <optional>
+
 #include "group_parts.h"
 
 namespace fairlead::smc {
@@ -203,6 +206,200 @@ TEST_P(AddLink, WhatAClientDoesNotAccept) {
   client.add_link(2);
   client.add_link(3);
   EXPECT_FALSE(is_acceptable(request(), client));  // three links
+}
+
+TEST_P(AddLink, EveryMtuOfTheProtocolIsAccepted) {
+  for (std::uint8_t code = 1; code <= 5; ++code) {
+    wire::AddLink asked = request();
+    asked.mtu_code = code;
+    EXPECT_TRUE(is_acceptable(asked, client)) << int{code};
+  }
+}
+
+TEST_P(AddLink, ARejectionRepeatsTheRequestWithoutItsKeys) {
+  wire::AddLink asked = request();
+  asked.rkeys.push({RemoteKey{30}, RemoteKey{40}, RemoteAddress{4096}});
+  reject_add_link(kCarrier, asked, client.out);
+  const auto message = client.out.poll_llc();
+  ASSERT_TRUE(message);
+  EXPECT_EQ(message->link, kCarrier);
+  EXPECT_EQ(message->bytes.size(), wire::kLlcBytes);
+  const auto answer = std::get<wire::AddLink>(wire::decode_llc(message->bytes)->body);
+  EXPECT_EQ(answer.kind, wire::LlcKind::kResponse);
+  EXPECT_TRUE(answer.rejected);
+  EXPECT_EQ(answer.reject_reason, version_1() ? 1 : 0);  // no other port
+  EXPECT_EQ(answer.link, asked.link);
+  EXPECT_EQ(answer.gid, asked.gid);
+}
+
+TEST_P(AddLink, ALinkIsDescribedWithAllThatThePeerNeeds) {
+  AddLinkFlow flow = AddLinkFlow::begin(server, kCarrier, kNow);
+  LinkOffer offer = kOffer;
+  offer.local.mac.bytes[5] = 6;
+  flow.handle_prepared(server, offer, kNow);
+  const auto asked = server.sent<wire::AddLink>(kCarrier);
+  EXPECT_EQ(asked.mac, offer.local.mac);
+  EXPECT_EQ(asked.gid, offer.local.gid);
+  EXPECT_EQ(asked.queue_pair, offer.local.queue_pair);
+  EXPECT_EQ(asked.first_psn, offer.first_psn);
+  EXPECT_EQ(asked.mtu_code, static_cast<std::uint8_t>(offer.mtu));
+  EXPECT_EQ(asked.link, server.links[flow.link()]->number());
+}
+
+TEST_P(AddLink, AnswersWithTheSmallestAndTheOfferedMtuAreTaken) {
+  for (const Mtu mtu : {Mtu::k256, kOffer.mtu}) {
+    PartsForTest parts{GroupRole::kServer, GetParam()};
+    parts.add_link(1);
+    AddLinkFlow flow = AddLinkFlow::begin(parts, kCarrier, kNow);
+    (void)task(parts);
+    flow.handle_prepared(parts, kOffer, kNow);
+    auto answer = answer_to(parts.sent<wire::AddLink>(kCarrier));
+    answer.mtu_code = static_cast<std::uint8_t>(mtu);
+    EXPECT_EQ(flow.take(parts, kCarrier, answer).step, FlowStep::kRuns);
+    const auto connect = parts.out.poll_task();
+    ASSERT_TRUE(connect);
+    EXPECT_EQ(connect->kind, LinkTask::Kind::kConnect);
+    EXPECT_EQ(connect->peer.mtu, mtu);
+    EXPECT_EQ(connect->peer.identity.queue_pair, answer.queue_pair);
+  }
+}
+
+TEST_P(AddLink, EachStepHasItsTimeFromItsBeginning) {
+  constexpr TimePoint kLater = kNow + std::chrono::seconds(1);
+  constexpr TimePoint kLatest = kLater + std::chrono::seconds(1);
+  AddLinkFlow asks = AddLinkFlow::begin(server, kCarrier, kNow);
+  EXPECT_EQ(asks.deadline(), kNow + kLlcAnswerWait);
+  asks.handle_prepared(server, kOffer, kLater);
+  EXPECT_EQ(asks.deadline(), kLater + kLlcAnswerWait);
+  (void)asks.take(server, kCarrier, answer_to(server.sent<wire::AddLink>(kCarrier)));
+  asks.handle_connected(server, kLatest);
+  EXPECT_EQ(asks.deadline(), kLatest + (version_1() ? kLlcAnswerWait : kAddedLinkWait));
+  AddLinkFlow answers = AddLinkFlow::begin(client, kCarrier, request(), kNow);
+  EXPECT_EQ(answers.deadline(), kNow + kAddedLinkWait);
+  answers.handle_prepared(client, kOffer, kLater);
+  answers.handle_connected(client, kLatest);
+  EXPECT_EQ(answers.deadline(), kLatest + kAddedLinkWait);
+}
+
+TEST_P(AddLink, KeysOfThePeerAreForgottenWithTheLinkThatHadTheIndex) {
+  for (const std::uint8_t port : {std::uint8_t{2}, std::uint8_t{3}, std::uint8_t{4}})
+    server.add_link(port);
+  server.peer_rmbs.learn(kCarrier, 2,
+                         std::array{wire::RkeyEntry{RemoteKey{30}, RemoteKey{40}, {}}});
+  ASSERT_TRUE(server.peer_rmbs.keys().find(2, RemoteKey{40}));
+  server.links.remove(2);
+  (void)AddLinkFlow::begin(server, kCarrier, kNow);
+  EXPECT_FALSE(server.peer_rmbs.keys().find(2, RemoteKey{40}));
+  EXPECT_TRUE(server.peer_rmbs.keys().find(kCarrier, RemoteKey{30}));
+}
+
+class KeysOfVersion1 : public testing::Test {
+ protected:
+  // Until the first keys have been sent. The client knows the first `known` of four RMBs.
+  void begin(RmbRow known) {
+    server.add_link(1);
+    server.local_rmbs.end_first_contact();
+    for (RmbRow row = 0; row < 4; ++row)
+      ASSERT_EQ(server.local_rmbs.add(kCarrier, rmb_key(10U + row)), row);
+    flow.emplace(AddLinkFlow::begin(server, kCarrier, kNow));
+    for (RmbRow row = 0; row < 4; ++row) {
+      server.local_rmbs.set_key(row, flow->link(), rmb_key(20U + row));
+      if (row < known) server.local_rmbs.set_announced(row, bit(kCarrier));
+    }
+    flow->handle_prepared(server, kOffer, kNow);
+    (void)flow->take(server, kCarrier, answer_to(server.sent<wire::AddLink>(kCarrier)));
+    flow->handle_connected(server, kNow);
+  }
+  static wire::AddLinkCont keys(const wire::AddLinkCont& asked, std::uint8_t left) {
+    wire::AddLinkCont message = asked;
+    message.kind = wire::LlcKind::kResponse;
+    message.rkeys.count = 0;
+    message.rkeys_left = left;
+    return message;
+  }
+  void take(const wire::AddLinkCont& message, TimePoint at = kNow, LinkIndex link = kCarrier) {
+    EXPECT_EQ(flow->take(server, link, message, at).step, FlowStep::kRuns);
+  }
+
+  PartsForTest server{GroupRole::kServer, 1};
+  std::optional<AddLinkFlow> flow;
+};
+
+class UnknownKeysOfVersion1 : public KeysOfVersion1, public testing::WithParamInterface<RmbRow> {};
+INSTANTIATE_TEST_SUITE_P(Known, UnknownKeysOfVersion1, testing::Values(0, 1, 2));
+
+TEST_P(UnknownKeysOfVersion1, AreNeitherListedNorAwaited) {
+  begin(GetParam());
+  const auto asked = server.sent<wire::AddLinkCont>(kCarrier);
+  EXPECT_EQ(asked.rkeys.view().size(), GetParam());
+  EXPECT_EQ(asked.rkeys_left, GetParam());
+  take(keys(asked, 0));
+  EXPECT_TRUE(flow->awaits_confirm());
+}
+
+TEST_F(KeysOfVersion1, TheServerListsAllOfItsOwn) {
+  begin(3);
+  auto asked = server.sent<wire::AddLinkCont>(kCarrier);
+  EXPECT_EQ(asked.rkeys_left, 3);
+  EXPECT_EQ(asked.rkeys.view().size(), 2U);
+  take(keys(asked, 0));
+  EXPECT_TRUE(flow->exchanges_keys());
+  asked = server.sent<wire::AddLinkCont>(kCarrier);
+  EXPECT_EQ(asked.kind, wire::LlcKind::kRequest);
+  EXPECT_EQ(asked.rkeys_left, 1);
+  ASSERT_EQ(asked.rkeys.view().size(), 1U);
+  EXPECT_EQ(asked.rkeys.items[0].new_rkey, RemoteKey{22});
+  take(keys(asked, 2));  // the last two of the client
+  EXPECT_TRUE(flow->awaits_confirm());
+}
+
+TEST_F(KeysOfVersion1, TheServerAsksUntilTheClientHasListedAll) {
+  constexpr TimePoint kLater = kNow + std::chrono::seconds(1);
+  begin(1);
+  const auto asked = server.sent<wire::AddLinkCont>(kCarrier);
+  take(keys(asked, 3), kLater);
+  EXPECT_TRUE(flow->exchanges_keys());
+  EXPECT_EQ(flow->deadline(), kLater + kLlcAnswerWait);
+  EXPECT_EQ(server.sent<wire::AddLinkCont>(kCarrier).rkeys_left, 0);
+  take(keys(asked, 2), kLater);
+  EXPECT_TRUE(flow->awaits_confirm());
+}
+
+TEST_F(KeysOfVersion1, OthersAreIgnored) {
+  begin(1);
+  const auto asked = server.sent<wire::AddLinkCont>(kCarrier);
+  wire::AddLinkCont other = keys(asked, 0);
+  take(other, kNow, 1);  // on another link
+  other.link = LinkNumber{77};
+  take(other);
+  take(asked);  // a request, and this side asks
+  EXPECT_TRUE(flow->exchanges_keys());
+  EXPECT_TRUE(server.silent());
+  take(keys(asked, 0));
+  ASSERT_TRUE(flow->awaits_confirm());
+  (void)server.sent<wire::ConfirmLink>(flow->link());
+  take(keys(asked, 0));  // once more
+  EXPECT_TRUE(server.silent());
+}
+
+TEST(KeysOfVersion1AtTheClient, AreAnsweredWithinTheWaitForALink) {
+  constexpr TimePoint kLater = kNow + std::chrono::seconds(1);
+  PartsForTest client{GroupRole::kClient, 1};
+  client.add_link(1);
+  AddLinkFlow flow = AddLinkFlow::begin(client, kCarrier, request(), kNow);
+  flow.handle_prepared(client, kOffer, kNow);
+  flow.handle_connected(client, kNow);
+  (void)client.sent<wire::AddLink>(kCarrier);
+  wire::AddLinkCont keys;
+  keys.link = LinkNumber{9};
+  keys.rkeys_left = 3;
+  EXPECT_EQ(flow.take(client, kCarrier, keys, kLater).step, FlowStep::kRuns);
+  EXPECT_EQ(flow.deadline(), kLater + kAddedLinkWait);
+  EXPECT_TRUE(flow.exchanges_keys());
+  EXPECT_EQ(client.sent<wire::AddLinkCont>(kCarrier).kind, wire::LlcKind::kResponse);
+  keys.rkeys_left = 2;
+  EXPECT_EQ(flow.take(client, kCarrier, keys, kLater).step, FlowStep::kRuns);
+  EXPECT_TRUE(flow.awaits_confirm());
 }
 
 TEST(AddLinkOfVersion1, APeerWhoseKeysNeverEndIsGivenUp) {

@@ -157,5 +157,64 @@ TEST(ConnectionAbort, NothingIsSentOnceTheLinkIsLost) {
   EXPECT_TRUE(pair.a.connection.finished());
 }
 
+TEST(ConnectionAbort, AnAbortAtOnceWritesNothingMore) {
+  ConnectionPair pair(16384, 16384, 16384);
+  pair.write(pair.a, "never sent");
+  pair.a.connection.abort();
+  const auto last = pair.a.connection.poll_transmit();
+  ASSERT_TRUE(last);
+  EXPECT_TRUE(last->cdc.state.aborted);
+  EXPECT_EQ(last->write_count, 0U);
+  EXPECT_EQ(last->cdc.producer, wire::CdcCursor{});
+  EXPECT_FALSE(pair.a.connection.transmit_due());
+  pair.a.connection.handle_link_switched(pair.a.connection.tx().element());
+  const auto again = pair.a.connection.poll_transmit();
+  ASSERT_TRUE(again);
+  EXPECT_EQ(again->write_count, 0U);
+}
+
+// Its application reads nothing any more.
+TEST(ConnectionAbort, NothingIsWrittenFromTheSendRingForAPeerThatHasClosed) {
+  ConnectionPair pair(16384, 16384, 16384);
+  pair.b.connection.close();
+  pair.transmit(pair.b);
+  pair.write(pair.a, "too late");
+  ASSERT_TRUE(pair.deliver(pair.b));
+  EXPECT_FALSE(pair.a.connection.transmit_due());
+  pair.a.connection.close();
+  const auto last = pair.a.connection.poll_transmit();
+  ASSERT_TRUE(last);
+  EXPECT_EQ(last->write_count, 0U);
+  EXPECT_TRUE(last->cdc.state.closed);
+  EXPECT_TRUE(ended_in_order(pair.a.connection));
+}
+
+TEST(ConnectionAbort, WhatIsInTheElementOfAPeerThatHasClosedIsStillAnnounced) {
+  ConnectionPair pair;
+  pair.b.connection.close();
+  pair.transmit(pair.b);
+  pair.write(pair.a, "in time");
+  ASSERT_TRUE(pair.deliver(pair.b));
+  const auto announced = pair.a.connection.poll_transmit();
+  ASSERT_TRUE(announced);
+  EXPECT_EQ(announced->cdc.producer, (wire::CdcCursor{0, 7}));
+}
+
+TEST(ConnectionAbort, AnElementIsReleasedUnlessItsPeerHasClosedAndWaitsForRoom) {
+  ConnectionPair open;
+  open.b.connection.abort();
+  open.transmit(open.b);
+  EXPECT_FALSE(open.b.connection.closing().peer_writes_on(true));  // it has not closed
+  ConnectionPair closed;
+  closed.a.connection.close();
+  closed.settle();
+  EXPECT_FALSE(closed.b.connection.closing().peer_writes_on(true));  // nothing was aborted
+  closed.b.connection.abort();
+  closed.transmit(closed.b);
+  EXPECT_TRUE(closed.b.connection.closing().peer_writes_on(true));
+  EXPECT_FALSE(closed.b.connection.closing().peer_writes_on(false));
+  EXPECT_FALSE(ended_in_order(closed.b.connection));
+}
+
 }  // namespace
 }  // namespace fairlead::smc

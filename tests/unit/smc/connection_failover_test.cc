@@ -89,6 +89,21 @@ TEST(FailoverOfLinux, AFullElementLeavesAByteToAskWith) {
   EXPECT_FALSE(rest->cdc.producer_flags.consumer_update_requested);
 }
 
+TEST_P(Failover, AValidationNamesTheMessageBeforeTheLastOneThatWasCompleted) {
+  for (int i = 0; i < 3; ++i) {
+    pair.write(pair.a, "x");
+    pair.settle();
+  }
+  pair.switch_link();
+  const auto first = pair.a.connection.poll_transmit();
+  const auto of_silent = pair.b.connection.poll_transmit();
+  ASSERT_TRUE(first && of_silent);
+  EXPECT_TRUE(first->validation);
+  EXPECT_EQ(first->cdc.sequence, 2);
+  EXPECT_TRUE(of_silent->validation);
+  EXPECT_EQ(of_silent->cdc.sequence, 0);  // it has sent none
+}
+
 TEST_P(Failover, LostEndsAreRecovered) {
   pair.write(pair.a, "last");
   pair.a.connection.shutdown_write();

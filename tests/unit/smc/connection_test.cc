@@ -258,6 +258,7 @@ TEST(Connection, FailoverValidationWithoutALossChangesNothing) {
   wire::CdcMessage message = next_message(pair.b, 0);
   message.producer_flags.failover_validation = true;
   EXPECT_TRUE(pair.b.connection.handle_cdc(message, pair.now));
+  EXPECT_EQ(pair.b.connection.next_deadline(), std::nullopt);
   EXPECT_EQ(pair.read(pair.b), "x");
 }
 
@@ -269,6 +270,123 @@ TEST(Connection, BytesMayOvertakeTheConfirm) {
   ASSERT_TRUE(server.handle_cdc(message, TimePoint{}));
   EXPECT_EQ(server.rx().window().bytes(), 5U);
   EXPECT_FALSE(server.transmit_due());
+}
+
+// A kernel sends its last message again, with what has changed since.
+TEST(Connection, AMessageWithTheNumberOfTheLastOneCounts) {
+  ConnectionPair pair;
+  wire::CdcMessage message = next_message(pair.b, 7);
+  message.producer = {0, 5};
+  ASSERT_TRUE(pair.b.connection.handle_cdc(message, pair.now));
+  message.producer = {0, 8};
+  ASSERT_TRUE(pair.b.connection.handle_cdc(message, pair.now));
+  EXPECT_EQ(pair.b.connection.rx().window().bytes(), 8U);
+}
+
+TEST(Connection, AnOvertakenMessageSaysNothingAboutItsSender) {
+  ConnectionPair pair;
+  ASSERT_TRUE(pair.b.connection.handle_cdc(next_message(pair.b, 2), pair.now));
+  wire::CdcMessage older = next_message(pair.b, 1);
+  older.producer_flags.write_blocked = true;
+  older.state.done_writing = true;
+  ASSERT_TRUE(pair.b.connection.handle_cdc(older, pair.now));
+  EXPECT_FALSE(pair.b.connection.rx().write_blocked());
+  EXPECT_EQ(pair.b.connection.rx_end(), StreamEnd::kNone);
+}
+
+TEST(Connection, NothingCanBeWrittenOnceAnEndIsKnown) {
+  const auto window_after = [](void (*end)(ConnectionPair&)) {
+    ConnectionPair pair;
+    EXPECT_EQ(pair.a.connection.tx_window().bytes(), 16384U);
+    end(pair);
+    return pair.a.connection.tx_window().bytes();
+  };
+  EXPECT_EQ(window_after([](ConnectionPair& pair) { pair.a.connection.shutdown_write(); }), 0U);
+  EXPECT_EQ(window_after([](ConnectionPair& pair) { pair.a.connection.close(); }), 0U);
+  EXPECT_EQ(window_after([](ConnectionPair& pair) { pair.a.connection.abort(); }), 0U);
+  EXPECT_EQ(window_after([](ConnectionPair& pair) { pair.a.connection.handle_link_lost(); }), 0U);
+  EXPECT_EQ(window_after([](ConnectionPair& pair) {
+              pair.b.connection.close();
+              pair.settle();
+            }),
+            0U);
+}
+
+TEST(Connection, OneThatHasEndedIsNotBlocked) {
+  ConnectionPair pair;
+  pair.a.connection.shutdown_write();
+  EXPECT_EQ(pair.a.connection.tx_blocked(), std::nullopt);
+}
+
+TEST(Connection, EachStepOfAnOrderlyCloseHasItsState) {
+  ConnectionPair pair;
+  const Closing& a = pair.a.connection.closing();
+  const Closing& b = pair.b.connection.closing();
+  EXPECT_EQ(a.state(), CloseState::kActive);
+  pair.a.connection.shutdown_write();
+  pair.settle();
+  EXPECT_EQ(a.state(), CloseState::kPeerCloseWait1);
+  EXPECT_EQ(b.state(), CloseState::kAppCloseWait1);
+  pair.b.connection.shutdown_write();
+  pair.settle();
+  EXPECT_EQ(a.state(), CloseState::kPeerCloseWait2);
+  EXPECT_EQ(b.state(), CloseState::kAppCloseWait2);
+  EXPECT_TRUE(a.peer_ended());
+  EXPECT_FALSE(a.peer_closed());
+  pair.a.connection.close();
+  pair.settle();
+  EXPECT_TRUE(a.said_closed());
+  EXPECT_TRUE(b.peer_closed());
+  EXPECT_FALSE(ended_in_order(pair.b.connection));
+  pair.b.connection.close();
+  pair.settle();
+  EXPECT_TRUE(ended_in_order(pair.a.connection));
+  EXPECT_TRUE(ended_in_order(pair.b.connection));
+}
+
+TEST(Connection, NoMessageChangesAConnectionThatIsOver) {
+  for (const bool lost : {false, true}) {
+    ConnectionPair pair;
+    if (lost) {
+      pair.b.connection.handle_link_lost();
+    } else {
+      pair.a.connection.close();
+      pair.b.connection.close();
+      pair.settle();
+    }
+    ASSERT_TRUE(pair.b.connection.finished());
+    wire::CdcMessage late = next_message(pair.b, 9);
+    late.producer = {500, 0};  // which would be a violation
+    EXPECT_TRUE(pair.b.connection.handle_cdc(late, pair.now)) << lost;
+    EXPECT_EQ(pair.b.connection.closing().reset(), lost);
+    EXPECT_EQ(pair.b.connection.rx().window().bytes(), 0U);
+  }
+}
+
+TEST(Connection, BeforeTheConfirmNothingIsSentThoughSomethingIsDue) {
+  Connection server(AlertToken{7}, 16384);
+  EXPECT_EQ(server.tx_window().bytes(), 0U);
+  EXPECT_EQ(server.tx_blocked(), std::nullopt);
+  wire::CdcMessage message;
+  message.sequence = 1;
+  message.producer = {0, 16000};
+  ASSERT_TRUE(server.handle_cdc(message, TimePoint{}));
+  server.consumed(16000, TimePoint{});
+  EXPECT_FALSE(server.transmit_due());
+  server.handle_link_switched({RemoteKey{1}, RemoteAddress{0}, 32768});
+  EXPECT_FALSE(server.transmit_due());
+  server.set_peer(AlertToken{9}, {RemoteKey{1}, RemoteAddress{0}, 32768}, 0);
+  const auto update = server.poll_transmit();
+  ASSERT_TRUE(update);
+  EXPECT_EQ(update->cdc.token, AlertToken{9});
+  EXPECT_EQ(update->cdc.consumer, (wire::CdcCursor{0, 16000}));
+}
+
+TEST(Connection, AResetBeforeTheConfirmNeedsNoMessage) {
+  Connection server(AlertToken{7}, 16384);
+  server.abort();
+  EXPECT_FALSE(server.transmit_due());
+  EXPECT_TRUE(server.reset_said());
 }
 
 }  // namespace

@@ -113,6 +113,31 @@ TEST(ConnectionUrgent, DataBehindTheByteStaysOrdinary) {
   EXPECT_EQ(pair.read(pair.b).size(), 45U);
 }
 
+TEST(ConnectionUrgent, AMessageBeforeTheByteIsReadDoesNotMakeItOrdinary) {
+  ConnectionPair pair;
+  pair.write(pair.a, "before");
+  pair.write_urgent(pair.a, '!');
+  pair.settle();
+  pair.write(pair.b, "meanwhile");
+  pair.settle();
+  EXPECT_EQ(pair.read(pair.b), "before");
+  EXPECT_FALSE(pair.b.connection.transmit_due());  // the peer waits for the byte alone
+  EXPECT_TRUE(pair.b.connection.rx().urgent());
+  EXPECT_EQ(pair.read(pair.b), "!");
+}
+
+TEST(ConnectionUrgent, BehindTheByteReadsAreAnnouncedAsUsual) {
+  ConnectionPair pair;
+  pair.write_urgent(pair.a, '!');
+  pair.settle();
+  pair.read(pair.b);
+  pair.settle();
+  pair.write(pair.a, "behind");
+  pair.settle();
+  EXPECT_EQ(pair.read(pair.b), "behind");
+  EXPECT_FALSE(pair.b.connection.transmit_due());
+}
+
 TEST(ConnectionUrgent, AFlagThatNamesNoUnreadByteIsIgnored) {
   ConnectionPair pair;
   wire::CdcMessage message = next_message(pair.b, 1);

@@ -28,6 +28,8 @@ TEST(Cursor, RollsOverAfter65536Wraps) {
 TEST(Cursor, IgnoresAnOlderOne) {
   EXPECT_EQ(cursor_step(100, {0, 90}, kSize, 10).kind, Kind::kStale);
   EXPECT_EQ(cursor_step(kSize + 5, {0, 6}, kSize, 10).kind, Kind::kStale);
+  EXPECT_EQ(cursor_step(kSize + 5, {0, 5}, kSize, 10).kind, Kind::kStale);  // by a whole element
+  EXPECT_EQ(cursor_step(kSize + 5, {0, 4}, kSize, 10).kind, Kind::kIllegal);
 }
 
 TEST(Cursor, RefusesWhatThePeerMayNotTouch) {

@@ -138,6 +138,61 @@ TEST_F(DeferralTest, AServerThatHasEndedCanHandOver) {
   EXPECT_EQ(take(client, over), "H");
 }
 
+TEST_F(DeferralTest, NothingReceivedIsNothing) {
+  EXPECT_EQ(server.take({})->kind, Kind::kNothing);
+  Bytes frame = data(client, 5);
+  frame.pop_back();
+  EXPECT_EQ(take(server, frame), "D");
+  EXPECT_EQ(server.take({})->kind, Kind::kNothing);
+  EXPECT_EQ(server.bytes_received(), 4U);
+}
+
+TEST_F(DeferralTest, ManyBytesBehindOneAnswerAreOneTurn) {
+  for (int turn = 0; turn < 2; ++turn) {
+    EXPECT_EQ(take(client, data(server, 1)), "D");
+    for (int i = 0; i < 5; ++i) data(client, 1);
+  }
+  EXPECT_EQ(client.state().turns, 2U);
+  EXPECT_FALSE(client.earned(now));
+}
+
+TEST_F(DeferralTest, AServerNeverBeginsTheHandOver) {
+  Bytes over;
+  append(over, client.send_hand_over());
+  EXPECT_EQ(take(server, over), "H");
+  EXPECT_TRUE(server.may_hand_over());
+  EXPECT_FALSE(server.earned(now + std::chrono::hours(1)));
+}
+
+TEST_F(DeferralTest, BytesWaitAtTheBoundAndBehindAHandOver) {
+  EXPECT_FALSE(client.held());
+  EXPECT_EQ(client.room(), wire::kFrameBytesMax);
+  while (client.room() != 0) data(client, client.room());
+  EXPECT_EQ(client.bytes_sent(), kFramedBytesMax);
+  EXPECT_TRUE(client.held());
+  client.send_hand_over();
+  EXPECT_TRUE(client.held());
+  EXPECT_TRUE(client.handed_over());
+  Deferral other(Role::kClient, kLimits, now);
+  other.send_hand_over();
+  EXPECT_EQ(other.room(), 0U);
+  EXPECT_TRUE(other.held());
+}
+
+TEST_F(DeferralTest, NothingWaitsBehindAnEnd) {
+  client.send_end();
+  EXPECT_TRUE(client.ended());
+  EXPECT_EQ(client.room(), 0U);
+  EXPECT_FALSE(client.held());
+}
+
+TEST_F(DeferralTest, UrgentBytesCountForTheBound) {
+  while (client.room() != 0) EXPECT_EQ(take(server, data(client, client.room())), "D");
+  Bytes more;
+  append(more, wire::encode_frame_header({wire::FrameType::kUrgent, 1}), 1);
+  EXPECT_EQ(take(server, more), "!more in frames than is allowed");
+}
+
 TEST_F(DeferralTest, AHostilePeerIsRefused) {
   using wire::FrameType;
   const auto frame = [](FrameType type, std::uint32_t length) {
@@ -148,6 +203,11 @@ TEST_F(DeferralTest, AHostilePeerIsRefused) {
   const auto both = [](Bytes first, const Bytes& second) {
     first.insert(first.end(), second.begin(), second.end());
     return first;
+  };
+  const auto position = [](FrameType type) {
+    Bytes bytes;
+    append(bytes, wire::encode_position(type, 0));
+    return bytes;
   };
   Bytes wrong_place, place;
   append(wrong_place, wire::encode_position(wire::FrameType::kHandOver, 1));
@@ -168,6 +228,8 @@ TEST_F(DeferralTest, AHostilePeerIsRefused) {
       {Role::kServer, both(place, place), "H."},  // the second one is no CLC
       {Role::kServer, frame(FrameType::kData, wire::kFrameBytesMax + 1), "!frame length"},
       {Role::kServer, frame(static_cast<FrameType>(9), 0), "!frame type"},
+      {Role::kServer, position(FrameType::kReturn), "!return: the connection is in frames"},
+      {Role::kClient, frame(FrameType::kReturned, 0), "!return: the connection is in frames"},
   };
   for (const Case& one : cases)
     for (const std::size_t step : {std::size_t{1}, std::size_t{3}, std::size_t{64}}) {
@@ -219,9 +281,21 @@ TEST_F(DeferralTest, AStateThatNoConnectionHasIsRefused) {
          s.body_left = 1;
        },
        "more in frames than is allowed"},
+      {Role::kServer,
+       [](State& s) {
+         s.received.bytes = kFramedBytesMax;
+         s.body_left = 1;
+       },
+       "more in frames than is allowed"},
       {Role::kClient,
        [](State& s) {
          s.received.ended = true;
+         s.body_left = 1;
+       },
+       "a frame behind the last"},
+      {Role::kClient,
+       [](State& s) {
+         s.sent.handed_over = s.received.handed_over = true;
          s.body_left = 1;
        },
        "a frame behind the last"},
@@ -235,18 +309,78 @@ TEST_F(DeferralTest, AStateThatNoConnectionHasIsRefused) {
        "hand-over: a server's without the client's"},
       {Role::kServer, [](State& s) { s.head_bytes = s.head.size(); },
        "more of a header than one can have"},
+      {Role::kServer, [](State& s) { s.head_bytes = s.body_left = 1; },
+       "more of a header than one can have"},
       {Role::kServer, [](State& s) { s.head_bytes = wire::kFrameHeaderBytes; },
        "a header of no hand-over"},
+      {Role::kServer,
+       [](State& s) {
+         const auto end = wire::encode_frame_header({wire::FrameType::kEnd, 0});
+         std::copy(end.begin(), end.end(), s.head.begin());
+         s.head_bytes = wire::kFrameHeaderBytes;
+       },
+       "a header of no hand-over"},
   };
-  State ended;
-  ended.sent.handed_over = ended.received.handed_over = ended.received.ended = true;
-  EXPECT_TRUE(Deferral::resume(Role::kClient, kLimits, now, ended)) << "the server's may follow";
   for (const Case& one : cases) {
     State state;
     one.forge(state);
     const auto resumed = Deferral::resume(one.role, kLimits, now, state);
     ASSERT_FALSE(resumed) << one.result;
     EXPECT_STREQ(resumed.error().what, one.result);
+  }
+}
+
+TEST_F(DeferralTest, AnyStateThatAConnectionCanHaveIsResumed) {
+  using State = Deferral::State;
+  struct Case {
+    Role role;
+    void (*reach)(State& state);
+  };
+  const Case cases[] = {
+      {Role::kClient, [](State&) {}},
+      {Role::kServer, [](State&) {}},
+      {Role::kServer, [](State& s) { s.body_left = wire::kFrameBytesMax; }},
+      {Role::kServer,
+       [](State& s) {
+         s.urgent = true;  // the last frame was, or this one is
+         s.body_left = 1;
+       }},
+      {Role::kServer, [](State& s) { s.urgent = true; }},
+      {Role::kServer, [](State& s) { s.sent.bytes = s.received.bytes = kFramedBytesMax; }},
+      {Role::kServer,
+       [](State& s) {
+         s.received.bytes = kFramedBytesMax - 1;
+         s.body_left = 1;
+       }},
+      // No bound behind the end of the client.
+      {Role::kClient,
+       [](State& s) {
+         s.sent.ended = true;
+         s.received.bytes = 10 * kFramedBytesMax;
+         s.body_left = 1;
+       }},
+      {Role::kServer,
+       [](State& s) {
+         s.received.ended = true;
+         s.sent.bytes = 10 * kFramedBytesMax;
+       }},
+      {Role::kServer, [](State& s) { s.sent.ended = s.received.handed_over = true; }},
+      {Role::kServer, [](State& s) { s.sent.handed_over = s.received.handed_over = true; }},
+      {Role::kClient, [](State& s) { s.sent.handed_over = true; }},
+      // The server's hand-over may follow its end.
+      {Role::kClient,
+       [](State& s) { s.sent.handed_over = s.received.handed_over = s.received.ended = true; }},
+      {Role::kServer, [](State& s) { s.head_bytes = wire::kFrameHeaderBytes - 1; }},
+  };
+  for (const Case& one : cases) {
+    State state;
+    one.reach(state);
+    const auto resumed = Deferral::resume(one.role, kLimits, now, state);
+    ASSERT_TRUE(resumed) << &one - cases << ": " << resumed.error().what;
+    EXPECT_EQ(resumed->bytes_sent(), state.sent.bytes);
+    EXPECT_EQ(resumed->bytes_received(), state.received.bytes);
+    EXPECT_EQ(resumed->ended(), state.sent.ended);
+    EXPECT_EQ(resumed->peer_ended(), state.received.ended);
   }
 }
 

@@ -247,5 +247,159 @@ TEST_F(HandshakePair, ATruncatedMessageIsAwaitedNotGuessed) {
   EXPECT_EQ(server.state(), State::kAwaitingPeer);
 }
 
+wire::Decline declined_by(const Handshake& handshake) {
+  const auto decline = wire::decode_decline(handshake.output());
+  EXPECT_TRUE(decline);
+  return decline ? *decline : wire::Decline{};
+}
+
+TEST_F(HandshakePair, ADeclineSpeaksTheVersionOfThePeerAndNamesItsSender) {
+  struct Case {
+    bool offers_version_2;
+    std::uint8_t answered;
+  };
+  for (const Case& one_case : {Case{false, 1}, Case{true, 1}, Case{true, 2}}) {
+    LocalOffer speaks = offer;
+    speaks.version_2 = one_case.offers_version_2;
+    const wire::Proposal asked = make_proposal(speaks, Gid{}, Mac{}, {}, OfferV1{});
+    Handshake one = Handshake::client(asked, offer.peer_id, now, kTimeout);
+    Handshake other = Handshake::server(offer.peer_id, now, kTimeout);
+    carry(one, other);
+    Handshake refusing = other;
+    refusing.decline(FallbackReason::kNoDevice);
+    EXPECT_EQ(declined_by(refusing).version, one_case.offers_version_2 ? 2 : 1);
+    EXPECT_EQ(declined_by(refusing).peer_id, offer.peer_id);
+    terms = *judge_proposal(asked, speaks, one_case.answered);
+    other.send_accept(answer(wire::ClcType::kAccept, false), now);
+    carry(other, one);
+    ASSERT_EQ(one.state(), State::kInHand);
+    one.decline(FallbackReason::kNoDevice);
+    EXPECT_EQ(declined_by(one).version, one_case.answered);
+  }
+}
+
+TEST_F(HandshakePair, TheOutputIsWhatIsNotWrittenYet) {
+  const std::size_t all = client.output().size();
+  const std::byte fourth = client.output()[3];
+  client.output_written(3);
+  EXPECT_EQ(client.output().size(), all - 3);
+  EXPECT_EQ(client.output()[0], fourth);
+  EXPECT_FALSE(client.output_empty());
+  client.output_written(all - 3);
+  EXPECT_TRUE(client.output().empty());
+  EXPECT_TRUE(client.output_empty());
+}
+
+// As Linux: nothing is known of the server.
+TEST_F(HandshakePair, ARefusalSpeaksVersionOne) {
+  const auto refusal = Handshake::refusal(offer.peer_id, FallbackReason::kPolicyExcluded, "");
+  EXPECT_EQ(declined_by(refusal).version, 1);
+  EXPECT_EQ(declined_by(refusal).peer_id, offer.peer_id);
+}
+
+TEST_F(HandshakePair, TheLargestProposalLeavesRoomForWhatFollows) {
+  LocalOffer large = offer;
+  while (large.ueids.size() < wire::kUeidsMax)
+    large.ueids.push_back(*wire::eid_from("B" + std::to_string(large.ueids.size())));
+  OfferV1 v1;
+  for (std::size_t i = 0; i < wire::kIpv6PrefixesMax; ++i) v1.area.ipv6.push({});
+  const wire::Proposal asked = make_proposal(large, Gid{}, Mac{}, {}, v1);
+  client = Handshake::client(asked, offer.peer_id, now, kTimeout);
+  carry(client, server);
+  EXPECT_EQ(server.proposal(), asked);
+  server.send_accept(answer(wire::ClcType::kAccept, true), now);
+  carry(server, client);
+  wire::AcceptConfirm confirm = answer(wire::ClcType::kConfirm, true);
+  while (confirm.gids.count < wire::kConfirmGidsMax) confirm.gids.push(Gid{});
+  client.send_confirm(confirm);
+  client.decline(FallbackReason::kNoDevice);
+  EXPECT_EQ(client.output().size(), wire::kConfirmBytesMax + wire::kDeclineBytesMax);
+  carry(client, server);
+  ASSERT_EQ(server.state(), State::kInHand);
+  EXPECT_EQ(server.answer().gids.count, wire::kConfirmGidsMax);
+}
+
+TEST_F(HandshakePair, AConfirmThatIsNotWrittenYetIsVoidWhenThePeerDeclines) {
+  for (const std::size_t written : {0U, 3U}) {
+    Handshake one = Handshake::client(proposal, offer.peer_id, now, kTimeout);
+    Handshake other = Handshake::server(offer.peer_id, now, kTimeout);
+    carry(one, other);
+    Handshake refusing = other;
+    other.send_accept(answer(wire::ClcType::kAccept, true), now);
+    carry(other, one);
+    one.send_confirm(answer(wire::ClcType::kConfirm, true));
+    one.await_link(now);
+    one.output_written(written);
+    refusing.decline(FallbackReason::kNoDevice);
+    carry(refusing, one);
+    ASSERT_EQ(one.state(), State::kTcp);
+    EXPECT_EQ(one.next_deadline(), std::nullopt);
+    EXPECT_EQ(one.output_empty(), written == 0);  // half a message has to be finished
+    EXPECT_TRUE(one.unconsumed().empty());
+  }
+}
+
+TEST_F(HandshakePair, ASecondAnswerWhileTheLinkIsAwaitedFails) {
+  carry(client, server);
+  server.send_accept(answer(wire::ClcType::kAccept, true), now);
+  const std::vector<std::byte> accept(server.output().begin(), server.output().end());
+  client.handle_bytes(accept, now);
+  client.send_confirm(answer(wire::ClcType::kConfirm, true));
+  client.await_link(now);
+  client.handle_bytes(accept, now);
+  EXPECT_EQ(client.state(), State::kFailed);
+  EXPECT_EQ(client.outcome().reason, FallbackReason::kMalformedClc);
+  EXPECT_EQ(client.next_deadline(), std::nullopt);
+  EXPECT_EQ(client.unconsumed().size(), accept.size());
+}
+
+TEST_F(HandshakePair, EachWaitHasItsDeadlineAndNothingElseHasOne) {
+  const TimePoint later = now + std::chrono::seconds(1);
+  EXPECT_EQ(client.next_deadline(), now + kTimeout);
+  EXPECT_EQ(server.next_deadline(), now + kTimeout);
+  carry(client, server);
+  EXPECT_EQ(server.next_deadline(), std::nullopt);
+  server.handle_deadline(now + std::chrono::hours(1));
+  EXPECT_EQ(server.state(), State::kInHand);
+  server.send_accept(answer(wire::ClcType::kAccept, true), later);
+  EXPECT_EQ(server.next_deadline(), later + kTimeout);
+  carry(server, client);
+  EXPECT_EQ(client.next_deadline(), std::nullopt);
+  client.send_confirm(answer(wire::ClcType::kConfirm, true));
+  client.await_link(later);
+  EXPECT_EQ(client.next_deadline(), later + kLinkWaitClient);
+  carry(client, server);
+  server.await_link(later);
+  EXPECT_EQ(server.next_deadline(), later + kLinkWaitServer);
+  server.handle_deadline(later + kLinkWaitServer);
+  EXPECT_EQ(server.next_deadline(), later + kLinkWaitServer + kDeclineWait);
+  server.handle_deadline(later + kLinkWaitServer + kDeclineWait - Duration(1));
+  EXPECT_EQ(server.state(), State::kAwaitingLink);
+  server.handle_deadline(later + kLinkWaitServer + kDeclineWait);
+  EXPECT_EQ(server.state(), State::kTcp);
+  EXPECT_EQ(server.next_deadline(), std::nullopt);
+  client.link_confirmed();
+  EXPECT_EQ(client.next_deadline(), std::nullopt);
+}
+
+TEST_F(HandshakePair, AServerAwaitsTheProposalUntilItsFirstByte) {
+  EXPECT_TRUE(server.proposal_awaited());
+  EXPECT_FALSE(client.proposal_awaited());
+  EXPECT_EQ(server.handle_bytes(client.output().first(1), now), 1U);
+  EXPECT_FALSE(server.proposal_awaited());
+  Handshake other = Handshake::server(offer.peer_id, now, kTimeout);
+  carry(client, other);
+  EXPECT_FALSE(other.proposal_awaited());
+  other.send_accept(answer(wire::ClcType::kAccept, true), now);
+  EXPECT_FALSE(other.proposal_awaited());
+}
+
+TEST_F(HandshakePair, NothingIsTakenWhereNothingIsAwaited) {
+  carry(client, server);
+  const std::string text = "early";
+  EXPECT_EQ(server.handle_bytes(std::as_bytes(std::span(text.data(), text.size())), now), 0U);
+  EXPECT_EQ(server.state(), State::kInHand);
+}
+
 }  // namespace
 }  // namespace fairlead::smc

@@ -132,6 +132,67 @@ TEST_F(Rmbs, RowsHaveALimit) {
   EXPECT_FALSE(rmbs.next_to_delete(links));
 }
 
+TEST_F(Rmbs, AFreeRowIsNotAnnounced) {
+  rmbs.end_first_contact();
+  const RmbRow rmb = add(10);
+  rmbs.set_announced(rmb, 3);
+  request(rmb);
+  ASSERT_TRUE(rmbs.take_answer(0, answer()));
+  rmbs.remove(rmb);
+  EXPECT_FALSE(rmbs.next_to_announce(links));
+  EXPECT_FALSE(rmbs.deleted(rmb));
+  EXPECT_FALSE(rmbs.next_to_delete(links));
+}
+
+TEST_F(Rmbs, ARefusedOneIsAnnouncedAgainWhenAnotherLinkComes) {
+  rmbs.end_first_contact();
+  links[1]->set_state(LinkState::kActivating);
+  const RmbRow rmb = add(10);
+  rmbs.set_refused(rmb);
+  rmbs.set_announced(rmb, bit(0));
+  EXPECT_FALSE(rmbs.next_to_announce(links));
+  links[1]->set_state(LinkState::kActive);
+  EXPECT_EQ(rmbs.next_to_announce(links), rmb);
+}
+
+TEST_F(Rmbs, OneToBeDeletedIsListedUntilThePeerIsAsked) {
+  const RmbRow rmb = add(10);
+  rmbs.want_deleted(rmb);
+  EXPECT_TRUE(rmbs.entry(rmb, 0, 1));
+  EXPECT_FALSE(rmbs.next_to_announce(links));
+  rmbs.set_deletion_requested(*rmbs.next_to_delete(links));
+  EXPECT_FALSE(rmbs.entry(rmb, 0, 1));
+}
+
+TEST_F(Rmbs, OneWithoutAKeyOnTheCarrierIsNotListed) {
+  const RmbRow rmb = *rmbs.add(1, key(10));
+  EXPECT_FALSE(rmbs.entry(rmb, 0, 1));
+  rmbs.set_announced(rmb, bit(0));
+  EXPECT_FALSE(rmbs.entry(rmb, 0, 1));
+}
+
+TEST_F(Rmbs, ADeletionUsesTheOldestLinkThatHasAKey) {
+  const RmbRow rmb = *rmbs.add(1, key(10));
+  rmbs.want_deleted(rmb);
+  EXPECT_EQ(rmbs.next_to_delete(links)->carrier, 1);
+  const RmbRow both = add(20);
+  rmbs.want_deleted(both);
+  rmbs.set_deletion_requested({rmb, 1});
+  links[0]->set_state(LinkState::kDown);
+  EXPECT_FALSE(rmbs.next_to_delete(links));
+  links[0]->set_state(LinkState::kActive);
+  EXPECT_EQ(rmbs.next_to_delete(links)->carrier, 0);
+}
+
+TEST_F(Rmbs, TheNextLinkAtAnIndexOwesNoAnswer) {
+  const RmbRow rmb = add(10);
+  request(rmb);
+  rmbs.handle_link_gone(0);
+  EXPECT_FALSE(rmbs.take_answer(0, answer(10)));
+  EXPECT_FALSE(rmbs.deleted(rmb));
+  EXPECT_EQ(rmbs.next_to_delete(links)->carrier, 0);
+}
+
 TEST(RmbsDeathTest, OneThatThePeerMayWriteToIsNotRemoved) {
   LocalRmbs rmbs;
   const RmbRow rmb = *rmbs.add(0, key(10));

@@ -107,6 +107,47 @@ TEST(Proposal, ReleaseZeroHasFixedLimits) {
   ASSERT_TRUE(terms);
   EXPECT_EQ(terms->release, 0);
   EXPECT_EQ(terms->max_connections, 255);
+  EXPECT_EQ(terms->max_links, 2);
+}
+
+TEST(Proposal, CarriesWhatTheClientOffers) {
+  LocalOffer offer = offer_of({"A"});
+  offer.max_connections = 100;
+  offer.max_links = 3;
+  Gid gid;
+  gid.bytes[15] = 7;
+  Mac mac;
+  mac.bytes[5] = 8;
+  wire::VendorArea vendor;
+  vendor.options[0] = 9;
+  const wire::Proposal proposal = make_proposal(offer, gid, mac, vendor);
+  EXPECT_EQ(proposal.peer_id, offer.peer_id);
+  EXPECT_EQ(proposal.mac, mac);
+  EXPECT_EQ(proposal.vendor, vendor);
+  EXPECT_EQ(proposal.v2->gid, gid);
+  EXPECT_EQ(proposal.v2->max_connections, 100);
+  EXPECT_EQ(proposal.v2->max_links, 3);
+  EXPECT_EQ(proposal.v2->ueids.items[0], offer.ueids[0]);
+}
+
+TEST(Proposal, SmcrBesideSmcdCounts) {
+  wire::Proposal proposal = proposal_of(offer_of({"A"}));
+  proposal.v1_path = proposal.v2_path = wire::ClcPath::kBoth;
+  EXPECT_TRUE(judge_proposal(proposal, offer_of({"A"}), 2));
+  EXPECT_TRUE(judge_proposal(proposal, offer_of({"A"}), 1));
+  proposal.v1_path = wire::ClcPath::kSmcd;
+  EXPECT_EQ(judge_proposal(proposal, offer_of({"A"}), 1).error(), R::kPeerNoSmc);
+}
+
+TEST(Proposal, TheLeastLimitsAreEnough) {
+  wire::Proposal proposal = proposal_of(offer_of({"A"}));
+  proposal.v2->max_connections = kConnectionsPerGroupMin;
+  proposal.v2->release = 2;  // a newer one speaks ours too
+  const auto terms = judge_proposal(proposal, offer_of({"A"}), 2);
+  ASSERT_TRUE(terms);
+  EXPECT_EQ(terms->max_connections, kConnectionsPerGroupMin);
+  EXPECT_EQ(terms->max_links, 1);
+  EXPECT_EQ(terms->release, 1);
 }
 
 class Answer : public testing::Test {
@@ -159,6 +200,84 @@ TEST_F(Answer, ConfirmMustRepeatTheAccept) {
   EXPECT_EQ(judge_confirm(confirm, accept, terms).error(), R::kMaxLinksMismatch);
   confirm.first_contact = false;
   EXPECT_EQ(judge_confirm(confirm, accept, terms).error(), R::kSyncError);
+}
+
+TEST_F(Answer, WithoutAFirstContactKeepsWhatWasOffered) {
+  proposal.v2->max_connections = 100;
+  proposal.v2->max_links = 3;
+  accept = make_answer(wire::ClcType::kAccept, offer, terms, false, true);
+  const auto judged = judge_accept(accept, proposal);
+  ASSERT_TRUE(judged);
+  EXPECT_EQ(judged->version, 2);
+  EXPECT_EQ(judged->eid, terms.eid);
+  EXPECT_EQ(judged->max_connections, 100);
+  EXPECT_EQ(judged->max_links, 3);
+  confirm = make_answer(wire::ClcType::kConfirm, offer, terms, false, true);
+  EXPECT_TRUE(judge_confirm(confirm, accept, terms));
+}
+
+TEST_F(Answer, WithLessThanWasOfferedIsAgreed) {
+  proposal.v2->max_links = 3;
+  accept.first_contact_v2->max_connections = kConnectionsPerGroupMin;
+  accept.first_contact_v2->max_links = 2;
+  const auto judged = judge_accept(accept, proposal);
+  ASSERT_TRUE(judged);
+  EXPECT_EQ(judged->max_connections, kConnectionsPerGroupMin);
+  EXPECT_EQ(judged->max_links, 2);
+}
+
+TEST_F(Answer, OfReleaseZeroHasFixedLimitsAndNamesNone) {
+  proposal.v2->release = 0;
+  proposal.v2->max_connections = 100;
+  const Terms fixed = *judge_proposal(proposal, offer, 2);
+  accept = make_answer(wire::ClcType::kAccept, offer, fixed, true, true);
+  EXPECT_EQ(accept.first_contact_v2->release, 0);
+  EXPECT_EQ(accept.first_contact_v2->max_connections, 0);
+  EXPECT_EQ(accept.first_contact_v2->max_links, 0);
+  const auto judged = judge_accept(accept, proposal);
+  ASSERT_TRUE(judged);
+  EXPECT_EQ(*judged, fixed);
+  EXPECT_EQ(judged->max_connections, 255);
+  EXPECT_EQ(judged->max_links, 2);
+  EXPECT_TRUE(
+      judge_confirm(make_answer(wire::ClcType::kConfirm, offer, fixed, true, true), accept, fixed));
+}
+
+TEST_F(Answer, OfANewerReleaseThanWasOfferedIsRefused) {
+  accept.first_contact_v2->release = 2;
+  EXPECT_EQ(judge_accept(accept, proposal).error(), R::kReleaseMismatch);
+}
+
+TEST_F(Answer, ToAFirstContactNeedsItsExtensionAndOurPath) {
+  accept.first_contact_v2.reset();
+  EXPECT_EQ(judge_accept(accept, proposal).error(), R::kModeMismatch);
+  confirm.first_contact_v2.reset();
+  EXPECT_EQ(judge_confirm(confirm, accept, terms).error(), R::kModeMismatch);
+  confirm.path = wire::ClcPath::kSmcd;
+  EXPECT_EQ(judge_confirm(confirm, accept, terms).error(), R::kModeMismatch);
+}
+
+TEST_F(Answer, NamesItsSenderAndWhatWasAgreed) {
+  for (const bool direct : {false, true}) {
+    const auto made = make_answer(wire::ClcType::kConfirm, offer, terms, true, direct);
+    EXPECT_EQ(made.type, wire::ClcType::kConfirm);
+    EXPECT_EQ(made.peer_id, offer.peer_id);
+    EXPECT_EQ(made.eid, terms.eid);
+    EXPECT_EQ(made.first_contact_v2->direct, direct);
+    EXPECT_EQ(made.first_contact_v2->max_connections, terms.max_connections);
+    EXPECT_EQ(made.first_contact_v2->max_links, terms.max_links);
+  }
+}
+
+TEST_F(Answer, AnyHostNameIsMadeFit) {
+  const auto name_of = [&](const std::string& host_name) {
+    offer.host_name = host_name;
+    const auto made = make_answer(wire::ClcType::kAccept, offer, terms, true, true);
+    const auto& name = made.first_contact_v2->host_name;
+    return std::string(name.begin(), name.end());
+  };
+  EXPECT_EQ(name_of(std::string(40, 'h')), std::string(32, 'h'));
+  EXPECT_EQ(name_of("~!\x7f\xff\x1f\x20"), "~!----" + std::string(26, ' '));
 }
 
 wire::IpArea ipv4_area(std::array<std::uint8_t, 4> network, std::uint8_t bits) {
@@ -299,8 +418,16 @@ TEST_F(VersionOne, ALinkLocalGidTellsTheVlan) {
   EXPECT_EQ(vlan_of(other), 4094);
   EXPECT_EQ(vlan_of(odd), std::nullopt);
   EXPECT_EQ(vlan_of(mapped), std::nullopt);
+  // Others than fe80::/10.
+  EXPECT_EQ(vlan_of(gid_of({0xfe, 0xc0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0x2a, 0, 0, 1})),
+            std::nullopt);
+  EXPECT_EQ(vlan_of(gid_of({0x20, 0x80, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0x2a, 0, 0, 1})),
+            std::nullopt);
   EXPECT_TRUE(vlans_agree(tagged, tagged));
-  EXPECT_TRUE(vlans_agree(tagged, mapped));
+  for (const Gid& gid : {tagged, other, v1.gid}) {
+    EXPECT_TRUE(vlans_agree(gid, mapped));
+    EXPECT_TRUE(vlans_agree(mapped, gid));
+  }
   EXPECT_FALSE(vlans_agree(tagged, v1.gid));
   EXPECT_FALSE(vlans_agree(tagged, other));
 }
@@ -314,6 +441,27 @@ TEST_F(VersionOne, AnAnswerFromAnotherVlanIsRefused) {
   accept.gid.bytes[12] = 42;
   EXPECT_EQ(judge_accept(accept, alone()).error(), R::kVlan);
   EXPECT_EQ(judge_accept(accept, beside()).error(), R::kVlan);
+}
+
+TEST_F(VersionOne, AnySizeOfSubnetIsComparedToTheBit) {
+  const auto judged = [](std::array<std::uint8_t, 4> network, std::uint8_t bits, const char* from) {
+    const Subnets own{ipv4_area(network, bits), 0};
+    return !judge_subnet(own.area, own, *SocketAddress::parse(from));
+  };
+  EXPECT_TRUE(judged({10, 9, 8, 7}, 32, "10.9.8.7:0"));
+  EXPECT_FALSE(judged({10, 9, 8, 7}, 32, "10.9.8.6:0"));
+  EXPECT_TRUE(judged({10, 9, 16, 0}, 20, "10.9.31.255:0"));
+  EXPECT_FALSE(judged({10, 9, 16, 0}, 20, "10.9.32.0:0"));
+  EXPECT_TRUE(judged({10, 9, 8, 6}, 31, "10.9.8.7:0"));
+  EXPECT_FALSE(judged({10, 9, 8, 6}, 31, "10.9.8.8:0"));
+  EXPECT_TRUE(judged({0, 0, 0, 0}, 0, "192.168.1.1:0"));
+}
+
+TEST_F(VersionOne, AWholeIpv6AddressIsAPrefixToo) {
+  wire::IpArea one;
+  one.ipv6.push({{0xfd, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2}, 128});
+  EXPECT_EQ(judge_subnet(one, {one, 0}, *SocketAddress::parse("[fd00:1::2]:0")), std::nullopt);
+  EXPECT_TRUE(judge_subnet(one, {one, 0}, *SocketAddress::parse("[fd00:1::3]:0")));
 }
 
 }  // namespace

@@ -151,5 +151,93 @@ TEST_F(Peer, LinksLearnOnlyWhatIsKnownOnTheCarrier) {
   EXPECT_FALSE(rmbs.keys().find(1, RemoteKey{20}));
 }
 
+TEST_F(Peer, NoAnswerRepeatsTheRefusalOfARequest) {
+  wire::ConfirmRkey request = announcement(10);
+  request.refused = request.retry = true;
+  request.to_follow = 1;
+  const auto begun = rmbs.answer(0, request, links, std::nullopt);
+  EXPECT_FALSE(begun.refused);
+  EXPECT_FALSE(begun.retry);
+  wire::ConfirmRkeyCont more;
+  more.refused = more.retry = true;
+  more.others.push(on(1, 11));
+  const auto rest = rmbs.answer(0, more, links, std::nullopt);
+  ASSERT_TRUE(rest);
+  EXPECT_EQ(rest->kind, wire::LlcKind::kResponse);
+  EXPECT_FALSE(rest->refused);
+  EXPECT_FALSE(rest->retry);
+  const auto refusal = rmbs.refuse(0, request);
+  EXPECT_EQ(refusal.kind, wire::LlcKind::kResponse);
+  EXPECT_TRUE(refusal.refused);
+  EXPECT_FALSE(refusal.retry);
+}
+
+TEST_F(Peer, AContinuationInsideTheOthersIsNotRefusedForGood) {
+  wire::ConfirmRkey request = announcement(10);
+  request.to_follow = 2;
+  (void)rmbs.answer(0, request, links, LinkIndex{3});
+  wire::ConfirmRkeyCont more;
+  more.others.push(on(1, 11));
+  more.to_follow = 1;
+  more.retry = true;
+  const auto between = rmbs.answer(0, more, links, LinkIndex{3});
+  ASSERT_TRUE(between);
+  EXPECT_FALSE(between->refused);  // what follows may name the link
+  EXPECT_FALSE(between->retry);
+  more.others.items[0] = on(2, 12);
+  more.to_follow = 0;
+  const auto last = rmbs.answer(0, more, links, LinkIndex{3});
+  ASSERT_TRUE(last);
+  EXPECT_TRUE(last->refused);
+  EXPECT_TRUE(last->retry);
+}
+
+TEST_F(Peer, AnAnnouncementEndsTheOneBeforeIt) {
+  wire::ConfirmRkey request = announcement(10);
+  request.to_follow = 1;
+  (void)rmbs.answer(0, request, links, std::nullopt);
+  (void)rmbs.answer(0, announcement(20), links, std::nullopt);
+  wire::ConfirmRkeyCont more;
+  more.others.push(on(1, 11));
+  EXPECT_FALSE(rmbs.answer(0, more, links, std::nullopt));
+}
+
+TEST_F(Peer, ADeletionConcernsNoOtherRmb) {
+  wire::ConfirmRkey request = announcement(10);
+  request.to_follow = 1;
+  (void)rmbs.answer(0, request, links, std::nullopt);
+  (void)rmbs.answer(1, announcement(20), links, std::nullopt);
+  wire::DeleteRkey deletion;
+  deletion.rkeys.push(RemoteKey{20});
+  const auto answer = rmbs.answer(1, deletion, false, out);
+  EXPECT_EQ(answer.kind, wire::LlcKind::kResponse);
+  EXPECT_EQ(answer.error_mask, 0);
+  EXPECT_EQ(out.poll_event()->link, 1);
+  EXPECT_FALSE(out.poll_event());
+  wire::ConfirmRkeyCont more;
+  more.others.push(on(2, 12));
+  const auto rest = rmbs.answer(0, more, links, std::nullopt);
+  ASSERT_TRUE(rest);
+  EXPECT_FALSE(rest->refused);
+}
+
+TEST_F(Peer, ADeletionOfNothingIsAnsweredAlike) {
+  const auto answer = rmbs.answer(0, wire::DeleteRkey{}, false, out);
+  EXPECT_FALSE(answer.some_unknown);
+  EXPECT_TRUE(answer.rkeys.view().empty());
+  EXPECT_FALSE(out.poll_event());
+}
+
+// The peer may list links in any order; the first key that is known names the RMB.
+TEST_F(Peer, TheFirstKnownKeyNamesTheRmb) {
+  rmbs.add_first(1, {RemoteKey{11}, RemoteAddress{4096}});
+  rmbs.add_first(2, {RemoteKey{22}, RemoteAddress{4096}});
+  wire::ConfirmRkey request = announcement(10);
+  request.others.push(on(1, 11));
+  request.others.push(on(2, 22));
+  (void)rmbs.answer(0, request, links, std::nullopt);
+  EXPECT_EQ(rmbs.keys().find(0, RemoteKey{10}), rmbs.keys().find(1, RemoteKey{11}));
+}
+
 }  // namespace
 }  // namespace fairlead::smc

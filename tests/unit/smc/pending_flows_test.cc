@@ -20,10 +20,21 @@ TEST(PendingFlows, AnUnansweredAddLinkIsRepeatedSomeTimes) {
     pending.retry_link_later(kNow);
     EXPECT_EQ(pending.link_again(), kNow + kAddLinkRetryWait);
     pending.link_is_due();
+    EXPECT_FALSE(pending.link_again());
     EXPECT_TRUE(pending.link_wanted());
   }
   pending.link_begun();
   pending.retry_link_later(kNow);
+  EXPECT_FALSE(pending.link_again());
+}
+
+TEST(PendingFlows, AnAddLinkForAnotherReasonIsTheRepetition) {
+  PendingFlows pending;
+  pending.want_link(true);
+  pending.link_begun();
+  pending.retry_link_later(kNow);
+  pending.want_link(true);
+  pending.link_begun();
   EXPECT_FALSE(pending.link_again());
 }
 
@@ -34,6 +45,7 @@ TEST(PendingFlows, ABusyPeerIsAskedAgainSomeTimes) {
       EXPECT_TRUE(pending.retry_announcement_later(kNow));
       EXPECT_EQ(pending.announce_again(), kNow + kConfirmRkeyRetryWait);
       pending.announcement_is_due();
+      EXPECT_FALSE(pending.announce_again());
     }
     EXPECT_FALSE(pending.retry_announcement_later(kNow));
     pending.announcement_finished();

@@ -92,5 +92,29 @@ TEST(ReturnToFramesTest, AHostilePeerIsRefused) {
   EXPECT_EQ(refusal(silent, early), "return: the end without a beginning");
 }
 
+TEST(ReturnToFramesTest, IsCompleteOnlyWhenThisSideHasSaidAllOfItsOwn) {
+  ReturnToFrames one, other;
+  Bytes from_other;
+  append(from_other, other.send_return(5));
+  Bytes from_one;
+  append(from_one, one.send_return(6));
+  ASSERT_TRUE(other.take(from_one));
+  append(from_other, other.send_returned());
+  ASSERT_TRUE(one.take(from_other));
+  EXPECT_TRUE(one.said_return());
+  EXPECT_TRUE(one.peer_has_all());
+  EXPECT_FALSE(one.said_returned());
+  EXPECT_FALSE(one.complete());
+  (void)one.send_returned();
+  EXPECT_TRUE(one.said_returned());
+  EXPECT_TRUE(one.complete());
+}
+
+TEST(ReturnToFramesTest, NothingReceivedIsNothing) {
+  ReturnToFrames one;
+  EXPECT_EQ(one.take({}).value(), 0U);
+  EXPECT_EQ(one.peer_sent(), std::nullopt);
+}
+
 }  // namespace
 }  // namespace fairlead::smc

@@ -106,6 +106,48 @@ TEST_F(RkeyFlows, AFourthLinkIsAnnouncedInAContinuation) {
   EXPECT_EQ(flow.take(parts, 0, cont, later), FlowStep::kDone);
 }
 
+TEST_F(RkeyFlows, AContinuationIsAnsweredOnItsCarrierWithItsLinks) {
+  ConfirmRkeyFlow flow = ConfirmRkeyFlow::begin(parts, add(4), kNow);
+  const auto asked = parts.sent<wire::ConfirmRkey>(0);
+  ASSERT_EQ(flow.take(parts, 0, answer(asked), kNow), FlowStep::kRuns);
+  auto cont = parts.sent<wire::ConfirmRkeyCont>(0);
+  EXPECT_EQ(cont.to_follow, 0);
+  cont.kind = wire::LlcKind::kResponse;
+  EXPECT_EQ(flow.take(parts, 0, answer(asked), kNow), FlowStep::kRuns);  // the first once more
+  EXPECT_EQ(flow.take(parts, 1, cont, kNow), FlowStep::kRuns);
+  auto other = cont;
+  other.others.items[0].rkey = RemoteKey{99};
+  EXPECT_EQ(flow.take(parts, 0, other, kNow), FlowStep::kRuns);
+  EXPECT_TRUE(parts.silent());
+  cont.refused = true;
+  EXPECT_EQ(flow.take(parts, 0, cont, kNow), FlowStep::kDone);
+}
+
+TEST_F(RkeyFlows, ARefusalOfTheFirstPartEndsIt) {
+  ConfirmRkeyFlow flow = ConfirmRkeyFlow::begin(parts, add(4), kNow);
+  const auto asked = parts.sent<wire::ConfirmRkey>(0);
+  EXPECT_EQ(flow.take(parts, 0, answer(asked, true), kNow), FlowStep::kDone);
+  EXPECT_TRUE(parts.silent());
+}
+
+TEST_F(RkeyFlows, TheResultNamesTheRmbAndTheLinksThatWereActive) {
+  (void)add(2);
+  const RmbRow second = *parts.local_rmbs.add(0, rmb_key(50));
+  parts.local_rmbs.set_key(second, 1, rmb_key(51));
+  parts.links[1]->set_state(LinkState::kActivating);
+  ConfirmRkeyFlow flow = ConfirmRkeyFlow::begin(parts, second, kNow);
+  const auto asked = parts.sent<wire::ConfirmRkey>(0);
+  EXPECT_EQ(asked.rkey, RemoteKey{50});
+  EXPECT_EQ(asked.address, rmb_key(50).address);
+  EXPECT_EQ(asked.others.count, 0U);
+  EXPECT_EQ(flow.take(parts, 0, answer(asked), kNow), FlowStep::kDone);
+  flow.finish(parts);
+  EXPECT_EQ(parts.out.poll_event()->rmb, second);
+  EXPECT_TRUE(parts.local_rmbs.announced(second, parts.links));
+  parts.links[1]->set_state(LinkState::kActive);
+  EXPECT_FALSE(parts.local_rmbs.announced(second, parts.links));
+}
+
 TEST_F(RkeyFlows, ADeletionNamesTheKeyOfItsCarrier) {
   const RmbRow rmb = add(2);
   parts.local_rmbs.want_deleted(rmb);

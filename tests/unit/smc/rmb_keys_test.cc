@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <vector>
+
 namespace fairlead::smc {
 namespace {
 
@@ -85,6 +87,29 @@ TEST_F(RmbKeysTest, FindsByKeyAfterEveryChange) {
   EXPECT_EQ(keys.find(0, RemoteKey(7)), std::nullopt);
   EXPECT_EQ(keys.find(0, RemoteKey(9)), std::nullopt);
   EXPECT_EQ(keys.find(1, RemoteKey(9)), three);
+}
+
+TEST_F(RmbKeysTest, FindsKeysInWhateverOrderTheyCame) {
+  std::vector<RmbRow> rows;
+  for (const std::uint32_t number : {9U, 3U, 7U, 1U}) rows.push_back(*keys.add(0, key_of(number)));
+  EXPECT_EQ(keys.find(0, RemoteKey{9}), rows[0]);
+  EXPECT_EQ(keys.find(0, RemoteKey{3}), rows[1]);
+  EXPECT_EQ(keys.find(0, RemoteKey{7}), rows[2]);
+  EXPECT_EQ(keys.find(0, RemoteKey{1}), rows[3]);
+  EXPECT_EQ(keys.find(0, RemoteKey{10}), std::nullopt);
+}
+
+TEST_F(RmbKeysTest, UsesAFreeRowBeforeAnother) {
+  const RmbRow first = *keys.add(0, key_of(1));
+  const RmbRow second = *keys.add(0, key_of(2));
+  EXPECT_EQ(keys.add(0, key_of(2)), second);  // it has one already
+  EXPECT_EQ(keys.count(), 2U);
+  keys.remove(first);
+  keys.remove(first);
+  EXPECT_EQ(keys.count(), 1U);
+  EXPECT_EQ(keys.find(0, RemoteKey{1}), std::nullopt);
+  EXPECT_EQ(keys.add(0, key_of(3)), first);
+  EXPECT_EQ(keys.rows(), 2U);
 }
 
 }  // namespace

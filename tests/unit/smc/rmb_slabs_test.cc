@@ -158,6 +158,37 @@ TEST(RmbSlabs, BesideABarredSlabTheLastOfTheOthersStays) {
   EXPECT_EQ(slabs.take(0), element);
 }
 
+TEST(RmbSlabs, TheLeastSizeIsGivenIfItIsAllThereIs) {
+  RmbSlabs slabs;
+  slabs.add({1, 2});
+  EXPECT_TRUE(slabs.can_take_at_most(3, 1));
+  EXPECT_FALSE(slabs.can_take_at_most(3, 2));
+  const auto element = slabs.take_at_most(3, 1);
+  ASSERT_TRUE(element);
+  EXPECT_EQ(slabs.used_bytes(), 32U * 1024);
+  EXPECT_TRUE(slabs.take_at_most(1, 1));
+  EXPECT_FALSE(slabs.can_take_at_most(1, 1));
+  slabs.release(*element, kNow);
+  EXPECT_EQ(slabs.used_bytes(), 32U * 1024);
+}
+
+TEST(RmbSlabs, AreFullAtTheirLimitAndNotAfterARemoval) {
+  EmptySlabs slabs(kSlabsMax);
+  EXPECT_TRUE(slabs.full());
+  slabs.remove(*slabs.retire(kNow + std::chrono::hours(1)));
+  EXPECT_FALSE(slabs.full());
+}
+
+TEST(RmbSlabs, ARetiredSlabIsNotBarred) {
+  EmptySlabs slabs(2);
+  const auto retired = slabs.retire(kNow + kSecond);
+  ASSERT_TRUE(retired);
+  slabs.bar(*retired);
+  EXPECT_EQ(slabs.barred_count(), 0U);
+  EXPECT_TRUE(slabs.retired(*retired));
+  EXPECT_EQ(slabs.retired_count(), 1U);
+}
+
 TEST(RmbSlabsDeathTest, ReleasingTwiceAborts) {
   RmbSlabs slabs;
   slabs.add({0, 1});
@@ -220,6 +251,18 @@ TEST(SlabPlan, SeatsManyConnectionsOnASmallBudget) {
   }
   EXPECT_EQ(last_code, 0);
   EXPECT_GT(seats, 1500U);
+}
+
+TEST(SlabPlan, AnElementMayHaveItsWholeShareAndNoMore) {
+  const std::size_t all = kElementShare * element_bytes(3);
+  EXPECT_EQ(plan_slab({all, all}, 0, 5, 0)->size_code, 3);
+  EXPECT_EQ(plan_slab({all - 1, all - 1}, 0, 5, 0)->size_code, 2);
+}
+
+TEST(SlabPlan, NeverPlansLessThanTheLeastSize) {
+  const auto plan = plan_slab({kMiB, 1024 * kMiB}, 0, 5, 2);
+  ASSERT_TRUE(plan);
+  EXPECT_EQ(plan->size_code, 2);
 }
 
 }  // namespace
