@@ -99,7 +99,6 @@ BrokerConnector::State BrokerConnector::wait_registered(Duration limit) {
   const TimePoint deadline = now_() + limit;
   for (;;) {
     const State state = poll_registration();
-    flush();
     const Duration left = deadline - now_();
     if (state == State::kRegistered || state == State::kDown || left <= Duration::zero())
       return state;

@@ -22,9 +22,7 @@ constexpr std::uint64_t kAddressBase = 0x0000100000000000;
 
 }  // namespace
 
-BufferTable::BufferTable() = default;
-
-Result<RemoteKey> BufferTable::add(ShmBuffer& buffer) {
+Result<RemoteKey> BufferTable::add() {
   std::uint32_t random = 0;
   if (::getrandom(&random, sizeof random, 0) != sizeof random)
     return system_error("getrandom", errno);
@@ -32,23 +30,22 @@ Result<RemoteKey> BufferTable::add(ShmBuffer& buffer) {
   if (!free_.empty()) {
     index = free_.back();
     free_.pop_back();
-  } else if (entries_.size() < kBuffersMax) {
-    index = static_cast<std::uint32_t>(entries_.size());
-    entries_.emplace_back();
+  } else if (keys_.size() < kBuffersMax) {
+    index = static_cast<std::uint32_t>(keys_.size());
+    keys_.emplace_back();
   } else {
     return Error{Errc::kExhausted, "registered buffers"};
   }
   RemoteKey key((random & ~kIndexMask) | index);
   // The key that this index had before is never handed out at once again; 0 means no key.
-  if (key == entries_[index].key || key.value == 0) key.value ^= kBuffersMax;
-  entries_[index] = {&buffer, key};
+  if (key == keys_[index] || key.value == 0) key.value ^= kBuffersMax;
+  keys_[index] = key;
   return key;
 }
 
 void BufferTable::remove(RemoteKey key) {
   const std::uint32_t index = key.value & kIndexMask;
-  SMC_ASSERT(index < entries_.size() && entries_[index].key == key, key.value);
-  entries_[index].buffer = nullptr;
+  SMC_ASSERT(index < keys_.size() && keys_[index] == key, key.value);
   free_.push_back(index);
 }
 
@@ -110,7 +107,7 @@ Result<std::unique_ptr<ShmBuffer>> ShmBuffer::create(ShmDomain& domain, BufferTa
   if (::getrandom(&random, sizeof random, 0) != sizeof random)
     return system_error("getrandom", errno);
   buffer->address_ = RemoteAddress(kAddressBase + (random & kAddressMask));
-  buffer->key_ = SMC_TRY(table.add(*buffer));
+  buffer->key_ = SMC_TRY(table.add());
   if (peer_may_write(use)) domain.add(*buffer);
   return buffer;
 }

@@ -20,21 +20,16 @@ class ShmEngine;
 class Channel;
 class ShmBuffer;
 
-// Finds the buffers of one device by their keys.
+// The keys of the buffers of one device.
 class BufferTable {
  public:
-  BufferTable();
   // A key that is random above its 12 bits of index, never 0. Errors: kExhausted at kBuffersMax.
-  Result<RemoteKey> add(ShmBuffer& buffer);
+  Result<RemoteKey> add();
   void remove(RemoteKey key);
 
  private:
-  struct Entry {
-    ShmBuffer* buffer = nullptr;
-    RemoteKey key;
-  };
-  std::vector<Entry> entries_;
-  std::vector<std::uint32_t> free_;  // indices below entries_.size()
+  std::vector<RemoteKey> keys_;      // by index, also those that were removed
+  std::vector<std::uint32_t> free_;  // indices below keys_.size()
 };
 
 class ShmDomain final : public ProtectionDomain {

@@ -109,9 +109,7 @@ void Channel::close() {
   if (state_ != State::kOpen) return;
   state_ = State::kClosing;
   (void)consumer.refresh();  // what the peer puts there from now on is not looked at
-  backlog_.messages.clear();
-  backlog_.answers.clear();
-  backlog_.stalled_since.reset();
+  backlog_ = {};
   receiving.awaiting_grant.reset();
 }
 

@@ -58,7 +58,6 @@ Result<void> ChannelTable::limit_idle(std::uint32_t pod) {
   if (own < kIdleChannelsPerPodMax && all < kIdleChannelsMax) return {};
   Channel* goes =
       own < kIdleChannelsPerPodMax ? idle_channel_of_largest_pod(pod, Counted::kIdle) : of_pod;
-  if (goes == nullptr) goes = of_pod;
   if (goes == nullptr) return Error{Errc::kExhausted, "channels without use"};
   terminate(*goes);
   return {};

@@ -82,9 +82,11 @@ Result<ControlMessage> ControlConsumer::front() const {
   if (tail == head_) return Error{Errc::kWouldBlock, "no control message"};
   if (tail - head_ > kControlSlots) return Error{Errc::kMalformed, "tail of a control ring"};
   ControlBytes bytes;
-  const Slot& slot = memory_->slots[head_ % kControlSlots];
-  for (std::size_t i = 0; i < std::size(slot.words); ++i)
-    put(bytes, i * sizeof(std::uint64_t), slot.words[i].load(std::memory_order_relaxed));
+  std::size_t at = 0;
+  for (const SharedWord& word : memory_->slots[head_ % kControlSlots].words) {
+    put(bytes, at, word.load(std::memory_order_relaxed));
+    at += sizeof word;
+  }
   return decode_control(bytes);
 }
 

@@ -101,12 +101,10 @@ int ControlPath::handle(Channel& channel, int messages_max) {
   int handled = 0;
   while (handled < messages_max && channel.state() == Channel::State::kOpen) {
     const auto message = channel.control_in.front();
-    if (!message && message.error().code == Errc::kWouldBlock) break;
     const auto applied = message ? apply(channel, *message) : message.error();
-    if (!applied && applied.error().code == Errc::kWouldBlock) break;
     if (!applied) {
-      parts_.kill(channel, applied.error());
-      return handled + 1;
+      if (applied.error().code != Errc::kWouldBlock) parts_.kill(channel, applied.error());
+      break;
     }
     channel.receiving.awaiting_grant.reset();
     channel.control_in.pop();

@@ -59,9 +59,7 @@ Result<void> DirectoryConnector::send(PeerId peer, const Message& message,
   if (sent || sent.error().code == Errc::kWouldBlock) return sent;
   outlets_.erase(peer);
   if (!known) return sent;
-  sent = broker::send(SMC_TRY(outlet(peer)), message, fds);
-  if (!sent && sent.error().code != Errc::kWouldBlock) outlets_.erase(peer);
-  return sent;
+  return broker::send(SMC_TRY(outlet(peer)), message, fds);
 }
 
 Result<void> DirectoryConnector::request_channel(PeerId peer) {

@@ -25,7 +25,6 @@ Result<void> ShmEngine::add(ShmQueuePair& queue_pair) {
 
 void ShmEngine::remove(ShmQueuePair& queue_pair) {
   messages_.forget(queue_pair);
-  parts_.resume(queue_pair);
   parts_.events.forget(queue_pair.number());
   parts_.queue_pairs.remove(queue_pair.number());
 }
@@ -49,7 +48,6 @@ Result<Channel*> ShmEngine::channel_to(PeerId peer) {
     control_.take_arrivals();  // a directory has it at once
     if (channel->awaits_memory()) parts_.timer.start();
   }
-  parts_.scheduler.activate(*channel);
   return channel;
 }
 

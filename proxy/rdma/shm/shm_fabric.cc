@@ -149,7 +149,7 @@ std::optional<ParsedShmGid> parse_gid(const Gid& gid) {
 }
 
 Fabric::~Fabric() {
-  if (!own_path_.empty() && listener_) ::unlink(own_path_.c_str());
+  if (listener_) ::unlink(own_path_.c_str());
 }
 
 Result<Fabric> Fabric::open(const std::string& directory, PeerId self) {

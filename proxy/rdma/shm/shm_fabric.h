@@ -59,7 +59,7 @@ class Fabric {
 
   std::string directory_;
   FabricId id_;
-  std::string own_path_;  // empty while there is nothing to remove
+  std::string own_path_;  // of listener_, which says whether there is something to remove
   FileDescriptor listener_;
   FileDescriptor spare_;  // given up for a moment by accept()
 };

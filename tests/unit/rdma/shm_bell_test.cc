@@ -1,14 +1,22 @@
 // State of the peer as its bell shows it.
 #include "rdma/shm/shm_bell.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
+#include <algorithm>
+#include <cerrno>
 #include <semaphore>
 #include <thread>
+#include <vector>
 
+#include "base/cpu_time.h"
+#include "base/descriptors.h"
 #include "broker/shared_objects.h"
+#include "rdma/shm/shm_limits.h"
 
 namespace fairlead::rdma::shm {
 namespace {
@@ -40,6 +48,130 @@ TEST(ShmBell, PeerThatTakesTheByteIsGone) {
   char byte = 0;
   ASSERT_EQ(::recv(pair.peers_end.get(), &byte, 1, MSG_DONTWAIT), 1);
   EXPECT_FALSE(pair.bell.peer_alive());
+}
+
+// The other end of what is watched here.
+struct Sockets {
+  explicit Sockets(int type) {
+    int fds[2] = {-1, -1};
+    EXPECT_EQ(::socketpair(AF_UNIX, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, fds), 0);
+    ours.reset(fds[0]);
+    theirs.reset(fds[1]);
+  }
+  FileDescriptor ours, theirs;
+};
+
+FileDescriptor copy_of(const FileDescriptor& fd) {
+  return FileDescriptor(::fcntl(fd.get(), F_DUPFD_CLOEXEC, 0));
+}
+
+TEST(ShmBell, PeerThatWasGoneStaysGone) {
+  Sockets sockets(SOCK_SEQPACKET);
+  ASSERT_EQ(::send(sockets.ours.get(), "", 1, 0), 1);
+  auto bell = ChannelBell::adopt(copy_of(sockets.ours), copy_of(sockets.ours));
+  ASSERT_TRUE(bell);
+  EXPECT_TRUE(bell->peer_alive());
+  char byte = 0;
+  ASSERT_EQ(::recv(sockets.theirs.get(), &byte, 1, 0), 1);
+  EXPECT_FALSE(bell->peer_alive());
+  ASSERT_EQ(::send(sockets.ours.get(), "", 1, 0), 1);
+  EXPECT_FALSE(bell->peer_alive());
+}
+
+TEST(ShmBell, OnlySocketsOfItsTypeAreBells) {
+  const Sockets right(SOCK_SEQPACKET), stream(SOCK_STREAM), datagram(SOCK_DGRAM);
+  const FileDescriptor internet(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const FileDescriptor file(::open("/dev/null", O_RDWR | O_CLOEXEC)), none;
+  for (const FileDescriptor* wrong : {&stream.ours, &datagram.ours, &internet, &file, &none}) {
+    for (const bool rings : {false, true}) {
+      auto bell = ChannelBell::adopt(copy_of(rings ? *wrong : right.ours),
+                                     copy_of(rings ? right.ours : *wrong));
+      ASSERT_FALSE(bell) << wrong->get();
+      EXPECT_EQ(bell.error().code, Errc::kMalformed);
+    }
+  }
+  EXPECT_TRUE(ChannelBell::adopt(copy_of(right.ours), copy_of(right.ours)));
+}
+
+TEST(ShmBell, ClosesBothEnds) {
+  auto ends = std::move(broker::make_channel(4096).value());
+  const int ring = ends[0].ring.get(), watch = ends[0].watch.get();
+  auto bell = ChannelBell::adopt(std::move(ends[0].ring), std::move(ends[0].watch));
+  ASSERT_TRUE(bell);
+  EXPECT_EQ(bell->descriptor(), watch);
+  bell->close();
+  EXPECT_EQ(bell->descriptor(), -1);
+  EXPECT_FALSE(bell->peer_alive());
+  EXPECT_EQ(bell->ring(), Duration::zero());
+  for (const int fd : {ring, watch}) {
+    EXPECT_EQ(::fcntl(fd, F_GETFD), -1);
+    EXPECT_EQ(errno, EBADF);
+  }
+}
+
+// A peer that has added its end to so many watchers that waking them takes very long.
+class SlowBell {
+ public:
+  // False when the kernel refuses so many.
+  bool become_slow() {
+    raise_descriptor_limit();
+    while (watchers_.size() < kWatchers) watchers_.emplace_back(::epoll_create1(EPOLL_CLOEXEC));
+    while (time_of_waking() < 8 * kRingTimeFree)
+      if (!add_watches()) return false;
+    return true;
+  }
+  void let_go() { watchers_.clear(); }
+  ChannelBell bell() {
+    return std::move(ChannelBell::adopt(copy_of(sockets_.ours), copy_of(sockets_.ours)).value());
+  }
+
+ private:
+  static constexpr std::size_t kWatchers = 100;
+  // Each watcher counts each copy of the descriptor for itself.
+  bool add_watches() {
+    for (std::size_t added = 0; added < 50; ++added) {
+      copies_.push_back(copy_of(sockets_.theirs));
+      for (const FileDescriptor& watcher : watchers_) {
+        epoll_event event{};
+        event.events = EPOLLIN | EPOLLET;
+        if (::epoll_ctl(watcher.get(), EPOLL_CTL_ADD, copies_.back().get(), &event) != 0)
+          return false;
+      }
+    }
+    return true;
+  }
+  // The shortest of some: the first has more to do, and others may be interrupted.
+  Duration time_of_waking() const {
+    Duration shortest = Duration::max();
+    for (int turn = 0; turn < 4; ++turn) {
+      const Duration before = thread_cpu_time();
+      EXPECT_EQ(::shutdown(sockets_.ours.get(), SHUT_RDWR), 0);
+      shortest = std::min(shortest, thread_cpu_time() - before);
+    }
+    return shortest;
+  }
+
+  Sockets sockets_{SOCK_SEQPACKET};
+  std::vector<FileDescriptor> watchers_, copies_;
+};
+
+// To measure costs more than a ring that is short, and the time that passes may be that of others.
+TEST(ShmBell, OnlyALongRingBehindALongOneIsMeasured) {
+  SlowBell slow;
+  if (!slow.become_slow()) GTEST_SKIP() << "fs.epoll.max_user_watches is too low";
+  ChannelBell bell = slow.bell();
+  EXPECT_EQ(bell.ring(), Duration::zero());
+  EXPECT_GT(bell.ring(), kRingTimeFree);
+  EXPECT_GT(bell.ring(), kRingTimeFree);
+  slow.let_go();
+  EXPECT_EQ(bell.ring(), Duration::zero());
+}
+
+TEST(ShmBell, AWatchThatWasNeverThereIsNoPeer) {
+  ChannelBell bell;
+  EXPECT_EQ(bell.descriptor(), -1);
+  EXPECT_FALSE(bell.peer_alive());
+  EXPECT_EQ(bell.ring(), Duration::zero());
 }
 
 // A bell with many unread bytes, so that the kernel is busy with them for some time.

@@ -2,16 +2,13 @@
 #include "rdma/shm/shm_broker_connector.h"
 
 #include <gtest/gtest.h>
-#include <sys/epoll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <optional>
 #include <utility>
 
-#include "base/unix_address.h"
-#include "conformance/shm_device_pair.h"
-#include "rdma/shm/shm_channel_memory.h"
+#include "unit/rdma/played_broker.h"
 
 namespace fairlead::rdma::shm {
 namespace {
@@ -20,61 +17,6 @@ using broker::Message;
 using broker::Request;
 using Kind = broker::Message::Kind;
 using State = BrokerConnector::State;
-
-constexpr FabricId kFabric{{1, 2, 3, 4, 5}};
-constexpr FabricId kOtherFabric{{1, 2, 3, 4, 6}};
-
-const std::string& name() {
-  static const std::string made = "@fairlead-connector-test-" + std::to_string(::getpid());
-  return made;
-}
-
-// Connects to the device of index 0 and sends given records.
-class PlayedBroker {
- public:
-  explicit PlayedBroker(std::uint64_t instance = 7) : instance_(instance) {
-    const auto address = unix_name(name() + "-0");
-    socket.reset(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-    EXPECT_EQ(::shutdown(socket.get(), SHUT_RD), 0);
-    EXPECT_EQ(::connect(socket.get(), address->get(), address->length_bytes), 0);
-  }
-  void give_ring() {
-    const FileDescriptor memory =
-        std::move(broker::make_memory("ring", broker::kRequestRingBytes).value());
-    ring_ = std::move(broker::map_request_ring(memory.get()).value());
-    requests.emplace(*ring_);
-    EXPECT_TRUE(say({.kind = Kind::kRequestRing, .buffer = {instance_, 0}}, {memory.get()}));
-  }
-  bool say(const Message& message, std::vector<int> fds = {}) {
-    return broker::send(socket.get(), message, fds).has_value();
-  }
-  // Takes in the device.
-  void welcome(BrokerConnector& connector, FabricId fabric = kFabric) {
-    give_ring();
-    EXPECT_EQ(connector.poll_registration(), State::kRegistering);
-    EXPECT_EQ(
-        requests->take(),
-        (Request{Request::Kind::kRegister, kChannelLayout, sizeof(ChannelMemory), peer_id(1), {}}));
-    EXPECT_TRUE(say({.kind = Kind::kWelcome, .peer = peer_id(1), .fabric = fabric}));
-  }
-  void give_blank(std::uint64_t number) {
-    const FileDescriptor blank = std::move(broker::make_blank().value());
-    EXPECT_TRUE(say({.kind = Kind::kBlank, .buffer = {instance_, number}}, {blank.get()}));
-  }
-
-  FileDescriptor socket;
-  std::optional<broker::RequestReader> requests;
-
- private:
-  std::uint64_t instance_;
-  broker::RequestRingMapping ring_;
-};
-
-std::unique_ptr<BrokerConnector> open_connector() {
-  auto connector = BrokerConnector::open(name(), peer_id(1), ::geteuid());
-  EXPECT_TRUE(connector);
-  return connector ? std::move(*connector) : nullptr;
-}
 
 TEST(ShmBrokerConnector, IsRegisteredWhenItIsWelcome) {
   const auto connector = open_connector();
@@ -102,7 +44,7 @@ TEST(ShmBrokerConnector, NothingCanBeSentToTheBroker) {
   const auto connector = open_connector();
   FileDescriptor probe(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   ASSERT_EQ(::shutdown(probe.get(), SHUT_RD), 0);
-  const auto address = unix_name(name() + "-7");
+  const auto address = unix_name(connector_name() + "-7");
   FileDescriptor listener(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   ASSERT_EQ(::bind(listener.get(), address->get(), address->length_bytes), 0);
   ASSERT_EQ(::listen(listener.get(), 1), 0);
@@ -115,7 +57,7 @@ TEST(ShmBrokerConnector, NothingCanBeSentToTheBroker) {
 }
 
 TEST(ShmBrokerConnector, OnlyTheUserOfTheBrokerIsListenedTo) {
-  auto connector = BrokerConnector::open(name(), peer_id(1), ::geteuid() + 1);
+  auto connector = BrokerConnector::open(connector_name(), peer_id(1), ::geteuid() + 1);
   ASSERT_TRUE(connector);
   PlayedBroker broker;
   EXPECT_EQ((*connector)->poll_registration(), State::kListening);
@@ -213,18 +155,14 @@ TEST(ShmBrokerConnector, ARequestWakesTheBroker) {
   PlayedBroker broker;
   broker.welcome(*connector);
   EXPECT_EQ(connector->poll_registration(), State::kRegistered);
-  const FileDescriptor epoll(::epoll_create1(EPOLL_CLOEXEC));
-  epoll_event event{};
-  event.events = EPOLLIN | EPOLLRDHUP | EPOLLET;
-  ASSERT_EQ(::epoll_ctl(epoll.get(), EPOLL_CTL_ADD, broker.socket.get(), &event), 0);
-  const auto woken = [&] { return ::epoll_wait(epoll.get(), &event, 1, 0) == 1; };
-  EXPECT_TRUE(woken());  // by the registration
+  Wakeups wakeups(broker);
+  EXPECT_TRUE(wakeups.any());  // by the registration
   connector->flush();
-  EXPECT_FALSE(woken());
+  EXPECT_FALSE(wakeups.any());
   for (int i = 0; i < 2; ++i) {
     ASSERT_TRUE(connector->request_channel(peer_id(2)));
-    EXPECT_TRUE(woken()) << i;
-    EXPECT_FALSE(woken()) << i;
+    EXPECT_TRUE(wakeups.any()) << i;
+    EXPECT_FALSE(wakeups.any()) << i;
   }
 }
 

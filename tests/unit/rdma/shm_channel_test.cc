@@ -2,85 +2,22 @@
 #include "rdma/shm/shm_channel.h"
 
 #include <gtest/gtest.h>
-#include <sys/epoll.h>
 
 #include <chrono>
 #include <semaphore>
 #include <thread>
 
-#include "broker/shared_objects.h"
-#include "rdma/shm/shm_channel_scheduler.h"
-#include "rdma/shm/shm_limits.h"
+#include "unit/rdma/shm_channel_pair.h"
 
 namespace fairlead::rdma::shm {
 namespace {
 
-constexpr MessageHeader kHeader{QpNumber(1), QpNumber(2)};
-constexpr std::byte kMessage[44] = {};
-
 // A wait that takes longer has lost its wake-up.
 constexpr int kHangMilliseconds = 120'000;
 
-// Both ends of one channel, each with a mapping of its own.
-class ShmChannel : public testing::Test {
+class ShmChannel : public ShmChannelPair {
  protected:
-  void SetUp() override {
-    auto ends = std::move(broker::make_channel(sizeof(ChannelMemory)).value());
-    memory_ = std::move(Mapping::map(ends[0].memory.get(), sizeof(ChannelMemory)).value());
-    left_ = make();
-    right_ = make();
-    ASSERT_TRUE(left_->attach(Channel::Side::kDialler, std::move(ends[0])));
-    ASSERT_TRUE(right_->attach(Channel::Side::kAcceptor, std::move(ends[1])));
-    for (Listener* listener : {&left_ears_, &right_ears_}) {
-      listener->epoll.reset(::epoll_create1(EPOLL_CLOEXEC));
-      epoll_event event{};
-      event.events = EPOLLIN | EPOLLET;
-      const int bell = (listener == &left_ears_ ? left_ : right_)->bell();
-      ASSERT_EQ(::epoll_ctl(listener->epoll.get(), EPOLL_CTL_ADD, bell, &event), 0);
-      // The end has been shut down before.
-      ASSERT_TRUE(listener->was_rung(0));
-      ASSERT_FALSE(listener->was_rung(0));
-    }
-  }
-  std::unique_ptr<Channel> make() {
-    return std::make_unique<Channel>(
-        PeerId{}, std::move(Mapping::map_private(sizeof(ChannelMemory)).value()), budget_);
-  }
-
-  void post() {
-    ASSERT_TRUE(left_->producer.refresh());
-    left_->producer.push(kHeader, kMessage);
-    left_->producer.publish();
-    left_->note_posted();
-  }
-  unsigned receive() {
-    unsigned count = 0;
-    if (!right_->consumer.refresh()) return 0;
-    while (!right_->consumer.empty()) {
-      right_->consumer.pop(*right_->consumer.front());
-      ++count;
-    }
-    right_->consumer.publish();
-    return count;
-  }
-  struct Listener {
-    bool was_rung(int timeout_milliseconds) const {
-      epoll_event event{};
-      return ::epoll_wait(epoll.get(), &event, 1, timeout_milliseconds) == 1;
-    }
-    FileDescriptor epoll;
-  };
   bool was_rung(int timeout_milliseconds) { return right_ears_.was_rung(timeout_milliseconds); }
-
-  // What left_ fills.
-  ControlRingMemory& control_ring() {
-    return reinterpret_cast<ChannelMemory*>(memory_.bytes().data())->controls[0];
-  }
-
-  Mapping memory_;
-  MapBudget budget_;
-  std::unique_ptr<Channel> left_, right_;
-  Listener left_ears_, right_ears_;
 };
 
 TEST_F(ShmChannel, RingsOnlyForWhoSleeps) {
@@ -97,28 +34,6 @@ TEST_F(ShmChannel, RingsOnlyForWhoSleeps) {
   post();
   left_->ring_if_due();  // it has been rung, and has not fallen asleep since
   EXPECT_FALSE(was_rung(0));
-}
-
-TEST_F(ShmChannel, ALieAboutTheControlRingEndsWhatWaitsForIt) {
-  for (std::uint32_t i = 0; i < kControlSlots + 10; ++i) left_->send({.source = QpNumber(i)});
-  EXPECT_FALSE(left_->control_flushed());
-  control_ring().head = 2 * kControlSlots;
-  left_->flush_control();
-  EXPECT_EQ(left_->state(), Channel::State::kClosing);
-  EXPECT_TRUE(left_->control_flushed());
-}
-
-TEST_F(ShmChannel, OneAnswerOfAKindWaitsAndFewOfAllKinds) {
-  const auto answer = [&](std::uint32_t source) {
-    return left_->answer({.source = QpNumber(source)});
-  };
-  for (std::uint32_t i = 0; i < kControlSlots + kAnswersWaitingMax; ++i) EXPECT_TRUE(answer(i));
-  EXPECT_TRUE(answer(kControlSlots));  // waits already
-  control_ring().head = 1;
-  left_->flush_control();
-  EXPECT_TRUE(answer(kControlSlots));  // was sent since
-  EXPECT_FALSE(answer(0));
-  EXPECT_EQ(left_->state(), Channel::State::kClosing);
 }
 
 TEST_F(ShmChannel, RingsForProgressOnlyWhoWantsIt) {
@@ -153,49 +68,6 @@ TEST_F(ShmChannel, ControlMessagesRingToo) {
   EXPECT_EQ(right_->control_in.front()->rkey, RemoteKey(5));
 }
 
-TEST_F(ShmChannel, FullControlRingWakesItsSenderWhenThereIsRoom) {
-  for (std::uint64_t i = 0; i <= kControlSlots; ++i)
-    left_->send({.kind = ControlMessage::Kind::kWithdraw});
-  EXPECT_FALSE(left_->control_flushed());
-  EXPECT_TRUE(left_->stalled_since());
-  left_->fall_asleep(false);
-  right_->control_in.pop();
-  right_->note_consumed();
-  right_->ring_if_due();
-  EXPECT_TRUE(left_ears_.was_rung(1000));
-  left_->flush_control();
-  EXPECT_TRUE(left_->control_flushed());
-  EXPECT_FALSE(left_->stalled_since());
-}
-
-// A peer that takes some, however slowly, is not given up.
-TEST_F(ShmChannel, TheStallBeginsAnewWithEachMessageThatIsTaken) {
-  for (std::uint64_t i = 0; i < kControlSlots + 2; ++i)
-    left_->send({.kind = ControlMessage::Kind::kWithdraw});
-  const auto first = left_->stalled_since();
-  ASSERT_TRUE(first);
-  while (std::chrono::steady_clock::now() <= *first) continue;
-  left_->flush_control();  // nothing was taken
-  EXPECT_EQ(left_->stalled_since(), first);
-  right_->control_in.pop();
-  right_->note_consumed();
-  right_->ring_if_due();
-  left_->flush_control();
-  EXPECT_FALSE(left_->control_flushed());
-  EXPECT_GT(left_->stalled_since(), first);
-}
-
-TEST_F(ShmChannel, WhatWaitedForTheMemoryStallsFromItsArrivalOn) {
-  const auto asking = make();
-  for (std::uint64_t i = 0; i < kControlSlots + 1; ++i)
-    asking->send({.kind = ControlMessage::Kind::kWithdraw});
-  EXPECT_FALSE(asking->stalled_since());
-  auto ends = std::move(broker::make_channel(sizeof(ChannelMemory)).value());
-  ASSERT_TRUE(asking->attach(Channel::Side::kDialler, std::move(ends[0])));
-  EXPECT_FALSE(asking->control_flushed());
-  EXPECT_TRUE(asking->stalled_since());
-}
-
 TEST_F(ShmChannel, OnlyWhoSleptWhenItsWishWasTakenWasRung) {
   EXPECT_FALSE(right_->was_rung());
   right_->fall_asleep(false);
@@ -207,19 +79,163 @@ TEST_F(ShmChannel, OnlyWhoSleptWhenItsWishWasTakenWasRung) {
   EXPECT_FALSE(right_->was_rung());
 }
 
-// Which channels are looked at without a bell is decided by their recent traffic. What an earlier
-// sleep has left asleep is no part of it.
-TEST_F(ShmChannel, WakingLooksAtThoseThatTheLastSleepHasPutToSleep) {
-  ChannelScheduler scheduler;
-  scheduler.activate(*left_);
-  EXPECT_TRUE(scheduler.fall_asleep(false));
-  scheduler.activate(*right_);
-  EXPECT_TRUE(scheduler.fall_asleep(false));
-  scheduler.wake_up();
-  const auto round = scheduler.begin_round();
-  ASSERT_EQ(round.count, 1U);
-  EXPECT_EQ(&scheduler.channel(round, 0), right_.get());
-  EXPECT_FALSE(left_->schedule.active);
+// Also who sends nothing, and whose last wish has been taken.
+TEST_F(ShmChannel, WhoStaysAwakeIsNotRung) {
+  right_->fall_asleep(false);
+  right_->stay_awake();
+  EXPECT_EQ(wish_of(Channel::Side::kAcceptor), 0u);
+  post();
+  left_->ring_if_due();
+  EXPECT_FALSE(was_rung(0));
+  EXPECT_FALSE(right_->was_rung());
+}
+
+TEST_F(ShmChannel, TheAcceptorRingsTheDiallerToo) {
+  left_->fall_asleep(false);
+  ASSERT_TRUE(right_->producer.refresh());
+  right_->producer.push(kHeader, kMessage);
+  right_->note_posted();
+  right_->ring_if_due();
+  EXPECT_TRUE(left_ears_.was_rung(1000));
+  EXPECT_FALSE(was_rung(0));
+  EXPECT_TRUE(left_->was_rung());
+  ASSERT_TRUE(left_->consumer.refresh());
+  EXPECT_EQ(left_->consumer.front()->source, kHeader.source);
+}
+
+TEST_F(ShmChannel, RingingShowsThePeerWhatWasPostedAndConsumed) {
+  ASSERT_TRUE(left_->producer.refresh());
+  left_->producer.push(kHeader, kMessage);
+  left_->ring_if_due();
+  EXPECT_EQ(receive(), 0u);  // nobody has said that something was posted
+  left_->note_posted();
+  left_->ring_if_due();
+  ASSERT_TRUE(right_->consumer.refresh());
+  ASSERT_FALSE(right_->consumer.empty());
+  right_->consumer.pop(*right_->consumer.front());
+  right_->ring_if_due();
+  EXPECT_EQ(left_->producer.peek_head(), 0u);
+  right_->note_consumed();
+  right_->ring_if_due();
+  EXPECT_EQ(left_->producer.peek_head(), 1u);
+}
+
+TEST_F(ShmChannel, WhoClosesRingsNoMore) {
+  right_->fall_asleep(false);
+  post();
+  left_->close();
+  left_->ring_if_due();
+  EXPECT_FALSE(was_rung(0));
+  EXPECT_EQ(wish_of(Channel::Side::kAcceptor), kWakeOnMessage);
+}
+
+TEST_F(ShmChannel, AChannelWithoutMemoryRingsNobody) {
+  const auto asking = make();
+  asking->note_posted();
+  asking->note_consumed();
+  EXPECT_EQ(asking->ring_if_due(), Duration::zero());
+  EXPECT_EQ(asking->bell(), -1);
+}
+
+TEST_F(ShmChannel, WishesForProgressOnlyWhereSomethingWaitsForIt) {
+  const auto wish = [&](bool backlog) {
+    left_->fall_asleep(backlog);
+    return wish_of(Channel::Side::kDialler);
+  };
+  constexpr std::uint64_t kBoth = kWakeOnMessage | kWakeOnProgress;
+  EXPECT_EQ(wish(false), kWakeOnMessage);
+  EXPECT_EQ(wish(true), kBoth);
+  left_->sending.signaled_outstanding = 1;
+  EXPECT_EQ(wish(false), kBoth);
+  left_->sending.signaled_outstanding = 0;
+  left_->sending.blocked = true;
+  EXPECT_EQ(wish(false), kBoth);
+  left_->sending.blocked = false;
+  EXPECT_EQ(wish(false), kWakeOnMessage);
+}
+
+TEST_F(ShmChannel, AnIdleChannelHasNoWork) {
+  for (const bool ordered : {false, true}) {
+    EXPECT_FALSE(left_->has_work(ordered));
+    EXPECT_FALSE(right_->has_work(ordered));
+  }
+}
+
+TEST_F(ShmChannel, MessagesAreWorkUntilTheyAreReceived) {
+  post();
+  left_->ring_if_due();
+  for (const bool ordered : {false, true}) EXPECT_TRUE(right_->has_work(ordered));
+  ASSERT_TRUE(right_->consumer.refresh());  // seen, and not handled
+  for (const bool ordered : {false, true}) EXPECT_TRUE(right_->has_work(ordered));
+  EXPECT_EQ(receive(), 1u);
+  for (const bool ordered : {false, true}) EXPECT_FALSE(right_->has_work(ordered));
+}
+
+// A second look would find the same message, which nobody can take.
+TEST_F(ShmChannel, AMessageThatWaitsForAReceiveRequestIsNoWork) {
+  post();
+  left_->ring_if_due();
+  ASSERT_TRUE(right_->consumer.refresh());
+  const int queue_pair = 0;  // only its address is looked at
+  right_->receiving.stalled_on = reinterpret_cast<const ShmQueuePair*>(&queue_pair);
+  post();
+  left_->ring_if_due();
+  for (const bool ordered : {false, true}) EXPECT_FALSE(right_->has_work(ordered));
+  left_->send({.kind = ControlMessage::Kind::kWithdraw});
+  for (const bool ordered : {false, true}) EXPECT_TRUE(right_->has_work(ordered));
+}
+
+TEST_F(ShmChannel, WhatWasSaidWithoutRingingIsWorkForWhoFallsAsleep) {
+  post();
+  EXPECT_FALSE(left_->has_work(false));
+  EXPECT_TRUE(left_->has_work(true));
+  left_->ring_if_due();
+  EXPECT_FALSE(left_->has_work(true));
+}
+
+TEST_F(ShmChannel, WhatIsDueIsWork) {
+  left_->sending.completions_due = true;
+  EXPECT_TRUE(left_->has_work(false));
+  left_->sending.completions_due = false;
+  EXPECT_FALSE(left_->has_work(false));
+  left_->receiving.failures_due = true;
+  EXPECT_TRUE(left_->has_work(false));
+}
+
+TEST_F(ShmChannel, ProgressOfThePeerIsWorkForWhoWaitsForIt) {
+  post();
+  left_->ring_if_due();
+  EXPECT_EQ(receive(), 1u);
+  for (const bool ordered : {false, true}) {
+    EXPECT_FALSE(left_->has_work(ordered));
+    left_->sending.signaled_outstanding = 1;
+    EXPECT_TRUE(left_->has_work(ordered));
+    left_->sending.signaled_outstanding = 0;
+    left_->sending.blocked = true;
+    EXPECT_TRUE(left_->has_work(ordered));
+    left_->sending.reaped_head = 1;  // it is known
+    EXPECT_FALSE(left_->has_work(ordered));
+    left_->sending = {};
+  }
+}
+
+TEST_F(ShmChannel, NothingIsWorkWhileTheMemoryOfABufferIsAwaited) {
+  post();
+  left_->ring_if_due();
+  right_->receiving.awaiting_grant = TimePoint{};
+  for (const bool ordered : {false, true}) EXPECT_FALSE(right_->has_work(ordered));
+  right_->receiving.awaiting_grant.reset();
+  EXPECT_TRUE(right_->has_work(false));
+}
+
+// Its queue pairs fail first.
+TEST_F(ShmChannel, AClosedChannelHasWorkWhileQueuePairsUseIt) {
+  left_->close();
+  EXPECT_TRUE(left_->has_work(false));
+  left_->terminate();
+  EXPECT_FALSE(left_->has_work(false));
+  left_->demand.users = 1;
+  EXPECT_TRUE(left_->has_work(false));
 }
 
 TEST_F(ShmChannel, DeathOfThePeerIsSeen) {

@@ -71,6 +71,26 @@ TEST_F(ShmControlRing, SaysWhenItIsFull) {
   EXPECT_TRUE(producer_.push(full(Kind::kAnnounce)));
 }
 
+TEST_F(ShmControlRing, AFullRingGivesBackAllItsMessages) {
+  constexpr std::uint64_t kBefore = 10;  // the end of the ring lies within what follows
+  for (std::uint64_t i = 0; i < kBefore; ++i) {
+    ASSERT_TRUE(producer_.push(full(Kind::kWithdraw)));
+    consumer_.pop();
+  }
+  EXPECT_EQ(producer_.tail(), kBefore);
+  const auto numbered = [](std::uint64_t i) {
+    ControlMessage message = full(kKinds[i % 4]);
+    message.buffer.number = i;
+    return message;
+  };
+  for (std::uint64_t i = 0; i < kControlSlots; ++i) ASSERT_TRUE(producer_.push(numbered(i)));
+  for (std::uint64_t i = 0; i < kControlSlots; ++i) {
+    ASSERT_EQ(consumer_.front(), numbered(i)) << i;
+    consumer_.pop();
+  }
+  EXPECT_FALSE(consumer_.waiting());
+}
+
 // The consumer writes its index, and each look at it costs a cache miss. The impossible one here
 // would be refused.
 TEST_F(ShmControlRing, TheHeadIsLookedAtOnlyWhenTheRingSeemsFull) {

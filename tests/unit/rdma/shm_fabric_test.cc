@@ -2,25 +2,53 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
-#include <poll.h>
 #include <sched.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <chrono>
 #include <filesystem>
+#include <fstream>
 #include <functional>
 #include <optional>
+#include <set>
+#include <string>
 #include <thread>
 #include <vector>
 
 #include "conformance/shm_device_pair.h"
+#include "lingering_socket.h"
 #include "rdma/shm/shm_limits.h"
+#include "unit/rdma/as_user.h"
+#include "unit/rdma/descriptor_limit.h"
+#include "unit/rdma/full_file_table.h"
+#include "unit/rdma/other_end.h"
+#include "unit/rdma/socket_path.h"
 
 namespace fairlead::rdma::shm {
 namespace {
+
+std::set<std::string> names_in(const std::string& directory) {
+  std::set<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(directory))
+    names.insert(entry.path().filename());
+  return names;
+}
+
+void write_file(const std::string& path, std::string_view text) {
+  std::ofstream(path, std::ios::binary) << text;
+}
+
+// The socket of a process that has died.
+void leave_socket(const std::string& path) {
+  const FileDescriptor fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+  const auto address = unix_address(path);
+  ASSERT_TRUE(address);
+  ASSERT_EQ(::bind(fd.get(), reinterpret_cast<const sockaddr*>(&*address), sizeof *address), 0);
+}
 
 TEST(ShmGid, NamesFabricPortAndPeer) {
   const FabricId fabric{{1, 2, 3, 4, 5}};
@@ -45,6 +73,7 @@ TEST(ShmGid, OtherFormsAreNotOurs) {
   EXPECT_FALSE(with(0, 0xfc));
   EXPECT_FALSE(with(1, 0xfb));
   EXPECT_FALSE(with(7, 0));
+  EXPECT_TRUE(with(7, kPortsMax));
   EXPECT_FALSE(with(7, kPortsMax + 1));
   EXPECT_FALSE(parse_gid(gid_of({}, PortNumber(1), PeerId{})));
   EXPECT_FALSE(parse_gid(Gid{}));
@@ -67,23 +96,174 @@ TEST(ShmFabric, OpeningAtTheSameMomentAgreesOnOneIdentity) {
   }
 }
 
+class ShmFabricOfASmallFileSystem : public testing::Test {
+ protected:
+  // `act` runs where the directory is a file system of its own, which this thread alone sees.
+  void with(const char* options, const std::function<void()>& act) {
+    bool mounted = false;
+    std::thread([&] {
+      mounted = ::unshare(CLONE_NEWNS) == 0 &&
+                ::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
+                ::mount("test", directory_.path().c_str(), "tmpfs", 0, options) == 0;
+      if (mounted) act();
+    }).join();
+    if (!mounted) GTEST_SKIP() << "only root can mount a file system";
+  }
+  Errc error_of_open() const {
+    const auto fabric = Fabric::open(directory_.path(), peer_id(1));
+    EXPECT_FALSE(fabric);
+    return fabric ? Errc{} : fabric.error().code;
+  }
+  std::set<std::string> names() const { return names_in(directory_.path()); }
+  std::string path_of(const char* name) const { return directory_.path() + '/' + name; }
+
+  FabricDirectory directory_;
+};
+
 // The identity is complete under another name, and finds no room for its own.
-TEST(ShmFabric, AFullDirectoryIsExhaustedAndGetsNoIdentity) {
+TEST_F(ShmFabricOfASmallFileSystem, WithoutRoomForTheNameOfTheIdentityGetsNone) {
+  with("nr_inodes=2", [&] {
+    EXPECT_EQ(error_of_open(), Errc::kExhausted);
+    EXPECT_EQ(names(), std::set<std::string>{});
+  });
+}
+
+TEST_F(ShmFabricOfASmallFileSystem, WithoutRoomForTheContentOfTheIdentityGetsNone) {
+  with("size=4k", [&] {
+    write_file(path_of("other"), "takes the only page");
+    EXPECT_EQ(error_of_open(), Errc::kExhausted);
+    EXPECT_EQ(names(), std::set<std::string>{"other"});
+  });
+}
+
+TEST_F(ShmFabricOfASmallFileSystem, WithoutRoomForTheNameOfTheSocketGetsNone) {
+  with("nr_inodes=3", [&] {
+    EXPECT_EQ(error_of_open(), Errc::kExhausted);
+    EXPECT_EQ(names(), std::set<std::string>{"fabric"});
+  });
+}
+
+// Nobody replaces it, since others may already have taken it up.
+TEST_F(ShmFabricOfASmallFileSystem, DamagedIdentityIsReportedAsSuch) {
+  with("nr_inodes=2", [&] {
+    write_file(path_of("fabric"), "short");
+    EXPECT_EQ(error_of_open(), Errc::kMalformed);
+    EXPECT_EQ(names(), std::set<std::string>{"fabric"});
+  });
+}
+
+TEST(ShmFabric, LeavesItsIdentityAndWhileItLivesItsSocket) {
   FabricDirectory directory;
-  const char* const path = directory.path().c_str();
-  bool mounted = false;
-  std::thread([&] {
-    // This thread alone sees the file system, which has room for its root and one file.
-    mounted = ::unshare(CLONE_NEWNS) == 0 &&
-              ::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
-              ::mount("test", path, "tmpfs", 0, "nr_inodes=2") == 0;
-    if (!mounted) return;
+  const std::string path = directory.path() + "/not/there/yet";
+  const std::string self = socket_name(peer_id(1));
+  FabricId id;
+  {
+    auto fabric = Fabric::open(path, peer_id(1));
+    ASSERT_TRUE(fabric) << to_string(fabric.error());
+    id = fabric->id();
+    EXPECT_EQ(names_in(path), (std::set<std::string>{"fabric", self}));
+    const Fabric moved(std::move(*fabric));
+    EXPECT_TRUE(moved.may_reach(peer_id(1)));
+  }
+  EXPECT_EQ(names_in(path), std::set<std::string>{"fabric"});
+  auto again = Fabric::open(path, peer_id(1));
+  ASSERT_TRUE(again);
+  EXPECT_EQ(again->id(), id);
+}
+
+TEST(ShmFabric, IdentityIsTheBeginningOfItsFile) {
+  FabricDirectory directory;
+  write_file(directory.path() + "/fabric", "0123456789abcdef");
+  auto fabric = Fabric::open(directory.path(), peer_id(1));
+  ASSERT_TRUE(fabric);
+  EXPECT_EQ(fabric->id(), (FabricId{{'0', '1', '2', '3', '4'}}));
+}
+
+TEST(ShmFabric, IdentityOfAnotherLengthIsMalformed) {
+  for (const std::size_t length : {0U, 15U, 17U}) {
+    FabricDirectory directory;
+    write_file(directory.path() + "/fabric", std::string(length, 'x'));
     const auto fabric = Fabric::open(directory.path(), peer_id(1));
-    ASSERT_FALSE(fabric);
-    EXPECT_EQ(fabric.error().code, Errc::kExhausted) << to_string(fabric.error());
-    EXPECT_TRUE(std::filesystem::is_empty(directory.path()));
-  }).join();
-  if (!mounted) GTEST_SKIP() << "only root can mount a file system";
+    ASSERT_FALSE(fabric) << length;
+    EXPECT_EQ(fabric.error().code, Errc::kMalformed) << length;
+    EXPECT_EQ(names_in(directory.path()), std::set<std::string>{"fabric"}) << length;
+  }
+}
+
+TEST(ShmFabric, IdentityThatCannotBeReadIsAnError) {
+  FabricDirectory folder, nowhere;
+  std::filesystem::create_directory(folder.path() + "/fabric");
+  EXPECT_EQ(Fabric::open(folder.path(), peer_id(1)).error().system, EISDIR);
+  std::filesystem::create_symlink(nowhere.path() + "/gone", nowhere.path() + "/fabric");
+  EXPECT_EQ(Fabric::open(nowhere.path(), peer_id(1)).error().code, Errc::kNotFound);
+}
+
+// The limit for files is one that a write may reach in the middle.
+TEST(ShmFabric, IdentityThatIsWrittenInPartIsGivenUp) {
+  FabricDirectory directory;
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  rlimit small = before;
+  small.rlim_cur = 8;
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
+  const auto fabric = Fabric::open(directory.path(), peer_id(1));
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
+  ASSERT_FALSE(fabric);
+  EXPECT_EQ(fabric.error().code, Errc::kExhausted);
+  EXPECT_EQ(names_in(directory.path()), std::set<std::string>{});
+}
+
+TEST(ShmFabric, DirectoryThatCannotBeMadeIsAnError) {
+  FabricDirectory directory;
+  write_file(directory.path() + "/file", "");
+  const auto fabric = Fabric::open(directory.path() + "/file/fabric", peer_id(1));
+  ASSERT_FALSE(fabric);
+  EXPECT_EQ(fabric.error(), (Error{Errc::kSystem, "directory of the fabric", ENOTDIR}));
+}
+
+TEST(ShmFabric, DirectoryWhosePathIsTooLongForASocketIsNotMade) {
+  FabricDirectory directory;
+  const std::string path = directory.path() + "/" + std::string(80, 'x');
+  EXPECT_EQ(Fabric::open(path, peer_id(1)).error().code, Errc::kUnsupported);
+  EXPECT_EQ(names_in(directory.path()), std::set<std::string>{});
+}
+
+TEST(ShmFabric, SocketsOfTheDeadAreRemovedWhenADeviceOpens) {
+  FabricDirectory directory;
+  for (const char* name : {"0000000000000000.sock", "9999999999999999.sock",
+                           "aaaaaaaaaaaaaaaa.sock", "ffffffffffffffff.sock"})
+    leave_socket(directory.path() + '/' + name);
+  ASSERT_TRUE(Fabric::open(directory.path(), peer_id(1)));
+  EXPECT_EQ(names_in(directory.path()), std::set<std::string>{"fabric"});
+}
+
+TEST(ShmFabric, SocketsOfOtherNamesAreLeftAlone) {
+  FabricDirectory directory;
+  std::set<std::string> names = {"000000000000000.sock",  "00000000000000000.sock",
+                                 "0000000000000000.sick", "000000000000000g.sock",
+                                 "000000000000000`.sock", "000000000000000:.sock",
+                                 "000000000000000A.sock", ".000000000000000.sock"};
+  for (const std::string& name : names) leave_socket(directory.path() + '/' + name);
+  ASSERT_TRUE(Fabric::open(directory.path(), peer_id(1)));
+  names.insert("fabric");
+  EXPECT_EQ(names_in(directory.path()), names);
+}
+
+TEST(ShmFabric, SocketsOfTheLivingStay) {
+  DescriptorCloser closer;
+  FabricDirectory directory;
+  auto one = Fabric::open(directory.path(), peer_id(1));
+  auto busy = Fabric::open(directory.path(), peer_id(2));
+  ASSERT_TRUE(one && busy);
+  std::vector<FileDescriptor> sockets;
+  for (auto dialled = one->dial(peer_id(2), closer); dialled;
+       dialled = one->dial(peer_id(2), closer))
+    sockets.push_back(std::move(*dialled));
+  const auto three = Fabric::open(directory.path(), peer_id(3));
+  ASSERT_TRUE(three);
+  EXPECT_EQ(names_in(directory.path()),
+            (std::set<std::string>{"fabric", socket_name(peer_id(1)), socket_name(peer_id(2)),
+                                   socket_name(peer_id(3))}));
 }
 
 TEST(ShmFabric, DialledConnectionIsAccepted) {
@@ -111,6 +291,8 @@ TEST(ShmFabric, DiallingNobodyIsPeerGone) {
   EXPECT_EQ(one->dial(peer_id(2), closer).error().code, Errc::kPeerGone);
   EXPECT_FALSE(one->may_reach(peer_id(2)));
   EXPECT_TRUE(one->may_reach(peer_id(1)));
+  write_file(directory.path() + '/' + socket_name(peer_id(2)), "no socket");
+  EXPECT_FALSE(one->may_reach(peer_id(2)));
 }
 
 TEST(ShmFabric, FullBacklogIsExhaustedAndDoesNotBlock) {
@@ -133,77 +315,138 @@ TEST(ShmFabric, FullBacklogIsExhaustedAndDoesNotBlock) {
 
 // Otherwise the listener would stay readable, and its owner would never sleep.
 TEST(ShmFabric, ConnectionIsTakenAndClosedWhenDescriptorsAreUsedUp) {
-  constexpr int kHangMilliseconds = 30'000;
   DescriptorCloser closer;
   FabricDirectory directory;
   auto one = Fabric::open(directory.path(), peer_id(1));
   auto two = Fabric::open(directory.path(), peer_id(2));
   ASSERT_TRUE(one && two);
-  auto dialled = one->dial(peer_id(2), closer);
+  const auto dialled = one->dial(peer_id(2), closer);
   ASSERT_TRUE(dialled);
-  rlimit before{};
-  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
-  rlimit full = before;
   {
-    const FileDescriptor next(::open("/dev/null", O_RDONLY | O_CLOEXEC));
-    full.rlim_cur = static_cast<rlim_t>(next.get());  // all numbers below are in use
+    const DescriptorLimit limit(DescriptorLimit::used_up());
+    EXPECT_EQ(two->accept(closer).error().code, Errc::kExhausted);
+    EXPECT_TRUE(gets_hung_up(dialled->get()));
   }
-  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &full), 0);
-  const auto accepted = two->accept(closer);
-  const auto again = two->accept(closer);
-  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
-  ASSERT_FALSE(accepted);
-  EXPECT_EQ(accepted.error().code, Errc::kExhausted);
-  pollfd state{dialled->get(), POLLIN, 0};
-  EXPECT_EQ(::poll(&state, 1, kHangMilliseconds), 1);
-  EXPECT_TRUE(state.revents & POLLHUP);
-  ASSERT_FALSE(again);
   EXPECT_EQ(two->accept(closer).error().code, Errc::kWouldBlock);
+  EXPECT_TRUE(one->dial(peer_id(2), closer));
+  EXPECT_TRUE(two->accept(closer));
 }
 
-// As a thread that has another effective user.
-void as_user(uid_t user, const std::function<void()>& act) {
-  std::thread([&] {
-    // The raw system call changes this thread alone.
-    ASSERT_EQ(::syscall(SYS_setresuid, -1, user, -1), 0);
-    act();
-  }).join();
-}
-
-TEST(ShmFabric, AUserReachesHisOwnDevicesAndThoseOfRootOnly) {
-  if (::geteuid() != 0) GTEST_SKIP() << "only root can act as several users";
-  constexpr uid_t kUser = 65534, kStranger = 65533;
-  namespace fs = std::filesystem;
+TEST(ShmFabric, ConnectionIsTakenAndClosedWhenTheFilesOfTheSystemAreUsedUp) {
   DescriptorCloser closer;
   FabricDirectory directory;
-  fs::permissions(directory.path(), fs::perms::all);
-  // The mode of the socket lets everybody in, so that its owner alone decides.
-  const auto open = [&](std::optional<Fabric>& fabric, std::uint8_t number) {
-    auto opened = Fabric::open(directory.path(), peer_id(number));
+  auto one = Fabric::open(directory.path(), peer_id(1));
+  auto two = Fabric::open(directory.path(), peer_id(2));
+  ASSERT_TRUE(one && two);
+  const auto dialled = one->dial(peer_id(2), closer);
+  ASSERT_TRUE(dialled);
+  let_next_accept_find_no_file();
+  EXPECT_EQ(two->accept(closer).error().code, Errc::kExhausted);
+  EXPECT_TRUE(gets_hung_up(dialled->get()));
+}
+
+TEST(ShmFabric, ConnectionCanBeTakenAfterALookWithoutDescriptors) {
+  DescriptorCloser closer;
+  FabricDirectory directory;
+  auto fabric = Fabric::open(directory.path(), peer_id(1));
+  ASSERT_TRUE(fabric);
+  const FileDescriptor socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+  {
+    const DescriptorLimit limit(DescriptorLimit::used_up());
+    EXPECT_FALSE(fabric->accept(closer));
+    EXPECT_EQ(DescriptorLimit::next(), DescriptorLimit::kNone);
+    connect_to(socket.get(), directory.path() + '/' + socket_name(peer_id(1)));
+    EXPECT_EQ(fabric->accept(closer).error().code, Errc::kExhausted);
+  }
+  EXPECT_TRUE(gets_hung_up(socket.get()));
+}
+
+// Devices of several users in one directory. The modes let everybody in, so that the owners of the
+// sockets alone decide.
+class ShmFabricOfUsers : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (::geteuid() != 0) GTEST_SKIP() << "only root can act as several users";
+    std::filesystem::permissions(directory_.path(), std::filesystem::perms::all);
+    open(of_root_, 3);
+    as_user(kStranger, [&] { open(of_stranger_, 4); });
+    as_user(kUser, [&] {
+      open(one_, 1);
+      open(two_, 2);
+    });
+    ASSERT_TRUE(of_root_ && of_stranger_ && one_ && two_);
+  }
+  void open(std::optional<Fabric>& fabric, std::uint8_t number) {
+    auto opened = Fabric::open(directory_.path(), peer_id(number));
     ASSERT_TRUE(opened) << to_string(opened.error());
     fabric.emplace(std::move(*opened));
-    fs::permissions(directory.path() + "/" + to_string(peer_id(number)) + ".sock", fs::perms::all);
-  };
-  std::optional<Fabric> of_root, of_stranger, one, two;
-  open(of_root, 3);
-  as_user(kStranger, [&] { open(of_stranger, 4); });
+    std::filesystem::permissions(directory_.path() + "/" + socket_name(peer_id(number)),
+                                 std::filesystem::perms::all);
+  }
+  // Its thread stays in this close, so that what it gets next remains open.
+  void occupy_closer() { closer_.close(lingering_.make()); }
+  FileDescriptor stranger_dials() const {
+    FileDescriptor socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+    as_user(kStranger,
+            [&] { connect_to(socket.get(), directory_.path() + '/' + socket_name(peer_id(2))); });
+    return socket;
+  }
+  // Nothing when nobody has connected.
+  FileDescriptor stranger_accepts() const {
+    return FileDescriptor(
+        ::accept4(of_stranger_->descriptor(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  }
+
+  FabricDirectory directory_;
+  DescriptorCloser closer_;
+  LingeringSockets lingering_;
+  std::optional<Fabric> of_root_, of_stranger_, one_, two_;
+};
+
+TEST_F(ShmFabricOfUsers, AUserReachesHisOwnDevicesAndThoseOfRootOnly) {
   as_user(kUser, [&] {
-    open(one, 1);
-    open(two, 2);
-  });
-  ASSERT_TRUE(of_root && of_stranger && one && two);
-  as_user(kUser, [&] {
-    const auto dialled = one->dial(peer_id(2), closer);
+    const auto dialled = one_->dial(peer_id(2), closer_);
     EXPECT_TRUE(dialled) << to_string(dialled.error());
-    const auto accepted = two->accept(closer);
+    const auto accepted = two_->accept(closer_);
     EXPECT_TRUE(accepted) << to_string(accepted.error());
-    EXPECT_TRUE(one->dial(peer_id(3), closer));
-    EXPECT_EQ(one->dial(peer_id(4), closer).error().code, Errc::kPermission);
+    EXPECT_TRUE(one_->dial(peer_id(3), closer_));
+    EXPECT_EQ(one_->dial(peer_id(4), closer_).error().code, Errc::kPermission);
   });
-  as_user(kStranger, [&] { (void)of_stranger->dial(peer_id(2), closer); });
-  as_user(kUser, [&] { EXPECT_EQ(two->accept(closer).error().code, Errc::kPermission); });
-  EXPECT_TRUE(of_root->dial(peer_id(2), closer));
-  as_user(kUser, [&] { EXPECT_TRUE(two->accept(closer)); });
+  as_user(kStranger, [&] { (void)of_stranger_->dial(peer_id(2), closer_); });
+  as_user(kUser, [&] { EXPECT_EQ(two_->accept(closer_).error().code, Errc::kPermission); });
+  EXPECT_TRUE(of_root_->dial(peer_id(2), closer_));
+  as_user(kUser, [&] { EXPECT_TRUE(two_->accept(closer_)); });
+}
+
+// The close of a socket may wait for what a stranger has sent into it.
+TEST_F(ShmFabricOfUsers, ConnectionsWithAStrangerAreLeftToTheCloser) {
+  const FileDescriptor theirs = stranger_dials();
+  // Who opens looks whether the others live.
+  while (stranger_accepts()) continue;
+  occupy_closer();
+  as_user(kUser, [&] {
+    EXPECT_EQ(two_->accept(closer_).error().code, Errc::kPermission);
+    EXPECT_EQ(one_->dial(peer_id(4), closer_).error().code, Errc::kPermission);
+  });
+  const FileDescriptor dialled = stranger_accepts();
+  ASSERT_TRUE(dialled);
+  EXPECT_FALSE(is_hung_up(theirs.get()));
+  EXPECT_FALSE(is_hung_up(dialled.get()));
+  lingering_ = LingeringSockets();
+  EXPECT_TRUE(gets_hung_up(theirs.get()));
+  EXPECT_TRUE(gets_hung_up(dialled.get()));
+}
+
+TEST_F(ShmFabricOfUsers, ConnectionsWithoutDescriptorsAreLeftToTheCloser) {
+  const FileDescriptor theirs = stranger_dials();
+  occupy_closer();
+  {
+    const DescriptorLimit limit(DescriptorLimit::used_up());
+    EXPECT_EQ(two_->accept(closer_).error().code, Errc::kExhausted);
+  }
+  EXPECT_FALSE(is_hung_up(theirs.get()));
+  lingering_ = LingeringSockets();
+  EXPECT_TRUE(gets_hung_up(theirs.get()));
 }
 
 TEST(ShmFabric, NameIsFreeAgainAfterClosing) {

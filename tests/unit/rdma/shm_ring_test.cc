@@ -82,6 +82,27 @@ TEST_F(ShmRing, MessagesOfAllSizesPassTheWrap) {
   EXPECT_GT(producer_.tail(), kRingSlots);  // else nothing wrapped
 }
 
+TEST_F(ShmRing, TheLongestMessageFillsItsSlots) {
+  const Bytes message = pattern(kMessageBytesMax, 3);
+  ASSERT_TRUE(push(message));
+  EXPECT_EQ(producer_.tail(), kSlotsPerMessageMax);
+  EXPECT_EQ(pull(), message);
+  EXPECT_EQ(consumer_.head(), kSlotsPerMessageMax);
+}
+
+TEST_F(ShmRing, WhatIsPublishedInOrderIsSeenToo) {
+  producer_.push({QpNumber(9), QpNumber(7)}, pattern(10, 1));
+  producer_.publish_ordered();
+  EXPECT_EQ(consumer_.peek_tail(), 1u);
+  EXPECT_EQ(consumer_.peek_tail_ordered(), 1u);
+  ASSERT_TRUE(consumer_.refresh());
+  consumer_.pop(*consumer_.front());
+  EXPECT_EQ(producer_.peek_head(), 0u);
+  consumer_.publish_ordered();
+  EXPECT_EQ(producer_.peek_head(), 1u);
+  EXPECT_EQ(producer_.peek_head_ordered(), 1u);
+}
+
 TEST_F(ShmRing, FillsUpAndDrains) {
   std::uint64_t count = 0;
   while (push(pattern(44, static_cast<unsigned>(count)))) ++count;
@@ -132,6 +153,19 @@ TEST_F(ShmRing, ConsumerRefusesImpossibleLengths) {
     ASSERT_FALSE(header) << lie;
     EXPECT_EQ(header.error().code, Errc::kMalformed);
   }
+}
+
+TEST_F(ShmRing, ConsumerRefusesAMessageThatReachesPastTheTail) {
+  for (unsigned seed = 0; seed < 3; ++seed) {
+    ASSERT_TRUE(push(pattern(44, seed)));
+    ASSERT_TRUE(pull());
+  }
+  ASSERT_TRUE(push(pattern(kShortMessageBytes + 1, 3)));
+  memory_->slots[3].words[1] = 2 * kSlotBytes;  // three slots, of which there are two
+  ASSERT_TRUE(consumer_.refresh());
+  EXPECT_EQ(consumer_.front().error().code, Errc::kMalformed);
+  memory_->slots[3].words[1] = kSlotBytes;
+  EXPECT_EQ(consumer_.front()->length_bytes, kSlotBytes);
 }
 
 TEST_F(ShmRing, TwoThreadsSeeWholeMessagesInOrder) {

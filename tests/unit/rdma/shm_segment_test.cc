@@ -2,10 +2,12 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <linux/memfd.h>
 #include <sched.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -57,6 +59,55 @@ TEST(ShmSegment, AdoptedMemoryIsTheSameMemory) {
   segment.fd.reset();
   segment.mapping.bytes()[9999] = std::byte{5};
   EXPECT_EQ(adopted->bytes()[9999], std::byte{5});
+}
+
+bool is_mapped(const std::byte* at) {
+  unsigned char present = 0;
+  return ::mincore(const_cast<std::byte*>(at), 4096, &present) == 0;
+}
+
+TEST(ShmSegment, AMappingGoesWithItsLastOwner) {
+  testing::internal::CaptureStderr();
+  const std::byte* first = nullptr;
+  {
+    Mapping mapping = std::move(Mapping::map_private(4096).value());
+    first = mapping.bytes().data();
+    Mapping moved(std::move(mapping));
+    EXPECT_TRUE(mapping.bytes().empty());  // NOLINT(bugprone-use-after-move)
+    EXPECT_EQ(moved.bytes().data(), first);
+    EXPECT_EQ(moved.bytes().size(), 4096u);
+    EXPECT_TRUE(is_mapped(first));
+    moved = std::move(Mapping::map_private(8192).value());
+    EXPECT_EQ(moved.bytes().size(), 8192u);
+    EXPECT_FALSE(is_mapped(first));
+    first = moved.bytes().data();
+    EXPECT_TRUE(is_mapped(first));
+  }
+  EXPECT_FALSE(is_mapped(first));
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "");  // nothing failed
+}
+
+TEST(ShmSegment, MemoryOfOurOwnIsZeroedAndCostsNothingUntouched) {
+  const Mapping mapping = std::move(Mapping::map_private(1 << 20).value());
+  ASSERT_EQ(mapping.bytes().size(), std::size_t{1} << 20);
+  EXPECT_EQ(resident_pages(mapping.bytes()), 0u);
+  EXPECT_EQ(mapping.bytes().back(), std::byte{0});
+  mapping.bytes().back() = std::byte{1};
+  EXPECT_EQ(resident_pages(mapping.bytes()), 1u);
+  EXPECT_FALSE(Mapping::map_private(SIZE_MAX / 2));
+}
+
+TEST(ShmSegment, WholePagesCanBeMappedAgain) {
+  Segment segment = create_segment(8192);
+  const std::span<std::byte> bytes = segment.mapping.bytes();
+  auto again = Mapping::map_again(bytes.subspan(4096));
+  ASSERT_TRUE(again);
+  ASSERT_EQ(again->bytes().size(), 4096u);
+  bytes[4096] = std::byte{7};
+  EXPECT_EQ(again->bytes()[0], std::byte{7});
+  for (const std::span<std::byte> part :
+       {bytes.first(0), std::span<std::byte>(), bytes.first(100), bytes.subspan(8, 4096)})
+    EXPECT_EQ(Mapping::map_again(part).error().code, Errc::kMalformed) << part.size();
 }
 
 TEST(ShmSegment, DiscardedPagesAreGoneForThoseWhoKeepTheirMapping) {
@@ -145,6 +196,36 @@ TEST(ShmSegment, BlankOfAnEarlierBrokerGetsItsSizeToo) {
   EXPECT_EQ(adopt_whole_segment(blank.get()).error().code, Errc::kMalformed);
 }
 
+TEST(ShmSegment, TheLargestBufferIsAdopted) {
+  const FileDescriptor memory = std::move(broker::make_memory("test", kBufferBytesMax).value());
+  const auto whole = adopt_whole_segment(memory.get());
+  ASSERT_TRUE(whole);
+  EXPECT_EQ(whole->bytes().size(), kBufferBytesMax);
+}
+
+// A huge page can be missing at the first touch.
+TEST(ShmSegment, RefusesHugePages) {
+  const FileDescriptor huge(
+      ::memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_HUGETLB | MFD_HUGE_2MB));
+  if (!huge) GTEST_SKIP() << "a kernel without huge pages";
+  ASSERT_EQ(::ftruncate(huge.get(), 2 << 20), 0);
+  ASSERT_EQ(::fcntl(huge.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW), 0);
+  EXPECT_EQ(check_segment(huge.get()).error().code, Errc::kMalformed);
+  EXPECT_EQ(adopt_segment(huge.get(), 2 << 20).error().code, Errc::kMalformed);
+}
+
+// Pages of a new buffer exist before they are touched, and the buffer can be used.
+bool blank_is_reserved() {
+  const FileDescriptor blank = std::move(broker::make_blank().value());
+  const auto mapping = map_blank(blank.get(), 8192);
+  struct stat status {};
+  return mapping && ::fstat(blank.get(), &status) == 0 && status.st_blocks != 0;
+}
+
+TEST(ShmSegment, OnlyUnderStrictOvercommitABlankIsReserved) {
+  EXPECT_EQ(blank_is_reserved(), strict_overcommit());
+}
+
 // Ends the process: 0 when the answer for that mode of the kernel is right. Only this process sees
 // the mode: a file is mounted over that of the kernel.
 constexpr int kMayNotMount = 77;
@@ -157,7 +238,7 @@ constexpr int kMayNotMount = 77;
       ::mount(path.c_str(), "/proc/sys/vm/overcommit_memory", nullptr, MS_BIND, nullptr) == 0;
   ::unlink(path.c_str());
   if (!mounted) ::_exit(kMayNotMount);
-  ::_exit(strict_overcommit() == strict ? 0 : 1);
+  ::_exit(strict_overcommit() == strict && blank_is_reserved() == strict ? 0 : 1);
 }
 
 // The mode is read once in a process, so each has a process of its own.

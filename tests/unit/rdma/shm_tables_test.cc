@@ -40,6 +40,11 @@ class ShmRemoteTable : public testing::Test {
     SMC_TRY(table_.add_buffer(message, std::move(mapping)));
     return true;
   }
+  void expect_refused(const ControlMessage& message, Errc why) {
+    const auto checked = table_.check_buffer(message);
+    ASSERT_FALSE(checked.has_value());
+    EXPECT_EQ(checked.error().code, why);
+  }
   std::byte* find(RemoteKey key, std::uint64_t address, std::size_t length,
                   DomainId domain = kDomain) {
     return table_.find(domain, key, RemoteAddress(address), length);
@@ -60,6 +65,7 @@ TEST_F(ShmRemoteTable, FindsWhatWasAnnouncedAndNothingBeside) {
   EXPECT_EQ(ours_.bytes()[4095], std::byte{3});
   EXPECT_NE(find(RemoteKey(7), 0x2000, 0), nullptr);
   EXPECT_EQ(find(RemoteKey(7), 0x1000, 4097), nullptr);
+  EXPECT_EQ(find(RemoteKey(7), 0x1001, 4096), nullptr);
   EXPECT_EQ(find(RemoteKey(7), 0x0fff, 1), nullptr);
   EXPECT_EQ(find(RemoteKey(7), 0x2001, 0), nullptr);
   EXPECT_EQ(find(RemoteKey(7), ~std::uint64_t{0}, 2), nullptr);
@@ -90,6 +96,40 @@ TEST_F(ShmRemoteTable, ADomainOutlivesOurQueuePairUntilThePeerKnows) {
   EXPECT_NE(find(RemoteKey(7), 0x1000, 1), nullptr);
   ASSERT_TRUE(table_.remove_queue_pair(QpNumber(2)));
   EXPECT_EQ(find(RemoteKey(7), 0x1000, 1), nullptr);
+}
+
+TEST_F(ShmRemoteTable, TheLastToDepartAreKeptAndTheOldestGoes) {
+  for (std::uint32_t i = 1; i <= kDepartedQueuePairsMax + 1; ++i)
+    ASSERT_TRUE(table_.add_queue_pair(QpNumber(100 + i), {kOther, QpNumber(i)}));
+  for (std::uint32_t i = 1; i <= kDepartedQueuePairsMax; ++i) table_.depart(QpNumber(100 + i));
+  EXPECT_NE(table_.find_queue_pair(QpNumber(101)), nullptr);
+  table_.depart(QpNumber(100 + kDepartedQueuePairsMax + 1));
+  EXPECT_EQ(table_.find_queue_pair(QpNumber(101)), nullptr);
+  EXPECT_EQ(table_.queue_pair_count(), 1 + kDepartedQueuePairsMax);
+}
+
+// Numbers are used again in the end.
+TEST_F(ShmRemoteTable, ANumberThatDepartedAndIsAnnouncedAgainStays) {
+  const QpNumber again(50);
+  ASSERT_TRUE(table_.add_queue_pair(again, {kOther, QpNumber(1)}));
+  table_.depart(again);
+  ASSERT_TRUE(table_.remove_queue_pair(again));
+  ASSERT_TRUE(table_.add_queue_pair(again, {kOther, QpNumber(2)}));
+  for (std::uint32_t i = 1; i <= kDepartedQueuePairsMax + 1; ++i) {
+    ASSERT_TRUE(table_.add_queue_pair(QpNumber(100 + i), {kOther, QpNumber(1)}));
+    table_.depart(QpNumber(100 + i));
+  }
+  ASSERT_NE(table_.find_queue_pair(again), nullptr);
+  EXPECT_EQ(table_.find_queue_pair(again)->destination, QpNumber(2));
+}
+
+TEST_F(ShmRemoteTable, ADomainIsForgottenWithItsLastQueuePairAndMayComeBack) {
+  ASSERT_TRUE(table_.remove_buffer(RemoteKey(7)));
+  ASSERT_TRUE(table_.remove_queue_pair(QpNumber(1)));
+  EXPECT_EQ(add(announcement(RemoteKey(7), kDomain)), false);
+  EXPECT_EQ(budget_.count(), 0u);
+  ASSERT_TRUE(table_.add_queue_pair(QpNumber(1), {kDomain, QpNumber(100)}));
+  EXPECT_EQ(add(announcement(RemoteKey(7), kDomain)), true);
 }
 
 TEST_F(ShmRemoteTable, APeerThatNeverSaysWhatIsGoneIsNotRememberedFor) {
@@ -125,6 +165,44 @@ TEST_F(ShmRemoteTable, RefusesAnnouncementsTwice) {
             Errc::kMalformed);
 }
 
+TEST_F(ShmRemoteTable, AcceptsTheLargestBufferAndTheLastAddresses) {
+  ControlMessage message = announcement(RemoteKey(8), kDomain, kBufferBytesMax);
+  EXPECT_EQ(table_.check_buffer(message), true);
+  message.address = RemoteAddress(0);
+  EXPECT_EQ(table_.check_buffer(message), true);
+  message.address = RemoteAddress(~std::uint64_t{kBufferBytesMax});
+  EXPECT_EQ(table_.check_buffer(message), true);
+  message.address = RemoteAddress(-std::uint64_t{kBufferBytesMax});
+  expect_refused(message, Errc::kMalformed);
+  expect_refused(announcement(RemoteKey(8), kDomain, kBufferBytesMax + 1), Errc::kMalformed);
+  expect_refused(announcement(RemoteKey(8), kDomain, 0), Errc::kMalformed);
+}
+
+TEST_F(ShmRemoteTable, RefusesMemorySmallerThanAnnounced) {
+  EXPECT_EQ(add(announcement(RemoteKey(8), kDomain, 4097)).error().code, Errc::kMalformed);
+  EXPECT_EQ(budget_.count(), 1u);
+  EXPECT_EQ(find(RemoteKey(8), 0x1000, 1), nullptr);
+}
+
+TEST_F(ShmRemoteTable, LimitsTheBuffersOfAPeer) {
+  for (std::uint32_t key = 8; key < 7 + kRemoteBuffersMax; ++key)
+    ASSERT_EQ(add(announcement(RemoteKey(key), kDomain)), true) << key;
+  expect_refused(announcement(RemoteKey(7 + kRemoteBuffersMax), kDomain), Errc::kExhausted);
+  ASSERT_TRUE(table_.remove_buffer(RemoteKey(7)));
+  EXPECT_EQ(add(announcement(RemoteKey(7 + kRemoteBuffersMax), kDomain)), true);
+}
+
+TEST_F(ShmRemoteTable, LimitsTheAddressSpaceThatAPeerTakes) {
+  ASSERT_TRUE(table_.remove_buffer(RemoteKey(7)));
+  memory_ = std::move(broker::make_memory("test", kBufferBytesMax).value());
+  constexpr std::uint32_t kFit = kRemoteBytesMax / kBufferBytesMax;
+  for (std::uint32_t key = 1; key <= kFit; ++key)
+    ASSERT_EQ(add(announcement(RemoteKey(key), kDomain, kBufferBytesMax)), true) << key;
+  expect_refused(announcement(RemoteKey(kFit + 1), kDomain, 1), Errc::kExhausted);
+  ASSERT_TRUE(table_.remove_buffer(RemoteKey(1)));
+  EXPECT_EQ(add(announcement(RemoteKey(kFit + 1), kDomain, kBufferBytesMax)), true);
+}
+
 TEST_F(ShmRemoteTable, LimitsBuffersQueuePairsAndSinks) {
   for (std::uint32_t i = 1; i < kRemoteQueuePairsMax; ++i)
     ASSERT_TRUE(table_.add_queue_pair(QpNumber(1000 + i), {kOther, QpNumber(1)}));
@@ -133,11 +211,11 @@ TEST_F(ShmRemoteTable, LimitsBuffersQueuePairsAndSinks) {
   std::size_t withdrawn = 0;
   ASSERT_NE(view(RemoteKey(7), QpNumber(5)), nullptr);
   while (table_.remove_buffer(RemoteKey(7))) {
-    ASSERT_LE(++withdrawn, kSinksMax + 1);
+    ASSERT_LE(++withdrawn, kSinksMax);
     ASSERT_EQ(add(announcement(RemoteKey(7), kDomain)), true);
     ASSERT_NE(view(RemoteKey(7), QpNumber(5)), nullptr);
   }
-  EXPECT_GT(withdrawn, kSinksMax / 2);
+  EXPECT_EQ(withdrawn, kSinksMax);
 }
 
 // One connection stays while other queue pairs are created and destroyed with their buffers.
@@ -329,6 +407,86 @@ TEST(ShmMapBudget, OnePodLeavesAddressSpaceToOthers) {
   EXPECT_EQ(budget.bytes(), kBufferBytesMax);
 }
 
+TEST(ShmMapBudget, WhatOnePodGivesBackItMayTakeAgain) {
+  const FileDescriptor large = std::move(broker::make_memory("test", kBufferBytesMax).value());
+  const FileDescriptor small = std::move(broker::make_memory("test", 4096).value());
+  constexpr std::size_t kFit = kMappedBytesPerPodMax / kBufferBytesMax;
+  MapBudget budget;
+  std::vector<CountedMapping> taken;
+  taken.push_back(std::move(budget.map(large.get(), 1).value()));
+  for (int round = 0; round < 2; ++round) {
+    while (taken.size() < kFit) taken.push_back(std::move(budget.map(large.get(), 1).value()));
+    EXPECT_STREQ(budget.map(small.get(), 1).error().what, "mapped bytes of one pod");
+    taken.erase(taken.begin() + 1, taken.end());
+  }
+  taken.clear();
+  while (taken.size() < kMappingsPerPodMax)
+    taken.push_back(std::move(budget.map(small.get(), 1).value()));
+  taken.pop_back();
+  EXPECT_TRUE(budget.map(small.get(), 1));
+  taken.push_back(std::move(budget.map(small.get(), 1).value()));
+  EXPECT_STREQ(budget.map(small.get(), 1).error().what, "mappings of one pod");
+}
+
+TEST(ShmMapBudget, AMappingThatMovesStaysCountedOnceForItsPod) {
+  const FileDescriptor memory = std::move(broker::make_memory("test", 4096).value());
+  const FileDescriptor other = std::move(broker::make_memory("test", 8192).value());
+  MapBudget budget;
+  std::vector<CountedMapping> rest;
+  while (rest.size() < kMappingsPerPodMax - 1)
+    rest.push_back(std::move(budget.map(memory.get(), 1).value()));
+  CountedMapping one = std::move(budget.map(other.get(), 1).value());
+  CountedMapping two = std::move(budget.map(memory.get(), 2).value());
+  const std::byte* const at = one.bytes().data();
+  two = std::move(one);
+  EXPECT_EQ(two.bytes().data(), at);
+  EXPECT_EQ(budget.count(), kMappingsPerPodMax);
+  one = CountedMapping();
+  EXPECT_EQ(budget.count(), kMappingsPerPodMax);
+  EXPECT_FALSE(budget.map(memory.get(), 1));
+  auto& same = two;
+  two = std::move(same);
+  EXPECT_EQ(two.bytes().data(), at);
+  two = CountedMapping();
+  EXPECT_EQ(budget.count(), kMappingsPerPodMax - 1);
+  EXPECT_EQ(budget.bytes(), (kMappingsPerPodMax - 1) * 4096);
+  EXPECT_TRUE(budget.map(memory.get(), 1));
+}
+
+TEST(ShmMapBudget, ADeviceHasALimitOfBytes) {
+  const FileDescriptor memory = std::move(broker::make_memory("test", kBufferBytesMax).value());
+  MapBudget budget;
+  std::vector<CountedMapping> taken;
+  while (taken.size() < kMappedBytesPerDeviceMax / kBufferBytesMax) {
+    auto mapping = budget.map(memory.get());
+    ASSERT_TRUE(mapping) << taken.size() << ' ' << to_string(mapping.error());
+    taken.push_back(std::move(*mapping));
+  }
+  EXPECT_STREQ(budget.map(memory.get()).error().what, "mapped bytes of the device");
+  taken.pop_back();
+  EXPECT_TRUE(budget.map(memory.get()));
+}
+
+TEST(ShmMapBudget, DevicesAndTheProcessHaveLimitsOfMappings) {
+  const FileDescriptor memory = std::move(broker::make_memory("test", 4096).value());
+  const FileDescriptor null(::open("/dev/null", O_RDWR | O_CLOEXEC));
+  static_assert(kMappingsPerProcessMax == 2 * kMappingsPerDeviceMax);
+  MapBudget first, second, third;
+  EXPECT_EQ(third.map(null.get()).error().code, Errc::kMalformed);
+  std::vector<CountedMapping> taken;
+  for (MapBudget* const budget : {&first, &second}) {
+    while (budget->count() < kMappingsPerDeviceMax)
+      taken.push_back(std::move(budget->map(memory.get()).value()));
+    EXPECT_STREQ(budget->map(memory.get()).error().what, "mappings of the device");
+  }
+  for (int i = 0; i < 3; ++i)
+    EXPECT_STREQ(third.map(memory.get()).error().what, "mappings of the process");
+  taken.pop_back();
+  EXPECT_TRUE(third.map(memory.get()));
+  EXPECT_TRUE(second.map(memory.get()));
+  EXPECT_EQ(third.count(), 0u);
+}
+
 // Processor time for releasing a full memfd without other users.
 template <class Drop>
 Duration time_to_drop(Drop drop) {
@@ -383,6 +541,48 @@ TEST(ShmQueuePairTable, NumbersAreUniqueAndNotReusedSoon) {
   EXPECT_EQ(table.find(QpNumber(0)), nullptr);
 }
 
+class ShmQueuePairNumbers : public testing::TestWithParam<std::uint32_t> {};
+
+TEST_P(ShmQueuePairNumbers, AllGenerationsAreUsedBeforeANumberComesAgain) {
+  QueuePairTable table(GetParam());
+  auto* queue_pair = reinterpret_cast<ShmQueuePair*>(alignof(std::max_align_t));
+  std::set<std::uint32_t> seen;
+  for (int i = 1; i < 1 << 12; ++i) {
+    const QpNumber number = table.add(*queue_pair).value();
+    EXPECT_TRUE(seen.insert(number.value).second) << i;
+    table.remove(number);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(FirstGenerations, ShmQueuePairNumbers,
+                         testing::Values(0u, 1u, 0xffeu, 0xfffu, 0xffffffffu));
+
+TEST(ShmQueuePairTable, FindsEachOfThemUntilItIsRemoved) {
+  QueuePairTable table(77);
+  const auto queue_pair = [](std::uintptr_t i) {
+    return reinterpret_cast<ShmQueuePair*>(i * alignof(std::max_align_t));
+  };
+  std::vector<QpNumber> numbers;
+  for (std::uint32_t i = 1; i <= kQueuePairsMax; ++i)
+    numbers.push_back(table.add(*queue_pair(i)).value());
+  EXPECT_EQ(table.add(*queue_pair(1)).error().code, Errc::kExhausted);
+  for (const std::uint32_t i : {10u, 20u}) table.remove(numbers[i - 1]);
+  for (const std::uint32_t i : {30u, 40u}) {
+    const QpNumber added = table.add(*queue_pair(kQueuePairsMax + i)).value();
+    EXPECT_EQ(table.find(added), queue_pair(kQueuePairsMax + i));
+  }
+  EXPECT_EQ(table.add(*queue_pair(1)).error().code, Errc::kExhausted);
+  for (std::uint32_t i = 1; i <= kQueuePairsMax; ++i) {
+    auto* const expected = i == 10 || i == 20 ? nullptr : queue_pair(i);
+    EXPECT_EQ(table.find(numbers[i - 1]), expected) << i;
+  }
+  std::size_t visited = 0;
+  table.for_each([&](ShmQueuePair&) { ++visited; });
+  EXPECT_EQ(visited, kQueuePairsMax);
+  table.remove(numbers[0]);
+  table.for_each([&](ShmQueuePair& one) { EXPECT_NE(&one, queue_pair(1)); });
+}
+
 TEST(ShmQueuePairTable, ANumberPastTheLastEntryIsUnknown) {
   QueuePairTable table(0);
   for (const std::uint32_t number : {0u, 1u << 12, 0xfffu, 0xffffffu})
@@ -407,6 +607,22 @@ TEST(ShmEvents, LatestStateOfAPortWins) {
   using Kind = AsyncEvent::Kind;
   EXPECT_EQ(kinds, (std::vector{Kind::kPortUp, Kind::kPortDown, Kind::kReceiveLimit,
                                 Kind::kQueuePairFatal}));
+}
+
+TEST(ShmEvents, EachEventSaysWhatItIsAbout) {
+  AsyncEvents events;
+  events.queue_pair_fatal(QpNumber(3));
+  events.port_changed(PortNumber(2), PortState::kActive);
+  EXPECT_FALSE(events.empty());
+  EXPECT_EQ(events.poll()->queue_pair, QpNumber(3));
+  EXPECT_EQ(events.poll()->port, PortNumber(2));
+  EXPECT_TRUE(events.empty());
+  EXPECT_FALSE(events.poll());
+  // What was told may be told again.
+  events.receive_limit();
+  EXPECT_EQ(events.poll()->kind, AsyncEvent::Kind::kReceiveLimit);
+  events.receive_limit();
+  EXPECT_EQ(events.poll()->kind, AsyncEvent::Kind::kReceiveLimit);
 }
 
 }  // namespace

@@ -1,0 +1,575 @@
+// What peers and the connector tell a device beside messages, and how long it waits for them.
+#include "rdma/shm/shm_control_path.h"
+
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+
+#include "unit/rdma/shm_engine_test.h"
+
+namespace fairlead::rdma::shm {
+namespace {
+
+class ShmControlPath : public ShmEngineTest {
+ protected:
+  static constexpr Duration kForever = std::chrono::hours(1);
+
+  void SetUp() override {
+    ShmEngineTest::SetUp();
+    engine_.control().set_wait_limits(kForever, kForever);
+  }
+  // Sends control messages that are answered, until `count` answers wait beside the full ring.
+  void make_answers_wait(FarSide& far, std::uint32_t count) {
+    const std::uint64_t room = kControlSlots - far.memory().controls[1].tail.load();
+    for (std::uint32_t i = 0; i < room + count; ++i) {
+      far.say({.kind = Kind::kQueuePairReady,
+               .source = QpNumber(0x9000 + i),
+               .destination = QpNumber(0xffffff)});
+      if (i % 64 == 63) turn();
+    }
+    turn();
+    EXPECT_EQ(channel()->control_flushed(), count == 0);
+  }
+  std::size_t hear_all(FarSide& far) {
+    std::size_t heard = 0;
+    while (far.hear()) ++heard;
+    return heard;
+  }
+  bool knows_memory(ShmQueuePair& queue_pair) {
+    return queue_pair.remote_memory(kTheirMemory, 4096).has_value();
+  }
+  // What a queue pair that posts a write, or asks for memory, would find; without looking for more.
+  bool has_memory(PeerId peer = kPeer) {
+    return channel(peer)->remote.find(kTheirDomain, kTheirMemory.rkey, kTheirMemory.address,
+                                      4096) != nullptr;
+  }
+};
+
+TEST_F(ShmControlPath, MemoryThatComesWithItsAnnouncementIsKnownAtOnce) {
+  const auto queue_pair = make_queue_pair();
+  FarSide far = face(*queue_pair);
+  send_grant(kPeer, 1);
+  far.say(announcement(1));
+  turn();
+  EXPECT_TRUE(has_memory());
+  EXPECT_FALSE(timer_runs());
+  EXPECT_EQ(engine_.parts().grants.count(), 0u);
+  EXPECT_EQ(engine_.parts().channels.budget().count(), 1u);
+  EXPECT_FALSE(engine_.parts().faults.poll());
+}
+
+TEST_F(ShmControlPath, MemoryThatComesLaterWakesTheChannel) {
+  const auto queue_pair = make_queue_pair();
+  FarSide far = face(*queue_pair);
+  far.say(announcement(1));
+  far.put(queue_pair->number(), kTheirs);
+  hear_bell();
+  EXPECT_TRUE(sleeps());
+  EXPECT_TRUE(timer_runs());
+  EXPECT_TRUE(received_.empty());
+  EXPECT_EQ(queue_pair->remote_memory(kTheirMemory, 1).error().code, Errc::kWouldBlock);
+  send_grant(kPeer, 1);
+  take_arrivals();
+  turn();
+  EXPECT_TRUE(has_memory());
+  EXPECT_EQ(received_.size(), 1u);
+  expect_timer_stops();
+}
+
+// The device may sleep while the memory comes, and its wait may be over before.
+TEST_F(ShmControlPath, TheTimerLooksForMemoryAsLongAsItIsAwaited) {
+  const auto queue_pair = make_queue_pair();
+  FarSide far = face(*queue_pair);
+  far.say(announcement(1));
+  far.put(queue_pair->number(), kTheirs);
+  hear_bell();
+  EXPECT_TRUE(sleeps());
+  let_timer_expire();
+  EXPECT_TRUE(timer_runs());
+  EXPECT_TRUE(sleeps());
+  EXPECT_FALSE(engine_.parts().faults.poll());
+  engine_.control().set_wait_limits(Duration::zero(), kForever);
+  let_timer_expire();
+  EXPECT_FALSE(channel()->receiving.awaiting_grant);
+  const auto fault = engine_.parts().faults.poll();
+  ASSERT_TRUE(fault);
+  EXPECT_EQ(fault->peer, kPeer);
+  EXPECT_EQ(fault->error.code, Errc::kNotFound);
+  EXPECT_TRUE(engine_.pending());
+  turn();
+  EXPECT_EQ(received_.size(), 1u);
+  EXPECT_FALSE(has_memory());
+  EXPECT_FALSE(has_fatal(*queue_pair));
+  EXPECT_EQ(queue_pair->remote_memory(kTheirMemory, 1).error().code, Errc::kNotFound);
+  expect_timer_stops();
+}
+
+// Each announcement has the whole time, also behind another one.
+TEST_F(ShmControlPath, TheWaitForMemoryBeginsWithItsAnnouncement) {
+  const auto queue_pair = make_queue_pair();
+  FarSide far = face(*queue_pair);
+  far.say(announcement(1));
+  hear_bell();
+  turn();
+  const auto first = channel()->receiving.awaiting_grant;
+  ASSERT_TRUE(first);
+  let_timer_expire();
+  turn();
+  EXPECT_EQ(channel()->receiving.awaiting_grant, first);
+  send_grant(kPeer, 1);
+  take_arrivals();
+  turn();
+  EXPECT_FALSE(channel()->receiving.awaiting_grant);
+}
+
+TEST_F(ShmControlPath, MemoryThatCannotComeIsNotWaitedFor) {
+  const auto queue_pair = make_queue_pair();
+  FarSide far = face(*queue_pair);
+  connector_->brings = false;
+  far.say(announcement(1));
+  turn();
+  EXPECT_FALSE(channel()->receiving.awaiting_grant);
+  const auto fault = engine_.parts().faults.poll();
+  ASSERT_TRUE(fault);
+  EXPECT_EQ(fault->error.code, Errc::kNotFound);
+  EXPECT_FALSE(timer_runs());
+}
+
+TEST_F(ShmControlPath, MemoryOfALostConnectorIsNotWaitedForAnyMore) {
+  const auto queue_pair = make_queue_pair();
+  FarSide far = face(*queue_pair);
+  far.say(announcement(1));
+  far.put(queue_pair->number(), kTheirs);
+  hear_bell();
+  EXPECT_TRUE(sleeps());
+  connector_->brings = false;
+  connector_->arrivals.emplace_back(Error{Errc::kPeerGone, "test"});
+  take_arrivals();
+  turn();
+  EXPECT_TRUE(engine_.parts().faults.poll());
+  EXPECT_EQ(received_.size(), 1u);
+  EXPECT_FALSE(has_fatal(*queue_pair));
+}
+
+// What it said behind the announcement is heard.
+TEST_F(ShmControlPath, MemoryOfAPeerThatHasEndedIsNotWaitedFor) {
+  const auto queue_pair = make_queue_pair(), other = make_queue_pair();
+  FarSide far = face(*queue_pair);
+  far.say(announcement(1));
+  far.say(ready_for(*other, kTheirSecond));
+  far.put(queue_pair->number(), kTheirs);
+  hear_bell();
+  turn();
+  EXPECT_FALSE(other->has_incoming());
+  far.end();
+  hear_bell();
+  EXPECT_TRUE(other->has_incoming());
+  turn();
+  EXPECT_EQ(received_.size(), 1u);
+  EXPECT_TRUE(has_fatal(*queue_pair));
+  EXPECT_FALSE(other->has_incoming());
+  EXPECT_FALSE(has_fatal(*other));
+  expect_timer_stops();
+}
+
+TEST_F(ShmControlPath, MemoryThatCannotBeMappedIsNotWaitedFor) {
+  const auto queue_pair = make_queue_pair();
+  FarSide far = face(*queue_pair);
+  send_grant(kPeer, 1, FileDescriptor(::memfd_create("unsealed", MFD_CLOEXEC)));
+  far.say(announcement(1));
+  turn();
+  const auto fault = engine_.parts().faults.poll();
+  ASSERT_TRUE(fault);
+  EXPECT_EQ(fault->peer, kPeer);
+  EXPECT_EQ(fault->error.code, Errc::kMalformed);
+  EXPECT_FALSE(channel()->receiving.awaiting_grant);
+  EXPECT_FALSE(has_memory());
+  EXPECT_EQ(engine_.parts().channels.budget().count(), 0u);
+  EXPECT_EQ(engine_.parts().grants.count(), 0u);
+}
+
+TEST_F(ShmControlPath, MemoryOfADomainWithoutQueuePairIsGivenBack) {
+  const auto queue_pair = make_queue_pair();
+  FarSide far = face(*queue_pair);
+  ControlMessage message = announcement(1);
+  message.domain = DomainId(kTheirDomain.value + 1);
+  send_grant(kPeer, 1);
+  take_arrivals();
+  far.say(message);
+  turn();
+  EXPECT_EQ(engine_.parts().grants.count(), 0u);
+  EXPECT_EQ(engine_.parts().channels.budget().count(), 0u);
+  far.say(message);  // and it is not waited for
+  turn();
+  EXPECT_FALSE(channel()->receiving.awaiting_grant);
+}
+
+TEST_F(ShmControlPath, OnlyWhoHasAChannelGrants) {
+  FarSide far = send_channel(kPeer, 1);
+  take_arrivals();
+  send_grant(kOther, 1);
+  take_arrivals();
+  EXPECT_EQ(engine_.parts().grants.count(), 0u);
+  const int bell = channel()->bell();
+  far.end();
+  engine_.handle_readable(bell);  // what it has sent before is still looked at
+  send_grant(kPeer, 1);
+  take_arrivals();
+  EXPECT_EQ(engine_.parts().grants.count(), 0u);
+  EXPECT_EQ(engine_.parts().channels.budget().count(), 0u);
+  EXPECT_FALSE(engine_.parts().faults.poll());
+}
+
+// A peer whose connector is full waits until the device has read.
+TEST_F(ShmControlPath, WhoGrantsIsToldThatItHasBeenRead) {
+  const auto queue_pair = make_queue_pair();
+  FarSide far = face(*queue_pair);
+  EXPECT_TRUE(sleeps());
+  far.channel().fall_asleep(true);
+  send_grant(kPeer, 1);
+  take_arrivals();
+  EXPECT_FALSE(far.channel().was_rung());
+  engine_.ring_doorbells();
+  EXPECT_TRUE(far.channel().was_rung());
+}
+
+TEST_F(ShmControlPath, HandlesNoMoreThanItIsAskedTo) {
+  FarSide far = send_channel(kPeer, 1);
+  take_arrivals();
+  for (int i = 0; i < 5; ++i) far.say({.kind = Kind::kWithdraw, .rkey = RemoteKey(1)});
+  EXPECT_EQ(engine_.control().handle(*channel(), 2), 2);
+  EXPECT_EQ(far.memory().controls[0].head.load(), 2u);
+  EXPECT_EQ(engine_.control().handle(*channel(), 64), 3);
+  EXPECT_EQ(engine_.control().handle(*channel(), 64), 0);
+}
+
+// A peer may wait for room in its control ring.
+TEST_F(ShmControlPath, WhoTellsSomethingIsToldThatItHasBeenRead) {
+  const auto queue_pair = make_queue_pair();
+  FarSide far = face(*queue_pair);
+  EXPECT_TRUE(sleeps());
+  far.channel().fall_asleep(true);
+  far.channel().send({.kind = Kind::kWithdraw, .rkey = RemoteKey(1)});
+  (void)queue_pair->remote_memory(kTheirMemory, 1);  // reads what has been told
+  engine_.ring_doorbells();
+  EXPECT_TRUE(far.channel().was_rung());
+}
+
+TEST_F(ShmControlPath, WhoTellsNothingIsLeftAsleep) {
+  const auto queue_pair = make_queue_pair();
+  FarSide far = face(*queue_pair);
+  EXPECT_TRUE(sleeps());
+  far.channel().fall_asleep(true);
+  (void)queue_pair->remote_memory(kTheirMemory, 1);
+  EXPECT_TRUE(sleeps());
+  EXPECT_FALSE(far.channel().was_rung());
+}
+
+// Only the channels of the peer that is asked for are read.
+TEST_F(ShmControlPath, WhoAsksForOnePeerReadsNoOther) {
+  const auto queue_pair = make_queue_pair();
+  FarSide other = send_channel(kOther, 1), far = send_channel(kPeer, 1);
+  take_arrivals();
+  turn();
+  for (FarSide* side : {&other, &far}) side->say({.kind = Kind::kWithdraw, .rkey = RemoteKey(1)});
+  ASSERT_TRUE(connect(*queue_pair));
+  EXPECT_EQ(far.memory().controls[0].head.load(), 1u);
+  EXPECT_EQ(other.memory().controls[0].head.load(), 0u);
+}
+
+TEST_F(ShmControlPath, WhoAsksForMemoryLearnsThatThePeerHasGone) {
+  const auto queue_pair = make_queue_pair();
+  FarSide far = face(*queue_pair);
+  EXPECT_TRUE(sleeps());
+  far.put(queue_pair->number(), kTheirs);
+  far.say({.kind = Kind::kWithdraw, .rkey = RemoteKey(1)});
+  far.end();
+  EXPECT_FALSE(knows_memory(*queue_pair));
+  EXPECT_TRUE(engine_.pending());
+  turn();
+  EXPECT_EQ(received_.size(), 1u);
+  EXPECT_TRUE(has_fatal(*queue_pair));
+}
+
+// One event of a bell can stand for both.
+TEST_F(ShmControlPath, WhoRangAndEndedIsMissedByTheTimer) {
+  const auto queue_pair = make_queue_pair();
+  FarSide far = face(*queue_pair);
+  EXPECT_TRUE(sleeps());
+  EXPECT_FALSE(timer_runs());
+  const int bell = channel()->bell();
+  far.put(queue_pair->number(), kTheirs);
+  far.end();
+  engine_.handle_readable(bell);
+  EXPECT_TRUE(sleeps());
+  EXPECT_EQ(received_.size(), 1u);
+  EXPECT_FALSE(has_fatal(*queue_pair));
+  let_timer_expire();
+  EXPECT_TRUE(engine_.pending());
+  turn();
+  EXPECT_TRUE(has_fatal(*queue_pair));
+  expect_timer_stops();
+}
+
+TEST_F(ShmControlPath, WhoRangAndLivesIsNotMissed) {
+  const auto queue_pair = make_queue_pair();
+  FarSide far = face(*queue_pair);
+  EXPECT_TRUE(sleeps());
+  far.put(queue_pair->number(), kTheirs);
+  hear_bell();
+  EXPECT_TRUE(engine_.pending());
+  expect_timer_stops();
+  turn();
+  EXPECT_EQ(received_.size(), 1u);
+  EXPECT_FALSE(has_fatal(*queue_pair));
+}
+
+// All that it told is heard first, although nothing of it has been looked at.
+TEST_F(ShmControlPath, TheLastWordsOfAPeerAreHeard) {
+  const auto queue_pair = make_queue_pair();
+  FarSide far = send_channel(kPeer, 1);
+  ASSERT_TRUE(connect(*queue_pair));
+  turn();
+  for (std::uint64_t i = 0; i + 1 < kControlSlots; ++i)
+    far.say({.kind = Kind::kWithdraw, .rkey = RemoteKey(1)});
+  far.say(ready_for(*queue_pair));
+  far.put(queue_pair->number(), kTheirs);
+  const int bell = channel()->bell();
+  far.end();
+  engine_.handle_readable(bell);
+  turn();
+  EXPECT_EQ(received_.size(), 1u);
+  EXPECT_TRUE(has_fatal(*queue_pair));
+}
+
+TEST_F(ShmControlPath, AnswersThatWaitAreSentWhenThereIsRoom) {
+  const auto queue_pair = make_queue_pair();
+  FarSide far = face(*queue_pair);
+  EXPECT_FALSE(timer_runs());
+  make_answers_wait(far, 3);
+  EXPECT_TRUE(timer_runs());
+  let_timer_expire();
+  EXPECT_TRUE(timer_runs());
+  EXPECT_EQ(hear_all(far), kControlSlots);
+  let_timer_expire();
+  EXPECT_TRUE(channel()->control_flushed());
+  EXPECT_EQ(hear_all(far), 3u);
+  expect_timer_stops();
+  EXPECT_FALSE(engine_.parts().faults.poll());
+}
+
+TEST_F(ShmControlPath, AnswersThatWaitAreSentByDoorbells) {
+  const auto queue_pair = make_queue_pair();
+  FarSide far = face(*queue_pair);
+  make_answers_wait(far, 3);
+  hear_all(far);
+  far.channel().fall_asleep(false);
+  engine_.ring_doorbells();
+  EXPECT_EQ(hear_all(far), 3u);
+  EXPECT_TRUE(far.channel().was_rung());
+}
+
+TEST_F(ShmControlPath, WhoTakesNoControlMessagesIsGivenUpInTime) {
+  const auto queue_pair = make_queue_pair();
+  FarSide far = face(*queue_pair);
+  make_answers_wait(far, 1);
+  EXPECT_TRUE(engine_.control().check_waits(in(kForever / 2)));
+  turn();
+  EXPECT_FALSE(has_fatal(*queue_pair));
+  EXPECT_TRUE(engine_.control().check_waits(in(kForever)));
+  EXPECT_TRUE(far.is_shut_out());
+  turn();
+  EXPECT_TRUE(has_fatal(*queue_pair));
+  const auto fault = engine_.parts().faults.poll();
+  ASSERT_TRUE(fault);
+  EXPECT_EQ(fault->peer, kPeer);
+  EXPECT_EQ(fault->error.code, Errc::kExhausted);
+  EXPECT_FALSE(engine_.control().check_waits(in(2 * kForever)));
+}
+
+// Not before it is seen that nothing has been taken.
+TEST_F(ShmControlPath, WhoTakesControlMessagesAtLastIsNotGivenUp) {
+  const auto queue_pair = make_queue_pair();
+  FarSide far = face(*queue_pair);
+  make_answers_wait(far, 1);
+  hear_all(far);
+  EXPECT_TRUE(engine_.control().check_waits(in(2 * kForever)));
+  EXPECT_EQ(hear_all(far), 1u);
+  turn();
+  EXPECT_FALSE(has_fatal(*queue_pair));
+  EXPECT_FALSE(engine_.control().check_waits(in(2 * kForever)));
+}
+
+// It has not rung: the device finds out when it wants to send, or looks whether it can.
+TEST_F(ShmControlPath, WhoClaimsToHaveTakenTooMuchIsGivenUp) {
+  for (const bool by_timer : {true, false}) {
+    const auto queue_pair = make_queue_pair();
+    FarSide far = face(*queue_pair);
+    make_answers_wait(far, 1);
+    EXPECT_TRUE(sleeps());
+    far.memory().controls[1].head = 1000;
+    if (by_timer)
+      (void)engine_.control().check_waits(in({}));
+    else
+      engine_.ring_doorbells();
+    EXPECT_TRUE(engine_.pending());
+    turn();
+    EXPECT_TRUE(has_fatal(*queue_pair));
+    EXPECT_TRUE(far.is_shut_out());
+  }
+}
+
+TEST_F(ShmControlPath, TooManyAnswersThatWaitAreAFault) {
+  const auto queue_pair = make_queue_pair();
+  FarSide far = face(*queue_pair);
+  const std::uint32_t users = channel()->demand.users;
+  make_answers_wait(far, kAnswersWaitingMax + users);
+  EXPECT_FALSE(engine_.parts().faults.poll());
+  far.say(ready_for(*queue_pair, kTheirSecond));  // it faces another one
+  turn();
+  const auto fault = engine_.parts().faults.poll();
+  ASSERT_TRUE(fault);
+  EXPECT_EQ(fault->peer, kPeer);
+  EXPECT_EQ(fault->error.code, Errc::kExhausted);
+  EXPECT_TRUE(engine_.pending());
+  turn();
+  EXPECT_TRUE(has_fatal(*queue_pair));
+}
+
+TEST_F(ShmControlPath, NonsenseEndsTheChannelAtOnce) {
+  const auto queue_pair = make_queue_pair();
+  FarSide far = face(*queue_pair);
+  far.say(ready_for(*queue_pair));  // once more
+  turn();
+  EXPECT_TRUE(far.is_shut_out());
+  EXPECT_TRUE(has_fatal(*queue_pair));
+  const auto fault = engine_.parts().faults.poll();
+  ASSERT_TRUE(fault);
+  EXPECT_EQ(fault->peer, kPeer);
+  EXPECT_EQ(fault->error.code, Errc::kMalformed);
+  EXPECT_FALSE(engine_.parts().faults.poll());
+}
+
+// Whoever is told so knows which of its queue pairs is of no use.
+TEST_F(ShmControlPath, WhoNamesAQueuePairThatIsNotThereIsTold) {
+  FarSide far = send_channel(kPeer, 1);
+  take_arrivals();
+  EXPECT_TRUE(sleeps());
+  far.channel().fall_asleep(false);
+  far.say({.kind = Kind::kQueuePairReady, .source = kTheirs, .destination = QpNumber(0x1234)});
+  hear_bell();
+  turn();
+  engine_.ring_doorbells();
+  const auto heard = far.hear();
+  ASSERT_TRUE(heard);
+  EXPECT_EQ(heard->kind, Kind::kQueuePairGone);
+  EXPECT_EQ(heard->source, QpNumber(0x1234));
+  EXPECT_EQ(heard->destination, kTheirs);
+  EXPECT_TRUE(far.channel().was_rung());
+}
+
+TEST_F(ShmControlPath, WhatWasSentBeforeTheSenderLeftArrives) {
+  const auto queue_pair = make_queue_pair();
+  FarSide far = face(*queue_pair);
+  far.put(queue_pair->number(), kTheirs);
+  far.say(gone_for(*queue_pair));
+  EXPECT_EQ(queue_pair->remote_memory(kTheirMemory, 1).error().code, Errc::kNotFound);
+  EXPECT_TRUE(engine_.pending());
+  turn();
+  EXPECT_EQ(received_.size(), 1u);
+  EXPECT_TRUE(has_fatal(*queue_pair));
+  EXPECT_EQ(channel()->remote.queue_pair_count(), 0u);
+  EXPECT_FALSE(far.is_shut_out());
+  EXPECT_TRUE(sleeps());
+}
+
+// It has not rung: the device finds out when it asks for memory.
+TEST_F(ShmControlPath, WhoLeavesWakesTheChannel) {
+  const auto queue_pair = make_queue_pair();
+  FarSide far = face(*queue_pair);
+  EXPECT_TRUE(sleeps());
+  far.channel().send(gone_for(*queue_pair));
+  EXPECT_FALSE(engine_.pending());
+  (void)queue_pair->remote_memory(kTheirMemory, 1);
+  EXPECT_TRUE(engine_.pending());
+  turn();
+  EXPECT_TRUE(has_fatal(*queue_pair));
+}
+
+// More than one call of poll() takes.
+TEST_F(ShmControlPath, AllThatWasSentBeforeTheSenderLeftArrives) {
+  constexpr std::size_t kMessages = 20;
+  const auto queue_pair = make_queue_pair();
+  FarSide far = face(*queue_pair);
+  for (std::size_t i = 0; i < kMessages; ++i) far.put(queue_pair->number(), kTheirs);
+  far.say(gone_for(*queue_pair));
+  turn();
+  EXPECT_EQ(received_.size(), kMessages);
+  EXPECT_TRUE(has_fatal(*queue_pair));
+}
+
+TEST_F(ShmControlPath, WhoLeavesNamesBothEnds) {
+  const auto queue_pair = make_queue_pair();
+  FarSide far = face(*queue_pair);
+  far.say(gone_for(*queue_pair, kTheirSecond));
+  far.say({.kind = Kind::kQueuePairGone, .source = kTheirs, .destination = QpNumber(0x1234)});
+  turn();
+  EXPECT_FALSE(has_fatal(*queue_pair));
+  EXPECT_EQ(channel()->remote.queue_pair_count(), 1u);
+  far.put(queue_pair->number(), kTheirs);
+  turn();
+  EXPECT_EQ(received_.size(), 1u);
+}
+
+TEST_F(ShmControlPath, WhoTakesItsAnnouncementBackMakesRoomForAnother) {
+  const auto queue_pair = make_queue_pair();
+  FarSide far = send_channel(kPeer, 1), other = send_channel(kOther, 1);
+  far.say(ready_for(*queue_pair));
+  take_arrivals();
+  turn();
+  ASSERT_TRUE(queue_pair->has_incoming());
+  other.say(ready_for(*queue_pair));
+  turn();
+  EXPECT_TRUE(other.hear(Kind::kQueuePairGone));
+  other.say(gone_for(*queue_pair));  // it never had the place
+  turn();
+  EXPECT_TRUE(queue_pair->has_incoming());
+  far.say(gone_for(*queue_pair));
+  turn();
+  EXPECT_FALSE(queue_pair->has_incoming());
+  EXPECT_EQ(queue_pair->state(), ShmQueuePair::State::kUnconnected);
+  other.say(ready_for(*queue_pair));
+  turn();
+  EXPECT_TRUE(queue_pair->has_incoming());
+  EXPECT_FALSE(other.hear(Kind::kQueuePairGone));
+}
+
+TEST_F(ShmControlPath, AViewOfAWithdrawnBufferGoesWithItsQueuePair) {
+  auto queue_pair = make_queue_pair();
+  FarSide far = face(*queue_pair);
+  send_grant(kPeer, 1);
+  far.say(announcement(1));
+  const auto view = queue_pair->remote_memory(kTheirMemory, 4096);
+  ASSERT_TRUE(view);
+  far.say({.kind = Kind::kWithdraw, .rkey = kTheirMemory.rkey});
+  turn();
+  view->front() = std::byte{1};
+  EXPECT_EQ(engine_.parts().channels.budget().count(), 1u);
+  queue_pair.reset();
+  EXPECT_EQ(engine_.parts().channels.budget().count(), 0u);
+  EXPECT_FALSE(far.is_shut_out());
+}
+
+TEST_F(ShmControlPath, AWithdrawnKeyIsUnknown) {
+  const auto queue_pair = make_queue_pair();
+  FarSide far = face(*queue_pair);
+  send_grant(kPeer, 1);
+  far.say(announcement(1));
+  turn();
+  EXPECT_TRUE(has_memory());
+  far.say({.kind = Kind::kWithdraw, .rkey = kTheirMemory.rkey});
+  EXPECT_EQ(queue_pair->remote_memory(kTheirMemory, 1).error().code, Errc::kNotFound);
+  EXPECT_EQ(engine_.parts().channels.budget().count(), 0u);
+}
+
+}  // namespace
+}  // namespace fairlead::rdma::shm

@@ -1,0 +1,463 @@
+// The life of a device's channels and queue pairs, and what is left when they have gone.
+#include "rdma/shm/shm_engine.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+#include <thread>
+
+#include "rdma/shm/shm_limits.h"
+#include "unit/rdma/shm_engine_test.h"
+
+namespace fairlead::rdma::shm {
+namespace {
+
+using ShmEngineLife = ShmEngineTest;
+
+TEST_F(ShmEngineLife, ADeviceThatDoesNothingSleeps) {
+  EXPECT_FALSE(timer_runs());
+  EXPECT_EQ(watcher_.watched, std::set<int>{engine_.parts().timer.descriptor()});
+  EXPECT_FALSE(engine_.pending());
+  EXPECT_TRUE(engine_.arm());
+}
+
+TEST_F(ShmEngineLife, TheFirstWordIsWhoSendsToWhom) {
+  const auto queue_pair = make_queue_pair(PortNumber(2));
+  FarSide far = send_channel(kPeer, 1);
+  ASSERT_TRUE(connect(*queue_pair));
+  const auto heard = far.hear();
+  ASSERT_TRUE(heard);
+  EXPECT_EQ(heard->kind, Kind::kQueuePairReady);
+  EXPECT_EQ(heard->source, queue_pair->number());
+  EXPECT_EQ(heard->destination, kTheirs);
+  EXPECT_EQ(heard->source_port, PortNumber(2));
+  EXPECT_EQ(heard->destination_port, PortNumber(1));
+  EXPECT_EQ(heard->domain, domain_.id());
+  EXPECT_FALSE(far.hear());
+}
+
+// One channel is enough, also when its descriptor has not been seen to be readable.
+TEST_F(ShmEngineLife, ConnectTakesTheChannelThatThePeerHasOpened) {
+  const auto queue_pair = make_queue_pair();
+  FarSide far = send_channel(kPeer, 1);
+  ASSERT_TRUE(connect(*queue_pair));
+  EXPECT_TRUE(connector_->requested.empty());
+  EXPECT_EQ(channel_count(), 1u);
+  EXPECT_FALSE(timer_runs());
+  EXPECT_EQ(watcher_.watched,
+            (std::set<int>{engine_.parts().timer.descriptor(), channel()->bell()}));
+}
+
+TEST_F(ShmEngineLife, AnAnswerThatComesAtOnceIsNotWaitedFor) {
+  const auto queue_pair = make_queue_pair();
+  auto [event, far] = make_channel(kPeer, 0);
+  connector_->answer = std::move(event);
+  ASSERT_TRUE(connect(*queue_pair));
+  EXPECT_EQ(connector_->requested, std::vector{kPeer});
+  EXPECT_TRUE(far.hear(Kind::kQueuePairReady));
+  EXPECT_FALSE(timer_runs());
+}
+
+TEST_F(ShmEngineLife, WhatIsSaidBeforeTheAnswerComesIsHeardAfterwards) {
+  const auto one = make_queue_pair(), two = make_queue_pair();
+  ASSERT_TRUE(connect(*one));
+  EXPECT_TRUE(timer_runs());
+  wait_long();
+  let_timer_expire();
+  EXPECT_TRUE(timer_runs());
+  ASSERT_TRUE(connect(*two, kPeer, kTheirSecond));
+  EXPECT_EQ(connector_->requested, std::vector{kPeer});  // one channel for both
+  FarSide far = send_channel(kPeer, 0);
+  take_arrivals();
+  EXPECT_EQ(connector_->readable, 1);
+  EXPECT_EQ(far.hear(Kind::kQueuePairReady)->source, one->number());
+  EXPECT_EQ(far.hear(Kind::kQueuePairReady)->source, two->number());
+  expect_timer_stops();
+  EXPECT_FALSE(has_fatal(*one));
+  EXPECT_TRUE(sleeps());
+}
+
+TEST_F(ShmEngineLife, NobodyIsWaitedForWhoCannotBeReached) {
+  const auto queue_pair = make_queue_pair();
+  connector_->reachable = false;
+  EXPECT_EQ(connect(*queue_pair).error().code, Errc::kPeerGone);
+  EXPECT_EQ(channel_count(), 0u);
+  EXPECT_FALSE(timer_runs());
+  EXPECT_TRUE(sleeps());
+  connector_->reachable = true;
+  EXPECT_TRUE(connect(*queue_pair));
+}
+
+TEST_F(ShmEngineLife, AnAnswerThatNobodyWantsAnyMoreIsGivenBack) {
+  auto queue_pair = make_queue_pair();
+  ASSERT_TRUE(connect(*queue_pair));
+  queue_pair.reset();
+  EXPECT_EQ(channel_count(), 1u);
+  FarSide far = send_channel(kPeer, 0);
+  take_arrivals();
+  turn();
+  EXPECT_TRUE(far.is_shut_out());
+  EXPECT_EQ(channel_count(), 0u);
+  expect_timer_stops();
+  EXPECT_TRUE(sleeps());
+}
+
+TEST_F(ShmEngineLife, WhoIsRefusedAChannelIsTold) {
+  const auto queue_pair = make_queue_pair();
+  ASSERT_TRUE(connect(*queue_pair));
+  EXPECT_TRUE(sleeps());
+  send_refusal(kPeer);
+  take_arrivals();
+  EXPECT_TRUE(engine_.pending());
+  turn();
+  EXPECT_TRUE(has_fatal(*queue_pair));
+  expect_timer_stops();
+}
+
+TEST_F(ShmEngineLife, NoAnswerIsNotWaitedForForever) {
+  const auto queue_pair = make_queue_pair();
+  ASSERT_TRUE(connect(*queue_pair));
+  EXPECT_TRUE(sleeps());
+  const TimePoint asked_at = channel()->demand.asked_at;
+  EXPECT_TRUE(engine_.control().check_waits(asked_at + kAnswerWaitMax / 2));
+  EXPECT_FALSE(engine_.pending());
+  EXPECT_FALSE(engine_.control().check_waits(asked_at + kAnswerWaitMax));
+  EXPECT_TRUE(engine_.pending());
+  turn();
+  EXPECT_TRUE(has_fatal(*queue_pair));
+  const auto fault = engine_.parts().faults.poll();
+  ASSERT_TRUE(fault);
+  EXPECT_EQ(fault->peer, kPeer);
+  EXPECT_EQ(fault->error.code, Errc::kTimedOut);
+}
+
+// The connector is lost. What it has brought stays.
+TEST_F(ShmEngineLife, WithoutAConnectorNoAnswerIsWaitedFor) {
+  const auto waiting = make_queue_pair(), served = make_queue_pair();
+  FarSide far = face(*served, kOther);
+  ASSERT_TRUE(connect(*waiting));
+  EXPECT_TRUE(sleeps());
+  connector_->arrivals.emplace_back(Error{Errc::kPeerGone, "test"});
+  take_arrivals();
+  EXPECT_TRUE(engine_.pending());
+  turn();
+  EXPECT_TRUE(has_fatal(*waiting));
+  EXPECT_FALSE(has_fatal(*served));
+  EXPECT_FALSE(far.is_shut_out());
+}
+
+TEST_F(ShmEngineLife, AnEventThatIsLostDoesNotHoldUpTheNext) {
+  connector_->arrivals.emplace_back(Error{Errc::kMalformed, "test"});
+  FarSide far = send_channel(kPeer, 1);
+  take_arrivals();
+  EXPECT_NE(channel(), nullptr);
+  EXPECT_FALSE(far.is_shut_out());
+}
+
+TEST_F(ShmEngineLife, AnAnswerThatIsNoChannelFailsWhoAskedForIt) {
+  const auto queue_pair = make_queue_pair();
+  ASSERT_TRUE(connect(*queue_pair));
+  EXPECT_TRUE(sleeps());
+  auto [event, far] = make_channel(kPeer, 0);
+  event.end.memory = std::move(broker::make_memory("test", 4096).value());
+  connector_->arrivals.emplace_back(std::move(event));
+  take_arrivals();
+  const auto fault = engine_.parts().faults.poll();
+  ASSERT_TRUE(fault);
+  EXPECT_EQ(fault->peer, kPeer);
+  EXPECT_EQ(fault->error.code, Errc::kMalformed);
+  EXPECT_TRUE(engine_.pending());
+  turn();
+  EXPECT_TRUE(has_fatal(*queue_pair));
+}
+
+TEST_F(ShmEngineLife, ChannelsThatNoDescriptorTellsOfAreTakenInByPoll) {
+  connector_->tells = true;
+  FarSide far = send_channel(kPeer, 1);
+  EXPECT_TRUE(engine_.pending());
+  EXPECT_FALSE(engine_.arm());
+  turn();
+  EXPECT_NE(channel(), nullptr);
+  EXPECT_TRUE(sleeps());
+}
+
+// A peer can have said something before its channel is taken in.
+TEST_F(ShmEngineLife, ANewChannelIsLookedAt) {
+  const auto queue_pair = make_queue_pair();
+  FarSide far = send_channel(kPeer, 1);
+  far.say(ready_for(*queue_pair));
+  EXPECT_TRUE(engine_.arm());
+  take_arrivals();
+  EXPECT_TRUE(engine_.pending());
+  turn();
+  EXPECT_TRUE(queue_pair->has_incoming());
+}
+
+TEST_F(ShmEngineLife, APeerThatEndsLeavesNothing) {
+  auto queue_pair = make_queue_pair();
+  FarSide far = face(*queue_pair);
+  send_grant(kPeer, 1);
+  send_grant(kPeer, 2);  // and never announced
+  far.say(announcement(1));
+  ASSERT_TRUE(queue_pair->remote_memory(kTheirMemory, 4096));
+  EXPECT_EQ(engine_.parts().grants.count(), 1u);
+  EXPECT_EQ(engine_.parts().channels.budget().count(), 2u);
+  const int bell = channel()->bell();
+  far.end();
+  engine_.handle_readable(bell);
+  turn();
+  EXPECT_TRUE(has_fatal(*queue_pair));
+  EXPECT_EQ(connector_->forgotten, std::vector{kPeer});
+  EXPECT_EQ(engine_.parts().grants.count(), 0u);
+  EXPECT_EQ(watcher_.watched, std::set<int>{engine_.parts().timer.descriptor()});
+  engine_.handle_readable(bell);  // seen to be readable before it was closed
+  queue_pair.reset();
+  turn();
+  EXPECT_EQ(channel_count(), 0u);
+  EXPECT_EQ(engine_.parts().channels.budget().count(), 0u);
+  EXPECT_EQ(engine_.parts().channels.budget().bytes(), 0u);
+  EXPECT_FALSE(engine_.parts().faults.poll());
+  EXPECT_FALSE(timer_runs());
+  EXPECT_TRUE(sleeps());
+}
+
+TEST_F(ShmEngineLife, APeerIsForgottenWithTheLastOfItsChannels) {
+  FarSide other = send_channel(kOther, 1);
+  FarSide first = send_channel(kPeer, 1), second = send_channel(kPeer, 1);
+  take_arrivals();
+  Channel* const newest = channel();
+  std::vector<int> bells;
+  engine_.parts().channels.for_each([&](const Channel& one) { bells.push_back(one.bell()); });
+  ASSERT_EQ(bells.back(), newest->bell());
+  send_grant(kPeer, 1);
+  send_grant(kOther, 1);
+  take_arrivals();
+  first.end();
+  engine_.handle_readable(bells[1]);
+  turn();
+  EXPECT_EQ(channel_count(), 2u);
+  EXPECT_TRUE(connector_->forgotten.empty());
+  EXPECT_EQ(engine_.parts().grants.count(), 2u);
+  second.end();
+  engine_.handle_readable(bells[2]);
+  turn();
+  EXPECT_EQ(channel_count(), 1u);
+  EXPECT_EQ(connector_->forgotten, std::vector{kPeer});
+  EXPECT_EQ(engine_.parts().grants.count(), 1u);
+  EXPECT_FALSE(other.is_shut_out());
+}
+
+// Nobody rang, and its descriptor has not been looked at.
+TEST_F(ShmEngineLife, ConnectSeesThatAChannelHasEnded) {
+  auto one = make_queue_pair(), two = make_queue_pair();
+  FarSide far = face(*one);
+  EXPECT_TRUE(sleeps());
+  far.end();
+  ASSERT_TRUE(connect(*two, kPeer, kTheirSecond));
+  EXPECT_EQ(connector_->requested, std::vector{kPeer});
+  EXPECT_TRUE(engine_.pending());
+  turn();
+  EXPECT_TRUE(has_fatal(*one));
+  EXPECT_FALSE(has_fatal(*two));
+  EXPECT_TRUE(connector_->forgotten.empty());  // it is asked for another channel
+}
+
+TEST_F(ShmEngineLife, QueuePairsShareAChannelUntilTheLastHasGone) {
+  auto one = make_queue_pair(), two = make_queue_pair();
+  FarSide far = face(*one);
+  ASSERT_TRUE(connect(*two, kPeer, kTheirSecond));
+  const QpNumber first = one->number(), second = two->number();
+  one.reset();
+  turn();
+  const auto heard = far.hear(Kind::kQueuePairGone);
+  ASSERT_TRUE(heard);
+  EXPECT_EQ(heard->source, first);
+  EXPECT_EQ(heard->destination, kTheirs);
+  EXPECT_EQ(channel()->demand.users, 1u);
+  two.reset();
+  turn();
+  EXPECT_EQ(far.hear(Kind::kQueuePairGone)->source, second);
+  EXPECT_EQ(channel()->demand.users, 0u);
+  EXPECT_FALSE(far.is_shut_out());
+  EXPECT_TRUE(sleeps());
+}
+
+TEST_F(ShmEngineLife, ADestroyedQueuePairIsNotHeardOfAnyMore) {
+  auto queue_pair = make_queue_pair();
+  FarSide far = face(*queue_pair);
+  ASSERT_TRUE(post(*queue_pair));
+  engine_.set_port_state(PortNumber(1), PortState::kDown);  // its requests are to be flushed
+  EXPECT_TRUE(engine_.pending());
+  queue_pair.reset();
+  std::vector<AsyncEvent::Kind> kinds;
+  while (const auto event = engine_.parts().events.poll()) kinds.push_back(event->kind);
+  EXPECT_EQ(kinds, std::vector{AsyncEvent::Kind::kPortDown});
+  EXPECT_FALSE(engine_.pending());
+  turn();
+  EXPECT_TRUE(sent_.empty());
+}
+
+TEST_F(ShmEngineLife, ADestroyedQueuePairMakesRoomForAnother) {
+  std::vector<std::unique_ptr<ShmQueuePair>> all;
+  while (all.size() < kQueuePairsMax) all.push_back(make_queue_pair());
+  const QueuePairOptions options{.domain = &domain_, .receive_queue = &receives_};
+  {
+    ShmQueuePair one_more(engine_, options, PacketSeq(1));
+    EXPECT_EQ(engine_.add(one_more).error().code, Errc::kExhausted);
+    EXPECT_EQ(one_more.number(), QpNumber(0));
+  }
+  all.pop_back();
+  ShmQueuePair one_more(engine_, options, PacketSeq(1));
+  EXPECT_TRUE(engine_.add(one_more));
+  EXPECT_NE(one_more.number(), all.front()->number());
+}
+
+TEST_F(ShmEngineLife, APortThatGoesDownBreaksWhatIsConnectedOnIt) {
+  const auto broken = make_queue_pair(), waiting = make_queue_pair();
+  const auto elsewhere = make_queue_pair(PortNumber(2));
+  FarSide far = face(*broken), other = face(*elsewhere, kOther);
+  ASSERT_TRUE(post(*broken));
+  engine_.set_port_state(PortNumber(1), PortState::kDown);
+  EXPECT_TRUE(engine_.pending());
+  EXPECT_FALSE(engine_.arm());
+  turn();
+  ASSERT_EQ(sent_.size(), 1u);
+  EXPECT_EQ(sent_[0].status, CompletionStatus::kRetryExceeded);
+  EXPECT_TRUE(has_fatal(*broken));
+  EXPECT_EQ(far.hear(Kind::kQueuePairGone)->source, broken->number());
+  EXPECT_EQ(waiting->state(), ShmQueuePair::State::kUnconnected);
+  EXPECT_EQ(elsewhere->state(), ShmQueuePair::State::kReady);
+  EXPECT_FALSE(other.hear(Kind::kQueuePairGone));
+  EXPECT_EQ(connect(*waiting).error().code, Errc::kPeerGone);
+  engine_.set_port_state(PortNumber(1), PortState::kActive);
+  EXPECT_TRUE(connect(*waiting));
+  turn();
+  EXPECT_EQ(events_.back().kind, AsyncEvent::Kind::kPortUp);
+}
+
+TEST_F(ShmEngineLife, APortTellsOnlyOfChanges) {
+  engine_.set_port_state(PortNumber(2), PortState::kActive);
+  EXPECT_FALSE(engine_.pending());
+  engine_.set_port_state(PortNumber(2), PortState::kDown);
+  EXPECT_TRUE(engine_.pending());
+  const auto event = engine_.parts().events.poll();
+  ASSERT_TRUE(event);
+  EXPECT_EQ(event->kind, AsyncEvent::Kind::kPortDown);
+  EXPECT_EQ(event->port, PortNumber(2));
+  engine_.set_port_state(PortNumber(2), PortState::kDown);
+  EXPECT_FALSE(engine_.pending());
+}
+
+// Who says it may send to a queue pair of a port that is down is told that it may not.
+TEST_F(ShmEngineLife, NobodySendsToAPortThatIsDown) {
+  const auto queue_pair = make_queue_pair();
+  engine_.set_port_state(PortNumber(1), PortState::kDown);
+  FarSide far = send_channel(kPeer, 1);
+  far.say(ready_for(*queue_pair));
+  take_arrivals();
+  turn();
+  const auto heard = far.hear();
+  ASSERT_TRUE(heard);
+  EXPECT_EQ(heard->kind, Kind::kQueuePairGone);
+  EXPECT_EQ(heard->source, queue_pair->number());
+  EXPECT_EQ(heard->destination, kTheirs);
+  EXPECT_FALSE(queue_pair->has_incoming());
+}
+
+// A message for a queue pair that is not connected yet holds up those behind it.
+TEST_F(ShmEngineLife, WhoWillNeverConnectHoldsUpNobody) {
+  for (const bool destroyed : {true, false}) {
+    received_.clear();
+    auto late = make_queue_pair(), faced = make_queue_pair();
+    FarSide far = face(*faced, destroyed ? kPeer : kOther);
+    far.say(ready_for(*late, kTheirSecond));
+    far.put(late->number(), kTheirSecond);
+    far.put(faced->number(), kTheirs);
+    hear_bell(destroyed ? kPeer : kOther);
+    turn();
+    EXPECT_TRUE(received_.empty());
+    if (destroyed)
+      late.reset();
+    else
+      late->fail();
+    EXPECT_TRUE(engine_.pending());
+    turn();
+    ASSERT_EQ(received_.size(), 1u);
+    EXPECT_EQ(received_[0].queue_pair, faced->number());
+  }
+}
+
+TEST_F(ShmEngineLife, ConnectLetsOnlyItsOwnMessagesGoOn) {
+  auto one = make_queue_pair(), two = make_queue_pair();
+  FarSide first = send_channel(kPeer, 1), second = send_channel(kOther, 1);
+  first.say(ready_for(*one));
+  first.put(one->number(), kTheirs);
+  second.say(ready_for(*two));
+  second.put(two->number(), kTheirs);
+  take_arrivals();
+  turn();
+  EXPECT_TRUE(received_.empty());
+  ASSERT_TRUE(connect(*two, kOther));
+  turn();
+  ASSERT_EQ(received_.size(), 1u);
+  EXPECT_EQ(received_[0].queue_pair, two->number());
+  EXPECT_FALSE(engine_.pending());
+}
+
+TEST_F(ShmEngineLife, ReceiveRequestsLetTheirOwnMessagesGoOn) {
+  ShmReceiveQueue empty(engine_, 4), other(engine_, 4);
+  auto one = make_queue_pair(PortNumber(1), &empty), two = make_queue_pair(PortNumber(1), &other);
+  FarSide first = face(*one), second = face(*two, kOther);
+  first.put(one->number(), kTheirs);
+  second.put(two->number(), kTheirs);
+  hear_bell(kPeer);
+  hear_bell(kOther);
+  turn();
+  EXPECT_TRUE(received_.empty());
+  EXPECT_TRUE(sleeps());
+  post_receives(empty, 1);
+  EXPECT_TRUE(engine_.pending());
+  turn();
+  ASSERT_EQ(received_.size(), 1u);
+  EXPECT_EQ(received_[0].queue_pair, one->number());
+}
+
+TEST_F(ShmEngineLife, WhatIsPostedIsRungForByArm) {
+  const auto queue_pair = make_queue_pair();
+  FarSide far = face(*queue_pair);
+  far.channel().fall_asleep(false);
+  ASSERT_TRUE(post(*queue_pair, false));
+  EXPECT_FALSE(far.channel().was_rung());
+  EXPECT_TRUE(engine_.arm());
+  EXPECT_TRUE(far.channel().was_rung());
+}
+
+TEST_F(ShmEngineLife, DoorbellsAreForTheConnectorToo) {
+  engine_.ring_doorbells();
+  EXPECT_EQ(connector_->flushes, 1);
+  EXPECT_TRUE(engine_.arm());
+  EXPECT_EQ(connector_->flushes, 2);
+}
+
+// What has to wait for a full connector is sent as soon as the peer has read.
+TEST_F(ShmEngineLife, WhoHasABacklogAsksToBeWokenByProgress) {
+  const auto queue_pair = make_queue_pair();
+  FarSide far = face(*queue_pair);
+  EXPECT_TRUE(sleeps());
+  EXPECT_EQ(far.memory().sides[1].sleeping.load() & kWakeOnProgress, 0u);
+  connector_->waits = true;
+  EXPECT_TRUE(sleeps());
+  EXPECT_NE(far.memory().sides[1].sleeping.load() & kWakeOnProgress, 0u);
+}
+
+TEST_F(ShmEngineLife, WhoIsAwakeNeedNotBeRungFor) {
+  const auto queue_pair = make_queue_pair();
+  FarSide far = face(*queue_pair);
+  EXPECT_TRUE(sleeps());
+  EXPECT_NE(far.memory().sides[1].sleeping.load(), 0u);
+  engine_.disarm();
+  EXPECT_EQ(far.memory().sides[1].sleeping.load(), 0u);
+}
+
+}  // namespace
+}  // namespace fairlead::rdma::shm
