@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <fstream>
 #include <functional>
-#include <ranges>
 #include <string>
 #include <vector>
 
@@ -117,10 +116,11 @@ TEST_F(ShmMessages, ChannelsThatGotNoTurnAreFirstInTheNext) {
     for (const auto& peer : peers) peer->say({.kind = Kind::kWithdraw, .rkey = RemoteKey(7)});
   for (int turn = 1; turn < 10; ++turn) {
     victim_->turn();
-    const auto handled = [](const auto& peer) { return peer->control_out().head.load(); };
-    const auto [least, most] = std::ranges::minmax(peers | std::views::transform(handled));
-    EXPECT_LE(most - least, std::uint64_t{kControlBatchMin}) << turn;
-    EXPECT_LE(most, kEach);
+    std::vector<std::uint64_t> handled;
+    for (const auto& peer : peers) handled.push_back(peer->control_out().head.load());
+    const auto [least, most] = std::minmax_element(handled.begin(), handled.end());
+    EXPECT_LE(*most - *least, std::uint64_t{kControlBatchMin}) << turn;
+    EXPECT_LE(*most, kEach);
   }
   while (device_->pending()) victim_->turn();
 }
