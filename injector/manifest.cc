@@ -203,13 +203,16 @@ std::string name_of(const OrderedJson& object) {
   return "";
 }
 
-// yaml-cpp leaves a comma outside of brackets where it is, and makes documents of it without end.
+// Finds where yaml-cpp gets no further: it leaves a comma outside of brackets where it is, and
+// makes documents of it without end.
 class ProgressCheck final : public YAML::EventHandler {
  public:
   void OnDocumentStart(const YAML::Mark& mark) override {
-    if (begun_ == mark.pos) throw YAML::ParserException(mark, "nothing can begin here");
-    begun_ = mark.pos;
+    stuck_ = begun_.pos == mark.pos;
+    begun_ = mark;
   }
+  bool stuck() const { return stuck_; }
+  const YAML::Mark& begun() const { return begun_; }
   void OnDocumentEnd() override {}
   void OnNull(const YAML::Mark&, YAML::anchor_t) override {}
   void OnAlias(const YAML::Mark&, YAML::anchor_t) override {}
@@ -223,15 +226,18 @@ class ProgressCheck final : public YAML::EventHandler {
   void OnMapEnd() override {}
 
  private:
-  int begun_ = -1;
+  YAML::Mark begun_ = YAML::Mark::null_mark();
+  bool stuck_ = false;
 };
 
-void check_progress(const std::string& text) {
+// Where nothing can begin that YAML has, if there is such a place.
+std::optional<YAML::Mark> find_stray(const std::string& text) {
   std::istringstream stream(text);
   YAML::Parser parser(stream);
   ProgressCheck check;
-  while (parser.HandleNextDocument(check)) {
-  }
+  while (parser.HandleNextDocument(check))
+    if (check.stuck()) return check.begun();
+  return std::nullopt;
 }
 
 }  // namespace
@@ -252,7 +258,8 @@ tl::expected<Manifest, std::string> parse_manifest(std::string_view text) {
   Reading reading;
   try {
     const std::string copy(text);
-    check_progress(copy);
+    if (const auto stray = find_stray(copy))
+      return tl::unexpected(place(*stray) + "not valid YAML: nothing can begin here");
     for (const YAML::Node& node : YAML::LoadAll(copy))
       manifest.documents.push_back(convert(node, 0, reading));
   } catch (const YAML::Exception& thrown) {

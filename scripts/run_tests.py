@@ -52,6 +52,7 @@ RUNS = {
 # In addition to one test for each processor: some tests take minutes and little processor time.
 LEISURELY_TESTS_MAX = 6
 SECONDS_PER_TEST_MAX = 1800  # for tests that set no limit of their own
+LIMIT_TOLERANCE = 0.1  # seconds by which ctest may end a test before its own limit
 SLOWEST_SHOWN = 20
 
 # Sanitizers print a stack, and a finding is a failure.
@@ -248,7 +249,7 @@ def stopped_tests(lines, tests, deadline):
         return frozenset()
     timeouts = (match.groups() for match in map(TIMED_OUT.match, lines) if match)
     return frozenset(name for name, seconds in timeouts
-                     if float(seconds) < tests[name].get("TIMEOUT", SECONDS_PER_TEST_MAX))
+                     if float(seconds) + LIMIT_TOLERANCE < tests[name].get("TIMEOUT", SECONDS_PER_TEST_MAX))
 
 
 def build_run(build, targets, jobs, deadline):
