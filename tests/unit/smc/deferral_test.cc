@@ -254,75 +254,75 @@ TEST_F(DeferralTest, AnotherProcessGoesOnAtAnyByte) {
   }
 }
 
+struct ForgedState {
+  Role role;
+  void (*forge)(Deferral::State& state);
+  const char* result;
+};
+
+const ForgedState kForgedStates[] = {
+    {Role::kClient, [](Deferral::State& s) { s.body_left = wire::kFrameBytesMax + 1; },
+     "more of a frame than one can have"},
+    {Role::kClient,
+     [](Deferral::State& s) {
+       s.urgent = true;
+       s.body_left = 2;
+     },
+     "more of a frame than one can have"},
+    {Role::kClient, [](Deferral::State& s) { s.sent.bytes = kFramedBytesMax + 1; },
+     "more in frames than is allowed"},
+    {Role::kServer, [](Deferral::State& s) { s.received.bytes = kFramedBytesMax + 1; },
+     "more in frames than is allowed"},
+    {Role::kServer,
+     [](Deferral::State& s) {
+       s.received.bytes = UINT64_MAX;
+       s.body_left = 1;
+     },
+     "more in frames than is allowed"},
+    {Role::kServer,
+     [](Deferral::State& s) {
+       s.received.bytes = kFramedBytesMax;
+       s.body_left = 1;
+     },
+     "more in frames than is allowed"},
+    {Role::kClient,
+     [](Deferral::State& s) {
+       s.received.ended = true;
+       s.body_left = 1;
+     },
+     "a frame behind the last"},
+    {Role::kClient,
+     [](Deferral::State& s) {
+       s.sent.handed_over = s.received.handed_over = true;
+       s.body_left = 1;
+     },
+     "a frame behind the last"},
+    {Role::kServer, [](Deferral::State& s) { s.received.ended = s.received.handed_over = true; },
+     "hand-over: behind the end"},
+    {Role::kClient, [](Deferral::State& s) { s.sent.ended = s.sent.handed_over = true; },
+     "hand-over: behind the end"},
+    {Role::kClient, [](Deferral::State& s) { s.received.handed_over = true; },
+     "hand-over: a server's without the client's"},
+    {Role::kServer, [](Deferral::State& s) { s.sent.handed_over = true; },
+     "hand-over: a server's without the client's"},
+    {Role::kServer, [](Deferral::State& s) { s.head_bytes = s.head.size(); },
+     "more of a header than one can have"},
+    {Role::kServer, [](Deferral::State& s) { s.head_bytes = s.body_left = 1; },
+     "more of a header than one can have"},
+    {Role::kServer, [](Deferral::State& s) { s.head_bytes = wire::kFrameHeaderBytes; },
+     "a header of no hand-over"},
+    {Role::kServer,
+     [](Deferral::State& s) {
+       const auto end = wire::encode_frame_header({wire::FrameType::kEnd, 0});
+       std::copy(end.begin(), end.end(), s.head.begin());
+       s.head_bytes = wire::kFrameHeaderBytes;
+     },
+     "a header of no hand-over"},
+};
+
 TEST_F(DeferralTest, AStateThatNoConnectionHasIsRefused) {
-  using State = Deferral::State;
-  constexpr std::uint64_t kHuge = UINT64_MAX;
-  struct Case {
-    Role role;
-    void (*forge)(State& state);
-    const char* result;
-  };
-  const Case cases[] = {
-      {Role::kClient, [](State& s) { s.body_left = wire::kFrameBytesMax + 1; },
-       "more of a frame than one can have"},
-      {Role::kClient,
-       [](State& s) {
-         s.urgent = true;
-         s.body_left = 2;
-       },
-       "more of a frame than one can have"},
-      {Role::kClient, [](State& s) { s.sent.bytes = kFramedBytesMax + 1; },
-       "more in frames than is allowed"},
-      {Role::kServer, [](State& s) { s.received.bytes = kFramedBytesMax + 1; },
-       "more in frames than is allowed"},
-      {Role::kServer,
-       [](State& s) {
-         s.received.bytes = kHuge;
-         s.body_left = 1;
-       },
-       "more in frames than is allowed"},
-      {Role::kServer,
-       [](State& s) {
-         s.received.bytes = kFramedBytesMax;
-         s.body_left = 1;
-       },
-       "more in frames than is allowed"},
-      {Role::kClient,
-       [](State& s) {
-         s.received.ended = true;
-         s.body_left = 1;
-       },
-       "a frame behind the last"},
-      {Role::kClient,
-       [](State& s) {
-         s.sent.handed_over = s.received.handed_over = true;
-         s.body_left = 1;
-       },
-       "a frame behind the last"},
-      {Role::kServer, [](State& s) { s.received.ended = s.received.handed_over = true; },
-       "hand-over: behind the end"},
-      {Role::kClient, [](State& s) { s.sent.ended = s.sent.handed_over = true; },
-       "hand-over: behind the end"},
-      {Role::kClient, [](State& s) { s.received.handed_over = true; },
-       "hand-over: a server's without the client's"},
-      {Role::kServer, [](State& s) { s.sent.handed_over = true; },
-       "hand-over: a server's without the client's"},
-      {Role::kServer, [](State& s) { s.head_bytes = s.head.size(); },
-       "more of a header than one can have"},
-      {Role::kServer, [](State& s) { s.head_bytes = s.body_left = 1; },
-       "more of a header than one can have"},
-      {Role::kServer, [](State& s) { s.head_bytes = wire::kFrameHeaderBytes; },
-       "a header of no hand-over"},
-      {Role::kServer,
-       [](State& s) {
-         const auto end = wire::encode_frame_header({wire::FrameType::kEnd, 0});
-         std::copy(end.begin(), end.end(), s.head.begin());
-         s.head_bytes = wire::kFrameHeaderBytes;
-       },
-       "a header of no hand-over"},
-  };
-  for (const Case& one : cases) {
-    State state;
+  for (const ForgedState& one : kForgedStates) {
+    Deferral::State state;
     one.forge(state);
     const auto resumed = Deferral::resume(one.role, kLimits, now, state);
     ASSERT_FALSE(resumed) << one.result;
