@@ -939,11 +939,7 @@ end:
        :: CAN_LOSE(_pid, 3) -> what = LOSE; over = 3
        :: CAN_LOSE(_pid, 4) -> what = LOSE; over = 4
 #endif
-#ifdef MUTANT_NO_TIMEOUT
-       :: flow[_pid] != IDLE && flow[_pid] != ADD_CONFIRM && MAY_RUN_OUT -> what = FLOW_TIMEOUT
-#else
        :: flow[_pid] != IDLE && MAY_RUN_OUT -> what = FLOW_TIMEOUT
-#endif
        :: _pid == SERVER && guard != 0 && MAY_RUN_OUT -> what = GUARD_TIMEOUT
        :: _pid == SERVER && again -> what = RETRY
        :: key_waits[_pid] -> what = KEY_RETRY
