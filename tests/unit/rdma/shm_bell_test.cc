@@ -155,18 +155,6 @@ class SlowBell {
   std::vector<FileDescriptor> watchers_, copies_;
 };
 
-// To measure costs more than a ring that is short, and the time that passes may be that of others.
-TEST(ShmBell, OnlyALongRingBehindALongOneIsMeasured) {
-  SlowBell slow;
-  if (!slow.become_slow()) GTEST_SKIP() << "fs.epoll.max_user_watches is too low";
-  ChannelBell bell = slow.bell();
-  EXPECT_EQ(bell.ring(), Duration::zero());
-  EXPECT_GT(bell.ring(), kRingTimeFree);
-  EXPECT_GT(bell.ring(), kRingTimeFree);
-  slow.let_go();
-  EXPECT_EQ(bell.ring(), Duration::zero());
-}
-
 TEST(ShmBell, AWatchThatWasNeverThereIsNoPeer) {
   ChannelBell bell;
   EXPECT_EQ(bell.descriptor(), -1);

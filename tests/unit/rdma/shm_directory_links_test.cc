@@ -441,36 +441,6 @@ TEST_F(ShmDirectoryListener, ThatIsLeftAloneIsTriedAgainAfterAWhile) {
   EXPECT_GE(Clock::now() - begun, kAcceptRetry);
 }
 
-// What waits in the sockets stays there, and the sockets would stay readable.
-TEST_F(ShmDirectoryListener, IsLeftAloneWhileManyDescriptorsWaitToBeClosed) {
-  constexpr std::size_t kOfRecord = 250;
-  LingeringSockets lingering;
-  const FileDescriptor honest = dial(), last = dial();
-  std::vector<FileDescriptor> sockets;
-  const auto send_descriptors = [&](int fd, std::size_t count) {
-    sockets.push_back(dial());
-    const std::vector<int> fds(count, fd);
-    ASSERT_TRUE(send_with_descriptors(sockets.back().get(), std::array<std::byte, 1>{}, fds));
-    hear();
-  };
-  {
-    const FileDescriptor first = lingering.make();
-    send_descriptors(first.get(), 1);
-  }
-  for (std::size_t sent = 0; sent < DescriptorCloser::kWaitingMax; sent += kOfRecord)
-    send_descriptors(honest.get(), kOfRecord);
-  hear();
-  EXPECT_EQ(watcher_.watched(), std::set<int>{});
-  EXPECT_TRUE(is_hung_up(honest.get()));
-  EXPECT_TRUE(is_hung_up(last.get()));
-  lingering = LingeringSockets();
-  const auto deadline = Clock::now() + std::chrono::seconds(30);
-  while (!listens() && Clock::now() < deadline) hear();
-  const FileDescriptor next_one = dial();
-  hear();
-  EXPECT_EQ(watcher_.watched().size(), 2U);
-}
-
 // Of the directory's users, root alone trusts all.
 TEST(ShmDirectoryStranger, IsPassedOver) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can act as several users";
