@@ -31,7 +31,7 @@ except ImportError:
     sys.exit("mutants: this Python has no module clang; install python3-clang-14 and run with /usr/bin/python3")
 
 ROOT = Path(__file__).resolve().parents[2]
-PLACE = Path(os.environ.get("FAIRLEAD_MUTANTS", ROOT / "build" / "mutants"))
+PLACE = ROOT / "build" / "mutants"
 FOLDERS = ("proxy/wire", "proxy/smc", "proxy/rdma/shm")
 RATE_MIN = 95  # per cent
 SIMULATIONS = 300
@@ -144,7 +144,7 @@ def asked_for(numbered, keys):
     return {number: place for number, place in numbered.items() if place.key() in lines}
 
 
-def report(seed, results):
+def report(what, results):
     explained = reasons()
     lines = collections.Counter()
     unexplained = []
@@ -165,7 +165,7 @@ def report(seed, results):
     judged = len(results) - known
     rate = 100 * killed / judged if judged else 100
     good = rate >= RATE_MIN
-    print(f"mutants: {'OK' if good else 'FAILED'} seed={seed} mutants={len(results)} killed={killed} explained={known} "
+    print(f"mutants: {'OK' if good else 'FAILED'} {what} mutants={len(results)} killed={killed} explained={known} "
           f"rate={rate:.1f}%", flush=True)
     return 0 if good else 1
 
@@ -180,13 +180,15 @@ def main():
     arguments = parser.parse_args()
     if arguments.mutants < 1:
         parser.error(f"--mutants: {arguments.mutants} is not allowed; allowed: 1 and more")
+    if arguments.keys and arguments.files is None:
+        parser.error("--keys: allowed only with --files")
     PLACE.mkdir(parents=True, exist_ok=True)
     found = places.Finder(ROOT, FOLDERS, PLACE).all()
     numbered = draw(found, arguments)
     tried = asked_for(numbered, arguments.keys)
     if not tried:
         parser.error("--files, --keys: no place has such a path and key; allowed: paths below " + ", ".join(FOLDERS))
-    what = f"seed {arguments.seed}" if arguments.files is None else f"files {arguments.files}"
+    what = f"seed={arguments.seed}" if arguments.files is None else f"files={arguments.files}"
     print(f"mutants: {len(tried)} of {len(found)} places, {what}; building", flush=True)
     tests = tests_of(numbered)
     build(copy_tree(numbered), tests, arguments.jobs)
@@ -197,10 +199,10 @@ def main():
         for task in concurrent.futures.as_completed(tasks):
             results.append((tasks[task], task.result()))
             if not results[-1][1]:
-                print(f"\rpassed all tests: {tasks[task].key()}", flush=True)
+                print(f"passed all tests:\n{tasks[task].key()}", flush=True)
             print(f"\r{len(results)} of {len(tasks)}, {sum(1 for _, by in results if not by)} survive ", end="",
                   file=sys.stderr, flush=True)
-    return report(arguments.seed, results)
+    return report(what, results)
 
 
 if __name__ == "__main__":
