@@ -91,14 +91,6 @@ set_tests_properties(late PROPERTIES DEPENDS long)
 """
 
 
-class DeadlineFromStart(run_tests.Deadline):
-    """Its time runs from the start of ctest: what comes before takes long on a loaded machine."""
-
-    def for_ctest(self):
-        super().__init__(self.minutes)
-        return super().for_ctest()
-
-
 class RunningOutOfTime(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -107,7 +99,7 @@ class RunningOutOfTime(unittest.TestCase):
             (folder / "CMakeLists.txt").write_text(TIMED_PROJECT)
             subprocess.run(["cmake", "-S", folder, "-B", folder / "build/timed"], check=True, stdout=subprocess.DEVNULL)
             cls.tally = run_tests.Tally()
-            deadline = DeadlineFromStart(10 / 60)
+            deadline = run_tests.Deadline(5 / 60)
             with unittest.mock.patch("run_tests.ROOT", folder), unittest.mock.patch("run_tests.configure", return_value=True), \
                     unittest.mock.patch("run_tests.build_run", return_value=None), \
                     unittest.mock.patch.dict("run_tests.RUNS", {"timed": run_tests.Run("timed", None, None, (1, 1))}), \
@@ -116,7 +108,7 @@ class RunningOutOfTime(unittest.TestCase):
                 run_tests.run_tests("timed", 2, cls.tally, deadline)  # a run that is left out as a whole
 
     def test_what_the_end_prevents_is_skipped_by_name(self):
-        reason = "the 0.167 minutes given by --minutes were over"
+        reason = "the 0.0833 minutes given by --minutes were over"
         self.assertEqual(sorted(self.tally.skips), [("timed", reason), ("timed/late", reason), ("timed/long", reason)])
 
     def test_a_failure_and_a_hang_before_the_end_stay_failures(self):
@@ -130,6 +122,19 @@ class RunningOutOfTime(unittest.TestCase):
         self.assertEqual(count, "1 passed, 2 failed, 3 skipped")
         self.assertEqual(last, "test: FAILED in 12.3 minutes")
         self.assertRegex(printed.getvalue(), "(?m)^ +1[.]\\d  timed/hangs$")
+
+
+class EndingTests(unittest.TestCase):
+    LINE = "1/2 Test  #1: hangs ....***Timeout {seconds} sec\n"
+
+    def stopped(self, seconds):
+        return run_tests.stopped_tests([self.LINE.format(seconds=seconds)], {"hangs": {"TIMEOUT": 1.0}}, run_tests.Deadline(0))
+
+    def test_a_limit_that_was_nearly_reached_is_the_tests_own(self):
+        self.assertEqual(self.stopped("0.99"), frozenset())
+
+    def test_a_test_that_had_time_left_was_ended_by_the_deadline(self):
+        self.assertEqual(self.stopped("0.60"), {"hangs"})
 
 
 class ChoosingQuickTests(unittest.TestCase):
