@@ -379,7 +379,7 @@ class ShmAnnounced : public ShmOwnDevice, public testing::WithParamInterface<boo
 TEST_P(ShmAnnounced, WritesWaitForTheMemoryAndSendsDoNot) {
   const RemoteSlice here{RemoteKey(1), RemoteAddress(0x10000)};
   EXPECT_EQ(sender_->remote_memory(here, 1).has_value(), GetParam());
-  // Who cannot ask for an address learns from the room that a write would be refused.
+  // A plain device gives no addresses: send_room() says that a write would be refused.
   EXPECT_EQ(sender_->send_room(), GetParam() ? 64u : 0u);
   EXPECT_TRUE(post(*sender_, send_request(std::span(kAnyMessage))));
   for (const std::uint32_t key : {1u, 2u}) {

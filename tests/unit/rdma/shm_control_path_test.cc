@@ -449,7 +449,7 @@ TEST_F(ShmControlPath, NonsenseEndsTheChannelAtOnce) {
   EXPECT_FALSE(engine_.parts().faults.poll());
 }
 
-// Whoever is told so knows which of its queue pairs is of no use.
+// The answer names both queue pairs, so that the peer finds its own.
 TEST_F(ShmControlPath, WhoNamesAQueuePairThatIsNotThereIsTold) {
   FarSide far = send_channel(kPeer, 1);
   take_arrivals();

@@ -143,7 +143,7 @@ TEST_F(ShmDeviceOptions, QueuesHaveLimits) {
   EXPECT_EQ(device_->capabilities().receive_requests_max, kReceiveRequestsMax);
 }
 
-// Whoever mixes up two connections of one peer is noticed.
+// Packets of one connection are then not valid in another one with the same peer.
 TEST_F(ShmDeviceOptions, QueuePairsBeginWithSequenceNumbersOfTheirOwn) {
   open();
   const auto domain = std::move(device_->create_protection_domain().value());

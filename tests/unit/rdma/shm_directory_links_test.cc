@@ -406,12 +406,8 @@ TEST_F(ShmDirectoryListener, IsWatchedAgainWhenTheWatcherHasRoom) {
 }
 
 TEST_F(ShmDirectoryListener, ThatIsLeftAloneIsWatchedByTheNextWatcher) {
-  LimitedWatcher other;
   find_no_descriptors();
-  ASSERT_TRUE(connector_->set_watcher(&other));
-  EXPECT_EQ(other.watched(), std::set<int>{listener_});
-  ASSERT_TRUE(connector_->set_watcher(nullptr));
-  EXPECT_EQ(other.watched(), std::set<int>{});
+  expect_next_watcher_watches(*connector_, listener_);
 }
 
 TEST_F(ShmDirectoryListener, IsUsedWithoutAWatcherToo) {

@@ -348,7 +348,7 @@ TEST_F(ShmEngineLife, APortTellsOnlyOfChanges) {
   EXPECT_FALSE(engine_.pending());
 }
 
-// Who says it may send to a queue pair of a port that is down is told that it may not.
+// A peer that announces its queue pair to one on a port that is down is refused.
 TEST_F(ShmEngineLife, NobodySendsToAPortThatIsDown) {
   const auto queue_pair = make_queue_pair();
   engine_.set_port_state(PortNumber(1), PortState::kDown);

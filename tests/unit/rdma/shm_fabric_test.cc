@@ -96,7 +96,16 @@ TEST(ShmFabric, OpeningAtTheSameMomentAgreesOnOneIdentity) {
   }
 }
 
-class ShmFabricOfASmallFileSystem : public testing::Test {
+struct SmallFileSystem {
+  const char* name;
+  const char* options;   // of tmpfs
+  const char* file;      // there before, or null
+  const char* contents;  // of it
+  Errc error;
+  std::set<std::string> left;  // names
+};
+
+class ShmFabricOfASmallFileSystem : public testing::TestWithParam<SmallFileSystem> {
  protected:
   // `act` runs where the directory is a file system of its own, which this thread alone sees.
   void with(const char* options, const std::function<void()>& act) {
@@ -109,48 +118,43 @@ class ShmFabricOfASmallFileSystem : public testing::Test {
     }).join();
     if (!mounted) GTEST_SKIP() << "only root can mount a file system";
   }
-  Errc error_of_open() const {
-    const auto fabric = Fabric::open(directory_.path(), peer_id(1));
-    EXPECT_FALSE(fabric);
-    return fabric ? Errc{} : fabric.error().code;
-  }
-  std::set<std::string> names() const { return names_in(directory_.path()); }
-  std::string path_of(const char* name) const { return directory_.path() + '/' + name; }
 
   FabricDirectory directory_;
 };
 
-// The identity is complete under another name, and finds no room for its own.
-TEST_F(ShmFabricOfASmallFileSystem, WithoutRoomForTheNameOfTheIdentityGetsNone) {
-  with("nr_inodes=2", [&] {
-    EXPECT_EQ(error_of_open(), Errc::kExhausted);
-    EXPECT_EQ(names(), std::set<std::string>{});
+TEST_P(ShmFabricOfASmallFileSystem, IsNotOpenedAndLeavesNothing) {
+  const SmallFileSystem& where = GetParam();
+  with(where.options, [&] {
+    if (where.file != nullptr) write_file(directory_.path() + '/' + where.file, where.contents);
+    const auto fabric = Fabric::open(directory_.path(), peer_id(1));
+    ASSERT_FALSE(fabric);
+    EXPECT_EQ(fabric.error().code, where.error);
+    EXPECT_EQ(names_in(directory_.path()), where.left);
   });
 }
 
-TEST_F(ShmFabricOfASmallFileSystem, WithoutRoomForTheContentOfTheIdentityGetsNone) {
-  with("size=4k", [&] {
-    write_file(path_of("other"), "takes the only page");
-    EXPECT_EQ(error_of_open(), Errc::kExhausted);
-    EXPECT_EQ(names(), std::set<std::string>{"other"});
-  });
-}
-
-TEST_F(ShmFabricOfASmallFileSystem, WithoutRoomForTheNameOfTheSocketGetsNone) {
-  with("nr_inodes=3", [&] {
-    EXPECT_EQ(error_of_open(), Errc::kExhausted);
-    EXPECT_EQ(names(), std::set<std::string>{"fabric"});
-  });
-}
-
-// Nobody replaces it, since others may already have taken it up.
-TEST_F(ShmFabricOfASmallFileSystem, DamagedIdentityIsReportedAsSuch) {
-  with("nr_inodes=2", [&] {
-    write_file(path_of("fabric"), "short");
-    EXPECT_EQ(error_of_open(), Errc::kMalformed);
-    EXPECT_EQ(names(), std::set<std::string>{"fabric"});
-  });
-}
+INSTANTIATE_TEST_SUITE_P(
+    Each, ShmFabricOfASmallFileSystem,
+    testing::Values(
+        // The identity is complete under another name, and finds no room for its own.
+        SmallFileSystem{
+            "WithoutRoomForTheIdentity", "nr_inodes=2", nullptr, "", Errc::kExhausted, {}},
+        SmallFileSystem{"WithoutRoomForItsContents",
+                        "size=4k",
+                        "other",
+                        "takes the only page",
+                        Errc::kExhausted,
+                        {"other"}},
+        SmallFileSystem{
+            "WithoutRoomForTheSocket", "nr_inodes=3", nullptr, "", Errc::kExhausted, {"fabric"}},
+        // Nobody replaces it, since others may already have taken it up.
+        SmallFileSystem{"WithADamagedIdentity",
+                        "nr_inodes=2",
+                        "fabric",
+                        "short",
+                        Errc::kMalformed,
+                        {"fabric"}}),
+    [](const auto& where) { return std::string(where.param.name); });
 
 TEST(ShmFabric, LeavesItsIdentityAndWhileItLivesItsSocket) {
   FabricDirectory directory;
@@ -421,7 +425,7 @@ TEST_F(ShmFabricOfUsers, AUserReachesHisOwnDevicesAndThoseOfRootOnly) {
 // The close of a socket may wait for what a stranger has sent into it.
 TEST_F(ShmFabricOfUsers, ConnectionsWithAStrangerAreLeftToTheCloser) {
   const FileDescriptor theirs = stranger_dials();
-  // Who opens looks whether the others live.
+  // A device that opens the fabric tests whether the other sockets have a listener.
   while (stranger_accepts()) continue;
   occupy_closer();
   as_user(kUser, [&] {

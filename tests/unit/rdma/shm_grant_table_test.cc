@@ -1,4 +1,4 @@
-// Who loses granted memory at the limit, whatever was granted and taken before. The rest is in
+// The owner that loses granted memory at the limit. Other properties of the table are tested in
 // shm_tables_test.cc.
 #include "rdma/shm/shm_grant_table.h"
 

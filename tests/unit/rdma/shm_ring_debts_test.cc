@@ -1,4 +1,4 @@
-// Who owes for bells that take long to ring, when very many do.
+// Debts for bells that take long to ring, when very many pods have some.
 #include "rdma/shm/shm_ring_debts.h"
 
 #include <gtest/gtest.h>

@@ -19,14 +19,6 @@ class LinkChanges : public LinkHosts {
     message.link = number;
     return message;
   }
-  static wire::AddLink asked(std::uint8_t number) {
-    wire::AddLink message;
-    message.gid.bytes[0] = number;
-    message.queue_pair = QpNumber{number};
-    message.link = LinkNumber{number};
-    message.mtu_code = 3;
-    return message;
-  }
   LinkNumber number(Host& host, LinkIndex link) { return host.group.links()[link]->number(); }
   static bool silent(Host& host) { return !host.group.output().poll_llc(); }
   static void drop_output(Host& host) {
@@ -43,7 +35,7 @@ class LinkChanges : public LinkHosts {
   void until_added_at_the_client() {
     connect(1, 1);
     client->up.push_back(true);
-    inject(*client, 0, asked(7));
+    inject(*client, 0, add_link_request(7));
     ASSERT_FALSE(answer<wire::AddLink>(*client).rejected);
     ASSERT_EQ(client->group.links()[1]->state(), LinkState::kActivating);
   }
@@ -140,11 +132,11 @@ TEST_F(LinkChanges, AClientNamesAsManyOfItsPortsAsAMessageHolds) {
 
 TEST_F(LinkChanges, OnlyAClientOfVersion1AsksWithAnAddLink) {
   connect(2, 1);
-  inject(*server, 0, asked(9));
+  inject(*server, 0, add_link_request(9));
   EXPECT_TRUE(answer<wire::AddLink>(*server).rejected);
   EXPECT_FALSE(server->group.poll_task(now));
   connect(1, 1, 1, 1);
-  inject(*server, 0, asked(0));
+  inject(*server, 0, add_link_request(0));
   EXPECT_TRUE(answer<wire::AddLink>(*server).rejected);
 }
 
@@ -152,12 +144,12 @@ TEST_F(LinkChanges, ARequestThatCannotBeAcceptedDoesNotWaitForAFlow) {
   connect(1, 1);
   client->add_rmb();
   client->group.start_next_flow(now);
-  answer<wire::ConfirmRkey>(*client);  // which stays unanswered
-  inject(*client, 0, asked(1));        // in use
+  answer<wire::ConfirmRkey>(*client);       // which stays unanswered
+  inject(*client, 0, add_link_request(1));  // in use
   EXPECT_TRUE(answer<wire::AddLink>(*client).rejected);
-  inject(*client, 0, asked(7));
+  inject(*client, 0, add_link_request(7));
   EXPECT_TRUE(silent(*client));  // it waits
-  inject(*client, 0, asked(8));
+  inject(*client, 0, add_link_request(8));
   EXPECT_EQ(answer<wire::AddLink>(*client).link, LinkNumber{8});  // only one does
   EXPECT_TRUE(silent(*client));
 }
@@ -168,7 +160,7 @@ TEST_F(LinkChanges, ARequestIsForgottenWithTheLinkThatCarriedIt) {
   client->add_rmb();
   client->group.start_next_flow(now);
   settle();
-  inject(*client, 1, asked(7));  // it waits for the announcement
+  inject(*client, 1, add_link_request(7));  // it waits for the announcement
   EXPECT_TRUE(silent(*client));
   client->group.handle_link_down(1, now, "the cable was cut");
   client->perform(now);
@@ -177,14 +169,14 @@ TEST_F(LinkChanges, ARequestIsForgottenWithTheLinkThatCarriedIt) {
   client->group.handle_deadline(now);
   client->perform(now);
   EXPECT_FALSE(client->group.links().find(LinkNumber{7}));
-  inject(*client, 0, asked(8));
+  inject(*client, 0, add_link_request(8));
   EXPECT_EQ(client->group.links().oldest_active(), LinkIndex{0});
 }
 
 TEST_F(LinkChanges, AReportThatComesTwiceOrTooLateIsIgnored) {
   connect(1, 1);
   client->up.push_back(true);
-  client->group.handle_llc(0, {wire::LlcVersion::k2, asked(8)}, now);
+  client->group.handle_llc(0, {wire::LlcVersion::k2, add_link_request(8)}, now);
   const auto prepare = client->group.poll_task(now);
   ASSERT_TRUE(prepare);
   ASSERT_EQ(prepare->kind, LinkTask::Kind::kPrepare);
@@ -299,7 +291,7 @@ TEST_F(LinkChanges, SeveralRmbsAreAnnouncedOneAfterTheOther) {
 TEST_F(LinkChanges, AnRmbIsAcceptedWhileALinkIsBeingPrepared) {
   connect(1, 1);
   client->up.push_back(true);
-  client->group.handle_llc(0, {wire::LlcVersion::k2, asked(7)}, now);
+  client->group.handle_llc(0, {wire::LlcVersion::k2, add_link_request(7)}, now);
   wire::ConfirmRkey request;
   request.rkey = RemoteKey{0x777};
   client->group.handle_llc(0, {wire::LlcVersion::k2, request}, now);
@@ -419,7 +411,7 @@ TEST_F(LinkChanges, ALinkThatThePeerTakesBackHadNoConnectionsToMove) {
   EXPECT_TRUE(client->moves.empty());
   EXPECT_EQ(client->released, (std::vector<LinkIndex>{1}));
   EXPECT_EQ(answer<wire::DeleteLink>(*client).link, LinkNumber{7});
-  inject(*client, 0, asked(8));  // it waits for nothing
+  inject(*client, 0, add_link_request(8));  // it waits for nothing
   EXPECT_FALSE(answer<wire::AddLink>(*client).rejected);
 }
 

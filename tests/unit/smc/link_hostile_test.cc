@@ -47,17 +47,7 @@ std::vector<std::vector<std::byte>> all_messages(wire::LlcVersion version) {
   return messages;
 }
 
-class HostileLink : public LinkHosts {
- protected:
-  wire::AddLink request(std::uint8_t number) {
-    wire::AddLink made;
-    made.gid.bytes[0] = number;
-    made.queue_pair = QpNumber{number};
-    made.link = LinkNumber{number};
-    made.mtu_code = 3;
-    return made;
-  }
-};
+class HostileLink : public LinkHosts {};
 
 // In each version of a group, at each side.
 class HostileLlc : public LinkHosts, public testing::WithParamInterface<std::tuple<int, bool>> {
@@ -145,7 +135,7 @@ TEST_P(HostileLlc, NoOrderOfItsOwnMessagesDoesMoreThanEndTheGroup) {
 TEST_F(HostileLink, ARequestForALinkThatExistsIsRejected) {
   connect(2, 2);
   for (const std::uint8_t number : std::vector<std::uint8_t>{1, 2, 0}) {
-    inject(*client, 0, request(number));
+    inject(*client, 0, add_link_request(number));
     EXPECT_TRUE(answer<wire::AddLink>(*client).rejected) << int{number};
   }
   EXPECT_EQ(client->group.links().active_count(), 2U);
@@ -182,7 +172,7 @@ TEST_F(HostileLink, AnMtuOutOfRangeIsRejected) {
   connect(1, 1);
   client->up.push_back(true);
   for (const std::uint8_t code : std::vector<std::uint8_t>{0, 6, 15}) {
-    wire::AddLink made = request(9);
+    wire::AddLink made = add_link_request(9);
     made.mtu_code = code;
     inject(*client, 0, made);
     EXPECT_TRUE(answer<wire::AddLink>(*client).rejected) << int{code};
@@ -191,23 +181,23 @@ TEST_F(HostileLink, AnMtuOutOfRangeIsRejected) {
 
 TEST_F(HostileLink, MoreLinksThanAgreedAreRejected) {
   connect(3, 3, 2);
-  inject(*client, 0, request(7));
+  inject(*client, 0, add_link_request(7));
   EXPECT_TRUE(answer<wire::AddLink>(*client).rejected);
 }
 
 TEST_F(HostileLink, ASecondRequestDuringTheFirstIsRejected) {
   connect(1, 1);
   client->up.push_back(true);
-  inject(*client, 0, request(7));
+  inject(*client, 0, add_link_request(7));
   EXPECT_FALSE(answer<wire::AddLink>(*client).rejected);
-  inject(*client, 0, request(8));
+  inject(*client, 0, add_link_request(8));
   EXPECT_TRUE(answer<wire::AddLink>(*client).rejected);
 }
 
 TEST_F(HostileLink, ALinkThatIsNeverConfirmedIsLetGoAndTold) {
   connect(1, 1);
   client->up.push_back(true);
-  inject(*client, 0, request(7));
+  inject(*client, 0, add_link_request(7));
   answer<wire::AddLink>(*client);
   now += kAddedLinkWait;
   client->group.handle_deadline(now);
@@ -220,7 +210,7 @@ TEST_F(HostileLink, ALinkThatIsNeverConfirmedIsLetGoAndTold) {
 TEST_F(HostileLink, AnAnswerToAnotherLinkThanAskedForIsIgnored) {
   set_up(2, 2);
   while (sent<wire::AddLink>(true).empty()) ASSERT_TRUE(carry(*server) || carry(*client));
-  wire::AddLink wrong = request(77);
+  wire::AddLink wrong = add_link_request(77);
   wrong.kind = wire::LlcKind::kResponse;
   inject(*server, 0, wrong);
   EXPECT_FALSE(server->group.output().poll_llc());
@@ -231,7 +221,7 @@ TEST_F(HostileLink, AnAnswerToAnotherLinkThanAskedForIsIgnored) {
 TEST_F(HostileLink, AnAnswerWithALargerMtuThanOfferedFails) {
   set_up(2, 2);
   while (sent<wire::AddLink>(true).empty()) ASSERT_TRUE(carry(*server) || carry(*client));
-  wire::AddLink wrong = request(2);
+  wire::AddLink wrong = add_link_request(2);
   wrong.kind = wire::LlcKind::kResponse;
   wrong.mtu_code = 5;  // the server offered 4
   inject(*server, 0, wrong);
@@ -282,7 +272,7 @@ TEST_F(HostileLink, AFloodOfRequestsAndDeletionsLeavesAUsableGroup) {
   connect(2, 2);
   for (unsigned i = 0; i < 2000; ++i) {
     const auto number = static_cast<std::uint8_t>(3 + i % 250);
-    inject(*client, 0, request(number));
+    inject(*client, 0, add_link_request(number));
     wire::DeleteLink deletion;
     deletion.link = LinkNumber{number};
     inject(*client, 0, deletion);
@@ -346,7 +336,7 @@ TEST_F(HostileLink, AGroupOfOneLinkMakesNoOther) {
     return wish;
   }());
   EXPECT_TRUE(answer<wire::ReqAddLink>(*server).rejected);
-  inject(*client, 0, request(2));
+  inject(*client, 0, add_link_request(2));
   EXPECT_TRUE(answer<wire::AddLink>(*client).rejected);
   EXPECT_EQ(client->group.links().type(), GroupType::kSingle);
 }

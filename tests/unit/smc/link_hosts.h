@@ -118,6 +118,15 @@ struct Host {
 
 class LinkHosts : public testing::Test {
  protected:
+  // What a peer says that offers a link to a port of its own.
+  static wire::AddLink add_link_request(std::uint8_t number) {
+    wire::AddLink message;
+    message.gid.bytes[0] = number;
+    message.queue_pair = QpNumber{number};
+    message.link = LinkNumber{number};
+    message.mtu_code = 3;
+    return message;
+  }
   void set_up(unsigned server_ports, unsigned client_ports, std::uint8_t links = 2,
               std::uint8_t version = 2) {
     terms.version = version;
