@@ -1,6 +1,5 @@
 // Wrong control messages, floods, and exhausted descriptors. See shm_hostile_test.h.
 #include <gtest/gtest.h>
-#include <sys/resource.h>
 
 #include <algorithm>
 #include <thread>
@@ -8,26 +7,10 @@
 
 #include "base/descriptors.h"
 #include "conformance/shm_hostile_test.h"
+#include "unit/rdma/descriptor_limit.h"
 
 namespace fairlead::rdma::shm {
 namespace {
-
-// No descriptor of this number or beyond can be opened while it lives.
-class NoMoreDescriptors {
- public:
-  explicit NoMoreDescriptors(int limit = 0) {
-    ::getrlimit(RLIMIT_NOFILE, &before_);
-    rlimit now = before_;
-    now.rlim_cur = static_cast<rlim_t>(limit);  // those that are open stay
-    ::setrlimit(RLIMIT_NOFILE, &now);
-  }
-  ~NoMoreDescriptors() { ::setrlimit(RLIMIT_NOFILE, &before_); }
-  NoMoreDescriptors(const NoMoreDescriptors&) = delete;
-  NoMoreDescriptors& operator=(const NoMoreDescriptors&) = delete;
-
- private:
-  rlimit before_{};
-};
 
 TEST_F(ShmHostile, RecordThatOpensNoChannel) {
   auto ends = std::move(broker::make_channel(sizeof(ChannelMemory)).value());
@@ -534,7 +517,7 @@ TEST_F(ShmHostile, DescriptorThatFindsNoRoomCostsItsBuffer) {
   const FileDescriptor memory = memory_of(4096);
   offer(announcement(4096), memory.get());
   {
-    NoMoreDescriptors none;
+    const DescriptorLimit none(0);
     run();
   }
   expect_memory_refused();
@@ -543,7 +526,7 @@ TEST_F(ShmHostile, DescriptorThatFindsNoRoomCostsItsBuffer) {
 TEST_F(ShmHostile, ChannelThatWouldTakeTheLastDescriptorsIsRefused) {
   {
     const FileDescriptor next(::open("/dev/null", O_RDONLY | O_CLOEXEC));
-    const NoMoreDescriptors few(next.get() + 14);  // enough to receive it
+    const DescriptorLimit few(static_cast<rlim_t>(next.get()) + 14);  // enough to receive it
     fake_->open_channel(peer_id(1));
     run();
   }
@@ -560,7 +543,7 @@ TEST_F(ShmHostile, ConnectionsWithoutDescriptorsLeftDoNotKeepUsAwake) {
     sockets.push_back(std::move(fake_->socket));
   }
   {
-    NoMoreDescriptors none;
+    const DescriptorLimit none(0);
     run();
     EXPECT_TRUE(device_->arm());
     EXPECT_EQ(victim_->watcher().wait(*device_, 0), 0);

@@ -29,6 +29,7 @@ class DescriptorLimit {
   // No number is left, unless something is closed.
   static rlim_t used_up() { return next(); }
 
+  // No descriptor of this number or beyond can be opened. Those that are open stay.
   explicit DescriptorLimit(rlim_t limit) {
     EXPECT_EQ(::getrlimit(RLIMIT_NOFILE, &before_), 0);
     rlimit now = before_;

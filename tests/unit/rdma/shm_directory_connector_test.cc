@@ -2,7 +2,6 @@
 #include "rdma/shm/shm_directory_connector.h"
 
 #include <gtest/gtest.h>
-#include <sys/resource.h>
 
 #include <set>
 #include <utility>
@@ -10,6 +9,7 @@
 
 #include "conformance/shm_device_pair.h"
 #include "rdma/shm/shm_limits.h"
+#include "unit/rdma/descriptor_limit.h"
 #include "unit/rdma/set_of_descriptors.h"
 
 namespace fairlead::rdma::shm {
@@ -67,13 +67,10 @@ TEST(ShmDirectoryConnector, TheListenerIsWatchedAgainWhenThereAreDescriptors) {
   ASSERT_TRUE(connector->set_watcher(&watcher));
   const std::set<int> before = watcher.watched;
   ASSERT_EQ(before.size(), 1U);
-  rlimit normal{};
-  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &normal), 0);
-  rlimit none = normal;
-  none.rlim_cur = 0;
-  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
-  connector->handle_readable(*before.begin());
-  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &normal), 0);
+  {
+    const DescriptorLimit none(0);
+    connector->handle_readable(*before.begin());
+  }
   EXPECT_TRUE(watcher.watched.empty());
   for (int i = 0; i < 2; ++i) {
     connector->handle_readable(*before.begin());

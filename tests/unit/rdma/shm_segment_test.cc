@@ -6,7 +6,6 @@
 #include <sched.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -18,6 +17,7 @@
 
 #include "broker/shared_objects.h"
 #include "rdma/shm/shm_limits.h"
+#include "unit/rdma/descriptor_limit.h"
 
 namespace fairlead::rdma::shm {
 namespace {
@@ -256,13 +256,10 @@ TEST(ShmSegment, OnlyModeTwoIsStrictOvercommit) {
 }
 
 TEST(ShmSegment, LackOfDescriptorsIsAnError) {
-  rlimit before{};
-  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
-  rlimit none = before;
-  none.rlim_cur = 0;
-  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
-  auto refused = broker::make_memory("test", 4096);
-  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+  const auto refused = [] {
+    const DescriptorLimit none(0);
+    return broker::make_memory("test", 4096);
+  }();
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, Errc::kExhausted);
 }
