@@ -103,6 +103,11 @@ scale: build  ## measure growth with connections, link groups, peers and time
 	@./scripts/bootstrap.sh demo plot
 	python3 tests/bench/scale.py
 
+.PHONY: variants
+variants:  ## print which lines only one variant of the integration tests reaches: docs/testing.md
+	@./scripts/bootstrap.sh build test fuzz
+	python3 -B scripts/variants.py --jobs $(JOBS)
+
 .PHONY: fuzz
 fuzz:  ## fuzz every decoder for FUZZ_SECONDS (60) of a CPU each; FUZZ_OPTIONS=--coverage prints what is reached
 	@./scripts/bootstrap.sh build fuzz

@@ -1,6 +1,6 @@
 // Headers of command lines, for FAIRLEAD_PRECOMPILE.
 #pragma once
 
-#include "precompiled_standard.h"
+#include "precompiled_cold.h"
 
 #include <CLI/CLI.hpp>

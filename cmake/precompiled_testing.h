@@ -1,7 +1,7 @@
 // Headers that most tests include, for FAIRLEAD_PRECOMPILE.
 #pragma once
 
-#include "precompiled_standard.h"
+#include "precompiled_cold.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

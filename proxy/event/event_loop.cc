@@ -15,7 +15,7 @@ namespace {
 
 // ThreadSanitizer does not see close_range(2). It would report that the next owner of a number
 // races with the thread that closed it.
-#if defined(__SANITIZE_THREAD__)
+#if defined(FAIRLEAD_THREAD_SANITIZER)
 constexpr bool kClosesRanges = false;
 #else
 constexpr bool kClosesRanges = true;

@@ -13,7 +13,7 @@
 namespace fairlead::rdma::shm {
 namespace {
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if defined(FAIRLEAD_ADDRESS_SANITIZER) || defined(FAIRLEAD_THREAD_SANITIZER)
 constexpr int kGroups = 10'000;  // more than any limit of what is withdrawn
 #else
 constexpr int kGroups = 100'000;

@@ -10,7 +10,7 @@ using std::chrono::seconds;
 
 constexpr std::uint64_t kSeeds = 100;
 // Under AddressSanitizer, which is twenty times slower, every tenth of them.
-#ifdef __SANITIZE_ADDRESS__
+#ifdef FAIRLEAD_ADDRESS_SANITIZER
 constexpr std::uint64_t kStride = 10;
 #else
 constexpr std::uint64_t kStride = 1;

@@ -18,7 +18,7 @@
 #include "sim/event_file.h"
 #include "smc/rmb_keys.h"
 
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(FAIRLEAD_ADDRESS_SANITIZER)
 #include <sanitizer/common_interface_defs.h>
 #endif
 
@@ -156,7 +156,7 @@ int main(int argc, char** argv) {
                       fairlead::LogFormat::kLogfmt);
   if (options.digest) fairlead::log_set_receiver(record_log_line);
   ::signal(SIGABRT, on_abort);
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(FAIRLEAD_ADDRESS_SANITIZER)
   __sanitizer_set_death_callback(report_death);
 #endif
   std::vector<std::uint64_t> seeds;

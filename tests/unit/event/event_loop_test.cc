@@ -177,7 +177,7 @@ class FinishedTest : public EventLoopTest {
   std::vector<int> numbers_;
 };
 
-#if !defined(__SANITIZE_THREAD__)
+#if !defined(FAIRLEAD_THREAD_SANITIZER)
 TEST_F(FinishedTest, WaitsForANeighbour) {
   finish(1);
   close(3);
