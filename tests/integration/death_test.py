@@ -15,6 +15,7 @@ from harness import (
     CONFINEMENT, Proxy, ProxyTest, amount, listener, main, programs, seconds, short_milliseconds, wait_until)
 
 CLIENTS = 8
+PAUSES = (0, 0.001, 0.01, 0.1)  # seconds; a client with the longest one is nearly always at rest, however busy the machine is
 KILLS = amount(20)
 MESSAGE = 64
 
@@ -197,7 +198,7 @@ class Death(ProxyTest):
                             if peers.receive_exactly(sock, MESSAGE) != said:
                                 raise AssertionError(f"another answer in round {rounds[index]} of client {index}")
                             rounds[index] += 1
-                            time.sleep(0.001 * (index % 4))  # clients of different pace, some always at rest
+                            time.sleep(PAUSES[index % len(PAUSES)])
                 except (ConnectionResetError, BrokenPipeError):
                     resets[index] += 1
         tasks = [peers.Task(talk, index) for index in range(CLIENTS)]

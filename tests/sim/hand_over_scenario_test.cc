@@ -9,12 +9,6 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 
 constexpr std::uint64_t kSeeds = 100;
-// Under AddressSanitizer, which is twenty times slower, every tenth of them.
-#ifdef FAIRLEAD_ADDRESS_SANITIZER
-constexpr std::uint64_t kStride = 10;
-#else
-constexpr std::uint64_t kStride = 1;
-#endif
 
 class HandOver : public Scenario {
  protected:
@@ -34,7 +28,7 @@ class HandOver : public Scenario {
 
 TEST_P(HandOver, OfTcpLosesNothing) {
   for (Pod pod = 1; pod <= 2; ++pod)
-    for (std::uint64_t seed = 1; seed <= kSeeds; seed += kStride) {
+    for (std::uint64_t seed = 1; seed <= kSeeds; seed += kSweepStride) {
       Plan tcp = plan();
       for (ProxySettings& settings : tcp.proxies) settings.config.smc.enabled = false;
       for (int i = 0; i < 3; ++i) tcp.connections.push_back(talk(100000, 100000));
@@ -46,7 +40,7 @@ TEST_P(HandOver, OfTcpLosesNothing) {
 
 TEST_P(HandOver, OfFramesLosesNothing) {
   for (Pod pod = 1; pod <= 2; ++pod)
-    for (std::uint64_t seed = 1; seed <= kSeeds; seed += kStride) {
+    for (std::uint64_t seed = 1; seed <= kSeeds; seed += kSweepStride) {
       Plan framed = plan();
       for (ProxySettings& settings : framed.proxies) {
         settings.config.smc.defer_bytes = 64 * config::kKibibyte;
@@ -62,7 +56,7 @@ TEST_P(HandOver, OfFramesLosesNothing) {
 // In frames, at the hand-over to SMC-R, over SMC-R, and at the end.
 TEST_P(HandOver, OfConnectionsThatEarnSmcLosesNothing) {
   for (Pod pod = 1; pod <= 2; ++pod)
-    for (std::uint64_t seed = 1; seed <= 3 * kSeeds; seed += kStride) {
+    for (std::uint64_t seed = 1; seed <= 3 * kSeeds; seed += kSweepStride) {
       Plan earning = plan();
       for (ProxySettings& settings : earning.proxies) settings.config.smc.defer_bytes = 4096;
       for (int i = 0; i < 3; ++i) earning.connections.push_back(talk(200000, 200000));
@@ -74,7 +68,7 @@ TEST_P(HandOver, OfConnectionsThatEarnSmcLosesNothing) {
 }
 
 TEST_P(HandOver, OfBothAtOnceLosesNothing) {
-  for (std::uint64_t seed = 1; seed <= kSeeds; seed += kStride) {
+  for (std::uint64_t seed = 1; seed <= kSeeds; seed += kSweepStride) {
     Plan both = plan();
     for (ProxySettings& settings : both.proxies) settings.config.smc.defer_bytes = 4096;
     for (int i = 0; i < 3; ++i) both.connections.push_back(talk(200000, 200000));
@@ -85,7 +79,7 @@ TEST_P(HandOver, OfBothAtOnceLosesNothing) {
 }
 
 TEST_P(HandOver, AgainAndAgainLosesNothing) {
-  for (std::uint64_t seed = 1; seed <= kSeeds; seed += kStride) {
+  for (std::uint64_t seed = 1; seed <= kSeeds; seed += kSweepStride) {
     Plan often = plan();
     for (ProxySettings& settings : often.proxies) settings.config.smc.defer_bytes = 4096;
     for (int i = 0; i < 3; ++i) often.connections.push_back(talk(2000000, 2000000));
@@ -99,7 +93,7 @@ TEST_P(HandOver, AgainAndAgainLosesNothing) {
 // cannot end goes on in the next one, as TCP.
 TEST_P(HandOver, WithinAHandshakeLosesNothing) {
   for (Pod pod = 1; pod <= 2; ++pod)
-    for (std::uint64_t seed = 1; seed <= kSeeds; seed += kStride) {
+    for (std::uint64_t seed = 1; seed <= kSeeds; seed += kSweepStride) {
       Plan stuck = plan();
       for (ProxySettings& settings : stuck.proxies) settings.config.smc.defer_bytes = 4096;
       // Of every second one the server ends early.
@@ -119,7 +113,7 @@ TEST_P(HandOver, WithinAHandshakeLosesNothing) {
 // Neither a connection nor the process waits for who does not come back.
 TEST_P(HandOver, EndsThoughThePeerIsKilled) {
   for (Pod pod = 1; pod <= 2; ++pod)
-    for (std::uint64_t seed = 1; seed <= kSeeds; seed += kStride) {
+    for (std::uint64_t seed = 1; seed <= kSeeds; seed += kSweepStride) {
       Plan killed = plan();
       killed.stormy = true;
       for (ProxySettings& settings : killed.proxies) settings.config.smc.defer_bytes = 4096;
@@ -138,7 +132,7 @@ TEST_P(HandOver, EndsThoughThePeerIsKilled) {
 // Its bytes wait in the ring, and then in the description.
 TEST_P(HandOver, OfAnApplicationThatDoesNotReadLosesNothing) {
   for (Pod pod = 1; pod <= 2; ++pod)
-    for (std::uint64_t seed = 1; seed <= kSeeds; seed += kStride) {
+    for (std::uint64_t seed = 1; seed <= kSeeds; seed += kSweepStride) {
       Plan stalled = plan();
       for (ProxySettings& settings : stalled.proxies) settings.config.smc.defer_bytes = 4096;
       stalled.connections.push_back(talk(300000, 300000));
