@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """What each variant of the integration tests reaches that nothing else reaches.
 
-    scripts/variants.py [--jobs N] [--no-build] [--show VARIANT …]
+    scripts/variants.py [--jobs N] [--no-build] [--whole] [--show VARIANT …]
 
-Builds with coverage into build/coverage, runs the tests of `make test` and then each variant of the integration tests,
-and counts lines of the proxy's sources. A process that a test kills leaves no counts. The variant "confined" is left
+Builds with coverage into build/coverage, runs each variant of the integration tests, and counts lines of the proxy's
+sources. With --whole, the unit tests and simulations are one more group, which takes three times as long. A process that a test kills leaves no counts. The variant "confined" is left
 out: its profile of system calls ends a program that writes its counts, and it differs from "direct" by the profile alone.
 
 --show prints the lines that only this variant reaches.
@@ -27,17 +27,17 @@ LEFT_OUT = "confined"
 SECONDS_PER_TEST_MAX = 600
 
 
-def build(jobs):
+def build(jobs, targets):
     options = {"CMAKE_BUILD_TYPE": "Debug", "CMAKE_CXX_FLAGS_DEBUG": "-O1 -g1", "CMAKE_C_COMPILER": "clang-14",
                "CMAKE_CXX_COMPILER": "clang++-14", "FAIRLEAD_COVERAGE": "ON", "FAIRLEAD_PRECOMPILE": "ON",
                "FAIRLEAD_BENCHMARKS": "OFF"}
     subprocess.run(["cmake", "-S", ROOT, "-B", BUILD, "-G", "Ninja", *(f"-D{name}={value}" for name, value in options.items())],
                    check=True, stdout=subprocess.DEVNULL)
-    subprocess.run(["cmake", "--build", BUILD, "-j", str(jobs)], check=True)
+    subprocess.run(["cmake", "--build", BUILD, "-j", str(jobs), "--target", *targets], check=True)
 
 
-def groups():
-    """{group: names of its tests}; a group is a variant, or the tests that have none."""
+def groups(whole):
+    """{group: names of its tests}; a group is a variant, or the programs that have none."""
     shown = subprocess.run(["ctest", "--test-dir", BUILD, "--show-only=json-v1"], capture_output=True, text=True, check=True)
     found = collections.defaultdict(list)
     for test in json.loads(shown.stdout)["tests"]:
@@ -45,7 +45,7 @@ def groups():
         variables = dict(entry.split("=", 1) for entry in properties.get("ENVIRONMENT", []))
         if "FAIRLEAD_VARIANT" in variables:
             found[variables["FAIRLEAD_VARIANT"]].append(test["name"])
-        elif Path(test["command"][0]).is_relative_to(BUILD):
+        elif whole and Path(test["command"][0]).is_relative_to(BUILD):
             found[OTHERS].append(test["name"])
     found.pop(LEFT_OUT, None)
     return found
@@ -105,12 +105,13 @@ def main():
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--no-build", action="store_true", help="use the programs that are there")
     parser.add_argument("--show", nargs="*", default=[], metavar="VARIANT")
+    parser.add_argument("--whole", action="store_true", help="compare with unit tests and simulations, too")
     arguments = parser.parse_args()
     if not arguments.no_build:
-        build(arguments.jobs)
+        build(arguments.jobs, ["all"] if arguments.whole else ["proxy/all"])
     binaries = programs()
     sets = {}
-    for name, tests in groups().items():
+    for name, tests in groups(arguments.whole).items():
         lines = reached(run_group(name, tests, arguments.jobs), binaries)
         sets[name] = {line for line, was in lines.items() if was}
         total = len(lines)
