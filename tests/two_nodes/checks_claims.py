@@ -61,8 +61,12 @@ def claiming(stage, rnic, node):
         stage.shop.kubectl("rollout", "status", f"deploy/{name}", f"--timeout={SECONDS_TO_ROLL}s", timeout=SECONDS_TO_ROLL + 30)
         yield stage.shop.pod(name, node.name)
     finally:
-        stage.shop.kubectl("delete", "deploy", name, "--wait=false", check=False)
+        # Until the pod has gone: the kubelet needs the driver to give the claim back, and keeps the pod without it.
+        stage.shop.kubectl("delete", "deploy", name, "--cascade=foreground", f"--timeout={SECONDS_TO_ROLL}s", timeout=SECONDS_TO_ROLL + 30,
+                           check=False)
         stage.shop.kubectl("delete", "resourceclaimtemplate", f"claim-{rnic}", "--wait=false", check=False)
+        wait_until(lambda: not stage.shop.kubectl("get", "pods", "-l", f"app={name}", "-o", "name").strip(),
+                   f"{name} to be gone", SECONDS_TO_ROLL)
 
 
 @check
