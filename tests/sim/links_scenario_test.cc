@@ -83,10 +83,10 @@ TEST_P(Links, APortThatDiesAndReturnsAtAnyMomentIsNoticedByNobody) {
   std::uint64_t moved = 0;
   for (const unsigned announced : {0U, 1000U})
     for (Pod pod = 1; pod <= 2; ++pod)
-      for (int moment = 0; moment < 60; moment += kSweepStride) {
+      for (unsigned moment = 0; moment < 60; moment += kSweepStride) {
         Plan flap = flapping(two_ports(), pod, microseconds(1000 + 40 * moment));
         flap.fabric.announced_per_mille = announced;
-        const Outcome outcome = run(flap, 2000U + static_cast<unsigned>(moment));
+        const Outcome outcome = run(flap, 2000U + moment);
         for (const Ends& ends : outcome.ends) EXPECT_TRUE(complete(ends));
         EXPECT_EQ(outcome.over_smc, 12u) << "moment " << moment;
         moved += outcome.moved;
@@ -133,10 +133,10 @@ TEST_P(Links, ThreePortsCarryThreeLinks) {
 TEST_P(Links, OneOfThreeLinksIsLostAndRegainedAtAnyMoment) {
   std::uint64_t moved = 0;
   for (Pod pod = 1; pod <= 2; ++pod)
-    for (int moment = 0; moment < 40; moment += kSweepStride) {
+    for (unsigned moment = 0; moment < 40; moment += kSweepStride) {
       Plan flap = flapping(three_links(3, 3), pod, microseconds(1000 + 60 * moment));
       flap.fabric.announced_per_mille = moment % 2 == 0 ? 0 : 1000;
-      const Outcome outcome = run(flap, 4000U + static_cast<unsigned>(moment));
+      const Outcome outcome = run(flap, 4000U + moment);
       for (const Ends& ends : outcome.ends) EXPECT_TRUE(complete(ends));
       EXPECT_EQ(outcome.over_smc, 12u) << "moment " << moment;
       EXPECT_EQ(outcome.links_most, 3u) << "moment " << moment;

@@ -8,8 +8,8 @@
 
 namespace fairlead::sim {
 
-// A test that sweeps over moments or seeds takes every one of them. Under AddressSanitizer, which is twenty times slower,
-// it takes every eighth; the optimised build runs the same tests.
+// A test that sweeps over moments or seeds takes every one of them. Under AddressSanitizer, which
+// is twenty times slower, it takes every eighth; the optimised build runs the same tests.
 #ifdef FAIRLEAD_ADDRESS_SANITIZER
 inline constexpr unsigned kSweepStride = 8;
 #else

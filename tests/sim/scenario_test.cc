@@ -231,7 +231,7 @@ TEST_P(Scenario, AnEncryptedPathIsDeclinedByEitherRole) {
 // At one of these times the client has confirmed and then sends nothing. The server waits for its
 // link, then for its Decline, and then stops waiting.
 TEST_P(Scenario, AClientThatFallsSilentHoldsTheServerForAWhileOnly) {
-  for (int moment = 0; moment < 80; moment += kSweepStride) {
+  for (unsigned moment = 0; moment < 80; moment += kSweepStride) {
     Plan silent = plan();
     silent.stormy = true;
     silent.connections.push_back(talk(1000, 1000));
@@ -252,7 +252,7 @@ TEST_P(Scenario, AClientThatFallsSilentHoldsTheServerForAWhileOnly) {
 TEST_P(Scenario, GroupLostInAnyPhaseEndsConnectionsCleanly) {
   for (const unsigned announced : {0U, 1000U})
     for (Pod pod = 1; pod <= 2; ++pod)
-      for (int moment = 0; moment < 60; moment += kSweepStride) {
+      for (unsigned moment = 0; moment < 60; moment += kSweepStride) {
         Plan lost = plan();
         lost.stormy = true;
         lost.fabric.announced_per_mille = announced;
@@ -263,7 +263,7 @@ TEST_P(Scenario, GroupLostInAnyPhaseEndsConnectionsCleanly) {
         lost.faults.push_back(fault);
         for (int i = 0; i < 3; ++i)
           lost.connections.push_back(talk(30000, 30000, microseconds(100 * i)));
-        (void)run(lost, 1000U + static_cast<unsigned>(moment));
+        (void)run(lost, 1000U + moment);
       }
 }
 

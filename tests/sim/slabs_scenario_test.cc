@@ -157,10 +157,10 @@ class SlabsOfTwoLinks : public Slabs {};
 TEST_P(SlabsOfTwoLinks, GoBackWhileLinksDieAndReturn) {
   std::uint64_t moved = 0;
   for (Pod pod = 1; pod <= 2; ++pod)
-    for (int moment = 0; moment < 40; moment += kSweepStride) {
+    for (unsigned moment = 0; moment < 40; moment += kSweepStride) {
       Plan flap = with_idle_timeout(microseconds(200));
       flap.fabric.retry_max = milliseconds(200);
-      for (int i = 0; i < 3; ++i) {
+      for (unsigned i = 0; i < 3; ++i) {
         Fault fault;
         fault.kind = Fault::Kind::kSparePortDown;
         fault.pod = i == 1 ? static_cast<Pod>(3 - pod) : pod;
@@ -170,7 +170,7 @@ TEST_P(SlabsOfTwoLinks, GoBackWhileLinksDieAndReturn) {
       }
       flap.connections.push_back(long_talk());
       for (int i = 0; i < 3; ++i) add_burst(flap, milliseconds(1 + 5 * i));
-      const Outcome outcome = run(flap, 100U + static_cast<unsigned>(moment));
+      const Outcome outcome = run(flap, 100U + moment);
       for (const Ends& ends : outcome.ends) EXPECT_TRUE(complete(ends));
       EXPECT_EQ(outcome.over_smc, 2u * (1 + 3 * kBurst)) << "moment " << moment;
       moved += outcome.moved;
