@@ -1,7 +1,7 @@
 """Goal: no word of a command line reaches a terminal, the path of a URL or a file of another folder as it is, for every
 option and positional of every program. Method: the options come from the programs' own --help, so that new ones are
-covered; each gets each hostile value. With sanitizers, which make a start several times as long, each gets a third of
-them, and another third than the one before. A played proxy records what it is asked for.
+covered; each gets each hostile value. With sanitizers, which make a start several times as long, each gets a fifth of
+them, and another fifth than the one before. A played proxy records what it is asked for.
 
 Environment: FAIRLEAD_BIN, the folder of fairlead-proxy and fairleadctl; FAIRLEAD_CNI, FAIRLEAD_NODE, FAIRLEAD_INJECTOR."""
 import os
@@ -38,7 +38,7 @@ TRAVERSAL = [b"../../x", b"a/b", b"x?y=1", b"%2e%2e", b"a#b", b"..", b".", b"a..
 OTHERS = [b"", b"x" * 20000, b"https://[::1", "j\u00fcrgen".encode(), b"{" * 100]
 
 # The values of one option or positional are every STRIDE-th.
-STRIDE = 3 if SLOWNESS > 1 else 1
+STRIDE = 5 if SLOWNESS > 1 else 1
 
 # Options that name an object of Kubernetes, by their names.
 IS_NAME = re.compile(r"namespace|node-name|--secret|--service|--webhook|daemonsets")
