@@ -25,6 +25,7 @@ OTHERS = "unit, simulation"  # programs that have no variants
 FIRST = "direct"
 LEFT_OUT = "confined"
 SECONDS_PER_TEST_MAX = 600
+LEISURELY_TESTS_MAX = 6  # they take minutes and little processor time
 
 
 def build(jobs, targets):
@@ -59,7 +60,8 @@ def run_group(name, tests, jobs):
     environment = {**os.environ, "LLVM_PROFILE_FILE": f"{folder}/%m.profraw"}
     chosen = "^(" + "|".join(tests) + ")$"
     print(f"{name}: {len(tests)} tests", flush=True)
-    done = subprocess.run(["ctest", "--test-dir", BUILD, "-R", chosen, "--timeout", str(SECONDS_PER_TEST_MAX), "-j", str(jobs)],
+    done = subprocess.run(["ctest", "--test-dir", BUILD, "-R", chosen, "--timeout", str(SECONDS_PER_TEST_MAX), "-j",
+                           str(jobs + LEISURELY_TESTS_MAX)],
                           env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         print(done.stdout[-3000:], flush=True)
