@@ -164,11 +164,11 @@ def selection(chosen):
     return [*(["-L", f"^({chosen.only})$"] if chosen.only else []), *(["-LE", f"^({chosen.without})$"] if chosen.without else [])]
 
 
-def tests_of(build, chosen):
-    """What ctest knows about the tests of a run: name, properties."""
-    shown = subprocess.run(["ctest", "--test-dir", build, "--show-only=json-v1", *selection(chosen)],
+def tests_of(build, chosen=None):
+    """What ctest knows about the tests of a run, or about all: name, properties and COMMAND."""
+    shown = subprocess.run(["ctest", "--test-dir", build, "--show-only=json-v1", *(selection(chosen) if chosen else [])],
                            capture_output=True, text=True, check=True)
-    return {test["name"]: {p["name"]: p["value"] for p in test.get("properties", [])}
+    return {test["name"]: {"COMMAND": test.get("command", []), **{p["name"]: p["value"] for p in test.get("properties", [])}}
             for test in json.loads(shown.stdout)["tests"]}
 
 

@@ -11,12 +11,13 @@ out: its profile of system calls ends a program that writes its counts, and it d
 """
 import argparse
 import collections
-import json
 import os
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+
+import run_tests
 
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build" / "coverage"
@@ -25,29 +26,22 @@ OTHERS = "unit, simulation"  # programs that have no variants
 FIRST = "direct"
 LEFT_OUT = "confined"
 SECONDS_PER_TEST_MAX = 600
-LEISURELY_TESTS_MAX = 6  # they take minutes and little processor time
 
 
 def build(jobs, targets):
-    options = {"CMAKE_BUILD_TYPE": "Debug", "CMAKE_CXX_FLAGS_DEBUG": "-O1 -g1", "CMAKE_C_COMPILER": "clang-14",
-               "CMAKE_CXX_COMPILER": "clang++-14", "FAIRLEAD_COVERAGE": "ON", "FAIRLEAD_PRECOMPILE": "ON",
-               "FAIRLEAD_BENCHMARKS": "OFF"}
-    subprocess.run(["cmake", "-S", ROOT, "-B", BUILD, "-G", "Ninja", *(f"-D{name}={value}" for name, value in options.items())],
-                   check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(["cmake", "--preset", "coverage"], cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
     subprocess.run(["cmake", "--build", BUILD, "-j", str(jobs), "--target", *targets], check=True)
 
 
 def groups(whole):
     """{group: names of its tests}; a group is a variant, or the programs that have none."""
-    shown = subprocess.run(["ctest", "--test-dir", BUILD, "--show-only=json-v1"], capture_output=True, text=True, check=True)
     found = collections.defaultdict(list)
-    for test in json.loads(shown.stdout)["tests"]:
-        properties = {one["name"]: one["value"] for one in test.get("properties", [])}
+    for name, properties in run_tests.tests_of(BUILD).items():
         variables = dict(entry.split("=", 1) for entry in properties.get("ENVIRONMENT", []))
         if "FAIRLEAD_VARIANT" in variables:
-            found[variables["FAIRLEAD_VARIANT"]].append(test["name"])
-        elif whole and Path(test["command"][0]).is_relative_to(BUILD):
-            found[OTHERS].append(test["name"])
+            found[variables["FAIRLEAD_VARIANT"]].append(name)
+        elif whole and properties["COMMAND"] and Path(properties["COMMAND"][0]).is_relative_to(BUILD):
+            found[OTHERS].append(name)
     found.pop(LEFT_OUT, None)
     return found
 
@@ -61,7 +55,7 @@ def run_group(name, tests, jobs):
     chosen = "^(" + "|".join(tests) + ")$"
     print(f"{name}: {len(tests)} tests", flush=True)
     done = subprocess.run(["ctest", "--test-dir", BUILD, "-R", chosen, "--timeout", str(SECONDS_PER_TEST_MAX), "-j",
-                           str(jobs + LEISURELY_TESTS_MAX)],
+                           str(jobs + run_tests.LEISURELY_TESTS_MAX)],
                           env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         print(done.stdout[-3000:], flush=True)
