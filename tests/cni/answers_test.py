@@ -16,6 +16,18 @@ class Answers(ClusterTest):
         self.assertEqual(answer.code, 0, answer.stdout + answer.stderr)
         return answer
 
+    def answered_as_multus(self, pod):
+        """Calls until the agent has answered: the plugin does not wait long, and a busy machine may take longer.
+        Returns the last answer and the number of calls."""
+        calls = 0
+
+        def answered():
+            nonlocal calls
+            calls += 1
+            answer = self.add_as_multus(pod)
+            return None if "no_annotations" in [event["event"] for event in answer.events()] else answer
+        return wait_until(answered, "an answer of the agent", SECONDS_MAX), calls
+
     def refused_as_multus(self, pod):
         answer = self.call_as_multus(pod, failClosed=True)
         return answer if answer.code != 0 else None
@@ -35,14 +47,14 @@ class Answers(ClusterTest):
         plain = self.running_pod(("10.88.5.3/24",), annotations={}, status=starting)
         before = plain.snapshot()
         self.start_agent(*FROM_API)
-        self.add_as_multus(pod)
+        _, calls = self.answered_as_multus(pod)
         self.assert_set_up(pod)
         self.assertEqual((pod.nft(), pod.alias()), (model.nft(), model.alias()))
         (state,) = [state for state in self.states() if state["containerID"] == pod.container]
         self.assertEqual(state["problems"], [] if pod.cgroup else state["problems"])
-        self.add_as_multus(plain)
+        _, more_calls = self.answered_as_multus(plain)
         self.assertEqual(plain.snapshot(), before)
-        self.assertEqual(self.api.asked, 2)
+        self.assertEqual(self.api.asked, calls + more_calls)
         self.good("DEL", pod)
         self.assertEqual((pod.nft(), pod.programs()), ("", []))
         # It does not answer for another pod of that name, nor for an unknown one.
@@ -56,8 +68,7 @@ class Answers(ClusterTest):
         pod = self.running_pod(("10.88.5.4/24",), status={**RUNS, "started": False},
                                spec={"containers": [{"name": filler(BEYOND)}]})
         self.start_agent(*FROM_API)
-        # The plugin does not wait long for an answer, which may take longer on a busy machine.
-        wait_until(lambda: not self.add_as_multus(pod).events() or pod.nft(), "an answer", SECONDS_MAX)
+        self.answered_as_multus(pod)
         self.assert_set_up(pod)
 
     def test_metadata_beyond_the_limit_is_not_taken_for_a_pod_without_sidecar(self):
@@ -66,11 +77,7 @@ class Answers(ClusterTest):
             self.api.pods[0]["metadata"]["labels"] = {"a": filler(BEYOND)}
         self.start_agent(*FROM_API)
 
-        def answered():
-            """The plugin does not wait long for an answer, which may take longer on a busy machine."""
-            answer = self.add_as_multus(pod)
-            return answer if answer.events()[0]["event"] != "no_annotations" else None
-        answer = wait_until(answered, "an answer", SECONDS_MAX)
+        answer, _ = self.answered_as_multus(pod)
         self.assertEqual(answer.events()[0]["event"], "add_failed")
         self.assertIn("it is not known whether the pod has a sidecar: its metadata is 178", answer.events()[0]["what"])
         refused = wait_until(lambda: self.refused_as_multus(pod), "a refusal", SECONDS_MAX)
@@ -86,8 +93,7 @@ class Answers(ClusterTest):
         with self.api.lock:  # which every answer needs
             for pod in pods:
                 self.assertEqual(self.add_as_multus(pod).events()[0]["event"], "no_annotations")
-        self.wait(lambda: "no_annotations" not in [event["event"] for event in self.add_as_multus(pods[0]).events()],
-                  "an answer")
+        self.answered_as_multus(pods[0])
         self.assert_set_up(pods[0])
         for nonsense in (b"", b"{", b"[]", b'{"ask":"secrets","namespace":"shop","pod":"x"}', b'{"ask":"annotations"}',
                          b"[" * 4000):

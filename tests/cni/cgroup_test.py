@@ -19,7 +19,9 @@ class Cgroup(PluginTest):
         top = cgroup_root() / f"kubefl{os.getpid()}"
         top.mkdir()
         self.addCleanup(top.rmdir)
-        for uid, name in (("11-22", "pod11-22"), ("33-44", "kubefl-pod33_44.slice")):
+        # Of this process alone: the search covers the pods of every test on this machine.
+        own = os.getpid()
+        for uid, name in ((f"11-{own}", f"pod11-{own}"), (f"33-{own}", f"kubefl-pod33_{own}.slice")):
             pod = self.pod(with_cgroup=False)
             pod.cgroup = top / name
             pod.cgroup.mkdir()

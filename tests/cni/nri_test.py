@@ -241,11 +241,13 @@ class Sidecars(NriTest):
     def test_sidecar_that_ran_before_is_given_its_device_or_the_reason(self):
         """The unit test covers the means; here the process is not the container's."""
         sandbox, container = "a" * 64, "k" * 64
+        # Of this process alone: the search covers the pods of every test on this machine.
+        uid = f"late-{os.getpid()}"
         top = cgroup_root() / f"kubelate{os.getpid()}"
-        for folder in (top, top / "pod11-22", top / "pod11-22" / f"cri-containerd-{container}.scope"):
+        for folder in (top, top / f"pod{uid}", top / f"pod{uid}" / f"cri-containerd-{container}.scope"):
             folder.mkdir()
             self.addCleanup(folder.rmdir)
-        pods = [pod_message(sandbox, annotations=IN), pod_message("b" * 64, name="web-1", annotations=IN)]
+        pods = [pod_message(sandbox, uid=uid, annotations=IN), pod_message("b" * 64, name="web-1", annotations=IN)]
         present = [device_message("/dev/infiniband/uverbs0", 231, 192, 0o600, SIDECAR)]
         self.connected("--cgroup-root", str(cgroup_root()),
                        pods=pods, containers=[container_message(sandbox, pid=1, ident=container),

@@ -83,7 +83,7 @@ class LateDeviceTest : public testing::Test {
     root_ = cgroup2_root();
     if (::geteuid() != 0 || root_.empty()) GTEST_SKIP() << "needs root and a cgroup v2 hierarchy";
     kube_ = fs::path(root_) / ("kubelate" + std::to_string(::getpid()));
-    pod_ = kube_ / "pod11-22";
+    pod_ = kube_ / ("pod" + uid_);
     container_ = pod_ / ("cri-containerd-" + id_ + ".scope");
     std::error_code error;
     if (!fs::create_directories(container_, error)) GTEST_SKIP() << "cgroup: " << error.message();
@@ -129,12 +129,14 @@ class LateDeviceTest : public testing::Test {
     return answer;
   }
 
-  LateDevices wanted() const { return {"11-22", id_, process_, kUser, {kDevice}, std::nullopt}; }
+  LateDevices wanted() const { return {uid_, id_, process_, kUser, {kDevice}, std::nullopt}; }
   Result<void> give(const LateDevices& devices) { return give_late(devices, {"/proc", root_}); }
 
   std::string root_;
   fs::path kube_, pod_, container_;
   std::string id_ = std::string(64, 'c');
+  // Of this process alone: the search covers the pods of every test on this machine.
+  std::string uid_ = "late-" + std::to_string(::getpid());
   pid_t process_ = -1;
   int orders_[2] = {-1, -1}, answers_[2] = {-1, -1};
 
