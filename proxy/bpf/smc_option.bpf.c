@@ -132,6 +132,12 @@ static __always_inline bool wants_frames(struct bpf_sock_ops* ops) {
                     socket->priority == (FAIRLEAD_PRIORITY_FRAMES_REQUESTED | program_bits));
 }
 
+/* Another program of this kind that had the socket's request may have told the answer before. */
+static __always_inline bool frames_were_told(struct bpf_sock_ops* ops) {
+  struct bpf_sock* socket = ops->sk;
+  return socket && socket->priority == FAIRLEAD_PRIORITY_FRAMES_ANSWERED;
+}
+
 static __always_inline void take_request(struct bpf_sock_ops* ops) {
   struct bpf_sock* socket = ops->sk;
   if (!socket || (socket->priority != (FAIRLEAD_PRIORITY_SMC_REQUESTED | program_bits) &&
@@ -201,7 +207,7 @@ int smc_option(struct bpf_sock_ops* ops) {
       break;
     case BPF_SOCK_OPS_ACTIVE_ESTABLISHED_CB:
       if (!is_requested(ops)) break;
-      if (has_option(ops, 0)) {
+      if (has_option(ops, 0) && !frames_were_told(ops)) {
         bool frames =
             wants_frames(ops) && has_frames_option(ops, FAIRLEAD_FRAMES_MAGIC_3_ANSWER, 0);
         int answered = frames ? FAIRLEAD_PRIORITY_FRAMES_ANSWERED : FAIRLEAD_PRIORITY_ANSWERED;

@@ -265,6 +265,26 @@ TEST_F(OptionProgramTest, TwoProgramsShareACgroup) {
   }
 }
 
+// Also when two programs of a cgroup drew the same bits, so that both take a connection's request.
+TEST_F(OptionProgramTest, TwoProgramsThatAreAskedTellOfFramesAsOneDoes) {
+  auto second = OptionProgram::attach();
+  ASSERT_TRUE(second) << to_string(second.error());
+  const auto asking_both = [&](bool frames) {
+    return [&, frames](int fd) {
+      if (frames) ask_for_frames(fd);
+      requested()(fd);
+      requested_of (*second)(fd);
+    };
+  };
+  for (const char* loopback : kLoopback)
+    for (const bool by_listener : {true, false})
+      for (const bool by_client : {true, false}) {
+        Connection pair = connect_over(loopback, asking_both(by_listener), asking_both(by_client));
+        EXPECT_EQ(peer_answered_option(pair.client.get()),
+                  by_listener && by_client ? Announced::kFrames : Announced::kSmc);
+      }
+}
+
 TEST_F(OptionProgramTest, SynHoldsTheOptionOnceAlthoughTwoProgramsWriteIt) {
   auto second = OptionProgram::attach();
   ASSERT_TRUE(second) << to_string(second.error());
