@@ -43,7 +43,7 @@ class Run:
 
 PACKAGES_REQUIRED = ("build", "test")  # groups that every run needs
 RUNS = {
-    "dev": Run("dev", None, "variant", (11, 9), ("k8s",)),
+    "dev": Run("dev", None, "variant", (10, 8), ("k8s",)),
     "tsan": Run("tsan", "threads", None, (2, 6)),
     "release": Run("release", "integration|simulation", None, (16, 8), ("k8s", "suites")),
     "lab": Run("release", "lab", None, (8, 0), ("lab",)),
