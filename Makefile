@@ -13,7 +13,7 @@ build:  ## build the programs, optimised, into build/release
 	cmake --build --preset release -j $(JOBS)
 
 .PHONY: test
-test:  ## build, and run every test once, under AddressSanitizer and UBSan: 18 minutes on two CPUs
+test:  ## build, and run every test once, under AddressSanitizer and UBSan: 15 to 18 minutes on two CPUs
 	@python3 -B scripts/run_tests.py --jobs $(JOBS)
 
 .PHONY: test-all
