@@ -4,8 +4,9 @@
     scripts/variants.py [--jobs N] [--no-build] [--whole] [--show VARIANT …]
 
 Builds with coverage into build/coverage, runs each variant of the integration tests, and counts lines of the proxy's
-sources. With --whole, the unit tests and simulations are one more group, which takes three times as long. A process that a test kills leaves no counts. The variant "confined" is left
-out: its profile of system calls ends a program that writes its counts, and it differs from "direct" by the profile alone.
+sources. With --whole, the unit tests and simulations are one more group, which takes three times as long. A process that a
+test kills leaves no counts. The variant "confined" is left out: its profile of system calls ends a program that writes its
+counts, and it differs from "direct" by the profile alone.
 
 --show prints the lines that only this variant reaches.
 """
@@ -104,7 +105,7 @@ def main():
     parser.add_argument("--whole", action="store_true", help="compare with unit tests and simulations, too")
     arguments = parser.parse_args()
     if not arguments.no_build:
-        build(arguments.jobs, ["all"] if arguments.whole else ["proxy/all"])
+        build(arguments.jobs, ["all"] if arguments.whole else ["proxy/all", "proxy/ctl/all"])
     binaries = programs()
     sets = {}
     for name, tests in groups(arguments.whole).items():
