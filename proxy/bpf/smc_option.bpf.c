@@ -41,6 +41,7 @@
 #define TCP_FLAG_ACK 0x10
 #define TCP_OPTIONS_BYTES_MAX 40
 #define FRAMES_PORTS_MAX 256
+#define PROGRAM_BITS_MASK ((FAIRLEAD_PRIORITY_PROGRAMS - 1) << FAIRLEAD_PRIORITY_PROGRAM_SHIFT)
 
 const volatile bool by_uid = false;
 const volatile __u32 proxy_uid = 0;
@@ -132,10 +133,17 @@ static __always_inline bool wants_frames(struct bpf_sock_ops* ops) {
                     socket->priority == (FAIRLEAD_PRIORITY_FRAMES_REQUESTED | program_bits));
 }
 
-/* Another program of this kind that had the socket's request may have told the answer before. */
-static __always_inline bool frames_were_told(struct bpf_sock_ops* ops) {
+/* Whether the peer's answer is for another program of this kind to tell, or was told by it. A
+ * socket may have the entries of several. Whoever was not asked by priority knows only of the first
+ * option, and would take back the second one. */
+static __always_inline bool another_tells(struct bpf_sock_ops* ops) {
   struct bpf_sock* socket = ops->sk;
-  return socket && socket->priority == FAIRLEAD_PRIORITY_FRAMES_ANSWERED;
+  if (!socket) return false;
+  __u32 asked = socket->priority & ~PROGRAM_BITS_MASK;
+  bool by_priority =
+      asked == FAIRLEAD_PRIORITY_SMC_REQUESTED || asked == FAIRLEAD_PRIORITY_FRAMES_REQUESTED;
+  return socket->priority == FAIRLEAD_PRIORITY_FRAMES_ANSWERED ||
+         (by_priority && (socket->priority & PROGRAM_BITS_MASK) != program_bits);
 }
 
 static __always_inline void take_request(struct bpf_sock_ops* ops) {
@@ -207,7 +215,7 @@ int smc_option(struct bpf_sock_ops* ops) {
       break;
     case BPF_SOCK_OPS_ACTIVE_ESTABLISHED_CB:
       if (!is_requested(ops)) break;
-      if (has_option(ops, 0) && !frames_were_told(ops)) {
+      if (has_option(ops, 0) && !another_tells(ops)) {
         bool frames =
             wants_frames(ops) && has_frames_option(ops, FAIRLEAD_FRAMES_MAGIC_3_ANSWER, 0);
         int answered = frames ? FAIRLEAD_PRIORITY_FRAMES_ANSWERED : FAIRLEAD_PRIORITY_ANSWERED;

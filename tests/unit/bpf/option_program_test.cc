@@ -265,23 +265,33 @@ TEST_F(OptionProgramTest, TwoProgramsShareACgroup) {
   }
 }
 
-// Also when two programs of a cgroup drew the same bits, so that both take a connection's request.
-TEST_F(OptionProgramTest, TwoProgramsThatAreAskedTellOfFramesAsOneDoes) {
+TEST_F(OptionProgramTest, TwoProgramsOfOneSocketTellWhatOneDoes) {
   auto second = OptionProgram::attach();
   ASSERT_TRUE(second) << to_string(second.error());
-  const auto asking_both = [&](bool frames) {
-    return [&, frames](int fd) {
-      if (frames) ask_for_frames(fd);
-      requested()(fd);
-      requested_of (*second)(fd);
+  const auto with_frames = [&](int fd) {
+    ask_for_frames(fd);
+    requested()(fd);
+  };
+  // Of both, as of two that drew the same bits for requests by priority.
+  const auto of_both = [&](int fd) {
+    with_frames(fd);
+    requested_of (*second)(fd);
+  };
+  // Of one by priority, while the other has the socket as well, as it has all sockets of a uid.
+  const auto of_one = [&](const OptionProgram& asked, const OptionProgram& other) {
+    return [&](int fd) {
+      requested_of(other)(fd);
+      EXPECT_TRUE(asked.request_for_connection(fd, true));
     };
   };
   for (const char* loopback : kLoopback)
-    for (const bool by_listener : {true, false})
-      for (const bool by_client : {true, false}) {
-        Connection pair = connect_over(loopback, asking_both(by_listener), asking_both(by_client));
+    for (const Prepare& client : {Prepare(of_both), Prepare(of_one(*program_, *second)),
+                                  Prepare(of_one(*second, *program_))})
+      for (const bool by_listener : {true, false}) {
+        Connection pair =
+            connect_over(loopback, by_listener ? Prepare(with_frames) : requested(), client);
         EXPECT_EQ(peer_answered_option(pair.client.get()),
-                  by_listener && by_client ? Announced::kFrames : Announced::kSmc);
+                  by_listener ? Announced::kFrames : Announced::kSmc);
       }
 }
 
