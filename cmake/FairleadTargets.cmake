@@ -33,7 +33,8 @@ endif()
 
 option(FAIRLEAD_COVERAGE "Record which code runs (clang only)" OFF)
 if(FAIRLEAD_COVERAGE)
-  target_compile_options(fairlead_options INTERFACE -fprofile-instr-generate -fcoverage-mapping)
+  # Atomic: a count that a thread loses would show lines as reached that are derived from it.
+  target_compile_options(fairlead_options INTERFACE -fprofile-instr-generate -fcoverage-mapping -fprofile-update=atomic)
   target_link_options(fairlead_options INTERFACE -fprofile-instr-generate)
 endif()
 
