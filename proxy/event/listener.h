@@ -10,6 +10,7 @@
 #include "base/result.h"
 #include "event/event_loop.h"
 #include "event/stream.h"
+#include "event/tcp_stream.h"
 #include "event/timer_queue.h"
 
 namespace fairlead::event {
@@ -29,6 +30,8 @@ struct ListenerHandlers {
   std::function<void(std::unique_ptr<Stream>)> accepted;
   // accept(2) failed for want of descriptors or memory (errno); connections wait in the backlog.
   std::function<void(int error)> failed;
+  // Of accepted connections.
+  IfLost if_lost = IfLost::kFin;
   // The socket exists and is not bound yet, and: it is bound, but not listening yet.
   std::function<Result<void>(int fd)> before_bind;
   std::function<Result<void>(int fd)> before_listen;
@@ -65,6 +68,8 @@ class Listener final : private EventHandler {
   SocketAddress address_;
   bool several_wait_ = false;  // the last look found another connection
   unsigned accepted_ = 0;      // it wraps
+  // Connections that wait at an adopted socket may have come when it had another one.
+  bool inherits_if_lost_ = true;
   Timer resume_;
 };
 

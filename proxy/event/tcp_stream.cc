@@ -26,6 +26,7 @@ std::size_t total_bytes(std::span<const iovec> pieces) {
   return total;
 }
 
+// A close(2) of the last descriptor resets the connection.
 bool set_reset_on_close(int fd, bool reset) {
   const linger how{reset ? 1 : 0, 0};
   return ::setsockopt(fd, SOL_SOCKET, SO_LINGER, &how, sizeof how) == 0;
@@ -55,6 +56,17 @@ void resize_memory(int fd, int bytes) {
   // kernel's buffer is twice what was asked for.
   const int window = 2 * bytes;
   (void)::setsockopt(fd, IPPROTO_TCP, TCP_WINDOW_CLAMP, &window, sizeof window);
+}
+
+bool choose_if_lost(int fd, IfLost if_lost) {
+  return set_reset_on_close(fd, if_lost == IfLost::kReset);
+}
+
+bool has_if_lost(int fd, IfLost if_lost) {
+  linger how{};
+  socklen_t length = sizeof how;
+  return ::getsockopt(fd, SOL_SOCKET, SO_LINGER, &how, &length) == 0 &&
+         (how.l_onoff != 0) == (if_lost == IfLost::kReset);
 }
 
 void bound_segments(int fd, int bytes) {
@@ -106,8 +118,9 @@ TcpStream::TcpStream(EventLoop& loop, FileDescriptor socket, const SocketAddress
     : loop_(loop), socket_(std::move(socket)), peer_(peer) {}
 
 Result<std::unique_ptr<Stream>> TcpStream::adopt(EventLoop& loop, FileDescriptor socket,
-                                                 const SocketAddress& peer) {
+                                                 const SocketAddress& peer, IfLost if_lost) {
   std::unique_ptr<TcpStream> stream(new TcpStream(loop, std::move(socket), peer.unmapped()));
+  stream->ends_.resets_if_lost = if_lost == IfLost::kReset;
   stream->connected_ = true;
   stream->urgent_in_line_ = true;  // as its listener
   // The first event tells at once when something is there to be read.
@@ -137,10 +150,11 @@ ParkedStream TcpStream::park() {
 }
 
 Result<std::unique_ptr<Stream>> TcpStream::resume(EventLoop& loop, ParkedStream parked) {
-  std::unique_ptr<Stream> stream = SMC_TRY(adopt(loop, std::move(parked.socket), parked.peer));
+  // As park() has left it.
+  std::unique_ptr<Stream> stream =
+      SMC_TRY(adopt(loop, std::move(parked.socket), parked.peer, IfLost::kReset));
   auto& own = static_cast<TcpStream&>(*stream);
   own.copied_ = true;
-  (void)set_reset_on_close(own.descriptor(), false);
   // A process that has died has left them as they were.
   set_no_delay(own.descriptor());
   take_urgent_in_line(own.descriptor(), true);
@@ -152,8 +166,10 @@ Result<std::unique_ptr<Stream>> TcpStream::resume(EventLoop& loop, ParkedStream 
 }
 
 Result<std::unique_ptr<Stream>> TcpStream::connect(EventLoop& loop, FileDescriptor socket,
-                                                   const SocketAddress& to) {
+                                                   const SocketAddress& to, IfLost if_lost) {
   std::unique_ptr<TcpStream> stream(new TcpStream(loop, std::move(socket), to));
+  if (if_lost == IfLost::kReset)
+    stream->ends_.resets_if_lost = choose_if_lost(stream->descriptor(), if_lost);
   // An interrupted attempt goes on as one in progress does.
   if (::connect(stream->descriptor(), to.data(), to.size()) != 0 && errno != EINPROGRESS &&
       errno != EINTR)
@@ -206,6 +222,8 @@ void TcpStream::set_not_writable() {
 }
 
 TcpStream::~TcpStream() {
+  if (ends_.resets_if_lost && !ends_.resets_on_close && socket_)
+    (void)set_reset_on_close(socket_.get(), false);
   if (copied_ && socket_)
     end_copied();
   else
@@ -219,7 +237,7 @@ TcpStream::~TcpStream() {
 
 void TcpStream::note_copy() {
   copied_ = true;
-  ends_.resets_if_lost = set_reset_on_close(socket_.get(), true);
+  if (!ends_.resets_if_lost) ends_.resets_if_lost = set_reset_on_close(socket_.get(), true);
 }
 
 // Closing it neither takes it out of epoll nor ends the connection.
@@ -229,7 +247,6 @@ void TcpStream::end_copied() {
   else
     loop_.forget(*this);
   if (ends_.resets_on_close) return disconnect();
-  if (ends_.resets_if_lost) (void)set_reset_on_close(socket_.get(), false);
   (void)::shutdown(socket_.get(), SHUT_RDWR);
 }
 

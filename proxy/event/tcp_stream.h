@@ -40,6 +40,15 @@ void resize_memory(int fd, int bytes);
 // path allows. For a socket that listens, or does not connect yet.
 void bound_segments(int fd, int bytes);
 
+// What the peer sees of a connection whose process dies: the kernel closes its sockets. A FIN would
+// tell the peer that it has all bytes.
+enum class IfLost : std::uint8_t { kFin, kReset };
+
+// For a socket that connects or listens later. Accepted sockets inherit it from their listener.
+// False when the kernel refuses.
+bool choose_if_lost(int fd, IfLost if_lost);
+bool has_if_lost(int fd, IfLost if_lost);
+
 // Accepted sockets inherit both from their listener: TCP_NODELAY, and SO_OOBINLINE on or off.
 void set_no_delay(int fd);
 void take_urgent_in_line(int fd, bool in_line);
@@ -72,12 +81,14 @@ struct ParkedStream {
 class TcpStream final : public Stream, private EventHandler, private Deferred {
  public:
   // A non-blocking socket that a listener from make_socket() accepted, and whom accept(2) named as
-  // its peer. Both addresses of a stream are told as IPv4 where they are IPv4-mapped.
+  // its peer. Both addresses of a stream are told as IPv4 where they are IPv4-mapped. `if_lost`: as
+  // the listener has it.
   static Result<std::unique_ptr<Stream>> adopt(EventLoop& loop, FileDescriptor socket,
-                                               const SocketAddress& peer);
+                                               const SocketAddress& peer,
+                                               IfLost if_lost = IfLost::kFin);
 
   // Leaves the loop, with all that the kernel does not keep with the socket. If nobody resumes it,
-  // the peer sees an RST. REQUIRES: connected()
+  // the peer sees an RST, also if the process dies that has resumed it. REQUIRES: connected()
   ParkedStream park();
   static Result<std::unique_ptr<Stream>> resume(EventLoop& loop, ParkedStream parked);
 
@@ -86,7 +97,8 @@ class TcpStream final : public Stream, private EventHandler, private Deferred {
   // Begins to connect; connected() becomes true, or take_error() tells why not, after
   // handle_ready().
   static Result<std::unique_ptr<Stream>> connect(EventLoop& loop, FileDescriptor socket,
-                                                 const SocketAddress& to);
+                                                 const SocketAddress& to,
+                                                 IfLost if_lost = IfLost::kFin);
 
   ~TcpStream() override;
   void assume_readable() override;
@@ -135,7 +147,7 @@ class TcpStream final : public Stream, private EventHandler, private Deferred {
     bool shutdown_due = false;
     bool shut_down = false;
     bool resets_on_close = false;
-    bool resets_if_lost = false;  // when the process dies
+    bool resets_if_lost = false;  // IfLost::kReset
     bool fin_came = false;
     bool drained = false;  // what the peer sent before its FIN has been read
     bool met = false;      // a read met the FIN

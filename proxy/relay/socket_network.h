@@ -42,9 +42,10 @@ inline constexpr int kSmallSegmentBytes = 4096;
 class SocketNetwork final : public Network {
  public:
   // `program` is there exactly with kOwn; it is shared by all workers and outlives them.
-  // `frames`: our listeners announce that connections may begin in frames.
+  // `frames`: our listeners announce that connections may begin in frames. `if_lost`: of the
+  // connections that we dial.
   SocketNetwork(event::EventLoop& loop, OptionSource source, const bpf::OptionProgram* program,
-                const config::Tcp& tcp, bool frames);
+                const config::Tcp& tcp, bool frames, event::IfLost if_lost);
 
   TimePoint now() const override { return event::EventLoop::now(); }
   std::chrono::system_clock::time_point wall_now() const override {
@@ -95,7 +96,8 @@ class SocketNetwork final : public Network {
   event::EventLoop& loop_;
   OptionSource source_;
   const bpf::OptionProgram* program_;
-  const bool frames_;            // our listeners announce them
+  const bool frames_;  // our listeners announce them
+  const event::IfLost if_lost_;
   event::KeepAlive keep_alive_;  // of sockets to and from other hosts
   bool memory_short_ = false;
   ClientAddress client_address_ = ClientAddress::kUnavailable;

@@ -55,7 +55,8 @@ WorkerThread::WorkerThread(WorkerSettings settings, std::unique_ptr<event::Event
       seed_(settings.seed),
       stats_(std::make_unique<WorkerStats>()),
       loop_(std::move(loop)),
-      network_(*loop_, source, program, config_.tcp, config::accepts_deferred(config_)),
+      if_lost_(record != nullptr ? event::IfLost::kReset : event::IfLost::kFin),
+      network_(*loop_, source, program, config_.tcp, config::accepts_deferred(config_), if_lost_),
       frames_offer_(frames_offer),
       spin_(config_.latency.spin, config_.latency.spin_share_max) {
   if (record != nullptr) neighbours_.lasting = std::make_unique<LastingSessions>(*record);
@@ -91,6 +92,7 @@ Result<SocketAddress> WorkerThread::listen(const config::Listener& listener,
 
 event::ListenerHandlers WorkerThread::handlers_of(const config::Listener& listener) {
   event::ListenerHandlers handlers;
+  handlers.if_lost = if_lost_;
   handlers.accepted = [this, &listener](std::unique_ptr<event::Stream> stream) {
     accepted(listener, std::move(stream));
   };

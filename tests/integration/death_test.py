@@ -213,7 +213,13 @@ class Death(ProxyTest):
             found = self.proxy(name).metrics().value("fairlead_taken_back_total", result="kept")
             kept += found
         before = list(rounds)
-        wait_until(lambda: all(now > then for now, then in zip(rounds, before)), "every client to go on")
+
+        def all_go_on():
+            for task in tasks:
+                if not task.is_alive():
+                    task.finish()  # says why it has ended
+            return all(now > then for now, then in zip(rounds, before))
+        wait_until(all_go_on, "every client to go on")
         stop.set()
         for task in tasks:
             task.finish(60)
