@@ -34,6 +34,10 @@ inline void cpu_relax() {
 #endif
 }
 
+event::IfLost if_lost(const LastingRecord* record) {
+  return record != nullptr ? event::IfLost::kReset : event::IfLost::kFin;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<WorkerThread>> WorkerThread::create(WorkerSettings settings,
@@ -55,8 +59,8 @@ WorkerThread::WorkerThread(WorkerSettings settings, std::unique_ptr<event::Event
       seed_(settings.seed),
       stats_(std::make_unique<WorkerStats>()),
       loop_(std::move(loop)),
-      if_lost_(record != nullptr ? event::IfLost::kReset : event::IfLost::kFin),
-      network_(*loop_, source, program, config_.tcp, config::accepts_deferred(config_), if_lost_),
+      network_(*loop_, source, program, config_.tcp, config::accepts_deferred(config_),
+               if_lost(record)),
       frames_offer_(frames_offer),
       spin_(config_.latency.spin, config_.latency.spin_share_max) {
   if (record != nullptr) neighbours_.lasting = std::make_unique<LastingSessions>(*record);
@@ -92,7 +96,7 @@ Result<SocketAddress> WorkerThread::listen(const config::Listener& listener,
 
 event::ListenerHandlers WorkerThread::handlers_of(const config::Listener& listener) {
   event::ListenerHandlers handlers;
-  handlers.if_lost = if_lost_;
+  handlers.if_lost = if_lost(neighbours_.lasting ? &neighbours_.lasting->record() : nullptr);
   handlers.accepted = [this, &listener](std::unique_ptr<event::Stream> stream) {
     accepted(listener, std::move(stream));
   };

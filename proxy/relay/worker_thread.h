@@ -121,7 +121,6 @@ class WorkerThread {
   const std::uint64_t seed_;
   std::unique_ptr<WorkerStats> stats_;
   std::unique_ptr<event::EventLoop> loop_;
-  const event::IfLost if_lost_;  // of all connections
   SocketNetwork network_;
   std::unique_ptr<Worker> worker_;
   std::vector<Entrance> entrances_;
