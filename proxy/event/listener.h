@@ -68,7 +68,8 @@ class Listener final : private EventHandler {
   SocketAddress address_;
   bool several_wait_ = false;  // the last look found another connection
   unsigned accepted_ = 0;      // it wraps
-  // Connections that wait at an adopted socket may have come when it had another one.
+  // Accepted sockets have handlers_.if_lost already. False for a socket that another process has
+  // opened with another choice.
   bool inherits_if_lost_ = true;
   Timer resume_;
 };

@@ -43,7 +43,7 @@ class SocketNetwork final : public Network {
  public:
   // `program` is there exactly with kOwn; it is shared by all workers and outlives them.
   // `frames`: our listeners announce that connections may begin in frames. `if_lost`: of the
-  // connections that we dial.
+  // connections that we dial; listeners have the same.
   SocketNetwork(event::EventLoop& loop, OptionSource source, const bpf::OptionProgram* program,
                 const config::Tcp& tcp, bool frames, event::IfLost if_lost);
 
@@ -78,6 +78,7 @@ class SocketNetwork final : public Network {
   Result<void> prepare_peer_listener(int fd) const;
   void peer_listener_listens(int fd) const;
   void prepare_application_listener(int fd) const;
+  event::IfLost if_lost() const { return if_lost_; }
   // Whether listeners for peers are prepared to announce frames.
   bool frames() const { return frames_; }
   // Listeners for peers on this port announce frames from now on, or no more.

@@ -34,10 +34,6 @@ inline void cpu_relax() {
 #endif
 }
 
-event::IfLost if_lost(const LastingRecord* record) {
-  return record != nullptr ? event::IfLost::kReset : event::IfLost::kFin;
-}
-
 }  // namespace
 
 Result<std::unique_ptr<WorkerThread>> WorkerThread::create(WorkerSettings settings,
@@ -60,7 +56,7 @@ WorkerThread::WorkerThread(WorkerSettings settings, std::unique_ptr<event::Event
       stats_(std::make_unique<WorkerStats>()),
       loop_(std::move(loop)),
       network_(*loop_, source, program, config_.tcp, config::accepts_deferred(config_),
-               if_lost(record)),
+               record != nullptr ? event::IfLost::kReset : event::IfLost::kFin),
       frames_offer_(frames_offer),
       spin_(config_.latency.spin, config_.latency.spin_share_max) {
   if (record != nullptr) neighbours_.lasting = std::make_unique<LastingSessions>(*record);
@@ -96,7 +92,7 @@ Result<SocketAddress> WorkerThread::listen(const config::Listener& listener,
 
 event::ListenerHandlers WorkerThread::handlers_of(const config::Listener& listener) {
   event::ListenerHandlers handlers;
-  handlers.if_lost = if_lost(neighbours_.lasting ? &neighbours_.lasting->record() : nullptr);
+  handlers.if_lost = network_.if_lost();
   handlers.accepted = [this, &listener](std::unique_ptr<event::Stream> stream) {
     accepted(listener, std::move(stream));
   };
