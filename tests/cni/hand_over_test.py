@@ -137,6 +137,7 @@ class HandOver(brokered.BrokerTest):
             for number in range(4):
                 proxy, pod = (self.outbound, self.client) if number % 2 else (self.inbound, self.server)
                 harness.wait_until(lambda: self.node("fairlead_node_keeper_descriptors") >= 8, "the agent to hold sockets")
+                proxy.wait_rest()
                 proxy.kill()
                 successor = self.sidecar(pod, proxy.name, keeping)
                 self.assertRegex(successor.log(), "event=taken_back connections=1 ended=0 .* after=death")

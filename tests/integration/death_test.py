@@ -97,7 +97,7 @@ class Death(ProxyTest):
             sock.sendall(message(number))
             self.assertEqual(peers.receive_exactly(sock, MESSAGE), message(number))
         ctl = self.start_keeper(name, CLIENTS)
-        self.wait_rest(name)
+        self.proxy(name).wait_rest()
         self.proxy(name).kill()
         said = self.start_next(name, ctl)
         self.assertEqual(said["reset"], 0)
@@ -109,11 +109,6 @@ class Death(ProxyTest):
                 self.assertEqual(sock.recv(1), b"")
         self.server.results(CLIENTS)
         self.assertEqual(self.proxy(name).metrics().value("fairlead_taken_back_total", result="lost"), 0)
-
-    def wait_rest(self, name):
-        """What came before has been recorded: the second answer is given a turn after the first."""
-        for _ in range(2):
-            self.proxy(name).get_json("/connections")
 
     def test_idle_in_tcp_behind_the_client(self):
         self.check_rest("out", smc={"enabled": False})
@@ -141,7 +136,7 @@ class Death(ProxyTest):
             sock.sendall(message(1))
             sock.shutdown(socket.SHUT_WR)
             ctl = self.start_keeper(name, 1)
-            self.wait_rest(name)
+            self.proxy(name).wait_rest()
             self.proxy(name).kill()
             self.start_next(name, ctl)
             release.set()
@@ -246,7 +241,7 @@ class Death(ProxyTest):
             first = self.start_keeper("out", 1)
             self.end_keeper(first)
             second = self.start_keeper("out", 1)
-            self.wait_rest("out")
+            self.outbound.wait_rest()
             self.outbound.kill()
             self.start_next("out", second)
             sock.sendall(message(8))
@@ -271,7 +266,7 @@ class Death(ProxyTest):
             self.assertEqual(peers.receive_exactly(sock, MESSAGE), message(1))
             self.wait_fallback(self.outbound, "handshake_timeout")
             ctl = self.start_keeper("out", 1)
-            self.wait_rest("out")
+            self.outbound.wait_rest()
             self.outbound.kill()
             self.assertEqual(self.start_next("out", ctl)["reset"], 0)
             sock.sendall(message(2))
