@@ -27,7 +27,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 os.environ.setdefault("FAIRLEAD_BIN", str(ROOT / "build/release/proxy"))
-sys.path.insert(1, str(ROOT / "tests/suites"))
+sys.path[1:1] = [str(ROOT / "tests/suites"), str(ROOT / "tests")]
 
 # pylint: disable=wrong-import-position
 from comparison import SHOWN_MAX, Comparison, Difference

@@ -7,6 +7,7 @@ import unittest
 from pathlib import Path
 
 from harness import ProxyTest, listener, main, programs, seconds
+from free_port import free_port
 
 LISTENERS = """listeners:
   - name: in
@@ -85,8 +86,7 @@ class Configuration(unittest.TestCase):
                             "/nonexistent/proxy.yaml")
 
     def test_nothing_is_bound(self):
-        with socket.create_server(("127.0.0.1", 0)) as sock:
-            port = sock.getsockname()[1]
+        port = free_port()
         self.assert_refused(self.run_with(LISTENERS.format(port=port) + "concurrency: -1\n"))
         with self.assertRaises(ConnectionRefusedError):
             socket.create_connection(("127.0.0.1", port)).close()

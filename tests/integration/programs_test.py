@@ -5,18 +5,16 @@ import os
 import pwd
 import random
 import shutil
-import socket
 import subprocess
 import unittest
 import urllib.request
 from pathlib import Path
 
 import peers
+from free_port import free_port
 from harness import ProxyTest, amount, join, main, seconds, wait_until
 
 POSTGRES_FOLDERS = "/usr/lib/postgresql/*/bin"
-# If a program cannot bind to port 0, another program may take its port first.
-PORT_ATTEMPTS = 5
 
 
 def program(name):
@@ -26,11 +24,6 @@ def program(name):
     if path is None:
         raise unittest.SkipTest(f"{name} is not installed")
     return path
-
-
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as sock:
-        return sock.getsockname()[1]
 
 
 def answers(port):
@@ -44,16 +37,14 @@ def answers(port):
 class Programs(ProxyTest):
     def start_program(self, command_for, **how):
         """Runs the server that `command_for(port)` names; returns its address once it listens."""
-        for _ in range(PORT_ATTEMPTS):
-            port = free_port()
-            with open(self.folder / "program.log", "ab") as log:
-                server = subprocess.Popen(command_for(port), stdin=subprocess.DEVNULL, stdout=log,
-                                          stderr=log, **how)
-            wait_until(lambda: server.poll() is not None or answers(port), "the server to listen", 30)
-            if server.poll() is None:
-                self.addCleanup(self.stop_program, server)
-                return "127.0.0.1", port
-        raise AssertionError((self.folder / "program.log").read_text())
+        port = free_port()
+        with open(self.folder / "program.log", "ab") as log:
+            server = subprocess.Popen(command_for(port), stdin=subprocess.DEVNULL, stdout=log,
+                                      stderr=log, **how)
+        self.addCleanup(self.stop_program, server)
+        wait_until(lambda: server.poll() is not None or answers(port), "the server to listen", 30)
+        self.assertIsNone(server.poll(), (self.folder / "program.log").read_text())
+        return "127.0.0.1", port
 
     def stop_program(self, server):
         server.terminate()

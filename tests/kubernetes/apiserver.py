@@ -8,7 +8,6 @@ import json
 import os
 import re
 import shutil
-import socket
 import ssl
 import subprocess
 import sys
@@ -18,6 +17,7 @@ from pathlib import Path
 
 sys.path.insert(1, str(Path(__file__).parents[1]))
 
+from free_port import free_port  # pylint: disable=wrong-import-position
 from suite import wait_until  # pylint: disable=wrong-import-position
 
 SECONDS_MAX = 120
@@ -46,15 +46,6 @@ def why_not():
     return find_programs()[1]
 
 
-def free_ports(count):
-    """Both programs require fixed port numbers."""
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [s.getsockname()[1] for s in sockets]
-    for s in sockets:
-        s.close()
-    return ports
-
-
 class ApiServerTest(unittest.TestCase):
     """One API server, `api`, with `namespaces` for all tests of a class."""
     namespaces = ()
@@ -73,7 +64,7 @@ class ApiServerTest(unittest.TestCase):
 class ApiServer:
     def __init__(self, programs, folder):
         server, etcd = programs
-        client, peer, self.port = free_ports(3)
+        client, peer, self.port = (free_port() for _ in range(3))
         self.folder = Path(folder)
         key = self.folder / "account.key"
         subprocess.run(["openssl", "genrsa", "-out", key, "2048"], check=True, capture_output=True)

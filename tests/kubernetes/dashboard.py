@@ -1,13 +1,17 @@
 """The chart's dashboard, with its queries sent to a real Prometheus instead of Grafana."""
 import json
 import re
-import socket
 import subprocess
+import sys
 import time
 import urllib.error
 import urllib.parse
 import urllib.request
 from pathlib import Path
+
+sys.path.insert(1, str(Path(__file__).parents[1]))
+
+from free_port import free_port  # pylint: disable=wrong-import-position
 
 FILE = Path(__file__).parents[2] / "helm" / "fairlead" / "files" / "dashboard.json"
 PANELS = json.loads(FILE.read_text())["panels"]
@@ -26,8 +30,7 @@ class Prometheus:
         config.write_text(json.dumps({"rule_files": list(rule_files), "scrape_configs": [{
             "job_name": "fairlead", "scrape_interval": f"{interval_seconds}s", "scrape_timeout": f"{interval_seconds}s",
             "static_configs": [{"targets": [address], "labels": labels} for address, labels in targets]}]}))
-        with socket.create_server(("127.0.0.1", 0)) as probe:
-            port = probe.getsockname()[1]
+        port = free_port()
         self.url = f"http://127.0.0.1:{port}"
         self.process = subprocess.Popen(
             ["prometheus", f"--config.file={config}", f"--storage.tsdb.path={folder / 'tsdb'}",

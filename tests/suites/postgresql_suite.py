@@ -6,8 +6,9 @@ import shutil
 import subprocess
 from pathlib import Path
 
+from free_port import free_port
 from sources import Missing, fetched, installed_version, source, unpacked
-from suite_base import FAILED, PASSED, Suite, free_port, run_logged, server
+from suite_base import FAILED, PASSED, Suite, run_logged, server
 
 SCHEDULE_SECONDS_MAX = 1800
 LINE = re.compile(r"^(?:test|    ) +(\S+) +\.\.\. (ok|FAILED|failed \(ignored\)).*$", re.MULTILINE)

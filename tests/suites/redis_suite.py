@@ -4,8 +4,9 @@ import contextlib
 import re
 import shutil
 
+from free_port import free_port
 from sources import program, source
-from suite_base import FAILED, PASSED, RACE_OF_CONNECTIONS, WHOLE, Suite, free_port, log_of, run_logged, server
+from suite_base import FAILED, PASSED, RACE_OF_CONNECTIONS, WHOLE, Suite, log_of, run_logged, server
 
 UNIT_SECONDS_MAX = 600
 COLOUR = re.compile(r"\x1b\[[\d;]*m")

@@ -2,7 +2,6 @@
 import contextlib
 import os
 import signal
-import socket
 import subprocess
 import time
 
@@ -77,11 +76,6 @@ def listens(port):
     """Reads the kernel's table for a listener, because a proxy would accept a connection to a closed port too."""
     shown = subprocess.run(["ss", "-Htln", f"sport = :{port}"], capture_output=True, text=True, check=True)
     return bool(shown.stdout.strip())
-
-
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as sock:
-        return sock.getsockname()[1]
 
 
 @contextlib.contextmanager

@@ -3,8 +3,9 @@ import os
 import re
 import subprocess
 
+from free_port import free_port
 from sources import Missing, program
-from suite_base import FAILED, PASSED, WHOLE, Suite, free_port, log_of, run_logged, server
+from suite_base import FAILED, PASSED, WHOLE, Suite, log_of, run_logged, server
 
 UNIT_SECONDS_MAX = 120
 RESULT = re.compile(r"^ ?\d+\. (\S+?)\.* (pass|FAIL|WARNING|SKIPPED)", re.MULTILINE)
