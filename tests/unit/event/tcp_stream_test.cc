@@ -651,12 +651,18 @@ TEST_F(FreshStream, ItsEndWaitsForTheConnection) {
 class RefusedStream : public testing::Test {
  protected:
   RefusedStream() {
-    const SocketAddress closed = pair.listener->address();
-    pair.listener.reset();
+    const SocketAddress any_port = *SocketAddress::parse("127.0.0.1:0");
+    EXPECT_EQ(::bind(closed.get(), any_port.data(), any_port.size()), 0);
+    sockaddr_storage storage{};
+    socklen_t length = sizeof storage;
+    EXPECT_EQ(::getsockname(closed.get(), reinterpret_cast<sockaddr*>(&storage), &length), 0);
     FileDescriptor socket = std::move(*TcpStream::make_socket(AF_INET));
-    stream = TcpStream::connect(*pair.loop, std::move(socket), closed);
+    stream =
+        TcpStream::connect(*pair.loop, std::move(socket), *SocketAddress::from(storage, length));
   }
   SocketPair pair;
+  // It never listens, and nobody else gets its port.
+  FileDescriptor closed = std::move(*TcpStream::make_socket(AF_INET));
   Result<std::unique_ptr<Stream>> stream = Error{Errc::kSystem, "not dialled"};
 };
 
