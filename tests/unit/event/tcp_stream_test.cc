@@ -36,6 +36,16 @@ bool no_delay(const Stream& stream) {
   return on != 0;
 }
 
+// Binds the socket to the loopback; returns the address with the port that it has got.
+SocketAddress bind_any_port(int socket) {
+  const SocketAddress any = *SocketAddress::parse("127.0.0.1:0");
+  EXPECT_EQ(::bind(socket, any.data(), any.size()), 0);
+  sockaddr_storage storage{};
+  socklen_t length = sizeof storage;
+  EXPECT_EQ(::getsockname(socket, reinterpret_cast<sockaddr*>(&storage), &length), 0);
+  return *SocketAddress::from(storage, length);
+}
+
 TEST(TcpStream, ConnectsAndKnowsItsAddresses) {
   SocketPair pair;
   EXPECT_EQ(pair.dialled->take_error(), 0);
@@ -282,13 +292,8 @@ TEST(TcpStream, AVoidReadIsNotTheEndOfTheStream) {
 TEST(TcpStream, AnUrgentByteThatWasAnnouncedBeforeTheStreamIsUrgent) {
   const FileDescriptor listener = std::move(*TcpStream::make_socket(AF_INET));
   bound_memory(listener.get(), 4096);
-  SocketAddress address = *SocketAddress::parse("127.0.0.1:0");
-  ASSERT_EQ(::bind(listener.get(), address.data(), address.size()), 0);
+  const SocketAddress address = bind_any_port(listener.get());
   ASSERT_EQ(::listen(listener.get(), 1), 0);
-  sockaddr_storage storage{};
-  socklen_t length = sizeof storage;
-  ASSERT_EQ(::getsockname(listener.get(), reinterpret_cast<sockaddr*>(&storage), &length), 0);
-  address = *SocketAddress::from(storage, length);
   const FileDescriptor client(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   ASSERT_EQ(::connect(client.get(), address.data(), address.size()), 0);
   FileDescriptor accepted(
@@ -651,14 +656,9 @@ TEST_F(FreshStream, ItsEndWaitsForTheConnection) {
 class RefusedStream : public testing::Test {
  protected:
   RefusedStream() {
-    const SocketAddress any_port = *SocketAddress::parse("127.0.0.1:0");
-    EXPECT_EQ(::bind(closed.get(), any_port.data(), any_port.size()), 0);
-    sockaddr_storage storage{};
-    socklen_t length = sizeof storage;
-    EXPECT_EQ(::getsockname(closed.get(), reinterpret_cast<sockaddr*>(&storage), &length), 0);
+    const SocketAddress address = bind_any_port(closed.get());
     FileDescriptor socket = std::move(*TcpStream::make_socket(AF_INET));
-    stream =
-        TcpStream::connect(*pair.loop, std::move(socket), *SocketAddress::from(storage, length));
+    stream = TcpStream::connect(*pair.loop, std::move(socket), address);
   }
   SocketPair pair;
   // It never listens, and nobody else gets its port.
