@@ -205,9 +205,15 @@ class Proxy {
       const std::size_t sockets = std::max(workers_.size(), parked.size());
       for (std::size_t i = 0; i < sockets; ++i) {
         relay::WorkerThread& worker = *workers_[i % workers_.size()];
-        const Result<SocketAddress> address = i < parked.size()
-                                                  ? worker.listen(listener, std::move(parked[i]))
-                                                  : worker.listen(listener);
+        const bool takes_over = i < parked.size();
+        Result<SocketAddress> address =
+            takes_over ? worker.listen(listener, std::move(parked[i])) : worker.listen(listener);
+        if (!address && takes_over) {
+          LogEvent(LogLevel::kWarn, "main", "listener_not_taken_over")
+              .field("listener", listener.name)
+              .field("what", to_string(address.error()));
+          address = worker.listen(listener);
+        }
         if (!address) {
           LogEvent(LogLevel::kError, "main", "listen_failed")
               .field("listener", listener.name)

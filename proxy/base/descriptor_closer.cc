@@ -20,7 +20,7 @@ class Close final : public Task {
 }  // namespace
 
 void DescriptorCloser::close(FileDescriptor descriptor) {
-  if (!descriptor) return;
+  if (!descriptor || where_ == Where::kHere) return;
   // Those that are done count until they are taken.
   (void)full();
   std::unique_ptr<Task> task = std::make_unique<Close>(std::move(descriptor));

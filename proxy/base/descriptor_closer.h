@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <utility>
 
 #include "base/handle.h"
@@ -16,17 +17,21 @@ class DescriptorCloser {
  public:
   // From here on the owner receives no more: full().
   static constexpr std::size_t kWaitingMax = 1024;
-  // Those that were received before. Beyond them close() closes on the caller's thread.
-  static constexpr std::size_t kQueueMax = std::size_t{16} * 1024;
+  // More than a process can have (fs.nr_open), so that close() never closes on the caller's thread
+  // for want of room.
+  static constexpr std::size_t kQueueMax = std::size_t{1} << 31;
 
-  DescriptorCloser() : thread_(kQueueMax) {}
+  // kHere: for a caller whose thread serves nobody but the owner of the descriptors.
+  enum class Where : std::uint8_t { kOwnThread, kHere };
+  explicit DescriptorCloser(Where where = Where::kOwnThread) : where_(where), thread_(kQueueMax) {}
 
-  // Closes on the caller's thread only at kQueueMax, or when no thread can be started.
+  // Closes on the caller's thread with kHere, or when no thread can be started.
   void close(FileDescriptor descriptor);
   // What waits in the owner's sockets has to stay there until this is false.
   bool full();
 
  private:
+  Where where_;
   std::size_t waiting_ = 0;  // at the last look
   TaskThread thread_;
 };

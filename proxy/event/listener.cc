@@ -98,7 +98,8 @@ void Listener::accept_some(unsigned count) {
     if (!socket) {
       const bool exhausted =
           errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS;
-      if (exhausted) pause(errno);
+      // EINVAL: another process that has the socket has shut it down. Its event would never end.
+      if (exhausted || errno == EINVAL) pause(errno);
       return;
     }
     if (!inherits_if_lost_) (void)choose_if_lost(socket.get(), handlers_.if_lost);

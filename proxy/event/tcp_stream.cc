@@ -108,6 +108,17 @@ void keep_alive(int fd, const KeepAlive& settings) {
   }
 }
 
+Result<void> take_over_tcp(int fd) {
+  int protocol = 0;
+  socklen_t length = sizeof protocol;
+  if (::getsockopt(fd, SOL_SOCKET, SO_PROTOCOL, &protocol, &length) != 0 || protocol != IPPROTO_TCP)
+    return Error{Errc::kMalformed, "no TCP socket"};
+  const int flags = ::fcntl(fd, F_GETFL);
+  if (flags < 0 || ::fcntl(fd, F_SETFL, flags | O_NONBLOCK) != 0)
+    return system_error("O_NONBLOCK", errno);
+  return {};
+}
+
 Result<FileDescriptor> TcpStream::make_socket(int family) {
   FileDescriptor socket(::socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!socket) return system_error("socket", errno);

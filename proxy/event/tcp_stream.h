@@ -71,6 +71,10 @@ inline constexpr std::uint64_t kUrgentCareBytes = 8 * 1024 * 1024;
 // A segment of this size fits every path.
 inline constexpr std::size_t kSmallWriteBytes = 512;
 
+// Makes a socket that another process gave a non-blocking one. Never blocks. Errors: kMalformed for
+// what is no TCP socket.
+Result<void> take_over_tcp(int fd);
+
 // A stream on its way to another loop, or another process.
 struct ParkedStream {
   FileDescriptor socket;
