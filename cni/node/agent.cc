@@ -22,6 +22,7 @@
 #include "base/wait.h"
 #include "cni/garbage.h"
 #include "cni/node/agent_metrics.h"
+#include "cni/node/agent_pods.h"
 #include "cni/node/broker.h"
 #include "cni/node/client_address_delivery.h"
 #include "cni/node/cluster_chores.h"
@@ -88,10 +89,9 @@ struct Agent::Parts {
   std::unique_ptr<Probes> probes;
   std::unique_ptr<Broker> broker;
   std::thread broker_thread;
-  std::unique_ptr<ClientAddressDelivery> delivery;
-  std::thread delivery_thread;
-  std::unique_ptr<ConnectionKeeper> keeper;
-  std::thread keeper_thread;
+  std::unique_ptr<KeeperNode> keeper;
+  std::unique_ptr<AgentPods> pods;
+  std::thread pods_thread;
   std::unique_ptr<PodAnswers> answers;
   std::optional<ClusterChores> chores;
   std::optional<nri::AccessDelivery> access_delivery;
@@ -105,10 +105,10 @@ struct Agent::Parts {
     nri_plugin.reset();
     access_delivery.reset();
     answers.reset();
-    if (delivery) delivery->stop();
-    if (delivery_thread.joinable()) delivery_thread.join();
-    if (keeper) keeper->stop();
-    if (keeper_thread.joinable()) keeper_thread.join();
+    if (pods) pods->stop();
+    if (pods_thread.joinable()) pods_thread.join();
+    // A thread that a pod blocks ends with the process.
+    if (pods && !pods->all_ended()) (void)keeper.release();
     if (broker) broker->stop();
     if (broker_thread.joinable()) broker_thread.join();
     probes.reset();
@@ -173,30 +173,30 @@ struct Agent::Parts {
     broker_thread = std::thread([this] { broker->run(); });
   }
 
-  // Without it applications of this node see their own pod's address as the peer's address.
-  void start_delivery() {
-    auto created = ClientAddressDelivery::create(
-        settings.places.run_dir, settings.entry.value("proxyUid", kubernetes::kSidecarUid));
+  // Without them applications of this node see their own pod's address as the peer's address, and
+  // the connections of a sidecar end with it.
+  void start_pods() {
+    const std::string& run_dir = settings.places.run_dir;
+    const std::uint32_t uid = settings.entry.value("proxyUid", kubernetes::kSidecarUid);
+    if (settings.keeper) {
+      keeper = std::make_unique<KeeperNode>();
+      keeper->sidecar_uid = uid;
+      metrics.show_keeper(&keeper->counts);
+    }
+    auto created =
+        AgentPods::create(run_dir, [run_dir, uid, node = keeper.get()](const AgentPod& pod) {
+          AgentPods::Duties duties;
+          duties.push_back(std::make_unique<ClientAddressDelivery>(pod, run_dir, uid));
+          if (node != nullptr) duties.push_back(std::make_unique<ConnectionKeeper>(pod, *node));
+          return duties;
+        });
     if (!created) {
-      LogEvent(LogLevel::kError, kLogger, "no_client_address")
-          .field("what", created.error().message);
+      LogEvent(LogLevel::kError, kLogger, "no_pods").field("what", created.error().message);
       return;
     }
-    delivery = std::move(*created);
-    delivery_thread = std::thread([this] { delivery->run(); });
-  }
-
-  // Without it the connections of a sidecar end with it.
-  void start_keeper() {
-    auto created = ConnectionKeeper::create(
-        settings.places.run_dir, settings.entry.value("proxyUid", kubernetes::kSidecarUid));
-    if (!created) {
-      LogEvent(LogLevel::kError, kLogger, "no_keeper").field("what", created.error().message);
-      return;
-    }
-    keeper = std::move(*created);
-    metrics.show_keeper(&keeper->counts());
-    keeper_thread = std::thread([this] { keeper->run(); });
+    pods = std::move(*created);
+    metrics.show_pods(&pods->counts());
+    pods_thread = std::thread([this] { pods->run(); });
   }
 
   // Without it sidecars of this node start without RNICs.
@@ -235,12 +235,12 @@ struct Agent::Parts {
 
   std::optional<std::vector<NodePod>> pods_of_runtime() {
     if (!nri_plugin || !nri_plugin->counts().connected) return std::nullopt;
-    std::vector<NodePod> pods;
+    std::vector<NodePod> listed;
     for (nri::RuntimePod& one : runtime_pods.list())
-      pods.push_back({std::move(one.name_space), std::move(one.name), std::move(one.uid),
-                      std::move(one.annotations), std::move(one.addresses), false,
-                      std::move(one.netns), one.identity, "", ""});
-    return pods;
+      listed.push_back({std::move(one.name_space), std::move(one.name), std::move(one.uid),
+                        std::move(one.annotations), std::move(one.addresses), false,
+                        std::move(one.netns), one.identity, "", ""});
+    return listed;
   }
 
   // Without them, pods whose annotations the runtime does not pass are repaired later.
@@ -309,8 +309,7 @@ Outcome<std::unique_ptr<Agent>> Agent::start(AgentSettings settings) {
   parts->log_socket = std::move(*log_socket);
   parts->start_check();
   parts->start_broker();
-  parts->start_delivery();
-  parts->start_keeper();
+  parts->start_pods();
   parts->start_rnic_access();
   if (auto served = parts->serve(); !served) return tl::unexpected(served.error());
   parts->start_chores();

@@ -3,9 +3,11 @@
 // and serves metrics.
 //
 // Threads: run() uses the caller's. Others are: metrics, which reads counters under a lock; the
-// broker; calls to the API server; queries of the plugin; calls of the runtime (NRI); deliveries
-// that follow from these; counters of RNICs. Timers: a collection at the start and every
-// kCollectInterval; a check of the pods' parts every check_interval.
+// broker; one for each pod with a sidecar (agent_pods.h), and one that starts and ends these; calls
+// to the API server; queries of the plugin; calls of the runtime (NRI); deliveries that follow from
+// these; counters of RNICs. What a pod can make slow runs on a thread for that pod. Timers: a
+// collection at the start and every kCollectInterval; a check of the pods' parts every
+// check_interval.
 #pragma once
 
 #include <chrono>
@@ -38,6 +40,7 @@ struct AgentSettings {
   std::string listen;  // address and port of /metrics, /readyz and /livez; empty for none
   ClusterSettings cluster;
   RnicAccessOptions rnics;
+  bool keeper = true;  // keeps connections of sidecars that are replaced
   std::chrono::duration<double> check_interval = PodCheck::kInterval;  // between looks at pods
 };
 

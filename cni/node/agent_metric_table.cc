@@ -71,6 +71,10 @@ constexpr std::array kTable = {
                     T::kCounter, "", "Times a stock was not refilled for a limit of buffers."},
     AgentMetricInfo{M::kBrokerRecordsLost, "fairlead_node_broker_records_lost_total", T::kCounter,
                     "", "Records for devices that do not read or have not come, beyond a limit."},
+    AgentMetricInfo{M::kPodThreads, "fairlead_node_pod_threads", T::kGauge,
+                    "`state` (running, ending, refused)",
+                    "Pods with a sidecar that have a thread of the agent, that have gone and whose "
+                    "thread has not, and that could not be given one."},
     AgentMetricInfo{M::kKeeperSidecars, "fairlead_node_keeper_sidecars", T::kGauge, "",
                     "Sidecars whose connections are kept while they are replaced."},
     AgentMetricInfo{M::kKeeperDescriptors, "fairlead_node_keeper_descriptors", T::kGauge, "",

@@ -29,6 +29,7 @@ enum class AgentMetric : std::uint8_t {
   kBrokerBuffers,
   kBrokerBuffersRefused,
   kBrokerRecordsLost,
+  kPodThreads,
   kKeeperSidecars,
   kKeeperDescriptors,
   kKeeperParcels,

@@ -164,6 +164,11 @@ std::string AgentMetrics::text() const {
   for (const auto& [state, count] : rnics_) out.set(AgentMetric::kRnics, {{"state", state}}, count);
   if (rnic_counters_ != nullptr) add_rnic_counters(out, rnic_counters_->latest());
   if (broker_ != nullptr) add_broker(out, *broker_);
+  if (agent_pods_ != nullptr) {
+    out.set(AgentMetric::kPodThreads, {{"state", "running"}}, agent_pods_->running);
+    out.set(AgentMetric::kPodThreads, {{"state", "ending"}}, agent_pods_->ending);
+    out.set(AgentMetric::kPodThreads, {{"state", "refused"}}, agent_pods_->refused);
+  }
   if (keeper_ != nullptr) add_keeper(out, *keeper_);
   if (rnic_access_.plugin != nullptr) add_rnic_access(out, rnic_access_);
   out.set(AgentMetric::kLogDropped, log_dropped_lines());

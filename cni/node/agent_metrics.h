@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "cni/node/agent_metric_table.h"
+#include "cni/node/agent_pods.h"
 #include "cni/node/broker.h"
 #include "cni/node/connection_keeper.h"
 #include "cni/node/inventory.h"
@@ -50,6 +51,7 @@ class AgentMetrics {
   // Call before text(); `counts` outlives the metrics.
   void show_broker(const Broker::Counts* counts) { broker_ = counts; }
   void show_keeper(const KeeperCounts* counts) { keeper_ = counts; }
+  void show_pods(const AgentPodCounts* counts) { agent_pods_ = counts; }
   void show_rnic_counters(const RnicCounterReader* reader) { rnic_counters_ = reader; }
   void show_rnic_access(RnicAccessCounts counts) { rnic_access_ = counts; }
 
@@ -75,6 +77,7 @@ class AgentMetrics {
   std::map<std::string, std::size_t> rnics_;  // by state
   const Broker::Counts* broker_ = nullptr;
   const KeeperCounts* keeper_ = nullptr;
+  const AgentPodCounts* agent_pods_ = nullptr;
   RnicAccessCounts rnic_access_;
   const RnicCounterReader* rnic_counters_ = nullptr;
   event::HttpRefusals http_refusals_;

@@ -14,18 +14,16 @@
 
 namespace fairlead::cni::node {
 
-inline constexpr std::size_t kDescriptorsClosingMax = 8192;
-
 class BrokerCloser {
  public:
   BrokerCloser();
-  // Closes them here when there are more than kDescriptorsClosingMax.
+  // Closes them here only when no thread can be started. What waits is limited by what the process
+  // can have.
   void close(const std::string& pod, std::vector<FileDescriptor> descriptors);
   // Processor time that closing has taken since, for each call of close().
   std::vector<std::pair<std::string, Duration>> take_spent();
 
  private:
-  std::size_t closing_ = 0;
   TaskThread thread_;
 };
 

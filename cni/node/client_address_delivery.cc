@@ -1,93 +1,57 @@
 #include "cni/node/client_address_delivery.h"
 
-#include <poll.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
-
 #include <cerrno>
 #include <utility>
 
 #include "base/client_address_delivery.h"
 #include "base/record_socket.h"
-#include "base/wait.h"
 #include "bpf/client_address_program.h"
 #include "cni/node/sidecar_socket.h"
+#include "cni/state.h"
 
 namespace fairlead::cni::node {
 namespace {
 
 constexpr const char* kLogger = "client_address";
 
-TimePoint now_() { return std::chrono::steady_clock::now(); }
-
 }  // namespace
 
-ClientAddressDelivery::ClientAddressDelivery(std::string run_dir, std::uint32_t sidecar_uid,
-                                             FileDescriptor stop_event)
-    : run_dir_(std::move(run_dir)), sidecar_uid_(sidecar_uid), stop_event_(std::move(stop_event)) {}
-
-Outcome<std::unique_ptr<ClientAddressDelivery>> ClientAddressDelivery::create(
-    std::string run_dir, std::uint32_t sidecar_uid) {
-  FileDescriptor stop(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!stop) return fail(Code::kState, to_string(system_error("eventfd", errno)));
-  return std::unique_ptr<ClientAddressDelivery>(
-      new ClientAddressDelivery(std::move(run_dir), sidecar_uid, std::move(stop)));
-}
-
-void ClientAddressDelivery::stop() {
-  const std::uint64_t one = 1;
-  (void)!::write(stop_event_.get(), &one, sizeof one);
-}
-
-void ClientAddressDelivery::run() {
-  for (;;) {
-    look();
-    pollfd stopped{stop_event_.get(), POLLIN, 0};
-    const auto wait = std::chrono::milliseconds(kDeliveryInterval).count();
-    if (wait_for_events({&stopped, 1}, static_cast<int>(wait)) > 0) return;
-  }
-}
+ClientAddressDelivery::ClientAddressDelivery(AgentPod pod, std::string run_dir,
+                                             std::uint32_t sidecar_uid)
+    : pod_(std::move(pod)), run_dir_(std::move(run_dir)), sidecar_uid_(sidecar_uid) {}
 
 // Nothing can be read, so the only event is the end of the sidecar's side.
-void ClientAddressDelivery::forget_ended() {
-  std::erase_if(delivered_, [](const auto& entry) {
-    pollfd ended{entry.second.get(), 0, 0};
-    return ::poll(&ended, 1, 0) > 0 && (ended.revents & (POLLHUP | POLLERR)) != 0;
-  });
-}
+pollfd ClientAddressDelivery::waits_for() const { return {delivered_.get(), 0, 0}; }
 
-void ClientAddressDelivery::look() {
-  forget_ended();
-  std::map<std::string, std::string> troubles;
-  for (const std::string& container : known_containers(run_dir_)) {
-    if (delivered_.contains(container) || delivered_.size() >= kDeliveredPodsMax) continue;
-    const auto state = peek_state(run_dir_, container);
-    if (!state || state->client_address_map == 0) continue;
-    auto connection = deliver(*state);
-    if (connection) {
-      delivered_.emplace(container, std::move(*connection));
-      lines_.write(LogLevel::kInfo, kLogger, "delivered", now_(),
-                   [&](LogEvent& line) { line.field("pod", state->pod_name); });
-      continue;
-    }
-    // The sidecar has not started, has the feature switched off, or has attached its own programs.
-    if (connection.error().system == ECONNREFUSED) continue;
-    const std::string trouble = to_string(connection.error());
-    const auto before = troubles_.find(container);
-    if (before == troubles_.end() || before->second != trouble)
-      lines_.write(LogLevel::kWarn, kLogger, "not_delivered", now_(), [&](LogEvent& line) {
-        line.field("pod", state->pod_name).field("what", trouble);
-      });
-    troubles[container] = trouble;
+TimePoint ClientAddressDelivery::due() const { return delivered_ ? TimePoint::max() : next_look_; }
+
+void ClientAddressDelivery::act(TimePoint now) {
+  // A sidecar that ends at once is not served at once again.
+  if (delivered_) delivered_.reset();
+  if (now < next_look_) return;
+  next_look_ = now + kDeliveryInterval;
+  const auto state = peek_state(run_dir_, pod_.container);
+  if (!state || state->client_address_map == 0) return;
+  auto connection = deliver(state->client_address_map);
+  if (connection) {
+    delivered_ = std::move(*connection);
+    trouble_.clear();
+    lines_.write(LogLevel::kInfo, kLogger, "delivered", now,
+                 [&](LogEvent& line) { line.field("pod", pod_.name); });
+    return;
   }
-  troubles_ = std::move(troubles);
+  // The sidecar has not started, has the feature switched off, or has attached its own programs.
+  if (connection.error().system == ECONNREFUSED) return;
+  std::string trouble = to_string(connection.error());
+  if (std::exchange(trouble_, trouble) == trouble) return;
+  lines_.write(LogLevel::kWarn, kLogger, "not_delivered", now,
+               [&](LogEvent& line) { line.field("pod", pod_.name).field("what", trouble); });
 }
 
-Result<FileDescriptor> ClientAddressDelivery::deliver(const AttachmentState& state) const {
-  FileDescriptor connection =
-      SMC_TRY(make_socket_in({state.netns, state.identity}, Hears::kNothing));
+Result<FileDescriptor> ClientAddressDelivery::deliver(std::uint32_t map_id) const {
+  FileDescriptor connection = SMC_TRY(make_socket_in(pod_.place, Hears::kNothing));
   SMC_TRY(connect_to_sidecar(connection.get(), kClientAddressSocket, sidecar_uid_));
-  const FileDescriptor map = SMC_TRY(bpf::open_client_address_map(state.client_address_map));
+  const FileDescriptor map = SMC_TRY(bpf::open_client_address_map(map_id));
   const int descriptor = map.get();
   SMC_TRY(send_record(connection.get(), kClientAddressRecord, {&descriptor, 1}));
   return connection;

@@ -52,7 +52,7 @@ ClusterChores::ClusterChores(ClusterSettings settings, event::ApiServer server, 
       config_(std::move(config)),
       metrics_(metrics),
       check_(check),
-      late_pods_(std::move(runtime_pods), config_.run_dir, config_.proxy_uid, closer_),
+      late_pods_(std::move(runtime_pods), config_.run_dir, config_.proxy_uid),
       thread_([this] { run(); }) {}
 
 ClusterChores::~ClusterChores() {
@@ -101,8 +101,14 @@ std::vector<PodLine> ClusterChores::ask_sidecars() {
   const TimePoint deadline = std::chrono::steady_clock::now() + kSidecarsMax;
   for (const std::size_t i : sidecars_.order(pods)) {
     if (std::chrono::steady_clock::now() > deadline) break;
-    auto counts = ask_sidecar(pods[i].netns, pods[i].identity, config_.proxy_uid, closer_);
-    sidecars_.record(pods[i].identity, counts ? std::optional(std::move(*counts)) : std::nullopt);
+    auto counts =
+        calls_.ask(name_of_pod(pods[i].identity), kSidecarCallMax,
+                   [netns = pods[i].netns, identity = pods[i].identity, uid = config_.proxy_uid] {
+                     return ask_sidecar(netns, identity, uid);
+                   });
+    const bool answered = counts && *counts;
+    sidecars_.record(pods[i].identity,
+                     answered ? std::optional(std::move(**counts)) : std::nullopt);
   }
   std::vector<PodLine> lines;
   for (PodFinding& pod : pods) lines.push_back(sidecars_.line(std::move(pod)));

@@ -23,6 +23,7 @@
 #include "cni/node/fallback_events.h"
 #include "cni/node/hand_over_events.h"
 #include "cni/node/late_pods.h"
+#include "cni/node/pod_calls.h"
 #include "cni/node/pod_check.h"
 #include "cni/node/pod_lister.h"
 #include "cni/node/repair.h"
@@ -109,7 +110,7 @@ class ClusterChores {
   } events_;
   TimePoint reported_at_{};
   SidecarAnswers sidecars_;
-  DescriptorCloser closer_;  // of what they send
+  PodCalls calls_;
   LatePods late_pods_;
   struct {
     std::optional<bool> ready;

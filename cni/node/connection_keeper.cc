@@ -1,245 +1,233 @@
 #include "cni/node/connection_keeper.h"
 
-#include <poll.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
+#include <sys/resource.h>
 
 #include <algorithm>
-#include <cerrno>
+#include <string>
 #include <utility>
-#include <vector>
 
+#include "base/record_socket.h"
+#include "cni/netns.h"
 #include "cni/node/sidecar_socket.h"
 
 namespace fairlead::cni::node {
 namespace {
 
-using State = parking::KeeperSession::State;
+using parking::KeeperSession;
+using Refusal = parking::KeeperRecord::Refusal;
+using Stage = KeeperSession::Stage;
 
 constexpr const char* kLogger = "keeper";
 
 TimePoint now_() { return std::chrono::steady_clock::now(); }
 
+// The table of descriptors is the thread's own.
+std::uint32_t descriptors_max() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return 0;
+  const rlim_t free =
+      limit.rlim_cur <= kPodThreadDescriptors ? 0 : limit.rlim_cur - kPodThreadDescriptors;
+  return static_cast<std::uint32_t>(std::min<rlim_t>(free, kKeptDescriptorsOfPod));
+}
+
 }  // namespace
 
-ConnectionKeeper::ConnectionKeeper(PodWatch watch, std::uint32_t sidecar_uid,
-                                   FileDescriptor stop_event)
-    : watch_(std::move(watch)), sidecar_uid_(sidecar_uid), stop_event_(std::move(stop_event)) {}
+ConnectionKeeper::ConnectionKeeper(AgentPod pod, KeeperNode& node)
+    : pod_(std::move(pod)), node_(node) {}
 
-Outcome<std::unique_ptr<ConnectionKeeper>> ConnectionKeeper::create(const std::string& run_dir,
-                                                                    std::uint32_t sidecar_uid) {
-  auto watch = PodWatch::open(run_dir);
-  if (!watch) return tl::unexpected(watch.error());
-  FileDescriptor stop(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!stop) return fail(Code::kState, to_string(system_error("eventfd", errno)));
-  return std::unique_ptr<ConnectionKeeper>(
-      new ConnectionKeeper(std::move(*watch), sidecar_uid, std::move(stop)));
+// The pod has ended, or the agent.
+ConnectionKeeper::~ConnectionKeeper() {
+  if (session_) --node_.counts.sidecars;
+  if (session_) kept_ = session_->take_held();
+  session_.reset();
+  if (kept_) ++node_.counts.ended;
+  held_ = 0;
+  count();
 }
 
-void ConnectionKeeper::stop() {
-  const std::uint64_t one = 1;
-  (void)!::write(stop_event_.get(), &one, sizeof one);
+pollfd ConnectionKeeper::waits_for() const {
+  if (!session_) return {-1, 0, 0};
+  const short events = session_->wants_to_write() ? POLLIN | POLLOUT : POLLIN;
+  return {session_->descriptor(), events, 0};
 }
 
-void ConnectionKeeper::run() {
-  look_at_pods();
-  while (!stopped_) {
-    const TimePoint now = now_();
-    for (auto& [name, pod] : pods_) {
-      if (!pod.session && pod.next_look <= now)
-        look_for_sidecar(name, pod, now);
-      else if (pod.session &&
-               (std::exchange(pod.ready, false) || is_late(pod, now) || has_rested(pod, now)))
-        advance(name, pod, now);
-      if (pod.kept && now - pod.kept_since >= kKeepTime) {
-        note("expired", name, "no sidecar has come for the connections", LogLevel::kWarn);
-        drop(pod, counts_.expired);
-      }
-    }
-    wait(now);
+TimePoint ConnectionKeeper::due() const {
+  if (session_) return session_->has_more() ? TimePoint{} : stage_until_;
+  return kept_ ? std::min(next_look_, kept_until_) : next_look_;
+}
+
+void ConnectionKeeper::act(TimePoint now) {
+  if (session_) return advance(now);
+  if (kept_ && now >= kept_until_) {
+    note("expired", "no sidecar has come for the connections", LogLevel::kWarn);
+    drop(node_.counts.expired);
   }
+  if (now >= next_look_) look_for_sidecar(now);
 }
 
-bool ConnectionKeeper::is_late(const Pod& pod, TimePoint now) {
-  const State state = pod.session->state();
-  return (state == State::kGiving || state == State::kReceiving) && now >= pod.transfer_until;
-}
-
-bool ConnectionKeeper::has_rested(const Pod& pod, TimePoint now) {
-  const auto rests = pod.session->rests();
-  return rests && *rests <= now;
-}
-
-void ConnectionKeeper::look_at_pods() {
-  const WatchedPods& seen = watch_.look();
-  for (auto at = pods_.begin(); at != pods_.end();) {
-    Pod& pod = at->second;
-    const auto still = seen.find(at->first);
-    if (still != seen.end() && still->second == pod.pod) {
-      ++at;
-      continue;
-    }
-    if (pod.session) end_session(pod, now_());
-    if (pod.kept) drop(pod, counts_.ended);
-    at = pods_.erase(at);
-  }
-  for (const auto& [name, pod] : seen) pods_.try_emplace(name).first->second.pod = pod;
-}
-
-std::uint32_t ConnectionKeeper::room() const {
-  const std::uint64_t used = counts_.descriptors;
-  const std::uint64_t left = used >= kKeptDescriptorsOfNode ? 0 : kKeptDescriptorsOfNode - used;
-  return static_cast<std::uint32_t>(std::min<std::uint64_t>(left, kKeptDescriptorsOfPod));
-}
-
-Result<FileDescriptor> ConnectionKeeper::connect_to(const Pod& pod) const {
-  FileDescriptor connection = SMC_TRY(make_socket_in(pod.pod, Hears::kRecords));
-  SMC_TRY(connect_to_sidecar(connection.get(), parking::kKeeperSocket, sidecar_uid_));
+Result<FileDescriptor> ConnectionKeeper::connect() const {
+  FileDescriptor connection = SMC_TRY(make_socket_in(pod_.place, Hears::kRecords));
+  keep_few_in_flight(connection.get());
+  SMC_TRY(connect_to_sidecar(connection.get(), parking::kKeeperSocket, node_.sidecar_uid));
   return connection;
 }
 
-void ConnectionKeeper::look_for_sidecar(const std::string& name, Pod& pod, TimePoint now) {
-  pod.next_look = now + (pod.kept ? Duration(kKeeperLookWhileKeeping) : Duration(kKeeperLook));
-  auto connection = connect_to(pod);
+// The kernel tells the number of the process that listened. By now that may be another one, of
+// another pod.
+bool ConnectionKeeper::is_process_of_pod(int pid) const {
+  const auto netns = Netns::open("/proc/" + std::to_string(pid) + "/ns/net");
+  return netns && netns->identity() == pod_.place.identity;
+}
+
+parking::KeeperTerms ConnectionKeeper::terms(int connection) {
+  parking::KeeperTerms terms;
+  terms.limits = {descriptors_max(), kKeptBytesOfPod};
+  terms.living_descriptors = std::min(terms.limits.descriptors, kLivingDescriptorsOfPod);
+  terms.reserve = [this](std::uint32_t descriptors) { return share_.resize(descriptors); };
+  auto process =
+      parking::PeerProcess::of(connection, [this](int pid) { return is_process_of_pod(pid); });
+  if (process && process->may_fetch()) terms.process.emplace(std::move(*process));
+  return terms;
+}
+
+void ConnectionKeeper::look_for_sidecar(TimePoint now) {
+  next_look_ = now + (kept_ ? Duration(kKeeperLookWhileKeeping) : Duration(kKeeperLook));
+  auto connection = connect();
   if (!connection) {
     if (connection.error().code == Errc::kPermission)
-      note("refused", name, to_string(connection.error()), LogLevel::kWarn);
+      note("refused", to_string(connection.error()), LogLevel::kWarn);
     return;  // no sidecar runs, or it parks nothing
   }
-  pod.session = std::make_unique<parking::KeeperSession>(
-      std::move(*connection), parking::ParcelLimits{room(), kKeptBytesOfPod}, closer_,
-      std::move(pod.kept));
-  pod.transfer_until = now + kKeeperTransferTime;
-  ++counts_.sidecars;
-  advance(name, pod, now);
+  parking::KeeperTerms terms_of_session = terms(connection->get());
+  session_ = std::make_unique<KeeperSession>(std::move(*connection), std::move(terms_of_session),
+                                             closer_, std::move(kept_));
+  stage_ = Stage::kIdle;
+  stage_until_ = TimePoint::max();
+  ++node_.counts.sidecars;
+  advance(now);
 }
 
-void ConnectionKeeper::advance(const std::string& name, Pod& pod, TimePoint now) {
-  const State before = pod.session->state();
-  // A parcel replaces the copies of a living sidecar.
-  const std::uint32_t room_of_pod =
-      std::min(pod.session->living_descriptors() + room(), kKeptDescriptorsOfPod);
-  pod.session->set_limits({room_of_pod, kKeptBytesOfPod},
-                          std::min(room_of_pod, kLivingDescriptorsOfPod));
-  pod.session->rest_until(pod.rests_until);
-  const Result<void> advanced = pod.session->advance();
-  count_living(pod);
-  const State after = pod.session->state();
-  if (before != after && (after == State::kReceiving || after == State::kGiving))
-    pod.transfer_until = now + kKeeperTransferTime;
-  if (const auto answer = pod.session->take_answer()) {
-    const bool given = *answer == parking::KeeperRecord::Refusal::kNone;
-    count_kept(pod, 0);
-    ++(given ? counts_.given : counts_.refused);
-    pod.rests_until = now + kKeeperRest;
-    if (given)
-      note("given", name, "the next sidecar has the connections", LogLevel::kInfo);
-    else
-      note("refused", name, parking::to_string(*answer), LogLevel::kWarn);
+// A stage that begins has its whole time.
+void ConnectionKeeper::limit_time(TimePoint now) {
+  const Stage stage = session_->stage();
+  if (std::exchange(stage_, stage) == stage) return;
+  switch (stage) {
+    case Stage::kIdle:
+      stage_until_ = TimePoint::max();
+      return;
+    case Stage::kGiving:
+    case Stage::kReceiving:
+      stage_until_ = now + kKeeperTransferTime;
+      return;
+    case Stage::kPromised:
+      stage_until_ = now + kKeeperPromiseTime;
+      return;
   }
-  if (after == State::kReceived) return keep(name, pod, now);
-  if (advanced && !is_late(pod, now)) return;
-  if (advanced)
-    note("refused", name, "the sidecar took too long", LogLevel::kWarn);
-  else if (advanced.error().code != Errc::kPeerGone)
-    note("refused", name, to_string(advanced.error()), LogLevel::kWarn);
-  if (after == State::kReceiving) ++counts_.refused;
-  const bool died = !advanced && advanced.error().code == Errc::kPeerGone;
-  auto remains = died ? pod.session->take_remains(now, remains_room()) : std::nullopt;
-  end_session(pod, now);
-  if (remains) keep_remains(name, pod, std::move(*remains), now);
 }
 
-void ConnectionKeeper::count_living(Pod& pod) {
-  const std::uint32_t living = pod.session ? pod.session->living_descriptors() : 0;
-  counts_.descriptors += living;
-  counts_.descriptors -= std::exchange(pod.living_descriptors, living);
+void ConnectionKeeper::advance(TimePoint now) {
+  for (;;) {
+    auto event = session_->advance();
+    if (!event) return end_session(now, event.error());
+    limit_time(now);
+    if (auto* const received = std::get_if<KeeperSession::Received>(&*event))
+      return handle(std::move(*received), now);
+    if (const auto* const answer = std::get_if<KeeperSession::Answered>(&*event)) {
+      handle(*answer);
+      continue;
+    }
+    count();
+    if (now < stage_until_) return;
+    return end_session(now, Error{Errc::kTimedOut, "the sidecar took too long"});
+  }
 }
 
-// What was kept before, and is replaced or gone, does not count any more.
-void ConnectionKeeper::count_kept(Pod& pod, std::size_t kept) {
-  counts_.descriptors += kept;
-  counts_.descriptors -= std::exchange(pod.kept_descriptors, kept);
+void ConnectionKeeper::handle(KeeperSession::Answered answer) {
+  held_ = 0;
+  remains_share_.resize(0);
+  count();
+  if (answer.refusal == Refusal::kNone) {
+    ++node_.counts.given;
+    note("given", "the next sidecar has the connections", LogLevel::kInfo);
+  } else {
+    ++node_.counts.refused;
+    note("refused", parking::to_string(answer.refusal), LogLevel::kWarn);
+  }
 }
 
-// Of descriptions that this process makes, and pays for.
-std::uint64_t ConnectionKeeper::remains_room() const {
-  std::uint64_t used = 0;
-  for (const auto& [name, pod] : pods_)
-    if (pod.kept && pod.kept->death) used += pod.kept->bytes;
-  const std::uint64_t left = used >= kRemainsBytesOfNode ? 0 : kRemainsBytesOfNode - used;
-  return std::min(left, kRemainsBytesOfPod);
+void ConnectionKeeper::handle(KeeperSession::Received received, TimePoint now) {
+  session_.reset();
+  --node_.counts.sidecars;
+  ++node_.counts.taken;
+  const std::size_t descriptors = received.parcel->descriptors.size();
+  keep(std::move(received.parcel), now);
+  note("kept", std::to_string(descriptors) + " descriptors", LogLevel::kInfo);
+}
+
+void ConnectionKeeper::keep(std::unique_ptr<parking::Parcel> parcel, TimePoint now) {
+  held_ = parcel->descriptors.size() + 1;
+  kept_ = std::move(parcel);
+  kept_until_ = now + kKeepTime;
+  next_look_ = now;
+  count();
+}
+
+// What is held stays for the next sidecar.
+void ConnectionKeeper::end_session(TimePoint now, const Error& why) {
+  const bool gone = why.code == Errc::kPeerGone;
+  if (!gone) note("refused", to_string(why), LogLevel::kWarn);
+  if (stage_ == Stage::kReceiving || stage_ == Stage::kPromised) ++node_.counts.refused;
+  kept_ = session_->take_held();
+  auto remains =
+      gone && !kept_
+          ? session_->take_remains(
+                now, node_.remains_bytes.used() >= kRemainsBytesOfNode ? 0 : kRemainsBytesOfPod)
+          : std::nullopt;
+  session_.reset();
+  --node_.counts.sidecars;
+  next_look_ = kept_ ? now : now + kKeeperLook;
+  if (remains) keep_remains(std::move(*remains), now);
+  count();
 }
 
 // The proxy has died with its connections at rest and others.
-void ConnectionKeeper::keep_remains(const std::string& name, Pod& pod,
-                                    parking::LivingConnections::Remains remains, TimePoint now) {
-  // One that ends again and again.
-  if (!remains.parcel) pod.next_look = now + kKeeperLook;
+void ConnectionKeeper::keep_remains(parking::LivingConnections::Remains remains, TimePoint now) {
   if (!remains.died) return;
-  ++counts_.died;
-  counts_.reset += remains.reset;
+  ++node_.counts.died;
+  node_.counts.reset += remains.reset;
   const std::size_t kept = remains.parcel ? remains.parcel->descriptors.size() : 0;
-  note("died", name,
+  note("died",
        std::to_string(remains.reset) + " connections were reset, " + std::to_string(kept) +
            " descriptors of listeners and of connections at rest are kept",
        LogLevel::kWarn);
-  if (!remains.parcel) return;
-  pod.kept = std::move(remains.parcel);
-  pod.kept_since = now;
-  count_kept(pod, kept + 1);
+  if (remains.parcel && remains_share_.resize(remains.parcel->bytes))
+    keep(std::move(remains.parcel), now);
 }
 
-void ConnectionKeeper::keep(const std::string& name, Pod& pod, TimePoint now) {
-  pod.kept_since = now;
-  end_session(pod, now);
-  count_kept(pod, pod.kept->descriptors.size() + 1);
-  ++counts_.taken;
-  note("kept", name, std::to_string(pod.kept->descriptors.size()) + " descriptors",
-       LogLevel::kInfo);
+void ConnectionKeeper::drop(std::atomic<std::uint64_t>& dropped) {
+  kept_.reset();
+  held_ = 0;
+  remains_share_.resize(0);
+  count();
+  ++dropped;
 }
 
-// What is kept stays for the next sidecar.
-void ConnectionKeeper::end_session(Pod& pod, TimePoint now) {
-  pod.kept = pod.session->take_parcel();
-  pod.session.reset();
-  count_living(pod);
-  --counts_.sidecars;
-  pod.next_look = now;
+// What is not promised any more goes back to the node.
+void ConnectionKeeper::count() {
+  const std::size_t living = session_ ? session_->living_descriptors() : 0;
+  const std::size_t all = held_ + living;
+  node_.counts.descriptors += all;
+  node_.counts.descriptors -= std::exchange(counted_, all);
+  const bool promised = session_ && (stage_ == Stage::kPromised || stage_ == Stage::kReceiving);
+  // One more for the description that a death makes of living connections.
+  if (!promised)
+    (void)share_.resize(std::min<std::uint64_t>(all == 0 ? 0 : all + 1, share_.size()));
 }
 
-void ConnectionKeeper::drop(Pod& pod, std::atomic<std::uint64_t>& count) {
-  pod.kept.reset();
-  count_kept(pod, 0);
-  ++count;
-}
-
-void ConnectionKeeper::wait(TimePoint now) {
-  std::vector<pollfd> waiting = {{stop_event_.get(), POLLIN, 0}, {watch_.descriptor(), POLLIN, 0}};
-  std::vector<Pod*> whose;
-  TimePoint next = now + kKeeperLook;
-  for (auto& [name, pod] : pods_) {
-    if (!pod.session) {
-      next = std::min(next, pod.next_look);
-    } else if (const auto rests = pod.session->rests()) {
-      next = std::min(next, *rests);
-    } else if (!closer_.full()) {  // else it is looked at again soon
-      const short events = pod.session->wants_to_write() ? POLLIN | POLLOUT : POLLIN;
-      waiting.push_back({pod.session->descriptor(), events, 0});
-      whose.push_back(&pod);
-    }
-  }
-  const auto left = std::chrono::ceil<std::chrono::milliseconds>(next - now_()).count();
-  (void)::poll(waiting.data(), waiting.size(), static_cast<int>(std::max<std::int64_t>(left, 1)));
-  stopped_ = waiting[0].revents != 0;
-  for (std::size_t i = 0; i < whose.size(); ++i) whose[i]->ready = waiting[2 + i].revents != 0;
-  if (waiting[1].revents != 0) look_at_pods();
-}
-
-void ConnectionKeeper::note(const char* event, const std::string& pod, const std::string& what,
-                            LogLevel level) {
-  lines_.write(level, kLogger, event, now_(),
-               [&](LogEvent& line) { line.field("pod", pod).field("what", what); });
+void ConnectionKeeper::note(const char* event, const std::string& what, LogLevel level) {
+  lines_.write(level, kLogger, event, now_(), [&](LogEvent& line) {
+    line.field("pod", pod_.name).field("container", pod_.container).field("what", what);
+  });
 }
 
 }  // namespace fairlead::cni::node

@@ -18,15 +18,21 @@ constexpr std::size_t kPathsCharsMax = 200;  // in a line of the log
 
 TimePoint now() { return std::chrono::steady_clock::now(); }
 
-Result<bool> note_paths(const AttachmentState& state, const PathFacts& node,
-                        EncryptedPaths& paths) {
+struct Noted {
+  EncryptedPaths paths;
+  bool changed = false;
+};
+
+Result<Noted> note_paths(const AttachmentState& state, const PathFacts& node) {
   const Netns netns = SMC_TRY(Netns::open(state.netns));
   if (netns.identity() != state.identity)
     return Error{Errc::kNotFound, "network namespace of the pod"};
   const NetnsVisit visit = SMC_TRY(NetnsVisit::enter(netns));
   const PathFacts pod = SMC_TRY(read_path_facts(look_at_pod(node)));
-  paths = encrypted_paths(pod, node);
-  return change_note([&paths](const std::string& note) { return with_encrypted(note, paths); });
+  Noted noted{encrypted_paths(pod, node)};
+  noted.changed = SMC_TRY(
+      change_note([&noted](const std::string& note) { return with_encrypted(note, noted.paths); }));
+  return noted;
 }
 
 }  // namespace
@@ -45,13 +51,16 @@ void EncryptionNotes::look() {
 void EncryptionNotes::look_at(const AttachmentState& state, const PathFacts& node) {
   const std::string pod = state.pod_name.empty() ? state.attachment.container_id
                                                  : state.pod_namespace + "/" + state.pod_name;
-  EncryptedPaths paths;
-  const Result<bool> changed = note_paths(state, node, paths);
+  // A container of the pod with CAP_NET_ADMIN may fill what is read.
+  const auto asked = calls_.ask(state.attachment.container_id, kCallMax,
+                                [state, node] { return note_paths(state, node); });
+  if (!asked) return tell_failure(pod, Error{Errc::kTimedOut, "reading the pod's paths"});
+  const Result<Noted>& noted = *asked;
   // A pod that has ended meanwhile, or has no note, is no failure.
-  if (!changed && changed.error().code != Errc::kNotFound) tell_failure(pod, changed.error());
-  if (!changed || !*changed) return;
+  if (!noted && noted.error().code != Errc::kNotFound) tell_failure(pod, noted.error());
+  if (!noted || !noted->changed) return;
   lines_.write(LogLevel::kInfo, kLogger, "encrypted_paths", now(), [&](LogEvent& line) {
-    line.field("pod", pod).field("paths", to_text(paths, kPathsCharsMax));
+    line.field("pod", pod).field("paths", to_text(noted->paths, kPathsCharsMax));
   });
 }
 

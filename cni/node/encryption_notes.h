@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/paced_lines.h"
+#include "cni/node/pod_calls.h"
 #include "cni/path_facts.h"
 #include "cni/state.h"
 
@@ -16,8 +17,11 @@ class EncryptionNotes {
  public:
   explicit EncryptionNotes(std::string run_dir) : run_dir_(std::move(run_dir)) {}
 
-  // Enters the network namespace of each pod on the calling thread, which is in that of the node.
-  // If the kernel does not answer, the notes are not changed, and a line is logged.
+  // How long a pod may make this; its note is not changed then.
+  static constexpr Duration kCallMax = std::chrono::seconds(1);
+
+  // Enters the network namespace of each pod, on a thread for the pod. If the kernel does not
+  // answer, the notes are not changed, and a line is logged.
   void look();
 
  private:
@@ -25,6 +29,7 @@ class EncryptionNotes {
   void tell_failure(const std::string& where, const Error& error);
 
   const std::string run_dir_;
+  PodCalls calls_;
   PacedLines lines_;
 };
 

@@ -17,7 +17,11 @@ std::optional<std::vector<NodePod>> LatePods::look() {
   for (const std::size_t i : answers_.order(places)) {
     if (std::chrono::steady_clock::now() > deadline) break;
     NodePod& pod = (*pods)[i];
-    pod.sidecar_runs = ask_readiness(pod.netns, pod.identity, proxy_uid_, closer_).has_value();
+    const auto ready = calls_.ask(name_of_pod(pod.identity), kSidecarCallMax,
+                                  [netns = pod.netns, identity = pod.identity, uid = proxy_uid_] {
+                                    return ask_readiness(netns, identity, uid).has_value();
+                                  });
+    pod.sidecar_runs = ready.value_or(false);
     answers_.record(pod.identity, pod.sidecar_runs ? std::optional(SidecarCounts{}) : std::nullopt);
   }
   return pods;

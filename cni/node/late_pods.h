@@ -9,9 +9,9 @@
 #include <utility>
 #include <vector>
 
-#include "base/descriptor_closer.h"
 #include "base/time.h"
 #include "cni/node/node_pods.h"
+#include "cni/node/pod_calls.h"
 #include "cni/node/sidecar_answers.h"
 
 namespace fairlead::cni::node {
@@ -25,13 +25,9 @@ class LatePods {
   // Time for the sidecars of one look; the remaining ones are asked at the next one.
   static constexpr Duration kSidecarsMax = std::chrono::seconds(5);
 
-  // `proxy_uid`: user of the sidecars. `closer`, for what they send, outlives this.
-  LatePods(RuntimePodList list, std::string run_dir, std::uint32_t proxy_uid,
-           DescriptorCloser& closer)
-      : list_(std::move(list)),
-        run_dir_(std::move(run_dir)),
-        proxy_uid_(proxy_uid),
-        closer_(closer) {}
+  // `proxy_uid`: user of the sidecars.
+  LatePods(RuntimePodList list, std::string run_dir, std::uint32_t proxy_uid)
+      : list_(std::move(list)), run_dir_(std::move(run_dir)), proxy_uid_(proxy_uid) {}
 
   // Those that opted in and have no state. Nothing without a connection to the runtime.
   std::optional<std::vector<NodePod>> look();
@@ -40,7 +36,7 @@ class LatePods {
   RuntimePodList list_;
   std::string run_dir_;
   std::uint32_t proxy_uid_;
-  DescriptorCloser& closer_;
+  PodCalls calls_;
   SidecarAnswers answers_;  // a pod that stalls delays only pods that stall
 };
 

@@ -32,6 +32,7 @@ struct Options {
   ClusterSettings cluster;
   RnicAccessOptions rnics;
   double check_seconds = std::chrono::duration<double>(PodCheck::kInterval).count();
+  bool keeper = true;
   bool leave = false;
   WithdrawSettings withdrawal;
 };
@@ -242,7 +243,8 @@ int run_agent(const Options& options) {
   auto entry = entry_of(options);
   if (!entry) return report(entry.error());
   auto agent = Agent::start({options.places, std::move(*entry), options.listen, options.cluster,
-                             options.rnics, std::chrono::duration<double>(options.check_seconds)});
+                             options.rnics, options.keeper,
+                             std::chrono::duration<double>(options.check_seconds)});
   if (!agent) return report(agent.error());
   (*agent)->run();
   return 0;
@@ -280,6 +282,8 @@ int dispatch(int argc, char** argv) {
                   "seconds between two looks at what the pods were given")
       ->capture_default_str()
       ->check(CLI::Range(0.1, 3600.0));
+  run->add_flag("!--no-hand-over", options.keeper,
+                "do not keep the connections of sidecars while these are replaced");
   add_cluster(*run, options.cluster);
   add_rnic_access(*run, options.rnics);
   add_plugin(*install, options);

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/time.h"
+#include "cni/node/pod_calls.h"
 #include "cni/pod_parts.h"
 
 namespace fairlead::cni::node {
@@ -36,16 +37,21 @@ class PodCheck {
   PodCheck(std::string run_dir, std::string cgroup_root)
       : run_dir_(std::move(run_dir)), cgroup_root_(std::move(cgroup_root)) {}
 
-  // Enters the network namespace of each pod on the calling thread. Skips pods that are being
-  // created or have ended.
+  // How long a pod may make its check. Its parts are unknown then.
+  static constexpr Duration kCallMax = std::chrono::seconds(1);
+
+  // Skips pods that are being created or have ended.
   PodCounts look();
   std::vector<PodFinding> findings() const;
 
  private:
   void tell(const AttachmentState& state, const PodReport& report);
 
+  PodReport inspect(const AttachmentState& state);
+
   const std::string run_dir_;
   const std::string cgroup_root_;
+  PodCalls calls_;
   std::map<std::string, std::string> told_;  // by container: what was missing at the last look
   mutable std::mutex mutex_;
   std::vector<PodFinding> findings_;

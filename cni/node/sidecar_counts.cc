@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <string_view>
 
+#include "base/descriptor_closer.h"
 #include "base/record_socket.h"
 #include "base/unix_address.h"
 #include "cni/json_text.h"
@@ -42,7 +43,8 @@ Result<void> connect_to(int fd, std::uint32_t uid) {
   return {};
 }
 
-Result<std::string> receive_all(int fd, DescriptorCloser& closer) {
+Result<std::string> receive_all(int fd) {
+  DescriptorCloser closer(DescriptorCloser::Where::kHere);
   const TimePoint deadline = std::chrono::steady_clock::now() + kSidecarAnswerMax;
   std::string bytes;
   std::array<std::byte, 16 * 1024> chunk;
@@ -68,9 +70,8 @@ Result<std::string> receive_all(int fd, DescriptorCloser& closer) {
 
 // The body of the answer to a GET.
 Result<std::string> get(const std::string& netns, const NetnsIdentity& identity, std::uint32_t uid,
-                        std::string_view path, DescriptorCloser& closer) {
-  if (closer.full()) return Error{Errc::kExhausted, "descriptors that wait to be closed", 0};
-  ForeignDescriptor fd(SMC_TRY(make_socket(netns, identity)), closer);
+                        std::string_view path) {
+  const FileDescriptor fd = SMC_TRY(make_socket(netns, identity));
   SMC_TRY(connect_to(fd.get(), uid));
   const std::string request = "GET " + std::string(path) +
                               " HTTP/1.1\r\nHost: fairlead\r\nConnection: close\r\n"
@@ -79,8 +80,7 @@ Result<std::string> get(const std::string& netns, const NetnsIdentity& identity,
   if (::send(fd.get(), request.data(), request.size(), MSG_NOSIGNAL) !=
       static_cast<ssize_t>(request.size()))
     return system_error("send", errno);
-  const std::string answer = SMC_TRY(receive_all(fd.get(), closer));
-  fd.close_here();  // nothing is unread
+  const std::string answer = SMC_TRY(receive_all(fd.get()));
   const std::size_t head = answer.find(kHeadEnd);
   if (!answer.starts_with(kGood) || head == std::string::npos) return kNoSidecar;
   return answer.substr(head + kHeadEnd.size());
@@ -125,15 +125,15 @@ Result<SidecarCounts> parse_sidecar_counts(const std::string& stats, const std::
 }
 
 Result<SidecarCounts> ask_sidecar(const std::string& netns, const NetnsIdentity& identity,
-                                  std::uint32_t uid, DescriptorCloser& closer) {
-  const std::string stats = SMC_TRY(get(netns, identity, uid, "/stats?format=json", closer));
-  const std::string fallbacks = SMC_TRY(get(netns, identity, uid, "/fallbacks", closer));
+                                  std::uint32_t uid) {
+  const std::string stats = SMC_TRY(get(netns, identity, uid, "/stats?format=json"));
+  const std::string fallbacks = SMC_TRY(get(netns, identity, uid, "/fallbacks"));
   return parse_sidecar_counts(stats, fallbacks);
 }
 
 Result<void> ask_readiness(const std::string& netns, const NetnsIdentity& identity,
-                           std::uint32_t uid, DescriptorCloser& closer) {
-  SMC_TRY(get(netns, identity, uid, "/readyz", closer));
+                           std::uint32_t uid) {
+  SMC_TRY(get(netns, identity, uid, "/readyz"));
   return {};
 }
 

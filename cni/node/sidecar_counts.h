@@ -5,7 +5,6 @@
 #include <map>
 #include <string>
 
-#include "base/descriptor_closer.h"
 #include "base/result.h"
 #include "base/time.h"
 #include "cni/netns.h"
@@ -15,6 +14,8 @@ namespace fairlead::cni::node {
 // A longer or later answer counts as no answer.
 inline constexpr std::size_t kSidecarAnswerBytesMax = 256 << 10;
 inline constexpr Duration kSidecarAnswerMax = std::chrono::milliseconds(300);
+// With all questions, and a thread that has to begin.
+inline constexpr Duration kSidecarCallMax = 3 * kSidecarAnswerMax;
 inline constexpr std::size_t kSidecarReasonsMax = 16;  // of the connections over TCP
 
 struct SidecarCounts {
@@ -29,19 +30,17 @@ struct SidecarCounts {
   } hand_over;
 };
 
-// The process may send descriptors with its answer: `closer` closes them.
-//
 // Enters the network namespace at `netns` on the calling thread, if it is still that of `identity`,
-// and queries a process of user `uid`. Errors: kPermission for a listener of another user,
-// kMalformed for a malformed answer or one with descriptors, kTimedOut, kExhausted when `closer` is
-// full, and those of the socket.
+// and queries a process of user `uid`. The process may send descriptors, whose close may block the
+// thread: use PodCalls. Errors: kPermission for a listener of another user, kMalformed for a
+// malformed answer or one with descriptors, kTimedOut, kExhausted, and those of the socket.
 Result<SidecarCounts> ask_sidecar(const std::string& netns, const NetnsIdentity& identity,
-                                  std::uint32_t uid, DescriptorCloser& closer);
+                                  std::uint32_t uid);
 
 // Asks in the same way whether the sidecar accepts connections. Errors as above; kMalformed too for
 // a sidecar that does not accept any yet.
 Result<void> ask_readiness(const std::string& netns, const NetnsIdentity& identity,
-                           std::uint32_t uid, DescriptorCloser& closer);
+                           std::uint32_t uid);
 
 // From the bodies of the answers to /stats and /fallbacks. Pure.
 Result<SidecarCounts> parse_sidecar_counts(const std::string& stats, const std::string& fallbacks);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdlib>
+#include <map>
 #include <utility>
 
 #include "base/log.h"
@@ -18,6 +19,8 @@ namespace {
 constexpr const char* kLogger = "hand_over";
 // Between two looks at connections whose applications have ended.
 constexpr int kDeadLookMilliseconds = 20;
+// Connections that may begin between the offer and the parcel, beside an eighth of those there are.
+constexpr std::size_t kComingConnections = 64;
 
 using Refusal = parking::KeeperRecord::Refusal;
 
@@ -34,6 +37,19 @@ bool is_busy(const SocketAddress& address) {
 std::uint64_t milliseconds(Duration duration) {
   return static_cast<std::uint64_t>(
       std::chrono::duration_cast<std::chrono::milliseconds>(duration).count());
+}
+
+std::vector<std::vector<relay::ParkedSockets>> share_out(
+    std::vector<relay::ParkedSockets>& connections, std::size_t workers) {
+  std::vector<std::vector<relay::ParkedSockets>> shares(workers);
+  std::size_t next = 0;
+  for (relay::ParkedSockets& connection : connections) {
+    // A slot of the map of client addresses belongs to one worker.
+    const std::optional<std::uint32_t> slot = connection.state.client_slot;
+    const std::size_t worker = slot ? bpf::ClientAddressSlots::worker_of(*slot, workers) : next++;
+    shares[worker % workers].push_back(std::move(connection));
+  }
+  return shares;
 }
 
 }  // namespace
@@ -85,7 +101,9 @@ void ConnectionKeeping::prepare() {
 
 Result<void> ConnectionKeeping::take(parking::Parcel parcel) {
   const std::vector<std::byte> bytes = SMC_TRY(parking::read_description(parcel));
-  // A keeper is trusted with our connections, and so are its descriptors.
+  // A root process of the pod may play the keeper. What is no TCP socket stays with the closer.
+  for (const ForeignDescriptor& descriptor : parcel.descriptors)
+    SMC_TRY(event::take_over_tcp(descriptor.get()));
   std::vector<FileDescriptor> descriptors;
   for (ForeignDescriptor& descriptor : parcel.descriptors)
     descriptors.push_back(descriptor.release());
@@ -110,15 +128,8 @@ std::vector<FileDescriptor> ConnectionKeeping::listeners_at(const SocketAddress&
 
 void ConnectionKeeping::give_to(const Workers& workers) {
   if (!parked_) return;
-  std::vector<std::vector<relay::ParkedSockets>> shares(workers.size());
-  std::size_t next = 0;
-  for (relay::ParkedSockets& connection : parked_->connections) {
-    // A slot of the map of client addresses belongs to one worker.
-    const std::optional<std::uint32_t> slot = connection.state.client_slot;
-    const std::size_t worker =
-        slot ? bpf::ClientAddressSlots::worker_of(*slot, workers.size()) : next++;
-    shares[worker % workers.size()].push_back(std::move(connection));
-  }
+  std::vector<std::vector<relay::ParkedSockets>> shares =
+      share_out(parked_->connections, workers.size());
   for (std::size_t i = 0; i < workers.size(); ++i)
     workers[i]->take_back(std::move(shares[i]), parked_->parked_at, i == 0 ? parked_->ended : 0);
 }
@@ -166,17 +177,17 @@ relay::Worker::Parkable ConnectionKeeping::drain_the_dead(const Workers& workers
   }
 }
 
-bool ConnectionKeeping::has_room_for(const relay::Worker::Parkable& all,
-                                     const Workers& workers) const {
+Result<void> ConnectionKeeping::offer(const relay::Worker::Parkable& all, const Workers& workers) {
   const auto limits = keeper_->limits();
-  const std::size_t descriptors = 2 * all.connections + workers.size() * config_.listeners.size();
-  if (limits && descriptors <= limits->descriptors) return true;
-  if (limits)
-    LogEvent(LogLevel::kWarn, kLogger, "not_parked")
-        .field("descriptors", std::uint64_t{descriptors})
-        .field("limit", std::uint64_t{limits->descriptors})
-        .field("what", "the keeper takes fewer descriptors than the connections have");
-  return false;
+  if (!limits) return Error{Errc::kPeerGone, "no keeper"};
+  // An application may connect until the workers accept nothing more.
+  const std::size_t coming = all.connections / 8 + kComingConnections;
+  const std::size_t least = 2 * all.connections + workers.size() * config_.listeners.size();
+  if (least > limits->descriptors)
+    return Error{Errc::kExhausted, parking::to_string(Refusal::kDescriptors)};
+  const std::size_t offered = std::min<std::size_t>(least + 2 * coming, limits->descriptors);
+  return keeper_->offer(static_cast<std::uint32_t>(offered),
+                        event::EventLoop::now() + parking::kOfferWait);
 }
 
 relay::Worker::Parkable ConnectionKeeping::count(const Workers& workers) {
@@ -217,15 +228,8 @@ parking::Parked ConnectionKeeping::collect(std::size_t workers, TimePoint deadli
   return all;
 }
 
-bool ConnectionKeeping::park(const Workers& workers) {
-  if (!keeper_) return false;
-  keeper_->stop();
-  if (!keeper_->limits() || !has_room_for(drain_the_dead(workers), workers)) {
-    if (held_) held_->give_up();
-    return false;
-  }
-  const TimePoint begin = event::EventLoop::now();
-  const TimePoint settled = begin + config_.hand_over.settle;
+parking::EncodedDescription ConnectionKeeping::take_from(const Workers& workers) {
+  const TimePoint settled = event::EventLoop::now() + config_.hand_over.settle;
   for (const auto& worker : workers)
     worker->park(settled, [this](relay::WorkerThread::Parked parked) {
       const std::lock_guard lock(collected_.mutex);
@@ -239,26 +243,67 @@ bool ConnectionKeeping::park(const Workers& workers) {
     LogEvent(LogLevel::kWarn, kLogger, "dropped")
         .field("connections", std::uint64_t{dropped})
         .field("what", "they have more bytes in hand than the keeper takes");
-  const std::size_t connections = all.connections.size();
-  const std::uint64_t ended = all.ended;
-  parking::EncodedDescription encoded = parking::encode(std::move(all));
+  return parking::encode(std::move(all));
+}
+
+Result<void> ConnectionKeeping::send(parking::Parcel& parcel, std::span<const std::byte> bytes) {
+  parcel.bytes = bytes.size();
+  parcel.description = ForeignDescriptor(SMC_TRY(parking::seal_description(bytes)));
+  return keeper_->park(parcel, event::EventLoop::now() + kParkWait);
+}
+
+// The description is read as the next process would read it.
+void ConnectionKeeping::give_again(parking::Parcel parcel, std::span<const std::byte> bytes,
+                                   const Workers& workers) {
+  std::vector<FileDescriptor> descriptors;
+  for (ForeignDescriptor& descriptor : parcel.descriptors)
+    descriptors.push_back(descriptor.release());
+  Result<parking::Parked> parked = parking::decode(bytes, std::move(descriptors));
+  if (!parked) {
+    LogEvent(LogLevel::kError, kLogger, "not_resumed").field("what", to_string(parked.error()));
+    return;
+  }
+  std::vector<relay::WorkerThread::Parked> shares(workers.size());
+  std::map<SocketAddress, std::size_t> listening;  // workers, by address
+  for (relay::ParkedListener& listener : parked->listeners)
+    shares[listening[listener.address]++ % shares.size()].listeners.push_back(std::move(listener));
+  std::vector<std::vector<relay::ParkedSockets>> connections =
+      share_out(parked->connections, workers.size());
+  for (std::size_t i = 0; i < workers.size(); ++i) {
+    shares[i].connections = std::move(connections[i]);
+    (void)workers[i]->unpark(std::move(shares[i]));
+  }
+}
+
+bool ConnectionKeeping::park(const Workers& workers) {
+  if (!keeper_) return false;
+  keeper_->stop();
+  const auto not_parked = [this](std::size_t connections, const Error& why) {
+    keeper_->leave();
+    if (held_) held_->give_up();
+    LogEvent(LogLevel::kWarn, kLogger, "not_parked")
+        .field("connections", std::uint64_t{connections})
+        .field("what", to_string(why))
+        .field("hint", "the connections go on until drain.timeout");
+    return false;
+  };
+  const relay::Worker::Parkable all = drain_the_dead(workers);
+  if (const Result<void> offered = offer(all, workers); !offered)
+    return not_parked(all.connections, offered.error());
+  const TimePoint begin = event::EventLoop::now();
+  parking::EncodedDescription encoded = take_from(workers);
   parking::Parcel parcel;
-  parcel.bytes = encoded.bytes.size();
   for (FileDescriptor& descriptor : encoded.descriptors)
     parcel.descriptors.emplace_back(std::move(descriptor));
-  const Result<void> parked = [&]() -> Result<void> {
-    parcel.description = ForeignDescriptor(SMC_TRY(parking::seal_description(encoded.bytes)));
-    return keeper_->park(parcel, event::EventLoop::now() + kParkWait);
-  }();
+  const Result<void> parked = send(parcel, encoded.bytes);
   if (!parked) {
-    LogEvent(LogLevel::kError, kLogger, "not_parked")
-        .field("connections", std::uint64_t{connections})
-        .field("what", to_string(parked.error()));
-    return true;
+    give_again(std::move(parcel), encoded.bytes, workers);
+    return not_parked(encoded.connections, parked.error());
   }
+  for (const auto& worker : workers) worker->finish(event::EventLoop::now());
   LogEvent(LogLevel::kInfo, kLogger, "parked")
-      .field("connections", std::uint64_t{connections})
-      .field("ended", ended)
+      .field("connections", std::uint64_t{encoded.connections})
+      .field("ended", encoded.ended)
       .field("bytes", std::uint64_t{encoded.bytes.size()})
       .field("ms", milliseconds(event::EventLoop::now() - begin));
   return true;

@@ -11,6 +11,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "base/result.h"
@@ -44,14 +45,23 @@ class ConnectionKeeping {
   void confirm();
   // The workers have started. `park_wanted` is called on another thread.
   void start(std::function<void()> park_wanted);
-  // True when the workers' connections are at the keeper; the workers end. False: they go on.
+  // True when the workers' connections are at the keeper, or none was left to go on; the workers
+  // may end. False: the connections are the workers', as before, and the keeper has none of them.
   bool park(const Workers& workers);
 
  private:
   bool expects_parcel() const;
   Result<void> take(parking::Parcel parcel);
   relay::Worker::Parkable drain_the_dead(const Workers& workers);
-  bool has_room_for(const relay::Worker::Parkable& all, const Workers& workers) const;
+  // The keeper answers, and has room for what the workers have.
+  Result<void> offer(const relay::Worker::Parkable& all, const Workers& workers);
+  // Takes the workers' connections, encoded, from them.
+  parking::EncodedDescription take_from(const Workers& workers);
+  // `bytes`: the description of the parcel, which gets it.
+  Result<void> send(parking::Parcel& parcel, std::span<const std::byte> bytes);
+  // The keeper did not take them: the workers go on with them.
+  static void give_again(parking::Parcel parcel, std::span<const std::byte> bytes,
+                         const Workers& workers);
   relay::Worker::Parkable count(const Workers& workers);
 
   parking::Parked collect(std::size_t workers, TimePoint deadline);

@@ -77,6 +77,11 @@ Result<ReceivedRecord> receive_record(int socket, std::span<std::byte> into,
   return received;
 }
 
+void keep_few_in_flight(int socket) noexcept {
+  const int least = 1;  // the kernel takes its minimum
+  (void)::setsockopt(socket, SOL_SOCKET, SO_SNDBUF, &least, sizeof least);
+}
+
 void refuse_descriptors(int socket) noexcept {
   constexpr int kPassRights = 83;  // SO_PASSRIGHTS, which C libraries do not know yet
   const int off = 0;

@@ -29,6 +29,10 @@ struct ReceivedRecord {
 Result<ReceivedRecord> receive_record(int socket, std::span<std::byte> into,
                                       DescriptorCloser& closer);
 
+// From now on only about six records of this end are on their way: send_record() then would block
+// until the peer has read. So few descriptors are in flight, for which the kernel limits our user.
+void keep_few_in_flight(int socket) noexcept;
+
 // Nobody can send descriptors to this Unix socket, or to those that it accepts. To be called before
 // it is connected or listens. Does nothing before Linux 6.16.
 void refuse_descriptors(int socket) noexcept;

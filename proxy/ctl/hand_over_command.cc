@@ -26,6 +26,8 @@ constexpr parking::ParcelLimits kLimits = {.descriptors = 1'000'000,
 // Between two looks for the next proxy.
 constexpr int kLookMilliseconds = 2;
 
+parking::KeeperTerms terms() { return {kLimits, kLimits.descriptors}; }
+
 TimePoint now() { return std::chrono::steady_clock::now(); }
 
 int milliseconds_until(TimePoint deadline) {
@@ -52,13 +54,10 @@ class HandOverCommand {
   // Keeps its connections until it parks them, or dies.
   Result<void> outlive_running() {
     deadline_ = TimePoint::max();
-    KeeperSession session = open(SMC_TRY(connect_to_proxy(socket_)), nullptr);
-    const Result<void> ended =
-        run(session, [&] { return session.state() == KeeperSession::State::kReceived; });
+    KeeperSession session(SMC_TRY(connect_to_proxy(socket_)), terms(), closer_, nullptr);
+    const Result<void> ended = receive(session);
     if (!ended && ended.error().code != Errc::kPeerGone) return ended;
-    parked_at_ = now();
     deadline_ = parked_at_ + wait_;
-    parcel_ = session.take_parcel();
     if (parcel_) return {};
     auto remains = session.take_remains(parked_at_, kLimits.bytes);
     if (!remains) return Error{Errc::kWrongState, "hand_over.mode of the proxy is not always"};
@@ -69,13 +68,10 @@ class HandOverCommand {
   }
 
   Result<void> take_from_running() {
-    KeeperSession session = open(SMC_TRY(connect_to_proxy(socket_)), nullptr);
+    KeeperSession session(SMC_TRY(connect_to_proxy(socket_)), terms(), closer_, nullptr);
     SMC_TRY(session.advance());
     SMC_TRY(session.ask_to_park());
-    SMC_TRY(run(session, [&] { return session.state() == KeeperSession::State::kReceived; }));
-    parcel_ = session.take_parcel();
-    parked_at_ = now();
-    return {};
+    return receive(session);
   }
 
   // A proxy that goes before it has taken the parcel may be the old one, or one that failed.
@@ -101,26 +97,35 @@ class HandOverCommand {
   Result<void> try_to_give() {
     Result<FileDescriptor> next = connect_to_proxy(socket_);
     if (!next) return next.error();
-    KeeperSession session = open(std::move(*next), std::move(parcel_));
-    std::optional<parking::KeeperRecord::Refusal> answer;
-    const Result<void> given =
-        run(session, [&] { return (answer = session.take_answer()).has_value(); });
-    parcel_ = session.take_parcel();
-    if (given && *answer != parking::KeeperRecord::Refusal::kNone)
-      return Error{Errc::kMalformed, parking::to_string(*answer)};
-    return given;
+    descriptors_ = parcel_->descriptors.size();
+    KeeperSession session(std::move(*next), terms(), closer_, std::move(parcel_));
+    auto event = await(session);
+    if (!event) parcel_ = session.take_held();
+    if (!event) return event.error();
+    const auto* const answer = std::get_if<KeeperSession::Answered>(&*event);
+    if (answer == nullptr) return Error{Errc::kMalformed, "a parcel in place of an answer"};
+    if (answer->refusal != parking::KeeperRecord::Refusal::kNone)
+      return Error{Errc::kMalformed, parking::to_string(answer->refusal)};
+    return {};
   }
 
-  KeeperSession open(FileDescriptor socket, std::unique_ptr<Parcel> held) {
-    if (held) descriptors_ = held->descriptors.size();
-    return {std::move(socket), kLimits, closer_, std::move(held)};
+  // What the proxy parks, until the session has ended.
+  Result<void> receive(KeeperSession& session) {
+    auto event = await(session);
+    parked_at_ = now();
+    if (!event) return event.error();
+    auto* const received = std::get_if<KeeperSession::Received>(&*event);
+    if (received == nullptr) return Error{Errc::kMalformed, "an answer to no parcel"};
+    parcel_ = std::move(received->parcel);
+    return {};
   }
 
-  template <class Done>
-  Result<void> run(KeeperSession& session, Done done) {
+  // The next event for us.
+  Result<KeeperSession::Event> await(KeeperSession& session) {
     for (;;) {
-      SMC_TRY(session.advance());
-      if (done()) return {};
+      KeeperSession::Event event = SMC_TRY(session.advance());
+      if (!std::holds_alternative<std::monostate>(event)) return event;
+      if (session.has_more()) continue;
       const int wait = milliseconds_until(deadline_);
       if (wait == 0) return Error{Errc::kTimedOut, "the proxy does not answer"};
       const short events = session.wants_to_write() ? POLLIN | POLLOUT : POLLIN;

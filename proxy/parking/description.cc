@@ -272,6 +272,8 @@ EncodedDescription encode(Parked parked) {
       std::chrono::nanoseconds(parked.parked_at.time_since_epoch()).count()));
   description.set_ended(parked.ended);
   EncodedDescription encoded;
+  encoded.connections = parked.connections.size();
+  encoded.ended = parked.ended;
   for (relay::ParkedListener& listener : parked.listeners) {
     description.add_listeners()->set_address(to_string(listener.address));
     encoded.descriptors.push_back(std::move(listener.socket));

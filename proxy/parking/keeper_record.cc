@@ -12,7 +12,9 @@ constexpr std::array<std::byte, 4> kName = {std::byte{'F'}, std::byte{'L'}, std:
 constexpr std::size_t kKindAt = 4, kRefusalAt = 5, kFlagsAt = 6, kLivingFlagsAt = 7;
 constexpr std::size_t kCountAt = 8, kLostAt = 12, kBytesAt = 16, kDiedAt = 24;
 constexpr std::byte kHolds{1};
-constexpr std::byte kHoldsLiving{1}, kDied{2};
+constexpr std::byte kHoldsLiving{1}, kDied{2}, kAnswersOffers{4}, kFetches{8};
+// Of kFetch, in place of what only kParcel has.
+constexpr std::size_t kDescriptionAt = kLostAt, kTableAt = kDiedAt;
 
 template <class T>
 void store(KeeperRecordBytes& into, std::size_t at, T value) {
@@ -44,6 +46,10 @@ const char* to_string(KeeperRecord::Refusal refusal) {
       return "a malformed parcel";
     case KeeperRecord::Refusal::kBusy:
       return "another parcel of this pod is kept";
+    case KeeperRecord::Refusal::kNotFetched:
+      return "the keeper could not fetch the descriptors";
+    case KeeperRecord::Refusal::kShare:
+      return "the keeper's share of descriptors for all pods is used up";
   }
   SMC_ASSERT(false, refusal);
 }
@@ -54,10 +60,17 @@ KeeperRecordBytes encode(const KeeperRecord& record) {
   bytes[kKindAt] = static_cast<std::byte>(record.kind);
   bytes[kRefusalAt] = static_cast<std::byte>(record.refusal);
   bytes[kFlagsAt] = record.holds ? kHolds : std::byte{};
-  bytes[kLivingFlagsAt] =
-      (record.holds_living ? kHoldsLiving : std::byte{}) | (record.died ? kDied : std::byte{});
-  store(bytes, kLostAt, record.lost);
-  store(bytes, kDiedAt, record.died_nanoseconds);
+  bytes[kLivingFlagsAt] = (record.holds_living ? kHoldsLiving : std::byte{}) |
+                          (record.died ? kDied : std::byte{}) |
+                          (record.answers_offers ? kAnswersOffers : std::byte{}) |
+                          (record.fetches ? kFetches : std::byte{});
+  if (record.kind == KeeperRecord::Kind::kFetch) {
+    store(bytes, kDescriptionAt, record.description);
+    store(bytes, kTableAt, record.table);
+  } else {
+    store(bytes, kLostAt, record.lost);
+    store(bytes, kDiedAt, record.died_nanoseconds);
+  }
   store(bytes, kCountAt, record.count);
   store(bytes, kBytesAt, record.bytes);
   return bytes;
@@ -72,9 +85,9 @@ Result<KeeperRecord> decode_record(std::span<const std::byte> bytes) {
   const auto kind = std::to_integer<std::uint8_t>(bytes[kKindAt]);
   const auto refusal = std::to_integer<std::uint8_t>(bytes[kRefusalAt]);
   if (kind < static_cast<std::uint8_t>(KeeperRecord::Kind::kHello) ||
-      kind > static_cast<std::uint8_t>(KeeperRecord::Kind::kRelease))
+      kind > static_cast<std::uint8_t>(KeeperRecord::Kind::kFetch))
     return Error{Errc::kMalformed, "keeper record: kind"};
-  if (refusal > static_cast<std::uint8_t>(KeeperRecord::Refusal::kBusy))
+  if (refusal > static_cast<std::uint8_t>(KeeperRecord::Refusal::kShare))
     return Error{Errc::kMalformed, "keeper record: refusal"};
   KeeperRecord record;
   record.kind = static_cast<KeeperRecord::Kind>(kind);
@@ -82,8 +95,15 @@ Result<KeeperRecord> decode_record(std::span<const std::byte> bytes) {
   record.holds = (bytes[kFlagsAt] & kHolds) != std::byte{};
   record.holds_living = (bytes[kLivingFlagsAt] & kHoldsLiving) != std::byte{};
   record.died = (bytes[kLivingFlagsAt] & kDied) != std::byte{};
-  record.lost = load<std::uint32_t>(bytes, kLostAt);
-  record.died_nanoseconds = load<std::uint64_t>(bytes, kDiedAt);
+  record.answers_offers = (bytes[kLivingFlagsAt] & kAnswersOffers) != std::byte{};
+  record.fetches = (bytes[kLivingFlagsAt] & kFetches) != std::byte{};
+  if (record.kind == KeeperRecord::Kind::kFetch) {
+    record.description = load<std::uint32_t>(bytes, kDescriptionAt);
+    record.table = load<std::uint32_t>(bytes, kTableAt);
+  } else {
+    record.lost = load<std::uint32_t>(bytes, kLostAt);
+    record.died_nanoseconds = load<std::uint64_t>(bytes, kDiedAt);
+  }
   record.count = load<std::uint32_t>(bytes, kCountAt);
   record.bytes = load<std::uint64_t>(bytes, kBytesAt);
   return record;

@@ -7,8 +7,14 @@
 //   kParcel, kDescriptors…         ->
 //                                  <-     kTaken, or kRefused: the keeper drops it, or waits
 //   kPark: end now, please         ->
-//                                  <-     kParcel, kDescriptors…
+//                                  <-     kOffer: how much it is going to park
+//   kAccepted, or kRefused         ->
+//                                  <-     kFetch, or kParcel, kDescriptors…
 //   kTaken, or kRefused            ->
+//
+// The proxy offers while its connections still go on: if the keeper does not answer, or refuses,
+// they go on. A keeper that fetches takes the descriptors out of the proxy by pidfd_getfd(2). So
+// none is in flight, where the kernel counts it for the proxy's user id, which other pods share.
 //
 // With `hand_over.mode: always`, a keeper that says `holds_living` has the sockets from the
 // beginning, and makes a parcel of them when the proxy dies:
@@ -43,6 +49,9 @@ struct KeeperRecord {
     kLedger,       // 1 descriptor: parking/ledger.h; with `count` slots
     kHold,         // the sockets of the slot `count`, behind those that it has
     kRelease,      // the slot `count` has no sockets any more
+    kOffer,        // a parcel of `count` descriptors will come; 1 descriptor, to see that it can
+    kAccepted,     // room for `count` descriptors is reserved
+    kFetch,        // as kParcel, by numbers: `description`, `table`
   };
   // Of kRefused.
   enum class Refusal : std::uint8_t {
@@ -52,16 +61,23 @@ struct KeeperRecord {
     kVersion,      // the proxy does not understand the description
     kMalformed,    // not what was announced
     kBusy,         // another parcel is here
+    kNotFetched,   // the keeper may not fetch the descriptors
+    kShare,        // all pods together have as many descriptors there as they may
   };
   Kind kind = Kind::kHello;
   Refusal refusal = Refusal::kNone;
-  bool holds = false;         // kHello: a parcel follows
-  bool holds_living = false;  // kHello: a ledger is welcome
-  bool died = false;          // kParcel: the proxy that had the connections has not parked them
-  std::uint32_t lost = 0;     // kParcel: connections that were reset when it died
+  bool holds = false;           // kHello: a parcel follows
+  bool holds_living = false;    // kHello: a ledger is welcome
+  bool answers_offers = false;  // kHello: it understands kOffer
+  bool fetches = false;         // kHello: it understands kFetch, and may fetch
+  bool died = false;            // kParcel: the proxy that had the connections has not parked them
+  std::uint32_t lost = 0;       // kParcel: connections that were reset when it died
   std::uint32_t count = 0;
   std::uint64_t bytes = 0;
   std::uint64_t died_nanoseconds = 0;  // kParcel: when it died, CLOCK_MONOTONIC
+  // kFetch, descriptors of the proxy: the description, and a sealed memory file with the numbers of
+  // the `count` others, 4 bytes each.
+  std::uint32_t description = 0, table = 0;
   friend bool operator==(const KeeperRecord&, const KeeperRecord&) = default;
 };
 const char* to_string(KeeperRecord::Refusal refusal);

@@ -1,5 +1,6 @@
 #include "parking/keeper_session.h"
 
+#include <algorithm>
 #include <array>
 #include <utility>
 
@@ -10,20 +11,37 @@ namespace fairlead::parking {
 using Kind = KeeperRecord::Kind;
 using Refusal = KeeperRecord::Refusal;
 
-KeeperSession::KeeperSession(FileDescriptor socket, const ParcelLimits& limits,
-                             DescriptorCloser& closer, std::unique_ptr<Parcel> held)
+KeeperSession::KeeperSession(FileDescriptor socket, KeeperTerms terms, DescriptorCloser& closer,
+                             std::unique_ptr<Parcel> held)
     : socket_(std::move(socket), closer),
-      limits_(limits),
+      terms_(std::move(terms)),
       closer_(closer),
-      parcel_(std::move(held)),
-      receiver_(limits),
-      living_max_(limits.descriptors) {}
+      state_(std::in_place_type<Greeting>, std::move(held)) {}
 
-void KeeperSession::set_limits(const ParcelLimits& limits, std::uint32_t living) {
-  living_max_ = living;
-  if (receiver_.begun()) return;
-  limits_ = limits;
-  receiver_ = ParcelReceiver(limits);
+bool KeeperSession::wants_to_write() const {
+  const auto* const giving = std::get_if<Giving>(&state_);
+  return std::holds_alternative<Greeting>(state_) || (giving != nullptr && !giving->sent);
+}
+
+KeeperSession::Stage KeeperSession::stage() const {
+  struct StageOf {
+    Stage operator()(const Greeting&) const { return Stage::kIdle; }
+    Stage operator()(const Idle&) const { return Stage::kIdle; }
+    Stage operator()(const Giving&) const { return Stage::kGiving; }
+    Stage operator()(const Promised&) const { return Stage::kPromised; }
+    Stage operator()(const Receiving&) const { return Stage::kReceiving; }
+    Stage operator()(const Fetching&) const { return Stage::kReceiving; }
+  };
+  return std::visit(StageOf{}, state_);
+}
+
+std::unique_ptr<Parcel> KeeperSession::take_held() {
+  if (auto* const greeting = std::get_if<Greeting>(&state_)) return std::move(greeting->held);
+  auto* const giving = std::get_if<Giving>(&state_);
+  if (giving == nullptr) return nullptr;
+  std::unique_ptr<Parcel> held = std::move(giving->parcel);
+  state_.emplace<Idle>();
+  return held;
 }
 
 Result<void> KeeperSession::say(const KeeperRecord& record) {
@@ -36,133 +54,197 @@ Result<void> KeeperSession::ask_to_park() {
   return say(record);
 }
 
-Result<void> KeeperSession::advance() {
-  if (!greeted_) SMC_TRY(greet());
-  if (sender_) SMC_TRY(give());
-  return receive();
+Result<KeeperSession::Event> KeeperSession::advance() {
+  if (std::holds_alternative<Greeting>(state_)) SMC_TRY(greet());
+  SMC_TRY(give());
+  if (std::holds_alternative<Fetching>(state_)) return fetch();
+  // A proxy that never stops talking does not keep the owner from its other work.
+  constexpr int kRecordsPerTurn = 64;
+  for (int i = 0; i < kRecordsPerTurn; ++i) {
+    if (closer_.full()) return Event();
+    std::optional<Event> event = SMC_TRY(receive_one());
+    if (!event) return Event();
+    if (!std::holds_alternative<std::monostate>(*event)) return std::move(*event);
+    if (std::holds_alternative<Fetching>(state_)) return Event();
+  }
+  return Event();
 }
 
 Result<void> KeeperSession::greet() {
+  const auto& greeting = std::get<Greeting>(state_);
   KeeperRecord hello;
-  hello.count = limits_.descriptors;
-  hello.bytes = limits_.bytes;
-  hello.holds = parcel_ != nullptr;
+  hello.count = terms_.limits.descriptors;
+  hello.bytes = terms_.limits.bytes;
+  hello.holds = greeting.held != nullptr;
   hello.holds_living = true;
+  hello.answers_offers = true;
+  hello.fetches = terms_.process.has_value();
   SMC_TRY(say(hello));
-  greeted_ = true;
-  if (!parcel_) return {};
-  state_ = State::kGiving;
-  sender_.emplace(socket_.get(), *parcel_);
+  // emplace() ends what is there before it makes another.
+  std::unique_ptr<Parcel> held = std::move(std::get<Greeting>(state_).held);
+  if (held)
+    state_.emplace<Giving>(socket_.get(), std::move(held));
+  else
+    state_.emplace<Idle>();
   return {};
 }
 
 Result<void> KeeperSession::give() {
-  const bool done = SMC_TRY(sender_->advance());
-  if (done) sender_.reset();
+  auto* const giving = std::get_if<Giving>(&state_);
+  if (giving != nullptr && !giving->sent) giving->sent = SMC_TRY(giving->sender.advance());
   return {};
 }
 
-Result<void> KeeperSession::receive() {
-  if (early_) {
-    if (std::chrono::steady_clock::now() < rests_until_) return {};
-    Early early = std::move(*early_);
-    early_.reset();
-    SMC_TRY(take(early.record, {&early.description, 1}));
-  }
-  // A proxy that never stops talking does not keep the owner from others.
-  constexpr int kRecordsPerTurn = 64;
-  for (int i = 0; i < kRecordsPerTurn && state_ != State::kReceived && !early_; ++i) {
-    if (closer_.full()) return {};
-    const bool more = SMC_TRY(receive_one());
-    if (!more) return {};
-  }
-  return {};
-}
-
-Result<bool> KeeperSession::receive_one() {
+Result<std::optional<KeeperSession::Event>> KeeperSession::receive_one() {
   std::array<std::byte, 64> bytes;
   auto received = receive_record(socket_.get(), bytes, closer_);
-  if (!received && received.error().code == Errc::kWouldBlock) return false;
+  if (!received && received.error().code == Errc::kWouldBlock) return std::optional<Event>();
   if (!received) return received.error();
-  const std::size_t count = std::min(received->descriptors, received->fds.size());
   if (received->descriptors > received->fds.size())
     return refuse(Refusal::kMalformed,
-                  Error{Errc::kMalformed, "more descriptors than a record has"})
-        .error();
+                  Error{Errc::kMalformed, "more descriptors than a record has"});
   const KeeperRecord record = SMC_TRY(decode_record(std::span(bytes).first(received->size_bytes)));
-  if (record.kind == Kind::kParcel && count == 1 &&
-      std::chrono::steady_clock::now() < rests_until_) {
-    early_.emplace(Early{record, std::move(received->fds[0])});
-    return true;
-  }
-  SMC_TRY(take(record, std::span(received->fds).first(count)));
-  return true;
+  Event event = SMC_TRY(take(record, std::span(received->fds).first(received->descriptors)));
+  return std::optional<Event>(std::move(event));
 }
 
-Result<void> KeeperSession::take(const KeeperRecord& record,
-                                 std::span<ForeignDescriptor> descriptors) {
+Result<KeeperSession::Event> KeeperSession::take(const KeeperRecord& record,
+                                                 std::span<ForeignDescriptor> descriptors) {
   switch (record.kind) {
     case Kind::kTaken:
     case Kind::kRefused:
-      if (state_ != State::kGiving || sender_)
-        return Error{Errc::kMalformed, "an answer to no parcel"};
-      state_ = State::kIdle;
-      answer_ = record.kind == Kind::kTaken ? Refusal::kNone : record.refusal;
-      parcel_.reset();
-      return {};
+      return take_answer(record);
+    case Kind::kOffer:
+      SMC_TRY(promise(record));
+      return Event();
+    case Kind::kFetch:
     case Kind::kParcel:
     case Kind::kDescriptors:
-      break;
+      return take_part(record, descriptors);
     case Kind::kLedger:
     case Kind::kHold:
     case Kind::kRelease:
-      return take_living(record, descriptors);
+      SMC_TRY(take_living(record, descriptors));
+      return Event();
     case Kind::kHello:
     case Kind::kPark:
-      return Error{Errc::kMalformed, "a keeper's record from a proxy"};
+    case Kind::kAccepted:
+      break;
   }
-  if (state_ == State::kGiving)
+  return Error{Errc::kMalformed, "a keeper's record from a proxy"};
+}
+
+Result<KeeperSession::Event> KeeperSession::take_answer(const KeeperRecord& record) {
+  const auto* const giving = std::get_if<Giving>(&state_);
+  if (giving == nullptr || !giving->sent) return Error{Errc::kMalformed, "an answer to no parcel"};
+  state_.emplace<Idle>();
+  return Event(Answered{record.kind == Kind::kTaken ? Refusal::kNone : record.refusal});
+}
+
+Refusal KeeperSession::room_for(const KeeperRecord& record) {
+  if (record.count > terms_.limits.descriptors) return Refusal::kDescriptors;
+  if (record.bytes > terms_.limits.bytes) return Refusal::kBytes;
+  const auto* const promised = std::get_if<Promised>(&state_);
+  if (promised != nullptr && record.count <= promised->descriptors) return Refusal::kNone;
+  // And the description.
+  const std::uint32_t all = record.count + 1 + living_descriptors();
+  return !terms_.reserve || terms_.reserve(all) ? Refusal::kNone : Refusal::kShare;
+}
+
+Result<void> KeeperSession::promise(const KeeperRecord& record) {
+  if (!std::holds_alternative<Idle>(state_))
+    return refuse(Refusal::kBusy, Error{Errc::kMalformed, "an offer while a parcel is under way"});
+  if (const Refusal why = room_for(record); why != Refusal::kNone)
+    return refuse(why, Error{Errc::kExhausted, to_string(why)});
+  state_.emplace<Promised>(record.count);
+  KeeperRecord accepted;
+  accepted.kind = Kind::kAccepted;
+  accepted.count = record.count;
+  return say(accepted);
+}
+
+Result<KeeperSession::Event> KeeperSession::take_part(const KeeperRecord& record,
+                                                      std::span<ForeignDescriptor> descriptors) {
+  if (std::holds_alternative<Giving>(state_))
     return refuse(Refusal::kBusy, Error{Errc::kMalformed, "a parcel while another is given"});
-  state_ = State::kReceiving;
-  Result<std::optional<Parcel>> whole = receiver_.take(record, descriptors);
-  if (!whole) {
-    const bool limit = whole.error().code == Errc::kExhausted;
-    const Refusal why = !limit                               ? Refusal::kMalformed
-                        : record.count > limits_.descriptors ? Refusal::kDescriptors
-                                                             : Refusal::kBytes;
-    return refuse(why, whole.error());
+  if (!std::holds_alternative<Receiving>(state_)) {
+    if (record.kind == Kind::kDescriptors)
+      return refuse(Refusal::kMalformed, Error{Errc::kMalformed, "descriptors of no parcel"});
+    if (const Refusal why = room_for(record); why != Refusal::kNone)
+      return refuse(why, Error{Errc::kExhausted, to_string(why)});
+    if (record.kind == Kind::kFetch) return begin_fetch(record);
+    state_.emplace<Receiving>(terms_.limits);
   }
-  if (!*whole) return {};
-  parcel_ = std::make_unique<Parcel>(std::move(**whole));
-  state_ = State::kReceived;
-  living_.reset();
+  std::optional<Parcel> whole;
+  if (auto taken = std::get<Receiving>(state_).receiver.take(record, descriptors))
+    whole = std::move(*taken);
+  else
+    return refuse(Refusal::kMalformed, taken.error());
+  if (!whole) return Event();
+  return complete(std::move(*whole));
+}
+
+Result<KeeperSession::Event> KeeperSession::begin_fetch(const KeeperRecord& record) {
+  if (!terms_.process) return ask_to_send(record.count);
+  state_.emplace<Fetching>(record.count, *terms_.process, record, closer_);
+  return Event();
+}
+
+Result<KeeperSession::Event> KeeperSession::ask_to_send(std::uint32_t promised) {
+  KeeperRecord record;
+  record.kind = Kind::kRefused;
+  record.refusal = Refusal::kNotFetched;
+  SMC_TRY(say(record));
+  state_.emplace<Promised>(promised);
+  return Event();
+}
+
+Result<KeeperSession::Event> KeeperSession::fetch() {
+  auto& fetching = std::get<Fetching>(state_);
+  auto fetched = fetching.fetcher.advance();
+  if (!fetched && fetched.error().code == Errc::kMalformed)
+    return refuse(Refusal::kMalformed, fetched.error());
+  if (!fetched) return ask_to_send(fetching.descriptors);
+  if (!*fetched) return Event();
+  return complete(std::move(**fetched));
+}
+
+// Without an answer the proxy goes on with what it has parked here: then we keep nothing.
+Result<KeeperSession::Event> KeeperSession::complete(Parcel parcel) {
+  state_.emplace<Idle>();
   KeeperRecord taken;
   taken.kind = Kind::kTaken;
-  taken.count = static_cast<std::uint32_t>(parcel_->descriptors.size());
-  // Without an answer the proxy ends what it has parked here: then we keep nothing either.
-  const Result<void> said = say(taken);
-  if (!said) parcel_.reset();
-  return said;
+  taken.count = static_cast<std::uint32_t>(parcel.descriptors.size());
+  SMC_TRY(say(taken));
+  living_.reset();
+  return Event(Received{std::make_unique<Parcel>(std::move(parcel))});
 }
 
 Result<void> KeeperSession::take_living(const KeeperRecord& record,
                                         std::span<ForeignDescriptor> descriptors) {
-  if (state_ != State::kIdle || (record.kind == Kind::kLedger) == living_.has_value())
+  if (!std::holds_alternative<Idle>(state_) ||
+      (record.kind == Kind::kLedger) == living_.has_value())
     return Error{Errc::kMalformed, "living connections out of order"};
-  if (living_) return living_->take(record, descriptors, living_max_);
-  living_ = SMC_TRY(LivingConnections::of(record, descriptors));
-  return {};
+  if (!living_) {
+    living_ = SMC_TRY(LivingConnections::of(record, descriptors));
+    return {};
+  }
+  const auto coming = static_cast<std::uint32_t>(descriptors.size());
+  const std::uint32_t all = living_->descriptors() + coming + 1;  // and a description
+  const bool room = coming == 0 || !terms_.reserve || terms_.reserve(all);
+  return living_->take(record, descriptors,
+                       room ? terms_.living_descriptors : living_->descriptors());
 }
 
 std::optional<LivingConnections::Remains> KeeperSession::take_remains(TimePoint died,
                                                                       std::uint64_t bytes_max) {
-  if (!living_ || parcel_) return std::nullopt;
+  if (!living_) return std::nullopt;
   std::optional<LivingConnections::Remains> remains = std::move(*living_).remains(died, bytes_max);
   living_.reset();
   return remains;
 }
 
-Result<void> KeeperSession::refuse(Refusal refusal, const Error& why) {
+Error KeeperSession::refuse(Refusal refusal, const Error& why) {
   KeeperRecord record;
   record.kind = Kind::kRefused;
   record.refusal = refusal;

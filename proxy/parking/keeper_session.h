@@ -1,14 +1,18 @@
 // The keeper's end of a connection to a proxy: gives what it holds to the proxy, and takes what the
-// proxy parks. Neither blocks nor waits; the owner polls the socket, and gives up at its own limits
-// of time.
+// proxy parks. It does not wait; the owner polls the socket, and gives up at its own limits of
+// time.
 //
-// One thread, the owner's.
+// One thread, the owner's. Calls on descriptors of the proxy may block there (parcel_fetch.h, and a
+// closer that closes there).
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <utility>
+#include <variant>
 
 #include "base/descriptor_closer.h"
 #include "base/handle.h"
@@ -17,81 +21,113 @@
 #include "parking/keeper_record.h"
 #include "parking/living_connections.h"
 #include "parking/parcel.h"
+#include "parking/parcel_fetch.h"
 
 namespace fairlead::parking {
 
+// What a keeper takes.
+struct KeeperTerms {
+  ParcelLimits limits;                   // the proxy is told
+  std::uint32_t living_descriptors = 0;  // of a living proxy, at most
+  // Reserves room for so many descriptors in all, those of before included. False: a limit that the
+  // pods share. Empty: there is none.
+  std::function<bool(std::uint32_t)> reserve{};
+  // What the descriptors can be fetched from; nothing: they have to be sent.
+  std::optional<PeerProcess> process{};
+};
+
 class KeeperSession {
  public:
-  enum class State : std::uint8_t {
-    kIdle,       // the proxy has nothing to say yet
-    kGiving,     // the parcel that was held, until the proxy has taken it
-    kReceiving,  // a parcel of the proxy's
-    kReceived,   // it is here: take_parcel()
+  // What one advance() has brought for the owner.
+  struct Answered {
+    KeeperRecord::Refusal refusal;  // kNone: the proxy has taken the parcel that was held
   };
+  struct Received {
+    std::unique_ptr<Parcel> parcel;  // never null. The session is over.
+  };
+  using Event = std::variant<std::monostate, Answered, Received>;
 
-  // `socket` is connected to a proxy. `held`: what it is given, or null; it is kept until the proxy
-  // says that it has it. `limits` are told to the proxy.
-  KeeperSession(FileDescriptor socket, const ParcelLimits& limits, DescriptorCloser& closer,
+  // `held`: what the proxy is given, or null. It is kept until the proxy has answered.
+  KeeperSession(FileDescriptor socket, KeeperTerms terms, DescriptorCloser& closer,
                 std::unique_ptr<Parcel> held);
+  KeeperSession(KeeperSession&&) = delete;  // its parts refer to each other
 
   int descriptor() const { return socket_.get(); }
-  State state() const { return state_; }
-  // For a parcel that has not begun; the proxy is not told. `living`: descriptors of a living
-  // proxy.
-  void set_limits(const ParcelLimits& limits, std::uint32_t living);
-  bool wants_to_write() const { return sender_.has_value() || !greeted_; }
-  // Does what can be done now. An error, kPeerGone among them, ends the session; what is held is
-  // still there.
-  Result<void> advance();
-  // A parcel that begins before waits until then; nothing else is received behind it.
-  void rest_until(TimePoint when) { rests_until_ = when; }
-  std::optional<TimePoint> rests() const {
-    return early_ ? std::optional(rests_until_) : std::nullopt;
-  }
+  bool wants_to_write() const;
+  // There is more to do, without an event of the socket.
+  bool has_more() const { return std::holds_alternative<Fetching>(state_); }
+  // What the proxy and the keeper wait for; each begins a limit of time of the owner's.
+  enum class Stage : std::uint8_t { kIdle, kGiving, kPromised, kReceiving };
+  Stage stage() const;
+
+  // Does what can be done now, up to the first event. An error, kPeerGone among them, ends the
+  // session; what is held is still there.
+  Result<Event> advance();
   // Asks the proxy to park.
   Result<void> ask_to_park();
-  // What the proxy has said of the parcel that it was given, once: kNone if it has taken it. It is
-  // not held any more then. It may be said in the same advance() in which the parcel was given.
-  std::optional<KeeperRecord::Refusal> take_answer() {
-    return std::exchange(answer_, std::nullopt);
-  }
 
-  // What is held after a session that has ended, or what was received. Null if there is nothing.
-  std::unique_ptr<Parcel> take_parcel() { return std::move(parcel_); }
+  // What is still held after a session that has ended; null if there is nothing.
+  std::unique_ptr<Parcel> take_held();
 
   // Of the living proxy.
   std::uint32_t living_descriptors() const { return living_ ? living_->descriptors() : 0; }
-  // After a session that has ended because the proxy has, and without a parcel: what is left of its
+  // After a session that has ended because the proxy has, without a parcel: what is left of its
   // connections. Nothing if it has never said what they are.
   std::optional<LivingConnections::Remains> take_remains(TimePoint died, std::uint64_t bytes_max);
 
  private:
+  struct Greeting {  // hello has not been sent
+    explicit Greeting(std::unique_ptr<Parcel> parcel) : held(std::move(parcel)) {}
+    std::unique_ptr<Parcel> held;
+  };
+  struct Idle {};  // the proxy has nothing to say yet
+  struct Giving {
+    explicit Giving(int socket, std::unique_ptr<Parcel> held)
+        : parcel(std::move(held)), sender(socket, *parcel) {}
+    std::unique_ptr<Parcel> parcel;  // never null
+    ParcelSender sender;
+    bool sent = false;
+  };
+  struct Promised {
+    explicit Promised(std::uint32_t count) : descriptors(count) {}
+    std::uint32_t descriptors;
+  };
+  struct Receiving {
+    explicit Receiving(const ParcelLimits& limits) : receiver(limits) {}
+    ParcelReceiver receiver;
+  };
+  struct Fetching {
+    Fetching(std::uint32_t promised, const PeerProcess& process, const KeeperRecord& record,
+             DescriptorCloser& closer)
+        : descriptors(promised), fetcher(process, record, closer) {}
+    std::uint32_t descriptors;  // that are promised
+    ParcelFetcher fetcher;
+  };
+
   Result<void> greet();
   Result<void> give();
-  Result<void> receive();
-  Result<bool> receive_one();  // false: nothing is there
-  Result<void> take(const KeeperRecord& record, std::span<ForeignDescriptor> descriptors);
+  Result<Event> fetch();
+  // Nothing: no record is there.
+  Result<std::optional<Event>> receive_one();
+  Result<Event> take(const KeeperRecord& record, std::span<ForeignDescriptor> descriptors);
+  Result<Event> take_answer(const KeeperRecord& record);
+  Result<void> promise(const KeeperRecord& record);
+  Result<Event> take_part(const KeeperRecord& record, std::span<ForeignDescriptor> descriptors);
+  Result<Event> begin_fetch(const KeeperRecord& record);
+  // The proxy has to send what it has been promised room for.
+  Result<Event> ask_to_send(std::uint32_t promised);
+  Result<Event> complete(Parcel parcel);
   Result<void> take_living(const KeeperRecord& record, std::span<ForeignDescriptor> descriptors);
-  Result<void> refuse(KeeperRecord::Refusal refusal, const Error& why);
+  // Room for the parcel, or the reason why there is none.
+  KeeperRecord::Refusal room_for(const KeeperRecord& record);
+  Error refuse(KeeperRecord::Refusal refusal, const Error& why);
   Result<void> say(const KeeperRecord& record);
 
   ForeignDescriptor socket_;
-  ParcelLimits limits_;
+  KeeperTerms terms_;
   DescriptorCloser& closer_;
-  State state_ = State::kIdle;
-  bool greeted_ = false;
-  std::unique_ptr<Parcel> parcel_;  // held, or received
-  std::optional<ParcelSender> sender_;
-  ParcelReceiver receiver_;
-  TimePoint rests_until_{};
-  struct Early {
-    KeeperRecord record;
-    ForeignDescriptor description;
-  };
-  std::optional<Early> early_;  // the beginning of a parcel
+  std::variant<Greeting, Idle, Giving, Promised, Receiving, Fetching> state_;
   std::optional<LivingConnections> living_;
-  std::uint32_t living_max_ = 0;
-  std::optional<KeeperRecord::Refusal> answer_;  // that take_answer() has not told yet
 };
 
 }  // namespace fairlead::parking

@@ -65,6 +65,7 @@ Result<bool> ParcelSender::advance() {
     }
     const Result<void> sent = send_record(socket_, encode(record), fds);
     if (sent) return true;
+    obstacle_ = sent.error();
     if (sent.error().code == Errc::kWouldBlock) return false;
     return sent.error();
   };

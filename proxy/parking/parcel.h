@@ -46,10 +46,13 @@ class ParcelSender {
   ParcelSender(int socket, const Parcel& parcel) : socket_(socket), parcel_(parcel) {}
   // True when all has been sent; false: when the socket is writable. Errors of send_record().
   Result<bool> advance();
+  // Why the last advance() gave false.
+  const Error& obstacle() const { return obstacle_; }
 
  private:
   int socket_;
   const Parcel& parcel_;
+  Error obstacle_;
   bool begun_ = false;
   std::size_t sent_ = 0;  // descriptors
 };
@@ -63,7 +66,6 @@ class ParcelReceiver {
   // last, which has none but kParcel and kDescriptors. Errors: kExhausted at a limit, kMalformed.
   Result<std::optional<Parcel>> take(const KeeperRecord& record,
                                      std::span<ForeignDescriptor> descriptors);
-  bool begun() const { return parcel_.has_value(); }
 
  private:
   Result<std::optional<Parcel>> finish();

@@ -15,6 +15,7 @@
 #include "base/socket_file.h"
 #include "base/unix_address.h"
 #include "base/wait.h"
+#include "parking/parcel_fetch.h"
 
 namespace fairlead::parking {
 namespace {
@@ -70,6 +71,7 @@ void ProxyKeeper::accept() {
   // The latest one counts: the keeper was replaced.
   forget_keeper();
   keeper_ = std::move(connection);
+  keep_few_in_flight(keeper_.get());
 }
 
 void ProxyKeeper::forget_keeper() {
@@ -77,13 +79,13 @@ void ProxyKeeper::forget_keeper() {
   tell_at_.reset();
   keeper_.reset();
   limits_.reset();
-  keeper_holds_living_ = false;
+  hello_ = {};
 }
 
 void ProxyKeeper::take_hello(const KeeperRecord& hello) {
   limits_ = ParcelLimits{hello.count, hello.bytes};
-  keeper_holds_living_ = hello.holds_living;
-  if (living_ == nullptr || !keeper_holds_living_) return;
+  hello_ = hello;
+  if (living_ == nullptr || !hello_.holds_living) return;
   living_->attach(keeper_.get());
   tell_at_ = now();
 }
@@ -167,7 +169,7 @@ void ProxyKeeper::start(std::function<void()> park_wanted, LivingSource* living)
   park_wanted_ = std::move(park_wanted);
   living_ = living;
   // The keeper that has given what it held says hello only once.
-  if (living_ != nullptr && keeper_ && keeper_holds_living_) {
+  if (living_ != nullptr && keeper_ && hello_.holds_living) {
     living_->attach(keeper_.get());
     tell_at_ = now();
   }
@@ -218,23 +220,85 @@ void ProxyKeeper::run() {
   }
 }
 
+Result<void> ProxyKeeper::await_room(const Error& why, TimePoint deadline) {
+  const int wait = milliseconds_until(deadline);
+  if (wait == 0) return Error{Errc::kTimedOut, "the keeper does not read", why.system};
+  if (why.system == ETOOMANYREFS) {
+    // The socket is writable all the same.
+    (void)wait_for_events({}, std::min(wait, static_cast<int>(kInFlightRetry.count())));
+    return {};
+  }
+  pollfd writable{keeper_.get(), POLLOUT, 0};
+  (void)wait_for_events({&writable, 1}, wait);
+  return {};
+}
+
+Result<void> ProxyKeeper::send(const KeeperRecord& record, std::span<const int> fds,
+                               TimePoint deadline) {
+  for (;;) {
+    const Result<void> sent = send_record(keeper_.get(), encode(record), fds);
+    if (sent || sent.error().code != Errc::kWouldBlock) return sent;
+    SMC_TRY(await_room(sent.error(), deadline));
+  }
+}
+
+Result<void> ProxyKeeper::await_answer(Kind wanted, TimePoint deadline) {
+  for (;;) {
+    const Received received = SMC_TRY(read_until(deadline));
+    if (received.record.kind == wanted) return {};
+    if (received.record.kind == Kind::kRefused)
+      return Error{Errc::kExhausted, to_string(received.record.refusal)};
+  }
+}
+
+Result<void> ProxyKeeper::offer(std::uint32_t descriptors, TimePoint deadline) {
+  if (!keeper_) return Error{Errc::kPeerGone, "no keeper"};
+  if (!hello_.answers_offers) return {};
+  KeeperRecord record;
+  record.kind = Kind::kOffer;
+  record.count = descriptors;
+  // Any descriptor shows whether the kernel lets us send one.
+  const int any = stop_event_.get();
+  const std::span<const int> sent(&any, hello_.fetches ? 0 : 1);
+  SMC_TRY(send(record, sent, deadline));
+  return await_answer(Kind::kAccepted, deadline);
+}
+
+Result<void> ProxyKeeper::park_by_fetch(const Parcel& parcel, TimePoint deadline) {
+  const FileDescriptor table = SMC_TRY(make_fetch_table(parcel));
+  KeeperRecord record;
+  record.kind = Kind::kFetch;
+  record.count = static_cast<std::uint32_t>(parcel.descriptors.size());
+  record.bytes = parcel.bytes;
+  record.description = static_cast<std::uint32_t>(parcel.description.get());
+  record.table = static_cast<std::uint32_t>(table.get());
+  SMC_TRY(send(record, {}, deadline));
+  return await_answer(Kind::kTaken, deadline);
+}
+
 Result<void> ProxyKeeper::park(const Parcel& parcel, TimePoint deadline) {
   if (!keeper_) return Error{Errc::kPeerGone, "no keeper"};
   // From here on a keeper that comes looks for the next proxy.
   listener_.reset();
+  if (hello_.fetches) {
+    const Result<void> parked = park_by_fetch(parcel, deadline);
+    const bool may_not =
+        !parked && parked.error() == Error{Errc::kExhausted, to_string(Refusal::kNotFetched)};
+    if (!may_not) return parked;
+  }
   ParcelSender sender(keeper_.get(), parcel);
-  while (!SMC_TRY(sender.advance())) {
-    const int wait = milliseconds_until(deadline);
-    if (wait == 0) return Error{Errc::kTimedOut, "the keeper does not read"};
-    pollfd writable{keeper_.get(), POLLOUT, 0};
-    (void)wait_for_events({&writable, 1}, wait);
-  }
   for (;;) {
-    const Received received = SMC_TRY(read_until(deadline));
-    if (received.record.kind == Kind::kTaken) return {};
-    if (received.record.kind == Kind::kRefused)
-      return Error{Errc::kExhausted, to_string(received.record.refusal)};
+    const Result<bool> sent = sender.advance();
+    if (sent && *sent) break;
+    if (!sent) return sent.error();
+    SMC_TRY(await_room(sender.obstacle(), deadline));
   }
+  return await_answer(Kind::kTaken, deadline);
+}
+
+void ProxyKeeper::leave() {
+  forget_keeper();
+  listener_.reset();
 }
 
 }  // namespace fairlead::parking

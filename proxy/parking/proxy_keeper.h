@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <thread>
 
@@ -27,6 +28,11 @@ inline constexpr ParcelLimits kTakenBackMax = {.descriptors = 1'000'000,
 inline constexpr Duration kAcceptPause = std::chrono::milliseconds(100);
 // How long the kernel and the keeper may take for one record.
 inline constexpr Duration kRecordWait = std::chrono::seconds(2);
+// How long a keeper may take to answer an offer. The connections go on meanwhile.
+inline constexpr Duration kOfferWait = std::chrono::seconds(2);
+// After a descriptor that the kernel did not take, because our user has too many in flight. No
+// event tells when there is room.
+inline constexpr std::chrono::milliseconds kInFlightRetry{10};
 
 // After a record that the keeper could not take.
 inline constexpr Duration kLivingRetry = std::chrono::milliseconds(10);
@@ -68,8 +74,14 @@ class ProxyKeeper {
 
   // After stop(): what the keeper takes; nothing without a keeper.
   std::optional<ParcelLimits> limits() const { return limits_; }
-  // The keeper has it, or an error says why not; kRefused is kExhausted.
+  // Before anything is parked: the keeper has reserved room, and a descriptor can reach it. An
+  // older keeper is not asked. Errors: kExhausted when it refuses, kTimedOut, kPeerGone, others.
+  Result<void> offer(std::uint32_t descriptors, TimePoint deadline);
+  // The keeper has it, or an error says why not; kRefused is kExhausted. After an error the keeper
+  // may have copies of descriptors, until it notices that we left.
   Result<void> park(const Parcel& parcel, TimePoint deadline);
+  // Ends the connection to the keeper, and listens no more.
+  void leave();
 
  private:
   explicit ProxyKeeper(FileDescriptor listener, FileDescriptor stop_event)
@@ -81,6 +93,12 @@ class ProxyKeeper {
   void forget_keeper();
   void take_hello(const KeeperRecord& hello);
   void tell_living();
+  // Waits until a record can be sent. An error at the deadline.
+  Result<void> send(const KeeperRecord& record, std::span<const int> fds, TimePoint deadline);
+  Result<void> await_room(const Error& why, TimePoint deadline);
+  // The keeper's answer: an error unless it is `wanted`.
+  Result<void> await_answer(KeeperRecord::Kind wanted, TimePoint deadline);
+  Result<void> park_by_fetch(const Parcel& parcel, TimePoint deadline);
   struct Received {
     KeeperRecord record;
     std::array<ForeignDescriptor, kRecordDescriptorsMax> fds;
@@ -97,7 +115,7 @@ class ProxyKeeper {
   std::optional<ParcelLimits> limits_;  // of this keeper, once it has said them
   TimePoint accepts_again_{};
   std::function<void()> park_wanted_;
-  bool keeper_holds_living_ = false;
+  KeeperRecord hello_;              // of this keeper
   LivingSource* living_ = nullptr;  // while the thread runs
   std::optional<TimePoint> tell_at_;
   std::thread thread_;

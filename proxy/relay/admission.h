@@ -64,6 +64,7 @@ class Admission {
   bool draining() const { return draining_; }
   // No handshake begins: the connections are to be parked, and the next process begins them.
   void start_parking() { parking_ = true; }
+  void end_parking() { parking_ = false; }
   bool parking() const { return parking_; }
 
  private:

@@ -275,6 +275,7 @@ void WorkerThread::park(TimePoint deadline, std::function<void(Parked)> parked) 
     for (Entrance& entrance : entrances_) {
       const SocketAddress address = entrance.listener->address();
       neighbours_.parking->listeners.push_back({address, entrance.listener->park()});
+      neighbours_.parked_listeners.push_back(entrance.configured);
     }
     entrances_.clear();
     worker.start_parking(deadline);
@@ -303,7 +304,37 @@ void WorkerThread::park_when_due() {
   parked.ended = worker_->session_count();
   neighbours_.parking->parked(std::move(parked));
   neighbours_.parking.reset();
-  end_.drain_deadline = event::EventLoop::now();
+}
+
+bool WorkerThread::unpark(Parked parked) {
+  {
+    const std::lock_guard lock(mailbox_mutex_);
+    given_again_ = std::move(parked);
+  }
+  return post([this](Worker& worker) {
+    std::unique_lock lock(mailbox_mutex_);
+    Parked again = std::exchange(given_again_, {});
+    lock.unlock();
+    worker.end_parking();
+    listen_again(std::move(again.listeners));
+    for (ParkedSockets& sockets : again.connections) resume(std::move(sockets));
+  });
+}
+
+void WorkerThread::listen_again(std::vector<ParkedListener> listeners) {
+  for (ParkedListener& one : listeners) {
+    const auto found = std::find_if(
+        neighbours_.parked_listeners.begin(), neighbours_.parked_listeners.end(),
+        [&](const config::Listener* configured) { return configured->listen == one.address; });
+    if (found == neighbours_.parked_listeners.end()) continue;
+    const Result<SocketAddress> listening = listen(**found, std::move(one.socket));
+    if (listening)
+      entrances_.back().copied = true;
+    else
+      LogEvent(LogLevel::kWarn, "relay.worker", "not_reopened")
+          .field("listener", (*found)->name)
+          .field("what", to_string(listening.error()));
+  }
 }
 
 // What another process has parked goes on here.
@@ -313,22 +344,25 @@ void WorkerThread::resume_connections() {
     stats_->parked_nanoseconds.add(
         static_cast<std::uint64_t>(std::max<std::int64_t>(gap.count(), 0)));
   }
-  for (ParkedSockets& sockets : std::exchange(neighbours_.taken_back, {})) {
-    const auto arrive = [this](std::optional<event::ParkedStream>& parked,
-                               std::unique_ptr<event::Stream>& stream) {
-      if (!parked) return true;
-      auto resumed = event::TcpStream::resume(*loop_, std::move(*parked));
-      if (resumed) stream = std::move(*resumed);
-      return resumed.has_value();
-    };
-    ParkedConnection& connection = sockets.state;
-    const bool arrived = arrive(sockets.app, connection.app) && arrive(sockets.net, connection.net);
-    if (!arrived && connection.app) connection.app->reset_on_close();
-    if (arrived && worker_->take_back(std::move(connection)))
-      stats_->taken_back.add();
-    else
-      stats_->taken_back_lost.add();
-  }
+  for (ParkedSockets& sockets : std::exchange(neighbours_.taken_back, {}))
+    resume(std::move(sockets));
+}
+
+void WorkerThread::resume(ParkedSockets sockets) {
+  const auto arrive = [this](std::optional<event::ParkedStream>& parked,
+                             std::unique_ptr<event::Stream>& stream) {
+    if (!parked) return true;
+    auto resumed = event::TcpStream::resume(*loop_, std::move(*parked));
+    if (resumed) stream = std::move(*resumed);
+    return resumed.has_value();
+  };
+  ParkedConnection& connection = sockets.state;
+  const bool arrived = arrive(sockets.app, connection.app) && arrive(sockets.net, connection.net);
+  if (!arrived && connection.app) connection.app->reset_on_close();
+  if (arrived && worker_->take_back(std::move(connection)))
+    stats_->taken_back.add();
+  else
+    stats_->taken_back_lost.add();
 }
 
 void WorkerThread::join() {
@@ -352,8 +386,8 @@ bool WorkerThread::drain_finished() {
   if (!end_.shutdown_deadline) {
     if (worker_->session_count() != 0 && now < *end_.drain_deadline) return false;
     // A keeper's copy would still listen.
-    if (neighbours_.lasting)
-      for (const Entrance& entrance : entrances_)
+    for (const Entrance& entrance : entrances_)
+      if (neighbours_.lasting || entrance.copied)
         (void)::shutdown(entrance.listener->descriptor(), SHUT_RDWR);
     entrances_.clear();
     worker_->shut_down("the proxy is shutting down");

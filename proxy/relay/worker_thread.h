@@ -80,9 +80,12 @@ class WorkerThread {
     std::size_t ended = 0;  // that could not be parked
   };
   // From now on nothing is accepted, and no handshake begins. When every connection can be parked,
-  // or at `deadline`, `parked` is called on the worker's thread. The rest ends, and the thread. Any
-  // thread.
+  // or at `deadline`, `parked` is called on the worker's thread. The rest, and the thread, go on
+  // until finish(). Any thread.
   void park(TimePoint deadline, std::function<void(Parked)> parked);
+  // What was parked goes on here after all, and new connections are TCP. False when the mailbox is
+  // full: the connections are reset. Any thread.
+  bool unpark(Parked parked);
   void join();
   // True while sessions exist. Any thread.
   bool running() const { return running_.load(std::memory_order_acquire); }
@@ -93,12 +96,15 @@ class WorkerThread {
   struct Entrance {
     const config::Listener* configured;
     std::unique_ptr<event::Listener> listener;
+    bool copied = false;  // a keeper may have a descriptor of the socket
   };
   Result<std::unique_ptr<event::Listener>> open(const config::Listener& listener);
   Result<SocketAddress> enter(const config::Listener& listener,
                               std::unique_ptr<event::Listener> opened);
   event::ListenerHandlers handlers_of(const config::Listener& listener);
   void resume_connections();
+  void resume(ParkedSockets sockets);
+  void listen_again(std::vector<ParkedListener> listeners);
   void park_when_due();
   void reopen_for_peers();
   // That the listener has got.
@@ -131,17 +137,20 @@ class WorkerThread {
 
   std::mutex mailbox_mutex_;  // control only, never on the data path
   std::deque<std::function<void(Worker&)>> mailbox_;
+  Parked given_again_;  // of unpark()
   std::atomic<bool> mailbox_full_{false};
   std::atomic<bool> running_{false};
   struct Parking {
     std::function<void(Parked)> parked;
     std::vector<ParkedListener> listeners;
   };
+
   // The process before, and the next one.
   struct Neighbours {
-    std::vector<ParkedSockets> taken_back;  // until the thread starts
-    std::optional<TimePoint> parked_at;     // the same
-    std::optional<Parking> parking;         // worker's thread
+    std::vector<ParkedSockets> taken_back;                  // until the thread starts
+    std::optional<TimePoint> parked_at;                     // the same
+    std::optional<Parking> parking;                         // worker's thread
+    std::vector<const config::Listener*> parked_listeners;  // the same
     // For a process that dies; null: nothing outlives it.
     std::unique_ptr<LastingSessions> lasting;
   } neighbours_;

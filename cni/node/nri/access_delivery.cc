@@ -13,6 +13,8 @@ namespace {
 
 constexpr const char* kLogger = "nri";
 
+constexpr Error kTooSlow{Errc::kTimedOut, "the pod makes the call slow"};
+
 TimePoint now_() { return std::chrono::steady_clock::now(); }
 
 // A container that was created but not started has no process of its own. Its process is the
@@ -91,7 +93,10 @@ void AccessDelivery::run() {
 }
 
 bool AccessDelivery::deliver_late(Delivery& delivery) {
-  const Result<void> given = give_late(*delivery.late, places_);
+  const auto asked =
+      calls_.ask(delivery.pod_id, kDeliveryCallMax,
+                 [late = *delivery.late, places = places_] { return give_late(late, places); });
+  const Result<void> given = asked.value_or(kTooSlow);
   if (!given && may_be_starting(given.error()) && ++delivery.tries < kLateTriesMax) {
     ++counts_.late_retries;
     return false;
@@ -110,7 +115,12 @@ bool AccessDelivery::deliver_late(Delivery& delivery) {
 
 bool AccessDelivery::deliver(Delivery& delivery) {
   if (delivery.late && !deliver_late(delivery)) return false;
-  const Result<void> told = hand_over(run_dir_, delivery.pod_id, delivery.access);
+  const auto asked =
+      calls_.ask(delivery.pod_id, kDeliveryCallMax,
+                 [run_dir = run_dir_, pod_id = delivery.pod_id, access = delivery.access] {
+                   return hand_over(run_dir, pod_id, access);
+                 });
+  const Result<void> told = asked.value_or(kTooSlow);
   if (!told && told.error().code != Errc::kNotFound)
     lines_.write(LogLevel::kWarn, kLogger, "rnic_access_not_told", now_(), [&](LogEvent& line) {
       line.field("pod", delivery.pod).field("what", to_string(told.error()));

@@ -1,6 +1,6 @@
 // Steps after a decision about a sidecar's devices that must not delay the start of a container:
 // the note to the sidecar, in the alias of lo of its pod, and devices for running sidecars. A
-// separate thread, which enters network namespaces.
+// separate thread; what enters a pod runs on a thread for that pod.
 #pragma once
 
 #include <atomic>
@@ -15,6 +15,7 @@
 
 #include "base/paced_lines.h"
 #include "cni/node/nri/late_device.h"
+#include "cni/node/pod_calls.h"
 
 namespace fairlead::cni::node::nri {
 
@@ -25,6 +26,8 @@ inline constexpr std::size_t kDeliveriesMax = 4096;
 // For a container that is still being started.
 inline constexpr std::chrono::seconds kLateRetryInterval{2};
 inline constexpr unsigned kLateTriesMax = 30;
+// How long a pod may make a call of a delivery.
+inline constexpr std::chrono::seconds kDeliveryCallMax{2};
 
 struct Delivery {
   std::string pod_id;  // of its sandbox
@@ -60,7 +63,8 @@ class AccessDelivery {
 
   std::string run_dir_;
   LatePlaces places_;
-  PacedLines lines_;  // of the thread
+  PodCalls calls_;    // of the thread
+  PacedLines lines_;  // the same
   Counts counts_;
   std::mutex mutex_;  // guards stopped_ and waiting_
   std::condition_variable changed_;

@@ -38,16 +38,5 @@ TEST(BrokerCloser, FreesWhatAPodHasFilledOnAThreadOfItsOwnAndSaysForHowLong) {
   EXPECT_GT(spent[0].second, here / 4);
 }
 
-TEST(BrokerCloser, BeyondItsLimitItClosesAtOnce) {
-  BrokerCloser closer;
-  std::vector<FileDescriptor> many(kDescriptorsClosingMax + 1);
-  many[0] = FileDescriptor(::open("/dev/null", O_RDONLY | O_CLOEXEC));
-  const int fd = many[0].get();
-  ASSERT_GE(fd, 0);
-  closer.close("pod", std::move(many));
-  EXPECT_EQ(::fcntl(fd, F_GETFD), -1);
-  EXPECT_TRUE(closer.take_spent().empty());
-}
-
 }  // namespace
 }  // namespace fairlead::cni::node

@@ -16,6 +16,7 @@
 #include <thread>
 
 #include "base/unix_address.h"
+#include "cni/node/pod_calls.h"
 #include "lingering_socket.h"
 
 namespace fairlead::cni::node {
@@ -84,15 +85,21 @@ TEST(SidecarCounts, DescriptorsInAnAnswerBlockNobody) {
   LingeringSockets sockets;
   const auto begun = Clock::now();
   {
-    DescriptorCloser closer;
+    PodThread::prepare_process();
+    PodCalls calls;
     PlayedSidecar sidecar("HTTP/1.1 200 OK\r\n\r\n{}", sockets.make());
     if (!sidecar.ready()) GTEST_SKIP() << "no network namespace: " << std::strerror(errno);
     const auto netns = Netns::open(sidecar.netns());
     ASSERT_TRUE(netns);
-    const auto counts = ask_sidecar(sidecar.netns(), netns->identity(), ::geteuid(), closer);
-    ASSERT_FALSE(counts);
-    EXPECT_EQ(counts.error().code, Errc::kMalformed);
-    EXPECT_LT(Clock::now() - begun, LingeringSockets::kLinger / 4);
+    const auto ask = [&] {
+      return calls.ask("pod", kSidecarCallMax,
+                       [path = sidecar.netns(), identity = netns->identity(), user = ::geteuid()] {
+                         return ask_sidecar(path, identity, user);
+                       });
+    };
+    // Where the kernel lets descriptors come, the call is left behind, and woken out of its close
+    // when somebody asks again.
+    while (!ask()) ASSERT_LT(Clock::now() - begun, LingeringSockets::kLinger / 4);
   }
 }
 

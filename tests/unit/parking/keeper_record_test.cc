@@ -13,12 +13,13 @@ using Kind = KeeperRecord::Kind;
 TEST(KeeperRecordTest, EveryKindComesBack) {
   for (const Kind kind :
        {Kind::kHello, Kind::kParcel, Kind::kDescriptors, Kind::kTaken, Kind::kRefused, Kind::kPark,
-        Kind::kLedger, Kind::kHold, Kind::kRelease}) {
+        Kind::kLedger, Kind::kHold, Kind::kRelease, Kind::kOffer, Kind::kAccepted}) {
     KeeperRecord record;
     record.kind = kind;
     record.refusal = KeeperRecord::Refusal::kBusy;
     record.holds = true;
     record.holds_living = true;
+    record.answers_offers = record.fetches = true;
     record.died = true;
     record.lost = 0x11121314;
     record.died_nanoseconds = 0x2122232425262728;
@@ -28,6 +29,18 @@ TEST(KeeperRecordTest, EveryKindComesBack) {
     ASSERT_TRUE(decoded);
     EXPECT_EQ(*decoded, record);
   }
+}
+
+TEST(KeeperRecordTest, AFetchNamesDescriptors) {
+  KeeperRecord record;
+  record.kind = Kind::kFetch;
+  record.count = 7;
+  record.bytes = 8;
+  record.description = 0x01020304;
+  record.table = 0x11121314;
+  const auto decoded = decode_record(encode(record));
+  ASSERT_TRUE(decoded);
+  EXPECT_EQ(*decoded, record);
 }
 
 TEST(KeeperRecordTest, ALongerRecordOfANewerSideIsRead) {
@@ -47,14 +60,14 @@ TEST(KeeperRecordTest, OtherBytesAreRefused) {
   EXPECT_EQ(error_with(0, 'x'), Errc::kMalformed);
   EXPECT_EQ(error_with(3, 2), Errc::kUnsupported);
   EXPECT_EQ(error_with(4, 0), Errc::kMalformed);
-  EXPECT_EQ(error_with(4, 10), Errc::kMalformed);
-  EXPECT_EQ(error_with(5, 6), Errc::kMalformed);
+  EXPECT_EQ(error_with(4, 13), Errc::kMalformed);
+  EXPECT_EQ(error_with(5, 8), Errc::kMalformed);
   const KeeperRecordBytes bytes = encode({});
   EXPECT_EQ(decode_record(std::span(bytes).first(31)).error().code, Errc::kTruncated);
 }
 
 TEST(KeeperRecordTest, EveryRefusalHasASentence) {
-  for (int i = 0; i <= static_cast<int>(KeeperRecord::Refusal::kBusy); ++i)
+  for (int i = 0; i <= static_cast<int>(KeeperRecord::Refusal::kShare); ++i)
     EXPECT_STRNE(to_string(static_cast<KeeperRecord::Refusal>(i)), "");
 }
 

@@ -63,13 +63,18 @@ class LivingTest : public testing::Test {
     held->listener_opened(*SocketAddress::parse("127.0.0.1:4540"), listening.near.get());
     meet_keeper();
   }
+  KeeperTerms terms() const { return {kLimits, living_max}; }
+  Result<void> advance() {
+    SMC_TRY(session->advance());
+    return {};
+  }
   void meet_keeper() {
     held->detach();
     std::array<int, 2> ends{};
     EXPECT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends.data()),
               0);
     ours.reset(ends[0]);
-    session = std::make_unique<KeeperSession>(FileDescriptor(ends[1]), kLimits, closer, nullptr);
+    session = std::make_unique<KeeperSession>(FileDescriptor(ends[1]), terms(), closer, nullptr);
     EXPECT_TRUE(session->advance());
     held->attach(ours.get());
   }
@@ -89,8 +94,7 @@ class LivingTest : public testing::Test {
     held.reset();
     ours.reset();
     for (TcpPair* const pair : pairs) pair->near.reset();
-    const Result<void> ended = session->advance();
-    EXPECT_FALSE(ended);
+    EXPECT_FALSE(session->advance());
     return session->take_remains(TimePoint(std::chrono::seconds(7)), bytes_max);
   }
   static Parked decoded(Parcel& parcel) {
@@ -104,6 +108,7 @@ class LivingTest : public testing::Test {
   }
 
   std::uint64_t bytes_max = kLimits.bytes;
+  std::uint32_t living_max = kLimits.descriptors;
   DescriptorCloser closer;
   TcpPair listening;  // stands for a listener
   FileDescriptor ours;
@@ -244,14 +249,14 @@ class HostileLedgerTest : public LivingTest {
     record.kind = KeeperRecord::Kind::kLedger;
     record.count = slots;
     EXPECT_TRUE(send_record(ours.get(), encode(record), {&file, 1}));
-    return session->advance();
+    return advance();
   }
   Result<void> say(KeeperRecord::Kind kind, std::uint32_t slot, std::initializer_list<int> fds) {
     KeeperRecord record;
     record.kind = kind;
     record.count = slot;
     EXPECT_TRUE(send_record(ours.get(), encode(record), {fds.begin(), fds.size()}));
-    return session->advance();
+    return advance();
   }
 };
 
@@ -285,9 +290,10 @@ TEST_F(HostileLedgerTest, ASecondLedgerIsRefused) {
 }
 
 TEST_F(HostileLedgerTest, DescriptorsBeyondTheLimitAreNotHeld) {
+  living_max = 3;
+  meet_keeper();
   auto ledger = Ledger::create(2);
   ASSERT_TRUE(offer(ledger->descriptor(), 2));
-  session->set_limits(kLimits, 3);
   for (int i = 0; i < 4; ++i)
     ASSERT_TRUE(say(KeeperRecord::Kind::kHold, 1, {listening.near.get(), listening.far.get()}));
   EXPECT_EQ(session->living_descriptors(), 3U);

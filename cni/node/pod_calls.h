@@ -1,0 +1,64 @@
+// Calls that a pod can make slow, for a thread that serves many pods. Each call runs on a thread of
+// its own (pod_thread.h). One that takes too long is left to that thread, and until it has ended,
+// the pod is not called again.
+//
+// Threads: all calls on one thread, that of the owner.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "base/time.h"
+#include "cni/netns.h"
+#include "cni/node/pod_thread.h"
+
+namespace fairlead::cni::node {
+
+// Threads of calls that were left behind, of all pods. Beyond them no pod is called.
+inline constexpr std::size_t kCallsLeftMax = 256;
+
+// What is to be done, and its result.
+class PodCall {
+ public:
+  PodCall() = default;
+  PodCall(const PodCall&) = delete;
+  PodCall& operator=(const PodCall&) = delete;
+  virtual ~PodCall() = default;
+  virtual void run() = 0;
+};
+
+class PodCalls {
+ public:
+  // Runs `call`, which refers to nothing that the caller may destroy. Returns it when it has run
+  // within `max`; else null. `pod`: a name that no other pod has.
+  std::unique_ptr<PodCall> run(const std::string& pod, Duration max, std::unique_ptr<PodCall> call);
+
+  // The same for a function that returns a value. Nothing when it has not run in time.
+  template <class Function>
+  auto ask(const std::string& pod, Duration max, Function function)
+      -> std::optional<decltype(function())> {
+    class Ask final : public PodCall {
+     public:
+      explicit Ask(Function asked) : function(std::move(asked)) {}
+      void run() override { value.emplace(function()); }
+      Function function;
+      std::optional<decltype(std::declval<Function&>()())> value;
+    };
+    auto done = run(pod, max, std::make_unique<Ask>(std::move(function)));
+    if (!done) return std::nullopt;
+    return std::move(static_cast<Ask&>(*done).value);
+  }
+
+ private:
+  void reap();
+
+  std::map<std::string, std::unique_ptr<PodThread>> left_;  // by pod
+};
+
+// A name for the pod with this network namespace.
+std::string name_of_pod(const NetnsIdentity& pod);
+
+}  // namespace fairlead::cni::node

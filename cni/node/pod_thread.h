@@ -1,0 +1,97 @@
+// A thread for all that the agent does with one pod. What a pod can make slow, use up or block is
+// the thread's own:
+//
+//   descriptors  a table of its own (close_range(2) with CLOSE_RANGE_UNSHARE): RLIMIT_NOFILE counts
+//                for each pod, and what a pod sends takes no number from others
+//   close(2)     blocks nobody else. When the thread ends, the kernel closes the table without
+//                waiting for sockets that linger
+//   user         a real user id of its own, for which the kernel counts what the thread sends and a
+//                pod does not read (thread_user.h)
+//   time         a rate of processor time, kPodTimePerSecond
+//
+// See docs/adr/0038-a-thread-for-each-pod.md.
+#pragma once
+
+#include <poll.h>
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <thread>
+
+#include "base/handle.h"
+#include "base/result.h"
+#include "base/time.h"
+
+namespace fairlead::cni::node {
+
+// Processor time that the agent spends for one pod, and what may be spent at once. A hand-over of
+// 30,000 descriptors takes about 100 ms.
+inline constexpr double kPodTimePerSecond = 0.05;
+inline constexpr Duration kPodTimeAtOnce = std::chrono::seconds(1);
+// How often a thread that does not end is woken out of a system call.
+inline constexpr std::chrono::milliseconds kPodKickInterval{50};
+
+// Processor time that may be spent. Pure.
+class TimeBudget {
+ public:
+  explicit TimeBudget(TimePoint now) : counted_at_(now) {}
+  void spend(Duration used) { left_ -= used; }
+  // How long the owner has to rest; zero: it may go on.
+  Duration rest(TimePoint now);
+
+ private:
+  Duration left_ = kPodTimeAtOnce;
+  TimePoint counted_at_;
+};
+
+class PodThread {
+ public:
+  // On the thread, for what runs there.
+  class Here {
+   public:
+    bool stopped() const;
+    // Waits for these, until a time, or until stop(). Rests first where the thread has spent more
+    // time than it may. False: it is to end.
+    bool wait(std::span<pollfd> descriptors, TimePoint until);
+
+   private:
+    friend class PodThread;
+    Here(const std::atomic<bool>& stopped, int stop_event);
+    void charge();
+
+    const std::atomic<bool>& stopped_;
+    int stop_event_;    // in the table of the thread
+    Duration charged_;  // processor time of the thread
+    TimeBudget budget_;
+  };
+  using Work = std::function<void(Here&)>;
+
+  // `work` owns what it uses, or uses what lives as long as the process: a thread that a pod blocks
+  // outlives *this. Errors: kExhausted without a thread, others.
+  static Result<std::unique_ptr<PodThread>> start(Work work);
+  // Stops it, and leaves it to itself where it has not ended.
+  ~PodThread();
+
+  // It is to end. Does not wait.
+  void stop();
+  // After stop(): wakes it out of a call that waits.
+  void kick();
+  bool ended() const;
+
+  // Once in a process, before the first one: for kick().
+  static void prepare_process();
+
+ private:
+  struct Shared;
+  explicit PodThread(std::unique_ptr<Shared> shared);
+  static void run(Shared& shared, const Work& work);
+
+  std::unique_ptr<Shared> shared_;  // goes to the thread when that outlives *this
+  std::thread thread_;
+};
+
+}  // namespace fairlead::cni::node
