@@ -25,9 +25,10 @@ quick:  ## build and run the unit tests of what differs from QUICK_BASE (origin/
 	@python3 -B scripts/quick.py --jobs $(JOBS) $(if $(QUICK_BASE),--base $(QUICK_BASE))
 
 .PHONY: nightly
-nightly: arm64 k8s-test  ## run the checks that take too long for every change: arm64, the image from scratch, fuzzing, soak
+nightly: arm64 k8s-test  ## run the checks that take too long for every change: arm64, the image from scratch, fuzzing, soak, attacks
 	$(MAKE) fuzz FUZZ_SECONDS=$(or $(FUZZ_SECONDS),600) FUZZ_OPTIONS=--coverage
 	$(MAKE) soak
+	$(MAKE) hostile HOSTILE_OPTIONS="--only agent --builds dev" SEEDS=$(or $(SEEDS),5000)
 
 .PHONY: arm64
 arm64:  ## build everything for arm64 and run the unit tests under qemu-user
@@ -136,14 +137,14 @@ mutants:  ## build MUTANTS (200) small defects into the protocol's code, drawn b
 	/usr/bin/python3 -B tests/mutants/run.py --seed $(or $(SEED),1) --mutants $(or $(MUTANTS),200) --jobs $(JOBS)
 
 .PHONY: hostile
-hostile:  ## attack pairs of pods with hostile sidecars: SEEDS (1000) from FIRST_SEED (1), on the ASan and release builds
+hostile:  ## attack pairs of pods with hostile sidecars, and the node agent: SEEDS (1000) from FIRST_SEED (1), on two builds
 	@./scripts/bootstrap.sh build test
 	cmake --preset dev
 	cmake --build --preset dev -j $(JOBS) --target fairlead-proxy fairleadctl fairlead-cni fairlead-node
 	cmake --preset release
 	cmake --build --preset release -j $(JOBS) --target fairlead-proxy fairleadctl fairlead-cni fairlead-node
 	python3 scripts/hostile.py --seeds $(or $(SEEDS),1000) --first-seed $(or $(FIRST_SEED),1) \
-	  --jobs $(or $(HOSTILE_JOBS),4)
+	  --jobs $(or $(HOSTILE_JOBS),4) $(HOSTILE_OPTIONS)
 
 .PHONY: soak
 soak:  ## run mixed load while ports fail, SOAK_SECONDS (600) each under ASan and TSan, from SOAK_SEED (1)

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Attacks a pair of pods with hostile sidecars, on the AddressSanitizer build and on the optimised build.
+"""Attacks a pair of pods with hostile sidecars, and the node agent, on the AddressSanitizer build and on the optimised build.
 
-    scripts/hostile.py [--seeds 1000] [--first-seed 1] [--builds dev,release] [--jobs 1]
+    scripts/hostile.py [--seeds 1000] [--first-seed 1] [--builds dev,release] [--jobs 1] [--only neighbour|agent]
 
-Each build runs all seeds, distributed over JOBS concurrent pairs of pods. The last line is
+Each build runs all seeds against the pair, distributed over JOBS concurrent pairs of pods, and then all seeds against one
+agent and its sockets (tests/hostile/agent_test.py). The last line is
 "hostile: OK seeds=N longest_gap_ms=N control_ms=N": the seeds of each build, the longest round trip of a pair under
 attack, and the longest one without an attacker. Before it stand the kinds of attack of each pair, and how often each was
 drawn and reached the state that it is meant for. Each seed writes how to run it again, and a failed run names the seeds
@@ -33,12 +34,24 @@ def run_build(build_name, seeds, first_seed, jobs):
     return [sum(counts), max(gaps), max(controls)]
 
 
+def environment_of(build_name, what, seeds, first_seed):
+    build = ROOT / "build" / build_name
+    return {**SANITIZER_OPTIONS, **os.environ, f"{what}_SEEDS": str(seeds), f"{what}_FIRST_SEED": str(first_seed),
+            "FAIRLEAD_CNI": str(build / "cni/fairlead-cni"), "FAIRLEAD_NODE": str(build / "cni/fairlead-node"),
+            "FAIRLEAD_BIN": str(build / "proxy"), "FAIRLEAD_SLOWNESS": SLOWNESS[build_name]}
+
+
+def attack_agent(build_name, seeds, first_seed):
+    """False if the agent or its honest pods did not stand it."""
+    print(f"hostile: {seeds} seeds from {first_seed} at the agent of {build_name}", flush=True)
+    done = subprocess.run([sys.executable, "-B", ROOT / "tests/hostile/agent_test.py"], check=False,
+                          env=environment_of(build_name, "AGENT", seeds, first_seed))
+    return done.returncode == 0
+
+
 def run(build_name, seeds, first_seed):
     """The figures of the pair that runs these seeds, or None if it failed."""
-    build = ROOT / "build" / build_name
-    environment = {**SANITIZER_OPTIONS, **os.environ, "HOSTILE_SEEDS": str(seeds), "HOSTILE_FIRST_SEED": str(first_seed),
-                   "FAIRLEAD_CNI": str(build / "cni/fairlead-cni"), "FAIRLEAD_NODE": str(build / "cni/fairlead-node"),
-                   "FAIRLEAD_BIN": str(build / "proxy"), "FAIRLEAD_SLOWNESS": SLOWNESS[build_name]}
+    environment = environment_of(build_name, "HOSTILE", seeds, first_seed)
     print(f"hostile: {seeds} seeds from {first_seed} on {build_name}", flush=True)
     found = None
     with subprocess.Popen([sys.executable, "-B", ROOT / "tests/hostile/hostile_test.py"], env=environment,
@@ -58,6 +71,7 @@ def main():
     parser.add_argument("--first-seed", type=int, default=1)
     parser.add_argument("--builds", default="dev,release")
     parser.add_argument("--jobs", type=int, default=1, help="pairs of pods that are attacked side by side")
+    parser.add_argument("--only", choices=("neighbour", "agent"), help="attack the pair, or the agent, alone")
     arguments = parser.parse_args()
     if not 1 <= arguments.jobs <= arguments.seeds:
         parser.error(f"--jobs: {arguments.jobs} is not allowed; allowed: 1 to --seeds, {arguments.seeds}")
@@ -65,11 +79,14 @@ def main():
     for build_name in arguments.builds.split(","):
         if build_name not in SLOWNESS:
             parser.error(f"--builds: {build_name!r} is not allowed; allowed: {', '.join(SLOWNESS)}")
-        results.append(run_build(build_name, arguments.seeds, arguments.first_seed, arguments.jobs))
+        if arguments.only != "agent":
+            results.append(run_build(build_name, arguments.seeds, arguments.first_seed, arguments.jobs))
+        if arguments.only != "neighbour" and not attack_agent(build_name, arguments.seeds, arguments.first_seed):
+            results.append(None)
     if None in results:
         print(f"hostile: FAILED seeds={arguments.seeds} first_seed={arguments.first_seed}", flush=True)
         return 1
-    gap, control = (max(result[at] for result in results) for at in (1, 2))
+    gap, control = (max((result[at] for result in results), default=0) for at in (1, 2))
     print(f"hostile: OK seeds={arguments.seeds} longest_gap_ms={gap} control_ms={control}", flush=True)
     return 0
 

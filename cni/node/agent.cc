@@ -183,11 +183,13 @@ struct Agent::Parts {
       keeper->sidecar_uid = uid;
       metrics.show_keeper(&keeper->counts);
     }
-    auto created =
-        AgentPods::create(run_dir, [run_dir, uid, node = keeper.get()](const AgentPod& pod) {
+    auto created = AgentPods::create(
+        run_dir,
+        [run_dir, uid, node = keeper.get()](const AgentPod& pod, const PodThread::Here& here) {
           AgentPods::Duties duties;
           duties.push_back(std::make_unique<ClientAddressDelivery>(pod, run_dir, uid));
-          if (node != nullptr) duties.push_back(std::make_unique<ConnectionKeeper>(pod, *node));
+          if (node != nullptr)
+            duties.push_back(std::make_unique<ConnectionKeeper>(pod, here, *node));
           return duties;
         });
     if (!created) {

@@ -63,7 +63,6 @@ Outcome<std::unique_ptr<AgentPods>> AgentPods::create(const std::string& run_dir
   if (!watch) return tl::unexpected(watch.error());
   FileDescriptor stop(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!stop) return fail(Code::kState, to_string(system_error("eventfd", errno)));
-  PodThread::prepare_process();
   return std::unique_ptr<AgentPods>(
       new AgentPods(run_dir, std::move(*watch), std::move(make_duties), std::move(stop)));
 }
@@ -113,6 +112,8 @@ void AgentPods::look() {
   }
   for (const auto& [container, place] : seen) {
     Pod& pod = pods_.try_emplace(container, Pod{place, nullptr}).first->second;
+    // One that has ended by itself could not be given what it needs.
+    if (pod.thread && pod.thread->ended()) end(std::move(pod.thread));
     if (!pod.thread) begin(container, pod);
   }
   std::uint64_t running = 0;
@@ -136,7 +137,7 @@ void AgentPods::begin(const std::string& container, Pod& pod) {
     return refuse("the agent serves " + std::to_string(kAgentPodsMax) + " pods");
   auto thread = PodThread::start(
       [make = make_duties_, own = AgentPod{container, name_of(run_dir_, container), pod.place}](
-          PodThread::Here& here) { serve(make(own), here); });
+          PodThread::Here& here) { serve(make(own, here), here); });
   if (!thread) return refuse(to_string(thread.error()));
   pod.thread = std::move(*thread);
   ++counts_.running;

@@ -65,8 +65,8 @@ struct AgentPodCounts {
 class AgentPods {
  public:
   using Duties = std::vector<std::unique_ptr<PodDuty>>;
-  // Called on the thread of each pod.
-  using MakeDuties = std::function<Duties(const AgentPod&)>;
+  // Called on the thread of each pod, which the second one outlives.
+  using MakeDuties = std::function<Duties(const AgentPod&, const PodThread::Here&)>;
 
   // `make_duties` refers to nothing that ends before the process: see all_ended(). Errors: kState.
   static Outcome<std::unique_ptr<AgentPods>> create(const std::string& run_dir,

@@ -1,8 +1,10 @@
 #include "cni/node/connection_keeper.h"
 
 #include <sys/resource.h>
+#include <sys/stat.h>
 
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -32,8 +34,8 @@ std::uint32_t descriptors_max() {
 
 }  // namespace
 
-ConnectionKeeper::ConnectionKeeper(AgentPod pod, KeeperNode& node)
-    : pod_(std::move(pod)), node_(node) {}
+ConnectionKeeper::ConnectionKeeper(AgentPod pod, const PodThread::Here& here, KeeperNode& node)
+    : pod_(std::move(pod)), node_(node), closer_([&here] { return here.stopped(); }) {}
 
 // The pod has ended, or the agent.
 ConnectionKeeper::~ConnectionKeeper() {
@@ -75,8 +77,13 @@ Result<FileDescriptor> ConnectionKeeper::connect() const {
 // The kernel tells the number of the process that listened. By now that may be another one, of
 // another pod.
 bool ConnectionKeeper::is_process_of_pod(int pid) const {
-  const auto netns = Netns::open("/proc/" + std::to_string(pid) + "/ns/net");
-  return netns && netns->identity() == pod_.place.identity;
+  const std::string folder = "/proc/" + std::to_string(pid);
+  const auto netns = Netns::open(folder + "/ns/net");
+  // The folder is root's where the process runs a program with rights that its user lacks, or one
+  // that its user may not read.
+  struct stat status {};
+  return netns && netns->identity() == pod_.place.identity &&
+         ::stat(folder.c_str(), &status) == 0 && status.st_uid == node_.sidecar_uid;
 }
 
 parking::KeeperTerms ConnectionKeeper::terms(int connection) {
@@ -178,11 +185,12 @@ void ConnectionKeeper::end_session(TimePoint now, const Error& why) {
   if (!gone) note("refused", to_string(why), LogLevel::kWarn);
   if (stage_ == Stage::kReceiving || stage_ == Stage::kPromised) ++node_.counts.refused;
   kept_ = session_->take_held();
-  auto remains =
-      gone && !kept_
-          ? session_->take_remains(
-                now, node_.remains_bytes.used() >= kRemainsBytesOfNode ? 0 : kRemainsBytesOfPod)
-          : std::nullopt;
+  std::optional<parking::LivingConnections::Remains> remains;
+  if (gone && !kept_) {
+    const bool room = remains_share_.resize(kRemainsBytesOfPod);
+    remains = session_->take_remains(now, room ? kRemainsBytesOfPod : 0);
+    (void)remains_share_.resize(remains && remains->parcel ? remains->parcel->bytes : 0);
+  }
   session_.reset();
   --node_.counts.sidecars;
   next_look_ = kept_ ? now : now + kKeeperLook;
@@ -200,8 +208,7 @@ void ConnectionKeeper::keep_remains(parking::LivingConnections::Remains remains,
        std::to_string(remains.reset) + " connections were reset, " + std::to_string(kept) +
            " descriptors of listeners and of connections at rest are kept",
        LogLevel::kWarn);
-  if (remains.parcel && remains_share_.resize(remains.parcel->bytes))
-    keep(std::move(remains.parcel), now);
+  if (remains.parcel) keep(std::move(remains.parcel), now);
 }
 
 void ConnectionKeeper::drop(std::atomic<std::uint64_t>& dropped) {

@@ -28,7 +28,7 @@ inline constexpr std::chrono::milliseconds kKeeperLookWhileKeeping{10};
 // room is reserved for what it has announced.
 inline constexpr std::chrono::seconds kKeepTime{60};
 inline constexpr std::chrono::seconds kKeeperTransferTime{5};
-inline constexpr std::chrono::seconds kKeeperPromiseTime{30};
+inline constexpr std::chrono::seconds kKeeperPromiseTime{90};  // hand_over.settle is 60 s at most
 // Of one pod, where RLIMIT_NOFILE is not lower, and of all together.
 inline constexpr std::uint32_t kKeptDescriptorsOfPod = 32'768;
 inline constexpr std::uint64_t kKeptBytesOfPod = std::uint64_t{64} * 1024 * 1024;
@@ -65,7 +65,7 @@ struct KeeperNode {
 
 class ConnectionKeeper final : public PodDuty {
  public:
-  ConnectionKeeper(AgentPod pod, KeeperNode& node);
+  ConnectionKeeper(AgentPod pod, const PodThread::Here& here, KeeperNode& node);
   ~ConnectionKeeper() override;
 
   pollfd waits_for() const override;
@@ -91,7 +91,7 @@ class ConnectionKeeper final : public PodDuty {
 
   AgentPod pod_;
   KeeperNode& node_;
-  DescriptorCloser closer_{DescriptorCloser::Where::kHere};
+  DescriptorCloser closer_;
   KeptDescriptors::Share share_{node_.kept};
   KeptDescriptors::Share remains_share_{node_.remains_bytes};
   std::unique_ptr<parking::Parcel> kept_;  // while there is no session

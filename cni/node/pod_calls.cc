@@ -1,5 +1,6 @@
 #include "cni/node/pod_calls.h"
 
+#include <algorithm>
 #include <condition_variable>
 #include <mutex>
 
@@ -14,6 +15,11 @@ struct Shared {
   bool done = false;
   bool left = false;  // by the caller: it is the thread's
 };
+
+// A thread that ends without a call tells nobody.
+constexpr Duration kEndedLook = std::chrono::milliseconds(20);
+
+TimePoint now() { return std::chrono::steady_clock::now(); }
 
 void run_shared(Shared* shared) {
   shared->call->run();
@@ -38,20 +44,30 @@ std::unique_ptr<PodCall> PodCalls::run(const std::string& pod, Duration max,
                                        std::unique_ptr<PodCall> call) {
   reap();
   if (left_.contains(pod) || left_.size() >= kCallsLeftMax) return nullptr;
+  const TimePoint begun = now();
+  const auto earned =
+      std::chrono::duration_cast<Duration>((begun - counted_at_) * kCallsWaitPerSecond);
+  may_wait_ = std::min(may_wait_ + earned, kCallsWaitAtOnce);
+  counted_at_ = begun;
+  if (may_wait_ < max) max = std::min(max, std::max(may_wait_, kHurriedCallMax));
   auto shared = std::make_unique<Shared>();
   shared->call = std::move(call);
   auto thread = PodThread::start([own = shared.get()](PodThread::Here&) { run_shared(own); });
   if (!thread) return nullptr;
   std::unique_lock lock(shared->mutex);
-  if (!shared->changed.wait_for(lock, max, [&] { return shared->done; })) {
-    shared->left = true;
-    (*thread)->stop();
-    left_.emplace(pod, std::move(*thread));
-    lock.unlock();
-    (void)shared.release();
-    return nullptr;
-  }
-  return std::move(shared->call);
+  const auto is_over = [&] { return shared->done || (*thread)->ended(); };
+  while (!is_over() && now() < begun + max)
+    (void)shared->changed.wait_for(lock, std::min(max, kEndedLook), is_over);
+  may_wait_ = std::max(may_wait_ - (now() - begun), Duration::zero());
+  if (shared->done) return std::move(shared->call);
+  // A thread that has ended without a call could not be given what it needs.
+  if ((*thread)->ended()) return nullptr;
+  shared->left = true;
+  (*thread)->stop();
+  left_.emplace(pod, std::move(*thread));
+  lock.unlock();
+  (void)shared.release();
+  return nullptr;
 }
 
 std::string name_of_pod(const NetnsIdentity& pod) {

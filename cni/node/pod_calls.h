@@ -19,8 +19,13 @@ namespace fairlead::cni::node {
 
 // Threads of calls that were left behind, of all pods. Beyond them no pod is called.
 inline constexpr std::size_t kCallsLeftMax = 256;
+// What the owner waits for all pods: so much at once, and then this part of its time. Beyond that,
+// a call has kHurriedCallMax, which is enough for a pod that does not draw it out.
+inline constexpr Duration kCallsWaitAtOnce = std::chrono::seconds(5);
+inline constexpr double kCallsWaitPerSecond = 0.2;
+inline constexpr Duration kHurriedCallMax = std::chrono::milliseconds(50);
 
-// What is to be done, and its result.
+// The work and its result.
 class PodCall {
  public:
   PodCall() = default;
@@ -56,6 +61,8 @@ class PodCalls {
   void reap();
 
   std::map<std::string, std::unique_ptr<PodThread>> left_;  // by pod
+  Duration may_wait_ = kCallsWaitAtOnce;
+  TimePoint counted_at_{};
 };
 
 // A name for the pod with this network namespace.

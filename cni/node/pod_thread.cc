@@ -45,6 +45,16 @@ int milliseconds_until(TimePoint when, TimePoint now) {
   return static_cast<int>(std::clamp<std::int64_t>(left, 0, 3'600'000));
 }
 
+// Once in a process, for kick().
+void handle_kicks() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    struct sigaction nothing {};
+    nothing.sa_handler = [](int) {};  // without SA_RESTART: calls that wait return
+    (void)::sigaction(kKickSignal, &nothing, nullptr);
+  });
+}
+
 }  // namespace
 
 Duration TimeBudget::rest(TimePoint now) {
@@ -92,6 +102,7 @@ bool PodThread::Here::wait(std::span<pollfd> descriptors, TimePoint until) {
 PodThread::PodThread(std::unique_ptr<Shared> shared) : shared_(std::move(shared)) {}
 
 Result<std::unique_ptr<PodThread>> PodThread::start(Work work) {
+  handle_kicks();
   auto shared = std::make_unique<Shared>();
   shared->stop_event.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!shared->stop_event) return system_error("eventfd", errno);
@@ -156,12 +167,6 @@ void PodThread::kick() {
 bool PodThread::ended() const {
   const std::lock_guard lock(shared_->mutex);
   return shared_->ended;
-}
-
-void PodThread::prepare_process() {
-  struct sigaction nothing {};
-  nothing.sa_handler = [](int) {};  // without SA_RESTART: calls that wait return
-  (void)::sigaction(kKickSignal, &nothing, nullptr);
 }
 
 }  // namespace fairlead::cni::node

@@ -82,9 +82,6 @@ class PodThread {
   void kick();
   bool ended() const;
 
-  // Once in a process, before the first one: for kick().
-  static void prepare_process();
-
  private:
   struct Shared;
   explicit PodThread(std::unique_ptr<Shared> shared);

@@ -218,6 +218,7 @@ parking::Parked ConnectionKeeping::collect(std::size_t workers, TimePoint deadli
   std::unique_lock lock(collected_.mutex);
   (void)collected_.changed.wait_until(lock, deadline,
                                       [&] { return collected_.parked.size() >= workers; });
+  collected_.over = true;
   for (relay::WorkerThread::Parked& part : collected_.parked) {
     for (relay::ParkedListener& listener : part.listeners)
       all.listeners.push_back(std::move(listener));
@@ -233,6 +234,7 @@ parking::EncodedDescription ConnectionKeeping::take_from(const Workers& workers)
   for (const auto& worker : workers)
     worker->park(settled, [this](relay::WorkerThread::Parked parked) {
       const std::lock_guard lock(collected_.mutex);
+      if (collected_.over) return;
       collected_.parked.push_back(std::move(parked));
       collected_.changed.notify_all();
     });

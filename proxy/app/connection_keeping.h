@@ -72,6 +72,7 @@ class ConnectionKeeping {
     std::condition_variable changed;
     std::vector<relay::Worker::Parkable> counts;
     std::vector<relay::WorkerThread::Parked> parked;
+    bool over = false;  // what comes now comes too late, and is reset
   };
 
   const config::Config& config_;

@@ -124,10 +124,11 @@ class Proxy {
         .field("workers", std::uint64_t{workers_.size()})
         .field("version", FAIRLEAD_VERSION);
     wait_for_signal();
+    // What parking takes belongs to the time that whoever sent the signal gives us.
+    const TimePoint deadline = event::EventLoop::now() + config_.drain.timeout;
     option_watch_.reset();
     draining_.store(true);
     if (!keeping_.park(workers_)) {
-      const TimePoint deadline = event::EventLoop::now() + config_.drain.timeout;
       for (const std::unique_ptr<relay::WorkerThread>& worker : workers_) worker->finish(deadline);
     }
     for (const std::unique_ptr<relay::WorkerThread>& worker : workers_) worker->join();

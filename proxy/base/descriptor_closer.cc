@@ -20,7 +20,11 @@ class Close final : public Task {
 }  // namespace
 
 void DescriptorCloser::close(FileDescriptor descriptor) {
-  if (!descriptor || where_ == Where::kHere) return;
+  if (!descriptor) return;
+  if (table_ends_) {
+    if (table_ends_()) (void)descriptor.release();
+    return;
+  }
   // Those that are done count until they are taken.
   (void)full();
   std::unique_ptr<Task> task = std::make_unique<Close>(std::move(descriptor));

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <utility>
 
 #include "base/handle.h"
@@ -21,17 +22,20 @@ class DescriptorCloser {
   // for want of room.
   static constexpr std::size_t kQueueMax = std::size_t{1} << 31;
 
-  // kHere: for a caller whose thread serves nobody but the owner of the descriptors.
-  enum class Where : std::uint8_t { kOwnThread, kHere };
-  explicit DescriptorCloser(Where where = Where::kOwnThread) : where_(where), thread_(kQueueMax) {}
+  DescriptorCloser() : thread_(kQueueMax) {}
+  // For a caller whose thread serves nobody but the owner of the descriptors, and has a table of
+  // its own: closes there. When `table_ends`, the descriptors are left to the end of the thread,
+  // which does not wait for sockets that linger.
+  explicit DescriptorCloser(std::function<bool()> table_ends)
+      : table_ends_(std::move(table_ends)), thread_(kQueueMax) {}
 
-  // Closes on the caller's thread with kHere, or when no thread can be started.
+  // Closes on the caller's thread with `table_ends`, or when no thread can be started.
   void close(FileDescriptor descriptor);
   // What waits in the owner's sockets has to stay there until this is false.
   bool full();
 
  private:
-  Where where_;
+  std::function<bool()> table_ends_;
   std::size_t waiting_ = 0;  // at the last look
   TaskThread thread_;
 };

@@ -142,7 +142,8 @@ Result<KeeperSession::Event> KeeperSession::take_answer(const KeeperRecord& reco
 }
 
 Refusal KeeperSession::room_for(const KeeperRecord& record) {
-  if (record.count > terms_.limits.descriptors) return Refusal::kDescriptors;
+  // What is there of a living proxy goes only when the parcel is whole.
+  if (record.count > terms_.limits.descriptors - living_descriptors()) return Refusal::kDescriptors;
   if (record.bytes > terms_.limits.bytes) return Refusal::kBytes;
   const auto* const promised = std::get_if<Promised>(&state_);
   if (promised != nullptr && record.count <= promised->descriptors) return Refusal::kNone;
@@ -231,9 +232,9 @@ Result<void> KeeperSession::take_living(const KeeperRecord& record,
   }
   const auto coming = static_cast<std::uint32_t>(descriptors.size());
   const std::uint32_t all = living_->descriptors() + coming + 1;  // and a description
-  const bool room = coming == 0 || !terms_.reserve || terms_.reserve(all);
-  return living_->take(record, descriptors,
-                       room ? terms_.living_descriptors : living_->descriptors());
+  if (coming != 0 && terms_.reserve && !terms_.reserve(all))
+    return Error{Errc::kExhausted, to_string(Refusal::kShare)};
+  return living_->take(record, descriptors, terms_.living_descriptors);
 }
 
 std::optional<LivingConnections::Remains> KeeperSession::take_remains(TimePoint died,

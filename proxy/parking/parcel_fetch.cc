@@ -21,6 +21,8 @@ static_assert(std::endian::native == std::endian::little, "the table's numbers a
 
 constexpr int kPeerPidfd = 77;  // SO_PEERPIDFD of Linux 6.5, which C libraries do not know yet
 
+constexpr Error kAnotherProgram{Errc::kMalformed, "parcel: of another program than the sidecar's"};
+
 // A pidfd of the peer that cannot be that of a later process with the same number, or nothing
 // before Linux 6.5.
 FileDescriptor peer_handle(int socket) {
@@ -30,13 +32,14 @@ FileDescriptor peer_handle(int socket) {
   return FileDescriptor(handle);
 }
 
+// EPERM: it lives, and we may not signal it.
 bool is_alive(const FileDescriptor& handle) {
-  return ::syscall(SYS_pidfd_send_signal, handle.get(), 0, nullptr, 0) == 0;
+  return ::syscall(SYS_pidfd_send_signal, handle.get(), 0, nullptr, 0) == 0 || errno == EPERM;
 }
 
 }  // namespace
 
-Result<PeerProcess> PeerProcess::of(int socket, const std::function<bool(int pid)>& accepts) {
+Result<PeerProcess> PeerProcess::of(int socket, std::function<bool(int pid)> accepts) {
   ucred peer{};
   socklen_t length = sizeof peer;
   if (::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0)
@@ -46,11 +49,14 @@ Result<PeerProcess> PeerProcess::of(int socket, const std::function<bool(int pid
   FileDescriptor handle = peer_handle(socket);
   if (!handle) handle.reset(static_cast<int>(::syscall(SYS_pidfd_open, peer.pid, 0)));
   if (!handle) return system_error("pidfd_open", errno);
-  // While the process that the handle means lives, its number means no other one.
-  if (!accepts(peer.pid)) return Error{Errc::kPermission, "another process than the sidecar's"};
-  if (!is_alive(handle)) return Error{Errc::kNotFound, "the process of the sidecar"};
-  return PeerProcess(std::move(handle));
+  PeerProcess process(std::move(handle), peer.pid, std::move(accepts));
+  if (!process.is_still_accepted())
+    return Error{Errc::kPermission, "another process than the sidecar's"};
+  return process;
 }
+
+// While the process that the handle means lives, its number means no other one.
+bool PeerProcess::is_still_accepted() const { return accepts_(pid_) && is_alive(handle_); }
 
 Result<FileDescriptor> PeerProcess::fetch(int number) const {
   FileDescriptor fetched(static_cast<int>(::syscall(SYS_pidfd_getfd, handle_.get(), number, 0)));
@@ -78,6 +84,7 @@ Result<ForeignDescriptor> ParcelFetcher::fetch(std::uint32_t number) const {
 }
 
 Result<void> ParcelFetcher::begin() {
+  if (!process_.is_still_accepted()) return kAnotherProgram;
   Parcel table;
   table.description = SMC_TRY(fetch(record_.table));
   table.bytes = std::uint64_t{record_.count} * sizeof(std::uint32_t);
@@ -95,6 +102,8 @@ Result<std::optional<Parcel>> ParcelFetcher::advance() {
   for (std::size_t i = 0; i < kFetchedAtOnce && parcel_->descriptors.size() < numbers_.size(); ++i)
     parcel_->descriptors.push_back(SMC_TRY(fetch(numbers_[parcel_->descriptors.size()])));
   if (parcel_->descriptors.size() < numbers_.size()) return std::optional<Parcel>();
+  // Else they may be those of another program.
+  if (!process_.is_still_accepted()) return kAnotherProgram;
   return std::exchange(parcel_, std::nullopt);
 }
 

@@ -30,7 +30,10 @@ class PeerProcess {
   // The one that listens, for who is connected to it. `accepts`: whether the process with this
   // number is the one that is meant; numbers are used again. Errors: kNotFound, kPermission,
   // kUnsupported, others.
-  static Result<PeerProcess> of(int socket, const std::function<bool(int pid)>& accepts);
+  static Result<PeerProcess> of(int socket, std::function<bool(int pid)> accepts);
+
+  // It lives, and `accepts` says so again: it may have executed another program.
+  bool is_still_accepted() const;
 
   // A copy of its descriptor with this number. Errors: kNotFound (EBADF), kPermission, others.
   Result<FileDescriptor> fetch(int number) const;
@@ -38,8 +41,11 @@ class PeerProcess {
   bool may_fetch() const;
 
  private:
-  explicit PeerProcess(FileDescriptor handle) : handle_(std::move(handle)) {}
+  PeerProcess(FileDescriptor handle, int pid, std::function<bool(int)> accepts)
+      : handle_(std::move(handle)), pid_(pid), accepts_(std::move(accepts)) {}
   FileDescriptor handle_;  // a pidfd
+  int pid_;
+  std::function<bool(int)> accepts_;
 };
 
 // A sealed memory file with the numbers of the parcel's descriptors in this process.

@@ -280,6 +280,21 @@ Result<void> ProxyKeeper::park(const Parcel& parcel, TimePoint deadline) {
   if (!keeper_) return Error{Errc::kPeerGone, "no keeper"};
   // From here on a keeper that comes looks for the next proxy.
   listener_.reset();
+  const Result<void> given = give(parcel, deadline);
+  return given || end_doubt() ? Result<void>() : given;
+}
+
+// Its answer fails after this, and it drops the parcel.
+bool ProxyKeeper::end_doubt() {
+  (void)::shutdown(keeper_.get(), SHUT_RD);
+  for (;;) {
+    const auto received = read();
+    if (!received) return false;
+    if (received->record.kind == Kind::kTaken) return true;
+  }
+}
+
+Result<void> ProxyKeeper::give(const Parcel& parcel, TimePoint deadline) {
   if (hello_.fetches) {
     const Result<void> parked = park_by_fetch(parcel, deadline);
     const bool may_not =

@@ -98,7 +98,10 @@ class ProxyKeeper {
   Result<void> await_room(const Error& why, TimePoint deadline);
   // The keeper's answer: an error unless it is `wanted`.
   Result<void> await_answer(KeeperRecord::Kind wanted, TimePoint deadline);
+  Result<void> give(const Parcel& parcel, TimePoint deadline);
   Result<void> park_by_fetch(const Parcel& parcel, TimePoint deadline);
+  // From now on the keeper cannot say that it has taken the parcel. True: it has said so before.
+  bool end_doubt();
   struct Received {
     KeeperRecord record;
     std::array<ForeignDescriptor, kRecordDescriptorsMax> fds;

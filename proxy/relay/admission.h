@@ -59,12 +59,15 @@ class Admission {
   void end_handshake(const std::optional<SocketAddress>& client);
   HandshakeLimiter& limiter() { return limiter_; }
 
-  // No more SMC for new connections; what runs goes on.
-  void start_drain() { draining_ = true; }
+  // No more SMC for new connections; what runs goes on. Also after parking, when nobody has taken
+  // the connections.
+  void start_drain() {
+    draining_ = true;
+    parking_ = false;
+  }
   bool draining() const { return draining_; }
   // No handshake begins: the connections are to be parked, and the next process begins them.
   void start_parking() { parking_ = true; }
-  void end_parking() { parking_ = false; }
   bool parking() const { return parking_; }
 
  private:

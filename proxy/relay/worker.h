@@ -102,8 +102,6 @@ class Worker final : public SessionHost, public DeviceUsers {
   // Once they are settled or out of time: those that can be parked, at most once. The others are
   // still there, for shut_down(). To be asked after each turn.
   std::optional<std::vector<ParkedConnection>> park_when_due();
-  // What was parked goes on here after all.
-  void end_parking() { admission_.end_parking(); }
   // A connection that another process has parked. False: it has been reset.
   bool take_back(ParkedConnection parked);
 

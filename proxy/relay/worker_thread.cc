@@ -309,16 +309,20 @@ void WorkerThread::park_when_due() {
 bool WorkerThread::unpark(Parked parked) {
   {
     const std::lock_guard lock(mailbox_mutex_);
-    given_again_ = std::move(parked);
+    neighbours_.given_again = std::move(parked);
   }
-  return post([this](Worker& worker) {
+  const bool posted = post([this](Worker& worker) {
     std::unique_lock lock(mailbox_mutex_);
-    Parked again = std::exchange(given_again_, {});
+    Parked again = std::exchange(neighbours_.given_again, {});
     lock.unlock();
-    worker.end_parking();
+    worker.start_drain();
     listen_again(std::move(again.listeners));
     for (ParkedSockets& sockets : again.connections) resume(std::move(sockets));
   });
+  if (posted) return true;
+  const std::lock_guard lock(mailbox_mutex_);
+  neighbours_.given_again = {};
+  return false;
 }
 
 void WorkerThread::listen_again(std::vector<ParkedListener> listeners) {

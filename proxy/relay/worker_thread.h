@@ -137,7 +137,6 @@ class WorkerThread {
 
   std::mutex mailbox_mutex_;  // control only, never on the data path
   std::deque<std::function<void(Worker&)>> mailbox_;
-  Parked given_again_;  // of unpark()
   std::atomic<bool> mailbox_full_{false};
   std::atomic<bool> running_{false};
   struct Parking {
@@ -151,6 +150,7 @@ class WorkerThread {
     std::optional<TimePoint> parked_at;                     // the same
     std::optional<Parking> parking;                         // worker's thread
     std::vector<const config::Listener*> parked_listeners;  // the same
+    Parked given_again;  // of unpark(); guarded by mailbox_mutex_
     // For a process that dies; null: nothing outlives it.
     std::unique_ptr<LastingSessions> lasting;
   } neighbours_;

@@ -23,6 +23,11 @@ bool may_be_starting(const Error& error) {
   return error.code == Errc::kNotFound || error.code == Errc::kWrongState;
 }
 
+// The call may still be under way, on a busy node too.
+bool may_come(const Error& error) {
+  return may_be_starting(error) || error.code == Errc::kTimedOut;
+}
+
 // A pod for which the plugin was not called has no note to extend.
 Result<void> hand_over(const std::string& run_dir, const std::string& pod_id, RnicAccess access) {
   const auto state = is_container_id(pod_id) ? peek_state(run_dir, pod_id) : std::nullopt;
@@ -97,7 +102,7 @@ bool AccessDelivery::deliver_late(Delivery& delivery) {
       calls_.ask(delivery.pod_id, kDeliveryCallMax,
                  [late = *delivery.late, places = places_] { return give_late(late, places); });
   const Result<void> given = asked.value_or(kTooSlow);
-  if (!given && may_be_starting(given.error()) && ++delivery.tries < kLateTriesMax) {
+  if (!given && may_come(given.error()) && ++delivery.tries < kLateTriesMax) {
     ++counts_.late_retries;
     return false;
   }
@@ -121,6 +126,10 @@ bool AccessDelivery::deliver(Delivery& delivery) {
                    return hand_over(run_dir, pod_id, access);
                  });
   const Result<void> told = asked.value_or(kTooSlow);
+  if (!asked && ++delivery.tries < kLateTriesMax) {
+    delivery.late.reset();  // it has been given
+    return false;
+  }
   if (!told && told.error().code != Errc::kNotFound)
     lines_.write(LogLevel::kWarn, kLogger, "rnic_access_not_told", now_(), [&](LogEvent& line) {
       line.field("pod", delivery.pod).field("what", to_string(told.error()));

@@ -28,7 +28,6 @@ std::size_t descriptors_here() {
 
 class PodThreadTest : public testing::Test {
  protected:
-  PodThreadTest() { PodThread::prepare_process(); }
   // Runs it to its end.
   static void run(PodThread::Work work) {
     std::promise<void> done;

@@ -85,7 +85,6 @@ TEST(SidecarCounts, DescriptorsInAnAnswerBlockNobody) {
   LingeringSockets sockets;
   const auto begun = Clock::now();
   {
-    PodThread::prepare_process();
     PodCalls calls;
     PlayedSidecar sidecar("HTTP/1.1 200 OK\r\n\r\n{}", sockets.make());
     if (!sidecar.ready()) GTEST_SKIP() << "no network namespace: " << std::strerror(errno);
