@@ -3,7 +3,7 @@ import re
 
 import source_tree
 
-# Layer: the layers that its files may include, besides its own.
+# Layer: the layers that its files may include, besides its own. CONTRIBUTING.md and docs/architecture.md show the same rows.
 ARROWS = {
     "base": [],
     "wire": ["base"],
@@ -16,16 +16,27 @@ ARROWS = {
     "bpf": ["base"],
     "config": ["base"],
     "relay": ["smc", "wire", "rdma", "event", "bpf", "config", "base"],
+    "parking": ["relay", "event", "base"],
     "devices": ["relay", "admin", "smc", "wire", "rdma", "broker", "event", "config", "base"],
-    "app": ["devices", "relay", "admin", "smc", "wire", "rdma", "broker", "event", "exposition", "bpf", "config", "base"],
+    "app": ["devices", "parking", "relay", "admin", "smc", "wire", "rdma", "broker", "event", "exposition", "bpf", "config",
+            "base"],
     "admin": ["event", "exposition", "config", "base"],
-    "cni": ["bpf", "broker", "event", "exposition", "json", "base"],
+    "cni": ["parking", "bpf", "broker", "event", "exposition", "json", "base"],
     "injector": ["event", "exposition", "json", "base"],
-    "ctl": ["admin", "cni", "injector", "event", "exposition", "json", "base"],
+    "ctl": ["parking", "admin", "cni", "injector", "event", "exposition", "json", "base"],
 }
-# Folders inside a layer that only the folder itself and those that choose implementations may name.
-IMPLEMENTATIONS = ("rdma/verbs/", "rdma/shm/")
+# Folders beside the layers whose sources may include every layer.
+OTHER_FOLDERS = ("tests/", "cmake/")
+# Parts of a layer, and the only folders that may include them. The node and fairleadctl know a keeper's records, but
+# nothing of what a proxy describes in them.
+DESCRIBING = ("proxy/parking/", "proxy/app/")
 CHOOSING = ("proxy/devices/", "proxy/app/")
+PARTS = {
+    "rdma/verbs/": ("proxy/rdma/verbs/", *CHOOSING),
+    "rdma/shm/": ("proxy/rdma/shm/", *CHOOSING),
+    "parking/description": DESCRIBING,
+    "parking/held_connections": DESCRIBING,
+}
 
 # Beginning of a foreign include: the paths under proxy/, cni/ and injector/ that may have it.
 HOMES = {
@@ -46,6 +57,8 @@ HOMES = {
     "CLI/": ["proxy/app/main.cc", "proxy/app/command_line.cc", "proxy/ctl/", "cni/", "injector/",
              "cmake/"],
 }
+# What is at home everywhere: the kernel's and the C library's folders, and the type of results.
+EVERYWHERE = ("sys/", "linux/", "netinet/", "arpa/", "net/", "tl/")
 
 # wire and smc perform no I/O and ask nobody for the time.
 PURE_LAYERS = ("proxy/wire/", "proxy/smc/")
@@ -60,24 +73,82 @@ IMPURE_CALLS = re.compile(
 
 def layer_of(path):
     match = re.match(r"(?:proxy/)?(\w+)/", path)
-    return match.group(1) if match else None
+    return match.group(1) if match else path
 
 
 def check_arrows(tree):
-    """A layer includes only the layers that its arrow reaches."""
+    """A layer includes only the layers that its arrow reaches. Every source belongs to a layer."""
     for path, text in tree.items():
+        if not path.endswith(source_tree.CXX_SUFFIXES) or path.startswith(OTHER_FOLDERS):
+            continue
         layer = layer_of(path)
-        if not path.endswith(source_tree.CXX_SUFFIXES) or layer not in ARROWS:
+        if layer not in ARROWS:
+            yield path, 1, f"{layer} is no layer of ARROWS"
             continue
         for line, name, foreign in source_tree.includes(text):
-            target = name.split("/")[0]
-            if foreign or "/" not in name or target not in ARROWS:
-                continue
-            if target != layer and target not in ARROWS[layer]:
-                yield path, line, f"{layer} may not include {name}"
-            for folder in IMPLEMENTATIONS:
-                if name.startswith(folder) and not path.startswith(("proxy/" + folder, *CHOOSING)):
-                    yield path, line, f"only files of {' and '.join(CHOOSING)} may include {name}"
+            if not foreign and "/" in name:
+                yield from judge_include(path, layer, line, name)
+
+
+def judge_include(path, layer, line, name):
+    target = name.split("/")[0]
+    if target not in ARROWS:
+        yield path, line, f"{name} is of no layer of ARROWS"
+    elif target != layer and target not in ARROWS[layer]:
+        yield path, line, f"{layer} may not include {name}"
+    for part, folders in PARTS.items():
+        if name.startswith(part) and not path.startswith(folders):
+            yield path, line, f"only files of {' and '.join(folders)} may include {name}"
+
+
+def lines_of_layers(text):
+    """(line, columns) of the rows below the heading "Layers". Columns are two blanks or an arrow apart."""
+    first = text[:text.index("## Layers\n")].count("\n") + 2
+    section = text.split("## Layers\n")[1].split("\n## ")[0]
+    for number, line in enumerate(section.split("\n"), first):
+        yield number, line, re.split(r"\s*──►\s*| {2,}", line.strip())
+
+
+def rows_of_contributing(text):
+    """(line, layer, names of layers) of the indented rows, whose last column has the names."""
+    for number, line, columns in lines_of_layers(text):
+        if line.startswith("    "):
+            yield number, columns[0], columns[-1].removeprefix("may include ")
+
+
+def rows_of_architecture(text):
+    """(line, layer, names of layers) of the picture's rows. Indented lines go on with what a layer is."""
+    inside = False
+    for number, line, columns in lines_of_layers(text):
+        if line.startswith("```"):
+            inside = not inside
+        elif inside and not line.startswith(" "):
+            yield number, columns[0], columns[1] if "──►" in line else ""
+
+
+TABLES = {"CONTRIBUTING.md": rows_of_contributing, "docs/architecture.md": rows_of_architecture}
+
+
+def check_layers(tree):
+    """What documents say about layers is what ARROWS has, and each layer has sources."""
+    for path, rows in TABLES.items():
+        seen = set()
+        for line, layer, words in rows(tree[path]) if "## Layers\n" in tree.get(path, "") else ():
+            seen.add(layer)
+            names = re.findall(r"\w+", words)
+            if layer not in ARROWS:
+                yield path, line, f"{layer} is no layer of ARROWS"
+            elif set(names) != set(ARROWS[layer]):
+                expected = ", ".join(ARROWS[layer]) or "nothing"
+                yield path, line, f"{layer} may include {expected}, not {', '.join(names) or 'nothing'}"
+        if path in tree:
+            for layer in ARROWS:
+                if layer not in seen:
+                    yield path, 1, f"its table of layers has no row for {layer}"
+    used = {layer_of(path) for path in tree if path.endswith(source_tree.CXX_SUFFIXES)}
+    for layer in ARROWS if "tests/tidy/arrows.py" in tree else ():
+        if layer not in used:
+            yield "tests/tidy/arrows.py", 1, f"there are no sources of {layer}"
 
 
 def check_homes(tree):
@@ -86,9 +157,14 @@ def check_homes(tree):
         if not path.endswith(source_tree.CXX_SUFFIXES) or path.startswith("tests/"):
             continue
         for line, name, foreign in source_tree.includes(text):
-            for beginning, homes in HOMES.items():
-                if foreign and name.startswith(beginning) and not path.startswith(tuple(homes)):
-                    yield path, line, f"<{name}> belongs into {' or '.join(homes)}"
+            if not foreign or name.startswith(EVERYWHERE):
+                continue
+            homes = [folders for beginning, folders in HOMES.items() if name.startswith(beginning)]
+            if not homes and "/" in name and not path.startswith("cmake/"):
+                yield path, line, f"<{name}> has no home in HOMES"
+            for folders in homes:
+                if not path.startswith(tuple(folders)):
+                    yield path, line, f"<{name}> belongs into {' or '.join(folders)}"
 
 
 def check_pure_layers(tree):

@@ -25,19 +25,37 @@ CASES = [
     (arrows.check_arrows, "proxy/admin/server.cc", '#include "event/stream.h"\n',
      '#include "relay/worker.h"\n', "admin may not include"),
     (arrows.check_arrows, "proxy/relay/worker.cc", '#include "rdma/device.h"\n',
-     '#include "rdma/shm/shm_device.h"\n', "only files of proxy/devices/ and proxy/app/ may include"),
+     '#include "rdma/shm/shm_device.h"\n', "and proxy/devices/ and proxy/app/ may include"),
     (arrows.check_arrows, "proxy/rdma/shm/shm_device.cc", '#include "rdma/shm/shm_ring.h"\n',
-     '#include "rdma/verbs/verbs_device.h"\n', "only files of proxy/devices/ and proxy/app/ may include"),
+     '#include "rdma/verbs/verbs_device.h"\n', "and proxy/devices/ and proxy/app/ may include"),
     (arrows.check_arrows, "injector/patch.cc", '#include "injector/patch.h"\n',
      '#include "relay/worker.h"\n', "injector may not include relay/worker.h"),
     (arrows.check_arrows, "proxy/ctl/app.cc", '#include "admin/metric_catalog.h"\n', '#include "relay/worker.h"\n',
      "ctl may not include relay/worker.h"),
+    (arrows.check_arrows, "proxy/app/main.cc", '#include "parking/description.h"\n', '#include "ctl/app.h"\n',
+     "app may not include ctl/app.h"),
+    (arrows.check_arrows, "proxy/parking/parcel.cc", '#include "relay/lasting_record.h"\n', '#include "admin/api.h"\n',
+     "parking may not include admin/api.h"),
+    (arrows.check_arrows, "proxy/relay/worker.cc", '#include "worker.h"\n', '#include "parking/parcel.h"\n',
+     "relay may not include parking/parcel.h"),
+    (arrows.check_arrows, "cni/node/agent.cc", '#include "parking/keeper_record.h"\n',
+     '#include "parking/description.h"\n', "only files of proxy/parking/ and proxy/app/ may include"),
+    (arrows.check_arrows, "proxy/ctl/app.cc", '#include "parking/keeper_session.h"\n',
+     '#include "parking/held_connections.h"\n', "only files of proxy/parking/ and proxy/app/ may include"),
+    (arrows.check_arrows, "proxy/relay/worker.cc", '#include <sys/socket.h>\n', '#include "newcomer/a.h"\n',
+     "newcomer/a.h is of no layer"),
+    (arrows.check_arrows, "proxy/relay/worker.cc", '#include "base/log.h"\n', '#include "../ctl/app.h"\n',
+     "../ctl/app.h is of no layer"),
     (arrows.check_homes, "proxy/rdma/verbs/verbs_device.cc", "#include <infiniband/verbs.h>\n",
      "#include <event2/event.h>\n", "belongs into proxy/event/"),
     (arrows.check_homes, "proxy/config/document.cc", "#include <yaml-cpp/parser.h>\n",
      "#include <nlohmann/json.hpp>\n", "belongs into proxy/json/"),
     (arrows.check_homes, "proxy/base/log.cc", "#include <spdlog/spdlog.h>\n",
      "#include <CLI/CLI.hpp>\n", "belongs into proxy/app/main.cc"),
+    (arrows.check_homes, "proxy/relay/worker.cc", "#include <sys/socket.h>\n#include <vector>\n",
+     "#include <newcomer/a.h>\n", "<newcomer/a.h> has no home"),
+    (arrows.check_homes, "proxy/relay/worker.cc", "#include <tl/expected.hpp>\n", "#include <ctl/app.h>\n",
+     "<ctl/app.h> has no home"),
     (arrows.check_pure_layers, "proxy/wire/cdc.cc", "#include <cstring>\n",
      "#include <sys/socket.h>\n", "no place in a pure layer"),
     (arrows.check_pure_layers, "proxy/smc/link.cc", "void f(TimePoint now);\n",
@@ -108,8 +126,43 @@ class Checks(unittest.TestCase):
                 self.assertIn(finding, found[0][2])
                 self.assertEqual(found[0][0], path)
 
+    def test_every_source_belongs_to_a_layer(self):
+        for path in ("proxy/newcomer/a.cc", "newcomer/a.h", "proxy/a.cc", "a.cc"):
+            with self.subTest(path):
+                self.assertIn("is no layer", list(arrows.check_arrows({path: ""}))[0][2])
+        for path in ("tests/unit/a/a_test.cc", "cmake/check.cc", "proxy/newcomer/a.md"):
+            with self.subTest(path):
+                self.assertEqual(list(arrows.check_arrows({path: '#include "newcomer/a.h"\n'})), [])
+
+    def test_documents_show_the_layers_that_there_are(self):
+        rows = [f"    {layer}  what it is  {', '.join(names) or '–'}" for layer, names in arrows.ARROWS.items()]
+        picture = [f"{layer}  ──► {' '.join(names)}  relay of words\n   smc" if names else f"{layer}    base values"
+                   for layer, names in arrows.ARROWS.items()]
+        contributing, architecture = "CONTRIBUTING.md", "docs/architecture.md"
+        tree = {contributing: "# A\n\n## Layers\n\n" + "\n".join(rows) + "\n\nText.\n\n## Style\n\n    git it\n",
+                architecture: "# A\n## Layers\n```\n" + "\n".join(picture) + "\n```\n\nText.\n\n## B\n```\nnone\n```\n",
+                "tests/tidy/arrows.py": "", **{f"proxy/{layer}/a.cc": "" for layer in arrows.ARROWS}}
+        self.assertEqual(list(arrows.check_layers(tree)), [])
+        parking = 5 + list(arrows.ARROWS).index("parking")
+        for path, old, new, finding in (
+                (contributing, "    parking  what it is  relay, event, base\n", "",
+                 (contributing, 1, "its table of layers has no row for parking")),
+                (contributing, "    parking  what it is  relay, ", "    parking  what it is  ",
+                 (contributing, parking, "parking may include relay, event, base, not event, base")),
+                (contributing, "    parking", "    bus  what it is  base\n    parking",
+                 (contributing, parking, "bus is no layer of ARROWS")),
+                (architecture, "smc  ──► wire base", "smc  ──► wire base event",
+                 (architecture, 7, "smc may include wire, base, not wire, base, event")),
+                (architecture, "json    base values\n", "",
+                 (architecture, 1, "its table of layers has no row for json"))):
+            with self.subTest(finding):
+                changed = {**tree, path: tree[path].replace(old, new)}
+                self.assertEqual(list(arrows.check_layers(changed)), [finding])
+        del tree["proxy/parking/a.cc"]
+        self.assertEqual(list(arrows.check_layers(tree)), [("tests/tidy/arrows.py", 1, "there are no sources of parking")])
+
     def test_every_check_is_tested(self):
-        tested = {case[0] for case in CASES} | {style.check_dead_files, style.check_links, language.check_headings,
+        tested = {case[0] for case in CASES} | {arrows.check_layers, style.check_dead_files, style.check_links, language.check_headings,
                                                   raisers.check_reasons, raisers.check_delete_reasons,
                                                   raisers.check_counters, raisers.check_metrics, raisers.check_facts,
                                                   documents.check_anchors, documents.check_coverage, documents.check_names,
