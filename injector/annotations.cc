@@ -167,6 +167,10 @@ const AnnotationInfo* find_annotation(std::string_view name) {
   return found == kTable.end() ? nullptr : found;
 }
 
+std::string not_quoted(std::string_view key, std::string_view value) {
+  return shown(key) + ": " + shown(value) + " is no text; put it in quotes";
+}
+
 AnnotationReport read_annotations(
     const std::map<std::string, std::string, std::less<>>& annotations) {
   AnnotationReport report;

@@ -52,6 +52,9 @@ struct AnnotationReport {
 inline constexpr std::size_t kFindingsMax = 16;
 AnnotationReport read_annotations(
     const std::map<std::string, std::string, std::less<>>& annotations);
+// The error about one of Fairlead's whose value is a number or a boolean in a manifest. The API
+// server would refuse the whole object.
+std::string not_quoted(std::string_view key, std::string_view value);
 
 // "0.05", "50m" -> 50. Absent: not a quantity of CPU, or not a whole number of milli-CPUs.
 std::optional<std::uint64_t> cpu_millis(std::string_view text);

@@ -133,6 +133,15 @@ std::string exposure_of(const Json& spec) {
   return {};
 }
 
+// A manifest may have them; the API server never does.
+void add_not_quoted(const Json& annotations, AnnotationReport& report) {
+  if (!annotations.is_object()) return;
+  for (const auto& [key, value] : annotations.items())
+    if (key.starts_with(kubernetes::kAnnotationPrefix) && key != kStatusKey && !value.is_string() &&
+        !value.is_null() && report.errors.size() < kFindingsMax)
+      report.errors.push_back(not_quoted(key, json::shown_text(value)));
+}
+
 Json status_of(const Settings& settings) {
   return {{"version", settings.version},
           {"revision", settings.revision},
@@ -211,13 +220,15 @@ bool is_worth_a_warning(Outcome outcome) {
 
 Decision decide(const Json& pod, const Settings& settings, bool namespace_opted_in) {
   if (!has_the_shape_of_a_pod(pod)) return no(Outcome::kMalformedPod, "what came is not a pod");
-  const auto annotations = strings_of(member(pod, "metadata", "annotations"));
+  const Json& given = member(pod, "metadata", "annotations");
+  const auto annotations = strings_of(given);
   const auto asked = annotations.find(kInjectKey);
-  if (asked == annotations.end() && !namespace_opted_in)
+  if (asked == annotations.end() && member(given, kInjectKey).is_null() && !namespace_opted_in)
     return no(Outcome::kNotRequested, "neither pod nor namespace asks for the sidecar");
   if (asked != annotations.end() && asked->second == "disabled")
     return no(Outcome::kDisabled, "fairlead.io/inject is disabled");
   AnnotationReport report = read_annotations(annotations);
+  add_not_quoted(given, report);
   std::optional<Decision> found = obstacle(pod, report, settings);
   if (!found) {
     if (auto conflict = resource_conflict(settings, report.wishes))

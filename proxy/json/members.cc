@@ -8,6 +8,13 @@ const Json& null_json() {
   return kNull;
 }
 
+template <class AnyJson>
+std::string shown(const AnyJson& value) {
+  if (value.is_string()) return value.template get<std::string>();
+  if (value.is_null()) return {};
+  return value.is_structured() ? "?" : value.dump();
+}
+
 }  // namespace
 
 const Json& member(const Json& object, std::string_view name) {
@@ -23,6 +30,9 @@ const Json& member(const Json& object, std::string_view first, std::string_view 
 std::string text_of(const Json& value) {
   return value.is_string() ? value.get<std::string>() : std::string();
 }
+
+std::string shown_text(const Json& value) { return shown(value); }
+std::string shown_text(const nlohmann::ordered_json& value) { return shown(value); }
 
 const Json& items_of(const Json& value) {
   static const Json kEmpty = Json::array();

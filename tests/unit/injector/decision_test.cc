@@ -33,7 +33,7 @@ TEST(Decision, WrongTypesInsideOfAPodAreSurvived) {
   for (
       const char* text :
       {R"({"metadata":null,"spec":{"containers":[]}})",
-       R"({"metadata":{"annotations":{"fairlead.io/inject":7}},"spec":{"containers":[]}})",
+       R"({"metadata":{"annotations":{"fairlead.io/inject":null,"x":7}},"spec":{"containers":[]}})",
        R"({"spec":{"containers":[null,1,"x",{"ports":{}},{"ports":[null,{"containerPort":"x"}]}]}})",
        R"({"spec":{"containers":[],"resourceClaims":[null,1,{"name":7},{"name":["fairlead-rnic"]}]}})",
        R"({"spec":{"containers":[{"name":7}],"initContainers":null,"os":[]}})"}) {
@@ -52,6 +52,21 @@ TEST(Decision, ASecondTimeChangesNothing) {
   EXPECT_EQ(again.outcome, Outcome::kAlreadyInjected);
   EXPECT_TRUE(again.patch.empty());
   EXPECT_TRUE(again.warnings.empty());
+}
+
+TEST(Decision, AnAnnotationWithoutQuotesIsToldAndNotPassedOver) {
+  for (const auto& [key, value, shown] :
+       {std::tuple("fairlead.io/inject", Json(true), "fairlead.io/inject: true"),
+        {"fairlead.io/max-links", Json(2), "fairlead.io/max-links: 2"},
+        {"fairlead.io/fallback", Json::array({1}), "fairlead.io/fallback: ?"}}) {
+    Json pod = pod_with({{"fairlead.io/inject", "enabled"}});
+    pod["metadata"]["annotations"][key] = value;
+    const Decision decision = decide(pod, settings(), false);
+    EXPECT_EQ(decision.outcome, Outcome::kBadAnnotation) << key;
+    EXPECT_TRUE(decision.patch.empty());
+    EXPECT_THAT(decision.warnings,
+                testing::Contains(std::string(shown) + " is no text; put it in quotes"));
+  }
 }
 
 TEST(Decision, ARefusalOfTheUserIsNoWarning) {
