@@ -12,6 +12,7 @@
 #include "base/unix_address.h"
 #include "base/wait.h"
 #include "ctl/commands.h"
+#include "ctl/reports.h"
 #include "parking/keeper_record.h"
 #include "parking/keeper_session.h"
 
@@ -158,15 +159,14 @@ void hand_over(Console& console, const std::string& socket, unsigned seconds, bo
                         : "the proxy has parked its connections; waiting for the next one");
   if (const Result<void> given = command.give_to_next(); !given)
     return fail("the connections are lost", given.error());
-  const Json answer = {{"descriptors", command.descriptors()},
-                       {"gap_ms", command.gap_milliseconds()},
-                       {"reset", command.reset()}};
-  if (console.wants_json()) return console.print_json(answer.dump() + '\n');
+  if (console.wants_json()) {
+    const Json answer = {{"descriptors", command.descriptors()},
+                         {"gap_ms", command.gap_milliseconds()},
+                         {"reset", command.reset()}};
+    return console.print_json(answer.dump() + '\n');
+  }
   console.print(
-      "taken back: " + text(answer, "descriptors") + " sockets, after " + text(answer, "gap_ms") +
-      " ms" +
-      (command.reset() != 0 ? "; " + text(answer, "reset") + " connections were reset" : "") +
-      '\n');
+      taken_back_text(command.descriptors(), command.gap_milliseconds(), command.reset()));
 }
 
 }  // namespace

@@ -1,5 +1,7 @@
 #include "ctl/json_value.h"
 
+#include "json/members.h"
+
 namespace fairlead::ctl {
 
 tl::expected<Json, std::string> read_json(std::string_view text) {
@@ -24,8 +26,7 @@ const Json& list(const Json& object, std::string_view name) {
 }
 
 std::string text(const Json& object, std::string_view name) {
-  const Json& found = member(object, name);
-  return found.is_string() ? found.get<std::string>() : std::string();
+  return json::shown_text(member(object, name));
 }
 
 std::uint64_t number(const Json& object, std::string_view name) {

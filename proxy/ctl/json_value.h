@@ -1,5 +1,5 @@
-// Reading JSON whose sender may be older or newer than this program: what is missing, or of another
-// type than expected, reads as empty or zero. Nothing here throws.
+// Reading JSON whose sender may be older or newer than this program: what is missing reads as empty
+// or zero, and a number of another type as zero. Nothing here throws.
 #pragma once
 
 #include <cstdint>
@@ -30,6 +30,7 @@ const Json& member(const Json& object, std::string_view name);
 // The array of that name; an empty one if there is none.
 const Json& list(const Json& object, std::string_view name);
 
+// What a person reads of the member, whatever its type: json::shown_text().
 std::string text(const Json& object, std::string_view name);
 std::uint64_t number(const Json& object, std::string_view name);
 double real(const Json& object, std::string_view name);

@@ -13,6 +13,11 @@ std::string stats_text(const Json& reply);
 // The newest decision in full, or all of them. Empty if there is none.
 std::string decisions_text(const Json& reply, bool all);
 
+// What has become of a proxy's sockets: how long nobody had them, and how many connections were
+// lost.
+std::string taken_back_text(std::uint64_t descriptors, std::uint64_t gap_milliseconds,
+                            std::uint64_t reset);
+
 struct Check {
   enum class Status : std::uint8_t { kOk, kWarn, kFail };
   std::string name;

@@ -9,8 +9,10 @@
 namespace fairlead::ctl {
 namespace {
 
+// A proxy of another version may not send the number: that is not 0.
 std::string count_text(const Json& object, std::string_view name) {
-  return std::to_string(number(object, name));
+  const std::string count = text(object, name);
+  return count.empty() ? "-" : count;
 }
 
 std::string hex_text(std::uint64_t value) {

@@ -42,11 +42,11 @@ ConnectionCounts counts_of(const json::Json& pod) {
 
 PodStatus pod_of(const json::Json& pod, const std::string& node) {
   PodStatus status;
-  status.name_space = json::text_of(json::member(pod, "namespace"));
-  status.name = json::text_of(json::member(pod, "name"));
+  status.name_space = json::shown_text(json::member(pod, "namespace"));
+  status.name = json::shown_text(json::member(pod, "name"));
   status.node = node;
-  status.redirect = json::text_of(json::member(pod, "redirect"));
-  status.option_program = json::text_of(json::member(pod, "option_program"));
+  status.redirect = json::shown_text(json::member(pod, "redirect"));
+  status.option_program = json::shown_text(json::member(pod, "option_program"));
   // Agents of earlier versions do not say whether they asked.
   status.asked = json::member(pod, "asked") != false;
   status.answers = json::member(pod, "answers") == true;
@@ -56,10 +56,10 @@ PodStatus pod_of(const json::Json& pod, const std::string& node) {
 
 NodeStatus node_of(const json::Json& report, std::chrono::system_clock::time_point now) {
   NodeStatus node;
-  node.name = json::text_of(json::member(report, "node"));
-  node.version = json::text_of(json::member(report, "version"));
-  node.rdma_mode = json::text_of(json::member(report, "rdma_mode"));
-  node.nri = json::text_of(json::member(report, "nri"));
+  node.name = json::shown_text(json::member(report, "node"));
+  node.version = json::shown_text(json::member(report, "version"));
+  node.rdma_mode = json::shown_text(json::member(report, "rdma_mode"));
+  node.nri = json::shown_text(json::member(report, "nri"));
   node.installed = json::member(report, "installed") == true;
   const json::Json& rnics = json::member(report, "rnics");
   node.rnics = count_of(rnics, "active");

@@ -17,6 +17,7 @@
 #include "event/https/base64.h"
 #include "injector/certificate.h"
 #include "injector/manifest.h"
+#include "json/members.h"
 
 namespace fairlead::ctl {
 namespace {
@@ -62,6 +63,14 @@ std::string text_of(const Yaml& object, const char* name) {
   return value.is_string() ? value.get<std::string>() : std::string();
 }
 
+// Of a member that is a text, or missing.
+Text text_field(const Entry& entry, const char* field) {
+  const Yaml& value = field_of(*entry.fields, field);
+  if (!value.is_null() && !value.is_string())
+    return fail(entry, field, "is no text; put it in quotes");
+  return text_of(*entry.fields, field);
+}
+
 bool is_given(const Yaml& object, const char* name) {
   const Yaml& value = field_of(object, name);
   return !value.is_null() && value != "";
@@ -96,11 +105,17 @@ tl::expected<File, std::string> read_file(const std::string& path, const FileSou
   return File{path, std::move(parsed->documents[0]), &source};
 }
 
+std::string shown_name(const Yaml& item) {
+  const Yaml& name = field_of(item, "name");
+  return json::shown_text(name) +
+         (name.is_null() || name.is_string() ? "" : " (is no text; put it in quotes)");
+}
+
 std::string names_in(const std::vector<File>& files, const char* list) {
   std::string names;
   for (const File& file : files)
     for (const Yaml& item : field_of(file.content, list))
-      if (const std::string name = text_of(item, "name"); !name.empty())
+      if (const std::string name = shown_name(item); !name.empty())
         names += (names.empty() ? "" : ", ") + name;
   return names.empty() ? "none" : names;
 }
@@ -159,6 +174,8 @@ tl::expected<void, std::string> take_url(const Entry& cluster, ClusterAccess& ac
   const auto refused = [&](const std::string& what) {
     return fail(cluster, "server", what + "; allowed: https://HOST[:PORT][/PATH]");
   };
+  const Yaml& server = field_of(*cluster.fields, "server");
+  if (!server.is_null() && !server.is_string()) return refused("is no text");
   access.server = text_of(*cluster.fields, "server");
   if (access.server.empty()) return refused("is missing");
   if (!is_one_word(access.server)) return refused("holds blanks or other than ASCII");
@@ -212,7 +229,9 @@ tl::expected<void, std::string> take_authority(const Entry& cluster, WallTime no
     if (const std::string trouble = certificate_trouble(*authority, now); !trouble.empty())
       return fail(cluster, kField, trouble + "; take the authority of the cluster from its admin");
   access.target.ca_pem = std::move(*authority);
-  access.target.server_name = text_of(*cluster.fields, "tls-server-name");
+  auto server_name = text_field(cluster, "tls-server-name");
+  if (!server_name) return tl::unexpected(server_name.error());
+  access.target.server_name = std::move(*server_name);
   if (access.target.server_name.empty()) access.target.server_name = access.host;
   if (!is_one_word(access.target.server_name))
     return fail(cluster, "tls-server-name", "holds blanks or other than ASCII");
@@ -233,8 +252,9 @@ tl::expected<void, std::string> refuse_unsupported(const Entry& user) {
 tl::expected<void, std::string> take_token(const Entry& user, ClusterAccess& access) {
   const Yaml& fields = *user.fields;
   if (is_given(fields, "tokenFile")) {
-    const std::string path =
-        (std::filesystem::path(user.path).parent_path() / text_of(fields, "tokenFile")).string();
+    const auto file = text_field(user, "tokenFile");
+    if (!file) return tl::unexpected(file.error());
+    const std::string path = (std::filesystem::path(user.path).parent_path() / *file).string();
     auto text = user.source->read(path);
     if (!text) return fail(user, "tokenFile", path + " cannot be read: " + text.error());
     access.token = std::move(*text);
@@ -242,9 +262,9 @@ tl::expected<void, std::string> take_token(const Entry& user, ClusterAccess& acc
       access.token.pop_back();
     if (access.token.empty()) return fail(user, "tokenFile", path + " is empty");
   } else if (is_given(fields, "token")) {
-    if (!field_of(fields, "token").is_string())
-      return fail(user, "token", "is no text; put it in quotes");
-    access.token = text_of(fields, "token");
+    auto token = text_field(user, "token");
+    if (!token) return tl::unexpected(token.error());
+    access.token = std::move(*token);
   }
   if (!is_one_word(access.token)) return fail(user, "token", "holds blanks or other than ASCII");
   return {};
@@ -270,12 +290,14 @@ tl::expected<void, std::string> take_certificate(const Entry& user, WallTime now
 
 tl::expected<void, std::string> take_user(const std::vector<File>& files, const Entry& context,
                                           WallTime now, ClusterAccess& access) {
-  const std::string name = text_of(*context.fields, "user");
-  if (name.empty()) return {};
-  const auto user = find_entry(files, "users", "user", name);
+  const auto name = text_field(context, "user");
+  if (!name) return tl::unexpected(name.error());
+  if (name->empty()) return {};
+  const auto user = find_entry(files, "users", "user", *name);
   if (!user)
-    return fail(context, "user",
-                "\"" + name + "\" is no user of this file; there are: " + names_in(files, "users"));
+    return fail(
+        context, "user",
+        "\"" + *name + "\" is no user of this file; there are: " + names_in(files, "users"));
   if (auto done = refuse_unsupported(*user); !done) return done;
   if (auto done = take_token(*user, access); !done) return done;
   return take_certificate(*user, now, access);
@@ -284,8 +306,13 @@ tl::expected<void, std::string> take_user(const std::vector<File>& files, const 
 tl::expected<Entry, std::string> find_context(const std::vector<File>& files, std::string name,
                                               ClusterAccess& access) {
   const bool is_current = name.empty();
-  for (const File& file : files)
-    if (name.empty()) name = text_of(file.content, "current-context");
+  for (const File& file : files) {
+    if (!name.empty()) break;
+    const Yaml& current = field_of(file.content, "current-context");
+    if (!current.is_null() && !current.is_string())
+      return fail(file.path, "current-context", "is no text; put it in quotes");
+    name = text_of(file.content, "current-context");
+  }
   if (name.empty())
     return fail(files.front().path, "current-context",
                 "is not set; choose with --context one of: " + names_in(files, "contexts"));
@@ -295,7 +322,9 @@ tl::expected<Entry, std::string> find_context(const std::vector<File>& files, st
                 "there is no context \"" + name + "\"; there are: " + names_in(files, "contexts"));
   access.context = name;
   access.file = found->path;
-  access.name_space = text_of(*found->fields, "namespace");
+  auto name_space = text_field(*found, "namespace");
+  if (!name_space) return tl::unexpected(name_space.error());
+  access.name_space = std::move(*name_space);
   if (access.name_space.empty()) access.name_space = "default";
   if (!kubernetes::is_object_name(access.name_space))
     return fail(
@@ -347,12 +376,13 @@ tl::expected<ClusterAccess, std::string> read_kubeconfig(const std::vector<std::
   ClusterAccess access;
   const auto chosen = find_context(read, context, access);
   if (!chosen) return tl::unexpected(chosen.error());
-  const std::string name = text_of(*chosen->fields, "cluster");
-  const auto cluster = find_entry(read, "clusters", "cluster", name);
+  const auto name = text_field(*chosen, "cluster");
+  if (!name) return tl::unexpected(name.error());
+  const auto cluster = find_entry(read, "clusters", "cluster", *name);
   if (!cluster)
     return fail(
         *chosen, "cluster",
-        "\"" + name + "\" is no cluster of this file; there are: " + names_in(read, "clusters"));
+        "\"" + *name + "\" is no cluster of this file; there are: " + names_in(read, "clusters"));
   if (auto done = take_url(*cluster, access); !done) return tl::unexpected(done.error());
   if (auto done = take_authority(*cluster, now, access); !done) return tl::unexpected(done.error());
   if (auto done = take_user(read, *chosen, now, access); !done) return tl::unexpected(done.error());

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -142,7 +143,7 @@ class CannedProxy {
     made.snapshot = [this](const SnapshotRequest& request, const SnapshotReply& reply) {
       asked = request;
       for (unsigned worker = 0; worker < stats.size(); ++worker)
-        if (silent_worker != worker) reply(canned_snapshot(worker));
+        if (silent_worker != worker) reply(change(canned_snapshot(worker)));
     };
     made.not_ready = [this] { return not_ready; };
     made.drain = [this] { draining = true; };
@@ -158,6 +159,7 @@ class CannedProxy {
   std::array<std::unique_ptr<WorkerStats>, 2> stats = {std::make_unique<WorkerStats>(),
                                                        std::make_unique<WorkerStats>()};
   // Tests change it only while no request is pending.
+  std::function<WorkerSnapshot(WorkerSnapshot)> change = [](WorkerSnapshot rows) { return rows; };
   SnapshotRequest asked;
   std::optional<unsigned> silent_worker;
   std::vector<std::string> not_ready;

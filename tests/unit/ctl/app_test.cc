@@ -9,38 +9,11 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "admin/server.h"
 #include "base/log.h"
-#include "unit/admin/canned.h"
-#include "unit/ctl/run_with.h"
+#include "unit/ctl/with_proxy.h"
 
 namespace fairlead::ctl {
 namespace {
-
-class Fairleadctl : public testing::Test {
- protected:
-  Fairleadctl() : address_("@fairlead-ctl-test-" + std::to_string(::getpid())) {
-    start(std::chrono::seconds(10));
-  }
-  ~Fairleadctl() override { ::unsetenv("FAIRLEAD_ADMIN"); }
-
-  void start(Duration snapshot_timeout) {
-    server_.reset();
-    server_ = std::move(*admin::AdminServer::create(
-        {.snapshot_timeout = snapshot_timeout, .http = {}}, proxy_.sources()));
-    EXPECT_TRUE(server_->listen(*event::HttpEndpoint::parse(address_)));
-    server_->start();
-  }
-
-  Outcome ask(std::vector<const char*> arguments) {
-    arguments.insert(arguments.end(), {"--admin", address_.c_str()});
-    return run_with(std::move(arguments));
-  }
-
-  admin::CannedProxy proxy_;
-  std::string address_;
-  std::unique_ptr<admin::AdminServer> server_;
-};
 
 TEST_F(Fairleadctl, TablesShowWhatTheProxyHas) {
   EXPECT_NE(ask({"connections"}).out.find("c-1  active  out  SMCR"), std::string::npos);

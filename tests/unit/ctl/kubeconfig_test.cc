@@ -150,6 +150,18 @@ TEST_F(Kubeconfig, RefusesCredentialsThatItDoesNotSupport) {
 TEST_F(Kubeconfig, RefusesTokensThatAreNoText) {
   expect_refused("token: secret", "token: 12345", {"users[u].user.token: is no text"});
   expect_refused("token: secret", "token: [a]", {"users[u].user.token: is no text"});
+  expect_refused("token: secret", "tokenFile: 1", {"users[u].user.tokenFile: is no text"});
+  expect_refused("namespace: shop", "namespace: 2026",
+                 {"contexts[here].context.namespace: is no text; put it in quotes"});
+  expect_refused("user: u,", "user: 1,", {"contexts[here].context.user: is no text"});
+  expect_refused("{cluster: c, user", "{cluster: 1, user",
+                 {"contexts[here].context.cluster: is no text"});
+  expect_refused("current-context: here", "current-context: 1",
+                 {"current-context: is no text; put it in quotes"});
+  expect_refused("name: here", "name: 1", {"there are: 1 (is no text; put it in quotes), bare"});
+  expect_refused("\"https://h:6443/base/\"", "7", {"clusters[c].cluster.server: is no text"});
+  expect_refused("insecure-skip-tls-verify: true", "tls-server-name: 7",
+                 {"clusters[c].cluster.tls-server-name: is no text"});
   expect_refused("token: secret", "token: \"a\\r\\nb\"", {"users[u].user.token: holds blanks"});
 }
 

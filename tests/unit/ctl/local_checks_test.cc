@@ -104,6 +104,28 @@ TEST_F(LocalChecks, MissingDirectoryIsAWarningUnlessTheProxyHasItsDevices) {
   EXPECT_EQ(status("shm_directory"), Check::Status::kOk);
 }
 
+TEST_F(LocalChecks, FindingsHaveTheirValues) {
+  const auto finding = [this](const std::string& name) {
+    for (const Check& check : local_checks(host_, proxy_))
+      if (check.name == name) return check.finding;
+    return std::string();
+  };
+  EXPECT_EQ(finding("kernel"), "Linux 6.1.0-18-amd64");
+  EXPECT_EQ(finding("nofile"), "1048576, enough for about 524288 connections");
+  EXPECT_EQ(finding("infiniband"), "uverbs0");
+  EXPECT_EQ(finding("memlock"), "no limit");
+  EXPECT_EQ(finding("bpf"), "cgroup2 at /sys/fs/cgroup, eBPF permitted");
+  EXPECT_EQ(finding("shm_directory"), "/run/x can be written");
+  host_.memlock_bytes = 8 << 20;
+  EXPECT_EQ(finding("memlock"), "8.0Mi bytes");
+  host_.verbs_devices.clear();
+  EXPECT_EQ(finding("memlock"), "8.0Mi bytes; matters only with an RDMA device");
+  host_.shm_error = ENOENT;
+  EXPECT_EQ(finding("shm_directory"), "/run/x: No such file or directory");
+  host_.kernel_release = "six";
+  EXPECT_EQ(finding("kernel"), "cannot read the version in \"six\"");
+}
+
 TEST(HostFactsReading, FindsDevicesAndDirectoriesWhereItIsTold) {
   const std::filesystem::path folder =
       std::filesystem::path(testing::TempDir()) / "fairlead-host-facts";
