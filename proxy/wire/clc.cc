@@ -88,15 +88,13 @@ PeerOs peer_os_from(unsigned nibble) {
 }
 
 Result<Decline> decode_decline(std::span<const std::byte> message) {
-  // Whoever declines wants to go on with TCP, which is what we do with a broken trailer as well;
-  // the kernel does not look at it either.
+  // Whoever declines wants to go on with TCP, which is what we do with a broken trailer and with
+  // any reserved bits of byte 7 as well.
   const ClcFrame frame = SMC_TRY(decode_clc_frame(message, Trailer::kIgnored));
   if (frame.header.type != ClcType::kDecline) return Error{Errc::kMalformed, "CLC type"};
   const bool v1 = frame.header.version == 1;
   if (message.size() != (v1 ? kDeclineBytesV1 : kDeclineBytesV2))
     return Error{Errc::kMalformed, "CLC length"};
-  if (frame.selector1 > static_cast<unsigned>(ClcPath::kSmcd))
-    return Error{Errc::kMalformed, "path"};
   Reader in(frame.body);
   Decline decline;
   decline.version = frame.header.version;

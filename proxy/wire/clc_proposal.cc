@@ -60,7 +60,7 @@ struct V2Extension {
   std::size_t smcd_bytes = 0;  // of the SMC-D parts that follow, if the selector announces them
 };
 
-Result<V2Extension> decode_v2_extension(Reader in) {
+Result<V2Extension> decode_v2_extension(Reader in, bool smcd) {
   V2Extension extension;
   ProposalV2& v2 = extension.value;
   const std::size_t ueid_count = in.u8();
@@ -74,7 +74,8 @@ Result<V2Extension> decode_v2_extension(Reader in) {
   v2.feature_mask = in.u16();
   in.skip(12);
   if (ueid_count > kUeidsMax) return Error{Errc::kMalformed, "UEID count"};
-  if (ism_count > kIsmEntriesMax) return Error{Errc::kMalformed, "ISM GID count"};
+  // Without SMC-D nothing is counted by it.
+  if (smcd && ism_count > kIsmEntriesMax) return Error{Errc::kMalformed, "ISM GID count"};
   for (std::size_t i = 0; i < ueid_count; ++i) v2.ueids.push(Eid{in.chars<kEidBytes>()});
   if (!in.ok()) return Error{Errc::kMalformed, "v2 extension"};
   extension.smcd_bytes = kSmcdExtensionBytes + kIsmEntryBytes * ism_count;
@@ -101,8 +102,8 @@ Result<void> decode_version_2(std::span<const std::byte> message, Proposal& prop
   if (proposal.v2_path == ClcPath::kNone) return {};
   if (v2_offset < kV2OffsetMin || v2_offset > kV2OffsetMax)
     return Error{Errc::kMalformed, "v2 extension offset"};
-  const V2Extension extension =
-      SMC_TRY(decode_v2_extension(reader_at(message, kV2OffsetBase + v2_offset)));
+  const V2Extension extension = SMC_TRY(decode_v2_extension(
+      reader_at(message, kV2OffsetBase + v2_offset), has_smcd(proposal.v2_path)));
   proposal.v2 = extension.value;
   length += kV2ExtensionBytes + kEidBytes * extension.value.ueids.count;
   if (has_smcd(proposal.v2_path)) length += extension.smcd_bytes;

@@ -59,7 +59,9 @@ ConfirmLink decode_confirm_link(const LlcHead& head, std::span<const std::byte> 
   message.link = LinkNumber(in.u8());
   message.link_user_id = in.u32();
   message.max_links = in.u8();
-  message.max_connections = in.u8();
+  // Reserved in version 1.
+  const std::uint8_t max_connections = in.u8();
+  if (head.version == LlcVersion::k2) message.max_connections = max_connections;
   SMC_ASSERT(in.ok());
   return message;
 }

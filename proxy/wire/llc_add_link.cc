@@ -49,8 +49,9 @@ Result<LlcBody> decode_add_link(const LlcHead& head, std::span<const std::byte> 
   Reader in(body);
   AddLink message;
   message.kind = head.kind();
-  message.rejected = (head.flags & kAddLinkReject) != 0;
-  message.reject_reason = head.reject_reason;
+  // Reserved in a request, and the reason in what rejects nothing.
+  message.rejected = message.kind == LlcKind::kResponse && (head.flags & kAddLinkReject) != 0;
+  if (message.rejected) message.reject_reason = head.reject_reason;
   message.mac.bytes = in.bytes<6>();
   in.skip(2);
   message.gid.bytes = in.bytes<16>();

@@ -41,6 +41,7 @@ template <class Message>
 Message read_confirm_head(const LlcHead& head) {
   Message message;
   message.kind = head.kind();
+  if (message.kind == LlcKind::kRequest) return message;  // both are reserved there
   message.refused = (head.flags & kConfirmRkeyRefused) != 0;
   message.retry = (head.flags & kConfirmRkeyRetry) != 0;
   return message;
@@ -87,9 +88,11 @@ Result<LlcBody> decode_delete_rkey(const LlcHead& head, std::span<const std::byt
   Reader in(body);
   DeleteRkey message;
   message.kind = head.kind();
-  message.some_unknown = (head.flags & kDeleteRkeyUnknown) != 0;
+  const bool is_response = message.kind == LlcKind::kResponse;  // else both are reserved
+  message.some_unknown = is_response && (head.flags & kDeleteRkeyUnknown) != 0;
   const std::size_t count = in.u8();
-  message.error_mask = in.u8();
+  const std::uint8_t error_mask = in.u8();
+  if (is_response) message.error_mask = error_mask;
   in.skip(2);
   if (count == 0 || (head.version == LlcVersion::k1 && count > kDeleteRkeysMaxV1))
     return Error{Errc::kMalformed, "rkey count"};

@@ -126,6 +126,8 @@ class HostileServer(ProxyTest):
     def test_decline_with_data_behind_it(self):
         for message, reason in ((clc.decline(clc.NO_DEVICE), "no_device"),
                                 (clc.decline_v1(clc.NO_RDMA_DEVICE), "no_rdma_device"),
+                                (clc.decline(clc.NO_DEVICE, bits=0x27), "no_device"),  # all that is reserved
+                                (clc.decline_v1(clc.NO_DEVICE, bits=0x12), "no_device"),
                                 (clc.decline(0x12345678), "peer_declined")):
             with self.subTest(reason):
                 def greet(sock, data=message):

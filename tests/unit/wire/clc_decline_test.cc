@@ -84,8 +84,6 @@ TEST(Decline, NamesTheFieldThatIsWrong) {
       {"version 2, too long", "e2d4c3d9 04 0030 20 z36 e2d4c3d9", {Errc::kMalformed, "CLC length"}},
       {"bytes missing", "e2d4c3d9 04 002c 20 z32", {Errc::kTruncated, "CLC message"}},
       {"bytes following", "e2d4c3d9 04 002c 20 z32 e2d4c3d9 00", {Errc::kMalformed, "CLC length"}},
-      {"path none", "e2d4c3d9 04 002c 22 z32 e2d4c3d9", {Errc::kMalformed, "path"}},
-      {"path both", "e2d4c3d9 04 002c 23 z32 e2d4c3d9", {Errc::kMalformed, "path"}},
   };
   for (const auto& row : kTable) {
     SCOPED_TRACE(row.name);

@@ -215,7 +215,7 @@ INSTANTIATE_TEST_SUITE_P(
         Damage{"NoUeid", &kProposalLinux, 80, 0, {kMalformed, "CLC length"}},
         Damage{"TwoUeids", &kProposalLinux, 80, 2, {kMalformed, "v2 extension"}},
         Damage{"NineUeids", &kProposalLinux, 80, 9, {kMalformed, "UEID count"}},
-        Damage{"NineIsmEntries", &kProposalLinux, 81, 9, {kMalformed, "ISM GID count"}},
+        Damage{"NineIsmEntries", &kProposalWithSmcd, 81, 9, {kMalformed, "ISM GID count"}},
         Damage{"IsmEntryNotThere", &kProposalWithSmcd, 81, 2, {kMalformed, "CLC length"}},
         Damage{"Ipv6Prefixes9", &kProposalV1, 47, 9, {kMalformed, "IPv6 prefix count"}},
         Damage{"Ipv6PrefixNotThere", &kProposalV1, 47, 1, {kMalformed, "IP area"}},
