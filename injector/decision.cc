@@ -17,9 +17,9 @@ using kubernetes::kSidecarName;
 using kubernetes::kStatusKey;
 
 constexpr std::array kOutcomes = {
-    Outcome::kInjected,      Outcome::kNotRequested, Outcome::kDisabled, Outcome::kAlreadyInjected,
-    Outcome::kHostNetwork,   Outcome::kOtherMesh,    Outcome::kWindows,  Outcome::kPortConflict,
-    Outcome::kBadAnnotation, Outcome::kMalformedPod};
+    Outcome::kInjected,        Outcome::kNotRequested,  Outcome::kDisabled,    Outcome::kMovedFirst,
+    Outcome::kAlreadyInjected, Outcome::kHostNetwork,   Outcome::kOtherMesh,   Outcome::kWindows,
+    Outcome::kPortConflict,    Outcome::kBadAnnotation, Outcome::kMalformedPod};
 
 constexpr const char* kRnicAccessKey = "fairlead.io/rnic-access";
 constexpr const char* kDefaultContainerKey = "kubectl.kubernetes.io/default-container";
@@ -40,11 +40,12 @@ std::string escaped(std::string_view key) {
   return out;
 }
 
-bool has_container(const Json& spec, const char* list, std::string_view name) {
+// Where the sidecar is in the list, or nothing.
+std::optional<std::size_t> place_of_sidecar(const Json& spec, const char* list) {
   const Json& containers = items_of(member(spec, list));
-  return std::any_of(containers.begin(), containers.end(), [name](const Json& container) {
-    return text_of(member(container, "name")) == name;
-  });
+  for (std::size_t i = 0; i < containers.size(); ++i)
+    if (text_of(member(containers[i], "name")) == kSidecarName) return i;
+  return std::nullopt;
 }
 
 // A port of the pod that the sidecar needs, or 0.
@@ -79,6 +80,17 @@ bool has_the_shape_of_a_pod(const Json& pod) {
          (annotations.is_null() || annotations.is_object());
 }
 
+// Init containers run one after the other. Those in front of the sidecar would have no network,
+// because the redirect is there from the beginning, and so the sidecar would never start.
+Decision moved_first(std::size_t place) {
+  Decision decision;
+  decision.outcome = Outcome::kMovedFirst;
+  decision.patch.push_back({{"op", "move"},
+                            {"from", "/spec/initContainers/" + std::to_string(place)},
+                            {"path", "/spec/initContainers/0"}});
+  return decision;
+}
+
 // What another mesh does with the pod, or nothing. A request does not have the labels of the
 // namespace, which may take a pod into ambient mode as well.
 std::string mesh_of(const Json& pod) {
@@ -97,9 +109,10 @@ std::optional<Decision> obstacle(const Json& pod, const AnnotationReport& report
                                  const Settings& settings) {
   const Json& spec = member(pod, "spec");
   const Json& annotations = member(pod, "metadata", "annotations");
-  if (!member(annotations, kStatusKey).is_null() ||
-      has_container(spec, "containers", kSidecarName) ||
-      has_container(spec, "initContainers", kSidecarName))
+  const bool is_marked = !member(annotations, kStatusKey).is_null();
+  const std::optional<std::size_t> place = place_of_sidecar(spec, "initContainers");
+  if (is_marked && place.value_or(0) != 0) return moved_first(*place);
+  if (is_marked || place || place_of_sidecar(spec, "containers"))
     return no(Outcome::kAlreadyInjected, "the pod has the sidecar already");
   if (member(spec, "hostNetwork") == Json(true))
     return no(Outcome::kHostNetwork, "the pod uses the network of the node (hostNetwork)");
@@ -193,6 +206,8 @@ std::string_view to_string(Outcome outcome) {
       return "not_requested";
     case Outcome::kDisabled:
       return "disabled";
+    case Outcome::kMovedFirst:
+      return "moved_first";
     case Outcome::kAlreadyInjected:
       return "already_injected";
     case Outcome::kHostNetwork:
@@ -215,7 +230,8 @@ std::span<const Outcome> outcomes() { return kOutcomes; }
 
 bool is_worth_a_warning(Outcome outcome) {
   return outcome != Outcome::kInjected && outcome != Outcome::kNotRequested &&
-         outcome != Outcome::kDisabled && outcome != Outcome::kAlreadyInjected;
+         outcome != Outcome::kDisabled && outcome != Outcome::kMovedFirst &&
+         outcome != Outcome::kAlreadyInjected;
 }
 
 Decision decide(const Json& pod, const Settings& settings, bool namespace_opted_in) {
@@ -240,7 +256,8 @@ Decision decide(const Json& pod, const Settings& settings, bool namespace_opted_
       found = no(Outcome::kBadAnnotation, "an annotation of the pod cannot be acted on");
   }
   Decision decision = found ? std::move(*found) : no(Outcome::kInjected, "");
-  if (decision.outcome == Outcome::kAlreadyInjected) return decision;
+  if (decision.outcome == Outcome::kAlreadyInjected || decision.outcome == Outcome::kMovedFirst)
+    return decision;
   if (is_worth_a_warning(decision.outcome))
     decision.warnings.push_back("no Fairlead sidecar: " + decision.explanation);
   if (const std::string exposure = exposure_of(member(pod, "spec")); !found && !exposure.empty())

@@ -18,6 +18,7 @@ enum class Outcome : std::uint8_t {
   kInjected,
   kNotRequested,     // neither the pod nor its namespace requests it
   kDisabled,         // by annotation
+  kMovedFirst,       // injected before, and others have come in front of the sidecar since
   kAlreadyInjected,  // the sidecar or its status annotation is there
   kHostNetwork,      // Fairlead does not redirect the node's network
   kOtherMesh,        // another mesh redirects the same connections
@@ -36,9 +37,9 @@ bool is_worth_a_warning(Outcome outcome);
 
 struct Decision {
   Outcome outcome = Outcome::kNotRequested;
-  std::string explanation;            // empty for kInjected; else a sentence
+  std::string explanation;            // empty for kInjected and kMovedFirst; else a sentence
   std::vector<std::string> warnings;  // for the user: errors and unknown keys
-  Json patch = Json::array();         // empty unless kInjected
+  Json patch = Json::array();         // empty unless kInjected or kMovedFirst
 };
 
 // `namespace_opted_in`: the namespace has the label, so a pod without annotation is injected.

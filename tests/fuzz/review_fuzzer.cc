@@ -22,7 +22,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const Decision decision = decide(review->pod, settings, namespace_opted_in);
     fairlead::fuzz::reached(to_string(decision.outcome));
     SMC_ASSERT(!encode_answer(*review, decision).empty());
-    SMC_ASSERT(decision.patch.empty() == (decision.outcome != Outcome::kInjected));
+    SMC_ASSERT(decision.patch.empty() == (decision.outcome != Outcome::kInjected &&
+                                          decision.outcome != Outcome::kMovedFirst));
     if (decision.patch.empty()) continue;
     const Json patched = review->pod.patch(decision.patch);
     const Decision again = decide(patched, settings, namespace_opted_in);

@@ -19,14 +19,22 @@ BINARY = Path(sys.argv.pop(1)) / "fairlead-injector"
 
 
 def apply_patch(document, patch):
-    """RFC 6902, as far as the injector uses it: add only."""
+    """RFC 6902, as far as the injector uses it: add, and move inside of a list."""
     document = json.loads(json.dumps(document))
-    for step in patch:
-        assert step["op"] == "add", step
-        *parents, last = [part.replace("~1", "/").replace("~0", "~") for part in step["path"].split("/")[1:]]
+
+    def find(path):
+        *parents, last = [part.replace("~1", "/").replace("~0", "~") for part in path.split("/")[1:]]
         place = document
         for part in parents:
-            place = place[part]
+            place = place[int(part) if isinstance(place, list) else part]
+        return place, last
+
+    for step in patch:
+        assert step["op"] in ("add", "move"), step
+        place, last = find(step["path"])
+        if step["op"] == "move":
+            origin, index = find(step["from"])
+            step["value"] = origin.pop(int(index))
         if isinstance(place, list):
             place.insert(len(place) if last == "-" else int(last), step["value"])
         else:

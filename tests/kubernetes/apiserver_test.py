@@ -143,6 +143,51 @@ class InCluster(unittest.TestCase):
         self.install("--set", f"injector.mode=policy,{NO_RNICS}")
         self.check_golden_pods(has_all_warnings=False)
 
+    def check_order(self):
+        """A pod in which others have come in front of the sidecar, as a webhook that runs later leaves it."""
+        self.wait_until_installed()
+        pod, _ = self.create(CASES["annotated"]["pod"], "plain")
+        pod = {**CASES["annotated"]["pod"], "metadata": {"name": "web", "annotations": pod["annotations"]}, "spec": pod["spec"]}
+        pod["spec"]["initContainers"].insert(0, {"name": "vault-agent-init", "image": "registry.example/vault:1"})
+        made, _ = self.create(pod, "plain")
+        self.assertEqual([one["name"] for one in made["spec"]["initContainers"]][:2], ["fairlead-proxy", "vault-agent-init"])
+        # Where neither pod nor namespace asks, nothing puts it first.
+        del pod["metadata"]["annotations"]["fairlead.io/inject"]
+        pod["metadata"]["namespace"] = "plain"
+        status, reply, _ = self.api.call("POST", "/api/v1/namespaces/plain/pods?dryRun=All", pod)
+        self.assertEqual(status, 422, reply)
+        self.assertIn("the init container vault-agent-init comes before the sidecar fairlead-proxy", reply["message"])
+        pod["metadata"]["annotations"]["fairlead.io/allow-mesh"] = "true"
+        self.create(pod, "plain")
+
+    def test_policy_puts_the_sidecar_first_again(self):
+        self.install("--set", f"injector.mode=policy,{NO_RNICS}")
+        self.check_order()
+
+    def test_policy_is_asked_again_when_another_prepends(self):
+        """The API server runs policies by name."""
+        self.install("--set", f"injector.mode=policy,{NO_RNICS}")
+        self.wait_until_installed()
+        container = "Object.spec.initContainers{name: 'late-init', image: 'registry.example/late:1'}"
+        path, kind = "/spec/initContainers", "MutatingAdmissionPolicy"
+        spec = {"reinvocationPolicy": "Never", "failurePolicy": "Fail", "matchConstraints": {"resourceRules": [
+                    {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}]},
+                "matchConditions": [{"name": "asked", "expression": "has(object.metadata.annotations) && 'late' in object.metadata.annotations"}],
+                "mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression":
+                    f"(has(object.spec.initContainers) ? [] : [JSONPatch{{op: 'add', path: '{path}', value: []}}])"
+                    f" + [JSONPatch{{op: 'add', path: '{path}/0', value: {container}}}]"}}]}
+        for thing, content in ((kind, spec), (f"{kind}Binding", {"policyName": "zz-late"})):
+            self.api.apply({"apiVersion": "admissionregistration.k8s.io/v1", "kind": thing, "metadata": {"name": "zz-late"}, "spec": content}, "")
+        pod = copy.deepcopy(CASES["annotated"]["pod"])
+        pod["metadata"]["annotations"]["late"] = "yes"
+
+        def names(one):
+            return [container["name"] for container in self.create(one, "plain")[0]["spec"].get("initContainers", [])]
+        plain = copy.deepcopy(pod)
+        plain["metadata"]["annotations"]["fairlead.io/inject"] = "disabled"
+        self.api.wait(lambda: names(plain) == ["late-init"], "the other policy")
+        self.assertEqual(names(pod), ["fairlead-proxy", "late-init"])
+
     def test_policy_agrees_about_values(self):
         """Values at each limit: the policy injects exactly the pods that the library injects."""
         self.install("--set", f"injector.mode=policy,{NO_RNICS}")
@@ -219,6 +264,7 @@ class InCluster(unittest.TestCase):
     def test_webhook_with_certificates_and_rights_of_its_own(self):
         with self.webhook() as log:
             self.check_golden_pods(has_all_warnings=True)
+            self.check_order()
             self.check_events(log)
         secret = self.api.call("GET", f"/api/v1/namespaces/{SYSTEM}/secrets/fairlead-injector-certs")[1]
         self.assertIn(b"BEGIN CERTIFICATE", base64.b64decode(secret["data"]["tls.crt"]))

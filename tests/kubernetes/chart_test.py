@@ -74,6 +74,23 @@ class Chart(unittest.TestCase):
                 text = yaml.safe_dump_all(objects, sort_keys=True, default_flow_style=False, width=120)
                 golden.check(self, f"chart_{profile}.yaml", text)
 
+    def test_a_pod_whose_sidecar_is_behind_others_comes_back_to_the_injection(self):
+        """And is refused where it does not, or warned about where nothing injects."""
+        for mode, actions in (("webhook", ["Deny"]), ("policy", ["Deny"]), ("manual", ["Warn"])):
+            with self.subTest(mode):
+                objects = render("--set", f"injector.mode={mode}")
+                order, = [thing for thing in of_kind(objects, "ValidatingAdmissionPolicy") if thing["metadata"]["name"].endswith("-order")]
+                binding, = [thing for thing in of_kind(objects, "ValidatingAdmissionPolicyBinding")
+                            if thing["spec"]["policyName"] == order["metadata"]["name"]]
+                self.assertEqual(binding["spec"]["validationActions"], actions)
+                not_first, = [condition["expression"] for condition in order["spec"]["matchConditions"] if condition["name"] == "not-first"]
+                callers = [hook for thing in of_kind(objects, "MutatingWebhookConfiguration") for hook in thing["webhooks"]]
+                callers += [thing["spec"] for thing in of_kind(objects, "MutatingAdmissionPolicy")]
+                self.assertEqual(len(callers), {"webhook": 2, "policy": 1, "manual": 0}[mode])
+                for caller in callers:
+                    self.assertEqual(caller["reinvocationPolicy"], "IfNeeded")
+                    self.assertIn({"name": "not-first-yet", "expression": not_first}, caller["matchConditions"])
+
     def test_what_fails_is_named(self):
         for setting, named in (
                 ("colour=red", "colour"), ("injector.mod=policy", "mod"), ("proxy.logLevel=loud", "logLevel"),

@@ -89,7 +89,7 @@ def good_cluster(ca):
         "endpoints": [{"endpoints": [{"conditions": {"ready": True}}]}],
         "reports": [config_map(report())],
         "networks": [], "cilium": None, "felix": None, "felix_group": "crd.projectcalico.org/v1", "openshift": False,
-        "more_annotations": {}, "resources": {}, "injects": True, "denied": set(), "endless": set(), "dry_run": None, "dry_run_plain": None,
+        "more_annotations": {}, "resources": {}, "injects": True, "in_front": [], "denied": set(), "endless": set(), "dry_run": None, "dry_run_plain": None,
     }
 
 
@@ -151,7 +151,8 @@ class Api(FakeApiServer):
         security = pod["spec"]["containers"][0]["securityContext"]
         assert security["runAsNonRoot"] and ("runAsUser" in security) == (not self.cluster["openshift"]), security
         if asks and self.cluster["injects"]:
-            pod["spec"]["initContainers"] = [{"name": "fairlead-proxy", "resources": {"limits": self.cluster["resources"]}}]
+            pod["spec"]["initContainers"] = [{"name": name} for name in self.cluster["in_front"]]
+            pod["spec"]["initContainers"].append({"name": "fairlead-proxy", "resources": {"limits": self.cluster["resources"]}})
         pod["metadata"]["annotations"].update(self.cluster["more_annotations"])
         return 201, pod
 
@@ -624,6 +625,16 @@ class Clusters(ClusterTest):
         self.assertIn("fairlead.io/inject: disabled", self.check()[1][0]["fix"])
         self.cluster["nodes"][0]["metadata"]["name"] = "other"
         self.assertEqual(self.check()[1], [])
+
+    def test_41_container_before_the_sidecar(self):
+        self.cluster["in_front"] = ["vault-agent-init"]
+        self.assert_named("injection", "the init container vault-agent-init in front of the sidecar")
+        self.assertIn("behind fairlead-proxy", self.check()[1][0]["fix"])
+        self.cluster["in_front"] = []
+        refusal = "the init container vault-agent-init comes before the sidecar fairlead-proxy"
+        self.cluster["dry_run"] = (422, {"message": f'pods "x" is forbidden: ValidatingAdmissionPolicy: {refusal}'})
+        self.assert_named("injection", "is refused", refusal)
+        self.assertIn("which webhook adds", self.check()[1][0]["fix"])
 
     def test_reports_of_an_earlier_release_are_read(self):
         self.cluster["namespaces"] = []

@@ -52,6 +52,14 @@ and a test compares both over the same values. Each item lists name, expression 
 
 {{- /* Value of the pod's annotation, or else of the settings. */}}
 {{- define "fairlead.wish" -}}variables.a[?'fairlead.io/{{ index . 0 }}'].orValue({{ index . 1 | squote }}){{- end }}
+{{- /* True for a pod that has no sidecar of the injection yet, and for one in front of whose sidecar others have put containers.
+       They would have no network, because the redirect is there from the beginning, and so the sidecar would never start. */ -}}
+{{- define "fairlead.notFirstYet" -}}
+!(has(object.metadata.annotations) && 'fairlead.io/status' in object.metadata.annotations)
+|| (has(object.spec.initContainers) && object.spec.initContainers[0].name != 'fairlead-proxy'
+&& object.spec.initContainers.exists(c, c.name == 'fairlead-proxy'))
+{{- end }}
+
 {{- define "fairlead.match" -}}
 resourceRules:
   - {apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods], scope: Namespaced}

@@ -76,6 +76,16 @@ const char* mesh_in(const Json& pod) {
   return member(annotations, "linkerd.io/proxy-version").is_null() ? nullptr : "Linkerd";
 }
 
+// The init container in front of the sidecar; empty if that is first.
+std::string in_front_of_sidecar(const Json& pod) {
+  const Json& inits = items_of(member(pod, "spec", "initContainers"));
+  const bool is_there = std::any_of(inits.begin(), inits.end(), [](const Json& container) {
+    return text_of(member(container, "name")) == "fairlead-proxy";
+  });
+  const std::string first = is_there ? text_of(member(inits.front(), "name")) : std::string();
+  return first == "fairlead-proxy" ? std::string() : first;
+}
+
 // A pod that the API server accepted.
 Check judge_pod(const Json& pod) {
   constexpr const char* kName = "injection";
@@ -85,6 +95,11 @@ Check judge_pod(const Json& pod) {
                std::string("a pod for a try got two sidecars, of Fairlead and of ") + mesh +
                    ": each redirects the connections of the other",
                "inject one of them into the pods of this namespace: docs/beside.md");
+  if (const std::string first = in_front_of_sidecar(pod); !first.empty())
+    return bad(kName,
+               "a pod for a try got the init container " + first +
+                   " in front of the sidecar: it has no network until the sidecar runs",
+               "let the webhook that adds it put it behind fairlead-proxy: docs/injection.md");
   if (has_sidecar(pod)) return good(kName, "a pod for a try got the sidecar");
   if (mesh != nullptr)
     return doubtful(kName,
@@ -111,6 +126,10 @@ Check check_dry_run(const ClusterFacts& facts) {
                         text_of(member(facts.dry_run_plain.body, "message")),
                     "the rules of this namespace do not fit the pod for a try (1m CPU, 1Mi); name "
                     "another namespace with -n");
+  if (message.find("comes before the sidecar fairlead-proxy") != std::string::npos)
+    return bad(kName, "a pod with the sidecar is refused: " + message,
+               "see which webhook adds that init container, and whether it may run behind the "
+               "sidecar: docs/injection.md");
   if (message.find("security context constraint") != std::string::npos)
     return bad(kName, "no SCC of the pod's account permits uid 2201 of the sidecar: " + message,
                "oc adm policy add-scc-to-user nonroot-v2 -n " + facts.pod_namespace +

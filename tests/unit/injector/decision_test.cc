@@ -54,6 +54,41 @@ TEST(Decision, ASecondTimeChangesNothing) {
   EXPECT_TRUE(again.warnings.empty());
 }
 
+// Another webhook prepends its init container, as vault-agent-init, and the API server asks again.
+TEST(Decision, TheSidecarIsPutFirstAgain) {
+  const Json pod = pod_with({{"fairlead.io/inject", "enabled"}});
+  const Json injected = pod.patch(decide(pod, settings(), false).patch);
+  for (std::size_t in_front = 1; in_front <= 3; ++in_front) {
+    Json changed = injected;
+    Json& inits = changed["spec"]["initContainers"];
+    for (std::size_t i = 0; i < in_front; ++i)
+      inits.insert(inits.begin(), Json{{"name", "init-" + std::to_string(i)}});
+    inits.push_back({{"name", "last"}});
+    const Decision decision = decide(changed, settings(), false);
+    EXPECT_EQ(decision.outcome, Outcome::kMovedFirst);
+    EXPECT_TRUE(decision.warnings.empty());
+    const Json moved = changed.patch(decision.patch);
+    // All others keep their order, and nothing else changes.
+    Json expected = changed;
+    Json& order = expected["spec"]["initContainers"];
+    const Json sidecar = order[in_front];
+    order.erase(in_front);
+    order.insert(order.begin(), sidecar);
+    EXPECT_EQ(moved, expected);
+    EXPECT_EQ(moved["spec"]["initContainers"][0]["name"], "fairlead-proxy");
+    EXPECT_EQ(decide(moved, settings(), false).outcome, Outcome::kAlreadyInjected);
+  }
+}
+
+TEST(Decision, AContainerOfTheUserStaysWhereItIs) {
+  Json pod = pod_with({{"fairlead.io/inject", "enabled"}});
+  pod["spec"]["initContainers"] = Json::parse(R"([{"name":"a"},{"name":"fairlead-proxy"}])");
+  EXPECT_EQ(decide(pod, settings(), false).outcome, Outcome::kAlreadyInjected);
+  pod["metadata"]["annotations"]["fairlead.io/status"] = "{}";
+  pod["metadata"]["annotations"]["fairlead.io/inject"] = "disabled";
+  EXPECT_EQ(decide(pod, settings(), true).outcome, Outcome::kDisabled);
+}
+
 TEST(Decision, AnAnnotationWithoutQuotesIsToldAndNotPassedOver) {
   for (const auto& [key, value, shown] :
        {std::tuple("fairlead.io/inject", Json(true), "fairlead.io/inject: true"),
