@@ -55,6 +55,9 @@ class Stream {
   bool writable() const { return writable_; }
   // The peer's FIN or RST has arrived, perhaps behind data that is still to be read.
   bool hung_up() const { return hung_up_; }
+  // The peer's FIN has arrived. What it sent before can be read up to that end, whatever error has
+  // come behind it.
+  bool fin_arrived() const { return fin_arrived_; }
   // For who reads on the chance that something has come of which no event has told yet, or has
   // moved bytes past this class and left some.
   virtual void assume_readable() { readable_ = true; }
@@ -82,17 +85,21 @@ class Stream {
   // Takes the pending error of the connection: a failed connect, or an RST that no read has met
   // yet. It reports errors of which an event has told; a later error brings another event.
   virtual int take_error() = 0;
-  // Bytes that were written but have not left this host. A reset would take them along.
-  virtual std::size_t unsent() const = 0;
+  // Bytes that were written but have not left this host, or that the other one has not
+  // acknowledged; then a FIN counts too. A reset would take the former along, and may overtake the
+  // latter.
+  enum class Until : std::uint8_t { kSent, kAcknowledged };
+  virtual std::size_t unsent(Until until) const = 0;
   // For who moves bytes past this class: a write has failed with `error`.
   virtual void note_error(int error) = 0;
   virtual void shutdown_write() = 0;
   // The peer sees an RST instead of a FIN when the stream is destroyed.
   virtual void reset_on_close() = 0;
-  // Another process has a descriptor of its socket, or will have. Closing ours then ends nothing:
-  // it is shut down before. If this process dies, the connection is reset when the last copy is
-  // closed.
-  virtual void note_copy() {}
+  // If this process dies, the connection is reset, and not ended: by its last descriptor. kOthers:
+  // another process has one too, or will have. Closing ours then ends nothing: it is shut down
+  // before.
+  enum class Copies : std::uint8_t { kNone, kOthers };
+  virtual void reset_if_lost(Copies) {}
   virtual SocketAddress local_address() const = 0;
   virtual SocketAddress peer_address() const = 0;
   // For splice(2) and socket options; -1 where there is none.
@@ -108,6 +115,7 @@ class Stream {
   bool readable_ = false;
   bool writable_ = false;
   bool hung_up_ = false;
+  bool fin_arrived_ = false;
 
  private:
   StreamHandler* handler_ = nullptr;

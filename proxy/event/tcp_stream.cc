@@ -246,8 +246,8 @@ TcpStream::~TcpStream() {
     loop_.close_later(std::move(socket_));
 }
 
-void TcpStream::note_copy() {
-  copied_ = true;
+void TcpStream::reset_if_lost(Copies copies) {
+  copied_ = copied_ || copies == Copies::kOthers;
   if (!ends_.resets_if_lost) ends_.resets_if_lost = set_reset_on_close(socket_.get(), true);
 }
 
@@ -271,9 +271,11 @@ void TcpStream::handle_events(std::uint32_t events) noexcept {
   if ((events & EPOLLERR) != 0) {
     error_possible_ = true;
     // Nobody reads from a stream that is backed up, so nobody would meet its reset.
-    if (readable_ && pending_error_ == 0) pending_error_ = socket_error(socket_.get());
+    if (readable_ && pending_error_ == 0) note_error(socket_error(socket_.get()));
+  } else if ((events & EPOLLRDHUP) != 0 && pending_error_ == 0) {
+    // An error closes that direction too.
+    fin_arrived_ = true;
   }
-  if ((events & EPOLLRDHUP) != 0) ends_.fin_came = true;
   if ((events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0) hung_up_ = true;
   if ((events & (EPOLLIN | EPOLLPRI | EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0) readable_ = true;
   notify();
@@ -328,7 +330,7 @@ bool TcpStream::news_of_urgent_data() {
 }
 
 IoResult TcpStream::read(std::span<const iovec> into) {
-  if (ends_.drained && pending_error_ == 0) return {IoResult::Kind::kEnd, 0, 0};
+  if (ends_.drained) return {IoResult::Kind::kEnd, 0, 0};
   // Nothing comes behind a FIN.
   const bool begins_before_mark = std::exchange(begins_before_mark_, false) || hung_up_;
   if (care_bytes_ == 0 && begins_before_mark && !signals_owned_) return read_some(into);
@@ -405,18 +407,17 @@ IoResult TcpStream::read_some(std::span<const iovec> into) {
     if (!hung_up_)
       readable_ = false;
     else
-      ends_.drained = ends_.fin_came && !error_possible_ && pending_error_ == 0 && care_bytes_ == 0;
+      ends_.drained = fin_arrived_ && care_bytes_ == 0;
   }
   return {IoResult::Kind::kBytes, static_cast<std::size_t>(n), 0};
 }
 
 IoResult TcpStream::read_failed(ssize_t n) {
-  // What came before the RST is still there; only its error has been taken already. EPIPE means
-  // that a FIN had come before the RST.
-  if (pending_error_ != 0 && (n < 0 || pending_error_ != EPIPE))
+  // What came before the RST is still there; only its error has been taken already.
+  if (pending_error_ != 0 && (n < 0 || !fin_arrived_))
     return {IoResult::Kind::kError, 0, pending_error_};
   if (n == 0) {
-    ends_.met = true;
+    ends_.met = fin_arrived_ = true;
     return {IoResult::Kind::kEnd, 0, 0};
   }
   if (errno == EAGAIN) {
@@ -492,18 +493,24 @@ IoResult TcpStream::written(ssize_t n) {
 
 int TcpStream::take_error() {
   if (pending_error_ == 0 && std::exchange(error_possible_, false))
-    pending_error_ = socket_error(socket_.get());
+    note_error(socket_error(socket_.get()));
   return pending_error_;
 }
 
-std::size_t TcpStream::unsent() const {
+std::size_t TcpStream::unsent(Until until) const {
+  const bool acknowledged = until == Until::kAcknowledged;
   int bytes = 0;
-  if (pending_error_ != 0 || ::ioctl(socket_.get(), SIOCOUTQNSD, &bytes) != 0) return 0;
-  return static_cast<std::size_t>(bytes);
+  if (pending_error_ != 0 ||
+      ::ioctl(socket_.get(), acknowledged ? SIOCOUTQ : SIOCOUTQNSD, &bytes) != 0)
+    return 0;
+  return static_cast<std::size_t>(bytes) + (acknowledged && ends_.shutdown_due ? 1 : 0);
 }
 
+// EPIPE means that a FIN had come before the RST.
 void TcpStream::note_error(int error) {
-  if (pending_error_ == 0) pending_error_ = error;
+  if (pending_error_ != 0) return;
+  pending_error_ = error;
+  fin_arrived_ = fin_arrived_ || error == EPIPE;
 }
 
 void TcpStream::shutdown_write() {

@@ -116,11 +116,11 @@ class TcpStream final : public Stream, private EventHandler, private Deferred {
   void presume_connected() override;
   void expect_urgent_data() override;
   int take_error() override;
-  std::size_t unsent() const override;
+  std::size_t unsent(Until until) const override;
   void note_error(int error) override;
   void shutdown_write() override;
   void reset_on_close() override;
-  void note_copy() override;
+  void reset_if_lost(Copies copies) override;
   SocketAddress local_address() const override;
   SocketAddress peer_address() const override { return peer_; }
   int descriptor() const override { return socket_.get(); }
@@ -152,9 +152,8 @@ class TcpStream final : public Stream, private EventHandler, private Deferred {
     bool shut_down = false;
     bool resets_on_close = false;
     bool resets_if_lost = false;  // IfLost::kReset
-    bool fin_came = false;
-    bool drained = false;  // what the peer sent before its FIN has been read
-    bool met = false;      // a read met the FIN
+    bool drained = false;         // what the peer sent before its FIN has been read
+    bool met = false;             // a read met the FIN
   };
 
   EventLoop& loop_;

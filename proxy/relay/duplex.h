@@ -88,7 +88,7 @@ RelayStep Duplex<Out, In>::pump_before_reset(TimePoint now) {
   const RelayStep step = outward ? out_.pump() : in_.pump();
   if (step == RelayStep::kRefused) return RelayStep::kReset;
   const bool passed_on = step == RelayStep::kReset || step == RelayStep::kEnded;
-  const std::size_t unsent = (outward ? net_ : app_).unsent();
+  const std::size_t unsent = (outward ? net_ : app_).unsent(event::Stream::Until::kSent);
   if (passed_on && unsent == 0) return RelayStep::kReset;
   if (outward && out_.held()) {
     last_ = Last::kNone;

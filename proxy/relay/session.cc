@@ -134,8 +134,8 @@ void Session::record_rest(TimePoint now) {
   if (!resources_.lasting_slot) {
     resources_.lasting_slot = lasting.begin(app->descriptor(), net->descriptor());
     if (!resources_.lasting_slot) return;
-    app->note_copy();
-    net->note_copy();
+    app->reset_if_lost(event::Stream::Copies::kOthers);
+    net->reset_if_lost(event::Stream::Copies::kOthers);
   }
   // A reset that was met, and would not be met again.
   if (app->take_error() != 0 || net->take_error() != 0) return;

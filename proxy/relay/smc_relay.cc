@@ -80,7 +80,7 @@ SmcRelay::Step SmcRelay::pump_before_reset(event::Stream& app, bool more, TimePo
   }
   const bool delivered =
       app_failed_ || (ahead_.empty() && connection.rx_end() == smc::StreamEnd::kReset);
-  const std::size_t unsent = app_failed_ ? 0 : app.unsent();
+  const std::size_t unsent = app_failed_ ? 0 : app.unsent(event::Stream::Until::kSent);
   if (connection.closing().reset() && connection.reset_said() && delivered && unsent == 0)
     return Step::kReset;
   // Each term changes one way only.

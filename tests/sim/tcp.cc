@@ -38,6 +38,7 @@ std::unique_ptr<SimStream> TcpConnection::make_stream(Side side, bool connected)
   auto stream = std::make_unique<SimStream>(shared_from_this(), side);
   stream->connected_ = stream->writable_ = connected;
   stream->hung_up_ = end.fin_received || end.error != 0;
+  stream->fin_arrived_ = end.fin_received;
   stream->readable_ = !end.inbox.empty() || stream->hung_up_;
   end.stream = stream.get();
   return stream;
@@ -169,6 +170,15 @@ event::IoResult TcpConnection::write(Side side, std::span<const iovec> from) {
   return {Kind::kBytes, count, 0};
 }
 
+// What is in transit.
+std::size_t TcpConnection::unacknowledged(Side side) const {
+  const End& end = ends_[side];
+  if (end.broken) return 0;
+  std::size_t count = end.outgoing_bytes;
+  for (const Packet& packet : end.outgoing) count += packet.fin ? 1 : 0;
+  return count;
+}
+
 void TcpConnection::shutdown_write(Side side) {
   End& end = ends_[side];
   if (end.fin_sent || end.broken) return;
@@ -254,6 +264,7 @@ void TcpConnection::take(Side at, Packet& packet) {
   if (end.stream == nullptr) return;
   end.stream->readable_ = end.stream->readable_ || !end.inbox.empty() || packet.fin || packet.rst;
   end.stream->hung_up_ = end.stream->hung_up_ || packet.fin || packet.rst;
+  end.stream->fin_arrived_ = end.fin_received;
   if (packet.rst) end.stream->writable_ = true;
 }
 

@@ -91,6 +91,7 @@ class TcpConnection : public std::enable_shared_from_this<TcpConnection> {
 
   event::IoResult read(Side side, std::span<const iovec> into);
   event::IoResult write(Side side, std::span<const iovec> from);
+  std::size_t unacknowledged(Side side) const;
   void shutdown_write(Side side);
   void close(Side side);
   void send(Side side, Packet packet);
@@ -144,7 +145,9 @@ class SimStream final : public event::Stream {
     return error;
   }
   // Nothing waits for room here: written bytes are already in transit.
-  std::size_t unsent() const override { return 0; }
+  std::size_t unsent(Until until) const override {
+    return until == Until::kAcknowledged ? connection_->unacknowledged(side_) : 0;
+  }
   void note_error(int) override {}
   void shutdown_write() override {
     if (EventFile* events = connection_->world_.events) events->shut(connection_->number_, side_);

@@ -140,6 +140,12 @@ TEST(TcpStream, LastWordsCanBeReadAfterAFailedWrite) {
   }
 }
 
+// As when the process dies: the kernel closes the socket, and nobody has said how.
+void lose(const Stream& stream) {
+  const FileDescriptor other(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  ASSERT_EQ(::dup2(other.get(), stream.descriptor()), stream.descriptor());
+}
+
 TEST(TcpStream, AFinBeforeAResetIsRead) {
   SocketPair pair;
   SocketPair::write(*pair.dialled, "bye");
@@ -149,18 +155,70 @@ TEST(TcpStream, AFinBeforeAResetIsRead) {
   pair.dialled.reset();
   const iovec piece{const_cast<char*>("x"), 1};
   pair.until([&] { return pair.accepted->write({&piece, 1}).kind == Kind::kError; });
+  EXPECT_TRUE(pair.accepted->fin_arrived());
   std::string bytes;
   EXPECT_EQ(SocketPair::read(*pair.accepted, bytes).kind, Kind::kBytes);
   EXPECT_EQ(bytes, "bye");
   EXPECT_EQ(SocketPair::read(*pair.accepted, bytes).kind, Kind::kEnd);
 }
 
+// Both at once: the error of the kernel tells of the FIN.
+TEST(TcpStream, AFinThatComesWithTheResetIsRead) {
+  SocketPair pair;
+  SocketPair::write(*pair.dialled, "bye");
+  const int fd = pair.dialled->descriptor();
+  ASSERT_EQ(::shutdown(fd, SHUT_WR), 0);
+  pollfd arrived{pair.accepted->descriptor(), POLLRDHUP, 0};
+  ASSERT_EQ(::poll(&arrived, 1, 10'000), 1);
+  pair.dialled->reset_on_close();
+  lose(*pair.dialled);
+  pair.until([&] { return pair.accepted->hung_up(); });
+  EXPECT_EQ(pair.accepted->take_error(), EPIPE);
+  EXPECT_TRUE(pair.accepted->fin_arrived());
+  std::string bytes;
+  EXPECT_EQ(SocketPair::read(*pair.accepted, bytes).kind, Kind::kBytes);
+  EXPECT_EQ(SocketPair::read(*pair.accepted, bytes).kind, Kind::kEnd);
+}
+
+TEST(TcpStream, AnotherErrorBehindAFinHidesNoEnd) {
+  SocketPair pair;
+  SocketPair::write(*pair.dialled, "bye");
+  pair.dialled->shutdown_write();
+  pair.until([&] { return pair.accepted->hung_up(); });
+  pair.accepted->note_error(ETIMEDOUT);
+  std::string bytes;
+  EXPECT_EQ(SocketPair::read(*pair.accepted, bytes).kind, Kind::kBytes);
+  EXPECT_EQ(SocketPair::read(*pair.accepted, bytes).kind, Kind::kEnd);
+}
+
+TEST(TcpStream, AResetIsNoFin) {
+  SocketPair pair;
+  SocketPair::write(*pair.dialled, "half");
+  pair.dialled->reset_on_close();
+  pair.dialled.reset();
+  pair.until([&] { return pair.accepted->hung_up(); });
+  EXPECT_FALSE(pair.accepted->fin_arrived());
+}
+
+TEST(TcpStream, KnowsWhatTheOtherHostHasNotAcknowledged) {
+  SocketPair pair;
+  EXPECT_EQ(pair.dialled->unsent(Stream::Until::kAcknowledged), 0U);
+  SocketPair::write(*pair.dialled, "x");
+  pair.until([&] { return pair.accepted->readable(); });
+  pair.until([&] { return pair.dialled->unsent(Stream::Until::kAcknowledged) == 0; });
+  pair.dialled->shutdown_write();
+  EXPECT_EQ(pair.dialled->unsent(Stream::Until::kAcknowledged),
+            1U);  // the FIN, which waits for the turn
+  pair.until([&] { return pair.accepted->hung_up(); });
+  pair.until([&] { return pair.dialled->unsent(Stream::Until::kAcknowledged) == 0; });
+}
+
 TEST(TcpStream, KnowsWhatHasNotLeftTheHost) {
   SocketPair pair;
-  EXPECT_EQ(pair.dialled->unsent(), 0U);
+  EXPECT_EQ(pair.dialled->unsent(Stream::Until::kSent), 0U);
   const std::string chunk(1 << 16, 'x');
   while (pair.dialled->writable()) SocketPair::write(*pair.dialled, chunk);
-  EXPECT_GT(pair.dialled->unsent(), 0U);
+  EXPECT_GT(pair.dialled->unsent(Stream::Until::kSent), 0U);
 }
 
 // Reads all that is there and marks each urgent byte with a star.
@@ -366,12 +424,6 @@ TEST(TcpStream, AnErrorThatWasToldIsParkedToo) {
   EXPECT_EQ((*resumed)->take_error(), ECONNRESET);
   std::string bytes;
   EXPECT_EQ(SocketPair::read(**resumed, bytes).kind, Kind::kError);
-}
-
-// As when the process dies: the kernel closes the socket, and nobody has said how.
-void lose(const Stream& stream) {
-  const FileDescriptor other(::open("/dev/null", O_RDONLY | O_CLOEXEC));
-  ASSERT_EQ(::dup2(other.get(), stream.descriptor()), stream.descriptor());
 }
 
 int error_at_the_end(SocketPair& pair, Stream& stream) {

@@ -28,7 +28,7 @@ class FakeStream final : public event::Stream {
     feed(std::string(1, byte));
     urgent_in = incoming.size();
   }
-  void feed_end() { ended = readable_ = hung_up_ = true; }
+  void feed_end() { ended = readable_ = hung_up_ = fin_arrived_ = true; }
   void feed_reset() {
     error = ECONNRESET;
     readable_ = hung_up_ = true;
@@ -99,7 +99,8 @@ class FakeStream final : public event::Stream {
     ++asked_for_error;
     return error;
   }
-  std::size_t unsent() const override { return unsent_bytes; }
+  std::size_t unsent(Until) const override { return unsent_bytes; }
+  void reset_if_lost(Copies) override { resets_if_lost = true; }
   void note_error(int noted) override { error = noted; }
   void shutdown_write() override { shut_down = true; }
   void reset_on_close() override {
@@ -121,7 +122,7 @@ class FakeStream final : public event::Stream {
   int write_error = 0;  // a reset that a write meets first
   int reads = 0;
   int asked_for_error = 0;
-  bool ended = false, shut_down = false, reset = false;
+  bool ended = false, shut_down = false, reset = false, resets_if_lost = false;
   bool* reset_seen = nullptr;  // outlives the stream
 };
 
