@@ -4,10 +4,12 @@
 
 #include <cstdint>
 #include <optional>
+#include <utility>
 
 #include "base/time.h"
 #include "event/stream.h"
 #include "relay/reset_delay.h"
+#include "relay/unheard.h"
 
 namespace fairlead::relay {
 
@@ -20,8 +22,9 @@ enum class RelayStep : std::uint8_t {
   kRefused,  // the stream that is written takes nothing any more
 };
 
-// A direction has pump(), and passed_on(), a count that grows with what it passed on. The one to
-// the network has held(): what the application still says waits for another relay.
+// A direction has pump(), and passed_on(), a count that grows with what it passed on. whole(): the
+// FIN of what it reads has come, or may have come. The one to the network has held(): what the
+// application still says waits for another relay.
 template <class Out, class In>
 class Duplex {
  public:
@@ -33,6 +36,8 @@ class Duplex {
   RelayStep pump(TimePoint now);
   // When the owner calls pump() again although nothing has happened.
   std::optional<TimePoint> next_deadline() const { return reset_delay_.next_deadline(); }
+  // One of the streams was reset, and the other one has not got all of it yet.
+  bool ending() const { return last_ != Last::kNone; }
   // The stream to the network is taken for reset.
   void end_net() {
     last_ = Last::kIn;
@@ -43,12 +48,15 @@ class Duplex {
   enum class Last : std::uint8_t { kNone, kOut, kIn };
   void check_reset(RelayStep out, RelayStep in);
   RelayStep pump_before_reset(TimePoint now);
+  template <class Direction>
+  RelayStep pump_last(Direction& direction, event::Stream& reader, TimePoint now);
 
   event::Stream& app_;
   event::Stream& net_;
   Out& out_;
   In& in_;
   Last last_ = Last::kNone;  // of one stream that was reset: the direction that it spoke
+  bool end_said_ = false;    // to the stream that reads that direction
   ResetDelay reset_delay_;
 };
 
@@ -84,20 +92,39 @@ void Duplex<Out, In>::check_reset(RelayStep out, RelayStep in) {
 
 template <class Out, class In>
 RelayStep Duplex<Out, In>::pump_before_reset(TimePoint now) {
-  const bool outward = last_ == Last::kOut;
-  const RelayStep step = outward ? out_.pump() : in_.pump();
+  return last_ == Last::kOut ? pump_last(out_, net_, now) : pump_last(in_, app_, now);
+}
+
+template <class Out, class In>
+template <class Direction>
+RelayStep Duplex<Out, In>::pump_last(Direction& direction, event::Stream& reader, TimePoint now) {
+  using Until = event::Stream::Until;
+  const RelayStep step = direction.pump();
   if (step == RelayStep::kRefused) return RelayStep::kReset;
   const bool passed_on = step == RelayStep::kReset || step == RelayStep::kEnded;
-  const std::size_t unsent = (outward ? net_ : app_).unsent(event::Stream::Until::kSent);
+  const bool whole = direction.whole();
+  // The reader may be another proxy: its kernel tells a FIN before the reset from none.
+  if (step == RelayStep::kEnded && !std::exchange(end_said_, true)) reader.shutdown_write();
+  const std::size_t unsent = reader.unsent(whole ? Until::kAcknowledged : Until::kSent);
   if (passed_on && unsent == 0) return RelayStep::kReset;
-  if (outward && out_.held()) {
+  if (last_ == Last::kOut && out_.held()) {
     last_ = Last::kNone;
     reset_delay_ = {};
     return RelayStep::kMore;
   }
-  const std::uint64_t moved = (outward ? out_.passed_on() : in_.passed_on()) - unsent;
-  if (!reset_delay_.wait(moved, passed_on, now)) return RelayStep::kReset;
-  return step == RelayStep::kMore ? RelayStep::kMore : RelayStep::kIdle;
+  const std::uint64_t moved = direction.passed_on() - unsent;
+  bool more = step == RelayStep::kMore;
+  // What no reader holds up, and has not come, does not come.
+  const bool held_up = more || unsent != 0 || !reader.writable();
+  if (!whole || !held_up) {
+    if (!reset_delay_.wait(moved, passed_on, now)) return RelayStep::kReset;
+  } else {
+    const Unheard unheard = drop_unheard(reader);
+    if (unheard.refused || !reset_delay_.wait_for_reader(moved, passed_on, unheard.bytes, now))
+      return RelayStep::kReset;
+    more = more || unheard.more;
+  }
+  return more ? RelayStep::kMore : RelayStep::kIdle;
 }
 
 }  // namespace fairlead::relay

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cstring>
 
 namespace fairlead::relay {
@@ -24,7 +25,9 @@ std::size_t send_with_fin(event::Stream& to, std::span<const std::byte> bytes) {
   if (to.descriptor() < 0 || !to.writable()) return 0;
   const ssize_t sent =
       ::send(to.descriptor(), bytes.data(), bytes.size(), MSG_MORE | MSG_NOSIGNAL | MSG_DONTWAIT);
-  return sent < 0 ? 0 : static_cast<std::size_t>(sent);
+  if (sent >= 0) return static_cast<std::size_t>(sent);
+  if (errno != EAGAIN && errno != EINTR) to.note_error(errno);
+  return 0;
 }
 
 }  // namespace
@@ -163,8 +166,10 @@ RelayStep FramedIn::pump() {
     const iovec into{shared_.buffer.data(), shared_.buffer.size()};
     const event::IoResult got = net_.read({&into, 1});
     if (got.kind == Kind::kWouldBlock) break;
-    // Behind our hand-over the peer owes its own.
-    if (got.kind == Kind::kEnd && deferral_.peer_ended() && !deferral_.handed_over()) break;
+    // Behind our hand-over the peer owes its own. Behind its FIN a reset may follow.
+    if (got.kind == Kind::kEnd && deferral_.peer_ended() && !deferral_.handed_over() &&
+        net_.take_error() == 0)
+      break;
     if (got.kind != Kind::kBytes) {
       lost_ = true;
       return settle();

@@ -37,6 +37,7 @@ class FramedOut {
   // for the relay that follows the hand-over.
   std::uint64_t passed_on() const { return waiting_.written(); }
   bool held() const { return deferral_.held(); }
+  bool whole() const { return deferral_.ended() || app_.fin_arrived(); }
   void set_copy_bytes(std::size_t bytes) { copy_bytes_ = bytes; }
   // The hand-over, behind what waits.
   void hand_over();
@@ -78,6 +79,11 @@ class FramedIn {
   RelayStep pump();
   std::uint64_t bytes() const { return waiting_.written(); }
   std::uint64_t passed_on() const { return bytes(); }
+  // For Duplex. What is still to be read may have the frame that ends it.
+  bool whole() const {
+    return deferral_.peer_ended() ||
+           (net_.fin_arrived() && !lost_ && !deferral_.peer_handed_over());
+  }
   // Which rule; "" if none.
   const char* fault() const { return fault_; }
   // The peer's stream has ended, or broken a rule.
@@ -166,6 +172,9 @@ class FramedRelay {
     return step == RelayStep::kIdle && before != deferral_.unbounded() ? RelayStep::kMore : step;
   }
   std::optional<TimePoint> next_deadline() const { return duplex_.next_deadline(); }
+  bool ending() const { return duplex_.ending(); }
+  // As Duplex, for a host that does not answer.
+  void end_net() { duplex_.end_net(); }
   FramedOut& towards_net() { return out_; }
   FramedIn& towards_app() { return in_; }
   // The peer's stream is of no use any more, although it may not have ended. What it has said in

@@ -66,7 +66,10 @@ StageResult FramesStage::begin(TimePoint now) {
 }
 
 StageResult FramesStage::run(TimePoint now) {
-  if (liveness_.gone()) return session_.lose_net(ETIMEDOUT);
+  if (liveness_.gone()) {
+    session_.net->note_error(ETIMEDOUT);
+    relay_->end_net();
+  }
   const RelayStep step = relay_->pump(now);
   session_.report.count(Transport::kShort, relay_->towards_net().bytes(),
                         relay_->towards_app().bytes());
@@ -91,8 +94,8 @@ StageResult FramesStage::run(TimePoint now) {
     if (!half_close_)
       half_close_.emplace(session_.services.timers, [this] { session_.mark_ready(); });
     half_close_->set(deadline);
-    return Stay{};
   }
+  if (relay_->ending()) return Stay{};
   const bool parking = session_.services.admission.parking();
   // Also before it is parked, once: the client may wait for this to be parked itself.
   if (deferral.peer_handed_over() && !(parking && returned_)) return answer_hand_over(now);

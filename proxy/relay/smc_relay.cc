@@ -74,23 +74,57 @@ SmcRelay::Step SmcRelay::pump(event::Stream& app, std::uint32_t publish_bytes, T
 // The connection ends in a reset, but not before each side has what the other one said, as far as
 // it takes it.
 SmcRelay::Step SmcRelay::pump_before_reset(event::Stream& app, bool more, TimePoint now) {
-  if (!app_reset_) {
-    app_reset_ = true;
-    app.reset_on_close();
-  }
+  const bool whole = app_failed_ ? app_whole(app) : peer_whole();
   const bool delivered =
       app_failed_ || (ahead_.empty() && connection.rx_end() == smc::StreamEnd::kReset);
-  const std::size_t unsent = app_failed_ ? 0 : app.unsent(event::Stream::Until::kSent);
-  if (connection.closing().reset() && connection.reset_said() && delivered && unsent == 0)
+  using Until = event::Stream::Until;
+  const std::size_t unsent =
+      app_failed_ ? 0 : app.unsent(whole ? Until::kAcknowledged : Until::kSent);
+  waits_for_reader_ = false;
+  if (connection.closing().reset() && connection.reset_said() && delivered && unsent == 0) {
+    end_in_reset(app);
     return Step::kReset;
-  // Each term changes one way only.
+  }
+  // Each term changes one way only. What is dropped moves nothing.
+  const std::uint64_t to_app = connection.rx().bytes() + ahead_.written();
   const std::uint64_t moved =
-      connection.tx().bytes() + 2 * (connection.rx().bytes() + ahead_.written()) - unsent;
-  if (reset_delay_.wait(moved, delivered && unsent != 0, now))
-    return more ? Step::kMore : Step::kIdle;
+      connection.tx().bytes() + (whole && app_failed_ ? 0 : 2 * to_app) - unsent;
+  const bool polls = delivered && unsent != 0;
+  if (whole) {
+    const Unheard unheard = app_failed_ ? drop_from_peer(now) : drop_unheard(app);
+    waits_for_reader_ =
+        !unheard.refused && reset_delay_.wait_for_reader(moved, polls, unheard.bytes, now);
+    if (waits_for_reader_) return more || unheard.more ? Step::kMore : Step::kIdle;
+  } else {
+    end_in_reset(app);
+    if (reset_delay_.wait(moved, polls, now)) return more ? Step::kMore : Step::kIdle;
+  }
+  end_in_reset(app);
   app_failed_ = true;
   connection.abort();
   return connection.reset_said() ? Step::kReset : Step::kIdle;
+}
+
+void SmcRelay::end_in_reset(event::Stream& app) {
+  if (std::exchange(app_reset_, true)) return;
+  app.reset_on_close();
+}
+
+// Linux also says its FIN although it waits for room, when it has waited for long. If a reset
+// follows, bytes are missing.
+bool SmcRelay::peer_whole() const {
+  return connection.closing().peer_ended() && !connection.rx().write_blocked();
+}
+
+Unheard SmcRelay::drop_from_peer(TimePoint now) {
+  Unheard unheard;
+  ahead_.drop();
+  for (;;) {
+    const smc::RingWindow window = connection.rx().window();
+    if (window.bytes() == 0) return unheard;
+    connection.consumed(window.bytes(), now);
+    unheard.bytes += window.bytes();
+  }
 }
 
 std::optional<TimePoint> SmcRelay::next_deadline() const {
@@ -132,11 +166,8 @@ bool SmcRelay::pump_to_app(event::Stream& app, TimePoint now) {
   }
   if (return_ != Return::kNone) return more;
   const smc::StreamEnd end = connection.rx_end();
-  // Linux also says its FIN although it waits for room, when it has waited for long. If a reset
-  // follows, bytes are missing.
   const bool fin = end == smc::StreamEnd::kFin ||
-                   (end == smc::StreamEnd::kReset && connection.closing().peer_ended() &&
-                    !connection.rx().write_blocked() && !app_failed_);
+                   (end == smc::StreamEnd::kReset && peer_whole() && !app_failed_);
   if (!app_finished_ && fin) {
     app_finished_ = true;
     app.shutdown_write();

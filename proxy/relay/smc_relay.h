@@ -14,6 +14,7 @@
 #include "relay/parked_mode.h"
 #include "relay/peer_rings.h"
 #include "relay/reset_delay.h"
+#include "relay/unheard.h"
 #include "smc/connection.h"
 #include "smc/rmb_keys.h"
 
@@ -92,7 +93,7 @@ class SmcRelay {
   // Only the peer's answer to our close or abort is awaited. As long as bytes of the application
   // are in a ring, the peer's application has still to read them, and may take any time for that.
   bool awaits_answer() const {
-    if (return_ == Return::kCommitted) return false;
+    if (return_ == Return::kCommitted || waits_for_reader_) return false;
     const bool consumed = connection.closing().peer_closed() || connection.tx().all_consumed();
     return app_reset_ || (app_ended_ && app_finished_ && consumed);
   }
@@ -118,6 +119,10 @@ class SmcRelay {
   void check_reset_behind_fin(event::Stream& app);
   void end_app_data(bool fin);
   Step pump_before_reset(event::Stream& app, bool more, TimePoint now);
+  void end_in_reset(event::Stream& app);
+  bool app_whole(const event::Stream& app) const { return app_ended_ || app.fin_arrived(); }
+  bool peer_whole() const;
+  Unheard drop_from_peer(TimePoint now);
 
   Backlog ahead_;
   bool app_ended_ = false;     // FIN read from the application
@@ -125,6 +130,7 @@ class SmcRelay {
   bool app_changed_ = false;   // since it was last asked for a reset behind its FIN
   bool app_failed_ = false;    // it takes nothing any more; what it has said may still be unread
   bool app_reset_ = false;     // its stream ends in a reset
+  bool waits_for_reader_ = false;  // with what came before a FIN, although a reset follows
   enum class Return : std::uint8_t { kNone, kBegun, kCommitted };
   Return return_ = Return::kNone;  // to frames
   ResetDelay reset_delay_;

@@ -74,6 +74,7 @@ class HalfRelay {
   // For Duplex.
   std::uint64_t passed_on() const { return bytes(); }
   static bool held() { return false; }
+  bool whole() const { return saw_fin_ || from_.fin_arrived(); }
   // Memory of the bytes of resume() that are not passed on yet.
   std::size_t ahead_bytes() const { return ahead_.held_bytes(); }
   bool ended() const { return ended_; }
@@ -128,6 +129,7 @@ class TcpRelay {
   // As Duplex.
   RelayStep pump(TimePoint now) { return duplex_.pump(now); }
   std::optional<TimePoint> next_deadline() const { return duplex_.next_deadline(); }
+  void end_net() { duplex_.end_net(); }
 
  private:
   HalfRelay out_;

@@ -33,7 +33,10 @@ StageResult TcpStage::begin(TimePoint) {
 }
 
 StageResult TcpStage::run(TimePoint now) {
-  if (liveness_.gone()) return session_.lose_net(ETIMEDOUT);
+  if (liveness_.gone()) {
+    session_.net->note_error(ETIMEDOUT);
+    relay_.end_net();
+  }
   const RelayStep step = relay_.pump(now);
   session_.report.count(Transport::kTcp, session_.report.framed_tx() + relay_.towards_net().bytes(),
                         relay_.towards_app().bytes());

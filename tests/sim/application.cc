@@ -165,12 +165,21 @@ void Application::finish_if_done() {
       report_.rude = !report_.saw_fin;
       return leave("closes");
     }
-    if (script_.ending == Script::Ending::kShutdown || report_.saw_fin) {
+    if (script_.ending != Script::Ending::kAnswer || report_.saw_fin) {
       report_.finished = true;
       stream_->shutdown_write();
     }
   }
+  if (report_.finished && script_.ending == Script::Ending::kVanish) return vanish();
   if (report_.finished && report_.saw_fin) leave("is done");
+}
+
+void Application::vanish() {
+  if (stream_->unsent(event::Stream::Until::kAcknowledged) != 0)
+    return world_.after(std::chrono::milliseconds(1), [this] { schedule(Duration{}); });
+  stream_->reset_on_close();
+  report_.rude = true;
+  leave("vanishes behind its FIN");
 }
 
 void Application::leave(const char* how) {

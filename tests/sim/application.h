@@ -18,6 +18,7 @@ struct Script {
     kShutdown,  // FIN when all is sent, close when the peer's FIN has come
     kAnswer,    // FIN only after the peer's
     kClose,     // close when all is sent, even if the peer still sends
+    kVanish,    // FIN when all is sent, and a reset when that has arrived
   };
   Ending ending = Ending::kShutdown;
   std::uint64_t bytes = 0;        // to send
@@ -64,6 +65,7 @@ class Application final : public event::StreamHandler {
   bool receive();
   bool send();
   void finish_if_done();
+  void vanish();
   void leave(const char* how);
   // What a side sends from byte `at` on: as many bytes up to `most` as the table has in one piece.
   std::span<const std::byte> piece_of(bool dialler, std::uint64_t at, std::size_t most) const;

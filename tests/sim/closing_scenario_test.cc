@@ -1,4 +1,7 @@
 // Connections whose end takes longer than the timeouts of the proxies.
+#include <array>
+#include <functional>
+
 #include "relay/smc_stage.h"
 #include "sim/scenario.h"
 
@@ -39,6 +42,39 @@ TEST_P(ClosingScenario, AFinishedConnectionWaitsForAReaderThatStalls) {
       EXPECT_TRUE(complete(outcome.ends[0])) << bytes;
       EXPECT_EQ(outcome.over_smc, 2u);
     }
+}
+
+// A writer sends, ends its stream and is reset, while the reader stalls for longer than any
+// timeout.
+TEST_P(ClosingScenario, WhatCameBeforeAFinIsReadWhateverComesBehindIt) {
+  const std::uint64_t ring = default_proxy(1).config.buffers.size;
+  const auto over_tcp = [](Plan& plan) {
+    for (ProxySettings& settings : plan.proxies) settings.config.smc.enabled = false;
+  };
+  const auto in_frames = [](Plan& plan) {
+    for (ProxySettings& settings : plan.proxies)
+      settings.config.smc.defer_bytes = 64 * config::kKibibyte;
+  };
+  const auto over_smc = [](Plan&) {};
+  const std::array<std::function<void(Plan&)>, 3> modes{over_smc, in_frames, over_tcp};
+  for (std::size_t mode = 0; mode < modes.size(); ++mode)
+    for (const std::uint64_t bytes : {kSocketBytes + ring / 2, kSocketBytes + 2 * ring})
+      for (const bool client_stalls : {false, true}) {
+        Plan gone = with_small_sockets(plan());
+        modes[mode](gone);
+        gone.connections.push_back(client_stalls ? talk(0, bytes) : talk(bytes, 0));
+        ConnectionPlan& connection = gone.connections[0];
+        Script& reader = client_stalls ? connection.client : connection.server;
+        Script& writer = client_stalls ? connection.server : connection.client;
+        writer.ending = Script::Ending::kVanish;
+        reader.ending = Script::Ending::kAnswer;
+        reader.stall_after = 0;
+        reader.stall = relay::kCloseAnswerWait + seconds(10);
+        const Outcome outcome = run(gone, 1);
+        const EndReport& read = client_stalls ? outcome.ends[0].client : outcome.ends[0].server;
+        EXPECT_EQ(read.received, bytes) << mode << ", client stalls: " << client_stalls;
+        EXPECT_TRUE(read.saw_fin) << mode << ", client stalls: " << client_stalls;
+      }
 }
 
 // The peer has closed its end of the TCP connection, its link answers, and the applications wait.

@@ -229,6 +229,78 @@ TEST_F(FramedRelayTest, AResetComesBehindWhatWasSaid) {
   EXPECT_EQ(server_app.outgoing, "last words");
 }
 
+TEST_F(FramedRelayTest, WhatCameBeforeAnEndWaitsForAReaderThatStalls) {
+  server_app.allow(4);
+  client_app.feed("last words");
+  client_app.feed_end();
+  settle();
+  server_net.feed_end();
+  server_net.error = EPIPE;
+  EXPECT_EQ(server.pump(now), RelayStep::kIdle);
+  now += std::chrono::hours(1);
+  EXPECT_EQ(server.pump(now), RelayStep::kIdle);
+  EXPECT_TRUE(server.ending());
+  server_app.allow(100);
+  EXPECT_EQ(server.pump(now), RelayStep::kReset);
+  EXPECT_EQ(server_app.outgoing, "last words");
+  EXPECT_TRUE(server_app.shut_down);
+}
+
+// The frame of the end may be among what is not read yet.
+TEST_F(FramedRelayTest, AFinOfThePeerMayHaveAnEndBeforeIt) {
+  client_app.feed_end();
+  settle();
+  client_app.allow(0);
+  client_app.set_not_writable();
+  server_app.feed(std::string(100'000, 'y'));
+  server_app.feed_end();
+  settle();
+  ASSERT_FALSE(client.deferral().peer_ended());
+  client_net.feed_end();
+  client_net.error = EPIPE;
+  EXPECT_EQ(client.pump(now), RelayStep::kIdle);
+  now += std::chrono::hours(1);
+  EXPECT_EQ(client.pump(now), RelayStep::kIdle);
+  client_app.allow(1 << 20);
+  while (client_step != RelayStep::kReset) client_step = client.pump(now);
+  EXPECT_EQ(client_app.outgoing.size(), 100'000U);
+  EXPECT_TRUE(client_app.shut_down);
+}
+
+TEST_F(FramedRelayTest, AResetBehindTheEndThatWasReadEndsBothStreams) {
+  client_app.feed_end();
+  settle();
+  server_net.feed_end();
+  EXPECT_EQ(server.pump(now), RelayStep::kIdle);
+  server_net.error = EPIPE;
+  EXPECT_EQ(server.pump(now), RelayStep::kReset);
+  EXPECT_TRUE(server_app.shut_down);
+}
+
+// The peer's proxy has gone without a word, and frames have no end.
+TEST_F(FramedRelayTest, AnEndlessStreamKeepsNoReaderForLong) {
+  server_app.allow(4);
+  client_app.feed("last words");
+  settle();
+  server_net.feed_reset();
+  EXPECT_EQ(server.pump(now), RelayStep::kIdle);
+  now += kResetDelay;
+  EXPECT_EQ(server.pump(now), RelayStep::kReset);
+  EXPECT_FALSE(server_app.shut_down);
+}
+
+// It tells the peer's kernel that nothing is missing.
+TEST_F(FramedRelayTest, AFinFollowsTheEndBeforeTheReset) {
+  server_app.feed("all");
+  server_app.feed_end();
+  server_app.error = EPIPE;
+  server_net.unsent_bytes = 1;
+  EXPECT_EQ(server.pump(now), RelayStep::kIdle);
+  EXPECT_TRUE(server_net.shut_down);
+  server_net.unsent_bytes = 0;
+  EXPECT_EQ(server.pump(now), RelayStep::kReset);
+}
+
 // Bytes beyond the limit of frames, and a reset after them, are for the relay after the hand-over.
 TEST_F(FramedRelayTest, AResetBehindMoreThanFramesCarryWaitsForTheHandOver) {
   client_app.feed(std::string(smc::kFramedBytesMax + 5000, 'x'));

@@ -273,6 +273,124 @@ TEST_F(SmcRelayTest, AResetReachesAReaderThatHasStalled) {
   EXPECT_TRUE(b_app.reset);
 }
 
+class SmcRelayBehindAFin : public SmcRelayTest {
+ protected:
+  // Application a has ended, and is gone.
+  void speak_and_go(std::size_t bytes) {
+    a_app.feed(std::string(bytes, 'x'));
+    a_app.feed_end();
+    settle();
+    a_app.error = EPIPE;
+    a.app_changed();
+    settle();
+  }
+  void stall() {
+    b_app.allow(0);
+    b_app.set_not_writable();
+  }
+};
+
+TEST_F(SmcRelayBehindAFin, TheRingWaitsForAReaderThatStalls) {
+  stall();
+  speak_and_go(kRing / 2);
+  EXPECT_EQ(a_step, Step::kReset);  // the peer has all
+  now += std::chrono::hours(1);
+  settle();
+  EXPECT_EQ(b_step, Step::kIdle);
+  EXPECT_FALSE(b.next_deadline());
+  EXPECT_FALSE(b.awaits_answer());
+  b_app.allow(1 << 20);
+  settle();
+  EXPECT_EQ(b_app.outgoing.size(), kRing / 2);
+  EXPECT_TRUE(b_app.shut_down);
+  EXPECT_EQ(b_step, Step::kReset);
+  EXPECT_TRUE(b_app.reset);
+}
+
+TEST_F(SmcRelayBehindAFin, WhatThePeerHasNoRoomForWaitsToo) {
+  stall();
+  speak_and_go(2 * kRing);
+  ASSERT_FALSE(a_app.incoming.empty());
+  now += std::chrono::hours(1);
+  settle();
+  EXPECT_EQ(a_step, Step::kIdle);
+  EXPECT_FALSE(a.awaits_answer());
+  b_app.allow(1 << 20);
+  settle();
+  EXPECT_EQ(b_app.outgoing.size(), 2 * kRing);
+  EXPECT_TRUE(b_app.shut_down);
+  EXPECT_EQ(a_step, Step::kReset);
+  EXPECT_EQ(b_step, Step::kReset);
+}
+
+TEST_F(SmcRelayBehindAFin, ItWaitsUntilTheReaderHasAcknowledgedIt) {
+  b_app.unsent_bytes = 10;
+  speak_and_go(100);
+  now += 2 * kResetDelay;
+  settle();
+  EXPECT_EQ(b_step, Step::kIdle);
+  EXPECT_TRUE(b.next_deadline());
+  b_app.unsent_bytes = 0;
+  settle();
+  EXPECT_EQ(b_step, Step::kReset);
+}
+
+TEST_F(SmcRelayBehindAFin, ALostPeerIsNoReasonToDropIt) {
+  stall();
+  a_app.feed("last words");
+  a_app.feed_end();
+  settle();
+  b.connection.handle_link_lost();
+  now += std::chrono::hours(1);
+  EXPECT_EQ(b.pump(b_app, 131072, now), Step::kIdle);
+  b_app.allow(100);
+  EXPECT_EQ(b.pump(b_app, 131072, now), Step::kReset);
+  EXPECT_EQ(b_app.outgoing, "last words");
+  EXPECT_TRUE(b_app.shut_down);
+}
+
+TEST_F(SmcRelayBehindAFin, AReaderThatIsGoneEndsTheWait) {
+  stall();
+  speak_and_go(2 * kRing);
+  b_app.feed_reset();
+  settle();
+  EXPECT_EQ(a_step, Step::kReset);
+  EXPECT_EQ(b_step, Step::kReset);
+}
+
+// In the peer's ring, or for a part in the application's socket.
+class SmcRelayUnheard : public SmcRelayBehindAFin,
+                        public testing::WithParamInterface<std::size_t> {};
+
+TEST_P(SmcRelayUnheard, WhatTheReaderSaysMeanwhileIsForNobody) {
+  stall();
+  speak_and_go(GetParam());
+  b_app.feed(std::string(3 * kRing, 'y'));
+  settle();
+  EXPECT_TRUE(b_app.incoming.empty());
+  b_app.allow(1 << 20);
+  settle();
+  EXPECT_EQ(b_app.outgoing.size(), GetParam());
+  EXPECT_TRUE(b_app.shut_down);
+  EXPECT_EQ(a_app.outgoing, "");
+}
+
+TEST_P(SmcRelayUnheard, AReaderThatOnlySpeaksIsReset) {
+  stall();
+  speak_and_go(GetParam());
+  constexpr std::size_t kPart = 1 << 20;
+  for (std::uint64_t said = 0; said <= kUnheardBytesMax; said += kPart) {
+    EXPECT_EQ(b_step, Step::kIdle) << said;
+    b_app.feed(std::string(kPart, 'y'));
+    settle();
+  }
+  now += kResetDelay;  // where the writer's side gives up, the end is not said any more
+  settle();
+  EXPECT_EQ(b_step, Step::kReset);
+}
+
+INSTANTIATE_TEST_SUITE_P(Each, SmcRelayUnheard, testing::Values(kRing / 2, 2 * kRing));
+
 TEST_F(SmcRelayTest, AResetWaitsForWhatTheSocketHasNotSent) {
   b_app.unsent_bytes = 10;
   a_app.feed_reset();

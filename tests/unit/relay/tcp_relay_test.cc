@@ -241,6 +241,111 @@ TEST_F(TcpRelayTest, AResetWaitsForWhatTheSocketHasNotSent) {
   EXPECT_EQ(relay.pump(now), Step::kReset);
 }
 
+class TcpRelayBehindAFin : public TcpRelayTest {
+ protected:
+  // The application has ended, and is gone.
+  void speak_and_go(std::size_t bytes) {
+    app.feed(std::string(bytes, 'x'));
+    app.feed_end();
+    app.error = EPIPE;
+  }
+};
+
+TEST_F(TcpRelayBehindAFin, ItWaitsForAReaderThatStalls) {
+  net.allow(10);
+  speak_and_go(100);
+  for (int hour = 0; hour < 3; ++hour) {
+    EXPECT_EQ(relay.pump(now), Step::kIdle);
+    EXPECT_FALSE(relay.next_deadline());  // an event tells of room
+    now += std::chrono::hours(1);
+  }
+  net.allow(100);
+  EXPECT_EQ(relay.pump(now), Step::kReset);
+  EXPECT_EQ(net.outgoing.size(), 100U);
+  EXPECT_TRUE(net.shut_down);
+}
+
+TEST_F(TcpRelayBehindAFin, AlsoWhenTheFinIsStillUnread) {
+  net.allow(10);
+  speak_and_go(3 * kCopyBytes);
+  EXPECT_EQ(relay.pump(now), Step::kIdle);
+  ASSERT_FALSE(app.incoming.empty());
+  now += std::chrono::hours(1);
+  EXPECT_EQ(relay.pump(now), Step::kIdle);
+  net.allow(4 * kCopyBytes);
+  EXPECT_EQ(relay.pump(now), Step::kReset);
+  EXPECT_EQ(net.outgoing.size(), 3 * kCopyBytes);
+  EXPECT_TRUE(net.shut_down);
+}
+
+TEST_F(TcpRelayBehindAFin, TheSocketIsAskedLessAndLessOftenWhetherTheReaderHasAll) {
+  net.unsent_bytes = 10;
+  speak_and_go(100);
+  EXPECT_EQ(relay.pump(now), Step::kIdle);
+  EXPECT_EQ(relay.next_deadline(), now + kUnsentPoll);
+  for (int look = 0; look < 20; ++look) {
+    ASSERT_TRUE(relay.next_deadline());
+    now = *relay.next_deadline();
+    EXPECT_EQ(relay.pump(now), Step::kIdle);
+  }
+  EXPECT_EQ(relay.next_deadline(), now + kUnsentPollMax);
+  net.unsent_bytes = 0;
+  EXPECT_EQ(relay.pump(now), Step::kReset);
+}
+
+TEST_F(TcpRelayBehindAFin, AReaderThatIsGoneEndsTheWait) {
+  net.allow(10);
+  speak_and_go(100);
+  EXPECT_EQ(relay.pump(now), Step::kIdle);
+  net.feed_reset();
+  EXPECT_EQ(relay.pump(now), Step::kReset);
+}
+
+TEST_F(TcpRelayBehindAFin, WhatTheReaderSaysMeanwhileIsForNobody) {
+  net.allow(10);
+  speak_and_go(100);
+  net.feed(std::string(3 * kUnheardTurnBytesMax, 'y'));
+  Step step = relay.pump(now);
+  while (step == Step::kMore) step = relay.pump(now);
+  EXPECT_EQ(step, Step::kIdle);
+  EXPECT_TRUE(net.incoming.empty());
+  net.feed_end();  // it still reads
+  EXPECT_EQ(relay.pump(now), Step::kIdle);
+  net.allow(100);
+  EXPECT_EQ(relay.pump(now), Step::kReset);
+  EXPECT_EQ(net.outgoing.size(), 100U);
+}
+
+TEST_F(TcpRelayBehindAFin, AReaderThatOnlySpeaksIsReset) {
+  net.allow(10);
+  speak_and_go(100);
+  constexpr std::size_t kPart = 1 << 20;
+  EXPECT_EQ(relay.pump(now), Step::kIdle);
+  for (std::uint64_t said = kPart; said <= kUnheardBytesMax; said += kPart) {
+    net.feed(std::string(kPart, 'y'));
+    Step step = relay.pump(now);
+    while (step == Step::kMore) step = relay.pump(now);
+    ASSERT_EQ(step, Step::kIdle) << said;
+  }
+  net.feed("y");
+  EXPECT_EQ(relay.pump(now), Step::kReset);
+}
+
+TEST_F(TcpRelayBehindAFin, ThePeersBytesWaitForTheApplicationToo) {
+  app.allow(10);
+  net.feed(std::string(100, 'x'));
+  net.feed_end();
+  EXPECT_EQ(relay.pump(now), Step::kIdle);
+  net.note_error(ETIMEDOUT);
+  relay.end_net();
+  now += std::chrono::hours(1);
+  EXPECT_EQ(relay.pump(now), Step::kIdle);
+  app.allow(100);
+  EXPECT_EQ(relay.pump(now), Step::kReset);
+  EXPECT_EQ(app.outgoing.size(), 100U);
+  EXPECT_TRUE(app.shut_down);
+}
+
 TEST_F(TcpRelayTest, AResetThatAWriteMeetsIsNoEndForTheOtherDirection) {
   app.feed("request");
   net.write_error = ECONNRESET;
