@@ -95,9 +95,9 @@ class Stream {
   virtual void shutdown_write() = 0;
   // The peer sees an RST instead of a FIN when the stream is destroyed.
   virtual void reset_on_close() = 0;
-  // If this process dies, the connection is reset, and not ended: by its last descriptor. kOthers:
-  // another process has one too, or will have. Closing ours then ends nothing: it is shut down
-  // before.
+  // If this process dies, the connection is reset, and not ended, unless its end is sent already.
+  // By its last descriptor. kOthers: another process has one too, or will have. Closing ours then
+  // ends nothing: it is shut down before.
   enum class Copies : std::uint8_t { kNone, kOthers };
   virtual void reset_if_lost(Copies) {}
   virtual SocketAddress local_address() const = 0;

@@ -248,6 +248,7 @@ TcpStream::~TcpStream() {
 
 void TcpStream::reset_if_lost(Copies copies) {
   copied_ = copied_ || copies == Copies::kOthers;
+  if (ends_.shut_down && !copied_) return;
   if (!ends_.resets_if_lost) ends_.resets_if_lost = set_reset_on_close(socket_.get(), true);
 }
 
@@ -528,6 +529,9 @@ void TcpStream::shut_down() {
   ends_.shutdown_due = false;
   // ENOTCONN after an RST: nothing is left to shut down.
   ends_.shut_down = ::shutdown(socket_.get(), SHUT_WR) == 0;
+  // The peer gets what came before its end, also if this process dies.
+  if (ends_.shut_down && ends_.resets_if_lost && !copied_)
+    ends_.resets_if_lost = !set_reset_on_close(socket_.get(), false);
 }
 
 void TcpStream::reset_on_close() {

@@ -61,7 +61,7 @@ StageResult FramesStage::begin(TimePoint now) {
     return Stay{};
   }
   liveness_.watch(session_);
-  session_.probe_peer_later();
+  session_.provide_for_lasting();
   return run(now);
 }
 

@@ -264,7 +264,7 @@ void Session::leave_stage(TimePoint now) {
   resources_.services.groups.stop_waiting(*this);
   stage_.reset();
   resources_.report.setup_ended();
-  resources_.probes.reset();
+  resources_.lasting_timer.reset();
 }
 
 ConnectionRow Session::row(TimePoint now) const {

@@ -17,12 +17,17 @@ SessionResources::SessionResources(SessionServices& own_services, StageHost& own
       memory(std::move(paid)),
       report(own_services, own_number, to, now) {}
 
-void SessionResources::probe_peer_later() {
-  if (!outbound()) return;
-  probes.emplace(services.timers, [this] {
-    if (net) services.network.probe_peer(*net);
+void SessionResources::provide_for_lasting() {
+  lasting_timer.emplace(services.timers, [this] {
+    if (outbound() && net) services.network.probe_peer(*net);
+    reset_if_lost();
   });
-  probes->set(now() + kProbesBegin);
+  lasting_timer->set(now() + kLastingFrom);
+}
+
+void SessionResources::reset_if_lost() {
+  for (event::Stream* const stream : {app.get(), net.get()})
+    if (stream != nullptr) stream->reset_if_lost(event::Stream::Copies::kNone);
 }
 
 void SessionResources::pay_for_growth(std::size_t ahead_bytes, bool net_carries) {

@@ -21,8 +21,10 @@
 
 namespace fairlead::relay {
 
-// After its negotiation a dialled connection is probed for a silent host. Shorter ones are not.
-inline constexpr Duration kProbesBegin = std::chrono::seconds(1);
+// What costs system calls is done for connections that last so long after their negotiation: a
+// dialled one is probed for a silent host, and the death of this process resets both streams
+// instead of ending them. For SMC-R the latter holds from its beginning.
+inline constexpr Duration kLastingFrom = std::chrono::seconds(1);
 
 // Where the other end believes that an accepted connection leads.
 enum class Arrival : std::uint8_t {
@@ -54,7 +56,8 @@ struct SessionResources {
   void note(const char* step) { report.note(step); }
   void mark_ready() { host.mark_ready(); }
 
-  void probe_peer_later();
+  void provide_for_lasting();
+  void reset_if_lost();
   // After bytes were counted: a connection that moves some may have larger buffers, one that stalls
   // keeps those it has. `ahead_bytes`: that the application has still to take. `net_carries`: the
   // bytes go over the stream to the network.
@@ -79,7 +82,7 @@ struct SessionResources {
   std::unique_ptr<event::Stream> app;
   std::unique_ptr<event::Stream> net;
   SessionReport report;
-  std::optional<event::Timer> probes;  // of an outbound connection
+  std::optional<event::Timer> lasting_timer;
 };
 
 // What the kernel says of a host that does not answer; ICMP may have named the cause.

@@ -99,7 +99,8 @@ SmcStage::SmcStage(SessionResources& session, UseSmc from)
 
 StageResult SmcStage::begin(TimePoint) {
   session_.memory.become_smc(*session_.net);
-  session_.probe_peer_later();
+  session_.provide_for_lasting();
+  session_.reset_if_lost();
   session_.mark_ready();
   return Stay{};
 }

@@ -26,7 +26,7 @@ TcpStage::TcpStage(SessionResources& session, ParkedTcp parked)
 
 StageResult TcpStage::begin(TimePoint) {
   liveness_.watch(session_);
-  session_.probe_peer_later();
+  session_.provide_for_lasting();
   if (session_.outbound()) session_.net->expect_urgent_data();
   session_.mark_ready();
   return Stay{};

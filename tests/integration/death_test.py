@@ -13,6 +13,7 @@ import clc
 import peers
 from harness import (
     CONFINEMENT, Proxy, ProxyTest, amount, listener, main, programs, seconds, short_milliseconds, wait_until)
+from last_words_test import Rendezvous, until_reset
 
 CLIENTS = 8
 PAUSES = (0, 0.001, 0.01, 0.1)  # seconds; a client with the longest one is nearly always at rest, however busy the machine is
@@ -300,6 +301,47 @@ class Death(ProxyTest):
         for number in range(amount(300)):
             self.assertEqual(peers.exchange(self.entry, message(number)), message(number))
         wait_until(lambda: sockets_of(ctl.pid) == before, "the keeper to let go of the sockets")
+
+
+class WithoutAKeeper(ProxyTest):
+    """The default: no application takes the death of a proxy for the end of the data."""
+
+    def check(self, client=None, server=None):
+        for killed in ("in", "out"):
+            with self.subTest(killed=killed):
+                meeting = Rendezvous()
+                with peers.Server(meeting.handle) as application:
+                    self.start_pair(application.address, client, server)
+                    with peers.connect(self.entry) as client_side:
+                        client_side.sendall(b"half a question")
+                        server_side, done = meeting.meet()
+                        peers.receive_exactly(server_side, len(b"half a question"))
+                        server_side.sendall(b"half an answer")
+                        peers.receive_exactly(client_side, len(b"half an answer"))
+                        wait_until(lambda: all(self.lasts(proxy) for proxy in (self.inbound, self.outbound)),
+                                   "the connection to last")
+                        (self.inbound if killed == "in" else self.outbound).kill()
+                        for side in (client_side, server_side):
+                            self.assertEqual(until_reset(side), (b"", "reset"))
+                        done.set()
+
+    @staticmethod
+    def lasts(proxy):
+        """It has been carried for longer than relay::kLastingFrom."""
+        return all(row["age_seconds"] > 1.5 for row in proxy.get_json("/connections")["connections"])
+
+    def test_over_smcr(self):
+        self.check()
+
+    def test_in_frames(self):
+        frames = {"smc": {"defer_bytes": "64KiB", "defer_turns": 1000, "defer_time": "1h"}}
+        self.check(frames, frames)
+
+    def test_over_tcp(self):
+        self.check({"smc": {"enabled": False}}, {"smc": {"enabled": False}})
+
+    def test_over_tcp_behind_a_decline(self):
+        self.check({"smc": {"ueids": ["ONE"]}}, {"smc": {"ueids": ["TWO"]}})
 
 
 main()

@@ -1,11 +1,14 @@
 // A loop, a listener on a port that the kernel chooses, and a dialled connection to it.
 #pragma once
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <memory>
 #include <string>
 
+#include "base/handle.h"
 #include "event/event_loop.h"
 #include "event/listener.h"
 #include "event/tcp_stream.h"
@@ -56,5 +59,11 @@ class SocketPair {
   std::unique_ptr<Stream> accepted;
   std::unique_ptr<Stream> dialled;
 };
+
+// As when the process dies: the kernel closes the socket, and nobody has said how.
+inline void lose(const Stream& stream) {
+  const FileDescriptor other(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  ASSERT_EQ(::dup2(other.get(), stream.descriptor()), stream.descriptor());
+}
 
 }  // namespace fairlead::event

@@ -78,7 +78,7 @@ class LivingTest : public testing::Test {
     EXPECT_TRUE(session->advance());
     held->attach(ours.get());
   }
-  // As Stream::note_copy() leaves the sockets.
+  // As Stream::reset_if_lost() leaves the sockets.
   std::uint32_t begin(const TcpPair& app, const TcpPair& net) {
     const linger at_once{.l_onoff = 1, .l_linger = 0};
     for (const TcpPair* const pair : {&app, &net})

@@ -310,7 +310,7 @@ INSTANTIATE_TEST_SUITE_P(Each, FramesLosePeerTest,
 
 TEST_F(FramesStageTest, ADialledPeerIsProbedAfterAWhile) {
   start_client();
-  wait(kProbesBegin);
+  wait(kLastingFrom);
   EXPECT_EQ(network.probed, 1);
 }
 

@@ -66,8 +66,14 @@ TEST_F(SmcStageTest, PaysForNoSocketToTheNetwork) {
 
 TEST_F(SmcStageTest, ADialledPeerIsProbedAfterAWhile) {
   start();
-  wait(kProbesBegin);
+  wait(kLastingFrom);
   EXPECT_EQ(network.probed, 1);
+}
+
+TEST_F(SmcStageTest, IsResetIfTheProcessDies) {
+  start();
+  EXPECT_TRUE(app->resets_if_lost);
+  EXPECT_TRUE(net->resets_if_lost);
 }
 
 TEST_F(SmcStageTest, ALookFindsBytesOfWhichNoEventHasTold) {

@@ -191,6 +191,17 @@ TEST_F(TcpStageTest, AResetReachesAReaderThatStalls) {
   EXPECT_EQ(end_why(), "reset");
 }
 
+// Shorter ones do not pay for that.
+TEST_F(TcpStageTest, IsResetIfTheProcessDiesOnceItHasLasted) {
+  for (const Direction direction : {Direction::kOutbound, Direction::kInbound}) {
+    start(direction);
+    wait(kLastingFrom - Duration(1));
+    EXPECT_FALSE(app->resets_if_lost || net->resets_if_lost);
+    wait(Duration(1));
+    EXPECT_TRUE(app->resets_if_lost && net->resets_if_lost);
+  }
+}
+
 struct Probing : Case {
   Direction direction;
   int probed;
@@ -200,7 +211,7 @@ class TcpStageProbes : public TcpStageTest, public testing::WithParamInterface<P
 
 TEST_P(TcpStageProbes, ADialledPeerAfterAWhile) {
   start(GetParam().direction);
-  wait(kProbesBegin - Duration(1));
+  wait(kLastingFrom - Duration(1));
   EXPECT_EQ(network.probed, 0);
   wait(Duration(1));
   EXPECT_EQ(network.probed, GetParam().probed);
