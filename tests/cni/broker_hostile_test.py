@@ -258,13 +258,15 @@ class Hostile(brokered.BrokerTest):
         self.assertEqual(set(answers), {(REFUSED, UNKNOWN_PEER, b"nobody00")})
         self.assertLessEqual(len(answers), share + 1)
 
-    def test_root_of_a_pod_shares_no_count_with_the_broker(self):
-        """The kernel counts sockets in flight by real user id, and lets users that have many wait."""
+    def test_root_of_a_pod_shares_no_count_with_the_agent(self):
+        """The kernel counts sockets in flight by real user id, and lets users that have many wait. The thread of the broker has
+        a user of its own, and so has that of each pod."""
         self.assertEqual(self.device(self.wired_pod(plugin.IN)).enroll(b"A" * 8)[0], WELCOME)
         threads = [re.search(r"^Uid:\t(\d+)\t(\d+)\t(\d+)", status.read_text(encoding="ascii"), re.M).groups()
                    for status in Path(f"/proc/{self.agent.pid}/task").glob("*/status")]
-        own = [(effective, saved) for real, effective, saved in threads if int(real) >= FIRST_OWN_USER]
-        self.assertEqual(own, [("0", "0")], threads)
+        own = [ids for ids in threads if int(ids[0]) >= FIRST_OWN_USER]
+        self.assertEqual([ids[1:] for ids in own], [("0", "0")] * 2, threads)
+        self.assertEqual(len({real for real, _, _ in own}), 2, threads)
         self.assertEqual({ids for ids in threads if int(ids[0]) < FIRST_OWN_USER}, {("0", "0", "0")})
 
     def agent_seconds(self):

@@ -179,7 +179,6 @@ class HostileClient(ClientTest):
             "an Accept": clc.answer_v1(clc.ACCEPT, self.peer.bytes),
             "a Confirm": self.confirm(),
             "a Decline with another length": lengthened(clc.decline_v1(clc.NO_DEVICE), bytes(16)),
-            "a Decline of another path": changed(clc.decline_v1(clc.NO_DEVICE), 7, [0x13]),
         })
 
         def run(message):
@@ -282,6 +281,7 @@ class HostileClient(ClientTest):
     def test_declines_in_the_middle(self):
         other = clc.decline(clc.NO_ROUTE)
         rows = {"of version 1": clc.decline_v1(clc.NO_ROUTE), "of version 2": other,
+                "of another path": changed(clc.decline_v1(clc.NO_ROUTE), 7, [0x13]),
                 "of version 15": changed(other, 7, [0xF0]),
                 "without trailer": changed(clc.decline_v1(clc.NO_ROUTE), 24, bytes(4)),
                 "out of sync": clc.decline_v1(clc.NO_ROUTE, 0x18)}
