@@ -46,6 +46,20 @@ void bound_memory(int fd, int bytes) {
     (void)::setsockopt(fd, SOL_SOCKET, buffer, &bytes, sizeof bytes);
 }
 
+bool leave_memory_to_kernel(int fd) {
+  const FileDescriptor fresh(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const int unlocked = 0;
+  if (::setsockopt(fd, SOL_SOCKET, SO_BUF_LOCK, &unlocked, sizeof unlocked) != 0) return false;
+  for (const int buffer : {SO_RCVBUF, SO_SNDBUF}) {
+    int bytes = 0;
+    socklen_t length = sizeof bytes;
+    if (::getsockopt(fresh.get(), SOL_SOCKET, buffer, &bytes, &length) != 0) return false;
+    bytes /= 2;  // the kernel doubles it
+    (void)::setsockopt(fd, SOL_SOCKET, buffer, &bytes, sizeof bytes);
+  }
+  return ::setsockopt(fd, SOL_SOCKET, SO_BUF_LOCK, &unlocked, sizeof unlocked) == 0;
+}
+
 void bound_receive_memory(int fd, int bytes) {
   (void)::setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof bytes);
 }

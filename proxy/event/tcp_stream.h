@@ -33,6 +33,10 @@ void bound_memory(int fd, int bytes);
 // The same for the receiving direction alone.
 void bound_receive_memory(int fd, int bytes);
 
+// After bound_memory(): the kernel chooses again, and begins with what it takes for new sockets.
+// False before Linux 5.15, which does not know this; nothing changes then.
+bool leave_memory_to_kernel(int fd);
+
 // The same for a connected socket, whose window follows.
 void resize_memory(int fd, int bytes);
 

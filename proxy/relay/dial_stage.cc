@@ -90,7 +90,8 @@ StageResult OutboundDial::dial(bool with_option, TimePoint now) {
                                       ? bpf::Announced::kFrames
                                       : bpf::Announced::kSmc;
   Result<std::unique_ptr<event::Stream>> net = services.network.dial_peer(
-      session_.destination, announce, session_.arrival == Arrival::kRedirected ? &client : nullptr);
+      session_.destination, announce, session_.arrival == Arrival::kRedirected ? &client : nullptr,
+      session_.memory.dialled_buffer_bytes());
   if (!net) return failed(net.error().system);
   session_.net = std::move(*net);
   session_.net->set_handler(&session_.host);
@@ -108,7 +109,6 @@ StageResult OutboundDial::run(TimePoint now) {
 StageResult OutboundDial::connected(TimePoint now) {
   SessionServices& services = session_.services;
   timer_.cancel();
-  // Not before: the window scale of the connection comes from what the buffer could become.
   if (!session_.memory.bound(*session_.net)) return session_.refuse_for_memory();
   const auto handshake = [&](std::optional<FallbackCause> declined_for) {
     return UseStage{
@@ -186,7 +186,7 @@ StageResult InboundDial::choose(TimePoint now) {
 
 StageResult InboundDial::dial(TimePoint now) {
   Result<ApplicationLeg> leg = session_.services.network.dial_application(
-      session_.destination, session_.net->peer_address());
+      session_.destination, session_.net->peer_address(), session_.memory.dialled_buffer_bytes());
   if (!leg) return failed(leg.error().system);
   session_.app = std::move(leg->stream);
   session_.client_slot = std::move(leg->slot);

@@ -47,11 +47,7 @@ std::optional<SocketMemory> SocketMemory::resume(MemoryBudget& budget, std::size
 
 std::optional<SocketMemory> SocketMemory::begin_at_best(MemoryBudget& budget, SocketMemory memory) {
   memory.budget_ = &budget;
-  const std::size_t left = budget.left_bytes();
-  const std::size_t limit = budget.limit_bytes();
-  // Where memory is plenty, with the largest: a receive buffer of two packets of the loopback
-  // device leaves the window of TCP small for good, however much it grows later.
-  memory.level_ = left >= limit - limit / 4 ? 3 : left >= limit / 2 ? 1 : 0;
+  memory.level_ = level_for(budget);
   for (;;) {
     auto charge = MemoryCharge::take(budget, MemoryUse::kConnections, memory.cost(memory.level_),
                                      memory.keep_);
@@ -73,14 +69,23 @@ std::size_t SocketMemory::cost(unsigned level) const {
   const std::size_t write =
       level < kUnboundedWritesLevel ? kSocketBufferBytes[level] : kPacketBytesMax;
   const std::size_t socket = kDirections * kKernelFactor * kSocketBufferBytes[level] + write;
-  const std::size_t fixed = kConnectionBytes + early_bytes_ + ahead_bytes_;
+  const std::size_t window = level < kFirstWindowLevel ? window_bytes_ : 0;
+  const std::size_t fixed = kConnectionBytes + early_bytes_ + ahead_bytes_ + window;
   if (smc_) return fixed + socket;
   const std::size_t in_hand = kDirections * std::min(kSocketBufferBytes[level], kCopyBytes);
   return fixed + 2 * socket + in_hand;
 }
 
-bool SocketMemory::is_short(const MemoryBudget& budget) {
-  return budget.left_bytes() < budget.limit_bytes() / 8 * (8 - kMemoryShortEighths);
+// Where memory is plenty, with the largest: a receive buffer of two packets of the loopback device
+// leaves the window of TCP small for good, however much it grows later.
+unsigned SocketMemory::level_for(const MemoryBudget& budget) {
+  const std::size_t left = budget.left_bytes();
+  const std::size_t limit = budget.limit_bytes();
+  return left >= limit - limit / 4 ? kApplicationLevel : left >= limit / 2 ? 1 : 0;
+}
+
+int SocketMemory::dialled_buffer_bytes() const {
+  return budget_ != nullptr && bounded_ ? static_cast<int>(kSocketBufferBytes[level_]) : 0;
 }
 
 bool SocketMemory::affords_frames(const MemoryBudget& budget, bool before) {
@@ -90,6 +95,7 @@ bool SocketMemory::affords_frames(const MemoryBudget& budget, bool before) {
 
 bool SocketMemory::bound(event::Stream& stream) {
   if (!bounded_ || budget_ == nullptr || stream.descriptor() < 0) return true;
+  keep_first_window(stream);
   resize(stream);
   return charge_early(stream);
 }
@@ -110,9 +116,20 @@ bool SocketMemory::charge_early(event::Stream& stream) {
   return true;
 }
 
+void SocketMemory::keep_first_window(const event::Stream& stream) {
+  const auto now = static_cast<std::size_t>(option(stream.descriptor(), SO_RCVBUF));
+  const std::size_t wanted = kKernelFactor * kSocketBufferBytes[level_];
+  const std::size_t kept = std::min(now, kKernelFactor * kSocketBufferBytes[kFirstWindowLevel]);
+  if (level_ >= kFirstWindowLevel || kept <= wanted) return;
+  if (charge_.resize(charge_.bytes() + kept - wanted, keep_)) window_bytes_ += kept - wanted;
+}
+
 void SocketMemory::resize(event::Stream& stream) const {
   if (stream.descriptor() < 0) return;
   event::resize_memory(stream.descriptor(), static_cast<int>(kSocketBufferBytes[level_]));
+  if (window_bytes_ != 0 && level_ < kFirstWindowLevel)
+    event::bound_receive_memory(stream.descriptor(),
+                                static_cast<int>(kSocketBufferBytes[kFirstWindowLevel]));
   stream.set_write_max(level_ < kUnboundedWritesLevel ? kSocketBufferBytes[level_] : 0);
 }
 

@@ -19,9 +19,12 @@
 // Nothing that a connection needs to go on is asked for later: a connection that stands never meets
 // the end of the budget. One that cannot have its part at once does not begin.
 //
-// TCP is slow if one segment of the loopback device, up to 64 KiB, does not fit the receive buffer.
-// When memory gets short, new connections with applications therefore agree on small segments
-// (WorkerThread, SocketNetwork).
+// The kernel never takes back a window that it has announced, and drops what comes within it and
+// does not fit the receive buffer; the rest then waits for a retransmission timer, 200 ms. So the
+// buffer of a connection is chosen before it listens or connects (WorkerThread, SocketNetwork), and
+// then only grows. One that was set up while there was more memory keeps room for the window with
+// which TCP begins, as far as the budget has it. Where the buffer is small, applications agree on
+// small segments: one of the loopback device has up to 64 KiB.
 //
 // A buffer counts twice its size, as the kernel counts it, and a send buffer one write more, by
 // which the kernel lets it be exceeded. What a peer sent before its socket was bounded counts as
@@ -46,6 +49,8 @@ inline constexpr std::size_t kSocketBufferBytes[] = {4096, 16384, 65536, 262144}
 inline constexpr unsigned kSocketLevels = 4;
 // Below this level writes are bounded to the size of a buffer.
 inline constexpr unsigned kUnboundedWritesLevel = 2;
+// From this level on, a receive buffer holds the window with which TCP begins (64 KiB).
+inline constexpr unsigned kFirstWindowLevel = 2;
 inline constexpr std::size_t kPacketBytesMax = 64 * 1024;  // that the kernel makes of large writes
 // Beyond the last level the kernel tunes the socket to the network by itself. Between two looks at
 // what it has made, so many bytes may be moved, by which it may grow so much.
@@ -56,9 +61,6 @@ inline constexpr std::size_t kTunedMarginBytes = 1024 * 1024;
 // until then the kernel's own defaults are less, and most connections have ended before.
 inline constexpr unsigned kApplicationLevel = kSocketLevels - 1;
 inline constexpr std::uint64_t kBoundAtBytes = 64 * 1024;
-// New connections agree on small segments once more than this part of the limit is used.
-inline constexpr std::size_t kMemoryShortEighths = 3;
-
 // Inbound connections leave this part of the limit to the application's own: strangers decide how
 // many they are. Rings leave an eighth anyway.
 inline constexpr std::size_t kInboundLeaves = 16;
@@ -81,8 +83,8 @@ class SocketMemory {
   // bytes that wait for its application at most.
   static std::optional<SocketMemory> resume(MemoryBudget& budget, std::size_t ahead_bytes);
 
-  // True when new connections have to begin with small buffers, or soon will.
-  static bool is_short(const MemoryBudget& budget);
+  // With which new connections begin.
+  static unsigned level_for(const MemoryBudget& budget);
   // Whether peers may begin new connections in frames, which take more memory than others and
   // cannot be declined. `before`: the answer of the last call, from which a little more has to
   // change.
@@ -106,6 +108,9 @@ class SocketMemory {
   // From here on no more than this is kept for the application. Gives back the rest.
   void keep_ahead(std::size_t bytes);
 
+  // Of a socket that is to be dialled to an application; 0: what the kernel takes.
+  int dialled_buffer_bytes() const;
+
   // How much a TCP relay may have in hand in each direction.
   std::size_t copy_bytes() const;
   std::size_t charged_bytes() const { return charge_.bytes(); }
@@ -116,6 +121,7 @@ class SocketMemory {
   void bound_late(event::Stream& app, event::Stream* net);
   bool charge_early(event::Stream& stream);
   void resize(event::Stream& stream) const;
+  void keep_first_window(const event::Stream& stream);
   void grow(event::Stream& app, event::Stream* net);
   void check_tuned(event::Stream& net);
 
@@ -124,7 +130,8 @@ class SocketMemory {
   MemoryCharge charge_;
   unsigned level_ = kSocketLevels - 1;
   std::size_t early_bytes_ = 0;  // that came before a socket was bounded, as the kernel counts them
-  std::size_t ahead_bytes_ = 0;  // of an application that has not taken them
+  std::size_t window_bytes_ = 0;  // of receive buffers, beyond level_, for the first window
+  std::size_t ahead_bytes_ = 0;   // of an application that has not taken them
   bool smc_ = false;
   bool bounded_ = true;  // the sockets are, as level_ says
   bool tuned_ = false;   // the kernel tunes the socket to the network

@@ -75,7 +75,8 @@ SocketNetwork::SocketNetwork(event::EventLoop& loop, OptionSource source,
                   .user_timeout = tcp.user_timeout} {}
 
 Result<ApplicationLeg> SocketNetwork::dial_application(const SocketAddress& to,
-                                                       const SocketAddress& from) {
+                                                       const SocketAddress& from,
+                                                       int buffer_bytes) {
   const SocketAddress client = from.unmapped();
   ApplicationLeg leg;
   leg.client_address = client_address_;
@@ -89,11 +90,11 @@ Result<ApplicationLeg> SocketNetwork::dial_application(const SocketAddress& to,
       break;
     }
     SocketAddress source = lease->publish(client, to);
-    auto dialled = dial(&source, to);
+    auto dialled = dial(&source, to, buffer_bytes);
     // A server of the pod may have the port.
     if (!dialled && dialled.error().system == EADDRINUSE && to.is_v4()) {
       source = lease->publish_without_port(client, to);
-      dialled = dial(&source, to);
+      dialled = dial(&source, to, buffer_bytes);
       if (dialled) lease->set_source_port((*dialled)->local_address().port());
     }
     if (dialled) {
@@ -105,14 +106,18 @@ Result<ApplicationLeg> SocketNetwork::dial_application(const SocketAddress& to,
     // Over IPv6 another slot has another port.
     if (to.is_v4() || tried + 1 == kSlotTriesMax) leg.client_address = ClientAddress::kRefused;
   }
-  leg.stream = SMC_TRY(dial(nullptr, to));
+  leg.stream = SMC_TRY(dial(nullptr, to, buffer_bytes));
   return leg;
 }
 
 Result<std::unique_ptr<event::Stream>> SocketNetwork::dial(const SocketAddress* source,
-                                                           const SocketAddress& to) {
+                                                           const SocketAddress& to,
+                                                           int buffer_bytes) {
   FileDescriptor socket = SMC_TRY(make_socket(to.family()));
-  if (memory_short_) event::bound_segments(socket.get(), kSmallSegmentBytes);
+  if (buffer_bytes != 0) {
+    event::bound_memory(socket.get(), buffer_bytes);
+    event::bound_segments(socket.get(), kSmallSegmentBytes);
+  }
   if (source != nullptr) SMC_TRY(bpf::bind_source(socket.get(), *source));
   std::unique_ptr<event::Stream> stream =
       SMC_TRY(event::TcpStream::connect(loop_, std::move(socket), to, if_lost_));
@@ -143,8 +148,10 @@ void SocketNetwork::set_client_address(ClientAddress state) {
 
 Result<std::unique_ptr<event::Stream>> SocketNetwork::dial_peer(const SocketAddress& to,
                                                                 bpf::Announced announce,
-                                                                const SocketAddress* client) {
+                                                                const SocketAddress* client,
+                                                                int buffer_bytes) {
   FileDescriptor socket = SMC_TRY(make_socket(to.family()));
+  if (buffer_bytes != 0) event::bound_memory(socket.get(), buffer_bytes);
   // The application may have bound one of several addresses. An address of another host cannot be
   // bound; the kernel then chooses one.
   if (client != nullptr && may_be_source(*client, to) && !sources_.is_default(*client, to, now()))
@@ -191,10 +198,17 @@ Result<void> SocketNetwork::announce_frames(std::uint16_t port, bool announce) c
   return bpf::announce_frames(port, announce, [this](int fd) { return program_->request(fd); });
 }
 
+bool SocketNetwork::bound_peer_listener(int fd) const {
+  if (!event::leave_memory_to_kernel(fd)) return false;
+  if (memory_level_ < kApplicationLevel)
+    event::bound_memory(fd, static_cast<int>(kSocketBufferBytes[memory_level_]));
+  return true;
+}
+
 void SocketNetwork::prepare_application_listener(int fd) const {
   // Accepted sockets inherit all of it.
-  event::bound_memory(fd, memory_short_ ? kWaitingSocketBytes : kApplicationSocketBytes);
-  event::bound_segments(fd, memory_short_ ? kSmallSegmentBytes : 0);
+  event::bound_memory(fd, static_cast<int>(kSocketBufferBytes[memory_level_]));
+  event::bound_segments(fd, memory_level_ < kApplicationLevel ? kSmallSegmentBytes : 0);
   // conntrack forgets the redirect of a half-closed connection after 60 s of silence, and of others
   // after days (nf_conntrack_tcp_timeout_close_wait, _established). The sidecar's packets are not
   // translated then, and the application never hears of the connection again.

@@ -31,11 +31,6 @@ enum class OptionSource : std::uint8_t {
 inline constexpr int kApplicationSocketBytes = 256 * 1024;
 static_assert(kApplicationSocketBytes == kSocketBufferBytes[kApplicationLevel]);
 
-// The same for a connection that waits at a listener once memory is short. What its client sends
-// meanwhile is not charged before it is accepted.
-inline constexpr int kWaitingSocketBytes = 16 * 1024;
-static_assert(kWaitingSocketBytes == kSocketBufferBytes[1]);
-
 // The size of segments with which a receive buffer of the smallest level keeps bytes moving.
 inline constexpr int kSmallSegmentBytes = 4096;
 
@@ -51,10 +46,11 @@ class SocketNetwork final : public Network {
   std::chrono::system_clock::time_point wall_now() const override {
     return std::chrono::system_clock::now();
   }
-  Result<ApplicationLeg> dial_application(const SocketAddress& to,
-                                          const SocketAddress& client) override;
+  Result<ApplicationLeg> dial_application(const SocketAddress& to, const SocketAddress& client,
+                                          int buffer_bytes) override;
   Result<std::unique_ptr<event::Stream>> dial_peer(const SocketAddress& to, bpf::Announced announce,
-                                                   const SocketAddress* client) override;
+                                                   const SocketAddress* client,
+                                                   int buffer_bytes) override;
   void keep_client_slot(std::uint32_t slot) override;
   void probe_peer(event::Stream& dialled) override;
   bool option_available() const override { return source_ != OptionSource::kNone; }
@@ -78,21 +74,25 @@ class SocketNetwork final : public Network {
   Result<void> prepare_peer_listener(int fd) const;
   void peer_listener_listens(int fd) const;
   void prepare_application_listener(int fd) const;
+  // A listener for peers that listens already gets the buffers of memory_level(). False before
+  // Linux 5.15, where the kernel could not be given back the choice; nothing changes then.
+  bool bound_peer_listener(int fd) const;
   event::IfLost if_lost() const { return if_lost_; }
   // Whether listeners for peers are prepared to announce frames.
   bool frames() const { return frames_; }
   // Listeners for peers on this port announce frames from now on, or no more.
   Result<void> announce_frames(std::uint16_t port, bool announce) const;
 
-  // For connections with applications from now on; listeners have to be prepared again. They begin
-  // with small buffers then, and with small segments: one of the loopback device has up to 64 KiB,
-  // and does not fit a small receive buffer.
-  void set_memory_short(bool memory_short) { memory_short_ = memory_short; }
-  bool memory_short() const { return memory_short_; }
+  // SocketMemory::level_for(), for connections that listeners for applications accept from now on.
+  // The listeners have to be prepared again. Below kApplicationLevel they begin with small buffers
+  // and small segments.
+  void set_memory_level(unsigned level) { memory_level_ = level; }
+  unsigned memory_level() const { return memory_level_; }
 
  private:
   // `source`: to bind to, or nullptr.
-  Result<std::unique_ptr<event::Stream>> dial(const SocketAddress* source, const SocketAddress& to);
+  Result<std::unique_ptr<event::Stream>> dial(const SocketAddress* source, const SocketAddress& to,
+                                              int buffer_bytes);
 
   event::EventLoop& loop_;
   OptionSource source_;
@@ -100,7 +100,7 @@ class SocketNetwork final : public Network {
   const bool frames_;  // our listeners announce them
   const event::IfLost if_lost_;
   event::KeepAlive keep_alive_;  // of sockets to and from other hosts
-  bool memory_short_ = false;
+  unsigned memory_level_ = kApplicationLevel;
   ClientAddress client_address_ = ClientAddress::kUnavailable;
   std::optional<bpf::ClientAddressSlots> client_slots_;
   std::vector<std::uint32_t> kept_slots_;  // of another process's connections

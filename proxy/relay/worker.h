@@ -72,8 +72,8 @@ class Worker final : public SessionHost, public DeviceUsers {
   void accept(Direction direction, const SocketAddress& destination,
               std::unique_ptr<event::Stream> stream, Arrival arrival = Arrival::kAtListener);
 
-  // True when new connections with applications should agree on small TCP segments.
-  bool memory_short() const { return SocketMemory::is_short(budget_); }
+  // With which new connections begin.
+  unsigned memory_level() const { return SocketMemory::level_for(budget_); }
   bool affords_frames(bool before) const { return SocketMemory::affords_frames(budget_, before); }
 
   // True when there is more to do at once.

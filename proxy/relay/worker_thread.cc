@@ -181,15 +181,17 @@ void WorkerThread::accepted(const config::Listener& listener,
   });
 }
 
-// Both sides of a connection agree on the size of segments while it is set up, and a client may
+// Both sides of a connection agree on windows and segments while it is set up, and a client may
 // send before it is accepted. So the choice holds for the connections that come next.
 void WorkerThread::choose_sizes() {
-  const bool memory_short = worker_->memory_short();
-  if (memory_short == network_.memory_short()) return;
-  network_.set_memory_short(memory_short);
+  const unsigned level = worker_->memory_level();
+  if (level == network_.memory_level()) return;
+  network_.set_memory_level(level);
   for (const Entrance& entrance : entrances_)
     if (entrance.configured->direction == Direction::kOutbound)
       network_.prepare_application_listener(entrance.listener->descriptor());
+    else
+      (void)network_.bound_peer_listener(entrance.listener->descriptor());
 }
 
 void WorkerThread::offer_frames() {

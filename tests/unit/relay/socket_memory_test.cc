@@ -227,15 +227,39 @@ TEST_F(BoundedSockets, AnUnboundedStreamCostsNoMoreThanWasSetAside) {
   EXPECT_LE(queued(SK_MEMINFO_RCVBUF), memory->charged_bytes() - kConnectionBytes);
 }
 
-TEST(SocketMemory, IsShortBeforeConnectionsBeginWithTheSmallestBuffers) {
+TEST(SocketMemory, NewConnectionsBeginSmallerWhenAQuarterIsUsed) {
   WorkerStats stats;
   MemoryBudget budget(32 * kMiB, 0, stats);
-  EXPECT_FALSE(SocketMemory::is_short(budget));
-  ASSERT_TRUE(budget.take(MemoryUse::kConnections, 12 * kMiB));
-  EXPECT_FALSE(SocketMemory::is_short(budget));
+  EXPECT_EQ(SocketMemory::level_for(budget), kApplicationLevel);
+  ASSERT_TRUE(budget.take(MemoryUse::kConnections, 8 * kMiB));
+  EXPECT_EQ(SocketMemory::level_for(budget), kApplicationLevel);
   ASSERT_TRUE(budget.take(MemoryUse::kConnections, 1));
-  EXPECT_TRUE(SocketMemory::is_short(budget));
-  EXPECT_GT(budget.left_bytes(), budget.limit_bytes() / 2);
+  EXPECT_EQ(SocketMemory::level_for(budget), 1U);
+  ASSERT_TRUE(budget.take(MemoryUse::kConnections, 8 * kMiB));
+  EXPECT_EQ(SocketMemory::level_for(budget), 0U);
+}
+
+// What comes within a window that has been announced would be dropped.
+TEST_F(BoundedSockets, AConnectionKeepsRoomForItsFirstWindow) {
+  ASSERT_TRUE(budget_.take(MemoryUse::kConnections, 200 * kMiB));
+  auto memory = SocketMemory::begin(budget_, Direction::kOutbound);
+  ASSERT_TRUE(memory);
+  const std::size_t before = memory->charged_bytes();
+  ASSERT_TRUE(memory->bound(*pair_.dialled));
+  constexpr std::size_t kRoom = 2 * kSocketBufferBytes[kFirstWindowLevel];
+  EXPECT_EQ(queued(SK_MEMINFO_RCVBUF), kRoom);
+  EXPECT_EQ(memory->charged_bytes(), before + kRoom - 2 * kSocketBufferBytes[0]);
+}
+
+TEST_F(BoundedSockets, ABufferThatWasChosenInTimeIsNotCharged) {
+  ASSERT_TRUE(budget_.take(MemoryUse::kConnections, 200 * kMiB));
+  auto memory = SocketMemory::begin(budget_, Direction::kOutbound);
+  ASSERT_TRUE(memory);
+  const std::size_t before = memory->charged_bytes();
+  event::bound_memory(pair_.dialled->descriptor(), memory->dialled_buffer_bytes());
+  ASSERT_TRUE(memory->bound(*pair_.dialled));
+  EXPECT_EQ(queued(SK_MEMINFO_RCVBUF), 2 * kSocketBufferBytes[0]);
+  EXPECT_EQ(memory->charged_bytes(), before);
 }
 
 TEST(SocketMemory, FramesAreOfferedWhileAQuarterIsLeftAndAgainFromThreeEighths) {

@@ -75,8 +75,8 @@ class FakeNetwork final : public Network {
   TimePoint now() const override { return time; }
   std::chrono::system_clock::time_point wall_now() const override { return {}; }
 
-  Result<ApplicationLeg> dial_application(const SocketAddress& to,
-                                          const SocketAddress& client) override {
+  Result<ApplicationLeg> dial_application(const SocketAddress& to, const SocketAddress& client,
+                                          int) override {
     application_client = client;
     ApplicationLeg leg;
     leg.stream = SMC_TRY(dial(to));
@@ -84,7 +84,7 @@ class FakeNetwork final : public Network {
     return leg;
   }
   Result<std::unique_ptr<event::Stream>> dial_peer(const SocketAddress& to, bpf::Announced announce,
-                                                   const SocketAddress* client) override {
+                                                   const SocketAddress* client, int) override {
     announced = announce;
     redirected_client.reset();
     if (client != nullptr) redirected_client = *client;
