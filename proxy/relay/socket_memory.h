@@ -108,7 +108,7 @@ class SocketMemory {
   // From here on no more than this is kept for the application. Gives back the rest.
   void keep_ahead(std::size_t bytes);
 
-  // Of a socket that is to be dialled to an application; 0: what the kernel takes.
+  // For a socket that will be dialled; 0: what the kernel takes.
   int dialled_buffer_bytes() const;
 
   // How much a TCP relay may have in hand in each direction.
