@@ -31,7 +31,7 @@ namespace fairlead::cni::node {
 // Processor time that the agent spends for one pod, and what may be spent at once. A hand-over of
 // 30,000 descriptors takes about 100 ms.
 inline constexpr double kPodTimePerSecond = 0.05;
-inline constexpr Duration kPodTimeAtOnce = std::chrono::seconds(1);
+inline constexpr Duration kPodTimeAtOnce = std::chrono::milliseconds(400);
 // How often a thread that does not end is woken out of a system call.
 inline constexpr std::chrono::milliseconds kPodKickInterval{50};
 
