@@ -89,6 +89,11 @@ std::vector<std::string> interfaces_in(const std::string& folder) {
 
 }  // namespace
 
+std::string name_of(const AttachmentState& state) {
+  if (state.pod_name.empty()) return state.attachment.container_id;
+  return state.pod_namespace + "/" + state.pod_name;
+}
+
 std::string to_json_text(const AttachmentState& state) {
   Json problems = Json::array();
   for (const Problem& problem : state.problems)

@@ -45,6 +45,9 @@ struct AttachmentState {
   std::string damage;  // why the file is not believed; not in the file
 };
 
+// For people: namespace/name of the pod, or the container's id where these are not known.
+std::string name_of(const AttachmentState& state);
+
 std::string to_json_text(const AttachmentState& state);
 // The error describes the mistake in the text.
 Outcome<AttachmentState> parse_state(std::string_view text);

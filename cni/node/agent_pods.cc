@@ -24,8 +24,12 @@ TimePoint now_() { return std::chrono::steady_clock::now(); }
 
 std::string name_of(const std::string& run_dir, const std::string& container) {
   const auto state = peek_state(run_dir, container);
-  if (!state || state->pod_name.empty()) return container;
-  return state->pod_namespace + "/" + state->pod_name;
+  return state ? name_of(*state) : container;
+}
+
+int milliseconds_until(TimePoint when) {
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(when - now_()).count();
+  return static_cast<int>(std::max<std::int64_t>(left, 0));
 }
 
 void serve(const AgentPods::Duties& duties, PodThread::Here& here) {
@@ -73,30 +77,26 @@ void AgentPods::stop() {
 }
 
 void AgentPods::run() {
+  TimePoint next_look{};
   for (;;) {
-    look();
-    const TimePoint next =
-        now_() + (counts_.refused == 0 ? Duration(kAgentPodsLook) : Duration(kAgentPodsRetry));
-    for (;;) {
-      reap();
-      const auto left = std::chrono::ceil<std::chrono::milliseconds>(next - now_()).count();
-      if (left <= 0) break;
-      const auto wait =
-          ending_.empty() ? left : std::min<std::int64_t>(left, kPodKickInterval.count());
-      std::array<pollfd, 2> waiting = {pollfd{stop_event_.get(), POLLIN, 0},
-                                       pollfd{watch_.descriptor(), POLLIN, 0}};
-      (void)wait_for_events(waiting, static_cast<int>(wait));
-      if (waiting[0].revents != 0) {
-        for (auto& [container, pod] : pods_) end(std::move(pod.thread));
-        pods_.clear();
-        const TimePoint last = now_() + kAgentPodsEnd;
-        for (reap(); !ending_.empty() && now_() < last; reap())
-          (void)wait_for_events({}, static_cast<int>(kPodKickInterval.count()));
-        return;
-      }
-      if (waiting[1].revents != 0) break;
+    if (now_() >= next_look) {
+      look();
+      next_look = now_() + (counts_.refused == 0 ? Duration(kAgentPodsLook) : kAgentPodsRetry);
     }
+    reap();
+    TimePoint until = next_look;
+    if (!ending_.empty()) until = std::min<TimePoint>(until, now_() + kPodKickInterval);
+    std::array<pollfd, 2> waiting = {pollfd{stop_event_.get(), POLLIN, 0},
+                                     pollfd{watch_.descriptor(), POLLIN, 0}};
+    (void)wait_for_events(waiting, milliseconds_until(until));
+    if (waiting[0].revents != 0) break;
+    if (waiting[1].revents != 0) next_look = {};
   }
+  for (auto& [container, pod] : pods_) end(std::move(pod.thread));
+  pods_.clear();
+  const TimePoint last = now_() + kAgentPodsEnd;
+  for (reap(); !ending_.empty() && now_() < last; reap())
+    (void)wait_for_events({}, static_cast<int>(kPodKickInterval.count()));
 }
 
 void AgentPods::look() {
@@ -112,14 +112,20 @@ void AgentPods::look() {
   }
   for (const auto& [container, place] : seen) {
     Pod& pod = pods_.try_emplace(container, Pod{place, nullptr}).first->second;
-    // One that has ended by itself could not be given what it needs.
-    if (pod.thread && pod.thread->ended()) end(std::move(pod.thread));
     if (!pod.thread) begin(container, pod);
   }
-  std::uint64_t running = 0;
-  for (const auto& [container, pod] : pods_) running += pod.thread ? 1U : 0U;
-  counts_.running = running;
-  counts_.refused = pods_.size() - running;
+}
+
+// What is seen from outside follows from the pods.
+void AgentPods::count() {
+  counts_.running = running();
+  counts_.refused = pods_.size() - running();
+  counts_.ending = ending_.size();
+}
+
+std::size_t AgentPods::running() const {
+  return static_cast<std::size_t>(std::count_if(
+      pods_.begin(), pods_.end(), [](const auto& one) { return one.second.thread != nullptr; }));
 }
 
 void AgentPods::begin(const std::string& container, Pod& pod) {
@@ -133,22 +139,19 @@ void AgentPods::begin(const std::string& container, Pod& pod) {
     });
   };
   // Threads of pods that have gone count as well: their descriptors are still there.
-  if (counts_.running + ending_.size() >= kAgentPodsMax)
+  if (running() + ending_.size() >= kAgentPodsMax)
     return refuse("the agent serves " + std::to_string(kAgentPodsMax) + " pods");
   auto thread = PodThread::start(
       [make = make_duties_, own = AgentPod{container, name_of(run_dir_, container), pod.place}](
           PodThread::Here& here) { serve(make(own, here), here); });
   if (!thread) return refuse(to_string(thread.error()));
   pod.thread = std::move(*thread);
-  ++counts_.running;
 }
 
 void AgentPods::end(std::unique_ptr<PodThread> thread) {
   if (!thread) return;
   thread->stop();
   ending_.push_back(std::move(thread));
-  --counts_.running;
-  ++counts_.ending;
 }
 
 void AgentPods::reap() {
@@ -157,7 +160,7 @@ void AgentPods::reap() {
     thread->kick();
     return false;
   });
-  counts_.ending = ending_.size();
+  count();
 }
 
 }  // namespace fairlead::cni::node

@@ -88,8 +88,10 @@ class AgentPods {
   void look();
   void begin(const std::string& container, Pod& pod);
   void end(std::unique_ptr<PodThread> thread);
-  // Wakes those that are to end, and forgets those that have.
+  // Wakes threads that shall end, and forgets those that have.
   void reap();
+  void count();
+  std::size_t running() const;
 
   std::string run_dir_;
   PodWatch watch_;

@@ -15,7 +15,7 @@
 #include "base/paced_lines.h"
 #include "base/time.h"
 #include "cni/node/agent_pods.h"
-#include "cni/node/kept_descriptors.h"
+#include "cni/node/shared_quota.h"
 #include "parking/keeper_session.h"
 
 namespace fairlead::cni::node {
@@ -30,9 +30,9 @@ inline constexpr std::chrono::seconds kKeepTime{60};
 inline constexpr std::chrono::seconds kKeeperTransferTime{5};
 inline constexpr std::chrono::seconds kKeeperPromiseTime{90};  // hand_over.settle is 60 s at most
 // Of one pod, where RLIMIT_NOFILE is not lower, and of all together.
-inline constexpr std::uint32_t kKeptDescriptorsOfPod = 32'768;
+inline constexpr std::uint32_t kSharedQuotaOfPod = 32'768;
 inline constexpr std::uint64_t kKeptBytesOfPod = std::uint64_t{64} * 1024 * 1024;
-inline constexpr std::uint64_t kKeptDescriptorsOfNode = 1'048'576;
+inline constexpr std::uint64_t kSharedQuotaOfNode = 1'048'576;
 // Of a pod's thread, for other things than what is kept.
 inline constexpr std::uint32_t kPodThreadDescriptors = 64;
 // Of a living sidecar.
@@ -59,8 +59,8 @@ struct KeeperCounts {
 struct KeeperNode {
   std::uint32_t sidecar_uid = 0;  // listeners of other users are ignored
   KeeperCounts counts{};
-  KeptDescriptors kept{kKeptDescriptorsOfNode};
-  KeptDescriptors remains_bytes{kRemainsBytesOfNode};
+  SharedQuota kept{kSharedQuotaOfNode};
+  SharedQuota remains_bytes{kRemainsBytesOfNode};
 };
 
 class ConnectionKeeper final : public PodDuty {
@@ -92,8 +92,8 @@ class ConnectionKeeper final : public PodDuty {
   AgentPod pod_;
   KeeperNode& node_;
   DescriptorCloser closer_;
-  KeptDescriptors::Share share_{node_.kept};
-  KeptDescriptors::Share remains_share_{node_.remains_bytes};
+  SharedQuota::Share share_{node_.kept};
+  SharedQuota::Share remains_share_{node_.remains_bytes};
   std::unique_ptr<parking::Parcel> kept_;  // while there is no session
   std::unique_ptr<parking::KeeperSession> session_;
   std::size_t held_ = 0;     // descriptors of what is kept, also while the session gives them

@@ -49,8 +49,7 @@ void EncryptionNotes::look() {
 }
 
 void EncryptionNotes::look_at(const AttachmentState& state, const PathFacts& node) {
-  const std::string pod = state.pod_name.empty() ? state.attachment.container_id
-                                                 : state.pod_namespace + "/" + state.pod_name;
+  const std::string pod = name_of(state);
   // A container of the pod with CAP_NET_ADMIN may fill what is read.
   const auto asked = calls_.ask(state.attachment.container_id, kCallMax,
                                 [state, node] { return note_paths(state, node); });

@@ -16,9 +16,6 @@ struct Shared {
   bool left = false;  // by the caller: it is the thread's
 };
 
-// A thread that ends without a call tells nobody.
-constexpr Duration kEndedLook = std::chrono::milliseconds(20);
-
 TimePoint now() { return std::chrono::steady_clock::now(); }
 
 void run_shared(Shared* shared) {
@@ -40,28 +37,27 @@ void PodCalls::reap() {
   });
 }
 
+Duration PodCalls::limit(Duration max, TimePoint now) {
+  const auto earned =
+      std::chrono::duration_cast<Duration>((now - counted_at_) * kCallsWaitPerSecond);
+  may_wait_ = std::min(may_wait_ + earned, wait_at_once_);
+  counted_at_ = now;
+  return std::min(max, std::max(may_wait_, kHurriedCallMax));
+}
+
 std::unique_ptr<PodCall> PodCalls::run(const std::string& pod, Duration max,
                                        std::unique_ptr<PodCall> call) {
   reap();
   if (left_.contains(pod) || left_.size() >= kCallsLeftMax) return nullptr;
-  const TimePoint begun = now();
-  const auto earned =
-      std::chrono::duration_cast<Duration>((begun - counted_at_) * kCallsWaitPerSecond);
-  may_wait_ = std::min(may_wait_ + earned, kCallsWaitAtOnce);
-  counted_at_ = begun;
-  if (may_wait_ < max) max = std::min(max, std::max(may_wait_, kHurriedCallMax));
   auto shared = std::make_unique<Shared>();
   shared->call = std::move(call);
   auto thread = PodThread::start([own = shared.get()](PodThread::Here&) { run_shared(own); });
   if (!thread) return nullptr;
+  const TimePoint begun = now();
   std::unique_lock lock(shared->mutex);
-  const auto is_over = [&] { return shared->done || (*thread)->ended(); };
-  while (!is_over() && now() < begun + max)
-    (void)shared->changed.wait_for(lock, std::min(max, kEndedLook), is_over);
+  (void)shared->changed.wait_for(lock, limit(max, begun), [&] { return shared->done; });
   may_wait_ = std::max(may_wait_ - (now() - begun), Duration::zero());
   if (shared->done) return std::move(shared->call);
-  // A thread that has ended without a call could not be given what it needs.
-  if ((*thread)->ended()) return nullptr;
   shared->left = true;
   (*thread)->stop();
   left_.emplace(pod, std::move(*thread));

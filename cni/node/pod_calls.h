@@ -37,11 +37,12 @@ class PodCall {
 
 class PodCalls {
  public:
-  // Runs `call`, which refers to nothing that the caller may destroy. Returns it when it has run
-  // within `max`; else null. `pod`: a name that no other pod has.
-  std::unique_ptr<PodCall> run(const std::string& pod, Duration max, std::unique_ptr<PodCall> call);
+  // `wait_at_once`: a test takes less.
+  explicit PodCalls(Duration wait_at_once = kCallsWaitAtOnce)
+      : wait_at_once_(wait_at_once), may_wait_(wait_at_once) {}
 
-  // The same for a function that returns a value. Nothing when it has not run in time.
+  // What `function` returns, which refers to nothing that the caller may destroy. Nothing when it
+  // has not run within `max`. `pod`: a name that no other pod has.
   template <class Function>
   auto ask(const std::string& pod, Duration max, Function function)
       -> std::optional<decltype(function())> {
@@ -58,10 +59,14 @@ class PodCalls {
   }
 
  private:
+  // Returns the call when it has run in time; else null.
+  std::unique_ptr<PodCall> run(const std::string& pod, Duration max, std::unique_ptr<PodCall> call);
+  Duration limit(Duration max, TimePoint now);
   void reap();
 
   std::map<std::string, std::unique_ptr<PodThread>> left_;  // by pod
-  Duration may_wait_ = kCallsWaitAtOnce;
+  const Duration wait_at_once_;
+  Duration may_wait_;
   TimePoint counted_at_{};
 };
 

@@ -8,11 +8,6 @@
 namespace fairlead::cni::node {
 namespace {
 
-std::string name_of(const AttachmentState& state) {
-  if (state.pod_name.empty()) return state.attachment.container_id;
-  return state.pod_namespace + "/" + state.pod_name;
-}
-
 // A DEL removes the parts first and the state afterwards.
 bool is_still_there(const std::string& run_dir, const AttachmentState& before) {
   const auto now = peek_state(run_dir, before.attachment.container_id);

@@ -9,8 +9,10 @@
 #include <algorithm>
 #include <cerrno>
 #include <climits>
+#include <condition_variable>
 #include <csignal>
 #include <mutex>
+#include <optional>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -30,14 +32,6 @@ TimePoint now_() { return std::chrono::steady_clock::now(); }
 
 bool close_numbers(int first, unsigned last, unsigned flags) {
   return static_cast<unsigned>(first) > last || ::syscall(SYS_close_range, first, last, flags) == 0;
-}
-
-// A table of descriptors with standard streams and `kept` alone.
-Result<void> take_own_table(int kept) {
-  if (!close_numbers(kept + 1, UINT_MAX, CLOSE_RANGE_UNSHARE) ||
-      !close_numbers(kFirstNumber, static_cast<unsigned>(kept) - 1, 0))
-    return system_error("close_range", errno);
-  return {};
 }
 
 int milliseconds_until(TimePoint when, TimePoint now) {
@@ -69,8 +63,10 @@ struct PodThread::Shared {
   FileDescriptor stop_event;
   std::atomic<bool> stopped{false};
   std::mutex mutex;
-  bool ended = false;      // guarded
-  bool abandoned = false;  // guarded: the thread owns this
+  std::condition_variable changed;
+  std::optional<Result<void>> begun;  // guarded: whether the thread has its own table
+  bool ended = false;                 // guarded
+  bool abandoned = false;             // guarded: the thread owns this
 };
 
 PodThread::Here::Here(const std::atomic<bool>& stopped, int stop_event)
@@ -120,15 +116,27 @@ Result<std::unique_ptr<PodThread>> PodThread::start(Work work) {
   } catch (const std::system_error& error) {
     return Error{Errc::kExhausted, "a thread for the pod", error.code().value()};
   }
+  std::unique_lock lock(made->shared_->mutex);
+  made->shared_->changed.wait(lock, [&] { return made->shared_->begun.has_value(); });
+  if (!*made->shared_->begun) {
+    lock.unlock();
+    made->thread_.join();
+    return made->shared_->begun->error();
+  }
   return made;
 }
 
 void PodThread::run(Shared& shared, const Work& work) {
   const int stop_event = shared.stop_event.get();
-  if (const auto own = take_own_table(stop_event); !own) {
-    LogEvent(LogLevel::kError, "node", "no_own_table").field("what", to_string(own.error()));
-    return;
+  // From here on the number means this file in both tables.
+  const bool unshared = close_numbers(stop_event + 1, UINT_MAX, CLOSE_RANGE_UNSHARE);
+  {
+    const std::lock_guard lock(shared.mutex);
+    shared.begun = unshared ? Result<void>() : system_error("close_range", errno);
   }
+  shared.changed.notify_one();
+  if (!unshared) return;
+  (void)close_numbers(kFirstNumber, static_cast<unsigned>(stop_event) - 1, 0);
   if (const auto user = take_thread_user(); !user)
     LogEvent(LogLevel::kWarn, "node", "user_shared")
         .field("what", to_string(user.error()))

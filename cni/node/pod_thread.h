@@ -17,9 +17,7 @@
 #include <atomic>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <span>
-#include <string>
 #include <thread>
 
 #include "base/handle.h"
@@ -28,8 +26,7 @@
 
 namespace fairlead::cni::node {
 
-// Processor time that the agent spends for one pod, and what may be spent at once. A hand-over of
-// 30,000 descriptors takes about 100 ms.
+// Processor time that the agent spends for one pod, and what may be spent at once.
 inline constexpr double kPodTimePerSecond = 0.05;
 inline constexpr Duration kPodTimeAtOnce = std::chrono::milliseconds(400);
 // How often a thread that does not end is woken out of a system call.
@@ -70,8 +67,9 @@ class PodThread {
   };
   using Work = std::function<void(Here&)>;
 
-  // `work` owns what it uses, or uses what lives as long as the process: a thread that a pod blocks
-  // outlives *this. Errors: kExhausted without a thread, others.
+  // Returns when the thread has its own table. `work` owns what it uses, or uses what lives as long
+  // as the process: a thread that a pod blocks outlives *this. Errors: kExhausted without a thread,
+  // those of close_range(2).
   static Result<std::unique_ptr<PodThread>> start(Work work);
   // Stops it, and leaves it to itself where it has not ended.
   ~PodThread();

@@ -39,19 +39,6 @@ std::uint64_t milliseconds(Duration duration) {
       std::chrono::duration_cast<std::chrono::milliseconds>(duration).count());
 }
 
-std::vector<std::vector<relay::ParkedSockets>> share_out(
-    std::vector<relay::ParkedSockets>& connections, std::size_t workers) {
-  std::vector<std::vector<relay::ParkedSockets>> shares(workers);
-  std::size_t next = 0;
-  for (relay::ParkedSockets& connection : connections) {
-    // A slot of the map of client addresses belongs to one worker.
-    const std::optional<std::uint32_t> slot = connection.state.client_slot;
-    const std::size_t worker = slot ? bpf::ClientAddressSlots::worker_of(*slot, workers) : next++;
-    shares[worker % workers].push_back(std::move(connection));
-  }
-  return shares;
-}
-
 }  // namespace
 
 bool ConnectionKeeping::expects_parcel() const {
@@ -128,8 +115,15 @@ std::vector<FileDescriptor> ConnectionKeeping::listeners_at(const SocketAddress&
 
 void ConnectionKeeping::give_to(const Workers& workers) {
   if (!parked_) return;
-  std::vector<std::vector<relay::ParkedSockets>> shares =
-      share_out(parked_->connections, workers.size());
+  std::vector<std::vector<relay::ParkedSockets>> shares(workers.size());
+  std::size_t next = 0;
+  for (relay::ParkedSockets& connection : parked_->connections) {
+    // A slot of the map of client addresses belongs to one worker.
+    const std::optional<std::uint32_t> slot = connection.state.client_slot;
+    const std::size_t worker =
+        slot ? bpf::ClientAddressSlots::worker_of(*slot, workers.size()) : next++;
+    shares[worker % workers.size()].push_back(std::move(connection));
+  }
   for (std::size_t i = 0; i < workers.size(); ++i)
     workers[i]->take_back(std::move(shares[i]), parked_->parked_at, i == 0 ? parked_->ended : 0);
 }
@@ -255,12 +249,13 @@ Result<void> ConnectionKeeping::send(parking::Parcel& parcel, std::span<const st
 }
 
 // The description is read as the next process would read it.
-void ConnectionKeeping::give_again(parking::Parcel parcel, std::span<const std::byte> bytes,
+void ConnectionKeeping::give_again(parking::Parcel parcel,
+                                   const parking::EncodedDescription& encoded,
                                    const Workers& workers) {
   std::vector<FileDescriptor> descriptors;
   for (ForeignDescriptor& descriptor : parcel.descriptors)
     descriptors.push_back(descriptor.release());
-  Result<parking::Parked> parked = parking::decode(bytes, std::move(descriptors));
+  Result<parking::Parked> parked = parking::decode(encoded.bytes, std::move(descriptors));
   if (!parked) {
     LogEvent(LogLevel::kError, kLogger, "not_resumed").field("what", to_string(parked.error()));
     return;
@@ -269,12 +264,9 @@ void ConnectionKeeping::give_again(parking::Parcel parcel, std::span<const std::
   std::map<SocketAddress, std::size_t> listening;  // workers, by address
   for (relay::ParkedListener& listener : parked->listeners)
     shares[listening[listener.address]++ % shares.size()].listeners.push_back(std::move(listener));
-  std::vector<std::vector<relay::ParkedSockets>> connections =
-      share_out(parked->connections, workers.size());
-  for (std::size_t i = 0; i < workers.size(); ++i) {
-    shares[i].connections = std::move(connections[i]);
-    (void)workers[i]->unpark(std::move(shares[i]));
-  }
+  for (std::size_t i = 0; i < parked->connections.size(); ++i)
+    shares[encoded.workers[i]].connections.push_back(std::move(parked->connections[i]));
+  for (std::size_t i = 0; i < workers.size(); ++i) (void)workers[i]->unpark(std::move(shares[i]));
 }
 
 bool ConnectionKeeping::park(const Workers& workers) {
@@ -299,12 +291,12 @@ bool ConnectionKeeping::park(const Workers& workers) {
     parcel.descriptors.emplace_back(std::move(descriptor));
   const Result<void> parked = send(parcel, encoded.bytes);
   if (!parked) {
-    give_again(std::move(parcel), encoded.bytes, workers);
-    return not_parked(encoded.connections, parked.error());
+    give_again(std::move(parcel), encoded, workers);
+    return not_parked(encoded.workers.size(), parked.error());
   }
   for (const auto& worker : workers) worker->finish(event::EventLoop::now());
   LogEvent(LogLevel::kInfo, kLogger, "parked")
-      .field("connections", std::uint64_t{encoded.connections})
+      .field("connections", std::uint64_t{encoded.workers.size()})
       .field("ended", encoded.ended)
       .field("bytes", std::uint64_t{encoded.bytes.size()})
       .field("ms", milliseconds(event::EventLoop::now() - begin));

@@ -59,8 +59,8 @@ class ConnectionKeeping {
   parking::EncodedDescription take_from(const Workers& workers);
   // `bytes`: the description of the parcel, which gets it.
   Result<void> send(parking::Parcel& parcel, std::span<const std::byte> bytes);
-  // The keeper did not take them: the workers go on with them.
-  static void give_again(parking::Parcel parcel, std::span<const std::byte> bytes,
+  // The keeper did not take them: each worker goes on with those that it had.
+  static void give_again(parking::Parcel parcel, const parking::EncodedDescription& encoded,
                          const Workers& workers);
   relay::Worker::Parkable count(const Workers& workers);
 

@@ -272,7 +272,6 @@ EncodedDescription encode(Parked parked) {
       std::chrono::nanoseconds(parked.parked_at.time_since_epoch()).count()));
   description.set_ended(parked.ended);
   EncodedDescription encoded;
-  encoded.connections = parked.connections.size();
   encoded.ended = parked.ended;
   for (relay::ParkedListener& listener : parked.listeners) {
     description.add_listeners()->set_address(to_string(listener.address));
@@ -280,6 +279,7 @@ EncodedDescription encode(Parked parked) {
   }
   for (relay::ParkedSockets& sockets : parked.connections) {
     write(sockets, *description.add_connections());
+    encoded.workers.push_back(sockets.worker);
     if (sockets.app) encoded.descriptors.push_back(std::move(sockets.app->socket));
     if (sockets.net) encoded.descriptors.push_back(std::move(sockets.net->socket));
   }

@@ -41,7 +41,7 @@ std::size_t drop_largest(Parked& parked, std::uint64_t bytes_max);
 struct EncodedDescription {
   std::vector<std::byte> bytes;
   std::vector<FileDescriptor> descriptors;  // in the order of the bytes
-  std::size_t connections = 0;              // that are described
+  std::vector<unsigned> workers;            // of the connections, in the order of the bytes
   std::uint64_t ended = 0;                  // as in Parked
 };
 EncodedDescription encode(Parked parked);

@@ -32,6 +32,12 @@ int milliseconds_until(TimePoint deadline) {
   return static_cast<int>(std::clamp<std::int64_t>(left, 0, 60'000));
 }
 
+Result<void> unless_refused(const Result<Refusal>& answer) {
+  if (!answer) return answer.error();
+  if (*answer == Refusal::kNone) return {};
+  return Error{Errc::kExhausted, to_string(*answer)};
+}
+
 bool is_keeper(int connection) {
   ucred peer{};
   socklen_t length = sizeof peer;
@@ -242,12 +248,11 @@ Result<void> ProxyKeeper::send(const KeeperRecord& record, std::span<const int> 
   }
 }
 
-Result<void> ProxyKeeper::await_answer(Kind wanted, TimePoint deadline) {
+Result<Refusal> ProxyKeeper::await_answer(Kind wanted, TimePoint deadline) {
   for (;;) {
     const Received received = SMC_TRY(read_until(deadline));
-    if (received.record.kind == wanted) return {};
-    if (received.record.kind == Kind::kRefused)
-      return Error{Errc::kExhausted, to_string(received.record.refusal)};
+    if (received.record.kind == wanted) return Refusal::kNone;
+    if (received.record.kind == Kind::kRefused) return received.record.refusal;
   }
 }
 
@@ -261,26 +266,14 @@ Result<void> ProxyKeeper::offer(std::uint32_t descriptors, TimePoint deadline) {
   const int any = stop_event_.get();
   const std::span<const int> sent(&any, hello_.fetches ? 0 : 1);
   SMC_TRY(send(record, sent, deadline));
-  return await_answer(Kind::kAccepted, deadline);
-}
-
-Result<void> ProxyKeeper::park_by_fetch(const Parcel& parcel, TimePoint deadline) {
-  const FileDescriptor table = SMC_TRY(make_fetch_table(parcel));
-  KeeperRecord record;
-  record.kind = Kind::kFetch;
-  record.count = static_cast<std::uint32_t>(parcel.descriptors.size());
-  record.bytes = parcel.bytes;
-  record.description = static_cast<std::uint32_t>(parcel.description.get());
-  record.table = static_cast<std::uint32_t>(table.get());
-  SMC_TRY(send(record, {}, deadline));
-  return await_answer(Kind::kTaken, deadline);
+  return unless_refused(await_answer(Kind::kAccepted, deadline));
 }
 
 Result<void> ProxyKeeper::park(const Parcel& parcel, TimePoint deadline) {
   if (!keeper_) return Error{Errc::kPeerGone, "no keeper"};
   // From here on a keeper that comes looks for the next proxy.
   listener_.reset();
-  const Result<void> given = give(parcel, deadline);
+  const Result<void> given = unless_refused(give(parcel, deadline));
   return given || end_doubt() ? Result<void>() : given;
 }
 
@@ -294,20 +287,27 @@ bool ProxyKeeper::end_doubt() {
   }
 }
 
-Result<void> ProxyKeeper::give(const Parcel& parcel, TimePoint deadline) {
-  if (hello_.fetches) {
-    const Result<void> parked = park_by_fetch(parcel, deadline);
-    const bool may_not =
-        !parked && parked.error() == Error{Errc::kExhausted, to_string(Refusal::kNotFetched)};
-    if (!may_not) return parked;
-  }
+Result<Refusal> ProxyKeeper::give(const Parcel& parcel, TimePoint deadline) {
+  const Refusal fetched =
+      hello_.fetches ? SMC_TRY(have_fetched(parcel, deadline)) : Refusal::kNotFetched;
+  return fetched == Refusal::kNotFetched ? send_parcel(parcel, deadline) : fetched;
+}
+
+Result<Refusal> ProxyKeeper::have_fetched(const Parcel& parcel, TimePoint deadline) {
+  const FileDescriptor table = SMC_TRY(make_fetch_table(parcel));
+  KeeperRecord record;
+  record.kind = Kind::kFetch;
+  record.count = static_cast<std::uint32_t>(parcel.descriptors.size());
+  record.bytes = parcel.bytes;
+  record.description = static_cast<std::uint32_t>(parcel.description.get());
+  record.table = static_cast<std::uint32_t>(table.get());
+  SMC_TRY(send(record, {}, deadline));
+  return await_answer(Kind::kTaken, deadline);
+}
+
+Result<Refusal> ProxyKeeper::send_parcel(const Parcel& parcel, TimePoint deadline) {
   ParcelSender sender(keeper_.get(), parcel);
-  for (;;) {
-    const Result<bool> sent = sender.advance();
-    if (sent && *sent) break;
-    if (!sent) return sent.error();
-    SMC_TRY(await_room(sender.obstacle(), deadline));
-  }
+  while (!SMC_TRY(sender.advance())) SMC_TRY(await_room(sender.obstacle(), deadline));
   return await_answer(Kind::kTaken, deadline);
 }
 

@@ -96,10 +96,11 @@ class ProxyKeeper {
   // Waits until a record can be sent. An error at the deadline.
   Result<void> send(const KeeperRecord& record, std::span<const int> fds, TimePoint deadline);
   Result<void> await_room(const Error& why, TimePoint deadline);
-  // The keeper's answer: an error unless it is `wanted`.
-  Result<void> await_answer(KeeperRecord::Kind wanted, TimePoint deadline);
-  Result<void> give(const Parcel& parcel, TimePoint deadline);
-  Result<void> park_by_fetch(const Parcel& parcel, TimePoint deadline);
+  // The keeper's answer: kNone for `wanted`.
+  Result<KeeperRecord::Refusal> await_answer(KeeperRecord::Kind wanted, TimePoint deadline);
+  Result<KeeperRecord::Refusal> have_fetched(const Parcel& parcel, TimePoint deadline);
+  Result<KeeperRecord::Refusal> send_parcel(const Parcel& parcel, TimePoint deadline);
+  Result<KeeperRecord::Refusal> give(const Parcel& parcel, TimePoint deadline);
   // From now on the keeper cannot say that it has taken the parcel. True: it has said so before.
   bool end_doubt();
   struct Received {

@@ -35,6 +35,7 @@ struct ParkedConnection {
 struct ParkedSockets {
   ParkedConnection state;
   std::optional<event::ParkedStream> app, net;
+  unsigned worker = 0;  // that had it; not described to another process
 };
 
 struct ParkedListener {

@@ -3,10 +3,8 @@
 // TCP delivers the bytes that came before a reset. A proxy that resets its other side at once would
 // lose what is still in its buffers. So all relays first pass on what they have:
 //
-//   before a FIN     as long as the reader lives: it has only stalled if its kernel answers. Its
-//   own
-//                    stream tells when it has gone
-//   without a FIN    until the reader takes nothing for kResetDelay
+//   before a FIN    as long as the reader lives. Its own stream tells when it has gone
+//   without a FIN   until the reader takes nothing for kResetDelay
 #pragma once
 
 #include <algorithm>

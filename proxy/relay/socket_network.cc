@@ -198,11 +198,9 @@ Result<void> SocketNetwork::announce_frames(std::uint16_t port, bool announce) c
   return bpf::announce_frames(port, announce, [this](int fd) { return program_->request(fd); });
 }
 
-bool SocketNetwork::bound_peer_listener(int fd) const {
-  if (!event::leave_memory_to_kernel(fd)) return false;
-  if (memory_level_ < kApplicationLevel)
+void SocketNetwork::bound_peer_listener(int fd) const {
+  if (event::leave_memory_to_kernel(fd) && memory_level_ < kApplicationLevel)
     event::bound_memory(fd, static_cast<int>(kSocketBufferBytes[memory_level_]));
-  return true;
 }
 
 void SocketNetwork::prepare_application_listener(int fd) const {

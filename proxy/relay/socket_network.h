@@ -74,9 +74,9 @@ class SocketNetwork final : public Network {
   Result<void> prepare_peer_listener(int fd) const;
   void peer_listener_listens(int fd) const;
   void prepare_application_listener(int fd) const;
-  // A listener for peers that listens already gets the buffers of memory_level(). False before
-  // Linux 5.15, where the kernel could not be given back the choice; nothing changes then.
-  bool bound_peer_listener(int fd) const;
+  // A listener for peers that listens already gets the buffers of memory_level(). Not before Linux
+  // 5.15, where the kernel could not be given back the choice.
+  void bound_peer_listener(int fd) const;
   event::IfLost if_lost() const { return if_lost_; }
   // Whether listeners for peers are prepared to announce frames.
   bool frames() const { return frames_; }

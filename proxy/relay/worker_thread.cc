@@ -191,7 +191,7 @@ void WorkerThread::choose_sizes() {
     if (entrance.configured->direction == Direction::kOutbound)
       network_.prepare_application_listener(entrance.listener->descriptor());
     else
-      (void)network_.bound_peer_listener(entrance.listener->descriptor());
+      network_.bound_peer_listener(entrance.listener->descriptor());
 }
 
 void WorkerThread::offer_frames() {
@@ -301,6 +301,7 @@ void WorkerThread::park_when_due() {
     sockets.app = leave(connection.app);
     sockets.net = leave(connection.net);
     sockets.state = std::move(connection);
+    sockets.worker = index_;
     parked.connections.push_back(std::move(sockets));
   }
   parked.ended = worker_->session_count();

@@ -153,14 +153,14 @@ class BrokerTest(wired.WiredTest):
         conf.mkdir()
         self.agent = self.start_agent()
 
-    def start_agent(self, *wrapper):
+    def start_agent(self, *wrapper, options=()):
         self.logs += 1
         log_path = self.folder / f"node{self.logs}.log"
         with open(log_path, "wb") as log:
             agent = subprocess.Popen(
                 list(wrapper) + plugin.with_rights_of_the_chart(
                     NODE, "run", "--conf-dir", self.run_dir / "net.d", "--bin-dir", self.run_dir / "bin",
-                    "--run-dir", self.run_dir, "--plugin", plugin.PLUGIN, "--listen", "127.0.0.1:0"),
+                    "--run-dir", self.run_dir, "--plugin", plugin.PLUGIN, "--listen", "127.0.0.1:0", *options),
                 stdout=log, stderr=log)
         self.addCleanup(agent.wait)
         self.addCleanup(agent.kill)

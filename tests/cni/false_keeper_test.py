@@ -216,7 +216,7 @@ class FalseKeepers(attacked.Attacked):
             self.assertEqual(self.load.tell("report")["failed"], 0)
 
     def settle_after_loss(self):
-        """Who was given something else loses its connection, and connects again."""
+        """A client whose connection was swapped for another file is reset. It connects again, and is served."""
         deadline = time.monotonic() + GAP_SECONDS
 
         def well():

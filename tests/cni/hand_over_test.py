@@ -6,6 +6,7 @@ import os
 import socket
 import struct
 import threading
+import urllib.request
 
 import brokered
 import plugin
@@ -116,6 +117,20 @@ class HandOver(brokered.BrokerTest):
             ask()
             self.inbound = self.replace(self.inbound, self.server)
             ask()
+
+    def test_an_agent_that_shall_not_keep(self):
+        self.agent.terminate()
+        self.assertEqual(self.agent.wait(), 0)
+        self.agent = self.start_agent(options=["--no-hand-over"])
+        server = self.wired_pod(plugin.IN)
+        inbound = self.sidecar(server, "server", KEEPING)
+        self.wait_node(1, "fairlead_node_pod_threads", state="running")
+        self.redis(server)
+        inbound.terminate()
+        self.assertEqual(inbound.wait_exit(), 0)
+        self.assertIn('event=not_parked connections=0 what="no keeper"', inbound.log())
+        with urllib.request.urlopen(f"http://{self.node_address}/metrics", timeout=harness.seconds(10)) as answer:
+            self.assertNotIn("fairlead_node_keeper_", answer.read().decode())
 
     def test_a_pod_that_ends_is_forgotten(self):
         self.start_pods()

@@ -100,7 +100,7 @@ class Chart(unittest.TestCase):
                 ("proxy.rnicClaimTemplate=nic,proxy.rnicResource=rdma/a",
                  'proxy.rnicClaimTemplate: "nic" is not allowed with proxy.rnicResource: "rdma/a"; allowed: one of them'),
                 ("node.rnicAccess=plugin", "rnicAccess"), ("nodePools[0].rnicAccess=nro", "rnicAccess"),
-                ("node.rnicMemlock=1Gi", "rnicMemlock"), ("node.rnicEnv={LD_PRELOAD}", "rnicEnv"), ("node.repair=yes", "repair"),
+                ("node.rnicMemlock=1Gi", "rnicMemlock"), ("node.rnicEnv={LD_PRELOAD}", "rnicEnv"), ("node.repair=yes", "repair"), ("node.handOver=yes", "handOver"),
                 ("proxy.seccompProfile=Unconfined", "seccompProfile"), ("node.seccompDir=seccomp", "seccompDir"),
                 ("node.reportNamespace=A", "reportNamespace"), ("nodePools[0].pnet.namespaces[0]=A", "namespaces"), ("node.rnicNamespaces[0]=A", "rnicNamespaces"),
                 ("proxy.smc.trafficClass=256", "trafficClass"), ("proxy.smc.serviceLevel=8", "serviceLevel"),
@@ -211,6 +211,12 @@ class Chart(unittest.TestCase):
                              [] if repair == "false" else [f"--repair-from={'api' if 'pods' in (resources or []) else 'runtime'}"])
             mounts = {mount["name"] for mount in node["volumeMounts"]}
             self.assertEqual(mounts, {volume["name"] for volume in pod["volumes"]})
+
+    def test_a_node_keeps_connections_unless_it_shall_not(self):
+        for wanted, given in (("true", False), ("false", True)):
+            node, = of_kind(render("--set", f"node.handOver={wanted}"), "DaemonSet")
+            arguments = node["spec"]["template"]["spec"]["containers"][0]["args"]
+            self.assertEqual("--no-hand-over" in arguments, given, wanted)
 
     def test_a_node_reports_where_it_may_write(self):
         for status in (True, False):

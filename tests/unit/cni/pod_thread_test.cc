@@ -132,6 +132,23 @@ TEST_F(PodCallsTest, GivesWhatTheCallReturns) {
   EXPECT_EQ(calls.ask("pod", std::chrono::seconds(20), [] { return 7; }), 7);
 }
 
+// However many pods draw their calls out, the owner soon waits no longer for each.
+TEST_F(PodCallsTest, AnOwnerThatHasWaitedEnoughHurries) {
+  PodCalls calls(std::chrono::milliseconds(20));
+  static std::atomic<bool> may_end;
+  may_end = false;
+  const auto blocks = [] {
+    while (!may_end) std::this_thread::yield();
+    return 1;
+  };
+  const auto begun = Clock::now();
+  for (const char* const pod : {"first", "second", "third"})
+    EXPECT_FALSE(calls.ask(pod, std::chrono::minutes(1), blocks));
+  EXPECT_LT(Clock::now() - begun, std::chrono::seconds(30));
+  EXPECT_EQ(calls.ask("honest", std::chrono::minutes(1), [] { return 2; }), 2);
+  may_end = true;
+}
+
 TEST_F(PodCallsTest, ACallThatBlocksIsLeftBehindAndHoldsUpNoOtherPod) {
   PodCalls calls;
   static std::atomic<bool> may_end;

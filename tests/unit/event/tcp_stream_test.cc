@@ -193,6 +193,24 @@ TEST(TcpStream, AResetIsNoFin) {
   EXPECT_FALSE(pair.accepted->fin_arrived());
 }
 
+int buffer_of(int fd, int which) {
+  int bytes = 0;
+  socklen_t length = sizeof bytes;
+  EXPECT_EQ(::getsockopt(fd, SOL_SOCKET, which, &bytes, &length), 0);
+  return bytes;
+}
+
+TEST(TcpStream, TheKernelGetsTheChoiceOfBuffersBack) {
+  const FileDescriptor bounded(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const FileDescriptor fresh(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  bound_memory(bounded.get(), 4096);
+  ASSERT_LT(buffer_of(bounded.get(), SO_RCVBUF), buffer_of(fresh.get(), SO_RCVBUF));
+  if (!leave_memory_to_kernel(bounded.get())) GTEST_SKIP() << "the kernel lacks SO_BUF_LOCK";
+  for (const int which : {SO_RCVBUF, SO_SNDBUF})
+    EXPECT_EQ(buffer_of(bounded.get(), which), buffer_of(fresh.get(), which));
+  EXPECT_EQ(buffer_of(bounded.get(), SO_BUF_LOCK), 0);
+}
+
 TEST(TcpStream, KnowsWhatTheOtherHostHasNotAcknowledged) {
   SocketPair pair;
   EXPECT_EQ(pair.dialled->unsent(Stream::Until::kAcknowledged), 0U);

@@ -1,37 +1,37 @@
-// Shares of what the agent keeps for pods.
-#include "cni/node/kept_descriptors.h"
+// Shares of pods in what the agent has for all of them.
+#include "cni/node/shared_quota.h"
 
 #include <gtest/gtest.h>
 
 namespace fairlead::cni::node {
 namespace {
 
-TEST(KeptDescriptors, WhatIsPromisedIsReserved) {
-  KeptDescriptors node(100);
-  KeptDescriptors::Share one(node);
+TEST(SharedQuota, WhatIsPromisedIsReserved) {
+  SharedQuota node(100);
+  SharedQuota::Share one(node);
   EXPECT_TRUE(one.resize(100));
   EXPECT_FALSE(one.resize(101));
   EXPECT_EQ(one.size(), 100U);
-  EXPECT_EQ(node.used(), 100U);
-  KeptDescriptors::Share other(node);
+  SharedQuota::Share other(node);
   EXPECT_FALSE(other.resize(1));
   EXPECT_TRUE(one.resize(40));
   EXPECT_TRUE(other.resize(60));
 }
 
-TEST(KeptDescriptors, AShareEndsWithItsOwner) {
-  KeptDescriptors node(10);
+TEST(SharedQuota, AShareEndsWithItsOwner) {
+  SharedQuota node(10);
   {
-    KeptDescriptors::Share one(node);
+    SharedQuota::Share one(node);
     EXPECT_TRUE(one.resize(10));
   }
-  EXPECT_EQ(node.used(), 0U);
+  SharedQuota::Share next(node);
+  EXPECT_TRUE(next.resize(10));
 }
 
 // However many take what they can get, the next one gets something.
-TEST(KeptDescriptors, BeyondHalfAPodGetsHalfOfWhatIsLeft) {
-  KeptDescriptors node(1000);
-  KeptDescriptors::Share greedy(node), second(node), third(node), modest(node);
+TEST(SharedQuota, BeyondHalfAPodGetsHalfOfWhatIsLeft) {
+  SharedQuota node(1000);
+  SharedQuota::Share greedy(node), second(node), third(node), modest(node);
   EXPECT_TRUE(greedy.resize(600));
   EXPECT_FALSE(second.resize(201));
   EXPECT_TRUE(second.resize(200));
@@ -40,9 +40,9 @@ TEST(KeptDescriptors, BeyondHalfAPodGetsHalfOfWhatIsLeft) {
   EXPECT_TRUE(modest.resize(50));
 }
 
-TEST(KeptDescriptors, ASmallerShareIsAlwaysPossible) {
-  KeptDescriptors node(1000);
-  KeptDescriptors::Share one(node), other(node);
+TEST(SharedQuota, ASmallerShareIsAlwaysPossible) {
+  SharedQuota node(1000);
+  SharedQuota::Share one(node), other(node);
   EXPECT_TRUE(one.resize(400));
   EXPECT_TRUE(other.resize(600));
   EXPECT_TRUE(one.resize(399));
