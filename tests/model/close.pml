@@ -19,7 +19,8 @@
  * grace for a blocked writer (kCloseGrace) is over only when nothing is under way and nothing is due on either side. It
  * is long enough to see that a group is lost.
  *
- * An application that closes reads nothing any more; if bytes are unread it aborts instead, as in Linux.
+ * An application that closes reads nothing any more; if bytes are unread it aborts instead, as in Linux. What comes for
+ * one that is gone behind its FIN is dropped while its own bytes are still under way.
  *
  * Checked: a reader gets a FIN only after all bytes that were written before it, and only if the other application has
  * ended its data; a reset only if the other one has aborted, or the group is lost; after an abort behind the data it
@@ -510,6 +511,11 @@ active [2] proctype side() {
        fi;
        S[me].gone = 1;
        NEXT }
+  /* SmcRelay::drop_from_peer(): what an application that is gone behind its FIN does not read makes room for its peer. */
+  :: atomic { S[me].gone && S[me].data_ended && S[me].abort_wanted && S[me].behind_data && !S[me].lost &&
+         S[me].state != CLOSED && !ALL_READ(me) ->
+       S[me].consumed = S[me].arrived;
+       begin_grace(me) }
   /* The connection. */
   :: atomic { MAY_POST(me) && nfull(wire[other]) && SEEN(POST, me, t_a, t_b, t_c) ->
        fill_writes(me);

@@ -85,6 +85,8 @@ class Maker:
     def read(self, side, count):
         if self.sides[side].heard_flags & CLOSED:
             return self.aborts(side, AT_ONCE)  # nobody reads it
+        if self.sides[side].heard_flags & ABORTED:
+            return None  # dropped: its peer is gone
         self.sides[side].written += count
         return self.add(WRITE, side, count)
 
