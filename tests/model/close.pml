@@ -40,6 +40,7 @@
  *   8 end       given to the application: 1 FIN, 2 reset; 1 if it has taken nothing for a second, and bytes are left
  *   9 lost      the link group is gone
  *   10 over     both sides have ended it and said so: the element may be used again
+ *   11 drop     bytes of the peer that the application, gone behind its FIN, does not read
  * Both sides begin with kind 0, side 0 first. Cursors are positions from the beginning. Flags of a message: 1 write
  * blocked, 2 urgent pending, 4 urgent present, 8 done writing, 16 closed, 32 aborted. */
 #include "trace.inc"
@@ -72,6 +73,7 @@
 #define END 8
 #define LOST 9
 #define OVER 10
+#define DROP 11
 
 /* The states and events of close_state.h, in their order there. */
 #define ACTIVE 0
@@ -138,6 +140,7 @@ typedef Side {
   bit cut;             /* it did not wait for its data */
   bit got_fin;
   bit gone;            /* it has closed, aborted, or got a reset */
+  bit dropped;         /* something that the peer sent, for nobody */
 }
 
 Side S[2];
@@ -226,10 +229,13 @@ chan wire[2] = [DEPTH] of { COUNT, COUNT, byte };
 /* Time has passed where the trace says so. As Linux, a side may say at any moment how it stands, and write a part. */
 #define QUIET true
 #define CLOSES_ALONE(x) false
+/* The proxy sees the reset before it has read what the application said. */
+#define MAY_DROP(x) true
 #define MAY_POST(x) (TRANSMIT_DUE(x) || (HASTY(x) && !S[x].lost && !S[x].over))
 #define PART(x, all) (HASTY(x) && t_a - S[x].produced < all && t_a >= S[x].produced -> t_a - S[x].produced : all)
 #else
 #define CLOSES_ALONE(x) (!S[x].patient)
+#define MAY_DROP(x) (S[x].gone && S[x].data_ended && S[x].abort_wanted && S[x].behind_data)
 #define MAY_POST(x) TRANSMIT_DUE(x)
 #define PART(x, all) all
 /* Nothing is under way, and nothing is due. */
@@ -416,7 +422,7 @@ inline forget(x) {
   S[x].was_blocked = 0; S[x].hurried = 0; S[x].arrived = 0; S[x].consumed = 0; S[x].confirmed = 0; S[x].mark_at = 0;
   S[x].grace = 0; S[x].close_wanted = 0; S[x].abort_wanted = 0; S[x].behind_data = 0; S[x].said_done = 0;
   S[x].said_closed = 0; S[x].said_aborted = 0; S[x].peer_done = 0; S[x].peer_closed = 0; S[x].peer_aborted = 0;
-  S[x].patient = 0; S[x].got_fin = 0
+  S[x].patient = 0; S[x].got_fin = 0; S[x].dropped = 0
 }
 
 inline choose() {
@@ -482,7 +488,7 @@ active [2] proctype side() {
          !(S[me].abort_wanted && !S[me].behind_data) &&
          SEEN(ABORT, me, 0, 0, 0) ->
        S[me].aborted = 1; S[me].cut = 1; abort(me, 0); S[me].gone = 1; NEXT }
-  :: atomic { !S[me].gone && !ALL_READ(me) && SEEN(READ, me, t_a, t_b, 0) ->
+  :: atomic { !S[me].gone && !S[me].dropped && !ALL_READ(me) && SEEN(READ, me, t_a, t_b, 0) ->
        mark = (S[me].mark_at != 0 && S[me].consumed + 1 == S[me].mark_at);
        SEEN(READ, me, t_a, mark, 0);
        count = AMOUNT;
@@ -496,7 +502,7 @@ active [2] proctype side() {
        begin_grace(me);
        count = 0; mark = 0;
        NEXT }
-  :: atomic { !S[me].gone && !S[me].got_fin && FIN_DUE(me) && SEEN(END, me, 1, 0, 0) ->
+  :: atomic { !S[me].gone && !S[me].dropped && !S[me].got_fin && FIN_DUE(me) && SEEN(END, me, 1, 0, 0) ->
        assert(S[other].data_ended);
        nothing_is_missing(me);
        S[me].got_fin = 1;
@@ -512,10 +518,16 @@ active [2] proctype side() {
        S[me].gone = 1;
        NEXT }
   /* SmcRelay::drop_from_peer(): what an application that is gone behind its FIN does not read makes room for its peer. */
-  :: atomic { S[me].gone && S[me].data_ended && S[me].abort_wanted && S[me].behind_data && !S[me].lost &&
-         S[me].state != CLOSED && !ALL_READ(me) ->
+  :: atomic { MAY_DROP(me) && S[me].state != CLOSED && !S[me].lost && !ALL_READ(me) && SEEN(DROP, me, t_a, 0, 0) ->
+       S[me].dropped = 1;
+#ifdef TRACE
+       S[me].consumed + t_a <= S[me].arrived;
+       S[me].consumed = S[me].consumed + t_a;
+#else
        S[me].consumed = S[me].arrived;
-       begin_grace(me) }
+#endif
+       begin_grace(me);
+       NEXT }
   /* The connection. */
   :: atomic { MAY_POST(me) && nfull(wire[other]) && SEEN(POST, me, t_a, t_b, t_c) ->
        fill_writes(me);

@@ -9,7 +9,7 @@ import heapq
 from altered import changed, find, last, with_behind, without
 from recorded import CLIENT, LLC_KIND, RESPONSE, SERVER
 
-BEGIN, WRITE, FINISH, CLOSE, ABORT, POST, TAKE, READ, END, LOST, OVER = range(11)
+BEGIN, WRITE, FINISH, CLOSE, ABORT, POST, TAKE, READ, END, LOST, OVER, DROP = range(12)
 DIRECT = 1
 AT_ONCE, BEHIND_DATA = 0, 1
 FIN, RESET = 1, 2
@@ -51,8 +51,8 @@ class Side:
 
 
 class Maker:
-    def __init__(self, connection):
-        self.connection, self.lines, self.said = connection, [], {}
+    def __init__(self, connection, direct):
+        self.connection, self.direct, self.lines, self.said = connection, direct, [], {}
         self.sides = [Side(), Side()]
 
     def add(self, kind, side, a=0, b=0, c=0):
@@ -86,7 +86,7 @@ class Maker:
         if self.sides[side].heard_flags & CLOSED:
             return self.aborts(side, AT_ONCE)  # nobody reads it
         if self.sides[side].heard_flags & ABORTED:
-            return None  # dropped: its peer is gone
+            return None  # for nobody: its peer is gone
         self.sides[side].written += count
         return self.add(WRITE, side, count)
 
@@ -143,13 +143,30 @@ class Maker:
         asked = known.abort is not None and (known.abort == AT_ONCE or known.written == producer)
         if flags & ABORTED and not (known.said_flags | known.heard_flags) & ABORTED and known.may_abort and not asked:
             self.aborts(side, AT_ONCE)
-        self.said[message] = (producer, self.position(message.consumer, side), flags)
+        if flags & ABORTED and self.direct:
+            self.take_back(side, known.written - producer)
+        consumer = self.position(message.consumer, side)
+        if consumer > known.consumed:
+            self.add(DROP, side, consumer - known.consumed)
+            known.consumed = consumer
+        self.said[message] = (producer, consumer, flags)
         known.said_flags |= flags
         fill = producer - known.consumed_by_peer
         known.fullest = max(known.fullest, fill)
         if flags & BLOCKED:
             known.blocked_at.add(fill)
         self.add(POST, side, *self.said[message])
+
+    def take_back(self, side, count):
+        """What the application said last, and its proxy read for nobody: it is not in the peer's element."""
+        self.sides[side].written -= count
+        while count > 0:
+            index = last(self.lines, (WRITE, side), before=len(self.lines))
+            part = min(count, self.lines[index][2])
+            count -= part
+            self.lines[index] = (WRITE, side, self.lines[index][2] - part, 0, 0)
+            if self.lines[index][2] == 0:
+                del self.lines[index]
 
     def take(self, side, message):
         known = self.sides[side]
@@ -204,7 +221,8 @@ def happenings(recording, connection):
 
 def lines_of(recording, connection):
     """The trace of a connection. NotModelled if there is none."""
-    maker, link = Maker(connection), None
+    direct = 0 if any(queue_pair.writes for queue_pair in recording.queue_pairs.values()) else DIRECT
+    maker, link = Maker(connection, direct), None
     for at, what, side, kind, values in happenings(recording, connection):
         if at <= connection.began:
             if what == "application":
@@ -243,7 +261,6 @@ def lines_of(recording, connection):
             maker.trouble(side)
     if not any(line[0] == POST for line in maker.lines) or len(maker.lines) > LINES_MAX:
         raise NotModelled("nothing is said, or too much")
-    direct = 0 if any(queue_pair.writes for queue_pair in recording.queue_pairs.values()) else DIRECT
     return [(BEGIN, side, connection.element_bytes[side], direct, maker.reserve(side))
             for side in (CLIENT, SERVER)] + maker.lines
 
