@@ -34,9 +34,9 @@ class ExampleTest(unittest.TestCase):
     def tearDown(self):
         self.assertEqual(traces() - self.before, set())
 
-    def finish(self, process):
-        """Waits for the end; returns the lines of the output."""
-        output = process.communicate(timeout=SECONDS + 20)[0]
+    def finish(self, process, begun=""):
+        """Waits for the end; returns the lines of the output, of which `begun` was read before."""
+        output = begun + process.communicate(timeout=SECONDS + 20)[0]
         print(output, flush=True)
         if process.returncode == SKIPPED:
             self.assertIn(f"example {name}: skipped: ", output)
@@ -65,14 +65,13 @@ class ExampleTest(unittest.TestCase):
 
     def test_cleans_up_when_interrupted(self):
         process = start(build_directory)
-        begun = []
+        begun = ""
         for line in process.stdout:
-            begun.append(line)
+            begun += line
             if line.startswith("[3/4]"):
                 process.send_signal(signal.SIGINT)
                 break
-        print("".join(begun), flush=True)
-        self.assertEqual(self.finish(process)[-1], f"example {name}: FAILED interrupted")
+        self.assertEqual(self.finish(process, begun)[-1], f"example {name}: FAILED interrupted")
         self.assertEqual(process.returncode, 1)
 
 

@@ -1,7 +1,9 @@
 """A proxy is replaced by another process, and the applications do not notice."""
 import hashlib
 import json
+import os
 import socket
+import struct
 import subprocess
 import threading
 import time
@@ -41,6 +43,53 @@ class PingPong:
         self.stop.set()
         self.task.finish()
         return self.longest
+
+
+HELLO, PARCEL, DESCRIPTORS, TAKEN, REFUSED, PARK, OFFER, ACCEPTED = 1, 2, 3, 4, 5, 6, 10, 11
+ANSWERS_OFFERS = 4
+RECORD = struct.Struct("<3sBBBBBIIQQ")
+PARK_SECONDS = 5
+
+
+class FailingKeeper:
+    """Takes no parcel. By docs/hand-over.md, "The keeper's socket"."""
+
+    def __init__(self, test, name):
+        self.link = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.link.settimeout(seconds(20))
+        self.link.connect("\0" + test.keeper_sockets[name][1:])
+        self.copies = []
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.link.close()
+        for descriptor in self.copies:
+            os.close(descriptor)
+
+    def say(self, kind, refusal=0, count=0, flags=0, count_bytes=0):
+        self.link.send(RECORD.pack(b"FLk", 1, kind, refusal, 0, flags, count, 0, count_bytes, 0))
+
+    def hear(self):
+        """Kind and count."""
+        data, descriptors, _, _ = socket.recv_fds(self.link, 64, 8)
+        self.copies += descriptors
+        _, _, kind, _, _, _, count, _, _, _ = RECORD.unpack(data[:RECORD.size])
+        return kind, count
+
+    def ask_to_park(self):
+        self.say(HELLO, flags=ANSWERS_OFFERS, count=1000, count_bytes=1 << 20)
+        self.say(PARK)
+        kind, count = self.hear()
+        assert kind == OFFER, kind
+        self.say(ACCEPTED, count=count)
+
+    def receive_parcel(self):
+        kind, count = self.hear()
+        assert kind == PARCEL, kind
+        while len(self.copies) < 2 + count:  # one with the offer, and the description
+            self.hear()
 
 
 class HandOver(ProxyTest):
@@ -271,6 +320,56 @@ class HandOver(ProxyTest):
             self.assertTrue(peers.ends_in_reset(sock))
         self.server.results(1)
         self.assertEqual(heard, [True])
+
+    def check_failed_hand_over(self, fail, waits=0):
+        """`fail` is what a keeper does, once it has accepted what the proxy offers. The connections go on in the proxy, which
+        serves new ones too, and ends with the last."""
+        for name in ("in", "out"):
+            with self.subTest(name), FailingKeeper(self, name) as keeper:
+                client = PingPong(self.entry)
+                wait_until(lambda c=client: c.rounds > 0, "the first answer")
+                proxy = self.proxies[("in", "out").index(name)]
+                keeper.ask_to_park()
+                fail(keeper)
+                wait_until(lambda p=proxy: " event=not_parked " in p.log(), "the proxy to go on", waits + 20)
+                rounds = client.rounds
+                wait_until(lambda c=client, r=rounds: c.rounds > r + 10, "the connection to go on")
+                with peers.connect(self.entry) as sock:
+                    sock.sendall(b"new")
+                    self.assertEqual(peers.receive_exactly(sock, 3), b"new")
+                client.finish()
+                # Only now the keeper lets go of what it has.
+                self.assertEqual(proxy.wait_exit(), 0, proxy.log())
+            self.assertRegex(proxy.log(), r" event=not_parked connections=1 ")
+            self.restart(proxy)
+
+    def restart(self, proxy):
+        config = json.loads(json.dumps(proxy.config))
+        for one in config["listeners"]:
+            host, port = proxy.address(one["name"])
+            one["listen"] = f"{host}:{port}"
+        self.proxies[self.proxies.index(proxy)] = Proxy(self.folder, proxy.name, config).wait_ready()
+
+    def test_a_keeper_that_refuses_what_it_has_accepted(self):
+        self.start_keeping_pair(peers.echo, {"drain": {"timeout": f"{seconds(60):.0f}s"}})
+        self.check_failed_hand_over(lambda keeper: keeper.say(REFUSED, 4))
+
+    def test_a_keeper_that_leaves_with_what_it_has_got(self):
+        self.start_keeping_pair(peers.echo, {"drain": {"timeout": f"{seconds(60):.0f}s"}})
+
+        def leave(keeper):
+            keeper.receive_parcel()
+            keeper.link.close()
+        self.check_failed_hand_over(leave)
+
+    def test_a_keeper_that_answers_no_more(self):
+        """It has copies of all sockets as long as the proxy lives, and the connections end all the same."""
+        self.start_keeping_pair(peers.echo, {"drain": {"timeout": f"{seconds(60):.0f}s"}})
+        self.check_failed_hand_over(lambda keeper: keeper.receive_parcel(), waits=PARK_SECONDS)
+
+    def test_a_keeper_that_accepts_and_reads_no_more(self):
+        self.start_keeping_pair(peers.echo, {"drain": {"timeout": f"{seconds(60):.0f}s"}})
+        self.check_failed_hand_over(lambda keeper: None, waits=PARK_SECONDS)
 
     def test_a_keeper_that_dies_ends_no_stream_of_a_client_in_order(self):
         self.check_a_keeper_that_dies("out")
