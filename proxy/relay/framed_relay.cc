@@ -98,8 +98,9 @@ RelayStep FramedOut::send_end() {
   if (preface_due_ && send(wire::kFramePreface) == RelayStep::kRefused) return RelayStep::kRefused;
   preface_due_ = false;
   const auto frame = deferral_.send_end();
-  // No handshake can follow when the client has ended.
-  const bool last = deferral_.unbounded() && waiting_.empty();
+  // No handshake can follow when the client has ended. But a server that has ended before closes
+  // first (relay/close_order.h).
+  const bool last = deferral_.unbounded() && !deferral_.peer_ended() && waiting_.empty();
   const std::size_t sent = last ? send_with_fin(net_, frame) : 0;
   if (sent < frame.size())
     if (const RelayStep step = send(std::span(frame).subspan(sent)); step != RelayStep::kMore)

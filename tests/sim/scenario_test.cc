@@ -163,7 +163,7 @@ TEST_P(Scenario, BuffersForMessagesGrowWithUse) {
   busy.connections.push_back(talk(1000, 1000));
   busy.connections.back().client.stall_after = busy.connections.back().server.stall_after = 100;
   busy.connections.back().client.stall = busy.connections.back().server.stall = milliseconds(50);
-  for (int i = 0; i < 30; ++i)
+  for (int i = 0; i < 120; ++i)
     busy.connections.push_back(talk(300000, 300000, milliseconds(20) + microseconds(i)));
   World world(1);
   Cluster cluster(world, busy);

@@ -1,0 +1,70 @@
+"""Who closes first, closes first on each leg: there the kernel keeps TIME_WAIT, and the other host's ports are free."""
+import socket
+
+import peers
+from harness import ProxyTest, main, wait_until
+
+TIME_WAIT = "06"
+
+
+def time_waits(port):
+    """Sockets in TIME_WAIT of this port: those of the host that listens on it, and those of its clients."""
+    listening = dialling = 0
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        with open(table, encoding="ascii") as lines:
+            next(lines)
+            for line in lines:
+                _, local, remote, state = line.split()[:4]
+                if state == TIME_WAIT:
+                    listening += int(local.rsplit(":", 1)[1], 16) == port
+                    dialling += int(remote.rsplit(":", 1)[1], 16) == port
+    return listening, dialling
+
+
+class CloseOrder(ProxyTest):
+    COUNT = 40
+
+    def check(self, server_first, request=b"question"):
+        def serve(sock):
+            heard = peers.receive_exactly(sock, len(request))
+            sock.sendall(heard)
+            if server_first:
+                sock.shutdown(socket.SHUT_WR)
+            self.assertEqual(sock.recv(1), b"")
+        server = peers.Server(serve)
+        self.addCleanup(server.close)
+        self.start_pair(server.address)
+        legs = {"application to proxy": self.entry[1], "proxy to proxy": self.inbound.address("in")[1],
+                "proxy to application": server.address[1]}
+        # The ports may have had other connections before.
+        before = {leg: time_waits(port) for leg, port in legs.items()}
+        for _ in range(self.COUNT):
+            with peers.connect(self.entry) as sock:
+                sock.sendall(request)
+                self.assertEqual(peers.receive_exactly(sock, len(request)), request)
+                if not server_first:
+                    sock.shutdown(socket.SHUT_WR)
+                self.assertEqual(sock.recv(1), b"")
+        self.wait_idle()
+        for leg, port in legs.items():
+            def count(p=port, was=before[leg]):
+                return tuple(now - then for now, then in zip(time_waits(p), was))
+            wait_until(lambda c=count: sum(c()) >= self.COUNT, f"TIME_WAIT on the leg {leg}")
+            with self.subTest(leg):
+                self.assertEqual(count(), (self.COUNT, 0) if server_first else (0, self.COUNT))
+
+    def test_the_server(self):
+        self.check(server_first=True)
+
+    def test_the_client(self):
+        self.check(server_first=False)
+
+    def test_the_server_behind_much_data(self):
+        self.check(server_first=True, request=bytes(300_000))
+
+    def test_the_client_behind_much_data(self):
+        self.check(server_first=False, request=bytes(300_000))
+
+
+if __name__ == "__main__":
+    main()
