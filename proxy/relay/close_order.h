@@ -1,8 +1,8 @@
 // Which end of a connection closes the TCP connection between two proxies first.
 //
-// Who closes first keeps the connection in TIME_WAIT, and its address and port with it. Applications
-// see that: a client whose servers close first can open connections without end. So the proxy whose
-// application has ended first closes first, and the other one waits for its FIN.
+// Who closes first keeps the connection in TIME_WAIT, and its address and port with it.
+// Applications see that: a client whose servers close first can open connections without end. So
+// the proxy whose application has ended first closes first, and the other one waits for its FIN.
 #pragma once
 
 #include <chrono>
