@@ -118,8 +118,9 @@ void AgentPods::look() {
 
 // What is seen from outside follows from the pods.
 void AgentPods::count() {
-  counts_.running = running();
-  counts_.refused = pods_.size() - running();
+  const std::size_t served = running();
+  counts_.running = served;
+  counts_.refused = pods_.size() - served;
   counts_.ending = ending_.size();
 }
 

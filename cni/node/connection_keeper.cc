@@ -29,7 +29,7 @@ std::uint32_t descriptors_max() {
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return 0;
   const rlim_t free =
       limit.rlim_cur <= kPodThreadDescriptors ? 0 : limit.rlim_cur - kPodThreadDescriptors;
-  return static_cast<std::uint32_t>(std::min<rlim_t>(free, kSharedQuotaOfPod));
+  return static_cast<std::uint32_t>(std::min<rlim_t>(free, kKeptDescriptorsOfPod));
 }
 
 }  // namespace

@@ -30,9 +30,9 @@ inline constexpr std::chrono::seconds kKeepTime{60};
 inline constexpr std::chrono::seconds kKeeperTransferTime{5};
 inline constexpr std::chrono::seconds kKeeperPromiseTime{90};  // hand_over.settle is 60 s at most
 // Of one pod, where RLIMIT_NOFILE is not lower, and of all together.
-inline constexpr std::uint32_t kSharedQuotaOfPod = 32'768;
+inline constexpr std::uint32_t kKeptDescriptorsOfPod = 32'768;
 inline constexpr std::uint64_t kKeptBytesOfPod = std::uint64_t{64} * 1024 * 1024;
-inline constexpr std::uint64_t kSharedQuotaOfNode = 1'048'576;
+inline constexpr std::uint64_t kKeptDescriptorsOfNode = 1'048'576;
 // Of a pod's thread, for other things than what is kept.
 inline constexpr std::uint32_t kPodThreadDescriptors = 64;
 // Of a living sidecar.
@@ -59,7 +59,7 @@ struct KeeperCounts {
 struct KeeperNode {
   std::uint32_t sidecar_uid = 0;  // listeners of other users are ignored
   KeeperCounts counts{};
-  SharedQuota kept{kSharedQuotaOfNode};
+  SharedQuota kept{kKeptDescriptorsOfNode};
   SharedQuota remains_bytes{kRemainsBytesOfNode};
 };
 
