@@ -66,7 +66,7 @@ StageResult FramesStage::begin(TimePoint now) {
 }
 
 StageResult FramesStage::run(TimePoint now) {
-  if (order_.closing()) return close_in_order(now);
+  if (session_.close_order.waiting()) return session_.close_in_order(now);
   if (liveness_.gone()) {
     session_.net->note_error(ETIMEDOUT);
     relay_->end_net();
@@ -77,12 +77,12 @@ StageResult FramesStage::run(TimePoint now) {
   session_.pay_for_growth(relay_->towards_app().ahead_bytes_max(), true);
   relay_->towards_net().set_copy_bytes(session_.memory.copy_bytes());
   const smc::Deferral& deferral = relay_->deferral();
-  order_.note(deferral.ended(), deferral.peer_ended(), session_.outbound());
+  session_.close_order.note(deferral.ended(), deferral.peer_ended(), session_.outbound());
   // A handshake that it waits for is void once its application has ended.
   if (!deferral.may_hand_over()) cancel_handshake();
   switch (step) {
     case RelayStep::kEnded:
-      return close_in_order(now);
+      return session_.close_in_order(now);
     case RelayStep::kReset:
     case RelayStep::kRefused:
       return broken();
@@ -92,24 +92,17 @@ StageResult FramesStage::run(TimePoint now) {
     case RelayStep::kIdle:
       break;
   }
-  if (const auto deadline = relay_->next_deadline()) wake_at(*deadline);
+  if (const auto deadline = relay_->next_deadline()) {
+    if (!half_close_)
+      half_close_.emplace(session_.services.timers, [this] { session_.mark_ready(); });
+    half_close_->set(deadline);
+  }
   if (relay_->ending()) return Stay{};
   const bool parking = session_.services.admission.parking();
   // Also before it is parked, once: the client may wait for this to be parked itself.
   if (deferral.peer_handed_over() && !(parking && returned_)) return answer_hand_over(now);
   if (parking) return Stay{};
   return deferral.earned(now) ? hand_over(now) : Stay{};
-}
-
-StageResult FramesStage::close_in_order(TimePoint now) {
-  if (order_.may_close(*session_.net, now)) return End{};
-  wake_at(*order_.next_deadline());
-  return Stay{};
-}
-
-void FramesStage::wake_at(TimePoint deadline) {
-  if (!timer_) timer_.emplace(session_.services.timers, [this] { session_.mark_ready(); });
-  timer_->set(deadline);
 }
 
 StageResult FramesStage::broken() {

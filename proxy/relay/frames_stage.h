@@ -7,7 +7,6 @@
 #include <span>
 
 #include "event/timer_queue.h"
-#include "relay/close_order.h"
 #include "relay/framed_relay.h"
 #include "relay/handshake_permit.h"
 #include "relay/peer_liveness.h"
@@ -51,8 +50,6 @@ class FramesStage final : public Stage {
   std::optional<ParkedMode> at_rest() const override;
 
  private:
-  StageResult close_in_order(TimePoint now);
-  void wake_at(TimePoint deadline);
   StageResult broken();
   StageResult hand_over(TimePoint now);
   void prepare_handshake(TimePoint now);
@@ -65,8 +62,7 @@ class FramesStage final : public Stage {
   bool peer_over_ = false;  // the peer is not answered any more
   bool returned_ = false;   // it was over SMC-R
   PeerLiveness liveness_;
-  CloseOrder order_;
-  std::optional<event::Timer> timer_;  // for what the relay, or the order of closing, waits for
+  std::optional<event::Timer> half_close_;  // for what a half-closed connection may still say
   // A client's handshake that the connection has earned.
   struct Earned {
     HandshakePermit permit;

@@ -265,6 +265,7 @@ void Session::leave_stage(TimePoint now) {
   stage_.reset();
   resources_.report.setup_ended();
   resources_.lasting_timer.reset();
+  resources_.close_timer.reset();
 }
 
 ConnectionRow Session::row(TimePoint now) const {

@@ -51,6 +51,13 @@ End SessionResources::refuse_for_memory() {
   return End{"memory.limit is spent"};
 }
 
+StageResult SessionResources::close_in_order(TimePoint now) {
+  if (close_order.may_close(*net, now)) return End{};
+  if (!close_timer) close_timer.emplace(services.timers, [this] { mark_ready(); });
+  close_timer->set(close_order.next_deadline());
+  return Stay{};
+}
+
 bool means_vanished(int error) {
   return error == ETIMEDOUT || error == EHOSTUNREACH || error == ENETUNREACH;
 }

@@ -13,6 +13,7 @@
 #include "base/address.h"
 #include "bpf/client_address_slots.h"
 #include "event/stream.h"
+#include "relay/close_order.h"
 #include "relay/connection_owner.h"
 #include "relay/session_report.h"
 #include "relay/session_services.h"
@@ -67,6 +68,9 @@ struct SessionResources {
   // The stream to the network has failed with this errno.
   End lose_net(int error);
   End refuse_for_memory();
+  // Both applications have ended, and all is said. Stay while the other side has to close `net`
+  // first; the stage runs again.
+  StageResult close_in_order(TimePoint now);
 
   SessionServices& services;
   StageHost& host;
@@ -83,6 +87,8 @@ struct SessionResources {
   std::unique_ptr<event::Stream> net;
   SessionReport report;
   std::optional<event::Timer> lasting_timer;
+  CloseOrder close_order;  // in whichever stages the applications have ended
+  std::optional<event::Timer> close_timer;
 };
 
 // What the kernel says of a host that does not answer; ICMP may have named the cause.

@@ -107,7 +107,7 @@ StageResult SmcStage::begin(TimePoint) {
 
 StageResult SmcStage::run(TimePoint now) {
   if (!session_.app) return await_peer_close(now);
-  if (order_.closing()) return close_in_order(now);
+  if (session_.close_order.waiting()) return session_.close_in_order(now);
   SmcRelay& relay = membership_.relay();
   smc::Connection& connection = relay.connection;
   // The peer gives the element to another connection as soon as this one has ended.
@@ -121,8 +121,8 @@ StageResult SmcStage::run(TimePoint now) {
   if (connection.next_deadline() && now >= *connection.next_deadline())
     connection.handle_deadline(now);
   const SmcRelay::Step step = relay.pump(*session_.app, publish_bytes(), now);
-  order_.note(connection.closing().data_ended(), connection.closing().peer_ended(),
-              session_.outbound());
+  session_.close_order.note(connection.closing().data_ended(), connection.closing().peer_ended(),
+                            session_.outbound());
   if (const std::optional<Side> full = connection.tx_blocked()) {
     WorkerStats& stats = session_.services.stats;
     (*full == Side::kLocal ? stats.buffer_full_local : stats.buffer_full_peer).add();
@@ -147,7 +147,7 @@ StageResult SmcStage::run(TimePoint now) {
       close_wait_ = now + kCloseAnswerWait;
       return await_peer_close(now);
     case SmcRelay::Step::kFinished:
-      return close_in_order(now);
+      return session_.close_in_order(now);
     case SmcRelay::Step::kIdle:
       break;
   }
@@ -212,12 +212,6 @@ StageResult SmcStage::await_peer_close(TimePoint now) {
   const smc::Connection& connection = membership_.relay().connection;
   if (connection.finished() || connection.closing().lost() || now >= *close_wait_) return End{};
   wake_at(close_wait_);
-  return Stay{};
-}
-
-StageResult SmcStage::close_in_order(TimePoint now) {
-  if (order_.may_close(*session_.net, now)) return End{};
-  wake_at(order_.next_deadline());
   return Stay{};
 }
 

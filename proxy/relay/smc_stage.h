@@ -5,7 +5,6 @@
 #include <optional>
 
 #include "event/timer_queue.h"
-#include "relay/close_order.h"
 #include "relay/group_membership.h"
 #include "relay/idle_pages.h"
 #include "relay/session_resources.h"
@@ -59,7 +58,6 @@ class SmcStage final : public Stage {
   StageResult await_peer_close(TimePoint now);
   // Null unless the connection goes on in frames, or ends.
   std::optional<StageResult> return_to_frames(TimePoint now);
-  StageResult close_in_order(TimePoint now);
   void wake_at(std::optional<TimePoint> deadline);
 
   SessionResources& session_;
@@ -67,7 +65,6 @@ class SmcStage final : public Stage {
   ClcConnectionWatch clc_connection_;
   IdlePages idle_pages_;
   SmcReturn back_;
-  CloseOrder order_;
   bool link_lost_ = false;  // the group is gone
   std::optional<TimePoint> close_wait_;
   std::optional<event::Timer> timer_;

@@ -1,4 +1,4 @@
-"""Who closes first, closes first on each leg: there the kernel keeps TIME_WAIT, and the other host's ports are free."""
+"""The side that ends a connection first closes each leg first, so that TIME_WAIT uses up none of the other side's ports."""
 import socket
 
 import peers

@@ -22,14 +22,14 @@ TEST_F(CloseOrderTest, WhoEndedFirstClosesAtOnce) {
   order.note(true, false, kServer);
   order.note(true, true, kServer);
   EXPECT_TRUE(order.may_close(net, now));
-  EXPECT_FALSE(order.closing());
+  EXPECT_FALSE(order.waiting());
 }
 
 TEST_F(CloseOrderTest, WhoEndedLastWaitsForTheFin) {
   order.note(false, true, kClient);
   order.note(true, true, kClient);
   EXPECT_FALSE(order.may_close(net, now));
-  EXPECT_TRUE(order.closing());
+  EXPECT_TRUE(order.waiting());
   EXPECT_EQ(order.next_deadline(), now + kFinWait);
   net.feed_end();
   EXPECT_TRUE(order.may_close(net, now + milliseconds(1)));
