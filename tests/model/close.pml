@@ -507,7 +507,7 @@ active [2] proctype side() {
        nothing_is_missing(me);
        S[me].got_fin = 1;
        NEXT }
-  :: atomic { !S[me].gone && RESET(me) && ALL_READ(me) && (S[me].got_fin || !FIN_DUE(me)) && SEEN(END, me, 2, 0, 0) ->
+  :: atomic { !S[me].gone && !S[me].dropped && RESET(me) && ALL_READ(me) && (S[me].got_fin || !FIN_DUE(me)) && SEEN(END, me, 2, 0, 0) ->
        assert(S[other].aborted || group_lost);
        if
        :: !S[other].cut && !group_lost ->

@@ -337,6 +337,15 @@ def early_reuse(lines):
     return [*lines[:taken], lines[over], *lines[taken:over], *lines[over + 1:]]
 
 
+def dropped_byte(lines):
+    """For an application that reads on."""
+    read = find(lines, lambda kind, side, a, b, c: kind == READ and a > 1)
+    if read is None:
+        return None
+    rest, = changed(lines[read:read + 1], 0, a=lambda count: count - 1)
+    return [*lines[:read], (DROP, lines[read][1], 1, 0, 0), rest, *lines[read + 1:]]
+
+
 def with_urgent_byte(lines, marks=1):
     """As if the last byte of a side were urgent, and so many of the last ones that the peer reads. The simulated
     applications write no urgent bytes."""
@@ -382,6 +391,7 @@ ALTERATIONS = {
     "an abort that nobody asked for": lambda lines: without(
         lines, find(lines, (ABORT,))),
     "an element that may be used again before the peer has closed": early_reuse,
+    "bytes that are dropped for an application that reads on": dropped_byte,
     "an urgent byte that no message has announced": unannounced_urgent_byte,
     "an urgent mark twice": lambda lines: with_urgent_byte(lines, 2),
 }
