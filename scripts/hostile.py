@@ -6,9 +6,9 @@
 Each build runs all seeds against the pair, distributed over JOBS concurrent pairs of pods, and then all seeds against one
 agent and its sockets (tests/hostile/agent_test.py). The last line is
 "hostile: OK seeds=N longest_gap_ms=N control_ms=N": the seeds of each build, the longest round trip of a pair under
-attack, and the longest one without an attacker; without the two where only the agent was attacked. Before it stand the kinds of attack of each pair, and how often each was
-drawn and reached the state that it is meant for. Each seed writes how to run it again, and a failed run names the seeds
-of its block.
+attack, and the longest one without an attacker. A run against the agent alone has no round trips to print. Before that
+line stand the kinds of attack of each pair, and how often each was drawn and reached the state that it is meant for.
+Each seed writes how to run it again, and a failed run names the seeds of its block.
 """
 import argparse
 import concurrent.futures

@@ -18,21 +18,16 @@ import termios
 import time
 
 import plugin
+import keeper_record
+from keeper_record import DESCRIPTORS, DESCRIPTORS_OF_RECORD, HELLO, PARCEL, REFUSED, TAKEN
 
 SIDECAR_UID = 2201
-HELLO, PARCEL, DESCRIPTORS, TAKEN, REFUSED = range(1, 6)
 KEEPER = "\0fairlead-keeper"
-RECORD = struct.Struct("<3sBBBBBIIQ8x")  # docs/hand-over.md
-PER_RECORD = 4  # descriptors
 LINGER_SECONDS = 3600
 PATIENCE_SECONDS = 60
 WATCHERS = 190  # epoll instances and copies, within a limit of descriptors
 RECORDS = 12000  # of one descriptor each
 RETRY_SECONDS = 0.001  # while more is in flight than the kernel permits
-
-
-def record(kind, count=0, size=0, holds=0, refusal=0):
-    return RECORD.pack(b"FLk", 1, kind, refusal, holds, 0, count, 0, size)
 
 
 def send(link, data, descriptors=()):
@@ -53,14 +48,14 @@ def hear(link):
     of kinds that this module does not know are passed over."""
     while True:
         try:
-            data, descriptors, _, _ = socket.recv_fds(link, 64, PER_RECORD)
+            data, descriptors, _, _ = socket.recv_fds(link, 64, DESCRIPTORS_OF_RECORD)
         except ConnectionResetError:
             return None
         if not data:
             return None
-        _, _, kind, _, holds, _, count, _, size = RECORD.unpack(data[:RECORD.size])
-        if kind <= REFUSED:
-            return kind, holds, count, size, descriptors
+        heard = keeper_record.unpack(data)
+        if heard.kind <= REFUSED:
+            return heard.kind, heard.holds, heard.count, heard.size, descriptors
         close_all(descriptors)
 
 
@@ -87,7 +82,7 @@ class FalseKeeper:
         plugin.wait_until(lambda: self.link.connect_ex(KEEPER) == 0, "a sidecar that listens for its keeper")
 
     def hello(self, holds=0):
-        send(self.link, record(HELLO, 32768, 64 << 20, holds))
+        send(self.link, keeper_record.pack(HELLO, count=32768, size=64 << 20, holds=holds))
         # The other end has read it.
         plugin.wait_until(self.all_is_read, "the sidecar to read")
 
@@ -101,13 +96,14 @@ class FalseKeeper:
         descriptors = []
         while len(descriptors) < count:
             descriptors += hear(self.link)[4]
-        send(self.link, record(TAKEN, count))
+        send(self.link, keeper_record.pack(TAKEN, count=count))
         return size, description, descriptors
 
     def give(self, size, description, descriptors):
-        send(self.link, record(PARCEL, len(descriptors), size), [description])
-        for at in range(0, len(descriptors), PER_RECORD):
-            send(self.link, record(DESCRIPTORS, len(descriptors[at:at + PER_RECORD])), descriptors[at:at + PER_RECORD])
+        send(self.link, keeper_record.pack(PARCEL, count=len(descriptors), size=size), [description])
+        for at in range(0, len(descriptors), DESCRIPTORS_OF_RECORD):
+            part = descriptors[at:at + DESCRIPTORS_OF_RECORD]
+            send(self.link, keeper_record.pack(DESCRIPTORS, count=len(part)), part)
 
     def close(self):
         self.link.close()
@@ -196,10 +192,10 @@ class KeeperEnd:
 
     def send_parcel(self, descriptors):
         with open(memory_file(), "rb") as description:
-            send(self.link, record(PARCEL, len(descriptors)), [description.fileno()])
-        for at in range(0, len(descriptors), PER_RECORD):
-            part = descriptors[at:at + PER_RECORD]
-            send(self.link, record(DESCRIPTORS, len(part)), part)
+            send(self.link, keeper_record.pack(PARCEL, count=len(descriptors)), [description.fileno()])
+        for at in range(0, len(descriptors), DESCRIPTORS_OF_RECORD):
+            part = descriptors[at:at + DESCRIPTORS_OF_RECORD]
+            send(self.link, keeper_record.pack(DESCRIPTORS, count=len(part)), part)
 
     def refuse(self):
         """Gets what is kept, has none of it any more, and refuses it."""
@@ -212,7 +208,7 @@ class KeeperEnd:
             descriptors = hear(self.link)[4]
             close_all(descriptors)
             count -= len(descriptors)
-        send(self.link, record(REFUSED, refusal=4))
+        send(self.link, keeper_record.pack(REFUSED, refusal=keeper_record.MALFORMED))
 
 
 class Lingering:
@@ -284,7 +280,7 @@ def deaf_sender(how):
                 first = end.greeted()
             for _ in range(2):
                 close_all(hear(end.link)[4])
-            send(end.link, record(TAKEN))
+            send(end.link, keeper_record.pack(TAKEN))
         elif how == "unread":
             end.accept()
         else:
@@ -329,14 +325,14 @@ def hoard(count, most):
         end.greeted()
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             with open(memory_file(), "rb") as description:
-                send(end.link, record(PARCEL, number), [description.fileno()])
-            for _ in range(min(int(most), number - 1) // PER_RECORD):
-                send(end.link, record(DESCRIPTORS, PER_RECORD), [end.listener.fileno()] * PER_RECORD)
+                send(end.link, keeper_record.pack(PARCEL, count=number), [description.fileno()])
+            for _ in range(min(int(most), number - 1) // DESCRIPTORS_OF_RECORD):
+                send(end.link, keeper_record.pack(DESCRIPTORS, count=DESCRIPTORS_OF_RECORD), [end.listener.fileno()] * DESCRIPTORS_OF_RECORD)
             say("sent")
         answer = hear(end.link)
         say("answered")
         if answer and answer[0] == REFUSED:
-            number = max(number // 2, 2 * PER_RECORD)
+            number = max(number // 2, 2 * DESCRIPTORS_OF_RECORD)
 
 
 def knock(where):
@@ -355,9 +351,9 @@ def knock(where):
                 with watchers(end.link, WATCHERS, select.EPOLLOUT), \
                         contextlib.suppress(BrokenPipeError, ConnectionResetError):
                     with open(memory_file(), "rb") as description:
-                        send(end.link, record(PARCEL, most), [description.fileno()])
+                        send(end.link, keeper_record.pack(PARCEL, count=most), [description.fileno()])
                     for _ in range(most - 1):
-                        send(end.link, record(DESCRIPTORS, 1), [end.listener.fileno()])
+                        send(end.link, keeper_record.pack(DESCRIPTORS, count=1), [end.listener.fileno()])
 
 
 def park_and_do_not_read(count):

@@ -10,15 +10,15 @@ import urllib.request
 
 import brokered
 import plugin
+import keeper_record
 from brokered import BY_BROKER, SIDECAR_UID
+from keeper_record import DESCRIPTORS, HELLO, HOLD, LEDGER, PARCEL, PARK, REFUSED, RELEASE, TAKEN
 from wired import harness
 
 KEEPING = {**BY_BROKER, "hand_over": {"socket": "@fairlead-keeper"}}
 ALWAYS = {**BY_BROKER, "hand_over": {"socket": "@fairlead-keeper", "mode": "always"}}
-HELLO, PARCEL, DESCRIPTORS, TAKEN, REFUSED, PARK, LEDGER, HOLD, RELEASE = range(1, 10)
 SLOT_BYTES = 1024
 MAGIC = 0x464c6c01
-RECORD = struct.Struct("<3sBBBBxIIQ8x")
 TRANSFER_SECONDS = 5
 
 
@@ -54,11 +54,12 @@ class HostileSidecar:
             os.close(descriptor)
         if not data:
             return None
-        _, _, kind, refusal, holds, number, _, _ = RECORD.unpack(data[:RECORD.size])
-        return kind, refusal, holds, number
+        heard = keeper_record.unpack(data)
+        return heard.kind, heard.refusal, heard.holds, heard.count
 
     def say(self, kind, number=0, count_bytes=0, descriptors=(), version=1):
-        socket.send_fds(self.link, [RECORD.pack(b"FLk", version, kind, 0, 0, number, 0, count_bytes)], descriptors)
+        record = keeper_record.pack(kind, count=number, size=count_bytes, version=version)
+        socket.send_fds(self.link, [record], descriptors)
 
     def close(self):
         self.listener.close()

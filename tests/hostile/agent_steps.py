@@ -10,17 +10,21 @@ import select
 import signal
 import socket
 import struct
+import sys
 import time
+from pathlib import Path
 
 import broker_device
 import strange_files
 from drawing import mutated, number
 
-# Of the keeper: docs/hand-over.md.
-(HELLO, PARCEL, DESCRIPTORS, TAKEN, REFUSED, PARK, LEDGER, HOLD, RELEASE, OFFER, ACCEPTED, FETCH) = range(1, 13)
+sys.path.insert(1, str(Path(__file__).parents[1]))
+
+import keeper_record  # pylint: disable=wrong-import-position
+from keeper_record import (DESCRIPTORS, DESCRIPTORS_OF_RECORD, FETCH, HOLD,  # pylint: disable=wrong-import-position
+                           LEDGER, OFFER, PARCEL, PARK, REFUSED, RELEASE, TAKEN)
+
 RECORD_KINDS = range(14)
-RECORD = struct.Struct("<3sBBBBBIIQQ")
-DESCRIPTORS_OF_RECORD = 4
 DESCRIPTORS_OF_MESSAGE_MAX = 8
 ACCEPT_SECONDS = 0.03
 ANSWER_SECONDS = 0.02
@@ -105,7 +109,7 @@ class Session:
         """A parcel's descriptors. False if they did not get there."""
         for at in range(0, count, DESCRIPTORS_OF_RECORD):
             part = descriptors[at:min(at + DESCRIPTORS_OF_RECORD, count)]
-            if not self.say(record(DESCRIPTORS, count=len(part)), part):
+            if not self.say(keeper_record.pack(DESCRIPTORS, count=len(part)), part):
                 return False
         return True
 
@@ -118,7 +122,10 @@ class Session:
         except OSError:
             return None
         self.received += descriptors
-        return (data[4], struct.unpack_from("<I", data, 8)[0]) if len(data) >= RECORD.size else None
+        if len(data) < keeper_record.FORMAT.size:
+            return None
+        heard = keeper_record.unpack(data)
+        return heard.kind, heard.count
 
     def give(self, what, *things):
         """Another process of the pod has these, too."""
@@ -138,20 +145,16 @@ def ended(link):
     return any(events & (select.POLLHUP | select.POLLERR) for _, events in poller.poll(0))
 
 
-def record(kind, refusal=0, holds=0, flags=0, count=0, lost=0, size=0, died=0, magic=b"FLk", version=1):
-    return RECORD.pack(magic, version, kind, refusal, holds, flags, count, lost, size, died)
-
-
 def drawn_record(session, kind):
     """Nearly valid, or random."""
     rng = session.rng
     if rng.random() < 0.6:
-        made = record(
+        made = keeper_record.pack(
             kind, rng.choice((0, 0, 1, 2, 3, 4, 5, 7)), rng.choice((0, 0, 1)), rng.choice((0, 0, 1, 2, 4, 8, 15)),
             rng.choice((0, 0, 1, 1, 2, 3, 4, 8, 100, 32768, 32769)), rng.choice((0, 0, 1, *session.stock.all)),
             rng.choice((0, 1, 4, 10, 4096, 64 << 20)), rng.choice((0, 0, *session.stock.all, number(rng, 64))))
     else:
-        made = record(kind, number(rng, 8), number(rng, 8), number(rng, 8), number(rng, 32), number(rng, 32),
+        made = keeper_record.pack(kind, number(rng, 8), number(rng, 8), number(rng, 8), number(rng, 32), number(rng, 32),
                       number(rng, 64), number(rng, 64))
     if rng.random() < 0.1:
         made = mutated(rng, made)
@@ -251,7 +254,7 @@ def parcel(session, count, sent, descriptors):
     data = session.rng.choice((b"junk", b"", session.rng.randbytes(4096)))
     description = strange_files.memory(data) if session.rng.random() < 0.9 else session.made.one()
     size = len(data) if session.rng.random() < 0.9 else number(session.rng, 64)
-    if not session.say(record(PARCEL, count=count, size=size), [description]):
+    if not session.say(keeper_record.pack(PARCEL, count=count, size=size), [description]):
         return False
     return session.say_many(sent, descriptors)
 
@@ -304,7 +307,7 @@ def answer(session, kind):
     """In any state."""
     if session.keeper() is None:
         return False
-    return session.say(record(kind, refusal=session.rng.choice((0, 1, 3, 4, 5)), count=session.rng.choice((0, 1, 4))))
+    return session.say(keeper_record.pack(kind, refusal=session.rng.choice((0, 1, 3, 4, 5)), count=session.rng.choice((0, 1, 4))))
 
 
 step("keeper/answer_taken")(functools.partial(answer, kind=TAKEN))
@@ -334,7 +337,7 @@ def take_back(session):
         heard = session.hear(ANSWER_SECONDS)
     if session.rng.random() < 0.7:
         kind = session.rng.choice((TAKEN, TAKEN, REFUSED, PARK, PARCEL))
-        session.say(record(kind, refusal=session.rng.choice((0, 3))))
+        session.say(keeper_record.pack(kind, refusal=session.rng.choice((0, 3))))
     return whole
 
 
@@ -346,20 +349,20 @@ def living(session):
         return False
     slots = rng.choice((1, 4, 64, 16384))
     at_rest = [0] * (rng.random() < 0.8) + rng.sample(range(min(slots, 8)), rng.randint(0, min(slots, 8)))
-    said = session.say(record(LEDGER, count=slots), [strange_files.ledger(slots, at_rest)])
+    said = session.say(keeper_record.pack(LEDGER, count=slots), [strange_files.ledger(slots, at_rest)])
     for _ in range(rng.randint(0, 12)):
         slot = rng.choice((0, 0, 1, 2, 3, slots - 1, slots))
         if rng.random() < 0.8:
-            said = said and session.say(record(HOLD, count=slot), session.made.some(rng.randint(1, 3)))
+            said = said and session.say(keeper_record.pack(HOLD, count=slot), session.made.some(rng.randint(1, 3)))
         else:
-            said = said and session.say(record(RELEASE, count=slot))
+            said = said and session.say(keeper_record.pack(RELEASE, count=slot))
     if rng.random() < 0.5:
         session.lose_keeper()
     return said
 
 
 def offer(session, count):
-    said = session.say(record(OFFER, count=count), [session.made.one()] if session.rng.random() < 0.8 else [])
+    said = session.say(keeper_record.pack(OFFER, count=count), [session.made.one()] if session.rng.random() < 0.8 else [])
     if session.rng.random() < 0.7:
         session.hear(ANSWER_SECONDS)
     return said
@@ -393,7 +396,7 @@ def fetch(session):
         table = rng.choice((0, 1, 2, 9999, number(rng, 64), *session.stock.all))
     if rng.random() < 0.5:
         offer(session, count)
-    said = session.say(record(FETCH, count=count, lost=description, size=rng.choice((4, 4, 4, 0, 5)), died=table),
+    said = session.say(keeper_record.pack(FETCH, count=count, lost=description, size=rng.choice((4, 4, 4, 0, 5)), died=table),
                        session.made.some(rng.choice((0, 0, 0, 1))))
     if rng.random() < 0.5:
         session.hear(ANSWER_SECONDS)

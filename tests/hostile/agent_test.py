@@ -217,6 +217,7 @@ class HostilePods(brokered.BrokerTest):
         self.addCleanup(self.runtime.stop)
         super().setUp()
         shutil.copytree(HERE, self.binaries / "hostile", ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copy(HERE.parent / "keeper_record.py", self.binaries)
         subprocess.run(["chmod", "-R", "a+rX", self.binaries], check=True)
         self.counts, self.ghosts, self.names = {}, [], 0
         self.log_read = 0

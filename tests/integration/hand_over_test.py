@@ -3,7 +3,6 @@ import hashlib
 import json
 import os
 import socket
-import struct
 import subprocess
 import threading
 import time
@@ -11,6 +10,7 @@ import unittest
 
 import peers
 from harness import CONFINEMENT, VARIANT, Proxy, ProxyTest, amount, main, programs, seconds, wait_until
+import keeper_record  # in the folder that harness adds  # pylint: disable=wrong-import-order
 
 HAND_OVERS = amount(10)
 GAP_MILLISECONDS = 250
@@ -45,14 +45,11 @@ class PingPong:
         return self.longest
 
 
-HELLO, PARCEL, DESCRIPTORS, TAKEN, REFUSED, PARK, OFFER, ACCEPTED = 1, 2, 3, 4, 5, 6, 10, 11
-ANSWERS_OFFERS = 4
-RECORD = struct.Struct("<3sBBBBBIIQQ")
-PARK_SECONDS = 5
+PARK_SECONDS = 5  # kParkWait of proxy/app/connection_keeping.h
 
 
 class FailingKeeper:
-    """Takes no parcel. By docs/hand-over.md, "The keeper's socket"."""
+    """Takes no parcel."""
 
     def __init__(self, test, name):
         self.link = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -68,27 +65,25 @@ class FailingKeeper:
         for descriptor in self.copies:
             os.close(descriptor)
 
-    def say(self, kind, refusal=0, count=0, flags=0, count_bytes=0):
-        self.link.send(RECORD.pack(b"FLk", 1, kind, refusal, 0, flags, count, 0, count_bytes, 0))
+    def say(self, kind, **values):
+        self.link.send(keeper_record.pack(kind, **values))
 
     def hear(self):
-        """Kind and count."""
         data, descriptors, _, _ = socket.recv_fds(self.link, 64, 8)
         self.copies += descriptors
-        _, _, kind, _, _, _, count, _, _, _ = RECORD.unpack(data[:RECORD.size])
-        return kind, count
+        return keeper_record.unpack(data)
 
     def ask_to_park(self):
-        self.say(HELLO, flags=ANSWERS_OFFERS, count=1000, count_bytes=1 << 20)
-        self.say(PARK)
-        kind, count = self.hear()
-        assert kind == OFFER, kind
-        self.say(ACCEPTED, count=count)
+        self.say(keeper_record.HELLO, flags=keeper_record.ANSWERS_OFFERS, count=1000, size=1 << 20)
+        self.say(keeper_record.PARK)
+        offer = self.hear()
+        assert offer.kind == keeper_record.OFFER, offer
+        self.say(keeper_record.ACCEPTED, count=offer.count)
 
     def receive_parcel(self):
-        kind, count = self.hear()
-        assert kind == PARCEL, kind
-        while len(self.copies) < 2 + count:  # one with the offer, and the description
+        parcel = self.hear()
+        assert parcel.kind == keeper_record.PARCEL, parcel
+        while len(self.copies) < 2 + parcel.count:  # one with the offer, and the description
             self.hear()
 
 
@@ -113,20 +108,25 @@ class HandOver(ProxyTest):
         """Starts another process in the place of `proxy`; returns it, and what fairleadctl says."""
         with self.start_keeper(proxy) as ctl:
             self.assertEqual(proxy.wait_exit(), 0, proxy.log())
-            config = json.loads(json.dumps(proxy.config))
-            for one in config["listeners"]:
-                host, port = proxy.address(one["name"])
-                one["listen"] = f"{host}:{port}"
-            successor = Proxy(self.folder, proxy.name, {**config, **(options or {})})
-            self.proxies[self.proxies.index(proxy)] = successor
-            successor.wait_ready()
+            successor = self.succeed(proxy, options)
             said, complaint = ctl.communicate(timeout=seconds(20))
         self.assertEqual(ctl.returncode, 0, complaint)
+        return successor, json.loads(said)
+
+    def succeed(self, proxy, options=None):
+        """Starts another process at the addresses of one that ends or has ended."""
+        config = json.loads(json.dumps(proxy.config))
+        for one in config["listeners"]:
+            host, port = proxy.address(one["name"])
+            one["listen"] = f"{host}:{port}"
+        successor = Proxy(self.folder, proxy.name, {**config, **(options or {})})
+        self.proxies[self.proxies.index(proxy)] = successor
+        successor.wait_ready()
         if proxy is self.inbound:
             self.inbound = successor
         else:
             self.outbound = successor
-        return successor, json.loads(said)
+        return successor
 
     def replace_each(self, count=HAND_OVERS):
         for number in range(count):
@@ -324,6 +324,7 @@ class HandOver(ProxyTest):
     def check_failed_hand_over(self, fail, waits=0):
         """`fail` is what a keeper does, once it has accepted what the proxy offers. The connections go on in the proxy, which
         serves new ones too, and ends with the last."""
+        self.start_keeping_pair(peers.echo, {"drain": {"timeout": f"{seconds(60):.0f}s"}})
         for name in ("in", "out"):
             with self.subTest(name), FailingKeeper(self, name) as keeper:
                 client = PingPong(self.entry)
@@ -341,22 +342,12 @@ class HandOver(ProxyTest):
                 # Only now the keeper lets go of what it has.
                 self.assertEqual(proxy.wait_exit(), 0, proxy.log())
             self.assertRegex(proxy.log(), r" event=not_parked connections=1 ")
-            self.restart(proxy)
-
-    def restart(self, proxy):
-        config = json.loads(json.dumps(proxy.config))
-        for one in config["listeners"]:
-            host, port = proxy.address(one["name"])
-            one["listen"] = f"{host}:{port}"
-        self.proxies[self.proxies.index(proxy)] = Proxy(self.folder, proxy.name, config).wait_ready()
+            self.succeed(proxy)
 
     def test_a_keeper_that_refuses_what_it_has_accepted(self):
-        self.start_keeping_pair(peers.echo, {"drain": {"timeout": f"{seconds(60):.0f}s"}})
-        self.check_failed_hand_over(lambda keeper: keeper.say(REFUSED, 4))
+        self.check_failed_hand_over(lambda keeper: keeper.say(keeper_record.REFUSED, refusal=keeper_record.MALFORMED))
 
     def test_a_keeper_that_leaves_with_what_it_has_got(self):
-        self.start_keeping_pair(peers.echo, {"drain": {"timeout": f"{seconds(60):.0f}s"}})
-
         def leave(keeper):
             keeper.receive_parcel()
             keeper.link.close()
@@ -364,11 +355,9 @@ class HandOver(ProxyTest):
 
     def test_a_keeper_that_answers_no_more(self):
         """It has copies of all sockets as long as the proxy lives, and the connections end all the same."""
-        self.start_keeping_pair(peers.echo, {"drain": {"timeout": f"{seconds(60):.0f}s"}})
         self.check_failed_hand_over(lambda keeper: keeper.receive_parcel(), waits=PARK_SECONDS)
 
     def test_a_keeper_that_accepts_and_reads_no_more(self):
-        self.start_keeping_pair(peers.echo, {"drain": {"timeout": f"{seconds(60):.0f}s"}})
         self.check_failed_hand_over(lambda keeper: None, waits=PARK_SECONDS)
 
     def test_a_keeper_that_dies_ends_no_stream_of_a_client_in_order(self):
