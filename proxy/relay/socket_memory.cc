@@ -121,7 +121,8 @@ void SocketMemory::keep_first_window(const event::Stream& stream) {
   const std::size_t wanted = kKernelFactor * kSocketBufferBytes[level_];
   const std::size_t kept = std::min(now, kKernelFactor * kSocketBufferBytes[kFirstWindowLevel]);
   if (level_ >= kFirstWindowLevel || kept <= wanted) return;
-  if (charge_.resize(charge_.bytes() + kept - wanted, keep_)) window_bytes_ += kept - wanted;
+  if (charge_.resize(charge_.bytes() + kept - wanted, budget_->limit_bytes() / kWindowsLeave))
+    window_bytes_ += kept - wanted;
 }
 
 void SocketMemory::resize(event::Stream& stream) const {

@@ -23,8 +23,8 @@
 // does not fit the receive buffer; the rest then waits for a retransmission timer, 200 ms. So the
 // buffer of a connection is chosen before it listens or connects (WorkerThread, SocketNetwork), and
 // then only grows. One that was set up while there was more memory keeps room for the window with
-// which TCP begins, as far as the budget has it. Where the buffer is small, applications agree on
-// small segments: one of the loopback device has up to 64 KiB.
+// which TCP begins, as long as a quarter of the budget is left. Where the buffer is small,
+// applications agree on small segments: one of the loopback device has up to 64 KiB.
 //
 // A buffer counts twice its size, as the kernel counts it, and a send buffer one write more, by
 // which the kernel lets it be exceeded. What a peer sent before its socket was bounded counts as
@@ -71,6 +71,9 @@ inline constexpr std::size_t kFramesOfferedAgainEighths = 3;
 // Frames of outbound connections leave this part: those without frames are TCP, and need the rest
 // for their sockets. Inbound ones leave no more than others, because frames cannot be declined.
 inline constexpr std::size_t kFramesLeave = 4;
+// Room for first windows leaves this part: a burst that was set up while there was more memory must
+// not have the connections behind it refused.
+inline constexpr std::size_t kWindowsLeave = 4;
 
 class SocketMemory {
  public:

@@ -1,6 +1,7 @@
 """Many connections: concurrent, over several link groups, and one after the other."""
 import random
 import selectors
+import signal
 import socket
 import threading
 
@@ -204,6 +205,37 @@ class BulkInACrowd(ProxyTest):
             sock.shutdown(socket.SHUT_WR)
             self.assertEqual(int.from_bytes(peers.receive_exactly(sock, 8), "big"), size >> 20 << 20)
         return used / metrics.value("fairlead_memory_limit_bytes")
+
+
+class Burst(ProxyTest):
+    """Connections that wait while a proxy does not run were set up with large buffers. None of them is refused."""
+
+    options = {"buffers": {"size": "64KiB"}, "memory": {"limit": "64MiB"}}
+    COUNT = 280
+
+    def check_burst_at(self, stopped):
+        self.server = EchoLoop()
+        self.addCleanup(self.server.close)
+        self.start_pair(self.server.address)
+        proxy = getattr(self, stopped)
+        socks = []
+        self.addCleanup(lambda: [sock.close() for sock in socks])
+        proxy.process.send_signal(signal.SIGSTOP)
+        for _ in range(self.COUNT):
+            socks.append(peers.connect(self.entry))
+        proxy.process.send_signal(signal.SIGCONT)
+        for sock in socks:
+            sock.sendall(b"question")
+        for sock in socks:
+            self.assertEqual(peers.receive_exactly(sock, 8), b"question")
+        for each in self.proxies:
+            self.assertNotIn(" event=refused ", each.log())
+
+    def test_at_the_outbound_proxy(self):
+        self.check_burst_at("outbound")
+
+    def test_at_the_inbound_proxy(self):
+        self.check_burst_at("inbound")
 
 
 if __name__ == "__main__":
