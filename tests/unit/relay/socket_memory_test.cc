@@ -241,7 +241,7 @@ TEST(SocketMemory, NewConnectionsBeginSmallerWhenAQuarterIsUsed) {
 
 // What comes within a window that has been announced would be dropped.
 TEST_F(BoundedSockets, AConnectionKeepsRoomForItsFirstWindow) {
-  ASSERT_TRUE(budget_.take(MemoryUse::kConnections, 200 * kMiB));
+  ASSERT_TRUE(budget_.take(MemoryUse::kConnections, 160 * kMiB));
   auto memory = SocketMemory::begin(budget_, Direction::kOutbound);
   ASSERT_TRUE(memory);
   const std::size_t before = memory->charged_bytes();
@@ -249,6 +249,16 @@ TEST_F(BoundedSockets, AConnectionKeepsRoomForItsFirstWindow) {
   constexpr std::size_t kRoom = 2 * kSocketBufferBytes[kFirstWindowLevel];
   EXPECT_EQ(queued(SK_MEMINFO_RCVBUF), kRoom);
   EXPECT_EQ(memory->charged_bytes(), before + kRoom - 2 * kSocketBufferBytes[0]);
+}
+
+TEST_F(BoundedSockets, RoomForFirstWindowsLeavesAQuarterToOthers) {
+  ASSERT_TRUE(budget_.take(MemoryUse::kConnections, 200 * kMiB));
+  auto memory = SocketMemory::begin(budget_, Direction::kOutbound);
+  ASSERT_TRUE(memory);
+  const std::size_t before = memory->charged_bytes();
+  ASSERT_TRUE(memory->bound(*pair_.dialled));
+  EXPECT_EQ(queued(SK_MEMINFO_RCVBUF), 2 * kSocketBufferBytes[0]);
+  EXPECT_EQ(memory->charged_bytes(), before);
 }
 
 TEST_F(BoundedSockets, ABufferThatWasChosenInTimeIsNotCharged) {
