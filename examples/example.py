@@ -104,10 +104,10 @@ class Stage(PodNetwork):
 
 def summed(reports):
     """{transport: connections, "connections": all of them, "smcr_bytes": bytes over SMC-R} of connections from
-    applications."""
+    applications. A short connection has its transport when it ends, but is one of them as soon as it begins."""
     outbound = [report["total"]["connections"]["outbound"] for report in reports]
     total = {name: sum(each[name]["total"] for each in outbound) for name in TRANSPORTS}
-    total["connections"] = sum(total.values())
+    total["connections"] = sum(total.values()) + sum(each["short"]["active"] for each in outbound)
     total["smcr_bytes"] = sum(each["smcr"][way] for each in outbound for way in ("tx_bytes", "rx_bytes"))
     return total
 

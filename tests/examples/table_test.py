@@ -74,13 +74,14 @@ class Advice(unittest.TestCase):
 
 class Answers(unittest.TestCase):
     def test_connections_of_both_proxies_are_added(self):
-        def report(smcr, tcp, short):
-            one = {"active": 0, "tx_bytes": 5, "rx_bytes": 7}
+        def report(smcr, tcp, short, in_frames=0):
+            one = {"active": in_frames, "tx_bytes": 5, "rx_bytes": 7}
             return {"total": {"connections": {
                 "outbound": {"smcr": {"total": smcr, **one}, "tcp": {"total": tcp, **one}, "short": {"total": short, **one}},
                 "inbound": {"smcr": {"total": 1000, **one}}}}}
         self.assertEqual(summed([report(1, 2, 4), report(8, 16, 32)]),
                          {"smcr": 9, "tcp": 18, "short": 36, "connections": 63, "smcr_bytes": 24})
+        self.assertEqual(summed([report(0, 0, 0, in_frames=1)])["connections"], 1)
 
     def test_answer_of_pgbench(self):
         self.assertEqual(postgres.RATE.search(PGBENCH)[1], "13320.718042")
