@@ -54,6 +54,9 @@ LEISURELY_TESTS_MAX = 6
 SECONDS_PER_TEST_MAX = 1800  # for tests that set no limit of their own
 LIMIT_TOLERANCE = 0.1  # seconds by which ctest may end a test before its own limit
 SLOWEST_SHOWN = 20
+WORDS_SHOWN = 10  # lines of a failed test
+WORDS_LENGTH_MAX = 300
+UNITTEST_SUMMARY = re.compile(r"Ran \d+ tests? in ")
 
 # Sanitizers print a stack, and a finding is a failure.
 SANITIZER_OPTIONS = {
@@ -92,6 +95,7 @@ class Tally:
     def __init__(self):
         self.passed = 0
         self.failures = []  # names
+        self.last_words = {}  # by name of a failure: lines of its output
         self.skips = []  # name and reason
         self.seconds = {}  # by name of a program
 
@@ -194,6 +198,13 @@ def targets_of_run(build, chosen):
     return sorted(folders | {target for target in phony if not target.startswith("tests/")})
 
 
+def last_words(output):
+    """The lines that tell most likely why a program failed: those before unittest's summary, otherwise the last ones."""
+    lines = [line for line in output.splitlines() if line.strip()]
+    ends = [number for number, line in enumerate(lines) if UNITTEST_SUMMARY.match(line)]
+    return lines[max(0, ends[-1] - WORDS_SHOWN - 1):ends[-1] - 1] if ends else lines[-WORDS_SHOWN:]
+
+
 def count_gtest_cases(report, name, tally):
     """True if the report contains a failed case."""
     failed = False
@@ -203,6 +214,7 @@ def count_gtest_cases(report, name, tally):
         if case.find("failure") is not None:
             failed = True
             tally.failures.append(case_name)
+            tally.last_words[case_name] = case.find("failure").get("message", "").splitlines()[:WORDS_SHOWN]
         elif skipped is not None:
             reason = " ".join((skipped.text or skipped.get("message") or "no reason").split())
             tally.skips.append((case_name, reason))
@@ -239,6 +251,7 @@ def count_results(junit, reports, run_name, tally, stopped=frozenset(), reason="
         if status == "fail" and not cases_failed:
             # Crashed, timed out, or found leaking after its last case.
             tally.failures.append(name)
+            tally.last_words[name] = last_words(test.findtext("system-out") or "")
         elif status != "fail" and not report.exists():
             tally.passed += 1
 
@@ -334,6 +347,8 @@ def show(tally, minutes):
         print(f"skipped: {name}: {reason}")
     for name in tally.failures:
         print(f"failed: {name}")
+        for line in tally.last_words.get(name, ()):
+            print(f"    {line[:WORDS_LENGTH_MAX]}")
     print(tally.line())
     print(f"test: {'OK' if tally.good() else 'FAILED'} in {minutes:.1f} minutes", flush=True)
 

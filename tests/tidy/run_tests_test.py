@@ -17,7 +17,7 @@ cmake_minimum_required(VERSION 3.25)
 project(counted LANGUAGES NONE)
 enable_testing()
 add_test(NAME passes COMMAND true)
-add_test(NAME fails COMMAND false)
+add_test(NAME fails COMMAND sh -c "echo it was not so; exit 1")
 add_test(NAME crashes COMMAND sh -c "kill -SEGV $$$$")
 add_test(NAME declines COMMAND sh -c "echo needs hardware; exit 77")
 set_tests_properties(declines PROPERTIES SKIP_RETURN_CODE 77)
@@ -62,6 +62,18 @@ class CountingResults(unittest.TestCase):
         self.assertEqual(sorted(self.tally.failures),
                          ["dev/bad_case: Ring.Fills", "dev/crashes", "dev/fails", "dev/leaks",
                           "dev/missing: Unable to find executable"])
+
+    def test_failures_keep_their_last_words(self):
+        self.assertEqual(self.tally.last_words["dev/bad_case: Ring.Fills"], ["1 is not 2"])
+        self.assertEqual(self.tally.last_words["dev/fails"], ["it was not so"])
+        with contextlib.redirect_stdout(io.StringIO()) as printed:
+            run_tests.show(self.tally, 1)
+        self.assertIn("failed: dev/fails\n    it was not so\n", printed.getvalue())
+
+    def test_last_words_of_unittest_are_those_before_its_summary(self):
+        words = run_tests.last_words("".join(f"line {number}\n" for number in range(20)) +
+                                     "AssertionError: 1 != 2\n\n" + "-" * 70 + "\nRan 3 tests in 1.0s\n\nFAILED (failures=1)\n")
+        self.assertEqual(words, [*(f"line {number}" for number in range(11, 20)), "AssertionError: 1 != 2"])
 
     def test_skips_keep_their_reason(self):
         self.assertEqual(sorted(self.tally.skips),
