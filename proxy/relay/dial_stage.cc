@@ -109,7 +109,8 @@ StageResult OutboundDial::run(TimePoint now) {
 StageResult OutboundDial::connected(TimePoint now) {
   SessionServices& services = session_.services;
   timer_.cancel();
-  if (!session_.memory.bound(*session_.net)) return session_.refuse_for_memory();
+  if (!session_.memory.bound(*session_.net, SocketMemory::Leg::kNet))
+    return session_.refuse_for_memory();
   const auto handshake = [&](std::optional<FallbackCause> declined_for) {
     return UseStage{
         std::make_unique<OutboundHandshake>(session_, std::move(permit_), nullptr, declined_for)};
@@ -217,7 +218,8 @@ StageResult InboundDial::run(TimePoint now) {
 
 StageResult InboundDial::connected(TimePoint) {
   timer_.cancel();
-  if (!session_.memory.bound(*session_.app)) return session_.refuse_for_memory();
+  if (!session_.memory.bound(*session_.app, SocketMemory::Leg::kApp))
+    return session_.refuse_for_memory();
   if (auto* const tcp = std::get_if<UseTcp>(&next_)) return std::move(*tcp);
   if (auto* const handshake = std::get_if<std::unique_ptr<Stage>>(&next_))
     return UseStage{std::move(*handshake)};

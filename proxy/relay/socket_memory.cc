@@ -25,6 +25,10 @@ int option(int fd, int name) {
   return value;
 }
 
+std::size_t receive_buffer_bytes(const event::Stream& stream) {
+  return static_cast<std::size_t>(option(stream.descriptor(), SO_RCVBUF));
+}
+
 bool set_tuning(int fd, bool by_kernel) {
   // Both locks of <linux/sockios.h>'s SOCK_BUF_LOCK_MASK: send and receive buffer.
   const int locks = by_kernel ? 0 : 3;
@@ -42,6 +46,7 @@ std::optional<SocketMemory> SocketMemory::begin(MemoryBudget& budget, Direction 
 std::optional<SocketMemory> SocketMemory::resume(MemoryBudget& budget, std::size_t ahead_bytes) {
   SocketMemory memory;
   memory.ahead_bytes_ = ahead_bytes;
+  memory.windows_max_bytes_ = SIZE_MAX;
   return begin_at_best(budget, std::move(memory));
 }
 
@@ -49,39 +54,53 @@ std::optional<SocketMemory> SocketMemory::begin_at_best(MemoryBudget& budget, So
   memory.budget_ = &budget;
   memory.level_ = level_for(budget);
   for (;;) {
+    memory.bounded_ = memory.level_ < kApplicationLevel;
     auto charge = MemoryCharge::take(budget, MemoryUse::kConnections, memory.cost(memory.level_),
                                      memory.keep_);
     if (charge) {
       memory.charge_ = std::move(*charge);
-      memory.bounded_ = memory.level_ < kApplicationLevel;
-      memory.grow_at_ = memory.bounded_ ? kSocketBufferBytes[memory.level_] : kBoundAtBytes;
+      memory.grow_at_ = !memory.bounded_               ? kBoundAtBytes
+                        : memory.level_ == kLeastLevel ? kGrowFromLeastBytes
+                                                       : kSocketBufferBytes[memory.level_];
       return memory;
     }
     if (memory.level_-- == 0) return std::nullopt;
   }
 }
 
-std::size_t SocketMemory::copy_bytes() const {
-  return std::min(kSocketBufferBytes[level_], kCopyBytes);
+std::size_t SocketMemory::copy_bytes() const { return copy_bytes(level_); }
+
+std::size_t SocketMemory::copy_bytes(unsigned level) {
+  return level == kLeastLevel ? kLeastWriteBytes : std::min(kSocketBufferBytes[level], kCopyBytes);
 }
 
-std::size_t SocketMemory::cost(unsigned level) const {
+std::size_t SocketMemory::leg_cost(unsigned level, bool bounded, std::size_t receive_bytes) {
+  if (!bounded) return receive_bytes + kEarlySendBytes;
+  const std::size_t buffer = kKernelFactor * kSocketBufferBytes[level];
+  const std::size_t receive = std::max(buffer, receive_bytes);
+  if (level == kLeastLevel) return receive + kLeastSendBytes;
   const std::size_t write =
       level < kUnboundedWritesLevel ? kSocketBufferBytes[level] : kPacketBytesMax;
-  const std::size_t socket = kDirections * kKernelFactor * kSocketBufferBytes[level] + write;
-  const std::size_t window = level < kFirstWindowLevel ? window_bytes_ : 0;
-  const std::size_t fixed = kConnectionBytes + early_bytes_ + ahead_bytes_ + window;
-  if (smc_) return fixed + socket;
-  const std::size_t in_hand = kDirections * std::min(kSocketBufferBytes[level], kCopyBytes);
-  return fixed + 2 * socket + in_hand;
+  return receive + buffer + write;
+}
+
+std::size_t SocketMemory::cost(unsigned level, bool bounded) const {
+  const std::size_t app = bounded ? app_window_bytes_ : kKernelFactor * kSocketBufferBytes[level];
+  const std::size_t net = bounded ? net_window_bytes_ : kKernelReceiveBytes;
+  const std::size_t bytes =
+      kConnectionBytes + early_bytes_ + ahead_bytes_ + leg_cost(level, bounded, app);
+  if (smc_) return bytes;
+  return bytes + leg_cost(level, bounded, net) + kDirections * copy_bytes(level);
 }
 
 // Where memory is plenty, with the largest: a receive buffer of two packets of the loopback device
 // leaves the window of TCP small for good, however much it grows later.
 unsigned SocketMemory::level_for(const MemoryBudget& budget) {
   const std::size_t left = budget.left_bytes();
-  const std::size_t limit = budget.limit_bytes();
-  return left >= limit - limit / 4 ? kApplicationLevel : left >= limit / 2 ? 1 : 0;
+  const std::size_t sixteenth = budget.limit_bytes() / 16;
+  if (budget.limit_bytes() < kPlentyLimitBytes) return kLeastLevel;
+  if (left >= kPlentySixteenths * sixteenth) return kApplicationLevel;
+  return left >= kEnoughSixteenths * sixteenth ? kGrownLevel : kLeastLevel;
 }
 
 int SocketMemory::dialled_buffer_bytes() const {
@@ -93,15 +112,25 @@ bool SocketMemory::affords_frames(const MemoryBudget& budget, bool before) {
   return budget.left_bytes() >= budget.limit_bytes() / 8 * eighths;
 }
 
-bool SocketMemory::bound(event::Stream& stream) {
+bool SocketMemory::bound(event::Stream& stream, Leg leg) {
   if (!bounded_ || budget_ == nullptr || stream.descriptor() < 0) return true;
-  keep_first_window(stream);
+  if (!keep_window(stream, leg))
+    event::bound_receive_memory(stream.descriptor(), static_cast<int>(kSocketBufferBytes[level_]));
   resize(stream);
+  if (level_ == kLeastLevel) event::bound_unsent(stream.descriptor(), true);
   return charge_early(stream);
 }
 
+// Without the memory for its level, the connection keeps its receive buffers, and gets small send
+// buffers, which it has paid for.
 void SocketMemory::bound_late(event::Stream& app, event::Stream* net) {
   bounded_ = true;
+  if (!charge_.resize(cost(level_), budget_->limit_bytes() / 2)) {
+    level_ = kGrownLevel;
+    windows_max_bytes_ = SIZE_MAX;
+    (void)keep_window(app, Leg::kApp);
+    if (net != nullptr) (void)keep_window(*net, Leg::kNet);
+  }
   resize(app);
   if (net != nullptr) resize(*net);
 }
@@ -116,28 +145,41 @@ bool SocketMemory::charge_early(event::Stream& stream) {
   return true;
 }
 
-void SocketMemory::keep_first_window(const event::Stream& stream) {
-  const auto now = static_cast<std::size_t>(option(stream.descriptor(), SO_RCVBUF));
+// False if the receive buffer gets the size of the level, although it may have announced more.
+bool SocketMemory::keep_window(const event::Stream& stream, Leg leg) {
+  const std::size_t now = receive_buffer_bytes(stream);
   const std::size_t wanted = kKernelFactor * kSocketBufferBytes[level_];
-  const std::size_t kept = std::min(now, kKernelFactor * kSocketBufferBytes[kFirstWindowLevel]);
-  if (level_ >= kFirstWindowLevel || kept <= wanted) return;
-  if (charge_.resize(charge_.bytes() + kept - wanted, budget_->limit_bytes() / kWindowsLeave))
-    window_bytes_ += kept - wanted;
+  if (now <= wanted) return true;
+  const std::size_t kept = std::min(now, windows_max_bytes_);
+  std::size_t& window = window_of(leg);
+  window = kept;
+  const std::size_t paid = cost(level_);
+  if (kept <= wanted ||
+      (paid > charge_.bytes() && !charge_.resize(paid, budget_->limit_bytes() / kWindowsLeave))) {
+    window = 0;
+    return false;
+  }
+  event::bound_receive_memory(stream.descriptor(), static_cast<int>(kept / kKernelFactor));
+  return true;
 }
 
+// Receive buffers only grow.
 void SocketMemory::resize(event::Stream& stream) const {
   if (stream.descriptor() < 0) return;
-  event::resize_memory(stream.descriptor(), static_cast<int>(kSocketBufferBytes[level_]));
-  if (window_bytes_ != 0 && level_ < kFirstWindowLevel)
-    event::bound_receive_memory(stream.descriptor(),
-                                static_cast<int>(kSocketBufferBytes[kFirstWindowLevel]));
-  stream.set_write_max(level_ < kUnboundedWritesLevel ? kSocketBufferBytes[level_] : 0);
+  const int bytes = static_cast<int>(kSocketBufferBytes[level_]);
+  event::bound_send_memory(stream.descriptor(), bytes);
+  if (receive_buffer_bytes(stream) < kKernelFactor * kSocketBufferBytes[level_])
+    event::resize_receive_memory(stream.descriptor(), bytes);
+  stream.set_write_max(level_ == kLeastLevel            ? kLeastWriteBytes
+                       : level_ < kUnboundedWritesLevel ? kSocketBufferBytes[level_]
+                                                        : 0);
 }
 
 void SocketMemory::become_smc(event::Stream& net) {
   if (budget_ == nullptr) return;
   smc_ = true;
   tuned_ = false;
+  net_window_bytes_ = 0;
   if (net.descriptor() >= 0) event::bound_receive_memory(net.descriptor(), kLeast);
   charge_.resize(cost(level_));
 }
@@ -149,8 +191,12 @@ bool SocketMemory::leave_smc(event::Stream& net, std::size_t ring_bytes) {
   if (budget_ == nullptr) return true;
   const unsigned level = level_;
   const std::size_t ahead = ahead_bytes_;
+  const std::size_t window = app_window_bytes_;
+  const bool bounded = bounded_;
   smc_ = false;
+  bounded_ = true;
   ahead_bytes_ += smc::kFramedBytesMax + ring_bytes;
+  app_window_bytes_ = std::max(window, kKernelFactor * kSocketBufferBytes[level_]);
   const std::size_t left = budget_->left_bytes();
   const std::size_t kept = budget_->limit_bytes() / 2;
   const std::size_t affordable = charge_.bytes() + (left > kept ? left - kept : 0);
@@ -158,10 +204,11 @@ bool SocketMemory::leave_smc(event::Stream& net, std::size_t ring_bytes) {
   if (!charge_.resize(cost(level_), 0)) {
     level_ = level;
     ahead_bytes_ = ahead;
+    app_window_bytes_ = window;
+    bounded_ = bounded;
     smc_ = true;
     return false;
   }
-  bounded_ = true;
   tuned_ = false;
   grow_at_ = 0;
   resize(net);
@@ -177,7 +224,7 @@ void SocketMemory::moved(std::uint64_t bytes, event::Stream& app, event::Stream*
   }
   if (level_ + 1 < kSocketLevels) {
     grow(app, net);
-    grow_at_ = bytes + kSocketBufferBytes[level_];
+    grow_at_ = bytes + std::max<std::uint64_t>(kSocketBufferBytes[level_], kGrowFromLeastBytes);
   } else if (net != nullptr && net->descriptor() >= 0) {
     check_tuned(*net);
     grow_at_ = bytes + kTunedCheckBytes;
@@ -203,10 +250,19 @@ void SocketMemory::keep_ahead(std::size_t bytes) {
 void SocketMemory::grow(event::Stream& app, event::Stream* net) {
   early_bytes_ = 0;
   charge_.resize(cost(level_));
-  if (!charge_.resize(cost(level_ + 1), budget_->limit_bytes() / 2)) return;
-  ++level_;
+  const unsigned before = level_;
+  const auto grows_to = [this](unsigned level) {
+    if (!charge_.resize(cost(level), budget_->limit_bytes() / 2)) return false;
+    level_ = level;
+    return true;
+  };
+  if (!(level_ == kLeastLevel && grows_to(kGrownLevel)) && !grows_to(level_ + 1)) return;
   resize(app);
   if (net != nullptr) resize(*net);
+  if (before != kLeastLevel) return;
+  for (const event::Stream* const stream : {&app, net})
+    if (stream != nullptr && stream->descriptor() >= 0)
+      event::bound_unsent(stream->descriptor(), false);
 }
 
 // What the kernel has made of the buffers is paid for, or stays as it is from now on.

@@ -2,11 +2,12 @@
 // are.
 //
 // The kernel lets the buffers of a TCP socket grow to megabytes, and charges them to the cgroup. So
-// a connection pays for what they can hold at most. It begins with the largest as long as three
-// quarters of the budget are left, and with small ones later. One that moves bytes
-// gets larger ones, as long as half of the budget is left for others: buffers of a connection that
-// stalls stay as they are. In the end a socket towards the network is left to the kernel's own
-// tuning, which a long way needs, and pays for what the kernel has made of it.
+// a connection pays for what they can hold at most. The first ones begin with the kernel's own
+// buffers, which are fast. Later ones begin with the least that keeps bytes moving, so that the
+// limit has room for thousands which are idle. One that moves bytes gets larger buffers, as long as
+// half of the budget is left for others: buffers of a connection that stalls stay as they are. In
+// the end a socket towards the network is left to the kernel's own tuning, which a long way needs,
+// and pays for what the kernel has made of it.
 //
 //   what counts            SMC-R                         TCP
 //   state, kernel objects  kConnectionBytes              the same
@@ -23,7 +24,7 @@
 // does not fit the receive buffer; the rest then waits for a retransmission timer, 200 ms. So the
 // buffer of a connection is chosen before it listens or connects (WorkerThread, SocketNetwork), and
 // then only grows. One that was set up while there was more memory keeps room for the window with
-// which TCP begins, as long as a quarter of the budget is left. Where the buffer is small,
+// which TCP begins, as long as half of the budget is left. Where the buffer is small,
 // applications agree on small segments: one of the loopback device has up to 64 KiB.
 //
 // A buffer counts twice its size, as the kernel counts it, and a send buffer one write more, by
@@ -41,16 +42,26 @@
 
 namespace fairlead::relay {
 
-// State of the session, two sockets with file, inode, dentry, epoll item and address, and the
-// smallest buffers of an idle socket. About 11 KiB were measured (docs/operations.md).
-inline constexpr std::size_t kConnectionBytes = 16 * 1024;
-// By level: what is asked of the kernel for each direction of a socket.
-inline constexpr std::size_t kSocketBufferBytes[] = {4096, 16384, 65536, 262144};
-inline constexpr unsigned kSocketLevels = 4;
+// State of the session, two sockets with file, inode, dentry, epoll item and address. About 11 KiB
+// were measured (docs/operations.md).
+inline constexpr std::size_t kConnectionBytes = 11 * 1024;
+// By level: what is asked of the kernel for each direction of a socket. The least receive buffer is
+// the kernel's minimum.
+inline constexpr std::size_t kSocketBufferBytes[] = {1152, 4096, 16384, 65536, 262144};
+inline constexpr unsigned kSocketLevels = 5;
+inline constexpr unsigned kLeastLevel = 0;
+// At the least level the kernel has one write that is not sent, and one that is not acknowledged.
+inline constexpr std::size_t kLeastWriteBytes = 576;
+inline constexpr std::size_t kPacketOverheadBytes = 2304;
+inline constexpr std::size_t kLeastSendBytes = 2 * (kPacketOverheadBytes + kLeastWriteBytes);
+// So many bytes take a connection from the least level to the next one, which has the bytes of
+// kGrownLevel if half of the budget is left then.
+inline constexpr std::uint64_t kGrowFromLeastBytes = 4096;
+inline constexpr unsigned kGrownLevel = 2;
 // Below this level writes are bounded to the size of a buffer.
-inline constexpr unsigned kUnboundedWritesLevel = 2;
+inline constexpr unsigned kUnboundedWritesLevel = 3;
 // From this level on, a receive buffer holds the window with which TCP begins (64 KiB).
-inline constexpr unsigned kFirstWindowLevel = 2;
+inline constexpr unsigned kFirstWindowLevel = 3;
 inline constexpr std::size_t kPacketBytesMax = 64 * 1024;  // that the kernel makes of large writes
 // Beyond the last level the kernel tunes the socket to the network by itself. Between two looks at
 // what it has made, so many bytes may be moved, by which it may grow so much.
@@ -61,9 +72,16 @@ inline constexpr std::size_t kTunedMarginBytes = 1024 * 1024;
 // until then the kernel's own defaults are less, and most connections have ended before.
 inline constexpr unsigned kApplicationLevel = kSocketLevels - 1;
 inline constexpr std::uint64_t kBoundAtBytes = 64 * 1024;
+inline constexpr std::size_t kKernelReceiveBytes = 128 * 1024;  // of a new socket (tcp_rmem)
+inline constexpr std::size_t kEarlySendBytes = 2 * kBoundAtBytes;
+// New connections have that level as long as so many sixteenths of the limit are left, and
+// kGrownLevel as long as the second number is. Of a smaller limit, none has.
+inline constexpr std::size_t kPlentySixteenths = 14;
+inline constexpr std::size_t kEnoughSixteenths = 13;
+inline constexpr std::size_t kPlentyLimitBytes = 64 * 1024 * 1024;
 // Inbound connections leave this part of the limit to the application's own: strangers decide how
 // many they are. Rings leave an eighth anyway.
-inline constexpr std::size_t kInboundLeaves = 16;
+inline constexpr std::size_t kInboundLeaves = 32;
 // Listeners announce frames as long as this part of the limit is left, and again from the second.
 // What is left then has room for three times as many connections without frames as with them.
 inline constexpr std::size_t kFramesOfferedEighths = 2;
@@ -73,10 +91,12 @@ inline constexpr std::size_t kFramesOfferedAgainEighths = 3;
 inline constexpr std::size_t kFramesLeave = 4;
 // Room for first windows leaves this part: a burst that was set up while there was more memory must
 // not have the connections behind it refused.
-inline constexpr std::size_t kWindowsLeave = 4;
+inline constexpr std::size_t kWindowsLeave = 2;
 
 class SocketMemory {
  public:
+  enum class Leg : std::uint8_t { kApp, kNet };
+
   // Of a stream without descriptor, as in most simulations: nothing counts.
   SocketMemory() = default;
   // Nothing where the budget has no room for one more connection, or none for one of `direction`.
@@ -95,7 +115,7 @@ class SocketMemory {
 
   // The stream is connected. Below kApplicationLevel it is bounded at once. False where the budget
   // has no room for what has come in before.
-  bool bound(event::Stream& stream);
+  bool bound(event::Stream& stream, Leg leg);
   // The connection is SMC-R: the socket to the network carries nothing more, and nothing is written
   // to it.
   void become_smc(event::Stream& net);
@@ -120,11 +140,19 @@ class SocketMemory {
 
  private:
   static std::optional<SocketMemory> begin_at_best(MemoryBudget& budget, SocketMemory memory);
-  std::size_t cost(unsigned level) const;
+  static std::size_t copy_bytes(unsigned level);
+  // `bounded`: the sockets are, as the level says.
+  std::size_t cost(unsigned level, bool bounded) const;
+  std::size_t cost(unsigned level) const { return cost(level, bounded_); }
+  // Of one leg with so many bytes of receive buffer.
+  static std::size_t leg_cost(unsigned level, bool bounded, std::size_t receive_bytes);
+  std::size_t& window_of(Leg leg) {
+    return leg == Leg::kApp ? app_window_bytes_ : net_window_bytes_;
+  }
   void bound_late(event::Stream& app, event::Stream* net);
   bool charge_early(event::Stream& stream);
+  bool keep_window(const event::Stream& stream, Leg leg);
   void resize(event::Stream& stream) const;
-  void keep_first_window(const event::Stream& stream);
   void grow(event::Stream& app, event::Stream* net);
   void check_tuned(event::Stream& net);
 
@@ -133,8 +161,12 @@ class SocketMemory {
   MemoryCharge charge_;
   unsigned level_ = kSocketLevels - 1;
   std::size_t early_bytes_ = 0;  // that came before a socket was bounded, as the kernel counts them
-  std::size_t window_bytes_ = 0;  // of receive buffers, beyond level_, for the first window
-  std::size_t ahead_bytes_ = 0;   // of an application that has not taken them
+  // Of receive buffers, as the kernel counts them: they keep so much although the level has less.
+  std::size_t app_window_bytes_ = 0;
+  std::size_t net_window_bytes_ = 0;
+  // That a receive buffer keeps when it is bounded: a first window, unless it has received before.
+  std::size_t windows_max_bytes_ = 2 * kSocketBufferBytes[kFirstWindowLevel];
+  std::size_t ahead_bytes_ = 0;  // of an application that has not taken them
   bool smc_ = false;
   bool bounded_ = true;  // the sockets are, as level_ says
   bool tuned_ = false;   // the kernel tunes the socket to the network

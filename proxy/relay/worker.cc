@@ -70,7 +70,9 @@ void Worker::accept(Direction direction, const SocketAddress& destination,
     memory.emplace();
   else
     memory = SocketMemory::begin(budget_, direction);
-  if (!memory || !memory->bound(*stream)) return refuse(*stream, Admission::Refusal::kMemory);
+  const auto leg =
+      direction == Direction::kOutbound ? SocketMemory::Leg::kApp : SocketMemory::Leg::kNet;
+  if (!memory || !memory->bound(*stream, leg)) return refuse(*stream, Admission::Refusal::kMemory);
   const TimePoint now = network_.now();
   add_session(direction, destination, std::move(stream), std::move(*memory), now)
       .start(arrival, now);
@@ -151,11 +153,12 @@ bool Worker::take_back(ParkedConnection parked) {
     memory.emplace();
   else
     memory = SocketMemory::resume(budget_, ahead_bytes(parked.mode));
-  const auto bounded = [&](const std::unique_ptr<event::Stream>& stream) {
-    return stream == nullptr || memory->bound(*stream);
+  const auto bounded = [&](const std::unique_ptr<event::Stream>& stream, SocketMemory::Leg leg) {
+    return stream == nullptr || memory->bound(*stream, leg);
   };
-  if (!admission_.has_room(parked.direction) || !memory || !bounded(parked.app) ||
-      !bounded(parked.net)) {
+  if (!admission_.has_room(parked.direction) || !memory ||
+      !bounded(parked.app, SocketMemory::Leg::kApp) ||
+      !bounded(parked.net, SocketMemory::Leg::kNet)) {
     for (event::Stream* const stream : {parked.app.get(), parked.net.get()})
       if (stream != nullptr) stream->reset_on_close();
     return false;

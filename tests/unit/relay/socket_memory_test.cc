@@ -108,7 +108,7 @@ TEST(SocketMemory, LeavingSmcIsPaidForOrChangesNothing) {
 
 TEST(SocketMemory, LeavingSmcTakesNoMoreWhereSmallerSocketsSuffice) {
   WorkerStats stats;
-  MemoryBudget budget(32 * kMiB, 0, stats);
+  MemoryBudget budget(64 * kMiB, 0, stats);
   FakeStream net;
   auto memory = SocketMemory::begin(budget, Direction::kOutbound);
   ASSERT_TRUE(memory);
@@ -169,20 +169,20 @@ TEST_F(BoundedSockets, AReaderThatStallsCostsNoMoreThanWasSetAside) {
   ASSERT_TRUE(budget_.take(MemoryUse::kConnections, 200 * kMiB));
   auto memory = SocketMemory::begin(budget_, Direction::kOutbound);
   ASSERT_TRUE(memory);
-  ASSERT_TRUE(memory->bound(*pair_.dialled));
+  ASSERT_TRUE(memory->bound(*pair_.dialled, SocketMemory::Leg::kApp));
   const std::string piece(kCopyBytes, 'x');
   // The other side reads nothing; only the kernel's buffers accept data.
   while (event::SocketPair::write(*pair_.dialled, piece) != 0)
     ASSERT_LE(queued(SK_MEMINFO_WMEM_QUEUED), memory->charged_bytes() - kConnectionBytes);
-  EXPECT_LE(queued(SK_MEMINFO_WMEM_QUEUED), 4 * kSocketBufferBytes[0]);
+  EXPECT_LE(queued(SK_MEMINFO_WMEM_QUEUED), kLeastSendBytes);
 }
 
 TEST_F(BoundedSockets, AConnectionThatMovesBytesGrowsWhileHalfOfTheBudgetIsFree) {
-  // Less than three quarters are left: it does not begin with the largest buffers.
+  // It does not begin with the largest buffers.
   ASSERT_TRUE(budget_.take(MemoryUse::kConnections, 65 * kMiB));
   auto memory = SocketMemory::begin(budget_, Direction::kOutbound);
   ASSERT_TRUE(memory);
-  ASSERT_TRUE(memory->bound(*pair_.dialled));
+  ASSERT_TRUE(memory->bound(*pair_.dialled, SocketMemory::Leg::kApp));
   const std::size_t before = memory->charged_bytes();
   const std::size_t buffer = queued(SK_MEMINFO_SNDBUF);
   memory->moved(kMiB, *pair_.dialled, pair_.accepted.get());
@@ -200,7 +200,7 @@ TEST_F(BoundedSockets, WhereMemoryIsPlentySocketsAreBoundedOnceTheyHaveMovedByte
   auto memory = SocketMemory::begin(budget_, Direction::kOutbound);
   ASSERT_TRUE(memory);
   const std::size_t before = queued(SK_MEMINFO_SNDBUF);
-  ASSERT_TRUE(memory->bound(*pair_.dialled));
+  ASSERT_TRUE(memory->bound(*pair_.dialled, SocketMemory::Leg::kApp));
   memory->moved(kBoundAtBytes - 1, *pair_.accepted, pair_.dialled.get());
   EXPECT_EQ(queued(SK_MEMINFO_SNDBUF), before);
   memory->moved(kBoundAtBytes, *pair_.accepted, pair_.dialled.get());
@@ -212,51 +212,80 @@ TEST_F(BoundedSockets, WhereMemoryIsShortSocketsAreBoundedAtOnce) {
   ASSERT_TRUE(budget_.take(MemoryUse::kConnections, 200 * kMiB));
   auto memory = SocketMemory::begin(budget_, Direction::kOutbound);
   ASSERT_TRUE(memory);
-  ASSERT_TRUE(memory->bound(*pair_.dialled));
-  EXPECT_EQ(queued(SK_MEMINFO_SNDBUF), 2 * kSocketBufferBytes[0]);
+  ASSERT_TRUE(memory->bound(*pair_.dialled, SocketMemory::Leg::kApp));
+  EXPECT_EQ(queued(SK_MEMINFO_SNDBUF), 4608U);  // the kernel's minimum
+  EXPECT_EQ(queued(SK_MEMINFO_RCVBUF), 2 * kSocketBufferBytes[0]);
 }
 
 // The defaults of the kernel are what a stream of a connection can cost before it is bounded.
 TEST_F(BoundedSockets, AnUnboundedStreamCostsNoMoreThanWasSetAside) {
   auto memory = SocketMemory::begin(budget_, Direction::kOutbound);
   ASSERT_TRUE(memory);
-  ASSERT_TRUE(memory->bound(*pair_.dialled));
+  ASSERT_TRUE(memory->bound(*pair_.dialled, SocketMemory::Leg::kApp));
   const std::string piece(kBoundAtBytes - 1, 'x');
   event::SocketPair::write(*pair_.dialled, piece);
   EXPECT_LE(queued(SK_MEMINFO_WMEM_QUEUED), memory->charged_bytes() - kConnectionBytes);
   EXPECT_LE(queued(SK_MEMINFO_RCVBUF), memory->charged_bytes() - kConnectionBytes);
 }
 
-TEST(SocketMemory, NewConnectionsBeginSmallerWhenAQuarterIsUsed) {
+TEST(SocketMemory, NewConnectionsBeginSmallerWhenAnEighthIsUsed) {
   WorkerStats stats;
-  MemoryBudget budget(32 * kMiB, 0, stats);
+  MemoryBudget budget(64 * kMiB, 0, stats);
   EXPECT_EQ(SocketMemory::level_for(budget), kApplicationLevel);
   ASSERT_TRUE(budget.take(MemoryUse::kConnections, 8 * kMiB));
   EXPECT_EQ(SocketMemory::level_for(budget), kApplicationLevel);
   ASSERT_TRUE(budget.take(MemoryUse::kConnections, 1));
-  EXPECT_EQ(SocketMemory::level_for(budget), 1U);
-  ASSERT_TRUE(budget.take(MemoryUse::kConnections, 8 * kMiB));
-  EXPECT_EQ(SocketMemory::level_for(budget), 0U);
+  EXPECT_EQ(SocketMemory::level_for(budget), kGrownLevel);
+  ASSERT_TRUE(budget.take(MemoryUse::kConnections, 4 * kMiB));
+  EXPECT_EQ(SocketMemory::level_for(budget), kLeastLevel);
+}
+
+TEST(SocketMemory, AllConnectionsBeginSmallWhereTheLimitIs) {
+  WorkerStats stats;
+  MemoryBudget budget(32 * kMiB, 0, stats);
+  EXPECT_EQ(SocketMemory::level_for(budget), kLeastLevel);
+}
+
+TEST(SocketMemory, AThousandConnectionsFit32MiBInBothDirections) {
+  for (const Direction direction : {Direction::kOutbound, Direction::kInbound}) {
+    WorkerStats stats;
+    MemoryBudget budget(32 * kMiB, 0, stats);
+    std::vector<SocketMemory> connections;
+    while (auto memory = SocketMemory::begin(budget, direction))
+      connections.push_back(std::move(*memory));
+    EXPECT_GE(connections.size(), 1000U) << to_string(direction);
+  }
+}
+
+TEST(SocketMemory, TenThousandConnectionsFit512MiBInBothDirections) {
+  for (const Direction direction : {Direction::kOutbound, Direction::kInbound}) {
+    WorkerStats stats;
+    MemoryBudget budget(512 * kMiB, 0, stats);
+    std::vector<SocketMemory> connections;
+    while (auto memory = SocketMemory::begin(budget, direction))
+      connections.push_back(std::move(*memory));
+    EXPECT_GE(connections.size(), 10'000U) << to_string(direction);
+  }
 }
 
 // What comes within a window that has been announced would be dropped.
 TEST_F(BoundedSockets, AConnectionKeepsRoomForItsFirstWindow) {
-  ASSERT_TRUE(budget_.take(MemoryUse::kConnections, 160 * kMiB));
+  ASSERT_TRUE(budget_.take(MemoryUse::kConnections, 100 * kMiB));
   auto memory = SocketMemory::begin(budget_, Direction::kOutbound);
   ASSERT_TRUE(memory);
   const std::size_t before = memory->charged_bytes();
-  ASSERT_TRUE(memory->bound(*pair_.dialled));
+  ASSERT_TRUE(memory->bound(*pair_.dialled, SocketMemory::Leg::kApp));
   constexpr std::size_t kRoom = 2 * kSocketBufferBytes[kFirstWindowLevel];
   EXPECT_EQ(queued(SK_MEMINFO_RCVBUF), kRoom);
   EXPECT_EQ(memory->charged_bytes(), before + kRoom - 2 * kSocketBufferBytes[0]);
 }
 
-TEST_F(BoundedSockets, RoomForFirstWindowsLeavesAQuarterToOthers) {
+TEST_F(BoundedSockets, RoomForFirstWindowsLeavesHalfToOthers) {
   ASSERT_TRUE(budget_.take(MemoryUse::kConnections, 200 * kMiB));
   auto memory = SocketMemory::begin(budget_, Direction::kOutbound);
   ASSERT_TRUE(memory);
   const std::size_t before = memory->charged_bytes();
-  ASSERT_TRUE(memory->bound(*pair_.dialled));
+  ASSERT_TRUE(memory->bound(*pair_.dialled, SocketMemory::Leg::kApp));
   EXPECT_EQ(queued(SK_MEMINFO_RCVBUF), 2 * kSocketBufferBytes[0]);
   EXPECT_EQ(memory->charged_bytes(), before);
 }
@@ -267,7 +296,7 @@ TEST_F(BoundedSockets, ABufferThatWasChosenInTimeIsNotCharged) {
   ASSERT_TRUE(memory);
   const std::size_t before = memory->charged_bytes();
   event::bound_memory(pair_.dialled->descriptor(), memory->dialled_buffer_bytes());
-  ASSERT_TRUE(memory->bound(*pair_.dialled));
+  ASSERT_TRUE(memory->bound(*pair_.dialled, SocketMemory::Leg::kApp));
   EXPECT_EQ(queued(SK_MEMINFO_RCVBUF), 2 * kSocketBufferBytes[0]);
   EXPECT_EQ(memory->charged_bytes(), before);
 }
@@ -300,7 +329,7 @@ TEST_F(BoundedSockets, WhatCameInBeforeIsPaidForToo) {
   const std::string flood(32 * 1024, 'x');
   ASSERT_EQ(event::SocketPair::write(*pair_.accepted, flood), flood.size());
   pair_.until([&] { return pair_.dialled->readable(); });
-  ASSERT_TRUE(memory->bound(*pair_.dialled));
+  ASSERT_TRUE(memory->bound(*pair_.dialled, SocketMemory::Leg::kApp));
   EXPECT_GE(memory->charged_bytes(), before + flood.size());
 }
 
