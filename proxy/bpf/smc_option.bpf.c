@@ -57,7 +57,7 @@ struct {
   __type(value, __u32);
 } requested SEC(".maps");
 
-/* Ports of listeners that asked for the second option. */
+/* Ports of listeners that asked for the second option, and the last byte of its identifier. */
 struct {
   __uint(type, BPF_MAP_TYPE_HASH);
   __uint(max_entries, FRAMES_PORTS_MAX);
@@ -127,10 +127,16 @@ static __always_inline bool carries_option(struct bpf_sock_ops* ops) {
   return has_option(ops, BPF_LOAD_HDR_OPT_TCP_SYN);
 }
 
+/* Of a proxy that knows windows, as whoever asks the program that it has attached itself. */
+static __always_inline bool wants_windows(struct bpf_sock_ops* ops) {
+  struct bpf_sock* socket = ops->sk;
+  return socket && (socket->priority == FAIRLEAD_PRIORITY_WINDOWS_WANTED ||
+                    socket->priority == (FAIRLEAD_PRIORITY_FRAMES_REQUESTED | program_bits));
+}
+
 static __always_inline bool wants_frames(struct bpf_sock_ops* ops) {
   struct bpf_sock* socket = ops->sk;
-  return socket && (socket->priority == FAIRLEAD_PRIORITY_FRAMES_WANTED ||
-                    socket->priority == (FAIRLEAD_PRIORITY_FRAMES_REQUESTED | program_bits));
+  return socket && (socket->priority == FAIRLEAD_PRIORITY_FRAMES_WANTED || wants_windows(ops));
 }
 
 /* Whether the peer's answer is for another program of this kind to tell, or was told by it. A
@@ -143,6 +149,7 @@ static __always_inline bool another_tells(struct bpf_sock_ops* ops) {
   bool by_priority =
       asked == FAIRLEAD_PRIORITY_SMC_REQUESTED || asked == FAIRLEAD_PRIORITY_FRAMES_REQUESTED;
   return socket->priority == FAIRLEAD_PRIORITY_FRAMES_ANSWERED ||
+         socket->priority == FAIRLEAD_PRIORITY_WINDOWS_ANSWERED ||
          (by_priority && (socket->priority & PROGRAM_BITS_MASK) != program_bits);
 }
 
@@ -159,16 +166,18 @@ static __always_inline __u8 frames_option(struct bpf_sock_ops* ops) {
   if (!(ops->skb_tcp_flags & TCP_FLAG_ACK))
     return wants_frames(ops) ? FAIRLEAD_FRAMES_MAGIC_3_SYN : 0;
   __u32 port = ops->local_port;
-  if (!bpf_map_lookup_elem(&frames_ports, &port)) return 0;
+  __u32* answer = bpf_map_lookup_elem(&frames_ports, &port);
+  if (!answer) return 0;
   if (!has_frames_option(ops, FAIRLEAD_FRAMES_MAGIC_3_SYN, BPF_LOAD_HDR_OPT_TCP_SYN)) return 0;
-  return FAIRLEAD_FRAMES_MAGIC_3_ANSWER;
+  return *answer;
 }
 
 static __always_inline void note_listener(struct bpf_sock_ops* ops) {
   __u32 port = ops->local_port;
-  __u32 one = 1;
+  __u32 answer =
+      wants_windows(ops) ? FAIRLEAD_FRAMES_MAGIC_3_WINDOWS : FAIRLEAD_FRAMES_MAGIC_3_ANSWER;
   if (wants_frames(ops))
-    bpf_map_update_elem(&frames_ports, &port, &one, BPF_ANY);
+    bpf_map_update_elem(&frames_ports, &port, &answer, BPF_ANY);
   else
     bpf_map_delete_elem(&frames_ports, &port);
 }
@@ -216,9 +225,11 @@ int smc_option(struct bpf_sock_ops* ops) {
     case BPF_SOCK_OPS_ACTIVE_ESTABLISHED_CB:
       if (!is_requested(ops)) break;
       if (has_option(ops, 0) && !another_tells(ops)) {
-        bool frames =
-            wants_frames(ops) && has_frames_option(ops, FAIRLEAD_FRAMES_MAGIC_3_ANSWER, 0);
-        int answered = frames ? FAIRLEAD_PRIORITY_FRAMES_ANSWERED : FAIRLEAD_PRIORITY_ANSWERED;
+        int answered = FAIRLEAD_PRIORITY_ANSWERED;
+        if (wants_windows(ops) && has_frames_option(ops, FAIRLEAD_FRAMES_MAGIC_3_WINDOWS, 0))
+          answered = FAIRLEAD_PRIORITY_WINDOWS_ANSWERED;
+        else if (wants_frames(ops) && has_frames_option(ops, FAIRLEAD_FRAMES_MAGIC_3_ANSWER, 0))
+          answered = FAIRLEAD_PRIORITY_FRAMES_ANSWERED;
         bpf_setsockopt(ops, SOL_SOCKET, SO_PRIORITY, &answered, sizeof answered);
       }
       leave(ops);

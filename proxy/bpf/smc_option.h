@@ -32,11 +32,15 @@
 #define FAIRLEAD_FRAMES_MAGIC_2 0xad
 #define FAIRLEAD_FRAMES_MAGIC_3_SYN 0x01
 #define FAIRLEAD_FRAMES_MAGIC_3_ANSWER 0x02
+/* The answer of a proxy that knows windows of frames. */
+#define FAIRLEAD_FRAMES_MAGIC_3_WINDOWS 0x03
 
 /* SO_PRIORITY with which a proxy asks for the second option: of a socket before connect(2), of a
  * listener before listen(2). TC_PRIO_INTERACTIVE_BULK: any process may set it, and the default
  * queueing discipline has it in the band of priority 0. */
 #define FAIRLEAD_PRIORITY_FRAMES_WANTED 4
+/* The same of a proxy that knows windows. TC_PRIO_INTERACTIVE, of which any process may send. */
+#define FAIRLEAD_PRIORITY_WINDOWS_WANTED 6
 /* SO_PRIORITY with which a proxy that has attached the program itself asks it for the first option,
  * or for both, before connect(2). Only CAP_NET_ADMIN may set such values, so no application that
  * shares the cgroup asks by accident. The bits between say which program is asked. */
@@ -46,3 +50,5 @@
 #define FAIRLEAD_PRIORITY_PROGRAMS 1024
 /* As FAIRLEAD_PRIORITY_ANSWERED; both options were in the SYN/ACK. */
 #define FAIRLEAD_PRIORITY_FRAMES_ANSWERED 0x534d4400
+/* The same; the server knows windows. */
+#define FAIRLEAD_PRIORITY_WINDOWS_ANSWERED 0x534d4500

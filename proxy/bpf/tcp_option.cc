@@ -132,7 +132,7 @@ Announced announced_in_syn(std::span<const std::byte> ip_and_tcp_headers) {
   return frames ? Announced::kFrames : Announced::kSmc;
 }
 
-void ask_for_frames(int fd) { set_priority(fd, FAIRLEAD_PRIORITY_FRAMES_WANTED); }
+void ask_for_frames(int fd) { set_priority(fd, FAIRLEAD_PRIORITY_WINDOWS_WANTED); }
 void stop_asking_for_frames(int listener_fd) { set_priority(listener_fd, 0); }
 
 namespace {
@@ -177,7 +177,8 @@ Announced peer_answered_option(int connected_fd) {
   // The answers stay where they are: they name no class and no band of their own.
   if (priority == FAIRLEAD_PRIORITY_ANSWERED) return Announced::kSmc;
   if (priority == FAIRLEAD_PRIORITY_FRAMES_ANSWERED) return Announced::kFrames;
-  if (priority == FAIRLEAD_PRIORITY_FRAMES_WANTED) set_priority(connected_fd, 0);
+  if (priority == FAIRLEAD_PRIORITY_WINDOWS_ANSWERED) return Announced::kFramesWithWindows;
+  if (priority == FAIRLEAD_PRIORITY_WINDOWS_WANTED) set_priority(connected_fd, 0);
   return Announced::kNothing;
 }
 

@@ -17,7 +17,8 @@ namespace fairlead::bpf {
 enum class Announced : std::uint8_t {
   kNothing,
   kSmc,
-  kFrames,  // SMC-R, and that the connection may begin in frames (docs/wire.md)
+  kFrames,             // SMC-R, and that the connection may begin in frames (docs/wire.md)
+  kFramesWithWindows,  // in a SYN/ACK: the same, and that the server knows windows
 };
 
 // Connecting side: asks the option program to announce frames too. Before connect(2), and of a

@@ -87,6 +87,10 @@ void write(const relay::ParkedFrames& from, proto::Frames& to) {
   to.set_accept_sent(from.accept_sent);
   to.set_peer_lost(from.peer_lost);
   to.set_declined(from.declined);
+  if (!from.rules.windows) return;
+  to.set_windows(true);
+  to.set_sent_max(from.rules.sent_max);
+  to.set_received_max(from.rules.received_max);
 }
 
 Result<relay::ParkedFrames> read(const proto::Frames& from, bool outbound) {
@@ -102,6 +106,11 @@ Result<relay::ParkedFrames> read(const proto::Frames& from, bool outbound) {
   frames.rules.head_bytes = from.head().size();
   std::copy_n(reinterpret_cast<const std::byte*>(from.head().data()), from.head().size(),
               frames.rules.head.begin());
+  if (from.windows()) {
+    frames.rules.windows = true;
+    frames.rules.sent_max = from.sent_max();
+    frames.rules.received_max = from.received_max();
+  }
   frames.to_net = SMC_TRY(read(from.to_net()));
   frames.to_app = SMC_TRY(read(from.to_app()));
   frames.app_bytes = from.app_bytes();
@@ -310,7 +319,7 @@ Result<Parked> decode(std::span<const std::byte> bytes, std::vector<FileDescript
   proto::Description description;
   if (!description.ParseFromArray(bytes.data(), static_cast<int>(bytes.size())))
     return Error{Errc::kMalformed, "description: no message"};
-  if (description.version() != kDescriptionVersion)
+  if (description.version() == 0 || description.version() > kDescriptionVersion)
     return Error{Errc::kUnsupported, "description.version: of another proxy"};
   if (description.listeners_size() > static_cast<int>(kParkedListenersMax))
     return Error{Errc::kMalformed, "description.listeners: more than are allowed"};

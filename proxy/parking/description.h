@@ -18,7 +18,8 @@
 
 namespace fairlead::parking {
 
-inline constexpr std::uint32_t kDescriptionVersion = 1;
+// That this proxy writes. It reads older ones too, in which frames have no windows.
+inline constexpr std::uint32_t kDescriptionVersion = 2;
 inline constexpr std::size_t kDescriptionBytesMax = std::size_t{256} * 1024 * 1024;
 inline constexpr std::size_t kParkedListenersMax = 4096;
 

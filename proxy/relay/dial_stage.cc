@@ -132,10 +132,13 @@ StageResult OutboundDial::connected(TimePoint now) {
   session_.note(assumed_ ? "the peer is assumed to speak SMC"
                          : "the SYN/ACK carried the SMC option");
   // Where the path is encrypted and no other device leads there, nothing can be earned.
-  if (answered != bpf::Announced::kFrames ||
+  if (answered < bpf::Announced::kFrames ||
       only_withheld(services.devices, Place(*session_.net, std::nullopt)))
     return handshake(std::nullopt);
-  if (session_.memory.begin_frames()) return UseStage{std::make_unique<FramesStage>(session_, now)};
+  const bool windows = answered == bpf::Announced::kFramesWithWindows;
+  if (session_.memory.begin_frames(windows ? smc::kFirstWindowBytes : smc::kFramedBytesMax))
+    return UseStage{std::make_unique<FramesStage>(
+        session_, windows ? smc::Deferral::Windows::kKnown : smc::Deferral::Windows::kNone, now)};
   session_.note("no memory for what frames may carry");
   return handshake(FallbackCause{.reason = FallbackReason::kMemory, .detail = kBudgetSpent});
 }
@@ -201,7 +204,7 @@ StageResult InboundDial::dial(TimePoint now) {
 // The application is on this host as a rule, so that no event needs to tell of the connection.
 void InboundDial::offer(std::vector<std::byte> first_frames, TimePoint now) {
   session_.app->presume_connected();
-  auto frames = std::make_unique<FramesStage>(session_, now);
+  auto frames = std::make_unique<FramesStage>(session_, windows_in(first_frames), now);
   frames->take(first_frames);
   next_ = std::move(frames);
 }

@@ -13,7 +13,9 @@ namespace {
 using Kind = event::IoResult::Kind;
 
 // In front of the bytes, so that a frame is written in one piece.
-constexpr std::size_t kHeadBytes = wire::kFramePreface.size() + wire::kFrameHeaderBytes;
+constexpr std::size_t kWindowFrameBytes = wire::kFrameHeaderBytes + wire::kHandOverBodyBytes;
+constexpr std::size_t kHeadBytes =
+    wire::kFramePreface.size() + kWindowFrameBytes + wire::kFrameHeaderBytes;
 static_assert(kCopyBytes >= kHeadBytes + wire::kFrameBytesMax);
 // A part of a frame counts as so many bytes of a turn, because a peer may send frames of one byte.
 // Their headers, and not their bytes, are what takes time then.
@@ -39,6 +41,7 @@ void FramedOut::resume(ParkedFrames& parked) {
 }
 
 void FramedOut::park(ParkedFrames& into) {
+  if (window_due_) (void)send_due();
   (void)describe_rest(into);
   into.to_net = waiting_.release();
 }
@@ -47,7 +50,7 @@ bool FramedOut::describe_rest(ParkedFrames& into) const {
   into.to_net.written = waiting_.written();
   into.app_bytes = bytes_;
   into.preface_due = preface_due_;
-  return waiting_.empty();
+  return waiting_.empty() && !window_due_;
 }
 
 RelayStep FramedOut::pump() {
@@ -77,8 +80,33 @@ RelayStep FramedOut::pump() {
   }
   if (!preface_due_) return RelayStep::kIdle;
   // The server may have to speak first.
+  return send_due() == RelayStep::kRefused ? RelayStep::kRefused : RelayStep::kIdle;
+}
+
+std::byte* FramedOut::put_due(std::byte* end) {
+  const auto put = [&end](std::span<const std::byte> bytes) {
+    end -= bytes.size();
+    std::memcpy(end, bytes.data(), bytes.size());
+  };
+  if (window_due_) put(wire::encode_position(wire::FrameType::kWindow, *window_due_));
+  window_due_.reset();
+  if (preface_due_) put(deferral_.windows() ? wire::kWindowsPreface : wire::kFramePreface);
   preface_due_ = false;
-  return send(wire::kFramePreface) == RelayStep::kRefused ? RelayStep::kRefused : RelayStep::kIdle;
+  return end;
+}
+
+RelayStep FramedOut::send_due() {
+  std::array<std::byte, wire::kFramePreface.size() + kWindowFrameBytes> due;
+  std::byte* const end = due.data() + due.size();
+  return send({put_due(end), end});
+}
+
+void FramedOut::open_window(std::uint64_t max) {
+  const auto frame = deferral_.open_window(max);
+  if (preface_due_)
+    window_due_ = max;
+  else if (send(frame) == RelayStep::kRefused)
+    net_.assume_readable();  // it says so again when something is read from it
 }
 
 // The bytes stand in the buffer, behind room for the head.
@@ -86,17 +114,12 @@ RelayStep FramedOut::send_piece(std::size_t count, bool urgent) {
   const auto header = urgent ? deferral_.send_urgent() : deferral_.send_data(count);
   std::byte* begin = shared_.buffer.data() + kHeadBytes - header.size();
   std::memcpy(begin, header.data(), header.size());
-  if (preface_due_) {
-    begin -= wire::kFramePreface.size();
-    std::memcpy(begin, wire::kFramePreface.data(), wire::kFramePreface.size());
-    preface_due_ = false;
-  }
+  begin = put_due(begin);
   return send({begin, shared_.buffer.data() + kHeadBytes + count});
 }
 
 RelayStep FramedOut::send_end() {
-  if (preface_due_ && send(wire::kFramePreface) == RelayStep::kRefused) return RelayStep::kRefused;
-  preface_due_ = false;
+  if (preface_due_ && send_due() == RelayStep::kRefused) return RelayStep::kRefused;
   const auto frame = deferral_.send_end();
   // No handshake can follow when the client has ended. But a server that has ended before closes
   // first (relay/close_order.h).
@@ -123,8 +146,7 @@ RelayStep FramedOut::send(std::span<const std::byte> bytes) {
 }
 
 void FramedOut::hand_over() {
-  if (preface_due_) (void)send(wire::kFramePreface);
-  preface_due_ = false;
+  if (preface_due_) (void)send_due();
   // A stream that refuses it says so again when something is read from it. No event follows.
   if (send(deferral_.send_hand_over()) == RelayStep::kRefused) net_.assume_readable();
 }

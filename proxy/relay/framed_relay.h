@@ -2,6 +2,7 @@
 // other one leads to the proxy of the peer. The rules are those of smc/deferral.h.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -39,6 +40,8 @@ class FramedOut {
   bool held() const { return deferral_.held(); }
   bool whole() const { return deferral_.ended() || app_.fin_arrived(); }
   void set_copy_bytes(std::size_t bytes) { copy_bytes_ = bytes; }
+  // The peer may send so many bytes in frames. REQUIRES: as Deferral::open_window()
+  void open_window(std::uint64_t max);
   // The hand-over, behind what waits.
   void hand_over();
   // Writes what waits for the network. True when nothing does.
@@ -48,6 +51,9 @@ class FramedOut {
   RelayStep send_piece(std::size_t count, bool urgent);
   RelayStep send_end();
   RelayStep send(std::span<const std::byte> bytes);
+  // What stands in front of the next bytes, copied so that it ends before `end`. Returns its begin.
+  std::byte* put_due(std::byte* end);
+  RelayStep send_due();
 
   event::Stream& app_;
   event::Stream& net_;
@@ -57,6 +63,7 @@ class FramedOut {
   std::uint64_t bytes_ = 0;
   std::size_t copy_bytes_ = kCopyBytes;
   bool preface_due_;
+  std::optional<std::uint64_t> window_due_;  // goes with the preface
 };
 
 static_assert(smc::kFramedBytesMax % kBacklogStepBytes == 0);
@@ -90,10 +97,18 @@ class FramedIn {
   bool lost() const { return lost_; }
   // The application has got the end.
   bool finished() const { return finished_; }
-  // The most memory that may be needed for what the application has not taken. It only gets less.
+  // The most memory that may be needed for what the application has not taken. Without a larger
+  // window, it only gets less.
   std::size_t ahead_bytes_max() const {
     if (deferral_.peer_ended() || discards_) return waiting_.held_bytes();
+    if (deferral_.windows()) return window_bytes();
     return smc::kFramedBytesMax + (waiting_.written() < before_until_ ? before_bytes_ : 0);
+  }
+  // That the peer may send before the application has taken more. A small one can always be opened
+  // again.
+  std::size_t window_bytes() const {
+    const std::uint64_t passed = std::min(waiting_.written(), deferral_.bytes_received_max());
+    return std::max<std::size_t>(smc::kFirstWindowBytes, deferral_.bytes_received_max() - passed);
   }
   // The application takes nothing any more: from here on, what comes for it is dropped.
   void discard() {
@@ -133,8 +148,9 @@ class FramedIn {
 class FramedRelay {
  public:
   FramedRelay(smc::Deferral::Role role, const smc::Deferral::Limits& limits, event::Stream& app,
-              event::Stream& net, TcpRelayResources& shared, TimePoint now)
-      : deferral_(role, limits, now),
+              event::Stream& net, TcpRelayResources& shared, TimePoint now,
+              smc::Deferral::Windows windows = smc::Deferral::Windows::kNone)
+      : deferral_(role, limits, now, windows),
         out_(app, net, deferral_, shared, role == smc::Deferral::Role::kClient),
         in_(net, app, deferral_, shared),
         duplex_(app, net, out_, in_) {}
@@ -166,10 +182,10 @@ class FramedRelay {
 
   // As Duplex.
   RelayStep pump(TimePoint now) {
-    const bool before = deferral_.unbounded();
+    const bool held = deferral_.held();
     const RelayStep step = duplex_.pump(now);
     // What was held back at the bound may go now.
-    return step == RelayStep::kIdle && before != deferral_.unbounded() ? RelayStep::kMore : step;
+    return step == RelayStep::kIdle && held && !deferral_.held() ? RelayStep::kMore : step;
   }
   std::optional<TimePoint> next_deadline() const { return duplex_.next_deadline(); }
   bool ending() const { return duplex_.ending(); }

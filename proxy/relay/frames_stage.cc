@@ -1,6 +1,8 @@
 #include "relay/frames_stage.h"
 
+#include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <span>
 
 #include "base/assert.h"
@@ -10,6 +12,10 @@
 
 namespace fairlead::relay {
 namespace {
+
+// The client hands over if a window blocks for so long.
+constexpr Duration kWindowWait = std::chrono::milliseconds(100);
+constexpr std::uint64_t kWindowGrowth = 4;
 
 smc::Deferral::Role role_of(const SessionResources& session) {
   return session.outbound() ? smc::Deferral::Role::kClient : smc::Deferral::Role::kServer;
@@ -22,6 +28,11 @@ smc::Deferral::Limits limits_of(const SessionResources& session) {
 
 }  // namespace
 
+smc::Deferral::Windows windows_in(std::span<const std::byte> first_bytes) {
+  const bool known = first_bytes[wire::kFramePreface.size() - 1] == wire::kWindowsPreface.back();
+  return known ? smc::Deferral::Windows::kKnown : smc::Deferral::Windows::kNone;
+}
+
 std::unique_ptr<FramedRelay> resume_frames(SessionResources& session, ParkedFrames parked,
                                            TimePoint began) {
   Result<smc::Deferral> rules =
@@ -33,9 +44,10 @@ std::unique_ptr<FramedRelay> resume_frames(SessionResources& session, ParkedFram
   return relay;
 }
 
-FramesStage::FramesStage(SessionResources& session, TimePoint now) : session_(session) {
+FramesStage::FramesStage(SessionResources& session, smc::Deferral::Windows windows, TimePoint now)
+    : session_(session) {
   relay_ = std::make_unique<FramedRelay>(role_of(session_), limits_of(session_), *session_.app,
-                                         *session_.net, session_.services.tcp, now);
+                                         *session_.net, session_.services.tcp, now, windows);
   relay_->towards_net().set_copy_bytes(session_.memory.copy_bytes());
 }
 
@@ -62,6 +74,8 @@ StageResult FramesStage::begin(TimePoint now) {
   }
   liveness_.watch(session_);
   session_.provide_for_lasting();
+  // The client's first window goes with its preface.
+  if (session_.outbound() && session_.memory.plenty()) open_window();
   return run(now);
 }
 
@@ -75,6 +89,9 @@ StageResult FramesStage::run(TimePoint now) {
   session_.report.count(Transport::kShort, relay_->towards_net().bytes(),
                         relay_->towards_app().bytes());
   session_.pay_for_growth(relay_->towards_app().ahead_bytes_max(), true);
+  const std::uint64_t received_max = relay_->deferral().bytes_received_max();
+  if (received_max - std::min(received_max, relay_->deferral().bytes_received()) <= window_ / 2)
+    open_window();
   relay_->towards_net().set_copy_bytes(session_.memory.copy_bytes());
   const smc::Deferral& deferral = relay_->deferral();
   session_.close_order.note(deferral.ended(), deferral.peer_ended(), session_.outbound());
@@ -102,7 +119,41 @@ StageResult FramesStage::run(TimePoint now) {
   // Also before it is parked, once: the client may wait for this to be parked itself.
   if (deferral.peer_handed_over() && !(parking && returned_)) return answer_hand_over(now);
   if (parking) return Stay{};
-  return deferral.earned(now) ? hand_over(now) : Stay{};
+  return deferral.earned(now) || window_blocks_too_long(now) ? hand_over(now) : Stay{};
+}
+
+// The peer gets a larger window while there is memory, and otherwise one of the same size behind
+// what the application has taken.
+void FramesStage::open_window() {
+  const smc::Deferral& deferral = relay_->deferral();
+  if (!deferral.may_open_window()) return;
+  const FramedIn& in = relay_->towards_app();
+  const std::uint64_t passed = std::min(in.bytes(), deferral.bytes_received_max());
+  std::uint64_t window = in.window_bytes();
+  const std::uint64_t wanted =
+      std::min(session_.memory.plenty() ? smc::kFramedBytesMax : kWindowGrowth * window,
+               smc::kFramedBytesMax - passed);
+  if (wanted > window && session_.memory.extend_ahead(wanted)) window = wanted;
+  const std::uint64_t max = std::min(passed + window, smc::kFramedBytesMax);
+  if (max <= deferral.bytes_received_max()) return;
+  window_ = window;
+  relay_->towards_net().open_window(max);
+}
+
+// An application that does not read keeps no other one waiting: over SMC-R or TCP, each direction
+// has a flow control of its own.
+bool FramesStage::window_blocks_too_long(TimePoint now) {
+  const smc::Deferral& deferral = relay_->deferral();
+  if (!session_.outbound() || !deferral.may_hand_over() || !deferral.window_blocks()) {
+    blocked_.reset();
+    return false;
+  }
+  if (!blocked_) {
+    blocked_.emplace(session_.services.timers, [this] { session_.mark_ready(); });
+    blocked_until_ = now + kWindowWait;
+    blocked_->set(blocked_until_);
+  }
+  return now >= blocked_until_;
 }
 
 StageResult FramesStage::broken() {

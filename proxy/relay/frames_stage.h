@@ -17,13 +17,16 @@ namespace fairlead::relay {
 
 // The frames of a connection that another process, or SMC-R, has left. REQUIRES: what
 // smc::Deferral::resume() takes
+// What a client's preface says. REQUIRES: one of the two in wire/frame.h stands first
+smc::Deferral::Windows windows_in(std::span<const std::byte> first_bytes);
+
 std::unique_ptr<FramedRelay> resume_frames(SessionResources& session, ParkedFrames parked,
                                            TimePoint began);
 
 class FramesStage final : public Stage {
  public:
   // From the connection's beginning. The memory for frames is paid for.
-  FramesStage(SessionResources& session, TimePoint now);
+  FramesStage(SessionResources& session, smc::Deferral::Windows windows, TimePoint now);
   // A handshake behind the hand-over has failed: what the peer said in frames still goes to the
   // application, then the peer is reset.
   FramesStage(SessionResources& session, std::unique_ptr<FramedRelay> relay);
@@ -55,6 +58,8 @@ class FramesStage final : public Stage {
   void prepare_handshake(TimePoint now);
   StageResult answer_hand_over(TimePoint now);
   void cancel_handshake();
+  void open_window();
+  bool window_blocks_too_long(TimePoint now);
 
   SessionResources& session_;
   std::unique_ptr<FramedRelay> relay_;
@@ -63,6 +68,10 @@ class FramesStage final : public Stage {
   bool returned_ = false;   // it was over SMC-R
   PeerLiveness liveness_;
   std::optional<event::Timer> half_close_;  // for what a half-closed connection may still say
+  std::uint64_t window_ = smc::kFirstWindowBytes;  // that the peer got last
+  // A client's: while a window blocks.
+  std::optional<event::Timer> blocked_;
+  TimePoint blocked_until_{};
   // A client's handshake that the connection has earned.
   struct Earned {
     HandshakePermit permit;

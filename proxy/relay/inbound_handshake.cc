@@ -49,16 +49,18 @@ StageResult InboundHandshake::begin(TimePoint now) {
 
 std::optional<StageResult> InboundHandshake::judge_unread(TimePoint now) {
   if (!frames_possible_) return std::nullopt;
-  const auto& preface = wire::kFramePreface;
   std::vector<std::byte>& unread = exchange_.unread();
-  for (;;) {
+  const auto begins_with = [&unread](const auto& preface) {
     const std::size_t seen = std::min(unread.size(), preface.size());
-    if (!std::equal(unread.begin(), unread.begin() + static_cast<std::ptrdiff_t>(seen),
-                    preface.begin()))
-      break;
-    if (seen == preface.size()) {
+    return std::equal(unread.begin(), unread.begin() + static_cast<std::ptrdiff_t>(seen),
+                      preface.begin());
+  };
+  while (begins_with(wire::kFramePreface) || begins_with(wire::kWindowsPreface)) {
+    if (unread.size() >= wire::kFramePreface.size()) {
+      const bool windows = windows_in(unread) == smc::Deferral::Windows::kKnown;
       // Frames cannot be declined.
-      if (!session_.memory.begin_frames()) return session_.refuse_for_memory();
+      if (!session_.memory.begin_frames(windows ? smc::kFirstWindowBytes : smc::kFramedBytesMax))
+        return session_.refuse_for_memory();
       return UseStage{std::make_unique<InboundDial>(session_, std::move(unread))};
     }
     if (std::optional<StageResult> result = fetch(now)) return result;

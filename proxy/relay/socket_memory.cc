@@ -233,11 +233,19 @@ void SocketMemory::moved(std::uint64_t bytes, event::Stream& app, event::Stream*
   }
 }
 
-bool SocketMemory::begin_frames() {
+bool SocketMemory::begin_frames(std::size_t bytes) {
   if (budget_ == nullptr) return true;
   const std::size_t keep = keep_ != 0 ? keep_ : budget_->limit_bytes() / kFramesLeave;
-  if (!charge_.resize(charge_.bytes() + smc::kFramedBytesMax, keep)) return false;
-  ahead_bytes_ += smc::kFramedBytesMax;
+  if (!charge_.resize(charge_.bytes() + bytes, keep)) return false;
+  ahead_bytes_ += bytes;
+  return true;
+}
+
+bool SocketMemory::extend_ahead(std::size_t bytes) {
+  if (budget_ == nullptr || bytes <= ahead_bytes_) return true;
+  if (!charge_.resize(charge_.bytes() - ahead_bytes_ + bytes, budget_->limit_bytes() / 2))
+    return false;
+  ahead_bytes_ = bytes;
   return true;
 }
 

@@ -125,9 +125,14 @@ class SocketMemory {
   // The application has moved so many bytes in all. `net`: of a TCP connection, else null.
   void moved(std::uint64_t bytes, event::Stream& app, event::Stream* net);
 
-  // The connection may begin in frames: pays for all that it may have to keep for its application,
-  // beyond copy_bytes(). False where the budget has no room for it; nothing changes then.
-  bool begin_frames();
+  // The connection may begin in frames: pays for so many bytes that it may have to keep for its
+  // application, beyond copy_bytes(). False where the budget has no room for it; nothing changes
+  // then.
+  bool begin_frames(std::size_t bytes);
+  // It may have to keep more. False where less than half of the budget would be left.
+  bool extend_ahead(std::size_t bytes);
+  // It has begun with the largest buffers.
+  bool plenty() const { return level_ == kApplicationLevel; }
   // From here on no more than this is kept for the application. Gives back the rest.
   void keep_ahead(std::size_t bytes);
 

@@ -16,7 +16,12 @@ std::size_t ahead_bytes(const ParkedMode& mode) {
   if (const auto* const tcp = std::get_if<ParkedTcp>(&mode))
     return tcp->towards_app.waiting.bytes.size();
   const auto* const frames = std::get_if<ParkedFrames>(&mode);
-  return frames == nullptr ? 0 : smc::kFramedBytesMax + bytes_before_frames(*frames);
+  if (frames == nullptr) return 0;
+  const smc::Deferral::State& rules = frames->rules;
+  if (!rules.windows) return smc::kFramedBytesMax + bytes_before_frames(*frames);
+  const std::uint64_t passed = std::min(frames->to_app.written, rules.received_max);
+  return std::max<std::size_t>(smc::kFirstWindowBytes, rules.received_max - passed) +
+         frames->to_app.bytes.size();
 }
 
 }  // namespace

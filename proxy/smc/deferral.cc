@@ -10,6 +10,13 @@ namespace fairlead::smc {
 
 using wire::FrameType;
 
+Deferral::Deferral(Role role, const Limits& limits, TimePoint began, Windows windows)
+    : role_(role), limits_(limits), began_(began) {
+  if (windows == Windows::kNone) return;
+  state_.windows = true;
+  state_.sent_max = state_.received_max = kFirstWindowBytes;
+}
+
 Result<Deferral> Deferral::resume(Role role, const Limits& limits, TimePoint began,
                                   const State& state) {
   Deferral resumed(role, limits, began);
@@ -18,8 +25,12 @@ Result<Deferral> Deferral::resume(Role role, const Limits& limits, TimePoint beg
     const bool bounded = !resumed.unbounded();
     if (state.body_left > wire::kFrameBytesMax || (state.urgent && state.body_left > 1))
       return "more of a frame than one can have";
-    if (bounded && (state.sent.bytes > kFramedBytesMax || state.received.bytes > kFramedBytesMax ||
-                    state.received.bytes + state.body_left > kFramedBytesMax))
+    for (const std::uint64_t max : {state.sent_max, state.received_max})
+      if (max > kFramedBytesMax || (!state.windows && max != kFramedBytesMax))
+        return "windows: more than frames may carry, or none";
+    if (bounded &&
+        (state.sent.bytes > state.sent_max || state.received.bytes > state.received_max ||
+         state.received.bytes + state.body_left > state.received_max))
       return "more in frames than is allowed";
     if ((state.received.ended || state.received.handed_over) && state.body_left != 0)
       return "a frame behind the last";
@@ -35,7 +46,9 @@ Result<Deferral> Deferral::resume(Role role, const Limits& limits, TimePoint beg
     if (state.head_bytes < wire::kFrameHeaderBytes) return nullptr;
     const auto header =
         wire::decode_frame_header(std::span(state.head).first<wire::kFrameHeaderBytes>());
-    return header && header->type == FrameType::kHandOver ? nullptr : "a header of no hand-over";
+    const bool position = header && (header->type == FrameType::kHandOver ||
+                                     (header->type == FrameType::kWindow && state.windows));
+    return position ? nullptr : "a header of no hand-over";
   };
   if (const char* const what = impossible()) return Error{Errc::kMalformed, what};
   return resumed;
@@ -83,12 +96,24 @@ Result<Deferral::Piece> Deferral::take_header(std::span<const std::byte> bytes) 
       state_.received.handed_over = true;
       piece.kind = Piece::Kind::kHandOver;
       break;
+    case FrameType::kWindow:
+      if (!fill(state_.head.size())) return piece;
+      SMC_TRY(
+          take_window(wire::load_be64(std::span(state_.head).last<wire::kHandOverBodyBytes>())));
+      break;
     case FrameType::kReturn:
     case FrameType::kReturned:
       break;  // judge() refuses them
   }
   state_.head_bytes = 0;
   return piece;
+}
+
+Result<void> Deferral::take_window(std::uint64_t max) {
+  if (max <= state_.sent_max || max > kFramedBytesMax)
+    return Error{Errc::kMalformed, "window: not larger, or larger than is allowed"};
+  state_.sent_max = max;
+  return {};
 }
 
 Result<void> Deferral::judge(const wire::FrameHeader& header) const {
@@ -102,8 +127,13 @@ Result<void> Deferral::judge(const wire::FrameHeader& header) const {
       return Error{Errc::kMalformed, "hand-over: behind the end"};
     return {};
   }
+  // Who has ended may still receive.
+  if (header.type == FrameType::kWindow) {
+    if (!state_.windows) return Error{Errc::kMalformed, "window: the connection has none"};
+    return {};
+  }
   if (state_.received.ended) return Error{Errc::kMalformed, "frame behind the end"};
-  if (data && !unbounded() && state_.received.bytes + header.body_bytes > kFramedBytesMax)
+  if (data && !unbounded() && state_.received.bytes + header.body_bytes > state_.received_max)
     return Error{Errc::kMalformed, "more in frames than is allowed"};
   return {};
 }
@@ -111,7 +141,27 @@ Result<void> Deferral::judge(const wire::FrameHeader& header) const {
 std::size_t Deferral::room() const {
   if (state_.sent.ended || state_.sent.handed_over) return 0;
   if (unbounded()) return wire::kFrameBytesMax;
-  return std::min<std::uint64_t>(kFramedBytesMax - state_.sent.bytes, wire::kFrameBytesMax);
+  // What was sent without a limit may be more.
+  if (state_.sent.bytes >= state_.sent_max) return 0;
+  return std::min<std::uint64_t>(state_.sent_max - state_.sent.bytes, wire::kFrameBytesMax);
+}
+
+bool Deferral::may_open_window() const {
+  return state_.windows && !state_.sent.handed_over && !state_.received.ended &&
+         !state_.received.handed_over && !unbounded() && state_.received_max < kFramedBytesMax;
+}
+
+std::array<std::byte, wire::kFrameHeaderBytes + wire::kHandOverBodyBytes> Deferral::open_window(
+    std::uint64_t max) {
+  SMC_ASSERT(may_open_window() && max > state_.received_max && max <= kFramedBytesMax, max,
+             state_.received_max);
+  state_.received_max = max;
+  return wire::encode_position(FrameType::kWindow, max);
+}
+
+bool Deferral::window_blocks() const {
+  if (!state_.windows || unbounded()) return false;
+  return held() || (!state_.received.ended && state_.received.bytes >= state_.received_max);
 }
 
 std::array<std::byte, wire::kFrameHeaderBytes> Deferral::send_data(std::size_t count) {

@@ -4,9 +4,10 @@
 //
 // The client hands over: its frame says that CLC follows. The server answers alike, and from there
 // on the stream is that of an ordinary handshake. Nobody is kept waiting by an application that
-// does not read: a direction carries kFramedBytesMax in frames at most, and the receiver takes all
-// of it whatever its application does. The bound goes when the client's application has ended,
-// because such a connection is not handed over any more.
+// does not read: a direction carries only what its receiver has allowed, and the receiver takes all
+// of it whatever its application does. It allows kFramedBytesMax, or where both sides know windows
+// kFirstWindowBytes and later more. The bound goes when the client's application has ended, because
+// such a connection is not handed over any more.
 #pragma once
 
 #include <array>
@@ -21,6 +22,7 @@
 namespace fairlead::smc {
 
 inline constexpr std::uint64_t kFramedBytesMax = 128 * 1024;
+inline constexpr std::uint64_t kFirstWindowBytes = 4096;
 
 class Deferral {
  public:
@@ -33,8 +35,9 @@ class Deferral {
     Duration time{};          // of a connection that still moves bytes
   };
 
-  Deferral(Role role, const Limits& limits, TimePoint began)
-      : role_(role), limits_(limits), began_(began) {}
+  enum class Windows : std::uint8_t { kNone, kKnown };
+
+  Deferral(Role role, const Limits& limits, TimePoint began, Windows windows = Windows::kNone);
 
   // What has passed in one direction.
   struct Half {
@@ -45,6 +48,10 @@ class Deferral {
   // All but role, limits and beginning: for another process that goes on with the connection.
   struct State {
     Half sent, received;
+    // Both sides know windows. In any case: how many bytes each side may send in frames.
+    bool windows = false;
+    std::uint64_t sent_max = kFramedBytesMax;
+    std::uint64_t received_max = kFramedBytesMax;
     unsigned turns = 0;
     bool answered = false;        // the latest bytes were the peer's
     std::uint32_t body_left = 0;  // of a frame with data
@@ -69,6 +76,13 @@ class Deferral {
   // connection must end.
   Result<Piece> take(std::span<const std::byte> bytes);
 
+  // True while the peer's window can be opened.
+  bool may_open_window() const;
+  // The frame that opens it. REQUIRES: may_open_window(), and bytes_received_max() < max <=
+  // kFramedBytesMax
+  std::array<std::byte, wire::kFrameHeaderBytes + wire::kHandOverBodyBytes> open_window(
+      std::uint64_t max);
+
   // How many more bytes of the application may be sent in frames; at most kFrameBytesMax.
   std::size_t room() const;
   // True if the application's next bytes must wait for the relay that follows the hand-over.
@@ -87,6 +101,10 @@ class Deferral {
   bool earned(TimePoint now) const;
   std::uint64_t bytes_sent() const { return state_.sent.bytes; }
   std::uint64_t bytes_received() const { return state_.received.bytes; }
+  std::uint64_t bytes_received_max() const { return state_.received_max; }
+  bool windows() const { return state_.windows; }
+  // A side waits for a window. Client: if it stays so, the hand-over is the way out.
+  bool window_blocks() const;
   bool ended() const { return state_.sent.ended; }
   bool peer_ended() const { return state_.received.ended; }
   bool handed_over() const { return state_.sent.handed_over; }
@@ -96,6 +114,7 @@ class Deferral {
 
  private:
   Result<Piece> take_header(std::span<const std::byte> bytes);
+  Result<void> take_window(std::uint64_t max);
   Result<void> judge(const wire::FrameHeader& header) const;
 
   Role role_;

@@ -32,6 +32,7 @@ Result<FrameHeader> decode_frame_header(std::span<const std::byte, kFrameHeaderB
       break;
     case FrameType::kHandOver:
     case FrameType::kReturn:
+    case FrameType::kWindow:
       fits = length == kHandOverBodyBytes;
       break;
     default:

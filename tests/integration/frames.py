@@ -11,13 +11,16 @@ from pathlib import Path
 import peers
 from harness import seconds
 
-PREFACE = bytes.fromhex("fa1ead01")
-DATA, URGENT, END, HAND_OVER = 1, 2, 3, 4
+PREFACE = bytes.fromhex("fa1ead01")  # of a client without windows
+PREFACE_WINDOWS = bytes.fromhex("fa1ead02")
+DATA, URGENT, END, HAND_OVER, WINDOW = 1, 2, 3, 4, 7
+FIRST_WINDOW = 4096
 LIMIT = 128 * 1024  # bytes of one direction in frames
 FRAME_MAX = 32 * 1024
 
-# Priority by which a socket asks the option program to announce frames, and the program's mark for an answer.
-PRIORITY_WANTED, PRIORITY_ANSWERED = 4, 0x534d4400
+# Priority by which a socket asks the option program to announce frames, without windows and with them, and the
+# program's mark for an answer of a server that knows windows.
+PRIORITY_WANTED, PRIORITY_WINDOWS_WANTED, PRIORITY_WINDOWS_ANSWERED = 4, 6, 0x534d4500
 SYS_BPF = {"x86_64": 321, "aarch64": 280}
 SYS_PIDFD_GETFD = 438
 MAP_UPDATE_ELEM = 2
@@ -36,6 +39,10 @@ def data(count, byte=b"x"):
 
 def hand_over(position):
     return frame(HAND_OVER, struct.pack(">Q", position))
+
+
+def window(position):
+    return frame(WINDOW, struct.pack(">Q", position))
 
 
 def receive(sock, kind=None):
@@ -62,10 +69,10 @@ def system_call(number, *arguments):
     return result
 
 
-def announce(sock, proxy):
+def announce(sock, proxy, wanted=PRIORITY_WINDOWS_WANTED):
     """The SYN of this socket, or its SYN-ACK, carries both options; `proxy` has the program that writes them.
     Call it before connect() or listen()."""
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_PRIORITY, PRIORITY_WANTED)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_PRIORITY, wanted)
     storage = next(info for info in Path(f"/proc/{proxy.pid}/fdinfo").iterdir()
                    if re.search(rf"^map_type:\s+{MAP_TYPE_SK_STORAGE}$", info.read_text(), re.MULTILINE))
     process = os.pidfd_open(proxy.pid)
@@ -90,7 +97,7 @@ def connect(address, proxy, answered=True):
         announce(made, proxy)
         made.connect(address[:2])
         priority = made.getsockopt(socket.SOL_SOCKET, socket.SO_PRIORITY)
-        assert not answered or priority == PRIORITY_ANSWERED, f"frames were not announced: {priority:#x}"
+        assert not answered or priority == PRIORITY_WINDOWS_ANSWERED, f"frames were not announced: {priority:#x}"
     except (OSError, AssertionError):
         made.close()
         raise
@@ -98,10 +105,10 @@ def connect(address, proxy, answered=True):
     return made
 
 
-def serve(handle, proxy):
+def serve(handle, proxy, windows=False):
     """A server whose listener announces frames."""
     listener = socket.socket()
-    announce(listener, proxy)
+    announce(listener, proxy, PRIORITY_WINDOWS_WANTED if windows else PRIORITY_WANTED)
     listener.bind(("127.0.0.1", 0))
     listener.listen(1024)
     # Accepted sockets would inherit it.

@@ -441,7 +441,7 @@ class Settings(FramesTest):
 
     def test_without_memory_for_frames_no_connection_is_refused(self):
         """A server does not announce frames while they might take the memory that others need."""
-        count = 64
+        count = 700
         for workers in (1, 2):
             with self.subTest(workers=workers), peers.Server(peers.echo) as application, contextlib.ExitStack() as stack:
                 self.start_pair(application.address, {"memory": {"limit": "512MiB"}},

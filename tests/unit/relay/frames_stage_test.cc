@@ -56,11 +56,12 @@ class FramesStageTest : public StageTest {
   }
   void start_client() {
     open_both(Direction::kOutbound);
-    begin<FramesStage>(network.time);
+    begin<FramesStage>(smc::Deferral::Windows::kNone, network.time);
   }
   void start_server(const std::string& unread = kPreface) {
     open_both(Direction::kInbound);
-    auto stage = std::make_unique<FramesStage>(*session, network.time);
+    auto stage =
+        std::make_unique<FramesStage>(*session, smc::Deferral::Windows::kNone, network.time);
     std::vector<std::byte> bytes = bytes_of(unread);
     stage->take(bytes);
     begin_stage(std::move(stage));
@@ -319,14 +320,116 @@ TEST_F(FramesStageTest, PaysForNoMoreThanWaitsOnceThePeerHasEnded) {
   open_both(Direction::kOutbound);
   pay();
   const std::size_t before = session->memory.charged_bytes();
-  ASSERT_TRUE(session->memory.begin_frames());
-  begin<FramesStage>(network.time);
+  ASSERT_TRUE(session->memory.begin_frames(smc::kFramedBytesMax));
+  begin<FramesStage>(smc::Deferral::Windows::kNone, network.time);
   net->feed(data_frame("answer"));
   turn();
   EXPECT_EQ(session->memory.charged_bytes(), before + smc::kFramedBytesMax);
   net->feed(end_frame());
   turn();
   EXPECT_EQ(session->memory.charged_bytes(), before);
+}
+
+std::string window_frame(std::uint32_t max) {
+  std::string frame("\x07\0\0\x08\0\0\0\0", 8);
+  for (const int shift : {24, 16, 8, 0}) frame += static_cast<char>(max >> shift);
+  return frame;
+}
+
+class FramesWithWindowsTest : public FramesStageTest {
+ protected:
+  FramesWithWindowsTest() {
+    config.smc.defer_bytes = smc::kFramedBytesMax - 1;
+    config.smc.defer_turns = 1000;
+  }
+  static inline const std::string kPreface{"\xfa\x1e\xad\x02", 4};
+  // All but so many bytes of the memory is used.
+  void leave(std::size_t bytes) {
+    ASSERT_TRUE(budget.take(MemoryUse::kConnections, budget.left_bytes() - bytes));
+  }
+  void start(Direction direction) {
+    open_both(direction);
+    pay();
+    ASSERT_TRUE(session->memory.begin_frames(smc::kFirstWindowBytes));
+    charged_before = session->memory.charged_bytes();
+    if (direction == Direction::kOutbound) {
+      begin<FramesStage>(smc::Deferral::Windows::kKnown, network.time);
+    } else {
+      auto stage =
+          std::make_unique<FramesStage>(*session, smc::Deferral::Windows::kKnown, network.time);
+      std::vector<std::byte> bytes = bytes_of(kPreface);
+      stage->take(bytes);
+      begin_stage(std::move(stage));
+    }
+  }
+  // As the peer, in frames of 100 bytes.
+  void feed(std::size_t bytes) {
+    for (std::size_t done = 0; done < bytes; done += 100)
+      net->feed(data_frame(std::string(std::min<std::size_t>(100, bytes - done), 'x')));
+  }
+  std::size_t charged_before = 0;
+};
+
+TEST_F(FramesWithWindowsTest, WhereMemoryIsPlentyAClientOpensAllOfTheWindowWithItsPreface) {
+  start(Direction::kOutbound);
+  app->feed("request");
+  turn();
+  EXPECT_EQ(net->outgoing, kPreface + window_frame(smc::kFramedBytesMax) + data_frame("request"));
+  EXPECT_EQ(session->memory.charged_bytes(),
+            charged_before + smc::kFramedBytesMax - smc::kFirstWindowBytes);
+}
+
+TEST_F(FramesWithWindowsTest, AServerOpensTheWindowOnceHalfOfItIsUsed) {
+  start(Direction::kInbound);
+  feed(smc::kFirstWindowBytes / 2 - 1);
+  turn();
+  EXPECT_EQ(net->outgoing, "");
+  feed(1);
+  turn();
+  EXPECT_EQ(net->outgoing, window_frame(smc::kFramedBytesMax));
+}
+
+TEST_F(FramesWithWindowsTest, WhereMemoryIsShortTheWindowFollowsTheApplication) {
+  leave(budget.limit_bytes() / 3);
+  start(Direction::kInbound);
+  app->allow(1000);
+  feed(smc::kFirstWindowBytes);
+  turn();
+  EXPECT_EQ(net->outgoing, window_frame(smc::kFirstWindowBytes + 1000));
+  EXPECT_EQ(session->memory.charged_bytes(), charged_before);
+  net->outgoing.clear();
+  app->allow(smc::kFirstWindowBytes);
+  turn();
+  EXPECT_EQ(net->outgoing, window_frame(2 * smc::kFirstWindowBytes));
+  EXPECT_EQ(session->memory.charged_bytes(), charged_before);
+}
+
+TEST_F(FramesWithWindowsTest, AClientHandsOverWhenAWindowBlocksForLong) {
+  leave(budget.limit_bytes() / 3);
+  start(Direction::kOutbound);
+  app->allow(0);
+  feed(smc::kFirstWindowBytes);
+  turn();
+  EXPECT_TRUE(stays());
+  EXPECT_EQ(net->outgoing, kPreface);
+  wait(std::chrono::milliseconds(99));
+  EXPECT_TRUE(stays());
+  wait(std::chrono::milliseconds(1));
+  EXPECT_TRUE(next<OutboundHandshake>());
+}
+
+TEST_F(FramesWithWindowsTest, AWindowThatIsOpenedInTimeDelaysNothing) {
+  leave(budget.limit_bytes() / 3);
+  start(Direction::kOutbound);
+  app->feed(std::string(smc::kFirstWindowBytes + 5, 'r'));
+  turn();
+  net->outgoing.clear();
+  wait(std::chrono::milliseconds(50));
+  net->feed(window_frame(smc::kFirstWindowBytes + 5));
+  turn();
+  EXPECT_EQ(net->outgoing, data_frame("rrrrr"));
+  wait(std::chrono::milliseconds(50));
+  EXPECT_TRUE(stays());
 }
 
 // The handshake behind a hand-over has failed.

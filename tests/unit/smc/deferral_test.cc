@@ -119,6 +119,110 @@ TEST_F(DeferralTest, ADirectionIsBounded) {
   EXPECT_EQ(take(server, more), "!more in frames than is allowed");
 }
 
+class WindowsTest : public DeferralTest {
+ protected:
+  WindowsTest() {
+    client = Deferral(Role::kClient, kLimits, now, Deferral::Windows::kKnown);
+    server = Deferral(Role::kServer, {}, now, Deferral::Windows::kKnown);
+  }
+  static Bytes window(std::uint64_t max) {
+    Bytes bytes;
+    append(bytes, wire::encode_position(wire::FrameType::kWindow, max));
+    return bytes;
+  }
+};
+
+TEST_F(WindowsTest, APeerSendsNoMoreThanItsWindowUntilThatIsOpened) {
+  EXPECT_EQ(client.room(), kFirstWindowBytes);
+  EXPECT_FALSE(client.window_blocks());
+  EXPECT_EQ(take(server, data(client, kFirstWindowBytes)), "D");
+  EXPECT_EQ(client.room(), 0U);
+  EXPECT_TRUE(client.held());
+  EXPECT_TRUE(client.window_blocks());
+  Bytes opened;
+  append(opened, server.open_window(kFirstWindowBytes + 10));
+  for (std::size_t step = 1; step < 13; ++step) {
+    Deferral cut = client;
+    EXPECT_EQ(take(cut, opened, step), "") << step;
+    EXPECT_EQ(cut.room(), 10U) << step;
+  }
+  EXPECT_EQ(take(client, opened), "");
+  EXPECT_EQ(take(server, data(client, 10)), "D");
+  EXPECT_EQ(server.bytes_received(), kFirstWindowBytes + 10);
+}
+
+TEST_F(WindowsTest, AWindowCanBeOpenedAsFarAsFramesMayCarry) {
+  EXPECT_TRUE(server.may_open_window());
+  EXPECT_EQ(take(client, window(kFramedBytesMax)), "");
+  (void)server.open_window(kFramedBytesMax);
+  EXPECT_FALSE(server.may_open_window());
+  while (client.room() != 0) EXPECT_EQ(take(server, data(client, client.room())), "D");
+  EXPECT_EQ(server.bytes_received(), kFramedBytesMax);
+}
+
+TEST_F(WindowsTest, TheSideThatHasReceivedAllOfTheWindowKnowsThatItBlocks) {
+  EXPECT_EQ(take(client, data(server, kFirstWindowBytes)), "D");
+  EXPECT_TRUE(client.window_blocks());
+  (void)client.open_window(kFirstWindowBytes + 1);
+  EXPECT_FALSE(client.window_blocks());
+}
+
+TEST_F(WindowsTest, NoWindowIsOpenedForAPeerThatSendsNoMore) {
+  Bytes last;
+  append(last, client.send_hand_over());
+  EXPECT_EQ(take(server, last), "H");
+  EXPECT_FALSE(server.may_open_window());
+  EXPECT_FALSE(client.may_open_window());
+}
+
+TEST_F(WindowsTest, TheEndOfTheClientLiftsTheWindowOfTheServer) {
+  Bytes end;
+  append(end, client.send_end());
+  EXPECT_EQ(take(server, end), "E");
+  EXPECT_FALSE(client.may_open_window());
+  EXPECT_FALSE(server.window_blocks());
+  for (int i = 0; i < 100; ++i) ASSERT_EQ(take(client, data(server, wire::kFrameBytesMax)), "D");
+}
+
+TEST_F(WindowsTest, AServerThatHasEndedMayStillOpenTheWindow) {
+  Bytes end;
+  append(end, server.send_end());
+  append(end, server.open_window(5000));
+  EXPECT_EQ(take(client, end), "E");
+  EXPECT_EQ(client.room(), 5000U);
+}
+
+TEST_F(WindowsTest, AHostilePeerIsRefused) {
+  const char* const wrong = "!window: not larger, or larger than is allowed";
+  for (const std::uint64_t max :
+       {std::uint64_t{0}, kFirstWindowBytes, kFramedBytesMax + 1, UINT64_MAX}) {
+    Deferral fresh = client;
+    EXPECT_EQ(take(fresh, window(max)), wrong) << max;
+  }
+  EXPECT_EQ(take(server, data(client, kFirstWindowBytes)), "D");
+  Bytes more;
+  append(more, wire::encode_frame_header({wire::FrameType::kData, 1}), 1);
+  EXPECT_EQ(take(server, more), "!more in frames than is allowed");
+  Deferral without(Role::kClient, kLimits, now);
+  EXPECT_EQ(take(without, window(5000)), "!window: the connection has none");
+}
+
+TEST_F(WindowsTest, AnotherProcessGoesOnAtAnyByte) {
+  Bytes bytes = data(server, 300);
+  append(bytes, server.open_window(6000));
+  append(bytes, server.send_data(5), 5);
+  for (std::size_t cut = 0; cut < bytes.size(); ++cut) {
+    Deferral first = client;
+    const auto middle = bytes.begin() + static_cast<std::ptrdiff_t>(cut);
+    take(first, {bytes.begin(), middle});
+    auto second = Deferral::resume(Role::kClient, kLimits, now, first.state());
+    ASSERT_TRUE(second) << cut << ": " << second.error().what;
+    take(*second, {middle, bytes.end()});
+    EXPECT_EQ(second->room(), 6000U) << cut;
+    EXPECT_EQ(second->bytes_received(), 305U) << cut;
+  }
+}
+
 TEST_F(DeferralTest, TheEndOfTheClientLiftsTheBoundOfTheServer) {
   Bytes end;
   append(end, client.send_end());
@@ -270,6 +374,21 @@ const ForgedState kForgedStates[] = {
      },
      "more of a frame than one can have"},
     {Role::kClient, [](Deferral::State& s) { s.sent.bytes = kFramedBytesMax + 1; },
+     "more in frames than is allowed"},
+    {Role::kClient, [](Deferral::State& s) { s.sent_max = kFirstWindowBytes; },
+     "windows: more than frames may carry, or none"},
+    {Role::kClient,
+     [](Deferral::State& s) {
+       s.windows = true;
+       s.received_max = kFramedBytesMax + 1;
+     },
+     "windows: more than frames may carry, or none"},
+    {Role::kServer,
+     [](Deferral::State& s) {
+       s.windows = true;
+       s.received_max = kFirstWindowBytes;
+       s.received.bytes = kFirstWindowBytes + 1;
+     },
      "more in frames than is allowed"},
     {Role::kServer, [](Deferral::State& s) { s.received.bytes = kFramedBytesMax + 1; },
      "more in frames than is allowed"},
