@@ -41,46 +41,6 @@ int socket_error(int fd) {
 
 }  // namespace
 
-void bound_memory(int fd, int bytes) {
-  for (const int buffer : {SO_RCVBUF, SO_SNDBUF})
-    (void)::setsockopt(fd, SOL_SOCKET, buffer, &bytes, sizeof bytes);
-}
-
-bool leave_memory_to_kernel(int fd) {
-  const FileDescriptor fresh(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  const int unlocked = 0;
-  if (::setsockopt(fd, SOL_SOCKET, SO_BUF_LOCK, &unlocked, sizeof unlocked) != 0) return false;
-  for (const int buffer : {SO_RCVBUF, SO_SNDBUF}) {
-    int bytes = 0;
-    socklen_t length = sizeof bytes;
-    if (::getsockopt(fresh.get(), SOL_SOCKET, buffer, &bytes, &length) != 0) return false;
-    bytes /= 2;  // the kernel doubles it
-    (void)::setsockopt(fd, SOL_SOCKET, buffer, &bytes, sizeof bytes);
-  }
-  return ::setsockopt(fd, SOL_SOCKET, SO_BUF_LOCK, &unlocked, sizeof unlocked) == 0;
-}
-
-void bound_receive_memory(int fd, int bytes) {
-  (void)::setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof bytes);
-}
-
-void bound_send_memory(int fd, int bytes) {
-  (void)::setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof bytes);
-}
-
-void resize_receive_memory(int fd, int bytes) {
-  bound_receive_memory(fd, bytes);
-  // A smaller receive buffer takes the limit of the window along, a larger one leaves it there. The
-  // kernel's buffer is twice what was asked for.
-  const int window = 2 * bytes;
-  (void)::setsockopt(fd, IPPROTO_TCP, TCP_WINDOW_CLAMP, &window, sizeof window);
-}
-
-void bound_unsent(int fd, bool bound) {
-  const unsigned bytes = bound ? 1 : 0;
-  (void)::setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &bytes, sizeof bytes);
-}
-
 bool choose_if_lost(int fd, IfLost if_lost) {
   return set_reset_on_close(fd, if_lost == IfLost::kReset);
 }

@@ -26,24 +26,6 @@
 
 namespace fairlead::event {
 
-// The kernel then keeps about so many bytes for `fd` in each direction instead of what it thinks
-// fit. Sockets inherit it from their listener.
-void bound_memory(int fd, int bytes);
-
-// The same for one direction alone.
-void bound_receive_memory(int fd, int bytes);
-void bound_send_memory(int fd, int bytes);
-
-// Writes are accepted only while the kernel has sent all bytes that were written before.
-void bound_unsent(int fd, bool bound);
-
-// After bound_memory(): the kernel chooses again, and begins with what it takes for new sockets.
-// False before Linux 5.15, which does not know this; nothing changes then.
-bool leave_memory_to_kernel(int fd);
-
-// As bound_receive_memory() for a connected socket, whose window follows.
-void resize_receive_memory(int fd, int bytes);
-
 // TCP segments of a connection that is set up from now on: at most so many bytes, or 0 for what the
 // path allows. For a socket that listens, or does not connect yet.
 void bound_segments(int fd, int bytes);

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "event/tcp_stream.h"
+#include "event/socket_buffers.h"
 #include "relay/tcp_relay.h"
 #include "smc/deferral.h"
 
@@ -27,12 +27,6 @@ int option(int fd, int name) {
 
 std::size_t receive_buffer_bytes(const event::Stream& stream) {
   return static_cast<std::size_t>(option(stream.descriptor(), SO_RCVBUF));
-}
-
-bool set_tuning(int fd, bool by_kernel) {
-  // Both locks of <linux/sockios.h>'s SOCK_BUF_LOCK_MASK: send and receive buffer.
-  const int locks = by_kernel ? 0 : 3;
-  return ::setsockopt(fd, SOL_SOCKET, SO_BUF_LOCK, &locks, sizeof locks) == 0;
 }
 
 }  // namespace
@@ -225,11 +219,9 @@ void SocketMemory::moved(std::uint64_t bytes, event::Stream& app, event::Stream*
   if (level_ + 1 < kSocketLevels) {
     grow(app, net);
     grow_at_ = bytes + std::max<std::uint64_t>(kSocketBufferBytes[level_], kGrowFromLeastBytes);
-  } else if (net != nullptr && net->descriptor() >= 0) {
-    check_tuned(*net);
-    grow_at_ = bytes + kTunedCheckBytes;
   } else {
-    grow_at_ = UINT64_MAX;
+    const bool once_more = net != nullptr && net->descriptor() >= 0 && !leave_to_tuning(*net);
+    grow_at_ = once_more ? bytes + kTunedAfterBytes : UINT64_MAX;
   }
 }
 
@@ -258,32 +250,30 @@ void SocketMemory::keep_ahead(std::size_t bytes) {
 void SocketMemory::grow(event::Stream& app, event::Stream* net) {
   early_bytes_ = 0;
   charge_.resize(cost(level_));
-  const unsigned before = level_;
-  const auto grows_to = [this](unsigned level) {
-    if (!charge_.resize(cost(level), budget_->limit_bytes() / 2)) return false;
+  const auto grows_to = [this](unsigned level, std::size_t leaves) {
+    if (!charge_.resize(cost(level), budget_->limit_bytes() / leaves)) return false;
     level_ = level;
     return true;
   };
-  if (!(level_ == kLeastLevel && grows_to(kGrownLevel)) && !grows_to(level_ + 1)) return;
+  const bool least = level_ == kLeastLevel;
+  if (!(least && grows_to(kGrownLevel, 2)) && !grows_to(level_ + 1, least ? kLeastLevelLeaves : 2))
+    return;
   resize(app);
   if (net != nullptr) resize(*net);
-  if (before != kLeastLevel) return;
+  if (!least) return;
   for (const event::Stream* const stream : {&app, net})
     if (stream != nullptr && stream->descriptor() >= 0)
       event::bound_unsent(stream->descriptor(), false);
 }
 
-// What the kernel has made of the buffers is paid for, or stays as it is from now on.
-void SocketMemory::check_tuned(event::Stream& net) {
-  const int fd = net.descriptor();
-  const std::size_t fixed = cost(level_) - kDirections * kKernelFactor * kSocketBufferBytes[level_];
-  const std::size_t now = static_cast<std::size_t>(option(fd, SO_SNDBUF)) +
-                          static_cast<std::size_t>(option(fd, SO_RCVBUF));
-  const std::size_t wanted = fixed + now + kTunedMarginBytes;
-  const bool paid = charge_.resize(std::max(wanted, cost(level_)), budget_->limit_bytes() / 2);
-  if (paid == tuned_) return;
-  // Kernels before 5.15 know no way back to tuning: the buffers keep the size of the last level.
-  if (set_tuning(fd, paid)) tuned_ = paid;
+bool SocketMemory::leave_to_tuning(event::Stream& net) {
+  const std::size_t most = event::tuned_memory_max_bytes();
+  const std::size_t own = kDirections * kKernelFactor * kSocketBufferBytes[level_];
+  if (most == 0 ||
+      !charge_.resize(cost(level_) + std::max(most, own) - own, budget_->limit_bytes() / 2))
+    return false;
+  tuned_ = event::tune_memory(net.descriptor());
+  return true;
 }
 
 }  // namespace fairlead::relay

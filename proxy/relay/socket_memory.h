@@ -5,9 +5,10 @@
 // a connection pays for what they can hold at most. The first ones begin with the kernel's own
 // buffers, which are fast. Later ones begin with the least that keeps bytes moving, so that the
 // limit has room for thousands which are idle. One that moves bytes gets larger buffers, as long as
-// half of the budget is left for others: buffers of a connection that stalls stay as they are. In
-// the end a socket towards the network is left to the kernel's own tuning, which a long way needs,
-// and pays for what the kernel has made of it.
+// half of the budget is left for others, or a quarter for the first step: buffers of a connection
+// that stalls stay as they are. In the end a socket towards the network is left to the kernel's own
+// tuning, which a long way needs, and pays for the most that the kernel makes of it: it may do so
+// from one read to the next.
 //
 //   what counts            SMC-R                         TCP
 //   state, kernel objects  kConnectionBytes              the same
@@ -54,19 +55,19 @@ inline constexpr unsigned kLeastLevel = 0;
 inline constexpr std::size_t kLeastWriteBytes = 576;
 inline constexpr std::size_t kPacketOverheadBytes = 2304;
 inline constexpr std::size_t kLeastSendBytes = 2 * (kPacketOverheadBytes + kLeastWriteBytes);
-// So many bytes take a connection from the least level to the next one, which has the bytes of
-// kGrownLevel if half of the budget is left then.
+// So many bytes take a connection from the least level to kGrownLevel if half of the budget is left
+// then, and to the next one if this part of the budget is left.
 inline constexpr std::uint64_t kGrowFromLeastBytes = 4096;
 inline constexpr unsigned kGrownLevel = 2;
+inline constexpr std::size_t kLeastLevelLeaves = 4;
 // Below this level writes are bounded to the size of a buffer.
 inline constexpr unsigned kUnboundedWritesLevel = 3;
 // From this level on, a receive buffer holds the window with which TCP begins (64 KiB).
 inline constexpr unsigned kFirstWindowLevel = 3;
 inline constexpr std::size_t kPacketBytesMax = 64 * 1024;  // that the kernel makes of large writes
-// Beyond the last level the kernel tunes the socket to the network by itself. Between two looks at
-// what it has made, so many bytes may be moved, by which it may grow so much.
-inline constexpr std::uint64_t kTunedCheckBytes = 256 * 1024;
-inline constexpr std::size_t kTunedMarginBytes = 1024 * 1024;
+// A connection of the last level that has moved so many more bytes asks for the kernel's own
+// tuning, and again after as many.
+inline constexpr std::uint64_t kTunedAfterBytes = 256 * 1024;
 // The level of sockets where memory is plenty. Listeners for applications are prepared for it
 // (relay/socket_network.h). Other sockets get their bounds only once kBoundAtBytes have been moved:
 // until then the kernel's own defaults are less, and most connections have ended before.
@@ -159,7 +160,7 @@ class SocketMemory {
   bool keep_window(const event::Stream& stream, Leg leg);
   void resize(event::Stream& stream) const;
   void grow(event::Stream& app, event::Stream* net);
-  void check_tuned(event::Stream& net);
+  bool leave_to_tuning(event::Stream& net);
 
   MemoryBudget* budget_ = nullptr;
   std::size_t keep_ = 0;  // bytes of the budget that the connection may not use

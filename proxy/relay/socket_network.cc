@@ -7,6 +7,7 @@
 #include "base/descriptors.h"
 #include "bpf/client_address_probe.h"
 #include "bpf/tcp_option.h"
+#include "event/socket_buffers.h"
 #include "event/tcp_stream.h"
 
 namespace fairlead::relay {

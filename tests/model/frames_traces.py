@@ -14,7 +14,8 @@ SEND, TAKE, PUT, GET, APP_RESET, GROUP_LOST, NOW_DEAD, NOW_OVER = 1, 2, 3, 4, 5,
 DATA, URGENT, ENDED, HAND_OVER, RETURN, RETURNED, CLOSED = 1, 2, 3, 4, 5, 6, 7
 CLC, PROPOSAL, ACCEPT, CONFIRM, DECLINE = 10, 11, 12, 13, 14
 PLAIN, FIN = 21, 23
-PREFACE = bytes.fromhex("fa1ead01")
+PREFACE = bytes.fromhex("fa1ead01")  # or with 02
+WINDOW = 7  # the type of a frame
 FRAME_HEADER, CLC_HEADER, CLC_FIRST_BYTE, FIRST_CONTACT = 4, 8, 0xe2, 0x08
 FRAMED_MAX = 131072
 DONE_WRITING, HAS_CLOSED, ABORTED = 0x80, 0x40, 0x20  # of a CDC message
@@ -129,6 +130,8 @@ class Maker:
             return 0, 0, 0, 0
         if data[0] in (DATA, URGENT):
             return length, data[0], known.out, length - FRAME_HEADER
+        if data[0] == WINDOW:  # the model has no windows
+            return length, 0, 0, 0
         return length, data[0], int.from_bytes(data[FRAME_HEADER:length], "big"), 0
 
     def send(self, side, kind, value, count):

@@ -85,10 +85,10 @@ void EventFile::clc(std::uint64_t tcp, unsigned side, std::span<const std::byte>
 }
 
 void EventFile::framed(std::uint64_t tcp, unsigned side, std::span<const std::byte> bytes) {
-  const auto& preface = wire::kFramePreface;
-  if (side == 0 && bytes.size() >= preface.size() &&
-      std::equal(preface.begin(), preface.end(), bytes.begin()))
-    framed_.insert(tcp);
+  for (const auto& preface : {wire::kFramePreface, wire::kWindowsPreface})
+    if (side == 0 && bytes.size() >= preface.size() &&
+        std::equal(preface.begin(), preface.end(), bytes.begin()))
+      framed_.insert(tcp);
   if (!framed_.contains(tcp)) return;
   std::fprintf(out_, "framed %" PRIu64 " %u ", tcp, side);
   hex(bytes);

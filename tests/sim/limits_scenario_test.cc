@@ -79,7 +79,7 @@ TEST_P(Limits, ConnectionsAreRefusedOnlyAtTheirBegin) {
 TEST_P(Limits, StandingConnectionsOutlastACrowd) {
   for (const Begin begin : kBegins)
     for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
-      Plan crowd = limited(begin, 4 * kMiB);
+      Plan crowd = limited(begin, 2 * kMiB);
       for (int i = 0; i < 4; ++i) crowd.connections.push_back(standing());
       add_crowd(crowd, 80);
       const Outcome outcome = run(crowd, seed);

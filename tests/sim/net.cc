@@ -44,8 +44,9 @@ std::unique_ptr<SimStream> Net::dial(Pod from, const SocketAddress& to, bpf::Ann
     return connect(connection, application, to, true);
   if (!arrives) return connect(connection, proxy, to, true);
   connection->option_requested = std::min(announce, announced_[pod]);
+  const bool frames = connection->option_requested == bpf::Announced::kFrames;
   if (!random.chance(faults.strip_answer_per_mille))
-    connection->option_answered = connection->option_requested;
+    connection->option_answered = frames ? announced_[pod] : connection->option_requested;
   return connect(connection, proxy, to, true);
 }
 

@@ -49,6 +49,11 @@ class Draw {
     }
   }
 
+  // Some proxies are older than the windows of frames.
+  void age_some(Plan& plan) {
+    for (ProxySettings& settings : plan.proxies) settings.knows_windows = !random_.chance(125);
+  }
+
   // Connections reach memory.limit or that of rings, at one end or both: when they begin, in
   // frames, at the hand-over, when their buffers would grow, in a drain. Some applications do not
   // read for a while, so that what they are sent waits in the proxies.
@@ -331,6 +336,7 @@ Plan draw_plan(Random random, std::uint64_t seed) {
   if (seed >= kMixedSeedsBegin) draw.mix_versions(plan);
   if (replaced) draw.replace_proxies(plan);
   if (scarce) draw.make_scarce(plan);
+  draw.age_some(plan);
   return plan;
 }
 

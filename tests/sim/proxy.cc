@@ -119,9 +119,10 @@ void SimProxy::start() {
     SMC_ASSERT(added.has_value() || limit != 0);
     if (!added) devices_.pop_back();
   }
-  net_.set_announced(settings_.pod, config::accepts_deferred(settings_.config)
-                                        ? bpf::Announced::kFrames
-                                        : bpf::Announced::kSmc);
+  net_.set_announced(settings_.pod, !config::accepts_deferred(settings_.config)
+                                        ? bpf::Announced::kSmc
+                                    : settings_.knows_windows ? bpf::Announced::kFramesWithWindows
+                                                              : bpf::Announced::kFrames);
   net_.set_inbound(settings_.pod, [this](auto stream, const SocketAddress& to) {
     accept(Direction::kInbound, std::move(stream), to);
   });

@@ -36,8 +36,9 @@ struct ProxySettings {
   bool shared_receive_queues = true;
   bool own_kind_only = false;
   bool option_available = true;
-  bool in_network = true;  // the devices have the PNET of the connections
-  bool withheld = false;   // the paths of the connections are encrypted
+  bool knows_windows = true;  // of frames; older proxies do not
+  bool in_network = true;     // the devices have the PNET of the connections
+  bool withheld = false;      // the paths of the connections are encrypted
   // The GIDs are RoCEv1 in this VLAN, or in none. Version 1 is then offered beside version 2.
   std::optional<std::uint16_t> roce_v1_vlan;
   unsigned subnet_bits = kSubnetBits;  // of the interface of the connections; 0: there is none

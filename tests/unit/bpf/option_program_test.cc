@@ -136,9 +136,45 @@ TEST_F(OptionProgramTest, FramesAreAnnouncedByBothOrNot) {
         ASSERT_TRUE(carried);
         EXPECT_EQ(*carried, by_client ? Announced::kFrames : Announced::kSmc);
         EXPECT_EQ(peer_answered_option(pair.client.get()),
-                  by_listener && by_client ? Announced::kFrames : Announced::kSmc);
+                  by_listener && by_client ? Announced::kFramesWithWindows : Announced::kSmc);
         expect_bytes_flow(pair);
       }
+}
+
+void ask_as_an_older_proxy(int fd) {
+  const int priority = FAIRLEAD_PRIORITY_FRAMES_WANTED;
+  ASSERT_EQ(setsockopt(fd, SOL_SOCKET, SO_PRIORITY, &priority, sizeof priority), 0);
+}
+
+TEST_F(OptionProgramTest, AnOlderServerAnnouncesFramesWithoutWindows) {
+  const auto older = [&](int fd) {
+    ask_as_an_older_proxy(fd);
+    requested()(fd);
+  };
+  const auto newer = [&](int fd) {
+    ask_for_frames(fd);
+    requested()(fd);
+  };
+  for (const char* loopback : kLoopback)
+    for (const Prepare& client : {Prepare(older), Prepare(newer)}) {
+      Connection pair = connect_over(loopback, older, client);
+      EXPECT_EQ(peer_answered_option(pair.client.get()), Announced::kFrames) << loopback;
+    }
+}
+
+// It does not know the mark of an answer with windows.
+TEST_F(OptionProgramTest, AnOlderClientOfANewerServerHasNoFrames) {
+  const auto newer = [&](int fd) {
+    ask_for_frames(fd);
+    requested()(fd);
+  };
+  for (const char* loopback : kLoopback) {
+    Connection pair = connect_over(loopback, newer, [&](int fd) {
+      ask_as_an_older_proxy(fd);
+      requested()(fd);
+    });
+    EXPECT_EQ(peer_answered_option(pair.client.get()), Announced::kSmc) << loopback;
+  }
 }
 
 TEST_F(OptionProgramTest, AskingForFramesLeavesThePriorityAsItWas) {
@@ -186,7 +222,8 @@ TEST_F(OptionProgramTest, AConnectionRequestsItsOptionsByItsPriority) {
         const auto carried = syn_carried_option(pair.accepted.get());
         ASSERT_TRUE(carried);
         EXPECT_EQ(*carried, frames ? Announced::kFrames : Announced::kSmc);
-        EXPECT_EQ(peer_answered_option(pair.client.get()), *carried);
+        EXPECT_EQ(peer_answered_option(pair.client.get()),
+                  frames ? Announced::kFramesWithWindows : Announced::kSmc);
         EXPECT_EQ(priority_of(pair.client) & 0xf, 0);
         expect_bytes_flow(pair);
       }
@@ -291,7 +328,7 @@ TEST_F(OptionProgramTest, TwoProgramsOfOneSocketTellWhatOneDoes) {
         Connection pair =
             connect_over(loopback, by_listener ? Prepare(with_frames) : requested(), client);
         EXPECT_EQ(peer_answered_option(pair.client.get()),
-                  by_listener ? Announced::kFrames : Announced::kSmc);
+                  by_listener ? Announced::kFramesWithWindows : Announced::kSmc);
       }
 }
 
@@ -377,7 +414,8 @@ TEST_F(OptionProgramTest, AttachedForAUidActsOnItsSocketsOnly) {
       EXPECT_TRUE(answered(pair)) << loopback;
       expect_bytes_flow(pair);
       const Connection framed = connect_over(loopback, ask_for_frames, ask_for_frames);
-      EXPECT_EQ(peer_answered_option(framed.client.get()), Announced::kFrames) << loopback;
+      EXPECT_EQ(peer_answered_option(framed.client.get()), Announced::kFramesWithWindows)
+          << loopback;
     }
   });
   Connection ours = connect_over("127.0.0.1:0", nothing, nothing);

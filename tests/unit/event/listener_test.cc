@@ -8,6 +8,7 @@
 #include <memory>
 #include <vector>
 
+#include "event/socket_buffers.h"
 #include "socket_pair.h"
 
 namespace fairlead::event {

@@ -13,6 +13,7 @@
 #include <thread>
 #include <vector>
 
+#include "event/socket_buffers.h"
 #include "event/urgent_signal.h"
 #include "socket_pair.h"
 

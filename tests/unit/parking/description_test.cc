@@ -60,6 +60,9 @@ ParkedSockets frames() {
   mode.rules.answered = true;
   mode.rules.head[0] = std::byte{1};
   mode.rules.head_bytes = 1;
+  mode.rules.windows = true;
+  mode.rules.sent_max = 5000;
+  mode.rules.received_max = 6000;
   mode.to_net.bytes = bytes_of("abc");
   mode.to_app = {bytes_of("xyz"), std::nullopt, 7};
   mode.app_bytes = 10;
@@ -135,6 +138,9 @@ TEST(DescriptionTest, EverythingComesBack) {
   EXPECT_TRUE(framed.rules.received.ended && framed.rules.answered);
   EXPECT_EQ(framed.rules.turns, 3U);
   EXPECT_EQ(framed.rules.head_bytes, 1U);
+  EXPECT_TRUE(framed.rules.windows);
+  EXPECT_EQ(framed.rules.sent_max, 5000U);
+  EXPECT_EQ(framed.rules.received_max, 6000U);
   EXPECT_EQ(framed.to_net.bytes, bytes_of("abc"));
   EXPECT_EQ(framed.to_app.bytes, bytes_of("xyz"));
   EXPECT_TRUE(framed.preface_due && framed.app_finished && !framed.peer_over);
@@ -163,10 +169,19 @@ TEST(DescriptionTest, AnotherVersionIsNotUnderstood) {
   std::vector<std::byte> bytes = encode(parked()).bytes;
   // The last value of a field counts, in protobuf.
   bytes.push_back(std::byte{0x08});
-  bytes.push_back(std::byte{2});
-  const auto decoded = decode(bytes, descriptors(kDescriptors));
-  ASSERT_FALSE(decoded);
-  EXPECT_EQ(decoded.error().code, Errc::kUnsupported);
+  for (const std::uint32_t version : {0U, kDescriptionVersion + 1}) {
+    bytes.push_back(static_cast<std::byte>(version));
+    const auto decoded = decode(bytes, descriptors(kDescriptors));
+    ASSERT_FALSE(decoded);
+    EXPECT_EQ(decoded.error().code, Errc::kUnsupported);
+    bytes.pop_back();
+  }
+}
+
+TEST(DescriptionTest, ThatOfAnOlderProxyHasNoWindows) {
+  std::vector<std::byte> bytes = encode(parked()).bytes;
+  for (const int byte : {0x08, 1}) bytes.push_back(static_cast<std::byte>(byte));
+  EXPECT_TRUE(decode(bytes, descriptors(kDescriptors)));
 }
 
 TEST(DescriptionTest, AFieldOfANewerProxyIsPassedOver) {

@@ -390,7 +390,7 @@ TEST_F(FramesWithWindowsTest, AServerOpensTheWindowOnceHalfOfItIsUsed) {
 }
 
 TEST_F(FramesWithWindowsTest, WhereMemoryIsShortTheWindowFollowsTheApplication) {
-  leave(budget.limit_bytes() / 3);
+  leave(budget.limit_bytes() / kFramesLeave + 40 * 1024);
   start(Direction::kInbound);
   app->allow(1000);
   feed(smc::kFirstWindowBytes);
@@ -405,7 +405,7 @@ TEST_F(FramesWithWindowsTest, WhereMemoryIsShortTheWindowFollowsTheApplication) 
 }
 
 TEST_F(FramesWithWindowsTest, AClientHandsOverWhenAWindowBlocksForLong) {
-  leave(budget.limit_bytes() / 3);
+  leave(budget.limit_bytes() / kFramesLeave + 40 * 1024);
   start(Direction::kOutbound);
   app->allow(0);
   feed(smc::kFirstWindowBytes);
@@ -419,7 +419,7 @@ TEST_F(FramesWithWindowsTest, AClientHandsOverWhenAWindowBlocksForLong) {
 }
 
 TEST_F(FramesWithWindowsTest, AWindowThatIsOpenedInTimeDelaysNothing) {
-  leave(budget.limit_bytes() / 3);
+  leave(budget.limit_bytes() / kFramesLeave + 40 * 1024);
   start(Direction::kOutbound);
   app->feed(std::string(smc::kFirstWindowBytes + 5, 'r'));
   turn();

@@ -6,6 +6,7 @@
 
 #include <vector>
 
+#include "event/socket_buffers.h"
 #include "fake_stream.h"
 #include "relay/tcp_relay.h"
 #include "smc/deferral.h"
@@ -193,9 +194,18 @@ TEST_F(BoundedSockets, AConnectionThatMovesBytesGrowsWhileHalfOfTheBudgetIsFree)
 
   auto late = SocketMemory::begin(budget_, Direction::kOutbound);
   ASSERT_TRUE(budget_.take(MemoryUse::kConnections, 65 * kMiB));
-  const std::size_t kept = late->charged_bytes();
+  const std::size_t least = late->charged_bytes();
   late->moved(kMiB, *pair_.dialled, pair_.accepted.get());
-  EXPECT_EQ(late->charged_bytes(), kept);
+  const std::size_t next = late->charged_bytes();
+  EXPECT_GT(next, least);
+  EXPECT_LT(next, 3 * least);
+  late->moved(2 * kMiB, *pair_.dialled, pair_.accepted.get());
+  EXPECT_EQ(late->charged_bytes(), next);
+
+  auto last = SocketMemory::begin(budget_, Direction::kOutbound);
+  ASSERT_TRUE(budget_.take(MemoryUse::kConnections, 65 * kMiB));
+  last->moved(kMiB, *pair_.dialled, pair_.accepted.get());
+  EXPECT_EQ(last->charged_bytes(), least);
 }
 
 TEST_F(BoundedSockets, WhereMemoryIsPlentySocketsAreBoundedOnceTheyHaveMovedBytes) {
