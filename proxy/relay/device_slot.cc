@@ -94,13 +94,16 @@ bool DeviceSlot::poll(TimePoint now) {
   return more;
 }
 
+// Who is late need not be at fault: this machine, or the node agent, may be slow or have ended.
 void DeviceSlot::report(const rdma::PeerFault& fault, TimePoint now) {
-  stats_.peer_faults.add();
-  write_paced(fault_pace_, LogLevel::kWarn, "relay.device", "peer_fault", now, [&](LogEvent& line) {
-    line.field("device", device_->name())
-        .field("peer_id", to_string(fault.peer))
-        .field("what", to_string(fault.error));
-  });
+  const bool late = fault.error.code == Errc::kTimedOut || fault.error.code == Errc::kPeerGone;
+  if (!late) stats_.peer_faults.add();
+  write_paced(fault_pace_, LogLevel::kWarn, "relay.device", late ? "peer_late" : "peer_fault", now,
+              [&](LogEvent& line) {
+                line.field("device", device_->name())
+                    .field("peer_id", to_string(fault.peer))
+                    .field("what", to_string(fault.error));
+              });
 }
 
 void DeviceSlot::take(const rdma::Completion& completion, TimePoint now) {

@@ -30,7 +30,7 @@ StageResult HandshakeStage::run(TimePoint now) {
   event::Stream& net = *session_.net;
   while (wait_ == Wait::kNone) {
     // What the peer said before a reset comes first.
-    const LastFrames frames = framed_ ? take_last_frames() : LastFrames::kTaken;
+    const LastFrames frames = framed_ ? take_last_frames(now) : LastFrames::kTaken;
     if (frames == LastFrames::kLost) return fail("the peer's stream has ended");
     if (framed_ && !framed_->towards_net().flush()) {
       if (net.take_error() == 0) return Stay{};
@@ -64,7 +64,7 @@ StageResult HandshakeStage::run(TimePoint now) {
 }
 
 // What the peer has sent before its hand-over. What follows that is CLC.
-HandshakeStage::LastFrames HandshakeStage::take_last_frames() {
+HandshakeStage::LastFrames HandshakeStage::take_last_frames(TimePoint now) {
   FramedIn& in = framed_->towards_app();
   RelayStep step = in.pump();
   if (step == RelayStep::kRefused) {
@@ -73,7 +73,7 @@ HandshakeStage::LastFrames HandshakeStage::take_last_frames() {
     in.discard();
     step = in.pump();
   }
-  session_.report.count(Transport::kShort, framed_->towards_net().bytes(), in.bytes());
+  session_.report.count(Transport::kShort, framed_->towards_net().bytes(), in.bytes(), now);
   if (!framed_->deferral().peer_handed_over())
     return in.lost() ? LastFrames::kLost : LastFrames::kAwaited;
   std::vector<std::byte> behind = in.release_behind();
@@ -228,7 +228,8 @@ StageResult HandshakeStage::handle_group_confirmed(TimePoint now) {
     // A server has waited for the client's memory. A client can access that of the server from now
     // on, because the server connects its queue pair after the Confirm.
     if (session_.outbound() && !set_peer()) {
-      decline(FallbackReason::kMemoryRegistration, now);
+      session_.note("the memory of the peer has not come");
+      decline(FallbackReason::kHandshakeTimeout, now);
       return Stay{};
     }
     handshake().link_confirmed();

@@ -116,7 +116,7 @@ class HandshakeStage : public Stage {
  private:
   enum class Wait : std::uint8_t { kNone, kFirstContact, kAnnouncement };
   enum class LastFrames : std::uint8_t { kTaken, kAwaited, kLost };
-  LastFrames take_last_frames();
+  LastFrames take_last_frames(TimePoint now);
   std::optional<StageResult> read(TimePoint now);
   StageResult declined(TimePoint now);
   void name_own_obstacle(smc::Handshake::Outcome& outcome);

@@ -56,6 +56,9 @@ bool Channel::push(const ControlMessage& message) {
   const auto pushed = control_out_.push(message);
   if (pushed) {
     posted_ = true;
+    if (message.kind == ControlMessage::Kind::kAnnounce)
+      sending.announced.add(control_out_.tail() - 1, message.buffer,
+                            std::chrono::steady_clock::now());
     return true;
   }
   if (pushed.error().code == Errc::kWouldBlock) return false;
@@ -110,6 +113,7 @@ void Channel::close() {
   state_ = State::kClosing;
   (void)consumer.refresh();  // what the peer puts there from now on is not looked at
   backlog_ = {};
+  sending.announced.clear();
   receiving.awaiting_grant.reset();
 }
 

@@ -14,6 +14,7 @@
 #include "base/result.h"
 #include "base/time.h"
 #include "broker/shared_objects.h"
+#include "rdma/shm/shm_announced.h"
 #include "rdma/shm/shm_bell.h"
 #include "rdma/shm/shm_channel_memory.h"
 #include "rdma/shm/shm_control.h"
@@ -66,6 +67,12 @@ class Channel {
   // awaited, for which the connector has its own limits.
   std::optional<TimePoint> stalled_since() const { return backlog_.stalled_since; }
 
+  // One of sending.announced, as its due().
+  std::optional<BufferId> grant_due(TimePoint now) {
+    return sending.announced.any() ? sending.announced.due(control_out_.taken(), now)
+                                   : std::nullopt;
+  }
+
   // The peer has put more into its control ring than we have handled.
   bool control_waiting() const { return control_in.waiting(); }
 
@@ -105,6 +112,7 @@ class Channel {
     bool completions_due = false;            // some of them are known to be done
     bool blocked = false;                    // a post found no room
     std::uint64_t reaped_head = 0;           // producer.head() when completions were last made
+    AnnouncedBuffers announced;              // that the peer has not taken
   } sending;
   struct {
     bool failures_due = false;  // queue pairs to fail once the ring is read to failure_at

@@ -1,5 +1,7 @@
 #include "rdma/shm/shm_control.h"
 
+#include <algorithm>
+
 #include <cstring>
 
 namespace fairlead::rdma::shm {
@@ -59,6 +61,10 @@ Result<ControlMessage> decode_control(std::span<const std::byte> bytes) {
   message.buffer.instance = get<std::uint64_t>(bytes, 40);
   message.buffer.number = get<std::uint64_t>(bytes, 48);
   return message;
+}
+
+std::uint64_t ControlProducer::taken() const {
+  return std::min(memory_->head.load(std::memory_order_acquire), tail_);
 }
 
 Result<void> ControlProducer::push(const ControlMessage& message) {

@@ -61,6 +61,8 @@ class ControlProducer {
   // consumer claims the impossible.
   Result<void> push(const ControlMessage& message);
   std::uint64_t tail() const { return tail_; }
+  // How many messages the consumer says that it has taken; no more than tail().
+  std::uint64_t taken() const;
 
  private:
   ControlRingMemory* memory_;

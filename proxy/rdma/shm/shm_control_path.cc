@@ -71,16 +71,17 @@ void ControlPath::handle_arrival(ConnectorEvent event) {
 
 // Nobody grants who has no channel: its announcement could not follow.
 void ControlPath::keep_grant(ConnectorEvent event) {
-  bool known = false;
+  std::size_t wanted = 0;  // by so many channels
   parts_.channels.for_each([&](Channel& channel) {
     if (channel.peer() != event.peer || channel.state() != Channel::State::kOpen) return;
-    known = true;
+    wanted += channel.remote.knows(event.buffer) ? 0U : 1U;
     if (channel.receiving.awaiting_grant) parts_.scheduler.activate(channel);
     // Its connector may have waited until we read.
     channel.note_consumed();
     parts_.scheduler.list_bell(channel);
   });
-  if (!known) return;
+  // The peer grants again what may be lost.
+  if (parts_.grants.count(event.peer, event.buffer) >= wanted) return;
   auto memory = parts_.channels.budget().map(event.memory.get(), event.pod);
   if (!memory) parts_.faults.note(event.peer, memory.error());
   // Without memory, so that the announcement of the buffer does not wait for what has come.
@@ -151,7 +152,8 @@ Result<void> ControlPath::wait_for_grant(Channel& channel, const BufferId& buffe
   if (!channel.receiving.awaiting_grant) channel.receiving.awaiting_grant = now;
   const bool may_come = parts_.channels.connector().may_bring(buffer) && channel.peer_alive();
   if (!may_come || now - *channel.receiving.awaiting_grant >= grant_wait_) {
-    parts_.faults.note(channel.peer(), Error{Errc::kNotFound, "memory of an announced buffer"});
+    parts_.faults.note(channel.peer(), Error{may_come ? Errc::kTimedOut : Errc::kPeerGone,
+                                             "memory of an announced buffer"});
     return {};
   }
   parts_.timer.start();
@@ -172,7 +174,9 @@ bool ControlPath::check_waits(TimePoint now) {
       parts_.faults.note(channel.peer(), Error{Errc::kTimedOut, "a channel that was asked for"});
       parts_.scheduler.activate(channel);
     }
-    waits |= channel.awaits_memory();
+    if (const auto buffer = channel.grant_due(now))
+      (void)parts_.channels.connector().grant(*buffer, channel.peer());
+    waits |= channel.awaits_memory() || channel.sending.announced.any();
     const auto since = channel.stalled_since();
     if (!since) return;
     waits = true;

@@ -76,6 +76,7 @@ void ShmEngine::announce(Channel& channel, const ControlMessage& announcement) {
   // Nobody could map it. The peer knows nothing of the key then, and says so.
   if (!parts_.channels.connector().grant(announcement.buffer, channel.peer())) return;
   parts_.send(channel, announcement);
+  parts_.timer.start();  // for grants that are lost
 }
 
 bool ShmEngine::pending() const noexcept {

@@ -26,6 +26,9 @@ class GrantTable {
   std::optional<CountedMapping> take(PeerId peer, const broker::BufferId& buffer);
   void forget(PeerId peer);
   std::size_t count() const { return grants_.size(); }
+  std::size_t count(PeerId peer, const broker::BufferId& buffer) const {
+    return grants_.count(Key{peer, buffer});
+  }
 
  private:
   using Key = std::pair<PeerId, broker::BufferId>;

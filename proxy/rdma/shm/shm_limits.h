@@ -81,6 +81,11 @@ inline constexpr int kArrivalsBatch = 64;               // events of the connect
 // How long control messages wait: for the memory of an announced buffer, after which the buffer is
 // not usable; and for room in the ring, after which the channel is given up.
 inline constexpr std::chrono::seconds kGrantWaitMax{2};
+// A grant can be lost on its way, by the broker or by a peer without descriptors. While the peer
+// does not take the announcement, its buffer is granted again after this time, until it has waited
+// for so long.
+inline constexpr std::chrono::milliseconds kGrantAgainAfter{200};
+inline constexpr std::chrono::seconds kGrantAgainMax{3};
 inline constexpr std::chrono::seconds kControlStallMax{10};
 inline constexpr std::chrono::milliseconds kWaitCheckInterval{100};
 

@@ -93,7 +93,7 @@ TEST_F(ShmControlPath, TheTimerLooksForMemoryAsLongAsItIsAwaited) {
   const auto fault = engine_.parts().faults.poll();
   ASSERT_TRUE(fault);
   EXPECT_EQ(fault->peer, kPeer);
-  EXPECT_EQ(fault->error.code, Errc::kNotFound);
+  EXPECT_EQ(fault->error.code, Errc::kTimedOut);
   EXPECT_TRUE(engine_.pending());
   turn();
   EXPECT_EQ(received_.size(), 1u);
@@ -130,7 +130,7 @@ TEST_F(ShmControlPath, MemoryThatCannotComeIsNotWaitedFor) {
   EXPECT_FALSE(channel()->receiving.awaiting_grant);
   const auto fault = engine_.parts().faults.poll();
   ASSERT_TRUE(fault);
-  EXPECT_EQ(fault->error.code, Errc::kNotFound);
+  EXPECT_EQ(fault->error.code, Errc::kPeerGone);
   EXPECT_FALSE(timer_runs());
 }
 
@@ -185,6 +185,60 @@ TEST_F(ShmControlPath, MemoryThatCannotBeMappedIsNotWaitedFor) {
   EXPECT_FALSE(has_memory());
   EXPECT_EQ(engine_.parts().channels.budget().count(), 0u);
   EXPECT_EQ(engine_.parts().grants.count(), 0u);
+}
+
+TEST_F(ShmControlPath, ABufferIsGrantedAgainWhileItsAnnouncementIsNotTaken) {
+  const auto queue_pair = make_queue_pair();
+  FarSide far = face(*queue_pair);
+  hear_all(far);
+  make_buffer();
+  ASSERT_EQ(connector_->granted.size(), 1u);
+  EXPECT_TRUE(timer_runs());
+  EXPECT_TRUE(engine_.control().check_waits(in(kGrantAgainAfter / 2)));
+  EXPECT_EQ(connector_->granted.size(), 1u);
+  for (unsigned again = 1; again <= 5; ++again) {
+    EXPECT_TRUE(engine_.control().check_waits(in((again + 1) * kGrantAgainAfter)));
+    EXPECT_EQ(connector_->granted.size(), 1u + again);
+    EXPECT_EQ(connector_->granted.back(), connector_->granted.front());
+  }
+  EXPECT_FALSE(engine_.control().check_waits(in(kGrantAgainMax)));
+  EXPECT_EQ(connector_->granted.size(), 6u);
+}
+
+// What stands before an announcement may be what the peer waits for.
+TEST_F(ShmControlPath, OnlyTheBufferThatThePeerWaitsForIsGrantedAgain) {
+  const auto queue_pair = make_queue_pair();
+  FarSide far = face(*queue_pair);
+  hear_all(far);
+  make_buffer();
+  make_buffer();
+  ASSERT_EQ(connector_->granted.size(), 2u);
+  const auto second = connector_->granted.back();
+  engine_.control().check_waits(in(2 * kGrantAgainAfter));
+  EXPECT_EQ(connector_->granted.back(), connector_->granted.front());
+  ASSERT_TRUE(far.hear(Kind::kAnnounce));
+  engine_.control().check_waits(in(4 * kGrantAgainAfter));
+  ASSERT_EQ(connector_->granted.size(), 4u);
+  EXPECT_EQ(connector_->granted.back(), second);
+  ASSERT_TRUE(far.hear(Kind::kAnnounce));
+  EXPECT_FALSE(engine_.control().check_waits(in(6 * kGrantAgainAfter)));
+  EXPECT_EQ(connector_->granted.size(), 4u);
+}
+
+TEST_F(ShmControlPath, MemoryThatIsGrantedAgainIsKeptOnce) {
+  const auto queue_pair = make_queue_pair();
+  FarSide far = face(*queue_pair);
+  send_grant(kPeer, 1);
+  send_grant(kPeer, 1);
+  take_arrivals();
+  EXPECT_EQ(engine_.parts().grants.count(), 1u);
+  far.say(announcement(1));
+  turn();
+  EXPECT_TRUE(has_memory());
+  send_grant(kPeer, 1);
+  take_arrivals();
+  EXPECT_EQ(engine_.parts().grants.count(), 0u);
+  EXPECT_EQ(engine_.parts().channels.budget().count(), 1u);
 }
 
 TEST_F(ShmControlPath, MemoryOfADomainWithoutQueuePairIsGivenBack) {

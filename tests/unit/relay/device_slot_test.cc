@@ -385,6 +385,18 @@ TEST_F(DeviceSlotTest, FaultsOfPeersAreCountedAndToldOf) {
   EXPECT_EQ(stats.peer_faults.get(), 3U);
 }
 
+TEST_F(DeviceSlotTest, APeerThatIsLateIsNotAtFault) {
+  create();
+  for (const Errc code : {Errc::kTimedOut, Errc::kPeerGone}) {
+    device->faults.push_back({PeerId{{7}}, Error{code, "memory of an announced buffer"}});
+    testing::internal::CaptureStderr();
+    slot->poll(clock.at);
+    const std::string line = testing::internal::GetCapturedStderr();
+    EXPECT_NE(line.find("event=peer_late device=rnic"), std::string::npos) << line;
+  }
+  EXPECT_EQ(stats.peer_faults.get(), 0U);
+}
+
 TEST_F(DeviceSlotTest, PeersCannotFillTheLog) {
   create();
   EXPECT_EQ(lines_of_faults(kFaultLines + 5), kFaultLines);

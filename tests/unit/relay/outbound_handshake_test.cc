@@ -327,7 +327,7 @@ TEST_F(OutboundHandshakeTest, MemoryOfTheServerThatIsGoneAtLastIsDeclined) {
   confirm_first_contact();
   host.handle_group_confirmed(network.now());
   settle();
-  expect_declined(R::kMemoryRegistration);
+  expect_declined(R::kHandshakeTimeout);
 }
 
 TEST_F(OutboundHandshakeTest, ADeclineOfTheServerEndsTheFirstContact) {
