@@ -442,12 +442,16 @@ TEST_F(ShmFabricOfUsers, ConnectionsWithAStrangerAreLeftToTheCloser) {
 }
 
 TEST_F(ShmFabricOfUsers, ConnectionsWithoutDescriptorsAreLeftToTheCloser) {
-  const FileDescriptor theirs = stranger_dials();
   occupy_closer();
-  {
+  FileDescriptor theirs;
+  std::optional<Errc> code;
+  // A thread that has ended may free a descriptor behind the limit.
+  for (int tries = 0; tries < 10 && code != Errc::kExhausted; ++tries) {
+    theirs = stranger_dials();
     const DescriptorLimit limit(DescriptorLimit::used_up());
-    EXPECT_EQ(two_->accept(closer_).error().code, Errc::kExhausted);
+    code = two_->accept(closer_).error().code;
   }
+  EXPECT_EQ(code, Errc::kExhausted);
   EXPECT_FALSE(is_hung_up(theirs.get()));
   lingering_ = LingeringSockets();
   EXPECT_TRUE(gets_hung_up(theirs.get()));
