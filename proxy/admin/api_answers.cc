@@ -138,6 +138,7 @@ HttpResponse AdminApi::metrics(const GatheredSnapshot& snapshot) {
                                   .ready = is_ready,
                                   .draining = draining(),
                                   .process = read_process_usage(),
+                                  .tcp_losses = read_tcp_losses(),
                                   .log_dropped = log_dropped_lines(),
                                   .http_refusals = &http_.refusals()})};
 }

@@ -48,6 +48,18 @@ constexpr std::array kCatalog = {
         "`result` (smcr, fallback)",
         "Time from the TCP connection, or from the end of its frames, to the decision on its "
         "transport."},
+    MetricInfo{M::kFirstAnswer, "fairlead_first_answer_seconds", T::kHistogram,
+               "`direction` (outbound, inbound)",
+               "Time from the latest byte that the side which connected has sent to the first byte "
+               "that comes back."},
+    MetricInfo{M::kLongestWait, "fairlead_longest_wait_seconds", T::kHistogram,
+               "`direction` (outbound, inbound)",
+               "The longest of such times of a connection, when it ends."},
+    MetricInfo{M::kTcpLosses, "fairlead_pod_tcp_losses_total", T::kCounter,
+               "`kind` (retransmitted: segments, timeouts: of retransmission, receive_drops and "
+               "receive_prunes: a receive buffer had no room)",
+               "What the kernel counts in the pod's network namespace, for connections of "
+               "applications, too."},
     MetricInfo{M::kConnectionsMoved, "fairlead_connections_moved_total", T::kCounter, kNoLabels,
                "Connections that went on over another link when theirs had failed."},
     MetricInfo{M::kConnectionsReset, "fairlead_connections_reset_total", T::kCounter, kNoLabels,

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <limits>
 #include <map>
 #include <set>
@@ -69,17 +70,19 @@ void add_fallbacks(Families& out, StatsSpan stats) {
   }
 }
 
-HistogramValue sum_histogram(StatsSpan stats, Histogram WorkerStats::*histogram) {
+// `histogram`: that of a worker.
+template <class Get>
+HistogramValue sum_histogram(StatsSpan stats, Get histogram) {
   HistogramValue sum;
   std::uint64_t nanoseconds = 0;
-  for (const WorkerStats* worker : stats) nanoseconds += (worker->*histogram).sum_nanoseconds();
+  for (const WorkerStats* worker : stats) nanoseconds += histogram(*worker).sum_nanoseconds();
   sum.sum = static_cast<double>(nanoseconds) / 1e9;
   for (std::size_t index = 0; index < Histogram::kBucketCount; ++index) {
-    const double bound = index < kHandshakeBucketsSeconds.size()
-                             ? kHandshakeBucketsSeconds[index]
+    const double bound = index < kWaitBucketsSeconds.size()
+                             ? kWaitBucketsSeconds[index]
                              : std::numeric_limits<double>::infinity();
     std::uint64_t count = 0;
-    for (const WorkerStats* worker : stats) count += (worker->*histogram).bucket(index);
+    for (const WorkerStats* worker : stats) count += histogram(*worker).bucket(index);
     sum.buckets.push_back({bound, count});
   }
   return sum;
@@ -87,9 +90,32 @@ HistogramValue sum_histogram(StatsSpan stats, Histogram WorkerStats::*histogram)
 
 void add_handshakes(Families& out, StatsSpan stats) {
   out.set(Metric::kHandshakeDuration, {{"result", "smcr"}},
-          sum_histogram(stats, &WorkerStats::handshake_smcr));
+          sum_histogram(stats, std::mem_fn(&WorkerStats::handshake_smcr)));
   out.set(Metric::kHandshakeDuration, {{"result", "fallback"}},
-          sum_histogram(stats, &WorkerStats::handshake_fallback));
+          sum_histogram(stats, std::mem_fn(&WorkerStats::handshake_fallback)));
+}
+
+void add_waits(Families& out, StatsSpan stats) {
+  for (const Direction direction : kBothDirections) {
+    const Labels labels = {{"direction", std::string(to_string(direction))}};
+    const auto index = static_cast<std::size_t>(direction);
+    out.set(Metric::kFirstAnswer, labels,
+            sum_histogram(stats, [index](const WorkerStats& worker) -> const Histogram& {
+              return worker.first_answer[index];
+            }));
+    out.set(Metric::kLongestWait, labels,
+            sum_histogram(stats, [index](const WorkerStats& worker) -> const Histogram& {
+              return worker.longest_wait[index];
+            }));
+  }
+}
+
+void add_tcp_losses(Families& out, const TcpLosses& losses) {
+  const std::pair<const char*, std::uint64_t> kinds[] = {{"retransmitted", losses.retransmitted},
+                                                         {"timeouts", losses.timeouts},
+                                                         {"receive_drops", losses.receive_drops},
+                                                         {"receive_prunes", losses.receive_prunes}};
+  for (const auto& [kind, count] : kinds) out.set(Metric::kTcpLosses, {{"kind", kind}}, count);
 }
 
 // A counter of WorkerStats that is exported under one label, or under none.
@@ -265,6 +291,8 @@ std::string render_metrics(const MetricsInput& input) {
   add_traffic(out, input.stats);
   add_fallbacks(out, input.stats);
   add_handshakes(out, input.stats);
+  add_waits(out, input.stats);
+  add_tcp_losses(out, input.tcp_losses);
   add_memory(out, input.stats);
   add_plain(out, input.stats);
   out.set(Metric::kLogDropped, input.log_dropped);

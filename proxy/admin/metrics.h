@@ -10,6 +10,7 @@
 #include "admin/process_usage.h"
 #include "admin/sources.h"
 #include "admin/stats_sum.h"
+#include "admin/tcp_losses.h"
 
 namespace fairlead::admin {
 
@@ -21,6 +22,7 @@ struct MetricsInput {
   bool ready = false;
   bool draining = false;
   ProcessUsage process;
+  TcpLosses tcp_losses;
   std::uint64_t log_dropped = 0;                       // lines
   const event::HttpRefusals* http_refusals = nullptr;  // of the admin server; null: none to show
 };

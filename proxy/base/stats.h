@@ -25,8 +25,8 @@ class Counter {
   std::atomic<std::uint64_t> value_{0};
 };
 
-// Upper bounds in seconds, shared by the handshake histograms; the last bucket is +Inf.
-inline constexpr std::array<double, 12> kHandshakeBucketsSeconds = {
+// Upper bounds in seconds, shared by all histograms; the last bucket is +Inf.
+inline constexpr std::array<double, 12> kWaitBucketsSeconds = {
     0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.05, 0.25, 1.0, 2.5, 6.0};
 
 class Histogram {
@@ -34,7 +34,7 @@ class Histogram {
   void observe(double seconds) noexcept;
   std::uint64_t bucket(std::size_t index) const noexcept { return buckets_[index].get(); }
   std::uint64_t sum_nanoseconds() const noexcept { return sum_nanoseconds_.get(); }
-  static constexpr std::size_t kBucketCount = kHandshakeBucketsSeconds.size() + 1;
+  static constexpr std::size_t kBucketCount = kWaitBucketsSeconds.size() + 1;
 
  private:
   std::array<Counter, kBucketCount> buckets_;  // not cumulative
@@ -79,6 +79,9 @@ struct WorkerStats {
   std::array<std::array<std::array<Counter, kFallbackReasonsMax>, kSides>, kDirections> fallback;
   Histogram handshake_smcr;
   Histogram handshake_fallback;
+  // What the side that connected waits for, by direction of the connection.
+  std::array<Histogram, kDirections> first_answer;
+  std::array<Histogram, kDirections> longest_wait;  // of each connection, when it ends
 
   Counter link_groups_single, link_groups_symmetric, link_groups_asymmetric_local,
       link_groups_asymmetric_peer, link_groups_none;

@@ -87,7 +87,7 @@ StageResult FramesStage::run(TimePoint now) {
   }
   const RelayStep step = relay_->pump(now);
   session_.report.count(Transport::kShort, relay_->towards_net().bytes(),
-                        relay_->towards_app().bytes());
+                        relay_->towards_app().bytes(), now);
   session_.pay_for_growth(relay_->towards_app().ahead_bytes_max(), true);
   const std::uint64_t received_max = relay_->deferral().bytes_received_max();
   if (received_max - std::min(received_max, relay_->deferral().bytes_received()) <= window_ / 2)

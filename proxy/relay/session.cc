@@ -250,6 +250,7 @@ void Session::end(const char* reset_why, TimePoint now) {
     const bool earned = negotiating() || framed->deferral().handed_over();
     resources_.report.short_ended(resources_.peer(), earned, now);
   }
+  resources_.report.ended(now);
   leave_stage(now);
   resources_.app.reset();
   resources_.client_slot.release();

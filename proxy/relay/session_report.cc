@@ -130,12 +130,20 @@ void SessionReport::short_ended(const SocketAddress& peer, bool earned, TimePoin
   record(std::move(decision), peer, began_, now);
 }
 
-void SessionReport::count(Transport transport, std::uint64_t tx, std::uint64_t rx) {
+void SessionReport::count(Transport transport, std::uint64_t tx, std::uint64_t rx, TimePoint now) {
   TrafficStats& traffic = services_.stats.traffic_of(direction_, transport);
+  const bool outbound = direction_ == Direction::kOutbound;
+  if (const auto first = answers_.note(outbound ? tx : rx, outbound ? rx : tx, now))
+    services_.stats.first_answer[static_cast<std::size_t>(direction_)].observe(seconds(*first));
   traffic.tx_bytes.add(tx - tx_);
   traffic.rx_bytes.add(rx - rx_);
   tx_ = tx;
   rx_ = rx;
+}
+
+void SessionReport::ended(TimePoint now) {
+  if (const auto longest = answers_.longest(now))
+    services_.stats.longest_wait[static_cast<std::size_t>(direction_)].observe(seconds(*longest));
 }
 
 void SessionReport::frames_refused(const SocketAddress& peer, const char* detail) {

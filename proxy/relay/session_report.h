@@ -12,6 +12,7 @@
 #include "base/client_address.h"
 #include "base/fallback.h"
 #include "base/snapshot.h"
+#include "relay/answer_times.h"
 #include "relay/session_services.h"
 #include "relay/stage.h"
 
@@ -50,7 +51,9 @@ class SessionReport {
   void short_ended(const SocketAddress& peer, bool earned, TimePoint now);
 
   // What the relay of this transport has passed on in all.
-  void count(Transport transport, std::uint64_t tx, std::uint64_t rx);
+  void count(Transport transport, std::uint64_t tx, std::uint64_t rx, TimePoint now);
+  // The connection ends, and does not go on in another process.
+  void ended(TimePoint now);
   // The frames are over. They have passed on so much, and the relay that follows counts the rest.
   void frames_ended(std::uint64_t tx) { framed_tx_ = tx; }
   std::uint64_t framed_tx() const { return framed_tx_; }
@@ -85,6 +88,7 @@ class SessionReport {
   std::uint64_t tx_ = 0;
   std::uint64_t rx_ = 0;
   std::uint64_t framed_tx_ = 0;  // of tx_
+  AnswerTimes answers_;
 };
 
 }  // namespace fairlead::relay

@@ -128,7 +128,7 @@ StageResult SmcStage::run(TimePoint now) {
     (*full == Side::kLocal ? stats.buffer_full_local : stats.buffer_full_peer).add();
   }
   session_.report.count(Transport::kSmcr, session_.report.framed_tx() + connection.tx().taken(),
-                        relay.rx_bytes());
+                        relay.rx_bytes(), now);
   session_.pay_for_growth(relay.ahead_bytes(), false);
   if (std::optional<StageResult> next = return_to_frames(now)) return std::move(*next);
   idle_pages_.check(relay, now);

@@ -39,7 +39,7 @@ StageResult TcpStage::run(TimePoint now) {
   }
   const RelayStep step = relay_.pump(now);
   session_.report.count(Transport::kTcp, session_.report.framed_tx() + relay_.towards_net().bytes(),
-                        relay_.towards_app().bytes());
+                        relay_.towards_app().bytes(), now);
   session_.pay_for_growth(relay_.towards_app().ahead_bytes(), true);
   relay_.set_copy_bytes(session_.memory.copy_bytes());
   switch (step) {

@@ -123,6 +123,37 @@ class HostileClient(ClientTest):
                          5 * len(bad) + 100_000 + 13 - self.inbound.metrics().value(
                              "fairlead_bytes_total", transport="smcr", flow="rx"))
 
+    def test_a_client_with_windows(self):
+        """It may send 4096 bytes at first. The server opens the window as they are used."""
+        with self.connect() as sock:
+            sock.sendall(frames.PREFACE_WINDOWS + frames.window(frames.LIMIT) + frames.data(frames.FIRST_WINDOW))
+            kinds = {frames.DATA: b"", frames.WINDOW: b""}
+            while len(kinds[frames.DATA]) < frames.FIRST_WINDOW or not kinds[frames.WINDOW]:
+                kind, body = frames.receive(sock)
+                kinds[kind] += body
+            self.assertEqual(kinds[frames.WINDOW], frames.LIMIT.to_bytes(8, "big"))
+            sock.sendall(frames.data(60_000) + END)
+            self.assertEqual(frames.receive_data(sock, 60_000), b"x" * 60_000)
+            self.assertEqual(frames.receive(sock), (frames.END, b""))
+        self.finish()
+
+    def test_windows_that_break_the_rules(self):
+        begun = frames.PREFACE_WINDOWS + frames.data(5)
+        bad = {
+            "not larger": begun + frames.window(frames.FIRST_WINDOW), "zero": begun + frames.window(0),
+            "larger than the limit": begun + frames.window(frames.LIMIT + 1),
+            "largest number": begun + frames.window(2**64 - 1),
+            "smaller again": begun + frames.window(10_000) + frames.window(9_999),
+            "no position": begun + frames.frame(frames.WINDOW), "long position": begun + frames.frame(frames.WINDOW, bytes(9)),
+            "without windows": frames.PREFACE + frames.data(5) + frames.window(10_000),
+            "more than the window": frames.PREFACE_WINDOWS + frames.data(frames.FIRST_WINDOW + 1),
+        }
+        for name, sent in bad.items():
+            with self.subTest(name), self.connect() as sock:
+                sock.sendall(sent)
+                self.assertTrue(peers.ends_in_reset(sock))
+        self.finish(refused=len(bad))
+
     def test_frames_behind_the_hand_over(self):
         bad = {"hand-over again": frames.hand_over(5), "data": frames.data(5), "end": END,
                "a Confirm": clc.answer(clc.CONFIRM, bytes(16)), "noise": b"\xff" * 200}
@@ -441,7 +472,7 @@ class Settings(FramesTest):
 
     def test_without_memory_for_frames_no_connection_is_refused(self):
         """A server does not announce frames while they might take the memory that others need."""
-        count = 700
+        count = 620
         for workers in (1, 2):
             with self.subTest(workers=workers), peers.Server(peers.echo) as application, contextlib.ExitStack() as stack:
                 self.start_pair(application.address, {"memory": {"limit": "512MiB"}},

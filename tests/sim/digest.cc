@@ -65,7 +65,7 @@ constexpr std::array kCounters = {
 // Fails for a counter that is neither in the list above nor in stats() below.
 static_assert(sizeof(WorkerStats) ==
               sizeof(Counter) * kCounters.size() + sizeof(WorkerStats::traffic) +
-                  sizeof(WorkerStats::fallback) + 2 * sizeof(Histogram) +
+                  sizeof(WorkerStats::fallback) + (2 + 2 * kDirections) * sizeof(Histogram) +
                   sizeof(WorkerStats::memory_used) + sizeof(WorkerStats::refused) +
                   sizeof(WorkerStats::client_address));
 
@@ -107,7 +107,9 @@ Digest& Digest::stats(const WorkerStats& stats) {
   for (std::size_t i = 0; i < kRefusedFor; ++i) record("refused", i, stats.refused[i]);
   for (std::size_t i = 0; i < kClientAddresses; ++i)
     record("client_address", i, stats.client_address[i]);
-  for (const Histogram* histogram : {&stats.handshake_smcr, &stats.handshake_fallback})
+  for (const Histogram* histogram :
+       {&stats.handshake_smcr, &stats.handshake_fallback, &stats.first_answer[0],
+        &stats.first_answer[1], &stats.longest_wait[0], &stats.longest_wait[1]})
     for (std::size_t i = 0; i < Histogram::kBucketCount; ++i)
       if (histogram->bucket(i) != 0) text("handshakes").number(i).number(histogram->bucket(i));
   for (std::size_t d = 0; d < kDirections; ++d) {

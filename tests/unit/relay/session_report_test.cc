@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 
 #include "stage_fixture.h"
@@ -70,9 +71,33 @@ TEST_F(SessionReportTest, AFallbackOfThePeerIsCountedAsThePeers) {
   EXPECT_EQ(stats.fallback_of(Direction::kOutbound, Side::kLocal, R::kPeerNoSmc).get(), 0U);
 }
 
+TEST_F(SessionReportTest, TheFirstAnswerAndTheLongestWaitAreObserved) {
+  using std::chrono::milliseconds;
+  const auto observed = [](const Histogram& histogram, std::size_t bucket) {
+    std::uint64_t others = 0;
+    for (std::size_t i = 0; i < Histogram::kBucketCount; ++i)
+      others += i == bucket ? 0 : histogram.bucket(i);
+    EXPECT_EQ(others, 0U);
+    return histogram.bucket(bucket);
+  };
+  const auto bucket_of = [](double seconds) {
+    return static_cast<std::size_t>(
+        std::lower_bound(kWaitBucketsSeconds.begin(), kWaitBucketsSeconds.end(), seconds) -
+        kWaitBucketsSeconds.begin());
+  };
+  const TimePoint begin = network.now();
+  session->report.count(Transport::kShort, 10, 0, begin);
+  session->report.count(Transport::kShort, 10, 5, begin + milliseconds(2));
+  session->report.count(Transport::kSmcr, 20, 5, begin + milliseconds(3));
+  session->report.count(Transport::kSmcr, 20, 6, begin + milliseconds(210));
+  session->report.ended(begin + milliseconds(300));
+  EXPECT_EQ(observed(stats.first_answer[0], bucket_of(0.002)), 1U);
+  EXPECT_EQ(observed(stats.longest_wait[0], bucket_of(0.207)), 1U);
+}
+
 TEST_F(SessionReportTest, BytesAreCountedOnceAcrossTransports) {
-  session->report.count(Transport::kShort, 10, 20);
-  session->report.count(Transport::kTcp, 15, 20);
+  session->report.count(Transport::kShort, 10, 20, network.now());
+  session->report.count(Transport::kTcp, 15, 20, network.now());
   const auto tx = [&](Transport transport) {
     return stats.traffic_of(Direction::kOutbound, transport).tx_bytes.get();
   };

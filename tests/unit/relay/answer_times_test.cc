@@ -1,0 +1,56 @@
+#include "relay/answer_times.h"
+
+#include <gtest/gtest.h>
+
+namespace fairlead::relay {
+namespace {
+
+using std::chrono::milliseconds;
+
+class AnswerTimesTest : public testing::Test {
+ protected:
+  std::optional<Duration> at(int ms, std::uint64_t asked, std::uint64_t answered) {
+    return times.note(asked, answered, begin + milliseconds(ms));
+  }
+  std::optional<Duration> longest(int ms) const { return times.longest(begin + milliseconds(ms)); }
+
+  const TimePoint begin{std::chrono::hours(1)};
+  AnswerTimes times;
+};
+
+TEST_F(AnswerTimesTest, TheFirstAnswerIsToldOnce) {
+  EXPECT_EQ(at(0, 10, 0), std::nullopt);
+  EXPECT_EQ(at(7, 10, 5), milliseconds(7));
+  EXPECT_EQ(at(8, 10, 9), std::nullopt);
+  EXPECT_EQ(at(20, 20, 9), std::nullopt);
+  EXPECT_EQ(at(21, 20, 10), std::nullopt);
+}
+
+TEST_F(AnswerTimesTest, AWaitBeginsWithTheLatestByte) {
+  at(0, 10, 0);
+  at(100, 20, 0);
+  EXPECT_EQ(at(103, 20, 1), milliseconds(3));
+}
+
+TEST_F(AnswerTimesTest, TheLongestWaitMayBeALaterOne) {
+  at(0, 10, 0);
+  at(5, 10, 5);
+  at(10, 20, 5);
+  at(217, 20, 6);
+  at(220, 30, 6);
+  at(221, 30, 7);
+  EXPECT_EQ(longest(500), milliseconds(207));
+}
+
+TEST_F(AnswerTimesTest, AWaitThatNobodyEndsCounts) {
+  at(0, 10, 0);
+  EXPECT_EQ(longest(30), milliseconds(30));
+}
+
+TEST_F(AnswerTimesTest, WhoSpeaksUnaskedKeepsNobodyWaiting) {
+  EXPECT_EQ(at(50, 0, 100), std::nullopt);
+  EXPECT_EQ(longest(60), std::nullopt);
+}
+
+}  // namespace
+}  // namespace fairlead::relay
