@@ -57,12 +57,8 @@ void bound_send_memory(int fd, int bytes) {
   (void)::setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof bytes);
 }
 
-void resize_receive_memory(int fd, int bytes) {
-  bound_receive_memory(fd, bytes);
-  // A smaller receive buffer takes the limit of the window along, a larger one leaves it there. The
-  // kernel's buffer is twice what was asked for.
-  const int window = 2 * bytes;
-  (void)::setsockopt(fd, IPPROTO_TCP, TCP_WINDOW_CLAMP, &window, sizeof window);
+void bound_window(int fd, int bytes) {
+  (void)::setsockopt(fd, IPPROTO_TCP, TCP_WINDOW_CLAMP, &bytes, sizeof bytes);
 }
 
 void bound_unsent(int fd, bool bound) {

@@ -28,7 +28,8 @@ std::size_t tuned_memory_max_bytes();
 // False before Linux 5.15, which does not know this; nothing changes then.
 bool leave_memory_to_kernel(int fd);
 
-// As bound_receive_memory() for a connected socket, whose window follows.
-void resize_receive_memory(int fd, int bytes);
+// The kernel announces a window of at most so many bytes. Sockets inherit it from their listener.
+void bound_window(int fd, int bytes);
+inline constexpr int kWindowBytesMax = 65535 << 14;  // of TCP
 
 }  // namespace fairlead::event

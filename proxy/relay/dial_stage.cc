@@ -91,7 +91,7 @@ StageResult OutboundDial::dial(bool with_option, TimePoint now) {
                                       : bpf::Announced::kSmc;
   Result<std::unique_ptr<event::Stream>> net = services.network.dial_peer(
       session_.destination, announce, session_.arrival == Arrival::kRedirected ? &client : nullptr,
-      session_.memory.dialled_buffer_bytes());
+      session_.memory.dialled_level());
   if (!net) return failed(net.error().system);
   session_.net = std::move(*net);
   session_.net->set_handler(&session_.host);
@@ -190,7 +190,7 @@ StageResult InboundDial::choose(TimePoint now) {
 
 StageResult InboundDial::dial(TimePoint now) {
   Result<ApplicationLeg> leg = session_.services.network.dial_application(
-      session_.destination, session_.net->peer_address(), session_.memory.dialled_buffer_bytes());
+      session_.destination, session_.net->peer_address(), session_.memory.dialled_level());
   if (!leg) return failed(leg.error().system);
   session_.app = std::move(leg->stream);
   session_.client_slot = std::move(leg->slot);

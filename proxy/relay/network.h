@@ -30,17 +30,18 @@ class Network : public Clock {
   virtual std::chrono::system_clock::time_point wall_now() const = 0;
 
   // Begins to connect to the application beside us, for a connection that `client` made.
-  // `buffer_bytes`: of the socket's buffers, chosen before a window is announced; 0: the kernel's.
+  // `memory_level`: of the socket's buffers, chosen before a window is announced. From
+  // kApplicationLevel on they are the kernel's (relay/socket_memory.h).
   virtual Result<ApplicationLeg> dial_application(const SocketAddress& to,
                                                   const SocketAddress& client,
-                                                  int buffer_bytes) = 0;
+                                                  unsigned memory_level) = 0;
   // Begins to connect to a host that may have a proxy. The SYN says `announce` if the kernel side
   // is there to add it. `client`: the application whose connection was redirected here, or null;
   // the peer sees its address, but not its port, if it is one of this host.
   virtual Result<std::unique_ptr<event::Stream>> dial_peer(const SocketAddress& to,
                                                            bpf::Announced announce,
                                                            const SocketAddress* client,
-                                                           int buffer_bytes) = 0;
+                                                           unsigned memory_level) = 0;
 
   // The slot of a connection to the application that another process has made: no other one gets
   // it as long as this process lives.

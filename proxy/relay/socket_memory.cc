@@ -7,11 +7,16 @@
 #include <utility>
 
 #include "event/socket_buffers.h"
+#include "event/tcp_stream.h"
 #include "relay/tcp_relay.h"
 #include "smc/deferral.h"
 
 namespace fairlead::relay {
 namespace {
+
+int window_bytes(unsigned level) {
+  return level == kLeastLevel ? kLeastWindowBytes : static_cast<int>(kSocketBufferBytes[level]);
+}
 
 // The kernel counts a buffer's bookkeeping, and allows twice what it was asked for.
 constexpr std::size_t kKernelFactor = 2;
@@ -68,11 +73,12 @@ std::size_t SocketMemory::copy_bytes(unsigned level) {
   return level == kLeastLevel ? kLeastWriteBytes : std::min(kSocketBufferBytes[level], kCopyBytes);
 }
 
-std::size_t SocketMemory::leg_cost(unsigned level, bool bounded, std::size_t receive_bytes) {
+std::size_t SocketMemory::leg_cost(Leg leg, unsigned level, bool bounded,
+                                   std::size_t receive_bytes) {
   if (!bounded) return receive_bytes + kEarlySendBytes;
   const std::size_t buffer = kKernelFactor * kSocketBufferBytes[level];
   const std::size_t receive = std::max(buffer, receive_bytes);
-  if (level == kLeastLevel) return receive + kLeastSendBytes;
+  if (level == kLeastLevel) return receive + (leg == Leg::kApp ? 1 : 2) * kLeastSendBytes;
   const std::size_t write =
       level < kUnboundedWritesLevel ? kSocketBufferBytes[level] : kPacketBytesMax;
   return receive + buffer + write;
@@ -82,9 +88,9 @@ std::size_t SocketMemory::cost(unsigned level, bool bounded) const {
   const std::size_t app = bounded ? app_window_bytes_ : kKernelFactor * kSocketBufferBytes[level];
   const std::size_t net = bounded ? net_window_bytes_ : kKernelReceiveBytes;
   const std::size_t bytes =
-      kConnectionBytes + early_bytes_ + ahead_bytes_ + leg_cost(level, bounded, app);
+      kConnectionBytes + early_bytes_ + ahead_bytes_ + leg_cost(Leg::kApp, level, bounded, app);
   if (smc_) return bytes;
-  return bytes + leg_cost(level, bounded, net) + kDirections * copy_bytes(level);
+  return bytes + leg_cost(Leg::kNet, level, bounded, net) + kDirections * copy_bytes(level);
 }
 
 // Where memory is plenty, with the largest: a receive buffer of two packets of the loopback device
@@ -97,8 +103,13 @@ unsigned SocketMemory::level_for(const MemoryBudget& budget) {
   return left >= kEnoughSixteenths * sixteenth ? kGrownLevel : kLeastLevel;
 }
 
-int SocketMemory::dialled_buffer_bytes() const {
-  return budget_ != nullptr && bounded_ ? static_cast<int>(kSocketBufferBytes[level_]) : 0;
+void SocketMemory::prepare(int fd, unsigned level) {
+  event::bound_memory(fd, static_cast<int>(kSocketBufferBytes[level]));
+  event::bound_window(fd,
+                      level == kApplicationLevel ? event::kWindowBytesMax : window_bytes(level));
+  event::bound_segments(fd, level == kApplicationLevel ? 0
+                            : level == kLeastLevel     ? kLeastWindowBytes
+                                                       : kSmallSegmentBytes);
 }
 
 bool SocketMemory::affords_frames(const MemoryBudget& budget, bool before) {
@@ -162,8 +173,10 @@ void SocketMemory::resize(event::Stream& stream) const {
   if (stream.descriptor() < 0) return;
   const int bytes = static_cast<int>(kSocketBufferBytes[level_]);
   event::bound_send_memory(stream.descriptor(), bytes);
-  if (receive_buffer_bytes(stream) < kKernelFactor * kSocketBufferBytes[level_])
-    event::resize_receive_memory(stream.descriptor(), bytes);
+  if (receive_buffer_bytes(stream) <= kKernelFactor * kSocketBufferBytes[level_]) {
+    event::bound_receive_memory(stream.descriptor(), bytes);
+    event::bound_window(stream.descriptor(), window_bytes(level_));
+  }
   stream.set_write_max(level_ == kLeastLevel            ? kLeastWriteBytes
                        : level_ < kUnboundedWritesLevel ? kSocketBufferBytes[level_]
                                                         : 0);
@@ -272,6 +285,7 @@ bool SocketMemory::leave_to_tuning(event::Stream& net) {
   if (most == 0 ||
       !charge_.resize(cost(level_) + std::max(most, own) - own, budget_->limit_bytes() / 2))
     return false;
+  event::bound_window(net.descriptor(), event::kWindowBytesMax);
   tuned_ = event::tune_memory(net.descriptor());
   return true;
 }

@@ -43,18 +43,24 @@
 
 namespace fairlead::relay {
 
-// State of the session, two sockets with file, inode, dentry, epoll item and address. About 11 KiB
+// State of the session, two sockets with file, inode, dentry, epoll item and address. About 10 KiB
 // were measured (docs/operations.md).
-inline constexpr std::size_t kConnectionBytes = 11 * 1024;
-// By level: what is asked of the kernel for each direction of a socket. The least receive buffer is
-// the kernel's minimum.
-inline constexpr std::size_t kSocketBufferBytes[] = {1152, 4096, 16384, 65536, 262144};
+inline constexpr std::size_t kConnectionBytes = 10 * 1024;
+// By level: what is asked of the kernel for each direction of a socket.
+inline constexpr std::size_t kSocketBufferBytes[] = {2048, 4096, 16384, 65536, 262144};
 inline constexpr unsigned kSocketLevels = 5;
 inline constexpr unsigned kLeastLevel = 0;
-// At the least level the kernel has one write that is not sent, and one that is not acknowledged.
+// A window is half of a receive buffer, which is twice what is asked for. A segment of a few bytes
+// takes up to a kilobyte of the buffer, and one that finds no room is dropped. So at the least
+// level the window is a quarter of the buffer, and a segment at most as large as the window.
+inline constexpr int kLeastWindowBytes = 1024;
+// The segments of connections that begin below kApplicationLevel. The kernel makes one packet of
+// many of them.
+inline constexpr int kSmallSegmentBytes = 4096;
+// At the least level the kernel has one write that is not sent, and towards the network another one
+// that is not acknowledged. An application's kernel is this one, and acknowledges at once.
 inline constexpr std::size_t kLeastWriteBytes = 576;
-inline constexpr std::size_t kPacketOverheadBytes = 2304;
-inline constexpr std::size_t kLeastSendBytes = 2 * (kPacketOverheadBytes + kLeastWriteBytes);
+inline constexpr std::size_t kLeastSendBytes = 2304 + kLeastWriteBytes;
 // So many bytes take a connection from the least level to kGrownLevel if half of the budget is left
 // then, and to the next one if this part of the budget is left.
 inline constexpr std::uint64_t kGrowFromLeastBytes = 4096;
@@ -137,8 +143,10 @@ class SocketMemory {
   // From here on no more than this is kept for the application. Gives back the rest.
   void keep_ahead(std::size_t bytes);
 
-  // For a socket that will be dialled; 0: what the kernel takes.
-  int dialled_buffer_bytes() const;
+  // For a socket that listens, or will be dialled, at this level.
+  static void prepare(int fd, unsigned level);
+  // For a socket that will be dialled.
+  unsigned dialled_level() const { return budget_ != nullptr ? level_ : kApplicationLevel; }
 
   // How much a TCP relay may have in hand in each direction.
   std::size_t copy_bytes() const;
@@ -151,7 +159,7 @@ class SocketMemory {
   std::size_t cost(unsigned level, bool bounded) const;
   std::size_t cost(unsigned level) const { return cost(level, bounded_); }
   // Of one leg with so many bytes of receive buffer.
-  static std::size_t leg_cost(unsigned level, bool bounded, std::size_t receive_bytes);
+  static std::size_t leg_cost(Leg leg, unsigned level, bool bounded, std::size_t receive_bytes);
   std::size_t& window_of(Leg leg) {
     return leg == Leg::kApp ? app_window_bytes_ : net_window_bytes_;
   }
@@ -170,8 +178,9 @@ class SocketMemory {
   // Of receive buffers, as the kernel counts them: they keep so much although the level has less.
   std::size_t app_window_bytes_ = 0;
   std::size_t net_window_bytes_ = 0;
-  // That a receive buffer keeps when it is bounded: a first window, unless it has received before.
-  std::size_t windows_max_bytes_ = 2 * kSocketBufferBytes[kFirstWindowLevel];
+  // That a receive buffer keeps when it is bounded: twice what a first window may hold in packets
+  // of any size, unless it has received before.
+  std::size_t windows_max_bytes_ = 4 * kSocketBufferBytes[kFirstWindowLevel];
   std::size_t ahead_bytes_ = 0;  // of an application that has not taken them
   bool smc_ = false;
   bool bounded_ = true;  // the sockets are, as level_ says

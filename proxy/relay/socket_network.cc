@@ -77,7 +77,7 @@ SocketNetwork::SocketNetwork(event::EventLoop& loop, OptionSource source,
 
 Result<ApplicationLeg> SocketNetwork::dial_application(const SocketAddress& to,
                                                        const SocketAddress& from,
-                                                       int buffer_bytes) {
+                                                       unsigned memory_level) {
   const SocketAddress client = from.unmapped();
   ApplicationLeg leg;
   leg.client_address = client_address_;
@@ -91,11 +91,11 @@ Result<ApplicationLeg> SocketNetwork::dial_application(const SocketAddress& to,
       break;
     }
     SocketAddress source = lease->publish(client, to);
-    auto dialled = dial(&source, to, buffer_bytes);
+    auto dialled = dial(&source, to, memory_level);
     // A server of the pod may have the port.
     if (!dialled && dialled.error().system == EADDRINUSE && to.is_v4()) {
       source = lease->publish_without_port(client, to);
-      dialled = dial(&source, to, buffer_bytes);
+      dialled = dial(&source, to, memory_level);
       if (dialled) lease->set_source_port((*dialled)->local_address().port());
     }
     if (dialled) {
@@ -107,18 +107,15 @@ Result<ApplicationLeg> SocketNetwork::dial_application(const SocketAddress& to,
     // Over IPv6 another slot has another port.
     if (to.is_v4() || tried + 1 == kSlotTriesMax) leg.client_address = ClientAddress::kRefused;
   }
-  leg.stream = SMC_TRY(dial(nullptr, to, buffer_bytes));
+  leg.stream = SMC_TRY(dial(nullptr, to, memory_level));
   return leg;
 }
 
 Result<std::unique_ptr<event::Stream>> SocketNetwork::dial(const SocketAddress* source,
                                                            const SocketAddress& to,
-                                                           int buffer_bytes) {
+                                                           unsigned memory_level) {
   FileDescriptor socket = SMC_TRY(make_socket(to.family()));
-  if (buffer_bytes != 0) {
-    event::bound_memory(socket.get(), buffer_bytes);
-    event::bound_segments(socket.get(), kSmallSegmentBytes);
-  }
+  if (memory_level < kApplicationLevel) SocketMemory::prepare(socket.get(), memory_level);
   if (source != nullptr) SMC_TRY(bpf::bind_source(socket.get(), *source));
   std::unique_ptr<event::Stream> stream =
       SMC_TRY(event::TcpStream::connect(loop_, std::move(socket), to, if_lost_));
@@ -150,9 +147,9 @@ void SocketNetwork::set_client_address(ClientAddress state) {
 Result<std::unique_ptr<event::Stream>> SocketNetwork::dial_peer(const SocketAddress& to,
                                                                 bpf::Announced announce,
                                                                 const SocketAddress* client,
-                                                                int buffer_bytes) {
+                                                                unsigned memory_level) {
   FileDescriptor socket = SMC_TRY(make_socket(to.family()));
-  if (buffer_bytes != 0) event::bound_memory(socket.get(), buffer_bytes);
+  if (memory_level < kApplicationLevel) SocketMemory::prepare(socket.get(), memory_level);
   // The application may have bound one of several addresses. An address of another host cannot be
   // bound; the kernel then chooses one.
   if (client != nullptr && may_be_source(*client, to) && !sources_.is_default(*client, to, now()))
@@ -185,6 +182,7 @@ Result<void> SocketNetwork::prepare_peer_listener(int fd) const {
   // Without a program too: one may be attached while we run.
   SMC_TRY(bpf::save_syn(fd));
   event::keep_alive(fd, keep_alive_);
+  if (memory_level_ < kApplicationLevel) SocketMemory::prepare(fd, memory_level_);
   if (frames_) bpf::ask_for_frames(fd);
   if (program_ != nullptr) SMC_TRY(program_->request(fd));
   return {};
@@ -200,14 +198,15 @@ Result<void> SocketNetwork::announce_frames(std::uint16_t port, bool announce) c
 }
 
 void SocketNetwork::bound_peer_listener(int fd) const {
-  if (event::leave_memory_to_kernel(fd) && memory_level_ < kApplicationLevel)
-    event::bound_memory(fd, static_cast<int>(kSocketBufferBytes[memory_level_]));
+  if (!event::leave_memory_to_kernel(fd)) return;
+  if (memory_level_ < kApplicationLevel) return SocketMemory::prepare(fd, memory_level_);
+  event::bound_window(fd, event::kWindowBytesMax);
+  event::bound_segments(fd, 0);
 }
 
 void SocketNetwork::prepare_application_listener(int fd) const {
   // Accepted sockets inherit all of it.
-  event::bound_memory(fd, static_cast<int>(kSocketBufferBytes[memory_level_]));
-  event::bound_segments(fd, memory_level_ < kApplicationLevel ? kSmallSegmentBytes : 0);
+  SocketMemory::prepare(fd, memory_level_);
   // conntrack forgets the redirect of a half-closed connection after 60 s of silence, and of others
   // after days (nf_conntrack_tcp_timeout_close_wait, _established). The sidecar's packets are not
   // translated then, and the application never hears of the connection again.

@@ -31,9 +31,6 @@ enum class OptionSource : std::uint8_t {
 inline constexpr int kApplicationSocketBytes = 256 * 1024;
 static_assert(kApplicationSocketBytes == kSocketBufferBytes[kApplicationLevel]);
 
-// The size of segments with which a receive buffer of the smallest level keeps bytes moving.
-inline constexpr int kSmallSegmentBytes = 4096;
-
 class SocketNetwork final : public Network {
  public:
   // `program` is there exactly with kOwn; it is shared by all workers and outlives them.
@@ -47,10 +44,10 @@ class SocketNetwork final : public Network {
     return std::chrono::system_clock::now();
   }
   Result<ApplicationLeg> dial_application(const SocketAddress& to, const SocketAddress& client,
-                                          int buffer_bytes) override;
+                                          unsigned memory_level) override;
   Result<std::unique_ptr<event::Stream>> dial_peer(const SocketAddress& to, bpf::Announced announce,
                                                    const SocketAddress* client,
-                                                   int buffer_bytes) override;
+                                                   unsigned memory_level) override;
   void keep_client_slot(std::uint32_t slot) override;
   void probe_peer(event::Stream& dialled) override;
   bool option_available() const override { return source_ != OptionSource::kNone; }
@@ -92,7 +89,7 @@ class SocketNetwork final : public Network {
  private:
   // `source`: to bind to, or nullptr.
   Result<std::unique_ptr<event::Stream>> dial(const SocketAddress* source, const SocketAddress& to,
-                                              int buffer_bytes);
+                                              unsigned memory_level);
 
   event::EventLoop& loop_;
   OptionSource source_;

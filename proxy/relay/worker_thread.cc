@@ -62,6 +62,7 @@ WorkerThread::WorkerThread(WorkerSettings settings, std::unique_ptr<event::Event
   if (record != nullptr) neighbours_.lasting = std::make_unique<LastingSessions>(*record);
   settings.lasting = neighbours_.lasting.get();
   worker_ = std::make_unique<Worker>(std::move(settings), network_, *stats_);
+  network_.set_memory_level(worker_->memory_level());  // before a client can connect
 }
 
 WorkerThread::~WorkerThread() {

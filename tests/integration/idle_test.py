@@ -1,4 +1,5 @@
 """Connections that are idle, as many as a memory limit promises (docs/configuration.md), and then all used at once."""
+import contextlib
 import multiprocessing
 import os
 import resource
@@ -16,11 +17,13 @@ DESCRIPTORS_OF_A_PROXY = 500
 LARGE_BYTES = 20_000
 
 
-def serve(pipe):
+def serve(near_end, pipe):
     """In a process of its own, because each process may have only so many descriptors."""
+    near_end.close()
     server = EchoLoop()
     pipe.send(server.address)
-    pipe.recv()
+    with contextlib.suppress(EOFError):
+        pipe.recv()
     server.close()
 
 
@@ -32,8 +35,9 @@ class Idle(ProxyTest):
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
         self.addCleanup(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
         self.pipe, far_end = multiprocessing.Pipe()
-        process = multiprocessing.get_context("fork").Process(target=serve, args=(far_end,))
+        process = multiprocessing.get_context("fork").Process(target=serve, args=(self.pipe, far_end))
         process.start()
+        far_end.close()
         self.addCleanup(process.join)
         self.addCleanup(self.pipe.send, None)
         self.server = self.pipe.recv()

@@ -253,7 +253,7 @@ void SimProxy::accept(Direction direction, std::unique_ptr<SimStream> stream,
 
 Result<std::unique_ptr<event::Stream>> SimProxy::dial_peer(const SocketAddress& to,
                                                            bpf::Announced announce,
-                                                           const SocketAddress*, int) {
+                                                           const SocketAddress*, unsigned) {
   std::unique_ptr<SimStream> stream = net_.dial(settings_.pod, to, announce);
   stream->on_notify = [this] { poke(); };
   return std::unique_ptr<event::Stream>(std::move(stream));

@@ -84,14 +84,15 @@ class SimProxy final : public relay::Network {
             world_.now().time_since_epoch()));
   }
   Result<relay::ApplicationLeg> dial_application(const SocketAddress& to, const SocketAddress&,
-                                                 int) override {
+                                                 unsigned) override {
     relay::ApplicationLeg leg;
-    leg.stream = SMC_TRY(dial_peer(to, bpf::Announced::kNothing, nullptr, 0));
+    leg.stream =
+        SMC_TRY(dial_peer(to, bpf::Announced::kNothing, nullptr, relay::kApplicationLevel));
     return leg;
   }
   void probe_peer(event::Stream&) override {}
   Result<std::unique_ptr<event::Stream>> dial_peer(const SocketAddress& to, bpf::Announced announce,
-                                                   const SocketAddress* client, int) override;
+                                                   const SocketAddress* client, unsigned) override;
   bool option_available() const override { return settings_.option_available; }
   bpf::Announced option_answered(event::Stream& stream) override;
   bpf::Announced option_requested(event::Stream& stream) override;

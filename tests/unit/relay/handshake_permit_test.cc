@@ -31,11 +31,11 @@ class NoNetwork final : public Network {
   TimePoint now() const override { return {}; }
   std::chrono::system_clock::time_point wall_now() const override { return {}; }
   Result<ApplicationLeg> dial_application(const SocketAddress&, const SocketAddress&,
-                                          int) override {
+                                          unsigned) override {
     return Error{Errc::kNotFound, "application"};
   }
   Result<std::unique_ptr<event::Stream>> dial_peer(const SocketAddress&, bpf::Announced,
-                                                   const SocketAddress*, int) override {
+                                                   const SocketAddress*, unsigned) override {
     return Error{Errc::kNotFound, "peer"};
   }
   void probe_peer(event::Stream&) override {}

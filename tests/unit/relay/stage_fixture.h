@@ -76,7 +76,7 @@ class FakeNetwork final : public Network {
   std::chrono::system_clock::time_point wall_now() const override { return {}; }
 
   Result<ApplicationLeg> dial_application(const SocketAddress& to, const SocketAddress& client,
-                                          int) override {
+                                          unsigned) override {
     application_client = client;
     ApplicationLeg leg;
     leg.stream = SMC_TRY(dial(to));
@@ -84,7 +84,7 @@ class FakeNetwork final : public Network {
     return leg;
   }
   Result<std::unique_ptr<event::Stream>> dial_peer(const SocketAddress& to, bpf::Announced announce,
-                                                   const SocketAddress* client, int) override {
+                                                   const SocketAddress* client, unsigned) override {
     announced = announce;
     redirected_client.reset();
     if (client != nullptr) redirected_client = *client;
