@@ -160,6 +160,11 @@ suites: build  ## run test suites of real servers through two proxies; SUITES=re
 	@./scripts/bootstrap.sh suites
 	python3 -B scripts/suites.py
 
+.PHONY: programs
+programs: build  ## run iperf3, wrk, h2load, ab, sysbench, redis, gRPC and NATS through two proxies; PROGRAMS=wrk,... PROGRAMS_MEMORY=32MiB
+	@./scripts/bootstrap.sh programs
+	python3 -B scripts/programs.py $(if $(PROGRAMS),--only $(PROGRAMS)) $(if $(PROGRAMS_MEMORY),--memory $(PROGRAMS_MEMORY))
+
 .PHONY: release
 release:  ## make a release in build/release-VERSION: images for amd64 and arm64, chart, SBOMs, notes, checksums; RELEASE_KEY=FILE signs
 	@./scripts/bootstrap.sh build arm64 k8s

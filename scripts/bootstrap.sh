@@ -2,7 +2,7 @@
 # Installs the missing Debian packages, and does nothing else.
 #
 #   scripts/bootstrap.sh [build] [test] [arm64] [k8s] [lab] [demo] [examples] [plot] [model] [mutants] [fuzz]
-#                        [suites]
+#                        [suites] [programs]
 #                                                          default: build
 #   scripts/bootstrap.sh --print build     only prints their names, one on each line
 #
@@ -34,6 +34,8 @@ declare -A groups=(
   [model]="spin gcc libc6-dev python3"
   [suites]="dpkg-dev patch gcc iproute2 nftables util-linux redis-server redis-tools tcl postgresql
             memcached perl lighttpd lighttpd-mod-webdav litmus python3"
+  [programs]="iperf3 nginx-light wrk nghttp2-client apache2-utils sysbench mariadb-server redis-server redis-tools nats-server
+              python3-grpcio iproute2 nftables util-linux python3"
   [mutants]="python3-clang-14"
   [fuzz]="clang-14 llvm-14 libclang-rt-14-dev"
 )

@@ -45,7 +45,7 @@ PACKAGES_REQUIRED = ("build", "test")  # groups that every run needs
 RUNS = {
     "dev": Run("dev", None, "variant", (10, 8), ("k8s",)),
     "tsan": Run("tsan", "threads", None, (2, 6)),
-    "release": Run("release", "integration|simulation", None, (16, 8), ("k8s", "suites")),
+    "release": Run("release", "integration|simulation", None, (18, 8), ("k8s", "suites", "programs")),
     "lab": Run("release", "lab", None, (8, 0), ("lab",)),
     "dev-variants": Run("dev", "variant", None, (5, 0)),
 }

@@ -97,8 +97,9 @@ class Carried:
 class Place:
     """Two proxies, started and ended by `with`; for "direct" there are none, and no redirection."""
 
-    def __init__(self, transport):
-        self.transport = transport
+    # Some suites open thousands of connections, and all of them have to use the same transport.
+    def __init__(self, transport, memory="4GiB"):
+        self.transport, self.memory = transport, memory
         self.folder = Path(tempfile.mkdtemp(prefix="fairlead-suite-"))
         os.chmod(self.folder, 0o755)
         self.proxies = []
@@ -114,8 +115,7 @@ class Place:
                   "smc": {"enabled": self.transport != "tcp", "handshake_timeout": "60s",
                           **({"defer_bytes": 0} if self.transport == "smcr" else {})},
                   "limits": {"dial_timeout": "60s"},
-                  # Some suites open thousands of connections, and all of them have to use the same transport.
-                  "memory": {"limit": "4GiB"}}
+                  "memory": {"limit": self.memory}}
         proxy = Proxy(self.folder, name, config,
                       wrapper=["setpriv", "--regid", str(group), "--clear-groups", "--"])
         self.proxies.append(proxy)
