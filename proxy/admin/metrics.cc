@@ -95,18 +95,19 @@ void add_handshakes(Families& out, StatsSpan stats) {
           sum_histogram(stats, std::mem_fn(&WorkerStats::handshake_fallback)));
 }
 
+// Those in which nothing has been observed are left out: they have many series.
 void add_waits(Families& out, StatsSpan stats) {
+  const auto add = [&](Metric metric, Direction direction, auto histograms) {
+    HistogramValue sum = sum_histogram(stats, [&](const WorkerStats& worker) -> const Histogram& {
+      return (worker.*histograms)[static_cast<std::size_t>(direction)];
+    });
+    const bool any = std::any_of(sum.buckets.begin(), sum.buckets.end(),
+                                 [](const auto& bucket) { return bucket.count != 0; });
+    if (any) out.set(metric, {{"direction", std::string(to_string(direction))}}, std::move(sum));
+  };
   for (const Direction direction : kBothDirections) {
-    const Labels labels = {{"direction", std::string(to_string(direction))}};
-    const auto index = static_cast<std::size_t>(direction);
-    out.set(Metric::kFirstAnswer, labels,
-            sum_histogram(stats, [index](const WorkerStats& worker) -> const Histogram& {
-              return worker.first_answer[index];
-            }));
-    out.set(Metric::kLongestWait, labels,
-            sum_histogram(stats, [index](const WorkerStats& worker) -> const Histogram& {
-              return worker.longest_wait[index];
-            }));
+    add(Metric::kFirstAnswer, direction, &WorkerStats::first_answer);
+    add(Metric::kLongestWait, direction, &WorkerStats::longest_wait);
   }
 }
 

@@ -4,8 +4,7 @@ namespace fairlead {
 
 void Histogram::observe(double seconds) noexcept {
   std::size_t index = 0;
-  while (index < kWaitBucketsSeconds.size() && seconds > kWaitBucketsSeconds[index])
-    ++index;
+  while (index < kWaitBucketsSeconds.size() && seconds > kWaitBucketsSeconds[index]) ++index;
   buckets_[index].add();
   sum_nanoseconds_.add(static_cast<std::uint64_t>(seconds * 1e9));
 }

@@ -182,10 +182,13 @@ class FramedRelay {
 
   // As Duplex.
   RelayStep pump(TimePoint now) {
-    const bool held = deferral_.held();
+    const bool unbounded = deferral_.unbounded();
+    const std::uint64_t sent_max = deferral_.bytes_sent_max();
     const RelayStep step = duplex_.pump(now);
     // What was held back at the bound may go now.
-    return step == RelayStep::kIdle && held && !deferral_.held() ? RelayStep::kMore : step;
+    const bool opened =
+        unbounded != deferral_.unbounded() || sent_max != deferral_.bytes_sent_max();
+    return step == RelayStep::kIdle && opened ? RelayStep::kMore : step;
   }
   std::optional<TimePoint> next_deadline() const { return duplex_.next_deadline(); }
   bool ending() const { return duplex_.ending(); }

@@ -101,6 +101,7 @@ class Deferral {
   bool earned(TimePoint now) const;
   std::uint64_t bytes_sent() const { return state_.sent.bytes; }
   std::uint64_t bytes_received() const { return state_.received.bytes; }
+  std::uint64_t bytes_sent_max() const { return state_.sent_max; }
   std::uint64_t bytes_received_max() const { return state_.received_max; }
   bool windows() const { return state_.windows; }
   // A side waits for a window. Client: if it stays so, the hand-over is the way out.

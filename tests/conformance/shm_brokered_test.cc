@@ -137,7 +137,7 @@ TEST_F(ShmBrokered, ALostBrokerEndsTheWaitForAnnouncedMemory) {
   right_->turn();
   const auto fault = right_device_->poll_fault();
   ASSERT_TRUE(fault);
-  EXPECT_EQ(fault->error.code, Errc::kNotFound);
+  EXPECT_EQ(fault->error.code, Errc::kPeerGone);
   EXPECT_TRUE(works(connection));
 }
 

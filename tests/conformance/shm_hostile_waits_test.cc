@@ -42,7 +42,7 @@ TEST_F(ShmHostile, ADeviceThatGrantsNoTimeDoesNotWaitForMemory) {
   end.turn();
   const auto fault = hasty->poll_fault();
   ASSERT_TRUE(fault);
-  EXPECT_EQ(fault->error.code, Errc::kNotFound);
+  EXPECT_EQ(fault->error.code, Errc::kTimedOut);
   EXPECT_FALSE(end.has_fatal(facing));
 }
 

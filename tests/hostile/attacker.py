@@ -588,8 +588,8 @@ class Attacker:
 
     def in_frames(self, rng):
         """Frames as a client's proxy begins with them, then some that break the rules, or none for long."""
-        connection = self.dial(rng, priority=frames.PRIORITY_WANTED)
-        if connection.getsockopt(socket.SOL_SOCKET, socket.SO_PRIORITY) != frames.PRIORITY_ANSWERED:
+        connection = self.dial(rng, priority=frames.PRIORITY_WINDOWS_WANTED)
+        if connection.getsockopt(socket.SOL_SOCKET, socket.SO_PRIORITY) != frames.PRIORITY_WINDOWS_ANSWERED:
             self.counts["in_frames/not_announced"] += 1
             return
         for data in framed.drawn(rng):

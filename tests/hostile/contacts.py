@@ -85,11 +85,11 @@ class Contacts:
         self.attacker.connections.append(made)
         made.settimeout(ACCEPT_SECONDS * self.slowness)
         if in_frames:
-            made.setsockopt(socket.SOL_SOCKET, socket.SO_PRIORITY, frames.PRIORITY_WANTED)
+            made.setsockopt(socket.SOL_SOCKET, socket.SO_PRIORITY, frames.PRIORITY_WINDOWS_WANTED)
         made.connect((victim.address, self.port))
         if in_frames:
             priority = made.getsockopt(socket.SOL_SOCKET, socket.SO_PRIORITY)
-            assert priority == frames.PRIORITY_ANSWERED, f"frames were not announced: {priority:#x}"
+            assert priority == frames.PRIORITY_WINDOWS_ANSWERED, f"frames were not announced: {priority:#x}"
         return made
 
     def lure(self, victim, in_frames, count, ends=False):

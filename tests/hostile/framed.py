@@ -7,14 +7,14 @@ import frames
 from drawing import mutated, number
 
 FRAMES_MAX = 30
-KINDS = ("data", "data", "data", "byte", "bytes", "urgent", "end", "hand_over", "place", "nonsense", "cut", "pause")
+KINDS = ("data", "data", "data", "byte", "bytes", "urgent", "end", "hand_over", "place", "window", "nonsense", "cut", "pause")
 ENDLESS_BYTES = 4 * frames.LIMIT
 FALSE_POSITIONS = (0, 1, frames.LIMIT, frames.LIMIT + 1, (1 << 32) - 1, (1 << 63), (1 << 64) - 1)
 
 
 def drawn(rng):
     """Parts of what one connection sends, with a pause after each."""
-    sent, part = 0, frames.PREFACE
+    sent, part = 0, rng.choice((frames.PREFACE, frames.PREFACE_WINDOWS))
     for _ in range(rng.randint(0, FRAMES_MAX)):
         kind = rng.choice(KINDS)
         if kind in ("data", "byte"):
@@ -32,6 +32,8 @@ def drawn(rng):
                 (b"", clc.proposal(), mutated(rng, clc.proposal()), rng.randbytes(100)))
         elif kind == "place":
             part += frames.hand_over(number(rng, 64))
+        elif kind == "window":
+            part += frames.window(rng.choice((0, frames.FIRST_WINDOW, 5000, frames.LIMIT, frames.LIMIT + 1, number(rng, 64))))
         elif kind == "nonsense":
             part += frames.frame(rng.randrange(256), rng.randbytes(rng.choice((0, 1, 8, 100))),
                                  rng.choice((None, number(rng, 24))))

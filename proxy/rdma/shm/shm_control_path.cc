@@ -71,17 +71,17 @@ void ControlPath::handle_arrival(ConnectorEvent event) {
 
 // Nobody grants who has no channel: its announcement could not follow.
 void ControlPath::keep_grant(ConnectorEvent event) {
-  std::size_t wanted = 0;  // by so many channels
+  std::size_t known = 0;  // so many channels
   parts_.channels.for_each([&](Channel& channel) {
     if (channel.peer() != event.peer || channel.state() != Channel::State::kOpen) return;
-    wanted += channel.remote.knows(event.buffer) ? 0U : 1U;
+    ++known;
     if (channel.receiving.awaiting_grant) parts_.scheduler.activate(channel);
     // Its connector may have waited until we read.
     channel.note_consumed();
     parts_.scheduler.list_bell(channel);
   });
-  // The peer grants again what may be lost.
-  if (parts_.grants.count(event.peer, event.buffer) >= wanted) return;
+  // The peer grants again what may be lost. Each channel takes one.
+  if (parts_.grants.count(event.peer, event.buffer) >= known) return;
   auto memory = parts_.channels.budget().map(event.memory.get(), event.pod);
   if (!memory) parts_.faults.note(event.peer, memory.error());
   // Without memory, so that the announcement of the buffer does not wait for what has come.

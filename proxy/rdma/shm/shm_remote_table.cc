@@ -62,9 +62,7 @@ Result<void> RemoteTable::add_buffer(const ControlMessage& announcement, Counted
   buffers_.emplace(announcement.rkey, Buffer{.mapping = std::move(memory),
                                              .address = announcement.address.value,
                                              .size_bytes = announcement.size_bytes,
-                                             .domain = announcement.domain,
-                                             .id = announcement.buffer});
-  ids_.insert(announcement.buffer);
+                                             .domain = announcement.domain});
   return {};
 }
 
@@ -84,7 +82,6 @@ Result<void> RemoteTable::check_sinks() const {
 // The view given out by QueuePair::remote_memory() must stay valid memory, but not the peer's.
 void RemoteTable::release(RemoteKey key) {
   Buffer buffer = std::move(buffers_.extract(key).mapped());
-  ids_.erase(buffer.id);
   mapped_bytes_ -= buffer.mapping.bytes().size();
   if (buffer.holders.empty()) return;
   buffer.mapping.detach_from_file();

@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
-#include <set>
 #include <unordered_map>
 #include <unordered_set>
 #include <vector>
@@ -44,8 +43,6 @@ class RemoteTable {
   Result<bool> check_buffer(const ControlMessage& announcement) const;
   // REQUIRES: check_buffer() said true. Errors: kMalformed when the memory is smaller than that.
   Result<void> add_buffer(const ControlMessage& announcement, CountedMapping memory);
-  // Whether the buffer has been added and not removed.
-  bool knows(const BufferId& buffer) const { return ids_.contains(buffer); }
   // kExhausted at kSinksMax. Unknown keys are ignored: their announcement may have been, too.
   Result<void> remove_buffer(RemoteKey key);
 
@@ -69,7 +66,6 @@ class RemoteTable {
     std::uint64_t address = 0;
     std::uint64_t size_bytes = 0;  // as announced
     DomainId domain;
-    BufferId id;
     Holders holders;
   };
   // The addresses of a withdrawn buffer that a view may still point to.
@@ -93,7 +89,6 @@ class RemoteTable {
   std::deque<QpNumber> departed_;  // those of queue_pairs_, the oldest first
   std::unordered_map<DomainId, Domain> domains_;
   std::unordered_map<RemoteKey, Buffer> buffers_;
-  std::set<BufferId> ids_;  // of buffers_
   std::size_t mapped_bytes_ = 0;
   std::unordered_multimap<RemoteKey, Sink> sinks_;
 };

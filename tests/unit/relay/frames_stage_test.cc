@@ -432,6 +432,16 @@ TEST_F(FramesWithWindowsTest, AWindowThatIsOpenedInTimeDelaysNothing) {
   EXPECT_TRUE(stays());
 }
 
+// The bytes that use up the window go in the same turn in which more of it comes.
+TEST_F(FramesWithWindowsTest, AWindowThatIsOpenedInTheTurnThatUsesItUpIsUsed) {
+  leave(budget.limit_bytes() / kFramesLeave + 40 * 1024);
+  start(Direction::kOutbound);
+  app->feed(std::string(smc::kFirstWindowBytes + 5, 'r'));
+  net->feed(window_frame(smc::kFirstWindowBytes + 5));
+  turn();
+  EXPECT_TRUE(net->outgoing.ends_with(data_frame("rrrrr")));
+}
+
 // The handshake behind a hand-over has failed.
 TEST_F(FramesStageTest, AfterAFailedHandshakeThePeersWordsGoToTheApplication) {
   start_client();
