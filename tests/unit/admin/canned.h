@@ -127,6 +127,8 @@ class CannedProxy {
           .add(2);
       worker->handshake_smcr.observe(0.0003);
       worker->handshake_smcr.observe(100.0);
+      worker->first_answer[0].observe(0.0008);
+      worker->longest_wait[0].observe(0.02);
       worker->link_groups_single.add(1);
       worker->links_active.add(1);
       worker->pinned_bytes.set(1 << 20);
