@@ -53,7 +53,8 @@ std::optional<SocketMemory> SocketMemory::begin_at_best(MemoryBudget& budget, So
   memory.budget_ = &budget;
   memory.level_ = level_for(budget);
   for (;;) {
-    memory.bounded_ = memory.level_ < kApplicationLevel;
+    // What another process has chosen for its sockets is not left to them.
+    memory.bounded_ = memory.level_ < kApplicationLevel || memory.windows_max_bytes_ == SIZE_MAX;
     auto charge = MemoryCharge::take(budget, MemoryUse::kConnections, memory.cost(memory.level_),
                                      memory.keep_);
     if (charge) {
@@ -122,7 +123,8 @@ bool SocketMemory::bound(event::Stream& stream, Leg leg) {
   if (!keep_window(stream, leg))
     event::bound_receive_memory(stream.descriptor(), static_cast<int>(kSocketBufferBytes[level_]));
   resize(stream);
-  if (level_ == kLeastLevel) event::bound_unsent(stream.descriptor(), true);
+  if (level_ == kLeastLevel || windows_max_bytes_ == SIZE_MAX)
+    event::bound_unsent(stream.descriptor(), level_ == kLeastLevel);
   return charge_early(stream);
 }
 
