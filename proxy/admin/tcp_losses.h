@@ -3,8 +3,9 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
-#include <string_view>
+#include <istream>
+#include <map>
+#include <string>
 
 namespace fairlead::admin {
 
@@ -18,8 +19,9 @@ struct TcpLosses {
 // Reads /proc/self/net. What cannot be read stays 0.
 TcpLosses read_tcp_losses();
 
-// A value of /proc/net/snmp or /proc/net/netstat: two lines for each `prefix`, names and numbers.
-std::optional<std::uint64_t> find_net_counter(std::string_view text, std::string_view prefix,
-                                              std::string_view name);
+// The counters of `prefix` in /proc/net/snmp or /proc/net/netstat, which have a line of names and a
+// line of numbers for each prefix. Stops at what is no number.
+std::map<std::string, std::int64_t> read_net_counters(std::istream& text,
+                                                      const std::string& prefix);
 
 }  // namespace fairlead::admin

@@ -94,7 +94,7 @@ bool DeviceSlot::poll(TimePoint now) {
   return more;
 }
 
-// Who is late need not be at fault: this machine, or the node agent, may be slow or have ended.
+// A late peer may be innocent: this machine or the node agent may be slow, or the agent has ended.
 void DeviceSlot::report(const rdma::PeerFault& fault, TimePoint now) {
   const bool late = fault.error.code == Errc::kTimedOut || fault.error.code == Errc::kPeerGone;
   if (!late) stats_.peer_faults.add();

@@ -24,9 +24,13 @@ void SmcReturn::cancel(SmcRelay& relay) {
 bool SmcReturn::begin(SmcRelay& relay, bool wanted) {
   if (!relay.may_return()) return false;
   // What this side has in hand goes to the next process.
-  if (!session_.memory.leave_smc(*session_.net, relay.connection.rx().size_bytes()) && !wanted) {
-    peer_knows_ = false;  // it ends as with a peer that does not
-    return false;
+  if (!session_.memory.leave_smc(*session_.app, *session_.net,
+                                 relay.connection.rx().size_bytes())) {
+    if (!wanted) {
+      peer_knows_ = false;  // it ends as with a peer that does not
+      return false;
+    }
+    session_.memory.restore_window(*session_.net);
   }
   relay.begin_return();
   return true;

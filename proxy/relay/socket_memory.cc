@@ -45,7 +45,7 @@ std::optional<SocketMemory> SocketMemory::begin(MemoryBudget& budget, Direction 
 std::optional<SocketMemory> SocketMemory::resume(MemoryBudget& budget, std::size_t ahead_bytes) {
   SocketMemory memory;
   memory.ahead_bytes_ = ahead_bytes;
-  memory.windows_max_bytes_ = SIZE_MAX;
+  memory.used_ = true;
   return begin_at_best(budget, std::move(memory));
 }
 
@@ -54,7 +54,7 @@ std::optional<SocketMemory> SocketMemory::begin_at_best(MemoryBudget& budget, So
   memory.level_ = level_for(budget);
   for (;;) {
     // What another process has chosen for its sockets is not left to them.
-    memory.bounded_ = memory.level_ < kApplicationLevel || memory.windows_max_bytes_ == SIZE_MAX;
+    memory.bounded_ = memory.level_ < kApplicationLevel || memory.used_;
     auto charge = MemoryCharge::take(budget, MemoryUse::kConnections, memory.cost(memory.level_),
                                      memory.keep_);
     if (charge) {
@@ -123,8 +123,6 @@ bool SocketMemory::bound(event::Stream& stream, Leg leg) {
   if (!keep_window(stream, leg))
     event::bound_receive_memory(stream.descriptor(), static_cast<int>(kSocketBufferBytes[level_]));
   resize(stream);
-  if (level_ == kLeastLevel || windows_max_bytes_ == SIZE_MAX)
-    event::bound_unsent(stream.descriptor(), level_ == kLeastLevel);
   return charge_early(stream);
 }
 
@@ -134,7 +132,7 @@ void SocketMemory::bound_late(event::Stream& app, event::Stream* net) {
   bounded_ = true;
   if (!charge_.resize(cost(level_), budget_->limit_bytes() / 2)) {
     level_ = kGrownLevel;
-    windows_max_bytes_ = SIZE_MAX;
+    used_ = true;
     (void)keep_window(app, Leg::kApp);
     if (net != nullptr) (void)keep_window(*net, Leg::kNet);
   }
@@ -152,17 +150,18 @@ bool SocketMemory::charge_early(event::Stream& stream) {
   return true;
 }
 
-// False if the receive buffer gets the size of the level, although it may have announced more.
+// False if the receive buffer gets the size of the level, although it may have announced more. Of a
+// connection that was used, the memory was paid for before, and nothing is left for others.
 bool SocketMemory::keep_window(const event::Stream& stream, Leg leg) {
   const std::size_t now = receive_buffer_bytes(stream);
   const std::size_t wanted = kKernelFactor * kSocketBufferBytes[level_];
   if (now <= wanted) return true;
-  const std::size_t kept = std::min(now, windows_max_bytes_);
+  const std::size_t kept = used_ ? now : std::min(now, kFirstWindowBufferBytes);
+  const std::size_t leave = used_ ? 0 : budget_->limit_bytes() / kWindowsLeave;
   std::size_t& window = window_of(leg);
   window = kept;
   const std::size_t paid = cost(level_);
-  if (kept <= wanted ||
-      (paid > charge_.bytes() && !charge_.resize(paid, budget_->limit_bytes() / kWindowsLeave))) {
+  if (kept <= wanted || (paid > charge_.bytes() && !charge_.resize(paid, leave))) {
     window = 0;
     return false;
   }
@@ -175,6 +174,7 @@ void SocketMemory::resize(event::Stream& stream) const {
   if (stream.descriptor() < 0) return;
   const int bytes = static_cast<int>(kSocketBufferBytes[level_]);
   event::bound_send_memory(stream.descriptor(), bytes);
+  event::bound_unsent(stream.descriptor(), level_ == kLeastLevel);
   if (receive_buffer_bytes(stream) <= kKernelFactor * kSocketBufferBytes[level_]) {
     event::bound_receive_memory(stream.descriptor(), bytes);
     event::bound_window(stream.descriptor(), window_bytes(level_));
@@ -187,16 +187,23 @@ void SocketMemory::resize(event::Stream& stream) const {
 void SocketMemory::become_smc(event::Stream& net) {
   if (budget_ == nullptr) return;
   smc_ = true;
-  tuned_ = false;
-  net_window_bytes_ = 0;
-  if (net.descriptor() >= 0) event::bound_receive_memory(net.descriptor(), kLeast);
+  if (net.descriptor() >= 0) {
+    net_window_bytes_ = receive_buffer_bytes(net);
+    event::bound_receive_memory(net.descriptor(), kLeast);
+  }
   charge_.resize(cost(level_));
 }
 
-// A receive buffer smaller than the window that the peer knows loses packets, so the connection
-// keeps its level while half of the budget is left. Many may do this at once: beyond that, each
-// takes no more than it has, as far as that suffices.
-bool SocketMemory::leave_smc(event::Stream& net, std::size_t ring_bytes) {
+void SocketMemory::restore_window(const event::Stream& net) const {
+  if (net.descriptor() >= 0 && net_window_bytes_ != 0)
+    event::bound_receive_memory(net.descriptor(),
+                                static_cast<int>(net_window_bytes_ / kKernelFactor));
+}
+
+// The peer knows the window of before. Send buffers keep their level while half of the budget is
+// left. Many may do this at once: beyond that, each takes no more than it has, as far as that
+// suffices.
+bool SocketMemory::leave_smc(event::Stream& app, event::Stream& net, std::size_t ring_bytes) {
   if (budget_ == nullptr) return true;
   const unsigned level = level_;
   const std::size_t ahead = ahead_bytes_;
@@ -218,8 +225,9 @@ bool SocketMemory::leave_smc(event::Stream& net, std::size_t ring_bytes) {
     smc_ = true;
     return false;
   }
-  tuned_ = false;
   grow_at_ = 0;
+  restore_window(net);
+  resize(app);
   resize(net);
   return true;
 }
@@ -275,10 +283,6 @@ void SocketMemory::grow(event::Stream& app, event::Stream* net) {
     return;
   resize(app);
   if (net != nullptr) resize(*net);
-  if (!least) return;
-  for (const event::Stream* const stream : {&app, net})
-    if (stream != nullptr && stream->descriptor() >= 0)
-      event::bound_unsent(stream->descriptor(), false);
 }
 
 bool SocketMemory::leave_to_tuning(event::Stream& net) {
@@ -288,7 +292,7 @@ bool SocketMemory::leave_to_tuning(event::Stream& net) {
       !charge_.resize(cost(level_) + std::max(most, own) - own, budget_->limit_bytes() / 2))
     return false;
   event::bound_window(net.descriptor(), event::kWindowBytesMax);
-  tuned_ = event::tune_memory(net.descriptor());
+  (void)event::tune_memory(net.descriptor());
   return true;
 }
 

@@ -96,6 +96,8 @@ inline constexpr std::size_t kFramesOfferedAgainEighths = 3;
 // Frames of outbound connections leave this part: those without frames are TCP, and need the rest
 // for their sockets. Inbound ones leave no more than others, because frames cannot be declined.
 inline constexpr std::size_t kFramesLeave = 4;
+// That a receive buffer keeps for a first window, in segments of any size.
+inline constexpr std::size_t kFirstWindowBufferBytes = 4 * kSocketBufferBytes[kFirstWindowLevel];
 // Room for first windows leaves this part: a burst that was set up while there was more memory must
 // not have the connections behind it refused.
 inline constexpr std::size_t kWindowsLeave = 2;
@@ -128,7 +130,9 @@ class SocketMemory {
   void become_smc(event::Stream& net);
   // Frames follow, with so many bytes of the ring that wait for the application. False where the
   // budget has no room for both; nothing changes then.
-  bool leave_smc(event::Stream& net, std::size_t ring_bytes);
+  bool leave_smc(event::Stream& app, event::Stream& net, std::size_t ring_bytes);
+  // The same without its memory: another process goes on, and pays.
+  void restore_window(const event::Stream& net) const;
   // The application has moved so many bytes in all. `net`: of a TCP connection, else null.
   void moved(std::uint64_t bytes, event::Stream& app, event::Stream* net);
 
@@ -178,13 +182,10 @@ class SocketMemory {
   // Of receive buffers, as the kernel counts them: they keep so much although the level has less.
   std::size_t app_window_bytes_ = 0;
   std::size_t net_window_bytes_ = 0;
-  // That a receive buffer keeps when it is bounded: twice what a first window may hold in packets
-  // of any size, unless it has received before.
-  std::size_t windows_max_bytes_ = 4 * kSocketBufferBytes[kFirstWindowLevel];
   std::size_t ahead_bytes_ = 0;  // of an application that has not taken them
   bool smc_ = false;
   bool bounded_ = true;  // the sockets are, as level_ says
-  bool tuned_ = false;   // the kernel tunes the socket to the network
+  bool used_ = false;    // its sockets may have announced more than a first window
   std::uint64_t grow_at_ = 0;
 };
 

@@ -127,7 +127,7 @@ Result<void> Deferral::judge(const wire::FrameHeader& header) const {
       return Error{Errc::kMalformed, "hand-over: behind the end"};
     return {};
   }
-  // Who has ended may still receive.
+  // A side that has ended still receives, so it may open the window.
   if (header.type == FrameType::kWindow) {
     if (!state_.windows) return Error{Errc::kMalformed, "window: the connection has none"};
     return {};
