@@ -24,7 +24,8 @@ os.environ.setdefault("FAIRLEAD_BIN", str(ROOT / "build/release/proxy"))
 sys.path[1:1] = [str(ROOT / "tests" / folder) for folder in ("programs", "suites")] + [str(ROOT / "tests")]
 
 # pylint: disable=wrong-import-position
-from judgement import LOSSES, differences, net_counters
+from judgement import LOSSES, differences
+from kernel_counters import tcp_losses
 from place import TRANSPORTS, Place, enter_namespace, reasons_against
 from real_programs import PROGRAMS, Failure
 
@@ -36,11 +37,6 @@ def say(text):
     print(f"programs: {text}", flush=True)
 
 
-def losses():
-    counters = net_counters(Path("/proc/self/net/netstat").read_text(encoding="ascii"))
-    return {name: counters.get(name, 0) for name in LOSSES}
-
-
 def measure(kind, transport, options):
     """Findings of a program over one way."""
     folder = Path(tempfile.mkdtemp(prefix="fairlead-program-"))
@@ -50,9 +46,9 @@ def measure(kind, transport, options):
             program = kind(folder, options.short)
             try:
                 program.start()
-                before = losses()
+                before = tcp_losses(LOSSES)
                 found = program.measure()
-                found.losses = {name: count - before[name] for name, count in losses().items()}
+                found.losses = {name: count - before[name] for name, count in tcp_losses(LOSSES).items()}
             finally:
                 program.stop()
     finally:

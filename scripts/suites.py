@@ -32,7 +32,8 @@ sys.path[1:1] = [str(ROOT / "tests/suites"), str(ROOT / "tests")]
 # pylint: disable=wrong-import-position
 from comparison import SHOWN_MAX, Comparison, Difference
 from memcached_suite import Memcached
-from place import TRANSPORTS, Place, enter_namespace, opened_connections, reasons_against
+from kernel_counters import opened_connections
+from place import TRANSPORTS, Place, enter_namespace, reasons_against
 from postgresql_suite import PostgreSql
 from python_suite import Python
 from redis_suite import Redis

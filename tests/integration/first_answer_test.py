@@ -7,10 +7,10 @@ import shutil
 import subprocess
 import time
 import unittest
-from pathlib import Path
 
 import peers
 from harness import SLOWNESS, ProxyTest, main
+from kernel_counters import tcp_losses
 
 CLONE_NEWNET = 0x40000000
 ANSWER_BYTES = 100_000
@@ -33,10 +33,7 @@ def setUpModule():  # pylint: disable=invalid-name
 
 def dropped():
     """What the kernel has dropped or sent again in this network namespace."""
-    lines = [line.split() for line in Path("/proc/self/net/netstat").read_text(encoding="ascii").splitlines()
-             if line.startswith("TcpExt:")]
-    counts = dict(zip(*lines))
-    return {name: int(counts.get(name, 0)) for name in DROPPED}
+    return tcp_losses(DROPPED)
 
 
 def answer(sock):

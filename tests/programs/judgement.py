@@ -30,12 +30,3 @@ def differences(direct, other):
     found += [f"{name} {other.losses.get(name, 0)}, directly {direct.losses.get(name, 0)}"
               for name in LOSSES if other.losses.get(name, 0) > direct.losses.get(name, 0)]
     return found
-
-
-def net_counters(text):
-    """{name: number} of /proc/net/netstat or /proc/net/snmp: two lines for each prefix, names and numbers."""
-    lines = text.splitlines()
-    counters = {}
-    for names, numbers in zip(lines[::2], lines[1::2]):
-        counters.update(zip(names.split()[1:], map(int, numbers.split()[1:])))
-    return counters

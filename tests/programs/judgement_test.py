@@ -1,7 +1,12 @@
 """The judgement itself, without any program."""
+import sys
 import unittest
+from pathlib import Path
 
-from judgement import Findings, differences, net_counters
+sys.path.insert(1, str(Path(__file__).parents[1]))
+
+from judgement import Findings, differences  # noqa: E402
+from kernel_counters import parse  # noqa: E402 pylint: disable=wrong-import-position
 
 
 def findings(**changed):
@@ -28,7 +33,7 @@ class Differences(unittest.TestCase):
         self.assertEqual(differences(findings(errors=3), findings(errors=3)), [])
 
     def test_counters_of_the_kernel(self):
-        self.assertEqual(net_counters("Ip: A B\nIp: 1 2\nTcp: C\nTcp: -1\n"), {"A": 1, "B": 2, "C": -1})
+        self.assertEqual(parse("Ip: A B\nIp: 1 2\nTcp: C\nTcp: -1\n"), {"Ip": {"A": 1, "B": 2}, "Tcp": {"C": -1}})
 
 
 if __name__ == "__main__":

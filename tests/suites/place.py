@@ -13,7 +13,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-sys.path.insert(1, str(Path(__file__).parents[1] / "integration"))
+sys.path[1:1] = [str(Path(__file__).parents[1] / "integration"), str(Path(__file__).parents[1])]
 
 from harness import Proxy, listener, programs  # pylint: disable=wrong-import-position,unused-import
 
@@ -64,13 +64,6 @@ def enter_namespace():
     quick = Path("/proc/sys/net/netfilter/nf_conntrack_tcp_timeout_time_wait")
     if quick.exists():
         quick.write_text("5")
-
-
-def opened_connections():
-    """TCP connections that were opened in this network namespace so far."""
-    names, values = [line.split() for line in Path("/proc/self/net/snmp").read_text().splitlines()
-                     if line.startswith("Tcp:")]
-    return int(values[names.index("ActiveOpens")])
 
 
 class Carried:
