@@ -135,10 +135,11 @@ StageResult OutboundDial::connected(TimePoint now) {
   if (answered < bpf::Announced::kFrames ||
       only_withheld(services.devices, Place(*session_.net, std::nullopt)))
     return handshake(std::nullopt);
-  const bool windows = answered == bpf::Announced::kFramesWithWindows;
-  if (session_.memory.begin_frames(windows ? smc::kFirstWindowBytes : smc::kFramedBytesMax))
-    return UseStage{std::make_unique<FramesStage>(
-        session_, windows ? smc::Deferral::Windows::kKnown : smc::Deferral::Windows::kNone, now)};
+  const auto windows = answered == bpf::Announced::kFramesWithWindows
+                           ? smc::Deferral::Windows::kKnown
+                           : smc::Deferral::Windows::kNone;
+  if (session_.memory.begin_frames(smc::Deferral::first_window_bytes(windows)))
+    return UseStage{std::make_unique<FramesStage>(session_, windows, now)};
   session_.note("no memory for what frames may carry");
   return handshake(FallbackCause{.reason = FallbackReason::kMemory, .detail = kBudgetSpent});
 }

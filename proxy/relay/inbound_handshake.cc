@@ -57,9 +57,8 @@ std::optional<StageResult> InboundHandshake::judge_unread(TimePoint now) {
   };
   while (begins_with(wire::kFramePreface) || begins_with(wire::kWindowsPreface)) {
     if (unread.size() >= wire::kFramePreface.size()) {
-      const bool windows = windows_in(unread) == smc::Deferral::Windows::kKnown;
       // Frames cannot be declined.
-      if (!session_.memory.begin_frames(windows ? smc::kFirstWindowBytes : smc::kFramedBytesMax))
+      if (!session_.memory.begin_frames(smc::Deferral::first_window_bytes(windows_in(unread))))
         return session_.refuse_for_memory();
       return UseStage{std::make_unique<InboundDial>(session_, std::move(unread))};
     }

@@ -12,9 +12,8 @@ using wire::FrameType;
 
 Deferral::Deferral(Role role, const Limits& limits, TimePoint began, Windows windows)
     : role_(role), limits_(limits), began_(began) {
-  if (windows == Windows::kNone) return;
-  state_.windows = true;
-  state_.sent_max = state_.received_max = kFirstWindowBytes;
+  state_.windows = windows == Windows::kKnown;
+  state_.sent_max = state_.received_max = first_window_bytes(windows);
 }
 
 Result<Deferral> Deferral::resume(Role role, const Limits& limits, TimePoint began,

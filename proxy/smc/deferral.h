@@ -36,6 +36,10 @@ class Deferral {
   };
 
   enum class Windows : std::uint8_t { kNone, kKnown };
+  // How many bytes each side may send before the other one has said anything of windows.
+  static constexpr std::uint64_t first_window_bytes(Windows windows) {
+    return windows == Windows::kKnown ? kFirstWindowBytes : kFramedBytesMax;
+  }
 
   Deferral(Role role, const Limits& limits, TimePoint began, Windows windows = Windows::kNone);
 
