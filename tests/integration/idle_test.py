@@ -7,14 +7,16 @@ import selectors
 import socket
 import unittest
 
+import cgroups
 import peers
 from crowd_test import EchoLoop
-from harness import ProxyTest, main, sanitized, seconds, wait_until
+from harness import ProxyTest, listener, main, sanitized, seconds, wait_until
 
 MESSAGE = b"hello, idle connection"
 DESCRIPTORS_A_CONNECTION = 2  # of a proxy
 DESCRIPTORS_OF_A_PROXY = 500
 LARGE_BYTES = 20_000
+CGROUP_BYTES = 2 << 30
 
 
 def serve(near_end, pipe):
@@ -44,7 +46,11 @@ class Idle(ProxyTest):
 
     def open(self, count, limit):
         memory = {"memory": {"limit": limit}}
-        self.start_pair(self.server, memory, memory)
+        self.groups = {}
+        self.inbound = self.start_measured("in", listener("in", "inbound", self.server), memory)
+        self.outbound = self.start_measured("out", listener("out", "outbound", self.inbound.address("in")), memory)
+        self.entry = self.outbound.address("out")
+        self.used_before = {name: group.used_bytes() for name, group in self.groups.items()}
         socks = []
         self.addCleanup(lambda: [sock.close() for sock in socks])
         for _ in range(count):
@@ -53,6 +59,16 @@ class Idle(ProxyTest):
             socks.append(sock)
         wait_until(lambda: all(proxy.metrics().active() == count for proxy in self.proxies), "all connections", 60)
         return socks
+
+    def start_measured(self, name, entrance, options):
+        """In a memory cgroup, where there are some."""
+        if cgroups.missing():
+            return self.start(name, [entrance], options)
+        group = self.groups[name] = cgroups.MemoryCgroup(CGROUP_BYTES)
+        proxy = self.start(name, [entrance], options, wrapper=group.wrapper)
+        # Before the folder is removed, after the processes have ended.
+        self._cleanups.insert(0, (group.close, (), {}))
+        return proxy
 
     def check(self, count, limit):
         socks = self.open(count, limit)
@@ -63,7 +79,9 @@ class Idle(ProxyTest):
         for proxy in self.proxies:
             metrics = proxy.metrics()
             used = metrics.value("fairlead_memory_bytes", use="connections")
-            print(f"{proxy.name}: {count} idle connections in {limit}, {used / count / 1024:.1f} KiB reserved for each")
+            needed = "not measured" if proxy.name not in self.groups else \
+                f"{(self.groups[proxy.name].used_bytes() - self.used_before[proxy.name]) / count / 1024:.1f} KiB used"
+            print(f"{proxy.name}: {count} idle connections in {limit}, for each {used / count / 1024:.1f} KiB reserved, {needed}")
             self.assertEqual(metrics.value("fairlead_memory_refused_total"), 0)
         return socks
 
