@@ -56,6 +56,11 @@ ParkedFrames SmcRelay::leave_for_frames(TimePoint now) {
     connection.consumed(window.bytes(), now);
   }
   frames.app_finished = app_finished_;
+  frames.app_refuses = app_failed_;
+  if (app_failed_) {
+    waiting.clear();
+    frames.to_app.urgent_at.reset();
+  }
   return frames;
 }
 
@@ -65,7 +70,8 @@ SmcRelay::Step SmcRelay::pump(event::Stream& app, std::uint32_t publish_bytes, T
     more = pump_from_app(app, publish_bytes) || more;
     if (app_ended_ && app_finished_) connection.close();
   }
-  if (app_failed_ || connection.closing().reset()) return pump_before_reset(app, more, now);
+  if (connection.closing().reset() || (app_failed_ && return_ == Return::kNone))
+    return pump_before_reset(app, more, now);
   if (connection.finished() && !connection.transmit_due() && return_ != Return::kCommitted)
     return Step::kFinished;
   return more ? Step::kMore : Step::kIdle;

@@ -73,8 +73,10 @@ class SmcRelay {
   // more there: the connection does not end here, even if both sides have closed.
   void commit_return() { return_ = Return::kCommitted; }
   void cancel_return() { return_ = Return::kNone; }
+  // An application that fails meanwhile does so in frames: the peer may not be over SMC-R any more.
   bool may_return() const {
-    return !app_failed_ && !app_reset_ && !connection.closing().reset() &&
+    return (!app_failed_ || return_ != Return::kNone) && !app_reset_ &&
+           !connection.closing().reset() &&
            (return_ == Return::kCommitted || !connection.finished());
   }
   // What is left for the application, the ring included. REQUIRES: begin_return()

@@ -143,7 +143,8 @@ StageResult SmcStage::run(TimePoint now) {
       session_.end_lasting();
       session_.net->reset_on_close();
       session_.app.reset();
-      session_.net.reset();
+      // The peer may be in frames already, and not look at the ring.
+      if (*back_.fault() != '\0') session_.net.reset();
       close_wait_ = now + kCloseAnswerWait;
       return await_peer_close(now);
     case SmcRelay::Step::kFinished:
@@ -206,11 +207,16 @@ std::uint32_t SmcStage::publish_bytes() const {
                                                                          : buffers.publish);
 }
 
-// Both streams are gone. But until the peer has answered our abort, it may write into the element,
-// which therefore stays ours; a connection that nobody answers for keeps it out of use for good.
+// The application's stream is gone. Until the peer has answered our abort, it may write into the
+// element, which therefore stays ours; a connection that nobody answers for keeps it out of use for
+// good. The CLC connection stays open as long: its RST could be faster than the last bytes in the
+// ring, and the peer would drop them.
 StageResult SmcStage::await_peer_close(TimePoint now) {
   const smc::Connection& connection = membership_.relay().connection;
-  if (connection.finished() || connection.closing().lost() || now >= *close_wait_) return End{};
+  if (connection.finished() || connection.closing().lost() || now >= *close_wait_) {
+    session_.net.reset();
+    return End{};
+  }
   wake_at(close_wait_);
   return Stay{};
 }

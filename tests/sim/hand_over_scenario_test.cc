@@ -101,8 +101,8 @@ TEST_P(HandOver, WithinAHandshakeLosesNothing) {
       Fault stall;
       stall.kind = Fault::Kind::kStall;
       stall.pod = 3 - pod;
-      // Between the frames and the link.
-      stall.at = microseconds(200 + seed);
+      // After the first frames, and before the link is confirmed at the client.
+      stall.at = microseconds(200 + seed * 4 / 5);
       stall.lasting = seconds(2);
       stuck.faults.push_back(stall);
       replace(stuck, pod, milliseconds(100), milliseconds(100));

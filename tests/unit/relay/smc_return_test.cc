@@ -135,6 +135,42 @@ TEST_F(SmcReturnTest, AnotherFrameResets) {
   expect_streams_reset();
 }
 
+// The peer may be in frames already, and would not learn of an abort over SMC-R.
+TEST_F(SmcReturnTest, AResetOfTheApplicationIsToldInFrames) {
+  begin_return();
+  peer_says(return_frame(8));
+  app->feed("last");
+  app->feed_reset();
+  turn();
+  EXPECT_TRUE(stays());
+  EXPECT_FALSE(sent().state.aborted);
+  net->outgoing.clear();
+  peer_says(returned_frame() + data_frame("unheard"));
+  ASSERT_TRUE(next<FramesStage>());
+  follow();
+  EXPECT_EQ(net->outgoing, data_frame("last"));
+  EXPECT_EQ(end_why(), "reset");
+}
+
+// A process that is about to park has written in vain to the application, which has gone.
+TEST_F(SmcReturnTest, WhatAnApplicationRefusesIsDropped) {
+  start();
+  admission.start_parking();
+  turn();
+  app->feed("last");
+  app->feed_reset();
+  receive("answer!!");
+  EXPECT_TRUE(stays());
+  EXPECT_FALSE(sent().state.aborted);
+  net->outgoing.clear();
+  peer_says(return_frame(8) + returned_frame());
+  ASSERT_TRUE(next<FramesStage>());
+  follow();
+  EXPECT_EQ(app->outgoing, "");
+  EXPECT_EQ(net->outgoing, returned_frame() + data_frame("last"));
+  EXPECT_EQ(end_why(), "reset");
+}
+
 // Both have said that they have all: the group is not needed any more.
 TEST_F(SmcReturnTest, TheGroupMayBeLostAtTheEnd) {
   begin_return();

@@ -99,8 +99,12 @@ class SmcStageTest : public HandshakeTest {
     send_llc(answer);
   }
   void expect_streams_reset() {
-    EXPECT_EQ(session->app, nullptr);
+    expect_application_reset();
     EXPECT_EQ(session->net, nullptr);
+  }
+  // The CLC connection follows it with the peer's answer.
+  void expect_application_reset() {
+    EXPECT_EQ(session->app, nullptr);
     EXPECT_TRUE(app_reset);
     EXPECT_TRUE(net_reset);
     EXPECT_EQ(stats.connections_reset.get(), 1U);
