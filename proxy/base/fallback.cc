@@ -180,12 +180,16 @@ constexpr std::array kTable = {
     ours(R::kRnicUnsupported, "rnic_unsupported", 0x12, kDeclineNoRdmaDevice, false,
          "the RNIC or its port cannot carry SMC-R",
          "fairleadctl devices tells what it lacks; SMC-R needs RoCE or InfiniBand"),
+    ours(R::kOptionWithheld, "option_withheld", 0x14, 0x03010000, true,
+         "the SYN/ACK carried no SMC option, but this address has answered with it before",
+         "see the peer's log: it may be drained, short of memory, or under a flood of SYNs; or "
+         "another server of this address has no Fairlead"),
 };
 
 constexpr bool table_is_ordered() {
   for (std::size_t i = 0; i < kTable.size(); ++i)
     if (static_cast<std::size_t>(kTable[i].reason) != i) return false;
-  return kTable.size() == static_cast<std::size_t>(R::kRnicUnsupported) + 1;
+  return kTable.size() == static_cast<std::size_t>(R::kOptionWithheld) + 1;
 }
 static_assert(table_is_ordered());
 
@@ -209,8 +213,8 @@ std::size_t fallback_reason_count() { return kTable.size(); }
 
 // As helm/fairlead/files/rules.yaml has it, which monitoring_test.py compares.
 FallbackAlarm fallback_alarm(FallbackReason reason) {
-  constexpr std::array kNone = {R::kPeerNotInjected, R::kPolicyExcluded, R::kDisabled, R::kDraining,
-                                R::kIpsec};
+  constexpr std::array kNone = {R::kPeerNotInjected, R::kOptionWithheld, R::kPolicyExcluded,
+                                R::kDisabled,        R::kDraining,       R::kIpsec};
   constexpr std::array kMeant = {R::kNoRdmaDevice, R::kRnicNotGiven};
   if (std::find(kNone.begin(), kNone.end(), reason) != kNone.end()) return FallbackAlarm::kNone;
   if (std::find(kMeant.begin(), kMeant.end(), reason) != kMeant.end()) return FallbackAlarm::kMeant;

@@ -71,6 +71,7 @@ enum class FallbackReason : std::uint8_t {
   kPortDown,
   kRnicNotGiven,
   kRnicUnsupported,
+  kOptionWithheld,
 };
 
 struct FallbackInfo {

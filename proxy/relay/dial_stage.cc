@@ -127,8 +127,11 @@ StageResult OutboundDial::connected(TimePoint now) {
       assumed_ ? bpf::Announced::kSmc : services.network.option_answered(*session_.net);
   if (answered == bpf::Announced::kNothing) {
     session_.note("the SYN/ACK carried no SMC option");
-    return UseTcp{.cause = {.reason = FallbackReason::kPeerNotInjected}};
+    return UseTcp{.cause = {.reason = services.announcing.known(session_.destination)
+                                          ? FallbackReason::kOptionWithheld
+                                          : FallbackReason::kPeerNotInjected}};
   }
+  if (!assumed_) services.announcing.note(session_.destination);
   session_.note(assumed_ ? "the peer is assumed to speak SMC"
                          : "the SYN/ACK carried the SMC option");
   // Where the path is encrypted and no other device leads there, nothing can be earned.

@@ -227,7 +227,8 @@ StageResult Session::enter_tcp(UseTcp from, TimePoint now) {
   resources_.report.tcp_chosen(from, *resources_.net, resources_.peer(), now);
   if (resources_.smc_required()) {
     services.stats.refused_of(RefusedFor::kDenied).add();
-    if (from.framed) resources_.report.short_ended(resources_.peer(), true, now);
+    if (from.framed)
+      resources_.report.short_ended(resources_.peer(), SessionReport::ShortEnd::kInHandshake, now);
     return End{"fallback is denied by configuration"};
   }
   resources_.report.carried(Transport::kTcp);
@@ -247,8 +248,7 @@ void Session::end(const char* reset_why, TimePoint now) {
     if (resources_.net) resources_.net->reset_on_close();
   }
   if (const FramedRelay* const framed = stage_->framed()) {
-    const bool earned = negotiating() || framed->deferral().handed_over();
-    resources_.report.short_ended(resources_.peer(), earned, now);
+    resources_.report.short_ended(resources_.peer(), short_end(framed->deferral()), now);
   }
   resources_.report.ended(now);
   leave_stage(now);
@@ -256,6 +256,14 @@ void Session::end(const char* reset_why, TimePoint now) {
   resources_.client_slot.release();
   resources_.net.reset();
   resources_.services.host.retire(*this);
+}
+
+SessionReport::ShortEnd Session::short_end(const smc::Deferral& frames) const {
+  if (negotiating() || frames.handed_over()) return SessionReport::ShortEnd::kInHandshake;
+  const bool silent = frames.bytes_received() == 0 && !frames.peer_ended();
+  return resources_.outbound() && silent && resources_.net->take_error() == ECONNRESET
+             ? SessionReport::ShortEnd::kRefusedByPeer
+             : SessionReport::ShortEnd::kBeforeEarned;
 }
 
 void Session::leave_stage(TimePoint now) {

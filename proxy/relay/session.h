@@ -98,6 +98,8 @@ class Session final : public StageHost {
   StageResult enter_tcp(UseTcp from, TimePoint now);
   void end(const char* reset_why, TimePoint now);
   // For good.
+  // REQUIRES: it is in frames.
+  SessionReport::ShortEnd short_end(const smc::Deferral& frames) const;
   void leave_stage(TimePoint now);
 
   SessionResources resources_;

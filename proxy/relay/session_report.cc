@@ -1,5 +1,7 @@
 #include "relay/session_report.h"
 
+#include <array>
+
 #include "base/log.h"
 #include "relay/parked_connection.h"
 
@@ -119,14 +121,15 @@ void SessionReport::tcp_chosen(const UseTcp& why, const event::Stream& net,
   record(std::move(decision), peer, setup_->began, now);
 }
 
-void SessionReport::short_ended(const SocketAddress& peer, bool earned, TimePoint now) {
+void SessionReport::short_ended(const SocketAddress& peer, ShortEnd how, TimePoint now) {
+  static constexpr std::array<const char*, 3> kSteps = {
+      "it ended before it had earned SMC-R", "it ended during its handshake",
+      "the peer reset it before it said anything: see the peer's log for the reason"};
   carried_no_longer(Transport::kShort);
   services_.stats.traffic_of(direction_, Transport::kShort).connections_total.add();
   Decision decision;
   decision.transport = Transport::kShort;
-  decision.steps = {"the connection began in frames", earned
-                                                          ? "it ended during its handshake"
-                                                          : "it ended before it had earned SMC-R"};
+  decision.steps = {"the connection began in frames", kSteps[static_cast<std::size_t>(how)]};
   record(std::move(decision), peer, began_, now);
 }
 

@@ -47,8 +47,13 @@ class SessionReport {
   void smc_chosen(const SocketAddress& peer, const std::string& group, TimePoint now);
   void tcp_chosen(const UseTcp& why, const event::Stream& net, const SocketAddress& peer,
                   TimePoint now);
-  // It ends before it is SMC-R, or TCP for good. `earned`: during its handshake.
-  void short_ended(const SocketAddress& peer, bool earned, TimePoint now);
+  // It ends before it is SMC-R, or TCP for good.
+  enum class ShortEnd : std::uint8_t {
+    kBeforeEarned,
+    kInHandshake,
+    kRefusedByPeer,  // the peer has reset it, and had said nothing
+  };
+  void short_ended(const SocketAddress& peer, ShortEnd how, TimePoint now);
 
   // What the relay of this transport has passed on in all.
   void count(Transport transport, std::uint64_t tx, std::uint64_t rx, TimePoint now);

@@ -10,6 +10,7 @@
 #include "config/config.h"
 #include "event/timer_queue.h"
 #include "relay/admission.h"
+#include "relay/announcing_peers.h"
 #include "relay/decision_log.h"
 #include "relay/device_registry.h"
 #include "relay/fallback_log.h"
@@ -56,6 +57,7 @@ struct SessionServices {
   LinkGroupRegistry& groups;
   FallbackLog& fallbacks;
   DecisionLog& decisions;
+  AnnouncingPeers& announcing;
   TcpRelayResources& tcp;
   LastingSessions* lasting = nullptr;  // null: nothing outlives the process
 };

@@ -40,21 +40,10 @@ Worker::Worker(WorkerSettings settings, Network& network, WorkerStats& stats)
       admission_(settings_.limits, budget_, stats, network, group_resources_.lines),
       devices_(*settings_.config, settings_.offer.peer_id, groups_, group_resources_, *this),
       groups_(group_resources_, settings_.index, settings_.seed),
-      services_{*this,
-                *settings_.config,
-                settings_.offer,
-                settings_.subnets,
-                network,
-                timers_,
-                stats,
-                group_resources_.lines,
-                admission_,
-                devices_,
-                groups_,
-                fallbacks_,
-                decisions_,
-                tcp_resources_,
-                settings_.lasting} {
+      services_{*this,      *settings_.config, settings_.offer, settings_.subnets,
+                network,    timers_,           stats,           group_resources_.lines,
+                admission_, devices_,          groups_,         fallbacks_,
+                decisions_, announcing_,       tcp_resources_,  settings_.lasting} {
   tcp_resources_.budget = &budget_;
 }
 

@@ -138,6 +138,7 @@ class Worker final : public SessionHost, public DeviceUsers {
   TcpRelayResources tcp_resources_;
   FallbackLog fallbacks_;
   DecisionLog decisions_;
+  AnnouncingPeers announcing_;
   GroupResources group_resources_;
   Admission admission_;
   DeviceRegistry devices_;  // outlives the groups

@@ -8,6 +8,7 @@ import unittest
 import clc
 import frames
 import peers
+from free_port import free_port
 from harness import ProxyTest, listener, main, short_milliseconds, wait_until
 
 DEFER = {"smc": {"defer_bytes": "16KiB", "defer_turns": 4}}
@@ -465,6 +466,16 @@ class Settings(FramesTest):
             decision, = proxy.ctl("why")["decisions"]
             self.assertEqual((decision["transport"], decision.get("reason", "")), ("short", ""))
             self.assertIn("it ended before it had earned SMC-R", decision["steps"])
+
+    def test_what_why_says_of_a_refusal(self):
+        """The peer accepts the connection and resets it, here because its application does not listen."""
+        self.start_pair(("127.0.0.1", free_port()))
+        with peers.connect(self.entry) as sock, self.assertRaises(ConnectionResetError):
+            sock.sendall(b"request")
+            sock.recv(1)
+        self.wait_idle()
+        decision, = self.outbound.ctl("why")["decisions"]
+        self.assertIn("the peer reset it before it said anything: see the peer's log for the reason", decision["steps"])
 
     def transports(self):
         """Of the connections of the inbound proxy."""

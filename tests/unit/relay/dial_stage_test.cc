@@ -200,6 +200,19 @@ TEST_F(OutboundDialTest, AnAnswerWithoutTheOptionLeadsToTcp) {
   EXPECT_EQ(reason(), R::kPeerNotInjected);
 }
 
+// It is no stranger.
+TEST_F(OutboundDialTest, APeerThatNoLongerAnnouncesIsNamedAsSuch) {
+  dial_out();
+  answer();
+  ASSERT_TRUE(next<OutboundHandshake>());
+  EXPECT_TRUE(announcing.known(destination));
+  EXPECT_FALSE(announcing.known(client));
+  network.answered = Announced::kNothing;
+  dial_out();
+  answer();
+  EXPECT_EQ(reason(), R::kOptionWithheld);
+}
+
 // The configuration says it, not the option.
 TEST_F(OutboundDialTest, AnAssumedPeerIsNotAsked) {
   assume("192.0.2.0/24");

@@ -67,9 +67,11 @@ class HandshakePermitTest : public testing::Test, protected WorkerResources {
   DeviceRegistry devices{config, offer.peer_id, groups, shared, users};
   FallbackLog fallbacks;
   DecisionLog decisions;
+  AnnouncingPeers announcing;
   TcpRelayResources tcp;
-  SessionServices services{host,         config,    offer,   subnets, network,   timers,    stats,
-                           shared.lines, admission, devices, groups,  fallbacks, decisions, tcp};
+  SessionServices services{host,   config,    offer,        subnets,    network,
+                           timers, stats,     shared.lines, admission,  devices,
+                           groups, fallbacks, decisions,    announcing, tcp};
 };
 
 TEST_F(HandshakePermitTest, AHandshakeIsCountedOnceUntilItsPermitGoes) {

@@ -111,7 +111,7 @@ TEST_F(SessionReportTest, AShortConnectionIsCountedWhenItEnds) {
   session->report.carried(Transport::kShort);
   EXPECT_EQ(traffic.connections_total.get(), 0U);
   EXPECT_EQ(traffic.connections_active.get(), 1);
-  session->report.short_ended(destination, false, network.now());
+  session->report.short_ended(destination, SessionReport::ShortEnd::kBeforeEarned, network.now());
   EXPECT_EQ(traffic.connections_total.get(), 1U);
   EXPECT_EQ(traffic.connections_active.get(), 0);
 }

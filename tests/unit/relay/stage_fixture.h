@@ -286,6 +286,7 @@ class StageTest : public testing::Test {
   TcpRelayResources tcp;
   FallbackLog fallbacks;
   DecisionLog decisions;
+  AnnouncingPeers announcing;
   GroupResources shared{.budget = &budget,
                         .timers = &timers,
                         .stats = &stats,
@@ -296,8 +297,9 @@ class StageTest : public testing::Test {
   Admission admission{kLimits, budget, stats, network, shared.lines};
   DeviceRegistry devices{config, offer.peer_id, groups, shared, worker};  // outlives the groups
   LinkGroupRegistry groups{shared, 0, 1};
-  SessionServices services{worker,       config,    offer,   subnets, network,   timers,    stats,
-                           shared.lines, admission, devices, groups,  fallbacks, decisions, tcp};
+  SessionServices services{worker, config,    offer,        subnets,    network,
+                           timers, stats,     shared.lines, admission,  devices,
+                           groups, fallbacks, decisions,    announcing, tcp};
   FakeSession host;
   std::optional<SessionResources> session;
   FakeStream* app = nullptr;  // of the session, as `net`
