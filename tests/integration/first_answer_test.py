@@ -1,18 +1,13 @@
 """Goal: the first answer of a connection comes as fast beside connections that are held as without them, at any limit of
 memory. Method: a network namespace of the test, in which the kernel counts what it drops from receive buffers. New
 connections ask for more bytes than a small buffer has, beside others that have said something and are silent."""
-import ctypes
-import os
-import shutil
-import subprocess
 import time
-import unittest
 
+import own_network
 import peers
 from harness import SLOWNESS, ProxyTest, main
 from kernel_counters import tcp_losses
 
-CLONE_NEWNET = 0x40000000
 ANSWER_BYTES = 100_000
 NEW_CONNECTIONS = 10
 # A retransmission timer of TCP takes 200 ms at least.
@@ -24,11 +19,7 @@ WAYS = {"frames": {}, "once": {"smc": {"defer_bytes": 0}}, "declined": {"smc": {
 
 
 def setUpModule():  # pylint: disable=invalid-name
-    if os.geteuid() != 0 or shutil.which("ip") is None:
-        raise unittest.SkipTest("needs root and ip for a network namespace of its own")
-    if ctypes.CDLL(None, use_errno=True).unshare(CLONE_NEWNET) != 0:
-        raise unittest.SkipTest(f"no network namespace can be made: {os.strerror(ctypes.get_errno())}")
-    subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
+    own_network.enter()
 
 
 def dropped():
