@@ -29,6 +29,8 @@ import time
 import xml.etree.ElementTree as xml
 from pathlib import Path
 
+import go_programs
+
 ROOT = Path(__file__).resolve().parent.parent
 
 
@@ -338,13 +340,20 @@ def install(names):
     return True
 
 
+def minutes_free(names, deadline):
+    """That these runs do not need before the deadline; None without one."""
+    left = deadline.seconds_left()
+    return None if left is None else left / 60 - sum(sum(RUNS[name].minutes) for name in names)
+
+
 def show(tally, minutes):
+    """The result. What nobody tested stands first."""
+    for name, reason in sorted(tally.skips):
+        print(f"skipped: {name}: {reason}")
     slowest = sorted(tally.seconds.items(), key=lambda entry: -entry[1])[:SLOWEST_SHOWN]
     print(f"The {len(slowest)} slowest of {len(tally.seconds)} programs, in seconds; some run side by side:")
     for name, seconds in slowest:
         print(f"  {seconds:7.1f}  {name}")
-    for name, reason in sorted(tally.skips):
-        print(f"skipped: {name}: {reason}")
     for name in tally.failures:
         print(f"failed: {name}")
         for line in tally.last_words.get(name, ()):
@@ -368,6 +377,7 @@ def main():
     deadline = Deadline(arguments.minutes)
     if not install(names):
         return 1
+    go_programs.build_missing(names, minutes_free(names, deadline))
     announce(names, arguments.jobs)
     for number, name in enumerate(names, 1):
         minutes = (time.monotonic() - began) / 60

@@ -6,7 +6,6 @@ scripts/kubernetes.sh builds it.
 import http.client
 import json
 import os
-import re
 import shutil
 import ssl
 import subprocess
@@ -15,8 +14,9 @@ import tempfile
 import unittest
 from pathlib import Path
 
-sys.path.insert(1, str(Path(__file__).parents[1]))
+sys.path[1:1] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[2] / "scripts")]
 
+import go_programs  # pylint: disable=wrong-import-position
 from free_port import free_port  # pylint: disable=wrong-import-position
 from suite import wait_until  # pylint: disable=wrong-import-position
 
@@ -24,19 +24,12 @@ SECONDS_MAX = 120
 TOKEN = "fairlead-test"
 
 
-def built_program(name, project="kubernetes"):
-    """Path of the newest version in the cache, or None."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "fairlead"
-    built = cache.glob(f"{project}-*/{name}")
-    return max(built, key=lambda path: [int(number) for number in re.findall(r"\d+", path.parent.name)], default=None)
-
-
 def find_programs():
     """Paths of kube-apiserver and etcd, or the reason why one is missing."""
-    server = os.environ.get("FAIRLEAD_KUBE_APISERVER") or shutil.which("kube-apiserver") or built_program("kube-apiserver")
+    server = os.environ.get("FAIRLEAD_KUBE_APISERVER") or go_programs.CLUSTER.find("kube-apiserver")
     etcd = shutil.which("etcd")
     if not server:
-        return None, "no kube-apiserver; make k8s-test, or scripts/kubernetes.sh, builds one"
+        return None, "no kube-apiserver; scripts/kubernetes.sh builds one"
     if not etcd:
         return None, "no etcd; Debian's package is etcd-server"
     return (server, etcd), ""

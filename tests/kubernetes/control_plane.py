@@ -10,6 +10,7 @@ import subprocess
 from pathlib import Path
 
 import apiserver
+import go_programs
 from suite import wait_until
 
 KUBERNETES = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy", "kubelet", "kubectl")
@@ -24,14 +25,14 @@ def why_not(*others):
     if os.geteuid() != 0:
         return "not root"
     if missing := [name for name in KUBERNETES if not find(name)]:
-        return f"no {', '.join(missing)}; make k8s-test, or scripts/kubernetes.sh, builds them"
+        return f"no {', '.join(missing)}; scripts/kubernetes.sh builds them"
     if missing := [name for name in (*OTHERS, *others) if not find(name)]:
         return f"{', '.join(missing)} not installed; scripts/bootstrap.sh k8s"
     return ""
 
 
 def find(name):
-    return shutil.which(name, path=os.environ["PATH"] + ":/usr/sbin:/sbin") or apiserver.built_program(name)
+    return go_programs.find(name, go_programs.CLUSTER.folder)
 
 
 def cni_network(*pods):

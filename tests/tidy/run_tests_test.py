@@ -1,6 +1,8 @@
 """scripts/run_tests.py counts what ctest and GoogleTest report: no failure may be lost."""
 import contextlib
+import dataclasses
 import io
+import os
 import subprocess
 import sys
 import tempfile
@@ -9,6 +11,7 @@ import unittest.mock
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))
+import go_programs  # noqa: E402
 import quick  # noqa: E402
 import run_tests  # noqa: E402
 
@@ -69,6 +72,11 @@ class CountingResults(unittest.TestCase):
         with contextlib.redirect_stdout(io.StringIO()) as printed:
             run_tests.show(self.tally, 1)
         self.assertIn("failed: dev/fails\n    it was not so\n", printed.getvalue())
+
+    def test_what_was_not_tested_stands_first(self):
+        with contextlib.redirect_stdout(io.StringIO()) as printed:
+            run_tests.show(self.tally, 1)
+        self.assertEqual(printed.getvalue().splitlines()[0], "skipped: dev/cases: Ring.Fills: no second port")
 
     def test_last_words_of_unittest_are_those_before_its_summary(self):
         words = run_tests.last_words("".join(f"line {number}\n" for number in range(20)) +
@@ -193,6 +201,73 @@ class Announcing(unittest.TestCase):
         for name in ("apiserver", "containers", "cluster"):
             self.assertIsInstance(run_tests.reason_of(name) or "", str)
         self.assertIn("No module", run_tests.reason_of("no_such_module"))
+
+
+class BuildingWhatDebianLacks(unittest.TestCase):
+    """Stand-ins for the scripts, which write their program where the tests look for it."""
+
+    def setUp(self):
+        temporary = tempfile.TemporaryDirectory()
+        self.addCleanup(temporary.cleanup)
+        self.folder = Path(temporary.name)
+        self.patch("go_programs.ROOT", self.folder)
+        self.patch("go_programs.CACHE", self.folder)
+        self.patch("go_programs.why_no_go", lambda: "")
+        self.program = go_programs.Program("builds", ("fairlead-invented",), "invented-*", ("release",), 9)
+        self.patch("go_programs.PROGRAMS", (self.program,))
+        self.write_script("mkdir -p invented-1.9 invented-1.10; "
+                          "for at in invented-1.9 invented-1.10; do touch $at/fairlead-invented; chmod +x $at/fairlead-invented; done")
+
+    def patch(self, name, value):
+        patcher = unittest.mock.patch(name, value)
+        patcher.start()
+        self.addCleanup(patcher.stop)
+
+    def write_script(self, text):
+        (self.folder / "builds").write_text(f"#!/bin/sh\ncd '{self.folder}'\n{text}\n")
+        (self.folder / "builds").chmod(0o755)
+
+    def build(self, *arguments):
+        with contextlib.redirect_stdout(io.StringIO()) as printed:
+            go_programs.build_missing(*arguments)
+        return printed.getvalue()
+
+    def test_what_is_missing_is_built_once_and_the_newest_is_found(self):
+        self.assertEqual(self.build(["release"], 9), "Go builds fairlead-invented: about 9 minutes.\n")
+        self.assertEqual(self.program.find("fairlead-invented"), str(self.folder / "invented-1.10/fairlead-invented"))
+        self.assertEqual(self.build(["release"], 9), "")
+
+    def test_other_runs_need_nothing(self):
+        self.assertEqual(self.build(["tsan"]), "")
+
+    def test_without_time_it_says_what_it_does_not_build(self):
+        self.assertEqual(self.build(["release"], 8.9), "Go builds no fairlead-invented: that takes 9 minutes, and 8.9 are left "
+                         "beside the tests; builds builds it.\n")
+        self.assertEqual(self.program.missing(), ["fairlead-invented"])
+
+    def test_a_failure_is_shown_and_is_none_of_the_tests(self):
+        self.write_script("echo no network >&2; exit 1")
+        self.assertEqual(self.build(["release"]), "Go builds fairlead-invented: about 9 minutes.\nbuilds: no network\n")
+
+    def test_an_older_program_than_its_source_is_missing(self):
+        self.build(["release"])
+        (self.folder / "main.go").touch()
+        os.utime(self.folder / "main.go", (2_000_000_000,) * 2)
+        newer = dataclasses.replace(self.program, source="main.go")
+        self.assertEqual(newer.missing(), ["fairlead-invented"])
+
+    def test_without_go_it_says_so_at_once(self):
+        self.patch("go_programs.why_no_go", lambda: "go is not installed")
+        self.assertEqual(self.build(["release"]), "Go builds no fairlead-invented: go is not installed.\n")
+
+
+class TimeLeftBesideTheTests(unittest.TestCase):
+    def test_is_what_the_runs_do_not_need(self):
+        needed = sum(run_tests.RUNS["tsan"].minutes)
+        self.assertAlmostEqual(run_tests.minutes_free(["tsan"], run_tests.Deadline(needed + 5)), 5, delta=0.1)
+
+    def test_has_no_bound_without_a_deadline(self):
+        self.assertIsNone(run_tests.minutes_free(["tsan"], run_tests.Deadline(None)))
 
 
 if __name__ == "__main__":

@@ -2,10 +2,10 @@
 import json
 import subprocess
 
-import apiserver
 import cluster
 import containers
 import control_plane
+import go_programs
 from expect import wait_until
 from node import Node, ROOT
 
@@ -43,13 +43,13 @@ KUBELET = {key: value for key, value in cluster.KUBELET.items() if key != "failC
 
 def find_containerd():
     """{name: path} of the programs that scripts/containerd.sh has built; {} without them."""
-    found = {name: apiserver.built_program(name, "containerd") for name in CONTAINERD}
+    found = {name: go_programs.find(name, "containerd-*") for name in CONTAINERD}
     return found if all(found.values()) else {}
 
 
 def find_dra_driver():
     """The path of the driver that scripts/dra_driver.sh has built, or None."""
-    return apiserver.built_program("dra-driver", "dra-driver")
+    return go_programs.DRA_DRIVER.find("dra-driver")
 
 
 class Machine(Node):
