@@ -1,5 +1,6 @@
 #include "relay/smc_stage.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/log.h"
@@ -107,9 +108,11 @@ StageResult SmcStage::begin(TimePoint) {
 
 StageResult SmcStage::run(TimePoint now) {
   if (!session_.app) return await_peer_close(now);
-  if (session_.close_order.waiting()) return session_.close_in_order(now);
   SmcRelay& relay = membership_.relay();
   smc::Connection& connection = relay.connection;
+  // Where a link has been lost since, the last message is said again over another one first.
+  if (session_.close_order.waiting() && (connection.finished() || connection.closing().lost()))
+    return session_.close_in_order(now);
   // The peer gives the element to another connection as soon as this one has ended.
   if (!idle_pages_.settled(now) && !connection.closing().lost()) {
     if (idle_pages_.waited_too_long(now)) relay.group->terminate("the peer blocks its memory");
@@ -144,7 +147,7 @@ StageResult SmcStage::run(TimePoint now) {
       session_.net->reset_on_close();
       session_.app.reset();
       // The peer may be in frames already, and not look at the ring.
-      if (*back_.fault() != '\0') session_.net.reset();
+      clc_connection_until_ = *back_.fault() == '\0' ? now + kClcConnectionKept : now;
       close_wait_ = now + kCloseAnswerWait;
       return await_peer_close(now);
     case SmcRelay::Step::kFinished:
@@ -209,15 +212,15 @@ std::uint32_t SmcStage::publish_bytes() const {
 
 // The application's stream is gone. Until the peer has answered our abort, it may write into the
 // element, which therefore stays ours; a connection that nobody answers for keeps it out of use for
-// good. The CLC connection stays open as long: its RST could be faster than the last bytes in the
-// ring, and the peer would drop them.
+// good.
 StageResult SmcStage::await_peer_close(TimePoint now) {
   const smc::Connection& connection = membership_.relay().connection;
   if (connection.finished() || connection.closing().lost() || now >= *close_wait_) {
     session_.net.reset();
     return End{};
   }
-  wake_at(close_wait_);
+  if (session_.net && now >= clc_connection_until_) session_.net.reset();
+  wake_at(session_.net ? std::min(clc_connection_until_, *close_wait_) : *close_wait_);
   return Stay{};
 }
 

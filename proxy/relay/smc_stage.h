@@ -15,6 +15,9 @@ namespace fairlead::relay {
 
 // Both applications have ended, all bytes were read, but the peer does not confirm the end.
 inline constexpr Duration kCloseAnswerWait = std::chrono::seconds(60);
+// After our abort, the CLC connection stays open for so long, unless the peer answers before. Its
+// RST could be faster than the last bytes over a device that has to send them again.
+inline constexpr Duration kClcConnectionKept = std::chrono::seconds(2);
 // The peer has ended the CLC connection, and its link answers: how long it may take to say the end
 // of the SMC-R connection too. Longer than a test of the link and than a failover validation.
 inline constexpr Duration kClcConnectionEndWait = std::chrono::seconds(10);
@@ -67,6 +70,7 @@ class SmcStage final : public Stage {
   SmcReturn back_;
   bool link_lost_ = false;  // the group is gone
   std::optional<TimePoint> close_wait_;
+  TimePoint clc_connection_until_{};  // once our abort has been said
   std::optional<event::Timer> timer_;
 };
 

@@ -320,7 +320,9 @@ class ProxyTest(unittest.TestCase):
             try:
                 wait_until(idle, f"the connections of {proxy.name} to end")
             except AssertionError as error:
-                raise AssertionError(f"{error}; left are {proxy.get('/connections')}") from error
+                metrics = proxy.metrics()
+                raise AssertionError(f"{error}; left are {proxy.get('/connections')}, active {metrics.active()}, used bytes of RMBs "
+                                     f"{metrics.value('fairlead_rmb_bytes', state='used')}") from error
 
     def wait_fallback(self, proxy, reason, side="local", count=1):
         wait_until(lambda: proxy.metrics().fallbacks().get((reason, side), 0) >= count,

@@ -265,6 +265,29 @@ TEST_F(IdlePagesTest, KeepNoConnectionOfALostGroup) {
 
 // The end in order.
 
+// The last message may have died with the link that it was sent over.
+TEST_F(SmcStageTest, ALinkLostBehindTheEndHasTheLastMessageSaidAgain) {
+  start();
+  const smc::ElementId used = relay().buffers.element;
+  message.state.done_writing = true;
+  receive_state();
+  end_application();
+  receive_close();
+  ASSERT_TRUE(session->close_order.waiting());
+  const std::uint16_t said = sent().sequence;
+  smc::Connection& connection = relay().connection;
+  connection.handle_link_switched(connection.tx().element());
+  net->feed_end();
+  turn();
+  settle();
+  EXPECT_EQ(sent().sequence, said + 1);
+  EXPECT_TRUE(sent().state.closed);
+  ASSERT_EQ(end_why(), "");
+  close();
+  const BufferSizes sizes = devices.buffer_sizes(*rnic.device);
+  EXPECT_EQ(group().join(sizes, 0).value().element, used) << "another connection may have it";
+}
+
 TEST_F(SmcStageTest, EndsInOrderWhenBothSidesHaveClosed) {
   start();
   app->feed("bye");
@@ -317,7 +340,11 @@ TEST_F(SmcStageTest, AResetOfTheApplicationIsToldAndItsAnswerAwaited) {
 TEST_F(SmcStageTest, TheAnswerToAnAbortIsNotAwaitedForever) {
   start();
   reset_application();
-  wait(kCloseAnswerWait - Duration(1));
+  wait(kClcConnectionKept - Duration(1));
+  EXPECT_NE(session->net, nullptr);
+  wait(Duration(1));
+  EXPECT_EQ(session->net, nullptr);
+  wait(kCloseAnswerWait - kClcConnectionKept - Duration(1));
   EXPECT_TRUE(stays());
   wait(Duration(1));
   EXPECT_EQ(end_why(), "");
