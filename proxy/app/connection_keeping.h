@@ -19,7 +19,7 @@
 #include "parking/description.h"
 #include "parking/held_connections.h"
 #include "parking/proxy_keeper.h"
-#include "relay/worker_thread.h"
+#include "relay/worker/worker_thread.h"
 
 namespace fairlead {
 

@@ -28,7 +28,7 @@
 #include "config/dump.h"
 #include "devices/device_factory.h"
 #include "devices/local_subnets.h"
-#include "relay/worker_thread.h"
+#include "relay/worker/worker_thread.h"
 #include "wire/eid.h"
 
 extern char** environ;

@@ -13,7 +13,7 @@
 #include "base/time.h"
 #include "bpf/option_program.h"
 #include "config/config.h"
-#include "relay/socket_network.h"
+#include "relay/worker/socket_network.h"
 
 namespace fairlead {
 

@@ -9,7 +9,7 @@
 #include "config/config.h"
 #include "rdma/shm/shm_broker_connector.h"
 #include "rdma/shm/shm_device.h"
-#include "relay/device_registry.h"
+#include "relay/group/device_registry.h"
 
 namespace fairlead {
 

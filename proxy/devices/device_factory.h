@@ -11,7 +11,7 @@
 #include "devices/brokered_shm_provider.h"
 #include "devices/rnic_provider.h"
 #include "rdma/verbs/memlock.h"
-#include "relay/device_registry.h"
+#include "relay/group/device_registry.h"
 
 namespace fairlead {
 

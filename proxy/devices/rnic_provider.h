@@ -11,7 +11,7 @@
 #include "config/config.h"
 #include "devices/verbs_reachability.h"
 #include "rdma/verbs/memlock.h"
-#include "relay/device_registry.h"
+#include "relay/group/device_registry.h"
 
 namespace fairlead {
 

@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "rdma/shm/shm_device.h"
-#include "relay/device_slot.h"
+#include "relay/group/device_slot.h"
 
 namespace fairlead {
 

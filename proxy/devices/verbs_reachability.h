@@ -10,7 +10,7 @@
 #include "rdma/verbs/pnet.h"
 #include "rdma/verbs/routes.h"
 #include "rdma/verbs/verbs_device.h"
-#include "relay/device_slot.h"
+#include "relay/group/device_slot.h"
 
 namespace fairlead {
 

@@ -14,7 +14,7 @@
 #include "base/result.h"
 #include "base/time.h"
 #include "event/tcp_stream.h"
-#include "relay/parked_connection.h"
+#include "relay/connection/parked_connection.h"
 
 namespace fairlead::parking {
 

@@ -19,7 +19,7 @@
 #include "base/time.h"
 #include "parking/ledger.h"
 #include "parking/proxy_keeper.h"
-#include "relay/lasting_record.h"
+#include "relay/worker/lasting_record.h"
 
 namespace fairlead::parking {
 

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "fuzz/reached.h"
-#include "relay/framed_relay.h"
+#include "relay/pipes/framed_relay.h"
 #include "unit/relay/fake_stream.h"
 
 namespace {

@@ -2,7 +2,7 @@
  * write a byte, write an urgent byte, end its data, close, or abort.
  *
  * Modelled are proxy/smc/closing.h, close_state.h, and of connection.cc, tx_ring.cc and rx_ring.cc what a CDC message
- * says, when one is due, and what one does. Of proxy/relay/smc_relay.cc it has the rules by which the application gets
+ * says, when one is due, and what one does. Of proxy/relay/pipes/smc_relay.cc it has the rules by which the application gets
  * a FIN or a reset. Cursors are positions that never wrap; failures of links are in failover.pml.
  *
  * Bounds: N bytes each way, or N and one; one of them may be urgent; elements of one or two bytes; DEPTH messages under

@@ -2,7 +2,7 @@
 #include <array>
 #include <functional>
 
-#include "relay/smc_stage.h"
+#include "relay/connection/smc_stage.h"
 #include "sim/scenario.h"
 
 namespace fairlead::sim {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "config/config.h"
-#include "relay/worker.h"
+#include "relay/worker/worker.h"
 #include "sim/net.h"
 #include "sim/sim_device.h"
 

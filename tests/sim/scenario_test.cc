@@ -1,7 +1,7 @@
 // Scenarios as plans written by hand, some of them found by a seed. Each runs with many seeds, or
 // with its event at many times; the assertions hold for all.
 #include "sim/scenario.h"
-#include "relay/idle_pages.h"
+#include "relay/connection/idle_pages.h"
 
 namespace fairlead::sim {
 namespace {

@@ -160,13 +160,13 @@ class EndingTests(unittest.TestCase):
 class ChoosingQuickTests(unittest.TestCase):
     TESTS = ["tests/unit/smc", "tests/unit/relay", "tests/unit/base"]
     OBJECTS = {"tests/unit/smc/CMakeFiles/smc_test.dir/a.cc.o": {"tests/unit/smc/a.cc", "proxy/smc/link.h", "proxy/base/log.h"},
-               "tests/unit/relay/CMakeFiles/relay_test.dir/b.cc.o": {"tests/unit/relay/b.cc", "proxy/relay/group.h"}}
+               "tests/unit/relay/CMakeFiles/relay_test.dir/b.cc.o": {"tests/unit/relay/b.cc", "proxy/relay/group/group.h"}}
 
     def chosen(self, *changed):
         return sorted(quick.folders_to_test(changed, self.OBJECTS, self.TESTS))
 
     def test_a_source_chooses_the_tests_of_its_layer(self):
-        self.assertEqual(self.chosen("proxy/relay/group.cc"), ["tests/unit/relay"])
+        self.assertEqual(self.chosen("proxy/relay/group/group.cc"), ["tests/unit/relay"])
 
     def test_a_header_chooses_every_test_that_includes_it(self):
         self.assertEqual(self.chosen("proxy/base/log.h"), ["tests/unit/base", "tests/unit/smc"])

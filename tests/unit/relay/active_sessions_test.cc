@@ -1,6 +1,6 @@
 // Which sessions have moved bytes lately: none, one, a few or many.
 
-#include "relay/active_sessions.h"
+#include "relay/worker/active_sessions.h"
 
 #include <gtest/gtest.h>
 

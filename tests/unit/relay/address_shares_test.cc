@@ -1,4 +1,4 @@
-#include "relay/address_shares.h"
+#include "relay/group/address_shares.h"
 
 #include <gtest/gtest.h>
 

@@ -1,7 +1,7 @@
 // Which connections and handshakes a worker takes on, how those of one client leave room for
 // others, and what is counted and logged of those that are refused.
 
-#include "relay/admission.h"
+#include "relay/worker/admission.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "relay/answer_times.h"
+#include "relay/connection/answer_times.h"
 
 #include <gtest/gtest.h>
 

@@ -1,7 +1,7 @@
 // The registered memory of one link group: when a slab is registered and how large it is, on which
 // devices, what is refused, and what the budget and the counters say of it.
 
-#include "relay/buffer_slabs.h"
+#include "relay/group/buffer_slabs.h"
 
 #include <gtest/gtest.h>
 

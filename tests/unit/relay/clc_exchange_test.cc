@@ -1,7 +1,7 @@
 // The bytes of a handshake: what goes to the stream and waits for it, what is read, and which bytes
 // are left for whoever has the stream next.
 
-#include "relay/clc_exchange.h"
+#include "relay/connection/clc_exchange.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "relay/close_order.h"
+#include "relay/connection/close_order.h"
 
 #include <gtest/gtest.h>
 

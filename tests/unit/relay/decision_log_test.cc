@@ -1,4 +1,4 @@
-#include "relay/decision_log.h"
+#include "relay/worker/decision_log.h"
 
 #include <gtest/gtest.h>
 

@@ -1,7 +1,7 @@
 // The devices of a worker: their order, how they come and go, which one is offered to a peer or
 // leads to one, and what is said where there is none.
 
-#include "relay/device_registry.h"
+#include "relay/group/device_registry.h"
 
 #include <set>
 

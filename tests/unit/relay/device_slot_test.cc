@@ -1,7 +1,7 @@
 // One device of a worker: what is made for it, when it can be used, and what becomes of all that
 // arrives on it, whether for a link group or for nobody.
 
-#include "relay/device_slot.h"
+#include "relay/group/device_slot.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // Whether SMC-R is tried, what the dial says and asks, and what follows when it stands or fails.
-#include "relay/dial_stage.h"
+#include "relay/connection/dial_stage.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -10,9 +10,9 @@
 
 #include "base/handle.h"
 #include "clc_text.h"
-#include "relay/frames_stage.h"
-#include "relay/inbound_handshake.h"
-#include "relay/outbound_handshake.h"
+#include "relay/connection/frames_stage.h"
+#include "relay/connection/inbound_handshake.h"
+#include "relay/connection/outbound_handshake.h"
 #include "stage_fixture.h"
 
 namespace fairlead::relay {

@@ -12,10 +12,10 @@
 
 #include "fake_device.h"
 #include "fake_stream.h"
-#include "relay/connection_owner.h"
-#include "relay/group_memory.h"
-#include "relay/group_resources.h"
-#include "relay/link_transport.h"
+#include "relay/connection/connection_owner.h"
+#include "relay/group/group_memory.h"
+#include "relay/group/group_resources.h"
+#include "relay/group/link_transport.h"
 #include "set_clock.h"
 
 namespace fairlead::relay {

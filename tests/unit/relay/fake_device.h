@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "rdma/device.h"
-#include "relay/reachability.h"
+#include "relay/group/reachability.h"
 
 namespace fairlead::relay {
 

@@ -1,6 +1,6 @@
 // Lines about connections that stay TCP: what is written, collapsed and bounded.
 
-#include "relay/fallback_log.h"
+#include "relay/worker/fallback_log.h"
 
 #include <gtest/gtest.h>
 

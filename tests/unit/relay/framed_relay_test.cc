@@ -1,5 +1,5 @@
 // Two FramedRelays, and the streams between and beside them.
-#include "relay/framed_relay.h"
+#include "relay/pipes/framed_relay.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "relay/frames_offer.h"
+#include "relay/worker/frames_offer.h"
 
 #include <gtest/gtest.h>
 

@@ -1,13 +1,13 @@
 // A connection in frames: when it is handed over, in line for that, and how it ends otherwise.
-#include "relay/frames_stage.h"
+#include "relay/connection/frames_stage.h"
 
 #include <gtest/gtest.h>
 
 #include <cerrno>
 
 #include "clc_text.h"
-#include "relay/inbound_handshake.h"
-#include "relay/outbound_handshake.h"
+#include "relay/connection/inbound_handshake.h"
+#include "relay/connection/outbound_handshake.h"
 #include "stage_fixture.h"
 
 namespace fairlead::relay {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "driver_parts.h"
-#include "relay/group.h"
+#include "relay/group/group.h"
 #include "smc/cursor.h"
 #include "wire/llc.h"
 

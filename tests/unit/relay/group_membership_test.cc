@@ -1,7 +1,7 @@
 // The place of one connection in a link group: what it takes and gives back, the link that the
 // handshake names, and what both sides say of their halves.
 
-#include "relay/group_membership.h"
+#include "relay/connection/group_membership.h"
 
 #include "group_fixture.h"
 

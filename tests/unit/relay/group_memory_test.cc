@@ -1,7 +1,7 @@
 // The registered memory of a group: elements that stay taken, keys that the peer is told or
 // refuses, and slabs that are given back.
 
-#include "relay/group_memory.h"
+#include "relay/group/group_memory.h"
 
 #include "driver_parts.h"
 #include "smc/cursor.h"

@@ -1,7 +1,7 @@
 // What a group posts: messages and writes in their order, as far as there is room, in batches of
 // one link each; what completions free; and what becomes of it all when a link fails.
 
-#include "relay/group_sender.h"
+#include "relay/group/group_sender.h"
 
 #include "driver_parts.h"
 #include "smc/cursor.h"

@@ -1,7 +1,7 @@
 // A link group as the façade of its parts: its beginning, places of connections and their way to
 // the peer's memory, messages of the peer, and its end.
 
-#include "relay/group.h"
+#include "relay/group/group.h"
 
 #include <gtest/gtest.h>
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "clc_text.h"
-#include "relay/group_membership.h"
+#include "relay/connection/group_membership.h"
 #include "smc/cursor.h"
 #include "stage_fixture.h"
 #include "wire/llc.h"

@@ -1,4 +1,4 @@
-#include "relay/handshake_limiter.h"
+#include "relay/worker/handshake_limiter.h"
 
 #include <gtest/gtest.h>
 

@@ -1,7 +1,7 @@
 // What a handshake holds of the worker's limits: it is counted once, stands in line for its turn,
 // and gives all of it back at its end, wherever the permit has been moved.
 
-#include "relay/handshake_permit.h"
+#include "relay/connection/handshake_permit.h"
 
 #include "driver_parts.h"
 

@@ -1,13 +1,13 @@
 // The server of a CLC handshake, against a client that the test plays.
-#include "relay/inbound_handshake.h"
+#include "relay/connection/inbound_handshake.h"
 
 #include <gtest/gtest.h>
 
 #include <cerrno>
 
 #include "handshake_fixture.h"
-#include "relay/dial_stage.h"
-#include "relay/frames_stage.h"
+#include "relay/connection/dial_stage.h"
+#include "relay/connection/frames_stage.h"
 
 namespace fairlead::relay {
 namespace {

@@ -1,7 +1,7 @@
 // The link groups of a worker: how many there may be, what their events mean to connections and to
 // those that wait for them, and when they are destroyed.
 
-#include "relay/link_group_registry.h"
+#include "relay/group/link_group_registry.h"
 
 #include "driver_parts.h"
 

@@ -1,7 +1,7 @@
 // What is told of a link group: the gauges, which count it once whatever becomes of it, and the
 // rows of the group and its links.
 
-#include "relay/link_group_report.h"
+#include "relay/group/link_group_report.h"
 
 #include <algorithm>
 #include <array>

@@ -1,7 +1,7 @@
 // The queue pairs of a group's links: on which device and port each is, what becomes of one that
 // fails, and where a further link may begin.
 
-#include "relay/link_transport.h"
+#include "relay/group/link_transport.h"
 
 #include "driver_parts.h"
 

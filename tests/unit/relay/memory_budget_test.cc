@@ -1,8 +1,8 @@
-#include "relay/memory_budget.h"
+#include "relay/pipes/memory_budget.h"
 
 #include <gtest/gtest.h>
 
-#include "relay/peer_rings.h"
+#include "relay/group/peer_rings.h"
 
 namespace fairlead::relay {
 namespace {

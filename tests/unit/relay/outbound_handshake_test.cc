@@ -1,13 +1,13 @@
 // The client of a CLC handshake, against a server that the test plays.
-#include "relay/outbound_handshake.h"
+#include "relay/connection/outbound_handshake.h"
 
 #include <gtest/gtest.h>
 
 #include <cerrno>
 
 #include "handshake_fixture.h"
-#include "relay/dial_stage.h"
-#include "relay/frames_stage.h"
+#include "relay/connection/dial_stage.h"
+#include "relay/connection/frames_stage.h"
 
 namespace fairlead::relay {
 namespace {

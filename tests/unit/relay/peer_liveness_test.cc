@@ -1,4 +1,4 @@
-#include "relay/peer_liveness.h"
+#include "relay/connection/peer_liveness.h"
 
 #include <gtest/gtest.h>
 

@@ -1,7 +1,7 @@
 // What connections may write of the peer's memory: the way to an element over each link, who pays
 // for it and how long, and when views of it are given up.
 
-#include "relay/peer_memory.h"
+#include "relay/group/peer_memory.h"
 
 #include "driver_parts.h"
 

@@ -1,5 +1,5 @@
 // Goal: peers at one address can have only a part of the groups and of the memory.
-#include "relay/peer_table.h"
+#include "relay/group/peer_table.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "relay/pipe_pool.h"
+#include "relay/pipes/pipe_pool.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>

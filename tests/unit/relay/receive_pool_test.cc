@@ -1,7 +1,7 @@
 // Buffers that wait for messages: how many there are, how they are found and posted again, and when
 // they become more.
 
-#include "relay/receive_pool.h"
+#include "relay/group/receive_pool.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // What is told of one session: the line of a fallback, the decision and the counters.
 
-#include "relay/session_report.h"
+#include "relay/connection/session_report.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // Two SmcRelays over plain memory: interaction of socket and protocol.
 
-#include "relay/smc_relay.h"
+#include "relay/pipes/smc_relay.h"
 
 #include <gtest/gtest.h>
 

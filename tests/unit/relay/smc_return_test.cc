@@ -1,9 +1,9 @@
 // The way from SMC-R back to frames.
-#include "relay/smc_return.h"
+#include "relay/connection/smc_return.h"
 
 #include <gtest/gtest.h>
 
-#include "relay/frames_stage.h"
+#include "relay/connection/frames_stage.h"
 #include "smc_stage_fixture.h"
 #include "wire/frame.h"
 

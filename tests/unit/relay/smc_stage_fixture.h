@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "handshake_fixture.h"
-#include "relay/smc_stage.h"
+#include "relay/connection/smc_stage.h"
 #include "wire/cdc.h"
 
 namespace fairlead::relay {

@@ -1,5 +1,5 @@
 // A connection over SMC-R: its bytes, how it closes, and what ends it otherwise.
-#include "relay/smc_stage.h"
+#include "relay/connection/smc_stage.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "relay/socket_memory.h"
+#include "relay/connection/socket_memory.h"
 
 #include <gtest/gtest.h>
 #include <linux/sock_diag.h>
@@ -8,7 +8,7 @@
 
 #include "event/socket_buffers.h"
 #include "fake_stream.h"
-#include "relay/tcp_relay.h"
+#include "relay/pipes/tcp_relay.h"
 #include "smc/deferral.h"
 #include "unit/event/socket_pair.h"
 

@@ -1,4 +1,4 @@
-#include "relay/source_addresses.h"
+#include "relay/worker/source_addresses.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "relay/spin.h"
+#include "relay/worker/spin.h"
 
 #include <gtest/gtest.h>
 

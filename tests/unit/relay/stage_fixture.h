@@ -16,9 +16,9 @@
 
 #include "fake_device.h"
 #include "fake_stream.h"
-#include "relay/handshake_permit.h"
-#include "relay/session_resources.h"
-#include "relay/stage.h"
+#include "relay/connection/handshake_permit.h"
+#include "relay/connection/session_resources.h"
+#include "relay/connection/stage.h"
 
 namespace fairlead::relay {
 

@@ -1,4 +1,4 @@
-#include "relay/tcp_relay.h"
+#include "relay/pipes/tcp_relay.h"
 
 #include <gtest/gtest.h>
 #include <sys/socket.h>

@@ -1,5 +1,5 @@
 // A connection that is TCP for good: its bytes, what goes ahead of them, and how it ends.
-#include "relay/tcp_stage.h"
+#include "relay/connection/tcp_stage.h"
 
 #include <gtest/gtest.h>
 

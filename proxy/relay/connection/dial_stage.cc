@@ -1,0 +1,241 @@
+#include "relay/connection/dial_stage.h"
+
+#include <algorithm>
+#include <cerrno>
+
+#include "base/log.h"
+#include "relay/connection/inbound_handshake.h"
+#include "relay/connection/outbound_handshake.h"
+
+namespace fairlead::relay {
+namespace {
+
+bool only_withheld(const DeviceRegistry& devices, const Place& place) {
+  const bool any = std::any_of(devices.slots().begin(), devices.slots().end(),
+                               [&](const auto& slot) { return slot->withheld(place); });
+  return any && devices.offer_towards(place).slot == nullptr;
+}
+
+}  // namespace
+
+StageResult DialStage::handle_deadline(TimePoint) { return failed(ETIMEDOUT); }
+
+StageResult DialStage::failed(int error) {
+  SessionServices& services = session_.services;
+  if (error == EMFILE || error == ENFILE) {
+    services.admission.note_refusal(session_.outbound() ? *session_.app : *session_.net,
+                                    Admission::Refusal::kDescriptors);
+    return End{"descriptors are used up"};
+  }
+  services.lines.write(LogLevel::kInfo, "relay.session", "dial_failed", session_.now(),
+                       [&](LogEvent& line) {
+                         line.field("conn", session_.report.id())
+                             .field("direction", to_string(session_.direction))
+                             .field("to", to_string(session_.destination))
+                             .field("what", to_string(system_error("connect", error)));
+                       });
+  return End{"the destination cannot be reached"};
+}
+
+StageResult OutboundDial::begin(TimePoint now) {
+  if (cause_) return dial(false, now);
+  const config::Smc& smc = session_.services.config.smc;
+  assumed_ = config::assumed(smc, session_.destination, session_.destination.port());
+  if (const std::optional<FallbackReason> reason = obstacle()) {
+    cause_ = FallbackCause{.reason = *reason};
+    session_.note("the connection is to stay TCP");
+  } else if (!permit_.acquire(session_.destination)) {
+    session_.note("waiting: the peer has many handshakes in hand");
+    session_.report.set_phase("turn");
+    timer_.set(now + smc.handshake_timeout);
+    return Stay{};
+  }
+  return dial(!cause_ && !assumed_, now);
+}
+
+std::optional<FallbackReason> OutboundDial::obstacle() {
+  SessionServices& services = session_.services;
+  const config::Smc& smc = services.config.smc;
+  if (!smc.enabled) return FallbackReason::kDisabled;
+  if (config::excluded(smc, session_.destination, session_.destination.port()))
+    return FallbackReason::kPolicyExcluded;
+  if (services.admission.draining()) return FallbackReason::kDraining;
+  if (!services.devices.any_in_network()) return services.devices.no_device_reason();
+  if (!assumed_ && !services.network.option_available()) return FallbackReason::kNoOptionProgram;
+  if (!permit_.count()) return FallbackReason::kConnectionLimit;
+  return std::nullopt;
+}
+
+void OutboundDial::handle_permit_granted() {
+  permit_.granted();
+  timer_.cancel();
+  session_.mark_ready();
+}
+
+StageResult OutboundDial::handle_deadline(TimePoint now) {
+  if (!permit_.waiting()) return DialStage::handle_deadline(now);
+  // Who has waited as long as a handshake may take is not kept waiting for one.
+  permit_.release();
+  session_.note(kNoPermitStep);
+  cause_ = kNoPermit;
+  return dial(false, now);
+}
+
+StageResult OutboundDial::dial(bool with_option, TimePoint now) {
+  SessionServices& services = session_.services;
+  session_.report.set_phase("dial");
+  const SocketAddress client = session_.app->peer_address();
+  const bpf::Announced announce = !with_option ? bpf::Announced::kNothing
+                                  : config::defers(services.config, session_.destination)
+                                      ? bpf::Announced::kFrames
+                                      : bpf::Announced::kSmc;
+  Result<std::unique_ptr<event::Stream>> net = services.network.dial_peer(
+      session_.destination, announce, session_.arrival == Arrival::kRedirected ? &client : nullptr,
+      session_.memory.dialled_level());
+  if (!net) return failed(net.error().system);
+  session_.net = std::move(*net);
+  session_.net->set_handler(&session_.host);
+  timer_.set(now + services.config.limits.dial_timeout);
+  return Stay{};
+}
+
+StageResult OutboundDial::run(TimePoint now) {
+  if (!session_.net) return permit_.held() ? dial(!assumed_, now) : StageResult{Stay{}};
+  if (!session_.net->connected()) return Stay{};
+  if (const int error = session_.net->take_error(); error != 0) return failed(error);
+  return connected(now);
+}
+
+StageResult OutboundDial::connected(TimePoint now) {
+  SessionServices& services = session_.services;
+  timer_.cancel();
+  if (!session_.memory.bound(*session_.net, SocketMemory::Leg::kNet))
+    return session_.refuse_for_memory();
+  const auto handshake = [&](std::optional<FallbackCause> declined_for) {
+    return UseStage{
+        std::make_unique<OutboundHandshake>(session_, std::move(permit_), nullptr, declined_for)};
+  };
+  if (cause_) {
+    // A program of the node side writes the option without being asked. Who answered it awaits CLC,
+    // and would take the application's bytes for that.
+    if (services.network.option_answered(*session_.net) == bpf::Announced::kNothing)
+      return UseTcp{.cause = *cause_};
+    session_.note("the SYN carried the SMC option all the same: declined");
+    return handshake(cause_);
+  }
+  const bpf::Announced answered =
+      assumed_ ? bpf::Announced::kSmc : services.network.option_answered(*session_.net);
+  if (answered == bpf::Announced::kNothing) {
+    session_.note("the SYN/ACK carried no SMC option");
+    return UseTcp{.cause = {.reason = services.announcing.known(session_.destination)
+                                          ? FallbackReason::kOptionWithheld
+                                          : FallbackReason::kPeerNotInjected}};
+  }
+  if (!assumed_) services.announcing.note(session_.destination);
+  session_.note(assumed_ ? "the peer is assumed to speak SMC"
+                         : "the SYN/ACK carried the SMC option");
+  // Where the path is encrypted and no other device leads there, nothing can be earned.
+  if (answered < bpf::Announced::kFrames ||
+      only_withheld(services.devices, Place(*session_.net, std::nullopt)))
+    return handshake(std::nullopt);
+  const auto windows = answered == bpf::Announced::kFramesWithWindows
+                           ? smc::Deferral::Windows::kKnown
+                           : smc::Deferral::Windows::kNone;
+  if (session_.memory.begin_frames(smc::Deferral::first_window_bytes(windows)))
+    return UseStage{std::make_unique<FramesStage>(session_, windows, now)};
+  session_.note("no memory for what frames may carry");
+  return handshake(FallbackCause{.reason = FallbackReason::kMemory, .detail = kBudgetSpent});
+}
+
+InboundDial::InboundDial(SessionResources& session)
+    : DialStage(session), permit_(session.services, session.number) {}
+
+InboundDial::InboundDial(SessionResources& session, std::unique_ptr<Stage> handshake)
+    : DialStage(session), permit_(session.services, session.number), next_(std::move(handshake)) {}
+
+InboundDial::InboundDial(SessionResources& session, HandshakePermit permit, UseTcp tcp)
+    : DialStage(session), permit_(std::move(permit)), next_(std::move(tcp)) {}
+
+InboundDial::InboundDial(SessionResources& session, std::vector<std::byte> frames)
+    : DialStage(session),
+      permit_(session.services, session.number),
+      next_(FirstFrames{std::move(frames)}) {}
+
+StageResult InboundDial::begin(TimePoint now) {
+  return std::holds_alternative<Undecided>(next_) ? choose(now) : dial(now);
+}
+
+StageResult InboundDial::choose(TimePoint now) {
+  SessionServices& services = session_.services;
+  const config::Smc& smc = services.config.smc;
+  const SocketAddress peer = session_.net->peer_address();
+  const std::uint16_t port = session_.destination.port();
+  const bpf::Announced announced = services.network.option_requested(*session_.net);
+  const bool requested = announced != bpf::Announced::kNothing;
+  const bool assumed = !requested && smc.enabled && config::assumed(smc, peer, port);
+  if (!requested && !assumed) {
+    next_ = UseTcp{.cause = {.reason = !smc.enabled ? FallbackReason::kDisabled
+                                       : config::excluded(smc, peer, port)
+                                           ? FallbackReason::kPolicyExcluded
+                                       : !services.network.option_available()
+                                           ? FallbackReason::kNoOptionProgram
+                                           : FallbackReason::kPeerNotInjected}};
+    session_.note("the SYN carried no SMC option");
+    return dial(now);
+  }
+  session_.note(requested ? "the SYN carried the SMC option" : "the peer is assumed to speak SMC");
+  // Where SMC-R is required no frames were offered, and none are taken: nothing would end them.
+  if (announced != bpf::Announced::kFrames || session_.smc_required())
+    return UseStage{
+        std::make_unique<InboundHandshake>(session_, InboundHandshake::First::kProposal, assumed)};
+  return UseStage{std::make_unique<InboundHandshake>(
+      session_, InboundHandshake::First::kFramesOrProposal, false)};
+}
+
+StageResult InboundDial::dial(TimePoint now) {
+  Result<ApplicationLeg> leg = session_.services.network.dial_application(
+      session_.destination, session_.net->peer_address(), session_.memory.dialled_level());
+  if (!leg) return failed(leg.error().system);
+  session_.app = std::move(leg->stream);
+  session_.client_slot = std::move(leg->slot);
+  session_.report.set_client_address(leg->client_address);
+  session_.app->set_handler(&session_.host);
+  timer_.set(now + session_.services.config.limits.dial_timeout);
+  if (auto* const first = std::get_if<FirstFrames>(&next_)) offer(std::move(first->bytes), now);
+  return run(now);
+}
+
+// The application is on this host as a rule, so that no event needs to tell of the connection.
+void InboundDial::offer(std::vector<std::byte> first_frames, TimePoint now) {
+  session_.app->presume_connected();
+  auto frames = std::make_unique<FramesStage>(session_, windows_in(first_frames), now);
+  frames->take(first_frames);
+  next_ = std::move(frames);
+}
+
+StageResult InboundDial::run(TimePoint now) {
+  // What a client said before its reset is still for the server, and TCP shows a server also a
+  // connection that was reset at once. Only a handshake needs its peer.
+  const bool negotiates = std::holds_alternative<std::unique_ptr<Stage>>(next_);
+  if (negotiates && session_.net->hung_up() && session_.net->take_error() != 0)
+    return End{"reset while dialling"};
+  if (const int error = session_.app->take_error(); error != 0) return failed(error);
+  return session_.app->connected() ? connected(now) : Stay{};
+}
+
+StageResult InboundDial::connected(TimePoint) {
+  timer_.cancel();
+  if (!session_.memory.bound(*session_.app, SocketMemory::Leg::kApp))
+    return session_.refuse_for_memory();
+  if (auto* const tcp = std::get_if<UseTcp>(&next_)) return std::move(*tcp);
+  if (auto* const handshake = std::get_if<std::unique_ptr<Stage>>(&next_))
+    return UseStage{std::move(*handshake)};
+  return UseStage{std::move(std::get<std::unique_ptr<FramesStage>>(next_))};
+}
+
+bool InboundDial::uses(const DeviceSlot& slot) const {
+  const auto* const handshake = std::get_if<std::unique_ptr<Stage>>(&next_);
+  return handshake != nullptr && (*handshake)->uses(slot);
+}
+
+}  // namespace fairlead::relay

@@ -1,0 +1,304 @@
+#include "relay/connection/session.h"
+
+#include "base/assert.h"
+#include "base/log.h"
+#include "relay/connection/dial_stage.h"
+#include "relay/connection/frames_stage.h"
+#include "relay/connection/inbound_handshake.h"
+#include "relay/connection/outbound_handshake.h"
+#include "relay/connection/smc_stage.h"
+#include "relay/connection/tcp_stage.h"
+#include "relay/worker/lasting_sessions.h"
+
+namespace fairlead::relay {
+
+Session::Session(SessionServices& services, std::uint64_t number, Direction direction,
+                 const SocketAddress& destination, std::unique_ptr<event::Stream> accepted,
+                 SocketMemory memory, TimePoint now)
+    : resources_(services, *this, number, direction, destination, std::move(memory), now) {
+  std::unique_ptr<event::Stream>& own = resources_.outbound() ? resources_.app : resources_.net;
+  own = std::move(accepted);
+  own->set_handler(this);
+}
+
+Session::~Session() = default;
+
+void Session::start(Arrival arrival, TimePoint now) {
+  touch();
+  resources_.arrival = arrival;
+  std::unique_ptr<Stage> first;
+  if (resources_.outbound())
+    first = std::make_unique<OutboundDial>(resources_);
+  else
+    first = std::make_unique<InboundDial>(resources_);
+  apply(UseStage{std::move(first)}, now);
+}
+
+void Session::take_back(ParkedConnection parked, TimePoint now) {
+  touch();
+  SMC_ASSERT(parked.app == nullptr || parked.net == nullptr);
+  resources_.report.resume(parked);
+  if (std::holds_alternative<ParkedUndialled>(parked.mode)) {
+    resources_.report.setup_began("accept", now);
+    return start(parked.arrival, now);
+  }
+  resources_.arrival = parked.arrival;
+  std::unique_ptr<event::Stream>& dialled = resources_.outbound() ? resources_.net : resources_.app;
+  dialled = std::move(resources_.outbound() ? parked.net : parked.app);
+  SMC_ASSERT(dialled != nullptr);
+  dialled->set_handler(this);
+  resources_.kept_slot = parked.client_slot;
+  if (parked.client_slot) resources_.services.network.keep_client_slot(*parked.client_slot);
+  if (auto* const tcp = std::get_if<ParkedTcp>(&parked.mode)) {
+    resources_.report.carried(Transport::kTcp);
+    stage_ = std::make_unique<TcpStage>(resources_, std::move(*tcp));
+  } else {
+    auto& frames = std::get<ParkedFrames>(parked.mode);
+    if (frames.within_handshake())
+      resume_handshake(std::move(frames), now - parked.age, now);
+    else
+      stage_ = std::make_unique<FramesStage>(resources_, std::move(frames), now - parked.age);
+  }
+  apply(stage_->begin(now), now);
+}
+
+void Session::resume_handshake(ParkedFrames parked, TimePoint began, TimePoint now) {
+  const bool accept_sent = parked.accept_sent, declined = parked.declined;
+  std::unique_ptr<FramedRelay> framed = resume_frames(resources_, std::move(parked), began);
+  resources_.report.carried(Transport::kShort);
+  resources_.report.setup_began(resources_.outbound() ? "clc_accept" : "clc_proposal", now);
+  if (resources_.outbound())
+    stage_ = std::make_unique<OutboundHandshake>(
+        resources_, std::move(framed),
+        declined ? OutboundHandshake::Behind::kDecline : OutboundHandshake::Behind::kProposal);
+  else if (accept_sent)
+    stage_ = std::make_unique<InboundHandshake>(resources_, std::move(framed),
+                                                InboundHandshake::BehindAccept{});
+  else
+    stage_ = std::make_unique<InboundHandshake>(resources_, std::move(framed));
+}
+
+void Session::hurry(TimePoint now) {
+  touch();
+  if (stage_ && !parkable(true)) stage_->hurry(now);
+}
+
+std::optional<ParkedConnection> Session::park(TimePoint now) {
+  if (!stage_) return std::nullopt;
+  if (!parkable(true)) {
+    LogEvent(LogLevel::kDebug, "relay.session", "unsettled")
+        .field("conn", resources_.report.id())
+        .field("phase", negotiating() ? resources_.report.phase() : "relay")
+        .field("group", smc() != nullptr ? smc()->group->id() : "-");
+    return std::nullopt;
+  }
+  ParkedConnection parked = describe(now);
+  parked.mode = stage_->park();
+  const bool dialled = !std::holds_alternative<ParkedUndialled>(parked.mode);
+  if (stage_->framed() != nullptr) resources_.report.carried_no_longer(Transport::kShort);
+  leave_stage(now);
+  parked.app = std::move(resources_.app);
+  if (dialled) parked.net = std::move(resources_.net);
+  for (event::Stream* const stream : {parked.app.get(), parked.net.get()})
+    if (stream != nullptr) stream->set_handler(nullptr);
+  // What was dialled in vain was no connection.
+  if (resources_.net) resources_.net->reset_on_close();
+  resources_.net.reset();
+  resources_.services.host.retire(*this);
+  return parked;
+}
+
+ParkedConnection Session::describe(TimePoint now) const {
+  ParkedConnection described;
+  described.direction = resources_.direction;
+  described.destination = resources_.destination;
+  described.arrival = resources_.arrival;
+  resources_.report.park(described, now);
+  described.client_slot = resources_.kept_slot;
+  if (resources_.client_slot) described.client_slot = resources_.client_slot.slot();
+  return described;
+}
+
+void Session::touch() {
+  LastingSessions* const lasting = resources_.services.lasting;
+  if (lasting == nullptr) return;
+  if (resources_.lasting_slot) lasting->record().busy(*resources_.lasting_slot);
+  lasting->touch(*this);
+}
+
+void Session::record_rest(TimePoint now) {
+  event::Stream* const app = resources_.app.get();
+  event::Stream* const net = resources_.net.get();
+  if (!stage_ || app == nullptr || net == nullptr || app->descriptor() < 0) return;
+  LastingRecord& lasting = resources_.services.lasting->record();
+  if (!resources_.lasting_slot) {
+    resources_.lasting_slot = lasting.begin(app->descriptor(), net->descriptor());
+    if (!resources_.lasting_slot) return;
+    app->reset_if_lost(event::Stream::Copies::kOthers);
+    net->reset_if_lost(event::Stream::Copies::kOthers);
+  }
+  // A reset that was met, and would not be met again.
+  if (app->take_error() != 0 || net->take_error() != 0) return;
+  std::optional<ParkedMode> mode = stage_->at_rest();
+  if (!mode) return;
+  ParkedSockets described{.state = describe(now), .app = {}, .net = {}};
+  described.state.mode = std::move(*mode);
+  described.app.emplace().peer = app->peer_address();
+  described.net.emplace().peer = net->peer_address();
+  lasting.at_rest(*resources_.lasting_slot, described);
+}
+
+void Session::run(TimePoint now) {
+  touch();
+  if (stage_) apply(stage_->run(now), now);
+}
+
+void Session::handle_ready(event::Stream& stream) {
+  if (SmcRelay* const relay = stage_ ? stage_->smc() : nullptr;
+      relay != nullptr && &stream == resources_.app.get())
+    relay->app_changed();
+  mark_ready();
+}
+
+void Session::handle_stage_deadline() {
+  touch();
+  const TimePoint now = resources_.now();
+  apply(stage_->handle_deadline(now), now);
+}
+
+void Session::handle_group_confirmed(TimePoint now) {
+  touch();
+  if (stage_) apply(stage_->handle_group_confirmed(now), now);
+}
+
+void Session::handle_group_refused(FallbackReason reason, TimePoint now) {
+  touch();
+  if (stage_) apply(stage_->handle_group_refused(reason, now), now);
+}
+
+void Session::handle_group_lost(TimePoint now) {
+  touch();
+  if (stage_) apply(stage_->handle_group_lost(now), now);
+}
+
+void Session::handle_rmb_announced(TimePoint now) {
+  touch();
+  if (stage_) apply(stage_->handle_rmb_announced(now), now);
+}
+
+void Session::shut_down(const char* why) {
+  touch();
+  const TimePoint now = resources_.now();
+  const bool aborted = stage_->abort(now);
+  end(aborted ? why : nullptr, now);
+}
+
+void Session::apply(StageResult result, TimePoint now) {
+  for (;;) {
+    if (std::holds_alternative<Stay>(result)) return;
+    if (const End* const how = std::get_if<End>(&result)) return end(how->reset_why, now);
+    if (auto* const stage = std::get_if<UseStage>(&result))
+      result = enter(std::move(stage->next), now);
+    else if (std::holds_alternative<DialFirst>(result))
+      result = enter(std::make_unique<InboundDial>(resources_, std::move(stage_)), now);
+    else if (auto* const smc = std::get_if<UseSmc>(&result))
+      result = enter_smc(std::move(*smc), now);
+    else
+      result = enter_tcp(std::move(std::get<UseTcp>(result)), now);
+  }
+}
+
+StageResult Session::enter(std::unique_ptr<Stage> next, TimePoint now) {
+  stage_ = std::move(next);
+  return stage_->begin(now);
+}
+
+StageResult Session::enter_smc(UseSmc from, TimePoint now) {
+  resources_.report.smc_chosen(resources_.peer(), from.membership.group().id(), now);
+  if (from.framed) resources_.report.carried_no_longer(Transport::kShort);
+  stage_ = std::make_unique<SmcStage>(resources_, std::move(from));
+  resources_.report.setup_ended();
+  return stage_->begin(now);
+}
+
+StageResult Session::enter_tcp(UseTcp from, TimePoint now) {
+  SMC_ASSERT(resources_.app != nullptr && resources_.net != nullptr);
+  SessionServices& services = resources_.services;
+  resources_.report.tcp_chosen(from, *resources_.net, resources_.peer(), now);
+  if (resources_.smc_required()) {
+    services.stats.refused_of(RefusedFor::kDenied).add();
+    if (from.framed)
+      resources_.report.short_ended(resources_.peer(), SessionReport::ShortEnd::kInHandshake, now);
+    return End{"fallback is denied by configuration"};
+  }
+  resources_.report.carried(Transport::kTcp);
+  if (from.framed) resources_.report.carried_no_longer(Transport::kShort);
+  stage_ = std::make_unique<TcpStage>(resources_, from);
+  resources_.report.setup_ended();
+  return stage_->begin(now);
+}
+
+void Session::end(const char* reset_why, TimePoint now) {
+  if (!stage_) return;
+  if (reset_why != nullptr) {
+    LogEvent(LogLevel::kDebug, "relay.session", "abandoned")
+        .field("conn", resources_.report.id())
+        .field("why", reset_why);
+    if (resources_.app) resources_.app->reset_on_close();
+    if (resources_.net) resources_.net->reset_on_close();
+  }
+  if (const FramedRelay* const framed = stage_->framed()) {
+    resources_.report.short_ended(resources_.peer(), short_end(framed->deferral()), now);
+  }
+  resources_.report.ended(now);
+  leave_stage(now);
+  resources_.app.reset();
+  resources_.client_slot.release();
+  resources_.net.reset();
+  resources_.services.host.retire(*this);
+}
+
+SessionReport::ShortEnd Session::short_end(const smc::Deferral& frames) const {
+  if (negotiating() || frames.handed_over()) return SessionReport::ShortEnd::kInHandshake;
+  const bool silent = frames.bytes_received() == 0 && !frames.peer_ended();
+  return resources_.outbound() && silent && resources_.net->take_error() == ECONNRESET
+             ? SessionReport::ShortEnd::kRefusedByPeer
+             : SessionReport::ShortEnd::kBeforeEarned;
+}
+
+void Session::leave_stage(TimePoint now) {
+  stage_->end(now);
+  if (LastingSessions* const lasting = resources_.services.lasting) lasting->forget(*this);
+  resources_.end_lasting();
+  resources_.services.groups.stop_waiting(*this);
+  stage_.reset();
+  resources_.report.setup_ended();
+  resources_.lasting_timer.reset();
+  resources_.close_timer.reset();
+}
+
+ConnectionRow Session::row(TimePoint now) const {
+  const bool in_frames = stage_ && stage_->framed() != nullptr;
+  const SmcRelay* const relay = smc();
+  const bool in_smc = relay != nullptr && !negotiating();
+  ConnectionRow row = resources_.report.row(in_frames ? Transport::kShort
+                                            : in_smc  ? Transport::kSmcr
+                                                      : Transport::kTcp,
+                                            now);
+  const std::string destination = to_string(resources_.destination);
+  if (resources_.app)
+    row.app = resources_.outbound() ? to_string(resources_.app->peer_address()) : destination;
+  if (resources_.net) row.peer = to_string(resources_.peer());
+  if (relay == nullptr) return row;
+  if (in_smc) row.state = smc::to_string(relay->connection.closing().state());
+  row.group = relay->group->id();
+  if (const auto& link = relay->group->protocol().links()[relay->link])
+    row.link = link->number().value;
+  row.local_token = relay->connection.local_token().value;
+  row.peer_token = relay->connection.peer_token().value;
+  row.rmb_bytes = relay->connection.rx().size_bytes();
+  row.peer_rmb_bytes = relay->connection.tx().element().size_bytes;
+  return row;
+}
+
+}  // namespace fairlead::relay

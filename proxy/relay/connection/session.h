@@ -1,0 +1,109 @@
+// One proxied connection, from the accepted socket to the end. It goes through stages, each a class
+// of its own:
+//
+//   DialStage        connects to the peer (OutboundDial), or to the application (InboundDial)
+//   FramesStage      in frames, between two proxies, until it has earned SMC-R
+//   HandshakeStage   the CLC handshake, as client (OutboundHandshake) or server (InboundHandshake)
+//   SmcStage         over SMC-R
+//   TcpStage         over TCP, for good
+//
+// Session owns what they share, and the current stage. It is the only class that changes the stage.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "base/snapshot.h"
+#include "event/stream.h"
+#include "relay/connection/connection_owner.h"
+#include "relay/connection/parked_connection.h"
+#include "relay/connection/session_resources.h"
+#include "relay/connection/stage.h"
+
+namespace fairlead::relay {
+
+class Session final : public StageHost {
+ public:
+  Session(SessionServices& services, std::uint64_t number, Direction direction,
+          const SocketAddress& destination, std::unique_ptr<event::Stream> accepted,
+          SocketMemory memory, TimePoint now);
+  ~Session() override;
+
+  // Decides what to try, and begins.
+  void start(Arrival arrival, TimePoint now);
+  // Goes on with what another process has parked. Its accepted stream is that of the constructor.
+  void take_back(ParkedConnection parked, TimePoint now);
+  struct Parkable {
+    bool settled;  // as it is now
+    bool live;     // the application has neither ended nor reset its stream
+  };
+  Parkable parkable() const {
+    return {parkable(false), resources_.app && !resources_.app->hung_up()};
+  }
+  // As Stage::hurry(), if it cannot be parked.
+  void hurry(TimePoint now);
+  // Leaves all that it has to another process, and ends without a word. Nothing if that is not
+  // possible; a line of the log says what the connection waits for.
+  std::optional<ParkedConnection> park(TimePoint now);
+  // The turn is over. Where the connection is at rest, the record says so.
+  // REQUIRES: SessionServices::lasting
+  void record_rest(TimePoint now);
+  // Called in a turn after SessionHost::mark_ready().
+  void run(TimePoint now);
+  // Tries the application's stream without waiting for its event; true when a turn is due.
+  bool try_read() {
+    touch();
+    return stage_ && stage_->try_read();
+  }
+  void handle_ready(event::Stream& stream) override;
+  void mark_ready() override { resources_.services.host.mark_ready(*this); }
+  void handle_stage_deadline() override;
+  // It stood in line for a handshake with its peer.
+  void handle_permit_granted() { stage_->handle_permit_granted(); }
+
+  void handle_connection_event() override { mark_ready(); }
+  void handle_group_confirmed(TimePoint now) override;
+  void handle_group_refused(FallbackReason reason, TimePoint now) override;
+  void handle_group_lost(TimePoint now) override;
+  void handle_rmb_announced(TimePoint now) override;
+
+  // The worker ends: what the application was told is sent goes out, then the connection is
+  // aborted.
+  void shut_down(const char* why);
+
+  std::uint64_t number() const { return resources_.number; }
+  Direction direction() const { return resources_.direction; }
+  bool negotiating() const { return resources_.report.setting_up(); }
+  bool dead() const { return stage_ == nullptr; }
+  // The negotiation refers to it.
+  bool uses(const DeviceSlot& slot) const { return stage_ && stage_->uses(slot); }
+  const SmcRelay* smc() const { return stage_ ? stage_->smc() : nullptr; }
+  ConnectionRow row(TimePoint now) const;
+
+  bool queued = false;                       // in the worker's ready list
+  unsigned runs = 0;                         // how often run() was called; it wraps
+  std::optional<std::size_t> touched_place;  // in LastingSessions
+
+ private:
+  bool parkable(bool at_last) const { return stage_ && stage_->parkable(at_last); }
+  // Before anything that may move bytes.
+  void touch();
+  ParkedConnection describe(TimePoint now) const;
+  void apply(StageResult result, TimePoint now);
+  // What the new stage says at its beginning.
+  StageResult enter(std::unique_ptr<Stage> next, TimePoint now);
+  void resume_handshake(ParkedFrames parked, TimePoint began, TimePoint now);
+  StageResult enter_smc(UseSmc from, TimePoint now);
+  StageResult enter_tcp(UseTcp from, TimePoint now);
+  void end(const char* reset_why, TimePoint now);
+  // For good.
+  // REQUIRES: it is in frames.
+  SessionReport::ShortEnd short_end(const smc::Deferral& frames) const;
+  void leave_stage(TimePoint now);
+
+  SessionResources resources_;
+  std::unique_ptr<Stage> stage_;  // null once it has ended
+};
+
+}  // namespace fairlead::relay

@@ -1,0 +1,65 @@
+#include "relay/connection/session_resources.h"
+
+#include <cerrno>
+
+#include "relay/worker/lasting_sessions.h"
+
+namespace fairlead::relay {
+
+SessionResources::SessionResources(SessionServices& own_services, StageHost& own_host,
+                                   std::uint64_t own_number, Direction to,
+                                   const SocketAddress& where, SocketMemory paid, TimePoint now)
+    : services(own_services),
+      host(own_host),
+      number(own_number),
+      direction(to),
+      destination(where),
+      memory(std::move(paid)),
+      report(own_services, own_number, to, now) {}
+
+void SessionResources::provide_for_lasting() {
+  lasting_timer.emplace(services.timers, [this] {
+    if (outbound() && net) services.network.probe_peer(*net);
+    reset_if_lost();
+  });
+  lasting_timer->set(now() + kLastingFrom);
+}
+
+void SessionResources::reset_if_lost() {
+  for (event::Stream* const stream : {app.get(), net.get()})
+    if (stream != nullptr) stream->reset_if_lost(event::Stream::Copies::kNone);
+}
+
+void SessionResources::pay_for_growth(std::size_t ahead_bytes, bool net_carries) {
+  memory.moved(report.bytes(), *app, net_carries ? net.get() : nullptr);
+  memory.keep_ahead(ahead_bytes);
+}
+
+void SessionResources::end_lasting() {
+  if (lasting_slot) services.lasting->record().end(*lasting_slot);
+  lasting_slot.reset();
+}
+
+End SessionResources::lose_net(int error) {
+  if (!means_vanished(error)) return End{"reset"};
+  report.peer_vanished(peer(), to_string(system_error("the peer's host", error)));
+  return End{"the peer's host no longer answers"};
+}
+
+End SessionResources::refuse_for_memory() {
+  services.admission.note_refusal(outbound() ? *app : *net, Admission::Refusal::kMemory);
+  return End{"memory.limit is spent"};
+}
+
+StageResult SessionResources::close_in_order(TimePoint now) {
+  if (close_order.may_close(*net, now)) return End{};
+  if (!close_timer) close_timer.emplace(services.timers, [this] { mark_ready(); });
+  close_timer->set(close_order.next_deadline());
+  return Stay{};
+}
+
+bool means_vanished(int error) {
+  return error == ETIMEDOUT || error == EHOSTUNREACH || error == ENETUNREACH;
+}
+
+}  // namespace fairlead::relay

@@ -1,0 +1,97 @@
+// What the stages of one session share: its two streams, the memory that it pays for, and its
+// report.
+//
+//   app   the stream to the application in our pod
+//   net   the stream to the other side. While the bytes go over SMC-R it is the CLC connection: it
+//         carries nothing, and its end tells that the peer has gone.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+#include "base/address.h"
+#include "bpf/client_address_slots.h"
+#include "event/stream.h"
+#include "relay/connection/close_order.h"
+#include "relay/connection/connection_owner.h"
+#include "relay/connection/session_report.h"
+#include "relay/connection/session_services.h"
+#include "relay/connection/socket_memory.h"
+#include "relay/connection/stage.h"
+
+namespace fairlead::relay {
+
+// What costs system calls is done for connections that last so long after their negotiation: a
+// dialled one is probed for a silent host, and the death of this process resets both streams
+// instead of ending them. For SMC-R the latter holds from its beginning.
+inline constexpr Duration kLastingFrom = std::chrono::seconds(1);
+
+// Where the other end believes that an accepted connection leads.
+enum class Arrival : std::uint8_t {
+  kAtListener,  // to the address where it was accepted
+  kRedirected,  // to its destination
+};
+
+// The session, as its stages see it.
+class StageHost : public event::StreamHandler, public ConnectionOwner {
+ public:
+  // The stage runs in this or the next turn.
+  virtual void mark_ready() = 0;
+  // A timer of the stage has expired. Leads to Stage::handle_deadline().
+  virtual void handle_stage_deadline() = 0;
+};
+
+struct SessionResources {
+  SessionResources(SessionServices& own_services, StageHost& own_host, std::uint64_t own_number,
+                   Direction to, const SocketAddress& where, SocketMemory paid, TimePoint now);
+
+  bool outbound() const { return direction == Direction::kOutbound; }
+  // The other end of `net`, as it is reported.
+  SocketAddress peer() const { return outbound() ? destination : net->peer_address(); }
+  // By configuration: the connection is reset where it cannot be SMC-R. REQUIRES: net.
+  bool smc_required() const {
+    return config::required(services.config, peer(), destination.port());
+  }
+  TimePoint now() const { return services.network.now(); }
+  void note(const char* step) { report.note(step); }
+  void mark_ready() { host.mark_ready(); }
+
+  void provide_for_lasting();
+  void reset_if_lost();
+  // After bytes were counted: a connection that moves some may have larger buffers, one that stalls
+  // keeps those it has. `ahead_bytes`: that the application has still to take. `net_carries`: the
+  // bytes go over the stream to the network.
+  void pay_for_growth(std::size_t ahead_bytes, bool net_carries);
+  // The record has the sockets no more: before one of them is closed, or replaced.
+  void end_lasting();
+  // The stream to the network has failed with this errno.
+  End lose_net(int error);
+  End refuse_for_memory();
+  // Both applications have ended, and all is said. Stay while the other side has to close `net`
+  // first; the stage runs again.
+  StageResult close_in_order(TimePoint now);
+
+  SessionServices& services;
+  StageHost& host;
+  const std::uint64_t number;
+  const Direction direction;
+  const SocketAddress destination;
+  Arrival arrival = Arrival::kAtListener;
+  bpf::ClientAddressLease client_slot;  // outlives app
+  // The slot of a connection that another process has begun. No other one gets it meanwhile.
+  std::optional<std::uint32_t> kept_slot;
+  std::optional<std::uint32_t> lasting_slot;  // in services.lasting
+  SocketMemory memory;
+  std::unique_ptr<event::Stream> app;
+  std::unique_ptr<event::Stream> net;
+  SessionReport report;
+  std::optional<event::Timer> lasting_timer;
+  CloseOrder close_order;  // in whichever stages the applications have ended
+  std::optional<event::Timer> close_timer;
+};
+
+// What the kernel says of a host that does not answer; ICMP may have named the cause.
+bool means_vanished(int error);
+
+}  // namespace fairlead::relay

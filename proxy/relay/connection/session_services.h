@@ -1,0 +1,65 @@
+// What a session may use of its worker.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+
+#include "base/paced_lines.h"
+#include "base/stats.h"
+#include "config/config.h"
+#include "event/timer_queue.h"
+#include "relay/connection/announcing_peers.h"
+#include "relay/group/device_registry.h"
+#include "relay/group/link_group_registry.h"
+#include "relay/pipes/tcp_relay.h"
+#include "relay/worker/admission.h"
+#include "relay/worker/decision_log.h"
+#include "relay/worker/fallback_log.h"
+#include "relay/worker/network.h"
+#include "smc/negotiate.h"
+
+namespace fairlead::relay {
+
+class LastingSessions;
+class Session;
+
+class SessionHost {
+ public:
+  // Its run() is called in this or the next turn.
+  virtual void mark_ready(Session& session) = 0;
+  // The session has ended. It is destroyed at the end of the turn.
+  virtual void retire(Session& session) = 0;
+  // A handshake with its peer has been given back to the session with this number.
+  virtual void grant_permit(std::uint64_t session) = 0;
+  // More than a few sessions move bytes.
+  virtual bool many_active() const = 0;
+
+ protected:
+  ~SessionHost() = default;
+};
+
+// Of the interface with a local address, nothing if no interface has it.
+using LocalSubnetsOf = std::function<std::optional<smc::Subnets>(const SocketAddress& local)>;
+
+// All outlive the session.
+struct SessionServices {
+  SessionHost& host;
+  const config::Config& config;
+  const smc::LocalOffer& offer;
+  const LocalSubnetsOf& subnets;
+  Network& network;
+  event::TimerQueue& timers;
+  WorkerStats& stats;
+  PacedLines& lines;
+  Admission& admission;
+  DeviceRegistry& devices;
+  LinkGroupRegistry& groups;
+  FallbackLog& fallbacks;
+  DecisionLog& decisions;
+  AnnouncingPeers& announcing;
+  TcpRelayResources& tcp;
+  LastingSessions* lasting = nullptr;  // null: nothing outlives the process
+};
+
+}  // namespace fairlead::relay

@@ -1,0 +1,77 @@
+// A connection over SMC-R, from the end of its handshake until both sides have closed.
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "event/timer_queue.h"
+#include "relay/connection/group_membership.h"
+#include "relay/connection/idle_pages.h"
+#include "relay/connection/session_resources.h"
+#include "relay/connection/smc_return.h"
+#include "relay/connection/stage.h"
+
+namespace fairlead::relay {
+
+// Both applications have ended, all bytes were read, but the peer does not confirm the end.
+inline constexpr Duration kCloseAnswerWait = std::chrono::seconds(60);
+// After our abort, the CLC connection stays open for so long, unless the peer answers before. Its
+// RST could be faster than the last bytes over a device that has to send them again.
+inline constexpr Duration kClcConnectionKept = std::chrono::seconds(2);
+// The peer has ended the CLC connection, and its link answers: how long it may take to say the end
+// of the SMC-R connection too. Longer than a test of the link and than a failover validation.
+inline constexpr Duration kClcConnectionEndWait = std::chrono::seconds(10);
+
+// The CLC connection carries nothing. But its reset means that the peer's group, or the peer
+// itself, has gone without a word. Its end means either that the peer is done, and its final
+// message is about to come, or that its process is dead.
+class ClcConnectionWatch {
+ public:
+  // `reset`: the peer has reset it before the connection was SMC-R.
+  explicit ClcConnectionWatch(bool reset) : reset_(reset) {}
+
+  // What comes on the connection goes to `back`.
+  void check(SessionResources& session, SmcRelay& relay, SmcReturn& back, TimePoint now);
+  std::optional<TimePoint> next_deadline() const { return ended_until_; }
+
+ private:
+  void read(SessionResources& session, SmcRelay& relay, SmcReturn& back, TimePoint now);
+  void handle_end(SessionResources& session, SmcRelay& relay, const event::IoResult& end,
+                  TimePoint now);
+
+  bool reset_;
+  bool reset_known_ = false;              // acted on in the next turn
+  std::optional<TimePoint> ended_until_;  // it has ended; until when the peer may say why
+};
+
+class SmcStage final : public Stage {
+ public:
+  SmcStage(SessionResources& session, UseSmc from);
+
+  StageResult begin(TimePoint now) override;
+  StageResult run(TimePoint now) override;
+  StageResult handle_group_lost(TimePoint now) override;
+  bool abort(TimePoint now) override;
+  void end(TimePoint now) override;
+  SmcRelay* smc() override { return &membership_.relay(); }
+  bool try_read() override;
+
+ private:
+  std::uint32_t publish_bytes() const;
+  StageResult await_peer_close(TimePoint now);
+  // Null unless the connection goes on in frames, or ends.
+  std::optional<StageResult> return_to_frames(TimePoint now);
+  void wake_at(std::optional<TimePoint> deadline);
+
+  SessionResources& session_;
+  GroupMembership membership_;
+  ClcConnectionWatch clc_connection_;
+  IdlePages idle_pages_;
+  SmcReturn back_;
+  bool link_lost_ = false;  // the group is gone
+  std::optional<TimePoint> close_wait_;
+  TimePoint clc_connection_until_{};  // once our abort has been said
+  std::optional<event::Timer> timer_;
+};
+
+}  // namespace fairlead::relay

@@ -1,0 +1,37 @@
+// A connection that is TCP for good: the relay between its two streams.
+#pragma once
+
+#include <optional>
+
+#include "event/timer_queue.h"
+#include "relay/connection/peer_liveness.h"
+#include "relay/connection/session_resources.h"
+#include "relay/connection/stage.h"
+#include "relay/pipes/tcp_relay.h"
+
+namespace fairlead::relay {
+
+class TcpStage final : public Stage {
+ public:
+  // `from`: where it goes on.
+  TcpStage(SessionResources& session, const UseTcp& from);
+  // Goes on with what another process has parked.
+  TcpStage(SessionResources& session, ParkedTcp parked);
+
+  StageResult begin(TimePoint now) override;
+  StageResult run(TimePoint now) override;
+  bool parkable(bool) const override { return true; }
+  ParkedMode park() override {
+    return ParkedTcp{relay_.towards_net().park(), relay_.towards_app().park()};
+  }
+  std::optional<ParkedMode> at_rest() const override;
+  void end(TimePoint) override { session_.report.carried_no_longer(Transport::kTcp); }
+
+ private:
+  SessionResources& session_;
+  TcpRelay relay_;
+  PeerLiveness liveness_;
+  std::optional<event::Timer> half_close_;  // for what a half-closed connection may still say
+};
+
+}  // namespace fairlead::relay

@@ -1,0 +1,91 @@
+#include "relay/group/peer_memory.h"
+
+namespace fairlead::relay {
+
+Result<smc::RmbElement> PeerMemory::find(const SmcBuffers& buffers, smc::LinkIndex on) const {
+  const auto key = protocol_.peer_rmbs().translate(buffers.named_on, buffers.peer.rmb, on);
+  if (!key) return Error{Errc::kNotFound, "the peer did not tell the key of its buffer there"};
+  return buffers.peer.over(*key);
+}
+
+Result<void> PeerMemory::open(SmcRelay& relay, const smc::RmbElement& element) {
+  if (transport_.remote_memory_addressable())
+    relay.buffers.remote =
+        SMC_TRY(transport_.queue_pair(relay.link)
+                    ->remote_memory({element.rkey, element.address}, element.size_bytes));
+  relay.buffers.peer.rmb = {element.rkey,
+                            RemoteAddress{element.address.value - relay.buffers.peer.offset}};
+  relay.buffers.named_on = relay.link;
+  return {};
+}
+
+Result<void> PeerMemory::claim(SmcRelay& relay, const smc::RmbElement& element) {
+  if (relay.buffers.send_ring || relay.buffers.peer_ring) return {};
+  const PeerRingId ring{element.rkey, element.address};
+  if (auto paid = rings_.claim(relay.buffers.reserved, ring, element.size_bytes); !paid) {
+    relay.buffers.remote = {};  // who does not pay keeps no view
+    return paid;
+  }
+  relay.buffers.peer_ring = ring;
+  return {};
+}
+
+void PeerMemory::release(SmcRelay& relay) {
+  relay.buffers.remote = {};
+  if (relay.buffers.peer_ring && rings_.release(*relay.buffers.peer_ring)) {
+    drop_views(relay.buffers.peer_ring->rkey);
+    drop_views(relay.buffers.peer.rmb.rkey);  // another one after a move
+  }
+  relay.buffers.peer_ring.reset();
+  relay.buffers.reserved = {};
+}
+
+void PeerMemory::forget(RemoteKey rkey) {
+  if (rings_.forget(rkey)) drop_views(rkey);
+}
+
+// Keys may be the same on all links. What a connection writes to stays, whatever the peer says.
+void PeerMemory::drop_views(RemoteKey rkey) {
+  bool used = false;
+  connections_.for_each([&](const SmcRelay& relay) {
+    used = used || (!relay.buffers.remote.empty() && relay.buffers.peer.rmb.rkey == rkey);
+  });
+  if (used) return;
+  for (smc::LinkIndex i = 0; i < smc::kLinksMax; ++i)
+    if (rdma::QueuePair* queue_pair = transport_.queue_pair(i))
+      queue_pair->release_remote_memory(rkey);
+}
+
+Result<void> PeerMemory::check(smc::LinkIndex link, const wire::LlcMessage& message) {
+  const smc::RmbKeys& rmbs = protocol_.peer_rmbs();
+  const smc::LinkSet& links = protocol_.links();
+  if (std::holds_alternative<wire::ConfirmLink>(message.body) && !links.active(link)) {
+    for (std::size_t row = 0; row < rmbs.rows(); ++row)
+      if (const auto& key = rmbs.key(static_cast<smc::RmbRow>(row), link))
+        SMC_TRY(check(link, *key));
+    return {};
+  }
+  const auto* announced = std::get_if<wire::ConfirmRkey>(&message.body);
+  if (announced == nullptr || announced->kind != wire::LlcKind::kRequest) return {};
+  SMC_TRY(check(link, smc::RmbKey{announced->rkey, announced->address}));
+  for (const wire::RkeyOnLink& other : announced->others.view())
+    for (smc::LinkIndex on = 0; on < smc::kLinksMax; ++on)
+      if (links.active(on) && links[on]->number() == other.link)
+        SMC_TRY(check(on, smc::RmbKey{other.rkey, other.address}));
+  return {};
+}
+
+// An error where memory is addressable, and what begins at the key cannot be written to. A link
+// that leads nowhere is noticed elsewhere.
+Result<void> PeerMemory::check(smc::LinkIndex link, const smc::RmbKey& key) {
+  rdma::QueuePair* queue_pair = transport_.queue_pair(link);
+  if (queue_pair == nullptr || !transport_.remote_memory_addressable()) return {};
+  const auto view = queue_pair->remote_memory({key.rkey, key.address}, 1);
+  drop_views(key.rkey);  // nobody uses it yet
+  const bool refused =
+      !view && (view.error().code == Errc::kNotFound || view.error().code == Errc::kExhausted);
+  if (refused) return view.error();
+  return {};
+}
+
+}  // namespace fairlead::relay

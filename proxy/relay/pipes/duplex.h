@@ -1,0 +1,130 @@
+// Two directions between an application's stream and one to the network, as TCP joins them: a reset
+// of one stream passes on what that stream said before, then ends both.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <utility>
+
+#include "base/time.h"
+#include "event/stream.h"
+#include "relay/pipes/reset_delay.h"
+#include "relay/pipes/unheard.h"
+
+namespace fairlead::relay {
+
+// What one direction did in a turn.
+enum class RelayStep : std::uint8_t {
+  kIdle,     // nothing to do until a stream is ready
+  kMore,     // the turn's share is used up
+  kEnded,    // FIN read and passed on
+  kReset,    // the stream that is read was reset, and all that came before was passed on
+  kRefused,  // the stream that is written takes nothing any more
+};
+
+// A direction has pump(), and passed_on(), a count that grows with what it passed on. whole(): the
+// FIN of what it reads has come, or may have come. The one to the network has held(): what the
+// application still says waits for another relay.
+template <class Out, class In>
+class Duplex {
+ public:
+  Duplex(event::Stream& app, event::Stream& net, Out& out, In& in)
+      : app_(app), net_(net), out_(out), in_(in) {}
+
+  // kEnded when both directions are. kReset when one stream was reset and the other one has what
+  // came from it before, as far as it takes it; never kRefused.
+  RelayStep pump(TimePoint now);
+  // When the owner calls pump() again although nothing has happened.
+  std::optional<TimePoint> next_deadline() const { return reset_delay_.next_deadline(); }
+  // One of the streams was reset, and the other one has not got all of it yet.
+  bool ending() const { return last_ != Last::kNone; }
+  // The stream to the network is taken for reset.
+  void end_net() {
+    last_ = Last::kIn;
+    net_.assume_readable();
+  }
+
+ private:
+  enum class Last : std::uint8_t { kNone, kOut, kIn };
+  void check_reset(RelayStep out, RelayStep in);
+  RelayStep pump_before_reset(TimePoint now);
+  template <class Direction>
+  RelayStep pump_last(Direction& direction, event::Stream& reader, TimePoint now);
+
+  event::Stream& app_;
+  event::Stream& net_;
+  Out& out_;
+  In& in_;
+  Last last_ = Last::kNone;  // of one stream that was reset: the direction that it spoke
+  bool end_said_ = false;    // to the stream that reads that direction
+  ResetDelay reset_delay_;
+};
+
+template <class Out, class In>
+RelayStep Duplex<Out, In>::pump(TimePoint now) {
+  if (last_ != Last::kNone) return pump_before_reset(now);
+  const RelayStep out = out_.pump();
+  const RelayStep in = in_.pump();
+  check_reset(out, in);
+  if (last_ != Last::kNone) return pump_before_reset(now);
+  if (out == RelayStep::kMore || in == RelayStep::kMore) return RelayStep::kMore;
+  return out == RelayStep::kEnded && in == RelayStep::kEnded ? RelayStep::kEnded : RelayStep::kIdle;
+}
+
+template <class Out, class In>
+void Duplex<Out, In>::check_reset(RelayStep out, RelayStep in) {
+  if (out == RelayStep::kReset || in == RelayStep::kRefused)
+    last_ = Last::kOut;
+  else if (in == RelayStep::kReset || out == RelayStep::kRefused)
+    last_ = Last::kIn;
+  // A reset may hide behind bytes that the other side does not take.
+  else if (out == RelayStep::kMore || in == RelayStep::kMore)
+    return;
+  else if (!out_.held() && app_.hung_up() && app_.take_error() != 0)
+    last_ = Last::kOut;
+  else if (net_.hung_up() && net_.take_error() != 0)
+    last_ = Last::kIn;
+  else
+    return;
+  // No event follows a reset.
+  (last_ == Last::kOut ? app_ : net_).assume_readable();
+}
+
+template <class Out, class In>
+RelayStep Duplex<Out, In>::pump_before_reset(TimePoint now) {
+  return last_ == Last::kOut ? pump_last(out_, net_, now) : pump_last(in_, app_, now);
+}
+
+template <class Out, class In>
+template <class Direction>
+RelayStep Duplex<Out, In>::pump_last(Direction& direction, event::Stream& reader, TimePoint now) {
+  using Until = event::Stream::Until;
+  const RelayStep step = direction.pump();
+  if (step == RelayStep::kRefused) return RelayStep::kReset;
+  const bool passed_on = step == RelayStep::kReset || step == RelayStep::kEnded;
+  const bool whole = direction.whole();
+  // The reader may be another proxy: its kernel tells a FIN before the reset from none.
+  if (step == RelayStep::kEnded && !std::exchange(end_said_, true)) reader.shutdown_write();
+  const std::size_t unsent = reader.unsent(whole ? Until::kAcknowledged : Until::kSent);
+  if (passed_on && unsent == 0) return RelayStep::kReset;
+  if (last_ == Last::kOut && out_.held()) {
+    last_ = Last::kNone;
+    reset_delay_ = {};
+    return RelayStep::kMore;
+  }
+  const std::uint64_t moved = direction.passed_on() - unsent;
+  bool more = step == RelayStep::kMore;
+  // What no reader holds up, and has not come, does not come.
+  const bool held_up = more || unsent != 0 || !reader.writable();
+  if (!whole || !held_up) {
+    if (!reset_delay_.wait(moved, passed_on, now)) return RelayStep::kReset;
+  } else {
+    const Unheard unheard = drop_unheard(reader);
+    if (unheard.refused || !reset_delay_.wait_for_reader(moved, passed_on, unheard.bytes, now))
+      return RelayStep::kReset;
+    more = more || unheard.more;
+  }
+  return more ? RelayStep::kMore : RelayStep::kIdle;
+}
+
+}  // namespace fairlead::relay

@@ -1,0 +1,166 @@
+// One worker: everything that one thread owns, driven in turns. It knows streams, deadlines and
+// devices, but neither sockets nor threads. Network gives it streams and the time;
+// worker_thread.h gives it loop and thread, a simulation gives it others.
+//
+// A turn takes in what has arrived from the devices, runs what is due, moves the bytes of the
+// sessions that are ready, and sends what has become due to be sent: one doorbell a peer and turn.
+// It is short however many are ready: streams that never end must not keep a newcomer from its
+// handshake, whose peer waits under a deadline.
+//
+// What a worker owns beside its sessions is in parts: connections and handshakes that it takes on
+// (Admission), devices (DeviceRegistry), link groups (LinkGroupRegistry).
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+#include "base/snapshot.h"
+#include "base/stats.h"
+#include "config/config.h"
+#include "event/timer_queue.h"
+#include "relay/connection/session.h"
+#include "relay/connection/session_services.h"
+#include "relay/group/device_registry.h"
+#include "relay/group/link_group_registry.h"
+#include "relay/pipes/memory_budget.h"
+#include "relay/worker/active_sessions.h"
+#include "relay/worker/admission.h"
+#include "relay/worker/decision_log.h"
+#include "relay/worker/fallback_log.h"
+#include "relay/worker/network.h"
+#include "smc/negotiate.h"
+
+namespace fairlead::relay {
+
+// How long the sessions of one kind, those that negotiate and those that relay, may run in a turn.
+inline constexpr Duration kTurnMax = std::chrono::milliseconds(1);
+// From the end of the time to settle until what can be parked is: for Declines to be written.
+inline constexpr Duration kHurriedWait = std::chrono::milliseconds(20);
+inline constexpr Duration kHurriedWaitMax = std::chrono::milliseconds(200);  // of very many
+
+struct WorkerSettings {
+  unsigned index = 0;
+  unsigned workers = 1;
+  const config::Config* config = nullptr;  // outlives the worker
+  smc::LocalOffer offer;
+  LocalSubnetsOf subnets = [](const SocketAddress&) { return std::nullopt; };
+  AdmissionLimits limits;
+  std::size_t memory_bytes = 0;        // of memory.limit
+  std::size_t rings_max = 0;           // of that, for rings; 0: as relay/pipes/memory_budget.h says
+  bool streams_count = false;          // in it, those without descriptor too
+  std::uint64_t seed = 0;              // for tokens
+  LastingSessions* lasting = nullptr;  // as SessionServices
+  Duration turn_max = kTurnMax;        // 0: one session of each kind a turn
+};
+
+class Worker final : public SessionHost, public DeviceUsers {
+ public:
+  Worker(WorkerSettings settings, Network& network, WorkerStats& stats);
+  ~Worker();
+  Worker(const Worker&) = delete;
+  Worker& operator=(const Worker&) = delete;
+
+  DeviceRegistry& devices() { return devices_; }
+  LinkGroupRegistry& groups() { return groups_; }
+  event::TimerQueue& timers() { return timers_; }
+
+  // A connection has been accepted for this destination.
+  void accept(Direction direction, const SocketAddress& destination,
+              std::unique_ptr<event::Stream> stream, Arrival arrival = Arrival::kAtListener);
+
+  // With which new connections begin.
+  unsigned memory_level() const { return SocketMemory::level_for(budget_); }
+  bool affords_frames(bool before) const { return SocketMemory::affords_frames(budget_, before); }
+
+  // True when there is more to do at once.
+  bool turn();
+  // True if it pays to look for news instead of sleeping: a session is active that has lasted.
+  bool expects_news() const { return active_.lasting(); }
+  // True if exactly one session is active, and over SMC-R. Between turns, a spinning thread then
+  // calls try_read() instead of asking the event loop. With two sessions only the loop keeps the
+  // order in which their bytes came: a look at one stream and then at the other may find the later
+  // bytes.
+  bool single_active() const;
+  // Requires single_active(). Tries to read that session's stream; true if a turn is due.
+  bool try_read();
+  std::optional<TimePoint> next_deadline() const { return timers_.next_deadline(); }
+
+  // What there is to park. Applications of `live` connections have not ended.
+  struct Parkable {
+    std::size_t connections = 0;
+    std::size_t settled = 0;  // could be parked as they are now
+    std::size_t live = 0;
+  };
+  Parkable parkable() const;
+  // The connections will be parked: no handshake begins any more, and what is under way ends, until
+  // `settled` at the latest.
+  void start_parking(TimePoint settled);
+  // Once they are settled or out of time: those that can be parked, at most once. The others are
+  // still there, for shut_down(). To be asked after each turn.
+  std::optional<std::vector<ParkedConnection>> park_when_due();
+  // A connection that another process has parked. False: it has been reset.
+  bool take_back(ParkedConnection parked);
+
+  // No more SMC for new connections; what runs goes on.
+  void start_drain() { admission_.start_drain(); }
+  std::size_t session_count() const { return sessions_.size(); }
+  // Resets what is left and tells every peer that its groups are gone. To be followed by turns
+  // until shut_down_done().
+  void shut_down(const char* why);
+  // True when all peers have taken what shut_down() had to say and have answered, or were given up.
+  bool shut_down_done() { return groups_.peers().count() == 0; }
+
+  WorkerSnapshot snapshot(const SnapshotRequest& request);
+
+  void mark_ready(Session& session) override;
+  void retire(Session& session) override;
+  void grant_permit(std::uint64_t session) override;
+  bool many_active() const override { return active_.many(); }
+  bool uses(const DeviceSlot& slot) const override;
+
+ private:
+  void run(std::deque<Session*>& ready);
+  void flush();
+  Session& add_session(Direction direction, const SocketAddress& destination,
+                       std::unique_ptr<event::Stream> accepted, SocketMemory memory,
+                       TimePoint began);
+  void refuse(event::Stream& stream, Admission::Refusal why);
+  bool settled();
+
+  const WorkerSettings settings_;
+  Network& network_;
+  MemoryBudget budget_;
+  event::TimerQueue timers_;
+  TcpRelayResources tcp_resources_;
+  FallbackLog fallbacks_;
+  DecisionLog decisions_;
+  AnnouncingPeers announcing_;
+  GroupResources group_resources_;
+  Admission admission_;
+  DeviceRegistry devices_;  // outlives the groups
+  LinkGroupRegistry groups_;
+  SessionServices services_;
+  std::unordered_map<std::uint64_t, std::unique_ptr<Session>> sessions_;
+  // Ready to run, in this order; by what they did when they became it.
+  std::deque<Session*> negotiating_;
+  std::deque<Session*> relaying_;
+  ActiveSessions active_;
+  std::vector<std::unique_ptr<Session>> retired_;
+  std::uint64_t numbers_ = 0;  // the latest that was given to a session
+  struct Parking {
+    Parking(event::TimerQueue& timers, TimePoint until) : deadline(until), timer(timers, [] {}) {
+      timer.set(until);
+    }
+    TimePoint deadline;
+    TimePoint last{};    // for turns that have still something to do
+    event::Timer timer;  // wakes the thread
+    bool hurried = false;
+  };
+  std::optional<Parking> parking_;
+};
+
+}  // namespace fairlead::relay
