@@ -6,7 +6,7 @@
 #include "admin/code_text.h"
 #include "admin/metric_catalog.h"
 #include "base/fallback.h"
-#include "cni/node/agent_metric_table.h"
+#include "cni/node/agent/agent_metric_table.h"
 #include "ctl/commands.h"
 #include "injector/annotations.h"
 #include "injector/injector_metrics.h"

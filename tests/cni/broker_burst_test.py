@@ -16,7 +16,7 @@ PODS = 100
 AT_ONCE = 64  # introductions of one pod
 EACH = 8  # of each pod, where all begin at the same time
 FLOODING = 3  # pods
-# cni/node/broker_book.h: what a pod may use before its share counts.
+# cni/node/broker/broker_book.h: what a pod may use before its share counts.
 SECONDS_OF_A_BURST = 4096 * 50e-6
 OWN_SECONDS = 2  # for the introductions themselves, where nobody floods
 

@@ -20,13 +20,13 @@ from brokered import (BLANK, CHANNEL, CHANNEL_BYTES, CONNECT, FREE, GRANT, GRANT
                       REQUEST, ROOM, SLOTS, TAKE, TAKEN, UNKNOWN_PEER, VERSION, WELCOME)
 from wired import harness
 
-# Limits of one pod: cni/node/broker_book.h.
+# Limits of one pod: cni/node/broker/broker_book.h.
 REQUESTS_PER_SECOND = 1024
 REQUESTS_BURST = 4096
 PER_CONNECT = 4
 SECONDS_PER_REQUEST = 50e-6
-UNREAD_PER_POD = 8  # cni/node/broker_unread.h
-FIRST_OWN_USER = 1 << 31  # cni/node/thread_user.h
+UNREAD_PER_POD = 8  # cni/node/broker/broker_unread.h
+FIRST_OWN_USER = 1 << 31  # cni/node/pods/thread_user.h
 
 
 @contextlib.contextmanager
@@ -301,7 +301,7 @@ class Hostile(brokered.BrokerTest):
         pod = self.wired_pod(plugin.IN)
         self.wait_node(1, "fairlead_node_broker_pods", state="open")
         silent = []
-        for _ in range(17):  # cni/node/broker_book.h: 16 unregistered connections
+        for _ in range(17):  # cni/node/broker/broker_book.h: 16 unregistered connections
             silent.append(self.device(pod).accept())
         self.assertIsNone(silent[0].hear())
         for device in silent:

@@ -8,8 +8,8 @@
 
 #include "base/kubernetes_names.h"
 #include "base/node_annotations.h"
-#include "cni/pod_plan.h"
-#include "cni/wishes.h"
+#include "cni/plugin/pod_plan.h"
+#include "cni/plugin/wishes.h"
 #include "config/load.h"
 #include "fuzz/reached.h"
 #include "injector/annotations.h"

@@ -5,9 +5,9 @@
 #include <string_view>
 
 #include "base/assert.h"
-#include "cni/pod_plan.h"
-#include "cni/request.h"
-#include "cni/state.h"
+#include "cni/plugin/pod_plan.h"
+#include "cni/plugin/request.h"
+#include "cni/state/state.h"
 #include "fuzz/reached.h"
 
 namespace {

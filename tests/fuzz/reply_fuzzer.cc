@@ -14,8 +14,8 @@
 #include <thread>
 
 #include "base/handle.h"
-#include "cni/node/node_pods.h"
-#include "cni/node/withdraw.h"
+#include "cni/node/agent/withdraw.h"
+#include "cni/node/pods/node_pods.h"
 #include "ctl/cluster/cluster_client.h"
 #include "ctl/http_client.h"
 #include "ctl/json_value.h"

@@ -41,7 +41,7 @@ PARTS = {
 # Beginning of a foreign include: the paths under proxy/, cni/ and injector/ that may have it.
 HOMES = {
     "infiniband/": ["proxy/rdma/verbs/"],
-    "rdma/": ["proxy/rdma/verbs/", "cni/node/inventory.cc"],
+    "rdma/": ["proxy/rdma/verbs/", "cni/node/agent/inventory.cc"],
     "netlink/": ["proxy/rdma/verbs/"],
     "event2/": ["proxy/event/"],
     "event.h": ["proxy/event/"],

@@ -14,7 +14,7 @@ CLUSTER_FACTS = "proxy/ctl/cluster/cluster_facts.h"
 # Catalogue of a program's metrics, its enumeration, and the folder with the samples.
 CATALOGUES = {
     "proxy/admin/metric_catalog.cc": ("Metric", "proxy/admin/"),
-    "cni/node/agent_metric_table.cc": ("AgentMetric", "cni/node/"),
+    "cni/node/agent/agent_metric_table.cc": ("AgentMetric", "cni/node/"),
     "injector/injector_metrics.cc": ("InjectorMetric", "injector/"),
 }
 # They show reasons and counters, and neither give nor write any.

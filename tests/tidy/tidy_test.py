@@ -38,7 +38,7 @@ CASES = [
      "parking may not include admin/api.h"),
     (arrows.check_arrows, "proxy/relay/worker/worker.cc", '#include "worker.h"\n', '#include "parking/parcel.h"\n',
      "relay may not include parking/parcel.h"),
-    (arrows.check_arrows, "cni/node/agent.cc", '#include "parking/keeper_record.h"\n',
+    (arrows.check_arrows, "cni/node/agent/agent.cc", '#include "parking/keeper_record.h"\n',
      '#include "parking/description.h"\n', "only files of proxy/parking/ and proxy/app/ may include"),
     (arrows.check_arrows, "proxy/ctl/app.cc", '#include "parking/keeper_session.h"\n',
      '#include "parking/held_connections.h"\n', "only files of proxy/parking/ and proxy/app/ may include"),

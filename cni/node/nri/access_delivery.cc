@@ -4,9 +4,9 @@
 #include <utility>
 
 #include "base/hand_over.h"
-#include "cni/link_alias.h"
-#include "cni/netns.h"
-#include "cni/state.h"
+#include "cni/redirect/link_alias.h"
+#include "cni/redirect/netns.h"
+#include "cni/state/state.h"
 
 namespace fairlead::cni::node::nri {
 namespace {

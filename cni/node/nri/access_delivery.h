@@ -15,7 +15,7 @@
 
 #include "base/paced_lines.h"
 #include "cni/node/nri/late_device.h"
-#include "cni/node/pod_calls.h"
+#include "cni/node/pods/pod_calls.h"
 
 namespace fairlead::cni::node::nri {
 

@@ -19,8 +19,8 @@
 
 #include "base/handle.h"
 #include "bpf/device_permission.h"
-#include "cni/files.h"
-#include "cni/pod_cgroup.h"
+#include "cni/plugin/pod_cgroup.h"
+#include "cni/state/files.h"
 
 namespace fairlead::cni::node::nri {
 namespace {

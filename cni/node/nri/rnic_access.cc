@@ -11,12 +11,12 @@
 
 #include "base/hand_over.h"
 #include "base/log.h"
-#include "cni/files.h"
 #include "cni/node/nri/uverbs.h"
-#include "cni/pod_plan.h"
-#include "cni/rnics.h"
-#include "cni/state.h"
-#include "cni/wishes.h"
+#include "cni/plugin/pod_plan.h"
+#include "cni/plugin/wishes.h"
+#include "cni/rnics/rnics.h"
+#include "cni/state/files.h"
+#include "cni/state/state.h"
 #include "nri.pb.h"
 
 namespace fairlead::cni::node::nri {

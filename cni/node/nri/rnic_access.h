@@ -14,7 +14,7 @@
 #include "cni/node/nri/access_delivery.h"
 #include "cni/node/nri/plugin_session.h"
 #include "cni/node/nri/rnic_adjustment.h"
-#include "cni/node_config.h"
+#include "cni/plugin/node_config.h"
 
 namespace fairlead::cni::node::nri {
 

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "cni/node/nri/sidecar_program.h"
-#include "cni/request.h"
+#include "cni/plugin/request.h"
 
 namespace fairlead::cni::node::nri {
 

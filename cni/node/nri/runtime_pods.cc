@@ -6,7 +6,7 @@
 
 #include "base/kubernetes_names.h"
 #include "base/node_annotations.h"
-#include "cni/wishes.h"
+#include "cni/plugin/wishes.h"
 #include "nri.pb.h"
 
 namespace fairlead::cni::node::nri {

@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "base/paced_lines.h"
-#include "cni/netns.h"
 #include "cni/node/nri/plugin_session.h"
-#include "cni/request.h"
+#include "cni/plugin/request.h"
+#include "cni/redirect/netns.h"
 
 namespace fairlead::cni::node::nri {
 

@@ -6,7 +6,7 @@
 #include <optional>
 #include <string_view>
 
-#include "cni/files.h"
+#include "cni/state/files.h"
 
 namespace fairlead::cni::node::nri {
 namespace {

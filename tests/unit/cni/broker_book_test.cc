@@ -1,9 +1,9 @@
 // Owners of peer ids, and request limits of pods.
-#include "cni/node/broker_book.h"
+#include "cni/node/broker/broker_book.h"
 
 #include <gtest/gtest.h>
 
-#include "cni/node/broker_file.h"
+#include "cni/node/broker/broker_file.h"
 
 namespace fairlead::cni::node {
 namespace {

@@ -1,6 +1,6 @@
 // Goal: memory that a pod has filled is not freed on the broker's thread. Method: the processor
 // time of the caller, which does not depend on other processes.
-#include "cni/node/broker_closer.h"
+#include "cni/node/broker/broker_closer.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>

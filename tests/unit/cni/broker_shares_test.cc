@@ -1,5 +1,5 @@
 // Limits of the resources that the broker holds for one pod.
-#include "cni/node/broker_shares.h"
+#include "cni/node/broker/broker_shares.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "cni/node/memory_gauge.h"
+#include "cni/node/agent/memory_gauge.h"
 
 namespace fairlead::cni::node {
 namespace {

@@ -1,4 +1,4 @@
-#include "cni/node/broker_unread.h"
+#include "cni/node/broker/broker_unread.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // Goal: one Event for each pod and reason, at a bounded rate, and no reason that a sidecar
 // invented.
-#include "cni/node/fallback_events.h"
+#include "cni/node/reports/fallback_events.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

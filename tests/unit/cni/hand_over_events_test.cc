@@ -1,5 +1,5 @@
 // Goal: one Event for each hand-over of a sidecar, at a bounded rate.
-#include "cni/node/hand_over_events.h"
+#include "cni/node/reports/hand_over_events.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -7,7 +7,7 @@
 
 #include <vector>
 
-#include "cni/redirect_plan.h"
+#include "cni/redirect/redirect_plan.h"
 
 namespace fairlead::cni::netlink {
 namespace {

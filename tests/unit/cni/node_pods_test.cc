@@ -1,13 +1,13 @@
 // Goal: the fields that repair needs are read from a list of pods of any shape, and labels are
 // Fairlead's only.
-#include "cni/node/node_pods.h"
+#include "cni/node/pods/node_pods.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "cni/json_text.h"
-#include "cni/node/node_label.h"
-#include "cni/node/pod_answers.h"
+#include "cni/node/cluster/node_label.h"
+#include "cni/node/pods/pod_answers.h"
+#include "cni/plugin/json_text.h"
 
 namespace fairlead::cni::node {
 namespace {

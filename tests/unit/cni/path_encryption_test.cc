@@ -1,6 +1,6 @@
 // Goal: no encrypted destination is missing, and no length in an answer of the kernel leads outside
 // of it. Method: tables as CNI plugins create them; messages that are built, and cut.
-#include "cni/path_encryption.h"
+#include "cni/rnics/path_encryption.h"
 
 #include <gtest/gtest.h>
 #include <linux/genetlink.h>

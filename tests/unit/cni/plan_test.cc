@@ -4,10 +4,10 @@
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 
-#include "cni/pod_cgroup.h"
-#include "cni/pod_plan.h"
-#include "cni/redirect.h"
-#include "cni/rnics.h"
+#include "cni/plugin/pod_cgroup.h"
+#include "cni/plugin/pod_plan.h"
+#include "cni/redirect/redirect.h"
+#include "cni/rnics/rnics.h"
 
 namespace fairlead::cni {
 namespace {

@@ -1,5 +1,5 @@
 // Threads of the agent for single pods: what a pod does to one reaches no other.
-#include "cni/node/pod_thread.h"
+#include "cni/node/pods/pod_thread.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -10,7 +10,7 @@
 #include <atomic>
 #include <future>
 
-#include "cni/node/pod_calls.h"
+#include "cni/node/pods/pod_calls.h"
 #include "lingering_socket.h"
 
 namespace fairlead::cni::node {

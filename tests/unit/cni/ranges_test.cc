@@ -1,5 +1,5 @@
 // Goal: lists of ports and blocks become the disjoint intervals that the packet filter accepts.
-#include "cni/ranges.h"
+#include "cni/redirect/ranges.h"
 
 #include <gtest/gtest.h>
 

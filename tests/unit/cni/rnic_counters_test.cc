@@ -1,5 +1,5 @@
 // Goal: counters of RNICs are read from sysfs by a fixed list, and no content of sysfs can do harm.
-#include "cni/node/rnic_counters.h"
+#include "cni/node/agent/rnic_counters.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include <fstream>
 #include <set>
 
-#include "cni/node/agent_metrics.h"
+#include "cni/node/agent/agent_metrics.h"
 
 namespace fairlead::cni::node {
 namespace {

@@ -1,5 +1,5 @@
 // Shares of pods in what the agent has for all of them.
-#include "cni/node/shared_quota.h"
+#include "cni/node/broker/shared_quota.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "cni/node/sidecar_answers.h"
+#include "cni/node/pods/sidecar_answers.h"
 
 #include <gtest/gtest.h>
 

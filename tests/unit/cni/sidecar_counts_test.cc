@@ -1,6 +1,6 @@
 // Goal: a pod that sends descriptors with its answer does not block the agent. Method: a thread in
 // a network namespace of its own plays the sidecar and sends sockets that linger.
-#include "cni/node/sidecar_counts.h"
+#include "cni/node/pods/sidecar_counts.h"
 
 #include <gtest/gtest.h>
 #include <sched.h>
@@ -16,7 +16,7 @@
 #include <thread>
 
 #include "base/unix_address.h"
-#include "cni/node/pod_calls.h"
+#include "cni/node/pods/pod_calls.h"
 #include "lingering_socket.h"
 
 namespace fairlead::cni::node {

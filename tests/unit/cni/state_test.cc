@@ -1,6 +1,6 @@
 // Goal: a state is read as it was written, and calls of one container exclude each other. Method: a
 // folder of the test's own.
-#include "cni/state.h"
+#include "cni/state/state.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>

@@ -1,14 +1,14 @@
 // Goal: the agent takes its node from its own token, and writes reports and Events that a policy
 // can tie to that node. Method: tokens as API servers issue them, and damaged ones; the JSON of
 // both.
-#include "cni/node/token_claims.h"
+#include "cni/node/cluster/token_claims.h"
 
 #include <gtest/gtest.h>
 
 #include <string>
 
-#include "cni/node/pod_event.h"
-#include "cni/node/status_report.h"
+#include "cni/node/pods/pod_event.h"
+#include "cni/node/reports/status_report.h"
 
 namespace fairlead::cni::node {
 namespace {

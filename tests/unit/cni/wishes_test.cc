@@ -1,6 +1,6 @@
 // Goal: the plugin accepts exactly the values that the injection accepts. Method: the same values
 // as in the tests of the injection and of the chart's admission policy.
-#include "cni/wishes.h"
+#include "cni/plugin/wishes.h"
 
 #include <gtest/gtest.h>
 
@@ -10,7 +10,7 @@
 
 #include "base/kubernetes_names.h"
 #include "base/node_annotations.h"
-#include "cni/json_text.h"
+#include "cni/plugin/json_text.h"
 
 namespace fairlead::cni {
 namespace {

@@ -1,6 +1,6 @@
 // Goal: the status of a DaemonSet shows whether all of its nodes are done, and no other status
 // counts as that.
-#include "cni/node/withdraw.h"
+#include "cni/node/agent/withdraw.h"
 
 #include <gtest/gtest.h>
 

@@ -1,0 +1,72 @@
+// Pods of this node with the fields that repair needs, and how the API server describes them: a
+// list has the metadata alone, and a single pod is read as a whole or by its metadata. Pure.
+// Source: Kubernetes API reference, PodList v1; Kubernetes API concepts, "Metadata-only fetches".
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <tl/expected.hpp>
+#include <vector>
+
+#include "cni/plugin/request.h"
+#include "cni/redirect/netns.h"
+
+namespace fairlead::cni::node {
+
+struct NodePod {
+  std::string name_space, name, uid;
+  StringMap annotations;
+  std::vector<std::string> addresses;  // of the pod's own network; none on the node's
+  bool sidecar_runs = false;           // and accepts connections
+  // Its network namespace, where the source of the pod knows it; else an empty path.
+  std::string netns{};
+  NetnsIdentity identity{};
+  std::string version{};  // of the object: equal while it has not changed; may be empty
+  // Why the pod could not be read: a sentence. Only names and uid are known then, and nothing can
+  // be said of annotations, addresses and sidecar. Empty for a pod that was read.
+  std::string unread{};
+};
+
+// A page of several pods. It also limits the number of values in a page, and so the memory.
+inline constexpr std::size_t kPodPageBytesMax = 4 << 20;
+// A page of one pod, and one pod alone. etcd accepts objects of 1.5 MiB, and Go writes a character
+// such as '<' as 6 bytes of JSON: 9 MiB, and some more for the page around it.
+inline constexpr std::size_t kLonePodBytesMax = 16 << 20;
+// Of a page that is too long. What leads to the next page and the names of the pod are in it.
+inline constexpr std::size_t kPodBeginningBytes = 64 << 10;
+// Media types of a pod's metadata and of a list of such. Spec and status, which can be long, are
+// not sent then. A server that does not know them sends the whole.
+inline constexpr const char* kPodMetadataType =
+    "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
+inline constexpr const char* kPodMetadataListType =
+    "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
+
+struct PodPage {
+  std::vector<NodePod> pods;
+  std::string next;  // what the next page is asked for with; empty after the last
+};
+
+// Of annotations, those of Fairlead are kept. A pod without name or uid is left out. The error is a
+// sentence.
+tl::expected<PodPage, std::string> parse_pod_page(std::string_view text,
+                                                  std::size_t bytes_max = kPodPageBytesMax);
+
+// A page of one pod that cannot be read as a whole, by its beginning: the pod is unread for this
+// reason. The API server writes what leads to the next page first, and the names of a pod before
+// its other fields. The error is a sentence.
+tl::expected<PodPage, std::string> parse_page_beginning(std::string_view text,
+                                                        const std::string& unread);
+
+// One pod alone, or its metadata. The error is a sentence.
+tl::expected<NodePod, std::string> parse_pod(std::string_view text);
+
+// "its metadata is 20000000 bytes long, and 16777216 are allowed". `length`: as HttpsReply has it.
+std::string too_long(std::string_view what, const std::string& length, std::size_t allowed);
+
+// The path of a pod.
+std::string pod_path(std::string_view name_space, std::string_view name);
+
+// The path and query of a page of at most `limit` pods.
+std::string pod_page_path(std::string_view node, unsigned limit, std::string_view next);
+
+}  // namespace fairlead::cni::node

@@ -1,0 +1,160 @@
+#include "cni/node/pods/pod_answers.h"
+
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <utility>
+
+#include "base/kubernetes_names.h"
+#include "base/unix_address.h"
+#include "base/wait.h"
+#include "cni/node/pods/node_pods.h"
+#include "cni/plugin/pod_cgroup.h"
+
+namespace fairlead::cni::node {
+namespace {
+
+constexpr int kOk = 200;
+constexpr int kBacklog = 64;
+constexpr std::size_t kQuestionBytesMax = 4096;
+constexpr int kAcceptPauseMilliseconds = 100;
+constexpr std::string_view kHybrid = "/unified";
+
+Outcome<FileDescriptor> listen_at(const std::string& path) {
+  const auto failed = [&path](int error) {
+    return fail(Code::kState, to_string(fairlead::system_error(path.c_str(), error)));
+  };
+  const auto address = unix_address(path);
+  if (!address) return failed(ENAMETOOLONG);
+  FileDescriptor socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!socket) return failed(errno);
+  (void)::unlink(path.c_str());  // of the agent before
+  if (::bind(socket.get(), reinterpret_cast<const sockaddr*>(&*address), sizeof *address) != 0 ||
+      ::chmod(path.c_str(), 0600) != 0 || ::listen(socket.get(), kBacklog) != 0)
+    return failed(errno);
+  return socket;
+}
+
+std::string refusal(const std::string& why) { return to_text(Json{{"error", why}}); }
+
+// Omits the part that the plugin adds from its own view of the hierarchy.
+std::string below_root(const std::string& path, const std::string& root) {
+  std::string_view rest(path);
+  if (!rest.starts_with(root)) return {};
+  rest.remove_prefix(root.size());
+  if (rest.starts_with(std::string(kHybrid) + "/")) rest.remove_prefix(kHybrid.size());
+  return std::string(rest);
+}
+
+tl::expected<NodePod, std::string> read_metadata(const event::ApiServer& server,
+                                                 const PodQuestion& asked) {
+  const std::string path = pod_path(asked.name_space, asked.pod);
+  const auto reply =
+      server.send({"GET", path, "", "", "", kLonePodBytesMax, true, kPodMetadataType});
+  if (!reply) return tl::unexpected(reply.error());
+  if (reply->status != kOk)
+    return tl::unexpected("GET " + path + ": status " + std::to_string(reply->status));
+  auto pod = reply->cut ? tl::unexpected(too_long("its metadata", reply->length, kLonePodBytesMax))
+                        : parse_pod(reply->body);
+  if (!pod)
+    return NodePod{.name_space = asked.name_space, .name = asked.pod, .unread = pod.error()};
+  return pod;
+}
+
+bool hung_up(int socket) {
+  pollfd state{socket, POLLRDHUP, 0};
+  return ::poll(&state, 1, 0) > 0 && (state.revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0;
+}
+
+}  // namespace
+
+std::string answer_about(const PodQuestion& question, const tl::expected<NodePod, std::string>& pod,
+                         std::string_view cgroup_path) {
+  if (!pod) return refusal(pod.error());
+  if (!pod->unread.empty()) return to_text(Json{{"error", pod->unread}, {"unread", true}});
+  // Another pod with that name, for example of a StatefulSet.
+  if (!question.uid.empty() && question.uid != pod->uid) return refusal("another pod by now");
+  Json annotations = Json::object();
+  for (const auto& [key, value] : pod->annotations)
+    if (key.starts_with(kubernetes::kAnnotationPrefix)) annotations[key] = value;
+  Json answer{{"annotations", std::move(annotations)}};
+  if (!cgroup_path.empty()) answer["cgroup"] = cgroup_path;
+  return to_text(answer);
+}
+
+Outcome<std::unique_ptr<PodAnswers>> PodAnswers::start(const std::string& run_dir,
+                                                       std::string cgroup_root,
+                                                       event::ApiServer server) {
+  const std::string path = run_dir + "/" + kAgentSocketName;
+  auto listener = listen_at(path);
+  if (!listener) return tl::unexpected(listener.error());
+  FileDescriptor stop(::eventfd(0, EFD_CLOEXEC));
+  if (!stop) return fail(Code::kState, to_string(fairlead::system_error("eventfd", errno)));
+  return std::unique_ptr<PodAnswers>(new PodAnswers(path, std::move(cgroup_root), std::move(server),
+                                                    std::move(*listener), std::move(stop)));
+}
+
+PodAnswers::PodAnswers(std::string path, std::string cgroup_root, event::ApiServer server,
+                       FileDescriptor listener, FileDescriptor stop)
+    : path_(std::move(path)),
+      cgroup_root_(std::move(cgroup_root)),
+      server_(std::move(server)),
+      listener_(std::move(listener)),
+      stop_(std::move(stop)),
+      thread_([this] { run(); }) {}
+
+PodAnswers::~PodAnswers() {
+  const std::uint64_t one = 1;
+  (void)!::write(stop_.get(), &one, sizeof one);
+  thread_.join();
+  (void)::unlink(path_.c_str());
+}
+
+void PodAnswers::run() {
+  for (;;) {
+    std::array<pollfd, 2> waiting = {pollfd{stop_.get(), POLLIN, 0},
+                                     pollfd{listener_.get(), POLLIN, 0}};
+    if (wait_for_events(waiting, -1) < 0) continue;
+    if (waiting[0].revents != 0) return;
+    const FileDescriptor socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    if (socket && !hung_up(socket.get())) answer_one(socket.get());
+    // Without a free descriptor the question stays pending and would wake this loop at once.
+    if (!socket) (void)::poll(waiting.data(), 1, kAcceptPauseMilliseconds);
+  }
+}
+
+void PodAnswers::answer_one(int socket) {
+  const timeval limit = {0, kAgentMillisecondsMax * 1000};
+  if (::setsockopt(socket, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit) != 0 ||
+      ::setsockopt(socket, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit) != 0)
+    return;
+  std::string question(kQuestionBytesMax, '\0');
+  const ssize_t count = ::recv(socket, question.data(), question.size(), 0);
+  if (count <= 0) return;
+  question.resize(static_cast<std::size_t>(count));
+  const std::string answer = answer_to(question);
+  (void)!::send(socket, answer.data(), answer.size(), MSG_NOSIGNAL);
+}
+
+std::string PodAnswers::answer_to(const std::string& question) {
+  const auto asked = parse_question(question);
+  if (!asked) return refusal(asked.error());
+  const auto pod = read_metadata(server_, *asked);
+  const std::string trouble = pod ? pod->unread : pod.error();
+  if (!trouble.empty())
+    lines_.write(LogLevel::kWarn, "node", "no_answer", std::chrono::steady_clock::now(),
+                 [&](LogEvent& line) {
+                   line.field("pod", asked->name_space + "/" + asked->pod).field("what", trouble);
+                 });
+  if (!trouble.empty()) return answer_about(*asked, pod, "");
+  const Result<std::string> cgroup = find_pod_cgroup(cgroup_root_, pod->uid);
+  return answer_about(*asked, pod, cgroup ? below_root(*cgroup, cgroup_root_) : std::string());
+}
+
+}  // namespace fairlead::cni::node

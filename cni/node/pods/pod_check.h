@@ -1,0 +1,60 @@
+// Periodic check whether the pods of this node still have the plugin's setup. Logs each missing
+// part once, and counts for the metrics.
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <map>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/time.h"
+#include "cni/node/pods/pod_calls.h"
+#include "cni/plugin/pod_parts.h"
+
+namespace fairlead::cni::node {
+
+// Pods by part, and by state in the order of kPartStates.
+using PodCounts = std::array<std::array<std::size_t, kPartStates.size()>, kPodParts.size()>;
+
+// Result of the last check of one pod.
+struct PodFinding {
+  std::string name_space, name, uid;  // may be empty, as in CNI_ARGS
+  std::string netns;                  // of its network
+  NetnsIdentity identity;
+  std::array<PartState, kPodParts.size()> states{};
+};
+
+// look() is for one thread; findings() for any.
+class PodCheck {
+ public:
+  // Between two checks; each costs some system calls a pod.
+  static constexpr Duration kInterval = std::chrono::seconds(30);
+
+  PodCheck(std::string run_dir, std::string cgroup_root)
+      : run_dir_(std::move(run_dir)), cgroup_root_(std::move(cgroup_root)) {}
+
+  // How long a pod may make its check. Its parts are unknown then.
+  static constexpr Duration kCallMax = std::chrono::seconds(1);
+
+  // Skips pods that are being created or have ended.
+  PodCounts look();
+  std::vector<PodFinding> findings() const;
+
+ private:
+  void tell(const AttachmentState& state, const PodReport& report);
+
+  PodReport inspect(const AttachmentState& state);
+
+  const std::string run_dir_;
+  const std::string cgroup_root_;
+  PodCalls calls_;
+  std::map<std::string, std::string> told_;  // by container: what was missing at the last look
+  mutable std::mutex mutex_;
+  std::vector<PodFinding> findings_;
+};
+
+}  // namespace fairlead::cni::node

@@ -1,0 +1,46 @@
+// Network namespaces of pods and the addresses in them.
+#pragma once
+
+#include <map>
+#include <string>
+#include <tl/expected.hpp>
+#include <vector>
+
+#include "base/address.h"
+#include "cni/redirect/netns.h"
+
+namespace fairlead::cni::node {
+
+inline constexpr std::size_t kNamespacesMax = 2048;
+// That are looked at in one pod.
+inline constexpr std::size_t kPodAddressesMax = 16;
+
+struct PodNetns {
+  std::string path;
+  NetnsIdentity identity;
+  std::string ifname;                    // of the interface that has the address
+  std::vector<std::string> addresses{};  // of the pod, in numeric form
+};
+
+// The pod's interface in its own namespace: the one that has one of `addresses`, or eth0, or the
+// first one. The pod's addresses are `addresses`, or those of that interface if there are none. The
+// error is a sentence.
+tl::expected<PodNetns, std::string> look_into(const std::string& path,
+                                              const NetnsIdentity& identity,
+                                              const std::vector<std::string>& addresses);
+
+// The addresses in all network namespaces that have a name in one folder.
+class NetnsAddresses {
+ public:
+  // Enters each for a moment; skips those that cannot be entered.
+  static NetnsAddresses read(const std::string& folder);
+
+  // `addresses` in numeric form. The error is a sentence: no namespace has one of them, or another
+  // one has it too, which a pod with CAP_NET_ADMIN can cause.
+  tl::expected<PodNetns, std::string> find(const std::vector<std::string>& addresses) const;
+
+ private:
+  std::multimap<SocketAddress, PodNetns> found_;  // port 0
+};
+
+}  // namespace fairlead::cni::node

@@ -1,0 +1,39 @@
+#include "cni/node/pods/sidecar_socket.h"
+
+#include <sys/socket.h>
+
+#include <cerrno>
+#include <utility>
+
+#include "base/unix_address.h"
+#include "cni/redirect/netns.h"
+
+namespace fairlead::cni::node {
+
+// Sockets belong to the network namespace in which they were created.
+Result<FileDescriptor> make_socket_in(const WatchedPod& pod, Hears hears) {
+  const Netns netns = SMC_TRY(Netns::open(pod.netns));
+  if (netns.identity() != pod.identity) return Error{Errc::kNotFound, "network namespace"};
+  const NetnsVisit visit = SMC_TRY(NetnsVisit::enter(netns));
+  FileDescriptor fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!fd) return system_error("socket", errno);
+  if (hears == Hears::kNothing && ::shutdown(fd.get(), SHUT_RD) != 0)
+    return system_error("shutdown", errno);
+  return fd;
+}
+
+Result<void> connect_to_sidecar(int socket, const std::string& name, std::uint32_t uid) {
+  const auto address = unix_name(name);
+  if (!address) return Error{Errc::kUnsupported, "name of a sidecar's socket"};
+  if (::connect(socket, address->get(), address->length_bytes) != 0) {
+    if (errno == ECONNREFUSED) return Error{Errc::kNotFound, "no sidecar listens", errno};
+    return system_error("connect to the sidecar", errno);
+  }
+  ucred peer{};
+  socklen_t length = sizeof peer;
+  if (::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0 || peer.uid != uid)
+    return Error{Errc::kPermission, "another user than the sidecar's listens"};
+  return {};
+}
+
+}  // namespace fairlead::cni::node

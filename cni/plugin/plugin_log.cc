@@ -1,0 +1,71 @@
+#include "cni/plugin/plugin_log.h"
+
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <array>
+#include <ctime>
+#include <utility>
+
+#include "base/handle.h"
+#include "base/unix_address.h"
+
+namespace fairlead::cni {
+namespace {
+
+std::string timestamp() {
+  timespec now{};
+  ::clock_gettime(CLOCK_REALTIME, &now);
+  tm parts{};
+  ::gmtime_r(&now.tv_sec, &parts);
+  std::array<char, 32> text{};
+  std::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%S", &parts);
+  const std::string millis = std::to_string(1000 + now.tv_nsec / 1'000'000);
+  return std::string(text.data()) + "." + millis.substr(1) + "Z";
+}
+
+// Drops the line if the node side does not run or is too slow.
+void relay(const std::string& path, std::string_view line) {
+  const auto address = unix_address(path);
+  if (!address) return;
+  const FileDescriptor socket(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!socket) return;
+  (void)::sendto(socket.get(), line.data(), line.size(), MSG_NOSIGNAL,
+                 reinterpret_cast<const sockaddr*>(&*address), sizeof *address);
+}
+
+}  // namespace
+
+PluginLog::PluginLog(const NodeConfig& config, const Request& request)
+    : level_(config.log_level), socket_path_(config.run_dir + "/" + kLogSocketName) {
+  about_["command"] = to_string(request.verb);
+  if (!request.attachment.container_id.empty()) {
+    about_["container"] = request.attachment.container_id;
+    about_["interface"] = request.attachment.ifname;
+  }
+  for (const auto& [key, name] :
+       {std::pair{"K8S_POD_NAMESPACE", "namespace"}, std::pair{"K8S_POD_NAME", "pod"}})
+    if (auto value = request.argument(key); !value.empty()) about_[name] = std::move(value);
+}
+
+void PluginLog::write(PluginLogLevel level, std::string_view event, Json fields) const {
+  if (level < level_) return;
+  constexpr std::array<const char*, 4> kNames = {"debug", "info", "warn", "error"};
+  Json line = about_;
+  line["time"] = timestamp();
+  line["level"] = kNames[static_cast<std::size_t>(level)];
+  line["logger"] = "cni";
+  line["event"] = event;
+  line.update(fields);
+  std::string text = to_ascii_text(line);
+  // A cut line would be invalid JSON. Only the text of an error can be this long.
+  if (text.size() > kLogLineBytesMax) {
+    line = {{"event", event}, {"level", kNames[static_cast<std::size_t>(level)]}, {"cut", true}};
+    text = to_ascii_text(line);
+  }
+  text += "\n";
+  (void)!::write(STDERR_FILENO, text.data(), text.size());
+  relay(socket_path_, text);
+}
+
+}  // namespace fairlead::cni
