@@ -11,7 +11,7 @@
 #include <cstdint>
 #include <ctime>
 
-#include "base/handle.h"
+#include "base/linux/handle.h"
 #include "event/https/openssl_handles.h"
 
 namespace fairlead::injector {

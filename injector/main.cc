@@ -10,8 +10,8 @@
 #include <thread>
 
 #include "base/command_words.h"
-#include "base/descriptors.h"
 #include "base/kubernetes_names.h"
+#include "base/linux/descriptors.h"
 #include "base/log.h"
 #include "event/https/tls_identity.h"
 #include "injector/webhook.h"

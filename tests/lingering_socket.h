@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/handle.h"
+#include "base/linux/handle.h"
 
 namespace fairlead {
 

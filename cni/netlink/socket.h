@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "base/handle.h"
+#include "base/linux/handle.h"
 #include "base/result.h"
 #include "cni/netlink/message.h"
 

@@ -6,9 +6,9 @@
 
 #include <cerrno>
 
-#include "base/handle.h"
-#include "base/record_socket.h"
-#include "base/unix_address.h"
+#include "base/linux/handle.h"
+#include "base/linux/record_socket.h"
+#include "base/linux/unix_address.h"
 
 namespace fairlead::cni {
 namespace {

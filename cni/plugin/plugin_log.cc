@@ -7,8 +7,8 @@
 #include <ctime>
 #include <utility>
 
-#include "base/handle.h"
-#include "base/unix_address.h"
+#include "base/linux/handle.h"
+#include "base/linux/unix_address.h"
 
 namespace fairlead::cni {
 namespace {

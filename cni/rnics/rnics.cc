@@ -8,7 +8,7 @@
 #include <cstring>
 #include <filesystem>
 
-#include "base/handle.h"
+#include "base/linux/handle.h"
 #include "cni/state/files.h"
 
 namespace fairlead::cni {

@@ -10,7 +10,7 @@
 #include <cstdio>
 #include <fstream>
 
-#include "base/handle.h"
+#include "base/linux/handle.h"
 
 namespace fairlead::cni {
 namespace fs = std::filesystem;

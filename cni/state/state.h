@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "base/handle.h"
+#include "base/linux/handle.h"
 #include "base/result.h"
 #include "cni/plugin/plugin_error.h"
 #include "cni/plugin/request.h"

@@ -9,7 +9,7 @@
 #include <iterator>
 #include <string>
 
-#include "base/handle.h"
+#include "base/linux/handle.h"
 
 namespace fairlead::admin {
 namespace {

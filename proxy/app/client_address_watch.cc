@@ -10,9 +10,9 @@
 #include <utility>
 
 #include "base/client_address_delivery.h"
-#include "base/record_socket.h"
-#include "base/unix_address.h"
-#include "base/wait.h"
+#include "base/linux/record_socket.h"
+#include "base/linux/unix_address.h"
+#include "base/linux/wait.h"
 #include "bpf/client_address_probe.h"
 
 namespace fairlead {

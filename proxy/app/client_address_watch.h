@@ -10,8 +10,8 @@
 #include <thread>
 #include <vector>
 
-#include "base/descriptor_closer.h"
-#include "base/handle.h"
+#include "base/linux/descriptor_closer.h"
+#include "base/linux/handle.h"
 #include "base/paced_lines.h"
 #include "base/result.h"
 #include "base/time.h"

@@ -8,8 +8,8 @@
 #include <map>
 #include <utility>
 
+#include "base/linux/wait.h"
 #include "base/log.h"
-#include "base/wait.h"
 #include "bpf/client_address_slots.h"
 #include "event/tcp_stream.h"
 

@@ -22,7 +22,7 @@
 #include "app/command_line.h"
 #include "app/connection_keeping.h"
 #include "app/syn_option_setup.h"
-#include "base/descriptors.h"
+#include "base/linux/descriptors.h"
 #include "base/log.h"
 #include "base/random_id.h"
 #include "config/dump.h"

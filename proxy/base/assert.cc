@@ -11,7 +11,7 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "base/stderr_line.h"
+#include "base/linux/stderr_line.h"
 
 namespace fairlead::detail {
 namespace {

@@ -5,7 +5,7 @@
 #include <cerrno>
 #include <optional>
 
-#include "base/handle.h"
+#include "base/linux/handle.h"
 
 namespace fairlead::bpf {
 namespace {

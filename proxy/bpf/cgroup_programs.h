@@ -8,7 +8,7 @@
 #include <cstddef>
 #include <string>
 
-#include "base/handle.h"
+#include "base/linux/handle.h"
 #include "base/result.h"
 
 namespace fairlead::bpf {

@@ -17,7 +17,7 @@
 #include <utility>
 
 #include "base/assert.h"
-#include "base/handle.h"
+#include "base/linux/handle.h"
 
 namespace fairlead::bpf {
 namespace {

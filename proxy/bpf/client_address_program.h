@@ -6,7 +6,7 @@
 #include <memory>
 #include <string>
 
-#include "base/handle.h"
+#include "base/linux/handle.h"
 #include "base/result.h"
 #include "bpf/refusal.h"
 

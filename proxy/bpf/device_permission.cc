@@ -7,7 +7,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include "base/handle.h"
+#include "base/linux/handle.h"
 #include "bpf/cgroup_programs.h"
 
 namespace fairlead::bpf {

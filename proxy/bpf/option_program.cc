@@ -8,7 +8,7 @@
 #include <random>
 #include <utility>
 
-#include "base/handle.h"
+#include "base/linux/handle.h"
 #include "bpf/cgroup_path.h"
 #include "bpf/cgroup_programs.h"
 #include "bpf/smc_option.h"

@@ -5,7 +5,7 @@
 #include <functional>
 
 #include "base/address.h"
-#include "base/handle.h"
+#include "base/linux/handle.h"
 #include "base/result.h"
 #include "base/time.h"
 

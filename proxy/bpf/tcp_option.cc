@@ -9,7 +9,7 @@
 #include <optional>
 
 #include "base/address.h"
-#include "base/handle.h"
+#include "base/linux/handle.h"
 #include "bpf/self_connection.h"
 #include "bpf/smc_option.h"
 

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "base/assert.h"
-#include "base/record_socket.h"
+#include "base/linux/record_socket.h"
 
 namespace fairlead::broker {
 namespace {

@@ -10,8 +10,8 @@
 #include <cstdint>
 #include <span>
 
-#include "base/descriptor_closer.h"
 #include "base/ids.h"
+#include "base/linux/descriptor_closer.h"
 #include "base/result.h"
 
 namespace fairlead::broker {

@@ -5,8 +5,8 @@
 #include <array>
 #include <cstddef>
 
-#include "base/descriptor_closer.h"
-#include "base/handle.h"
+#include "base/linux/descriptor_closer.h"
+#include "base/linux/handle.h"
 #include "base/result.h"
 
 namespace fairlead::broker {

@@ -7,7 +7,7 @@
 #include <cerrno>
 #include <system_error>
 
-#include "base/handle.h"
+#include "base/linux/handle.h"
 #include "config/check.h"
 #include "config/document.h"
 #include "config/key.h"

@@ -7,10 +7,10 @@
 #include <memory>
 #include <string>
 
-#include "base/descriptor_closer.h"
+#include "base/linux/descriptor_closer.h"
+#include "base/linux/unix_address.h"
+#include "base/linux/wait.h"
 #include "base/time.h"
-#include "base/unix_address.h"
-#include "base/wait.h"
 #include "ctl/commands.h"
 #include "ctl/reports.h"
 #include "parking/keeper_record.h"

@@ -11,7 +11,7 @@
 #include <chrono>
 #include <optional>
 
-#include "base/handle.h"
+#include "base/linux/handle.h"
 #include "ctl/timed_socket.h"
 
 namespace fairlead::ctl {

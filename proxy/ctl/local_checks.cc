@@ -17,7 +17,7 @@
 #include <sstream>
 #include <utility>
 
-#include "base/handle.h"
+#include "base/linux/handle.h"
 #include "ctl/table.h"
 
 namespace fairlead::ctl {

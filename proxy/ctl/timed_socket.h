@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <span>
 
-#include "base/handle.h"
+#include "base/linux/handle.h"
 #include "base/result.h"
 #include "base/time.h"
 

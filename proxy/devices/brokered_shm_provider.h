@@ -7,7 +7,7 @@
 #include <string>
 
 #include "config/config.h"
-#include "rdma/shm/shm_broker_connector.h"
+#include "rdma/shm/connect/shm_broker_connector.h"
 #include "rdma/shm/shm_device.h"
 #include "relay/group/device_registry.h"
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "rdma/shm/shm_fabric.h"
+#include "rdma/shm/connect/shm_fabric.h"
 #include "rdma/verbs/gid_fitness.h"
 
 namespace fairlead {

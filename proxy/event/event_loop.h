@@ -20,8 +20,8 @@
 #include <unordered_map>
 #include <vector>
 
-#include "base/fd_watcher.h"
-#include "base/handle.h"
+#include "base/linux/fd_watcher.h"
+#include "base/linux/handle.h"
 #include "base/result.h"
 #include "base/time.h"
 

@@ -6,7 +6,7 @@
 #include <memory>
 #include <optional>
 
-#include "base/handle.h"
+#include "base/linux/handle.h"
 #include "base/result.h"
 #include "event/event_loop.h"
 #include "event/stream.h"

@@ -8,7 +8,7 @@
 #include <fstream>
 #include <string>
 
-#include "base/handle.h"
+#include "base/linux/handle.h"
 
 namespace fairlead::event {
 

@@ -18,7 +18,7 @@
 
 #include <memory>
 
-#include "base/handle.h"
+#include "base/linux/handle.h"
 #include "base/result.h"
 #include "base/time.h"
 #include "event/event_loop.h"

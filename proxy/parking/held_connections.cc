@@ -9,8 +9,8 @@
 #include <utility>
 
 #include "base/assert.h"
+#include "base/linux/record_socket.h"
 #include "base/log.h"
-#include "base/record_socket.h"
 #include "parking/description.h"
 #include "parking/keeper_record.h"
 

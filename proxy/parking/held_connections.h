@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "base/handle.h"
+#include "base/linux/handle.h"
 #include "base/result.h"
 #include "base/time.h"
 #include "parking/ledger.h"

@@ -4,7 +4,7 @@
 #include <array>
 #include <utility>
 
-#include "base/record_socket.h"
+#include "base/linux/record_socket.h"
 
 namespace fairlead::parking {
 

@@ -14,8 +14,8 @@
 #include <utility>
 #include <variant>
 
-#include "base/descriptor_closer.h"
-#include "base/handle.h"
+#include "base/linux/descriptor_closer.h"
+#include "base/linux/handle.h"
 #include "base/result.h"
 #include "base/time.h"
 #include "parking/keeper_record.h"

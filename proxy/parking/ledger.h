@@ -18,7 +18,7 @@
 #include <span>
 #include <vector>
 
-#include "base/handle.h"
+#include "base/linux/handle.h"
 #include "base/result.h"
 
 namespace fairlead::parking {

@@ -11,7 +11,7 @@
 #include <span>
 #include <vector>
 
-#include "base/handle.h"
+#include "base/linux/handle.h"
 #include "base/result.h"
 #include "base/time.h"
 #include "parking/keeper_record.h"

@@ -9,7 +9,7 @@
 #include <cerrno>
 #include <utility>
 
-#include "base/record_socket.h"
+#include "base/linux/record_socket.h"
 
 namespace fairlead::parking {
 namespace {

@@ -8,8 +8,8 @@
 #include <span>
 #include <vector>
 
-#include "base/descriptor_closer.h"
-#include "base/handle.h"
+#include "base/linux/descriptor_closer.h"
+#include "base/linux/handle.h"
 #include "base/result.h"
 #include "parking/keeper_record.h"
 

@@ -16,8 +16,8 @@
 #include <optional>
 #include <vector>
 
-#include "base/descriptor_closer.h"
-#include "base/handle.h"
+#include "base/linux/descriptor_closer.h"
+#include "base/linux/handle.h"
 #include "base/result.h"
 #include "parking/keeper_record.h"
 #include "parking/parcel.h"

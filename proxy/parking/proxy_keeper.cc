@@ -10,11 +10,11 @@
 #include <cerrno>
 #include <utility>
 
+#include "base/linux/record_socket.h"
+#include "base/linux/socket_file.h"
+#include "base/linux/unix_address.h"
+#include "base/linux/wait.h"
 #include "base/log.h"
-#include "base/record_socket.h"
-#include "base/socket_file.h"
-#include "base/unix_address.h"
-#include "base/wait.h"
 #include "parking/parcel_fetch.h"
 
 namespace fairlead::parking {

@@ -11,9 +11,9 @@
 #include <string>
 #include <thread>
 
-#include "base/descriptor_closer.h"
-#include "base/handle.h"
-#include "base/record_socket.h"
+#include "base/linux/descriptor_closer.h"
+#include "base/linux/handle.h"
+#include "base/linux/record_socket.h"
 #include "base/result.h"
 #include "base/time.h"
 #include "parking/keeper_record.h"

@@ -17,8 +17,8 @@
 #include <span>
 #include <string>
 
-#include "base/fd_watcher.h"
 #include "base/ids.h"
+#include "base/linux/fd_watcher.h"
 #include "base/result.h"
 
 namespace fairlead::rdma {

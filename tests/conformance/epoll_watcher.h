@@ -7,7 +7,7 @@
 
 #include <cerrno>
 
-#include "base/handle.h"
+#include "base/linux/handle.h"
 #include "rdma/device.h"
 
 namespace fairlead::rdma {

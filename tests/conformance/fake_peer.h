@@ -17,15 +17,15 @@
 #include <thread>
 #include <vector>
 
-#include "base/handle.h"
-#include "base/record_socket.h"
+#include "base/linux/handle.h"
+#include "base/linux/record_socket.h"
 #include "broker/message.h"
 #include "broker/shared_objects.h"
 #include "conformance/shm_device_pair.h"
-#include "rdma/shm/shm_bell.h"
-#include "rdma/shm/shm_channel_memory.h"
-#include "rdma/shm/shm_fabric.h"
-#include "rdma/shm/shm_segment.h"
+#include "rdma/shm/channel/shm_bell.h"
+#include "rdma/shm/channel/shm_channel_memory.h"
+#include "rdma/shm/connect/shm_fabric.h"
+#include "rdma/shm/memory/shm_segment.h"
 
 namespace fairlead::rdma::shm {
 

@@ -23,8 +23,8 @@
 
 #include "conformance/endpoint.h"
 #include "conformance/shm_device_pair.h"
-#include "rdma/shm/shm_page_returns.h"
-#include "rdma/shm/shm_segment.h"
+#include "rdma/shm/memory/shm_page_returns.h"
+#include "rdma/shm/memory/shm_segment.h"
 
 namespace fairlead::rdma::shm {
 namespace {

@@ -17,12 +17,12 @@
 #include <utility>
 #include <vector>
 
-#include "base/unix_address.h"
+#include "base/linux/unix_address.h"
 #include "broker/request_ring.h"
 #include "broker/shared_objects.h"
 #include "conformance/shm_device_pair.h"
-#include "rdma/shm/shm_broker_connector.h"
-#include "rdma/shm/shm_channel_memory.h"
+#include "rdma/shm/channel/shm_channel_memory.h"
+#include "rdma/shm/connect/shm_broker_connector.h"
 
 namespace fairlead::rdma::shm {
 

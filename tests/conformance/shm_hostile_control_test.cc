@@ -7,7 +7,7 @@
 #include <thread>
 #include <utility>
 
-#include "base/descriptors.h"
+#include "base/linux/descriptors.h"
 #include "conformance/shm_hostile_test.h"
 #include "unit/rdma/descriptor_limit.h"
 

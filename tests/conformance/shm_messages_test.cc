@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "base/descriptors.h"
+#include "base/linux/descriptors.h"
 #include "conformance/shm_hostile_test.h"
 
 namespace fairlead::rdma::shm {

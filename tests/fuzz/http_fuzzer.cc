@@ -13,7 +13,7 @@
 #include <thread>
 
 #include "admin/query.h"
-#include "base/handle.h"
+#include "base/linux/handle.h"
 #include "ctl/http_client.h"
 #include "event/http/http_server.h"
 #include "fuzz/reached.h"

@@ -13,7 +13,7 @@
 #include <string_view>
 #include <thread>
 
-#include "base/handle.h"
+#include "base/linux/handle.h"
 #include "cni/node/agent/withdraw.h"
 #include "cni/node/pods/node_pods.h"
 #include "ctl/cluster/cluster_client.h"

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "explorer.h"
-#include "rdma/shm/shm_channel_memory.h"
-#include "rdma/shm/shm_channel_scheduler.h"
+#include "rdma/shm/channel/shm_channel_memory.h"
+#include "rdma/shm/channel/shm_channel_scheduler.h"
 
 namespace explore {
 

@@ -10,7 +10,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "base/handle.h"
+#include "base/linux/handle.h"
 #include "sim/fabric.h"
 
 namespace fairlead::sim {

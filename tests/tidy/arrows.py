@@ -65,7 +65,7 @@ PURE_LAYERS = ("proxy/wire/", "proxy/smc/")
 IMPURE_INCLUDES = re.compile(
     r"^(sys/|netinet/|arpa/|net/|linux/|unistd\.h|fcntl\.h|poll\.h|pthread\.h|thread$|mutex$|"
     r"shared_mutex$|condition_variable$|future$|iostream$|fstream$|filesystem$|ctime$|time\.h|"
-    r"random$|base/log\.h|base/handle\.h|base/stats\.h)")
+    r"random$|base/log\.h|base/linux/|base/stats\.h)")
 IMPURE_CALLS = re.compile(
     r"_clock::now\b|\bclock_gettime\b|\bgettimeofday\b|\bgetrandom\b|\brandom_device\b|\bstd::thread\b|"
     r"\bprintf\s*\(|\bstd::c(out|err)\b")

@@ -26,7 +26,7 @@ CASES = [
      '#include "relay/worker/worker.h"\n', "admin may not include"),
     (arrows.check_arrows, "proxy/relay/worker/worker.cc", '#include "rdma/device.h"\n',
      '#include "rdma/shm/shm_device.h"\n', "and proxy/devices/ and proxy/app/ may include"),
-    (arrows.check_arrows, "proxy/rdma/shm/shm_device.cc", '#include "rdma/shm/shm_ring.h"\n',
+    (arrows.check_arrows, "proxy/rdma/shm/shm_device.cc", '#include "rdma/shm/memory/shm_ring.h"\n',
      '#include "rdma/verbs/verbs_device.h"\n', "and proxy/devices/ and proxy/app/ may include"),
     (arrows.check_arrows, "injector/patch.cc", '#include "injector/patch.h"\n',
      '#include "relay/worker/worker.h"\n', "injector may not include relay/worker/worker.h"),

@@ -15,11 +15,11 @@
 #include <thread>
 #include <utility>
 
-#include "base/handle.h"
 #include "base/kubernetes_names.h"
+#include "base/linux/handle.h"
+#include "base/linux/unix_address.h"
+#include "base/linux/wait.h"
 #include "base/log.h"
-#include "base/unix_address.h"
-#include "base/wait.h"
 #include "cni/node/agent/agent_metrics.h"
 #include "cni/node/agent/agent_pods.h"
 #include "cni/node/agent/inventory.h"

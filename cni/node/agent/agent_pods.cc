@@ -9,8 +9,8 @@
 #include <utility>
 
 #include "base/assert.h"
+#include "base/linux/wait.h"
 #include "base/log.h"
-#include "base/wait.h"
 #include "cni/state/state.h"
 
 namespace fairlead::cni::node {

@@ -18,7 +18,7 @@
 #include <string>
 #include <vector>
 
-#include "base/handle.h"
+#include "base/linux/handle.h"
 #include "base/paced_lines.h"
 #include "base/time.h"
 #include "cni/node/pods/pod_thread.h"

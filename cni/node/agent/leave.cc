@@ -10,7 +10,7 @@
 #include <filesystem>
 #include <system_error>
 
-#include "base/handle.h"
+#include "base/linux/handle.h"
 #include "base/log.h"
 #include "cni/node/agent/probes.h"
 #include "cni/node/cluster/node_label.h"

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "base/command_words.h"
-#include "base/descriptors.h"
+#include "base/linux/descriptors.h"
 #include "base/log.h"
 #include "cni/node/agent/agent.h"
 #include "cni/node/agent/install.h"

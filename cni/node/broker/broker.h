@@ -15,7 +15,7 @@
 #include <string>
 #include <unordered_map>
 
-#include "base/handle.h"
+#include "base/linux/handle.h"
 #include "base/paced_lines.h"
 #include "cni/node/broker/broker_book.h"
 #include "cni/node/broker/broker_closer.h"

@@ -3,7 +3,7 @@
 #include <limits>
 #include <memory>
 
-#include "base/cpu_time.h"
+#include "base/linux/cpu_time.h"
 
 namespace fairlead::cni::node {
 namespace {

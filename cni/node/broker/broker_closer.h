@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "base/handle.h"
-#include "base/task_thread.h"
+#include "base/linux/handle.h"
+#include "base/linux/task_thread.h"
 #include "base/time.h"
 
 namespace fairlead::cni::node {

@@ -10,7 +10,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "base/handle.h"
+#include "base/linux/handle.h"
 #include "base/result.h"
 #include "broker/message.h"
 #include "broker/request_ring.h"

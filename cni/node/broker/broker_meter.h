@@ -5,7 +5,7 @@
 #include <string>
 #include <utility>
 
-#include "base/cpu_time.h"
+#include "base/linux/cpu_time.h"
 #include "base/time.h"
 #include "cni/node/broker/broker_book.h"
 

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "base/handle.h"
+#include "base/linux/handle.h"
 
 namespace fairlead::cni::node {
 

@@ -17,7 +17,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "base/handle.h"
+#include "base/linux/handle.h"
 #include "bpf/device_permission.h"
 #include "cni/plugin/pod_cgroup.h"
 #include "cni/state/files.h"

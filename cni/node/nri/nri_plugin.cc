@@ -10,8 +10,8 @@
 #include <cerrno>
 #include <utility>
 
+#include "base/linux/unix_address.h"
 #include "base/log.h"
-#include "base/unix_address.h"
 
 namespace fairlead::cni::node::nri {
 namespace {

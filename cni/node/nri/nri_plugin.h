@@ -10,7 +10,7 @@
 #include <string>
 #include <thread>
 
-#include "base/handle.h"
+#include "base/linux/handle.h"
 #include "base/result.h"
 #include "cni/node/nri/plugin_session.h"
 

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "base/client_address_delivery.h"
-#include "base/record_socket.h"
+#include "base/linux/record_socket.h"
 #include "bpf/client_address_program.h"
 #include "cni/node/pods/sidecar_socket.h"
 #include "cni/state/state.h"

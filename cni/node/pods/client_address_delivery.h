@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <string>
 
-#include "base/handle.h"
+#include "base/linux/handle.h"
 #include "base/paced_lines.h"
 #include "base/result.h"
 #include "cni/node/agent/agent_pods.h"

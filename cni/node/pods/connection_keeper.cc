@@ -8,7 +8,7 @@
 #include <string>
 #include <utility>
 
-#include "base/record_socket.h"
+#include "base/linux/record_socket.h"
 #include "cni/node/pods/sidecar_socket.h"
 #include "cni/redirect/netns.h"
 

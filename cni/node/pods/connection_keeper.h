@@ -10,8 +10,8 @@
 #include <memory>
 #include <string>
 
-#include "base/descriptor_closer.h"
-#include "base/handle.h"
+#include "base/linux/descriptor_closer.h"
+#include "base/linux/handle.h"
 #include "base/paced_lines.h"
 #include "base/time.h"
 #include "cni/node/agent/agent_pods.h"

@@ -12,8 +12,8 @@
 #include <utility>
 
 #include "base/kubernetes_names.h"
-#include "base/unix_address.h"
-#include "base/wait.h"
+#include "base/linux/unix_address.h"
+#include "base/linux/wait.h"
 #include "cni/node/pods/node_pods.h"
 #include "cni/plugin/pod_cgroup.h"
 

@@ -11,7 +11,7 @@
 #include <string_view>
 #include <thread>
 
-#include "base/handle.h"
+#include "base/linux/handle.h"
 #include "base/paced_lines.h"
 #include "cni/node/pods/node_pods.h"
 #include "cni/plugin/agent_query.h"

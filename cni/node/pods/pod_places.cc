@@ -7,7 +7,7 @@
 #include <optional>
 #include <utility>
 
-#include "base/handle.h"
+#include "base/linux/handle.h"
 #include "cni/state/files.h"
 
 namespace fairlead::cni::node {

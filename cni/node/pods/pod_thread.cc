@@ -17,9 +17,9 @@
 #include <utility>
 #include <vector>
 
-#include "base/cpu_time.h"
+#include "base/linux/cpu_time.h"
+#include "base/linux/wait.h"
 #include "base/log.h"
-#include "base/wait.h"
 #include "cni/node/pods/thread_user.h"
 
 namespace fairlead::cni::node {

@@ -20,7 +20,7 @@
 #include <span>
 #include <thread>
 
-#include "base/handle.h"
+#include "base/linux/handle.h"
 #include "base/result.h"
 #include "base/time.h"
 

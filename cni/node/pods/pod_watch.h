@@ -5,7 +5,7 @@
 #include <map>
 #include <string>
 
-#include "base/handle.h"
+#include "base/linux/handle.h"
 #include "cni/plugin/plugin_error.h"
 #include "cni/redirect/netns.h"
 

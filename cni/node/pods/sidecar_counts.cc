@@ -7,9 +7,9 @@
 #include <cerrno>
 #include <string_view>
 
-#include "base/descriptor_closer.h"
-#include "base/record_socket.h"
-#include "base/unix_address.h"
+#include "base/linux/descriptor_closer.h"
+#include "base/linux/record_socket.h"
+#include "base/linux/unix_address.h"
 #include "cni/plugin/json_text.h"
 
 namespace fairlead::cni::node {

@@ -5,7 +5,7 @@
 #include <cerrno>
 #include <utility>
 
-#include "base/unix_address.h"
+#include "base/linux/unix_address.h"
 #include "cni/redirect/netns.h"
 
 namespace fairlead::cni::node {

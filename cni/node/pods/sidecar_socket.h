@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-#include "base/handle.h"
+#include "base/linux/handle.h"
 #include "base/result.h"
 #include "cni/node/pods/pod_watch.h"
 

@@ -11,7 +11,7 @@
 #include <memory>
 #include <utility>
 
-#include "base/handle.h"
+#include "base/linux/handle.h"
 #include "ctl/http_client.h"
 
 namespace fairlead::ctl {

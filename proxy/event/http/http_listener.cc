@@ -11,8 +11,8 @@
 #include <string>
 
 #include "base/address.h"
-#include "base/record_socket.h"
-#include "base/socket_file.h"
+#include "base/linux/record_socket.h"
+#include "base/linux/socket_file.h"
 
 namespace fairlead::event {
 namespace {

@@ -1,7 +1,7 @@
 // Listening sockets for HttpServer. Private to this folder.
 #pragma once
 
-#include "base/handle.h"
+#include "base/linux/handle.h"
 #include "base/result.h"
 #include "event/http/http_endpoint.h"
 

@@ -26,7 +26,7 @@
 #include <string_view>
 #include <vector>
 
-#include "base/handle.h"
+#include "base/linux/handle.h"
 #include "base/result.h"
 #include "base/time.h"
 #include "event/http/http_endpoint.h"

@@ -11,7 +11,7 @@
 #include <string_view>
 #include <utility>
 
-#include "base/handle.h"
+#include "base/linux/handle.h"
 #include "event/http/libevent_time.h"
 
 namespace fairlead::event {

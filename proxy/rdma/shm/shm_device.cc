@@ -8,10 +8,10 @@
 #include <utility>
 
 #include "base/assert.h"
-#include "rdma/shm/shm_directory_connector.h"
+#include "rdma/shm/connect/shm_directory_connector.h"
+#include "rdma/shm/queue/shm_queue_pair.h"
+#include "rdma/shm/queue/shm_receive_queue.h"
 #include "rdma/shm/shm_engine.h"
-#include "rdma/shm/shm_queue_pair.h"
-#include "rdma/shm/shm_receive_queue.h"
 
 namespace fairlead::rdma::shm {
 namespace {

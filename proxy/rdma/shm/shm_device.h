@@ -9,9 +9,9 @@
 
 #include "base/time.h"
 #include "rdma/device.h"
-#include "rdma/shm/shm_connector.h"
-#include "rdma/shm/shm_events.h"
-#include "rdma/shm/shm_fabric.h"
+#include "rdma/shm/channel/shm_events.h"
+#include "rdma/shm/connect/shm_connector.h"
+#include "rdma/shm/connect/shm_fabric.h"
 #include "rdma/shm/shm_limits.h"
 
 namespace fairlead::rdma::shm {

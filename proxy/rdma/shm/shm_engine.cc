@@ -3,8 +3,8 @@
 #include <chrono>
 
 #include "base/assert.h"
-#include "rdma/shm/shm_queue_pair.h"
-#include "rdma/shm/shm_receive_queue.h"
+#include "rdma/shm/queue/shm_queue_pair.h"
+#include "rdma/shm/queue/shm_receive_queue.h"
 
 namespace fairlead::rdma::shm {
 

@@ -8,12 +8,12 @@
 #include <vector>
 
 #include "rdma/device.h"
-#include "rdma/shm/shm_buffer.h"
-#include "rdma/shm/shm_control_path.h"
-#include "rdma/shm/shm_discards.h"
+#include "rdma/shm/channel/shm_control_path.h"
+#include "rdma/shm/channel/shm_message_path.h"
+#include "rdma/shm/memory/shm_buffer.h"
+#include "rdma/shm/memory/shm_discards.h"
+#include "rdma/shm/memory/shm_page_returns.h"
 #include "rdma/shm/shm_engine_parts.h"
-#include "rdma/shm/shm_message_path.h"
-#include "rdma/shm/shm_page_returns.h"
 
 namespace fairlead::rdma::shm {
 

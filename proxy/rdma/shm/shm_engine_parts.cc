@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "base/assert.h"
-#include "rdma/shm/shm_queue_pair.h"
+#include "rdma/shm/queue/shm_queue_pair.h"
 
 namespace fairlead::rdma::shm {
 

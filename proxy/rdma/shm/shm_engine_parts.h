@@ -6,13 +6,13 @@
 #include <vector>
 
 #include "base/bounded_queue.h"
-#include "base/handle.h"
+#include "base/linux/handle.h"
 #include "rdma/device.h"
-#include "rdma/shm/shm_channel_scheduler.h"
-#include "rdma/shm/shm_channel_table.h"
-#include "rdma/shm/shm_events.h"
-#include "rdma/shm/shm_grant_table.h"
-#include "rdma/shm/shm_queue_pair_table.h"
+#include "rdma/shm/channel/shm_channel_scheduler.h"
+#include "rdma/shm/channel/shm_channel_table.h"
+#include "rdma/shm/channel/shm_events.h"
+#include "rdma/shm/channel/shm_grant_table.h"
+#include "rdma/shm/queue/shm_queue_pair_table.h"
 
 namespace fairlead::rdma::shm {
 

@@ -6,7 +6,7 @@
 #include <netlink/msg.h>
 #include <netlink/netlink.h>
 
-#include "base/handle.h"
+#include "base/linux/handle.h"
 
 namespace fairlead::rdma::verbs {
 namespace {

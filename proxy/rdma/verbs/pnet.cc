@@ -8,7 +8,7 @@
 
 #include <algorithm>
 
-#include "base/handle.h"
+#include "base/linux/handle.h"
 
 namespace fairlead::rdma::verbs {
 namespace {

@@ -6,7 +6,7 @@
 #include <netlink/netlink.h>
 #include <rdma/rdma_netlink.h>
 
-#include "base/handle.h"
+#include "base/linux/handle.h"
 
 namespace fairlead::rdma::verbs {
 namespace {

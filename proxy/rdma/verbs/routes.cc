@@ -16,7 +16,7 @@
 #include <set>
 #include <sstream>
 
-#include "base/handle.h"
+#include "base/linux/handle.h"
 #include "rdma/verbs/gid_select.h"
 
 namespace fairlead::rdma::verbs {

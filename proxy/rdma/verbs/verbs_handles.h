@@ -3,7 +3,7 @@
 
 #include <infiniband/verbs.h>
 
-#include "base/handle.h"
+#include "base/linux/handle.h"
 
 namespace fairlead::rdma::verbs {
 

@@ -3,7 +3,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include "base/descriptors.h"
+#include "base/linux/descriptors.h"
 
 namespace fairlead::relay {
 

@@ -5,7 +5,7 @@
 #include <optional>
 #include <vector>
 
-#include "base/handle.h"
+#include "base/linux/handle.h"
 
 namespace fairlead::relay {
 

@@ -4,7 +4,7 @@
 #include <cerrno>
 
 #include "base/assert.h"
-#include "base/descriptors.h"
+#include "base/linux/descriptors.h"
 #include "bpf/client_address_probe.h"
 #include "bpf/tcp_option.h"
 #include "event/socket_buffers.h"

@@ -2,7 +2,7 @@
 
 #include <sys/socket.h>
 
-#include "base/handle.h"
+#include "base/linux/handle.h"
 
 namespace fairlead::relay {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/assert.h"
-#include "base/descriptors.h"
+#include "base/linux/descriptors.h"
 
 namespace fairlead::relay {
 namespace {

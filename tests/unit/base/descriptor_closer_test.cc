@@ -1,5 +1,5 @@
 // Goal: descriptors that block in close(2) do not block their owner. Method: sockets that linger.
-#include "base/descriptor_closer.h"
+#include "base/linux/descriptor_closer.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 #include <array>
 #include <thread>
 
-#include "base/record_socket.h"
+#include "base/linux/record_socket.h"
 #include "lingering_socket.h"
 
 namespace fairlead {

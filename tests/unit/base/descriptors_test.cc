@@ -1,4 +1,4 @@
-#include "base/descriptors.h"
+#include "base/linux/descriptors.h"
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -9,7 +9,7 @@
 #include <string>
 
 #include "base/line_pace.h"
-#include "base/wait.h"
+#include "base/linux/wait.h"
 
 namespace fairlead {
 namespace {

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "base/assert.h"
-#include "base/handle.h"
+#include "base/linux/handle.h"
 #include "base/paced_lines.h"
 
 namespace fairlead {

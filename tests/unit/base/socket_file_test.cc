@@ -1,5 +1,5 @@
 // Files of sockets: which are removed, and which are not.
-#include "base/socket_file.h"
+#include "base/linux/socket_file.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 #include <cstring>
 #include <string>
 
-#include "base/handle.h"
+#include "base/linux/handle.h"
 
 namespace fairlead {
 namespace {

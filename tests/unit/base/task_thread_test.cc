@@ -1,6 +1,6 @@
 // Goal: tasks run on a separate thread, and a blocked one delays neither the owner nor the end of
 // the process. Method: tasks that wait until the test releases them.
-#include "base/task_thread.h"
+#include "base/linux/task_thread.h"
 
 #include <gtest/gtest.h>
 

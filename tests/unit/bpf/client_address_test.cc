@@ -26,7 +26,7 @@
 #include <vector>
 
 #include "base/address.h"
-#include "base/handle.h"
+#include "base/linux/handle.h"
 #include "bpf/cgroup_path.h"
 #include "bpf/client_address_map.h"
 #include "bpf/client_address_probe.h"

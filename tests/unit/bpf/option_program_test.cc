@@ -23,7 +23,7 @@
 #include <thread>
 
 #include "base/address.h"
-#include "base/handle.h"
+#include "base/linux/handle.h"
 #include "bpf/cgroup_path.h"
 #include "bpf/smc_option.h"
 #include "bpf/tcp_option.h"

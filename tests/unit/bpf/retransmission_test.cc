@@ -23,7 +23,7 @@
 #include <vector>
 
 #include "base/address.h"
-#include "base/handle.h"
+#include "base/linux/handle.h"
 #include "bpf/option_program.h"
 #include "bpf/tcp_option.h"
 

@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
-#include "base/cpu_time.h"
+#include "base/linux/cpu_time.h"
 #include "broker/shared_objects.h"
 
 namespace fairlead::cni::node {

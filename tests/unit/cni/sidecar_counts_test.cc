@@ -15,7 +15,7 @@
 #include <string>
 #include <thread>
 
-#include "base/unix_address.h"
+#include "base/linux/unix_address.h"
 #include "cni/node/pods/pod_calls.h"
 #include "lingering_socket.h"
 

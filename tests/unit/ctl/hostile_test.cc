@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/handle.h"
+#include "base/linux/handle.h"
 #include "event/http/http_endpoint.h"
 #include "unit/ctl/run_with.h"
 

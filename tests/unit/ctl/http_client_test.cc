@@ -11,7 +11,7 @@
 #include <string>
 #include <thread>
 
-#include "base/handle.h"
+#include "base/linux/handle.h"
 
 namespace fairlead::ctl {
 namespace {

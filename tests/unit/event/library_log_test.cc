@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <string>
 
-#include "base/handle.h"
+#include "base/linux/handle.h"
 
 namespace fairlead::event {
 namespace {

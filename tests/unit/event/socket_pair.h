@@ -8,7 +8,7 @@
 #include <memory>
 #include <string>
 
-#include "base/handle.h"
+#include "base/linux/handle.h"
 #include "event/event_loop.h"
 #include "event/listener.h"
 #include "event/tcp_stream.h"

@@ -10,7 +10,7 @@
 #include <string>
 #include <string_view>
 
-#include "base/handle.h"
+#include "base/linux/handle.h"
 #include "event/http/http_endpoint.h"
 
 namespace fairlead::event {

@@ -13,7 +13,7 @@
 #include <string>
 #include <thread>
 
-#include "base/handle.h"
+#include "base/linux/handle.h"
 #include "event/http/http_server.h"
 
 namespace fairlead::event {

@@ -17,7 +17,7 @@
 #include <string>
 #include <thread>
 
-#include "base/handle.h"
+#include "base/linux/handle.h"
 
 namespace fairlead::event {
 namespace {

@@ -10,8 +10,8 @@
 #include <string>
 #include <thread>
 
-#include "base/record_socket.h"
-#include "base/unix_address.h"
+#include "base/linux/record_socket.h"
+#include "base/linux/unix_address.h"
 #include "parking/proxy_keeper.h"
 
 namespace fairlead::parking {

@@ -7,8 +7,8 @@
 #include <array>
 #include <string>
 
-#include "base/descriptor_closer.h"
-#include "base/record_socket.h"
+#include "base/linux/descriptor_closer.h"
+#include "base/linux/record_socket.h"
 #include "parking/description.h"
 #include "parking/held_connections.h"
 #include "parking/keeper_session.h"

@@ -11,7 +11,7 @@
 #include <array>
 #include <string_view>
 
-#include "base/record_socket.h"
+#include "base/linux/record_socket.h"
 
 namespace fairlead::parking {
 namespace {

@@ -5,8 +5,8 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
-#include "base/descriptors.h"
-#include "base/handle.h"
+#include "base/linux/descriptors.h"
+#include "base/linux/handle.h"
 
 namespace fairlead::rdma::shm {
 

@@ -5,7 +5,7 @@
 
 #include <set>
 
-#include "rdma/shm/shm_connector.h"
+#include "rdma/shm/connect/shm_connector.h"
 #include "unit/rdma/set_of_descriptors.h"
 
 namespace fairlead::rdma::shm {

@@ -5,7 +5,7 @@
 
 #include <set>
 
-#include "base/fd_watcher.h"
+#include "base/linux/fd_watcher.h"
 
 namespace fairlead::rdma::shm {
 

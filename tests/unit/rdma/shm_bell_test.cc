@@ -1,5 +1,5 @@
 // State of the peer as its bell shows it.
-#include "rdma/shm/shm_bell.h"
+#include "rdma/shm/channel/shm_bell.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -13,8 +13,8 @@
 #include <thread>
 #include <vector>
 
-#include "base/cpu_time.h"
-#include "base/descriptors.h"
+#include "base/linux/cpu_time.h"
+#include "base/linux/descriptors.h"
 #include "broker/shared_objects.h"
 #include "rdma/shm/shm_limits.h"
 

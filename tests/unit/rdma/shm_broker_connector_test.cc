@@ -1,5 +1,5 @@
 // The connector with a broker that the test implements.
-#include "rdma/shm/shm_broker_connector.h"
+#include "rdma/shm/connect/shm_broker_connector.h"
 
 #include <gtest/gtest.h>
 #include <sys/socket.h>

@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-#include "rdma/shm/shm_broker_connector.h"
+#include "rdma/shm/connect/shm_broker_connector.h"
 #include "rdma/shm/shm_limits.h"
 #include "unit/rdma/descriptor_limit.h"
 #include "unit/rdma/full_file_table.h"

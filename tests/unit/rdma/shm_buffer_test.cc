@@ -1,5 +1,5 @@
 // Registered buffers of a device: keys and addresses, who is told of them, and how they end.
-#include "rdma/shm/shm_buffer.h"
+#include "rdma/shm/memory/shm_buffer.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 #include <set>
 #include <thread>
 
-#include "rdma/shm/shm_discards.h"
+#include "rdma/shm/memory/shm_discards.h"
 #include "rdma/shm/shm_limits.h"
 #include "unit/rdma/shm_engine_test.h"
 

@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "broker/shared_objects.h"
-#include "rdma/shm/shm_channel.h"
-#include "rdma/shm/shm_channel_memory.h"
+#include "rdma/shm/channel/shm_channel.h"
+#include "rdma/shm/channel/shm_channel_memory.h"
 
 namespace fairlead::rdma::shm {
 

@@ -1,5 +1,5 @@
 // Which channels a device looks at, and in which order.
-#include "rdma/shm/shm_channel_scheduler.h"
+#include "rdma/shm/channel/shm_channel_scheduler.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // The channels of a device, with a connector that the test implements.
-#include "rdma/shm/shm_channel_table.h"
+#include "rdma/shm/channel/shm_channel_table.h"
 
 #include <gtest/gtest.h>
 

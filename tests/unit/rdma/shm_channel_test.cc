@@ -1,5 +1,5 @@
 // The protocol for sleeping and waking, without a device.
-#include "rdma/shm/shm_channel.h"
+#include "rdma/shm/channel/shm_channel.h"
 
 #include <gtest/gtest.h>
 

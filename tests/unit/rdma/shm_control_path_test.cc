@@ -1,5 +1,5 @@
 // What peers and the connector tell a device beside messages, and how long it waits for them.
-#include "rdma/shm/shm_control_path.h"
+#include "rdma/shm/channel/shm_control_path.h"
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>

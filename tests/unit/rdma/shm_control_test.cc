@@ -1,4 +1,4 @@
-#include "rdma/shm/shm_control.h"
+#include "rdma/shm/channel/shm_control.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // Two connectors of one directory, without devices.
-#include "rdma/shm/shm_directory_connector.h"
+#include "rdma/shm/connect/shm_directory_connector.h"
 
 #include <gtest/gtest.h>
 

@@ -18,8 +18,8 @@
 #include <vector>
 
 #include "conformance/shm_device_pair.h"
-#include "rdma/shm/shm_channel_memory.h"
-#include "rdma/shm/shm_directory_connector.h"
+#include "rdma/shm/channel/shm_channel_memory.h"
+#include "rdma/shm/connect/shm_directory_connector.h"
 #include "rdma/shm/shm_limits.h"
 #include "unit/rdma/as_user.h"
 #include "unit/rdma/descriptor_limit.h"

@@ -16,11 +16,11 @@
 #include <vector>
 
 #include "broker/shared_objects.h"
-#include "rdma/shm/shm_channel_memory.h"
+#include "rdma/shm/channel/shm_channel_memory.h"
+#include "rdma/shm/connect/shm_fabric.h"
+#include "rdma/shm/queue/shm_queue_pair.h"
+#include "rdma/shm/queue/shm_receive_queue.h"
 #include "rdma/shm/shm_engine.h"
-#include "rdma/shm/shm_fabric.h"
-#include "rdma/shm/shm_queue_pair.h"
-#include "rdma/shm/shm_receive_queue.h"
 #include "unit/rdma/set_of_descriptors.h"
 
 namespace fairlead::rdma::shm {

@@ -1,4 +1,4 @@
-#include "rdma/shm/shm_fabric.h"
+#include "rdma/shm/connect/shm_fabric.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // The owner that loses granted memory at the limit. Other properties of the table are tested in
 // shm_tables_test.cc.
-#include "rdma/shm/shm_grant_table.h"
+#include "rdma/shm/channel/shm_grant_table.h"
 
 #include <gtest/gtest.h>
 #include <malloc.h>

@@ -1,5 +1,5 @@
 // Debts for bells that take long to ring, when very many pods have some.
-#include "rdma/shm/shm_ring_debts.h"
+#include "rdma/shm/memory/shm_ring_debts.h"
 
 #include <gtest/gtest.h>
 

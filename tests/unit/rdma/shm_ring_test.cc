@@ -1,4 +1,4 @@
-#include "rdma/shm/shm_ring.h"
+#include "rdma/shm/memory/shm_ring.h"
 
 #include <gtest/gtest.h>
 

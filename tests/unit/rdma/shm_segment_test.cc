@@ -1,4 +1,4 @@
-#include "rdma/shm/shm_segment.h"
+#include "rdma/shm/memory/shm_segment.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>

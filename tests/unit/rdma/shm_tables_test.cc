@@ -5,13 +5,13 @@
 #include <set>
 #include <vector>
 
-#include "base/cpu_time.h"
+#include "base/linux/cpu_time.h"
 #include "broker/shared_objects.h"
-#include "rdma/shm/shm_events.h"
-#include "rdma/shm/shm_grant_table.h"
-#include "rdma/shm/shm_queue_pair_table.h"
-#include "rdma/shm/shm_remote_table.h"
-#include "rdma/shm/shm_ring_debts.h"
+#include "rdma/shm/channel/shm_events.h"
+#include "rdma/shm/channel/shm_grant_table.h"
+#include "rdma/shm/channel/shm_remote_table.h"
+#include "rdma/shm/memory/shm_ring_debts.h"
+#include "rdma/shm/queue/shm_queue_pair_table.h"
 
 namespace fairlead::rdma::shm {
 namespace {

@@ -6,7 +6,7 @@
 
 #include <string>
 
-#include "base/unix_address.h"
+#include "base/linux/unix_address.h"
 #include "conformance/shm_device_pair.h"
 
 namespace fairlead::rdma::shm {

@@ -8,7 +8,7 @@
 #include <array>
 #include <cerrno>
 
-#include "base/handle.h"
+#include "base/linux/handle.h"
 #include "clc_text.h"
 #include "relay/connection/frames_stage.h"
 #include "relay/connection/inbound_handshake.h"

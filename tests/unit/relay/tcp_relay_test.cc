@@ -5,7 +5,7 @@
 
 #include <array>
 
-#include "base/handle.h"
+#include "base/linux/handle.h"
 #include "fake_stream.h"
 #include "wire/clc.h"
 #include "wire/frame.h"

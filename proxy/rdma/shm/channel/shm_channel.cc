@@ -1,0 +1,181 @@
+#include "rdma/shm/channel/shm_channel.h"
+
+#include <chrono>
+#include <utility>
+
+#include "base/assert.h"
+#include "rdma/shm/shm_limits.h"
+
+namespace fairlead::rdma::shm {
+namespace {
+
+std::uint64_t pair_of(const ControlMessage& message) {
+  return std::uint64_t{message.source.value} << 32 | message.destination.value;
+}
+
+ChannelMemory& as_channel(const Mapping& mapping) {
+  return *reinterpret_cast<ChannelMemory*>(mapping.bytes().data());
+}
+
+}  // namespace
+
+Channel::Channel(PeerId peer, Mapping scratch, MapBudget& budget)
+    : producer(as_channel(scratch).rings[0]),
+      consumer(as_channel(scratch).rings[1]),
+      control_in(as_channel(scratch).controls[1]),
+      remote(budget),
+      peer_(peer),
+      mapping_(std::move(scratch)),
+      control_out_(as_channel(mapping_).controls[0]) {}
+
+Result<void> Channel::attach(Side side, broker::ChannelEnd end) {
+  SMC_ASSERT(awaits_memory(), state_);
+  Mapping memory = SMC_TRY(adopt_segment(end.memory.get(), sizeof(ChannelMemory)));
+  bell_ = SMC_TRY(ChannelBell::adopt(std::move(end.ring), std::move(end.watch)));
+  end.memory.close_here();  // it is mapped
+  mapping_ = std::move(memory);
+  side_ = side;
+  attached_ = true;
+  start_rings();
+  flush_control();
+  return {};
+}
+
+void Channel::start_rings() {
+  const int own = static_cast<int>(side_);
+  producer = RingProducer(memory().rings[own]);
+  consumer = RingConsumer(memory().rings[1 - own]);
+  control_out_ = ControlProducer(memory().controls[own]);
+  control_in = ControlConsumer(memory().controls[1 - own]);
+}
+
+ChannelMemory& Channel::memory() const { return as_channel(mapping_); }
+
+bool Channel::push(const ControlMessage& message) {
+  if (!attached_) return false;
+  const auto pushed = control_out_.push(message);
+  if (pushed) {
+    posted_ = true;
+    if (message.kind == ControlMessage::Kind::kAnnounce)
+      sending.announced.add(control_out_.tail() - 1, message.buffer,
+                            std::chrono::steady_clock::now());
+    return true;
+  }
+  if (pushed.error().code == Errc::kWouldBlock) return false;
+  close();  // the peer claims the impossible
+  return true;
+}
+
+void Channel::send(const ControlMessage& message) {
+  if (state_ != State::kOpen) return;
+  if (backlog_.messages.empty() && push(message)) return;
+  if (backlog_.messages.size() >= kControlQueueMax) return close();
+  wait({message});
+}
+
+bool Channel::answer(const ControlMessage& gone) {
+  if (state_ != State::kOpen || backlog_.answers.contains(pair_of(gone))) return true;
+  if (backlog_.messages.empty() && push(gone)) return true;
+  if (backlog_.answers.size() >= kAnswersWaitingMax + demand.users ||
+      backlog_.messages.size() >= kControlQueueMax) {
+    close();
+    return false;
+  }
+  backlog_.answers.insert(pair_of(gone));
+  wait({gone, true});
+  return true;
+}
+
+void Channel::wait(const Waiting& waiting) {
+  if (attached_ && !backlog_.stalled_since)
+    backlog_.stalled_since = std::chrono::steady_clock::now();
+  backlog_.messages.push_back(waiting);
+}
+
+void Channel::flush_control() {
+  bool any = false;
+  while (!backlog_.messages.empty() && state_ == State::kOpen &&
+         push(backlog_.messages.front().message)) {
+    if (state_ != State::kOpen) break;  // and nothing waits any more
+    const Waiting& said = backlog_.messages.front();
+    if (said.answer) backlog_.answers.erase(pair_of(said.message));
+    backlog_.messages.pop_front();
+    any = true;
+  }
+  if (backlog_.messages.empty())
+    backlog_.stalled_since.reset();
+  else if (attached_ && (any || !backlog_.stalled_since))
+    backlog_.stalled_since = std::chrono::steady_clock::now();
+}
+
+void Channel::close() {
+  if (state_ != State::kOpen) return;
+  state_ = State::kClosing;
+  (void)consumer.refresh();  // what the peer puts there from now on is not looked at
+  backlog_ = {};
+  sending.announced.clear();
+  receiving.awaiting_grant.reset();
+}
+
+void Channel::terminate() {
+  close();
+  state_ = State::kDead;
+  bell_.close();
+}
+
+Duration Channel::ring_if_due() {
+  std::uint64_t due = 0;
+  // The exchanges order our index before the look at `sleeping`, as fall_asleep() orders `sleeping`
+  // before its look at the index: one of the two sides sees the other.
+  if (std::exchange(posted_, false)) {
+    producer.publish_ordered();
+    due |= kWakeOnMessage;
+  }
+  if (std::exchange(consumed_, false)) {
+    consumer.publish_ordered();
+    due |= kWakeOnProgress;
+  }
+  if (due == 0 || state_ != State::kOpen || !attached_) return {};
+  SharedWord& sleeping = peer_side().sleeping;
+  if ((sleeping.load(std::memory_order_seq_cst) & due) == 0) return {};
+  // Meanwhile the peer may have found what is due and gone to sleep again with another wish.
+  // Whoever takes a wish rings: the peer waits for it, and finds no wish of its own that the next
+  // event could see.
+  if (sleeping.exchange(0, std::memory_order_seq_cst) == 0) return {};
+  return bell_.ring();
+}
+
+void Channel::fall_asleep(bool backlog) {
+  std::uint64_t wish = kWakeOnMessage;
+  if (sending.signaled_outstanding != 0 || sending.blocked || backlog || !backlog_.messages.empty())
+    wish |= kWakeOnProgress;
+  asleep_ = true;
+  own_side().sleeping.exchange(wish, std::memory_order_seq_cst);
+  if (backlog_.messages.empty()) return;
+  // Room that the peer made before it could see our wish is found here: it stores the heads of both
+  // rings before it looks at the wish, that of the message ring in the total order.
+  (void)producer.peek_head_ordered();
+  flush_control();
+}
+
+bool Channel::has_work(bool ordered) const {
+  if (state_ != State::kOpen) return demand.users != 0 || state_ == State::kClosing;
+  // Until the memory of an announced buffer has come nothing is taken; the connector's descriptor
+  // or the timer ends that.
+  if (receiving.awaiting_grant) return false;
+  if (ordered && posted_) return true;  // said while falling asleep, and not rung for
+  if (sending.completions_due || receiving.failures_due) return true;
+  if (receiving.stalled_on == nullptr) {
+    if (!consumer.empty()) return true;
+    if ((ordered ? consumer.peek_tail_ordered() : consumer.peek_tail()) != consumer.tail())
+      return true;
+  } else if (ordered) {
+    (void)consumer.peek_tail_ordered();
+  }
+  // After the tail: who rings has stored the tail of the control ring before that of the messages.
+  if (control_waiting()) return true;
+  if (sending.signaled_outstanding == 0 && !sending.blocked) return false;
+  return (ordered ? producer.peek_head_ordered() : producer.peek_head()) != sending.reaped_head;
+}
+
+}  // namespace fairlead::rdma::shm
