@@ -49,8 +49,8 @@ TimePoint EventLoop::now() { return std::chrono::steady_clock::now(); }
 
 void EventLoop::poll() { dispatch(0); }
 
-void EventLoop::wait(std::optional<TimePoint> deadline) {
-  if (!finished_.empty()) deadline = std::min(deadline.value_or(finished_until_), finished_until_);
+void EventLoop::wait(Deadline deadline) {
+  if (!finished_.empty()) deadline = earliest(deadline, finished_until_);
   if (deadline) {
     if (*deadline <= now()) return poll();
     wake_at(*deadline);

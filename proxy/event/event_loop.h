@@ -72,7 +72,7 @@ class EventLoop final : public FdWatcher {
   // Dispatches what is ready; never blocks.
   void poll();
   // Blocks until something is ready, wake() is called or `deadline` has passed.
-  void wait(std::optional<TimePoint> deadline);
+  void wait(Deadline deadline);
   // Ends a wait(). The only method that other threads may call.
   void wake();
 

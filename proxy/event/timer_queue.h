@@ -13,7 +13,7 @@ class Timer;
 
 class TimerQueue {
  public:
-  std::optional<TimePoint> next_deadline() const;
+  Deadline next_deadline() const;
   // Calls each timer that is due, in order of time; timers set meanwhile to a time that has passed
   // run in the next call.
   void run(TimePoint now);
@@ -33,7 +33,7 @@ class Timer {
   Timer& operator=(const Timer&) = delete;
 
   void set(TimePoint deadline);
-  void set(std::optional<TimePoint> deadline) { deadline ? set(*deadline) : cancel(); }
+  void set(Deadline deadline) { deadline ? set(*deadline) : cancel(); }
   void cancel();
   bool pending() const { return place_.has_value(); }
 

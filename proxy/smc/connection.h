@@ -112,10 +112,7 @@ class Connection {
   // True if poll_transmit() has a message or write to send. Cheap.
   bool transmit_due() const;
   std::optional<Transmit> poll_transmit();
-  std::optional<TimePoint> next_deadline() const {
-    if (!missing_until_ || (grace_until_ && *grace_until_ < *missing_until_)) return grace_until_;
-    return missing_until_;
-  }
+  Deadline next_deadline() const { return earliest(missing_until_, grace_until_); }
 
   StreamEnd rx_end() const;
   // True if the peer needs no further message about the reset. REQUIRES: closing().reset()

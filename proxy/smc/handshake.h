@@ -90,7 +90,7 @@ class Handshake {
 
   std::size_t handle_bytes(std::span<const std::byte> bytes, TimePoint now);
   void handle_deadline(TimePoint now);
-  std::optional<TimePoint> next_deadline() const { return deadline_; }
+  Deadline next_deadline() const { return deadline_; }
 
   void send_accept(const wire::AcceptConfirm& accept, TimePoint now);
   void send_confirm(const wire::AcceptConfirm& confirm);

@@ -11,14 +11,6 @@ namespace {
 
 constexpr std::uint8_t kNoEyecatcher = 0x03;
 
-void keep_earliest(std::optional<TimePoint>& earliest, std::optional<TimePoint> candidate) {
-  if (candidate && (!earliest || *candidate < *earliest)) earliest = candidate;
-}
-
-bool is_due(std::optional<TimePoint> deadline, TimePoint now) {
-  return deadline && now >= *deadline;
-}
-
 // A link that is being added, for which the peer has listed its keys.
 template <class Flow>
 std::optional<LinkIndex> listed_link(const Flow& running) {
@@ -195,20 +187,17 @@ void LinkGroup::handle_test_deadlines(TimePoint now) {
   }
 }
 
-std::optional<TimePoint> LinkGroup::next_deadline() const {
-  std::optional<TimePoint> earliest;
-  if (terminated()) return earliest;
-  keep_earliest(earliest, loss_.deadline());
-  keep_earliest(earliest, deadline_of(flow_));
-  keep_earliest(earliest, pending_.link_again());
-  keep_earliest(earliest, pending_.announce_again());
-  if (usable()) keep_earliest(earliest, linger_deadline(parts_, times_));
+Deadline LinkGroup::next_deadline() const {
+  if (terminated()) return std::nullopt;
+  Deadline next = earliest(loss_.deadline(), deadline_of(flow_));
+  next = earliest(next, earliest(pending_.link_again(), pending_.announce_again()));
+  if (usable()) next = earliest(next, linger_deadline(parts_, times_));
   for (const std::optional<Link>& link : links().all()) {
     if (!link) continue;
-    keep_earliest(earliest, link->confirm_again());
-    keep_earliest(earliest, link->test_deadline(times_.test_link_interval));
+    next = earliest(next, link->confirm_again());
+    next = earliest(next, link->test_deadline(times_.test_link_interval));
   }
-  return earliest;
+  return next;
 }
 
 std::optional<LinkTask> LinkGroup::poll_task(TimePoint now) {

@@ -76,7 +76,7 @@ class LinkGroup {
   // The set of local ports that can carry links has changed. `gids`: the GIDs of all that can.
   void handle_ports_changed(std::span<const Gid> gids, TimePoint now);
   void handle_deadline(TimePoint now);
-  std::optional<TimePoint> next_deadline() const;
+  Deadline next_deadline() const;
 
   // Messages and events. Tasks come from poll_task().
   LinkGroupOutput& output() { return parts_.out; }

@@ -115,11 +115,10 @@ bool RmbSlabs::last(const Slab& slab) const {
 }
 
 std::optional<TimePoint> RmbSlabs::idle_since() const {
-  std::optional<TimePoint> earliest;
+  std::optional<TimePoint> since;
   for (const Slab& slab : slabs_)
-    if (slab.empty() && !last(slab) && (!earliest || *slab.empty_since < *earliest))
-      earliest = slab.empty_since;
-  return earliest;
+    if (slab.empty() && !last(slab)) since = earliest(since, slab.empty_since);
+  return since;
 }
 
 std::optional<std::uint16_t> RmbSlabs::retire(TimePoint until) {

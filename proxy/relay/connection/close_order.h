@@ -35,7 +35,7 @@ class CloseOrder {
   }
   // may_close() was called, and said no.
   bool waiting() const { return until_.has_value(); }
-  std::optional<TimePoint> next_deadline() const { return until_; }
+  Deadline next_deadline() const { return until_; }
 
  private:
   enum class First : std::uint8_t { kNobody, kOwn, kPeer };

@@ -38,7 +38,7 @@ class IdlePages {
   // At the end of a turn, before messages are sent.
   void check(SmcRelay& relay, TimePoint now);
   // When check() is due although nothing happens.
-  std::optional<TimePoint> next_deadline() const { return due_; }
+  Deadline next_deadline() const { return due_; }
 
  private:
   void try_return(SmcRelay& relay, TimePoint now);

@@ -48,7 +48,7 @@ class SmcReturn {
   // In a turn, behind the relay's. `wanted`: this side is replaced.
   Step step(SmcRelay& relay, bool wanted, TimePoint now);
   // When step() is due although nothing happens.
-  std::optional<TimePoint> next_deadline(const SmcRelay& relay, TimePoint now) const;
+  Deadline next_deadline(const SmcRelay& relay, TimePoint now) const;
   const char* fault() const { return fault_; }
   // What goes on in frames. REQUIRES: kDone
   ParkedFrames finish(SmcRelay& relay, TimePoint now);

@@ -17,11 +17,6 @@ bool may_return(const SessionResources& session, bool framed, const SmcRelay& re
                     transport.device(relay.link).device->capabilities().own_kind_only);
 }
 
-std::optional<TimePoint> earlier(std::optional<TimePoint> one, std::optional<TimePoint> other) {
-  if (!one || (other && *other < *one)) return other;
-  return one;
-}
-
 }  // namespace
 
 void ClcConnectionWatch::check(SessionResources& session, SmcRelay& relay, SmcReturn& back,
@@ -155,15 +150,15 @@ StageResult SmcStage::run(TimePoint now) {
     case SmcRelay::Step::kIdle:
       break;
   }
-  std::optional<TimePoint> deadline = relay.next_deadline();
+  Deadline deadline = relay.next_deadline();
   if (relay.awaits_answer()) {
     if (!close_wait_) close_wait_ = now + kCloseAnswerWait;
     if (now >= *close_wait_) return End{};
-    deadline = earlier(deadline, close_wait_);
+    deadline = earliest(deadline, close_wait_);
   }
-  deadline = earlier(deadline, clc_connection_.next_deadline());
-  deadline = earlier(deadline, idle_pages_.next_deadline());
-  deadline = earlier(deadline, back_.next_deadline(relay, now));
+  deadline = earliest(deadline, clc_connection_.next_deadline());
+  deadline = earliest(deadline, idle_pages_.next_deadline());
+  deadline = earliest(deadline, back_.next_deadline(relay, now));
   if (deadline || timer_) wake_at(deadline);
   return Stay{};
 }
@@ -224,7 +219,7 @@ StageResult SmcStage::await_peer_close(TimePoint now) {
   return Stay{};
 }
 
-void SmcStage::wake_at(std::optional<TimePoint> deadline) {
+void SmcStage::wake_at(Deadline deadline) {
   if (!timer_) timer_.emplace(session_.services.timers, [this] { session_.mark_ready(); });
   timer_->set(deadline);
 }

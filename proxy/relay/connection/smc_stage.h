@@ -32,7 +32,7 @@ class ClcConnectionWatch {
 
   // What comes on the connection goes to `back`.
   void check(SessionResources& session, SmcRelay& relay, SmcReturn& back, TimePoint now);
-  std::optional<TimePoint> next_deadline() const { return ended_until_; }
+  Deadline next_deadline() const { return ended_until_; }
 
  private:
   void read(SessionResources& session, SmcRelay& relay, SmcReturn& back, TimePoint now);
@@ -61,7 +61,7 @@ class SmcStage final : public Stage {
   StageResult await_peer_close(TimePoint now);
   // Null unless the connection goes on in frames, or ends.
   std::optional<StageResult> return_to_frames(TimePoint now);
-  void wake_at(std::optional<TimePoint> deadline);
+  void wake_at(Deadline deadline);
 
   SessionResources& session_;
   GroupMembership membership_;

@@ -51,9 +51,7 @@ void Group::protocol_changed(TimePoint now) {
 }
 
 void Group::set_timer() {
-  std::optional<TimePoint> due = protocol_.next_deadline();
-  if (const auto slabs = memory_.next_deadline(); slabs && (!due || *slabs < *due)) due = slabs;
-  timer_.set(due);
+  timer_.set(earliest(protocol_.next_deadline(), memory_.next_deadline()));
 }
 
 // Connections: their place, and the way to the peer's memory.

@@ -140,13 +140,11 @@ bool GroupMemory::reads_over(std::uint16_t slab, const DoneRequests& done) const
   return true;
 }
 
-std::optional<TimePoint> GroupMemory::next_deadline() const {
+Deadline GroupMemory::next_deadline() const {
   if (!protocol_.usable()) return std::nullopt;
-  std::optional<TimePoint> due = recheck_;
+  Deadline due = recheck_;
   for (const BufferSlabs* slabs : {rmbs_.get(), send_rings_.get()})
-    if (const auto since = slabs->idle_since();
-        since && (!due || *since + shared_.slab_idle < *due))
-      due = *since + shared_.slab_idle;
+    if (const auto since = slabs->idle_since()) due = earliest(due, *since + shared_.slab_idle);
   return due;
 }
 

@@ -75,7 +75,7 @@ class GroupMemory {
   // `done`: by link, the last request that is known to be over; empty where nothing is on its way.
   using DoneRequests = std::array<std::optional<std::uint64_t>, smc::kLinksMax>;
   void return_slabs(const DoneRequests& done, TimePoint now);
-  std::optional<TimePoint> next_deadline() const;
+  Deadline next_deadline() const;
 
  private:
   void return_rmbs(TimePoint now);

@@ -35,7 +35,7 @@ class Duplex {
   // came from it before, as far as it takes it; never kRefused.
   RelayStep pump(TimePoint now);
   // When the owner calls pump() again although nothing has happened.
-  std::optional<TimePoint> next_deadline() const { return reset_delay_.next_deadline(); }
+  Deadline next_deadline() const { return reset_delay_.next_deadline(); }
   // One of the streams was reset, and the other one has not got all of it yet.
   bool ending() const { return last_ != Last::kNone; }
   // The stream to the network is taken for reset.

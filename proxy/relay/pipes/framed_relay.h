@@ -190,7 +190,7 @@ class FramedRelay {
         unbounded != deferral_.unbounded() || sent_max != deferral_.bytes_sent_max();
     return step == RelayStep::kIdle && opened ? RelayStep::kMore : step;
   }
-  std::optional<TimePoint> next_deadline() const { return duplex_.next_deadline(); }
+  Deadline next_deadline() const { return duplex_.next_deadline(); }
   bool ending() const { return duplex_.ending(); }
   // As Duplex, for a host that does not answer.
   void end_net() { duplex_.end_net(); }

@@ -58,9 +58,7 @@ class ResetDelay {
     return unheard_ <= kUnheardBytesMax;
   }
   // When the next turn is due although nothing has happened.
-  std::optional<TimePoint> next_deadline() const {
-    return poll_ && (!until_ || *poll_ < *until_) ? poll_ : until_;
-  }
+  Deadline next_deadline() const { return earliest(until_, poll_); }
 
  private:
   std::optional<TimePoint> until_;

@@ -133,10 +133,8 @@ Unheard SmcRelay::drop_from_peer(TimePoint now) {
   }
 }
 
-std::optional<TimePoint> SmcRelay::next_deadline() const {
-  const std::optional<TimePoint> due = connection.next_deadline();
-  const std::optional<TimePoint> words = reset_delay_.next_deadline();
-  return due && (!words || *due < *words) ? due : words;
+Deadline SmcRelay::next_deadline() const {
+  return earliest(connection.next_deadline(), reset_delay_.next_deadline());
 }
 
 bool SmcRelay::pump_to_app(event::Stream& app, TimePoint now) {

@@ -104,7 +104,7 @@ class SmcRelay {
   void app_changed() { app_changed_ = true; }
 
   // When the owner calls pump() again although nothing has happened.
-  std::optional<TimePoint> next_deadline() const;
+  Deadline next_deadline() const;
 
   smc::Connection connection;
   SmcBuffers buffers;

@@ -128,7 +128,7 @@ class TcpRelay {
   const HalfRelay& towards_app() const { return in_; }
   // As Duplex.
   RelayStep pump(TimePoint now) { return duplex_.pump(now); }
-  std::optional<TimePoint> next_deadline() const { return duplex_.next_deadline(); }
+  Deadline next_deadline() const { return duplex_.next_deadline(); }
   void end_net() { duplex_.end_net(); }
 
  private:

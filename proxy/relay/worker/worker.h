@@ -87,7 +87,7 @@ class Worker final : public SessionHost, public DeviceUsers {
   bool single_active() const;
   // Requires single_active(). Tries to read that session's stream; true if a turn is due.
   bool try_read();
-  std::optional<TimePoint> next_deadline() const { return timers_.next_deadline(); }
+  Deadline next_deadline() const { return timers_.next_deadline(); }
 
   // What there is to park. Applications of `live` connections have not ended.
   struct Parkable {

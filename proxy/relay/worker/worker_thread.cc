@@ -475,11 +475,9 @@ bool WorkerThread::spin() {
 
 void WorkerThread::sleep() {
   if (worker_->devices().arm()) {
-    std::optional<TimePoint> deadline = worker_->next_deadline();
-    for (const auto& limit : {end_.drain_deadline, end_.shutdown_deadline})
-      if (limit && (!deadline || *limit < *deadline)) deadline = limit;
     record_rest();
-    loop_->wait(deadline);
+    loop_->wait(
+        earliest(worker_->next_deadline(), earliest(end_.drain_deadline, end_.shutdown_deadline)));
     polled_ = event::EventLoop::now();
   }
   worker_->devices().disarm();
