@@ -2,15 +2,13 @@
 
 #include <utility>
 
+#include "event/http/http_status.h"
 #include "event/https/base64.h"
 #include "event/https/cluster_event.h"
 
 namespace fairlead::injector {
 namespace {
 
-constexpr int kOk = 200;
-constexpr int kCreated = 201;
-constexpr int kConflict = 409;
 constexpr std::size_t kShownMax = 200;
 
 std::string secret_path(const std::string& name_space, const std::string& name) {
@@ -38,7 +36,7 @@ Called<Json> Cluster::call(const event::HttpsRequest& request, int expected_stat
 
 Called<Cluster::Secret> Cluster::read_secret(const std::string& name_space,
                                              const std::string& name) const {
-  auto object = call({"GET", secret_path(name_space, name), "", "", ""}, kOk);
+  auto object = call({"GET", secret_path(name_space, name), "", "", ""}, http_status::kOk);
   if (!object) return tl::unexpected(object.error());
   Secret secret;
   for (const auto& [key, text] : strings_of(member(*object, "data")))
@@ -57,8 +55,8 @@ Called<bool> Cluster::replace_secret(const Secret& secret) const {
   // The version that was read is in the metadata; the API server compares it.
   const auto reply = server_.send({"PUT", path, "", "", object.dump()});
   if (!reply) return tl::unexpected(reply.error());
-  if (reply->status == kConflict) return false;
-  if (reply->status != kOk)
+  if (reply->status == http_status::kConflict) return false;
+  if (reply->status != http_status::kOk)
     return tl::unexpected("PUT " + path + ": status " + std::to_string(reply->status));
   return true;
 }
@@ -67,7 +65,7 @@ Called<bool> Cluster::set_ca_bundle(const std::string& configuration,
                                     const std::string& bundle_pem) const {
   const std::string path =
       "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/" + configuration;
-  const auto object = call({"GET", path, "", "", ""}, kOk);
+  const auto object = call({"GET", path, "", "", ""}, http_status::kOk);
   if (!object) return tl::unexpected(object.error());
   const std::string bundle = event::base64(bundle_pem);
   Json patch = Json::array();
@@ -81,7 +79,8 @@ Called<bool> Cluster::set_ca_bundle(const std::string& configuration,
     patch.push_back({{"op", "add"}, {"path", hook + "/clientConfig/caBundle"}, {"value", bundle}});
   }
   if (patch.empty()) return false;
-  const auto patched = call({"PATCH", path, "", "application/json-patch+json", patch.dump()}, kOk);
+  const auto patched =
+      call({"PATCH", path, "", "application/json-patch+json", patch.dump()}, http_status::kOk);
   if (!patched) return tl::unexpected(patched.error());
   return true;
 }
@@ -94,8 +93,8 @@ Called<void> Cluster::create_event(const std::string& name_space, const Subject&
   event.about = {about.api_version, about.kind, about.name, about.uid};
   event.reason = reason;
   event.message = message;
-  const auto made =
-      call({"POST", cluster_event_path(event), "", "", cluster_event_body(event)}, kCreated);
+  const auto made = call({"POST", cluster_event_path(event), "", "", cluster_event_body(event)},
+                         http_status::kCreated);
   if (!made) return tl::unexpected(made.error());
   return {};
 }

@@ -5,13 +5,12 @@
 #include <CLI/CLI.hpp>
 #include <csignal>
 #include <cstdio>
-#include <fstream>
-#include <iterator>
 #include <thread>
 
 #include "base/command_words.h"
 #include "base/kubernetes_names.h"
 #include "base/linux/descriptors.h"
+#include "base/linux/files.h"
 #include "base/log.h"
 #include "event/https/tls_identity.h"
 #include "injector/webhook.h"
@@ -21,6 +20,7 @@ namespace {
 
 constexpr int kExitUsage = 64;
 constexpr int kExitFailure = 1;
+constexpr std::size_t kSettingsBytesMax = 1 << 20;
 
 struct Options {
   std::string settings_file;
@@ -182,10 +182,9 @@ sigset_t end_signals() {
 int run(int argc, char** argv) {
   Options options;
   if (const auto code = parse(argc, argv, options)) return *code;
-  std::ifstream file(options.settings_file);
-  if (!file) return usage(options.settings_file + ": cannot be read");
-  const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-  auto settings = parse_settings(text);
+  const auto text = read_file(options.settings_file, kSettingsBytesMax);
+  if (!text) return usage(options.settings_file + ": cannot be read");
+  auto settings = parse_settings(*text);
   if (!settings) return usage(options.settings_file + ": " + settings.error());
   log_start(*log_level_from(options.log_level),
             options.log_format == "json" ? LogFormat::kJson : LogFormat::kLogfmt);

@@ -1,7 +1,5 @@
 #include "injector/own_certificates.h"
-
-#include <fstream>
-#include <iterator>
+#include "base/linux/files.h"
 
 namespace fairlead::injector {
 namespace {
@@ -12,6 +10,7 @@ constexpr int kConflictsMax = 5;
 constexpr const char* kBundleKey = "ca.crt";
 constexpr const char* kAuthorityKeyKey = "ca.key";
 constexpr const char* kLeafKey = "tls.crt";
+constexpr std::size_t kPemBytesMax = 1 << 20;
 constexpr const char* kLeafKeyKey = "tls.key";
 
 bool is_fresh(const std::string& certificate_pem, WallTime now) {
@@ -19,10 +18,10 @@ bool is_fresh(const std::string& certificate_pem, WallTime now) {
   return validity && !is_due(*validity, now);
 }
 
-Called<std::string> read_file(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return tl::unexpected(path + ": cannot be read");
-  return std::string{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+Called<std::string> text_of(const std::string& path) {
+  auto text = read_file(path, kPemBytesMax);
+  if (!text) return tl::unexpected(path + ": cannot be read");
+  return std::move(*text);
 }
 
 }  // namespace
@@ -74,9 +73,9 @@ Called<KeyPair> OwnCertificates::refresh(WallTime now, unsigned& renewed) {
 }
 
 Called<KeyPair> read_certificate_files(const std::string& folder) {
-  const auto certificate = read_file(folder + "/" + kLeafKey);
+  const auto certificate = text_of(folder + "/" + kLeafKey);
   if (!certificate) return tl::unexpected(certificate.error());
-  const auto key = read_file(folder + "/" + kLeafKeyKey);
+  const auto key = text_of(folder + "/" + kLeafKeyKey);
   if (!key) return tl::unexpected(key.error());
   return KeyPair{*certificate, *key};
 }

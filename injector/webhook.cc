@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "event/http/http_status.h"
 
 namespace fairlead::injector {
 namespace {
@@ -25,7 +26,8 @@ HttpResponse text(int status, std::string body) {
 void Webhook::handle(event::HttpExchange exchange) {
   const TimePoint begin = std::chrono::steady_clock::now();
   const HttpResponse response = answer(exchange.request());
-  if (response.status == 404 || response.status == 405)
+  if (response.status == http_status::kNotFound ||
+      response.status == http_status::kMethodNotAllowed)
     exchange.note_refusal(event::HttpRefusal::kNotServed, "no such path or method");
   exchange.respond(response);
   metrics_.observe(std::chrono::steady_clock::now() - begin);
@@ -34,14 +36,15 @@ void Webhook::handle(event::HttpExchange exchange) {
 HttpResponse Webhook::answer(const event::HttpRequest& request) {
   const bool by_namespace = request.path == kNamespacesPath;
   if (!by_namespace && request.path != kPodsPath)
-    return text(404, "no such path; allowed: " + std::string(kPodsPath) + ", " + kNamespacesPath);
-  if (request.method != "POST") return text(405, "allowed: POST");
+    return text(http_status::kNotFound,
+                "no such path; allowed: " + std::string(kPodsPath) + ", " + kNamespacesPath);
+  if (request.method != "POST") return text(http_status::kMethodNotAllowed, "allowed: POST");
   const auto review = decode_review(request.body);
   if (!review) {
     metrics_.count_malformed();
     lines_.write(LogLevel::kWarn, "injector", "malformed_review", std::chrono::steady_clock::now(),
                  [&](LogEvent& line) { line.field("what", review.error()); });
-    return text(400, review.error());
+    return text(http_status::kBadRequest, review.error());
   }
   const Decision decision = decide(review->pod, settings_, by_namespace);
   metrics_.count(decision.outcome);
@@ -75,13 +78,15 @@ void Webhook::report(const Review& review, const Decision& decision) {
 
 void AdminPages::handle(event::HttpExchange exchange) const {
   const std::string& path = exchange.request().path;
-  if (path == "/livez") return exchange.respond(text(200, "ok"));
+  if (path == "/livez") return exchange.respond(text(http_status::kOk, "ok"));
   if (path == "/readyz")
-    return exchange.respond(is_ready_.load() ? text(200, "ok")
-                                             : text(503, "there is no certificate yet"));
+    return exchange.respond(
+        is_ready_.load() ? text(http_status::kOk, "ok")
+                         : text(http_status::kServiceUnavailable, "there is no certificate yet"));
   if (path != "/metrics") {
     exchange.note_refusal(event::HttpRefusal::kNotServed, "no such path");
-    return exchange.respond(text(404, "no such path; allowed: /livez, /readyz, /metrics"));
+    return exchange.respond(
+        text(http_status::kNotFound, "no such path; allowed: /livez, /readyz, /metrics"));
   }
   HttpResponse response;
   response.content_type = "text/plain; version=0.0.4; charset=utf-8";

@@ -7,6 +7,7 @@
 #include <cerrno>
 
 #include "base/linux/handle.h"
+#include "base/linux/peer_credentials.h"
 #include "base/linux/record_socket.h"
 #include "base/linux/unix_address.h"
 
@@ -27,11 +28,7 @@ FileDescriptor connect_to(const std::string& path) {
   if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&*address), sizeof *address) != 0)
     return {};
   // Another user's process is not the node side, whatever it answers.
-  ucred peer{};
-  socklen_t length = sizeof peer;
-  if (::getsockopt(socket.get(), SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0 ||
-      (peer.uid != 0 && peer.uid != ::geteuid()))
-    return {};
+  if (!is_peer_root_or_ours(socket.get())) return {};
   return socket;
 }
 

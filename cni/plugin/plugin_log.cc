@@ -4,25 +4,15 @@
 #include <unistd.h>
 
 #include <array>
-#include <ctime>
+#include <chrono>
 #include <utility>
 
 #include "base/linux/handle.h"
 #include "base/linux/unix_address.h"
+#include "base/utc_time.h"
 
 namespace fairlead::cni {
 namespace {
-
-std::string timestamp() {
-  timespec now{};
-  ::clock_gettime(CLOCK_REALTIME, &now);
-  tm parts{};
-  ::gmtime_r(&now.tv_sec, &parts);
-  std::array<char, 32> text{};
-  std::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%S", &parts);
-  const std::string millis = std::to_string(1000 + now.tv_nsec / 1'000'000);
-  return std::string(text.data()) + "." + millis.substr(1) + "Z";
-}
 
 // Drops the line if the node side does not run or is too slow.
 void relay(const std::string& path, std::string_view line) {
@@ -52,7 +42,7 @@ void PluginLog::write(PluginLogLevel level, std::string_view event, Json fields)
   if (level < level_) return;
   constexpr std::array<const char*, 4> kNames = {"debug", "info", "warn", "error"};
   Json line = about_;
-  line["time"] = timestamp();
+  line["time"] = utc_text(std::chrono::system_clock::now());
   line["level"] = kNames[static_cast<std::size_t>(level)];
   line["logger"] = "cni";
   line["event"] = event;

@@ -8,8 +8,8 @@
 #include <filesystem>
 #include <optional>
 
+#include "base/linux/files.h"
 #include "bpf/cgroup_path.h"
-#include "cni/state/files.h"
 
 namespace fairlead::cni {
 namespace {

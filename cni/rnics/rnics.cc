@@ -8,8 +8,8 @@
 #include <cstring>
 #include <filesystem>
 
+#include "base/linux/files.h"
 #include "base/linux/handle.h"
-#include "cni/state/files.h"
 
 namespace fairlead::cni {
 namespace {

@@ -9,7 +9,7 @@
 #include <ctime>
 #include <utility>
 
-#include "cni/state/files.h"
+#include "base/linux/files.h"
 
 namespace fairlead::cni {
 namespace {

@@ -9,6 +9,7 @@
 #include "admin/json.h"
 #include "admin/query.h"
 #include "admin/snapshot_answers.h"
+#include "event/http/http_status.h"
 
 namespace fairlead::admin {
 
@@ -97,7 +98,7 @@ void AdminApi::handle(HttpExchange exchange) {
   const HttpRequest& request = exchange.request();
   if (const auto reason = refusal(request)) {
     exchange.note_refusal(HttpRefusal::kForbidden, *reason);
-    return exchange.respond(error_response(403, *reason));
+    return exchange.respond(error_response(http_status::kForbidden, *reason));
   }
   const Route* found = nullptr;
   std::string methods;
@@ -109,20 +110,23 @@ void AdminApi::handle(HttpExchange exchange) {
   }
   if (methods.empty()) {
     exchange.note_refusal(HttpRefusal::kNotServed, "no such path");
-    return exchange.respond(error_response(404, "no such path; GET / lists those there are"));
+    return exchange.respond(
+        error_response(http_status::kNotFound, "no such path; GET / lists those there are"));
   }
   if (found == nullptr) {
     exchange.note_refusal(HttpRefusal::kNotServed, "the method is not allowed for this path");
-    HttpResponse response = error_response(405, "this path takes " + methods + " only");
+    HttpResponse response =
+        error_response(http_status::kMethodNotAllowed, "this path takes " + methods + " only");
     response.headers.emplace_back("Allow", methods);
     return exchange.respond(response);
   }
   if (const auto error = parameter_error(request, found->parameters))
-    return exchange.respond(error_response(400, *error));
+    return exchange.respond(error_response(http_status::kBadRequest, *error));
   if (found->answer != nullptr) return exchange.respond((this->*found->answer)(request));
   if (request.path == "/connections" && connections_limit(request) == 0)
-    return exchange.respond(error_response(
-        400, "limit must be a number from 1 to " + std::to_string(kConnectionRowsMax)));
+    return exchange.respond(
+        error_response(http_status::kBadRequest,
+                       "limit must be a number from 1 to " + std::to_string(kConnectionRowsMax)));
   const auto render = [this, found](const HttpRequest& asked, const GatheredSnapshot& snapshot) {
     return found->table != nullptr ? found->table(asked, snapshot, sources_.stats)
                                    : (this->*found->render)(snapshot);
@@ -130,7 +134,8 @@ void AdminApi::handle(HttpExchange exchange) {
   // Scrapers are many and get the same, so that a crowd of them costs the workers one question.
   if (request.path == "/metrics") return gather_.ask_shared(std::move(exchange), render);
   if (!gather_.ask(snapshot_request(request), exchange, render))
-    exchange.respond(error_response(503, "too many requests wait for the workers; try again"));
+    exchange.respond(error_response(http_status::kServiceUnavailable,
+                                    "too many requests wait for the workers; try again"));
 }
 
 HttpResponse AdminApi::list_routes(const HttpRequest&) {
@@ -144,7 +149,8 @@ HttpResponse AdminApi::list_routes(const HttpRequest&) {
                       {"parameters", std::move(parameters)},
                       {"summary", route.summary}});
   }
-  return json_response(200, {{"build", to_json(sources_.build)}, {"routes", std::move(routes)}});
+  return json_response(http_status::kOk,
+                       {{"build", to_json(sources_.build)}, {"routes", std::move(routes)}});
 }
 
 }  // namespace fairlead::admin

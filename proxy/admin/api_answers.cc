@@ -13,6 +13,7 @@
 #include "admin/process_usage.h"
 #include "admin/query.h"
 #include "base/log.h"
+#include "event/http/http_status.h"
 
 namespace fairlead::admin {
 
@@ -33,7 +34,7 @@ double uptime_seconds() {
 }  // namespace
 
 HttpResponse AdminApi::alive(const HttpRequest&) {
-  return json_response(200, {{"status", "alive"}});
+  return json_response(http_status::kOk, {{"status", "alive"}});
 }
 
 std::vector<std::string> AdminApi::not_ready_reasons() {
@@ -54,7 +55,7 @@ bool AdminApi::draining() const { return sources_.draining && sources_.draining(
 
 HttpResponse AdminApi::ready(const HttpRequest&) {
   const std::vector<std::string> reasons = not_ready_reasons();
-  return json_response(reasons.empty() ? 200 : 503,
+  return json_response(reasons.empty() ? http_status::kOk : http_status::kServiceUnavailable,
                        {{"status", reasons.empty() ? "ready" : "not_ready"},
                         {"draining", draining()},
                         {"reasons", reasons}});
@@ -63,7 +64,8 @@ HttpResponse AdminApi::ready(const HttpRequest&) {
 HttpResponse AdminApi::stats(const HttpRequest& request) {
   const std::string_view format = parameter(request, "format").value_or("text");
   if (format != "text" && format != "json")
-    return error_response(400, "format must be text or json, not " + in_quotes(format));
+    return error_response(http_status::kBadRequest,
+                          "format must be text or json, not " + in_quotes(format));
   const StatsSpan all = sources_.stats;
   Json workers = Json::array();
   for (std::size_t index = 0; index < all.size(); ++index)
@@ -73,30 +75,35 @@ HttpResponse AdminApi::stats(const HttpRequest& request) {
                      {"draining", draining()},
                      {"total", stats_json(all)},
                      {"workers", std::move(workers)}};
-  if (format == "json") return json_response(200, json);
+  if (format == "json") return json_response(http_status::kOk, json);
   return {.body = flat_text(json)};
 }
 
 HttpResponse AdminApi::fallbacks(const HttpRequest& request) {
   const std::string_view all = parameter(request, "all").value_or("false");
   if (all != "true" && all != "false")
-    return error_response(400, "all must be true or false, not " + in_quotes(all));
-  return json_response(200, {{"fallbacks", fallbacks_json(sources_.stats, all == "true")}});
+    return error_response(http_status::kBadRequest,
+                          "all must be true or false, not " + in_quotes(all));
+  return json_response(http_status::kOk,
+                       {{"fallbacks", fallbacks_json(sources_.stats, all == "true")}});
 }
 
 HttpResponse AdminApi::config(const HttpRequest&) {
-  if (!sources_.config_dump) return error_response(404, "no configuration to show");
+  if (!sources_.config_dump)
+    return error_response(http_status::kNotFound, "no configuration to show");
   return {.content_type = "application/yaml", .body = sources_.config_dump()};
 }
 
 HttpResponse AdminApi::show_log_level(const HttpRequest&) {
-  return json_response(200, {{"level", to_string(log_level())}});
+  return json_response(http_status::kOk, {{"level", to_string(log_level())}});
 }
 
 HttpResponse AdminApi::set_log_level_to(const HttpRequest& request) {
   const auto name = parameter(request, "level");
   const auto level = name ? log_level_from(*name) : std::nullopt;
-  if (!level) return error_response(400, "level must be one of " + std::string(kLogLevels));
+  if (!level)
+    return error_response(http_status::kBadRequest,
+                          "level must be one of " + std::string(kLogLevels));
   const std::string_view before = to_string(log_level());
   log_set_level(*level);
   LogEvent(LogLevel::kWarn, "admin", "log_level").field("from", before).field("to", *name);
@@ -105,15 +112,18 @@ HttpResponse AdminApi::set_log_level_to(const HttpRequest& request) {
 
 // What came of it is seen in /devices: a worker may be busy, and an RNIC takes no such orders.
 HttpResponse AdminApi::take_port(const HttpRequest& request) {
-  if (!sources_.take_port) return error_response(404, "this proxy has no devices");
+  if (!sources_.take_port)
+    return error_response(http_status::kNotFound, "this proxy has no devices");
   const auto device = parameter(request, "device");
   const auto port = parameter(request, "port");
   const auto state = parameter(request, "state");
   std::uint8_t number = 0;
   const char* end = port ? port->data() + port->size() : nullptr;
   if (!device || !port || std::from_chars(port->data(), end, number).ptr != end || number == 0)
-    return error_response(400, "device must be a name and port a number from 1 to 255");
-  if (state != "up" && state != "down") return error_response(400, "state must be up or down");
+    return error_response(http_status::kBadRequest,
+                          "device must be a name and port a number from 1 to 255");
+  if (state != "up" && state != "down")
+    return error_response(http_status::kBadRequest, "state must be up or down");
   LogEvent(LogLevel::kWarn, "admin", "port")
       .field("device", *device)
       .field("port", std::uint64_t{number})
@@ -123,7 +133,7 @@ HttpResponse AdminApi::take_port(const HttpRequest& request) {
 }
 
 HttpResponse AdminApi::drain(const HttpRequest&) {
-  if (!sources_.drain) return error_response(404, "this proxy cannot drain");
+  if (!sources_.drain) return error_response(http_status::kNotFound, "this proxy cannot drain");
   sources_.drain();
   return json_response(202, {{"draining", true}});
 }
@@ -152,7 +162,7 @@ HttpResponse AdminApi::doctor(const GatheredSnapshot& snapshot) {
   for (Fact& fact : facts()) checks.push_back(std::move(fact));
   Json rows = Json::array();
   for (const Fact& check : checks) rows.push_back(to_json(check));
-  return json_response(200,
+  return json_response(http_status::kOk,
                        {{"build", to_json(sources_.build)},
                         {"checks", std::move(rows)},
                         {"redirect",

@@ -5,10 +5,9 @@
 #include <unistd.h>
 
 #include <charconv>
-#include <fstream>
-#include <iterator>
 #include <string>
 
+#include "base/linux/files.h"
 #include "base/linux/handle.h"
 
 namespace fairlead::admin {
@@ -19,12 +18,7 @@ constexpr int kUserTicksField = 14 - 3;
 constexpr int kSystemTicksField = 15 - 3;
 constexpr int kStartTicksField = 22 - 3;
 constexpr int kResidentPagesField = 24 - 3;
-
-std::string read_file(const char* path) {
-  std::ifstream file(path);
-  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-}
-
+constexpr std::size_t kProcFileBytesMax = 4 << 20;  // interrupts of many processors
 std::optional<std::uint64_t> parse_number(std::string_view text) {
   std::uint64_t number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
@@ -78,10 +72,11 @@ std::optional<std::uint64_t> parse_boot_time(std::string_view text) {
 ProcessUsage read_process_usage() {
   ProcessUsage usage;
   const auto ticks_per_second = static_cast<double>(sysconf(_SC_CLK_TCK));
-  if (const auto stat = parse_process_stat(read_file("/proc/self/stat"))) {
+  if (const auto stat =
+          parse_process_stat(read_file("/proc/self/stat", kProcFileBytesMax).value_or(""))) {
     usage.cpu_seconds = static_cast<double>(stat->cpu_ticks) / ticks_per_second;
     usage.resident_bytes = stat->resident_pages * static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
-    if (const auto boot = parse_boot_time(read_file("/proc/stat")))
+    if (const auto boot = parse_boot_time(read_file("/proc/stat", kProcFileBytesMax).value_or("")))
       usage.start_time_seconds =
           static_cast<double>(*boot) + static_cast<double>(stat->start_ticks) / ticks_per_second;
   }

@@ -6,6 +6,7 @@
 
 #include "admin/json.h"
 #include "admin/query.h"
+#include "event/http/http_status.h"
 
 namespace fairlead::admin {
 
@@ -34,18 +35,18 @@ HttpResponse connections_answer(const HttpRequest& request, const GatheredSnapsh
   for (const WorkerStats* worker : stats)
     for (const auto& direction : worker->traffic)
       for (const TrafficStats& transport : direction) open += transport.connections_active.get();
-  return json_response(200, {{"connections", std::move(rows)},
-                             {"open", open},
-                             {"limit", limit},
-                             {"silent_workers", silent_json(snapshot)}});
+  return json_response(http_status::kOk, {{"connections", std::move(rows)},
+                                          {"open", open},
+                                          {"limit", limit},
+                                          {"silent_workers", silent_json(snapshot)}});
 }
 
 HttpResponse link_groups_answer(const HttpRequest&, const GatheredSnapshot& snapshot, StatsSpan) {
   Json rows = Json::array();
   for (const WorkerSnapshot& worker : snapshot.workers)
     for (const LinkGroupRow& group : worker.link_groups) rows.push_back(to_json(group));
-  return json_response(
-      200, {{"link_groups", std::move(rows)}, {"silent_workers", silent_json(snapshot)}});
+  return json_response(http_status::kOk, {{"link_groups", std::move(rows)},
+                                          {"silent_workers", silent_json(snapshot)}});
 }
 
 HttpResponse links_answer(const HttpRequest&, const GatheredSnapshot& snapshot, StatsSpan) {
@@ -58,7 +59,7 @@ HttpResponse links_answer(const HttpRequest&, const GatheredSnapshot& snapshot, 
       }
     }
   }
-  return json_response(200,
+  return json_response(http_status::kOk,
                        {{"links", std::move(rows)}, {"silent_workers", silent_json(snapshot)}});
 }
 
@@ -80,7 +81,7 @@ HttpResponse devices_answer(const HttpRequest&, const GatheredSnapshot& snapshot
     row["workers"] = workers;
     rows.push_back(std::move(row));
   }
-  return json_response(200,
+  return json_response(http_status::kOk,
                        {{"devices", std::move(rows)}, {"silent_workers", silent_json(snapshot)}});
 }
 
@@ -96,7 +97,7 @@ HttpResponse why_answer(const HttpRequest& request, const GatheredSnapshot& snap
   if (found.size() > kDecisionRowsMax) found.resize(kDecisionRowsMax);
   Json rows = Json::array();
   for (const DecisionRow* row : found) rows.push_back(to_json(*row));
-  return json_response(200,
+  return json_response(http_status::kOk,
                        {{"decisions", std::move(rows)}, {"silent_workers", silent_json(snapshot)}});
 }
 

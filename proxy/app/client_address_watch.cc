@@ -1,6 +1,5 @@
 #include "app/client_address_watch.h"
 
-#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -10,6 +9,7 @@
 #include <utility>
 
 #include "base/client_address_delivery.h"
+#include "base/linux/peer_credentials.h"
 #include "base/linux/record_socket.h"
 #include "base/linux/unix_address.h"
 #include "base/linux/wait.h"
@@ -35,29 +35,21 @@ Result<FileDescriptor> listen_for_node_side() {
 
 TimePoint now_() { return std::chrono::steady_clock::now(); }
 
-bool is_root(int connection) {
-  ucred peer{};
-  socklen_t length = sizeof peer;
-  return ::getsockopt(connection, SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0 && peer.uid == 0;
-}
-
 }  // namespace
 
 Result<std::unique_ptr<ClientAddressWatch>> ClientAddressWatch::start(Changed changed) {
-  FileDescriptor stop(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!stop) return system_error("eventfd", errno);
+  EventDescriptor stop = SMC_TRY(EventDescriptor::create());
   return std::unique_ptr<ClientAddressWatch>(
       new ClientAddressWatch(std::move(changed), std::move(stop)));
 }
 
-ClientAddressWatch::ClientAddressWatch(Changed changed, FileDescriptor stop_event)
+ClientAddressWatch::ClientAddressWatch(Changed changed, EventDescriptor stop_event)
     : changed_(std::move(changed)),
       stop_event_(std::move(stop_event)),
       thread_([this] { run(); }) {}
 
 ClientAddressWatch::~ClientAddressWatch() {
-  const std::uint64_t one = 1;
-  (void)!::write(stop_event_.get(), &one, sizeof one);
+  stop_event_.signal();
   thread_.join();
 }
 
@@ -72,10 +64,7 @@ void ClientAddressWatch::run() {
     const int wait = listener_ ? interval : std::min(interval, kListenRetryMilliseconds);
     const int ready = wait_for_events(waiting, wait);
     // Where waiting is refused, the event is read without.
-    std::uint64_t stopped = 0;
-    if (waiting[0].revents != 0 ||
-        (ready < 0 && ::read(stop_event_.get(), &stopped, sizeof stopped) > 0))
-      return;
+    if (waiting[0].revents != 0 || (ready < 0 && stop_event_.take())) return;
     if (ready == 0 && map_) probe();
     if (waiting[2].revents != 0) take_record();
     if (waiting[1].revents != 0) accept();
@@ -105,7 +94,7 @@ void ClientAddressWatch::accept() {
   // No descriptor is free. The listener would stay readable; the node side tries again.
   if (!connection && error != EAGAIN && error != EINTR && error != ECONNABORTED) listener_.reset();
   // Only root gives descriptors: what another process passes could be anything.
-  if (connection && is_root(connection.get())) node_ = std::move(connection);
+  if (connection && is_peer_of_user(connection.get(), 0)) node_ = std::move(connection);
 }
 
 void ClientAddressWatch::take_record() {

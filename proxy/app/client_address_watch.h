@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/linux/descriptor_closer.h"
+#include "base/linux/event_descriptor.h"
 #include "base/linux/handle.h"
 #include "base/paced_lines.h"
 #include "base/result.h"
@@ -35,7 +36,7 @@ class ClientAddressWatch {
   ~ClientAddressWatch();
 
  private:
-  ClientAddressWatch(Changed changed, FileDescriptor stop_event);
+  ClientAddressWatch(Changed changed, EventDescriptor stop_event);
   void run();
   void listen();
   void accept();
@@ -46,7 +47,7 @@ class ClientAddressWatch {
   void tell(bool works, const std::string& why);
 
   Changed changed_;
-  FileDescriptor stop_event_;
+  EventDescriptor stop_event_;
   DescriptorCloser closer_;  // of what strangers in the pod may have sent, too
   ForeignDescriptor listener_;
   ForeignDescriptor node_;  // the node side, that has delivered or will

@@ -13,12 +13,12 @@
 #include <cerrno>
 #include <condition_variable>
 #include <csignal>
-#include <ctime>
 #include <functional>
 #include <memory>
 #include <mutex>
 
 #include "base/assert.h"
+#include "base/utc_time.h"
 
 namespace fairlead {
 namespace {
@@ -29,15 +29,7 @@ constexpr std::array<std::string_view, 6> kNames = {"trace", "debug", "info",
 std::atomic<LogLevel> g_level{LogLevel::kInfo};
 std::atomic<LogFormat> g_format{LogFormat::kLogfmt};
 
-std::string now_text() {
-  timespec now{};
-  clock_gettime(CLOCK_REALTIME, &now);
-  tm parts{};
-  gmtime_r(&now.tv_sec, &parts);
-  return fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:03}Z", parts.tm_year + 1900,
-                     parts.tm_mon + 1, parts.tm_mday, parts.tm_hour, parts.tm_min, parts.tm_sec,
-                     now.tv_nsec / 1000000);
-}
+std::string now_text() { return utc_text(std::chrono::system_clock::now()); }
 
 // Of one value in a line. The rest is cut, so that the memory of a line is bounded.
 constexpr std::size_t kValueBytesMax = 2048;

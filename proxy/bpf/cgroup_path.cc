@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <optional>
 
+#include "base/linux/files.h"
 #include "base/linux/handle.h"
 
 namespace fairlead::bpf {
@@ -13,18 +14,10 @@ namespace {
 // A busy node's mount table has some hundred lines; no sane one comes near this.
 constexpr std::size_t kProcFileBytesMax = 4 << 20;
 
-Result<std::string> read_file(const char* path, const char* what) {
-  FileDescriptor file(::open(path, O_RDONLY | O_CLOEXEC));
-  if (!file) return system_error(what, errno);
-  std::string text;
-  char chunk[4096];
-  while (text.size() < kProcFileBytesMax) {
-    ssize_t count = ::read(file.get(), chunk, sizeof chunk);
-    if (count < 0) return system_error(what, errno);
-    if (count == 0) return text;
-    text.append(chunk, static_cast<std::size_t>(count));
-  }
-  return Error{Errc::kExhausted, what};
+Result<std::string> text_of(const char* path) {
+  Result<std::string> text = read_file(path, kProcFileBytesMax);
+  if (!text) return system_error(path, text.error().system);
+  return text;
 }
 
 // Cuts off `text` up to the next `separator` and gives what stood before it.
@@ -106,13 +99,11 @@ Result<std::string> own_cgroup_path(std::string_view self_cgroup, std::string_vi
 }
 
 Result<std::string> own_cgroup_path() {
-  std::string self_cgroup = SMC_TRY(read_file("/proc/self/cgroup", "/proc/self/cgroup"));
+  std::string self_cgroup = SMC_TRY(text_of("/proc/self/cgroup"));
   std::string mountinfo = SMC_TRY(read_mountinfo());
   return own_cgroup_path(self_cgroup, mountinfo);
 }
 
-Result<std::string> read_mountinfo() {
-  return read_file("/proc/self/mountinfo", "/proc/self/mountinfo");
-}
+Result<std::string> read_mountinfo() { return text_of("/proc/self/mountinfo"); }
 
 }  // namespace fairlead::bpf

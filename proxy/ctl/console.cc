@@ -7,6 +7,7 @@
 
 #include "base/command_words.h"
 #include "ctl/table.h"
+#include "event/http/http_status.h"
 
 namespace fairlead::ctl {
 namespace {
@@ -50,7 +51,7 @@ std::optional<Console::Answer> Console::request(const char* method, const std::s
     exit = Exit::kFail;
     return std::nullopt;
   }
-  if (reply->status < 200 || reply->status > 299) {
+  if (!http_status::is_success(reply->status)) {
     const std::string error = text(parse_json(reply->body), "error");
     complain("the proxy answered " + std::to_string(reply->status) +
              (error.empty() ? "" : ": " + error));

@@ -7,6 +7,7 @@
 #include "ctl/commands.h"
 #include "ctl/local_checks.h"
 #include "ctl/reports.h"
+#include "event/http/http_status.h"
 
 namespace fairlead::ctl {
 namespace {
@@ -18,7 +19,7 @@ std::vector<Check> proxy_checks(Console& console, ProxyFacts& facts) {
   if (!reply)
     return {{"proxy", Check::Status::kFail, "no answer: " + reason,
              "is fairlead-proxy running here? see --admin"}};
-  if (reply->status != 200)
+  if (reply->status != http_status::kOk)
     return {{"proxy", Check::Status::kFail, "answered " + std::to_string(reply->status),
              "is another program listening there? see --admin"}};
   const Json body = parse_json(reply->body);

@@ -8,6 +8,7 @@
 #include "ctl/commands.h"
 #include "ctl/reports.h"
 #include "ctl/tables.h"
+#include "event/http/http_status.h"
 
 namespace fairlead::ctl {
 namespace {
@@ -47,7 +48,7 @@ std::optional<Console::Answer> get_decisions(Console& console, const WhyOptions&
     const bool is_last = std::chrono::steady_clock::now() + kWhyInterval > deadline;
     if (is_last) return console.get(target);
     const auto reply = console.try_request("GET", target, reason);
-    Json json = reply && reply->status == 200 ? parse_json(reply->body) : Json();
+    Json json = reply && reply->status == http_status::kOk ? parse_json(reply->body) : Json();
     if (!list(json, "decisions").empty()) return Console::Answer{reply->body, std::move(json)};
     std::this_thread::sleep_for(kWhyInterval);
   }

@@ -10,13 +10,12 @@
 #include <cerrno>
 #include <charconv>
 #include <cstring>
-#include <fstream>
-#include <iterator>
 #include <limits>
 #include <optional>
 #include <sstream>
 #include <utility>
 
+#include "base/linux/files.h"
 #include "base/linux/handle.h"
 #include "ctl/table.h"
 
@@ -33,9 +32,10 @@ constexpr std::uint64_t kConnectionsWanted = 10'000;  // default of limits.conne
 constexpr unsigned kKernelMajorNeeded = 5;
 constexpr unsigned kKernelMinorNeeded = 10;
 
-std::string read_file(const std::string& path) {
-  std::ifstream file(path);
-  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+constexpr std::size_t kProcFileBytesMax = 64 << 20;  // lists of sockets may be long
+
+std::string text_of(const std::string& path) {
+  return read_file(path, kProcFileBytesMax).value_or("");
 }
 
 std::uint64_t limit_of(decltype(RLIMIT_NOFILE) resource, rlim_t rlimit::*kind) {
@@ -161,12 +161,12 @@ HostFacts read_host_facts(const HostPaths& paths) {
   // The proxy raises its own to that.
   facts.descriptors_max = limit_of(RLIMIT_NOFILE, &rlimit::rlim_max);
   facts.verbs_devices = verbs_devices_in(paths.infiniband);
-  facts.cgroup2_mount = parse_cgroup2_mount(read_file(paths.mounts));
-  facts.effective_capabilities = parse_effective_capabilities(read_file(paths.status));
+  facts.cgroup2_mount = parse_cgroup2_mount(text_of(paths.mounts));
+  facts.effective_capabilities = parse_effective_capabilities(text_of(paths.status));
   facts.shm_directory = paths.shm_directory;
   if (access(paths.shm_directory.c_str(), W_OK | X_OK) != 0) facts.shm_error = errno;
-  facts.sockets = parse_sockets(read_file(paths.sockets));
-  for (SocketLine& socket : parse_sockets(read_file(paths.sockets6)))
+  facts.sockets = parse_sockets(text_of(paths.sockets));
+  for (SocketLine& socket : parse_sockets(text_of(paths.sockets6)))
     facts.sockets.push_back(std::move(socket));
   utsname name{};
   if (uname(&name) == 0) facts.kernel_release = name.release;

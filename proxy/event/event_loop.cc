@@ -1,6 +1,5 @@
 #include "event/event_loop.h"
 
-#include <sys/eventfd.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
 
@@ -33,12 +32,11 @@ Result<std::unique_ptr<EventLoop>> EventLoop::create() {
   std::unique_ptr<EventLoop> loop(new EventLoop);
   loop->epoll_fd_.reset(::epoll_create1(EPOLL_CLOEXEC));
   if (!loop->epoll_fd_) return system_error("epoll_create1", errno);
-  loop->wake_fd_.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!loop->wake_fd_) return system_error("eventfd", errno);
+  loop->wake_event_ = SMC_TRY(EventDescriptor::create());
   loop->alarm_fd_.reset(::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
   if (!loop->alarm_fd_) return system_error("timerfd_create", errno);
   // Edge-triggered and never read, as the doorbells of a device.
-  SMC_TRY(loop->add(loop->wake_fd_.get(), EPOLLIN | EPOLLET, loop->wake_));
+  SMC_TRY(loop->add(loop->wake_event_.get(), EPOLLIN | EPOLLET, loop->wake_));
   SMC_TRY(loop->add(loop->alarm_fd_.get(), EPOLLIN | EPOLLET, loop->alarm_));
   return loop;
 }
@@ -205,11 +203,7 @@ void EventLoop::wake_at(TimePoint at) {
   alarm_at_ = at;
 }
 
-void EventLoop::wake() {
-  const std::uint64_t one = 1;
-  // A full counter means that the loop is being woken already.
-  if (::write(wake_fd_.get(), &one, sizeof one) < 0) return;
-}
+void EventLoop::wake() { wake_event_.signal(); }
 
 void EventLoop::Watched::handle_events(std::uint32_t) noexcept {
   if (loop.handler_ != nullptr) loop.handler_->handle_readable(fd);

@@ -20,6 +20,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/linux/event_descriptor.h"
 #include "base/linux/fd_watcher.h"
 #include "base/linux/handle.h"
 #include "base/result.h"
@@ -145,7 +146,7 @@ class EventLoop final : public FdWatcher {
   void wake_at(TimePoint at);
 
   FileDescriptor epoll_fd_;
-  FileDescriptor wake_fd_;
+  EventDescriptor wake_event_;
   Wake wake_;
   FileDescriptor alarm_fd_;
   Alarm alarm_{*this};

@@ -1,6 +1,5 @@
 #include "parking/held_connections.h"
 
-#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -20,14 +19,13 @@ using Kind = KeeperRecord::Kind;
 
 Result<std::unique_ptr<HeldConnections>> HeldConnections::create(std::uint32_t slots,
                                                                  std::string version) {
-  FileDescriptor event(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!event) return system_error("eventfd", errno);
+  EventDescriptor event = SMC_TRY(EventDescriptor::create());
   Ledger ledger = SMC_TRY(Ledger::create(slots));
   return std::unique_ptr<HeldConnections>(
       new HeldConnections(std::move(ledger), std::move(event), std::move(version)));
 }
 
-HeldConnections::HeldConnections(Ledger ledger, FileDescriptor event, std::string version)
+HeldConnections::HeldConnections(Ledger ledger, EventDescriptor event, std::string version)
     : ledger_(std::move(ledger)),
       event_(std::move(event)),
       version_(std::move(version)),
@@ -100,8 +98,7 @@ void HeldConnections::make_due(std::uint32_t slot) {
   if (keeper_ < 0 || slots_[slot].due) return;
   slots_[slot].due = true;
   due_.push_back(slot);
-  const std::uint64_t one = 1;
-  if (due_.size() == 1) (void)!::write(event_.get(), &one, sizeof one);
+  if (due_.size() == 1) event_.signal();
 }
 
 void HeldConnections::attach(int socket) {
@@ -125,8 +122,7 @@ void HeldConnections::detach() {
 }
 
 Result<void> HeldConnections::advance() {
-  std::uint64_t told = 0;
-  (void)!::read(event_.get(), &told, sizeof told);
+  (void)event_.take();
   for (;;) {
     const bool more = SMC_TRY(advance_some());
     if (!more) return {};

@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "base/linux/event_descriptor.h"
 #include "base/linux/handle.h"
 #include "base/result.h"
 #include "base/time.h"
@@ -60,7 +61,7 @@ class HeldConnections final : public relay::LastingRecord, public LivingSource {
     int socket;
   };
 
-  HeldConnections(Ledger ledger, FileDescriptor event, std::string version);
+  HeldConnections(Ledger ledger, EventDescriptor event, std::string version);
   void make_due(std::uint32_t slot);
   void describe_listeners();
   void record_listeners();
@@ -68,7 +69,7 @@ class HeldConnections final : public relay::LastingRecord, public LivingSource {
   Result<void> send(std::uint32_t slot);
 
   Ledger ledger_;
-  FileDescriptor event_;
+  EventDescriptor event_;
   std::string version_;
   std::mutex mutex_;  // of all below
   std::vector<Slot> slots_;

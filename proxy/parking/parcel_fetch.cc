@@ -1,4 +1,5 @@
 #include "parking/parcel_fetch.h"
+#include "base/linux/peer_credentials.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -40,16 +41,14 @@ bool is_alive(const FileDescriptor& handle) {
 }  // namespace
 
 Result<PeerProcess> PeerProcess::of(int socket, std::function<bool(int pid)> accepts) {
-  ucred peer{};
-  socklen_t length = sizeof peer;
-  if (::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0)
-    return system_error("SO_PEERCRED", errno);
+  const std::optional<ucred> peer = peer_credentials(socket);
+  if (!peer) return system_error("SO_PEERCRED", errno);
   // 0: it is outside of our PID namespace.
-  if (peer.pid <= 0) return Error{Errc::kNotFound, "the process of the sidecar"};
+  if (peer->pid <= 0) return Error{Errc::kNotFound, "the process of the sidecar"};
   FileDescriptor handle = peer_handle(socket);
-  if (!handle) handle.reset(static_cast<int>(::syscall(SYS_pidfd_open, peer.pid, 0)));
+  if (!handle) handle.reset(static_cast<int>(::syscall(SYS_pidfd_open, peer->pid, 0)));
   if (!handle) return system_error("pidfd_open", errno);
-  PeerProcess process(std::move(handle), peer.pid, std::move(accepts));
+  PeerProcess process(std::move(handle), peer->pid, std::move(accepts));
   if (!process.is_still_accepted())
     return Error{Errc::kPermission, "another process than the sidecar's"};
   return process;

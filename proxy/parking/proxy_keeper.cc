@@ -1,6 +1,5 @@
 #include "parking/proxy_keeper.h"
 
-#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -10,6 +9,7 @@
 #include <cerrno>
 #include <utility>
 
+#include "base/linux/peer_credentials.h"
 #include "base/linux/record_socket.h"
 #include "base/linux/socket_file.h"
 #include "base/linux/unix_address.h"
@@ -38,20 +38,12 @@ Result<void> unless_refused(const Result<Refusal>& answer) {
   return Error{Errc::kExhausted, to_string(*answer)};
 }
 
-bool is_keeper(int connection) {
-  ucred peer{};
-  socklen_t length = sizeof peer;
-  return ::getsockopt(connection, SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0 &&
-         (peer.uid == 0 || peer.uid == ::geteuid());
-}
-
 }  // namespace
 
 Result<std::unique_ptr<ProxyKeeper>> ProxyKeeper::listen(const std::string& name) {
   const auto address = unix_name(name);
   if (!address) return Error{Errc::kMalformed, "hand_over.socket: longer than a socket's name"};
-  FileDescriptor stop(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!stop) return system_error("eventfd", errno);
+  EventDescriptor stop = SMC_TRY(EventDescriptor::create());
   FileDescriptor fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!fd) return system_error("socket", errno);
   if (name.front() != '@') {
@@ -73,7 +65,7 @@ void ProxyKeeper::accept() {
   const bool gone = errno == EAGAIN || errno == EINTR || errno == ECONNABORTED;
   // No descriptor is free. The listener stays readable, and nothing tells when there is one.
   if (!connection && !gone) accepts_again_ = now() + kAcceptPause;
-  if (!connection || !is_keeper(connection.get())) return;
+  if (!connection || !is_peer_root_or_ours(connection.get())) return;
   // The latest one counts: the keeper was replaced.
   forget_keeper();
   keeper_ = std::move(connection);
@@ -184,8 +176,7 @@ void ProxyKeeper::start(std::function<void()> park_wanted, LivingSource* living)
 
 void ProxyKeeper::stop() {
   if (!thread_.joinable()) return;
-  const std::uint64_t one = 1;
-  (void)!::write(stop_event_.get(), &one, sizeof one);
+  stop_event_.signal();
   thread_.join();
   if (living_ != nullptr) living_->detach();
   living_ = nullptr;
@@ -203,10 +194,7 @@ void ProxyKeeper::run() {
     if (tell_at_)
       timeout = milliseconds_until(pause == 0 ? *tell_at_ : std::min(*tell_at_, accepts_again_));
     const int ready = wait_for_events(waiting, timeout);
-    std::uint64_t stopped = 0;
-    if (waiting[0].revents != 0 ||
-        (ready < 0 && ::read(stop_event_.get(), &stopped, sizeof stopped) > 0))
-      return;
+    if (waiting[0].revents != 0 || (ready < 0 && stop_event_.take())) return;
     if (waiting[2].revents != 0) {
       const auto received = read();
       const bool known = received && (received->record.kind == Kind::kHello ||

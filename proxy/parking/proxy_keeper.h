@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "base/linux/descriptor_closer.h"
+#include "base/linux/event_descriptor.h"
 #include "base/linux/handle.h"
 #include "base/linux/record_socket.h"
 #include "base/result.h"
@@ -84,7 +85,7 @@ class ProxyKeeper {
   void leave();
 
  private:
-  explicit ProxyKeeper(FileDescriptor listener, FileDescriptor stop_event)
+  explicit ProxyKeeper(FileDescriptor listener, EventDescriptor stop_event)
       : listener_(std::move(listener)), stop_event_(std::move(stop_event)) {}
   void run();
   void accept();
@@ -113,7 +114,7 @@ class ProxyKeeper {
   Result<Received> read_until(TimePoint deadline);
 
   FileDescriptor listener_;
-  FileDescriptor stop_event_;
+  EventDescriptor stop_event_;
   DescriptorCloser closer_;
   FileDescriptor keeper_;
   std::optional<ParcelLimits> limits_;  // of this keeper, once it has said them

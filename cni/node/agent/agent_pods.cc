@@ -1,6 +1,5 @@
 #include "cni/node/agent/agent_pods.h"
 
-#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -53,7 +52,7 @@ void serve(const AgentPods::Duties& duties, PodThread::Here& here) {
 }  // namespace
 
 AgentPods::AgentPods(std::string run_dir, PodWatch watch, MakeDuties make_duties,
-                     FileDescriptor stop_event)
+                     EventDescriptor stop_event)
     : run_dir_(std::move(run_dir)),
       watch_(std::move(watch)),
       make_duties_(std::move(make_duties)),
@@ -65,16 +64,13 @@ Outcome<std::unique_ptr<AgentPods>> AgentPods::create(const std::string& run_dir
                                                       MakeDuties make_duties) {
   auto watch = PodWatch::open(run_dir);
   if (!watch) return tl::unexpected(watch.error());
-  FileDescriptor stop(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!stop) return fail(Code::kState, to_string(system_error("eventfd", errno)));
+  auto stop = EventDescriptor::create();
+  if (!stop) return fail(Code::kState, to_string(stop.error()));
   return std::unique_ptr<AgentPods>(
-      new AgentPods(run_dir, std::move(*watch), std::move(make_duties), std::move(stop)));
+      new AgentPods(run_dir, std::move(*watch), std::move(make_duties), std::move(*stop)));
 }
 
-void AgentPods::stop() {
-  const std::uint64_t one = 1;
-  (void)!::write(stop_event_.get(), &one, sizeof one);
-}
+void AgentPods::stop() { stop_event_.signal(); }
 
 void AgentPods::run() {
   TimePoint next_look{};

@@ -18,6 +18,7 @@
 #include <string>
 #include <vector>
 
+#include "base/linux/event_descriptor.h"
 #include "base/linux/handle.h"
 #include "base/paced_lines.h"
 #include "base/time.h"
@@ -84,7 +85,8 @@ class AgentPods {
     std::unique_ptr<PodThread> thread;  // null: it is refused
   };
 
-  AgentPods(std::string run_dir, PodWatch watch, MakeDuties make_duties, FileDescriptor stop_event);
+  AgentPods(std::string run_dir, PodWatch watch, MakeDuties make_duties,
+            EventDescriptor stop_event);
   void look();
   void begin(const std::string& container, Pod& pod);
   void end(std::unique_ptr<PodThread> thread);
@@ -96,7 +98,7 @@ class AgentPods {
   std::string run_dir_;
   PodWatch watch_;
   MakeDuties make_duties_;
-  FileDescriptor stop_event_;
+  EventDescriptor stop_event_;
   std::map<std::string, Pod> pods_;  // by container id
   std::vector<std::unique_ptr<PodThread>> ending_;
   PacedLines lines_;

@@ -9,9 +9,9 @@
 #include <utility>
 
 #include "base/kubernetes_names.h"
+#include "base/linux/files.h"
 #include "cni/plugin/json_text.h"
 #include "cni/rnics/verbs.h"
-#include "cni/state/files.h"
 
 namespace fairlead::cni::node {
 namespace {

@@ -8,8 +8,8 @@
 #include <filesystem>
 #include <utility>
 
+#include "base/linux/files.h"
 #include "cni/netlink/socket.h"
-#include "cni/state/files.h"
 
 namespace fairlead::cni::node {
 namespace {

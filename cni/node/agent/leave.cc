@@ -10,12 +10,12 @@
 #include <filesystem>
 #include <system_error>
 
+#include "base/linux/files.h"
 #include "base/linux/handle.h"
 #include "base/log.h"
 #include "cni/node/agent/probes.h"
 #include "cni/node/cluster/node_label.h"
 #include "cni/node/cluster/token_claims.h"
-#include "cni/state/files.h"
 #include "cni/state/garbage.h"
 
 namespace fairlead::cni::node {

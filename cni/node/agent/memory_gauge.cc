@@ -6,7 +6,7 @@
 #include <string_view>
 #include <utility>
 
-#include "cni/state/files.h"
+#include "base/linux/files.h"
 
 namespace fairlead::cni::node {
 namespace {

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "event/http/http_status.h"
 
 namespace fairlead::cni::node {
 
@@ -18,15 +19,18 @@ Outcome<std::unique_ptr<Probes>> Probes::start(const std::string& listen, ProbeA
       [answers = std::move(answers)](event::HttpExchange exchange) {
         const std::string& path = exchange.request().path;
         if (path == "/metrics")
-          return exchange.respond(
-              {200, "text/plain; version=0.0.4; charset=utf-8", answers.metrics(), {}});
+          return exchange.respond({http_status::kOk,
+                                   "text/plain; version=0.0.4; charset=utf-8",
+                                   answers.metrics(),
+                                   {}});
         if (path != "/livez" && path != "/readyz") {
           exchange.note_refusal(event::HttpRefusal::kNotServed, "no such path");
-          return exchange.respond({404, "text/plain", "/metrics, /readyz, /livez\n", {}});
+          return exchange.respond(
+              {http_status::kNotFound, "text/plain", "/metrics, /readyz, /livez\n", {}});
         }
         const std::string trouble = path == "/readyz" ? answers.not_ready() : std::string();
-        if (trouble.empty()) return exchange.respond({200, "text/plain", "ok\n", {}});
-        exchange.respond({503, "text/plain", trouble + "\n", {}});
+        if (trouble.empty()) return exchange.respond({http_status::kOk, "text/plain", "ok\n", {}});
+        exchange.respond({http_status::kServiceUnavailable, "text/plain", trouble + "\n", {}});
       },
       {}, refusals);
   if (!created) return fail(Code::kState, to_string(created.error()));

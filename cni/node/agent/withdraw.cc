@@ -6,13 +6,12 @@
 #include "base/log.h"
 #include "base/time.h"
 #include "cni/plugin/json_text.h"
+#include "event/http/http_status.h"
 
 namespace fairlead::cni::node {
 namespace {
 
 constexpr const char* kLogger = "node";
-constexpr int kOk = 200;
-constexpr int kNotFound = 404;
 
 enum class State : std::uint8_t { kUntold, kTold, kLeft };
 
@@ -39,9 +38,9 @@ void advance(const event::ApiServer& server, const std::string& name_space, Targ
   target.trouble.clear();
   if (!reply) {
     target.trouble = reply.error();
-  } else if (reply->status == kNotFound) {
+  } else if (reply->status == http_status::kNotFound) {
     target.state = State::kLeft;
-  } else if (reply->status != kOk) {
+  } else if (reply->status != http_status::kOk) {
     target.trouble = path + ": status " + std::to_string(reply->status);
   } else {
     target.rollout = read_rollout(reply->body);

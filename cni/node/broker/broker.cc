@@ -2,7 +2,6 @@
 #include "cni/node/broker/broker.h"
 
 #include <sys/epoll.h>
-#include <sys/eventfd.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 
@@ -59,10 +58,10 @@ Outcome<std::unique_ptr<Broker>> Broker::create(BrokerSettings settings) {
   if (!pods) return tl::unexpected(pods.error());
   FileDescriptor epoll(::epoll_create1(EPOLL_CLOEXEC));
   if (!epoll) return failed("epoll");
-  FileDescriptor stop_event(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  auto stop_event = EventDescriptor::create();
   if (!stop_event) return failed("eventfd");
   std::unique_ptr<Broker> made(
-      new Broker(std::move(settings), std::move(*pods), std::move(epoll), std::move(stop_event)));
+      new Broker(std::move(settings), std::move(*pods), std::move(epoll), std::move(*stop_event)));
   if (!made->watch(made->watch_.descriptor(), EPOLLIN) ||
       !made->watch(made->stop_event_.get(), EPOLLIN))
     return failed("epoll");
@@ -78,7 +77,7 @@ Outcome<std::unique_ptr<Broker>> Broker::create(BrokerSettings settings) {
 }
 
 Broker::Broker(BrokerSettings settings, PodWatch pods, FileDescriptor epoll,
-               FileDescriptor stop_event)
+               EventDescriptor stop_event)
     : settings_(std::move(settings)),
       watch_(std::move(pods)),
       epoll_(std::move(epoll)),
@@ -90,10 +89,7 @@ Broker::Broker(BrokerSettings settings, PodWatch pods, FileDescriptor epoll,
 
 Broker::~Broker() = default;
 
-void Broker::stop() {
-  const std::uint64_t one = 1;
-  (void)!::write(stop_event_.get(), &one, sizeof one);
-}
+void Broker::stop() { stop_event_.signal(); }
 
 void Broker::run() {
   take_own_user();

@@ -15,6 +15,7 @@
 #include <string>
 #include <unordered_map>
 
+#include "base/linux/event_descriptor.h"
 #include "base/linux/handle.h"
 #include "base/paced_lines.h"
 #include "cni/node/broker/broker_book.h"
@@ -77,7 +78,7 @@ class Broker final : public BrokerDevices {
     bool records_wait = false;  // until its devices have read others
   };
 
-  Broker(BrokerSettings settings, PodWatch watch, FileDescriptor epoll, FileDescriptor stop_event);
+  Broker(BrokerSettings settings, PodWatch watch, FileDescriptor epoll, EventDescriptor stop_event);
   void take_own_user();
   void look();
   bool enter(const std::string& name, Pod& pod);
@@ -118,7 +119,7 @@ class Broker final : public BrokerDevices {
   BrokerSettings settings_;
   PodWatch watch_;
   FileDescriptor epoll_;
-  FileDescriptor stop_event_;
+  EventDescriptor stop_event_;
   std::uint64_t instance_ = 0;  // of this process; each connection has one below it
   std::uint32_t connections_made_ = 0;
   BrokerBook book_;

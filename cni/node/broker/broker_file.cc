@@ -4,10 +4,10 @@
 
 #include <charconv>
 
+#include "base/linux/files.h"
 #include "base/log.h"
 #include "base/random_id.h"
 #include "cni/plugin/json_text.h"
-#include "cni/state/files.h"
 
 namespace fairlead::cni::node {
 namespace {

@@ -10,15 +10,13 @@
 #include "cni/node/pods/pod_event.h"
 #include "cni/plugin/json_text.h"
 #include "cni/plugin/pod_cgroup.h"
+#include "event/http/http_status.h"
 #include "event/https/cluster_event.h"
 
 namespace fairlead::cni::node {
 namespace {
 
 constexpr const char* kLogger = "node";
-constexpr int kOk = 200;
-constexpr int kCreated = 201;
-constexpr int kNotFound = 404;
 
 event::ClusterEvent event_about(const Repaired& repaired, const std::string& node) {
   const NodePod& pod = *repaired.pod;
@@ -37,9 +35,8 @@ event::ClusterEvent event_about(const Repaired& repaired, const std::string& nod
 // True if a repeated request would get the same answer. False for an old token, or if the API
 // server limits the rate.
 bool is_refusal(int status) {
-  constexpr int kUnauthorized = 401;
-  constexpr int kTooManyRequests = 429;
-  return status >= 400 && status < 500 && status != kUnauthorized && status != kTooManyRequests;
+  return http_status::is_client_error(status) && status != http_status::kUnauthorized &&
+         status != http_status::kTooManyRequests;
 }
 
 }  // namespace
@@ -132,10 +129,10 @@ ClusterChores::Trouble ClusterChores::write_report() {
   const std::string body = report_body(settings_.report_namespace, node_, status_text(facts));
   auto reply =
       server_.send({"PUT", report_path(settings_.report_namespace, node_.name), "", "", body});
-  if (reply && reply->status == kNotFound)
+  if (reply && reply->status == http_status::kNotFound)
     reply = server_.send({"POST", reports_path(settings_.report_namespace), "", "", body});
   if (!reply) return reply.error();
-  if (reply->status == kOk || reply->status == kCreated) return {};
+  if (reply->status == http_status::kOk || reply->status == http_status::kCreated) return {};
   return "report of the node: status " + std::to_string(reply->status);
 }
 
@@ -219,7 +216,7 @@ void ClusterChores::tell(const Repaired& repaired) {
 ClusterChores::EventAnswer ClusterChores::make_event(const event::ClusterEvent& event) {
   const std::string path = cluster_event_path(event);
   const auto reply = server_.send({"POST", path, "", "", cluster_event_body(event)});
-  if (reply && reply->status == kCreated) return EventAnswer::kMade;
+  if (reply && reply->status == http_status::kCreated) return EventAnswer::kMade;
   metrics_.count_api_error();
   lines_.write(
       LogLevel::kWarn, kLogger, "no_event", std::chrono::steady_clock::now(), [&](LogEvent& line) {

@@ -5,11 +5,11 @@
 
 #include "cni/node/cluster/api_call.h"
 #include "cni/plugin/json_text.h"
+#include "event/http/http_status.h"
 
 namespace fairlead::cni::node {
 namespace {
 
-constexpr int kOk = 200;
 constexpr std::string_view kReadyLabel = "fairlead.io/ready";
 constexpr std::string_view kPnetLabelPrefix = "fairlead.io/pnet.";
 
@@ -43,10 +43,10 @@ tl::expected<void, std::string> set_node_labels(const event::ApiServer& server,
   const std::string wanted = label_patch(ready, pnets, {});
   event::HttpsRequest patch{"PATCH", "/api/v1/nodes/" + node, "", "application/merge-patch+json",
                             wanted};
-  auto answer = call_api(server, patch, kOk);
+  auto answer = call_api(server, patch, http_status::kOk);
   if (!answer) return tl::unexpected(answer.error());
   patch.body = label_patch(ready, pnets, labels_in(*answer));
-  if (patch.body != wanted) answer = call_api(server, patch, kOk);
+  if (patch.body != wanted) answer = call_api(server, patch, http_status::kOk);
   if (!answer) return tl::unexpected(answer.error());
   return {};
 }

@@ -17,10 +17,10 @@
 #include <fstream>
 #include <sstream>
 
+#include "base/linux/files.h"
 #include "base/linux/handle.h"
 #include "bpf/device_permission.h"
 #include "cni/plugin/pod_cgroup.h"
-#include "cni/state/files.h"
 
 namespace fairlead::cni::node::nri {
 namespace {

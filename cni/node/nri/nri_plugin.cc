@@ -1,7 +1,6 @@
 #include "cni/node/nri/nri_plugin.h"
 
 #include <poll.h>
-#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -10,6 +9,7 @@
 #include <cerrno>
 #include <utility>
 
+#include "base/linux/peer_credentials.h"
 #include "base/linux/unix_address.h"
 #include "base/log.h"
 
@@ -31,9 +31,8 @@ Result<FileDescriptor> connect_to(const std::string& path) {
 
 // 0 if it is in a PID namespace that is not visible to this process.
 pid_t peer_process(int socket) {
-  ucred peer{};
-  socklen_t length = sizeof peer;
-  return ::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0 ? peer.pid : 0;
+  const auto peer = peer_credentials(socket);
+  return peer ? peer->pid : 0;
 }
 
 // Sends as much as the socket accepts now.
@@ -63,22 +62,20 @@ Result<void> receive(int socket, PluginSession& session) {
 
 Result<std::unique_ptr<NriPlugin>> NriPlugin::start(std::string socket_path,
                                                     ContainerHandler& handler) {
-  FileDescriptor stop_event(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!stop_event) return system_error("eventfd", errno);
+  EventDescriptor stop_event = SMC_TRY(EventDescriptor::create());
   std::unique_ptr<NriPlugin> plugin(
       new NriPlugin(std::move(socket_path), handler, std::move(stop_event)));
   plugin->thread_ = std::thread([raw = plugin.get()] { raw->run(); });
   return plugin;
 }
 
-NriPlugin::NriPlugin(std::string socket_path, ContainerHandler& handler, FileDescriptor stop_event)
+NriPlugin::NriPlugin(std::string socket_path, ContainerHandler& handler, EventDescriptor stop_event)
     : socket_path_(std::move(socket_path)),
       handler_(&handler),
       stop_event_(std::move(stop_event)) {}
 
 NriPlugin::~NriPlugin() {
-  const std::uint64_t one = 1;
-  (void)!::write(stop_event_.get(), &one, sizeof one);
+  stop_event_.signal();
   if (thread_.joinable()) thread_.join();
 }
 

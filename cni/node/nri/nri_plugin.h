@@ -10,6 +10,7 @@
 #include <string>
 #include <thread>
 
+#include "base/linux/event_descriptor.h"
 #include "base/linux/handle.h"
 #include "base/result.h"
 #include "cni/node/nri/plugin_session.h"
@@ -43,7 +44,7 @@ class NriPlugin {
   const Counts& counts() const { return counts_; }
 
  private:
-  NriPlugin(std::string socket_path, ContainerHandler& handler, FileDescriptor stop_event);
+  NriPlugin(std::string socket_path, ContainerHandler& handler, EventDescriptor stop_event);
   void run();
   // Runs until the connection or *this ends. False if *this ends.
   bool serve(const FileDescriptor& socket);
@@ -53,7 +54,7 @@ class NriPlugin {
   std::string socket_path_;
   std::chrono::milliseconds pause_ = kReconnectPauseMin;
   ContainerHandler* handler_;
-  FileDescriptor stop_event_;
+  EventDescriptor stop_event_;
   Counts counts_;
   std::string reported_;  // the last trouble that was logged, so that it is logged once
   std::thread thread_;

@@ -10,12 +10,12 @@
 #include <utility>
 
 #include "base/hand_over.h"
+#include "base/linux/files.h"
 #include "base/log.h"
 #include "cni/node/nri/uverbs.h"
 #include "cni/plugin/pod_plan.h"
 #include "cni/plugin/wishes.h"
 #include "cni/rnics/rnics.h"
-#include "cni/state/files.h"
 #include "cni/state/state.h"
 #include "nri.pb.h"
 

@@ -6,7 +6,7 @@
 #include <optional>
 #include <string_view>
 
-#include "cni/state/files.h"
+#include "base/linux/files.h"
 
 namespace fairlead::cni::node::nri {
 namespace {

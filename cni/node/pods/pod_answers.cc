@@ -1,7 +1,6 @@
 #include "cni/node/pods/pod_answers.h"
 
 #include <poll.h>
-#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/time.h>
@@ -16,11 +15,11 @@
 #include "base/linux/wait.h"
 #include "cni/node/pods/node_pods.h"
 #include "cni/plugin/pod_cgroup.h"
+#include "event/http/http_status.h"
 
 namespace fairlead::cni::node {
 namespace {
 
-constexpr int kOk = 200;
 constexpr int kBacklog = 64;
 constexpr std::size_t kQuestionBytesMax = 4096;
 constexpr int kAcceptPauseMilliseconds = 100;
@@ -58,7 +57,7 @@ tl::expected<NodePod, std::string> read_metadata(const event::ApiServer& server,
   const auto reply =
       server.send({"GET", path, "", "", "", kLonePodBytesMax, true, kPodMetadataType});
   if (!reply) return tl::unexpected(reply.error());
-  if (reply->status != kOk)
+  if (reply->status != http_status::kOk)
     return tl::unexpected("GET " + path + ": status " + std::to_string(reply->status));
   auto pod = reply->cut ? tl::unexpected(too_long("its metadata", reply->length, kLonePodBytesMax))
                         : parse_pod(reply->body);
@@ -94,14 +93,14 @@ Outcome<std::unique_ptr<PodAnswers>> PodAnswers::start(const std::string& run_di
   const std::string path = run_dir + "/" + kAgentSocketName;
   auto listener = listen_at(path);
   if (!listener) return tl::unexpected(listener.error());
-  FileDescriptor stop(::eventfd(0, EFD_CLOEXEC));
-  if (!stop) return fail(Code::kState, to_string(fairlead::system_error("eventfd", errno)));
+  auto stop = EventDescriptor::create();
+  if (!stop) return fail(Code::kState, to_string(stop.error()));
   return std::unique_ptr<PodAnswers>(new PodAnswers(path, std::move(cgroup_root), std::move(server),
-                                                    std::move(*listener), std::move(stop)));
+                                                    std::move(*listener), std::move(*stop)));
 }
 
 PodAnswers::PodAnswers(std::string path, std::string cgroup_root, event::ApiServer server,
-                       FileDescriptor listener, FileDescriptor stop)
+                       FileDescriptor listener, EventDescriptor stop)
     : path_(std::move(path)),
       cgroup_root_(std::move(cgroup_root)),
       server_(std::move(server)),
@@ -110,8 +109,7 @@ PodAnswers::PodAnswers(std::string path, std::string cgroup_root, event::ApiServ
       thread_([this] { run(); }) {}
 
 PodAnswers::~PodAnswers() {
-  const std::uint64_t one = 1;
-  (void)!::write(stop_.get(), &one, sizeof one);
+  stop_.signal();
   thread_.join();
   (void)::unlink(path_.c_str());
 }

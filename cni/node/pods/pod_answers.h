@@ -11,6 +11,7 @@
 #include <string_view>
 #include <thread>
 
+#include "base/linux/event_descriptor.h"
 #include "base/linux/handle.h"
 #include "base/paced_lines.h"
 #include "cni/node/pods/node_pods.h"
@@ -31,7 +32,7 @@ class PodAnswers {
 
  private:
   PodAnswers(std::string path, std::string cgroup_root, event::ApiServer server,
-             FileDescriptor listener, FileDescriptor stop);
+             FileDescriptor listener, EventDescriptor stop);
   void run();
   void answer_one(int socket);
   std::string answer_to(const std::string& question);
@@ -40,7 +41,7 @@ class PodAnswers {
   const std::string cgroup_root_;
   const event::ApiServer server_;
   const FileDescriptor listener_;
-  const FileDescriptor stop_;
+  const EventDescriptor stop_;
   PacedLines lines_;  // of the thread
   std::thread thread_;
 };

@@ -1,4 +1,5 @@
 #include "cni/node/pods/pod_lister.h"
+#include "event/http/http_status.h"
 
 #include <algorithm>
 #include <iterator>
@@ -6,10 +7,6 @@
 
 namespace fairlead::cni::node {
 namespace {
-
-constexpr int kOk = 200;
-constexpr int kNotFound = 404;
-constexpr int kGone = 410;
 
 std::string status_of(const std::string& path, const event::HttpsReply& reply) {
   return "GET " + path + ": status " + std::to_string(reply.status);
@@ -55,9 +52,9 @@ PodLister::Step PodLister::read_page(const std::string& node, Progress& progress
   const auto reply = server_.send({"GET", path, "", "", "", most, true, kPodMetadataListType});
   if (!reply) return stop(progress, reply.error());
   progress.bytes += reply->body.size();
-  if (reply->status == kGone && !progress.next.empty()) return restart(progress);
+  if (reply->status == http_status::kGone && !progress.next.empty()) return restart(progress);
   // Without the place of the page, which differs each time, so that the log has it once.
-  if (reply->status != kOk)
+  if (reply->status != http_status::kOk)
     return stop(progress, status_of(pod_page_path(node, progress.limit, ""), *reply));
   auto page = reply->cut ? tl::unexpected(std::string()) : parse_pod_page(reply->body, most);
   if (page) return take(std::move(page), progress);
@@ -93,8 +90,8 @@ bool PodLister::fetch(const NodePod& pod, PodListing& listing) const {
     listing.trouble = reply.error();
     return false;
   }
-  if (reply->status == kNotFound) return true;
-  if (reply->status != kOk) {
+  if (reply->status == http_status::kNotFound) return true;
+  if (reply->status != http_status::kOk) {
     listing.trouble = status_of(path, *reply);
     return true;
   }

@@ -7,8 +7,8 @@
 #include <optional>
 #include <utility>
 
+#include "base/linux/files.h"
 #include "base/linux/handle.h"
-#include "cni/state/files.h"
 
 namespace fairlead::cni::node {
 namespace {

@@ -2,7 +2,6 @@
 
 #include <linux/close_range.h>
 #include <pthread.h>
-#include <sys/eventfd.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -18,6 +17,7 @@
 #include <vector>
 
 #include "base/linux/cpu_time.h"
+#include "base/linux/event_descriptor.h"
 #include "base/linux/wait.h"
 #include "base/log.h"
 #include "cni/node/pods/thread_user.h"
@@ -60,7 +60,7 @@ Duration TimeBudget::rest(TimePoint now) {
 }
 
 struct PodThread::Shared {
-  FileDescriptor stop_event;
+  EventDescriptor stop_event;
   std::atomic<bool> stopped{false};
   std::mutex mutex;
   std::condition_variable changed;
@@ -100,8 +100,7 @@ PodThread::PodThread(std::unique_ptr<Shared> shared) : shared_(std::move(shared)
 Result<std::unique_ptr<PodThread>> PodThread::start(Work work) {
   handle_kicks();
   auto shared = std::make_unique<Shared>();
-  shared->stop_event.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!shared->stop_event) return system_error("eventfd", errno);
+  shared->stop_event = SMC_TRY(EventDescriptor::create());
   std::unique_ptr<PodThread> made(new PodThread(std::move(shared)));
   try {
     made->thread_ = std::thread([shared = made->shared_.get(), work = std::move(work)]() mutable {
@@ -156,7 +155,7 @@ PodThread::~PodThread() {
   }
   shared_->abandoned = true;
   // The thread has its own copy.
-  shared_->stop_event.reset();
+  shared_->stop_event.close();
   thread_.detach();
   lock.unlock();
   (void)shared_.release();
@@ -164,8 +163,7 @@ PodThread::~PodThread() {
 
 void PodThread::stop() {
   if (shared_->stopped.exchange(true, std::memory_order_acq_rel)) return;
-  const std::uint64_t one = 1;
-  (void)!::write(shared_->stop_event.get(), &one, sizeof one);
+  shared_->stop_event.signal();
 }
 
 void PodThread::kick() {

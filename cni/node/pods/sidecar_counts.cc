@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "base/linux/descriptor_closer.h"
+#include "base/linux/peer_credentials.h"
 #include "base/linux/record_socket.h"
 #include "base/linux/unix_address.h"
 #include "cni/plugin/json_text.h"
@@ -36,9 +37,7 @@ Result<void> connect_to(int fd, std::uint32_t uid) {
   if (!address) return Error{Errc::kUnsupported, "name of the admin socket", 0};
   if (::connect(fd, address->get(), address->length_bytes) != 0)
     return system_error("connect", errno);
-  ucred peer{};
-  socklen_t length = sizeof peer;
-  if (::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0 || peer.uid != uid)
+  if (!is_peer_of_user(fd, uid))
     return Error{Errc::kPermission, "another user than the sidecar's", 0};
   return {};
 }

@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <utility>
 
+#include "base/linux/peer_credentials.h"
 #include "base/linux/unix_address.h"
 #include "cni/redirect/netns.h"
 
@@ -29,9 +30,7 @@ Result<void> connect_to_sidecar(int socket, const std::string& name, std::uint32
     if (errno == ECONNREFUSED) return Error{Errc::kNotFound, "no sidecar listens", errno};
     return system_error("connect to the sidecar", errno);
   }
-  ucred peer{};
-  socklen_t length = sizeof peer;
-  if (::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0 || peer.uid != uid)
+  if (!is_peer_of_user(socket, uid))
     return Error{Errc::kPermission, "another user than the sidecar's listens"};
   return {};
 }

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "ctl/cluster/check_text.h"
+#include "event/http/http_status.h"
 
 namespace fairlead::ctl {
 namespace {
@@ -129,7 +130,7 @@ Check check_versions(const ClusterFacts& facts, std::string_view own) {
 
 std::vector<Check> cluster_checks(const ClusterFacts& facts, const CheckScope& scope) {
   std::vector<Check> checks;
-  if (facts.version.status == 0 || facts.version.status == 401)
+  if (facts.version.status == 0 || facts.version.status == http_status::kUnauthorized)
     return {bad("api_server", facts.version.trouble, "kubectl get --raw /version shows the same")};
   checks.push_back(good("api_server", facts.server + ", context " + facts.context));
   for (Check& check : platform_checks(facts, scope)) checks.push_back(std::move(check));

@@ -13,6 +13,7 @@
 
 #include "base/linux/handle.h"
 #include "ctl/http_client.h"
+#include "event/http/http_status.h"
 
 namespace fairlead::ctl {
 namespace {
@@ -64,8 +65,8 @@ int try_connect(const addrinfo& address, Duration timeout) {
 
 std::string sentence_of(const event::HttpsRequest& request, const ApiAnswer& answer,
                         const ClusterAccess& access) {
-  if (answer.status >= 200 && answer.status <= 299) return {};
-  if (answer.status == 401)
+  if (http_status::is_success(answer.status)) return {};
+  if (answer.status == http_status::kUnauthorized)
     return "the API server does not know the credentials of context \"" + access.context +
            "\" (status 401): the token is wrong or expired, or the certificate is of another "
            "cluster";

@@ -7,6 +7,7 @@
 
 #include "base/time.h"
 #include "ctl/cluster/kubeconfig.h"
+#include "event/http/http_status.h"
 #include "json/bounded.h"
 #include "json/members.h"
 
@@ -24,10 +25,12 @@ struct ApiAnswer {
   std::string trouble;
   bool too_long = false;  // trouble: beyond kHttpsReplyBytesMax or kAnswerLimits
   bool good() const { return trouble.empty(); }
-  bool denied() const { return status == 403; }
-  bool absent() const { return status == 404; }
+  bool denied() const { return status == http_status::kForbidden; }
+  bool absent() const { return status == http_status::kNotFound; }
   // By a rule of the cluster or the namespace (403), or as not valid (422).
-  bool refused() const { return status == 403 || status == 422; }
+  bool refused() const {
+    return status == http_status::kForbidden || status == http_status::kUnprocessableContent;
+  }
 };
 
 // What an API server replied, judged. Pure.

@@ -1,6 +1,7 @@
 #include "ctl/cluster/cluster_facts.h"
 
 #include "base/kubernetes_names.h"
+#include "event/http/http_status.h"
 
 namespace fairlead::ctl {
 namespace {
@@ -87,7 +88,7 @@ ClusterFacts ask_cluster(const ClusterClient& client, const std::string& expecte
   facts.pod_namespace = pod_namespace;
   facts.version = client.get("/version");
   // Without connection or credentials every other answer would be the same.
-  if (facts.version.status == 0 || facts.version.status == 401) return facts;
+  if (facts.version.status == 0 || facts.version.status == http_status::kUnauthorized) return facts;
   facts.nodes = client.list("/api/v1/nodes");
   facts.namespaces = client.list("/api/v1/namespaces");
   facts.openshift = client.get("/apis/security.openshift.io").good();

@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "event/http/http_status.h"
+
 namespace fairlead::event {
 
 struct HttpRequest {
@@ -25,7 +27,7 @@ struct HttpRequest {
 };
 
 struct HttpResponse {
-  int status = 200;
+  int status = http_status::kOk;
   std::string content_type = "text/plain; charset=utf-8";
   std::string body;
   std::vector<std::pair<std::string, std::string>> headers;  // besides type, length and connection

@@ -7,7 +7,6 @@
 #include <event2/keyvalq_struct.h>
 #include <pthread.h>
 #include <signal.h>
-#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -18,6 +17,7 @@
 #include "base/assert.h"
 #include "event/http/http_connections.h"
 #include "event/http/http_listener.h"
+#include "event/http/http_status.h"
 #include "event/http/libevent_time.h"
 #include "event/library_log.h"
 
@@ -128,7 +128,8 @@ HttpExchange& HttpExchange::operator=(HttpExchange&& other) noexcept {
 HttpExchange::~HttpExchange() { answer_if_pending(); }
 
 void HttpExchange::answer_if_pending() noexcept {
-  if (raw_ != nullptr) respond({.status = 500, .body = "the request was dropped\n"});
+  if (raw_ != nullptr)
+    respond({.status = http_status::kInternalServerError, .body = "the request was dropped\n"});
 }
 
 void HttpExchange::respond(const HttpResponse& response) {
@@ -172,8 +173,7 @@ Result<std::unique_ptr<HttpServer>> HttpServer::create(const HttpLimits& limits,
 Result<void> HttpServer::open(const HttpStreamMaker& make_stream) {
   constexpr Error kNoMemory{Errc::kExhausted, "libevent", 0};
   log_library_messages();
-  wake_ = FileDescriptor(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
-  if (!wake_) return system_error("eventfd", errno);
+  wake_ = SMC_TRY(EventDescriptor::create());
   base_.reset(event_base_new());
   if (!base_) return kNoMemory;
   wake_event_.reset(
@@ -240,7 +240,7 @@ void HttpServer::stop() {
     const std::lock_guard lock(mutex_);
     stopped_ = true;
   }
-  eventfd_write(wake_.get(), 1);
+  wake_.signal();
 }
 
 bool HttpServer::post(std::function<void()> task) {
@@ -249,7 +249,7 @@ bool HttpServer::post(std::function<void()> task) {
     if (stopped_ || tasks_.size() >= kTasksMax) return false;
     tasks_.push_back(std::move(task));
   }
-  eventfd_write(wake_.get(), 1);
+  wake_.signal();
   return true;
 }
 
@@ -285,10 +285,10 @@ void HttpServer::handle(Front& front, ::evhttp_request* raw) {
   handler_(HttpExchange(*this, *front.connections, raw, std::move(request)));
 }
 
-void HttpServer::on_wake(int fd, short, void* server) noexcept {
-  eventfd_t count = 0;
-  eventfd_read(fd, &count);
-  static_cast<HttpServer*>(server)->run_tasks();
+void HttpServer::on_wake(int, short, void* server) noexcept {
+  auto& self = *static_cast<HttpServer*>(server);
+  (void)self.wake_.take();
+  self.run_tasks();
 }
 
 void HttpServer::on_request(::evhttp_request* raw, void* front) noexcept {

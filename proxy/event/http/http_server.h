@@ -26,6 +26,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/linux/event_descriptor.h"
 #include "base/linux/handle.h"
 #include "base/result.h"
 #include "base/time.h"
@@ -172,7 +173,7 @@ class HttpServer {
 
   HttpLimits limits_;
   Handler handler_;
-  FileDescriptor wake_;
+  EventDescriptor wake_;
   HttpBaseHandle base_;
   HttpEventHandle wake_event_;
   HttpRefusals own_refusals_;

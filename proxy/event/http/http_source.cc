@@ -3,6 +3,7 @@
 #include <sys/socket.h>
 
 #include "base/address.h"
+#include "base/linux/peer_credentials.h"
 
 namespace fairlead::event {
 HttpSource http_source_of(int fd) {
@@ -10,10 +11,9 @@ HttpSource http_source_of(int fd) {
   socklen_t length = sizeof(peer);
   if (::getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &length) != 0) return {};
   if (peer.ss_family == AF_UNIX) {
-    ucred credentials{};
-    socklen_t bytes = sizeof(credentials);
-    if (::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &bytes) != 0) return {};
-    return {"uid " + std::to_string(credentials.uid), credentials.uid};
+    const auto credentials = peer_credentials(fd);
+    if (!credentials) return {};
+    return {"uid " + std::to_string(credentials->uid), credentials->uid};
   }
   const auto address = SocketAddress::from(peer, length);
   return address ? HttpSource{address_block_name(*address), std::nullopt} : HttpSource{};

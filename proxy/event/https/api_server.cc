@@ -1,21 +1,16 @@
 #include "event/https/api_server.h"
+#include "base/linux/files.h"
 
 #include <charconv>
 #include <cstdlib>
-#include <fstream>
-#include <iterator>
 #include <string_view>
 
 namespace fairlead::event {
 namespace {
 
 constexpr const char* kAccountFolder = "/var/run/secrets/kubernetes.io/serviceaccount";
+constexpr std::size_t kAccountFileBytesMax = 1 << 20;
 constexpr const char* kJsonType = "application/json";
-
-std::string read_file(const std::string& path) {
-  std::ifstream file(path);
-  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-}
 
 std::string trimmed(std::string text) {
   while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) text.pop_back();
@@ -40,11 +35,13 @@ tl::expected<ApiServer, std::string> ApiServer::from_pod() {
                           "\" is not allowed; allowed: a port");
   const char* folder = std::getenv("FAIRLEAD_SERVICE_ACCOUNT");
   const std::string account = folder != nullptr ? folder : kAccountFolder;
-  target.ca_pem = read_file(account + "/ca.crt");
+  target.ca_pem = read_file(account + "/ca.crt", kAccountFileBytesMax).value_or("");
   return ApiServer(std::move(target), account + "/token");
 }
 
-std::string ApiServer::token() const { return trimmed(read_file(token_file_)); }
+std::string ApiServer::token() const {
+  return trimmed(read_file(token_file_, kAccountFileBytesMax).value_or(""));
+}
 
 tl::expected<HttpsReply, std::string> ApiServer::send(HttpsRequest request) const {
   request.bearer = token();

@@ -1,11 +1,11 @@
 #include "rdma/verbs/numa.h"
+#include "base/linux/files.h"
 
 #include <sched.h>
 
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
-#include <fstream>
 #include <system_error>
 
 namespace fairlead::rdma::verbs {
@@ -15,13 +15,6 @@ namespace fs = std::filesystem;
 
 constexpr int kProcessorsMax = 4096;
 constexpr std::string_view kNodePrefix = "node";
-
-std::string line_of(const fs::path& path) {
-  std::ifstream file(path);
-  std::string line;
-  std::getline(file, line);
-  return line;
-}
 
 std::optional<int> number_in(std::string_view text) {
   int number = 0;
@@ -49,7 +42,7 @@ std::set<int> parse_number_list(const std::string& text) {
 
 std::optional<int> numa_node_of(const std::string& rnic, const std::string& sysfs) {
   const std::optional<int> node =
-      number_in(line_of(fs::path(sysfs) / "class/infiniband" / rnic / "device/numa_node"));
+      number_in(first_line(fs::path(sysfs) / "class/infiniband" / rnic / "device/numa_node"));
   return node && *node >= 0 ? node : std::nullopt;
 }
 
@@ -63,7 +56,7 @@ std::set<int> numa_nodes_of(const std::set<int>& processors, const std::string& 
     if (!name.starts_with(kNodePrefix)) continue;
     const auto number = number_in(std::string_view(name).substr(kNodePrefix.size()));
     if (!number) continue;
-    for (const int processor : parse_number_list(line_of(entry->path() / "cpulist")))
+    for (const int processor : parse_number_list(first_line(entry->path() / "cpulist")))
       if (processors.contains(processor)) nodes.insert(*number);
   }
   return nodes;

@@ -8,11 +8,11 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <fstream>
 #include <string>
 #include <utility>
 
 #include "base/assert.h"
+#include "base/linux/files.h"
 #include "rdma/verbs/device_judgement.h"
 #include "rdma/verbs/verbs_buffer.h"
 #include "rdma/verbs/verbs_completions.h"
@@ -81,10 +81,8 @@ std::vector<std::string> device_names() {
 bool has_device_node(const std::string& name) {
   const std::vector<std::string> nodes = entries_of(kVerbsFolder);
   return std::any_of(nodes.begin(), nodes.end(), [&](const std::string& node) {
-    std::string device;
-    std::ifstream file(std::string(kVerbsFolder) + "/" + node + "/ibdev");
-    std::getline(file, device);
-    return device == name && ::access((std::string(kNodesFolder) + "/" + node).c_str(), F_OK) == 0;
+    return first_line(std::string(kVerbsFolder) + "/" + node + "/ibdev") == name &&
+           ::access((std::string(kNodesFolder) + "/" + node).c_str(), F_OK) == 0;
   });
 }
 

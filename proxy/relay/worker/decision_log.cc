@@ -1,30 +1,16 @@
 #include "relay/worker/decision_log.h"
 
 #include <cstdio>
-#include <ctime>
+
+#include "base/utc_time.h"
 
 namespace fairlead::relay {
 namespace {
 
-std::string rfc3339(std::chrono::system_clock::time_point time) {
-  const auto since = time.time_since_epoch();
-  const auto seconds = std::chrono::floor<std::chrono::seconds>(since);
-  const std::time_t clock = seconds.count();
-  std::tm parts{};
-  gmtime_r(&clock, &parts);
-  char text[40];
-  const std::size_t n = std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%S", &parts);
-  std::snprintf(
-      text + n, sizeof text - n, ".%03dZ",
-      static_cast<int>(
-          std::chrono::duration_cast<std::chrono::milliseconds>(since - seconds).count()));
-  return text;
-}
-
 DecisionRow row_of(const Decision& decision) {
   DecisionRow row;
   row.id = session_id(decision.session);
-  row.time = rfc3339(decision.time);
+  row.time = utc_text(decision.time);
   row.direction = decision.direction;
   row.side = decision.side;
   row.transport = decision.transport;

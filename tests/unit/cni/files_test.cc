@@ -1,5 +1,5 @@
 // Goal: a file is replaced as a whole, and reads have a limit.
-#include "cni/state/files.h"
+#include "base/linux/files.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>

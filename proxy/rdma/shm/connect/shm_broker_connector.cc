@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/linux/descriptors.h"
+#include "base/linux/peer_credentials.h"
 #include "base/linux/unix_address.h"
 #include "rdma/shm/channel/shm_channel_memory.h"
 #include "rdma/shm/shm_limits.h"
@@ -25,12 +26,6 @@ using Trigger = FdWatcher::Trigger;
 constexpr int kBacklog = 4;
 
 TimePoint now_() { return std::chrono::steady_clock::now(); }
-
-bool is_of_user(int socket, std::uint32_t uid) {
-  ucred peer{};
-  socklen_t length = sizeof peer;
-  return ::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0 && peer.uid == uid;
-}
 
 const char* refused_because(broker::Refusal refusal) {
   if (refusal == broker::Refusal::kTaken) return "the broker refuses us: our peer id is taken";
@@ -142,7 +137,7 @@ void BrokerConnector::accept_broker() {
     }
     if (!link && errno == EAGAIN) return listen_again();
     if (!link) return be_deaf();
-    if (is_of_user(link.get(), broker_uid_)) take_link(std::move(link));
+    if (is_peer_of_user(link.get(), broker_uid_)) take_link(std::move(link));
   }
 }
 

@@ -12,6 +12,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/linux/peer_credentials.h"
 #include "base/linux/unix_address.h"
 #include "rdma/shm/shm_limits.h"
 
@@ -42,10 +43,7 @@ Result<std::string> unfinished_name(const std::string& directory) {
 
 // The peer's directory entry could be anybody's: only processes of our user, or root, are let in.
 bool is_trusted_user(int socket) {
-  ucred peer{};
-  socklen_t length = sizeof peer;
-  if (::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0) return false;
-  return peer.uid == ::geteuid() || peer.uid == 0 || ::geteuid() == 0;
+  return is_peer_root_or_ours(socket) || (::geteuid() == 0 && peer_credentials(socket));
 }
 
 Result<FileDescriptor> connect_to(const std::string& path) {

@@ -1,4 +1,5 @@
-// Reads and replaces small files: sysfs, the plugin's state and the runtime's configuration.
+// Reads and replaces small files: of the kernel, of the plugin's state, of the runtime's
+// configuration.
 #pragma once
 
 #include <sys/types.h>
@@ -11,7 +12,7 @@
 
 #include "base/result.h"
 
-namespace fairlead::cni {
+namespace fairlead {
 
 // Sorted; empty for a folder that is missing or unreadable.
 std::vector<std::string> names_in(const std::filesystem::path& folder);
@@ -30,4 +31,4 @@ Result<std::string> read_file(const std::filesystem::path& path, std::size_t byt
 Result<void> replace_file(const std::filesystem::path& path, const std::filesystem::path& fresh,
                           std::string_view text, mode_t mode);
 
-}  // namespace fairlead::cni
+}  // namespace fairlead

@@ -1,4 +1,4 @@
-#include "cni/state/files.h"
+#include "base/linux/files.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -12,7 +12,7 @@
 
 #include "base/linux/handle.h"
 
-namespace fairlead::cni {
+namespace fairlead {
 namespace fs = std::filesystem;
 
 std::vector<std::string> names_in(const fs::path& folder) {
@@ -69,4 +69,4 @@ Result<void> replace_file(const fs::path& path, const fs::path& fresh, std::stri
   return {};
 }
 
-}  // namespace fairlead::cni
+}  // namespace fairlead
