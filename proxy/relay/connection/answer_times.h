@@ -3,41 +3,41 @@
 #pragma once
 
 #include <algorithm>
-#include <cstdint>
 #include <optional>
 
 #include "base/time.h"
 
 namespace fairlead::relay {
 
+// Each session has one, so it is kept small.
 class AnswerTimes {
  public:
-  // How many bytes have passed in all, both ways. Returns the wait that is over if it was the
-  // first.
-  std::optional<Duration> note(std::uint64_t asked, std::uint64_t answered, TimePoint now) {
+  // Bytes have been sent, or have come back. Returns the wait that is over if it was the first.
+  std::optional<Duration> note(bool asked, bool answered, TimePoint now) {
     std::optional<Duration> first;
-    if (answered > answered_ && since_) {
-      const Duration wait = now - *since_;
-      if (!longest_) first = wait;
-      longest_ = std::max(longest_.value_or(wait), wait);
-      since_.reset();
+    if (answered && waits()) {
+      const Duration wait = now - since_;
+      if (longest_ == kNone) first = wait;
+      longest_ = std::max(longest_, wait);
+      since_ = kNever;
     }
-    if (asked > asked_) since_ = now;
-    asked_ = asked;
-    answered_ = answered;
+    if (asked) since_ = now;
     return first;
   }
   // Also one that has not ended. Nothing if there was none.
   std::optional<Duration> longest(TimePoint now) const {
-    if (!since_) return longest_;
-    return std::max(longest_.value_or(Duration::zero()), now - *since_);
+    const Duration longest = waits() ? std::max(longest_, now - since_) : longest_;
+    return longest == kNone ? std::nullopt : std::optional(longest);
   }
 
  private:
-  std::uint64_t asked_ = 0;
-  std::uint64_t answered_ = 0;
-  std::optional<TimePoint> since_;  // of a wait
-  std::optional<Duration> longest_;
+  static constexpr TimePoint kNever{};
+  static constexpr Duration kNone{-1};
+
+  bool waits() const { return since_ != kNever; }
+
+  TimePoint since_ = kNever;  // of a wait
+  Duration longest_ = kNone;
 };
 
 }  // namespace fairlead::relay

@@ -111,7 +111,8 @@ StageResult FramesStage::run(TimePoint now) {
   }
   if (const auto deadline = relay_->next_deadline()) {
     if (!half_close_)
-      half_close_.emplace(session_.services.timers, [this] { session_.mark_ready(); });
+      half_close_ = std::make_unique<event::Timer>(session_.services.timers,
+                                                   [this] { session_.mark_ready(); });
     half_close_->set(deadline);
   }
   if (relay_->ending()) return Stay{};
@@ -149,7 +150,8 @@ bool FramesStage::window_blocks_too_long(TimePoint now) {
     return false;
   }
   if (!blocked_) {
-    blocked_.emplace(session_.services.timers, [this] { session_.mark_ready(); });
+    blocked_ =
+        std::make_unique<event::Timer>(session_.services.timers, [this] { session_.mark_ready(); });
     blocked_until_ = now + kWindowWait;
     blocked_->set(blocked_until_);
   }

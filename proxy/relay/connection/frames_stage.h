@@ -67,10 +67,10 @@ class FramesStage final : public Stage {
   bool peer_over_ = false;  // the peer is not answered any more
   bool returned_ = false;   // it was over SMC-R
   PeerLiveness liveness_;
-  std::optional<event::Timer> half_close_;  // for what a half-closed connection may still say
+  std::unique_ptr<event::Timer> half_close_;  // for what a half-closed connection may still say
   std::uint64_t window_ = smc::kFirstWindowBytes;  // that the peer got last
   // A client's: while a window blocks.
-  std::optional<event::Timer> blocked_;
+  std::unique_ptr<event::Timer> blocked_;
   TimePoint blocked_until_{};
   // A client's handshake that the connection has earned.
   struct Earned {

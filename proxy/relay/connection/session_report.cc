@@ -136,7 +136,8 @@ void SessionReport::short_ended(const SocketAddress& peer, ShortEnd how, TimePoi
 void SessionReport::count(Transport transport, std::uint64_t tx, std::uint64_t rx, TimePoint now) {
   TrafficStats& traffic = services_.stats.traffic_of(direction_, transport);
   const bool outbound = direction_ == Direction::kOutbound;
-  if (const auto first = answers_.note(outbound ? tx : rx, outbound ? rx : tx, now))
+  const bool sent = tx > tx_, came = rx > rx_;
+  if (const auto first = answers_.note(outbound ? sent : came, outbound ? came : sent, now))
     services_.stats.first_answer[static_cast<std::size_t>(direction_)].observe(seconds(*first));
   traffic.tx_bytes.add(tx - tx_);
   traffic.rx_bytes.add(rx - rx_);

@@ -53,7 +53,8 @@ End SessionResources::refuse_for_memory() {
 
 StageResult SessionResources::close_in_order(TimePoint now) {
   if (close_order.may_close(*net, now)) return End{};
-  if (!close_timer) close_timer.emplace(services.timers, [this] { mark_ready(); });
+  if (!close_timer)
+    close_timer = std::make_unique<event::Timer>(services.timers, [this] { mark_ready(); });
   close_timer->set(close_order.next_deadline());
   return Stay{};
 }

@@ -87,8 +87,8 @@ struct SessionResources {
   std::unique_ptr<event::Stream> net;
   SessionReport report;
   std::optional<event::Timer> lasting_timer;
-  CloseOrder close_order;  // in whichever stages the applications have ended
-  std::optional<event::Timer> close_timer;
+  std::unique_ptr<event::Timer> close_timer;  // few need it, and a session is kept small
+  CloseOrder close_order;                     // in whichever stages the applications have ended
 };
 
 // What the kernel says of a host that does not answer; ICMP may have named the cause.

@@ -46,7 +46,8 @@ StageResult TcpStage::run(TimePoint now) {
     case RelayStep::kIdle:
       if (const auto deadline = relay_.next_deadline()) {
         if (!half_close_)
-          half_close_.emplace(session_.services.timers, [this] { session_.mark_ready(); });
+          half_close_ = std::make_unique<event::Timer>(session_.services.timers,
+                                                       [this] { session_.mark_ready(); });
         half_close_->set(deadline);
       }
       return Stay{};

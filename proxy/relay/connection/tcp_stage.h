@@ -31,7 +31,7 @@ class TcpStage final : public Stage {
   SessionResources& session_;
   TcpRelay relay_;
   PeerLiveness liveness_;
-  std::optional<event::Timer> half_close_;  // for what a half-closed connection may still say
+  std::unique_ptr<event::Timer> half_close_;  // for what a half-closed connection may still say
 };
 
 }  // namespace fairlead::relay

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <utility>
 
@@ -35,7 +36,9 @@ class Duplex {
   // came from it before, as far as it takes it; never kRefused.
   RelayStep pump(TimePoint now);
   // When the owner calls pump() again although nothing has happened.
-  Deadline next_deadline() const { return reset_delay_.next_deadline(); }
+  Deadline next_deadline() const {
+    return reset_delay_ ? reset_delay_->next_deadline() : std::nullopt;
+  }
   // One of the streams was reset, and the other one has not got all of it yet.
   bool ending() const { return last_ != Last::kNone; }
   // The stream to the network is taken for reset.
@@ -57,7 +60,7 @@ class Duplex {
   In& in_;
   Last last_ = Last::kNone;  // of one stream that was reset: the direction that it spoke
   bool end_said_ = false;    // to the stream that reads that direction
-  ResetDelay reset_delay_;
+  std::unique_ptr<ResetDelay> reset_delay_;  // only before a reset
 };
 
 template <class Out, class In>
@@ -109,18 +112,19 @@ RelayStep Duplex<Out, In>::pump_last(Direction& direction, event::Stream& reader
   if (passed_on && unsent == 0) return RelayStep::kReset;
   if (last_ == Last::kOut && out_.held()) {
     last_ = Last::kNone;
-    reset_delay_ = {};
+    reset_delay_.reset();
     return RelayStep::kMore;
   }
   const std::uint64_t moved = direction.passed_on() - unsent;
+  if (!reset_delay_) reset_delay_ = std::make_unique<ResetDelay>();
   bool more = step == RelayStep::kMore;
   // What no reader holds up, and has not come, does not come.
   const bool held_up = more || unsent != 0 || !reader.writable();
   if (!whole || !held_up) {
-    if (!reset_delay_.wait(moved, passed_on, now)) return RelayStep::kReset;
+    if (!reset_delay_->wait(moved, passed_on, now)) return RelayStep::kReset;
   } else {
     const Unheard unheard = drop_unheard(reader);
-    if (unheard.refused || !reset_delay_.wait_for_reader(moved, passed_on, unheard.bytes, now))
+    if (unheard.refused || !reset_delay_->wait_for_reader(moved, passed_on, unheard.bytes, now))
       return RelayStep::kReset;
     more = more || unheard.more;
   }

@@ -88,8 +88,9 @@ std::byte* FramedOut::put_due(std::byte* end) {
     end -= bytes.size();
     std::memcpy(end, bytes.data(), bytes.size());
   };
-  if (window_due_) put(wire::encode_position(wire::FrameType::kWindow, *window_due_));
-  window_due_.reset();
+  if (window_due_)
+    put(wire::encode_position(wire::FrameType::kWindow, deferral_.bytes_received_max()));
+  window_due_ = false;
   if (preface_due_) put(deferral_.windows() ? wire::kWindowsPreface : wire::kFramePreface);
   preface_due_ = false;
   return end;
@@ -104,7 +105,7 @@ RelayStep FramedOut::send_due() {
 void FramedOut::open_window(std::uint64_t max) {
   const auto frame = deferral_.open_window(max);
   if (preface_due_)
-    window_due_ = max;
+    window_due_ = true;
   else if (send(frame) == RelayStep::kRefused)
     net_.assume_readable();  // it says so again when something is read from it
 }

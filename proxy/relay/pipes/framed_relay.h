@@ -63,7 +63,7 @@ class FramedOut {
   std::uint64_t bytes_ = 0;
   std::size_t copy_bytes_ = kCopyBytes;
   bool preface_due_;
-  std::optional<std::uint64_t> window_due_;  // goes with the preface
+  bool window_due_ = false;  // goes with the preface
 };
 
 static_assert(smc::kFramedBytesMax % kBacklogStepBytes == 0);

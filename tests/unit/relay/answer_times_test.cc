@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <utility>
+
 namespace fairlead::relay {
 namespace {
 
@@ -9,13 +11,20 @@ using std::chrono::milliseconds;
 
 class AnswerTimesTest : public testing::Test {
  protected:
-  std::optional<Duration> at(int ms, std::uint64_t asked, std::uint64_t answered) {
-    return times.note(asked, answered, begin + milliseconds(ms));
+  // How many bytes have been sent and have come back until then.
+  std::optional<Duration> at(int ms, int asked, int answered) {
+    const bool more_asked = asked > std::exchange(asked_, asked);
+    const bool more_answered = answered > std::exchange(answered_, answered);
+    return times.note(more_asked, more_answered, begin + milliseconds(ms));
   }
   std::optional<Duration> longest(int ms) const { return times.longest(begin + milliseconds(ms)); }
 
   const TimePoint begin{std::chrono::hours(1)};
   AnswerTimes times;
+
+ private:
+  int asked_ = 0;
+  int answered_ = 0;
 };
 
 TEST_F(AnswerTimesTest, TheFirstAnswerIsToldOnce) {
