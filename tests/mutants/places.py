@@ -64,12 +64,13 @@ class Finder:
         self.root, self.folders = Path(root), folders
         self.index = cindex.Index.create()
         self.texts, self.excluded, self.found = {}, {}, {}
-        self.sources = sorted(path for folder in folders for path in (self.root / folder).glob("*.cc"))
+        self.sources = sorted(path for folder in folders for path in (self.root / folder).rglob("*.cc"))
         self.flags = [*FLAGS, f"-I{self.root / 'proxy'}", f"-I{self.root}", *self.precompiled(Path(scratch))]
 
     def precompiled(self, scratch):
         """The headers of libraries in one file, since most of the time would go into them."""
-        names = sorted({line for path in (self.root / "proxy").rglob("*.[ch]*") if path.parent.name in ("base", "wire", "smc", "shm", "rdma")
+        layers = ("base", "wire", "smc", "rdma")
+        names = sorted({line for layer in layers for path in (self.root / "proxy" / layer).rglob("*.[ch]*") if "verbs" not in path.parts
                         for line in re.findall(r"^#include <[a-z_/]+>", path.read_text(encoding="utf-8"), re.MULTILINE)})
         header = scratch / "libraries.h"
         header.write_text("\n".join(names) + "\n", encoding="utf-8")
