@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <cstdio>
 #include <fstream>
 
 #include "base/linux/handle.h"
@@ -48,25 +47,6 @@ Result<std::string> read_file(const fs::path& path, std::size_t bytes_max, int f
     text.append(chunk.data(), static_cast<std::size_t>(count));
     if (text.size() > bytes_max) return system_error("read", EFBIG);
   }
-}
-
-Result<void> replace_file(const fs::path& path, const fs::path& fresh, std::string_view text,
-                          mode_t mode) {
-  if (::unlink(fresh.c_str()) != 0 && errno != ENOENT) return system_error("unlink", errno);
-  const int flags = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW;
-  const FileDescriptor file(::open(fresh.c_str(), flags, mode));
-  // Sets the requested mode independently of the umask.
-  if (!file || ::fchmod(file.get(), mode) != 0) return system_error("create", errno);
-  while (!text.empty()) {
-    const ssize_t count = ::write(file.get(), text.data(), text.size());
-    if (count < 0 && errno == EINTR) continue;
-    if (count <= 0) return system_error("write", errno);
-    text.remove_prefix(static_cast<std::size_t>(count));
-  }
-  // Otherwise a crash of the node could leave an empty file under the name.
-  if (::fsync(file.get()) != 0) return system_error("fsync", errno);
-  if (::rename(fresh.c_str(), path.c_str()) != 0) return system_error("rename", errno);
-  return {};
 }
 
 }  // namespace fairlead
