@@ -10,8 +10,8 @@ constexpr int kConflictsMax = 5;
 constexpr const char* kBundleKey = "ca.crt";
 constexpr const char* kAuthorityKeyKey = "ca.key";
 constexpr const char* kLeafKey = "tls.crt";
-constexpr std::size_t kPemBytesMax = 1 << 20;
 constexpr const char* kLeafKeyKey = "tls.key";
+constexpr std::size_t kPemBytesMax = 1 << 20;
 
 bool is_fresh(const std::string& certificate_pem, WallTime now) {
   const auto validity = validity_of(certificate_pem);

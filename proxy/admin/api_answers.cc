@@ -129,13 +129,14 @@ HttpResponse AdminApi::take_port(const HttpRequest& request) {
       .field("port", std::uint64_t{number})
       .field("state", *state);
   sources_.take_port(std::string(*device), number, state == "up");
-  return json_response(202, {{"device", *device}, {"port", number}, {"state", *state}});
+  return json_response(http_status::kAccepted,
+                       {{"device", *device}, {"port", number}, {"state", *state}});
 }
 
 HttpResponse AdminApi::drain(const HttpRequest&) {
   if (!sources_.drain) return error_response(http_status::kNotFound, "this proxy cannot drain");
   sources_.drain();
-  return json_response(202, {{"draining", true}});
+  return json_response(http_status::kAccepted, {{"draining", true}});
 }
 
 HttpResponse AdminApi::metrics(const GatheredSnapshot& snapshot) {

@@ -19,6 +19,7 @@ constexpr int kSystemTicksField = 15 - 3;
 constexpr int kStartTicksField = 22 - 3;
 constexpr int kResidentPagesField = 24 - 3;
 constexpr std::size_t kProcFileBytesMax = 4 << 20;  // interrupts of many processors
+
 std::optional<std::uint64_t> parse_number(std::string_view text) {
   std::uint64_t number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);

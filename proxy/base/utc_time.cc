@@ -4,7 +4,6 @@
 #include <cstdio>
 
 namespace fairlead {
-
 namespace {
 
 std::string to_the_second(std::time_t time) {

@@ -184,8 +184,8 @@ Result<void> Connection::take_cursors(const wire::CdcMessage& message) {
 }
 
 void Connection::handle_deadline(TimePoint now) {
-  if (missing_until_ && now >= *missing_until_) abort();
-  if (!grace_until_ || now < *grace_until_) return;
+  if (is_due(missing_until_, now)) abort();
+  if (!is_due(grace_until_, now)) return;
   grace_until_.reset();
   // Nothing came: that flag was left over from a window filled exactly.
   rx_.clear_write_blocked();

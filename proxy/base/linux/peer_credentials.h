@@ -1,4 +1,5 @@
-// Who is at the other end of a Unix socket, as the kernel noted it when the connection was made.
+// The credentials of the process at the other end of a Unix socket. The kernel notes them at
+// connect(2), and those of a listener at listen(2).
 #pragma once
 
 #include <sys/socket.h>

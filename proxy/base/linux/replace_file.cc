@@ -1,4 +1,4 @@
-// Apart from the reading: the proxy links that, and must not import the calls of this.
+// In a source file of its own: the proxy only reads files, and must not import fsync(2).
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>

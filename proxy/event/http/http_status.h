@@ -5,6 +5,7 @@ namespace fairlead::http_status {
 
 inline constexpr int kOk = 200;
 inline constexpr int kCreated = 201;
+inline constexpr int kAccepted = 202;
 inline constexpr int kBadRequest = 400;
 inline constexpr int kUnauthorized = 401;
 inline constexpr int kForbidden = 403;

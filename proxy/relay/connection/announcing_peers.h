@@ -1,8 +1,7 @@
-// The addresses that have answered with the SMC option lately. One that answers without it is no
-// stranger: it may be drained, or short of memory, or under a flood of SYNs.
+// The addresses that have answered a SYN with the SMC option. If one of them answers without it
+// later, it is no stranger: it may be drained, short of memory, or under a flood of SYNs.
 //
-// Threads: the worker's. Memory is bounded: an address takes the place of another one with the same
-// hash, which is forgotten.
+// Threads: the worker's. Memory is bounded: an address replaces another one with the same place.
 #pragma once
 
 #include <array>
@@ -16,14 +15,13 @@ inline constexpr std::size_t kAnnouncingPeersMax = 256;  // per worker
 
 class AnnouncingPeers {
  public:
-  void note(const SocketAddress& peer) { slot_of(peer) = peer; }
+  void note(const SocketAddress& peer) { slots_[place_of(peer)] = peer; }
   bool known(const SocketAddress& peer) const { return slots_[place_of(peer)] == peer; }
 
  private:
   static std::size_t place_of(const SocketAddress& peer) {
     return peer.hash() % kAnnouncingPeersMax;
   }
-  SocketAddress& slot_of(const SocketAddress& peer) { return slots_[place_of(peer)]; }
 
   std::array<SocketAddress, kAnnouncingPeersMax> slots_{};
 };

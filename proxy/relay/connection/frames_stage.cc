@@ -109,12 +109,7 @@ StageResult FramesStage::run(TimePoint now) {
     case RelayStep::kIdle:
       break;
   }
-  if (const auto deadline = relay_->next_deadline()) {
-    if (!half_close_)
-      half_close_ = std::make_unique<event::Timer>(session_.services.timers,
-                                                   [this] { session_.mark_ready(); });
-    half_close_->set(deadline);
-  }
+  if (const auto deadline = relay_->next_deadline()) session_.wake_at(half_close_, deadline);
   if (relay_->ending()) return Stay{};
   const bool parking = session_.services.admission.parking();
   // Also before it is parked, once: the client may wait for this to be parked itself.
@@ -150,10 +145,8 @@ bool FramesStage::window_blocks_too_long(TimePoint now) {
     return false;
   }
   if (!blocked_) {
-    blocked_ =
-        std::make_unique<event::Timer>(session_.services.timers, [this] { session_.mark_ready(); });
     blocked_until_ = now + kWindowWait;
-    blocked_->set(blocked_until_);
+    session_.wake_at(blocked_, blocked_until_);
   }
   return now >= blocked_until_;
 }

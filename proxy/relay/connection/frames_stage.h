@@ -15,11 +15,11 @@
 
 namespace fairlead::relay {
 
-// The frames of a connection that another process, or SMC-R, has left. REQUIRES: what
-// smc::Deferral::resume() takes
 // What a client's preface says. REQUIRES: one of the two in wire/frame.h stands first
 smc::Deferral::Windows windows_in(std::span<const std::byte> first_bytes);
 
+// The frames of a connection that another process, or SMC-R, has left. REQUIRES: what
+// smc::Deferral::resume() takes
 std::unique_ptr<FramedRelay> resume_frames(SessionResources& session, ParkedFrames parked,
                                            TimePoint began);
 

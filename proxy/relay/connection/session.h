@@ -97,9 +97,9 @@ class Session final : public StageHost {
   StageResult enter_smc(UseSmc from, TimePoint now);
   StageResult enter_tcp(UseTcp from, TimePoint now);
   void end(const char* reset_why, TimePoint now);
-  // For good.
   // REQUIRES: it is in frames.
   SessionReport::ShortEnd short_end(const smc::Deferral& frames) const;
+  // For good.
   void leave_stage(TimePoint now);
 
   SessionResources resources_;

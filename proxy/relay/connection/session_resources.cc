@@ -17,6 +17,11 @@ SessionResources::SessionResources(SessionServices& own_services, StageHost& own
       memory(std::move(paid)),
       report(own_services, own_number, to, now) {}
 
+void SessionResources::wake_at(std::unique_ptr<event::Timer>& timer, Deadline deadline) {
+  if (!timer) timer = std::make_unique<event::Timer>(services.timers, [this] { mark_ready(); });
+  timer->set(deadline);
+}
+
 void SessionResources::provide_for_lasting() {
   lasting_timer.emplace(services.timers, [this] {
     if (outbound() && net) services.network.probe_peer(*net);
@@ -53,9 +58,7 @@ End SessionResources::refuse_for_memory() {
 
 StageResult SessionResources::close_in_order(TimePoint now) {
   if (close_order.may_close(*net, now)) return End{};
-  if (!close_timer)
-    close_timer = std::make_unique<event::Timer>(services.timers, [this] { mark_ready(); });
-  close_timer->set(close_order.next_deadline());
+  wake_at(close_timer, close_order.next_deadline());
   return Stay{};
 }
 

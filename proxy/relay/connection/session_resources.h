@@ -57,6 +57,9 @@ struct SessionResources {
   void note(const char* step) { report.note(step); }
   void mark_ready() { host.mark_ready(); }
 
+  // Sets a timer after which the stage runs again, and makes it first if there is none. Few
+  // sessions need one, and a session is kept small.
+  void wake_at(std::unique_ptr<event::Timer>& timer, Deadline deadline);
   void provide_for_lasting();
   void reset_if_lost();
   // After bytes were counted: a connection that moves some may have larger buffers, one that stalls
@@ -87,8 +90,8 @@ struct SessionResources {
   std::unique_ptr<event::Stream> net;
   SessionReport report;
   std::optional<event::Timer> lasting_timer;
-  std::unique_ptr<event::Timer> close_timer;  // few need it, and a session is kept small
-  CloseOrder close_order;                     // in whichever stages the applications have ended
+  std::unique_ptr<event::Timer> close_timer;
+  CloseOrder close_order;  // in whichever stages the applications have ended
 };
 
 // What the kernel says of a host that does not answer; ICMP may have named the cause.

@@ -1,6 +1,5 @@
 #include "relay/connection/smc_stage.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "base/log.h"
@@ -32,7 +31,7 @@ void ClcConnectionWatch::check(SessionResources& session, SmcRelay& relay, SmcRe
   } else if (session.net->readable() && back.reads_on()) {
     read(session, relay, back, now);
   }
-  if (!ended_until_ || now < *ended_until_) return;
+  if (!is_due(ended_until_, now)) return;
   // The link has answered, so the peer lives, but it has forgotten this connection: nothing would
   // ever come. Linux also ends the TCP connection at a half-close, which it has announced then.
   ended_until_.reset();
@@ -116,8 +115,7 @@ StageResult SmcStage::run(TimePoint now) {
   }
   clc_connection_.check(session_, relay, back_, now);
   if (link_lost_ && !back_.needs_no_link()) connection.handle_link_lost();
-  if (connection.next_deadline() && now >= *connection.next_deadline())
-    connection.handle_deadline(now);
+  if (is_due(connection.next_deadline(), now)) connection.handle_deadline(now);
   const SmcRelay::Step step = relay.pump(*session_.app, publish_bytes(), now);
   session_.close_order.note(connection.closing().data_ended(), connection.closing().peer_ended(),
                             session_.outbound());
@@ -142,7 +140,7 @@ StageResult SmcStage::run(TimePoint now) {
       session_.net->reset_on_close();
       session_.app.reset();
       // The peer may be in frames already, and not look at the ring.
-      clc_connection_until_ = *back_.fault() == '\0' ? now + kClcConnectionKept : now;
+      if (*back_.fault() != '\0') session_.net.reset();
       close_wait_ = now + kCloseAnswerWait;
       return await_peer_close(now);
     case SmcRelay::Step::kFinished:
@@ -210,12 +208,11 @@ std::uint32_t SmcStage::publish_bytes() const {
 // good.
 StageResult SmcStage::await_peer_close(TimePoint now) {
   const smc::Connection& connection = membership_.relay().connection;
-  if (connection.finished() || connection.closing().lost() || now >= *close_wait_) {
-    session_.net.reset();
-    return End{};
-  }
-  if (session_.net && now >= clc_connection_until_) session_.net.reset();
-  wake_at(session_.net ? std::min(clc_connection_until_, *close_wait_) : *close_wait_);
+  const TimePoint kept_until = *close_wait_ - kCloseAnswerWait + kClcConnectionKept;
+  const bool over = connection.finished() || connection.closing().lost() || now >= *close_wait_;
+  if (over || now >= kept_until) session_.net.reset();
+  if (over) return End{};
+  wake_at(session_.net ? kept_until : *close_wait_);
   return Stay{};
 }
 

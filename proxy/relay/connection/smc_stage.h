@@ -70,7 +70,6 @@ class SmcStage final : public Stage {
   SmcReturn back_;
   bool link_lost_ = false;  // the group is gone
   std::optional<TimePoint> close_wait_;
-  TimePoint clc_connection_until_{};  // once our abort has been said
   std::optional<event::Timer> timer_;
 };
 

@@ -44,12 +44,7 @@ StageResult TcpStage::run(TimePoint now) {
   relay_.set_copy_bytes(session_.memory.copy_bytes());
   switch (step) {
     case RelayStep::kIdle:
-      if (const auto deadline = relay_.next_deadline()) {
-        if (!half_close_)
-          half_close_ = std::make_unique<event::Timer>(session_.services.timers,
-                                                       [this] { session_.mark_ready(); });
-        half_close_->set(deadline);
-      }
+      if (const auto deadline = relay_.next_deadline()) session_.wake_at(half_close_, deadline);
       return Stay{};
     case RelayStep::kMore:
       session_.mark_ready();

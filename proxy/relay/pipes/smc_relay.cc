@@ -41,6 +41,7 @@ void SmcRelay::resume(Backlog bytes, bool app_ended, bool app_finished, bool app
 }
 
 ParkedFrames SmcRelay::leave_for_frames(TimePoint now) {
+  if (app_failed_) (void)drop_from_peer(now);
   ParkedFrames frames;
   frames.to_app = ahead_.release();
   frames.to_app.written += connection.rx().bytes();
@@ -57,10 +58,6 @@ ParkedFrames SmcRelay::leave_for_frames(TimePoint now) {
   }
   frames.app_finished = app_finished_;
   frames.app_refuses = app_failed_;
-  if (app_failed_) {
-    waiting.clear();
-    frames.to_app.urgent_at.reset();
-  }
   return frames;
 }
 
