@@ -42,7 +42,8 @@ arm64:  ## build everything for arm64 and run the unit tests under qemu-user
 k8s-test: build  ## build the image from its Dockerfile, run it in pods, test the chart and the plugin with real programs
 	@./scripts/bootstrap.sh test k8s
 	docker/build.sh
-	@./scripts/kubernetes.sh >/dev/null || echo "k8s-test: the programs of the cluster are missing"
+	@for program in helm kubernetes dra_driver; do ./scripts/$$program.sh >/dev/null || \
+	  echo "k8s-test: scripts/$$program.sh has failed; tests that need its programs are skipped"; done
 	FAIRLEAD_IMAGES=$(CURDIR)/build/image ctest --test-dir build/release -R '^(kubernetes|cni|injection)_' \
 	  --output-on-failure --no-tests=error -V
 
@@ -54,6 +55,7 @@ lab: build  ## test Fairlead with the kernel's SMC in two virtual machines with 
 .PHONY: two-nodes
 two-nodes: build  ## a cluster of two virtual machines with RNICs: the chart, pods, what goes and comes back; not part of test
 	@./scripts/bootstrap.sh test lab k8s
+	@./scripts/helm.sh >/dev/null
 	@./scripts/kubernetes.sh >/dev/null
 	@./scripts/containerd.sh >/dev/null
 	@./scripts/dra_driver.sh >/dev/null

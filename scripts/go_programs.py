@@ -12,7 +12,6 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "fairlead"
 PROBE_SECONDS_MAX = 10
-KUBERNETES = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy", "kubelet", "kubectl")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,10 +36,13 @@ class Program:
 
 
 HELM = Program("scripts/helm.sh", ("helm",), "bin", ("dev", "release"), 1)
-DRA_DRIVER = Program("scripts/dra_driver.sh", ("dra-driver",), "dra-driver-*", ("dev",), 1, "tests/two_nodes/dra_driver/main.go")
-# A desk that runs "dev" alone goes without them: that run takes little longer itself.
-CLUSTER = Program("scripts/kubernetes.sh", KUBERNETES, "kubernetes-*", ("release",), 9)
-PROGRAMS = (HELM, DRA_DRIVER, CLUSTER)
+# Who runs "dev" alone goes without a cluster: to build it takes as long as that run.
+CLUSTER = Program("scripts/kubernetes.sh",
+                  ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy", "kubelet", "kubectl"),
+                  "kubernetes-*", ("release",), 9)
+DRA_DRIVER = Program("scripts/dra_driver.sh", ("dra-driver",), "dra-driver-*", ("release",), 1,
+                     "tests/two_nodes/dra_driver/main.go")  # of use in the cluster only
+PROGRAMS = (HELM, CLUSTER, DRA_DRIVER)
 
 
 def find(name, folder):

@@ -1,7 +1,5 @@
 """Connections to a vanished host end in bounded time; connections to a host that does not read stay open.
 The test drops the packets of chosen connections in its own network namespace."""
-import ctypes
-import os
 import shutil
 import socket
 import subprocess
@@ -9,10 +7,10 @@ import threading
 import time
 import unittest
 
+import own_network
 import peers
 from harness import ProxyTest, listener, main, wait_until
 
-CLONE_NEWNET = 0x40000000
 TABLE = "fairlead_vanished"
 SHORT = {"tcp": {"keepalive_idle": "1s", "keepalive_interval": "1s", "keepalive_count": 2,
                  "user_timeout": "4s"}}
@@ -43,14 +41,9 @@ def heal():
 class Vanished(ProxyTest):
     @classmethod
     def setUpClass(cls):
-        if os.geteuid() != 0:
-            raise unittest.SkipTest("needs root to make a network namespace")
-        for program in ("ip", "nft"):
-            if shutil.which(program) is None:
-                raise unittest.SkipTest(f"{program} is not installed")
-        if ctypes.CDLL(None, use_errno=True).unshare(CLONE_NEWNET) != 0:
-            raise unittest.SkipTest(f"no network namespace: {os.strerror(ctypes.get_errno())}")
-        subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
+        if shutil.which("nft") is None:
+            raise unittest.SkipTest("nft is not installed")
+        own_network.enter()
 
     def setUp(self):
         super().setUp()

@@ -13,7 +13,6 @@ import apiserver
 import go_programs
 from suite import wait_until
 
-KUBERNETES = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy", "kubelet", "kubectl")
 OTHERS = ("etcd", "nsenter", "setpriv", "unshare", "ip")
 SERVICES = "10.96.0.0/16"
 API_PORT = 6443
@@ -24,7 +23,7 @@ def why_not(*others):
     """Missing programs, including `others`; or nothing."""
     if os.geteuid() != 0:
         return "not root"
-    if missing := [name for name in KUBERNETES if not find(name)]:
+    if missing := go_programs.CLUSTER.missing():
         return f"no {', '.join(missing)}; scripts/kubernetes.sh builds them"
     if missing := [name for name in (*OTHERS, *others) if not find(name)]:
         return f"{', '.join(missing)} not installed; scripts/bootstrap.sh k8s"
@@ -56,7 +55,7 @@ class ControlPlane:
         self.folder, self.address, self.services = Path(folder), address, services
         self.setup = ["bash", "-c", setup, "setup", self.folder, *arguments]
         self.config = self.folder / "kubeconfig"
-        self.programs = {name: str(find(name)) for name in (*KUBERNETES, *OTHERS, *others)}
+        self.programs = {name: str(find(name)) for name in (*go_programs.CLUSTER.names, *OTHERS, *others)}
         self.processes = {}
         self.place, self.enter = None, []
 
