@@ -52,14 +52,14 @@ class Deferral {
   // All but role, limits and beginning: for another process that goes on with the connection.
   struct State {
     Half sent, received;
-    // Both sides know windows. In any case: how many bytes each side may send in frames.
-    bool windows = false;
+    // How many bytes each side may send in frames.
     std::uint64_t sent_max = kFramedBytesMax;
     std::uint64_t received_max = kFramedBytesMax;
     unsigned turns = 0;
-    bool answered = false;        // the latest bytes were the peer's
     std::uint32_t body_left = 0;  // of a frame with data
     bool urgent = false;          // that frame
+    bool answered = false;        // the latest bytes were the peer's
+    bool windows = false;         // both sides know them
     // What has come of a header, and of the body of a hand-over.
     std::array<std::byte, wire::kFrameHeaderBytes + wire::kHandOverBodyBytes> head{};
     std::size_t head_bytes = 0;

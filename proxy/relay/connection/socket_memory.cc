@@ -146,7 +146,7 @@ bool SocketMemory::charge_early(event::Stream& stream) {
   const std::size_t early = kKernelFactor * static_cast<std::size_t>(waiting);
   if (early <= kKernelFactor * kSocketBufferBytes[level_]) return true;
   if (!charge_.resize(charge_.bytes() + early, keep_)) return false;
-  early_bytes_ += early;
+  early_bytes_ += static_cast<std::uint32_t>(early);
   return true;
 }
 
@@ -158,8 +158,8 @@ bool SocketMemory::keep_window(const event::Stream& stream, Leg leg) {
   if (now <= wanted) return true;
   const std::size_t kept = used_ ? now : std::min(now, kFirstWindowBufferBytes);
   const std::size_t leave = used_ ? 0 : budget_->limit_bytes() / kWindowsLeave;
-  std::size_t& window = window_of(leg);
-  window = kept;
+  std::uint32_t& window = window_of(leg);
+  window = static_cast<std::uint32_t>(kept);
   const std::size_t paid = cost(level_);
   if (kept <= wanted || (paid > charge_.bytes() && !charge_.resize(paid, leave))) {
     window = 0;
@@ -188,7 +188,7 @@ void SocketMemory::become_smc(event::Stream& net) {
   if (budget_ == nullptr) return;
   smc_ = true;
   if (net.descriptor() >= 0) {
-    net_window_bytes_ = receive_buffer_bytes(net);
+    net_window_bytes_ = static_cast<std::uint32_t>(receive_buffer_bytes(net));
     event::bound_receive_memory(net.descriptor(), kLeast);
   }
   charge_.resize(cost(level_));
@@ -207,12 +207,13 @@ bool SocketMemory::leave_smc(event::Stream& app, event::Stream& net, std::size_t
   if (budget_ == nullptr) return true;
   const unsigned level = level_;
   const std::size_t ahead = ahead_bytes_;
-  const std::size_t window = app_window_bytes_;
+  const std::uint32_t window = app_window_bytes_;
   const bool bounded = bounded_;
   smc_ = false;
   bounded_ = true;
   ahead_bytes_ += smc::kFramedBytesMax + ring_bytes;
-  app_window_bytes_ = std::max(window, kKernelFactor * kSocketBufferBytes[level_]);
+  app_window_bytes_ =
+      std::max(window, static_cast<std::uint32_t>(kKernelFactor * kSocketBufferBytes[level_]));
   const std::size_t left = budget_->left_bytes();
   const std::size_t kept = budget_->limit_bytes() / 2;
   const std::size_t affordable = charge_.bytes() + (left > kept ? left - kept : 0);

@@ -164,7 +164,7 @@ class SocketMemory {
   std::size_t cost(unsigned level) const { return cost(level, bounded_); }
   // Of one leg with so many bytes of receive buffer.
   static std::size_t leg_cost(Leg leg, unsigned level, bool bounded, std::size_t receive_bytes);
-  std::size_t& window_of(Leg leg) {
+  std::uint32_t& window_of(Leg leg) {
     return leg == Leg::kApp ? app_window_bytes_ : net_window_bytes_;
   }
   void bound_late(event::Stream& app, event::Stream* net);
@@ -174,19 +174,20 @@ class SocketMemory {
   void grow(event::Stream& app, event::Stream* net);
   bool leave_to_tuning(event::Stream& net);
 
+  // Each connection has one of these, so it is kept small. Receive buffers have less than 4 GiB.
   MemoryBudget* budget_ = nullptr;
   std::size_t keep_ = 0;  // bytes of the budget that the connection may not use
   MemoryCharge charge_;
-  unsigned level_ = kSocketLevels - 1;
-  std::size_t early_bytes_ = 0;  // that came before a socket was bounded, as the kernel counts them
-  // Of receive buffers, as the kernel counts them: they keep so much although the level has less.
-  std::size_t app_window_bytes_ = 0;
-  std::size_t net_window_bytes_ = 0;
   std::size_t ahead_bytes_ = 0;  // of an application that has not taken them
+  std::uint64_t grow_at_ = 0;
+  std::uint32_t early_bytes_ = 0;  // before a socket was bounded, as the kernel counts them
+  // Of receive buffers, as the kernel counts them: they keep so much although the level has less.
+  std::uint32_t app_window_bytes_ = 0;
+  std::uint32_t net_window_bytes_ = 0;
+  unsigned level_ = kSocketLevels - 1;
   bool smc_ = false;
   bool bounded_ = true;  // the sockets are, as level_ says
   bool used_ = false;    // its sockets may have announced more than a first window
-  std::uint64_t grow_at_ = 0;
 };
 
 }  // namespace fairlead::relay
