@@ -49,9 +49,14 @@ def find(name, folder):
     """Path of a program in the search path, or of its newest version in the cache; or None."""
     if installed := shutil.which(name, path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin"):
         return installed
+    built = find_built(name, folder)
+    return str(built) if built else None
+
+
+def find_built(name, folder):
+    """Path of a program in its newest version in the cache, or None."""
     built = [path for path in CACHE.glob(f"{folder}/{name}") if os.access(path, os.X_OK)]
-    newest = max(built, key=lambda path: [int(number) for number in re.findall(r"\d+", path.parent.name)], default=None)
-    return str(newest) if newest else None
+    return max(built, key=lambda path: [int(number) for number in re.findall(r"\d+", path.parent.name)], default=None)
 
 
 def why_no_go():

@@ -42,8 +42,8 @@ KUBELET = {key: value for key, value in cluster.KUBELET.items() if key != "failC
 
 
 def find_containerd():
-    """{name: path} of the programs that scripts/containerd.sh has built; {} without them."""
-    found = {name: go_programs.find(name, "containerd-*") for name in CONTAINERD}
+    """{name: path} of the programs that scripts/containerd.sh has built; {} without them. The host's may be older."""
+    found = {name: go_programs.find_built(name, "containerd-*") for name in CONTAINERD}
     return found if all(found.values()) else {}
 
 
