@@ -11,7 +11,7 @@
 namespace fairlead::relay {
 
 InboundHandshake::InboundHandshake(SessionResources& session, First first, bool assumed)
-    : HandshakeStage(session, HandshakePermit(session.services, session.number), nullptr),
+    : common_(session, HandshakePermit(session.services, session.number), nullptr),
       frames_possible_(first == First::kFramesOrProposal),
       assumed_(assumed) {
   const Duration timeout = session.services.config.smc.handshake_timeout;
@@ -20,26 +20,25 @@ InboundHandshake::InboundHandshake(SessionResources& session, First first, bool 
 }
 
 InboundHandshake::InboundHandshake(SessionResources& session, std::unique_ptr<FramedRelay> framed)
-    : HandshakeStage(session, HandshakePermit(session.services, session.number),
-                     std::move(framed)) {
+    : common_(session, HandshakePermit(session.services, session.number), std::move(framed)) {
   await_proposal(session.services.config.smc.handshake_timeout);
 }
 
 InboundHandshake::InboundHandshake(SessionResources& session, std::unique_ptr<FramedRelay> framed,
                                    BehindAccept)
-    : HandshakeStage(session, HandshakePermit(session.services, session.number),
-                     std::move(framed)) {
-  accept_sent_ = behind_accept_ = true;
-  exchange_.begin(smc::Handshake::behind_accept(services().offer.peer_id, session_.now(),
-                                                services().config.smc.handshake_timeout));
-  session_.report.set_phase("clc_confirm");
-  arm_timer();
+    : common_(session, HandshakePermit(session.services, session.number), std::move(framed)) {
+  common_.accept_sent = behind_accept_ = true;
+  common_.exchange.begin(smc::Handshake::behind_accept(
+      services().offer.peer_id, common_.session.now(), services().config.smc.handshake_timeout));
+  common_.session.report.set_phase("clc_confirm");
+  arm_timer(common_);
 }
 
 void InboundHandshake::await_proposal(Duration timeout) {
-  exchange_.begin(smc::Handshake::server(services().offer.peer_id, session_.now(), timeout));
-  session_.report.set_phase("clc_proposal");
-  arm_timer();
+  common_.exchange.begin(
+      smc::Handshake::server(services().offer.peer_id, common_.session.now(), timeout));
+  common_.session.report.set_phase("clc_proposal");
+  arm_timer(common_);
 }
 
 StageResult InboundHandshake::begin(TimePoint now) {
@@ -47,9 +46,37 @@ StageResult InboundHandshake::begin(TimePoint now) {
   return run(now);
 }
 
-std::optional<StageResult> InboundHandshake::judge_unread(TimePoint now) {
-  if (!frames_possible_) return std::nullopt;
-  std::vector<std::byte>& unread = exchange_.unread();
+StageResult InboundHandshake::run(TimePoint now) {
+  if (frames_possible_ && awaits_peer(common_))
+    if (std::optional<StageResult> result = judge_first_bytes()) return std::move(*result);
+  for (;;) {
+    switch (advance(common_, now)) {
+      case HandshakeProgress::kNothing:
+        return Stay{};
+      case HandshakeProgress::kMessage: {
+        StageResult result = handle_message(now);
+        if (!std::holds_alternative<Stay>(result)) return result;
+        break;
+      }
+      case HandshakeProgress::kEnd:
+        return handle_stream_end(false);
+      case HandshakeProgress::kReset:
+        return handle_stream_end(true);
+      case HandshakeProgress::kLost:
+        return fail(common_, common_.lost_why);
+      case HandshakeProgress::kEstablished:
+        return use_smc(common_);
+      case HandshakeProgress::kTcp:
+        if (peer_went_back(common_)) return fail(common_, kWentBack);
+        return end_in_tcp(end_declined(common_, now));
+      case HandshakeProgress::kFailed:
+        return end_in_failure(handshake().outcome(), now);
+    }
+  }
+}
+
+std::optional<StageResult> InboundHandshake::judge_first_bytes() {
+  std::vector<std::byte>& unread = common_.exchange.unread();
   const auto begins_with = [&unread](const auto& preface) {
     const std::size_t seen = std::min(unread.size(), preface.size());
     return std::equal(unread.begin(), unread.begin() + static_cast<std::ptrdiff_t>(seen),
@@ -58,29 +85,82 @@ std::optional<StageResult> InboundHandshake::judge_unread(TimePoint now) {
   while (begins_with(wire::kFramePreface) || begins_with(wire::kWindowsPreface)) {
     if (unread.size() >= wire::kFramePreface.size()) {
       // Frames cannot be declined.
-      if (!session_.memory.begin_frames(smc::Deferral::first_window_bytes(windows_in(unread))))
-        return session_.refuse_for_memory();
-      return UseStage{std::make_unique<InboundDial>(session_, std::move(unread))};
+      if (!common_.session.memory.begin_frames(
+              smc::Deferral::first_window_bytes(windows_in(unread))))
+        return common_.session.refuse_for_memory();
+      return UseStage{std::make_unique<InboundDial>(common_.session, std::move(unread))};
     }
-    if (std::optional<StageResult> result = fetch(now)) return result;
+    if (const std::optional<HandshakeProgress> end = fetch(common_)) {
+      if (*end == HandshakeProgress::kNothing) return Stay{};
+      return handle_stream_end(*end == HandshakeProgress::kReset);
+    }
   }
   frames_possible_ = false;
   return std::nullopt;
 }
 
+StageResult InboundHandshake::handle_deadline(TimePoint now) {
+  if (std::optional<StageResult> result = handle_wait_deadline(common_, now))
+    return std::move(*result);
+  if (client_memory_since_ && handshake().state() == smc::Handshake::State::kAwaitingLink) {
+    await_client_memory(now);
+    return Stay{};
+  }
+  arm_timer(common_);  // the wait for a Decline of the peer's follows that for the link
+  common_.session.mark_ready();
+  return Stay{};
+}
+
+StageResult InboundHandshake::handle_group_confirmed(TimePoint now) {
+  // A server that is telling the client came when the group was confirmed, but this was not news
+  // yet.
+  if (common_.wait == HandshakeWait::kAnnouncement) return Stay{};
+  if (common_.wait == HandshakeWait::kFirstContact) {
+    common_.wait = HandshakeWait::kNone;
+    common_.session.note("the first contact of another connection is done");
+    answer_proposal(now);
+  } else if (handshake().state() == smc::Handshake::State::kAwaitingLink) {
+    handshake().link_confirmed();
+  }
+  common_.session.mark_ready();
+  return Stay{};
+}
+
+StageResult InboundHandshake::handle_group_refused(FallbackReason reason, TimePoint now) {
+  if (handshake().state() == smc::Handshake::State::kAwaitingLink) decline(common_, reason, now);
+  return Stay{};
+}
+
+StageResult InboundHandshake::handle_group_lost(TimePoint now) {
+  common_.membership.leave(now, true);
+  if (common_.wait == HandshakeWait::kNone) return lose_group(common_, now);
+  common_.wait = HandshakeWait::kNone;
+  answer_proposal(now);  // this one makes the first contact instead
+  common_.session.mark_ready();
+  return Stay{};
+}
+
+StageResult InboundHandshake::handle_rmb_announced(TimePoint now) {
+  if (!announcement_over(common_, now)) return Stay{};
+  send_accept(now);
+  common_.session.mark_ready();
+  return Stay{};
+}
+
 StageResult InboundHandshake::handle_message(TimePoint now) {
-  return accept_sent_ ? handle_confirm(now) : handle_proposal(now);
+  return common_.accept_sent ? handle_confirm(now) : handle_proposal(now);
 }
 
 StageResult InboundHandshake::handle_proposal(TimePoint now) {
   const auto refuse = [&](FallbackReason reason) {
-    decline(reason, now);
+    decline(common_, reason, now);
     return Stay{};
   };
   const wire::Proposal& proposal = handshake().proposal();
   const config::Smc& smc = services().config.smc;
   if (!smc.enabled) return refuse(FallbackReason::kDisabled);
-  if (config::excluded(smc, session_.net->peer_address(), session_.destination.port()))
+  if (config::excluded(smc, common_.session.net->peer_address(),
+                       common_.session.destination.port()))
     return refuse(FallbackReason::kPolicyExcluded);
   if (services().admission.draining()) return refuse(FallbackReason::kDraining);
   std::optional<FallbackReason> reason;
@@ -95,19 +175,19 @@ StageResult InboundHandshake::handle_proposal(TimePoint now) {
   }
   const auto is_possible = [](const auto& terms) { return terms.has_value(); };
   if (std::none_of(possible.begin(), possible.end(), is_possible)) return refuse(*reason);
-  if (!permit_.count(session_.net->peer_address().with_port(0)))
+  if (!common_.permit.count(common_.session.net->peer_address().with_port(0)))
     return refuse(FallbackReason::kConnectionLimit);
   // What version 2 lacks says more than what version 1 lacks.
   std::optional<FallbackReason> no_way;
   if (reason && *reason != FallbackReason::kPeerNoSmc) no_way = reason;
   for (const std::optional<smc::Terms>& terms : possible) {
     if (!terms) continue;
-    terms_ = *terms;
+    common_.terms = *terms;
     const std::optional<FallbackReason> obstacle = find_way_to_client();
     if (!obstacle) {
       way_found_ = true;
-      if (!session_.app) {
-        timer_.cancel();
+      if (!common_.session.app) {
+        common_.timer.cancel();
         return DialFirst{};
       }
       answer_proposal(now);
@@ -121,49 +201,50 @@ StageResult InboundHandshake::handle_proposal(TimePoint now) {
 // A device that leads to the client in the version of the terms; otherwise the reason.
 std::optional<FallbackReason> InboundHandshake::find_way_to_client() {
   const wire::Proposal& proposal = handshake().proposal();
-  const std::uint8_t version = terms_.version;
+  const std::uint8_t version = common_.terms.version;
   if (version == 1) {
     const std::optional<smc::Subnets> own =
-        services().subnets(session_.net->local_address().unmapped());
+        services().subnets(common_.session.net->local_address().unmapped());
     if (!own) return FallbackReason::kVlan;
     if (const auto reason =
-            smc::judge_subnet(*proposal.ip_area, *own, session_.net->peer_address())) {
-      session_.note("version 1: the client's subnet is not its own, or not ours");
+            smc::judge_subnet(*proposal.ip_area, *own, common_.session.net->peer_address())) {
+      common_.session.note("version 1: the client's subnet is not its own, or not ours");
       return reason;
     }
-    path_.vlan = own->vlan;
+    common_.path.vlan = own->vlan;
   }
   bool other_vlan = false;
   for (const std::unique_ptr<DeviceSlot>& slot : services().devices.slots()) {
-    Place at = place();
+    Place at = place(common_);
     at.peer_gid = slot->reachability().client_gid(proposal, version);
     if (!at.peer_gid) continue;
     const std::optional<rdma::Port> port = slot->choose_port(at);
     if (!port) {
-      if (slot->withheld(at)) path_.withheld = true;
+      if (slot->withheld(at)) common_.path.withheld = true;
       continue;
     }
     if (version == 1 && !smc::vlans_agree(*at.peer_gid, port->gid)) {
       other_vlan = true;
       continue;
     }
-    path_.slot = slot.get();
-    path_.port = *port;
-    path_.peer_gid = *at.peer_gid;
+    common_.path.slot = slot.get();
+    common_.path.port = *port;
+    common_.path.peer_gid = *at.peer_gid;
     // Without a release the number is fixed.
-    if (terms_.release >= 1)
-      terms_.max_links = std::min(terms_.max_links, services().devices.links_from(*slot, *port));
+    if (common_.terms.release >= 1)
+      common_.terms.max_links =
+          std::min(common_.terms.max_links, services().devices.links_from(*slot, *port));
     return std::nullopt;
   }
-  if (path_.withheld) {
-    session_.note("the path to the client is encrypted: RNICs are not used");
+  if (common_.path.withheld) {
+    common_.session.note("the path to the client is encrypted: RNICs are not used");
     return FallbackReason::kIpsec;
   }
   if (other_vlan) {
-    session_.note("version 1: the client's GID names another VLAN than ours");
+    common_.session.note("version 1: the client's GID names another VLAN than ours");
     return FallbackReason::kVlan;
   }
-  session_.note(
+  common_.session.note(
       "no local device reaches the client: it is on another node, or sees another "
       "directory");
   return services().devices.no_device_reason();
@@ -171,136 +252,140 @@ std::optional<FallbackReason> InboundHandshake::find_way_to_client() {
 
 void InboundHandshake::answer_proposal(TimePoint now) {
   const wire::Proposal& proposal = handshake().proposal();
-  const PeerKey key = peer_key(smc::GroupRole::kServer, proposal.peer_id, proposal.mac);
+  const PeerKey key = peer_key(common_, smc::GroupRole::kServer, proposal.peer_id, proposal.mac);
   PeerTable& peers = services().groups.peers();
   Group* group = peers.with_room(key);
   const bool first_contact = group == nullptr;
   smc::LinkIndex link = 0;
   if (first_contact) {
     if (Group* forming = peers.forming(key)) {
-      if (!services().groups.wait_for(*forming, session_.host))
-        return decline(FallbackReason::kConnectionLimit, now);
+      if (!services().groups.wait_for(*forming, common_.session.host))
+        return decline(common_, FallbackReason::kConnectionLimit, now);
       return await_first_contact(now);
     }
-    const Result<Group*> made = create_group(key);
-    if (!made) return decline(reason_for(made.error(), FallbackReason::kQueuePairNotReady), now);
+    const Result<Group*> made = create_group(common_, key);
+    if (!made)
+      return decline(common_, reason_for(common_, made.error(), FallbackReason::kQueuePairNotReady),
+                     now);
     group = *made;
-    session_.note("first contact: a new link group");
+    common_.session.note("first contact: a new link group");
   } else {
-    session_.note("an existing link group is used");
-    terms_ = group->protocol().terms();
+    common_.session.note("an existing link group is used");
+    common_.terms = group->protocol().terms();
     link = group->protocol().links().least_used();
   }
-  const RingSizes sizes{services().devices.buffer_sizes(path_.slot->device()), std::nullopt};
+  const RingSizes sizes{services().devices.buffer_sizes(common_.path.slot->device()), std::nullopt};
   const Result<void> joined =
-      membership_.join(*group, link, sizes, first_contact, session_.host, now);
+      common_.membership.join(*group, link, sizes, first_contact, common_.session.host, now);
   if (!joined) {
-    const FallbackReason reason = reason_for(joined.error(), FallbackReason::kMemory);
+    const FallbackReason reason = reason_for(common_, joined.error(), FallbackReason::kMemory);
     if (first_contact) group->handle_link_failure(0, "no memory for the first connection", now);
-    return decline(reason, now);
+    return decline(common_, reason, now);
   }
-  if (!await_announcement(now)) send_accept(now);
+  if (!await_announcement(common_, wait_end(now))) send_accept(now);
+}
+
+void InboundHandshake::await_first_contact(TimePoint now) {
+  common_.session.note("waiting for the first contact of another connection");
+  common_.wait = HandshakeWait::kFirstContact;
+  common_.timer.set(wait_end(now));
 }
 
 void InboundHandshake::send_accept(TimePoint now) {
-  membership_.set_named_link(membership_.relay().link);
-  accept_ = describe(wire::ClcType::kAccept);
-  accept_sent_ = true;
-  session_.report.set_phase("clc_confirm");
+  common_.membership.set_named_link(common_.membership.relay().link);
+  accept_ = describe(common_, wire::ClcType::kAccept);
+  common_.accept_sent = true;
+  common_.session.report.set_phase("clc_confirm");
   handshake().send_accept(accept_, now);
-  arm_timer();
+  arm_timer(common_);
 }
 
 StageResult InboundHandshake::handle_confirm(TimePoint now) {
   const wire::AcceptConfirm& confirm = handshake().answer();
   if (behind_accept_) {
-    session_.note("another process of this proxy made the Accept");
+    common_.session.note("another process of this proxy made the Accept");
     // The client of a link that is in use has begun with its Confirm, and hears no Decline.
-    if (!confirm.first_contact) return fail("the proxy was replaced during the handshake");
-    decline(FallbackReason::kDraining, now);
+    if (!confirm.first_contact) return fail(common_, "the proxy was replaced during the handshake");
+    decline(common_, FallbackReason::kDraining, now);
     return Stay{};
   }
-  const smc::Judgement<smc::Terms> terms = smc::judge_confirm(confirm, accept_, terms_);
-  if (!terms || !membership_.joined()) {
-    decline(terms ? FallbackReason::kNoActiveLink : terms.error(), now);
+  const smc::Judgement<smc::Terms> terms = smc::judge_confirm(confirm, accept_, common_.terms);
+  if (!terms || !common_.membership.joined()) {
+    decline(common_, terms ? FallbackReason::kNoActiveLink : terms.error(), now);
     return Stay{};
   }
   if (!confirm.first_contact) {
     // The client speaks of the link that it uses, when the one of the Accept has gone meanwhile.
-    const auto named =
-        membership_.group().transport().link_to(confirm.queue_pair, confirm.gid, confirm.mac);
-    if (named) membership_.set_named_link(*named);
+    const auto named = common_.membership.group().transport().link_to(confirm.queue_pair,
+                                                                      confirm.gid, confirm.mac);
+    if (named) common_.membership.set_named_link(*named);
   }
-  membership_.name_peer_rmb(confirm);
+  common_.membership.name_peer_rmb(confirm);
   if (confirm.first_contact) {
     connect_first_link(now);
     return Stay{};
   }
   // The client of a link that is in use has begun with its Confirm, and hears no Decline.
-  if (!set_peer()) return fail("the client's memory cannot be used");
+  if (!set_peer(common_)) return fail(common_, "the client's memory cannot be used");
   handshake().establish();
   return Stay{};
 }
 
 void InboundHandshake::connect_first_link(TimePoint now) {
   const wire::AcceptConfirm& confirm = handshake().answer();
-  Group& group = membership_.group();
+  Group& group = common_.membership.group();
   if (confirm.first_contact_v2) group.report().set_peer_host(confirm.first_contact_v2->host_name);
-  const Result<void> connected =
-      group.connect_first_link({path_.peer_gid, confirm.mac, confirm.queue_pair, confirm.first_psn,
-                                std::min(confirm.mtu, accept_.mtu), is_direct(accept_)});
+  const Result<void> connected = group.connect_first_link(
+      {common_.path.peer_gid, confirm.mac, confirm.queue_pair, confirm.first_psn,
+       std::min(confirm.mtu, accept_.mtu), is_direct(accept_)});
   if (!connected) {
-    session_.note(connected.error().what);
-    return decline(fallback_from_connect(connected.error()), now);
+    common_.session.note(connected.error().what);
+    return decline(common_, fallback_from_connect(connected.error()), now);
   }
-  session_.report.set_phase("confirm_link");
+  common_.session.report.set_phase("confirm_link");
   handshake().await_link(now);
   await_client_memory(now);
-}
-
-bool InboundHandshake::check_client_memory(TimePoint now) {
-  if (!client_memory_since_ || handshake().state() != State::kAwaitingLink) return false;
-  await_client_memory(now);
-  return true;
 }
 
 // First contact. What a client says over TCP may overtake what it says over the device. It begins
 // with its answer to CONFIRM_LINK, and hears no Decline afterwards. So its memory comes first.
 void InboundHandshake::await_client_memory(TimePoint now) {
-  const Result<void> ready = set_peer();
+  const Result<void> ready = set_peer(common_);
   // The group may have ended while it waited, and news of that may still be on its way.
-  if (membership_.group().protocol().terminated() ||
+  if (common_.membership.group().protocol().terminated() ||
       (!ready && ready.error().code == Errc::kWrongState))
-    return decline(FallbackReason::kNoActiveLink, now);
+    return decline(common_, FallbackReason::kNoActiveLink, now);
   if (!ready && ready.error().code == Errc::kWouldBlock) {
     if (!client_memory_since_) client_memory_since_ = now;
     const Duration waited = now - *client_memory_since_;
-    return timer_.set(now + std::max(kClientMemoryInterval, waited / 4));
+    return common_.timer.set(now + std::max(kClientMemoryInterval, waited / 4));
   }
   client_memory_since_.reset();
-  if (!ready) return decline(reason_for(ready.error(), FallbackReason::kMemoryRegistration), now);
-  membership_.group().start_first_contact(now);
-  arm_timer();
+  if (!ready)
+    return decline(common_, reason_for(common_, ready.error(), FallbackReason::kMemoryRegistration),
+                   now);
+  common_.membership.group().start_first_contact(now);
+  arm_timer(common_);
 }
 
-StageResult InboundHandshake::handle_stream_end(bool reset, TimePoint) {
-  if (handshake().state() == State::kAwaitingLink) {
+StageResult InboundHandshake::handle_stream_end(bool reset) {
+  if (handshake().state() == smc::Handshake::State::kAwaitingLink) {
     // The client has all it wanted: its end may overtake its last LLC message. The link stands
     // or falls by itself, others wait for it, and what became of the connection its CDC says.
-    clc_connection_reset_ = clc_connection_reset_ || reset;
+    common_.clc_connection_reset = common_.clc_connection_reset || reset;
     return Stay{};
   }
-  if (!framed_ && handshake().proposal_awaited() && !reset) return pass_on({});
-  return fail("the peer closed the connection during the handshake");
+  if (!common_.framed && handshake().proposal_awaited() && !reset) return pass_on({});
+  return fail(common_, "the peer closed the connection during the handshake");
 }
 
-StageResult InboundHandshake::handle_failure(const smc::Handshake::Outcome& outcome,
+StageResult InboundHandshake::end_in_failure(const smc::Handshake::Outcome& outcome,
                                              TimePoint now) {
-  if (framed_) {
-    session_.report.frames_refused(session_.peer(), outcome.detail);
-    return fail("the peer broke the rules of frames");
+  if (common_.framed) {
+    common_.session.report.frames_refused(common_.session.peer(), outcome.detail);
+    return fail(common_, "the peer broke the rules of frames");
   }
-  const std::vector<std::byte>& unread = exchange_.unread();
+  const std::vector<std::byte>& unread = common_.exchange.unread();
   const bool silent = outcome.reason == FallbackReason::kHandshakeTimeout;
   const std::size_t seen = std::min<std::size_t>(unread.size(), 4);
   // Whatever the handshake still holds after a silence has begun like CLC.
@@ -308,37 +393,37 @@ StageResult InboundHandshake::handle_failure(const smc::Handshake::Outcome& outc
                           : seen != 0 && wire::may_be_clc(std::span(unread).first(seen));
   // A client without a proxy in an assumed network, or one whose SYN/ACK lost our option on the
   // way: what it sent is for the application.
-  if (!accept_sent_ && !clc && (!silent || assumed_)) return pass_on(outcome);
+  if (!common_.accept_sent && !clc && (!silent || assumed_)) return pass_on(outcome);
   services().stats.refused_of(RefusedFor::kHandshake).add();
   services().lines.write(LogLevel::kWarn, "smc.handshake", "refused", now, [&](LogEvent& line) {
-    line.field("conn", session_.report.id())
-        .field("peer", to_string(session_.net->peer_address()))
+    line.field("conn", common_.session.report.id())
+        .field("peer", to_string(common_.session.net->peer_address()))
         .field("reason", fallback_info(outcome.reason).name)
-        .field("phase", session_.report.phase())
+        .field("phase", common_.session.report.phase())
         .field("detail", outcome.detail);
   });
-  membership_.abort_first_contact(now);
+  common_.membership.abort_first_contact(now);
   return End{"the handshake failed"};
 }
 
 // A peer that speaks no CLC, whatever its SYN said: what it sends is for the application.
 StageResult InboundHandshake::pass_on(smc::Handshake::Outcome outcome) {
   outcome.reason = assumed_ ? FallbackReason::kPeerNotInjected : FallbackReason::kOptionStripped;
-  session_.note("the peer speaks no CLC");
-  return use_tcp(outcome);
+  common_.session.note("the peer speaks no CLC");
+  return end_in_tcp(outcome);
 }
 
-StageResult InboundHandshake::use_tcp(const smc::Handshake::Outcome& outcome) {
-  StageResult result = HandshakeStage::use_tcp(outcome);
-  if (session_.app) return result;
-  return UseStage{std::make_unique<InboundDial>(session_, std::move(permit_),
-                                                std::move(std::get<UseTcp>(result)))};
+StageResult InboundHandshake::end_in_tcp(const smc::Handshake::Outcome& outcome) {
+  UseTcp tcp = use_tcp(common_, outcome);
+  if (common_.session.app) return tcp;
+  return UseStage{
+      std::make_unique<InboundDial>(common_.session, std::move(common_.permit), std::move(tcp))};
 }
 
 // As for the client; see OutboundHandshake.
 TimePoint InboundHandshake::wait_end(TimePoint now) const {
   const Duration patience = services().config.smc.handshake_timeout;
-  return framed_ ? session_.report.setup_begin() + patience / 2 : now + patience;
+  return common_.framed ? common_.session.report.setup_begin() + patience / 2 : now + patience;
 }
 
 }  // namespace fairlead::relay

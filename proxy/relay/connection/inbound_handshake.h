@@ -6,7 +6,7 @@
 #include <memory>
 #include <optional>
 
-#include "relay/connection/handshake_stage.h"
+#include "relay/connection/handshake.h"
 #include "wire/clc.h"
 
 namespace fairlead::relay {
@@ -17,7 +17,7 @@ inline constexpr Duration kClcDetectionTimeout = std::chrono::seconds(2);
 // farther apart.
 inline constexpr Duration kClientMemoryInterval = std::chrono::milliseconds(1);
 
-class InboundHandshake final : public HandshakeStage {
+class InboundHandshake final : public Stage {
  public:
   enum class First : std::uint8_t { kProposal, kFramesOrProposal };
   // `assumed`: the client is to speak SMC by configuration; no option was seen.
@@ -30,30 +30,48 @@ class InboundHandshake final : public HandshakeStage {
   InboundHandshake(SessionResources& session, std::unique_ptr<FramedRelay> framed, BehindAccept);
 
   StageResult begin(TimePoint now) override;
+  StageResult run(TimePoint now) override;
+  StageResult handle_deadline(TimePoint now) override;
+  StageResult handle_group_confirmed(TimePoint now) override;
+  StageResult handle_group_refused(FallbackReason reason, TimePoint now) override;
+  StageResult handle_group_lost(TimePoint now) override;
+  StageResult handle_rmb_announced(TimePoint now) override;
+  // Declines, where the peer hears that.
+  void hurry(TimePoint now) override { decline_waiting(common_, now); }
   bool parkable(bool at_last) const override {
-    return at_last && began_in_frames() && awaits_peer();
+    return at_last && common_.framed != nullptr && awaits_peer(common_);
   }
+  ParkedMode park() override { return relay::park(common_); }
+  void end(TimePoint now) override { leave(common_, now); }
+  SmcRelay* smc() override {
+    return common_.membership.joined() ? &common_.membership.relay() : nullptr;
+  }
+  FramedRelay* framed() override { return common_.framed.get(); }
+  bool uses(const DeviceSlot& slot) const override { return common_.path.slot == &slot; }
 
  private:
   void await_proposal(Duration timeout);
-  std::optional<StageResult> judge_unread(TimePoint now) override;
-  StageResult handle_message(TimePoint now) override;
+  // First bytes that need not be CLC. Nothing if the handshake shall have them.
+  std::optional<StageResult> judge_first_bytes();
+  StageResult handle_message(TimePoint now);
   StageResult handle_proposal(TimePoint now);
   std::optional<FallbackReason> find_way_to_client();
-  void handle_wait_over(TimePoint now) override { answer_proposal(now); }
   void answer_proposal(TimePoint now);
-  void handle_announced(TimePoint now) override { send_accept(now); }
+  void await_first_contact(TimePoint now);
   void send_accept(TimePoint now);
   StageResult handle_confirm(TimePoint now);
   void connect_first_link(TimePoint now);
-  bool check_client_memory(TimePoint now) override;
   void await_client_memory(TimePoint now);
-  StageResult handle_stream_end(bool reset, TimePoint now) override;
-  StageResult handle_failure(const smc::Handshake::Outcome& outcome, TimePoint now) override;
+  StageResult handle_stream_end(bool reset);
+  StageResult end_in_failure(const smc::Handshake::Outcome& outcome, TimePoint now);
   StageResult pass_on(smc::Handshake::Outcome outcome);
-  StageResult use_tcp(const smc::Handshake::Outcome& outcome) override;
-  TimePoint wait_end(TimePoint now) const override;
+  StageResult end_in_tcp(const smc::Handshake::Outcome& outcome);
+  // When the client, which waits for an answer meanwhile, has to be told that none will come.
+  TimePoint wait_end(TimePoint now) const;
+  SessionServices& services() const { return common_.session.services; }
+  smc::Handshake& handshake() { return common_.exchange.handshake(); }
 
+  HandshakeCommon common_;
   bool frames_possible_ = false;  // the client may begin with them
   const bool assumed_ = false;
   bool way_found_ = false;  // the Proposal waits for the application

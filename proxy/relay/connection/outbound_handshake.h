@@ -6,49 +6,67 @@
 #include <memory>
 #include <optional>
 
-#include "relay/connection/handshake_stage.h"
+#include "relay/connection/handshake.h"
 #include "wire/clc.h"
 
 namespace fairlead::relay {
 
-class OutboundHandshake final : public HandshakeStage {
+class OutboundHandshake final : public Stage {
  public:
   // `declined_for`: why SMC-R is not tried. The peer awaits CLC, so it gets a Decline.
   OutboundHandshake(SessionResources& session, HandshakePermit permit,
                     std::unique_ptr<FramedRelay> framed, std::optional<FallbackCause> declined_for)
-      : HandshakeStage(session, std::move(permit), std::move(framed)),
+      : common_(session, std::move(permit), std::move(framed)),
         declined_for_(std::move(declined_for)) {}
   // Another process has handed over, and sent the Proposal, whose answer is declined, or a Decline.
   enum class Behind : std::uint8_t { kProposal, kDecline };
   OutboundHandshake(SessionResources& session, std::unique_ptr<FramedRelay> framed, Behind behind)
-      : HandshakeStage(session, HandshakePermit(session.services, session.number),
-                       std::move(framed)),
+      : common_(session, HandshakePermit(session.services, session.number), std::move(framed)),
         behind_(behind) {}
 
   StageResult begin(TimePoint now) override;
+  StageResult run(TimePoint now) override;
+  StageResult handle_deadline(TimePoint now) override;
+  StageResult handle_group_confirmed(TimePoint now) override;
+  StageResult handle_group_refused(FallbackReason reason, TimePoint now) override;
+  StageResult handle_group_lost(TimePoint now) override { return lose_group(common_, now); }
+  StageResult handle_rmb_announced(TimePoint now) override;
+  // Declines, where the peer hears that.
+  void hurry(TimePoint now) override { decline_waiting(common_, now); }
   // The peer has not answered. The next process dials again if nothing has been read from the
   // application, and otherwise awaits the answer.
   bool parkable(bool at_last) const override {
-    return at_last && (awaits_peer() || awaits_hand_over());
+    return at_last && (awaits_peer(common_) || awaits_hand_over(common_));
   }
+  ParkedMode park() override { return relay::park(common_); }
+  void end(TimePoint now) override { leave(common_, now); }
+  SmcRelay* smc() override {
+    return common_.membership.joined() ? &common_.membership.relay() : nullptr;
+  }
+  FramedRelay* framed() override { return common_.framed.get(); }
+  bool uses(const DeviceSlot& slot) const override { return common_.path.slot == &slot; }
 
  private:
   StageResult resume(TimePoint now);
   std::optional<FallbackCause> propose(TimePoint now);
   std::optional<smc::OfferV1> offer_version_1();
-  StageResult handle_message(TimePoint now) override;
+  void handle_accept(TimePoint now);
   bool choose_slot_of_server(const Gid& gid);
   bool gateway_disputed(const wire::AcceptConfirm& accept) const;
   void make_first_contact(const PeerKey& key, TimePoint now);
   void join_named_link(const PeerKey& key, TimePoint now);
   RingSizes sizes_beside(const wire::AcceptConfirm& accept) const;
-  wire::AcceptConfirm confirm_for(const wire::AcceptConfirm& accept) const;
-  void handle_announced(TimePoint now) override;
-  StageResult handle_stream_end(bool reset, TimePoint now) override;
-  StageResult handle_failure(const smc::Handshake::Outcome& outcome, TimePoint now) override;
-  StageResult use_tcp(const smc::Handshake::Outcome& outcome) override;
-  TimePoint wait_end(TimePoint now) const override;
+  wire::AcceptConfirm confirm_for(const wire::AcceptConfirm& accept);
+  // The server can find our element.
+  void send_confirm(TimePoint now);
+  StageResult end_in_failure(TimePoint now);
+  StageResult end_in_tcp(TimePoint now);
+  // When the server, which waits for an answer meanwhile, has to be told that none will come.
+  TimePoint wait_end(TimePoint now) const;
+  SessionServices& services() const { return common_.session.services; }
+  smc::Handshake& handshake() { return common_.exchange.handshake(); }
 
+  HandshakeCommon common_;
   std::optional<FallbackCause> declined_for_;
   wire::Proposal proposal_;
   std::optional<Behind> behind_;

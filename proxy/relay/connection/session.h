@@ -3,7 +3,7 @@
 //
 //   DialStage        connects to the peer (OutboundDial), or to the application (InboundDial)
 //   FramesStage      in frames, between two proxies, until it has earned SMC-R
-//   HandshakeStage   the CLC handshake, as client (OutboundHandshake) or server (InboundHandshake)
+//   OutboundHandshake, InboundHandshake   the CLC handshake, as client or as server
 //   SmcStage         over SMC-R
 //   TcpStage         over TCP, for good
 //
