@@ -9,12 +9,8 @@ Result<void> GroupMembership::join(Group& group, smc::LinkIndex link, const Ring
   member_ = SMC_TRY(group.join(sizes.own, link));
   first_contact_ = first_contact;
   const std::span<std::byte> memory = group.memory().rmbs().bytes(member_.element);
-  relay_ = std::make_unique<SmcRelay>(member_.token, static_cast<std::uint32_t>(memory.size()));
-  relay_->buffers.element = member_.element;
-  relay_->buffers.local = memory;
-  relay_->group = &group;
-  relay_->link = link;
-  relay_->owner = &owner;
+  relay_ = std::make_unique<SmcRelay>(member_.token, member_.element, memory,
+                                      SmcRelay::Place{&group, link, &owner});
   // From here on the peer's messages find us: they may overtake its Confirm.
   group.connections().set(member_.token, relay_.get());
   Result<void> ring = group.take_send_ring(*relay_, sizes);
@@ -24,15 +20,15 @@ Result<void> GroupMembership::join(Group& group, smc::LinkIndex link, const Ring
 
 void GroupMembership::leave(TimePoint now, bool quarantine) {
   if (!relay_) return;
-  Group& group = *relay_->group;
+  Group& group = relay_->group();
   group.release_sending(*relay_);
-  group.leave(member_, relay_->link, quarantine, now);
+  group.leave(member_, relay_->link(), quarantine, now);
   relay_.reset();
 }
 
 void GroupMembership::leave_at_end(TimePoint now) {
   if (!relay_) return;
-  const smc::Connection& connection = relay_->connection;
+  const smc::Connection& connection = relay_->connection();
   const bool over = connection.finished() &&
                     !connection.closing().peer_writes_on(connection.rx().write_blocked());
   leave(now, !over && !connection.closing().lost());
@@ -41,7 +37,7 @@ void GroupMembership::leave_at_end(TimePoint now) {
 void GroupMembership::abort_first_contact(TimePoint now) {
   if (!first_contact_ || !relay_) return;
   first_contact_ = false;
-  group().handle_link_failure(relay_->link, "the first contact failed", now);
+  group().handle_link_failure(relay_->link(), "the first contact failed", now);
 }
 
 void GroupMembership::set_named_link(smc::LinkIndex link) {
@@ -71,18 +67,18 @@ Result<void> GroupMembership::set_peer(const wire::AcceptConfirm& answer) {
 
 void GroupMembership::describe(wire::AcceptConfirm& answer) const {
   const LinkTransport& transport = group().transport();
-  const smc::LinkIdentity identity = transport.identity(relay_->link);
-  const smc::RmbKey rmb = group().memory().rmb_key(member_.element.slab, relay_->link);
+  const smc::LinkIdentity identity = transport.identity(relay_->link());
+  const smc::RmbKey rmb = group().memory().rmb_key(member_.element.slab, relay_->link());
   answer.gid = identity.gid;
   answer.mac = identity.mac;
   answer.queue_pair = identity.queue_pair;
-  answer.first_psn = transport.queue_pair(relay_->link)->first_psn();
+  answer.first_psn = transport.queue_pair(relay_->link())->first_psn();
   answer.rmb_rkey = rmb.rkey;
   answer.rmb_address = rmb.address;
   answer.rmb_index = member_.element.index;
   answer.rmb_size_code = group().memory().rmbs().size_code(member_.element);
   answer.alert_token = member_.token;
-  answer.mtu = transport.port(relay_->link).mtu;
+  answer.mtu = transport.port(relay_->link()).mtu;
 }
 
 }  // namespace fairlead::relay

@@ -28,7 +28,7 @@ class GroupMembership {
   bool joined() const { return relay_ != nullptr; }
   // REQUIRES: joined(), as all below
   SmcRelay& relay() const { return *relay_; }
-  Group& group() const { return *relay_->group; }
+  Group& group() const { return relay_->group(); }
   bool is_first_contact() const { return first_contact_; }
 
   // The link that the Accept or Confirm names.

@@ -372,7 +372,7 @@ wire::AcceptConfirm describe(HandshakeCommon& common, wire::ClcType type) {
   // Nodes of one cluster's fabric are neighbours as a rule, and the kernel of the node finds the
   // true way to a user's queue pair by itself.
   const LinkTransport& transport = membership.group().transport();
-  const Gid& own = transport.port(membership.relay().link).gid;
+  const Gid& own = transport.port(membership.relay().link()).gid;
   const HandshakePath& path = common.path;
   const bool direct =
       first_contact && path.slot->reachability().direct(own, path.peer_gid).value_or(true);

@@ -33,8 +33,8 @@ bool IdlePages::settled(TimePoint now) {
 }
 
 void IdlePages::check(SmcRelay& relay, TimePoint now) {
-  if (relay.buffers.remote.empty() || !relay.group->transport().returns_pages()) return;
-  const smc::Connection& connection = relay.connection;
+  if (relay.buffers().remote().empty() || !relay.group().transport().returns_pages()) return;
+  const smc::Connection& connection = relay.connection();
   const std::uint64_t moved = connection.tx().taken() + connection.rx().bytes();
   if (moved != moved_) {
     moved_ = moved;
@@ -53,19 +53,19 @@ void IdlePages::check(SmcRelay& relay, TimePoint now) {
 // consumed.
 void IdlePages::try_return(SmcRelay& relay, TimePoint now) {
   due_.reset();
-  smc::Connection& connection = relay.connection;
+  smc::Connection& connection = relay.connection();
   const smc::TxRing& tx = connection.tx();
   wanted_ = tx.taken() != returned_ && !may_end(connection.closing());
   if (!may_end(connection.closing())) connection.consumed(0, now, smc::Connection::Announce::kAll);
   if (!wanted_) return;
-  const LinkTransport& transport = relay.group->transport();
-  if (!tx.all_consumed() || tx.urgent() || !transport.works(relay.link)) return;
+  const LinkTransport& transport = relay.group().transport();
+  if (!tx.all_consumed() || tx.urgent() || !transport.works(relay.link())) return;
   // A message that waits for room might say the end.
   if (connection.transmit_due()) {
     due_ = now + kIdleAnnounceWait;
     return;
   }
-  returning_ = transport.return_pages(relay.link, relay.buffers.remote);
+  returning_ = transport.return_pages(relay.link(), relay.buffers().remote());
   wanted_ = returning_ == nullptr && ++refused_ < kPageReturnTriesMax;
   returning_until_ = tx.taken();
   if (wanted_) due_ = now + kIdlePagesAfter;

@@ -292,7 +292,7 @@ void InboundHandshake::await_first_contact(TimePoint now) {
 }
 
 void InboundHandshake::send_accept(TimePoint now) {
-  common_.membership.set_named_link(common_.membership.relay().link);
+  common_.membership.set_named_link(common_.membership.relay().link());
   accept_ = describe(common_, wire::ClcType::kAccept);
   common_.accept_sent = true;
   common_.session.report.set_phase("clc_confirm");

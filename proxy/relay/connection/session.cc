@@ -89,7 +89,7 @@ std::optional<ParkedConnection> Session::park(TimePoint now) {
     LogEvent(LogLevel::kDebug, "relay.session", "unsettled")
         .field("conn", resources_.report.id())
         .field("phase", negotiating() ? resources_.report.phase() : "relay")
-        .field("group", smc() != nullptr ? smc()->group->id() : "-");
+        .field("group", smc() != nullptr ? smc()->group().id() : "-");
     return std::nullopt;
   }
   ParkedConnection parked = describe(now);
@@ -290,14 +290,14 @@ ConnectionRow Session::row(TimePoint now) const {
     row.app = resources_.outbound() ? to_string(resources_.app->peer_address()) : destination;
   if (resources_.net) row.peer = to_string(resources_.peer());
   if (relay == nullptr) return row;
-  if (in_smc) row.state = smc::to_string(relay->connection.closing().state());
-  row.group = relay->group->id();
-  if (const auto& link = relay->group->protocol().links()[relay->link])
+  if (in_smc) row.state = smc::to_string(relay->connection().closing().state());
+  row.group = relay->group().id();
+  if (const auto& link = relay->group().protocol().links()[relay->link()])
     row.link = link->number().value;
-  row.local_token = relay->connection.local_token().value;
-  row.peer_token = relay->connection.peer_token().value;
-  row.rmb_bytes = relay->connection.rx().size_bytes();
-  row.peer_rmb_bytes = relay->connection.tx().element().size_bytes;
+  row.local_token = relay->connection().local_token().value;
+  row.peer_token = relay->connection().peer_token().value;
+  row.rmb_bytes = relay->connection().rx().size_bytes();
+  row.peer_rmb_bytes = relay->connection().tx().element().size_bytes;
   return row;
 }
 

@@ -25,7 +25,7 @@ bool SmcReturn::begin(SmcRelay& relay, bool wanted) {
   if (!relay.may_return()) return false;
   // What this side has in hand goes to the next process.
   if (!session_.memory.leave_smc(*session_.app, *session_.net,
-                                 relay.connection.rx().size_bytes())) {
+                                 relay.connection().rx().size_bytes())) {
     if (!wanted) {
       peer_knows_ = false;  // it ends as with a peer that does not
       return false;
@@ -47,7 +47,7 @@ SmcReturn::Step SmcReturn::step(SmcRelay& relay, bool wanted, TimePoint now) {
   if (!until_ && (wanted || frames_.peer_sent()) && begin(relay, wanted))
     until_ = now + kReturnWait;
   if (!until_ || !relay.may_return()) return Step::kNothing;
-  const smc::Connection& connection = relay.connection;
+  const smc::Connection& connection = relay.connection();
   if (now >= *until_) {
     if (!connection.finished()) return fail("return: not done in time");
     // Both applications have ended: nothing is left that frames could carry.
@@ -57,7 +57,7 @@ SmcReturn::Step SmcReturn::step(SmcRelay& relay, bool wanted, TimePoint now) {
   }
   if (!frames_.said_return() &&
       connection.tx().taken() - connection.tx().bytes() <= smc::kFramedBytesMax) {
-    unwritten_ = relay.connection.stop_sending();
+    unwritten_ = relay.connection().stop_sending();
     send(frames_.send_return(connection.tx().bytes()));
   }
   if (const auto sent = frames_.peer_sent()) {
@@ -85,7 +85,7 @@ void SmcReturn::send(std::span<const std::byte> bytes) {
 
 ParkedFrames SmcReturn::finish(SmcRelay& relay, TimePoint now) {
   ParkedFrames frames = relay.leave_for_frames(now);
-  frames.app_bytes = session_.report.framed_tx() + relay.connection.tx().taken();
+  frames.app_bytes = session_.report.framed_tx() + relay.connection().tx().taken();
   frame_unwritten(relay, frames, now);
   frames.to_net = to_net_.release();
   frames.to_net.written = 0;
@@ -94,12 +94,12 @@ ParkedFrames SmcReturn::finish(SmcRelay& relay, TimePoint now) {
 
 // What the peer's element had no room for.
 void SmcReturn::frame_unwritten(const SmcRelay& relay, ParkedFrames& frames, TimePoint now) {
-  const smc::TxRing& tx = relay.connection.tx();
+  const smc::TxRing& tx = relay.connection().tx();
   using Role = smc::Deferral::Role;
   smc::Deferral rules(session_.outbound() ? Role::kClient : Role::kServer, {}, now);
   std::vector<std::byte> bytes;
   for (const smc::RingWindow::Range& range : {unwritten_.first, unwritten_.second}) {
-    const auto part = relay.buffers.send_ring_bytes.subspan(range.offset, range.length);
+    const auto part = relay.buffers().send_ring_bytes().subspan(range.offset, range.length);
     bytes.insert(bytes.end(), part.begin(), part.end());
   }
   std::span<const std::byte> rest(bytes);

@@ -11,16 +11,16 @@ namespace {
 // The peer is a Fairlead proxy, and frames over TCP are allowed.
 bool may_return(const SessionResources& session, bool framed, const SmcRelay& relay) {
   if (session.smc_required()) return false;
-  const LinkTransport& transport = relay.group->transport();
-  return framed || (transport.works(relay.link) &&
-                    transport.device(relay.link).device->capabilities().own_kind_only);
+  const LinkTransport& transport = relay.group().transport();
+  return framed || (transport.works(relay.link()) &&
+                    transport.device(relay.link()).device->capabilities().own_kind_only);
 }
 
 }  // namespace
 
 void ClcConnectionWatch::check(SessionResources& session, SmcRelay& relay, SmcReturn& back,
                                TimePoint now) {
-  smc::Connection& connection = relay.connection;
+  smc::Connection& connection = relay.connection();
   if (std::exchange(reset_known_, false)) {
     // Both sides may have closed in order since.
     if (!smc::ended_in_order(connection)) {
@@ -68,10 +68,10 @@ void ClcConnectionWatch::handle_end(SessionResources& session, SmcRelay& relay,
   if (!reset && !ended && !failed) return;
   session.net->set_not_readable();
   reset_ = false;
-  if (relay.connection.finished() || relay.connection.closing().lost()) return;
+  if (relay.connection().finished() || relay.connection().closing().lost()) return;
   if (!reset) {
     if (ended) ended_until_ = now + kClcConnectionEndWait;
-    return relay.group->doubt(relay.link, smc::Doubt::kPeerGone, now);
+    return relay.group().doubt(relay.link(), smc::Doubt::kPeerGone, now);
   }
   // What the peer announced before may lie in the device's queue: the next turn looks there first.
   reset_known_ = true;
@@ -103,13 +103,13 @@ StageResult SmcStage::begin(TimePoint) {
 StageResult SmcStage::run(TimePoint now) {
   if (!session_.app) return await_peer_close(now);
   SmcRelay& relay = membership_.relay();
-  smc::Connection& connection = relay.connection;
+  smc::Connection& connection = relay.connection();
   // Where a link has been lost since, the last message is said again over another one first.
   if (session_.close_order.waiting() && (connection.finished() || connection.closing().lost()))
     return session_.close_in_order(now);
   // The peer gives the element to another connection as soon as this one has ended.
   if (!idle_pages_.settled(now) && !connection.closing().lost()) {
-    if (idle_pages_.waited_too_long(now)) relay.group->terminate("the peer blocks its memory");
+    if (idle_pages_.waited_too_long(now)) relay.group().terminate("the peer blocks its memory");
     wake_at(now + kSettleInterval);
     return Stay{};
   }
@@ -129,7 +129,7 @@ StageResult SmcStage::run(TimePoint now) {
   if (std::optional<StageResult> next = return_to_frames(now)) return std::move(*next);
   idle_pages_.check(relay, now);
   if (connection.transmit_due() && !connection.closing().lost())
-    relay.group->sender().schedule(relay);
+    relay.group().sender().schedule(relay);
   switch (step) {
     case SmcRelay::Step::kMore:
       session_.mark_ready();
@@ -168,7 +168,7 @@ std::optional<StageResult> SmcStage::return_to_frames(TimePoint now) {
       return std::nullopt;
     case SmcReturn::Step::kBroken:
       session_.report.frames_refused(session_.peer(), back_.fault());
-      relay.connection.abort();
+      relay.connection().abort();
       session_.mark_ready();
       return std::nullopt;
     case SmcReturn::Step::kDone:
@@ -207,7 +207,7 @@ std::uint32_t SmcStage::publish_bytes() const {
 // element, which therefore stays ours; a connection that nobody answers for keeps it out of use for
 // good.
 StageResult SmcStage::await_peer_close(TimePoint now) {
-  const smc::Connection& connection = membership_.relay().connection;
+  const smc::Connection& connection = membership_.relay().connection();
   const TimePoint kept_until = *close_wait_ - kCloseAnswerWait + kClcConnectionKept;
   const bool over = connection.finished() || connection.closing().lost() || now >= *close_wait_;
   if (over || now >= kept_until) session_.net.reset();
@@ -224,18 +224,18 @@ void SmcStage::wake_at(Deadline deadline) {
 StageResult SmcStage::handle_group_lost(TimePoint) {
   // A peer that has gone back to frames needs the group no more.
   link_lost_ = true;
-  if (!back_.needs_no_link()) membership_.relay().connection.handle_link_lost();
+  if (!back_.needs_no_link()) membership_.relay().connection().handle_link_lost();
   session_.mark_ready();
   return Stay{};
 }
 
 bool SmcStage::abort(TimePoint now) {
   SmcRelay& relay = membership_.relay();
-  const bool over = smc::ended_in_order(relay.connection);
+  const bool over = smc::ended_in_order(relay.connection());
   // The peer may have given the token to another connection.
-  if (!over) relay.connection.abort();
-  relay.group->sender().schedule(relay);
-  relay.group->sender().flush(now);
+  if (!over) relay.connection().abort();
+  relay.group().sender().schedule(relay);
+  relay.group().sender().flush(now);
   return !over;
 }
 

@@ -91,47 +91,44 @@ void Group::leave(const Member& member, smc::LinkIndex link, bool quarantine, Ti
 
 Result<void> Group::take_send_ring(SmcRelay& relay, const RingSizes& sizes) {
   if (transport_.remote_memory_addressable()) {
-    relay.buffers.reserved =
-        SMC_TRY(peer_memory_.reserve(sizes.peer_bytes.value_or(relay.buffers.local.size())));
+    relay.buffers().reserved() =
+        SMC_TRY(peer_memory_.reserve(sizes.peer_bytes.value_or(relay.buffers().local().size())));
     return {};
   }
   const smc::ElementId ring = SMC_TRY(memory_.take_send_ring(sizes.own));
-  relay.buffers.send_ring = ring;
-  relay.buffers.send_ring_bytes = memory_.send_rings().bytes(ring);
+  relay.buffers().take_send_ring(ring, memory_.send_rings().bytes(ring));
   return {};
 }
 
 Result<void> Group::prepare_sending(SmcRelay& relay, const PeerElement& element,
                                     std::optional<smc::LinkIndex> named, AlertToken peer_token) {
-  relay.buffers.peer = element;
-  relay.buffers.named_on = named;
-  smc::RmbElement found = SMC_TRY(peer_memory_.find(relay.buffers, relay.link));
+  relay.buffers().name_peer(element, named);
+  smc::RmbElement found = SMC_TRY(peer_memory_.find(relay.buffers(), relay.link()));
   for (Result<void> open = peer_memory_.open(relay, found); !open;
        open = peer_memory_.open(relay, found)) {
     // A link that has died without our knowing leads nowhere. Where another one is left, the
     // connection is on that afterwards.
     if (protocol_.links().active_count() <= 1) return open.error();
-    const smc::LinkIndex tried = relay.link;
+    const smc::LinkIndex tried = relay.link();
     handle_link_failure(tried, open.error().what, shared_.now());
-    if (!protocol_.usable() || relay.link == tried) return open.error();
-    found = SMC_TRY(peer_memory_.find(relay.buffers, relay.link));
+    if (!protocol_.usable() || relay.link() == tried) return open.error();
+    found = SMC_TRY(peer_memory_.find(relay.buffers(), relay.link()));
   }
   SMC_TRY(peer_memory_.claim(relay, found));
-  const auto send_ring_bytes = static_cast<std::uint32_t>(relay.buffers.send_ring_bytes.size());
+  const auto send_ring_bytes = static_cast<std::uint32_t>(relay.buffers().send_ring_bytes().size());
   // Where memory is addressable the peer is Fairlead, which repeats everything.
   const bool reserved = protocol_.links().max() > 1 && send_ring_bytes != 0;
-  relay.connection.set_peer(peer_token, found, send_ring_bytes,
-                            reserved ? smc::kSwitchReserveBytes : 0);
+  relay.connection().set_peer(peer_token, found, send_ring_bytes,
+                              reserved ? smc::kSwitchReserveBytes : 0);
   return {};
 }
 
 void Group::release_sending(SmcRelay& relay) {
-  if (relay.buffers.send_ring) {
-    memory_.release_send_ring(*relay.buffers.send_ring, relay.link,
-                              sender_.last_request(relay.link), shared_.now());
+  if (const std::optional<smc::ElementId> ring = relay.buffers().release_send_ring()) {
+    memory_.release_send_ring(*ring, relay.link(), sender_.last_request(relay.link()),
+                              shared_.now());
     set_timer();
   }
-  relay.buffers.send_ring.reset();
   peer_memory_.release(relay);
   sender_.unschedule(relay);
 }
@@ -155,7 +152,7 @@ void Group::handle_cdc(smc::LinkIndex link, std::span<const std::byte> message, 
     shared_.stats->cdc_rejected.add();
     return;
   }
-  if (const Result<void> taken = relay->connection.handle_cdc(*cdc, now); !taken) {
+  if (const Result<void> taken = relay->connection().handle_cdc(*cdc, now); !taken) {
     shared_.stats->cdc_rejected.add();
     shared_.lines.write(LogLevel::kWarn, "smc.cdc", "violation", now, [&](LogEvent& line) {
       line.field("group", start_.id)
@@ -164,7 +161,7 @@ void Group::handle_cdc(smc::LinkIndex link, std::span<const std::byte> message, 
           .field("what", taken.error().what);
     });
   }
-  relay->owner->handle_connection_event();
+  relay->owner().handle_connection_event();
 }
 
 void Group::handle_llc(smc::LinkIndex link, std::span<const std::byte> message, TimePoint now) {
@@ -267,8 +264,8 @@ void Group::move_connections(const smc::LinkTask& task, TimePoint now) {
   unsigned moved = 0;
   bool reached = true;
   table_.for_each([&](SmcRelay& relay) {
-    if (relay.link != task.link) return;
-    relay.link = task.to;
+    if (relay.link() != task.link) return;
+    relay.move_to(task.to);
     ++moved;
     reached = move(relay) && reached;
   });
@@ -287,23 +284,23 @@ void Group::move_connections(const smc::LinkTask& task, TimePoint now) {
 // told that it is lost it may still write there, into memory that nobody looks at any more.
 bool Group::move(SmcRelay& relay) {
   // Without an element of the peer's it is in negotiation, and will be told of one for any link.
-  if (relay.connection.closing().lost() || relay.buffers.peer.size_bytes == 0) return true;
-  Result<smc::RmbElement> element = peer_memory_.find(relay.buffers, relay.link);
+  if (relay.connection().closing().lost() || relay.buffers().peer().size_bytes == 0) return true;
+  Result<smc::RmbElement> element = peer_memory_.find(relay.buffers(), relay.link());
   if (!element) {
     shared_.lines.write(LogLevel::kWarn, "smc.link", "connection_left_behind", shared_.now(),
                         [&](LogEvent& line) {
                           line.field("group", start_.id)
-                              .code("token", relay.connection.local_token().value)
+                              .code("token", relay.connection().local_token().value)
                               .field("why", element.error().what);
                         });
-    relay.connection.abort();
-    element = relay.connection.tx().element();
+    relay.connection().abort();
+    element = relay.connection().tx().element();
   } else if (!peer_memory_.open(relay, *element)) {
     return false;
   }
-  relay.connection.handle_link_switched(*element);
+  relay.connection().handle_link_switched(*element);
   sender_.schedule(relay);
-  relay.owner->handle_connection_event();
+  relay.owner().handle_connection_event();
   return true;
 }
 

@@ -7,14 +7,11 @@
 namespace fairlead::relay {
 
 void GroupSender::schedule(SmcRelay& relay) {
-  if (relay.scheduled) return;
-  relay.scheduled = true;
-  scheduled_.push_back(&relay);
+  if (!relay.set_scheduled(true)) scheduled_.push_back(&relay);
 }
 
 void GroupSender::unschedule(SmcRelay& relay) {
-  if (relay.scheduled) std::erase(scheduled_, &relay);
-  relay.scheduled = false;
+  if (relay.set_scheduled(false)) std::erase(scheduled_, &relay);
 }
 
 void GroupSender::reset_link(smc::LinkIndex link) {
@@ -76,34 +73,34 @@ bool GroupSender::flush_llc(TimePoint now) {
 }
 
 void GroupSender::add_write(const SmcRelay& relay, const smc::SendRingWrite& write) {
-  SendQueue& queue = queues_[relay.link];
-  const smc::ElementId ring = *relay.buffers.send_ring;
+  SendQueue& queue = queues_[relay.link()];
+  const smc::ElementId ring = *relay.buffers().send_ring();
   const BufferSlabs& rings = memory_.send_rings();
-  const smc::RmbElement& element = relay.connection.tx().element();
+  const smc::RmbElement& element = relay.connection().tx().element();
   rdma::WorkRequest& request = shared_.batch.add();
   request.kind = rdma::WorkRequest::Kind::kWrite;
   request.id = rdma::WorkId{queue.next_id++};
-  request.from = {&rings.buffer(ring, transport_.attachment(relay.link)),
+  request.from = {&rings.buffer(ring, transport_.attachment(relay.link())),
                   rings.offset_bytes(ring) + write.ring_offset, write.length};
   request.to = {element.rkey, RemoteAddress{element.address.value + write.remote_offset}};
   ++queue.unsignaled;
 }
 
 bool GroupSender::transmit(SmcRelay& relay) {
-  const std::optional<smc::Transmit> transmit = relay.connection.poll_transmit();
+  const std::optional<smc::Transmit> transmit = relay.connection().poll_transmit();
   if (!transmit) return false;
   for (unsigned i = 0; i < transmit->write_count; ++i) add_write(relay, transmit->writes[i]);
-  SendQueue& queue = queues_[relay.link];
+  SendQueue& queue = queues_[relay.link()];
   SendBatch& batch = shared_.batch;
   rdma::WorkRequest& send = batch.add();
   send.kind = rdma::WorkRequest::Kind::kSend;
   send.id = rdma::WorkId{queue.next_id++};
   send.message = batch.message();
   wire::encode(transmit->cdc, batch.message());
-  const bool staged = relay.buffers.send_ring.has_value();
-  const std::size_t ring_bytes = relay.buffers.send_ring_bytes.size();
+  const bool staged = relay.buffers().send_ring().has_value();
+  const std::size_t ring_bytes = relay.buffers().send_ring_bytes().size();
   const bool tight =
-      staged && relay.connection.tx_window().bytes() <= ring_bytes - ring_bytes / kRingShareHeld;
+      staged && relay.connection().tx_window().bytes() <= ring_bytes - ring_bytes / kRingShareHeld;
   send.signaled = ++queue.unsignaled >= kSignalEvery || tight;
   if (send.signaled) queue.unsignaled = 0;
   const bool several_links = protocol_.links().max() > 1;
@@ -111,23 +108,23 @@ bool GroupSender::transmit(SmcRelay& relay) {
     keep_final_message(relay, send);
   if (staged && !queue.records.full())
     queue.records.push(
-        {send.id, relay.connection.local_token(), transmit->sequence, transmit->written_until});
+        {send.id, relay.connection().local_token(), transmit->sequence, transmit->written_until});
   shared_.stats->cdc_sent.add();
   // The owner may have waited for this message alone, and no event of the peer follows.
-  const bool over = relay.connection.finished() || transmit->cdc.state.aborted;
-  if (over) relay.owner->handle_connection_event();
+  const bool over = relay.connection().finished() || transmit->cdc.state.aborted;
+  if (over) relay.owner().handle_connection_event();
   return true;
 }
 
 // Once it has been posted, the connection may go, and nobody is left to repeat it.
 void GroupSender::keep_final_message(const SmcRelay& relay, rdma::WorkRequest& request) {
-  SendQueue& queue = queues_[relay.link];
+  SendQueue& queue = queues_[relay.link()];
   request.signaled = true;
   queue.unsignaled = 0;
   if (queue.final_messages.size() == kSendRequestsPerLink) queue.final_messages.pop_front();
   FinalMessage& message = queue.final_messages.emplace_back();
   message.id = request.id;
-  message.token = relay.connection.local_token();
+  message.token = relay.connection().local_token();
   std::copy(request.message.begin(), request.message.end(), message.bytes.begin());
 }
 
@@ -164,9 +161,9 @@ void GroupSender::post(TimePoint now) {
 
 void GroupSender::flush_connection(SmcRelay& relay, TimePoint now) {
   SendBatch& batch = shared_.batch;
-  relay.scheduled = false;
-  const smc::LinkIndex link = relay.link;  // one that is moved is scheduled again
-  while (relay.connection.transmit_due() && transport_.works(link)) {
+  (void)relay.set_scheduled(false);
+  const smc::LinkIndex link = relay.link();  // one that is moved is scheduled again
+  while (relay.connection().transmit_due() && transport_.works(link)) {
     if (batch.count != 0 && (batch.link != link || batch.room() < kRequestsPerTransmit)) post(now);
     if (!transport_.works(link)) break;
     if (transport_.queue_pair(link)->send_room() < batch.count + kRequestsPerTransmit)
@@ -200,8 +197,8 @@ void GroupSender::handle_send_done(smc::LinkIndex link, rdma::WorkId id) {
     const SendRecord record = queue.records.pop();
     SmcRelay* relay = connections_.find(record.token);
     if (relay == nullptr) continue;
-    relay->connection.handle_transmit_done(record.sequence, record.written_until);
-    relay->owner->handle_connection_event();
+    relay->connection().handle_transmit_done(record.sequence, record.written_until);
+    relay->owner().handle_connection_event();
   }
 }
 

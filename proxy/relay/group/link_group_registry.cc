@@ -130,7 +130,7 @@ void LinkGroupRegistry::notify_announced(Group& group) {
 
 std::vector<ConnectionOwner*> LinkGroupRegistry::owners_of_connections(Group& group) {
   std::vector<ConnectionOwner*> owners;
-  group.connections().for_each([&](SmcRelay& relay) { owners.push_back(relay.owner); });
+  group.connections().for_each([&](SmcRelay& relay) { owners.push_back(&relay.owner()); });
   return owners;
 }
 

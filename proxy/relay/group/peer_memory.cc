@@ -3,41 +3,36 @@
 namespace fairlead::relay {
 
 Result<smc::RmbElement> PeerMemory::find(const SmcBuffers& buffers, smc::LinkIndex on) const {
-  const auto key = protocol_.peer_rmbs().translate(buffers.named_on, buffers.peer.rmb, on);
+  const auto key = protocol_.peer_rmbs().translate(buffers.named_on(), buffers.peer().rmb, on);
   if (!key) return Error{Errc::kNotFound, "the peer did not tell the key of its buffer there"};
-  return buffers.peer.over(*key);
+  return buffers.peer().over(*key);
 }
 
 Result<void> PeerMemory::open(SmcRelay& relay, const smc::RmbElement& element) {
+  std::span<std::byte> view;
   if (transport_.remote_memory_addressable())
-    relay.buffers.remote =
-        SMC_TRY(transport_.queue_pair(relay.link)
-                    ->remote_memory({element.rkey, element.address}, element.size_bytes));
-  relay.buffers.peer.rmb = {element.rkey,
-                            RemoteAddress{element.address.value - relay.buffers.peer.offset}};
-  relay.buffers.named_on = relay.link;
+    view = SMC_TRY(transport_.queue_pair(relay.link())
+                       ->remote_memory({element.rkey, element.address}, element.size_bytes));
+  relay.buffers().reach_peer(element, relay.link(), view);
   return {};
 }
 
 Result<void> PeerMemory::claim(SmcRelay& relay, const smc::RmbElement& element) {
-  if (relay.buffers.send_ring || relay.buffers.peer_ring) return {};
+  if (relay.buffers().send_ring() || relay.buffers().peer_ring()) return {};
   const PeerRingId ring{element.rkey, element.address};
-  if (auto paid = rings_.claim(relay.buffers.reserved, ring, element.size_bytes); !paid) {
-    relay.buffers.remote = {};  // who does not pay keeps no view
+  if (auto paid = rings_.claim(relay.buffers().reserved(), ring, element.size_bytes); !paid) {
+    relay.buffers().drop_remote();  // who does not pay keeps no view
     return paid;
   }
-  relay.buffers.peer_ring = ring;
+  relay.buffers().paid_for(ring);
   return {};
 }
 
 void PeerMemory::release(SmcRelay& relay) {
-  relay.buffers.remote = {};
-  if (relay.buffers.peer_ring && rings_.release(*relay.buffers.peer_ring)) {
-    drop_views(relay.buffers.peer_ring->rkey);
-    drop_views(relay.buffers.peer.rmb.rkey);  // another one after a move
-  }
-  relay.buffers.peer_ring.reset();
-  relay.buffers.reserved = {};
+  const std::optional<PeerRingId> ring = relay.buffers().release_peer();
+  if (!ring || !rings_.release(*ring)) return;
+  drop_views(ring->rkey);
+  drop_views(relay.buffers().peer().rmb.rkey);  // another one after a move
 }
 
 void PeerMemory::forget(RemoteKey rkey) {
@@ -48,7 +43,7 @@ void PeerMemory::forget(RemoteKey rkey) {
 void PeerMemory::drop_views(RemoteKey rkey) {
   bool used = false;
   connections_.for_each([&](const SmcRelay& relay) {
-    used = used || (!relay.buffers.remote.empty() && relay.buffers.peer.rmb.rkey == rkey);
+    used = used || (!relay.buffers().remote().empty() && relay.buffers().peer().rmb.rkey == rkey);
   });
   if (used) return;
   for (smc::LinkIndex i = 0; i < smc::kLinksMax; ++i)

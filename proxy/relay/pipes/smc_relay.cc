@@ -44,17 +44,17 @@ ParkedFrames SmcRelay::leave_for_frames(TimePoint now) {
   if (app_failed_) (void)drop_from_peer(now);
   ParkedFrames frames;
   frames.to_app = ahead_.release();
-  frames.to_app.written += connection.rx().bytes();
+  frames.to_app.written += connection_.rx().bytes();
   std::vector<std::byte>& waiting = frames.to_app.bytes;
   for (;;) {
-    const smc::RingWindow window = connection.rx().window();
+    const smc::RingWindow window = connection_.rx().window();
     if (window.bytes() == 0) break;
-    if (connection.rx().urgent()) frames.to_app.urgent_at = waiting.size();
+    if (connection_.rx().urgent()) frames.to_app.urgent_at = waiting.size();
     for (const smc::RingWindow::Range& range : {window.first, window.second}) {
-      const auto bytes = buffers.local.subspan(range.offset, range.length);
+      const auto bytes = buffers_.local().subspan(range.offset, range.length);
       waiting.insert(waiting.end(), bytes.begin(), bytes.end());
     }
-    connection.consumed(window.bytes(), now);
+    connection_.consumed(window.bytes(), now);
   }
   frames.app_finished = app_finished_;
   frames.app_refuses = app_failed_;
@@ -65,11 +65,11 @@ SmcRelay::Step SmcRelay::pump(event::Stream& app, std::uint32_t publish_bytes, T
   bool more = pump_to_app(app, now);
   if (return_ == Return::kNone) {
     more = pump_from_app(app, publish_bytes) || more;
-    if (app_ended_ && app_finished_) connection.close();
+    if (app_ended_ && app_finished_) connection_.close();
   }
-  if (connection.closing().reset() || (app_failed_ && return_ == Return::kNone))
+  if (connection_.closing().reset() || (app_failed_ && return_ == Return::kNone))
     return pump_before_reset(app, more, now);
-  if (connection.finished() && !connection.transmit_due() && return_ != Return::kCommitted)
+  if (connection_.finished() && !connection_.transmit_due() && return_ != Return::kCommitted)
     return Step::kFinished;
   return more ? Step::kMore : Step::kIdle;
 }
@@ -79,19 +79,19 @@ SmcRelay::Step SmcRelay::pump(event::Stream& app, std::uint32_t publish_bytes, T
 SmcRelay::Step SmcRelay::pump_before_reset(event::Stream& app, bool more, TimePoint now) {
   const bool whole = app_failed_ ? app_whole(app) : peer_whole();
   const bool delivered =
-      app_failed_ || (ahead_.empty() && connection.rx_end() == smc::StreamEnd::kReset);
+      app_failed_ || (ahead_.empty() && connection_.rx_end() == smc::StreamEnd::kReset);
   using Until = event::Stream::Until;
   const std::size_t unsent =
       app_failed_ ? 0 : app.unsent(whole ? Until::kAcknowledged : Until::kSent);
   waits_for_reader_ = false;
-  if (connection.closing().reset() && connection.reset_said() && delivered && unsent == 0) {
+  if (connection_.closing().reset() && connection_.reset_said() && delivered && unsent == 0) {
     end_in_reset(app);
     return Step::kReset;
   }
   // Each term changes one way only. What is dropped moves nothing.
-  const std::uint64_t to_app = connection.rx().bytes() + ahead_.written();
+  const std::uint64_t to_app = connection_.rx().bytes() + ahead_.written();
   const std::uint64_t moved =
-      connection.tx().bytes() + (whole && app_failed_ ? 0 : 2 * to_app) - unsent;
+      connection_.tx().bytes() + (whole && app_failed_ ? 0 : 2 * to_app) - unsent;
   const bool polls = delivered && unsent != 0;
   if (whole) {
     const Unheard unheard = app_failed_ ? drop_from_peer(now) : drop_unheard(app);
@@ -104,8 +104,8 @@ SmcRelay::Step SmcRelay::pump_before_reset(event::Stream& app, bool more, TimePo
   }
   end_in_reset(app);
   app_failed_ = true;
-  connection.abort();
-  return connection.reset_said() ? Step::kReset : Step::kIdle;
+  connection_.abort();
+  return connection_.reset_said() ? Step::kReset : Step::kIdle;
 }
 
 void SmcRelay::end_in_reset(event::Stream& app) {
@@ -116,22 +116,22 @@ void SmcRelay::end_in_reset(event::Stream& app) {
 // Linux also says its FIN although it waits for room, when it has waited for long. If a reset
 // follows, bytes are missing.
 bool SmcRelay::peer_whole() const {
-  return connection.closing().peer_ended() && !connection.rx().write_blocked();
+  return connection_.closing().peer_ended() && !connection_.rx().write_blocked();
 }
 
 Unheard SmcRelay::drop_from_peer(TimePoint now) {
   Unheard unheard;
   ahead_.drop();
   for (;;) {
-    const smc::RingWindow window = connection.rx().window();
+    const smc::RingWindow window = connection_.rx().window();
     if (window.bytes() == 0) return unheard;
-    connection.consumed(window.bytes(), now);
+    connection_.consumed(window.bytes(), now);
     unheard.bytes += window.bytes();
   }
 }
 
 Deadline SmcRelay::next_deadline() const {
-  return earliest(connection.next_deadline(), reset_delay_.next_deadline());
+  return earliest(connection_.next_deadline(), reset_delay_.next_deadline());
 }
 
 bool SmcRelay::pump_to_app(event::Stream& app, TimePoint now) {
@@ -145,11 +145,11 @@ bool SmcRelay::pump_to_app(event::Stream& app, TimePoint now) {
     if (state != Backlog::State::kEmpty) return false;
   }
   while (app.writable() && !app_finished_ && !app_failed_) {
-    const smc::RingWindow window = connection.rx().window();
+    const smc::RingWindow window = connection_.rx().window();
     if (window.bytes() == 0) break;
-    const Pieces pieces(buffers.local, window, window.bytes());
-    const event::IoResult result = connection.rx().urgent()
-                                       ? app.write_urgent(buffers.local[window.first.offset])
+    const Pieces pieces(buffers_.local(), window, window.bytes());
+    const event::IoResult result = connection_.rx().urgent()
+                                       ? app.write_urgent(buffers_.local()[window.first.offset])
                                        : app.write(pieces.view());
     if (result.kind == Kind::kError) {
       // What it said before it went is still to be read.
@@ -158,7 +158,7 @@ bool SmcRelay::pump_to_app(event::Stream& app, TimePoint now) {
       return false;
     }
     if (result.kind != Kind::kBytes) break;
-    connection.consumed(static_cast<std::uint32_t>(result.count), now);
+    connection_.consumed(static_cast<std::uint32_t>(result.count), now);
     if (result.count < window.bytes()) {
       // The socket's buffer is full as a rule; the next try will find out, in a turn of its own.
       more = app.writable();
@@ -166,7 +166,7 @@ bool SmcRelay::pump_to_app(event::Stream& app, TimePoint now) {
     }
   }
   if (return_ != Return::kNone) return more;
-  const smc::StreamEnd end = connection.rx_end();
+  const smc::StreamEnd end = connection_.rx_end();
   const bool fin = end == smc::StreamEnd::kFin ||
                    (end == smc::StreamEnd::kReset && peer_whole() && !app_failed_);
   if (!app_finished_ && fin) {
@@ -177,27 +177,27 @@ bool SmcRelay::pump_to_app(event::Stream& app, TimePoint now) {
 }
 
 bool SmcRelay::pump_from_app(event::Stream& app, std::uint32_t publish_bytes) {
-  if (connection.closing().reset()) return false;
+  if (connection_.closing().reset()) return false;
   if (app_failed_ && app_ended_) end_app_data(true);
   if (app_ended_) check_reset_behind_fin(app);
   if (app_ended_ || !app.readable()) return false;
-  const smc::RingWindow window = connection.tx_window();
+  const smc::RingWindow window = connection_.tx_window();
   if (window.bytes() == 0) {
-    if (connection.closing().peer_closed())
+    if (connection_.closing().peer_closed())
       discard_from_app(app);
     else
       check_blocked_reset(app);
     return false;
   }
-  const std::span<std::byte> ring = buffers.send_ring ? buffers.send_ring_bytes : buffers.remote;
+  const std::span<std::byte> ring = buffers_.outgoing();
   const Pieces pieces(ring, window, publish_bytes);
   const event::IoResult result = app.read(pieces.view());
   switch (result.kind) {
     case Kind::kBytes:
       if (result.urgent)
-        connection.produced(1, smc::Connection::Data::kLastUrgent);
+        connection_.produced(1, smc::Connection::Data::kLastUrgent);
       else
-        connection.produced(static_cast<std::uint32_t>(result.count));
+        connection_.produced(static_cast<std::uint32_t>(result.count));
       return app.readable();
     case Kind::kEnd:
       end_app_data(true);
@@ -215,20 +215,20 @@ bool SmcRelay::pump_from_app(event::Stream& app, std::uint32_t publish_bytes) {
 void SmcRelay::end_app_data(bool fin) {
   if (fin) {
     app_ended_ = true;
-    connection.shutdown_write();
+    connection_.shutdown_write();
     if (!app_failed_) return;
   }
   app_failed_ = true;
-  connection.abort(smc::Connection::Abort::kBehindData);
+  connection_.abort(smc::Connection::Abort::kBehindData);
 }
 
 bool SmcRelay::try_read(event::Stream& app, std::uint32_t publish_bytes) {
-  const std::uint32_t room = connection.tx_window().bytes();
+  const std::uint32_t room = connection_.tx_window().bytes();
   if (return_ != Return::kNone || app_ended_ || app.readable() || room == 0) return false;
   app.assume_readable();
   pump_from_app(app, publish_bytes);
   // What was read has to be sent. No event tells of bytes that are not in the socket any more.
-  return app.readable() || connection.tx_window().bytes() != room;
+  return app.readable() || connection_.tx_window().bytes() != room;
 }
 
 // Nobody reads what the application still sends: it gets the RST that a closed peer would give.
@@ -239,7 +239,7 @@ void SmcRelay::discard_from_app(event::Stream& app) {
   if (result.kind == Kind::kEnd) {
     end_app_data(true);
   } else if (result.kind != Kind::kWouldBlock) {
-    connection.abort();
+    connection_.abort();
   }
 }
 

@@ -7,13 +7,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <utility>
 
 #include "event/stream.h"
-#include "relay/group/buffer_slabs.h"
-#include "relay/group/peer_rings.h"
 #include "relay/pipes/backlog.h"
 #include "relay/pipes/parked_mode.h"
 #include "relay/pipes/reset_delay.h"
+#include "relay/pipes/smc_buffers.h"
 #include "relay/pipes/unheard.h"
 #include "smc/connection.h"
 #include "smc/rmb_keys.h"
@@ -22,29 +22,6 @@ namespace fairlead::relay {
 
 class ConnectionOwner;
 class Group;
-
-// An element of the peer's, as it is reached over one link. The key is another on each link.
-struct PeerElement {
-  smc::RmbKey rmb;
-  std::uint64_t offset = 0;  // in the RMB
-  std::uint32_t size_bytes = 0;
-  smc::RmbElement over(const smc::RmbKey& key) const {
-    return {key.rkey, RemoteAddress{key.address.value + offset}, size_bytes};
-  }
-};
-
-// Where the bytes of one connection live.
-struct SmcBuffers {
-  smc::ElementId element;                   // of this side
-  std::span<std::byte> local;               // its memory
-  std::span<std::byte> remote;              // the peer's element, where addressable
-  std::optional<smc::ElementId> send_ring;  // otherwise
-  std::span<std::byte> send_ring_bytes;
-  MemoryCharge reserved;                 // for the peer's element until it is known
-  std::optional<PeerRingId> peer_ring;   // that is paid for, where addressable
-  PeerElement peer;                      // as it was found last, on link `named_on`
-  std::optional<std::uint8_t> named_on;  // empty: on a link that has been deleted since
-};
 
 class SmcRelay {
  public:
@@ -55,7 +32,29 @@ class SmcRelay {
     kReset,     // aborted or lost, and nothing is left to be told
   };
 
-  SmcRelay(AlertToken token, std::uint32_t element_bytes) : connection(token, element_bytes) {}
+  // Its place in a link group. Both outlive it.
+  struct Place {
+    Group* group = nullptr;
+    smc::LinkIndex link = 0;
+    ConnectionOwner* owner = nullptr;
+  };
+  // `local`: the memory of `element`.
+  SmcRelay(AlertToken token, smc::ElementId element, std::span<std::byte> local, Place place)
+      : connection_(token, static_cast<std::uint32_t>(local.size())),
+        buffers_(element, local),
+        place_(place) {}
+
+  smc::Connection& connection() { return connection_; }
+  const smc::Connection& connection() const { return connection_; }
+  SmcBuffers& buffers() { return buffers_; }
+  const SmcBuffers& buffers() const { return buffers_; }
+  Group& group() const { return *place_.group; }
+  ConnectionOwner& owner() const { return *place_.owner; }
+  // That it uses.
+  smc::LinkIndex link() const { return place_.link; }
+  void move_to(smc::LinkIndex link) { place_.link = link; }
+  // Whether it is among those that the group's sender has to look at. Says what it was before.
+  bool set_scheduled(bool scheduled) { return std::exchange(scheduled_, scheduled); }
 
   // What the connection did before it was SMC-R. `bytes` are for the application and go first;
   // `app_ended`: it has ended its stream; `app_finished`: it was given the end of the peer's;
@@ -63,7 +62,7 @@ class SmcRelay {
   void resume(Backlog bytes, bool app_ended, bool app_finished, bool app_failed);
 
   // One turn: what can be moved now, at most about `publish_bytes` each way. Afterwards the caller
-  // asks connection.transmit_due().
+  // asks connection().transmit_due().
   Step pump(event::Stream& app, std::uint32_t publish_bytes, TimePoint now);
 
   // Goes back to frames: reads no more from the application, and takes no end of the peer's for
@@ -76,8 +75,8 @@ class SmcRelay {
   // An application that fails meanwhile does so in frames: the peer may not be over SMC-R any more.
   bool may_return() const {
     return (!app_failed_ || return_ != Return::kNone) && !app_reset_ &&
-           !connection.closing().reset() &&
-           (return_ == Return::kCommitted || !connection.finished());
+           !connection_.closing().reset() &&
+           (return_ == Return::kCommitted || !connection_.finished());
   }
   // What is left for the application, the ring included. REQUIRES: begin_return()
   ParkedFrames leave_for_frames(TimePoint now);
@@ -87,7 +86,7 @@ class SmcRelay {
   bool try_read(event::Stream& app, std::uint32_t publish_bytes);
 
   // Bytes that the application got or will get, with those of resume().
-  std::uint64_t rx_bytes() const { return ahead_.written() + connection.rx().bytes(); }
+  std::uint64_t rx_bytes() const { return ahead_.written() + connection_.rx().bytes(); }
 
   // Memory of those of resume() that the application has not taken yet.
   std::size_t ahead_bytes() const { return ahead_.held_bytes(); }
@@ -96,7 +95,7 @@ class SmcRelay {
   // are in a ring, the peer's application has still to read them, and may take any time for that.
   bool awaits_answer() const {
     if (return_ == Return::kCommitted || waits_for_reader_) return false;
-    const bool consumed = connection.closing().peer_closed() || connection.tx().all_consumed();
+    const bool consumed = connection_.closing().peer_closed() || connection_.tx().all_consumed();
     return app_reset_ || (app_ended_ && app_finished_ && consumed);
   }
 
@@ -105,13 +104,6 @@ class SmcRelay {
 
   // When the owner calls pump() again although nothing has happened.
   Deadline next_deadline() const;
-
-  smc::Connection connection;
-  SmcBuffers buffers;
-  Group* group = nullptr;
-  std::uint8_t link = 0;
-  bool scheduled = false;
-  ConnectionOwner* owner = nullptr;  // set before the connection is in a group's table
 
  private:
   bool pump_to_app(event::Stream& app, TimePoint now);
@@ -126,6 +118,10 @@ class SmcRelay {
   bool peer_whole() const;
   Unheard drop_from_peer(TimePoint now);
 
+  smc::Connection connection_;
+  SmcBuffers buffers_;
+  Place place_;
+  bool scheduled_ = false;
   Backlog ahead_;
   bool app_ended_ = false;     // FIN read from the application
   bool app_finished_ = false;  // FIN given to the application

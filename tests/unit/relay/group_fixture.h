@@ -116,12 +116,10 @@ class GroupFixture : public testing::Test, protected WorkerResources {
   Connection& add_connection(const RingSizes& sizes = kSmallRings) {
     Connection& added = *connections.emplace_back(std::make_unique<Connection>());
     added.member = group->join(sizes.own, 0).value();
-    added.relay = std::make_unique<SmcRelay>(added.member.token, kRingBytes);
+    added.relay = std::make_unique<SmcRelay>(added.member.token, added.member.element,
+                                             group->memory().rmbs().bytes(added.member.element),
+                                             SmcRelay::Place{group.get(), 0, &added.owner});
     SmcRelay& relay = *added.relay;
-    relay.owner = &added.owner;
-    relay.group = group.get();
-    relay.buffers.element = added.member.element;
-    relay.buffers.local = group->memory().rmbs().bytes(added.member.element);
     group->connections().set(added.member.token, &relay);
     EXPECT_TRUE(group->take_send_ring(relay, sizes));
     return added;
@@ -138,7 +136,7 @@ class GroupFixture : public testing::Test, protected WorkerResources {
   }
   void remove(Connection& gone, bool quarantine = false) {
     group->release_sending(*gone.relay);
-    group->leave(gone.member, gone.relay->link, quarantine, clock.at);
+    group->leave(gone.member, gone.relay->link(), quarantine, clock.at);
   }
 
   const smc::LinkSet& links() { return group->protocol().links(); }

@@ -119,9 +119,9 @@ TEST_F(GroupOfTwoLinks, ConnectionsGoToTheOtherLink) {
   group->handle_link_failure(0, "cut", clock.at);
   EXPECT_TRUE(group->protocol().usable());
   EXPECT_TRUE(queue_pair(0).failed);
-  EXPECT_EQ(connection.relay->link, 1);
-  EXPECT_EQ(connection.relay->connection.tx().element().rkey, kPeerRmbThere.rkey);
-  EXPECT_EQ(connection.relay->connection.tx().element().address, kPeerRmbThere.address);
+  EXPECT_EQ(connection.relay->link(), 1);
+  EXPECT_EQ(connection.relay->connection().tx().element().rkey, kPeerRmbThere.rkey);
+  EXPECT_EQ(connection.relay->connection().tx().element().address, kPeerRmbThere.address);
   EXPECT_EQ(connection.owner.events, 1);
   EXPECT_EQ(stats.link_failed.get(), 1U);
   EXPECT_EQ(stats.link_moved.get(), 1U);
@@ -139,7 +139,7 @@ TEST_F(GroupOfTwoLinks, ConnectionsGoToTheOtherLink) {
 TEST_F(GroupOfTwoLinks, APartOfThePeersElementIsKeptForTheMove) {
   establish_two_links({kKeyThere});
   Connection& connection = add_sender();
-  connection.relay->connection.produced(kRingBytes);
+  connection.relay->connection().produced(kRingBytes);
   group->sender().schedule(*connection.relay);
   group->sender().flush(clock.at);
   EXPECT_EQ(written_bytes(), kRingBytes - smc::kSwitchReserveBytes);
@@ -148,7 +148,7 @@ TEST_F(GroupOfTwoLinks, APartOfThePeersElementIsKeptForTheMove) {
 TEST_F(GroupOfOneLink, NothingIsKeptForAMoveThatCannotBe) {
   establish();
   Connection& connection = add_sender();
-  connection.relay->connection.produced(kRingBytes);
+  connection.relay->connection().produced(kRingBytes);
   group->sender().schedule(*connection.relay);
   group->sender().flush(clock.at);
   EXPECT_EQ(written_bytes(), kRingBytes);
@@ -158,7 +158,7 @@ TEST_F(GroupOfTwoLinks, ConnectionsOfTheOtherLinkStayAsTheyAre) {
   establish_two_links({kKeyThere});
   Connection& connection = add_sender();
   group->handle_link_failure(1, "cut", clock.at);
-  EXPECT_EQ(connection.relay->link, 0);
+  EXPECT_EQ(connection.relay->link(), 0);
   EXPECT_EQ(connection.owner.events, 0);
   EXPECT_EQ(stats.connections_moved.get(), 0U);
 }
@@ -177,7 +177,7 @@ TEST_F(GroupOfTwoLinks, ALinkThatThePeerDeletesIsReleased) {
 TEST_F(GroupOfTwoLinks, TheLastMessageOfAConnectionThatIsGoneIsRepeatedOverTheOtherLink) {
   establish_two_links({kKeyThere});
   Connection& connection = add_sender();
-  connection.relay->connection.abort();
+  connection.relay->connection().abort();
   group->sender().schedule(*connection.relay);
   group->sender().flush(clock.at);
   const std::vector<std::byte> last = queue_pair(0).posted.back().message;
@@ -194,7 +194,7 @@ TEST_F(GroupOfTwoLinks, AConnectionThatKnowsNoElementMovesInSilence) {
   establish_two_links({kKeyThere});
   Connection& connection = add_connection();
   group->handle_link_failure(0, "cut", clock.at);
-  EXPECT_EQ(connection.relay->link, 1);
+  EXPECT_EQ(connection.relay->link(), 1);
   EXPECT_EQ(connection.owner.events, 0);
 }
 
@@ -203,9 +203,9 @@ TEST_F(GroupOfTwoLinks, AConnectionWhosePeerNamedNoKeyThereIsReset) {
   Connection& connection = add_sender();
   const std::string line = line_of([&] { group->handle_link_failure(0, "cut", clock.at); });
   EXPECT_NE(line.find("event=connection_left_behind group=g-1"), std::string::npos) << line;
-  EXPECT_TRUE(connection.relay->connection.closing().reset());
+  EXPECT_TRUE(connection.relay->connection().closing().reset());
   EXPECT_EQ(connection.owner.events, 1);
-  EXPECT_EQ(connection.relay->link, 1) << "the peer is told over it";
+  EXPECT_EQ(connection.relay->link(), 1) << "the peer is told over it";
   EXPECT_TRUE(group->protocol().usable());
 }
 
@@ -213,20 +213,20 @@ TEST_F(GroupOfTwoLinksWithAddressableMemory, ConnectionsWriteToTheOtherView) {
   establish_two_links_with_memory();
   Connection& connection = add_sender();
   group->handle_link_failure(0, "cut", clock.at);
-  EXPECT_EQ(connection.relay->buffers.remote.data(),
+  EXPECT_EQ(connection.relay->buffers().remote().data(),
             queue_pair(1).remote[kPeerRmbThere.rkey].bytes.data());
-  EXPECT_EQ(connection.relay->connection.tx_window().bytes(), kRingBytes)
+  EXPECT_EQ(connection.relay->connection().tx_window().bytes(), kRingBytes)
       << "nothing is kept for a peer that repeats everything";
 }
 
 TEST_F(GroupOfTwoLinksWithAddressableMemory, WithoutTheMemoryTheOtherLinkIsNoUse) {
   establish_two_links_with_memory();
   Connection& connection = add_sender();
-  const std::byte* const before = connection.relay->buffers.remote.data();
+  const std::byte* const before = connection.relay->buffers().remote().data();
   queue_pair(1).remote.clear();
   group->handle_link_failure(0, "cut", clock.at);
   EXPECT_EQ(end_why(), "the peer's memory is out of reach there");
-  EXPECT_EQ(connection.relay->buffers.remote.data(), before) << "it may still write there";
+  EXPECT_EQ(connection.relay->buffers().remote().data(), before) << "it may still write there";
   EXPECT_EQ(connection.owner.events, 0);
 }
 
@@ -235,11 +235,11 @@ TEST_F(GroupOfTwoLinksWithAddressableMemory, ADeadLinkIsFoundWhenAnElementIsOpen
   Connection& connection = add_connection();
   queue_pair(0).remote_error = Error{Errc::kWouldBlock, "the peer cannot be reached"};
   ASSERT_TRUE(prepare(connection));
-  EXPECT_EQ(connection.relay->link, 1);
+  EXPECT_EQ(connection.relay->link(), 1);
   EXPECT_TRUE(queue_pair(0).failed);
-  EXPECT_EQ(connection.relay->buffers.remote.data(),
+  EXPECT_EQ(connection.relay->buffers().remote().data(),
             queue_pair(1).remote[kPeerRmbThere.rkey].bytes.data());
-  EXPECT_EQ(connection.relay->connection.tx().element().rkey, kPeerRmbThere.rkey);
+  EXPECT_EQ(connection.relay->connection().tx().element().rkey, kPeerRmbThere.rkey);
 }
 
 TEST_F(GroupOfTwoLinksWithAddressableMemory, ElementsThatNoLinkOpensEndTheGroup) {

@@ -44,7 +44,7 @@ class GroupMembershipTest : public GroupFixture {
     answer.alert_token = AlertToken{0xabc};
     return answer;
   }
-  smc::Connection& connection() { return membership.relay().connection; }
+  smc::Connection& connection() { return membership.relay().connection(); }
   std::size_t elements_used() const { return group->memory().rmbs().used_bytes() / kRingBytes; }
 
   CountingOwner owner;
@@ -59,12 +59,13 @@ TEST_F(GroupMembershipTest, AConnectionTakesItsPlace) {
   EXPECT_FALSE(membership.is_first_contact());
   EXPECT_EQ(&membership.group(), group.get());
   const SmcRelay& relay = membership.relay();
-  EXPECT_EQ(relay.group, group.get());
-  EXPECT_EQ(relay.link, 0);
-  EXPECT_EQ(relay.owner, &owner);
-  EXPECT_EQ(relay.buffers.local.data(), group->memory().rmbs().bytes(relay.buffers.element).data());
-  EXPECT_EQ(relay.buffers.local.size(), kRingBytes);
-  ASSERT_TRUE(relay.buffers.send_ring);
+  EXPECT_EQ(&relay.group(), group.get());
+  EXPECT_EQ(relay.link(), 0);
+  EXPECT_EQ(&relay.owner(), &owner);
+  EXPECT_EQ(relay.buffers().local().data(),
+            group->memory().rmbs().bytes(relay.buffers().element()).data());
+  EXPECT_EQ(relay.buffers().local().size(), kRingBytes);
+  ASSERT_TRUE(relay.buffers().send_ring());
   EXPECT_EQ(group->memory().send_rings().used_bytes(), kRingBytes);
   EXPECT_EQ(group->protocol().links().connections(0), 1U);
 }
@@ -295,14 +296,14 @@ TEST_F(GroupMembershipOfTwoLinks, AnotherLinkInTheSameSlotIsNotTheOneThatWasName
 TEST_F(GroupMembershipOfTwoLinks, AConnectionIsDescribedByTheLinkThatCarriesIt) {
   establish_two_links();
   join();
-  membership.relay().link = 1;
+  membership.relay().move_to(1);
   wire::AcceptConfirm answer;
   membership.describe(answer);
   EXPECT_EQ(answer.gid, gid_of(2));
   EXPECT_EQ(answer.mac, mac_of(2));
   EXPECT_EQ(answer.queue_pair, queue_pair(1).number());
   EXPECT_EQ(answer.first_psn, queue_pair(1).first_psn());
-  membership.relay().link = 0;
+  membership.relay().move_to(0);
 }
 
 }  // namespace

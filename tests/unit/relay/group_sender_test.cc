@@ -39,18 +39,18 @@ class GroupSenderTest : public DriverTest {
   Sending& add_connection() {
     Sending& added = *sending.emplace_back(std::make_unique<Sending>());
     const AlertToken token = *table.reserve();
-    added.relay = std::make_unique<SmcRelay>(token, kRingBytes);
+    added.relay = std::make_unique<SmcRelay>(token, smc::ElementId{}, element,
+                                             SmcRelay::Place{nullptr, 0, &added.owner});
     SmcRelay& relay = *added.relay;
-    relay.owner = &added.owner;
-    relay.buffers.send_ring = memory.take_send_ring(kSizes).value();
-    relay.buffers.send_ring_bytes = memory.send_ring_bytes(*relay.buffers.send_ring);
-    relay.connection.set_peer(AlertToken{2}, {RemoteKey{9}, RemoteAddress{0x10000}, kRingBytes},
-                              kRingBytes);
+    const smc::ElementId ring = memory.take_send_ring(kSizes).value();
+    relay.buffers().take_send_ring(ring, memory.send_ring_bytes(ring));
+    relay.connection().set_peer(AlertToken{2}, {RemoteKey{9}, RemoteAddress{0x10000}, kRingBytes},
+                                kRingBytes);
     table.set(token, &relay);
     return added;
   }
   void produce(Sending& from, std::uint32_t bytes) {
-    from.relay->connection.produced(bytes);
+    from.relay->connection().produced(bytes);
     sender.schedule(*from.relay);
   }
   void produce_and_flush(Sending& from, std::uint32_t bytes) {
@@ -58,7 +58,7 @@ class GroupSenderTest : public DriverTest {
     sender.flush(clock.at);
   }
   // The connection's owner has taken its end.
-  void remove(Sending& gone) { table.release(gone.relay->connection.local_token()); }
+  void remove(Sending& gone) { table.release(gone.relay->connection().local_token()); }
   // Sends what the protocol has said until here.
   void flush_llc() {
     sender.schedule_llc();
@@ -76,6 +76,7 @@ class GroupSenderTest : public DriverTest {
   }
 
   smc::ConnectionTable<SmcRelay> table{7};
+  std::vector<std::byte> element{kRingBytes};
   std::vector<std::unique_ptr<Sending>> sending;
   Failures failures;
   GroupSender sender{shared, protocol, transport, memory, table, failures};
@@ -128,7 +129,7 @@ TEST_F(GroupSenderTest, BytesAreWrittenAndThenToldOf) {
   ASSERT_EQ(posted().size(), kRequestsPerMessage);
   const rdma::WorkRequest& write = posted()[0].request;
   EXPECT_EQ(write.kind, Kind::kWrite);
-  EXPECT_EQ(write.from.buffer, &memory.send_rings().buffer(*from.relay->buffers.send_ring));
+  EXPECT_EQ(write.from.buffer, &memory.send_rings().buffer(*from.relay->buffers().send_ring()));
   EXPECT_EQ(write.from.length_bytes, 100U);
   EXPECT_EQ(write.to.rkey, RemoteKey{9});
   EXPECT_EQ(write.to.address, RemoteAddress{0x10000});
@@ -276,7 +277,7 @@ class GroupSenderOfTwoLinks : public GroupSenderTest {
   // A connection has sent its last message over the first link.
   Sending& abort_connection() {
     Sending& from = add_connection();
-    from.relay->connection.abort();
+    from.relay->connection().abort();
     sender.schedule(*from.relay);
     sender.flush(clock.at);
     return from;
@@ -314,13 +315,14 @@ TEST_F(GroupSenderOfTwoLinks, EachLinkHasItsBatch) {
   start_two_links();
   produce(add_connection(), 1);
   Sending& other = add_connection();
-  other.relay->link = 1;
+  other.relay->move_to(1);
   produce(other, 1);
   sender.flush(clock.at);
   EXPECT_EQ(posted(0).size(), kRequestsPerMessage);
   ASSERT_EQ(posted(1).size(), kRequestsPerMessage);
-  EXPECT_EQ(posted(1)[0].request.from.buffer,
-            &memory.send_rings().buffer(*other.relay->buffers.send_ring, transport.attachment(1)));
+  EXPECT_EQ(
+      posted(1)[0].request.from.buffer,
+      &memory.send_rings().buffer(*other.relay->buffers().send_ring(), transport.attachment(1)));
 }
 
 TEST_F(GroupSenderOfTwoLinks, TheLastMessageOfAConnectionIsRepeatedOverAnotherLink) {
@@ -368,7 +370,7 @@ TEST_F(GroupSenderOfTwoLinks, AGroupThatHasEndedRepeatsNothing) {
 TEST_F(GroupSenderTest, WithOneLinkNoLastMessageIsKept) {
   start();
   Sending& from = add_connection();
-  from.relay->connection.abort();
+  from.relay->connection().abort();
   sender.schedule(*from.relay);
   sender.flush(clock.at);
   ASSERT_EQ(posted().size(), 1U);

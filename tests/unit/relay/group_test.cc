@@ -280,10 +280,10 @@ TEST_F(GroupTest, AnyMessageIsASignOfLife) {
 TEST_F(GroupTest, AConnectionSendsFromARing) {
   establish();
   const SmcRelay& relay = *add_connection().relay;
-  ASSERT_TRUE(relay.buffers.send_ring);
-  EXPECT_EQ(relay.buffers.send_ring_bytes.data(),
-            group->memory().send_rings().bytes(*relay.buffers.send_ring).data());
-  EXPECT_EQ(relay.buffers.send_ring_bytes.size(), kRingBytes);
+  ASSERT_TRUE(relay.buffers().send_ring());
+  EXPECT_EQ(relay.buffers().send_ring_bytes().data(),
+            group->memory().send_rings().bytes(*relay.buffers().send_ring()).data());
+  EXPECT_EQ(relay.buffers().send_ring_bytes().size(), kRingBytes);
   EXPECT_EQ(paid_for_peer(), 0U);
 }
 
@@ -291,24 +291,24 @@ TEST_F(GroupTest, WithoutASendRingThereIsNoSending) {
   establish();
   Connection& connection = add_connection();
   group->release_sending(*connection.relay);
-  EXPECT_FALSE(connection.relay->buffers.send_ring);
+  EXPECT_FALSE(connection.relay->buffers().send_ring());
   EXPECT_EQ(group->memory().send_rings().used_bytes(), 0U);
   leave_for_rings(0);
   const Result<void> taken = group->take_send_ring(*connection.relay, {{1, 1}, std::nullopt});
   ASSERT_FALSE(taken);
   EXPECT_STREQ(taken.error().what, kBudgetSpent);
-  EXPECT_FALSE(connection.relay->buffers.send_ring);
+  EXPECT_FALSE(connection.relay->buffers().send_ring());
 }
 
 TEST_F(GroupTest, ThePeersElementIsWrittenToByItsKey) {
   establish();
   Connection& connection = add_connection();
   ASSERT_TRUE(prepare(connection, kRingBytes));
-  const smc::Connection& protocol = connection.relay->connection;
+  const smc::Connection& protocol = connection.relay->connection();
   EXPECT_EQ(protocol.peer_token(), AlertToken{0xabc});
   EXPECT_EQ(protocol.tx().element().rkey, kPeerRmb.rkey);
   EXPECT_EQ(protocol.tx().element().address.value, kPeerRmb.address.value + kRingBytes);
-  EXPECT_EQ(connection.relay->buffers.named_on, 0);
+  EXPECT_EQ(connection.relay->buffers().named_on(), 0);
 }
 
 TEST_F(GroupTest, AnElementUnderAnUnknownKeyIsRefused) {
@@ -325,7 +325,7 @@ TEST_F(GroupTest, AnElementUnderAnUnknownKeyIsRefused) {
 TEST_F(GroupTest, WhoSendsNoMoreIsNotScheduled) {
   establish();
   Connection& connection = add_sender();
-  connection.relay->connection.produced(10);
+  connection.relay->connection().produced(10);
   group->sender().schedule(*connection.relay);
   group->release_sending(*connection.relay);
   queue_pair().posted.clear();
@@ -336,7 +336,7 @@ TEST_F(GroupTest, WhoSendsNoMoreIsNotScheduled) {
 TEST_F(GroupWithAddressableMemory, TheBudgetForThePeersElementIsTakenInsteadOfARing) {
   establish_with_memory();
   Connection& as_large = add_connection();
-  EXPECT_FALSE(as_large.relay->buffers.send_ring);
+  EXPECT_FALSE(as_large.relay->buffers().send_ring());
   EXPECT_EQ(paid_for_peer(), kRingBytes) << "as large as the own one";
   add_connection({kSizes, 2 * kRingBytes});
   EXPECT_EQ(paid_for_peer(), 3 * kRingBytes) << "the peer's is known";
@@ -349,12 +349,12 @@ TEST_F(GroupWithAddressableMemory, TheBudgetForThePeersElementIsTakenInsteadOfAR
 TEST_F(GroupWithAddressableMemory, TheElementIsOpenedAndPaidForUntilItsKeyIsDeleted) {
   establish_with_memory();
   Connection& connection = add_sender();
-  const SmcBuffers& buffers = connection.relay->buffers;
-  EXPECT_EQ(buffers.remote.data(), queue_pair().remote[kPeerRmb.rkey].bytes.data());
-  EXPECT_EQ(buffers.remote.size(), kRingBytes);
-  EXPECT_EQ(connection.relay->connection.tx_window().bytes(), kRingBytes);
+  const SmcBuffers& buffers = connection.relay->buffers();
+  EXPECT_EQ(buffers.remote().data(), queue_pair().remote[kPeerRmb.rkey].bytes.data());
+  EXPECT_EQ(buffers.remote().size(), kRingBytes);
+  EXPECT_EQ(connection.relay->connection().tx_window().bytes(), kRingBytes);
   remove(connection);
-  EXPECT_TRUE(buffers.remote.empty());
+  EXPECT_TRUE(buffers.remote().empty());
   EXPECT_EQ(paid_for_peer(), kRingBytes) << "its pages stay";
   smc::GroupEvent deleted{EventKind::kRkeyDeleted};
   deleted.rkey = kPeerRmb.rkey;
@@ -412,7 +412,7 @@ TEST_F(GroupTest, AMessageForAConnectionChangesItAndWakesItsOwner) {
   wire::CdcMessage message = cdc_for(connection);
   message.producer = {0, 100};
   receive(message);
-  EXPECT_EQ(connection.relay->connection.rx().window().bytes(), 100U);
+  EXPECT_EQ(connection.relay->connection().rx().window().bytes(), 100U);
   EXPECT_EQ(connection.owner.events, 1);
   EXPECT_EQ(stats.cdc_received.get(), 1U);
   EXPECT_EQ(stats.cdc_rejected.get(), 0U);

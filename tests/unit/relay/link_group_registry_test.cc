@@ -35,8 +35,8 @@ class LinkGroupRegistryTest : public testing::Test, protected WorkerResources {
   }
   SmcRelay& add_connection(Group& group, CountingOwner& owner) {
     const AlertToken token = *group.connections().reserve();
-    SmcRelay& relay = *relays.emplace_back(std::make_unique<SmcRelay>(token, 16384));
-    relay.owner = &owner;
+    SmcRelay& relay = *relays.emplace_back(std::make_unique<SmcRelay>(
+        token, smc::ElementId{}, element, SmcRelay::Place{&group, 0, &owner}));
     group.connections().set(token, &relay);
     return relay;
   }
@@ -54,6 +54,7 @@ class LinkGroupRegistryTest : public testing::Test, protected WorkerResources {
   }
 
   DriverDevice one{"one", {active_port(1, 1)}};
+  std::vector<std::byte> element{16384};
   std::vector<std::unique_ptr<SmcRelay>> relays;
   LinkGroupRegistry registry{shared, kWorker, 7};
 };
@@ -280,7 +281,7 @@ TEST_F(LinkGroupRegistryTest, AClosedGroupStaysWhileItHasConnections) {
   clock.at += kClosingWait;
   registry.destroy_closed();
   EXPECT_EQ(registry.peers().count(), 1U);
-  group.connections().release(relay.connection.local_token());
+  group.connections().release(relay.connection().local_token());
   shared.changed.push_back(&group);
   registry.destroy_closed();
   EXPECT_EQ(registry.peers().count(), 0U);

@@ -40,22 +40,22 @@ class PeerMemoryTest : public DriverTest {
   // A connection that is to write to the element with this number.
   SmcRelay& add_connection(std::uint64_t element) {
     const AlertToken token = *connections.reserve();
-    SmcRelay& relay = *relays.emplace_back(std::make_unique<SmcRelay>(token, kElementBytes));
+    SmcRelay& relay = *relays.emplace_back(
+        std::make_unique<SmcRelay>(token, smc::ElementId{}, own_element, SmcRelay::Place{}));
     connections.set(token, &relay);
-    relay.buffers.peer = {kKey, element * kElementBytes, kElementBytes};
-    relay.buffers.named_on = 0;
+    relay.buffers().name_peer({kKey, element * kElementBytes, kElementBytes}, 0);
     return relay;
   }
   void reserve(SmcRelay& relay, std::size_t bytes) {
     Result<MemoryCharge> reserved = peer.reserve(bytes);
     ASSERT_TRUE(reserved);
-    relay.buffers.reserved = std::move(*reserved);
+    relay.buffers().reserved() = std::move(*reserved);
   }
   // … and has its way to it, and has paid.
   SmcRelay& add_writer(std::uint64_t element) {
     SmcRelay& relay = add_connection(element);
     reserve(relay, kElementBytes);
-    const auto found = peer.find(relay.buffers, 0);
+    const auto found = peer.find(relay.buffers(), 0);
     EXPECT_TRUE(found && peer.open(relay, *found) && peer.claim(relay, *found));
     return relay;
   }
@@ -63,6 +63,7 @@ class PeerMemoryTest : public DriverTest {
   std::vector<RemoteKey> released() { return queue_pair(0).released; }
 
   smc::ConnectionTable<SmcRelay> connections{7};
+  std::vector<std::byte> own_element{kElementBytes};
   std::vector<std::unique_ptr<SmcRelay>> relays;
   PeerMemory peer{budget, protocol, transport, connections};
 };
@@ -70,12 +71,12 @@ class PeerMemoryTest : public DriverTest {
 TEST_F(PeerMemoryTest, AnElementIsReachedByTheKeyOfEachLink) {
   add_second_link({{kRkey, kRkeyOnSecondLink, kAddressOnSecondLink}});
   const SmcRelay& relay = add_connection(1);
-  const auto first = peer.find(relay.buffers, 0);
+  const auto first = peer.find(relay.buffers(), 0);
   ASSERT_TRUE(first);
   EXPECT_EQ(first->rkey, kRkey);
   EXPECT_EQ(first->address.value, kAddress.value + kElementBytes);
   EXPECT_EQ(first->size_bytes, kElementBytes);
-  const auto second = peer.find(relay.buffers, 1);
+  const auto second = peer.find(relay.buffers(), 1);
   ASSERT_TRUE(second);
   EXPECT_EQ(second->rkey, kRkeyOnSecondLink);
   EXPECT_EQ(second->address.value, kAddressOnSecondLink.value + kElementBytes);
@@ -84,47 +85,48 @@ TEST_F(PeerMemoryTest, AnElementIsReachedByTheKeyOfEachLink) {
 TEST_F(PeerMemoryTest, WithoutTheKeyOfALinkNothingIsFoundThere) {
   add_second_link();
   SmcRelay& relay = add_connection(0);
-  EXPECT_TRUE(peer.find(relay.buffers, 0));
-  EXPECT_EQ(peer.find(relay.buffers, 1).error().code, Errc::kNotFound);
-  relay.buffers.peer.rmb.rkey = RemoteKey{8};
-  EXPECT_EQ(peer.find(relay.buffers, 0).error().code, Errc::kNotFound);
+  EXPECT_TRUE(peer.find(relay.buffers(), 0));
+  EXPECT_EQ(peer.find(relay.buffers(), 1).error().code, Errc::kNotFound);
+  relay.buffers().name_peer({{RemoteKey{8}, kKey.address}, 0, kElementBytes}, 0);
+  EXPECT_EQ(peer.find(relay.buffers(), 0).error().code, Errc::kNotFound);
 }
 
 TEST_F(PeerMemoryTest, AddressableMemoryIsOpenedAsAView) {
   SmcRelay& relay = add_connection(1);
-  relay.buffers.named_on.reset();
-  ASSERT_TRUE(peer.open(relay, *peer.find(relay.buffers, 0)));
-  EXPECT_EQ(relay.buffers.remote.data(), queue_pair(0).remote[kRkey].bytes.data() + kElementBytes);
-  EXPECT_EQ(relay.buffers.remote.size(), kElementBytes);
-  EXPECT_EQ(relay.buffers.named_on, smc::LinkIndex{0});
+  relay.buffers().name_peer(relay.buffers().peer(), std::nullopt);
+  ASSERT_TRUE(peer.open(relay, *peer.find(relay.buffers(), 0)));
+  EXPECT_EQ(relay.buffers().remote().data(),
+            queue_pair(0).remote[kRkey].bytes.data() + kElementBytes);
+  EXPECT_EQ(relay.buffers().remote().size(), kElementBytes);
+  EXPECT_EQ(relay.buffers().named_on(), smc::LinkIndex{0});
 }
 
 TEST_F(PeerMemoryTest, OtherMemoryIsOpenedByItsKeyAlone) {
   one.device.able.remote_memory_addressable = false;
   SmcRelay& relay = add_connection(1);
-  relay.link = 1;
+  relay.move_to(1);
   const smc::RmbElement element{RemoteKey{3}, RemoteAddress{5 + kElementBytes}, kElementBytes};
   ASSERT_TRUE(peer.open(relay, element));
-  EXPECT_TRUE(relay.buffers.remote.empty());
-  EXPECT_EQ(relay.buffers.peer.rmb, (smc::RmbKey{RemoteKey{3}, RemoteAddress{5}}));
-  EXPECT_EQ(relay.buffers.named_on, smc::LinkIndex{1});
+  EXPECT_TRUE(relay.buffers().remote().empty());
+  EXPECT_EQ(relay.buffers().peer().rmb, (smc::RmbKey{RemoteKey{3}, RemoteAddress{5}}));
+  EXPECT_EQ(relay.buffers().named_on(), smc::LinkIndex{1});
 }
 
 TEST_F(PeerMemoryTest, AnElementThatIsNotGrantedIsNotOpened) {
   SmcRelay& relay = add_connection(4);  // behind the last one
-  const Result<void> opened = peer.open(relay, *peer.find(relay.buffers, 0));
+  const Result<void> opened = peer.open(relay, *peer.find(relay.buffers(), 0));
   ASSERT_FALSE(opened);
   EXPECT_EQ(opened.error().code, Errc::kNotFound);
-  EXPECT_TRUE(relay.buffers.remote.empty());
+  EXPECT_TRUE(relay.buffers().remote().empty());
 }
 
 TEST_F(PeerMemoryTest, WhatWasReservedPaysForTheElement) {
   SmcRelay& relay = add_connection(0);
   reserve(relay, 4 * kElementBytes);
   EXPECT_EQ(paid_bytes(), 4U * kElementBytes);
-  ASSERT_TRUE(peer.claim(relay, *peer.find(relay.buffers, 0)));
+  ASSERT_TRUE(peer.claim(relay, *peer.find(relay.buffers(), 0)));
   EXPECT_EQ(paid_bytes(), kElementBytes);
-  EXPECT_EQ(relay.buffers.reserved.bytes(), 0U);
+  EXPECT_EQ(relay.buffers().reserved().bytes(), 0U);
 }
 
 TEST_F(PeerMemoryTest, AnElementIsPaidForOnceUntilItsKeyIsDeleted) {
@@ -143,7 +145,7 @@ TEST_F(PeerMemoryTest, AnElementIsPaidForOnceUntilItsKeyIsDeleted) {
 
 TEST_F(PeerMemoryTest, WhoDoesNotPayKeepsNoView) {
   SmcRelay& relay = add_connection(0);
-  const auto element = peer.find(relay.buffers, 0);
+  const auto element = peer.find(relay.buffers(), 0);
   ASSERT_TRUE(element && peer.open(relay, *element));
   reserve(relay, 1);
   const auto rest = MemoryCharge::take(budget, MemoryUse::kConnections, budget.left_bytes());
@@ -152,14 +154,14 @@ TEST_F(PeerMemoryTest, WhoDoesNotPayKeepsNoView) {
   const Result<void> paid = peer.claim(relay, *element);
   ASSERT_FALSE(paid);
   EXPECT_STREQ(paid.error().what, kBudgetSpent);
-  EXPECT_TRUE(relay.buffers.remote.empty());
-  EXPECT_EQ(relay.buffers.peer_ring, std::nullopt);
+  EXPECT_TRUE(relay.buffers().remote().empty());
+  EXPECT_EQ(relay.buffers().peer_ring(), std::nullopt);
 }
 
 TEST_F(PeerMemoryTest, AConnectionWithASendRingPaysNothing) {
   SmcRelay& relay = add_connection(0);
-  relay.buffers.send_ring.emplace();
-  ASSERT_TRUE(peer.claim(relay, *peer.find(relay.buffers, 0)));
+  relay.buffers().take_send_ring({}, own_element);
+  ASSERT_TRUE(peer.claim(relay, *peer.find(relay.buffers(), 0)));
   EXPECT_EQ(paid_bytes(), 0U);
 }
 
@@ -196,7 +198,7 @@ TEST_F(PeerMemoryTest, AnUnusedKeyIsUnmappedOnAllLinksAtOnce) {
 TEST_F(PeerMemoryTest, AGroupWithTooManyIdleElementsIsCrowded) {
   for (std::size_t i = 0; i <= kIdlePeerRingsMax; ++i) {
     EXPECT_FALSE(peer.crowded()) << i;
-    SmcRelay relay(AlertToken{1}, kElementBytes);
+    SmcRelay relay(AlertToken{1}, smc::ElementId{}, own_element, SmcRelay::Place{});
     reserve(relay, 16);
     ASSERT_TRUE(peer.claim(relay, {kRkey, RemoteAddress{i * 16}, 16}));
     peer.release(relay);

@@ -13,14 +13,15 @@ namespace {
 
 using Step = SmcRelay::Step;
 constexpr std::uint32_t kRing = 16384;
+constexpr smc::RmbElement kElement{RemoteKey{1}, RemoteAddress{0}, kRing};
 
 class SmcRelayTest : public testing::Test {
  protected:
   SmcRelayTest() {
-    a.connection.set_peer(AlertToken{2}, {RemoteKey{1}, RemoteAddress{0}, kRing}, 0);
-    b.connection.set_peer(AlertToken{1}, {RemoteKey{1}, RemoteAddress{0}, kRing}, 0);
-    a.buffers.local = b.buffers.remote = a_memory;
-    b.buffers.local = a.buffers.remote = b_memory;
+    a.connection().set_peer(AlertToken{2}, kElement, 0);
+    b.connection().set_peer(AlertToken{1}, kElement, 0);
+    a.buffers().reach_peer(kElement, 0, b_memory);
+    b.buffers().reach_peer(kElement, 0, a_memory);
   }
   // Runs until neither side has work.
   void settle() {
@@ -28,12 +29,12 @@ class SmcRelayTest : public testing::Test {
       any = false;
       a_step = a.pump(a_app, 131072, now);
       b_step = b.pump(b_app, 131072, now);
-      while (const auto transmit = a.connection.poll_transmit()) {
-        EXPECT_TRUE(b.connection.handle_cdc(transmit->cdc, now));
+      while (const auto transmit = a.connection().poll_transmit()) {
+        EXPECT_TRUE(b.connection().handle_cdc(transmit->cdc, now));
         any = true;
       }
-      while (const auto transmit = b.connection.poll_transmit()) {
-        EXPECT_TRUE(a.connection.handle_cdc(transmit->cdc, now));
+      while (const auto transmit = b.connection().poll_transmit()) {
+        EXPECT_TRUE(a.connection().handle_cdc(transmit->cdc, now));
         any = true;
       }
       any = any || a_step == Step::kMore || b_step == Step::kMore;
@@ -43,7 +44,8 @@ class SmcRelayTest : public testing::Test {
   TimePoint now{std::chrono::hours(1)};
   std::vector<std::byte> a_memory{kRing}, b_memory{kRing};
   FakeStream a_app, b_app;
-  SmcRelay a{AlertToken{1}, kRing}, b{AlertToken{2}, kRing};
+  SmcRelay a{AlertToken{1}, smc::ElementId{}, a_memory, {}};
+  SmcRelay b{AlertToken{2}, smc::ElementId{}, b_memory, {}};
   Step a_step = Step::kIdle, b_step = Step::kIdle;
 };
 
@@ -124,7 +126,7 @@ TEST_F(SmcRelayTest, LastWordsAreReadAfterAWriteHasFailed) {
   b_app.feed_reset();
   a_app.feed("request");
   a.pump(a_app, 131072, now);
-  ASSERT_TRUE(b.connection.handle_cdc(a.connection.poll_transmit()->cdc, now));
+  ASSERT_TRUE(b.connection().handle_cdc(a.connection().poll_transmit()->cdc, now));
   settle();
   EXPECT_EQ(a_app.outgoing, "refused");
   EXPECT_EQ(a_step, Step::kReset);
@@ -148,16 +150,16 @@ TEST_F(SmcRelayTest, AFinBeforeTheResetArrivesToo) {
 TEST_F(SmcRelayTest, AFinAheadOfBytesIsNoneOnceTheConnectionIsReset) {
   b_app.feed("half of it");
   b.pump(b_app, 131072, now);
-  wire::CdcMessage message = b.connection.poll_transmit()->cdc;
+  wire::CdcMessage message = b.connection().poll_transmit()->cdc;
   message.producer_flags.write_blocked = true;
   message.state.done_writing = message.state.closed = true;
-  ASSERT_TRUE(a.connection.handle_cdc(message, now));
+  ASSERT_TRUE(a.connection().handle_cdc(message, now));
   EXPECT_EQ(a.pump(a_app, 131072, now), Step::kIdle);
   EXPECT_EQ(a_app.outgoing, "half of it");
   message.sequence++;
   message.state.aborted = true;
-  ASSERT_TRUE(a.connection.handle_cdc(message, now));
-  while (a.connection.poll_transmit()) continue;
+  ASSERT_TRUE(a.connection().handle_cdc(message, now));
+  while (a.connection().poll_transmit()) continue;
   EXPECT_EQ(a.pump(a_app, 131072, now), Step::kReset);
   EXPECT_TRUE(a_app.reset);
   EXPECT_FALSE(a_app.shut_down);
@@ -185,7 +187,7 @@ TEST_F(SmcRelayTest, AResetThatCameWithTheFinIsPassedOn) {
   a_app.error = EPIPE;
   a.app_changed();
   a.pump(a_app, 131072, now);
-  EXPECT_TRUE(a.connection.closing().reset());  // no event follows
+  EXPECT_TRUE(a.connection().closing().reset());  // no event follows
   settle();
   EXPECT_TRUE(b_app.shut_down);
   EXPECT_TRUE(b_app.reset);
@@ -233,7 +235,7 @@ TEST_F(SmcRelayTest, OnlyTheAnswerIsAwaitedWhenThePeerHasReadAll) {
   EXPECT_FALSE(a.awaits_answer());
   b_app.allow(100);
   b.pump(b_app, 131072, now);
-  ASSERT_TRUE(a.connection.handle_cdc(b.connection.poll_transmit()->cdc, now));
+  ASSERT_TRUE(a.connection().handle_cdc(b.connection().poll_transmit()->cdc, now));
   EXPECT_TRUE(a.awaits_answer());
 }
 
@@ -340,7 +342,7 @@ TEST_F(SmcRelayBehindAFin, ALostPeerIsNoReasonToDropIt) {
   a_app.feed("last words");
   a_app.feed_end();
   settle();
-  b.connection.handle_link_lost();
+  b.connection().handle_link_lost();
   now += std::chrono::hours(1);
   EXPECT_EQ(b.pump(b_app, 131072, now), Step::kIdle);
   b_app.allow(100);
@@ -406,8 +408,8 @@ TEST_F(SmcRelayTest, AResetWaitsForWhatTheSocketHasNotSent) {
 TEST_F(SmcRelayTest, WhatALostPeerAnnouncedIsDelivered) {
   a_app.feed("last words");
   a.pump(a_app, 131072, now);
-  ASSERT_TRUE(b.connection.handle_cdc(a.connection.poll_transmit()->cdc, now));
-  b.connection.handle_link_lost();
+  ASSERT_TRUE(b.connection().handle_cdc(a.connection().poll_transmit()->cdc, now));
+  b.connection().handle_link_lost();
   EXPECT_EQ(b.pump(b_app, 131072, now), Step::kReset);
   EXPECT_EQ(b_app.outgoing, "last words");
   EXPECT_TRUE(b_app.reset);
@@ -468,15 +470,14 @@ TEST_F(SmcRelayTest, ALookFindsWhatNoEventHasToldOf) {
 // No event reports bytes that were already read from the socket: the result of try_read() makes the
 // session send them.
 TEST_F(SmcRelayTest, ALookTellsOfBytesInTheSendRing) {
-  SmcRelay staged{AlertToken{3}, kRing};
-  staged.connection.set_peer(AlertToken{4}, {RemoteKey{1}, RemoteAddress{0}, kRing}, kRing);
-  staged.buffers.send_ring.emplace();
-  staged.buffers.send_ring_bytes = a_memory;
+  SmcRelay staged{AlertToken{3}, smc::ElementId{}, b_memory, {}};
+  staged.connection().set_peer(AlertToken{4}, kElement, kRing);
+  staged.buffers().take_send_ring({}, a_memory);
   a_app.set_not_readable();
   a_app.incoming = "unannounced";
   EXPECT_TRUE(staged.try_read(a_app, 131072));
   EXPECT_FALSE(a_app.readable());
-  EXPECT_TRUE(staged.connection.transmit_due());
+  EXPECT_TRUE(staged.connection().transmit_due());
   EXPECT_FALSE(staged.try_read(a_app, 131072));
 }
 
@@ -484,7 +485,7 @@ TEST_F(SmcRelayTest, ALookInVainChangesNothing) {
   settle();
   EXPECT_FALSE(a.try_read(a_app, 131072));
   EXPECT_FALSE(a_app.readable());
-  EXPECT_FALSE(a.connection.transmit_due());
+  EXPECT_FALSE(a.connection().transmit_due());
 }
 
 TEST_F(SmcRelayTest, ALookDoesNotReadWithoutRoom) {
@@ -519,7 +520,7 @@ TEST_F(SmcRelayTest, AFullyClosedPeerResetsAnApplicationThatGoesOnSending) {
 
 TEST_F(SmcRelayTest, ALostLinkResetsTheApplication) {
   a_app.feed("x");
-  a.connection.handle_link_lost();
+  a.connection().handle_link_lost();
   EXPECT_EQ(a.pump(a_app, 131072, now), Step::kReset);
   EXPECT_TRUE(a_app.reset);
 }

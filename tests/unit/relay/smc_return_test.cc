@@ -87,7 +87,7 @@ TEST_F(SmcReturnTest, WhatThePeerHasNoRoomForFollowsInFrames) {
   turn();
   admission.start_parking();
   turn();
-  const std::uint64_t sent = relay().connection.tx().bytes();
+  const std::uint64_t sent = relay().connection().tx().bytes();
   EXPECT_EQ(net->outgoing, return_frame(sent));
   EXPECT_LE(sent, element->size());
   net->outgoing.clear();
@@ -223,7 +223,7 @@ class ClosedReturnTest : public SmcReturnTest {
     peer_says(return_frame(8));
     ASSERT_EQ(net->outgoing, return_frame(7) + returned_frame());
     receive_close();
-    EXPECT_TRUE(relay().connection.finished());
+    EXPECT_TRUE(relay().connection().finished());
     EXPECT_TRUE(stays());
   }
 };

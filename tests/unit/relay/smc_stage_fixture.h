@@ -33,7 +33,7 @@ class SmcStageTest : public HandshakeTest {
     EXPECT_TRUE(from.membership.join(made, 0, sizes, false, host, network.now()));
     from.membership.set_named_link(0);
     EXPECT_TRUE(from.membership.set_peer(answer_of_peer(wire::ClcType::kAccept, false)));
-    message.token = from.membership.relay().connection.local_token();
+    message.token = from.membership.relay().connection().local_token();
     session->report.carried(Transport::kSmcr);
     return from;
   }
@@ -42,7 +42,8 @@ class SmcStageTest : public HandshakeTest {
   SmcRelay& relay() { return *host.stage->smc(); }
   // What the peer sends: bytes in our element, and then the message about them.
   void receive(const std::string& bytes) {
-    std::memcpy(relay().buffers.local.data() + message.producer.offset, bytes.data(), bytes.size());
+    std::memcpy(relay().buffers().local().data() + message.producer.offset, bytes.data(),
+                bytes.size());
     message.producer.offset += static_cast<std::uint32_t>(bytes.size());
     receive_state();
   }

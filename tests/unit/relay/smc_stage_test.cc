@@ -268,14 +268,14 @@ TEST_F(IdlePagesTest, KeepNoConnectionOfALostGroup) {
 // The last message may have died with the link that it was sent over.
 TEST_F(SmcStageTest, ALinkLostBehindTheEndHasTheLastMessageSaidAgain) {
   start();
-  const smc::ElementId used = relay().buffers.element;
+  const smc::ElementId used = relay().buffers().element();
   message.state.done_writing = true;
   receive_state();
   end_application();
   receive_close();
   ASSERT_TRUE(session->close_order.waiting());
   const std::uint16_t said = sent().sequence;
-  smc::Connection& connection = relay().connection;
+  smc::Connection& connection = relay().connection();
   connection.handle_link_switched(connection.tx().element());
   net->feed_end();
   turn();
@@ -379,7 +379,7 @@ TEST_F(SmcStageTest, AnAbortOfThePeerResetsTheApplicationBehindItsBytes) {
 
 TEST_F(SmcStageTest, APeerThatBreaksTheProtocolIsAborted) {
   start();
-  message.producer.offset = relay().connection.rx().size_bytes() + 1;
+  message.producer.offset = relay().connection().rx().size_bytes() + 1;
   receive_state();
   EXPECT_EQ(stats.cdc_rejected.get(), 1U);
   EXPECT_TRUE(sent().state.aborted);
@@ -527,7 +527,7 @@ TEST_F(SmcStageTest, LeavesItsGroupAtTheEnd) {
 // The peer may still write to it, unless both sides have closed.
 TEST_F(SmcStageTest, AnElementIsUsedAgainOnlyBehindACloseOfBothSides) {
   start();
-  const smc::ElementId used = relay().buffers.element;
+  const smc::ElementId used = relay().buffers().element();
   end_application();
   receive_close();
   ASSERT_EQ(end_why(), "");
@@ -538,7 +538,7 @@ TEST_F(SmcStageTest, AnElementIsUsedAgainOnlyBehindACloseOfBothSides) {
 
 TEST_F(SmcStageTest, AnElementThatThePeerMayWriteToStaysTaken) {
   start();
-  const smc::ElementId used = relay().buffers.element;
+  const smc::ElementId used = relay().buffers().element();
   close();
   const BufferSizes sizes = devices.buffer_sizes(*rnic.device);
   EXPECT_NE(group().join(sizes, 0).value().element, used);

@@ -1,0 +1,94 @@
+// Where the bytes of one SMC-R connection lie: this side's element of an RMB, and what it writes
+// to, which is the peer's element where that is addressable memory, and otherwise a send ring.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <utility>
+
+#include "relay/group/buffer_slabs.h"
+#include "relay/group/peer_rings.h"
+#include "smc/rmb_keys.h"
+#include "smc/tx_ring.h"
+
+namespace fairlead::relay {
+
+// An element of the peer's, as it is reached over one link. The key is another on each link.
+struct PeerElement {
+  smc::RmbKey rmb;
+  std::uint64_t offset = 0;  // in the RMB
+  std::uint32_t size_bytes = 0;
+  smc::RmbElement over(const smc::RmbKey& key) const {
+    return {key.rkey, RemoteAddress{key.address.value + offset}, size_bytes};
+  }
+};
+
+// The memory belongs to others, which it never outlives: slabs of the group, a view of the device.
+class SmcBuffers {
+ public:
+  SmcBuffers(smc::ElementId element, std::span<std::byte> local)
+      : element_(element), local_(local) {}
+
+  // Of this side.
+  smc::ElementId element() const { return element_; }
+  std::span<std::byte> local() const { return local_; }
+
+  // What this side writes into. Empty until there is a way to the peer.
+  std::span<std::byte> outgoing() const { return send_ring_ ? send_ring_bytes_ : remote_; }
+
+  const std::optional<smc::ElementId>& send_ring() const { return send_ring_; }
+  std::span<std::byte> send_ring_bytes() const { return send_ring_bytes_; }
+  void take_send_ring(smc::ElementId ring, std::span<std::byte> bytes) {
+    send_ring_ = ring;
+    send_ring_bytes_ = bytes;
+  }
+  // Others give it back.
+  std::optional<smc::ElementId> release_send_ring() {
+    return std::exchange(send_ring_, std::nullopt);
+  }
+
+  // The peer's element as it was found last. `on`: the link that it was named on; empty if that has
+  // been deleted since.
+  const PeerElement& peer() const { return peer_; }
+  std::optional<std::uint8_t> named_on() const { return named_on_; }
+  void name_peer(const PeerElement& element, std::optional<std::uint8_t> on) {
+    peer_ = element;
+    named_on_ = on;
+  }
+  // It is reached over link `on` with this key. `view`: its memory, where addressable.
+  void reach_peer(const smc::RmbElement& element, std::uint8_t on, std::span<std::byte> view) {
+    remote_ = view;
+    peer_.rmb = {element.rkey, RemoteAddress{element.address.value - peer_.offset}};
+    named_on_ = on;
+  }
+  // The peer's element, where it is addressable and reached.
+  std::span<std::byte> remote() const { return remote_; }
+  void drop_remote() { remote_ = {}; }
+
+  // What is set aside for the peer's element until it is known, where addressable.
+  MemoryCharge& reserved() { return reserved_; }
+  // The element that is paid for, where addressable.
+  const std::optional<PeerRingId>& peer_ring() const { return peer_ring_; }
+  void paid_for(const PeerRingId& ring) { peer_ring_ = ring; }
+  // Others give it back. The connection writes no more.
+  std::optional<PeerRingId> release_peer() {
+    remote_ = {};
+    reserved_ = {};
+    return std::exchange(peer_ring_, std::nullopt);
+  }
+
+ private:
+  smc::ElementId element_;
+  std::span<std::byte> local_;
+  std::span<std::byte> remote_;
+  std::optional<smc::ElementId> send_ring_;
+  std::span<std::byte> send_ring_bytes_;
+  MemoryCharge reserved_;
+  std::optional<PeerRingId> peer_ring_;
+  PeerElement peer_;
+  std::optional<std::uint8_t> named_on_;
+};
+
+}  // namespace fairlead::relay
