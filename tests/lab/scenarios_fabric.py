@@ -1,4 +1,4 @@
-"""An attacker on the RDMA network injects RoCEv2 packets between two proxies; docs/fabric-attacks.md has the figures.
+"""An attacker on the RDMA network injects RoCEv2 packets between two proxies; docs/threat-model.md has the figures.
 
 The proxies are on a and b. The attacker sends packets in the name of b to a. It has a raw socket on the wire, which
 node b lends it, and nothing of the proxies. Lines that begin with "fabric:" are measurements.
