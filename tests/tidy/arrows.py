@@ -151,6 +151,40 @@ def check_layers(tree):
             yield "tests/tidy/arrows.py", 1, f"there are no sources of {layer}"
 
 
+ROOMS = "| folder | what is there |\n"
+
+
+def rooms_of_architecture(text):
+    """(line, folder) of the table of rooms. The names behind the first one of a row are its siblings."""
+    if ROOMS not in text:
+        return
+    before, table = text.split(ROOMS, 1)
+    for number, row in enumerate(table.split("\n\n")[0].split("\n"), before.count("\n") + 2):
+        names = re.findall(r"`([\w/]+)`", row.split("|")[1])
+        for name in names:
+            yield number, name if name == names[0] else f"{names[0].rpartition('/')[0]}/{name}"
+
+
+def is_room(folder):
+    """A layer is a folder of proxy/, cni or injector. What is below is a room."""
+    return folder.count("/") > (1 if folder.startswith("proxy/") else 0)
+
+
+def check_rooms(tree):
+    """docs/architecture.md has the folders within layers, and no others."""
+    page = "docs/architecture.md"
+    used = {path.rpartition("/")[0] for path in tree
+            if path.endswith(source_tree.CXX_SUFFIXES) and path.startswith(("proxy/", "cni/", "injector/"))}
+    shown = {folder: line for line, folder in rooms_of_architecture(tree.get(page, ""))}
+    for folder, line in shown.items():
+        if folder not in used:
+            yield page, line, f"there are no sources in {folder}"
+    for folder in sorted(used) if page in tree else ():
+        has_rooms = any(room.startswith(folder + "/") for room in shown)
+        if is_room(folder) and folder not in shown and not has_rooms:
+            yield page, 1, f"its table of rooms has no {folder}"
+
+
 def check_homes(tree):
     """A foreign library is included in its home folder only."""
     for path, text in tree.items():

@@ -15,7 +15,7 @@ import source_tree
 import style
 
 CHECKS = [
-    arrows.check_arrows, arrows.check_layers, arrows.check_homes, arrows.check_pure_layers,
+    arrows.check_arrows, arrows.check_layers, arrows.check_rooms, arrows.check_homes, arrows.check_pure_layers,
     style.check_file_size, style.check_function_size, style.check_markers, style.check_banned, style.check_headers,
     style.check_text, style.check_dead_files, style.check_links, assertions.check_assertions,
     classes.check_classes, language.check_phrases, language.check_headings,

@@ -161,8 +161,25 @@ class Checks(unittest.TestCase):
         del tree["proxy/parking/a.cc"]
         self.assertEqual(list(arrows.check_layers(tree)), [("tests/tidy/arrows.py", 1, "there are no sources of parking")])
 
+    def test_the_page_about_the_code_shows_the_rooms_that_there_are(self):
+        page = "docs/architecture.md"
+        rooms = "| `proxy/relay/group`, `pipes` | bytes, `here` |\n| `cni/node/broker` | memory |\n"
+        tree = {page: f"# A\n\n| folder | what is there |\n|---|---|\n{rooms}\nText of `proxy/smc`.\n",
+                **dict.fromkeys(("proxy/relay/a.cc", "proxy/relay/group/a.h", "proxy/relay/pipes/a.h", "proxy/smc/a.cc",
+                                 "cni/a.cc", "cni/node/a.cc", "cni/node/broker/a.cc", "injector/a.cc",
+                                 "tests/unit/cni/a.cc"), "")}
+        self.assertEqual(list(arrows.check_rooms(tree)), [])
+        for path in ("proxy/smc/newcomer/a.h", "cni/newcomer/a.cc", "injector/newcomer/a.cc", "cni/node/newcomer/a.cc"):
+            with self.subTest(path):
+                self.assertEqual(list(arrows.check_rooms({**tree, path: ""})),
+                                 [(page, 1, f"its table of rooms has no {path.rpartition('/')[0]}")])
+        without = {path: text for path, text in tree.items() if path != "proxy/relay/pipes/a.h"}
+        self.assertEqual(list(arrows.check_rooms(without)), [(page, 5, "there are no sources in proxy/relay/pipes")])
+        self.assertTrue(list(arrows.check_rooms({**tree, page: "# A\n"})))
+
     def test_every_check_is_tested(self):
-        tested = {case[0] for case in CASES} | {arrows.check_layers, style.check_dead_files, style.check_links, language.check_headings,
+        tested = {case[0] for case in CASES} | {arrows.check_layers, arrows.check_rooms, style.check_dead_files,
+                                                  style.check_links, language.check_headings,
                                                   raisers.check_reasons, raisers.check_delete_reasons,
                                                   raisers.check_counters, raisers.check_metrics, raisers.check_facts,
                                                   documents.check_anchors, documents.check_coverage, documents.check_names,
