@@ -1,10 +1,9 @@
-// The two layers of framing below the Node Resource Interface, without I/O: NRI's multiplexer,
-// which carries two byte streams over one socket, and ttrpc, which cuts each byte stream into
-// requests and responses. Both are described in docs/nri.md.
+// The two layers of framing below the Node Resource Interface (docs/cni.md), without I/O. NRI's
+// multiplexer carries two byte streams over one socket. ttrpc cuts each byte stream into requests
+// and responses. All numbers are big endian.
 //
-//   multiplexer  u32 connection, u32 length, both big endian; then `length` bytes of that
-//   connection's stream ttrpc        u32 length, u32 stream, u8 type, u8 flags; then `length` bytes
-//   of protobuf
+//   multiplexer  u32 connection, u32 length; then `length` bytes of that connection's stream
+//   ttrpc        u32 length, u32 stream, u8 type, u8 flags; then `length` bytes of protobuf
 #pragma once
 
 #include <cstddef>

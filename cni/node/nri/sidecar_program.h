@@ -2,7 +2,7 @@
 // that program with those arguments, and nothing from elsewhere that could change what it does. A
 // container that only has the sidecar's name gets no device. Pure.
 //
-// A field that the runtime does not pass is not judged. Hooks are not judged (docs/nri.md).
+// A field that the runtime does not pass is not judged. Hooks are not judged (docs/cni.md).
 #pragma once
 
 #include <cstdint>
